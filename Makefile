@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#
+# make            build everything into build/ (SAN=1: with ASan and UBSan, into build-san/)
+# make demo       set up, build, attach to a real training run and print its report
+# make test       set up, build, run all tests
+# CC=clang builds with clang.
+
+VERSION := 0.1.0
+PREFIX  ?= /usr/local
+DESTDIR ?=
+CC      ?= gcc
+CLANG   ?= clang
+BPFTOOL ?= $(or $(shell PATH=$$PATH:/usr/sbin:/sbin command -v bpftool),bpftool)
+V       ?= 0
+Q       := $(if $(filter 1,$(V)),,@)
+
+BUILD   := build$(if $(SAN),-san)
+CFLAGS  ?= -O2 -g
+WARN    := -std=gnu11 -Wall -Wextra -Werror -Wno-unused-parameter -Wstrict-prototypes -Wmissing-prototypes
+SANFLAGS := $(if $(SAN),-fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
+comma   := ,
+ALL_CFLAGS := $(CFLAGS) $(WARN) $(SANFLAGS) -DSTEPFLAME_VERSION='"$(VERSION)"' -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 \
+	-I. -Iinclude -Iuser -I$(BUILD)
+LIBS    := -lbpf -lelf -lcapstone -ljansson -lz -lpthread
+
+BPF_SRC := $(wildcard bpf/*.bpf.c)
+BPF_OBJ := $(BPF_SRC:bpf/%.bpf.c=$(BUILD)/bpf/%.bpf.o)
+SKEL    := $(if $(BPF_SRC),$(BUILD)/stepflame.skel.h)
+
+SRC     := $(filter-out user/main.c,$(wildcard user/*.c user/*/*.c))
+OBJ     := $(SRC:%.c=$(BUILD)/%.o)
+LIB     := $(BUILD)/libstepflame.a
+BIN     := $(if $(wildcard user/main.c),$(BUILD)/stepflame)
+TOOLS   := $(patsubst tools/%.c,$(BUILD)/tools/%,$(wildcard tools/*.c))
+UNIT    := $(patsubst tests/unit/%.c,$(BUILD)/tests/unit/%,$(wildcard tests/unit/test_*.c))
+NATIVE  := $(patsubst tests/bpf/%.c,$(BUILD)/tests/bpf/%,$(wildcard tests/bpf/test_*.c))
+
+.PHONY: all setup demo test unit e2e test-matrix test-vm bench lint install clean
+.DELETE_ON_ERROR:
+.SECONDARY:
+
+all: $(BIN) $(TOOLS)
+
+$(BUILD)/bpf/%.bpf.o: bpf/%.bpf.c $(wildcard bpf/*.h include/*.h)
+	@mkdir -p $(@D)
+	@echo '  BPF   $<'
+	$(Q)$(CLANG) -target bpf -mcpu=v3 -O2 -g -Wall -Werror -D__TARGET_ARCH_x86 -Iinclude -Ibpf -c $< -o $@
+
+$(BUILD)/stepflame.bpf.o: $(BPF_OBJ)
+	$(Q)$(BPFTOOL) gen object $@ $^
+
+$(BUILD)/stepflame.skel.h: $(BUILD)/stepflame.bpf.o
+	@echo '  SKEL  $@'
+	$(Q)$(BPFTOOL) gen skeleton $< name stepflame_bpf > $@
+
+# -MMD lists the headers of each object, the skeleton among them; on the first build it must be there before.
+$(BUILD)/%.o: %.c | $(SKEL)
+	@mkdir -p $(@D)
+	@echo '  CC    $<'
+	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
+
+$(LIB): $(OBJ)
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
+
+$(BUILD)/stepflame: $(BUILD)/user/main.o $(LIB)
+	@echo '  LD    $@'
+	$(Q)$(CC) $(ALL_CFLAGS) $^ $(LDFLAGS) $(LIBS) -o $@
+
+$(BUILD)/tools/%: $(BUILD)/tools/%.o $(LIB)
+	$(Q)$(CC) $(ALL_CFLAGS) $^ $(LDFLAGS) $(LIBS) -o $@
+
+$(BUILD)/tests/unit/%: $(BUILD)/tests/unit/%.o $(LIB)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) $^ $(LDFLAGS) $(LIBS) -lcmocka -o $@
+
+$(BUILD)/tests/bpf/%: $(BUILD)/tests/bpf/%.o $(LIB)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) $^ $(LDFLAGS) $(LIBS) -lcmocka -o $@
+
+unit: $(UNIT) $(NATIVE)
+	$(Q)set -e; for t in $^; do echo "== $$t"; $$t; done
+
+clean:
+	rm -rf build build-san
+
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Named counters of loss and repair, shared by both sides.
+ *
+ * X(ID, "name", "meaning"): BPF adds to counter ID, the recording carries the name, reports print the nonzero ones.
+ * This list is the only place where a counter is defined.
+ */
+#ifndef STEPFLAME_COUNTERS_H
+#define STEPFLAME_COUNTERS_H
+
+#define STEPFLAME_COUNTERS(X)                                                                      \
+	X(OPEN_AT_START, "open_at_start", "spans that had begun before the probes were armed")     \
+	X(OPEN_AT_END, "open_at_end", "spans still open when the recording ended")                 \
+	X(UNWOUND, "unwound", "native spans closed by an exception or a longjmp, not timed")       \
+	X(UNMATCHED_END, "unmatched_end", "ends of spans whose start was not seen")                \
+	X(DROPPED_INNER, "dropped_inner", "spans discarded because an enclosing span ended first") \
+	X(STACK_FULL, "stack_full", "spans nested deeper than the span stack")                     \
+	X(NO_STORAGE, "no_storage", "threads whose span stack could not be allocated")             \
+	X(MAP_FULL, "map_full", "spans whose row did not fit in the aggregate map")                \
+	X(RING_FULL, "ring_full", "records that did not fit in the ring buffer")                   \
+	X(BAD_READ, "bad_read", "reads of the target that failed")                                 \
+	X(NAME_CUT, "name_cut", "names longer than the name buffer, cut")                          \
+	X(NAME_LOST, "name_lost", "names that could not be read")                                  \
+	X(FRAME_LOST, "frame_lost", "Python frames that could not be walked far enough")           \
+	X(SPAN_REUSED, "span_reused", "spans begun twice with no end between")
+
+enum counter {
+#define X(id, name, meaning) CNT_##id,
+	STEPFLAME_COUNTERS(X)
+#undef X
+		CNT__COUNT,
+};
+
+#endif

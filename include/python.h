@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What the BPF side must know of a CPython process to read it: layout offsets of its version, and where its thread state is.
+ * Filled by user/target/python.c, read by bpf/python.h. Offsets are bytes from the start of the object.
+ */
+#ifndef STEPFLAME_PYTHON_H
+#define STEPFLAME_PYTHON_H
+
+#ifndef __VMLINUX_H__
+#include <linux/types.h>
+#endif
+
+/* One CPython minor version. Source: the headers of that version, by tools/pylayout. */
+struct py_layout {
+	__u16 minor; /* 8 for 3.8 */
+
+	/* generator: PyGenObject */
+	__u16 gen_frame;    /* up to 3.10 a PyFrameObject *, from 3.11 the frame itself (gi_iframe) */
+	__u16 gen_embedded; /* 1: the frame itself */
+	/* "not started yet": a signed integer of state_bytes at state_off of the generator (state_in_gen) or of its frame */
+	__u16 state_in_gen;
+	__u16 state_off;
+	__u16 state_bytes; /* 1 or 4 */
+	__s16 state_created;
+
+	/* frame: PyFrameObject up to 3.10, _PyInterpreterFrame from 3.11 */
+	__u16 frame_code;     /* f_code, f_executable */
+	__u16 frame_previous; /* f_back, previous */
+	__u16 frame_locals;   /* f_localsplus[0] */
+	__u16 frame_owner;    /* 0 when the version has none */
+	__s16 frame_owner_c; /* owner value of frames that are no Python function (3.12: FRAME_OWNED_BY_CSTACK); -1 none */
+	__u16 ref_mask;      /* low bits to clear in a stack reference (3.14), 0 before */
+
+	/* PyCodeObject */
+	__u16 code_filename;
+	__u16 code_name;
+	__u16 code_qualname; /* 0 before 3.11 */
+	__u16 code_firstlineno;
+
+	/* str: PyASCIIObject, PyCompactUnicodeObject */
+	__u16 str_length;
+	__u16 str_state; /* 32-bit word with the bit fields below */
+	__u16 str_kind_shift, str_kind_bits;
+	__u16 str_compact_shift, str_ascii_shift;
+	__u16 str_ascii_data;   /* sizeof(PyASCIIObject) */
+	__u16 str_compact_data; /* sizeof(PyCompactUnicodeObject) */
+
+	/* PyTypeObject */
+	__u16 type_name;     /* tp_name, char * */
+	__u16 type_methods;  /* tp_methods */
+	__u16 type_iternext; /* tp_iternext, also the slot offset that slotdefs holds for __next__ in PyHeapTypeObject */
+
+	/* PyThreadState to the innermost frame: *(tstate + tstate_frame), or one hop more through the _PyCFrame (3.11, 3.12) */
+	__u16 tstate_frame;
+	__u16 tstate_cframe;  /* 1: tstate_frame holds a _PyCFrame * */
+	__u16 cframe_current; /* in the _PyCFrame */
+
+	/* up to 3.11: offset in _PyRuntime of gilstate.tstate_current; 0 from 3.12, where it is thread-local */
+	__u16 runtime_tstate;
+	__u16 pad[2];
+};
+
+enum py_tstate_where {
+	PY_TSTATE_UNKNOWN = 0,
+	PY_TSTATE_GLOBAL, /* *(u64 *)address: the thread that holds the GIL */
+	PY_TSTATE_TLS,    /* *(u64 *)(thread pointer + (s64)address) */
+	PY_TSTATE_DTV,    /* *(u64 *)(dtv[module] + address), glibc's dtv of 16-byte entries at thread pointer + 8 */
+};
+
+struct py_process {
+	struct py_layout layout;
+	__u32 tstate_where; /* enum py_tstate_where */
+	__u32 tls_module;
+	__u64 tstate_address;
+	__u64 gen_type; /* &PyGen_Type in the process */
+};
+
+#endif

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What crosses from the kernel to user space, and what a recording holds: one enum of record types, one struct each.
+ *
+ * Every record starts with struct rec_hdr; `size` is that of the whole record, a multiple of 8. Integers are in the byte
+ * order of the machine that wrote them (the file header says which). Times are CLOCK_MONOTONIC nanoseconds.
+ * A reader skips record types that it does not know. Cumulative records (AGG, COUNTER, COST, WINDOW, PROC_STATE) may come
+ * several times for the same key: the last one holds.
+ */
+#ifndef STEPFLAME_RECORDS_H
+#define STEPFLAME_RECORDS_H
+
+#ifndef __VMLINUX_H__
+#include <linux/types.h>
+#endif
+
+#define REC_NAME_MAX 512 /* bytes of a name that are kept */
+#define AGG_BUCKETS \
+	40 /* log2 histogram: bucket i counts durations in [2^i, 2^(i+1)) ns, the last one all longer ones */
+
+enum rec_type {
+	REC_HOST = 1, /* user: the machine and the recorder, once, first */
+	REC_TARGET,   /* user: one attached process */
+	REC_NAME,     /* bpf, user: id -> text */
+	REC_PROC,     /* bpf: a process of the job started, called exec, or ended */
+	REC_WINDOW,   /* user: the time observed, cumulative */
+	REC_AGG,      /* user: one row of the aggregate map, cumulative */
+	REC_COUNTER,  /* user: one named counter, cumulative */
+	REC_COST,     /* user: what observing cost, cumulative */
+	REC_NOTE,     /* user: a message for the reader of the report */
+};
+
+/* What a span is; decides in which report and under which switch it is listed. */
+enum span_kind {
+	SPAN_NONE = 0,
+	SPAN_ACTION,   /* a Lightning profiler action */
+	SPAN_LABEL,    /* torch record_function */
+	SPAN_FORWARD,  /* derived: from the end of the last landmark to the start of backward */
+	SPAN_BACKWARD, /* torch::autograd::Engine::execute */
+	SPAN_USER,     /* --action */
+};
+
+struct rec_hdr {
+	__u16 type;  /* enum rec_type */
+	__u16 flags; /* 0 */
+	__u32 size;  /* bytes, header included, multiple of 8 */
+};
+
+struct rec_host {
+	struct rec_hdr hdr;
+	__u64 monotonic_ns; /* the same instant on both clocks */
+	__u64 realtime_ns;
+	__u32 cpus;
+	__u32 pad;
+	char version[32]; /* of stepflame */
+	char hostname[64];
+	char kernel[64];
+};
+
+enum target_role { ROLE_MAIN = 0, ROLE_CHILD, ROLE_WORKER };
+
+struct rec_target {
+	struct rec_hdr hdr;
+	__u32 pid;   /* as stepflame sees it */
+	__u32 nspid; /* as the process sees itself */
+	__u32 role;  /* enum target_role */
+	__s32 rank;  /* of RANK in its environment, -1 if unknown */
+	__u32 parent_pid;
+	__u32 pad;
+	char python[16];
+	char torch[32];
+	char command[128];
+};
+
+/* How the bytes of a name are encoded in the target. */
+enum name_encoding { NAME_UTF8 = 0, NAME_LATIN1 = 1, NAME_UCS2 = 2, NAME_UCS4 = 4 };
+
+struct rec_name {
+	struct rec_hdr hdr;
+	__u64 id;      /* hash of the bytes; never 0 */
+	__u8 encoding; /* enum name_encoding */
+	__u8 cut;      /* 1: only the first REC_NAME_MAX bytes are here */
+	__u16 bytes;   /* length of text, not 0-terminated */
+	__u32 pad;
+	char text[]; /* padded to a multiple of 8 */
+};
+
+enum proc_event { PROC_FORK = 1, PROC_EXEC, PROC_EXIT };
+
+struct rec_proc {
+	struct rec_hdr hdr;
+	__u64 time_ns;
+	__u32 event; /* enum proc_event */
+	__u32 pid;
+	__u32 parent_pid;
+	__s32 exit_code; /* wait(2) status, for PROC_EXIT */
+	char comm[16];
+};
+
+enum step_rule { STEP_NONE = 0, STEP_LIGHTNING, STEP_LOADER_OPTIMIZER, STEP_OPTIMIZER, STEP_PROFILER };
+
+struct rec_window {
+	struct rec_hdr hdr;
+	__u64 start_ns;
+	__u64 end_ns; /* so far */
+	__u64 steps;
+	__u32 step_rule; /* enum step_rule */
+	__u32 pad;
+};
+
+struct agg_key {
+	__u32 pid;
+	__u32 kind;   /* enum span_kind */
+	__u64 name;   /* REC_NAME id */
+	__u64 parent; /* name id of the enclosing action, 0 if none */
+};
+
+struct agg_val {
+	__u64 calls;
+	__u64 total_ns;
+	__u64 self_ns; /* total less the time in spans inside */
+	__u64 min_ns;
+	__u64 max_ns;
+	__u64 first_ns; /* start of the first call */
+	__u32 hist[AGG_BUCKETS];
+};
+
+struct rec_agg {
+	struct rec_hdr hdr;
+	struct agg_key key;
+	struct agg_val val;
+};
+
+struct rec_counter {
+	struct rec_hdr hdr;
+	__u64 value;
+	char name[32];
+};
+
+struct rec_cost {
+	struct rec_hdr hdr;
+	__u64 hits;         /* probe hits in the targets */
+	__u64 busiest_hits; /* of the target that had most */
+	__u64 hit_ns;       /* price of one hit on this machine, measured at start */
+	__u64 attach_ns;    /* from the first probe to the last armed */
+	__u64 detach_ns;
+	__u64 own_cpu_ns;    /* stepflame's CPU time while recording */
+	__u64 own_rss_bytes; /* stepflame's peak resident set */
+};
+
+struct rec_note {
+	struct rec_hdr hdr;
+	__u32 bytes; /* length of text, not 0-terminated */
+	__u32 pad;
+	char text[]; /* UTF-8, padded to a multiple of 8 */
+};
+
+#endif

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The model: what a record stream says of a job. Records go in, live or from a file, in the order in which they came; reports read it.
+ * Records are hostile input: sizes are checked against their type, and what does not fit is counted in job.malformed.
+ */
+#ifndef STEPFLAME_JOB_H
+#define STEPFLAME_JOB_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "../../include/records.h"
+
+struct job;
+
+struct job_counter {
+	const char *name;
+	uint64_t value;
+};
+
+/* One row: calls of one name in one process, over all enclosing actions. */
+struct job_action {
+	const char *name; /* UTF-8, control characters as they came; owned by the job */
+	uint64_t name_id;
+	uint32_t pid;
+	enum span_kind kind;
+	bool leaf;          /* no other listed span was seen inside it, in any call */
+	struct agg_val val; /* histograms and all, summed over the enclosing actions */
+};
+
+struct job *job__new(void);      /* NULL: no memory */
+void job__free(struct job *job); /* accepts NULL */
+/* Takes one record. 0 or -ENOMEM. Unknown types are skipped. */
+int job__add(struct job *job, const struct rec_hdr *record);
+
+/* What is known so far; a field that never came is zero. Owned by the job. */
+const struct rec_host *job__host(const struct job *job);
+const struct rec_window *job__window(const struct job *job);
+const struct rec_cost *job__cost(const struct job *job);
+const struct rec_target *job__targets(const struct job *job,
+				      size_t *cnt);        /* in the order of their first record, last state each */
+const char *job__name(const struct job *job, uint64_t id); /* NULL when unknown */
+/* Nonzero counters, in the order of include/counters.h, then unknown ones. */
+const struct job_counter *job__counters(struct job *job, size_t *cnt);
+const char *const *job__notes(const struct job *job, size_t *cnt);
+uint64_t job__malformed(const struct job *job);
+/* Rows in order of first occurrence (val.first_ns); valid until the next job__add. NULL only with *cnt == 0. */
+const struct job_action *job__actions(struct job *job, size_t *cnt);
+
+#endif

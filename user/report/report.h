@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* One struct report_ops per report; adding a report is adding a file and a line in report.c's table. */
+#ifndef STEPFLAME_REPORT_H
+#define STEPFLAME_REPORT_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "../model/job.h"
+
+struct report_options {
+	bool all;      /* every row, torch's own labels and the derived ones too */
+	bool leaf;     /* only rows that contain no other */
+	bool per_rank; /* one table per process */
+	bool json;
+	const char *sort;   /* NULL: the report's own order */
+	const char *action; /* only actions of this name; NULL: all */
+	int limit;          /* rows; 0: all */
+};
+
+struct report_ops {
+	const char *name;             /* "simple" */
+	const char *const *sort_keys; /* NULL-terminated; the first is the default */
+	/* Prints to out. 0 or -errno (of the write, or -ENOMEM). */
+	int (*text)(struct job *job, const struct report_options *options, FILE *out);
+	int (*json)(struct job *job, const struct report_options *options, FILE *out);
+};
+
+extern const struct report_ops report_simple;
+
+/* NULL when there is none of that name. */
+const struct report_ops *report__find(const char *name);
+
+#endif

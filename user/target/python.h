@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The CPython interpreter in a process: its file, version, layout, and the functions that landmarks sit on. */
+#ifndef STEPFLAME_TARGET_PYTHON_H
+#define STEPFLAME_TARGET_PYTHON_H
+
+#include <stdint.h>
+
+#include "../../include/python.h"
+#include "elf.h"
+#include "process.h"
+
+#define PY_MINOR_MIN 8
+#define PY_MINOR_MAX 14
+
+/* Functions by vaddr in the interpreter's file; 0 when not found. */
+struct py_functions {
+	uint64_t next;     /* builtin_next(self, args, nargs) */
+	uint64_t throw_;   /* gen_throw(gen, ...), of PyGen_Type's methods */
+	uint64_t iternext; /* slot_tp_iternext(self) */
+	uint64_t eval;     /* _PyEval_EvalFrameDefault(tstate, frame, throwflag) */
+};
+
+struct python {
+	const struct mapped_file *file; /* in the struct process given: libpython, or the static executable */
+	char version[16];               /* "3.11.7" */
+	char build_id[64];
+	uint64_t bias; /* address = bias + vaddr */
+	struct py_functions functions;
+	struct py_process process; /* what the BPF side needs */
+};
+
+/* The layout of a minor version, or NULL when there is none in the table. */
+const struct py_layout *py_layout__find(int minor);
+
+/*
+ * Finds CPython among the mapped files, its exact version (Py_Version, or the "3.x.y" text beside PyRuntime), layout and functions. *elf (may be NULL)
+ * receives the opened file, to be freed by the caller.
+ * 0; -ENOENT no CPython there; -EOPNOTSUPP a version outside the table, or a free-threaded build (version is set); -ENOTSUP the
+ * live process contradicts the table; or -errno.
+ * The check against the live process: PyGen_Type's and PyUnicode_Type's tp_name read "generator" and "str"; a str known to be there decodes; `next` found is
+ * the one in the process; where a thread runs Python, its thread state leads to frames whose code objects have readable names; from 3.13, _Py_DebugOffsets agree.
+ */
+int python__find(const struct process *process, struct python *out, struct elf **elf);
+
+#endif
