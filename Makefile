@@ -44,7 +44,7 @@ all: $(BIN) $(TOOLS)
 $(BUILD)/bpf/%.bpf.o: bpf/%.bpf.c $(wildcard bpf/*.h include/*.h)
 	@mkdir -p $(@D)
 	@echo '  BPF   $<'
-	$(Q)$(CLANG) -target bpf -mcpu=v3 -O2 -g -Wall -Werror -D__TARGET_ARCH_x86 -Iinclude -Ibpf -c $< -o $@
+	$(Q)$(CLANG) -target bpf -mcpu=v3 -O2 -g -Wall -Werror -Wno-gnu-variable-sized-type-not-at-end -D__TARGET_ARCH_x86 -Iinclude -Ibpf -I/usr/include/$(shell uname -m)-linux-gnu -c $< -o $@
 
 $(BUILD)/stepflame.bpf.o: $(BPF_OBJ)
 	$(Q)$(BPFTOOL) gen object $@ $^

@@ -28,8 +28,8 @@ struct py_layout {
 	__u16 frame_previous; /* f_back, previous */
 	__u16 frame_locals;   /* f_localsplus[0] */
 	__u16 frame_owner;    /* 0 when the version has none */
-	__s16 frame_owner_c; /* owner value of frames that are no Python function (3.12: FRAME_OWNED_BY_CSTACK); -1 none */
-	__u16 ref_mask;      /* low bits to clear in a stack reference (3.14), 0 before */
+	__s16 frame_owner_c; /* owner value of frames that are no Python function (FRAME_OWNED_BY_CSTACK, in 3.14 _INTERPRETER); -1 none */
+	__u16 ref_mask; /* low bits to clear in a stack reference (3.14: frame_code and the locals), 0 before */
 
 	/* PyCodeObject */
 	__u16 code_filename;
@@ -64,7 +64,11 @@ enum py_tstate_where {
 	PY_TSTATE_UNKNOWN = 0,
 	PY_TSTATE_GLOBAL, /* *(u64 *)address: the thread that holds the GIL */
 	PY_TSTATE_TLS,    /* *(u64 *)(thread pointer + (s64)address) */
-	PY_TSTATE_DTV,    /* *(u64 *)(dtv[module] + address), glibc's dtv of 16-byte entries at thread pointer + 8 */
+	/*
+	 * *(u64 *)(dtv[module] + address), glibc's dtv of 16-byte entries at thread pointer + 8. dtv[-1] is the number of entries, and an
+	 * entry is -1 in a thread that has not used that module's variables.
+	 */
+	PY_TSTATE_DTV,
 };
 
 struct py_process {

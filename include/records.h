@@ -141,11 +141,11 @@ struct rec_cost {
 	struct rec_hdr hdr;
 	__u64 hits;         /* probe hits in the targets */
 	__u64 busiest_hits; /* of the target that had most */
-	__u64 hit_ns;       /* price of one hit on this machine, measured at start */
-	__u64 attach_ns;    /* from the first probe to the last armed */
+	__u64 hit_ns;    /* price of one hit on this machine: the trap, measured at start, and the program, sampled */
+	__u64 attach_ns; /* from the first probe to the last armed */
 	__u64 detach_ns;
 	__u64 own_cpu_ns;    /* stepflame's CPU time while recording */
-	__u64 own_rss_bytes; /* stepflame's peak resident set */
+	__u64 own_rss_bytes; /* its resident set */
 };
 
 struct rec_note {

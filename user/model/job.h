@@ -25,9 +25,13 @@ struct job_action {
 	uint64_t name_id;
 	uint32_t pid;
 	enum span_kind kind;
-	bool leaf;          /* no other listed span was seen inside it, in any call */
-	struct agg_val val; /* histograms and all, summed over the enclosing actions */
+	struct agg_val val;      /* histograms and all, summed over the enclosing actions */
+	const uint64_t *parents; /* name ids of the actions that it was seen in; owned by the job */
+	size_t parent_cnt;
 };
+
+/* Adds val to sum, which is empty while sum->calls is 0. */
+void job__add_val(struct agg_val *sum, const struct agg_val *val);
 
 struct job *job__new(void);      /* NULL: no memory */
 void job__free(struct job *job); /* accepts NULL */

@@ -35,6 +35,12 @@ const char *elf__build_id(const struct elf *elf);
 int elf__symbol(const struct elf *elf, const char *name, struct elf_symbol *out);
 int elf__each_symbol(const struct elf *elf, int (*fn)(const struct elf_symbol *symbol, void *ctx), void *ctx);
 
+/* True when a symbol says that at vaddr begins a part of a function that the compiler split off ("X.cold", "X.cold.3"). */
+bool elf__is_part(const struct elf *elf, uint64_t vaddr);
+
+/* Address and size of the first program header of that type (PT_DYNAMIC, PT_GNU_EH_FRAME, ...). 0 or -ENOENT. */
+int elf__segment(const struct elf *elf, uint32_t type, uint64_t *vaddr, uint64_t *size);
+
 /* File offset of a vaddr that is backed by the file. 0 or -ENOENT. */
 int elf__offset(const struct elf *elf, uint64_t vaddr, uint64_t *offset);
 /* vaddr of a file offset inside a PT_LOAD segment. 0 or -ENOENT. */
@@ -46,9 +52,11 @@ const uint8_t *elf__bytes(const struct elf *elf, uint64_t vaddr, size_t want, si
 
 /*
  * The pointer stored at vaddr as it will be after relocation with load bias 0: the addend of a RELATIVE relocation (RELR too), or
- * the value of a defined symbol's relocation, else the 8 bytes in the file. 0 or -ENOENT.
+ * the value of a defined symbol's relocation, else the 8 bytes in the file. 0 or -ENOENT (also where it is known only at run time).
  */
 int elf__pointer(const struct elf *elf, uint64_t vaddr, uint64_t *value);
+/* Name of the function or object of another file whose address the dynamic linker stores at vaddr (a GOT slot), or NULL. */
+const char *elf__import(const struct elf *elf, uint64_t vaddr);
 
 /*
  * A function that a static PyMethodDef table names `method` with these flags: finds the text in read-only data, then a

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Spans of native functions: backward (Engine::execute) and what the user names by --action LIB:SYMBOL. Known by the frame they run in. */
+#ifndef STEPFLAME_FUNCTIONS_H
+#define STEPFLAME_FUNCTIONS_H
+
+#include "span.h"
+
+static __always_inline void on_fn(struct pt_regs *ctx, struct task_struct *task, struct proc *proc, u32 pid, u32 fn,
+				  u64 frame)
+{
+	const struct probe_fn *f = bpf_map_lookup_elem(&fns, &fn);
+	struct thread *t = thread__enter(task, ctx->sp);
+
+	if (!t || !f)
+		return;
+	if (f->kind == SPAN_BACKWARD) {
+		/* A backward inside a backward (checkpointing) is part of it. */
+		if (span__find(t, f->kind, fn, 0, 0) >= 0)
+			return;
+		gap__end(t, proc, pid);
+	}
+	span__begin(t, f->kind, fn, f->name, frame);
+}
+
+static __always_inline void on_fn_exit(struct pt_regs *ctx, struct task_struct *task, struct proc *proc, u32 pid,
+				       u32 fn, u64 frame)
+{
+	const struct probe_fn *f = bpf_map_lookup_elem(&fns, &fn);
+	struct thread *t = thread__enter(task, ctx->sp);
+
+	if (!t || !f)
+		return;
+	if (span__end(t, proc, pid, span__find(t, f->kind, fn, 0, frame))) {
+		if (f->kind == SPAN_BACKWARD)
+			gap__begin(t);
+	} else if (span__find(t, f->kind, fn, 0, 0) < 0) {
+		count(CNT_OPEN_AT_START);
+	}
+}
+
+#endif

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * torch's record_function labels: DataLoader, Optimizer.step, zero_grad, ProfilerStep# and the users' own. torch makes the calls with or
+ * without a profiler. The label's handle is known when record_function_enter_new returns; RecordFunction::end(this) closes it (twice: once by
+ * __exit__, once by the destructor; and for every op when a profiler runs, on objects that are no label's).
+ */
+#ifndef STEPFLAME_LABELS_H
+#define STEPFLAME_LABELS_H
+
+#include "python.h"
+#include "span.h"
+#include "steps.h"
+
+/* Offset of `record` in PythonRecordFunction: behind c10::intrusive_ptr_target's vtable and its one or two counts. */
+#define RECORD_OFFSET_MAX 32
+
+enum label {
+	LABEL_USER,
+	LABEL_DATA,
+	LABEL_OPTIMIZER,
+	LABEL_ZERO_GRAD,
+	LABEL_PROFILER_STEP,
+};
+
+/* What torch's own labels begin with (torch/utils/data/dataloader.py, torch/optim/optimizer.py, torch/profiler/profiler.py). */
+static __always_inline enum label label__classify(const char *text)
+{
+	const u64 *word = (const u64 *)text;
+
+	if (word[0] == WORD8("enumerat") && word[1] == WORD8("e(DataLo"))
+		return LABEL_DATA;
+	if (word[0] == WORD8("Optimize") && text[8] == 'r' && text[9] == '.') {
+		if (text[10] == 's')
+			return LABEL_OPTIMIZER;
+		if (text[10] == 'z')
+			return LABEL_ZERO_GRAD;
+	}
+	if (word[0] == WORD8("Profiler") && word[1] << 24 == WORD8("\0\0\0Step#"))
+		return LABEL_PROFILER_STEP;
+	return LABEL_USER;
+}
+
+/*
+ * Is this optimizer step one of LightningOptimizer.step under manual optimization? Then Lightning has it as the action `optimizer_step`;
+ * under automatic optimization the hook around it is the action.
+ */
+__noinline int is_manual_step(const struct proc *proc)
+{
+	bool lightning = false;
+	struct py_walk walk;
+	u64 tail[2];
+
+	if (!proc)
+		return 0;
+	walk.py = &proc->py.layout;
+	walk.frame = py__frame(&proc->py);
+	for (u32 i = 0; i < PY_FRAMES && walk.frame; i++) {
+		u64 code = py__next_code(&walk);
+
+		if (!code || !py__tail(walk.py, read_u64(code + walk.py->code_filename), tail))
+			continue;
+		if (TAIL_IS(tail,
+			    "ore/optimizer.py")) /* .../pytorch/core/optimizer.py; torch's own is .../optim/optimizer.py */
+			lightning = true;
+		else if (TAIL_IS(tail, "zation/manual.py"))
+			return lightning;
+		else if (TAIL_IS(tail, "ion/automatic.py"))
+			return 0;
+	}
+	return 0;
+}
+
+static __always_inline void on_label(struct pt_regs *ctx, struct task_struct *task, struct proc *proc, bool old_string,
+				     u64 frame)
+{
+	struct thread *t = thread__enter(task, ctx->sp);
+	u64 string[2] = {}, name;
+	enum label label;
+	struct span *s;
+
+	if (!t)
+		return;
+	/* std::string: {char *data; size_t size; ...}; before the C++11 ABI a char * with the size 24 bytes before it. */
+	bpf_probe_read_user(string, sizeof(string), (const void *)ctx->si);
+	if (old_string)
+		string[1] = read_u64(string[0] - 24);
+	name = name__intern(t, string[0], string[1], NAME_UTF8);
+	if (!name)
+		return;
+	label = label__classify(t->name_text);
+	s = span__begin(t, SPAN_LABEL, ctx->di, name, frame);
+	if (!s)
+		return;
+	s->label = label;
+	if (label == LABEL_OPTIMIZER && proc->profile_code && is_manual_step(proc))
+		s->also = NAME_OPTIMIZER_STEP + 1;
+}
+
+/* From here on the label is known by its handle, and bound to no frame. */
+static __always_inline void on_label_exit(struct pt_regs *ctx, struct task_struct *task, u64 frame)
+{
+	struct thread *t = thread__enter(task, ctx->sp);
+	u32 i;
+
+	if (!t)
+		return;
+	i = t->depth - 1;
+	if (i >= SPAN_DEPTH || t->spans[i].kind != SPAN_LABEL || t->spans[i].frame != frame)
+		return;
+	t->spans[i].token = read_u64(t->spans[i].token);
+	t->spans[i].frame = 0;
+}
+
+static __always_inline void on_label_end(struct pt_regs *ctx, struct task_struct *task, struct proc *proc, u32 pid)
+{
+	struct thread *t = thread__enter(task, ctx->sp);
+	struct span *s;
+
+	if (!t)
+		return;
+	/* None found: an op's, or a label's second end. */
+	s = span__end(t, proc, pid, span__find(t, SPAN_LABEL, ctx->di, RECORD_OFFSET_MAX, 0));
+	if (!s || s->label == LABEL_USER)
+		return;
+	if (s->label == LABEL_PROFILER_STEP) {
+		step__boundary(proc, STEP_PROFILER, t->now_ns);
+		return;
+	}
+	gap__begin(t);
+	if (s->label == LABEL_DATA)
+		proc->data_seen = 1;
+	else if (s->label == LABEL_OPTIMIZER)
+		step__optimizer(proc, s->name, t->now_ns);
+}
+
+#endif

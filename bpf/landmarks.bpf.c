@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * The probe program: one for all landmarks, so that one link holds all probes of a library. In: a uprobe whose cookie says what it
+ * means. Out: rows in the aggregate map, names in the ring buffer.
+ */
+#include "actions.h"
+#include "functions.h"
+#include "labels.h"
+
+const volatile __u64 fixed_names[NAME__COUNT] = {};
+const volatile __u64 step_limit = 0;
+volatile __u32 pid_level = 0;
+
+/* The self-test's answers. */
+__u64 test_hits = 0;
+__u32 test_level = 0;
+
+static __always_inline int on_test(struct task_struct *task)
+{
+	test_level = BPF_CORE_READ(task, thread_pid, level);
+	__sync_fetch_and_add(&test_hits, 1);
+	return 0;
+}
+
+static __always_inline void dispatch(struct pt_regs *ctx, u64 cookie, struct task_struct *task, struct proc *proc,
+				     u32 pid)
+{
+	u32 depth = COOKIE_DEPTH(cookie), fn = COOKIE_FN(cookie);
+	u64 frame = depth != COOKIE_DEPTH_UNKNOWN ? ctx->sp + depth : 0;
+
+	switch (COOKIE_EVENT(cookie)) {
+	case PROBE_PY_NEXT:
+		on_py_next(ctx, task, proc, pid);
+		break;
+	case PROBE_PY_THROW:
+		on_py_throw(ctx, task, proc, pid);
+		break;
+	case PROBE_PY_ITER:
+		on_py_iter(ctx, task, proc, frame);
+		break;
+	case PROBE_PY_ITER_EXIT:
+		on_py_iter_exit(ctx, task, proc, pid, frame);
+		break;
+	case PROBE_LABEL:
+		on_label(ctx, task, proc, COOKIE_FLAGS(cookie) & COOKIE_OLD_STRING, frame);
+		break;
+	case PROBE_LABEL_EXIT:
+		on_label_exit(ctx, task, frame);
+		break;
+	case PROBE_LABEL_END:
+		on_label_end(ctx, task, proc, pid);
+		break;
+	case PROBE_FN:
+		on_fn(ctx, task, proc, pid, fn, frame);
+		break;
+	case PROBE_FN_EXIT:
+		on_fn_exit(ctx, task, proc, pid, fn, frame);
+		break;
+	}
+}
+
+SEC("uprobe.multi")
+int probe(struct pt_regs *ctx)
+{
+	u64 cookie = bpf_get_attach_cookie(ctx), start = 0;
+	struct task_struct *task = bpf_get_current_task_btf();
+	u32 pid = task_pid(task);
+	struct proc *proc;
+
+	if (COOKIE_EVENT(cookie) == PROBE_TEST)
+		return on_test(task);
+	proc = bpf_map_lookup_elem(&procs, &pid);
+	if (!proc)
+		return 0;
+	if (__sync_fetch_and_add(&proc->hits, 1) % HITS_PER_SAMPLE == 0)
+		start = bpf_ktime_get_ns();
+	if (proc->window != WINDOW_CLOSED && proc->window != WINDOW_DONE)
+		dispatch(ctx, cookie, task, proc, pid);
+	if (start) {
+		__sync_fetch_and_add(&proc->sampled, 1);
+		__sync_fetch_and_add(&proc->sampled_ns, bpf_ktime_get_ns() - start);
+	}
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

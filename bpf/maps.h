@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The maps and knobs that the sources share, and the counters. Included by each source; the linker merges the definitions. */
+#ifndef STEPFLAME_MAPS_H
+#define STEPFLAME_MAPS_H
+
+#include "kernel.h"
+
+#include "counters.h"
+#include "probes.h"
+#include "records.h"
+
+#define SPAN_DEPTH 56 /* keeps struct thread below a page */
+#define AGG_ROWS   16384
+#define NAMES_MAX  16384
+#define RING_BYTES (1 << 20)
+#define PROCS_MAX  4096
+
+/* An interval that is open on a thread. */
+struct span {
+	u64 start_ns;
+	u64 child_ns; /* time in the spans inside that have ended */
+	u64 frame;    /* address of the return address of its native function; 0: not bound to a native frame */
+	u64 token;    /* what its end is known by: generator, record handle, function */
+	u64 name;
+	u16 kind;  /* enum span_kind */
+	u16 label; /* enum label, of a SPAN_LABEL */
+	u32 also;  /* enum fixed_name + 1 of a second row that gets the same duration; 0: none */
+};
+
+/*
+ * One thread. Programs of one thread never interleave, so this needs no lock; a per-CPU buffer would not do, since uprobe programs
+ * can be preempted.
+ */
+struct thread {
+	u64 now_ns; /* of the event at hand */
+	u32 depth;
+	u32 gap_depth; /* depth at which gap_ns was taken */
+	u64 gap_ns;    /* end of the last data, optimizer or backward span: forward begins there; 0: unknown */
+	u64 gap_child_ns;
+	struct span spans[SPAN_DEPTH];
+	struct rec_name name; /* the name being read, ready to be sent */
+	char name_text[REC_NAME_MAX + 8];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct thread);
+} threads __weak SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, PROCS_MAX);
+	__type(key, u32);
+	__type(value, struct proc);
+} procs __weak SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, AGG_ROWS);
+	__type(key, struct agg_key);
+	__type(value, struct agg_val);
+} aggs __weak SEC(".maps");
+
+/* Names that user space has been sent. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, NAMES_MAX);
+	__type(key, u64);
+	__type(value, u8);
+} names __weak SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, RING_BYTES);
+} ring __weak SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, FN_MAX);
+	__type(key, u32);
+	__type(value, struct probe_fn);
+} fns __weak SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, CNT__COUNT);
+	__type(key, u32);
+	__type(value, u64);
+} counters __weak SEC(".maps");
+
+/* Knobs, set before load. */
+extern const volatile __u64 fixed_names[NAME__COUNT]; /* REC_NAME ids */
+extern const volatile __u64 step_limit;               /* steps after which a process is done; 0: none */
+
+/* Set by user space at run time. */
+extern volatile __u32 pid_level; /* of stepflame's pid namespace; 0 is the initial one */
+
+/*
+ * Functions that are not inlined are global on purpose: the verifier checks each once, by its own arguments, instead of once per
+ * path that leads to it. So they take pointers to map values (checked for NULL) and scalars only.
+ */
+
+static __always_inline void count(u32 id)
+{
+	u64 *value = bpf_map_lookup_elem(&counters, &id);
+
+	if (value)
+		__sync_fetch_and_add(value, 1);
+}
+
+/* The process of a task, as stepflame's own pid namespace numbers it; 0 when it is not visible there. */
+static __always_inline u32 task_pid(struct task_struct *task)
+{
+	u32 level = pid_level;
+	struct pid *pid;
+
+	if (!level)
+		return BPF_CORE_READ(task, tgid);
+	pid = BPF_CORE_READ(task, group_leader, thread_pid);
+	if (!pid || BPF_CORE_READ(pid, level) < level)
+		return 0;
+	return BPF_CORE_READ(pid, numbers[level].nr);
+}
+
+/* The id of a fixed name, 0 when there is no such name. */
+static __always_inline u64 fixed_name(u64 name)
+{
+	barrier_var(name); /* or clang bounds another register than the one that it indexes with */
+	return name < NAME__COUNT ? fixed_names[name] : 0;
+}
+
+#endif

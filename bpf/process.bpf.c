@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Processes of the job as they come and go: a fork of a traced process is known before its first instruction, with its parent's layout;
+ * user space is told, and decides what to attach there.
+ */
+#include "maps.h"
+
+static __always_inline void report(u32 event, u32 pid, u32 parent_pid, s32 exit_code, struct task_struct *task)
+{
+	struct rec_proc *rec = bpf_ringbuf_reserve(&ring, sizeof(*rec), 0);
+
+	if (!rec) {
+		count(CNT_RING_FULL);
+		return;
+	}
+	rec->hdr.type = REC_PROC;
+	rec->hdr.flags = 0;
+	rec->hdr.size = sizeof(*rec);
+	rec->time_ns = bpf_ktime_get_ns();
+	rec->event = event;
+	rec->pid = pid;
+	rec->parent_pid = parent_pid;
+	rec->exit_code = exit_code;
+	BPF_CORE_READ_INTO(&rec->comm, task, comm);
+	bpf_ringbuf_submit(rec, 0);
+}
+
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child)
+{
+	u32 parent_pid = task_pid(parent), pid;
+	struct proc *proc, *copy;
+
+	if (BPF_CORE_READ(child, pid) != BPF_CORE_READ(child, tgid))
+		return 0; /* a thread */
+	proc = bpf_map_lookup_elem(&procs, &parent_pid);
+	if (!proc)
+		return 0;
+	pid = task_pid(child);
+	if (!pid || bpf_map_update_elem(&procs, &pid, proc, BPF_ANY))
+		return 0;
+	copy = bpf_map_lookup_elem(&procs, &pid);
+	if (!copy)
+		return 0;
+	copy->role = ROLE_CHILD;
+	copy->window = WINDOW_CLOSED; /* until user space has put the probes there */
+	copy->hits = copy->idle_hits = copy->sampled = copy->sampled_ns = copy->steps = copy->last_step_ns = 0;
+	copy->step_rule = copy->data_seen = 0;
+	report(PROC_FORK, pid, parent_pid, 0, child);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(process_exec, struct task_struct *task)
+{
+	u32 pid = task_pid(task);
+	struct proc *proc = bpf_map_lookup_elem(&procs, &pid);
+
+	if (!proc)
+		return 0;
+	/* Another program: what was known of its memory holds no more. */
+	proc->py.layout.minor = 0;
+	proc->profile_code = 0;
+	report(PROC_EXEC, pid, 0, 0, task);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(process_exit, struct task_struct *task)
+{
+	u32 pid = task_pid(task);
+	struct signal_struct *signal;
+	s32 code;
+
+	if (!bpf_map_lookup_elem(&procs, &pid))
+		return 0;
+	signal = BPF_CORE_READ(task, signal);
+	if (BPF_CORE_READ(signal, live.counter))
+		return 0; /* other threads go on */
+	code = BPF_CORE_READ(signal, group_exit_code);
+	if (!code)
+		code = BPF_CORE_READ(task, exit_code);
+	report(PROC_EXIT, pid, 0, code, task);
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

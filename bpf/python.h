@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Reading CPython objects of the current thread, by the offsets of its version (include/python.h). Everything read is hostile: a
+ * pointer is only ever read through, never trusted.
+ */
+#ifndef STEPFLAME_BPF_PYTHON_H
+#define STEPFLAME_BPF_PYTHON_H
+
+#include "name.h"
+
+/*
+ * Frames looked at to find out which of Lightning's loops runs: it lies below the user's own iterators and the decorators between.
+ * 40 frames cover a DataLoader wrapped a dozen times; beyond that the answer is "unknown", counted.
+ */
+#define PY_FRAMES 40
+
+static __always_inline u64 read_u64(u64 address)
+{
+	u64 value = 0;
+
+	bpf_probe_read_user(&value, sizeof(value), (const void *)address);
+	return value;
+}
+
+struct py_text {
+	u64 address, bytes;
+	u32 encoding; /* enum name_encoding */
+};
+
+/* Where the characters of a str are. 0 or -1 (counted): not a compact str, or not readable. */
+static __always_inline int py__text(const struct py_layout *py, u64 object, struct py_text *text)
+{
+	u64 length;
+	u32 state, kind;
+
+	if (!object || bpf_probe_read_user(&length, sizeof(length), (const void *)(object + py->str_length)) ||
+	    bpf_probe_read_user(&state, sizeof(state), (const void *)(object + py->str_state))) {
+		count(CNT_BAD_READ);
+		return -1;
+	}
+	kind = state >> (py->str_kind_shift & 31) & ((1u << (py->str_kind_bits & 31)) - 1);
+	if (!(state >> (py->str_compact_shift & 31) & 1) || length > 1 << 20 || (kind != 1 && kind != 2 && kind != 4)) {
+		count(CNT_BAD_READ);
+		return -1;
+	}
+	text->address = object + (state >> (py->str_ascii_shift & 31) & 1 ? py->str_ascii_data : py->str_compact_data);
+	text->bytes = length * kind;
+	text->encoding = kind;
+	return 0;
+}
+
+/* The last 16 bytes of a Latin-1 str, as two words; false when it is shorter. */
+static __always_inline bool py__tail(const struct py_layout *py, u64 object, u64 tail[2])
+{
+	struct py_text text;
+
+	return !py__text(py, object, &text) && text.encoding == NAME_LATIN1 && text.bytes >= 16 &&
+	       !bpf_probe_read_user(tail, 16, (const void *)(text.address + text.bytes - 16));
+}
+
+#define TAIL_IS(tail, s) ((tail)[0] == WORD8(s) && (tail)[1] == WORD8((s) + 8))
+
+/* The first 16 bytes of a str, zero-padded, as two words. */
+static __always_inline bool py__head(const struct py_layout *py, u64 object, u64 head[2])
+{
+	struct py_text text;
+	u32 bytes;
+
+	head[0] = head[1] = 0;
+	if (py__text(py, object, &text) || text.encoding != NAME_LATIN1)
+		return false;
+	bytes = text.bytes < 16 ? text.bytes : 16;
+	return !bpf_probe_read_user(head, bytes, (const void *)text.address);
+}
+
+#define HEAD_IS(head, s) ((head)[0] == WORD8(s) && (head)[1] == WORD8((s) + 8))
+
+/* The innermost Python frame of the current thread, which holds the GIL. 0 when unknown. */
+static __always_inline u64 py__frame(const struct py_process *process)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	const struct py_layout *py = &process->layout;
+	u64 fsbase, tstate, frame;
+
+	switch (process->tstate_where) {
+	case PY_TSTATE_GLOBAL:
+		tstate = read_u64(process->tstate_address);
+		break;
+	case PY_TSTATE_TLS:
+		fsbase = BPF_CORE_READ(task, thread.fsbase);
+		tstate = read_u64(fsbase + process->tstate_address);
+		break;
+	case PY_TSTATE_DTV:
+		fsbase = BPF_CORE_READ(task, thread.fsbase);
+		tstate = read_u64(read_u64(read_u64(fsbase + 8) + 16 * (u64)process->tls_module) +
+				  process->tstate_address);
+		break;
+	default:
+		return 0;
+	}
+	if (!tstate)
+		return 0;
+	frame = read_u64(tstate + py->tstate_frame);
+	if (py->tstate_cframe && frame)
+		frame = read_u64(frame + py->cframe_current);
+	return frame;
+}
+
+struct py_walk {
+	const struct py_layout *py;
+	u64 frame;
+};
+
+/* The code object of the walk's frame, and the walk moves one frame outwards; 0 at the end, or for a frame that is no Python function. */
+static __always_inline u64 py__next_code(struct py_walk *walk)
+{
+	const struct py_layout *py = walk->py;
+	u64 frame = walk->frame, code;
+	u8 owner = 0;
+
+	walk->frame = read_u64(frame + py->frame_previous) & ~(u64)py->ref_mask;
+	if (py->frame_owner_c >= 0) {
+		bpf_probe_read_user(&owner, sizeof(owner), (const void *)(frame + py->frame_owner));
+		if (owner >= py->frame_owner_c)
+			return 0;
+	}
+	code = read_u64(frame + py->frame_code) & ~(u64)py->ref_mask;
+	return code;
+}
+
+#endif

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The span stack of a thread, and the row that a span becomes when it ends. Every source begins and ends its spans here.
+ *
+ *   span__begin -> thread.spans[] -> span__end -> aggs
+ */
+#ifndef STEPFLAME_SPAN_H
+#define STEPFLAME_SPAN_H
+
+#include "maps.h"
+
+/* 0 when the interval is not wholly inside the window of its process. */
+static __always_inline bool in_window(const struct proc *proc, u64 start_ns)
+{
+	return proc->window == WINDOW_OPEN && start_ns >= proc->window_start_ns;
+}
+
+static __always_inline u32 log2_bucket(u64 ns)
+{
+	u32 bucket = 0;
+
+	/* Six compares: the verifier need not follow a loop. */
+	if (ns >> 32) {
+		bucket += 32;
+		ns >>= 32;
+	}
+	if (ns >> 16) {
+		bucket += 16;
+		ns >>= 16;
+	}
+	if (ns >> 8) {
+		bucket += 8;
+		ns >>= 8;
+	}
+	if (ns >> 4) {
+		bucket += 4;
+		ns >>= 4;
+	}
+	if (ns >> 2) {
+		bucket += 2;
+		ns >>= 2;
+	}
+	if (ns >> 1)
+		bucket++;
+	return bucket < AGG_BUCKETS ? bucket : AGG_BUCKETS - 1;
+}
+
+__noinline int agg__add(const struct agg_key *key, u64 start_ns, u64 total_ns, u64 self_ns)
+{
+	static const struct agg_val zero = {.min_ns = ~0ULL, .first_ns = ~0ULL};
+	struct agg_val *val;
+	struct agg_key k;
+	u64 old;
+
+	if (!key)
+		return 0;
+	k = *key;
+	val = bpf_map_lookup_elem(&aggs, &k);
+	if (!val) {
+		bpf_map_update_elem(&aggs, &k, &zero, BPF_NOEXIST);
+		val = bpf_map_lookup_elem(&aggs, &k);
+		if (!val) {
+			count(CNT_MAP_FULL);
+			return 0;
+		}
+	}
+	__sync_fetch_and_add(&val->calls, 1);
+	__sync_fetch_and_add(&val->total_ns, total_ns);
+	__sync_fetch_and_add(&val->self_ns, self_ns);
+	__sync_fetch_and_add(&val->hist[log2_bucket(total_ns)], 1);
+	/* Another thread may win a race for the same minimum; one retry is enough in practice, and a miss costs one extreme. */
+	old = val->min_ns;
+	if (total_ns < old && __sync_val_compare_and_swap(&val->min_ns, old, total_ns) != old && total_ns < val->min_ns)
+		val->min_ns = total_ns;
+	old = val->max_ns;
+	if (total_ns > old && __sync_val_compare_and_swap(&val->max_ns, old, total_ns) != old && total_ns > val->max_ns)
+		val->max_ns = total_ns;
+	if (start_ns < val->first_ns)
+		val->first_ns = start_ns;
+	return 0;
+}
+
+/*
+ * Closes what an exception or a longjmp left open: a native span is dead when the stack pointer is above the slot of its return
+ * address, and so is all that was begun inside it. When it ended is not known, so it is not timed.
+ */
+__noinline int span__repair(struct thread *t, u64 sp)
+{
+	u32 depth;
+
+	if (!t)
+		return 0;
+	depth = t->depth;
+	for (u32 i = 0; i < SPAN_DEPTH; i++) {
+		if (i >= depth)
+			break;
+		if (t->spans[i].frame && t->spans[i].frame < sp) {
+			count(CNT_UNWOUND);
+			t->depth = i;
+			break;
+		}
+	}
+	return 0;
+}
+
+/*
+ * Index of the innermost open span with that kind whose token is one of [token - below, token], and whose frame, when both are known, is `frame`;
+ * or -1.
+ */
+__noinline int span__find(const struct thread *t, u32 kind, u64 token, u64 below, u64 frame)
+{
+	u32 depth;
+
+	if (!t)
+		return -1;
+	depth = t->depth;
+	for (u32 n = 0; n < SPAN_DEPTH; n++) {
+		u32 i = depth - 1 - n;
+
+		if (n >= depth || i >= SPAN_DEPTH)
+			break;
+		if (t->spans[i].kind == kind && token >= t->spans[i].token && token - t->spans[i].token <= below &&
+		    (!frame || !t->spans[i].frame || t->spans[i].frame == frame))
+			return i;
+	}
+	return -1;
+}
+
+/* The time is taken last: what the program did before is not in the span. NULL when the stack is full. */
+static __always_inline struct span *span__begin(struct thread *t, u32 kind, u64 token, u64 name, u64 frame)
+{
+	u32 depth = t->depth;
+	struct span *s;
+
+	if (depth >= SPAN_DEPTH) {
+		count(CNT_STACK_FULL);
+		return NULL;
+	}
+	s = &t->spans[depth];
+	s->child_ns = 0;
+	s->frame = frame;
+	s->token = token;
+	s->name = name;
+	s->kind = kind;
+	s->label = 0;
+	s->also = 0;
+	t->depth = depth + 1;
+	s->start_ns = bpf_ktime_get_ns();
+	return s;
+}
+
+/* Adds the row of a span that ends now; `depth` is the number of spans that enclose it. */
+__noinline int span__account(struct thread *t, const struct proc *proc, const struct span *s, u32 pid, u32 depth)
+{
+	u64 total, self;
+	struct agg_key key = {};
+
+	if (!t || !proc || !s)
+		return 0;
+	total = t->now_ns - s->start_ns;
+	self = total > s->child_ns ? total - s->child_ns : 0;
+	key.pid = pid;
+	key.kind = s->kind;
+	key.name = s->name;
+	if (depth && depth <= SPAN_DEPTH) {
+		key.parent = t->spans[depth - 1].name;
+		t->spans[depth - 1].child_ns += total;
+	}
+	if (depth == t->gap_depth)
+		t->gap_child_ns += total;
+	if (!in_window(proc, s->start_ns))
+		return 0;
+	agg__add(&key, s->start_ns, total, self);
+	if (s->also) {
+		key.kind = SPAN_ACTION;
+		key.name = fixed_name(s->also - 1);
+		agg__add(&key, s->start_ns, total, self);
+	}
+	return 0;
+}
+
+/*
+ * Ends span i (from span__find). What is open above it has lost its end and is dropped, counted. Returns the span, whose slot stays
+ * readable until the next span__begin; NULL when i is -1.
+ */
+static __always_inline struct span *span__end(struct thread *t, const struct proc *proc, u32 pid, int i)
+{
+	u64 at = (u32)i;
+
+	barrier_var(at); /* as in fixed_name() */
+	if (at >= SPAN_DEPTH)
+		return NULL;
+	if (at + 1 != t->depth)
+		count(CNT_DROPPED_INNER);
+	t->depth = at;
+	span__account(t, proc, &t->spans[at], pid, at);
+	return &t->spans[at];
+}
+
+/* A landmark ended, after which forward may begin. */
+static __always_inline void gap__begin(struct thread *t)
+{
+	t->gap_ns = t->now_ns;
+	t->gap_depth = t->depth;
+	t->gap_child_ns = 0;
+}
+
+/* Backward begins: what lies between the last landmark and now was forward. */
+static __always_inline void gap__end(struct thread *t, const struct proc *proc, u32 pid)
+{
+	struct span forward = {
+		.start_ns = t->gap_ns,
+		.child_ns = t->gap_child_ns,
+		.name = fixed_names[NAME_FORWARD],
+		.kind = SPAN_FORWARD,
+	};
+	u32 depth = t->gap_depth;
+
+	if (!t->gap_ns || t->depth < depth || depth > SPAN_DEPTH)
+		return;
+	t->gap_ns = 0;
+	/* The spans inside were the enclosing span's children until now; they become forward's. */
+	if (depth)
+		t->spans[depth - 1].child_ns -= t->gap_child_ns;
+	span__account(t, proc, &forward, pid, depth);
+}
+
+/* The current thread at an event: its time taken, its stack repaired for the stack pointer sp. NULL (counted): no memory for it. */
+static __always_inline struct thread *thread__enter(struct task_struct *task, u64 sp)
+{
+	u64 now = bpf_ktime_get_ns();
+	struct thread *t = bpf_task_storage_get(&threads, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+
+	if (!t) {
+		count(CNT_NO_STORAGE);
+		return NULL;
+	}
+	t->now_ns = now;
+	span__repair(t, sp);
+	return t;
+}
+
+#endif

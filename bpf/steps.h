@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Step boundaries, by the first of these rules that a process shows: Lightning's run_training_batch; a DataLoader batch and then an
+ * optimizer step (several optimizers, or several batches, make one step); an optimizer step alone, of the first optimizer seen;
+ * ProfilerStep#. A better rule replaces a worse one when it is first seen.
+ */
+#ifndef STEPFLAME_STEPS_H
+#define STEPFLAME_STEPS_H
+
+#include "maps.h"
+
+static __always_inline void step__boundary(struct proc *proc, u32 rule, u64 now)
+{
+	if (proc->step_rule != rule) {
+		if (proc->step_rule && proc->step_rule < rule)
+			return;
+		proc->step_rule = rule;
+		proc->steps = 0;
+	}
+	proc->last_step_ns = now;
+	if (proc->window == WINDOW_WAITING) {
+		proc->window_start_ns = now;
+		proc->steps = 0;
+		proc->window = WINDOW_OPEN;
+		return;
+	}
+	if (proc->window != WINDOW_OPEN)
+		return;
+	if (++proc->steps == step_limit) {
+		proc->window_end_ns = now;
+		proc->window = WINDOW_DONE;
+	}
+}
+
+static __always_inline void step__optimizer(struct proc *proc, u64 name, u64 now)
+{
+	if (!proc->optimizer)
+		proc->optimizer = name;
+	if (proc->data_seen) {
+		proc->data_seen = 0;
+		step__boundary(proc, STEP_LOADER_OPTIMIZER, now);
+	} else if (proc->step_rule != STEP_LOADER_OPTIMIZER && name == proc->optimizer) {
+		step__boundary(proc, STEP_OPTIMIZER, now);
+	}
+}
+
+#endif

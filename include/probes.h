@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What a probe means, carried in its cookie; and what the BPF side knows of each traced process.
+ */
+#ifndef STEPFLAME_PROBES_H
+#define STEPFLAME_PROBES_H
+
+#ifndef __VMLINUX_H__
+#include <linux/types.h>
+#endif
+
+#include "python.h"
+
+enum probe_event {
+	PROBE_NONE = 0,
+	PROBE_PY_NEXT,  /* builtin_next(self, args, nargs): a Lightning Profiler.profile generator starts or stops */
+	PROBE_PY_THROW, /* gen_throw(gen, ...): one stops by an exception */
+	PROBE_PY_ITER,  /* slot_tp_iternext(self): Lightning's CombinedLoader fetches */
+	PROBE_PY_ITER_EXIT, /* its exit sites */
+	PROBE_LABEL,        /* record_function_enter_new(sret, name, args) */
+	PROBE_LABEL_EXIT,   /* its exit sites: the handle is known */
+	PROBE_LABEL_END,    /* at::RecordFunction::end(this) */
+	PROBE_FN,           /* entry of any other native function: Engine::execute, --action LIB:SYMBOL */
+	PROBE_FN_EXIT,
+	PROBE_TEST, /* stepflame's own function, for the self-test and the price of a hit */
+};
+
+#define COOKIE_DEPTH_UNKNOWN 0xffff
+#define COOKIE_OLD_STRING    1 /* flag: std::string before the C++11 ABI */
+
+/* Cookie: event in bits 0-7, flags in 8-15, depth (bytes from the stack pointer to the return address) in 16-31, function in 32-63. */
+#define COOKIE(event, flags, depth, fn) \
+	((__u64)(event) | (__u64)(flags) << 8 | ((__u64)(depth)&0xffff) << 16 | (__u64)(fn) << 32)
+#define COOKIE_EVENT(c) ((__u32)(c)&0xff)
+#define COOKIE_FLAGS(c) ((__u32)(c) >> 8 & 0xff)
+#define COOKIE_DEPTH(c) ((__u32)(c) >> 16)
+#define COOKIE_FN(c)    ((__u32)((c) >> 32))
+
+#define HITS_PER_SAMPLE 64 /* one hit in so many has its program timed */
+#define FN_MAX          64 /* native functions with a span */
+
+struct probe_fn {
+	__u64 name; /* REC_NAME id */
+	__u32 kind; /* enum span_kind */
+	__u32 pad;
+};
+
+/* Names that BPF gives to spans by itself; user space interns the texts and passes their ids. */
+#define STEPFLAME_FIXED_NAMES(X)                                    \
+	X(TRAIN_NEXT, "[_TrainingEpochLoop].train_dataloader_next") \
+	X(VAL_NEXT, "[_EvaluationLoop].val_next")                   \
+	X(TEST_NEXT, "[_EvaluationLoop].test_next")                 \
+	X(PREDICT_NEXT, "[_PredictionLoop].predict_next")           \
+	X(OPTIMIZER_STEP, "optimizer_step")                         \
+	X(FORWARD, "forward")                                       \
+	X(BACKWARD, "backward")                                     \
+	X(RUN_TRAINING_BATCH, "run_training_batch")
+
+enum fixed_name {
+#define X(id, text) NAME_##id,
+	STEPFLAME_FIXED_NAMES(X)
+#undef X
+		NAME__COUNT,
+};
+
+/* One traced process. Key of its map: the pid as stepflame sees it. */
+struct proc {
+	struct py_process py;                 /* py.layout.minor == 0: not a Python whose layout is known */
+	__u32 role;                           /* enum target_role */
+	__u32 step_rule;                      /* enum step_rule, as found so far */
+	__u64 hits;                           /* of its probes */
+	__u64 idle_hits;                      /* of PY_NEXT and PY_ITER that were no landmark */
+	__u64 sampled;                        /* hits whose program was timed: one in 64 */
+	__u64 sampled_ns;                     /* in all of them */
+	__u64 profile_code;                   /* code object of Lightning's Profiler.profile, once seen */
+	__u64 optimizer;                      /* name id of the first optimizer whose step was seen */
+	__u64 window_start_ns, window_end_ns; /* end 0: not yet */
+	__u64 steps;                          /* boundaries since the window began */
+	__u64 last_step_ns;
+	__u32 data_seen; /* a DataLoader batch came since the last boundary */
+	__u32 window;    /* enum proc_window */
+};
+
+enum proc_window {
+	WINDOW_CLOSED = 0, /* probes come or go: events are ignored */
+	WINDOW_OPEN,       /* spans count that begin after window_start_ns */
+	WINDOW_WAITING,    /* opens at the next step boundary */
+	WINDOW_DONE,       /* the steps asked for have been seen: events are ignored */
+};
+
+#endif

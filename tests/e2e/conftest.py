@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Fixtures of the end-to-end tests. STEPFLAME_PYTHON chooses the Python of the jobs, STEPFLAME the program."""
+
+import subprocess
+
+import helpers
+import pytest
+
+
+@pytest.fixture
+def bench(tmp_path):
+    b = helpers.Bench(tmp_path)
+    yield b
+    b.close()
+
+
+@pytest.fixture(scope="session")
+def debian_python():
+    """The system's Python with Debian's torch 1.13: static, stripped, old."""
+    command = [helpers.ROOT / "tools" / "setup.sh", "python", "--debian-torch"]
+    found = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if found.returncode != 0:
+        pytest.skip("no Debian torch: " + (found.stderr.strip() or "unknown").splitlines()[0])
+    return found.stdout.strip()

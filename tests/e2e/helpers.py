@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Starting jobs and stepflame, and comparing what stepflame says with what the job knows of itself."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+STEPFLAME = os.environ.get("STEPFLAME", str(ROOT / "build" / "stepflame"))
+PYTHON = os.environ.get("STEPFLAME_PYTHON", sys.executable)
+JOBS = Path(__file__).resolve().parent / "jobs"
+
+READY_SECONDS = 60  # a cold import of torch from disk
+ARMED_SECONDS = 30
+END_SECONDS = 60
+
+OK, ERROR, USAGE, PERMISSION, TARGET, UNSUPPORTED = range(6)  # exit codes
+
+
+def why_no_bpf():
+    """Why stepflame cannot record here, or None."""
+    if os.geteuid() != 0:
+        return "recording needs root"
+    if not os.path.exists("/sys/kernel/btf/vmlinux"):
+        return "the kernel has no BTF (/sys/kernel/btf/vmlinux)"
+    return None
+
+
+needs_bpf = pytest.mark.skipif(why_no_bpf() is not None, reason=str(why_no_bpf()))
+
+
+def until(seconds, condition, what):
+    """The first true value of condition(), polled; fails after `seconds` with what what() says."""
+    deadline = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            pytest.fail("%d s passed: %s" % (seconds, what()))
+        time.sleep(0.01)
+
+
+class Process:
+    """A child whose output goes to files, so that it never blocks on us and we can read it while it runs."""
+
+    def __init__(self, directory, name, command, **popen):
+        self.name = name
+        self.out_path = directory / (name + ".stdout")
+        self.err_path = directory / (name + ".stderr")
+        with open(self.out_path, "wb") as out, open(self.err_path, "wb") as err:
+            self.popen = subprocess.Popen([str(c) for c in command], stdin=subprocess.DEVNULL, stdout=out, stderr=err, **popen)
+        self.pid = self.popen.pid
+
+    @property
+    def stdout(self):
+        return self.out_path.read_text(errors="replace")
+
+    @property
+    def stderr(self):
+        return self.err_path.read_text(errors="replace")
+
+    def what(self):
+        return "%s: exit %s\n%s\n%s" % (self.name, self.popen.poll(), self.stdout[-2000:], self.stderr[-4000:])
+
+    def running(self):
+        return self.popen.poll() is None
+
+    def wait(self, seconds=END_SECONDS):
+        try:
+            return self.popen.wait(seconds)
+        except subprocess.TimeoutExpired:
+            pytest.fail("still running after %d s: %s" % (seconds, self.what()))
+
+    def until_says(self, pattern, seconds, stream):
+        """Waits for a line that matches on "stdout" or "stderr"; fails if the process ends first."""
+
+        def look():
+            ended = not self.running()
+            found = re.search(pattern, getattr(self, stream), re.M)
+            if not found and ended:
+                pytest.fail("ended without saying %r: %s" % (pattern, self.what()))
+            return found
+
+        return until(seconds, look, self.what)
+
+    def interrupt(self):
+        self.popen.send_signal(signal.SIGINT)
+
+    def kill(self):
+        if self.running():
+            self.popen.kill()
+            self.popen.wait()
+
+
+class Job(Process):
+    """A training job from jobs/, which waits for release() before its first step."""
+
+    def __init__(self, directory, name, script, *args, python=PYTHON):
+        self.go = directory / (name + ".go")
+        self.out = directory / (name + ".truth")
+        self.args = [str(a) for a in args]
+        self.script = script
+        command = [python, JOBS / script, *self.args, "--wait", self.go, "--out", self.out]
+        super().__init__(directory, name, command, env=dict(os.environ, PYTHONUNBUFFERED="1"))
+
+    def until_ready(self):
+        self.until_says(r"^ready \d+$", READY_SECONDS, "stdout")
+        return self
+
+    def release(self):
+        self.go.touch()
+
+    def truth(self):
+        """Waits for the end, which has to be a good one."""
+        assert self.wait() == 0, self.what()
+        return json.loads(self.out.read_text())
+
+
+class Record(Process):
+    """`stepflame record`, to a file of its own."""
+
+    def __init__(self, directory, name, *args, output=None):
+        assert os.access(STEPFLAME, os.X_OK), "%s is not there: run make" % STEPFLAME
+        self.file = output or directory / (name + ".rec")
+        super().__init__(directory, name, [STEPFLAME, "record", "-o", self.file, *args])
+
+    def until_armed(self):
+        self.until_says("armed", ARMED_SECONDS, "stderr")
+        return self
+
+
+class Bench:
+    """Starts things for one test, and ends those of them that are left when it ends."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        self.started = []
+
+    def _name(self, kind):
+        return "%s%d" % (kind, len(self.started))
+
+    def _keep(self, process):
+        self.started.append(process)
+        return process
+
+    def job(self, script, *args, python=PYTHON):
+        return self._keep(Job(self.directory, self._name(Path(script).stem), script, *args, python=python))
+
+    def record(self, *args, output=None):
+        return self._keep(Record(self.directory, self._name("record"), *args, output=output))
+
+    def process(self, *command, **popen):
+        return self._keep(Process(self.directory, self._name("process"), command, **popen))
+
+    def recorded(self, script, *args, python=PYTHON, options=()):
+        """Runs a job to its end under `record`, from before its first step. (record, truth)"""
+        job = self.job(script, *args, python=python).until_ready()
+        record = self.record("-p", job.pid, *options).until_armed()
+        job.release()
+        truth = job.truth()
+        assert record.wait() == OK, record.what()
+        return record, truth
+
+    def close(self):
+        for process in self.started:
+            process.kill()
+
+
+def stepflame(*args, seconds=END_SECONDS, **run):
+    """Runs stepflame to its end; the result has returncode, stdout and stderr."""
+    assert os.access(STEPFLAME, os.X_OK), "%s is not there: run make" % STEPFLAME
+    command = [STEPFLAME, *(str(a) for a in args)]
+    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=seconds, **run)
+
+
+def report_text(file, *options):
+    result = stepflame("report", file, *options)
+    assert result.returncode == OK, result.stderr
+    return result.stdout
+
+
+def report(file, *options):
+    return json.loads(report_text(file, "--json", *options))
+
+
+def actions(found):
+    """{name: row} of a simple report's JSON; no name may come twice."""
+    rows = {row["name"]: row for row in found["actions"]}
+    assert len(rows) == len(found["actions"]), "a name comes twice"
+    return rows
+
+
+def check_counts(rows, truth):
+    """truth: {name: count}. The same names and the same counts."""
+    counts = {name: row["count"] for name, row in rows.items()}
+    assert counts == truth
+
+
+# A thread may lose the CPU between the job's reading of the clock and ours, which is no error of either: so many
+# rows in a hundred may be off by no more than this.
+STRAY_PERCENT = 3
+STRAY_SECONDS = 0.02
+
+
+def check_totals(rows, truth, relative, per_call):
+    """truth: {name: (count, seconds)}. Totals agree within relative * seconds + per_call * count, but for strays."""
+    off = []
+    for name, (count, seconds) in truth.items():
+        error = abs(rows[name]["total_s"] - seconds)
+        if error > relative * seconds + per_call * count:
+            off.append((error, "%s: %.9f s, in truth %.9f s in %d calls" % (name, rows[name]["total_s"], seconds, count)))
+    allowed = (len(truth) * STRAY_PERCENT + 99) // 100
+    text = "\n".join(line for _, line in off)
+    assert len(off) <= allowed and all(error < STRAY_SECONDS for error, _ in off), text
+
+
+def check_message(result, code):
+    """One error message, with its fix, and this exit code."""
+    assert result.returncode == code, (result.returncode, result.stdout, result.stderr)
+    assert result.stderr.count("stepflame: error:") == 1, result.stderr
+    assert "fix:" in result.stderr, result.stderr

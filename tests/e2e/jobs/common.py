@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""What the jobs share: their common options, the wait for the tracer, and the truth that they write at their end.
+
+A job says `ready PID` on stdout when all but its training is done, then waits for the file named by --wait, so that a
+tracer can be attached before the first step. At its end it writes what it knows of itself, as JSON, to --out.
+Works with every Python and torch that the tests use, 3.11 with torch 1.13 among them.
+"""
+
+import argparse
+import json
+import os
+import time
+
+WAIT_SECONDS = 120
+
+
+def parser(doc, epochs=1, batches=50, work=64):
+    p = argparse.ArgumentParser(description=doc)
+    p.add_argument("--epochs", type=int, default=epochs)
+    p.add_argument("--batches", type=int, default=batches, help="per epoch")
+    p.add_argument("--work", type=int, default=work, help="width of the layers: the time of a batch")
+    p.add_argument("--threads", type=int, default=1, help="of torch")
+    p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--wait", metavar="FILE", help="train only when FILE exists")
+    p.add_argument("--out", metavar="FILE", help="write the truth there, as JSON, at the end")
+    return p
+
+
+def prepare(args):
+    """Settings that make two runs alike; before the model is made."""
+    import torch
+
+    torch.set_num_threads(args.threads)
+    torch.manual_seed(args.seed)
+
+
+def wait(args):
+    print("ready %d" % os.getpid(), flush=True)
+    deadline = time.monotonic() + WAIT_SECONDS
+    while args.wait and not os.path.exists(args.wait):
+        if time.monotonic() > deadline:
+            raise SystemExit("nobody created %s" % args.wait)
+        time.sleep(0.01)
+
+
+def write(args, truth):
+    if not args.out:
+        return
+    # whole or not at all: a reader may be waiting for it
+    part = args.out + ".part"
+    with open(part, "w") as f:
+        json.dump(dict(truth, pid=os.getpid()), f)
+    os.rename(part, args.out)

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Writes recordings without stepflame's own code: include/records.h and the file format in struct's words."""
+
+import struct
+import zlib
+
+HOST, TARGET, NAME, PROC, WINDOW, AGG, COUNTER, COST, NOTE = range(1, 10)
+ACTION, LABEL, FORWARD, BACKWARD, USER = range(1, 6)
+MAIN, CHILD, WORKER = range(3)
+UTF8, LATIN1, UCS2, UCS4 = 0, 1, 2, 4
+BUCKETS = 40
+VERSION = 1
+BYTE_ORDER = 0x01020304
+CHUNK_BYTES = 64 * 1024
+
+
+def record(kind, payload):
+    payload += b"\0" * (-len(payload) % 8)
+    return struct.pack("=HHI", kind, 0, 8 + len(payload)) + payload
+
+
+def host(version="0.1.0", hostname="host", kernel="6.12.0", cpus=2):
+    return record(
+        HOST,
+        struct.pack("=QQII32s64s64s", 1, 2, cpus, 0, version.encode(), hostname.encode(), kernel.encode()),
+    )
+
+
+def target(pid, role=MAIN, rank=-1, parent=0, python="3.11.2", torch="2.6.0+cpu", command="python train.py"):
+    return record(
+        TARGET,
+        struct.pack(
+            "=IIIiII16s32s128s",
+            pid,
+            pid,
+            role,
+            rank,
+            parent,
+            0,
+            python.encode(),
+            torch.encode(),
+            command.encode(),
+        ),
+    )
+
+
+def name(ident, text, encoding=UTF8, cut=0):
+    """text: str, or the bytes as they are."""
+    codec = {UTF8: "utf-8", LATIN1: "latin-1", UCS2: "utf-16-le", UCS4: "utf-32-le"}[encoding]
+    data = text if isinstance(text, bytes) else text.encode(codec)
+    return record(NAME, struct.pack("=QBBHI", ident, encoding, cut, len(data), 0) + data)
+
+
+def narrowest_name(ident, text):
+    """As CPython stores a str: in the narrowest of its kinds that holds all characters."""
+    top = max(map(ord, text), default=0)
+    return name(ident, text, LATIN1 if top < 0x100 else UCS2 if top < 0x10000 else UCS4)
+
+
+def window(start_ns, end_ns, steps=0, rule=0):
+    return record(WINDOW, struct.pack("=QQQII", start_ns, end_ns, steps, rule, 0))
+
+
+def agg(pid, kind, ident, calls, total_ns, parent=0, self_ns=None, min_ns=0, max_ns=0, first_ns=0):
+    self_ns = total_ns if self_ns is None else self_ns
+    return record(
+        AGG,
+        struct.pack("=IIQQ", pid, kind, ident, parent)
+        + struct.pack("=6Q", calls, total_ns, self_ns, min_ns, max_ns, first_ns)
+        + struct.pack(f"={BUCKETS}I", *[0] * BUCKETS),
+    )
+
+
+def counter(counter_name, value):
+    return record(COUNTER, struct.pack("=Q32s", value, counter_name.encode()))
+
+
+def cost(hits, busiest_hits, hit_ns, own_cpu_ns, own_rss_bytes):
+    return record(COST, struct.pack("=7Q", hits, busiest_hits, hit_ns, 0, 0, own_cpu_ns, own_rss_bytes))
+
+
+def note(text):
+    data = text.encode()
+    return record(NOTE, struct.pack("=II", len(data), 0) + data)
+
+
+def header(version=VERSION, byte_order=BYTE_ORDER):
+    return struct.pack("=8sIIII", b"stepflam", version, byte_order, 24, 0)
+
+
+def chunk(data):
+    return struct.pack("=4sIII", b"chnk", len(data), zlib.crc32(data), 0) + data
+
+
+def recording(records, version=VERSION):
+    """The bytes of a whole file."""
+    out, pending = header(version), b""
+    for one in records:
+        if pending and len(pending) + len(one) > CHUNK_BYTES:
+            out, pending = out + chunk(pending), b""
+        pending += one
+    return out + (chunk(pending) if pending else b"")

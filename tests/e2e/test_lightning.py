@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""The simple report of a Lightning job against Lightning's own SimpleProfiler in the same process."""
+
+import math
+import re
+
+import helpers
+import pytest
+
+pytestmark = helpers.needs_bpf
+
+# Our clock is read outside of Lightning's: the generator's resumption and Profiler.start lie between.
+RELATIVE, PER_CALL = 0.02, 5e-6
+
+RUNS = {
+    "fit": ["lightning_fit.py"],
+    "fit-datamodule": ["lightning_fit.py", "--datamodule"],
+    "fit-accumulate": ["lightning_fit.py", "--accumulate", 3],
+    "fit-bare": ["lightning_fit.py", "--logger", "none", "--no-callbacks"],
+    "fit-iterable": ["lightning_fit.py", "--iterable"],
+    "fit-workers": ["lightning_fit.py", "--workers", 2, "--batches", 50],
+    "validate": ["lightning_fit.py", "--stage", "validate", "--batches", 400],
+    "test": ["lightning_fit.py", "--stage", "test", "--batches", 400],
+    "predict": ["lightning_fit.py", "--stage", "predict", "--batches", 400],
+    "gan": ["lightning_gan.py", "--batches", 200],
+}
+
+
+@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS.keys())
+def test_equals_simple_profiler(bench, run):
+    record, truth = bench.recorded(*run)
+    rows = helpers.actions(helpers.report(record.file))
+
+    helpers.check_counts(rows, {name: len(d) for name, d in truth["actions"].items()})
+    helpers.check_totals(rows, {n: (len(d), math.fsum(d)) for n, d in truth["actions"].items()}, RELATIVE, PER_CALL)
+    for name, durations in truth["actions"].items():
+        row = rows[name]
+        assert row["min_s"] <= row["mean_s"] <= row["max_s"], row
+        assert row["mean_s"] == pytest.approx(row["total_s"] / row["count"])
+        if len(durations) >= 10:
+            assert row["min_s"] == pytest.approx(min(durations), rel=0.1, abs=2 * PER_CALL), row
+    # in the order of first occurrence
+    assert list(rows) == truth["order"]
+    assert sorted(rows, key=lambda name: rows[name]["first_s"]) == truth["order"]
+
+
+@pytest.mark.parametrize("run", ["fit", "fit-workers"])
+def test_without_a_profiler(bench, run):
+    """With no profiler configured, what an identical run with one says."""
+    with_one = bench.job(*RUNS[run])
+    record, truth = bench.recorded(*RUNS[run], "--profiler", "none")
+    with_one.until_ready().release()
+    expected = with_one.truth()
+    assert truth["weights"] == expected["weights"]
+    rows = helpers.actions(helpers.report(record.file))
+    helpers.check_counts(rows, {name: len(d) for name, d in expected["actions"].items()})
+
+
+def test_nothing_lost(bench):
+    record, truth = bench.recorded("lightning_fit.py")
+    found = helpers.report(record.file)
+    assert found["lost"] == {}
+    assert found["window"]["steps"] == len(truth["actions"]["run_training_batch"])
+    assert "lightning" in found["window"]["step_rule"]
+    (target,) = found["target"]
+    assert target["pid"] == truth["pid"]
+    assert target["python"].startswith("3.")
+    assert target["torch"]
+
+
+def test_table_is_lightnings(bench, monkeypatch):
+    """The text is what Lightning's own code prints of the figures in the JSON, tabs and numbers included."""
+    simple = pytest.importorskip("lightning.pytorch.profilers.simple")
+    record, _ = bench.recorded("lightning_fit.py")
+    found = helpers.report(record.file)
+    text = helpers.report_text(record.file)
+
+    profiler = simple.SimpleProfiler()
+    profiler.start_time = 0.0
+    monkeypatch.setattr(simple.time, "perf_counter", lambda: found["window"]["seconds"])
+    for row in found["actions"]:
+        profiler.recorded_durations[row["name"]] = [row["total_s"]] + [0.0] * (row["count"] - 1)
+
+    def table(report):
+        lines = report.splitlines()
+        dashes = [i for i, line in enumerate(lines) if re.fullmatch("-+", line)]
+        return lines[dashes[0] : dashes[-1] + 1]
+
+    assert table(text) == table(profiler.summary())
+    assert re.match(r"(FIT )?Profiler Report\n\n-", text)
+
+
+def test_leaf(bench):
+    """--leaf lists only actions with no other inside: they add to at most the wall time."""
+    record, _ = bench.recorded("lightning_fit.py", "--logger", "none")
+    everything = helpers.actions(helpers.report(record.file))
+    leaves = helpers.actions(helpers.report(record.file, "--leaf"))
+    assert "[_TrainingEpochLoop].train_dataloader_next" in leaves
+    assert "run_training_epoch" not in leaves and "run_training_batch" not in leaves
+    assert set(leaves) < set(everything)
+    found = helpers.report(record.file, "--leaf")
+    assert sum(row["total_s"] for row in found["actions"]) <= found["window"]["seconds"]
+
+
+def test_sort_and_limit(bench):
+    record, _ = bench.recorded("lightning_gan.py", "--batches", 20)
+    for option, key in (("total", "total_s"), ("calls", "count"), ("mean", "mean_s")):
+        found = helpers.report(record.file, "--sort", option)["actions"]
+        assert [row[key] for row in found] == sorted((row[key] for row in found), reverse=True)
+        assert helpers.report(record.file, "--sort", option, "--limit", 3)["actions"] == found[:3]
+    only = helpers.report(record.file, "--action", "optimizer_step")["actions"]
+    assert [row["name"] for row in only] == ["optimizer_step"]

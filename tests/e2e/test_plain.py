@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Plain torch loops, with no Lightning, against the perf_counter pairs that the loop itself keeps."""
+
+import re
+
+import helpers
+import pytest
+
+pytestmark = helpers.needs_bpf
+
+# The job's clock lies outside of our probes: the call from Python, its argument parsing and, for forward, the job's
+# own bookkeeping between two parts. Some microseconds each; 20 is the bound.
+RELATIVE, PER_CALL = 0.02, 20e-6
+
+# The part of the loop as the job calls it, and our row's name.
+ROWS = {
+    "data": r"enumerate\(DataLoader\)#_(SingleProcess|MultiProcessing)DataLoaderIter\.__next__",
+    "zero_grad": r"Optimizer\.zero_grad#\w+\.zero_grad",
+    "forward": r"\W*forward\W*",
+    "backward": r"\W*backward\W*",
+    "step": r"Optimizer\.step#\w+\.step",
+    "label": r"my label",
+}
+
+
+def rows_by_part(found):
+    """{part: row}, each of exactly one row."""
+    parts = {}
+    for part, pattern in ROWS.items():
+        rows = [row for row in found["actions"] if re.fullmatch(pattern, row["name"], re.I)]
+        assert len(rows) <= 1, rows
+        if rows:
+            parts[part] = rows[0]
+    return parts
+
+
+@pytest.fixture(params=["torch 2", "Debian's torch 1.13"])
+def python(request):
+    return helpers.PYTHON if request.param == "torch 2" else request.getfixturevalue("debian_python")
+
+
+@pytest.mark.parametrize(
+    "args",
+    [[], ["--labels"], ["--optimizer", "Adam", "--labels"], ["--workers", 2, "--epochs", 1]],
+    ids=["SGD", "labels", "Adam", "workers"],
+)
+def test_equals_perf_counter(bench, python, args):
+    record, truth = bench.recorded("plain_loop.py", *args, python=python)
+    found = helpers.report(record.file, "--all")
+    parts = rows_by_part(found)
+    helpers.check_counts(parts, {name: p["count"] for name, p in truth["parts"].items()})
+    helpers.check_totals(parts, {n: (p["count"], p["seconds"]) for n, p in truth["parts"].items()}, RELATIVE, PER_CALL)
+    assert found["window"]["steps"] == truth["steps"]
+    assert found["lost"] == {}
+
+
+def test_labels(bench, python):
+    record, truth = bench.recorded("plain_loop.py", "--labels", python=python)
+    rows = helpers.actions(helpers.report(record.file, "--all"))
+    for name in ("my label", "outer", "inner \N{GREEK SMALL LETTER LAMDA}"):
+        assert rows[name]["count"] == truth["steps"]
+    assert rows["inner \N{GREEK SMALL LETTER LAMDA}"]["total_s"] < rows["outer"]["total_s"]
+
+
+def test_beside_torch_profiler(bench, python):
+    """The user's own torch.profiler, with a schedule, runs in the same process: both are right."""
+    record, truth = bench.recorded("plain_loop.py", "--torch-profiler", "--batches", 20, python=python)
+    found = helpers.report(record.file, "--all")
+    steps = [row for row in found["actions"] if row["name"].startswith("ProfilerStep#")]
+    # one more than steps: the last schedule.step() begins a label that the profiler's end closes
+    assert sum(row["count"] for row in steps) == truth["steps"] + 1
+    parts = rows_by_part(found)
+    assert parts["step"]["count"] == truth["steps"]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_slow_data(bench, threads):
+    """A loop that waits for its data: the row says so."""
+    record, truth = bench.recorded("plain_loop.py", "--slow", 0.0002, "--epochs", 1, "--threads", threads)
+    parts = rows_by_part(helpers.report(record.file, "--all"))
+    assert max(parts, key=lambda part: parts[part]["total_s"]) == "data"
+    assert parts["data"]["total_s"] == pytest.approx(truth["parts"]["data"]["seconds"], rel=0.02, abs=0.002)
+
+
+def test_exceptions(bench, python):
+    """Exceptions through labels, ops and the autograd engine: the job lives, what ended is counted, the rest is named."""
+    record, truth = bench.recorded("exceptions.py", python=python)
+    assert truth["raised"]["bad op"] == 500
+    found = helpers.report(record.file, "--all")
+    rows = helpers.actions(found)
+    entered = truth["entered"]
+    for name in ("good", "bad op", "bad python", "outer", "bad backward"):
+        assert rows[name]["count"] == entered[name], name
+    assert rows["inner"]["count"] == entered["outer"]
+    # a backward that raised leaves Engine::execute by a C++ exception: counted as lost, not timed
+    assert rows_by_part(found)["backward"]["count"] == entered["good"] + entered["backward"]
+    assert found["lost"]["unwound"] == truth["raised"]["backward raises"] + truth["raised"]["bad backward"]
+    # and none of them makes a time that did not pass
+    assert all(row["max_s"] < found["window"]["seconds"] for row in found["actions"])
+
+
+def test_exceptions_do_not_change_the_job(bench):
+    alone = bench.job("exceptions.py").until_ready()
+    alone.release()
+    expected = alone.truth()
+    _, truth = bench.recorded("exceptions.py")
+    assert dict(truth, pid=0) == dict(expected, pid=0)

@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""How recordings begin and end, and that nothing that happens to stepflame happens to the job."""
+
+import json
+import os
+import signal
+import time
+
+import helpers
+import pytest
+
+pytestmark = helpers.needs_bpf
+
+STEP = "Optimizer.step#SGD.step"
+LOOP = "plain_loop.py"
+LONG = (LOOP, "--epochs", 20, "--batches", 50)  # some 4 s and 1,000 steps
+
+
+@pytest.fixture(scope="module")
+def long_weights(tmp_path_factory):
+    """What LONG computes when nobody watches."""
+    bench = helpers.Bench(tmp_path_factory.mktemp("alone"))
+    job = bench.job(*LONG).until_ready()
+    job.release()
+    yield job.truth()["weights"]
+    bench.close()
+
+
+def steps_of(file):
+    return helpers.actions(helpers.report(file, "--all"))[STEP]["count"]
+
+
+def test_launched(bench):
+    """`record -- CMD` sees the first call, and leaves the command's own output alone."""
+    out = bench.directory / "truth"
+    record = bench.record("--", helpers.PYTHON, helpers.JOBS / LOOP, "--labels", "--out", out)
+    assert record.wait() == helpers.OK, record.what()
+    truth = json.loads(out.read_text())
+    rows = helpers.actions(helpers.report(record.file, "--all"))
+    assert rows[STEP]["count"] == truth["steps"]
+    assert rows["my label"]["count"] == truth["steps"]
+    assert "ready %d" % truth["pid"] in record.stdout
+
+
+@pytest.mark.parametrize("how, code", [("exit", 7), ("raise", 1), ("SIGTERM", 128 + 15), ("SIGKILL", 128 + 9)])
+def test_launched_exit_status(bench, how, code):
+    record = bench.record("--", helpers.PYTHON, helpers.JOBS / "dies.py", "--how", how, "--batches", 50)
+    assert record.wait() == code, record.what()
+    assert steps_of(record.file) == 50
+
+
+def test_launched_not_there(bench):
+    record = bench.record("--", bench.directory / "no such program")
+    assert record.wait() != helpers.OK
+    assert "no such program" in record.stderr and "fix:" in record.stderr
+
+
+def test_launched_outlives_the_recording(bench):
+    """-d ends the recording, not the command."""
+    out = bench.directory / "truth"
+    record = bench.record("-d", "500ms", "--", helpers.PYTHON, helpers.JOBS / LOOP, "--out", out)
+    assert record.wait() == helpers.OK, record.what()
+    assert json.loads(out.read_text())["steps"] == 200
+
+
+@pytest.mark.parametrize("time_given, seconds", [("1s", 1), ("1500ms", 1.5), ("1", 1)])
+def test_duration(bench, long_weights, time_given, seconds):
+    job = bench.job(*LONG).until_ready()
+    record = bench.record("-p", job.pid, "-d", time_given).until_armed()
+    job.release()
+    assert record.wait() == helpers.OK, record.what()
+    assert job.running()
+    found = helpers.report(record.file)
+    assert found["window"]["seconds"] == pytest.approx(seconds, abs=0.3)
+    assert found["window"]["steps"] > 0
+    assert job.truth()["weights"] == long_weights
+
+
+def test_steps_lightning(bench):
+    job = bench.job("lightning_fit.py", "--batches", 300).until_ready()
+    record = bench.record("-p", job.pid, "--steps", 20).until_armed()
+    job.release()
+    assert record.wait() == helpers.OK, record.what()
+    found = helpers.report(record.file)
+    assert found["window"]["steps"] == 20
+    assert helpers.actions(found)["run_training_batch"]["count"] == 20
+    job.truth()
+
+
+def test_steps_plain(bench, long_weights):
+    job = bench.job(*LONG).until_ready()
+    record = bench.record("-p", job.pid, "--steps", 20).until_armed()
+    job.release()
+    assert record.wait() == helpers.OK, record.what()
+    assert helpers.report(record.file)["window"]["steps"] == 20
+    assert steps_of(record.file) == 20
+    assert job.truth()["weights"] == long_weights
+
+
+def test_in_the_middle(bench, long_weights):
+    """Attached while it trains: what had begun before is counted, and no call has a time from before."""
+    job = bench.job(*LONG).until_ready()
+    job.release()
+    time.sleep(0.5)
+    record = bench.record("-p", job.pid, "-d", "1s")
+    assert record.wait() == helpers.OK, record.what()
+    found = helpers.report(record.file, "--all")
+    assert found["window"]["steps"] > 0
+    assert all(row["max_s"] <= found["window"]["seconds"] for row in found["actions"])
+    assert job.truth()["weights"] == long_weights
+
+
+def test_interrupt(bench, long_weights):
+    job = bench.job(*LONG).until_ready()
+    record = bench.record("-p", job.pid).until_armed()
+    job.release()
+    time.sleep(1)
+    record.interrupt()
+    assert record.wait(10) == helpers.OK, record.what()
+    assert job.running()
+    assert steps_of(record.file) > 0
+    assert job.truth()["weights"] == long_weights
+
+
+@pytest.mark.parametrize("pause", [0, 0.01, 0.1])
+def test_second_interrupt(bench, long_weights, pause):
+    job = bench.job(*LONG).until_ready()
+    record = bench.record("-p", job.pid).until_armed()
+    job.release()
+    time.sleep(1)
+    record.interrupt()
+    time.sleep(pause)
+    record.interrupt()
+    record.wait(10)
+    helpers.report(record.file)
+    assert job.truth()["weights"] == long_weights
+
+
+def test_killed(bench, long_weights):
+    """kill -9 at many moments of its life, the arming among them: the job runs on, at its speed, to the same end."""
+    job = bench.job(*LONG, "--slow", 0.0001).until_ready()
+    job.release()
+    for pause in (0.0, 0.01, 0.03, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5):
+        record = bench.record("-p", job.pid)
+        time.sleep(pause)
+        record.popen.send_signal(signal.SIGKILL)
+        record.wait()
+        assert job.running(), job.what()
+    record = bench.record("-p", job.pid).until_armed()
+    time.sleep(1.5)
+    record.kill()
+    # what was flushed while it recorded is there
+    assert helpers.report(record.file, "--all")["actions"]
+    assert job.truth()["weights"] == long_weights
+
+
+@pytest.mark.parametrize("how", ["exit", "_exit", "raise", "SIGKILL", "SIGABRT"])
+def test_target_ends(bench, how):
+    """A target that ends, however and in whatever, ends the recording."""
+    job = bench.job("dies.py", "--how", how, "--inside").until_ready()
+    record = bench.record("-p", job.pid).until_armed()
+    job.release()
+    job.wait()
+    assert record.wait(10) == helpers.OK, record.what()
+    assert steps_of(record.file) == 199
+
+
+def test_several_targets(bench):
+    jobs = [bench.job(LOOP, "--seed", seed).until_ready() for seed in (1, 2)]
+    record = bench.record("-p", "%d,%d" % tuple(job.pid for job in jobs)).until_armed()
+    for job in jobs:
+        job.release()
+    truths = [job.truth() for job in jobs]
+    assert record.wait() == helpers.OK, record.what()
+    found = helpers.report(record.file, "--all")
+    assert {target["pid"] for target in found["target"]} == {job.pid for job in jobs}
+    assert helpers.actions(found)[STEP]["count"] == sum(truth["steps"] for truth in truths)
+
+
+def test_several_p_and_the_same_twice(bench):
+    jobs = [bench.job(LOOP).until_ready() for _ in range(2)]
+    record = bench.record("-p", jobs[0].pid, "-p", jobs[1].pid, "-p", jobs[0].pid).until_armed()
+    for job in jobs:
+        job.release()
+    steps = sum(job.truth()["steps"] for job in jobs)
+    assert record.wait() == helpers.OK, record.what()
+    assert steps_of(record.file) == steps
+
+
+def test_two_recorders(bench):
+    """Two stepflames on one job do not disturb each other."""
+    job = bench.job(LOOP).until_ready()
+    records = [bench.record("-p", job.pid).until_armed() for _ in range(2)]
+    job.release()
+    steps = job.truth()["steps"]
+    for record in records:
+        assert record.wait() == helpers.OK, record.what()
+        assert steps_of(record.file) == steps
+
+
+def test_another_job_is_not_seen(bench):
+    """A process with the same libraries that is no target: probes are on the file, rows are not."""
+    job, other = (bench.job(LOOP).until_ready() for _ in range(2))
+    record = bench.record("-p", job.pid).until_armed()
+    other.release()
+    other.truth()
+    job.release()
+    steps = job.truth()["steps"]
+    assert record.wait() == helpers.OK, record.what()
+    assert steps_of(record.file) == steps
+
+
+@pytest.mark.parametrize("early", [False, True], ids=["under the tracer", "before it"])
+def test_children(bench, early):
+    record, truth = bench.recorded("fork_job.py", *(["--early"] if early else []), options=["--children", "all"])
+    found = helpers.report(record.file, "--all", "--per-rank")
+    processes = {process["pid"]: process for process in found["processes"]}
+    assert processes[truth["pid"]]["role"] == "main"
+    assert helpers.actions(processes[truth["pid"]])[STEP]["count"] == truth["steps"]
+    for kind in ("fork", "multiprocessing"):
+        child = processes[truth["children"][kind]]
+        assert child["role"] != "main"
+        assert helpers.actions(child)[STEP]["count"] == truth["child_steps"][kind]
+    # the table of the job is that of its main process
+    assert helpers.actions(found)[STEP]["count"] == truth["steps"]
+
+
+def test_no_children(bench):
+    record, truth = bench.recorded("fork_job.py", options=["--children", "none"])
+    assert [target["pid"] for target in helpers.report(record.file)["target"]] == [truth["pid"]]
+    assert steps_of(record.file) == truth["steps"]
+
+
+def test_live_is_later(bench):
+    """The table that record prints is the one that report prints of its file."""
+    record, _ = bench.recorded("lightning_fit.py")
+    assert record.stdout == helpers.report_text(record.file)
+    assert "stepflame report" in record.stderr
+
+
+def test_default_file(bench):
+    """Without -o and without FILE: stepflame.rec."""
+    job = bench.job(LOOP, "--epochs", 1).until_ready()
+    record = bench.process(helpers.STEPFLAME, "record", "-p", job.pid, cwd=bench.directory)
+    record.until_says("armed", helpers.ARMED_SECONDS, "stderr")
+    job.release()
+    job.truth()
+    assert record.wait() == helpers.OK, record.what()
+    assert (bench.directory / "stepflame.rec").stat().st_size > 0
+    assert helpers.stepflame("report", cwd=bench.directory).stdout == record.stdout
+
+
+def test_cut_recording(bench):
+    """Cut anywhere, a recording reports what is whole, says that it is cut, or says why it is none; it never crashes."""
+    record, _ = bench.recorded("lightning_fit.py", "--batches", 50)
+    whole = record.file.read_bytes()
+    file = bench.directory / "cut.rec"
+    for cut in sorted({0, 1, 7, 8, 16, 24, 40, 100, len(whole) // 3, len(whole) // 2, len(whole) - 100, len(whole) - 1}):
+        file.write_bytes(whole[:cut])
+        result = helpers.stepflame("report", file)
+        assert result.returncode in (helpers.OK, helpers.ERROR), (cut, result)
+        if result.returncode == helpers.ERROR:
+            helpers.check_message(result, helpers.ERROR)
+    # damage in the last chunk keeps the chunks before it
+    file.write_bytes(whole[:-20] + bytes(20))
+    assert helpers.stepflame("report", file).returncode in (helpers.OK, helpers.ERROR)
+
+
+def test_owner_under_sudo(bench):
+    job = bench.job(LOOP, "--epochs", 1).until_ready()
+    file = bench.directory / "owned.rec"
+    command = [helpers.STEPFLAME, "record", "-p", job.pid, "-o", file]
+    record = bench.process(*command, env=dict(os.environ, SUDO_UID="1234", SUDO_GID="2345"))
+    record.until_says("armed", helpers.ARMED_SECONDS, "stderr")
+    job.release()
+    job.truth()
+    assert record.wait() == helpers.OK, record.what()
+    assert (file.stat().st_uid, file.stat().st_gid) == (1234, 2345)

@@ -1,0 +1,459 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* The recording file: what was written is read, and whatever is done to a file, whole chunks or nothing are read. */
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <zlib.h>
+
+#include "recording/format.h"
+#include "recording/recording.h"
+
+#define FILE_HEADER  sizeof(struct recording_file_header)
+#define CHUNK_HEADER sizeof(struct recording_chunk_header)
+
+static char dir[] = "/tmp/stepflame-test-XXXXXX";
+static char path[64];
+
+static int set_up(void **state)
+{
+	if (!mkdtemp(dir))
+		return -1;
+	snprintf(path, sizeof(path), "%s/a.rec", dir);
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	umount2(dir, MNT_DETACH); /* where test_full_disk failed half-way */
+	unlink(path);
+	return rmdir(dir);
+}
+
+/* Counters numbered from 0: what is read must be a prefix of them. */
+static void append(struct recording_writer *w, unsigned int number)
+{
+	struct rec_counter counter = {.hdr = {.type = REC_COUNTER, .size = sizeof(counter)}, .value = number};
+
+	assert_int_equal(recording_writer__append(w, &counter.hdr), 0);
+}
+
+struct seen {
+	unsigned int cnt;
+	size_t bytes;
+	int stop_at; /* returns 7 there; -1: never */
+};
+
+static int check_next(const struct rec_hdr *record, void *ctx)
+{
+	const struct rec_counter *counter = (const void *)record;
+	struct seen *seen = ctx;
+
+	assert_int_equal((uintptr_t)record % 8, 0);
+	assert_int_equal(record->type, REC_COUNTER);
+	assert_int_equal(record->size, sizeof(*counter));
+	assert_int_equal(counter->value, seen->cnt);
+	if (seen->stop_at == (int)seen->cnt)
+		return 7;
+	seen->cnt++;
+	return 0;
+}
+
+static int count_any(const struct rec_hdr *record, void *ctx)
+{
+	struct seen *seen = ctx;
+
+	seen->cnt++;
+	seen->bytes += record->size;
+	return 0;
+}
+
+static void write_file(const void *data, size_t bytes)
+{
+	FILE *file = fopen(path, "wb");
+
+	assert_non_null(file);
+	assert_int_equal(fwrite(data, 1, bytes, file), bytes);
+	assert_int_equal(fclose(file), 0);
+}
+
+static unsigned char *read_file(size_t *bytes)
+{
+	FILE *file = fopen(path, "rb");
+	unsigned char *data;
+	struct stat st;
+
+	assert_non_null(file);
+	assert_int_equal(fstat(fileno(file), &st), 0);
+	*bytes = st.st_size;
+	data = malloc(*bytes);
+	assert_int_equal(fread(data, 1, *bytes, file), *bytes);
+	fclose(file);
+	return data;
+}
+
+/* `chunks` chunks of `each` records. */
+static unsigned char *small_file(unsigned int chunks, unsigned int each, size_t *bytes)
+{
+	struct recording_writer *w;
+
+	assert_int_equal(recording_writer__new(path, &w), 0);
+	for (unsigned int i = 0; i < chunks * each; i++) {
+		append(w, i);
+		if (i % each == each - 1)
+			assert_int_equal(recording_writer__flush(w), 0);
+	}
+	assert_int_equal(recording_writer__free(w), 0);
+	return read_file(bytes);
+}
+
+static void test_roundtrip(void **state)
+{
+	struct seen seen = {.stop_at = -1};
+	struct recording_writer *w;
+	enum recording_end end;
+	uint32_t version = 0;
+	struct stat st;
+
+	assert_int_equal(recording_writer__new(path, &w), 0);
+	for (unsigned int i = 0; i < 10000; i++)
+		append(w, i);
+	assert_int_equal(recording_writer__flush(w), 0);
+	assert_int_equal(recording_writer__flush(w), 0);
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_size, recording_writer__bytes(w));
+	append(w, 10000);
+	assert_int_equal(recording_writer__free(w), 0);
+	assert_int_equal(recording__read(path, check_next, &seen, &end, &version), 0);
+	assert_int_equal(seen.cnt, 10001);
+	assert_int_equal(end, RECORDING_WHOLE);
+	assert_int_equal(version, RECORDING_VERSION);
+	assert_int_equal(recording_writer__free(NULL), 0);
+}
+
+static void test_empty_and_stopped(void **state)
+{
+	struct seen seen = {.stop_at = 5};
+	enum recording_end end;
+	size_t bytes;
+
+	free(small_file(0, 1, &bytes));
+	assert_int_equal(bytes, FILE_HEADER);
+	assert_int_equal(recording__read(path, check_next, &seen, &end, NULL), 0);
+	assert_int_equal(end, RECORDING_WHOLE);
+	free(small_file(2, 10, &bytes));
+	assert_int_equal(recording__read(path, check_next, &seen, NULL, NULL), 7);
+	assert_int_equal(seen.cnt, 5);
+}
+
+static void test_record_sizes(void **state)
+{
+	struct rec_hdr *record = calloc(1, RECORDING_CHUNK_MAX + 8);
+	struct seen seen = {0};
+	struct recording_writer *w;
+	enum recording_end end;
+
+	assert_int_equal(recording_writer__new(path, &w), 0);
+	for (size_t i = 0; i < 4; i++) {
+		static const uint32_t bad[] = {0, 4, 12, RECORDING_CHUNK_MAX + 8};
+
+		record->size = bad[i];
+		assert_int_equal(recording_writer__append(w, record), -EINVAL);
+	}
+	for (size_t i = 0; i < 4; i++) {
+		static const uint32_t good[] = {8, RECORDING_CHUNK_BYTES, RECORDING_CHUNK_MAX, 8};
+
+		record->size = good[i];
+		assert_int_equal(recording_writer__append(w, record), 0);
+	}
+	assert_int_equal(recording_writer__free(w), 0);
+	assert_int_equal(recording__read(path, count_any, &seen, &end, NULL), 0);
+	assert_int_equal(end, RECORDING_WHOLE);
+	assert_int_equal(seen.cnt, 4);
+	assert_int_equal(seen.bytes, 16 + RECORDING_CHUNK_BYTES + RECORDING_CHUNK_MAX);
+	free(record);
+}
+
+static void test_cut_at_every_byte(void **state)
+{
+	const unsigned int each = 3;
+	size_t bytes, chunk = CHUNK_HEADER + each * sizeof(struct rec_counter);
+	unsigned char *data = small_file(4, each, &bytes);
+
+	assert_int_equal(bytes, FILE_HEADER + 4 * chunk);
+	for (size_t cut = 0; cut <= bytes; cut++) {
+		struct seen seen = {.stop_at = -1};
+		enum recording_end end;
+		int err;
+
+		write_file(data, cut);
+		err = recording__read(path, check_next, &seen, &end, NULL);
+		if (cut < FILE_HEADER) {
+			assert_int_equal(err, -EBADMSG);
+			continue;
+		}
+		assert_int_equal(err, 0);
+		assert_int_equal(seen.cnt, (cut - FILE_HEADER) / chunk * each);
+		assert_int_equal(end, (cut - FILE_HEADER) % chunk ? RECORDING_CUT : RECORDING_WHOLE);
+	}
+	free(data);
+}
+
+static void test_flipped_bytes(void **state)
+{
+	const unsigned int each = 3;
+	size_t bytes, chunk = CHUNK_HEADER + each * sizeof(struct rec_counter);
+	unsigned char *data = small_file(4, each, &bytes);
+
+	for (size_t at = FILE_HEADER; at < bytes; at++) {
+		size_t in_chunk = (at - FILE_HEADER) % chunk;
+		bool padding = in_chunk >= offsetof(struct recording_chunk_header, pad) && in_chunk < CHUNK_HEADER;
+		struct seen seen = {.stop_at = -1};
+		enum recording_end end;
+
+		data[at] ^= 0x41;
+		write_file(data, bytes);
+		data[at] ^= 0x41;
+		assert_int_equal(recording__read(path, check_next, &seen, &end, NULL), 0);
+		assert_int_equal(seen.cnt, padding ? 4 * each : (at - FILE_HEADER) / chunk * each);
+		assert_int_equal(end, padding ? RECORDING_WHOLE : RECORDING_CUT);
+	}
+	free(data);
+}
+
+static int read_patched(size_t at, const void *patch, size_t patch_bytes, uint32_t *version, enum recording_end *end)
+{
+	struct seen seen = {0};
+	size_t bytes;
+	unsigned char *data = small_file(1, 3, &bytes);
+	int err;
+
+	memcpy(data + at, patch, patch_bytes);
+	write_file(data, bytes);
+	free(data);
+	err = recording__read(path, count_any, &seen, end, version);
+	return err ? err : (int)seen.cnt;
+}
+
+static int read_patched_u32(size_t at, uint32_t value, uint32_t *version, enum recording_end *end)
+{
+	return read_patched(at, &value, sizeof(value), version, end);
+}
+
+#define HEADER_FIELD(field) offsetof(struct recording_file_header, field)
+
+static void test_other_files(void **state)
+{
+	struct recording_file_header foreign = {.version = __builtin_bswap32(RECORDING_VERSION),
+						.byte_order = __builtin_bswap32(RECORDING_BYTE_ORDER)};
+	uint32_t version = 0;
+
+	assert_int_equal(read_patched(0, "STEPFLAM", 8, NULL, NULL), -EBADMSG);
+	assert_int_equal(read_patched_u32(HEADER_FIELD(version), 9, &version, NULL), -EPROTONOSUPPORT);
+	assert_int_equal(version, 9);
+	assert_int_equal(read_patched(HEADER_FIELD(version), &foreign.version, 8, &version, NULL), -EPROTONOSUPPORT);
+	assert_int_equal(version, RECORDING_VERSION);
+	assert_int_equal(read_patched_u32(HEADER_FIELD(byte_order), 0x55555555, &version, NULL), -EBADMSG);
+	assert_int_equal(read_patched_u32(HEADER_FIELD(header_bytes), 8, NULL, NULL), -EBADMSG);
+	assert_int_equal(read_patched_u32(HEADER_FIELD(header_bytes), UINT32_MAX, NULL, NULL), -EBADMSG);
+	assert_int_equal(read_patched_u32(HEADER_FIELD(header_bytes), 4096, NULL, NULL), -EBADMSG);
+	assert_int_equal(recording__read("/nonexistent/a.rec", count_any, NULL, NULL, NULL), -ENOENT);
+	assert_int_equal(recording__read(dir, count_any, NULL, NULL, NULL), -EISDIR);
+	write_file("", 0);
+	assert_int_equal(recording__read(path, count_any, NULL, NULL, NULL), -EBADMSG);
+}
+
+static void test_longer_file_header(void **state)
+{
+	struct seen seen = {.stop_at = -1};
+	struct recording_file_header header;
+	size_t bytes, more = 40;
+	unsigned char *data = small_file(1, 3, &bytes), *longer = calloc(1, bytes + more);
+
+	memcpy(&header, data, sizeof(header));
+	header.header_bytes += more;
+	memcpy(longer, &header, sizeof(header));
+	memcpy(longer + sizeof(header) + more, data + sizeof(header), bytes - sizeof(header));
+	write_file(longer, bytes + more);
+	assert_int_equal(recording__read(path, check_next, &seen, NULL, NULL), 0);
+	assert_int_equal(seen.cnt, 3);
+	free(longer);
+	free(data);
+}
+
+static void test_absurd_sizes(void **state)
+{
+	static const uint32_t sizes[] = {0, 4, 100, 1 << 20, (1 << 20) + 8, 0x7ffffff8, 0x80000000, 0xfffffff8};
+	size_t at = FILE_HEADER + offsetof(struct recording_chunk_header, bytes);
+	enum recording_end end;
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+		assert_int_equal(read_patched_u32(at, sizes[i], NULL, &end), 0);
+		assert_int_equal(end, RECORDING_CUT);
+	}
+}
+
+/* Records whose sizes do not fit, in a chunk whose checksum is right. */
+static void test_absurd_record_sizes(void **state)
+{
+	static const uint32_t sizes[] = {0, 4, 7, 12, 56, 0x80000000, 0xfffffff8};
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+		struct rec_counter counter = {.hdr = {.type = REC_COUNTER, .size = sizeof(counter)}};
+		struct recording_writer *w;
+		enum recording_end end;
+		struct seen seen = {0};
+		unsigned char *data;
+		size_t bytes;
+		uint32_t crc;
+
+		assert_int_equal(recording_writer__new(path, &w), 0);
+		append(w, 0);
+		assert_int_equal(recording_writer__flush(w), 0);
+		append(w, 1);
+		assert_int_equal(recording_writer__free(w), 0);
+		/* The writer takes no such size: put in afterwards, and the checksum made anew. */
+		data = read_file(&bytes);
+		counter.value = 1;
+		counter.hdr.size = sizes[i];
+		memcpy(data + bytes - sizeof(counter), &counter, sizeof(counter));
+		crc = crc32(0, data + bytes - sizeof(counter), sizeof(counter));
+		memcpy(data + bytes - sizeof(counter) - CHUNK_HEADER + offsetof(struct recording_chunk_header, crc),
+		       &crc, sizeof(crc));
+		write_file(data, bytes);
+		free(data);
+		assert_int_equal(recording__read(path, count_any, &seen, &end, NULL), 0);
+		assert_int_equal(seen.cnt, 1);
+		assert_int_equal(end, RECORDING_CUT);
+	}
+}
+
+static void test_device_full(void **state)
+{
+	struct recording_writer *w = NULL;
+
+	assert_int_equal(recording_writer__new("/dev/full", &w), -ENOSPC);
+	assert_null(w);
+	assert_int_equal(recording_writer__new("/nonexistent/a.rec", &w), -ENOENT);
+	assert_int_equal(recording_writer__new(dir, &w), -EISDIR);
+}
+
+static void test_full_disk(void **state)
+{
+	struct rec_counter counter = {.hdr = {.type = REC_COUNTER, .size = sizeof(counter)}};
+	struct seen seen = {.stop_at = -1};
+	struct recording_writer *w;
+	enum recording_end end;
+	unsigned int appended;
+	char file[96];
+	struct stat st;
+	int err = 0;
+
+	if (mount("none", dir, "tmpfs", 0, "size=256k")) {
+		print_message("no tmpfs: %s (needs root)\n", strerror(errno));
+		skip();
+	}
+	snprintf(file, sizeof(file), "%s/full.rec", dir);
+	assert_int_equal(recording_writer__new(file, &w), 0);
+	for (appended = 0; !err && appended < 100000; appended++) {
+		counter.value = appended;
+		err = recording_writer__append(w, &counter.hdr);
+	}
+	assert_int_equal(err, -ENOSPC);
+	assert_int_equal(recording_writer__append(w, &counter.hdr), -ENOSPC);
+	assert_int_equal(recording_writer__flush(w), -ENOSPC);
+	assert_int_equal(stat(file, &st), 0);
+	assert_int_equal(st.st_size, recording_writer__bytes(w));
+	assert_int_equal(recording_writer__free(w), -ENOSPC);
+	assert_int_equal(recording__read(file, check_next, &seen, &end, NULL), 0);
+	assert_int_equal(end, RECORDING_WHOLE);
+	assert_true(seen.cnt > 1000 && seen.cnt < appended);
+	assert_int_equal(umount(dir), 0);
+}
+
+static void test_owner(void **state)
+{
+	struct recording_writer *w;
+	struct stat st;
+
+	if (geteuid()) {
+		print_message("only root gives files away\n");
+		skip();
+	}
+	unlink(path);
+	setenv("SUDO_UID", "12345", 1);
+	setenv("SUDO_GID", "54321", 1);
+	assert_int_equal(recording_writer__new(path, &w), 0);
+	assert_int_equal(recording_writer__free(w), 0);
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_uid, 12345);
+	assert_int_equal(st.st_gid, 54321);
+	/* One that exists keeps its owner. */
+	setenv("SUDO_UID", "1", 1);
+	assert_int_equal(recording_writer__new(path, &w), 0);
+	assert_int_equal(recording_writer__free(w), 0);
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_uid, 12345);
+	unlink(path);
+	setenv("SUDO_UID", "12x", 1);
+	assert_int_equal(recording_writer__new(path, &w), 0);
+	assert_int_equal(recording_writer__free(w), 0);
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_uid, 0);
+	unsetenv("SUDO_UID");
+	unsetenv("SUDO_GID");
+}
+
+/* A recorder that is killed leaves all that it had flushed. */
+static void test_killed(void **state)
+{
+	struct seen seen = {.stop_at = -1};
+	struct recording_writer *w;
+	enum recording_end end;
+	pid_t pid = fork();
+	int status;
+
+	if (!pid) {
+		if (recording_writer__new(path, &w))
+			_exit(1);
+		for (unsigned int i = 0; i < 3000; i++)
+			append(w, i);
+		kill(getpid(), SIGKILL);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFSIGNALED(status));
+	assert_int_equal(recording__read(path, check_next, &seen, &end, NULL), 0);
+	assert_int_equal(seen.cnt, 3000 / (RECORDING_CHUNK_BYTES / sizeof(struct rec_counter)) *
+					   (RECORDING_CHUNK_BYTES / sizeof(struct rec_counter)));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_roundtrip),
+		cmocka_unit_test(test_empty_and_stopped),
+		cmocka_unit_test(test_record_sizes),
+		cmocka_unit_test(test_cut_at_every_byte),
+		cmocka_unit_test(test_flipped_bytes),
+		cmocka_unit_test(test_other_files),
+		cmocka_unit_test(test_longer_file_header),
+		cmocka_unit_test(test_absurd_sizes),
+		cmocka_unit_test(test_absurd_record_sizes),
+		cmocka_unit_test(test_device_full),
+		cmocka_unit_test(test_full_disk),
+		cmocka_unit_test(test_owner),
+		cmocka_unit_test(test_killed),
+	};
+
+	return cmocka_run_group_tests(tests, set_up, tear_down);
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* recdump FILE: prints a recording record by record, one line each. For developers; the recording is not believed here either. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../user/model/names.h"
+#include "../user/recording/recording.h"
+#include "../user/report/text.h"
+
+static void print_text(const char *name, const char *bytes, size_t len, enum name_encoding encoding)
+{
+	char *text = name__utf8(bytes, len, encoding, false), *escaped = text ? text__escape(text) : NULL;
+
+	printf(" %s=\"%s\"", name, escaped ? escaped : "(no memory)");
+	free(escaped);
+	free(text);
+}
+
+#define FIELD(record, field)  printf(" " #field "=%" PRIu64, (uint64_t)(record)->field)
+#define ID(record, field)     printf(" " #field "=%016" PRIx64, (uint64_t)(record)->field)
+#define SIGNED(record, field) printf(" " #field "=%" PRId64, (int64_t)(record)->field)
+#define STRING(record, field) \
+	print_text(#field, (record)->field, strnlen((record)->field, sizeof((record)->field)), NAME_UTF8)
+
+static void print_host(const void *record)
+{
+	const struct rec_host *host = record;
+
+	FIELD(host, monotonic_ns);
+	FIELD(host, realtime_ns);
+	FIELD(host, cpus);
+	STRING(host, version);
+	STRING(host, hostname);
+	STRING(host, kernel);
+}
+
+static void print_target(const void *record)
+{
+	const struct rec_target *target = record;
+
+	FIELD(target, pid);
+	FIELD(target, nspid);
+	FIELD(target, role);
+	SIGNED(target, rank);
+	FIELD(target, parent_pid);
+	STRING(target, python);
+	STRING(target, torch);
+	STRING(target, command);
+}
+
+static void print_name(const void *record)
+{
+	const struct rec_name *name = record;
+
+	ID(name, id);
+	FIELD(name, encoding);
+	FIELD(name, cut);
+	FIELD(name, bytes);
+	if (name->bytes > name->hdr.size - sizeof(*name))
+		printf(" (malformed: text longer than the record)");
+	else
+		print_text("text", name->text, name->bytes, name->encoding);
+}
+
+static void print_proc(const void *record)
+{
+	const struct rec_proc *proc = record;
+
+	FIELD(proc, time_ns);
+	FIELD(proc, event);
+	FIELD(proc, pid);
+	FIELD(proc, parent_pid);
+	SIGNED(proc, exit_code);
+	STRING(proc, comm);
+}
+
+static void print_window(const void *record)
+{
+	const struct rec_window *window = record;
+
+	FIELD(window, start_ns);
+	FIELD(window, end_ns);
+	FIELD(window, steps);
+	FIELD(window, step_rule);
+}
+
+static void print_agg(const void *record)
+{
+	const struct rec_agg *agg = record;
+
+	FIELD(&agg->key, pid);
+	FIELD(&agg->key, kind);
+	ID(&agg->key, name);
+	ID(&agg->key, parent);
+	FIELD(&agg->val, calls);
+	FIELD(&agg->val, total_ns);
+	FIELD(&agg->val, self_ns);
+	FIELD(&agg->val, min_ns);
+	FIELD(&agg->val, max_ns);
+	FIELD(&agg->val, first_ns);
+	printf(" hist=");
+	for (int i = 0, some = 0; i < AGG_BUCKETS; i++)
+		if (agg->val.hist[i])
+			printf("%s%d:%u", some++ ? "," : "", i, agg->val.hist[i]);
+}
+
+static void print_counter(const void *record)
+{
+	const struct rec_counter *counter = record;
+
+	STRING(counter, name);
+	FIELD(counter, value);
+}
+
+static void print_cost(const void *record)
+{
+	const struct rec_cost *cost = record;
+
+	FIELD(cost, hits);
+	FIELD(cost, busiest_hits);
+	FIELD(cost, hit_ns);
+	FIELD(cost, attach_ns);
+	FIELD(cost, detach_ns);
+	FIELD(cost, own_cpu_ns);
+	FIELD(cost, own_rss_bytes);
+}
+
+static void print_note(const void *record)
+{
+	const struct rec_note *note = record;
+
+	FIELD(note, bytes);
+	if (note->bytes > note->hdr.size - sizeof(*note))
+		printf(" (malformed: text longer than the record)");
+	else
+		print_text("text", note->text, note->bytes, NAME_UTF8);
+}
+
+static const struct {
+	const char *name;
+	size_t bytes;
+	void (*print)(const void *record);
+} types[] = {
+	[REC_HOST] = {"HOST", sizeof(struct rec_host), print_host},
+	[REC_TARGET] = {"TARGET", sizeof(struct rec_target), print_target},
+	[REC_NAME] = {"NAME", sizeof(struct rec_name), print_name},
+	[REC_PROC] = {"PROC", sizeof(struct rec_proc), print_proc},
+	[REC_WINDOW] = {"WINDOW", sizeof(struct rec_window), print_window},
+	[REC_AGG] = {"AGG", sizeof(struct rec_agg), print_agg},
+	[REC_COUNTER] = {"COUNTER", sizeof(struct rec_counter), print_counter},
+	[REC_COST] = {"COST", sizeof(struct rec_cost), print_cost},
+	[REC_NOTE] = {"NOTE", sizeof(struct rec_note), print_note},
+};
+
+static int print_record(const struct rec_hdr *record, void *ctx)
+{
+	if (record->type >= sizeof(types) / sizeof(*types) || !types[record->type].name) {
+		printf("unknown type=%u size=%u\n", record->type, record->size);
+		return 0;
+	}
+	printf("%s", types[record->type].name);
+	if (record->size < types[record->type].bytes)
+		printf(" (malformed: %u bytes, not %zu)", record->size, types[record->type].bytes);
+	else
+		types[record->type].print(record);
+	putchar('\n');
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	enum recording_end end = RECORDING_WHOLE;
+	uint32_t version = 0;
+	int err;
+
+	if (argc != 2) {
+		fprintf(stderr, "Usage: recdump FILE\n");
+		return 2;
+	}
+	err = recording__read(argv[1], print_record, NULL, &end, &version);
+	if (err) {
+		fprintf(stderr, "recdump: %s: %s (format version %u)\n", argv[1], strerror(-err), version);
+		return 1;
+	}
+	if (end == RECORDING_CUT)
+		printf("(the rest is cut or damaged)\n");
+	return fflush(stdout) ? 1 : 0;
+}

@@ -1,0 +1,263 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#
+# Installs what is missing to build, test and demonstrate stepflame on Debian 12 or later. Quick and silent when nothing is.
+#
+#   tools/setup.sh build                  compilers and libraries, by apt
+#   tools/setup.sh python                 a Python with torch, lightning, numpy and pytest; prints its path, alone, on stdout
+#   tools/setup.sh python --minor 3.12    the same for another installed interpreter
+#   tools/setup.sh python --debian-torch  the system's Python with Debian's own python3-torch
+#
+# PYTHON=... is used as it is when it has the packages. Environments are kept in ${XDG_CACHE_HOME:-$HOME/.cache}/stepflame.
+# Exit: 0 ok, 1 could not be installed, 2 usage, 3 such a Python cannot be had on this machine (the reason is on stderr).
+set -eu
+
+BUILD_PACKAGES='gcc make pkg-config clang llvm libelf-dev zlib1g-dev libcapstone-dev libjansson-dev libcmocka-dev uthash-dev
+	clang-format clang-tidy python3 python3-venv'
+# Debian 12 itself has libbpf 1.1 (no uprobe_multi) and bpftool 7.1; its backports suite has newer ones. The 1: is Debian's epoch.
+BPF_PACKAGES='libbpf-dev bpftool'
+LIBBPF_MIN=1:1.4
+BPFTOOL_MIN=7.3
+
+# What a Python environment gets; each is imported by the same name.
+PIP_PACKAGES='torch lightning numpy pytest'
+VENV_NEED_KIB=$((8 * 1024 * 1024))
+
+say() {
+	printf 'setup: %s\n' "$*" >&2
+}
+
+fail() {
+	say "error: $1"
+	[ -z "${2:-}" ] || printf '  fix: %s\n' "$2" >&2
+	exit "${3:-1}"
+}
+
+usage() {
+	sed -n 's/^#   \(tools\)/  \1/p' "$0" >&2
+	exit 2
+}
+
+# --- apt ---
+
+# "name version" of each given package that is installed.
+installed() {
+	# shellcheck disable=SC2016 # dpkg-query's own variables
+	dpkg-query -W -f '${db:Status-Status} ${Package} ${Version}\n' "$@" 2>/dev/null | sed -n 's/^installed //p' || :
+}
+
+# The packages of $1 that are not installed.
+missing() {
+	# shellcheck disable=SC2086 # a list of words
+	have=" $(installed $1 | cut -d' ' -f1 | tr '\n' ' ') "
+	for package in $1; do
+		case $have in
+		*" $package "*) ;;
+		*) printf '%s ' "$package" ;;
+		esac
+	done
+}
+
+# Whether package $1 is installed in at least version $2.
+at_least() {
+	version=$(installed "$1" | cut -d' ' -f2)
+	[ -n "$version" ] && dpkg --compare-versions "$version" ge "$2"
+}
+
+apt() {
+	# stdout is for the answer alone, and no package may ask a question
+	DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o DPkg::Lock::Timeout=600 -o Dpkg::Use-Pty=0 "$@" >&2
+}
+
+# May be incomplete without harm: what is needed may come from the sources that did answer.
+apt_update() {
+	apt update || say 'warning: apt-get update failed in part; going on with what it has'
+}
+
+# The codename of this Debian, or nothing on another system.
+debian_codename() {
+	[ -r /etc/os-release ] && command -v apt-get >/dev/null || return 0
+	(
+		# shellcheck disable=SC1091
+		. /etc/os-release
+		[ "${ID:-}" = debian ] && printf '%s' "${VERSION_CODENAME:-}"
+	) || :
+}
+
+# Adds the backports suite, from the mirror that the suite $1 already comes from, unless it is configured or that is unknown.
+add_backports() {
+	# shellcheck disable=SC2016 # apt's own variables
+	sources=$(apt-get indextargets --format '$(RELEASE) $(REPO_URI)' 'Created-By: Packages')
+	! printf '%s\n' "$sources" | grep -q "^$1-backports " || return 0
+	mirror=$(printf '%s\n' "$sources" | sed -n "s/^$1 //p" | head -n 1)
+	[ -n "$mirror" ] || return 0
+	keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+	[ -r "$keyring" ] && keyring="[signed-by=$keyring] " || keyring=
+	say "adding $1-backports to the apt sources, for libbpf and bpftool"
+	printf 'deb %s%s %s-backports main\n' "$keyring" "$mirror" "$1" >/etc/apt/sources.list.d/stepflame-backports.list
+}
+
+# Ends the script with the list of packages where apt-get cannot install them here.
+need_apt() {
+	fix="install $1"
+	bpf_packages_ok || fix="$fix(libbpf >= ${LIBBPF_MIN#*:}, bpftool >= $BPFTOOL_MIN)"
+	[ -n "$(debian_codename)" ] || fail 'packages are missing and this is not Debian' "$fix"
+	[ "$(id -u)" -eq 0 ] || fail 'packages are missing and only root can install them' "run tools/setup.sh as root, or $fix"
+}
+
+bpf_packages_ok() {
+	at_least libbpf-dev "$LIBBPF_MIN" && at_least bpftool "$BPFTOOL_MIN"
+}
+
+setup_build() {
+	# without dpkg nothing can be checked: all of them are missing
+	packages=$(missing "$BUILD_PACKAGES")
+	bpf_packages_ok || packages="$packages$BPF_PACKAGES "
+	[ -n "$packages" ] || return 0
+
+	need_apt "$packages"
+	say "installing $packages"
+	codename=$(debian_codename)
+	bpf_packages_ok || add_backports "$codename"
+	apt_update
+	packages=$(missing "$BUILD_PACKAGES")
+	# shellcheck disable=SC2086 # lists of words, here and below
+	[ -z "$packages" ] || apt install --no-install-recommends $packages ||
+		fail "apt-get could not install $packages" 'see its message above'
+	bpf_packages_ok || install_bpf_packages "$codename"
+}
+
+install_bpf_packages() {
+	suite=
+	# shellcheck disable=SC2016 # apt's own variables
+	! apt-get indextargets --format '$(RELEASE)' | grep -qx "$1-backports" || suite="-t $1-backports"
+	# shellcheck disable=SC2086
+	apt install --no-install-recommends $suite $BPF_PACKAGES ||
+		fail "apt-get could not install $BPF_PACKAGES" 'see its message above'
+	# shellcheck disable=SC2086
+	bpf_packages_ok || fail "libbpf or bpftool is still too old: $(installed $BPF_PACKAGES | tr '\n' ' ')" \
+		"install libbpf >= ${LIBBPF_MIN#*:} and bpftool >= $BPFTOOL_MIN"
+}
+
+# --- Python ---
+
+quietly() {
+	"$@" </dev/null >/dev/null 2>&1
+}
+
+# Whether the Python $1 runs and has the distributions $2...; quick, nothing is imported.
+python_has() {
+	has_python=$1
+	shift
+	quietly "$has_python" -c 'import sys, importlib.metadata as m; [m.version(name) for name in sys.argv[1:]]' "$@"
+}
+
+# Prints the interpreter of minor version $1 ("" for whatever python3 is), by its real path: a pyenv shim may answer for none.
+find_interpreter() {
+	for candidate in "python${1:-3}" "/usr/bin/python${1:-3}" "/usr/local/bin/python${1:-3}" \
+		"${PYENV_ROOT:-$HOME/.pyenv}/versions/${1:-none}".*/bin/python3; do
+		command -v "$candidate" >/dev/null 2>&1 || continue
+		real=$("$candidate" -c 'import os, sys
+assert (3, 10) <= sys.version_info < (3, 15)
+print(os.path.realpath(sys.executable))' 2>/dev/null) || continue
+		printf '%s\n' "$real"
+		return
+	done
+}
+
+# Prints the environment's Python, made first where it is not complete.
+setup_venv() {
+	minor=$1
+	interpreter=$(find_interpreter "$minor")
+	if [ -z "$interpreter" ]; then
+		[ -z "$minor" ] || fail "there is no Python $minor here" "install python$minor" 3
+		fail 'there is no Python 3.10 to 3.14 here' 'install python3 and python3-venv'
+	fi
+	minor=$("$interpreter" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+	cache=${XDG_CACHE_HOME:-$HOME/.cache}/stepflame
+	venv=$cache/venv-$minor
+	python=$venv/bin/python
+	marker=$venv/.complete
+
+	# shellcheck disable=SC2086 # lists of words, here and below
+	if ! { [ "$(cat "$marker" 2>/dev/null)" = "$PIP_PACKAGES" ] && python_has "$python" $PIP_PACKAGES; }; then
+		mkdir -p "$cache"
+		# one at a time: a second call waits and then finds it made
+		exec 9>"$venv.lock"
+		flock 9
+		fill_venv
+		printf '%s\n' "$PIP_PACKAGES" >"$marker"
+		exec 9>&-
+	fi
+	printf '%s\n' "$python"
+}
+
+# Makes $venv complete; without its marker it may be the work of an interrupted pip, which only a real import tells.
+fill_venv() {
+	# shellcheck disable=SC2086
+	if python_has "$python" $PIP_PACKAGES && quietly "$python" -c "import $(echo $PIP_PACKAGES | tr ' ' ,)"; then
+		return
+	fi
+	free=$(df -Pk "$cache" | awk 'NR == 2 { print $4 }')
+	[ "$free" -ge "$VENV_NEED_KIB" ] ||
+		fail "$cache has $((free / 1024 / 1024)) GiB free, and a Python with torch wants $((VENV_NEED_KIB / 1024 / 1024))" \
+			'free some, or set XDG_CACHE_HOME to a larger disk, or PYTHON to a Python that has torch, lightning and pytest'
+	say "making $venv with $PIP_PACKAGES: some 6 GB and a few minutes, once"
+	rm -rf "$venv"
+	"$interpreter" -m venv "$venv" >&2 ||
+		fail "$interpreter cannot make an environment" "install python$minor-venv (tools/setup.sh build does for the system's)"
+	# shellcheck disable=SC2086
+	"$python" -m pip install --quiet --disable-pip-version-check $PIP_PACKAGES >&2 ||
+		fail "pip could not install $PIP_PACKAGES" 'see its message above; calling again starts afresh'
+	# shellcheck disable=SC2086
+	python_has "$python" $PIP_PACKAGES || fail "$venv is not complete after pip" "remove it and call again"
+}
+
+setup_python() {
+	if [ -n "${PYTHON:-}" ]; then
+		# shellcheck disable=SC2086
+		if python_has "$PYTHON" $PIP_PACKAGES; then
+			command -v "$PYTHON"
+			return
+		fi
+		say "PYTHON=$PYTHON lacks one of $PIP_PACKAGES: using an environment of our own"
+	fi
+	setup_venv ''
+}
+
+setup_debian_torch() {
+	if [ -z "$(installed python3-torch)" ]; then
+		[ -n "$(debian_codename)" ] || fail 'this is not Debian' '' 3
+		[ "$(id -u)" -eq 0 ] || fail 'python3-torch is not installed and only root can' 'apt-get install python3-torch' 3
+		say 'installing python3-torch'
+		# the lists of packages may be there already
+		apt install --no-install-recommends python3-torch || { apt_update && apt install --no-install-recommends python3-torch; } ||
+			fail 'apt-get could not install python3-torch' '' 3
+	fi
+	python_has /usr/bin/python3 torch || fail '/usr/bin/python3 does not find python3-torch' '' 3
+	echo /usr/bin/python3
+}
+
+case ${1:-} in
+build)
+	[ $# -eq 1 ] || usage
+	setup_build
+	;;
+python)
+	case ${2:-} in
+	'')
+		setup_python
+		;;
+	--minor)
+		[ $# -eq 3 ] || usage
+		setup_venv "$3"
+		;;
+	--debian-torch)
+		[ $# -eq 2 ] || usage
+		setup_debian_torch
+		;;
+	*) usage ;;
+	esac
+	;;
+*) usage ;;
+esac

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The commands, one file each. argv[0] is what usage messages call the command ("stepflame report"). The exit code is returned.
+ * Each has one argp, whose option table drives parsing, --help, the man page and the shell completion.
+ */
+#ifndef STEPFLAME_CMD_H
+#define STEPFLAME_CMD_H
+
+#include <argp.h>
+
+int cmd_report(int argc, char **argv);
+extern const struct argp cmd_report_argp;
+
+int cmd_record(int argc, char **argv);
+extern const struct argp cmd_record_argp;
+
+int cmd_ps(int argc, char **argv);
+extern const struct argp cmd_ps_argp;
+
+int cmd_doctor(int argc, char **argv);
+extern const struct argp cmd_doctor_argp;
+
+#endif

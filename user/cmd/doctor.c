@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* stepflame doctor: each capability that a recording needs, what was found, and the fix. */
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "../log.h"
+#include "../session/landmarks.h"
+#include "../session/selftest.h"
+#include "../target/python.h"
+#include "../target/torch.h"
+#include "cmd.h"
+#include "stepflame.skel.h"
+
+#define CHECKS_MAX 32
+
+enum verdict { OK, WARN, FAIL };
+static const char *const verdict_names[] = {"OK", "WARN", "FAIL"};
+
+struct check {
+	const char *name;
+	enum verdict verdict;
+	const char *fix; /* NULL: none needed */
+	char found[256];
+};
+
+struct doctor {
+	pid_t pid;
+	bool json;
+	size_t cnt;
+	struct check checks[CHECKS_MAX];
+};
+
+static const struct argp_option options[] = {
+	{"pid", 'p', "PID", 0, "look at this process too", 0},
+	{"json", 'j', NULL, 0, "print one JSON object", 0},
+	{0},
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct doctor *d = state->input;
+	char *end;
+
+	switch (key) {
+	case 'p':
+		d->pid = strtol(arg, &end, 10);
+		if (*end || d->pid <= 0)
+			argp_error(state, "'%s' is not a PID", arg);
+		return 0;
+	case 'j':
+		d->json = true;
+		return 0;
+	case ARGP_KEY_ARG:
+		argp_error(state, "doctor takes no argument");
+		return 0;
+	case ARGP_KEY_END:
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+const struct argp cmd_doctor_argp = {
+	.options = options,
+	.parser = parse,
+	.doc = "Check what this machine, and a process on it, let stepflame do.\v"
+	       "The exit code is 0 when nothing fails, else that of the first failure: 3 permission, 4 no such process, 5 not supported.",
+};
+
+__attribute__((format(printf, 5, 6))) static void check(struct doctor *d, const char *name, enum verdict verdict,
+							const char *fix, const char *fmt, ...)
+{
+	struct check *c;
+	va_list ap;
+
+	if (d->cnt == CHECKS_MAX)
+		return;
+	c = &d->checks[d->cnt++];
+	c->name = name;
+	c->verdict = verdict;
+	c->fix = verdict == OK ? NULL : fix;
+	va_start(ap, fmt);
+	vsnprintf(c->found, sizeof(c->found), fmt, ap);
+	va_end(ap);
+}
+
+/* Programs load, and probes hit. Returns -errno of what failed. */
+static int check_bpf(struct doctor *d)
+{
+	struct stepflame_bpf *skel = stepflame_bpf__open_and_load();
+	struct selftest selftest;
+	int err;
+
+	if (!skel) {
+		skel = stepflame_bpf__open();
+		if (skel)
+			bpf_program__set_expected_attach_type(skel->progs.probe, 0);
+		err = skel ? stepflame_bpf__load(skel) : -errno;
+		if (err) {
+			bool denied = err == -EPERM || err == -EACCES;
+
+			check(d, "BPF programs", FAIL,
+			      denied ? "run as root (sudo), or with CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE"
+				     : "use Linux 6.1 or later, with CONFIG_BPF_SYSCALL and CONFIG_DEBUG_INFO_BTF",
+			      "not loaded: %s", strerror(-err));
+			stepflame_bpf__destroy(skel);
+			return denied ? -EPERM : -EOPNOTSUPP;
+		}
+	}
+	check(d, "BPF programs", OK, NULL, "load (task storage, ring buffer, tracepoints with type information)");
+	err = selftest__run(skel, &selftest);
+	if (err)
+		check(d, "uprobes", FAIL, "use a kernel with CONFIG_UPROBES=y and CONFIG_UPROBE_EVENTS=y", "no hit: %s",
+		      strerror(-err));
+	else if (selftest.backend == ATTACH_MULTI)
+		check(d, "uprobes", OK, NULL, "uprobe_multi with a process filter; a hit costs %llu ns",
+		      (unsigned long long)selftest.hit_ns);
+	else
+		check(d, "uprobes", WARN, "Linux 6.10 or later attaches all at once", "one by one only; a hit costs %llu ns",
+		      (unsigned long long)selftest.hit_ns);
+	stepflame_bpf__destroy(skel);
+	return err ? -EOPNOTSUPP : 0;
+}
+
+static int check_machine(struct doctor *d)
+{
+	struct utsname uts;
+
+	uname(&uts);
+	check(d, "machine", !strcmp(uts.machine, "x86_64") ? OK : FAIL, "only x86-64 is supported", "Linux %s, %s", uts.release,
+	      uts.machine);
+	if (access("/sys/kernel/btf/vmlinux", R_OK)) {
+		check(d, "type information", FAIL, "use a kernel built with CONFIG_DEBUG_INFO_BTF=y",
+		      "no /sys/kernel/btf/vmlinux");
+		return -EOPNOTSUPP;
+	}
+	check(d, "type information", OK, NULL, "/sys/kernel/btf/vmlinux");
+	return check_bpf(d);
+}
+
+static void check_list(struct doctor *d, const char *name, const struct probe_list *list, int err, const char *fix)
+{
+	if (err)
+		check(d, name, WARN, fix, "none found");
+	else
+		check(d, name, OK, NULL, "%zu probe sites", list->cnt);
+}
+
+static int check_python(struct doctor *d, const struct process *process)
+{
+	struct probe_list list = {0};
+	struct python python = {0};
+	struct elf *elf = NULL;
+	int err = python__find(process, &python, &elf);
+
+	if (err) {
+		check(d, "Python", FAIL,
+		      err == -ENOENT ? "give the PID of the Python process itself; stepflame ps lists them"
+				     : "CPython 3.8 to 3.14 without free threading is supported",
+		      err == -ENOENT ? "%s is not a Python program" : "%s: version or layout not supported",
+		      process->comm);
+		return -EOPNOTSUPP;
+	}
+	check(d, "Python", OK, NULL, "%s, layout checked against the process", python.version);
+	check_list(d, "Lightning's actions", &list, landmarks__python(&list, elf, &python.functions),
+		   "report this build of Python: its builtin next() was not found");
+	elf__free(elf);
+	probe_list__release(&list);
+	return 0;
+}
+
+static int check_torch(struct doctor *d, const struct process *process)
+{
+	const struct mapped_file *file = torch__file(process);
+	struct probe_list list = {0};
+	struct elf *elf = NULL;
+	char version[32];
+
+	if (!file || elf__new(file->open_path, &elf)) {
+		check(d, "torch", FAIL, "wait until the process has imported torch", "libtorch_cpu is not mapped");
+		return -EOPNOTSUPP;
+	}
+	torch__version(process, file, version, sizeof(version));
+	check(d, "torch", OK, NULL, "%s", version[0] ? version : "version unknown");
+	check_list(d, "torch's labels and backward", &list, landmarks__torch(&list, elf),
+		   "report this build of torch: it exports none of its landmarks");
+	elf__free(elf);
+	probe_list__release(&list);
+	return 0;
+}
+
+static int check_process(struct doctor *d)
+{
+	struct process process = {0};
+	int err = process__read(d->pid, &process), torch_err;
+
+	if (err) {
+		check(d, "process", FAIL,
+		      err == -ESRCH ? "stepflame ps lists training processes" : "run as root (sudo), or as its owner with CAP_SYS_PTRACE",
+		      "%d cannot be read: %s", d->pid, strerror(-err));
+		return err;
+	}
+	check(d, "process", OK, NULL, "%d (%s), %zu mapped files", process.pid, process.comm, process.file_cnt);
+	err = check_python(d, &process);
+	torch_err = check_torch(d, &process);
+	process__release(&process);
+	return err ?: torch_err;
+}
+
+static int print_json(const struct doctor *d)
+{
+	json_t *checks = json_array(), *object = json_pack("{s:s, s:s, s:o}", "report", "doctor", "stepflame",
+							   STEPFLAME_VERSION, "checks", checks);
+
+	for (size_t i = 0; i < d->cnt; i++) {
+		const struct check *c = &d->checks[i];
+
+		json_array_append_new(checks, json_pack("{s:s, s:s, s:s, s:s?}", "name", c->name, "verdict",
+							verdict_names[c->verdict], "found", c->found, "fix", c->fix));
+	}
+	json_dumpf(object, stdout, JSON_INDENT(2) | JSON_ENSURE_ASCII);
+	putchar('\n');
+	json_decref(object);
+	return fflush(stdout);
+}
+
+static int print_text(const struct doctor *d)
+{
+	for (size_t i = 0; i < d->cnt; i++) {
+		const struct check *c = &d->checks[i];
+
+		printf("%-4s  %-28s  %s\n", verdict_names[c->verdict], c->name, c->found);
+		if (c->fix)
+			printf("      fix: %s\n", c->fix);
+	}
+	return fflush(stdout);
+}
+
+static int quiet(enum libbpf_print_level level, const char *fmt, va_list args)
+{
+	return 0;
+}
+
+int cmd_doctor(int argc, char **argv)
+{
+	struct doctor d = {0};
+	int err, process_err = 0, print_err;
+
+	argp_parse(&cmd_doctor_argp, argc, argv, 0, NULL, &d);
+	libbpf_set_print(quiet);
+	err = check_machine(&d);
+	if (d.pid)
+		process_err = check_process(&d);
+	print_err = d.json ? print_json(&d) : print_text(&d);
+	return print_err ? SF_EXIT_ERROR : log__exit_code(err ?: process_err);
+}

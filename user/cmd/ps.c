@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* stepflame ps: the training processes of this host, one line each, and what can be seen of them. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../log.h"
+#include "../report/text.h"
+#include "../target/python.h"
+#include "../target/torch.h"
+#include "cmd.h"
+
+struct row {
+	struct process process;
+	struct python python;
+	int python_err;
+	char torch[32], rank[16];
+	int workers; /* children of it that have torch too */
+	bool child;
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	if (key == ARGP_KEY_ARG)
+		argp_error(state, "ps takes no argument");
+	return key == ARGP_KEY_END ? 0 : ARGP_ERR_UNKNOWN;
+}
+
+const struct argp cmd_ps_argp = {
+	.parser = parse,
+	.doc = "List the processes of this host that have torch, with what stepflame can see of them.\v"
+	       "RANK is that of the process's environment. WORKERS are its child processes that have torch, such as those of a DataLoader; they have no "
+	       "line of their own.",
+};
+
+static int by_pid(const void *a, const void *b)
+{
+	const struct row *x = a, *y = b;
+
+	return x->process.pid - y->process.pid;
+}
+
+/* Reads what is on the host; rows whose maps may not be read are only counted. */
+static size_t collect(struct row **rows, size_t *hidden)
+{
+	pid_t *pids = NULL;
+	int cnt = process__list(&pids);
+	size_t n = 0;
+
+	*rows = calloc(cnt > 0 ? cnt : 1, sizeof(**rows));
+	*hidden = 0;
+	for (int i = 0; *rows && i < cnt; i++) {
+		struct row *row = &(*rows)[n];
+		const struct mapped_file *torch;
+		int err = process__read(pids[i], &row->process);
+
+		if (err) {
+			*hidden += err == -EACCES || err == -EPERM;
+			continue;
+		}
+		torch = torch__file(&row->process);
+		if (!torch) {
+			process__release(&row->process);
+			continue;
+		}
+		torch__version(&row->process, torch, row->torch, sizeof(row->torch));
+		if (process__environ(pids[i], "RANK", row->rank, sizeof(row->rank)))
+			strcpy(row->rank, "-");
+		row->python_err = python__find(&row->process, &row->python, NULL);
+		n++;
+	}
+	free(pids);
+	qsort(*rows, n, sizeof(**rows), by_pid);
+	return n;
+}
+
+static void count_workers(struct row *rows, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		for (size_t k = 0; k < n; k++) {
+			if (rows[k].process.pid != rows[i].process.parent || strcmp(rows[i].rank, rows[k].rank))
+				continue;
+			rows[i].child = true;
+			rows[k].workers++;
+		}
+	}
+}
+
+static const char *what_is_seen(const struct row *row)
+{
+	if (row->python_err == -ENOENT)
+		return "labels (no Python)";
+	if (row->python_err)
+		return "labels (Python not supported)";
+	if (!row->python.functions.next)
+		return "labels (no next() found)";
+	return "actions, labels";
+}
+
+int cmd_ps(int argc, char **argv)
+{
+	struct row *rows;
+	size_t hidden, n, shown = 0;
+
+	argp_parse(&cmd_ps_argp, argc, argv, 0, NULL, NULL);
+	n = collect(&rows, &hidden);
+	if (!rows)
+		return SF_EXIT_ERROR;
+	count_workers(rows, n);
+	for (size_t i = 0; i < n; i++) {
+		const struct row *r = &rows[i];
+		char *command;
+
+		if (r->child)
+			continue;
+		if (!shown++)
+			printf("%8s %5s %7s %-8s %-14s %-20s %s\n", "PID", "RANK", "WORKERS", "PYTHON", "TORCH", "SEEN", "COMMAND");
+		printf("%8d %5s %7d %-8s %-14s %-20s ", r->process.pid, r->rank, r->workers,
+		       r->python.version[0] ? r->python.version : "-", r->torch[0] ? r->torch : "-", what_is_seen(r));
+		command = text__escape(r->process.command);
+		puts(command ?: "");
+		free(command);
+	}
+	for (size_t i = 0; i < n; i++)
+		process__release(&rows[i].process);
+	free(rows);
+	if (!shown)
+		log__info("no process with torch is running here");
+	if (hidden)
+		log__warn("run it as root (sudo) to see them too", "%zu processes of other users could not be looked into",
+			  hidden);
+	return fflush(stdout) ? SF_EXIT_ERROR : SF_EXIT_OK;
+}

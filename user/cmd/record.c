@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * stepflame record: attach, pump records into the file and the live model until the end, print the simple report.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../log.h"
+#include "../recording/recording.h"
+#include "../report/report.h"
+#include "../session/session.h"
+#include "cmd.h"
+
+#define PIDS_MAX    256
+#define ACTIONS_MAX 63
+#define POLL_MS     100
+#define LAUNCH_MS   10 /* while a launched command may still map its libraries */
+
+enum { OPT_STEPS = 0x100, OPT_ACTION, OPT_CHILDREN };
+
+struct record_args {
+	pid_t pids[PIDS_MAX];
+	size_t pid_cnt;
+	const char *actions[ACTIONS_MAX];
+	const char *output;
+	uint64_t duration_ns; /* 0: until the end */
+	struct session_options session;
+	char **command; /* NULL with -p */
+};
+
+static const struct argp_option options[] = {
+	{"pid", 'p', "PID[,PID...]", 0, "record these running processes; may be given several times", 0},
+	{"duration", 'd', "TIME", 0, "stop after TIME: 10s (or 10), 500ms, 2m, 1h; default: when the targets end", 0},
+	{"steps", OPT_STEPS, "N", 0, "record N whole training steps, then stop", 0},
+	{"output", 'o', "FILE", 0, "write the recording to FILE (default stepflame.rec)", 0},
+	{"action", OPT_ACTION, "LIB:SYMBOL", 0,
+	 "time calls of a native function as an action: LIB is a mapped library's path or the beginning of its file name", 0},
+	{"children", OPT_CHILDREN, "all|workers|none", 0,
+	 "which child processes to record: all (default), DataLoader workers, none", 0},
+	{0},
+};
+
+static uint64_t parse_time(struct argp_state *state, const char *text)
+{
+	static const struct {
+		const char *unit;
+		double ns;
+	} units[] = {{"", 1e9}, {"s", 1e9}, {"ms", 1e6}, {"m", 60e9}, {"h", 3600e9}};
+	char *end;
+	double value = strtod(text, &end);
+
+	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
+		if (end != text && !strcmp(end, units[i].unit) && value * units[i].ns >= 1 && value * units[i].ns < 1e18)
+			return value * units[i].ns;
+	argp_error(state, "'%s' is not a time like 10s, 500ms, 2m or 1h", text);
+	return 0;
+}
+
+static void parse_pids(struct argp_state *state, struct record_args *args, const char *text)
+{
+	do {
+		char *end;
+		long pid = strtol(text, &end, 10);
+
+		if (end == text || (*end && *end != ',') || pid <= 0 || pid > INT32_MAX)
+			argp_error(state, "'%s' is not a PID", text);
+		if (args->pid_cnt == PIDS_MAX)
+			argp_error(state, "more than %d PIDs", PIDS_MAX);
+		args->pids[args->pid_cnt++] = pid;
+		text = *end ? end + 1 : NULL;
+	} while (text);
+}
+
+static void parse_action(struct argp_state *state, struct record_args *args, const char *text)
+{
+	const char *colon = strchr(text, ':');
+
+	if (!colon || colon == text || !colon[1])
+		argp_error(state, "--action wants LIB:SYMBOL, not '%s'", text);
+	if (args->session.action_cnt == ACTIONS_MAX)
+		argp_error(state, "more than %d --action", ACTIONS_MAX);
+	args->actions[args->session.action_cnt++] = text;
+}
+
+static enum session_children parse_children(struct argp_state *state, const char *text)
+{
+	if (!strcmp(text, "all"))
+		return CHILDREN_ALL;
+	if (!strcmp(text, "workers"))
+		return CHILDREN_WORKERS;
+	if (strcmp(text, "none"))
+		argp_error(state, "--children is all, workers or none, not '%s'", text);
+	return CHILDREN_NONE;
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct record_args *args = state->input;
+	char *end;
+
+	switch (key) {
+	case 'p':
+		parse_pids(state, args, arg);
+		return 0;
+	case 'd':
+		args->duration_ns = parse_time(state, arg);
+		return 0;
+	case 'o':
+		args->output = arg;
+		return 0;
+	case OPT_STEPS:
+		args->session.steps = strtoull(arg, &end, 10);
+		if (*end || !args->session.steps || *arg == '-')
+			argp_error(state, "--steps wants a number of steps, not '%s'", arg);
+		return 0;
+	case OPT_ACTION:
+		parse_action(state, args, arg);
+		return 0;
+	case OPT_CHILDREN:
+		args->session.children = parse_children(state, arg);
+		return 0;
+	case ARGP_KEY_ARGS:
+		args->command = state->argv + state->next;
+		return 0;
+	case ARGP_KEY_END:
+		if (!args->command == !args->pid_cnt)
+			argp_error(state, "give either -p PID or -- CMD");
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+const struct argp cmd_record_argp = {
+	.options = options,
+	.parser = parse,
+	.args_doc = "-p PID\n-- CMD [ARG...]",
+	.doc = "Record what a running training job does, and print its simple report.\v"
+	       "The first Ctrl-C ends the recording and writes it; the second abandons. The job is never stopped or signalled. A "
+	       "command started after -- runs on until it ends by itself, and its exit status is passed on.",
+};
+
+static volatile sig_atomic_t interrupts;
+
+static void on_signal(int signal)
+{
+	interrupts++;
+}
+
+/* Where records go: the file, and the model behind the table printed at the end. */
+struct sink {
+	struct recording_writer *writer;
+	struct job *job;
+	int write_err; /* first error of the file */
+};
+
+static int sink_record(const struct rec_hdr *record, void *ctx)
+{
+	struct sink *sink = ctx;
+
+	if (!sink->write_err)
+		sink->write_err = recording_writer__append(sink->writer, record);
+	return job__add(sink->job, record) ?: sink->write_err;
+}
+
+struct command {
+	pid_t pid;
+	int go; /* closing or writing it lets the child exec */
+	int failed; /* the child's errno when exec fails */
+	bool ended;
+	int status;
+};
+
+/* Forks a child that waits for command__release before it execs. In its own process group: a Ctrl-C is for stepflame. */
+static int command__fork(struct command *c, char **argv)
+{
+	int go[2], failed[2];
+	char byte;
+
+	if (pipe2(go, O_CLOEXEC) || pipe2(failed, O_CLOEXEC))
+		return -errno;
+	c->pid = fork();
+	if (c->pid < 0)
+		return -errno;
+	if (!c->pid) {
+		setpgid(0, 0);
+		signal(SIGPIPE, SIG_DFL);
+		close(go[1]);
+		if (read(go[0], &byte, 1) != 1)
+			_exit(SF_EXIT_ERROR); /* stepflame gave up */
+		execvp(argv[0], argv);
+		byte = errno;
+		if (write(failed[1], &byte, 1) < 0)
+			_exit(126);
+		_exit(byte == ENOENT ? 127 : 126);
+	}
+	close(go[0]);
+	close(failed[1]);
+	c->go = go[1];
+	c->failed = failed[0];
+	return 0;
+}
+
+/* Lets it exec. 0 or the -errno of exec. */
+static int command__release(struct command *c)
+{
+	char byte = 0;
+
+	if (write(c->go, &byte, 1) != 1)
+		return -errno;
+	return read(c->failed, &byte, 1) == 1 ? -byte : 0;
+}
+
+static void command__reap(struct command *c, int flags)
+{
+	if (c->pid > 0 && !c->ended && waitpid(c->pid, &c->status, flags) == c->pid)
+		c->ended = true;
+}
+
+static int command__exit_code(const struct command *c)
+{
+	return WIFSIGNALED(c->status) ? 128 + WTERMSIG(c->status) : WEXITSTATUS(c->status);
+}
+
+static void print_progress(const struct session_progress *p)
+{
+	static const char *const spaces = "        ";
+
+	if (isatty(STDERR_FILENO))
+		fprintf(stderr, "\r  %.1f s   %llu steps   %llu calls   %llu lost%s", p->elapsed_ns / 1e9,
+			(unsigned long long)p->steps, (unsigned long long)p->calls, (unsigned long long)p->lost, spaces);
+}
+
+static void clear_progress(void)
+{
+	if (isatty(STDERR_FILENO))
+		fputs("\r\033[K", stderr);
+}
+
+/* Until the time or the steps are over, the targets have ended, a signal came, or the sink failed. */
+static int run(struct session *session, const struct record_args *args, struct command *command)
+{
+	struct session_progress progress;
+	int err;
+
+	do {
+		err = session__poll(session, command->pid ? LAUNCH_MS : POLL_MS);
+		session__progress(session, &progress);
+		command__reap(command, WNOHANG);
+		print_progress(&progress);
+	} while (!err && !interrupts && progress.alive && !progress.done && !command->ended &&
+		 (!args->duration_ns || progress.elapsed_ns < args->duration_ns));
+	clear_progress();
+	return err;
+}
+
+static int start_targets(struct session *session, const struct record_args *args, struct command *command)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < args->pid_cnt && !err; i++)
+		err = session__attach(session, args->pids[i]);
+	if (!err && args->command)
+		err = command__fork(command, args->command) ?: session__follow(session, command->pid);
+	err = err ?: session__open(session);
+	if (!err && args->command) {
+		err = command__release(command);
+		if (err)
+			log__error("check the command's name and path", "cannot run %s: %s", args->command[0],
+				   strerror(-err));
+	}
+	return err;
+}
+
+static void print_end(const struct record_args *args, const struct sink *sink)
+{
+	const char *file = args->output;
+
+	if (sink->write_err) {
+		log__error("free some space, or write elsewhere with -o",
+			   "writing %s failed: %s; it holds what came before", file, strerror(-sink->write_err));
+		return;
+	}
+	log__info("recording written to %s (%llu KiB)", file,
+		  (unsigned long long)recording_writer__bytes(sink->writer) / 1024 + 1);
+	log__info("next: stepflame report %s --leaf | --all | --per-rank | --json", file);
+}
+
+static int record(const struct record_args *args, struct sink *sink, struct command *command)
+{
+	const struct report_options report = {0};
+	struct session *session;
+	int err = session__new(&args->session, sink_record, sink, &session);
+
+	if (err)
+		return err;
+	err = start_targets(session, args, command);
+	if (err)
+		goto out;
+	log__info("armed; recording to %s%s", args->output, args->duration_ns ? "" : "; Ctrl-C ends it");
+	err = run(session, args, command);
+	if (interrupts < 2) {
+		int end_err = session__finish(session);
+
+		err = err ?: end_err;
+	}
+	recording_writer__flush(sink->writer);
+	if (err && err != sink->write_err)
+		log__error(NULL, "recording failed: %s", strerror(-err));
+	report_simple.text(sink->job, &report, stdout);
+	fflush(stdout);
+	print_end(args, sink);
+out:
+	session__free(session);
+	return err;
+}
+
+int cmd_record(int argc, char **argv)
+{
+	struct record_args args = {.output = "stepflame.rec"};
+	struct sigaction action = {.sa_handler = on_signal};
+	struct command command = {.go = -1};
+	struct sink sink = {0};
+	int err;
+
+	args.session.actions = args.actions;
+	argp_parse(&cmd_record_argp, argc, argv, ARGP_IN_ORDER, NULL, &args);
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	err = recording_writer__new(args.output, &sink.writer);
+	if (err) {
+		log__error("choose a file that can be written with -o FILE", "cannot write %s: %s", args.output,
+			   strerror(-err));
+		return log__exit_code(err);
+	}
+	sink.job = job__new();
+	err = sink.job ? record(&args, &sink, &command) : -ENOMEM;
+	recording_writer__free(sink.writer);
+	job__free(sink.job);
+	if (command.pid > 0 && !err && interrupts < 2) {
+		command__reap(&command, 0);
+		return command.ended ? command__exit_code(&command) : SF_EXIT_ERROR;
+	}
+	return log__exit_code(err);
+}

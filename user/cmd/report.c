@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* stepflame report: a recording in, a report on stdout out. Needs no root and no target. */
+#include "cmd.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../log.h"
+#include "../recording/recording.h"
+#include "../report/report.h"
+
+#define DEFAULT_FILE "stepflame.rec"
+
+enum { OPT_SIMPLE = 256, OPT_ALL, OPT_LEAF, OPT_SORT, OPT_LIMIT, OPT_ACTION, OPT_PER_RANK, OPT_JSON };
+
+struct arguments {
+	const char *file;
+	const char *report;
+	struct report_options options;
+};
+
+static const struct argp_option options[] = {
+	{.doc = "Which report:"},
+	{"simple", OPT_SIMPLE, NULL, 0, "Lightning's table of actions (default)", 0},
+	{.doc = "What is in it:"},
+	{"all", OPT_ALL, NULL, 0, "Every row: torch's own labels, forward and backward too", 0},
+	{"leaf", OPT_LEAF, NULL, 0, "Only rows that contain no other row, so that nothing counts twice", 0},
+	{"action", OPT_ACTION, "NAME", 0, "Only the action of this name", 0},
+	{"per-rank", OPT_PER_RANK, NULL, 0, "A table for each process, also children and workers", 0},
+	{"sort", OPT_SORT, "KEY", 0, "percent (default), name, calls, mean, total, min, max, first or self", 0},
+	{"limit", OPT_LIMIT, "N", 0, "At most N rows; 0 is all", 0},
+	{.doc = "How it is printed:"},
+	{"json", OPT_JSON, NULL, 0, "One JSON object", 0},
+	{0},
+};
+
+/* -1: not a number of rows. */
+static int parse_limit(const char *text)
+{
+	char *rest;
+	long limit;
+
+	errno = 0;
+	limit = strtol(text, &rest, 10);
+	return errno || rest == text || *rest || limit < 0 || limit > INT_MAX ? -1 : (int)limit;
+}
+
+static void check_sort_key_or_die(struct argp_state *state, const struct arguments *arguments)
+{
+	const char *const *keys = report__find(arguments->report)->sort_keys;
+	const char *sort = arguments->options.sort;
+
+	while (sort && *keys && strcmp(sort, *keys))
+		keys++;
+	if (sort && !*keys)
+		argp_error(state, "the %s report has no sort key '%s'", arguments->report, sort);
+}
+
+static error_t parse_or_die(int key, char *arg, struct argp_state *state)
+{
+	struct arguments *arguments = state->input;
+
+	switch (key) {
+	case OPT_SIMPLE:
+		arguments->report = "simple";
+		break;
+	case OPT_ALL:
+		arguments->options.all = true;
+		break;
+	case OPT_LEAF:
+		arguments->options.leaf = true;
+		break;
+	case OPT_SORT:
+		arguments->options.sort = arg;
+		break;
+	case OPT_LIMIT:
+		arguments->options.limit = parse_limit(arg);
+		if (arguments->options.limit < 0)
+			argp_error(state, "--limit needs a number of rows, not '%s'", arg);
+		break;
+	case OPT_ACTION:
+		arguments->options.action = arg;
+		break;
+	case OPT_PER_RANK:
+		arguments->options.per_rank = true;
+		break;
+	case OPT_JSON:
+		arguments->options.json = true;
+		break;
+	case ARGP_KEY_ARG:
+		if (arguments->file)
+			argp_error(state, "one recording at a time, not '%s' too", arg);
+		arguments->file = arg;
+		break;
+	case ARGP_KEY_END:
+		check_sort_key_or_die(state, arguments);
+		break;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+	return 0;
+}
+
+const struct argp cmd_report_argp = {
+	.options = options,
+	.parser = parse_or_die,
+	.args_doc = "[FILE]",
+	.doc = "Print a report of a recording (" DEFAULT_FILE " unless FILE is given).",
+};
+
+static int add_record(const struct rec_hdr *record, void *job)
+{
+	return job__add(job, record);
+}
+
+static void explain_read(const char *file, int err, uint32_t version)
+{
+	switch (err) {
+	case -ENOENT:
+		log__error("name a recording, or make one: stepflame record -p PID -d 30s", "no recording %s", file);
+		break;
+	case -EACCES:
+		log__error("run as its owner, or have it made readable", "cannot read %s: %s", file, strerror(-err));
+		break;
+	case -EBADMSG:
+		log__error("name a file that stepflame record wrote", "%s is not a stepflame recording", file);
+		break;
+	case -EPROTONOSUPPORT:
+		if (version == RECORDING_VERSION)
+			log__error("report it on a machine of the kind that recorded it",
+				   "%s has the byte order of another machine", file);
+		else
+			log__error("use the stepflame that wrote it",
+				   "%s has recording format %u, this is stepflame " STEPFLAME_VERSION
+				   " and reads format %u",
+				   file, version, RECORDING_VERSION);
+		break;
+	default:
+		log__error(NULL, "cannot read %s: %s", file, strerror(-err));
+	}
+}
+
+/* The report is made in memory and written at once: then an error of stdout is known by its own errno. */
+static int print_report(struct job *job, const struct arguments *arguments)
+{
+	const struct report_ops *ops = report__find(arguments->report);
+	char *text = NULL;
+	size_t bytes = 0;
+	FILE *memory = open_memstream(&text, &bytes);
+	int err = -ENOMEM;
+
+	if (memory) {
+		err = (arguments->options.json ? ops->json : ops->text)(job, &arguments->options, memory);
+		if (fclose(memory) && !err)
+			err = -ENOMEM;
+	}
+	if (!err && (fwrite(text, 1, bytes, stdout) != bytes || fflush(stdout)))
+		err = -errno;
+	free(text);
+	return err;
+}
+
+int cmd_report(int argc, char **argv)
+{
+	struct arguments arguments = {.report = "simple"};
+	enum recording_end end = RECORDING_WHOLE;
+	struct job *job = NULL;
+	uint32_t version = 0;
+	int err;
+
+	argp_parse(&cmd_report_argp, argc, argv, 0, NULL, &arguments);
+	if (!arguments.file)
+		arguments.file = DEFAULT_FILE;
+	/* Who reads us may stop early (head, less): an error of write, not a signal. */
+	signal(SIGPIPE, SIG_IGN);
+
+	job = job__new();
+	err = job ? recording__read(arguments.file, add_record, job, &end, &version) : -ENOMEM;
+	if (err) {
+		explain_read(arguments.file, err, version);
+		goto out;
+	}
+	if (end == RECORDING_CUT)
+		log__warn("none needed; record again if it matters",
+			  "%s is cut or damaged; this is what its sound part holds", arguments.file);
+	err = print_report(job, &arguments);
+	if (err == -EPIPE)
+		err = 0;
+	else if (err)
+		log__error(NULL, "cannot print the report: %s", strerror(-err));
+out:
+	job__free(job);
+	return log__exit_code(err);
+}

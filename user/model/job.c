@@ -1,0 +1,443 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Records in, what they say of a job out. One thread owns a job.
+ *
+ * Cumulative records are kept as their last state; rows are built from them when asked for, and again after the next record.
+ * Keyed state lies in balanced trees (tsearch): their order is what merges the rows, and no recording can make them slow.
+ */
+#include "job.h"
+
+#include <errno.h>
+#include <search.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../include/counters.h"
+#include "../utf8.h"
+#include "names.h"
+
+struct array {
+	void *items;
+	size_t cnt, room;
+};
+
+struct job {
+	struct rec_host host;
+	struct rec_window window;
+	struct rec_cost cost;
+	uint64_t malformed;
+	struct names names;
+	void *aggs; /* tree of malloc'ed struct rec_agg by key */
+	uint64_t known[CNT__COUNT];
+	struct array unknown;  /* struct job_counter, names owned */
+	struct array counters; /* struct job_counter, the view handed out */
+	struct array targets;  /* struct rec_target */
+	struct array notes;    /* char *, owned */
+	struct array actions;  /* struct job_action, valid while !stale */
+	struct array parents;  /* uint64_t, those of all actions back to back */
+	bool stale;
+};
+
+static const char *const counter_names[] = {
+#define X(id, name, meaning) name,
+	STEPFLAME_COUNTERS(X)
+#undef X
+};
+
+/* Room for one more item, at the end; NULL: no memory. */
+static void *array__add(struct array *array, size_t item_bytes)
+{
+	if (array->cnt == array->room) {
+		size_t room = array->room ? 2 * array->room : 16;
+		void *items = reallocarray(array->items, room, item_bytes);
+
+		if (!items)
+			return NULL;
+		array->items = items;
+		array->room = room;
+	}
+	return memset((char *)array->items + array->cnt++ * item_bytes, 0, item_bytes);
+}
+
+static int compare_agg(const void *a, const void *b)
+{
+	const struct agg_key *x = &((const struct rec_agg *)a)->key, *y = &((const struct rec_agg *)b)->key;
+
+	if (x->pid != y->pid)
+		return x->pid < y->pid ? -1 : 1;
+	if (x->kind != y->kind)
+		return x->kind < y->kind ? -1 : 1;
+	if (x->name != y->name)
+		return x->name < y->name ? -1 : 1;
+	return (x->parent > y->parent) - (x->parent < y->parent);
+}
+
+struct job *job__new(void)
+{
+	return calloc(1, sizeof(struct job));
+}
+
+void job__free(struct job *job)
+{
+	if (!job)
+		return;
+	names__free(&job->names);
+	tdestroy(job->aggs, free);
+	for (size_t i = 0; i < job->unknown.cnt; i++)
+		free((char *)((struct job_counter *)job->unknown.items)[i].name);
+	for (size_t i = 0; i < job->notes.cnt; i++)
+		free(((char **)job->notes.items)[i]);
+	free(job->unknown.items);
+	free(job->counters.items);
+	free(job->targets.items);
+	free(job->notes.items);
+	free(job->actions.items);
+	free(job->parents.items);
+	free(job);
+}
+
+/* Text fields of fixed size hold what a target or a file put there: made valid UTF-8 that ends. */
+#define CLEAN(field)                                                \
+	do {                                                        \
+		char raw[sizeof(field)];                            \
+                                                                    \
+		memcpy(raw, (field), sizeof(raw));                  \
+		utf8__copy((field), sizeof(raw), raw, sizeof(raw)); \
+	} while (0)
+
+static int add_host(struct job *job, const struct rec_hdr *record)
+{
+	memcpy(&job->host, record, sizeof(job->host));
+	CLEAN(job->host.version);
+	CLEAN(job->host.hostname);
+	CLEAN(job->host.kernel);
+	return 0;
+}
+
+static int add_target(struct job *job, const struct rec_hdr *record)
+{
+	const struct rec_target *new = (const void *)record;
+	struct rec_target *target = NULL, *targets = job->targets.items;
+
+	if (new->role > ROLE_WORKER) {
+		job->malformed++;
+		return 0;
+	}
+	for (size_t i = 0; i < job->targets.cnt && !target; i++)
+		if (targets[i].pid == new->pid)
+			target = &targets[i];
+	if (!target)
+		target = array__add(&job->targets, sizeof(*target));
+	if (!target)
+		return -ENOMEM;
+	*target = *new;
+	CLEAN(target->python);
+	CLEAN(target->torch);
+	CLEAN(target->command);
+	return 0;
+}
+
+static int add_name(struct job *job, const struct rec_hdr *record)
+{
+	const struct rec_name *name = (const void *)record;
+	bool known = name->encoding == NAME_UTF8 || name->encoding == NAME_LATIN1 || name->encoding == NAME_UCS2 ||
+		     name->encoding == NAME_UCS4;
+
+	if (!name->id || !known || name->bytes > record->size - sizeof(*name)) {
+		job->malformed++;
+		return 0;
+	}
+	return names__add(&job->names, name);
+}
+
+static int add_window(struct job *job, const struct rec_hdr *record)
+{
+	const struct rec_window *window = (const void *)record;
+
+	if (window->end_ns < window->start_ns || window->step_rule > STEP_PROFILER)
+		job->malformed++;
+	else
+		job->window = *window;
+	return 0;
+}
+
+static int add_agg(struct job *job, const struct rec_hdr *record)
+{
+	const struct rec_agg *new = (const void *)record;
+	struct rec_agg **found, *agg;
+
+	if (new->key.kind == SPAN_NONE || new->key.kind > SPAN_USER || !new->key.name) {
+		job->malformed++;
+		return 0;
+	}
+	found = tfind(new, &job->aggs, compare_agg);
+	if (found) {
+		(*found)->val = new->val;
+		return 0;
+	}
+	agg = malloc(sizeof(*agg));
+	if (!agg)
+		return -ENOMEM;
+	*agg = *new;
+	if (!tsearch(agg, &job->aggs, compare_agg)) {
+		free(agg);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+static int add_counter(struct job *job, const struct rec_hdr *record)
+{
+	struct rec_counter new = *(const struct rec_counter *)record;
+	struct job_counter *counters = job->unknown.items, *counter;
+	char *name;
+
+	CLEAN(new.name);
+	for (size_t i = 0; i < CNT__COUNT; i++) {
+		if (!strcmp(counter_names[i], new.name)) {
+			job->known[i] = new.value;
+			return 0;
+		}
+	}
+	for (size_t i = 0; i < job->unknown.cnt; i++) {
+		if (!strcmp(counters[i].name, new.name)) {
+			counters[i].value = new.value;
+			return 0;
+		}
+	}
+	name = strdup(new.name);
+	counter = name ? array__add(&job->unknown, sizeof(*counter)) : NULL;
+	if (!counter) {
+		free(name);
+		return -ENOMEM;
+	}
+	*counter = (struct job_counter){.name = name, .value = new.value};
+	return 0;
+}
+
+static int add_cost(struct job *job, const struct rec_hdr *record)
+{
+	memcpy(&job->cost, record, sizeof(job->cost));
+	return 0;
+}
+
+static int add_note(struct job *job, const struct rec_hdr *record)
+{
+	const struct rec_note *note = (const void *)record;
+	char **slot, *text;
+
+	if (note->bytes > record->size - sizeof(*note)) {
+		job->malformed++;
+		return 0;
+	}
+	text = name__utf8(note->text, note->bytes, NAME_UTF8, false);
+	slot = text ? array__add(&job->notes, sizeof(*slot)) : NULL;
+	if (!slot) {
+		free(text);
+		return -ENOMEM;
+	}
+	*slot = text;
+	return 0;
+}
+
+/* By type. A record may be longer than its struct, which a later version may extend at the end, but not shorter. */
+static const struct {
+	size_t bytes;
+	int (*add)(struct job *job, const struct rec_hdr *record); /* NULL: nothing reads it yet */
+} handlers[] = {
+	[REC_HOST] = {sizeof(struct rec_host), add_host},
+	[REC_TARGET] = {sizeof(struct rec_target), add_target},
+	[REC_NAME] = {sizeof(struct rec_name), add_name},
+	[REC_PROC] = {sizeof(struct rec_proc), NULL},
+	[REC_WINDOW] = {sizeof(struct rec_window), add_window},
+	[REC_AGG] = {sizeof(struct rec_agg), add_agg},
+	[REC_COUNTER] = {sizeof(struct rec_counter), add_counter},
+	[REC_COST] = {sizeof(struct rec_cost), add_cost},
+	[REC_NOTE] = {sizeof(struct rec_note), add_note},
+};
+
+int job__add(struct job *job, const struct rec_hdr *record)
+{
+	job->stale = true;
+	if (record->type >= sizeof(handlers) / sizeof(*handlers) || !handlers[record->type].bytes)
+		return 0;
+	if (record->size < handlers[record->type].bytes) {
+		job->malformed++;
+		return 0;
+	}
+	return handlers[record->type].add ? handlers[record->type].add(job, record) : 0;
+}
+
+const struct rec_host *job__host(const struct job *job)
+{
+	return &job->host;
+}
+
+const struct rec_window *job__window(const struct job *job)
+{
+	return &job->window;
+}
+
+const struct rec_cost *job__cost(const struct job *job)
+{
+	return &job->cost;
+}
+
+const struct rec_target *job__targets(const struct job *job, size_t *cnt)
+{
+	*cnt = job->targets.cnt;
+	return job->targets.items;
+}
+
+const char *job__name(const struct job *job, uint64_t id)
+{
+	return names__find(&job->names, id);
+}
+
+const char *const *job__notes(const struct job *job, size_t *cnt)
+{
+	*cnt = job->notes.cnt;
+	return job->notes.items;
+}
+
+uint64_t job__malformed(const struct job *job)
+{
+	return job->malformed;
+}
+
+static int show_counter(struct job *job, const char *name, uint64_t value)
+{
+	struct job_counter *counter;
+
+	if (!value)
+		return 0;
+	counter = array__add(&job->counters, sizeof(*counter));
+	if (!counter)
+		return -ENOMEM;
+	*counter = (struct job_counter){.name = name, .value = value};
+	return 0;
+}
+
+const struct job_counter *job__counters(struct job *job, size_t *cnt)
+{
+	const struct job_counter *unknown = job->unknown.items;
+	int err = 0;
+
+	job->counters.cnt = 0;
+	for (size_t i = 0; i < CNT__COUNT && !err; i++)
+		err = show_counter(job, counter_names[i], job->known[i]);
+	for (size_t i = 0; i < job->unknown.cnt && !err; i++)
+		err = show_counter(job, unknown[i].name, unknown[i].value);
+	*cnt = err ? 0 : job->counters.cnt;
+	return err ? NULL : job->counters.items;
+}
+
+/* A recording may say anything: sums stay at the top rather than start again at 0. */
+static uint64_t add_saturating(uint64_t a, uint64_t b)
+{
+	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+void job__add_val(struct agg_val *sum, const struct agg_val *val)
+{
+	if (!sum->calls || val->min_ns < sum->min_ns)
+		sum->min_ns = val->min_ns;
+	if (!sum->calls || val->first_ns < sum->first_ns)
+		sum->first_ns = val->first_ns;
+	if (val->max_ns > sum->max_ns)
+		sum->max_ns = val->max_ns;
+	sum->calls = add_saturating(sum->calls, val->calls);
+	sum->total_ns = add_saturating(sum->total_ns, val->total_ns);
+	sum->self_ns = add_saturating(sum->self_ns, val->self_ns);
+	for (int i = 0; i < AGG_BUCKETS; i++)
+		sum->hist[i] += val->hist[i];
+}
+
+struct build {
+	struct job *job;
+	int err;
+};
+
+/* Called in the order of the keys, so that the aggregates of one row come one after the other. */
+static void build_row(const void *node, VISIT visit, void *ctx)
+{
+	struct build *build = ctx;
+	struct job *job = build->job;
+	const struct rec_agg *agg = *(const struct rec_agg *const *)node;
+	const struct agg_key *key = &agg->key;
+	struct job_action *row = job->actions.items;
+	uint64_t *parent;
+
+	if ((visit != postorder && visit != leaf) || build->err || !agg->val.calls)
+		return;
+	row = job->actions.cnt ? &row[job->actions.cnt - 1] : NULL;
+	if (!row || row->pid != key->pid || row->kind != key->kind || row->name_id != key->name) {
+		row = array__add(&job->actions, sizeof(*row));
+		if (!row) {
+			build->err = -ENOMEM;
+			return;
+		}
+		row->pid = key->pid;
+		row->kind = key->kind;
+		row->name_id = key->name;
+	}
+	job__add_val(&row->val, &agg->val);
+	if (!key->parent)
+		return;
+	parent = array__add(&job->parents, sizeof(*parent));
+	if (!parent) {
+		build->err = -ENOMEM;
+		return;
+	}
+	*parent = key->parent;
+	row->parent_cnt++;
+}
+
+static int compare_first(const void *a, const void *b)
+{
+	const struct job_action *x = a, *y = b;
+
+	if (x->val.first_ns != y->val.first_ns)
+		return x->val.first_ns < y->val.first_ns ? -1 : 1;
+	if (x->pid != y->pid)
+		return x->pid < y->pid ? -1 : 1;
+	if (x->kind != y->kind)
+		return x->kind < y->kind ? -1 : 1;
+	return (x->name_id > y->name_id) - (x->name_id < y->name_id);
+}
+
+static int build_actions(struct job *job)
+{
+	struct build build = {.job = job};
+	struct job_action *rows;
+	const uint64_t *parent;
+
+	job->actions.cnt = 0;
+	job->parents.cnt = 0;
+	twalk_r(job->aggs, build_row, &build);
+	if (build.err)
+		return build.err;
+	rows = job->actions.items;
+	parent = job->parents.items;
+	for (size_t i = 0; i < job->actions.cnt; i++) {
+		rows[i].name = names__find_or_lost(&job->names, rows[i].name_id);
+		if (!rows[i].name)
+			return -ENOMEM;
+		rows[i].parents = rows[i].parent_cnt ? parent : NULL;
+		parent += rows[i].parent_cnt;
+	}
+	if (job->actions.cnt)
+		qsort(rows, job->actions.cnt, sizeof(*rows), compare_first);
+	job->stale = false;
+	return 0;
+}
+
+const struct job_action *job__actions(struct job *job, size_t *cnt)
+{
+	if (job->stale && build_actions(job)) {
+		*cnt = 0;
+		return NULL;
+	}
+	*cnt = job->actions.cnt;
+	return job->actions.items;
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* The rules about names, as tables. */
+#include "labels.h"
+
+#include <string.h>
+
+/* Prefixes of record_function labels that torch 1.13 to 2.15 and Lightning 2.x put. */
+static const char *const torch_prefixes[] = {
+	"enumerate(DataLoader)#",
+	"enumerate(DataPipe)#",
+	"Optimizer.step#",
+	"Optimizer.zero_grad#",
+	"ProfilerStep#",
+	"DataParallel.",
+	"DistributedDataParallel.",
+	"FullyShardedDataParallel.",
+	"FSDP::",
+	"nccl:",
+	"gloo:",
+	"c10d::",
+	"Torch-Compiled Region",
+	"TorchDynamo Cache Lookup",
+	"Pregraph bytecode",
+	"## Call CompiledFxGraph",
+	"torch/fx/",
+	"AOTDispatcher",
+	"CompiledFunction",
+	"[pl][profile]",
+	"[pl][module]",
+};
+
+/* Which kinds a Lightning job lists without --all; a plain job lists every row. */
+static const struct {
+	const char *name;
+	bool listed;
+} kinds[] = {
+	[SPAN_NONE] = {"none", false},       [SPAN_ACTION] = {"action", true},
+	[SPAN_LABEL] = {"label", true}, /* but for torch_prefixes */
+	[SPAN_FORWARD] = {"forward", false}, [SPAN_BACKWARD] = {"backward", false},
+	[SPAN_USER] = {"user", true},
+};
+
+/*
+ * The stage that Lightning's title would say, told from the actions seen: the first stage of the table of which any piece is
+ * part of the name of an action. Fit comes first because fitting validates too. A window that saw only the validation inside
+ * a fit says VALIDATE: the names are the same.
+ */
+static const struct {
+	const char *stage;
+	const char *pieces[6];
+} stages[] = {
+	{"FIT",
+	 {"run_training_", ".on_fit_", ".on_train_", "train_dataloader_next", ".training_step", ".train_dataloader"}},
+	{"VALIDATE", {"val_next", ".on_validation_", ".validation_step"}},
+	{"TEST", {"test_next", ".on_test_", ".test_step"}},
+	{"PREDICT", {"predict_next", ".on_predict_", ".predict_step"}},
+};
+
+#define COUNT(array) (sizeof(array) / sizeof(*(array)))
+
+const char *labels__kind(enum span_kind kind)
+{
+	return kinds[kind < COUNT(kinds) ? kind : SPAN_NONE].name;
+}
+
+bool labels__is_torch(const char *name)
+{
+	for (size_t i = 0; i < COUNT(torch_prefixes); i++)
+		if (!strncmp(name, torch_prefixes[i], strlen(torch_prefixes[i])))
+			return true;
+	return false;
+}
+
+bool labels__listed(const struct job_action *action, bool lightning)
+{
+	if (!lightning)
+		return true;
+	return kinds[action->kind].listed && (action->kind != SPAN_LABEL || !labels__is_torch(action->name));
+}
+
+static bool name_tells(const char *name, const char *const *pieces, size_t cnt)
+{
+	for (size_t i = 0; i < cnt && pieces[i]; i++)
+		if (strstr(name, pieces[i]))
+			return true;
+	return false;
+}
+
+const char *labels__stage(const struct job_action *actions, size_t cnt)
+{
+	for (size_t s = 0; s < COUNT(stages); s++)
+		for (size_t i = 0; i < cnt; i++)
+			if (actions[i].kind == SPAN_ACTION &&
+			    name_tells(actions[i].name, stages[s].pieces, COUNT(stages[s].pieces)))
+				return stages[s].stage;
+	return NULL;
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What the names of spans tell: which rows a report lists by default, and which stage of Lightning's trainer ran. */
+#ifndef STEPFLAME_LABELS_H
+#define STEPFLAME_LABELS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "job.h"
+
+/* "action", "label", ...: the word for a kind in JSON. */
+const char *labels__kind(enum span_kind kind);
+/* A label that torch or Lightning itself puts, not the user's code. */
+bool labels__is_torch(const char *name);
+/* Whether the simple report lists a row without --all; lightning: the job has rows of kind SPAN_ACTION. */
+bool labels__listed(const struct job_action *action, bool lightning);
+/* "FIT", "VALIDATE", "TEST", "PREDICT", or NULL when the rows do not tell. */
+const char *labels__stage(const struct job_action *actions, size_t cnt);
+
+#endif

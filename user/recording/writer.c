@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Writes a recording: records in, checksummed chunks out. One thread owns a writer.
+ *
+ * A chunk is built in memory and written in one go, so that whatever ends the recorder leaves whole chunks and at most one
+ * piece of a chunk at the end, which the reader drops.
+ */
+#include "recording.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "format.h"
+
+struct recording_writer {
+	int fd;
+	bool regular;
+	int err;      /* of the first write that failed; sticky */
+	uint64_t end; /* of the last whole chunk, from the start of the file */
+	size_t used;  /* bytes of records in buffer, behind the chunk header */
+	size_t room;
+	unsigned char *buffer;
+};
+
+static int write_all(int fd, const void *data, size_t bytes)
+{
+	const char *at = data;
+
+	while (bytes) {
+		ssize_t n = write(fd, at, bytes);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : -EIO;
+		at += n;
+		bytes -= n;
+	}
+	return 0;
+}
+
+static int write_whole(struct recording_writer *w, const void *data, size_t bytes)
+{
+	w->err = write_all(w->fd, data, bytes);
+	if (!w->err)
+		w->end += bytes;
+	else if (w->regular && ftruncate(w->fd, w->end)) {
+		/* The piece stays; the reader drops it. The error worth reporting is the first one. */
+	}
+	return w->err;
+}
+
+static long env_id(const char *name)
+{
+	const char *value = getenv(name);
+	char *rest;
+	long id;
+
+	if (!value || !*value)
+		return -1;
+	errno = 0;
+	id = strtol(value, &rest, 10);
+	return errno || *rest || id < 0 || id > INT_MAX ? -1 : id;
+}
+
+/*
+ * A file that we create under sudo belongs to who called sudo. One that exists keeps its owner: giving it away would be a
+ * surprise, and O_EXCL tells the two apart without a race.
+ */
+static int open_output(const char *path)
+{
+	int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY;
+	long uid = env_id("SUDO_UID"), gid = env_id("SUDO_GID");
+	int fd = open(path, flags | O_EXCL, 0644);
+
+	if (fd < 0 && errno == EEXIST)
+		return open(path, flags | O_TRUNC, 0644);
+	if (fd >= 0 && uid >= 0 && gid >= 0 && geteuid() == 0 && fchown(fd, uid, gid)) {
+		/* A file system without owners: nothing is lost. */
+	}
+	return fd;
+}
+
+int recording_writer__new(const char *path, struct recording_writer **out)
+{
+	struct recording_file_header header = {
+		.magic = RECORDING_MAGIC,
+		.version = RECORDING_VERSION,
+		.byte_order = RECORDING_BYTE_ORDER,
+		.header_bytes = sizeof(header),
+	};
+	struct recording_writer *w = calloc(1, sizeof(*w));
+	int err = -ENOMEM;
+	struct stat st;
+
+	*out = NULL;
+	if (!w)
+		return err;
+	w->fd = -1;
+	w->room = sizeof(struct recording_chunk_header) + RECORDING_CHUNK_BYTES;
+	w->buffer = malloc(w->room);
+	if (!w->buffer)
+		goto out;
+	w->fd = open_output(path);
+	if (w->fd < 0 || fstat(w->fd, &st)) {
+		err = -errno;
+		goto out;
+	}
+	w->regular = S_ISREG(st.st_mode);
+	err = write_whole(w, &header, sizeof(header));
+out:
+	if (err)
+		recording_writer__free(w);
+	else
+		*out = w;
+	return err;
+}
+
+int recording_writer__append(struct recording_writer *w, const struct rec_hdr *record)
+{
+	size_t need = sizeof(struct recording_chunk_header) + record->size;
+	int err;
+
+	if (w->err)
+		return w->err;
+	if (record->size < sizeof(*record) || record->size % 8 || record->size > RECORDING_CHUNK_MAX)
+		return -EINVAL;
+	if (w->used && w->used + record->size > RECORDING_CHUNK_BYTES) {
+		err = recording_writer__flush(w);
+		if (err)
+			return err;
+	}
+	if (need > w->room) {
+		void *buffer = realloc(w->buffer, need);
+
+		if (!buffer)
+			return -ENOMEM;
+		w->buffer = buffer;
+		w->room = need;
+	}
+	memcpy(w->buffer + sizeof(struct recording_chunk_header) + w->used, record, record->size);
+	w->used += record->size;
+	return 0;
+}
+
+int recording_writer__flush(struct recording_writer *w)
+{
+	struct recording_chunk_header header = {.magic = RECORDING_CHUNK_MAGIC, .bytes = w->used};
+	size_t bytes = sizeof(header) + w->used;
+
+	if (w->err || !w->used)
+		return w->err;
+	header.crc = crc32(0, w->buffer + sizeof(header), w->used);
+	memcpy(w->buffer, &header, sizeof(header));
+	w->used = 0;
+	return write_whole(w, w->buffer, bytes);
+}
+
+uint64_t recording_writer__bytes(const struct recording_writer *w)
+{
+	return w->end + (w->used && !w->err ? sizeof(struct recording_chunk_header) + w->used : 0);
+}
+
+int recording_writer__free(struct recording_writer *w)
+{
+	int err;
+
+	if (!w)
+		return 0;
+	err = w->fd >= 0 ? recording_writer__flush(w) : 0;
+	/* NFS and quotas may report a failed write only here. */
+	if (w->fd >= 0 && close(w->fd) && !err && errno != EINTR)
+		err = -errno;
+	free(w->buffer);
+	free(w);
+	return err;
+}

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "common.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../include/counters.h"
+#include "rows.h"
+#include "text.h"
+
+#define MALFORMED_NAME    "malformed_records"
+#define MALFORMED_MEANING "records that made no sense, skipped"
+
+static const struct {
+	const char *json; /* NULL: null */
+	const char *text;
+} step_rules[] = {
+	[STEP_NONE] = {NULL, "no step boundary found"},
+	[STEP_LIGHTNING] = {"lightning", "Lightning's run_training_batch"},
+	[STEP_LOADER_OPTIMIZER] = {"loader_optimizer", "DataLoader's next with Optimizer.step"},
+	[STEP_OPTIMIZER] = {"optimizer", "Optimizer.step"},
+	[STEP_PROFILER] = {"profiler_step", "ProfilerStep#"},
+};
+
+static const char *counter_meaning(const char *name)
+{
+	static const char *const known[][2] = {
+#define X(id, name, meaning) {name, meaning},
+		STEPFLAME_COUNTERS(X)
+#undef X
+	};
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
+		if (!strcmp(known[i][0], name))
+			return known[i][1];
+	return NULL;
+}
+
+const char *common__role(uint32_t role)
+{
+	static const char *const roles[] = {[ROLE_MAIN] = "main", [ROLE_CHILD] = "child", [ROLE_WORKER] = "worker"};
+
+	return role < sizeof(roles) / sizeof(*roles) ? roles[role] : "unknown";
+}
+
+int common__flush(FILE *out)
+{
+	errno = 0;
+	if (!fflush(out) && !ferror(out))
+		return 0;
+	/* The write that failed may be long past; why it did is then not known. */
+	return errno ? -errno : -EIO;
+}
+
+/* ---- the cost, in percent; negative: unknown ---- */
+
+static double target_percent(const struct job *job)
+{
+	const struct rec_cost *cost = job__cost(job);
+	double window_s = rows__window_s(job);
+
+	if (!cost->hdr.type || window_s <= 0 || (cost->busiest_hits && !cost->hit_ns))
+		return -1;
+	return 100.0 * cost->busiest_hits * cost->hit_ns / 1e9 / window_s;
+}
+
+static double own_percent(const struct job *job)
+{
+	const struct rec_cost *cost = job__cost(job);
+	double window_s = rows__window_s(job);
+
+	return cost->hdr.type && window_s > 0 ? 100.0 * cost->own_cpu_ns / 1e9 / window_s : -1;
+}
+
+/* ---- text ---- */
+
+static void print_window(const struct job *job, FILE *out)
+{
+	const struct rec_window *window = job__window(job);
+
+	if (!window->hdr.type)
+		text__paragraph(out, "window: not recorded");
+	else
+		text__paragraph(out, "window: %.4g s, %" PRIu64 " step%s (%s)", rows__window_s(job),
+				(uint64_t)window->steps, window->steps == 1 ? "" : "s",
+				step_rules[window->step_rule].text);
+}
+
+static void print_targets(const struct job *job, FILE *out)
+{
+	size_t cnt, children = 0, workers = 0;
+	const struct rec_target *targets = job__targets(job, &cnt);
+
+	for (size_t i = 0; i < cnt; i++) {
+		const struct rec_target *t = &targets[i];
+		char rank[32] = "";
+
+		if (t->role != ROLE_MAIN) {
+			children += t->role == ROLE_CHILD;
+			workers += t->role == ROLE_WORKER;
+			continue;
+		}
+		if (t->rank >= 0)
+			snprintf(rank, sizeof(rank), ", rank %d", t->rank);
+		text__paragraph(out, "target: pid %u%s%s%s%s%s", t->pid, rank, t->python[0] ? ", Python " : "",
+				t->python, t->torch[0] ? ", torch " : "", t->torch);
+	}
+	if (children)
+		text__paragraph(out, "inside: %zu child process%s (--per-rank: their rows)", children,
+				children == 1 ? "" : "es");
+	if (workers)
+		text__paragraph(out, "inside: %zu DataLoader worker%s (--per-rank: their rows)", workers,
+				workers == 1 ? "" : "s");
+}
+
+static void print_cost(const struct job *job, FILE *out)
+{
+	const struct rec_cost *cost = job__cost(job);
+	char share[32] = "?", own[32] = "?";
+
+	if (!cost->hdr.type) {
+		text__paragraph(out, "cost: not recorded");
+		return;
+	}
+	if (target_percent(job) >= 0)
+		snprintf(share, sizeof(share), "%.2g", target_percent(job));
+	if (own_percent(job) >= 0)
+		snprintf(own, sizeof(own), "%.2g", own_percent(job));
+	text__paragraph(out,
+			"cost: %" PRIu64 " hits x %" PRIu64
+			" ns = %s %% of the busiest process; stepflame itself: %s %% of a core, %.3g MB",
+			(uint64_t)cost->busiest_hits, (uint64_t)cost->hit_ns, share, own, cost->own_rss_bytes / 1e6);
+}
+
+static void print_lost(struct job *job, FILE *out)
+{
+	size_t cnt;
+	const struct job_counter *counters = job__counters(job, &cnt);
+	uint64_t malformed = job__malformed(job);
+	char *list = NULL;
+	size_t bytes;
+	FILE *text = open_memstream(&list, &bytes);
+
+	if (!text)
+		return;
+	for (size_t i = 0; i < cnt; i++) {
+		const char *meaning = counter_meaning(counters[i].name);
+
+		fprintf(text, "%s%s=%" PRIu64, i ? ", " : "", counters[i].name, counters[i].value);
+		if (meaning)
+			fprintf(text, " (%s)", meaning);
+	}
+	if (malformed)
+		fprintf(text, "%s" MALFORMED_NAME "=%" PRIu64 " (" MALFORMED_MEANING ")", cnt ? ", " : "", malformed);
+	if (!fclose(text))
+		text__paragraph(out, "lost: %s", bytes ? list : "nothing");
+	free(list);
+}
+
+void common__text(struct job *job, FILE *out)
+{
+	size_t cnt;
+	const char *const *notes = job__notes(job, &cnt);
+
+	print_window(job, out);
+	print_targets(job, out);
+	print_cost(job, out);
+	print_lost(job, out);
+	for (size_t i = 0; i < cnt; i++)
+		text__paragraph(out, "note: %s", notes[i]);
+}
+
+/* ---- JSON ---- */
+
+json_t *common__json_text(const char *text)
+{
+	return text && *text ? json_string(text) : json_null();
+}
+
+static json_t *json_unless_negative(double value)
+{
+	return value >= 0 ? json_real(value) : json_null();
+}
+
+static json_t *json_targets(const struct job *job)
+{
+	size_t cnt;
+	const struct rec_target *targets = job__targets(job, &cnt);
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < cnt; i++) {
+		const struct rec_target *t = &targets[i];
+
+		json_array_append_new(list,
+				      json_pack("{s:I, s:s, s:o, s:o, s:o}", "pid", (json_int_t)t->pid, "role",
+						common__role(t->role), "rank",
+						t->rank >= 0 ? json_integer(t->rank) : json_null(), "python",
+						common__json_text(t->python), "torch", common__json_text(t->torch)));
+	}
+	return list;
+}
+
+static json_t *json_window(const struct job *job)
+{
+	const struct rec_window *window = job__window(job);
+
+	if (!window->hdr.type)
+		return json_pack("{s:n, s:n, s:n}", "seconds", "steps", "step_rule");
+	return json_pack("{s:f, s:I, s:o}", "seconds", rows__window_s(job), "steps", (json_int_t)window->steps,
+			 "step_rule", common__json_text(step_rules[window->step_rule].json));
+}
+
+static json_t *json_overhead(const struct job *job)
+{
+	const struct rec_cost *cost = job__cost(job);
+	bool known = cost->hdr.type;
+
+	/* A recording does not hold its budget yet. */
+	return json_pack("{s:o, s:o, s:o, s:n, s:o, s:o}", "percent", json_unless_negative(target_percent(job)), "hits",
+			 known ? json_integer(cost->hits) : json_null(), "hit_ns",
+			 known ? json_integer(cost->hit_ns) : json_null(), "budget_percent", "own_cpu_percent",
+			 json_unless_negative(own_percent(job)), "own_rss_bytes",
+			 known ? json_integer(cost->own_rss_bytes) : json_null());
+}
+
+static json_t *json_lost(struct job *job)
+{
+	size_t cnt;
+	const struct job_counter *counters = job__counters(job, &cnt);
+	uint64_t malformed = job__malformed(job);
+	json_t *lost = json_object();
+
+	for (size_t i = 0; i < cnt; i++)
+		json_object_set_new(lost, counters[i].name, json_integer(counters[i].value));
+	if (malformed)
+		json_object_set_new(lost, MALFORMED_NAME, json_integer(malformed));
+	return lost;
+}
+
+static json_t *json_notes(const struct job *job)
+{
+	size_t cnt;
+	const char *const *notes = job__notes(job, &cnt);
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < cnt; i++)
+		json_array_append_new(list, json_string(notes[i]));
+	return list;
+}
+
+json_t *common__json(struct job *job, const char *name)
+{
+	return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "report", name, "stepflame", STEPFLAME_VERSION,
+			 "target", json_targets(job), "window", json_window(job), "overhead", json_overhead(job),
+			 "lost", json_lost(job), "notes", json_notes(job));
+}
+
+int common__print_json(json_t *object, FILE *out)
+{
+	if (!object)
+		return -ENOMEM;
+	/* 15 digits print 0.1 as 0.1 and hold a nanosecond in a week. */
+	json_dumpf(object, out, JSON_INDENT(2) | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(15));
+	json_decref(object);
+	fputc('\n', out);
+	return common__flush(out);
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What every report says besides its own table: what was observed, what it cost, what was lost. */
+#ifndef STEPFLAME_REPORT_COMMON_H
+#define STEPFLAME_REPORT_COMMON_H
+
+#include <jansson.h>
+
+#include "report.h"
+
+/* "main", "child", "worker". */
+const char *common__role(uint32_t role);
+
+/* The paragraphs below a table: window, target, cost, lost, note. */
+void common__text(struct job *job, FILE *out);
+
+/* A new object with the common keys of report `name`; NULL: no memory. */
+json_t *common__json(struct job *job, const char *name);
+/* Prints an object and drops the reference to it (NULL: -ENOMEM). ASCII only, so that no name steers a terminal. 0 or -errno. */
+int common__print_json(json_t *object, FILE *out);
+/* Text as a JSON string, "" as null. New reference. */
+json_t *common__json_text(const char *text);
+
+/* -errno of what was printed to out so far, flushed; 0 when all of it went. */
+int common__flush(FILE *out);
+
+#endif

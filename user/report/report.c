@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* The table of reports. */
+#include "report.h"
+
+#include <string.h>
+
+static const struct report_ops *const reports[] = {
+	&report_simple,
+};
+
+const struct report_ops *report__find(const char *name)
+{
+	for (size_t i = 0; i < sizeof(reports) / sizeof(*reports); i++)
+		if (!strcmp(reports[i]->name, name))
+			return reports[i];
+	return NULL;
+}

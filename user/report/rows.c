@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* The job's actions in, the rows of a table out: list, find leaves, add over processes, sort, cut. */
+#include "rows.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../model/labels.h"
+
+double rows__window_s(const struct job *job)
+{
+	const struct rec_window *window = job__window(job);
+
+	return (window->end_ns - window->start_ns) / 1e9;
+}
+
+/* As Lightning computes it, so that the digits are the same. */
+double rows__percent(const struct row *row, double window_s)
+{
+	return window_s > 0 ? 100.0 * (row->val.total_ns / 1e9) / window_s : NAN;
+}
+
+static const struct rec_target *find_target(const struct job *job, uint32_t pid)
+{
+	size_t cnt;
+	const struct rec_target *targets = job__targets(job, &cnt);
+
+	for (size_t i = 0; i < cnt; i++)
+		if (targets[i].pid == pid)
+			return &targets[i];
+	return NULL;
+}
+
+/* A process that the recording does not introduce is a main one only where no other is. */
+static bool is_main(const struct job *job, uint32_t pid)
+{
+	const struct rec_target *target = find_target(job, pid);
+	size_t cnt;
+	const struct rec_target *targets = job__targets(job, &cnt);
+
+	if (target)
+		return target->role == ROLE_MAIN;
+	for (size_t i = 0; i < cnt; i++)
+		if (targets[i].role == ROLE_MAIN)
+			return false;
+	return true;
+}
+
+/* ---- which actions, and which of them are leaves ---- */
+
+struct choice {
+	const struct job_action *action;
+	bool listed;
+	bool leaf;
+	bool reached; /* queued: a listed span is this one or was seen inside it */
+};
+
+static int compare_id(const void *a, const void *b)
+{
+	const struct job_action *x = (*(struct choice *const *)a)->action, *y = (*(struct choice *const *)b)->action;
+
+	if (x->pid != y->pid)
+		return x->pid < y->pid ? -1 : 1;
+	return (x->name_id > y->name_id) - (x->name_id < y->name_id);
+}
+
+static size_t lower_bound(struct choice *const *by_id, size_t cnt, uint32_t pid, uint64_t name_id)
+{
+	struct job_action wanted = {.pid = pid, .name_id = name_id};
+	struct choice key = {.action = &wanted}, *key_ptr = &key;
+	size_t low = 0, high = cnt;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (compare_id(&by_id[middle], &key_ptr) < 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/*
+ * A listed action is a leaf unless a listed span lies inside it, directly or within spans that are not listed: from each listed
+ * action up to the nearest listed ones. Only pairs of names are known, not single calls, so an unlisted span that occurs in two
+ * actions joins what lies inside both; each action is visited once.
+ */
+static int mark_leaves(struct choice *choices, size_t cnt)
+{
+	struct choice **by_id = calloc(cnt + 1, sizeof(*by_id)), **queue = calloc(cnt + 1, sizeof(*queue));
+	size_t head = 0, tail = 0;
+	int err = -ENOMEM;
+
+	if (!by_id || !queue)
+		goto out;
+	for (size_t i = 0; i < cnt; i++) {
+		by_id[i] = &choices[i];
+		choices[i].leaf = true;
+		choices[i].reached = choices[i].listed;
+		if (choices[i].listed)
+			queue[tail++] = &choices[i];
+	}
+	qsort(by_id, cnt, sizeof(*by_id), compare_id);
+	while (head < tail) {
+		const struct job_action *inner = queue[head++]->action;
+
+		for (size_t p = 0; p < inner->parent_cnt; p++) {
+			if (inner->parents[p] == inner->name_id) /* recursion */
+				continue;
+			for (size_t i = lower_bound(by_id, cnt, inner->pid, inner->parents[p]);
+			     i < cnt && by_id[i]->action->pid == inner->pid &&
+			     by_id[i]->action->name_id == inner->parents[p];
+			     i++) {
+				by_id[i]->leaf = false;
+				if (!by_id[i]->reached)
+					queue[tail++] = by_id[i];
+				by_id[i]->reached = true;
+			}
+		}
+	}
+	err = 0;
+out:
+	free(by_id);
+	free(queue);
+	return err;
+}
+
+/* ---- from choices to rows ---- */
+
+static int compare_name(const void *a, const void *b)
+{
+	const struct row *x = a, *y = b;
+	int order = strcmp(x->name, y->name);
+
+	if (!order)
+		order = (x->kind > y->kind) - (x->kind < y->kind);
+	return order ? order : (x->order > y->order) - (x->order < y->order);
+}
+
+static void merge_same_names(struct rows *rows)
+{
+	size_t kept = 0;
+
+	qsort(rows->items, rows->cnt, sizeof(*rows->items), compare_name);
+	for (size_t i = 0; i < rows->cnt; i++) {
+		struct row *last = kept ? &rows->items[kept - 1] : NULL, *row = &rows->items[i];
+
+		if (!last || last->kind != row->kind || strcmp(last->name, row->name)) {
+			rows->items[kept++] = *row;
+			continue;
+		}
+		job__add_val(&last->val, &row->val);
+		last->leaf &= row->leaf;
+		if (last->pid != row->pid)
+			last->pid = ROWS_ALL_MAIN;
+	}
+	rows->cnt = kept;
+}
+
+static double key_percent(const struct row *row)
+{
+	return row->val.total_ns / 1e9;
+}
+
+static double key_calls(const struct row *row)
+{
+	return row->val.calls;
+}
+
+static double key_mean(const struct row *row)
+{
+	return row->val.total_ns / 1e9 / row->val.calls;
+}
+
+static double key_min(const struct row *row)
+{
+	return row->val.min_ns;
+}
+
+static double key_max(const struct row *row)
+{
+	return row->val.max_ns;
+}
+
+static double key_self(const struct row *row)
+{
+	return row->val.self_ns;
+}
+
+const char *const rows__sort_keys[] = {"percent", "name", "calls", "mean", "total",
+				       "min",     "max",  "first", "self", NULL};
+
+/* In the order of rows__sort_keys; NULL: by name, or by first occurrence. The others are descending. */
+static double (*const sort_values[])(const struct row *row) = {
+	key_percent, NULL, key_calls, key_mean, key_percent, key_min, key_max, NULL, key_self,
+};
+
+static int compare_value(const void *a, const void *b, void *ctx)
+{
+	double (*const value)(const struct row *row) = *(double (*const *)(const struct row *row))ctx;
+	const struct row *x = a, *y = b;
+
+	if (value && value(x) != value(y))
+		return value(x) > value(y) ? -1 : 1;
+	/* Python's sort is stable, and Lightning's rows come in the order of their first occurrence. */
+	return (x->order > y->order) - (x->order < y->order);
+}
+
+static void sort_rows(struct rows *rows, const char *key)
+{
+	if (!strcmp(key, "name")) {
+		qsort(rows->items, rows->cnt, sizeof(*rows->items), compare_name);
+		return;
+	}
+	for (size_t i = 0; rows__sort_keys[i]; i++)
+		if (!strcmp(rows__sort_keys[i], key))
+			qsort_r(rows->items, rows->cnt, sizeof(*rows->items), compare_value, (void *)&sort_values[i]);
+}
+
+static bool in_scope(const struct job *job, uint32_t row_pid, uint32_t pid)
+{
+	return pid == ROWS_ALL_MAIN ? is_main(job, row_pid) : row_pid == pid;
+}
+
+static bool chosen(const struct choice *choice, const struct report_options *options)
+{
+	/* A name that was asked for is shown whatever it is. */
+	if (options->action ? strcmp(options->action, choice->action->name) != 0 : !choice->listed)
+		return false;
+	return !options->leaf || choice->leaf;
+}
+
+static size_t count_processes(const struct rows *rows)
+{
+	size_t cnt = 0;
+
+	/* Rows come in order of time here; few processes, so the square does not matter. */
+	for (size_t i = 0; i < rows->cnt; i++) {
+		size_t j = 0;
+
+		while (j < i && rows->items[j].pid != rows->items[i].pid)
+			j++;
+		cnt += j == i;
+	}
+	return cnt;
+}
+
+int rows__collect(struct job *job, const struct report_options *options, uint32_t pid, const char *order,
+		  struct rows *out)
+{
+	size_t cnt;
+	const struct job_action *actions = job__actions(job, &cnt);
+	struct choice *choices = calloc(cnt + 1, sizeof(*choices));
+	int err = -ENOMEM;
+
+	*out = (struct rows){.items = calloc(cnt + 1, sizeof(*out->items))};
+	if (!choices || !out->items)
+		goto out;
+	for (size_t i = 0; i < cnt; i++)
+		out->lightning |= actions[i].kind == SPAN_ACTION;
+	for (size_t i = 0; i < cnt; i++) {
+		choices[i].action = &actions[i];
+		choices[i].listed = options->all || labels__listed(&actions[i], out->lightning);
+	}
+	err = mark_leaves(choices, cnt);
+	if (err)
+		goto out;
+	for (size_t i = 0; i < cnt; i++) {
+		if (!in_scope(job, actions[i].pid, pid))
+			continue;
+		if (!chosen(&choices[i], options)) {
+			out->unlisted++;
+			continue;
+		}
+		out->items[out->cnt++] = (struct row){
+			.name = actions[i].name,
+			.kind = actions[i].kind,
+			.pid = actions[i].pid,
+			.leaf = choices[i].leaf,
+			.val = actions[i].val,
+			.order = i,
+		};
+	}
+	out->stage = labels__stage(actions, cnt);
+	out->processes = count_processes(out);
+	merge_same_names(out);
+	sort_rows(out, options->sort ? options->sort : order);
+	if (options->limit > 0 && out->cnt > (size_t)options->limit) {
+		out->left_out = out->cnt - options->limit;
+		out->cnt = options->limit;
+	}
+out:
+	free(choices);
+	if (err)
+		rows__release(out);
+	return err;
+}
+
+void rows__release(struct rows *rows)
+{
+	free(rows->items);
+	rows->items = NULL;
+	rows->cnt = 0;
+}
+
+int rows__processes(struct job *job, struct rec_target **out, size_t *cnt)
+{
+	size_t action_cnt, target_cnt, used = 0;
+	const struct job_action *actions = job__actions(job, &action_cnt);
+	const struct rec_target *targets = job__targets(job, &target_cnt);
+	struct rec_target *found = calloc(action_cnt + target_cnt + 1, sizeof(*found));
+
+	*out = found;
+	*cnt = 0;
+	if (!found)
+		return -ENOMEM;
+	for (size_t t = 0; t < target_cnt; t++) {
+		bool has_rows = targets[t].role == ROLE_MAIN;
+
+		for (size_t i = 0; i < action_cnt && !has_rows; i++)
+			has_rows = actions[i].pid == targets[t].pid;
+		if (has_rows)
+			found[used++] = targets[t];
+	}
+	for (size_t i = 0; i < action_cnt; i++) {
+		size_t k = 0;
+
+		while (k < used && found[k].pid != actions[i].pid)
+			k++;
+		if (k == used)
+			found[used++] =
+				(struct rec_target){.pid = actions[i].pid,
+						    .role = is_main(job, actions[i].pid) ? ROLE_MAIN : ROLE_CHILD,
+						    .rank = -1};
+	}
+	*cnt = used;
+	return 0;
+}

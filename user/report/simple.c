@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * The simple report: Lightning's SimpleProfiler table of the actions seen, and below it what it is made of.
+ *
+ * A table is byte for byte what lightning/pytorch/profilers/simple.py (2.6, summary() with extended=True) returns for the same rows,
+ * tabs, dash lines and rounding included, but for control characters in names, which are escaped.
+ */
+#include "simple.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../model/labels.h"
+#include "../pyfloat.h"
+#include "common.h"
+#include "rows.h"
+#include "text.h"
+
+/* ---- the table ---- */
+
+static void print_cells(FILE *out, size_t width, const char *action, const char *mean, const char *calls,
+			const char *total, const char *percent)
+{
+	fputs("\n|  ", out);
+	text__pad(out, action, width);
+	fprintf(out, "\t|  %-15s\t|  %-15s\t|  %-15s\t|  %-15s\t|", mean, calls, total, percent);
+}
+
+static void print_dashes(FILE *out, size_t cnt)
+{
+	fputc('\n', out);
+	while (cnt--)
+		fputc('-', out);
+}
+
+static void print_row(FILE *out, const struct row *row, const char *name, size_t width, double window_s)
+{
+	char mean[PYFLOAT_MAX], total[PYFLOAT_MAX], percent[PYFLOAT_MAX], calls[24];
+	double total_s = row->val.total_ns / 1e9;
+
+	snprintf(calls, sizeof(calls), "%" PRIu64, (uint64_t)row->val.calls);
+	print_cells(out, width, name, pyfloat__format(total_s / row->val.calls, 5, mean), calls,
+		    pyfloat__format(total_s, 5, total),
+		    window_s > 0 ? pyfloat__format(rows__percent(row, window_s), 5, percent) : "-");
+}
+
+/* Lightning's dash lines are as long as the header with its tabs expanded, its leading newline counted. */
+static int header_width(size_t width, size_t *dashes)
+{
+	char *header = NULL;
+	size_t bytes;
+	FILE *text = open_memstream(&header, &bytes);
+
+	if (!text)
+		return -ENOMEM;
+	print_cells(text, width, "Action", "Mean duration (s)", "Num calls", "Total time (s)", "Percentage %");
+	if (fclose(text)) {
+		free(header);
+		return -ENOMEM;
+	}
+	*dashes = text__expanded_width(header);
+	free(header);
+	return 0;
+}
+
+int simple__table(const struct rows *rows, double window_s, FILE *out)
+{
+	char **names = calloc(rows->cnt + 1, sizeof(*names)), total[PYFLOAT_MAX], calls[24];
+	size_t width = 0, dashes;
+	uint64_t call_cnt = 0;
+	int err = -ENOMEM;
+
+	if (!names)
+		goto out;
+	for (size_t i = 0; i < rows->cnt; i++) {
+		names[i] = text__escape(rows->items[i].name);
+		if (!names[i])
+			goto out;
+		if (text__width(names[i]) > width)
+			width = text__width(names[i]);
+		call_cnt += rows->items[i].val.calls;
+	}
+	err = header_width(width, &dashes);
+	if (err)
+		goto out;
+	fprintf(out, "%s%sProfiler Report\n", rows->stage ? rows->stage : "", rows->stage ? " " : "");
+	if (rows->cnt) {
+		snprintf(calls, sizeof(calls), "%" PRIu64, call_cnt);
+		print_dashes(out, dashes);
+		print_cells(out, width, "Action", "Mean duration (s)", "Num calls", "Total time (s)", "Percentage %");
+		print_dashes(out, dashes);
+		print_cells(out, width, "Total", "-", calls, window_s > 0 ? pyfloat__format(window_s, 5, total) : "-",
+			    "100 %");
+		print_dashes(out, dashes);
+		for (size_t i = 0; i < rows->cnt; i++)
+			print_row(out, &rows->items[i], names[i], width, window_s);
+		print_dashes(out, dashes);
+	}
+	fputc('\n', out);
+out:
+	for (size_t i = 0; names && i < rows->cnt; i++)
+		free(names[i]);
+	free(names);
+	return err;
+}
+
+/* ---- text ---- */
+
+static void explain_empty(const struct rows *rows, const struct report_options *options, const char *where, FILE *out)
+{
+	if (options->action)
+		text__paragraph(out, "No action%s is named \"%s\". Names are matched exactly; --all lists every one.",
+				where, options->action);
+	else if (rows->unlisted)
+		text__paragraph(out, "No row to list%s, but %zu that %s not listed by default: see --all.", where,
+				rows->unlisted, rows->unlisted == 1 ? "is" : "are");
+	else
+		text__paragraph(
+			out,
+			"No action was seen%s. Is the job training, past its imports and set-up? Then record for "
+			"longer, so that whole steps fall into the window. `stepflame doctor -p PID` says what can "
+			"be seen of a process; --per-rank lists what its children did.",
+			where);
+}
+
+static int print_table(struct job *job, const struct report_options *options, uint32_t pid, FILE *out)
+{
+	struct rows rows;
+	int err = rows__collect(job, options, pid, "percent", &rows);
+
+	if (err)
+		return err;
+	err = simple__table(&rows, rows__window_s(job), out);
+	if (!err && !rows.cnt)
+		explain_empty(&rows, options, pid == ROWS_ALL_MAIN ? "" : " in this process", out);
+	if (!err && rows.left_out)
+		text__paragraph(out, "%zu more row%s (--limit %d)", rows.left_out, rows.left_out == 1 ? "" : "s",
+				options->limit);
+	if (!err && rows.processes > 1)
+		text__paragraph(out, "rows: added over %zu processes (--per-rank: one table each)", rows.processes);
+	rows__release(&rows);
+	return err;
+}
+
+static int print_per_rank(struct job *job, const struct report_options *options, FILE *out)
+{
+	struct rec_target *targets;
+	size_t cnt;
+	int err = rows__processes(job, &targets, &cnt);
+
+	for (size_t i = 0; i < cnt && !err; i++) {
+		fprintf(out, "pid %u (%s", targets[i].pid, common__role(targets[i].role));
+		if (targets[i].rank >= 0)
+			fprintf(out, ", rank %d", targets[i].rank);
+		fputs(")\n", out);
+		err = print_table(job, options, targets[i].pid, out);
+		fputc('\n', out);
+	}
+	if (!cnt && !err)
+		err = print_table(job, options, ROWS_ALL_MAIN, out);
+	free(targets);
+	return err;
+}
+
+static int print_text(struct job *job, const struct report_options *options, FILE *out)
+{
+	int err = options->per_rank ? print_per_rank(job, options, out) : print_table(job, options, ROWS_ALL_MAIN, out);
+
+	if (err)
+		return err;
+	common__text(job, out);
+	return common__flush(out);
+}
+
+/* ---- JSON ---- */
+
+static json_t *json_row(struct job *job, const struct row *row)
+{
+	const struct agg_val *val = &row->val;
+	const struct rec_window *window = job__window(job);
+	double percent = rows__percent(row, rows__window_s(job));
+	double first_s = (int64_t)(val->first_ns - window->start_ns) / 1e9;
+
+	return json_pack("{s:s, s:I, s:f, s:f, s:f, s:f, s:o, s:o, s:f, s:s, s:b, s:o}", "name", row->name, "count",
+			 (json_int_t)val->calls, "total_s", val->total_ns / 1e9, "mean_s",
+			 val->total_ns / 1e9 / val->calls, "min_s", val->min_ns / 1e9, "max_s", val->max_ns / 1e9,
+			 "percent", isnan(percent) ? json_null() : json_real(percent), "first_s",
+			 window->hdr.type ? json_real(first_s) : json_null(), "self_s", val->self_ns / 1e9, "kind",
+			 labels__kind(row->kind), "leaf", row->leaf, "pid",
+			 row->pid == ROWS_ALL_MAIN ? json_null() : json_integer(row->pid));
+}
+
+static json_t *json_unless_failed(json_t *value, int failed)
+{
+	if (!failed)
+		return value;
+	json_decref(value);
+	return NULL;
+}
+
+/* NULL: no memory. */
+static json_t *json_rows(struct job *job, const struct report_options *options, uint32_t pid)
+{
+	struct rows rows;
+	json_t *list;
+	int failed = 0;
+
+	if (rows__collect(job, options, pid, "first", &rows))
+		return NULL;
+	list = json_array();
+	for (size_t i = 0; i < rows.cnt; i++)
+		failed |= json_array_append_new(list, json_row(job, &rows.items[i]));
+	rows__release(&rows);
+	return json_unless_failed(list, failed);
+}
+
+static json_t *json_processes(struct job *job, const struct report_options *options)
+{
+	struct rec_target *targets;
+	int failed = 0;
+	json_t *list;
+	size_t cnt;
+
+	if (rows__processes(job, &targets, &cnt))
+		return NULL;
+	list = json_array();
+	for (size_t i = 0; i < cnt; i++) {
+		const struct rec_target *t = &targets[i];
+		json_t *process = json_pack(
+			"{s:I, s:s, s:o, s:o}", "pid", (json_int_t)t->pid, "role", common__role(t->role), "rank",
+			t->rank >= 0 ? json_integer(t->rank) : json_null(), "actions", json_rows(job, options, t->pid));
+
+		failed |= json_array_append_new(list, process);
+	}
+	free(targets);
+	return json_unless_failed(list, failed);
+}
+
+static int print_json(struct job *job, const struct report_options *options, FILE *out)
+{
+	json_t *object = common__json(job, report_simple.name);
+	int failed = json_object_set_new(object, "actions", json_rows(job, options, ROWS_ALL_MAIN));
+
+	if (options->per_rank)
+		failed |= json_object_set_new(object, "processes", json_processes(job, options));
+	return common__print_json(json_unless_failed(object, failed), out);
+}
+
+const struct report_ops report_simple = {
+	.name = "simple",
+	.sort_keys = rows__sort_keys,
+	.text = print_text,
+	.json = print_json,
+};

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Which functions of a file are landmarks, as probes. */
+#ifndef STEPFLAME_LANDMARKS_H
+#define STEPFLAME_LANDMARKS_H
+
+#include "../target/python.h"
+#include "probe_list.h"
+
+#define LANDMARK_FN_BACKWARD 0 /* index of Engine::execute in the BPF table of functions; the user's own follow */
+
+/* Lightning's actions: `next`, throw and __next__ of an interpreter. 0, or -ENOENT when `next` was not found. */
+int landmarks__python(struct probe_list *list, const struct elf *elf, const struct py_functions *functions);
+
+/* record_function labels and backward, in libtorch_cpu. 0, or -ENOENT when the file has none of them. */
+int landmarks__torch(struct probe_list *list, const struct elf *elf);
+
+#endif

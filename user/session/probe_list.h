@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The probes of one file: offsets with their cookies, in the order in which they are to be armed. */
+#ifndef STEPFLAME_PROBES_LIST_H
+#define STEPFLAME_PROBES_LIST_H
+
+#include <limits.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "../target/elf.h"
+#include "../target/sites.h"
+
+struct probe_list {
+	char path[PATH_MAX]; /* openable from here */
+	size_t cnt, room;
+	unsigned long *offsets; /* in the file */
+	uint64_t *cookies;
+};
+
+void probe_list__release(struct probe_list *list); /* accepts a zeroed struct */
+/* One probe. 0 or -ENOMEM. */
+int probe_list__add(struct probe_list *list, uint64_t offset, uint64_t cookie);
+
+/*
+ * Probes on the native function at vaddr: its exit sites with event `exit` (PROBE_NONE: no exits), then its entry site with event `enter`;
+ * so exits are armed before entries. flags and fn go into the cookies. 0 or -errno of sites__find.
+ */
+int probe_list__add_function(struct probe_list *list, const struct elf *elf, uint64_t vaddr, uint64_t size,
+			     uint32_t enter, uint32_t exit, uint32_t flags, uint32_t fn);
+
+#endif

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "selftest.h"
+
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <link.h>
+#include <pthread.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../../include/probes.h"
+#include "stepflame.skel.h"
+
+#define CALLS 1000
+
+/* Begins with an instruction that the kernel emulates, as the landmarks' sites do. */
+void selftest_target(void);
+__asm__(".text\n"
+	".globl selftest_target\n"
+	".type selftest_target, @function\n"
+	"selftest_target:\n"
+	"	push %rbp\n"
+	"	pop %rbp\n"
+	"	ret\n"
+	".size selftest_target, . - selftest_target\n");
+
+static int find_offset(struct dl_phdr_info *info, size_t size, void *ctx)
+{
+	uint64_t *offset = ctx, vaddr = (uint64_t)selftest_target - info->dlpi_addr;
+
+	for (int i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+
+		if (p->p_type == PT_LOAD && vaddr - p->p_vaddr < p->p_filesz)
+			*offset = vaddr - p->p_vaddr + p->p_offset;
+	}
+	return 1; /* the first object is the program itself */
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * 1000000000ULL + ts.tv_nsec;
+}
+
+static void *call_target(void *arg)
+{
+	uint64_t *ns = arg, start = now_ns();
+
+	for (int i = 0; i < CALLS; i++)
+		selftest_target();
+	*ns = now_ns() - start;
+	return NULL;
+}
+
+/* 0 when every call of another thread was seen. */
+static int try_backend(struct stepflame_bpf *skel, enum attach_backend backend, const struct probe_list *list,
+		       struct selftest *out)
+{
+	struct attachment *attachment;
+	pthread_t thread;
+	uint64_t ns = 0;
+	int err = attachment__new(skel->progs.probe, backend, getpid(), list, &attachment);
+
+	if (err)
+		return err;
+	skel->bss->test_hits = 0;
+	err = -pthread_create(&thread, NULL, call_target, &ns);
+	if (!err)
+		pthread_join(thread, NULL);
+	attachment__free_all(&attachment, 1);
+	if (err)
+		return err;
+	if (skel->bss->test_hits != CALLS)
+		return -EOPNOTSUPP;
+	out->backend = backend;
+	out->hit_ns = ns / CALLS;
+	out->pid_level = skel->bss->test_level;
+	return 0;
+}
+
+int selftest__run(struct stepflame_bpf *skel, struct selftest *out)
+{
+	struct probe_list list = {.path = "/proc/self/exe"};
+	uint64_t offset = 0;
+	int err;
+
+	*out = (struct selftest){};
+	dl_iterate_phdr(find_offset, &offset);
+	err = probe_list__add(&list, offset, COOKIE(PROBE_TEST, 0, 0, 0));
+	if (err)
+		return err;
+	err = try_backend(skel, ATTACH_MULTI, &list, out);
+	if (err)
+		err = try_backend(skel, ATTACH_PERF, &list, out);
+	probe_list__release(&list);
+	return err;
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What this machine's uprobes can do and cost, found by probing stepflame itself. */
+#ifndef STEPFLAME_SELFTEST_H
+#define STEPFLAME_SELFTEST_H
+
+#include <stdint.h>
+
+#include "attach.h"
+
+struct stepflame_bpf;
+
+struct selftest {
+	enum attach_backend backend;
+	uint64_t hit_ns; /* of a probe on an emulated instruction, without the program's work */
+	uint32_t pid_level; /* of our pid namespace */
+};
+
+/*
+ * Probes a function of this program and calls it from a second thread: uprobe_multi is used only where its process filter counts all threads
+ * (kernels before 6.10 filter by thread). Takes some 20 ms. 0 or -errno: no kind of uprobe works.
+ */
+int selftest__run(struct stepflame_bpf *skel, struct selftest *out);
+
+#endif

@@ -1,0 +1,412 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* Life of a recording: programs loaded, self-test, targets attached, records pumped from the ring to the sink, and the end. */
+#include "session.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../../include/name_hash.h"
+#include "../log.h"
+#include "../target/torch.h"
+#include "landmarks.h"
+#include "state.h"
+#include "stepflame.skel.h"
+
+/* Snapshots of the rows: each second at first, then ever farther apart, so that a day of recording stays small. */
+#define SNAPSHOT_MIN_NS 1000000000ULL
+#define SNAPSHOT_GROWTH 20
+
+uint64_t session__now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * 1000000000ULL + ts.tv_nsec;
+}
+
+int session__emit(struct session *s, const struct rec_hdr *record)
+{
+	int err = s->sink(record, s->sink_ctx);
+
+	if (err && !s->sink_err)
+		s->sink_err = err;
+	return s->sink_err;
+}
+
+uint64_t session__emit_name(struct session *s, const char *text)
+{
+	struct {
+		struct rec_name rec;
+		uint64_t words[REC_NAME_MAX / 8];
+	} name = {};
+	size_t bytes = strnlen(text, REC_NAME_MAX), words = (bytes + 7) / 8;
+	uint64_t hash = name_hash__seed(NAME_UTF8, bytes);
+
+	memcpy(name.words, text, bytes);
+	for (size_t i = 0; i < words; i++)
+		hash = name_hash__add(hash, name.words[i]);
+	name.rec.hdr = (struct rec_hdr){.type = REC_NAME, .size = sizeof(name.rec) + 8 * words};
+	name.rec.id = name_hash__end(hash);
+	name.rec.bytes = bytes;
+	session__emit(s, &name.rec.hdr);
+	return name.rec.id;
+}
+
+static void emit_host(struct session *s)
+{
+	struct rec_host rec = {.hdr = {.type = REC_HOST, .size = sizeof(rec)}};
+	struct timespec real;
+	struct utsname uts;
+
+	rec.monotonic_ns = session__now_ns();
+	clock_gettime(CLOCK_REALTIME, &real);
+	rec.realtime_ns = real.tv_sec * 1000000000ULL + real.tv_nsec;
+	rec.cpus = libbpf_num_possible_cpus();
+	uname(&uts);
+	snprintf(rec.version, sizeof(rec.version), "%s", STEPFLAME_VERSION);
+	snprintf(rec.hostname, sizeof(rec.hostname), "%.63s", uts.nodename);
+	snprintf(rec.kernel, sizeof(rec.kernel), "%.63s", uts.release);
+	session__emit(s, &rec.hdr);
+}
+
+static int on_record(void *ctx, void *data, size_t size)
+{
+	const struct rec_hdr *record = data;
+	struct session *s = ctx;
+
+	if (size < sizeof(*record) || record->size != size)
+		return 0;
+	if (record->type == REC_PROC)
+		targets__event(s, data);
+	session__emit(s, record);
+	return 0; /* the ring is drained even when the sink has failed */
+}
+
+static int parse_actions(struct session *s)
+{
+	s->actions = calloc(s->options.action_cnt ?: 1, sizeof(*s->actions));
+	if (!s->actions)
+		return -ENOMEM;
+	if (s->options.action_cnt + 1 > FN_MAX) {
+		log__error("name fewer", "at most %d functions can be named by --action", FN_MAX - 1);
+		return -EINVAL;
+	}
+	for (size_t i = 0; i < s->options.action_cnt; i++) {
+		const char *text = s->options.actions[i], *colon = strchr(text, ':');
+
+		s->actions[i].library = strndup(text, colon - text);
+		s->actions[i].symbol = strdup(colon + 1);
+		if (!s->actions[i].library || !s->actions[i].symbol)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/* What a failed load means, for a person. */
+static int explain_load(int err)
+{
+	if (err == -EPERM || err == -EACCES)
+		log__error("run it as root (sudo), or with CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE",
+			   "may not load BPF programs: permission denied");
+	else if (access("/sys/kernel/btf/vmlinux", R_OK))
+		log__error("use a kernel built with CONFIG_DEBUG_INFO_BTF=y",
+			   "this kernel has no type information (/sys/kernel/btf/vmlinux)");
+	else
+		log__error("stepflame doctor tells what is missing; Linux 6.1 or later is needed",
+			   "the kernel refused the BPF programs: %s", strerror(-err));
+	return err == -EPERM || err == -EACCES ? -EPERM : -EOPNOTSUPP;
+}
+
+static int quiet(enum libbpf_print_level level, const char *fmt, va_list args)
+{
+	if (level == LIBBPF_WARN && getenv("STEPFLAME_DEBUG"))
+		return vfprintf(stderr, fmt, args);
+	return 0;
+}
+
+/* Kernels before 6.6 do not know the attach type of uprobe_multi; the same program serves perf uprobes (multi is false). */
+static int load_programs(struct session *s, bool multi)
+{
+	static const char *const fixed[NAME__COUNT] = {
+#define X(id, text) text,
+		STEPFLAME_FIXED_NAMES(X)
+#undef X
+	};
+
+	stepflame_bpf__destroy(s->skel);
+	s->skel = stepflame_bpf__open();
+	if (!s->skel)
+		return -errno;
+	for (size_t i = 0; i < NAME__COUNT; i++)
+		s->skel->rodata->fixed_names[i] = session__emit_name(s, fixed[i]);
+	s->skel->rodata->step_limit = s->options.steps;
+	if (!multi)
+		bpf_program__set_expected_attach_type(s->skel->progs.probe, 0);
+	return stepflame_bpf__load(s->skel);
+}
+
+static int load(struct session *s)
+{
+	int err;
+
+	libbpf_set_print(quiet);
+	err = load_programs(s, true);
+	if (err)
+		err = load_programs(s, false);
+	if (err)
+		return explain_load(err);
+	err = selftest__run(s->skel, &s->selftest);
+	if (err)
+		return explain_load(err);
+	s->skel->bss->pid_level = s->selftest.pid_level;
+	if (s->selftest.backend == ATTACH_PERF)
+		log__warn(NULL, "this kernel has no uprobe_multi that filters by process (6.10 or later has): probes "
+				"are attached one by one");
+	err = stepflame_bpf__attach(s->skel);
+	if (err)
+		return explain_load(err);
+	s->ring = ring_buffer__new(bpf_map__fd(s->skel->maps.ring), on_record, s, NULL);
+	return s->ring ? 0 : explain_load(-errno);
+}
+
+static int set_functions(struct session *s)
+{
+	int fd = bpf_map__fd(s->skel->maps.fns);
+
+	for (uint32_t i = 0; i <= s->options.action_cnt; i++) {
+		bool user = i != LANDMARK_FN_BACKWARD;
+		struct probe_fn fn = {
+			.name = session__emit_name(s, user ? s->options.actions[i - 1] : "backward"),
+			.kind = user ? SPAN_USER : SPAN_BACKWARD,
+		};
+
+		if (bpf_map_update_elem(fd, &i, &fn, BPF_ANY))
+			return -errno;
+	}
+	return 0;
+}
+
+int session__new(const struct session_options *options, session_sink sink, void *ctx, struct session **out)
+{
+	struct session *s = calloc(1, sizeof(*s));
+	int err;
+
+	*out = NULL;
+	if (!s)
+		return -ENOMEM;
+	s->options = *options;
+	s->sink = sink;
+	s->sink_ctx = ctx;
+	emit_host(s);
+	err = parse_actions(s) ?: load(s) ?: set_functions(s);
+	if (err)
+		session__free(s);
+	else
+		*out = s;
+	return err;
+}
+
+void session__free(struct session *s)
+{
+	if (!s)
+		return;
+	targets__detach_all(s);
+	for (size_t i = 0; i < s->target_cnt; i++)
+		target__free(s->targets[i]);
+	for (size_t i = 0; i < s->file_cnt; i++)
+		probe_list__release(&s->files[i].list);
+	for (size_t i = 0; s->actions && i < s->options.action_cnt; i++) {
+		free(s->actions[i].library);
+		free(s->actions[i].symbol);
+	}
+	ring_buffer__free(s->ring);
+	stepflame_bpf__destroy(s->skel);
+	free(s->targets);
+	free(s->files);
+	free(s->actions);
+	free(s);
+}
+
+static int explain_process(pid_t pid, int err)
+{
+	if (err == -ESRCH)
+		log__error("stepflame ps lists the training processes of this host", "there is no process %d", pid);
+	else if (err == -EPERM || err == -EACCES)
+		log__error("run stepflame as root (sudo), or as the owner of the process with CAP_SYS_PTRACE",
+			   "may not look into process %d: permission denied", pid);
+	else
+		log__error(NULL, "cannot read process %d: %s", pid, strerror(-err));
+	return err;
+}
+
+/* Is what was found in the process enough to say something of it? */
+static int check_target(struct session *s, struct target *t, int err)
+{
+	int pid = t->process.pid;
+
+	if (err == -ESRCH || !process__alive(&t->process)) {
+		log__error("stepflame ps lists the training processes of this host",
+			   "process %d ended while probes were being attached", pid);
+		return -ESRCH;
+	}
+	for (size_t i = 0; i < s->options.action_cnt; i++)
+		if (s->actions[i].found)
+			return 0;
+	if (err == -ENOENT) {
+		log__error("give the PID of the Python process itself; stepflame ps lists them",
+			   "process %d (%s) is not a Python program", pid, t->process.comm);
+		return -EOPNOTSUPP;
+	}
+	if (err == -EPERM || err == -EACCES)
+		return explain_process(pid, err);
+	if (err == -EOPNOTSUPP || err == -ENOTSUP) {
+		log__error("CPython 3.8 to 3.14 without free threading is supported",
+			   "process %d runs Python %s, which is not supported or not laid out as expected", pid,
+			   t->python.version[0] ? t->python.version : "(unknown version)");
+		return -EOPNOTSUPP;
+	}
+	if (err) {
+		log__error(NULL, "cannot attach to process %d: %s", pid, strerror(-err));
+		return err;
+	}
+	if (!t->has_torch) {
+		log__error("wait until it has imported torch, or start it with: stepflame record -- CMD",
+			   "process %d is Python %s but has no torch", pid, t->python.version);
+		return -EOPNOTSUPP;
+	}
+	return 0;
+}
+
+static void add_children(struct session *s, pid_t pid)
+{
+	pid_t *children = NULL;
+	int cnt = s->options.children == CHILDREN_NONE ? 0 : process__children(pid, true, &children);
+
+	for (int i = 0; i < cnt; i++) {
+		struct process process = {};
+		struct target *t;
+
+		if (targets__find(s, children[i]) || process__read(children[i], &process))
+			continue;
+		if (targets__add(s, &process, ROLE_CHILD, &t)) {
+			process__release(&process);
+			continue;
+		}
+		targets__resolve(s, t);
+		if (!strncmp(t->process.comm, "pt_data_", 8))
+			t->role = ROLE_WORKER;
+	}
+	free(children);
+}
+
+int session__attach(struct session *s, pid_t pid)
+{
+	uint64_t start = session__now_ns();
+	struct process process = {};
+	struct target *t;
+	int err = process__read(pid, &process);
+
+	if (err)
+		return explain_process(pid, err);
+	if (targets__find(s, process.pid)) {
+		process__release(&process);
+		log__warn(NULL, "process %d was given twice", pid);
+		return 0;
+	}
+	err = targets__add(s, &process, ROLE_MAIN, &t);
+	if (err) {
+		process__release(&process);
+		return err;
+	}
+	err = check_target(s, t, targets__resolve(s, t));
+	if (err)
+		return err;
+	add_children(s, pid);
+	s->attach_ns += session__now_ns() - start;
+	return 0;
+}
+
+int session__follow(struct session *s, pid_t pid)
+{
+	struct process process = {};
+	struct target *t;
+	int err = process__read(pid, &process);
+
+	if (err)
+		return explain_process(pid, err);
+	err = targets__add(s, &process, ROLE_MAIN, &t);
+	if (err)
+		process__release(&process);
+	return err;
+}
+
+int session__open(struct session *s)
+{
+	uint64_t start = session__now_ns();
+
+	for (size_t i = 0; i < s->target_cnt; i++) {
+		int err = s->targets[i]->file_cnt ? targets__open(s, s->targets[i]) : 0;
+
+		if (err)
+			return err;
+	}
+	s->opened = true;
+	s->window_start_ns = session__now_ns();
+	s->attach_ns += s->window_start_ns - start;
+	s->cpu_start_ns = session__cpu_ns();
+	s->next_snapshot_ns = s->window_start_ns + SNAPSHOT_MIN_NS;
+	s->progress.alive = true;
+	return s->sink_err;
+}
+
+int session__poll(struct session *s, int timeout_ms)
+{
+	uint64_t now;
+
+	ring_buffer__poll(s->ring, timeout_ms);
+	ring_buffer__consume(s->ring);
+	targets__tend(s);
+	now = session__now_ns();
+	if (s->opened)
+		s->progress.elapsed_ns = now - s->window_start_ns;
+	if (s->opened && now >= s->next_snapshot_ns) {
+		uint64_t interval = s->progress.elapsed_ns / SNAPSHOT_GROWTH;
+
+		s->next_snapshot_ns = now + (interval > SNAPSHOT_MIN_NS ? interval : SNAPSHOT_MIN_NS);
+		snapshot__emit(s);
+	}
+	return s->sink_err;
+}
+
+void session__progress(const struct session *s, struct session_progress *out)
+{
+	*out = s->progress;
+}
+
+int session__finish(struct session *s)
+{
+	int fd = bpf_map__fd(s->skel->maps.procs);
+
+	s->window_end_ns = session__now_ns();
+	for (size_t i = 0; i < s->target_cnt; i++) {
+		uint32_t pid = s->targets[i]->process.pid;
+		struct proc proc;
+
+		if (bpf_map_lookup_elem(fd, &pid, &proc) || proc.window == WINDOW_DONE)
+			continue;
+		proc.window = WINDOW_CLOSED;
+		bpf_map_update_elem(fd, &pid, &proc, BPF_EXIST);
+	}
+	snapshot__emit(s);
+	targets__detach_all(s);
+	s->detach_ns = session__now_ns() - s->window_end_ns;
+	ring_buffer__consume(s->ring);
+	return snapshot__emit(s);
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * A recording in progress: BPF programs loaded, probes attached to the targets, records handed to a sink as they come.
+ * One thread owns it. Freeing it (or the death of the process) leaves the targets as they were.
+ */
+#ifndef STEPFLAME_SESSION_H
+#define STEPFLAME_SESSION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "../../include/records.h"
+
+struct session;
+
+enum session_children { CHILDREN_ALL, CHILDREN_WORKERS, CHILDREN_NONE };
+
+struct session_options {
+	const char *const *actions; /* --action LIB:SYMBOL, as given */
+	size_t action_cnt;
+	uint64_t steps; /* stop after so many steps; 0: no */
+	enum session_children children;
+};
+
+/* Takes one record, which is the session's after the call. 0 or -errno, which session__poll and session__finish return. */
+typedef int (*session_sink)(const struct rec_hdr *record, void *ctx);
+
+struct session_progress {
+	uint64_t elapsed_ns; /* since the window opened; 0 before */
+	uint64_t steps;
+	uint64_t calls; /* spans counted so far, at the last snapshot */
+	uint64_t lost;  /* sum of the counters that stand for losses */
+	bool alive;     /* a target still runs */
+	bool done;      /* every target has made its steps */
+};
+
+/*
+ * Loads the programs and runs the self-test. 0 or -errno, after a message with its fix: -EPERM no permission, -EOPNOTSUPP a kernel without what is
+ * needed. Free with session__free.
+ */
+int session__new(const struct session_options *options, session_sink sink, void *ctx, struct session **out);
+void session__free(struct session *s); /* accepts NULL */
+
+/*
+ * Attaches to a live process. 0 or -errno, after a message: -ESRCH none such, -EPERM not ours, -EOPNOTSUPP not a Python with torch that is supported
+ * (with --action of native functions any process does), -EEXIST attached already.
+ */
+int session__attach(struct session *s, pid_t pid);
+
+/* Follows a process that is yet to exec: probes come as its libraries are mapped. 0 or -errno. */
+int session__follow(struct session *s, pid_t pid);
+
+/* Opens the windows: from now on spans count. Called once, after the targets are attached. 0 or -errno. */
+int session__open(struct session *s);
+
+/* Waits for records up to timeout_ms, hands them on, attends to children and exits. 0 or -errno of the sink. */
+int session__poll(struct session *s, int timeout_ms);
+void session__progress(const struct session *s, struct session_progress *out);
+
+/* Closes the windows, detaches, and hands the final aggregates, counters and costs to the sink. 0 or -errno of the sink. */
+int session__finish(struct session *s);
+
+#endif

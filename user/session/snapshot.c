@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* The kernel's maps as records: rows, counters, window and cost, cumulative. In: the session's maps. Out: its sink. */
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "../../include/counters.h"
+#include "state.h"
+#include "stepflame.skel.h"
+
+/* The counters that mean that something is missing from the report; the others tell of the recording's edges. */
+static bool is_loss(enum counter c)
+{
+	return c != CNT_OPEN_AT_START && c != CNT_OPEN_AT_END && c != CNT_UNWOUND;
+}
+
+static int emit_rows(struct session *s)
+{
+	int fd = bpf_map__fd(s->skel->maps.aggs);
+	struct agg_key key, *prev = NULL;
+	uint64_t calls = 0;
+
+	while (!bpf_map_get_next_key(fd, prev, &key)) {
+		struct rec_agg rec = {
+			.hdr = {.type = REC_AGG, .size = sizeof(rec)},
+			.key = key,
+		};
+
+		if (!bpf_map_lookup_elem(fd, &key, &rec.val)) {
+			calls += rec.val.calls;
+			session__emit(s, &rec.hdr);
+		}
+		prev = &key;
+	}
+	s->progress.calls = calls;
+	return s->sink_err;
+}
+
+static int emit_counters(struct session *s)
+{
+	static const char *const names[CNT__COUNT] = {
+#define X(id, name, meaning) name,
+		STEPFLAME_COUNTERS(X)
+#undef X
+	};
+	int cpus = libbpf_num_possible_cpus(), fd = bpf_map__fd(s->skel->maps.counters);
+	uint64_t *values = calloc(cpus > 0 ? cpus : 1, sizeof(*values));
+
+	if (!values)
+		return -ENOMEM;
+	s->progress.lost = 0;
+	for (uint32_t c = 0; c < CNT__COUNT; c++) {
+		struct rec_counter rec = {.hdr = {.type = REC_COUNTER, .size = sizeof(rec)}};
+
+		if (bpf_map_lookup_elem(fd, &c, values))
+			continue;
+		for (int i = 0; i < cpus; i++)
+			rec.value += values[i];
+		if (is_loss(c))
+			s->progress.lost += rec.value;
+		snprintf(rec.name, sizeof(rec.name), "%s", names[c]);
+		session__emit(s, &rec.hdr);
+	}
+	free(values);
+	return s->sink_err;
+}
+
+uint64_t session__cpu_ns(void)
+{
+	struct rusage usage;
+
+	getrusage(RUSAGE_SELF, &usage);
+	return (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000000000ULL +
+	       (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1000ULL;
+}
+
+static uint64_t own_rss_bytes(void)
+{
+	unsigned long size, resident = 0;
+	FILE *f = fopen("/proc/self/statm", "re");
+
+	if (f) {
+		if (fscanf(f, "%lu %lu", &size, &resident) != 2)
+			resident = 0;
+		fclose(f);
+	}
+	return (uint64_t)resident * sysconf(_SC_PAGESIZE);
+}
+
+/* Window and cost, from the processes' own counts. */
+static int emit_window(struct session *s)
+{
+	struct rec_window window = {.hdr = {.type = REC_WINDOW, .size = sizeof(window)}};
+	struct rec_cost cost = {.hdr = {.type = REC_COST, .size = sizeof(cost)}};
+	uint64_t start = 0, end = 0, sampled = 0, sampled_ns = 0;
+	bool done = s->target_cnt > 0;
+
+	for (size_t i = 0; i < s->target_cnt; i++) {
+		struct target *t = s->targets[i];
+		uint32_t pid = t->process.pid;
+		struct proc proc;
+
+		if (bpf_map_lookup_elem(bpf_map__fd(s->skel->maps.procs), &pid, &proc))
+			continue;
+		cost.hits += proc.hits;
+		sampled += proc.sampled;
+		sampled_ns += proc.sampled_ns;
+		if (proc.hits > cost.busiest_hits)
+			cost.busiest_hits = proc.hits;
+		if (proc.step_rule && t->role == ROLE_CHILD)
+			t->role = ROLE_MAIN; /* it trains */
+		if (t->role != ROLE_MAIN)
+			continue;
+		done = done && proc.window == WINDOW_DONE;
+		if (proc.window_start_ns && (!start || proc.window_start_ns < start))
+			start = proc.window_start_ns;
+		if (proc.window_end_ns > end)
+			end = proc.window_end_ns;
+		if (proc.steps >= window.steps) {
+			window.steps = proc.steps;
+			window.step_rule = proc.step_rule;
+		}
+	}
+	s->progress.done = done && s->options.steps;
+	s->progress.steps = window.steps;
+	window.start_ns = start ?: s->window_start_ns;
+	window.end_ns = s->progress.done ? end : s->window_end_ns ?: session__now_ns();
+	cost.hit_ns = s->selftest.hit_ns + (sampled ? sampled_ns / sampled : 0);
+	cost.attach_ns = s->attach_ns;
+	cost.detach_ns = s->detach_ns;
+	cost.own_cpu_ns = session__cpu_ns() - s->cpu_start_ns;
+	cost.own_rss_bytes = own_rss_bytes();
+	session__emit(s, &window.hdr);
+	return session__emit(s, &cost.hdr);
+}
+
+int snapshot__emit(struct session *s)
+{
+	int err = emit_window(s);
+
+	return err ?: emit_rows(s) ?: emit_counters(s);
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The session's insides, shared by its files only: session.c (life cycle), targets.c (processes), snapshot.c (maps to records). */
+#ifndef STEPFLAME_SESSION_STATE_H
+#define STEPFLAME_SESSION_STATE_H
+
+#include "../../include/probes.h"
+#include "../target/process.h"
+#include "../target/python.h"
+#include "attach.h"
+#include "selftest.h"
+#include "session.h"
+
+/* One --action LIB:SYMBOL; its function index is its position + 1 (0 is backward). */
+struct user_action {
+	char *library; /* base name prefix, or a path */
+	char *symbol;
+	bool found; /* in some target */
+};
+
+/* Probes of one file, found once and used for every process that maps it. */
+struct file_probes {
+	uint64_t dev, inode;
+	struct probe_list list;
+};
+
+struct attached_file {
+	uint64_t dev, inode;
+	struct attachment *attachment;
+};
+
+struct target {
+	struct process process;
+	struct python python;
+	char torch[32];
+	enum target_role role;
+	bool has_python, has_torch;
+	bool gone;
+	bool pending;         /* libraries may still come: look again */
+	bool open;            /* its window was opened */
+	bool forked;          /* has its parent's memory layout, as BPF knows already */
+	uint64_t look_at_ns;  /* when to look again */
+	uint64_t since_ns;    /* when it was found, or called exec */
+	size_t file_cnt;
+	struct attached_file *files; /* owned */
+};
+
+struct session {
+	struct session_options options;
+	session_sink sink;
+	void *sink_ctx;
+	int sink_err;
+	struct stepflame_bpf *skel;
+	struct ring_buffer *ring;
+	struct selftest selftest;
+	struct user_action *actions;
+	size_t target_cnt;
+	struct target **targets; /* owned */
+	size_t file_cnt;
+	struct file_probes *files; /* owned */
+	bool opened;
+	uint64_t window_start_ns, window_end_ns;
+	uint64_t attach_ns, detach_ns;
+	uint64_t cpu_start_ns;
+	uint64_t next_snapshot_ns;
+	struct session_progress progress;
+};
+
+uint64_t session__now_ns(void);
+uint64_t session__cpu_ns(void); /* of this process, user and system */
+int session__emit(struct session *s, const struct rec_hdr *record); /* to the sink; remembers the first error */
+uint64_t session__emit_name(struct session *s, const char *text);   /* interns a text of ours; its id */
+
+/* targets.c */
+struct target *targets__find(struct session *s, pid_t pid);
+/* Adds a process that was read already (taken over); 0 or -errno. */
+int targets__add(struct session *s, struct process *process, enum target_role role, struct target **out);
+/* Looks at what it has mapped and attaches what is not attached yet. 0 or -errno. */
+int targets__resolve(struct session *s, struct target *t);
+int targets__open(struct session *s, struct target *t);
+void targets__event(struct session *s, const struct rec_proc *rec);
+/* Attends to pending targets and to exits that no event told. */
+void targets__tend(struct session *s);
+void targets__detach_all(struct session *s);
+void target__free(struct target *t);
+
+/* snapshot.c: the maps as records. 0 or -errno of the sink. */
+int snapshot__emit(struct session *s);
+
+#endif

@@ -1,0 +1,402 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * The processes of a session: what is mapped in each, which probes that means, and what becomes of them as they fork, exec and exit.
+ * In: /proc and REC_PROC records. Out: links, entries of the BPF map `procs`, REC_TARGET records.
+ */
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../log.h"
+#include "../target/torch.h"
+#include "landmarks.h"
+#include "state.h"
+#include "stepflame.skel.h"
+
+/* A child that execs does so at once; looking later spares the probes that it would lose. */
+#define FORK_SETTLE_NS (50 * 1000000ULL)
+/* While libraries may still come: often at first, when imports run, and seldom later. */
+#define LOOK_OFTEN_NS  (10 * 1000000ULL)
+#define LOOK_SELDOM_NS (200 * 1000000ULL)
+#define YOUNG_NS       (20 * 1000000000ULL)
+
+struct target *targets__find(struct session *s, pid_t pid)
+{
+	for (size_t i = 0; i < s->target_cnt; i++)
+		if (s->targets[i]->process.pid == pid && !s->targets[i]->gone)
+			return s->targets[i];
+	return NULL;
+}
+
+static void detach(struct target *t)
+{
+	for (size_t i = 0; i < t->file_cnt; i++)
+		attachment__free_all(&t->files[i].attachment, 1);
+	t->file_cnt = 0;
+}
+
+void target__free(struct target *t)
+{
+	detach(t);
+	free(t->files);
+	process__release(&t->process);
+	free(t);
+}
+
+static void emit_target(struct session *s, const struct target *t)
+{
+	struct rec_target rec = {
+		.hdr = {.type = REC_TARGET, .size = sizeof(rec)},
+		.pid = t->process.pid,
+		.nspid = t->process.nspid,
+		.parent_pid = t->process.parent,
+		.role = t->role,
+		.rank = -1,
+	};
+	char rank[16];
+
+	if (!process__environ(t->process.pid, "RANK", rank, sizeof(rank)))
+		rec.rank = atoi(rank);
+	snprintf(rec.python, sizeof(rec.python), "%s", t->python.version);
+	snprintf(rec.torch, sizeof(rec.torch), "%s", t->torch);
+	snprintf(rec.command, sizeof(rec.command), "%.*s", (int)sizeof(rec.command) - 1, t->process.command);
+	session__emit(s, &rec.hdr);
+}
+
+int targets__add(struct session *s, struct process *process, enum target_role role, struct target **out)
+{
+	struct target **targets = reallocarray(s->targets, s->target_cnt + 1, sizeof(*targets));
+	struct proc proc = {.role = role, .window = WINDOW_CLOSED};
+	struct target *t = calloc(1, sizeof(*t));
+	uint32_t pid = process->pid;
+
+	if (targets)
+		s->targets = targets;
+	if (!targets || !t) {
+		free(t);
+		return -ENOMEM;
+	}
+	/* A fork's entry is there already, made by BPF from its parent's. */
+	if (bpf_map_update_elem(bpf_map__fd(s->skel->maps.procs), &pid, &proc, BPF_NOEXIST) && errno != EEXIST) {
+		free(t);
+		return -errno;
+	}
+	t->process = *process;
+	*process = (struct process){};
+	t->role = role;
+	t->since_ns = session__now_ns();
+	s->targets[s->target_cnt++] = t;
+	*out = t;
+	return 0;
+}
+
+static bool action_matches(const struct user_action *a, const struct mapped_file *file)
+{
+	const char *base = strrchr(file->path, '/');
+
+	if (strchr(a->library, '/'))
+		return !strcmp(file->path, a->library);
+	return !strncmp(base ? base + 1 : file->path, a->library, strlen(a->library));
+}
+
+static bool wanted_by_action(const struct session *s, const struct mapped_file *file)
+{
+	for (size_t i = 0; i < s->options.action_cnt; i++)
+		if (s->actions[i].library && action_matches(&s->actions[i], file))
+			return true;
+	return false;
+}
+
+static int add_actions(struct session *s, const struct mapped_file *file, const struct elf *elf,
+		       struct probe_list *list)
+{
+	for (size_t i = 0; i < s->options.action_cnt; i++) {
+		struct user_action *a = &s->actions[i];
+		struct elf_symbol symbol;
+		int err;
+
+		if (!a->library || !action_matches(a, file) || elf__symbol(elf, a->symbol, &symbol))
+			continue;
+		err = probe_list__add_function(list, elf, symbol.vaddr, symbol.size, PROBE_FN, PROBE_FN_EXIT, 0, i + 1);
+		if (err) {
+			log__error("choose a function that it calls, or that calls it",
+				   "no probe can be placed in %s of %s: its control flow is not understood", a->symbol,
+				   file->path);
+			return err;
+		}
+		a->found = true;
+	}
+	return 0;
+}
+
+/* The probes of a file, made once per session. `python` is NULL when it is no interpreter. NULL: no memory, or unreadable. */
+static struct file_probes *probes_of(struct session *s, const struct mapped_file *file, const struct python *python,
+				     struct elf *elf, bool torch)
+{
+	struct file_probes *files, *f;
+	struct elf *own = NULL;
+
+	for (size_t i = 0; i < s->file_cnt; i++)
+		if (s->files[i].dev == file->dev && s->files[i].inode == file->inode)
+			return &s->files[i];
+	files = reallocarray(s->files, s->file_cnt + 1, sizeof(*files));
+	if (!files)
+		return NULL;
+	s->files = files;
+	if (!elf) {
+		if (elf__new(file->open_path, &own))
+			return NULL;
+		elf = own;
+	}
+	f = &files[s->file_cnt++];
+	*f = (struct file_probes){.dev = file->dev, .inode = file->inode};
+	if (python && landmarks__python(&f->list, elf, &python->functions))
+		log__warn("build Python without stripping its builtin tables, or report this interpreter",
+			  "the builtin next() of %s was not found: Lightning's actions cannot be seen", file->path);
+	if (torch && landmarks__torch(&f->list, elf))
+		log__warn(NULL, "%s exports none of torch's landmarks: labels and backward cannot be seen", file->path);
+	add_actions(s, file, elf, &f->list);
+	elf__free(own);
+	return f;
+}
+
+static bool is_attached(const struct target *t, const struct mapped_file *file)
+{
+	for (size_t i = 0; i < t->file_cnt; i++)
+		if (t->files[i].dev == file->dev && t->files[i].inode == file->inode)
+			return true;
+	return false;
+}
+
+static int attach_file(struct session *s, struct target *t, const struct mapped_file *file, const struct python *python,
+		       struct elf *elf, bool torch)
+{
+	struct attached_file *files;
+	struct file_probes *probes;
+	int err;
+
+	if (is_attached(t, file))
+		return 0;
+	files = reallocarray(t->files, t->file_cnt + 1, sizeof(*files));
+	if (!files)
+		return -ENOMEM;
+	t->files = files;
+	probes = probes_of(s, file, python, elf, torch);
+	if (!probes)
+		return -ENOMEM;
+	files += t->file_cnt;
+	*files = (struct attached_file){.dev = file->dev, .inode = file->inode};
+	/* The path is the process's own: another one that shared the file may be gone. */
+	snprintf(probes->list.path, sizeof(probes->list.path), "%s", file->open_path);
+	err = attachment__new(s->skel->progs.probe, s->selftest.backend, t->process.pid, &probes->list,
+			      &files->attachment);
+	if (!err)
+		t->file_cnt++;
+	return err;
+}
+
+static int resolve_python(struct session *s, struct target *t)
+{
+	uint32_t pid = t->process.pid;
+	struct elf *elf = NULL;
+	struct proc proc;
+	int err;
+
+	err = python__find(&t->process, &t->python, &elf);
+	if (err)
+		return err;
+	if (!bpf_map_lookup_elem(bpf_map__fd(s->skel->maps.procs), &pid, &proc)) {
+		proc.py = t->python.process;
+		bpf_map_update_elem(bpf_map__fd(s->skel->maps.procs), &pid, &proc, BPF_EXIST);
+	}
+	err = attach_file(s, t, t->python.file, &t->python, elf, false);
+	elf__free(elf);
+	t->has_python = !err;
+	return err;
+}
+
+int targets__resolve(struct session *s, struct target *t)
+{
+	const struct mapped_file *torch = torch__file(&t->process);
+	bool news = false;
+	int err = 0, python_err = 0;
+
+	if (!t->has_python) {
+		python_err = resolve_python(s, t);
+		news = t->has_python;
+	}
+	if (torch && !t->has_torch) {
+		err = attach_file(s, t, torch, NULL, NULL, true);
+		t->has_torch = !err;
+		if (t->has_torch)
+			torch__version(&t->process, torch, t->torch, sizeof(t->torch));
+		news = news || t->has_torch;
+	}
+	for (size_t i = 0; i < t->process.file_cnt && !err; i++)
+		if (wanted_by_action(s, &t->process.files[i]))
+			err = attach_file(s, t, &t->process.files[i], NULL, NULL, false);
+	if (news || !t->open)
+		emit_target(s, t);
+	t->pending = !t->has_torch || !t->has_python;
+	for (size_t i = 0; i < s->options.action_cnt; i++)
+		t->pending = t->pending || (s->actions[i].library && !s->actions[i].found);
+	return err ?: python_err;
+}
+
+int targets__open(struct session *s, struct target *t)
+{
+	int fd = bpf_map__fd(s->skel->maps.procs);
+	uint32_t pid = t->process.pid;
+	struct proc proc;
+
+	if (bpf_map_lookup_elem(fd, &pid, &proc))
+		return -ESRCH;
+	proc.role = t->role;
+	proc.window_start_ns = session__now_ns();
+	proc.window = s->options.steps && t->role == ROLE_MAIN ? WINDOW_WAITING : WINDOW_OPEN;
+	t->open = true;
+	return bpf_map_update_elem(fd, &pid, &proc, BPF_EXIST) ? -errno : 0;
+}
+
+static void look_later(struct target *t, uint64_t now, uint64_t delay)
+{
+	t->pending = true;
+	t->look_at_ns = now + delay;
+}
+
+static bool wanted_child(const struct session *s, const struct process *process)
+{
+	switch (s->options.children) {
+	case CHILDREN_ALL:
+		return true;
+	case CHILDREN_WORKERS:
+		return !strncmp(process->comm, "pt_data_", 8);
+	default:
+		return false;
+	}
+}
+
+static void forked(struct session *s, const struct rec_proc *rec)
+{
+	struct target *parent = targets__find(s, rec->parent_pid), *t;
+	struct process process = {};
+
+	if (!parent || s->options.children == CHILDREN_NONE || process__read(rec->pid, &process))
+		return;
+	if (targets__add(s, &process, ROLE_CHILD, &t)) {
+		process__release(&process);
+		return;
+	}
+	/* The same program until it calls exec: BPF has copied what it knows of the parent's memory. */
+	t->forked = true;
+	snprintf(t->torch, sizeof(t->torch), "%s", parent->torch);
+	snprintf(t->python.version, sizeof(t->python.version), "%s", parent->python.version);
+	look_later(t, session__now_ns(), FORK_SETTLE_NS);
+}
+
+void targets__event(struct session *s, const struct rec_proc *rec)
+{
+	uint64_t now = session__now_ns();
+	uint32_t pid = rec->pid;
+	struct target *t;
+
+	if (rec->event == PROC_FORK) {
+		forked(s, rec);
+		return;
+	}
+	t = targets__find(s, pid);
+	if (!t)
+		return;
+	detach(t);
+	t->has_python = t->has_torch = t->forked = false;
+	t->python = (struct python){};
+	t->torch[0] = 0;
+	if (rec->event == PROC_EXIT) {
+		t->gone = true;
+		t->pending = false;
+	} else {
+		t->since_ns = now;
+		look_later(t, now, 0);
+	}
+}
+
+/* A forked child: the same files as its parent, whose probes are known. */
+static void attach_fork(struct session *s, struct target *t)
+{
+	for (size_t i = 0; i < t->process.file_cnt; i++) {
+		const struct mapped_file *file = &t->process.files[i];
+
+		for (size_t k = 0; k < s->file_cnt; k++)
+			if (s->files[k].dev == file->dev && s->files[k].inode == file->inode)
+				attach_file(s, t, file, NULL, NULL, false);
+	}
+	if (!strncmp(t->process.comm, "pt_data_", 8))
+		t->role = ROLE_WORKER;
+	t->pending = false;
+	emit_target(s, t);
+}
+
+static void look(struct session *s, struct target *t, uint64_t now)
+{
+	struct process process;
+
+	if (process__read(t->process.pid, &process)) {
+		t->gone = true;
+		return;
+	}
+	process__release(&t->process);
+	t->process = process;
+	if (!t->forked)
+		targets__resolve(s, t);
+	else if (wanted_child(s, &t->process))
+		attach_fork(s, t);
+	else
+		t->pending = false;
+	if (!t->open && s->opened && t->file_cnt)
+		targets__open(s, t);
+	if (t->pending)
+		t->look_at_ns = now + (now - t->since_ns < YOUNG_NS ? LOOK_OFTEN_NS : LOOK_SELDOM_NS);
+}
+
+void targets__tend(struct session *s)
+{
+	uint64_t now = session__now_ns();
+
+	s->progress.alive = false;
+	for (size_t i = 0; i < s->target_cnt; i++) {
+		struct target *t = s->targets[i];
+
+		if (!t->gone && t->pending && t->look_at_ns <= now)
+			look(s, t, now);
+		if (!t->gone && !process__alive(&t->process)) {
+			detach(t);
+			t->gone = true;
+		}
+		s->progress.alive = s->progress.alive || (!t->gone && t->role == ROLE_MAIN);
+	}
+}
+
+void targets__detach_all(struct session *s)
+{
+	struct attachment **all;
+	size_t cnt = 0, n = 0;
+
+	for (size_t i = 0; i < s->target_cnt; i++)
+		cnt += s->targets[i]->file_cnt;
+	all = calloc(cnt ?: 1, sizeof(*all));
+	for (size_t i = 0; i < s->target_cnt; i++) {
+		struct target *t = s->targets[i];
+
+		for (size_t k = 0; all && k < t->file_cnt; k++) {
+			all[n++] = t->files[k].attachment;
+			t->files[k].attachment = NULL;
+		}
+		detach(t);
+	}
+	if (all)
+		attachment__free_all(all, n);
+	free(all);
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "torch.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const struct mapped_file *torch__file(const struct process *process)
+{
+	return process__file(process, "libtorch_cpu.so");
+}
+
+/* `__version__ = '2.15.0+cpu'`, as torch's build writes it. */
+static bool read_version(const char *path, char *version, size_t size)
+{
+	char line[256], quote, *value;
+	bool found = false;
+	FILE *f = fopen(path, "re");
+
+	if (!f)
+		return false;
+	while (!found && fgets(line, sizeof(line), f)) {
+		if (strncmp(line, "__version__", 11) || !(value = strpbrk(line, "'\"")))
+			continue;
+		quote = *value++;
+		snprintf(version, size, "%.*s", (int)(strcspn(value, (char[]){quote, '\n', 0})), value);
+		found = true;
+	}
+	fclose(f);
+	return found;
+}
+
+void torch__version(const struct process *process, const struct mapped_file *libtorch, char *version, size_t size)
+{
+	/* PyPI: torch/lib/libtorch_cpu.so. Debian: the library is apart from its Python package. */
+	static const char *const places[] = {"/../version.py", "/../../python3/dist-packages/torch/version.py"};
+	char path[PATH_MAX + 64];
+	const char *slash = strrchr(libtorch->path, '/');
+	int dir = slash ? slash - libtorch->path : 0;
+
+	version[0] = 0;
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		snprintf(path, sizeof(path), "/proc/%d/root%.*s%s", process->pid, dir, libtorch->path, places[i]);
+		if (read_version(path, version, size))
+			return;
+	}
+}

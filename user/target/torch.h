@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* torch in a process. */
+#ifndef STEPFLAME_TARGET_TORCH_H
+#define STEPFLAME_TARGET_TORCH_H
+
+#include "process.h"
+
+/* The mapped libtorch_cpu, or NULL. */
+const struct mapped_file *torch__file(const struct process *process);
+
+/* The version that torch/version.py beside the library says ("2.15.0+cpu"), "" when it is not found. */
+void torch__version(const struct process *process, const struct mapped_file *libtorch, char *version, size_t size);
+
+#endif
