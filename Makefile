@@ -77,8 +77,50 @@ $(BUILD)/tests/bpf/%: $(BUILD)/tests/bpf/%.o $(LIB)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) $^ $(LDFLAGS) $(LIBS) -lcmocka -o $@
 
+setup:
+	$(Q)tools/setup.sh build
+
+# The tools that set-up may install are looked up when make starts: so build in a second make.
+demo: setup
+	$(Q)$(MAKE) --no-print-directory all
+	$(Q)PYTHON=$$(tools/setup.sh python) tools/demo.sh
+
 unit: $(UNIT) $(NATIVE)
 	$(Q)set -e; for t in $^; do echo "== $$t"; $$t; done
+
+# ARGS go to pytest: make e2e ARGS='-k gan'
+e2e: all
+	$(Q)python=$$(tools/setup.sh python) && STEPFLAME=$(BUILD)/stepflame STEPFLAME_PYTHON=$$python \
+		$$python -m pytest -q tests/e2e tests/vm $(ARGS)
+
+test: setup
+	$(Q)$(MAKE) --no-print-directory all unit
+	$(Q)$(MAKE) --no-print-directory e2e
+
+# The comparison with Lightning on every other interpreter that is installed.
+test-matrix: setup
+	$(Q)$(MAKE) --no-print-directory all
+	$(Q)tests/e2e/matrix.sh
+
+# Other kernels, in virtual machines.
+test-vm: setup
+	$(Q)$(MAKE) --no-print-directory all
+	$(Q)python=$$(tools/setup.sh python) && STEPFLAME=$(BUILD)/stepflame $$python -m pytest -v -rs tests/vm $(ARGS)
+
+bench: setup
+	$(Q)$(MAKE) --no-print-directory all
+	$(Q)python=$$(tools/setup.sh python) && $$python tools/bench.py --stepflame $(BUILD)/stepflame $(ARGS)
+
+LINT_SRC = $(wildcard user/*.c user/*/*.c tools/*.c)
+
+lint: $(SKEL)
+	$(Q)clang-format --dry-run -Werror $(wildcard include/*.h bpf/*.[ch] user/*.[ch] user/*/*.[ch] tools/*.c tests/*/*.[ch])
+	$(Q)clang-tidy --quiet $(LINT_SRC) -- $(filter-out -Werror,$(ALL_CFLAGS))
+
+install: all
+	install -D -m 755 $(BUILD)/stepflame $(DESTDIR)$(PREFIX)/bin/stepflame
+	install -d $(DESTDIR)$(PREFIX)/share/doc/stepflame
+	install -m 644 LICENSE README.md CHANGELOG.md $(wildcard docs/*.md) $(DESTDIR)$(PREFIX)/share/doc/stepflame
 
 clean:
 	rm -rf build build-san

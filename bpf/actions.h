@@ -89,6 +89,8 @@ static __always_inline void action__begin(struct thread *t, struct proc *proc, u
 	name = name__intern(t, text.address, text.bytes, text.encoding);
 	if (!name)
 		return;
+	if (!t->tstate)
+		t->tstate = py__tstate(&proc->py);
 	/* A generator that was dropped without an end, and whose memory is used again. */
 	stale = span__find(t, SPAN_ACTION, gen, 0, 0);
 	if (stale >= 0) {
@@ -133,7 +135,7 @@ static __always_inline void on_py_throw(struct pt_regs *ctx, struct task_struct 
  * Lightning's actions (_PrefetchDataFetcher.__iter__, for loaders without a length).
  * Returns enum fixed_name, or -1: none.
  */
-__noinline int fetch_name(const struct proc *proc)
+__noinline int fetch_name(const struct proc *proc, u64 tstate)
 {
 	struct py_walk walk;
 	u64 head[2], tail[2];
@@ -141,16 +143,14 @@ __noinline int fetch_name(const struct proc *proc)
 
 	if (!proc)
 		return -1;
-	walk.py = &proc->py.layout;
-	walk.frame = py__frame(&proc->py);
+	py__walk(&walk, &proc->py.layout, tstate);
 	for (u32 i = 0; i < PY_FRAMES && walk.frame; i++) {
 		u64 code = py__next_code(&walk);
 
 		if (!code || !py__tail(walk.py, read_u64(code + walk.py->code_filename), tail))
 			continue;
-		if (!py__head(walk.py, read_u64(code + walk.py->code_name), head))
-			continue;
 		if (TAIL_IS(tail, "oops/fetchers.py")) {
+			py__head(walk.py, read_u64(code + walk.py->code_name), head);
 			filling = filling || HEAD_IS(head, "__iter__\0\0\0\0\0\0\0\0");
 		} else if (TAIL_IS(tail, "ng_epoch_loop.py")) {
 			return evaluating ? NAME_VAL_NEXT : NAME_TRAIN_NEXT;
@@ -163,6 +163,7 @@ __noinline int fetch_name(const struct proc *proc)
 				return -1;
 			evaluating = true;
 		} else if (evaluating && TAIL_IS(tail, "ainer/trainer.py")) {
+			py__head(walk.py, read_u64(code + walk.py->code_name), head);
 			if (HEAD_IS(head, "_test_impl\0\0\0\0\0\0"))
 				return NAME_TEST_NEXT;
 			if (HEAD_IS(head, "_validate_impl\0\0") || HEAD_IS(head, "_run_sanity_chec"))
@@ -184,18 +185,24 @@ static __always_inline bool is_combined_loader(const struct proc *proc, u64 obje
 static __always_inline void on_py_iter(struct pt_regs *ctx, struct task_struct *task, struct proc *proc, u64 frame)
 {
 	struct thread *t;
+	struct span *s;
 	int name;
 
 	if (!is_combined_loader(proc, ctx->di)) {
 		__sync_fetch_and_add(&proc->idle_hits, 1);
 		return;
 	}
-	name = fetch_name(proc);
+	t = thread__enter(task, ctx->sp);
+	if (!t)
+		return;
+	t->tstate = py__tstate(&proc->py);
+	name = fetch_name(proc, t->tstate);
 	if (name < 0)
 		return;
-	t = thread__enter(task, ctx->sp);
-	if (t)
-		span__begin(t, SPAN_ACTION, frame, fixed_name(name), frame);
+	s = span__begin(t, SPAN_ACTION, frame, fixed_name(name), frame);
+	/* Lightning's start() came before the trap: the walk over the frames is inside of its interval. */
+	if (s)
+		s->start_ns = t->now_ns;
 }
 
 /* Most __next__ are not CombinedLoader's: no span, nothing lost. */

@@ -44,7 +44,7 @@ static __always_inline enum label label__classify(const char *text)
  * Is this optimizer step one of LightningOptimizer.step under manual optimization? Then Lightning has it as the action `optimizer_step`;
  * under automatic optimization the hook around it is the action.
  */
-__noinline int is_manual_step(const struct proc *proc)
+__noinline int is_manual_step(const struct proc *proc, u64 tstate)
 {
 	bool lightning = false;
 	struct py_walk walk;
@@ -52,8 +52,7 @@ __noinline int is_manual_step(const struct proc *proc)
 
 	if (!proc)
 		return 0;
-	walk.py = &proc->py.layout;
-	walk.frame = py__frame(&proc->py);
+	py__walk(&walk, &proc->py.layout, tstate);
 	for (u32 i = 0; i < PY_FRAMES && walk.frame; i++) {
 		u64 code = py__next_code(&walk);
 
@@ -92,7 +91,7 @@ static __always_inline void on_label(struct pt_regs *ctx, struct task_struct *ta
 	if (!s)
 		return;
 	s->label = label;
-	if (label == LABEL_OPTIMIZER && proc->profile_code && is_manual_step(proc))
+	if (label == LABEL_OPTIMIZER && proc->profile_code && is_manual_step(proc, t->tstate))
 		s->also = NAME_OPTIMIZER_STEP + 1;
 }
 

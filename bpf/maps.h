@@ -37,6 +37,7 @@ struct thread {
 	u32 gap_depth; /* depth at which gap_ns was taken */
 	u64 gap_ns;    /* end of the last data, optimizer or backward span: forward begins there; 0: unknown */
 	u64 gap_child_ns;
+	u64 tstate; /* its PyThreadState, as seen when it held the GIL; torch's calls release it. 0: not seen yet */
 	struct span spans[SPAN_DEPTH];
 	struct rec_name name; /* the name being read, ready to be sent */
 	char name_text[REC_NAME_MAX + 8];

@@ -75,47 +75,46 @@ static __always_inline bool py__head(const struct py_layout *py, u64 object, u64
 
 #define HEAD_IS(head, s) ((head)[0] == WORD8(s) && (head)[1] == WORD8((s) + 8))
 
-/* The innermost Python frame of the current thread, which holds the GIL. 0 when unknown. */
-static __always_inline u64 py__frame(const struct py_process *process)
+/* The current thread's PyThreadState, while it holds the GIL. 0 when unknown. */
+static __always_inline u64 py__tstate(const struct py_process *process)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	const struct py_layout *py = &process->layout;
-	u64 fsbase, tstate, frame;
+	u64 fsbase;
 
 	switch (process->tstate_where) {
 	case PY_TSTATE_GLOBAL:
-		tstate = read_u64(process->tstate_address);
-		break;
+		return read_u64(process->tstate_address);
 	case PY_TSTATE_TLS:
 		fsbase = BPF_CORE_READ(task, thread.fsbase);
-		tstate = read_u64(fsbase + process->tstate_address);
-		break;
+		return read_u64(fsbase + process->tstate_address);
 	case PY_TSTATE_DTV:
 		fsbase = BPF_CORE_READ(task, thread.fsbase);
-		tstate = read_u64(read_u64(read_u64(fsbase + 8) + 16 * (u64)process->tls_module) +
-				  process->tstate_address);
-		break;
+		return read_u64(read_u64(read_u64(fsbase + 8) + 16 * (u64)process->tls_module) +
+				process->tstate_address);
 	default:
 		return 0;
 	}
-	if (!tstate)
-		return 0;
-	frame = read_u64(tstate + py->tstate_frame);
-	if (py->tstate_cframe && frame)
-		frame = read_u64(frame + py->cframe_current);
-	return frame;
 }
 
+/* A walk over the Python frames of a thread, from the innermost outwards. */
 struct py_walk {
 	const struct py_layout *py;
 	u64 frame;
 };
 
-/* The code object of the walk's frame, and the walk moves one frame outwards; 0 at the end, or for a frame that is no Python function. */
+static __always_inline void py__walk(struct py_walk *walk, const struct py_layout *py, u64 tstate)
+{
+	walk->py = py;
+	walk->frame = tstate ? read_u64(tstate + py->tstate_frame) : 0;
+	if (py->tstate_cframe && walk->frame)
+		walk->frame = read_u64(walk->frame + py->cframe_current);
+}
+
+/* The code object of the walk's frame, and the walk moves one frame outwards; 0 for a frame that is no Python function. */
 static __always_inline u64 py__next_code(struct py_walk *walk)
 {
 	const struct py_layout *py = walk->py;
-	u64 frame = walk->frame, code;
+	u64 frame = walk->frame;
 	u8 owner = 0;
 
 	walk->frame = read_u64(frame + py->frame_previous) & ~(u64)py->ref_mask;
@@ -124,8 +123,7 @@ static __always_inline u64 py__next_code(struct py_walk *walk)
 		if (owner >= py->frame_owner_c)
 			return 0;
 	}
-	code = read_u64(frame + py->frame_code) & ~(u64)py->ref_mask;
-	return code;
+	return read_u64(frame + py->frame_code) & ~(u64)py->ref_mask;
 }
 
 #endif

@@ -34,8 +34,9 @@ char *pyfloat__format(double value, int precision, char buffer[PYFLOAT_MAX])
 		*out++ = digits[0];
 		if (cnt > 1)
 			*out++ = '.';
-		memcpy(out, digits + 1, cnt - 1);
-		sprintf(out + cnt - 1, "e%+03d", point - 1);
+		for (int i = 1; i < cnt; i++)
+			*out++ = digits[i];
+		sprintf(out, "e%+03d", point - 1);
 		return buffer;
 	}
 	if (point <= 0)

@@ -244,25 +244,27 @@ static void test_short_records(void **state)
 
 static void test_lies(void **state)
 {
-	struct {
-		struct rec_name name;
-		char text[8];
-	} name = {.name = {.hdr = {.type = REC_NAME, .size = sizeof(name)}, .id = 1, .bytes = 9}};
-	struct {
-		struct rec_note note;
-		char text[8];
-	} note = {.note = {.hdr = {.type = REC_NOTE, .size = sizeof(note)}, .bytes = UINT32_MAX}};
+	/* With 8 bytes of text each. */
+	struct rec_name *name = calloc(1, sizeof(*name) + 8);
+	struct rec_note *note = calloc(1, sizeof(*note) + 8);
 	struct job *job = *state;
 	size_t cnt;
 
-	add_copy(job, &name);
-	name.name.bytes = 8;
-	name.name.encoding = 3;
-	add_copy(job, &name);
-	name.name.encoding = NAME_UTF8;
-	name.name.id = 0;
-	add_copy(job, &name);
-	add_copy(job, &note);
+	name->hdr = (struct rec_hdr){.type = REC_NAME, .size = sizeof(*name) + 8};
+	name->id = 1;
+	name->bytes = 9;
+	note->hdr = (struct rec_hdr){.type = REC_NOTE, .size = sizeof(*note) + 8};
+	note->bytes = UINT32_MAX;
+	add_copy(job, name);
+	name->bytes = 8;
+	name->encoding = 3;
+	add_copy(job, name);
+	name->encoding = NAME_UTF8;
+	name->id = 0;
+	add_copy(job, name);
+	add_copy(job, note);
+	free(name);
+	free(note);
 	assert_int_equal(job__malformed(job), 4);
 	assert_null(job__name(job, 1));
 	job__notes(job, &cnt);

@@ -231,9 +231,9 @@ static void test_command(void **state)
 	pid_t pid;
 
 	memset(word, 'x', 6000);
-	pid = start_program(sleeper->program, (const char *const[]){"a b", "60", "", NULL});
+	pid = start_program(sleeper->program, (const char *const[]){"a b", "60", "1", NULL});
 	assert_int_equal(process__read(pid, &process), 0);
-	assert_string_equal(process.command, "a b 60"); /* an empty last argument leaves nothing */
+	assert_string_equal(process.command, "a b 60 1");
 	process__release(&process);
 	end_child(pid);
 
@@ -271,6 +271,28 @@ static void test_gone(void **state)
 	assert_int_equal(process__read(pid, &process), -ESRCH);
 	assert_false(process__alive(&before));
 	process__release(&before);
+}
+
+/* A stranger may not look at this process. */
+static void test_forbidden(void **state)
+{
+	struct process process;
+	int status;
+	pid_t pid;
+
+	if (geteuid()) {
+		print_message("needs root to become another user\n");
+		skip();
+	}
+	pid = fork_child();
+	if (pid == 0) {
+		if (setgid(65534) || setuid(65534))
+			_exit(1);
+		_exit(-process__read(getppid(), &process));
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	assert_true(WEXITSTATUS(status) == EACCES || WEXITSTATUS(status) == EPERM);
 }
 
 static void test_kernel_thread(void **state)

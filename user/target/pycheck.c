@@ -15,6 +15,7 @@
 #define INTERPRETER_MAX 8
 #define THREAD_MAX      64   /* threads looked at in each interpreter */
 #define FRAME_MAX       8    /* frames looked at in each thread */
+#define OWNER_MAX       4    /* the highest of enum _frameowner in any version */
 #define TEXT_MAX        4096 /* characters: file names */
 #define DATA_MAX        (16u << 20)
 #define TABLE_CHUNK     65536u
@@ -169,6 +170,8 @@ static enum verdict check__frames(const struct py_check *check, uint64_t tstate)
 		return VERDICT_BAD;
 	for (int i = 0; frame && i < FRAME_MAX; i++) {
 		if (layout->frame_owner && check__read(check, frame + layout->frame_owner, &owner, sizeof(owner)))
+			return VERDICT_BAD;
+		if (owner < 0 || owner > OWNER_MAX)
 			return VERDICT_BAD;
 		if (layout->frame_owner_c < 0 || owner < layout->frame_owner_c) {
 			if (check__pointer(check, frame + layout->frame_code, &code) ||
