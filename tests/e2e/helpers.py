@@ -201,24 +201,29 @@ def actions(found):
 def check_counts(rows, truth):
     """truth: {name: count}. The same names and the same counts."""
     counts = {name: row["count"] for name, row in rows.items()}
-    assert counts == truth
+    differences = ["%s: %s, in truth %s" % (n, counts.get(n), truth.get(n)) for n in {**truth, **counts} if counts.get(n) != truth.get(n)]
+    assert not differences, "\n".join(differences)
 
 
-# A thread may lose the CPU between the job's reading of the clock and ours, which is no error of either: so many
-# rows in a hundred may be off by no more than this.
+# So many rows in a hundred may be off by no more than this: a virtual machine is stopped where its kernel does not see it.
 STRAY_PERCENT = 3
 STRAY_SECONDS = 0.02
 
 
-def check_totals(rows, truth, relative, per_call):
-    """truth: {name: (count, seconds)}. Totals agree within relative * seconds + per_call * count, but for strays."""
+def check_totals(rows, truth, relative, per_call, delayed):
+    """
+    truth: {name: (count, seconds)}. Totals agree within relative * seconds + per_call * count + delayed, but for strays.
+
+    delayed: how long the thread waited for a CPU. Where that falls between the job's reading of the clock and ours, it is
+    the error of neither. On a quiet machine it is next to nothing.
+    """
     off = []
     for name, (count, seconds) in truth.items():
         error = abs(rows[name]["total_s"] - seconds)
-        if error > relative * seconds + per_call * count:
+        if error > relative * seconds + per_call * count + delayed:
             off.append((error, "%s: %.9f s, in truth %.9f s in %d calls" % (name, rows[name]["total_s"], seconds, count)))
-    allowed = (len(truth) * STRAY_PERCENT + 99) // 100
-    text = "\n".join(line for _, line in off)
+    allowed = (len(truth) * STRAY_PERCENT + 50) // 100
+    text = "\n".join(line for _, line in off) + "\ndelayed %.9f s" % delayed
     assert len(off) <= allowed and all(error < STRAY_SECONDS for error, _ in off), text
 
 

@@ -32,13 +32,14 @@ def test_equals_simple_profiler(bench, run):
     rows = helpers.actions(helpers.report(record.file))
 
     helpers.check_counts(rows, {name: len(d) for name, d in truth["actions"].items()})
-    helpers.check_totals(rows, {n: (len(d), math.fsum(d)) for n, d in truth["actions"].items()}, RELATIVE, PER_CALL)
+    totals = {name: (len(d), math.fsum(d)) for name, d in truth["actions"].items()}
+    helpers.check_totals(rows, totals, RELATIVE, PER_CALL, truth["delayed"])
     for name, durations in truth["actions"].items():
         row = rows[name]
         assert row["min_s"] <= row["mean_s"] <= row["max_s"], row
         assert row["mean_s"] == pytest.approx(row["total_s"] / row["count"])
         if len(durations) >= 10:
-            assert row["min_s"] == pytest.approx(min(durations), rel=0.1, abs=2 * PER_CALL), row
+            assert row["min_s"] == pytest.approx(min(durations), rel=0.1, abs=5 * PER_CALL), row
     # in the order of first occurrence
     assert list(rows) == truth["order"]
     assert sorted(rows, key=lambda name: rows[name]["first_s"]) == truth["order"]

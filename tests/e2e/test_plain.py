@@ -49,7 +49,8 @@ def test_equals_perf_counter(bench, python, args):
     found = helpers.report(record.file, "--all")
     parts = rows_by_part(found)
     helpers.check_counts(parts, {name: p["count"] for name, p in truth["parts"].items()})
-    helpers.check_totals(parts, {n: (p["count"], p["seconds"]) for n, p in truth["parts"].items()}, RELATIVE, PER_CALL)
+    totals = {name: (p["count"], p["seconds"]) for name, p in truth["parts"].items()}
+    helpers.check_totals(parts, totals, RELATIVE, PER_CALL, truth["delayed"])
     assert found["window"]["steps"] == truth["steps"]
     assert found["lost"] == {}
 
@@ -79,7 +80,7 @@ def test_slow_data(bench, threads):
     record, truth = bench.recorded("plain_loop.py", "--slow", 0.0002, "--epochs", 1, "--threads", threads)
     parts = rows_by_part(helpers.report(record.file, "--all"))
     assert max(parts, key=lambda part: parts[part]["total_s"]) == "data"
-    assert parts["data"]["total_s"] == pytest.approx(truth["parts"]["data"]["seconds"], rel=0.02, abs=0.002)
+    assert parts["data"]["total_s"] == pytest.approx(truth["parts"]["data"]["seconds"], rel=0.02, abs=0.002 + truth["delayed"])
 
 
 def test_exceptions(bench, python):
@@ -93,10 +94,12 @@ def test_exceptions(bench, python):
         assert rows[name]["count"] == entered[name], name
     assert rows["inner"]["count"] == entered["outer"]
     # a backward that raised leaves Engine::execute by a C++ exception: counted as lost, not timed
-    assert rows_by_part(found)["backward"]["count"] == entered["good"] + entered["backward"]
-    assert found["lost"]["unwound"] == truth["raised"]["backward raises"] + truth["raised"]["bad backward"]
-    # and none of them makes a time that did not pass
-    assert all(row["max_s"] < found["window"]["seconds"] for row in found["actions"])
+    backward = rows_by_part(found)["backward"]
+    assert backward["count"] == entered["good"] + entered["backward"]
+    raised = truth["raised"]["backward raises"] + truth["raised"]["bad backward"]
+    assert found["lost"]["unwound"] + found["lost"].get("dropped_inner", 0) == raised
+    # and it lends its start to no other
+    assert backward["max_s"] < max(truth["longest"]["good"], truth["longest"]["backward"])
 
 
 def test_exceptions_do_not_change_the_job(bench):
@@ -104,4 +107,5 @@ def test_exceptions_do_not_change_the_job(bench):
     alone.release()
     expected = alone.truth()
     _, truth = bench.recorded("exceptions.py")
-    assert dict(truth, pid=0) == dict(expected, pid=0)
+    for key in ("entered", "raised", "weights"):
+        assert truth[key] == expected[key]

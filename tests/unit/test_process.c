@@ -555,12 +555,19 @@ static void test_children(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_self),         cmocka_unit_test(test_thread_id),
-		cmocka_unit_test(test_hostile_comm), cmocka_unit_test(test_command),
-		cmocka_unit_test(test_gone),         cmocka_unit_test(test_kernel_thread),
-		cmocka_unit_test(test_bases),        cmocka_unit_test(test_hostile_names),
-		cmocka_unit_test(test_deleted),      cmocka_unit_test(test_mount_namespace),
-		cmocka_unit_test(test_environ),      cmocka_unit_test(test_memory),
+		cmocka_unit_test(test_self),
+		cmocka_unit_test(test_thread_id),
+		cmocka_unit_test(test_hostile_comm),
+		cmocka_unit_test(test_command),
+		cmocka_unit_test(test_gone),
+		cmocka_unit_test(test_forbidden),
+		cmocka_unit_test(test_kernel_thread),
+		cmocka_unit_test(test_bases),
+		cmocka_unit_test(test_hostile_names),
+		cmocka_unit_test(test_deleted),
+		cmocka_unit_test(test_mount_namespace),
+		cmocka_unit_test(test_environ),
+		cmocka_unit_test(test_memory),
 		cmocka_unit_test(test_children),
 	};
 

@@ -15,8 +15,8 @@ trap 'rm -rf "$work"' EXIT
 
 for dir in "$@"; do
 	[ -f "$dir/Python.h" ] || { echo "generate.sh: no Python.h in $dir" >&2; exit 1; }
-	version=$(sed -n 's/^#define PY_VERSION  *"\(.*\)".*/\1/p' "$dir/patchlevel.h")
-	minor=$(sed -n 's/^#define PY_MINOR_VERSION  *\([0-9]*\).*/\1/p' "$dir/patchlevel.h")
+	version=$(sed -n 's/^#define[[:space:]]*PY_VERSION[[:space:]]*"\(.*\)".*/\1/p' "$dir/patchlevel.h")
+	minor=$(sed -n 's/^#define[[:space:]]*PY_MINOR_VERSION[[:space:]]*\([0-9]*\).*/\1/p' "$dir/patchlevel.h")
 	[ "$minor" -ge 8 ] || continue
 	${CC:-gcc} -w -I"$dir" -I"$dir/internal" -I"$dir/internal/mimalloc" -I"$dir/.." -o "$work/pylayout" "$here/pylayout.c"
 	{ echo "/* from the headers of CPython $version */"; "$work/pylayout"; } > "$work/$(printf '%04d' "$minor").row"

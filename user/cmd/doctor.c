@@ -71,7 +71,8 @@ const struct argp cmd_doctor_argp = {
 	.options = options,
 	.parser = parse,
 	.doc = "Check what this machine, and a process on it, let stepflame do.\v"
-	       "The exit code is 0 when nothing fails, else that of the first failure: 3 permission, 4 no such process, 5 not supported.",
+	       "The exit code is 0 when nothing fails, else that of the first failure: 3 permission, 4 no such "
+	       "process, 5 not supported.",
 };
 
 __attribute__((format(printf, 5, 6))) static void check(struct doctor *d, const char *name, enum verdict verdict,
@@ -123,8 +124,8 @@ static int check_bpf(struct doctor *d)
 		check(d, "uprobes", OK, NULL, "uprobe_multi with a process filter; a hit costs %llu ns",
 		      (unsigned long long)selftest.hit_ns);
 	else
-		check(d, "uprobes", WARN, "Linux 6.10 or later attaches all at once", "one by one only; a hit costs %llu ns",
-		      (unsigned long long)selftest.hit_ns);
+		check(d, "uprobes", WARN, "Linux 6.10 or later attaches all at once",
+		      "one by one only; a hit costs %llu ns", (unsigned long long)selftest.hit_ns);
 	stepflame_bpf__destroy(skel);
 	return err ? -EOPNOTSUPP : 0;
 }
@@ -134,8 +135,8 @@ static int check_machine(struct doctor *d)
 	struct utsname uts;
 
 	uname(&uts);
-	check(d, "machine", !strcmp(uts.machine, "x86_64") ? OK : FAIL, "only x86-64 is supported", "Linux %s, %s", uts.release,
-	      uts.machine);
+	check(d, "machine", !strcmp(uts.machine, "x86_64") ? OK : FAIL, "only x86-64 is supported", "Linux %s, %s",
+	      uts.release, uts.machine);
 	if (access("/sys/kernel/btf/vmlinux", R_OK)) {
 		check(d, "type information", FAIL, "use a kernel built with CONFIG_DEBUG_INFO_BTF=y",
 		      "no /sys/kernel/btf/vmlinux");
@@ -203,7 +204,8 @@ static int check_process(struct doctor *d)
 
 	if (err) {
 		check(d, "process", FAIL,
-		      err == -ESRCH ? "stepflame ps lists training processes" : "run as root (sudo), or as its owner with CAP_SYS_PTRACE",
+		      err == -ESRCH ? "stepflame ps lists training processes"
+				    : "run as root (sudo), or as its owner with CAP_SYS_PTRACE",
 		      "%d cannot be read: %s", d->pid, strerror(-err));
 		return err;
 	}

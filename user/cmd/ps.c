@@ -30,7 +30,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 const struct argp cmd_ps_argp = {
 	.parser = parse,
 	.doc = "List the processes of this host that have torch, with what stepflame can see of them.\v"
-	       "RANK is that of the process's environment. WORKERS are its child processes that have torch, such as those of a DataLoader; they have no "
+	       "RANK is that of the process's environment. WORKERS are its child processes that have torch, such as "
+	       "those of a DataLoader; they have no "
 	       "line of their own.",
 };
 
@@ -115,7 +116,8 @@ int cmd_ps(int argc, char **argv)
 		if (r->child)
 			continue;
 		if (!shown++)
-			printf("%8s %5s %7s %-8s %-14s %-20s %s\n", "PID", "RANK", "WORKERS", "PYTHON", "TORCH", "SEEN", "COMMAND");
+			printf("%8s %5s %7s %-8s %-14s %-20s %s\n", "PID", "RANK", "WORKERS", "PYTHON", "TORCH", "SEEN",
+			       "COMMAND");
 		printf("%8d %5s %7d %-8s %-14s %-20s ", r->process.pid, r->rank, r->workers,
 		       r->python.version[0] ? r->python.version : "-", r->torch[0] ? r->torch : "-", what_is_seen(r));
 		command = text__escape(r->process.command);
@@ -128,7 +130,7 @@ int cmd_ps(int argc, char **argv)
 	if (!shown)
 		log__info("no process with torch is running here");
 	if (hidden)
-		log__warn("run it as root (sudo) to see them too", "%zu processes of other users could not be looked into",
-			  hidden);
+		log__warn("run it as root (sudo) to see them too",
+			  "%zu processes of other users could not be looked into", hidden);
 	return fflush(stdout) ? SF_EXIT_ERROR : SF_EXIT_OK;
 }

@@ -3,17 +3,17 @@
  * stepflame record: attach, pump records into the file and the live model until the end, print the simple report.
  */
 #include <errno.h>
-#include <fcntl.h>
+#include <libgen.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "../log.h"
 #include "../recording/recording.h"
 #include "../report/report.h"
+#include "../session/launch.h"
 #include "../session/session.h"
 #include "cmd.h"
 
@@ -40,7 +40,9 @@ static const struct argp_option options[] = {
 	{"steps", OPT_STEPS, "N", 0, "record N whole training steps, then stop", 0},
 	{"output", 'o', "FILE", 0, "write the recording to FILE (default stepflame.rec)", 0},
 	{"action", OPT_ACTION, "LIB:SYMBOL", 0,
-	 "time calls of a native function as an action: LIB is a mapped library's path or the beginning of its file name", 0},
+	 "time calls of a native function as an action: LIB is a mapped library's path or the beginning of its file "
+	 "name",
+	 0},
 	{"children", OPT_CHILDREN, "all|workers|none", 0,
 	 "which child processes to record: all (default), DataLoader workers, none", 0},
 	{0},
@@ -56,7 +58,8 @@ static uint64_t parse_time(struct argp_state *state, const char *text)
 	double value = strtod(text, &end);
 
 	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
-		if (end != text && !strcmp(end, units[i].unit) && value * units[i].ns >= 1 && value * units[i].ns < 1e18)
+		if (end != text && !strcmp(end, units[i].unit) && value * units[i].ns >= 1 &&
+		    value * units[i].ns < 1e18)
 			return value * units[i].ns;
 	argp_error(state, "'%s' is not a time like 10s, 500ms, 2m or 1h", text);
 	return 0;
@@ -142,7 +145,8 @@ const struct argp cmd_record_argp = {
 	.parser = parse,
 	.args_doc = "-p PID\n-- CMD [ARG...]",
 	.doc = "Record what a running training job does, and print its simple report.\v"
-	       "The first Ctrl-C ends the recording and writes it; the second abandons. The job is never stopped or signalled. A "
+	       "The first Ctrl-C ends the recording and writes it; the second abandons. The job is never stopped or "
+	       "signalled. A "
 	       "command started after -- runs on until it ends by itself, and its exit status is passed on.",
 };
 
@@ -153,79 +157,53 @@ static void on_signal(int signal)
 	interrupts++;
 }
 
-/* Where records go: the file, and the model behind the table printed at the end. */
+/*
+ * Where records go: the file, and the model behind the table printed at the end. The file is opened, and what it held lost, only when the
+ * targets are attached; the few records before that are kept.
+ */
 struct sink {
-	struct recording_writer *writer;
+	struct recording_writer *writer; /* NULL before */
 	struct job *job;
 	int write_err; /* first error of the file */
+	char *kept;
+	size_t kept_bytes;
 };
 
 static int sink_record(const struct rec_hdr *record, void *ctx)
 {
 	struct sink *sink = ctx;
 
-	if (!sink->write_err)
-		sink->write_err = recording_writer__append(sink->writer, record);
+	if (sink->writer) {
+		if (!sink->write_err)
+			sink->write_err = recording_writer__append(sink->writer, record);
+	} else {
+		char *kept = realloc(sink->kept, sink->kept_bytes + record->size);
+
+		if (!kept)
+			return -ENOMEM;
+		memcpy(kept + sink->kept_bytes, record, record->size);
+		sink->kept = kept;
+		sink->kept_bytes += record->size;
+	}
 	return job__add(sink->job, record) ?: sink->write_err;
 }
 
-struct command {
-	pid_t pid;
-	int go; /* closing or writing it lets the child exec */
-	int failed; /* the child's errno when exec fails */
-	bool ended;
-	int status;
-};
-
-/* Forks a child that waits for command__release before it execs. In its own process group: a Ctrl-C is for stepflame. */
-static int command__fork(struct command *c, char **argv)
+static int sink_open(struct sink *sink, const char *path)
 {
-	int go[2], failed[2];
-	char byte;
+	int err = recording_writer__new(path, &sink->writer);
 
-	if (pipe2(go, O_CLOEXEC) || pipe2(failed, O_CLOEXEC))
-		return -errno;
-	c->pid = fork();
-	if (c->pid < 0)
-		return -errno;
-	if (!c->pid) {
-		setpgid(0, 0);
-		signal(SIGPIPE, SIG_DFL);
-		close(go[1]);
-		if (read(go[0], &byte, 1) != 1)
-			_exit(SF_EXIT_ERROR); /* stepflame gave up */
-		execvp(argv[0], argv);
-		byte = errno;
-		if (write(failed[1], &byte, 1) < 0)
-			_exit(126);
-		_exit(byte == ENOENT ? 127 : 126);
+	if (err) {
+		log__error("choose a file that can be written with -o FILE", "cannot write %s: %s", path,
+			   strerror(-err));
+		return err;
 	}
-	close(go[0]);
-	close(failed[1]);
-	c->go = go[1];
-	c->failed = failed[0];
+	for (size_t at = 0; at < sink->kept_bytes && !sink->write_err;) {
+		const struct rec_hdr *record = (const void *)(sink->kept + at);
+
+		sink->write_err = recording_writer__append(sink->writer, record);
+		at += record->size;
+	}
 	return 0;
-}
-
-/* Lets it exec. 0 or the -errno of exec. */
-static int command__release(struct command *c)
-{
-	char byte = 0;
-
-	if (write(c->go, &byte, 1) != 1)
-		return -errno;
-	return read(c->failed, &byte, 1) == 1 ? -byte : 0;
-}
-
-static void command__reap(struct command *c, int flags)
-{
-	if (c->pid > 0 && !c->ended && waitpid(c->pid, &c->status, flags) == c->pid)
-		c->ended = true;
-}
-
-static int command__exit_code(const struct command *c)
-{
-	return WIFSIGNALED(c->status) ? 128 + WTERMSIG(c->status) : WEXITSTATUS(c->status);
 }
 
 static void print_progress(const struct session_progress *p)
@@ -234,7 +212,8 @@ static void print_progress(const struct session_progress *p)
 
 	if (isatty(STDERR_FILENO))
 		fprintf(stderr, "\r  %.1f s   %llu steps   %llu calls   %llu lost%s", p->elapsed_ns / 1e9,
-			(unsigned long long)p->steps, (unsigned long long)p->calls, (unsigned long long)p->lost, spaces);
+			(unsigned long long)p->steps, (unsigned long long)p->calls, (unsigned long long)p->lost,
+			spaces);
 }
 
 static void clear_progress(void)
@@ -252,7 +231,7 @@ static int run(struct session *session, const struct record_args *args, struct c
 	do {
 		err = session__poll(session, command->pid ? LAUNCH_MS : POLL_MS);
 		session__progress(session, &progress);
-		command__reap(command, WNOHANG);
+		command__reap(command, false);
 		print_progress(&progress);
 	} while (!err && !interrupts && progress.alive && !progress.done && !command->ended &&
 		 (!args->duration_ns || progress.elapsed_ns < args->duration_ns));
@@ -260,7 +239,8 @@ static int run(struct session *session, const struct record_args *args, struct c
 	return err;
 }
 
-static int start_targets(struct session *session, const struct record_args *args, struct command *command)
+static int start_targets(struct session *session, const struct record_args *args, struct sink *sink,
+			 struct command *command)
 {
 	int err = 0;
 
@@ -268,7 +248,7 @@ static int start_targets(struct session *session, const struct record_args *args
 		err = session__attach(session, args->pids[i]);
 	if (!err && args->command)
 		err = command__fork(command, args->command) ?: session__follow(session, command->pid);
-	err = err ?: session__open(session);
+	err = err ?: sink_open(sink, args->output) ?: session__open(session);
 	if (!err && args->command) {
 		err = command__release(command);
 		if (err)
@@ -300,7 +280,7 @@ static int record(const struct record_args *args, struct sink *sink, struct comm
 
 	if (err)
 		return err;
-	err = start_targets(session, args, command);
+	err = start_targets(session, args, sink, command);
 	if (err)
 		goto out;
 	log__info("armed; recording to %s%s", args->output, args->duration_ns ? "" : "; Ctrl-C ends it");
@@ -321,6 +301,21 @@ out:
 	return err;
 }
 
+/* Says early, before anything is attached, that the file cannot be written; without touching what it holds. */
+static int check_output(const char *path)
+{
+	char dir[PATH_MAX];
+	int err = 0;
+
+	snprintf(dir, sizeof(dir), "%s", path);
+	if (access(path, W_OK) && (errno != ENOENT || access(dirname(dir), W_OK)))
+		err = -errno;
+	if (err)
+		log__error("choose a file that can be written with -o FILE", "cannot write %s: %s", path,
+			   strerror(-err));
+	return err;
+}
+
 int cmd_record(int argc, char **argv)
 {
 	struct record_args args = {.output = "stepflame.rec"};
@@ -334,19 +329,18 @@ int cmd_record(int argc, char **argv)
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
 	signal(SIGPIPE, SIG_IGN);
-	err = recording_writer__new(args.output, &sink.writer);
-	if (err) {
-		log__error("choose a file that can be written with -o FILE", "cannot write %s: %s", args.output,
-			   strerror(-err));
+	err = check_output(args.output);
+	if (err)
 		return log__exit_code(err);
-	}
 	sink.job = job__new();
 	err = sink.job ? record(&args, &sink, &command) : -ENOMEM;
 	recording_writer__free(sink.writer);
+	free(sink.kept);
 	job__free(sink.job);
-	if (command.pid > 0 && !err && interrupts < 2) {
-		command__reap(&command, 0);
-		return command.ended ? command__exit_code(&command) : SF_EXIT_ERROR;
+	command__close(&command);
+	if (command.pid > 0 && interrupts < 2) {
+		command__reap(&command, true);
+		return command__exit_code(&command) ?: log__exit_code(err);
 	}
 	return log__exit_code(err);
 }

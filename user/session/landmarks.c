@@ -14,12 +14,13 @@ int landmarks__python(struct probe_list *list, const struct elf *elf, const stru
 	if (!functions->next)
 		return -ENOENT;
 	/* Without these two, exceptions inside an action and batch fetches are missed; the rest holds. */
-	if (!functions->iternext || probe_list__add_function(list, elf, functions->iternext, 0, PROBE_PY_ITER,
-							     PROBE_PY_ITER_EXIT, 0, 0))
+	if (!functions->iternext ||
+	    probe_list__add_function(list, elf, functions->iternext, 0, PROBE_PY_ITER, PROBE_PY_ITER_EXIT, 0, 0))
 		log__warn(NULL, "the interpreter's __next__ slot was not found: rows of batch fetches will be missing");
 	if (!functions->throw_ ||
 	    probe_list__add_function(list, elf, functions->throw_, 0, PROBE_PY_THROW, PROBE_NONE, 0, 0))
-		log__warn(NULL, "the interpreter's generator throw() was not found: actions that raise are not counted");
+		log__warn(NULL,
+			  "the interpreter's generator throw() was not found: actions that raise are not counted");
 	err = probe_list__add_function(list, elf, functions->next, 0, PROBE_PY_NEXT, PROBE_NONE, 0, 0);
 	return err;
 }

@@ -35,11 +35,11 @@ struct target {
 	enum target_role role;
 	bool has_python, has_torch;
 	bool gone;
-	bool pending;         /* libraries may still come: look again */
-	bool open;            /* its window was opened */
-	bool forked;          /* has its parent's memory layout, as BPF knows already */
-	uint64_t look_at_ns;  /* when to look again */
-	uint64_t since_ns;    /* when it was found, or called exec */
+	bool pending;        /* libraries may still come: look again */
+	bool open;           /* its window was opened */
+	bool forked;         /* has its parent's memory layout, as BPF knows already */
+	uint64_t look_at_ns; /* when to look again */
+	uint64_t since_ns;   /* when it was found, or called exec */
 	size_t file_cnt;
 	struct attached_file *files; /* owned */
 };
@@ -66,7 +66,7 @@ struct session {
 };
 
 uint64_t session__now_ns(void);
-uint64_t session__cpu_ns(void); /* of this process, user and system */
+uint64_t session__cpu_ns(void);                                     /* of this process, user and system */
 int session__emit(struct session *s, const struct rec_hdr *record); /* to the sink; remembers the first error */
 uint64_t session__emit_name(struct session *s, const char *text);   /* interns a text of ours; its id */
 

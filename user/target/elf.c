@@ -45,7 +45,7 @@ enum reloc_kind {
 
 struct reloc {
 	uint64_t vaddr, value;
-	const char *import; /* name of an undefined symbol whose address comes here */
+	const char *symbol; /* name of the symbol whose address comes here, NULL for none */
 	enum reloc_kind kind;
 };
 
@@ -61,7 +61,8 @@ struct elf {
 	bool relocs_known;
 	uint64_t *part; /* where split-off parts begin, ascending */
 	size_t part_cnt;
-	bool parts_known;
+	bool parts_known, dealloc_known;
+	uint64_t dealloc;
 	char build_id[2 * BUILD_ID_MAX + 1];
 };
 
@@ -312,6 +313,18 @@ int elf__symbol(const struct elf *elf, const char *name, struct elf_symbol *out)
 	return elf__each_symbol(elf, match_name, &want) ? 0 : -ENOENT;
 }
 
+uint64_t elf__own_dealloc(const struct elf *const_elf)
+{
+	struct elf *elf = (struct elf *)const_elf; /* a cache: no answer changes by it */
+	struct elf_symbol symbol;
+
+	if (!elf->dealloc_known) {
+		elf->dealloc_known = true;
+		elf->dealloc = elf__symbol(elf, "_Py_Dealloc", &symbol) ? 0 : symbol.vaddr;
+	}
+	return elf->dealloc;
+}
+
 static int count_part(const struct elf_symbol *symbol, void *ctx)
 {
 	struct elf *elf = ctx;
@@ -439,9 +452,9 @@ static struct reloc reloc_of(const struct elf *elf, const GElf_Rela *rela, bool 
 	if (!dynamic_symbols || !elf->dynsym.data || GELF_R_SYM(rela->r_info) >= elf->dynsym.cnt ||
 	    !gelf_getsym(elf->dynsym.data, GELF_R_SYM(rela->r_info), &sym) || sym.st_name >= elf->dynsym.strs_size)
 		return reloc;
-	if (sym.st_shndx == SHN_UNDEF) {
-		reloc.import = elf->dynsym.strs + sym.st_name;
-	} else if (GELF_ST_TYPE(sym.st_info) != STT_TLS && GELF_ST_TYPE(sym.st_info) != STT_GNU_IFUNC) {
+	reloc.symbol = elf->dynsym.strs + sym.st_name;
+	if (sym.st_shndx != SHN_UNDEF && GELF_ST_TYPE(sym.st_info) != STT_TLS &&
+	    GELF_ST_TYPE(sym.st_info) != STT_GNU_IFUNC) {
 		reloc.value = sym.st_value + (type == R_X86_64_64 ? (uint64_t)rela->r_addend : 0);
 		reloc.kind = RELOC_VALUE;
 	}
@@ -530,11 +543,11 @@ int elf__pointer(const struct elf *elf, uint64_t vaddr, uint64_t *value)
 	return 0;
 }
 
-const char *elf__import(const struct elf *elf, uint64_t vaddr)
+const char *elf__slot_symbol(const struct elf *elf, uint64_t vaddr)
 {
 	const struct reloc *reloc = find_reloc(elf, vaddr);
 
-	return reloc ? reloc->import : NULL;
+	return reloc ? reloc->symbol : NULL;
 }
 
 static bool text_is(const struct elf *elf, uint64_t vaddr, const char *text)

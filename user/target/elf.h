@@ -55,8 +55,8 @@ const uint8_t *elf__bytes(const struct elf *elf, uint64_t vaddr, size_t want, si
  * the value of a defined symbol's relocation, else the 8 bytes in the file. 0 or -ENOENT (also where it is known only at run time).
  */
 int elf__pointer(const struct elf *elf, uint64_t vaddr, uint64_t *value);
-/* Name of the function or object of another file whose address the dynamic linker stores at vaddr (a GOT slot), or NULL. */
-const char *elf__import(const struct elf *elf, uint64_t vaddr);
+/* Name of the function or object whose address the dynamic linker stores at vaddr (a GOT or PLT slot), or NULL. */
+const char *elf__slot_symbol(const struct elf *elf, uint64_t vaddr);
 
 /*
  * A function that a static PyMethodDef table names `method` with these flags: finds the text in read-only data, then a
@@ -77,5 +77,8 @@ int elf__method_in(const struct elf *elf, uint64_t table, const char *method, ui
  * 0, -ENOENT or -ENOTUNIQ. (CPython Objects/typeobject.c: slotdefs.)
  */
 int elf__slot(const struct elf *elf, const char *dunder, uint64_t slot_offset, uint64_t *vaddr);
+
+/* vaddr of the _Py_Dealloc that this file itself defines, 0 when it does not. Looked up once. */
+uint64_t elf__own_dealloc(const struct elf *elf);
 
 #endif

@@ -70,6 +70,20 @@ static const char *const noreturn_prefixes[] = {
 	"_ZN3c106detail23torchInternalAssertFail",
 };
 
+/* Functions that only give memory back: a caller's work is done before them. */
+static const char *const release_names[] = {
+	"_Py_Dealloc", "_ZdlPv", "_ZdlPvm", "_ZdaPv", "free",
+};
+
+static bool is_release_name(const char *name)
+{
+	for (size_t i = 0; i < sizeof(release_names) / sizeof(*release_names); i++) {
+		if (!strcmp(name, release_names[i]))
+			return true;
+	}
+	return false;
+}
+
 static bool is_noreturn_name(const char *name)
 {
 	for (size_t i = 0; i < sizeof(noreturn_names) / sizeof(*noreturn_names); i++) {
@@ -100,7 +114,7 @@ static const char *plt_import(const struct elf *elf, uint64_t vaddr)
 	if (b[i] != 0xff || b[i + 1] != 0x25 || i + 6 > have)
 		return NULL;
 	memcpy(&disp, b + i + 2, sizeof(disp));
-	const char *name = elf__import(elf, vaddr + i + 6 + (int64_t)disp);
+	const char *name = elf__slot_symbol(elf, vaddr + i + 6 + (int64_t)disp);
 	return name ? name : "";
 }
 
@@ -163,12 +177,15 @@ static void settle_call(const struct elf *elf, struct flow_node *node)
 		name = plt_import(elf, node->target);
 	} else if (b && have == 6 && b[0] == 0xff && b[1] == 0x15) {
 		memcpy(&disp, b + 2, sizeof(disp));
-		name = elf__import(elf, node->vaddr + 6 + (int64_t)disp);
+		name = elf__slot_symbol(elf, node->vaddr + 6 + (int64_t)disp);
 		if (name)
 			node->kind = FLOW_CALL;
 	}
 	if (name && is_noreturn_name(name))
 		node->kind = FLOW_CALL_NORETURN;
+	else if (name ? is_release_name(name)
+		      : node->kind == FLOW_CALL && node->target && node->target == elf__own_dealloc(elf))
+		node->kind = FLOW_CALL_RELEASE;
 }
 
 static void mark_root(uint64_t vaddr, void *ctx)
@@ -316,7 +333,7 @@ static int link_table(struct flow *flow, struct decoder *decoder, size_t at)
 static bool falls_through(const struct flow_node *node)
 {
 	return node->kind == FLOW_PLAIN || node->kind == FLOW_BRANCH || node->kind == FLOW_CALL ||
-	       node->kind == FLOW_CALL_INDIRECT;
+	       node->kind == FLOW_CALL_INDIRECT || node->kind == FLOW_CALL_RELEASE;
 }
 
 /* Edges inside the ranges. Branches into an instruction are not understood. */
@@ -517,57 +534,70 @@ static int trace_backward(struct flow *flow)
 enum outward {
 	OUTWARD_TAIL, /* another function */
 	OUTWARD_PART, /* a part of this one */
-	OUTWARD_DEAD, /* never comes back: a part that ends in calls that do not return */
+	OUTWARD_DEAD, /* no way back from there: it ends in calls that do not return, or the jump is never taken */
 };
 
-/* Whether code of `range` jumps into the regions (behind the entry), and whether it can leave by itself. */
-static int scan_part(struct flow *flow, struct decoder *decoder, const struct function_range *range, bool *back,
-		     bool *leaves)
+/* What the code of a range says of whose it is. */
+struct scan {
+	bool back;    /* jumps into our ranges, behind the entry */
+	bool leaves;  /* may return, or jump elsewhere */
+	bool foreign; /* jumps into the middle of another function */
+};
+
+static int scan_part(struct flow *flow, struct decoder *decoder, const struct function_range *range, struct scan *out)
 {
-	*back = *leaves = false;
+	*out = (struct scan){0};
 	if (range->end - range->start > SIZED_MAX)
 		return -ENOTSUP;
 	for (uint64_t vaddr = range->start; vaddr < range->end;) {
+		struct function_range other;
 		struct flow_node node;
-		bool jumps;
 
 		decoder__node(decoder, flow->elf, vaddr, range->end - vaddr, &node);
 		vaddr += node.size;
-		jumps = node.kind == FLOW_JUMP || node.kind == FLOW_BRANCH;
-		if (jumps && node.target != flow->node[0].vaddr && region_of(flow, node.target))
-			*back = true;
-		else if (jumps && (node.target < range->start || node.target >= range->end))
-			*leaves = true;
-		if (node.kind == FLOW_RETURN || node.kind == FLOW_JUMP_INDIRECT || node.kind == FLOW_BAD)
-			*leaves = true;
+		out->leaves |= node.kind == FLOW_RETURN || node.kind == FLOW_JUMP_INDIRECT || node.kind == FLOW_BAD;
+		if ((node.kind != FLOW_JUMP && node.kind != FLOW_BRANCH) ||
+		    (node.target >= range->start && node.target < range->end))
+			continue;
+		if (node.target != flow->node[0].vaddr && region_of(flow, node.target)) {
+			out->back = true;
+			continue;
+		}
+		out->leaves = true;
+		if (!functions__at(flow->elf, node.target, &other) && other.start != node.target)
+			out->foreign = true;
 	}
 	return 0;
 }
 
 /*
- * Where a jump out of the ranges leads. With a frame still on the stack it cannot be a tail call. Without one, it is a part when it jumps into the
- * middle of a range, when that range jumps back behind our entry, or when a symbol says so.
+ * Where a jump out of the ranges leads. With a frame still on the stack it cannot be a tail call. Without one, it is a part when that range jumps back
+ * behind our entry, or a symbol says so. A part begins with the frame that we have at the jump; when it does not, or jumps into another function, the
+ * jump is one that GCC left behind a test that never fails (an empty X.cold, so that its address is that of whatever comes next).
  */
 static int judge_outward(struct flow *flow, struct decoder *decoder, const struct flow_node *node,
 			 struct function_range *range, enum outward *out)
 {
-	bool back, leaves;
+	bool framed = node->rsp != 0 && node->rsp != FLOW_UNKNOWN;
+	struct scan scan;
 	int err;
 
 	*out = OUTWARD_TAIL;
 	if (plt_import(flow->elf, node->target))
 		return 0;
-	if (functions__at(flow->elf, node->target, range)) {
-		/* Nothing is known of that place. */
-		return node->rsp != 0 && node->rsp != FLOW_UNKNOWN ? -ENOTSUP : 0;
-	}
-	err = scan_part(flow, decoder, range, &back, &leaves);
+	if (functions__at(flow->elf, node->target, range))
+		return framed ? -ENOTSUP : 0; /* nothing is known of that place */
+	err = scan_part(flow, decoder, range, &scan);
 	if (err)
-		return node->rsp == 0 ? 0 : err;
-	if (!back && !leaves)
+		return framed ? err : 0;
+	bool whole = node->target == range->start;
+	bool other_frame = whole && range->frame >= 0 && node->rsp != FLOW_UNKNOWN && range->frame != node->rsp;
+
+	if (scan.back)
+		*out = OUTWARD_PART;
+	else if (!scan.leaves || (framed && (scan.foreign || other_frame)))
 		*out = OUTWARD_DEAD;
-	else if (back || (node->rsp != 0 && node->rsp != FLOW_UNKNOWN) || node->target != range->start ||
-		 elf__is_part(flow->elf, node->target))
+	else if (framed || (!whole && !scan.foreign) || (whole && elf__is_part(flow->elf, node->target)))
 		*out = OUTWARD_PART;
 	return 0;
 }

@@ -22,6 +22,7 @@ enum flow_kind {
 	FLOW_CALL,   /* of a known address or import */
 	FLOW_CALL_INDIRECT,
 	FLOW_CALL_NORETURN,
+	FLOW_CALL_RELEASE, /* of a function that only gives memory back */
 	FLOW_JUMP_INDIRECT,
 	FLOW_RETURN,
 	FLOW_TRAP, /* execution ends: ud2, hlt, int3 */

@@ -18,6 +18,7 @@
 #define ENC_DATAREL    0x30
 #define ENC_OMIT       0xff
 
+#define FDE_BYTES_MAX  256       /* looked at, of one FDE */
 #define PADS_BYTES_MAX (1 << 20) /* of one call-site table */
 
 /* A reader over bytes at consecutive addresses; `bad` sticks once it ran out. */
@@ -135,12 +136,44 @@ static int read_cie(const struct elf *elf, uint64_t vaddr, struct cie *out)
 	return r.bad ? -ENOTSUP : 0;
 }
 
+/*
+ * How far the canonical frame address lies above %rsp where a range begins, less the return address. A function's unwind instructions begin with the
+ * CIE's 8 bytes; those of a part say at once how large the frame is that it was entered with (0e = DW_CFA_def_cfa_offset, ...).
+ */
+static int32_t read_frame(struct reader *r)
+{
+	uint64_t cfa = 8;
+
+	while (!r->bad && r->at < r->end) {
+		uint8_t op = take(r, 1);
+
+		if ((op & 0xc0) == 0x40 || (op >= 0x01 && op <= 0x04)) /* advance_loc, set_loc */
+			break;
+		if ((op & 0xc0) == 0x80) { /* offset */
+			take_uleb(r);
+		} else if (op == 0x0e) { /* def_cfa_offset */
+			cfa = take_uleb(r);
+		} else if (op == 0x0c) { /* def_cfa */
+			if (take_uleb(r) != 7)
+				return -1;
+			cfa = take_uleb(r);
+		} else if (op == 0x2e) { /* GNU_args_size */
+			take_uleb(r);
+		} else if (op && op != 0x0a && op != 0x0b && (op & 0xc0) != 0xc0) { /* nop, remember, restore */
+			return -1;
+		}
+	}
+	return r->bad || cfa < 8 || cfa > INT32_MAX ? -1 : (int32_t)(cfa - 8);
+}
+
 static int read_fde(const struct elf *elf, uint64_t vaddr, struct function_range *out)
 {
-	struct reader r = reader_at(elf, vaddr, 64);
+	struct reader r = reader_at(elf, vaddr, FDE_BYTES_MAX);
 	uint64_t length = take(&r, 4), id_vaddr = r.vaddr, id = take(&r, 4);
 	struct cie cie;
 
+	if (!r.bad && length >= 4 && length - 4 < (uint64_t)(r.end - r.at))
+		r.end = r.at + (length - 4);
 	if (r.bad || length == 0xffffffff || !id || read_cie(elf, id_vaddr - id, &cie))
 		return -ENOTSUP;
 	out->start = take_encoded(&r, cie.pointer_encoding, 0);
@@ -148,7 +181,10 @@ static int read_fde(const struct elf *elf, uint64_t vaddr, struct function_range
 	out->lsda = 0;
 	if (cie.has_data && take_uleb(&r) && cie.lsda_encoding != ENC_OMIT)
 		out->lsda = take_encoded(&r, cie.lsda_encoding, 0);
-	return r.bad || out->end <= out->start ? -ENOTSUP : 0;
+	if (r.bad || out->end <= out->start)
+		return -ENOTSUP;
+	out->frame = read_frame(&r);
+	return 0;
 }
 
 /* .eh_frame_hdr: version, three encodings, .eh_frame, count, then {function, FDE} sorted, as 32-bit distances from the header. */
@@ -197,7 +233,7 @@ static int match_cover(const struct elf_symbol *symbol, void *ctx)
 
 	if (!symbol->function || want->vaddr < symbol->vaddr || want->vaddr - symbol->vaddr >= symbol->size)
 		return 0;
-	*want->out = (struct function_range){.start = symbol->vaddr, .end = symbol->vaddr + symbol->size};
+	*want->out = (struct function_range){.start = symbol->vaddr, .end = symbol->vaddr + symbol->size, .frame = -1};
 	return 1;
 }
 

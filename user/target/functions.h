@@ -14,6 +14,7 @@
 struct function_range {
 	uint64_t start, end; /* vaddr; end is the first byte behind */
 	uint64_t lsda;       /* vaddr of its exception table (.gcc_except_table), 0 when it has none */
+	int32_t frame; /* bytes from %rsp to the slot of the return address at `start`: 0 for a function, more for most parts; -1 not known */
 };
 
 /* The function, or part of one, whose code covers vaddr. 0 or -ENOENT. */

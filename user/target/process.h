@@ -12,11 +12,11 @@
 /* A file mapped executable in the process, one per file. */
 struct mapped_file {
 	char path[PATH_MAX]; /* as the process names it, without " (deleted)" */
-	char open_path
-		[PATH_MAX]; /* openable from here: /proc/PID/root/..., or map_files when that is another file; "" if neither */
+	/* Openable from here: /proc/PID/root/..., or /proc/PID/map_files/... when that is another file; "" if neither. */
+	char open_path[PATH_MAX];
 	uint64_t dev, inode;
-	uint64_t
-		base; /* of the lowest mapping of the loaded image (not of other mappings of the file): address less file offset */
+	/* Address less file offset of the lowest mapping of the loaded image; other mappings of the same file do not count. */
+	uint64_t base;
 };
 
 struct process {

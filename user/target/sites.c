@@ -43,7 +43,8 @@ static const struct flow_node *pred_of(const struct flow *flow, const struct flo
 
 static bool is_call(const struct flow_node *node)
 {
-	return node->kind == FLOW_CALL || node->kind == FLOW_CALL_INDIRECT || node->kind == FLOW_CALL_NORETURN;
+	return node->kind == FLOW_CALL || node->kind == FLOW_CALL_INDIRECT || node->kind == FLOW_CALL_NORETURN ||
+	       node->kind == FLOW_CALL_RELEASE;
 }
 
 /*

@@ -20,7 +20,7 @@ struct site {
 };
 
 enum sites_policy {
-	SITES_STRICT,     /* no call at all lies behind an exit site, but calls that do not return */
+	SITES_STRICT,     /* no call lies behind an exit site, but those that do not return or only free memory */
 	SITES_AFTER_WORK, /* no indirect call lies behind it; direct calls (destructors) may */
 };
 

@@ -41,13 +41,22 @@ def wait(args):
         if time.monotonic() > deadline:
             raise SystemExit("nobody created %s" % args.wait)
         time.sleep(0.01)
+    args.delayed_before = delayed()
+
+
+def delayed():
+    """Seconds that this thread was ready to run and did not: how far two clocks beside each other may differ."""
+    with open("/proc/thread-self/schedstat") as f:
+        return int(f.read().split()[1]) / 1e9
 
 
 def write(args, truth):
+    """The truth, and how long the thread was delayed since wait()."""
     if not args.out:
         return
-    # whole or not at all: a reader may be waiting for it
+    truth = dict(truth, pid=os.getpid(), delayed=delayed() - args.delayed_before)
+    # whole or not at all
     part = args.out + ".part"
     with open(part, "w") as f:
-        json.dump(dict(truth, pid=os.getpid()), f)
+        json.dump(truth, f)
     os.rename(part, args.out)

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """A loop whose code raises where a tracer has probes: inside labels, inside backward, inside ops. All is caught.
 
-Its truth is how often each was entered and how often it was left by an exception.
+Its truth is how often each was entered, how often it was left by an exception, and the longest time that one took.
 """
+
+import time
 
 import common
 import torch
@@ -24,13 +26,16 @@ class Counts:
     def __init__(self):
         self.entered = {}
         self.raised = {}
+        self.longest = {}
 
     def run(self, name, call):
         self.entered[name] = self.entered.get(name, 0) + 1
+        start = time.perf_counter()
         try:
             call()
         except (RuntimeError, ValueError):
             self.raised[name] = self.raised.get(name, 0) + 1
+        self.longest[name] = max(self.longest.get(name, 0), time.perf_counter() - start)
 
 
 def label(name, call):
@@ -60,6 +65,11 @@ def step(i, model, optimizer, counts):
     counts.run("bad python", lambda: label("bad python", fail))
     counts.run("outer", lambda: label("outer", lambda: label("inner", fail)))
     counts.run("backward raises", bad_backward)
+    if i % 50 == 0:
+        # what the exception left open must not be taken for the next one, whose frame lies where its was
+        time.sleep(0.03)
+    counts.run("backward", good_backward)
+    counts.run("backward raises", bad_backward)
     counts.run("bad backward", lambda: label("bad backward", bad_backward))
 
 
@@ -73,7 +83,7 @@ def main():
     for i in range(args.epochs * args.batches):
         step(i, model, optimizer, counts)
     weights = sum(p.sum().item() for p in model.parameters())
-    common.write(args, {"entered": counts.entered, "raised": counts.raised, "weights": weights})
+    common.write(args, {"entered": counts.entered, "raised": counts.raised, "longest": counts.longest, "weights": weights})
 
 
 if __name__ == "__main__":
