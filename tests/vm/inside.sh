@@ -37,7 +37,7 @@ armed_or_gone()
 # run NAME PROGRAM ACTION: the target alone where ACTION is empty, otherwise under `stepflame record --action ACTION`.
 run()
 {
-	local name=$1 program=$2 action=$3 start=$tmp/start.$1 recorder= target
+	local name=$1 program=$2 action=$3 start=$tmp/start.$1 recorder="" target
 
 	echo "== $name"
 	"$program" "$start" "$calls" > "$tmp/stdout" &
@@ -65,8 +65,8 @@ run()
 
 echo "kernel=$(uname -r)"
 echo "btf=$([ -r /sys/kernel/btf/vmlinux ] && echo yes)"
-for mount in tracefs:/sys/kernel/tracing/events debugfs:/sys/kernel/debug/bdi bpf:/sys/fs/bpf cgroup2:/sys/fs/cgroup/cgroup.procs; do
-	echo "${mount%%:*}=$([ -e "${mount#*:}" ] && echo yes)"
+for mount in tracefs:/sys/kernel/tracing debugfs:/sys/kernel/debug bpf:/sys/fs/bpf cgroup2:/sys/fs/cgroup; do
+	echo "${mount%%:*}=$(grep -q " ${mount#*:} ${mount%%:*} " /proc/mounts && echo yes)"
 done
 echo "root_read_only=$(touch /etc/stepflame-vm 2> /dev/null || echo yes)"
 

@@ -59,6 +59,22 @@ uint64_t session__emit_name(struct session *s, const char *text)
 	return name.rec.id;
 }
 
+void session__note(struct session *s, const char *fmt, ...)
+{
+	struct {
+		struct rec_note rec;
+		char text[512];
+	} note = {};
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(note.text, sizeof(note.text), fmt, ap);
+	va_end(ap);
+	note.rec.bytes = strlen(note.text);
+	note.rec.hdr = (struct rec_hdr){.type = REC_NOTE, .size = sizeof(note.rec) + ((note.rec.bytes + 7) & ~7u)};
+	session__emit(s, &note.rec.hdr);
+}
+
 static void emit_host(struct session *s)
 {
 	struct rec_host rec = {.hdr = {.type = REC_HOST, .size = sizeof(rec)}};
@@ -373,6 +389,7 @@ int session__poll(struct session *s, int timeout_ms)
 	ring_buffer__poll(s->ring, timeout_ms);
 	ring_buffer__consume(s->ring);
 	targets__tend(s);
+	governor__tend(s);
 	now = session__now_ns();
 	if (s->opened)
 		s->progress.elapsed_ns = now - s->window_start_ns;

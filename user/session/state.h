@@ -35,8 +35,14 @@ struct target {
 	enum target_role role;
 	bool has_python, has_torch;
 	bool gone;
-	bool pending;        /* libraries may still come: look again */
-	bool open;           /* its window was opened */
+	bool pending; /* libraries may still come: look again */
+	bool open;    /* its window was opened */
+	struct {
+		uint64_t dev, inode;     /* of the interpreter's file */
+		uint64_t idle_hits;      /* as last read */
+		uint64_t aside_until_ns; /* its landmarks are away until then; 0: they are there */
+		bool noted;
+	} governor;
 	bool forked;         /* has its parent's memory layout, as BPF knows already */
 	uint64_t look_at_ns; /* when to look again */
 	uint64_t since_ns;   /* when it was found, or called exec */
@@ -62,13 +68,15 @@ struct session {
 	uint64_t attach_ns, detach_ns;
 	uint64_t cpu_start_ns;
 	uint64_t next_snapshot_ns;
+	uint64_t governed_ns; /* when the governor last looked */
 	struct session_progress progress;
 };
 
 uint64_t session__now_ns(void);
 uint64_t session__cpu_ns(void);                                     /* of this process, user and system */
 int session__emit(struct session *s, const struct rec_hdr *record); /* to the sink; remembers the first error */
-uint64_t session__emit_name(struct session *s, const char *text);   /* interns a text of ours; its id */
+void session__note(struct session *s, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* for the report */
+uint64_t session__emit_name(struct session *s, const char *text); /* interns a text of ours; its id */
 
 /* targets.c */
 struct target *targets__find(struct session *s, pid_t pid);
@@ -81,7 +89,13 @@ void targets__event(struct session *s, const struct rec_proc *rec);
 /* Attends to pending targets and to exits that no event told. */
 void targets__tend(struct session *s);
 void targets__detach_all(struct session *s);
+/* Attaches again the probes of a file that this target has mapped, or takes them away. */
+void target__attach_again(struct session *s, struct target *t, uint64_t dev, uint64_t inode);
+void target__detach(struct target *t, uint64_t dev, uint64_t inode);
 void target__free(struct target *t);
+
+/* governor.c: called some times a second. */
+void governor__tend(struct session *s);
 
 /* snapshot.c: the maps as records. 0 or -errno of the sink. */
 int snapshot__emit(struct session *s);

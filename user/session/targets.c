@@ -215,6 +215,8 @@ static int resolve_python(struct session *s, struct target *t)
 	err = attach_file(s, t, t->python.file, &t->python, elf, false);
 	elf__free(elf);
 	t->has_python = !err;
+	t->governor.dev = t->python.file->dev;
+	t->governor.inode = t->python.file->inode;
 	return err;
 }
 
@@ -292,6 +294,8 @@ static void forked(struct session *s, const struct rec_proc *rec)
 	}
 	/* The same program until it calls exec: BPF has copied what it knows of the parent's memory. */
 	t->forked = true;
+	t->governor.dev = parent->governor.dev;
+	t->governor.inode = parent->governor.inode;
 	snprintf(t->torch, sizeof(t->torch), "%s", parent->torch);
 	snprintf(t->python.version, sizeof(t->python.version), "%s", parent->python.version);
 	look_later(t, session__now_ns(), FORK_SETTLE_NS);
@@ -313,6 +317,7 @@ void targets__event(struct session *s, const struct rec_proc *rec)
 	detach(t);
 	t->has_python = t->has_torch = t->forked = false;
 	t->python = (struct python){};
+	t->governor.inode = 0;
 	t->torch[0] = 0;
 	if (rec->event == PROC_EXIT) {
 		t->gone = true;
@@ -376,6 +381,24 @@ void targets__tend(struct session *s)
 			t->gone = true;
 		}
 		s->progress.alive = s->progress.alive || (!t->gone && t->role == ROLE_MAIN);
+	}
+}
+
+void target__attach_again(struct session *s, struct target *t, uint64_t dev, uint64_t inode)
+{
+	for (size_t i = 0; i < t->process.file_cnt; i++)
+		if (t->process.files[i].dev == dev && t->process.files[i].inode == inode)
+			attach_file(s, t, &t->process.files[i], NULL, NULL, false);
+}
+
+void target__detach(struct target *t, uint64_t dev, uint64_t inode)
+{
+	for (size_t i = 0; i < t->file_cnt; i++) {
+		if (t->files[i].dev != dev || t->files[i].inode != inode)
+			continue;
+		attachment__free_all(&t->files[i].attachment, 1);
+		t->files[i] = t->files[--t->file_cnt];
+		return;
 	}
 }
 
