@@ -17,8 +17,8 @@ Q       := $(if $(filter 1,$(V)),,@)
 BUILD   := build$(if $(SAN),-san)
 CFLAGS  ?= -O2 -g
 WARN    := -std=gnu11 -Wall -Wextra -Werror -Wno-unused-parameter -Wstrict-prototypes -Wmissing-prototypes
+comma    := ,
 SANFLAGS := $(if $(SAN),-fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
-comma   := ,
 ALL_CFLAGS := $(CFLAGS) $(WARN) $(SANFLAGS) -DSTEPFLAME_VERSION='"$(VERSION)"' -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 \
 	-I. -Iinclude -Iuser -I$(BUILD)
 LIBS    := -lbpf -lelf -lcapstone -ljansson -lz -lpthread

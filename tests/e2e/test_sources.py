@@ -27,7 +27,7 @@ def test_file(path):
 
 
 def counters():
-    text = (ROOT / "include" / "counters.h").read_text()
+    text = (ROOT / "include" / "counters.h").read_text().partition("#define STEPFLAME_COUNTERS(X)")[2]
     return re.findall(r'X\((\w+),\s*"(\w+)",\s*"([^"]+)"\)', text)
 
 
@@ -58,5 +58,5 @@ def test_commands_that_only_look(command, tmp_path):
     """They work, or say why not, for everyone; what is printed is data or one message."""
     result = helpers.stepflame(command, cwd=tmp_path)
     assert result.returncode in (helpers.OK, helpers.ERROR, helpers.PERMISSION, helpers.UNSUPPORTED), result
-    assert result.stdout
+    assert result.stdout or result.stderr
     assert list(tmp_path.iterdir()) == []

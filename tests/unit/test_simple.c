@@ -234,6 +234,27 @@ static void test_leaf_of_circles(void **state)
 	job__free(job);
 }
 
+/* Added over processes, a row is a leaf only where it is one in each of them. */
+static void test_leaf_over_processes(void **state)
+{
+	const struct report_options options = {.leaf = true};
+	struct job *job = job__new();
+	struct rows rows;
+
+	add_text(job, 1, "a");
+	add_text(job, 2, "b");
+	for (__u32 pid = 1; pid <= 2; pid++) {
+		add_row(job, pid, SPAN_LABEL, 1, 0, 1, 10);
+		add_row(job, pid, SPAN_LABEL, 2, pid == 2 ? 1 : 0, 1, 10);
+	}
+	assert_int_equal(rows__collect(job, &options, ROWS_ALL_MAIN, "first", &rows), 0);
+	assert_int_equal(rows.cnt, 1);
+	assert_string_equal(rows.items[0].name, "b");
+	assert_int_equal(rows.items[0].val.calls, 2);
+	rows__release(&rows);
+	job__free(job);
+}
+
 static void test_labels(void **state)
 {
 	static const struct {
@@ -305,11 +326,17 @@ static void test_full_device(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_fit),       cmocka_unit_test(test_ranks),
-		cmocka_unit_test(test_nothing),   cmocka_unit_test(test_cut_before_window),
-		cmocka_unit_test(test_sort_keys), cmocka_unit_test(test_leaf_of_circles),
-		cmocka_unit_test(test_labels),    cmocka_unit_test(test_text),
-		cmocka_unit_test(test_reports),   cmocka_unit_test(test_full_device),
+		cmocka_unit_test(test_fit),
+		cmocka_unit_test(test_ranks),
+		cmocka_unit_test(test_nothing),
+		cmocka_unit_test(test_cut_before_window),
+		cmocka_unit_test(test_sort_keys),
+		cmocka_unit_test(test_leaf_of_circles),
+		cmocka_unit_test(test_leaf_over_processes),
+		cmocka_unit_test(test_labels),
+		cmocka_unit_test(test_text),
+		cmocka_unit_test(test_reports),
+		cmocka_unit_test(test_full_device),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

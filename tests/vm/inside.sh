@@ -52,7 +52,7 @@ run()
 	touch "$start"
 	wait "$target"
 	echo "target_status=$?"
-	grep = "$tmp/stdout"
+	grep '=' "$tmp/stdout"
 	[ -n "$recorder" ] || return
 	wait_for 60 gone "$recorder" || kill -KILL "$recorder"
 	wait "$recorder"

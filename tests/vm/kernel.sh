@@ -58,6 +58,7 @@ release=${image#linux-image-}
 # From 7.2 on the image is an empty package, and what it depends on has the kernel and its modules.
 parts=$(apt-cache "${options[@]}" depends "$image" |
 	grep -oFe "linux-base-$release" -e "linux-binary-$release" -e "linux-modules-$release" || true)
+# shellcheck disable=SC2086 # several names
 (cd "$work/debs" && apt-get "${options[@]}" download "$image" $parts >&2) || fail "$image cannot be downloaded"
 
 for deb in "$work"/debs/*.deb; do

@@ -77,8 +77,8 @@ def machine(request, targets):
                           capture_output=True, text=True)
     if done.returncode == 1 and not done.stdout:
         pytest.skip(f"no machine with Linux {version}: {done.stderr.strip()}")
-    terminal = request.config.pluginmanager.get_plugin("terminalreporter")
-    terminal.write_line(f"\nLinux {version}: booted and done in {time.monotonic() - begin:.1f} s")
+    with request.config.pluginmanager.get_plugin("capturemanager").global_and_fixture_disabled():
+        print(f"\nLinux {version}: booted and done in {time.monotonic() - begin:.1f} s")
     print(done.stderr)
     assert done.returncode == 0, done.stdout + done.stderr
     return parse(done.stdout)

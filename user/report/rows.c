@@ -228,9 +228,19 @@ static bool in_scope(const struct job *job, uint32_t row_pid, uint32_t pid)
 static bool chosen(const struct choice *choice, const struct report_options *options)
 {
 	/* A name that was asked for is shown whatever it is. */
-	if (options->action ? strcmp(options->action, choice->action->name) != 0 : !choice->listed)
-		return false;
-	return !options->leaf || choice->leaf;
+	return options->action ? !strcmp(options->action, choice->action->name) : choice->listed;
+}
+
+/* Only when added over processes: a row that is a leaf in one process alone must not lose the other's share. */
+static void keep_leaves(struct rows *rows)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < rows->cnt; i++)
+		if (rows->items[i].leaf)
+			rows->items[kept++] = rows->items[i];
+	rows->unlisted += rows->cnt - kept;
+	rows->cnt = kept;
 }
 
 static size_t count_processes(const struct rows *rows)
@@ -287,6 +297,8 @@ int rows__collect(struct job *job, const struct report_options *options, uint32_
 	out->stage = labels__stage(actions, cnt);
 	out->processes = count_processes(out);
 	merge_same_names(out);
+	if (options->leaf)
+		keep_leaves(out);
 	sort_rows(out, options->sort ? options->sort : order);
 	if (options->limit > 0 && out->cnt > (size_t)options->limit) {
 		out->left_out = out->cnt - options->limit;

@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""What stepflame costs a job, and itself: `make bench`.
+
+One job runs all the time and writes when each step ended; stepflame is attached and detached in turn. Every attached
+window is compared with the free windows before and after it, so that a machine that drifts or is shared does not
+count. Printed are ratios with their spread; nothing here passes or fails.
+"""
+import argparse
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+JOB = r'''
+import array, os, sys, time, warnings, logging
+warnings.filterwarnings("ignore")
+logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+import torch
+kind, width, out = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+torch.set_num_threads(1)
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(width, width), torch.nn.ReLU(), torch.nn.Linear(width, 10))
+data = torch.utils.data.TensorDataset(torch.randn(20000, width), torch.randint(0, 10, (20000,)))
+loader = torch.utils.data.DataLoader(data, batch_size=16)
+loss_of = torch.nn.functional.cross_entropy
+log = open(out, "ab", buffering=0)
+def stamp(times=array.array("d")):
+    times.append(time.perf_counter())
+    if len(times) >= 64:
+        log.write(times.tobytes())
+        del times[:]
+if kind == "plain":
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    print("ready", flush=True)
+    while True:
+        for x, y in loader:
+            optimizer.zero_grad()
+            loss_of(model(x), y).backward()
+            optimizer.step()
+            stamp()
+import lightning
+class Module(lightning.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.model = model
+    def training_step(self, batch, index):
+        return loss_of(self.model(batch[0]), batch[1])
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.01)
+    def on_train_batch_end(self, *args):
+        stamp()
+print("ready", flush=True)
+lightning.Trainer(max_epochs=-1, accelerator="cpu", logger=False, enable_checkpointing=False,
+                  enable_progress_bar=False, enable_model_summary=False).fit(Module(), loader)
+'''
+
+
+def wait_for(path: str, text: str, process: subprocess.Popen, seconds: float = 60) -> None:
+    end = time.time() + seconds
+    while time.time() < end:
+        if text in open(path).read():
+            return
+        if process.poll() is not None:
+            break
+        time.sleep(0.02)
+    sys.exit(f"bench: no '{text}' in time:\n{open(path).read()}")
+
+
+class Job:
+    def __init__(self, folder: str, kind: str, width: int):
+        self.times = os.path.join(folder, f"{kind}{width}.times")
+        said = os.path.join(folder, f"{kind}{width}.out")
+        script = os.path.join(folder, "job.py")
+        open(script, "w").write(JOB)
+        open(self.times, "w").close()
+        self.process = subprocess.Popen([sys.executable, script, kind, str(width), self.times],
+                                        stdout=open(said, "w"), stderr=subprocess.STDOUT)
+        wait_for(said, "ready", self.process)
+        time.sleep(3)  # past the first epoch's warm-up
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def steps(self) -> list[float]:
+        raw = open(self.times, "rb").read()
+        import array
+        times = array.array("d")
+        times.frombytes(raw[:len(raw) // 8 * 8])
+        return list(times)
+
+
+class Recording:
+    def __init__(self, stepflame: str, folder: str, pid: int):
+        self.stepflame = stepflame
+        self.file = os.path.join(folder, "bench.rec")
+        said = os.path.join(folder, "record.err")
+        self.process = subprocess.Popen([stepflame, "record", "-p", str(pid), "-o", self.file],
+                                        stdout=subprocess.DEVNULL, stderr=open(said, "w"))
+        wait_for(said, "armed", self.process)
+
+    def stop(self) -> dict:
+        self.process.send_signal(signal.SIGINT)
+        self.process.wait()
+        return json.loads(subprocess.check_output([self.stepflame, "report", self.file, "--json"]))
+
+
+def step_time(times: list[float], begin: float, end: float) -> float:
+    """Median step of a window, its first and last tenth of a second left out."""
+    inside = [t for t in times if begin + 0.1 < t < end - 0.1]
+    return statistics.median(b - a for a, b in zip(inside, inside[1:]))
+
+
+def paired(stepflame: str, folder: str, kind: str, width: int, rounds: int, seconds: float) -> None:
+    job, windows, reports = Job(folder, kind, width), [], []
+    try:
+        for _ in range(rounds):
+            a = time.perf_counter()
+            time.sleep(seconds)
+            b = time.perf_counter()
+            recording = Recording(stepflame, folder, job.process.pid)
+            c = time.perf_counter()
+            time.sleep(seconds)
+            d = time.perf_counter()
+            reports.append(recording.stop())
+            e = time.perf_counter()
+            time.sleep(seconds)
+            windows.append(((a, b), (c, d), (e, time.perf_counter())))
+    finally:
+        job.stop()
+    times = job.steps()
+    ratios, after, free = [], [], []
+    for before_window, window, after_window in windows:
+        one, two, three = (step_time(times, *w) for w in (before_window, window, after_window))
+        ratios.append(two / ((one + three) / 2))
+        after.append(three / one)
+        free.append(one)
+    cost = [r["overhead"] for r in reports]
+    print(f"{kind:9} step {statistics.median(free) * 1e3:7.2f} ms   attached/free {spread(ratios)}   "
+          f"after/before {spread(after)}")
+    print(f"{'':9} own estimate {statistics.median(c['percent'] for c in cost):.2f} %, "
+          f"{statistics.median(c['hits'] / max(1, r['window']['steps']) for c, r in zip(cost, reports)):.0f} hits a step "
+          f"x {statistics.median(c['hit_ns'] for c in cost):.0f} ns; attach "
+          f"{statistics.median(c['attach_ms'] for c in cost):.0f} ms, detach "
+          f"{statistics.median(c['detach_ms'] for c in cost):.0f} ms; stepflame "
+          f"{statistics.median(c['own_cpu_percent'] for c in cost):.2f} % of a core, "
+          f"{max(c['own_rss_bytes'] for c in cost) / 1e6:.0f} MB", flush=True)
+
+
+def spread(values: list[float]) -> str:
+    return f"{statistics.median(values):.4f} ({min(values):.4f} to {max(values):.4f})"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--stepflame", default="build/stepflame")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=4)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        for kind, width in (("plain", 64), ("plain", 2560), ("lightning", 32), ("lightning", 2560)):
+            paired(args.stepflame, folder, kind, width, args.rounds, args.seconds)
+
+
+main()
