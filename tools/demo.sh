@@ -69,6 +69,6 @@ demo: the recording is $recording. Try:
   $stepflame report $recording --leaf    only the actions that contain no other
   $stepflame report $recording --all     also torch's own labels: optimizer, DataLoader, backward
   $stepflame report $recording --json    for programs
-  $stepflame ps                          the training runs on this machine
-  $stepflame record -p PID               one of yours
+  $stepflame ps                              the training runs on this machine
+  $stepflame record -p PID                   one of yours
 END

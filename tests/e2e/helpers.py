@@ -212,7 +212,8 @@ STRAY_SECONDS = 0.02
 
 def check_totals(rows, truth, relative, per_call, delayed):
     """
-    truth: {name: (count, seconds)}. Totals agree within relative * seconds + per_call * count + delayed, but for strays.
+    truth: {name: (count, seconds)}. Totals agree within relative * seconds + per_call[name] * count + delayed, but for strays.
+    per_call may be one number for all names.
 
     delayed: how long the thread waited for a CPU. Where that falls between the job's reading of the clock and ours, it is
     the error of neither. On a quiet machine it is next to nothing.
@@ -220,7 +221,8 @@ def check_totals(rows, truth, relative, per_call, delayed):
     off = []
     for name, (count, seconds) in truth.items():
         error = abs(rows[name]["total_s"] - seconds)
-        if error > relative * seconds + per_call * count + delayed:
+        each = per_call[name] if isinstance(per_call, dict) else per_call
+        if error > relative * seconds + each * count + delayed:
             off.append((error, "%s: %.9f s, in truth %.9f s in %d calls" % (name, rows[name]["total_s"], seconds, count)))
     allowed = (len(truth) * STRAY_PERCENT + 50) // 100
     text = "\n".join(line for _, line in off) + "\ndelayed %.9f s" % delayed

@@ -8,9 +8,19 @@ import pytest
 
 pytestmark = helpers.needs_bpf
 
-# The job's clock lies outside of our probes: the call from Python, its argument parsing and, for forward, the job's
-# own bookkeeping between two parts. Some microseconds each; 20 is the bound.
-RELATIVE, PER_CALL = 0.02, 20e-6
+RELATIVE = 0.02
+# Seconds a call, by part of the loop. The job's clock lies outside of torch's labels and of the autograd engine.
+PER_CALL = {
+    # torch's Python around the label
+    "data": 30e-6,
+    "zero_grad": 40e-6,
+    "step": 40e-6,
+    "label": 30e-6,
+    # Tensor.backward(): Python, and the first gradient made, before the engine is entered
+    "backward": 80e-6,
+    # ours begins when zero_grad's label ends and ends when the engine is entered: the two above, and the job's own clock
+    "forward": 120e-6,
+}
 
 # The part of the loop as the job calls it, and our row's name.
 ROWS = {
@@ -34,6 +44,11 @@ def rows_by_part(found):
     return parts
 
 
+def need_labels(truth):
+    if truth["legacy_labels"]:
+        pytest.xfail("this torch's labels are made by the legacy _record_function_enter, which has no landmark")
+
+
 @pytest.fixture(params=["torch 2", "Debian's torch 1.13"])
 def python(request):
     return helpers.PYTHON if request.param == "torch 2" else request.getfixturevalue("debian_python")
@@ -48,15 +63,21 @@ def test_equals_perf_counter(bench, python, args):
     record, truth = bench.recorded("plain_loop.py", *args, python=python)
     found = helpers.report(record.file, "--all")
     parts = rows_by_part(found)
+    assert parts["backward"]["count"] == truth["parts"]["backward"]["count"]
+    need_labels(truth)
     helpers.check_counts(parts, {name: p["count"] for name, p in truth["parts"].items()})
     totals = {name: (p["count"], p["seconds"]) for name, p in truth["parts"].items()}
     helpers.check_totals(parts, totals, RELATIVE, PER_CALL, truth["delayed"])
+    for name, (_, seconds) in totals.items():
+        # whatever the machine does, ours lies within the job's pair, but for forward, which encloses it
+        assert (parts[name]["total_s"] > seconds) == (name == "forward"), name
     assert found["window"]["steps"] == truth["steps"]
     assert found["lost"] == {}
 
 
 def test_labels(bench, python):
     record, truth = bench.recorded("plain_loop.py", "--labels", python=python)
+    need_labels(truth)
     rows = helpers.actions(helpers.report(record.file, "--all"))
     for name in ("my label", "outer", "inner \N{GREEK SMALL LETTER LAMDA}"):
         assert rows[name]["count"] == truth["steps"]
@@ -66,6 +87,7 @@ def test_labels(bench, python):
 def test_beside_torch_profiler(bench, python):
     """The user's own torch.profiler, with a schedule, runs in the same process: both are right."""
     record, truth = bench.recorded("plain_loop.py", "--torch-profiler", "--batches", 20, python=python)
+    need_labels(truth)
     found = helpers.report(record.file, "--all")
     steps = [row for row in found["actions"] if row["name"].startswith("ProfilerStep#")]
     # one more than steps: the last schedule.step() begins a label that the profiler's end closes
@@ -88,11 +110,7 @@ def test_exceptions(bench, python):
     record, truth = bench.recorded("exceptions.py", python=python)
     assert truth["raised"]["bad op"] == 500
     found = helpers.report(record.file, "--all")
-    rows = helpers.actions(found)
     entered = truth["entered"]
-    for name in ("good", "bad op", "bad python", "outer", "bad backward"):
-        assert rows[name]["count"] == entered[name], name
-    assert rows["inner"]["count"] == entered["outer"]
     # a backward that raised leaves Engine::execute by a C++ exception: counted as lost, not timed
     backward = rows_by_part(found)["backward"]
     assert backward["count"] == entered["good"] + entered["backward"]
@@ -100,6 +118,12 @@ def test_exceptions(bench, python):
     assert found["lost"]["unwound"] + found["lost"].get("dropped_inner", 0) == raised
     # and it lends its start to no other
     assert backward["max_s"] < max(truth["longest"]["good"], truth["longest"]["backward"])
+
+    need_labels(truth)
+    rows = helpers.actions(found)
+    for name in ("good", "bad op", "bad python", "outer", "bad backward"):
+        assert rows[name]["count"] == entered[name], name
+    assert rows["inner"]["count"] == entered["outer"]
 
 
 def test_exceptions_do_not_change_the_job(bench):

@@ -218,11 +218,14 @@ static json_t *json_overhead(const struct job *job)
 	bool known = cost->hdr.type;
 
 	/* A recording does not hold its budget yet. */
-	return json_pack("{s:o, s:o, s:o, s:n, s:o, s:o}", "percent", json_unless_negative(target_percent(job)), "hits",
+	return json_pack("{s:o, s:o, s:o, s:n, s:o, s:o, s:o, s:o}", "percent",
+			 json_unless_negative(target_percent(job)), "hits",
 			 known ? json_integer(cost->hits) : json_null(), "hit_ns",
 			 known ? json_integer(cost->hit_ns) : json_null(), "budget_percent", "own_cpu_percent",
 			 json_unless_negative(own_percent(job)), "own_rss_bytes",
-			 known ? json_integer(cost->own_rss_bytes) : json_null());
+			 known ? json_integer(cost->own_rss_bytes) : json_null(), "attach_ms",
+			 known ? json_real(cost->attach_ns / 1e6) : json_null(), "detach_ms",
+			 known ? json_real(cost->detach_ns / 1e6) : json_null());
 }
 
 static json_t *json_lost(struct job *job)

@@ -20,6 +20,7 @@
 #define UNSIZED_MAX       (64 << 10) /* bytes looked at when nothing says where a function ends */
 #define SIZED_MAX         (1 << 20)  /* the largest evaluation loops are some 100 KiB */
 #define TABLE_ENTRIES_MAX 4096
+#define EDGES_MAX         (1 << 21) /* an evaluation loop with computed gotos has some 100,000 */
 
 /* Functions of other files that do not return, by symbol. */
 static const char *const noreturn_names[] = {
@@ -33,6 +34,7 @@ static const char *const noreturn_names[] = {
 	"__cxa_pure_virtual",
 	"__cxa_call_unexpected",
 	"_ZSt9terminatev",
+	"_ZSt17rethrow_exceptionNSt15__exception_ptr13exception_ptrE",
 	"__assert_fail",
 	"__assert_perror_fail",
 	"__chk_fail",
@@ -152,6 +154,8 @@ static struct flow_node *grow_nodes(struct flow *flow)
 
 static int add_edge(struct flow *flow, size_t from, size_t to)
 {
+	if (flow->edge_cnt == EDGES_MAX)
+		return -ENOTSUP;
 	if (flow->edge_cnt == flow->edge_cap) {
 		size_t cap = flow->edge_cap ? 2 * flow->edge_cap : 256;
 		struct flow_edge *grown = reallocarray(flow->edge, cap, sizeof(*grown));
@@ -300,8 +304,9 @@ static int read_table(struct flow *flow, size_t at, enum table_form form, uint64
 		const struct flow_node *node = node_at(flow, target);
 		if (!node)
 			break;
-		if (add_edge(flow, at, node - flow->node))
-			return -ENOMEM;
+		int err = add_edge(flow, at, node - flow->node);
+		if (err)
+			return err;
 	}
 	return cnt;
 }

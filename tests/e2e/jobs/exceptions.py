@@ -83,7 +83,8 @@ def main():
     for i in range(args.epochs * args.batches):
         step(i, model, optimizer, counts)
     weights = sum(p.sum().item() for p in model.parameters())
-    common.write(args, {"entered": counts.entered, "raised": counts.raised, "longest": counts.longest, "weights": weights})
+    truth = {"entered": counts.entered, "raised": counts.raised, "longest": counts.longest, "weights": weights}
+    common.write(args, dict(truth, legacy_labels=common.legacy_labels()))
 
 
 if __name__ == "__main__":

@@ -103,7 +103,8 @@ def main():
             epoch(args, model, optimizer, loader, clock, schedule)
     weights = sum(p.sum().item() for p in model.parameters())
     steps = args.epochs * args.batches
-    common.write(args, {"parts": clock.parts, "steps": steps, "weights": weights, "torch": torch.__version__})
+    truth = {"parts": clock.parts, "steps": steps, "weights": weights, "legacy_labels": common.legacy_labels()}
+    common.write(args, truth)
 
 
 if __name__ == "__main__":

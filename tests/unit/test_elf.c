@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * ELF reading, compared with what the compiler was told. The method tables are those of whichever CPython is installed (a stripped
+ * static one and a shared one both count); their truth is that interpreter's symbol table where it has one.
+ */
+#include <errno.h>
+#include <glob.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "target/elf.h"
+#include "target/functions.h"
+
+static char dir[] = "/tmp/stepflame-elf-XXXXXX";
+static char library[sizeof(dir) + 16], packed[sizeof(dir) + 16];
+
+/* A method table and a slot table of CPython's shape, and pointers of each kind of relocation. */
+static const char fixture[] =
+	"struct method { const char *name; void *fn; int flags; const char *doc; };\n"
+	"struct slot { const char *name; int offset; void *fn; void *wrap; const char *doc; };\n"
+	"static int a(void) { return 1; } static int b(void) { return 2; } int exported(void) { return 3; } int data = "
+	"7;\n"
+	"static int c(void) { return 4; }\n"
+	"extern int undefined_one(void);\n"
+	"struct method methods[] = {{\"first\", a, 1, 0}, {\"step_next\", b, 1, 0}, {\"next\", b, 0x80, 0}, {0}};\n"
+	"struct method twice[] = {{\"twice\", a, 4, 0}, {\"twice\", b, 4, 0}, {\"same\", c, 4, 0}, {\"same\", c, 4, "
+	"0}, {0}};\n"
+	"struct slot slots[] = {{\"__next__\", 0xe0, c, a, 0}, {\"__iter__\", 0xd8, a, a, 0}};\n"
+	"void *pointers[] = {&data, exported, undefined_one, a};\n"
+	"long plain = 0x1122334455667788;\n"
+	"int is_a(void *p) { return p == (void *)a; }\n";
+
+static int build(void **state)
+{
+	char command[512], path[sizeof(library)];
+	FILE *f;
+
+	if (!mkdtemp(dir))
+		return -1;
+	snprintf(path, sizeof(path), "%s/f.c", dir);
+	f = fopen(path, "w");
+	if (!f || fputs(fixture, f) < 0 || fclose(f))
+		return -1;
+	snprintf(library, sizeof(library), "%s/f.so", dir);
+	snprintf(command, sizeof(command), "cd %s && cc -w -O1 -fPIC -shared -Wl,--build-id=0x00ff10a5 f.c -o f.so",
+		 dir);
+	if (system(command))
+		library[0] = 0;
+	snprintf(packed, sizeof(packed), "%s/p.so", dir);
+	snprintf(command, sizeof(command),
+		 "cd %s && cc -w -O1 -fPIC -shared -Wl,-z,pack-relative-relocs f.c -o p.so 2>/dev/null", dir);
+	if (system(command))
+		unlink(packed);
+	return 0;
+}
+
+static int clean(void **state)
+{
+	char command[64];
+
+	snprintf(command, sizeof(command), "rm -rf %s", dir);
+	return system(command) ? -1 : 0;
+}
+
+static struct elf *open_fixture(void)
+{
+	struct elf *elf;
+
+	if (!library[0]) {
+		print_message("skipped: no C compiler (cc) that builds the fixture\n");
+		skip();
+	}
+	assert_int_equal(elf__new(library, &elf), 0);
+	return elf;
+}
+
+static uint64_t vaddr_of(const struct elf *elf, const char *name)
+{
+	struct elf_symbol symbol;
+
+	assert_int_equal(elf__symbol(elf, name, &symbol), 0);
+	return symbol.vaddr;
+}
+
+static void test_refused(void **state)
+{
+	struct elf *elf;
+	char path[sizeof(dir) + 16];
+
+	snprintf(path, sizeof(path), "%s/f.c", dir);
+	assert_int_equal(elf__new(path, &elf), -ENOEXEC);
+	assert_int_equal(elf__new(dir, &elf), -ENOEXEC);
+	assert_int_equal(elf__new("/dev/null", &elf), -ENOEXEC);
+	snprintf(path, sizeof(path), "%s/none", dir);
+	assert_int_equal(elf__new(path, &elf), -ENOENT);
+	elf__free(NULL);
+}
+
+static void test_basics(void **state)
+{
+	struct elf *elf = open_fixture();
+	struct elf_symbol symbol;
+	struct function_range range;
+	uint64_t offset, vaddr;
+	size_t have;
+
+	assert_string_equal(elf__build_id(elf), "00ff10a5");
+	assert_int_equal(elf__symbol(elf, "exported", &symbol), 0);
+	assert_true(symbol.function && symbol.size);
+	assert_true(elf__is_code(elf, symbol.vaddr));
+	assert_false(elf__is_code(elf, vaddr_of(elf, "data")));
+	assert_int_equal(elf__symbol(elf, "undefined_one", &symbol), -ENOENT);
+	assert_int_equal(elf__symbol(elf, "exported", &symbol), 0);
+	assert_int_equal(functions__at(elf, symbol.vaddr + symbol.size - 1, &range), 0);
+	assert_int_equal(range.start, symbol.vaddr);
+	assert_int_equal(range.end, symbol.vaddr + symbol.size);
+	assert_int_equal(range.frame, 0);
+	/* The file holds the bytes at the offset. */
+	assert_int_equal(elf__offset(elf, vaddr_of(elf, "plain"), &offset), 0);
+	assert_int_equal(elf__vaddr(elf, offset, &vaddr), 0);
+	assert_int_equal(vaddr, vaddr_of(elf, "plain"));
+	FILE *f = fopen(library, "r");
+	int64_t value = 0;
+	assert_true(f && !fseek(f, offset, SEEK_SET) && fread(&value, 8, 1, f) == 1);
+	fclose(f);
+	assert_int_equal(value, 0x1122334455667788);
+	assert_memory_equal(elf__bytes(elf, vaddr, 8, &have), &value, 8);
+	assert_int_equal(have, 8);
+	assert_null(elf__bytes(elf, UINT64_MAX - 3, 8, &have));
+	assert_int_equal(elf__offset(elf, 1ULL << 60, &offset), -ENOENT);
+	elf__free(elf);
+}
+
+/* Each word of pointers[], by the symbols that it was initialised with. */
+static void test_pointers(void **state)
+{
+	struct elf *elf = open_fixture();
+	uint64_t table = vaddr_of(elf, "pointers"), value;
+
+	assert_int_equal(elf__pointer(elf, table, &value), 0);
+	assert_int_equal(value, vaddr_of(elf, "data"));
+	assert_int_equal(elf__pointer(elf, table + 8, &value), 0);
+	assert_int_equal(value, vaddr_of(elf, "exported"));
+	assert_int_equal(elf__pointer(elf, table + 16, &value), -ENOENT);
+	assert_string_equal(elf__slot_symbol(elf, table + 16), "undefined_one");
+	assert_int_equal(elf__pointer(elf, table + 24, &value), 0);
+	assert_int_equal(value, vaddr_of(elf, "a"));
+	assert_int_equal(elf__pointer(elf, vaddr_of(elf, "plain"), &value), 0);
+	assert_int_equal(value, 0x1122334455667788);
+	elf__free(elf);
+}
+
+static void check_tables(const struct elf *elf)
+{
+	uint64_t vaddr;
+
+	assert_int_equal(elf__method(elf, "next", 0x80, &vaddr), 0);
+	assert_int_equal(vaddr, vaddr_of(elf, "b"));
+	assert_int_equal(elf__method(elf, "next", 0x81, &vaddr), -ENOENT);
+	assert_int_equal(elf__method(elf, "twice", 4, &vaddr), -ENOTUNIQ);
+	assert_int_equal(elf__method(elf, "same", 4, &vaddr), 0);
+	assert_int_equal(elf__method_in(elf, vaddr_of(elf, "methods"), "first", &vaddr), 0);
+	assert_int_equal(vaddr, vaddr_of(elf, "a"));
+	assert_int_equal(elf__method_in(elf, vaddr_of(elf, "methods"), "third", &vaddr), -ENOENT);
+	assert_int_equal(elf__slot(elf, "__next__", 0xe0, &vaddr), 0);
+	assert_int_equal(vaddr, vaddr_of(elf, "c"));
+	assert_int_equal(elf__slot(elf, "__next__", 0xd8, &vaddr), -ENOENT);
+}
+
+/* With addends in .rela.dyn, and in place (RELR) where the linker can. */
+static void test_tables(void **state)
+{
+	struct elf *elf = open_fixture();
+
+	check_tables(elf);
+	elf__free(elf);
+	if (access(packed, R_OK))
+		return;
+	assert_int_equal(elf__new(packed, &elf), 0);
+	check_tables(elf);
+	elf__free(elf);
+}
+
+/* One installed interpreter: what the tables say, and what its symbols say where it is not stripped. */
+static void check_interpreter(const char *path)
+{
+	struct elf *elf;
+	struct elf_symbol symbol;
+	uint64_t next, iternext;
+
+	if (elf__new(path, &elf))
+		return;
+	int err = elf__method(elf, "next", 0x80, &next); /* METH_FASTCALL */
+	if (!err) {
+		assert_true(elf__is_code(elf, next));
+		if (!elf__symbol(elf, "builtin_next", &symbol))
+			assert_int_equal(next, symbol.vaddr);
+		/* offsetof(PyTypeObject, tp_iternext), the same since 3.8 */
+		assert_int_equal(elf__slot(elf, "__next__", 0xe0, &iternext), 0);
+		if (!elf__symbol(elf, "slot_tp_iternext", &symbol))
+			assert_int_equal(iternext, symbol.vaddr);
+		print_message("%s: next at %#lx, slot_tp_iternext at %#lx\n", path, (unsigned long)next,
+			      (unsigned long)iternext);
+	}
+	elf__free(elf);
+}
+
+static void test_interpreters(void **state)
+{
+	static const char *const patterns[] = {
+		"/usr/bin/python3.[0-9]*",
+		"/usr/lib/x86_64-linux-gnu/libpython3.*.so.1.0",
+		"/usr/local/lib/libpython3.*.so.1.0",
+		"~/.pyenv/versions/3.*/lib/libpython3.*.so.1.0",
+	};
+	glob_t found = {0};
+
+	for (size_t i = 0; i < sizeof(patterns) / sizeof(*patterns); i++)
+		glob(patterns[i], GLOB_TILDE | (i ? GLOB_APPEND : 0), NULL, &found);
+	for (size_t i = 0; i < found.gl_pathc; i++)
+		check_interpreter(found.gl_pathv[i]);
+	if (!found.gl_pathc) {
+		globfree(&found);
+		print_message("skipped: no CPython found\n");
+		skip();
+	}
+	globfree(&found);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_refused), cmocka_unit_test(test_basics),       cmocka_unit_test(test_pointers),
+		cmocka_unit_test(test_tables),  cmocka_unit_test(test_interpreters),
+	};
+
+	return cmocka_run_group_tests(tests, build, clean);
+}
