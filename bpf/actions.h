@@ -192,7 +192,7 @@ static __always_inline void on_py_iter(struct pt_regs *ctx, struct task_struct *
 		__sync_fetch_and_add(&proc->idle_hits, 1);
 		return;
 	}
-	t = thread__enter(task, ctx->sp);
+	t = thread__enter(task, entry_sp(ctx, frame));
 	if (!t)
 		return;
 	t->tstate = py__tstate(&proc->py);

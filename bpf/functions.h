@@ -9,7 +9,7 @@ static __always_inline void on_fn(struct pt_regs *ctx, struct task_struct *task,
 				  u64 frame)
 {
 	const struct probe_fn *f = bpf_map_lookup_elem(&fns, &fn);
-	struct thread *t = thread__enter(task, ctx->sp);
+	struct thread *t = thread__enter(task, entry_sp(ctx, frame));
 
 	if (!t || !f)
 		return;

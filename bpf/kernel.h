@@ -20,6 +20,18 @@ typedef __s32 s32;
 typedef __u64 u64;
 typedef __s64 s64;
 
+/*
+ * Bounds an index to a power of two in a way that no compiler takes apart: clang checks one register and indexes with a copy, whose
+ * bounds verifiers before 6.18 do not know.
+ */
+#define BOUND_INDEX(i, size)                                                  \
+	({                                                                    \
+		u64 __i = (i);                                                \
+		_Static_assert(!((size) & ((size)-1)), "not a power of two"); \
+		asm volatile("%0 &= %1" : "+r"(__i) : "i"((size)-1));         \
+		__i;                                                          \
+	})
+
 /* x86-64's saved registers, arch/x86/include/asm/ptrace.h: the context of a uprobe program. An ABI: not relocated. */
 struct pt_regs {
 	unsigned long r15, r14, r13, r12, bp, bx;

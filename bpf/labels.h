@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * torch's record_function labels: DataLoader, Optimizer.step, zero_grad, ProfilerStep# and the users' own. torch makes the calls with or
- * without a profiler. The label's handle is known when record_function_enter_new returns; RecordFunction::end(this) closes it (twice: once by
- * __exit__, once by the destructor; and for every op when a profiler runs, on objects that are no label's).
+ * without a profiler.
+ *
+ * A label is known by the at::RecordFunction in its handle (a PythonRecordFunction), since labels need not end in the order in which they
+ * began. It is read inside record_function_enter_new, once the handle is there. The end is record_function_exit_new(handle), which is called once; where
+ * that local function cannot be found, RecordFunction::end(this), which is called twice for a label (again by the destructor) and often for
+ * objects that are no label's.
  */
 #ifndef STEPFLAME_LABELS_H
 #define STEPFLAME_LABELS_H
@@ -11,7 +15,8 @@
 #include "span.h"
 #include "steps.h"
 
-/* Offset of `record` in PythonRecordFunction: behind c10::intrusive_ptr_target's vtable and its one or two counts. */
+/* `record` in PythonRecordFunction lies behind c10::intrusive_ptr_target's vtable and its one or two counts. */
+#define RECORD_OFFSET     16
 #define RECORD_OFFSET_MAX 32
 
 enum label {
@@ -72,7 +77,7 @@ __noinline int is_manual_step(const struct proc *proc, u64 tstate)
 static __always_inline void on_label(struct pt_regs *ctx, struct task_struct *task, struct proc *proc, bool old_string,
 				     u64 frame)
 {
-	struct thread *t = thread__enter(task, ctx->sp);
+	struct thread *t = thread__enter(task, entry_sp(ctx, frame));
 	u64 string[2] = {}, name;
 	enum label label;
 	struct span *s;
@@ -95,30 +100,39 @@ static __always_inline void on_label(struct pt_regs *ctx, struct task_struct *ta
 		s->also = NAME_OPTIMIZER_STEP + 1;
 }
 
-/* From here on the label is known by its handle, and bound to no frame. */
-static __always_inline void on_label_exit(struct pt_regs *ctx, struct task_struct *task, u64 frame)
+/*
+ * From here on the label is known by its handle, and bound to no frame. *sret is the handle by now; at the call site the third argument, &handle->record,
+ * says exactly where the record lies. At an exit site the register holds anything.
+ */
+static __always_inline void on_label_handle(struct pt_regs *ctx, struct task_struct *task, u64 frame)
 {
 	struct thread *t = thread__enter(task, ctx->sp);
-	u32 i;
+	struct span *s;
+	u64 handle;
 
-	if (!t)
+	if (!t || !t->depth)
 		return;
-	i = t->depth - 1;
-	if (i >= SPAN_DEPTH || t->spans[i].kind != SPAN_LABEL || t->spans[i].frame != frame)
+	s = span__at(t, t->depth - 1);
+	if (s->kind != SPAN_LABEL || s->frame != frame)
 		return;
-	t->spans[i].token = read_u64(t->spans[i].token);
-	t->spans[i].frame = 0;
+	handle = read_u64(s->token);
+	s->token = handle + RECORD_OFFSET;
+	if (ctx->dx > handle && ctx->dx - handle <= RECORD_OFFSET_MAX)
+		s->token = ctx->dx;
+	s->frame = 0;
 }
 
-static __always_inline void on_label_end(struct pt_regs *ctx, struct task_struct *task, struct proc *proc, u32 pid)
+/* The label whose record lies at [record - below, record] ends. */
+static __always_inline void on_label_end(struct pt_regs *ctx, struct task_struct *task, struct proc *proc, u32 pid,
+					 u64 record, u64 below)
 {
 	struct thread *t = thread__enter(task, ctx->sp);
 	struct span *s;
 
 	if (!t)
 		return;
-	/* None found: an op's, or a label's second end. */
-	s = span__end(t, proc, pid, span__find(t, SPAN_LABEL, ctx->di, RECORD_OFFSET_MAX, 0));
+	/* None found: an op's, a label's second end, or one that began before us. */
+	s = span__end(t, proc, pid, span__find(t, SPAN_LABEL, record, below, 0));
 	if (!s || s->label == LABEL_USER)
 		return;
 	if (s->label == LABEL_PROFILER_STEP) {

@@ -7,7 +7,7 @@
 #include "functions.h"
 #include "labels.h"
 
-const volatile __u64 fixed_names[NAME__COUNT] = {};
+const volatile __u64 fixed_names[FIXED_NAMES] = {};
 const volatile __u64 step_limit = 0;
 volatile __u32 pid_level = 0;
 
@@ -44,11 +44,14 @@ static __always_inline void dispatch(struct pt_regs *ctx, u64 cookie, struct tas
 	case PROBE_LABEL:
 		on_label(ctx, task, proc, COOKIE_FLAGS(cookie) & COOKIE_OLD_STRING, frame);
 		break;
-	case PROBE_LABEL_EXIT:
-		on_label_exit(ctx, task, frame);
+	case PROBE_LABEL_HANDLE:
+		on_label_handle(ctx, task, frame);
+		break;
+	case PROBE_LABEL_LEAVE:
+		on_label_end(ctx, task, proc, pid, read_u64(ctx->di) + RECORD_OFFSET_MAX, RECORD_OFFSET_MAX);
 		break;
 	case PROBE_LABEL_END:
-		on_label_end(ctx, task, proc, pid);
+		on_label_end(ctx, task, proc, pid, ctx->di, RECORD_OFFSET);
 		break;
 	case PROBE_FN:
 		on_fn(ctx, task, proc, pid, fn, frame);

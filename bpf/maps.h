@@ -9,7 +9,7 @@
 #include "probes.h"
 #include "records.h"
 
-#define SPAN_DEPTH 56 /* keeps struct thread below a page */
+#define SPAN_DEPTH 64 /* keeps struct thread below a page */
 #define AGG_ROWS   16384
 #define NAMES_MAX  16384
 #define RING_BYTES (1 << 20)
@@ -92,7 +92,7 @@ struct {
 } counters __weak SEC(".maps");
 
 /* Knobs, set before load. */
-extern const volatile __u64 fixed_names[NAME__COUNT]; /* REC_NAME ids */
+extern const volatile __u64 fixed_names[FIXED_NAMES]; /* REC_NAME ids */
 extern const volatile __u64 step_limit;               /* steps after which a process is done; 0: none */
 
 /* Set by user space at run time. */
@@ -128,8 +128,12 @@ static __always_inline u32 task_pid(struct task_struct *task)
 /* The id of a fixed name, 0 when there is no such name. */
 static __always_inline u64 fixed_name(u64 name)
 {
-	barrier_var(name); /* or clang bounds another register than the one that it indexes with */
-	return name < NAME__COUNT ? fixed_names[name] : 0;
+	return fixed_names[BOUND_INDEX(name, FIXED_NAMES)];
+}
+
+static __always_inline struct span *span__at(struct thread *t, u64 i)
+{
+	return &t->spans[BOUND_INDEX(i, SPAN_DEPTH)];
 }
 
 #endif

@@ -94,7 +94,7 @@ __noinline int span__repair(struct thread *t, u64 sp)
 	for (u32 i = 0; i < SPAN_DEPTH; i++) {
 		if (i >= depth)
 			break;
-		if (t->spans[i].frame && t->spans[i].frame < sp) {
+		if (span__at(t, i)->frame && span__at(t, i)->frame < sp) {
 			count(CNT_UNWOUND);
 			t->depth = i;
 			break;
@@ -107,7 +107,7 @@ __noinline int span__repair(struct thread *t, u64 sp)
  * Index of the innermost open span with that kind whose token is one of [token - below, token], and whose frame, when both are known, is `frame`;
  * or -1.
  */
-__noinline int span__find(const struct thread *t, u32 kind, u64 token, u64 below, u64 frame)
+__noinline int span__find(struct thread *t, u32 kind, u64 token, u64 below, u64 frame)
 {
 	u32 depth;
 
@@ -115,13 +115,14 @@ __noinline int span__find(const struct thread *t, u32 kind, u64 token, u64 below
 		return -1;
 	depth = t->depth;
 	for (u32 n = 0; n < SPAN_DEPTH; n++) {
-		u32 i = depth - 1 - n;
+		const struct span *s;
 
-		if (n >= depth || i >= SPAN_DEPTH)
+		if (n >= depth)
 			break;
-		if (t->spans[i].kind == kind && token >= t->spans[i].token && token - t->spans[i].token <= below &&
-		    (!frame || !t->spans[i].frame || t->spans[i].frame == frame))
-			return i;
+		s = span__at(t, depth - 1 - n);
+		if (s->kind == kind && token >= s->token && token - s->token <= below &&
+		    (!frame || !s->frame || s->frame == frame))
+			return depth - 1 - n;
 	}
 	return -1;
 }
@@ -136,7 +137,7 @@ static __always_inline struct span *span__begin(struct thread *t, u32 kind, u64 
 		count(CNT_STACK_FULL);
 		return NULL;
 	}
-	s = &t->spans[depth];
+	s = span__at(t, depth);
 	s->child_ns = 0;
 	s->frame = frame;
 	s->token = token;
@@ -163,8 +164,10 @@ __noinline int span__account(struct thread *t, const struct proc *proc, const st
 	key.kind = s->kind;
 	key.name = s->name;
 	if (depth && depth <= SPAN_DEPTH) {
-		key.parent = t->spans[depth - 1].name;
-		t->spans[depth - 1].child_ns += total;
+		struct span *parent = span__at(t, depth - 1);
+
+		key.parent = parent->name;
+		parent->child_ns += total;
 	}
 	if (depth == t->gap_depth)
 		t->gap_child_ns += total;
@@ -185,16 +188,16 @@ __noinline int span__account(struct thread *t, const struct proc *proc, const st
  */
 static __always_inline struct span *span__end(struct thread *t, const struct proc *proc, u32 pid, int i)
 {
-	u64 at = (u32)i;
+	struct span *s;
 
-	barrier_var(at); /* as in fixed_name() */
-	if (at >= SPAN_DEPTH)
+	if (i < 0)
 		return NULL;
-	if (at + 1 != t->depth)
+	if (i + 1 != t->depth)
 		count(CNT_DROPPED_INNER);
-	t->depth = at;
-	span__account(t, proc, &t->spans[at], pid, at);
-	return &t->spans[at];
+	t->depth = i;
+	s = span__at(t, i);
+	span__account(t, proc, s, pid, i);
+	return s;
 }
 
 /* A landmark ended, after which forward may begin. */
@@ -221,8 +224,14 @@ static __always_inline void gap__end(struct thread *t, const struct proc *proc, 
 	t->gap_ns = 0;
 	/* The spans inside were the enclosing span's children until now; they become forward's. */
 	if (depth)
-		t->spans[depth - 1].child_ns -= t->gap_child_ns;
+		span__at(t, depth - 1)->child_ns -= t->gap_child_ns;
 	span__account(t, proc, &forward, pid, depth);
+}
+
+/* What to repair for at the entry of a function: a span in the very same frame is dead too. */
+static __always_inline u64 entry_sp(const struct pt_regs *ctx, u64 frame)
+{
+	return frame ? frame + 1 : ctx->sp;
 }
 
 /* The current thread at an event: its time taken, its stack repaired for the stack pointer sp. NULL (counted): no memory for it. */
@@ -231,6 +240,8 @@ static __always_inline struct thread *thread__enter(struct task_struct *task, u6
 	u64 now = bpf_ktime_get_ns();
 	struct thread *t = bpf_task_storage_get(&threads, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 
+	if (!t) /* the first allocation may meet an empty per-CPU cache, which that refills */
+		t = bpf_task_storage_get(&threads, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!t) {
 		count(CNT_NO_STORAGE);
 		return NULL;

@@ -18,8 +18,9 @@ enum probe_event {
 	PROBE_PY_ITER,  /* slot_tp_iternext(self): Lightning's CombinedLoader fetches */
 	PROBE_PY_ITER_EXIT, /* its exit sites */
 	PROBE_LABEL,        /* record_function_enter_new(sret, name, args) */
-	PROBE_LABEL_EXIT,   /* its exit sites: the handle is known */
-	PROBE_LABEL_END,    /* at::RecordFunction::end(this) */
+	PROBE_LABEL_HANDLE, /* in it, when the handle is known: at its call of record_function_enter(name, args, &record), or its exit */
+	PROBE_LABEL_LEAVE,  /* record_function_exit_new(handle): its end */
+	PROBE_LABEL_END,    /* at::RecordFunction::end(this): where the one above cannot be found */
 	PROBE_FN,           /* entry of any other native function: Engine::execute, --action LIB:SYMBOL */
 	PROBE_FN_EXIT,
 	PROBE_TEST, /* stepflame's own function, for the self-test and the price of a hit */
@@ -62,6 +63,9 @@ enum fixed_name {
 #undef X
 		NAME__COUNT,
 };
+
+#define FIXED_NAMES 16 /* room for them, a power of two; the rest is 0 */
+_Static_assert(NAME__COUNT <= FIXED_NAMES, "make FIXED_NAMES larger");
 
 /* One traced process. Key of its map: the pid as stepflame sees it. */
 struct proc {

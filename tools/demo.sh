@@ -64,7 +64,7 @@ fi
 
 cat <<END
 
-demo: the training run went on meanwhile: $(grep -c '^step ' "$log") progress lines, the last one "$(grep '^step ' "$log" | tail -n 1)".
+demo: the training run went on meanwhile; its last word: $(grep '^step ' "$log" | tail -n 1)
 demo: the recording is $recording. Try:
   $stepflame report $recording --leaf    only the actions that contain no other
   $stepflame report $recording --all     also torch's own labels: optimizer, DataLoader, backward

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-STEPFLAME = os.environ.get("STEPFLAME", str(ROOT / "build" / "stepflame"))
+STEPFLAME = str(ROOT / os.environ.get("STEPFLAME", "build/stepflame"))
 PYTHON = os.environ.get("STEPFLAME_PYTHON", sys.executable)
 JOBS = Path(__file__).resolve().parent / "jobs"
 
@@ -56,7 +56,8 @@ class Process:
         self.out_path = directory / (name + ".stdout")
         self.err_path = directory / (name + ".stderr")
         with open(self.out_path, "wb") as out, open(self.err_path, "wb") as err:
-            self.popen = subprocess.Popen([str(c) for c in command], stdin=subprocess.DEVNULL, stdout=out, stderr=err, **popen)
+            command = [str(word) for word in command]
+            self.popen = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, **popen)
         self.pid = self.popen.pid
 
     @property
@@ -201,11 +202,12 @@ def actions(found):
 def check_counts(rows, truth):
     """truth: {name: count}. The same names and the same counts."""
     counts = {name: row["count"] for name, row in rows.items()}
-    differences = ["%s: %s, in truth %s" % (n, counts.get(n), truth.get(n)) for n in {**truth, **counts} if counts.get(n) != truth.get(n)]
-    assert not differences, "\n".join(differences)
+    off = [name for name in {**truth, **counts} if counts.get(name) != truth.get(name)]
+    assert not off, "\n".join("%s: %s, in truth %s" % (name, counts.get(name), truth.get(name)) for name in off)
 
 
-# So many rows in a hundred may be off by no more than this: a virtual machine is stopped where its kernel does not see it.
+# So many rows in a hundred may be off by no more than this: a virtual machine is stopped where its own kernel does not
+# see it.
 STRAY_PERCENT = 3
 STRAY_SECONDS = 0.02
 
@@ -223,7 +225,8 @@ def check_totals(rows, truth, relative, per_call, delayed):
         error = abs(rows[name]["total_s"] - seconds)
         each = per_call[name] if isinstance(per_call, dict) else per_call
         if error > relative * seconds + each * count + delayed:
-            off.append((error, "%s: %.9f s, in truth %.9f s in %d calls" % (name, rows[name]["total_s"], seconds, count)))
+            what = (name, rows[name]["total_s"], seconds, count)
+            off.append((error, "%s: %.9f s, in truth %.9f s in %d calls" % what))
     allowed = (len(truth) * STRAY_PERCENT + 50) // 100
     text = "\n".join(line for _, line in off) + "\ndelayed %.9f s" % delayed
     assert len(off) <= allowed and all(error < STRAY_SECONDS for error, _ in off), text

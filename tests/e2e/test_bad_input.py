@@ -138,6 +138,15 @@ def test_unwritable_output(bench, output):
 
 
 @helpers.needs_bpf
+def test_failed_start_keeps_the_old_recording(tmp_path):
+    """A mistyped PID costs nobody a recording."""
+    file = tmp_path / "r.rec"
+    file.write_bytes(b"precious")
+    check_message(stepflame("record", "-p", free_pid(), "-o", file), TARGET)
+    assert file.read_bytes() == b"precious"
+
+
+@helpers.needs_bpf
 def test_full_disk(bench):
     """The disk is full when the recording is written: said, with exit code 1, and the job goes on."""
     job = bench.job("plain_loop.py").until_ready()

@@ -276,3 +276,12 @@ def test_owner_under_sudo(bench):
     job.truth()
     assert record.wait() == helpers.OK, record.what()
     assert (file.stat().st_uid, file.stat().st_gid) == (1234, 2345)
+
+
+def test_launched_on_a_full_disk(bench):
+    """The recording fails, the command does not: it is waited for."""
+    out = bench.directory / "truth"
+    command = [helpers.PYTHON, helpers.JOBS / LOOP, "--out", out]
+    record = bench.record("--", *command, output="/dev/full")
+    assert record.wait() == helpers.ERROR, record.what()
+    assert json.loads(out.read_text())["steps"] == 200

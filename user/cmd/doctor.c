@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* stepflame doctor: each capability that a recording needs, what was found, and the fix. */
-#include <bpf/libbpf.h>
 #include <errno.h>
 #include <jansson.h>
 #include <stdarg.h>
@@ -12,7 +11,7 @@
 
 #include "../log.h"
 #include "../session/landmarks.h"
-#include "../session/selftest.h"
+#include "../session/programs.h"
 #include "../target/python.h"
 #include "../target/torch.h"
 #include "cmd.h"
@@ -95,39 +94,25 @@ __attribute__((format(printf, 5, 6))) static void check(struct doctor *d, const 
 /* Programs load, and probes hit. Returns -errno of what failed. */
 static int check_bpf(struct doctor *d)
 {
-	struct stepflame_bpf *skel = stepflame_bpf__open_and_load();
+	struct stepflame_bpf *skel;
 	struct selftest selftest;
-	int err;
+	const char *why, *fix;
+	int err = programs__load(NULL, &skel, &selftest);
 
-	if (!skel) {
-		skel = stepflame_bpf__open();
-		if (skel)
-			bpf_program__set_expected_attach_type(skel->progs.probe, 0);
-		err = skel ? stepflame_bpf__load(skel) : -errno;
-		if (err) {
-			bool denied = err == -EPERM || err == -EACCES;
-
-			check(d, "BPF programs", FAIL,
-			      denied ? "run as root (sudo), or with CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE"
-				     : "use Linux 6.1 or later, with CONFIG_BPF_SYSCALL and CONFIG_DEBUG_INFO_BTF",
-			      "not loaded: %s", strerror(-err));
-			stepflame_bpf__destroy(skel);
-			return denied ? -EPERM : -EOPNOTSUPP;
-		}
+	if (err) {
+		programs__explain(err, &why, &fix);
+		check(d, "BPF programs", FAIL, fix, "%s", why);
+		return err;
 	}
 	check(d, "BPF programs", OK, NULL, "load (task storage, ring buffer, tracepoints with type information)");
-	err = selftest__run(skel, &selftest);
-	if (err)
-		check(d, "uprobes", FAIL, "use a kernel with CONFIG_UPROBES=y and CONFIG_UPROBE_EVENTS=y", "no hit: %s",
-		      strerror(-err));
-	else if (selftest.backend == ATTACH_MULTI)
+	if (selftest.backend == ATTACH_MULTI)
 		check(d, "uprobes", OK, NULL, "uprobe_multi with a process filter; a hit costs %llu ns",
 		      (unsigned long long)selftest.hit_ns);
 	else
 		check(d, "uprobes", WARN, "Linux 6.10 or later attaches all at once",
 		      "one by one only; a hit costs %llu ns", (unsigned long long)selftest.hit_ns);
 	stepflame_bpf__destroy(skel);
-	return err ? -EOPNOTSUPP : 0;
+	return 0;
 }
 
 static int check_machine(struct doctor *d)
@@ -245,18 +230,12 @@ static int print_text(const struct doctor *d)
 	return fflush(stdout);
 }
 
-static int quiet(enum libbpf_print_level level, const char *fmt, va_list args)
-{
-	return 0;
-}
-
 int cmd_doctor(int argc, char **argv)
 {
 	struct doctor d = {0};
 	int err, process_err = 0, print_err;
 
 	argp_parse(&cmd_doctor_argp, argc, argv, 0, NULL, &d);
-	libbpf_set_print(quiet);
 	err = check_machine(&d);
 	if (d.pid)
 		process_err = check_process(&d);

@@ -12,7 +12,7 @@
 
 #define PERIOD_NS 200000000ULL   /* over which the price is counted, and for which a trial lasts */
 #define ASIDE_NS  10000000000ULL /* between trials */
-#define MAX_SHARE 0.01          /* of the time of one thread */
+#define MAX_SHARE 0.01           /* of the time of one thread */
 
 static void look(struct session *s, struct target *t, uint64_t elapsed_ns, uint64_t now)
 {

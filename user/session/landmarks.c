@@ -26,46 +26,69 @@ int landmarks__python(struct probe_list *list, const struct elf *elf, const stru
 }
 
 /* By the mangled names' beginnings: what follows differs with the C++ ABI and with c10::optional or std::optional. */
-static const struct torch_landmark {
-	const char *prefix;
-	uint32_t enter, exit, fn;
-} torch_landmarks[] = {
-	{"_ZN5torch8autograd8profiler25record_function_enter_newE", PROBE_LABEL, PROBE_LABEL_EXIT, 0},
-	{"_ZN2at14RecordFunction3endEv", PROBE_LABEL_END, PROBE_NONE, 0},
-	{"_ZN5torch8autograd6Engine7executeE", PROBE_FN, PROBE_FN_EXIT, LANDMARK_FN_BACKWARD},
+#define LABEL_ENTER "_ZN5torch8autograd8profiler25record_function_enter_newE"
+#define LABEL_INNER "_ZN5torch8autograd8profilerL21record_function_enterE" /* local, as the next */
+#define LABEL_LEAVE "_ZN5torch8autograd8profilerL24record_function_exit_newE"
+#define RECORD_END  "_ZN2at14RecordFunction3endEv"
+#define EXECUTE     "_ZN5torch8autograd6Engine7executeE"
+
+enum torch_function { TORCH_ENTER, TORCH_INNER, TORCH_LEAVE, TORCH_END, TORCH_EXECUTE, TORCH__COUNT };
+
+static const char *const torch_prefixes[TORCH__COUNT] = {
+	[TORCH_ENTER] = LABEL_ENTER, [TORCH_INNER] = LABEL_INNER, [TORCH_LEAVE] = LABEL_LEAVE,
+	[TORCH_END] = RECORD_END,    [TORCH_EXECUTE] = EXECUTE,
 };
 
-struct search {
-	struct probe_list *list;
-	const struct elf *elf;
-	unsigned int found; /* bit per landmark */
-	int err;
-};
-
-static int try_symbol(const struct elf_symbol *symbol, void *ctx)
+static int find_function(const struct elf_symbol *symbol, void *ctx)
 {
-	struct search *s = ctx;
+	struct elf_symbol *found = ctx;
 
-	for (size_t i = 0; i < sizeof(torch_landmarks) / sizeof(torch_landmarks[0]); i++) {
-		const struct torch_landmark *l = &torch_landmarks[i];
-		uint32_t flags = strstr(symbol->name, "RKSs") ? COOKIE_OLD_STRING : 0;
+	if (!symbol->function || strncmp(symbol->name, "_ZN", 3) || strstr(symbol->name, ".cold"))
+		return 0;
+	for (int i = 0; i < TORCH__COUNT; i++)
+		if (!found[i].name && !strncmp(symbol->name, torch_prefixes[i], strlen(torch_prefixes[i])))
+			found[i] = *symbol;
+	return 0;
+}
 
-		if (s->found & 1u << i || !symbol->function || strncmp(symbol->name, l->prefix, strlen(l->prefix)) ||
-		    strstr(symbol->name, ".cold"))
-			continue;
-		s->found |= 1u << i;
-		s->err = probe_list__add_function(s->list, s->elf, symbol->vaddr, symbol->size, l->enter, l->exit,
-						  flags, l->fn);
-		if (s->err)
-			log__warn(NULL, "no probe can be placed in %s: its rows will be missing", symbol->name);
-	}
-	return s->found == (1u << sizeof(torch_landmarks) / sizeof(torch_landmarks[0])) - 1;
+/*
+ * Where the handle of a new label is known: at record_function_enter_new's one direct call of record_function_enter, which the kernel emulates;
+ * where that cannot be told (no local symbols), at its exit, most often a stepped return.
+ */
+static int add_label(struct probe_list *list, const struct elf *elf, const struct elf_symbol *found)
+{
+	const struct elf_symbol *enter = &found[TORCH_ENTER], *inner = &found[TORCH_INNER];
+	uint32_t flags = strstr(enter->name, "RKSs") ? COOKIE_OLD_STRING : 0;
+	struct site call;
+	int err;
+
+	if (!inner->name || sites__find_call(elf, enter->vaddr, enter->size, inner->vaddr, &call))
+		return probe_list__add_function(list, elf, enter->vaddr, enter->size, PROBE_LABEL, PROBE_LABEL_HANDLE,
+						flags, 0);
+	err = probe_list__add_site(list, &call, PROBE_LABEL_HANDLE, 0, 0);
+	return err ?: probe_list__add_function(list, elf, enter->vaddr, enter->size, PROBE_LABEL, PROBE_NONE, flags, 0);
+}
+
+static int add_entry(struct probe_list *list, const struct elf *elf, const struct elf_symbol *symbol, uint32_t event)
+{
+	return probe_list__add_function(list, elf, symbol->vaddr, symbol->size, event, PROBE_NONE, 0, 0);
 }
 
 int landmarks__torch(struct probe_list *list, const struct elf *elf)
 {
-	struct search s = {.list = list, .elf = elf};
+	struct elf_symbol found[TORCH__COUNT] = {0}, *execute = &found[TORCH_EXECUTE];
+	bool labels = false, backward;
 
-	elf__each_symbol(elf, try_symbol, &s);
-	return s.found ? 0 : -ENOENT;
+	elf__each_symbol(elf, find_function, found);
+	/* Ends before beginnings. */
+	if (found[TORCH_ENTER].name && (found[TORCH_LEAVE].name || found[TORCH_END].name))
+		labels = !(found[TORCH_LEAVE].name ? add_entry(list, elf, &found[TORCH_LEAVE], PROBE_LABEL_LEAVE)
+						   : add_entry(list, elf, &found[TORCH_END], PROBE_LABEL_END)) &&
+			 !add_label(list, elf, found);
+	backward = execute->name && !probe_list__add_function(list, elf, execute->vaddr, execute->size, PROBE_FN,
+							      PROBE_FN_EXIT, 0, LANDMARK_FN_BACKWARD);
+	if (labels != backward)
+		log__warn(NULL, "this torch has no place for a probe on %s: those rows will be missing",
+			  labels ? "backward" : "record_function labels");
+	return labels || backward ? 0 : -ENOENT;
 }

@@ -34,7 +34,7 @@ int probe_list__add(struct probe_list *list, uint64_t offset, uint64_t cookie)
 	return 0;
 }
 
-static int add_site(struct probe_list *list, const struct site *site, uint32_t event, uint32_t flags, uint32_t fn)
+int probe_list__add_site(struct probe_list *list, const struct site *site, uint32_t event, uint32_t flags, uint32_t fn)
 {
 	uint32_t depth = site->depth < 0 || site->depth >= COOKIE_DEPTH_UNKNOWN ? COOKIE_DEPTH_UNKNOWN : site->depth;
 
@@ -50,6 +50,6 @@ int probe_list__add_function(struct probe_list *list, const struct elf *elf, uin
 	if (err)
 		return err;
 	for (uint32_t i = 0; exit != PROBE_NONE && !err && i < sites.exit_cnt; i++)
-		err = add_site(list, &sites.exit[i], exit, flags, fn);
-	return err ?: add_site(list, &sites.entry, enter, flags, fn);
+		err = probe_list__add_site(list, &sites.exit[i], exit, flags, fn);
+	return err ?: probe_list__add_site(list, &sites.entry, enter, flags, fn);
 }

@@ -20,6 +20,8 @@ struct probe_list {
 void probe_list__release(struct probe_list *list); /* accepts a zeroed struct */
 /* One probe. 0 or -ENOMEM. */
 int probe_list__add(struct probe_list *list, uint64_t offset, uint64_t cookie);
+/* One probe at a site, whose depth goes into the cookie. 0 or -ENOMEM. */
+int probe_list__add_site(struct probe_list *list, const struct site *site, uint32_t event, uint32_t flags, uint32_t fn);
 
 /*
  * Probes on the native function at vaddr: its exit sites with event `exit` (PROBE_NONE: no exits), then its entry site with event `enter`;

@@ -55,8 +55,7 @@ static void *call_target(void *arg)
 	return NULL;
 }
 
-/* 0 when every call of another thread was seen. */
-static int try_backend(struct stepflame_bpf *skel, enum attach_backend backend, const struct probe_list *list,
+static int count_calls(struct stepflame_bpf *skel, enum attach_backend backend, const struct probe_list *list,
 		       struct selftest *out)
 {
 	struct attachment *attachment;
@@ -75,26 +74,18 @@ static int try_backend(struct stepflame_bpf *skel, enum attach_backend backend, 
 		return err;
 	if (skel->bss->test_hits != CALLS)
 		return -EOPNOTSUPP;
-	out->backend = backend;
-	out->hit_ns = ns / CALLS;
-	out->pid_level = skel->bss->test_level;
+	*out = (struct selftest){.backend = backend, .hit_ns = ns / CALLS, .pid_level = skel->bss->test_level};
 	return 0;
 }
 
-int selftest__run(struct stepflame_bpf *skel, struct selftest *out)
+int selftest__run(struct stepflame_bpf *skel, enum attach_backend backend, struct selftest *out)
 {
 	struct probe_list list = {.path = "/proc/self/exe"};
 	uint64_t offset = 0;
 	int err;
 
-	*out = (struct selftest){};
 	dl_iterate_phdr(find_offset, &offset);
-	err = probe_list__add(&list, offset, COOKIE(PROBE_TEST, 0, 0, 0));
-	if (err)
-		return err;
-	err = try_backend(skel, ATTACH_MULTI, &list, out);
-	if (err)
-		err = try_backend(skel, ATTACH_PERF, &list, out);
+	err = probe_list__add(&list, offset, COOKIE(PROBE_TEST, 0, 0, 0)) ?: count_calls(skel, backend, &list, out);
 	probe_list__release(&list);
 	return err;
 }

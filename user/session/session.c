@@ -16,6 +16,7 @@
 #include "../log.h"
 #include "../target/torch.h"
 #include "landmarks.h"
+#include "programs.h"
 #include "state.h"
 #include "stepflame.skel.h"
 
@@ -125,71 +126,38 @@ static int parse_actions(struct session *s)
 	return 0;
 }
 
-/* What a failed load means, for a person. */
-static int explain_load(int err)
-{
-	if (err == -EPERM || err == -EACCES)
-		log__error("run it as root (sudo), or with CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE",
-			   "may not load BPF programs: permission denied");
-	else if (access("/sys/kernel/btf/vmlinux", R_OK))
-		log__error("use a kernel built with CONFIG_DEBUG_INFO_BTF=y",
-			   "this kernel has no type information (/sys/kernel/btf/vmlinux)");
-	else
-		log__error("stepflame doctor tells what is missing; Linux 6.1 or later is needed",
-			   "the kernel refused the BPF programs: %s", strerror(-err));
-	return err == -EPERM || err == -EACCES ? -EPERM : -EOPNOTSUPP;
-}
-
-static int quiet(enum libbpf_print_level level, const char *fmt, va_list args)
-{
-	if (level == LIBBPF_WARN && getenv("STEPFLAME_DEBUG"))
-		return vfprintf(stderr, fmt, args);
-	return 0;
-}
-
-/* Kernels before 6.6 do not know the attach type of uprobe_multi; the same program serves perf uprobes (multi is false). */
-static int load_programs(struct session *s, bool multi)
+static int load(struct session *s)
 {
 	static const char *const fixed[NAME__COUNT] = {
 #define X(id, text) text,
 		STEPFLAME_FIXED_NAMES(X)
 #undef X
 	};
-
-	stepflame_bpf__destroy(s->skel);
-	s->skel = stepflame_bpf__open();
-	if (!s->skel)
-		return -errno;
-	for (size_t i = 0; i < NAME__COUNT; i++)
-		s->skel->rodata->fixed_names[i] = session__emit_name(s, fixed[i]);
-	s->skel->rodata->step_limit = s->options.steps;
-	if (!multi)
-		bpf_program__set_expected_attach_type(s->skel->progs.probe, 0);
-	return stepflame_bpf__load(s->skel);
-}
-
-static int load(struct session *s)
-{
+	struct program_knobs knobs = {.step_limit = s->options.steps};
+	const char *why, *fix;
 	int err;
 
-	libbpf_set_print(quiet);
-	err = load_programs(s, true);
-	if (err)
-		err = load_programs(s, false);
-	if (err)
-		return explain_load(err);
-	err = selftest__run(s->skel, &s->selftest);
-	if (err)
-		return explain_load(err);
-	s->skel->bss->pid_level = s->selftest.pid_level;
-	if (s->selftest.backend == ATTACH_PERF)
-		log__warn(NULL, "this kernel has no uprobe_multi that filters by process (6.10 or later has): probes "
-				"are attached one by one");
-	err = stepflame_bpf__attach(s->skel);
-	if (err)
-		return explain_load(err);
-	s->ring = ring_buffer__new(bpf_map__fd(s->skel->maps.ring), on_record, s, NULL);
-	return s->ring ? 0 : explain_load(-errno);
+	for (size_t i = 0; i < NAME__COUNT; i++)
+		knobs.fixed_names[i] = session__emit_name(s, fixed[i]);
+	err = programs__load(&knobs, &s->skel, &s->selftest);
+	if (!err) {
+		s->skel->bss->pid_level = s->selftest.pid_level;
+		if (s->selftest.backend == ATTACH_PERF)
+			log__warn(NULL,
+				  "this kernel has no uprobe_multi that filters by process (6.10 or later has): probes "
+				  "are attached one by one");
+		err = stepflame_bpf__attach(s->skel);
+	}
+	if (!err) {
+		s->ring = ring_buffer__new(bpf_map__fd(s->skel->maps.ring), on_record, s, NULL);
+		err = s->ring ? 0 : -errno;
+	}
+	if (err) {
+		programs__explain(err, &why, &fix);
+		log__error(fix, "%s", why);
+		err = err == -EPERM ? err : -EOPNOTSUPP;
+	}
+	return err;
 }
 
 static int set_functions(struct session *s)

@@ -319,3 +319,27 @@ out:
 	flow__free(flow);
 	return err;
 }
+
+int sites__find_call(const struct elf *elf, uint64_t vaddr, uint64_t size, uint64_t callee, struct site *out)
+{
+	struct flow *flow = NULL;
+	int err = flow__new(elf, vaddr, size, &flow);
+
+	if (err)
+		return err;
+	err = -ENOENT;
+	for (size_t i = 0; i < flow->node_cnt; i++) {
+		const struct flow_node *node = &flow->node[i];
+
+		if (node->kind != FLOW_CALL || node->target != callee || !is_good(node))
+			continue;
+		if (!err) {
+			err = -ENOTUNIQ;
+			break;
+		}
+		err = 0;
+		place(flow, node, out);
+	}
+	flow__free(flow);
+	return err;
+}

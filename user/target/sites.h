@@ -39,4 +39,10 @@ struct sites {
  */
 int sites__find(const struct elf *elf, uint64_t vaddr, uint64_t size, enum sites_policy policy, struct sites *out);
 
+/*
+ * The call instruction in the function at vaddr that calls `callee` directly, if there is exactly one; the probe fires before it. 0, -ENOENT none,
+ * -ENOTUNIQ several, or as sites__find.
+ */
+int sites__find_call(const struct elf *elf, uint64_t vaddr, uint64_t size, uint64_t callee, struct site *out);
+
 #endif

@@ -62,7 +62,8 @@ def main():
     for _, wait in children.values():
         wait()
     steps = {kind: 0 if kind == "subprocess" else args.batches for kind in kinds}
-    common.write(args, {"children": {k: pid for k, (pid, _) in children.items()}, "child_steps": steps, "steps": args.batches})
+    pids = {kind: pid for kind, (pid, _) in children.items()}
+    common.write(args, {"children": pids, "child_steps": steps, "steps": args.batches})
 
 
 if __name__ == "__main__":

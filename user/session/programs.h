@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The BPF programs, loaded in the form that this kernel takes. */
+#ifndef STEPFLAME_PROGRAMS_H
+#define STEPFLAME_PROGRAMS_H
+
+#include <stdint.h>
+
+#include "selftest.h"
+
+struct stepflame_bpf;
+
+struct program_knobs {
+	uint64_t fixed_names[16]; /* ids, by enum fixed_name */
+	uint64_t step_limit;
+};
+
+/*
+ * Opens, loads and tests the programs: for uprobe_multi links, or else for perf uprobes (kernels before 6.10). *out is to be destroyed with
+ * stepflame_bpf__destroy. knobs may be NULL. 0 or -errno: -EPERM no permission, -EOPNOTSUPP this kernel cannot.
+ */
+int programs__load(const struct program_knobs *knobs, struct stepflame_bpf **out, struct selftest *selftest);
+
+/* Why it failed, and the fix, for a person. */
+void programs__explain(int err, const char **why, const char **fix);
+
+#endif
