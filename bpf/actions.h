@@ -67,7 +67,7 @@ static __always_inline bool not_started(const struct py_layout *py, u64 gen, u64
 
 static __always_inline void action__end(struct thread *t, struct proc *proc, u32 pid, u64 gen)
 {
-	struct span *s = span__end(t, proc, pid, span__find(t, SPAN_ACTION, gen, 0, 0));
+	struct span *s = span__end(t, proc, pid, span__find(t, SPAN_ACTION, gen, 0));
 
 	if (!s)
 		count(CNT_OPEN_AT_START);
@@ -92,7 +92,7 @@ static __always_inline void action__begin(struct thread *t, struct proc *proc, u
 	if (!t->tstate)
 		t->tstate = py__tstate(&proc->py);
 	/* A generator that was dropped without an end, and whose memory is used again. */
-	stale = span__find(t, SPAN_ACTION, gen, 0, 0);
+	stale = span__find(t, SPAN_ACTION, gen, 0);
 	if (stale >= 0) {
 		count(CNT_SPAN_REUSED);
 		t->depth = stale;
@@ -212,7 +212,7 @@ static __always_inline void on_py_iter_exit(struct pt_regs *ctx, struct task_str
 	struct thread *t = thread__enter(task, ctx->sp);
 
 	if (t)
-		span__end(t, proc, pid, span__find(t, SPAN_ACTION, frame, 0, frame));
+		span__end(t, proc, pid, span__find(t, SPAN_ACTION, frame, frame));
 }
 
 #endif

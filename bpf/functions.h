@@ -15,7 +15,7 @@ static __always_inline void on_fn(struct pt_regs *ctx, struct task_struct *task,
 		return;
 	if (f->kind == SPAN_BACKWARD) {
 		/* A backward inside a backward (checkpointing) is part of it. */
-		if (span__find(t, f->kind, fn, 0, 0) >= 0)
+		if (span__find(t, f->kind, fn, 0) >= 0)
 			return;
 		gap__end(t, proc, pid);
 	}
@@ -30,10 +30,10 @@ static __always_inline void on_fn_exit(struct pt_regs *ctx, struct task_struct *
 
 	if (!t || !f)
 		return;
-	if (span__end(t, proc, pid, span__find(t, f->kind, fn, 0, frame))) {
+	if (span__end(t, proc, pid, span__find(t, f->kind, fn, frame))) {
 		if (f->kind == SPAN_BACKWARD)
 			gap__begin(t);
-	} else if (span__find(t, f->kind, fn, 0, 0) < 0) {
+	} else if (span__find(t, f->kind, fn, 0) < 0) {
 		count(CNT_OPEN_AT_START);
 	}
 }

@@ -3,10 +3,8 @@
  * torch's record_function labels: DataLoader, Optimizer.step, zero_grad, ProfilerStep# and the users' own. torch makes the calls with or
  * without a profiler.
  *
- * A label is known by the at::RecordFunction in its handle (a PythonRecordFunction), since labels need not end in the order in which they
- * began. It is read inside record_function_enter_new, once the handle is there. The end is record_function_exit_new(handle), which is called once; where
- * that local function cannot be found, RecordFunction::end(this), which is called twice for a label (again by the destructor) and often for
- * objects that are no label's.
+ * A label is known by its at::RecordFunction, since labels need not end in the order in which they began: record_function_enter_new constructs it and
+ * record_function_exit_new ends it. RecordFunction::end itself is called again by the destructor, and for objects that are no label's.
  */
 #ifndef STEPFLAME_LABELS_H
 #define STEPFLAME_LABELS_H
@@ -14,10 +12,6 @@
 #include "python.h"
 #include "span.h"
 #include "steps.h"
-
-/* `record` in PythonRecordFunction lies behind c10::intrusive_ptr_target's vtable and its one or two counts. */
-#define RECORD_OFFSET     16
-#define RECORD_OFFSET_MAX 32
 
 enum label {
 	LABEL_USER,
@@ -92,7 +86,7 @@ static __always_inline void on_label(struct pt_regs *ctx, struct task_struct *ta
 	if (!name)
 		return;
 	label = label__classify(t->name_text);
-	s = span__begin(t, SPAN_LABEL, ctx->di, name, frame);
+	s = span__begin(t, SPAN_LABEL, 0, name, frame);
 	if (!s)
 		return;
 	s->label = label;
@@ -100,31 +94,22 @@ static __always_inline void on_label(struct pt_regs *ctx, struct task_struct *ta
 		s->also = NAME_OPTIMIZER_STEP + 1;
 }
 
-/*
- * From here on the label is known by its handle, and bound to no frame. *sret is the handle by now; at the call site the third argument, &handle->record,
- * says exactly where the record lies. At an exit site the register holds anything.
- */
+/* From here on the label is known by its RecordFunction, and bound to no frame. */
 static __always_inline void on_label_handle(struct pt_regs *ctx, struct task_struct *task, u64 frame)
 {
 	struct thread *t = thread__enter(task, ctx->sp);
 	struct span *s;
-	u64 handle;
 
 	if (!t || !t->depth)
 		return;
 	s = span__at(t, t->depth - 1);
 	if (s->kind != SPAN_LABEL || s->frame != frame)
 		return;
-	handle = read_u64(s->token);
-	s->token = handle + RECORD_OFFSET;
-	if (ctx->dx > handle && ctx->dx - handle <= RECORD_OFFSET_MAX)
-		s->token = ctx->dx;
+	s->token = ctx->di;
 	s->frame = 0;
 }
 
-/* The label whose record lies at [record - below, record] ends. */
-static __always_inline void on_label_end(struct pt_regs *ctx, struct task_struct *task, struct proc *proc, u32 pid,
-					 u64 record, u64 below)
+static __always_inline void on_label_end(struct pt_regs *ctx, struct task_struct *task, struct proc *proc, u32 pid)
 {
 	struct thread *t = thread__enter(task, ctx->sp);
 	struct span *s;
@@ -132,7 +117,7 @@ static __always_inline void on_label_end(struct pt_regs *ctx, struct task_struct
 	if (!t)
 		return;
 	/* None found: an op's, a label's second end, or one that began before us. */
-	s = span__end(t, proc, pid, span__find(t, SPAN_LABEL, record, below, 0));
+	s = span__end(t, proc, pid, span__find(t, SPAN_LABEL, ctx->di, 0));
 	if (!s || s->label == LABEL_USER)
 		return;
 	if (s->label == LABEL_PROFILER_STEP) {

@@ -47,11 +47,8 @@ static __always_inline void dispatch(struct pt_regs *ctx, u64 cookie, struct tas
 	case PROBE_LABEL_HANDLE:
 		on_label_handle(ctx, task, frame);
 		break;
-	case PROBE_LABEL_LEAVE:
-		on_label_end(ctx, task, proc, pid, read_u64(ctx->di) + RECORD_OFFSET_MAX, RECORD_OFFSET_MAX);
-		break;
 	case PROBE_LABEL_END:
-		on_label_end(ctx, task, proc, pid, ctx->di, RECORD_OFFSET);
+		on_label_end(ctx, task, proc, pid);
 		break;
 	case PROBE_FN:
 		on_fn(ctx, task, proc, pid, fn, frame);

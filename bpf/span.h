@@ -103,11 +103,8 @@ __noinline int span__repair(struct thread *t, u64 sp)
 	return 0;
 }
 
-/*
- * Index of the innermost open span with that kind whose token is one of [token - below, token], and whose frame, when both are known, is `frame`;
- * or -1.
- */
-__noinline int span__find(struct thread *t, u32 kind, u64 token, u64 below, u64 frame)
+/* Index of the innermost open span with that kind and token whose frame, when both are known, is `frame`; or -1. */
+__noinline int span__find(struct thread *t, u32 kind, u64 token, u64 frame)
 {
 	u32 depth;
 
@@ -120,8 +117,7 @@ __noinline int span__find(struct thread *t, u32 kind, u64 token, u64 below, u64 
 		if (n >= depth)
 			break;
 		s = span__at(t, depth - 1 - n);
-		if (s->kind == kind && token >= s->token && token - s->token <= below &&
-		    (!frame || !s->frame || s->frame == frame))
+		if (s->kind == kind && s->token == token && (!frame || !s->frame || s->frame == frame))
 			return depth - 1 - n;
 	}
 	return -1;

@@ -18,9 +18,8 @@ enum probe_event {
 	PROBE_PY_ITER,  /* slot_tp_iternext(self): Lightning's CombinedLoader fetches */
 	PROBE_PY_ITER_EXIT, /* its exit sites */
 	PROBE_LABEL,        /* record_function_enter_new(sret, name, args) */
-	PROBE_LABEL_HANDLE, /* in it, when the handle is known: at its call of record_function_enter(name, args, &record), or its exit */
-	PROBE_LABEL_LEAVE,  /* record_function_exit_new(handle): its end */
-	PROBE_LABEL_END,    /* at::RecordFunction::end(this): where the one above cannot be found */
+	PROBE_LABEL_HANDLE, /* in it, before it calls RecordFunction::RecordFunction(this, scope) */
+	PROBE_LABEL_END,    /* at::RecordFunction::end(this), or before its call in record_function_exit_new */
 	PROBE_FN,           /* entry of any other native function: Engine::execute, --action LIB:SYMBOL */
 	PROBE_FN_EXIT,
 	PROBE_TEST, /* stepflame's own function, for the self-test and the price of a hit */

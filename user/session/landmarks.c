@@ -27,16 +27,18 @@ int landmarks__python(struct probe_list *list, const struct elf *elf, const stru
 
 /* By the mangled names' beginnings: what follows differs with the C++ ABI and with c10::optional or std::optional. */
 #define LABEL_ENTER "_ZN5torch8autograd8profiler25record_function_enter_newE"
-#define LABEL_INNER "_ZN5torch8autograd8profilerL21record_function_enterE" /* local, as the next */
-#define LABEL_LEAVE "_ZN5torch8autograd8profilerL24record_function_exit_newE"
+#define LABEL_LEAVE "_ZN5torch8autograd8profilerL24record_function_exit_newE" /* a local symbol */
+#define RECORD_NEW  "_ZN2at14RecordFunctionC1ENS_11RecordScopeE"
 #define RECORD_END  "_ZN2at14RecordFunction3endEv"
 #define EXECUTE     "_ZN5torch8autograd6Engine7executeE"
 
-enum torch_function { TORCH_ENTER, TORCH_INNER, TORCH_LEAVE, TORCH_END, TORCH_EXECUTE, TORCH__COUNT };
+enum torch_function { TORCH_ENTER, TORCH_LEAVE, TORCH_END, TORCH_EXECUTE, TORCH__COUNT };
 
 static const char *const torch_prefixes[TORCH__COUNT] = {
-	[TORCH_ENTER] = LABEL_ENTER, [TORCH_INNER] = LABEL_INNER, [TORCH_LEAVE] = LABEL_LEAVE,
-	[TORCH_END] = RECORD_END,    [TORCH_EXECUTE] = EXECUTE,
+	[TORCH_ENTER] = LABEL_ENTER,
+	[TORCH_LEAVE] = LABEL_LEAVE,
+	[TORCH_END] = RECORD_END,
+	[TORCH_EXECUTE] = EXECUTE,
 };
 
 static int find_function(const struct elf_symbol *symbol, void *ctx)
@@ -52,26 +54,27 @@ static int find_function(const struct elf_symbol *symbol, void *ctx)
 }
 
 /*
- * Where the handle of a new label is known: at record_function_enter_new's one direct call of record_function_enter, which the kernel emulates;
- * where that cannot be told (no local symbols), at its exit, most often a stepped return.
+ * A label begins in record_function_enter_new, and is known by the RecordFunction whose constructor is called there. It ends in
+ * record_function_exit_new, where that calls RecordFunction::end; by end itself, which many others call, where local symbols are stripped.
  */
 static int add_label(struct probe_list *list, const struct elf *elf, const struct elf_symbol *found)
 {
-	const struct elf_symbol *enter = &found[TORCH_ENTER], *inner = &found[TORCH_INNER];
+	const struct elf_symbol *enter = &found[TORCH_ENTER], *leave = &found[TORCH_LEAVE], *end = &found[TORCH_END];
 	uint32_t flags = strstr(enter->name, "RKSs") ? COOKIE_OLD_STRING : 0;
-	struct site call;
+	struct site site;
 	int err;
 
-	if (!inner->name || sites__find_call(elf, enter->vaddr, enter->size, inner->vaddr, &call))
-		return probe_list__add_function(list, elf, enter->vaddr, enter->size, PROBE_LABEL, PROBE_LABEL_HANDLE,
-						flags, 0);
-	err = probe_list__add_site(list, &call, PROBE_LABEL_HANDLE, 0, 0);
+	if (leave->name && !sites__find_call(elf, leave->vaddr, leave->size, RECORD_END, &site))
+		err = probe_list__add_site(list, &site, PROBE_LABEL_END, 0, 0);
+	else
+		err = probe_list__add_function(list, elf, end->vaddr, end->size, PROBE_LABEL_END, PROBE_NONE, 0, 0);
+	if (err)
+		return err;
+	err = sites__find_call(elf, enter->vaddr, enter->size, RECORD_NEW, &site);
+	if (err)
+		return err;
+	err = probe_list__add_site(list, &site, PROBE_LABEL_HANDLE, 0, 0);
 	return err ?: probe_list__add_function(list, elf, enter->vaddr, enter->size, PROBE_LABEL, PROBE_NONE, flags, 0);
-}
-
-static int add_entry(struct probe_list *list, const struct elf *elf, const struct elf_symbol *symbol, uint32_t event)
-{
-	return probe_list__add_function(list, elf, symbol->vaddr, symbol->size, event, PROBE_NONE, 0, 0);
 }
 
 int landmarks__torch(struct probe_list *list, const struct elf *elf)
@@ -81,10 +84,8 @@ int landmarks__torch(struct probe_list *list, const struct elf *elf)
 
 	elf__each_symbol(elf, find_function, found);
 	/* Ends before beginnings. */
-	if (found[TORCH_ENTER].name && (found[TORCH_LEAVE].name || found[TORCH_END].name))
-		labels = !(found[TORCH_LEAVE].name ? add_entry(list, elf, &found[TORCH_LEAVE], PROBE_LABEL_LEAVE)
-						   : add_entry(list, elf, &found[TORCH_END], PROBE_LABEL_END)) &&
-			 !add_label(list, elf, found);
+	if (found[TORCH_ENTER].name && found[TORCH_END].name)
+		labels = !add_label(list, elf, found);
 	backward = execute->name && !probe_list__add_function(list, elf, execute->vaddr, execute->size, PROBE_FN,
 							      PROBE_FN_EXIT, 0, LANDMARK_FN_BACKWARD);
 	if (labels != backward)

@@ -51,5 +51,7 @@ int probe_list__add_function(struct probe_list *list, const struct elf *elf, uin
 		return err;
 	for (uint32_t i = 0; exit != PROBE_NONE && !err && i < sites.exit_cnt; i++)
 		err = probe_list__add_site(list, &sites.exit[i], exit, flags, fn);
+	for (uint32_t i = 0; exit != PROBE_NONE && !err && i < sites.unwind_cnt; i++)
+		err = probe_list__add_site(list, &sites.unwind[i], exit, flags, fn);
 	return err ?: probe_list__add_site(list, &sites.entry, enter, flags, fn);
 }

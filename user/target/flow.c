@@ -99,8 +99,8 @@ static bool is_noreturn_name(const char *name)
 	return false;
 }
 
-/* A PLT entry: [endbr64] [bnd] jmp *slot(%rip). The import it leads to, "" for one that is not an import, NULL when it is no PLT entry. */
-static const char *plt_import(const struct elf *elf, uint64_t vaddr)
+/* A PLT entry: [endbr64] [bnd] jmp *slot(%rip). */
+const char *flow__import(const struct elf *elf, uint64_t vaddr)
 {
 	static const uint8_t endbr64[] = {0xf3, 0x0f, 0x1e, 0xfa};
 	size_t have, i = 0;
@@ -178,7 +178,7 @@ static void settle_call(const struct elf *elf, struct flow_node *node)
 	int32_t disp;
 
 	if (node->kind == FLOW_CALL) {
-		name = plt_import(elf, node->target);
+		name = flow__import(elf, node->target);
 	} else if (b && have == 6 && b[0] == 0xff && b[1] == 0x15) {
 		memcpy(&disp, b + 2, sizeof(disp));
 		name = elf__slot_symbol(elf, node->vaddr + 6 + (int64_t)disp);
@@ -588,7 +588,7 @@ static int judge_outward(struct flow *flow, struct decoder *decoder, const struc
 	int err;
 
 	*out = OUTWARD_TAIL;
-	if (plt_import(flow->elf, node->target))
+	if (flow__import(flow->elf, node->target))
 		return 0;
 	if (functions__at(flow->elf, node->target, range))
 		return framed ? -ENOTSUP : 0; /* nothing is known of that place */

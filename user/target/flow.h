@@ -93,4 +93,7 @@ struct flow {
 int flow__new(const struct elf *elf, uint64_t vaddr, uint64_t size, struct flow **out);
 void flow__free(struct flow *flow); /* accepts NULL */
 
+/* The symbol that the PLT entry at vaddr leads to, "" when it leads to none, NULL when there is no PLT entry. */
+const char *flow__import(const struct elf *elf, uint64_t vaddr);
+
 #endif

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "target/flow.h"
+#include "target/functions.h"
 #include "target/insn.h"
 
 #define ENTRY_SCAN_MAX 24 /* instructions; prologues are shorter, and arguments are soon overwritten */
@@ -281,6 +282,68 @@ static int find_exits(struct cut *cut, enum sites_policy policy, uint32_t entry,
 	return collect(cut, out);
 }
 
+/* The parts of a function that landing pads lie in or lead to: most often an X.cold, which is no part of the flow when nothing returns from it. */
+struct pad_parts {
+	const struct flow *flow;
+	struct function_range part[FLOW_REGIONS_MAX];
+	size_t cnt;
+};
+
+static void add_part(uint64_t pad, void *ctx)
+{
+	struct pad_parts *parts = ctx;
+	struct function_range range;
+
+	for (size_t i = 0; i < parts->cnt; i++)
+		if (pad >= parts->part[i].start && pad < parts->part[i].end)
+			return;
+	if (parts->cnt < FLOW_REGIONS_MAX && !functions__at(parts->flow->elf, pad, &range))
+		parts->part[parts->cnt++] = range;
+}
+
+static void add_unwinds(const struct flow *flow, struct sites *out)
+{
+	for (size_t i = 0; i < flow->node_cnt && out->unwind_cnt < SITES_MAX; i++) {
+		const struct flow_node *node = &flow->node[i];
+		const char *import = node->kind == FLOW_CALL_NORETURN ? flow__import(flow->elf, node->target) : NULL;
+
+		if (import && !strcmp(import, "_Unwind_Resume") && is_good(node))
+			place(flow, node, &out->unwind[out->unwind_cnt++]);
+	}
+}
+
+static void find_unwinds(const struct flow *flow, struct sites *out)
+{
+	struct pad_parts parts = {.flow = flow};
+	struct function_range range;
+
+	if (functions__at(flow->elf, flow->node[0].vaddr, &range) ||
+	    functions__each_pad(flow->elf, &range, add_part, &parts))
+		return;
+	for (size_t i = 0; i < flow->node_cnt; i++) {
+		const struct flow_node *node = &flow->node[i];
+
+		if ((node->kind == FLOW_JUMP || node->kind == FLOW_BRANCH) && !node->leaf &&
+		    (node->target < range.start || node->target >= range.end))
+			add_part(node->target, &parts);
+	}
+	for (size_t i = 0; i < parts.cnt; i++) {
+		const struct function_range *part = &parts.part[i];
+		struct flow *cold = NULL;
+
+		if (part->start == range.start) {
+			add_unwinds(flow, out);
+		} else if (!flow__new(flow->elf, part->start, part->end - part->start, &cold)) {
+			uint32_t first = out->unwind_cnt;
+
+			add_unwinds(cold, out);
+			for (uint32_t k = first; k < out->unwind_cnt; k++)
+				out->unwind[k].depth = -1; /* the part does not begin with an empty frame */
+			flow__free(cold);
+		}
+	}
+}
+
 int sites__find(const struct elf *elf, uint64_t vaddr, uint64_t size, enum sites_policy policy, struct sites *out)
 {
 	struct flow *flow = NULL;
@@ -308,8 +371,10 @@ int sites__find(const struct elf *elf, uint64_t vaddr, uint64_t size, enum sites
 	decoder__close(&decoder);
 	if (!err)
 		err = find_exits(&cut, policy, entry, out);
-	if (!err)
+	if (!err) {
 		place(flow, &flow->node[entry], &out->entry);
+		find_unwinds(flow, out);
+	}
 out:
 	free(cut.live);
 	free(cut.permitted);
@@ -320,24 +385,30 @@ out:
 	return err;
 }
 
-int sites__find_call(const struct elf *elf, uint64_t vaddr, uint64_t size, uint64_t callee, struct site *out)
+int sites__find_call(const struct elf *elf, uint64_t vaddr, uint64_t size, const char *callee, struct site *out)
 {
+	struct elf_symbol own = {0};
 	struct flow *flow = NULL;
 	int err = flow__new(elf, vaddr, size, &flow);
 
 	if (err)
 		return err;
+	elf__symbol(elf, callee, &own);
 	err = -ENOENT;
-	for (size_t i = 0; i < flow->node_cnt; i++) {
+	for (size_t i = 0; i < flow->node_cnt && err != -ENOTUNIQ; i++) {
 		const struct flow_node *node = &flow->node[i];
+		const char *import;
 
-		if (node->kind != FLOW_CALL || node->target != callee || !is_good(node))
+		if (node->kind != FLOW_CALL && !(node->kind == FLOW_JUMP && node->leaf))
 			continue;
-		if (!err) {
+		import = flow__import(elf, node->target);
+		if (import ? strcmp(import, callee) != 0 : !own.vaddr || node->target != own.vaddr)
+			continue;
+		if (err != -ENOENT) {
 			err = -ENOTUNIQ;
 			break;
 		}
-		err = 0;
+		err = is_good(node) ? 0 : -ENOTSUP;
 		place(flow, node, out);
 	}
 	flow__free(flow);

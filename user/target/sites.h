@@ -28,6 +28,9 @@ struct sites {
 	struct site entry;
 	uint32_t exit_cnt;
 	struct site exit[SITES_MAX];
+	uint32_t
+		unwind_cnt; /* where an exception leaves the function behind its clean-up: its calls of _Unwind_Resume */
+	struct site unwind[SITES_MAX];
 };
 
 /*
@@ -40,9 +43,10 @@ struct sites {
 int sites__find(const struct elf *elf, uint64_t vaddr, uint64_t size, enum sites_policy policy, struct sites *out);
 
 /*
- * The call instruction in the function at vaddr that calls `callee` directly, if there is exactly one; the probe fires before it. 0, -ENOENT none,
- * -ENOTUNIQ several, or as sites__find.
+ * The instruction in the function at vaddr that calls, or jumps at its end to, the function of that name (an import, or one of the file's own),
+ * if there is exactly one: the probe fires before it, when the argument registers are the callee's. 0, -ENOENT none, -ENOTUNIQ several,
+ * -ENOTSUP the kernel would single-step it, or as sites__find.
  */
-int sites__find_call(const struct elf *elf, uint64_t vaddr, uint64_t size, uint64_t callee, struct site *out);
+int sites__find_call(const struct elf *elf, uint64_t vaddr, uint64_t size, const char *callee, struct site *out);
 
 #endif
