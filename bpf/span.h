@@ -188,7 +188,7 @@ static __always_inline struct span *span__end(struct thread *t, const struct pro
 
 	if (i < 0)
 		return NULL;
-	if (i + 1 != t->depth)
+	if ((u32)i + 1 != t->depth)
 		count(CNT_DROPPED_INNER);
 	t->depth = i;
 	s = span__at(t, i);

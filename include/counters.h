@@ -10,9 +10,7 @@
 
 #define STEPFLAME_COUNTERS(X)                                                                      \
 	X(OPEN_AT_START, "open_at_start", "spans that had begun before the probes were armed")     \
-	X(OPEN_AT_END, "open_at_end", "spans still open when the recording ended")                 \
 	X(UNWOUND, "unwound", "native spans closed by an exception or a longjmp, not timed")       \
-	X(UNMATCHED_END, "unmatched_end", "ends of spans whose start was not seen")                \
 	X(DROPPED_INNER, "dropped_inner", "spans discarded because an enclosing span ended first") \
 	X(STACK_FULL, "stack_full", "spans nested deeper than the span stack")                     \
 	X(NO_STORAGE, "no_storage", "threads whose span stack could not be allocated")             \

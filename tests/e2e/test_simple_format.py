@@ -276,6 +276,8 @@ def test_lost_and_cost(tmp_path):
         "budget_percent": None,
         "own_cpu_percent": pytest.approx(1),
         "own_rss_bytes": 24 * 10**6,
+        "attach_ms": 0,
+        "detach_ms": 0,
     }
 
 

@@ -173,6 +173,11 @@ static int sink_record(const struct rec_hdr *record, void *ctx)
 {
 	struct sink *sink = ctx;
 
+	if (!record) {
+		if (!sink->write_err)
+			sink->write_err = recording_writer__flush(sink->writer);
+		return sink->write_err;
+	}
 	if (sink->writer) {
 		if (!sink->write_err)
 			sink->write_err = recording_writer__append(sink->writer, record);

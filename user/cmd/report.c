@@ -140,7 +140,7 @@ static void explain_read(const char *file, int err, uint32_t version)
 				   file, version, RECORDING_VERSION);
 		break;
 	default:
-		log__error(NULL, "cannot read %s: %s", file, strerror(-err));
+		log__error("name a file that stepflame record wrote", "cannot read %s: %s", file, strerror(-err));
 	}
 }
 

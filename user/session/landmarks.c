@@ -6,6 +6,8 @@
 
 #include "../../include/probes.h"
 #include "../log.h"
+#include "../target/flow.h"
+#include "../target/functions.h"
 
 int landmarks__python(struct probe_list *list, const struct elf *elf, const struct py_functions *functions)
 {
@@ -53,28 +55,65 @@ static int find_function(const struct elf_symbol *symbol, void *ctx)
 	return 0;
 }
 
+/* The entry of a function that makes a label, and where it constructs the label's RecordFunction. */
+static int add_label_enter(struct probe_list *list, const struct elf *elf, uint64_t vaddr, uint64_t size,
+			   uint32_t flags)
+{
+	struct site site;
+	int err = sites__find_call(elf, vaddr, size, RECORD_NEW, &site);
+
+	err = err ?: probe_list__add_site(list, &site, PROBE_LABEL_HANDLE, 0, 0);
+	return err ?: probe_list__add_function(list, elf, vaddr, size, PROBE_LABEL, PROBE_NONE, flags, 0);
+}
+
+/*
+ * record_function_enter_legacy(name, args), which Debian's torch 1.13 makes its labels with, is a local function, and those libraries are stripped. It
+ * stands in the same source file as record_function_enter_new, so nearby, and is the other one there that constructs a RecordFunction.
+ */
+static void add_legacy_label(struct probe_list *list, const struct elf *elf, uint64_t enter, uint32_t flags)
+{
+	const uint64_t around = 64 << 10, start = enter - around;
+	struct function_range range, legacy = {0};
+	size_t have;
+	const uint8_t *code = elf__bytes(elf, start, 2 * around, &have);
+
+	for (size_t i = 0; code && i + 5 <= have; i++) {
+		int32_t distance;
+		const char *import;
+
+		if (code[i] != 0xe8) /* call rel32 */
+			continue;
+		memcpy(&distance, code + i + 1, sizeof(distance));
+		import = flow__import(elf, start + i + 5 + (int64_t)distance);
+		if (!import || strcmp(import, RECORD_NEW) || functions__at(elf, start + i, &range) ||
+		    range.start == enter || range.start == legacy.start)
+			continue;
+		if (legacy.start)
+			return; /* which of them is not known */
+		legacy = range;
+	}
+	if (legacy.start)
+		add_label_enter(list, elf, legacy.start, legacy.end - legacy.start, flags);
+}
+
 /*
  * A label begins in record_function_enter_new, and is known by the RecordFunction whose constructor is called there. It ends in
  * record_function_exit_new, where that calls RecordFunction::end; by end itself, which many others call, where local symbols are stripped.
  */
-static int add_label(struct probe_list *list, const struct elf *elf, const struct elf_symbol *found)
+static int add_labels(struct probe_list *list, const struct elf *elf, const struct elf_symbol *found)
 {
 	const struct elf_symbol *enter = &found[TORCH_ENTER], *leave = &found[TORCH_LEAVE], *end = &found[TORCH_END];
 	uint32_t flags = strstr(enter->name, "RKSs") ? COOKIE_OLD_STRING : 0;
 	struct site site;
 	int err;
 
-	if (leave->name && !sites__find_call(elf, leave->vaddr, leave->size, RECORD_END, &site))
+	if (leave->name && !sites__find_call(elf, leave->vaddr, leave->size, RECORD_END, &site)) {
 		err = probe_list__add_site(list, &site, PROBE_LABEL_END, 0, 0);
-	else
+	} else {
 		err = probe_list__add_function(list, elf, end->vaddr, end->size, PROBE_LABEL_END, PROBE_NONE, 0, 0);
-	if (err)
-		return err;
-	err = sites__find_call(elf, enter->vaddr, enter->size, RECORD_NEW, &site);
-	if (err)
-		return err;
-	err = probe_list__add_site(list, &site, PROBE_LABEL_HANDLE, 0, 0);
-	return err ?: probe_list__add_function(list, elf, enter->vaddr, enter->size, PROBE_LABEL, PROBE_NONE, flags, 0);
+		add_legacy_label(list, elf, enter->vaddr, flags);
+	}
+	return err ?: add_label_enter(list, elf, enter->vaddr, enter->size, flags);
 }
 
 int landmarks__torch(struct probe_list *list, const struct elf *elf)
@@ -85,7 +124,7 @@ int landmarks__torch(struct probe_list *list, const struct elf *elf)
 	elf__each_symbol(elf, find_function, found);
 	/* Ends before beginnings. */
 	if (found[TORCH_ENTER].name && found[TORCH_END].name)
-		labels = !add_label(list, elf, found);
+		labels = !add_labels(list, elf, found);
 	backward = execute->name && !probe_list__add_function(list, elf, execute->vaddr, execute->size, PROBE_FN,
 							      PROBE_FN_EXIT, 0, LANDMARK_FN_BACKWARD);
 	if (labels != backward)

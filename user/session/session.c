@@ -284,8 +284,6 @@ static void add_children(struct session *s, pid_t pid)
 			continue;
 		}
 		targets__resolve(s, t);
-		if (!strncmp(t->process.comm, "pt_data_", 8))
-			t->role = ROLE_WORKER;
 	}
 	free(children);
 }

@@ -24,7 +24,10 @@ struct session_options {
 	enum session_children children;
 };
 
-/* Takes one record, which is the session's after the call. 0 or -errno, which session__poll and session__finish return. */
+/*
+ * Takes one record, which is the session's after the call; NULL after each snapshot, when what came should reach the file. 0 or -errno, which
+ * session__poll and session__finish return.
+ */
 typedef int (*session_sink)(const struct rec_hdr *record, void *ctx);
 
 struct session_progress {

@@ -16,7 +16,7 @@
 /* The counters that mean that something is missing from the report; the others tell of the recording's edges. */
 static bool is_loss(enum counter c)
 {
-	return c != CNT_OPEN_AT_START && c != CNT_OPEN_AT_END && c != CNT_UNWOUND;
+	return c != CNT_OPEN_AT_START && c != CNT_UNWOUND;
 }
 
 static int emit_rows(struct session *s)
@@ -143,5 +143,5 @@ int snapshot__emit(struct session *s)
 {
 	int err = emit_window(s);
 
-	return err ?: emit_rows(s) ?: emit_counters(s);
+	return err ?: emit_rows(s) ?: emit_counters(s) ?: session__emit(s, NULL);
 }

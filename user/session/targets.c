@@ -16,8 +16,8 @@
 #include "state.h"
 #include "stepflame.skel.h"
 
-/* A child that execs does so at once; looking later spares the probes that it would lose. */
-#define FORK_SETTLE_NS (50 * 1000000ULL)
+/* When a forked child is looked at again: by then a DataLoader's worker has given itself its name. */
+#define FORK_SETTLE_NS (300 * 1000000ULL)
 /* While libraries may still come: often at first, when imports run, and seldom later. */
 #define LOOK_OFTEN_NS  (10 * 1000000ULL)
 #define LOOK_SELDOM_NS (200 * 1000000ULL)
@@ -29,6 +29,11 @@ struct target *targets__find(struct session *s, pid_t pid)
 		if (s->targets[i]->process.pid == pid && !s->targets[i]->gone)
 			return s->targets[i];
 	return NULL;
+}
+
+static bool is_worker(const struct process *process)
+{
+	return !strncmp(process->comm, "pt_data_", 8); /* "pt_data_worker", torch/utils/data/_utils/worker.py */
 }
 
 static void detach(struct target *t)
@@ -240,6 +245,8 @@ int targets__resolve(struct session *s, struct target *t)
 	for (size_t i = 0; i < t->process.file_cnt && !err; i++)
 		if (wanted_by_action(s, &t->process.files[i]))
 			err = attach_file(s, t, &t->process.files[i], NULL, NULL, false);
+	if (t->role == ROLE_CHILD && is_worker(&t->process))
+		t->role = ROLE_WORKER;
 	if (news || !t->open)
 		emit_target(s, t);
 	t->pending = !t->has_torch || !t->has_python;
@@ -269,15 +276,19 @@ static void look_later(struct target *t, uint64_t now, uint64_t delay)
 	t->look_at_ns = now + delay;
 }
 
-static bool wanted_child(const struct session *s, const struct process *process)
+/*
+ * A forked child: the same program and memory as its parent until it calls exec, so BPF has copied what it knows of the parent, and the files whose
+ * probes are known are mapped at the same places. Its breakpoints are there from the first instruction, inherited; its calls are counted once
+ * the links are there, some ms later.
+ */
+static void attach_fork(struct session *s, struct target *t)
 {
-	switch (s->options.children) {
-	case CHILDREN_ALL:
-		return true;
-	case CHILDREN_WORKERS:
-		return !strncmp(process->comm, "pt_data_", 8);
-	default:
-		return false;
+	for (size_t i = 0; i < t->process.file_cnt; i++) {
+		const struct mapped_file *file = &t->process.files[i];
+
+		for (size_t k = 0; k < s->file_cnt; k++)
+			if (s->files[k].dev == file->dev && s->files[k].inode == file->inode)
+				attach_file(s, t, file, NULL, NULL, false);
 	}
 }
 
@@ -286,18 +297,26 @@ static void forked(struct session *s, const struct rec_proc *rec)
 	struct target *parent = targets__find(s, rec->parent_pid), *t;
 	struct process process = {};
 
-	if (!parent || s->options.children == CHILDREN_NONE || process__read(rec->pid, &process))
+	if (!parent || process__read(rec->pid, &process))
 		return;
 	if (targets__add(s, &process, ROLE_CHILD, &t)) {
 		process__release(&process);
 		return;
 	}
-	/* The same program until it calls exec: BPF has copied what it knows of the parent's memory. */
 	t->forked = true;
 	t->governor.dev = parent->governor.dev;
 	t->governor.inode = parent->governor.inode;
 	snprintf(t->torch, sizeof(t->torch), "%s", parent->torch);
 	snprintf(t->python.version, sizeof(t->python.version), "%s", parent->python.version);
+	attach_fork(s, t);
+	if (s->options.children == CHILDREN_NONE) {
+		detach(t);
+		t->gone = true; /* to us */
+		return;
+	}
+	emit_target(s, t);
+	if (s->opened)
+		targets__open(s, t);
 	look_later(t, session__now_ns(), FORK_SETTLE_NS);
 }
 
@@ -328,20 +347,16 @@ void targets__event(struct session *s, const struct rec_proc *rec)
 	}
 }
 
-/* A forked child: the same files as its parent, whose probes are known. */
-static void attach_fork(struct session *s, struct target *t)
+/* The child has settled: is it one to watch? Detaching takes the inherited breakpoints away, too, so that it runs at full speed. */
+static void settle_fork(struct session *s, struct target *t)
 {
-	for (size_t i = 0; i < t->process.file_cnt; i++) {
-		const struct mapped_file *file = &t->process.files[i];
-
-		for (size_t k = 0; k < s->file_cnt; k++)
-			if (s->files[k].dev == file->dev && s->files[k].inode == file->inode)
-				attach_file(s, t, file, NULL, NULL, false);
-	}
-	if (!strncmp(t->process.comm, "pt_data_", 8))
-		t->role = ROLE_WORKER;
 	t->pending = false;
-	emit_target(s, t);
+	if (is_worker(&t->process)) {
+		t->role = ROLE_WORKER;
+		emit_target(s, t);
+	} else if (s->options.children == CHILDREN_WORKERS) {
+		detach(t);
+	}
 }
 
 static void look(struct session *s, struct target *t, uint64_t now)
@@ -354,12 +369,10 @@ static void look(struct session *s, struct target *t, uint64_t now)
 	}
 	process__release(&t->process);
 	t->process = process;
-	if (!t->forked)
-		targets__resolve(s, t);
-	else if (wanted_child(s, &t->process))
-		attach_fork(s, t);
+	if (t->forked)
+		settle_fork(s, t);
 	else
-		t->pending = false;
+		targets__resolve(s, t);
 	if (!t->open && s->opened && t->file_cnt)
 		targets__open(s, t);
 	if (t->pending)

@@ -2,9 +2,9 @@
 /*
  * Builds the control flow of a function. In: its range in an ELF file. Out: struct flow, owned by the caller's thread.
  *
- *	add_region	sweep a range into nodes: the function, then each part of it that was placed elsewhere (X.cold)
- *	link_nodes	edges of direct jumps, jump tables and falling through
- *	settle_outward	jumps that leave the ranges: tail calls, or parts to add (then link again)
+ *	add_region	sweep a range into nodes: the function, then each part of it that was placed elsewhere (X.cold); calls: flow_calls.c
+ *	link_nodes	edges of direct jumps, jump tables (flow_tables.c) and falling through
+ *	settle_outward	jumps that leave the ranges: tail calls, or parts to add (then link again); which of them: flow_outward.c
  *	find_active	what is reached, and what only the unwinder enters
  *	trace_stack	distance of %rsp to the return address, forward from the entry, then backward from returns
  */
@@ -12,115 +12,15 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
+#include "target/flow_private.h"
 #include "target/functions.h"
 #include "target/insn.h"
 
-#define UNSIZED_MAX       (64 << 10) /* bytes looked at when nothing says where a function ends */
-#define SIZED_MAX         (1 << 20)  /* the largest evaluation loops are some 100 KiB */
-#define TABLE_ENTRIES_MAX 4096
-#define EDGES_MAX         (1 << 21) /* an evaluation loop with computed gotos has some 100,000 */
+#define UNSIZED_MAX (64 << 10) /* bytes looked at when nothing says where a function ends */
+#define EDGES_MAX   (1 << 21)  /* an evaluation loop with computed gotos has some 100,000 */
 
-/* Functions of other files that do not return, by symbol. */
-static const char *const noreturn_names[] = {
-	"__stack_chk_fail",
-	"_Unwind_Resume",
-	"__cxa_throw",
-	"__cxa_rethrow",
-	"__cxa_bad_cast",
-	"__cxa_bad_typeid",
-	"__cxa_throw_bad_array_new_length",
-	"__cxa_pure_virtual",
-	"__cxa_call_unexpected",
-	"_ZSt9terminatev",
-	"_ZSt17rethrow_exceptionNSt15__exception_ptr13exception_ptrE",
-	"__assert_fail",
-	"__assert_perror_fail",
-	"__chk_fail",
-	"__fortify_fail",
-	"__longjmp_chk",
-	"abort",
-	"exit",
-	"_exit",
-	"_Exit",
-	"quick_exit",
-	"longjmp",
-	"_longjmp",
-	"siglongjmp",
-	"pthread_exit",
-	"Py_FatalError",
-	"_Py_FatalErrorFunc",
-	"_Py_FatalErrorFormat",
-};
-
-/* The same for families of names: libstdc++'s std::__throw_*, c10's checks. */
-static const char *const noreturn_prefixes[] = {
-	"_ZSt16__throw_",
-	"_ZSt17__throw_",
-	"_ZSt18__throw_",
-	"_ZSt19__throw_",
-	"_ZSt20__throw_",
-	"_ZSt21__throw_",
-	"_ZSt22__throw_",
-	"_ZSt23__throw_",
-	"_ZSt24__throw_",
-	"_ZSt25__throw_",
-	"_ZSt28__throw_",
-	"_ZSt29__throw_",
-	"_ZN3c106detail14torchCheckFail",
-	"_ZN3c106detail23torchInternalAssertFail",
-};
-
-/* Functions that only give memory back: a caller's work is done before them. */
-static const char *const release_names[] = {
-	"_Py_Dealloc", "_ZdlPv", "_ZdlPvm", "_ZdaPv", "free",
-};
-
-static bool is_release_name(const char *name)
-{
-	for (size_t i = 0; i < sizeof(release_names) / sizeof(*release_names); i++) {
-		if (!strcmp(name, release_names[i]))
-			return true;
-	}
-	return false;
-}
-
-static bool is_noreturn_name(const char *name)
-{
-	for (size_t i = 0; i < sizeof(noreturn_names) / sizeof(*noreturn_names); i++) {
-		if (!strcmp(name, noreturn_names[i]))
-			return true;
-	}
-	for (size_t i = 0; i < sizeof(noreturn_prefixes) / sizeof(*noreturn_prefixes); i++) {
-		if (!strncmp(name, noreturn_prefixes[i], strlen(noreturn_prefixes[i])))
-			return true;
-	}
-	return false;
-}
-
-/* A PLT entry: [endbr64] [bnd] jmp *slot(%rip). */
-const char *flow__import(const struct elf *elf, uint64_t vaddr)
-{
-	static const uint8_t endbr64[] = {0xf3, 0x0f, 0x1e, 0xfa};
-	size_t have, i = 0;
-	const uint8_t *b = elf__bytes(elf, vaddr, 11, &have);
-	int32_t disp;
-
-	if (!b || have < 11)
-		return NULL;
-	if (!memcmp(b, endbr64, sizeof(endbr64)))
-		i += sizeof(endbr64);
-	if (b[i] == 0xf2)
-		i++;
-	if (b[i] != 0xff || b[i + 1] != 0x25 || i + 6 > have)
-		return NULL;
-	memcpy(&disp, b + i + 2, sizeof(disp));
-	const char *name = elf__slot_symbol(elf, vaddr + i + 6 + (int64_t)disp);
-	return name ? name : "";
-}
-
-static struct flow_region *region_of(struct flow *flow, uint64_t vaddr)
+struct flow_region *flow__region_of(struct flow *flow, uint64_t vaddr)
 {
 	for (size_t i = 0; i < flow->region_cnt; i++) {
 		if (vaddr >= flow->region[i].start && vaddr < flow->region[i].end)
@@ -129,10 +29,9 @@ static struct flow_region *region_of(struct flow *flow, uint64_t vaddr)
 	return NULL;
 }
 
-/* The node that begins at vaddr, or NULL. */
-static struct flow_node *node_at(struct flow *flow, uint64_t vaddr)
+struct flow_node *flow__node_at(struct flow *flow, uint64_t vaddr)
 {
-	const struct flow_region *region = region_of(flow, vaddr);
+	const struct flow_region *region = flow__region_of(flow, vaddr);
 	uint32_t index = region ? region->index[vaddr - region->start] : 0;
 
 	return index ? &flow->node[index - 1] : NULL;
@@ -152,7 +51,7 @@ static struct flow_node *grow_nodes(struct flow *flow)
 	return &flow->node[flow->node_cnt];
 }
 
-static int add_edge(struct flow *flow, size_t from, size_t to)
+int flow__add_edge(struct flow *flow, size_t from, size_t to)
 {
 	if (flow->edge_cnt == EDGES_MAX)
 		return -ENOTSUP;
@@ -169,32 +68,9 @@ static int add_edge(struct flow *flow, size_t from, size_t to)
 	return 0;
 }
 
-/* A call of an import through its GOT slot (-fno-plt), or of a PLT entry, is direct; of some it is known that they do not return. */
-static void settle_call(const struct elf *elf, struct flow_node *node)
-{
-	size_t have;
-	const uint8_t *b = elf__bytes(elf, node->vaddr, 6, &have);
-	const char *name = NULL;
-	int32_t disp;
-
-	if (node->kind == FLOW_CALL) {
-		name = flow__import(elf, node->target);
-	} else if (b && have == 6 && b[0] == 0xff && b[1] == 0x15) {
-		memcpy(&disp, b + 2, sizeof(disp));
-		name = elf__slot_symbol(elf, node->vaddr + 6 + (int64_t)disp);
-		if (name)
-			node->kind = FLOW_CALL;
-	}
-	if (name && is_noreturn_name(name))
-		node->kind = FLOW_CALL_NORETURN;
-	else if (name ? is_release_name(name)
-		      : node->kind == FLOW_CALL && node->target && node->target == elf__own_dealloc(elf))
-		node->kind = FLOW_CALL_RELEASE;
-}
-
 static void mark_root(uint64_t vaddr, void *ctx)
 {
-	struct flow_node *node = node_at(ctx, vaddr);
+	struct flow_node *node = flow__node_at(ctx, vaddr);
 
 	if (node)
 		node->root = true;
@@ -221,118 +97,12 @@ static int add_region(struct flow *flow, struct decoder *decoder, const struct f
 			return -ENOMEM;
 		decoder__node(decoder, flow->elf, vaddr, range->end - vaddr, node);
 		if (node->kind == FLOW_CALL || node->kind == FLOW_CALL_INDIRECT)
-			settle_call(flow->elf, node);
+			flow__settle_call(flow->elf, node);
 		region->index[vaddr - region->start] = ++flow->node_cnt;
 		vaddr += node->size;
 	}
 	/* Without bounds, what is known of landing pads is not worth having: only what is reached counts. */
 	return flow->sized ? functions__each_pad(flow->elf, range, mark_root, flow) : 0;
-}
-
-/*
- * The base of the table that jump `at` reads: in the instruction, or the nearest load of its register before. 0 when not found.
- */
-static uint64_t table_base(const struct flow *flow, size_t at, size_t first, const struct table_use *use)
-{
-	if (!use->base_reg)
-		return use->base;
-	for (size_t i = at; i-- > first && at - i <= 32;) {
-		if (flow->node[i].target_reg == use->base_reg)
-			return flow->node[i].target;
-	}
-	return 0;
-}
-
-static int compare_addresses(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return x < y ? -1 : x > y;
-}
-
-static int collect_data(struct flow *flow)
-{
-	uint64_t *grown = reallocarray(flow->data, flow->node_cnt + 1, sizeof(*grown));
-	size_t cnt = 0;
-
-	if (!grown)
-		return -ENOMEM;
-	flow->data = grown;
-	for (size_t i = 0; i < flow->node_cnt; i++) {
-		if (flow->node[i].target_reg)
-			grown[cnt++] = flow->node[i].target;
-	}
-	qsort(grown, cnt, sizeof(*grown), compare_addresses);
-	flow->data_cnt = 0;
-	for (size_t i = 0; i < cnt; i++) {
-		if (!i || grown[i] != grown[i - 1])
-			grown[flow->data_cnt++] = grown[i];
-	}
-	return 0;
-}
-
-/* True when another table, or anything else that this function refers to, begins at vaddr. */
-static bool begins_data(const struct flow *flow, uint64_t vaddr)
-{
-	return bsearch(&vaddr, flow->data, flow->data_cnt, sizeof(*flow->data), compare_addresses);
-}
-
-/*
- * Adds an edge for each entry of a table. Its length is taken to be as far as entries are instructions of this function, or up to the next datum
- * that the function refers to: more edges than there are do no harm, fewer would. Returns how many, or -errno.
- */
-static int read_table(struct flow *flow, size_t at, enum table_form form, uint64_t base)
-{
-	size_t step = form == TABLE_ABSOLUTE ? 8 : 4, have;
-	int cnt = 0;
-
-	for (; cnt < TABLE_ENTRIES_MAX; cnt++) {
-		uint64_t entry = base + cnt * step, target;
-		int32_t distance;
-		const uint8_t *bytes = elf__bytes(flow->elf, entry, 4, &have);
-
-		if (cnt && begins_data(flow, entry))
-			break;
-		if (form == TABLE_RELATIVE) {
-			if (!bytes || have < 4)
-				break;
-			memcpy(&distance, bytes, sizeof(distance));
-			target = base + (int64_t)distance;
-		} else if (elf__pointer(flow->elf, entry, &target)) {
-			break;
-		}
-		const struct flow_node *node = node_at(flow, target);
-		if (!node)
-			break;
-		int err = add_edge(flow, at, node - flow->node);
-		if (err)
-			return err;
-	}
-	return cnt;
-}
-
-/* An indirect jump: its own table, else all tables that the function refers to. Returns how many edges, or -errno. */
-static int link_table(struct flow *flow, struct decoder *decoder, size_t at)
-{
-	const struct flow_region *region = region_of(flow, flow->node[at].vaddr);
-	size_t first = region->index[0] - 1;
-	struct table_use use;
-	int cnt = 0;
-
-	decoder__table_use(decoder, flow->elf, flow->node, at, first, &use);
-	if (use.form == TABLE_NONE)
-		return 0;
-	uint64_t base = table_base(flow, at, first, &use);
-	if (base)
-		return read_table(flow, at, use.form, base);
-	for (size_t i = 0; i < flow->data_cnt; i++) {
-		int ret = read_table(flow, at, use.form, flow->data[i]);
-
-		if (ret < 0)
-			return ret;
-		cnt += ret;
-	}
-	return cnt;
 }
 
 static bool falls_through(const struct flow_node *node)
@@ -344,7 +114,7 @@ static bool falls_through(const struct flow_node *node)
 /* Edges inside the ranges. Branches into an instruction are not understood. */
 static int link_nodes(struct flow *flow, struct decoder *decoder)
 {
-	int err = collect_data(flow);
+	int err = flow__collect_data(flow);
 
 	flow->edge_cnt = 0;
 	for (size_t i = 0; i < flow->node_cnt && !err; i++) {
@@ -352,15 +122,16 @@ static int link_nodes(struct flow *flow, struct decoder *decoder)
 		uint64_t next = node->vaddr + node->size;
 
 		node->leaf = node->kind == FLOW_RETURN || node->kind == FLOW_OUT;
-		if (falls_through(node) && region_of(flow, node->vaddr) == region_of(flow, next))
-			err = add_edge(flow, i, i + 1);
-		if (!err && (node->kind == FLOW_JUMP || node->kind == FLOW_BRANCH) && region_of(flow, node->target)) {
-			const struct flow_node *target = node_at(flow, node->target);
+		if (falls_through(node) && flow__region_of(flow, node->vaddr) == flow__region_of(flow, next))
+			err = flow__add_edge(flow, i, i + 1);
+		if (!err && (node->kind == FLOW_JUMP || node->kind == FLOW_BRANCH) &&
+		    flow__region_of(flow, node->target)) {
+			const struct flow_node *target = flow__node_at(flow, node->target);
 
-			err = target ? add_edge(flow, i, target - flow->node) : -ENOTSUP;
+			err = target ? flow__add_edge(flow, i, target - flow->node) : -ENOTSUP;
 		}
 		if (!err && node->kind == FLOW_JUMP_INDIRECT) {
-			err = link_table(flow, decoder, i);
+			err = flow__link_table(flow, decoder, i);
 			err = err < 0 ? err : 0;
 		}
 	}
@@ -535,78 +306,6 @@ static int trace_backward(struct flow *flow)
 	return err;
 }
 
-/* What a range outside is to this function. */
-enum outward {
-	OUTWARD_TAIL, /* another function */
-	OUTWARD_PART, /* a part of this one */
-	OUTWARD_DEAD, /* no way back from there: it ends in calls that do not return, or the jump is never taken */
-};
-
-/* What the code of a range says of whose it is. */
-struct scan {
-	bool back;    /* jumps into our ranges, behind the entry */
-	bool leaves;  /* may return, or jump elsewhere */
-	bool foreign; /* jumps into the middle of another function */
-};
-
-static int scan_part(struct flow *flow, struct decoder *decoder, const struct function_range *range, struct scan *out)
-{
-	*out = (struct scan){0};
-	if (range->end - range->start > SIZED_MAX)
-		return -ENOTSUP;
-	for (uint64_t vaddr = range->start; vaddr < range->end;) {
-		struct function_range other;
-		struct flow_node node;
-
-		decoder__node(decoder, flow->elf, vaddr, range->end - vaddr, &node);
-		vaddr += node.size;
-		out->leaves |= node.kind == FLOW_RETURN || node.kind == FLOW_JUMP_INDIRECT || node.kind == FLOW_BAD;
-		if ((node.kind != FLOW_JUMP && node.kind != FLOW_BRANCH) ||
-		    (node.target >= range->start && node.target < range->end))
-			continue;
-		if (node.target != flow->node[0].vaddr && region_of(flow, node.target)) {
-			out->back = true;
-			continue;
-		}
-		out->leaves = true;
-		if (!functions__at(flow->elf, node.target, &other) && other.start != node.target)
-			out->foreign = true;
-	}
-	return 0;
-}
-
-/*
- * Where a jump out of the ranges leads. With a frame still on the stack it cannot be a tail call. Without one, it is a part when that range jumps back
- * behind our entry, or a symbol says so. A part begins with the frame that we have at the jump; when it does not, or jumps into another function, the
- * jump is one that GCC left behind a test that never fails (an empty X.cold, so that its address is that of whatever comes next).
- */
-static int judge_outward(struct flow *flow, struct decoder *decoder, const struct flow_node *node,
-			 struct function_range *range, enum outward *out)
-{
-	bool framed = node->rsp != 0 && node->rsp != FLOW_UNKNOWN;
-	struct scan scan;
-	int err;
-
-	*out = OUTWARD_TAIL;
-	if (flow__import(flow->elf, node->target))
-		return 0;
-	if (functions__at(flow->elf, node->target, range))
-		return framed ? -ENOTSUP : 0; /* nothing is known of that place */
-	err = scan_part(flow, decoder, range, &scan);
-	if (err)
-		return framed ? err : 0;
-	bool whole = node->target == range->start;
-	bool other_frame = whole && range->frame >= 0 && node->rsp != FLOW_UNKNOWN && range->frame != node->rsp;
-
-	if (scan.back)
-		*out = OUTWARD_PART;
-	else if (!scan.leaves || (framed && (scan.foreign || other_frame)))
-		*out = OUTWARD_DEAD;
-	else if (framed || (!whole && !scan.foreign) || (whole && elf__is_part(flow->elf, node->target)))
-		*out = OUTWARD_PART;
-	return 0;
-}
-
 /* A node for the way out that a conditional tail call takes: it must not stay an exit site, since it is no instruction. */
 static int add_way_out(struct flow *flow, size_t from)
 {
@@ -619,7 +318,7 @@ static int add_way_out(struct flow *flow, size_t from)
 				   .leaf = true,
 				   .rsp = FLOW_UNKNOWN,
 				   .rbp = FLOW_UNKNOWN};
-	return add_edge(flow, from, flow->node_cnt++);
+	return flow__add_edge(flow, from, flow->node_cnt++);
 }
 
 /*
@@ -645,9 +344,9 @@ static int settle_outward(struct flow *flow, struct decoder *decoder, bool *agai
 			if (node->reached && node->rsp == FLOW_UNKNOWN)
 				err = -ENOTSUP;
 		}
-		if ((node->kind != FLOW_JUMP && node->kind != FLOW_BRANCH) || region_of(flow, node->target))
+		if ((node->kind != FLOW_JUMP && node->kind != FLOW_BRANCH) || flow__region_of(flow, node->target))
 			continue;
-		err = judge_outward(flow, decoder, node, &range, &what);
+		err = flow__judge_outward(flow, decoder, node, &range, &what);
 		if (!err && what == OUTWARD_PART) {
 			err = add_region(flow, decoder, &range);
 			*again = true;

@@ -352,7 +352,7 @@ static bool is_scaled(const cs_x86_op *op, int scale)
 
 /*
  * GCC and Clang write: jmp *table(,%idx,8); or mov (%table,%idx,8),%r; jmp *%r; or movslq (%table,%idx,4),%r; add %table,%r; jmp *%r.
- * The jump is found to read a table when one of these loads precedes it; the range check is not looked for, see read_table().
+ * The jump is found to read a table when one of these loads precedes it; the range check is not looked for, see read_table() in flow_tables.c.
  */
 void decoder__table_use(struct decoder *decoder, const struct elf *elf, const struct flow_node *node, size_t at,
 			size_t first, struct table_use *out)

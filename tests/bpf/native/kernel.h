@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * A stand-in for bpf/kernel.h, so that a test can include the BPF sources as plain C: it sets a clock, registers and a cookie, calls a
+ * program, and looks into the maps. Included before anything of bpf/, since it takes the include guard of bpf/kernel.h.
+ *
+ * Maps are hash tables with the kernel's rules (a full map refuses, an array has all its elements, a value stays where it is). Each value is
+ * an allocation of its own, so that ASan sees a step outside. The target's memory is this process's, or that of native.memory_pid, and is
+ * read by process_vm_readv: a bad address fails as it does in the kernel, and leaves zeros.
+ */
+#ifndef STEPFLAME_KERNEL_H
+#define STEPFLAME_KERNEL_H
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <linux/bpf.h>
+#include <linux/types.h>
+
+#ifdef __clang__
+#pragma clang diagnostic ignored "-Wgnu-variable-sized-type-not-at-end" /* struct rec_name in struct thread */
+#endif
+
+typedef __u8 u8;
+typedef __u16 u16;
+typedef __u32 u32;
+typedef __s32 s32;
+typedef __u64 u64;
+typedef __s64 s64;
+
+#define SEC(name)
+#define __weak
+#undef __always_inline /* glibc has its own */
+#define __always_inline inline __attribute__((always_inline))
+#define __noinline      static __attribute__((noinline, unused)) /* static: nothing else is linked to it */
+
+/* The declaration of a map, as libbpf's: a struct whose members have the types that say what the map is. */
+#define __uint(name, value) int(*name)[value]
+#define __type(name, value) typeof(value) *name
+
+#define BOUND_INDEX(i, size)                                                  \
+	({                                                                    \
+		_Static_assert(!((size) & ((size)-1)), "not a power of two"); \
+		(u64)(i) & ((size)-1);                                        \
+	})
+
+#define BPF_CORE_READ(from, member, ...) ((from)->member __VA_OPT__(->__VA_ARGS__)) /* two hops at most */
+
+/* ---- the kernel's structs, those members that are used ---- */
+
+struct pt_regs {
+	unsigned long r15, r14, r13, r12, bp, bx;
+	unsigned long r11, r10, r9, r8, ax, cx, dx, si, di;
+	unsigned long orig_ax, ip, cs, flags, sp, ss;
+};
+
+struct upid {
+	int nr;
+};
+
+struct pid {
+	unsigned int level;
+	struct upid numbers[4];
+};
+
+struct task_struct {
+	int pid;
+	int tgid;
+	struct task_struct *group_leader;
+	struct pid *thread_pid;
+	struct {
+		unsigned long fsbase;
+	} thread;
+};
+
+/* ---- what the test sets and sees ---- */
+
+static struct {
+	u64 now_ns;
+	u64 tick_ns; /* by which each look at the clock moves it */
+	u64 cookie;
+	struct task_struct *task;
+	pid_t memory_pid;     /* whose memory is read; 0: this process's */
+	u32 storage_failures; /* of the next task_storage_get calls */
+	bool ring_full;
+	u8 *ring; /* the records sent, one behind the other */
+	size_t ring_bytes;
+	u64 reads; /* of the target's memory, so far */
+} native;
+
+/* ---- maps ---- */
+
+#define NATIVE_BUCKETS 4096
+
+struct native_row {
+	struct native_row *next;
+	u64 key[4];
+	u64 value[]; /* 8-aligned, as the kernel's */
+};
+
+struct native_map {
+	struct native_map *next;
+	const void *map; /* the struct that declares it */
+	u32 cnt;
+	struct native_row *buckets[NATIVE_BUCKETS];
+};
+
+static struct native_map *native_maps;
+
+/* What the declaration says. */
+struct native_shape {
+	const void *map;
+	u32 type, max_entries, key_bytes, value_bytes;
+};
+
+#define NATIVE_NUMBER(member) (sizeof(*(member)) / sizeof(int))
+#define NATIVE_SHAPE(m)                                                                          \
+	(&(struct native_shape){(m), NATIVE_NUMBER((m)->type), NATIVE_NUMBER((m)->max_entries), \
+				sizeof(*(m)->key), sizeof(*(m)->value)})
+
+static inline struct native_map *native_map__get(const void *map)
+{
+	struct native_map *m = native_maps;
+
+	while (m && m->map != map)
+		m = m->next;
+	if (m)
+		return m;
+	m = calloc(1, sizeof(*m));
+	if (!m)
+		abort();
+	m->map = map;
+	m->next = native_maps;
+	native_maps = m;
+	return m;
+}
+
+/* Where the pointer to the row of that key is, or to the end of its chain. */
+static inline struct native_row **native_map__slot(const struct native_shape *shape, const void *key)
+{
+	struct native_row **slot;
+	u64 hash = 0, words[4] = {0};
+
+	memcpy(words, key, shape->key_bytes);
+	for (int i = 0; i < 4; i++)
+		hash = (hash ^ words[i]) * 0x9e3779b97f4a7c15ULL;
+	slot = &native_map__get(shape->map)->buckets[(hash >> 40) % NATIVE_BUCKETS];
+	while (*slot && memcmp((*slot)->key, words, sizeof(words)))
+		slot = &(*slot)->next;
+	return slot;
+}
+
+static inline int native_map__update(const struct native_shape *shape, const void *key, const void *value, u64 flags)
+{
+	struct native_row **slot = native_map__slot(shape, key), *row = *slot;
+
+	if (row && flags == BPF_NOEXIST)
+		return -EEXIST;
+	if (!row && flags == BPF_EXIST)
+		return -ENOENT;
+	if (!row) {
+		if (native_map__get(shape->map)->cnt >= shape->max_entries)
+			return -E2BIG;
+		row = calloc(1, sizeof(*row) + shape->value_bytes);
+		if (!row)
+			abort();
+		memcpy(row->key, key, shape->key_bytes);
+		*slot = row;
+		native_map__get(shape->map)->cnt++;
+	}
+	if (value)
+		memcpy(row->value, value, shape->value_bytes);
+	return 0;
+}
+
+static inline void *native_map__lookup(const struct native_shape *shape, const void *key)
+{
+	bool array = shape->type == BPF_MAP_TYPE_ARRAY || shape->type == BPF_MAP_TYPE_PERCPU_ARRAY;
+	struct native_row *row;
+
+	if (array) {
+		if (*(const u32 *)key >= shape->max_entries)
+			return NULL;
+		native_map__update(shape, key, NULL, BPF_NOEXIST);
+	}
+	row = *native_map__slot(shape, key);
+	return row ? row->value : NULL;
+}
+
+static inline int native_map__delete(const struct native_shape *shape, const void *key)
+{
+	struct native_row **slot = native_map__slot(shape, key), *row = *slot;
+
+	if (!row)
+		return -ENOENT;
+	*slot = row->next;
+	free(row);
+	native_map__get(shape->map)->cnt--;
+	return 0;
+}
+
+static inline u32 native_map__cnt(const void *map)
+{
+	return native_map__get(map)->cnt;
+}
+
+/* All rows of a map, in no order. Stops when visit returns false. */
+static inline void native_map__each(const void *map, bool (*visit)(const void *key, void *value, void *arg), void *arg)
+{
+	struct native_map *m = native_map__get(map);
+
+	for (u32 i = 0; i < NATIVE_BUCKETS; i++) {
+		for (struct native_row *row = m->buckets[i]; row; row = row->next) {
+			if (!visit(row->key, row->value, arg))
+				return;
+		}
+	}
+}
+
+static inline void native__reset(void)
+{
+	while (native_maps) {
+		struct native_map *m = native_maps;
+
+		for (u32 i = 0; i < NATIVE_BUCKETS; i++) {
+			while (m->buckets[i]) {
+				struct native_row *row = m->buckets[i];
+
+				m->buckets[i] = row->next;
+				free(row);
+			}
+		}
+		native_maps = m->next;
+		free(m);
+	}
+	free(native.ring);
+	memset(&native, 0, sizeof(native));
+}
+
+/* ---- helpers ---- */
+
+#define bpf_map_lookup_elem(m, k)        native_map__lookup(NATIVE_SHAPE(m), k)
+#define bpf_map_update_elem(m, k, v, fl) native_map__update(NATIVE_SHAPE(m), k, v, fl)
+#define bpf_map_delete_elem(m, k)        native_map__delete(NATIVE_SHAPE(m), k)
+#define bpf_task_storage_get(m, task, v, fl)                                                                     \
+	native__task_storage(&(struct native_shape){(m), NATIVE_NUMBER((m)->type), ~0u, sizeof(struct task_struct *), \
+						    sizeof(*(m)->value)},                                        \
+			     task, fl)
+#define bpf_ringbuf_output(m, data, bytes, fl) native__send(data, bytes)
+#define bpf_get_attach_cookie(ctx)             ((void)(ctx), native.cookie)
+#define bpf_get_current_task_btf()             (native.task)
+
+static inline void *native__task_storage(const struct native_shape *shape, struct task_struct *task, u64 flags)
+{
+	if (native.storage_failures) {
+		native.storage_failures--;
+		return NULL;
+	}
+	if (flags & BPF_LOCAL_STORAGE_GET_F_CREATE)
+		native_map__update(shape, &task, NULL, BPF_NOEXIST);
+	return native_map__lookup(shape, &task);
+}
+
+static inline u64 bpf_ktime_get_ns(void)
+{
+	return native.now_ns += native.tick_ns;
+}
+
+static inline long bpf_probe_read_user(void *to, u32 bytes, const void *from)
+{
+	struct iovec local = {to, bytes}, remote = {(void *)from, bytes};
+
+	native.reads++;
+	if (!bytes || process_vm_readv(native.memory_pid ? native.memory_pid : getpid(), &local, 1, &remote, 1, 0) ==
+			      (ssize_t)bytes)
+		return 0;
+	memset(to, 0, bytes);
+	return -EFAULT;
+}
+
+static inline int native__send(const void *data, u64 bytes)
+{
+	if (native.ring_full)
+		return -EAGAIN;
+	native.ring = realloc(native.ring, native.ring_bytes + bytes);
+	if (!native.ring)
+		abort();
+	memcpy(native.ring + native.ring_bytes, data, bytes);
+	native.ring_bytes += bytes;
+	return 0;
+}
+
+/* Sets a knob (const volatile, so in read-only memory) as the loader does. */
+static inline void native__set_knob(const volatile u64 *knob, u64 value)
+{
+	u64 page = (u64)sysconf(_SC_PAGESIZE), start = (u64)knob & ~(page - 1);
+
+	if (mprotect((void *)start, (u64)(knob + 1) - start, PROT_READ | PROT_WRITE))
+		abort();
+	*(volatile u64 *)(u64)knob = value;
+}
+
+int probe(struct pt_regs *ctx);
+
+#endif
