@@ -9,6 +9,7 @@
 #ifndef STEPFLAME_ACTIONS_H
 #define STEPFLAME_ACTIONS_H
 
+#include "event.h"
 #include "python.h"
 #include "span.h"
 #include "steps.h"
@@ -16,11 +17,13 @@
 #define LOCAL_ACTION_NAME 1 /* Profiler.profile(self, action_name) */
 
 /* Is that the code object of Lightning's Profiler.profile? (lightning/pytorch/profilers/profiler.py; before 1.8 profiler/profiler.py, before 1.6 base.py) */
-static __always_inline bool is_profile(struct proc *proc, u64 code)
+static __always_inline bool is_profile(struct proc *proc, u32 pid, u64 code)
 {
 	const struct py_layout *py = &proc->py.layout;
 	u64 head[2], tail[2];
 
+	if (!code)
+		return false;
 	if (code == proc->profile_code)
 		return true;
 	if (!py__head(py, read_u64(code + py->code_name), head) || !HEAD_IS(head, "profile\0\0\0\0\0\0\0\0\0"))
@@ -29,12 +32,14 @@ static __always_inline bool is_profile(struct proc *proc, u64 code)
 	    !(TAIL_IS(tail, "lers/profiler.py") || TAIL_IS(tail, "iler/profiler.py") ||
 	      TAIL_IS(tail, "profiler/base.py")))
 		return false;
+	if (!proc->profile_code)
+		event__send(PROC_LIGHTNING, pid, 0, 0, bpf_get_current_task_btf());
 	proc->profile_code = code;
 	return true;
 }
 
 /* A generator's frame when it runs Profiler.profile, else 0. */
-static __always_inline u64 profile_frame(struct proc *proc, u64 gen)
+static __always_inline u64 profile_frame(struct proc *proc, u32 pid, u64 gen)
 {
 	const struct py_layout *py = &proc->py.layout;
 	u64 frame;
@@ -44,7 +49,7 @@ static __always_inline u64 profile_frame(struct proc *proc, u64 gen)
 	frame = gen + py->gen_frame;
 	if (!py->gen_embedded)
 		frame = read_u64(frame);
-	if (!frame || !is_profile(proc, read_u64(frame + py->frame_code) & ~(u64)py->ref_mask))
+	if (!frame || !is_profile(proc, pid, read_u64(frame + py->frame_code) & ~(u64)py->ref_mask))
 		return 0;
 	return frame;
 }
@@ -95,14 +100,15 @@ static __always_inline void action__begin(struct thread *t, struct proc *proc, u
 	stale = span__find(t, SPAN_ACTION, gen, 0);
 	if (stale >= 0) {
 		count(CNT_SPAN_REUSED);
-		t->depth = stale;
+		count_many(CNT_DROPPED_INNER, t->depth - stale - 1);
+		span__drop(t, stale);
 	}
 	span__begin(t, SPAN_ACTION, gen, name, 0);
 }
 
 static __always_inline void on_py_next(struct pt_regs *ctx, struct task_struct *task, struct proc *proc, u32 pid)
 {
-	u64 gen = read_u64(ctx->si), frame = profile_frame(proc, gen);
+	u64 gen = read_u64(ctx->si), frame = profile_frame(proc, pid, gen);
 	struct thread *t;
 
 	if (!frame) {
@@ -122,7 +128,7 @@ static __always_inline void on_py_throw(struct pt_regs *ctx, struct task_struct 
 {
 	struct thread *t;
 
-	if (!profile_frame(proc, ctx->di))
+	if (!profile_frame(proc, pid, ctx->di))
 		return;
 	t = thread__enter(task, ctx->sp);
 	if (t)

@@ -79,9 +79,11 @@ static __always_inline void on_label(struct pt_regs *ctx, struct task_struct *ta
 	if (!t)
 		return;
 	/* std::string: {char *data; size_t size; ...}; before the C++11 ABI a char * with the size 24 bytes before it. */
-	bpf_probe_read_user(string, sizeof(string), (const void *)ctx->si);
-	if (old_string)
-		string[1] = read_u64(string[0] - 24);
+	if (bpf_probe_read_user(string, sizeof(string), (const void *)ctx->si) ||
+	    (old_string && bpf_probe_read_user(&string[1], sizeof(string[1]), (const void *)(string[0] - 24)))) {
+		count(CNT_NAME_LOST);
+		return;
+	}
 	name = name__intern(t, string[0], string[1], NAME_UTF8);
 	if (!name)
 		return;

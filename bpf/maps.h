@@ -103,12 +103,17 @@ extern volatile __u32 pid_level; /* of stepflame's pid namespace; 0 is the initi
  * path that leads to it. So they take pointers to map values (checked for NULL) and scalars only.
  */
 
-static __always_inline void count(u32 id)
+static __always_inline void count_many(u32 id, u64 cnt)
 {
 	u64 *value = bpf_map_lookup_elem(&counters, &id);
 
 	if (value)
-		__sync_fetch_and_add(value, 1);
+		__sync_fetch_and_add(value, cnt);
+}
+
+static __always_inline void count(u32 id)
+{
+	count_many(id, 1);
 }
 
 /* The process of a task, as stepflame's own pid namespace numbers it; 0 when it is not visible there. */

@@ -3,6 +3,8 @@
 #ifndef STEPFLAME_NAME_H
 #define STEPFLAME_NAME_H
 
+#include <linux/errno.h>
+
 #include "maps.h"
 #include "name_hash.h"
 
@@ -53,11 +55,16 @@ __noinline int name__send(struct thread *t, u64 id)
 {
 	u32 size;
 	u8 one = 1;
+	int err;
 
 	if (!t || bpf_map_lookup_elem(&names, &id))
 		return 0;
-	if (bpf_map_update_elem(&names, &id, &one, BPF_NOEXIST))
+	err = bpf_map_update_elem(&names, &id, &one, BPF_NOEXIST);
+	if (err) {
+		if (err != -EEXIST) /* which is: another thread has just sent it */
+			count(CNT_NAME_LOST);
 		return 0;
+	}
 	size = sizeof(struct rec_name) + ((t->name.bytes + 7) & ~7u);
 	if (size > sizeof(struct rec_name) + REC_NAME_MAX)
 		return 0;

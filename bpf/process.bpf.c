@@ -3,27 +3,7 @@
  * Processes of the job as they come and go: a fork of a traced process is known before its first instruction, with its parent's layout;
  * user space is told, and decides what to attach there.
  */
-#include "maps.h"
-
-static __always_inline void report(u32 event, u32 pid, u32 parent_pid, s32 exit_code, struct task_struct *task)
-{
-	struct rec_proc *rec = bpf_ringbuf_reserve(&ring, sizeof(*rec), 0);
-
-	if (!rec) {
-		count(CNT_RING_FULL);
-		return;
-	}
-	rec->hdr.type = REC_PROC;
-	rec->hdr.flags = 0;
-	rec->hdr.size = sizeof(*rec);
-	rec->time_ns = bpf_ktime_get_ns();
-	rec->event = event;
-	rec->pid = pid;
-	rec->parent_pid = parent_pid;
-	rec->exit_code = exit_code;
-	BPF_CORE_READ_INTO(&rec->comm, task, comm);
-	bpf_ringbuf_submit(rec, 0);
-}
+#include "event.h"
 
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child)
@@ -46,7 +26,7 @@ int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child
 	copy->window = WINDOW_CLOSED; /* until user space has put the probes there */
 	copy->hits = copy->idle_hits = copy->sampled = copy->sampled_ns = copy->steps = copy->last_step_ns = 0;
 	copy->step_rule = copy->data_seen = 0;
-	report(PROC_FORK, pid, parent_pid, 0, child);
+	event__send(PROC_FORK, pid, parent_pid, 0, child);
 	return 0;
 }
 
@@ -61,7 +41,7 @@ int BPF_PROG(process_exec, struct task_struct *task)
 	/* Another program: what was known of its memory holds no more. */
 	proc->py.layout.minor = 0;
 	proc->profile_code = 0;
-	report(PROC_EXEC, pid, 0, 0, task);
+	event__send(PROC_EXEC, pid, 0, 0, task);
 	return 0;
 }
 
@@ -80,7 +60,7 @@ int BPF_PROG(process_exit, struct task_struct *task)
 	code = BPF_CORE_READ(signal, group_exit_code);
 	if (!code)
 		code = BPF_CORE_READ(task, exit_code);
-	report(PROC_EXIT, pid, 0, code, task);
+	event__send(PROC_EXIT, pid, 0, code, task);
 	return 0;
 }
 

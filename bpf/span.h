@@ -80,6 +80,14 @@ __noinline int agg__add(const struct agg_key *key, u64 start_ns, u64 total_ns, u
 	return 0;
 }
 
+/* Drops the spans from that depth on. When they ended is not known, nor, if the last landmark was inside, when forward began. */
+static __always_inline void span__drop(struct thread *t, u32 depth)
+{
+	if (depth < t->gap_depth)
+		t->gap_ns = 0;
+	t->depth = depth;
+}
+
 /*
  * Closes what an exception or a longjmp left open: a native span is dead when the stack pointer is above the slot of its return
  * address, and so is all that was begun inside it. When it ended is not known, so it is not timed.
@@ -95,8 +103,8 @@ __noinline int span__repair(struct thread *t, u64 sp)
 		if (i >= depth)
 			break;
 		if (span__at(t, i)->frame && span__at(t, i)->frame < sp) {
-			count(CNT_UNWOUND);
-			t->depth = i;
+			count_many(CNT_UNWOUND, depth - i);
+			span__drop(t, i);
 			break;
 		}
 	}
@@ -178,6 +186,14 @@ __noinline int span__account(struct thread *t, const struct proc *proc, const st
 	return 0;
 }
 
+/* A landmark ended, after which forward may begin. */
+static __always_inline void gap__begin(struct thread *t)
+{
+	t->gap_ns = t->now_ns;
+	t->gap_depth = t->depth;
+	t->gap_child_ns = 0;
+}
+
 /*
  * Ends span i (from span__find). What is open above it has lost its end and is dropped, counted. Returns the span, whose slot stays
  * readable until the next span__begin; NULL when i is -1.
@@ -188,20 +204,15 @@ static __always_inline struct span *span__end(struct thread *t, const struct pro
 
 	if (i < 0)
 		return NULL;
-	if ((u32)i + 1 != t->depth)
-		count(CNT_DROPPED_INNER);
+	if ((u32)i + 1 < t->depth)
+		count_many(CNT_DROPPED_INNER, t->depth - i - 1);
 	t->depth = i;
 	s = span__at(t, i);
 	span__account(t, proc, s, pid, i);
+	/* The last landmark was inside: forward begins no earlier than here. */
+	if ((u32)i < t->gap_depth && t->gap_ns)
+		gap__begin(t);
 	return s;
-}
-
-/* A landmark ended, after which forward may begin. */
-static __always_inline void gap__begin(struct thread *t)
-{
-	t->gap_ns = t->now_ns;
-	t->gap_depth = t->depth;
-	t->gap_child_ns = 0;
 }
 
 /* Backward begins: what lies between the last landmark and now was forward. */
@@ -218,9 +229,12 @@ static __always_inline void gap__end(struct thread *t, const struct proc *proc, 
 	if (!t->gap_ns || t->depth < depth || depth > SPAN_DEPTH)
 		return;
 	t->gap_ns = 0;
-	/* The spans inside were the enclosing span's children until now; they become forward's. */
+	/* A span that began in forward and goes on: that part is its own, too, and in the self time of one of them only. */
+	if (t->depth > depth)
+		forward.child_ns += t->now_ns - span__at(t, depth)->start_ns;
+	/* The spans inside were, or will be, the enclosing span's children; they become forward's. */
 	if (depth)
-		span__at(t, depth - 1)->child_ns -= t->gap_child_ns;
+		span__at(t, depth - 1)->child_ns -= forward.child_ns;
 	span__account(t, proc, &forward, pid, depth);
 }
 

@@ -85,7 +85,7 @@ struct rec_name {
 	char text[]; /* padded to a multiple of 8 */
 };
 
-enum proc_event { PROC_FORK = 1, PROC_EXEC, PROC_EXIT };
+enum proc_event { PROC_FORK = 1, PROC_EXEC, PROC_EXIT, PROC_LIGHTNING /* its first Lightning action */ };
 
 struct rec_proc {
 	struct rec_hdr hdr;

@@ -44,11 +44,6 @@ def rows_by_part(found):
     return parts
 
 
-def need_labels(truth):
-    if truth["legacy_labels"]:
-        pytest.xfail("this torch's labels are made by the legacy _record_function_enter, which has no landmark")
-
-
 @pytest.fixture(params=["torch 2", "Debian's torch 1.13"])
 def python(request):
     return helpers.PYTHON if request.param == "torch 2" else request.getfixturevalue("debian_python")
@@ -64,7 +59,6 @@ def test_equals_perf_counter(bench, python, args):
     found = helpers.report(record.file, "--all")
     parts = rows_by_part(found)
     assert parts["backward"]["count"] == truth["parts"]["backward"]["count"]
-    need_labels(truth)
     helpers.check_counts(parts, {name: p["count"] for name, p in truth["parts"].items()})
     totals = {name: (p["count"], p["seconds"]) for name, p in truth["parts"].items()}
     helpers.check_totals(parts, totals, RELATIVE, PER_CALL, truth["delayed"])
@@ -77,7 +71,6 @@ def test_equals_perf_counter(bench, python, args):
 
 def test_labels(bench, python):
     record, truth = bench.recorded("plain_loop.py", "--labels", python=python)
-    need_labels(truth)
     rows = helpers.actions(helpers.report(record.file, "--all"))
     for name in ("my label", "outer", "inner \N{GREEK SMALL LETTER LAMDA}"):
         assert rows[name]["count"] == truth["steps"]
@@ -87,7 +80,6 @@ def test_labels(bench, python):
 def test_beside_torch_profiler(bench, python):
     """The user's own torch.profiler, with a schedule, runs in the same process: both are right."""
     record, truth = bench.recorded("plain_loop.py", "--torch-profiler", "--batches", 20, python=python)
-    need_labels(truth)
     found = helpers.report(record.file, "--all")
     steps = [row for row in found["actions"] if row["name"].startswith("ProfilerStep#")]
     # one more than steps: the last schedule.step() begins a label that the profiler's end closes
@@ -119,7 +111,6 @@ def test_exceptions(bench, python):
     # and it lends its start to no other
     assert backward["max_s"] < max(truth["longest"].values())
 
-    need_labels(truth)
     rows = helpers.actions(found)
     for name in ("good", "bad op", "bad python", "outer", "bad backward"):
         assert rows[name]["count"] == entered[name], name

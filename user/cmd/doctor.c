@@ -141,7 +141,7 @@ static void check_list(struct doctor *d, const char *name, const struct probe_li
 
 static int check_python(struct doctor *d, const struct process *process)
 {
-	struct probe_list list = {0};
+	struct probe_list list = {0}, late = {0};
 	struct python python = {0};
 	struct elf *elf = NULL;
 	int err = python__find(process, &python, &elf);
@@ -155,10 +155,11 @@ static int check_python(struct doctor *d, const struct process *process)
 		return -EOPNOTSUPP;
 	}
 	check(d, "Python", OK, NULL, "%s, layout checked against the process", python.version);
-	check_list(d, "Lightning's actions", &list, landmarks__python(&list, elf, &python.functions),
+	check_list(d, "Lightning's actions", &list, landmarks__python(&list, &late, elf, &python.functions),
 		   "report this build of Python: its builtin next() was not found");
 	elf__free(elf);
 	probe_list__release(&list);
+	probe_list__release(&late);
 	return 0;
 }
 

@@ -9,22 +9,32 @@
 #include "../target/flow.h"
 #include "../target/functions.h"
 
-int landmarks__python(struct probe_list *list, const struct elf *elf, const struct py_functions *functions)
+/* Python classes with a __next__ abound, and a stepped probe is some ten times dearer (in virtual machines up to a hundred times). */
+static int add_iternext(struct probe_list *list, struct probe_list *late, const struct elf *elf, uint64_t vaddr)
 {
-	int err;
+	struct sites sites;
+	bool cheap;
+	int err = sites__find(elf, vaddr, 0, SITES_STRICT, &sites);
 
+	if (err)
+		return err;
+	cheap = sites.entry.emulated && sites.exit[0].emulated;
+	return probe_list__add_function(cheap ? list : late, elf, vaddr, 0, PROBE_PY_ITER, PROBE_PY_ITER_EXIT, 0, 0);
+}
+
+int landmarks__python(struct probe_list *list, struct probe_list *late, const struct elf *elf,
+		      const struct py_functions *functions)
+{
 	if (!functions->next)
 		return -ENOENT;
 	/* Without these two, exceptions inside an action and batch fetches are missed; the rest holds. */
-	if (!functions->iternext ||
-	    probe_list__add_function(list, elf, functions->iternext, 0, PROBE_PY_ITER, PROBE_PY_ITER_EXIT, 0, 0))
+	if (!functions->iternext || add_iternext(list, late, elf, functions->iternext))
 		log__warn(NULL, "the interpreter's __next__ slot was not found: rows of batch fetches will be missing");
 	if (!functions->throw_ ||
 	    probe_list__add_function(list, elf, functions->throw_, 0, PROBE_PY_THROW, PROBE_NONE, 0, 0))
 		log__warn(NULL,
 			  "the interpreter's generator throw() was not found: actions that raise are not counted");
-	err = probe_list__add_function(list, elf, functions->next, 0, PROBE_PY_NEXT, PROBE_NONE, 0, 0);
-	return err;
+	return probe_list__add_function(list, elf, functions->next, 0, PROBE_PY_NEXT, PROBE_NONE, 0, 0);
 }
 
 /* By the mangled names' beginnings: what follows differs with the C++ ABI and with c10::optional or std::optional. */
@@ -68,20 +78,21 @@ static int add_label_enter(struct probe_list *list, const struct elf *elf, uint6
 
 /*
  * record_function_enter_legacy(name, args), which Debian's torch 1.13 makes its labels with, is a local function, and those libraries are stripped. It
- * stands in the same source file as record_function_enter_new, so nearby, and is the other one there that constructs a RecordFunction.
+ * stands in the same source file as record_function_enter_new, so nearby, and is the other one there that constructs a RecordFunction of the user's scope.
  */
 static void add_legacy_label(struct probe_list *list, const struct elf *elf, uint64_t enter, uint32_t flags)
 {
+	static const uint8_t user_scope[] = {0xbe, 7, 0, 0, 0}; /* mov $RecordScope::USER_SCOPE,%esi */
 	const uint64_t around = 64 << 10, start = enter - around;
 	struct function_range range, legacy = {0};
 	size_t have;
 	const uint8_t *code = elf__bytes(elf, start, 2 * around, &have);
 
-	for (size_t i = 0; code && i + 5 <= have; i++) {
+	for (size_t i = 32; code && i + 5 <= have; i++) {
 		int32_t distance;
 		const char *import;
 
-		if (code[i] != 0xe8) /* call rel32 */
+		if (code[i] != 0xe8 || !memmem(code + i - 32, 32, user_scope, sizeof(user_scope))) /* call rel32 */
 			continue;
 		memcpy(&distance, code + i + 1, sizeof(distance));
 		import = flow__import(elf, start + i + 5 + (int64_t)distance);

@@ -43,37 +43,34 @@ int session__emit(struct session *s, const struct rec_hdr *record)
 
 uint64_t session__emit_name(struct session *s, const char *text)
 {
-	struct {
-		struct rec_name rec;
-		uint64_t words[REC_NAME_MAX / 8];
-	} name = {};
-	size_t bytes = strnlen(text, REC_NAME_MAX), words = (bytes + 7) / 8;
+	uint64_t buffer[(sizeof(struct rec_name) + REC_NAME_MAX) / 8] = {0};
+	struct rec_name *rec = (void *)buffer;
+	const uint64_t *words = (void *)rec->text;
+	size_t bytes = strnlen(text, REC_NAME_MAX), word_cnt = (bytes + 7) / 8;
 	uint64_t hash = name_hash__seed(NAME_UTF8, bytes);
 
-	memcpy(name.words, text, bytes);
-	for (size_t i = 0; i < words; i++)
-		hash = name_hash__add(hash, name.words[i]);
-	name.rec.hdr = (struct rec_hdr){.type = REC_NAME, .size = sizeof(name.rec) + 8 * words};
-	name.rec.id = name_hash__end(hash);
-	name.rec.bytes = bytes;
-	session__emit(s, &name.rec.hdr);
-	return name.rec.id;
+	memcpy(rec->text, text, bytes);
+	for (size_t i = 0; i < word_cnt; i++)
+		hash = name_hash__add(hash, words[i]);
+	rec->hdr = (struct rec_hdr){.type = REC_NAME, .size = sizeof(*rec) + 8 * word_cnt};
+	rec->id = name_hash__end(hash);
+	rec->bytes = bytes;
+	session__emit(s, &rec->hdr);
+	return rec->id;
 }
 
 void session__note(struct session *s, const char *fmt, ...)
 {
-	struct {
-		struct rec_note rec;
-		char text[512];
-	} note = {};
+	uint64_t buffer[64] = {0};
+	struct rec_note *rec = (void *)buffer;
 	va_list ap;
 
 	va_start(ap, fmt);
-	vsnprintf(note.text, sizeof(note.text), fmt, ap);
+	vsnprintf(rec->text, sizeof(buffer) - sizeof(*rec), fmt, ap);
 	va_end(ap);
-	note.rec.bytes = strlen(note.text);
-	note.rec.hdr = (struct rec_hdr){.type = REC_NOTE, .size = sizeof(note.rec) + ((note.rec.bytes + 7) & ~7u)};
-	session__emit(s, &note.rec.hdr);
+	rec->bytes = strlen(rec->text);
+	rec->hdr = (struct rec_hdr){.type = REC_NOTE, .size = sizeof(*rec) + ((rec->bytes + 7) & ~7u)};
+	session__emit(s, &rec->hdr);
 }
 
 static void emit_host(struct session *s)
@@ -204,8 +201,10 @@ void session__free(struct session *s)
 	targets__detach_all(s);
 	for (size_t i = 0; i < s->target_cnt; i++)
 		target__free(s->targets[i]);
-	for (size_t i = 0; i < s->file_cnt; i++)
+	for (size_t i = 0; i < s->file_cnt; i++) {
 		probe_list__release(&s->files[i].list);
+		probe_list__release(&s->files[i].late);
+	}
 	for (size_t i = 0; s->actions && i < s->options.action_cnt; i++) {
 		free(s->actions[i].library);
 		free(s->actions[i].symbol);

@@ -20,12 +20,12 @@ struct user_action {
 /* Probes of one file, found once and used for every process that maps it. */
 struct file_probes {
 	uint64_t dev, inode;
-	struct probe_list list;
+	struct probe_list list, late; /* late: when Lightning is there */
 };
 
 struct attached_file {
 	uint64_t dev, inode;
-	struct attachment *attachment;
+	struct attachment *attachment, *late;
 };
 
 struct target {
@@ -34,6 +34,7 @@ struct target {
 	char torch[32];
 	enum target_role role;
 	bool has_python, has_torch;
+	bool lightning; /* it has shown an action of Lightning's */
 	bool gone;
 	bool pending; /* libraries may still come: look again */
 	bool open;    /* its window was opened */

@@ -38,8 +38,10 @@ static bool is_worker(const struct process *process)
 
 static void detach(struct target *t)
 {
-	for (size_t i = 0; i < t->file_cnt; i++)
+	for (size_t i = 0; i < t->file_cnt; i++) {
 		attachment__free_all(&t->files[i].attachment, 1);
+		attachment__free_all(&t->files[i].late, 1);
+	}
 	t->file_cnt = 0;
 }
 
@@ -158,7 +160,7 @@ static struct file_probes *probes_of(struct session *s, const struct mapped_file
 	}
 	f = &files[s->file_cnt++];
 	*f = (struct file_probes){.dev = file->dev, .inode = file->inode};
-	if (python && landmarks__python(&f->list, elf, &python->functions))
+	if (python && landmarks__python(&f->list, &f->late, elf, &python->functions))
 		log__warn("build Python without stripping its builtin tables, or report this interpreter",
 			  "the builtin next() of %s was not found: Lightning's actions cannot be seen", file->path);
 	if (torch && landmarks__torch(&f->list, elf))
@@ -174,6 +176,20 @@ static bool is_attached(const struct target *t, const struct mapped_file *file)
 		if (t->files[i].dev == file->dev && t->files[i].inode == file->inode)
 			return true;
 	return false;
+}
+
+/* The probes that only a Lightning job is worth. */
+static int attach_late(struct session *s, struct target *t)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < t->file_cnt; i++)
+		for (size_t k = 0; k < s->file_cnt && !err; k++)
+			if (!t->files[i].late && s->files[k].dev == t->files[i].dev &&
+			    s->files[k].inode == t->files[i].inode)
+				err = attachment__new(s->skel->progs.probe, s->selftest.backend, t->process.pid,
+						      &s->files[k].late, &t->files[i].late);
+	return err;
 }
 
 static int attach_file(struct session *s, struct target *t, const struct mapped_file *file, const struct python *python,
@@ -196,11 +212,13 @@ static int attach_file(struct session *s, struct target *t, const struct mapped_
 	*files = (struct attached_file){.dev = file->dev, .inode = file->inode};
 	/* The path is the process's own: another one that shared the file may be gone. */
 	snprintf(probes->list.path, sizeof(probes->list.path), "%s", file->open_path);
+	snprintf(probes->late.path, sizeof(probes->late.path), "%s", file->open_path);
 	err = attachment__new(s->skel->progs.probe, s->selftest.backend, t->process.pid, &probes->list,
 			      &files->attachment);
-	if (!err)
-		t->file_cnt++;
-	return err;
+	if (err)
+		return err;
+	t->file_cnt++;
+	return t->lightning ? attach_late(s, t) : 0;
 }
 
 static int resolve_python(struct session *s, struct target *t)
@@ -333,7 +351,13 @@ void targets__event(struct session *s, const struct rec_proc *rec)
 	t = targets__find(s, pid);
 	if (!t)
 		return;
+	if (rec->event == PROC_LIGHTNING) {
+		t->lightning = true;
+		attach_late(s, t);
+		return;
+	}
 	detach(t);
+	t->lightning = false;
 	t->has_python = t->has_torch = t->forked = false;
 	t->python = (struct python){};
 	t->governor.inode = 0;
@@ -410,6 +434,7 @@ void target__detach(struct target *t, uint64_t dev, uint64_t inode)
 		if (t->files[i].dev != dev || t->files[i].inode != inode)
 			continue;
 		attachment__free_all(&t->files[i].attachment, 1);
+		attachment__free_all(&t->files[i].late, 1);
 		t->files[i] = t->files[--t->file_cnt];
 		return;
 	}
@@ -422,13 +447,14 @@ void targets__detach_all(struct session *s)
 
 	for (size_t i = 0; i < s->target_cnt; i++)
 		cnt += s->targets[i]->file_cnt;
-	all = calloc(cnt ?: 1, sizeof(*all));
+	all = calloc(2 * cnt + 1, sizeof(*all));
 	for (size_t i = 0; i < s->target_cnt; i++) {
 		struct target *t = s->targets[i];
 
 		for (size_t k = 0; all && k < t->file_cnt; k++) {
 			all[n++] = t->files[k].attachment;
-			t->files[k].attachment = NULL;
+			all[n++] = t->files[k].late;
+			t->files[k].attachment = t->files[k].late = NULL;
 		}
 		detach(t);
 	}

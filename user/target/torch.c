@@ -32,7 +32,7 @@ static bool read_version(const char *path, char *version, size_t size)
 void torch__version(const struct process *process, const struct mapped_file *libtorch, char *version, size_t size)
 {
 	/* PyPI: torch/lib/libtorch_cpu.so. Debian: the library is apart from its Python package. */
-	static const char *const places[] = {"/../version.py", "/../../python3/dist-packages/torch/version.py"};
+	static const char *const places[] = {"/../version.py", "/../python3/dist-packages/torch/version.py"};
 	char path[PATH_MAX + 64];
 	const char *slash = strrchr(libtorch->path, '/');
 	int dir = slash ? slash - libtorch->path : 0;

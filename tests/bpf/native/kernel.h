@@ -49,6 +49,8 @@ typedef __s64 s64;
 	})
 
 #define BPF_CORE_READ(from, member, ...) ((from)->member __VA_OPT__(->__VA_ARGS__)) /* two hops at most */
+#define BPF_CORE_READ_INTO(to, from, member) memcpy(to, &(from)->member, sizeof(*(to)))
+#define BPF_PROG(name, ...)                  name(__VA_ARGS__)
 
 /* ---- the kernel's structs, those members that are used ---- */
 
@@ -67,14 +69,24 @@ struct pid {
 	struct upid numbers[4];
 };
 
+struct signal_struct {
+	struct {
+		int counter;
+	} live;
+	int group_exit_code;
+};
+
 struct task_struct {
 	int pid;
 	int tgid;
+	int exit_code;
 	struct task_struct *group_leader;
 	struct pid *thread_pid;
+	struct signal_struct *signal;
 	struct {
 		unsigned long fsbase;
 	} thread;
+	char comm[16];
 };
 
 /* ---- what the test sets and sees ---- */
@@ -251,6 +263,8 @@ static inline void native__reset(void)
 						    sizeof(*(m)->value)},                                        \
 			     task, fl)
 #define bpf_ringbuf_output(m, data, bytes, fl) native__send(data, bytes)
+#define bpf_ringbuf_reserve(m, bytes, fl)      native__reserve(bytes)
+#define bpf_ringbuf_submit(data, fl)           native__submit(data)
 #define bpf_get_attach_cookie(ctx)             ((void)(ctx), native.cookie)
 #define bpf_get_current_task_btf()             (native.task)
 
@@ -294,6 +308,23 @@ static inline int native__send(const void *data, u64 bytes)
 	return 0;
 }
 
+static inline void *native__reserve(u64 bytes)
+{
+	u64 *record = native.ring_full ? NULL : malloc(sizeof(u64) + bytes);
+
+	if (record)
+		*record++ = bytes;
+	return record;
+}
+
+static inline void native__submit(void *data)
+{
+	u64 *record = (u64 *)data - 1;
+
+	native__send(data, *record);
+	free(record);
+}
+
 /* Sets a knob (const volatile, so in read-only memory) as the loader does. */
 static inline void native__set_knob(const volatile u64 *knob, u64 value)
 {
@@ -304,6 +335,10 @@ static inline void native__set_knob(const volatile u64 *knob, u64 value)
 	*(volatile u64 *)(u64)knob = value;
 }
 
+/* The programs, which nothing else declares. */
 int probe(struct pt_regs *ctx);
+int process_fork(struct task_struct *parent, struct task_struct *child);
+int process_exec(struct task_struct *task);
+int process_exit(struct task_struct *task);
 
 #endif
