@@ -80,11 +80,22 @@ static __always_inline void action__end(struct thread *t, struct proc *proc, u32
 		step__boundary(proc, STEP_LIGHTNING, t->now_ns);
 }
 
+/* Does the name just read end in ".optimizer_step": the hook around an optimizer step of automatic optimization? */
+static __always_inline bool is_optimizer_hook(const struct thread *t)
+{
+	u64 bytes = t->name.bytes;
+
+	return bytes >= 15 && *(u64 *)(t->name_text + BOUND_INDEX(bytes - 15, REC_NAME_MAX)) == WORD8(".optimiz") &&
+	       *(u64 *)(t->name_text + BOUND_INDEX(bytes - 8, REC_NAME_MAX)) == WORD8("zer_step");
+}
+
 static __always_inline void action__begin(struct thread *t, struct proc *proc, u64 gen, u64 frame)
 {
 	const struct py_layout *py = &proc->py.layout;
 	struct py_text text;
+	struct span *s;
 	int stale;
+	bool hook;
 	u64 name;
 
 	if (py__text(py, read_u64(frame + py->frame_locals + 8 * LOCAL_ACTION_NAME) & ~(u64)py->ref_mask, &text)) {
@@ -103,7 +114,10 @@ static __always_inline void action__begin(struct thread *t, struct proc *proc, u
 		count_many(CNT_DROPPED_INNER, t->depth - stale - 1);
 		span__drop(t, stale);
 	}
-	span__begin(t, SPAN_ACTION, gen, name, 0);
+	hook = is_optimizer_hook(t);
+	s = span__begin(t, SPAN_ACTION, gen, name, 0);
+	if (s)
+		s->label = hook;
 }
 
 static __always_inline void on_py_next(struct pt_regs *ctx, struct task_struct *task, struct proc *proc, u32 pid)

@@ -39,6 +39,26 @@ static __always_inline enum label label__classify(const char *text)
 	return LABEL_USER;
 }
 
+/* Is the innermost action of this thread an optimizer_step hook? Then the step is automatic optimization's, and no frames need be read. */
+__noinline int in_optimizer_hook(struct thread *t)
+{
+	u32 depth;
+
+	if (!t)
+		return 0;
+	depth = t->depth;
+	for (u32 n = 0; n < SPAN_DEPTH; n++) {
+		const struct span *s;
+
+		if (n >= depth)
+			break;
+		s = span__at(t, depth - 1 - n);
+		if (s->kind == SPAN_ACTION)
+			return s->label;
+	}
+	return 0;
+}
+
 /*
  * Is this optimizer step one of LightningOptimizer.step under manual optimization? Then Lightning has it as the action `optimizer_step`;
  * under automatic optimization the hook around it is the action.
@@ -92,7 +112,7 @@ static __always_inline void on_label(struct pt_regs *ctx, struct task_struct *ta
 	if (!s)
 		return;
 	s->label = label;
-	if (label == LABEL_OPTIMIZER && proc->profile_code && is_manual_step(proc, t->tstate))
+	if (label == LABEL_OPTIMIZER && proc->profile_code && !in_optimizer_hook(t) && is_manual_step(proc, t->tstate))
 		s->also = NAME_OPTIMIZER_STEP + 1;
 }
 

@@ -10,6 +10,7 @@
 #include "records.h"
 
 #define SPAN_DEPTH 64 /* keeps struct thread below a page */
+#define SENT_NAMES 16
 #define AGG_ROWS   16384
 #define NAMES_MAX  16384
 #define RING_BYTES (1 << 20)
@@ -23,7 +24,7 @@ struct span {
 	u64 token;    /* what its end is known by: generator, record handle, function */
 	u64 name;
 	u16 kind;  /* enum span_kind */
-	u16 label; /* enum label, of a SPAN_LABEL */
+	u16 label; /* enum label, of a SPAN_LABEL; of a SPAN_ACTION 1: it is an optimizer_step hook */
 	u32 also;  /* enum fixed_name + 1 of a second row that gets the same duration; 0: none */
 };
 
@@ -37,6 +38,7 @@ struct thread {
 	u32 gap_depth; /* depth at which gap_ns was taken */
 	u64 gap_ns;    /* end of the last data, optimizer or backward span: forward begins there; 0: unknown */
 	u64 gap_child_ns;
+	u64 sent[SENT_NAMES]; /* names that user space knows, by their low bits: spares the look-up */
 	u64 tstate; /* its PyThreadState, as seen when it held the GIL; torch's calls release it. 0: not seen yet */
 	struct span spans[SPAN_DEPTH];
 	struct rec_name name; /* the name being read, ready to be sent */

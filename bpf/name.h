@@ -53,18 +53,18 @@ __noinline u64 name__read(struct thread *t, u64 address, u64 bytes, u32 encoding
 /* Sends the text of the name just read, unless it was sent before. */
 __noinline int name__send(struct thread *t, u64 id)
 {
+	u64 *sent;
 	u32 size;
 	u8 one = 1;
-	int err;
 
-	if (!t || bpf_map_lookup_elem(&names, &id))
+	if (!t)
 		return 0;
-	err = bpf_map_update_elem(&names, &id, &one, BPF_NOEXIST);
-	if (err) {
-		if (err != -EEXIST) /* which is: another thread has just sent it */
-			count(CNT_NAME_LOST);
+	sent = &t->sent[BOUND_INDEX(id, SENT_NAMES)];
+	if (*sent == id)
 		return 0;
-	}
+	*sent = id;
+	if (bpf_map_lookup_elem(&names, &id) || bpf_map_update_elem(&names, &id, &one, BPF_NOEXIST))
+		return 0;
 	size = sizeof(struct rec_name) + ((t->name.bytes + 7) & ~7u);
 	if (size > sizeof(struct rec_name) + REC_NAME_MAX)
 		return 0;
@@ -76,6 +76,7 @@ __noinline int name__send(struct thread *t, u64 id)
 	if (bpf_ringbuf_output(&ring, &t->name, size, BPF_RB_NO_WAKEUP)) {
 		count(CNT_RING_FULL);
 		bpf_map_delete_elem(&names, &id); /* the next call tries again */
+		*sent = 0;
 	}
 	return 0;
 }

@@ -80,12 +80,29 @@ __noinline int agg__add(const struct agg_key *key, u64 start_ns, u64 total_ns, u
 	return 0;
 }
 
-/* Drops the spans from that depth on. When they ended is not known, nor, if the last landmark was inside, when forward began. */
-static __always_inline void span__drop(struct thread *t, u32 depth)
+/*
+ * Drops the spans from that depth on. When they ended is not known, nor, if the last landmark was inside, when forward began. The spans in
+ * them that had ended become the enclosing span's.
+ */
+__noinline int span__drop(struct thread *t, u32 depth)
 {
-	if (depth < t->gap_depth)
+	u64 child_ns = 0;
+
+	if (!t)
+		return 0;
+	for (u32 n = 0; n < SPAN_DEPTH; n++) {
+		if (depth + n >= t->depth)
+			break;
+		child_ns += span__at(t, depth + n)->child_ns;
+	}
+	if (depth)
+		span__at(t, depth - 1)->child_ns += child_ns;
+	if (depth == t->gap_depth)
+		t->gap_child_ns += child_ns;
+	else if (depth < t->gap_depth)
 		t->gap_ns = 0;
 	t->depth = depth;
+	return 0;
 }
 
 /*
@@ -200,17 +217,20 @@ static __always_inline void gap__begin(struct thread *t)
  */
 static __always_inline struct span *span__end(struct thread *t, const struct proc *proc, u32 pid, int i)
 {
+	bool landmark;
 	struct span *s;
 
 	if (i < 0)
 		return NULL;
-	if ((u32)i + 1 < t->depth)
+	landmark = t->gap_ns && (u32)i < t->gap_depth;
+	if ((u32)i + 1 < t->depth) {
 		count_many(CNT_DROPPED_INNER, t->depth - i - 1);
+		span__drop(t, i + 1);
+	}
 	t->depth = i;
 	s = span__at(t, i);
 	span__account(t, proc, s, pid, i);
-	/* The last landmark was inside: forward begins no earlier than here. */
-	if ((u32)i < t->gap_depth && t->gap_ns)
+	if (landmark) /* the last one was inside: forward begins no earlier than here */
 		gap__begin(t);
 	return s;
 }

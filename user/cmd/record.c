@@ -86,6 +86,11 @@ static void parse_action(struct argp_state *state, struct record_args *args, con
 
 	if (!colon || colon == text || !colon[1])
 		argp_error(state, "--action wants LIB:SYMBOL, not '%s'", text);
+	if (colon - text > 3 && !strncmp(colon - 3, ".py", 3))
+		argp_error(state,
+			   "Python functions cannot be named yet: CPython 3.11 and later call them without leaving the "
+			   "interpreter loop, so that no probe sees it. Mark the code with "
+			   "torch.profiler.record_function(\"name\"): labels are always seen");
 	if (args->session.action_cnt == ACTIONS_MAX)
 		argp_error(state, "more than %d --action", ACTIONS_MAX);
 	args->actions[args->session.action_cnt++] = text;

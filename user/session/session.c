@@ -386,6 +386,12 @@ int session__finish(struct session *s)
 		proc.window = WINDOW_CLOSED;
 		bpf_map_update_elem(fd, &pid, &proc, BPF_EXIST);
 	}
+	for (size_t i = 0; i < s->options.action_cnt; i++)
+		if (!s->actions[i].found)
+			session__note(s,
+				      "--action %s was found in no process: is the library loaded, and the symbol as "
+				      "nm -D prints it?",
+				      s->options.actions[i]);
 	snapshot__emit(s);
 	targets__detach_all(s);
 	s->detach_ns = session__now_ns() - s->window_end_ns;

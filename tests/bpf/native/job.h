@@ -55,14 +55,16 @@ static inline void job__start(int minor)
 	for (u32 i = 0; i < NAME__COUNT; i++)
 		native__set_knob(&fixed_names[i], 0xf1000000ULL + i);
 	pid_level = 0;
-	job.task = (struct task_struct){.pid = JOB_PID, .tgid = JOB_PID};
+	job.pid = (struct pid){.numbers = {{JOB_PID}}};
+	job.task = (struct task_struct){.pid = JOB_PID, .tgid = JOB_PID, .thread_pid = &job.pid};
 	job.task.group_leader = &job.task;
-	job.thread = (struct task_struct){.pid = JOB_PID + 1, .tgid = JOB_PID, .group_leader = &job.task};
+	job.thread = (struct task_struct){
+		.pid = JOB_PID + 1, .tgid = JOB_PID, .group_leader = &job.task, .thread_pid = &job.pid};
 	native.task = &job.task;
 	native.now_ns = 1000;
 	job.py = fakepy__new(minor);
-	job.profile_code =
-		fakepy__code(&job.py, "/opt/venv/lib/python3/site-packages/lightning/pytorch/profilers/profiler.py", "profile");
+	job.profile_code = fakepy__code(
+		&job.py, "/opt/venv/lib/python3/site-packages/lightning/pytorch/profilers/profiler.py", "profile");
 	proc.py.layout = *job.py.py;
 	proc.py.gen_type = job.py.gen_type;
 	proc.py.tstate_where = PY_TSTATE_GLOBAL;
@@ -153,6 +155,25 @@ static inline void label__enter(const char *text, u64 object, u64 sp)
 static inline void label__exit(u64 object, u64 sp)
 {
 	hit(PROBE_LABEL_END, 0, sp - 24, 0, object, 0);
+}
+
+static inline void label__run(const char *text, u64 ns, u64 sp)
+{
+	label__enter(text, sp, sp);
+	wait_ns(ns);
+	label__exit(sp, sp);
+}
+
+/* What torch calls its own. */
+#define DATA_LABEL      "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+#define OPTIMIZER_LABEL "Optimizer.step#SGD.step"
+#define ZERO_LABEL      "Optimizer.zero_grad#SGD.zero_grad"
+
+static inline void backward(u64 ns, u64 frame)
+{
+	fn__enter(FN_BACKWARD, frame);
+	wait_ns(ns);
+	fn__exit(FN_BACKWARD, frame);
 }
 
 /* ---- what came out ---- */

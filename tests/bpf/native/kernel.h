@@ -34,9 +34,11 @@ typedef __s64 s64;
 
 #define SEC(name)
 #define __weak
-#undef __always_inline /* glibc has its own */
-#define __always_inline inline __attribute__((always_inline))
-#define __noinline      static __attribute__((noinline, unused)) /* static: nothing else is linked to it */
+/* The kernel lets programs read unaligned words, on the machines that do. glibc has its own __always_inline. */
+#undef __always_inline
+#define __always_inline inline __attribute__((always_inline, no_sanitize("alignment")))
+#define __noinline \
+	static __attribute__((noinline, unused, no_sanitize("alignment"))) /* static: linked to nothing else */
 
 /* The declaration of a map, as libbpf's: a struct whose members have the types that say what the map is. */
 #define __uint(name, value) int(*name)[value]
@@ -48,7 +50,7 @@ typedef __s64 s64;
 		(u64)(i) & ((size)-1);                                        \
 	})
 
-#define BPF_CORE_READ(from, member, ...) ((from)->member __VA_OPT__(->__VA_ARGS__)) /* two hops at most */
+#define BPF_CORE_READ(from, member, ...)     ((from)->member __VA_OPT__(->__VA_ARGS__)) /* two hops at most */
 #define BPF_CORE_READ_INTO(to, from, member) memcpy(to, &(from)->member, sizeof(*(to)))
 #define BPF_PROG(name, ...)                  name(__VA_ARGS__)
 
@@ -130,9 +132,9 @@ struct native_shape {
 };
 
 #define NATIVE_NUMBER(member) (sizeof(*(member)) / sizeof(int))
-#define NATIVE_SHAPE(m)                                                                          \
-	(&(struct native_shape){(m), NATIVE_NUMBER((m)->type), NATIVE_NUMBER((m)->max_entries), \
-				sizeof(*(m)->key), sizeof(*(m)->value)})
+#define NATIVE_SHAPE(m)                                                                                            \
+	(&(struct native_shape){(m), NATIVE_NUMBER((m)->type), NATIVE_NUMBER((m)->max_entries), sizeof(*(m)->key), \
+				sizeof(*(m)->value)})
 
 static inline struct native_map *native_map__get(const void *map)
 {
@@ -258,9 +260,9 @@ static inline void native__reset(void)
 #define bpf_map_lookup_elem(m, k)        native_map__lookup(NATIVE_SHAPE(m), k)
 #define bpf_map_update_elem(m, k, v, fl) native_map__update(NATIVE_SHAPE(m), k, v, fl)
 #define bpf_map_delete_elem(m, k)        native_map__delete(NATIVE_SHAPE(m), k)
-#define bpf_task_storage_get(m, task, v, fl)                                                                     \
+#define bpf_task_storage_get(m, task, v, fl)                                                                          \
 	native__task_storage(&(struct native_shape){(m), NATIVE_NUMBER((m)->type), ~0u, sizeof(struct task_struct *), \
-						    sizeof(*(m)->value)},                                        \
+						    sizeof(*(m)->value)},                                             \
 			     task, fl)
 #define bpf_ringbuf_output(m, data, bytes, fl) native__send(data, bytes)
 #define bpf_ringbuf_reserve(m, bytes, fl)      native__reserve(bytes)

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Step boundaries by each rule (bpf/steps.h), and the windows that they open and close. */
+#include "native/job.h"
+
+#define SP STACK /* of every event: nothing here lives in a native frame */
+
+static void expect_steps(u32 rule, u64 steps)
+{
+	assert_int_equal(job.proc->step_rule, rule);
+	assert_int_equal(job.proc->steps, steps);
+	assert_int_equal(job.proc->last_step_ns, native.now_ns);
+}
+
+static void data(void)
+{
+	wait_ns(1);
+	label__run(DATA_LABEL, 10, SP);
+}
+
+static void optimizer(const char *label)
+{
+	wait_ns(1);
+	label__run(label, 4, SP);
+}
+
+/* ---- rules ---- */
+
+static void lightning_step(u64 batch)
+{
+	data();
+	fakepy__set_created(&job.py, batch, true);
+	action__next(batch, SP);
+	optimizer(OPTIMIZER_LABEL);
+	action__next(batch, SP);
+}
+
+/* run_training_batch is known by its fixed name: what user space says is the id of that text. */
+static void test_lightning(void **state)
+{
+	u64 batch = action__new("run_training_batch"), id;
+
+	lightning_step(batch);
+	id = latin_id("run_training_batch");
+	job__stop();
+	job__start(12);
+	native__set_knob(&fixed_names[NAME_RUN_TRAINING_BATCH], id);
+	batch = action__new("run_training_batch");
+	for (u64 i = 1; i <= 5; i++) {
+		lightning_step(batch);
+		expect_steps(STEP_LIGHTNING, i);
+	}
+	/* what is worse does not count any more */
+	data();
+	optimizer(OPTIMIZER_LABEL);
+	label__run("ProfilerStep#3", 1, SP);
+	assert_int_equal(job.proc->step_rule, STEP_LIGHTNING);
+	assert_int_equal(job.proc->steps, 5);
+}
+
+static void test_loader_optimizer(void **state)
+{
+	for (u64 i = 1; i <= 4; i++) {
+		data();
+		backward(5, SP);
+		optimizer(OPTIMIZER_LABEL);
+		expect_steps(STEP_LOADER_OPTIMIZER, i);
+		label__run(ZERO_LABEL, 1, SP);
+	}
+}
+
+static void test_gradient_accumulation(void **state)
+{
+	for (u64 i = 1; i <= 4; i++) {
+		for (int batch = 0; batch < 3; batch++) {
+			data();
+			backward(5, SP);
+		}
+		optimizer(OPTIMIZER_LABEL);
+		expect_steps(STEP_LOADER_OPTIMIZER, i);
+	}
+}
+
+static void test_gan(void **state)
+{
+	for (u64 i = 1; i <= 4; i++) {
+		data();
+		optimizer("Optimizer.step#Adam.step");
+		expect_steps(STEP_LOADER_OPTIMIZER, i);
+		for (int k = 0; k < 2; k++)
+			optimizer("Optimizer.step#RMSprop.step");
+		assert_int_equal(job.proc->steps, i);
+	}
+}
+
+/* An evaluation fetches, and steps nothing. */
+static void test_validation(void **state)
+{
+	for (u64 i = 1; i <= 4; i++) {
+		data();
+		optimizer(OPTIMIZER_LABEL);
+		expect_steps(STEP_LOADER_OPTIMIZER, i);
+	}
+	for (int i = 0; i < 5; i++)
+		data();
+	assert_int_equal(job.proc->steps, 4);
+	data();
+	optimizer(OPTIMIZER_LABEL);
+	expect_steps(STEP_LOADER_OPTIMIZER, 5);
+}
+
+static void test_optimizer_alone(void **state)
+{
+	for (u64 i = 1; i <= 4; i++) {
+		optimizer("Optimizer.step#Adam.step");
+		expect_steps(STEP_OPTIMIZER, i);
+		optimizer("Optimizer.step#RMSprop.step"); /* not the first one seen */
+		assert_int_equal(job.proc->steps, i);
+	}
+	/* a loader comes: better, and counted anew */
+	data();
+	optimizer("Optimizer.step#Adam.step");
+	expect_steps(STEP_LOADER_OPTIMIZER, 1);
+	optimizer("Optimizer.step#Adam.step");
+	assert_int_equal(job.proc->steps, 1);
+}
+
+static void test_profiler_step(void **state)
+{
+	char label[32];
+
+	for (u64 i = 1; i <= 4; i++) {
+		snprintf(label, sizeof(label), "ProfilerStep#%d", (int)i);
+		wait_ns(1);
+		label__run(label, 20, SP);
+		expect_steps(STEP_PROFILER, i);
+	}
+	optimizer(OPTIMIZER_LABEL);
+	expect_steps(STEP_OPTIMIZER, 1);
+}
+
+/* Names that only look alike. */
+static void test_other_labels(void **state)
+{
+	static const char *const labels[] = {"Optimizer",
+					     "Optimizer.",
+					     "Optimizer.load_state_dict",
+					     "Optimizer step",
+					     "enumerate(Data",
+					     "enumerate(list)",
+					     "ProfilerStep",
+					     "ProfilerStop#1",
+					     "Profile",
+					     "optimizer.step#SGD.step",
+					     ""};
+
+	for (size_t i = 0; i < sizeof(labels) / sizeof(labels[0]); i++)
+		label__run(labels[i], 5, SP);
+	assert_int_equal(job.proc->step_rule, STEP_NONE);
+	assert_int_equal(job.proc->data_seen, 0);
+	assert_int_equal(job__thread()->gap_ns, 0);
+	/* "ProfilerSto" after it must not be read with the rest of a longer name that was there before */
+	label__run("ProfilerStep#1", 5, SP);
+	label__run("Profiler", 5, SP);
+	assert_int_equal(job.proc->steps, 1);
+	assert_int_equal(native_map__cnt(&aggs), sizeof(labels) / sizeof(labels[0]) + 2);
+}
+
+/* ---- windows ---- */
+
+static void test_window(void **state)
+{
+	u64 opened = 0;
+
+	native__set_knob(&step_limit, 3);
+	job.proc->window = WINDOW_WAITING;
+	for (int i = 1; i <= 8; i++) {
+		data();
+		backward(5, SP);
+		optimizer(OPTIMIZER_LABEL);
+		if (i == 1)
+			assert_int_equal(job.proc->window, WINDOW_WAITING); /* the rule has not held for a step yet */
+		if (i == 2) {
+			opened = native.now_ns;
+			assert_int_equal(job.proc->window, WINDOW_OPEN);
+			assert_int_equal(job.proc->window_start_ns, opened);
+			assert_int_equal(native_map__cnt(&aggs), 0);
+		}
+		if (i == 5) {
+			assert_int_equal(job.proc->window, WINDOW_DONE);
+			assert_int_equal(job.proc->window_end_ns, native.now_ns);
+		}
+	}
+	assert_int_equal(job.proc->steps, 3);
+	/* exactly three, and in them no less than all of the window: the one ns after each landmark is in no span */
+	expect_row(SPAN_LABEL, utf8_id(DATA_LABEL), 0, 3, 30, 30);
+	expect_row(SPAN_LABEL, utf8_id(OPTIMIZER_LABEL), 0, 3, 12, 12);
+	expect_row(SPAN_BACKWARD, FIXED_ID(BACKWARD), 0, 3, 15, 15);
+	expect_row(SPAN_FORWARD, FIXED_ID(FORWARD), 0, 3, 0, 0);
+	assert_int_equal(job.proc->window_end_ns - opened, self_sum() + 3 * 2);
+	expect_counters(CNT__COUNT);
+}
+
+/* A better rule that shows while the window waits: it waits for that one. */
+static void test_window_better_rule(void **state)
+{
+	native__set_knob(&step_limit, 2);
+	job.proc->window = WINDOW_WAITING;
+	optimizer(OPTIMIZER_LABEL);
+	data();
+	optimizer(OPTIMIZER_LABEL);
+	assert_int_equal(job.proc->window, WINDOW_WAITING);
+	assert_int_equal(job.proc->step_rule, STEP_LOADER_OPTIMIZER);
+	optimizer(OPTIMIZER_LABEL);
+	assert_int_equal(job.proc->window, WINDOW_WAITING);
+	data();
+	optimizer(OPTIMIZER_LABEL);
+	assert_int_equal(job.proc->window, WINDOW_OPEN);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(job.proc->steps, i);
+		data();
+		optimizer(OPTIMIZER_LABEL);
+	}
+	assert_int_equal(job.proc->window, WINDOW_DONE);
+	assert_int_equal(row(SPAN_LABEL, utf8_id(DATA_LABEL), 0)->calls, 2);
+}
+
+/* A span that is open when the window opens is not counted, one inside of it is. */
+static void test_window_inside_span(void **state)
+{
+	u64 epoch = action__new("epoch");
+
+	native__set_knob(&step_limit, 1);
+	job.proc->window = WINDOW_WAITING;
+	action__next(epoch, SP);
+	for (int i = 0; i < 3; i++) {
+		data();
+		optimizer(OPTIMIZER_LABEL);
+	}
+	action__next(epoch, SP);
+	assert_int_equal(job.proc->window, WINDOW_DONE);
+	assert_null(row(SPAN_ACTION, latin_id("epoch"), 0));
+	expect_row(SPAN_LABEL, utf8_id(DATA_LABEL), latin_id("epoch"), 1, 10, 10);
+}
+
+static void test_no_limit(void **state)
+{
+	for (int i = 0; i < 1000; i++) {
+		data();
+		optimizer(OPTIMIZER_LABEL);
+	}
+	assert_int_equal(job.proc->window, WINDOW_OPEN);
+	assert_int_equal(job.proc->steps, 1000);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		TEST(lightning),  TEST(loader_optimizer),   TEST(gradient_accumulation), TEST(gan),
+		TEST(validation), TEST(optimizer_alone),    TEST(profiler_step),         TEST(other_labels),
+		TEST(window),     TEST(window_better_rule), TEST(window_inside_span),    TEST(no_limit),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
