@@ -20,7 +20,7 @@ WARN    := -std=gnu11 -Wall -Wextra -Werror -Wno-unused-parameter -Wstrict-proto
 comma    := ,
 SANFLAGS := $(if $(SAN),-fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
 ALL_CFLAGS := $(CFLAGS) $(WARN) $(SANFLAGS) -DSTEPFLAME_VERSION='"$(VERSION)"' -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 \
-	-I. -Iinclude -Iuser -I$(BUILD)
+	-I. -Iinclude -Iuser -isystem $(BUILD)
 LIBS    := -lbpf -lelf -lcapstone -ljansson -lz -lpthread
 
 BPF_SRC := $(wildcard bpf/*.bpf.c)
@@ -116,6 +116,7 @@ LINT_SRC = $(wildcard user/*.c user/*/*.c tools/*.c)
 lint: $(SKEL)
 	$(Q)clang-format --dry-run -Werror $(wildcard include/*.h bpf/*.[ch] user/*.[ch] user/*/*.[ch] tools/*.c tests/*/*.[ch])
 	$(Q)clang-tidy --quiet $(LINT_SRC) -- $(filter-out -Werror,$(ALL_CFLAGS))
+	$(Q)! command -v shellcheck >/dev/null || shellcheck -x -e SC1091 tools/*.sh tools/*/*.sh tests/*/*.sh .ci/run
 
 install: all
 	install -D -m 755 $(BUILD)/stepflame $(DESTDIR)$(PREFIX)/bin/stepflame

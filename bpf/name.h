@@ -56,6 +56,7 @@ __noinline int name__send(struct thread *t, u64 id)
 	u64 *sent;
 	u32 size;
 	u8 one = 1;
+	int err;
 
 	if (!t)
 		return 0;
@@ -63,8 +64,14 @@ __noinline int name__send(struct thread *t, u64 id)
 	if (*sent == id)
 		return 0;
 	*sent = id;
-	if (bpf_map_lookup_elem(&names, &id) || bpf_map_update_elem(&names, &id, &one, BPF_NOEXIST))
+	if (bpf_map_lookup_elem(&names, &id))
 		return 0;
+	err = bpf_map_update_elem(&names, &id, &one, BPF_NOEXIST);
+	if (err) {
+		if (err != -EEXIST) /* which is: another thread has just sent it */
+			count(CNT_NAME_LOST);
+		return 0;
+	}
 	size = sizeof(struct rec_name) + ((t->name.bytes + 7) & ~7u);
 	if (size > sizeof(struct rec_name) + REC_NAME_MAX)
 		return 0;

@@ -49,13 +49,42 @@ static __always_inline int py__text(const struct py_layout *py, u64 object, stru
 	return 0;
 }
 
-/* The last 16 bytes of a Latin-1 str, as two words; false when it is shorter. */
+/* 8 characters of 2 or 4 bytes, as WORD8 makes of them; 0 when one is not Latin-1, or cannot be read. */
+__noinline u64 py__narrow(u64 address, u32 encoding)
+{
+	union {
+		u16 half[8];
+		u32 wide[8];
+	} chars = {};
+	u64 word = 0;
+
+	if (bpf_probe_read_user(&chars, encoding == NAME_UCS2 ? sizeof(chars.half) : sizeof(chars.wide),
+				(const void *)address))
+		return 0;
+	for (int i = 0; i < 8; i++) {
+		u32 c = encoding == NAME_UCS2 ? chars.half[i] : chars.wide[i];
+
+		if (c > 0xff)
+			return 0;
+		word |= (u64)c << 8 * i;
+	}
+	return word;
+}
+
+/* The last 16 characters of a str, as two words; false when it is shorter. A path may have wide ones in a directory outside. */
 static __always_inline bool py__tail(const struct py_layout *py, u64 object, u64 tail[2])
 {
 	struct py_text text;
+	u64 end;
 
-	return !py__text(py, object, &text) && text.encoding == NAME_LATIN1 && text.bytes >= 16 &&
-	       !bpf_probe_read_user(tail, 16, (const void *)(text.address + text.bytes - 16));
+	if (py__text(py, object, &text) || text.bytes < 16 * (u64)text.encoding)
+		return false;
+	end = text.address + text.bytes;
+	if (text.encoding == NAME_LATIN1)
+		return !bpf_probe_read_user(tail, 16, (const void *)(end - 16));
+	tail[0] = py__narrow(end - 16 * (u64)text.encoding, text.encoding);
+	tail[1] = py__narrow(end - 8 * (u64)text.encoding, text.encoding);
+	return true;
 }
 
 #define TAIL_IS(tail, s) ((tail)[0] == WORD8(s) && (tail)[1] == WORD8((s) + 8))

@@ -278,6 +278,11 @@ static void program__end(u32 i)
 		action__next(open->token, position(i));
 	else
 		action__throw(open->token, position(i));
+	/* what is inside has lost its end: native functions and what they hold by the stack pointer, the rest by this end */
+	for (u32 inner = i + 1; inner < model.depth; inner++) {
+		if (model.open[inner].frame)
+			model__drop(inner, CNT_UNWOUND);
+	}
 	model__end(i);
 }
 
@@ -337,7 +342,7 @@ static void test_model(void **state)
 		else if (dice < 90 && model.depth > 1)
 			program__end(model.depth - 1);
 		else if (dice < 91 && at < model.depth)
-			program__end(at); /* what is inside has lost its end */
+			program__end(at);
 		else if (dice < 93 && at < model.depth && model.open[at].frame)
 			program__unwind(at);
 		else
@@ -401,7 +406,7 @@ static u64 hostile__sp(void)
 {
 	static u64 sp = STACK;
 
-	if (random_below(100) == 0)
+	if (random_below(2000) == 0)
 		return random_word();
 	sp += random_below(200) ? -random_below(256) : random_below(1 << 15);
 	if (sp > STACK || sp < STACK - (1 << 20))
@@ -413,7 +418,7 @@ static void hostile__hit(void)
 {
 	enum probe_event event = random_below(20) ? 1 + random_below(PROBE_TEST) : random_u64();
 	struct pt_regs regs = {.sp = hostile__sp(), .di = random_word(), .si = random_word()};
-	u32 where = random_below(10) ? random_below(64) * 8 : random_u64();
+	u32 where = random_below(1000) ? random_below(32) * 8 : random_u64();
 	u32 fn = random_below(20) ? random_below(FN_CNT + 2) : random_u64();
 
 	native.cookie = COOKIE(event, random_below(20) == 0, where, fn);

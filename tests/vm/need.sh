@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #
 # Sourced by kernel.sh and run.sh: need COMMAND PACKAGE... installs the packages, as root, when the command is missing.

@@ -356,8 +356,10 @@ int session__poll(struct session *s, int timeout_ms)
 	targets__tend(s);
 	governor__tend(s);
 	now = session__now_ns();
-	if (s->opened)
+	if (s->opened) {
 		s->progress.elapsed_ns = now - s->window_start_ns;
+		snapshot__progress(s);
+	}
 	if (s->opened && now >= s->next_snapshot_ns) {
 		uint64_t interval = s->progress.elapsed_ns / SNAPSHOT_GROWTH;
 

@@ -93,10 +93,8 @@ static uint64_t own_rss_bytes(void)
 }
 
 /* Window and cost, from the processes' own counts. */
-static int emit_window(struct session *s)
+static void measure(struct session *s, struct rec_window *window, struct rec_cost *cost)
 {
-	struct rec_window window = {.hdr = {.type = REC_WINDOW, .size = sizeof(window)}};
-	struct rec_cost cost = {.hdr = {.type = REC_COST, .size = sizeof(cost)}};
 	uint64_t start = 0, end = 0, sampled = 0, sampled_ns = 0;
 	bool done = s->target_cnt > 0;
 
@@ -107,34 +105,50 @@ static int emit_window(struct session *s)
 
 		if (bpf_map_lookup_elem(bpf_map__fd(s->skel->maps.procs), &pid, &proc))
 			continue;
-		cost.hits += proc.hits;
+		cost->hits += proc.hits;
 		sampled += proc.sampled;
 		sampled_ns += proc.sampled_ns;
-		if (proc.hits > cost.busiest_hits)
-			cost.busiest_hits = proc.hits;
+		if (proc.hits > cost->busiest_hits)
+			cost->busiest_hits = proc.hits;
 		if (proc.step_rule && t->role == ROLE_CHILD)
 			t->role = ROLE_MAIN; /* it trains */
 		if (t->role != ROLE_MAIN)
 			continue;
-		done = done && proc.window == WINDOW_DONE;
+		done = done && (t->gone || proc.window == WINDOW_DONE);
 		if (proc.window_start_ns && (!start || proc.window_start_ns < start))
 			start = proc.window_start_ns;
 		if (proc.window_end_ns > end)
 			end = proc.window_end_ns;
-		if (proc.steps >= window.steps) {
-			window.steps = proc.steps;
-			window.step_rule = proc.step_rule;
+		if (proc.steps >= window->steps) {
+			window->steps = proc.steps;
+			window->step_rule = proc.step_rule;
 		}
 	}
 	s->progress.done = done && s->options.steps;
-	s->progress.steps = window.steps;
-	window.start_ns = start ?: s->window_start_ns;
-	window.end_ns = s->progress.done ? end : s->window_end_ns ?: session__now_ns();
-	cost.hit_ns = s->selftest.hit_ns + (sampled ? sampled_ns / sampled : 0);
-	cost.attach_ns = s->attach_ns;
-	cost.detach_ns = s->detach_ns;
-	cost.own_cpu_ns = session__cpu_ns() - s->cpu_start_ns;
-	cost.own_rss_bytes = own_rss_bytes();
+	s->progress.steps = window->steps;
+	window->start_ns = start ?: s->window_start_ns;
+	window->end_ns = s->progress.done ? end : s->window_end_ns ?: session__now_ns();
+	cost->hit_ns = s->selftest.hit_ns + (sampled ? sampled_ns / sampled : 0);
+	cost->attach_ns = s->attach_ns;
+	cost->detach_ns = s->detach_ns;
+	cost->own_cpu_ns = session__cpu_ns() - s->cpu_start_ns;
+	cost->own_rss_bytes = own_rss_bytes();
+}
+
+void snapshot__progress(struct session *s)
+{
+	struct rec_window window = {0};
+	struct rec_cost cost = {0};
+
+	measure(s, &window, &cost);
+}
+
+static int emit_window(struct session *s)
+{
+	struct rec_window window = {.hdr = {.type = REC_WINDOW, .size = sizeof(window)}};
+	struct rec_cost cost = {.hdr = {.type = REC_COST, .size = sizeof(cost)}};
+
+	measure(s, &window, &cost);
 	session__emit(s, &window.hdr);
 	return session__emit(s, &cost.hdr);
 }

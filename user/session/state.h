@@ -100,5 +100,7 @@ void governor__tend(struct session *s);
 
 /* snapshot.c: the maps as records. 0 or -errno of the sink. */
 int snapshot__emit(struct session *s);
+/* Steps, and whether all are done, without emitting anything. */
+void snapshot__progress(struct session *s);
 
 #endif

@@ -11,6 +11,7 @@
 #include "user/target/python.h"
 
 #define FAKEPY_BYTES      (1 << 18)
+#define FAKEPY_GUARD      4096
 #define FAKEPY_LOCALS     4
 #define FAKEPY_SUSPENDED  40 /* an index of an instruction, in versions that tell by it */
 #define FAKEPY_NO_ADDRESS 0x00007deadbeef000ULL
@@ -42,8 +43,9 @@ static inline struct fakepy fakepy__new(int minor)
 {
 	struct fakepy f = {.py = py_layout__find(minor)};
 
-	f.base = mmap(NULL, FAKEPY_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (!f.py || f.base == MAP_FAILED)
+	/* and a page behind it that cannot be read */
+	f.base = mmap(NULL, FAKEPY_BYTES + FAKEPY_GUARD, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (!f.py || f.base == MAP_FAILED || mprotect(f.base, FAKEPY_BYTES, PROT_READ | PROT_WRITE))
 		abort();
 	f.gen_type = fakepy__alloc(&f, 64);
 	return f;
@@ -51,7 +53,7 @@ static inline struct fakepy fakepy__new(int minor)
 
 static inline void fakepy__free(struct fakepy *f)
 {
-	munmap(f->base, FAKEPY_BYTES);
+	munmap(f->base, FAKEPY_BYTES + FAKEPY_GUARD);
 }
 
 /* A str of that kind: 1 (Latin-1), 2 or 4 bytes a character; `ascii` says that it is marked so, and has the shorter head. */
