@@ -120,7 +120,10 @@ lint: $(SKEL)
 
 install: all
 	install -D -m 755 $(BUILD)/stepflame $(DESTDIR)$(PREFIX)/bin/stepflame
-	install -d $(DESTDIR)$(PREFIX)/share/doc/stepflame
+	install -d $(DESTDIR)$(PREFIX)/share/doc/stepflame $(DESTDIR)$(PREFIX)/share/man/man1 \
+		$(DESTDIR)$(PREFIX)/share/bash-completion/completions
+	$(BUILD)/tools/manual man > $(DESTDIR)$(PREFIX)/share/man/man1/stepflame.1
+	$(BUILD)/tools/manual completion > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/stepflame
 	install -m 644 LICENSE README.md CHANGELOG.md $(wildcard docs/*.md) $(DESTDIR)$(PREFIX)/share/doc/stepflame
 
 clean:

@@ -6,27 +6,13 @@
 #include "cmd/cmd.h"
 #include "log.h"
 
-/* A new command is a file in cmd/, its two lines in cmd/cmd.h, and a line here. */
-static const struct command {
-	const char *name;
-	int (*run)(int argc, char **argv);
-	const char *help;
-} commands[] = {
-	{"record", cmd_record, "attach to a running job, or start one, and record it"},
-	{"ps", cmd_ps, "list the training processes of this host"},
-	{"doctor", cmd_doctor, "check what this machine and a process let stepflame do"},
-	{"report", cmd_report, "print a report of a recording"},
-};
-
-#define COMMAND_CNT (sizeof(commands) / sizeof(*commands))
-
 static void print_help(FILE *out)
 {
 	fputs("Usage: stepflame COMMAND [OPTION...]\n"
 	      "Watch a running PyTorch or Lightning job from outside.\n\n",
 	      out);
-	for (size_t i = 0; i < COMMAND_CNT; i++)
-		fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].help);
+	for (const struct command *c = commands; c->name; c++)
+		fprintf(out, "  %-10s %s\n", c->name, c->help);
 	fputs("\n  --help     this\n"
 	      "  --version  the version\n\n"
 	      "`stepflame COMMAND --help` explains a command.\n",
@@ -52,12 +38,12 @@ int main(int argc, char **argv)
 		print_help(stdout);
 		return end_of_output();
 	}
-	for (size_t i = 0; i < COMMAND_CNT; i++) {
-		if (strcmp(commands[i].name, name))
+	for (const struct command *c = commands; c->name; c++) {
+		if (strcmp(c->name, name))
 			continue;
 		snprintf(full_name, sizeof(full_name), "stepflame %s", name);
 		argv[1] = full_name;
-		return commands[i].run(argc - 1, argv + 1);
+		return c->run(argc - 1, argv + 1);
 	}
 	if (*name)
 		log__error(NULL, "no command is named '%s'", name);

@@ -15,6 +15,9 @@
 #define PYTHON_MAX 32
 #define SP         STACK
 
+/* Where the files are: of ASCII, and with characters of two bytes. */
+static const char *const folders[] = {"/tmp/stepflame-live-XXXXXX", "/tmp/stepflame-\xe4\xb8\xad-XXXXXX"};
+
 static const char profiler[] =
 	"from contextlib import contextmanager\n"
 	"class Profiler:\n"
@@ -27,16 +30,16 @@ static const char profiler[] =
 	"def profile(self, action_name):\n" /* a generator that is none of Lightning's, by file only */
 	"    yield\n";
 
-/* What calls what, from the innermost: file, function and how it is called. */
-static const char *const loops[][3] = {
-	{"loops/fetchers.py", "__next__", "def __next__(wait): wait()\n"},
-	{"user/loader.py", "more", "def more(f, *rest): return [g(*rest) for g in [f]]\n"},
-	{"loops/training_epoch_loop.py", "advance", "def advance(f, *rest): return f(*rest)\n"},
-	{"loops/evaluation_loop.py", "run",
+/* Functions that call what they are given; what calls what is said in the script. */
+static const char *const loops[][2] = {
+	{"loops/fetchers.py", "def __next__(wait): wait()\n"},
+	{"user/loader.py", "def more(f, *rest): return [g(*rest) for g in [f]]\n"},
+	{"loops/training_epoch_loop.py", "def advance(f, *rest): return f(*rest)\n"},
+	{"loops/evaluation_loop.py",
 	 "def run(f, *rest): return max([1], key=lambda _: f(*rest) or 1)\n"}, /* through C */
-	{"loops/prediction_loop.py", "run", "def run(f, *rest): return f(*rest)\n"},
-	{"loops/fit_loop.py", "advance", "def advance(f, *rest): return f(*rest)\n"},
-	{"trainer/trainer.py", "_test_impl", "def _test_impl(f, *rest): return f(*rest)\n"},
+	{"loops/prediction_loop.py", "def run(f, *rest): return f(*rest)\n"},
+	{"loops/fit_loop.py", "def advance(f, *rest): return f(*rest)\n"},
+	{"trainer/trainer.py", "def _test_impl(f, *rest): return f(*rest)\n"},
 };
 
 static const char script[] =
@@ -153,19 +156,23 @@ static void child__read(FILE *from)
 	assert_true(child.loader[0] && child.begun[NAMES - 1]);
 }
 
+struct variant {
+	const char *python, *folder;
+};
+
 static int child__start(void **state)
 {
-	const char *python = *state;
+	const struct variant *variant = *state;
 	int out[2];
 	FILE *from;
 
 	memset(&child, 0, sizeof(child));
-	snprintf(child.folder, sizeof(child.folder), "/tmp/stepflame-live-XXXXXX");
+	snprintf(child.folder, sizeof(child.folder), "%s", variant->folder);
 	assert_non_null(mkdtemp(child.folder));
 	write_file("profilers/profiler.py", profiler);
 	write_file("user/main.py", script);
 	for (size_t i = 0; i < sizeof(loops) / sizeof(loops[0]); i++)
-		write_file(loops[i][0], loops[i][2]);
+		write_file(loops[i][0], loops[i][1]);
 	assert_int_equal(pipe(out), 0);
 	child.pid = fork();
 	assert_true(child.pid >= 0);
@@ -177,7 +184,8 @@ static int child__start(void **state)
 		close(out[0]);
 		close(out[1]);
 		snprintf(path, sizeof(path), "%s/user/main.py", child.folder);
-		execl(python, python, path, child.folder, NULL);
+		setenv("PYTHONUTF8", "1", 1);
+		execl(variant->python, variant->python, path, child.folder, NULL);
 		_exit(127);
 	}
 	close(out[1]);
@@ -190,7 +198,7 @@ static int child__start(void **state)
 
 static int child__stop(void **state)
 {
-	static const char *const folders[] = {"profilers", "loops", "trainer", "user", ""};
+	static const char *const inside[] = {"profilers", "loops", "trainer", "user", ""};
 	char path[128];
 
 	(void)state;
@@ -204,8 +212,8 @@ static int child__stop(void **state)
 		snprintf(path, sizeof(path), "%s/%s", child.folder, loops[i][0]);
 		unlink(path);
 	}
-	for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
-		snprintf(path, sizeof(path), "%s/%s", child.folder, folders[i]);
+	for (size_t i = 0; i < sizeof(inside) / sizeof(inside[0]); i++) {
+		snprintf(path, sizeof(path), "%s/%s", child.folder, inside[i]);
 		rmdir(path);
 	}
 	job__stop();
@@ -214,7 +222,7 @@ static int child__stop(void **state)
 
 /* ---- what is read in it ---- */
 
-/* gen_throw has the generator in a register; next() has it in memory, which is the child's: somewhere there is a word that points to it. */
+/* What PROBE_PY_NEXT does once it has read its argument from memory, which here is the child's. */
 static void next_on(u64 gen)
 {
 	struct thread *t = thread__enter(&job.task, SP);
@@ -340,15 +348,19 @@ static size_t find_pythons(char *pythons[PYTHON_MAX])
 
 int main(void)
 {
-	struct CMUnitTest tests[PYTHON_MAX];
-	char *pythons[PYTHON_MAX];
+	struct CMUnitTest tests[2 * PYTHON_MAX];
+	struct variant variants[2 * PYTHON_MAX];
+	char *pythons[PYTHON_MAX], names_[2 * PYTHON_MAX][256];
 	size_t cnt = find_pythons(pythons);
 	int failed = 0;
 
-	for (size_t i = 0; i < cnt; i++)
-		tests[i] = (struct CMUnitTest){pythons[i], test_live, child__start, child__stop, pythons[i]};
+	for (size_t i = 0; i < 2 * cnt; i++) {
+		variants[i] = (struct variant){pythons[i / 2], folders[i % 2]};
+		snprintf(names_[i], sizeof(names_[i]), "%s%s", pythons[i / 2], i % 2 ? ", wide paths" : "");
+		tests[i] = (struct CMUnitTest){names_[i], test_live, child__start, child__stop, &variants[i]};
+	}
 	if (cnt)
-		failed = _cmocka_run_group_tests("live", tests, cnt, NULL, NULL);
+		failed = _cmocka_run_group_tests("live", tests, 2 * cnt, NULL, NULL);
 	else
 		print_message("[  SKIPPED ] no CPython found: set STEPFLAME_PYTHONS\n");
 	for (size_t i = 0; i < cnt; i++)

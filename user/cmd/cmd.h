@@ -8,6 +8,16 @@
 
 #include <argp.h>
 
+struct command {
+	const char *name;
+	int (*run)(int argc, char **argv);
+	const struct argp *argp;
+	const char *help; /* a line */
+};
+
+/* All of them, in the order of --help; the last has no name. A new command is a file here, its two lines below, and a line in commands.c. */
+extern const struct command commands[];
+
 int cmd_report(int argc, char **argv);
 extern const struct argp cmd_report_argp;
 

@@ -20,7 +20,6 @@
 #define PIDS_MAX    256
 #define ACTIONS_MAX 63
 #define POLL_MS     100
-#define LAUNCH_MS   10 /* while a launched command may still map its libraries */
 
 enum { OPT_STEPS = 0x100, OPT_ACTION, OPT_CHILDREN };
 
@@ -233,34 +232,34 @@ static void clear_progress(void)
 }
 
 /* Until the time or the steps are over, the targets have ended, a signal came, or the sink failed. */
-static int run(struct session *session, const struct record_args *args, struct command *command)
+static int run(struct session *session, const struct record_args *args, struct launch *launch)
 {
 	struct session_progress progress;
 	int err;
 
 	do {
-		err = session__poll(session, command->pid ? LAUNCH_MS : POLL_MS);
+		err = session__poll(session, POLL_MS);
 		session__progress(session, &progress);
-		command__reap(command, false);
+		launch__reap(launch, false);
 		print_progress(&progress);
-	} while (!err && !interrupts && progress.alive && !progress.done && !command->ended &&
+	} while (!err && !interrupts && progress.alive && !progress.done && !launch->ended &&
 		 (!args->duration_ns || progress.elapsed_ns < args->duration_ns));
 	clear_progress();
 	return err;
 }
 
 static int start_targets(struct session *session, const struct record_args *args, struct sink *sink,
-			 struct command *command)
+			 struct launch *launch)
 {
 	int err = 0;
 
 	for (size_t i = 0; i < args->pid_cnt && !err; i++)
 		err = session__attach(session, args->pids[i]);
 	if (!err && args->command)
-		err = command__fork(command, args->command) ?: session__follow(session, command->pid);
+		err = launch__fork(launch, args->command) ?: session__follow(session, launch->pid);
 	err = err ?: sink_open(sink, args->output) ?: session__open(session);
 	if (!err && args->command) {
-		err = command__release(command);
+		err = launch__release(launch);
 		if (err)
 			log__error("check the command's name and path", "cannot run %s: %s", args->command[0],
 				   strerror(-err));
@@ -282,7 +281,7 @@ static void print_end(const struct record_args *args, const struct sink *sink)
 	log__info("next: stepflame report %s --leaf | --all | --per-rank | --json", file);
 }
 
-static int record(const struct record_args *args, struct sink *sink, struct command *command)
+static int record(const struct record_args *args, struct sink *sink, struct launch *launch)
 {
 	const struct report_options report = {0};
 	struct session *session;
@@ -290,11 +289,11 @@ static int record(const struct record_args *args, struct sink *sink, struct comm
 
 	if (err)
 		return err;
-	err = start_targets(session, args, sink, command);
+	err = start_targets(session, args, sink, launch);
 	if (err)
 		goto out;
 	log__info("armed; recording to %s%s", args->output, args->duration_ns ? "" : "; Ctrl-C ends it");
-	err = run(session, args, command);
+	err = run(session, args, launch);
 	if (interrupts < 2) {
 		int end_err = session__finish(session);
 
@@ -330,7 +329,7 @@ int cmd_record(int argc, char **argv)
 {
 	struct record_args args = {.output = "stepflame.rec"};
 	struct sigaction action = {.sa_handler = on_signal};
-	struct command command = {.go = -1};
+	struct launch launch = {.go = -1};
 	struct sink sink = {0};
 	int err;
 
@@ -343,14 +342,14 @@ int cmd_record(int argc, char **argv)
 	if (err)
 		return log__exit_code(err);
 	sink.job = job__new();
-	err = sink.job ? record(&args, &sink, &command) : -ENOMEM;
+	err = sink.job ? record(&args, &sink, &launch) : -ENOMEM;
 	recording_writer__free(sink.writer);
 	free(sink.kept);
 	job__free(sink.job);
-	command__close(&command);
-	if (command.pid > 0 && interrupts < 2) {
-		command__reap(&command, true);
-		return command__exit_code(&command) ?: log__exit_code(err);
+	launch__close(&launch);
+	if (launch.pid > 0 && interrupts < 2) {
+		launch__reap(&launch, true);
+		return launch__exit_code(&launch) ?: log__exit_code(err);
 	}
 	return log__exit_code(err);
 }

@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-int command__fork(struct command *c, char **argv)
+int launch__fork(struct launch *c, char **argv)
 {
 	int go[2], failed[2];
 	char byte;
@@ -36,7 +36,7 @@ int command__fork(struct command *c, char **argv)
 	return 0;
 }
 
-int command__release(struct command *c)
+int launch__release(struct launch *c)
 {
 	char byte = 0;
 
@@ -45,7 +45,7 @@ int command__release(struct command *c)
 	return read(c->failed, &byte, 1) == 1 ? -byte : 0;
 }
 
-void command__close(struct command *c)
+void launch__close(struct launch *c)
 {
 	if (c->pid <= 0)
 		return;
@@ -53,13 +53,13 @@ void command__close(struct command *c)
 	close(c->failed);
 }
 
-void command__reap(struct command *c, bool wait)
+void launch__reap(struct launch *c, bool wait)
 {
 	if (c->pid > 0 && !c->ended && waitpid(c->pid, &c->status, wait ? 0 : WNOHANG) == c->pid)
 		c->ended = true;
 }
 
-int command__exit_code(const struct command *c)
+int launch__exit_code(const struct launch *c)
 {
 	return WIFSIGNALED(c->status) ? 128 + WTERMSIG(c->status) : WEXITSTATUS(c->status);
 }

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-struct command {
+struct launch {
 	pid_t pid;  /* 0: none */
 	int go;     /* a byte written to it lets the child exec; closed, the child gives up */
 	int failed; /* the child's errno when exec fails */
@@ -15,14 +15,14 @@ struct command {
 };
 
 /* Forks a child that will exec argv, in its own process group: a Ctrl-C on the terminal is for stepflame. 0 or -errno. */
-int command__fork(struct command *c, char **argv);
+int launch__fork(struct launch *c, char **argv);
 /* Lets it exec. 0 or the -errno of exec; the child has then ended with 127 (not found) or 126, as under a shell. */
-int command__release(struct command *c);
+int launch__release(struct launch *c);
 /* Gives up a child that was not released; the pipes are closed. */
-void command__close(struct command *c);
+void launch__close(struct launch *c);
 /* Takes note of its end; waits for it when `wait`. */
-void command__reap(struct command *c, bool wait);
+void launch__reap(struct launch *c, bool wait);
 /* Its exit status as a shell says it: 128 + signal for a signal. */
-int command__exit_code(const struct command *c);
+int launch__exit_code(const struct launch *c);
 
 #endif

@@ -351,7 +351,7 @@ int session__poll(struct session *s, int timeout_ms)
 {
 	uint64_t now;
 
-	ring_buffer__poll(s->ring, timeout_ms);
+	ring_buffer__poll(s->ring, targets__timeout_ms(s, timeout_ms));
 	ring_buffer__consume(s->ring);
 	targets__tend(s);
 	governor__tend(s);

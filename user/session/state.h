@@ -89,6 +89,8 @@ int targets__open(struct session *s, struct target *t);
 void targets__event(struct session *s, const struct rec_proc *rec);
 /* Attends to pending targets and to exits that no event told. */
 void targets__tend(struct session *s);
+/* How long to wait at most until some target is to be looked at. */
+int targets__timeout_ms(const struct session *s, int timeout_ms);
 void targets__detach_all(struct session *s);
 /* Attaches again the probes of a file that this target has mapped, or takes them away. */
 void target__attach_again(struct session *s, struct target *t, uint64_t dev, uint64_t inode);

@@ -403,6 +403,19 @@ static void look(struct session *s, struct target *t, uint64_t now)
 		t->look_at_ns = now + (now - t->since_ns < YOUNG_NS ? LOOK_OFTEN_NS : LOOK_SELDOM_NS);
 }
 
+int targets__timeout_ms(const struct session *s, int timeout_ms)
+{
+	uint64_t now = session__now_ns(), soonest = now + timeout_ms * 1000000ULL;
+
+	for (size_t i = 0; i < s->target_cnt; i++) {
+		const struct target *t = s->targets[i];
+
+		if (!t->gone && t->pending && t->look_at_ns < soonest)
+			soonest = t->look_at_ns;
+	}
+	return soonest > now ? (int)((soonest - now) / 1000000) : 0;
+}
+
 void targets__tend(struct session *s)
 {
 	uint64_t now = session__now_ns();

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Writes the manual page, or the bash completion, from the option tables that parse the command line.
+ *
+ *   manual man          stepflame(1) on stdout
+ *   manual completion   for share/bash-completion/completions/stepflame
+ */
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cmd/cmd.h"
+
+/* Text for roff: a leading dot and backslashes mean something to it, and so does a plain hyphen in an option. */
+static void put(const char *text)
+{
+	for (const char *c = text; *c; c++) {
+		if (*c == '\\' || *c == '-')
+			putchar('\\');
+		if (c == text && (*c == '.' || *c == '\''))
+			fputs("\\&", stdout);
+		putchar(*c == '\v' ? '\n' : *c);
+	}
+}
+
+/* The next option that has a name, from o on; headings of groups have none. NULL at the end of the table. */
+static const struct argp_option *option_at(const struct argp_option *o)
+{
+	while (o && !o->name && (o->key || o->doc || o->group))
+		o++;
+	return o && o->name ? o : NULL;
+}
+
+static void put_option(const struct argp_option *o)
+{
+	puts(".TP");
+	if (isprint(o->key))
+		printf("\\fB\\-%c\\fR, ", o->key);
+	fputs("\\fB\\-\\-", stdout);
+	put(o->name);
+	fputs("\\fR", stdout);
+	if (o->arg) {
+		fputs("=\\fI", stdout);
+		put(o->arg);
+		fputs("\\fR", stdout);
+	}
+	putchar('\n');
+	put(o->doc);
+	putchar('\n');
+}
+
+static void put_command(const struct command *c)
+{
+	char doc[2048], *after;
+
+	printf(".SS \"stepflame %s\"\n", c->name);
+	snprintf(doc, sizeof(doc), "%s", c->argp->doc ? c->argp->doc : "");
+	after = strchr(doc, '\v');
+	if (after)
+		*after++ = 0;
+	put(doc);
+	putchar('\n');
+	for (const struct argp_option *o = option_at(c->argp->options); o; o = option_at(o + 1))
+		put_option(o);
+	if (after) {
+		puts(".PP");
+		put(after);
+		putchar('\n');
+	}
+}
+
+static void put_manual(void)
+{
+	puts(".TH STEPFLAME 1 \"\" \"stepflame " STEPFLAME_VERSION "\" \"User Commands\"\n"
+	     ".SH NAME\nstepflame \\- watch a running PyTorch or Lightning training job from outside\n.SH SYNOPSIS");
+	for (const struct command *c = commands; c->name; c++)
+		printf(".B stepflame %s\n[\\fIOPTION\\fR...] %s\n.br\n", c->name,
+		       !strcmp(c->name, "record") ? "\\-p \\fIPID\\fR | \\-\\- \\fICMD\\fR..."
+		       : c->argp->args_doc        ? c->argp->args_doc
+						  : "");
+	puts(".SH COMMANDS");
+	for (const struct command *c = commands; c->name; c++)
+		put_command(c);
+	puts(".SH EXIT STATUS\n"
+	     "0 ok, 1 error, 2 usage, 3 permission, 4 target gone or not found, 5 kernel, Python or torch not "
+	     "supported.\n"
+	     ".B record \\-\\- \\fICMD\\fR\n"
+	     "passes on the status of the command: 127 when it was not found, 128 and the signal when one ended it.\n"
+	     ".SH ENVIRONMENT\n.TP\n.B STEPFLAME_DEBUG\nshow what the kernel says of programs that it refuses.");
+}
+
+static void put_completion(void)
+{
+	fputs("_stepflame() {\n\tlocal words=\"\"\n\tcase ${COMP_WORDS[1]} in\n", stdout);
+	for (const struct command *c = commands; c->name; c++) {
+		printf("\t%s) words=\"--help", c->name);
+		for (const struct argp_option *o = option_at(c->argp->options); o; o = option_at(o + 1))
+			printf(" --%s", o->name);
+		puts("\" ;;");
+	}
+	fputs("\tesac\n\t[ \"$COMP_CWORD\" -gt 1 ] || words=\"--help --version", stdout);
+	for (const struct command *c = commands; c->name; c++)
+		printf(" %s", c->name);
+	puts("\"\n\tmapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$2\")\n}\n"
+	     "complete -o default -F _stepflame stepflame");
+}
+
+int main(int argc, char **argv)
+{
+	if (argc == 2 && !strcmp(argv[1], "man"))
+		put_manual();
+	else if (argc == 2 && !strcmp(argv[1], "completion"))
+		put_completion();
+	else
+		return fputs("usage: manual man|completion\n", stderr), 2;
+	return fflush(stdout) ? 1 : 0;
+}

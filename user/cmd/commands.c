@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "cmd.h"
+
+const struct command commands[] = {
+	{"record", cmd_record, &cmd_record_argp, "attach to a running job, or start one, and record it"},
+	{"report", cmd_report, &cmd_report_argp, "print a report of a recording"},
+	{"ps", cmd_ps, &cmd_ps_argp, "list the training processes of this host"},
+	{"doctor", cmd_doctor, &cmd_doctor_argp, "check what this machine and a process let stepflame do"},
+	{0},
+};
