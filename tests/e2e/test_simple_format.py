@@ -13,7 +13,7 @@ import pytest
 import recfile as rec
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-STEPFLAME = os.environ.get("STEPFLAME", str(ROOT / "build/stepflame"))
+STEPFLAME = str(ROOT / os.environ.get("STEPFLAME", "build/stepflame"))
 PID = 4242
 START = 1_000_000_000
 

@@ -24,6 +24,7 @@
 #define FIXED_ID(id) (0xf1000000ULL + NAME_##id)
 #define FN_ID(fn)    (0xf2000000ULL + (fn)) /* name of the function of that number */
 #define STACK        0x7ffc00000000ULL      /* some stack addresses */
+#define FRAME(n)     (STACK - 256ul * (n))  /* where the return address of the n-th nested function is */
 #define FN_BACKWARD  0
 #define FN_FIRST     1 /* of the user's functions */
 #define FN_CNT       9

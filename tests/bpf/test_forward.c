@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Forward, which is derived: what lies between the end of a landmark and backward (gap__begin, gap__end in bpf/span.h); and backward. */
+#include "native/job.h"
+
+enum { F = FN_FIRST, G };
+
+/* A plain loop inside one action, with a label inside forward: its self times are the wall time. */
+static void test_forward(void **state)
+{
+	u64 epoch = action__new("epoch");
+
+	action__next(epoch, FRAME(1));
+	for (int i = 0; i < 3; i++) {
+		label__run(DATA_LABEL, 10, FRAME(2));
+		wait_ns(3);
+		label__run("layer", 7, FRAME(2));
+		wait_ns(5);
+		backward(20, FRAME(3));
+		wait_ns(1);
+		label__run(OPTIMIZER_LABEL, 4, FRAME(2));
+		label__run(ZERO_LABEL, 2, FRAME(2));
+	}
+	action__next(epoch, FRAME(1));
+	expect_row(SPAN_FORWARD, FIXED_ID(FORWARD), latin_id("epoch"), 3, 45, 24);
+	expect_row(SPAN_BACKWARD, FIXED_ID(BACKWARD), latin_id("epoch"), 3, 60, 60);
+	expect_row(SPAN_ACTION, latin_id("epoch"), 0, 1, 156, 3);
+	assert_int_equal(self_sum(), 156);
+	expect_counters(CNT__COUNT);
+}
+
+/* Labels around each part: the landmark that forward begins after is inside of one, backward inside of another. */
+static void test_forward_across_labels(void **state)
+{
+	u64 epoch = action__new("epoch");
+
+	action__next(epoch, FRAME(1));
+	for (int i = 0; i < 3; i++) {
+		label__enter("fetch", 0x7000, FRAME(1));
+		label__run(DATA_LABEL, 10, FRAME(2));
+		wait_ns(2);
+		label__exit(0x7000, FRAME(1));
+		wait_ns(3);
+		label__enter("model", 0x7000, FRAME(1));
+		wait_ns(9);
+		label__exit(0x7000, FRAME(1));
+		wait_ns(1);
+		label__enter("learn", 0x7000, FRAME(1));
+		wait_ns(4);
+		backward(20, FRAME(3));
+		wait_ns(1);
+		label__run(OPTIMIZER_LABEL, 4, FRAME(2));
+		label__exit(0x7000, FRAME(1));
+	}
+	action__next(epoch, FRAME(1));
+	/* from the end of `fetch` to backward; what of `learn` came before is learn's own, too */
+	expect_row(SPAN_FORWARD, FIXED_ID(FORWARD), latin_id("epoch"), 3, 51, 12);
+	expect_row(SPAN_LABEL, utf8_id("learn"), latin_id("epoch"), 3, 87, 15);
+	expect_row(SPAN_LABEL, utf8_id("model"), latin_id("epoch"), 3, 27, 27);
+	expect_row(SPAN_ACTION, latin_id("epoch"), 0, 1, 162, 0);
+	assert_int_equal(self_sum(), 162);
+	expect_counters(CNT__COUNT);
+}
+
+/* The whole step in a span that began after the last landmark. */
+static void test_forward_in_new_span(void **state)
+{
+	u64 epoch = action__new("epoch"), step = action__new("step");
+
+	action__next(epoch, FRAME(1));
+	label__run(DATA_LABEL, 10, FRAME(2));
+	wait_ns(2);
+	action__next(step, FRAME(1));
+	wait_ns(30);
+	label__run("layer", 5, FRAME(2));
+	backward(20, FRAME(3));
+	action__next(step, FRAME(1));
+	action__next(epoch, FRAME(1));
+	expect_row(SPAN_FORWARD, FIXED_ID(FORWARD), latin_id("epoch"), 1, 37, 2);
+	expect_row(SPAN_ACTION, latin_id("step"), latin_id("epoch"), 1, 55, 30);
+	assert_int_equal(self_sum(), 67);
+}
+
+/* What was open around the landmark went with an exception: where forward begins is not known. */
+static void test_forward_unknown(void **state)
+{
+	fn__enter(F, FRAME(1));
+	label__run(DATA_LABEL, 10, FRAME(4));
+	wait_ns(3);
+	fn__enter(G, FRAME(0)); /* F is gone */
+	wait_ns(5);
+	backward(20, FRAME(2));
+	fn__exit(G, FRAME(0));
+	assert_null(row(SPAN_FORWARD, FIXED_ID(FORWARD), 0));
+	assert_null(row(SPAN_FORWARD, FIXED_ID(FORWARD), FN_ID(G)));
+	expect_row(SPAN_USER, FN_ID(G), 0, 1, 25, 5);
+	assert_int_equal(self_sum(), 10 + 25);
+	expect_counters(CNT_UNWOUND, 1, CNT__COUNT);
+}
+
+/* After a backward, another one: forward lies between, or gradients of gradients. */
+static void test_backward_again(void **state)
+{
+	label__run(DATA_LABEL, 10, FRAME(2));
+	wait_ns(3);
+	backward(20, FRAME(2));
+	wait_ns(4);
+	backward(30, FRAME(2));
+	expect_row(SPAN_FORWARD, FIXED_ID(FORWARD), 0, 2, 7, 7);
+	expect_row(SPAN_BACKWARD, FIXED_ID(BACKWARD), 0, 2, 50, 50);
+}
+
+static void test_backward_reentrant(void **state)
+{
+	label__run(DATA_LABEL, 10, FRAME(2));
+	wait_ns(3);
+	fn__enter(FN_BACKWARD, FRAME(2));
+	wait_ns(5);
+	label__run("recompute", 6, FRAME(5));
+	backward(7, FRAME(6)); /* checkpointing */
+	wait_ns(1);
+	fn__exit(FN_BACKWARD, FRAME(2));
+	expect_row(SPAN_FORWARD, FIXED_ID(FORWARD), 0, 1, 3, 3);
+	expect_row(SPAN_BACKWARD, FIXED_ID(BACKWARD), 0, 1, 19, 13);
+	expect_counters(CNT__COUNT);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		TEST(forward),         TEST(forward_across_labels), TEST(forward_in_new_span),
+		TEST(forward_unknown), TEST(backward_again),        TEST(backward_reentrant),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
