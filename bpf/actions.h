@@ -32,9 +32,9 @@ static __always_inline bool is_profile(struct proc *proc, u32 pid, u64 code)
 	    !(TAIL_IS(tail, "lers/profiler.py") || TAIL_IS(tail, "iler/profiler.py") ||
 	      TAIL_IS(tail, "profiler/base.py")))
 		return false;
-	if (!proc->profile_code)
-		event__send(PROC_LIGHTNING, pid, 0, 0, bpf_get_current_task_btf());
-	proc->profile_code = code;
+	/* Remembered only once it is told: what is not will be tried again. */
+	if (proc->profile_code || event__send(PROC_LIGHTNING, pid, 0, 0, bpf_get_current_task_btf()))
+		proc->profile_code = code;
 	return true;
 }
 

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What happens to a process, told to user space at once. */
+/* What happens to a process, told to user space at once. False (counted) when the ring buffer is full. */
 #ifndef STEPFLAME_EVENT_H
 #define STEPFLAME_EVENT_H
 
 #include "maps.h"
 
-static __always_inline void event__send(u32 event, u32 pid, u32 parent_pid, s32 exit_code, struct task_struct *task)
+static __always_inline bool event__send(u32 event, u32 pid, u32 parent_pid, s32 exit_code, struct task_struct *task)
 {
 	struct rec_proc *rec = bpf_ringbuf_reserve(&ring, sizeof(*rec), 0);
 
 	if (!rec) {
 		count(CNT_RING_FULL);
-		return;
+		return false;
 	}
 	rec->hdr.type = REC_PROC;
 	rec->hdr.flags = 0;
@@ -23,6 +23,7 @@ static __always_inline void event__send(u32 event, u32 pid, u32 parent_pid, s32 
 	rec->exit_code = exit_code;
 	BPF_CORE_READ_INTO(&rec->comm, task, comm);
 	bpf_ringbuf_submit(rec, 0);
+	return true;
 }
 
 #endif

@@ -35,6 +35,7 @@ struct target {
 	enum target_role role;
 	bool has_python, has_torch;
 	bool lightning; /* it has shown an action of Lightning's */
+	bool told;      /* a REC_TARGET was sent */
 	bool gone;
 	bool pending; /* libraries may still come: look again */
 	bool open;    /* its window was opened */

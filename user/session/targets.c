@@ -265,8 +265,9 @@ int targets__resolve(struct session *s, struct target *t)
 			err = attach_file(s, t, &t->process.files[i], NULL, NULL, false);
 	if (t->role == ROLE_CHILD && is_worker(&t->process))
 		t->role = ROLE_WORKER;
-	if (news || !t->open)
+	if (news || !t->told)
 		emit_target(s, t);
+	t->told = true;
 	t->pending = !t->has_torch || !t->has_python;
 	for (size_t i = 0; i < s->options.action_cnt; i++)
 		t->pending = t->pending || (s->actions[i].library && !s->actions[i].found);
