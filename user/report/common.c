@@ -130,7 +130,7 @@ static void print_cost(const struct job *job, FILE *out)
 		snprintf(own, sizeof(own), "%.2g", own_percent(job));
 	text__paragraph(out,
 			"cost: %" PRIu64 " hits x %" PRIu64
-			" ns = %s %% of the busiest process; stepflame itself: %s %% of a core, %.3g MB",
+			" ns = at least %s %% of the busiest process; stepflame itself: %s %% of a core, %.3g MB",
 			(uint64_t)cost->busiest_hits, (uint64_t)cost->hit_ns, share, own, cost->own_rss_bytes / 1e6);
 }
 
