@@ -53,11 +53,11 @@ $(BUILD)/stepflame.skel.h: $(BUILD)/stepflame.bpf.o
 	@echo '  SKEL  $@'
 	$(Q)$(BPFTOOL) gen skeleton $< name stepflame_bpf > $@
 
-# -MMD lists the headers of each object, the skeleton among them; on the first build it must be there before.
+# -MD lists the headers of each object, the skeleton among them; on the first build it must be there before.
 $(BUILD)/%.o: %.c | $(SKEL)
 	@mkdir -p $(@D)
 	@echo '  CC    $<'
-	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
+	$(Q)$(CC) $(ALL_CFLAGS) -MD -MP -c $< -o $@
 
 $(LIB): $(OBJ)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^

@@ -41,8 +41,10 @@ struct pt_regs {
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
+/* Whole, since it is indexed: the size of an array's element is not relocated. */
 struct upid {
 	int nr;
+	void *ns;
 };
 
 struct pid {
@@ -75,5 +77,8 @@ struct task_struct {
 };
 
 #pragma clang attribute pop
+
+/* Where the numbers of a struct pid begin in this kernel. */
+#define NUMBERS_OFFSET bpf_core_field_offset(struct pid, numbers)
 
 #endif

@@ -122,6 +122,7 @@ static __always_inline void count(u32 id)
 static __always_inline u32 task_pid(struct task_struct *task)
 {
 	u32 level = pid_level;
+	struct upid upid = {0};
 	struct pid *pid;
 
 	if (!level)
@@ -129,7 +130,9 @@ static __always_inline u32 task_pid(struct task_struct *task)
 	pid = BPF_CORE_READ(task, group_leader, thread_pid);
 	if (!pid || BPF_CORE_READ(pid, level) < level)
 		return 0;
-	return BPF_CORE_READ(pid, numbers[level].nr);
+	/* Not by BPF_CORE_READ: a relocation knows no variable index. */
+	bpf_probe_read_kernel(&upid, sizeof(upid), (const char *)pid + NUMBERS_OFFSET + level * sizeof(upid));
+	return upid.nr;
 }
 
 /* The id of a fixed name, 0 when there is no such name. */

@@ -284,3 +284,36 @@ def test_launched_with_nowhere_to_write(bench):
     record = bench.record("--", helpers.PYTHON, helpers.JOBS / LOOP, "--out", out, output="/dev/full")
     assert record.wait() == helpers.ERROR, record.what()
     assert not out.exists()
+
+
+NAMESPACE = ["unshare", "--pid", "--mount", "--fork", "--mount-proc", "sh", "-c"]
+
+
+def test_job_in_a_pid_namespace(bench):
+    """Recorded from outside: the job is process 1 to itself."""
+    out, go = bench.directory / "truth", bench.directory / "go"
+    script = 'exec "%s" "%s" --wait "%s" --out "%s"' % (helpers.PYTHON, helpers.JOBS / LOOP, go, out)
+    job = bench.process(*NAMESPACE, script)
+    job.until_says("ready", helpers.END_SECONDS, "stdout")
+    pid = int(open("/proc/%d/task/%d/children" % (job.pid, job.pid)).read())
+    record = bench.record("-p", pid).until_armed()
+    go.touch()
+    assert record.wait() == helpers.OK, record.what()
+    assert json.loads(out.read_text())["steps"] == steps_of(record.file)
+    assert helpers.report(record.file)["target"][0]["pid"] == pid
+
+
+def test_record_in_a_pid_namespace(bench):
+    """stepflame and the job both in it: the kernel's numbers are not theirs."""
+    out, file = bench.directory / "truth", bench.directory / "inside.rec"
+    go, err, said = bench.directory / "go", bench.directory / "err", bench.directory / "said"
+    script = """
+        "%s" "%s" --wait "%s" --out "%s" >"%s" & job=$!
+        until grep -q ready "%s"; do sleep 0.2; done
+        "%s" record -p $job -o "%s" >/dev/null 2>"%s"
+        wait""" % (helpers.PYTHON, helpers.JOBS / LOOP, go, out, said, said, helpers.STEPFLAME, file, err)
+    shell = bench.process(*NAMESPACE, script)
+    helpers.until(helpers.END_SECONDS, lambda: err.exists() and "armed" in err.read_text(), shell.what)
+    go.touch()
+    assert shell.wait() == helpers.OK, shell.what()
+    assert json.loads(out.read_text())["steps"] == steps_of(file)

@@ -71,6 +71,8 @@ struct pid {
 	struct upid numbers[4];
 };
 
+#define NUMBERS_OFFSET offsetof(struct pid, numbers)
+
 struct signal_struct {
 	struct {
 		int counter;
@@ -284,6 +286,12 @@ static inline void *native__task_storage(const struct native_shape *shape, struc
 static inline u64 bpf_ktime_get_ns(void)
 {
 	return native.now_ns += native.tick_ns;
+}
+
+static inline long bpf_probe_read_kernel(void *to, u32 bytes, const void *from)
+{
+	memcpy(to, from, bytes);
+	return 0;
 }
 
 static inline long bpf_probe_read_user(void *to, u32 bytes, const void *from)
