@@ -77,8 +77,8 @@ __noinline int is_manual_step(const struct proc *proc, u64 tstate)
 
 		if (!code || !py__tail(walk.py, read_u64(code + walk.py->code_filename), tail))
 			continue;
-		if (TAIL_IS(tail,
-			    "ore/optimizer.py")) /* .../pytorch/core/optimizer.py; torch's own is .../optim/optimizer.py */
+		/* .../pytorch/core/optimizer.py; torch's own is .../optim/optimizer.py */
+		if (TAIL_IS(tail, "ore/optimizer.py"))
 			lightning = true;
 		else if (TAIL_IS(tail, "zation/manual.py"))
 			return lightning;

@@ -50,15 +50,6 @@ def delayed():
         return int(f.read().split()[1]) / 1e9
 
 
-def legacy_labels():
-    """Debian's torch 1.13 makes its labels by the older _record_function_enter, whose function is not exported."""
-    import inspect
-
-    import torch
-
-    return "_record_function_enter_new" not in inspect.getsource(torch.autograd.profiler.record_function.__enter__)
-
-
 def write(args, truth):
     """The truth, and how long the thread was delayed since wait()."""
     if not args.out:

@@ -84,7 +84,7 @@ def main():
         step(i, model, optimizer, counts)
     weights = sum(p.sum().item() for p in model.parameters())
     truth = {"entered": counts.entered, "raised": counts.raised, "longest": counts.longest, "weights": weights}
-    common.write(args, dict(truth, legacy_labels=common.legacy_labels()))
+    common.write(args, truth)
 
 
 if __name__ == "__main__":

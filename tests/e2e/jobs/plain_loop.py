@@ -103,7 +103,7 @@ def main():
             epoch(args, model, optimizer, loader, clock, schedule)
     weights = sum(p.sum().item() for p in model.parameters())
     steps = args.epochs * args.batches
-    truth = {"parts": clock.parts, "steps": steps, "weights": weights, "legacy_labels": common.legacy_labels()}
+    truth = {"parts": clock.parts, "steps": steps, "weights": weights}
     common.write(args, truth)
 
 
