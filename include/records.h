@@ -32,6 +32,7 @@ enum rec_type {
 	REC_OP_GROUP,  /* bpf: id -> what calls of an operator are told apart by: shapes, source line, module */
 	REC_OP_WINDOW, /* user: a window in which operators were counted, cumulative by pid and index */
 	REC_SPANS,     /* user: a stretch of the timeline, compressed */
+	REC_SPAN,      /* bpf: one span of the timeline; not in files, which hold REC_SPANS */
 };
 
 /* What a span is; decides in which report and under which switch it is listed. */
@@ -202,6 +203,20 @@ struct rec_op_window {
 	__u64 start_ns;
 	__u64 end_ns; /* so far */
 	__u64 cut;    /* spans of the timeline that did not fit */
+};
+
+struct rec_span {
+	struct rec_hdr hdr;
+	__u32 pid;
+	__u32 tid;
+	__u64 start_ns;
+	__u64 duration_ns;
+	__u64 name;  /* REC_NAME id, as in struct op_key */
+	__u64 group; /* REC_OP_GROUP id or 0 */
+	__s64 sequence; /* of SPAN_NODE and SPAN_EVALUATE: Node::sequence_nr; of SPAN_OP: the one that the next node would get; -1 not known */
+	__u16 kind; /* enum span_kind: those of struct op_key, and SPAN_ACTION, SPAN_BACKWARD, SPAN_FORWARD, SPAN_USER */
+	__u16 depth; /* spans around it on its thread */
+	__u32 pad;
 };
 
 /*
