@@ -40,7 +40,7 @@ static __always_inline enum label label__classify(const char *text)
 }
 
 /* Is the innermost action of this thread an optimizer_step hook? Then the step is automatic optimization's, and no frames need be read. */
-__noinline int in_optimizer_hook(struct thread *t)
+__weak __noinline int in_optimizer_hook(struct thread *t)
 {
 	u32 depth;
 
@@ -63,7 +63,7 @@ __noinline int in_optimizer_hook(struct thread *t)
  * Is this optimizer step one of LightningOptimizer.step under manual optimization? Then Lightning has it as the action `optimizer_step`;
  * under automatic optimization the hook around it is the action.
  */
-__noinline int is_manual_step(const struct proc *proc, u64 tstate)
+__weak __noinline int is_manual_step(const struct proc *proc, u64 tstate)
 {
 	bool lightning = false;
 	struct py_walk walk;

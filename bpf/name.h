@@ -17,7 +17,7 @@
  * Reads `bytes` bytes of text at `address` into the thread's buffer and returns their id, 0 when the memory cannot be read (counted).
  * The text stays in t->name_text, padded with zeros to a word, until the next name.
  */
-__noinline u64 name__read(struct thread *t, u64 address, u64 bytes, u32 encoding)
+__weak __noinline u64 name__read(struct thread *t, u64 address, u64 bytes, u32 encoding)
 {
 	struct rec_name *rec;
 	u64 hash;
@@ -51,7 +51,7 @@ __noinline u64 name__read(struct thread *t, u64 address, u64 bytes, u32 encoding
 }
 
 /* Sends the text of the name just read, unless it was sent before. */
-__noinline int name__send(struct thread *t, u64 id)
+__weak __noinline int name__send(struct thread *t, u64 id)
 {
 	u64 *sent;
 	u32 size;

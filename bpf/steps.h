@@ -7,7 +7,7 @@
 #ifndef STEPFLAME_STEPS_H
 #define STEPFLAME_STEPS_H
 
-#include "maps.h"
+#include "op_window.h"
 
 static __always_inline void step__boundary(struct proc *proc, u32 rule, u64 now)
 {
@@ -19,6 +19,7 @@ static __always_inline void step__boundary(struct proc *proc, u32 rule, u64 now)
 		if (proc->window == WINDOW_WAITING)
 			return; /* opens when the rule has held for a step: the first boundary may be of a worse one */
 	}
+	op_window__boundary(proc, now);
 	proc->last_step_ns = now;
 	if (proc->window == WINDOW_WAITING) {
 		proc->window_start_ns = now;

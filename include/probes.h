@@ -82,6 +82,8 @@ struct proc {
 	__u64 last_step_ns;
 	__u32 data_seen; /* a DataLoader batch came since the last boundary */
 	__u32 window;    /* enum proc_window */
+	__u32 op_slot;   /* 1 + its struct op_proc; 0: its operators are not recorded */
+	__u32 pad;
 };
 
 enum proc_window {

@@ -157,9 +157,7 @@ enum op_memory { OP_MEMORY_CPU, OP_MEMORY_DEVICE, OP_MEMORY__COUNT };
 struct op_val {
 	__u64 calls;
 	__u64 total_ns;
-	__u64 self_ns; /* total less operators, nodes and labels inside */
-	__u64 min_ns;
-	__u64 max_ns;
+	__u64 self_ns;                       /* total less operators, nodes and labels inside */
 	__s64 self_bytes[OP_MEMORY__COUNT];  /* allocated less freed, by itself */
 	__s64 total_bytes[OP_MEMORY__COUNT]; /* with what is inside */
 };
