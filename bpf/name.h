@@ -26,6 +26,8 @@ __weak __noinline u64 name__read(struct thread *t, u64 address, u64 bytes, u32 e
 	if (!t)
 		return 0;
 	rec = &t->name;
+	hash = name_hash__seed(encoding, bytes);
+	rec->whole_bytes = bytes;
 	rec->cut = bytes > REC_NAME_MAX;
 	if (rec->cut) {
 		count(CNT_NAME_CUT);
@@ -41,7 +43,6 @@ __weak __noinline u64 name__read(struct thread *t, u64 address, u64 bytes, u32 e
 	}
 	rec->encoding = encoding;
 	rec->bytes = size;
-	hash = name_hash__seed(encoding, size);
 	for (u32 i = 0; i < REC_NAME_MAX / 8; i++) {
 		if (i * 8 >= size)
 			break;
@@ -79,7 +80,6 @@ __weak __noinline int name__send(struct thread *t, u64 id)
 	t->name.hdr.flags = 0;
 	t->name.hdr.size = size;
 	t->name.id = id;
-	t->name.pad = 0;
 	if (bpf_ringbuf_output(&ring, &t->name, size, BPF_RB_NO_WAKEUP)) {
 		count(CNT_RING_FULL);
 		bpf_map_delete_elem(&names, &id); /* the next call tries again */

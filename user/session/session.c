@@ -46,15 +46,17 @@ uint64_t session__emit_name(struct session *s, const char *text)
 	uint64_t buffer[(sizeof(struct rec_name) + REC_NAME_MAX) / 8] = {0};
 	struct rec_name *rec = (void *)buffer;
 	const uint64_t *words = (void *)rec->text;
-	size_t bytes = strnlen(text, REC_NAME_MAX), word_cnt = (bytes + 7) / 8;
-	uint64_t hash = name_hash__seed(NAME_UTF8, bytes);
+	size_t whole = strlen(text), bytes = whole < REC_NAME_MAX ? whole : REC_NAME_MAX, word_cnt = (bytes + 7) / 8;
+	uint64_t hash = name_hash__seed(NAME_UTF8, whole);
 
 	memcpy(rec->text, text, bytes);
 	for (size_t i = 0; i < word_cnt; i++)
 		hash = name_hash__add(hash, words[i]);
 	rec->hdr = (struct rec_hdr){.type = REC_NAME, .size = sizeof(*rec) + 8 * word_cnt};
 	rec->id = name_hash__end(hash);
+	rec->cut = whole > bytes;
 	rec->bytes = bytes;
+	rec->whole_bytes = whole;
 	session__emit(s, &rec->hdr);
 	return rec->id;
 }
