@@ -17,7 +17,7 @@ enum probe_event {
 	PROBE_PY_THROW, /* gen_throw(gen, ...): one stops by an exception */
 	PROBE_PY_ITER,  /* slot_tp_iternext(self): Lightning's CombinedLoader fetches */
 	PROBE_PY_ITER_EXIT, /* its exit sites */
-	PROBE_LABEL,        /* record_function_enter_new(sret, name, args) */
+	PROBE_LABEL,        /* record_function_enter_new(sret, name, args), or in it as COOKIE_NAME_IN says */
 	PROBE_LABEL_HANDLE, /* in it, before it calls RecordFunction::RecordFunction(this, scope) */
 	PROBE_LABEL_END,    /* at::RecordFunction::end(this), or before its call in record_function_exit_new */
 	PROBE_FN,           /* entry of any other native function: Engine::execute, --action LIB:SYMBOL */
@@ -27,6 +27,14 @@ enum probe_event {
 
 #define COOKIE_DEPTH_UNKNOWN 0xffff
 #define COOKIE_OLD_STRING    1 /* flag: std::string before the C++11 ABI */
+
+/*
+ * Registers that a call leaves as they are. A PROBE_LABEL with one in its flags sits where PROBE_LABEL_HANDLE would, and finds the name there: one hit
+ * does for both.
+ */
+enum saved_register { SAVED_NONE = 0, SAVED_RBX, SAVED_RBP, SAVED_R12, SAVED_R13, SAVED_R14, SAVED_R15 };
+#define COOKIE_NAME_IN(saved)    ((saved) << 1)
+#define COOKIE_NAME_SAVED(flags) ((flags) >> 1 & 7)
 
 /* Cookie: event in bits 0-7, flags in 8-15, depth (bytes from the stack pointer to the return address) in 16-31, function in 32-63. */
 #define COOKIE(event, flags, depth, fn) \
