@@ -87,9 +87,10 @@ struct proc {
 	__u64 optimizer;                      /* name id of the first optimizer whose step was seen */
 	__u64 window_start_ns, window_end_ns; /* end 0: not yet */
 	__u64 steps;                          /* boundaries since the window began */
-	__u64 last_step_ns;
-	__u32 data_seen; /* a DataLoader batch came since the last boundary */
-	__u32 window;    /* enum proc_window */
+	__u32 data_seen;                      /* a DataLoader batch came since the last boundary */
+	__u32 window;                         /* enum proc_window */
+	__u32 fetches;                        /* PROBE_PY_ITER_EXIT is armed: fetches can be timed */
+	__u32 pad;
 };
 
 enum proc_window {
@@ -97,6 +98,23 @@ enum proc_window {
 	WINDOW_OPEN,       /* spans count that begin after window_start_ns */
 	WINDOW_WAITING,    /* opens at the next step boundary */
 	WINDOW_DONE,       /* the steps asked for have been seen: events are ignored */
+};
+
+enum proc_order_what {
+	ORDER_PYTHON,  /* sets py */
+	ORDER_FETCHES, /* sets fetches */
+	ORDER_OPEN,    /* opens the window at start_ns, or at the next boundary when `wait` */
+	ORDER_CLOSE,   /* closes it, unless it is done */
+};
+
+/* What user space changes of a process: the context of the program `control`. */
+struct proc_order {
+	__u32 what; /* enum proc_order_what */
+	__u32 pid;
+	__u32 role; /* enum target_role */
+	__u32 wait;
+	__u64 start_ns;
+	struct py_process py;
 };
 
 #endif
