@@ -20,7 +20,6 @@ static __always_inline void step__boundary(struct proc *proc, u32 rule, u64 now)
 			return; /* opens when the rule has held for a step: the first boundary may be of a worse one */
 	}
 	op_window__boundary(proc, now);
-	proc->last_step_ns = now;
 	if (proc->window == WINDOW_WAITING) {
 		proc->window_start_ns = now;
 		proc->steps = 0;

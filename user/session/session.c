@@ -378,17 +378,11 @@ void session__progress(const struct session *s, struct session_progress *out)
 
 int session__finish(struct session *s)
 {
-	int fd = bpf_map__fd(s->skel->maps.procs);
-
 	s->window_end_ns = session__now_ns();
 	for (size_t i = 0; i < s->target_cnt; i++) {
-		uint32_t pid = s->targets[i]->process.pid;
-		struct proc proc;
+		struct proc_order order = {.what = ORDER_CLOSE, .pid = s->targets[i]->process.pid};
 
-		if (bpf_map_lookup_elem(fd, &pid, &proc) || proc.window == WINDOW_DONE)
-			continue;
-		proc.window = WINDOW_CLOSED;
-		bpf_map_update_elem(fd, &pid, &proc, BPF_EXIST);
+		programs__order(s->skel, &order);
 	}
 	for (size_t i = 0; i < s->options.action_cnt; i++)
 		if (!s->actions[i].found)
