@@ -97,7 +97,7 @@ test: setup
 	$(Q)$(MAKE) --no-print-directory all unit
 	$(Q)$(MAKE) --no-print-directory e2e
 
-# The comparison with Lightning on every other interpreter that is installed.
+# The comparison with Lightning on every other interpreter that is installed, and on an older torch.
 test-matrix: setup
 	$(Q)$(MAKE) --no-print-directory all
 	$(Q)tests/e2e/matrix.sh
