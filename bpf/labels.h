@@ -89,11 +89,11 @@ __weak __noinline int is_manual_step(const struct proc *proc, u64 tstate)
 }
 
 /* A register, loaded where it says so: clang would load once, by a computed address, which verifiers refuse for a context. */
-#define LOAD_REGISTER(field)                     \
-	({                                       \
-		u64 __value = (field);           \
+#define LOAD_REGISTER(field)                      \
+	({                                        \
+		u64 __value = (field);            \
 		asm volatile("" : "+r"(__value)); \
-		__value;                         \
+		__value;                          \
 	})
 
 /* Where the name of a label is: a std::string const &. */
@@ -130,7 +130,8 @@ static __always_inline void on_label(struct pt_regs *ctx, struct task_struct *ta
 		return;
 	/* std::string: {char *data; size_t size; ...}; before the C++11 ABI a char * with the size 24 bytes before it. */
 	if (bpf_probe_read_user(string, sizeof(string), (const void *)label__string(ctx, saved)) ||
-	    (flags & COOKIE_OLD_STRING && bpf_probe_read_user(&string[1], sizeof(string[1]), (const void *)(string[0] - 24)))) {
+	    (flags & COOKIE_OLD_STRING &&
+	     bpf_probe_read_user(&string[1], sizeof(string[1]), (const void *)(string[0] - 24)))) {
 		count(CNT_NAME_LOST);
 		return;
 	}

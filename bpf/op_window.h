@@ -33,6 +33,7 @@ static __always_inline void op_window__begin(struct op_proc *p, u64 step, u64 no
 	p->first_step = step;
 	p->window_start_ns = now;
 	p->window_end_ns = 0;
+	p->counting = 1;
 	p->open = 1;
 }
 
@@ -61,6 +62,8 @@ static __always_inline void op_window__boundary(const struct proc *proc, u64 now
 	if (p->open && (!active || first)) {
 		p->open = 0;
 		p->window_end_ns = now;
+		if (op_schedule[OP_REPEAT] == 1) /* the recording is over but for the news of it */
+			p->counting = 0;
 		op_window__send(p, step);
 	}
 	if (active && !p->open && p->armed)

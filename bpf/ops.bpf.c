@@ -26,6 +26,13 @@ struct {
 } op_defs SEC(".maps");
 
 #define OP_SLOT(cookie) COOKIE_FLAGS(cookie)
+#define ALLOCATIONS_MAX 65536
+
+static __always_inline void op__hit(struct op_proc *p)
+{
+	if (p->counting)
+		__sync_fetch_and_add(&p->hits, 1);
+}
 
 static __always_inline struct thread *op_thread(void)
 {
@@ -96,7 +103,7 @@ int op_enter(struct pt_regs *ctx)
 
 	if (!p || !def)
 		return 0;
-	__sync_fetch_and_add(&p->hits, 1);
+	op__hit(p);
 	t = op_thread();
 	if (!t)
 		return 0;
@@ -146,7 +153,7 @@ int node_enter(struct pt_regs *ctx)
 
 	if (!p)
 		return 0;
-	__sync_fetch_and_add(&p->hits, 1);
+	op__hit(p);
 	t = op_thread();
 	if (!t)
 		return 0;
@@ -173,7 +180,7 @@ int op_exit(struct pt_regs *ctx)
 
 	if (!p)
 		return 0;
-	__sync_fetch_and_add(&p->hits, 1);
+	op__hit(p);
 	t = op_thread();
 	if (!t)
 		return 0;
@@ -187,11 +194,95 @@ int op_exit(struct pt_regs *ctx)
 		}
 	}
 	if (!depth) {
-		count(CNT_OPEN_AT_START);
+		if (p->open)
+			count(CNT_OPEN_AT_START);
 		return 0;
 	}
 	t->depth = depth - 1;
 	op__account(t, p, s, depth - 1);
+	return 0;
+}
+
+/* What was allocated and not freed yet, while windows were open. */
+struct allocation {
+	u64 slot;
+	u64 address;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, ALLOCATIONS_MAX);
+	__type(key, struct allocation);
+	__type(value, u64);
+} allocations SEC(".maps");
+
+/* The operator, node or label that runs on this thread, if one does. */
+static __always_inline struct span *op__innermost(struct thread *t)
+{
+	u32 i = span__row_at(t);
+
+	return i ? span__at(t, i - 1) : NULL;
+}
+
+static __always_inline void memory__add(struct op_proc *p, u32 device, s64 bytes)
+{
+	static const u32 index = OP_DEF_MEMORY;
+	struct op_def *def = bpf_map_lookup_elem(&op_defs, &index);
+	struct thread *t = op_thread();
+	struct span outside = {.kind = SPAN_OP};
+	struct span *s;
+
+	if (!t || !def)
+		return;
+	s = op__innermost(t);
+	if (s) {
+		s->op.self_bytes[device] += bytes;
+		return;
+	}
+	outside.name = def->name;
+	outside.op.self_bytes[device] = bytes;
+	op_row__add(p->pid, &outside, 0, 0);
+}
+
+/*
+ * c10::ProfiledCPUMemoryReporter::New(this, address, bytes) and ::Delete(this, address), which the CPU allocator calls whether a profiler
+ * listens or not; and c10::reportMemoryUsageToProfiler(address, bytes, allocated, reserved, device), which the others call. As in torch.profiler, to
+ * free what was allocated before the window does not count.
+ */
+SEC("uprobe.multi")
+int op_memory(struct pt_regs *ctx)
+{
+	u64 cookie = bpf_get_attach_cookie(ctx), *known, bytes;
+	u32 slot = OP_SLOT(cookie), event = COOKIE_EVENT(cookie);
+	struct op_proc *p = bpf_map_lookup_elem(&op_procs, &slot);
+	struct allocation allocation = {.slot = slot, .address = ctx->si};
+
+	if (!p)
+		return 0;
+	op__hit(p);
+	if (!p->open)
+		return 0;
+	bytes = ctx->dx;
+	switch (event) {
+	case OP_ALLOCATE:
+		if (!bytes)
+			return 0;
+		bpf_map_update_elem(&allocations, &allocation, &bytes, BPF_ANY);
+		memory__add(p, OP_MEMORY_CPU, bytes);
+		break;
+	case OP_FREE:
+		known = bpf_map_lookup_elem(&allocations, &allocation);
+		if (!known)
+			return 0;
+		bytes = *known;
+		bpf_map_delete_elem(&allocations, &allocation);
+		memory__add(p, OP_MEMORY_CPU, -bytes);
+		break;
+	case OP_REPORT:
+		if (ctx->r8 & 0xff) /* c10::DeviceType, 0: the CPU */
+			memory__add(p, OP_MEMORY_DEVICE, ctx->si);
+		break;
+	}
 	return 0;
 }
 

@@ -177,6 +177,26 @@ __weak __noinline int span__find(struct thread *t, u32 kind, u64 token, u64 fram
 	return -1;
 }
 
+/* 1 + index of the innermost span that has a row in the operator table, 0 when there is none. */
+__weak __noinline int span__row_at(struct thread *t)
+{
+	u32 depth;
+
+	if (!t)
+		return 0;
+	depth = t->depth;
+	for (u32 n = 0; n < SPAN_DEPTH; n++) {
+		u32 kind;
+
+		if (n >= depth)
+			break;
+		kind = span__at(t, depth - 1 - n)->kind;
+		if (kind == SPAN_LABEL || is_operator(kind))
+			return depth - n;
+	}
+	return 0;
+}
+
 /* 1 + index of the operator that runs in that very frame, 0 when there is none. */
 __weak __noinline int span__operator_at(struct thread *t, u64 frame)
 {
@@ -254,8 +274,13 @@ static __always_inline void span__account_op(struct thread *t, const struct proc
 		op__account(t, p, s, depth);
 		return;
 	}
-	if (depth)
-		span__at(t, depth - 1)->op_child_ns += s->op_child_ns;
+	if (depth) {
+		struct span *parent = span__at(t, depth - 1);
+
+		parent->op_child_ns += s->op_child_ns;
+		for (int m = 0; m < OP_MEMORY__COUNT; m++)
+			parent->op.child_bytes[m] += s->op.child_bytes[m];
+	}
 	if (want_timeline && in_op_window(p, s))
 		timeline__add(p, s, t->now_ns - s->start_ns, depth);
 }

@@ -10,10 +10,11 @@
 #include <linux/types.h>
 #endif
 
-#define OPS_MAX      8192 /* operators and node classes of all torch libraries of a session */
-#define OP_ARGS_MAX  24   /* arguments looked at; of the 3,110 operators of torch 2.15 none has more than 23 */
-#define OP_ROWS      16384
-#define OP_PROCS_MAX 256 /* processes whose operators are recorded at once */
+#define OPS_MAX       8192 /* operators and node classes of all torch libraries of a session */
+#define OP_ARGS_MAX   24   /* arguments looked at; of the 3,110 operators of torch 2.15 none has more than 23 */
+#define OP_DEF_MEMORY (OPS_MAX - 1) /* entry of op_defs for what is allocated outside of all operators: "[memory]" */
+#define OP_ROWS       16384
+#define OP_PROCS_MAX  256 /* processes whose operators are recorded at once */
 
 /*
  * Cookie: event in bits 0-7, slot of the process in 8-15, depth (bytes from the stack pointer to the return address) in 16-31, index in
@@ -23,6 +24,9 @@ enum op_event {
 	OP_CALL,     /* at::_ops::X::call */
 	OP_BOXED,    /* a call with an OperatorHandle *: %rdi */
 	OP_EVALUATE, /* Engine::evaluate_function(this, graph_task, Node *, ...): %rdx */
+	OP_ALLOCATE, /* c10::ProfiledCPUMemoryReporter::New */
+	OP_FREE,     /* ... ::Delete */
+	OP_REPORT,   /* c10::reportMemoryUsageToProfiler */
 	OP_NODE,     /* Node::operator()(this, ...), or a class's apply: the Node * in cookie's register */
 };
 
@@ -69,7 +73,8 @@ struct op_proc {
 	__u64 boundaries;      /* step boundaries seen */
 	__u64 first_boundary_ns;
 	__u64 last_boundary_ns;
-	__u64 hits;
+	__u64 hits;            /* while `counting` */
+	__u64 counting;        /* user space, and BPF when windows begin and end */
 	__u64 backward_action; /* what Engine::execute was called in: the action of nodes on the engine's threads */
 };
 

@@ -85,12 +85,12 @@ def note(text):
     return record(NOTE, struct.pack("=II", len(data), 0) + data)
 
 
-def op(pid, kind, ident, calls, total_ns, self_ns, action=0, group=0, span_ns=(0, 0), self_bytes=(0, 0), total_bytes=(0, 0)):
-    """Bytes: (CPU, device); span_ns: the shortest and the longest call."""
+def op(pid, kind, ident, calls, total_ns, self_ns, action=0, group=0, self_bytes=(0, 0), total_bytes=(0, 0)):
+    """Bytes: (CPU, device)."""
     return record(
         OP,
         struct.pack("=IIQQQ", pid, kind, ident, action, group)
-        + struct.pack("=5Q4q", calls, total_ns, self_ns, *span_ns, *self_bytes, *total_bytes),
+        + struct.pack("=3Q4q", calls, total_ns, self_ns, *self_bytes, *total_bytes),
     )
 
 

@@ -118,3 +118,8 @@ uint64_t flops__count(const char *op, const uint64_t *words, size_t cnt)
 			return 0;
 	return formulas[f].count(args);
 }
+
+bool flops__wants_ints(const char *op)
+{
+	return !strcmp(op, "aten::conv2d"); /* stride, padding, dilation, groups */
+}

@@ -2,6 +2,7 @@
 #ifndef STEPFLAME_FLOPS_H
 #define STEPFLAME_FLOPS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -11,5 +12,8 @@
  * words__check. 0: no formula, or not with these arguments.
  */
 uint64_t flops__count(const char *op, const uint64_t *words, size_t cnt);
+
+/* Does the formula need the op's integers besides the shapes? */
+bool flops__wants_ints(const char *op);
 
 #endif

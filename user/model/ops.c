@@ -173,10 +173,6 @@ static int64_t add_s64(int64_t a, int64_t b)
 
 void op_val__add(struct op_val *sum, const struct op_val *val)
 {
-	if (!sum->calls || val->min_ns < sum->min_ns)
-		sum->min_ns = val->min_ns;
-	if (val->max_ns > sum->max_ns)
-		sum->max_ns = val->max_ns;
 	sum->calls = add_u64(sum->calls, val->calls);
 	sum->total_ns = add_u64(sum->total_ns, val->total_ns);
 	sum->self_ns = add_u64(sum->self_ns, val->self_ns);

@@ -189,19 +189,18 @@ static json_t *json_row(const struct ops_row *row, bool memory)
 	const struct op_val *val = &row->val;
 	bool shapes = row->word_cnt;
 
-	return json_pack(
-		"{s:s, s:o, s:s, s:o, s:I, s:f, s:f, s:f, s:f, s:f, s:n, s:n, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
-		"name", row->name, "overload", common__json_text(row->overload), "kind", labels__kind(row->kind),
-		"action", common__json_text(row->action), "count", (json_int_t)val->calls, "self_cpu_us",
-		val->self_ns / 1e3, "cpu_total_us", val->total_ns / 1e3, "cpu_avg_us", val->total_ns / 1e3 / val->calls,
-		"cpu_min_us", val->min_ns / 1e3, "cpu_max_us", val->max_ns / 1e3, "self_device_us", "device_total_us",
-		"input_shapes", shapes ? json_shapes(row) : json_null(), "input_dtypes",
-		shapes && row->same_words ? json_dtypes(row) : json_null(), "source", common__json_text(row->source),
-		"module", common__json_text(row->module), "self_cpu_memory",
-		json_bytes(memory, val->self_bytes[OP_MEMORY_CPU]), "cpu_memory",
-		json_bytes(memory, val->total_bytes[OP_MEMORY_CPU]), "flops",
-		row->flops ? json_integer(row->flops) : json_null(), "pid",
-		row->pid == PROCESSES_ALL_MAIN ? json_null() : json_integer(row->pid));
+	return json_pack("{s:s, s:o, s:s, s:o, s:I, s:f, s:f, s:f, s:n, s:n, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+			 "name", row->name, "overload", common__json_text(row->overload), "kind",
+			 labels__kind(row->kind), "action", common__json_text(row->action), "count",
+			 (json_int_t)val->calls, "self_cpu_us", val->self_ns / 1e3, "cpu_total_us", val->total_ns / 1e3,
+			 "cpu_avg_us", val->total_ns / 1e3 / val->calls, "self_device_us", "device_total_us",
+			 "input_shapes", shapes ? json_shapes(row) : json_null(), "input_dtypes",
+			 shapes && row->same_words ? json_dtypes(row) : json_null(), "source",
+			 common__json_text(row->source), "module", common__json_text(row->module), "self_cpu_memory",
+			 json_bytes(memory, val->self_bytes[OP_MEMORY_CPU]), "cpu_memory",
+			 json_bytes(memory, val->total_bytes[OP_MEMORY_CPU]), "flops",
+			 row->flops ? json_integer(row->flops) : json_null(), "pid",
+			 row->pid == PROCESSES_ALL_MAIN ? json_null() : json_integer(row->pid));
 }
 
 /* Every row, unless a limit is given. NULL: no memory. */

@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "ops_private.h"
+#include "op_private.h"
 #include "stepflame.skel.h"
 
 static size_t mapped_bytes(const struct bpf_map *map)
@@ -118,7 +118,7 @@ static void emit_open_windows(struct session *s)
 	}
 }
 
-int ops__snapshot(struct session *s)
+int op_table__snapshot(struct session *s)
 {
 	if (!s->ops)
 		return 0;

@@ -16,7 +16,7 @@
 #include "../log.h"
 #include "../target/torch.h"
 #include "landmarks.h"
-#include "ops.h"
+#include "op_probes.h"
 #include "programs.h"
 #include "state.h"
 #include "stepflame.skel.h"
@@ -214,7 +214,7 @@ int session__new(const struct session_options *options, session_sink sink, void 
 	s->sink = sink;
 	s->sink_ctx = ctx;
 	emit_host(s);
-	err = parse_actions(s) ?: load(s) ?: set_functions(s) ?: ops__new(s);
+	err = parse_actions(s) ?: load(s) ?: set_functions(s) ?: op_probes__new(s);
 	if (err)
 		session__free(s);
 	else
@@ -227,7 +227,7 @@ void session__free(struct session *s)
 	if (!s)
 		return;
 	targets__detach_all(s);
-	ops__free(s);
+	op_probes__free(s);
 	for (size_t i = 0; i < s->target_cnt; i++)
 		target__free(s->targets[i]);
 	for (size_t i = 0; i < s->file_cnt; i++) {
@@ -384,7 +384,7 @@ int session__poll(struct session *s, int timeout_ms)
 	ring_buffer__consume(s->ring);
 	targets__tend(s);
 	governor__tend(s);
-	ops__tend(s);
+	op_probes__tend(s);
 	now = session__now_ns();
 	if (s->opened) {
 		s->progress.elapsed_ns = now - s->window_start_ns;
@@ -407,7 +407,7 @@ void session__progress(const struct session *s, struct session_progress *out)
 int session__finish(struct session *s)
 {
 	s->window_end_ns = session__now_ns();
-	ops__close(s);
+	op_probes__close(s);
 	for (size_t i = 0; i < s->target_cnt; i++) {
 		struct proc_order order = {.what = ORDER_CLOSE, .pid = s->targets[i]->process.pid};
 
@@ -420,7 +420,7 @@ int session__finish(struct session *s)
 				      "nm -D prints it?",
 				      s->options.actions[i]);
 	snapshot__emit(s);
-	ops__disarm_all(s);
+	op_probes__disarm_all(s);
 	targets__detach_all(s);
 	s->detach_ns = session__now_ns() - s->window_end_ns;
 	ring_buffer__consume(s->ring);

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "../../include/counters.h"
-#include "ops.h"
+#include "op_probes.h"
 #include "state.h"
 #include "stepflame.skel.h"
 
@@ -106,7 +106,7 @@ static void measure(struct session *s, struct rec_window *window, struct rec_cos
 
 		if (bpf_map_lookup_elem(bpf_map__fd(s->skel->maps.procs), &pid, &proc))
 			continue;
-		proc.hits += ops__hits(s, t);
+		proc.hits += op_probes__hits(s, t);
 		cost->hits += proc.hits;
 		sampled += proc.sampled;
 		sampled_ns += proc.sampled_ns;
@@ -116,7 +116,7 @@ static void measure(struct session *s, struct rec_window *window, struct rec_cos
 			t->role = ROLE_MAIN; /* it trains */
 		if (t->role != ROLE_MAIN)
 			continue;
-		done = done && (t->gone || proc.window == WINDOW_DONE || ops__done(s, t));
+		done = done && (t->gone || proc.window == WINDOW_DONE || op_probes__done(s, t));
 		if (proc.window_start_ns && (!start || proc.window_start_ns < start))
 			start = proc.window_start_ns;
 		if (proc.window_end_ns > end)
@@ -159,5 +159,5 @@ int snapshot__emit(struct session *s)
 {
 	int err = emit_window(s);
 
-	return err ?: emit_rows(s) ?: ops__snapshot(s) ?: emit_counters(s) ?: session__emit(s, NULL);
+	return err ?: emit_rows(s) ?: op_table__snapshot(s) ?: emit_counters(s) ?: session__emit(s, NULL);
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Shared by ops.c (probes and windows) and op_table.c (rows as records) only. */
-#ifndef STEPFLAME_SESSION_OPS_PRIVATE_H
-#define STEPFLAME_SESSION_OPS_PRIVATE_H
+/* Shared by op_probes.c (probes and windows) and op_table.c (rows as records) only. */
+#ifndef STEPFLAME_SESSION_OP_PRIVATE_H
+#define STEPFLAME_SESSION_OP_PRIVATE_H
 
 #include "../../include/ops.h"
 #include "../target/ops.h"
-#include "ops.h"
+#include "op_probes.h"
 
 /* As bpf/maps.h has it. */
 struct op_row {
@@ -28,12 +28,20 @@ struct op_file {
 	uint32_t first;
 };
 
-enum op_link { LINK_EXIT, LINK_ENTER, LINK_NODE, LINK__COUNT }; /* in the order in which they are armed */
+/* Probes of one program each, in the order in which they are armed. */
+enum op_link { LINK_EXIT, LINK_ENTER, LINK_NODE, LINK_MEMORY, LINK__COUNT };
+
+#define OP_LIBRARIES 4 /* of a process that have probes */
+
+struct op_library {
+	struct probe_list lists[LINK__COUNT];
+	struct attachment *links[LINK__COUNT];
+};
 
 struct op_target {
 	struct target *target; /* NULL: the slot is free */
-	struct probe_list lists[LINK__COUNT];
-	struct attachment *links[LINK__COUNT];
+	size_t library_cnt;
+	struct op_library libraries[OP_LIBRARIES];
 };
 
 struct ops {

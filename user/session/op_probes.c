@@ -12,8 +12,10 @@
 #include <string.h>
 
 #include "../log.h"
+#include "../model/flops.h"
+#include "../target/tensor.h"
 #include "../target/torch.h"
-#include "ops_private.h"
+#include "op_private.h"
 #include "programs.h"
 #include "stepflame.skel.h"
 
@@ -22,7 +24,17 @@
 #define DISARM_FAR_NS 2000000000ULL
 #define ARM_BLIND     20 /* steps ahead, while it is not known how long a step takes */
 
-int ops__new(struct session *s)
+/* What torch.profiler calls memory that no operator asked for. */
+static int define_memory(struct session *s)
+{
+	uint64_t name = session__emit_name(s, "[memory]");
+	struct op_def def = {.name = name, .merged = name};
+	uint32_t index = OP_DEF_MEMORY;
+
+	return bpf_map_update_elem(bpf_map__fd(s->skel->maps.op_defs), &index, &def, BPF_ANY) ? -errno : 0;
+}
+
+int op_probes__new(struct session *s)
 {
 	if (!s->options.ops)
 		return 0;
@@ -32,15 +44,20 @@ int ops__new(struct session *s)
 		return -EOPNOTSUPP;
 	}
 	s->ops = calloc(1, sizeof(*s->ops));
-	return s->ops ? op_table__map(s) : -ENOMEM;
+	if (!s->ops)
+		return -ENOMEM;
+	return (s->options.memory ? define_memory(s) : 0) ?: op_table__map(s);
 }
 
 static void disarm(struct ops *ops, uint32_t slot)
 {
+	struct op_target *t = &ops->targets[slot];
+
 	ops->procs[slot].armed = 0;
 	/* Entries before exits: what has been entered still ends. */
-	for (int i = LINK__COUNT - 1; i >= 0; i--)
-		attachment__free_all(&ops->targets[slot].links[i], 1);
+	for (int link = LINK__COUNT - 1; link >= 0; link--)
+		for (size_t i = 0; i < t->library_cnt; i++)
+			attachment__free_all(&t->libraries[i].links[link], 1);
 }
 
 static int arm(struct session *s, uint32_t slot)
@@ -49,13 +66,15 @@ static int arm(struct session *s, uint32_t slot)
 		[LINK_EXIT] = s->skel->progs.op_exit,
 		[LINK_ENTER] = s->skel->progs.op_enter,
 		[LINK_NODE] = s->skel->progs.node_enter,
+		[LINK_MEMORY] = s->skel->progs.op_memory,
 	};
 	struct op_target *t = &s->ops->targets[slot];
 	int err = 0;
 
-	for (int i = 0; i < LINK__COUNT && !err; i++)
-		err = attachment__new(programs[i], s->selftest.backend, t->target->process.pid, &t->lists[i],
-				      &t->links[i]);
+	for (int link = 0; link < LINK__COUNT; link++)
+		for (size_t i = 0; i < t->library_cnt && !err; i++)
+			err = attachment__new(programs[link], s->selftest.backend, t->target->process.pid,
+					      &t->libraries[i].lists[link], &t->libraries[i].links[link]);
 	if (err)
 		disarm(s->ops, slot);
 	else
@@ -63,7 +82,16 @@ static int arm(struct session *s, uint32_t slot)
 	return err;
 }
 
-void ops__free(struct session *s)
+static void release(struct op_target *t)
+{
+	for (size_t i = 0; i < t->library_cnt; i++)
+		for (int link = 0; link < LINK__COUNT; link++)
+			probe_list__release(&t->libraries[i].lists[link]);
+	t->library_cnt = 0;
+	t->target = NULL;
+}
+
+void op_probes__free(struct session *s)
 {
 	struct ops *ops = s->ops;
 
@@ -71,8 +99,7 @@ void ops__free(struct session *s)
 		return;
 	for (uint32_t slot = 0; ops->procs && slot < OP_PROCS_MAX; slot++) {
 		disarm(ops, slot);
-		for (int i = 0; i < LINK__COUNT; i++)
-			probe_list__release(&ops->targets[slot].lists[i]);
+		release(&ops->targets[slot]);
 	}
 	op_table__unmap(s);
 	for (size_t i = 0; i < ops->file_cnt; i++)
@@ -112,15 +139,30 @@ static int define(struct session *s, const struct op_file *file)
 		snprintf(merged, sizeof(merged), "%.*s", (int)strcspn(fn->name, "."), fn->name);
 		def.name = session__name_id(fn->name);
 		def.merged = session__name_id(merged);
+		def.wants_ints = flops__wants_ints(merged);
 		memcpy(def.args, fn->arg, sizeof(def.args));
+		for (uint32_t k = 0; k < def.arg_cnt; k++)
+			def.on_stack |= def.args[k].place >= OP_ARG_STACK || def.args[k].place2 >= OP_ARG_STACK;
 		if (bpf_map_update_elem(fd, &index, &def, BPF_ANY))
 			return -errno;
 	}
 	return 0;
 }
 
+static int find_tensors(struct session *s, const struct elf *elf)
+{
+	uint32_t offset;
+
+	if (tensor__sizes_offset(elf, &offset)) {
+		log__warn("report this version of torch", "how its tensors are laid out was not found: no shapes");
+		return 0;
+	}
+	s->skel->bss->tensor_sizes = offset;
+	return 0;
+}
+
 /* The operators of a library, found once per session. 0 or -errno. */
-static int find_file(struct session *s, const struct mapped_file *file, struct op_file **out)
+static int find_file(struct session *s, const struct mapped_file *file, bool tensors, struct op_file **out)
 {
 	struct ops *ops = s->ops;
 	struct op_file *files, *f;
@@ -143,10 +185,12 @@ static int find_file(struct session *s, const struct mapped_file *file, struct o
 	if (err)
 		return err;
 	err = torch_ops__find(elf, cache_dir(cache, sizeof(cache)), &f->found);
+	if (!err && s->options.shapes && tensors)
+		err = find_tensors(s, elf);
 	elf__free(elf);
 	if (err)
 		return err;
-	if (ops->def_cnt + f->found->fn_cnt > OPS_MAX)
+	if (ops->def_cnt + f->found->fn_cnt > OP_DEF_MEMORY)
 		err = -E2BIG;
 	err = err ?: define(s, f) ?: op_table__add_names(ops, f->found);
 	if (err) {
@@ -159,7 +203,7 @@ static int find_file(struct session *s, const struct mapped_file *file, struct o
 	return 0;
 }
 
-static int add_function(struct op_target *t, const struct op_file *file, uint32_t i, uint32_t slot)
+static int add_function(struct op_library *library, const struct op_file *file, uint32_t i, uint32_t slot)
 {
 	const struct torch_fn *fn = &file->found->fn[i];
 	const struct site *site = &file->found->site[fn->first_site];
@@ -169,10 +213,10 @@ static int add_function(struct op_target *t, const struct op_file *file, uint32_
 	if (fn->stepped) /* some ten times dearer, and on the path of every call */
 		return 0;
 	for (uint32_t k = 0; k < fn->exit_cnt + fn->unwind_cnt && !err; k++)
-		err = probe_list__add_site(&t->lists[LINK_EXIT], &site[k], fn->event, slot, index);
+		err = probe_list__add_site(&library->lists[LINK_EXIT], &site[k], fn->event, slot, index);
 	return err
-		       ?: probe_list__add_site(&t->lists[fn->event == OP_CALL ? LINK_ENTER : LINK_NODE], &fn->entry,
-					       fn->event, slot, index);
+		       ?: probe_list__add_site(&library->lists[fn->event == OP_CALL ? LINK_ENTER : LINK_NODE],
+					       &fn->entry, fn->event, slot, index);
 }
 
 static int add_nodes(struct session *s, const struct torch_ops *found, uint64_t base, uint32_t slot)
@@ -197,22 +241,72 @@ static int free_slot(const struct ops *ops)
 	return -ENOSPC;
 }
 
-/* All probes of one process, by the libraries that it has mapped. */
-static int add_probes(struct session *s, struct target *t, uint32_t slot)
+static struct op_library *add_library(struct op_target *t, const struct mapped_file *file)
 {
-	struct op_target *ot = &s->ops->targets[slot];
-	const struct mapped_file *file = torch__file(&t->process);
-	struct op_file *found;
-	int err = find_file(s, file, &found);
+	struct op_library *library = &t->libraries[t->library_cnt++];
 
-	for (int i = 0; i < LINK__COUNT; i++)
-		snprintf(ot->lists[i].path, sizeof(ot->lists[i].path), "%s", file->open_path);
+	for (int link = 0; link < LINK__COUNT; link++)
+		snprintf(library->lists[link].path, sizeof(library->lists[link].path), "%s", file->open_path);
+	return library;
+}
+
+/* What a library has of operators and nodes. Having none is no error. */
+static int add_torch(struct session *s, const struct mapped_file *file, bool tensors, uint32_t slot)
+{
+	struct op_library *library;
+	struct op_file *found;
+	int err = find_file(s, file, tensors, &found);
+
+	if (err)
+		return err == -ENOENT && !tensors ? 0 : err;
+	library = add_library(&s->ops->targets[slot], file);
 	for (uint32_t i = 0; !err && i < found->found->fn_cnt; i++)
-		err = add_function(ot, found, i, slot);
+		err = add_function(library, found, i, slot);
 	return err ?: add_nodes(s, found->found, file->base, slot);
 }
 
-int ops__add_target(struct session *s, struct target *t)
+/* The allocators' reports, in libc10. */
+static int add_memory(struct session *s, const struct mapped_file *file, uint32_t slot)
+{
+	static const struct {
+		const char *symbol;
+		uint32_t event;
+	} functions[] = {
+		{"_ZN3c1025ProfiledCPUMemoryReporter3NewEPvm", OP_ALLOCATE},
+		{"_ZN3c1025ProfiledCPUMemoryReporter6DeleteEPv", OP_FREE},
+		{"_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE", OP_REPORT},
+		{"_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE", OP_REPORT}, /* 1.13 */
+	};
+	struct op_library *library = add_library(&s->ops->targets[slot], file);
+	struct elf *elf;
+	int err = elf__new(file->open_path, &elf);
+
+	for (size_t i = 0; !err && i < sizeof(functions) / sizeof(functions[0]); i++) {
+		struct elf_symbol symbol;
+
+		if (!elf__symbol(elf, functions[i].symbol, &symbol))
+			err = probe_list__add_function(&library->lists[LINK_MEMORY], elf, symbol.vaddr, symbol.size,
+						       functions[i].event, PROBE_NONE, slot, 0);
+	}
+	elf__free(elf);
+	return err;
+}
+
+/* All probes of one process, by the libraries that it has mapped. */
+static int add_probes(struct session *s, struct target *t, uint32_t slot)
+{
+	const struct mapped_file *python = process__file(&t->process, "libtorch_python.so");
+	const struct mapped_file *c10 = process__file(&t->process, "libc10.so");
+	int err = add_torch(s, torch__file(&t->process), true, slot);
+
+	if (!err && python)
+		err = add_torch(s, python, false, slot);
+	if (!err && c10 && s->options.memory)
+		err = add_memory(s, c10, slot);
+	return err;
+}
+
+int op_probes__add_target(struct session *s, struct target *t)
 {
 	struct proc_order order = {.what = ORDER_OPERATORS, .pid = t->process.pid};
 	int slot, err;
@@ -227,7 +321,7 @@ int ops__add_target(struct session *s, struct target *t)
 	if (err) {
 		log__error("report this version of torch", "the operators of process %u cannot be seen: %s", order.pid,
 			   strerror(-err));
-		s->ops->targets[slot].target = NULL;
+		release(&s->ops->targets[slot]);
 		return err;
 	}
 	t->op_slot = slot + 1;
@@ -238,7 +332,7 @@ int ops__add_target(struct session *s, struct target *t)
 	return s->options.schedule[OP_SKIP_FIRST] + s->options.schedule[OP_WAIT] <= ARM_BLIND ? arm(s, slot) : 0;
 }
 
-void ops__open(struct session *s, struct target *t)
+void op_probes__open(struct session *s, struct target *t)
 {
 	struct op_proc *p = s->ops && t->op_slot ? &s->ops->procs[t->op_slot - 1] : NULL;
 
@@ -246,15 +340,16 @@ void ops__open(struct session *s, struct target *t)
 		return;
 	p->window_start_ns = session__now_ns();
 	p->index = 1;
+	p->counting = 1;
 	__atomic_store_n(&p->open, 1, __ATOMIC_RELEASE);
 }
 
-void ops__remove_target(struct session *s, struct target *t)
+void op_probes__remove_target(struct session *s, struct target *t)
 {
 	if (!s->ops || !t->op_slot)
 		return;
 	disarm(s->ops, t->op_slot - 1);
-	s->ops->targets[t->op_slot - 1].target = NULL;
+	release(&s->ops->targets[t->op_slot - 1]);
 }
 
 /* Steps from the one that begins next to the first one that is to be recorded; UINT64_MAX: none is. */
@@ -289,7 +384,7 @@ static void tend(struct session *s, uint32_t slot)
 		disarm(s->ops, slot);
 }
 
-void ops__tend(struct session *s)
+void op_probes__tend(struct session *s)
 {
 	if (!s->ops || !s->options.schedule[OP_ACTIVE] || !s->opened)
 		return;
@@ -298,7 +393,7 @@ void ops__tend(struct session *s)
 			tend(s, slot);
 }
 
-void ops__close(struct session *s)
+void op_probes__close(struct session *s)
 {
 	for (uint32_t slot = 0; s->ops && slot < OP_PROCS_MAX; slot++) {
 		struct op_proc *p = &s->ops->procs[slot];
@@ -306,21 +401,22 @@ void ops__close(struct session *s)
 		if (p->open)
 			p->window_end_ns = session__now_ns();
 		__atomic_store_n(&p->open, 0, __ATOMIC_RELEASE);
+		p->counting = 0;
 	}
 }
 
-void ops__disarm_all(struct session *s)
+void op_probes__disarm_all(struct session *s)
 {
 	for (uint32_t slot = 0; s->ops && slot < OP_PROCS_MAX; slot++)
 		disarm(s->ops, slot);
 }
 
-uint64_t ops__hits(const struct session *s, const struct target *t)
+uint64_t op_probes__hits(const struct session *s, const struct target *t)
 {
 	return s->ops && t->op_slot ? s->ops->procs[t->op_slot - 1].hits : 0;
 }
 
-bool ops__done(const struct session *s, const struct target *t)
+bool op_probes__done(const struct session *s, const struct target *t)
 {
 	const struct op_proc *p = s->ops && t->op_slot ? &s->ops->procs[t->op_slot - 1] : NULL;
 
