@@ -94,6 +94,7 @@ __noinline int span__drop(struct thread *t, u32 depth)
 		if (depth + n >= t->depth)
 			break;
 		child_ns += span__at(t, depth + n)->child_ns;
+		t->framed -= span__at(t, depth + n)->frame != 0;
 	}
 	if (depth)
 		span__at(t, depth - 1)->child_ns += child_ns;
@@ -128,7 +129,9 @@ __noinline int span__repair(struct thread *t, u64 sp)
 	return 0;
 }
 
-/* Index of the innermost open span with that kind and token whose frame, when both are known, is `frame`; or -1. */
+#define TOKEN_ANY (~0ULL)
+
+/* Index of the innermost open span with that kind and token (or TOKEN_ANY) whose frame, when both are known, is `frame`; or -1. */
 __noinline int span__find(struct thread *t, u32 kind, u64 token, u64 frame)
 {
 	u32 depth;
@@ -142,7 +145,7 @@ __noinline int span__find(struct thread *t, u32 kind, u64 token, u64 frame)
 		if (n >= depth)
 			break;
 		s = span__at(t, depth - 1 - n);
-		if (s->kind == kind && s->token == token && (!frame || !s->frame || s->frame == frame))
+		if (s->kind == kind && (s->token == token || token == TOKEN_ANY) && (!frame || !s->frame || s->frame == frame))
 			return depth - 1 - n;
 	}
 	return -1;
@@ -167,6 +170,7 @@ static __always_inline struct span *span__begin(struct thread *t, u32 kind, u64 
 	s->label = 0;
 	s->also = 0;
 	t->depth = depth + 1;
+	t->framed += frame != 0;
 	s->start_ns = bpf_ktime_get_ns();
 	return s;
 }
@@ -229,6 +233,7 @@ static __always_inline struct span *span__end(struct thread *t, const struct pro
 	}
 	t->depth = i;
 	s = span__at(t, i);
+	t->framed -= s->frame != 0;
 	span__account(t, proc, s, pid, i);
 	if (landmark) /* the last one was inside: forward begins no earlier than here */
 		gap__begin(t);
@@ -277,7 +282,8 @@ static __always_inline struct thread *thread__enter(struct task_struct *task, u6
 		return NULL;
 	}
 	t->now_ns = now;
-	span__repair(t, sp);
+	if (t->framed)
+		span__repair(t, sp);
 	return t;
 }
 
