@@ -32,6 +32,17 @@ typedef __s64 s64;
 		__i;                                                          \
 	})
 
+/*
+ * A load of its own: where two branches load, clang makes it one load by a computed address, which verifiers refuse when the pointers are of different kinds
+ * or to a context.
+ */
+#define LOAD_HERE(place)                          \
+	({                                        \
+		u64 __value = (place);            \
+		asm volatile("" : "+r"(__value)); \
+		__value;                          \
+	})
+
 /* x86-64's saved registers, arch/x86/include/asm/ptrace.h: the context of a uprobe program. An ABI: not relocated. */
 struct pt_regs {
 	unsigned long r15, r14, r13, r12, bp, bx;
@@ -41,7 +52,7 @@ struct pt_regs {
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
-/* Whole, since it is indexed: the size of an array's element is not relocated. */
+/* Whole, and with the number first, since it is indexed: the size of an array's element is not relocated. */
 struct upid {
 	int nr;
 	void *ns;

@@ -40,23 +40,11 @@ static __always_inline enum label label__classify(const char *text)
 }
 
 /* Is the innermost action of this thread an optimizer_step hook? Then the step is automatic optimization's, and no frames need be read. */
-__weak __noinline int in_optimizer_hook(struct thread *t)
+static __always_inline bool in_optimizer_hook(struct thread *t)
 {
-	u32 depth;
+	int i = span__find(t, SPAN_ACTION, TOKEN_ANY, 0);
 
-	if (!t)
-		return 0;
-	depth = t->depth;
-	for (u32 n = 0; n < SPAN_DEPTH; n++) {
-		const struct span *s;
-
-		if (n >= depth)
-			break;
-		s = span__at(t, depth - 1 - n);
-		if (s->kind == SPAN_ACTION)
-			return s->label;
-	}
-	return 0;
+	return i >= 0 && span__at(t, i)->label;
 }
 
 /*
@@ -88,32 +76,24 @@ __weak __noinline int is_manual_step(const struct proc *proc, u64 tstate)
 	return 0;
 }
 
-/* A register, loaded where it says so: clang would load once, by a computed address, which verifiers refuse for a context. */
-#define LOAD_REGISTER(field)                      \
-	({                                        \
-		u64 __value = (field);            \
-		asm volatile("" : "+r"(__value)); \
-		__value;                          \
-	})
-
 /* Where the name of a label is: a std::string const &. */
 static __always_inline u64 label__string(const struct pt_regs *ctx, u32 saved)
 {
 	switch (saved) {
 	case SAVED_RBX:
-		return LOAD_REGISTER(ctx->bx);
+		return LOAD_HERE(ctx->bx);
 	case SAVED_RBP:
-		return LOAD_REGISTER(ctx->bp);
+		return LOAD_HERE(ctx->bp);
 	case SAVED_R12:
-		return LOAD_REGISTER(ctx->r12);
+		return LOAD_HERE(ctx->r12);
 	case SAVED_R13:
-		return LOAD_REGISTER(ctx->r13);
+		return LOAD_HERE(ctx->r13);
 	case SAVED_R14:
-		return LOAD_REGISTER(ctx->r14);
+		return LOAD_HERE(ctx->r14);
 	case SAVED_R15:
-		return LOAD_REGISTER(ctx->r15);
+		return LOAD_HERE(ctx->r15);
 	default:
-		return LOAD_REGISTER(ctx->si);
+		return LOAD_HERE(ctx->si);
 	}
 }
 
@@ -156,10 +136,11 @@ static __always_inline void on_label_handle(struct pt_regs *ctx, struct task_str
 	if (!t || !t->depth)
 		return;
 	s = span__at(t, t->depth - 1);
-	if (s->kind != SPAN_LABEL || s->frame != frame)
+	if (s->kind != SPAN_LABEL || !frame || s->frame != frame)
 		return;
 	s->token = ctx->di;
 	s->frame = 0;
+	t->framed--;
 }
 
 static __always_inline void on_label_end(struct pt_regs *ctx, struct task_struct *task, struct proc *proc, u32 pid)

@@ -32,13 +32,10 @@ static __always_inline void dispatch(struct pt_regs *ctx, u64 cookie, struct tas
 
 	switch (COOKIE_EVENT(cookie)) {
 	case PROBE_PY_NEXT:
-		on_py_next(ctx, task, proc, pid);
+		on_py_next(ctx, task, proc, pid, frame && fn ? frame - fn : 0);
 		break;
 	case PROBE_PY_THROW:
 		on_py_throw(ctx, task, proc, pid);
-		break;
-	case PROBE_PY_ITER:
-		on_py_iter(ctx, task, proc, frame);
 		break;
 	case PROBE_PY_ITER_EXIT:
 		on_py_iter_exit(ctx, task, proc, pid, frame);

@@ -11,7 +11,7 @@
 #include "records.h"
 
 #define SPAN_DEPTH 64
-#define SENT_NAMES 16
+#define SENT_NAMES 32
 #define AGG_ROWS   16384
 #define NAMES_MAX  16384
 #define RING_BYTES (1 << 20)
@@ -51,7 +51,9 @@ struct span {
 struct thread {
 	u64 now_ns; /* of the event at hand */
 	u32 depth;
+	u32 framed; /* open spans that are bound to a native frame */
 	u32 gap_depth; /* depth at which gap_ns was taken */
+	u32 pad;
 	u64 gap_ns;    /* end of the last data, optimizer or backward span: forward begins there; 0: unknown */
 	u64 gap_child_ns;
 	u64 sent[SENT_NAMES]; /* names that user space knows, by their low bits: spares the look-up */
@@ -163,17 +165,17 @@ static __always_inline void count(u32 id)
 static __always_inline u32 task_pid(struct task_struct *task)
 {
 	u32 level = pid_level;
-	struct upid upid = {0};
 	struct pid *pid;
+	int nr = 0;
 
 	if (!level)
-		return BPF_CORE_READ(task, tgid);
-	pid = BPF_CORE_READ(task, group_leader, thread_pid);
-	if (!pid || BPF_CORE_READ(pid, level) < level)
+		return LOAD_HERE(task->tgid);
+	pid = task->group_leader->thread_pid;
+	if (!pid || pid->level < level)
 		return 0;
 	/* Not by BPF_CORE_READ: a relocation knows no variable index. */
-	bpf_probe_read_kernel(&upid, sizeof(upid), (const char *)pid + NUMBERS_OFFSET + level * sizeof(upid));
-	return upid.nr;
+	bpf_probe_read_kernel(&nr, sizeof(nr), (const char *)pid + NUMBERS_OFFSET + level * sizeof(struct upid));
+	return nr;
 }
 
 /* The id of a fixed name, 0 when there is no such name. */

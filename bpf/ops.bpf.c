@@ -49,7 +49,7 @@ static __always_inline void op__repair(struct thread *t, u64 sp)
 {
 	const struct span *top;
 
-	if (!t->depth)
+	if (!t->framed)
 		return;
 	top = span__at(t, t->depth - 1);
 	if (!top->frame || top->frame < sp)
@@ -88,6 +88,7 @@ static __always_inline struct span *op__begin(struct thread *t, const struct op_
 	s->op.sequence = -1;
 	__builtin_memset(s->op.self_bytes, 0, sizeof(s->op.self_bytes) + sizeof(s->op.child_bytes));
 	t->depth = depth + 1;
+	t->framed++;
 	return s;
 }
 
@@ -132,13 +133,9 @@ static __always_inline u64 node__name(struct thread *t, u32 slot, u64 node)
 	return 0;
 }
 
-/* Read before they are chosen from: the verifier refuses an address that was computed in the context. */
-static __always_inline u64 register_value(struct pt_regs *ctx, u32 i)
+static __always_inline u64 register_value(const struct pt_regs *ctx, u32 place)
 {
-	u64 di = ctx->di, si = ctx->si, dx = ctx->dx;
-
-	asm volatile("" : "+r"(di), "+r"(si), "+r"(dx));
-	return i == 0 ? di : i == 1 ? si : dx;
+	return place == 0 ? LOAD_HERE(ctx->di) : place == 1 ? LOAD_HERE(ctx->si) : LOAD_HERE(ctx->dx);
 }
 
 /* evaluate_function and Node::operator(): the cookie's index is the register that holds the node. */
@@ -199,6 +196,7 @@ int op_exit(struct pt_regs *ctx)
 		return 0;
 	}
 	t->depth = depth - 1;
+	t->framed--;
 	op__account(t, p, s, depth - 1);
 	return 0;
 }

@@ -41,7 +41,7 @@ int BPF_PROG(process_exec, struct task_struct *task)
 		return 0;
 	/* Another program: what was known of its memory holds no more. */
 	proc->py.layout.minor = 0;
-	proc->profile_code = 0;
+	proc->profile_code = proc->loader_type = 0;
 	proc->fetches = 0;
 	event__send(PROC_EXEC, pid, 0, 0, task);
 	return 0;

@@ -30,14 +30,15 @@ struct py_text {
 /* Where the characters of a str are. 0 or -1 (counted): not a compact str, or not readable. */
 static __always_inline int py__text(const struct py_layout *py, u64 object, struct py_text *text)
 {
-	u64 length;
+	u64 head[3], length; /* length, hash, state: next to each other in every version (tests/unit/test_python.c) */
 	u32 state, kind;
 
-	if (!object || bpf_probe_read_user(&length, sizeof(length), (const void *)(object + py->str_length)) ||
-	    bpf_probe_read_user(&state, sizeof(state), (const void *)(object + py->str_state))) {
+	if (!object || bpf_probe_read_user(head, sizeof(head), (const void *)(object + py->str_length))) {
 		count(CNT_BAD_READ);
 		return -1;
 	}
+	length = head[0];
+	state = head[2];
 	kind = state >> (py->str_kind_shift & 31) & ((1u << (py->str_kind_bits & 31)) - 1);
 	if (!(state >> (py->str_compact_shift & 31) & 1) || length > 1 << 20 || (kind != 1 && kind != 2 && kind != 4)) {
 		count(CNT_BAD_READ);
@@ -104,6 +105,54 @@ static __always_inline bool py__head(const struct py_layout *py, u64 object, u64
 
 #define HEAD_IS(head, s) ((head)[0] == WORD8(s) && (head)[1] == WORD8((s) + 8))
 
+/*
+ * Reads `bytes` bytes of an object into the thread's name buffer, where they stay until the next name; 0 or not. One read of many fields, since each costs
+ * more than its bytes.
+ */
+static __always_inline int py__image(struct thread *t, u64 object, u32 bytes)
+{
+	return bpf_probe_read_user(t->name_text, bytes & (REC_NAME_MAX - 1), (const void *)object);
+}
+
+static __always_inline u64 py__image_word(const struct thread *t, u32 offset)
+{
+	return *(const u64 *)(t->name_text + BOUND_INDEX(offset, REC_NAME_MAX));
+}
+
+/* What is to be known of a generator. */
+struct py_generator {
+	u64 code;
+	u64 argument; /* the second: local variable 1 */
+	bool created; /* it has not started */
+};
+
+/* Of the generator of which py__object_bytes were just read. False: it has no frame, or that cannot be read. */
+static __always_inline bool py__generator(const struct py_layout *py, struct thread *t, struct py_generator *out)
+{
+	u64 state = py__image_word(t, py->state_off);
+	u32 frame = py->gen_frame;
+
+	if (!py->gen_embedded) {
+		u64 address = py__image_word(t, frame);
+
+		frame = 0;
+		if (!address || py__image(t, address, py->frame_locals + 16))
+			return false;
+	}
+	if (!py->state_in_gen)
+		state = py__image_word(t, frame + py->state_off);
+	out->created = (py->state_bytes == 1 ? (signed char)state : (s32)state) == py->state_created;
+	out->code = py__image_word(t, frame + py->frame_code) & ~(u64)py->ref_mask;
+	out->argument = py__image_word(t, frame + py->frame_locals + 8) & ~(u64)py->ref_mask;
+	return true;
+}
+
+/* Bytes of an object that py__generator wants to see, in case it is a generator. */
+static __always_inline u32 py__object_bytes(const struct py_layout *py)
+{
+	return py->gen_frame + (py->gen_embedded ? py->frame_locals + 16 : 8);
+}
+
 /* The current thread's PyThreadState, while it holds the GIL. 0 when unknown. */
 static __always_inline u64 py__tstate(const struct py_process *process)
 {
@@ -114,10 +163,10 @@ static __always_inline u64 py__tstate(const struct py_process *process)
 	case PY_TSTATE_GLOBAL:
 		return read_u64(process->tstate_address);
 	case PY_TSTATE_TLS:
-		fsbase = BPF_CORE_READ(task, thread.fsbase);
+		fsbase = task->thread.fsbase;
 		return read_u64(fsbase + process->tstate_address);
 	case PY_TSTATE_DTV:
-		fsbase = BPF_CORE_READ(task, thread.fsbase);
+		fsbase = task->thread.fsbase;
 		return read_u64(read_u64(read_u64(fsbase + 8) + 16 * (u64)process->tls_module) +
 				process->tstate_address);
 	default:

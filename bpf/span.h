@@ -120,6 +120,7 @@ __weak __noinline int span__drop(struct thread *t, u32 depth)
 			break;
 		child_ns += span__at(t, depth + n)->child_ns;
 		op_child_ns += span__at(t, depth + n)->op_child_ns;
+		t->framed -= span__at(t, depth + n)->frame != 0;
 	}
 	outer = span__outer(t, depth);
 	if (outer)
@@ -157,7 +158,9 @@ __weak __noinline int span__repair(struct thread *t, u64 sp)
 	return 0;
 }
 
-/* Index of the innermost open span with that kind and token whose frame, when both are known, is `frame`; or -1. */
+#define TOKEN_ANY (~0ULL)
+
+/* Index of the innermost open span with that kind and token (or TOKEN_ANY) whose frame, when both are known, is `frame`; or -1. */
 __weak __noinline int span__find(struct thread *t, u32 kind, u64 token, u64 frame)
 {
 	u32 depth;
@@ -171,7 +174,7 @@ __weak __noinline int span__find(struct thread *t, u32 kind, u64 token, u64 fram
 		if (n >= depth)
 			break;
 		s = span__at(t, depth - 1 - n);
-		if (s->kind == kind && s->token == token && (!frame || !s->frame || s->frame == frame))
+		if (s->kind == kind && (s->token == token || token == TOKEN_ANY) && (!frame || !s->frame || s->frame == frame))
 			return depth - 1 - n;
 	}
 	return -1;
@@ -258,6 +261,7 @@ static __always_inline struct span *span__begin(struct thread *t, u32 kind, u64 
 	__builtin_memset(&s->op, 0, sizeof(s->op));
 	s->op.merged = name;
 	t->depth = depth + 1;
+	t->framed += frame != 0;
 	s->start_ns = bpf_ktime_get_ns();
 	return s;
 }
@@ -346,6 +350,7 @@ static __always_inline struct span *span__end(struct thread *t, const struct pro
 	}
 	t->depth = i;
 	s = span__at(t, i);
+	t->framed -= s->frame != 0;
 	span__account(t, proc, s, pid, i);
 	if (landmark) /* the last one was inside: forward begins no earlier than here */
 		gap__begin(t);
@@ -395,7 +400,8 @@ static __always_inline struct thread *thread__enter(struct task_struct *task, u6
 		return NULL;
 	}
 	t->now_ns = now;
-	span__repair(t, sp);
+	if (t->framed)
+		span__repair(t, sp);
 	return t;
 }
 

@@ -13,10 +13,13 @@
 
 enum probe_event {
 	PROBE_NONE = 0,
-	PROBE_PY_NEXT,  /* builtin_next(self, args, nargs): a Lightning Profiler.profile generator starts or stops */
-	PROBE_PY_THROW, /* gen_throw(gen, ...): one stops by an exception */
-	PROBE_PY_ITER,  /* slot_tp_iternext(self): Lightning's CombinedLoader fetches */
-	PROBE_PY_ITER_EXIT, /* its exit sites */
+	/*
+	 * builtin_next(self, args, nargs): a Lightning Profiler.profile generator starts or stops, or Lightning's CombinedLoader fetches. Its "function"
+	 * is how far below its frame that of the iterator's function lies which it calls, 0: unknown.
+	 */
+	PROBE_PY_NEXT,
+	PROBE_PY_THROW,     /* gen_throw(gen, ...): an action stops by an exception */
+	PROBE_PY_ITER_EXIT, /* exit sites of slot_tp_iternext(self), which is CombinedLoader's: a fetch ends */
 	PROBE_LABEL,        /* record_function_enter_new(sret, name, args), or in it as COOKIE_NAME_IN says */
 	PROBE_LABEL_HANDLE, /* in it, before it calls RecordFunction::RecordFunction(this, scope) */
 	PROBE_LABEL_END,    /* at::RecordFunction::end(this), or before its call in record_function_exit_new */
@@ -80,10 +83,11 @@ struct proc {
 	__u32 role;                           /* enum target_role */
 	__u32 step_rule;                      /* enum step_rule, as found so far */
 	__u64 hits;                           /* of its probes */
-	__u64 idle_hits;                      /* of PY_NEXT and PY_ITER that were no landmark */
+	__u64 idle_hits;                      /* of PY_NEXT and PY_ITER_EXIT that were no landmark */
 	__u64 sampled;                        /* hits whose program was timed: one in 64 */
 	__u64 sampled_ns;                     /* in all of them */
 	__u64 profile_code;                   /* code object of Lightning's Profiler.profile, once seen */
+	__u64 loader_type;                    /* Lightning's CombinedLoader, once seen */
 	__u64 optimizer;                      /* name id of the first optimizer whose step was seen */
 	__u64 window_start_ns, window_end_ns; /* end 0: not yet */
 	__u64 steps;                          /* boundaries since the window began */

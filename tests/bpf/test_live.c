@@ -206,13 +206,7 @@ static int child__stop(void **state)
 /* What PROBE_PY_NEXT does once it has read its argument from memory, which here is the child's. */
 static void next_on(u64 gen)
 {
-	struct thread *t = thread__enter(&job.task, SP);
-	u64 frame = profile_frame(job.proc, JOB_PID, gen);
-
-	if (frame && not_started(&job.proc->py.layout, gen, frame))
-		action__begin(t, job.proc, gen, frame);
-	else if (frame)
-		action__end(t, job.proc, JOB_PID, gen);
+	next__object(thread__enter(&job.task, SP), job.proc, JOB_PID, gen, 0);
 }
 
 static void expect_actions(void)
@@ -271,8 +265,8 @@ static void test_live(void **state)
 	/* the state of a thread that waits is none; the child says it instead */
 	job.proc->py.tstate_where = PY_TSTATE_UNKNOWN;
 	expect_actions();
-	assert_true(is_combined_loader(job.proc, child.loader[0]));
-	assert_false(is_combined_loader(job.proc, child.plain[0]));
+	assert_true(is_combined_loader(job.proc, read_u64(child.loader[0] + 8)));
+	assert_false(is_combined_loader(job.proc, read_u64(child.plain[0] + 8)));
 	if (child.tstate_cnt) {
 		bpf_map_delete_elem(&counters, &(u32){CNT_OPEN_AT_START});
 		assert_int_equal(child.tstate_cnt, THREADS);

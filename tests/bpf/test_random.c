@@ -248,7 +248,7 @@ static void program__begin(void)
 		model__begin((struct open){SPAN_USER, FN_ID(which), .token = which, .frame = frame});
 		break;
 	case 8:
-		hit(PROBE_PY_ITER, 0, frame - 64, frame, program.loader, 0);
+		loader__next(program.loader, frame);
 		model__begin((struct open){SPAN_ACTION, FIXED_ID(TRAIN_NEXT), .token = frame, .frame = frame});
 		break;
 	case 9:
@@ -273,7 +273,7 @@ static void program__end(u32 i)
 	else if (open->kind != SPAN_ACTION)
 		fn__exit(open->token, open->frame);
 	else if (open->frame)
-		hit(PROBE_PY_ITER_EXIT, 0, open->frame - 16, open->frame, 0, 0);
+		loader__exit(open->frame);
 	else if (random_below(2))
 		action__next(open->token, position(i));
 	else
@@ -311,8 +311,8 @@ static void program__noise(void)
 		model.counters[CNT_OPEN_AT_START]++;
 		break;
 	case 3:
-		hit(PROBE_PY_ITER, 0, sp - 16, sp, program.plain_gen, 0);
-		hit(PROBE_PY_ITER_EXIT, 0, sp - 16, sp, program.plain_gen, 0);
+		loader__next(program.plain_gen, sp - 64);
+		loader__exit(sp - 64);
 		break;
 	case 4:
 		hit(PROBE_LABEL_HANDLE, 0, sp - 16, sp, 5, 0);
@@ -417,11 +417,11 @@ static u64 hostile__sp(void)
 static void hostile__hit(void)
 {
 	enum probe_event event = random_below(20) ? 1 + random_below(PROBE_TEST) : random_u64();
-	struct pt_regs regs = {.sp = hostile__sp(), .di = random_word(), .si = random_word()};
+	struct pt_regs regs = {.sp = hostile__sp(), .di = random_word(), .si = random_word(), .bp = random_word()};
 	u32 where = random_below(1000) ? random_below(32) * 8 : random_u64();
 	u32 fn = random_below(20) ? random_below(FN_CNT + 2) : random_u64();
 
-	native.cookie = COOKIE(event, random_below(20) == 0, where, fn);
+	native.cookie = COOKIE(event, random_below(20) ? 0 : random_below(256), where, fn);
 	native.task = random_below(10) ? &job.task : &job.thread;
 	wait_ns(random_below(10) ? random_below(1000) : random_u64() >> (10 + random_below(50)));
 	if (random_below(3) == 0)

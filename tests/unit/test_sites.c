@@ -22,6 +22,7 @@
 
 #include <cmocka.h>
 
+#include "../../include/probes.h"
 #include "library.h"
 #include "target/functions.h"
 #include "target/sites.h"
@@ -73,6 +74,19 @@ static const char fixture_asm[] =
 	"%rbx\n .cfi_adjust_cfa_offset -8\n"
 	" ret\nEND(empty_part)\n"
 	"FUNCTION(next_one)\n call work\n ret\nEND(next_one)\n"
+	/* where the second argument is when callee is called */
+	"FUNCTION(callee)\n ret\nEND(callee)\n"
+	"FUNCTION(keeps)\n push %r12\n mov %rsi,%r12\n call work\n mov $7,%esi\n call callee\n pop %r12\n "
+	"ret\nEND(keeps)\n"
+	"FUNCTION(moves)\n push %rbp\n push %rbx\n mov %rsi,%rbx\n call work\n mov %rbx,%rbp\n mov %bl,%al\n xor "
+	"%ebx,%ebx\n call callee\n pop %rbx\n pop %rbp\n ret\nEND(moves)\n"
+	"FUNCTION(overwrites)\n push %r12\n mov %rsi,%r12\n mov $1,%r12b\n call callee\n pop %r12\n "
+	"ret\nEND(overwrites)\n"
+	"FUNCTION(too_late)\n push %r12\n call work\n mov %rsi,%r12\n call callee\n pop %r12\n ret\nEND(too_late)\n"
+	"FUNCTION(two_ways)\n push %r12\n mov %rsi,%r12\n test %rdi,%rdi\n je 1f\n mov %rdi,%r12\n1: call callee\n pop "
+	"%r12\n ret\nEND(two_ways)\n"
+	"FUNCTION(two_frames)\n call *target(%rip)\n push %rbx\n call *target(%rip)\n pop %rbx\n "
+	"ret\nEND(two_frames)\n"
 	".data\n.p2align 3\ntarget: .quad work\n"
 	".section .note.GNU-stack,\"\",@progbits\n";
 
@@ -293,10 +307,50 @@ static void test_stepped(void **state)
 	elf__free(elf);
 }
 
+static void test_second_argument(void **state)
+{
+	static const struct {
+		const char *name;
+		uint32_t second_in;
+	} cases[] = {
+		{"keeps", SAVED_R12},       {"moves", SAVED_RBP},     {"overwrites", SAVED_NONE},
+		{"too_late", SAVED_NONE}, {"two_ways", SAVED_NONE},
+	};
+	struct elf *elf = open_fixture();
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct elf_symbol symbol;
+		struct call_site call;
+
+		assert_int_equal(elf__symbol(elf, cases[i].name, &symbol), 0);
+		assert_int_equal(sites__find_call(elf, symbol.vaddr, symbol.size, "callee", &call), 0);
+		assert_int_equal(call.second_in, cases[i].second_in);
+	}
+	elf__free(elf);
+}
+
+static void test_callee_frame(void **state)
+{
+	static const struct {
+		const char *name;
+		int below;
+	} cases[] = {{"endbr", 16}, {"single", -ENOENT}, {"two_frames", -ENOTUNIQ}};
+	struct elf *elf = open_fixture();
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct elf_symbol symbol;
+
+		assert_int_equal(elf__symbol(elf, cases[i].name, &symbol), 0);
+		assert_int_equal(sites__find_callee_frame(elf, symbol.vaddr, symbol.size), cases[i].below);
+	}
+	elf__free(elf);
+}
+
 static int use_symbol(const struct elf_symbol *symbol, void *ctx)
 {
 	const struct elf *elf = ctx;
 	struct function_range range;
+	struct call_site call;
 	struct sites sites;
 	uint64_t value;
 	size_t have;
@@ -309,6 +363,8 @@ static int use_symbol(const struct elf_symbol *symbol, void *ctx)
 	functions__at(elf, symbol->vaddr, &range);
 	sites__find(elf, symbol->vaddr, symbol->size, SITES_STRICT, &sites);
 	sites__find(elf, symbol->vaddr, 0, SITES_AFTER_WORK, &sites);
+	sites__find_call(elf, symbol->vaddr, symbol->size, "callee", &call);
+	sites__find_callee_frame(elf, symbol->vaddr, symbol->size);
 	return strlen(symbol->name) > 1 << 20;
 }
 
@@ -364,6 +420,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_expected),     cmocka_unit_test(test_not_supported),
 		cmocka_unit_test(test_size_unknown), cmocka_unit_test(test_stepped),
+		cmocka_unit_test(test_second_argument), cmocka_unit_test(test_callee_frame),
 		cmocka_unit_test(test_flipped),
 	};
 

@@ -9,32 +9,34 @@
 #include "../target/flow.h"
 #include "../target/functions.h"
 
-/* Python classes with a __next__ abound, and a stepped probe is some ten times dearer (in virtual machines up to a hundred times). */
-static int add_iternext(struct probe_list *list, struct probe_list *late, const struct elf *elf, uint64_t vaddr)
+/* Where a fetch of Lightning's ends: in the function that next() calls for an object of a Python class. Its frame is `callee` bytes below that of next(). */
+static int add_fetches(struct probe_list *late, const struct elf *elf, const struct py_functions *functions, int callee)
 {
 	struct sites sites;
-	bool cheap;
-	int err = sites__find(elf, vaddr, 0, SITES_STRICT, &sites);
+	int err = callee < 0 ? callee : sites__find(elf, functions->iternext, 0, SITES_STRICT, &sites);
 
-	if (err)
-		return err;
-	cheap = sites.entry.emulated && sites.exit[0].emulated;
-	return probe_list__add_function(cheap ? list : late, elf, vaddr, 0, PROBE_PY_ITER, PROBE_PY_ITER_EXIT, 0, 0);
+	for (uint32_t i = 0; !err && i < sites.exit_cnt; i++)
+		err = probe_list__add_site(late, &sites.exit[i], PROBE_PY_ITER_EXIT, 0, 0);
+	return err;
 }
 
 int landmarks__python(struct probe_list *list, struct probe_list *late, const struct elf *elf,
 		      const struct py_functions *functions)
 {
+	int callee;
+
 	if (!functions->next)
 		return -ENOENT;
+	callee = sites__find_callee_frame(elf, functions->next, 0);
 	/* Without these two, exceptions inside an action and batch fetches are missed; the rest holds. */
-	if (!functions->iternext || add_iternext(list, late, elf, functions->iternext))
+	if (!functions->iternext || add_fetches(late, elf, functions, callee))
 		log__warn(NULL, "the interpreter's __next__ slot was not found: rows of batch fetches will be missing");
 	if (!functions->throw_ ||
 	    probe_list__add_function(list, elf, functions->throw_, 0, PROBE_PY_THROW, PROBE_NONE, 0, 0))
 		log__warn(NULL,
 			  "the interpreter's generator throw() was not found: actions that raise are not counted");
-	return probe_list__add_function(list, elf, functions->next, 0, PROBE_PY_NEXT, PROBE_NONE, 0, 0);
+	return probe_list__add_function(list, elf, functions->next, 0, PROBE_PY_NEXT, PROBE_NONE, 0,
+					callee < 0 ? 0 : callee);
 }
 
 /* By the mangled names' beginnings: what follows differs with the C++ ABI and with c10::optional or std::optional. */

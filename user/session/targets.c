@@ -183,6 +183,7 @@ static bool is_attached(const struct target *t, const struct mapped_file *file)
 /* The probes that only a Lightning job is worth. */
 static int attach_late(struct session *s, struct target *t)
 {
+	struct proc_order order = {.what = ORDER_FETCHES, .pid = t->process.pid};
 	int err = 0;
 
 	for (size_t i = 0; i < t->file_cnt; i++)
@@ -191,7 +192,7 @@ static int attach_late(struct session *s, struct target *t)
 			    s->files[k].inode == t->files[i].inode)
 				err = attachment__new(s->skel->progs.probe, s->selftest.backend, t->process.pid,
 						      &s->files[k].late, &t->files[i].late);
-	return err;
+	return err ?: programs__order(s->skel, &order);
 }
 
 static int attach_file(struct session *s, struct target *t, const struct mapped_file *file, const struct python *python,

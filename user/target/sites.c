@@ -439,3 +439,21 @@ int sites__find_call(const struct elf *elf, uint64_t vaddr, uint64_t size, const
 	flow__free(flow);
 	return err;
 }
+
+int sites__find_callee_frame(const struct elf *elf, uint64_t vaddr, uint64_t size)
+{
+	struct flow *flow = NULL;
+	int err = flow__new(elf, vaddr, size, &flow), depth = -ENOENT;
+
+	if (err)
+		return err;
+	for (size_t i = 0; i < flow->node_cnt && depth != -ENOTSUP && depth != -ENOTUNIQ; i++) {
+		const struct flow_node *node = &flow->node[i];
+		int own = node->rsp == FLOW_UNKNOWN || node->rsp < 0 ? -ENOTSUP : node->rsp + 8;
+
+		if (node->kind == FLOW_CALL_INDIRECT && node->active)
+			depth = depth == -ENOENT || depth == own ? own : -ENOTUNIQ;
+	}
+	flow__free(flow);
+	return depth;
+}

@@ -55,4 +55,10 @@ struct call_site {
 int sites__find_call(const struct elf *elf, uint64_t vaddr, uint64_t size, const char *callee,
 		     struct call_site *out);
 
+/*
+ * How far below the slot of the return address of the function at vaddr that of a function lies which it calls by a pointer: when all such calls are made with
+ * the same stack. Bytes, or -ENOENT none, -ENOTUNIQ not the same, -ENOTSUP not known, or as sites__find.
+ */
+int sites__find_callee_frame(const struct elf *elf, uint64_t vaddr, uint64_t size);
+
 #endif
