@@ -114,7 +114,7 @@ bench: setup
 LINT_SRC = $(wildcard user/*.c user/*/*.c tools/*.c)
 
 lint: $(SKEL)
-	$(Q)clang-format --dry-run -Werror $(wildcard include/*.h bpf/*.[ch] user/*.[ch] user/*/*.[ch] tools/*.c tests/*/*.[ch])
+	$(Q)clang-format --dry-run -Werror $(wildcard include/*.h bpf/*.[ch] user/*.[ch] user/*/*.[ch] tools/*.c tests/*.h tests/*/*.[ch] tests/bpf/native/*.h)
 	$(Q)clang-tidy --quiet $(LINT_SRC) -- $(filter-out -Werror,$(ALL_CFLAGS))
 	$(Q)! command -v shellcheck >/dev/null || shellcheck -x -e SC1091 tools/*.sh tools/*/*.sh tests/*/*.sh .ci/run
 

@@ -155,7 +155,7 @@ static __always_inline void on_py_throw(struct pt_regs *ctx, struct task_struct 
  * Lightning's actions (_PrefetchDataFetcher.__iter__, for loaders without a length).
  * Returns enum fixed_name, or -1: none.
  */
-__noinline int fetch_name(const struct proc *proc, u64 tstate)
+__weak __noinline int fetch_name(const struct proc *proc, u64 tstate)
 {
 	struct py_walk walk;
 	u64 head[2], tail[2];

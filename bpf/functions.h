@@ -5,6 +5,16 @@
 
 #include "span.h"
 
+/* Nodes on the engine's own threads are done for what this one does. */
+static __always_inline void backward__began(const struct proc *proc, const struct span *s)
+{
+	u32 slot = proc->op_slot - 1;
+	struct op_proc *p = proc->op_slot ? bpf_map_lookup_elem(&op_procs, &slot) : NULL;
+
+	if (p && s)
+		p->backward_action = s->action ?: s->name;
+}
+
 static __always_inline void on_fn(struct pt_regs *ctx, struct task_struct *task, struct proc *proc, u32 pid, u32 fn,
 				  u64 frame)
 {
@@ -19,7 +29,10 @@ static __always_inline void on_fn(struct pt_regs *ctx, struct task_struct *task,
 			return;
 		gap__end(t, proc, pid);
 	}
-	span__begin(t, f->kind, fn, f->name, frame);
+	if (f->kind == SPAN_BACKWARD)
+		backward__began(proc, span__begin(t, f->kind, fn, f->name, frame));
+	else
+		span__begin(t, f->kind, fn, f->name, frame);
 }
 
 static __always_inline void on_fn_exit(struct pt_regs *ctx, struct task_struct *task, struct proc *proc, u32 pid,

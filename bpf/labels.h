@@ -40,7 +40,7 @@ static __always_inline enum label label__classify(const char *text)
 }
 
 /* Is the innermost action of this thread an optimizer_step hook? Then the step is automatic optimization's, and no frames need be read. */
-__noinline int in_optimizer_hook(struct thread *t)
+__weak __noinline int in_optimizer_hook(struct thread *t)
 {
 	u32 depth;
 
@@ -63,7 +63,7 @@ __noinline int in_optimizer_hook(struct thread *t)
  * Is this optimizer step one of LightningOptimizer.step under manual optimization? Then Lightning has it as the action `optimizer_step`;
  * under automatic optimization the hook around it is the action.
  */
-__noinline int is_manual_step(const struct proc *proc, u64 tstate)
+__weak __noinline int is_manual_step(const struct proc *proc, u64 tstate)
 {
 	bool lightning = false;
 	struct py_walk walk;
@@ -88,10 +88,40 @@ __noinline int is_manual_step(const struct proc *proc, u64 tstate)
 	return 0;
 }
 
-static __always_inline void on_label(struct pt_regs *ctx, struct task_struct *task, struct proc *proc, bool old_string,
+/* A register, loaded where it says so: clang would load once, by a computed address, which verifiers refuse for a context. */
+#define LOAD_REGISTER(field)                     \
+	({                                       \
+		u64 __value = (field);           \
+		asm volatile("" : "+r"(__value)); \
+		__value;                         \
+	})
+
+/* Where the name of a label is: a std::string const &. */
+static __always_inline u64 label__string(const struct pt_regs *ctx, u32 saved)
+{
+	switch (saved) {
+	case SAVED_RBX:
+		return LOAD_REGISTER(ctx->bx);
+	case SAVED_RBP:
+		return LOAD_REGISTER(ctx->bp);
+	case SAVED_R12:
+		return LOAD_REGISTER(ctx->r12);
+	case SAVED_R13:
+		return LOAD_REGISTER(ctx->r13);
+	case SAVED_R14:
+		return LOAD_REGISTER(ctx->r14);
+	case SAVED_R15:
+		return LOAD_REGISTER(ctx->r15);
+	default:
+		return LOAD_REGISTER(ctx->si);
+	}
+}
+
+static __always_inline void on_label(struct pt_regs *ctx, struct task_struct *task, struct proc *proc, u32 flags,
 				     u64 frame)
 {
 	struct thread *t = thread__enter(task, entry_sp(ctx, frame));
+	u32 saved = COOKIE_NAME_SAVED(flags);
 	u64 string[2] = {}, name;
 	enum label label;
 	struct span *s;
@@ -99,8 +129,8 @@ static __always_inline void on_label(struct pt_regs *ctx, struct task_struct *ta
 	if (!t)
 		return;
 	/* std::string: {char *data; size_t size; ...}; before the C++11 ABI a char * with the size 24 bytes before it. */
-	if (bpf_probe_read_user(string, sizeof(string), (const void *)ctx->si) ||
-	    (old_string && bpf_probe_read_user(&string[1], sizeof(string[1]), (const void *)(string[0] - 24)))) {
+	if (bpf_probe_read_user(string, sizeof(string), (const void *)label__string(ctx, saved)) ||
+	    (flags & COOKIE_OLD_STRING && bpf_probe_read_user(&string[1], sizeof(string[1]), (const void *)(string[0] - 24)))) {
 		count(CNT_NAME_LOST);
 		return;
 	}
@@ -108,7 +138,7 @@ static __always_inline void on_label(struct pt_regs *ctx, struct task_struct *ta
 	if (!name)
 		return;
 	label = label__classify(t->name_text);
-	s = span__begin(t, SPAN_LABEL, 0, name, frame);
+	s = span__begin(t, SPAN_LABEL, saved ? ctx->di : 0, name, saved ? 0 : frame);
 	if (!s)
 		return;
 	s->label = label;

@@ -9,6 +9,8 @@
 
 const volatile __u64 fixed_names[FIXED_NAMES] = {};
 const volatile __u64 step_limit = 0;
+const volatile __u64 op_schedule[OP_SCHEDULE__COUNT] = {};
+const volatile __u32 want_timeline = 0;
 volatile __u32 pid_level = 0;
 
 /* The self-test's answers. */
@@ -42,7 +44,7 @@ static __always_inline void dispatch(struct pt_regs *ctx, u64 cookie, struct tas
 		on_py_iter_exit(ctx, task, proc, pid, frame);
 		break;
 	case PROBE_LABEL:
-		on_label(ctx, task, proc, COOKIE_FLAGS(cookie) & COOKIE_OLD_STRING, frame);
+		on_label(ctx, task, proc, COOKIE_FLAGS(cookie), frame);
 		break;
 	case PROBE_LABEL_HANDLE:
 		on_label_handle(ctx, task, frame);

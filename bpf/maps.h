@@ -6,15 +6,27 @@
 #include "kernel.h"
 
 #include "counters.h"
+#include "ops.h"
 #include "probes.h"
 #include "records.h"
 
-#define SPAN_DEPTH 64 /* keeps struct thread below a page */
+#define SPAN_DEPTH 64
 #define SENT_NAMES 16
 #define AGG_ROWS   16384
 #define NAMES_MAX  16384
 #define RING_BYTES (1 << 20)
 #define PROCS_MAX  4096
+
+/* What the operator table needs of a span, and of the last one that ended directly inside. */
+struct op_span {
+	u64 merged; /* name without the overload */
+	u64 group;
+	u64 last_merged, last_ns, last_self_ns;
+	u32 last_row; /* 1 + its row; 0: not counted */
+	u32 child_cnt;
+	s64 sequence; /* for the timeline; -1 not known */
+	s64 self_bytes[OP_MEMORY__COUNT], child_bytes[OP_MEMORY__COUNT], last_self_bytes[OP_MEMORY__COUNT];
+};
 
 /* An interval that is open on a thread. */
 struct span {
@@ -23,9 +35,13 @@ struct span {
 	u64 frame;    /* address of the return address of its native function; 0: not bound to a native frame */
 	u64 token;    /* what its end is known by: generator, record handle, function */
 	u64 name;
-	u16 kind;  /* enum span_kind */
-	u16 label; /* enum label, of a SPAN_LABEL; of a SPAN_ACTION 1: it is an optimizer_step hook */
-	u32 also;  /* enum fixed_name + 1 of a second row that gets the same duration; 0: none */
+	u64 action;      /* name of the innermost action around it, 0 none */
+	u64 op_child_ns; /* time in the operators, nodes and labels inside that have ended */
+	u16 kind;        /* enum span_kind */
+	u16 label;       /* enum label, of a SPAN_LABEL; of a SPAN_ACTION 1: it is an optimizer_step hook */
+	u16 outer;       /* 1 + index of the innermost span around it that is no operator's; 0: none */
+	u16 also;        /* enum fixed_name + 1 of a second row that gets the same duration; 0: none */
+	struct op_span op;
 };
 
 /*
@@ -93,9 +109,34 @@ struct {
 	__type(value, u64);
 } counters __weak SEC(".maps");
 
+/* Rows of the operator table: an open hash table in an array, which the verifier inlines and user space maps. hash 0: free. */
+struct op_row {
+	u64 hash;
+	struct op_key key;
+	struct op_val val;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, OP_ROWS);
+	__type(key, u32);
+	__type(value, struct op_row);
+} op_rows __weak SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, OP_PROCS_MAX);
+	__type(key, u32);
+	__type(value, struct op_proc);
+} op_procs __weak SEC(".maps");
+
 /* Knobs, set before load. */
 extern const volatile __u64 fixed_names[FIXED_NAMES]; /* REC_NAME ids */
 extern const volatile __u64 step_limit;               /* steps after which a process is done; 0: none */
+extern const volatile __u64 op_schedule[OP_SCHEDULE__COUNT];
+extern const volatile __u32 want_timeline;
 
 /* Set by user space at run time. */
 extern volatile __u32 pid_level; /* of stepflame's pid namespace; 0 is the initial one */

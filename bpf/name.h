@@ -17,7 +17,7 @@
  * Reads `bytes` bytes of text at `address` into the thread's buffer and returns their id, 0 when the memory cannot be read (counted).
  * The text stays in t->name_text, padded with zeros to a word, until the next name.
  */
-__noinline u64 name__read(struct thread *t, u64 address, u64 bytes, u32 encoding)
+__weak __noinline u64 name__read(struct thread *t, u64 address, u64 bytes, u32 encoding)
 {
 	struct rec_name *rec;
 	u64 hash;
@@ -26,6 +26,8 @@ __noinline u64 name__read(struct thread *t, u64 address, u64 bytes, u32 encoding
 	if (!t)
 		return 0;
 	rec = &t->name;
+	hash = name_hash__seed(encoding, bytes);
+	rec->whole_bytes = bytes;
 	rec->cut = bytes > REC_NAME_MAX;
 	if (rec->cut) {
 		count(CNT_NAME_CUT);
@@ -41,7 +43,6 @@ __noinline u64 name__read(struct thread *t, u64 address, u64 bytes, u32 encoding
 	}
 	rec->encoding = encoding;
 	rec->bytes = size;
-	hash = name_hash__seed(encoding, size);
 	for (u32 i = 0; i < REC_NAME_MAX / 8; i++) {
 		if (i * 8 >= size)
 			break;
@@ -51,7 +52,7 @@ __noinline u64 name__read(struct thread *t, u64 address, u64 bytes, u32 encoding
 }
 
 /* Sends the text of the name just read, unless it was sent before. */
-__noinline int name__send(struct thread *t, u64 id)
+__weak __noinline int name__send(struct thread *t, u64 id)
 {
 	u64 *sent;
 	u32 size;
@@ -79,7 +80,6 @@ __noinline int name__send(struct thread *t, u64 id)
 	t->name.hdr.flags = 0;
 	t->name.hdr.size = size;
 	t->name.id = id;
-	t->name.pad = 0;
 	if (bpf_ringbuf_output(&ring, &t->name, size, BPF_RB_NO_WAKEUP)) {
 		count(CNT_RING_FULL);
 		bpf_map_delete_elem(&names, &id); /* the next call tries again */

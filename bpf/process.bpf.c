@@ -24,8 +24,9 @@ int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child
 		return 0;
 	copy->role = ROLE_CHILD;
 	copy->window = WINDOW_CLOSED; /* until user space has put the probes there */
-	copy->hits = copy->idle_hits = copy->sampled = copy->sampled_ns = copy->steps = copy->last_step_ns = 0;
-	copy->step_rule = copy->data_seen = 0;
+	copy->hits = copy->idle_hits = copy->sampled = copy->sampled_ns = copy->steps = 0;
+	copy->step_rule = copy->data_seen = copy->fetches = 0;
+	copy->profile_code = 0; /* so that its first Lightning action is told, too */
 	event__send(PROC_FORK, pid, parent_pid, 0, child);
 	return 0;
 }
@@ -41,6 +42,7 @@ int BPF_PROG(process_exec, struct task_struct *task)
 	/* Another program: what was known of its memory holds no more. */
 	proc->py.layout.minor = 0;
 	proc->profile_code = 0;
+	proc->fetches = 0;
 	event__send(PROC_EXEC, pid, 0, 0, task);
 	return 0;
 }

@@ -50,7 +50,7 @@ static __always_inline int py__text(const struct py_layout *py, u64 object, stru
 }
 
 /* 8 characters of 2 or 4 bytes, as WORD8 makes of them; 0 when one is not Latin-1, or cannot be read. */
-__noinline u64 py__narrow(u64 address, u32 encoding)
+__weak __noinline u64 py__narrow(u64 address, u32 encoding)
 {
 	union {
 		u16 half[8];

@@ -7,7 +7,7 @@
 #ifndef STEPFLAME_SPAN_H
 #define STEPFLAME_SPAN_H
 
-#include "maps.h"
+#include "op_rows.h"
 
 /* 0 when the interval is not wholly inside the window of its process. */
 static __always_inline bool in_window(const struct proc *proc, u64 start_ns)
@@ -45,7 +45,7 @@ static __always_inline u32 log2_bucket(u64 ns)
 	return bucket < AGG_BUCKETS ? bucket : AGG_BUCKETS - 1;
 }
 
-__noinline int agg__add(const struct agg_key *key, u64 start_ns, u64 total_ns, u64 self_ns)
+__weak __noinline int agg__add(const struct agg_key *key, u64 start_ns, u64 total_ns, u64 self_ns)
 {
 	static const struct agg_val zero = {.min_ns = ~0ULL, .first_ns = ~0ULL};
 	struct agg_val *val;
@@ -80,13 +80,38 @@ __noinline int agg__add(const struct agg_key *key, u64 start_ns, u64 total_ns, u
 	return 0;
 }
 
+/* 1 + index of the innermost span below that depth that is no operator's; 0: none. */
+static __always_inline u32 span__outer(struct thread *t, u32 depth)
+{
+	const struct span *below;
+
+	if (!depth)
+		return 0;
+	below = span__at(t, depth - 1);
+	return is_operator(below->kind) ? below->outer : depth;
+}
+
+/* What operators at that depth are done for. A backward inside of one of Lightning's actions is done for that. */
+static __always_inline u64 span__action(struct thread *t, u32 depth)
+{
+	const struct span *below;
+
+	if (!depth)
+		return 0;
+	below = span__at(t, depth - 1);
+	if (below->kind == SPAN_ACTION || below->kind == SPAN_USER)
+		return below->name;
+	return below->kind == SPAN_BACKWARD && !below->action ? below->name : below->action;
+}
+
 /*
  * Drops the spans from that depth on. When they ended is not known, nor, if the last landmark was inside, when forward began. The spans in
  * them that had ended become the enclosing span's.
  */
-__noinline int span__drop(struct thread *t, u32 depth)
+__weak __noinline int span__drop(struct thread *t, u32 depth)
 {
-	u64 child_ns = 0;
+	u64 child_ns = 0, op_child_ns = 0;
+	u32 outer;
 
 	if (!t)
 		return 0;
@@ -94,9 +119,13 @@ __noinline int span__drop(struct thread *t, u32 depth)
 		if (depth + n >= t->depth)
 			break;
 		child_ns += span__at(t, depth + n)->child_ns;
+		op_child_ns += span__at(t, depth + n)->op_child_ns;
 	}
+	outer = span__outer(t, depth);
+	if (outer)
+		span__at(t, outer - 1)->child_ns += child_ns;
 	if (depth)
-		span__at(t, depth - 1)->child_ns += child_ns;
+		span__at(t, depth - 1)->op_child_ns += op_child_ns;
 	if (depth == t->gap_depth)
 		t->gap_child_ns += child_ns;
 	else if (depth < t->gap_depth)
@@ -109,7 +138,7 @@ __noinline int span__drop(struct thread *t, u32 depth)
  * Closes what an exception or a longjmp left open: a native span is dead when the stack pointer is above the slot of its return
  * address, and so is all that was begun inside it. When it ended is not known, so it is not timed.
  */
-__noinline int span__repair(struct thread *t, u64 sp)
+__weak __noinline int span__repair(struct thread *t, u64 sp)
 {
 	u32 depth;
 
@@ -129,7 +158,7 @@ __noinline int span__repair(struct thread *t, u64 sp)
 }
 
 /* Index of the innermost open span with that kind and token whose frame, when both are known, is `frame`; or -1. */
-__noinline int span__find(struct thread *t, u32 kind, u64 token, u64 frame)
+__weak __noinline int span__find(struct thread *t, u32 kind, u64 token, u64 frame)
 {
 	u32 depth;
 
@@ -148,6 +177,43 @@ __noinline int span__find(struct thread *t, u32 kind, u64 token, u64 frame)
 	return -1;
 }
 
+/* 1 + index of the operator that runs in that very frame, 0 when there is none. */
+__weak __noinline int span__operator_at(struct thread *t, u64 frame)
+{
+	u32 depth;
+
+	if (!t)
+		return 0;
+	depth = t->depth;
+	for (u32 n = 0; n < SPAN_DEPTH; n++) {
+		const struct span *s;
+
+		if (n >= depth)
+			break;
+		s = span__at(t, depth - 1 - n);
+		if (s->frame == frame && is_operator(s->kind))
+			return depth - n;
+	}
+	return 0;
+}
+
+/*
+ * For the end of an operator that is not the innermost span: what is inside of it has lost its end and is dropped, counted. Returns 1 + its
+ * index, 0 when it is not there.
+ */
+static __always_inline u32 span__unwind_to(struct thread *t, u64 frame)
+{
+	u32 depth;
+
+	span__repair(t, frame);
+	depth = span__operator_at(t, frame);
+	if (depth && depth < t->depth) {
+		count_many(CNT_DROPPED_INNER, t->depth - depth);
+		span__drop(t, depth);
+	}
+	return depth;
+}
+
 /* The time is taken last: what the program did before is not in the span. NULL when the stack is full. */
 static __always_inline struct span *span__begin(struct thread *t, u32 kind, u64 token, u64 name, u64 frame)
 {
@@ -163,19 +229,43 @@ static __always_inline struct span *span__begin(struct thread *t, u32 kind, u64 
 	s->frame = frame;
 	s->token = token;
 	s->name = name;
+	s->action = span__action(t, depth);
+	s->op_child_ns = 0;
 	s->kind = kind;
 	s->label = 0;
+	s->outer = span__outer(t, depth);
 	s->also = 0;
+	__builtin_memset(&s->op, 0, sizeof(s->op));
+	s->op.merged = name;
 	t->depth = depth + 1;
 	s->start_ns = bpf_ktime_get_ns();
 	return s;
 }
 
+/* What a span that is no operator's means to the operator table: a label has a row there, the others are transparent. */
+static __always_inline void span__account_op(struct thread *t, const struct proc *proc, struct span *s, u32 depth)
+{
+	u32 slot = proc->op_slot - 1;
+	const struct op_proc *p = proc->op_slot ? bpf_map_lookup_elem(&op_procs, &slot) : NULL;
+
+	if (!p)
+		return;
+	if (s->kind == SPAN_LABEL) {
+		op__account(t, p, s, depth);
+		return;
+	}
+	if (depth)
+		span__at(t, depth - 1)->op_child_ns += s->op_child_ns;
+	if (want_timeline && in_op_window(p, s))
+		timeline__add(p, s, t->now_ns - s->start_ns, depth);
+}
+
 /* Adds the row of a span that ends now; `depth` is the number of spans that enclose it. */
-__noinline int span__account(struct thread *t, const struct proc *proc, const struct span *s, u32 pid, u32 depth)
+__weak __noinline int span__account(struct thread *t, const struct proc *proc, struct span *s, u32 pid, u32 depth)
 {
 	u64 total, self;
 	struct agg_key key = {};
+	u32 outer;
 
 	if (!t || !proc || !s)
 		return 0;
@@ -184,12 +274,14 @@ __noinline int span__account(struct thread *t, const struct proc *proc, const st
 	key.pid = pid;
 	key.kind = s->kind;
 	key.name = s->name;
-	if (depth && depth <= SPAN_DEPTH) {
-		struct span *parent = span__at(t, depth - 1);
+	outer = span__outer(t, depth);
+	if (outer && outer <= SPAN_DEPTH) {
+		struct span *parent = span__at(t, outer - 1);
 
 		key.parent = parent->name;
 		parent->child_ns += total;
 	}
+	span__account_op(t, proc, s, depth);
 	if (depth == t->gap_depth)
 		t->gap_child_ns += total;
 	if (!in_window(proc, s->start_ns))
@@ -244,7 +336,7 @@ static __always_inline void gap__end(struct thread *t, const struct proc *proc, 
 		.name = fixed_names[NAME_FORWARD],
 		.kind = SPAN_FORWARD,
 	};
-	u32 depth = t->gap_depth;
+	u32 depth = t->gap_depth, outer;
 
 	if (!t->gap_ns || t->depth < depth || depth > SPAN_DEPTH)
 		return;
@@ -253,8 +345,9 @@ static __always_inline void gap__end(struct thread *t, const struct proc *proc, 
 	if (t->depth > depth)
 		forward.child_ns += t->now_ns - span__at(t, depth)->start_ns;
 	/* The spans inside were, or will be, the enclosing span's children; they become forward's. */
-	if (depth)
-		span__at(t, depth - 1)->child_ns -= forward.child_ns;
+	outer = span__outer(t, depth);
+	if (outer)
+		span__at(t, outer - 1)->child_ns -= forward.child_ns;
 	span__account(t, proc, &forward, pid, depth);
 }
 

@@ -7,7 +7,7 @@
 #ifndef STEPFLAME_STEPS_H
 #define STEPFLAME_STEPS_H
 
-#include "maps.h"
+#include "op_window.h"
 
 static __always_inline void step__boundary(struct proc *proc, u32 rule, u64 now)
 {
@@ -19,7 +19,7 @@ static __always_inline void step__boundary(struct proc *proc, u32 rule, u64 now)
 		if (proc->window == WINDOW_WAITING)
 			return; /* opens when the rule has held for a step: the first boundary may be of a worse one */
 	}
-	proc->last_step_ns = now;
+	op_window__boundary(proc, now);
 	if (proc->window == WINDOW_WAITING) {
 		proc->window_start_ns = now;
 		proc->steps = 0;

@@ -20,6 +20,8 @@
 	X(NAME_CUT, "name_cut", "names longer than the name buffer, cut")                          \
 	X(NAME_LOST, "name_lost", "names that could not be read")                                  \
 	X(FRAME_LOST, "frame_lost", "Python frames that could not be walked far enough")           \
+	X(OP_ROWS_FULL, "op_rows_full", "operator calls whose row did not fit in the table")       \
+	X(SPANS_CUT, "spans_cut", "spans of the timeline that did not fit")                        \
 	X(SPAN_REUSED, "span_reused", "spans begun twice with no end between")
 
 enum counter {

@@ -11,6 +11,7 @@
 #include <linux/types.h>
 #endif
 
+/* `bytes` is the length of the whole name: of one too long to be kept, only the beginning is hashed. */
 static inline __u64 name_hash__seed(__u32 encoding, __u32 bytes)
 {
 	/* Latin-1 and UTF-8 of an ASCII text are the same name. */

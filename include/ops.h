@@ -54,6 +54,32 @@ struct op_def {
 	__u32 pad;
 };
 
+/* One process whose operators are probed, by its slot. Written in place by both sides: each word by one of them. */
+struct op_proc {
+	__u32 pid;
+	__u32 open;  /* operators count; set by the step boundaries, or by user space where there is no schedule */
+	__u32 armed; /* user space: the probes are there */
+	__u32 index; /* windows begun so far */
+	__u64 window_start_ns; /* of the last window */
+	__u64 window_end_ns;   /* 0: it is open */
+	__u64 first_step;      /* boundaries before the last window */
+	__u64 boundaries;      /* step boundaries seen */
+	__u64 first_boundary_ns;
+	__u64 last_boundary_ns;
+	__u64 hits;
+	__u64 backward_action; /* what Engine::execute was called in: the action of nodes on the engine's threads */
+};
+
+/* torch.profiler.schedule: numbers of steps, counted from the first boundary. */
+enum op_schedule_word {
+	OP_SKIP_FIRST,
+	OP_WAIT,
+	OP_WARMUP,
+	OP_ACTIVE, /* 0: no schedule, operators always count */
+	OP_REPEAT, /* 0: without end */
+	OP_SCHEDULE__COUNT,
+};
+
 /* Where a TensorImpl keeps what is read. Offsets in bytes. */
 struct tensor_layout {
 	__u16 sizes;   /* c10::impl::SizesAndStrides: {size_t size; int64 inline[5] | int64 *out_of_line} */

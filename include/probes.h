@@ -17,7 +17,7 @@ enum probe_event {
 	PROBE_PY_THROW, /* gen_throw(gen, ...): one stops by an exception */
 	PROBE_PY_ITER,  /* slot_tp_iternext(self): Lightning's CombinedLoader fetches */
 	PROBE_PY_ITER_EXIT, /* its exit sites */
-	PROBE_LABEL,        /* record_function_enter_new(sret, name, args) */
+	PROBE_LABEL,        /* record_function_enter_new(sret, name, args), or in it as COOKIE_NAME_IN says */
 	PROBE_LABEL_HANDLE, /* in it, before it calls RecordFunction::RecordFunction(this, scope) */
 	PROBE_LABEL_END,    /* at::RecordFunction::end(this), or before its call in record_function_exit_new */
 	PROBE_FN,           /* entry of any other native function: Engine::execute, --action LIB:SYMBOL */
@@ -27,6 +27,14 @@ enum probe_event {
 
 #define COOKIE_DEPTH_UNKNOWN 0xffff
 #define COOKIE_OLD_STRING    1 /* flag: std::string before the C++11 ABI */
+
+/*
+ * Registers that a call leaves as they are. A PROBE_LABEL with one in its flags sits where PROBE_LABEL_HANDLE would, and finds the name there: one hit
+ * does for both.
+ */
+enum saved_register { SAVED_NONE = 0, SAVED_RBX, SAVED_RBP, SAVED_R12, SAVED_R13, SAVED_R14, SAVED_R15 };
+#define COOKIE_NAME_IN(saved)    ((saved) << 1)
+#define COOKIE_NAME_SAVED(flags) ((flags) >> 1 & 7)
 
 /* Cookie: event in bits 0-7, flags in 8-15, depth (bytes from the stack pointer to the return address) in 16-31, function in 32-63. */
 #define COOKIE(event, flags, depth, fn) \
@@ -79,9 +87,10 @@ struct proc {
 	__u64 optimizer;                      /* name id of the first optimizer whose step was seen */
 	__u64 window_start_ns, window_end_ns; /* end 0: not yet */
 	__u64 steps;                          /* boundaries since the window began */
-	__u64 last_step_ns;
-	__u32 data_seen; /* a DataLoader batch came since the last boundary */
-	__u32 window;    /* enum proc_window */
+	__u32 data_seen;                      /* a DataLoader batch came since the last boundary */
+	__u32 window;                         /* enum proc_window */
+	__u32 fetches;                        /* PROBE_PY_ITER_EXIT is armed: fetches can be timed */
+	__u32 op_slot; /* 1 + its struct op_proc; 0: its operators are not recorded */
 };
 
 enum proc_window {
@@ -89,6 +98,23 @@ enum proc_window {
 	WINDOW_OPEN,       /* spans count that begin after window_start_ns */
 	WINDOW_WAITING,    /* opens at the next step boundary */
 	WINDOW_DONE,       /* the steps asked for have been seen: events are ignored */
+};
+
+enum proc_order_what {
+	ORDER_PYTHON,  /* sets py */
+	ORDER_FETCHES, /* sets fetches */
+	ORDER_OPEN,    /* opens the window at start_ns, or at the next boundary when `wait` */
+	ORDER_CLOSE,   /* closes it, unless it is done */
+};
+
+/* What user space changes of a process: the context of the program `control`. */
+struct proc_order {
+	__u32 what; /* enum proc_order_what */
+	__u32 pid;
+	__u32 role; /* enum target_role */
+	__u32 wait;
+	__u64 start_ns;
+	struct py_process py;
 };
 
 #endif

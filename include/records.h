@@ -85,12 +85,12 @@ enum name_encoding { NAME_UTF8 = 0, NAME_LATIN1 = 1, NAME_UCS2 = 2, NAME_UCS4 = 
 
 struct rec_name {
 	struct rec_hdr hdr;
-	__u64 id;      /* hash of the bytes; never 0 */
-	__u8 encoding; /* enum name_encoding */
-	__u8 cut;      /* 1: only the first REC_NAME_MAX bytes are here */
-	__u16 bytes;   /* length of text, not 0-terminated */
-	__u32 pad;
-	char text[]; /* padded to a multiple of 8 */
+	__u64 id;          /* hash of the bytes and of whole_bytes; never 0 */
+	__u8 encoding;     /* enum name_encoding */
+	__u8 cut;          /* 1: only the first REC_NAME_MAX bytes are here */
+	__u16 bytes;       /* length of text, not 0-terminated */
+	__u32 whole_bytes; /* of the name in the target */
+	char text[];       /* padded to a multiple of 8 */
 };
 
 enum proc_event { PROC_FORK = 1, PROC_EXEC, PROC_EXIT, PROC_LIGHTNING /* its first Lightning action */ };
@@ -157,9 +157,7 @@ enum op_memory { OP_MEMORY_CPU, OP_MEMORY_DEVICE, OP_MEMORY__COUNT };
 struct op_val {
 	__u64 calls;
 	__u64 total_ns;
-	__u64 self_ns; /* total less operators, nodes and labels inside */
-	__u64 min_ns;
-	__u64 max_ns;
+	__u64 self_ns;                       /* total less operators, nodes and labels inside */
 	__s64 self_bytes[OP_MEMORY__COUNT];  /* allocated less freed, by itself */
 	__s64 total_bytes[OP_MEMORY__COUNT]; /* with what is inside */
 };

@@ -59,6 +59,7 @@ static void print_name(const void *record)
 	FIELD(name, encoding);
 	FIELD(name, cut);
 	FIELD(name, bytes);
+	FIELD(name, whole_bytes);
 	if (name->bytes > name->hdr.size - sizeof(*name))
 		printf(" (malformed: text longer than the record)");
 	else

@@ -48,7 +48,7 @@ def name(ident, text, encoding=UTF8, cut=0):
     """text: str, or the bytes as they are."""
     codec = {UTF8: "utf-8", LATIN1: "latin-1", UCS2: "utf-16-le", UCS4: "utf-32-le"}[encoding]
     data = text if isinstance(text, bytes) else text.encode(codec)
-    return record(NAME, struct.pack("=QBBHI", ident, encoding, cut, len(data), 0) + data)
+    return record(NAME, struct.pack("=QBBHI", ident, encoding, cut, len(data), len(data)) + data)
 
 
 def narrowest_name(ident, text):

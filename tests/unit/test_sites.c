@@ -22,15 +22,12 @@
 
 #include <cmocka.h>
 
-#include "target/elf.h"
+#include "library.h"
 #include "target/functions.h"
 #include "target/sites.h"
 
 #define FLIP_ROUNDS 2000
 #define STEPS_MAX   200000
-
-static char dir[] = "/tmp/stepflame-sites-XXXXXX";
-static char library[sizeof(dir) + 16];
 
 /* FUNCTION and END wrap a function in symbol size and unwind information, as compilers do. */
 static const char fixture_asm[] =
@@ -91,51 +88,12 @@ static const char fixture_c[] = "extern void work(void); extern void abort(void)
 				"long nested(long a) { long s = 0; for (long i = 0; i < a; i++) { if (i == 3) return "
 				"s; work(); s += sink; } return s; }\n";
 
-static bool write_text(const char *name, const char *text)
-{
-	char path[sizeof(library)];
-	FILE *f;
-
-	snprintf(path, sizeof(path), "%s/%s", dir, name);
-	f = fopen(path, "w");
-	if (!f)
-		return false;
-	fputs(text, f);
-	return !fclose(f);
-}
-
 static int build(void **state)
 {
-	char command[512];
-
 	if (!mkdtemp(dir) || !write_text("a.S", fixture_asm) || !write_text("c.c", fixture_c))
 		return -1;
-	snprintf(library, sizeof(library), "%s/fixture.so", dir);
-	snprintf(command, sizeof(command),
-		 "cd %s && cc -w -O2 -fstack-protector-all -fPIC -shared -Wl,-z,now a.S c.c -o fixture.so", dir);
-	if (system(command))
-		library[0] = 0;
+	compile("fixture.so", "-O2 -fstack-protector-all -Wl,-z,now a.S c.c", library);
 	return 0;
-}
-
-static int clean(void **state)
-{
-	char command[64];
-
-	snprintf(command, sizeof(command), "rm -rf %s", dir);
-	return system(command) ? -1 : 0;
-}
-
-static struct elf *open_fixture(void)
-{
-	struct elf *elf;
-
-	if (!library[0]) {
-		print_message("skipped: no C compiler (cc) that builds the fixture\n");
-		skip();
-	}
-	assert_int_equal(elf__new(library, &elf), 0);
-	return elf;
 }
 
 static int find(const struct elf *elf, const char *name, enum sites_policy policy, struct sites *out)
@@ -161,7 +119,7 @@ static const struct {
 
 static void test_expected(void **state)
 {
-	struct elf *elf = open_fixture();
+	struct elf *elf = open_library();
 
 	for (size_t i = 0; i < sizeof(expected) / sizeof(*expected); i++) {
 		struct elf_symbol symbol;
@@ -186,7 +144,7 @@ static void test_expected(void **state)
 
 static void test_not_supported(void **state)
 {
-	struct elf *elf = open_fixture();
+	struct elf *elf = open_library();
 	struct sites sites;
 
 	assert_int_equal(find(elf, "to_entry", SITES_STRICT, &sites), -ENOTSUP);
@@ -197,7 +155,7 @@ static void test_not_supported(void **state)
 
 static void test_size_unknown(void **state)
 {
-	struct elf *elf = open_fixture();
+	struct elf *elf = open_library();
 
 	for (size_t i = 0; i < sizeof(expected) / sizeof(*expected); i++) {
 		struct elf_symbol symbol;
@@ -308,7 +266,7 @@ static int step(const struct sites *sites, uint64_t code, uint64_t start, bool r
 
 static void test_stepped(void **state)
 {
-	struct elf *elf = open_fixture();
+	struct elf *elf = open_library();
 	void *handle = dlopen(library, RTLD_NOW);
 	unsigned calls = 0;
 
@@ -372,7 +330,7 @@ static void use(const char *path)
 
 static void test_flipped(void **state)
 {
-	struct elf *elf = open_fixture();
+	struct elf *elf = open_library();
 	char path[sizeof(library)];
 	struct stat st;
 	int fd = open(library, O_RDONLY);
@@ -382,7 +340,7 @@ static void test_flipped(void **state)
 	uint8_t *good = malloc(st.st_size), *bad = malloc(st.st_size);
 	assert_true(good && bad && read(fd, good, st.st_size) == st.st_size);
 	close(fd);
-	snprintf(path, sizeof(path), "%s/flipped", dir);
+	in_dir("flipped", path);
 	srandom(20240607);
 	for (int round = 0; round < FLIP_ROUNDS; round++) {
 		/* Headers, and the dynamic part behind them, are hit more often than the rest. */

@@ -95,6 +95,19 @@ static struct name *insert(struct names *names, uint64_t id, char *text, bool lo
 	return NULL;
 }
 
+/* Names that are cut at the same place are told apart by their lengths, as their ids are. malloc'ed; NULL: no memory. */
+static char *record_text(const struct rec_name *record)
+{
+	char *text = name__utf8(record->text, record->bytes, record->encoding, record->cut), *longer;
+
+	if (!text || !record->cut)
+		return text;
+	if (asprintf(&longer, "%s (%u bytes)", text, record->whole_bytes) < 0)
+		longer = NULL;
+	free(text);
+	return longer;
+}
+
 int names__add(struct names *names, const struct rec_name *record)
 {
 	struct name *name = find(names, record->id);
@@ -102,7 +115,7 @@ int names__add(struct names *names, const struct rec_name *record)
 
 	if (name && !name->lost)
 		return 0;
-	text = name__utf8(record->text, record->bytes, record->encoding, record->cut);
+	text = record_text(record);
 	if (!name)
 		return insert(names, record->id, text, false) ? 0 : -ENOMEM;
 	if (!text)

@@ -65,14 +65,18 @@ static int find_function(const struct elf_symbol *symbol, void *ctx)
 	return 0;
 }
 
-/* The entry of a function that makes a label, and where it constructs the label's RecordFunction. */
+/*
+ * Where a function that makes a label constructs the label's RecordFunction; and its entry, unless the label's name can be found there too.
+ */
 static int add_label_enter(struct probe_list *list, const struct elf *elf, uint64_t vaddr, uint64_t size,
 			   uint32_t flags)
 {
-	struct site site;
-	int err = sites__find_call(elf, vaddr, size, RECORD_NEW, &site);
+	struct call_site call;
+	int err = sites__find_call(elf, vaddr, size, RECORD_NEW, &call);
 
-	err = err ?: probe_list__add_site(list, &site, PROBE_LABEL_HANDLE, 0, 0);
+	if (!err && call.second_in)
+		return probe_list__add_site(list, &call.site, PROBE_LABEL, flags | COOKIE_NAME_IN(call.second_in), 0);
+	err = err ?: probe_list__add_site(list, &call.site, PROBE_LABEL_HANDLE, 0, 0);
 	return err ?: probe_list__add_function(list, elf, vaddr, size, PROBE_LABEL, PROBE_NONE, flags, 0);
 }
 
@@ -115,11 +119,11 @@ static int add_labels(struct probe_list *list, const struct elf *elf, const stru
 {
 	const struct elf_symbol *enter = &found[TORCH_ENTER], *leave = &found[TORCH_LEAVE], *end = &found[TORCH_END];
 	uint32_t flags = strstr(enter->name, "RKSs") ? COOKIE_OLD_STRING : 0;
-	struct site site;
+	struct call_site call;
 	int err;
 
-	if (leave->name && !sites__find_call(elf, leave->vaddr, leave->size, RECORD_END, &site)) {
-		err = probe_list__add_site(list, &site, PROBE_LABEL_END, 0, 0);
+	if (leave->name && !sites__find_call(elf, leave->vaddr, leave->size, RECORD_END, &call)) {
+		err = probe_list__add_site(list, &call.site, PROBE_LABEL_END, 0, 0);
 	} else {
 		err = probe_list__add_function(list, elf, end->vaddr, end->size, PROBE_LABEL_END, PROBE_NONE, 0, 0);
 		add_legacy_label(list, elf, enter->vaddr, flags);

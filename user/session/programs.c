@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "programs.h"
 
+#include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <stdio.h>
@@ -60,6 +61,14 @@ int programs__load(const struct program_knobs *knobs, struct stepflame_bpf **out
 		return 0;
 	/* The verifier says EACCES too; to root it cannot mean permission. */
 	return err == -EPERM || (err == -EACCES && geteuid()) ? -EPERM : -EOPNOTSUPP;
+}
+
+int programs__order(struct stepflame_bpf *skel, const struct proc_order *order)
+{
+	LIBBPF_OPTS(bpf_test_run_opts, opts, .ctx_in = order, .ctx_size_in = sizeof(*order));
+	int err = bpf_prog_test_run_opts(bpf_program__fd(skel->progs.control), &opts);
+
+	return err ?: opts.retval ? -ESRCH : 0;
 }
 
 void programs__explain(int err, const char **why, const char **fix)

@@ -8,6 +8,7 @@
 #include "selftest.h"
 
 struct stepflame_bpf;
+struct proc_order;
 
 struct program_knobs {
 	uint64_t fixed_names[16]; /* ids, by enum fixed_name */
@@ -19,6 +20,9 @@ struct program_knobs {
  * stepflame_bpf__destroy. knobs may be NULL. 0 or -errno: -EPERM no permission, -EOPNOTSUPP this kernel cannot.
  */
 int programs__load(const struct program_knobs *knobs, struct stepflame_bpf **out, struct selftest *selftest);
+
+/* Runs the program `control`: changes in place what BPF knows of a process. 0, -ESRCH when it knows none of that pid, or -errno. */
+int programs__order(struct stepflame_bpf *skel, const struct proc_order *order);
 
 /* Why it failed, and the fix, for a person. */
 void programs__explain(int err, const char **why, const char **fix);

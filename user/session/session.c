@@ -46,15 +46,17 @@ uint64_t session__emit_name(struct session *s, const char *text)
 	uint64_t buffer[(sizeof(struct rec_name) + REC_NAME_MAX) / 8] = {0};
 	struct rec_name *rec = (void *)buffer;
 	const uint64_t *words = (void *)rec->text;
-	size_t bytes = strnlen(text, REC_NAME_MAX), word_cnt = (bytes + 7) / 8;
-	uint64_t hash = name_hash__seed(NAME_UTF8, bytes);
+	size_t whole = strlen(text), bytes = whole < REC_NAME_MAX ? whole : REC_NAME_MAX, word_cnt = (bytes + 7) / 8;
+	uint64_t hash = name_hash__seed(NAME_UTF8, whole);
 
 	memcpy(rec->text, text, bytes);
 	for (size_t i = 0; i < word_cnt; i++)
 		hash = name_hash__add(hash, words[i]);
 	rec->hdr = (struct rec_hdr){.type = REC_NAME, .size = sizeof(*rec) + 8 * word_cnt};
 	rec->id = name_hash__end(hash);
+	rec->cut = whole > bytes;
 	rec->bytes = bytes;
+	rec->whole_bytes = whole;
 	session__emit(s, &rec->hdr);
 	return rec->id;
 }
@@ -376,17 +378,11 @@ void session__progress(const struct session *s, struct session_progress *out)
 
 int session__finish(struct session *s)
 {
-	int fd = bpf_map__fd(s->skel->maps.procs);
-
 	s->window_end_ns = session__now_ns();
 	for (size_t i = 0; i < s->target_cnt; i++) {
-		uint32_t pid = s->targets[i]->process.pid;
-		struct proc proc;
+		struct proc_order order = {.what = ORDER_CLOSE, .pid = s->targets[i]->process.pid};
 
-		if (bpf_map_lookup_elem(fd, &pid, &proc) || proc.window == WINDOW_DONE)
-			continue;
-		proc.window = WINDOW_CLOSED;
-		bpf_map_update_elem(fd, &pid, &proc, BPF_EXIST);
+		programs__order(s->skel, &order);
 	}
 	for (size_t i = 0; i < s->options.action_cnt; i++)
 		if (!s->actions[i].found)

@@ -13,6 +13,7 @@
 #include "../log.h"
 #include "../target/torch.h"
 #include "landmarks.h"
+#include "programs.h"
 #include "state.h"
 #include "stepflame.skel.h"
 
@@ -223,18 +224,15 @@ static int attach_file(struct session *s, struct target *t, const struct mapped_
 
 static int resolve_python(struct session *s, struct target *t)
 {
-	uint32_t pid = t->process.pid;
+	struct proc_order order = {.what = ORDER_PYTHON, .pid = t->process.pid};
 	struct elf *elf = NULL;
-	struct proc proc;
 	int err;
 
 	err = python__find(&t->process, &t->python, &elf);
 	if (err)
 		return err;
-	if (!bpf_map_lookup_elem(bpf_map__fd(s->skel->maps.procs), &pid, &proc)) {
-		proc.py = t->python.process;
-		bpf_map_update_elem(bpf_map__fd(s->skel->maps.procs), &pid, &proc, BPF_EXIST);
-	}
+	order.py = t->python.process;
+	programs__order(s->skel, &order);
 	err = attach_file(s, t, t->python.file, &t->python, elf, false);
 	elf__free(elf);
 	t->has_python = !err;
@@ -276,17 +274,16 @@ int targets__resolve(struct session *s, struct target *t)
 
 int targets__open(struct session *s, struct target *t)
 {
-	int fd = bpf_map__fd(s->skel->maps.procs);
-	uint32_t pid = t->process.pid;
-	struct proc proc;
+	struct proc_order order = {
+		.what = ORDER_OPEN,
+		.pid = t->process.pid,
+		.role = t->role,
+		.wait = s->options.steps && t->role == ROLE_MAIN,
+		.start_ns = session__now_ns(),
+	};
 
-	if (bpf_map_lookup_elem(fd, &pid, &proc))
-		return -ESRCH;
-	proc.role = t->role;
-	proc.window_start_ns = session__now_ns();
-	proc.window = s->options.steps && t->role == ROLE_MAIN ? WINDOW_WAITING : WINDOW_OPEN;
 	t->open = true;
-	return bpf_map_update_elem(fd, &pid, &proc, BPF_EXIST) ? -errno : 0;
+	return programs__order(s->skel, &order);
 }
 
 static void look_later(struct target *t, uint64_t now, uint64_t delay)

@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "../../include/probes.h"
+
 #define INSN_MAX       15
 #define TABLE_LOOKBACK 16 /* instructions between the load of a table entry and its jump */
 
@@ -330,6 +332,51 @@ bool decoder__writes_argument(struct decoder *decoder, const struct elf *elf, co
 			return true;
 	}
 	return false;
+}
+
+/* Index of the register that `reg` is, or is a part of: 0 for %rsi, enum saved_register; or -1. */
+static int holder_of(unsigned reg)
+{
+	static const unsigned parts[][5] = {
+		[0] = {X86_REG_RSI, X86_REG_ESI, X86_REG_SI, X86_REG_SIL},
+		[SAVED_RBX] = {X86_REG_RBX, X86_REG_EBX, X86_REG_BX, X86_REG_BL, X86_REG_BH},
+		[SAVED_RBP] = {X86_REG_RBP, X86_REG_EBP, X86_REG_BP, X86_REG_BPL},
+		[SAVED_R12] = {X86_REG_R12, X86_REG_R12D, X86_REG_R12W, X86_REG_R12B},
+		[SAVED_R13] = {X86_REG_R13, X86_REG_R13D, X86_REG_R13W, X86_REG_R13B},
+		[SAVED_R14] = {X86_REG_R14, X86_REG_R14D, X86_REG_R14W, X86_REG_R14B},
+		[SAVED_R15] = {X86_REG_R15, X86_REG_R15D, X86_REG_R15W, X86_REG_R15B},
+	};
+
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+		for (size_t k = 0; k < 5; k++)
+			if (parts[i][k] && parts[i][k] == reg)
+				return i;
+	return -1;
+}
+
+void decoder__follow_copies(struct decoder *decoder, const struct elf *elf, const struct flow_node *node,
+			    uint32_t *holders)
+{
+	const cs_insn *insn = decoder->insn;
+	cs_regs read, written;
+	uint8_t read_cnt, written_cnt;
+	int64_t disp;
+	unsigned src;
+	bool copy;
+
+	if (!decode(decoder, elf, node->vaddr, node->size) ||
+	    cs_regs_access(decoder->handle, insn, read, &read_cnt, written, &written_cnt) != CS_ERR_OK) {
+		*holders = 0;
+		return;
+	}
+	copy = insn->id == X86_INS_MOV && is_register_copy(insn, &src, &disp) && holder_of(src) >= 0 &&
+	       *holders >> holder_of(src) & 1;
+	for (uint8_t i = 0; i < written_cnt; i++) {
+		int to = holder_of(written[i]);
+
+		if (to >= 0)
+			*holders = copy ? *holders | 1u << to : *holders & ~(1u << to);
+	}
 }
 
 /* What a memory operand says of the table: an 8-byte pointer array, or 4-byte distances. */

@@ -24,6 +24,13 @@ void decoder__node(struct decoder *decoder, const struct elf *elf, uint64_t vadd
 /* Whether the instruction of a node writes one of %rdi %rsi %rdx %rcx %r8 %r9, or any part of it. True also when that is not known. */
 bool decoder__writes_argument(struct decoder *decoder, const struct elf *elf, const struct flow_node *node);
 
+/*
+ * What the instruction of a node does to copies of the second argument: *holders has bit 0 for %rsi, and bit r for enum saved_register r
+ * (include/probes.h). An instruction that is not understood clears all.
+ */
+void decoder__follow_copies(struct decoder *decoder, const struct elf *elf, const struct flow_node *node,
+			    uint32_t *holders);
+
 enum table_form {
 	TABLE_NONE,
 	TABLE_ABSOLUTE, /* 8-byte addresses */

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../../include/probes.h"
 #include "target/flow.h"
 #include "target/functions.h"
 #include "target/insn.h"
@@ -385,7 +386,30 @@ out:
 	return err;
 }
 
-int sites__find_call(const struct elf *elf, uint64_t vaddr, uint64_t size, const char *callee, struct site *out)
+/* The register that callees save and that holds, at that node, the second argument: by the straight line from the entry. 0 when none is known to. */
+static uint32_t find_second(const struct flow *flow, size_t at)
+{
+	uint32_t holders = 1; /* bit 0: %rsi */
+	struct decoder decoder;
+
+	if (flow->node[0].pred_cnt || decoder__open(&decoder))
+		return SAVED_NONE;
+	for (size_t i = 0; i < at && holders; i++) {
+		const struct flow_node *node = &flow->node[i], *next = node + 1;
+
+		if (is_call(node))
+			holders &= ~1u;
+		else
+			decoder__follow_copies(&decoder, flow->elf, node, &holders);
+		if (next->pred_cnt != 1 || next->root || next->vaddr != node->vaddr + node->size)
+			holders = 0;
+	}
+	decoder__close(&decoder);
+	holders &= ~1u;
+	return holders ? __builtin_ctz(holders) : SAVED_NONE;
+}
+
+int sites__find_call(const struct elf *elf, uint64_t vaddr, uint64_t size, const char *callee, struct call_site *out)
 {
 	struct elf_symbol own = {0};
 	struct flow *flow = NULL;
@@ -409,7 +433,8 @@ int sites__find_call(const struct elf *elf, uint64_t vaddr, uint64_t size, const
 			break;
 		}
 		err = is_good(node) ? 0 : -ENOTSUP;
-		place(flow, node, out);
+		place(flow, node, &out->site);
+		out->second_in = find_second(flow, i);
 	}
 	flow__free(flow);
 	return err;

@@ -42,11 +42,17 @@ struct sites {
  */
 int sites__find(const struct elf *elf, uint64_t vaddr, uint64_t size, enum sites_policy policy, struct sites *out);
 
+struct call_site {
+	struct site site;
+	uint32_t second_in; /* enum saved_register that then holds the function's own second argument, 0 when none is known to */
+};
+
 /*
  * The instruction in the function at vaddr that calls, or jumps at its end to, the function of that name (an import, or one of the file's own),
  * if there is exactly one: the probe fires before it, when the argument registers are the callee's. 0, -ENOENT none, -ENOTUNIQ several,
  * -ENOTSUP the kernel would single-step it, or as sites__find.
  */
-int sites__find_call(const struct elf *elf, uint64_t vaddr, uint64_t size, const char *callee, struct site *out);
+int sites__find_call(const struct elf *elf, uint64_t vaddr, uint64_t size, const char *callee,
+		     struct call_site *out);
 
 #endif

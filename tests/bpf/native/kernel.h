@@ -271,6 +271,7 @@ static inline void native__reset(void)
 #define bpf_ringbuf_submit(data, fl)           native__submit(data)
 #define bpf_get_attach_cookie(ctx)             ((void)(ctx), native.cookie)
 #define bpf_get_current_task_btf()             (native.task)
+#define bpf_get_current_pid_tgid()             ((u64)native.task->tgid << 32 | (u32)native.task->pid)
 
 static inline void *native__task_storage(const struct native_shape *shape, struct task_struct *task, u64 flags)
 {
@@ -347,6 +348,9 @@ static inline void native__set_knob(const volatile u64 *knob, u64 value)
 
 /* The programs, which nothing else declares. */
 int probe(struct pt_regs *ctx);
+int op_enter(struct pt_regs *ctx);
+int node_enter(struct pt_regs *ctx);
+int op_exit(struct pt_regs *ctx);
 int process_fork(struct task_struct *parent, struct task_struct *child);
 int process_exec(struct task_struct *task);
 int process_exit(struct task_struct *task);

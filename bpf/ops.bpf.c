@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Operators and autograd nodes: two programs, one for the probes on entries and one for those on exits, so that exits are armed first and
+ * disarmed last. In: a uprobe whose cookie (include/ops.h) says which operator. Out: rows in op_rows, spans in the ring.
+ *
+ * They run at every operator call of the target, so they do what the usual case needs and no more; what an exception or an unlucky start has
+ * left behind goes the long way through span.h.
+ */
+#include "name.h"
+#include "span.h"
+
+struct node_class {
+	u64 slot;
+	u64 vtable; /* the address that a Node begins with */
+};
+
+/* vtable -> name id, 0 for a PyNode, whose name is its Python class's. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, OPS_MAX);
+	__type(key, struct node_class);
+	__type(value, u64);
+} node_classes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, OPS_MAX);
+	__type(key, u32);
+	__type(value, struct op_def);
+} op_defs SEC(".maps");
+
+#define OP_SLOT(cookie) COOKIE_FLAGS(cookie)
+
+static __always_inline struct thread *op_thread(void)
+{
+	struct thread *t =
+		bpf_task_storage_get(&threads, bpf_get_current_task_btf(), NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+
+	if (!t)
+		count(CNT_NO_STORAGE);
+	return t;
+}
+
+/* The open spans of native frames that are gone. The innermost tells, if it has a frame: those around it lie above. */
+static __always_inline void op__repair(struct thread *t, u64 sp)
+{
+	const struct span *top;
+
+	if (!t->depth)
+		return;
+	top = span__at(t, t->depth - 1);
+	if (!top->frame || top->frame < sp)
+		span__repair(t, sp);
+}
+
+static __always_inline u64 op__action(struct thread *t, const struct op_proc *p, u32 kind)
+{
+	if (!t->depth)
+		return kind == SPAN_OP ? 0 : p->backward_action;
+	return span__action(t, t->depth);
+}
+
+static __always_inline struct span *op__begin(struct thread *t, const struct op_proc *p, u32 kind, u64 token, u64 name,
+					      u64 merged, u64 frame)
+{
+	u32 depth = t->depth;
+	struct span *s;
+
+	if (depth >= SPAN_DEPTH) {
+		count(CNT_STACK_FULL);
+		return NULL;
+	}
+	s = span__at(t, depth);
+	s->frame = frame;
+	s->token = token;
+	s->name = name;
+	s->action = op__action(t, p, kind);
+	s->child_ns = 0;
+	s->op_child_ns = 0;
+	s->kind = kind;
+	s->outer = span__outer(t, depth);
+	s->op.merged = merged;
+	s->op.group = 0;
+	s->op.child_cnt = 0;
+	s->op.sequence = -1;
+	__builtin_memset(s->op.self_bytes, 0, sizeof(s->op.self_bytes) + sizeof(s->op.child_bytes));
+	t->depth = depth + 1;
+	return s;
+}
+
+SEC("uprobe.multi")
+int op_enter(struct pt_regs *ctx)
+{
+	u64 cookie = bpf_get_attach_cookie(ctx), frame = ctx->sp + COOKIE_DEPTH(cookie);
+	u32 slot = OP_SLOT(cookie), index = COOKIE_FN(cookie);
+	struct op_proc *p = bpf_map_lookup_elem(&op_procs, &slot);
+	struct op_def *def = bpf_map_lookup_elem(&op_defs, &index);
+	struct thread *t;
+	struct span *s;
+
+	if (!p || !def)
+		return 0;
+	__sync_fetch_and_add(&p->hits, 1);
+	t = op_thread();
+	if (!t)
+		return 0;
+	op__repair(t, frame + 1);
+	s = op__begin(t, p, SPAN_OP, index, def->name, def->merged, frame);
+	if (s)
+		s->start_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
+/* The name of a node: of its class, or for one that Python defines of the Python class. 0: not known (counted). */
+static __always_inline u64 node__name(struct thread *t, u32 slot, u64 node)
+{
+	struct node_class class = {.slot = slot};
+	u64 *name;
+
+	if (!bpf_probe_read_user(&class.vtable, sizeof(class.vtable), (const void *)node)) {
+		name = bpf_map_lookup_elem(&node_classes, &class);
+		if (name && *name)
+			return *name;
+	}
+	count(CNT_NAME_LOST);
+	return 0;
+}
+
+/* Read before they are chosen from: the verifier refuses an address that was computed in the context. */
+static __always_inline u64 register_value(struct pt_regs *ctx, u32 i)
+{
+	u64 di = ctx->di, si = ctx->si, dx = ctx->dx;
+
+	asm volatile("" : "+r"(di), "+r"(si), "+r"(dx));
+	return i == 0 ? di : i == 1 ? si : dx;
+}
+
+/* evaluate_function and Node::operator(): the cookie's index is the register that holds the node. */
+SEC("uprobe.multi")
+int node_enter(struct pt_regs *ctx)
+{
+	u64 cookie = bpf_get_attach_cookie(ctx), frame = ctx->sp + COOKIE_DEPTH(cookie), name;
+	u32 slot = OP_SLOT(cookie), kind = COOKIE_EVENT(cookie) == OP_EVALUATE ? SPAN_EVALUATE : SPAN_NODE;
+	struct op_proc *p = bpf_map_lookup_elem(&op_procs, &slot);
+	struct thread *t;
+	struct span *s;
+
+	if (!p)
+		return 0;
+	__sync_fetch_and_add(&p->hits, 1);
+	t = op_thread();
+	if (!t)
+		return 0;
+	op__repair(t, frame + 1);
+	name = node__name(t, slot, register_value(ctx, COOKIE_FN(cookie)));
+	if (!name)
+		return 0;
+	s = op__begin(t, p, kind, kind, name, name ^ kind, frame);
+	if (s)
+		s->start_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
+/* The usual end: of the innermost span. */
+SEC("uprobe.multi")
+int op_exit(struct pt_regs *ctx)
+{
+	u64 now = bpf_ktime_get_ns(), cookie = bpf_get_attach_cookie(ctx), frame = ctx->sp + COOKIE_DEPTH(cookie);
+	u32 slot = OP_SLOT(cookie);
+	struct op_proc *p = bpf_map_lookup_elem(&op_procs, &slot);
+	struct thread *t;
+	struct span *s;
+	u32 depth;
+
+	if (!p)
+		return 0;
+	__sync_fetch_and_add(&p->hits, 1);
+	t = op_thread();
+	if (!t)
+		return 0;
+	t->now_ns = now;
+	depth = t->depth;
+	if (depth) {
+		s = span__at(t, depth - 1);
+		if (s->frame != frame || !is_operator(s->kind)) {
+			depth = span__unwind_to(t, frame);
+			s = span__at(t, depth - 1);
+		}
+	}
+	if (!depth) {
+		count(CNT_OPEN_AT_START);
+		return 0;
+	}
+	t->depth = depth - 1;
+	op__account(t, p, s, depth - 1);
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
