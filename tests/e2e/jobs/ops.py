@@ -75,7 +75,7 @@ def operators(event):
 def count_tree(event, counts):
     """
     key_averages' counts, from the tree that torch made of the same events as they came. key_averages makes its own from their times, which in
-    older versions (1.13) are whole microseconds: what is shorter gets the wrong parent, and so may or may not be one with it.
+    older versions (1.13, 2.1) are whole microseconds: what is shorter gets the wrong parent, and so may or may not be one with it.
     """
     for name, child in operators(event):
         inner = list(operators(child))

@@ -194,6 +194,37 @@ def scripted(args):
     return training_step(net, lambda: net(x).square().mean(), sgd(net))
 
 
+@model
+def labels(args):
+    """Labels around operators; one that has its only child's name is one with it, operator or label."""
+    x = torch.randn(8, 8)
+
+    def step():
+        with torch.profiler.record_function("aten::relu"):
+            x.relu()
+        with torch.profiler.record_function("twice"), torch.profiler.record_function("twice"):
+            x.sin()
+        with torch.profiler.record_function("twice"):
+            with torch.profiler.record_function("twice"):
+                x.sin()
+            x.cos()
+
+    return step
+
+
+@model
+def unobserved(args):
+    """Operators that torch's dispatcher hides from every profiler, and one that it does not."""
+    x = torch.randn(8, 8)
+    hidden = torch.ops.aten
+
+    def step():
+        hidden.size.int(x, 0), hidden.is_leaf(x), hidden.output_nr(x), hidden._version(x), hidden.is_complex(x)
+        hidden.stride.int(x, 0)
+
+    return step
+
+
 class Fails(torch.autograd.Function):
     """Raises in one direction or the other, after an operator of its own."""
 
