@@ -29,6 +29,9 @@ int control(struct proc_order *order)
 		if (proc->window != WINDOW_DONE)
 			proc->window = WINDOW_CLOSED;
 		break;
+	case ORDER_OPERATORS:
+		proc->op_slot = order->op_slot;
+		break;
 	}
 	return 0;
 }

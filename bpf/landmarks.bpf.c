@@ -10,7 +10,7 @@
 const volatile __u64 fixed_names[FIXED_NAMES] = {};
 const volatile __u64 step_limit = 0;
 const volatile __u64 op_schedule[OP_SCHEDULE__COUNT] = {};
-const volatile __u32 want_timeline = 0;
+const volatile __u32 want_timeline = 0, want_shapes = 0, want_memory = 0;
 volatile __u32 pid_level = 0;
 
 /* The self-test's answers. */

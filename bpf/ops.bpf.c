@@ -7,12 +7,8 @@
  * left behind goes the long way through span.h.
  */
 #include "name.h"
+#include "shapes.h"
 #include "span.h"
-
-struct node_class {
-	u64 slot;
-	u64 vtable; /* the address that a Node begins with */
-};
 
 /* vtable -> name id, 0 for a PyNode, whose name is its Python class's. */
 struct {
@@ -106,8 +102,11 @@ int op_enter(struct pt_regs *ctx)
 		return 0;
 	op__repair(t, frame + 1);
 	s = op__begin(t, p, SPAN_OP, index, def->name, def->merged, frame);
-	if (s)
-		s->start_ns = bpf_ktime_get_ns();
+	if (!s)
+		return 0;
+	if (want_shapes && p->open)
+		s->op.group = shapes__group(ctx, def, frame);
+	s->start_ns = bpf_ktime_get_ns();
 	return 0;
 }
 

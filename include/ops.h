@@ -37,6 +37,7 @@ enum op_arg_kind {
 	OP_ARG_OPTIONAL_LIST, /* c10::List<std::optional<Tensor>> const & */
 };
 
+#define OP_PLACES    32
 #define OP_ARG_STACK 16 /* place: 0-5 rdi rsi rdx rcx r8 r9; OP_ARG_STACK + i: the i-th word above the return address */
 
 struct op_arg {
@@ -49,7 +50,9 @@ struct op_arg {
 struct op_def {
 	__u64 name;   /* REC_NAME id of "aten::add.Tensor"; 0: an unused entry */
 	__u64 merged; /* of "aten::add" */
-	__u32 arg_cnt;
+	__u16 arg_cnt;
+	__u8 on_stack;   /* some argument is not in a register */
+	__u8 wants_ints; /* its FLOPs need the int arguments */
 	struct op_arg args[OP_ARGS_MAX];
 	__u32 pad;
 };
@@ -78,6 +81,12 @@ enum op_schedule_word {
 	OP_ACTIVE, /* 0: no schedule, operators always count */
 	OP_REPEAT, /* 0: without end */
 	OP_SCHEDULE__COUNT,
+};
+
+/* Key of the map from the vtable that a Node begins with to the name of its class. */
+struct node_class {
+	__u64 slot;
+	__u64 vtable;
 };
 
 /* Where a TensorImpl keeps what is read. Offsets in bytes. */

@@ -90,7 +90,7 @@ struct proc {
 	__u32 data_seen;                      /* a DataLoader batch came since the last boundary */
 	__u32 window;                         /* enum proc_window */
 	__u32 fetches;                        /* PROBE_PY_ITER_EXIT is armed: fetches can be timed */
-	__u32 op_slot; /* 1 + its struct op_proc; 0: its operators are not recorded */
+	__u32 op_slot;                        /* 1 + its struct op_proc; 0: its operators are not recorded */
 };
 
 enum proc_window {
@@ -101,10 +101,11 @@ enum proc_window {
 };
 
 enum proc_order_what {
-	ORDER_PYTHON,  /* sets py */
-	ORDER_FETCHES, /* sets fetches */
-	ORDER_OPEN,    /* opens the window at start_ns, or at the next boundary when `wait` */
-	ORDER_CLOSE,   /* closes it, unless it is done */
+	ORDER_PYTHON,    /* sets py */
+	ORDER_FETCHES,   /* sets fetches */
+	ORDER_OPEN,      /* opens the window at start_ns, or at the next boundary when `wait` */
+	ORDER_CLOSE,     /* closes it, unless it is done */
+	ORDER_OPERATORS, /* sets op_slot */
 };
 
 /* What user space changes of a process: the context of the program `control`. */
@@ -113,6 +114,8 @@ struct proc_order {
 	__u32 pid;
 	__u32 role; /* enum target_role */
 	__u32 wait;
+	__u32 op_slot;
+	__u32 pad;
 	__u64 start_ns;
 	struct py_process py;
 };

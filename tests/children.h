@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Children that a C test starts and looks at, and that end with it. Pids come when the child is ready; end_child frees them. */
+/* Children that a C test starts and looks at, and that end with it: end_child takes each away. */
 #ifndef STEPFLAME_TESTS_CHILDREN_H
 #define STEPFLAME_TESTS_CHILDREN_H
 

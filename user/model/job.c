@@ -15,6 +15,7 @@
 #include "../../include/counters.h"
 #include "../utf8.h"
 #include "names.h"
+#include "ops.h"
 
 struct array {
 	void *items;
@@ -27,6 +28,7 @@ struct job {
 	struct rec_cost cost;
 	uint64_t malformed;
 	struct names names;
+	struct ops ops;
 	void *aggs; /* tree of malloc'ed struct rec_agg by key */
 	uint64_t known[CNT__COUNT];
 	struct array unknown;  /* struct job_counter, names owned */
@@ -82,6 +84,7 @@ void job__free(struct job *job)
 	if (!job)
 		return;
 	names__free(&job->names);
+	ops__free(&job->ops);
 	tdestroy(job->aggs, free);
 	for (size_t i = 0; i < job->unknown.cnt; i++)
 		free((char *)((struct job_counter *)job->unknown.items)[i].name);
@@ -240,6 +243,16 @@ static int add_note(struct job *job, const struct rec_hdr *record)
 	return 0;
 }
 
+static int add_ops(struct job *job, const struct rec_hdr *record)
+{
+	int err = ops__add(&job->ops, record);
+
+	if (err != -EINVAL)
+		return err;
+	job->malformed++;
+	return 0;
+}
+
 /* By type. A record may be longer than its struct, which a later version may extend at the end, but not shorter. */
 static const struct {
 	size_t bytes;
@@ -254,11 +267,15 @@ static const struct {
 	[REC_COUNTER] = {sizeof(struct rec_counter), add_counter},
 	[REC_COST] = {sizeof(struct rec_cost), add_cost},
 	[REC_NOTE] = {sizeof(struct rec_note), add_note},
+	[REC_OP] = {sizeof(struct rec_op), add_ops},
+	[REC_OP_GROUP] = {sizeof(struct rec_op_group), add_ops},
+	[REC_OP_WINDOW] = {sizeof(struct rec_op_window), add_ops},
 };
 
 int job__add(struct job *job, const struct rec_hdr *record)
 {
 	job->stale = true;
+	job->ops.stale = true;
 	if (record->type >= sizeof(handlers) / sizeof(*handlers) || !handlers[record->type].bytes)
 		return 0;
 	if (record->size < handlers[record->type].bytes) {
@@ -292,6 +309,16 @@ const struct rec_target *job__targets(const struct job *job, size_t *cnt)
 const char *job__name(const struct job *job, uint64_t id)
 {
 	return names__find(&job->names, id);
+}
+
+const struct op_row *job__ops(struct job *job, size_t *cnt)
+{
+	return ops__rows(&job->ops, &job->names, cnt);
+}
+
+const struct rec_op_window *job__op_windows(struct job *job, size_t *cnt)
+{
+	return ops__windows(&job->ops, cnt);
 }
 
 const char *const *job__notes(const struct job *job, size_t *cnt)

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "../../include/records.h"
+#include "ops.h"
 
 struct job;
 
@@ -51,5 +52,8 @@ const char *const *job__notes(const struct job *job, size_t *cnt);
 uint64_t job__malformed(const struct job *job);
 /* Rows in order of first occurrence (val.first_ns); valid until the next job__add. NULL only with *cnt == 0. */
 const struct job_action *job__actions(struct job *job, size_t *cnt);
+/* See ops__rows and ops__windows. */
+const struct op_row *job__ops(struct job *job, size_t *cnt);
+const struct rec_op_window *job__op_windows(struct job *job, size_t *cnt);
 
 #endif

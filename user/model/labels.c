@@ -34,10 +34,11 @@ static const struct {
 	const char *name;
 	bool listed;
 } kinds[] = {
-	[SPAN_NONE] = {"none", false},       [SPAN_ACTION] = {"action", true},
+	[SPAN_NONE] = {"none", false},         [SPAN_ACTION] = {"action", true},
 	[SPAN_LABEL] = {"label", true}, /* but for torch_prefixes */
-	[SPAN_FORWARD] = {"forward", false}, [SPAN_BACKWARD] = {"backward", false},
-	[SPAN_USER] = {"user", true},
+	[SPAN_FORWARD] = {"forward", false},   [SPAN_BACKWARD] = {"backward", false},
+	[SPAN_USER] = {"user", true},          [SPAN_OP] = {"op", false},
+	[SPAN_EVALUATE] = {"evaluate", false}, [SPAN_NODE] = {"node", false},
 };
 
 /*

@@ -66,6 +66,22 @@ size_t text__expanded_width(const char *text)
 	return width;
 }
 
+void text__line(FILE *out, const char *fmt, ...)
+{
+	char *raw = NULL, *text = NULL;
+	va_list ap;
+	int len;
+
+	va_start(ap, fmt);
+	len = vasprintf(&raw, fmt, ap);
+	va_end(ap);
+	text = len < 0 ? NULL : text__escape(raw);
+	fprintf(out, "%s\n", text ? text : "");
+	free(text);
+	if (len >= 0)
+		free(raw);
+}
+
 void text__paragraph(FILE *out, const char *fmt, ...)
 {
 	char *raw = NULL, *text = NULL, *rest = NULL;

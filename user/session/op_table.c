@@ -54,17 +54,19 @@ static int compare_names(const void *a, const void *b)
 
 int op_table__add_names(struct ops *ops, const struct torch_ops *found)
 {
-	size_t cnt = found->op_cnt + found->node_cnt;
-	struct op_name *names = reallocarray(ops->names, ops->name_cnt + cnt + 1, sizeof(*names));
+	struct op_name *names =
+		reallocarray(ops->names, ops->name_cnt + found->fn_cnt + found->node_cnt + 1, sizeof(*names));
 
 	if (!names)
 		return -ENOMEM;
 	ops->names = names;
-	for (size_t i = 0; i < cnt; i++) {
-		const char *text = i < found->op_cnt ? found->ops[i].name : found->nodes[i - found->op_cnt].name;
-
-		names[ops->name_cnt++] = (struct op_name){.id = session__name_id(text), .text = text};
-	}
+	for (size_t i = 0; i < found->fn_cnt; i++)
+		if (found->fn[i].event == OP_CALL)
+			names[ops->name_cnt++] = (struct op_name){.text = found->fn[i].name};
+	for (size_t i = 0; i < found->node_cnt; i++)
+		names[ops->name_cnt++] = (struct op_name){.text = found->node[i].name};
+	for (size_t i = 0; i < ops->name_cnt; i++)
+		names[i].id = session__name_id(names[i].text);
 	qsort(names, ops->name_cnt, sizeof(*names), compare_names);
 	return 0;
 }

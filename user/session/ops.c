@@ -6,12 +6,15 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "../log.h"
 #include "../target/torch.h"
 #include "ops_private.h"
+#include "programs.h"
 #include "stepflame.skel.h"
 
 /* How long before a window the probes are armed, and how far the next one must be for them to be taken away. */
@@ -79,20 +82,37 @@ void ops__free(struct session *s)
 	s->ops = NULL;
 }
 
+/* Where the sites of a library are kept: finding them takes most of a second. NULL: nowhere. */
+static const char *cache_dir(char *path, size_t size)
+{
+	const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+
+	if (base && *base == '/')
+		snprintf(path, size, "%s/stepflame", base);
+	else if (home && *home == '/')
+		snprintf(path, size, "%s/.cache/stepflame", home);
+	else
+		return NULL;
+	return path;
+}
+
+/* Tells BPF of the operators of a library. Functions of other kinds leave their entries unused. */
 static int define(struct session *s, const struct op_file *file)
 {
 	int fd = bpf_map__fd(s->skel->maps.op_defs);
 
-	for (uint32_t i = 0; i < file->found->op_cnt; i++) {
-		const struct torch_op *op = &file->found->ops[i];
-		size_t merged = strcspn(op->name, ".");
-		struct op_def def = {.name = session__name_id(op->name), .arg_cnt = op->arg_cnt};
+	for (uint32_t i = 0; i < file->found->fn_cnt; i++) {
+		const struct torch_fn *fn = &file->found->fn[i];
+		struct op_def def = {.arg_cnt = fn->arg_cnt};
 		uint32_t index = file->first + i;
-		char name[REC_NAME_MAX];
+		char merged[REC_NAME_MAX];
 
-		snprintf(name, sizeof(name), "%.*s", (int)merged, op->name);
-		def.merged = session__name_id(name);
-		memcpy(def.args, op->args, sizeof(def.args));
+		if (fn->event != OP_CALL)
+			continue;
+		snprintf(merged, sizeof(merged), "%.*s", (int)strcspn(fn->name, "."), fn->name);
+		def.name = session__name_id(fn->name);
+		def.merged = session__name_id(merged);
+		memcpy(def.args, fn->arg, sizeof(def.args));
 		if (bpf_map_update_elem(fd, &index, &def, BPF_ANY))
 			return -errno;
 	}
@@ -104,6 +124,7 @@ static int find_file(struct session *s, const struct mapped_file *file, struct o
 {
 	struct ops *ops = s->ops;
 	struct op_file *files, *f;
+	char cache[PATH_MAX];
 	struct elf *elf;
 	int err;
 
@@ -121,65 +142,51 @@ static int find_file(struct session *s, const struct mapped_file *file, struct o
 	err = elf__new(file->open_path, &elf);
 	if (err)
 		return err;
-	err = torch_ops__find(elf, &f->found);
+	err = torch_ops__find(elf, cache_dir(cache, sizeof(cache)), &f->found);
 	elf__free(elf);
 	if (err)
 		return err;
-	if (ops->def_cnt + f->found->op_cnt > OPS_MAX)
+	if (ops->def_cnt + f->found->fn_cnt > OPS_MAX)
 		err = -E2BIG;
 	err = err ?: define(s, f) ?: op_table__add_names(ops, f->found);
 	if (err) {
 		torch_ops__free(f->found);
 		return err;
 	}
-	ops->def_cnt += f->found->op_cnt;
+	ops->def_cnt += f->found->fn_cnt;
 	ops->file_cnt++;
 	*out = f;
 	return 0;
 }
 
-static int add_sites(struct probe_list *list, const struct site *sites, uint32_t cnt, uint32_t event, uint32_t slot,
-		     uint32_t index)
+static int add_function(struct op_target *t, const struct op_file *file, uint32_t i, uint32_t slot)
 {
+	const struct torch_fn *fn = &file->found->fn[i];
+	const struct site *site = &file->found->site[fn->first_site];
+	uint32_t index = fn->event == OP_CALL ? file->first + i : fn->subject;
 	int err = 0;
 
-	for (uint32_t i = 0; i < cnt && !err; i++)
-		err = probe_list__add_site(list, &sites[i], event, slot, index);
-	return err;
+	if (fn->stepped) /* some ten times dearer, and on the path of every call */
+		return 0;
+	for (uint32_t k = 0; k < fn->exit_cnt + fn->unwind_cnt && !err; k++)
+		err = probe_list__add_site(&t->lists[LINK_EXIT], &site[k], fn->event, slot, index);
+	return err
+		       ?: probe_list__add_site(&t->lists[fn->event == OP_CALL ? LINK_ENTER : LINK_NODE], &fn->entry,
+					       fn->event, slot, index);
 }
 
-static int add_ops(struct op_target *t, const struct op_file *file, uint32_t slot)
+static int add_nodes(struct session *s, const struct torch_ops *found, uint64_t base, uint32_t slot)
 {
-	int err = 0;
+	int fd = bpf_map__fd(s->skel->maps.node_classes);
 
-	for (uint32_t i = 0; i < file->found->op_cnt && !err; i++) {
-		const struct torch_op *op = &file->found->ops[i];
-
-		err = add_sites(&t->lists[LINK_EXIT], op->exits, op->exit_cnt, OP_CALL, slot, file->first + i) ?:
-		      add_sites(&t->lists[LINK_ENTER], &op->entry, 1, OP_CALL, slot, file->first + i);
-	}
-	return err;
-}
-
-static int add_nodes(struct session *s, struct op_target *t, const struct op_file *file, uint64_t base, uint32_t slot)
-{
-	const struct torch_ops *found = file->found;
-	int fd = bpf_map__fd(s->skel->maps.node_classes), err = 0;
-
-	for (uint32_t i = 0; i < found->node_cnt; i++) {
-		struct node_class key = {.slot = slot, .vtable = base + found->nodes[i].vtable};
-		uint64_t name = session__name_id(found->nodes[i].name);
+	for (size_t i = 0; i < found->node_cnt; i++) {
+		struct node_class key = {.slot = slot, .vtable = base + found->node[i].vtable};
+		uint64_t name = found->node[i].name[0] ? session__name_id(found->node[i].name) : 0;
 
 		if (bpf_map_update_elem(fd, &key, &name, BPF_ANY))
 			return -errno;
 	}
-	for (uint32_t i = 0; i < found->node_function_cnt && !err; i++) {
-		const struct torch_node_function *f = &found->node_functions[i];
-
-		err = add_sites(&t->lists[LINK_EXIT], f->exits, f->exit_cnt, f->event, slot, 0) ?:
-		      add_sites(&t->lists[LINK_NODE], &f->entry, 1, f->event, slot, f->reg);
-	}
-	return err;
+	return 0;
 }
 
 static int free_slot(const struct ops *ops)
@@ -200,14 +207,15 @@ static int add_probes(struct session *s, struct target *t, uint32_t slot)
 
 	for (int i = 0; i < LINK__COUNT; i++)
 		snprintf(ot->lists[i].path, sizeof(ot->lists[i].path), "%s", file->open_path);
-	return err ?: add_ops(ot, found, slot) ?: add_nodes(s, ot, found, file->base, slot);
+	for (uint32_t i = 0; !err && i < found->found->fn_cnt; i++)
+		err = add_function(ot, found, i, slot);
+	return err ?: add_nodes(s, found->found, file->base, slot);
 }
 
 int ops__add_target(struct session *s, struct target *t)
 {
-	int slot, err, fd = bpf_map__fd(s->skel->maps.procs);
-	uint32_t pid = t->process.pid;
-	struct proc proc;
+	struct proc_order order = {.what = ORDER_OPERATORS, .pid = t->process.pid};
+	int slot, err;
 
 	if (!s->ops || t->op_slot || t->role != ROLE_MAIN)
 		return 0;
@@ -217,17 +225,15 @@ int ops__add_target(struct session *s, struct target *t)
 	s->ops->targets[slot].target = t;
 	err = add_probes(s, t, slot);
 	if (err) {
-		log__error("report this version of torch", "the operators of process %d cannot be seen: %s", pid,
+		log__error("report this version of torch", "the operators of process %u cannot be seen: %s", order.pid,
 			   strerror(-err));
 		s->ops->targets[slot].target = NULL;
 		return err;
 	}
 	t->op_slot = slot + 1;
-	s->ops->procs[slot].pid = pid;
-	if (!bpf_map_lookup_elem(fd, &pid, &proc)) {
-		proc.op_slot = t->op_slot;
-		bpf_map_update_elem(fd, &pid, &proc, BPF_EXIST);
-	}
+	s->ops->procs[slot].pid = order.pid;
+	order.op_slot = t->op_slot;
+	programs__order(s->skel, &order);
 	/* A window that may begin with the first step: the probes are there before the recording is. */
 	return s->options.schedule[OP_SKIP_FIRST] + s->options.schedule[OP_WAIT] <= ARM_BLIND ? arm(s, slot) : 0;
 }

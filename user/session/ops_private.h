@@ -48,7 +48,7 @@ struct ops {
 };
 
 /* op_table.c */
-int op_table__map(struct session *s);    /* maps the BPF arrays. 0 or -errno */
+int op_table__map(struct session *s); /* maps the BPF arrays. 0 or -errno */
 void op_table__unmap(struct session *s);
 /* Adds the names of a file's operators and nodes. 0 or -ENOMEM. */
 int op_table__add_names(struct ops *ops, const struct torch_ops *found);

@@ -20,6 +20,19 @@ static int print(enum libbpf_print_level level, const char *fmt, va_list args)
 	return level == LIBBPF_WARN && getenv("STEPFLAME_DEBUG") ? vfprintf(stderr, fmt, args) : 0;
 }
 
+/* Their programs are not loaded, and their maps are as small as can be. */
+static void leave_operators_out(struct stepflame_bpf *skel)
+{
+	bpf_program__set_autoload(skel->progs.op_enter, false);
+	bpf_program__set_autoload(skel->progs.node_enter, false);
+	bpf_program__set_autoload(skel->progs.op_exit, false);
+	bpf_map__set_max_entries(skel->maps.op_rows, 1);
+	bpf_map__set_max_entries(skel->maps.op_procs, 1);
+	bpf_map__set_max_entries(skel->maps.op_defs, 1);
+	bpf_map__set_max_entries(skel->maps.node_classes, 1);
+	bpf_map__set_max_entries(skel->maps.groups, 1);
+}
+
 /*
  * The kernel looks at the attach type when it loads or when it attaches, by version: for perf uprobes it must be 0 (6.12 refuses others), for uprobe_multi
  * what the section name says. So each way is tried whole.
@@ -35,7 +48,13 @@ static int load(const struct program_knobs *knobs, enum attach_backend backend, 
 	if (knobs) {
 		memcpy((void *)skel->rodata->fixed_names, knobs->fixed_names, sizeof(knobs->fixed_names));
 		skel->rodata->step_limit = knobs->step_limit;
+		memcpy((void *)skel->rodata->op_schedule, knobs->op_schedule, sizeof(knobs->op_schedule));
+		skel->rodata->want_timeline = knobs->timeline;
+		skel->rodata->want_shapes = knobs->shapes;
+		skel->rodata->want_memory = knobs->memory;
 	}
+	if (!knobs || !knobs->ops)
+		leave_operators_out(skel);
 	if (backend == ATTACH_PERF)
 		bpf_program__set_expected_attach_type(skel->progs.probe, 0);
 	err = stepflame_bpf__load(skel);

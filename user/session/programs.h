@@ -3,6 +3,7 @@
 #ifndef STEPFLAME_PROGRAMS_H
 #define STEPFLAME_PROGRAMS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "selftest.h"
@@ -13,6 +14,8 @@ struct proc_order;
 struct program_knobs {
 	uint64_t fixed_names[16]; /* ids, by enum fixed_name */
 	uint64_t step_limit;
+	uint64_t op_schedule[5]; /* by enum op_schedule_word */
+	bool ops, shapes, memory, timeline;
 };
 
 /*

@@ -16,6 +16,7 @@
 #include "../log.h"
 #include "../target/torch.h"
 #include "landmarks.h"
+#include "ops.h"
 #include "programs.h"
 #include "state.h"
 #include "stepflame.skel.h"
@@ -41,14 +42,17 @@ int session__emit(struct session *s, const struct rec_hdr *record)
 	return s->sink_err;
 }
 
-uint64_t session__emit_name(struct session *s, const char *text)
+/* The record of a name, in a buffer of NAME_WORDS words. */
+#define NAME_WORDS ((sizeof(struct rec_name) + REC_NAME_MAX) / 8)
+
+static const struct rec_name *make_name(const char *text, uint64_t *buffer)
 {
-	uint64_t buffer[(sizeof(struct rec_name) + REC_NAME_MAX) / 8] = {0};
 	struct rec_name *rec = (void *)buffer;
 	const uint64_t *words = (void *)rec->text;
 	size_t whole = strlen(text), bytes = whole < REC_NAME_MAX ? whole : REC_NAME_MAX, word_cnt = (bytes + 7) / 8;
 	uint64_t hash = name_hash__seed(NAME_UTF8, whole);
 
+	memset(buffer, 0, 8 * NAME_WORDS);
 	memcpy(rec->text, text, bytes);
 	for (size_t i = 0; i < word_cnt; i++)
 		hash = name_hash__add(hash, words[i]);
@@ -57,6 +61,21 @@ uint64_t session__emit_name(struct session *s, const char *text)
 	rec->cut = whole > bytes;
 	rec->bytes = bytes;
 	rec->whole_bytes = whole;
+	return rec;
+}
+
+uint64_t session__name_id(const char *text)
+{
+	uint64_t buffer[NAME_WORDS];
+
+	return make_name(text, buffer)->id;
+}
+
+uint64_t session__emit_name(struct session *s, const char *text)
+{
+	uint64_t buffer[NAME_WORDS];
+	const struct rec_name *rec = make_name(text, buffer);
+
 	session__emit(s, &rec->hdr);
 	return rec->id;
 }
@@ -132,10 +151,17 @@ static int load(struct session *s)
 		STEPFLAME_FIXED_NAMES(X)
 #undef X
 	};
-	struct program_knobs knobs = {.step_limit = s->options.steps};
+	struct program_knobs knobs = {
+		.step_limit = s->options.steps,
+		.ops = s->options.ops,
+		.shapes = s->options.shapes,
+		.memory = s->options.memory,
+		.timeline = s->options.timeline,
+	};
 	const char *why, *fix;
 	int err;
 
+	memcpy(knobs.op_schedule, s->options.schedule, sizeof(knobs.op_schedule));
 	for (size_t i = 0; i < NAME__COUNT; i++)
 		knobs.fixed_names[i] = session__emit_name(s, fixed[i]);
 	err = programs__load(&knobs, &s->skel, &s->selftest);
@@ -188,7 +214,7 @@ int session__new(const struct session_options *options, session_sink sink, void 
 	s->sink = sink;
 	s->sink_ctx = ctx;
 	emit_host(s);
-	err = parse_actions(s) ?: load(s) ?: set_functions(s);
+	err = parse_actions(s) ?: load(s) ?: set_functions(s) ?: ops__new(s);
 	if (err)
 		session__free(s);
 	else
@@ -201,6 +227,7 @@ void session__free(struct session *s)
 	if (!s)
 		return;
 	targets__detach_all(s);
+	ops__free(s);
 	for (size_t i = 0; i < s->target_cnt; i++)
 		target__free(s->targets[i]);
 	for (size_t i = 0; i < s->file_cnt; i++) {
@@ -357,6 +384,7 @@ int session__poll(struct session *s, int timeout_ms)
 	ring_buffer__consume(s->ring);
 	targets__tend(s);
 	governor__tend(s);
+	ops__tend(s);
 	now = session__now_ns();
 	if (s->opened) {
 		s->progress.elapsed_ns = now - s->window_start_ns;
@@ -379,6 +407,7 @@ void session__progress(const struct session *s, struct session_progress *out)
 int session__finish(struct session *s)
 {
 	s->window_end_ns = session__now_ns();
+	ops__close(s);
 	for (size_t i = 0; i < s->target_cnt; i++) {
 		struct proc_order order = {.what = ORDER_CLOSE, .pid = s->targets[i]->process.pid};
 
@@ -391,6 +420,7 @@ int session__finish(struct session *s)
 				      "nm -D prints it?",
 				      s->options.actions[i]);
 	snapshot__emit(s);
+	ops__disarm_all(s);
 	targets__detach_all(s);
 	s->detach_ns = session__now_ns() - s->window_end_ns;
 	ring_buffer__consume(s->ring);

@@ -3,6 +3,7 @@
 #ifndef STEPFLAME_SESSION_STATE_H
 #define STEPFLAME_SESSION_STATE_H
 
+#include "../../include/ops.h"
 #include "../../include/probes.h"
 #include "../target/process.h"
 #include "../target/python.h"
@@ -48,6 +49,7 @@ struct target {
 	bool forked;         /* has its parent's memory layout, as BPF knows already */
 	uint64_t look_at_ns; /* when to look again */
 	uint64_t since_ns;   /* when it was found, or called exec */
+	uint32_t op_slot;    /* 1 + that of its operators; 0: not recorded */
 	size_t file_cnt;
 	struct attached_file *files; /* owned */
 };
@@ -60,6 +62,7 @@ struct session {
 	struct stepflame_bpf *skel;
 	struct ring_buffer *ring;
 	struct selftest selftest;
+	struct ops *ops; /* NULL: not asked for */
 	struct user_action *actions;
 	size_t target_cnt;
 	struct target **targets; /* owned */
@@ -78,6 +81,7 @@ uint64_t session__now_ns(void);
 uint64_t session__cpu_ns(void);                                     /* of this process, user and system */
 int session__emit(struct session *s, const struct rec_hdr *record); /* to the sink; remembers the first error */
 void session__note(struct session *s, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* for the report */
+uint64_t session__name_id(const char *text);                      /* the id that a text has, without sending it */
 uint64_t session__emit_name(struct session *s, const char *text); /* interns a text of ours; its id */
 
 /* targets.c */

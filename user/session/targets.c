@@ -13,6 +13,7 @@
 #include "../log.h"
 #include "../target/torch.h"
 #include "landmarks.h"
+#include "ops.h"
 #include "programs.h"
 #include "state.h"
 #include "stepflame.skel.h"
@@ -256,6 +257,7 @@ int targets__resolve(struct session *s, struct target *t)
 		t->has_torch = !err;
 		if (t->has_torch)
 			torch__version(&t->process, torch, t->torch, sizeof(t->torch));
+		err = err ?: ops__add_target(s, t);
 		news = news || t->has_torch;
 	}
 	for (size_t i = 0; i < t->process.file_cnt && !err; i++)
@@ -283,6 +285,7 @@ int targets__open(struct session *s, struct target *t)
 	};
 
 	t->open = true;
+	ops__open(s, t);
 	return programs__order(s->skel, &order);
 }
 
