@@ -85,7 +85,19 @@ def note(text):
     return record(NOTE, struct.pack("=II", len(data), 0) + data)
 
 
-def op(pid, kind, ident, calls, total_ns, self_ns, action=0, group=0, span_ns=(0, 0), self_bytes=(0, 0), total_bytes=(0, 0)):
+def op(
+    pid,
+    kind,
+    ident,
+    calls,
+    total_ns,
+    self_ns,
+    action=0,
+    group=0,
+    span_ns=(0, 0),
+    self_bytes=(0, 0),
+    total_bytes=(0, 0),
+):
     """Bytes: (CPU, device); span_ns: the shortest and the longest call."""
     return record(
         OP,
