@@ -316,7 +316,7 @@ static void test_second_argument(void **state)
 		{"keeps", SAVED_R12},       {"moves", SAVED_RBP},     {"overwrites", SAVED_NONE},
 		{"too_late", SAVED_NONE}, {"two_ways", SAVED_NONE},
 	};
-	struct elf *elf = open_fixture();
+	struct elf *elf = open_library();
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct elf_symbol symbol;
@@ -335,7 +335,7 @@ static void test_callee_frame(void **state)
 		const char *name;
 		int below;
 	} cases[] = {{"endbr", 16}, {"single", -ENOENT}, {"two_frames", -ENOTUNIQ}};
-	struct elf *elf = open_fixture();
+	struct elf *elf = open_library();
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct elf_symbol symbol;

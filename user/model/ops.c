@@ -224,7 +224,7 @@ static void collect_node(const void *item, VISIT visit, void *ctx)
 		build->nodes[node->order] = node;
 }
 
-/* 0: none. NULL: no memory, or id 0. */
+/* NULL: no memory, which is kept in build, or id 0. */
 static const char *text_of(struct build *build, uint64_t id)
 {
 	const char *text = id ? names__find_or_lost(build->names, id) : NULL;

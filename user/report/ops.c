@@ -55,6 +55,21 @@ static void explain_empty(struct job *job, const struct ops_rows *rows, const st
 				     "because each call costs. Record again with --ops: stepflame record --ops -p PID");
 }
 
+/* What the options ask for and no row has: the recording was made without. */
+static void explain_missing(const struct ops_rows *rows, const struct report_options *options, FILE *out)
+{
+	bool shapes = options->shapes || options->flops, stacks = options->stacks, modules = options->modules;
+
+	for (size_t i = 0; i < rows->cnt; i++) {
+		shapes &= !rows->items[i].shaped;
+		stacks &= !rows->items[i].source;
+		modules &= !rows->items[i].module;
+	}
+	if (shapes || stacks || modules)
+		text__paragraph(out, "not recorded:%s%s%s; record with the same switches to have them",
+				shapes ? " --shapes" : "", stacks ? " --stacks" : "", modules ? " --modules" : "");
+}
+
 static void explain_left_out(size_t cnt, size_t limit, FILE *out)
 {
 	if (cnt > limit)
@@ -86,7 +101,11 @@ static int print_tables(struct job *job, const struct report_options *options, u
 			text__line(out, "Profile stats for: %s", action ? action : OPS_NO_ACTION);
 		err = ops_table__print(&rows.items[first], next - first, &table, out);
 		explain_left_out(next - first, table.limit, out);
+		if (options->by_action)
+			fputc('\n', out);
 	}
+	if (!err && rows.cnt)
+		explain_missing(&rows, options, out);
 	if (!err && rows.processes > 1)
 		text__paragraph(out, "rows: added over %zu processes (--per-rank: apart)", rows.processes);
 	ops_rows__release(&rows);

@@ -161,6 +161,7 @@ static int make_row(const struct op_row *op, const struct report_options *option
 		.source = options->stacks ? op->source : NULL,
 		.module = options->modules ? op->module : NULL,
 		.same_words = true,
+		.shaped = op->word_cnt,
 		.kind = op->kind,
 		.pid = op->pid,
 		.val = op->val,
@@ -181,6 +182,7 @@ static void merge_into(struct ops_row *sum, struct ops_row *row)
 	sum->flops = add_saturating(sum->flops, row->flops);
 	sum->same_words &= sum->word_cnt == row->word_cnt &&
 			   (!row->word_cnt || !memcmp(sum->words, row->words, row->word_cnt * sizeof(*row->words)));
+	sum->shaped |= row->shaped;
 	if (sum->pid != row->pid)
 		sum->pid = PROCESSES_ALL_MAIN;
 	free(row->shapes);

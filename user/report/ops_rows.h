@@ -20,6 +20,7 @@ struct ops_row {
 	const uint64_t *words;
 	size_t word_cnt;
 	bool same_words; /* all calls had these: dtypes too, which are not in shapes */
+	bool shaped;     /* some call has words, whether or not they are told apart */
 	enum span_kind kind;
 	uint32_t pid; /* PROCESSES_ALL_MAIN when several processes are in it */
 	struct op_val val;

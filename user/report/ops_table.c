@@ -10,10 +10,10 @@
 
 #include "text.h"
 
-#define NUMBER_WIDTH 12
-#define NAME_MAX     55 /* code points of the widest column of this kind */
-#define SHAPES_MAX   80
-#define SOURCE_MAX   75
+#define NUMBER_WIDTH  12
+#define NAME_WIDEST   55 /* code points of the widest column of this kind */
+#define SHAPES_WIDEST 80
+#define SOURCE_WIDEST 75
 
 enum column {
 	NAME,
@@ -48,8 +48,8 @@ struct layout {
 	const char *flops_title;
 };
 
-/* One cell of a line as text, room for any: SHAPES_MAX code points of up to 4 bytes. */
-typedef char cell_text[4 * SHAPES_MAX + 8];
+/* One cell of a line as text, room for any: SHAPES_WIDEST code points of up to 4 bytes. */
+typedef char cell_text[4 * SHAPES_WIDEST + 8];
 
 static bool is_left(enum column column)
 {
@@ -80,8 +80,8 @@ static void copy_head(cell_text cell, const char *text, size_t cnt)
 /* Names keep their start. */
 static void copy_name(cell_text cell, const char *name)
 {
-	copy_head(cell, name, NAME_MAX - 3);
-	if (text__width(name) >= NAME_MAX - 3)
+	copy_head(cell, name, NAME_WIDEST - 3);
+	if (text__width(name) >= NAME_WIDEST - 3)
 		strcat(cell, "...");
 }
 
@@ -153,15 +153,15 @@ static int measure_texts(struct layout *layout, const struct ops_row *rows, size
 	size_t *width = layout->width;
 
 	for (size_t i = 0; i < cnt; i++) {
-		size_t name = text_width(rows[i].name, NAME_MAX);
+		size_t name = text_width(rows[i].name, NAME_WIDEST);
 
 		if (!name)
 			return -ENOMEM;
 		widen(&width[NAME], name);
 		if (rows[i].module)
-			widen(&width[MODULE], text_width(rows[i].module, SOURCE_MAX));
+			widen(&width[MODULE], text_width(rows[i].module, SOURCE_WIDEST));
 		if (rows[i].source)
-			widen(&width[SOURCE], text_width(rows[i].source, SOURCE_MAX));
+			widen(&width[SOURCE], text_width(rows[i].source, SOURCE_WIDEST));
 	}
 	return 0;
 }
@@ -205,7 +205,7 @@ static int measure(struct layout *layout, const struct ops_row *rows, size_t cnt
 	if (!options->device_memory)
 		width[DEVICE_MEMORY] = width[SELF_DEVICE_MEMORY] = 0;
 	if (options->shapes && some_shapes)
-		width[SHAPES] = shapes < SHAPES_MAX ? shapes : SHAPES_MAX;
+		width[SHAPES] = shapes < SHAPES_WIDEST ? shapes : SHAPES_WIDEST;
 	if (options->flops)
 		measure_flops(layout, rows, cnt);
 	if (measure_texts(layout, rows, cnt))
