@@ -42,7 +42,7 @@ int BPF_PROG(process_exec, struct task_struct *task)
 	/* Another program: what was known of its memory holds no more. */
 	proc->py.layout.minor = 0;
 	proc->profile_code = proc->loader_type = 0;
-	proc->fetches = 0;
+	proc->fetches = proc->op_slot = 0;
 	event__send(PROC_EXEC, pid, 0, 0, task);
 	return 0;
 }

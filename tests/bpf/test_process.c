@@ -98,9 +98,10 @@ static void expect_child(u32 pid, u32 parent_pid)
 
 	expected.role = ROLE_CHILD;
 	expected.window = WINDOW_CLOSED;
-	expected.step_rule = expected.data_seen = 0;
+	expected.step_rule = expected.data_seen = expected.fetches = expected.op_slot = 0;
+	expected.profile_code = 0;
 	expected.hits = expected.idle_hits = expected.sampled = expected.sampled_ns = 0;
-	expected.steps = expected.last_step_ns = 0;
+	expected.steps = 0;
 	assert_memory_equal(proc_of(pid), &expected, sizeof(expected));
 }
 
@@ -188,7 +189,8 @@ static void test_exec(void **state)
 	struct proc expected = *proc_of(PARENT);
 
 	expected.py.layout.minor = 0;
-	expected.profile_code = 0;
+	expected.profile_code = expected.loader_type = 0;
+	expected.fetches = expected.op_slot = 0;
 	process_exec(&parent.task);
 	assert_memory_equal(proc_of(PARENT), &expected, sizeof(expected));
 	expect_told(PROC_EXEC, PARENT, 0, 0, "python3");

@@ -85,7 +85,9 @@ static const char fixture_asm[] =
 	"FUNCTION(too_late)\n push %r12\n call work\n mov %rsi,%r12\n call callee\n pop %r12\n ret\nEND(too_late)\n"
 	"FUNCTION(two_ways)\n push %r12\n mov %rsi,%r12\n test %rdi,%rdi\n je 1f\n mov %rdi,%r12\n1: call callee\n pop "
 	"%r12\n ret\nEND(two_ways)\n"
-	"FUNCTION(two_frames)\n call *target(%rip)\n push %rbx\n call *target(%rip)\n pop %rbx\n "
+	"FUNCTION(one_frame)\n push %rbx\n mov target(%rip),%rbx\n call work\n call *%rbx\n call *%rbx\n pop %rbx\n "
+	"ret\nEND(one_frame)\n"
+	"FUNCTION(two_frames)\n mov target(%rip),%rax\n call *%rax\n push %rbx\n call *%rbx\n pop %rbx\n "
 	"ret\nEND(two_frames)\n"
 	".data\n.p2align 3\ntarget: .quad work\n"
 	".section .note.GNU-stack,\"\",@progbits\n";
@@ -334,7 +336,7 @@ static void test_callee_frame(void **state)
 	static const struct {
 		const char *name;
 		int below;
-	} cases[] = {{"endbr", 16}, {"single", -ENOENT}, {"two_frames", -ENOTUNIQ}};
+	} cases[] = {{"one_frame", 16}, {"single", -ENOENT}, {"two_frames", -ENOTUNIQ}};
 	struct elf *elf = open_library();
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
