@@ -36,7 +36,8 @@ enum op_arg_kind {
 	OP_ARG_INT,           /* long, bool */
 	OP_ARG_OPTIONAL_LIST, /* c10::List<std::optional<Tensor>> const & */
 	OP_ARG_TENSOR_LIST_REF, /* c10::IListRef<Tensor> const &: {Tensor *, size_t, int tag}; tag 0: unboxed, an ArrayRef; others are other unions */
-	OP_ARG_INT_REF,	      /* c10::SymInt by value: pointer to a long, a symbol when it is below -2^62 */
+	OP_ARG_INT_REF, /* c10::SymInt by value: pointer to a long, a symbol when it is below -2^62 */
+	OP_ARG__COUNT,
 };
 
 #define OP_ARG_STACK 16 /* place: 0-5 rdi rsi rdx rcx r8 r9; OP_ARG_STACK + i: the i-th word above the return address */

@@ -44,8 +44,9 @@ int ops_abi__args(const char *type, bool old_optional, struct op_arg arg[OP_ARGS
 /* Fills node, node_cnt with the classes that derive from torch::autograd::Node. Their names are allocated. 0 or -ENOMEM. */
 int ops_nodes__find(const struct elf *elf, struct torch_node **node, size_t *node_cnt);
 
-/* Puts all names into ops->names, whose former owners free theirs. 0 or -ENOMEM. */
+/* What was kept of this file in dir. 0, or -ENOENT when nothing is there, or nothing that may be trusted. */
 int ops_cache__load(const struct elf *elf, const char *dir, struct torch_ops **out);
+/* Keeps it, if it can. */
 void ops_cache__save(const struct elf *elf, const char *dir, const struct torch_ops *ops);
 
 #endif
