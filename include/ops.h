@@ -39,6 +39,9 @@ enum op_arg_kind {
 	OP_ARG_INTS,          /* ArrayRef<long>, ArrayRef<SymInt>: the same */
 	OP_ARG_INT,           /* long, bool */
 	OP_ARG_OPTIONAL_LIST, /* c10::List<std::optional<Tensor>> const & */
+	OP_ARG_TENSOR_LIST_REF, /* c10::IListRef<Tensor> const &: {Tensor *, size_t, int tag}; tag 0: unboxed, an ArrayRef; others are other unions */
+	OP_ARG_INT_REF, /* c10::SymInt by value: pointer to a long, a symbol when it is below -2^62 */
+	OP_ARG__COUNT,
 };
 
 #define OP_PLACES    32

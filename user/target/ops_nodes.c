@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The classes of an ELF file that derive from torch::autograd::Node, found by their type information, which needs no symbols. In: relocated pointers.
+ * Out: vtables and names. No state.
+ *
+ * Itanium C++ ABI 2.9.5: typeinfo {vtable of __si_class_type_info, name, base's typeinfo}, or for several bases {vtable of __vmi_class_type_info, name,
+ * flags, count, {base's typeinfo, offset}...}; 2.5.2: a vtable has {offset to top, typeinfo} before the address that objects hold.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "target/ops_private.h"
+
+#define NODE_TYPE     "_ZTIN5torch8autograd4NodeE"
+#define PYNODE        "torch::autograd::PyNode"
+#define GENERATED     "torch::autograd::generated::"
+#define SI_CLASS      "_ZTVN10__cxxabiv120__si_class_type_infoE"
+#define VMI_CLASS     "_ZTVN10__cxxabiv121__vmi_class_type_infoE"
+#define VMI_FIRST     24 /* bytes from the typeinfo to the first of several bases */
+#define DEPTH_MAX     8  /* of derivation looked at */
+#define NODES_MAX     OPS_MAX
+#define NAME_BYTES    4096
+
+/* Typeinfos known to derive from Node, ascending; those that the last round found come behind `sorted`. */
+struct types {
+	const struct elf *elf;
+	uint64_t *type;
+	size_t cnt, sorted;
+	struct torch_node *node;
+	size_t node_cnt;
+};
+
+static int compare(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static bool is_known(const struct types *types, uint64_t type)
+{
+	return types->sorted && bsearch(&type, types->type, types->sorted, sizeof(type), compare);
+}
+
+static bool is_of_kind(const struct elf *elf, uint64_t type, const char *kind)
+{
+	const char *symbol = elf__slot_symbol(elf, type);
+
+	return symbol && !strcmp(symbol, kind);
+}
+
+/* A word that points at a typeinfo already known is a base of another typeinfo, when it lies where those have one. */
+static void add_derived(uint64_t vaddr, uint64_t value, const char *symbol, void *ctx)
+{
+	struct types *types = ctx;
+	uint64_t type = vaddr - 16;
+
+	if (!is_known(types, value) && !(symbol && !strcmp(symbol, NODE_TYPE)))
+		return;
+	if (!is_of_kind(types->elf, type, SI_CLASS)) {
+		type = vaddr - VMI_FIRST;
+		if (!is_of_kind(types->elf, type, VMI_CLASS))
+			return;
+	}
+	if (is_known(types, type) || types->cnt == NODES_MAX)
+		return;
+	types->type[types->cnt++] = type;
+}
+
+static int find_types(struct types *types)
+{
+	size_t before;
+
+	types->type = calloc(NODES_MAX, sizeof(*types->type));
+	if (!types->type)
+		return -ENOMEM;
+	for (int depth = 0; depth < DEPTH_MAX; depth++) {
+		before = types->cnt;
+		elf__each_pointer(types->elf, add_derived, types);
+		qsort(types->type, types->cnt, sizeof(*types->type), compare);
+		types->sorted = types->cnt;
+		if (types->cnt == before)
+			break;
+	}
+	return 0;
+}
+
+/* As Node::name() says it: generated classes return their own name, PyNode its Python class, others what typeid says. */
+static char *name_of(const struct elf *elf, uint64_t type)
+{
+	const char *mangled;
+	uint64_t name;
+	size_t have;
+	char *text, *own;
+
+	if (elf__pointer(elf, type + 8, &name))
+		return NULL;
+	mangled = (const char *)elf__bytes(elf, name, NAME_BYTES, &have);
+	if (!mangled || !memchr(mangled, 0, have))
+		return NULL;
+	text = ops_names__demangle(mangled + (*mangled == '*'));
+	if (!text)
+		return NULL;
+	if (!strcmp(text, PYNODE)) {
+		*text = 0;
+	} else if (!strncmp(text, GENERATED, strlen(GENERATED))) {
+		own = text + strlen(GENERATED);
+		memmove(text, own, strlen(own) + 1);
+	}
+	return text;
+}
+
+/* A word that points at such a typeinfo behind a zero, and before a function, belongs to a vtable. */
+static void add_vtable(uint64_t vaddr, uint64_t value, const char *symbol, void *ctx)
+{
+	struct types *types = ctx;
+	uint64_t top, first;
+	char *name;
+
+	if (!is_known(types, value) || elf__pointer(types->elf, vaddr - 8, &top) || top ||
+	    elf__pointer(types->elf, vaddr + 8, &first) || !elf__is_code(types->elf, first))
+		return;
+	if (types->node_cnt == NODES_MAX)
+		return;
+	name = name_of(types->elf, value);
+	if (name)
+		types->node[types->node_cnt++] = (struct torch_node){.name = name, .vtable = vaddr + 8};
+}
+
+int ops_nodes__find(const struct elf *elf, struct torch_node **node, size_t *node_cnt)
+{
+	struct types types = {.elf = elf};
+	int err = find_types(&types);
+
+	if (err)
+		return err;
+	types.node = calloc(NODES_MAX, sizeof(*types.node));
+	if (types.node)
+		elf__each_pointer(elf, add_vtable, &types);
+	else
+		err = -ENOMEM;
+	free(types.type);
+	*node = types.node;
+	*node_cnt = types.node_cnt;
+	return err;
+}
