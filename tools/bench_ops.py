@@ -200,7 +200,12 @@ def call_price(args, folder: str, job: Job) -> None:
 
 
 def step_price(args, folder: str, job: Job) -> None:
-    n, rows = args.steps, {"during": [], "after": [], "ours": [], "torch": [], "attach": [], "detach": [], "profiled": []}
+    n, rows = args.steps, {}
+
+    def add(**values):
+        for name, value in values.items():
+            rows.setdefault(name, []).append(value)
+
     for _ in range(args.rounds):
         before = job.ask(f"steps({n})")
         recording = Recording(args.stepflame, folder, job.pid)
@@ -211,18 +216,19 @@ def step_price(args, folder: str, job: Job) -> None:
         profiled = job.ask(f"profiled(steps, {n})")
         free = (before + after) / 2
         ops = sum(row["count"] for row in found["ops"])
-        rows["during"].append(during / free)
-        rows["after"].append(after / before)
-        rows["profiled"].append(profiled["seconds"] / free)
-        rows["attach"].append(found["overhead"]["attach_ms"])
-        rows["detach"].append(found["overhead"]["detach_ms"])
-        rows["ours"].append(((during - free) * n + recording.cpu + recording.report_cpu) / ops * 1e6)
-        rows["torch"].append(((profiled["seconds"] - free) * n + profiled["stop"] + profiled["averages"]) / profiled["events"] * 1e6)
-    print(f"a step of {free * 1e6:.0f} us, {ops / n:.0f} rows' calls   in a window x{spread(rows['during'], '.2f')}, torch.profiler "
+        add(during=during / free, after=after / before, profiled=profiled["seconds"] / free)
+        add(attach=found["overhead"]["attach_ms"], detach=found["overhead"]["detach_ms"])
+        add(job=(during - free) * n / ops * 1e6, own=recording.cpu / ops * 1e6, report=recording.report_cpu / ops * 1e6)
+        add(torch_job=(profiled["seconds"] - free) * n / profiled["events"] * 1e6,
+            stop=profiled["stop"] / profiled["events"] * 1e6, averages=profiled["averages"] / profiled["events"] * 1e6)
+    print(f"a step of {free * 1e6:.0f} us, {ops / n:.0f} operator calls   in a window x{spread(rows['during'], '.2f')}, torch.profiler "
           f"x{spread(rows['profiled'], '.2f')}; after/before {spread(rows['after'], '.3f')}")
     print(f"attach {spread(rows['attach'])} ms, detach {spread(rows['detach'])} ms")
-    print(f"all in, an operator call   {spread(rows['ours'], '.2f')} us (the job's steps, stepflame's CPU, the report); torch.profiler "
-          f"{spread(rows['torch'], '.1f')} us (the job's steps, its stop, key_averages)")
+    # stepflame's own CPU time is mostly that of its start: the longer the window, the less of it falls to a call
+    print(f"all in, us an operator call, {ops} of them   the job {spread(rows['job'], '.2f')}, stepflame's CPU {spread(rows['own'], '.2f')}, "
+          f"the report {spread(rows['report'], '.2f')}")
+    print(f"    torch.profiler   the job {spread(rows['torch_job'], '.2f')}, its stop {spread(rows['stop'], '.2f')}, "
+          f"key_averages {spread(rows['averages'], '.2f')}")
 
 
 def timeline_size(args, folder: str, job: Job) -> None:
