@@ -8,6 +8,7 @@ import pathlib
 import random
 import re
 import subprocess
+import types
 
 import pytest
 import recfile as rec
@@ -251,6 +252,17 @@ def test_real_run_without_memory_and_flops(tmp_path):
     apart = averages(profiler, group_by_overload_name=True)
     assert any(event.overload_name == "Tensor" for event in apart)
     check(report(path, "--overloads"), apart.table(sort_by="cpu_time_total", row_limit=20))
+
+
+def test_lightning_shows_the_same_rows(tmp_path):
+    pytorch = pytest.importorskip("lightning.pytorch.profilers.pytorch")
+    profiler = profiled(mlp())
+    path = record_events(profiler.events()).write(tmp_path / "run.rec")
+    lightning = pytorch.PyTorchProfiler(activities=[torch.profiler.ProfilerActivity.CPU])
+    lightning.function_events = types.SimpleNamespace(key_averages=lambda **group_by: averages(profiler))
+    head, _, table = lightning.summary().partition("records\n")
+    assert head == "Profiler Report\nProfile stats for: "
+    check(report(path), table)
 
 
 # ---- tables that no run would make ----

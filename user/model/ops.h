@@ -14,7 +14,7 @@
 
 /* One row of the recording. Texts are UTF-8, with control characters as they came, and owned by the job. */
 struct op_row {
-	/* As torch.profiler prints it: "aten::add", "autograd::engine::evaluate_function: AddBackward0", "AddBackward0", "ProfilerStep*". */
+	/* As torch.profiler prints it: "aten::add", "autograd::engine::evaluate_function: AddBackward0", "ProfilerStep*". */
 	const char *name;
 	const char *overload;  /* "Tensor"; "" when there is none */
 	const char *action;    /* the innermost around it; NULL: none */
@@ -42,8 +42,8 @@ struct ops {
 /* Takes one of the three records, whose size holds its struct. 0, -ENOMEM, or -EINVAL when it makes no sense. */
 int ops__add(struct ops *ops, const struct rec_hdr *record);
 /*
- * The rows that have calls, in the order in which they first came, less what torch.profiler never lists. Texts are resolved with `names`.
- * Valid until the next record. NULL only with *cnt == 0.
+ * The rows that have calls, in the order in which they first came, less what torch.profiler never lists. Texts are
+ * resolved with `names`. Valid until the next record. NULL only with *cnt == 0.
  */
 const struct op_row *ops__rows(struct ops *ops, struct names *names, size_t *cnt);
 /* The windows in which operators were counted, by pid and index; valid until the next call. NULL only with *cnt == 0. */

@@ -12,8 +12,8 @@ bool processes__is_main(const struct job *job, uint32_t pid);
 /* Whether a row of row_pid belongs into a table of pid. */
 bool processes__in_scope(const struct job *job, uint32_t row_pid, uint32_t pid);
 /*
- * Processes that have a table of their own with --per-rank: targets in their order, those that are not main only when they are among
- * `pids`, then the pids that are no target. malloc'ed into *out. 0 or -ENOMEM (also for pids NULL).
+ * Processes that have a table of their own with --per-rank: targets in their order, those that are not main only when
+ * they are among `pids`, then the pids that are no target. malloc'ed into *out. 0 or -ENOMEM (also for pids NULL).
  */
 int processes__list(const struct job *job, const uint32_t *pids, size_t pid_cnt, struct rec_target **out, size_t *cnt);
 
