@@ -2,24 +2,24 @@
 /*
  * Spans of the timeline, packed: REC_SPAN as they come from the kernel, of any threads in any order, become REC_SPANS of one thread each.
  *
- * The payload of a REC_SPANS is a zlib stream of at most SPANS_PLAIN_MAX bytes. Inflated: two dictionaries (names, then groups), each a count and
- * that many ids of 8 bytes; then six columns, one after the other, of one value per span:
+ * The payload of a REC_SPANS is a zlib stream. Inflated, it holds columns, one after the other, of one value per span:
  *
- *   tag       kind << 2 | has a sequence << 1 | is around the span before it
- *   time      a span after the one before it: start - end before; one around it: end - end before. Signed; the end before the first is base_ns
+ *   tag       kind << 2 | 2 when it has a sequence | 1 when it is around the span before it
+ *   time      of a span after the one before it: start - end before; of one around it: end - end before. Signed; base_ns is the end before the first
  *   duration
- *   name      index into the names
- *   group     0: none; 1 + index into the groups
- *   depth     less that of the span before, signed; 0 before the first
- *   sequence  less the last one, signed; 0 before the first. Only of spans that have one
+ *   name      the number of names and their ids, 8 bytes each; then an index per span
+ *   group     likewise; "none" is an id too, 0
+ *   depth     less that of the span before; signed
+ *   sequence  less the last one; signed. Only of spans that have one
  *
- * Counts, indexes and columns are LEB128; signed values are folded first (0, -1, 1, -2, ...). Arithmetic is modulo 2^64. A column holds what varies alike,
- * which is what deflate finds: some 5 bytes per operator, with times to the nanosecond.
+ * Numbers are LEB128; signed ones are folded first (0, -1, 1, -2, ... become 0, 1, 2, 3). Arithmetic is modulo 2^64. A column holds what varies alike, and what
+ * deflate cannot shrink in it is the jitter of the times: some 5 bytes per operator, exact to the nanosecond.
  */
 #ifndef STEPFLAME_SPANS_H
 #define STEPFLAME_SPANS_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "../../include/records.h"
 
