@@ -139,6 +139,65 @@ static void print_note(const void *record)
 		print_text("text", note->text, note->bytes, NAME_UTF8);
 }
 
+static void print_op(const void *record)
+{
+	const struct rec_op *op = record;
+
+	FIELD(&op->key, pid);
+	FIELD(&op->key, kind);
+	ID(&op->key, name);
+	ID(&op->key, action);
+	ID(&op->key, group);
+	FIELD(&op->val, calls);
+	FIELD(&op->val, total_ns);
+	FIELD(&op->val, self_ns);
+	FIELD(&op->val, min_ns);
+	FIELD(&op->val, max_ns);
+	printf(" self_bytes=%" PRId64 ",%" PRId64 " total_bytes=%" PRId64 ",%" PRId64, (int64_t)op->val.self_bytes[0],
+	       (int64_t)op->val.self_bytes[1], (int64_t)op->val.total_bytes[0], (int64_t)op->val.total_bytes[1]);
+}
+
+static void print_op_group(const void *record)
+{
+	const struct rec_op_group *group = record;
+
+	ID(group, id);
+	ID(group, source);
+	ID(group, module);
+	FIELD(group, word_cnt);
+	if (group->word_cnt > (group->hdr.size - sizeof(*group)) / sizeof(*group->words)) {
+		printf(" (malformed: words beyond the record)");
+		return;
+	}
+	printf(" words=");
+	for (uint32_t i = 0; i < group->word_cnt; i++)
+		printf("%s%" PRIx64, i ? "," : "", (uint64_t)group->words[i]);
+}
+
+static void print_op_window(const void *record)
+{
+	const struct rec_op_window *window = record;
+
+	FIELD(window, pid);
+	FIELD(window, index);
+	FIELD(window, first_step);
+	FIELD(window, steps);
+	FIELD(window, start_ns);
+	FIELD(window, end_ns);
+	FIELD(window, cut);
+}
+
+static void print_spans(const void *record)
+{
+	const struct rec_spans *spans = record;
+
+	FIELD(spans, pid);
+	FIELD(spans, tid);
+	FIELD(spans, span_cnt);
+	FIELD(spans, bytes);
+	FIELD(spans, base_ns);
+}
+
 static const struct {
 	const char *name;
 	size_t bytes;
@@ -153,6 +212,10 @@ static const struct {
 	[REC_COUNTER] = {"COUNTER", sizeof(struct rec_counter), print_counter},
 	[REC_COST] = {"COST", sizeof(struct rec_cost), print_cost},
 	[REC_NOTE] = {"NOTE", sizeof(struct rec_note), print_note},
+	[REC_OP] = {"OP", sizeof(struct rec_op), print_op},
+	[REC_OP_GROUP] = {"OP_GROUP", sizeof(struct rec_op_group), print_op_group},
+	[REC_OP_WINDOW] = {"OP_WINDOW", sizeof(struct rec_op_window), print_op_window},
+	[REC_SPANS] = {"SPANS", sizeof(struct rec_spans), print_spans},
 };
 
 static int print_record(const struct rec_hdr *record, void *ctx)

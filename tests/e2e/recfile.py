@@ -4,8 +4,9 @@
 import struct
 import zlib
 
-HOST, TARGET, NAME, PROC, WINDOW, AGG, COUNTER, COST, NOTE = range(1, 10)
-ACTION, LABEL, FORWARD, BACKWARD, USER = range(1, 6)
+HOST, TARGET, NAME, PROC, WINDOW, AGG, COUNTER, COST, NOTE, OP, OP_GROUP, OP_WINDOW = range(1, 13)
+ACTION, LABEL, FORWARD, BACKWARD, USER, SPAN_OP, EVALUATE, NODE = range(1, 9)
+WORD_NONE, WORD_TENSOR, WORD_TENSOR_LIST, WORD_INTS, WORD_INT, WORD_OPAQUE, WORD_CUT = range(7)
 MAIN, CHILD, WORKER = range(3)
 UTF8, LATIN1, UCS2, UCS4 = 0, 1, 2, 4
 BUCKETS = 40
@@ -82,6 +83,29 @@ def cost(hits, busiest_hits, hit_ns, own_cpu_ns, own_rss_bytes):
 def note(text):
     data = text.encode()
     return record(NOTE, struct.pack("=II", len(data), 0) + data)
+
+
+def op(pid, kind, ident, calls, total_ns, self_ns, action=0, group=0, span_ns=(0, 0), self_bytes=(0, 0), total_bytes=(0, 0)):
+    """Bytes: (CPU, device); span_ns: the shortest and the longest call."""
+    return record(
+        OP,
+        struct.pack("=IIQQQ", pid, kind, ident, action, group)
+        + struct.pack("=5Q4q", calls, total_ns, self_ns, *span_ns, *self_bytes, *total_bytes),
+    )
+
+
+def word(tag, values=(), dtype=0, count=None):
+    """The bytes of an argument: its word and the values behind it."""
+    count = len(values) if count is None else count
+    return struct.pack(f"=Q{len(values)}q", tag | dtype << 8 | count << 32, *values)
+
+
+def op_group(ident, words=b"", source=0, module=0):
+    return record(OP_GROUP, struct.pack("=QQQII", ident, source, module, len(words) // 8, 0) + words)
+
+
+def op_window(pid, index, first_step, steps, start_ns, end_ns, cut=0):
+    return record(OP_WINDOW, struct.pack("=IIQQQQQ", pid, index, first_step, steps, start_ns, end_ns, cut))
 
 
 def header(version=VERSION, byte_order=BYTE_ORDER):

@@ -86,6 +86,8 @@ static int print_tables(struct job *job, const struct report_options *options, u
 			text__line(out, "Profile stats for: %s", action ? action : OPS_NO_ACTION);
 		err = ops_table__print(&rows.items[first], next - first, &table, out);
 		explain_left_out(next - first, table.limit, out);
+		if (options->by_action)
+			fputc('\n', out);
 	}
 	if (!err && rows.processes > 1)
 		text__paragraph(out, "rows: added over %zu processes (--per-rank: apart)", rows.processes);
