@@ -17,6 +17,8 @@
 #define LANE_MAX  16 /* tracks of one thread */
 #define NO_PARENT UINT32_MAX
 
+_Static_assert(TIMELINE_DEPTH_MAX <= UINT16_MAX, "depth has 16 bits");
+
 /* What an id became: its index in names or groups. */
 struct interned {
 	uint64_t id;
@@ -228,7 +230,8 @@ static void assign_lanes(struct timeline *timeline, size_t from, size_t to, uint
 			while (*top != NO_PARENT && end_of(&timeline->spans[*top]) <= span->start_ns &&
 			       end_of(&timeline->spans[*top]) < end_of(span))
 				*top = parents[*top];
-			if (*top != NO_PARENT && end_of(&timeline->spans[*top]) < end_of(span))
+			if (*top != NO_PARENT && (end_of(&timeline->spans[*top]) < end_of(span) ||
+						  timeline->spans[*top].depth + 1 == TIMELINE_DEPTH_MAX))
 				continue;
 			span->depth = *top == NO_PARENT ? 0 : timeline->spans[*top].depth + 1;
 			parents[i] = *top;
