@@ -10,10 +10,8 @@
 #include <unistd.h>
 
 #include "../log.h"
-#include "../recording/recording.h"
 #include "../report/report.h"
-
-#define DEFAULT_FILE "stepflame.rec"
+#include "input.h"
 
 enum {
 	OPT_SIMPLE = 256,
@@ -179,39 +177,12 @@ const struct argp cmd_report_argp = {
 	.options = options,
 	.parser = parse_or_die,
 	.args_doc = "[FILE]",
-	.doc = "Print a report of a recording (" DEFAULT_FILE " unless FILE is given).",
+	.doc = "Print a report of a recording (" INPUT_DEFAULT " unless FILE is given).",
 };
 
 static int add_record(const struct rec_hdr *record, void *job)
 {
 	return job__add(job, record);
-}
-
-static void explain_read(const char *file, int err, uint32_t version)
-{
-	switch (err) {
-	case -ENOENT:
-		log__error("name a recording, or make one: stepflame record -p PID -d 30s", "no recording %s", file);
-		break;
-	case -EACCES:
-		log__error("run as its owner, or have it made readable", "cannot read %s: %s", file, strerror(-err));
-		break;
-	case -EBADMSG:
-		log__error("name a file that stepflame record wrote", "%s is not a stepflame recording", file);
-		break;
-	case -EPROTONOSUPPORT:
-		if (version == RECORDING_VERSION)
-			log__error("report it on a machine of the kind that recorded it",
-				   "%s has the byte order of another machine", file);
-		else
-			log__error("use the stepflame that wrote it",
-				   "%s has recording format %u, this is stepflame " STEPFLAME_VERSION
-				   " and reads format %u",
-				   file, version, RECORDING_VERSION);
-		break;
-	default:
-		log__error("name a file that stepflame record wrote", "cannot read %s: %s", file, strerror(-err));
-	}
 }
 
 /* The report is made in memory and written at once: then an error of stdout is known by its own errno. */
@@ -237,26 +208,19 @@ static int print_report(struct job *job, const struct arguments *arguments)
 int cmd_report(int argc, char **argv)
 {
 	struct arguments arguments = {.report = "simple", .options.limit = -1};
-	enum recording_end end = RECORDING_WHOLE;
 	struct job *job = NULL;
-	uint32_t version = 0;
 	int err;
 
 	argp_parse(&cmd_report_argp, argc, argv, 0, NULL, &arguments);
 	if (!arguments.file)
-		arguments.file = DEFAULT_FILE;
+		arguments.file = INPUT_DEFAULT;
 	/* Who reads us may stop early (head, less): an error of write, not a signal. */
 	signal(SIGPIPE, SIG_IGN);
 
 	job = job__new();
-	err = job ? recording__read(arguments.file, add_record, job, &end, &version) : -ENOMEM;
-	if (err) {
-		explain_read(arguments.file, err, version);
+	err = job ? input__read(arguments.file, add_record, job) : -ENOMEM;
+	if (err)
 		goto out;
-	}
-	if (end == RECORDING_CUT)
-		log__warn("none needed; record again if it matters",
-			  "%s is cut or damaged; this is what its sound part holds", arguments.file);
 	err = print_report(job, &arguments);
 	if (err == -EPIPE)
 		err = 0;

@@ -311,6 +311,16 @@ const char *job__name(const struct job *job, uint64_t id)
 	return names__find(&job->names, id);
 }
 
+const char *job__name_or_lost(struct job *job, uint64_t id)
+{
+	return names__find_or_lost(&job->names, id);
+}
+
+bool job__op_group(const struct job *job, uint64_t id, struct op_group *group)
+{
+	return ops__group(&job->ops, id, group);
+}
+
 const struct op_row *job__ops(struct job *job, size_t *cnt)
 {
 	return ops__rows(&job->ops, &job->names, cnt);

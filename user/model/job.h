@@ -46,13 +46,16 @@ const struct rec_cost *job__cost(const struct job *job);
 const struct rec_target *job__targets(const struct job *job,
 				      size_t *cnt);        /* in the order of their first record, last state each */
 const char *job__name(const struct job *job, uint64_t id); /* NULL when unknown */
+/* The same, but a text that says so for a name that never came, valid until the next record. NULL: no memory. */
+const char *job__name_or_lost(struct job *job, uint64_t id);
 /* Nonzero counters, in the order of include/counters.h, then unknown ones. */
 const struct job_counter *job__counters(struct job *job, size_t *cnt);
 const char *const *job__notes(const struct job *job, size_t *cnt);
 uint64_t job__malformed(const struct job *job);
 /* Rows in order of first occurrence (val.first_ns); valid until the next job__add. NULL only with *cnt == 0. */
 const struct job_action *job__actions(struct job *job, size_t *cnt);
-/* See ops__rows and ops__windows. */
+/* See ops__group, ops__rows and ops__windows. */
+bool job__op_group(const struct job *job, uint64_t id, struct op_group *group);
 const struct op_row *job__ops(struct job *job, size_t *cnt);
 const struct rec_op_window *job__op_windows(struct job *job, size_t *cnt);
 

@@ -13,8 +13,6 @@
 #include "flops.h"
 #include "words.h"
 
-#define EVALUATE_PREFIX "autograd::engine::evaluate_function: "
-
 struct op_node {
 	struct op_key key; /* first: what compare_op looks at */
 	struct op_val val;
@@ -155,6 +153,16 @@ int ops__add(struct ops *ops, const struct rec_hdr *record)
 	}
 }
 
+bool ops__group(const struct ops *ops, uint64_t id, struct op_group *group)
+{
+	struct group_node **found = tfind(&id, &ops->groups, compare_group);
+
+	*group = (struct op_group){0};
+	if (found)
+		*group = (struct op_group){(*found)->source, (*found)->module, (*found)->words, (*found)->word_cnt};
+	return found;
+}
+
 /* ---- rows ---- */
 
 static uint64_t add_u64(uint64_t a, uint64_t b)
@@ -190,7 +198,7 @@ static char *printed_name(const char *text, enum span_kind kind, const char **ov
 
 	*overload = "";
 	if (kind == SPAN_EVALUATE)
-		return asprintf(&name, EVALUATE_PREFIX "%s", text) < 0 ? NULL : name;
+		return asprintf(&name, OP_EVALUATE_PREFIX "%s", text) < 0 ? NULL : name;
 	if (kind == SPAN_LABEL && !strncmp(text, "ProfilerStep#", strlen("ProfilerStep#")))
 		return strdup("ProfilerStep*");
 	dot = kind == SPAN_OP ? strchr(text, '.') : NULL;
@@ -237,7 +245,7 @@ static const char *text_of(struct build *build, uint64_t id)
 static void build_row(struct build *build, const struct op_node *node)
 {
 	struct op_row *row = &build->ops->built[build->ops->built_cnt];
-	struct group_node **group = tfind(&node->key.group, &build->ops->groups, compare_group);
+	struct op_group group;
 	const char *text = text_of(build, node->key.name);
 
 	*row = (struct op_row){.kind = node->key.kind, .pid = node->key.pid, .val = node->val};
@@ -252,12 +260,12 @@ static void build_row(struct build *build, const struct op_node *node)
 	}
 	build->ops->built_cnt++;
 	row->action = text_of(build, node->key.action);
-	if (!group)
+	if (!ops__group(build->ops, node->key.group, &group))
 		return;
-	row->source = text_of(build, (*group)->source);
-	row->module = text_of(build, (*group)->module);
-	row->words = (*group)->words;
-	row->word_cnt = (*group)->word_cnt;
+	row->source = text_of(build, group.source);
+	row->module = text_of(build, group.module);
+	row->words = group.words;
+	row->word_cnt = group.word_cnt;
 	if (row->kind == SPAN_OP)
 		row->flops = flops__count(row->name, row->words, row->word_cnt);
 }

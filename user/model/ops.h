@@ -12,6 +12,15 @@
 #include "../../include/records.h"
 #include "names.h"
 
+#define OP_EVALUATE_PREFIX "autograd::engine::evaluate_function: "
+
+/* What a REC_OP_GROUP id stands for. Words are checked (words.h), and owned by the job. */
+struct op_group {
+	uint64_t source, module; /* name ids; 0: none */
+	const uint64_t *words;
+	size_t word_cnt;
+};
+
 /* One row of the recording. Texts are UTF-8, with control characters as they came, and owned by the job. */
 struct op_row {
 	/* As torch.profiler prints it: "aten::add", "autograd::engine::evaluate_function: AddBackward0", "ProfilerStep*". */
@@ -48,6 +57,8 @@ int ops__add(struct ops *ops, const struct rec_hdr *record);
 const struct op_row *ops__rows(struct ops *ops, struct names *names, size_t *cnt);
 /* The windows in which operators were counted, by pid and index; valid until the next call. NULL only with *cnt == 0. */
 const struct rec_op_window *ops__windows(struct ops *ops, size_t *cnt);
+/* False when it never came; *group is empty then. */
+bool ops__group(const struct ops *ops, uint64_t id, struct op_group *group);
 /* Leaves it empty. */
 void ops__free(struct ops *ops);
 
