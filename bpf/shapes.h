@@ -133,7 +133,7 @@ static __always_inline u64 call_word(const struct shapes *s, u32 place)
 
 static __always_inline void shapes__argument(struct shapes *s, const struct op_def *def, const struct op_arg *arg)
 {
-	u64 first = call_word(s, arg->place), second[2] = {};
+	u64 first = call_word(s, arg->place), second[3] = {};
 
 	switch (arg->kind) {
 	case OP_ARG_TENSOR:
@@ -145,12 +145,23 @@ static __always_inline void shapes__argument(struct shapes *s, const struct op_d
 	case OP_ARG_TENSOR_LIST:
 		shapes__list(s, first, call_word(s, arg->place2));
 		break;
+	case OP_ARG_TENSOR_LIST_REF:
+		/* c10::IListRef {Tensor *, size_t, int tag}; tag 0: as an ArrayRef */
+		bpf_probe_read_user(second, 20, (const void *)first);
+		if ((u32)second[2])
+			shapes__word(s, OP_WORD_NONE);
+		else
+			shapes__list(s, second[0], second[1]);
+		break;
 	case OP_ARG_INTS:
 		if (def->wants_ints)
 			shapes__values(s, OP_WORD_INTS, first, call_word(s, arg->place2));
 		else
 			shapes__word(s, OP_WORD_NONE);
 		break;
+	case OP_ARG_INT_REF:
+		bpf_probe_read_user(&first, sizeof(first), (const void *)first);
+		/* fall through */
 	case OP_ARG_INT:
 		if (def->wants_ints) {
 			shapes__word(s, OP_WORD_INT | 1ULL << 32);

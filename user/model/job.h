@@ -14,6 +14,7 @@
 #include "ops.h"
 
 struct job;
+struct op_group;
 
 struct job_counter {
 	const char *name;
