@@ -17,15 +17,24 @@
 #define RING_BYTES (1 << 20)
 #define PROCS_MAX  4096
 
-/* What the operator table needs of a span, and of the last one that ended directly inside. */
+/* What the operator table keeps of a call that has ended, in case it turns out to be one with the call around it. */
+struct op_ended {
+	u64 merged; /* 0: its end was lost */
+	u64 total_ns, self_ns;
+	s64 self_bytes[OP_MEMORY__COUNT];
+	u32 row; /* 1 + its row; 0: not counted */
+	u32 pad;
+};
+
+/* What the operator table needs of a span. */
 struct op_span {
 	u64 merged; /* name without the overload */
 	u64 group;
-	u64 last_merged, last_ns, last_self_ns;
-	u32 last_row; /* 1 + its row; 0: not counted */
-	u32 child_cnt;
 	s64 sequence; /* for the timeline; -1 not known */
-	s64 self_bytes[OP_MEMORY__COUNT], child_bytes[OP_MEMORY__COUNT], last_self_bytes[OP_MEMORY__COUNT];
+	s64 self_bytes[OP_MEMORY__COUNT], child_bytes[OP_MEMORY__COUNT];
+	u32 child_cnt; /* calls directly inside that have ended */
+	u32 pad;
+	struct op_ended last; /* of them, when there is one */
 };
 
 /* An interval that is open on a thread. */

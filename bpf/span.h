@@ -110,23 +110,26 @@ static __always_inline u64 span__action(struct thread *t, u32 depth)
  */
 __weak __noinline int span__drop(struct thread *t, u32 depth)
 {
-	u64 child_ns = 0, op_child_ns = 0;
+	u64 child_ns = 0;
 	u32 outer;
 
 	if (!t)
 		return 0;
 	for (u32 n = 0; n < SPAN_DEPTH; n++) {
+		u64 i = t->depth - 1 - n;
+		struct span *s;
+
 		if (depth + n >= t->depth)
 			break;
-		child_ns += span__at(t, depth + n)->child_ns;
-		op_child_ns += span__at(t, depth + n)->op_child_ns;
-		t->framed -= span__at(t, depth + n)->frame != 0;
+		s = span__at(t, i);
+		child_ns += s->child_ns;
+		t->framed -= s->frame != 0;
+		if (i)
+			op__lose(span__at(t, i - 1), s);
 	}
 	outer = span__outer(t, depth);
 	if (outer)
 		span__at(t, outer - 1)->child_ns += child_ns;
-	if (depth)
-		span__at(t, depth - 1)->op_child_ns += op_child_ns;
 	if (depth == t->gap_depth)
 		t->gap_child_ns += child_ns;
 	else if (depth < t->gap_depth)
@@ -189,12 +192,9 @@ __weak __noinline int span__row_at(struct thread *t)
 		return 0;
 	depth = t->depth;
 	for (u32 n = 0; n < SPAN_DEPTH; n++) {
-		u32 kind;
-
 		if (n >= depth)
 			break;
-		kind = span__at(t, depth - 1 - n)->kind;
-		if (kind == SPAN_LABEL || is_operator(kind))
+		if (has_op_row(span__at(t, depth - 1 - n)->kind))
 			return depth - n;
 	}
 	return 0;
@@ -278,13 +278,8 @@ static __always_inline void span__account_op(struct thread *t, const struct proc
 		op__account(t, p, s, depth);
 		return;
 	}
-	if (depth) {
-		struct span *parent = span__at(t, depth - 1);
-
-		parent->op_child_ns += s->op_child_ns;
-		for (int m = 0; m < OP_MEMORY__COUNT; m++)
-			parent->op.child_bytes[m] += s->op.child_bytes[m];
-	}
+	if (depth)
+		op__hand_out(span__at(t, depth - 1), s);
 	if (want_timeline && in_op_window(p, s))
 		timeline__add(p, s, t->now_ns - s->start_ns, depth);
 }
