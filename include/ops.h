@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Operators: what a probe on one knows by its cookie, and what the BPF side must know of an operator's arguments.
- * Filled by user/session/ops.c from user/target/ops.h, read by bpf/ops.h.
+ * Filled by user/session/op_probes.c from user/target/ops.h, read by bpf/ops.bpf.c and bpf/shapes.h.
  */
 #ifndef STEPFLAME_OPS_H
 #define STEPFLAME_OPS_H
@@ -9,6 +9,8 @@
 #ifndef __VMLINUX_H__
 #include <linux/types.h>
 #endif
+
+#include "records.h"
 
 #define OPS_MAX       8192 /* operators and node classes of all torch libraries of a session */
 #define OP_ARGS_MAX   24   /* arguments looked at; of the 3,110 operators of torch 2.15 none has more than 23 */
@@ -62,6 +64,13 @@ struct op_def {
 	__u8 wants_ints; /* its FLOPs need the int arguments */
 	struct op_arg args[OP_ARGS_MAX];
 	__u32 pad;
+};
+
+/* The operator table is an open hash table in an array of these. */
+struct op_entry {
+	__u64 hash; /* 0: free */
+	struct op_key key;
+	struct op_val val;
 };
 
 /* One process whose operators are probed, by its slot. Written in place by both sides: each word by one of them. */

@@ -20,6 +20,8 @@ static int print(enum libbpf_print_level level, const char *fmt, va_list args)
 	return level == LIBBPF_WARN && getenv("STEPFLAME_DEBUG") ? vfprintf(stderr, fmt, args) : 0;
 }
 
+#define TIMELINE_RING_BYTES (32 << 20) /* some 400,000 spans between two polls */
+
 /* Their programs are not loaded, and their maps are as small as can be. */
 static void leave_operators_out(struct stepflame_bpf *skel)
 {
@@ -55,6 +57,8 @@ static int load(const struct program_knobs *knobs, enum attach_backend backend, 
 		skel->rodata->want_shapes = knobs->shapes;
 		skel->rodata->want_memory = knobs->memory;
 	}
+	if (knobs && knobs->timeline)
+		bpf_map__set_max_entries(skel->maps.ring, TIMELINE_RING_BYTES);
 	if (!knobs || !knobs->ops)
 		leave_operators_out(skel);
 	if (backend == ATTACH_PERF)
