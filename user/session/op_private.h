@@ -22,7 +22,7 @@ struct op_file {
 };
 
 /* Probes of one program each, in the order in which they are armed. */
-enum op_link { LINK_EXIT, LINK_ENTER, LINK_NODE, LINK_MEMORY, LINK__COUNT };
+enum op_link { LINK_EXIT, LINK_ENTER, LINK_NODE, LINK_BOXED, LINK_MEMORY, LINK__COUNT };
 
 #define OP_LIBRARIES 4 /* of a process that have probes */
 

@@ -27,12 +27,14 @@ static void leave_operators_out(struct stepflame_bpf *skel)
 {
 	bpf_program__set_autoload(skel->progs.op_enter, false);
 	bpf_program__set_autoload(skel->progs.node_enter, false);
+	bpf_program__set_autoload(skel->progs.boxed_enter, false);
 	bpf_program__set_autoload(skel->progs.op_exit, false);
 	bpf_program__set_autoload(skel->progs.op_memory, false);
 	bpf_map__set_max_entries(skel->maps.op_rows, 1);
 	bpf_map__set_max_entries(skel->maps.op_procs, 1);
 	bpf_map__set_max_entries(skel->maps.op_defs, 1);
 	bpf_map__set_max_entries(skel->maps.node_classes, 1);
+	bpf_map__set_max_entries(skel->maps.handles, 1);
 	bpf_map__set_max_entries(skel->maps.groups, 1);
 	bpf_map__set_max_entries(skel->maps.allocations, 1);
 }
