@@ -60,10 +60,10 @@ struct span {
 struct thread {
 	u64 now_ns; /* of the event at hand */
 	u32 depth;
-	u32 framed; /* open spans that are bound to a native frame */
+	u32 framed;    /* open spans that are bound to a native frame */
 	u32 gap_depth; /* depth at which gap_ns was taken */
 	u32 pad;
-	u64 gap_ns;    /* end of the last data, optimizer or backward span: forward begins there; 0: unknown */
+	u64 gap_ns; /* end of the last data, optimizer or backward span: forward begins there; 0: unknown */
 	u64 gap_child_ns;
 	u64 sent[SENT_NAMES]; /* names that user space knows, by their low bits: spares the look-up */
 	u64 tstate; /* its PyThreadState, as seen when it held the GIL; torch's calls release it. 0: not seen yet */
@@ -120,19 +120,13 @@ struct {
 	__type(value, u64);
 } counters __weak SEC(".maps");
 
-/* Rows of the operator table: an open hash table in an array, which the verifier inlines and user space maps. hash 0: free. */
-struct op_row {
-	u64 hash;
-	struct op_key key;
-	struct op_val val;
-};
-
+/* The operator table, in an array that the verifier inlines and user space maps. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, OP_ROWS);
 	__type(key, u32);
-	__type(value, struct op_row);
+	__type(value, struct op_entry);
 } op_rows __weak SEC(".maps");
 
 struct {

@@ -30,7 +30,7 @@ static __always_inline u64 op_key__hash(const struct op_key *key)
 	return (h ^ h >> 32) | 1;
 }
 
-static __always_inline struct op_row *op_row__at(u32 i)
+static __always_inline struct op_entry *op_row__at(u32 i)
 {
 	return bpf_map_lookup_elem(&op_rows, &i);
 }
@@ -43,7 +43,7 @@ static __always_inline u32 op_row__find(const struct op_key *key)
 
 	for (u32 n = 0; n < OP_ROW_TRIES; n++) {
 		u32 i = (first + n) % OP_ROWS;
-		struct op_row *row = op_row__at(i);
+		struct op_entry *row = op_row__at(i);
 		u64 seen;
 
 		if (!row)
@@ -66,7 +66,7 @@ static __always_inline u32 op_row__find(const struct op_key *key)
 /* Takes a call back that turned out to be the same as the one around it, whose only child it is. */
 static __always_inline void op_row__take_back(const struct op_ended *call, const s64 *total_bytes)
 {
-	struct op_row *row = call->row ? op_row__at(call->row - 1) : NULL;
+	struct op_entry *row = call->row ? op_row__at(call->row - 1) : NULL;
 
 	if (!row)
 		return;
@@ -86,7 +86,7 @@ static __always_inline u32 op_row__add(u32 pid, const struct span *s, u64 total_
 {
 	struct op_key key = {.pid = pid, .kind = s->kind, .name = s->name, .action = s->action, .group = s->op.group};
 	u32 i = op_row__find(&key);
-	struct op_row *row = op_row__at(i);
+	struct op_entry *row = op_row__at(i);
 
 	if (!row)
 		return 0;

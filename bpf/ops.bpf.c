@@ -138,6 +138,82 @@ static __always_inline u64 register_value(const struct pt_regs *ctx, u32 place)
 	return place == 0 ? LOAD_HERE(ctx->di) : place == 1 ? LOAD_HERE(ctx->si) : LOAD_HERE(ctx->dx);
 }
 
+/* Operators that go through the boxed dispatcher, by their c10::Dispatcher::OperatorDef. */
+struct handle {
+	u64 slot;
+	u64 def;
+};
+
+struct handle_names {
+	u64 name, merged;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, OPS_MAX);
+	__type(key, struct handle);
+	__type(value, struct handle_names);
+} handles SEC(".maps");
+
+/* A std::string in the target: {char *, size_t, ...}; before the C++11 ABI a char * with the size 24 bytes before it. */
+static __always_inline int read_string(u64 at, bool old, u64 string[2])
+{
+	if (bpf_probe_read_user(string, old ? 8 : 16, (const void *)at))
+		return -1;
+	return old ? bpf_probe_read_user(&string[1], 8, (const void *)(string[0] - 24)) : 0;
+}
+
+/* OperatorDef begins with OperatorEntry, that with OperatorName {std::string name, overload_name}. False (counted): not readable. */
+static __always_inline bool handle__read(struct thread *t, const struct op_proc *p, u64 def, struct handle_names *names)
+{
+	u64 name[2] = {}, overload[2] = {};
+
+	if (read_string(def, p->old_strings, name) ||
+	    read_string(def + (p->old_strings ? 8 : 32), p->old_strings, overload)) {
+		count(CNT_NAME_LOST);
+		return false;
+	}
+	names->name = names->merged = name__read(t, name[0], name[1], NAME_UTF8);
+	if (names->name && overload[1])
+		names->name = name__join(t, overload[0], overload[1]);
+	if (names->name)
+		name__send(t, names->name);
+	return names->name;
+}
+
+/* c10::Dispatcher::callBoxed(OperatorHandle const &, ...): the cookie's index is the register that holds the handle. */
+SEC("uprobe.multi")
+int boxed_enter(struct pt_regs *ctx)
+{
+	u64 cookie = bpf_get_attach_cookie(ctx), frame = ctx->sp + COOKIE_DEPTH(cookie);
+	u32 slot = OP_SLOT(cookie);
+	struct op_proc *p = bpf_map_lookup_elem(&op_procs, &slot);
+	struct handle handle = {.slot = slot};
+	struct handle_names names = {}, *known;
+	struct thread *t;
+	struct span *s;
+
+	if (!p)
+		return 0;
+	op__hit(p);
+	t = op_thread();
+	if (!t)
+		return 0;
+	op__repair(t, frame + 1);
+	bpf_probe_read_user(&handle.def, sizeof(handle.def), (const void *)register_value(ctx, COOKIE_FN(cookie)));
+	known = bpf_map_lookup_elem(&handles, &handle);
+	if (known)
+		names = *known;
+	else if (!handle__read(t, p, handle.def, &names))
+		return 0;
+	else
+		bpf_map_update_elem(&handles, &handle, &names, BPF_ANY);
+	s = op__begin(t, p, SPAN_OP, handle.def, names.name, names.merged, frame);
+	if (s)
+		s->start_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
 /* evaluate_function and Node::operator(): the cookie's index is the register that holds the node. */
 SEC("uprobe.multi")
 int node_enter(struct pt_regs *ctx)
@@ -183,12 +259,15 @@ int op_exit(struct pt_regs *ctx)
 		return 0;
 	t->now_ns = now;
 	depth = t->depth;
-	if (depth) {
-		s = span__at(t, depth - 1);
-		if (s->frame != frame || !is_operator(s->kind)) {
+	s = span__at(t, depth - 1);
+	if (depth && (s->frame != frame || !is_operator(s->kind))) {
+		/* Where an exception leaves a function, how deep its frame is may not be known. */
+		if (COOKIE_DEPTH(cookie) == COOKIE_DEPTH_UNKNOWN)
+			depth = span__unwind_out(t, ctx->sp,
+						 COOKIE_EVENT(cookie) == OP_CALL ? COOKIE_FN(cookie) : TOKEN_ANY);
+		else
 			depth = span__unwind_to(t, frame);
-			s = span__at(t, depth - 1);
-		}
+		s = span__at(t, depth - 1);
 	}
 	if (!depth) {
 		if (p->open)

@@ -177,7 +177,8 @@ __weak __noinline int span__find(struct thread *t, u32 kind, u64 token, u64 fram
 		if (n >= depth)
 			break;
 		s = span__at(t, depth - 1 - n);
-		if (s->kind == kind && (s->token == token || token == TOKEN_ANY) && (!frame || !s->frame || s->frame == frame))
+		if (s->kind == kind && (s->token == token || token == TOKEN_ANY) &&
+		    (!frame || !s->frame || s->frame == frame))
 			return depth - 1 - n;
 	}
 	return -1;
@@ -235,6 +236,21 @@ static __always_inline u32 span__unwind_to(struct thread *t, u64 frame)
 		span__drop(t, depth);
 	}
 	return depth;
+}
+
+/*
+ * For an end whose frame is not known: it is that of the innermost operator, which lies above sp, since what was called from there has ended.
+ * Returns 1 + its index, 0 when there is none with that token (or TOKEN_ANY).
+ */
+static __always_inline u32 span__unwind_out(struct thread *t, u64 sp, u64 token)
+{
+	const struct span *s;
+	u32 depth;
+
+	span__repair(t, sp);
+	depth = t->depth;
+	s = span__at(t, depth - 1);
+	return depth && is_operator(s->kind) && (token == TOKEN_ANY || s->token == token) ? depth : 0;
 }
 
 /* The time is taken last: what the program did before is not in the span. NULL when the stack is full. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Operators: what a probe on one knows by its cookie, and what the BPF side must know of an operator's arguments.
- * Filled by user/session/ops.c from user/target/ops.h, read by bpf/ops.h.
+ * Filled by user/session/op_probes.c from user/target/ops.h, read by bpf/ops.bpf.c and bpf/shapes.h.
  */
 #ifndef STEPFLAME_OPS_H
 #define STEPFLAME_OPS_H
@@ -9,6 +9,8 @@
 #ifndef __VMLINUX_H__
 #include <linux/types.h>
 #endif
+
+#include "records.h"
 
 #define OPS_MAX       8192 /* operators and node classes of all torch libraries of a session */
 #define OP_ARGS_MAX   24   /* arguments looked at; of the 3,110 operators of torch 2.15 none has more than 23 */
@@ -64,6 +66,13 @@ struct op_def {
 	__u32 pad;
 };
 
+/* The operator table is an open hash table in an array of these. */
+struct op_entry {
+	__u64 hash; /* 0: free */
+	struct op_key key;
+	struct op_val val;
+};
+
 /* One process whose operators are probed, by its slot. Written in place by both sides: each word by one of them. */
 struct op_proc {
 	__u32 pid;
@@ -78,6 +87,8 @@ struct op_proc {
 	__u64 last_boundary_ns;
 	__u64 hits;            /* while `counting` */
 	__u64 counting;        /* user space, and BPF when windows begin and end */
+	__u32 old_strings;     /* its std::string is that from before the C++11 ABI */
+	__u32 pad;
 	__u64 backward_action; /* what Engine::execute was called in: the action of nodes on the engine's threads */
 };
 

@@ -8,6 +8,7 @@
 
 #include "../user/model/names.h"
 #include "../user/recording/recording.h"
+#include "../user/recording/spans.h"
 #include "../user/report/text.h"
 
 static void print_text(const char *name, const char *bytes, size_t len, enum name_encoding encoding)
@@ -188,13 +189,29 @@ static void print_op_window(const void *record)
 
 static void print_spans(const void *record)
 {
-	const struct rec_spans *spans = record;
+	const struct rec_spans *packed = record;
+	struct rec_span *spans = malloc(SPANS_MAX * sizeof(*spans));
+	size_t cnt = 0;
+	int err = spans ? spans__decode(packed, spans, &cnt) : -ENOMEM;
 
-	FIELD(spans, pid);
-	FIELD(spans, tid);
-	FIELD(spans, span_cnt);
-	FIELD(spans, bytes);
-	FIELD(spans, base_ns);
+	FIELD(packed, pid);
+	FIELD(packed, tid);
+	FIELD(packed, span_cnt);
+	FIELD(packed, bytes);
+	FIELD(packed, base_ns);
+	if (err)
+		printf(" (%s)", err == -EBADMSG ? "malformed" : strerror(-err));
+	for (size_t i = 0; i < cnt; i++) {
+		printf("\n ");
+		FIELD(&spans[i], kind);
+		ID(&spans[i], name);
+		FIELD(&spans[i], start_ns);
+		FIELD(&spans[i], duration_ns);
+		FIELD(&spans[i], depth);
+		SIGNED(&spans[i], sequence);
+		ID(&spans[i], group);
+	}
+	free(spans);
 }
 
 static const struct {

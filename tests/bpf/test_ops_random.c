@@ -396,7 +396,7 @@ static void program__start(void)
 
 static bool compare_row(const void *index, void *value, void *arg)
 {
-	const struct op_row *row = value;
+	const struct op_entry *row = value;
 
 	(void)index;
 	if (!row->hash)

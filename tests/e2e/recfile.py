@@ -4,8 +4,8 @@
 import struct
 import zlib
 
-HOST, TARGET, NAME, PROC, WINDOW, AGG, COUNTER, COST, NOTE, OP, OP_GROUP, OP_WINDOW = range(1, 13)
-ACTION, LABEL, FORWARD, BACKWARD, USER, SPAN_OP, EVALUATE, NODE = range(1, 9)
+HOST, TARGET, NAME, PROC, WINDOW, AGG, COUNTER, COST, NOTE, OP, OP_GROUP, OP_WINDOW, SPANS = range(1, 14)
+ACTION, LABEL, FORWARD, BACKWARD, USER, SPAN_OP, EVALUATE, NODE, STEP = range(1, 10)
 WORD_NONE, WORD_TENSOR, WORD_TENSOR_LIST, WORD_INTS, WORD_INT, WORD_OPAQUE, WORD_CUT = range(7)
 MAIN, CHILD, WORKER = range(3)
 UTF8, LATIN1, UCS2, UCS4 = 0, 1, 2, 4
@@ -20,10 +20,10 @@ def record(kind, payload):
     return struct.pack("=HHI", kind, 0, 8 + len(payload)) + payload
 
 
-def host(version="0.1.0", hostname="host", kernel="6.12.0", cpus=2):
+def host(version="0.1.0", hostname="host", kernel="6.12.0", cpus=2, monotonic_ns=1, realtime_ns=2):
     return record(
         HOST,
-        struct.pack("=QQII32s64s64s", 1, 2, cpus, 0, version.encode(), hostname.encode(), kernel.encode()),
+        struct.pack("=QQII32s64s64s", monotonic_ns, realtime_ns, cpus, 0, version.encode(), hostname.encode(), kernel.encode()),
     )
 
 
@@ -106,6 +106,45 @@ def op_group(ident, words=b"", source=0, module=0):
 
 def op_window(pid, index, first_step, steps, start_ns, end_ns, cut=0):
     return record(OP_WINDOW, struct.pack("=IIQQQQQ", pid, index, first_step, steps, start_ns, end_ns, cut))
+
+
+def leb128(value):
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def folded(value):
+    value = (value + 2**63) % 2**64 - 2**63
+    return leb128(value * 2 if value >= 0 else -value * 2 - 1)
+
+
+def span(kind, ident, start_ns, duration_ns, depth=0, sequence=-1, group=0):
+    return (kind, ident, start_ns, duration_ns, depth, sequence, group)
+
+
+def spans(pid, tid, rows, base_ns=0):
+    """A record of at most 4096 rows of span()."""
+
+    def dictionary(values):
+        ids = list(dict.fromkeys(values))
+        return leb128(len(ids)) + struct.pack(f"={len(ids)}Q", *ids) + b"".join(leb128(ids.index(v)) for v in values)
+
+    def differences(values, before=0):
+        return b"".join(folded(v - b) for v, b in zip(values, [before, *values]))
+
+    kinds, names, starts, durations, depths, sequences, groups = zip(*rows)
+    ends = [base_ns] + [start + duration for start, duration in zip(starts, durations)]
+    plain = b"".join(leb128(kind << 2 | (sequence != -1) << 1) for kind, sequence in zip(kinds, sequences))
+    plain += b"".join(folded(start - end) for start, end in zip(starts, ends))
+    plain += b"".join(map(leb128, durations))
+    plain += dictionary(names) + dictionary(groups)
+    plain += differences(depths) + differences([s for s in sequences if s != -1])
+    payload = zlib.compress(plain)
+    return record(SPANS, struct.pack("=IIIIQ", pid, tid, len(rows), len(payload), base_ns) + payload)
 
 
 def header(version=VERSION, byte_order=BYTE_ORDER):

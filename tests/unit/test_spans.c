@@ -270,7 +270,8 @@ static struct rec_spans *wrap(const struct rec_spans *like, const void *payload,
 	return record;
 }
 
-static int decode_deflated(const struct rec_spans *like, const unsigned char *plain, size_t plain_bytes, struct rec_span *out, size_t *cnt)
+static int decode_deflated(const struct rec_spans *like, const unsigned char *plain, size_t plain_bytes,
+			   struct rec_span *out, size_t *cnt)
 {
 	uLongf bytes = compressBound(plain_bytes);
 	unsigned char *payload = malloc(bytes);
@@ -380,7 +381,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_round_trip_of_anything), cmocka_unit_test(test_bytes_per_operator),
-		cmocka_unit_test(test_many_threads),	       cmocka_unit_test(test_sink_fails),
+		cmocka_unit_test(test_many_threads),           cmocka_unit_test(test_sink_fails),
 		cmocka_unit_test(test_cut_at_every_byte),      cmocka_unit_test(test_flipped_bytes),
 		cmocka_unit_test(test_absurd_counts),
 	};

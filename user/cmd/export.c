@@ -25,7 +25,8 @@ struct arguments {
 
 static const struct argp_option options[] = {
 	{"format", 'f', "FORMAT", 0,
-	 "chrome (as torch.profiler writes it: Perfetto, chrome://tracing, Holistic Trace Analysis) or perfetto (Perfetto's own, a "
+	 "chrome (as torch.profiler writes it: Perfetto, chrome://tracing, Holistic Trace Analysis) or perfetto "
+	 "(Perfetto's own, a "
 	 "tenth of the size)",
 	 0},
 	{"output", 'o', "OUT", 0, "The file to write, gzipped if its name ends in .gz (stdout)", 0},
@@ -83,7 +84,8 @@ const struct argp cmd_export_argp = {
 	.options = options,
 	.parser = parse_or_die,
 	.args_doc = "[FILE] -f FORMAT",
-	.doc = "Write the timeline of a recording (" INPUT_DEFAULT " unless FILE is given; made by record --timeline) for a trace viewer.",
+	.doc = "Write the timeline of a recording (" INPUT_DEFAULT
+	       " unless FILE is given; made by record --timeline) for a trace viewer.",
 };
 
 /* ---- what comes in ---- */
@@ -108,13 +110,15 @@ static int check_timeline(const struct arguments *arguments, const struct timeli
 	uint64_t left_out = timeline__left_out(timeline);
 
 	if (left_out)
-		log__warn("record a shorter window", "%" PRIu64 " spans of %s are left out: malformed, or more than fit",
-			  left_out, arguments->file);
+		log__warn("record a shorter window",
+			  "%" PRIu64 " spans of %s are left out: malformed, or more than fit", left_out,
+			  arguments->file);
 	for (size_t i = 0; i < cnt; i++)
 		if (!arguments->pid || tracks[i].pid == arguments->pid)
 			return 0;
 	if (arguments->pid && cnt)
-		log__error("name a process of the recording", "%s has no timeline of process %u", arguments->file, arguments->pid);
+		log__error("name a process of the recording", "%s has no timeline of process %u", arguments->file,
+			   arguments->pid);
 	else
 		log__error("record again with --timeline", "%s has no timeline", arguments->file);
 	return -ENODATA;
@@ -213,7 +217,8 @@ int cmd_export(int argc, char **argv)
 	if (err == -EPIPE)
 		err = 0;
 	else if (err)
-		log__error(NULL, "cannot write %s: %s", arguments.output ? arguments.output : "the trace", strerror(-err));
+		log__error(NULL, "cannot write %s: %s", arguments.output ? arguments.output : "the trace",
+			   strerror(-err));
 out:
 	timeline__free(models.timeline);
 	job__free(models.job);

@@ -204,8 +204,8 @@ static void put_us(FILE *out, const char *key, uint64_t ns)
 	fprintf(out, ", \"%s\": %" PRIu64 ".%03u", key, ns / 1000, (unsigned int)(ns % 1000));
 }
 
-static void put_event(struct chrome *c, const char *phase, const char *category, const char *name_json, uint32_t pid, uint32_t tid,
-		      uint64_t start_ns)
+static void put_event(struct chrome *c, const char *phase, const char *category, const char *name_json, uint32_t pid,
+		      uint32_t tid, uint64_t start_ns)
 {
 	fprintf(c->out, "%s\n{\"ph\": \"%s\", ", c->comma, phase);
 	if (category)
@@ -215,7 +215,8 @@ static void put_event(struct chrome *c, const char *phase, const char *category,
 	c->comma = ",";
 }
 
-static int put_metadata(struct chrome *c, const char *name_json, uint32_t pid, uint32_t tid, const char *key, const char *value)
+static int put_metadata(struct chrome *c, const char *name_json, uint32_t pid, uint32_t tid, const char *key,
+			const char *value)
 {
 	char *json = json_text(value);
 
@@ -255,7 +256,8 @@ static int put_thread(struct chrome *c, const struct timeline_track *track)
 	int err = name ? put_metadata(c, "\"thread_name\"", track->pid, track_tid(track), "name", name) : -ENOMEM;
 
 	/* The tracks of a thread below each other. */
-	put_sort_index(c, "\"thread_sort_index\"", track->pid, track_tid(track), (uint64_t)track->tid * 16 + track->lane);
+	put_sort_index(c, "\"thread_sort_index\"", track->pid, track_tid(track),
+		       (uint64_t)track->tid * 16 + track->lane);
 	free(name);
 	return err;
 }
@@ -310,7 +312,8 @@ static bool is_exported(const struct timeline_track *track, const struct export_
 }
 
 /* The clock of the trace, and the rank of its first process that has one. */
-static void survey(struct chrome *c, const struct job *job, const struct timeline *timeline, const struct export_options *options, int *rank)
+static void survey(struct chrome *c, const struct job *job, const struct timeline *timeline,
+		   const struct export_options *options, int *rank)
 {
 	const struct rec_host *host = job__host(job);
 	size_t cnt;
@@ -332,7 +335,8 @@ static void survey(struct chrome *c, const struct job *job, const struct timelin
 	c->first_ts = real_ns - c->base_ns;
 }
 
-static int put_tracks(struct chrome *c, struct job *job, const struct timeline *timeline, const struct export_options *options)
+static int put_tracks(struct chrome *c, struct job *job, const struct timeline *timeline,
+		      const struct export_options *options)
 {
 	size_t cnt;
 	const struct timeline_track *tracks = timeline__tracks(timeline, &cnt);
@@ -353,7 +357,8 @@ static int put_tracks(struct chrome *c, struct job *job, const struct timeline *
 	return err;
 }
 
-static int write_chrome(struct job *job, const struct timeline *timeline, const struct export_options *options, FILE *out)
+static int write_chrome(struct job *job, const struct timeline *timeline, const struct export_options *options,
+			FILE *out)
 {
 	struct chrome c = {.out = out, .comma = ""};
 	char *name = json_text(options->name);

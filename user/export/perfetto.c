@@ -379,7 +379,8 @@ static int put_tracks(struct perfetto *p, const struct job *job, const struct ti
 	return err;
 }
 
-static int write_perfetto(struct job *job, const struct timeline *timeline, const struct export_options *options, FILE *out)
+static int write_perfetto(struct job *job, const struct timeline *timeline, const struct export_options *options,
+			  FILE *out)
 {
 	struct perfetto p = {.out = out, .sequence = 1};
 	int err = make_texts(&p, job, timeline);

@@ -52,7 +52,8 @@ static int compare_interned(const void *a, const void *b)
 /* The index of an id, `next` when it is new; -ENOMEM. */
 static int64_t intern(void **tree, uint64_t id, uint32_t kind, size_t next)
 {
-	struct interned key = {.id = id, .kind = kind, .index = next}, **found = tfind(&key, tree, compare_interned), *new;
+	struct interned key = {.id = id, .kind = kind, .index = next}, **found = tfind(&key, tree, compare_interned),
+			*new;
 
 	if (found)
 		return (*found)->index;
@@ -247,8 +248,8 @@ static size_t end_of_run(const struct timeline *timeline, size_t from, bool lane
 	const struct timeline_span *first = &timeline->spans[from];
 	size_t to = from;
 
-	while (to < timeline->span_cnt && timeline->spans[to].pid == first->pid && timeline->spans[to].tid == first->tid &&
-	       (!lanes || timeline->spans[to].lane == first->lane))
+	while (to < timeline->span_cnt && timeline->spans[to].pid == first->pid &&
+	       timeline->spans[to].tid == first->tid && (!lanes || timeline->spans[to].lane == first->lane))
 		to++;
 	return to;
 }
@@ -283,8 +284,11 @@ static int make_tracks(struct timeline *timeline)
 			return -ENOMEM;
 		timeline->tracks = tracks;
 		to = end_of_run(timeline, from, true);
-		tracks[timeline->track_cnt++] = (struct timeline_track){
-			.pid = first->pid, .tid = first->tid, .lane = first->lane, .span_cnt = to - from, .spans = first};
+		tracks[timeline->track_cnt++] = (struct timeline_track){.pid = first->pid,
+									.tid = first->tid,
+									.lane = first->lane,
+									.span_cnt = to - from,
+									.spans = first};
 	}
 	return 0;
 }

@@ -12,8 +12,8 @@
 
 #include "../../include/records.h"
 
-#define TIMELINE_MAX (8u << 20) /* spans that are kept: 450 MB, and 2 GB as a Chrome trace */
-#define TIMELINE_DEPTH_MAX 1024 /* of a track */
+#define TIMELINE_MAX       (8u << 20) /* spans that are kept: 450 MB, and 2 GB as a Chrome trace */
+#define TIMELINE_DEPTH_MAX 1024       /* of a track */
 
 struct timeline;
 

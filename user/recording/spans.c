@@ -8,14 +8,14 @@
 #include <string.h>
 #include <zlib.h>
 
-#define BATCH_MAX     64               /* threads that are packed at a time: 16 MB at most */
-#define PLAIN_MAX     (SPANS_MAX * 64) /* a span takes at worst 16 bytes in the dictionaries and 40 in the columns */
-#define VARINT_MAX    10
-#define TAG_AROUND    1
-#define TAG_SEQUENCE  2
+#define BATCH_MAX      64               /* threads that are packed at a time: 16 MB at most */
+#define PLAIN_MAX      (SPANS_MAX * 64) /* a span takes at worst 16 bytes in the dictionaries and 40 in the columns */
+#define VARINT_MAX     10
+#define TAG_AROUND     1
+#define TAG_SEQUENCE   2
 #define TAG_KIND_SHIFT 2
-#define DEFLATE_LEVEL 1 /* what is left is noise: level 9 saves 2 % */
-#define RECENT_IDS    256
+#define DEFLATE_LEVEL  1 /* what is left is noise: level 9 saves 2 % */
+#define RECENT_IDS     256
 
 struct batch {
 	uint32_t pid, tid;
@@ -186,10 +186,8 @@ static int flush_batch(struct spans_encoder *encoder, struct batch *batch)
 
 	if (!batch->cnt)
 		return 0;
-	*record = (struct rec_spans){.pid = batch->pid,
-				     .tid = batch->tid,
-				     .span_cnt = batch->cnt,
-				     .base_ns = batch->spans[0].start_ns};
+	*record = (struct rec_spans){
+		.pid = batch->pid, .tid = batch->tid, .span_cnt = batch->cnt, .base_ns = batch->spans[0].start_ns};
 	plain = pack(encoder, batch, record->base_ns);
 	batch->cnt = 0;
 	if (compress2(record->payload, &bytes, encoder->plain, plain, DEFLATE_LEVEL) != Z_OK)

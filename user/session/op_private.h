@@ -7,13 +7,6 @@
 #include "../target/ops.h"
 #include "op_probes.h"
 
-/* As bpf/maps.h has it. */
-struct op_row {
-	uint64_t hash;
-	struct op_key key;
-	struct op_val val;
-};
-
 /* Names that rows may bear. Ids are hashes of the texts, so that a text is sent only when a row first bears it. */
 struct op_name {
 	uint64_t id;
@@ -29,7 +22,7 @@ struct op_file {
 };
 
 /* Probes of one program each, in the order in which they are armed. */
-enum op_link { LINK_EXIT, LINK_ENTER, LINK_NODE, LINK_MEMORY, LINK__COUNT };
+enum op_link { LINK_EXIT, LINK_ENTER, LINK_NODE, LINK_BOXED, LINK_MEMORY, LINK__COUNT };
 
 #define OP_LIBRARIES 4 /* of a process that have probes */
 
@@ -45,13 +38,14 @@ struct op_target {
 };
 
 struct ops {
-	struct op_proc *procs;     /* the BPF map, OP_PROCS_MAX of them */
-	const struct op_row *rows; /* the BPF map, OP_ROWS */
-	uint64_t *calls;           /* of each row, when it was last sent */
+	struct op_proc *procs;       /* the BPF map, OP_PROCS_MAX of them */
+	const struct op_entry *rows; /* the BPF map, OP_ROWS */
+	uint64_t *calls;             /* of each row, when it was last sent */
 	size_t file_cnt, name_cnt;
 	struct op_file *files;
 	struct op_name *names; /* ascending by id */
 	uint32_t def_cnt;
+	struct spans_encoder *spans; /* of the timeline; NULL: not asked for */
 	struct op_target targets[OP_PROCS_MAX];
 };
 

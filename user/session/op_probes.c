@@ -63,9 +63,8 @@ static void disarm(struct ops *ops, uint32_t slot)
 static int arm(struct session *s, uint32_t slot)
 {
 	struct bpf_program *const programs[LINK__COUNT] = {
-		[LINK_EXIT] = s->skel->progs.op_exit,
-		[LINK_ENTER] = s->skel->progs.op_enter,
-		[LINK_NODE] = s->skel->progs.node_enter,
+		[LINK_EXIT] = s->skel->progs.op_exit,     [LINK_ENTER] = s->skel->progs.op_enter,
+		[LINK_NODE] = s->skel->progs.node_enter,  [LINK_BOXED] = s->skel->progs.boxed_enter,
 		[LINK_MEMORY] = s->skel->progs.op_memory,
 	};
 	struct op_target *t = &s->ops->targets[slot];
@@ -203,6 +202,11 @@ static int find_file(struct session *s, const struct mapped_file *file, bool ten
 	return 0;
 }
 
+static enum op_link enter_link(uint8_t event)
+{
+	return event == OP_CALL ? LINK_ENTER : event == OP_BOXED ? LINK_BOXED : LINK_NODE;
+}
+
 static int add_function(struct op_library *library, const struct op_file *file, uint32_t i, uint32_t slot)
 {
 	const struct torch_fn *fn = &file->found->fn[i];
@@ -214,9 +218,7 @@ static int add_function(struct op_library *library, const struct op_file *file, 
 		return 0;
 	for (uint32_t k = 0; k < fn->exit_cnt + fn->unwind_cnt && !err; k++)
 		err = probe_list__add_site(&library->lists[LINK_EXIT], &site[k], fn->event, slot, index);
-	return err
-		       ?: probe_list__add_site(&library->lists[fn->event == OP_CALL ? LINK_ENTER : LINK_NODE],
-					       &fn->entry, fn->event, slot, index);
+	return err ?: probe_list__add_site(&library->lists[enter_link(fn->event)], &fn->entry, fn->event, slot, index);
 }
 
 static int add_nodes(struct session *s, const struct torch_ops *found, uint64_t base, uint32_t slot)
@@ -292,6 +294,23 @@ static int add_memory(struct session *s, const struct mapped_file *file, uint32_
 	return err;
 }
 
+static int is_old_string(const struct elf_symbol *symbol, void *ctx)
+{
+	return !!strstr(symbol->name, "RKSs"); /* std::string const &, as it was mangled before the C++11 ABI */
+}
+
+static bool has_old_strings(const struct mapped_file *c10)
+{
+	struct elf *elf;
+	bool old;
+
+	if (elf__new(c10->open_path, &elf))
+		return false;
+	old = elf__each_symbol(elf, is_old_string, NULL);
+	elf__free(elf);
+	return old;
+}
+
 /* All probes of one process, by the libraries that it has mapped. */
 static int add_probes(struct session *s, struct target *t, uint32_t slot)
 {
@@ -301,6 +320,8 @@ static int add_probes(struct session *s, struct target *t, uint32_t slot)
 
 	if (!err && python)
 		err = add_torch(s, python, false, slot);
+	if (!err && c10)
+		s->ops->procs[slot].old_strings = has_old_strings(c10);
 	if (!err && c10 && s->options.memory)
 		err = add_memory(s, c10, slot);
 	return err;

@@ -33,6 +33,10 @@ void op_probes__disarm_all(struct session *s);
 /* Rows that changed since the last call, and windows that are open. 0 or -errno of the sink. */
 int op_table__snapshot(struct session *s);
 
+/* The timeline: a span on its way to the file, and the end of a window. */
+void op_table__span(struct session *s, const struct rec_span *span);
+void op_table__flush_spans(struct session *s);
+
 uint64_t op_probes__hits(const struct session *s, const struct target *t);
 /* All windows that were asked for have been seen. False without an end to the schedule. */
 bool op_probes__done(const struct session *s, const struct target *t);

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "../recording/spans.h"
 #include "op_private.h"
 #include "stepflame.skel.h"
 
@@ -23,6 +24,11 @@ static void *map_values(const struct bpf_map *map, int protection)
 	return at == MAP_FAILED ? NULL : at;
 }
 
+static int emit(const struct rec_hdr *record, void *ctx)
+{
+	return session__emit(ctx, record);
+}
+
 int op_table__map(struct session *s)
 {
 	struct ops *ops = s->ops;
@@ -30,7 +36,9 @@ int op_table__map(struct session *s)
 	ops->calls = calloc(OP_ROWS, sizeof(*ops->calls));
 	ops->procs = map_values(s->skel->maps.op_procs, PROT_READ | PROT_WRITE);
 	ops->rows = map_values(s->skel->maps.op_rows, PROT_READ);
-	return ops->calls && ops->procs && ops->rows ? 0 : -ENOMEM;
+	if (s->options.timeline)
+		ops->spans = spans_encoder__new(emit, s);
+	return ops->calls && ops->procs && ops->rows && (ops->spans || !s->options.timeline) ? 0 : -ENOMEM;
 }
 
 void op_table__unmap(struct session *s)
@@ -41,6 +49,7 @@ void op_table__unmap(struct session *s)
 		munmap(ops->procs, mapped_bytes(s->skel->maps.op_procs));
 	if (ops->rows)
 		munmap((void *)ops->rows, mapped_bytes(s->skel->maps.op_rows));
+	spans_encoder__free(ops->spans);
 	free(ops->calls);
 	free(ops->names);
 }
@@ -85,7 +94,7 @@ static void send_name(struct session *s, uint64_t id)
 static void emit_rows(struct session *s)
 {
 	for (size_t i = 0; i < OP_ROWS; i++) {
-		const struct op_row *row = &s->ops->rows[i];
+		const struct op_entry *row = &s->ops->rows[i];
 		struct rec_op rec = {.hdr = {.type = REC_OP, .size = sizeof(rec)}};
 
 		if (!row->hash || !row->key.name || row->val.calls == s->ops->calls[i])
@@ -125,4 +134,16 @@ int op_table__snapshot(struct session *s)
 	emit_rows(s);
 	emit_open_windows(s);
 	return s->sink_err;
+}
+
+void op_table__span(struct session *s, const struct rec_span *span)
+{
+	if (s->ops && s->ops->spans)
+		spans_encoder__add(s->ops->spans, span);
+}
+
+void op_table__flush_spans(struct session *s)
+{
+	if (s->ops && s->ops->spans)
+		spans_encoder__flush(s->ops->spans);
 }

@@ -20,17 +20,21 @@ static int print(enum libbpf_print_level level, const char *fmt, va_list args)
 	return level == LIBBPF_WARN && getenv("STEPFLAME_DEBUG") ? vfprintf(stderr, fmt, args) : 0;
 }
 
+#define TIMELINE_RING_BYTES (32 << 20) /* some 400,000 spans between two polls */
+
 /* Their programs are not loaded, and their maps are as small as can be. */
 static void leave_operators_out(struct stepflame_bpf *skel)
 {
 	bpf_program__set_autoload(skel->progs.op_enter, false);
 	bpf_program__set_autoload(skel->progs.node_enter, false);
+	bpf_program__set_autoload(skel->progs.boxed_enter, false);
 	bpf_program__set_autoload(skel->progs.op_exit, false);
 	bpf_program__set_autoload(skel->progs.op_memory, false);
 	bpf_map__set_max_entries(skel->maps.op_rows, 1);
 	bpf_map__set_max_entries(skel->maps.op_procs, 1);
 	bpf_map__set_max_entries(skel->maps.op_defs, 1);
 	bpf_map__set_max_entries(skel->maps.node_classes, 1);
+	bpf_map__set_max_entries(skel->maps.handles, 1);
 	bpf_map__set_max_entries(skel->maps.groups, 1);
 	bpf_map__set_max_entries(skel->maps.allocations, 1);
 }
@@ -55,6 +59,8 @@ static int load(const struct program_knobs *knobs, enum attach_backend backend, 
 		skel->rodata->want_shapes = knobs->shapes;
 		skel->rodata->want_memory = knobs->memory;
 	}
+	if (knobs && knobs->timeline)
+		bpf_map__set_max_entries(skel->maps.ring, TIMELINE_RING_BYTES);
 	if (!knobs || !knobs->ops)
 		leave_operators_out(skel);
 	if (backend == ATTACH_PERF)

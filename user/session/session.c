@@ -120,6 +120,12 @@ static int on_record(void *ctx, void *data, size_t size)
 		return 0;
 	if (record->type == REC_PROC)
 		targets__event(s, data);
+	if (record->type == REC_SPAN && size == sizeof(struct rec_span)) {
+		op_table__span(s, data);
+		return 0;
+	}
+	if (record->type == REC_OP_WINDOW)
+		op_table__flush_spans(s);
 	session__emit(s, record);
 	return 0; /* the ring is drained even when the sink has failed */
 }
@@ -424,5 +430,6 @@ int session__finish(struct session *s)
 	targets__detach_all(s);
 	s->detach_ns = session__now_ns() - s->window_end_ns;
 	ring_buffer__consume(s->ring);
+	op_table__flush_spans(s);
 	return snapshot__emit(s);
 }

@@ -238,6 +238,26 @@ static int compare_nodes(const void *a, const void *b)
 	return x->vtable < y->vtable ? -1 : x->vtable > y->vtable;
 }
 
+/* Node::operator() is a local function, which a stripped file does not name. */
+static void find_node_call(struct finder *finder)
+{
+	const struct candidate *evaluate = NULL;
+	struct elf_symbol symbol = {.name = NODE_CALL, .function = true};
+	struct function_range range;
+
+	for (size_t i = 0; i < finder->candidate_cnt; i++) {
+		if (finder->candidate[i].event == OP_NODE)
+			return;
+		if (finder->candidate[i].event == OP_EVALUATE)
+			evaluate = &finder->candidate[i];
+	}
+	if (!evaluate || ops_nodes__find_call(finder->elf, evaluate->vaddr, evaluate->size, &range))
+		return;
+	symbol.vaddr = range.start;
+	symbol.size = range.end - range.start;
+	add_candidate(&symbol, finder);
+}
+
 static int find_functions(struct finder *finder)
 {
 	struct torch_ops *ops = finder->ops;
@@ -245,6 +265,7 @@ static int find_functions(struct finder *finder)
 
 	if (err)
 		return err;
+	find_node_call(finder);
 	ops->fn = calloc(finder->candidate_cnt + 1, sizeof(*ops->fn));
 	if (!ops->fn)
 		return -ENOMEM;

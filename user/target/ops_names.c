@@ -20,49 +20,15 @@
 
 #define HELPER_BYTES_MAX 1024
 #define MANGLED_MAX      4096
-#define TEXT_MAX         4096
 
 /* libstdc++'s, whose header is C++ only. */
 extern char *__cxa_demangle(const char *mangled, char *buffer, size_t *size, int *status);
-
-struct code {
-	const uint8_t *bytes;
-	size_t size;
-	uint64_t vaddr;
-};
 
 char *ops_names__demangle(const char *mangled)
 {
 	int status;
 
 	return strnlen(mangled, MANGLED_MAX) < MANGLED_MAX ? __cxa_demangle(mangled, NULL, NULL, &status) : NULL;
-}
-
-static struct code code_at(const struct elf *elf, uint64_t vaddr, uint64_t size)
-{
-	struct code code = {.vaddr = vaddr};
-
-	if (elf__is_code(elf, vaddr))
-		code.bytes = elf__bytes(elf, vaddr, size, &code.size);
-	return code;
-}
-
-/* The address that the 4 bytes at `at` say, which end an instruction. */
-static uint64_t relative(const struct code *code, size_t at)
-{
-	int32_t distance;
-
-	memcpy(&distance, code->bytes + at, sizeof(distance));
-	return code->vaddr + at + sizeof(distance) + (int64_t)distance;
-}
-
-/* A string of the file, or NULL. */
-static const char *text_at(const struct elf *elf, uint64_t vaddr)
-{
-	size_t have;
-	const char *text = (const char *)elf__bytes(elf, vaddr, TEXT_MAX, &have);
-
-	return text && memchr(text, 0, have) ? text : NULL;
 }
 
 static bool calls_find_schema(struct ops_names *names, uint64_t target)
@@ -81,11 +47,11 @@ static bool calls_find_schema(struct ops_names *names, uint64_t target)
 }
 
 /* The string whose address the last `lea x(%rip),%reg` before `end` loads. */
-static const char *last_text(const struct elf *elf, const struct code *code, size_t end, uint8_t modrm)
+static const char *last_text(const struct elf *elf, const struct op_code *code, size_t end, uint8_t modrm)
 {
 	for (size_t i = end; i-- > 0;)
 		if (i + 7 <= end && code->bytes[i] == 0x48 && code->bytes[i + 1] == 0x8d && code->bytes[i + 2] == modrm)
-			return text_at(elf, relative(code, i + 3));
+			return op_code__text(elf, op_code__target(code, i + 3));
 	return NULL;
 }
 
@@ -111,13 +77,13 @@ static const char *type_of(const struct elf *elf, uint64_t vaddr)
 
 	if (elf__pointer(elf, vaddr + 8, &name))
 		return NULL;
-	text = text_at(elf, name);
+	text = op_code__text(elf, name);
 	len = text ? strlen(text) : 0;
 	return len > 2 && text[0] == 'F' && text[len - 1] == 'E' ? text : NULL;
 }
 
 /* The only function type that the code refers to. */
-static const char *find_type(const struct elf *elf, const struct code *code)
+static const char *find_type(const struct elf *elf, const struct op_code *code)
 {
 	for (size_t i = 0; i + 7 <= code->size; i++) {
 		const uint8_t *b = code->bytes + i;
@@ -126,11 +92,11 @@ static const char *find_type(const struct elf *elf, const struct code *code)
 		if ((b[0] & 0xfb) != 0x48 || (b[2] & 0xc7) != 0x05)
 			continue;
 		if (b[1] == 0x8b) { /* mov slot(%rip),%reg */
-			symbol = elf__slot_symbol(elf, relative(code, i + 3));
+			symbol = elf__slot_symbol(elf, op_code__target(code, i + 3));
 			if (symbol && !strncmp(symbol, "_ZTIF", 5))
 				return symbol + 4;
 		} else if (b[1] == 0x8d) { /* lea x(%rip),%reg */
-			type = type_of(elf, relative(code, i + 3));
+			type = type_of(elf, op_code__target(code, i + 3));
 			if (type)
 				return type;
 		}
@@ -138,13 +104,15 @@ static const char *find_type(const struct elf *elf, const struct code *code)
 	return NULL;
 }
 
-static int find_in(struct ops_names *names, const struct code *code, const char *joined, size_t joined_len,
+static int find_in(struct ops_names *names, const struct op_code *code, const char *joined, size_t joined_len,
 		   struct op_schema *out)
 {
-	for (size_t i = 0; i + 5 <= code->size; i++) {
+	uint64_t target;
+
+	for (size_t i = 0; op_code__next_call(code, &i, &target); i++) {
 		const char *name, *overload;
 
-		if (code->bytes[i] != 0xe8 || !calls_find_schema(names, relative(code, i + 1)))
+		if (!calls_find_schema(names, target))
 			continue;
 		name = last_text(names->elf, code, i, 0x15);
 		overload = last_text(names->elf, code, i, 0x0d);
@@ -163,7 +131,7 @@ static int find_in(struct ops_names *names, const struct code *code, const char 
 static int find_in_helper(struct ops_names *names, uint64_t vaddr, const char *joined, size_t joined_len,
 			  struct op_schema *out)
 {
-	struct code code = code_at(names->elf, vaddr, HELPER_BYTES_MAX);
+	struct op_code code = op_code__at(names->elf, vaddr, HELPER_BYTES_MAX);
 	struct function_range range;
 
 	if (find_in(names, &code, joined, joined_len, out))
@@ -178,16 +146,12 @@ static int find_in_helper(struct ops_names *names, uint64_t vaddr, const char *j
 int ops_names__find(struct ops_names *names, const char *joined, size_t joined_len, uint64_t vaddr, uint64_t size,
 		    struct op_schema *out)
 {
-	struct code code = code_at(names->elf, vaddr, size);
+	struct op_code code = op_code__at(names->elf, vaddr, size);
+	uint64_t target;
 
 	if (!find_in(names, &code, joined, joined_len, out))
 		return 0;
-	for (size_t i = 0; i + 5 <= code.size; i++) {
-		uint64_t target;
-
-		if (code.bytes[i] != 0xe8)
-			continue;
-		target = relative(&code, i + 1);
+	for (size_t i = 0; op_code__next_call(&code, &i, &target); i++) {
 		if (!flow__import(names->elf, target) && !find_in_helper(names, target, joined, joined_len, out))
 			return 0;
 	}

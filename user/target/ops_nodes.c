@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "target/flow.h"
 #include "target/ops_private.h"
 
 #define NODE_TYPE     "_ZTIN5torch8autograd4NodeE"
@@ -20,7 +21,7 @@
 #define VMI_FIRST     24 /* bytes from the typeinfo to the first of several bases */
 #define DEPTH_MAX     8  /* of derivation looked at */
 #define NODES_MAX     OPS_MAX
-#define NAME_BYTES    4096
+#define CALLBACKS     "_ZN2at27getStepCallbacksUnlessEmptyE"
 
 /* Typeinfos known to derive from Node, ascending; those that the last round found come behind `sorted`. */
 struct types {
@@ -91,15 +92,12 @@ static char *name_of(const struct elf *elf, uint64_t type)
 {
 	const char *mangled;
 	uint64_t name;
-	size_t have;
 	char *text, *own;
 
 	if (elf__pointer(elf, type + 8, &name))
 		return NULL;
-	mangled = (const char *)elf__bytes(elf, name, NAME_BYTES, &have);
-	if (!mangled || !memchr(mangled, 0, have))
-		return NULL;
-	text = ops_names__demangle(mangled + (*mangled == '*'));
+	mangled = op_code__text(elf, name);
+	text = mangled ? ops_names__demangle(mangled + (*mangled == '*')) : NULL;
 	if (!text)
 		return NULL;
 	if (!strcmp(text, PYNODE)) {
@@ -144,4 +142,36 @@ int ops_nodes__find(const struct elf *elf, struct torch_node **node, size_t *nod
 	*node = types.node;
 	*node_cnt = types.node_cnt;
 	return err;
+}
+
+static bool looks_for_callbacks(const struct elf *elf, const struct function_range *range)
+{
+	struct op_code code = op_code__at(elf, range->start, range->end - range->start);
+	uint64_t target;
+
+	for (size_t i = 0; op_code__next_call(&code, &i, &target); i++) {
+		const char *import = flow__import(elf, target);
+
+		if (import && !strncmp(import, CALLBACKS, strlen(CALLBACKS)))
+			return true;
+	}
+	return false;
+}
+
+int ops_nodes__find_call(const struct elf *elf, uint64_t vaddr, uint64_t size, struct function_range *out)
+{
+	struct op_code code = op_code__at(elf, vaddr, size);
+	struct function_range range, found = {0};
+	uint64_t target;
+
+	for (size_t i = 0; op_code__next_call(&code, &i, &target); i++) {
+		if (!elf__is_code(elf, target) || flow__import(elf, target) || functions__at(elf, target, &range) ||
+		    range.start != target || range.start == found.start || !looks_for_callbacks(elf, &range))
+			continue;
+		if (found.start)
+			return -ENOENT; /* which of them is not known */
+		found = range;
+	}
+	*out = found;
+	return found.start ? 0 : -ENOENT;
 }

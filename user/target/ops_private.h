@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What the files that find operators share: ops.c, ops_names.c, ops_abi.c, ops_nodes.c, ops_cache.c, and their unit test. */
+/* What the files that find operators share: ops.c, ops_code.c, ops_names.c, ops_abi.c, ops_nodes.c, ops_cache.c, and their unit test. */
 #ifndef STEPFLAME_TARGET_OPS_PRIVATE_H
 #define STEPFLAME_TARGET_OPS_PRIVATE_H
 
@@ -7,9 +7,25 @@
 #include <stdint.h>
 
 #include "target/elf.h"
+#include "target/functions.h"
 #include "target/ops.h"
 
 #define OP_NAME_MAX 256
+
+/* Bytes of a function; none when the address is not in code. */
+struct op_code {
+	const uint8_t *bytes;
+	size_t size;
+	uint64_t vaddr;
+};
+
+struct op_code op_code__at(const struct elf *elf, uint64_t vaddr, uint64_t size);
+/* The address that the 4 bytes at `at` say, which end an instruction. */
+uint64_t op_code__target(const struct op_code *code, size_t at);
+/* The next byte from *at on that may begin a direct call, and what that would call. false: none. */
+bool op_code__next_call(const struct op_code *code, size_t *at, uint64_t *target);
+/* A string of the file, or NULL. */
+const char *op_code__text(const struct elf *elf, uint64_t vaddr);
 
 /* The C++ text of a mangled name or type, to be freed, or NULL: not one, too long, no memory. */
 char *ops_names__demangle(const char *mangled);
@@ -40,6 +56,12 @@ int ops_names__find(struct ops_names *names, const char *joined, size_t joined_l
  * 0, or -ENOTSUP: not a function type, or its return type is not known, and so neither whether %rdi is taken.
  */
 int ops_abi__args(const char *type, bool old_optional, struct op_arg arg[OP_ARGS_MAX], uint8_t *arg_cnt);
+
+/*
+ * Node::operator() where it has no symbol: the one function that evaluate_function, at vaddr, calls and that looks for callbacks of RecordFunction.
+ * 0 or -ENOENT.
+ */
+int ops_nodes__find_call(const struct elf *elf, uint64_t vaddr, uint64_t size, struct function_range *out);
 
 /* Fills node, node_cnt with the classes that derive from torch::autograd::Node. Their names are allocated. 0 or -ENOMEM. */
 int ops_nodes__find(const struct elf *elf, struct torch_node **node, size_t *node_cnt);

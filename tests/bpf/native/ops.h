@@ -126,12 +126,12 @@ static inline void memory__report(s64 bytes, u32 device)
 
 struct op_find {
 	const struct op_key *key;
-	struct op_row *row;
+	struct op_entry *row;
 };
 
 static inline bool op_find__visit(const void *index, void *value, void *arg)
 {
-	struct op_row *row = value;
+	struct op_entry *row = value;
 	struct op_find *find = arg;
 
 	(void)index;
@@ -178,7 +178,7 @@ static inline void expect_bytes(u64 name, u32 memory, s64 self_bytes, s64 total_
 static inline bool op_row__count(const void *index, void *value, void *cnt)
 {
 	(void)index;
-	*(u32 *)cnt += ((struct op_row *)value)->val.calls != 0;
+	*(u32 *)cnt += ((struct op_entry *)value)->val.calls != 0;
 	return true;
 }
 
