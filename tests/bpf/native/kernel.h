@@ -50,7 +50,7 @@ typedef __s64 s64;
 		(u64)(i) & ((size)-1);                                        \
 	})
 
-#define LOAD_HERE(place) (place)
+#define LOAD_HERE(place)                     (place)
 
 #define BPF_CORE_READ(from, member, ...)     ((from)->member __VA_OPT__(->__VA_ARGS__)) /* two hops at most */
 #define BPF_CORE_READ_INTO(to, from, member) memcpy(to, &(from)->member, sizeof(*(to)))
@@ -372,6 +372,7 @@ static inline void native__set_bytes(const volatile void *knob, u64 value, size_
 int probe(struct pt_regs *ctx);
 int op_enter(struct pt_regs *ctx);
 int node_enter(struct pt_regs *ctx);
+int boxed_enter(struct pt_regs *ctx);
 int op_exit(struct pt_regs *ctx);
 int op_memory(struct pt_regs *ctx);
 int process_fork(struct task_struct *parent, struct task_struct *child);
