@@ -16,6 +16,7 @@
 #define CALL_BOXED   "_ZNK3c1010Dispatcher9callBoxedERKNS_14OperatorHandleEPSt6vectorINS_6IValueESaIS5_EE"
 #define EVALUATE     "_ZN5torch8autograd6Engine17evaluate_functionE"
 #define NODE_CALL    "_ZN5torch8autograd4NodeclE"
+#define LABEL_ENTER  "_ZN5torch8autograd8profiler25record_function_enter_newE" /* takes a std::string */
 #define OLD_OPTIONAL "3c108optionalI"
 
 enum { RDI, RSI, RDX };
@@ -45,7 +46,8 @@ static const char *joined_name(const char *symbol, size_t *len)
 	if (strncmp(symbol, OPS_PREFIX, strlen(OPS_PREFIX)))
 		return NULL;
 	*len = strtoul(symbol + strlen(OPS_PREFIX), &end, 10);
-	if (!*len || *len >= OP_NAME_MAX || strnlen(end, *len) < *len || strncmp(end + *len, CALL_SUFFIX, strlen(CALL_SUFFIX)))
+	if (!*len || *len >= OP_NAME_MAX || strnlen(end, *len) < *len ||
+	    strncmp(end + *len, CALL_SUFFIX, strlen(CALL_SUFFIX)))
 		return NULL;
 	return end;
 }
@@ -84,6 +86,8 @@ static int add_candidate(const struct elf_symbol *symbol, void *ctx)
 		return 0;
 	if (!strcmp(symbol->name, FIND_SCHEMA))
 		finder->names.own = symbol->vaddr;
+	if (!strncmp(symbol->name, LABEL_ENTER, strlen(LABEL_ENTER)))
+		finder->ops->string_bytes = strstr(symbol->name, "RKSs") ? 8 : 32;
 	event = classify(symbol->name, &subject);
 	if (event < 0 || strstr(symbol->name, ".cold") || finder->candidate_cnt == 2 * OPS_MAX)
 		return 0;
@@ -238,8 +242,8 @@ static int compare_nodes(const void *a, const void *b)
 	return x->vtable < y->vtable ? -1 : x->vtable > y->vtable;
 }
 
-/* Node::operator() is a local function, which a stripped file does not name. */
-static void find_node_call(struct finder *finder)
+/* Node::operator() is a local function, which a stripped file does not name. 0 or -ENOMEM. */
+static int find_node_call(struct finder *finder)
 {
 	const struct candidate *evaluate = NULL;
 	struct elf_symbol symbol = {.name = NODE_CALL, .function = true};
@@ -247,15 +251,15 @@ static void find_node_call(struct finder *finder)
 
 	for (size_t i = 0; i < finder->candidate_cnt; i++) {
 		if (finder->candidate[i].event == OP_NODE)
-			return;
+			return 0;
 		if (finder->candidate[i].event == OP_EVALUATE)
 			evaluate = &finder->candidate[i];
 	}
 	if (!evaluate || ops_nodes__find_call(finder->elf, evaluate->vaddr, evaluate->size, &range))
-		return;
+		return 0;
 	symbol.vaddr = range.start;
 	symbol.size = range.end - range.start;
-	add_candidate(&symbol, finder);
+	return add_candidate(&symbol, finder);
 }
 
 static int find_functions(struct finder *finder)
@@ -263,9 +267,9 @@ static int find_functions(struct finder *finder)
 	struct torch_ops *ops = finder->ops;
 	int err = elf__each_symbol(finder->elf, add_candidate, finder);
 
+	err = err ?: find_node_call(finder);
 	if (err)
 		return err;
-	find_node_call(finder);
 	ops->fn = calloc(finder->candidate_cnt + 1, sizeof(*ops->fn));
 	if (!ops->fn)
 		return -ENOMEM;
@@ -309,6 +313,7 @@ static int find_all(const struct elf *elf, struct torch_ops *ops)
 	int err = find_functions(&finder);
 
 	err = err ?: ops_nodes__find(elf, &ops->node, &ops->node_cnt);
+	ops->sequence_nr = ops_nodes__sequence_nr(elf);
 	if (ops->node_cnt)
 		qsort(ops->node, ops->node_cnt, sizeof(*ops->node), compare_nodes);
 	free(finder.candidate);

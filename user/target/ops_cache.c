@@ -23,10 +23,11 @@
 
 struct header {
 	char magic[8];
-	char version[16]; /* of stepflame */
+	char version[16];                          /* of stepflame */
 	uint32_t fn_bytes, node_bytes, site_bytes; /* of the structs */
 	uint32_t fn_cnt, node_cnt, site_cnt, names_size;
 	uint32_t unnamed_cnt, unplaced_cnt;
+	uint32_t string_bytes, sequence_nr;
 	uint32_t code_sum; /* of the code at all sites */
 	uint32_t sum;      /* of the whole file, this as 0 */
 };
@@ -45,6 +46,8 @@ static struct header header_of(const struct torch_ops *ops)
 		.names_size = ops->names_size,
 		.unnamed_cnt = ops->unnamed_cnt,
 		.unplaced_cnt = ops->unplaced_cnt,
+		.string_bytes = ops->string_bytes,
+		.sequence_nr = ops->sequence_nr,
 	};
 }
 
@@ -171,6 +174,8 @@ static bool parse(const struct elf *elf, const uint8_t *file, struct torch_ops *
 
 	ops->unnamed_cnt = header->unnamed_cnt;
 	ops->unplaced_cnt = header->unplaced_cnt;
+	ops->string_bytes = header->string_bytes;
+	ops->sequence_nr = header->sequence_nr;
 	ops->fn = take(&at, header->fn_cnt * sizeof(*ops->fn));
 	ops->node = take(&at, header->node_cnt * sizeof(*ops->node));
 	ops->site = take(&at, header->site_cnt * sizeof(*ops->site));

@@ -63,6 +63,9 @@ int ops_abi__args(const char *type, bool old_optional, struct op_arg arg[OP_ARGS
  */
 int ops_nodes__find_call(const struct elf *elf, uint64_t vaddr, uint64_t size, struct function_range *out);
 
+/* Bytes from a torch::autograd::Node to its sequence number, by what Node derives from; 0 when this file does not say. */
+uint16_t ops_nodes__sequence_nr(const struct elf *elf);
+
 /* Fills node, node_cnt with the classes that derive from torch::autograd::Node. Their names are allocated. 0 or -ENOMEM. */
 int ops_nodes__find(const struct elf *elf, struct torch_node **node, size_t *node_cnt);
 
