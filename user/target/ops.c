@@ -16,6 +16,8 @@
 #define CALL_BOXED   "_ZNK3c1010Dispatcher9callBoxedERKNS_14OperatorHandleEPSt6vectorINS_6IValueESaIS5_EE"
 #define EVALUATE     "_ZN5torch8autograd6Engine17evaluate_functionE"
 #define NODE_CALL    "_ZN5torch8autograd4NodeclE"
+#define COLLECTIVE   "_ZN4c10d12ProcessGroup" /* ::allreduce, ... */
+#define COLLECTIVE_1 "_ZN4c10d3ops"           /* of torch 1 */
 #define LABEL_ENTER  "_ZN5torch8autograd8profiler25record_function_enter_newE" /* takes a std::string */
 #define OLD_OPTIONAL "3c108optionalI"
 
@@ -52,13 +54,19 @@ static const char *joined_name(const char *symbol, size_t *len)
 	return end;
 }
 
+/* A function that calls one operator of the namespace c10d through a handle of its own; there is no at::_ops of these. */
+static bool is_collective(const char *symbol)
+{
+	return !strncmp(symbol, COLLECTIVE, strlen(COLLECTIVE)) || !strncmp(symbol, COLLECTIVE_1, strlen(COLLECTIVE_1));
+}
+
 /* Which event the entry of this function is, or -1. */
 static int classify(const char *symbol, uint8_t *subject)
 {
 	size_t len;
 
 	*subject = 0;
-	if (joined_name(symbol, &len))
+	if (joined_name(symbol, &len) || is_collective(symbol))
 		return OP_CALL;
 	if (!strncmp(symbol, CALL_BOXED, strlen(CALL_BOXED))) {
 		/* GCC's clone does without `this`, of which nothing is used. */
@@ -204,16 +212,17 @@ static int add_function(struct finder *finder, const struct candidate *candidate
 	struct op_schema schema;
 	struct sites sites;
 	const char *joined;
-	size_t len;
+	size_t len = 0;
 
 	*fn = (struct torch_fn){.event = candidate->event, .subject = candidate->subject};
 	if (candidate->event == OP_CALL) {
 		joined = joined_name(candidate->symbol, &len);
 		if (ops_names__find(&finder->names, joined, len, candidate->vaddr, candidate->size, &schema)) {
-			ops->unnamed_cnt++;
+			ops->unnamed_cnt += joined != NULL; /* the others are methods of many kinds */
 			return 0;
 		}
-		find_args(finder, candidate->symbol, schema.type, fn);
+		if (joined)
+			find_args(finder, candidate->symbol, schema.type, fn);
 	}
 	if (find_sites(finder->elf, candidate, &sites, &fn->policy)) {
 		ops->unplaced_cnt++;

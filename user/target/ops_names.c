@@ -18,6 +18,7 @@
 #include "target/functions.h"
 #include "target/ops_private.h"
 
+#define COLLECTIVES      "c10d::"
 #define HELPER_BYTES_MAX 1024
 #define MANGLED_MAX      4096
 
@@ -62,6 +63,8 @@ static bool is_joined(const char *name, const char *overload, const char *joined
 	char text[OP_NAME_MAX];
 	int len;
 
+	if (!joined)
+		return !strncmp(name, COLLECTIVES, strlen(COLLECTIVES));
 	if (!base)
 		return false;
 	len = snprintf(text, sizeof(text), "%s%s%s", base + 2, *overload ? "_" : "", overload);

@@ -45,7 +45,8 @@ struct ops_names {
 #define FIND_SCHEMA "_ZN3c1010Dispatcher17findSchemaOrThrowEPKcS2_"
 
 /*
- * The schema of the operator at::_ops::JOINED::call, whose code is at vaddr. JOINED ends at its '4call'. 0, or -ENOENT: no name there that, joined, gives JOINED.
+ * The schema of the operator at::_ops::JOINED::call, whose code is at vaddr. JOINED ends at its '4call'. Or, with joined NULL, of
+ * another function that calls an operator of the namespace c10d. 0, or -ENOENT: no name there, or none that gives JOINED.
  */
 int ops_names__find(struct ops_names *names, const char *joined, size_t joined_len, uint64_t vaddr, uint64_t size,
 		    struct op_schema *out);
