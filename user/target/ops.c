@@ -16,8 +16,8 @@
 #define CALL_BOXED   "_ZNK3c1010Dispatcher9callBoxedERKNS_14OperatorHandleEPSt6vectorINS_6IValueESaIS5_EE"
 #define EVALUATE     "_ZN5torch8autograd6Engine17evaluate_functionE"
 #define NODE_CALL    "_ZN5torch8autograd4NodeclE"
-#define COLLECTIVE   "_ZN4c10d12ProcessGroup" /* ::allreduce, ... */
-#define COLLECTIVE_1 "_ZN4c10d3ops"           /* of torch 1 */
+#define COLLECTIVE   "_ZN4c10d12ProcessGroup"                                  /* ::allreduce, ... */
+#define COLLECTIVE_1 "_ZN4c10d3ops"                                            /* of torch 1 */
 #define LABEL_ENTER  "_ZN5torch8autograd8profiler25record_function_enter_newE" /* takes a std::string */
 #define OLD_OPTIONAL "3c108optionalI"
 

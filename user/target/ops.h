@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * The operators and autograd nodes of a torch library, from its file alone: their names, where the arguments are, and probe sites.
- * Works on libtorch_cpu (operators, the autograd engine, nodes), libtorch_python (boxed calls, Python's nodes), and any other library (nodes).
+ * Works on libtorch_cpu (operators, the autograd engine, nodes), libtorch_python (Python's nodes, and copies of functions that may hide libtorch_cpu's:
+ * each call passes one of them), and any other library (nodes).
  */
 #ifndef STEPFLAME_TARGET_OPS_H
 #define STEPFLAME_TARGET_OPS_H
@@ -16,15 +17,14 @@
 
 /* A function to be probed. Its sites: exits, then unwinds (where an exception leaves it), in torch_ops.site from first_site on. */
 struct torch_fn {
-	const char *
-		name; /* OP_CALL: of the schema, "aten::add.Tensor" (no dot: no overload), else a constant for messages */
+	const char *name; /* OP_CALL: of the schema, "aten::add.Tensor" (no dot: no overload), else for messages */
 	struct site entry;
 	uint32_t first_site;
 	uint16_t exit_cnt, unwind_cnt;
-	uint8_t event; /* enum op_event */
-	uint8_t subject; /* place of the OperatorHandle const * (OP_BOXED) or Node * (OP_EVALUATE, OP_NODE), as in struct op_arg */
+	uint8_t event;   /* enum op_event */
+	uint8_t subject; /* place, as in struct op_arg, of the Node *, or (OP_BOXED) of the OperatorHandle *, with the stack of IValues in the next */
 	uint8_t policy;  /* enum sites_policy by which the exits were found */
-	bool stepped;    /* one of entry, exits and unwinds would be single-stepped */
+	bool stepped;    /* the entry or an exit would be single-stepped */
 	uint8_t arg_cnt; /* OP_CALL: of the schema's arguments, as far as their places are known */
 	struct op_arg arg[OP_ARGS_MAX];
 };

@@ -18,6 +18,7 @@
 
 #include "target/ops_private.h"
 
+#define MAGIC      "sf-ops1" /* to be raised when anything is found otherwise, or elsewhere, in the same file */
 #define FILE_MAX   (64 << 20)
 #define CODE_BYTES 16 /* compared at each site: the longest instruction and one more */
 
@@ -35,7 +36,7 @@ struct header {
 static struct header header_of(const struct torch_ops *ops)
 {
 	return (struct header){
-		.magic = "sf-ops1",
+		.magic = MAGIC,
 		.version = STEPFLAME_VERSION,
 		.fn_bytes = sizeof(*ops->fn),
 		.node_bytes = sizeof(*ops->node),
@@ -218,7 +219,8 @@ int ops_cache__load(const struct elf *elf, const char *dir, struct torch_ops **o
 
 static void put(uint8_t **at, const void *from, size_t bytes)
 {
-	memcpy(*at, from, bytes);
+	if (bytes)
+		memcpy(*at, from, bytes);
 	*at += bytes;
 }
 

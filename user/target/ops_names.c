@@ -85,7 +85,7 @@ static const char *type_of(const struct elf *elf, uint64_t vaddr)
 	return len > 2 && text[0] == 'F' && text[len - 1] == 'E' ? text : NULL;
 }
 
-/* The only function type that the code refers to. */
+/* The first function type that the code refers to: a helper has one. */
 static const char *find_type(const struct elf *elf, const struct op_code *code)
 {
 	for (size_t i = 0; i + 7 <= code->size; i++) {
