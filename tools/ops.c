@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Prints the operators and autograd nodes of a torch library, as stepflame finds them, for developers. In: an ELF file and, optionally, a directory for the
- * cache. Out: a line per function, "event name entry exits unwinds arguments", and per node, "node vtable name"; a summary on stderr. Sites are
- * OFFSET:DEPTH, with * when the kernel would single-step them; arguments are KIND@PLACE, by the names below.
+ * Prints the operators and autograd nodes of a torch library, as stepflame finds them, for developers. In: an ELF file
+ * and, optionally, a directory for the cache. Out: a line per function, "event name entry exits unwinds arguments",
+ * and per node, "node vtable name"; a summary on stderr. Sites are OFFSET:DEPTH, with * when the kernel would
+ * single-step them; arguments are KIND@PLACE, by the names below.
  */
 #include <inttypes.h>
 #include <stdio.h>

@@ -4,11 +4,12 @@
 import json
 import re
 import subprocess
+from pathlib import Path
 
 import helpers
 import pytest
 
-OPS = helpers.ROOT / "build" / "tools" / "ops"
+OPS = Path(helpers.STEPFLAME).parent / "tools" / "ops"
 ARGS_MAX = 24
 COLLECTIVES = "c10d::"  # their arguments are not looked for, and some end at a stepped site: there are few calls
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Finds operators, boxed calls, and the autograd engine's functions in a torch library. In: its symbols and code. Out: struct torch_ops, with probe sites.
- * No state but the cache on disk (ops_cache.c).
+ * Finds operators, boxed calls, and the autograd engine's functions in a torch library. In: its symbols and code. Out:
+ * struct torch_ops, with probe sites. No state but the cache on disk (ops_cache.c).
  */
 #include "target/ops.h"
 
@@ -54,7 +54,10 @@ static const char *joined_name(const char *symbol, size_t *len)
 	return end;
 }
 
-/* A function that calls one operator of the namespace c10d through a handle of its own; there is no at::_ops of these. */
+/*
+ * A function that calls one operator of the namespace c10d through a handle of its own; there is no at::_ops of
+ * these.
+ */
 static bool is_collective(const char *symbol)
 {
 	return !strncmp(symbol, COLLECTIVE, strlen(COLLECTIVE)) || !strncmp(symbol, COLLECTIVE_1, strlen(COLLECTIVE_1));
@@ -179,8 +182,8 @@ static int add_sites(struct finder *finder, const struct sites *sites, struct to
 }
 
 /*
- * Argument places. The function's symbol tells its parameters but not what it returns; the type that its handle is checked against tells both, and must
- * say the same of the parameters. What is not certain is left unknown.
+ * Argument places. The function's symbol tells its parameters but not what it returns; the type that its handle is
+ * checked against tells both, and must say the same of the parameters. What is not certain is left unknown.
  */
 static void find_args(const struct finder *finder, const char *symbol, const char *mangled_type, struct torch_fn *fn)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Where an operator finds its arguments. In: a C++ function type as text. Out: places in registers and on the stack. No state.
- * System V ABI for x86-64, 3.2.3: up to two eightbytes of a class that is trivial to copy go into registers, of which there must be enough for all of it,
- * else it lies on the stack, as larger ones do; a class that is not trivial to copy is passed by its address. Which of these a class is was measured
- * with g++ and the headers of torch 1.13, 2.5 and 2.15.
+ * Where an operator finds its arguments. In: a C++ function type as text. Out: places in registers and on the stack.
+ * No state. System V ABI for x86-64, 3.2.3: up to two eightbytes of a class that is trivial to copy go into registers,
+ * of which there must be enough for all of it, else it lies on the stack, as larger ones do; a class that is not
+ * trivial to copy is passed by its address. Which of these a class is was measured with g++ and the headers of torch
+ * 1.13, 2.5 and 2.15.
  */
 #include <errno.h>
 #include <string.h>
@@ -35,7 +36,10 @@ struct passing {
 		0, 0, 3, OP_ARG_OTHER \
 	}
 
-/* What a text is a type of: the whole text, or, ending in '<', a template. T? stands for std::optional and c10::optional. */
+/*
+ * What a text is a type of: the whole text, or, ending in '<', a template. T? stands for std::optional and
+ * c10::optional.
+ */
 struct type_rule {
 	const char *text;
 	struct passing passing;
@@ -89,7 +93,10 @@ static const struct type_rule rules[] = {
 	{"c10::OptionalArrayRef<", MEMORY3},
 };
 
-/* Where c10::optional, the older one, differs: its flag comes first, it has no vector class, packs an ArrayRef, and was not trivial to copy around a string. */
+/*
+ * Where c10::optional, the older one, differs: its flag comes first, it has no vector class, packs an ArrayRef, and
+ * was not trivial to copy around a string.
+ */
 static const struct type_rule old_rules[] = {
 	{"T?<at::Tensor>", {1, 0, 1, OP_ARG_OPTIONAL_OLD}},
 	{"T?<at::Tensor> const&", {1, 0, 1, OP_ARG_OPTIONAL_OLD}},

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Keeps what was found in a file, so that the next attach need not look again. In and out: struct torch_ops, DIR/BUILD-ID.ops. No state.
+ * Keeps what was found in a file, so that the next attach need not look again. In and out: struct torch_ops,
+ * DIR/BUILD-ID.ops. No state.
  *
- * The file is {header, functions, nodes, sites, names}, as the structs lie in memory, names as offsets; it serves this machine and this version alone.
- * A wrong probe site could kill the target. So the file must be our own user's, whole by its checksum, and the code at every site must be what it was: a
- * build id may stay when tools move code in a file.
+ * The file is {header, functions, nodes, sites, names}, as the structs lie in memory, names as offsets; it serves this
+ * machine and this version alone. A wrong probe site could kill the target. So the file must be our own user's, whole
+ * by its checksum, and the code at every site must be what it was: a build id may stay when tools move code in a file.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The classes of an ELF file that derive from torch::autograd::Node, found by their type information, which needs no symbols. In: relocated pointers.
- * Out: vtables and names. No state.
+ * The classes of an ELF file that derive from torch::autograd::Node, found by their type information, which needs no
+ * symbols. In: relocated pointers. Out: vtables and names. No state.
  *
- * Itanium C++ ABI 2.9.5: typeinfo {vtable of __si_class_type_info, name, base's typeinfo}, or for several bases {vtable of __vmi_class_type_info, name,
- * flags, count, {base's typeinfo, offset}...}; 2.5.2: a vtable has {offset to top, typeinfo} before the address that objects hold.
+ * Itanium C++ ABI 2.9.5: typeinfo {vtable of __si_class_type_info, name, base's typeinfo}, or for several bases
+ * {vtable of __vmi_class_type_info, name, flags, count, {base's typeinfo, offset}...}; 2.5.2: a vtable has {offset to
+ * top, typeinfo} before the address that objects hold.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -88,7 +89,9 @@ static int find_types(struct types *types)
 	return 0;
 }
 
-/* As Node::name() says it: generated classes return their own name, PyNode its Python class, others what typeid says. */
+/*
+ * As Node::name() says it: generated classes return their own name, PyNode its Python class, others what typeid says.
+ */
 static char *name_of(const struct elf *elf, uint64_t type)
 {
 	const char *mangled;
@@ -122,7 +125,10 @@ static bool points_at(const struct elf *elf, uint64_t vaddr, const char *name)
 	return text && !strcmp(text, name);
 }
 
-/* The sequence number is Node's first member: behind {vtable, reference counts} since Node has its own, behind {vtable, std::weak_ptr} before. */
+/*
+ * The sequence number is Node's first member: behind {vtable, reference counts} since Node has its own, behind
+ * {vtable, std::weak_ptr} before.
+ */
 uint16_t ops_nodes__sequence_nr(const struct elf *elf)
 {
 	struct elf_symbol node;
