@@ -126,8 +126,8 @@ const char *elf__slot_symbol(const struct elf *elf, uint64_t vaddr)
 	return reloc ? reloc->symbol : NULL;
 }
 
-void elf__each_pointer(const struct elf *elf,
-		       void (*fn)(uint64_t vaddr, uint64_t value, const char *symbol, void *ctx), void *ctx)
+void elf__each_pointer(const struct elf *elf, void (*fn)(uint64_t vaddr, uint64_t value, const char *symbol, void *ctx),
+		       void *ctx)
 {
 	elf__need_relocs(elf);
 	for (size_t i = 0; i < elf->reloc_cnt; i++)
