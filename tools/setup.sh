@@ -7,6 +7,7 @@
 #   tools/setup.sh python                 a Python with torch, lightning, numpy and pytest; prints its path, alone, on stdout
 #   tools/setup.sh python --minor 3.12    the same for another installed interpreter
 #   tools/setup.sh python --debian-torch  the system's Python with Debian's own python3-torch
+#   tools/setup.sh python --readers       the first one, with what reads exported traces, which some tests use when it is there
 #
 # PYTHON=... is used as it is when it has the packages. Environments are kept in ${XDG_CACHE_HOME:-$HOME/.cache}/stepflame.
 # Exit: 0 ok, 1 could not be installed, 2 usage, 3 such a Python cannot be had on this machine (the reason is on stderr).
@@ -21,6 +22,9 @@ BPFTOOL_MIN=7.3
 
 # What a Python environment gets; each is imported by the same name.
 PIP_PACKAGES='torch lightning numpy pytest'
+# Of HolisticTraceAnalysis's own requirements, jupyterlab and what it brings are not needed to read a trace.
+HTA=HolisticTraceAnalysis
+READER_PACKAGES='perfetto protobuf pandas plotly networkx pydot psutil pyyaml'
 VENV_NEED_KIB=$((8 * 1024 * 1024))
 
 say() {
@@ -225,6 +229,19 @@ setup_python() {
 	setup_venv ''
 }
 
+setup_readers() {
+	python=$(setup_python)
+	# shellcheck disable=SC2086 # lists of words, here and below
+	if ! python_has "$python" $HTA $READER_PACKAGES; then
+		say "installing $HTA and perfetto for $python"
+		"$python" -m pip install --quiet --disable-pip-version-check $READER_PACKAGES >&2 ||
+			fail "pip could not install $READER_PACKAGES" 'see its message above'
+		"$python" -m pip install --quiet --disable-pip-version-check --no-deps $HTA >&2 ||
+			fail "pip could not install $HTA" 'see its message above'
+	fi
+	printf '%s\n' "$python"
+}
+
 setup_debian_torch() {
 	if [ -z "$(installed python3-torch)" ]; then
 		[ -n "$(debian_codename)" ] || fail 'this is not Debian' '' 3
@@ -255,6 +272,10 @@ python)
 	--debian-torch)
 		[ $# -eq 2 ] || usage
 		setup_debian_torch
+		;;
+	--readers)
+		[ $# -eq 2 ] || usage
+		setup_readers
 		;;
 	*) usage ;;
 	esac

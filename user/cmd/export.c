@@ -25,9 +25,8 @@ struct arguments {
 
 static const struct argp_option options[] = {
 	{"format", 'f', "FORMAT", 0,
-	 "chrome (as torch.profiler writes it: Perfetto, chrome://tracing, Holistic Trace Analysis) or perfetto "
-	 "(Perfetto's own, a "
-	 "tenth of the size)",
+	 "chrome: as torch.profiler writes it, for Perfetto, chrome://tracing and Holistic Trace Analysis; perfetto: "
+	 "Perfetto's own, a seventh of the size",
 	 0},
 	{"output", 'o', "OUT", 0, "The file to write, gzipped if its name ends in .gz (stdout)", 0},
 	{"pid", 'p', "PID", 0, "Only this process: Holistic Trace Analysis wants a file for each rank", 0},
