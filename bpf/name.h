@@ -14,8 +14,8 @@
 	 (u64)(u8)(s)[4] << 32 | (u64)(u8)(s)[5] << 40 | (u64)(u8)(s)[6] << 48 | (u64)(u8)(s)[7] << 56)
 
 /*
- * Reads `bytes` bytes of text at `address` into the thread's buffer and returns their id, 0 when the memory cannot be read (counted).
- * The text stays in t->name_text, padded with zeros to a word, until the next name.
+ * Reads `bytes` bytes of text at `address` into the thread's buffer and returns their id, 0 when the memory cannot be
+ * read (counted). The text stays in t->name_text, padded with zeros to a word, until the next name.
  */
 __noinline u64 name__read(struct thread *t, u64 address, u64 bytes, u32 encoding)
 {

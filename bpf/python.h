@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Reading CPython objects of the current thread, by the offsets of its version (include/python.h). Everything read is hostile: a
- * pointer is only ever read through, never trusted.
+ * Reading CPython objects of the current thread, by the offsets of its version (include/python.h). Everything read is
+ * hostile: a pointer is only ever read through, never trusted.
  */
 #ifndef STEPFLAME_BPF_PYTHON_H
 #define STEPFLAME_BPF_PYTHON_H
@@ -9,8 +9,8 @@
 #include "name.h"
 
 /*
- * Frames looked at to find out which of Lightning's loops runs: it lies below the user's own iterators and the decorators between.
- * 40 frames cover a DataLoader wrapped a dozen times; beyond that the answer is "unknown", counted.
+ * Frames looked at to find out which of Lightning's loops runs: it lies below the user's own iterators and the
+ * decorators between. 40 frames cover a DataLoader wrapped a dozen times; beyond that the answer is "unknown", counted.
  */
 #define PY_FRAMES 40
 
@@ -72,7 +72,10 @@ __noinline u64 py__narrow(u64 address, u32 encoding)
 	return word;
 }
 
-/* The last 16 characters of a str, as two words; false when it is shorter. A path may have wide ones in a directory outside. */
+/*
+ * The last 16 characters of a str, as two words; false when it is shorter. A path may have wide ones in a directory
+ * outside.
+ */
 static __always_inline bool py__tail(const struct py_layout *py, u64 object, u64 tail[2])
 {
 	struct py_text text;
@@ -106,8 +109,8 @@ static __always_inline bool py__head(const struct py_layout *py, u64 object, u64
 #define HEAD_IS(head, s) ((head)[0] == WORD8(s) && (head)[1] == WORD8((s) + 8))
 
 /*
- * Reads `bytes` bytes of an object into the thread's name buffer, where they stay until the next name; 0 or not. One read of many fields, since each costs
- * more than its bytes.
+ * Reads `bytes` bytes of an object into the thread's name buffer, where they stay until the next name; 0 or not. One
+ * read of many fields, since each costs more than its bytes.
  */
 static __always_inline int py__image(struct thread *t, u64 object, u32 bytes)
 {
@@ -188,7 +191,9 @@ static __always_inline void py__walk(struct py_walk *walk, const struct py_layou
 		walk->frame = read_u64(walk->frame + py->cframe_current);
 }
 
-/* The code object of the walk's frame, and the walk moves one frame outwards; 0 for a frame that is no Python function. */
+/*
+ * The code object of the walk's frame, and the walk moves one frame outwards; 0 for a frame that is no Python function.
+ */
 static __always_inline u64 py__next_code(struct py_walk *walk)
 {
 	const struct py_layout *py = walk->py;

@@ -2,9 +2,9 @@
 /*
  * What crosses from the kernel to user space, and what a recording holds: one enum of record types, one struct each.
  *
- * Every record starts with struct rec_hdr; `size` is that of the whole record, a multiple of 8. Integers are in the byte
- * order of the machine that wrote them (the file header says which). Times are CLOCK_MONOTONIC nanoseconds.
- * A reader skips record types that it does not know. Cumulative records (AGG, COUNTER, COST, WINDOW, PROC_STATE) may come
+ * Every record starts with struct rec_hdr; `size` is that of the whole record, a multiple of 8. Integers are in the
+ * byte order of the machine that wrote them (the file header says which). Times are CLOCK_MONOTONIC nanoseconds. A
+ * reader skips record types that it does not know. Cumulative records (AGG, COUNTER, COST, WINDOW, PROC_STATE) may come
  * several times for the same key: the last one holds.
  */
 #ifndef STEPFLAME_RECORDS_H

@@ -2,8 +2,8 @@
 /*
  * Writes a recording: records in, checksummed chunks out. One thread owns a writer.
  *
- * A chunk is built in memory and written in one go, so that whatever ends the recorder leaves whole chunks and at most one
- * piece of a chunk at the end, which the reader drops.
+ * A chunk is built in memory and written in one go, so that whatever ends the recorder leaves whole chunks and at most
+ * one piece of a chunk at the end, which the reader drops.
  */
 #include "recording.h"
 
@@ -70,8 +70,8 @@ static long env_id(const char *name)
 }
 
 /*
- * A file that we create under sudo belongs to who called sudo. One that exists keeps its owner: giving it away would be a
- * surprise, and O_EXCL tells the two apart without a race.
+ * A file that we create under sudo belongs to who called sudo. One that exists keeps its owner: giving it away would be
+ * a surprise, and O_EXCL tells the two apart without a race.
  */
 static int open_output(const char *path)
 {

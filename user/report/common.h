@@ -15,7 +15,10 @@ void common__text(struct job *job, FILE *out);
 
 /* A new object with the common keys of report `name`; NULL: no memory. */
 json_t *common__json(struct job *job, const char *name);
-/* Prints an object and drops the reference to it (NULL: -ENOMEM). ASCII only, so that no name steers a terminal. 0 or -errno. */
+/*
+ * Prints an object and drops the reference to it (NULL: -ENOMEM). ASCII only, so that no name steers a terminal. 0 or
+ * -errno.
+ */
 int common__print_json(json_t *object, FILE *out);
 /* Text as a JSON string, "" as null. New reference. */
 json_t *common__json_text(const char *text);
