@@ -179,11 +179,14 @@ static __always_inline void fetch__begin(struct thread *t, struct proc *proc, u6
 /*
  * next() is called with that object, whose type's function for it will have its frame there. False: it is no landmark.
  */
-static __always_inline bool next__object(struct thread *t, struct proc *proc, u32 pid, u64 object, u64 callee_frame)
+__noinline int next__object(struct thread *t, struct proc *proc, u32 pid, u64 object, u64 callee_frame)
 {
-	u64 type = object__type(t, &proc->py.layout, object);
 	struct py_generator generator;
+	u64 type;
 
+	if (!t || !proc)
+		return false;
+	type = object__type(t, &proc->py.layout, object);
 	if (type == proc->py.gen_type) {
 		if (!py__generator(&proc->py.layout, t, &generator) || !is_profile(proc, pid, generator.code))
 			return false;

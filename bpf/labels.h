@@ -45,13 +45,25 @@ static __always_inline enum label label__classify(const char *text)
 
 /*
  * Is the innermost action of this thread an optimizer_step hook? Then the step is automatic optimization's, and no
- * frames need be read.
+ * frames need be read. A loop of its own: one that finds by token or not costs the verifier a third more.
  */
-static __always_inline bool in_optimizer_hook(struct thread *t)
+__noinline int in_optimizer_hook(struct thread *t)
 {
-	int i = span__find(t, SPAN_ACTION, TOKEN_ANY, 0);
+	u32 depth;
 
-	return i >= 0 && span__at(t, i)->label;
+	if (!t)
+		return 0;
+	depth = t->depth;
+	for (u32 n = 0; n < SPAN_DEPTH; n++) {
+		const struct span *s;
+
+		if (n >= depth)
+			break;
+		s = span__at(t, depth - 1 - n);
+		if (s->kind == SPAN_ACTION)
+			return s->label;
+	}
+	return 0;
 }
 
 /*

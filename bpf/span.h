@@ -133,12 +133,7 @@ __noinline int span__repair(struct thread *t, u64 sp)
 	return 0;
 }
 
-#define TOKEN_ANY (~0ULL)
-
-/*
- * Index of the innermost open span with that kind and token (or TOKEN_ANY) whose frame, when both are known, is
- * `frame`; or -1.
- */
+/* Index of the innermost open span with that kind and token whose frame, when both are known, is `frame`; or -1. */
 __noinline int span__find(struct thread *t, u32 kind, u64 token, u64 frame)
 {
 	u32 depth;
@@ -152,8 +147,7 @@ __noinline int span__find(struct thread *t, u32 kind, u64 token, u64 frame)
 		if (n >= depth)
 			break;
 		s = span__at(t, depth - 1 - n);
-		if (s->kind == kind && (s->token == token || token == TOKEN_ANY) &&
-		    (!frame || !s->frame || s->frame == frame))
+		if (s->kind == kind && s->token == token && (!frame || !s->frame || s->frame == frame))
 			return depth - 1 - n;
 	}
 	return -1;
