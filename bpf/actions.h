@@ -4,7 +4,7 @@
  *
  * `with profiler.profile(name)` is a generator: the first next() on it starts the action, the second, or a throw(),
  * ends it. That holds with no profiler configured too. What Lightning starts and stops by direct calls does not pass
- * there: the batch fetches are taken from CombinedLoader.__next__, which those calls bracket, and the manual
+ * there: the batch fetches are taken from next() on a CombinedLoader, which those calls bracket, and the manual
  * optimizer_step from torch's own label (labels.h).
  */
 #ifndef STEPFLAME_ACTIONS_H
