@@ -72,38 +72,63 @@ __noinline u64 py__narrow(u64 address, u32 encoding)
 	return word;
 }
 
+/* 16 bytes of a str. */
+struct py_words {
+	u64 word[2];
+};
+
+/* A function of its own: inlined into the walks over frames, 6.1's verifier gives up. */
+__noinline int py__tail_words(const struct py_layout *py, u64 object, struct py_words *out)
+{
+	struct py_text text;
+	u64 end;
+
+	if (!py || !out || py__text(py, object, &text) || text.bytes < 16 * (u64)text.encoding)
+		return false;
+	end = text.address + text.bytes;
+	if (text.encoding == NAME_LATIN1)
+		return !bpf_probe_read_user(out, sizeof(*out), (const void *)(end - 16));
+	out->word[0] = py__narrow(end - 16 * (u64)text.encoding, text.encoding);
+	out->word[1] = py__narrow(end - 8 * (u64)text.encoding, text.encoding);
+	return true;
+}
+
 /*
  * The last 16 characters of a str, as two words; false when it is shorter. A path may have wide ones in a directory
  * outside.
  */
 static __always_inline bool py__tail(const struct py_layout *py, u64 object, u64 tail[2])
 {
-	struct py_text text;
-	u64 end;
+	struct py_words words = {};
+	bool ok = py__tail_words(py, object, &words);
 
-	if (py__text(py, object, &text) || text.bytes < 16 * (u64)text.encoding)
-		return false;
-	end = text.address + text.bytes;
-	if (text.encoding == NAME_LATIN1)
-		return !bpf_probe_read_user(tail, 16, (const void *)(end - 16));
-	tail[0] = py__narrow(end - 16 * (u64)text.encoding, text.encoding);
-	tail[1] = py__narrow(end - 8 * (u64)text.encoding, text.encoding);
-	return true;
+	tail[0] = words.word[0];
+	tail[1] = words.word[1];
+	return ok;
 }
 
 #define TAIL_IS(tail, s) ((tail)[0] == WORD8(s) && (tail)[1] == WORD8((s) + 8))
 
-/* The first 16 bytes of a str, zero-padded, as two words. */
-static __always_inline bool py__head(const struct py_layout *py, u64 object, u64 head[2])
+__noinline int py__head_words(const struct py_layout *py, u64 object, struct py_words *out)
 {
 	struct py_text text;
 	u32 bytes;
 
-	head[0] = head[1] = 0;
-	if (py__text(py, object, &text) || text.encoding != NAME_LATIN1)
+	if (!py || !out || py__text(py, object, &text) || text.encoding != NAME_LATIN1)
 		return false;
 	bytes = text.bytes < 16 ? text.bytes : 16;
-	return !bpf_probe_read_user(head, bytes, (const void *)text.address);
+	return !bpf_probe_read_user(out, bytes, (const void *)text.address);
+}
+
+/* The first 16 bytes of a str, zero-padded, as two words. */
+static __always_inline bool py__head(const struct py_layout *py, u64 object, u64 head[2])
+{
+	struct py_words words = {};
+	bool ok = py__head_words(py, object, &words);
+
+	head[0] = words.word[0];
+	head[1] = words.word[1];
+	return ok;
 }
 
 #define HEAD_IS(head, s) ((head)[0] == WORD8(s) && (head)[1] == WORD8((s) + 8))
