@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The maps and knobs that the sources share, and the counters. Included by each source; the linker merges the definitions. */
+/*
+ * The maps and knobs that the sources share, and the counters. Included by each source; the linker merges the
+ * definitions.
+ */
 #ifndef STEPFLAME_MAPS_H
 #define STEPFLAME_MAPS_H
 
@@ -54,8 +57,8 @@ struct span {
 };
 
 /*
- * One thread. Programs of one thread never interleave, so this needs no lock; a per-CPU buffer would not do, since uprobe programs
- * can be preempted.
+ * One thread. Programs of one thread never interleave, so this needs no lock; a per-CPU buffer would not do, since
+ * uprobe programs can be preempted.
  */
 struct thread {
 	u64 now_ns; /* of the event at hand */
@@ -147,8 +150,8 @@ extern const volatile __u32 want_timeline, want_shapes, want_memory;
 extern volatile __u32 pid_level; /* of stepflame's pid namespace; 0 is the initial one */
 
 /*
- * Functions that are not inlined are global on purpose: the verifier checks each once, by its own arguments, instead of once per
- * path that leads to it. So they take pointers to map values (checked for NULL) and scalars only.
+ * Functions that are not inlined are global on purpose: the verifier checks each once, by its own arguments, instead of
+ * once per path that leads to it. So they take pointers to map values (checked for NULL) and scalars only.
  */
 
 static __always_inline void count_many(u32 id, u64 cnt)

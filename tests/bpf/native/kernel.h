@@ -50,7 +50,7 @@ typedef __s64 s64;
 		(u64)(i) & ((size)-1);                                        \
 	})
 
-#define LOAD_HERE(place) (place)
+#define LOAD_HERE(place)                     (place)
 
 #define BPF_CORE_READ(from, member, ...)     ((from)->member __VA_OPT__(->__VA_ARGS__)) /* two hops at most */
 #define BPF_CORE_READ_INTO(to, from, member) memcpy(to, &(from)->member, sizeof(*(to)))
