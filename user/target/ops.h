@@ -16,12 +16,12 @@
 
 /* A function to be probed. Its sites: exits, then unwinds (where an exception leaves it), in torch_ops.site from first_site on. */
 struct torch_fn {
-	const char *name; /* OP_CALL: of the schema, "aten::add.Tensor" (no dot: no overload), else a constant for messages */
+	const char *name; /* OP_CALL: of the schema, "aten::add.Tensor" (no dot: no overload), or "detach"; else a constant for messages */
 	struct site entry;
 	uint32_t first_site;
 	uint16_t exit_cnt, unwind_cnt;
 	uint8_t event;    /* enum op_event */
-	uint8_t subject;  /* place of the OperatorHandle const * (OP_BOXED) or Node * (OP_EVALUATE, OP_NODE), as in struct op_arg */
+	uint8_t subject;  /* place, as in struct op_arg: of the OperatorHandle const * (OP_BOXED), Node * (OP_EVALUATE, OP_NODE), class (OP_PYTHON) */
 	uint8_t policy;   /* enum sites_policy by which the exits were found */
 	bool stepped;     /* one of entry, exits and unwinds would be single-stepped */
 	uint8_t arg_cnt;  /* OP_CALL: of the schema's arguments, as far as their places are known */
@@ -32,6 +32,7 @@ struct torch_fn {
 struct torch_node {
 	const char *name; /* as Node::name() says: "AddmmBackward0", "torch::autograd::AccumulateGrad"; of PyNode: "" */
 	uint64_t vtable;  /* vaddr that the first word of an object holds, less the load bias */
+	uint64_t object;  /* of PyNode: bytes to the PyObject * whose class names it; 0: not known */
 };
 
 struct torch_ops {
