@@ -172,10 +172,9 @@ static uint64_t object_of(const struct elf *elf, uint64_t vtable)
 		struct function_range range;
 		struct op_code code;
 
-		if (elf__pointer(elf, vtable + 8 * i, &function) || !elf__is_code(elf, function))
-			break;
-		if (functions__at(elf, function, &range) || range.start != function)
-			continue;
+		if (elf__pointer(elf, vtable + 8 * i, &function) || !elf__is_code(elf, function) ||
+		    functions__at(elf, function, &range) || range.start != function)
+			continue; /* another file's */
 		code = op_code__at(elf, function, range.end - range.start);
 		member = named_member(&code);
 	}
