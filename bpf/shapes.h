@@ -51,6 +51,11 @@ volatile __u32 tensor_sizes = 0;
 #define TENSOR_KEY_SET 112
 #define INLINE_DIMS    5
 
+/*
+ * DispatchKey::NestedTensor in key_set_: bit 26 from 2.0 to 2.3, where 25 is SparseCsrCUDA, else 25, where 26 is BackendSelect, which no tensor has.
+ */
+#define NESTED_KEYS (3 << 25)
+
 static __always_inline void shapes__word(struct shapes *s, u64 word)
 {
 	u64 i = s->cnt;
@@ -99,6 +104,10 @@ __weak __noinline int shapes__tensor(struct shapes *s, u64 impl)
 		shapes__word(s, OP_WORD_NONE); /* an undefined tensor has no keys */
 		return 0;
 	}
+	if (key_set & NESTED_KEYS) {
+		shapes__word(s, OP_WORD_OPAQUE);
+		return 0;
+	}
 	bpf_probe_read_user(&dtype, sizeof(dtype), (const void *)(sizes + TENSOR_DTYPE));
 	at = sizes + 8;
 	if (cnt > INLINE_DIMS && bpf_probe_read_user(&at, sizeof(at), (const void *)at))
@@ -107,12 +116,11 @@ __weak __noinline int shapes__tensor(struct shapes *s, u64 impl)
 	return 0;
 }
 
-/* An ArrayRef<Tensor>. */
-__weak __noinline int shapes__list(struct shapes *s, u64 address, u64 cnt)
+/* Tensors that lie one behind the other. */
+__weak __noinline int shapes__tensors(struct shapes *s, u64 address, u64 cnt)
 {
 	if (!s)
 		return 0;
-	shapes__word(s, OP_WORD_TENSOR_LIST | (cnt < LIST_MAX ? cnt : LIST_MAX) << 32);
 	for (u32 i = 0; i < LIST_MAX; i++) {
 		u64 impl = 0;
 
@@ -124,6 +132,13 @@ __weak __noinline int shapes__list(struct shapes *s, u64 address, u64 cnt)
 	if (cnt > LIST_MAX)
 		shapes__word(s, OP_WORD_CUT);
 	return 0;
+}
+
+/* An ArrayRef<Tensor>. */
+static __always_inline void shapes__list(struct shapes *s, u64 address, u64 cnt)
+{
+	shapes__word(s, OP_WORD_TENSOR_LIST | (cnt < LIST_MAX ? cnt : LIST_MAX) << 32);
+	shapes__tensors(s, address, cnt);
 }
 
 static __always_inline u64 call_word(const struct shapes *s, u32 place)
@@ -182,6 +197,8 @@ static __always_inline u64 shapes__send(struct shapes *s)
 	u32 cnt = s->cnt, bytes;
 	u8 one = 1;
 
+	if (cnt >= SHAPE_WORDS)
+		count(CNT_SHAPES_CUT);
 	for (u32 i = 0; i < SHAPE_WORDS + SHAPE_DIMS; i++) {
 		if (i >= cnt)
 			break;
@@ -208,16 +225,26 @@ static __always_inline u64 shapes__send(struct shapes *s)
 	return hash;
 }
 
-/* The group of a call of `def`, whose return address is at `frame`. 0: none. */
-static __always_inline u64 shapes__group(struct pt_regs *ctx, const struct op_def *def, u64 frame)
+/* Room for the words of a group, without any yet. NULL (counted): no memory. */
+static __always_inline struct shapes *shapes__of_thread(void)
 {
 	struct shapes *s =
 		bpf_task_storage_get(&shapes, bpf_get_current_task_btf(), NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 
-	if (!s) {
+	if (s)
+		s->cnt = 0;
+	else
 		count(CNT_NO_STORAGE);
+	return s;
+}
+
+/* The group of a call of `def`, whose return address is at `frame`. 0: none. */
+static __always_inline u64 shapes__group(struct pt_regs *ctx, const struct op_def *def, u64 frame)
+{
+	struct shapes *s = shapes__of_thread();
+
+	if (!s)
 		return 0;
-	}
 	s->call[0] = ctx->di;
 	s->call[1] = ctx->si;
 	s->call[2] = ctx->dx;
@@ -226,14 +253,24 @@ static __always_inline u64 shapes__group(struct pt_regs *ctx, const struct op_de
 	s->call[5] = ctx->r9;
 	if (def->on_stack)
 		bpf_probe_read_user(&s->call[OP_ARG_STACK], 8 * (OP_PLACES - OP_ARG_STACK), (const void *)(frame + 8));
-	s->cnt = 0;
 	for (u32 i = 0; i < OP_ARGS_MAX; i++) {
 		if (i >= def->arg_cnt)
 			break;
 		shapes__argument(s, def, &def->args[i]);
 	}
-	if (s->cnt >= SHAPE_WORDS)
-		count(CNT_SHAPES_CUT);
+	return shapes__send(s);
+}
+
+/* The group of a node that is given a std::vector<Tensor> {Tensor *begin, *end, ...}. 0: none. */
+static __always_inline u64 shapes__inputs(u64 vector)
+{
+	struct shapes *s = shapes__of_thread();
+	u64 bounds[2] = {};
+
+	if (!s)
+		return 0;
+	bpf_probe_read_user(bounds, sizeof(bounds), (const void *)vector);
+	shapes__tensors(s, bounds[0], (bounds[1] - bounds[0]) / 8);
 	return shapes__send(s);
 }
 

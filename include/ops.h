@@ -30,6 +30,7 @@ enum op_event {
 	OP_FREE,     /* ... ::Delete */
 	OP_REPORT,   /* c10::reportMemoryUsageToProfiler */
 	OP_NODE,     /* Node::operator()(this, ...), or a class's apply: the Node * in cookie's register */
+	OP_PYTHON,   /* THPFunction_apply(cls, ...), of a torch.autograd.Function: the class in %rdi */
 };
 
 /* How an argument is passed, System V x86-64 ABI. */
@@ -103,10 +104,15 @@ enum op_schedule_word {
 	OP_SCHEDULE__COUNT,
 };
 
-/* Key of the map from the vtable that a Node begins with to the name of its class. */
+/* Key of the map from the vtable that a Node begins with to its class. */
 struct node_class {
 	__u64 slot;
 	__u64 vtable;
+};
+
+struct node_val {
+	__u64 name;   /* REC_NAME id; 0: that of a Python class */
+	__u64 object; /* then: bytes from the node to the pointer to its Python object; 0: not known */
 };
 
 /* Where a TensorImpl keeps what is read. Offsets in bytes. */

@@ -129,7 +129,7 @@ int main(int argc, char **argv)
 		for (size_t i = 0; i < ops->fn_cnt; i++)
 			print_function(ops, &ops->fn[i]);
 		for (size_t i = 0; i < ops->node_cnt; i++)
-			printf("node %" PRIx64 " %s\n", ops->node[i].vtable, ops->node[i].name);
+			printf("node %" PRIx64 " %s +%" PRIu64 "\n", ops->node[i].vtable, ops->node[i].name, ops->node[i].object);
 	}
 	torch_ops__free(ops);
 	elf__free(elf);

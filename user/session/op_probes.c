@@ -227,9 +227,12 @@ static int add_nodes(struct session *s, const struct torch_ops *found, uint64_t 
 
 	for (size_t i = 0; i < found->node_cnt; i++) {
 		struct node_class key = {.slot = slot, .vtable = base + found->node[i].vtable};
-		uint64_t name = found->node[i].name[0] ? session__name_id(found->node[i].name) : 0;
+		struct node_val val = {
+			.name = found->node[i].name[0] ? session__name_id(found->node[i].name) : 0,
+			.object = found->node[i].object,
+		};
 
-		if (bpf_map_update_elem(fd, &key, &name, BPF_ANY))
+		if (bpf_map_update_elem(fd, &key, &val, BPF_ANY))
 			return -errno;
 	}
 	return 0;

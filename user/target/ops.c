@@ -19,13 +19,33 @@
 #define COLLECTIVE   "_ZN4c10d12ProcessGroup"                                  /* ::allreduce, ... */
 #define COLLECTIVE_1 "_ZN4c10d3ops"                                            /* of torch 1 */
 #define LABEL_ENTER  "_ZN5torch8autograd8profiler25record_function_enter_newE" /* takes a std::string */
+#define VARIABLE     "_ZN5torch8autograd12VariableType12_GLOBAL__N_1"
 #define OLD_OPTIONAL "3c108optionalI"
 
 enum { RDI, RSI, RDX };
 
+/* Functions that are no operators of the dispatcher, by how their symbols begin. */
+struct landmark {
+	const char *symbol;
+	uint8_t event;
+	uint8_t subject;       /* of an OP_CALL: its one tensor */
+	uint8_t clone_subject; /* in GCC's clone of it, which does without an argument of which nothing is used */
+	const char *name;
+};
+
+static const struct landmark landmarks[] = {
+	{CALL_BOXED, OP_BOXED, RSI, RDI, "Dispatcher::callBoxed"},
+	{EVALUATE, OP_EVALUATE, RDX, RDX, "Engine::evaluate_function"},
+	{NODE_CALL, OP_NODE, RSI, RSI, "Node::operator()"}, /* %rdi: where the result goes */
+	{VARIABLE "6detachE", OP_CALL, RDX, RDX, "detach"},
+	{VARIABLE "7detach_E", OP_CALL, RSI, RDI, "detach_"},
+	{"_Z17THPFunction_applyP", OP_PYTHON, RDI, RDI, "THPFunction_apply"},
+	{"_ZN12_GLOBAL__N_117THPFunction_applyE", OP_PYTHON, RDI, RDI, "THPFunction_apply"}, /* 2.15 */
+};
+
 /* A function to look into, before its sites are known. */
 struct candidate {
-	const char *symbol;
+	const char *symbol, *name; /* name NULL: its schema's */
 	uint64_t vaddr, size;
 	uint8_t event, subject;
 };
@@ -63,44 +83,41 @@ static bool is_collective(const char *symbol)
 	return !strncmp(symbol, COLLECTIVE, strlen(COLLECTIVE)) || !strncmp(symbol, COLLECTIVE_1, strlen(COLLECTIVE_1));
 }
 
-/* Which event the entry of this function is, or -1. */
-static int classify(const char *symbol, uint8_t *subject)
+/* Fills in what the entry of this function means. false: nothing. */
+static bool classify(const char *symbol, struct candidate *out)
 {
 	size_t len;
 
-	*subject = 0;
-	if (joined_name(symbol, &len) || is_collective(symbol))
-		return OP_CALL;
-	if (!strncmp(symbol, CALL_BOXED, strlen(CALL_BOXED))) {
-		/* GCC's clone does without `this`, of which nothing is used. */
-		*subject = strstr(symbol, ".isra.") ? RDI : RSI;
-		return OP_BOXED;
+	if (joined_name(symbol, &len) || is_collective(symbol)) {
+		out->event = OP_CALL;
+		return true;
 	}
-	if (!strncmp(symbol, EVALUATE, strlen(EVALUATE))) {
-		*subject = RDX;
-		return OP_EVALUATE;
+	for (size_t i = 0; i < sizeof(landmarks) / sizeof(*landmarks); i++) {
+		const struct landmark *landmark = &landmarks[i];
+
+		if (strncmp(symbol, landmark->symbol, strlen(landmark->symbol)))
+			continue;
+		out->name = landmark->name;
+		out->event = landmark->event;
+		out->subject = strstr(symbol, ".isra.") ? landmark->clone_subject : landmark->subject;
+		return true;
 	}
-	if (!strncmp(symbol, NODE_CALL, strlen(NODE_CALL))) {
-		*subject = RSI; /* %rdi: where the result goes */
-		return OP_NODE;
-	}
-	return -1;
+	return false;
 }
 
 static int add_candidate(const struct elf_symbol *symbol, void *ctx)
 {
+	struct candidate candidate = {.symbol = symbol->name, .vaddr = symbol->vaddr, .size = symbol->size};
 	struct finder *finder = ctx;
-	uint8_t subject;
-	int event;
 
-	if (!symbol->function || strncmp(symbol->name, "_ZN", 3) || !elf__is_code(finder->elf, symbol->vaddr))
+	if (!symbol->function || strncmp(symbol->name, "_Z", 2) || !elf__is_code(finder->elf, symbol->vaddr))
 		return 0;
 	if (!strcmp(symbol->name, FIND_SCHEMA))
 		finder->names.own = symbol->vaddr;
 	if (!strncmp(symbol->name, LABEL_ENTER, strlen(LABEL_ENTER)))
 		finder->ops->string_bytes = strstr(symbol->name, "RKSs") ? 8 : 32;
-	event = classify(symbol->name, &subject);
-	if (event < 0 || strstr(symbol->name, ".cold") || finder->candidate_cnt == 2 * OPS_MAX)
+	if (!classify(symbol->name, &candidate) || strstr(symbol->name, ".cold") ||
+	    finder->candidate_cnt == 2 * OPS_MAX)
 		return 0;
 	finder->old_optional = finder->old_optional || strstr(symbol->name, OLD_OPTIONAL);
 	if (finder->candidate_cnt == finder->candidate_cap) {
@@ -112,13 +129,7 @@ static int add_candidate(const struct elf_symbol *symbol, void *ctx)
 		finder->candidate = grown;
 		finder->candidate_cap = cap;
 	}
-	finder->candidate[finder->candidate_cnt++] = (struct candidate){
-		.symbol = symbol->name,
-		.vaddr = symbol->vaddr,
-		.size = symbol->size,
-		.event = event,
-		.subject = subject,
-	};
+	finder->candidate[finder->candidate_cnt++] = candidate;
 	return 0;
 }
 
@@ -202,12 +213,6 @@ static void find_args(const struct finder *finder, const char *symbol, const cha
 	free(type);
 }
 
-static const char *const fn_names[] = {
-	[OP_BOXED] = "Dispatcher::callBoxed",
-	[OP_EVALUATE] = "Engine::evaluate_function",
-	[OP_NODE] = "Node::operator()",
-};
-
 static int add_function(struct finder *finder, const struct candidate *candidate)
 {
 	struct torch_ops *ops = finder->ops;
@@ -218,7 +223,10 @@ static int add_function(struct finder *finder, const struct candidate *candidate
 	size_t len = 0;
 
 	*fn = (struct torch_fn){.event = candidate->event, .subject = candidate->subject};
-	if (candidate->event == OP_CALL) {
+	if (candidate->name && candidate->event == OP_CALL) {
+		fn->arg[0] = (struct op_arg){.kind = OP_ARG_TENSOR, .place = candidate->subject};
+		fn->arg_cnt = 1;
+	} else if (!candidate->name) {
 		joined = joined_name(candidate->symbol, &len);
 		if (ops_names__find(&finder->names, joined, len, candidate->vaddr, candidate->size, &schema)) {
 			ops->unnamed_cnt += joined != NULL; /* the others are methods of many kinds */
@@ -233,7 +241,7 @@ static int add_function(struct finder *finder, const struct candidate *candidate
 	}
 	if (add_sites(finder, &sites, fn))
 		return -ENOMEM;
-	fn->name = strdup(candidate->event == OP_CALL ? schema.name : fn_names[candidate->event]);
+	fn->name = strdup(candidate->name ? candidate->name : schema.name);
 	if (!fn->name)
 		return -ENOMEM;
 	ops->fn_cnt++;

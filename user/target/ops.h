@@ -20,12 +20,12 @@
  * first_site on.
  */
 struct torch_fn {
-	const char *name; /* OP_CALL: of the schema, "aten::add.Tensor" (no dot: no overload), else for messages */
+	const char *name; /* OP_CALL: of the schema, "aten::add.Tensor" (no dot: no overload), or "detach"; else for messages */
 	struct site entry;
 	uint32_t first_site;
 	uint16_t exit_cnt, unwind_cnt;
 	uint8_t event;   /* enum op_event */
-	uint8_t subject; /* place of the Node *; of OP_BOXED: of the OperatorHandle *, with the stack of IValues next */
+	uint8_t subject; /* place of the Node *; OP_BOXED: OperatorHandle *, the stack of IValues next; OP_PYTHON: class */
 	uint8_t policy;  /* enum sites_policy by which the exits were found */
 	bool stepped;    /* the entry or an exit would be single-stepped */
 	uint8_t arg_cnt; /* OP_CALL: of the schema's arguments, as far as their places are known */
@@ -36,6 +36,7 @@ struct torch_fn {
 struct torch_node {
 	const char *name; /* as Node::name() says: "AddmmBackward0", "torch::autograd::AccumulateGrad"; of PyNode: "" */
 	uint64_t vtable;  /* vaddr that the first word of an object holds, less the load bias */
+	uint64_t object;  /* of PyNode: bytes to the PyObject * whose class names it; 0: not known */
 };
 
 /*

@@ -131,7 +131,7 @@ static bool is_function(const struct torch_fn *fn, const struct torch_ops *ops)
 {
 	uint64_t end = (uint64_t)fn->first_site + fn->exit_cnt + fn->unwind_cnt;
 
-	if (fn->event > OP_NODE || fn->subject >= OP_ARG_STACK || fn->policy > SITES_AFTER_WORK ||
+	if (fn->event > OP_PYTHON || fn->subject >= OP_ARG_STACK || fn->policy > SITES_AFTER_WORK ||
 	    fn->arg_cnt > OP_ARGS_MAX || end > ops->site_cnt || (uintptr_t)fn->name >= ops->names_size)
 		return false;
 	for (uint32_t i = 0; i < fn->arg_cnt; i++)
