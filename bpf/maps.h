@@ -13,7 +13,7 @@
 #include "probes.h"
 #include "records.h"
 
-#define SPAN_DEPTH 64
+#define SPAN_DEPTH 32 /* keeps struct thread below two pages, the most that a task storage of Linux 7 takes */
 #define SENT_NAMES 32
 #define AGG_ROWS   16384
 #define NAMES_MAX  16384
