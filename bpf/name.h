@@ -62,6 +62,21 @@ __weak __noinline u64 name__read(struct thread *t, u64 address, u64 bytes, u32 e
 	return name__hash(t, size, whole, encoding);
 }
 
+/* The same of a text that ends in a NUL. */
+__weak __noinline u64 name__read_text(struct thread *t, u64 address)
+{
+	long bytes;
+
+	if (!t)
+		return 0;
+	bytes = bpf_probe_read_user_str(t->name_text, sizeof(t->name_text), (const void *)address);
+	if (bytes <= 0) {
+		count(CNT_NAME_LOST);
+		return 0;
+	}
+	return name__read(t, address, bytes - 1, NAME_UTF8);
+}
+
 #define NAME_HALF 256
 
 /* Adds "." and a second text to the one in the buffer; its id, or 0 (counted). Texts of more than NAME_HALF bytes are not joined. */

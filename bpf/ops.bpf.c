@@ -10,12 +10,11 @@
 #include "shapes.h"
 #include "span.h"
 
-/* vtable -> name id, 0 for a PyNode, whose name is its Python class's. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, OPS_MAX);
 	__type(key, struct node_class);
-	__type(value, u64);
+	__type(value, struct node_val);
 } node_classes SEC(".maps");
 
 struct {
@@ -74,7 +73,7 @@ static __always_inline struct span *op__begin(struct thread *t, const struct op_
 	s->outer = span__outer(t, depth);
 	s->op.merged = merged;
 	s->op.group = 0;
-	s->op.child_cnt = 0;
+	s->op.inside.cnt = 0;
 	s->op.sequence = -1;
 	__builtin_memset(s->op.self_bytes, 0, sizeof(s->op.self_bytes) + sizeof(s->op.child_bytes));
 	t->depth = depth + 1;
@@ -108,17 +107,36 @@ int op_enter(struct pt_regs *ctx)
 	return 0;
 }
 
+/* CPython's PyObject.ob_type and PyTypeObject.tp_name. */
+#define OBJECT_TYPE 8
+#define TYPE_NAME   24
+
+/* The name of a Python class, 0: not readable (counted). */
+static __always_inline u64 class__name(struct thread *t, u64 class)
+{
+	u64 text = 0, name;
+
+	bpf_probe_read_user(&text, sizeof(text), (const void *)(class + TYPE_NAME));
+	name = name__read_text(t, text);
+	if (name)
+		name__send(t, name);
+	return name;
+}
+
 /* The name of a node: of its class, or for one that Python defines of the Python class. 0: not known (counted). */
 static __always_inline u64 node__name(struct thread *t, u32 slot, u64 node)
 {
 	struct node_class class = {.slot = slot};
-	u64 *name;
+	struct node_val *val = NULL;
+	u64 object, type;
 
-	if (!bpf_probe_read_user(&class.vtable, sizeof(class.vtable), (const void *)node)) {
-		name = bpf_map_lookup_elem(&node_classes, &class);
-		if (name && *name)
-			return *name;
-	}
+	if (!bpf_probe_read_user(&class.vtable, sizeof(class.vtable), (const void *)node))
+		val = bpf_map_lookup_elem(&node_classes, &class);
+	if (val && val->name)
+		return val->name;
+	if (val && val->object && !bpf_probe_read_user(&object, sizeof(object), (const void *)(node + val->object)) &&
+	    !bpf_probe_read_user(&type, sizeof(type), (const void *)(object + OBJECT_TYPE)))
+		return class__name(t, type);
 	count(CNT_NAME_LOST);
 	return 0;
 }
@@ -204,12 +222,17 @@ int boxed_enter(struct pt_regs *ctx)
 	return 0;
 }
 
-/* evaluate_function and Node::operator(): the cookie's index is the register that holds the node. */
+static __always_inline u32 node__kind(u32 event)
+{
+	return event == OP_EVALUATE ? SPAN_EVALUATE : event == OP_NODE ? SPAN_NODE : SPAN_OP;
+}
+
+/* evaluate_function, Node::operator(), and a Python function's apply: the cookie's index is the register that holds the node or class. */
 SEC("uprobe.multi")
 int node_enter(struct pt_regs *ctx)
 {
-	u64 cookie = bpf_get_attach_cookie(ctx), frame = ctx->sp + COOKIE_DEPTH(cookie), name;
-	u32 slot = OP_SLOT(cookie), kind = COOKIE_EVENT(cookie) == OP_EVALUATE ? SPAN_EVALUATE : SPAN_NODE;
+	u64 cookie = bpf_get_attach_cookie(ctx), frame = ctx->sp + COOKIE_DEPTH(cookie), name, subject;
+	u32 slot = OP_SLOT(cookie), event = COOKIE_EVENT(cookie), kind = node__kind(event);
 	struct op_proc *p = bpf_map_lookup_elem(&op_procs, &slot);
 	struct thread *t;
 	struct span *s;
@@ -221,12 +244,16 @@ int node_enter(struct pt_regs *ctx)
 	if (!t)
 		return 0;
 	op__repair(t, frame + 1);
-	name = node__name(t, slot, register_value(ctx, COOKIE_FN(cookie)));
+	subject = register_value(ctx, COOKIE_FN(cookie));
+	name = event == OP_PYTHON ? class__name(t, subject) : node__name(t, slot, subject);
 	if (!name)
 		return 0;
-	s = op__begin(t, p, kind, kind, name, name ^ kind, frame);
-	if (s)
-		s->start_ns = bpf_ktime_get_ns();
+	s = op__begin(t, p, kind, name, name, kind == SPAN_OP ? name : name ^ kind, frame);
+	if (!s)
+		return 0;
+	if (want_shapes && p->open && event == OP_NODE)
+		s->op.group = shapes__inputs(ctx->dx);
+	s->start_ns = bpf_ktime_get_ns();
 	return 0;
 }
 

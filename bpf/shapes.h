@@ -53,6 +53,11 @@ volatile __u32 tensor_sizes = 0;
 #define TENSOR_WORDS   15
 #define INLINE_DIMS    5
 
+/*
+ * DispatchKey::NestedTensor in key_set_: bit 26 from 2.0 to 2.3, where 25 is SparseCsrCUDA, else 25, where 26 is BackendSelect, which no tensor has.
+ */
+#define NESTED_KEYS (3 << 25)
+
 /* False (counted) when the target's memory cannot be read. */
 static __always_inline bool shapes__read(void *to, u32 bytes, u64 from)
 {
@@ -135,6 +140,10 @@ __weak __noinline int shapes__tensor(struct shapes *s, u64 impl)
 		shapes__word(s, OP_WORD_NONE);
 		return 0;
 	}
+	if (tensor[TENSOR_KEY_SET] & NESTED_KEYS) {
+		shapes__word(s, OP_WORD_OPAQUE);
+		return 0;
+	}
 	head = OP_WORD_TENSOR | (tensor[TENSOR_DTYPE] & 0xff) << 8;
 	if (tensor[0] > INLINE_DIMS) {
 		shapes__values(s, head, tensor[TENSOR_DIMS], tensor[0]);
@@ -150,12 +159,11 @@ __weak __noinline int shapes__tensor(struct shapes *s, u64 impl)
 	return 0;
 }
 
-/* An ArrayRef<Tensor>. */
-__weak __noinline int shapes__list(struct shapes *s, u64 address, u64 cnt)
+/* Tensors that lie one behind the other. */
+__weak __noinline int shapes__tensors(struct shapes *s, u64 address, u64 cnt)
 {
 	if (!s)
 		return 0;
-	shapes__word(s, OP_WORD_TENSOR_LIST | (cnt < LIST_MAX ? cnt : LIST_MAX) << 32);
 	for (u32 i = 0; i < LIST_MAX; i++) {
 		u64 impl = 0;
 
@@ -171,15 +179,11 @@ __weak __noinline int shapes__list(struct shapes *s, u64 address, u64 cnt)
 	return 0;
 }
 
-static __always_inline void shapes__end_cut(struct shapes *s)
+/* An ArrayRef<Tensor>. */
+static __always_inline void shapes__list(struct shapes *s, u64 address, u64 cnt)
 {
-	u64 i = s->cnt;
-
-	count(CNT_SHAPES_CUT);
-	if (i > SHAPE_WORDS + SHAPE_DIMS)
-		return;
-	s->words[i] = OP_WORD_CUT;
-	s->cnt = i + 1;
+	shapes__word(s, OP_WORD_TENSOR_LIST | (cnt < LIST_MAX ? cnt : LIST_MAX) << 32);
+	shapes__tensors(s, address, cnt);
 }
 
 static __always_inline u64 call_word(const struct shapes *s, u32 place)
@@ -231,14 +235,29 @@ static __always_inline void shapes__argument(struct shapes *s, const struct op_d
 	}
 }
 
+static __always_inline void shapes__end_cut(struct shapes *s)
+{
+	u64 i = s->cnt;
+
+	count(CNT_SHAPES_CUT);
+	if (i > SHAPE_WORDS + SHAPE_DIMS)
+		return;
+	s->words[i] = OP_WORD_CUT;
+	s->cnt = i + 1;
+}
+
 /* Sends the group whose words are in s, unless it was sent before. Returns its id, 0 when it could not be sent (counted). */
 static __always_inline u64 shapes__send(struct shapes *s)
 {
-	u64 hash = name_hash__seed(0, s->cnt);
-	u32 cnt = s->cnt, bytes;
+	u32 cnt, bytes;
 	u8 one = 1;
+	u64 hash;
 	int err;
 
+	if (s->cut)
+		shapes__end_cut(s);
+	cnt = s->cnt;
+	hash = name_hash__seed(0, cnt);
 	for (u32 i = 0; i < SHAPE_WORDS + SHAPE_DIMS + 1; i++) {
 		if (i >= cnt)
 			break;
@@ -268,16 +287,26 @@ static __always_inline u64 shapes__send(struct shapes *s)
 	return hash;
 }
 
-/* The group of a call of `def`, whose return address is at `frame`. 0: none. */
-static __always_inline u64 shapes__group(struct pt_regs *ctx, const struct op_def *def, u64 frame)
+/* Room for the words of a group, without any yet. NULL (counted): no memory. */
+static __always_inline struct shapes *shapes__of_thread(void)
 {
 	struct shapes *s =
 		bpf_task_storage_get(&shapes, bpf_get_current_task_btf(), NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 
-	if (!s) {
+	if (s)
+		s->cnt = s->cut = 0;
+	else
 		count(CNT_NO_STORAGE);
+	return s;
+}
+
+/* The group of a call of `def`, whose return address is at `frame`. 0: none. */
+static __always_inline u64 shapes__group(struct pt_regs *ctx, const struct op_def *def, u64 frame)
+{
+	struct shapes *s = shapes__of_thread();
+
+	if (!s)
 		return 0;
-	}
 	s->call[0] = ctx->di;
 	s->call[1] = ctx->si;
 	s->call[2] = ctx->dx;
@@ -286,15 +315,23 @@ static __always_inline u64 shapes__group(struct pt_regs *ctx, const struct op_de
 	s->call[5] = ctx->r9;
 	if (def->on_stack && !shapes__read(&s->call[OP_ARG_STACK], 8 * (OP_PLACES - OP_ARG_STACK), frame + 8))
 		return 0;
-	s->cnt = 0;
-	s->cut = 0;
 	for (u32 i = 0; i < OP_ARGS_MAX; i++) {
 		if (i >= def->arg_cnt || s->cut)
 			break;
 		shapes__argument(s, def, &def->args[i]);
 	}
-	if (s->cut)
-		shapes__end_cut(s);
+	return shapes__send(s);
+}
+
+/* The group of a node that is given a std::vector<Tensor> {Tensor *begin, *end, ...}. 0: none. */
+static __always_inline u64 shapes__inputs(u64 vector)
+{
+	struct shapes *s = shapes__of_thread();
+	u64 bounds[2] = {};
+
+	if (!s || !shapes__read(bounds, sizeof(bounds), vector))
+		return 0;
+	shapes__tensors(s, bounds[0], (bounds[1] - bounds[0]) / 8);
 	return shapes__send(s);
 }
 

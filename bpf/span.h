@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The span stack of a thread, and the row that a span becomes when it ends. Every source begins and ends its spans here.
+ * The span stack of a thread, and the row that a span becomes when it ends. Every source begins and ends its spans
+ * here.
  *
  *   span__begin -> thread.spans[] -> span__end -> aggs
  */
@@ -68,7 +69,10 @@ __weak __noinline int agg__add(const struct agg_key *key, u64 start_ns, u64 tota
 	__sync_fetch_and_add(&val->total_ns, total_ns);
 	__sync_fetch_and_add(&val->self_ns, self_ns);
 	__sync_fetch_and_add(&val->hist[log2_bucket(total_ns)], 1);
-	/* Another thread may win a race for the same minimum; one retry is enough in practice, and a miss costs one extreme. */
+	/*
+	 * Another thread may win a race for the same minimum; one retry is enough in practice, and a miss costs one
+	 * extreme.
+	 */
 	old = val->min_ns;
 	if (total_ns < old && __sync_val_compare_and_swap(&val->min_ns, old, total_ns) != old && total_ns < val->min_ns)
 		val->min_ns = total_ns;
@@ -111,8 +115,8 @@ static __always_inline bool in_gap(const struct thread *t, u32 depth, u32 outer)
 }
 
 /*
- * Drops the spans from that depth on. When they ended is not known, nor, if the last landmark was inside, when forward began. The spans in
- * them that had ended become the enclosing span's.
+ * Drops the spans from that depth on. When they ended is not known, nor, if the last landmark was inside, when forward
+ * began. The spans in them that had ended become the enclosing span's.
  */
 __weak __noinline int span__drop(struct thread *t, u32 depth)
 {
@@ -145,8 +149,8 @@ __weak __noinline int span__drop(struct thread *t, u32 depth)
 }
 
 /*
- * Closes what an exception or a longjmp left open: a native span is dead when the stack pointer is above the slot of its return
- * address, and so is all that was begun inside it. When it ended is not known, so it is not timed.
+ * Closes what an exception or a longjmp left open: a native span is dead when the stack pointer is above the slot of
+ * its return address, and so is all that was begun inside it. When it ended is not known, so it is not timed.
  */
 __weak __noinline int span__repair(struct thread *t, u64 sp)
 {
@@ -365,8 +369,8 @@ static __always_inline void gap__begin(struct thread *t)
 }
 
 /*
- * Ends span i (from span__find). What is open above it has lost its end and is dropped, counted. Returns the span, whose slot stays
- * readable until the next span__begin; NULL when i is -1.
+ * Ends span i (from span__find). What is open above it has lost its end and is dropped, counted. Returns the span,
+ * whose slot stays readable until the next span__begin; NULL when i is -1.
  */
 static __always_inline struct span *span__end(struct thread *t, const struct proc *proc, u32 pid, int i)
 {
@@ -404,7 +408,10 @@ static __always_inline void gap__end(struct thread *t, const struct proc *proc, 
 	if (!t->gap_ns || t->depth < depth || depth > SPAN_DEPTH)
 		return;
 	t->gap_ns = 0;
-	/* A span that began in forward and goes on: that part is its own, too, and in the self time of one of them only. */
+	/*
+	 * A span that began in forward and goes on: that part is its own, too, and in the self time of one of them
+	 * only.
+	 */
 	inner = span__first_inside(t, depth);
 	if (inner)
 		forward.child_ns += t->now_ns - span__at(t, inner - 1)->start_ns;

@@ -8,7 +8,7 @@
 #include "native/random.h"
 
 #define TREE_NODES  16384
-#define TREE_DEPTH  30
+#define TREE_DEPTH  (SPAN_DEPTH - 2)
 #define MODEL_ROWS  8192
 #define LABEL_CNT   4
 #define ACTION_CNT  4

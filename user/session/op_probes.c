@@ -227,9 +227,12 @@ static int add_nodes(struct session *s, const struct torch_ops *found, uint64_t 
 
 	for (size_t i = 0; i < found->node_cnt; i++) {
 		struct node_class key = {.slot = slot, .vtable = base + found->node[i].vtable};
-		uint64_t name = found->node[i].name[0] ? session__name_id(found->node[i].name) : 0;
+		struct node_val val = {
+			.name = found->node[i].name[0] ? session__name_id(found->node[i].name) : 0,
+			.object = found->node[i].object,
+		};
 
-		if (bpf_map_update_elem(fd, &key, &name, BPF_ANY))
+		if (bpf_map_update_elem(fd, &key, &val, BPF_ANY))
 			return -errno;
 	}
 	return 0;
@@ -261,6 +264,8 @@ static int add_torch(struct session *s, const struct mapped_file *file, bool ten
 
 	if (err)
 		return err == -ENOENT && !tensors ? 0 : err;
+	if (found->found->string_bytes == 8)
+		s->ops->procs[slot].old_strings = 1;
 	library = add_library(&s->ops->targets[slot], file);
 	for (uint32_t i = 0; !err && i < found->found->fn_cnt; i++)
 		err = add_function(library, found, i, slot);
@@ -294,23 +299,6 @@ static int add_memory(struct session *s, const struct mapped_file *file, uint32_
 	return err;
 }
 
-static int is_old_string(const struct elf_symbol *symbol, void *ctx)
-{
-	return !!strstr(symbol->name, "RKSs"); /* std::string const &, as it was mangled before the C++11 ABI */
-}
-
-static bool has_old_strings(const struct mapped_file *c10)
-{
-	struct elf *elf;
-	bool old;
-
-	if (elf__new(c10->open_path, &elf))
-		return false;
-	old = elf__each_symbol(elf, is_old_string, NULL);
-	elf__free(elf);
-	return old;
-}
-
 /* All probes of one process, by the libraries that it has mapped. */
 static int add_probes(struct session *s, struct target *t, uint32_t slot)
 {
@@ -320,8 +308,6 @@ static int add_probes(struct session *s, struct target *t, uint32_t slot)
 
 	if (!err && python)
 		err = add_torch(s, python, false, slot);
-	if (!err && c10)
-		s->ops->procs[slot].old_strings = has_old_strings(c10);
 	if (!err && c10 && s->options.memory)
 		err = add_memory(s, c10, slot);
 	return err;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Finds operators, boxed calls, and the autograd engine's functions in a torch library. In: its symbols and code. Out: struct torch_ops, with probe sites.
- * No state but the cache on disk (ops_cache.c).
+ * Finds operators, boxed calls, and the autograd engine's functions in a torch library. In: its symbols and code. Out:
+ * struct torch_ops, with probe sites. No state but the cache on disk (ops_cache.c).
  */
 #include "target/ops.h"
 
@@ -16,13 +16,36 @@
 #define CALL_BOXED   "_ZNK3c1010Dispatcher9callBoxedERKNS_14OperatorHandleEPSt6vectorINS_6IValueESaIS5_EE"
 #define EVALUATE     "_ZN5torch8autograd6Engine17evaluate_functionE"
 #define NODE_CALL    "_ZN5torch8autograd4NodeclE"
+#define COLLECTIVE   "_ZN4c10d12ProcessGroup"                                  /* ::allreduce, ... */
+#define COLLECTIVE_1 "_ZN4c10d3ops"                                            /* of torch 1 */
+#define LABEL_ENTER  "_ZN5torch8autograd8profiler25record_function_enter_newE" /* takes a std::string */
+#define VARIABLE     "_ZN5torch8autograd12VariableType12_GLOBAL__N_1"
 #define OLD_OPTIONAL "3c108optionalI"
 
 enum { RDI, RSI, RDX };
 
+/* Functions that are no operators of the dispatcher, by how their symbols begin. */
+struct landmark {
+	const char *symbol;
+	uint8_t event;
+	uint8_t subject;       /* of an OP_CALL: its one tensor */
+	uint8_t clone_subject; /* in GCC's clone of it, which does without an argument of which nothing is used */
+	const char *name;
+};
+
+static const struct landmark landmarks[] = {
+	{CALL_BOXED, OP_BOXED, RSI, RDI, "Dispatcher::callBoxed"},
+	{EVALUATE, OP_EVALUATE, RDX, RDX, "Engine::evaluate_function"},
+	{NODE_CALL, OP_NODE, RSI, RSI, "Node::operator()"}, /* %rdi: where the result goes */
+	{VARIABLE "6detachE", OP_CALL, RDX, RDX, "detach"},
+	{VARIABLE "7detach_E", OP_CALL, RSI, RDI, "detach_"},
+	{"_Z17THPFunction_applyP", OP_PYTHON, RDI, RDI, "THPFunction_apply"},
+	{"_ZN12_GLOBAL__N_117THPFunction_applyE", OP_PYTHON, RDI, RDI, "THPFunction_apply"}, /* 2.15 */
+};
+
 /* A function to look into, before its sites are known. */
 struct candidate {
-	const char *symbol;
+	const char *symbol, *name; /* name NULL: its schema's */
 	uint64_t vaddr, size;
 	uint8_t event, subject;
 };
@@ -45,47 +68,56 @@ static const char *joined_name(const char *symbol, size_t *len)
 	if (strncmp(symbol, OPS_PREFIX, strlen(OPS_PREFIX)))
 		return NULL;
 	*len = strtoul(symbol + strlen(OPS_PREFIX), &end, 10);
-	if (!*len || *len >= OP_NAME_MAX || strnlen(end, *len) < *len || strncmp(end + *len, CALL_SUFFIX, strlen(CALL_SUFFIX)))
+	if (!*len || *len >= OP_NAME_MAX || strnlen(end, *len) < *len ||
+	    strncmp(end + *len, CALL_SUFFIX, strlen(CALL_SUFFIX)))
 		return NULL;
 	return end;
 }
 
-/* Which event the entry of this function is, or -1. */
-static int classify(const char *symbol, uint8_t *subject)
+/*
+ * A function that calls one operator of the namespace c10d through a handle of its own; there is no at::_ops of
+ * these.
+ */
+static bool is_collective(const char *symbol)
+{
+	return !strncmp(symbol, COLLECTIVE, strlen(COLLECTIVE)) || !strncmp(symbol, COLLECTIVE_1, strlen(COLLECTIVE_1));
+}
+
+/* Fills in what the entry of this function means. false: nothing. */
+static bool classify(const char *symbol, struct candidate *out)
 {
 	size_t len;
 
-	*subject = 0;
-	if (joined_name(symbol, &len))
-		return OP_CALL;
-	if (!strncmp(symbol, CALL_BOXED, strlen(CALL_BOXED))) {
-		/* GCC's clone does without `this`, of which nothing is used. */
-		*subject = strstr(symbol, ".isra.") ? RDI : RSI;
-		return OP_BOXED;
+	if (joined_name(symbol, &len) || is_collective(symbol)) {
+		out->event = OP_CALL;
+		return true;
 	}
-	if (!strncmp(symbol, EVALUATE, strlen(EVALUATE))) {
-		*subject = RDX;
-		return OP_EVALUATE;
+	for (size_t i = 0; i < sizeof(landmarks) / sizeof(*landmarks); i++) {
+		const struct landmark *landmark = &landmarks[i];
+
+		if (strncmp(symbol, landmark->symbol, strlen(landmark->symbol)))
+			continue;
+		out->name = landmark->name;
+		out->event = landmark->event;
+		out->subject = strstr(symbol, ".isra.") ? landmark->clone_subject : landmark->subject;
+		return true;
 	}
-	if (!strncmp(symbol, NODE_CALL, strlen(NODE_CALL))) {
-		*subject = RSI; /* %rdi: where the result goes */
-		return OP_NODE;
-	}
-	return -1;
+	return false;
 }
 
 static int add_candidate(const struct elf_symbol *symbol, void *ctx)
 {
+	struct candidate candidate = {.symbol = symbol->name, .vaddr = symbol->vaddr, .size = symbol->size};
 	struct finder *finder = ctx;
-	uint8_t subject;
-	int event;
 
-	if (!symbol->function || strncmp(symbol->name, "_ZN", 3) || !elf__is_code(finder->elf, symbol->vaddr))
+	if (!symbol->function || strncmp(symbol->name, "_Z", 2) || !elf__is_code(finder->elf, symbol->vaddr))
 		return 0;
 	if (!strcmp(symbol->name, FIND_SCHEMA))
 		finder->names.own = symbol->vaddr;
-	event = classify(symbol->name, &subject);
-	if (event < 0 || strstr(symbol->name, ".cold") || finder->candidate_cnt == 2 * OPS_MAX)
+	if (!strncmp(symbol->name, LABEL_ENTER, strlen(LABEL_ENTER)))
+		finder->ops->string_bytes = strstr(symbol->name, "RKSs") ? 8 : 32;
+	if (!classify(symbol->name, &candidate) || strstr(symbol->name, ".cold") ||
+	    finder->candidate_cnt == 2 * OPS_MAX)
 		return 0;
 	finder->old_optional = finder->old_optional || strstr(symbol->name, OLD_OPTIONAL);
 	if (finder->candidate_cnt == finder->candidate_cap) {
@@ -97,13 +129,7 @@ static int add_candidate(const struct elf_symbol *symbol, void *ctx)
 		finder->candidate = grown;
 		finder->candidate_cap = cap;
 	}
-	finder->candidate[finder->candidate_cnt++] = (struct candidate){
-		.symbol = symbol->name,
-		.vaddr = symbol->vaddr,
-		.size = symbol->size,
-		.event = event,
-		.subject = subject,
-	};
+	finder->candidate[finder->candidate_cnt++] = candidate;
 	return 0;
 }
 
@@ -167,8 +193,8 @@ static int add_sites(struct finder *finder, const struct sites *sites, struct to
 }
 
 /*
- * Argument places. The function's symbol tells its parameters but not what it returns; the type that its handle is checked against tells both, and must
- * say the same of the parameters. What is not certain is left unknown.
+ * Argument places. The function's symbol tells its parameters but not what it returns; the type that its handle is
+ * checked against tells both, and must say the same of the parameters. What is not certain is left unknown.
  */
 static void find_args(const struct finder *finder, const char *symbol, const char *mangled_type, struct torch_fn *fn)
 {
@@ -187,12 +213,6 @@ static void find_args(const struct finder *finder, const char *symbol, const cha
 	free(type);
 }
 
-static const char *const fn_names[] = {
-	[OP_BOXED] = "Dispatcher::callBoxed",
-	[OP_EVALUATE] = "Engine::evaluate_function",
-	[OP_NODE] = "Node::operator()",
-};
-
 static int add_function(struct finder *finder, const struct candidate *candidate)
 {
 	struct torch_ops *ops = finder->ops;
@@ -200,16 +220,20 @@ static int add_function(struct finder *finder, const struct candidate *candidate
 	struct op_schema schema;
 	struct sites sites;
 	const char *joined;
-	size_t len;
+	size_t len = 0;
 
 	*fn = (struct torch_fn){.event = candidate->event, .subject = candidate->subject};
-	if (candidate->event == OP_CALL) {
+	if (candidate->name && candidate->event == OP_CALL) {
+		fn->arg[0] = (struct op_arg){.kind = OP_ARG_TENSOR, .place = candidate->subject};
+		fn->arg_cnt = 1;
+	} else if (!candidate->name) {
 		joined = joined_name(candidate->symbol, &len);
 		if (ops_names__find(&finder->names, joined, len, candidate->vaddr, candidate->size, &schema)) {
-			ops->unnamed_cnt++;
+			ops->unnamed_cnt += joined != NULL; /* the others are methods of many kinds */
 			return 0;
 		}
-		find_args(finder, candidate->symbol, schema.type, fn);
+		if (joined)
+			find_args(finder, candidate->symbol, schema.type, fn);
 	}
 	if (find_sites(finder->elf, candidate, &sites, &fn->policy)) {
 		ops->unplaced_cnt++;
@@ -217,7 +241,7 @@ static int add_function(struct finder *finder, const struct candidate *candidate
 	}
 	if (add_sites(finder, &sites, fn))
 		return -ENOMEM;
-	fn->name = strdup(candidate->event == OP_CALL ? schema.name : fn_names[candidate->event]);
+	fn->name = strdup(candidate->name ? candidate->name : schema.name);
 	if (!fn->name)
 		return -ENOMEM;
 	ops->fn_cnt++;
@@ -238,8 +262,8 @@ static int compare_nodes(const void *a, const void *b)
 	return x->vtable < y->vtable ? -1 : x->vtable > y->vtable;
 }
 
-/* Node::operator() is a local function, which a stripped file does not name. */
-static void find_node_call(struct finder *finder)
+/* Node::operator() is a local function, which a stripped file does not name. 0 or -ENOMEM. */
+static int find_node_call(struct finder *finder)
 {
 	const struct candidate *evaluate = NULL;
 	struct elf_symbol symbol = {.name = NODE_CALL, .function = true};
@@ -247,15 +271,15 @@ static void find_node_call(struct finder *finder)
 
 	for (size_t i = 0; i < finder->candidate_cnt; i++) {
 		if (finder->candidate[i].event == OP_NODE)
-			return;
+			return 0;
 		if (finder->candidate[i].event == OP_EVALUATE)
 			evaluate = &finder->candidate[i];
 	}
 	if (!evaluate || ops_nodes__find_call(finder->elf, evaluate->vaddr, evaluate->size, &range))
-		return;
+		return 0;
 	symbol.vaddr = range.start;
 	symbol.size = range.end - range.start;
-	add_candidate(&symbol, finder);
+	return add_candidate(&symbol, finder);
 }
 
 static int find_functions(struct finder *finder)
@@ -263,9 +287,9 @@ static int find_functions(struct finder *finder)
 	struct torch_ops *ops = finder->ops;
 	int err = elf__each_symbol(finder->elf, add_candidate, finder);
 
+	err = err ?: find_node_call(finder);
 	if (err)
 		return err;
-	find_node_call(finder);
 	ops->fn = calloc(finder->candidate_cnt + 1, sizeof(*ops->fn));
 	if (!ops->fn)
 		return -ENOMEM;
@@ -309,6 +333,7 @@ static int find_all(const struct elf *elf, struct torch_ops *ops)
 	int err = find_functions(&finder);
 
 	err = err ?: ops_nodes__find(elf, &ops->node, &ops->node_cnt);
+	ops->sequence_nr = ops_nodes__sequence_nr(elf);
 	if (ops->node_cnt)
 		qsort(ops->node, ops->node_cnt, sizeof(*ops->node), compare_nodes);
 	free(finder.candidate);

@@ -327,6 +327,21 @@ static inline long bpf_probe_read_user(void *to, u32 bytes, const void *from)
 	return -EFAULT;
 }
 
+/* Its length with the NUL, which a cut one has too. */
+static inline long bpf_probe_read_user_str(char *to, u32 bytes, const void *from)
+{
+	u64 reads = native.reads;
+	u32 n = 0;
+
+	do {
+		if (bpf_probe_read_user(to + n, 1, (const char *)from + n))
+			return -EFAULT;
+	} while (to[n++] && n < bytes);
+	to[n - 1] = 0;
+	native.reads = reads + 1;
+	return n;
+}
+
 static inline int native__send(const void *data, u64 bytes)
 {
 	if (native.ring_full)

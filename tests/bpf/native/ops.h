@@ -42,10 +42,10 @@ static inline void ops__start(void)
 	ops__set_def(OP_DEF_MEMORY, &memory);
 	for (u32 n = 0; n < NODE_CNT; n++) {
 		struct node_class class = {slot, 0x7f0000001000ULL + 16 * n};
-		u64 name = NODE_ID(n);
+		struct node_val val = {.name = NODE_ID(n)};
 
 		nodes[n][0] = class.vtable;
-		bpf_map_update_elem(&node_classes, &class, &name, BPF_ANY);
+		bpf_map_update_elem(&node_classes, &class, &val, BPF_ANY);
 	}
 	native__set_knob(&want_timeline, 0);
 	native__set_knob(&want_shapes, 0);
