@@ -67,6 +67,31 @@ static void test_boxed(void **state)
 	expect_counters(CNT_NAME_LOST, 1, CNT_OPEN_AT_START, 1, CNT__COUNT);
 }
 
+/* A class that Python defines: a PyNode's, or that of a function's apply. */
+static void test_python_class(void **state)
+{
+	struct node_class class = {OP_SLOT_USED, 0x1234};
+	struct node_val val = {.object = 24};
+	u64 type[8] = {[3] = (u64) "MyFunctionBackward"}, object[2] = {1, (u64)type},
+	    node[4] = {class.vtable, 0, 0, (u64)object};
+	struct pt_regs regs = {.sp = FRAME(1) - 16, .di = (u64)node, .si = (u64)type};
+
+	bpf_map_update_elem(&node_classes, &class, &val, BPF_ANY);
+	native.cookie = op_cookie(OP_NODE, 16, 0);
+	node_enter(&regs);
+	wait_ns(3);
+	op__exit(FRAME(1));
+	expect_op(SPAN_NODE, utf8_id("MyFunctionBackward"), 0, 1, 3, 3);
+	native.cookie = op_cookie(OP_PYTHON, 16, 1);
+	node_enter(&regs);
+	op__exit(FRAME(1));
+	expect_op(SPAN_OP, utf8_id("MyFunctionBackward"), 0, 1, 0, 0);
+	expect_counters(CNT__COUNT);
+	type[3] = FAKEPY_NO_ADDRESS;
+	node_enter(&regs);
+	expect_counters(CNT_NAME_LOST, 1, CNT__COUNT);
+}
+
 static void test_unknown_node(void **state)
 {
 	nodes[2][0]++;
@@ -556,18 +581,31 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, ops_setup, teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(nested),          TEST(nodes),
-		TEST(boxed),           TEST(left_by_exception),
-		TEST(unknown_node),    TEST(dup),
-		TEST(dup_chain),       TEST(dup_bytes),
-		TEST(dup_between),     TEST(threads),
-		TEST(actions),         TEST(engine_threads),
-		TEST(landmarks_same),  TEST(unwound_by_entry),
-		TEST(unwound_by_exit), TEST(exit_without_entry),
-		TEST(stack_full),      TEST(no_storage),
-		TEST(neighbours),      TEST(table_full),
-		TEST(memory),          TEST(memory_unwound),
-		TEST(memory_many),     TEST(timeline),
+		TEST(nested),
+		TEST(nodes),
+		TEST(boxed),
+		TEST(python_class),
+		TEST(left_by_exception),
+		TEST(unknown_node),
+		TEST(dup),
+		TEST(dup_chain),
+		TEST(dup_bytes),
+		TEST(dup_between),
+		TEST(threads),
+		TEST(actions),
+		TEST(engine_threads),
+		TEST(landmarks_same),
+		TEST(unwound_by_entry),
+		TEST(unwound_by_exit),
+		TEST(exit_without_entry),
+		TEST(stack_full),
+		TEST(no_storage),
+		TEST(neighbours),
+		TEST(table_full),
+		TEST(memory),
+		TEST(memory_unwound),
+		TEST(memory_many),
+		TEST(timeline),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -317,6 +317,27 @@ static void test_cut_at_number(void **state)
 	expect_counters(CNT_SHAPES_CUT, 1, CNT__COUNT);
 }
 
+/* A node's inputs: a std::vector<Tensor>. */
+static void test_node_inputs(void **state)
+{
+	struct tensor one = TENSOR(6, 4), nested = TENSOR(6, 4), *list[] = {&one, &nested};
+	u64 vector[3] = {(u64)list, (u64)(list + 2), (u64)(list + 2)};
+	struct pt_regs regs = {.sp = FRAME(1), .di = (u64)nodes[0], .dx = (u64)vector};
+	struct thread *t;
+
+	nested.key_set = 1 << 25;
+	native.cookie = op_cookie(OP_NODE, 0, 0);
+	node_enter(&regs);
+	t = job__thread();
+	EXPECT(t->spans[0].op.group, HEAD(6, 1), 4, OP_WORD_OPAQUE);
+	op__exit(FRAME(1));
+	expect_counters(CNT__COUNT);
+	regs.dx = BAD;
+	node_enter(&regs);
+	assert_int_equal(t->spans[0].op.group, 0);
+	expect_counters(CNT_BAD_READ, 1, CNT__COUNT);
+}
+
 static void test_groups(void **state)
 {
 	struct tensor a = TENSOR(6, 2), *tensor = &a;
@@ -353,8 +374,8 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, shapes_setup, teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(tensors),   TEST(undefined), TEST(lists), TEST(numbers),       TEST(stack),  TEST(bad),
-		TEST(bad_stack), TEST(many_dims), TEST(cut),   TEST(cut_at_number), TEST(groups),
+		TEST(tensors),   TEST(undefined), TEST(lists), TEST(numbers),       TEST(stack),       TEST(bad),
+		TEST(bad_stack), TEST(many_dims), TEST(cut),   TEST(cut_at_number), TEST(node_inputs), TEST(groups),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
