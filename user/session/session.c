@@ -201,10 +201,9 @@ void session__free(struct session *s)
 	targets__detach_all(s);
 	for (size_t i = 0; i < s->target_cnt; i++)
 		target__free(s->targets[i]);
-	for (size_t i = 0; i < s->file_cnt; i++) {
-		probe_list__release(&s->files[i].list);
-		probe_list__release(&s->files[i].late);
-	}
+	for (size_t i = 0; i < s->file_cnt; i++)
+		for (int k = 0; k < PROBES__COUNT; k++)
+			probe_list__release(&s->files[i].sets[k]);
 	for (size_t i = 0; s->actions && i < s->options.action_cnt; i++) {
 		free(s->actions[i].library);
 		free(s->actions[i].symbol);
