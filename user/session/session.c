@@ -15,7 +15,7 @@
 #include "../../include/name_hash.h"
 #include "../log.h"
 #include "../target/torch.h"
-#include "landmarks.h"
+#include "natives.h"
 #include "programs.h"
 #include "state.h"
 #include "stepflame.skel.h"
@@ -108,8 +108,8 @@ static int parse_actions(struct session *s)
 	s->actions = calloc(s->options.action_cnt ?: 1, sizeof(*s->actions));
 	if (!s->actions)
 		return -ENOMEM;
-	if (s->options.action_cnt + 1 > FN_MAX) {
-		log__error("name fewer", "at most %d functions can be named by --action", FN_MAX - 1);
+	if (s->options.action_cnt + natives__cnt() > FN_MAX) {
+		log__error("name fewer", "at most %d functions can be named by --action", FN_MAX - natives__cnt());
 		return -EINVAL;
 	}
 	for (size_t i = 0; i < s->options.action_cnt; i++) {
@@ -142,7 +142,7 @@ static int load(struct session *s)
 		if (s->selftest.backend == ATTACH_PERF)
 			log__warn(NULL,
 				  "this kernel has no uprobe_multi that filters by process (6.10 or later has): probes "
-				  "are attached one by one");
+				  "are attached one by one, none on collectives and waits for the GPU");
 		err = stepflame_bpf__attach(s->skel);
 	}
 	if (!err) {
@@ -161,11 +161,11 @@ static int set_functions(struct session *s)
 {
 	int fd = bpf_map__fd(s->skel->maps.fns);
 
-	for (uint32_t i = 0; i <= s->options.action_cnt; i++) {
-		bool user = i != LANDMARK_FN_BACKWARD;
+	for (uint32_t i = 0; i < natives__cnt() + s->options.action_cnt; i++) {
+		bool user = i >= natives__cnt();
 		struct probe_fn fn = {
-			.name = session__emit_name(s, user ? s->options.actions[i - 1] : "backward"),
-			.kind = user ? SPAN_USER : SPAN_BACKWARD,
+			.name = session__emit_name(s, user ? s->options.actions[i - natives__cnt()] : natives__name(i)),
+			.kind = user ? SPAN_USER : natives__kind(i),
 		};
 
 		if (bpf_map_update_elem(fd, &i, &fn, BPF_ANY))

@@ -20,7 +20,7 @@ struct user_action {
 enum probe_set {
 	PROBES_LANDMARKS,
 	PROBES_LATE,    /* those that are for Lightning only, where it is there */
-	PROBES_KEPT,    /* what the governor leaves alone: collections of garbage */
+	PROBES_KEPT,    /* what the governor leaves alone: garbage, collectives, waits for the GPU */
 	PROBES_ACTIONS, /* --action */
 	PROBES__COUNT,
 };
@@ -56,6 +56,7 @@ struct target {
 	bool forked;         /* has its parent's memory layout, as BPF knows already */
 	uint64_t look_at_ns; /* when to look again */
 	uint64_t since_ns;   /* when it was found, or called exec */
+	uint64_t torch_ns;   /* when torch was found in it */
 	size_t file_cnt;
 	struct attached_file *files; /* owned */
 };

@@ -13,6 +13,7 @@
 #include "../log.h"
 #include "../target/torch.h"
 #include "landmarks.h"
+#include "natives.h"
 #include "state.h"
 #include "stepflame.skel.h"
 
@@ -22,6 +23,8 @@
 #define LOOK_OFTEN_NS  (10 * 1000000ULL)
 #define LOOK_SELDOM_NS (200 * 1000000ULL)
 #define YOUNG_NS       (20 * 1000000000ULL)
+/* The libraries of `import torch` come one after another. */
+#define TORCH_SETTLES_NS (2 * 1000000000ULL)
 
 struct target *targets__find(struct session *s, pid_t pid)
 {
@@ -126,7 +129,8 @@ static int add_actions(struct session *s, const struct mapped_file *file, const 
 
 		if (!a->library || !action_matches(a, file) || elf__symbol(elf, a->symbol, &symbol))
 			continue;
-		err = probe_list__add_function(list, elf, symbol.vaddr, symbol.size, PROBE_FN, PROBE_FN_EXIT, 0, i + 1);
+		err = probe_list__add_function(list, elf, symbol.vaddr, symbol.size, PROBE_FN, PROBE_FN_EXIT, 0,
+					       natives__cnt() + i);
 		if (err) {
 			log__error("choose a function that it calls, or that calls it",
 				   "no probe can be placed in %s of %s: its control flow is not understood", a->symbol,
@@ -162,8 +166,14 @@ static struct file_probes *probes_of(struct session *s, const struct mapped_file
 	if (python && landmarks__python(&f->sets[PROBES_LANDMARKS], &f->sets[PROBES_LATE], elf, &python->functions))
 		log__warn("build Python without stripping its builtin tables, or report this interpreter",
 			  "the builtin next() of %s was not found: Lightning's actions cannot be seen", file->path);
+	if (python && landmarks__gc(&f->sets[PROBES_KEPT], elf, &python->functions))
+		log__warn(NULL, "%s has no place for a probe on garbage collection: those rows will be missing",
+			  file->path);
 	if (torch && landmarks__torch(&f->sets[PROBES_LANDMARKS], elf))
 		log__warn(NULL, "%s exports none of torch's landmarks: labels and backward cannot be seen", file->path);
+	/* They are many: one by one, each costs a tenth of a second when detaching. */
+	if ((torch || natives__wanted(file->path)) && s->selftest.backend == ATTACH_MULTI)
+		natives__add(&f->sets[PROBES_KEPT], elf);
 	add_actions(s, file, elf, &f->sets[PROBES_ACTIONS]);
 	elf__free(own);
 	return f;
@@ -269,19 +279,25 @@ int targets__resolve(struct session *s, struct target *t)
 	if (torch && !t->has_torch) {
 		err = attach_file(s, t, torch, NULL, NULL, true);
 		t->has_torch = !err;
+		t->torch_ns = session__now_ns();
 		if (t->has_torch)
 			torch__version(&t->process, torch, t->torch, sizeof(t->torch));
 		news = news || t->has_torch;
 	}
-	for (size_t i = 0; i < t->process.file_cnt && !err; i++)
-		if (wanted_by_action(s, &t->process.files[i]))
-			err = attach_file(s, t, &t->process.files[i], NULL, NULL, false);
+	for (size_t i = 0; i < t->process.file_cnt && !err; i++) {
+		const struct mapped_file *file = &t->process.files[i];
+
+		if (wanted_by_action(s, file))
+			err = attach_file(s, t, file, NULL, NULL, false);
+		else if (natives__wanted(file->path) && attach_file(s, t, file, NULL, NULL, false) && !t->told)
+			log__warn(NULL, "no probes could be placed in %s: rows of it will be missing", file->path);
+	}
 	if (t->role == ROLE_CHILD && is_worker(&t->process))
 		t->role = ROLE_WORKER;
 	if (news || !t->told)
 		emit_target(s, t);
 	t->told = true;
-	t->pending = !t->has_torch || !t->has_python;
+	t->pending = !t->has_torch || !t->has_python || session__now_ns() - t->torch_ns < TORCH_SETTLES_NS;
 	for (size_t i = 0; i < s->options.action_cnt; i++)
 		t->pending = t->pending || (s->actions[i].library && !s->actions[i].found);
 	return err ?: python_err;
@@ -414,7 +430,7 @@ static void look(struct session *s, struct target *t, uint64_t now)
 	if (!t->open && s->opened && t->file_cnt)
 		targets__open(s, t);
 	if (t->pending)
-		t->look_at_ns = now + (now - t->since_ns < YOUNG_NS ? LOOK_OFTEN_NS : LOOK_SELDOM_NS);
+		t->look_at_ns = now + (now - t->since_ns < YOUNG_NS && !t->has_torch ? LOOK_OFTEN_NS : LOOK_SELDOM_NS);
 }
 
 int targets__timeout_ms(const struct session *s, int timeout_ms)
