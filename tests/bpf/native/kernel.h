@@ -388,6 +388,7 @@ static inline void native__set_bytes(const volatile void *knob, u64 value, size_
 int probe(struct pt_regs *ctx);
 int op_enter(struct pt_regs *ctx);
 int node_enter(struct pt_regs *ctx);
+int boxed_enter(struct pt_regs *ctx);
 int op_exit(struct pt_regs *ctx);
 int op_memory(struct pt_regs *ctx);
 int process_fork(struct task_struct *parent, struct task_struct *child);
