@@ -330,8 +330,9 @@ static void test_node_inputs(void **state)
 	node_enter(&regs);
 	t = job__thread();
 	EXPECT(t->spans[0].op.group, HEAD(6, 1), 4, OP_WORD_OPAQUE);
-	op__exit(FRAME(1));
 	expect_counters(CNT__COUNT);
+	op__exit(FRAME(1));
+	native.cookie = op_cookie(OP_NODE, 0, 0);
 	regs.dx = BAD;
 	node_enter(&regs);
 	assert_int_equal(t->spans[0].op.group, 0);

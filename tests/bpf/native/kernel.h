@@ -327,19 +327,20 @@ static inline long bpf_probe_read_user(void *to, u32 bytes, const void *from)
 	return -EFAULT;
 }
 
-/* Its length with the NUL, which a cut one has too. */
-static inline long bpf_probe_read_user_str(char *to, u32 bytes, const void *from)
+/* Length with the 0, or -EFAULT; at most `bytes`, the last of which is then 0. */
+static inline long bpf_probe_read_user_str(void *to, u32 bytes, const void *from)
 {
-	u64 reads = native.reads;
-	u32 n = 0;
+	char *text = to;
 
-	do {
-		if (bpf_probe_read_user(to + n, 1, (const char *)from + n))
+	for (u32 i = 0; i < bytes; i++) {
+		if (bpf_probe_read_user(text + i, 1, (const char *)from + i))
 			return -EFAULT;
-	} while (to[n++] && n < bytes);
-	to[n - 1] = 0;
-	native.reads = reads + 1;
-	return n;
+		if (!text[i])
+			return i + 1;
+	}
+	if (bytes)
+		text[bytes - 1] = 0;
+	return bytes;
 }
 
 static inline int native__send(const void *data, u64 bytes)
