@@ -48,7 +48,7 @@ enum op_arg_kind {
 };
 
 #define OP_PLACES    32
-#define OP_ARG_STACK 16 /* place: 0-5 rdi rsi rdx rcx r8 r9; OP_ARG_STACK + i: the i-th word above the return address */
+#define OP_ARG_STACK 8 /* place: 0-5 rdi rsi rdx rcx r8 r9; OP_ARG_STACK + i: the i-th word above the return address */
 
 struct op_arg {
 	__u8 kind;   /* enum op_arg_kind */

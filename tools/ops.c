@@ -29,6 +29,7 @@ static const char *const events[] = {
 	[OP_BOXED] = "boxed",
 	[OP_EVALUATE] = "evaluate",
 	[OP_NODE] = "operator()",
+	[OP_PYTHON] = "python",
 };
 
 static void print_place(uint8_t place)

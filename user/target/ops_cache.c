@@ -34,7 +34,7 @@ struct header {
 static struct header header_of(const struct torch_ops *ops)
 {
 	return (struct header){
-		.magic = "sf-ops1",
+		.magic = "sf-ops2",
 		.version = STEPFLAME_VERSION,
 		.fn_bytes = sizeof(*ops->fn),
 		.node_bytes = sizeof(*ops->node),
