@@ -2,9 +2,10 @@
 /*
  * Lightning's actions, from two functions of the interpreter.
  *
- * `with profiler.profile(name)` is a generator: the first next() on it starts the action, the second, or a throw(), ends it. That holds
- * with no profiler configured too. What Lightning starts and stops by direct calls does not pass there: the batch fetches are taken from
- * CombinedLoader.__next__, which those calls bracket, and the manual optimizer_step from torch's own label (labels.h).
+ * `with profiler.profile(name)` is a generator: the first next() on it starts the action, the second, or a throw(),
+ * ends it. That holds with no profiler configured too. What Lightning starts and stops by direct calls does not pass
+ * there: the batch fetches are taken from next() on a CombinedLoader, which those calls bracket, and the manual
+ * optimizer_step from torch's own label (labels.h).
  */
 #ifndef STEPFLAME_ACTIONS_H
 #define STEPFLAME_ACTIONS_H
@@ -17,7 +18,10 @@
 #define OBJECT_TYPE 8 /* PyObject: ob_refcnt, ob_type */
 #define OBJECT_HEAD 16
 
-/* Is that the code object of Lightning's Profiler.profile? (lightning/pytorch/profilers/profiler.py; before 1.8 profiler/profiler.py, before 1.6 base.py) */
+/*
+ * Is that the code object of Lightning's Profiler.profile? (lightning/pytorch/profilers/profiler.py; before 1.8
+ * profiler/profiler.py, before 1.6 base.py)
+ */
 static __always_inline bool is_profile(struct proc *proc, u32 pid, u64 code)
 {
 	const struct py_layout *py = &proc->py.layout;
@@ -99,10 +103,10 @@ static __always_inline void action__begin(struct thread *t, struct proc *proc, u
 }
 
 /*
- * Which fetch of Lightning's is this? Read from the frames outside: the first of Lightning's loops decides; an evaluation loop says only that it
- * evaluates, and what called it says what for. Fetches that fill a prefetching iterator before the loop has set its hooks are not
- * Lightning's actions (_PrefetchDataFetcher.__iter__, for loaders without a length).
- * Returns enum fixed_name, or -1: none.
+ * Which fetch of Lightning's is this? Read from the frames outside: the first of Lightning's loops decides; an
+ * evaluation loop says only that it evaluates, and what called it says what for. Fetches that fill a prefetching
+ * iterator before the loop has set its hooks are not Lightning's actions (_PrefetchDataFetcher.__iter__, for loaders
+ * without a length). Returns enum fixed_name, or -1: none.
  */
 __weak __noinline int fetch_name(const struct proc *proc, u64 tstate)
 {
@@ -172,12 +176,17 @@ static __always_inline void fetch__begin(struct thread *t, struct proc *proc, u6
 		s->start_ns = t->now_ns;
 }
 
-/* next() is called with that object, whose type's function for it will have its frame there. False: it is no landmark. */
-static __always_inline bool next__object(struct thread *t, struct proc *proc, u32 pid, u64 object, u64 callee_frame)
+/*
+ * next() is called with that object, whose type's function for it will have its frame there. False: it is no landmark.
+ */
+__noinline int next__object(struct thread *t, struct proc *proc, u32 pid, u64 object, u64 callee_frame)
 {
-	u64 type = object__type(t, &proc->py.layout, object);
 	struct py_generator generator;
+	u64 type;
 
+	if (!t || !proc)
+		return false;
+	type = object__type(t, &proc->py.layout, object);
 	if (type == proc->py.gen_type) {
 		if (!py__generator(&proc->py.layout, t, &generator) || !is_profile(proc, pid, generator.code))
 			return false;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * What user space changes of a process while its probes may run: written into the map's element by this program, since an update from outside would put
- * another element in its place, and lose what running programs still write to the old one. In: struct proc_order. Returns 0, or 1: no such process.
+ * What user space changes of a process while its probes may run: written into the map's element by this program, since
+ * an update from outside would put another element in its place, and lose what running programs still write to the old
+ * one. In: struct proc_order. Returns 0, or 1: no such process.
  */
 #include "maps.h"
 

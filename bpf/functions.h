@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Spans of native functions: backward (Engine::execute) and what the user names by --action LIB:SYMBOL. Known by the frame they run in. */
+/*
+ * Spans of native functions: backward (Engine::execute) and what the user names by --action LIB:SYMBOL. Known by the
+ * frame they run in.
+ */
 #ifndef STEPFLAME_FUNCTIONS_H
 #define STEPFLAME_FUNCTIONS_H
 

@@ -21,8 +21,8 @@ typedef __u64 u64;
 typedef __s64 s64;
 
 /*
- * Bounds an index to a power of two in a way that no compiler takes apart: clang checks one register and indexes with a copy, whose
- * bounds verifiers before 6.18 do not know.
+ * Bounds an index to a power of two in a way that no compiler takes apart: clang checks one register and indexes with a
+ * copy, whose bounds verifiers before 6.18 do not know.
  */
 #define BOUND_INDEX(i, size)                                                  \
 	({                                                                    \
@@ -33,8 +33,8 @@ typedef __s64 s64;
 	})
 
 /*
- * A load of its own: where two branches load, clang makes it one load by a computed address, which verifiers refuse when the pointers are of different kinds
- * or to a context.
+ * A load of its own: where two branches load, clang makes it one load by a computed address, which verifiers refuse
+ * when the pointers are of different kinds or to a context.
  */
 #define LOAD_HERE(place)                          \
 	({                                        \

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The probe program: one for all landmarks, so that one link holds all probes of a library. In: a uprobe whose cookie says what it
- * means. Out: rows in the aggregate map, names in the ring buffer.
+ * The probe program: one for all landmarks, so that one link holds all probes of a library. In: a uprobe whose cookie
+ * says what it means. Out: rows in the aggregate map, names in the ring buffer.
  */
 #include "actions.h"
 #include "functions.h"

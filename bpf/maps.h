@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The maps and knobs that the sources share, and the counters. Included by each source; the linker merges the definitions. */
+/*
+ * The maps and knobs that the sources share, and the counters. Included by each source; the linker merges the
+ * definitions.
+ */
 #ifndef STEPFLAME_MAPS_H
 #define STEPFLAME_MAPS_H
 
@@ -10,22 +13,31 @@
 #include "probes.h"
 #include "records.h"
 
-#define SPAN_DEPTH 64
+#define SPAN_DEPTH 32 /* keeps struct thread below two pages, the most that a task storage of Linux 7 takes */
 #define SENT_NAMES 32
 #define AGG_ROWS   16384
 #define NAMES_MAX  16384
 #define RING_BYTES (1 << 20)
 #define PROCS_MAX  4096
 
-/* What the operator table needs of a span, and of the last one that ended directly inside. */
+/* What the operator table keeps of a call that has ended, in case it turns out to be one with the call around it. */
+struct op_ended {
+	u64 merged; /* 0: its end was lost */
+	u64 total_ns, self_ns;
+	s64 self_bytes[OP_MEMORY__COUNT];
+	u32 row; /* 1 + its row; 0: not counted */
+	u32 pad;
+};
+
+/* What the operator table needs of a span. */
 struct op_span {
 	u64 merged; /* name without the overload */
 	u64 group;
-	u64 last_merged, last_ns, last_self_ns;
-	u32 last_row; /* 1 + its row; 0: not counted */
-	u32 child_cnt;
 	s64 sequence; /* for the timeline; -1 not known */
-	s64 self_bytes[OP_MEMORY__COUNT], child_bytes[OP_MEMORY__COUNT], last_self_bytes[OP_MEMORY__COUNT];
+	s64 self_bytes[OP_MEMORY__COUNT], child_bytes[OP_MEMORY__COUNT];
+	u32 child_cnt; /* calls directly inside that have ended */
+	u32 pad;
+	struct op_ended last; /* of them, when there is one */
 };
 
 /* An interval that is open on a thread. */
@@ -45,8 +57,8 @@ struct span {
 };
 
 /*
- * One thread. Programs of one thread never interleave, so this needs no lock; a per-CPU buffer would not do, since uprobe programs
- * can be preempted.
+ * One thread. Programs of one thread never interleave, so this needs no lock; a per-CPU buffer would not do, since
+ * uprobe programs can be preempted.
  */
 struct thread {
 	u64 now_ns; /* of the event at hand */
@@ -138,8 +150,8 @@ extern const volatile __u32 want_timeline, want_shapes, want_memory;
 extern volatile __u32 pid_level; /* of stepflame's pid namespace; 0 is the initial one */
 
 /*
- * Functions that are not inlined are global on purpose: the verifier checks each once, by its own arguments, instead of once per
- * path that leads to it. So they take pointers to map values (checked for NULL) and scalars only.
+ * Functions that are not inlined are global on purpose: the verifier checks each once, by its own arguments, instead of
+ * once per path that leads to it. So they take pointers to map values (checked for NULL) and scalars only.
  */
 
 static __always_inline void count_many(u32 id, u64 cnt)

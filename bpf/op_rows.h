@@ -16,6 +16,11 @@ static __always_inline bool is_operator(u32 kind)
 	return kind == SPAN_OP || kind == SPAN_EVALUATE || kind == SPAN_NODE;
 }
 
+static __always_inline bool has_op_row(u32 kind)
+{
+	return kind == SPAN_LABEL || is_operator(kind);
+}
+
 static __always_inline u64 op_key__hash(const struct op_key *key)
 {
 	u64 h = key->name ^ key->action * 0x9e3779b97f4a7c15ULL ^ key->group * 0xd6e8feb86659fd93ULL ^
@@ -58,21 +63,21 @@ static __always_inline u32 op_row__find(const struct op_key *key)
 	return OP_ROWS;
 }
 
-/* Takes a call back that turned out to be the same as the one around it. */
-static __always_inline void op_row__take_back(const struct op_span *op)
+/* Takes a call back that turned out to be the same as the one around it, whose only child it is. */
+static __always_inline void op_row__take_back(const struct op_ended *call, const s64 *total_bytes)
 {
-	struct op_entry *row = op->last_row ? op_row__at(op->last_row - 1) : NULL;
+	struct op_entry *row = call->row ? op_row__at(call->row - 1) : NULL;
 
 	if (!row)
 		return;
 	__sync_fetch_and_add(&row->val.calls, -1ULL);
-	__sync_fetch_and_add(&row->val.total_ns, -op->last_ns);
-	__sync_fetch_and_add(&row->val.self_ns, -op->last_self_ns);
+	__sync_fetch_and_add(&row->val.total_ns, -call->total_ns);
+	__sync_fetch_and_add(&row->val.self_ns, -call->self_ns);
 	for (int m = 0; m < OP_MEMORY__COUNT; m++) {
-		if (!op->child_bytes[m])
-			continue;
-		__sync_fetch_and_add(&row->val.total_bytes[m], -op->child_bytes[m]);
-		__sync_fetch_and_add(&row->val.self_bytes[m], -op->last_self_bytes[m]);
+		if (total_bytes[m])
+			__sync_fetch_and_add(&row->val.total_bytes[m], -total_bytes[m]);
+		if (call->self_bytes[m])
+			__sync_fetch_and_add(&row->val.self_bytes[m], -call->self_bytes[m]);
 	}
 }
 
@@ -138,13 +143,13 @@ static __always_inline void op__account(struct thread *t, const struct op_proc *
 	bool counted = in_op_window(p, s);
 	u32 row = 0;
 
-	if (s->op.child_cnt == 1 && s->op.last_merged == s->op.merged) {
+	if (s->op.child_cnt == 1 && s->op.last.merged == s->op.merged) {
 		if (counted)
-			op_row__take_back(&s->op);
-		self += s->op.last_self_ns;
+			op_row__take_back(&s->op.last, s->op.child_bytes);
+		self += s->op.last.self_ns;
 		for (int m = 0; m < OP_MEMORY__COUNT; m++) {
-			s->op.self_bytes[m] += s->op.last_self_bytes[m];
-			s->op.child_bytes[m] -= s->op.last_self_bytes[m];
+			s->op.self_bytes[m] += s->op.last.self_bytes[m];
+			s->op.child_bytes[m] -= s->op.last.self_bytes[m];
 		}
 	}
 	if (counted) {
@@ -157,15 +162,36 @@ static __always_inline void op__account(struct thread *t, const struct op_proc *
 
 		parent->op_child_ns += total;
 		parent->op.child_cnt++;
-		parent->op.last_merged = s->op.merged;
-		parent->op.last_ns = total;
-		parent->op.last_self_ns = self;
-		parent->op.last_row = row;
+		parent->op.last.merged = s->op.merged;
+		parent->op.last.total_ns = total;
+		parent->op.last.self_ns = self;
+		parent->op.last.row = row;
 		for (int m = 0; m < OP_MEMORY__COUNT; m++) {
 			parent->op.child_bytes[m] += s->op.self_bytes[m] + s->op.child_bytes[m];
-			parent->op.last_self_bytes[m] = s->op.self_bytes[m];
+			parent->op.last.self_bytes[m] = s->op.self_bytes[m];
 		}
 	}
+}
+
+/* What was inside of a span that has no row, or whose end is lost, is now inside of the one around it. */
+static __always_inline void op__hand_out(struct span *to, const struct span *from)
+{
+	to->op_child_ns += from->op_child_ns;
+	to->op.child_cnt += from->op.child_cnt;
+	if (from->op.child_cnt)
+		to->op.last = from->op.last;
+	for (int m = 0; m < OP_MEMORY__COUNT; m++)
+		to->op.child_bytes[m] += from->op.self_bytes[m] + from->op.child_bytes[m];
+}
+
+/* The end of a span is lost. A call it was all the same: no other is the only one. */
+static __always_inline void op__lose(struct span *to, const struct span *lost)
+{
+	op__hand_out(to, lost);
+	if (!has_op_row(lost->kind))
+		return;
+	to->op.child_cnt++;
+	to->op.last.merged = 0;
 }
 
 #endif

@@ -307,9 +307,10 @@ int op_exit(struct pt_regs *ctx)
 	return 0;
 }
 
-/* What was allocated and not freed yet, while windows were open. */
+/* What was allocated in a window and not freed yet. In the next one its address may be another's. */
 struct allocation {
-	u64 slot;
+	u32 slot;
+	u32 window;
 	u64 address;
 };
 
@@ -366,6 +367,7 @@ int op_memory(struct pt_regs *ctx)
 	op__hit(p);
 	if (!p->open)
 		return 0;
+	allocation.window = p->index;
 	bytes = ctx->dx;
 	switch (event) {
 	case OP_ALLOCATE:

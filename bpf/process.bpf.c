@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Processes of the job as they come and go: a fork of a traced process is known before its first instruction, with its parent's layout;
- * user space is told, and decides what to attach there.
+ * Processes of the job as they come and go: a fork of a traced process is known before its first instruction, with its
+ * parent's layout; user space is told, and decides what to attach there.
  */
 #include "event.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Reading CPython objects of the current thread, by the offsets of its version (include/python.h). Everything read is hostile: a
- * pointer is only ever read through, never trusted.
+ * Reading CPython objects of the current thread, by the offsets of its version (include/python.h). Everything read is
+ * hostile: a pointer is only ever read through, never trusted.
  */
 #ifndef STEPFLAME_BPF_PYTHON_H
 #define STEPFLAME_BPF_PYTHON_H
@@ -9,8 +9,8 @@
 #include "name.h"
 
 /*
- * Frames looked at to find out which of Lightning's loops runs: it lies below the user's own iterators and the decorators between.
- * 40 frames cover a DataLoader wrapped a dozen times; beyond that the answer is "unknown", counted.
+ * Frames looked at to find out which of Lightning's loops runs: it lies below the user's own iterators and the
+ * decorators between. 40 frames cover a DataLoader wrapped a dozen times; beyond that the answer is "unknown", counted.
  */
 #define PY_FRAMES 40
 
@@ -72,42 +72,70 @@ __weak __noinline u64 py__narrow(u64 address, u32 encoding)
 	return word;
 }
 
-/* The last 16 characters of a str, as two words; false when it is shorter. A path may have wide ones in a directory outside. */
-static __always_inline bool py__tail(const struct py_layout *py, u64 object, u64 tail[2])
+/* 16 bytes of a str. */
+struct py_words {
+	u64 word[2];
+};
+
+/* A function of its own: inlined into the walks over frames, 6.1's verifier gives up. */
+__noinline int py__tail_words(const struct py_layout *py, u64 object, struct py_words *out)
 {
 	struct py_text text;
 	u64 end;
 
-	if (py__text(py, object, &text) || text.bytes < 16 * (u64)text.encoding)
+	if (!py || !out || py__text(py, object, &text) || text.bytes < 16 * (u64)text.encoding)
 		return false;
 	end = text.address + text.bytes;
 	if (text.encoding == NAME_LATIN1)
-		return !bpf_probe_read_user(tail, 16, (const void *)(end - 16));
-	tail[0] = py__narrow(end - 16 * (u64)text.encoding, text.encoding);
-	tail[1] = py__narrow(end - 8 * (u64)text.encoding, text.encoding);
+		return !bpf_probe_read_user(out, sizeof(*out), (const void *)(end - 16));
+	out->word[0] = py__narrow(end - 16 * (u64)text.encoding, text.encoding);
+	out->word[1] = py__narrow(end - 8 * (u64)text.encoding, text.encoding);
 	return true;
+}
+
+/*
+ * The last 16 characters of a str, as two words; false when it is shorter. A path may have wide ones in a directory
+ * outside.
+ */
+static __always_inline bool py__tail(const struct py_layout *py, u64 object, u64 tail[2])
+{
+	struct py_words words = {};
+	bool ok = py__tail_words(py, object, &words);
+
+	tail[0] = words.word[0];
+	tail[1] = words.word[1];
+	return ok;
 }
 
 #define TAIL_IS(tail, s) ((tail)[0] == WORD8(s) && (tail)[1] == WORD8((s) + 8))
 
-/* The first 16 bytes of a str, zero-padded, as two words. */
-static __always_inline bool py__head(const struct py_layout *py, u64 object, u64 head[2])
+__noinline int py__head_words(const struct py_layout *py, u64 object, struct py_words *out)
 {
 	struct py_text text;
 	u32 bytes;
 
-	head[0] = head[1] = 0;
-	if (py__text(py, object, &text) || text.encoding != NAME_LATIN1)
+	if (!py || !out || py__text(py, object, &text) || text.encoding != NAME_LATIN1)
 		return false;
 	bytes = text.bytes < 16 ? text.bytes : 16;
-	return !bpf_probe_read_user(head, bytes, (const void *)text.address);
+	return !bpf_probe_read_user(out, bytes, (const void *)text.address);
+}
+
+/* The first 16 bytes of a str, zero-padded, as two words. */
+static __always_inline bool py__head(const struct py_layout *py, u64 object, u64 head[2])
+{
+	struct py_words words = {};
+	bool ok = py__head_words(py, object, &words);
+
+	head[0] = words.word[0];
+	head[1] = words.word[1];
+	return ok;
 }
 
 #define HEAD_IS(head, s) ((head)[0] == WORD8(s) && (head)[1] == WORD8((s) + 8))
 
 /*
- * Reads `bytes` bytes of an object into the thread's name buffer, where they stay until the next name; 0 or not. One read of many fields, since each costs
- * more than its bytes.
+ * Reads `bytes` bytes of an object into the thread's name buffer, where they stay until the next name; 0 or not. One
+ * read of many fields, since each costs more than its bytes.
  */
 static __always_inline int py__image(struct thread *t, u64 object, u32 bytes)
 {
@@ -188,7 +216,9 @@ static __always_inline void py__walk(struct py_walk *walk, const struct py_layou
 		walk->frame = read_u64(walk->frame + py->cframe_current);
 }
 
-/* The code object of the walk's frame, and the walk moves one frame outwards; 0 for a frame that is no Python function. */
+/*
+ * The code object of the walk's frame, and the walk moves one frame outwards; 0 for a frame that is no Python function.
+ */
 static __always_inline u64 py__next_code(struct py_walk *walk)
 {
 	const struct py_layout *py = walk->py;

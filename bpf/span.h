@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The span stack of a thread, and the row that a span becomes when it ends. Every source begins and ends its spans here.
+ * The span stack of a thread, and the row that a span becomes when it ends. Every source begins and ends its spans
+ * here.
  *
  *   span__begin -> thread.spans[] -> span__end -> aggs
  */
@@ -68,7 +69,10 @@ __weak __noinline int agg__add(const struct agg_key *key, u64 start_ns, u64 tota
 	__sync_fetch_and_add(&val->total_ns, total_ns);
 	__sync_fetch_and_add(&val->self_ns, self_ns);
 	__sync_fetch_and_add(&val->hist[log2_bucket(total_ns)], 1);
-	/* Another thread may win a race for the same minimum; one retry is enough in practice, and a miss costs one extreme. */
+	/*
+	 * Another thread may win a race for the same minimum; one retry is enough in practice, and a miss costs one
+	 * extreme.
+	 */
 	old = val->min_ns;
 	if (total_ns < old && __sync_val_compare_and_swap(&val->min_ns, old, total_ns) != old && total_ns < val->min_ns)
 		val->min_ns = total_ns;
@@ -105,28 +109,31 @@ static __always_inline u64 span__action(struct thread *t, u32 depth)
 }
 
 /*
- * Drops the spans from that depth on. When they ended is not known, nor, if the last landmark was inside, when forward began. The spans in
- * them that had ended become the enclosing span's.
+ * Drops the spans from that depth on. When they ended is not known, nor, if the last landmark was inside, when forward
+ * began. The spans in them that had ended become the enclosing span's.
  */
 __weak __noinline int span__drop(struct thread *t, u32 depth)
 {
-	u64 child_ns = 0, op_child_ns = 0;
+	u64 child_ns = 0;
 	u32 outer;
 
 	if (!t)
 		return 0;
 	for (u32 n = 0; n < SPAN_DEPTH; n++) {
+		u64 i = t->depth - 1 - n;
+		struct span *s;
+
 		if (depth + n >= t->depth)
 			break;
-		child_ns += span__at(t, depth + n)->child_ns;
-		op_child_ns += span__at(t, depth + n)->op_child_ns;
-		t->framed -= span__at(t, depth + n)->frame != 0;
+		s = span__at(t, i);
+		child_ns += s->child_ns;
+		t->framed -= s->frame != 0;
+		if (i)
+			op__lose(span__at(t, i - 1), s);
 	}
 	outer = span__outer(t, depth);
 	if (outer)
 		span__at(t, outer - 1)->child_ns += child_ns;
-	if (depth)
-		span__at(t, depth - 1)->op_child_ns += op_child_ns;
 	if (depth == t->gap_depth)
 		t->gap_child_ns += child_ns;
 	else if (depth < t->gap_depth)
@@ -136,8 +143,8 @@ __weak __noinline int span__drop(struct thread *t, u32 depth)
 }
 
 /*
- * Closes what an exception or a longjmp left open: a native span is dead when the stack pointer is above the slot of its return
- * address, and so is all that was begun inside it. When it ended is not known, so it is not timed.
+ * Closes what an exception or a longjmp left open: a native span is dead when the stack pointer is above the slot of
+ * its return address, and so is all that was begun inside it. When it ended is not known, so it is not timed.
  */
 __weak __noinline int span__repair(struct thread *t, u64 sp)
 {
@@ -190,12 +197,9 @@ __weak __noinline int span__row_at(struct thread *t)
 		return 0;
 	depth = t->depth;
 	for (u32 n = 0; n < SPAN_DEPTH; n++) {
-		u32 kind;
-
 		if (n >= depth)
 			break;
-		kind = span__at(t, depth - 1 - n)->kind;
-		if (kind == SPAN_LABEL || is_operator(kind))
+		if (has_op_row(span__at(t, depth - 1 - n)->kind))
 			return depth - n;
 	}
 	return 0;
@@ -294,13 +298,8 @@ static __always_inline void span__account_op(struct thread *t, const struct proc
 		op__account(t, p, s, depth);
 		return;
 	}
-	if (depth) {
-		struct span *parent = span__at(t, depth - 1);
-
-		parent->op_child_ns += s->op_child_ns;
-		for (int m = 0; m < OP_MEMORY__COUNT; m++)
-			parent->op.child_bytes[m] += s->op.child_bytes[m];
-	}
+	if (depth)
+		op__hand_out(span__at(t, depth - 1), s);
 	if (want_timeline && in_op_window(p, s))
 		timeline__add(p, s, t->now_ns - s->start_ns, depth);
 }
@@ -349,8 +348,8 @@ static __always_inline void gap__begin(struct thread *t)
 }
 
 /*
- * Ends span i (from span__find). What is open above it has lost its end and is dropped, counted. Returns the span, whose slot stays
- * readable until the next span__begin; NULL when i is -1.
+ * Ends span i (from span__find). What is open above it has lost its end and is dropped, counted. Returns the span,
+ * whose slot stays readable until the next span__begin; NULL when i is -1.
  */
 static __always_inline struct span *span__end(struct thread *t, const struct proc *proc, u32 pid, int i)
 {
@@ -387,7 +386,10 @@ static __always_inline void gap__end(struct thread *t, const struct proc *proc, 
 	if (!t->gap_ns || t->depth < depth || depth > SPAN_DEPTH)
 		return;
 	t->gap_ns = 0;
-	/* A span that began in forward and goes on: that part is its own, too, and in the self time of one of them only. */
+	/*
+	 * A span that began in forward and goes on: that part is its own, too, and in the self time of one of them
+	 * only.
+	 */
 	if (t->depth > depth)
 		forward.child_ns += t->now_ns - span__at(t, depth)->start_ns;
 	/* The spans inside were, or will be, the enclosing span's children; they become forward's. */
@@ -403,7 +405,10 @@ static __always_inline u64 entry_sp(const struct pt_regs *ctx, u64 frame)
 	return frame ? frame + 1 : ctx->sp;
 }
 
-/* The current thread at an event: its time taken, its stack repaired for the stack pointer sp. NULL (counted): no memory for it. */
+/*
+ * The current thread at an event: its time taken, its stack repaired for the stack pointer sp. NULL (counted): no
+ * memory for it.
+ */
 static __always_inline struct thread *thread__enter(struct task_struct *task, u64 sp)
 {
 	u64 now = bpf_ktime_get_ns();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Step boundaries, by the first of these rules that a process shows: Lightning's run_training_batch; a DataLoader batch and then an
- * optimizer step (several optimizers, or several batches, make one step); an optimizer step alone, of the first optimizer seen;
- * ProfilerStep#. A better rule replaces a worse one when it is first seen.
+ * Step boundaries, by the first of these rules that a process shows: Lightning's run_training_batch; a DataLoader batch
+ * and then an optimizer step (several optimizers, or several batches, make one step); an optimizer step alone, of the
+ * first optimizer seen; ProfilerStep#. A better rule replaces a worse one when it is first seen.
  */
 #ifndef STEPFLAME_STEPS_H
 #define STEPFLAME_STEPS_H

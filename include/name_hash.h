@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Id of a name: a 64-bit hash of its bytes, the same on both sides, so that a name needs no table to be known twice.
- * Multiply-xorshift over 8-byte words (the finalizer of splitmix64 per word); not meant to withstand an adversary, who could
- * only mislabel rows of the process that is his already.
+ * Multiply-xorshift over 8-byte words (the finalizer of splitmix64 per word); not meant to withstand an adversary, who
+ * could only mislabel rows of the process that is his already.
  */
 #ifndef STEPFLAME_NAME_HASH_H
 #define STEPFLAME_NAME_HASH_H

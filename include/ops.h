@@ -35,15 +35,16 @@ enum op_event {
 
 /* How an argument is passed, System V x86-64 ABI. */
 enum op_arg_kind {
-	OP_ARG_OTHER,         /* neither a tensor nor needed */
-	OP_ARG_TENSOR,        /* Tensor const &, std::optional<Tensor> const &: pointer to a TensorImpl * */
-	OP_ARG_OPTIONAL,      /* std::optional<Tensor> const &: {TensorImpl *, bool engaged} */
-	OP_ARG_TENSOR_LIST,   /* ArrayRef<Tensor>: {Tensor *, size_t} in two places, the second behind the first */
-	OP_ARG_INTS,          /* ArrayRef<long>, ArrayRef<SymInt>: the same */
-	OP_ARG_INT,           /* long, bool */
-	OP_ARG_OPTIONAL_LIST, /* c10::List<std::optional<Tensor>> const & */
-	OP_ARG_TENSOR_LIST_REF, /* c10::IListRef<Tensor> const &: {Tensor *, size_t, int tag}; tag 0: unboxed, an ArrayRef; others are other unions */
-	OP_ARG_INT_REF, /* c10::SymInt by value: pointer to a long, a symbol when it is below -2^62 */
+	OP_ARG_OTHER,           /* neither a tensor nor needed */
+	OP_ARG_TENSOR,          /* Tensor const &: pointer to a TensorImpl * */
+	OP_ARG_OPTIONAL,        /* std::optional<Tensor> const &: {TensorImpl *, bool engaged}; else garbage */
+	OP_ARG_TENSOR_LIST,     /* ArrayRef<Tensor>: {Tensor *, size_t} in two places, the second behind the first */
+	OP_ARG_INTS,            /* ArrayRef<long>, ArrayRef<SymInt>: the same */
+	OP_ARG_INT,             /* long, bool */
+	OP_ARG_OPTIONAL_LIST,   /* c10::List<std::optional<Tensor>> const & */
+	OP_ARG_TENSOR_LIST_REF, /* c10::IListRef<Tensor> const &: {Tensor *, size_t, int tag} when tag is 0 */
+	OP_ARG_INT_REF,         /* c10::SymInt by value: pointer to a long, a symbol when it is below -2^62 */
+	OP_ARG_OPTIONAL_OLD,    /* c10::optional<Tensor> const &: {bool engaged, TensorImpl *} */
 	OP_ARG__COUNT,
 };
 

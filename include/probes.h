@@ -14,8 +14,9 @@
 enum probe_event {
 	PROBE_NONE = 0,
 	/*
-	 * builtin_next(self, args, nargs): a Lightning Profiler.profile generator starts or stops, or Lightning's CombinedLoader fetches. Its "function"
-	 * is how far below its frame that of the iterator's function lies which it calls, 0: unknown.
+	 * builtin_next(self, args, nargs): a Lightning Profiler.profile generator starts or stops, or Lightning's
+	 * CombinedLoader fetches. Its "function" is how far below its frame that of the iterator's function lies which
+	 * it calls, 0: unknown.
 	 */
 	PROBE_PY_NEXT,
 	PROBE_PY_THROW,     /* gen_throw(gen, ...): an action stops by an exception */
@@ -32,14 +33,17 @@ enum probe_event {
 #define COOKIE_OLD_STRING    1 /* flag: std::string before the C++11 ABI */
 
 /*
- * Registers that a call leaves as they are. A PROBE_LABEL with one in its flags sits where PROBE_LABEL_HANDLE would, and finds the name there: one hit
- * does for both.
+ * Registers that a call leaves as they are. A PROBE_LABEL with one in its flags sits where PROBE_LABEL_HANDLE would,
+ * and finds the name there: one hit does for both.
  */
 enum saved_register { SAVED_NONE = 0, SAVED_RBX, SAVED_RBP, SAVED_R12, SAVED_R13, SAVED_R14, SAVED_R15 };
 #define COOKIE_NAME_IN(saved)    ((saved) << 1)
 #define COOKIE_NAME_SAVED(flags) ((flags) >> 1 & 7)
 
-/* Cookie: event in bits 0-7, flags in 8-15, depth (bytes from the stack pointer to the return address) in 16-31, function in 32-63. */
+/*
+ * Cookie: event in bits 0-7, flags in 8-15, depth (bytes from the stack pointer to the return address) in 16-31,
+ * function in 32-63.
+ */
 #define COOKIE(event, flags, depth, fn) \
 	((__u64)(event) | (__u64)(flags) << 8 | ((__u64)(depth)&0xffff) << 16 | (__u64)(fn) << 32)
 #define COOKIE_EVENT(c) ((__u32)(c)&0xff)

@@ -46,7 +46,7 @@ enum span_kind {
 	SPAN_OP,       /* an operator: at::_ops::X::call, or a call through the boxed dispatcher */
 	SPAN_EVALUATE, /* torch::autograd::Engine::evaluate_function: "autograd::engine::evaluate_function: X" */
 	SPAN_NODE,     /* the node X itself, inside */
-	SPAN_STEP,     /* of the timeline alone: from a step boundary to the next; sequence: how many boundaries were before it */
+	SPAN_STEP,     /* of the timeline alone: from a step boundary to the next; sequence: boundaries before it */
 };
 
 struct rec_hdr {

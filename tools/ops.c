@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Prints the operators and autograd nodes of a torch library, as stepflame finds them, for developers. In: an ELF file and, optionally, a directory for the
- * cache. Out: a line per function, "event name entry exits unwinds arguments", and per node, "node vtable name"; a summary on stderr. Sites are
- * OFFSET:DEPTH, with * when the kernel would single-step them; arguments are KIND@PLACE, by the names below.
+ * Prints the operators and autograd nodes of a torch library, as stepflame finds them, for developers. In: an ELF file
+ * and, optionally, a directory for the cache. Out: a line per function, "event name entry exits unwinds arguments",
+ * and per node, "node vtable name"; a summary on stderr. Sites are OFFSET:DEPTH, with * when the kernel would
+ * single-step them; arguments are KIND@PLACE, by the names below.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,7 +13,7 @@
 
 #include "target/ops.h"
 
-static const char *const kinds[] = {
+static const char *const kinds[OP_ARG__COUNT] = {
 	[OP_ARG_OTHER] = "-",
 	[OP_ARG_TENSOR] = "tensor",
 	[OP_ARG_OPTIONAL] = "optional",
@@ -22,6 +23,7 @@ static const char *const kinds[] = {
 	[OP_ARG_OPTIONAL_LIST] = "optionals",
 	[OP_ARG_TENSOR_LIST_REF] = "tensors&",
 	[OP_ARG_INT_REF] = "int&",
+	[OP_ARG_OPTIONAL_OLD] = "optional",
 };
 
 static const char *const events[] = {
@@ -100,10 +102,12 @@ static void print_summary(const struct torch_ops *ops, double cpu, double wall)
 		placed += ops->fn[i].arg_cnt > 0;
 	}
 	fprintf(stderr,
-		"%zu functions (%u stepped, %u end before destructors, %u with several exits, %u with unwind sites, %u with arguments), "
-		"%u unnamed, %u without sites; %zu sites, %zu nodes; %.3f s of CPU, %.3f s\n",
+		"%zu functions (%u stepped, %u end before destructors, %u with several exits, %u with unwind sites, %u "
+		"with arguments), "
+		"%u unnamed, %u without sites; %zu sites, %zu nodes; strings of %u bytes, sequence number at %u; "
+		"%.3f s of CPU, %.3f s\n",
 		ops->fn_cnt, stepped, after, several, unwound, placed, ops->unnamed_cnt, ops->unplaced_cnt,
-		ops->site_cnt, ops->node_cnt, cpu, wall);
+		ops->site_cnt, ops->node_cnt, ops->string_bytes, ops->sequence_nr, cpu, wall);
 }
 
 int main(int argc, char **argv)

@@ -8,12 +8,13 @@
 #   tools/setup.sh python --minor 3.12    the same for another installed interpreter
 #   tools/setup.sh python --torch 2.5     the same with an older torch, and the interpreter and Lightning of its time
 #   tools/setup.sh python --debian-torch  the system's Python with Debian's own python3-torch
+#   tools/setup.sh python --readers       the first one, with what reads exported traces, which some tests use when it is there
 #
 # PYTHON=... is used as it is when it has the packages. Environments are kept in ${XDG_CACHE_HOME:-$HOME/.cache}/stepflame.
 # Exit: 0 ok, 1 could not be installed, 2 usage, 3 such a Python cannot be had on this machine (the reason is on stderr).
 set -eu
 
-BUILD_PACKAGES='gcc make pkg-config clang llvm libelf-dev zlib1g-dev libcapstone-dev libjansson-dev libcmocka-dev uthash-dev
+BUILD_PACKAGES='gcc g++ make pkg-config clang llvm libelf-dev zlib1g-dev libcapstone-dev libjansson-dev libcmocka-dev uthash-dev
 	clang-format clang-tidy python3 python3-venv'
 # Debian 12 itself has libbpf 1.1 (no uprobe_multi) and bpftool 7.1; its backports suite has newer ones. The 1: is Debian's epoch.
 BPF_PACKAGES='libbpf-dev bpftool'
@@ -25,6 +26,9 @@ PIP_PACKAGES='torch lightning numpy pytest'
 # The same with torch 2.5, of October 2024, and what its users had.
 TORCH_2_5_MINOR=3.11
 TORCH_2_5_PACKAGES='torch==2.5.1 lightning==2.4.0 numpy pytest'
+# Of HolisticTraceAnalysis's own requirements, jupyterlab and what it brings are not needed to read a trace.
+HTA=HolisticTraceAnalysis
+READER_PACKAGES='perfetto protobuf pandas plotly networkx pydot psutil pyyaml'
 VENV_NEED_KIB=$((8 * 1024 * 1024))
 
 say() {
@@ -232,6 +236,19 @@ setup_python() {
 	setup_venv '' "$PIP_PACKAGES"
 }
 
+setup_readers() {
+	python=$(setup_python)
+	# shellcheck disable=SC2086 # lists of words, here and below
+	if ! python_has "$python" $HTA $READER_PACKAGES; then
+		say "installing $HTA and perfetto for $python"
+		"$python" -m pip install --quiet --disable-pip-version-check $READER_PACKAGES >&2 ||
+			fail "pip could not install $READER_PACKAGES" 'see its message above'
+		"$python" -m pip install --quiet --disable-pip-version-check --no-deps $HTA >&2 ||
+			fail "pip could not install $HTA" 'see its message above'
+	fi
+	printf '%s\n' "$python"
+}
+
 setup_debian_torch() {
 	if [ -z "$(installed python3-torch)" ]; then
 		[ -n "$(debian_codename)" ] || fail 'this is not Debian' '' 3
@@ -266,6 +283,10 @@ python)
 	--debian-torch)
 		[ $# -eq 2 ] || usage
 		setup_debian_torch
+		;;
+	--readers)
+		[ $# -eq 2 ] || usage
+		setup_readers
 		;;
 	*) usage ;;
 	esac

@@ -21,8 +21,8 @@ static long env_id(const char *name)
 }
 
 /*
- * A file that we create under sudo belongs to who called sudo. One that exists keeps its owner: giving it away would be a
- * surprise, and O_EXCL tells the two apart without a race.
+ * A file that we create under sudo belongs to who called sudo. One that exists keeps its owner: giving it away would
+ * be a surprise, and O_EXCL tells the two apart without a race.
  */
 int output__open(const char *path)
 {

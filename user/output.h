@@ -4,8 +4,8 @@
 #define STEPFLAME_OUTPUT_H
 
 /*
- * Creates path, or empties it, for writing: a descriptor, or -1 with errno. A new file has mode 0644 and belongs to SUDO_UID:SUDO_GID when those are set; one that
- * existed keeps its owner.
+ * Creates path, or empties it, for writing: a descriptor, or -1 with errno. A new file has mode 0644 and belongs to
+ * SUDO_UID:SUDO_GID when those are set; one that existed keeps its owner.
  */
 int output__open(const char *path);
 

@@ -442,6 +442,15 @@ def test_errors_say_what_and_how_to_mend(tmp_path):
     assert code == 1 and "No space left" in stderr
 
 
+def test_what_was_not_kept_is_said(tmp_path):
+    path = tmp_path / "a.rec"
+    rows = [rec.span(rec.SPAN_OP, 1, 0, 5)]
+    windows = [rec.op_window(1, 0, 0, 5, 0, 10, cut=3), rec.op_window(2, 0, 0, 5, 0, 10, cut=4)]
+    path.write_bytes(rec.recording([rec.spans(1, 1, rows), *windows]))
+    code, stderr = failing(path, "-f", "chrome")
+    assert code == 0 and "lacks 7 spans" in stderr and stderr.count("fix: ") == 1
+
+
 def test_closed_pipe_is_quiet(tmp_path):
     read, write = os.pipe()
     os.close(read)

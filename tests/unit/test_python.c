@@ -433,7 +433,8 @@ static void test_layouts(void **state)
 		assert_int_equal(py_layout__find(minor)->minor, minor);
 		/* bpf/python.h reads length, hash and state as three words, and what it wants of a generator or frame in one buffer */
 		assert_int_equal(py_layout__find(minor)->str_state, py_layout__find(minor)->str_length + 16);
-		assert_true(py_layout__find(minor)->gen_frame + py_layout__find(minor)->frame_locals + 16 < REC_NAME_MAX);
+		assert_true(py_layout__find(minor)->gen_frame + py_layout__find(minor)->frame_locals + 16 <
+			    REC_NAME_MAX);
 	}
 	assert_null(py_layout__find(PY_MINOR_MIN - 1));
 	assert_null(py_layout__find(PY_MINOR_MAX + 1));

@@ -315,7 +315,7 @@ static void test_second_argument(void **state)
 		const char *name;
 		uint32_t second_in;
 	} cases[] = {
-		{"keeps", SAVED_R12},       {"moves", SAVED_RBP},     {"overwrites", SAVED_NONE},
+		{"keeps", SAVED_R12},     {"moves", SAVED_RBP},     {"overwrites", SAVED_NONE},
 		{"too_late", SAVED_NONE}, {"two_ways", SAVED_NONE},
 	};
 	struct elf *elf = open_library();
@@ -420,8 +420,8 @@ static void test_flipped(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_expected),     cmocka_unit_test(test_not_supported),
-		cmocka_unit_test(test_size_unknown), cmocka_unit_test(test_stepped),
+		cmocka_unit_test(test_expected),        cmocka_unit_test(test_not_supported),
+		cmocka_unit_test(test_size_unknown),    cmocka_unit_test(test_stepped),
 		cmocka_unit_test(test_second_argument), cmocka_unit_test(test_callee_frame),
 		cmocka_unit_test(test_flipped),
 	};

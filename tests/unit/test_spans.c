@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* The packed timeline: what was packed comes back to the nanosecond, in how few bytes, and nothing that is done to a record does harm. */
+/*
+ * The packed timeline: what was packed comes back to the nanosecond, in how few bytes, and nothing that is done to a
+ * record does harm.
+ */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -114,8 +117,8 @@ static void test_round_trip_of_anything(void **state)
 }
 
 /*
- * A step of a small model as the kernel would tell it: 160 spans of 40 names and 60 groups in a fixed order, three levels deep, with durations and gaps
- * that vary by a quarter and, now and then, a delay.
+ * A step of a small model as the kernel would tell it: 160 spans of 40 names and 60 groups in a fixed order, three
+ * levels deep, with durations and gaps that vary by a quarter and, now and then, a delay.
  */
 struct model {
 	struct rec_span *out;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* The timeline: what nests becomes a track, what does not another one, and a node is linked to the operator that made it. */
+/*
+ * The timeline: what nests becomes a track, what does not another one, and a node is linked to the operator that made
+ * it.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -27,15 +27,19 @@ static char library[sizeof(dir) + 16], changed[sizeof(dir) + 16], cache[sizeof(d
 
 /* What libtorch_cpu has, in small: handles made in functions of their own, and classes that derive from Node. */
 static const char fixture[] =
+	"#include <memory>\n"
 	"#include <typeinfo>\n"
 	"#include <vector>\n"
-	"namespace at { struct Tensor { void *p; Tensor(const Tensor &); ~Tensor(); }; enum class RecordScope : char { F };\n"
+	"namespace at { struct Tensor { void *p; Tensor(const Tensor &); ~Tensor(); }; enum class RecordScope : char { "
+	"F };\n"
 	"void getStepCallbacksUnlessEmpty(RecordScope); }\n"
-	"namespace c10 { struct Scalar; template <class T> struct ArrayRef { const T *p; unsigned long n; }; struct Unheard { int "
+	"namespace c10 { struct Scalar; template <class T> struct ArrayRef { const T *p; unsigned long n; }; struct "
+	"Unheard { int "
 	"x[5]; };\n"
 	"struct OperatorHandle { void *def, *at; ~OperatorHandle(); };\n"
 	"struct IValue { long a, b; };\n"
-	"struct Dispatcher { OperatorHandle findSchemaOrThrow(const char *, const char *); void check(OperatorHandle &, const "
+	"struct Dispatcher { OperatorHandle findSchemaOrThrow(const char *, const char *); void check(OperatorHandle "
+	"&, const "
 	"std::type_info &);\n"
 	" void callBoxed(const OperatorHandle &, std::vector<IValue> *) const; };\n"
 	"Dispatcher &dispatcher(); void *kernel(OperatorHandle &);\n"
@@ -43,21 +47,26 @@ static const char fixture[] =
 	"*))kernel((OperatorHandle &)o); f(s); } }\n"
 	"using namespace at; using namespace c10;\n"
 	"#define OP(X, NAME, OVERLOAD, RET, PARAMS, ARGS) \\\n"
-	" struct X { static RET call PARAMS; }; static __attribute__((noinline)) OperatorHandle create_##X() { auto h = "
+	" struct X { static RET call PARAMS; }; static __attribute__((noinline)) OperatorHandle create_##X() { auto h "
+	"= "
 	"dispatcher().findSchemaOrThrow(NAME, OVERLOAD); \\\n"
 	"  dispatcher().check(h, typeid(RET PARAMS)); return h; } \\\n"
 	" RET X::call PARAMS { static auto h = create_##X(); return ((RET(*) PARAMS)kernel(h)) ARGS; }\n"
 	"namespace at { namespace _ops {\n"
-	"OP(add_Tensor, \"aten::add\", \"Tensor\", Tensor, (const Tensor &a, const Tensor &b, const Scalar &c), (a, b, c))\n"
-	"OP(add__Tensor, \"aten::add_\", \"Tensor\", Tensor &, (Tensor &a, const Tensor &b, const Scalar &c), (a, b, c))\n"
+	"OP(add_Tensor, \"aten::add\", \"Tensor\", Tensor, (const Tensor &a, const Tensor &b, const Scalar &c), (a, b, "
+	"c))\n"
+	"OP(add__Tensor, \"aten::add_\", \"Tensor\", Tensor &, (Tensor &a, const Tensor &b, const Scalar &c), (a, b, "
+	"c))\n"
 	"OP(relu, \"aten::relu\", \"\", Tensor, (const Tensor &a), (a))\n"
 	"OP(_foreach_zero_, \"aten::_foreach_zero_\", \"\", void, (ArrayRef<Tensor> a), (a))\n"
 	"OP(strange, \"aten::strange\", \"\", long, (const Tensor &a, Unheard b, const Tensor &c), (a, b, c))\n"
 	"OP(liar, \"aten::truth\", \"\", long, (const Tensor &a), (a))\n"
 	"} }\n"
 	"namespace torch { namespace autograd {\n"
-	"struct Node { virtual ~Node() {} long operator()(long); virtual long apply(long) = 0; };\n"
-	"__attribute__((noinline, visibility(\"hidden\"))) long Node::operator()(long a) { getStepCallbacksUnlessEmpty(RecordScope::F); return "
+	"struct Node : std::enable_shared_from_this<Node> { virtual ~Node() {} long operator()(long); virtual long "
+	"apply(long) = 0; };\n"
+	"__attribute__((noinline, visibility(\"hidden\"))) long Node::operator()(long a) { "
+	"getStepCallbacksUnlessEmpty(RecordScope::F); return "
 	"apply(a) + 1; }\n"
 	"struct TraceableFunction : Node {};\n"
 	"struct Hook { virtual ~Hook() {} };\n"
@@ -65,10 +74,12 @@ static const char fixture[] =
 	"struct PyNode : Node { long apply(long a) override { return a + 2; } };\n"
 	"struct Both : Node, Hook { long apply(long a) override { return a + 4; } };\n"
 	"template <class T> struct CppNode : Node { long apply(long a) override { return a + 3; } };\n"
-	"namespace generated { struct MulBackward0 : TraceableFunction { long apply(long a) override { return a * 2; } }; }\n"
+	"namespace generated { struct MulBackward0 : TraceableFunction { long apply(long a) override { return a * 2; } "
+	"}; }\n"
 	"struct Engine { long evaluate_function(void *, Node *); };\n"
 	"long Engine::evaluate_function(void *a, Node *n) { return (*n)(3) + 1; }\n"
-	"Node *make(int i) { switch (i) { case 0: return new AccumulateGrad; case 1: return new PyNode; case 2: return new "
+	"Node *make(int i) { switch (i) { case 0: return new AccumulateGrad; case 1: return new PyNode; case 2: return "
+	"new "
 	"CppNode<int>; case 3: return new Both; }\n"
 	" return new generated::MulBackward0; }\n"
 	"} }\n";
@@ -116,10 +127,10 @@ static struct elf *open_library(const char *path)
 	return elf;
 }
 
-/* T tensor, O optional tensor, L tensor list, I int list, i int, P optional list, R list reference, s symbolic int, - other; places: 0-5 registers, then stack. */
+/* T tensor, O and o optional tensor (std::, c10::), L tensor list, I int list, i int, P optional list, R list reference, s symbolic int, - other; places: 0-5 registers, then stack. */
 static void print_args(const struct op_arg *arg, uint8_t cnt, char *out, size_t size)
 {
-	static const char letters[OP_ARG__COUNT] = "-TOLIiPRs";
+	static const char letters[OP_ARG__COUNT] = "-TOLIiPRso";
 	size_t used = 0;
 
 	*out = 0;
@@ -144,32 +155,35 @@ static const struct {
 	{"at::Tensor", "_ZN2at4_ops12index_Tensor4callERKNS_6TensorERKN3c104ListINS5_8optionalIS2_EEEE", true, "T1 P2"},
 	{"void", "_ZN2at4_ops20_foreach_add__Scalar4callEN3c108ArrayRefINS_6TensorEEERKNS2_6ScalarE", false, "L0,1 -"},
 	{"at::Tensor",
-	 "_ZN2at4_ops11convolution4callERKNS_6TensorES4_RKSt8optionalIS2_EN3c108ArrayRefINS9_6SymIntEEESC_SC_bSC_SB_", false,
-	 "T1 T2 O3 I4,5 I16,17 I18,19 i20 I21,22 s23"},
+	 "_ZN2at4_ops11convolution4callERKNS_6TensorES4_RKSt8optionalIS2_EN3c108ArrayRefINS9_6SymIntEEESC_SC_bSC_SB_",
+	 false, "T1 T2 O3 I4,5 I16,17 I18,19 i20 I21,22 s23"},
 	{"at::Tensor",
 	 "_ZN2at4_ops11convolution4callERKNS_6TensorES4_RKN3c108optionalIS2_EENS5_8ArrayRefIlEESB_SB_bSB_l", true,
-	 "T1 T2 O3 I4,5 I16,17 I18,19 i20 I21,22 i23"},
+	 "T1 T2 o3 I4,5 I16,17 I18,19 i20 I21,22 i23"},
 	{"std::tuple<at::Tensor, at::Tensor, at::Tensor>",
-	 "_ZN2at4_ops17native_batch_norm4callERKNS_6TensorERKSt8optionalIS2_ES8_S8_S8_bdd", false, "T1 O2 O3 O4 O5 i16 - -"},
+	 "_ZN2at4_ops17native_batch_norm4callERKNS_6TensorERKSt8optionalIS2_ES8_S8_S8_bdd", false,
+	 "T1 O2 O3 O4 O5 i16 - -"},
 	/* compute_log_sumexp in the last register; dropout_p in a vector register; is_causal on the stack */
 	{"std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>",
-	 "_ZN2at4_ops39_scaled_dot_product_efficient_attention4callERKNS_6TensorES4_S4_RKSt8optionalIS2_EbdbS5_IdE", false,
-	 "T1 T2 T3 O4 i5 - i16 -"},
+	 "_ZN2at4_ops39_scaled_dot_product_efficient_attention4callERKNS_6TensorES4_S4_RKSt8optionalIS2_EbdbS5_IdE",
+	 false, "T1 T2 T3 O4 i5 - i16 -"},
 	{"std::tuple<at::Tensor, at::Tensor, at::Tensor>",
-	 "_ZN2at4_ops10lstm_input4callERKNS_6TensorEN3c108ArrayRefIS2_EES7_bldbbb", false, "T1 L2,3 L4,5 i16 i17 - i18 i19 i20"},
+	 "_ZN2at4_ops10lstm_input4callERKNS_6TensorEN3c108ArrayRefIS2_EES7_bldbbb", false,
+	 "T1 L2,3 L4,5 i16 i17 - i18 i19 i20"},
 	/* 24 bytes on the stack, so keepdim is in %rdx; an optional array of 16 bytes in %rdx and %rcx, so it is in %r8 */
 	{"at::Tensor",
-	 "_ZN2at4_ops15sum_dim_IntList4callERKNS_6TensorEN3c1016OptionalArrayRefIlEEbSt8optionalINS5_10ScalarTypeEE", false,
-	 "T1 - i2 -"},
+	 "_ZN2at4_ops15sum_dim_IntList4callERKNS_6TensorEN3c1016OptionalArrayRefIlEEbSt8optionalINS5_10ScalarTypeEE",
+	 false, "T1 - i2 -"},
 	{"at::Tensor",
-	 "_ZN2at4_ops15sum_dim_IntList4callERKNS_6TensorEN3c1016OptionalArrayRefIlEEbNS5_8optionalINS5_10ScalarTypeEEE", true,
-	 "T1 - i4 -"},
+	 "_ZN2at4_ops15sum_dim_IntList4callERKNS_6TensorEN3c1016OptionalArrayRefIlEEbNS5_8optionalINS5_10ScalarTypeEEE",
+	 true, "T1 - i4 -"},
 	{"at::Tensor",
 	 "_ZN2at4_ops19empty_memory_format4callEN3c108ArrayRefINS2_6SymIntEEESt8optionalINS2_10ScalarTypeEES6_INS2_"
 	 "6LayoutEES6_INS2_6DeviceEES6_IbES6_INS2_12MemoryFormatEE",
 	 false, "I1,2 - - - - -"},
 	/* a list does not fit into the one register that is left: the register goes to the next that fits */
-	{"at::Tensor&", "_ZN2at4_ops1x4callERNS_6TensorES3_S3_S3_S3_N3c108ArrayRefIlEEl", false, "T0 T1 T2 T3 T4 I16,17 i5"},
+	{"at::Tensor&", "_ZN2at4_ops1x4callERNS_6TensorES3_S3_S3_S3_N3c108ArrayRefIlEEl", false,
+	 "T0 T1 T2 T3 T4 I16,17 i5"},
 	{"std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>",
 	 "_ZN2at4_ops10_cudnn_rnn4callERKNS_6TensorEN3c108ArrayRefIS2_EElRKSt8optionalIS2_ES4_SB_lNS5_6SymIntESC_"
 	 "lbdbbNS6_ISC_EESB_",
@@ -211,8 +225,20 @@ static void places_are_those_of_the_abi(void **state)
 static void types_that_are_not_understood(void **state)
 {
 	static const char *const bad[] = {
-		"", "long", "long (", "long (long", "long (long,", "long ()x", "3 (long)", "Foo (long)", "Foo<int> (long)",
-		"at::Tensor>> (long)", "long (,long)", "long (c10::ArrayRef<long)", ")(", "long () const",
+		"",
+		"long",
+		"long (",
+		"long (long",
+		"long (long,",
+		"long ()x",
+		"3 (long)",
+		"Foo (long)",
+		"Foo<int> (long)",
+		"at::Tensor>> (long)",
+		"long (,long)",
+		"long (c10::ArrayRef<long)",
+		")(",
+		"long () const",
 	};
 	struct op_arg arg[OP_ARGS_MAX];
 	uint8_t cnt;
@@ -274,6 +300,7 @@ static void check_fixture(const struct torch_ops *ops)
 	assert_int_equal(function_of(ops, OP_EVALUATE, NULL)->subject, 2);
 	assert_int_equal(function_of(ops, OP_NODE, NULL)->subject, 1);
 	assert_int_equal(function_of(ops, OP_BOXED, NULL)->subject, 1);
+	assert_int_equal(ops->sequence_nr, 24);
 }
 
 static void operators_of_a_library(void **state)

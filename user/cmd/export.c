@@ -25,9 +25,8 @@ struct arguments {
 
 static const struct argp_option options[] = {
 	{"format", 'f', "FORMAT", 0,
-	 "chrome (as torch.profiler writes it: Perfetto, chrome://tracing, Holistic Trace Analysis) or perfetto "
-	 "(Perfetto's own, a "
-	 "tenth of the size)",
+	 "chrome: as torch.profiler writes it, for Perfetto, chrome://tracing and Holistic Trace Analysis; perfetto: "
+	 "Perfetto's own, a seventh of the size",
 	 0},
 	{"output", 'o', "OUT", 0, "The file to write, gzipped if its name ends in .gz (stdout)", 0},
 	{"pid", 'p', "PID", 0, "Only this process: Holistic Trace Analysis wants a file for each rank", 0},
@@ -103,16 +102,27 @@ static int add_record(const struct rec_hdr *record, void *ctx)
 	return err ? err : timeline__add(models->timeline, record);
 }
 
+static void warn_of_losses(const char *file, struct models *models)
+{
+	size_t cnt;
+	const struct rec_op_window *windows = job__op_windows(models->job, &cnt);
+	uint64_t left_out = timeline__left_out(models->timeline), cut = 0;
+
+	for (size_t i = 0; i < cnt; i++)
+		cut += windows[i].cut;
+	if (cut)
+		log__warn("record fewer or shorter windows, with a pause between them",
+			  "%s lacks %" PRIu64 " spans, which came faster than they could be kept", file, cut);
+	if (left_out)
+		log__warn("record a shorter window",
+			  "%" PRIu64 " spans of %s are left out: malformed, or more than fit", left_out, file);
+}
+
 static int check_timeline(const struct arguments *arguments, const struct timeline *timeline)
 {
 	size_t cnt;
 	const struct timeline_track *tracks = timeline__tracks(timeline, &cnt);
-	uint64_t left_out = timeline__left_out(timeline);
 
-	if (left_out)
-		log__warn("record a shorter window",
-			  "%" PRIu64 " spans of %s are left out: malformed, or more than fit", left_out,
-			  arguments->file);
 	for (size_t i = 0; i < cnt; i++)
 		if (!arguments->pid || tracks[i].pid == arguments->pid)
 			return 0;
@@ -209,8 +219,10 @@ int cmd_export(int argc, char **argv)
 		err = input__read(arguments.file, add_record, &models);
 	if (!err)
 		err = timeline__build(models.timeline);
-	if (!err)
+	if (!err) {
+		warn_of_losses(arguments.file, &models);
 		err = check_timeline(&arguments, models.timeline);
+	}
 	if (err)
 		goto out;
 	err = write_out(&models, &arguments);

@@ -216,8 +216,8 @@ static void on_signal(int signal)
 }
 
 /*
- * Where records go: the file, and the model behind the table printed at the end. The file is opened, and what it held lost, only when the
- * targets are attached; the few records before that are kept.
+ * Where records go: the file, and the model behind the table printed at the end. The file is opened, and what it held
+ * lost, only when the targets are attached; the few records before that are kept.
  */
 struct sink {
 	struct recording_writer *writer; /* NULL before */

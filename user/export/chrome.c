@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Chrome trace as Kineto writes it (libkineto/src/output_json.cpp, torch/csrc/autograd/profiler_kineto.cpp; torch 2.15), for Perfetto, chrome://tracing and Holistic Trace
- * Analysis. One event per line, written as it comes; texts are made once per name and group. Of what Kineto says of an operator, its strides and the values of
- * its scalars are missing.
+ * Chrome trace as Kineto writes it (libkineto/src/output_json.cpp, torch/csrc/autograd/profiler_kineto.cpp; torch
+ * 2.15), for Perfetto, chrome://tracing and Holistic Trace Analysis. One event per line, written as it comes; texts
+ * are made once per name and group. Of what Kineto says of an operator, its strides and the values of its scalars are
+ * missing.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -13,7 +14,10 @@
 #include "../model/words.h"
 #include "export.h"
 
-/* Kineto counts from the last multiple of that, so that microseconds with three decimals are exact in a double, and traces of several ranks fit together. */
+/*
+ * Kineto counts from the last multiple of that, so that microseconds with three decimals are exact in a double, and
+ * traces of several ranks fit together.
+ */
 #define BASE_UNIT_NS (7889238 * 1000000000ull)
 
 /* A second track of a thread is a thread of its own, above all ids of real ones (PID_MAX_LIMIT). */
@@ -271,7 +275,6 @@ static void put_flow(struct chrome *c, const struct timeline_span *span, bool be
 static void put_span(struct chrome *c, const struct timeline_span *span, uint32_t tid)
 {
 	enum span_kind kind = c->names[span->name].kind;
-	bool is_op = kind == SPAN_OP || kind == SPAN_EVALUATE || kind == SPAN_NODE;
 	char step[64];
 
 	snprintf(step, sizeof(step), "\"ProfilerStep#%" PRId64 "\"", span->sequence);
@@ -279,7 +282,7 @@ static void put_span(struct chrome *c, const struct timeline_span *span, uint32_
 		  span->start_ns);
 	put_us(c->out, "dur", span->duration_ns);
 	fprintf(c->out, ", \"args\": {\"External id\": %" PRIu64 ", \"Record function id\": 0", c->event_cnt + 1);
-	if (is_op && span->sequence >= 0)
+	if (export__is_op(kind) && span->sequence >= 0)
 		fprintf(c->out, ", \"Sequence number\": %" PRId64 ", \"Fwd thread id\": %u", span->sequence,
 			span->forward_tid);
 	fprintf(c->out, "%s, \"Ev Idx\": %" PRIu64 "}}", c->group_json[span->group], c->event_cnt);

@@ -38,9 +38,14 @@ char *export__track_name(const struct timeline_track *track)
 	return asprintf(&name, "thread %u%s", track->tid, track->lane ? ": steps and overlaps" : "") < 0 ? NULL : name;
 }
 
+bool export__is_op(enum span_kind kind)
+{
+	return kind == SPAN_OP || kind == SPAN_EVALUATE || kind == SPAN_NODE;
+}
+
 const char *export__category(enum span_kind kind)
 {
-	return kind == SPAN_OP || kind == SPAN_EVALUATE || kind == SPAN_NODE ? "cpu_op" : "user_annotation";
+	return export__is_op(kind) ? "cpu_op" : "user_annotation";
 }
 
 static char *name_text(struct job *job, const struct timeline_name *name)

@@ -33,11 +33,14 @@ const struct export_ops *export__find(const char *name);
 struct rec_target export__target(const struct job *job, uint32_t pid);
 /* "thread 7", "thread 7: steps and overlaps"; malloc'ed, NULL: no memory. */
 char *export__track_name(const struct timeline_track *track);
+/* Operators and nodes, of which Kineto says more than of annotations. */
+bool export__is_op(enum span_kind kind);
 /* Kineto's category. */
 const char *export__category(enum span_kind kind);
 /*
- * Texts by index in timeline__names, as Kineto names events: overloads cut off, "autograd::engine::evaluate_function: X" with its prefix, "ProfilerStep#" (the
- * number of the step is the span's sequence). UTF-8 with control characters as they came. NULL: no memory. Free with export__free_texts.
+ * Texts by index in timeline__names, as Kineto names events: overloads cut off, "autograd::engine::evaluate_function:
+ * X" with its prefix, "ProfilerStep#" (the number of the step is the span's sequence). UTF-8 with control characters
+ * as they came. NULL: no memory. Free with export__free_texts.
  */
 char **export__names(struct job *job, const struct timeline *timeline);
 void export__free_texts(char **texts, size_t cnt); /* accepts NULL, and NULLs inside */

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Perfetto's own format (https://perfetto.dev/docs/reference/trace-packet-proto): packets of track events. Each track is a packet sequence with a clock of its own
- * that only counts up, and with its own table of names, so that most packets are a time difference and two numbers.
+ * Perfetto's own format (https://perfetto.dev/docs/reference/trace-packet-proto): packets of track events. Each track
+ * is a packet sequence with a clock of its own that only counts up, and with its own table of names, so that most
+ * packets are a time difference and two numbers.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -182,7 +183,10 @@ static int put_track(struct perfetto *p, const struct timeline_track *track)
 	return name ? err : -ENOMEM;
 }
 
-/* Before the first event of a sequence: its clock, which begins with the track, its defaults, and the texts that every track uses. */
+/*
+ * Before the first event of a sequence: its clock, which begins with the track, its defaults, and the texts that every
+ * track uses.
+ */
 static int put_sequence(struct perfetto *p, const struct timeline_track *track)
 {
 	size_t packet = packet__begin(p), message, inner;
@@ -275,7 +279,7 @@ static void put_new_texts(struct perfetto *p, const struct timeline_span *span, 
 static int put_begin(struct perfetto *p, const struct timeline_span *span)
 {
 	enum span_kind kind = p->names[span->name].kind;
-	bool is_op = kind == SPAN_OP || kind == SPAN_EVALUATE || kind == SPAN_NODE;
+	bool is_op = export__is_op(kind);
 	size_t packet, event = event__begin(p, &packet, span->start_ns);
 	char step[64];
 
@@ -295,7 +299,9 @@ static int put_begin(struct perfetto *p, const struct timeline_span *span)
 	return packet__end(p, packet);
 }
 
-/* Begins and ends in the order of time: spans are nested, and their depth tells which have ended when the next begins. */
+/*
+ * Begins and ends in the order of time: spans are nested, and their depth tells which have ended when the next begins.
+ */
 static int put_slices(struct perfetto *p, const struct timeline_track *track)
 {
 	uint64_t ends[TIMELINE_DEPTH_MAX];

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Writes protobuf (https://protobuf.dev/programming-guides/encoding/) into memory: fields as they come, messages within messages. */
+/*
+ * Writes protobuf (https://protobuf.dev/programming-guides/encoding/) into memory: fields as they come, messages
+ * within messages.
+ */
 #ifndef STEPFLAME_PROTO_H
 #define STEPFLAME_PROTO_H
 

@@ -2,8 +2,9 @@
 /*
  * Records in, what they say of a job out. One thread owns a job.
  *
- * Cumulative records are kept as their last state; rows are built from them when asked for, and again after the next record.
- * Keyed state lies in balanced trees (tsearch): their order is what merges the rows, and no recording can make them slow.
+ * Cumulative records are kept as their last state; rows are built from them when asked for, and again after the next
+ * record. Keyed state lies in balanced trees (tsearch): their order is what merges the rows, and no recording can make
+ * them slow.
  */
 #include "job.h"
 

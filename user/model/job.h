@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The model: what a record stream says of a job. Records go in, live or from a file, in the order in which they came; reports read it.
- * Records are hostile input: sizes are checked against their type, and what does not fit is counted in job.malformed.
+ * The model: what a record stream says of a job. Records go in, live or from a file, in the order in which they came;
+ * reports read it. Records are hostile input: sizes are checked against their type, and what does not fit is counted in
+ * job.malformed.
  */
 #ifndef STEPFLAME_JOB_H
 #define STEPFLAME_JOB_H

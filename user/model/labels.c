@@ -42,9 +42,9 @@ static const struct {
 };
 
 /*
- * The stage that Lightning's title would say, told from the actions seen: the first stage of the table of which any piece is
- * part of the name of an action. Fit comes first because fitting validates too. A window that saw only the validation inside
- * a fit says VALIDATE: the names are the same.
+ * The stage that Lightning's title would say, told from the actions seen: the first stage of the table of which any
+ * piece is part of the name of an action. Fit comes first because fitting validates too. A window that saw only the
+ * validation inside a fit says VALIDATE: the names are the same.
  */
 static const struct {
 	const char *stage;

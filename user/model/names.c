@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The name table, a balanced tree (tsearch): ids come from a recording, and one made to collide would turn a hash table into a list.
+ * The name table, a balanced tree (tsearch): ids come from a recording, and one made to collide would turn a hash table
+ * into a list.
  */
 #include "names.h"
 

@@ -2,8 +2,8 @@
 /*
  * REC_SPANS in, tracks of strictly nested spans out. One thread owns a timeline.
  *
- * All spans lie in one array, which is sorted by thread and time once they are all there. Like Kineto's traces, and unlike torch.profiler's table, it
- * keeps a call whose only child has its own name apart from that child.
+ * All spans lie in one array, which is sorted by thread and time once they are all there. Like Kineto's traces, and
+ * unlike torch.profiler's table, it keeps a call whose only child has its own name apart from that child.
  */
 #include "timeline.h"
 
@@ -313,9 +313,10 @@ static int compare_ends(const void *a, const void *b)
 }
 
 /*
- * Links each node to the operator that made it, as torch does (generateForwardBackwardLink in torch/csrc/profiler/collection or autograd/profiler_kineto.cpp): a
- * node takes the next sequence number, so of the operators that were told this number the last one to start before it ran is its maker. Numbers
- * count per thread: where several threads of a process run forward, a node is linked to the one that was last.
+ * Links each node to the operator that made it, as torch does (generateForwardBackwardLink in
+ * torch/csrc/profiler/collection.cpp): a node takes the next sequence number, so of the operators that were told this
+ * number the last one to start before it ran is its maker. Numbers count per thread: where several threads of a
+ * process run forward, a node is linked to the one that was last.
  */
 static int link_flows(struct timeline *timeline)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The timeline: REC_SPANS in, tracks of spans out. A track is what a viewer shows in one row: its spans nest strictly. Each thread has one, and more where
- * spans overlap in part (a step ends within the action in which its optimizer ran). Names and groups are looked up in the job (job.h), which reads the same stream.
+ * The timeline: REC_SPANS in, tracks of spans out. A track is what a viewer shows in one row: its spans nest strictly.
+ * Each thread has one, and more where spans overlap in part (a step ends within the action in which its optimizer
+ * ran). Names and groups are looked up in the job (job.h), which reads the same stream.
  */
 #ifndef STEPFLAME_TIMELINE_H
 #define STEPFLAME_TIMELINE_H
@@ -54,7 +55,10 @@ const struct timeline_track *timeline__tracks(const struct timeline *timeline, s
 const struct timeline_name *timeline__names(const struct timeline *timeline, size_t *cnt);
 /* REC_OP_GROUP ids; the first is 0. */
 const uint64_t *timeline__groups(const struct timeline *timeline, size_t *cnt);
-/* Spans that are on no track: beyond span_max, malformed (a record that cannot be unpacked counts once), overlapping in too many ways. */
+/*
+ * Spans that are on no track: beyond span_max, malformed (a record that cannot be unpacked counts once), overlapping
+ * in too many ways.
+ */
 uint64_t timeline__left_out(const struct timeline *timeline);
 
 #endif

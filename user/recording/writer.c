@@ -2,8 +2,8 @@
 /*
  * Writes a recording: records in, checksummed chunks out. One thread owns a writer.
  *
- * A chunk is built in memory and written in one go, so that whatever ends the recorder leaves whole chunks and at most one
- * piece of a chunk at the end, which the reader drops.
+ * A chunk is built in memory and written in one go, so that whatever ends the recorder leaves whole chunks and at most
+ * one piece of a chunk at the end, which the reader drops.
  */
 #include "recording.h"
 

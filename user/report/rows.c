@@ -58,9 +58,9 @@ static size_t lower_bound(struct choice *const *by_id, size_t cnt, uint32_t pid,
 }
 
 /*
- * A listed action is a leaf unless a listed span lies inside it, directly or within spans that are not listed: from each listed
- * action up to the nearest listed ones. Only pairs of names are known, not single calls, so an unlisted span that occurs in two
- * actions joins what lies inside both; each action is visited once.
+ * A listed action is a leaf unless a listed span lies inside it, directly or within spans that are not listed: from
+ * each listed action up to the nearest listed ones. Only pairs of names are known, not single calls, so an unlisted
+ * span that occurs in two actions joins what lies inside both; each action is visited once.
  */
 static int mark_leaves(struct choice *choices, size_t cnt)
 {

@@ -32,7 +32,10 @@ int rows__collect(struct job *job, const struct report_options *options, uint32_
 		  struct rows *out);
 void rows__release(struct rows *rows);
 
-/* Processes that have a table of their own with --per-rank: targets in their order, then unknown pids. malloc'ed into *out. */
+/*
+ * Processes that have a table of their own with --per-rank: targets in their order, then unknown pids. malloc'ed into
+ * *out.
+ */
 int rows__processes(struct job *job, struct rec_target **out, size_t *cnt);
 
 /* Observed time in s, 0 when unknown; and a row's share of it in percent, NAN then. */

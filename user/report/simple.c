@@ -2,8 +2,8 @@
 /*
  * The simple report: Lightning's SimpleProfiler table of the actions seen, and below it what it is made of.
  *
- * A table is byte for byte what lightning/pytorch/profilers/simple.py (2.6, summary() with extended=True) returns for the same rows,
- * tabs, dash lines and rounding included, but for control characters in names, which are escaped.
+ * A table is byte for byte what lightning/pytorch/profilers/simple.py (2.6, summary() with extended=True) returns for
+ * the same rows, tabs, dash lines and rounding included, but for control characters in names, which are escaped.
  */
 #include "simple.h"
 

@@ -9,8 +9,8 @@
 #define TEXT_COLUMNS 80
 
 /*
- * UTF-8 text, malloc'ed, with what could steer a terminal or hide text made visible: C0 and C1 control characters and DEL as \x1b,
- * line and paragraph separators and the bidirectional controls as \u202e. NULL: no memory.
+ * UTF-8 text, malloc'ed, with what could steer a terminal or hide text made visible: C0 and C1 control characters and
+ * DEL as \x1b, line and paragraph separators and the bidirectional controls as \u202e. NULL: no memory.
  */
 char *text__escape(const char *text);
 /* Code points of UTF-8 text, what Python's len() says. */

@@ -9,7 +9,10 @@
 #include "../target/flow.h"
 #include "../target/functions.h"
 
-/* Where a fetch of Lightning's ends: in the function that next() calls for an object of a Python class. Its frame is `callee` bytes below that of next(). */
+/*
+ * Where a fetch of Lightning's ends: in the function that next() calls for an object of a Python class. Its frame is
+ * `callee` bytes below that of next().
+ */
 static int add_fetches(struct probe_list *late, const struct elf *elf, const struct py_functions *functions, int callee)
 {
 	struct sites sites;
@@ -68,7 +71,8 @@ static int find_function(const struct elf_symbol *symbol, void *ctx)
 }
 
 /*
- * Where a function that makes a label constructs the label's RecordFunction; and its entry, unless the label's name can be found there too.
+ * Where a function that makes a label constructs the label's RecordFunction; and its entry, unless the label's name can
+ * be found there too.
  */
 static int add_label_enter(struct probe_list *list, const struct elf *elf, uint64_t vaddr, uint64_t size,
 			   uint32_t flags)
@@ -83,8 +87,9 @@ static int add_label_enter(struct probe_list *list, const struct elf *elf, uint6
 }
 
 /*
- * record_function_enter_legacy(name, args), which Debian's torch 1.13 makes its labels with, is a local function, and those libraries are stripped. It
- * stands in the same source file as record_function_enter_new, so nearby, and is the other one there that constructs a RecordFunction of the user's scope.
+ * record_function_enter_legacy(name, args), which Debian's torch 1.13 makes its labels with, is a local function, and
+ * those libraries are stripped. It stands in the same source file as record_function_enter_new, so nearby, and is the
+ * other one there that constructs a RecordFunction of the user's scope.
  */
 static void add_legacy_label(struct probe_list *list, const struct elf *elf, uint64_t enter, uint32_t flags)
 {
@@ -114,8 +119,9 @@ static void add_legacy_label(struct probe_list *list, const struct elf *elf, uin
 }
 
 /*
- * A label begins in record_function_enter_new, and is known by the RecordFunction whose constructor is called there. It ends in
- * record_function_exit_new, where that calls RecordFunction::end; by end itself, which many others call, where local symbols are stripped.
+ * A label begins in record_function_enter_new, and is known by the RecordFunction whose constructor is called there. It
+ * ends in record_function_exit_new, where that calls RecordFunction::end; by end itself, which many others call, where
+ * local symbols are stripped.
  */
 static int add_labels(struct probe_list *list, const struct elf *elf, const struct elf_symbol *found)
 {

@@ -9,8 +9,9 @@
 #define LANDMARK_FN_BACKWARD 0 /* index of Engine::execute in the BPF table of functions; the user's own follow */
 
 /*
- * Lightning's actions: `next`, throw and __next__ of an interpreter. Those of __next__ go to `late`, to be attached when the
- * process turns out to run Lightning: Python classes with a __next__ abound. 0, or -ENOENT when `next` was not found.
+ * Lightning's actions: `next`, throw and __next__ of an interpreter. Those of __next__ go to `late`, to be attached
+ * when the process turns out to run Lightning: Python classes with a __next__ abound. 0, or -ENOENT when `next` was not
+ * found.
  */
 int landmarks__python(struct probe_list *list, struct probe_list *late, const struct elf *elf,
 		      const struct py_functions *functions);

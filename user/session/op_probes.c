@@ -264,6 +264,8 @@ static int add_torch(struct session *s, const struct mapped_file *file, bool ten
 
 	if (err)
 		return err == -ENOENT && !tensors ? 0 : err;
+	if (found->found->string_bytes == 8)
+		s->ops->procs[slot].old_strings = 1;
 	library = add_library(&s->ops->targets[slot], file);
 	for (uint32_t i = 0; !err && i < found->found->fn_cnt; i++)
 		err = add_function(library, found, i, slot);
@@ -297,23 +299,6 @@ static int add_memory(struct session *s, const struct mapped_file *file, uint32_
 	return err;
 }
 
-static int is_old_string(const struct elf_symbol *symbol, void *ctx)
-{
-	return !!strstr(symbol->name, "RKSs"); /* std::string const &, as it was mangled before the C++11 ABI */
-}
-
-static bool has_old_strings(const struct mapped_file *c10)
-{
-	struct elf *elf;
-	bool old;
-
-	if (elf__new(c10->open_path, &elf))
-		return false;
-	old = elf__each_symbol(elf, is_old_string, NULL);
-	elf__free(elf);
-	return old;
-}
-
 /* All probes of one process, by the libraries that it has mapped. */
 static int add_probes(struct session *s, struct target *t, uint32_t slot)
 {
@@ -323,8 +308,6 @@ static int add_probes(struct session *s, struct target *t, uint32_t slot)
 
 	if (!err && python)
 		err = add_torch(s, python, false, slot);
-	if (!err && c10)
-		s->ops->procs[slot].old_strings = has_old_strings(c10);
 	if (!err && c10 && s->options.memory)
 		err = add_memory(s, c10, slot);
 	return err;

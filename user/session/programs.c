@@ -40,8 +40,8 @@ static void leave_operators_out(struct stepflame_bpf *skel)
 }
 
 /*
- * The kernel looks at the attach type when it loads or when it attaches, by version: for perf uprobes it must be 0 (6.12 refuses others), for uprobe_multi
- * what the section name says. So each way is tried whole.
+ * The kernel looks at the attach type when it loads or when it attaches, by version: for perf uprobes it must be 0
+ * (6.12 refuses others), for uprobe_multi what the section name says. So each way is tried whole.
  */
 static int load(const struct program_knobs *knobs, enum attach_backend backend, struct stepflame_bpf **out,
 		struct selftest *selftest)

@@ -19,12 +19,16 @@ struct program_knobs {
 };
 
 /*
- * Opens, loads and tests the programs: for uprobe_multi links, or else for perf uprobes (kernels before 6.10). *out is to be destroyed with
- * stepflame_bpf__destroy. knobs may be NULL. 0 or -errno: -EPERM no permission, -EOPNOTSUPP this kernel cannot.
+ * Opens, loads and tests the programs: for uprobe_multi links, or else for perf uprobes (kernels before 6.10). *out is
+ * to be destroyed with stepflame_bpf__destroy. knobs may be NULL. 0 or -errno: -EPERM no permission, -EOPNOTSUPP this
+ * kernel cannot.
  */
 int programs__load(const struct program_knobs *knobs, struct stepflame_bpf **out, struct selftest *selftest);
 
-/* Runs the program `control`: changes in place what BPF knows of a process. 0, -ESRCH when it knows none of that pid, or -errno. */
+/*
+ * Runs the program `control`: changes in place what BPF knows of a process. 0, -ESRCH when it knows none of that pid,
+ * or -errno.
+ */
 int programs__order(struct stepflame_bpf *skel, const struct proc_order *order);
 
 /* Why it failed, and the fix, for a person. */

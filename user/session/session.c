@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Life of a recording: programs loaded, self-test, targets attached, records pumped from the ring to the sink, and the end. */
+/*
+ * Life of a recording: programs loaded, self-test, targets attached, records pumped from the ring to the sink, and the
+ * end.
+ */
 #include "session.h"
 
 #include <bpf/bpf.h>

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The session's insides, shared by its files only: session.c (life cycle), targets.c (processes), snapshot.c (maps to records). */
+/*
+ * The session's insides, shared by its files only: session.c (life cycle), targets.c (processes), snapshot.c (maps to
+ * records).
+ */
 #ifndef STEPFLAME_SESSION_STATE_H
 #define STEPFLAME_SESSION_STATE_H
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The processes of a session: what is mapped in each, which probes that means, and what becomes of them as they fork, exec and exit.
- * In: /proc and REC_PROC records. Out: links, entries of the BPF map `procs`, REC_TARGET records.
+ * The processes of a session: what is mapped in each, which probes that means, and what becomes of them as they fork,
+ * exec and exit. In: /proc and REC_PROC records. Out: links, entries of the BPF map `procs`, REC_TARGET records.
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -141,7 +141,10 @@ static int add_actions(struct session *s, const struct mapped_file *file, const 
 	return 0;
 }
 
-/* The probes of a file, made once per session. `python` is NULL when it is no interpreter. NULL: no memory, or unreadable. */
+/*
+ * The probes of a file, made once per session. `python` is NULL when it is no interpreter. NULL: no memory, or
+ * unreadable.
+ */
 static struct file_probes *probes_of(struct session *s, const struct mapped_file *file, const struct python *python,
 				     struct elf *elf, bool torch)
 {
@@ -297,9 +300,9 @@ static void look_later(struct target *t, uint64_t now, uint64_t delay)
 }
 
 /*
- * A forked child: the same program and memory as its parent until it calls exec, so BPF has copied what it knows of the parent, and the files whose
- * probes are known are mapped at the same places. Its breakpoints are there from the first instruction, inherited; its calls are counted once
- * the links are there, some ms later.
+ * A forked child: the same program and memory as its parent until it calls exec, so BPF has copied what it knows of the
+ * parent, and the files whose probes are known are mapped at the same places. Its breakpoints are there from the first
+ * instruction, inherited; its calls are counted once the links are there, some ms later.
  */
 static void attach_fork(struct session *s, struct target *t)
 {
@@ -373,7 +376,10 @@ void targets__event(struct session *s, const struct rec_proc *rec)
 	}
 }
 
-/* The child has settled: is it one to watch? Detaching takes the inherited breakpoints away, too, so that it runs at full speed. */
+/*
+ * The child has settled: is it one to watch? Detaching takes the inherited breakpoints away, too, so that it runs at
+ * full speed.
+ */
 static void settle_fork(struct session *s, struct target *t)
 {
 	t->pending = false;

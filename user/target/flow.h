@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * The control flow of one native function: a node per instruction, edges, and where the stack pointer is.
- * All code of the function's range is decoded in one sweep, so that no node ever begins inside an instruction. Edges are at least those that
- * the program can take: code that no known edge reaches (landing pads) is kept, with nodes that something unknown may enter.
+ * All code of the function's range is decoded in one sweep, so that no node ever begins inside an instruction. Edges
+ * are at least those that the program can take: code that no known edge reaches (landing pads) is kept, with nodes that
+ * something unknown may enter.
  */
 #ifndef STEPFLAME_TARGET_FLOW_H
 #define STEPFLAME_TARGET_FLOW_H
@@ -41,8 +42,8 @@ enum flow_effect {
 
 struct flow_node {
 	uint64_t vaddr;
-	uint64_t
-		target; /* of a jump, branch or call; for `lea x(%rip)` and constants that are addresses of data, that address */
+	/* of a jump, branch or call; for `lea x(%rip)` and constants that are addresses of data, that address */
+	uint64_t target;
 	uint8_t size;
 	uint8_t kind;       /* enum flow_kind */
 	uint8_t rsp_effect; /* enum flow_effect */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Jumps that leave a function's ranges: tail call, part of the function, or never taken. In: a flow whose depths are traced, the unwind table and symbols.
- * Out: a verdict and a range; the flow is not changed.
+ * Jumps that leave a function's ranges: tail call, part of the function, or never taken. In: a flow whose depths are
+ * traced, the unwind table and symbols. Out: a verdict and a range; the flow is not changed.
  */
 #include <errno.h>
 
@@ -44,9 +44,10 @@ static int scan_part(struct flow *flow, struct decoder *decoder, const struct fu
 }
 
 /*
- * Where a jump out of the ranges leads. With a frame still on the stack it cannot be a tail call. Without one, it is a part when that range jumps back
- * behind our entry, or a symbol says so. A part begins with the frame that we have at the jump; when it does not, or jumps into another function, the
- * jump is one that GCC left behind a test that never fails (an empty X.cold, so that its address is that of whatever comes next).
+ * Where a jump out of the ranges leads. With a frame still on the stack it cannot be a tail call. Without one, it is a
+ * part when that range jumps back behind our entry, or a symbol says so. A part begins with the frame that we have at
+ * the jump; when it does not, or jumps into another function, the jump is one that GCC left behind a test that never
+ * fails (an empty X.cold, so that its address is that of whatever comes next).
  */
 int flow__judge_outward(struct flow *flow, struct decoder *decoder, const struct flow_node *node,
 			struct function_range *range, enum outward *out)

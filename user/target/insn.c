@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Decoding of single instructions. In: bytes of an ELF file. Out: the parts of a flow_node that one instruction determines.
- * What the kernel emulates: arch/x86/kernel/uprobes.c, branch_setup_xol_ops, push_setup_xol_ops; what it refuses: is_prefix_bad.
+ * Decoding of single instructions. In: bytes of an ELF file. Out: the parts of a flow_node that one instruction
+ * determines. What the kernel emulates: arch/x86/kernel/uprobes.c, branch_setup_xol_ops, push_setup_xol_ops; what it
+ * refuses: is_prefix_bad.
  */
 #include "target/insn.h"
 
@@ -142,7 +143,10 @@ static bool is_bp(unsigned reg)
 	return reg == X86_REG_RBP || reg == X86_REG_EBP || reg == X86_REG_BP || reg == X86_REG_BPL;
 }
 
-/* Whether operands say that a register of `family` is written. Reads that stand first (cmp, test, push) are told by capstone. */
+/*
+ * Whether operands say that a register of `family` is written. Reads that stand first (cmp, test, push) are told by
+ * capstone.
+ */
 static bool writes(const cs_x86 *x86, bool (*family)(unsigned reg))
 {
 	for (int i = 0; i < x86->op_count; i++) {
@@ -173,7 +177,10 @@ static bool is_register_copy(const cs_insn *insn, unsigned *src, int64_t *disp)
 	return true;
 }
 
-/* Effect of an instruction that writes `own` (%rsp or %rbp) by operand. Depth grows as the register falls, hence the signs. */
+/*
+ * Effect of an instruction that writes `own` (%rsp or %rbp) by operand. Depth grows as the register falls, hence the
+ * signs.
+ */
 static void copy_effect(const cs_insn *insn, unsigned own, uint8_t *effect, int32_t *arg)
 {
 	const cs_x86_op *op = insn->detail->x86.operands;
@@ -398,8 +405,9 @@ static bool is_scaled(const cs_x86_op *op, int scale)
 }
 
 /*
- * GCC and Clang write: jmp *table(,%idx,8); or mov (%table,%idx,8),%r; jmp *%r; or movslq (%table,%idx,4),%r; add %table,%r; jmp *%r.
- * The jump is found to read a table when one of these loads precedes it; the range check is not looked for, see read_table() in flow_tables.c.
+ * GCC and Clang write: jmp *table(,%idx,8); or mov (%table,%idx,8),%r; jmp *%r; or movslq (%table,%idx,4),%r; add
+ * %table,%r; jmp *%r. The jump is found to read a table when one of these loads precedes it; the range check is not
+ * looked for, see read_table() in flow_tables.c.
  */
 void decoder__table_use(struct decoder *decoder, const struct elf *elf, const struct flow_node *node, size_t at,
 			size_t first, struct table_use *out)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Finds operators, boxed calls, and the autograd engine's functions in a torch library. In: its symbols and code. Out: struct torch_ops, with probe sites.
- * No state but the cache on disk (ops_cache.c).
+ * Finds operators, boxed calls, and the autograd engine's functions in a torch library. In: its symbols and code. Out:
+ * struct torch_ops, with probe sites. No state but the cache on disk (ops_cache.c).
  */
 #include "target/ops.h"
 
@@ -16,6 +16,9 @@
 #define CALL_BOXED   "_ZNK3c1010Dispatcher9callBoxedERKNS_14OperatorHandleEPSt6vectorINS_6IValueESaIS5_EE"
 #define EVALUATE     "_ZN5torch8autograd6Engine17evaluate_functionE"
 #define NODE_CALL    "_ZN5torch8autograd4NodeclE"
+#define COLLECTIVE   "_ZN4c10d12ProcessGroup"                                  /* ::allreduce, ... */
+#define COLLECTIVE_1 "_ZN4c10d3ops"                                            /* of torch 1 */
+#define LABEL_ENTER  "_ZN5torch8autograd8profiler25record_function_enter_newE" /* takes a std::string */
 #define VARIABLE     "_ZN5torch8autograd12VariableType12_GLOBAL__N_1"
 #define OLD_OPTIONAL "3c108optionalI"
 
@@ -65,9 +68,19 @@ static const char *joined_name(const char *symbol, size_t *len)
 	if (strncmp(symbol, OPS_PREFIX, strlen(OPS_PREFIX)))
 		return NULL;
 	*len = strtoul(symbol + strlen(OPS_PREFIX), &end, 10);
-	if (!*len || *len >= OP_NAME_MAX || strnlen(end, *len) < *len || strncmp(end + *len, CALL_SUFFIX, strlen(CALL_SUFFIX)))
+	if (!*len || *len >= OP_NAME_MAX || strnlen(end, *len) < *len ||
+	    strncmp(end + *len, CALL_SUFFIX, strlen(CALL_SUFFIX)))
 		return NULL;
 	return end;
+}
+
+/*
+ * A function that calls one operator of the namespace c10d through a handle of its own; there is no at::_ops of
+ * these.
+ */
+static bool is_collective(const char *symbol)
+{
+	return !strncmp(symbol, COLLECTIVE, strlen(COLLECTIVE)) || !strncmp(symbol, COLLECTIVE_1, strlen(COLLECTIVE_1));
 }
 
 /* Fills in what the entry of this function means. false: nothing. */
@@ -75,7 +88,7 @@ static bool classify(const char *symbol, struct candidate *out)
 {
 	size_t len;
 
-	if (joined_name(symbol, &len)) {
+	if (joined_name(symbol, &len) || is_collective(symbol)) {
 		out->event = OP_CALL;
 		return true;
 	}
@@ -101,6 +114,8 @@ static int add_candidate(const struct elf_symbol *symbol, void *ctx)
 		return 0;
 	if (!strcmp(symbol->name, FIND_SCHEMA))
 		finder->names.own = symbol->vaddr;
+	if (!strncmp(symbol->name, LABEL_ENTER, strlen(LABEL_ENTER)))
+		finder->ops->string_bytes = strstr(symbol->name, "RKSs") ? 8 : 32;
 	if (!classify(symbol->name, &candidate) || strstr(symbol->name, ".cold") ||
 	    finder->candidate_cnt == 2 * OPS_MAX)
 		return 0;
@@ -178,8 +193,8 @@ static int add_sites(struct finder *finder, const struct sites *sites, struct to
 }
 
 /*
- * Argument places. The function's symbol tells its parameters but not what it returns; the type that its handle is checked against tells both, and must
- * say the same of the parameters. What is not certain is left unknown.
+ * Argument places. The function's symbol tells its parameters but not what it returns; the type that its handle is
+ * checked against tells both, and must say the same of the parameters. What is not certain is left unknown.
  */
 static void find_args(const struct finder *finder, const char *symbol, const char *mangled_type, struct torch_fn *fn)
 {
@@ -205,7 +220,7 @@ static int add_function(struct finder *finder, const struct candidate *candidate
 	struct op_schema schema;
 	struct sites sites;
 	const char *joined;
-	size_t len;
+	size_t len = 0;
 
 	*fn = (struct torch_fn){.event = candidate->event, .subject = candidate->subject};
 	if (candidate->name && candidate->event == OP_CALL) {
@@ -214,10 +229,11 @@ static int add_function(struct finder *finder, const struct candidate *candidate
 	} else if (!candidate->name) {
 		joined = joined_name(candidate->symbol, &len);
 		if (ops_names__find(&finder->names, joined, len, candidate->vaddr, candidate->size, &schema)) {
-			ops->unnamed_cnt++;
+			ops->unnamed_cnt += joined != NULL; /* the others are methods of many kinds */
 			return 0;
 		}
-		find_args(finder, candidate->symbol, schema.type, fn);
+		if (joined)
+			find_args(finder, candidate->symbol, schema.type, fn);
 	}
 	if (find_sites(finder->elf, candidate, &sites, &fn->policy)) {
 		ops->unplaced_cnt++;
@@ -246,8 +262,8 @@ static int compare_nodes(const void *a, const void *b)
 	return x->vtable < y->vtable ? -1 : x->vtable > y->vtable;
 }
 
-/* Node::operator() is a local function, which a stripped file does not name. */
-static void find_node_call(struct finder *finder)
+/* Node::operator() is a local function, which a stripped file does not name. 0 or -ENOMEM. */
+static int find_node_call(struct finder *finder)
 {
 	const struct candidate *evaluate = NULL;
 	struct elf_symbol symbol = {.name = NODE_CALL, .function = true};
@@ -255,15 +271,15 @@ static void find_node_call(struct finder *finder)
 
 	for (size_t i = 0; i < finder->candidate_cnt; i++) {
 		if (finder->candidate[i].event == OP_NODE)
-			return;
+			return 0;
 		if (finder->candidate[i].event == OP_EVALUATE)
 			evaluate = &finder->candidate[i];
 	}
 	if (!evaluate || ops_nodes__find_call(finder->elf, evaluate->vaddr, evaluate->size, &range))
-		return;
+		return 0;
 	symbol.vaddr = range.start;
 	symbol.size = range.end - range.start;
-	add_candidate(&symbol, finder);
+	return add_candidate(&symbol, finder);
 }
 
 static int find_functions(struct finder *finder)
@@ -271,9 +287,9 @@ static int find_functions(struct finder *finder)
 	struct torch_ops *ops = finder->ops;
 	int err = elf__each_symbol(finder->elf, add_candidate, finder);
 
+	err = err ?: find_node_call(finder);
 	if (err)
 		return err;
-	find_node_call(finder);
 	ops->fn = calloc(finder->candidate_cnt + 1, sizeof(*ops->fn));
 	if (!ops->fn)
 		return -ENOMEM;
@@ -317,6 +333,7 @@ static int find_all(const struct elf *elf, struct torch_ops *ops)
 	int err = find_functions(&finder);
 
 	err = err ?: ops_nodes__find(elf, &ops->node, &ops->node_cnt);
+	ops->sequence_nr = ops_nodes__sequence_nr(elf);
 	if (ops->node_cnt)
 		qsort(ops->node, ops->node_cnt, sizeof(*ops->node), compare_nodes);
 	free(finder.candidate);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Where an operator finds its arguments. In: a C++ function type as text. Out: places in registers and on the stack. No state.
- * System V ABI for x86-64, 3.2.3: up to two eightbytes of a class that is trivial to copy go into registers, of which there must be enough for all of it,
- * else it lies on the stack, as larger ones do; a class that is not trivial to copy is passed by its address. Which of these a class is was measured
- * with g++ and the headers of torch 1.13, 2.5 and 2.15.
+ * Where an operator finds its arguments. In: a C++ function type as text. Out: places in registers and on the stack.
+ * No state. System V ABI for x86-64, 3.2.3: up to two eightbytes of a class that is trivial to copy go into registers,
+ * of which there must be enough for all of it, else it lies on the stack, as larger ones do; a class that is not
+ * trivial to copy is passed by its address. Which of these a class is was measured with g++ and the headers of torch
+ * 1.13, 2.5 and 2.15.
  */
 #include <errno.h>
 #include <string.h>
@@ -13,8 +14,8 @@
 #define ARRAY_SIZE(x) (sizeof(x) / sizeof(*(x)))
 #define OPTIONAL_LEN  (sizeof("std::optional") - 1)
 
-#define INT_REGS 6
-#define SSE_REGS 8
+#define INT_REGS      6
+#define SSE_REGS      8
 
 /* How an argument travels: eightbytes in integer and vector registers, or only on the stack. */
 struct passing {
@@ -22,11 +23,23 @@ struct passing {
 	uint8_t kind;                /* enum op_arg_kind */
 };
 
-#define WORD    {1, 0, 1, OP_ARG_OTHER}
-#define PAIR    {2, 0, 2, OP_ARG_OTHER}
-#define MEMORY3 {0, 0, 3, OP_ARG_OTHER}
+#define WORD                          \
+	{                             \
+		1, 0, 1, OP_ARG_OTHER \
+	}
+#define PAIR                          \
+	{                             \
+		2, 0, 2, OP_ARG_OTHER \
+	}
+#define MEMORY3                       \
+	{                             \
+		0, 0, 3, OP_ARG_OTHER \
+	}
 
-/* What a text is a type of: the whole text, or, ending in '<', a template. T? stands for std::optional and c10::optional. */
+/*
+ * What a text is a type of: the whole text, or, ending in '<', a template. T? stands for std::optional and
+ * c10::optional.
+ */
 struct type_rule {
 	const char *text;
 	struct passing passing;
@@ -80,8 +93,13 @@ static const struct type_rule rules[] = {
 	{"c10::OptionalArrayRef<", MEMORY3},
 };
 
-/* Where c10::optional, the older one, differs: it has no vector class, packs an ArrayRef, and was not trivial to copy around a string. */
+/*
+ * Where c10::optional, the older one, differs: its flag comes first, it has no vector class, packs an ArrayRef, and
+ * was not trivial to copy around a string.
+ */
 static const struct type_rule old_rules[] = {
+	{"T?<at::Tensor>", {1, 0, 1, OP_ARG_OPTIONAL_OLD}},
+	{"T?<at::Tensor> const&", {1, 0, 1, OP_ARG_OPTIONAL_OLD}},
 	{"T?<double>", PAIR},
 	{"T?<c10::basic_string_view<", WORD},
 	{"T?<c10::ArrayRef<", PAIR},
@@ -202,8 +220,7 @@ int ops_abi__args(const char *type, bool old_optional, struct op_arg arg[OP_ARGS
 		ret--;
 	if (is_one_of(by_address, ARRAY_SIZE(by_address), type, ret) && !is_reference(type, ret))
 		at.ints = 1;
-	else if (!is_reference(type, ret) &&
-		 !is_one_of(in_registers, ARRAY_SIZE(in_registers), type, ret))
+	else if (!is_reference(type, ret) && !is_one_of(in_registers, ARRAY_SIZE(in_registers), type, ret))
 		return -ENOTSUP;
 	*arg_cnt = 0;
 	for (param++; *param != ')'; param += len + (param[len] == ',')) {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Keeps what was found in a file, so that the next attach need not look again. In and out: struct torch_ops, DIR/BUILD-ID.ops. No state.
+ * Keeps what was found in a file, so that the next attach need not look again. In and out: struct torch_ops,
+ * DIR/BUILD-ID.ops. No state.
  *
- * The file is {header, functions, nodes, sites, names}, as the structs lie in memory, names as offsets; it serves this machine and this version alone.
- * A wrong probe site could kill the target. So the file must be our own user's, whole by its checksum, and the code at every site must be what it was: a
- * build id may stay when tools move code in a file.
+ * The file is {header, functions, nodes, sites, names}, as the structs lie in memory, names as offsets; it serves this
+ * machine and this version alone. A wrong probe site could kill the target. So the file must be our own user's, whole
+ * by its checksum, and the code at every site must be what it was: a build id may stay when tools move code in a file.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,15 +19,17 @@
 
 #include "target/ops_private.h"
 
+#define MAGIC      "sf-ops2" /* to be raised when anything is found otherwise, or elsewhere, in the same file */
 #define FILE_MAX   (64 << 20)
 #define CODE_BYTES 16 /* compared at each site: the longest instruction and one more */
 
 struct header {
 	char magic[8];
-	char version[16]; /* of stepflame */
+	char version[16];                          /* of stepflame */
 	uint32_t fn_bytes, node_bytes, site_bytes; /* of the structs */
 	uint32_t fn_cnt, node_cnt, site_cnt, names_size;
 	uint32_t unnamed_cnt, unplaced_cnt;
+	uint32_t string_bytes, sequence_nr;
 	uint32_t code_sum; /* of the code at all sites */
 	uint32_t sum;      /* of the whole file, this as 0 */
 };
@@ -34,7 +37,7 @@ struct header {
 static struct header header_of(const struct torch_ops *ops)
 {
 	return (struct header){
-		.magic = "sf-ops2",
+		.magic = MAGIC,
 		.version = STEPFLAME_VERSION,
 		.fn_bytes = sizeof(*ops->fn),
 		.node_bytes = sizeof(*ops->node),
@@ -45,6 +48,8 @@ static struct header header_of(const struct torch_ops *ops)
 		.names_size = ops->names_size,
 		.unnamed_cnt = ops->unnamed_cnt,
 		.unplaced_cnt = ops->unplaced_cnt,
+		.string_bytes = ops->string_bytes,
+		.sequence_nr = ops->sequence_nr,
 	};
 }
 
@@ -171,6 +176,8 @@ static bool parse(const struct elf *elf, const uint8_t *file, struct torch_ops *
 
 	ops->unnamed_cnt = header->unnamed_cnt;
 	ops->unplaced_cnt = header->unplaced_cnt;
+	ops->string_bytes = header->string_bytes;
+	ops->sequence_nr = header->sequence_nr;
 	ops->fn = take(&at, header->fn_cnt * sizeof(*ops->fn));
 	ops->node = take(&at, header->node_cnt * sizeof(*ops->node));
 	ops->site = take(&at, header->site_cnt * sizeof(*ops->site));
@@ -213,7 +220,8 @@ int ops_cache__load(const struct elf *elf, const char *dir, struct torch_ops **o
 
 static void put(uint8_t **at, const void *from, size_t bytes)
 {
-	memcpy(*at, from, bytes);
+	if (bytes)
+		memcpy(*at, from, bytes);
 	*at += bytes;
 }
 

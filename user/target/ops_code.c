@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Searching the bytes of a function without decoding them: what is found must prove itself otherwise. In: an ELF file. No state. */
+/*
+ * Searching the bytes of a function without decoding them: what is found must prove itself otherwise. In: an ELF
+ * file. No state.
+ */
 #include <string.h>
 
 #include "target/ops_private.h"

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The schema name of an operator, from the code of at::_ops::X::call. In: that function. Out: "aten::add.Tensor" and the mangled C++ type. No state.
+ * The schema name of an operator, from the code of at::_ops::X::call. In: that function. Out: "aten::add.Tensor" and
+ * the mangled C++ type. No state.
  *
  * On its first call the function makes its handle, mostly in a function of its own (create_X_typed_handle):
  *	lea  "aten::add"(%rip),%rdx
  *	lea  "Tensor"(%rip),%rcx
  *	call Dispatcher::findSchemaOrThrow
  *	mov  typeinfo@GOT(%rip),%rax or lea typeinfo(%rip),%rax
- * The struct X is the name and the overload joined by '_'; so what is found proves itself, and bytes may be searched instead of instructions decoded.
+ * The struct X is the name and the overload joined by '_'; so what is found proves itself, and bytes may be searched
+ * instead of instructions decoded.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -18,6 +20,7 @@
 #include "target/functions.h"
 #include "target/ops_private.h"
 
+#define COLLECTIVES      "c10d::"
 #define HELPER_BYTES_MAX 1024
 #define MANGLED_MAX      4096
 
@@ -62,6 +65,8 @@ static bool is_joined(const char *name, const char *overload, const char *joined
 	char text[OP_NAME_MAX];
 	int len;
 
+	if (!joined)
+		return !strncmp(name, COLLECTIVES, strlen(COLLECTIVES));
 	if (!base)
 		return false;
 	len = snprintf(text, sizeof(text), "%s%s%s", base + 2, *overload ? "_" : "", overload);
@@ -82,7 +87,7 @@ static const char *type_of(const struct elf *elf, uint64_t vaddr)
 	return len > 2 && text[0] == 'F' && text[len - 1] == 'E' ? text : NULL;
 }
 
-/* The only function type that the code refers to. */
+/* The first function type that the code refers to: a helper has one. */
 static const char *find_type(const struct elf *elf, const struct op_code *code)
 {
 	for (size_t i = 0; i + 7 <= code->size; i++) {
@@ -127,7 +132,10 @@ static int find_in(struct ops_names *names, const struct op_code *code, const ch
 	return -ENOENT;
 }
 
-/* The same in the function at vaddr. Its bounds are looked up last: that is slow where the unwind table does not cover it. */
+/*
+ * The same in the function at vaddr. Its bounds are looked up last: that is slow where the unwind table does not
+ * cover it.
+ */
 static int find_in_helper(struct ops_names *names, uint64_t vaddr, const char *joined, size_t joined_len,
 			  struct op_schema *out)
 {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The classes of an ELF file that derive from torch::autograd::Node, found by their type information, which needs no symbols. In: relocated pointers.
- * Out: vtables and names. No state.
+ * The classes of an ELF file that derive from torch::autograd::Node, found by their type information, which needs no
+ * symbols. In: relocated pointers. Out: vtables and names. No state.
  *
- * Itanium C++ ABI 2.9.5: typeinfo {vtable of __si_class_type_info, name, base's typeinfo}, or for several bases {vtable of __vmi_class_type_info, name,
- * flags, count, {base's typeinfo, offset}...}; 2.5.2: a vtable has {offset to top, typeinfo} before the address that objects hold.
+ * Itanium C++ ABI 2.9.5: typeinfo {vtable of __si_class_type_info, name, base's typeinfo}, or for several bases
+ * {vtable of __vmi_class_type_info, name, flags, count, {base's typeinfo, offset}...}; 2.5.2: a vtable has {offset to
+ * top, typeinfo} before the address that objects hold.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -18,7 +19,8 @@
 #define GENERATED     "torch::autograd::generated::"
 #define SI_CLASS      "_ZTVN10__cxxabiv120__si_class_type_infoE"
 #define VMI_CLASS     "_ZTVN10__cxxabiv121__vmi_class_type_infoE"
-#define VMI_FIRST     24 /* bytes from the typeinfo to the first of several bases */
+#define SI_BASE       16 /* bytes from the typeinfo to its base, or to the first of several */
+#define VMI_BASE      24
 #define DEPTH_MAX     8  /* of derivation looked at */
 #define NODES_MAX     OPS_MAX
 #define TYPE_OFFSET   8  /* CPython: of ob_type in an object */
@@ -59,12 +61,12 @@ static bool is_of_kind(const struct elf *elf, uint64_t type, const char *kind)
 static void add_derived(uint64_t vaddr, uint64_t value, const char *symbol, void *ctx)
 {
 	struct types *types = ctx;
-	uint64_t type = vaddr - 16;
+	uint64_t type = vaddr - SI_BASE;
 
 	if (!is_known(types, value) && !(symbol && !strcmp(symbol, NODE_TYPE)))
 		return;
 	if (!is_of_kind(types->elf, type, SI_CLASS)) {
-		type = vaddr - VMI_FIRST;
+		type = vaddr - VMI_BASE;
 		if (!is_of_kind(types->elf, type, VMI_CLASS))
 			return;
 	}
@@ -91,7 +93,9 @@ static int find_types(struct types *types)
 	return 0;
 }
 
-/* As Node::name() says it: generated classes return their own name, PyNode its Python class, others what typeid says. */
+/*
+ * As Node::name() says it: generated classes return their own name, PyNode its Python class, others what typeid says.
+ */
 static char *name_of(const struct elf *elf, uint64_t type)
 {
 	const char *mangled;
@@ -111,6 +115,33 @@ static char *name_of(const struct elf *elf, uint64_t type)
 		memmove(text, own, strlen(own) + 1);
 	}
 	return text;
+}
+
+/* Whether the word at vaddr points at the typeinfo of the class with that mangled name. */
+static bool points_at(const struct elf *elf, uint64_t vaddr, const char *name)
+{
+	uint64_t type, text_at;
+	const char *text;
+
+	if (elf__pointer(elf, vaddr, &type) || elf__pointer(elf, type + 8, &text_at))
+		return false;
+	text = op_code__text(elf, text_at);
+	return text && !strcmp(text, name);
+}
+
+/*
+ * The sequence number is Node's first member: behind {vtable, reference counts} since Node has its own, behind
+ * {vtable, std::weak_ptr} before.
+ */
+uint16_t ops_nodes__sequence_nr(const struct elf *elf)
+{
+	struct elf_symbol node;
+
+	if (elf__symbol(elf, NODE_TYPE, &node))
+		return 0;
+	if (points_at(elf, node.vaddr + SI_BASE, "N3c1020intrusive_ptr_targetE"))
+		return 16;
+	return points_at(elf, node.vaddr + VMI_BASE, "St23enable_shared_from_thisIN5torch8autograd4NodeEE") ? 24 : 0;
 }
 
 /* mov disp(%base),%reg of 8 bytes. */

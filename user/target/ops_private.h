@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What the files that find operators share: ops.c, ops_code.c, ops_names.c, ops_abi.c, ops_nodes.c, ops_cache.c, and their unit test. */
+/*
+ * What the files that find operators share: ops.c, ops_code.c, ops_names.c, ops_abi.c, ops_nodes.c, ops_cache.c, and
+ * their unit test.
+ */
 #ifndef STEPFLAME_TARGET_OPS_PRIVATE_H
 #define STEPFLAME_TARGET_OPS_PRIVATE_H
 
@@ -45,25 +48,37 @@ struct ops_names {
 #define FIND_SCHEMA "_ZN3c1010Dispatcher17findSchemaOrThrowEPKcS2_"
 
 /*
- * The schema of the operator at::_ops::JOINED::call, whose code is at vaddr. JOINED ends at its '4call'. 0, or -ENOENT: no name there that, joined, gives JOINED.
+ * The schema of the operator at::_ops::JOINED::call, whose code is at vaddr. JOINED ends at its '4call'. Or, with
+ * joined NULL, of another function that calls an operator of the namespace c10d. 0, or -ENOENT: no name there, or none
+ * that gives JOINED.
  */
 int ops_names__find(struct ops_names *names, const char *joined, size_t joined_len, uint64_t vaddr, uint64_t size,
 		    struct op_schema *out);
 
 /*
- * Where the arguments of a function are at its entry, by its demangled type, "at::Tensor (at::Tensor const&, long)". old_optional: of a torch that
- * has an optional of its own (c10::optional), which is passed in other ways than std::optional. Arguments behind one that is not known are OP_ARG_OTHER.
- * 0, or -ENOTSUP: not a function type, or its return type is not known, and so neither whether %rdi is taken.
+ * Where the arguments of a function are at its entry, by its demangled type, "at::Tensor (at::Tensor const&, long)".
+ * old_optional: of a torch that has an optional of its own (c10::optional), which is passed in other ways than
+ * std::optional. Arguments behind one that is not known are OP_ARG_OTHER. 0, or -ENOTSUP: not a function type, or its
+ * return type is not known, and so neither whether %rdi is taken.
  */
 int ops_abi__args(const char *type, bool old_optional, struct op_arg arg[OP_ARGS_MAX], uint8_t *arg_cnt);
 
 /*
- * Node::operator() where it has no symbol: the one function that evaluate_function, at vaddr, calls and that looks for callbacks of RecordFunction.
- * 0 or -ENOENT.
+ * Node::operator() where it has no symbol: the one function that evaluate_function, at vaddr, calls and that looks for
+ * callbacks of RecordFunction. 0 or -ENOENT.
  */
 int ops_nodes__find_call(const struct elf *elf, uint64_t vaddr, uint64_t size, struct function_range *out);
 
-/* Fills node, node_cnt with the classes that derive from torch::autograd::Node. Their names are allocated. 0 or -ENOMEM. */
+/*
+ * Bytes from a torch::autograd::Node to its sequence number, by what Node derives from; 0 when this file does not
+ * say.
+ */
+uint16_t ops_nodes__sequence_nr(const struct elf *elf);
+
+/*
+ * Fills node, node_cnt with the classes that derive from torch::autograd::Node. Their names are allocated. 0 or
+ * -ENOMEM.
+ */
 int ops_nodes__find(const struct elf *elf, struct torch_node **node, size_t *node_cnt);
 
 /* What was kept of this file in dir. 0, or -ENOENT when nothing is there, or nothing that may be trusted. */

@@ -50,7 +50,7 @@ typedef __s64 s64;
 		(u64)(i) & ((size)-1);                                        \
 	})
 
-#define LOAD_HERE(place) (place)
+#define LOAD_HERE(place)                     (place)
 
 #define BPF_CORE_READ(from, member, ...)     ((from)->member __VA_OPT__(->__VA_ARGS__)) /* two hops at most */
 #define BPF_CORE_READ_INTO(to, from, member) memcpy(to, &(from)->member, sizeof(*(to)))
@@ -172,6 +172,24 @@ static inline struct native_row **native_map__slot(const struct native_shape *sh
 	return slot;
 }
 
+/* Makes room, which a map of the kind that forgets has always: for which entry goes there is no promise. */
+static inline bool native_map__evict(const struct native_shape *shape)
+{
+	struct native_map *m = native_map__get(shape->map);
+	struct native_row *row = NULL;
+
+	if (shape->type != BPF_MAP_TYPE_LRU_HASH)
+		return false;
+	for (u32 i = 0; !row; i++) {
+		row = m->buckets[i];
+		if (row)
+			m->buckets[i] = row->next;
+	}
+	free(row);
+	m->cnt--;
+	return true;
+}
+
 static inline int native_map__update(const struct native_shape *shape, const void *key, const void *value, u64 flags)
 {
 	struct native_row **slot = native_map__slot(shape, key), *row = *slot;
@@ -181,7 +199,7 @@ static inline int native_map__update(const struct native_shape *shape, const voi
 	if (!row && flags == BPF_EXIST)
 		return -ENOENT;
 	if (!row) {
-		if (native_map__get(shape->map)->cnt >= shape->max_entries)
+		if (native_map__get(shape->map)->cnt >= shape->max_entries && !native_map__evict(shape))
 			return -E2BIG;
 		row = calloc(1, sizeof(*row) + shape->value_bytes);
 		if (!row)
@@ -339,13 +357,15 @@ static inline void native__submit(void *data)
 }
 
 /* Sets a knob (const volatile, so in read-only memory) as the loader does. */
-static inline void native__set_knob(const volatile u64 *knob, u64 value)
+#define native__set_knob(knob, value) native__set_bytes(knob, value, sizeof(*(knob)))
+
+static inline void native__set_bytes(const volatile void *knob, u64 value, size_t bytes)
 {
 	u64 page = (u64)sysconf(_SC_PAGESIZE), start = (u64)knob & ~(page - 1);
 
-	if (mprotect((void *)start, (u64)(knob + 1) - start, PROT_READ | PROT_WRITE))
+	if (mprotect((void *)start, (u64)knob + bytes - start, PROT_READ | PROT_WRITE))
 		abort();
-	*(volatile u64 *)(u64)knob = value;
+	memcpy((void *)(u64)knob, &value, bytes);
 }
 
 /* The programs, which nothing else declares. */
@@ -353,6 +373,7 @@ int probe(struct pt_regs *ctx);
 int op_enter(struct pt_regs *ctx);
 int node_enter(struct pt_regs *ctx);
 int op_exit(struct pt_regs *ctx);
+int op_memory(struct pt_regs *ctx);
 int process_fork(struct task_struct *parent, struct task_struct *child);
 int process_exec(struct task_struct *task);
 int process_exit(struct task_struct *task);
