@@ -5,6 +5,7 @@
  */
 #include "actions.h"
 #include "functions.h"
+#include "gc.h"
 #include "labels.h"
 
 const volatile __u64 fixed_names[FIXED_NAMES] = {};
@@ -54,6 +55,9 @@ static __always_inline void dispatch(struct pt_regs *ctx, u64 cookie, struct tas
 		break;
 	case PROBE_FN_EXIT:
 		on_fn_exit(ctx, task, proc, pid, fn, frame);
+		break;
+	case PROBE_GC:
+		on_gc(ctx, task, proc, pid, COOKIE_FLAGS(cookie), fn);
 		break;
 	}
 }

@@ -26,11 +26,13 @@ enum probe_event {
 	PROBE_LABEL_END,    /* at::RecordFunction::end(this), or before its call in record_function_exit_new */
 	PROBE_FN,           /* entry of any other native function: Engine::execute, --action LIB:SYMBOL */
 	PROBE_FN_EXIT,
+	PROBE_GC, /* invoke_gc_callback(..., phase, generation, ...): CPython is about to collect garbage, or has done so */
 	PROBE_TEST, /* stepflame's own function, for the self-test and the price of a hit */
 };
 
 #define COOKIE_DEPTH_UNKNOWN 0xffff
 #define COOKIE_OLD_STRING    1 /* flag: std::string before the C++11 ABI */
+#define COOKIE_PHASE_FIRST   1 /* flag of PROBE_GC: `phase` is the first argument, not the second; then `generation` */
 
 /*
  * Registers that a call leaves as they are. A PROBE_LABEL with one in its flags sits where PROBE_LABEL_HANDLE would,
@@ -51,8 +53,8 @@ enum saved_register { SAVED_NONE = 0, SAVED_RBX, SAVED_RBP, SAVED_R12, SAVED_R13
 #define COOKIE_DEPTH(c) ((__u32)(c) >> 16)
 #define COOKIE_FN(c)    ((__u32)((c) >> 32))
 
-#define HITS_PER_SAMPLE 64 /* one hit in so many has its program timed */
-#define FN_MAX          64 /* native functions with a span */
+#define HITS_PER_SAMPLE 64  /* one hit in so many has its program timed */
+#define FN_MAX          128 /* native functions with a span: those of user/session/natives.c, and one per --action */
 
 struct probe_fn {
 	__u64 name; /* REC_NAME id */
@@ -69,7 +71,10 @@ struct probe_fn {
 	X(OPTIMIZER_STEP, "optimizer_step")                         \
 	X(FORWARD, "forward")                                       \
 	X(BACKWARD, "backward")                                     \
-	X(RUN_TRAINING_BATCH, "run_training_batch")
+	X(RUN_TRAINING_BATCH, "run_training_batch")                 \
+	X(GC_0, "gc generation 0")                                  \
+	X(GC_1, "gc generation 1")                                  \
+	X(GC_2, "gc generation 2")
 
 enum fixed_name {
 #define X(id, text) NAME_##id,

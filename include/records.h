@@ -47,6 +47,9 @@ enum span_kind {
 	SPAN_EVALUATE, /* torch::autograd::Engine::evaluate_function: "autograd::engine::evaluate_function: X" */
 	SPAN_NODE,     /* the node X itself, inside */
 	SPAN_STEP,     /* of the timeline alone: from a step boundary to the next; sequence: boundaries before it */
+	SPAN_GC,       /* a collection of garbage by CPython */
+	SPAN_COMM,     /* a call of a collective or of send or receive, or the wait for one: torch's c10d */
+	SPAN_SYNC,     /* the CPU waits for the GPU */
 };
 
 struct rec_hdr {

@@ -18,6 +18,7 @@
 
 #include "library.h"
 #include "target/functions.h"
+#include "target/pygc.h"
 
 static char packed[sizeof(library)];
 
@@ -151,6 +152,26 @@ static void test_tables(void **state)
 	elf__free(elf);
 }
 
+/* The compiler adds to its name: invoke_gc_callback.isra.0 */
+static int find_gc_callback(const struct elf_symbol *symbol, void *ctx)
+{
+	if (strncmp(symbol->name, "invoke_gc_callback", 18) || strstr(symbol->name, ".cold"))
+		return 0;
+	*(struct elf_symbol *)ctx = *symbol;
+	return 1;
+}
+
+static void check_gc(const struct elf *elf)
+{
+	struct elf_symbol symbol;
+	struct py_gc gc;
+
+	assert_int_equal(py_gc__find(elf, &gc), 0);
+	assert_true(elf__is_code(elf, gc.callback));
+	if (elf__each_symbol(elf, find_gc_callback, &symbol))
+		assert_int_equal(gc.callback, symbol.vaddr);
+}
+
 /* One installed interpreter: what the tables say, and what its symbols say where it is not stripped. */
 static void check_interpreter(const char *path)
 {
@@ -169,6 +190,7 @@ static void check_interpreter(const char *path)
 		assert_int_equal(elf__slot(elf, "__next__", 0xe0, &iternext), 0);
 		if (!elf__symbol(elf, "slot_tp_iternext", &symbol))
 			assert_int_equal(iternext, symbol.vaddr);
+		check_gc(elf);
 		print_message("%s: next at %#lx, slot_tp_iternext at %#lx\n", path, (unsigned long)next,
 			      (unsigned long)iternext);
 	}

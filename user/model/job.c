@@ -165,12 +165,18 @@ static int add_window(struct job *job, const struct rec_hdr *record)
 	return 0;
 }
 
+/* Operators have records of their own. */
+static bool is_row_kind(uint32_t kind)
+{
+	return (kind > SPAN_NONE && kind <= SPAN_USER) || (kind >= SPAN_GC && kind <= SPAN_SYNC);
+}
+
 static int add_agg(struct job *job, const struct rec_hdr *record)
 {
 	const struct rec_agg *new = (const void *)record;
 	struct rec_agg **found, *agg;
 
-	if (new->key.kind == SPAN_NONE || new->key.kind > SPAN_USER || !new->key.name) {
+	if (!is_row_kind(new->key.kind) || !new->key.name) {
 		job->malformed++;
 		return 0;
 	}

@@ -8,6 +8,7 @@
 #include "../log.h"
 #include "../target/flow.h"
 #include "../target/functions.h"
+#include "natives.h"
 
 /*
  * Where a fetch of Lightning's ends: in the function that next() calls for an object of a Python class. Its frame is
@@ -40,6 +41,18 @@ int landmarks__python(struct probe_list *list, struct probe_list *late, const st
 			  "the interpreter's generator throw() was not found: actions that raise are not counted");
 	return probe_list__add_function(list, elf, functions->next, 0, PROBE_PY_NEXT, PROBE_NONE, 0,
 					callee < 0 ? 0 : callee);
+}
+
+int landmarks__gc(struct probe_list *list, const struct elf *elf, const struct py_functions *functions)
+{
+	const struct py_gc *gc = &functions->gc;
+	uint32_t flags = gc->phase_first ? COOKIE_PHASE_FIRST : 0;
+	struct sites sites;
+
+	/* A young generation may be collected several times a step: never by a stepped probe. */
+	if (!gc->callback || sites__find(elf, gc->callback, 0, SITES_STRICT, &sites) || !sites.entry.emulated)
+		return -ENOENT;
+	return probe_list__add_site(list, &sites.entry, PROBE_GC, flags, gc->start);
 }
 
 /* By the mangled names' beginnings: what follows differs with the C++ ABI and with c10::optional or std::optional. */
@@ -149,7 +162,7 @@ int landmarks__torch(struct probe_list *list, const struct elf *elf)
 	if (found[TORCH_ENTER].name && found[TORCH_END].name)
 		labels = !add_labels(list, elf, found);
 	backward = execute->name && !probe_list__add_function(list, elf, execute->vaddr, execute->size, PROBE_FN,
-							      PROBE_FN_EXIT, 0, LANDMARK_FN_BACKWARD);
+							      PROBE_FN_EXIT, 0, NATIVE_BACKWARD);
 	if (labels != backward)
 		log__warn(NULL, "this torch has no place for a probe on %s: those rows will be missing",
 			  labels ? "backward" : "record_function labels");

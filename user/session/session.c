@@ -19,6 +19,7 @@
 #include "../log.h"
 #include "../target/torch.h"
 #include "landmarks.h"
+#include "natives.h"
 #include "op_probes.h"
 #include "programs.h"
 #include "state.h"
@@ -138,8 +139,8 @@ static int parse_actions(struct session *s)
 	s->actions = calloc(s->options.action_cnt ?: 1, sizeof(*s->actions));
 	if (!s->actions)
 		return -ENOMEM;
-	if (s->options.action_cnt + 1 > FN_MAX) {
-		log__error("name fewer", "at most %d functions can be named by --action", FN_MAX - 1);
+	if (s->options.action_cnt + natives__cnt() > FN_MAX) {
+		log__error("name fewer", "at most %d functions can be named by --action", FN_MAX - natives__cnt());
 		return -EINVAL;
 	}
 	for (size_t i = 0; i < s->options.action_cnt; i++) {
@@ -179,7 +180,7 @@ static int load(struct session *s)
 		if (s->selftest.backend == ATTACH_PERF)
 			log__warn(NULL,
 				  "this kernel has no uprobe_multi that filters by process (6.10 or later has): probes "
-				  "are attached one by one");
+				  "are attached one by one, none on collectives and waits for the GPU");
 		err = stepflame_bpf__attach(s->skel);
 	}
 	if (!err) {
@@ -198,11 +199,11 @@ static int set_functions(struct session *s)
 {
 	int fd = bpf_map__fd(s->skel->maps.fns);
 
-	for (uint32_t i = 0; i <= s->options.action_cnt; i++) {
-		bool user = i != LANDMARK_FN_BACKWARD;
+	for (uint32_t i = 0; i < natives__cnt() + s->options.action_cnt; i++) {
+		bool user = i >= natives__cnt();
 		struct probe_fn fn = {
-			.name = session__emit_name(s, user ? s->options.actions[i - 1] : "backward"),
-			.kind = user ? SPAN_USER : SPAN_BACKWARD,
+			.name = session__emit_name(s, user ? s->options.actions[i - natives__cnt()] : natives__name(i)),
+			.kind = user ? SPAN_USER : natives__kind(i),
 		};
 
 		if (bpf_map_update_elem(fd, &i, &fn, BPF_ANY))
@@ -239,10 +240,9 @@ void session__free(struct session *s)
 	op_probes__free(s);
 	for (size_t i = 0; i < s->target_cnt; i++)
 		target__free(s->targets[i]);
-	for (size_t i = 0; i < s->file_cnt; i++) {
-		probe_list__release(&s->files[i].list);
-		probe_list__release(&s->files[i].late);
-	}
+	for (size_t i = 0; i < s->file_cnt; i++)
+		for (int k = 0; k < PROBES__COUNT; k++)
+			probe_list__release(&s->files[i].sets[k]);
 	for (size_t i = 0; s->actions && i < s->options.action_cnt; i++) {
 		free(s->actions[i].library);
 		free(s->actions[i].symbol);

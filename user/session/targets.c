@@ -15,6 +15,7 @@
 #include "landmarks.h"
 #include "op_probes.h"
 #include "programs.h"
+#include "natives.h"
 #include "state.h"
 #include "stepflame.skel.h"
 
@@ -24,6 +25,8 @@
 #define LOOK_OFTEN_NS  (10 * 1000000ULL)
 #define LOOK_SELDOM_NS (200 * 1000000ULL)
 #define YOUNG_NS       (20 * 1000000000ULL)
+/* The libraries of `import torch` come one after another. */
+#define TORCH_SETTLES_NS (2 * 1000000000ULL)
 
 struct target *targets__find(struct session *s, pid_t pid)
 {
@@ -41,8 +44,7 @@ static bool is_worker(const struct process *process)
 static void detach(struct target *t)
 {
 	for (size_t i = 0; i < t->file_cnt; i++) {
-		attachment__free_all(&t->files[i].attachment, 1);
-		attachment__free_all(&t->files[i].late, 1);
+		attachment__free_all(t->files[i].sets, PROBES__COUNT);
 	}
 	t->file_cnt = 0;
 }
@@ -129,7 +131,8 @@ static int add_actions(struct session *s, const struct mapped_file *file, const 
 
 		if (!a->library || !action_matches(a, file) || elf__symbol(elf, a->symbol, &symbol))
 			continue;
-		err = probe_list__add_function(list, elf, symbol.vaddr, symbol.size, PROBE_FN, PROBE_FN_EXIT, 0, i + 1);
+		err = probe_list__add_function(list, elf, symbol.vaddr, symbol.size, PROBE_FN, PROBE_FN_EXIT, 0,
+					       natives__cnt() + i);
 		if (err) {
 			log__error("choose a function that it calls, or that calls it",
 				   "no probe can be placed in %s of %s: its control flow is not understood", a->symbol,
@@ -165,37 +168,59 @@ static struct file_probes *probes_of(struct session *s, const struct mapped_file
 	}
 	f = &files[s->file_cnt++];
 	*f = (struct file_probes){.dev = file->dev, .inode = file->inode};
-	if (python && landmarks__python(&f->list, &f->late, elf, &python->functions))
+	if (python && landmarks__python(&f->sets[PROBES_LANDMARKS], &f->sets[PROBES_LATE], elf, &python->functions))
 		log__warn("build Python without stripping its builtin tables, or report this interpreter",
 			  "the builtin next() of %s was not found: Lightning's actions cannot be seen", file->path);
-	if (torch && landmarks__torch(&f->list, elf))
+	if (python && landmarks__gc(&f->sets[PROBES_KEPT], elf, &python->functions))
+		log__warn(NULL, "%s has no place for a probe on garbage collection: those rows will be missing",
+			  file->path);
+	if (torch && landmarks__torch(&f->sets[PROBES_LANDMARKS], elf))
 		log__warn(NULL, "%s exports none of torch's landmarks: labels and backward cannot be seen", file->path);
-	add_actions(s, file, elf, &f->list);
+	/* They are many: one by one, each costs a tenth of a second when detaching. */
+	if ((torch || natives__wanted(file->path)) && s->selftest.backend == ATTACH_MULTI)
+		natives__add(&f->sets[PROBES_KEPT], elf);
+	add_actions(s, file, elf, &f->sets[PROBES_ACTIONS]);
 	elf__free(own);
 	return f;
 }
 
-static bool is_attached(const struct target *t, const struct mapped_file *file)
+static struct attached_file *find_attached(const struct target *t, uint64_t dev, uint64_t inode)
 {
 	for (size_t i = 0; i < t->file_cnt; i++)
-		if (t->files[i].dev == file->dev && t->files[i].inode == file->inode)
-			return true;
-	return false;
+		if (t->files[i].dev == dev && t->files[i].inode == inode)
+			return &t->files[i];
+	return NULL;
 }
 
-/* The probes that only a Lightning job is worth. */
-static int attach_late(struct session *s, struct target *t)
+/* Attaches those sets that are not. */
+static int attach_sets(struct session *s, struct target *t, const struct file_probes *probes,
+		       struct attached_file *file)
 {
 	struct proc_order order = {.what = ORDER_FETCHES, .pid = t->process.pid};
 	int err = 0;
 
-	for (size_t i = 0; i < t->file_cnt; i++)
-		for (size_t k = 0; k < s->file_cnt && !err; k++)
-			if (!t->files[i].late && s->files[k].dev == t->files[i].dev &&
-			    s->files[k].inode == t->files[i].inode)
-				err = attachment__new(s->skel->progs.probe, s->selftest.backend, t->process.pid,
-						      &s->files[k].late, &t->files[i].late);
-	return err ?: programs__order(s->skel, &order);
+	for (int i = 0; i < PROBES__COUNT && !err; i++) {
+		if (file->sets[i] || (i == PROBES_LATE && !t->lightning))
+			continue;
+		err = attachment__new(s->skel->progs.probe, s->selftest.backend, t->process.pid, &probes->sets[i],
+				      &file->sets[i]);
+		if (!err && i == PROBES_LATE && file->sets[i])
+			err = programs__order(s->skel, &order);
+	}
+	return err;
+}
+
+int target__attach_again(struct session *s, struct target *t)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < s->file_cnt && !err; i++) {
+		struct attached_file *file = find_attached(t, s->files[i].dev, s->files[i].inode);
+
+		if (file)
+			err = attach_sets(s, t, &s->files[i], file);
+	}
+	return err;
 }
 
 static int attach_file(struct session *s, struct target *t, const struct mapped_file *file, const struct python *python,
@@ -205,7 +230,7 @@ static int attach_file(struct session *s, struct target *t, const struct mapped_
 	struct file_probes *probes;
 	int err;
 
-	if (is_attached(t, file))
+	if (find_attached(t, file->dev, file->inode))
 		return 0;
 	files = reallocarray(t->files, t->file_cnt + 1, sizeof(*files));
 	if (!files)
@@ -217,14 +242,14 @@ static int attach_file(struct session *s, struct target *t, const struct mapped_
 	files += t->file_cnt;
 	*files = (struct attached_file){.dev = file->dev, .inode = file->inode};
 	/* The path is the process's own: another one that shared the file may be gone. */
-	snprintf(probes->list.path, sizeof(probes->list.path), "%s", file->open_path);
-	snprintf(probes->late.path, sizeof(probes->late.path), "%s", file->open_path);
-	err = attachment__new(s->skel->progs.probe, s->selftest.backend, t->process.pid, &probes->list,
-			      &files->attachment);
+	for (int i = 0; i < PROBES__COUNT; i++)
+		snprintf(probes->sets[i].path, sizeof(probes->sets[i].path), "%s", file->open_path);
+	err = attach_sets(s, t, probes, files);
 	if (err)
-		return err;
-	t->file_cnt++;
-	return t->lightning ? attach_late(s, t) : 0;
+		attachment__free_all(files->sets, PROBES__COUNT);
+	else
+		t->file_cnt++;
+	return err;
 }
 
 static int resolve_python(struct session *s, struct target *t)
@@ -259,20 +284,26 @@ int targets__resolve(struct session *s, struct target *t)
 	if (torch && !t->has_torch) {
 		err = attach_file(s, t, torch, NULL, NULL, true);
 		t->has_torch = !err;
+		t->torch_ns = session__now_ns();
 		if (t->has_torch)
 			torch__version(&t->process, torch, t->torch, sizeof(t->torch));
 		err = err ?: op_probes__add_target(s, t);
 		news = news || t->has_torch;
 	}
-	for (size_t i = 0; i < t->process.file_cnt && !err; i++)
-		if (wanted_by_action(s, &t->process.files[i]))
-			err = attach_file(s, t, &t->process.files[i], NULL, NULL, false);
+	for (size_t i = 0; i < t->process.file_cnt && !err; i++) {
+		const struct mapped_file *file = &t->process.files[i];
+
+		if (wanted_by_action(s, file))
+			err = attach_file(s, t, file, NULL, NULL, false);
+		else if (natives__wanted(file->path) && attach_file(s, t, file, NULL, NULL, false) && !t->told)
+			log__warn(NULL, "no probes could be placed in %s: rows of it will be missing", file->path);
+	}
 	if (t->role == ROLE_CHILD && is_worker(&t->process))
 		t->role = ROLE_WORKER;
 	if (news || !t->told)
 		emit_target(s, t);
 	t->told = true;
-	t->pending = !t->has_torch || !t->has_python;
+	t->pending = !t->has_torch || !t->has_python || session__now_ns() - t->torch_ns < TORCH_SETTLES_NS;
 	for (size_t i = 0; i < s->options.action_cnt; i++)
 		t->pending = t->pending || (s->actions[i].library && !s->actions[i].found);
 	return err ?: python_err;
@@ -358,7 +389,7 @@ void targets__event(struct session *s, const struct rec_proc *rec)
 		return;
 	if (rec->event == PROC_LIGHTNING) {
 		t->lightning = true;
-		attach_late(s, t);
+		target__attach_again(s, t);
 		return;
 	}
 	detach(t);
@@ -408,7 +439,7 @@ static void look(struct session *s, struct target *t, uint64_t now)
 	if (!t->open && s->opened && t->file_cnt)
 		targets__open(s, t);
 	if (t->pending)
-		t->look_at_ns = now + (now - t->since_ns < YOUNG_NS ? LOOK_OFTEN_NS : LOOK_SELDOM_NS);
+		t->look_at_ns = now + (now - t->since_ns < YOUNG_NS && !t->has_torch ? LOOK_OFTEN_NS : LOOK_SELDOM_NS);
 }
 
 int targets__timeout_ms(const struct session *s, int timeout_ms)
@@ -442,23 +473,14 @@ void targets__tend(struct session *s)
 	}
 }
 
-void target__attach_again(struct session *s, struct target *t, uint64_t dev, uint64_t inode)
+void target__put_aside(struct target *t, uint64_t dev, uint64_t inode)
 {
-	for (size_t i = 0; i < t->process.file_cnt; i++)
-		if (t->process.files[i].dev == dev && t->process.files[i].inode == inode)
-			attach_file(s, t, &t->process.files[i], NULL, NULL, false);
-}
+	struct attached_file *file = find_attached(t, dev, inode);
 
-void target__detach(struct target *t, uint64_t dev, uint64_t inode)
-{
-	for (size_t i = 0; i < t->file_cnt; i++) {
-		if (t->files[i].dev != dev || t->files[i].inode != inode)
-			continue;
-		attachment__free_all(&t->files[i].attachment, 1);
-		attachment__free_all(&t->files[i].late, 1);
-		t->files[i] = t->files[--t->file_cnt];
+	if (!file)
 		return;
-	}
+	attachment__free_all(&file->sets[PROBES_LANDMARKS], 1);
+	attachment__free_all(&file->sets[PROBES_LATE], 1);
 }
 
 void targets__detach_all(struct session *s)
@@ -468,14 +490,14 @@ void targets__detach_all(struct session *s)
 
 	for (size_t i = 0; i < s->target_cnt; i++)
 		cnt += s->targets[i]->file_cnt;
-	all = calloc(2 * cnt + 1, sizeof(*all));
+	all = calloc(PROBES__COUNT * cnt + 1, sizeof(*all));
 	for (size_t i = 0; i < s->target_cnt; i++) {
 		struct target *t = s->targets[i];
 
 		for (size_t k = 0; all && k < t->file_cnt; k++) {
-			all[n++] = t->files[k].attachment;
-			all[n++] = t->files[k].late;
-			t->files[k].attachment = t->files[k].late = NULL;
+			memcpy(all + n, t->files[k].sets, sizeof(t->files[k].sets));
+			memset(t->files[k].sets, 0, sizeof(t->files[k].sets));
+			n += PROBES__COUNT;
 		}
 		detach(t);
 	}

@@ -72,6 +72,15 @@ struct flow_region {
 
 #define FLOW_REGIONS_MAX 8
 
+/* What the code of a range outside says of whose it is. */
+struct flow_scan {
+	uint64_t start;    /* of the range; 0: none */
+	size_t region_cnt; /* of the flow, at that time */
+	bool back;         /* jumps into our ranges, behind the entry */
+	bool leaves;       /* may return, or jump elsewhere */
+	bool foreign;      /* jumps into the middle of another function */
+};
+
 struct flow {
 	const struct elf *elf;
 	struct flow_node *node; /* node[0] is the entry; those of a region are in order and adjacent */
@@ -81,6 +90,7 @@ struct flow {
 	uint32_t *succ, *pred; /* neighbours, by ranges in nodes; edges from inactive nodes are left out */
 	struct flow_region region[FLOW_REGIONS_MAX];
 	size_t region_cnt;
+	struct flow_scan scan; /* the last: most jumps outward lead to one X.cold */
 	uint64_t *data; /* addresses of data that the function loads, ascending: where tables may begin and must end */
 	size_t data_cnt;
 	bool sized;      /* the end of the function is known; else only what is reached counts */

@@ -10,18 +10,15 @@
 #include "target/functions.h"
 #include "target/insn.h"
 
-/* What the code of a range says of whose it is. */
-struct scan {
-	bool back;    /* jumps into our ranges, behind the entry */
-	bool leaves;  /* may return, or jump elsewhere */
-	bool foreign; /* jumps into the middle of another function */
-};
-
-static int scan_part(struct flow *flow, struct decoder *decoder, const struct function_range *range, struct scan *out)
+static int scan_part(struct flow *flow, struct decoder *decoder, const struct function_range *range)
 {
-	*out = (struct scan){0};
+	struct flow_scan *out = &flow->scan;
+
 	if (range->end - range->start > SIZED_MAX)
 		return -ENOTSUP;
+	if (out->start == range->start && out->region_cnt == flow->region_cnt)
+		return 0;
+	*out = (struct flow_scan){.start = range->start, .region_cnt = flow->region_cnt};
 	for (uint64_t vaddr = range->start; vaddr < range->end;) {
 		struct function_range other;
 		struct flow_node node;
@@ -53,7 +50,7 @@ int flow__judge_outward(struct flow *flow, struct decoder *decoder, const struct
 			struct function_range *range, enum outward *out)
 {
 	bool framed = node->rsp != 0 && node->rsp != FLOW_UNKNOWN;
-	struct scan scan;
+	const struct flow_scan *scan = &flow->scan;
 	int err;
 
 	*out = OUTWARD_TAIL;
@@ -61,17 +58,17 @@ int flow__judge_outward(struct flow *flow, struct decoder *decoder, const struct
 		return 0;
 	if (functions__at(flow->elf, node->target, range))
 		return framed ? -ENOTSUP : 0; /* nothing is known of that place */
-	err = scan_part(flow, decoder, range, &scan);
+	err = scan_part(flow, decoder, range);
 	if (err)
 		return framed ? err : 0;
 	bool whole = node->target == range->start;
 	bool other_frame = whole && range->frame >= 0 && node->rsp != FLOW_UNKNOWN && range->frame != node->rsp;
 
-	if (scan.back)
+	if (scan->back)
 		*out = OUTWARD_PART;
-	else if (!scan.leaves || (framed && (scan.foreign || other_frame)))
+	else if (!scan->leaves || (framed && (scan->foreign || other_frame)))
 		*out = OUTWARD_DEAD;
-	else if (framed || (!whole && !scan.foreign) || (whole && elf__is_part(flow->elf, node->target)))
+	else if (framed || (!whole && !scan->foreign) || (whole && elf__is_part(flow->elf, node->target)))
 		*out = OUTWARD_PART;
 	return 0;
 }

@@ -142,6 +142,8 @@ static void python__find_functions(struct python *out, const struct elf *elf, ui
 		functions->iternext = 0;
 	if (!elf__symbol(elf, "_PyEval_EvalFrameDefault", &symbol))
 		functions->eval = symbol.vaddr;
+	if (py_gc__find(elf, &functions->gc))
+		functions->gc.callback = 0;
 }
 
 static void python__find_tstate(struct python *out, const struct elf *elf, const struct process *process,

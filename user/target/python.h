@@ -8,6 +8,7 @@
 #include "../../include/python.h"
 #include "elf.h"
 #include "process.h"
+#include "pygc.h"
 
 #define PY_MINOR_MIN 8
 #define PY_MINOR_MAX 14
@@ -18,6 +19,7 @@ struct py_functions {
 	uint64_t throw_;   /* gen_throw(gen, ...), of PyGen_Type's methods */
 	uint64_t iternext; /* slot_tp_iternext(self) */
 	uint64_t eval;     /* _PyEval_EvalFrameDefault(tstate, frame, throwflag) */
+	struct py_gc gc;   /* gc.callback 0: not found */
 };
 
 struct python {

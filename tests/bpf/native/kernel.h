@@ -327,6 +327,22 @@ static inline long bpf_probe_read_user(void *to, u32 bytes, const void *from)
 	return -EFAULT;
 }
 
+/* Length with the 0, or -EFAULT; at most `bytes`, the last of which is then 0. */
+static inline long bpf_probe_read_user_str(void *to, u32 bytes, const void *from)
+{
+	char *text = to;
+
+	for (u32 i = 0; i < bytes; i++) {
+		if (bpf_probe_read_user(text + i, 1, (const char *)from + i))
+			return -EFAULT;
+		if (!text[i])
+			return i + 1;
+	}
+	if (bytes)
+		text[bytes - 1] = 0;
+	return bytes;
+}
+
 static inline int native__send(const void *data, u64 bytes)
 {
 	if (native.ring_full)
@@ -372,6 +388,7 @@ static inline void native__set_bytes(const volatile void *knob, u64 value, size_
 int probe(struct pt_regs *ctx);
 int op_enter(struct pt_regs *ctx);
 int node_enter(struct pt_regs *ctx);
+int boxed_enter(struct pt_regs *ctx);
 int op_exit(struct pt_regs *ctx);
 int op_memory(struct pt_regs *ctx);
 int process_fork(struct task_struct *parent, struct task_struct *child);
