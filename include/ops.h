@@ -31,6 +31,7 @@ enum op_event {
 	OP_REPORT,   /* c10::reportMemoryUsageToProfiler */
 	OP_NODE,     /* Node::operator()(this, ...), or a class's apply: the Node * in cookie's register */
 	OP_PYTHON,   /* THPFunction_apply(cls, ...), of a torch.autograd.Function: the class in %rdi */
+	OP_TEXT,     /* _pytorch_record_function_enter(name), of torch.compile: the text in %rdi */
 };
 
 /* How an argument is passed, System V x86-64 ABI. */
