@@ -100,8 +100,8 @@ __weak __noinline int shapes__tensor(struct shapes *s, u64 impl)
 		return 0;
 	sizes = impl + tensor_sizes;
 	if (!impl || bpf_probe_read_user(&cnt, sizeof(cnt), (const void *)sizes) ||
-	    bpf_probe_read_user(&key_set, sizeof(key_set), (const void *)(sizes + TENSOR_KEY_SET)) || !key_set) {
-		shapes__word(s, OP_WORD_NONE); /* an undefined tensor has no keys */
+	    bpf_probe_read_user(&key_set, sizeof(key_set), (const void *)(sizes + TENSOR_KEY_SET)) || !(u32)key_set) {
+		shapes__word(s, OP_WORD_NONE); /* an undefined tensor has no device's keys, which are the lower ones */
 		return 0;
 	}
 	if (key_set & NESTED_KEYS) {
