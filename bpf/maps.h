@@ -20,13 +20,13 @@
 #define RING_BYTES (1 << 20)
 #define PROCS_MAX  4096
 
-/* What the operator table keeps of a call that has ended, in case it turns out to be one with the call around it. */
+/* The calls directly inside of a span that have ended: how many, and the last, which is one with the span if it is the only one. */
 struct op_ended {
+	u32 cnt;
+	u32 row;    /* 1 + its row; 0: not counted */
 	u64 merged; /* 0: its end was lost */
 	u64 total_ns, self_ns;
 	s64 self_bytes[OP_MEMORY__COUNT];
-	u32 row; /* 1 + its row; 0: not counted */
-	u32 pad;
 };
 
 /* What the operator table needs of a span. */
@@ -35,9 +35,7 @@ struct op_span {
 	u64 group;
 	s64 sequence; /* for the timeline; -1 not known */
 	s64 self_bytes[OP_MEMORY__COUNT], child_bytes[OP_MEMORY__COUNT];
-	u32 child_cnt; /* calls directly inside that have ended */
-	u32 pad;
-	struct op_ended last; /* of them, when there is one */
+	struct op_ended inside;
 };
 
 /* An interval that is open on a thread. */

@@ -143,13 +143,13 @@ static __always_inline void op__account(struct thread *t, const struct op_proc *
 	bool counted = in_op_window(p, s);
 	u32 row = 0;
 
-	if (s->op.child_cnt == 1 && s->op.last.merged == s->op.merged) {
+	if (s->op.inside.cnt == 1 && s->op.inside.merged == s->op.merged) {
 		if (counted)
-			op_row__take_back(&s->op.last, s->op.child_bytes);
-		self += s->op.last.self_ns;
+			op_row__take_back(&s->op.inside, s->op.child_bytes);
+		self += s->op.inside.self_ns;
 		for (int m = 0; m < OP_MEMORY__COUNT; m++) {
-			s->op.self_bytes[m] += s->op.last.self_bytes[m];
-			s->op.child_bytes[m] -= s->op.last.self_bytes[m];
+			s->op.self_bytes[m] += s->op.inside.self_bytes[m];
+			s->op.child_bytes[m] -= s->op.inside.self_bytes[m];
 		}
 	}
 	if (counted) {
@@ -161,14 +161,14 @@ static __always_inline void op__account(struct thread *t, const struct op_proc *
 		struct span *parent = span__at(t, depth - 1);
 
 		parent->op_child_ns += total;
-		parent->op.child_cnt++;
-		parent->op.last.merged = s->op.merged;
-		parent->op.last.total_ns = total;
-		parent->op.last.self_ns = self;
-		parent->op.last.row = row;
+		parent->op.inside.cnt++;
+		parent->op.inside.merged = s->op.merged;
+		parent->op.inside.total_ns = total;
+		parent->op.inside.self_ns = self;
+		parent->op.inside.row = row;
 		for (int m = 0; m < OP_MEMORY__COUNT; m++) {
 			parent->op.child_bytes[m] += s->op.self_bytes[m] + s->op.child_bytes[m];
-			parent->op.last.self_bytes[m] = s->op.self_bytes[m];
+			parent->op.inside.self_bytes[m] = s->op.self_bytes[m];
 		}
 	}
 }
@@ -177,9 +177,12 @@ static __always_inline void op__account(struct thread *t, const struct op_proc *
 static __always_inline void op__hand_out(struct span *to, const struct span *from)
 {
 	to->op_child_ns += from->op_child_ns;
-	to->op.child_cnt += from->op.child_cnt;
-	if (from->op.child_cnt)
-		to->op.last = from->op.last;
+	if (from->op.inside.cnt) {
+		u32 before = to->op.inside.cnt;
+
+		to->op.inside = from->op.inside;
+		to->op.inside.cnt += before;
+	}
 	for (int m = 0; m < OP_MEMORY__COUNT; m++)
 		to->op.child_bytes[m] += from->op.self_bytes[m] + from->op.child_bytes[m];
 }
@@ -190,8 +193,8 @@ static __always_inline void op__lose(struct span *to, const struct span *lost)
 	op__hand_out(to, lost);
 	if (!has_op_row(lost->kind))
 		return;
-	to->op.child_cnt++;
-	to->op.last.merged = 0;
+	to->op.inside.cnt++;
+	to->op.inside.merged = 0;
 }
 
 #endif

@@ -33,16 +33,6 @@ static __always_inline void op__hit(struct op_proc *p)
 		__sync_fetch_and_add(&p->hits, 1);
 }
 
-static __always_inline struct thread *op_thread(void)
-{
-	struct thread *t =
-		bpf_task_storage_get(&threads, bpf_get_current_task_btf(), NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
-
-	if (!t)
-		count(CNT_NO_STORAGE);
-	return t;
-}
-
 /* The open spans of native frames that are gone. The innermost tells, if it has a frame: those around it lie above. */
 static __always_inline void op__repair(struct thread *t, u64 sp)
 {
@@ -83,7 +73,7 @@ static __always_inline struct span *op__begin(struct thread *t, const struct op_
 	s->outer = span__outer(t, depth);
 	s->op.merged = merged;
 	s->op.group = 0;
-	s->op.child_cnt = 0;
+	s->op.inside.cnt = 0;
 	s->op.sequence = -1;
 	__builtin_memset(s->op.self_bytes, 0, sizeof(s->op.self_bytes) + sizeof(s->op.child_bytes));
 	t->depth = depth + 1;
@@ -104,7 +94,7 @@ int op_enter(struct pt_regs *ctx)
 	if (!p || !def)
 		return 0;
 	op__hit(p);
-	t = op_thread();
+	t = thread__of(bpf_get_current_task_btf());
 	if (!t)
 		return 0;
 	op__repair(t, frame + 1);
@@ -221,7 +211,7 @@ int boxed_enter(struct pt_regs *ctx)
 	if (!p)
 		return 0;
 	op__hit(p);
-	t = op_thread();
+	t = thread__of(bpf_get_current_task_btf());
 	if (!t)
 		return 0;
 	op__repair(t, frame + 1);
@@ -257,7 +247,7 @@ int node_enter(struct pt_regs *ctx)
 	if (!p)
 		return 0;
 	op__hit(p);
-	t = op_thread();
+	t = thread__of(bpf_get_current_task_btf());
 	if (!t)
 		return 0;
 	op__repair(t, frame + 1);
@@ -291,7 +281,7 @@ int op_exit(struct pt_regs *ctx)
 	if (!p)
 		return 0;
 	op__hit(p);
-	t = op_thread();
+	t = thread__of(bpf_get_current_task_btf());
 	if (!t)
 		return 0;
 	t->now_ns = now;
@@ -307,11 +297,13 @@ int op_exit(struct pt_regs *ctx)
 		s = span__at(t, depth - 1);
 	}
 	if (!depth) {
-		if (p->open)
+		if (p->open && t->depth < SPAN_DEPTH) /* else its beginning was counted: the stack is full */
 			count(CNT_OPEN_AT_START);
 		return 0;
 	}
 	t->depth = depth - 1;
+	if (t->gap_depth >= depth) /* a landmark ended inside: forward goes on without this operator */
+		t->gap_depth = depth - 1;
 	t->framed--;
 	op__account(t, p, s, depth - 1);
 	return 0;
@@ -339,16 +331,17 @@ static __always_inline struct span *op__innermost(struct thread *t)
 	return i ? span__at(t, i - 1) : NULL;
 }
 
-static __always_inline void memory__add(struct op_proc *p, u32 device, s64 bytes)
+static __always_inline void memory__add(struct op_proc *p, u64 sp, u32 device, s64 bytes)
 {
 	static const u32 index = OP_DEF_MEMORY;
 	struct op_def *def = bpf_map_lookup_elem(&op_defs, &index);
-	struct thread *t = op_thread();
+	struct thread *t = thread__of(bpf_get_current_task_btf());
 	struct span outside = {.kind = SPAN_OP};
 	struct span *s;
 
 	if (!t || !def)
 		return;
+	op__repair(t, sp);
 	s = op__innermost(t);
 	if (s) {
 		s->op.self_bytes[device] += bytes;
@@ -384,7 +377,7 @@ int op_memory(struct pt_regs *ctx)
 		if (!bytes)
 			return 0;
 		bpf_map_update_elem(&allocations, &allocation, &bytes, BPF_ANY);
-		memory__add(p, OP_MEMORY_CPU, bytes);
+		memory__add(p, ctx->sp, OP_MEMORY_CPU, bytes);
 		break;
 	case OP_FREE:
 		known = bpf_map_lookup_elem(&allocations, &allocation);
@@ -392,11 +385,11 @@ int op_memory(struct pt_regs *ctx)
 			return 0;
 		bytes = *known;
 		bpf_map_delete_elem(&allocations, &allocation);
-		memory__add(p, OP_MEMORY_CPU, -bytes);
+		memory__add(p, ctx->sp, OP_MEMORY_CPU, -bytes);
 		break;
 	case OP_REPORT:
 		if (ctx->r8 & 0xff) /* c10::DeviceType, 0: the CPU */
-			memory__add(p, OP_MEMORY_DEVICE, ctx->si);
+			memory__add(p, ctx->sp, OP_MEMORY_DEVICE, ctx->si);
 		break;
 	}
 	return 0;

@@ -19,7 +19,7 @@
 /* Room behind the last word for what one tensor may add, so that a bounded start is bound enough for the verifier. */
 struct shapes {
 	u32 cnt;
-	u32 pad;
+	u32 cut;             /* something was left out: OP_WORD_CUT ends the words */
 	u64 call[OP_PLACES]; /* what the call was given, by place: registers, then the stack above the return address */
 	struct rec_op_group rec;
 	u64 words[SHAPE_WORDS + SHAPE_DIMS + 1];
@@ -47,8 +47,10 @@ volatile __u32 tensor_sizes = 0;
  * c10/core/TensorImpl.h, the same distances from torch 1.13 to 2.15: SizesAndStrides {size_t size; union {int64_t *out; int64_t in[10]}},
  * storage_offset_, numel_, data_type_ (a u16), device_opt_, flags, key_set_.
  */
-#define TENSOR_DTYPE   104
-#define TENSOR_KEY_SET 112
+#define TENSOR_DIMS    1 /* in words of 8 bytes */
+#define TENSOR_DTYPE   13
+#define TENSOR_KEY_SET 14
+#define TENSOR_WORDS   15
 #define INLINE_DIMS    5
 
 /*
@@ -56,14 +58,45 @@ volatile __u32 tensor_sizes = 0;
  */
 #define NESTED_KEYS (3 << 25)
 
-static __always_inline void shapes__word(struct shapes *s, u64 word)
+/* False (counted) when the target's memory cannot be read. */
+static __always_inline bool shapes__read(void *to, u32 bytes, u64 from)
+{
+	if (!bpf_probe_read_user(to, bytes, (const void *)from))
+		return true;
+	count(CNT_BAD_READ);
+	return false;
+}
+
+/* Where the next argument's words go; SHAPE_WORDS: there is no room for one more. */
+static __always_inline u64 shapes__at(struct shapes *s)
 {
 	u64 i = s->cnt;
 
+	if (i < SHAPE_WORDS)
+		return BOUND_INDEX(i, SHAPE_WORDS);
+	s->cut = 1;
+	return SHAPE_WORDS;
+}
+
+static __always_inline void shapes__word(struct shapes *s, u64 word)
+{
+	u64 i = shapes__at(s);
+
 	if (i >= SHAPE_WORDS)
 		return;
-	s->words[BOUND_INDEX(i, SHAPE_WORDS)] = word;
+	s->words[i] = word;
 	s->cnt = i + 1;
+}
+
+static __always_inline void shapes__int(struct shapes *s, u64 value)
+{
+	u64 i = shapes__at(s);
+
+	if (i >= SHAPE_WORDS)
+		return;
+	s->words[i] = OP_WORD_INT | 1ULL << 32;
+	s->words[i + 1] = value;
+	s->cnt = i + 2;
 }
 
 /* `cnt` values at `address`, behind a head that says so. */
@@ -73,16 +106,18 @@ __weak __noinline int shapes__values(struct shapes *s, u64 head, u64 address, u6
 
 	if (!s)
 		return 0;
-	i = s->cnt;
+	i = shapes__at(s);
 	if (i >= SHAPE_WORDS)
 		return 0;
-	i = BOUND_INDEX(i, SHAPE_WORDS);
-	cnt = cnt < SHAPE_DIMS ? cnt : SHAPE_DIMS;
+	if (cnt > SHAPE_DIMS) {
+		count(CNT_SHAPES_CUT);
+		cnt = 0;
+		head = OP_WORD_OPAQUE;
+	}
 	cnt = BOUND_INDEX(cnt, 2 * SHAPE_DIMS);
 	if (cnt > SHAPE_DIMS)
 		return 0;
-	if (bpf_probe_read_user(&s->words[i + 1], cnt * 8, (const void *)address)) {
-		count(CNT_BAD_READ);
+	if (!shapes__read(&s->words[i + 1], cnt * 8, address)) {
 		cnt = 0;
 		head = OP_WORD_OPAQUE;
 	}
@@ -93,26 +128,34 @@ __weak __noinline int shapes__values(struct shapes *s, u64 head, u64 address, u6
 
 __weak __noinline int shapes__tensor(struct shapes *s, u64 impl)
 {
-	u64 sizes, cnt = 0, key_set = 0, at;
-	u16 dtype = 0;
+	u64 tensor[TENSOR_WORDS] = {}, head, i;
 
 	if (!s)
 		return 0;
-	sizes = impl + tensor_sizes;
-	if (!impl || bpf_probe_read_user(&cnt, sizeof(cnt), (const void *)sizes) ||
-	    bpf_probe_read_user(&key_set, sizeof(key_set), (const void *)(sizes + TENSOR_KEY_SET)) || !(u32)key_set) {
-		shapes__word(s, OP_WORD_NONE); /* an undefined tensor has no device's keys, which are the lower ones */
-		return 0;
-	}
-	if (key_set & NESTED_KEYS) {
+	if (impl && !shapes__read(tensor, sizeof(tensor), impl + tensor_sizes)) {
 		shapes__word(s, OP_WORD_OPAQUE);
 		return 0;
 	}
-	bpf_probe_read_user(&dtype, sizeof(dtype), (const void *)(sizes + TENSOR_DTYPE));
-	at = sizes + 8;
-	if (cnt > INLINE_DIMS && bpf_probe_read_user(&at, sizeof(at), (const void *)at))
-		at = 0;
-	shapes__values(s, OP_WORD_TENSOR | (u64)(dtype & 0xff) << 8, at, cnt);
+	if (!(u32)tensor[TENSOR_KEY_SET]) { /* an undefined tensor has no device's keys, which are the lower ones */
+		shapes__word(s, OP_WORD_NONE);
+		return 0;
+	}
+	if (tensor[TENSOR_KEY_SET] & NESTED_KEYS) {
+		shapes__word(s, OP_WORD_OPAQUE);
+		return 0;
+	}
+	head = OP_WORD_TENSOR | (tensor[TENSOR_DTYPE] & 0xff) << 8;
+	if (tensor[0] > INLINE_DIMS) {
+		shapes__values(s, head, tensor[TENSOR_DIMS], tensor[0]);
+		return 0;
+	}
+	i = shapes__at(s);
+	if (i >= SHAPE_WORDS)
+		return 0;
+	s->words[i] = head | tensor[0] << 32;
+	for (u32 k = 0; k < INLINE_DIMS; k++)
+		s->words[i + 1 + k] = tensor[TENSOR_DIMS + k];
+	s->cnt = i + 1 + tensor[0];
 	return 0;
 }
 
@@ -124,13 +167,15 @@ __weak __noinline int shapes__tensors(struct shapes *s, u64 address, u64 cnt)
 	for (u32 i = 0; i < LIST_MAX; i++) {
 		u64 impl = 0;
 
-		if (i >= cnt)
+		if (i >= cnt || s->cut)
 			break;
-		bpf_probe_read_user(&impl, sizeof(impl), (const void *)(address + 8 * i));
-		shapes__tensor(s, impl);
+		if (shapes__read(&impl, sizeof(impl), address + 8 * i))
+			shapes__tensor(s, impl);
+		else
+			shapes__word(s, OP_WORD_OPAQUE);
 	}
 	if (cnt > LIST_MAX)
-		shapes__word(s, OP_WORD_CUT);
+		s->cut = 1;
 	return 0;
 }
 
@@ -148,58 +193,72 @@ static __always_inline u64 call_word(const struct shapes *s, u32 place)
 
 static __always_inline void shapes__argument(struct shapes *s, const struct op_def *def, const struct op_arg *arg)
 {
-	u64 first = call_word(s, arg->place), second[3] = {};
+	u64 first = call_word(s, arg->place), object[3] = {};
+	/* Tensor {TensorImpl *}; std::optional<Tensor> {TensorImpl *, bool}; c10::IListRef {Tensor *, size_t, int tag} */
+	u32 bytes = arg->kind == OP_ARG_TENSOR ? 8 : arg->kind == OP_ARG_OPTIONAL ? 9 : 20;
+	bool is_int = arg->kind == OP_ARG_INTS || arg->kind == OP_ARG_INT || arg->kind == OP_ARG_INT_REF;
 
+	if (is_int && !def->wants_ints) {
+		shapes__word(s, OP_WORD_NONE);
+		return;
+	}
 	switch (arg->kind) {
 	case OP_ARG_TENSOR:
 	case OP_ARG_OPTIONAL:
-		/* Tensor {TensorImpl *}; std::optional<Tensor> {TensorImpl *, bool} */
-		bpf_probe_read_user(second, arg->kind == OP_ARG_TENSOR ? 8 : 9, (const void *)first);
-		shapes__tensor(s, arg->kind == OP_ARG_TENSOR || (second[1] & 1) ? second[0] : 0);
+	case OP_ARG_TENSOR_LIST_REF:
+		if (!shapes__read(object, bytes, first))
+			shapes__word(s, OP_WORD_OPAQUE);
+		else if (arg->kind != OP_ARG_TENSOR_LIST_REF)
+			shapes__tensor(s, arg->kind == OP_ARG_TENSOR || object[1] & 1 ? object[0] : 0);
+		else if (!(u32)object[2]) /* as an ArrayRef */
+			shapes__list(s, object[0], object[1]);
+		else
+			shapes__word(s, OP_WORD_NONE);
 		break;
 	case OP_ARG_TENSOR_LIST:
 		shapes__list(s, first, call_word(s, arg->place2));
 		break;
-	case OP_ARG_TENSOR_LIST_REF:
-		/* c10::IListRef {Tensor *, size_t, int tag}; tag 0: as an ArrayRef */
-		bpf_probe_read_user(second, 20, (const void *)first);
-		if ((u32)second[2])
-			shapes__word(s, OP_WORD_NONE);
-		else
-			shapes__list(s, second[0], second[1]);
-		break;
 	case OP_ARG_INTS:
-		if (def->wants_ints)
-			shapes__values(s, OP_WORD_INTS, first, call_word(s, arg->place2));
-		else
-			shapes__word(s, OP_WORD_NONE);
+		shapes__values(s, OP_WORD_INTS, first, call_word(s, arg->place2));
 		break;
 	case OP_ARG_INT_REF:
-		bpf_probe_read_user(&first, sizeof(first), (const void *)first);
-		/* fall through */
+		if (shapes__read(&first, sizeof(first), first))
+			shapes__int(s, first);
+		else
+			shapes__word(s, OP_WORD_OPAQUE);
+		break;
 	case OP_ARG_INT:
-		if (def->wants_ints) {
-			shapes__word(s, OP_WORD_INT | 1ULL << 32);
-			shapes__word(s, first);
-		} else {
-			shapes__word(s, OP_WORD_NONE);
-		}
+		shapes__int(s, first);
 		break;
 	default:
 		shapes__word(s, OP_WORD_NONE);
 	}
 }
 
+static __always_inline void shapes__end_cut(struct shapes *s)
+{
+	u64 i = s->cnt;
+
+	count(CNT_SHAPES_CUT);
+	if (i > SHAPE_WORDS + SHAPE_DIMS)
+		return;
+	s->words[i] = OP_WORD_CUT;
+	s->cnt = i + 1;
+}
+
 /* Sends the group whose words are in s, unless it was sent before. Returns its id, 0 when it could not be sent (counted). */
 static __always_inline u64 shapes__send(struct shapes *s)
 {
-	u64 hash = name_hash__seed(0, s->cnt);
-	u32 cnt = s->cnt, bytes;
+	u32 cnt, bytes;
 	u8 one = 1;
+	u64 hash;
+	int err;
 
-	if (cnt >= SHAPE_WORDS)
-		count(CNT_SHAPES_CUT);
-	for (u32 i = 0; i < SHAPE_WORDS + SHAPE_DIMS; i++) {
+	if (s->cut)
+		shapes__end_cut(s);
+	cnt = s->cnt;
+	hash = name_hash__seed(0, cnt);
+	for (u32 i = 0; i < SHAPE_WORDS + SHAPE_DIMS + 1; i++) {
 		if (i >= cnt)
 			break;
 		hash = name_hash__add(hash, s->words[i]);
@@ -207,7 +266,10 @@ static __always_inline u64 shapes__send(struct shapes *s)
 	hash = name_hash__end(hash);
 	if (bpf_map_lookup_elem(&groups, &hash))
 		return hash;
-	if (bpf_map_update_elem(&groups, &hash, &one, BPF_NOEXIST)) {
+	err = bpf_map_update_elem(&groups, &hash, &one, BPF_NOEXIST);
+	if (err == -EEXIST) /* another thread has just sent it */
+		return hash;
+	if (err) {
 		count(CNT_GROUPS_FULL);
 		return 0;
 	}
@@ -232,7 +294,7 @@ static __always_inline struct shapes *shapes__of_thread(void)
 		bpf_task_storage_get(&shapes, bpf_get_current_task_btf(), NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 
 	if (s)
-		s->cnt = 0;
+		s->cnt = s->cut = 0;
 	else
 		count(CNT_NO_STORAGE);
 	return s;
@@ -251,10 +313,10 @@ static __always_inline u64 shapes__group(struct pt_regs *ctx, const struct op_de
 	s->call[3] = ctx->cx;
 	s->call[4] = ctx->r8;
 	s->call[5] = ctx->r9;
-	if (def->on_stack)
-		bpf_probe_read_user(&s->call[OP_ARG_STACK], 8 * (OP_PLACES - OP_ARG_STACK), (const void *)(frame + 8));
+	if (def->on_stack && !shapes__read(&s->call[OP_ARG_STACK], 8 * (OP_PLACES - OP_ARG_STACK), frame + 8))
+		return 0;
 	for (u32 i = 0; i < OP_ARGS_MAX; i++) {
-		if (i >= def->arg_cnt)
+		if (i >= def->arg_cnt || s->cut)
 			break;
 		shapes__argument(s, def, &def->args[i]);
 	}
@@ -267,9 +329,8 @@ static __always_inline u64 shapes__inputs(u64 vector)
 	struct shapes *s = shapes__of_thread();
 	u64 bounds[2] = {};
 
-	if (!s)
+	if (!s || !shapes__read(bounds, sizeof(bounds), vector))
 		return 0;
-	bpf_probe_read_user(bounds, sizeof(bounds), (const void *)vector);
 	shapes__tensors(s, bounds[0], (bounds[1] - bounds[0]) / 8);
 	return shapes__send(s);
 }

@@ -108,6 +108,12 @@ static __always_inline u64 span__action(struct thread *t, u32 depth)
 	return below->kind == SPAN_BACKWARD && !below->action ? below->name : below->action;
 }
 
+/* Is a span at that depth directly inside of what may be forward? Operators between do not count. */
+static __always_inline bool in_gap(const struct thread *t, u32 depth, u32 outer)
+{
+	return depth >= t->gap_depth && outer <= t->gap_depth;
+}
+
 /*
  * Drops the spans from that depth on, counted. When they ended is not known, nor, if the last landmark was inside, when forward
  * began. The spans in them that had ended become the enclosing span's.
@@ -135,7 +141,7 @@ __weak __noinline int span__drop(struct thread *t, u32 depth, u32 counter)
 	outer = span__outer(t, depth);
 	if (outer)
 		span__at(t, outer - 1)->child_ns += child_ns;
-	if (depth == t->gap_depth)
+	if (in_gap(t, depth, outer))
 		t->gap_child_ns += child_ns;
 	else if (depth < t->gap_depth)
 		t->gap_ns = 0;
@@ -202,6 +208,20 @@ __weak __noinline int span__row_at(struct thread *t)
 			break;
 		if (has_op_row(span__at(t, depth - 1 - n)->kind))
 			return depth - n;
+	}
+	return 0;
+}
+
+/* 1 + index of the outermost span from that depth on that is no operator's, 0 when there is none. */
+__weak __noinline int span__first_inside(struct thread *t, u32 depth)
+{
+	if (!t)
+		return 0;
+	for (u32 n = 0; n < SPAN_DEPTH; n++) {
+		if (depth + n >= t->depth)
+			break;
+		if (!is_operator(span__at(t, depth + n)->kind))
+			return depth + n + 1;
 	}
 	return 0;
 }
@@ -279,6 +299,7 @@ static __always_inline struct span *span__begin(struct thread *t, u32 kind, u64 
 	s->also = 0;
 	__builtin_memset(&s->op, 0, sizeof(s->op));
 	s->op.merged = name;
+	s->op.sequence = -1;
 	t->depth = depth + 1;
 	t->framed += frame != 0;
 	s->start_ns = bpf_ktime_get_ns();
@@ -325,7 +346,7 @@ __weak __noinline int span__account(struct thread *t, const struct proc *proc, s
 		parent->child_ns += total;
 	}
 	span__account_op(t, proc, s, depth);
-	if (depth == t->gap_depth)
+	if (in_gap(t, depth, outer))
 		t->gap_child_ns += total;
 	if (!in_window(proc, s->start_ns))
 		return 0;
@@ -409,8 +430,9 @@ static __always_inline void gap__end(struct thread *t, const struct proc *proc, 
 		.child_ns = t->gap_child_ns,
 		.name = fixed_names[NAME_FORWARD],
 		.kind = SPAN_FORWARD,
+		.op = {.sequence = -1},
 	};
-	u32 depth = t->gap_depth, outer;
+	u32 depth = t->gap_depth, outer, inner;
 
 	if (!t->gap_ns || t->depth < depth || depth > SPAN_DEPTH)
 		return;
@@ -419,8 +441,9 @@ static __always_inline void gap__end(struct thread *t, const struct proc *proc, 
 	 * A span that began in forward and goes on: that part is its own, too, and in the self time of one of them
 	 * only.
 	 */
-	if (t->depth > depth)
-		forward.child_ns += t->now_ns - span__at(t, depth)->start_ns;
+	inner = span__first_inside(t, depth);
+	if (inner)
+		forward.child_ns += t->now_ns - span__at(t, inner - 1)->start_ns;
 	/* The spans inside were, or will be, the enclosing span's children; they become forward's. */
 	outer = span__outer(t, depth);
 	if (outer)
@@ -434,21 +457,26 @@ static __always_inline u64 entry_sp(const struct pt_regs *ctx, u64 frame)
 	return frame ? frame + 1 : ctx->sp;
 }
 
-/*
- * The current thread at an event: its time taken, its stack repaired for the stack pointer sp. NULL (counted): no
- * memory for it.
- */
-static __always_inline struct thread *thread__enter(struct task_struct *task, u64 sp)
+/* NULL (counted): no memory for it. */
+static __always_inline struct thread *thread__of(struct task_struct *task)
 {
-	u64 now = bpf_ktime_get_ns();
 	struct thread *t = bpf_task_storage_get(&threads, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 
 	if (!t) /* the first allocation may meet an empty per-CPU cache, which that refills */
 		t = bpf_task_storage_get(&threads, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (!t) {
+	if (!t)
 		count(CNT_NO_STORAGE);
+	return t;
+}
+
+/* The current thread at an event: its time taken, its stack repaired for the stack pointer sp. NULL as thread__of. */
+static __always_inline struct thread *thread__enter(struct task_struct *task, u64 sp)
+{
+	u64 now = bpf_ktime_get_ns();
+	struct thread *t = thread__of(task);
+
+	if (!t)
 		return NULL;
-	}
 	t->now_ns = now;
 	if (t->framed)
 		span__repair(t, sp);

@@ -8,7 +8,7 @@
 #include "native/random.h"
 
 #define TREE_NODES  16384
-#define TREE_DEPTH  30
+#define TREE_DEPTH  (SPAN_DEPTH - 2)
 #define MODEL_ROWS  8192
 #define LABEL_CNT   4
 #define ACTION_CNT  4
@@ -223,16 +223,20 @@ static void begin__operator(struct tree *t, u64 frame)
 		which = (around->name - OP_ID(0)) ^ random_below(2);
 	if (random_below(3)) {
 		op__enter(which, frame);
-		tree__begin(t, (struct call){
-				       .kind = SPAN_OP, .name = OP_ID(which), .merged = op_merged[which], .frame = frame});
+		tree__begin(t,
+			    (struct call){
+				    .kind = SPAN_OP, .name = OP_ID(which), .merged = op_merged[which], .frame = frame});
 	} else if (random_below(2)) {
 		node__enter(OP_EVALUATE, node, frame);
-		tree__begin(t, (struct call){
-				       .kind = SPAN_EVALUATE, .name = NODE_ID(node), .merged = ~NODE_ID(node), .frame = frame});
+		tree__begin(t, (struct call){.kind = SPAN_EVALUATE,
+					     .name = NODE_ID(node),
+					     .merged = ~NODE_ID(node),
+					     .frame = frame});
 	} else {
 		node__enter(OP_NODE, node, frame);
-		tree__begin(t, (struct call){
-				       .kind = SPAN_NODE, .name = NODE_ID(node), .merged = NODE_ID(node), .frame = frame});
+		tree__begin(t,
+			    (struct call){
+				    .kind = SPAN_NODE, .name = NODE_ID(node), .merged = NODE_ID(node), .frame = frame});
 	}
 }
 
@@ -244,8 +248,10 @@ static void begin__landmark(struct tree *t, u64 frame)
 	switch (random_below(6)) {
 	case 0 ... 2:
 		label__enter(label_texts[which], sp, sp);
-		tree__begin(t, (struct call){
-				       .kind = SPAN_LABEL, .name = label_ids[which], .merged = label_ids[which], .token = sp});
+		tree__begin(t, (struct call){.kind = SPAN_LABEL,
+					     .name = label_ids[which],
+					     .merged = label_ids[which],
+					     .token = sp});
 		break;
 	case 3:
 		fakepy__put(fakepy__gen_frame(&job.py, gen) + job.py.py->frame_locals + 8, action_texts[which], 8);
@@ -255,14 +261,18 @@ static void begin__landmark(struct tree *t, u64 frame)
 		break;
 	case 4:
 		fn__enter(FN_FIRST + which, frame);
-		tree__begin(t, (struct call){.kind = SPAN_USER, .name = FN_ID(FN_FIRST + which),
-					     .token = FN_FIRST + which, .frame = frame});
+		tree__begin(t, (struct call){.kind = SPAN_USER,
+					     .name = FN_ID(FN_FIRST + which),
+					     .token = FN_FIRST + which,
+					     .frame = frame});
 		break;
 	case 5:
 		if (in_backward(t))
 			break;
 		fn__enter(FN_BACKWARD, frame);
-		tree__begin(t, (struct call){.kind = SPAN_BACKWARD, .name = FIXED_ID(BACKWARD), .token = FN_BACKWARD,
+		tree__begin(t, (struct call){.kind = SPAN_BACKWARD,
+					     .name = FIXED_ID(BACKWARD),
+					     .token = FN_BACKWARD,
 					     .frame = frame});
 		break;
 	}
@@ -388,8 +398,7 @@ static void program__start(void)
 		action_ids[i] = latin_id(name);
 	}
 	for (u32 i = 0; i < 2 * TREE_DEPTH; i++)
-		gens[i / TREE_DEPTH][i % TREE_DEPTH] =
-			fakepy__generator(&job.py, job.profile_code, action_texts[0]);
+		gens[i / TREE_DEPTH][i % TREE_DEPTH] = fakepy__generator(&job.py, job.profile_code, action_texts[0]);
 	/* a label that is called as an operator is one with it */
 	for (u32 op = 0; op < 6; op++) {
 		op_merged[op] = op < 4 ? MERGED_ID(op) : label_ids[2];

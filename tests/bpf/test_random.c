@@ -9,7 +9,7 @@
 
 /* ---- the model ---- */
 
-#define MODEL_DEPTH 28 /* below SPAN_DEPTH: no span is refused */
+#define MODEL_DEPTH (SPAN_DEPTH - 2)
 #define MODEL_ROWS  4096
 
 struct open {

@@ -14,10 +14,10 @@
 
 #define OP_SLOT_USED 3
 #define OP_CNT       16
-#define OP_ID(op)    (0xf3000000ULL + (op))     /* operators 2n and 2n + 1 are overloads of one name */
+#define OP_ID(op)    (0xf3000000ULL + (op)) /* operators 2n and 2n + 1 are overloads of one name */
 #define MERGED_ID(n) (0xf4000000ULL + (n) / 2)
 #define MEMORY_ID    0xf5000000ULL
-#define NODE_ID(n)   (0xf6000000ULL + (n))      /* name of a class of nodes */
+#define NODE_ID(n)   (0xf6000000ULL + (n)) /* name of a class of nodes */
 #define NODE_CNT     8
 
 static struct op_proc *op_proc;
@@ -42,10 +42,10 @@ static inline void ops__start(void)
 	ops__set_def(OP_DEF_MEMORY, &memory);
 	for (u32 n = 0; n < NODE_CNT; n++) {
 		struct node_class class = {slot, 0x7f0000001000ULL + 16 * n};
-		u64 name = NODE_ID(n);
+		struct node_val val = {.name = NODE_ID(n)};
 
 		nodes[n][0] = class.vtable;
-		bpf_map_update_elem(&node_classes, &class, &name, BPF_ANY);
+		bpf_map_update_elem(&node_classes, &class, &val, BPF_ANY);
 	}
 	native__set_knob(&want_timeline, 0);
 	native__set_knob(&want_shapes, 0);
@@ -91,6 +91,15 @@ static inline void node__enter(enum op_event event, u32 class, u64 frame)
 	*(event == OP_EVALUATE ? &regs.dx : &regs.di) = (u64)nodes[class];
 	native.cookie = op_cookie(event, 16, event == OP_EVALUATE ? 2 : 0);
 	node_enter(&regs);
+}
+
+/* An exception leaves an operator, at a place where the depth of its frame is not known, `sp` is. */
+static inline void op__leave(u32 op, u64 sp)
+{
+	struct pt_regs regs = {.sp = sp};
+
+	native.cookie = op_cookie(OP_CALL, COOKIE_DEPTH_UNKNOWN, op);
+	op_exit(&regs);
 }
 
 static inline void op__run(u32 op, u64 ns, u64 frame)
