@@ -92,9 +92,8 @@ static __always_inline void action__begin(struct thread *t, struct proc *proc, u
 	/* A generator that was dropped without an end, and whose memory is used again. */
 	stale = span__find(t, SPAN_ACTION, gen, 0);
 	if (stale >= 0) {
-		count(CNT_SPAN_REUSED);
-		count_many(CNT_DROPPED_INNER, t->depth - stale - 1);
-		span__drop(t, stale);
+		span__drop(t, stale + 1, CNT_DROPPED_INNER);
+		span__drop(t, stale, CNT_SPAN_REUSED);
 	}
 	hook = is_optimizer_hook(t);
 	s = span__begin(t, SPAN_ACTION, gen, name, 0);

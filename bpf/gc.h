@@ -33,9 +33,8 @@ static __always_inline void on_gc(struct pt_regs *ctx, struct task_struct *task,
 		return;
 	}
 	if (open >= 0) { /* its end was missed while the probes were away */
-		count(CNT_SPAN_REUSED);
-		count_many(CNT_DROPPED_INNER, t->depth - open - 1);
-		span__drop(t, open);
+		span__drop(t, open + 1, CNT_DROPPED_INNER);
+		span__drop(t, open, CNT_SPAN_REUSED);
 	}
 	if (generation < GC_GENERATIONS)
 		span__begin(t, SPAN_GC, 0, fixed_name(NAME_GC_0 + generation), 0);

@@ -3,7 +3,7 @@
 #ifndef STEPFLAME_OP_WINDOW_H
 #define STEPFLAME_OP_WINDOW_H
 
-#include "maps.h"
+#include "op_rows.h"
 
 /* `step` is the first one behind it. */
 static __always_inline void op_window__send(const struct op_proc *p, u64 step)
@@ -37,6 +37,16 @@ static __always_inline void op_window__begin(struct op_proc *p, u64 step, u64 no
 	p->open = 1;
 }
 
+/* The timeline gets the step that ends. */
+static __always_inline void op_window__step(const struct op_proc *p, u64 step, u64 now)
+{
+	struct span s = {.kind = SPAN_STEP, .start_ns = p->last_boundary_ns};
+
+	s.op.sequence = step;
+	if (in_op_window(p, &s))
+		timeline__add(p, &s, now - s.start_ns, 0);
+}
+
 /* A step ends and the next begins, numbered from 0. torch.profiler.schedule says whether that one is recorded. */
 static __always_inline void op_window__boundary(const struct proc *proc, u64 now)
 {
@@ -50,6 +60,8 @@ static __always_inline void op_window__boundary(const struct proc *proc, u64 now
 	step = p->boundaries++;
 	if (!step)
 		p->first_boundary_ns = now;
+	else if (want_timeline)
+		op_window__step(p, step - 1, now);
 	p->last_boundary_ns = now;
 	if (!op_schedule[OP_ACTIVE])
 		return;

@@ -111,16 +111,23 @@ int op_enter(struct pt_regs *ctx)
 #define OBJECT_TYPE 8
 #define TYPE_NAME   24
 
-/* The name of a Python class, 0: not readable (counted). */
-static __always_inline u64 class__name(struct thread *t, u64 class)
+/* The name that is a text of the target's, 0: not readable (counted). */
+static __always_inline u64 text__name(struct thread *t, u64 text)
 {
-	u64 text = 0, name;
+	u64 name = name__read_text(t, text);
 
-	bpf_probe_read_user(&text, sizeof(text), (const void *)(class + TYPE_NAME));
-	name = name__read_text(t, text);
 	if (name)
 		name__send(t, name);
 	return name;
+}
+
+/* The name of a Python class. */
+static __always_inline u64 class__name(struct thread *t, u64 class)
+{
+	u64 text = 0;
+
+	bpf_probe_read_user(&text, sizeof(text), (const void *)(class + TYPE_NAME));
+	return text__name(t, text);
 }
 
 /* The name of a node: of its class, or for one that Python defines of the Python class. 0: not known (counted). */
@@ -244,7 +251,7 @@ static __always_inline u32 node__kind(u32 event)
 	return event == OP_EVALUATE ? SPAN_EVALUATE : event == OP_NODE ? SPAN_NODE : SPAN_OP;
 }
 
-/* evaluate_function, Node::operator(), and a Python function's apply: the cookie's index is the register that holds the node or class. */
+/* evaluate_function, Node::operator(), and a Python function's apply or label: the cookie's index is the register of the node, class or text. */
 SEC("uprobe.multi")
 int node_enter(struct pt_regs *ctx)
 {
@@ -262,7 +269,10 @@ int node_enter(struct pt_regs *ctx)
 		return 0;
 	op__repair(t, frame + 1);
 	subject = register_value(ctx, COOKIE_FN(cookie));
-	name = event == OP_PYTHON ? class__name(t, subject) : node__name(t, slot, subject);
+	if (event == OP_TEXT)
+		name = text__name(t, subject);
+	else
+		name = event == OP_PYTHON ? class__name(t, subject) : node__name(t, slot, subject);
 	if (!name)
 		return 0;
 	s = op__begin(t, p, kind, name, name, kind == SPAN_OP ? name : name ^ kind, frame);

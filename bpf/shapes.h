@@ -136,7 +136,7 @@ __weak __noinline int shapes__tensor(struct shapes *s, u64 impl)
 		shapes__word(s, OP_WORD_OPAQUE);
 		return 0;
 	}
-	if (!tensor[TENSOR_KEY_SET]) { /* an undefined tensor has no keys */
+	if (!(u32)tensor[TENSOR_KEY_SET]) { /* an undefined tensor has no device's keys, which are the lower ones */
 		shapes__word(s, OP_WORD_NONE);
 		return 0;
 	}

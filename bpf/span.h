@@ -115,12 +115,12 @@ static __always_inline bool in_gap(const struct thread *t, u32 depth, u32 outer)
 }
 
 /*
- * Drops the spans from that depth on. When they ended is not known, nor, if the last landmark was inside, when forward
+ * Drops the spans from that depth on, counted. When they ended is not known, nor, if the last landmark was inside, when forward
  * began. The spans in them that had ended become the enclosing span's.
  */
-__weak __noinline int span__drop(struct thread *t, u32 depth)
+__weak __noinline int span__drop(struct thread *t, u32 depth, u32 counter)
 {
-	u64 child_ns = 0;
+	u64 child_ns = 0, cnt = 0;
 	u32 outer;
 
 	if (!t)
@@ -132,6 +132,7 @@ __weak __noinline int span__drop(struct thread *t, u32 depth)
 		if (depth + n >= t->depth)
 			break;
 		s = span__at(t, i);
+		cnt += s->kind != SPAN_NONE; /* that one has ended: span__outlived */
 		child_ns += s->child_ns;
 		t->framed -= s->frame != 0;
 		if (i)
@@ -145,6 +146,7 @@ __weak __noinline int span__drop(struct thread *t, u32 depth)
 	else if (depth < t->gap_depth)
 		t->gap_ns = 0;
 	t->depth = depth;
+	count_many(counter, cnt);
 	return 0;
 }
 
@@ -163,8 +165,7 @@ __weak __noinline int span__repair(struct thread *t, u64 sp)
 		if (i >= depth)
 			break;
 		if (span__at(t, i)->frame && span__at(t, i)->frame < sp) {
-			count_many(CNT_UNWOUND, depth - i);
-			span__drop(t, i);
+			span__drop(t, i, CNT_UNWOUND);
 			break;
 		}
 	}
@@ -255,10 +256,8 @@ static __always_inline u32 span__unwind_to(struct thread *t, u64 frame)
 
 	span__repair(t, frame);
 	depth = span__operator_at(t, frame);
-	if (depth && depth < t->depth) {
-		count_many(CNT_DROPPED_INNER, t->depth - depth);
-		span__drop(t, depth);
-	}
+	if (depth && depth < t->depth)
+		span__drop(t, depth, CNT_DROPPED_INNER);
 	return depth;
 }
 
@@ -369,6 +368,30 @@ static __always_inline void gap__begin(struct thread *t)
 }
 
 /*
+ * Lightning's profiler for torch labels each action, and ends the label in the very next() that ends the action: an instant after us. Such a
+ * label goes on, over a span without a kind, which goes with it.
+ */
+static __always_inline bool span__outlived(struct thread *t, u32 i)
+{
+	const struct span *s = span__at(t, i), *above = span__at(t, i + 1);
+
+	return t->depth == i + 2 && s->kind == SPAN_ACTION && !s->frame && above->kind == SPAN_LABEL && !above->frame;
+}
+
+static __always_inline void span__drop_outlived(struct thread *t)
+{
+	u32 depth = t->depth;
+
+	if (!depth || span__at(t, depth - 1)->kind != SPAN_NONE)
+		return;
+	t->depth = depth - 1;
+	if (t->gap_depth > t->depth)
+		t->gap_depth = t->depth;
+	if (t->depth)
+		op__hand_out(span__at(t, depth - 2), span__at(t, depth - 1));
+}
+
+/*
  * Ends span i (from span__find). What is open above it has lost its end and is dropped, counted. Returns the span,
  * whose slot stays readable until the next span__begin; NULL when i is -1.
  */
@@ -380,14 +403,20 @@ static __always_inline struct span *span__end(struct thread *t, const struct pro
 	if (i < 0)
 		return NULL;
 	landmark = t->gap_ns && (u32)i < t->gap_depth;
-	if ((u32)i + 1 < t->depth) {
-		count_many(CNT_DROPPED_INNER, t->depth - i - 1);
-		span__drop(t, i + 1);
-	}
-	t->depth = i;
 	s = span__at(t, i);
-	t->framed -= s->frame != 0;
-	span__account(t, proc, s, pid, i);
+	if (span__outlived(t, i)) {
+		span__account(t, proc, s, pid, i);
+		s->kind = SPAN_NONE;
+		s->op_child_ns = 0;
+		__builtin_memset(&s->op, 0, sizeof(s->op));
+	} else {
+		if ((u32)i + 1 < t->depth)
+			span__drop(t, i + 1, CNT_DROPPED_INNER);
+		t->depth = i;
+		t->framed -= s->frame != 0;
+		span__account(t, proc, s, pid, i);
+		span__drop_outlived(t);
+	}
 	if (landmark) /* the last one was inside: forward begins no earlier than here */
 		gap__begin(t);
 	return s;

@@ -31,6 +31,7 @@ enum op_event {
 	OP_REPORT,   /* c10::reportMemoryUsageToProfiler */
 	OP_NODE,     /* Node::operator()(this, ...), or a class's apply: the Node * in cookie's register */
 	OP_PYTHON,   /* THPFunction_apply(cls, ...), of a torch.autograd.Function: the class in %rdi */
+	OP_TEXT,     /* _pytorch_record_function_enter(name), of torch.compile: the text in %rdi */
 };
 
 /* How an argument is passed, System V x86-64 ABI. */
@@ -49,7 +50,7 @@ enum op_arg_kind {
 };
 
 #define OP_PLACES    32
-#define OP_ARG_STACK 16 /* place: 0-5 rdi rsi rdx rcx r8 r9; OP_ARG_STACK + i: the i-th word above the return address */
+#define OP_ARG_STACK 8 /* place: 0-5 rdi rsi rdx rcx r8 r9; OP_ARG_STACK + i: the i-th word above the return address */
 
 struct op_arg {
 	__u8 kind;   /* enum op_arg_kind */

@@ -31,6 +31,8 @@ static const char *const events[] = {
 	[OP_BOXED] = "boxed",
 	[OP_EVALUATE] = "evaluate",
 	[OP_NODE] = "operator()",
+	[OP_PYTHON] = "python",
+	[OP_TEXT] = "text",
 };
 
 static void print_place(uint8_t place)

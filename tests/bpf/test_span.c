@@ -436,6 +436,36 @@ static void test_label_order(void **state)
 }
 
 /* std::string before the C++11 ABI: a pointer, the size 24 bytes before the text. */
+/* Lightning's profiler for torch: the label of an action is ended inside the next() that ends the action. */
+static void test_label_outlives_action(void **state)
+{
+	u64 outer = action__new("outer"), inner = action__new("inner");
+
+	for (int i = 0; i < 3; i++) {
+		action__next(outer, FRAME(1));
+		label__enter("of outer", 0x5000, FRAME(2));
+		wait_ns(10);
+		action__next(inner, FRAME(3));
+		label__enter("of inner", 0x6000, FRAME(4));
+		wait_ns(5);
+		action__next(inner, FRAME(3));
+		wait_ns(1);
+		label__exit(0x6000, FRAME(4));
+		assert_int_equal(depth(), 2);
+		action__next(outer, FRAME(1));
+		wait_ns(1);
+		label__exit(0x5000, FRAME(2));
+		assert_int_equal(depth(), 0);
+		fakepy__set_created(&job.py, outer, true);
+		fakepy__set_created(&job.py, inner, true);
+	}
+	assert_int_equal(row(SPAN_ACTION, latin_id("outer"), 0)->total_ns, 3 * 16);
+	assert_int_equal(row(SPAN_ACTION, latin_id("inner"), utf8_id("of outer"))->total_ns, 3 * 5);
+	assert_int_equal(row(SPAN_LABEL, utf8_id("of outer"), latin_id("outer"))->total_ns, 3 * 17);
+	assert_int_equal(row(SPAN_LABEL, utf8_id("of inner"), latin_id("inner"))->total_ns, 3 * 6);
+	expect_counters(CNT__COUNT);
+}
+
 static void test_label_old_string(void **state)
 {
 	struct {
@@ -539,6 +569,7 @@ int main(void)
 		TEST(label_in_register),
 		TEST(label_handle_of_other),
 		TEST(label_order),
+		TEST(label_outlives_action),
 		TEST(label_old_string),
 		TEST(label_unreadable),
 		TEST(windows),

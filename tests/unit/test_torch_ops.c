@@ -37,7 +37,7 @@ static const char fixture[] =
 	"Unheard { int "
 	"x[5]; };\n"
 	"struct OperatorHandle { void *def, *at; ~OperatorHandle(); };\n"
-	"struct IValue { long a, b; };\n"
+	"struct IValue { long a, b; }; struct DispatchKeySet { unsigned long keys; };\n"
 	"struct Dispatcher { OperatorHandle findSchemaOrThrow(const char *, const char *); void check(OperatorHandle "
 	"&, const "
 	"std::type_info &);\n"
@@ -63,15 +63,19 @@ static const char fixture[] =
 	"OP(liar, \"aten::truth\", \"\", long, (const Tensor &a), (a))\n"
 	"} }\n"
 	"namespace torch { namespace autograd {\n"
-	"struct Node : std::enable_shared_from_this<Node> { virtual ~Node() {} long operator()(long); virtual long "
-	"apply(long) = 0; };\n"
+	"struct Node : std::enable_shared_from_this<Node> { virtual ~Node() {} virtual const char *name() { return 0; "
+	"} long operator()(long); virtual long apply(long) = 0; };\n"
 	"__attribute__((noinline, visibility(\"hidden\"))) long Node::operator()(long a) { "
 	"getStepCallbacksUnlessEmpty(RecordScope::F); return "
 	"apply(a) + 1; }\n"
 	"struct TraceableFunction : Node {};\n"
 	"struct Hook { virtual ~Hook() {} };\n"
 	"struct AccumulateGrad : Node { long apply(long a) override { return a; } };\n"
-	"struct PyNode : Node { long apply(long a) override { return a + 2; } };\n"
+	"struct Type { long a, b, c; const char *name; }; struct Object { long a; Type *type; };\n"
+	"struct PyNode : Node { long apply(long a) override { return a + 2; } long member[5]; Object *object;\n"
+	" const char *name() override { return object->type->name; } };\n"
+	"namespace VariableType { namespace { __attribute__((noipa, used)) Tensor detach(DispatchKeySet k, const Tensor "
+	"&a) { return ((Tensor(*)(const Tensor &))kernel(*(OperatorHandle *)k.keys))(a); } } }\n"
 	"struct Both : Node, Hook { long apply(long a) override { return a + 4; } };\n"
 	"template <class T> struct CppNode : Node { long apply(long a) override { return a + 3; } };\n"
 	"namespace generated { struct MulBackward0 : TraceableFunction { long apply(long a) override { return a * 2; } "
@@ -82,7 +86,11 @@ static const char fixture[] =
 	"new "
 	"CppNode<int>; case 3: return new Both; }\n"
 	" return new generated::MulBackward0; }\n"
-	"} }\n";
+	"} }\n"
+	"struct _object; _object *called(_object *); _object *THPFunction_apply(_object *c, _object *a) { called(c); "
+	"return called(a) ? c : a; }\n"
+	"extern \"C\" { _object *_pytorch_record_function_enter(const char *name) { return called((_object *)name) ? 0 : called(0); }\n"
+	"void _pytorch_record_function_exit(_object *a) { if (a) { called(a); called(0); } } }\n";
 
 static int build(void **state)
 {
@@ -127,7 +135,14 @@ static struct elf *open_library(const char *path)
 	return elf;
 }
 
-/* T tensor, O and o optional tensor (std::, c10::), L tensor list, I int list, i int, P optional list, R list reference, s symbolic int, - other; places: 0-5 registers, then stack. */
+/* T tensor, O and o optional tensor (std::, c10::), L tensor list, I int list, i int, P optional list, R list reference, s symbolic int, - other; places: 0-5 registers, +i the i-th word on the stack. */
+static int print_place(uint8_t place, char *out, size_t size)
+{
+	bool on_stack = place >= OP_ARG_STACK;
+
+	return snprintf(out, size, on_stack ? "+%u" : "%u", place - (on_stack ? OP_ARG_STACK : 0));
+}
+
 static void print_args(const struct op_arg *arg, uint8_t cnt, char *out, size_t size)
 {
 	static const char letters[OP_ARG__COUNT] = "-TOLIiPRso";
@@ -139,9 +154,11 @@ static void print_args(const struct op_arg *arg, uint8_t cnt, char *out, size_t 
 
 		used += snprintf(out + used, size - used, i ? " %c" : "%c", letters[arg[i].kind]);
 		if (arg[i].kind)
-			used += snprintf(out + used, size - used, "%u", arg[i].place);
-		if (pair)
-			used += snprintf(out + used, size - used, ",%u", arg[i].place2);
+			used += print_place(arg[i].place, out + used, size - used);
+		if (pair) {
+			used += snprintf(out + used, size - used, ",");
+			used += print_place(arg[i].place2, out + used, size - used);
+		}
 	}
 }
 
@@ -156,20 +173,20 @@ static const struct {
 	{"void", "_ZN2at4_ops20_foreach_add__Scalar4callEN3c108ArrayRefINS_6TensorEEERKNS2_6ScalarE", false, "L0,1 -"},
 	{"at::Tensor",
 	 "_ZN2at4_ops11convolution4callERKNS_6TensorES4_RKSt8optionalIS2_EN3c108ArrayRefINS9_6SymIntEEESC_SC_bSC_SB_",
-	 false, "T1 T2 O3 I4,5 I16,17 I18,19 i20 I21,22 s23"},
+	 false, "T1 T2 O3 I4,5 I+0,+1 I+2,+3 i+4 I+5,+6 s+7"},
 	{"at::Tensor",
 	 "_ZN2at4_ops11convolution4callERKNS_6TensorES4_RKN3c108optionalIS2_EENS5_8ArrayRefIlEESB_SB_bSB_l", true,
-	 "T1 T2 o3 I4,5 I16,17 I18,19 i20 I21,22 i23"},
+	 "T1 T2 o3 I4,5 I+0,+1 I+2,+3 i+4 I+5,+6 i+7"},
 	{"std::tuple<at::Tensor, at::Tensor, at::Tensor>",
 	 "_ZN2at4_ops17native_batch_norm4callERKNS_6TensorERKSt8optionalIS2_ES8_S8_S8_bdd", false,
-	 "T1 O2 O3 O4 O5 i16 - -"},
+	 "T1 O2 O3 O4 O5 i+0 - -"},
 	/* compute_log_sumexp in the last register; dropout_p in a vector register; is_causal on the stack */
 	{"std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>",
 	 "_ZN2at4_ops39_scaled_dot_product_efficient_attention4callERKNS_6TensorES4_S4_RKSt8optionalIS2_EbdbS5_IdE",
-	 false, "T1 T2 T3 O4 i5 - i16 -"},
+	 false, "T1 T2 T3 O4 i5 - i+0 -"},
 	{"std::tuple<at::Tensor, at::Tensor, at::Tensor>",
 	 "_ZN2at4_ops10lstm_input4callERKNS_6TensorEN3c108ArrayRefIS2_EES7_bldbbb", false,
-	 "T1 L2,3 L4,5 i16 i17 - i18 i19 i20"},
+	 "T1 L2,3 L4,5 i+0 i+1 - i+2 i+3 i+4"},
 	/* 24 bytes on the stack, so keepdim is in %rdx; an optional array of 16 bytes in %rdx and %rcx, so it is in %r8 */
 	{"at::Tensor",
 	 "_ZN2at4_ops15sum_dim_IntList4callERKNS_6TensorEN3c1016OptionalArrayRefIlEEbSt8optionalINS5_10ScalarTypeEE",
@@ -183,14 +200,23 @@ static const struct {
 	 false, "I1,2 - - - - -"},
 	/* a list does not fit into the one register that is left: the register goes to the next that fits */
 	{"at::Tensor&", "_ZN2at4_ops1x4callERNS_6TensorES3_S3_S3_S3_N3c108ArrayRefIlEEl", false,
-	 "T0 T1 T2 T3 T4 I16,17 i5"},
+	 "T0 T1 T2 T3 T4 I+0,+1 i5"},
 	{"std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>",
 	 "_ZN2at4_ops10_cudnn_rnn4callERKNS_6TensorEN3c108ArrayRefIS2_EElRKSt8optionalIS2_ES4_SB_lNS5_6SymIntESC_"
 	 "lbdbbNS6_ISC_EESB_",
-	 false, "T1 L2,3 i4 O5 T16 O17 i18 s19 s20 i21 i22 - i23 i24 I25,26 O27"},
+	 false, "T1 L2,3 i4 O5 T+0 O+1 i+2 s+3 s+4 i+5 i+6 - i+7 i+8 I+9,+10 O+11"},
+	/* the most words on the stack of all operators */
+	{"std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>",
+	 "_ZN2at4_ops25mkldnn_rnn_layer_backward4callERKNS_6TensorES4_S4_S4_S4_S4_S4_S4_S4_S4_RKSt8optionalIS2_ES8_S8_"
+	 "blllbbbN3c108ArrayRefIlEEbS4_",
+	 false, "T1 T2 T3 T4 T5 T+0 T+1 T+2 T+3 T+4 O+5 O+6 O+7 i+8 i+9 i+10 i+11 i+12 i+13 i+14 I+15,+16 i+17 T+18"},
+	/* farther than is looked at, which only integers of a made-up one are */
+	{"void", "_ZN2at4_ops1x4callERKNS_6TensorEdN3c108ArrayRefIlEES7_S7_S7_S7_S7_S7_S7_S7_S7_S7_S7_S7_S7_S7_bS3_", false,
+	 "T0 - I1,2 I3,4 I+0,+1 I+2,+3 I+4,+5 I+6,+7 I+8,+9 I+10,+11 I+12,+13 I+14,+15 I+16,+17 I+18,+19 I+20,+21 "
+	 "I+22,+23 - i5 -"},
 	/* nine doubles: the last one is on the stack */
 	{"void", "_ZN2at4_ops1x4callEdddddddddllllll", false, "- - - - - - - - - i0 i1 i2 i3 i4 i5"},
-	{"void", "_ZN2at4_ops1x4callEdddddddddlllllll", false, "- - - - - - - - - i0 i1 i2 i3 i4 i5 i17"},
+	{"void", "_ZN2at4_ops1x4callEdddddddddlllllll", false, "- - - - - - - - - i0 i1 i2 i3 i4 i5 i+1"},
 	/* Behind a type that is not known nothing is known; a reference to one is an address. */
 	{"void", "_ZN2at4_ops1x4callERKNS_6TensorE3FooS4_", false, "T0 - -"},
 	{"void", "_ZN2at4_ops1x4callERKNS_6TensorERK3FooS4_", false, "T0 - T2"},
@@ -300,6 +326,9 @@ static void check_fixture(const struct torch_ops *ops)
 	assert_int_equal(function_of(ops, OP_EVALUATE, NULL)->subject, 2);
 	assert_int_equal(function_of(ops, OP_NODE, NULL)->subject, 1);
 	assert_int_equal(function_of(ops, OP_BOXED, NULL)->subject, 1);
+	assert_args(ops, "detach", "T2");
+	assert_int_equal(function_of(ops, OP_PYTHON, NULL)->subject, 0);
+	assert_int_equal(function_of(ops, OP_TEXT, NULL)->subject, 0);
 	assert_int_equal(ops->sequence_nr, 24);
 }
 
@@ -339,6 +368,8 @@ static void nodes_of_a_library(void **state)
 			k++;
 		assert_true(k < ops->node_cnt);
 		assert_string_equal(ops->node[k].name, want[i].name);
+		/* vtable, weak_ptr, five members */
+		assert_int_equal(ops->node[k].object, *want[i].name ? 0 : 64);
 	}
 	torch_ops__free(ops);
 	elf__free(elf);

@@ -20,6 +20,8 @@
 #define COLLECTIVE_1 "_ZN4c10d3ops"                                            /* of torch 1 */
 #define LABEL_ENTER  "_ZN5torch8autograd8profiler25record_function_enter_newE" /* takes a std::string */
 #define VARIABLE     "_ZN5torch8autograd12VariableType12_GLOBAL__N_1"
+#define TEXT_ENTER   "_pytorch_record_function_enter"
+#define TEXT_EXIT    "_pytorch_record_function_exit"
 #define OLD_OPTIONAL "3c108optionalI"
 
 enum { RDI, RSI, RDX };
@@ -41,6 +43,7 @@ static const struct landmark landmarks[] = {
 	{VARIABLE "7detach_E", OP_CALL, RSI, RDI, "detach_"},
 	{"_Z17THPFunction_applyP", OP_PYTHON, RDI, RDI, "THPFunction_apply"},
 	{"_ZN12_GLOBAL__N_117THPFunction_applyE", OP_PYTHON, RDI, RDI, "THPFunction_apply"}, /* 2.15 */
+	{TEXT_ENTER, OP_TEXT, RDI, RDI, TEXT_ENTER},
 };
 
 /* A function to look into, before its sites are known. */
@@ -110,7 +113,7 @@ static int add_candidate(const struct elf_symbol *symbol, void *ctx)
 	struct candidate candidate = {.symbol = symbol->name, .vaddr = symbol->vaddr, .size = symbol->size};
 	struct finder *finder = ctx;
 
-	if (!symbol->function || strncmp(symbol->name, "_Z", 2) || !elf__is_code(finder->elf, symbol->vaddr))
+	if (!symbol->function || *symbol->name != '_' || !elf__is_code(finder->elf, symbol->vaddr))
 		return 0;
 	if (!strcmp(symbol->name, FIND_SCHEMA))
 		finder->names.own = symbol->vaddr;
@@ -149,13 +152,33 @@ static unsigned stepped(const struct sites *sites)
 	return cnt;
 }
 
+/* A function that begins what another one ends, called from the same frame: the entry of that is the exit. */
+static int find_bracket(const struct elf *elf, const struct candidate *candidate, struct sites *out)
+{
+	struct elf_symbol symbol;
+	struct sites end;
+	int err = elf__symbol(elf, TEXT_EXIT, &symbol);
+
+	err = err ?: sites__find(elf, symbol.vaddr, symbol.size, SITES_STRICT, &end);
+	err = err ?: sites__find(elf, candidate->vaddr, candidate->size, SITES_STRICT, out);
+	if (err)
+		return err;
+	out->exit[0] = end.entry;
+	out->exit_cnt = 1;
+	out->unwind_cnt = 0;
+	return 0;
+}
+
 /* The sites behind all that the function does, or, where the kernel would step these, the ones behind its work. */
 static int find_sites(const struct elf *elf, const struct candidate *candidate, struct sites *out, uint8_t *policy)
 {
 	struct sites after;
-	int err = sites__find(elf, candidate->vaddr, candidate->size, SITES_STRICT, out);
+	int err;
 
 	*policy = SITES_STRICT;
+	if (candidate->event == OP_TEXT)
+		return find_bracket(elf, candidate, out);
+	err = sites__find(elf, candidate->vaddr, candidate->size, SITES_STRICT, out);
 	if (!err && !stepped(out))
 		return 0;
 	if (!sites__find(elf, candidate->vaddr, candidate->size, SITES_AFTER_WORK, &after) &&

@@ -191,7 +191,9 @@ static struct op_arg place(struct cursor *at, const struct passing *how)
 	bool fits = how->ints + how->floats && at->ints + how->ints <= INT_REGS && at->floats + how->floats <= SSE_REGS;
 	struct op_arg arg = {.kind = how->kind};
 
-	if (how->ints && how->kind != OP_ARG_OTHER) {
+	if (!fits && OP_ARG_STACK + at->words + how->words > OP_PLACES)
+		arg.kind = OP_ARG_OTHER; /* farther than is read */
+	if (how->ints && arg.kind != OP_ARG_OTHER) {
 		arg.place = take_int(at, fits);
 		arg.place2 = how->ints > 1 ? take_int(at, fits) : 0;
 	} else if (fits) {

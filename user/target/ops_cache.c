@@ -19,7 +19,7 @@
 
 #include "target/ops_private.h"
 
-#define MAGIC      "sf-ops1" /* to be raised when anything is found otherwise, or elsewhere, in the same file */
+#define MAGIC      "sf-ops3" /* to be raised when anything is found otherwise, or elsewhere, in the same file */
 #define FILE_MAX   (64 << 20)
 #define CODE_BYTES 16 /* compared at each site: the longest instruction and one more */
 
@@ -131,7 +131,7 @@ static bool is_function(const struct torch_fn *fn, const struct torch_ops *ops)
 {
 	uint64_t end = (uint64_t)fn->first_site + fn->exit_cnt + fn->unwind_cnt;
 
-	if (fn->event > OP_PYTHON || fn->subject >= OP_ARG_STACK || fn->policy > SITES_AFTER_WORK ||
+	if (fn->event > OP_TEXT || fn->subject >= OP_ARG_STACK || fn->policy > SITES_AFTER_WORK ||
 	    fn->arg_cnt > OP_ARGS_MAX || end > ops->site_cnt || (uintptr_t)fn->name >= ops->names_size)
 		return false;
 	for (uint32_t i = 0; i < fn->arg_cnt; i++)

@@ -312,14 +312,25 @@ static void add_part(uint64_t pad, void *ctx)
 		parts->part[parts->cnt++] = range;
 }
 
+/* A part may lead into another one. */
+static bool is_known_unwind(const struct sites *sites, uint64_t offset)
+{
+	for (uint32_t i = 0; i < sites->unwind_cnt; i++)
+		if (sites->unwind[i].offset == offset)
+			return true;
+	return false;
+}
+
 static void add_unwinds(const struct flow *flow, struct sites *out)
 {
 	for (size_t i = 0; i < flow->node_cnt && out->unwind_cnt < SITES_MAX; i++) {
 		const struct flow_node *node = &flow->node[i];
 		const char *import = node->kind == FLOW_CALL_NORETURN ? flow__import(flow->elf, node->target) : NULL;
 
-		if (import && !strcmp(import, "_Unwind_Resume") && is_good(node))
-			place(flow, node, &out->unwind[out->unwind_cnt++]);
+		if (!import || strcmp(import, "_Unwind_Resume") || !is_good(node))
+			continue;
+		place(flow, node, &out->unwind[out->unwind_cnt]);
+		out->unwind_cnt += !is_known_unwind(out, out->unwind[out->unwind_cnt].offset);
 	}
 }
 

@@ -327,20 +327,19 @@ static inline long bpf_probe_read_user(void *to, u32 bytes, const void *from)
 	return -EFAULT;
 }
 
-/* Length with the 0, or -EFAULT; at most `bytes`, the last of which is then 0. */
-static inline long bpf_probe_read_user_str(void *to, u32 bytes, const void *from)
+/* Its length with the NUL, which a cut one has too. */
+static inline long bpf_probe_read_user_str(char *to, u32 bytes, const void *from)
 {
-	char *text = to;
+	u64 reads = native.reads;
+	u32 n = 0;
 
-	for (u32 i = 0; i < bytes; i++) {
-		if (bpf_probe_read_user(text + i, 1, (const char *)from + i))
+	do {
+		if (bpf_probe_read_user(to + n, 1, (const char *)from + n))
 			return -EFAULT;
-		if (!text[i])
-			return i + 1;
-	}
-	if (bytes)
-		text[bytes - 1] = 0;
-	return bytes;
+	} while (to[n++] && n < bytes);
+	to[n - 1] = 0;
+	native.reads = reads + 1;
+	return n;
 }
 
 static inline int native__send(const void *data, u64 bytes)
