@@ -187,7 +187,7 @@ static void test_stack(void **state)
 	stack_words[1] = (u64)&tensor;
 	stack_words[2] = (u64)ints;
 	stack_words[3] = 3;
-	stack_words[16] = 1234;
+	stack_words[OP_PLACES - OP_ARG_STACK] = 1234; /* of the last place */
 	EXPECT(call(0, 0, 0, 0), OP_WORD_INT | 1ULL << 32, 9, HEAD(6, 1), 4, OP_WORD_INTS | 3ULL << 32, 7, 8, 9,
 	       OP_WORD_INT | 1ULL << 32, 1234);
 	expect_counters(CNT__COUNT);
