@@ -70,6 +70,8 @@ int probe(struct pt_regs *ctx)
 	u32 pid = task_pid(task);
 	struct proc *proc;
 
+	if (COOKIE_EVENT(cookie) == PROBE_NONE)
+		REFUSE_PRIVATE_STACK(ctx);
 	if (COOKIE_EVENT(cookie) == PROBE_TEST)
 		return on_test(task);
 	proc = bpf_map_lookup_elem(&procs, &pid);

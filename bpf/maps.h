@@ -139,6 +139,20 @@ struct {
 	__type(value, struct op_proc);
 } op_procs __weak SEC(".maps");
 
+/*
+ * Empty: its one use is that a program with a tail call gets no private stack. From 6.13 on the kernel gives programs of this
+ * type a stack per CPU, though another thread's uprobe can preempt this one there: 7.3 crashed on the values spilled to
+ * it. So every uprobe program has a REFUSE_PRIVATE_STACK on some path that it hardly takes.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 1);
+	__uint(key_size, sizeof(u32));
+	__uint(value_size, sizeof(u32));
+} nothing __weak SEC(".maps");
+
+#define REFUSE_PRIVATE_STACK(ctx) bpf_tail_call(ctx, &nothing, 0)
+
 /* Knobs, set before load. */
 extern const volatile __u64 fixed_names[FIXED_NAMES]; /* REC_NAME ids */
 extern const volatile __u64 step_limit;               /* steps after which a process is done; 0: none */

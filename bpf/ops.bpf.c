@@ -91,8 +91,10 @@ int op_enter(struct pt_regs *ctx)
 	struct thread *t;
 	struct span *s;
 
-	if (!p || !def)
+	if (!p || !def) {
+		REFUSE_PRIVATE_STACK(ctx);
 		return 0;
+	}
 	op__hit(p);
 	t = thread__of(bpf_get_current_task_btf());
 	if (!t)
@@ -223,8 +225,10 @@ int boxed_enter(struct pt_regs *ctx)
 	struct thread *t;
 	struct span *s;
 
-	if (!p)
+	if (!p) {
+		REFUSE_PRIVATE_STACK(ctx);
 		return 0;
+	}
 	op__hit(p);
 	t = thread__of(bpf_get_current_task_btf());
 	if (!t)
@@ -261,8 +265,10 @@ int node_enter(struct pt_regs *ctx)
 	struct thread *t;
 	struct span *s;
 
-	if (!p)
+	if (!p) {
+		REFUSE_PRIVATE_STACK(ctx);
 		return 0;
+	}
 	op__hit(p);
 	t = thread__of(bpf_get_current_task_btf());
 	if (!t)
@@ -295,8 +301,10 @@ int op_exit(struct pt_regs *ctx)
 	struct span *s;
 	u32 depth;
 
-	if (!p)
+	if (!p) {
+		REFUSE_PRIVATE_STACK(ctx);
 		return 0;
+	}
 	op__hit(p);
 	t = thread__of(bpf_get_current_task_btf());
 	if (!t)
@@ -383,8 +391,10 @@ int op_memory(struct pt_regs *ctx)
 	struct op_proc *p = bpf_map_lookup_elem(&op_procs, &slot);
 	struct allocation allocation = {.slot = slot, .address = ctx->si};
 
-	if (!p)
+	if (!p) {
+		REFUSE_PRIVATE_STACK(ctx);
 		return 0;
+	}
 	op__hit(p);
 	if (!p->open)
 		return 0;
