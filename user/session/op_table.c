@@ -3,6 +3,7 @@
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -33,12 +34,12 @@ int op_table__map(struct session *s)
 {
 	struct ops *ops = s->ops;
 
-	ops->calls = calloc(OP_ROWS, sizeof(*ops->calls));
+	ops->sent = calloc(OP_ROWS, sizeof(*ops->sent));
 	ops->procs = map_values(s->skel->maps.op_procs, PROT_READ | PROT_WRITE);
 	ops->rows = map_values(s->skel->maps.op_rows, PROT_READ);
 	if (s->options.timeline)
 		ops->spans = spans_encoder__new(emit, s);
-	return ops->calls && ops->procs && ops->rows && (ops->spans || !s->options.timeline) ? 0 : -ENOMEM;
+	return ops->sent && ops->procs && ops->rows && (ops->spans || !s->options.timeline) ? 0 : -ENOMEM;
 }
 
 void op_table__unmap(struct session *s)
@@ -50,7 +51,7 @@ void op_table__unmap(struct session *s)
 	if (ops->rows)
 		munmap((void *)ops->rows, mapped_bytes(s->skel->maps.op_rows));
 	spans_encoder__free(ops->spans);
-	free(ops->calls);
+	free(ops->sent);
 	free(ops->names);
 }
 
@@ -97,11 +98,13 @@ static void emit_rows(struct session *s)
 		const struct op_entry *row = &s->ops->rows[i];
 		struct rec_op rec = {.hdr = {.type = REC_OP, .size = sizeof(rec)}};
 
-		if (!row->hash || !row->key.name || row->val.calls == s->ops->calls[i])
+		if (!row->hash || !row->key.name)
 			continue;
 		rec.key = row->key;
 		rec.val = row->val;
-		s->ops->calls[i] = rec.val.calls;
+		if (!memcmp(&rec.val, &s->ops->sent[i], sizeof(rec.val)))
+			continue;
+		s->ops->sent[i] = rec.val;
 		send_name(s, rec.key.name);
 		session__emit(s, &rec.hdr);
 	}
