@@ -87,6 +87,13 @@ struct {
 } fns __weak SEC(".maps");
 
 struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, FN_MAX);
+	__type(key, u32);
+	__type(value, struct py_call);
+} py_calls __weak SEC(".maps");
+
+struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, CNT__COUNT);
 	__type(key, u32);
@@ -96,6 +103,8 @@ struct {
 /* Knobs, set before load. */
 extern const volatile __u64 fixed_names[FIXED_NAMES]; /* REC_NAME ids */
 extern const volatile __u64 step_limit;               /* steps after which a process is done; 0: none */
+extern const volatile __u64 py_call_cnt;              /* elements of py_calls in use, the first among them */
+extern const volatile __u64 py_call_lengths;          /* bit n: a name in py_calls is n bytes long, modulo 64 */
 
 /* Set by user space at run time. */
 extern volatile __u32 pid_level; /* of stepflame's pid namespace; 0 is the initial one */

@@ -22,6 +22,8 @@ enum probe_event {
 	PROBE_LABEL_END,    /* at::RecordFunction::end(this), or before its call in record_function_exit_new */
 	PROBE_FN,           /* entry of any other native function: Engine::execute, --action LIB:SYMBOL */
 	PROBE_FN_EXIT,
+	PROBE_PY_CALL,      /* _PyEval_EvalFrameDefault(tstate, frame, throwflag): --action FILE.py:QUALNAME */
+	PROBE_PY_CALL_EXIT, /* in it, before the call that is its last */
 	PROBE_TEST, /* stepflame's own function, for the self-test and the price of a hit */
 };
 
@@ -37,12 +39,21 @@ enum probe_event {
 #define COOKIE_FN(c)    ((__u32)((c) >> 32))
 
 #define HITS_PER_SAMPLE 64 /* one hit in so many has its program timed */
-#define FN_MAX          64 /* native functions with a span */
+#define FN_MAX          64 /* functions with a span: backward, and one per --action */
 
 struct probe_fn {
 	__u64 name; /* REC_NAME id */
 	__u32 kind; /* enum span_kind */
 	__u32 pad;
+};
+
+/* A Python function that --action names, by name hashes of what its code object holds. Index in its map: that of its probe_fn. */
+struct py_call {
+	__u64 name;       /* of co_name */
+	__u64 file[4];    /* of the end of co_filename, by the width of its characters shifted right: 1, 2, 4 bytes */
+	__u32 file_chars; /* 0: no Python function */
+	__u32 pad;
+	__u64 seen; /* calls that it was known by */
 };
 
 /* Names that BPF gives to spans by itself; user space interns the texts and passes their ids. */

@@ -28,9 +28,9 @@ static void look(struct session *s, struct target *t, uint64_t elapsed_ns, uint6
 		if (now < t->governor.aside_until_ns)
 			return;
 		t->governor.aside_until_ns = 0;
-		target__attach_again(s, t, t->governor.dev, t->governor.inode);
+		target__attach_again(s, t);
 	} else if (!proc.profile_code && idle * s->selftest.hit_ns > MAX_SHARE * elapsed_ns) {
-		target__detach(t, t->governor.dev, t->governor.inode);
+		target__put_aside(t, t->governor.dev, t->governor.inode);
 		t->governor.aside_until_ns = now + ASIDE_NS;
 		if (!t->governor.noted)
 			session__note(s,

@@ -34,6 +34,8 @@ static int load(const struct program_knobs *knobs, enum attach_backend backend, 
 	if (knobs) {
 		memcpy((void *)skel->rodata->fixed_names, knobs->fixed_names, sizeof(knobs->fixed_names));
 		skel->rodata->step_limit = knobs->step_limit;
+		skel->rodata->py_call_cnt = knobs->py_call_cnt;
+		skel->rodata->py_call_lengths = knobs->py_call_lengths;
 	}
 	if (backend == ATTACH_PERF)
 		bpf_program__set_expected_attach_type(skel->progs.probe, 0);

@@ -12,6 +12,7 @@ struct stepflame_bpf;
 struct program_knobs {
 	uint64_t fixed_names[16]; /* ids, by enum fixed_name */
 	uint64_t step_limit;
+	uint64_t py_call_cnt, py_call_lengths; /* as bpf/maps.h has them */
 };
 
 /*

@@ -15,6 +15,7 @@
 #include "../../include/name_hash.h"
 #include "../log.h"
 #include "../target/torch.h"
+#include "calls.h"
 #include "landmarks.h"
 #include "programs.h"
 #include "state.h"
@@ -115,9 +116,14 @@ static int parse_actions(struct session *s)
 	for (size_t i = 0; i < s->options.action_cnt; i++) {
 		const char *text = s->options.actions[i], *colon = strchr(text, ':');
 
-		s->actions[i].library = strndup(text, colon - text);
+		char *where = strndup(text, colon - text);
+
+		if (session__is_python_action(text))
+			s->actions[i].file = where;
+		else
+			s->actions[i].library = where;
 		s->actions[i].symbol = strdup(colon + 1);
-		if (!s->actions[i].library || !s->actions[i].symbol)
+		if (!where || !s->actions[i].symbol)
 			return -ENOMEM;
 	}
 	return 0;
@@ -136,6 +142,7 @@ static int load(struct session *s)
 
 	for (size_t i = 0; i < NAME__COUNT; i++)
 		knobs.fixed_names[i] = session__emit_name(s, fixed[i]);
+	calls__set_knobs(s, &knobs);
 	err = programs__load(&knobs, &s->skel, &s->selftest);
 	if (!err) {
 		s->skel->bss->pid_level = s->selftest.pid_level;
@@ -171,7 +178,7 @@ static int set_functions(struct session *s)
 		if (bpf_map_update_elem(fd, &i, &fn, BPF_ANY))
 			return -errno;
 	}
-	return 0;
+	return calls__set_map(s);
 }
 
 int session__new(const struct session_options *options, session_sink sink, void *ctx, struct session **out)
@@ -202,11 +209,12 @@ void session__free(struct session *s)
 	for (size_t i = 0; i < s->target_cnt; i++)
 		target__free(s->targets[i]);
 	for (size_t i = 0; i < s->file_cnt; i++) {
-		probe_list__release(&s->files[i].list);
-		probe_list__release(&s->files[i].late);
+		for (int k = 0; k < PROBES__COUNT; k++)
+			probe_list__release(&s->files[i].sets[k]);
 	}
 	for (size_t i = 0; s->actions && i < s->options.action_cnt; i++) {
 		free(s->actions[i].library);
+		free(s->actions[i].file);
 		free(s->actions[i].symbol);
 	}
 	ring_buffer__free(s->ring);
@@ -389,11 +397,12 @@ int session__finish(struct session *s)
 		bpf_map_update_elem(fd, &pid, &proc, BPF_EXIST);
 	}
 	for (size_t i = 0; i < s->options.action_cnt; i++)
-		if (!s->actions[i].found)
+		if (s->actions[i].library && !s->actions[i].found)
 			session__note(s,
 				      "--action %s was found in no process: is the library loaded, and the symbol as "
 				      "nm -D prints it?",
 				      s->options.actions[i]);
+	calls__note(s);
 	snapshot__emit(s);
 	targets__detach_all(s);
 	s->detach_ns = session__now_ns() - s->window_end_ns;

@@ -10,22 +10,30 @@
 #include "selftest.h"
 #include "session.h"
 
-/* One --action LIB:SYMBOL; its function index is its position + 1 (0 is backward). */
+/* One --action; its function index is its position + 1 (0 is backward). */
 struct user_action {
-	char *library; /* base name prefix, or a path */
-	char *symbol;
-	bool found; /* in some target */
+	char *library; /* of a native function: base name prefix, or a path; else NULL */
+	char *file;    /* of a Python function: the end of its path; else NULL */
+	char *symbol;  /* or qualified name */
+	bool found;    /* it can be timed in some target */
+};
+
+enum probe_set {
+	PROBES_LANDMARKS,
+	PROBES_LATE,    /* those that are for Lightning only, where it is there */
+	PROBES_ACTIONS, /* --action */
+	PROBES__COUNT,
 };
 
 /* Probes of one file, found once and used for every process that maps it. */
 struct file_probes {
 	uint64_t dev, inode;
-	struct probe_list list, late; /* late: when Lightning is there */
+	struct probe_list sets[PROBES__COUNT];
 };
 
 struct attached_file {
 	uint64_t dev, inode;
-	struct attachment *attachment, *late;
+	struct attachment *sets[PROBES__COUNT];
 };
 
 struct target {
@@ -61,6 +69,7 @@ struct session {
 	struct ring_buffer *ring;
 	struct selftest selftest;
 	struct user_action *actions;
+	bool py_inlines; /* a Python function was wanted of an interpreter that inlines calls: CPython 3.11 and later */
 	size_t target_cnt;
 	struct target **targets; /* owned */
 	size_t file_cnt;
@@ -93,9 +102,9 @@ void targets__tend(struct session *s);
 /* How long to wait at most until some target is to be looked at. */
 int targets__timeout_ms(const struct session *s, int timeout_ms);
 void targets__detach_all(struct session *s);
-/* Attaches again the probes of a file that this target has mapped, or takes them away. */
-void target__attach_again(struct session *s, struct target *t, uint64_t dev, uint64_t inode);
-void target__detach(struct target *t, uint64_t dev, uint64_t inode);
+/* Takes the landmarks of a file that this target has mapped away, or attaches them again. */
+void target__put_aside(struct target *t, uint64_t dev, uint64_t inode);
+int target__attach_again(struct session *s, struct target *t);
 void target__free(struct target *t);
 
 /* governor.c: called some times a second. */

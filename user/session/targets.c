@@ -12,6 +12,7 @@
 
 #include "../log.h"
 #include "../target/torch.h"
+#include "calls.h"
 #include "landmarks.h"
 #include "state.h"
 #include "stepflame.skel.h"
@@ -38,10 +39,8 @@ static bool is_worker(const struct process *process)
 
 static void detach(struct target *t)
 {
-	for (size_t i = 0; i < t->file_cnt; i++) {
-		attachment__free_all(&t->files[i].attachment, 1);
-		attachment__free_all(&t->files[i].late, 1);
-	}
+	for (size_t i = 0; i < t->file_cnt; i++)
+		attachment__free_all(t->files[i].sets, PROBES__COUNT);
 	t->file_cnt = 0;
 }
 
@@ -160,35 +159,49 @@ static struct file_probes *probes_of(struct session *s, const struct mapped_file
 	}
 	f = &files[s->file_cnt++];
 	*f = (struct file_probes){.dev = file->dev, .inode = file->inode};
-	if (python && landmarks__python(&f->list, &f->late, elf, &python->functions))
+	if (python && landmarks__python(&f->sets[PROBES_LANDMARKS], &f->sets[PROBES_LATE], elf, &python->functions))
 		log__warn("build Python without stripping its builtin tables, or report this interpreter",
 			  "the builtin next() of %s was not found: Lightning's actions cannot be seen", file->path);
-	if (torch && landmarks__torch(&f->list, elf))
+	if (torch && landmarks__torch(&f->sets[PROBES_LANDMARKS], elf))
 		log__warn(NULL, "%s exports none of torch's landmarks: labels and backward cannot be seen", file->path);
-	add_actions(s, file, elf, &f->list);
+	add_actions(s, file, elf, &f->sets[PROBES_ACTIONS]);
+	if (python)
+		calls__add_probes(s, &f->sets[PROBES_ACTIONS], elf, python);
 	elf__free(own);
 	return f;
 }
 
-static bool is_attached(const struct target *t, const struct mapped_file *file)
+static struct attached_file *find_attached(const struct target *t, uint64_t dev, uint64_t inode)
 {
 	for (size_t i = 0; i < t->file_cnt; i++)
-		if (t->files[i].dev == file->dev && t->files[i].inode == file->inode)
-			return true;
-	return false;
+		if (t->files[i].dev == dev && t->files[i].inode == inode)
+			return &t->files[i];
+	return NULL;
 }
 
-/* The probes that only a Lightning job is worth. */
-static int attach_late(struct session *s, struct target *t)
+/* Attaches those sets that are not. */
+static int attach_sets(struct session *s, struct target *t, const struct file_probes *probes,
+		       struct attached_file *file)
 {
 	int err = 0;
 
-	for (size_t i = 0; i < t->file_cnt; i++)
-		for (size_t k = 0; k < s->file_cnt && !err; k++)
-			if (!t->files[i].late && s->files[k].dev == t->files[i].dev &&
-			    s->files[k].inode == t->files[i].inode)
-				err = attachment__new(s->skel->progs.probe, s->selftest.backend, t->process.pid,
-						      &s->files[k].late, &t->files[i].late);
+	for (int i = 0; i < PROBES__COUNT && !err; i++)
+		if (!file->sets[i] && (i != PROBES_LATE || t->lightning))
+			err = attachment__new(s->skel->progs.probe, s->selftest.backend, t->process.pid,
+					      &probes->sets[i], &file->sets[i]);
+	return err;
+}
+
+int target__attach_again(struct session *s, struct target *t)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < s->file_cnt && !err; i++) {
+		struct attached_file *file = find_attached(t, s->files[i].dev, s->files[i].inode);
+
+		if (file)
+			err = attach_sets(s, t, &s->files[i], file);
+	}
 	return err;
 }
 
@@ -199,7 +212,7 @@ static int attach_file(struct session *s, struct target *t, const struct mapped_
 	struct file_probes *probes;
 	int err;
 
-	if (is_attached(t, file))
+	if (find_attached(t, file->dev, file->inode))
 		return 0;
 	files = reallocarray(t->files, t->file_cnt + 1, sizeof(*files));
 	if (!files)
@@ -211,14 +224,14 @@ static int attach_file(struct session *s, struct target *t, const struct mapped_
 	files += t->file_cnt;
 	*files = (struct attached_file){.dev = file->dev, .inode = file->inode};
 	/* The path is the process's own: another one that shared the file may be gone. */
-	snprintf(probes->list.path, sizeof(probes->list.path), "%s", file->open_path);
-	snprintf(probes->late.path, sizeof(probes->late.path), "%s", file->open_path);
-	err = attachment__new(s->skel->progs.probe, s->selftest.backend, t->process.pid, &probes->list,
-			      &files->attachment);
+	for (int i = 0; i < PROBES__COUNT; i++)
+		snprintf(probes->sets[i].path, sizeof(probes->sets[i].path), "%s", file->open_path);
+	err = attach_sets(s, t, probes, files);
 	if (err)
-		return err;
-	t->file_cnt++;
-	return t->lightning ? attach_late(s, t) : 0;
+		attachment__free_all(files->sets, PROBES__COUNT);
+	else
+		t->file_cnt++;
+	return err;
 }
 
 static int resolve_python(struct session *s, struct target *t)
@@ -354,7 +367,7 @@ void targets__event(struct session *s, const struct rec_proc *rec)
 		return;
 	if (rec->event == PROC_LIGHTNING) {
 		t->lightning = true;
-		attach_late(s, t);
+		target__attach_again(s, t);
 		return;
 	}
 	detach(t);
@@ -435,23 +448,14 @@ void targets__tend(struct session *s)
 	}
 }
 
-void target__attach_again(struct session *s, struct target *t, uint64_t dev, uint64_t inode)
+void target__put_aside(struct target *t, uint64_t dev, uint64_t inode)
 {
-	for (size_t i = 0; i < t->process.file_cnt; i++)
-		if (t->process.files[i].dev == dev && t->process.files[i].inode == inode)
-			attach_file(s, t, &t->process.files[i], NULL, NULL, false);
-}
+	struct attached_file *file = find_attached(t, dev, inode);
 
-void target__detach(struct target *t, uint64_t dev, uint64_t inode)
-{
-	for (size_t i = 0; i < t->file_cnt; i++) {
-		if (t->files[i].dev != dev || t->files[i].inode != inode)
-			continue;
-		attachment__free_all(&t->files[i].attachment, 1);
-		attachment__free_all(&t->files[i].late, 1);
-		t->files[i] = t->files[--t->file_cnt];
+	if (!file)
 		return;
-	}
+	attachment__free_all(&file->sets[PROBES_LANDMARKS], 1);
+	attachment__free_all(&file->sets[PROBES_LATE], 1);
 }
 
 void targets__detach_all(struct session *s)
@@ -461,14 +465,14 @@ void targets__detach_all(struct session *s)
 
 	for (size_t i = 0; i < s->target_cnt; i++)
 		cnt += s->targets[i]->file_cnt;
-	all = calloc(2 * cnt + 1, sizeof(*all));
+	all = calloc(PROBES__COUNT * cnt + 1, sizeof(*all));
 	for (size_t i = 0; i < s->target_cnt; i++) {
 		struct target *t = s->targets[i];
 
 		for (size_t k = 0; all && k < t->file_cnt; k++) {
-			all[n++] = t->files[k].attachment;
-			all[n++] = t->files[k].late;
-			t->files[k].attachment = t->files[k].late = NULL;
+			memcpy(all + n, t->files[k].sets, sizeof(t->files[k].sets));
+			memset(t->files[k].sets, 0, sizeof(t->files[k].sets));
+			n += PROBES__COUNT;
 		}
 		detach(t);
 	}

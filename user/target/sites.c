@@ -18,6 +18,7 @@
 #include "target/functions.h"
 #include "target/insn.h"
 
+#define LAST_CALL_MAX  24 /* instructions from a function's last call to its return */
 #define ENTRY_SCAN_MAX 24 /* instructions; prologues are shorter, and arguments are soon overwritten */
 
 /* The border as it grows. Arrays are by node. */
@@ -385,7 +386,21 @@ out:
 	return err;
 }
 
-int sites__find_call(const struct elf *elf, uint64_t vaddr, uint64_t size, const char *callee, struct site *out)
+/* Does the function, when that call returns, go straight to its own return? */
+static bool is_last(const struct flow *flow, const struct flow_node *node)
+{
+	for (uint32_t i = 0; i < LAST_CALL_MAX && !node->leaf; i++) {
+		if (node->succ_cnt != 1)
+			return false;
+		node = succ_of(flow, node, 0);
+		if (is_call(node) || node->kind == FLOW_JUMP_INDIRECT)
+			return false;
+	}
+	return node->leaf;
+}
+
+static int find_call(const struct elf *elf, uint64_t vaddr, uint64_t size, const char *callee, bool last,
+		     struct site *out)
 {
 	struct elf_symbol own = {0};
 	struct flow *flow = NULL;
@@ -404,6 +419,8 @@ int sites__find_call(const struct elf *elf, uint64_t vaddr, uint64_t size, const
 		import = flow__import(elf, node->target);
 		if (import ? strcmp(import, callee) != 0 : !own.vaddr || node->target != own.vaddr)
 			continue;
+		if (last && !is_last(flow, node))
+			continue;
 		if (err != -ENOENT) {
 			err = -ENOTUNIQ;
 			break;
@@ -413,4 +430,14 @@ int sites__find_call(const struct elf *elf, uint64_t vaddr, uint64_t size, const
 	}
 	flow__free(flow);
 	return err;
+}
+
+int sites__find_call(const struct elf *elf, uint64_t vaddr, uint64_t size, const char *callee, struct site *out)
+{
+	return find_call(elf, vaddr, size, callee, false, out);
+}
+
+int sites__find_last_call(const struct elf *elf, uint64_t vaddr, uint64_t size, const char *callee, struct site *out)
+{
+	return find_call(elf, vaddr, size, callee, true, out);
 }

@@ -49,4 +49,7 @@ int sites__find(const struct elf *elf, uint64_t vaddr, uint64_t size, enum sites
  */
 int sites__find_call(const struct elf *elf, uint64_t vaddr, uint64_t size, const char *callee, struct site *out);
 
+/* The same, of the calls behind which the function does nothing but return. */
+int sites__find_last_call(const struct elf *elf, uint64_t vaddr, uint64_t size, const char *callee, struct site *out);
+
 #endif
