@@ -48,8 +48,8 @@ __noinline u32 py_call__find(struct thread *t, const struct proc *proc, u64 code
 	if (!t || !proc)
 		return 0;
 	py = &proc->py.layout;
-	if (py__text(py, read_u64(code + py->code_name), &text) ||
-	    text.encoding != NAME_LATIN1 || text.bytes > REC_NAME_MAX)
+	if (py__text(py, read_u64(code + py->code_name), &text) || text.encoding != NAME_LATIN1 ||
+	    text.bytes > REC_NAME_MAX)
 		return 0;
 	hash = name__read(t, text.address, text.bytes, text.encoding);
 	for (u32 fn = 0; fn < FN_MAX && fn < py_call_cnt; fn++) {

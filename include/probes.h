@@ -24,7 +24,7 @@ enum probe_event {
 	PROBE_FN_EXIT,
 	PROBE_PY_CALL,      /* _PyEval_EvalFrameDefault(tstate, frame, throwflag): --action FILE.py:QUALNAME */
 	PROBE_PY_CALL_EXIT, /* in it, before the call that is its last */
-	PROBE_TEST, /* stepflame's own function, for the self-test and the price of a hit */
+	PROBE_TEST,         /* stepflame's own function, for the self-test and the price of a hit */
 };
 
 #define COOKIE_DEPTH_UNKNOWN 0xffff

@@ -39,7 +39,8 @@ static const struct argp_option options[] = {
 	{"steps", OPT_STEPS, "N", 0, "record N whole training steps, then stop", 0},
 	{"output", 'o', "FILE", 0, "write the recording to FILE (default stepflame.rec)", 0},
 	{"action", OPT_ACTION, "LIB:SYMBOL|FILE.py:QUALNAME", 0,
-	 "time calls of a function as an action: a native one, LIB being a mapped library's path or the beginning of its "
+	 "time calls of a function as an action: a native one, LIB being a mapped library's path or the beginning of "
+	 "its "
 	 "file name, or a Python one, FILE.py being its path or the end of that",
 	 0},
 	{"children", OPT_CHILDREN, "all|workers|none", 0,

@@ -12,8 +12,9 @@
 #include "stepflame.skel.h"
 
 #define PY_MINOR_INLINES 11
-#define NOT_IN_311 "cannot be timed in CPython %s: from 3.11 on, Python functions call each other where no probe sees it"
-#define WAY_OUT    "mark the code with `with torch.profiler.record_function(\"name\"):`, which is always seen"
+#define NOT_IN_311 \
+	"cannot be timed in CPython %s: from 3.11 on, Python functions call each other where no probe sees it"
+#define WAY_OUT "mark the code with `with torch.profiler.record_function(\"name\"):`, which is always seen"
 
 bool session__is_python_action(const char *text)
 {
@@ -104,10 +105,11 @@ void calls__add_probes(struct session *s, struct probe_list *list, const struct 
 		return;
 	}
 	if (add_loop(list, elf)) {
-		log__warn(WAY_OUT,
-			  "no probe can be placed in the loop of this interpreter (Python %s): Python functions named by "
-			  "--action are not timed",
-			  python->version);
+		log__warn(
+			WAY_OUT,
+			"no probe can be placed in the loop of this interpreter (Python %s): Python functions named by "
+			"--action are not timed",
+			python->version);
 		return;
 	}
 	for (size_t i = 0; i < s->options.action_cnt; i++)
@@ -125,15 +127,17 @@ static void note(struct session *s, const struct user_action *a, const char *tex
 	else if (!a->found)
 		session__note(s, "--action %s is not timed: there was no Python whose calls can be seen", text);
 	else if (!call.seen)
-		session__note(s,
-			      "--action %s was not seen: it was not called, or no function of that name was defined in a "
-			      "file of that name",
-			      text);
+		session__note(
+			s,
+			"--action %s was not seen: it was not called, or no function of that name was defined in a "
+			"file of that name",
+			text);
 	else if (last_part(a->symbol) != a->symbol)
-		session__note(s,
-			      "--action %s stands for every function `%s` of that file: up to 3.10, CPython's code objects "
-			      "do not say which class they are of",
-			      text, last_part(a->symbol));
+		session__note(
+			s,
+			"--action %s stands for every function `%s` of that file: up to 3.10, CPython's code objects "
+			"do not say which class they are of",
+			text, last_part(a->symbol));
 }
 
 void calls__note(struct session *s)
