@@ -96,11 +96,12 @@ class Job:
 
 
 class Recording:
-    def __init__(self, stepflame: str, folder: str, pid: int):
+    def __init__(self, stepflame: str, folder: str, pid: int, actions: list[str]):
         self.stepflame = stepflame
         self.file = os.path.join(folder, "bench.rec")
         said = os.path.join(folder, "record.err")
-        self.process = subprocess.Popen([stepflame, "record", "-p", str(pid), "-o", self.file],
+        options = [word for action in actions for word in ("--action", action)]
+        self.process = subprocess.Popen([stepflame, "record", "-p", str(pid), "-o", self.file, *options],
                                         stdout=subprocess.DEVNULL, stderr=open(said, "w"))
         wait_for(said, "armed", self.process)
 
@@ -116,14 +117,15 @@ def step_time(times: list[float], begin: float, end: float) -> float:
     return statistics.median(b - a for a, b in zip(inside, inside[1:]))
 
 
-def paired(stepflame: str, folder: str, kind: str, width: int, rounds: int, seconds: float) -> None:
+def paired(stepflame: str, folder: str, kind: str, width: int, rounds: int, seconds: float,
+           actions: list[str]) -> None:
     job, windows, reports = Job(folder, kind, width), [], []
     try:
         for _ in range(rounds):
             a = time.perf_counter()
             time.sleep(seconds)
             b = time.perf_counter()
-            recording = Recording(stepflame, folder, job.process.pid)
+            recording = Recording(stepflame, folder, job.process.pid, actions)
             c = time.perf_counter()
             time.sleep(seconds)
             d = time.perf_counter()
@@ -161,10 +163,11 @@ def main() -> None:
     parser.add_argument("--stepflame", default="build/stepflame")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=4)
+    parser.add_argument("--action", action="append", default=[], help="given to stepflame record; the job is job.py")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         for kind, width in (("plain", 64), ("plain", 2560), ("lightning", 32), ("lightning", 2560)):
-            paired(args.stepflame, folder, kind, width, args.rounds, args.seconds)
+            paired(args.stepflame, folder, kind, width, args.rounds, args.seconds, args.action)
 
 
 main()

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #
-# The comparison with Lightning and with plain loops on every other interpreter that is installed: `make test-matrix`.
+# The comparison with Lightning, with plain loops and with Python functions on every other interpreter that is installed: `make test-matrix`.
 # MINORS="3.10 3.12" chooses; arguments go to pytest. Environments are made once, some 6 GB each.
 set -eu
 
@@ -15,6 +15,6 @@ for minor in ${MINORS:-3.10 3.12 3.13}; do
 	fi
 	echo "matrix: $minor ($python)"
 	STEPFLAME=${STEPFLAME:-build/stepflame} STEPFLAME_PYTHON=$python \
-		"$runner" -m pytest -q tests/e2e/test_lightning.py tests/e2e/test_plain.py "$@" || status=1
+		"$runner" -m pytest -q tests/e2e/test_lightning.py tests/e2e/test_plain.py tests/e2e/test_pyaction.py "$@" || status=1
 done
 exit $status
