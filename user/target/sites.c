@@ -389,14 +389,16 @@ out:
 /* Does the function, when that call returns, go straight to its own return? */
 static bool is_last(const struct flow *flow, const struct flow_node *node)
 {
-	for (uint32_t i = 0; i < LAST_CALL_MAX && !node->leaf; i++) {
-		if (node->succ_cnt != 1)
+	if (node->leaf)
+		return true; /* a tail jump */
+	for (uint32_t i = 0; i < LAST_CALL_MAX && node->kind != FLOW_RETURN; i++) {
+		if (node->leaf || node->succ_cnt != 1)
 			return false;
 		node = succ_of(flow, node, 0);
-		if (is_call(node) || node->kind == FLOW_JUMP_INDIRECT)
+		if (is_call(node))
 			return false;
 	}
-	return node->leaf;
+	return node->kind == FLOW_RETURN;
 }
 
 static int find_call(const struct elf *elf, uint64_t vaddr, uint64_t size, const char *callee, bool last,
