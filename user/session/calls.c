@@ -77,8 +77,8 @@ int calls__set_map(const struct session *s)
 }
 
 /*
- * The interpreter's loop from its entry to its last call, _Py_CheckFunctionResult(), by which all that it runs is left, exceptions included. From 3.11
- * on that call is elsewhere, and calls between Python functions stay within the loop.
+ * The interpreter's loop from its entry to its last call, _Py_CheckFunctionResult(), by which all that it runs is left,
+ * exceptions included. From 3.11 on that call is elsewhere, and calls between Python functions stay within the loop.
  */
 static int add_loop(struct probe_list *list, const struct elf *elf)
 {

@@ -13,8 +13,8 @@ void calls__set_knobs(const struct session *s, struct program_knobs *knobs);
 int calls__set_map(const struct session *s);
 
 /*
- * Adds probes on the interpreter's loop, and marks the actions as found: in CPython up to 3.10; else a message with the way out. Nothing when no Python
- * function is named.
+ * Adds probes on the interpreter's loop, and marks the actions as found: in CPython up to 3.10; else a message with the
+ * way out. Nothing when no Python function is named.
  */
 void calls__add_probes(struct session *s, struct probe_list *list, const struct elf *elf, const struct python *python);
 
