@@ -21,7 +21,7 @@ comma    := ,
 SANFLAGS := $(if $(SAN),-fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
 ALL_CFLAGS := $(CFLAGS) $(WARN) $(SANFLAGS) -DSTEPFLAME_VERSION='"$(VERSION)"' -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 \
 	-I. -Iinclude -Iuser -isystem $(BUILD)
-LIBS    := -lbpf -lelf -lcapstone -ljansson -lz -lpthread
+LIBS    := -lbpf -lelf -lcapstone -ljansson -lz -lm -lpthread -lstdc++
 
 BPF_SRC := $(wildcard bpf/*.bpf.c)
 BPF_OBJ := $(BPF_SRC:bpf/%.bpf.c=$(BUILD)/bpf/%.bpf.o)
@@ -97,7 +97,7 @@ test: setup
 	$(Q)$(MAKE) --no-print-directory all unit
 	$(Q)$(MAKE) --no-print-directory e2e
 
-# The comparison with Lightning on every other interpreter that is installed.
+# The comparison with Lightning on every other interpreter that is installed, and on an older torch.
 test-matrix: setup
 	$(Q)$(MAKE) --no-print-directory all
 	$(Q)tests/e2e/matrix.sh
@@ -109,12 +109,13 @@ test-vm: setup
 
 bench: setup
 	$(Q)$(MAKE) --no-print-directory all
-	$(Q)python=$$(tools/setup.sh python) && $$python tools/bench.py --stepflame $(BUILD)/stepflame $(ARGS)
+	$(Q)python=$$(tools/setup.sh python) && $$python tools/bench.py --stepflame $(BUILD)/stepflame $(ARGS) \
+		&& $$python tools/bench_ops.py --stepflame $(BUILD)/stepflame --sites $(BUILD)/tools/sites
 
 LINT_SRC = $(wildcard user/*.c user/*/*.c tools/*.c)
 
 lint: $(SKEL)
-	$(Q)clang-format --dry-run -Werror $(wildcard include/*.h bpf/*.[ch] user/*.[ch] user/*/*.[ch] tools/*.c tests/*/*.[ch])
+	$(Q)clang-format --dry-run -Werror $(wildcard include/*.h bpf/*.[ch] user/*.[ch] user/*/*.[ch] tools/*.c tests/*.h tests/*/*.[ch] tests/bpf/native/*.h)
 	$(Q)clang-tidy --quiet $(LINT_SRC) -- $(filter-out -Werror,$(ALL_CFLAGS))
 	$(Q)! command -v shellcheck >/dev/null || shellcheck -x -e SC1091 tools/*.sh tools/*/*.sh tests/*/*.sh .ci/run
 

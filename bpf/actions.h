@@ -2,9 +2,10 @@
 /*
  * Lightning's actions, from two functions of the interpreter.
  *
- * `with profiler.profile(name)` is a generator: the first next() on it starts the action, the second, or a throw(), ends it. That holds
- * with no profiler configured too. What Lightning starts and stops by direct calls does not pass there: the batch fetches are taken from
- * CombinedLoader.__next__, which those calls bracket, and the manual optimizer_step from torch's own label (labels.h).
+ * `with profiler.profile(name)` is a generator: the first next() on it starts the action, the second, or a throw(),
+ * ends it. That holds with no profiler configured too. What Lightning starts and stops by direct calls does not pass
+ * there: the batch fetches are taken from next() on a CombinedLoader, which those calls bracket, and the manual
+ * optimizer_step from torch's own label (labels.h).
  */
 #ifndef STEPFLAME_ACTIONS_H
 #define STEPFLAME_ACTIONS_H
@@ -14,9 +15,13 @@
 #include "span.h"
 #include "steps.h"
 
-#define LOCAL_ACTION_NAME 1 /* Profiler.profile(self, action_name) */
+#define OBJECT_TYPE 8 /* PyObject: ob_refcnt, ob_type */
+#define OBJECT_HEAD 16
 
-/* Is that the code object of Lightning's Profiler.profile? (lightning/pytorch/profilers/profiler.py; before 1.8 profiler/profiler.py, before 1.6 base.py) */
+/*
+ * Is that the code object of Lightning's Profiler.profile? (lightning/pytorch/profilers/profiler.py; before 1.8
+ * profiler/profiler.py, before 1.6 base.py)
+ */
 static __always_inline bool is_profile(struct proc *proc, u32 pid, u64 code)
 {
 	const struct py_layout *py = &proc->py.layout;
@@ -38,36 +43,13 @@ static __always_inline bool is_profile(struct proc *proc, u32 pid, u64 code)
 	return true;
 }
 
-/* A generator's frame when it runs Profiler.profile, else 0. */
-static __always_inline u64 profile_frame(struct proc *proc, u32 pid, u64 gen)
+/* The type of an object, of which py__generator then sees what it needs; 0 when it cannot be read. */
+static __always_inline u64 object__type(struct thread *t, const struct py_layout *py, u64 object)
 {
-	const struct py_layout *py = &proc->py.layout;
-	u64 frame;
-
-	if (read_u64(gen + 8) != proc->py.gen_type) /* ob_type */
+	/* What is no generator may be shorter, and end where memory does. */
+	if (py__image(t, object, py__object_bytes(py)) && py__image(t, object, OBJECT_HEAD))
 		return 0;
-	frame = gen + py->gen_frame;
-	if (!py->gen_embedded)
-		frame = read_u64(frame);
-	if (!frame || !is_profile(proc, pid, read_u64(frame + py->frame_code) & ~(u64)py->ref_mask))
-		return 0;
-	return frame;
-}
-
-static __always_inline bool not_started(const struct py_layout *py, u64 gen, u64 frame)
-{
-	u64 at = (py->state_in_gen ? gen : frame) + py->state_off;
-	s32 state = 0;
-
-	if (py->state_bytes == 1) {
-		signed char byte = 0;
-
-		bpf_probe_read_user(&byte, sizeof(byte), (const void *)at);
-		state = byte;
-	} else {
-		bpf_probe_read_user(&state, sizeof(state), (const void *)at);
-	}
-	return state == py->state_created;
+	return py__image_word(t, OBJECT_TYPE);
 }
 
 static __always_inline void action__end(struct thread *t, struct proc *proc, u32 pid, u64 gen)
@@ -89,7 +71,7 @@ static __always_inline bool is_optimizer_hook(const struct thread *t)
 	       *(u64 *)(t->name_text + BOUND_INDEX(bytes - 8, REC_NAME_MAX)) == WORD8("zer_step");
 }
 
-static __always_inline void action__begin(struct thread *t, struct proc *proc, u64 gen, u64 frame)
+static __always_inline void action__begin(struct thread *t, struct proc *proc, u64 gen, u64 name_object)
 {
 	const struct py_layout *py = &proc->py.layout;
 	struct py_text text;
@@ -98,7 +80,7 @@ static __always_inline void action__begin(struct thread *t, struct proc *proc, u
 	bool hook;
 	u64 name;
 
-	if (py__text(py, read_u64(frame + py->frame_locals + 8 * LOCAL_ACTION_NAME) & ~(u64)py->ref_mask, &text)) {
+	if (py__text(py, name_object, &text)) {
 		count(CNT_NAME_LOST);
 		return;
 	}
@@ -110,9 +92,8 @@ static __always_inline void action__begin(struct thread *t, struct proc *proc, u
 	/* A generator that was dropped without an end, and whose memory is used again. */
 	stale = span__find(t, SPAN_ACTION, gen, 0);
 	if (stale >= 0) {
-		count(CNT_SPAN_REUSED);
-		count_many(CNT_DROPPED_INNER, t->depth - stale - 1);
-		span__drop(t, stale);
+		span__drop(t, stale + 1, CNT_DROPPED_INNER);
+		span__drop(t, stale, CNT_SPAN_REUSED);
 	}
 	hook = is_optimizer_hook(t);
 	s = span__begin(t, SPAN_ACTION, gen, name, 0);
@@ -120,42 +101,13 @@ static __always_inline void action__begin(struct thread *t, struct proc *proc, u
 		s->label = hook;
 }
 
-static __always_inline void on_py_next(struct pt_regs *ctx, struct task_struct *task, struct proc *proc, u32 pid)
-{
-	u64 gen = read_u64(ctx->si), frame = profile_frame(proc, pid, gen);
-	struct thread *t;
-
-	if (!frame) {
-		__sync_fetch_and_add(&proc->idle_hits, 1);
-		return;
-	}
-	t = thread__enter(task, ctx->sp);
-	if (!t)
-		return;
-	if (not_started(&proc->py.layout, gen, frame))
-		action__begin(t, proc, gen, frame);
-	else
-		action__end(t, proc, pid, gen);
-}
-
-static __always_inline void on_py_throw(struct pt_regs *ctx, struct task_struct *task, struct proc *proc, u32 pid)
-{
-	struct thread *t;
-
-	if (!profile_frame(proc, pid, ctx->di))
-		return;
-	t = thread__enter(task, ctx->sp);
-	if (t)
-		action__end(t, proc, pid, ctx->di);
-}
-
 /*
- * Which fetch of Lightning's is this? Read from the frames outside: the first of Lightning's loops decides; an evaluation loop says only that it
- * evaluates, and what called it says what for. Fetches that fill a prefetching iterator before the loop has set its hooks are not
- * Lightning's actions (_PrefetchDataFetcher.__iter__, for loaders without a length).
- * Returns enum fixed_name, or -1: none.
+ * Which fetch of Lightning's is this? Read from the frames outside: the first of Lightning's loops decides; an
+ * evaluation loop says only that it evaluates, and what called it says what for. Fetches that fill a prefetching
+ * iterator before the loop has set its hooks are not Lightning's actions (_PrefetchDataFetcher.__iter__, for loaders
+ * without a length). Returns enum fixed_name, or -1: none.
  */
-__noinline int fetch_name(const struct proc *proc, u64 tstate)
+__weak __noinline int fetch_name(const struct proc *proc, u64 tstate)
 {
 	struct py_walk walk;
 	u64 head[2], tail[2];
@@ -194,27 +146,25 @@ __noinline int fetch_name(const struct proc *proc, u64 tstate)
 	return -1;
 }
 
-static __always_inline bool is_combined_loader(const struct proc *proc, u64 object)
+static __always_inline bool is_combined_loader(struct proc *proc, u64 type)
 {
 	u64 name[2] = {};
 
-	bpf_probe_read_user(name, 15, (const void *)read_u64(read_u64(object + 8) + proc->py.layout.type_name));
-	return name[0] == WORD8("Combined") && name[1] == WORD8("Loader\0\0");
+	if (type == proc->loader_type)
+		return true;
+	bpf_probe_read_user(name, 15, (const void *)read_u64(type + proc->py.layout.type_name));
+	if (name[0] != WORD8("Combined") || name[1] != WORD8("Loader\0\0"))
+		return false;
+	proc->loader_type = type;
+	return true;
 }
 
-static __always_inline void on_py_iter(struct pt_regs *ctx, struct task_struct *task, struct proc *proc, u64 frame)
+/* Known by the frame of the function that next() calls for it, at whose end it ends. */
+static __always_inline void fetch__begin(struct thread *t, struct proc *proc, u64 frame)
 {
-	struct thread *t;
 	struct span *s;
 	int name;
 
-	if (!is_combined_loader(proc, ctx->di)) {
-		__sync_fetch_and_add(&proc->idle_hits, 1);
-		return;
-	}
-	t = thread__enter(task, entry_sp(ctx, frame));
-	if (!t)
-		return;
 	t->tstate = py__tstate(&proc->py);
 	name = fetch_name(proc, t->tstate);
 	if (name < 0)
@@ -225,14 +175,59 @@ static __always_inline void on_py_iter(struct pt_regs *ctx, struct task_struct *
 		s->start_ns = t->now_ns;
 }
 
+/*
+ * next() is called with that object, whose type's function for it will have its frame there. False: it is no landmark.
+ */
+__noinline int next__object(struct thread *t, struct proc *proc, u32 pid, u64 object, u64 callee_frame)
+{
+	struct py_generator generator;
+	u64 type;
+
+	if (!t || !proc)
+		return false;
+	type = object__type(t, &proc->py.layout, object);
+	if (type == proc->py.gen_type) {
+		if (!py__generator(&proc->py.layout, t, &generator) || !is_profile(proc, pid, generator.code))
+			return false;
+		if (generator.created)
+			action__begin(t, proc, object, generator.argument);
+		else
+			action__end(t, proc, pid, object);
+		return true;
+	}
+	if (!proc->fetches || !proc->profile_code || !callee_frame || !is_combined_loader(proc, type))
+		return false;
+	fetch__begin(t, proc, callee_frame);
+	return true;
+}
+
+static __always_inline void on_py_next(struct pt_regs *ctx, struct task_struct *task, struct proc *proc, u32 pid,
+				       u64 callee_frame)
+{
+	struct thread *t = thread__enter(task, ctx->sp);
+
+	if (t && !next__object(t, proc, pid, read_u64(ctx->si), callee_frame))
+		__sync_fetch_and_add(&proc->idle_hits, 1);
+}
+
+static __always_inline void on_py_throw(struct pt_regs *ctx, struct task_struct *task, struct proc *proc, u32 pid)
+{
+	struct thread *t = thread__enter(task, ctx->sp);
+	struct py_generator generator;
+
+	if (t && object__type(t, &proc->py.layout, ctx->di) == proc->py.gen_type &&
+	    py__generator(&proc->py.layout, t, &generator) && is_profile(proc, pid, generator.code))
+		action__end(t, proc, pid, ctx->di);
+}
+
 /* Most __next__ are not CombinedLoader's: no span, nothing lost. */
 static __always_inline void on_py_iter_exit(struct pt_regs *ctx, struct task_struct *task, struct proc *proc, u32 pid,
 					    u64 frame)
 {
 	struct thread *t = thread__enter(task, ctx->sp);
 
-	if (t)
-		span__end(t, proc, pid, span__find(t, SPAN_ACTION, frame, frame));
+	if (t && !span__end(t, proc, pid, span__find(t, SPAN_ACTION, frame, frame)))
+		__sync_fetch_and_add(&proc->idle_hits, 1);
 }
 
 #endif

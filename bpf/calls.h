@@ -39,7 +39,7 @@ static __always_inline bool py_call__in_file(struct thread *t, const struct py_l
 	return name__read(t, start, bytes, text.encoding) == call->file[text.encoding >> 1 & 3];
 }
 
-/* Which of the functions wanted has that code object: its index, 0 for none. */
+/* Which of the functions wanted has that code object: the index of its probe_fn, 0 for none. */
 __noinline u32 py_call__find(struct thread *t, const struct proc *proc, u64 code)
 {
 	const struct py_layout *py;
@@ -53,16 +53,14 @@ __noinline u32 py_call__find(struct thread *t, const struct proc *proc, u64 code
 	    text.bytes > REC_NAME_MAX)
 		return 0;
 	hash = name__read(t, text.address, text.bytes, text.encoding);
-	for (u32 fn = 0; fn < FN_MAX && fn < py_call_cnt; fn++) {
-		u32 key = fn; /* the verifier forgets the value of what is passed by address */
+	for (u32 i = 0; i < FN_MAX && i < py_call_cnt; i++) {
+		u32 key = i; /* the verifier forgets the value of what is passed by address */
 		struct py_call *call = bpf_map_lookup_elem(&py_calls, &key);
 
-		if (!call || !call->file_chars || hash != call->name)
-			continue;
-		if (!py_call__in_file(t, py, read_u64(code + py->code_filename), call))
+		if (!call || hash != call->name || !py_call__in_file(t, py, read_u64(code + py->code_filename), call))
 			continue;
 		__sync_fetch_and_add(&call->seen, 1);
-		return fn;
+		return call->fn;
 	}
 	return 0;
 }

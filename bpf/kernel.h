@@ -21,8 +21,8 @@ typedef __u64 u64;
 typedef __s64 s64;
 
 /*
- * Bounds an index to a power of two in a way that no compiler takes apart: clang checks one register and indexes with a copy, whose
- * bounds verifiers before 6.18 do not know.
+ * Bounds an index to a power of two in a way that no compiler takes apart: clang checks one register and indexes with a
+ * copy, whose bounds verifiers before 6.18 do not know.
  */
 #define BOUND_INDEX(i, size)                                                  \
 	({                                                                    \
@@ -30,6 +30,17 @@ typedef __s64 s64;
 		_Static_assert(!((size) & ((size)-1)), "not a power of two"); \
 		asm volatile("%0 &= %1" : "+r"(__i) : "i"((size)-1));         \
 		__i;                                                          \
+	})
+
+/*
+ * A load of its own: where two branches load, clang makes it one load by a computed address, which verifiers refuse
+ * when the pointers are of different kinds or to a context.
+ */
+#define LOAD_HERE(place)                          \
+	({                                        \
+		u64 __value = (place);            \
+		asm volatile("" : "+r"(__value)); \
+		__value;                          \
 	})
 
 /* x86-64's saved registers, arch/x86/include/asm/ptrace.h: the context of a uprobe program. An ABI: not relocated. */
@@ -41,7 +52,7 @@ struct pt_regs {
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
-/* Whole, since it is indexed: the size of an array's element is not relocated. */
+/* Whole, and with the number first, since it is indexed: the size of an array's element is not relocated. */
 struct upid {
 	int nr;
 	void *ns;

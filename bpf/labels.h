@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * torch's record_function labels: DataLoader, Optimizer.step, zero_grad, ProfilerStep# and the users' own. torch makes the calls with or
- * without a profiler.
+ * torch's record_function labels: DataLoader, Optimizer.step, zero_grad, ProfilerStep# and the users' own. torch makes
+ * the calls with or without a profiler.
  *
- * A label is known by its at::RecordFunction, since labels need not end in the order in which they began: record_function_enter_new constructs it and
- * record_function_exit_new ends it. RecordFunction::end itself is called again by the destructor, and for objects that are no label's.
+ * A label is known by its at::RecordFunction, since labels need not end in the order in which they began:
+ * record_function_enter_new constructs it and record_function_exit_new ends it. RecordFunction::end itself is called
+ * again by the destructor, and for objects that are no label's.
  */
 #ifndef STEPFLAME_LABELS_H
 #define STEPFLAME_LABELS_H
@@ -21,7 +22,10 @@ enum label {
 	LABEL_PROFILER_STEP,
 };
 
-/* What torch's own labels begin with (torch/utils/data/dataloader.py, torch/optim/optimizer.py, torch/profiler/profiler.py). */
+/*
+ * What torch's own labels begin with (torch/utils/data/dataloader.py, torch/optim/optimizer.py,
+ * torch/profiler/profiler.py).
+ */
 static __always_inline enum label label__classify(const char *text)
 {
 	const u64 *word = (const u64 *)text;
@@ -39,7 +43,10 @@ static __always_inline enum label label__classify(const char *text)
 	return LABEL_USER;
 }
 
-/* Is the innermost action of this thread an optimizer_step hook? Then the step is automatic optimization's, and no frames need be read. */
+/*
+ * Is the innermost action of this thread an optimizer_step hook? Then the step is automatic optimization's, and no
+ * frames need be read. A loop of its own: one that finds by token or not costs the verifier a third more.
+ */
 __noinline int in_optimizer_hook(struct thread *t)
 {
 	u32 depth;
@@ -60,10 +67,10 @@ __noinline int in_optimizer_hook(struct thread *t)
 }
 
 /*
- * Is this optimizer step one of LightningOptimizer.step under manual optimization? Then Lightning has it as the action `optimizer_step`;
- * under automatic optimization the hook around it is the action.
+ * Is this optimizer step one of LightningOptimizer.step under manual optimization? Then Lightning has it as the action
+ * `optimizer_step`; under automatic optimization the hook around it is the action.
  */
-__noinline int is_manual_step(const struct proc *proc, u64 tstate)
+__weak __noinline int is_manual_step(const struct proc *proc, u64 tstate)
 {
 	bool lightning = false;
 	struct py_walk walk;
@@ -88,19 +95,44 @@ __noinline int is_manual_step(const struct proc *proc, u64 tstate)
 	return 0;
 }
 
-static __always_inline void on_label(struct pt_regs *ctx, struct task_struct *task, struct proc *proc, bool old_string,
+/* Where the name of a label is: a std::string const &. */
+static __always_inline u64 label__string(const struct pt_regs *ctx, u32 saved)
+{
+	switch (saved) {
+	case SAVED_RBX:
+		return LOAD_HERE(ctx->bx);
+	case SAVED_RBP:
+		return LOAD_HERE(ctx->bp);
+	case SAVED_R12:
+		return LOAD_HERE(ctx->r12);
+	case SAVED_R13:
+		return LOAD_HERE(ctx->r13);
+	case SAVED_R14:
+		return LOAD_HERE(ctx->r14);
+	case SAVED_R15:
+		return LOAD_HERE(ctx->r15);
+	default:
+		return LOAD_HERE(ctx->si);
+	}
+}
+
+static __always_inline void on_label(struct pt_regs *ctx, struct task_struct *task, struct proc *proc, u32 flags,
 				     u64 frame)
 {
 	struct thread *t = thread__enter(task, entry_sp(ctx, frame));
+	u32 saved = COOKIE_NAME_SAVED(flags);
 	u64 string[2] = {}, name;
 	enum label label;
 	struct span *s;
 
 	if (!t)
 		return;
-	/* std::string: {char *data; size_t size; ...}; before the C++11 ABI a char * with the size 24 bytes before it. */
-	if (bpf_probe_read_user(string, sizeof(string), (const void *)ctx->si) ||
-	    (old_string && bpf_probe_read_user(&string[1], sizeof(string[1]), (const void *)(string[0] - 24)))) {
+	/*
+	 * std::string: {char *data; size_t size; ...}; before the C++11 ABI a char * with the size 24 bytes before it.
+	 */
+	if (bpf_probe_read_user(string, sizeof(string), (const void *)label__string(ctx, saved)) ||
+	    (flags & COOKIE_OLD_STRING &&
+	     bpf_probe_read_user(&string[1], sizeof(string[1]), (const void *)(string[0] - 24)))) {
 		count(CNT_NAME_LOST);
 		return;
 	}
@@ -108,7 +140,7 @@ static __always_inline void on_label(struct pt_regs *ctx, struct task_struct *ta
 	if (!name)
 		return;
 	label = label__classify(t->name_text);
-	s = span__begin(t, SPAN_LABEL, 0, name, frame);
+	s = span__begin(t, SPAN_LABEL, saved ? ctx->di : 0, name, saved ? 0 : frame);
 	if (!s)
 		return;
 	s->label = label;
@@ -125,10 +157,11 @@ static __always_inline void on_label_handle(struct pt_regs *ctx, struct task_str
 	if (!t || !t->depth)
 		return;
 	s = span__at(t, t->depth - 1);
-	if (s->kind != SPAN_LABEL || s->frame != frame)
+	if (s->kind != SPAN_LABEL || !frame || s->frame != frame)
 		return;
 	s->token = ctx->di;
 	s->frame = 0;
+	t->framed--;
 }
 
 static __always_inline void on_label_end(struct pt_regs *ctx, struct task_struct *task, struct proc *proc, u32 pid)

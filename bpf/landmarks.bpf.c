@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The probe program: one for all landmarks, so that one link holds all probes of a library. In: a uprobe whose cookie says what it
- * means. Out: rows in the aggregate map, names in the ring buffer.
+ * The probe program: one for all landmarks, so that one link holds all probes of a library. In: a uprobe whose cookie
+ * says what it means. Out: rows in the aggregate map, names in the ring buffer.
  */
 #include "actions.h"
 #include "calls.h"
 #include "functions.h"
+#include "gc.h"
 #include "labels.h"
 
 const volatile __u64 fixed_names[FIXED_NAMES] = {};
 const volatile __u64 step_limit = 0;
 const volatile __u64 py_call_cnt = 0;
 const volatile __u64 py_call_lengths = 0;
+const volatile __u64 op_schedule[OP_SCHEDULE__COUNT] = {};
+const volatile __u32 want_timeline = 0, want_shapes = 0, want_memory = 0;
 volatile __u32 pid_level = 0;
 
 /* The self-test's answers. */
@@ -33,19 +36,16 @@ static __always_inline void dispatch(struct pt_regs *ctx, u64 cookie, struct tas
 
 	switch (COOKIE_EVENT(cookie)) {
 	case PROBE_PY_NEXT:
-		on_py_next(ctx, task, proc, pid);
+		on_py_next(ctx, task, proc, pid, frame && fn ? frame - fn : 0);
 		break;
 	case PROBE_PY_THROW:
 		on_py_throw(ctx, task, proc, pid);
-		break;
-	case PROBE_PY_ITER:
-		on_py_iter(ctx, task, proc, frame);
 		break;
 	case PROBE_PY_ITER_EXIT:
 		on_py_iter_exit(ctx, task, proc, pid, frame);
 		break;
 	case PROBE_LABEL:
-		on_label(ctx, task, proc, COOKIE_FLAGS(cookie) & COOKIE_OLD_STRING, frame);
+		on_label(ctx, task, proc, COOKIE_FLAGS(cookie), frame);
 		break;
 	case PROBE_LABEL_HANDLE:
 		on_label_handle(ctx, task, frame);
@@ -64,6 +64,9 @@ static __always_inline void dispatch(struct pt_regs *ctx, u64 cookie, struct tas
 		break;
 	case PROBE_PY_CALL_EXIT:
 		on_py_call_exit(task, proc, pid, frame);
+		break;
+	case PROBE_GC:
+		on_gc(ctx, task, proc, pid, COOKIE_FLAGS(cookie), fn);
 		break;
 	}
 }

@@ -1,20 +1,42 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The maps and knobs that the sources share, and the counters. Included by each source; the linker merges the definitions. */
+/*
+ * The maps and knobs that the sources share, and the counters. Included by each source; the linker merges the
+ * definitions.
+ */
 #ifndef STEPFLAME_MAPS_H
 #define STEPFLAME_MAPS_H
 
 #include "kernel.h"
 
 #include "counters.h"
+#include "ops.h"
 #include "probes.h"
 #include "records.h"
 
-#define SPAN_DEPTH 64 /* keeps struct thread below a page */
-#define SENT_NAMES 16
+#define SPAN_DEPTH 32 /* keeps struct thread below two pages, the most that a task storage of Linux 7 takes */
+#define SENT_NAMES 32
 #define AGG_ROWS   16384
 #define NAMES_MAX  16384
 #define RING_BYTES (1 << 20)
 #define PROCS_MAX  4096
+
+/* The calls directly inside of a span that have ended: how many, and the last, which is one with the span if it is the only one. */
+struct op_ended {
+	u32 cnt;
+	u32 row;    /* 1 + its row; 0: not counted */
+	u64 merged; /* 0: its end was lost */
+	u64 total_ns, self_ns;
+	s64 self_bytes[OP_MEMORY__COUNT];
+};
+
+/* What the operator table needs of a span. */
+struct op_span {
+	u64 merged; /* name without the overload */
+	u64 group;
+	s64 sequence; /* for the timeline; -1 not known */
+	s64 self_bytes[OP_MEMORY__COUNT], child_bytes[OP_MEMORY__COUNT];
+	struct op_ended inside;
+};
 
 /* An interval that is open on a thread. */
 struct span {
@@ -23,20 +45,26 @@ struct span {
 	u64 frame;    /* address of the return address of its native function; 0: not bound to a native frame */
 	u64 token;    /* what its end is known by: generator, record handle, function */
 	u64 name;
-	u16 kind;  /* enum span_kind */
-	u16 label; /* enum label, of a SPAN_LABEL; of a SPAN_ACTION 1: it is an optimizer_step hook */
-	u32 also;  /* enum fixed_name + 1 of a second row that gets the same duration; 0: none */
+	u64 action;      /* name of the innermost action around it, 0 none */
+	u64 op_child_ns; /* time in the operators, nodes and labels inside that have ended */
+	u16 kind;        /* enum span_kind */
+	u16 label;       /* enum label, of a SPAN_LABEL; of a SPAN_ACTION 1: it is an optimizer_step hook */
+	u16 outer;       /* 1 + index of the innermost span around it that is no operator's; 0: none */
+	u16 also;        /* enum fixed_name + 1 of a second row that gets the same duration; 0: none */
+	struct op_span op;
 };
 
 /*
- * One thread. Programs of one thread never interleave, so this needs no lock; a per-CPU buffer would not do, since uprobe programs
- * can be preempted.
+ * One thread. Programs of one thread never interleave, so this needs no lock; a per-CPU buffer would not do, since
+ * uprobe programs can be preempted.
  */
 struct thread {
 	u64 now_ns; /* of the event at hand */
 	u32 depth;
+	u32 framed;    /* open spans that are bound to a native frame */
 	u32 gap_depth; /* depth at which gap_ns was taken */
-	u64 gap_ns;    /* end of the last data, optimizer or backward span: forward begins there; 0: unknown */
+	u32 pad;
+	u64 gap_ns; /* end of the last data, optimizer or backward span: forward begins there; 0: unknown */
 	u64 gap_child_ns;
 	u64 sent[SENT_NAMES]; /* names that user space knows, by their low bits: spares the look-up */
 	u64 tstate; /* its PyThreadState, as seen when it held the GIL; torch's calls release it. 0: not seen yet */
@@ -100,18 +128,37 @@ struct {
 	__type(value, u64);
 } counters __weak SEC(".maps");
 
+/* The operator table, in an array that the verifier inlines and user space maps. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, OP_ROWS);
+	__type(key, u32);
+	__type(value, struct op_entry);
+} op_rows __weak SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, OP_PROCS_MAX);
+	__type(key, u32);
+	__type(value, struct op_proc);
+} op_procs __weak SEC(".maps");
+
 /* Knobs, set before load. */
 extern const volatile __u64 fixed_names[FIXED_NAMES]; /* REC_NAME ids */
 extern const volatile __u64 step_limit;               /* steps after which a process is done; 0: none */
-extern const volatile __u64 py_call_cnt;              /* elements of py_calls in use, the first among them */
+extern const volatile __u64 py_call_cnt;              /* elements of py_calls in use */
 extern const volatile __u64 py_call_lengths;          /* bit n: a name in py_calls is n bytes long, modulo 64 */
+extern const volatile __u64 op_schedule[OP_SCHEDULE__COUNT];
+extern const volatile __u32 want_timeline, want_shapes, want_memory;
 
 /* Set by user space at run time. */
 extern volatile __u32 pid_level; /* of stepflame's pid namespace; 0 is the initial one */
 
 /*
- * Functions that are not inlined are global on purpose: the verifier checks each once, by its own arguments, instead of once per
- * path that leads to it. So they take pointers to map values (checked for NULL) and scalars only.
+ * Functions that are not inlined are global on purpose: the verifier checks each once, by its own arguments, instead of
+ * once per path that leads to it. So they take pointers to map values (checked for NULL) and scalars only.
  */
 
 static __always_inline void count_many(u32 id, u64 cnt)
@@ -131,17 +178,17 @@ static __always_inline void count(u32 id)
 static __always_inline u32 task_pid(struct task_struct *task)
 {
 	u32 level = pid_level;
-	struct upid upid = {0};
 	struct pid *pid;
+	int nr = 0;
 
 	if (!level)
-		return BPF_CORE_READ(task, tgid);
-	pid = BPF_CORE_READ(task, group_leader, thread_pid);
-	if (!pid || BPF_CORE_READ(pid, level) < level)
+		return LOAD_HERE(task->tgid);
+	pid = task->group_leader->thread_pid;
+	if (!pid || pid->level < level)
 		return 0;
 	/* Not by BPF_CORE_READ: a relocation knows no variable index. */
-	bpf_probe_read_kernel(&upid, sizeof(upid), (const char *)pid + NUMBERS_OFFSET + level * sizeof(upid));
-	return upid.nr;
+	bpf_probe_read_kernel(&nr, sizeof(nr), (const char *)pid + NUMBERS_OFFSET + level * sizeof(struct upid));
+	return nr;
 }
 
 /* The id of a fixed name, 0 when there is no such name. */

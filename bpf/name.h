@@ -13,35 +13,22 @@
 	((u64)(u8)(s)[0] | (u64)(u8)(s)[1] << 8 | (u64)(u8)(s)[2] << 16 | (u64)(u8)(s)[3] << 24 | \
 	 (u64)(u8)(s)[4] << 32 | (u64)(u8)(s)[5] << 40 | (u64)(u8)(s)[6] << 48 | (u64)(u8)(s)[7] << 56)
 
-/*
- * Reads `bytes` bytes of text at `address` into the thread's buffer and returns their id, 0 when the memory cannot be read (counted).
- * The text stays in t->name_text, padded with zeros to a word, until the next name.
- */
-__noinline u64 name__read(struct thread *t, u64 address, u64 bytes, u32 encoding)
+/* The id of the text in the thread's buffer, of `size` bytes, cut from `whole`. What lies behind it in its last word becomes zero. */
+__weak __noinline u64 name__hash(struct thread *t, u32 size, u64 whole, u32 encoding)
 {
 	struct rec_name *rec;
-	u64 hash;
-	u32 size;
+	u64 hash, *last;
 
-	if (!t)
+	if (!t || size > REC_NAME_MAX)
 		return 0;
 	rec = &t->name;
-	rec->cut = bytes > REC_NAME_MAX;
-	if (rec->cut) {
-		count(CNT_NAME_CUT);
-		bytes = REC_NAME_MAX;
-	}
-	size = bytes & 1023; /* at most REC_NAME_MAX already: for the verifier */
-	if (size > REC_NAME_MAX)
-		return 0;
-	*(u64 *)(t->name_text + (size & ~7u)) = 0;
-	if (bpf_probe_read_user(t->name_text, size, (const void *)address)) {
-		count(CNT_NAME_LOST);
-		return 0;
-	}
 	rec->encoding = encoding;
+	rec->cut = whole > size;
+	rec->whole_bytes = whole;
 	rec->bytes = size;
-	hash = name_hash__seed(encoding, size);
+	last = (u64 *)(t->name_text + (size & ~7u));
+	*last &= (1ULL << (size & 7) * 8) - 1;
+	hash = name_hash__seed(encoding, whole);
 	for (u32 i = 0; i < REC_NAME_MAX / 8; i++) {
 		if (i * 8 >= size)
 			break;
@@ -50,8 +37,73 @@ __noinline u64 name__read(struct thread *t, u64 address, u64 bytes, u32 encoding
 	return name_hash__end(hash);
 }
 
+/*
+ * Reads `bytes` bytes of text at `address` into the thread's buffer and returns their id, 0 when the memory cannot be read (counted).
+ * The text stays in t->name_text, padded with zeros to a word, until the next name.
+ */
+__weak __noinline u64 name__read(struct thread *t, u64 address, u64 bytes, u32 encoding)
+{
+	u64 whole = bytes;
+	u32 size;
+
+	if (!t)
+		return 0;
+	if (bytes > REC_NAME_MAX) {
+		count(CNT_NAME_CUT);
+		bytes = REC_NAME_MAX;
+	}
+	size = bytes & 1023; /* at most REC_NAME_MAX already: for the verifier */
+	if (size > REC_NAME_MAX)
+		return 0;
+	if (bpf_probe_read_user(t->name_text, size, (const void *)address)) {
+		count(CNT_NAME_LOST);
+		return 0;
+	}
+	return name__hash(t, size, whole, encoding);
+}
+
+/* The same of a text that ends in a NUL. */
+__weak __noinline u64 name__read_text(struct thread *t, u64 address)
+{
+	long bytes;
+
+	if (!t)
+		return 0;
+	bytes = bpf_probe_read_user_str(t->name_text, sizeof(t->name_text), (const void *)address);
+	if (bytes <= 0) {
+		count(CNT_NAME_LOST);
+		return 0;
+	}
+	return name__read(t, address, bytes - 1, NAME_UTF8);
+}
+
+#define NAME_HALF 256
+
+/* Adds "." and a second text to the one in the buffer; its id, or 0 (counted). Texts of more than NAME_HALF bytes are not joined. */
+__weak __noinline u64 name__join(struct thread *t, u64 address, u64 bytes)
+{
+	u64 at, end;
+
+	if (!t)
+		return 0;
+	at = t->name.bytes;
+	if (at >= NAME_HALF || bytes >= NAME_HALF) {
+		count(CNT_NAME_CUT);
+		return 0;
+	}
+	at = BOUND_INDEX(at, NAME_HALF);
+	bytes = BOUND_INDEX(bytes, NAME_HALF);
+	end = at + 1 + bytes;
+	t->name_text[at] = '.';
+	if (bpf_probe_read_user(t->name_text + at + 1, bytes, (const void *)address)) {
+		count(CNT_NAME_LOST);
+		return 0;
+	}
+	return name__hash(t, end, end, NAME_UTF8);
+}
+
 /* Sends the text of the name just read, unless it was sent before. */
-__noinline int name__send(struct thread *t, u64 id)
+__weak __noinline int name__send(struct thread *t, u64 id)
 {
 	u64 *sent;
 	u32 size;
@@ -79,7 +131,6 @@ __noinline int name__send(struct thread *t, u64 id)
 	t->name.hdr.flags = 0;
 	t->name.hdr.size = size;
 	t->name.id = id;
-	t->name.pad = 0;
 	if (bpf_ringbuf_output(&ring, &t->name, size, BPF_RB_NO_WAKEUP)) {
 		count(CNT_RING_FULL);
 		bpf_map_delete_elem(&names, &id); /* the next call tries again */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Processes of the job as they come and go: a fork of a traced process is known before its first instruction, with its parent's layout;
- * user space is told, and decides what to attach there.
+ * Processes of the job as they come and go: a fork of a traced process is known before its first instruction, with its
+ * parent's layout; user space is told, and decides what to attach there.
  */
 #include "event.h"
 
@@ -24,8 +24,9 @@ int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child
 		return 0;
 	copy->role = ROLE_CHILD;
 	copy->window = WINDOW_CLOSED; /* until user space has put the probes there */
-	copy->hits = copy->idle_hits = copy->sampled = copy->sampled_ns = copy->steps = copy->last_step_ns = 0;
-	copy->step_rule = copy->data_seen = 0;
+	copy->hits = copy->idle_hits = copy->sampled = copy->sampled_ns = copy->steps = 0;
+	copy->step_rule = copy->data_seen = copy->fetches = copy->op_slot = 0;
+	copy->profile_code = 0; /* so that its first Lightning action is told, too */
 	event__send(PROC_FORK, pid, parent_pid, 0, child);
 	return 0;
 }
@@ -40,7 +41,8 @@ int BPF_PROG(process_exec, struct task_struct *task)
 		return 0;
 	/* Another program: what was known of its memory holds no more. */
 	proc->py.layout.minor = 0;
-	proc->profile_code = 0;
+	proc->profile_code = proc->loader_type = 0;
+	proc->fetches = proc->op_slot = 0;
 	event__send(PROC_EXEC, pid, 0, 0, task);
 	return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Reading CPython objects of the current thread, by the offsets of its version (include/python.h). Everything read is hostile: a
- * pointer is only ever read through, never trusted.
+ * Reading CPython objects of the current thread, by the offsets of its version (include/python.h). Everything read is
+ * hostile: a pointer is only ever read through, never trusted.
  */
 #ifndef STEPFLAME_BPF_PYTHON_H
 #define STEPFLAME_BPF_PYTHON_H
@@ -9,8 +9,8 @@
 #include "name.h"
 
 /*
- * Frames looked at to find out which of Lightning's loops runs: it lies below the user's own iterators and the decorators between.
- * 40 frames cover a DataLoader wrapped a dozen times; beyond that the answer is "unknown", counted.
+ * Frames looked at to find out which of Lightning's loops runs: it lies below the user's own iterators and the
+ * decorators between. 40 frames cover a DataLoader wrapped a dozen times; beyond that the answer is "unknown", counted.
  */
 #define PY_FRAMES 40
 
@@ -30,14 +30,15 @@ struct py_text {
 /* Where the characters of a str are. 0 or -1 (counted): not a compact str, or not readable. */
 static __always_inline int py__text(const struct py_layout *py, u64 object, struct py_text *text)
 {
-	u64 length;
+	u64 head[3], length; /* length, hash, state: next to each other in every version (tests/unit/test_python.c) */
 	u32 state, kind;
 
-	if (!object || bpf_probe_read_user(&length, sizeof(length), (const void *)(object + py->str_length)) ||
-	    bpf_probe_read_user(&state, sizeof(state), (const void *)(object + py->str_state))) {
+	if (!object || bpf_probe_read_user(head, sizeof(head), (const void *)(object + py->str_length))) {
 		count(CNT_BAD_READ);
 		return -1;
 	}
+	length = head[0];
+	state = head[2];
 	kind = state >> (py->str_kind_shift & 31) & ((1u << (py->str_kind_bits & 31)) - 1);
 	if (!(state >> (py->str_compact_shift & 31) & 1) || length > 1 << 20 || (kind != 1 && kind != 2 && kind != 4)) {
 		count(CNT_BAD_READ);
@@ -50,7 +51,7 @@ static __always_inline int py__text(const struct py_layout *py, u64 object, stru
 }
 
 /* 8 characters of 2 or 4 bytes, as WORD8 makes of them; 0 when one is not Latin-1, or cannot be read. */
-__noinline u64 py__narrow(u64 address, u32 encoding)
+__weak __noinline u64 py__narrow(u64 address, u32 encoding)
 {
 	union {
 		u16 half[8];
@@ -71,38 +72,114 @@ __noinline u64 py__narrow(u64 address, u32 encoding)
 	return word;
 }
 
-/* The last 16 characters of a str, as two words; false when it is shorter. A path may have wide ones in a directory outside. */
-static __always_inline bool py__tail(const struct py_layout *py, u64 object, u64 tail[2])
+/* 16 bytes of a str. */
+struct py_words {
+	u64 word[2];
+};
+
+/* A function of its own: inlined into the walks over frames, 6.1's verifier gives up. */
+__noinline int py__tail_words(const struct py_layout *py, u64 object, struct py_words *out)
 {
 	struct py_text text;
 	u64 end;
 
-	if (py__text(py, object, &text) || text.bytes < 16 * (u64)text.encoding)
+	if (!py || !out || py__text(py, object, &text) || text.bytes < 16 * (u64)text.encoding)
 		return false;
 	end = text.address + text.bytes;
 	if (text.encoding == NAME_LATIN1)
-		return !bpf_probe_read_user(tail, 16, (const void *)(end - 16));
-	tail[0] = py__narrow(end - 16 * (u64)text.encoding, text.encoding);
-	tail[1] = py__narrow(end - 8 * (u64)text.encoding, text.encoding);
+		return !bpf_probe_read_user(out, sizeof(*out), (const void *)(end - 16));
+	out->word[0] = py__narrow(end - 16 * (u64)text.encoding, text.encoding);
+	out->word[1] = py__narrow(end - 8 * (u64)text.encoding, text.encoding);
 	return true;
+}
+
+/*
+ * The last 16 characters of a str, as two words; false when it is shorter. A path may have wide ones in a directory
+ * outside.
+ */
+static __always_inline bool py__tail(const struct py_layout *py, u64 object, u64 tail[2])
+{
+	struct py_words words = {};
+	bool ok = py__tail_words(py, object, &words);
+
+	tail[0] = words.word[0];
+	tail[1] = words.word[1];
+	return ok;
 }
 
 #define TAIL_IS(tail, s) ((tail)[0] == WORD8(s) && (tail)[1] == WORD8((s) + 8))
 
-/* The first 16 bytes of a str, zero-padded, as two words. */
-static __always_inline bool py__head(const struct py_layout *py, u64 object, u64 head[2])
+__noinline int py__head_words(const struct py_layout *py, u64 object, struct py_words *out)
 {
 	struct py_text text;
 	u32 bytes;
 
-	head[0] = head[1] = 0;
-	if (py__text(py, object, &text) || text.encoding != NAME_LATIN1)
+	if (!py || !out || py__text(py, object, &text) || text.encoding != NAME_LATIN1)
 		return false;
 	bytes = text.bytes < 16 ? text.bytes : 16;
-	return !bpf_probe_read_user(head, bytes, (const void *)text.address);
+	return !bpf_probe_read_user(out, bytes, (const void *)text.address);
+}
+
+/* The first 16 bytes of a str, zero-padded, as two words. */
+static __always_inline bool py__head(const struct py_layout *py, u64 object, u64 head[2])
+{
+	struct py_words words = {};
+	bool ok = py__head_words(py, object, &words);
+
+	head[0] = words.word[0];
+	head[1] = words.word[1];
+	return ok;
 }
 
 #define HEAD_IS(head, s) ((head)[0] == WORD8(s) && (head)[1] == WORD8((s) + 8))
+
+/*
+ * Reads `bytes` bytes of an object into the thread's name buffer, where they stay until the next name; 0 or not. One
+ * read of many fields, since each costs more than its bytes.
+ */
+static __always_inline int py__image(struct thread *t, u64 object, u32 bytes)
+{
+	return bpf_probe_read_user(t->name_text, bytes & (REC_NAME_MAX - 1), (const void *)object);
+}
+
+static __always_inline u64 py__image_word(const struct thread *t, u32 offset)
+{
+	return *(const u64 *)(t->name_text + BOUND_INDEX(offset, REC_NAME_MAX));
+}
+
+/* What is to be known of a generator. */
+struct py_generator {
+	u64 code;
+	u64 argument; /* the second: local variable 1 */
+	bool created; /* it has not started */
+};
+
+/* Of the generator of which py__object_bytes were just read. False: it has no frame, or that cannot be read. */
+static __always_inline bool py__generator(const struct py_layout *py, struct thread *t, struct py_generator *out)
+{
+	u64 state = py__image_word(t, py->state_off);
+	u32 frame = py->gen_frame;
+
+	if (!py->gen_embedded) {
+		u64 address = py__image_word(t, frame);
+
+		frame = 0;
+		if (!address || py__image(t, address, py->frame_locals + 16))
+			return false;
+	}
+	if (!py->state_in_gen)
+		state = py__image_word(t, frame + py->state_off);
+	out->created = (py->state_bytes == 1 ? (signed char)state : (s32)state) == py->state_created;
+	out->code = py__image_word(t, frame + py->frame_code) & ~(u64)py->ref_mask;
+	out->argument = py__image_word(t, frame + py->frame_locals + 8) & ~(u64)py->ref_mask;
+	return true;
+}
+
+/* Bytes of an object that py__generator wants to see, in case it is a generator. */
+static __always_inline u32 py__object_bytes(const struct py_layout *py)
+{
+	return py->gen_frame + (py->gen_embedded ? py->frame_locals + 16 : 8);
+}
 
 /* The current thread's PyThreadState, while it holds the GIL. 0 when unknown. */
 static __always_inline u64 py__tstate(const struct py_process *process)
@@ -114,10 +191,10 @@ static __always_inline u64 py__tstate(const struct py_process *process)
 	case PY_TSTATE_GLOBAL:
 		return read_u64(process->tstate_address);
 	case PY_TSTATE_TLS:
-		fsbase = BPF_CORE_READ(task, thread.fsbase);
+		fsbase = task->thread.fsbase;
 		return read_u64(fsbase + process->tstate_address);
 	case PY_TSTATE_DTV:
-		fsbase = BPF_CORE_READ(task, thread.fsbase);
+		fsbase = task->thread.fsbase;
 		return read_u64(read_u64(read_u64(fsbase + 8) + 16 * (u64)process->tls_module) +
 				process->tstate_address);
 	default:
@@ -139,7 +216,9 @@ static __always_inline void py__walk(struct py_walk *walk, const struct py_layou
 		walk->frame = read_u64(walk->frame + py->cframe_current);
 }
 
-/* The code object of the walk's frame, and the walk moves one frame outwards; 0 for a frame that is no Python function. */
+/*
+ * The code object of the walk's frame, and the walk moves one frame outwards; 0 for a frame that is no Python function.
+ */
 static __always_inline u64 py__next_code(struct py_walk *walk)
 {
 	const struct py_layout *py = walk->py;

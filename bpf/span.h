@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The span stack of a thread, and the row that a span becomes when it ends. Every source begins and ends its spans here.
+ * The span stack of a thread, and the row that a span becomes when it ends. Every source begins and ends its spans
+ * here.
  *
  *   span__begin -> thread.spans[] -> span__end -> aggs
  */
 #ifndef STEPFLAME_SPAN_H
 #define STEPFLAME_SPAN_H
 
-#include "maps.h"
+#include "op_rows.h"
 
 /* 0 when the interval is not wholly inside the window of its process. */
 static __always_inline bool in_window(const struct proc *proc, u64 start_ns)
@@ -45,7 +46,7 @@ static __always_inline u32 log2_bucket(u64 ns)
 	return bucket < AGG_BUCKETS ? bucket : AGG_BUCKETS - 1;
 }
 
-__noinline int agg__add(const struct agg_key *key, u64 start_ns, u64 total_ns, u64 self_ns)
+__weak __noinline int agg__add(const struct agg_key *key, u64 start_ns, u64 total_ns, u64 self_ns)
 {
 	static const struct agg_val zero = {.min_ns = ~0ULL, .first_ns = ~0ULL};
 	struct agg_val *val;
@@ -68,7 +69,10 @@ __noinline int agg__add(const struct agg_key *key, u64 start_ns, u64 total_ns, u
 	__sync_fetch_and_add(&val->total_ns, total_ns);
 	__sync_fetch_and_add(&val->self_ns, self_ns);
 	__sync_fetch_and_add(&val->hist[log2_bucket(total_ns)], 1);
-	/* Another thread may win a race for the same minimum; one retry is enough in practice, and a miss costs one extreme. */
+	/*
+	 * Another thread may win a race for the same minimum; one retry is enough in practice, and a miss costs one
+	 * extreme.
+	 */
 	old = val->min_ns;
 	if (total_ns < old && __sync_val_compare_and_swap(&val->min_ns, old, total_ns) != old && total_ns < val->min_ns)
 		val->min_ns = total_ns;
@@ -80,36 +84,77 @@ __noinline int agg__add(const struct agg_key *key, u64 start_ns, u64 total_ns, u
 	return 0;
 }
 
-/*
- * Drops the spans from that depth on. When they ended is not known, nor, if the last landmark was inside, when forward began. The spans in
- * them that had ended become the enclosing span's.
- */
-__noinline int span__drop(struct thread *t, u32 depth)
+/* 1 + index of the innermost span below that depth that is no operator's; 0: none. */
+static __always_inline u32 span__outer(struct thread *t, u32 depth)
 {
-	u64 child_ns = 0;
+	const struct span *below;
+
+	if (!depth)
+		return 0;
+	below = span__at(t, depth - 1);
+	return is_operator(below->kind) ? below->outer : depth;
+}
+
+/* What operators at that depth are done for. A backward inside of one of Lightning's actions is done for that. */
+static __always_inline u64 span__action(struct thread *t, u32 depth)
+{
+	const struct span *below;
+
+	if (!depth)
+		return 0;
+	below = span__at(t, depth - 1);
+	if (below->kind == SPAN_ACTION || below->kind == SPAN_USER)
+		return below->name;
+	return below->kind == SPAN_BACKWARD && !below->action ? below->name : below->action;
+}
+
+/* Is a span at that depth directly inside of what may be forward? Operators between do not count. */
+static __always_inline bool in_gap(const struct thread *t, u32 depth, u32 outer)
+{
+	return depth >= t->gap_depth && outer <= t->gap_depth;
+}
+
+/*
+ * Drops the spans from that depth on, counted. When they ended is not known, nor, if the last landmark was inside, when forward
+ * began. The spans in them that had ended become the enclosing span's.
+ */
+__weak __noinline int span__drop(struct thread *t, u32 depth, u32 counter)
+{
+	u64 child_ns = 0, cnt = 0;
+	u32 outer;
 
 	if (!t)
 		return 0;
 	for (u32 n = 0; n < SPAN_DEPTH; n++) {
+		u64 i = t->depth - 1 - n;
+		struct span *s;
+
 		if (depth + n >= t->depth)
 			break;
-		child_ns += span__at(t, depth + n)->child_ns;
+		s = span__at(t, i);
+		cnt += s->kind != SPAN_NONE; /* that one has ended: span__outlived */
+		child_ns += s->child_ns;
+		t->framed -= s->frame != 0;
+		if (i)
+			op__lose(span__at(t, i - 1), s);
 	}
-	if (depth)
-		span__at(t, depth - 1)->child_ns += child_ns;
-	if (depth == t->gap_depth)
+	outer = span__outer(t, depth);
+	if (outer)
+		span__at(t, outer - 1)->child_ns += child_ns;
+	if (in_gap(t, depth, outer))
 		t->gap_child_ns += child_ns;
 	else if (depth < t->gap_depth)
 		t->gap_ns = 0;
 	t->depth = depth;
+	count_many(counter, cnt);
 	return 0;
 }
 
 /*
- * Closes what an exception or a longjmp left open: a native span is dead when the stack pointer is above the slot of its return
- * address, and so is all that was begun inside it. When it ended is not known, so it is not timed.
+ * Closes what an exception or a longjmp left open: a native span is dead when the stack pointer is above the slot of
+ * its return address, and so is all that was begun inside it. When it ended is not known, so it is not timed.
  */
-__noinline int span__repair(struct thread *t, u64 sp)
+__weak __noinline int span__repair(struct thread *t, u64 sp)
 {
 	u32 depth;
 
@@ -120,16 +165,17 @@ __noinline int span__repair(struct thread *t, u64 sp)
 		if (i >= depth)
 			break;
 		if (span__at(t, i)->frame && span__at(t, i)->frame < sp) {
-			count_many(CNT_UNWOUND, depth - i);
-			span__drop(t, i);
+			span__drop(t, i, CNT_UNWOUND);
 			break;
 		}
 	}
 	return 0;
 }
 
-/* Index of the innermost open span with that kind and token whose frame, when both are known, is `frame`; or -1. */
-__noinline int span__find(struct thread *t, u32 kind, u64 token, u64 frame)
+#define TOKEN_ANY (~0ULL)
+
+/* Index of the innermost open span with that kind and token (or TOKEN_ANY) whose frame, when both are known, is `frame`; or -1. */
+__weak __noinline int span__find(struct thread *t, u32 kind, u64 token, u64 frame)
 {
 	u32 depth;
 
@@ -142,10 +188,92 @@ __noinline int span__find(struct thread *t, u32 kind, u64 token, u64 frame)
 		if (n >= depth)
 			break;
 		s = span__at(t, depth - 1 - n);
-		if (s->kind == kind && s->token == token && (!frame || !s->frame || s->frame == frame))
+		if (s->kind == kind && (s->token == token || token == TOKEN_ANY) &&
+		    (!frame || !s->frame || s->frame == frame))
 			return depth - 1 - n;
 	}
 	return -1;
+}
+
+/* 1 + index of the innermost span that has a row in the operator table, 0 when there is none. */
+__weak __noinline int span__row_at(struct thread *t)
+{
+	u32 depth;
+
+	if (!t)
+		return 0;
+	depth = t->depth;
+	for (u32 n = 0; n < SPAN_DEPTH; n++) {
+		if (n >= depth)
+			break;
+		if (has_op_row(span__at(t, depth - 1 - n)->kind))
+			return depth - n;
+	}
+	return 0;
+}
+
+/* 1 + index of the outermost span from that depth on that is no operator's, 0 when there is none. */
+__weak __noinline int span__first_inside(struct thread *t, u32 depth)
+{
+	if (!t)
+		return 0;
+	for (u32 n = 0; n < SPAN_DEPTH; n++) {
+		if (depth + n >= t->depth)
+			break;
+		if (!is_operator(span__at(t, depth + n)->kind))
+			return depth + n + 1;
+	}
+	return 0;
+}
+
+/* 1 + index of the operator that runs in that very frame, 0 when there is none. */
+__weak __noinline int span__operator_at(struct thread *t, u64 frame)
+{
+	u32 depth;
+
+	if (!t)
+		return 0;
+	depth = t->depth;
+	for (u32 n = 0; n < SPAN_DEPTH; n++) {
+		const struct span *s;
+
+		if (n >= depth)
+			break;
+		s = span__at(t, depth - 1 - n);
+		if (s->frame == frame && is_operator(s->kind))
+			return depth - n;
+	}
+	return 0;
+}
+
+/*
+ * For the end of an operator that is not the innermost span: what is inside of it has lost its end and is dropped, counted. Returns 1 + its
+ * index, 0 when it is not there.
+ */
+static __always_inline u32 span__unwind_to(struct thread *t, u64 frame)
+{
+	u32 depth;
+
+	span__repair(t, frame);
+	depth = span__operator_at(t, frame);
+	if (depth && depth < t->depth)
+		span__drop(t, depth, CNT_DROPPED_INNER);
+	return depth;
+}
+
+/*
+ * For an end whose frame is not known: it is that of the innermost operator, which lies above sp, since what was called from there has ended.
+ * Returns 1 + its index, 0 when there is none with that token (or TOKEN_ANY).
+ */
+static __always_inline u32 span__unwind_out(struct thread *t, u64 sp, u64 token)
+{
+	const struct span *s;
+	u32 depth;
+
+	span__repair(t, sp);
+	depth = t->depth;
+	s = span__at(t, depth - 1);
+	return depth && is_operator(s->kind) && (token == TOKEN_ANY || s->token == token) ? depth : 0;
 }
 
 /* The time is taken last: what the program did before is not in the span. NULL when the stack is full. */
@@ -163,19 +291,45 @@ static __always_inline struct span *span__begin(struct thread *t, u32 kind, u64 
 	s->frame = frame;
 	s->token = token;
 	s->name = name;
+	s->action = span__action(t, depth);
+	s->op_child_ns = 0;
 	s->kind = kind;
 	s->label = 0;
+	s->outer = span__outer(t, depth);
 	s->also = 0;
+	__builtin_memset(&s->op, 0, sizeof(s->op));
+	s->op.merged = name;
+	s->op.sequence = -1;
 	t->depth = depth + 1;
+	t->framed += frame != 0;
 	s->start_ns = bpf_ktime_get_ns();
 	return s;
 }
 
+/* What a span that is no operator's means to the operator table: a label has a row there, the others are transparent. */
+static __always_inline void span__account_op(struct thread *t, const struct proc *proc, struct span *s, u32 depth)
+{
+	u32 slot = proc->op_slot - 1;
+	const struct op_proc *p = proc->op_slot ? bpf_map_lookup_elem(&op_procs, &slot) : NULL;
+
+	if (!p)
+		return;
+	if (s->kind == SPAN_LABEL) {
+		op__account(t, p, s, depth);
+		return;
+	}
+	if (depth)
+		op__hand_out(span__at(t, depth - 1), s);
+	if (want_timeline && in_op_window(p, s))
+		timeline__add(p, s, t->now_ns - s->start_ns, depth);
+}
+
 /* Adds the row of a span that ends now; `depth` is the number of spans that enclose it. */
-__noinline int span__account(struct thread *t, const struct proc *proc, const struct span *s, u32 pid, u32 depth)
+__weak __noinline int span__account(struct thread *t, const struct proc *proc, struct span *s, u32 pid, u32 depth)
 {
 	u64 total, self;
 	struct agg_key key = {};
+	u32 outer;
 
 	if (!t || !proc || !s)
 		return 0;
@@ -184,13 +338,15 @@ __noinline int span__account(struct thread *t, const struct proc *proc, const st
 	key.pid = pid;
 	key.kind = s->kind;
 	key.name = s->name;
-	if (depth && depth <= SPAN_DEPTH) {
-		struct span *parent = span__at(t, depth - 1);
+	outer = span__outer(t, depth);
+	if (outer && outer <= SPAN_DEPTH) {
+		struct span *parent = span__at(t, outer - 1);
 
 		key.parent = parent->name;
 		parent->child_ns += total;
 	}
-	if (depth == t->gap_depth)
+	span__account_op(t, proc, s, depth);
+	if (in_gap(t, depth, outer))
 		t->gap_child_ns += total;
 	if (!in_window(proc, s->start_ns))
 		return 0;
@@ -212,8 +368,32 @@ static __always_inline void gap__begin(struct thread *t)
 }
 
 /*
- * Ends span i (from span__find). What is open above it has lost its end and is dropped, counted. Returns the span, whose slot stays
- * readable until the next span__begin; NULL when i is -1.
+ * Lightning's profiler for torch labels each action, and ends the label in the very next() that ends the action: an instant after us. Such a
+ * label goes on, over a span without a kind, which goes with it.
+ */
+static __always_inline bool span__outlived(struct thread *t, u32 i)
+{
+	const struct span *s = span__at(t, i), *above = span__at(t, i + 1);
+
+	return t->depth == i + 2 && s->kind == SPAN_ACTION && !s->frame && above->kind == SPAN_LABEL && !above->frame;
+}
+
+static __always_inline void span__drop_outlived(struct thread *t)
+{
+	u32 depth = t->depth;
+
+	if (!depth || span__at(t, depth - 1)->kind != SPAN_NONE)
+		return;
+	t->depth = depth - 1;
+	if (t->gap_depth > t->depth)
+		t->gap_depth = t->depth;
+	if (t->depth)
+		op__hand_out(span__at(t, depth - 2), span__at(t, depth - 1));
+}
+
+/*
+ * Ends span i (from span__find). What is open above it has lost its end and is dropped, counted. Returns the span,
+ * whose slot stays readable until the next span__begin; NULL when i is -1.
  */
 static __always_inline struct span *span__end(struct thread *t, const struct proc *proc, u32 pid, int i)
 {
@@ -223,13 +403,20 @@ static __always_inline struct span *span__end(struct thread *t, const struct pro
 	if (i < 0)
 		return NULL;
 	landmark = t->gap_ns && (u32)i < t->gap_depth;
-	if ((u32)i + 1 < t->depth) {
-		count_many(CNT_DROPPED_INNER, t->depth - i - 1);
-		span__drop(t, i + 1);
-	}
-	t->depth = i;
 	s = span__at(t, i);
-	span__account(t, proc, s, pid, i);
+	if (span__outlived(t, i)) {
+		span__account(t, proc, s, pid, i);
+		s->kind = SPAN_NONE;
+		s->op_child_ns = 0;
+		__builtin_memset(&s->op, 0, sizeof(s->op));
+	} else {
+		if ((u32)i + 1 < t->depth)
+			span__drop(t, i + 1, CNT_DROPPED_INNER);
+		t->depth = i;
+		t->framed -= s->frame != 0;
+		span__account(t, proc, s, pid, i);
+		span__drop_outlived(t);
+	}
 	if (landmark) /* the last one was inside: forward begins no earlier than here */
 		gap__begin(t);
 	return s;
@@ -243,18 +430,24 @@ static __always_inline void gap__end(struct thread *t, const struct proc *proc, 
 		.child_ns = t->gap_child_ns,
 		.name = fixed_names[NAME_FORWARD],
 		.kind = SPAN_FORWARD,
+		.op = {.sequence = -1},
 	};
-	u32 depth = t->gap_depth;
+	u32 depth = t->gap_depth, outer, inner;
 
 	if (!t->gap_ns || t->depth < depth || depth > SPAN_DEPTH)
 		return;
 	t->gap_ns = 0;
-	/* A span that began in forward and goes on: that part is its own, too, and in the self time of one of them only. */
-	if (t->depth > depth)
-		forward.child_ns += t->now_ns - span__at(t, depth)->start_ns;
+	/*
+	 * A span that began in forward and goes on: that part is its own, too, and in the self time of one of them
+	 * only.
+	 */
+	inner = span__first_inside(t, depth);
+	if (inner)
+		forward.child_ns += t->now_ns - span__at(t, inner - 1)->start_ns;
 	/* The spans inside were, or will be, the enclosing span's children; they become forward's. */
-	if (depth)
-		span__at(t, depth - 1)->child_ns -= forward.child_ns;
+	outer = span__outer(t, depth);
+	if (outer)
+		span__at(t, outer - 1)->child_ns -= forward.child_ns;
 	span__account(t, proc, &forward, pid, depth);
 }
 
@@ -264,20 +457,29 @@ static __always_inline u64 entry_sp(const struct pt_regs *ctx, u64 frame)
 	return frame ? frame + 1 : ctx->sp;
 }
 
-/* The current thread at an event: its time taken, its stack repaired for the stack pointer sp. NULL (counted): no memory for it. */
-static __always_inline struct thread *thread__enter(struct task_struct *task, u64 sp)
+/* NULL (counted): no memory for it. */
+static __always_inline struct thread *thread__of(struct task_struct *task)
 {
-	u64 now = bpf_ktime_get_ns();
 	struct thread *t = bpf_task_storage_get(&threads, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 
 	if (!t) /* the first allocation may meet an empty per-CPU cache, which that refills */
 		t = bpf_task_storage_get(&threads, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (!t) {
+	if (!t)
 		count(CNT_NO_STORAGE);
+	return t;
+}
+
+/* The current thread at an event: its time taken, its stack repaired for the stack pointer sp. NULL as thread__of. */
+static __always_inline struct thread *thread__enter(struct task_struct *task, u64 sp)
+{
+	u64 now = bpf_ktime_get_ns();
+	struct thread *t = thread__of(task);
+
+	if (!t)
 		return NULL;
-	}
 	t->now_ns = now;
-	span__repair(t, sp);
+	if (t->framed)
+		span__repair(t, sp);
 	return t;
 }
 

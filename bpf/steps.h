@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Step boundaries, by the first of these rules that a process shows: Lightning's run_training_batch; a DataLoader batch and then an
- * optimizer step (several optimizers, or several batches, make one step); an optimizer step alone, of the first optimizer seen;
- * ProfilerStep#. A better rule replaces a worse one when it is first seen.
+ * Step boundaries, by the first of these rules that a process shows: Lightning's run_training_batch; a DataLoader batch
+ * and then an optimizer step (several optimizers, or several batches, make one step); an optimizer step alone, of the
+ * first optimizer seen; ProfilerStep#. A better rule replaces a worse one when it is first seen.
  */
 #ifndef STEPFLAME_STEPS_H
 #define STEPFLAME_STEPS_H
 
-#include "maps.h"
+#include "op_window.h"
 
 static __always_inline void step__boundary(struct proc *proc, u32 rule, u64 now)
 {
@@ -19,7 +19,7 @@ static __always_inline void step__boundary(struct proc *proc, u32 rule, u64 now)
 		if (proc->window == WINDOW_WAITING)
 			return; /* opens when the rule has held for a step: the first boundary may be of a worse one */
 	}
-	proc->last_step_ns = now;
+	op_window__boundary(proc, now);
 	if (proc->window == WINDOW_WAITING) {
 		proc->window_start_ns = now;
 		proc->steps = 0;

@@ -8,18 +8,22 @@
 #ifndef STEPFLAME_COUNTERS_H
 #define STEPFLAME_COUNTERS_H
 
-#define STEPFLAME_COUNTERS(X)                                                                      \
-	X(OPEN_AT_START, "open_at_start", "spans that had begun before the probes were armed")     \
-	X(UNWOUND, "unwound", "native spans closed by an exception or a longjmp, not timed")       \
-	X(DROPPED_INNER, "dropped_inner", "spans discarded because an enclosing span ended first") \
-	X(STACK_FULL, "stack_full", "spans nested deeper than the span stack")                     \
-	X(NO_STORAGE, "no_storage", "threads whose span stack could not be allocated")             \
-	X(MAP_FULL, "map_full", "spans whose row did not fit in the aggregate map")                \
-	X(RING_FULL, "ring_full", "records that did not fit in the ring buffer")                   \
-	X(BAD_READ, "bad_read", "reads of the target that failed")                                 \
-	X(NAME_CUT, "name_cut", "names longer than the name buffer, cut")                          \
-	X(NAME_LOST, "name_lost", "names that could not be read")                                  \
-	X(FRAME_LOST, "frame_lost", "Python frames that could not be walked far enough")           \
+#define STEPFLAME_COUNTERS(X)                                                                       \
+	X(OPEN_AT_START, "open_at_start", "spans that had begun before the probes were armed")      \
+	X(UNWOUND, "unwound", "native spans closed by an exception or a longjmp, not timed")        \
+	X(DROPPED_INNER, "dropped_inner", "spans discarded because an enclosing span ended first")  \
+	X(STACK_FULL, "stack_full", "spans nested deeper than the span stack")                      \
+	X(NO_STORAGE, "no_storage", "threads whose span stack could not be allocated")              \
+	X(MAP_FULL, "map_full", "spans whose row did not fit in the aggregate map")                 \
+	X(RING_FULL, "ring_full", "records that did not fit in the ring buffer")                    \
+	X(BAD_READ, "bad_read", "reads of the target that failed")                                  \
+	X(NAME_CUT, "name_cut", "names longer than the name buffer, cut")                           \
+	X(NAME_LOST, "name_lost", "names that could not be read")                                   \
+	X(FRAME_LOST, "frame_lost", "Python frames that could not be walked far enough")            \
+	X(OP_ROWS_FULL, "op_rows_full", "operator calls whose row did not fit in the table")        \
+	X(GROUPS_FULL, "groups_full", "operator calls whose shapes were too many to be told apart") \
+	X(SHAPES_CUT, "shapes_cut", "operator calls with more or larger inputs than are kept")      \
+	X(SPANS_CUT, "spans_cut", "spans of the timeline that did not fit")                         \
 	X(SPAN_REUSED, "span_reused", "spans begun twice with no end between")
 
 enum counter {

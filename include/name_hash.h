@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Id of a name: a 64-bit hash of its bytes, the same on both sides, so that a name needs no table to be known twice.
- * Multiply-xorshift over 8-byte words (the finalizer of splitmix64 per word); not meant to withstand an adversary, who could
- * only mislabel rows of the process that is his already.
+ * Multiply-xorshift over 8-byte words (the finalizer of splitmix64 per word); not meant to withstand an adversary, who
+ * could only mislabel rows of the process that is his already.
  */
 #ifndef STEPFLAME_NAME_HASH_H
 #define STEPFLAME_NAME_HASH_H
@@ -11,6 +11,7 @@
 #include <linux/types.h>
 #endif
 
+/* `bytes` is the length of the whole name: of one too long to be kept, only the beginning is hashed. */
 static inline __u64 name_hash__seed(__u32 encoding, __u32 bytes)
 {
 	/* Latin-1 and UTF-8 of an ASCII text are the same name. */

@@ -13,24 +13,41 @@
 
 enum probe_event {
 	PROBE_NONE = 0,
-	PROBE_PY_NEXT,  /* builtin_next(self, args, nargs): a Lightning Profiler.profile generator starts or stops */
-	PROBE_PY_THROW, /* gen_throw(gen, ...): one stops by an exception */
-	PROBE_PY_ITER,  /* slot_tp_iternext(self): Lightning's CombinedLoader fetches */
-	PROBE_PY_ITER_EXIT, /* its exit sites */
-	PROBE_LABEL,        /* record_function_enter_new(sret, name, args) */
+	/*
+	 * builtin_next(self, args, nargs): a Lightning Profiler.profile generator starts or stops, or Lightning's
+	 * CombinedLoader fetches. Its "function" is how far below its frame that of the iterator's function lies which
+	 * it calls, 0: unknown.
+	 */
+	PROBE_PY_NEXT,
+	PROBE_PY_THROW,     /* gen_throw(gen, ...): an action stops by an exception */
+	PROBE_PY_ITER_EXIT, /* exit sites of slot_tp_iternext(self), which is CombinedLoader's: a fetch ends */
+	PROBE_LABEL,        /* record_function_enter_new(sret, name, args), or in it as COOKIE_NAME_IN says */
 	PROBE_LABEL_HANDLE, /* in it, before it calls RecordFunction::RecordFunction(this, scope) */
 	PROBE_LABEL_END,    /* at::RecordFunction::end(this), or before its call in record_function_exit_new */
 	PROBE_FN,           /* entry of any other native function: Engine::execute, --action LIB:SYMBOL */
 	PROBE_FN_EXIT,
 	PROBE_PY_CALL,      /* _PyEval_EvalFrameDefault(tstate, frame, throwflag): --action FILE.py:QUALNAME */
 	PROBE_PY_CALL_EXIT, /* in it, before the call that is its last */
-	PROBE_TEST,         /* stepflame's own function, for the self-test and the price of a hit */
+	PROBE_GC, /* invoke_gc_callback(..., phase, generation, ...): CPython is about to collect garbage, or has done so */
+	PROBE_TEST, /* stepflame's own function, for the self-test and the price of a hit */
 };
 
 #define COOKIE_DEPTH_UNKNOWN 0xffff
 #define COOKIE_OLD_STRING    1 /* flag: std::string before the C++11 ABI */
+#define COOKIE_PHASE_FIRST   1 /* flag of PROBE_GC: `phase` is the first argument, not the second; then `generation` */
 
-/* Cookie: event in bits 0-7, flags in 8-15, depth (bytes from the stack pointer to the return address) in 16-31, function in 32-63. */
+/*
+ * Registers that a call leaves as they are. A PROBE_LABEL with one in its flags sits where PROBE_LABEL_HANDLE would,
+ * and finds the name there: one hit does for both.
+ */
+enum saved_register { SAVED_NONE = 0, SAVED_RBX, SAVED_RBP, SAVED_R12, SAVED_R13, SAVED_R14, SAVED_R15 };
+#define COOKIE_NAME_IN(saved)    ((saved) << 1)
+#define COOKIE_NAME_SAVED(flags) ((flags) >> 1 & 7)
+
+/*
+ * Cookie: event in bits 0-7, flags in 8-15, depth (bytes from the stack pointer to the return address) in 16-31,
+ * function in 32-63.
+ */
 #define COOKIE(event, flags, depth, fn) \
 	((__u64)(event) | (__u64)(flags) << 8 | ((__u64)(depth)&0xffff) << 16 | (__u64)(fn) << 32)
 #define COOKIE_EVENT(c) ((__u32)(c)&0xff)
@@ -38,8 +55,8 @@ enum probe_event {
 #define COOKIE_DEPTH(c) ((__u32)(c) >> 16)
 #define COOKIE_FN(c)    ((__u32)((c) >> 32))
 
-#define HITS_PER_SAMPLE 64 /* one hit in so many has its program timed */
-#define FN_MAX          64 /* functions with a span: backward, and one per --action */
+#define HITS_PER_SAMPLE 64  /* one hit in so many has its program timed */
+#define FN_MAX          128 /* functions with a span: those of user/session/natives.c, and one per --action */
 
 struct probe_fn {
 	__u64 name; /* REC_NAME id */
@@ -47,12 +64,12 @@ struct probe_fn {
 	__u32 pad;
 };
 
-/* A Python function that --action names, by name hashes of what its code object holds. Index in its map: that of its probe_fn. */
+/* A Python function that --action names, by name hashes of what its code object holds. */
 struct py_call {
-	__u64 name;       /* of co_name */
-	__u64 file[4];    /* of the end of co_filename, by the width of its characters shifted right: 1, 2, 4 bytes */
-	__u32 file_chars; /* 0: no Python function */
-	__u32 pad;
+	__u64 name;    /* of co_name */
+	__u64 file[4]; /* of the end of co_filename, by the width of its characters shifted right: 1, 2, 4 bytes */
+	__u32 file_chars;
+	__u32 fn;   /* its struct probe_fn */
 	__u64 seen; /* calls that it was known by */
 };
 
@@ -65,7 +82,10 @@ struct py_call {
 	X(OPTIMIZER_STEP, "optimizer_step")                         \
 	X(FORWARD, "forward")                                       \
 	X(BACKWARD, "backward")                                     \
-	X(RUN_TRAINING_BATCH, "run_training_batch")
+	X(RUN_TRAINING_BATCH, "run_training_batch")                 \
+	X(GC_0, "gc generation 0")                                  \
+	X(GC_1, "gc generation 1")                                  \
+	X(GC_2, "gc generation 2")
 
 enum fixed_name {
 #define X(id, text) NAME_##id,
@@ -83,16 +103,18 @@ struct proc {
 	__u32 role;                           /* enum target_role */
 	__u32 step_rule;                      /* enum step_rule, as found so far */
 	__u64 hits;                           /* of its probes */
-	__u64 idle_hits;                      /* of PY_NEXT and PY_ITER that were no landmark */
+	__u64 idle_hits;                      /* of PY_NEXT and PY_ITER_EXIT that were no landmark */
 	__u64 sampled;                        /* hits whose program was timed: one in 64 */
 	__u64 sampled_ns;                     /* in all of them */
 	__u64 profile_code;                   /* code object of Lightning's Profiler.profile, once seen */
+	__u64 loader_type;                    /* Lightning's CombinedLoader, once seen */
 	__u64 optimizer;                      /* name id of the first optimizer whose step was seen */
 	__u64 window_start_ns, window_end_ns; /* end 0: not yet */
 	__u64 steps;                          /* boundaries since the window began */
-	__u64 last_step_ns;
-	__u32 data_seen; /* a DataLoader batch came since the last boundary */
-	__u32 window;    /* enum proc_window */
+	__u32 data_seen;                      /* a DataLoader batch came since the last boundary */
+	__u32 window;                         /* enum proc_window */
+	__u32 fetches;                        /* PROBE_PY_ITER_EXIT is armed: fetches can be timed */
+	__u32 op_slot;                        /* 1 + its struct op_proc; 0: its operators are not recorded */
 };
 
 enum proc_window {
@@ -100,6 +122,26 @@ enum proc_window {
 	WINDOW_OPEN,       /* spans count that begin after window_start_ns */
 	WINDOW_WAITING,    /* opens at the next step boundary */
 	WINDOW_DONE,       /* the steps asked for have been seen: events are ignored */
+};
+
+enum proc_order_what {
+	ORDER_PYTHON,    /* sets py */
+	ORDER_FETCHES,   /* sets fetches */
+	ORDER_OPEN,      /* opens the window at start_ns, or at the next boundary when `wait` */
+	ORDER_CLOSE,     /* closes it, unless it is done */
+	ORDER_OPERATORS, /* sets op_slot */
+};
+
+/* What user space changes of a process: the context of the program `control`. */
+struct proc_order {
+	__u32 what; /* enum proc_order_what */
+	__u32 pid;
+	__u32 role; /* enum target_role */
+	__u32 wait;
+	__u32 op_slot;
+	__u32 pad;
+	__u64 start_ns;
+	struct py_process py;
 };
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What the BPF side must know of a CPython process to read it: layout offsets of its version, and where its thread state is.
- * Filled by user/target/python.c, read by bpf/python.h. Offsets are bytes from the start of the object.
+ * What the BPF side must know of a CPython process to read it: layout offsets of its version, and where its thread
+ * state is. Filled by user/target/python.c, read by bpf/python.h. Offsets are bytes from the start of the object.
  */
 #ifndef STEPFLAME_PYTHON_H
 #define STEPFLAME_PYTHON_H
@@ -17,7 +17,10 @@ struct py_layout {
 	/* generator: PyGenObject */
 	__u16 gen_frame;    /* up to 3.10 a PyFrameObject *, from 3.11 the frame itself (gi_iframe) */
 	__u16 gen_embedded; /* 1: the frame itself */
-	/* "not started yet": a signed integer of state_bytes at state_off of the generator (state_in_gen) or of its frame */
+	/*
+	 * "not started yet": a signed integer of state_bytes at state_off of the generator (state_in_gen) or of its
+	 * frame
+	 */
 	__u16 state_in_gen;
 	__u16 state_off;
 	__u16 state_bytes; /* 1 or 4 */
@@ -28,7 +31,8 @@ struct py_layout {
 	__u16 frame_previous; /* f_back, previous */
 	__u16 frame_locals;   /* f_localsplus[0] */
 	__u16 frame_owner;    /* 0 when the version has none */
-	__s16 frame_owner_c; /* owner value of frames that are no Python function (FRAME_OWNED_BY_CSTACK, in 3.14 _INTERPRETER); -1 none */
+	/* owner value of frames that are no Python function (FRAME_OWNED_BY_CSTACK, in 3.14 _INTERPRETER); -1 none */
+	__s16 frame_owner_c;
 	__u16 ref_mask; /* low bits to clear in a stack reference (3.14: frame_code and the locals), 0 before */
 
 	/* PyCodeObject */
@@ -46,11 +50,15 @@ struct py_layout {
 	__u16 str_compact_data; /* sizeof(PyCompactUnicodeObject) */
 
 	/* PyTypeObject */
-	__u16 type_name;     /* tp_name, char * */
-	__u16 type_methods;  /* tp_methods */
-	__u16 type_iternext; /* tp_iternext, also the slot offset that slotdefs holds for __next__ in PyHeapTypeObject */
+	__u16 type_name;    /* tp_name, char * */
+	__u16 type_methods; /* tp_methods */
+	/* tp_iternext, also the slot offset that slotdefs holds for __next__ in PyHeapTypeObject */
+	__u16 type_iternext;
 
-	/* PyThreadState to the innermost frame: *(tstate + tstate_frame), or one hop more through the _PyCFrame (3.11, 3.12) */
+	/*
+	 * PyThreadState to the innermost frame: *(tstate + tstate_frame), or one hop more through the _PyCFrame (3.11,
+	 * 3.12)
+	 */
 	__u16 tstate_frame;
 	__u16 tstate_cframe;  /* 1: tstate_frame holds a _PyCFrame * */
 	__u16 cframe_current; /* in the _PyCFrame */
@@ -65,8 +73,8 @@ enum py_tstate_where {
 	PY_TSTATE_GLOBAL, /* *(u64 *)address: the thread that holds the GIL */
 	PY_TSTATE_TLS,    /* *(u64 *)(thread pointer + (s64)address) */
 	/*
-	 * *(u64 *)(dtv[module] + address), glibc's dtv of 16-byte entries at thread pointer + 8. dtv[-1] is the number of entries, and an
-	 * entry is -1 in a thread that has not used that module's variables.
+	 * *(u64 *)(dtv[module] + address), glibc's dtv of 16-byte entries at thread pointer + 8. dtv[-1] is the number
+	 * of entries, and an entry is -1 in a thread that has not used that module's variables.
 	 */
 	PY_TSTATE_DTV,
 };

@@ -4,7 +4,7 @@
  *
  * Every record starts with struct rec_hdr; `size` is that of the whole record, a multiple of 8. Integers are in the byte
  * order of the machine that wrote them (the file header says which). Times are CLOCK_MONOTONIC nanoseconds.
- * A reader skips record types that it does not know. Cumulative records (AGG, COUNTER, COST, WINDOW, PROC_STATE) may come
+ * A reader skips record types that it does not know. Cumulative records (AGG, COUNTER, COST, WINDOW, OP, OP_WINDOW) may come
  * several times for the same key: the last one holds.
  */
 #ifndef STEPFLAME_RECORDS_H
@@ -19,15 +19,20 @@
 	40 /* log2 histogram: bucket i counts durations in [2^i, 2^(i+1)) ns, the last one all longer ones */
 
 enum rec_type {
-	REC_HOST = 1, /* user: the machine and the recorder, once, first */
-	REC_TARGET,   /* user: one attached process */
-	REC_NAME,     /* bpf, user: id -> text */
-	REC_PROC,     /* bpf: a process of the job started, called exec, or ended */
-	REC_WINDOW,   /* user: the time observed, cumulative */
-	REC_AGG,      /* user: one row of the aggregate map, cumulative */
-	REC_COUNTER,  /* user: one named counter, cumulative */
-	REC_COST,     /* user: what observing cost, cumulative */
-	REC_NOTE,     /* user: a message for the reader of the report */
+	REC_HOST = 1,  /* user: the machine and the recorder, once, first */
+	REC_TARGET,    /* user: one attached process */
+	REC_NAME,      /* bpf, user: id -> text */
+	REC_PROC,      /* bpf: a process of the job started, called exec, or ended */
+	REC_WINDOW,    /* user: the time observed, cumulative */
+	REC_AGG,       /* user: one row of the aggregate map, cumulative */
+	REC_COUNTER,   /* user: one named counter, cumulative */
+	REC_COST,      /* user: what observing cost, cumulative */
+	REC_NOTE,      /* user: a message for the reader of the report */
+	REC_OP,        /* user: one row of the operator table, cumulative */
+	REC_OP_GROUP,  /* bpf: id -> what calls of an operator are told apart by: shapes, source line, module */
+	REC_OP_WINDOW, /* user: a window in which operators were counted, cumulative by pid and index */
+	REC_SPANS,     /* user: a stretch of the timeline, compressed */
+	REC_SPAN,      /* bpf: one span of the timeline; not in files, which hold REC_SPANS */
 };
 
 /* What a span is; decides in which report and under which switch it is listed. */
@@ -38,6 +43,13 @@ enum span_kind {
 	SPAN_FORWARD,  /* derived: from the end of the last landmark to the start of backward */
 	SPAN_BACKWARD, /* torch::autograd::Engine::execute */
 	SPAN_USER,     /* --action */
+	SPAN_OP,       /* an operator: at::_ops::X::call, or a call through the boxed dispatcher */
+	SPAN_EVALUATE, /* torch::autograd::Engine::evaluate_function: "autograd::engine::evaluate_function: X" */
+	SPAN_NODE,     /* the node X itself, inside */
+	SPAN_STEP,     /* of the timeline alone: from a step boundary to the next; sequence: boundaries before it */
+	SPAN_GC,       /* a collection of garbage by CPython */
+	SPAN_COMM,     /* a call of a collective or of send or receive, or the wait for one: torch's c10d */
+	SPAN_SYNC,     /* the CPU waits for the GPU */
 };
 
 struct rec_hdr {
@@ -77,12 +89,12 @@ enum name_encoding { NAME_UTF8 = 0, NAME_LATIN1 = 1, NAME_UCS2 = 2, NAME_UCS4 = 
 
 struct rec_name {
 	struct rec_hdr hdr;
-	__u64 id;      /* hash of the bytes; never 0 */
-	__u8 encoding; /* enum name_encoding */
-	__u8 cut;      /* 1: only the first REC_NAME_MAX bytes are here */
-	__u16 bytes;   /* length of text, not 0-terminated */
-	__u32 pad;
-	char text[]; /* padded to a multiple of 8 */
+	__u64 id;          /* hash of the bytes and of whole_bytes; never 0 */
+	__u8 encoding;     /* enum name_encoding */
+	__u8 cut;          /* 1: only the first REC_NAME_MAX bytes are here */
+	__u16 bytes;       /* length of text, not 0-terminated */
+	__u32 whole_bytes; /* of the name in the target */
+	char text[];       /* padded to a multiple of 8 */
 };
 
 enum proc_event { PROC_FORK = 1, PROC_EXEC, PROC_EXIT, PROC_LIGHTNING /* its first Lightning action */ };
@@ -129,6 +141,98 @@ struct rec_agg {
 	struct rec_hdr hdr;
 	struct agg_key key;
 	struct agg_val val;
+};
+
+/*
+ * Operators. A row is told apart by process, name, enclosing action and group; readers add rows up as they like. Kinds: SPAN_OP (name:
+ * "aten::add.Tensor", the overload behind the first dot), SPAN_EVALUATE and SPAN_NODE (name: the node's class, "AddmmBackward0"; of EVALUATE
+ * without its prefix), SPAN_LABEL. As in torch.profiler, a call whose only child has its own name (overloads merged) is one with that child.
+ */
+struct op_key {
+	__u32 pid;
+	__u32 kind;   /* enum span_kind */
+	__u64 name;   /* REC_NAME id */
+	__u64 action; /* name id of the innermost action, backward or --action around it; 0 none */
+	__u64 group;  /* REC_OP_GROUP id; 0: not told apart */
+};
+
+enum op_memory { OP_MEMORY_CPU, OP_MEMORY_DEVICE, OP_MEMORY__COUNT };
+
+struct op_val {
+	__u64 calls;
+	__u64 total_ns;
+	__u64 self_ns;                       /* total less operators, nodes and labels inside */
+	__s64 self_bytes[OP_MEMORY__COUNT];  /* allocated less freed, by itself */
+	__s64 total_bytes[OP_MEMORY__COUNT]; /* with what is inside */
+};
+
+struct rec_op {
+	struct rec_hdr hdr;
+	struct op_key key;
+	struct op_val val;
+};
+
+/*
+ * What an argument was, as a word of a group: tag in bits 0-7, dtype (c10::ScalarType) in 8-15, and a count in 32-63, followed by `count` words.
+ * Arguments come in the order of the operator's schema.
+ */
+enum op_word {
+	OP_WORD_NONE = 0,    /* not a tensor, or an undefined one: [] in torch.profiler's shapes */
+	OP_WORD_TENSOR,      /* count dims follow */
+	OP_WORD_TENSOR_LIST, /* count OP_WORD_TENSOR groups follow */
+	OP_WORD_INTS,        /* count values of an int list follow (only for operators whose FLOPs need them) */
+	OP_WORD_INT,         /* one value follows; count 1 */
+	OP_WORD_OPAQUE,      /* a tensor without sizes: sparse, nested, ... */
+	OP_WORD_CUT,         /* what follows did not fit; the last word */
+};
+
+struct rec_op_group {
+	struct rec_hdr hdr;
+	__u64 id;
+	__u64 source; /* name id of "FILE(LINE): FUNCTION", 0 none */
+	__u64 module; /* name id of the module path, 0 none */
+	__u32 word_cnt;
+	__u32 pad;
+	__u64 words[]; /* empty without --shapes */
+};
+
+struct rec_op_window {
+	struct rec_hdr hdr;
+	__u32 pid;
+	__u32 index;      /* of the window: 0, 1, ... */
+	__u64 first_step; /* boundaries before it, from the start of the recording */
+	__u64 steps;      /* in it, so far */
+	__u64 start_ns;
+	__u64 end_ns; /* so far */
+	__u64 cut;    /* spans of the timeline that did not fit */
+};
+
+struct rec_span {
+	struct rec_hdr hdr;
+	__u32 pid;
+	__u32 tid;
+	__u64 start_ns;
+	__u64 duration_ns;
+	__u64 name;  /* REC_NAME id, as in struct op_key */
+	__u64 group; /* REC_OP_GROUP id or 0 */
+	__s64 sequence; /* of SPAN_NODE and SPAN_EVALUATE: Node::sequence_nr; of SPAN_OP: the one that the next node would get; -1 not known */
+	__u16 kind; /* enum span_kind: those of struct op_key, and SPAN_ACTION, SPAN_BACKWARD, SPAN_FORWARD, SPAN_USER */
+	__u16 depth; /* spans around it on its thread */
+	__u32 pad;
+};
+
+/*
+ * Spans of one thread, in the order in which they ended. `bytes` of payload: zlib's deflate of the encoding in
+ * user/recording/spans.h.
+ */
+struct rec_spans {
+	struct rec_hdr hdr;
+	__u32 pid;
+	__u32 tid;
+	__u32 span_cnt;
+	__u32 bytes; /* of payload */
+	__u64 base_ns;
+	__u8 payload[]; /* padded to a multiple of 8 */
 };
 
 struct rec_counter {

@@ -8,6 +8,7 @@
 
 #include "../user/model/names.h"
 #include "../user/recording/recording.h"
+#include "../user/recording/spans.h"
 #include "../user/report/text.h"
 
 static void print_text(const char *name, const char *bytes, size_t len, enum name_encoding encoding)
@@ -59,6 +60,7 @@ static void print_name(const void *record)
 	FIELD(name, encoding);
 	FIELD(name, cut);
 	FIELD(name, bytes);
+	FIELD(name, whole_bytes);
 	if (name->bytes > name->hdr.size - sizeof(*name))
 		printf(" (malformed: text longer than the record)");
 	else
@@ -139,6 +141,79 @@ static void print_note(const void *record)
 		print_text("text", note->text, note->bytes, NAME_UTF8);
 }
 
+static void print_op(const void *record)
+{
+	const struct rec_op *op = record;
+
+	FIELD(&op->key, pid);
+	FIELD(&op->key, kind);
+	ID(&op->key, name);
+	ID(&op->key, action);
+	ID(&op->key, group);
+	FIELD(&op->val, calls);
+	FIELD(&op->val, total_ns);
+	FIELD(&op->val, self_ns);
+	printf(" self_bytes=%" PRId64 ",%" PRId64 " total_bytes=%" PRId64 ",%" PRId64, (int64_t)op->val.self_bytes[0],
+	       (int64_t)op->val.self_bytes[1], (int64_t)op->val.total_bytes[0], (int64_t)op->val.total_bytes[1]);
+}
+
+static void print_op_group(const void *record)
+{
+	const struct rec_op_group *group = record;
+
+	ID(group, id);
+	ID(group, source);
+	ID(group, module);
+	FIELD(group, word_cnt);
+	if (group->word_cnt > (group->hdr.size - sizeof(*group)) / sizeof(*group->words)) {
+		printf(" (malformed: words beyond the record)");
+		return;
+	}
+	printf(" words=");
+	for (uint32_t i = 0; i < group->word_cnt; i++)
+		printf("%s%" PRIx64, i ? "," : "", (uint64_t)group->words[i]);
+}
+
+static void print_op_window(const void *record)
+{
+	const struct rec_op_window *window = record;
+
+	FIELD(window, pid);
+	FIELD(window, index);
+	FIELD(window, first_step);
+	FIELD(window, steps);
+	FIELD(window, start_ns);
+	FIELD(window, end_ns);
+	FIELD(window, cut);
+}
+
+static void print_spans(const void *record)
+{
+	const struct rec_spans *packed = record;
+	struct rec_span *spans = malloc(SPANS_MAX * sizeof(*spans));
+	size_t cnt = 0;
+	int err = spans ? spans__decode(packed, spans, &cnt) : -ENOMEM;
+
+	FIELD(packed, pid);
+	FIELD(packed, tid);
+	FIELD(packed, span_cnt);
+	FIELD(packed, bytes);
+	FIELD(packed, base_ns);
+	if (err)
+		printf(" (%s)", err == -EBADMSG ? "malformed" : strerror(-err));
+	for (size_t i = 0; i < cnt; i++) {
+		printf("\n ");
+		FIELD(&spans[i], kind);
+		ID(&spans[i], name);
+		FIELD(&spans[i], start_ns);
+		FIELD(&spans[i], duration_ns);
+		FIELD(&spans[i], depth);
+		SIGNED(&spans[i], sequence);
+		ID(&spans[i], group);
+	}
+	free(spans);
+}
+
 static const struct {
 	const char *name;
 	size_t bytes;
@@ -153,6 +228,10 @@ static const struct {
 	[REC_COUNTER] = {"COUNTER", sizeof(struct rec_counter), print_counter},
 	[REC_COST] = {"COST", sizeof(struct rec_cost), print_cost},
 	[REC_NOTE] = {"NOTE", sizeof(struct rec_note), print_note},
+	[REC_OP] = {"OP", sizeof(struct rec_op), print_op},
+	[REC_OP_GROUP] = {"OP_GROUP", sizeof(struct rec_op_group), print_op_group},
+	[REC_OP_WINDOW] = {"OP_WINDOW", sizeof(struct rec_op_window), print_op_window},
+	[REC_SPANS] = {"SPANS", sizeof(struct rec_spans), print_spans},
 };
 
 static int print_record(const struct rec_hdr *record, void *ctx)

@@ -6,13 +6,15 @@
 #   tools/setup.sh build                  compilers and libraries, by apt
 #   tools/setup.sh python                 a Python with torch, lightning, numpy and pytest; prints its path, alone, on stdout
 #   tools/setup.sh python --minor 3.12    the same for another installed interpreter
+#   tools/setup.sh python --torch 2.5     the same with an older torch, and the interpreter and Lightning of its time
 #   tools/setup.sh python --debian-torch  the system's Python with Debian's own python3-torch
+#   tools/setup.sh python --readers       the first one, with what reads exported traces, which some tests use when it is there
 #
 # PYTHON=... is used as it is when it has the packages. Environments are kept in ${XDG_CACHE_HOME:-$HOME/.cache}/stepflame.
 # Exit: 0 ok, 1 could not be installed, 2 usage, 3 such a Python cannot be had on this machine (the reason is on stderr).
 set -eu
 
-BUILD_PACKAGES='gcc make pkg-config clang llvm libelf-dev zlib1g-dev libcapstone-dev libjansson-dev libcmocka-dev uthash-dev
+BUILD_PACKAGES='gcc g++ make pkg-config clang llvm libelf-dev zlib1g-dev libcapstone-dev libjansson-dev libcmocka-dev uthash-dev
 	clang-format clang-tidy python3 python3-venv'
 # Debian 12 itself has libbpf 1.1 (no uprobe_multi) and bpftool 7.1; its backports suite has newer ones. The 1: is Debian's epoch.
 BPF_PACKAGES='libbpf-dev bpftool'
@@ -21,6 +23,12 @@ BPFTOOL_MIN=7.3
 
 # What a Python environment gets; each is imported by the same name.
 PIP_PACKAGES='torch lightning numpy pytest'
+# The same with torch 2.5, of October 2024, and what its users had.
+TORCH_2_5_MINOR=3.11
+TORCH_2_5_PACKAGES='torch==2.5.1 lightning==2.4.0 numpy pytest'
+# Of HolisticTraceAnalysis's own requirements, jupyterlab and what it brings are not needed to read a trace.
+HTA=HolisticTraceAnalysis
+READER_PACKAGES='perfetto protobuf pandas plotly networkx pydot psutil pyyaml'
 VENV_NEED_KIB=$((8 * 1024 * 1024))
 
 say() {
@@ -145,11 +153,13 @@ quietly() {
 	"$@" </dev/null >/dev/null 2>&1
 }
 
-# Whether the Python $1 runs and has the distributions $2...; quick, nothing is imported.
+# Whether the Python $1 runs and has the distributions $2..., each a name or name==version; quick, nothing is imported.
 python_has() {
 	has_python=$1
 	shift
-	quietly "$has_python" -c 'import sys, importlib.metadata as m; [m.version(name) for name in sys.argv[1:]]' "$@"
+	quietly "$has_python" -c 'import sys, importlib.metadata as m
+for name, _, version in (word.partition("==") for word in sys.argv[1:]):
+    assert m.version(name).startswith(version)' "$@"
 }
 
 # Prints the interpreter of minor version $1 ("" for whatever python3 is), by its real path: a pyenv shim may answer for none.
@@ -165,9 +175,10 @@ print(os.path.realpath(sys.executable))' 2>/dev/null) || continue
 	done
 }
 
-# Prints the environment's Python, made first where it is not complete.
+# Prints the Python of an environment with the packages $2 for minor version $1, made first where it is not complete. $3: its name.
 setup_venv() {
 	minor=$1
+	packages=$2
 	interpreter=$(find_interpreter "$minor")
 	if [ -z "$interpreter" ]; then
 		[ -z "$minor" ] || fail "there is no Python $minor here" "install python$minor" 3
@@ -175,18 +186,18 @@ setup_venv() {
 	fi
 	minor=$("$interpreter" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 	cache=${XDG_CACHE_HOME:-$HOME/.cache}/stepflame
-	venv=$cache/venv-$minor
+	venv=$cache/venv-${3:-$minor}
 	python=$venv/bin/python
 	marker=$venv/.complete
 
 	# shellcheck disable=SC2086 # lists of words, here and below
-	if ! { [ "$(cat "$marker" 2>/dev/null)" = "$PIP_PACKAGES" ] && python_has "$python" $PIP_PACKAGES; }; then
+	if ! { [ "$(cat "$marker" 2>/dev/null)" = "$packages" ] && python_has "$python" $packages; }; then
 		mkdir -p "$cache"
 		# one at a time: a second call waits and then finds it made
 		exec 9>"$venv.lock"
 		flock 9
 		fill_venv
-		printf '%s\n' "$PIP_PACKAGES" >"$marker"
+		printf '%s\n' "$packages" >"$marker"
 		exec 9>&-
 	fi
 	printf '%s\n' "$python"
@@ -195,22 +206,22 @@ setup_venv() {
 # Makes $venv complete; without its marker it may be the work of an interrupted pip, which only a real import tells.
 fill_venv() {
 	# shellcheck disable=SC2086
-	if python_has "$python" $PIP_PACKAGES && quietly "$python" -c "import $(echo $PIP_PACKAGES | tr ' ' ,)"; then
+	if python_has "$python" $packages && quietly "$python" -c "import $(echo $packages | sed 's/==[^ ]*//g; y/ /,/')"; then
 		return
 	fi
 	free=$(df -Pk "$cache" | awk 'NR == 2 { print $4 }')
 	[ "$free" -ge "$VENV_NEED_KIB" ] ||
 		fail "$cache has $((free / 1024 / 1024)) GiB free, and a Python with torch wants $((VENV_NEED_KIB / 1024 / 1024))" \
 			'free some, or set XDG_CACHE_HOME to a larger disk, or PYTHON to a Python that has torch, lightning and pytest'
-	say "making $venv with $PIP_PACKAGES: some 6 GB and a few minutes, once"
+	say "making $venv with $packages: some 6 GB and a few minutes, once"
 	rm -rf "$venv"
 	"$interpreter" -m venv "$venv" >&2 ||
 		fail "$interpreter cannot make an environment" "install python$minor-venv (tools/setup.sh build does for the system's)"
 	# shellcheck disable=SC2086
-	"$python" -m pip install --quiet --disable-pip-version-check $PIP_PACKAGES >&2 ||
-		fail "pip could not install $PIP_PACKAGES" 'see its message above; calling again starts afresh'
+	"$python" -m pip install --quiet --disable-pip-version-check $packages >&2 ||
+		fail "pip could not install $packages" 'see its message above; calling again starts afresh'
 	# shellcheck disable=SC2086
-	python_has "$python" $PIP_PACKAGES || fail "$venv is not complete after pip" "remove it and call again"
+	python_has "$python" $packages || fail "$venv is not complete after pip" "remove it and call again"
 }
 
 setup_python() {
@@ -222,7 +233,20 @@ setup_python() {
 		fi
 		say "PYTHON=$PYTHON lacks one of $PIP_PACKAGES: using an environment of our own"
 	fi
-	setup_venv ''
+	setup_venv '' "$PIP_PACKAGES"
+}
+
+setup_readers() {
+	python=$(setup_python)
+	# shellcheck disable=SC2086 # lists of words, here and below
+	if ! python_has "$python" $HTA $READER_PACKAGES; then
+		say "installing $HTA and perfetto for $python"
+		"$python" -m pip install --quiet --disable-pip-version-check $READER_PACKAGES >&2 ||
+			fail "pip could not install $READER_PACKAGES" 'see its message above'
+		"$python" -m pip install --quiet --disable-pip-version-check --no-deps $HTA >&2 ||
+			fail "pip could not install $HTA" 'see its message above'
+	fi
+	printf '%s\n' "$python"
 }
 
 setup_debian_torch() {
@@ -250,11 +274,19 @@ python)
 		;;
 	--minor)
 		[ $# -eq 3 ] || usage
-		setup_venv "$3"
+		setup_venv "$3" "$PIP_PACKAGES"
+		;;
+	--torch)
+		[ "${3:-}" = 2.5 ] || usage
+		setup_venv "$TORCH_2_5_MINOR" "$TORCH_2_5_PACKAGES" torch2.5
 		;;
 	--debian-torch)
 		[ $# -eq 2 ] || usage
 		setup_debian_torch
+		;;
+	--readers)
+		[ $# -eq 2 ] || usage
+		setup_readers
 		;;
 	*) usage ;;
 	esac

@@ -6,14 +6,12 @@
  */
 #include "native/job.h"
 
-#include <glob.h>
-#include <signal.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 
-#define PYTHON_MAX 32
-#define SP         STACK
+#include "tests/children.h"
+#include "tests/pythons.h"
+
+#define SP STACK
 
 /* Where the files are: of ASCII, and with characters of two bytes. */
 static const char *const folders[] = {"/tmp/stepflame-live-XXXXXX", "/tmp/stepflame-\xe4\xb8\xad-XXXXXX"};
@@ -163,7 +161,7 @@ struct variant {
 static int child__start(void **state)
 {
 	const struct variant *variant = *state;
-	int out[2];
+	char path[128];
 	FILE *from;
 
 	memset(&child, 0, sizeof(child));
@@ -173,24 +171,8 @@ static int child__start(void **state)
 	write_file("user/main.py", script);
 	for (size_t i = 0; i < sizeof(loops) / sizeof(loops[0]); i++)
 		write_file(loops[i][0], loops[i][1]);
-	assert_int_equal(pipe(out), 0);
-	child.pid = fork();
-	assert_true(child.pid >= 0);
-	if (child.pid == 0) {
-		char path[128];
-
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		dup2(out[1], 1);
-		close(out[0]);
-		close(out[1]);
-		snprintf(path, sizeof(path), "%s/user/main.py", child.folder);
-		setenv("PYTHONUTF8", "1", 1);
-		execl(variant->python, variant->python, path, child.folder, NULL);
-		_exit(127);
-	}
-	close(out[1]);
-	from = fdopen(out[0], "r");
-	assert_non_null(from);
+	snprintf(path, sizeof(path), "%s/user/main.py", child.folder);
+	child.pid = start_printing((const char *const[]){variant->python, "-Xutf8", path, child.folder, NULL}, &from);
 	child__read(from);
 	fclose(from);
 	return 0;
@@ -202,8 +184,7 @@ static int child__stop(void **state)
 	char path[128];
 
 	(void)state;
-	kill(child.pid, SIGKILL);
-	waitpid(child.pid, NULL, 0);
+	end_child(child.pid);
 	snprintf(path, sizeof(path), "%s/profilers/profiler.py", child.folder);
 	unlink(path);
 	snprintf(path, sizeof(path), "%s/user/main.py", child.folder);
@@ -225,13 +206,7 @@ static int child__stop(void **state)
 /* What PROBE_PY_NEXT does once it has read its argument from memory, which here is the child's. */
 static void next_on(u64 gen)
 {
-	struct thread *t = thread__enter(&job.task, SP);
-	u64 frame = profile_frame(job.proc, JOB_PID, gen);
-
-	if (frame && not_started(&job.proc->py.layout, gen, frame))
-		action__begin(t, job.proc, gen, frame);
-	else if (frame)
-		action__end(t, job.proc, JOB_PID, gen);
+	next__object(thread__enter(&job.task, SP), job.proc, JOB_PID, gen, 0);
 }
 
 static void expect_actions(void)
@@ -290,8 +265,8 @@ static void test_live(void **state)
 	/* the state of a thread that waits is none; the child says it instead */
 	job.proc->py.tstate_where = PY_TSTATE_UNKNOWN;
 	expect_actions();
-	assert_true(is_combined_loader(job.proc, child.loader[0]));
-	assert_false(is_combined_loader(job.proc, child.plain[0]));
+	assert_true(is_combined_loader(job.proc, read_u64(child.loader[0] + 8)));
+	assert_false(is_combined_loader(job.proc, read_u64(child.plain[0] + 8)));
 	if (child.tstate_cnt) {
 		bpf_map_delete_elem(&counters, &(u32){CNT_OPEN_AT_START});
 		assert_int_equal(child.tstate_cnt, THREADS);
@@ -302,48 +277,6 @@ static void test_live(void **state)
 		print_message("  no ctypes in this interpreter: its frames are not looked at\n");
 	}
 	process__release(&process);
-}
-
-/* "3.8" to "3.14" of an interpreter that starts. */
-static bool is_supported(const char *python)
-{
-	char command[1024];
-	int minor = 0;
-	FILE *from;
-
-	snprintf(command, sizeof(command), "'%s' -c 'import sys; print(sys.version_info[1])' 2>/dev/null", python);
-	from = popen(command, "r");
-	if (!from)
-		return false;
-	if (fscanf(from, "%d", &minor) != 1)
-		minor = 0;
-	pclose(from);
-	return minor >= PY_MINOR_MIN && minor <= PY_MINOR_MAX;
-}
-
-static size_t find_pythons(char *pythons[PYTHON_MAX])
-{
-	const char *list = getenv("STEPFLAME_PYTHONS"), *home = getenv("HOME");
-	char pattern[1024], *copy;
-	size_t cnt = 0;
-	glob_t found;
-
-	if (list) {
-		copy = strdup(list);
-		for (char *one = strtok(copy, ":"); one && cnt < PYTHON_MAX; one = strtok(NULL, ":"))
-			pythons[cnt++] = strdup(one);
-		free(copy);
-		return cnt;
-	}
-	snprintf(pattern, sizeof(pattern), "%s/.pyenv/versions/*/bin/python3", home ? home : "");
-	glob(pattern, 0, NULL, &found);
-	glob("/usr/bin/python3", GLOB_APPEND, NULL, &found);
-	for (size_t i = 0; i < found.gl_pathc && cnt < PYTHON_MAX; i++) {
-		if (is_supported(found.gl_pathv[i]))
-			pythons[cnt++] = strdup(found.gl_pathv[i]);
-	}
-	globfree(&found);
-	return cnt;
 }
 
 int main(void)

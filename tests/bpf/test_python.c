@@ -224,11 +224,11 @@ static int fetched(u64 frame)
 	struct thread *t;
 
 	fakepy__set_frame(&job.py, job.tstate_word, frame);
-	hit(PROBE_PY_ITER, 0, loader_frame - 32, loader_frame, loader, 0);
+	loader__next(loader, loader_frame);
 	t = job__thread();
 	name = t->depth ? t->spans[0].name - FIXED_ID(TRAIN_NEXT) : ~0ULL;
 	wait_ns(10);
-	hit(PROBE_PY_ITER_EXIT, 0, loader_frame - 8, loader_frame, 0, 0);
+	loader__exit(loader_frame);
 	assert_int_equal(t->depth, 0);
 	assert_int_equal(t->tstate, job.tstate_word);
 	return (int)name;
@@ -321,15 +321,15 @@ static void test_thread_state(void **state)
 	assert_int_equal(fetched(frame), NAME_TRAIN_NEXT);
 	dtv[6] = ~0ULL; /* this thread has not used the module */
 	job.tstate_word = 0;
-	hit(PROBE_PY_ITER, 0, SP - 8, SP, fakepy__object(&job.py, "CombinedLoader"), 0);
+	loader__next(fakepy__object(&job.py, "CombinedLoader"), SP);
 	job.proc->py.tstate_where = PY_TSTATE_UNKNOWN;
-	hit(PROBE_PY_ITER, 0, SP - 8, SP, fakepy__object(&job.py, "CombinedLoader"), 0);
+	loader__next(fakepy__object(&job.py, "CombinedLoader"), SP);
 	assert_int_equal(depth(), 0);
 	expect_counters(CNT_FRAME_LOST, 2, CNT__COUNT);
 	/* what is no CombinedLoader is idle, and not looked at further */
-	hit(PROBE_PY_ITER, 0, SP - 8, SP, fakepy__object(&job.py, "CombinedLoaders"), 0);
-	hit(PROBE_PY_ITER, 0, SP - 8, SP, fakepy__object(&job.py, "list_iterator"), 0);
-	hit(PROBE_PY_ITER, 0, SP - 8, SP, FAKEPY_NO_ADDRESS, 0);
+	loader__next(fakepy__object(&job.py, "CombinedLoaders"), SP);
+	loader__next(fakepy__object(&job.py, "list_iterator"), SP);
+	loader__next(FAKEPY_NO_ADDRESS, SP);
 	assert_int_equal(job.proc->idle_hits, 3);
 	expect_counters(CNT_FRAME_LOST, 2, CNT__COUNT);
 }
@@ -420,7 +420,7 @@ static void broken__run(void)
 			hit(PROBE_PY_THROW, 0, SP, 0, broken.gen, 0);
 			break;
 		case 3:
-			hit(PROBE_PY_ITER, 0, SP, SP, broken.loader, 0);
+			loader__next(broken.loader, SP);
 			break;
 		case 4:
 			label__run(OPTIMIZER_LABEL, 1, SP);
@@ -456,7 +456,7 @@ static void test_bad_pointers(void **state)
 			changed += !depth();
 			job__thread()->depth = 0;
 			lost = losses();
-			hit(PROBE_PY_ITER, 0, SP, SP, broken.loader, 0);
+			loader__next(broken.loader, SP);
 			assert_true(depth() ? job__thread()->spans[0].name == FIXED_ID(TEST_NEXT) : losses() > lost);
 			changed += !depth();
 			job__thread()->depth = 0;

@@ -1,20 +1,26 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #
-# The comparison with Lightning, with plain loops and with Python functions on every other interpreter that is installed: `make test-matrix`.
-# MINORS="3.10 3.12" chooses; arguments go to pytest. Environments are made once, some 6 GB each.
+# The comparison with Lightning, plain loops, torch.profiler, gc.callbacks and torch.distributed, and Python functions, on every other interpreter that is
+# installed, and on a torch of 2024: `make test-matrix`. PYTHONS="3.10 torch2.5" chooses; arguments go to pytest. Environments are made once, some 6 GB each.
 set -eu
 
 cd "$(dirname "$0")/../.."
 runner=$(tools/setup.sh python)
 status=0
-for minor in ${MINORS:-3.10 3.12 3.13}; do
-	if ! python=$(tools/setup.sh python --minor "$minor"); then
-		echo "matrix: $minor skipped: no such environment can be had here (see above)"
+for name in ${PYTHONS:-3.10 3.12 3.13 torch2.5}; do
+	case $name in
+	torch*) set_up="--torch ${name#torch}" ;;
+	*) set_up="--minor $name" ;;
+	esac
+	# shellcheck disable=SC2086 # two words
+	if ! python=$(tools/setup.sh python $set_up); then
+		echo "matrix: $name skipped: no such environment can be had here (see above)"
 		continue
 	fi
-	echo "matrix: $minor ($python)"
+	echo "matrix: $name ($python)"
 	STEPFLAME=${STEPFLAME:-build/stepflame} STEPFLAME_PYTHON=$python \
-		"$runner" -m pytest -q tests/e2e/test_lightning.py tests/e2e/test_plain.py tests/e2e/test_pyaction.py "$@" || status=1
+		"$runner" -m pytest -q tests/e2e/test_lightning.py tests/e2e/test_plain.py tests/e2e/test_landmarks.py tests/e2e/test_ops.py \
+		tests/e2e/test_pyaction.py "$@" || status=1
 done
 exit $status

@@ -4,8 +4,9 @@
 import struct
 import zlib
 
-HOST, TARGET, NAME, PROC, WINDOW, AGG, COUNTER, COST, NOTE = range(1, 10)
-ACTION, LABEL, FORWARD, BACKWARD, USER = range(1, 6)
+HOST, TARGET, NAME, PROC, WINDOW, AGG, COUNTER, COST, NOTE, OP, OP_GROUP, OP_WINDOW, SPANS = range(1, 14)
+ACTION, LABEL, FORWARD, BACKWARD, USER, SPAN_OP, EVALUATE, NODE, STEP = range(1, 10)
+WORD_NONE, WORD_TENSOR, WORD_TENSOR_LIST, WORD_INTS, WORD_INT, WORD_OPAQUE, WORD_CUT = range(7)
 MAIN, CHILD, WORKER = range(3)
 UTF8, LATIN1, UCS2, UCS4 = 0, 1, 2, 4
 BUCKETS = 40
@@ -19,10 +20,10 @@ def record(kind, payload):
     return struct.pack("=HHI", kind, 0, 8 + len(payload)) + payload
 
 
-def host(version="0.1.0", hostname="host", kernel="6.12.0", cpus=2):
+def host(version="0.1.0", hostname="host", kernel="6.12.0", cpus=2, monotonic_ns=1, realtime_ns=2):
     return record(
         HOST,
-        struct.pack("=QQII32s64s64s", 1, 2, cpus, 0, version.encode(), hostname.encode(), kernel.encode()),
+        struct.pack("=QQII32s64s64s", monotonic_ns, realtime_ns, cpus, 0, version.encode(), hostname.encode(), kernel.encode()),
     )
 
 
@@ -48,7 +49,7 @@ def name(ident, text, encoding=UTF8, cut=0):
     """text: str, or the bytes as they are."""
     codec = {UTF8: "utf-8", LATIN1: "latin-1", UCS2: "utf-16-le", UCS4: "utf-32-le"}[encoding]
     data = text if isinstance(text, bytes) else text.encode(codec)
-    return record(NAME, struct.pack("=QBBHI", ident, encoding, cut, len(data), 0) + data)
+    return record(NAME, struct.pack("=QBBHI", ident, encoding, cut, len(data), len(data)) + data)
 
 
 def narrowest_name(ident, text):
@@ -82,6 +83,68 @@ def cost(hits, busiest_hits, hit_ns, own_cpu_ns, own_rss_bytes):
 def note(text):
     data = text.encode()
     return record(NOTE, struct.pack("=II", len(data), 0) + data)
+
+
+def op(pid, kind, ident, calls, total_ns, self_ns, action=0, group=0, self_bytes=(0, 0), total_bytes=(0, 0)):
+    """Bytes: (CPU, device)."""
+    return record(
+        OP,
+        struct.pack("=IIQQQ", pid, kind, ident, action, group)
+        + struct.pack("=3Q4q", calls, total_ns, self_ns, *self_bytes, *total_bytes),
+    )
+
+
+def word(tag, values=(), dtype=0, count=None):
+    """The bytes of an argument: its word and the values behind it."""
+    count = len(values) if count is None else count
+    return struct.pack(f"=Q{len(values)}q", tag | dtype << 8 | count << 32, *values)
+
+
+def op_group(ident, words=b"", source=0, module=0):
+    return record(OP_GROUP, struct.pack("=QQQII", ident, source, module, len(words) // 8, 0) + words)
+
+
+def op_window(pid, index, first_step, steps, start_ns, end_ns, cut=0):
+    return record(OP_WINDOW, struct.pack("=IIQQQQQ", pid, index, first_step, steps, start_ns, end_ns, cut))
+
+
+def leb128(value):
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def folded(value):
+    value = (value + 2**63) % 2**64 - 2**63
+    return leb128(value * 2 if value >= 0 else -value * 2 - 1)
+
+
+def span(kind, ident, start_ns, duration_ns, depth=0, sequence=-1, group=0):
+    return (kind, ident, start_ns, duration_ns, depth, sequence, group)
+
+
+def spans(pid, tid, rows, base_ns=0):
+    """A record of at most 4096 rows of span()."""
+
+    def dictionary(values):
+        ids = list(dict.fromkeys(values))
+        return leb128(len(ids)) + struct.pack(f"={len(ids)}Q", *ids) + b"".join(leb128(ids.index(v)) for v in values)
+
+    def differences(values, before=0):
+        return b"".join(folded(v - b) for v, b in zip(values, [before, *values]))
+
+    kinds, names, starts, durations, depths, sequences, groups = zip(*rows)
+    ends = [base_ns] + [start + duration for start, duration in zip(starts, durations)]
+    plain = b"".join(leb128(kind << 2 | (sequence != -1) << 1) for kind, sequence in zip(kinds, sequences))
+    plain += b"".join(folded(start - end) for start, end in zip(starts, ends))
+    plain += b"".join(map(leb128, durations))
+    plain += dictionary(names) + dictionary(groups)
+    plain += differences(depths) + differences([s for s in sequences if s != -1])
+    payload = zlib.compress(plain)
+    return record(SPANS, struct.pack("=IIIIQ", pid, tid, len(rows), len(payload), base_ns) + payload)
 
 
 def header(version=VERSION, byte_order=BYTE_ORDER):

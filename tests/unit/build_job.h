@@ -19,8 +19,9 @@ static inline int add_copy(struct job *job, const void *record)
 	return err;
 }
 
+/* cut_of: the length of the name that it was cut from, 0: it is whole. */
 static inline int add_name(struct job *job, __u64 id, enum name_encoding encoding, const void *text, size_t bytes,
-			   int cut)
+			   __u32 cut_of)
 {
 	size_t size = (sizeof(struct rec_name) + bytes + 7) / 8 * 8;
 	struct rec_name *name = calloc(1, size);
@@ -29,8 +30,9 @@ static inline int add_name(struct job *job, __u64 id, enum name_encoding encodin
 	name->hdr = (struct rec_hdr){.type = REC_NAME, .size = size};
 	name->id = id;
 	name->encoding = encoding;
-	name->cut = cut;
+	name->cut = cut_of > 0;
 	name->bytes = bytes;
+	name->whole_bytes = cut_of ? cut_of : bytes;
 	memcpy(name->text, text, bytes);
 	err = add_copy(job, name);
 	free(name);

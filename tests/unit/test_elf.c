@@ -16,11 +16,11 @@
 
 #include <cmocka.h>
 
-#include "target/elf.h"
+#include "library.h"
 #include "target/functions.h"
+#include "target/pygc.h"
 
-static char dir[] = "/tmp/stepflame-elf-XXXXXX";
-static char library[sizeof(dir) + 16], packed[sizeof(dir) + 16];
+static char packed[sizeof(library)];
 
 /* A method table and a slot table of CPython's shape, and pointers of each kind of relocation. */
 static const char fixture[] =
@@ -40,46 +40,11 @@ static const char fixture[] =
 
 static int build(void **state)
 {
-	char command[512], path[sizeof(library)];
-	FILE *f;
-
-	if (!mkdtemp(dir))
+	if (!mkdtemp(dir) || !write_text("f.c", fixture))
 		return -1;
-	snprintf(path, sizeof(path), "%s/f.c", dir);
-	f = fopen(path, "w");
-	if (!f || fputs(fixture, f) < 0 || fclose(f))
-		return -1;
-	snprintf(library, sizeof(library), "%s/f.so", dir);
-	snprintf(command, sizeof(command), "cd %s && cc -w -O1 -fPIC -shared -Wl,--build-id=0x00ff10a5 f.c -o f.so",
-		 dir);
-	if (system(command))
-		library[0] = 0;
-	snprintf(packed, sizeof(packed), "%s/p.so", dir);
-	snprintf(command, sizeof(command),
-		 "cd %s && cc -w -O1 -fPIC -shared -Wl,-z,pack-relative-relocs f.c -o p.so 2>/dev/null", dir);
-	if (system(command))
-		unlink(packed);
+	compile("f.so", "-O1 -Wl,--build-id=0x00ff10a5 f.c", library);
+	compile("p.so", "-O1 -Wl,-z,pack-relative-relocs f.c", packed);
 	return 0;
-}
-
-static int clean(void **state)
-{
-	char command[64];
-
-	snprintf(command, sizeof(command), "rm -rf %s", dir);
-	return system(command) ? -1 : 0;
-}
-
-static struct elf *open_fixture(void)
-{
-	struct elf *elf;
-
-	if (!library[0]) {
-		print_message("skipped: no C compiler (cc) that builds the fixture\n");
-		skip();
-	}
-	assert_int_equal(elf__new(library, &elf), 0);
-	return elf;
 }
 
 static uint64_t vaddr_of(const struct elf *elf, const char *name)
@@ -93,20 +58,18 @@ static uint64_t vaddr_of(const struct elf *elf, const char *name)
 static void test_refused(void **state)
 {
 	struct elf *elf;
-	char path[sizeof(dir) + 16];
+	char path[sizeof(library)];
 
-	snprintf(path, sizeof(path), "%s/f.c", dir);
-	assert_int_equal(elf__new(path, &elf), -ENOEXEC);
+	assert_int_equal(elf__new(in_dir("f.c", path), &elf), -ENOEXEC);
 	assert_int_equal(elf__new(dir, &elf), -ENOEXEC);
 	assert_int_equal(elf__new("/dev/null", &elf), -ENOEXEC);
-	snprintf(path, sizeof(path), "%s/none", dir);
-	assert_int_equal(elf__new(path, &elf), -ENOENT);
+	assert_int_equal(elf__new(in_dir("none", path), &elf), -ENOENT);
 	elf__free(NULL);
 }
 
 static void test_basics(void **state)
 {
-	struct elf *elf = open_fixture();
+	struct elf *elf = open_library();
 	struct elf_symbol symbol;
 	struct function_range range;
 	uint64_t offset, vaddr;
@@ -142,7 +105,7 @@ static void test_basics(void **state)
 /* Each word of pointers[], by the symbols that it was initialised with. */
 static void test_pointers(void **state)
 {
-	struct elf *elf = open_fixture();
+	struct elf *elf = open_library();
 	uint64_t table = vaddr_of(elf, "pointers"), value;
 
 	assert_int_equal(elf__pointer(elf, table, &value), 0);
@@ -178,15 +141,35 @@ static void check_tables(const struct elf *elf)
 /* With addends in .rela.dyn, and in place (RELR) where the linker can. */
 static void test_tables(void **state)
 {
-	struct elf *elf = open_fixture();
+	struct elf *elf = open_library();
 
 	check_tables(elf);
 	elf__free(elf);
-	if (access(packed, R_OK))
+	if (!packed[0]) /* a linker without RELR */
 		return;
 	assert_int_equal(elf__new(packed, &elf), 0);
 	check_tables(elf);
 	elf__free(elf);
+}
+
+/* The compiler adds to its name: invoke_gc_callback.isra.0 */
+static int find_gc_callback(const struct elf_symbol *symbol, void *ctx)
+{
+	if (strncmp(symbol->name, "invoke_gc_callback", 18) || strstr(symbol->name, ".cold"))
+		return 0;
+	*(struct elf_symbol *)ctx = *symbol;
+	return 1;
+}
+
+static void check_gc(const struct elf *elf)
+{
+	struct elf_symbol symbol;
+	struct py_gc gc;
+
+	assert_int_equal(py_gc__find(elf, &gc), 0);
+	assert_true(elf__is_code(elf, gc.callback));
+	if (elf__each_symbol(elf, find_gc_callback, &symbol))
+		assert_int_equal(gc.callback, symbol.vaddr);
 }
 
 /* One installed interpreter: what the tables say, and what its symbols say where it is not stripped. */
@@ -207,6 +190,7 @@ static void check_interpreter(const char *path)
 		assert_int_equal(elf__slot(elf, "__next__", 0xe0, &iternext), 0);
 		if (!elf__symbol(elf, "slot_tp_iternext", &symbol))
 			assert_int_equal(iternext, symbol.vaddr);
+		check_gc(elf);
 		print_message("%s: next at %#lx, slot_tp_iternext at %#lx\n", path, (unsigned long)next,
 			      (unsigned long)iternext);
 	}

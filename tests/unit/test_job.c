@@ -39,12 +39,12 @@ static void test_empty(void **state)
 	job__free(NULL);
 }
 
-#define NAME_IS(encoding, text, bytes, cut, expected)                                       \
-	do {                                                                                \
-		__u64 id = ++*ids;                                                          \
-                                                                                            \
-		assert_int_equal(add_name(job, id, (encoding), (text), (bytes), (cut)), 0); \
-		assert_string_equal(job__name(job, id), (expected));                        \
+#define NAME_IS(encoding, text, bytes, cut_of, expected)                                       \
+	do {                                                                                   \
+		__u64 id = ++*ids;                                                             \
+                                                                                               \
+		assert_int_equal(add_name(job, id, (encoding), (text), (bytes), (cut_of)), 0); \
+		assert_string_equal(job__name(job, id), (expected));                           \
 	} while (0)
 
 static void test_names(void **state)
@@ -69,16 +69,16 @@ static void test_names(void **state)
 	NAME_IS(NAME_UTF8, "\xf4\x90\x80\x80", 4, 0, "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");
 	NAME_IS(NAME_UTF8, "\xf0\x9f\x94!", 4, 0, "\xef\xbf\xbd!");
 	NAME_IS(NAME_UTF8, "x\xe8\xa8", 3, 0, "x\xef\xbf\xbd");
-	NAME_IS(NAME_UTF8, "x\xe8\xa8", 3, 1, "x...");
-	NAME_IS(NAME_UTF8, "long", 4, 1, "long...");
+	NAME_IS(NAME_UTF8, "x\xe8\xa8", 3, 9, "x... (9 bytes)");
+	NAME_IS(NAME_UTF8, "long", 4, 600, "long... (600 bytes)");
 	NAME_IS(NAME_LATIN1, "\xe4\xff\x7f", 3, 0, "\xc3\xa4\xc3\xbf\x7f");
 	NAME_IS(NAME_UCS2, ucs2, sizeof(ucs2), 0,
 		"a\xc3\xa4\xe8\xa8\x93\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbf\xef\xbf\xbd");
 	NAME_IS(NAME_UCS2, ucs2, 3, 0, "a\xef\xbf\xbd");
-	NAME_IS(NAME_UCS2, ucs2, 3, 1, "a...");
+	NAME_IS(NAME_UCS2, ucs2, 3, 4, "a... (4 bytes)");
 	NAME_IS(NAME_UCS4, ucs4, sizeof(ucs4), 0,
 		"a\xf0\x9f\x94\xa5\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xf4\x8f\xbf\xbf");
-	NAME_IS(NAME_UCS4, ucs4, 7, 1, "a...");
+	NAME_IS(NAME_UCS4, ucs4, 7, 8, "a... (8 bytes)");
 	assert_int_equal(job__malformed(job), 0);
 
 	/* The first text of an id stays. */
@@ -274,9 +274,10 @@ static void test_lies(void **state)
 	add_window(job, 10, 20, 1, STEP_PROFILER + 1);
 	add_target(job, 1, ROLE_WORKER + 1, 0);
 	add_agg(job, (struct agg_key){1, SPAN_NONE, 1, 0}, (struct agg_val){.calls = 1});
-	add_agg(job, (struct agg_key){1, SPAN_USER + 1, 1, 0}, (struct agg_val){.calls = 1});
+	add_agg(job, (struct agg_key){1, SPAN_OP, 1, 0}, (struct agg_val){.calls = 1});
+	add_agg(job, (struct agg_key){1, SPAN_SYNC + 1, 1, 0}, (struct agg_val){.calls = 1});
 	add_agg(job, (struct agg_key){1, SPAN_USER, 0, 0}, (struct agg_val){.calls = 1});
-	assert_int_equal(job__malformed(job), 10);
+	assert_int_equal(job__malformed(job), 11);
 	job__actions(job, &cnt);
 	assert_int_equal(cnt, 0);
 	assert_int_equal(job__window(job)->hdr.type, 0);

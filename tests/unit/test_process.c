@@ -26,68 +26,10 @@
 
 #include <cmocka.h>
 
+#include "tests/children.h"
 #include "user/target/process.h"
 
 /* ---- helpers ---- */
-
-/* A fork that does not outlive the test, should that fail. */
-static pid_t fork_child(void)
-{
-	pid_t pid = fork();
-
-	assert_true(pid >= 0);
-	if (pid == 0)
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-	return pid;
-}
-
-static void end_child(pid_t pid)
-{
-	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
-}
-
-/* A child that runs body(arg), says so, and waits; its pid once the body is done. */
-static pid_t start_child(bool (*body)(void *arg), void *arg, bool *done)
-{
-	int ready[2];
-	char byte = 0;
-	pid_t pid;
-
-	assert_int_equal(pipe(ready), 0);
-	pid = fork_child();
-	if (pid == 0) {
-		byte = body(arg);
-		(void)!write(ready[1], &byte, 1);
-		for (;;)
-			pause();
-	}
-	close(ready[1]);
-	assert_int_equal(read(ready[0], &byte, 1), 1);
-	close(ready[0]);
-	*done = byte;
-	return pid;
-}
-
-/* A child that has executed `file`; the pipe closes when the exec is done. */
-static pid_t start_program(const char *file, const char *const argv[])
-{
-	int ready[2];
-	pid_t pid;
-	char byte;
-
-	assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
-	pid = fork_child();
-	if (pid == 0) {
-		execv(file, (char **)argv);
-		(void)!write(ready[1], "", 1);
-		_exit(127);
-	}
-	close(ready[1]);
-	assert_int_equal(read(ready[0], &byte, 1), 0);
-	close(ready[0]);
-	return pid;
-}
 
 static void copy_file(const char *from, const char *to)
 {
@@ -231,13 +173,13 @@ static void test_command(void **state)
 	pid_t pid;
 
 	memset(word, 'x', 6000);
-	pid = start_program(sleeper->program, (const char *const[]){"a b", "60", "1", NULL});
+	pid = start_program(sleeper->program, (const char *const[]){"a b", "60", "1", NULL}, NULL);
 	assert_int_equal(process__read(pid, &process), 0);
 	assert_string_equal(process.command, "a b 60 1");
 	process__release(&process);
 	end_child(pid);
 
-	pid = start_program(sleeper->program, (const char *const[]){word, "60", NULL});
+	pid = start_program(sleeper->program, (const char *const[]){word, "60", NULL}, NULL);
 	assert_int_equal(process__read(pid, &process), 0);
 	assert_int_equal(strlen(process.command), sizeof(process.command) - 1);
 	assert_memory_equal(process.command, word, sizeof(process.command) - 1);
@@ -360,7 +302,7 @@ static void expect_name(const struct sleeper *sleeper, const char *name, bool de
 
 	snprintf(path, sizeof(path), "%s/%s", sleeper->folder, name);
 	copy_file(sleeper->program, path);
-	pid = start_program(path, (const char *const[]){"sleep", "60", NULL});
+	pid = start_program(path, (const char *const[]){"sleep", "60", NULL}, NULL);
 	if (deleted) {
 		unlink(path);
 		copy_file("/proc/self/exe", path); /* another file by that name */
@@ -450,23 +392,12 @@ static void test_mount_namespace(void **state)
 
 static void test_environ(void **state)
 {
+	static const char *const environment[] = {"RANK_X=9", "RANK=a=b c", "EMPTY=", "NONSENSE", "RANK=2", NULL};
+	const struct sleeper *sleeper = *state;
 	char value[64], tiny[4];
-	int ready[2];
-	char byte;
 	pid_t pid;
 
-	assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
-	pid = fork_child();
-	if (pid == 0) {
-		const struct sleeper *sleeper = *state;
-
-		execle(sleeper->program, "sleep", "60", NULL,
-		       (char *[]){"RANK_X=9", "RANK=a=b c", "EMPTY=", "NONSENSE", "RANK=2", NULL});
-		_exit(127);
-	}
-	close(ready[1]);
-	assert_int_equal(read(ready[0], &byte, 1), 0);
-	close(ready[0]);
+	pid = start_program(sleeper->program, (const char *const[]){"sleep", "60", NULL}, environment);
 	assert_int_equal(process__environ(pid, "RANK", value, sizeof(value)), 0);
 	assert_string_equal(value, "a=b c");
 	assert_int_equal(process__environ(pid, "RANK", tiny, sizeof(tiny)), 0);

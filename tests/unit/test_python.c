@@ -2,32 +2,28 @@
 /*
  * python__find and the layout table, against real interpreters that the test starts, and against what those say of
  * themselves by ctypes; refusals against this program's own forks, which pose as a static CPython by the symbols below.
- * Interpreters: the colon-separated STEPFLAME_PYTHONS, else those of pyenv and the system's. Those not there are not tested. The thread
- * pointer comes from ptrace, which python__find does without.
+ * The thread pointer comes from ptrace, which python__find does without.
  */
 #include <errno.h>
-#include <fcntl.h>
-#include <glob.h>
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/user.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "include/records.h"
+#include "tests/children.h"
+#include "tests/pythons.h"
 #include "user/target/python.h"
 
-#define PYTHON_MAX 32
-#define LABEL      "\xc3\xa9tape \xe2\x89\xa5 3" /* a str of 2-byte characters */
+#define LABEL "\xc3\xa9tape \xe2\x89\xa5 3" /* a str of 2-byte characters */
 
 static const char script[] =
 	"import sys, threading, time, types\n"
@@ -70,17 +66,6 @@ static const char script[] =
 	"facts()\n"
 	"spin_here(sys.argv[1])\n";
 
-/* A fork that does not outlive the test, should that fail. */
-static pid_t fork_child(void)
-{
-	pid_t pid = fork();
-
-	assert_true(pid >= 0);
-	if (pid == 0)
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-	return pid;
-}
-
 /* ---- an interpreter that spins ---- */
 
 struct facts {
@@ -119,8 +104,8 @@ static void child__read_facts(struct child *child, FILE *from)
 
 static void child__start(struct child *child, const char *python)
 {
-	int out[2], fd;
 	FILE *from;
+	int fd;
 
 	memset(child, 0, sizeof(*child));
 	snprintf(child->file, sizeof(child->file), "/tmp/stepflame-python-XXXXXX");
@@ -128,19 +113,7 @@ static void child__start(struct child *child, const char *python)
 	assert_true(fd >= 0);
 	assert_int_equal(write(fd, script, sizeof(script) - 1), sizeof(script) - 1);
 	close(fd);
-	assert_int_equal(pipe(out), 0);
-	child->pid = fork_child();
-	if (child->pid == 0) {
-		dup2(out[1], 1);
-		close(out[0]);
-		close(out[1]);
-		setenv("PYTHONUTF8", "1", 1);
-		execl(python, python, child->file, LABEL, NULL);
-		_exit(127);
-	}
-	close(out[1]);
-	from = fdopen(out[0], "r");
-	assert_non_null(from);
+	child->pid = start_printing((const char *const[]){python, "-Xutf8", child->file, LABEL, NULL}, &from);
 	child__read_facts(child, from); /* up to "done", which has no value */
 	fclose(from);
 	assert_true(child->facts.version[0]);
@@ -148,8 +121,7 @@ static void child__start(struct child *child, const char *python)
 
 static void child__stop(struct child *child)
 {
-	kill(child->pid, SIGKILL);
-	waitpid(child->pid, NULL, 0);
+	end_child(child->pid);
 	unlink(child->file);
 }
 
@@ -353,27 +325,19 @@ static void test_busy(void **state)
 				   "g()\n";
 	struct process process;
 	struct python python;
-	int out[2];
+	char line[8];
+	FILE *from;
 	pid_t pid;
-	char byte;
 
-	assert_int_equal(pipe(out), 0);
-	pid = fork_child();
-	if (pid == 0) {
-		dup2(out[1], 1);
-		execl(*state, *state, "-c", busy, NULL);
-		_exit(127);
-	}
-	close(out[1]);
-	assert_int_equal(read(out[0], &byte, 1), 1);
-	close(out[0]);
+	pid = start_printing((const char *const[]){*state, "-c", busy, NULL}, &from);
+	assert_non_null(fgets(line, sizeof(line), from)); /* whole: closed earlier, the pipe would break */
+	fclose(from);
 	for (int i = 0; i < 50; i++) {
 		assert_int_equal(process__read(pid, &process), 0);
 		assert_int_equal(python__find(&process, &python, NULL), 0);
 		process__release(&process);
 	}
-	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
+	end_child(pid);
 }
 
 /* ---- a CPython that is none: the symbols of a static one, whose values a fork sets ---- */
@@ -388,35 +352,37 @@ void _PyEval_EvalFrameDefault(void)
 {
 }
 
+struct pretence {
+	uint64_t version;
+	const uint64_t *runtime; /* 3 words */
+};
+
+static bool pretend(void *arg)
+{
+	const struct pretence *pretence = arg;
+
+	Py_Version = pretence->version;
+	memcpy(_PyRuntime, pretence->runtime, 3 * sizeof(pretence->runtime[0]));
+	return true;
+}
+
 /* What python__find says of a fork with these values, and the version that it gives. */
 static int find_pretender(uint64_t version, const uint64_t runtime[3], char found[16])
 {
 	struct process process;
 	struct python python;
 	struct elf *elf = (struct elf *)&process;
-	int ready[2], err;
+	bool done;
 	pid_t pid;
-	char byte;
+	int err;
 
-	assert_int_equal(pipe(ready), 0);
-	pid = fork_child();
-	if (pid == 0) {
-		Py_Version = version;
-		memcpy(_PyRuntime, runtime, 3 * sizeof(runtime[0]));
-		(void)!write(ready[1], "", 1);
-		pause();
-		_exit(0);
-	}
-	assert_int_equal(read(ready[0], &byte, 1), 1);
-	close(ready[0]);
-	close(ready[1]);
+	pid = start_child(pretend, &(struct pretence){version, runtime}, &done);
 	assert_int_equal(process__read(pid, &process), 0);
 	err = python__find(&process, &python, &elf);
 	assert_null(elf);
 	memcpy(found, python.version, 16);
 	process__release(&process);
-	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
+	end_child(pid);
 	return err;
 }
 
@@ -449,27 +415,15 @@ static void test_no_python(void **state)
 	struct process process;
 	struct python python;
 	struct elf *elf = (struct elf *)&process;
-	int out[2];
 	pid_t pid;
-	char byte;
 
-	/* closed once the exec is done */
-	assert_int_equal(pipe2(out, O_CLOEXEC), 0);
-	pid = fork_child();
-	if (pid == 0) {
-		execlp("sleep", "sleep", "60", NULL);
-		_exit(127);
-	}
-	close(out[1]);
-	assert_int_equal(read(out[0], &byte, 1), 0);
-	close(out[0]);
+	pid = start_program("sleep", (const char *const[]){"sleep", "60", NULL}, NULL);
 	assert_int_equal(process__read(pid, &process), 0);
 	assert_int_equal(python__find(&process, &python, &elf), -ENOENT);
 	assert_null(elf);
 	assert_null(python.file);
 	process__release(&process);
-	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
+	end_child(pid);
 }
 
 static void test_layouts(void **state)
@@ -477,53 +431,13 @@ static void test_layouts(void **state)
 	for (int minor = PY_MINOR_MIN; minor <= PY_MINOR_MAX; minor++) {
 		assert_non_null(py_layout__find(minor));
 		assert_int_equal(py_layout__find(minor)->minor, minor);
+		/* bpf/python.h reads length, hash and state as three words, and what it wants of a generator or frame in one buffer */
+		assert_int_equal(py_layout__find(minor)->str_state, py_layout__find(minor)->str_length + 16);
+		assert_true(py_layout__find(minor)->gen_frame + py_layout__find(minor)->frame_locals + 16 <
+			    REC_NAME_MAX);
 	}
 	assert_null(py_layout__find(PY_MINOR_MIN - 1));
 	assert_null(py_layout__find(PY_MINOR_MAX + 1));
-}
-
-/* ---- which interpreters ---- */
-
-/* "3.8" to "3.14" of an interpreter that starts. */
-static bool is_supported(const char *python)
-{
-	char command[1024];
-	int minor = 0;
-	FILE *from;
-
-	snprintf(command, sizeof(command), "'%s' -c 'import sys; print(sys.version_info[1])' 2>/dev/null", python);
-	from = popen(command, "r");
-	if (!from)
-		return false;
-	if (fscanf(from, "%d", &minor) != 1)
-		minor = 0;
-	pclose(from);
-	return minor >= PY_MINOR_MIN && minor <= PY_MINOR_MAX;
-}
-
-static size_t find_pythons(char *pythons[PYTHON_MAX])
-{
-	const char *list = getenv("STEPFLAME_PYTHONS"), *home = getenv("HOME");
-	char pattern[1024], *copy;
-	size_t cnt = 0;
-	glob_t found;
-
-	if (list) {
-		copy = strdup(list);
-		for (char *one = strtok(copy, ":"); one && cnt < PYTHON_MAX; one = strtok(NULL, ":"))
-			pythons[cnt++] = strdup(one);
-		free(copy);
-		return cnt;
-	}
-	snprintf(pattern, sizeof(pattern), "%s/.pyenv/versions/*/bin/python3", home ? home : "");
-	glob(pattern, 0, NULL, &found);
-	glob("/usr/bin/python3", GLOB_APPEND, NULL, &found);
-	for (size_t i = 0; i < found.gl_pathc && cnt < PYTHON_MAX; i++) {
-		if (is_supported(found.gl_pathv[i]))
-			pythons[cnt++] = strdup(found.gl_pathv[i]);
-	}
-	globfree(&found);
-	return cnt;
 }
 
 int main(void)

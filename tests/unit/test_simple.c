@@ -172,7 +172,7 @@ static const char *const *order_of(struct job *job, const char *sort)
 	const struct report_options options = {.sort = sort, .all = true};
 	struct rows rows;
 
-	assert_int_equal(rows__collect(job, &options, ROWS_ALL_MAIN, "percent", &rows), 0);
+	assert_int_equal(rows__collect(job, &options, PROCESSES_ALL_MAIN, "percent", &rows), 0);
 	for (size_t i = 0; i < rows.cnt; i++)
 		names[i] = rows.items[i].name;
 	rows__release(&rows);
@@ -247,7 +247,7 @@ static void test_leaf_over_processes(void **state)
 		add_row(job, pid, SPAN_LABEL, 1, 0, 1, 10);
 		add_row(job, pid, SPAN_LABEL, 2, pid == 2 ? 1 : 0, 1, 10);
 	}
-	assert_int_equal(rows__collect(job, &options, ROWS_ALL_MAIN, "first", &rows), 0);
+	assert_int_equal(rows__collect(job, &options, PROCESSES_ALL_MAIN, "first", &rows), 0);
 	assert_int_equal(rows.cnt, 1);
 	assert_string_equal(rows.items[0].name, "b");
 	assert_int_equal(rows.items[0].val.calls, 2);

@@ -22,15 +22,13 @@
 
 #include <cmocka.h>
 
-#include "target/elf.h"
+#include "../../include/probes.h"
+#include "library.h"
 #include "target/functions.h"
 #include "target/sites.h"
 
 #define FLIP_ROUNDS 2000
 #define STEPS_MAX   200000
-
-static char dir[] = "/tmp/stepflame-sites-XXXXXX";
-static char library[sizeof(dir) + 16];
 
 /* FUNCTION and END wrap a function in symbol size and unwind information, as compilers do. */
 static const char fixture_asm[] =
@@ -76,6 +74,21 @@ static const char fixture_asm[] =
 	"%rbx\n .cfi_adjust_cfa_offset -8\n"
 	" ret\nEND(empty_part)\n"
 	"FUNCTION(next_one)\n call work\n ret\nEND(next_one)\n"
+	/* where the second argument is when callee is called */
+	"FUNCTION(callee)\n ret\nEND(callee)\n"
+	"FUNCTION(keeps)\n push %r12\n mov %rsi,%r12\n call work\n mov $7,%esi\n call callee\n pop %r12\n "
+	"ret\nEND(keeps)\n"
+	"FUNCTION(moves)\n push %rbp\n push %rbx\n mov %rsi,%rbx\n call work\n mov %rbx,%rbp\n mov %bl,%al\n xor "
+	"%ebx,%ebx\n call callee\n pop %rbx\n pop %rbp\n ret\nEND(moves)\n"
+	"FUNCTION(overwrites)\n push %r12\n mov %rsi,%r12\n mov $1,%r12b\n call callee\n pop %r12\n "
+	"ret\nEND(overwrites)\n"
+	"FUNCTION(too_late)\n push %r12\n call work\n mov %rsi,%r12\n call callee\n pop %r12\n ret\nEND(too_late)\n"
+	"FUNCTION(two_ways)\n push %r12\n mov %rsi,%r12\n test %rdi,%rdi\n je 1f\n mov %rdi,%r12\n1: call callee\n pop "
+	"%r12\n ret\nEND(two_ways)\n"
+	"FUNCTION(one_frame)\n push %rbx\n mov target(%rip),%rbx\n call work\n call *%rbx\n call *%rbx\n pop %rbx\n "
+	"ret\nEND(one_frame)\n"
+	"FUNCTION(two_frames)\n mov target(%rip),%rax\n call *%rax\n push %rbx\n call *%rbx\n pop %rbx\n "
+	"ret\nEND(two_frames)\n"
 	".data\n.p2align 3\ntarget: .quad work\n"
 	".section .note.GNU-stack,\"\",@progbits\n";
 
@@ -91,51 +104,12 @@ static const char fixture_c[] = "extern void work(void); extern void abort(void)
 				"long nested(long a) { long s = 0; for (long i = 0; i < a; i++) { if (i == 3) return "
 				"s; work(); s += sink; } return s; }\n";
 
-static bool write_text(const char *name, const char *text)
-{
-	char path[sizeof(library)];
-	FILE *f;
-
-	snprintf(path, sizeof(path), "%s/%s", dir, name);
-	f = fopen(path, "w");
-	if (!f)
-		return false;
-	fputs(text, f);
-	return !fclose(f);
-}
-
 static int build(void **state)
 {
-	char command[512];
-
 	if (!mkdtemp(dir) || !write_text("a.S", fixture_asm) || !write_text("c.c", fixture_c))
 		return -1;
-	snprintf(library, sizeof(library), "%s/fixture.so", dir);
-	snprintf(command, sizeof(command),
-		 "cd %s && cc -w -O2 -fstack-protector-all -fPIC -shared -Wl,-z,now a.S c.c -o fixture.so", dir);
-	if (system(command))
-		library[0] = 0;
+	compile("fixture.so", "-O2 -fstack-protector-all -Wl,-z,now a.S c.c", library);
 	return 0;
-}
-
-static int clean(void **state)
-{
-	char command[64];
-
-	snprintf(command, sizeof(command), "rm -rf %s", dir);
-	return system(command) ? -1 : 0;
-}
-
-static struct elf *open_fixture(void)
-{
-	struct elf *elf;
-
-	if (!library[0]) {
-		print_message("skipped: no C compiler (cc) that builds the fixture\n");
-		skip();
-	}
-	assert_int_equal(elf__new(library, &elf), 0);
-	return elf;
 }
 
 static int find(const struct elf *elf, const char *name, enum sites_policy policy, struct sites *out)
@@ -161,7 +135,7 @@ static const struct {
 
 static void test_expected(void **state)
 {
-	struct elf *elf = open_fixture();
+	struct elf *elf = open_library();
 
 	for (size_t i = 0; i < sizeof(expected) / sizeof(*expected); i++) {
 		struct elf_symbol symbol;
@@ -197,29 +171,30 @@ static void test_last_call(void **state)
 		{"single", -ENOENT, 0, 0, 0},      /* followed by a branch */
 		{"tail", 0, -ENOTUNIQ, 0, 0},      /* the jump at the end is a call, too */
 	};
-	struct elf *elf = open_fixture();
+	struct elf *elf = open_library();
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		struct elf_symbol symbol;
-		struct site site;
+		struct call_site call;
 		uint64_t start;
 		int err;
 
 		assert_int_equal(elf__symbol(elf, cases[i].name, &symbol), 0);
 		assert_int_equal(elf__offset(elf, symbol.vaddr, &start), 0);
-		err = sites__find_last_call(elf, symbol.vaddr, symbol.size, "work", &site);
+		err = sites__find_last_call(elf, symbol.vaddr, symbol.size, "work", &call);
 		if (err != cases[i].err ||
-		    (!err && cases[i].at && (site.offset != start + cases[i].at || site.depth != (int)cases[i].depth)))
-			fail_msg("%s: %d, at %lu, depth %d", cases[i].name, err, (unsigned long)(site.offset - start),
-				 site.depth);
-		assert_int_equal(sites__find_call(elf, symbol.vaddr, symbol.size, "work", &site), cases[i].first_err);
+		    (!err && cases[i].at &&
+		     (call.site.offset != start + cases[i].at || call.site.depth != (int)cases[i].depth)))
+			fail_msg("%s: %d, at %lu, depth %d", cases[i].name, err,
+				 (unsigned long)(call.site.offset - start), call.site.depth);
+		assert_int_equal(sites__find_call(elf, symbol.vaddr, symbol.size, "work", &call), cases[i].first_err);
 	}
 	elf__free(elf);
 }
 
 static void test_not_supported(void **state)
 {
-	struct elf *elf = open_fixture();
+	struct elf *elf = open_library();
 	struct sites sites;
 
 	assert_int_equal(find(elf, "to_entry", SITES_STRICT, &sites), -ENOTSUP);
@@ -230,7 +205,7 @@ static void test_not_supported(void **state)
 
 static void test_size_unknown(void **state)
 {
-	struct elf *elf = open_fixture();
+	struct elf *elf = open_library();
 
 	for (size_t i = 0; i < sizeof(expected) / sizeof(*expected); i++) {
 		struct elf_symbol symbol;
@@ -341,7 +316,7 @@ static int step(const struct sites *sites, uint64_t code, uint64_t start, bool r
 
 static void test_stepped(void **state)
 {
-	struct elf *elf = open_fixture();
+	struct elf *elf = open_library();
 	void *handle = dlopen(library, RTLD_NOW);
 	unsigned calls = 0;
 
@@ -368,10 +343,50 @@ static void test_stepped(void **state)
 	elf__free(elf);
 }
 
+static void test_second_argument(void **state)
+{
+	static const struct {
+		const char *name;
+		uint32_t second_in;
+	} cases[] = {
+		{"keeps", SAVED_R12},     {"moves", SAVED_RBP},     {"overwrites", SAVED_NONE},
+		{"too_late", SAVED_NONE}, {"two_ways", SAVED_NONE},
+	};
+	struct elf *elf = open_library();
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct elf_symbol symbol;
+		struct call_site call;
+
+		assert_int_equal(elf__symbol(elf, cases[i].name, &symbol), 0);
+		assert_int_equal(sites__find_call(elf, symbol.vaddr, symbol.size, "callee", &call), 0);
+		assert_int_equal(call.second_in, cases[i].second_in);
+	}
+	elf__free(elf);
+}
+
+static void test_callee_frame(void **state)
+{
+	static const struct {
+		const char *name;
+		int below;
+	} cases[] = {{"one_frame", 16}, {"single", -ENOENT}, {"two_frames", -ENOTUNIQ}};
+	struct elf *elf = open_library();
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct elf_symbol symbol;
+
+		assert_int_equal(elf__symbol(elf, cases[i].name, &symbol), 0);
+		assert_int_equal(sites__find_callee_frame(elf, symbol.vaddr, symbol.size), cases[i].below);
+	}
+	elf__free(elf);
+}
+
 static int use_symbol(const struct elf_symbol *symbol, void *ctx)
 {
 	const struct elf *elf = ctx;
 	struct function_range range;
+	struct call_site call;
 	struct sites sites;
 	uint64_t value;
 	size_t have;
@@ -384,6 +399,8 @@ static int use_symbol(const struct elf_symbol *symbol, void *ctx)
 	functions__at(elf, symbol->vaddr, &range);
 	sites__find(elf, symbol->vaddr, symbol->size, SITES_STRICT, &sites);
 	sites__find(elf, symbol->vaddr, 0, SITES_AFTER_WORK, &sites);
+	sites__find_call(elf, symbol->vaddr, symbol->size, "callee", &call);
+	sites__find_callee_frame(elf, symbol->vaddr, symbol->size);
 	return strlen(symbol->name) > 1 << 20;
 }
 
@@ -405,7 +422,7 @@ static void use(const char *path)
 
 static void test_flipped(void **state)
 {
-	struct elf *elf = open_fixture();
+	struct elf *elf = open_library();
 	char path[sizeof(library)];
 	struct stat st;
 	int fd = open(library, O_RDONLY);
@@ -415,7 +432,7 @@ static void test_flipped(void **state)
 	uint8_t *good = malloc(st.st_size), *bad = malloc(st.st_size);
 	assert_true(good && bad && read(fd, good, st.st_size) == st.st_size);
 	close(fd);
-	snprintf(path, sizeof(path), "%s/flipped", dir);
+	in_dir("flipped", path);
 	srandom(20240607);
 	for (int round = 0; round < FLIP_ROUNDS; round++) {
 		/* Headers, and the dynamic part behind them, are hit more often than the rest. */
@@ -437,9 +454,10 @@ static void test_flipped(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_expected),      cmocka_unit_test(test_last_call),
-		cmocka_unit_test(test_not_supported), cmocka_unit_test(test_size_unknown),
-		cmocka_unit_test(test_stepped),       cmocka_unit_test(test_flipped),
+		cmocka_unit_test(test_expected),        cmocka_unit_test(test_not_supported),
+		cmocka_unit_test(test_size_unknown),    cmocka_unit_test(test_stepped),
+		cmocka_unit_test(test_second_argument), cmocka_unit_test(test_callee_frame),
+		cmocka_unit_test(test_last_call),       cmocka_unit_test(test_flipped),
 	};
 
 	return cmocka_run_group_tests(tests, build, clean);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The commands, one file each. argv[0] is what usage messages call the command ("stepflame report"). The exit code is returned.
- * Each has one argp, whose option table drives parsing, --help, the man page and the shell completion.
+ * The commands, one file each. argv[0] is what usage messages call the command ("stepflame report"). The exit code is
+ * returned. Each has one argp, whose option table drives parsing, --help, the man page and the shell completion.
  */
 #ifndef STEPFLAME_CMD_H
 #define STEPFLAME_CMD_H
@@ -15,7 +15,10 @@ struct command {
 	const char *help; /* a line */
 };
 
-/* All of them, in the order of --help; the last has no name. A new command is a file here, its two lines below, and a line in commands.c. */
+/*
+ * All of them, in the order of --help; the last has no name. A new command is a file here, its two lines below, and a
+ * line in commands.c.
+ */
 extern const struct command commands[];
 
 int cmd_report(int argc, char **argv);
@@ -23,6 +26,9 @@ extern const struct argp cmd_report_argp;
 
 int cmd_record(int argc, char **argv);
 extern const struct argp cmd_record_argp;
+
+int cmd_export(int argc, char **argv);
+extern const struct argp cmd_export_argp;
 
 int cmd_ps(int argc, char **argv);
 extern const struct argp cmd_ps_argp;

@@ -11,6 +11,7 @@
 
 #include "../log.h"
 #include "../session/landmarks.h"
+#include "../session/natives.h"
 #include "../session/programs.h"
 #include "../target/python.h"
 #include "../target/torch.h"
@@ -157,10 +158,37 @@ static int check_python(struct doctor *d, const struct process *process)
 	check(d, "Python", OK, NULL, "%s, layout checked against the process", python.version);
 	check_list(d, "Lightning's actions", &list, landmarks__python(&list, &late, elf, &python.functions),
 		   "report this build of Python: its builtin next() was not found");
+	probe_list__release(&list);
+	check_list(d, "garbage collections", &list, landmarks__gc(&list, elf, &python.functions),
+		   "report this build of Python: its invoke_gc_callback was not found");
 	elf__free(elf);
 	probe_list__release(&list);
 	probe_list__release(&late);
 	return 0;
+}
+
+/* Collectives and waits for the GPU, in all files that hold some. Not to have them is no defect. */
+static void check_natives(struct doctor *d, const struct process *process, const struct mapped_file *torch)
+{
+	int function_cnt = 0, file_cnt = 0;
+
+	for (size_t i = 0; i < process->file_cnt; i++) {
+		const struct mapped_file *file = &process->files[i];
+		struct probe_list list = {0};
+		struct elf *elf = NULL;
+		int cnt;
+
+		if ((file != torch && !natives__wanted(file->path)) || elf__new(file->open_path, &elf))
+			continue;
+		cnt = natives__add(&list, elf);
+		if (cnt > 0) {
+			function_cnt += cnt;
+			file_cnt++;
+		}
+		elf__free(elf);
+		probe_list__release(&list);
+	}
+	check(d, "collectives, GPU waits", OK, NULL, "%d functions in %d libraries", function_cnt, file_cnt);
 }
 
 static int check_torch(struct doctor *d, const struct process *process)
@@ -178,6 +206,7 @@ static int check_torch(struct doctor *d, const struct process *process)
 	check(d, "torch", OK, NULL, "%s", version[0] ? version : "version unknown");
 	check_list(d, "torch's labels and backward", &list, landmarks__torch(&list, elf),
 		   "report this build of torch: it exports none of its landmarks");
+	check_natives(d, process, file);
 	elf__free(elf);
 	probe_list__release(&list);
 	return 0;

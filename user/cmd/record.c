@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../../include/ops.h"
 #include "../log.h"
 #include "../recording/recording.h"
 #include "../report/report.h"
@@ -17,11 +18,12 @@
 #include "../session/session.h"
 #include "cmd.h"
 
-#define PIDS_MAX    256
-#define ACTIONS_MAX 63
-#define POLL_MS     100
+#define PIDS_MAX     256
+#define ACTIONS_MAX  63
+#define POLL_MS      100
+#define SCHEDULE_MAX 1000000000
 
-enum { OPT_STEPS = 0x100, OPT_ACTION, OPT_CHILDREN };
+enum { OPT_STEPS = 0x100, OPT_ACTION, OPT_CHILDREN, OPT_OPS, OPT_SHAPES, OPT_MEMORY, OPT_TIMELINE, OPT_SCHEDULE };
 
 struct record_args {
 	pid_t pids[PIDS_MAX];
@@ -45,6 +47,14 @@ static const struct argp_option options[] = {
 	 0},
 	{"children", OPT_CHILDREN, "all|workers|none", 0,
 	 "which child processes to record: all (default), DataLoader workers, none", 0},
+	{"ops", OPT_OPS, NULL, 0, "record operators and autograd nodes too, for report --ops", 0},
+	{"shapes", OPT_SHAPES, NULL, 0, "tell operators apart by the shapes of their inputs (implies --ops)", 0},
+	{"memory", OPT_MEMORY, NULL, 0, "record what operators allocate and free (implies --ops)", 0},
+	{"timeline", OPT_TIMELINE, NULL, 0, "keep each span, for export (implies --ops)", 0},
+	{"schedule", OPT_SCHEDULE, "KEY=N,...", 0,
+	 "record operators in windows of steps, as torch.profiler.schedule has them: skip_first, wait, warmup, active, "
+	 "repeat (implies --ops)",
+	 0},
 	{0},
 };
 
@@ -100,6 +110,29 @@ static void parse_action(struct argp_state *state, struct record_args *args, con
 	args->actions[args->session.action_cnt++] = text;
 }
 
+static void parse_schedule(struct argp_state *state, struct record_args *args, const char *text)
+{
+	static char *const keys[] = {[OP_SKIP_FIRST] = "skip_first", [OP_WAIT] = "wait",     [OP_WARMUP] = "warmup",
+				     [OP_ACTIVE] = "active",         [OP_REPEAT] = "repeat", NULL};
+	char *copy = strdup(text), *at = copy, *value, *end;
+
+	while (copy && *at) {
+		int key = getsubopt(&at, keys, &value);
+
+		if (key < 0 || !value || !*value || *value == '-')
+			argp_error(state, "--schedule wants skip_first=N,wait=N,warmup=N,active=N,repeat=N, not '%s'",
+				   text);
+		errno = 0;
+		args->session.schedule[key] = strtoull(value, &end, 10);
+		if (*end || errno || args->session.schedule[key] > SCHEDULE_MAX)
+			argp_error(state, "--schedule: '%s' is not a number of steps up to %d", value, SCHEDULE_MAX);
+	}
+	free(copy);
+	if (!args->session.schedule[OP_ACTIVE])
+		argp_error(state, "--schedule needs active=N: the steps to record in each window");
+	args->session.ops = true;
+}
+
 static enum session_children parse_children(struct argp_state *state, const char *text)
 {
 	if (!strcmp(text, "all"))
@@ -131,6 +164,21 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		if (*end || !args->session.steps || *arg == '-')
 			argp_error(state, "--steps wants a number of steps, not '%s'", arg);
 		return 0;
+	case OPT_OPS:
+		args->session.ops = true;
+		return 0;
+	case OPT_SHAPES:
+		args->session.ops = args->session.shapes = true;
+		return 0;
+	case OPT_MEMORY:
+		args->session.ops = args->session.memory = true;
+		return 0;
+	case OPT_TIMELINE:
+		args->session.ops = args->session.timeline = true;
+		return 0;
+	case OPT_SCHEDULE:
+		parse_schedule(state, args, arg);
+		return 0;
 	case OPT_ACTION:
 		parse_action(state, args, arg);
 		return 0;
@@ -143,6 +191,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_END:
 		if (!args->command == !args->pid_cnt)
 			argp_error(state, "give either -p PID or -- CMD");
+		if (args->session.steps && args->session.schedule[OP_ACTIVE])
+			argp_error(state, "--steps N is one window, --schedule says several: give one of them");
+		if (args->session.ops && args->session.steps) {
+			args->session.schedule[OP_ACTIVE] = args->session.steps;
+			args->session.schedule[OP_REPEAT] = 1;
+		}
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -167,8 +221,8 @@ static void on_signal(int signal)
 }
 
 /*
- * Where records go: the file, and the model behind the table printed at the end. The file is opened, and what it held lost, only when the
- * targets are attached; the few records before that are kept.
+ * Where records go: the file, and the model behind the table printed at the end. The file is opened, and what it held
+ * lost, only when the targets are attached; the few records before that are kept.
  */
 struct sink {
 	struct recording_writer *writer; /* NULL before */

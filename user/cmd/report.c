@@ -10,29 +10,57 @@
 #include <unistd.h>
 
 #include "../log.h"
-#include "../recording/recording.h"
 #include "../report/report.h"
+#include "input.h"
 
-#define DEFAULT_FILE "stepflame.rec"
-
-enum { OPT_SIMPLE = 256, OPT_ALL, OPT_LEAF, OPT_SORT, OPT_LIMIT, OPT_ACTION, OPT_PER_RANK, OPT_JSON };
+enum {
+	OPT_SIMPLE = 256,
+	OPT_OPS,
+	OPT_ALL,
+	OPT_LEAF,
+	OPT_SORT,
+	OPT_LIMIT,
+	OPT_ACTION,
+	OPT_PER_RANK,
+	OPT_JSON,
+	OPT_BY_ACTION,
+	OPT_OVERLOADS,
+	OPT_SHAPES,
+	OPT_STACKS,
+	OPT_MODULES,
+	OPT_FLOPS,
+};
 
 struct arguments {
 	const char *file;
 	const char *report;
+	int only_simple, only_ops; /* key of a switch that was given and that no other report has; 0: none */
 	struct report_options options;
 };
 
 static const struct argp_option options[] = {
 	{.doc = "Which report:"},
 	{"simple", OPT_SIMPLE, NULL, 0, "Lightning's table of actions (default)", 0},
+	{"ops", OPT_OPS, NULL, 0, "torch.profiler's table of operators, of a recording made with --ops", 0},
 	{.doc = "What is in it:"},
+	{"action", OPT_ACTION, "NAME", 0, "Only the action of this name; of operators, those directly in it", 0},
+	{"per-rank", OPT_PER_RANK, NULL, 0, "A table for each process, also children and workers", 0},
+	{"sort", OPT_SORT, "KEY", 0,
+	 "percent (default), name, calls, mean, total, min, max, first or self; with --ops cpu_time_total (default), "
+	 "self_cpu_time_total, cpu_time, count, cpu_memory_usage, self_cpu_memory_usage, device_memory_usage, "
+	 "self_device_memory_usage, flops or name",
+	 0},
+	{"limit", OPT_LIMIT, "N", 0, "At most N rows of a table (default: all, with --ops 20); 0 is all", 0},
+	{.doc = "With --simple:"},
 	{"all", OPT_ALL, NULL, 0, "Every row: torch's own labels, forward and backward too", 0},
 	{"leaf", OPT_LEAF, NULL, 0, "Only rows that contain no other row, so that nothing counts twice", 0},
-	{"action", OPT_ACTION, "NAME", 0, "Only the action of this name", 0},
-	{"per-rank", OPT_PER_RANK, NULL, 0, "A table for each process, also children and workers", 0},
-	{"sort", OPT_SORT, "KEY", 0, "percent (default), name, calls, mean, total, min, max, first or self", 0},
-	{"limit", OPT_LIMIT, "N", 0, "At most N rows; 0 is all", 0},
+	{.doc = "With --ops:"},
+	{"by-action", OPT_BY_ACTION, NULL, 0, "A table for each action that operators were directly in", 0},
+	{"overloads", OPT_OVERLOADS, NULL, 0, "Overloads apart: add.Tensor, add.out", 0},
+	{"shapes", OPT_SHAPES, NULL, 0, "Input shapes apart, where they were recorded", 0},
+	{"stacks", OPT_STACKS, NULL, 0, "Source lines apart, where they were recorded", 0},
+	{"modules", OPT_MODULES, NULL, 0, "Modules apart, where they were recorded", 0},
+	{"flops", OPT_FLOPS, NULL, 0, "A column of FLOPs by torch.profiler's formulas, where shapes were recorded", 0},
 	{.doc = "How it is printed:"},
 	{"json", OPT_JSON, NULL, 0, "One JSON object", 0},
 	{0},
@@ -60,6 +88,47 @@ static void check_sort_key_or_die(struct argp_state *state, const struct argumen
 		argp_error(state, "the %s report has no sort key '%s'", arguments->report, sort);
 }
 
+static void check_switch_or_die(struct argp_state *state, const struct arguments *arguments, int key,
+				const char *report)
+{
+	const struct argp_option *option = options;
+
+	if (!key || !strcmp(arguments->report, report))
+		return;
+	while (option->key != key)
+		option++;
+	argp_error(state, "--%s is for --%s, not for --%s", option->name, report, arguments->report);
+}
+
+/* False: no such switch. */
+static bool parse_switch(int key, struct arguments *arguments)
+{
+	struct report_options *o = &arguments->options;
+	const struct {
+		int key;
+		bool *flag;
+		int *only;
+	} switches[] = {
+		{OPT_ALL, &o->all, &arguments->only_simple},
+		{OPT_LEAF, &o->leaf, &arguments->only_simple},
+		{OPT_BY_ACTION, &o->by_action, &arguments->only_ops},
+		{OPT_OVERLOADS, &o->overloads, &arguments->only_ops},
+		{OPT_SHAPES, &o->shapes, &arguments->only_ops},
+		{OPT_STACKS, &o->stacks, &arguments->only_ops},
+		{OPT_MODULES, &o->modules, &arguments->only_ops},
+		{OPT_FLOPS, &o->flops, &arguments->only_ops},
+	};
+
+	for (size_t i = 0; i < sizeof(switches) / sizeof(*switches); i++) {
+		if (switches[i].key == key) {
+			*switches[i].flag = true;
+			*switches[i].only = key;
+			return true;
+		}
+	}
+	return false;
+}
+
 static error_t parse_or_die(int key, char *arg, struct argp_state *state)
 {
 	struct arguments *arguments = state->input;
@@ -68,11 +137,8 @@ static error_t parse_or_die(int key, char *arg, struct argp_state *state)
 	case OPT_SIMPLE:
 		arguments->report = "simple";
 		break;
-	case OPT_ALL:
-		arguments->options.all = true;
-		break;
-	case OPT_LEAF:
-		arguments->options.leaf = true;
+	case OPT_OPS:
+		arguments->report = "ops";
 		break;
 	case OPT_SORT:
 		arguments->options.sort = arg;
@@ -98,9 +164,11 @@ static error_t parse_or_die(int key, char *arg, struct argp_state *state)
 		break;
 	case ARGP_KEY_END:
 		check_sort_key_or_die(state, arguments);
+		check_switch_or_die(state, arguments, arguments->only_simple, "simple");
+		check_switch_or_die(state, arguments, arguments->only_ops, "ops");
 		break;
 	default:
-		return ARGP_ERR_UNKNOWN;
+		return parse_switch(key, arguments) ? 0 : ARGP_ERR_UNKNOWN;
 	}
 	return 0;
 }
@@ -109,39 +177,12 @@ const struct argp cmd_report_argp = {
 	.options = options,
 	.parser = parse_or_die,
 	.args_doc = "[FILE]",
-	.doc = "Print a report of a recording (" DEFAULT_FILE " unless FILE is given).",
+	.doc = "Print a report of a recording (" INPUT_DEFAULT " unless FILE is given).",
 };
 
 static int add_record(const struct rec_hdr *record, void *job)
 {
 	return job__add(job, record);
-}
-
-static void explain_read(const char *file, int err, uint32_t version)
-{
-	switch (err) {
-	case -ENOENT:
-		log__error("name a recording, or make one: stepflame record -p PID -d 30s", "no recording %s", file);
-		break;
-	case -EACCES:
-		log__error("run as its owner, or have it made readable", "cannot read %s: %s", file, strerror(-err));
-		break;
-	case -EBADMSG:
-		log__error("name a file that stepflame record wrote", "%s is not a stepflame recording", file);
-		break;
-	case -EPROTONOSUPPORT:
-		if (version == RECORDING_VERSION)
-			log__error("report it on a machine of the kind that recorded it",
-				   "%s has the byte order of another machine", file);
-		else
-			log__error("use the stepflame that wrote it",
-				   "%s has recording format %u, this is stepflame " STEPFLAME_VERSION
-				   " and reads format %u",
-				   file, version, RECORDING_VERSION);
-		break;
-	default:
-		log__error("name a file that stepflame record wrote", "cannot read %s: %s", file, strerror(-err));
-	}
 }
 
 /* The report is made in memory and written at once: then an error of stdout is known by its own errno. */
@@ -166,27 +207,20 @@ static int print_report(struct job *job, const struct arguments *arguments)
 
 int cmd_report(int argc, char **argv)
 {
-	struct arguments arguments = {.report = "simple"};
-	enum recording_end end = RECORDING_WHOLE;
+	struct arguments arguments = {.report = "simple", .options.limit = -1};
 	struct job *job = NULL;
-	uint32_t version = 0;
 	int err;
 
 	argp_parse(&cmd_report_argp, argc, argv, 0, NULL, &arguments);
 	if (!arguments.file)
-		arguments.file = DEFAULT_FILE;
+		arguments.file = INPUT_DEFAULT;
 	/* Who reads us may stop early (head, less): an error of write, not a signal. */
 	signal(SIGPIPE, SIG_IGN);
 
 	job = job__new();
-	err = job ? recording__read(arguments.file, add_record, job, &end, &version) : -ENOMEM;
-	if (err) {
-		explain_read(arguments.file, err, version);
+	err = job ? input__read(arguments.file, add_record, job) : -ENOMEM;
+	if (err)
 		goto out;
-	}
-	if (end == RECORDING_CUT)
-		log__warn("none needed; record again if it matters",
-			  "%s is cut or damaged; this is what its sound part holds", arguments.file);
 	err = print_report(job, &arguments);
 	if (err == -EPIPE)
 		err = 0;

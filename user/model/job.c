@@ -2,8 +2,9 @@
 /*
  * Records in, what they say of a job out. One thread owns a job.
  *
- * Cumulative records are kept as their last state; rows are built from them when asked for, and again after the next record.
- * Keyed state lies in balanced trees (tsearch): their order is what merges the rows, and no recording can make them slow.
+ * Cumulative records are kept as their last state; rows are built from them when asked for, and again after the next
+ * record. Keyed state lies in balanced trees (tsearch): their order is what merges the rows, and no recording can make
+ * them slow.
  */
 #include "job.h"
 
@@ -15,6 +16,7 @@
 #include "../../include/counters.h"
 #include "../utf8.h"
 #include "names.h"
+#include "ops.h"
 
 struct array {
 	void *items;
@@ -27,6 +29,7 @@ struct job {
 	struct rec_cost cost;
 	uint64_t malformed;
 	struct names names;
+	struct ops ops;
 	void *aggs; /* tree of malloc'ed struct rec_agg by key */
 	uint64_t known[CNT__COUNT];
 	struct array unknown;  /* struct job_counter, names owned */
@@ -82,6 +85,7 @@ void job__free(struct job *job)
 	if (!job)
 		return;
 	names__free(&job->names);
+	ops__free(&job->ops);
 	tdestroy(job->aggs, free);
 	for (size_t i = 0; i < job->unknown.cnt; i++)
 		free((char *)((struct job_counter *)job->unknown.items)[i].name);
@@ -161,12 +165,18 @@ static int add_window(struct job *job, const struct rec_hdr *record)
 	return 0;
 }
 
+/* Operators have records of their own. */
+static bool is_row_kind(uint32_t kind)
+{
+	return (kind > SPAN_NONE && kind <= SPAN_USER) || (kind >= SPAN_GC && kind <= SPAN_SYNC);
+}
+
 static int add_agg(struct job *job, const struct rec_hdr *record)
 {
 	const struct rec_agg *new = (const void *)record;
 	struct rec_agg **found, *agg;
 
-	if (new->key.kind == SPAN_NONE || new->key.kind > SPAN_USER || !new->key.name) {
+	if (!is_row_kind(new->key.kind) || !new->key.name) {
 		job->malformed++;
 		return 0;
 	}
@@ -240,6 +250,16 @@ static int add_note(struct job *job, const struct rec_hdr *record)
 	return 0;
 }
 
+static int add_ops(struct job *job, const struct rec_hdr *record)
+{
+	int err = ops__add(&job->ops, record);
+
+	if (err != -EINVAL)
+		return err;
+	job->malformed++;
+	return 0;
+}
+
 /* By type. A record may be longer than its struct, which a later version may extend at the end, but not shorter. */
 static const struct {
 	size_t bytes;
@@ -254,11 +274,15 @@ static const struct {
 	[REC_COUNTER] = {sizeof(struct rec_counter), add_counter},
 	[REC_COST] = {sizeof(struct rec_cost), add_cost},
 	[REC_NOTE] = {sizeof(struct rec_note), add_note},
+	[REC_OP] = {sizeof(struct rec_op), add_ops},
+	[REC_OP_GROUP] = {sizeof(struct rec_op_group), add_ops},
+	[REC_OP_WINDOW] = {sizeof(struct rec_op_window), add_ops},
 };
 
 int job__add(struct job *job, const struct rec_hdr *record)
 {
 	job->stale = true;
+	job->ops.stale = true;
 	if (record->type >= sizeof(handlers) / sizeof(*handlers) || !handlers[record->type].bytes)
 		return 0;
 	if (record->size < handlers[record->type].bytes) {
@@ -292,6 +316,26 @@ const struct rec_target *job__targets(const struct job *job, size_t *cnt)
 const char *job__name(const struct job *job, uint64_t id)
 {
 	return names__find(&job->names, id);
+}
+
+const char *job__name_or_lost(struct job *job, uint64_t id)
+{
+	return names__find_or_lost(&job->names, id);
+}
+
+bool job__op_group(const struct job *job, uint64_t id, struct op_group *group)
+{
+	return ops__group(&job->ops, id, group);
+}
+
+const struct op_row *job__ops(struct job *job, size_t *cnt)
+{
+	return ops__rows(&job->ops, &job->names, cnt);
+}
+
+const struct rec_op_window *job__op_windows(struct job *job, size_t *cnt)
+{
+	return ops__windows(&job->ops, cnt);
 }
 
 const char *const *job__notes(const struct job *job, size_t *cnt)

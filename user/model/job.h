@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The model: what a record stream says of a job. Records go in, live or from a file, in the order in which they came; reports read it.
- * Records are hostile input: sizes are checked against their type, and what does not fit is counted in job.malformed.
+ * The model: what a record stream says of a job. Records go in, live or from a file, in the order in which they came;
+ * reports read it. Records are hostile input: sizes are checked against their type, and what does not fit is counted in
+ * job.malformed.
  */
 #ifndef STEPFLAME_JOB_H
 #define STEPFLAME_JOB_H
@@ -11,8 +12,10 @@
 #include <stdint.h>
 
 #include "../../include/records.h"
+#include "ops.h"
 
 struct job;
+struct op_group;
 
 struct job_counter {
 	const char *name;
@@ -45,11 +48,17 @@ const struct rec_cost *job__cost(const struct job *job);
 const struct rec_target *job__targets(const struct job *job,
 				      size_t *cnt);        /* in the order of their first record, last state each */
 const char *job__name(const struct job *job, uint64_t id); /* NULL when unknown */
+/* The same, but a text that says so for a name that never came, valid until the next record. NULL: no memory. */
+const char *job__name_or_lost(struct job *job, uint64_t id);
 /* Nonzero counters, in the order of include/counters.h, then unknown ones. */
 const struct job_counter *job__counters(struct job *job, size_t *cnt);
 const char *const *job__notes(const struct job *job, size_t *cnt);
 uint64_t job__malformed(const struct job *job);
 /* Rows in order of first occurrence (val.first_ns); valid until the next job__add. NULL only with *cnt == 0. */
 const struct job_action *job__actions(struct job *job, size_t *cnt);
+/* See ops__group, ops__rows and ops__windows. */
+bool job__op_group(const struct job *job, uint64_t id, struct op_group *group);
+const struct op_row *job__ops(struct job *job, size_t *cnt);
+const struct rec_op_window *job__op_windows(struct job *job, size_t *cnt);
 
 #endif

@@ -29,21 +29,35 @@ static const char *const torch_prefixes[] = {
 	"[pl][module]",
 };
 
-/* Which kinds a Lightning job lists without --all; a plain job lists every row. */
+enum listed {
+	LISTED_ALL,   /* with --all */
+	LISTED_PLAIN, /* without it where Lightning is not there */
+	LISTED,
+};
+
 static const struct {
 	const char *name;
-	bool listed;
+	enum listed listed;
 } kinds[] = {
-	[SPAN_NONE] = {"none", false},       [SPAN_ACTION] = {"action", true},
-	[SPAN_LABEL] = {"label", true}, /* but for torch_prefixes */
-	[SPAN_FORWARD] = {"forward", false}, [SPAN_BACKWARD] = {"backward", false},
-	[SPAN_USER] = {"user", true},
+	[SPAN_NONE] = {"none", LISTED_PLAIN},
+	[SPAN_ACTION] = {"action", LISTED},
+	[SPAN_LABEL] = {"label", LISTED}, /* but for torch_prefixes */
+	[SPAN_FORWARD] = {"forward", LISTED_PLAIN},
+	[SPAN_BACKWARD] = {"backward", LISTED_PLAIN},
+	[SPAN_USER] = {"user", LISTED},
+	[SPAN_GC] = {"gc", LISTED_ALL},
+	[SPAN_COMM] = {"comm", LISTED_ALL},
+	[SPAN_SYNC] = {"sync", LISTED_ALL},
+	[SPAN_OP] = {"op", LISTED_ALL},
+	[SPAN_EVALUATE] = {"evaluate", LISTED_ALL},
+	[SPAN_NODE] = {"node", LISTED_ALL},
+	[SPAN_STEP] = {"step", LISTED_ALL},
 };
 
 /*
- * The stage that Lightning's title would say, told from the actions seen: the first stage of the table of which any piece is
- * part of the name of an action. Fit comes first because fitting validates too. A window that saw only the validation inside
- * a fit says VALIDATE: the names are the same.
+ * The stage that Lightning's title would say, told from the actions seen: the first stage of the table of which any
+ * piece is part of the name of an action. Fit comes first because fitting validates too. A window that saw only the
+ * validation inside a fit says VALIDATE: the names are the same.
  */
 static const struct {
 	const char *stage;
@@ -60,7 +74,9 @@ static const struct {
 
 const char *labels__kind(enum span_kind kind)
 {
-	return kinds[kind < COUNT(kinds) ? kind : SPAN_NONE].name;
+	const char *name = kind < COUNT(kinds) ? kinds[kind].name : NULL;
+
+	return name ?: kinds[SPAN_NONE].name;
 }
 
 bool labels__is_torch(const char *name)
@@ -73,9 +89,11 @@ bool labels__is_torch(const char *name)
 
 bool labels__listed(const struct job_action *action, bool lightning)
 {
-	if (!lightning)
-		return true;
-	return kinds[action->kind].listed && (action->kind != SPAN_LABEL || !labels__is_torch(action->name));
+	enum listed listed = action->kind < COUNT(kinds) ? kinds[action->kind].listed : LISTED_ALL;
+
+	if (action->kind == SPAN_LABEL && labels__is_torch(action->name))
+		listed = LISTED_PLAIN;
+	return listed == LISTED || (listed == LISTED_PLAIN && !lightning);
 }
 
 static bool name_tells(const char *name, const char *const *pieces, size_t cnt)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The name table, a balanced tree (tsearch): ids come from a recording, and one made to collide would turn a hash table into a list.
+ * The name table, a balanced tree (tsearch): ids come from a recording, and one made to collide would turn a hash table
+ * into a list.
  */
 #include "names.h"
 
@@ -95,6 +96,19 @@ static struct name *insert(struct names *names, uint64_t id, char *text, bool lo
 	return NULL;
 }
 
+/* Names that are cut at the same place are told apart by their lengths, as their ids are. malloc'ed; NULL: no memory. */
+static char *record_text(const struct rec_name *record)
+{
+	char *text = name__utf8(record->text, record->bytes, record->encoding, record->cut), *longer;
+
+	if (!text || !record->cut)
+		return text;
+	if (asprintf(&longer, "%s (%u bytes)", text, record->whole_bytes) < 0)
+		longer = NULL;
+	free(text);
+	return longer;
+}
+
 int names__add(struct names *names, const struct rec_name *record)
 {
 	struct name *name = find(names, record->id);
@@ -102,7 +116,7 @@ int names__add(struct names *names, const struct rec_name *record)
 
 	if (name && !name->lost)
 		return 0;
-	text = name__utf8(record->text, record->bytes, record->encoding, record->cut);
+	text = record_text(record);
 	if (!name)
 		return insert(names, record->id, text, false) ? 0 : -ENOMEM;
 	if (!text)

@@ -10,8 +10,9 @@
 #include "../../include/records.h"
 
 /*
- * The bytes of a name as UTF-8, malloc'ed; NULL: no memory. What is not a character in its encoding becomes U+FFFD, and so does
- * U+0000, which a C string cannot hold. A cut name loses a piece of a character at its end and gets "..." instead.
+ * The bytes of a name as UTF-8, malloc'ed; NULL: no memory. What is not a character in its encoding becomes U+FFFD, and
+ * so does U+0000, which a C string cannot hold. A cut name loses a piece of a character at its end and gets "..."
+ * instead.
  */
 char *name__utf8(const char *bytes, size_t len, enum name_encoding encoding, bool cut);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Reads a recording: whole chunks in, their records out, one by one. A recording is hostile input: nothing is believed before
- * it is checked, and a chunk is handed out only when all of it is sound.
+ * Reads a recording: whole chunks in, their records out, one by one. A recording is hostile input: nothing is believed
+ * before it is checked, and a chunk is handed out only when all of it is sound.
  */
 #include "recording.h"
 

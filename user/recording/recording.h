@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The recording file: a header, then checksummed chunks of records (include/records.h), valid up to the last whole chunk.
+ * The recording file: a header, then checksummed chunks of records (include/records.h), valid up to the last whole
+ * chunk.
  *
  *   file header  magic "stepflam", version, byte-order mark, header size
  *   chunk        magic, bytes of records, CRC-32 of them (zlib's), the records back to back
@@ -21,12 +22,15 @@
 struct recording_writer;
 
 /*
- * Creates path, or empties it. A new file has mode 0644 and belongs to SUDO_UID:SUDO_GID when those are set; one that existed
- * keeps its owner. 0 or -errno. Regular files and pipes both do.
+ * Creates path, or empties it. A new file has mode 0644 and belongs to SUDO_UID:SUDO_GID when those are set; one that
+ * existed keeps its owner. 0 or -errno. Regular files and pipes both do.
  */
 int recording_writer__new(const char *path, struct recording_writer **out);
-/* Appends one record; hdr.size must be a multiple of 8 and at most RECORDING_CHUNK_MAX (else -EINVAL). 0 or -errno of a failed write; after
- * a failure (a full disk) the file is cut back to its last whole chunk and every later call returns the same error. */
+/*
+ * Appends one record; hdr.size must be a multiple of 8 and at most RECORDING_CHUNK_MAX (else -EINVAL). 0 or -errno of a
+ * failed write; after a failure (a full disk) the file is cut back to its last whole chunk and every later call returns
+ * the same error.
+ */
 int recording_writer__append(struct recording_writer *w, const struct rec_hdr *record);
 /* Closes the current chunk so that a reader sees all that was appended. */
 int recording_writer__flush(struct recording_writer *w);
@@ -38,10 +42,11 @@ int recording_writer__free(struct recording_writer *w);
 enum recording_end { RECORDING_WHOLE, RECORDING_CUT /* the rest is cut or damaged and was not read */ };
 
 /*
- * Reads path and calls fn for each record until it returns nonzero (returned then). Every record handed out has a header size that fits the
- * chunk and is a multiple of 8, and is 8-byte aligned; its payload is not checked beyond that. *end (may be NULL) says how the file ended.
- * 0 or -errno: -ENOENT, -EACCES, -EBADMSG not a recording (one cut within its file header neither), -EPROTONOSUPPORT another format
- * version, or the other byte order when *version (may be NULL) is ours.
+ * Reads path and calls fn for each record until it returns nonzero (returned then). Every record handed out has a
+ * header size that fits the chunk and is a multiple of 8, and is 8-byte aligned; its payload is not checked beyond
+ * that. *end (may be NULL) says how the file ended. 0 or -errno: -ENOENT, -EACCES, -EBADMSG not a recording (one cut
+ * within its file header neither), -EPROTONOSUPPORT another format version, or the other byte order when *version (may
+ * be NULL) is ours.
  */
 int recording__read(const char *path, int (*fn)(const struct rec_hdr *record, void *ctx), void *ctx,
 		    enum recording_end *end, uint32_t *version);

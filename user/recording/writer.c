@@ -2,20 +2,19 @@
 /*
  * Writes a recording: records in, checksummed chunks out. One thread owns a writer.
  *
- * A chunk is built in memory and written in one go, so that whatever ends the recorder leaves whole chunks and at most one
- * piece of a chunk at the end, which the reader drops.
+ * A chunk is built in memory and written in one go, so that whatever ends the recorder leaves whole chunks and at most
+ * one piece of a chunk at the end, which the reader drops.
  */
 #include "recording.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
+#include "../output.h"
 #include "format.h"
 
 struct recording_writer {
@@ -56,37 +55,6 @@ static int write_whole(struct recording_writer *w, const void *data, size_t byte
 	return w->err;
 }
 
-static long env_id(const char *name)
-{
-	const char *value = getenv(name);
-	char *rest;
-	long id;
-
-	if (!value || !*value)
-		return -1;
-	errno = 0;
-	id = strtol(value, &rest, 10);
-	return errno || *rest || id < 0 || id > INT_MAX ? -1 : id;
-}
-
-/*
- * A file that we create under sudo belongs to who called sudo. One that exists keeps its owner: giving it away would be a
- * surprise, and O_EXCL tells the two apart without a race.
- */
-static int open_output(const char *path)
-{
-	int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY;
-	long uid = env_id("SUDO_UID"), gid = env_id("SUDO_GID");
-	int fd = open(path, flags | O_EXCL, 0644);
-
-	if (fd < 0 && errno == EEXIST)
-		return open(path, flags | O_TRUNC, 0644);
-	if (fd >= 0 && uid >= 0 && gid >= 0 && geteuid() == 0 && fchown(fd, uid, gid)) {
-		/* A file system without owners: nothing is lost. */
-	}
-	return fd;
-}
-
 int recording_writer__new(const char *path, struct recording_writer **out)
 {
 	struct recording_file_header header = {
@@ -107,7 +75,7 @@ int recording_writer__new(const char *path, struct recording_writer **out)
 	w->buffer = malloc(w->room);
 	if (!w->buffer)
 		goto out;
-	w->fd = open_output(path);
+	w->fd = output__open(path);
 	if (w->fd < 0 || fstat(w->fd, &st)) {
 		err = -errno;
 		goto out;

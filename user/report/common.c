@@ -45,6 +45,14 @@ const char *common__role(uint32_t role)
 	return role < sizeof(roles) / sizeof(*roles) ? roles[role] : "unknown";
 }
 
+void common__process(const struct rec_target *target, FILE *out)
+{
+	fprintf(out, "pid %u (%s", target->pid, common__role(target->role));
+	if (target->rank >= 0)
+		fprintf(out, ", rank %d", target->rank);
+	fputs(")\n", out);
+}
+
 int common__flush(FILE *out)
 {
 	errno = 0;
@@ -177,6 +185,20 @@ void common__text(struct job *job, FILE *out)
 json_t *common__json_text(const char *text)
 {
 	return text && *text ? json_string(text) : json_null();
+}
+
+json_t *common__json_unless_failed(json_t *value, int failed)
+{
+	if (!failed)
+		return value;
+	json_decref(value);
+	return NULL;
+}
+
+json_t *common__json_process(const struct rec_target *target, const char *key, json_t *rows)
+{
+	return json_pack("{s:I, s:s, s:o, s:o}", "pid", (json_int_t)target->pid, "role", common__role(target->role),
+			 "rank", target->rank >= 0 ? json_integer(target->rank) : json_null(), key, rows);
 }
 
 static json_t *json_unless_negative(double value)

@@ -10,13 +10,23 @@
 /* "main", "child", "worker". */
 const char *common__role(uint32_t role);
 
+/* "pid 42 (main, rank 0)": the line above a table of one process. */
+void common__process(const struct rec_target *target, FILE *out);
+
 /* The paragraphs below a table: window, target, cost, lost, note. */
 void common__text(struct job *job, FILE *out);
 
 /* A new object with the common keys of report `name`; NULL: no memory. */
 json_t *common__json(struct job *job, const char *name);
-/* Prints an object and drops the reference to it (NULL: -ENOMEM). ASCII only, so that no name steers a terminal. 0 or -errno. */
+/*
+ * Prints an object and drops the reference to it (NULL: -ENOMEM). ASCII only, so that no name steers a terminal. 0 or
+ * -errno.
+ */
 int common__print_json(json_t *object, FILE *out);
+/* An object of `processes`: who it is, and its rows under `key`. Takes rows over; NULL when there was no memory for them or for it. */
+json_t *common__json_process(const struct rec_target *target, const char *key, json_t *rows);
+/* value, or NULL and value dropped. */
+json_t *common__json_unless_failed(json_t *value, int failed);
 /* Text as a JSON string, "" as null. New reference. */
 json_t *common__json_text(const char *text);
 

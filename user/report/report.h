@@ -13,9 +13,16 @@ struct report_options {
 	bool leaf;     /* only rows that contain no other */
 	bool per_rank; /* one table per process */
 	bool json;
+	/* Of the operator report: what rows are told apart by besides their name, and FLOPs. */
+	bool overloads;
+	bool shapes;
+	bool stacks;
+	bool modules;
+	bool by_action; /* one table per action */
+	bool flops;
 	const char *sort;   /* NULL: the report's own order */
 	const char *action; /* only actions of this name; NULL: all */
-	int limit;          /* rows; 0: all */
+	int limit;          /* rows; 0: all; below 0: as many as the report shows by itself */
 };
 
 struct report_ops {
@@ -27,6 +34,7 @@ struct report_ops {
 };
 
 extern const struct report_ops report_simple;
+extern const struct report_ops report_ops;
 
 /* NULL when there is none of that name. */
 const struct report_ops *report__find(const char *name);

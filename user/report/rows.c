@@ -22,32 +22,6 @@ double rows__percent(const struct row *row, double window_s)
 	return window_s > 0 ? 100.0 * (row->val.total_ns / 1e9) / window_s : NAN;
 }
 
-static const struct rec_target *find_target(const struct job *job, uint32_t pid)
-{
-	size_t cnt;
-	const struct rec_target *targets = job__targets(job, &cnt);
-
-	for (size_t i = 0; i < cnt; i++)
-		if (targets[i].pid == pid)
-			return &targets[i];
-	return NULL;
-}
-
-/* A process that the recording does not introduce is a main one only where no other is. */
-static bool is_main(const struct job *job, uint32_t pid)
-{
-	const struct rec_target *target = find_target(job, pid);
-	size_t cnt;
-	const struct rec_target *targets = job__targets(job, &cnt);
-
-	if (target)
-		return target->role == ROLE_MAIN;
-	for (size_t i = 0; i < cnt; i++)
-		if (targets[i].role == ROLE_MAIN)
-			return false;
-	return true;
-}
-
 /* ---- which actions, and which of them are leaves ---- */
 
 struct choice {
@@ -84,9 +58,9 @@ static size_t lower_bound(struct choice *const *by_id, size_t cnt, uint32_t pid,
 }
 
 /*
- * A listed action is a leaf unless a listed span lies inside it, directly or within spans that are not listed: from each listed
- * action up to the nearest listed ones. Only pairs of names are known, not single calls, so an unlisted span that occurs in two
- * actions joins what lies inside both; each action is visited once.
+ * A listed action is a leaf unless a listed span lies inside it, directly or within spans that are not listed: from
+ * each listed action up to the nearest listed ones. Only pairs of names are known, not single calls, so an unlisted
+ * span that occurs in two actions joins what lies inside both; each action is visited once.
  */
 static int mark_leaves(struct choice *choices, size_t cnt)
 {
@@ -155,7 +129,7 @@ static void merge_same_names(struct rows *rows)
 		job__add_val(&last->val, &row->val);
 		last->leaf &= row->leaf;
 		if (last->pid != row->pid)
-			last->pid = ROWS_ALL_MAIN;
+			last->pid = PROCESSES_ALL_MAIN;
 	}
 	rows->cnt = kept;
 }
@@ -220,11 +194,6 @@ static void sort_rows(struct rows *rows, const char *key)
 			qsort_r(rows->items, rows->cnt, sizeof(*rows->items), compare_value, (void *)&sort_values[i]);
 }
 
-static bool in_scope(const struct job *job, uint32_t row_pid, uint32_t pid)
-{
-	return pid == ROWS_ALL_MAIN ? is_main(job, row_pid) : row_pid == pid;
-}
-
 static bool chosen(const struct choice *choice, const struct report_options *options)
 {
 	/* A name that was asked for is shown whatever it is. */
@@ -279,7 +248,7 @@ int rows__collect(struct job *job, const struct report_options *options, uint32_
 	if (err)
 		goto out;
 	for (size_t i = 0; i < cnt; i++) {
-		if (!in_scope(job, actions[i].pid, pid))
+		if (!processes__in_scope(job, actions[i].pid, pid))
 			continue;
 		if (!chosen(&choices[i], options)) {
 			out->unlisted++;
@@ -320,34 +289,14 @@ void rows__release(struct rows *rows)
 
 int rows__processes(struct job *job, struct rec_target **out, size_t *cnt)
 {
-	size_t action_cnt, target_cnt, used = 0;
+	size_t action_cnt;
 	const struct job_action *actions = job__actions(job, &action_cnt);
-	const struct rec_target *targets = job__targets(job, &target_cnt);
-	struct rec_target *found = calloc(action_cnt + target_cnt + 1, sizeof(*found));
+	uint32_t *pids = calloc(action_cnt + 1, sizeof(*pids));
+	int err;
 
-	*out = found;
-	*cnt = 0;
-	if (!found)
-		return -ENOMEM;
-	for (size_t t = 0; t < target_cnt; t++) {
-		bool has_rows = targets[t].role == ROLE_MAIN;
-
-		for (size_t i = 0; i < action_cnt && !has_rows; i++)
-			has_rows = actions[i].pid == targets[t].pid;
-		if (has_rows)
-			found[used++] = targets[t];
-	}
-	for (size_t i = 0; i < action_cnt; i++) {
-		size_t k = 0;
-
-		while (k < used && found[k].pid != actions[i].pid)
-			k++;
-		if (k == used)
-			found[used++] =
-				(struct rec_target){.pid = actions[i].pid,
-						    .role = is_main(job, actions[i].pid) ? ROLE_MAIN : ROLE_CHILD,
-						    .rank = -1};
-	}
-	*cnt = used;
-	return 0;
+	for (size_t i = 0; pids && i < action_cnt; i++)
+		pids[i] = actions[i].pid;
+	err = processes__list(job, pids, action_cnt, out, cnt);
+	free(pids);
+	return err;
 }

@@ -3,14 +3,13 @@
 #ifndef STEPFLAME_ROWS_H
 #define STEPFLAME_ROWS_H
 
+#include "processes.h"
 #include "report.h"
-
-#define ROWS_ALL_MAIN 0 /* instead of a pid: all main processes, rows of the same name and kind added together */
 
 struct row {
 	const char *name;
 	enum span_kind kind;
-	uint32_t pid; /* ROWS_ALL_MAIN when several processes are in it */
+	uint32_t pid; /* PROCESSES_ALL_MAIN when several processes are in it */
 	bool leaf;    /* no other listed row was seen inside it */
 	struct agg_val val;
 	size_t order; /* of first occurrence */
@@ -28,12 +27,15 @@ struct rows {
 
 extern const char *const rows__sort_keys[];
 
-/* Rows of one process, or of ROWS_ALL_MAIN. options->sort NULL: `order` ("first" or "percent"). 0 or -ENOMEM. */
+/* Rows of one process; of PROCESSES_ALL_MAIN: those of the same name and kind added together. options->sort NULL: `order` ("first" or "percent"). 0 or -ENOMEM. */
 int rows__collect(struct job *job, const struct report_options *options, uint32_t pid, const char *order,
 		  struct rows *out);
 void rows__release(struct rows *rows);
 
-/* Processes that have a table of their own with --per-rank: targets in their order, then unknown pids. malloc'ed into *out. */
+/*
+ * Processes that have a table of their own with --per-rank: targets in their order, then unknown pids. malloc'ed into
+ * *out.
+ */
 int rows__processes(struct job *job, struct rec_target **out, size_t *cnt);
 
 /* Observed time in s, 0 when unknown; and a row's share of it in percent, NAN then. */

@@ -2,8 +2,8 @@
 /*
  * The simple report: Lightning's SimpleProfiler table of the actions seen, and below it what it is made of.
  *
- * A table is byte for byte what lightning/pytorch/profilers/simple.py (2.6, summary() with extended=True) returns for the same rows,
- * tabs, dash lines and rounding included, but for control characters in names, which are escaped.
+ * A table is byte for byte what lightning/pytorch/profilers/simple.py (2.6, summary() with extended=True) returns for
+ * the same rows, tabs, dash lines and rounding included, but for control characters in names, which are escaped.
  */
 #include "simple.h"
 
@@ -135,7 +135,7 @@ static int print_table(struct job *job, const struct report_options *options, ui
 		return err;
 	err = simple__table(&rows, rows__window_s(job), out);
 	if (!err && !rows.cnt)
-		explain_empty(&rows, options, pid == ROWS_ALL_MAIN ? "" : " in this process", out);
+		explain_empty(&rows, options, pid == PROCESSES_ALL_MAIN ? "" : " in this process", out);
 	if (!err && rows.left_out)
 		text__paragraph(out, "%zu more row%s (--limit %d)", rows.left_out, rows.left_out == 1 ? "" : "s",
 				options->limit);
@@ -152,22 +152,20 @@ static int print_per_rank(struct job *job, const struct report_options *options,
 	int err = rows__processes(job, &targets, &cnt);
 
 	for (size_t i = 0; i < cnt && !err; i++) {
-		fprintf(out, "pid %u (%s", targets[i].pid, common__role(targets[i].role));
-		if (targets[i].rank >= 0)
-			fprintf(out, ", rank %d", targets[i].rank);
-		fputs(")\n", out);
+		common__process(&targets[i], out);
 		err = print_table(job, options, targets[i].pid, out);
 		fputc('\n', out);
 	}
 	if (!cnt && !err)
-		err = print_table(job, options, ROWS_ALL_MAIN, out);
+		err = print_table(job, options, PROCESSES_ALL_MAIN, out);
 	free(targets);
 	return err;
 }
 
 static int print_text(struct job *job, const struct report_options *options, FILE *out)
 {
-	int err = options->per_rank ? print_per_rank(job, options, out) : print_table(job, options, ROWS_ALL_MAIN, out);
+	int err = options->per_rank ? print_per_rank(job, options, out)
+				    : print_table(job, options, PROCESSES_ALL_MAIN, out);
 
 	if (err)
 		return err;
@@ -190,15 +188,7 @@ static json_t *json_row(struct job *job, const struct row *row)
 			 "percent", isnan(percent) ? json_null() : json_real(percent), "first_s",
 			 window->hdr.type ? json_real(first_s) : json_null(), "self_s", val->self_ns / 1e9, "kind",
 			 labels__kind(row->kind), "leaf", row->leaf, "pid",
-			 row->pid == ROWS_ALL_MAIN ? json_null() : json_integer(row->pid));
-}
-
-static json_t *json_unless_failed(json_t *value, int failed)
-{
-	if (!failed)
-		return value;
-	json_decref(value);
-	return NULL;
+			 row->pid == PROCESSES_ALL_MAIN ? json_null() : json_integer(row->pid));
 }
 
 /* NULL: no memory. */
@@ -214,7 +204,7 @@ static json_t *json_rows(struct job *job, const struct report_options *options, 
 	for (size_t i = 0; i < rows.cnt; i++)
 		failed |= json_array_append_new(list, json_row(job, &rows.items[i]));
 	rows__release(&rows);
-	return json_unless_failed(list, failed);
+	return common__json_unless_failed(list, failed);
 }
 
 static json_t *json_processes(struct job *job, const struct report_options *options)
@@ -228,25 +218,22 @@ static json_t *json_processes(struct job *job, const struct report_options *opti
 		return NULL;
 	list = json_array();
 	for (size_t i = 0; i < cnt; i++) {
-		const struct rec_target *t = &targets[i];
-		json_t *process = json_pack(
-			"{s:I, s:s, s:o, s:o}", "pid", (json_int_t)t->pid, "role", common__role(t->role), "rank",
-			t->rank >= 0 ? json_integer(t->rank) : json_null(), "actions", json_rows(job, options, t->pid));
+		json_t *process = common__json_process(&targets[i], "actions", json_rows(job, options, targets[i].pid));
 
 		failed |= json_array_append_new(list, process);
 	}
 	free(targets);
-	return json_unless_failed(list, failed);
+	return common__json_unless_failed(list, failed);
 }
 
 static int print_json(struct job *job, const struct report_options *options, FILE *out)
 {
 	json_t *object = common__json(job, report_simple.name);
-	int failed = json_object_set_new(object, "actions", json_rows(job, options, ROWS_ALL_MAIN));
+	int failed = json_object_set_new(object, "actions", json_rows(job, options, PROCESSES_ALL_MAIN));
 
 	if (options->per_rank)
 		failed |= json_object_set_new(object, "processes", json_processes(job, options));
-	return common__print_json(json_unless_failed(object, failed), out);
+	return common__print_json(common__json_unless_failed(object, failed), out);
 }
 
 const struct report_ops report_simple = {

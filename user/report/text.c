@@ -66,17 +66,39 @@ size_t text__expanded_width(const char *text)
 	return width;
 }
 
-void text__paragraph(FILE *out, const char *fmt, ...)
+/* malloc'ed; NULL: no memory. */
+static char *escape_format(const char *fmt, va_list ap)
 {
-	char *raw = NULL, *text = NULL, *rest = NULL;
-	size_t column = 0;
+	char *raw, *text;
+
+	if (vasprintf(&raw, fmt, ap) < 0)
+		return NULL;
+	text = text__escape(raw);
+	free(raw);
+	return text;
+}
+
+void text__line(FILE *out, const char *fmt, ...)
+{
 	va_list ap;
-	int len;
+	char *text;
 
 	va_start(ap, fmt);
-	len = vasprintf(&raw, fmt, ap);
+	text = escape_format(fmt, ap);
 	va_end(ap);
-	text = len < 0 ? NULL : text__escape(raw);
+	fprintf(out, "%s\n", text ? text : "");
+	free(text);
+}
+
+void text__paragraph(FILE *out, const char *fmt, ...)
+{
+	char *text, *rest = NULL;
+	size_t column = 0;
+	va_list ap;
+
+	va_start(ap, fmt);
+	text = escape_format(fmt, ap);
+	va_end(ap);
 	for (char *word = text ? strtok_r(text, " ", &rest) : NULL; word; word = strtok_r(NULL, " ", &rest)) {
 		size_t width = text__width(word);
 
@@ -93,6 +115,4 @@ void text__paragraph(FILE *out, const char *fmt, ...)
 	}
 	fputc('\n', out);
 	free(text);
-	if (len >= 0)
-		free(raw);
 }

@@ -9,8 +9,8 @@
 #define TEXT_COLUMNS 80
 
 /*
- * UTF-8 text, malloc'ed, with what could steer a terminal or hide text made visible: C0 and C1 control characters and DEL as \x1b,
- * line and paragraph separators and the bidirectional controls as \u202e. NULL: no memory.
+ * UTF-8 text, malloc'ed, with what could steer a terminal or hide text made visible: C0 and C1 control characters and
+ * DEL as \x1b, line and paragraph separators and the bidirectional controls as \u202e. NULL: no memory.
  */
 char *text__escape(const char *text);
 /* Code points of UTF-8 text, what Python's len() says. */
@@ -19,6 +19,8 @@ size_t text__width(const char *text);
 void text__pad(FILE *out, const char *text, size_t width);
 /* Python's len(text.expandtabs()) of one-byte text. */
 size_t text__expanded_width(const char *text);
+/* Prints, escaped, as one line, however long. */
+void text__line(FILE *out, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Prints, escaped, as one paragraph: broken at spaces to TEXT_COLUMNS, further lines indented by 2. */
 void text__paragraph(FILE *out, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

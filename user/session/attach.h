@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Links that hold probes in one process: one uprobe_multi link per file where the kernel has it (and filters it by process rightly),
- * perf uprobes below, one each.
+ * Links that hold probes in one process: one uprobe_multi link per file where the kernel has it (and filters it by
+ * process rightly), perf uprobes below, one each.
  */
 #ifndef STEPFLAME_ATTACH_H
 #define STEPFLAME_ATTACH_H
@@ -24,7 +24,10 @@ struct attachment; /* the links of one probe_list in one process */
 int attachment__new(struct bpf_program *program, enum attach_backend backend, pid_t pid, const struct probe_list *list,
 		    struct attachment **out);
 
-/* Detaches many at once: perf links take tens of ms each, in parallel. Accepts NULL entries; the array itself stays the caller's. */
+/*
+ * Detaches many at once: perf links take tens of ms each, in parallel. Accepts NULL entries; the array itself stays the
+ * caller's.
+ */
 void attachment__free_all(struct attachment **attachments, size_t cnt);
 
 #endif

@@ -8,6 +8,7 @@
 
 #include "../../include/name_hash.h"
 #include "../log.h"
+#include "natives.h"
 #include "programs.h"
 #include "stepflame.skel.h"
 
@@ -51,18 +52,19 @@ void calls__set_knobs(const struct session *s, struct program_knobs *knobs)
 
 		if (!a->file)
 			continue;
-		knobs->py_call_cnt = i + 2; /* its index is i + 1 */
+		knobs->py_call_cnt++;
 		knobs->py_call_lengths |= 1ULL << strlen(last_part(a->symbol)) % 64;
 	}
 }
 
 int calls__set_map(const struct session *s)
 {
+	uint32_t at = 0;
+
 	for (size_t i = 0; i < s->options.action_cnt; i++) {
 		const struct user_action *a = &s->actions[i];
 		const char *name = last_part(a->symbol);
-		struct py_call call = {0};
-		uint32_t fn = i + 1;
+		struct py_call call = {.fn = natives__cnt() + i};
 
 		if (!a->file)
 			continue;
@@ -70,8 +72,9 @@ int calls__set_map(const struct session *s)
 		call.file_chars = strlen(a->file);
 		for (uint32_t width = 1; width <= 4; width *= 2)
 			call.file[width >> 1] = hash_ascii(a->file, call.file_chars, width);
-		if (bpf_map_update_elem(bpf_map__fd(s->skel->maps.py_calls), &fn, &call, BPF_ANY))
+		if (bpf_map_update_elem(bpf_map__fd(s->skel->maps.py_calls), &at, &call, BPF_ANY))
 			return -errno;
+		at++;
 	}
 	return 0;
 }
@@ -82,12 +85,12 @@ int calls__set_map(const struct session *s)
  */
 static int add_loop(struct probe_list *list, const struct elf *elf)
 {
+	struct call_site last;
 	struct elf_symbol loop;
-	struct site last;
 	int err = elf__symbol(elf, "_PyEval_EvalFrameDefault", &loop);
 
 	err = err ?: sites__find_last_call(elf, loop.vaddr, loop.size, "_Py_CheckFunctionResult", &last);
-	err = err ?: probe_list__add_site(list, &last, PROBE_PY_CALL_EXIT, 0, 0);
+	err = err ?: probe_list__add_site(list, &last.site, PROBE_PY_CALL_EXIT, 0, 0);
 	return err ?: probe_list__add_function(list, elf, loop.vaddr, loop.size, PROBE_PY_CALL, PROBE_NONE, 0, 0);
 }
 
@@ -116,17 +119,13 @@ void calls__add_probes(struct session *s, struct probe_list *list, const struct 
 		s->actions[i].found = s->actions[i].found || s->actions[i].file;
 }
 
-static void note(struct session *s, const struct user_action *a, const char *text)
+static void note(struct session *s, const struct user_action *a, const char *text, uint64_t seen)
 {
-	struct py_call call = {0};
-	uint32_t fn = a - s->actions + 1;
-
-	bpf_map_lookup_elem(bpf_map__fd(s->skel->maps.py_calls), &fn, &call);
 	if (!a->found && s->py_inlines)
 		session__note(s, "--action %s " NOT_IN_311 "; " WAY_OUT, text, "3.11 and later");
 	else if (!a->found)
 		session__note(s, "--action %s is not timed: there was no Python whose calls can be seen", text);
-	else if (!call.seen)
+	else if (!seen)
 		session__note(
 			s,
 			"--action %s was not seen: it was not called, or no function of that name was defined in a "
@@ -142,7 +141,15 @@ static void note(struct session *s, const struct user_action *a, const char *tex
 
 void calls__note(struct session *s)
 {
-	for (size_t i = 0; i < s->options.action_cnt; i++)
-		if (s->actions[i].file)
-			note(s, &s->actions[i], s->options.actions[i]);
+	uint32_t at = 0;
+
+	for (size_t i = 0; i < s->options.action_cnt; i++) {
+		struct py_call call = {0};
+
+		if (!s->actions[i].file)
+			continue;
+		bpf_map_lookup_elem(bpf_map__fd(s->skel->maps.py_calls), &at, &call);
+		at++;
+		note(s, &s->actions[i], s->options.actions[i], call.seen);
+	}
 }

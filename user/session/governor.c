@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Keeps the interpreter's landmarks from slowing a job that has no use for them: next() and __next__ are called for much else than Lightning's
- * actions. While a process shows no action of Lightning's and pays more than MAX_SHARE of its time for such hits, they are taken away, and tried
- * again now and then, in case Lightning starts later. In: the processes' hit counts. Out: probes put aside, a note in the recording.
+ * Keeps the interpreter's landmarks from slowing a job that has no use for them: next() and __next__ are called for
+ * much else than Lightning's actions. While a process shows no action of Lightning's and pays more than MAX_SHARE of
+ * its time for such hits, they are taken away, and tried again now and then, in case Lightning starts later. In: the
+ * processes' hit counts. Out: probes put aside, a note in the recording.
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>

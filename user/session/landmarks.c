@@ -8,33 +8,51 @@
 #include "../log.h"
 #include "../target/flow.h"
 #include "../target/functions.h"
+#include "natives.h"
 
-/* Python classes with a __next__ abound, and a stepped probe is some ten times dearer (in virtual machines up to a hundred times). */
-static int add_iternext(struct probe_list *list, struct probe_list *late, const struct elf *elf, uint64_t vaddr)
+/*
+ * Where a fetch of Lightning's ends: in the function that next() calls for an object of a Python class. Its frame is
+ * `callee` bytes below that of next().
+ */
+static int add_fetches(struct probe_list *late, const struct elf *elf, const struct py_functions *functions, int callee)
 {
 	struct sites sites;
-	bool cheap;
-	int err = sites__find(elf, vaddr, 0, SITES_STRICT, &sites);
+	int err = callee < 0 ? callee : sites__find(elf, functions->iternext, 0, SITES_STRICT, &sites);
 
-	if (err)
-		return err;
-	cheap = sites.entry.emulated && sites.exit[0].emulated;
-	return probe_list__add_function(cheap ? list : late, elf, vaddr, 0, PROBE_PY_ITER, PROBE_PY_ITER_EXIT, 0, 0);
+	for (uint32_t i = 0; !err && i < sites.exit_cnt; i++)
+		err = probe_list__add_site(late, &sites.exit[i], PROBE_PY_ITER_EXIT, 0, 0);
+	return err;
 }
 
 int landmarks__python(struct probe_list *list, struct probe_list *late, const struct elf *elf,
 		      const struct py_functions *functions)
 {
+	int callee;
+
 	if (!functions->next)
 		return -ENOENT;
+	callee = sites__find_callee_frame(elf, functions->next, 0);
 	/* Without these two, exceptions inside an action and batch fetches are missed; the rest holds. */
-	if (!functions->iternext || add_iternext(list, late, elf, functions->iternext))
+	if (!functions->iternext || add_fetches(late, elf, functions, callee))
 		log__warn(NULL, "the interpreter's __next__ slot was not found: rows of batch fetches will be missing");
 	if (!functions->throw_ ||
 	    probe_list__add_function(list, elf, functions->throw_, 0, PROBE_PY_THROW, PROBE_NONE, 0, 0))
 		log__warn(NULL,
 			  "the interpreter's generator throw() was not found: actions that raise are not counted");
-	return probe_list__add_function(list, elf, functions->next, 0, PROBE_PY_NEXT, PROBE_NONE, 0, 0);
+	return probe_list__add_function(list, elf, functions->next, 0, PROBE_PY_NEXT, PROBE_NONE, 0,
+					callee < 0 ? 0 : callee);
+}
+
+int landmarks__gc(struct probe_list *list, const struct elf *elf, const struct py_functions *functions)
+{
+	const struct py_gc *gc = &functions->gc;
+	uint32_t flags = gc->phase_first ? COOKIE_PHASE_FIRST : 0;
+	struct sites sites;
+
+	/* A young generation may be collected several times a step: never by a stepped probe. */
+	if (!gc->callback || sites__find(elf, gc->callback, 0, SITES_STRICT, &sites) || !sites.entry.emulated)
+		return -ENOENT;
+	return probe_list__add_site(list, &sites.entry, PROBE_GC, flags, gc->start);
 }
 
 /* By the mangled names' beginnings: what follows differs with the C++ ABI and with c10::optional or std::optional. */
@@ -65,20 +83,26 @@ static int find_function(const struct elf_symbol *symbol, void *ctx)
 	return 0;
 }
 
-/* The entry of a function that makes a label, and where it constructs the label's RecordFunction. */
+/*
+ * Where a function that makes a label constructs the label's RecordFunction; and its entry, unless the label's name can
+ * be found there too.
+ */
 static int add_label_enter(struct probe_list *list, const struct elf *elf, uint64_t vaddr, uint64_t size,
 			   uint32_t flags)
 {
-	struct site site;
-	int err = sites__find_call(elf, vaddr, size, RECORD_NEW, &site);
+	struct call_site call;
+	int err = sites__find_call(elf, vaddr, size, RECORD_NEW, &call);
 
-	err = err ?: probe_list__add_site(list, &site, PROBE_LABEL_HANDLE, 0, 0);
+	if (!err && call.second_in)
+		return probe_list__add_site(list, &call.site, PROBE_LABEL, flags | COOKIE_NAME_IN(call.second_in), 0);
+	err = err ?: probe_list__add_site(list, &call.site, PROBE_LABEL_HANDLE, 0, 0);
 	return err ?: probe_list__add_function(list, elf, vaddr, size, PROBE_LABEL, PROBE_NONE, flags, 0);
 }
 
 /*
- * record_function_enter_legacy(name, args), which Debian's torch 1.13 makes its labels with, is a local function, and those libraries are stripped. It
- * stands in the same source file as record_function_enter_new, so nearby, and is the other one there that constructs a RecordFunction of the user's scope.
+ * record_function_enter_legacy(name, args), which Debian's torch 1.13 makes its labels with, is a local function, and
+ * those libraries are stripped. It stands in the same source file as record_function_enter_new, so nearby, and is the
+ * other one there that constructs a RecordFunction of the user's scope.
  */
 static void add_legacy_label(struct probe_list *list, const struct elf *elf, uint64_t enter, uint32_t flags)
 {
@@ -108,18 +132,19 @@ static void add_legacy_label(struct probe_list *list, const struct elf *elf, uin
 }
 
 /*
- * A label begins in record_function_enter_new, and is known by the RecordFunction whose constructor is called there. It ends in
- * record_function_exit_new, where that calls RecordFunction::end; by end itself, which many others call, where local symbols are stripped.
+ * A label begins in record_function_enter_new, and is known by the RecordFunction whose constructor is called there. It
+ * ends in record_function_exit_new, where that calls RecordFunction::end; by end itself, which many others call, where
+ * local symbols are stripped.
  */
 static int add_labels(struct probe_list *list, const struct elf *elf, const struct elf_symbol *found)
 {
 	const struct elf_symbol *enter = &found[TORCH_ENTER], *leave = &found[TORCH_LEAVE], *end = &found[TORCH_END];
 	uint32_t flags = strstr(enter->name, "RKSs") ? COOKIE_OLD_STRING : 0;
-	struct site site;
+	struct call_site call;
 	int err;
 
-	if (leave->name && !sites__find_call(elf, leave->vaddr, leave->size, RECORD_END, &site)) {
-		err = probe_list__add_site(list, &site, PROBE_LABEL_END, 0, 0);
+	if (leave->name && !sites__find_call(elf, leave->vaddr, leave->size, RECORD_END, &call)) {
+		err = probe_list__add_site(list, &call.site, PROBE_LABEL_END, 0, 0);
 	} else {
 		err = probe_list__add_function(list, elf, end->vaddr, end->size, PROBE_LABEL_END, PROBE_NONE, 0, 0);
 		add_legacy_label(list, elf, enter->vaddr, flags);
@@ -137,7 +162,7 @@ int landmarks__torch(struct probe_list *list, const struct elf *elf)
 	if (found[TORCH_ENTER].name && found[TORCH_END].name)
 		labels = !add_labels(list, elf, found);
 	backward = execute->name && !probe_list__add_function(list, elf, execute->vaddr, execute->size, PROBE_FN,
-							      PROBE_FN_EXIT, 0, LANDMARK_FN_BACKWARD);
+							      PROBE_FN_EXIT, 0, NATIVE_BACKWARD);
 	if (labels != backward)
 		log__warn(NULL, "this torch has no place for a probe on %s: those rows will be missing",
 			  labels ? "backward" : "record_function labels");

@@ -6,14 +6,16 @@
 #include "../target/python.h"
 #include "probe_list.h"
 
-#define LANDMARK_FN_BACKWARD 0 /* index of Engine::execute in the BPF table of functions; the user's own follow */
-
 /*
- * Lightning's actions: `next`, throw and __next__ of an interpreter. Those of __next__ go to `late` where the kernel must single-step them, to be
- * attached when the process turns out to run Lightning. 0, or -ENOENT when `next` was not found.
+ * Lightning's actions: `next`, throw and __next__ of an interpreter. Those of __next__ go to `late`, to be attached
+ * when the process turns out to run Lightning: Python classes with a __next__ abound. 0, or -ENOENT when `next` was not
+ * found.
  */
 int landmarks__python(struct probe_list *list, struct probe_list *late, const struct elf *elf,
 		      const struct py_functions *functions);
+
+/* Collections of garbage by an interpreter. 0, or -ENOENT when the place was not found. */
+int landmarks__gc(struct probe_list *list, const struct elf *elf, const struct py_functions *functions);
 
 /* record_function labels and backward, in libtorch_cpu. 0, or -ENOENT when the file has none of them. */
 int landmarks__torch(struct probe_list *list, const struct elf *elf);

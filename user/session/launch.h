@@ -14,7 +14,9 @@ struct launch {
 	int status; /* as wait(2) has it, when it has ended */
 };
 
-/* Forks a child that will exec argv, in its own process group: a Ctrl-C on the terminal is for stepflame. 0 or -errno. */
+/*
+ * Forks a child that will exec argv, in its own process group: a Ctrl-C on the terminal is for stepflame. 0 or -errno.
+ */
 int launch__fork(struct launch *c, char **argv);
 /* Lets it exec. 0 or the -errno of exec; the child has then ended with 127 (not found) or 126, as under a shell. */
 int launch__release(struct launch *c);

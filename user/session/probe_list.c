@@ -41,17 +41,23 @@ int probe_list__add_site(struct probe_list *list, const struct site *site, uint3
 	return probe_list__add(list, site->offset, COOKIE(event, flags, depth, fn));
 }
 
+int probe_list__add_sites(struct probe_list *list, const struct sites *sites, uint32_t enter, uint32_t exit,
+			  uint32_t flags, uint32_t fn)
+{
+	int err = 0;
+
+	for (uint32_t i = 0; exit != PROBE_NONE && !err && i < sites->exit_cnt; i++)
+		err = probe_list__add_site(list, &sites->exit[i], exit, flags, fn);
+	for (uint32_t i = 0; exit != PROBE_NONE && !err && i < sites->unwind_cnt; i++)
+		err = probe_list__add_site(list, &sites->unwind[i], exit, flags, fn);
+	return err ?: probe_list__add_site(list, &sites->entry, enter, flags, fn);
+}
+
 int probe_list__add_function(struct probe_list *list, const struct elf *elf, uint64_t vaddr, uint64_t size,
 			     uint32_t enter, uint32_t exit, uint32_t flags, uint32_t fn)
 {
 	struct sites sites;
-	int err = sites__find(elf, vaddr, size, SITES_STRICT, &sites);
 
-	if (err)
-		return err;
-	for (uint32_t i = 0; exit != PROBE_NONE && !err && i < sites.exit_cnt; i++)
-		err = probe_list__add_site(list, &sites.exit[i], exit, flags, fn);
-	for (uint32_t i = 0; exit != PROBE_NONE && !err && i < sites.unwind_cnt; i++)
-		err = probe_list__add_site(list, &sites.unwind[i], exit, flags, fn);
-	return err ?: probe_list__add_site(list, &sites.entry, enter, flags, fn);
+	return sites__find(elf, vaddr, size, SITES_STRICT, &sites)
+		       ?: probe_list__add_sites(list, &sites, enter, exit, flags, fn);
 }

@@ -24,10 +24,13 @@ int probe_list__add(struct probe_list *list, uint64_t offset, uint64_t cookie);
 int probe_list__add_site(struct probe_list *list, const struct site *site, uint32_t event, uint32_t flags, uint32_t fn);
 
 /*
- * Probes on the native function at vaddr: its exit sites and where exceptions leave it with event `exit` (PROBE_NONE: none of these), then its entry
- * site with event `enter`;
- * so exits are armed before entries. flags and fn go into the cookies. 0 or -errno of sites__find.
+ * Probes on a native function: its exit sites and where exceptions leave it with event `exit` (PROBE_NONE:
+ * none of these), then its entry site with event `enter`; so exits are armed before entries. flags and fn go into the
+ * cookies. 0 or -ENOMEM.
  */
+int probe_list__add_sites(struct probe_list *list, const struct sites *sites, uint32_t enter, uint32_t exit,
+			  uint32_t flags, uint32_t fn);
+/* The same for the function at vaddr, by SITES_STRICT. 0 or -errno of sites__find. */
 int probe_list__add_function(struct probe_list *list, const struct elf *elf, uint64_t vaddr, uint64_t size,
 			     uint32_t enter, uint32_t exit, uint32_t flags, uint32_t fn);
 

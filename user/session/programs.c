@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "programs.h"
 
+#include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <stdio.h>
@@ -19,9 +20,28 @@ static int print(enum libbpf_print_level level, const char *fmt, va_list args)
 	return level == LIBBPF_WARN && getenv("STEPFLAME_DEBUG") ? vfprintf(stderr, fmt, args) : 0;
 }
 
+#define TIMELINE_RING_BYTES (32 << 20) /* some 400,000 spans between two polls */
+
+/* Their programs are not loaded, and their maps are as small as can be. */
+static void leave_operators_out(struct stepflame_bpf *skel)
+{
+	bpf_program__set_autoload(skel->progs.op_enter, false);
+	bpf_program__set_autoload(skel->progs.node_enter, false);
+	bpf_program__set_autoload(skel->progs.boxed_enter, false);
+	bpf_program__set_autoload(skel->progs.op_exit, false);
+	bpf_program__set_autoload(skel->progs.op_memory, false);
+	bpf_map__set_max_entries(skel->maps.op_rows, 1);
+	bpf_map__set_max_entries(skel->maps.op_procs, 1);
+	bpf_map__set_max_entries(skel->maps.op_defs, 1);
+	bpf_map__set_max_entries(skel->maps.node_classes, 1);
+	bpf_map__set_max_entries(skel->maps.handles, 1);
+	bpf_map__set_max_entries(skel->maps.groups, 1);
+	bpf_map__set_max_entries(skel->maps.allocations, 1);
+}
+
 /*
- * The kernel looks at the attach type when it loads or when it attaches, by version: for perf uprobes it must be 0 (6.12 refuses others), for uprobe_multi
- * what the section name says. So each way is tried whole.
+ * The kernel looks at the attach type when it loads or when it attaches, by version: for perf uprobes it must be 0
+ * (6.12 refuses others), for uprobe_multi what the section name says. So each way is tried whole.
  */
 static int load(const struct program_knobs *knobs, enum attach_backend backend, struct stepflame_bpf **out,
 		struct selftest *selftest)
@@ -36,7 +56,15 @@ static int load(const struct program_knobs *knobs, enum attach_backend backend, 
 		skel->rodata->step_limit = knobs->step_limit;
 		skel->rodata->py_call_cnt = knobs->py_call_cnt;
 		skel->rodata->py_call_lengths = knobs->py_call_lengths;
+		memcpy((void *)skel->rodata->op_schedule, knobs->op_schedule, sizeof(knobs->op_schedule));
+		skel->rodata->want_timeline = knobs->timeline;
+		skel->rodata->want_shapes = knobs->shapes;
+		skel->rodata->want_memory = knobs->memory;
 	}
+	if (knobs && knobs->timeline)
+		bpf_map__set_max_entries(skel->maps.ring, TIMELINE_RING_BYTES);
+	if (!knobs || !knobs->ops)
+		leave_operators_out(skel);
 	if (backend == ATTACH_PERF)
 		bpf_program__set_expected_attach_type(skel->progs.probe, 0);
 	err = stepflame_bpf__load(skel);
@@ -62,6 +90,14 @@ int programs__load(const struct program_knobs *knobs, struct stepflame_bpf **out
 		return 0;
 	/* The verifier says EACCES too; to root it cannot mean permission. */
 	return err == -EPERM || (err == -EACCES && geteuid()) ? -EPERM : -EOPNOTSUPP;
+}
+
+int programs__order(struct stepflame_bpf *skel, const struct proc_order *order)
+{
+	LIBBPF_OPTS(bpf_test_run_opts, opts, .ctx_in = order, .ctx_size_in = sizeof(*order));
+	int err = bpf_prog_test_run_opts(bpf_program__fd(skel->progs.control), &opts);
+
+	return err ?: opts.retval ? -ESRCH : 0;
 }
 
 void programs__explain(int err, const char **why, const char **fix)

@@ -3,23 +3,34 @@
 #ifndef STEPFLAME_PROGRAMS_H
 #define STEPFLAME_PROGRAMS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "selftest.h"
 
 struct stepflame_bpf;
+struct proc_order;
 
 struct program_knobs {
 	uint64_t fixed_names[16]; /* ids, by enum fixed_name */
 	uint64_t step_limit;
 	uint64_t py_call_cnt, py_call_lengths; /* as bpf/maps.h has them */
+	uint64_t op_schedule[5];               /* by enum op_schedule_word */
+	bool ops, shapes, memory, timeline;
 };
 
 /*
- * Opens, loads and tests the programs: for uprobe_multi links, or else for perf uprobes (kernels before 6.10). *out is to be destroyed with
- * stepflame_bpf__destroy. knobs may be NULL. 0 or -errno: -EPERM no permission, -EOPNOTSUPP this kernel cannot.
+ * Opens, loads and tests the programs: for uprobe_multi links, or else for perf uprobes (kernels before 6.10). *out is
+ * to be destroyed with stepflame_bpf__destroy. knobs may be NULL. 0 or -errno: -EPERM no permission, -EOPNOTSUPP this
+ * kernel cannot.
  */
 int programs__load(const struct program_knobs *knobs, struct stepflame_bpf **out, struct selftest *selftest);
+
+/*
+ * Runs the program `control`: changes in place what BPF knows of a process. 0, -ESRCH when it knows none of that pid,
+ * or -errno.
+ */
+int programs__order(struct stepflame_bpf *skel, const struct proc_order *order);
 
 /* Why it failed, and the fix, for a person. */
 void programs__explain(int err, const char **why, const char **fix);

@@ -55,8 +55,8 @@ static int compare(const void *a, const void *b)
 }
 
 /*
- * Median time of a call, each behind work that leaves the first-level caches without what the kernel's path of a trap needs, as a training step
- * does.
+ * Median time of a call, each behind work that leaves the first-level caches without what the kernel's path of a trap
+ * needs, as a training step does.
  */
 static void *call_target(void *arg)
 {

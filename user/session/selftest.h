@@ -16,8 +16,8 @@ struct selftest {
 };
 
 /*
- * Probes a function of this program and calls it from a second thread: a process filter must count all threads (before 6.10, that of uprobe_multi
- * compares single threads). Takes some 20 ms. 0 or -errno: -EOPNOTSUPP hits are missing.
+ * Probes a function of this program and calls it from a second thread: a process filter must count all threads (before
+ * 6.10, that of uprobe_multi compares single threads). Takes some 20 ms. 0 or -errno: -EOPNOTSUPP hits are missing.
  */
 int selftest__run(struct stepflame_bpf *skel, enum attach_backend backend, struct selftest *out);
 

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Life of a recording: programs loaded, self-test, targets attached, records pumped from the ring to the sink, and the end. */
+/*
+ * Life of a recording: programs loaded, self-test, targets attached, records pumped from the ring to the sink, and the
+ * end.
+ */
 #include "session.h"
 
 #include <bpf/bpf.h>
@@ -17,6 +20,8 @@
 #include "../target/torch.h"
 #include "calls.h"
 #include "landmarks.h"
+#include "natives.h"
+#include "op_probes.h"
 #include "programs.h"
 #include "state.h"
 #include "stepflame.skel.h"
@@ -42,20 +47,40 @@ int session__emit(struct session *s, const struct rec_hdr *record)
 	return s->sink_err;
 }
 
-uint64_t session__emit_name(struct session *s, const char *text)
+/* The record of a name, in a buffer of NAME_WORDS words. */
+#define NAME_WORDS ((sizeof(struct rec_name) + REC_NAME_MAX) / 8)
+
+static const struct rec_name *make_name(const char *text, uint64_t *buffer)
 {
-	uint64_t buffer[(sizeof(struct rec_name) + REC_NAME_MAX) / 8] = {0};
 	struct rec_name *rec = (void *)buffer;
 	const uint64_t *words = (void *)rec->text;
-	size_t bytes = strnlen(text, REC_NAME_MAX), word_cnt = (bytes + 7) / 8;
-	uint64_t hash = name_hash__seed(NAME_UTF8, bytes);
+	size_t whole = strlen(text), bytes = whole < REC_NAME_MAX ? whole : REC_NAME_MAX, word_cnt = (bytes + 7) / 8;
+	uint64_t hash = name_hash__seed(NAME_UTF8, whole);
 
+	memset(buffer, 0, 8 * NAME_WORDS);
 	memcpy(rec->text, text, bytes);
 	for (size_t i = 0; i < word_cnt; i++)
 		hash = name_hash__add(hash, words[i]);
 	rec->hdr = (struct rec_hdr){.type = REC_NAME, .size = sizeof(*rec) + 8 * word_cnt};
 	rec->id = name_hash__end(hash);
+	rec->cut = whole > bytes;
 	rec->bytes = bytes;
+	rec->whole_bytes = whole;
+	return rec;
+}
+
+uint64_t session__name_id(const char *text)
+{
+	uint64_t buffer[NAME_WORDS];
+
+	return make_name(text, buffer)->id;
+}
+
+uint64_t session__emit_name(struct session *s, const char *text)
+{
+	uint64_t buffer[NAME_WORDS];
+	const struct rec_name *rec = make_name(text, buffer);
+
 	session__emit(s, &rec->hdr);
 	return rec->id;
 }
@@ -100,6 +125,12 @@ static int on_record(void *ctx, void *data, size_t size)
 		return 0;
 	if (record->type == REC_PROC)
 		targets__event(s, data);
+	if (record->type == REC_SPAN && size == sizeof(struct rec_span)) {
+		op_table__span(s, data);
+		return 0;
+	}
+	if (record->type == REC_OP_WINDOW)
+		op_table__flush_spans(s);
 	session__emit(s, record);
 	return 0; /* the ring is drained even when the sink has failed */
 }
@@ -109,13 +140,12 @@ static int parse_actions(struct session *s)
 	s->actions = calloc(s->options.action_cnt ?: 1, sizeof(*s->actions));
 	if (!s->actions)
 		return -ENOMEM;
-	if (s->options.action_cnt + 1 > FN_MAX) {
-		log__error("name fewer", "at most %d functions can be named by --action", FN_MAX - 1);
+	if (s->options.action_cnt + natives__cnt() > FN_MAX) {
+		log__error("name fewer", "at most %d functions can be named by --action", FN_MAX - natives__cnt());
 		return -EINVAL;
 	}
 	for (size_t i = 0; i < s->options.action_cnt; i++) {
 		const char *text = s->options.actions[i], *colon = strchr(text, ':');
-
 		char *where = strndup(text, colon - text);
 
 		if (session__is_python_action(text))
@@ -136,10 +166,17 @@ static int load(struct session *s)
 		STEPFLAME_FIXED_NAMES(X)
 #undef X
 	};
-	struct program_knobs knobs = {.step_limit = s->options.steps};
+	struct program_knobs knobs = {
+		.step_limit = s->options.steps,
+		.ops = s->options.ops,
+		.shapes = s->options.shapes,
+		.memory = s->options.memory,
+		.timeline = s->options.timeline,
+	};
 	const char *why, *fix;
 	int err;
 
+	memcpy(knobs.op_schedule, s->options.schedule, sizeof(knobs.op_schedule));
 	for (size_t i = 0; i < NAME__COUNT; i++)
 		knobs.fixed_names[i] = session__emit_name(s, fixed[i]);
 	calls__set_knobs(s, &knobs);
@@ -149,7 +186,7 @@ static int load(struct session *s)
 		if (s->selftest.backend == ATTACH_PERF)
 			log__warn(NULL,
 				  "this kernel has no uprobe_multi that filters by process (6.10 or later has): probes "
-				  "are attached one by one");
+				  "are attached one by one, none on collectives and waits for the GPU");
 		err = stepflame_bpf__attach(s->skel);
 	}
 	if (!err) {
@@ -168,11 +205,11 @@ static int set_functions(struct session *s)
 {
 	int fd = bpf_map__fd(s->skel->maps.fns);
 
-	for (uint32_t i = 0; i <= s->options.action_cnt; i++) {
-		bool user = i != LANDMARK_FN_BACKWARD;
+	for (uint32_t i = 0; i < natives__cnt() + s->options.action_cnt; i++) {
+		bool user = i >= natives__cnt();
 		struct probe_fn fn = {
-			.name = session__emit_name(s, user ? s->options.actions[i - 1] : "backward"),
-			.kind = user ? SPAN_USER : SPAN_BACKWARD,
+			.name = session__emit_name(s, user ? s->options.actions[i - natives__cnt()] : natives__name(i)),
+			.kind = user ? SPAN_USER : natives__kind(i),
 		};
 
 		if (bpf_map_update_elem(fd, &i, &fn, BPF_ANY))
@@ -193,7 +230,7 @@ int session__new(const struct session_options *options, session_sink sink, void 
 	s->sink = sink;
 	s->sink_ctx = ctx;
 	emit_host(s);
-	err = parse_actions(s) ?: load(s) ?: set_functions(s);
+	err = parse_actions(s) ?: load(s) ?: set_functions(s) ?: op_probes__new(s);
 	if (err)
 		session__free(s);
 	else
@@ -206,12 +243,12 @@ void session__free(struct session *s)
 	if (!s)
 		return;
 	targets__detach_all(s);
+	op_probes__free(s);
 	for (size_t i = 0; i < s->target_cnt; i++)
 		target__free(s->targets[i]);
-	for (size_t i = 0; i < s->file_cnt; i++) {
+	for (size_t i = 0; i < s->file_cnt; i++)
 		for (int k = 0; k < PROBES__COUNT; k++)
 			probe_list__release(&s->files[i].sets[k]);
-	}
 	for (size_t i = 0; s->actions && i < s->options.action_cnt; i++) {
 		free(s->actions[i].library);
 		free(s->actions[i].file);
@@ -363,6 +400,7 @@ int session__poll(struct session *s, int timeout_ms)
 	ring_buffer__consume(s->ring);
 	targets__tend(s);
 	governor__tend(s);
+	op_probes__tend(s);
 	now = session__now_ns();
 	if (s->opened) {
 		s->progress.elapsed_ns = now - s->window_start_ns;
@@ -384,17 +422,12 @@ void session__progress(const struct session *s, struct session_progress *out)
 
 int session__finish(struct session *s)
 {
-	int fd = bpf_map__fd(s->skel->maps.procs);
-
 	s->window_end_ns = session__now_ns();
+	op_probes__close(s);
 	for (size_t i = 0; i < s->target_cnt; i++) {
-		uint32_t pid = s->targets[i]->process.pid;
-		struct proc proc;
+		struct proc_order order = {.what = ORDER_CLOSE, .pid = s->targets[i]->process.pid};
 
-		if (bpf_map_lookup_elem(fd, &pid, &proc) || proc.window == WINDOW_DONE)
-			continue;
-		proc.window = WINDOW_CLOSED;
-		bpf_map_update_elem(fd, &pid, &proc, BPF_EXIST);
+		programs__order(s->skel, &order);
 	}
 	for (size_t i = 0; i < s->options.action_cnt; i++)
 		if (s->actions[i].library && !s->actions[i].found)
@@ -404,8 +437,10 @@ int session__finish(struct session *s)
 				      s->options.actions[i]);
 	calls__note(s);
 	snapshot__emit(s);
+	op_probes__disarm_all(s);
 	targets__detach_all(s);
 	s->detach_ns = session__now_ns() - s->window_end_ns;
 	ring_buffer__consume(s->ring);
+	op_table__flush_spans(s);
 	return snapshot__emit(s);
 }

@@ -22,11 +22,16 @@ struct session_options {
 	size_t action_cnt;
 	uint64_t steps; /* stop after so many steps; 0: no */
 	enum session_children children;
+	bool ops;             /* operators and autograd nodes too, */
+	bool shapes;          /* told apart by the shapes of what they were given, */
+	bool memory;          /* with what they allocated, */
+	bool timeline;        /* and each span by itself */
+	uint64_t schedule[5]; /* torch.profiler.schedule, by enum op_schedule_word; active 0: always */
 };
 
 /*
- * Takes one record, which is the session's after the call; NULL after each snapshot, when what came should reach the file. 0 or -errno, which
- * session__poll and session__finish return.
+ * Takes one record, which is the session's after the call; NULL after each snapshot, when what came should reach the
+ * file. 0 or -errno, which session__poll and session__finish return.
  */
 typedef int (*session_sink)(const struct rec_hdr *record, void *ctx);
 
@@ -43,15 +48,15 @@ struct session_progress {
 bool session__is_python_action(const char *text);
 
 /*
- * Loads the programs and runs the self-test. 0 or -errno, after a message with its fix: -EPERM no permission, -EOPNOTSUPP a kernel without what is
- * needed. Free with session__free.
+ * Loads the programs and runs the self-test. 0 or -errno, after a message with its fix: -EPERM no permission,
+ * -EOPNOTSUPP a kernel without what is needed. Free with session__free.
  */
 int session__new(const struct session_options *options, session_sink sink, void *ctx, struct session **out);
 void session__free(struct session *s); /* accepts NULL */
 
 /*
- * Attaches to a live process. 0 or -errno, after a message: -ESRCH none such, -EPERM not ours, -EOPNOTSUPP not a Python with torch that is supported
- * (with an --action that can be timed in it, any process does), -EEXIST attached already.
+ * Attaches to a live process. 0 or -errno, after a message: -ESRCH none such, -EPERM not ours, -EOPNOTSUPP not a Python
+ * with torch that is supported (with an --action that can be timed in it any process does), -EEXIST attached already.
  */
 int session__attach(struct session *s, pid_t pid);
 
@@ -65,7 +70,10 @@ int session__open(struct session *s);
 int session__poll(struct session *s, int timeout_ms);
 void session__progress(const struct session *s, struct session_progress *out);
 
-/* Closes the windows, detaches, and hands the final aggregates, counters and costs to the sink. 0 or -errno of the sink. */
+/*
+ * Closes the windows, detaches, and hands the final aggregates, counters and costs to the sink. 0 or -errno of the
+ * sink.
+ */
 int session__finish(struct session *s);
 
 #endif

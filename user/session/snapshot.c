@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "../../include/counters.h"
+#include "op_probes.h"
 #include "state.h"
 #include "stepflame.skel.h"
 
@@ -105,6 +106,7 @@ static void measure(struct session *s, struct rec_window *window, struct rec_cos
 
 		if (bpf_map_lookup_elem(bpf_map__fd(s->skel->maps.procs), &pid, &proc))
 			continue;
+		proc.hits += op_probes__hits(s, t);
 		cost->hits += proc.hits;
 		sampled += proc.sampled;
 		sampled_ns += proc.sampled_ns;
@@ -114,7 +116,7 @@ static void measure(struct session *s, struct rec_window *window, struct rec_cos
 			t->role = ROLE_MAIN; /* it trains */
 		if (t->role != ROLE_MAIN)
 			continue;
-		done = done && (t->gone || proc.window == WINDOW_DONE);
+		done = done && (t->gone || proc.window == WINDOW_DONE || op_probes__done(s, t));
 		if (proc.window_start_ns && (!start || proc.window_start_ns < start))
 			start = proc.window_start_ns;
 		if (proc.window_end_ns > end)
@@ -124,10 +126,10 @@ static void measure(struct session *s, struct rec_window *window, struct rec_cos
 			window->step_rule = proc.step_rule;
 		}
 	}
-	s->progress.done = done && s->options.steps;
+	s->progress.done = done && (s->options.steps || s->options.schedule[OP_REPEAT]);
 	s->progress.steps = window->steps;
 	window->start_ns = start ?: s->window_start_ns;
-	window->end_ns = s->progress.done ? end : s->window_end_ns ?: session__now_ns();
+	window->end_ns = s->progress.done && end ? end : s->window_end_ns ?: session__now_ns();
 	cost->hit_ns = s->selftest.hit_ns + (sampled ? sampled_ns / sampled : 0);
 	cost->attach_ns = s->attach_ns;
 	cost->detach_ns = s->detach_ns;
@@ -157,5 +159,5 @@ int snapshot__emit(struct session *s)
 {
 	int err = emit_window(s);
 
-	return err ?: emit_rows(s) ?: emit_counters(s) ?: session__emit(s, NULL);
+	return err ?: emit_rows(s) ?: op_table__snapshot(s) ?: emit_counters(s) ?: session__emit(s, NULL);
 }

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The session's insides, shared by its files only: session.c (life cycle), targets.c (processes), snapshot.c (maps to records). */
+/*
+ * The session's insides, shared by its files only: session.c (life cycle), targets.c (processes), snapshot.c (maps to
+ * records).
+ */
 #ifndef STEPFLAME_SESSION_STATE_H
 #define STEPFLAME_SESSION_STATE_H
 
+#include "../../include/ops.h"
 #include "../../include/probes.h"
 #include "../target/process.h"
 #include "../target/python.h"
@@ -10,7 +14,7 @@
 #include "selftest.h"
 #include "session.h"
 
-/* One --action; its function index is its position + 1 (0 is backward). */
+/* One --action. */
 struct user_action {
 	char *library; /* of a native function: base name prefix, or a path; else NULL */
 	char *file;    /* of a Python function: the end of its path; else NULL */
@@ -21,6 +25,7 @@ struct user_action {
 enum probe_set {
 	PROBES_LANDMARKS,
 	PROBES_LATE,    /* those that are for Lightning only, where it is there */
+	PROBES_KEPT,    /* what the governor leaves alone: garbage, collectives, waits for the GPU */
 	PROBES_ACTIONS, /* --action */
 	PROBES__COUNT,
 };
@@ -56,6 +61,8 @@ struct target {
 	bool forked;         /* has its parent's memory layout, as BPF knows already */
 	uint64_t look_at_ns; /* when to look again */
 	uint64_t since_ns;   /* when it was found, or called exec */
+	uint32_t op_slot;    /* 1 + that of its operators; 0: not recorded */
+	uint64_t torch_ns;   /* when torch was found in it */
 	size_t file_cnt;
 	struct attached_file *files; /* owned */
 };
@@ -68,6 +75,7 @@ struct session {
 	struct stepflame_bpf *skel;
 	struct ring_buffer *ring;
 	struct selftest selftest;
+	struct ops *ops; /* NULL: not asked for */
 	struct user_action *actions;
 	bool py_inlines; /* a Python function was wanted of an interpreter that inlines calls: CPython 3.11 and later */
 	size_t target_cnt;
@@ -87,6 +95,7 @@ uint64_t session__now_ns(void);
 uint64_t session__cpu_ns(void);                                     /* of this process, user and system */
 int session__emit(struct session *s, const struct rec_hdr *record); /* to the sink; remembers the first error */
 void session__note(struct session *s, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* for the report */
+uint64_t session__name_id(const char *text);                      /* the id that a text has, without sending it */
 uint64_t session__emit_name(struct session *s, const char *text); /* interns a text of ours; its id */
 
 /* targets.c */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The processes of a session: what is mapped in each, which probes that means, and what becomes of them as they fork, exec and exit.
- * In: /proc and REC_PROC records. Out: links, entries of the BPF map `procs`, REC_TARGET records.
+ * The processes of a session: what is mapped in each, which probes that means, and what becomes of them as they fork,
+ * exec and exit. In: /proc and REC_PROC records. Out: links, entries of the BPF map `procs`, REC_TARGET records.
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -14,6 +14,9 @@
 #include "../target/torch.h"
 #include "calls.h"
 #include "landmarks.h"
+#include "op_probes.h"
+#include "programs.h"
+#include "natives.h"
 #include "state.h"
 #include "stepflame.skel.h"
 
@@ -23,6 +26,8 @@
 #define LOOK_OFTEN_NS  (10 * 1000000ULL)
 #define LOOK_SELDOM_NS (200 * 1000000ULL)
 #define YOUNG_NS       (20 * 1000000000ULL)
+/* The libraries of `import torch` come one after another. */
+#define TORCH_SETTLES_NS (2 * 1000000000ULL)
 
 struct target *targets__find(struct session *s, pid_t pid)
 {
@@ -126,7 +131,8 @@ static int add_actions(struct session *s, const struct mapped_file *file, const 
 
 		if (!a->library || !action_matches(a, file) || elf__symbol(elf, a->symbol, &symbol))
 			continue;
-		err = probe_list__add_function(list, elf, symbol.vaddr, symbol.size, PROBE_FN, PROBE_FN_EXIT, 0, i + 1);
+		err = probe_list__add_function(list, elf, symbol.vaddr, symbol.size, PROBE_FN, PROBE_FN_EXIT, 0,
+					       natives__cnt() + i);
 		if (err) {
 			log__error("choose a function that it calls, or that calls it",
 				   "no probe can be placed in %s of %s: its control flow is not understood", a->symbol,
@@ -138,7 +144,10 @@ static int add_actions(struct session *s, const struct mapped_file *file, const 
 	return 0;
 }
 
-/* The probes of a file, made once per session. `python` is NULL when it is no interpreter. NULL: no memory, or unreadable. */
+/*
+ * The probes of a file, made once per session. `python` is NULL when it is no interpreter. NULL: no memory, or
+ * unreadable.
+ */
 static struct file_probes *probes_of(struct session *s, const struct mapped_file *file, const struct python *python,
 				     struct elf *elf, bool torch)
 {
@@ -162,8 +171,14 @@ static struct file_probes *probes_of(struct session *s, const struct mapped_file
 	if (python && landmarks__python(&f->sets[PROBES_LANDMARKS], &f->sets[PROBES_LATE], elf, &python->functions))
 		log__warn("build Python without stripping its builtin tables, or report this interpreter",
 			  "the builtin next() of %s was not found: Lightning's actions cannot be seen", file->path);
+	if (python && landmarks__gc(&f->sets[PROBES_KEPT], elf, &python->functions))
+		log__warn(NULL, "%s has no place for a probe on garbage collection: those rows will be missing",
+			  file->path);
 	if (torch && landmarks__torch(&f->sets[PROBES_LANDMARKS], elf))
 		log__warn(NULL, "%s exports none of torch's landmarks: labels and backward cannot be seen", file->path);
+	/* They are many: one by one, each costs a tenth of a second when detaching. */
+	if ((torch || natives__wanted(file->path)) && s->selftest.backend == ATTACH_MULTI)
+		natives__add(&f->sets[PROBES_KEPT], elf);
 	add_actions(s, file, elf, &f->sets[PROBES_ACTIONS]);
 	if (python)
 		calls__add_probes(s, &f->sets[PROBES_ACTIONS], elf, python);
@@ -183,12 +198,17 @@ static struct attached_file *find_attached(const struct target *t, uint64_t dev,
 static int attach_sets(struct session *s, struct target *t, const struct file_probes *probes,
 		       struct attached_file *file)
 {
+	struct proc_order order = {.what = ORDER_FETCHES, .pid = t->process.pid};
 	int err = 0;
 
-	for (int i = 0; i < PROBES__COUNT && !err; i++)
-		if (!file->sets[i] && (i != PROBES_LATE || t->lightning))
-			err = attachment__new(s->skel->progs.probe, s->selftest.backend, t->process.pid,
-					      &probes->sets[i], &file->sets[i]);
+	for (int i = 0; i < PROBES__COUNT && !err; i++) {
+		if (file->sets[i] || (i == PROBES_LATE && !t->lightning))
+			continue;
+		err = attachment__new(s->skel->progs.probe, s->selftest.backend, t->process.pid, &probes->sets[i],
+				      &file->sets[i]);
+		if (!err && i == PROBES_LATE && file->sets[i])
+			err = programs__order(s->skel, &order);
+	}
 	return err;
 }
 
@@ -236,18 +256,15 @@ static int attach_file(struct session *s, struct target *t, const struct mapped_
 
 static int resolve_python(struct session *s, struct target *t)
 {
-	uint32_t pid = t->process.pid;
+	struct proc_order order = {.what = ORDER_PYTHON, .pid = t->process.pid};
 	struct elf *elf = NULL;
-	struct proc proc;
 	int err;
 
 	err = python__find(&t->process, &t->python, &elf);
 	if (err)
 		return err;
-	if (!bpf_map_lookup_elem(bpf_map__fd(s->skel->maps.procs), &pid, &proc)) {
-		proc.py = t->python.process;
-		bpf_map_update_elem(bpf_map__fd(s->skel->maps.procs), &pid, &proc, BPF_EXIST);
-	}
+	order.py = t->python.process;
+	programs__order(s->skel, &order);
 	err = attach_file(s, t, t->python.file, &t->python, elf, false);
 	elf__free(elf);
 	t->has_python = !err;
@@ -269,19 +286,26 @@ int targets__resolve(struct session *s, struct target *t)
 	if (torch && !t->has_torch) {
 		err = attach_file(s, t, torch, NULL, NULL, true);
 		t->has_torch = !err;
+		t->torch_ns = session__now_ns();
 		if (t->has_torch)
 			torch__version(&t->process, torch, t->torch, sizeof(t->torch));
+		err = err ?: op_probes__add_target(s, t);
 		news = news || t->has_torch;
 	}
-	for (size_t i = 0; i < t->process.file_cnt && !err; i++)
-		if (wanted_by_action(s, &t->process.files[i]))
-			err = attach_file(s, t, &t->process.files[i], NULL, NULL, false);
+	for (size_t i = 0; i < t->process.file_cnt && !err; i++) {
+		const struct mapped_file *file = &t->process.files[i];
+
+		if (wanted_by_action(s, file))
+			err = attach_file(s, t, file, NULL, NULL, false);
+		else if (natives__wanted(file->path) && attach_file(s, t, file, NULL, NULL, false) && !t->told)
+			log__warn(NULL, "no probes could be placed in %s: rows of it will be missing", file->path);
+	}
 	if (t->role == ROLE_CHILD && is_worker(&t->process))
 		t->role = ROLE_WORKER;
 	if (news || !t->told)
 		emit_target(s, t);
 	t->told = true;
-	t->pending = !t->has_torch || !t->has_python;
+	t->pending = !t->has_torch || !t->has_python || session__now_ns() - t->torch_ns < TORCH_SETTLES_NS;
 	for (size_t i = 0; i < s->options.action_cnt; i++)
 		t->pending = t->pending || (s->actions[i].library && !s->actions[i].found);
 	return err ?: python_err;
@@ -289,17 +313,17 @@ int targets__resolve(struct session *s, struct target *t)
 
 int targets__open(struct session *s, struct target *t)
 {
-	int fd = bpf_map__fd(s->skel->maps.procs);
-	uint32_t pid = t->process.pid;
-	struct proc proc;
+	struct proc_order order = {
+		.what = ORDER_OPEN,
+		.pid = t->process.pid,
+		.role = t->role,
+		.wait = s->options.steps && t->role == ROLE_MAIN,
+		.start_ns = session__now_ns(),
+	};
 
-	if (bpf_map_lookup_elem(fd, &pid, &proc))
-		return -ESRCH;
-	proc.role = t->role;
-	proc.window_start_ns = session__now_ns();
-	proc.window = s->options.steps && t->role == ROLE_MAIN ? WINDOW_WAITING : WINDOW_OPEN;
 	t->open = true;
-	return bpf_map_update_elem(fd, &pid, &proc, BPF_EXIST) ? -errno : 0;
+	op_probes__open(s, t);
+	return programs__order(s->skel, &order);
 }
 
 static void look_later(struct target *t, uint64_t now, uint64_t delay)
@@ -309,9 +333,9 @@ static void look_later(struct target *t, uint64_t now, uint64_t delay)
 }
 
 /*
- * A forked child: the same program and memory as its parent until it calls exec, so BPF has copied what it knows of the parent, and the files whose
- * probes are known are mapped at the same places. Its breakpoints are there from the first instruction, inherited; its calls are counted once
- * the links are there, some ms later.
+ * A forked child: the same program and memory as its parent until it calls exec, so BPF has copied what it knows of the
+ * parent, and the files whose probes are known are mapped at the same places. Its breakpoints are there from the first
+ * instruction, inherited; its calls are counted once the links are there, some ms later.
  */
 static void attach_fork(struct session *s, struct target *t)
 {
@@ -385,7 +409,10 @@ void targets__event(struct session *s, const struct rec_proc *rec)
 	}
 }
 
-/* The child has settled: is it one to watch? Detaching takes the inherited breakpoints away, too, so that it runs at full speed. */
+/*
+ * The child has settled: is it one to watch? Detaching takes the inherited breakpoints away, too, so that it runs at
+ * full speed.
+ */
 static void settle_fork(struct session *s, struct target *t)
 {
 	t->pending = false;
@@ -414,7 +441,7 @@ static void look(struct session *s, struct target *t, uint64_t now)
 	if (!t->open && s->opened && t->file_cnt)
 		targets__open(s, t);
 	if (t->pending)
-		t->look_at_ns = now + (now - t->since_ns < YOUNG_NS ? LOOK_OFTEN_NS : LOOK_SELDOM_NS);
+		t->look_at_ns = now + (now - t->since_ns < YOUNG_NS && !t->has_torch ? LOOK_OFTEN_NS : LOOK_SELDOM_NS);
 }
 
 int targets__timeout_ms(const struct session *s, int timeout_ms)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Read-only view of an ELF file: symbols and bytes by address. Pointers: elf_relocs.c; tables of CPython: elf_pytables.c.
- * In: a path, usually through /proc/PID/root. Out: addresses and file offsets. The file is mapped whole and the
- * descriptor is closed; what is looked up once is kept at the first question, so one thread owns a struct elf.
- * The file is hostile input: libelf parses headers and tables, and every address is checked against the mapped size here.
- * What is not defended: a file that is truncated while it is mapped (SIGBUS), as for any reader of mapped files.
+ * Read-only view of an ELF file: symbols and bytes by address. Pointers: elf_relocs.c; tables of CPython:
+ * elf_pytables.c. In: a path, usually through /proc/PID/root. Out: addresses and file offsets. The file is mapped whole
+ * and the descriptor is closed; what is looked up once is kept at the first question, so one thread owns a struct elf.
+ * The file is hostile input: libelf parses headers and tables, and every address is checked against the mapped size
+ * here. What is not defended: a file that is truncated while it is mapped (SIGBUS), as for any reader of mapped files.
  */
 #include "target/elf.h"
 
@@ -67,7 +67,10 @@ static void add_load(struct elf *elf, const GElf_Phdr *phdr)
 		elf->load_cnt++;
 }
 
-/* Notes: namesz, descsz, type, then name and desc, each padded to the segment's alignment (4, or 8 for .note.gnu.property). */
+/*
+ * Notes: namesz, descsz, type, then name and desc, each padded to the segment's alignment (4, or 8 for
+ * .note.gnu.property).
+ */
 static void read_build_id(struct elf *elf, const GElf_Phdr *phdr)
 {
 	uint64_t align = phdr->p_align == 8 ? 8 : 4, pos = 0, end = phdr->p_filesz;

@@ -29,13 +29,15 @@ const char *elf__build_id(const struct elf *elf);
 
 /*
  * The defined symbol of that exact name, from .dynsym, then .symtab. 0 or -ENOENT.
- * elf__each_symbol calls fn for each defined symbol of .dynsym then .symtab (names may repeat) until it returns nonzero,
- * and returns that value, else 0.
+ * elf__each_symbol calls fn for each defined symbol of .dynsym then .symtab (names may repeat) until it returns
+ * nonzero, and returns that value, else 0.
  */
 int elf__symbol(const struct elf *elf, const char *name, struct elf_symbol *out);
 int elf__each_symbol(const struct elf *elf, int (*fn)(const struct elf_symbol *symbol, void *ctx), void *ctx);
 
-/* True when a symbol says that at vaddr begins a part of a function that the compiler split off ("X.cold", "X.cold.3"). */
+/*
+ * True when a symbol says that at vaddr begins a part of a function that the compiler split off ("X.cold", "X.cold.3").
+ */
 bool elf__is_part(const struct elf *elf, uint64_t vaddr);
 
 /* Address and size of the first program header of that type (PT_DYNAMIC, PT_GNU_EH_FRAME, ...). 0 or -ENOENT. */
@@ -47,34 +49,45 @@ int elf__offset(const struct elf *elf, uint64_t vaddr, uint64_t *offset);
 int elf__vaddr(const struct elf *elf, uint64_t offset, uint64_t *vaddr);
 bool elf__is_code(const struct elf *elf, uint64_t vaddr); /* lies in an executable PT_LOAD */
 
-/* Bytes at vaddr, at most `want`, fewer at the end of the segment (*have says how many). NULL when not backed by the file. */
+/*
+ * Bytes at vaddr, at most `want`, fewer at the end of the segment (*have says how many). NULL when not backed by the
+ * file.
+ */
 const uint8_t *elf__bytes(const struct elf *elf, uint64_t vaddr, size_t want, size_t *have);
 
 /*
- * The pointer stored at vaddr as it will be after relocation with load bias 0: the addend of a RELATIVE relocation (RELR too), or
- * the value of a defined symbol's relocation, else the 8 bytes in the file. 0 or -ENOENT (also where it is known only at run time).
+ * The pointer stored at vaddr as it will be after relocation with load bias 0: the addend of a RELATIVE relocation
+ * (RELR too), or the value of a defined symbol's relocation, else the 8 bytes in the file. 0 or -ENOENT (also where it
+ * is known only at run time).
  */
 int elf__pointer(const struct elf *elf, uint64_t vaddr, uint64_t *value);
 /* Name of the function or object whose address the dynamic linker stores at vaddr (a GOT or PLT slot), or NULL. */
 const char *elf__slot_symbol(const struct elf *elf, uint64_t vaddr);
+/*
+ * Calls fn for each word that a relocation makes a pointer, in the order of their addresses: value is that of elf__pointer, 0 where it is known only at
+ * run time; symbol is NULL when the relocation names none. RELR relocations are not among them.
+ */
+void elf__each_pointer(const struct elf *elf, void (*fn)(uint64_t vaddr, uint64_t value, const char *symbol, void *ctx),
+		       void *ctx);
 
 /*
  * A function that a static PyMethodDef table names `method` with these flags: finds the text in read-only data, then a
- * data word that points at it and is followed by a pointer into code and by `flags`. The first match wins when all matches agree.
- * 0, -ENOENT, or -ENOTUNIQ when several functions match. Works on stripped files. (CPython Include/methodobject.h: ml_name,
- * ml_meth, ml_flags, ml_doc.)
+ * data word that points at it and is followed by a pointer into code and by `flags`. The first match wins when all
+ * matches agree. 0, -ENOENT, or -ENOTUNIQ when several functions match. Works on stripped files. (CPython
+ * Include/methodobject.h: ml_name, ml_meth, ml_flags, ml_doc.)
  */
 int elf__method(const struct elf *elf, const char *method, int flags, uint64_t *vaddr);
 
 /*
- * The same in one table: walks the PyMethodDef array at `table` (vaddr) for `method`, whatever its flags, at most 64 entries.
+ * The same in one table: walks the PyMethodDef array at `table` (vaddr) for `method`, whatever its flags, at most 64
+ * entries.
  */
 int elf__method_in(const struct elf *elf, uint64_t table, const char *method, uint64_t *vaddr);
 
 /*
- * The function that the static `slotdefs` table of a CPython names for a dunder (entries: name, offset, function, wrapper, doc[, ...]; the
- * entry is one whose first word points at the text `dunder`, whose second is `slot_offset`, and whose third points into code).
- * 0, -ENOENT or -ENOTUNIQ. (CPython Objects/typeobject.c: slotdefs.)
+ * The function that the static `slotdefs` table of a CPython names for a dunder (entries: name, offset, function,
+ * wrapper, doc[, ...]; the entry is one whose first word points at the text `dunder`, whose second is `slot_offset`,
+ * and whose third points into code). 0, -ENOENT or -ENOTUNIQ. (CPython Objects/typeobject.c: slotdefs.)
  */
 int elf__slot(const struct elf *elf, const char *dunder, uint64_t slot_offset, uint64_t *vaddr);
 

@@ -71,8 +71,8 @@ static inline uint32_t read_u32(const uint8_t *p)
 }
 
 /*
- * Fills elf->reloc, sorted by vaddr, once. Without memory it stays empty, and pointers are read as they lie in the file.
- * elf__find_reloc: the relocation of the word at vaddr, or NULL; it fills elf->reloc itself.
+ * Fills elf->reloc, sorted by vaddr, once. Without memory it stays empty, and pointers are read as they lie in the
+ * file. elf__find_reloc: the relocation of the word at vaddr, or NULL; it fills elf->reloc itself.
  */
 void elf__need_relocs(const struct elf *elf);
 const struct reloc *elf__find_reloc(const struct elf *elf, uint64_t vaddr);

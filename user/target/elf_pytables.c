@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Functions that the static tables of a CPython name: PyMethodDef and slotdefs. In: a mapped file's segments and relocations. Out: a function's vaddr.
- * No state. Works on stripped files, by search for the text and for the word that points at it; every address read is checked by elf__ functions,
- * or lies in a segment as elf.c clipped it.
+ * Functions that the static tables of a CPython name: PyMethodDef and slotdefs. In: a mapped file's segments and
+ * relocations. Out: a function's vaddr. No state. Works on stripped files, by search for the text and for the word that
+ * points at it; every address read is checked by elf__ functions, or lies in a segment as elf.c clipped it.
  */
 #include <errno.h>
 #include <string.h>
@@ -45,8 +45,8 @@ struct entry_search {
 };
 
 /*
- * Where the text lies in read-only segments. The linker merges tails, so "next" may be the end of "anext": what precedes
- * is not looked at.
+ * Where the text lies in read-only segments. The linker merges tails, so "next" may be the end of "anext": what
+ * precedes is not looked at.
  */
 static void find_texts(struct entry_search *search, const char *text)
 {

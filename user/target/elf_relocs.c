@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Pointers of an ELF file as they are after relocation. In: its RELA sections and .dynsym, by libelf. Out: values and names of symbols by address.
- * The table is built at the first question that needs it, and belongs to the struct elf; the thread that owns that asks.
+ * Pointers of an ELF file as they are after relocation. In: its RELA sections and .dynsym, by libelf. Out: values and
+ * names of symbols by address. The table is built at the first question that needs it, and belongs to the struct elf;
+ * the thread that owns that asks.
  */
 #include <elf.h>
 #include <errno.h>
@@ -68,8 +69,8 @@ static int add_relocs(struct elf *elf, Elf_Scn *scn, const GElf_Shdr *shdr)
 }
 
 /*
- * The dynamic relocations, sorted. RELR needs no entry: its addends lie in place, so the bytes in the file are the answer.
- * Without memory the table stays empty, and pointers are read as they lie in the file.
+ * The dynamic relocations, sorted. RELR needs no entry: its addends lie in place, so the bytes in the file are the
+ * answer. Without memory the table stays empty, and pointers are read as they lie in the file.
  */
 void elf__need_relocs(const struct elf *const_elf)
 {
@@ -124,4 +125,12 @@ const char *elf__slot_symbol(const struct elf *elf, uint64_t vaddr)
 	const struct reloc *reloc = elf__find_reloc(elf, vaddr);
 
 	return reloc ? reloc->symbol : NULL;
+}
+
+void elf__each_pointer(const struct elf *elf, void (*fn)(uint64_t vaddr, uint64_t value, const char *symbol, void *ctx),
+		       void *ctx)
+{
+	elf__need_relocs(elf);
+	for (size_t i = 0; i < elf->reloc_cnt; i++)
+		fn(elf->reloc[i].vaddr, elf->reloc[i].value, elf->reloc[i].symbol, ctx);
 }

@@ -2,9 +2,9 @@
 /*
  * Builds the control flow of a function. In: its range in an ELF file. Out: struct flow, owned by the caller's thread.
  *
- *	add_region	sweep a range into nodes: the function, then each part of it that was placed elsewhere (X.cold); calls: flow_calls.c
+ *	add_region	sweep a range into nodes: the function, then each part placed elsewhere (X.cold); calls: flow_calls.c
  *	link_nodes	edges of direct jumps, jump tables (flow_tables.c) and falling through
- *	settle_outward	jumps that leave the ranges: tail calls, or parts to add (then link again); which of them: flow_outward.c
+ *	settle_outward	jumps that leave the ranges: tail calls, or parts to add (then link again): flow_outward.c
  *	find_active	what is reached, and what only the unwinder enters
  *	trace_stack	distance of %rsp to the return address, forward from the entry, then backward from returns
  */
@@ -272,8 +272,8 @@ static int trace_forward(struct flow *flow)
 }
 
 /*
- * Depths from returns backward, where forward they were lost (realigned stacks) or never known (landing pads): at a leaf %rsp is at the slot of the
- * return address.
+ * Depths from returns backward, where forward they were lost (realigned stacks) or never known (landing pads): at a
+ * leaf %rsp is at the slot of the return address.
  */
 static int trace_backward(struct flow *flow)
 {
@@ -306,7 +306,9 @@ static int trace_backward(struct flow *flow)
 	return err;
 }
 
-/* A node for the way out that a conditional tail call takes: it must not stay an exit site, since it is no instruction. */
+/*
+ * A node for the way out that a conditional tail call takes: it must not stay an exit site, since it is no instruction.
+ */
 static int add_way_out(struct flow *flow, size_t from)
 {
 	struct flow_node *node = grow_nodes(flow);
@@ -322,7 +324,8 @@ static int add_way_out(struct flow *flow, size_t from)
 }
 
 /*
- * Decides every jump that leaves the ranges and is reached (all, when the function's end is known). *again: a part was added.
+ * Decides every jump that leaves the ranges and is reached (all, when the function's end is known). *again: a part was
+ * added.
  */
 static int settle_outward(struct flow *flow, struct decoder *decoder, bool *again)
 {
@@ -338,7 +341,9 @@ static int settle_outward(struct flow *flow, struct decoder *decoder, bool *agai
 		if (!node->reached && !flow->sized)
 			continue;
 		if (node->kind == FLOW_JUMP_INDIRECT && !node->succ_cnt) {
-			/* With nothing on the stack it is a tail call; with a frame, a jump table of an unknown form. */
+			/*
+			 * With nothing on the stack it is a tail call; with a frame, a jump table of an unknown form.
+			 */
 			node->leaf = node->rsp == 0;
 			flow->unresolved |= node->rsp != 0;
 			if (node->reached && node->rsp == FLOW_UNKNOWN)
@@ -359,7 +364,10 @@ static int settle_outward(struct flow *flow, struct decoder *decoder, bool *agai
 	return err;
 }
 
-/* Active: reached, or (when the range is known) code that is neither padding nor entered by a known edge's fall from padding. */
+/*
+ * Active: reached, or (when the range is known) code that is neither padding nor entered by a known edge's fall from
+ * padding.
+ */
 static void find_active(struct flow *flow)
 {
 	for (size_t i = 0; i < flow->node_cnt; i++) {

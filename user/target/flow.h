@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * The control flow of one native function: a node per instruction, edges, and where the stack pointer is.
- * All code of the function's range is decoded in one sweep, so that no node ever begins inside an instruction. Edges are at least those that
- * the program can take: code that no known edge reaches (landing pads) is kept, with nodes that something unknown may enter.
+ * All code of the function's range is decoded in one sweep, so that no node ever begins inside an instruction. Edges
+ * are at least those that the program can take: code that no known edge reaches (landing pads) is kept, with nodes that
+ * something unknown may enter.
  */
 #ifndef STEPFLAME_TARGET_FLOW_H
 #define STEPFLAME_TARGET_FLOW_H
@@ -41,8 +42,8 @@ enum flow_effect {
 
 struct flow_node {
 	uint64_t vaddr;
-	uint64_t
-		target; /* of a jump, branch or call; for `lea x(%rip)` and constants that are addresses of data, that address */
+	/* of a jump, branch or call; for `lea x(%rip)` and constants that are addresses of data, that address */
+	uint64_t target;
 	uint8_t size;
 	uint8_t kind;       /* enum flow_kind */
 	uint8_t rsp_effect; /* enum flow_effect */
@@ -71,6 +72,15 @@ struct flow_region {
 
 #define FLOW_REGIONS_MAX 8
 
+/* What the code of a range outside says of whose it is. */
+struct flow_scan {
+	uint64_t start;    /* of the range; 0: none */
+	size_t region_cnt; /* of the flow, at that time */
+	bool back;         /* jumps into our ranges, behind the entry */
+	bool leaves;       /* may return, or jump elsewhere */
+	bool foreign;      /* jumps into the middle of another function */
+};
+
 struct flow {
 	const struct elf *elf;
 	struct flow_node *node; /* node[0] is the entry; those of a region are in order and adjacent */
@@ -80,6 +90,7 @@ struct flow {
 	uint32_t *succ, *pred; /* neighbours, by ranges in nodes; edges from inactive nodes are left out */
 	struct flow_region region[FLOW_REGIONS_MAX];
 	size_t region_cnt;
+	struct flow_scan scan; /* the last: most jumps outward lead to one X.cold */
 	uint64_t *data; /* addresses of data that the function loads, ascending: where tables may begin and must end */
 	size_t data_cnt;
 	bool sized;      /* the end of the function is known; else only what is reached counts */

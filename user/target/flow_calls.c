@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What a call is by the name of its target: it does not return, it only gives memory back, or neither. In: a decoded call, and the PLT and GOT of its
- * ELF file. Out: the node's kind. No state.
+ * What a call is by the name of its target: it does not return, it only gives memory back, or neither. In: a decoded
+ * call, and the PLT and GOT of its ELF file. Out: the node's kind. No state.
  */
 #include <string.h>
 

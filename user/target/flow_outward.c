@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Jumps that leave a function's ranges: tail call, part of the function, or never taken. In: a flow whose depths are traced, the unwind table and symbols.
- * Out: a verdict and a range; the flow is not changed.
+ * Jumps that leave a function's ranges: tail call, part of the function, or never taken. In: a flow whose depths are
+ * traced, the unwind table and symbols. Out: a verdict and a range; the flow is not changed.
  */
 #include <errno.h>
 
@@ -10,18 +10,15 @@
 #include "target/functions.h"
 #include "target/insn.h"
 
-/* What the code of a range says of whose it is. */
-struct scan {
-	bool back;    /* jumps into our ranges, behind the entry */
-	bool leaves;  /* may return, or jump elsewhere */
-	bool foreign; /* jumps into the middle of another function */
-};
-
-static int scan_part(struct flow *flow, struct decoder *decoder, const struct function_range *range, struct scan *out)
+static int scan_part(struct flow *flow, struct decoder *decoder, const struct function_range *range)
 {
-	*out = (struct scan){0};
+	struct flow_scan *out = &flow->scan;
+
 	if (range->end - range->start > SIZED_MAX)
 		return -ENOTSUP;
+	if (out->start == range->start && out->region_cnt == flow->region_cnt)
+		return 0;
+	*out = (struct flow_scan){.start = range->start, .region_cnt = flow->region_cnt};
 	for (uint64_t vaddr = range->start; vaddr < range->end;) {
 		struct function_range other;
 		struct flow_node node;
@@ -44,15 +41,16 @@ static int scan_part(struct flow *flow, struct decoder *decoder, const struct fu
 }
 
 /*
- * Where a jump out of the ranges leads. With a frame still on the stack it cannot be a tail call. Without one, it is a part when that range jumps back
- * behind our entry, or a symbol says so. A part begins with the frame that we have at the jump; when it does not, or jumps into another function, the
- * jump is one that GCC left behind a test that never fails (an empty X.cold, so that its address is that of whatever comes next).
+ * Where a jump out of the ranges leads. With a frame still on the stack it cannot be a tail call. Without one, it is a
+ * part when that range jumps back behind our entry, or a symbol says so. A part begins with the frame that we have at
+ * the jump; when it does not, or jumps into another function, the jump is one that GCC left behind a test that never
+ * fails (an empty X.cold, so that its address is that of whatever comes next).
  */
 int flow__judge_outward(struct flow *flow, struct decoder *decoder, const struct flow_node *node,
 			struct function_range *range, enum outward *out)
 {
 	bool framed = node->rsp != 0 && node->rsp != FLOW_UNKNOWN;
-	struct scan scan;
+	const struct flow_scan *scan = &flow->scan;
 	int err;
 
 	*out = OUTWARD_TAIL;
@@ -60,17 +58,17 @@ int flow__judge_outward(struct flow *flow, struct decoder *decoder, const struct
 		return 0;
 	if (functions__at(flow->elf, node->target, range))
 		return framed ? -ENOTSUP : 0; /* nothing is known of that place */
-	err = scan_part(flow, decoder, range, &scan);
+	err = scan_part(flow, decoder, range);
 	if (err)
 		return framed ? err : 0;
 	bool whole = node->target == range->start;
 	bool other_frame = whole && range->frame >= 0 && node->rsp != FLOW_UNKNOWN && range->frame != node->rsp;
 
-	if (scan.back)
+	if (scan->back)
 		*out = OUTWARD_PART;
-	else if (!scan.leaves || (framed && (scan.foreign || other_frame)))
+	else if (!scan->leaves || (framed && (scan->foreign || other_frame)))
 		*out = OUTWARD_DEAD;
-	else if (framed || (!whole && !scan.foreign) || (whole && elf__is_part(flow->elf, node->target)))
+	else if (framed || (!whole && !scan->foreign) || (whole && elf__is_part(flow->elf, node->target)))
 		*out = OUTWARD_PART;
 	return 0;
 }

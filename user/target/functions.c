@@ -137,8 +137,9 @@ static int read_cie(const struct elf *elf, uint64_t vaddr, struct cie *out)
 }
 
 /*
- * How far the canonical frame address lies above %rsp where a range begins, less the return address. A function's unwind instructions begin with the
- * CIE's 8 bytes; those of a part say at once how large the frame is that it was entered with (0e = DW_CFA_def_cfa_offset, ...).
+ * How far the canonical frame address lies above %rsp where a range begins, less the return address. A function's
+ * unwind instructions begin with the CIE's 8 bytes; those of a part say at once how large the frame is that it was
+ * entered with (0e = DW_CFA_def_cfa_offset, ...).
  */
 static int32_t read_frame(struct reader *r)
 {
@@ -187,7 +188,10 @@ static int read_fde(const struct elf *elf, uint64_t vaddr, struct function_range
 	return 0;
 }
 
-/* .eh_frame_hdr: version, three encodings, .eh_frame, count, then {function, FDE} sorted, as 32-bit distances from the header. */
+/*
+ * .eh_frame_hdr: version, three encodings, .eh_frame, count, then {function, FDE} sorted, as 32-bit distances from the
+ * header.
+ */
 static int search_unwind(const struct elf *elf, uint64_t vaddr, struct function_range *out)
 {
 	uint64_t hdr, size;

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Decoding of single instructions. In: bytes of an ELF file. Out: the parts of a flow_node that one instruction determines.
- * What the kernel emulates: arch/x86/kernel/uprobes.c, branch_setup_xol_ops, push_setup_xol_ops; what it refuses: is_prefix_bad.
+ * Decoding of single instructions. In: bytes of an ELF file. Out: the parts of a flow_node that one instruction
+ * determines. What the kernel emulates: arch/x86/kernel/uprobes.c, branch_setup_xol_ops, push_setup_xol_ops; what it
+ * refuses: is_prefix_bad.
  */
 #include "target/insn.h"
 
 #include <errno.h>
 #include <string.h>
+
+#include "../../include/probes.h"
 
 #define INSN_MAX       15
 #define TABLE_LOOKBACK 16 /* instructions between the load of a table entry and its jump */
@@ -140,7 +143,10 @@ static bool is_bp(unsigned reg)
 	return reg == X86_REG_RBP || reg == X86_REG_EBP || reg == X86_REG_BP || reg == X86_REG_BPL;
 }
 
-/* Whether operands say that a register of `family` is written. Reads that stand first (cmp, test, push) are told by capstone. */
+/*
+ * Whether operands say that a register of `family` is written. Reads that stand first (cmp, test, push) are told by
+ * capstone.
+ */
 static bool writes(const cs_x86 *x86, bool (*family)(unsigned reg))
 {
 	for (int i = 0; i < x86->op_count; i++) {
@@ -171,7 +177,10 @@ static bool is_register_copy(const cs_insn *insn, unsigned *src, int64_t *disp)
 	return true;
 }
 
-/* Effect of an instruction that writes `own` (%rsp or %rbp) by operand. Depth grows as the register falls, hence the signs. */
+/*
+ * Effect of an instruction that writes `own` (%rsp or %rbp) by operand. Depth grows as the register falls, hence the
+ * signs.
+ */
 static void copy_effect(const cs_insn *insn, unsigned own, uint8_t *effect, int32_t *arg)
 {
 	const cs_x86_op *op = insn->detail->x86.operands;
@@ -332,6 +341,51 @@ bool decoder__writes_argument(struct decoder *decoder, const struct elf *elf, co
 	return false;
 }
 
+/* Index of the register that `reg` is, or is a part of: 0 for %rsi, enum saved_register; or -1. */
+static int holder_of(unsigned reg)
+{
+	static const unsigned parts[][5] = {
+		[0] = {X86_REG_RSI, X86_REG_ESI, X86_REG_SI, X86_REG_SIL},
+		[SAVED_RBX] = {X86_REG_RBX, X86_REG_EBX, X86_REG_BX, X86_REG_BL, X86_REG_BH},
+		[SAVED_RBP] = {X86_REG_RBP, X86_REG_EBP, X86_REG_BP, X86_REG_BPL},
+		[SAVED_R12] = {X86_REG_R12, X86_REG_R12D, X86_REG_R12W, X86_REG_R12B},
+		[SAVED_R13] = {X86_REG_R13, X86_REG_R13D, X86_REG_R13W, X86_REG_R13B},
+		[SAVED_R14] = {X86_REG_R14, X86_REG_R14D, X86_REG_R14W, X86_REG_R14B},
+		[SAVED_R15] = {X86_REG_R15, X86_REG_R15D, X86_REG_R15W, X86_REG_R15B},
+	};
+
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+		for (size_t k = 0; k < 5; k++)
+			if (parts[i][k] && parts[i][k] == reg)
+				return i;
+	return -1;
+}
+
+void decoder__follow_copies(struct decoder *decoder, const struct elf *elf, const struct flow_node *node,
+			    uint32_t *holders)
+{
+	const cs_insn *insn = decoder->insn;
+	cs_regs read, written;
+	uint8_t read_cnt, written_cnt;
+	int64_t disp;
+	unsigned src;
+	bool copy;
+
+	if (!decode(decoder, elf, node->vaddr, node->size) ||
+	    cs_regs_access(decoder->handle, insn, read, &read_cnt, written, &written_cnt) != CS_ERR_OK) {
+		*holders = 0;
+		return;
+	}
+	copy = insn->id == X86_INS_MOV && is_register_copy(insn, &src, &disp) && holder_of(src) >= 0 &&
+	       *holders >> holder_of(src) & 1;
+	for (uint8_t i = 0; i < written_cnt; i++) {
+		int to = holder_of(written[i]);
+
+		if (to >= 0)
+			*holders = copy ? *holders | 1u << to : *holders & ~(1u << to);
+	}
+}
+
 /* What a memory operand says of the table: an 8-byte pointer array, or 4-byte distances. */
 static void use_of_memory(const cs_insn *insn, const cs_x86_op *op, enum table_form form, struct table_use *out)
 {
@@ -351,8 +405,9 @@ static bool is_scaled(const cs_x86_op *op, int scale)
 }
 
 /*
- * GCC and Clang write: jmp *table(,%idx,8); or mov (%table,%idx,8),%r; jmp *%r; or movslq (%table,%idx,4),%r; add %table,%r; jmp *%r.
- * The jump is found to read a table when one of these loads precedes it; the range check is not looked for, see read_table() in flow_tables.c.
+ * GCC and Clang write: jmp *table(,%idx,8); or mov (%table,%idx,8),%r; jmp *%r; or movslq (%table,%idx,4),%r; add
+ * %table,%r; jmp *%r. The jump is found to read a table when one of these loads precedes it; the range check is not
+ * looked for, see read_table() in flow_tables.c.
  */
 void decoder__table_use(struct decoder *decoder, const struct elf *elf, const struct flow_node *node, size_t at,
 			size_t first, struct table_use *out)

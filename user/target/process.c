@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A live process by way of /proc: identity, command line, mapped files, environment, memory, children. In: a pid. Out: struct
- * process. Whatever thread calls it; there is no state. The target chooses its comm (any bytes, ')' too), its command line and
- * the names of the files that it maps, so nothing here trusts those.
+ * A live process by way of /proc: identity, command line, mapped files, environment, memory, children. In: a pid. Out:
+ * struct process. Whatever thread calls it; there is no state. The target chooses its comm (any bytes, ')' too), its
+ * command line and the names of the files that it maps, so nothing here trusts those.
  */
 #include "process.h"
 
@@ -25,8 +25,8 @@
 /* ---- files of /proc ---- */
 
 /*
- * Reads /proc/PID/NAME whole; *out is malloc'ed and has a 0 behind its *size bytes. These files have no size to ask for.
- * A file that is gone, and a read that finds its process gone, are -ESRCH.
+ * Reads /proc/PID/NAME whole; *out is malloc'ed and has a 0 behind its *size bytes. These files have no size to ask
+ * for. A file that is gone, and a read that finds its process gone, are -ESRCH.
  */
 static int proc__slurp(pid_t pid, const char *name, char **out, size_t *size)
 {
@@ -164,7 +164,10 @@ struct mapping {
 	char *name; /* in the text of maps: 0-terminated, newlines as \012 */
 };
 
-/* "55d0c8a00000-55d0c8a28000 r-xp 00002000 fe:01 1234      /usr/bin/a b" (proc(5)); the name goes to the end of the line. */
+/*
+ * "55d0c8a00000-55d0c8a28000 r-xp 00002000 fe:01 1234      /usr/bin/a b" (proc(5)); the name goes to the end of the
+ * line.
+ */
 static bool mapping__parse(char *line, struct mapping *out)
 {
 	unsigned int major, minor;
@@ -199,7 +202,10 @@ static bool mapped_file__is_at(const struct mapped_file *file, pid_t pid, const 
 	return !stat(open_path, &st) && st.st_ino == file->inode && st.st_dev == file->dev;
 }
 
-/* The kernel writes a newline of a name as \012 and leaves a backslash alone, so what "\012" was is for the file system to tell. */
+/*
+ * The kernel writes a newline of a name as \012 and leaves a backslash alone, so what "\012" was is for the file system
+ * to tell.
+ */
 static void name__unescape(char *name)
 {
 	char *out = name;
@@ -214,8 +220,9 @@ static void name__unescape(char *name)
 }
 
 /*
- * Path and open_path. A file can be named "x (deleted)", so the names that maps may mean are tried until one is the mapped file;
- * map_files opens deleted ones, and those whose device stat(2) gives otherwise than maps does (btrfs, overlayfs).
+ * Path and open_path. A file can be named "x (deleted)", so the names that maps may mean are tried until one is the
+ * mapped file; map_files opens deleted ones, and those whose device stat(2) gives otherwise than maps does (btrfs,
+ * overlayfs).
  */
 static void mapped_file__name(struct mapped_file *file, pid_t pid, const struct mapping *first)
 {
@@ -261,8 +268,8 @@ static int process__add_file(struct process *p, const struct mapping *map, uint6
 }
 
 /*
- * One file per inode with an executable mapping. Its base comes from the first mapping of the run that the loader made around the
- * first executable one: a program may also map a library as plain data, at any lower address.
+ * One file per inode with an executable mapping. Its base comes from the first mapping of the run that the loader made
+ * around the first executable one: a program may also map a library as plain data, at any lower address.
  */
 static int process__read_files(struct process *p)
 {

@@ -12,10 +12,15 @@
 /* A file mapped executable in the process, one per file. */
 struct mapped_file {
 	char path[PATH_MAX]; /* as the process names it, without " (deleted)" */
-	/* Openable from here: /proc/PID/root/..., or /proc/PID/map_files/... when that is another file; "" if neither. */
+	/*
+	 * Openable from here: /proc/PID/root/..., or /proc/PID/map_files/... when that is another file; "" if neither.
+	 */
 	char open_path[PATH_MAX];
 	uint64_t dev, inode;
-	/* Address less file offset of the lowest mapping of the loaded image; other mappings of the same file do not count. */
+	/*
+	 * Address less file offset of the lowest mapping of the loaded image; other mappings of the same file do not
+	 * count.
+	 */
 	uint64_t base;
 };
 
@@ -31,8 +36,9 @@ struct process {
 };
 
 /*
- * Reads /proc/PID. 0 or -errno: -ESRCH no such process (or a zombie, or a kernel thread), -EACCES or -EPERM may not look at it.
- * pid may be a thread id: the thread group's process is read and its pid set. Release with process__release.
+ * Reads /proc/PID. 0 or -errno: -ESRCH no such process (or a zombie, or a kernel thread), -EACCES or -EPERM may not
+ * look at it. pid may be a thread id: the thread group's process is read and its pid set. Release with
+ * process__release.
  */
 int process__read(pid_t pid, struct process *out);
 void process__release(struct process *p);     /* accepts a zeroed struct */

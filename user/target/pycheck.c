@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The check of a CPython that was found against the process that runs it. In: struct py_check. Out: agreed or not. Owned by the thread that
- * calls it. Threads of the target run while their states are read, so a thread that makes no sense once is read again.
+ * The check of a CPython that was found against the process that runs it. In: struct py_check. Out: agreed or not.
+ * Owned by the thread that calls it. Threads of the target run while their states are read, so a thread that makes no
+ * sense once is read again.
  */
 #include "pycheck.h"
 
@@ -67,8 +68,8 @@ static bool check__c_string(const struct py_check *check, uint64_t pointer_at, c
 }
 
 /*
- * Does the process hold a PyMethodDef {"next", next, METH_FASTCALL}? The table lies among the interpreter's static data, which is
- * read around PyGen_Type, itself such data; nothing names the table.
+ * Does the process hold a PyMethodDef {"next", next, METH_FASTCALL}? The table lies among the interpreter's static
+ * data, which is read around PyGen_Type, itself such data; nothing names the table.
  */
 static bool check__next(const struct py_check *check)
 {
@@ -186,8 +187,8 @@ static enum verdict check__frames(const struct py_check *check, uint64_t tstate)
 }
 
 /*
- * Where the thread says that its own state is. glibc's and musl's pthread_t is the thread pointer, so PyThreadState.thread_id gives
- * the way to its thread-local words. A thread that has released the GIL may have none.
+ * Where the thread says that its own state is. glibc's and musl's pthread_t is the thread pointer, so
+ * PyThreadState.thread_id gives the way to its thread-local words. A thread that has released the GIL may have none.
  */
 static bool check__current(const struct py_check *check, uint64_t tstate)
 {
@@ -201,7 +202,10 @@ static bool check__current(const struct py_check *check, uint64_t tstate)
 		return true; /* its thread has ended, or has not begun */
 	at = tp;
 	if (py->tstate_where == PY_TSTATE_DTV) {
-		/* glibc's dtv: the number of entries lies before it; an entry is -1 until the thread uses that module's block. */
+		/*
+		 * glibc's dtv: the number of entries lies before it; an entry is -1 until the thread uses that module's
+		 * block.
+		 */
 		if (check__pointer(check, tp + 8, &dtv) || check__pointer(check, dtv - 16, &cnt) ||
 		    py->tls_module > cnt || check__pointer(check, dtv + 16ul * py->tls_module, &at) || at == 0 ||
 		    at == UINT64_MAX)
@@ -234,7 +238,10 @@ static bool check__global(const struct py_check *check, const uint64_t interpret
 	return false;
 }
 
-/* The threads of one interpreter: GOOD when one makes sense, else BAD when one does not; BAD when a current state is elsewhere. */
+/*
+ * The threads of one interpreter: GOOD when one makes sense, else BAD when one does not; BAD when a current state is
+ * elsewhere.
+ */
 static enum verdict check__interpreter(const struct py_check *check, uint64_t interpreter,
 				       const uint32_t walk[PY_WALK_CNT])
 {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Holds what was found of a CPython against the live process. Reads only; the process runs on, so what moves is read again. */
+/*
+ * Holds what was found of a CPython against the live process. Reads only; the process runs on, so what moves is read
+ * again.
+ */
 #ifndef STEPFLAME_TARGET_PYCHECK_H
 #define STEPFLAME_TARGET_PYCHECK_H
 
@@ -21,8 +24,8 @@ struct py_check {
 };
 
 /*
- * From 3.13: _Py_DebugOffsets at the start of _PyRuntime is of this version and agrees with the table. 0 (also before 3.13), -EOPNOTSUPP
- * for a free-threaded build, -ENOTSUP when they differ, or -errno.
+ * From 3.13: _Py_DebugOffsets at the start of _PyRuntime is of this version and agrees with the table. 0 (also before
+ * 3.13), -EOPNOTSUPP for a free-threaded build, -ENOTSUP when they differ, or -errno.
  */
 int py_check__debug_offsets(pid_t pid, uint64_t runtime, const struct py_internals *internals);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Follows a few instructions of functions that CPython exports. In: the file's code (not the process's, in which probes may have
- * been written) and words of the process's memory. Out: the place of the thread state, the version's text. Owned by the thread that calls it.
+ * Follows a few instructions of functions that CPython exports. In: the file's code (not the process's, in which probes
+ * may have been written) and words of the process's memory. Out: the place of the thread state, the version's text.
+ * Owned by the thread that calls it.
  */
 #include "pycode.h"
 
@@ -88,7 +89,10 @@ static struct value value__add(struct value a, struct value b)
 		a = b;
 		b = swap;
 	}
-	/* A TLS descriptor gives its block less the thread pointer, so that the sum with the thread pointer is the block. */
+	/*
+	 * A TLS descriptor gives its block less the thread pointer, so that the sum with the thread pointer is the
+	 * block.
+	 */
 	if (a.kind == VALUE_THREAD && b.kind == VALUE_BLOCK)
 		return value__add(b, (struct value){.kind = VALUE_NUMBER, .number = a.number});
 	if (a.kind == VALUE_BLOCK && b.kind == VALUE_THREAD)
@@ -125,7 +129,9 @@ static struct value walk__load(struct walk *walk, struct value address)
 		return value;
 	if (address.kind == VALUE_THREAD && address.number == 0) /* the TCB begins with its own address */
 		return address;
-	/* Variables lie below the thread pointer; above it are the TCB's words, such as the stack protector's at 0x28. */
+	/*
+	 * Variables lie below the thread pointer; above it are the TCB's words, such as the stack protector's at 0x28.
+	 */
 	if (address.kind == VALUE_BLOCK || (address.kind == VALUE_THREAD && -address.number <= TLS_MAX))
 		walk->loaded = address;
 	return (struct value){0};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What user/target knows of a CPython version beyond the layout that the BPF side gets (include/python.h): the way from _PyRuntime
- * to the thread states, and what _Py_DebugOffsets must say. For python.c and its tests.
+ * What user/target knows of a CPython version beyond the layout that the BPF side gets (include/python.h): the way from
+ * _PyRuntime to the thread states, and what _Py_DebugOffsets must say. For python.c and its tests.
  */
 #ifndef STEPFLAME_TARGET_PYLAYOUT_H
 #define STEPFLAME_TARGET_PYLAYOUT_H
@@ -27,8 +27,9 @@ struct py_internals {
 	struct py_layout layout;
 	uint32_t walk[PY_WALK_CNT];
 	/*
-	 * From 3.13 _PyRuntime begins with _Py_DebugOffsets (CPython Include/internal/pycore_runtime.h or pycore_debug_offsets.h):
-	 * where in _PyRuntime the 64-bit words are that tell walk[], the version and "free-threaded", and what others must hold. 0 before 3.13.
+	 * From 3.13 _PyRuntime begins with _Py_DebugOffsets (CPython Include/internal/pycore_runtime.h or
+	 * pycore_debug_offsets.h): where in _PyRuntime the 64-bit words are that tell walk[], the version and
+	 * "free-threaded", and what others must hold. 0 before 3.13.
 	 */
 	uint32_t walk_at[PY_WALK_CNT];
 	uint32_t debug_version_at;

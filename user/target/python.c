@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Finds CPython in a process. In: the mapped files of struct process, and reads of the process's memory, which goes on running. Out:
- * struct python. Owned by the thread that calls it. First the file is understood, then the process must agree (pycheck.c).
+ * Finds CPython in a process. In: the mapped files of struct process, and reads of the process's memory, which goes on
+ * running. Out: struct python. Owned by the thread that calls it. First the file is understood, then the process must
+ * agree (pycheck.c).
  */
 #include "python.h"
 
@@ -63,8 +64,8 @@ static bool file__is_executable(const struct mapped_file *file, pid_t pid)
 }
 
 /*
- * The executable goes first: what it defines wins over a libpython that an extension brought. A file named python is the executable
- * too, when the process was started by way of the loader (ld.so /usr/bin/python3).
+ * The executable goes first: what it defines wins over a libpython that an extension brought. A file named python is
+ * the executable too, when the process was started by way of the loader (ld.so /usr/bin/python3).
  */
 static int process__find_python(const struct process *process, const struct mapped_file **file, struct elf **elf)
 {
@@ -141,6 +142,8 @@ static void python__find_functions(struct python *out, const struct elf *elf, ui
 		functions->iternext = 0;
 	if (!elf__symbol(elf, "_PyEval_EvalFrameDefault", &symbol))
 		functions->eval = symbol.vaddr;
+	if (py_gc__find(elf, &functions->gc))
+		functions->gc.callback = 0;
 }
 
 static void python__find_tstate(struct python *out, const struct elf *elf, const struct process *process,
@@ -171,7 +174,9 @@ static int python__describe(const struct process *process, struct python *out, c
 	uint64_t first;
 	int minor, err;
 
-	/* The lowest mapping begins at file offset 0 in all but odd files, and a load bias is the same in all segments. */
+	/*
+	 * The lowest mapping begins at file offset 0 in all but odd files, and a load bias is the same in all segments.
+	 */
 	if (elf__symbol(elf, "_PyRuntime", &runtime) || elf__symbol(elf, "PyGen_Type", &gen_type) ||
 	    elf__symbol(elf, "PyUnicode_Type", &unicode_type) || elf__vaddr(elf, 0, &first))
 		return -ENOEXEC;

@@ -8,6 +8,7 @@
 #include "../../include/python.h"
 #include "elf.h"
 #include "process.h"
+#include "pygc.h"
 
 #define PY_MINOR_MIN 8
 #define PY_MINOR_MAX 14
@@ -18,6 +19,7 @@ struct py_functions {
 	uint64_t throw_;   /* gen_throw(gen, ...), of PyGen_Type's methods */
 	uint64_t iternext; /* slot_tp_iternext(self) */
 	uint64_t eval;     /* _PyEval_EvalFrameDefault(tstate, frame, throwflag) */
+	struct py_gc gc;   /* gc.callback 0: not found */
 };
 
 struct python {
@@ -33,13 +35,14 @@ struct python {
 const struct py_layout *py_layout__find(int minor);
 
 /*
- * Finds CPython among the mapped files (the executable before a libpython3.x), its exact version (Py_Version, or the text that
- * Py_GetVersion formats), layout, functions and thread state. *elf (may be NULL) receives the opened file, to be freed by the caller; NULL on error.
- * 0; -ENOENT no CPython there; -EOPNOTSUPP a version outside the table, or a free-threaded build (version is set); -ENOTSUP the
- * live process contradicts the table; or -errno. A function or a thread state that is not found is no error: 0, PY_TSTATE_UNKNOWN.
- * The check against the live process: PyGen_Type's and PyUnicode_Type's tp_name read "generator" and "str"; `next` found is the one in
- * the process; where a thread runs Python, its thread state leads to frames whose code objects have readable names, and its
- * thread-local word (by way of its thread_id, which is its thread pointer) holds that state or nothing; from 3.13, _Py_DebugOffsets agree.
+ * Finds CPython among the mapped files (the executable before a libpython3.x), its exact version (Py_Version, or the
+ * text that Py_GetVersion formats), layout, functions and thread state. *elf (may be NULL) receives the opened file, to
+ * be freed by the caller; NULL on error. 0; -ENOENT no CPython there; -EOPNOTSUPP a version outside the table, or a
+ * free-threaded build (version is set); -ENOTSUP the live process contradicts the table; or -errno. A function or a
+ * thread state that is not found is no error: 0, PY_TSTATE_UNKNOWN. The check against the live process: PyGen_Type's
+ * and PyUnicode_Type's tp_name read "generator" and "str"; `next` found is the one in the process; where a thread runs
+ * Python, its thread state leads to frames whose code objects have readable names, and its thread-local word (by way of
+ * its thread_id, which is its thread pointer) holds that state or nothing; from 3.13, _Py_DebugOffsets agree.
  */
 int python__find(const struct process *process, struct python *out, struct elf **elf);
 

@@ -28,28 +28,43 @@ struct sites {
 	struct site entry;
 	uint32_t exit_cnt;
 	struct site exit[SITES_MAX];
-	uint32_t
-		unwind_cnt; /* where an exception leaves the function behind its clean-up: its calls of _Unwind_Resume */
+	/* where an exception leaves the function behind its clean-up: its calls of _Unwind_Resume */
+	uint32_t unwind_cnt;
 	struct site unwind[SITES_MAX];
 };
 
 /*
- * Sites of the function at vaddr with `size` bytes (0: ends where the next symbol or the section ends; found by walking control flow).
- * Guarantees: the entry site is passed exactly once per call, before any call, and with the six integer argument registers as they
- * were at the entry; every path from entry to a return passes exactly one exit site, after the function's work by `policy`. Tail calls count as
- * returns. Where no emulated instruction qualifies, the site is the `ret` (or tail jump) itself.
- * 0; -ENOENT no code there; -ENOTSUP control flow not understood (an indirect jump that is not a known jump table, more than SITES_MAX exits).
+ * Sites of the function at vaddr with `size` bytes (0: ends where the next symbol or the section ends; found by walking
+ * control flow). Guarantees: the entry site is passed exactly once per call, before any call, and with the six integer
+ * argument registers as they were at the entry; every path from entry to a return passes exactly one exit site, after
+ * the function's work by `policy`. Tail calls count as returns. Where no emulated instruction qualifies, the site is
+ * the `ret` (or tail jump) itself. 0; -ENOENT no code there; -ENOTSUP control flow not understood (an indirect jump
+ * that is not a known jump table, more than SITES_MAX exits).
  */
 int sites__find(const struct elf *elf, uint64_t vaddr, uint64_t size, enum sites_policy policy, struct sites *out);
 
+struct call_site {
+	struct site site;
+	/* enum saved_register that then holds the function's own second argument, 0 when none is known to */
+	uint32_t second_in;
+};
+
 /*
- * The instruction in the function at vaddr that calls, or jumps at its end to, the function of that name (an import, or one of the file's own),
- * if there is exactly one: the probe fires before it, when the argument registers are the callee's. 0, -ENOENT none, -ENOTUNIQ several,
- * -ENOTSUP the kernel would single-step it, or as sites__find.
+ * The instruction in the function at vaddr that calls, or jumps at its end to, the function of that name (an import, or
+ * one of the file's own), if there is exactly one: the probe fires before it, when the argument registers are the
+ * callee's. 0, -ENOENT none, -ENOTUNIQ several, -ENOTSUP the kernel would single-step it, or as sites__find.
  */
-int sites__find_call(const struct elf *elf, uint64_t vaddr, uint64_t size, const char *callee, struct site *out);
+int sites__find_call(const struct elf *elf, uint64_t vaddr, uint64_t size, const char *callee, struct call_site *out);
 
 /* The same, of the calls behind which the function does nothing but return. */
-int sites__find_last_call(const struct elf *elf, uint64_t vaddr, uint64_t size, const char *callee, struct site *out);
+int sites__find_last_call(const struct elf *elf, uint64_t vaddr, uint64_t size, const char *callee,
+			  struct call_site *out);
+
+/*
+ * How far below the slot of the return address of the function at vaddr that of a function lies which it calls by a
+ * pointer: when all such calls are made with the same stack. Bytes, or -ENOENT none, -ENOTUNIQ not the same, -ENOTSUP
+ * not known, or as sites__find.
+ */
+int sites__find_callee_frame(const struct elf *elf, uint64_t vaddr, uint64_t size);
 
 #endif

@@ -136,6 +136,24 @@ static inline void action__next(u64 gen, u64 sp)
 	fakepy__set_created(&job.py, gen, false);
 }
 
+/*
+ * next() on an object of a Python class, whose function for it will have its return address at `frame`; in a process that has shown an action. It
+ * returns by loader__exit.
+ */
+static inline void loader__next(u64 object, u64 frame)
+{
+	enum { BELOW = 32, PUSHED = 8 };
+
+	job.proc->profile_code = job.profile_code;
+	job.proc->fetches = 1;
+	hit(PROBE_PY_NEXT, BELOW, frame + BELOW - PUSHED, frame + BELOW, 0, (u64)&object);
+}
+
+static inline void loader__exit(u64 frame)
+{
+	hit(PROBE_PY_ITER_EXIT, 0, frame - 8, frame, 0, 0);
+}
+
 static inline void action__throw(u64 gen, u64 sp)
 {
 	hit(PROBE_PY_THROW, 0, sp, 0, gen, 0);

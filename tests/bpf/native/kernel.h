@@ -50,6 +50,8 @@ typedef __s64 s64;
 		(u64)(i) & ((size)-1);                                        \
 	})
 
+#define LOAD_HERE(place)                     (place)
+
 #define BPF_CORE_READ(from, member, ...)     ((from)->member __VA_OPT__(->__VA_ARGS__)) /* two hops at most */
 #define BPF_CORE_READ_INTO(to, from, member) memcpy(to, &(from)->member, sizeof(*(to)))
 #define BPF_PROG(name, ...)                  name(__VA_ARGS__)
@@ -170,6 +172,24 @@ static inline struct native_row **native_map__slot(const struct native_shape *sh
 	return slot;
 }
 
+/* Makes room, which a map of the kind that forgets has always: for which entry goes there is no promise. */
+static inline bool native_map__evict(const struct native_shape *shape)
+{
+	struct native_map *m = native_map__get(shape->map);
+	struct native_row *row = NULL;
+
+	if (shape->type != BPF_MAP_TYPE_LRU_HASH)
+		return false;
+	for (u32 i = 0; !row; i++) {
+		row = m->buckets[i];
+		if (row)
+			m->buckets[i] = row->next;
+	}
+	free(row);
+	m->cnt--;
+	return true;
+}
+
 static inline int native_map__update(const struct native_shape *shape, const void *key, const void *value, u64 flags)
 {
 	struct native_row **slot = native_map__slot(shape, key), *row = *slot;
@@ -179,7 +199,7 @@ static inline int native_map__update(const struct native_shape *shape, const voi
 	if (!row && flags == BPF_EXIST)
 		return -ENOENT;
 	if (!row) {
-		if (native_map__get(shape->map)->cnt >= shape->max_entries)
+		if (native_map__get(shape->map)->cnt >= shape->max_entries && !native_map__evict(shape))
 			return -E2BIG;
 		row = calloc(1, sizeof(*row) + shape->value_bytes);
 		if (!row)
@@ -271,6 +291,7 @@ static inline void native__reset(void)
 #define bpf_ringbuf_submit(data, fl)           native__submit(data)
 #define bpf_get_attach_cookie(ctx)             ((void)(ctx), native.cookie)
 #define bpf_get_current_task_btf()             (native.task)
+#define bpf_get_current_pid_tgid()             ((u64)native.task->tgid << 32 | (u32)native.task->pid)
 
 static inline void *native__task_storage(const struct native_shape *shape, struct task_struct *task, u64 flags)
 {
@@ -306,6 +327,21 @@ static inline long bpf_probe_read_user(void *to, u32 bytes, const void *from)
 	return -EFAULT;
 }
 
+/* Its length with the NUL, which a cut one has too. */
+static inline long bpf_probe_read_user_str(char *to, u32 bytes, const void *from)
+{
+	u64 reads = native.reads;
+	u32 n = 0;
+
+	do {
+		if (bpf_probe_read_user(to + n, 1, (const char *)from + n))
+			return -EFAULT;
+	} while (to[n++] && n < bytes);
+	to[n - 1] = 0;
+	native.reads = reads + 1;
+	return n;
+}
+
 static inline int native__send(const void *data, u64 bytes)
 {
 	if (native.ring_full)
@@ -336,17 +372,24 @@ static inline void native__submit(void *data)
 }
 
 /* Sets a knob (const volatile, so in read-only memory) as the loader does. */
-static inline void native__set_knob(const volatile u64 *knob, u64 value)
+#define native__set_knob(knob, value) native__set_bytes(knob, value, sizeof(*(knob)))
+
+static inline void native__set_bytes(const volatile void *knob, u64 value, size_t bytes)
 {
 	u64 page = (u64)sysconf(_SC_PAGESIZE), start = (u64)knob & ~(page - 1);
 
-	if (mprotect((void *)start, (u64)(knob + 1) - start, PROT_READ | PROT_WRITE))
+	if (mprotect((void *)start, (u64)knob + bytes - start, PROT_READ | PROT_WRITE))
 		abort();
-	*(volatile u64 *)(u64)knob = value;
+	memcpy((void *)(u64)knob, &value, bytes);
 }
 
 /* The programs, which nothing else declares. */
 int probe(struct pt_regs *ctx);
+int op_enter(struct pt_regs *ctx);
+int node_enter(struct pt_regs *ctx);
+int boxed_enter(struct pt_regs *ctx);
+int op_exit(struct pt_regs *ctx);
+int op_memory(struct pt_regs *ctx);
 int process_fork(struct task_struct *parent, struct task_struct *child);
 int process_exec(struct task_struct *task);
 int process_exit(struct task_struct *task);

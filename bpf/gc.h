@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Collections of garbage. CPython 3.8 to 3.14 tells gc.callbacks of each through invoke_gc_callback(..., phase, generation, ...), before it with the
+ * phase "start" and behind it with "stop", whether there are callbacks or not. It never collects inside a collection.
+ */
+#ifndef STEPFLAME_GC_H
+#define STEPFLAME_GC_H
+
+#include "span.h"
+
+#define GC_GENERATIONS 3
+#define GC_PAGE_MASK   0xfff
+
+static __always_inline void on_gc(struct pt_regs *ctx, struct task_struct *task, struct proc *proc, u32 pid, u32 flags,
+				  u32 start)
+{
+	u64 first = ctx->di, second = ctx->si, third = ctx->dx, phase;
+	struct thread *t = thread__enter(task, ctx->sp);
+	u32 generation;
+	int open;
+
+	/* Else clang chooses an address, and the verifier refuses a context pointer that was added to. */
+	asm volatile("" : "+r"(first), "+r"(second), "+r"(third));
+	phase = flags & COOKIE_PHASE_FIRST ? first : second;
+	generation = flags & COOKIE_PHASE_FIRST ? second : third;
+	if (!t)
+		return;
+	open = span__find(t, SPAN_GC, 0, 0);
+	/* Its texts are not read, which may fail in a page that was never used: where in its page "start" lies no load address changes. */
+	if ((phase ^ start) & GC_PAGE_MASK) {
+		if (!span__end(t, proc, pid, open))
+			count(CNT_OPEN_AT_START);
+		return;
+	}
+	if (open >= 0) { /* its end was missed while the probes were away */
+		span__drop(t, open + 1, CNT_DROPPED_INNER);
+		span__drop(t, open, CNT_SPAN_REUSED);
+	}
+	if (generation < GC_GENERATIONS)
+		span__begin(t, SPAN_GC, 0, fixed_name(NAME_GC_0 + generation), 0);
+}
+
+#endif

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The operator table: what a call of an operator, a node or a label becomes when it ends. This is on the path of every operator call of the
+ * target while a window is open; nothing here calls a helper but for the timeline.
+ */
+#ifndef STEPFLAME_OP_ROWS_H
+#define STEPFLAME_OP_ROWS_H
+
+#include "maps.h"
+
+#define OP_ROW_TRIES 8 /* neighbours looked at before the table counts as full */
+
+/* Of an operator's own kinds, which no other report lists and which are nobody's parent there. */
+static __always_inline bool is_operator(u32 kind)
+{
+	return kind == SPAN_OP || kind == SPAN_EVALUATE || kind == SPAN_NODE;
+}
+
+static __always_inline bool has_op_row(u32 kind)
+{
+	return kind == SPAN_LABEL || is_operator(kind);
+}
+
+static __always_inline u64 op_key__hash(const struct op_key *key)
+{
+	u64 h = key->name ^ key->action * 0x9e3779b97f4a7c15ULL ^ key->group * 0xd6e8feb86659fd93ULL ^
+		((u64)key->pid << 8 | key->kind) * 0xa0761d6478bd642fULL;
+
+	h = (h ^ h >> 29) * 0xbf58476d1ce4e5b9ULL;
+	return (h ^ h >> 32) | 1;
+}
+
+static __always_inline struct op_entry *op_row__at(u32 i)
+{
+	return bpf_map_lookup_elem(&op_rows, &i);
+}
+
+/* Index of the row of that key, which is made when it is not there; OP_ROWS (counted) when there is no room. */
+static __always_inline u32 op_row__find(const struct op_key *key)
+{
+	u64 hash = op_key__hash(key);
+	u32 first = hash >> 40;
+
+	for (u32 n = 0; n < OP_ROW_TRIES; n++) {
+		u32 i = (first + n) % OP_ROWS;
+		struct op_entry *row = op_row__at(i);
+		u64 seen;
+
+		if (!row)
+			break;
+		seen = row->hash;
+		if (!seen) {
+			seen = __sync_val_compare_and_swap(&row->hash, 0, hash);
+			if (!seen) {
+				row->key = *key;
+				return i;
+			}
+		}
+		if (seen == hash)
+			return i;
+	}
+	count(CNT_OP_ROWS_FULL);
+	return OP_ROWS;
+}
+
+/* Takes a call back that turned out to be the same as the one around it, whose only child it is. */
+static __always_inline void op_row__take_back(const struct op_ended *call, const s64 *total_bytes)
+{
+	struct op_entry *row = call->row ? op_row__at(call->row - 1) : NULL;
+
+	if (!row)
+		return;
+	__sync_fetch_and_add(&row->val.calls, -1ULL);
+	__sync_fetch_and_add(&row->val.total_ns, -call->total_ns);
+	__sync_fetch_and_add(&row->val.self_ns, -call->self_ns);
+	for (int m = 0; m < OP_MEMORY__COUNT; m++) {
+		if (total_bytes[m])
+			__sync_fetch_and_add(&row->val.total_bytes[m], -total_bytes[m]);
+		if (call->self_bytes[m])
+			__sync_fetch_and_add(&row->val.self_bytes[m], -call->self_bytes[m]);
+	}
+}
+
+/* Adds a call to its row. Returns 1 + the row's index, 0 when it has none. */
+static __always_inline u32 op_row__add(u32 pid, const struct span *s, u64 total_ns, u64 self_ns)
+{
+	struct op_key key = {.pid = pid, .kind = s->kind, .name = s->name, .action = s->action, .group = s->op.group};
+	u32 i = op_row__find(&key);
+	struct op_entry *row = op_row__at(i);
+
+	if (!row)
+		return 0;
+	__sync_fetch_and_add(&row->val.calls, 1);
+	__sync_fetch_and_add(&row->val.total_ns, total_ns);
+	__sync_fetch_and_add(&row->val.self_ns, self_ns);
+	for (int m = 0; m < OP_MEMORY__COUNT; m++) {
+		if (s->op.self_bytes[m])
+			__sync_fetch_and_add(&row->val.self_bytes[m], s->op.self_bytes[m]);
+		if (s->op.self_bytes[m] | s->op.child_bytes[m])
+			__sync_fetch_and_add(&row->val.total_bytes[m], s->op.self_bytes[m] + s->op.child_bytes[m]);
+	}
+	return i + 1;
+}
+
+/* One span for the timeline; `depth` spans are around it. */
+static __always_inline void timeline__add(const struct op_proc *p, const struct span *s, u64 total_ns, u32 depth)
+{
+	struct rec_span *rec = bpf_ringbuf_reserve(&ring, sizeof(*rec), 0);
+
+	if (!rec) {
+		count(CNT_SPANS_CUT);
+		return;
+	}
+	rec->hdr.type = REC_SPAN;
+	rec->hdr.flags = 0;
+	rec->hdr.size = sizeof(*rec);
+	rec->pid = p->pid;
+	rec->tid = (u32)bpf_get_current_pid_tgid();
+	rec->start_ns = s->start_ns;
+	rec->duration_ns = total_ns;
+	rec->name = s->name;
+	rec->group = s->op.group;
+	rec->sequence = s->op.sequence;
+	rec->kind = s->kind;
+	rec->depth = depth;
+	rec->pad = 0;
+	bpf_ringbuf_submit(rec, BPF_RB_NO_WAKEUP);
+}
+
+static __always_inline bool in_op_window(const struct op_proc *p, const struct span *s)
+{
+	return p->open && s->start_ns >= p->window_start_ns;
+}
+
+/*
+ * An operator, node or label has ended, with `depth` spans around it. As torch.profiler does (torch/autograd/profiler_util.py,
+ * _remove_dup_nodes), a call whose only child has its own name is one with that child.
+ */
+static __always_inline void op__account(struct thread *t, const struct op_proc *p, struct span *s, u32 depth)
+{
+	u64 total = t->now_ns - s->start_ns;
+	u64 self = total > s->op_child_ns ? total - s->op_child_ns : 0;
+	bool counted = in_op_window(p, s);
+	u32 row = 0;
+
+	if (s->op.inside.cnt == 1 && s->op.inside.merged == s->op.merged) {
+		if (counted)
+			op_row__take_back(&s->op.inside, s->op.child_bytes);
+		self += s->op.inside.self_ns;
+		for (int m = 0; m < OP_MEMORY__COUNT; m++) {
+			s->op.self_bytes[m] += s->op.inside.self_bytes[m];
+			s->op.child_bytes[m] -= s->op.inside.self_bytes[m];
+		}
+	}
+	if (counted) {
+		row = op_row__add(p->pid, s, total, self);
+		if (want_timeline)
+			timeline__add(p, s, total, depth);
+	}
+	if (depth) {
+		struct span *parent = span__at(t, depth - 1);
+
+		parent->op_child_ns += total;
+		parent->op.inside.cnt++;
+		parent->op.inside.merged = s->op.merged;
+		parent->op.inside.total_ns = total;
+		parent->op.inside.self_ns = self;
+		parent->op.inside.row = row;
+		for (int m = 0; m < OP_MEMORY__COUNT; m++) {
+			parent->op.child_bytes[m] += s->op.self_bytes[m] + s->op.child_bytes[m];
+			parent->op.inside.self_bytes[m] = s->op.self_bytes[m];
+		}
+	}
+}
+
+/* What was inside of a span that has no row, or whose end is lost, is now inside of the one around it. */
+static __always_inline void op__hand_out(struct span *to, const struct span *from)
+{
+	to->op_child_ns += from->op_child_ns;
+	if (from->op.inside.cnt) {
+		u32 before = to->op.inside.cnt;
+
+		to->op.inside = from->op.inside;
+		to->op.inside.cnt += before;
+	}
+	for (int m = 0; m < OP_MEMORY__COUNT; m++)
+		to->op.child_bytes[m] += from->op.self_bytes[m] + from->op.child_bytes[m];
+}
+
+/* The end of a span is lost. A call it was all the same: no other is the only one. */
+static __always_inline void op__lose(struct span *to, const struct span *lost)
+{
+	op__hand_out(to, lost);
+	if (!has_op_row(lost->kind))
+		return;
+	to->op.inside.cnt++;
+	to->op.inside.merged = 0;
+}
+
+#endif

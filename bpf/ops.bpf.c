@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Operators and autograd nodes: two programs, one for the probes on entries and one for those on exits, so that exits are armed first and
+ * disarmed last. In: a uprobe whose cookie (include/ops.h) says which operator. Out: rows in op_rows, spans in the ring.
+ *
+ * They run at every operator call of the target, so they do what the usual case needs and no more; what an exception or an unlucky start has
+ * left behind goes the long way through span.h.
+ */
+#include "name.h"
+#include "shapes.h"
+#include "span.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, OPS_MAX);
+	__type(key, struct node_class);
+	__type(value, struct node_val);
+} node_classes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, OPS_MAX);
+	__type(key, u32);
+	__type(value, struct op_def);
+} op_defs SEC(".maps");
+
+#define OP_SLOT(cookie) COOKIE_FLAGS(cookie)
+#define ALLOCATIONS_MAX 65536
+
+static __always_inline void op__hit(struct op_proc *p)
+{
+	if (p->counting)
+		__sync_fetch_and_add(&p->hits, 1);
+}
+
+/* The open spans of native frames that are gone. The innermost tells, if it has a frame: those around it lie above. */
+static __always_inline void op__repair(struct thread *t, u64 sp)
+{
+	const struct span *top;
+
+	if (!t->framed)
+		return;
+	top = span__at(t, t->depth - 1);
+	if (!top->frame || top->frame < sp)
+		span__repair(t, sp);
+}
+
+static __always_inline u64 op__action(struct thread *t, const struct op_proc *p, u32 kind)
+{
+	if (!t->depth)
+		return kind == SPAN_OP ? 0 : p->backward_action;
+	return span__action(t, t->depth);
+}
+
+static __always_inline struct span *op__begin(struct thread *t, const struct op_proc *p, u32 kind, u64 token, u64 name,
+					      u64 merged, u64 frame)
+{
+	u32 depth = t->depth;
+	struct span *s;
+
+	if (depth >= SPAN_DEPTH) {
+		count(CNT_STACK_FULL);
+		return NULL;
+	}
+	s = span__at(t, depth);
+	s->frame = frame;
+	s->token = token;
+	s->name = name;
+	s->action = op__action(t, p, kind);
+	s->child_ns = 0;
+	s->op_child_ns = 0;
+	s->kind = kind;
+	s->outer = span__outer(t, depth);
+	s->op.merged = merged;
+	s->op.group = 0;
+	s->op.inside.cnt = 0;
+	s->op.sequence = -1;
+	__builtin_memset(s->op.self_bytes, 0, sizeof(s->op.self_bytes) + sizeof(s->op.child_bytes));
+	t->depth = depth + 1;
+	t->framed++;
+	return s;
+}
+
+SEC("uprobe.multi")
+int op_enter(struct pt_regs *ctx)
+{
+	u64 cookie = bpf_get_attach_cookie(ctx), frame = ctx->sp + COOKIE_DEPTH(cookie);
+	u32 slot = OP_SLOT(cookie), index = COOKIE_FN(cookie);
+	struct op_proc *p = bpf_map_lookup_elem(&op_procs, &slot);
+	struct op_def *def = bpf_map_lookup_elem(&op_defs, &index);
+	struct thread *t;
+	struct span *s;
+
+	if (!p || !def)
+		return 0;
+	op__hit(p);
+	t = thread__of(bpf_get_current_task_btf());
+	if (!t)
+		return 0;
+	op__repair(t, frame + 1);
+	s = op__begin(t, p, SPAN_OP, index, def->name, def->merged, frame);
+	if (!s)
+		return 0;
+	if (want_shapes && p->open)
+		s->op.group = shapes__group(ctx, def, frame);
+	s->start_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
+/* CPython's PyObject.ob_type and PyTypeObject.tp_name. */
+#define OBJECT_TYPE 8
+#define TYPE_NAME   24
+
+/* The name that is a text of the target's, 0: not readable (counted). */
+static __always_inline u64 text__name(struct thread *t, u64 text)
+{
+	u64 name = name__read_text(t, text);
+
+	if (name)
+		name__send(t, name);
+	return name;
+}
+
+/* The name of a Python class. */
+static __always_inline u64 class__name(struct thread *t, u64 class)
+{
+	u64 text = 0;
+
+	bpf_probe_read_user(&text, sizeof(text), (const void *)(class + TYPE_NAME));
+	return text__name(t, text);
+}
+
+/* The name of a node: of its class, or for one that Python defines of the Python class. 0: not known (counted). */
+static __always_inline u64 node__name(struct thread *t, u32 slot, u64 node)
+{
+	struct node_class class = {.slot = slot};
+	struct node_val *val = NULL;
+	u64 object, type;
+
+	if (!bpf_probe_read_user(&class.vtable, sizeof(class.vtable), (const void *)node))
+		val = bpf_map_lookup_elem(&node_classes, &class);
+	if (val && val->name)
+		return val->name;
+	if (val && val->object && !bpf_probe_read_user(&object, sizeof(object), (const void *)(node + val->object)) &&
+	    !bpf_probe_read_user(&type, sizeof(type), (const void *)(object + OBJECT_TYPE)))
+		return class__name(t, type);
+	count(CNT_NAME_LOST);
+	return 0;
+}
+
+static __always_inline u64 register_value(const struct pt_regs *ctx, u32 place)
+{
+	return place == 0 ? LOAD_HERE(ctx->di) : place == 1 ? LOAD_HERE(ctx->si) : LOAD_HERE(ctx->dx);
+}
+
+/* Operators that go through the boxed dispatcher, by their c10::Dispatcher::OperatorDef. */
+struct handle {
+	u64 slot;
+	u64 def;
+};
+
+struct handle_names {
+	u64 name, merged;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, OPS_MAX);
+	__type(key, struct handle);
+	__type(value, struct handle_names);
+} handles SEC(".maps");
+
+/* A std::string in the target: {char *, size_t, ...}; before the C++11 ABI a char * with the size 24 bytes before it. */
+static __always_inline int read_string(u64 at, bool old, u64 string[2])
+{
+	if (bpf_probe_read_user(string, old ? 8 : 16, (const void *)at))
+		return -1;
+	return old ? bpf_probe_read_user(&string[1], 8, (const void *)(string[0] - 24)) : 0;
+}
+
+/* OperatorDef begins with OperatorEntry, that with OperatorName {std::string name, overload_name}. False (counted): not readable. */
+static __always_inline bool handle__read(struct thread *t, const struct op_proc *p, u64 def, struct handle_names *names)
+{
+	u64 name[2] = {}, overload[2] = {};
+
+	if (read_string(def, p->old_strings, name) ||
+	    read_string(def + (p->old_strings ? 8 : 32), p->old_strings, overload)) {
+		count(CNT_NAME_LOST);
+		return false;
+	}
+	names->name = names->merged = name__read(t, name[0], name[1], NAME_UTF8);
+	if (names->name && overload[1])
+		names->name = name__join(t, overload[0], overload[1]);
+	if (names->name)
+		name__send(t, names->name);
+	return names->name;
+}
+
+/* c10::Dispatcher::callBoxed(OperatorHandle const &, ...): the cookie's index is the register that holds the handle. */
+SEC("uprobe.multi")
+int boxed_enter(struct pt_regs *ctx)
+{
+	u64 cookie = bpf_get_attach_cookie(ctx), frame = ctx->sp + COOKIE_DEPTH(cookie);
+	u32 slot = OP_SLOT(cookie);
+	struct op_proc *p = bpf_map_lookup_elem(&op_procs, &slot);
+	struct handle handle = {.slot = slot};
+	struct handle_names names = {}, *known;
+	struct thread *t;
+	struct span *s;
+
+	if (!p)
+		return 0;
+	op__hit(p);
+	t = thread__of(bpf_get_current_task_btf());
+	if (!t)
+		return 0;
+	op__repair(t, frame + 1);
+	bpf_probe_read_user(&handle.def, sizeof(handle.def), (const void *)register_value(ctx, COOKIE_FN(cookie)));
+	known = bpf_map_lookup_elem(&handles, &handle);
+	if (known)
+		names = *known;
+	else if (!handle__read(t, p, handle.def, &names))
+		return 0;
+	else
+		bpf_map_update_elem(&handles, &handle, &names, BPF_ANY);
+	s = op__begin(t, p, SPAN_OP, handle.def, names.name, names.merged, frame);
+	if (s)
+		s->start_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
+static __always_inline u32 node__kind(u32 event)
+{
+	return event == OP_EVALUATE ? SPAN_EVALUATE : event == OP_NODE ? SPAN_NODE : SPAN_OP;
+}
+
+/* evaluate_function, Node::operator(), and a Python function's apply or label: the cookie's index is the register of the node, class or text. */
+SEC("uprobe.multi")
+int node_enter(struct pt_regs *ctx)
+{
+	u64 cookie = bpf_get_attach_cookie(ctx), frame = ctx->sp + COOKIE_DEPTH(cookie), name, subject;
+	u32 slot = OP_SLOT(cookie), event = COOKIE_EVENT(cookie), kind = node__kind(event);
+	struct op_proc *p = bpf_map_lookup_elem(&op_procs, &slot);
+	struct thread *t;
+	struct span *s;
+
+	if (!p)
+		return 0;
+	op__hit(p);
+	t = thread__of(bpf_get_current_task_btf());
+	if (!t)
+		return 0;
+	op__repair(t, frame + 1);
+	subject = register_value(ctx, COOKIE_FN(cookie));
+	if (event == OP_TEXT)
+		name = text__name(t, subject);
+	else
+		name = event == OP_PYTHON ? class__name(t, subject) : node__name(t, slot, subject);
+	if (!name)
+		return 0;
+	s = op__begin(t, p, kind, name, name, kind == SPAN_OP ? name : name ^ kind, frame);
+	if (!s)
+		return 0;
+	if (want_shapes && p->open && event == OP_NODE)
+		s->op.group = shapes__inputs(ctx->dx);
+	s->start_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
+/* The usual end: of the innermost span. */
+SEC("uprobe.multi")
+int op_exit(struct pt_regs *ctx)
+{
+	u64 now = bpf_ktime_get_ns(), cookie = bpf_get_attach_cookie(ctx), frame = ctx->sp + COOKIE_DEPTH(cookie);
+	u32 slot = OP_SLOT(cookie);
+	struct op_proc *p = bpf_map_lookup_elem(&op_procs, &slot);
+	struct thread *t;
+	struct span *s;
+	u32 depth;
+
+	if (!p)
+		return 0;
+	op__hit(p);
+	t = thread__of(bpf_get_current_task_btf());
+	if (!t)
+		return 0;
+	t->now_ns = now;
+	depth = t->depth;
+	s = span__at(t, depth - 1);
+	if (depth && (s->frame != frame || !is_operator(s->kind))) {
+		/* Where an exception leaves a function, how deep its frame is may not be known. */
+		if (COOKIE_DEPTH(cookie) == COOKIE_DEPTH_UNKNOWN)
+			depth = span__unwind_out(t, ctx->sp,
+						 COOKIE_EVENT(cookie) == OP_CALL ? COOKIE_FN(cookie) : TOKEN_ANY);
+		else
+			depth = span__unwind_to(t, frame);
+		s = span__at(t, depth - 1);
+	}
+	if (!depth) {
+		if (p->open && t->depth < SPAN_DEPTH) /* else its beginning was counted: the stack is full */
+			count(CNT_OPEN_AT_START);
+		return 0;
+	}
+	t->depth = depth - 1;
+	if (t->gap_depth >= depth) /* a landmark ended inside: forward goes on without this operator */
+		t->gap_depth = depth - 1;
+	t->framed--;
+	op__account(t, p, s, depth - 1);
+	return 0;
+}
+
+/* What was allocated in a window and not freed yet. In the next one its address may be another's. */
+struct allocation {
+	u32 slot;
+	u32 window;
+	u64 address;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, ALLOCATIONS_MAX);
+	__type(key, struct allocation);
+	__type(value, u64);
+} allocations SEC(".maps");
+
+/* The operator, node or label that runs on this thread, if one does. */
+static __always_inline struct span *op__innermost(struct thread *t)
+{
+	u32 i = span__row_at(t);
+
+	return i ? span__at(t, i - 1) : NULL;
+}
+
+static __always_inline void memory__add(struct op_proc *p, u64 sp, u32 device, s64 bytes)
+{
+	static const u32 index = OP_DEF_MEMORY;
+	struct op_def *def = bpf_map_lookup_elem(&op_defs, &index);
+	struct thread *t = thread__of(bpf_get_current_task_btf());
+	struct span outside = {.kind = SPAN_OP};
+	struct span *s;
+
+	if (!t || !def)
+		return;
+	op__repair(t, sp);
+	s = op__innermost(t);
+	if (s) {
+		s->op.self_bytes[device] += bytes;
+		return;
+	}
+	outside.name = def->name;
+	outside.op.self_bytes[device] = bytes;
+	op_row__add(p->pid, &outside, 0, 0);
+}
+
+/*
+ * c10::ProfiledCPUMemoryReporter::New(this, address, bytes) and ::Delete(this, address), which the CPU allocator calls whether a profiler
+ * listens or not; and c10::reportMemoryUsageToProfiler(address, bytes, allocated, reserved, device), which the others call. As in torch.profiler, to
+ * free what was allocated before the window does not count.
+ */
+SEC("uprobe.multi")
+int op_memory(struct pt_regs *ctx)
+{
+	u64 cookie = bpf_get_attach_cookie(ctx), *known, bytes;
+	u32 slot = OP_SLOT(cookie), event = COOKIE_EVENT(cookie);
+	struct op_proc *p = bpf_map_lookup_elem(&op_procs, &slot);
+	struct allocation allocation = {.slot = slot, .address = ctx->si};
+
+	if (!p)
+		return 0;
+	op__hit(p);
+	if (!p->open)
+		return 0;
+	allocation.window = p->index;
+	bytes = ctx->dx;
+	switch (event) {
+	case OP_ALLOCATE:
+		if (!bytes)
+			return 0;
+		bpf_map_update_elem(&allocations, &allocation, &bytes, BPF_ANY);
+		memory__add(p, ctx->sp, OP_MEMORY_CPU, bytes);
+		break;
+	case OP_FREE:
+		known = bpf_map_lookup_elem(&allocations, &allocation);
+		if (!known)
+			return 0;
+		bytes = *known;
+		bpf_map_delete_elem(&allocations, &allocation);
+		memory__add(p, ctx->sp, OP_MEMORY_CPU, -bytes);
+		break;
+	case OP_REPORT:
+		if (ctx->r8 & 0xff) /* c10::DeviceType, 0: the CPU */
+			memory__add(p, ctx->sp, OP_MEMORY_DEVICE, ctx->si);
+		break;
+	}
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Operators: what a probe on one knows by its cookie, and what the BPF side must know of an operator's arguments.
+ * Filled by user/session/op_probes.c from user/target/ops.h, read by bpf/ops.bpf.c and bpf/shapes.h.
+ */
+#ifndef STEPFLAME_OPS_H
+#define STEPFLAME_OPS_H
+
+#ifndef __VMLINUX_H__
+#include <linux/types.h>
+#endif
+
+#include "records.h"
+
+#define OPS_MAX       8192 /* operators and node classes of all torch libraries of a session */
+#define OP_ARGS_MAX   24   /* arguments looked at; of the 3,110 operators of torch 2.15 none has more than 23 */
+#define OP_DEF_MEMORY (OPS_MAX - 1) /* entry of op_defs for what is allocated outside of all operators: "[memory]" */
+#define OP_ROWS       16384
+#define OP_PROCS_MAX  256 /* processes whose operators are recorded at once */
+
+/*
+ * Cookie: event in bits 0-7, slot of the process in 8-15, depth (bytes from the stack pointer to the return address) in 16-31, index in
+ * op_defs in 32-63.
+ */
+enum op_event {
+	OP_CALL,     /* at::_ops::X::call */
+	OP_BOXED,    /* a call with an OperatorHandle *: %rdi */
+	OP_EVALUATE, /* Engine::evaluate_function(this, graph_task, Node *, ...): %rdx */
+	OP_ALLOCATE, /* c10::ProfiledCPUMemoryReporter::New */
+	OP_FREE,     /* ... ::Delete */
+	OP_REPORT,   /* c10::reportMemoryUsageToProfiler */
+	OP_NODE,     /* Node::operator()(this, ...), or a class's apply: the Node * in cookie's register */
+	OP_PYTHON,   /* THPFunction_apply(cls, ...), of a torch.autograd.Function: the class in %rdi */
+	OP_TEXT,     /* _pytorch_record_function_enter(name), of torch.compile: the text in %rdi */
+};
+
+/* How an argument is passed, System V x86-64 ABI. */
+enum op_arg_kind {
+	OP_ARG_OTHER,           /* neither a tensor nor needed */
+	OP_ARG_TENSOR,          /* Tensor const &: pointer to a TensorImpl * */
+	OP_ARG_OPTIONAL,        /* std::optional<Tensor> const &: {TensorImpl *, bool engaged}; else garbage */
+	OP_ARG_TENSOR_LIST,     /* ArrayRef<Tensor>: {Tensor *, size_t} in two places, the second behind the first */
+	OP_ARG_INTS,            /* ArrayRef<long>, ArrayRef<SymInt>: the same */
+	OP_ARG_INT,             /* long, bool */
+	OP_ARG_OPTIONAL_LIST,   /* c10::List<std::optional<Tensor>> const & */
+	OP_ARG_TENSOR_LIST_REF, /* c10::IListRef<Tensor> const &: {Tensor *, size_t, int tag} when tag is 0 */
+	OP_ARG_INT_REF,         /* c10::SymInt by value: pointer to a long, a symbol when it is below -2^62 */
+	OP_ARG_OPTIONAL_OLD,    /* c10::optional<Tensor> const &: {bool engaged, TensorImpl *} */
+	OP_ARG__COUNT,
+};
+
+#define OP_PLACES    32
+#define OP_ARG_STACK 8 /* place: 0-5 rdi rsi rdx rcx r8 r9; OP_ARG_STACK + i: the i-th word above the return address */
+
+struct op_arg {
+	__u8 kind;   /* enum op_arg_kind */
+	__u8 place;  /* of its first word */
+	__u8 place2; /* of its second word, for lists */
+	__u8 pad;
+};
+
+struct op_def {
+	__u64 name;   /* REC_NAME id of "aten::add.Tensor"; 0: an unused entry */
+	__u64 merged; /* of "aten::add" */
+	__u16 arg_cnt;
+	__u8 on_stack;   /* some argument is not in a register */
+	__u8 wants_ints; /* its FLOPs need the int arguments */
+	struct op_arg args[OP_ARGS_MAX];
+	__u32 pad;
+};
+
+/* The operator table is an open hash table in an array of these. */
+struct op_entry {
+	__u64 hash; /* 0: free */
+	struct op_key key;
+	struct op_val val;
+};
+
+/* One process whose operators are probed, by its slot. Written in place by both sides: each word by one of them. */
+struct op_proc {
+	__u32 pid;
+	__u32 open;  /* operators count; set by the step boundaries, or by user space where there is no schedule */
+	__u32 armed; /* user space: the probes are there */
+	__u32 index; /* windows begun so far */
+	__u64 window_start_ns; /* of the last window */
+	__u64 window_end_ns;   /* 0: it is open */
+	__u64 first_step;      /* boundaries before the last window */
+	__u64 boundaries;      /* step boundaries seen */
+	__u64 first_boundary_ns;
+	__u64 last_boundary_ns;
+	__u64 hits;            /* while `counting` */
+	__u64 counting;        /* user space, and BPF when windows begin and end */
+	__u32 old_strings;     /* its std::string is that from before the C++11 ABI */
+	__u32 pad;
+	__u64 backward_action; /* what Engine::execute was called in: the action of nodes on the engine's threads */
+};
+
+/* torch.profiler.schedule: numbers of steps, counted from the first boundary. */
+enum op_schedule_word {
+	OP_SKIP_FIRST,
+	OP_WAIT,
+	OP_WARMUP,
+	OP_ACTIVE, /* 0: no schedule, operators always count */
+	OP_REPEAT, /* 0: without end */
+	OP_SCHEDULE__COUNT,
+};
+
+/* Key of the map from the vtable that a Node begins with to its class. */
+struct node_class {
+	__u64 slot;
+	__u64 vtable;
+};
+
+struct node_val {
+	__u64 name;   /* REC_NAME id; 0: that of a Python class */
+	__u64 object; /* then: bytes from the node to the pointer to its Python object; 0: not known */
+};
+
+/* Where a TensorImpl keeps what is read. Offsets in bytes. */
+struct tensor_layout {
+	__u16 sizes;   /* c10::impl::SizesAndStrides: {size_t size; int64 inline[5] | int64 *out_of_line} */
+	__u16 dtype;   /* caffe2::TypeMeta: u16 */
+	__u16 key_set; /* c10::DispatchKeySet */
+	__u16 pad;
+};
+
+#endif

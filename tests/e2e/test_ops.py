@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Operators against torch.profiler, which runs in the same process over the same steps."""
+
+import subprocess
+
+import helpers
+import ops_compare
+import pytest
+from helpers import PYTHON
+
+pytestmark = helpers.needs_bpf
+
+# Models of jobs/ops_models.py, and what torch's own profiler must be told to see all of them.
+EVERYWHERE = ["mlp", "conv", "transformer", "lstm", "embedding", "function", "checkpoint", "scripted"]
+EVERYWHERE += ["labels", "unobserved"]
+NEWER = ["custom_op", "autocast", "compiled_aot", "compiled_inductor"]
+THREADS = {"threads": ["--all-threads"], "storm_threads": ["--all-threads"]}
+# The kernels are most of the time there, not what either profiler adds to each call.
+HEAVY = {
+    "mlp": ["--work", 1536],
+    "conv": ["--work", 512],
+    "transformer": ["--work", 256],
+    "lstm": ["--work", 256],
+}
+
+
+@pytest.fixture(params=["torch 2", "Debian's torch 1.13"])
+def python(request):
+    return PYTHON if request.param == "torch 2" else request.getfixturevalue("debian_python")
+
+
+def needs(expression):
+    """Skips where this torch has no such thing."""
+    code = "import torch, torch._C._profiler; " + expression
+    if subprocess.run([PYTHON, "-c", code], capture_output=True).returncode:
+        pytest.skip("this torch has no " + expression)
+
+
+@pytest.fixture
+def all_threads():
+    needs("torch._C._profiler._ExperimentalConfig(profile_all_threads=True)")
+
+
+def compare(bench, model, *args, python=PYTHON, options=()):
+    found, truth = ops_compare.recorded(bench, "--model", model, *args, python=python, options=options)
+    ops_compare.check_consistent(found["ops"])
+    ops_compare.check_counts(found["ops"], truth)
+    assert found["lost"] == {}
+    return found, truth
+
+
+@pytest.mark.parametrize("model", EVERYWHERE)
+def test_equals_torch_profiler(bench, python, model):
+    compare(bench, model, python=python)
+
+
+@pytest.mark.parametrize("model", NEWER)
+def test_equals_torch_profiler_2(bench, model):
+    if model == "custom_op":
+        needs("torch.library.custom_op")
+    compare(bench, model)
+
+
+@pytest.mark.parametrize("model", THREADS)
+def test_threads(bench, all_threads, model):
+    """Both count what all threads do; torch.profiler has to be told to."""
+    compare(bench, model, *THREADS[model])
+
+
+def test_sees_threads_that_torch_profiler_does_not(bench, all_threads):
+    """Told nothing, torch.profiler sees its own thread only; ours sees the job."""
+    found, truth = ops_compare.recorded(bench, "--model", "threads")
+    _, every = ops_compare.recorded(bench, "--model", "threads", "--all-threads")
+    assert truth["ops"] == []
+    ops_compare.check_counts(found["ops"], every)
+
+
+@pytest.mark.parametrize("model", ["mlp", "conv", "transformer", "lstm", "embedding", "autocast"])
+def test_shapes(bench, model):
+    record, truth = bench.recorded("ops.py", "--model", model, "--shapes", "--flops", options=("--ops", "--shapes"))
+    found = helpers.report(record.file, "--ops", "--shapes")
+    ops_compare.check_same(found["ops"], truth["by_shape"], "count", by_shape=True)
+    ops_compare.check_same(found["ops"], truth["by_shape"], "flops", by_shape=True)
+
+
+def test_shapes_of_odd_tensors(bench):
+    """Undefined, sparse, nested, quantized, meta, strided, of no size, of many sizes: what torch says of each."""
+    record, truth = bench.recorded("ops.py", "--model", "odd", "--shapes", options=("--ops", "--shapes"))
+    found = helpers.report(record.file, "--ops", "--shapes")
+    assert any("nested" in name for name in truth["odd"]) and any("sparse" in name for name in truth["odd"])
+    ops_compare.check_same(found["ops"], truth["by_shape"], "count", by_shape=True)
+
+
+@pytest.mark.parametrize("model", ["mlp", "conv", "transformer", "lstm"])
+def test_memory(bench, model):
+    found, truth = compare(bench, model, "--memory", options=("--memory",))
+    ops_compare.check_same(found["ops"], truth["ops"], "self_cpu_memory")
+
+
+@pytest.mark.parametrize("model", HEAVY)
+def test_shares_of_time(bench, model):
+    """Self time, where it matters. Either profiler's own work lies within the other's times, so the steps are long ones."""
+    for _ in range(ops_compare.TRIES):
+        found, truth = compare(bench, model, *HEAVY[model])
+        off = ops_compare.shares_off(found["ops"], truth["ops"])
+        if not off:
+            return
+    pytest.fail("\n".join(off))
+
+
+def test_storm(bench, python):
+    """Exceptions through operators, nodes and hooks: the job lives, a call that threw is one, what follows is right."""
+    found, truth = compare(bench, "storm", "--batches", 40, python=python)
+    # of the known sequence, and of nothing that threw
+    assert ops_compare.summed(found["ops"], "count")["aten::addmm"] == 10 * truth["steps"]
+    slowest = max(row["cpu_total_us"] for row in found["ops"])
+    assert slowest <= 1e6 * truth["seconds"], "a span was left open"
+
+
+def test_storm_does_not_change_the_job(bench):
+    alone = bench.job("ops.py", "--model", "storm").until_ready()
+    alone.release()
+    expected = alone.truth()
+    _, truth = ops_compare.recorded(bench, "--model", "storm")
+    assert {r["name"]: r["count"] for r in truth["ops"]} == {r["name"]: r["count"] for r in expected["ops"]}
+
+
+def test_fork_inside_an_operator(bench):
+    """The child is born inside of a span of its parent's: the parent's figures stay, and the child's are not taken for its."""
+    found, truth = ops_compare.recorded(bench, "--model", "forking")
+    ours = [row for row in found["ops"] if row["name"] != "aten::erfinv"]
+    ops_compare.check_same(ours, truth["ops"], "count")
+    children = [row["count"] for row in found["ops"] if row["name"] == "aten::erfinv"]
+    assert children in ([], [2 * truth["steps"]])
+
+
+def test_steps(bench):
+    """--steps N: from one boundary to another, N times a step's operators, wherever in the step the boundary is."""
+    job = bench.job("ops.py", "--model", "mlp", "--batches", 200).until_ready()
+    record = bench.record("-p", job.pid, "--ops", "--steps", 20).until_armed()
+    job.release()
+    assert record.wait() == helpers.OK, record.what()
+    truth = job.truth()
+    found = helpers.report(record.file, "--ops")
+    assert found["window"]["steps"] == 20
+    a_step = {name: count / truth["steps"] for name, count in ops_compare.summed(truth["ops"], "count").items()}
+    ours = {name: count / 20 for name, count in ops_compare.summed(found["ops"], "count").items()}
+    assert ours == a_step
+
+
+def test_no_step(bench):
+    """Operators, but nothing that looks like a step: it says so."""
+    job = bench.job("ops.py", "--model", "threads").until_ready()
+    record = bench.record("-p", job.pid, "--ops", "--steps", 5).until_armed()
+    job.release()
+    job.truth()
+    record.wait()
+    assert "no step" in record.stdout + record.stderr, record.what()
+
+
+def test_same_with_and_without_torch_profiler(bench):
+    """What torch adds to a job while its profiler is on is nothing that we count."""
+    alone, _ = ops_compare.recorded(bench, "--model", "transformer", "--no-profiler")
+    _, truth = ops_compare.recorded(bench, "--model", "transformer")
+    ops_compare.check_same(alone["ops"], truth["ops"], "count")
+
+
+def test_lightning(bench):
+    """A whole fit under Lightning's PyTorchProfiler: its operators, and its own labels of actions and modules."""
+    found, truth = ops_compare.recorded(bench, script="ops_lightning.py")
+    labels = [row["name"] for row in truth["ops"] if row["name"].startswith("[pl]")]
+    assert "[pl][profile]run_training_batch" in labels and any("[pl][module]" in name for name in labels)
+    ops_compare.check_same(found["ops"], truth["ops"], "count")
+
+
+def test_lightning_schedule(bench):
+    """By its own schedule it sees a few steps: ours, which sees all, has at least those."""
+    found, truth = ops_compare.recorded(bench, "--scheduled", script="ops_lightning.py")
+    ours = ops_compare.summed(found["ops"], "count")
+    theirs = ops_compare.summed(truth["ops"], "count")
+    assert theirs
+    assert [name for name in theirs if ours[name] < theirs[name]] == []

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* stepflame export: a recording in, a file for another program out. Needs no root and no target. */
+#include "cmd.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "../export/export.h"
+#include "../log.h"
+#include "../output.h"
+#include "../utf8.h"
+#include "input.h"
+
+struct arguments {
+	const char *file;
+	const char *output; /* NULL: stdout */
+	const struct export_ops *format;
+	uint32_t pid; /* 0: all */
+};
+
+static const struct argp_option options[] = {
+	{"format", 'f', "FORMAT", 0,
+	 "chrome: as torch.profiler writes it, for Perfetto, chrome://tracing and Holistic Trace Analysis; perfetto: "
+	 "Perfetto's own, a seventh of the size",
+	 0},
+	{"output", 'o', "OUT", 0, "The file to write, gzipped if its name ends in .gz (stdout)", 0},
+	{"pid", 'p', "PID", 0, "Only this process: Holistic Trace Analysis wants a file for each rank", 0},
+	{0},
+};
+
+/* 0: not a process id. */
+static uint32_t parse_pid(const char *text)
+{
+	char *rest;
+	long pid;
+
+	errno = 0;
+	pid = strtol(text, &rest, 10);
+	return errno || *rest || pid <= 0 || pid > INT32_MAX ? 0 : pid;
+}
+
+static error_t parse_or_die(int key, char *arg, struct argp_state *state)
+{
+	struct arguments *arguments = state->input;
+
+	switch (key) {
+	case 'f':
+		arguments->format = export__find(arg);
+		if (!arguments->format)
+			argp_error(state, "no format is named '%s': chrome or perfetto", arg);
+		break;
+	case 'o':
+		arguments->output = arg;
+		break;
+	case 'p':
+		arguments->pid = parse_pid(arg);
+		if (!arguments->pid)
+			argp_error(state, "--pid needs a process id, not '%s'", arg);
+		break;
+	case ARGP_KEY_ARG:
+		if (arguments->file)
+			argp_error(state, "one recording at a time, not '%s' too", arg);
+		arguments->file = arg;
+		break;
+	case ARGP_KEY_END:
+		if (!arguments->format)
+			argp_error(state, "which format? -f chrome or -f perfetto");
+		if (arguments->format->binary && !arguments->output && isatty(STDOUT_FILENO))
+			argp_error(state, "%s is not for a terminal: name a file with -o", arguments->format->name);
+		break;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+	return 0;
+}
+
+const struct argp cmd_export_argp = {
+	.options = options,
+	.parser = parse_or_die,
+	.args_doc = "[FILE] -f FORMAT",
+	.doc = "Write the timeline of a recording (" INPUT_DEFAULT
+	       " unless FILE is given; made by record --timeline) for a trace viewer.",
+};
+
+/* ---- what comes in ---- */
+
+struct models {
+	struct job *job;
+	struct timeline *timeline;
+};
+
+static int add_record(const struct rec_hdr *record, void *ctx)
+{
+	struct models *models = ctx;
+	int err = job__add(models->job, record);
+
+	return err ? err : timeline__add(models->timeline, record);
+}
+
+static void warn_of_losses(const char *file, struct models *models)
+{
+	size_t cnt;
+	const struct rec_op_window *windows = job__op_windows(models->job, &cnt);
+	uint64_t left_out = timeline__left_out(models->timeline), cut = 0;
+
+	for (size_t i = 0; i < cnt; i++)
+		cut += windows[i].cut;
+	if (cut)
+		log__warn("record fewer or shorter windows, with a pause between them",
+			  "%s lacks %" PRIu64 " spans, which came faster than they could be kept", file, cut);
+	if (left_out)
+		log__warn("record a shorter window",
+			  "%" PRIu64 " spans of %s are left out: malformed, or more than fit", left_out, file);
+}
+
+static int check_timeline(const struct arguments *arguments, const struct timeline *timeline)
+{
+	size_t cnt;
+	const struct timeline_track *tracks = timeline__tracks(timeline, &cnt);
+
+	for (size_t i = 0; i < cnt; i++)
+		if (!arguments->pid || tracks[i].pid == arguments->pid)
+			return 0;
+	if (arguments->pid && cnt)
+		log__error("name a process of the recording", "%s has no timeline of process %u", arguments->file,
+			   arguments->pid);
+	else
+		log__error("record again with --timeline", "%s has no timeline", arguments->file);
+	return -ENODATA;
+}
+
+/* ---- what goes out ---- */
+
+static ssize_t write_gzip(void *cookie, const char *data, size_t bytes)
+{
+	return gzwrite(cookie, data, bytes);
+}
+
+static int close_gzip(void *cookie)
+{
+	return gzclose(cookie) == Z_OK ? 0 : -1;
+}
+
+static bool is_gzip(const char *path)
+{
+	size_t length = path ? strlen(path) : 0;
+
+	return length >= 3 && !strcmp(path + length - 3, ".gz");
+}
+
+/* NULL with errno. */
+static FILE *open_out(const char *path)
+{
+	int fd = path ? output__open(path) : dup(STDOUT_FILENO);
+	gzFile gzip;
+	FILE *out;
+
+	if (fd < 0)
+		return NULL;
+	if (!is_gzip(path)) {
+		out = fdopen(fd, "wb");
+		if (!out)
+			close(fd);
+		return out;
+	}
+	errno = ENOMEM;
+	gzip = gzdopen(fd, "wb");
+	if (!gzip) {
+		close(fd);
+		return NULL;
+	}
+	out = fopencookie(gzip, "wb", (cookie_io_functions_t){.write = write_gzip, .close = close_gzip});
+	if (!out)
+		gzclose(gzip);
+	return out;
+}
+
+static int write_out(const struct models *models, const struct arguments *arguments)
+{
+	char name[4096];
+	struct export_options export_options = {.pid = arguments->pid, .name = name};
+	FILE *out = open_out(arguments->output);
+	int err, failed;
+
+	if (!out)
+		return -errno;
+	utf8__copy(name, sizeof(name), arguments->output ? arguments->output : "stdout", sizeof(name));
+	err = arguments->format->write(models->job, models->timeline, &export_options, out);
+	errno = 0;
+	failed = fflush(out) || ferror(out);
+	if (failed && !err)
+		err = errno ? -errno : -EIO;
+	errno = 0;
+	if (fclose(out) && !err)
+		err = errno ? -errno : -EIO;
+	return err;
+}
+
+int cmd_export(int argc, char **argv)
+{
+	struct arguments arguments = {0};
+	struct models models = {0};
+	int err = -ENOMEM;
+
+	argp_parse(&cmd_export_argp, argc, argv, 0, NULL, &arguments);
+	if (!arguments.file)
+		arguments.file = INPUT_DEFAULT;
+	/* Who reads us may stop early (head, less): an error of write, not a signal. */
+	signal(SIGPIPE, SIG_IGN);
+
+	models.job = job__new();
+	models.timeline = timeline__new(TIMELINE_MAX);
+	if (models.job && models.timeline)
+		err = input__read(arguments.file, add_record, &models);
+	if (!err)
+		err = timeline__build(models.timeline);
+	if (!err) {
+		warn_of_losses(arguments.file, &models);
+		err = check_timeline(&arguments, models.timeline);
+	}
+	if (err)
+		goto out;
+	err = write_out(&models, &arguments);
+	if (err == -EPIPE)
+		err = 0;
+	else if (err)
+		log__error(NULL, "cannot write %s: %s", arguments.output ? arguments.output : "the trace",
+			   strerror(-err));
+out:
+	timeline__free(models.timeline);
+	job__free(models.job);
+	return log__exit_code(err);
+}

@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Chrome trace as Kineto writes it (libkineto/src/output_json.cpp, torch/csrc/autograd/profiler_kineto.cpp; torch
+ * 2.15), for Perfetto, chrome://tracing and Holistic Trace Analysis. One event per line, written as it comes; texts
+ * are made once per name and group. Of what Kineto says of an operator, its strides and the values of its scalars are
+ * missing.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../model/words.h"
+#include "export.h"
+
+/*
+ * Kineto counts from the last multiple of that, so that microseconds with three decimals are exact in a double, and
+ * traces of several ranks fit together.
+ */
+#define BASE_UNIT_NS (7889238 * 1000000000ull)
+
+/* A second track of a thread is a thread of its own, above all ids of real ones (PID_MAX_LIMIT). */
+#define LANE_TID (1u << 22)
+
+struct chrome {
+	FILE *out;
+	const struct timeline_name *names;
+	char **name_json;  /* by index in timeline__names */
+	char **group_json; /* by index in timeline__groups: arguments, each with a comma before */
+	size_t name_cnt, group_cnt;
+	uint64_t first_ns; /* start of the first event */
+	uint64_t base_ns;  /* of the trace, on the real-time clock */
+	uint64_t first_ts; /* of the first event, from the base */
+	uint64_t event_cnt;
+	const char *comma;
+};
+
+/* By c10::ScalarType: what scalarTypeToTypeMeta(type).name() says. */
+static const char *const type_names[] = {
+	"unsigned char",
+	"signed char",
+	"short int",
+	"int",
+	"long int",
+	"c10::Half",
+	"float",
+	"double",
+	"c10::complex<c10::Half>",
+	"c10::complex<float>",
+	"c10::complex<double>",
+	"bool",
+	"c10::qint8",
+	"c10::quint8",
+	"c10::qint32",
+	"c10::BFloat16",
+	"c10::quint4x2",
+	"c10::quint2x4",
+	"c10::bits1x8",
+	"c10::bits2x4",
+	"c10::bits4x2",
+	"c10::bits8",
+	"c10::bits16",
+	"c10::Float8_e5m2",
+	"c10::Float8_e4m3fn",
+	"c10::Float8_e5m2fnuz",
+	"c10::Float8_e4m3fnuz",
+	"short unsigned int",
+	"unsigned int",
+	"long unsigned int",
+	[44] = "c10::Float8_e8m0fnu",
+	"c10::Float4_e2m1fn_x2",
+};
+
+/* malloc'ed, with its quotes, in ASCII; NULL: no memory. */
+static char *json_text(const char *text)
+{
+	json_t *string = json_string(text);
+	char *json = string ? json_dumps(string, JSON_ENCODE_ANY | JSON_ENSURE_ASCII) : NULL;
+
+	json_decref(string);
+	return json;
+}
+
+/* ---- arguments of operators ---- */
+
+static const char *type_name(const struct word_arg *arg)
+{
+	switch (arg->tag) {
+	case OP_WORD_TENSOR:
+		if (arg->dtype < sizeof(type_names) / sizeof(*type_names) && type_names[arg->dtype])
+			return type_names[arg->dtype];
+		return "";
+	case OP_WORD_TENSOR_LIST:
+		return "TensorList";
+	case OP_WORD_INTS:
+		return "ScalarList";
+	case OP_WORD_INT:
+		return "Scalar";
+	default:
+		return "";
+	}
+}
+
+static void put_dims(FILE *out, const struct word_arg *arg)
+{
+	size_t at = 0;
+
+	fputc('[', out);
+	for (uint32_t i = 0; arg->tag == OP_WORD_TENSOR && i < arg->cnt; i++)
+		fprintf(out, "%s%" PRId64, i ? ", " : "", (int64_t)arg->values[i]);
+	for (uint32_t i = 0; arg->tag == OP_WORD_TENSOR_LIST && i < arg->cnt; i++) {
+		struct word_arg tensor;
+
+		/* The list was checked with its group; where it was cut off, that is its last word. */
+		if (!words__next(arg->values, SIZE_MAX, &at, &tensor) || tensor.tag == OP_WORD_CUT)
+			break;
+		fputs(i ? ", " : "", out);
+		put_dims(out, &tensor);
+	}
+	fputc(']', out);
+}
+
+static void put_shapes(FILE *out, const struct op_group *group)
+{
+	struct word_arg arg;
+	size_t at = 0;
+
+	fputs(", \"Input type\": [", out);
+	for (const char *comma = ""; words__next(group->words, group->word_cnt, &at, &arg); comma = ", ")
+		if (arg.tag != OP_WORD_CUT)
+			fprintf(out, "%s\"%s\"", comma, type_name(&arg));
+	at = 0;
+	fputs("], \"Input Dims\": [", out);
+	for (const char *comma = ""; words__next(group->words, group->word_cnt, &at, &arg); comma = ", ") {
+		if (arg.tag == OP_WORD_CUT)
+			continue;
+		fputs(comma, out);
+		put_dims(out, &arg);
+	}
+	fputc(']', out);
+}
+
+static int put_text(FILE *out, const char *key, struct job *job, uint64_t id)
+{
+	const char *text = id ? job__name_or_lost(job, id) : NULL;
+	char *json = text ? json_text(text) : NULL;
+
+	if (json)
+		fprintf(out, ", \"%s\": %s", key, json);
+	free(json);
+	return id && !json ? -ENOMEM : 0;
+}
+
+/* malloc'ed; NULL: no memory. */
+static char *group_json(struct job *job, uint64_t id)
+{
+	struct op_group group;
+	char *json = NULL;
+	size_t bytes;
+	FILE *out = open_memstream(&json, &bytes);
+	int err = 0;
+
+	if (!out)
+		return NULL;
+	if (job__op_group(job, id, &group)) {
+		if (group.word_cnt)
+			put_shapes(out, &group);
+		err = put_text(out, "Call stack", job, group.source);
+		if (!err)
+			err = put_text(out, "Module Hierarchy", job, group.module);
+	}
+	if (!fclose(out) && !err)
+		return json;
+	free(json);
+	return NULL;
+}
+
+static int make_texts(struct chrome *c, struct job *job, const struct timeline *timeline)
+{
+	const uint64_t *groups = timeline__groups(timeline, &c->group_cnt);
+
+	c->names = timeline__names(timeline, &c->name_cnt);
+	c->name_json = export__names(job, timeline);
+	c->group_json = calloc(c->group_cnt, sizeof(*c->group_json));
+	if (!c->name_json || !c->group_json)
+		return -ENOMEM;
+	for (size_t i = 0; i < c->name_cnt; i++) {
+		char *json = json_text(c->name_json[i]);
+
+		free(c->name_json[i]);
+		c->name_json[i] = json;
+		if (!json)
+			return -ENOMEM;
+	}
+	for (size_t i = 0; i < c->group_cnt; i++) {
+		c->group_json[i] = group_json(job, groups[i]);
+		if (!c->group_json[i])
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/* ---- the trace ---- */
+
+static void put_us(FILE *out, const char *key, uint64_t ns)
+{
+	fprintf(out, ", \"%s\": %" PRIu64 ".%03u", key, ns / 1000, (unsigned int)(ns % 1000));
+}
+
+static void put_event(struct chrome *c, const char *phase, const char *category, const char *name_json, uint32_t pid,
+		      uint32_t tid, uint64_t start_ns)
+{
+	fprintf(c->out, "%s\n{\"ph\": \"%s\", ", c->comma, phase);
+	if (category)
+		fprintf(c->out, "\"cat\": \"%s\", ", category);
+	fprintf(c->out, "\"name\": %s, \"pid\": %u, \"tid\": %u", name_json, pid, tid);
+	put_us(c->out, "ts", start_ns - c->first_ns + c->first_ts);
+	c->comma = ",";
+}
+
+static int put_metadata(struct chrome *c, const char *name_json, uint32_t pid, uint32_t tid, const char *key,
+			const char *value)
+{
+	char *json = json_text(value);
+
+	if (!json)
+		return -ENOMEM;
+	put_event(c, "M", NULL, name_json, pid, tid, c->first_ns);
+	fprintf(c->out, ", \"args\": {\"%s\": %s}}", key, json);
+	free(json);
+	return 0;
+}
+
+static void put_sort_index(struct chrome *c, const char *name_json, uint32_t pid, uint32_t tid, uint64_t index)
+{
+	put_event(c, "M", NULL, name_json, pid, tid, c->first_ns);
+	fprintf(c->out, ", \"args\": {\"sort_index\": %" PRIu64 "}}", index);
+}
+
+static int put_process(struct chrome *c, const struct job *job, uint32_t pid)
+{
+	struct rec_target target = export__target(job, pid);
+	int err = put_metadata(c, "\"process_name\"", pid, 0, "name", *target.command ? target.command : "(unknown)");
+
+	if (!err)
+		err = put_metadata(c, "\"process_labels\"", pid, 0, "labels", "CPU");
+	put_sort_index(c, "\"process_sort_index\"", pid, 0, pid);
+	return err;
+}
+
+static uint32_t track_tid(const struct timeline_track *track)
+{
+	return track->tid + track->lane * LANE_TID;
+}
+
+static int put_thread(struct chrome *c, const struct timeline_track *track)
+{
+	char *name = export__track_name(track);
+	int err = name ? put_metadata(c, "\"thread_name\"", track->pid, track_tid(track), "name", name) : -ENOMEM;
+
+	/* The tracks of a thread below each other. */
+	put_sort_index(c, "\"thread_sort_index\"", track->pid, track_tid(track),
+		       (uint64_t)track->tid * 16 + track->lane);
+	free(name);
+	return err;
+}
+
+static void put_flow(struct chrome *c, const struct timeline_span *span, bool begins, uint32_t tid)
+{
+	put_event(c, begins ? "s" : "f", "fwdbwd", "\"fwdbwd\"", span->pid, tid, span->start_ns);
+	fprintf(c->out, ", \"id\": %u%s}", span->flow, begins ? "" : ", \"bp\": \"e\"");
+}
+
+static void put_span(struct chrome *c, const struct timeline_span *span, uint32_t tid)
+{
+	enum span_kind kind = c->names[span->name].kind;
+	char step[64];
+
+	snprintf(step, sizeof(step), "\"ProfilerStep#%" PRId64 "\"", span->sequence);
+	put_event(c, "X", export__category(kind), kind == SPAN_STEP ? step : c->name_json[span->name], span->pid, tid,
+		  span->start_ns);
+	put_us(c->out, "dur", span->duration_ns);
+	fprintf(c->out, ", \"args\": {\"External id\": %" PRIu64 ", \"Record function id\": 0", c->event_cnt + 1);
+	if (export__is_op(kind) && span->sequence >= 0)
+		fprintf(c->out, ", \"Sequence number\": %" PRId64 ", \"Fwd thread id\": %u", span->sequence,
+			span->forward_tid);
+	fprintf(c->out, "%s, \"Ev Idx\": %" PRIu64 "}}", c->group_json[span->group], c->event_cnt);
+	c->event_cnt++;
+	if (span->flow)
+		put_flow(c, span, kind == SPAN_OP, tid);
+}
+
+/* The keys around the events; HTA finds the rank by its line, which has to come before them. */
+static int put_head(struct chrome *c, struct job *job, int rank)
+{
+	const struct rec_host *host = job__host(job);
+	char *host_name = json_text(host->hostname), *version = json_text(host->version);
+
+	fprintf(c->out, "{\n\"schemaVersion\": 1,\n\"deviceProperties\": [],\n");
+	if (rank >= 0)
+		fprintf(c->out, "\"distributedInfo\": {\"rank\": %d},\n", rank);
+	if (host_name && version)
+		fprintf(c->out, "\"host_name\": %s,\n\"stepflame\": %s,\n", host_name, version);
+	fprintf(c->out, "\"displayTimeUnit\": \"ms\",\n\"baseTimeNanoseconds\": %" PRIu64 ",\n\"traceEvents\": [",
+		c->base_ns);
+	free(version);
+	free(host_name);
+	return host_name && version ? 0 : -ENOMEM;
+}
+
+static bool is_exported(const struct timeline_track *track, const struct export_options *options)
+{
+	return !options->pid || track->pid == options->pid;
+}
+
+/* The clock of the trace, and the rank of its first process that has one. */
+static void survey(struct chrome *c, const struct job *job, const struct timeline *timeline,
+		   const struct export_options *options, int *rank)
+{
+	const struct rec_host *host = job__host(job);
+	size_t cnt;
+	const struct timeline_track *tracks = timeline__tracks(timeline, &cnt);
+	uint64_t real_ns;
+
+	*rank = -1;
+	c->first_ns = UINT64_MAX;
+	for (size_t i = 0; i < cnt; i++) {
+		if (!is_exported(&tracks[i], options))
+			continue;
+		if (tracks[i].spans[0].start_ns < c->first_ns)
+			c->first_ns = tracks[i].spans[0].start_ns;
+		if (*rank < 0)
+			*rank = export__target(job, tracks[i].pid).rank;
+	}
+	real_ns = c->first_ns - host->monotonic_ns + host->realtime_ns;
+	c->base_ns = real_ns - real_ns % BASE_UNIT_NS;
+	c->first_ts = real_ns - c->base_ns;
+}
+
+static int put_tracks(struct chrome *c, struct job *job, const struct timeline *timeline,
+		      const struct export_options *options)
+{
+	size_t cnt;
+	const struct timeline_track *tracks = timeline__tracks(timeline, &cnt);
+	int err = 0;
+
+	for (size_t i = 0; i < cnt && !err; i++) {
+		const struct timeline_track *track = &tracks[i];
+
+		if (!is_exported(track, options))
+			continue;
+		if (!i || tracks[i - 1].pid != track->pid)
+			err = put_process(c, job, track->pid);
+		if (!err)
+			err = put_thread(c, track);
+		for (size_t s = 0; s < track->span_cnt && !err; s++)
+			put_span(c, &track->spans[s], track_tid(track));
+	}
+	return err;
+}
+
+static int write_chrome(struct job *job, const struct timeline *timeline, const struct export_options *options,
+			FILE *out)
+{
+	struct chrome c = {.out = out, .comma = ""};
+	char *name = json_text(options->name);
+	int err = name ? make_texts(&c, job, timeline) : -ENOMEM, rank;
+
+	if (err)
+		goto out;
+	survey(&c, job, timeline, options, &rank);
+	err = put_head(&c, job, rank);
+	if (!err)
+		err = put_tracks(&c, job, timeline, options);
+	fprintf(out, "\n],\n\"traceName\": %s\n}\n", name);
+out:
+	export__free_texts(c.name_json, c.name_cnt);
+	export__free_texts(c.group_json, c.group_cnt);
+	free(name);
+	return err;
+}
+
+const struct export_ops export_chrome = {.name = "chrome", .write = write_chrome};

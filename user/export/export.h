@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* One struct export_ops per format; adding a format is adding a file and a line in export.c's table. */
+#ifndef STEPFLAME_EXPORT_H
+#define STEPFLAME_EXPORT_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "../model/job.h"
+#include "../model/timeline.h"
+
+struct export_options {
+	uint32_t pid;     /* only this process; 0: all */
+	const char *name; /* of what is written: a file name; UTF-8 */
+};
+
+struct export_ops {
+	const char *name;
+	bool binary; /* not for a terminal */
+	/* Writes to out as it goes, and leaves errors of out to the caller. 0 or -ENOMEM. */
+	int (*write)(struct job *job, const struct timeline *timeline, const struct export_options *options, FILE *out);
+};
+
+extern const struct export_ops export_chrome;
+extern const struct export_ops export_perfetto;
+
+/* NULL when there is none of that name. */
+const struct export_ops *export__find(const char *name);
+
+/* ---- what the formats share ---- */
+
+/* The process of a track, or an empty one with its pid when the recording does not introduce it. */
+struct rec_target export__target(const struct job *job, uint32_t pid);
+/* "thread 7", "thread 7: steps and overlaps"; malloc'ed, NULL: no memory. */
+char *export__track_name(const struct timeline_track *track);
+/* Operators and nodes, of which Kineto says more than of annotations. */
+bool export__is_op(enum span_kind kind);
+/* Kineto's category. */
+const char *export__category(enum span_kind kind);
+/*
+ * Texts by index in timeline__names, as Kineto names events: overloads cut off, "autograd::engine::evaluate_function:
+ * X" with its prefix, "ProfilerStep#" (the number of the step is the span's sequence). UTF-8 with control characters
+ * as they came. NULL: no memory. Free with export__free_texts.
+ */
+char **export__names(struct job *job, const struct timeline *timeline);
+void export__free_texts(char **texts, size_t cnt); /* accepts NULL, and NULLs inside */
+
+#endif

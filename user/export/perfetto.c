@@ -1,0 +1,409 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Perfetto's own format (https://perfetto.dev/docs/reference/trace-packet-proto): packets of track events. Each track
+ * is a packet sequence with a clock of its own that only counts up, and with its own table of names, so that most
+ * packets are a time difference and two numbers.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../model/words.h"
+#include "export.h"
+#include "proto.h"
+
+/* Field numbers, by message (protos/perfetto/trace/perfetto_trace.proto). */
+enum { TRACE_PACKET = 1 };
+enum packet_field {
+	PACKET_CLOCK_SNAPSHOT = 6,
+	PACKET_TIMESTAMP = 8,
+	PACKET_SEQUENCE_ID = 10,
+	PACKET_TRACK_EVENT = 11,
+	PACKET_INTERNED_DATA = 12,
+	PACKET_SEQUENCE_FLAGS = 13,
+	PACKET_DEFAULTS = 59,
+	PACKET_TRACK_DESCRIPTOR = 60,
+};
+enum defaults_field { DEFAULTS_TRACK_EVENT = 11, DEFAULTS_CLOCK_ID = 58 };
+enum { EVENT_DEFAULTS_TRACK = 11 };
+enum snapshot_field { SNAPSHOT_CLOCKS = 1, SNAPSHOT_PRIMARY = 2 };
+enum clock_field { CLOCK_ID = 1, CLOCK_TIMESTAMP = 2, CLOCK_IS_INCREMENTAL = 3 };
+enum descriptor_field {
+	DESCRIPTOR_UUID = 1,
+	DESCRIPTOR_NAME = 2,
+	DESCRIPTOR_PROCESS = 3,
+	DESCRIPTOR_THREAD = 4,
+	DESCRIPTOR_PARENT = 5,
+};
+enum process_field { PROCESS_PID = 1, PROCESS_NAME = 6 };
+enum thread_field { THREAD_PID = 1, THREAD_TID = 2, THREAD_NAME = 5 };
+enum event_field {
+	EVENT_CATEGORY_IIDS = 3,
+	EVENT_ANNOTATIONS = 4,
+	EVENT_TYPE = 9,
+	EVENT_NAME_IID = 10,
+	EVENT_NAME = 23,
+	EVENT_FLOW_IDS = 47,
+	EVENT_TERMINATING_FLOW_IDS = 48,
+};
+enum annotation_field { ANNOTATION_NAME_IID = 1, ANNOTATION_INT = 4, ANNOTATION_TEXT_IID = 17 };
+enum interned_field { INTERNED_CATEGORIES = 1, INTERNED_NAMES = 2, INTERNED_ANNOTATIONS = 3, INTERNED_TEXTS = 29 };
+enum { ITEM_IID = 1, ITEM_TEXT = 2 };
+
+enum event_type { SLICE_BEGIN = 1, SLICE_END = 2 };
+enum sequence_flag { STATE_CLEARED = 1, NEEDS_STATE = 2 };
+enum clock { CLOCK_REALTIME_ID = 1, CLOCK_MONOTONIC_ID = 3, CLOCK_OF_SEQUENCE = 64 };
+
+/* Interned once per sequence; ids must not be 0. */
+enum category { CATEGORY_OP = 1, CATEGORY_ANNOTATION };
+enum annotation { ANNOTATION_SEQUENCE = 1, ANNOTATION_SHAPES, ANNOTATION_SOURCE, ANNOTATION_MODULE, ANNOTATION__COUNT };
+
+static const char *const annotation_names[] = {
+	[ANNOTATION_SEQUENCE] = "Sequence number",
+	[ANNOTATION_SHAPES] = "Input Dims",
+	[ANNOTATION_SOURCE] = "Call stack",
+	[ANNOTATION_MODULE] = "Module Hierarchy",
+};
+
+/* The texts of a group; a text is interned as (group index) * ANNOTATION__COUNT + annotation. */
+struct group {
+	char *texts[ANNOTATION__COUNT]; /* malloc'ed; NULL: none */
+};
+
+struct perfetto {
+	FILE *out;
+	struct proto packet;
+	const struct timeline_name *names;
+	char **texts;
+	struct group *groups;
+	size_t name_cnt, group_cnt;
+	/* Of the track being written: */
+	uint32_t sequence;
+	uint64_t now_ns;
+	unsigned char *name_sent, *group_sent; /* by index */
+};
+
+static size_t packet__begin(struct perfetto *p)
+{
+	size_t begun = proto__begin(&p->packet, TRACE_PACKET);
+
+	proto__int(&p->packet, PACKET_SEQUENCE_ID, p->sequence);
+	return begun;
+}
+
+static int packet__end(struct perfetto *p, size_t begun)
+{
+	proto__end(&p->packet, begun);
+	if (p->packet.failed)
+		return -ENOMEM;
+	fwrite(p->packet.bytes, 1, p->packet.cnt, p->out);
+	p->packet.cnt = 0;
+	return 0;
+}
+
+static void put_item(struct proto *packet, enum interned_field field, uint64_t iid, const char *text)
+{
+	size_t item = proto__begin(packet, field);
+
+	proto__int(packet, ITEM_IID, iid);
+	proto__text(packet, ITEM_TEXT, text);
+	proto__end(packet, item);
+}
+
+static void put_clock(struct proto *packet, enum clock id, uint64_t ns)
+{
+	size_t clock = proto__begin(packet, SNAPSHOT_CLOCKS);
+
+	proto__int(packet, CLOCK_ID, id);
+	proto__int(packet, CLOCK_TIMESTAMP, ns);
+	if (id == CLOCK_OF_SEQUENCE)
+		proto__int(packet, CLOCK_IS_INCREMENTAL, 1);
+	proto__end(packet, clock);
+}
+
+/* ---- processes and tracks ---- */
+
+/* Lanes are fewer than 31. */
+static uint64_t uuid(uint32_t pid, uint32_t tid, uint32_t lane)
+{
+	return ((uint64_t)pid << 32 | tid) << 5 | lane;
+}
+
+static uint64_t process_uuid(uint32_t pid)
+{
+	return uuid(pid, 0, 31);
+}
+
+static int put_clocks(struct perfetto *p, const struct rec_host *host)
+{
+	size_t packet = packet__begin(p), snapshot = proto__begin(&p->packet, PACKET_CLOCK_SNAPSHOT);
+
+	put_clock(&p->packet, CLOCK_MONOTONIC_ID, host->monotonic_ns);
+	put_clock(&p->packet, CLOCK_REALTIME_ID, host->realtime_ns);
+	proto__int(&p->packet, SNAPSHOT_PRIMARY, CLOCK_MONOTONIC_ID);
+	proto__end(&p->packet, snapshot);
+	return packet__end(p, packet);
+}
+
+static int put_process(struct perfetto *p, const struct job *job, uint32_t pid)
+{
+	struct rec_target target = export__target(job, pid);
+	size_t packet = packet__begin(p), descriptor = proto__begin(&p->packet, PACKET_TRACK_DESCRIPTOR), process;
+
+	proto__int(&p->packet, DESCRIPTOR_UUID, process_uuid(pid));
+	process = proto__begin(&p->packet, DESCRIPTOR_PROCESS);
+	proto__int(&p->packet, PROCESS_PID, pid);
+	proto__text(&p->packet, PROCESS_NAME, target.command);
+	proto__end(&p->packet, process);
+	proto__end(&p->packet, descriptor);
+	return packet__end(p, packet);
+}
+
+static int put_track(struct perfetto *p, const struct timeline_track *track)
+{
+	size_t packet = packet__begin(p), descriptor = proto__begin(&p->packet, PACKET_TRACK_DESCRIPTOR), thread;
+	char *name = export__track_name(track);
+	int err;
+
+	proto__int(&p->packet, DESCRIPTOR_UUID, uuid(track->pid, track->tid, track->lane));
+	proto__int(&p->packet, DESCRIPTOR_PARENT, process_uuid(track->pid));
+	if (track->lane) {
+		proto__text(&p->packet, DESCRIPTOR_NAME, name ? name : "");
+	} else {
+		thread = proto__begin(&p->packet, DESCRIPTOR_THREAD);
+		proto__int(&p->packet, THREAD_PID, track->pid);
+		proto__int(&p->packet, THREAD_TID, track->tid);
+		proto__text(&p->packet, THREAD_NAME, name ? name : "");
+		proto__end(&p->packet, thread);
+	}
+	proto__end(&p->packet, descriptor);
+	err = packet__end(p, packet);
+	free(name);
+	return name ? err : -ENOMEM;
+}
+
+/*
+ * Before the first event of a sequence: its clock, which begins with the track, its defaults, and the texts that every
+ * track uses.
+ */
+static int put_sequence(struct perfetto *p, const struct timeline_track *track)
+{
+	size_t packet = packet__begin(p), message, inner;
+
+	p->now_ns = track->spans[0].start_ns;
+	proto__int(&p->packet, PACKET_SEQUENCE_FLAGS, STATE_CLEARED);
+	message = proto__begin(&p->packet, PACKET_CLOCK_SNAPSHOT);
+	put_clock(&p->packet, CLOCK_MONOTONIC_ID, p->now_ns);
+	put_clock(&p->packet, CLOCK_OF_SEQUENCE, p->now_ns);
+	proto__end(&p->packet, message);
+	message = proto__begin(&p->packet, PACKET_DEFAULTS);
+	proto__int(&p->packet, DEFAULTS_CLOCK_ID, CLOCK_OF_SEQUENCE);
+	inner = proto__begin(&p->packet, DEFAULTS_TRACK_EVENT);
+	proto__int(&p->packet, EVENT_DEFAULTS_TRACK, uuid(track->pid, track->tid, track->lane));
+	proto__end(&p->packet, inner);
+	proto__end(&p->packet, message);
+	message = proto__begin(&p->packet, PACKET_INTERNED_DATA);
+	put_item(&p->packet, INTERNED_CATEGORIES, CATEGORY_OP, export__category(SPAN_OP));
+	put_item(&p->packet, INTERNED_CATEGORIES, CATEGORY_ANNOTATION, export__category(SPAN_LABEL));
+	for (int i = 1; i < ANNOTATION__COUNT; i++)
+		put_item(&p->packet, INTERNED_ANNOTATIONS, i, annotation_names[i]);
+	proto__end(&p->packet, message);
+	memset(p->name_sent, 0, p->name_cnt);
+	memset(p->group_sent, 0, p->group_cnt);
+	return packet__end(p, packet);
+}
+
+/* ---- slices ---- */
+
+static size_t event__begin(struct perfetto *p, size_t *packet, uint64_t time_ns)
+{
+	*packet = packet__begin(p);
+	proto__int(&p->packet, PACKET_TIMESTAMP, time_ns - p->now_ns);
+	p->now_ns = time_ns;
+	proto__int(&p->packet, PACKET_SEQUENCE_FLAGS, NEEDS_STATE);
+	return proto__begin(&p->packet, PACKET_TRACK_EVENT);
+}
+
+static int put_end(struct perfetto *p, uint64_t end_ns)
+{
+	size_t packet, event = event__begin(p, &packet, end_ns);
+
+	proto__int(&p->packet, EVENT_TYPE, SLICE_END);
+	proto__end(&p->packet, event);
+	return packet__end(p, packet);
+}
+
+static uint64_t text_iid(uint32_t group, int annotation)
+{
+	return (uint64_t)group * ANNOTATION__COUNT + annotation;
+}
+
+static void put_annotations(struct perfetto *p, const struct timeline_span *span, bool is_op)
+{
+	size_t annotation;
+
+	if (is_op && span->sequence >= 0) {
+		annotation = proto__begin(&p->packet, EVENT_ANNOTATIONS);
+		proto__int(&p->packet, ANNOTATION_NAME_IID, ANNOTATION_SEQUENCE);
+		proto__int(&p->packet, ANNOTATION_INT, span->sequence);
+		proto__end(&p->packet, annotation);
+	}
+	for (int i = ANNOTATION_SHAPES; i < ANNOTATION__COUNT; i++) {
+		if (!p->groups[span->group].texts[i])
+			continue;
+		annotation = proto__begin(&p->packet, EVENT_ANNOTATIONS);
+		proto__int(&p->packet, ANNOTATION_NAME_IID, i);
+		proto__int(&p->packet, ANNOTATION_TEXT_IID, text_iid(span->group, i));
+		proto__end(&p->packet, annotation);
+	}
+}
+
+/* The texts that this sequence sees for the first time. */
+static void put_new_texts(struct perfetto *p, const struct timeline_span *span, bool named)
+{
+	size_t interned;
+
+	if ((named || p->name_sent[span->name]) && p->group_sent[span->group])
+		return;
+	interned = proto__begin(&p->packet, PACKET_INTERNED_DATA);
+	if (!named && !p->name_sent[span->name])
+		put_item(&p->packet, INTERNED_NAMES, span->name + 1, p->texts[span->name]);
+	for (int i = ANNOTATION_SHAPES; i < ANNOTATION__COUNT && !p->group_sent[span->group]; i++)
+		if (p->groups[span->group].texts[i])
+			put_item(&p->packet, INTERNED_TEXTS, text_iid(span->group, i), p->groups[span->group].texts[i]);
+	proto__end(&p->packet, interned);
+	p->name_sent[span->name] = p->group_sent[span->group] = 1;
+}
+
+static int put_begin(struct perfetto *p, const struct timeline_span *span)
+{
+	enum span_kind kind = p->names[span->name].kind;
+	bool is_op = export__is_op(kind);
+	size_t packet, event = event__begin(p, &packet, span->start_ns);
+	char step[64];
+
+	proto__int(&p->packet, EVENT_TYPE, SLICE_BEGIN);
+	proto__int(&p->packet, EVENT_CATEGORY_IIDS, is_op ? CATEGORY_OP : CATEGORY_ANNOTATION);
+	if (kind == SPAN_STEP) {
+		snprintf(step, sizeof(step), "%s%" PRId64, p->texts[span->name], span->sequence);
+		proto__text(&p->packet, EVENT_NAME, step);
+	} else {
+		proto__int(&p->packet, EVENT_NAME_IID, span->name + 1);
+	}
+	put_annotations(p, span, is_op);
+	if (span->flow)
+		proto__fixed64(&p->packet, kind == SPAN_OP ? EVENT_FLOW_IDS : EVENT_TERMINATING_FLOW_IDS, span->flow);
+	proto__end(&p->packet, event);
+	put_new_texts(p, span, kind == SPAN_STEP);
+	return packet__end(p, packet);
+}
+
+/*
+ * Begins and ends in the order of time: spans are nested, and their depth tells which have ended when the next begins.
+ */
+static int put_slices(struct perfetto *p, const struct timeline_track *track)
+{
+	uint64_t ends[TIMELINE_DEPTH_MAX];
+	size_t open = 0;
+	int err = 0;
+
+	for (size_t i = 0; i < track->span_cnt && !err; i++) {
+		const struct timeline_span *span = &track->spans[i];
+
+		while (open > span->depth && !err)
+			err = put_end(p, ends[--open]);
+		if (!err)
+			err = put_begin(p, span);
+		ends[open++] = span->start_ns + span->duration_ns;
+	}
+	while (open && !err)
+		err = put_end(p, ends[--open]);
+	return err;
+}
+
+/* ---- the trace ---- */
+
+static char *name_or_null(struct job *job, uint64_t id, int *err)
+{
+	const char *text = id ? job__name_or_lost(job, id) : NULL;
+	char *copy = text ? strdup(text) : NULL;
+
+	if (id && !copy)
+		*err = -ENOMEM;
+	return copy;
+}
+
+static int make_texts(struct perfetto *p, struct job *job, const struct timeline *timeline)
+{
+	const uint64_t *groups = timeline__groups(timeline, &p->group_cnt);
+	int err = 0;
+
+	p->names = timeline__names(timeline, &p->name_cnt);
+	p->texts = export__names(job, timeline);
+	p->groups = calloc(p->group_cnt, sizeof(*p->groups));
+	p->name_sent = calloc(p->name_cnt + 1, 1);
+	p->group_sent = calloc(p->group_cnt, 1);
+	if (!p->texts || !p->groups || !p->name_sent || !p->group_sent)
+		return -ENOMEM;
+	for (size_t i = 0; i < p->group_cnt && !err; i++) {
+		char **texts = p->groups[i].texts;
+		struct op_group group;
+
+		if (!job__op_group(job, groups[i], &group))
+			continue;
+		texts[ANNOTATION_SOURCE] = name_or_null(job, group.source, &err);
+		texts[ANNOTATION_MODULE] = name_or_null(job, group.module, &err);
+		if (!group.word_cnt)
+			continue;
+		texts[ANNOTATION_SHAPES] = words__shapes(group.words, group.word_cnt);
+		if (!texts[ANNOTATION_SHAPES])
+			err = -ENOMEM;
+	}
+	return err;
+}
+
+static int put_tracks(struct perfetto *p, const struct job *job, const struct timeline *timeline, uint32_t only_pid)
+{
+	size_t cnt;
+	const struct timeline_track *tracks = timeline__tracks(timeline, &cnt);
+	int err = 0;
+
+	for (size_t i = 0; i < cnt && !err; i++) {
+		if (only_pid && tracks[i].pid != only_pid)
+			continue;
+		p->sequence++;
+		if (!i || tracks[i - 1].pid != tracks[i].pid)
+			err = put_process(p, job, tracks[i].pid);
+		if (!err)
+			err = put_track(p, &tracks[i]);
+		if (!err)
+			err = put_sequence(p, &tracks[i]);
+		if (!err)
+			err = put_slices(p, &tracks[i]);
+	}
+	return err;
+}
+
+static int write_perfetto(struct job *job, const struct timeline *timeline, const struct export_options *options,
+			  FILE *out)
+{
+	struct perfetto p = {.out = out, .sequence = 1};
+	int err = make_texts(&p, job, timeline);
+
+	if (!err)
+		err = put_clocks(&p, job__host(job));
+	if (!err)
+		err = put_tracks(&p, job, timeline, options->pid);
+	export__free_texts(p.texts, p.name_cnt);
+	for (size_t i = 0; p.groups && i < p.group_cnt; i++)
+		for (int a = 0; a < ANNOTATION__COUNT; a++)
+			free(p.groups[i].texts[a]);
+	free(p.groups);
+	free(p.name_sent);
+	free(p.group_sent);
+	free(p.packet.bytes);
+	return err;
+}
+
+const struct export_ops export_perfetto = {.name = "perfetto", .binary = true, .write = write_perfetto};

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Operators: REC_OP, REC_OP_GROUP and REC_OP_WINDOW in, rows with their texts out. Part of the job (job.h), which owns it.
+ */
+#ifndef STEPFLAME_OPS_H
+#define STEPFLAME_OPS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "../../include/records.h"
+#include "names.h"
+
+#define OP_EVALUATE_PREFIX "autograd::engine::evaluate_function: "
+
+/* What a REC_OP_GROUP id stands for. Words are checked (words.h), and owned by the job. */
+struct op_group {
+	uint64_t source, module; /* name ids; 0: none */
+	const uint64_t *words;
+	size_t word_cnt;
+};
+
+/* One row of the recording. Texts are UTF-8, with control characters as they came, and owned by the job. */
+struct op_row {
+	/* As torch.profiler prints it: "aten::add", "autograd::engine::evaluate_function: AddBackward0", "ProfilerStep*". */
+	const char *name;
+	const char *overload;  /* "Tensor"; "" when there is none */
+	const char *action;    /* the innermost around it; NULL: none */
+	const char *source;    /* "FILE(LINE): FUNCTION"; NULL: not recorded */
+	const char *module;    /* NULL: not recorded */
+	const uint64_t *words; /* of its group (words.h), checked */
+	size_t word_cnt;       /* 0: not recorded */
+	enum span_kind kind;
+	uint32_t pid;
+	uint64_t flops; /* of one call; 0: no formula, or not recorded */
+	struct op_val val;
+};
+
+struct ops {
+	void *rows; /* trees, see ops.c; empty: NULL */
+	void *groups;
+	void *windows;
+	size_t row_cnt, window_cnt;
+	struct op_row *built; /* valid while !stale */
+	size_t built_cnt;
+	bool stale; /* the owner sets it with every record: a name too makes rows change */
+	struct rec_op_window *built_windows;
+};
+
+/* Takes one of the three records, whose size holds its struct. 0, -ENOMEM, or -EINVAL when it makes no sense. */
+int ops__add(struct ops *ops, const struct rec_hdr *record);
+/*
+ * The rows that have calls, in the order in which they first came, less what torch.profiler never lists. Texts are
+ * resolved with `names`. Valid until the next record. NULL only with *cnt == 0.
+ */
+const struct op_row *ops__rows(struct ops *ops, struct names *names, size_t *cnt);
+/* The windows in which operators were counted, by pid and index; valid until the next call. NULL only with *cnt == 0. */
+const struct rec_op_window *ops__windows(struct ops *ops, size_t *cnt);
+/* False when it never came; *group is empty then. */
+bool ops__group(const struct ops *ops, uint64_t id, struct op_group *group);
+/* Leaves it empty. */
+void ops__free(struct ops *ops);
+
+/* Adds val to sum, which is empty while sum->calls is 0. Sums stay at their ends rather than wrap. */
+void op_val__add(struct op_val *sum, const struct op_val *val);
+
+#endif

@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * REC_SPANS in, tracks of strictly nested spans out. One thread owns a timeline.
+ *
+ * All spans lie in one array, which is sorted by thread and time once they are all there. Like Kineto's traces, and
+ * unlike torch.profiler's table, it keeps a call whose only child has its own name apart from that child.
+ */
+#include "timeline.h"
+
+#include <errno.h>
+#include <search.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../recording/spans.h"
+
+#define LANE_MAX  16 /* tracks of one thread */
+#define NO_PARENT UINT32_MAX
+
+_Static_assert(TIMELINE_DEPTH_MAX <= UINT16_MAX, "depth has 16 bits");
+
+/* What an id became: its index in names or groups. */
+struct interned {
+	uint64_t id;
+	uint32_t kind; /* 0 for groups */
+	uint32_t index;
+};
+
+struct timeline {
+	struct timeline_span *spans;
+	size_t span_cnt, span_room, span_max;
+	struct timeline_track *tracks;
+	size_t track_cnt;
+	struct timeline_name *names;
+	size_t name_cnt;
+	uint64_t *groups;
+	size_t group_cnt;
+	void *name_tree, *group_tree; /* of struct interned */
+	uint64_t left_out;
+	struct rec_span unpacked[SPANS_MAX];
+};
+
+#define ORDER(a, b) (((a) > (b)) - ((a) < (b)))
+
+static int compare_interned(const void *a, const void *b)
+{
+	const struct interned *x = a, *y = b;
+
+	return x->kind != y->kind ? ORDER(x->kind, y->kind) : ORDER(x->id, y->id);
+}
+
+/* The index of an id, `next` when it is new; -ENOMEM. */
+static int64_t intern(void **tree, uint64_t id, uint32_t kind, size_t next)
+{
+	struct interned key = {.id = id, .kind = kind, .index = next}, **found = tfind(&key, tree, compare_interned),
+			*new;
+
+	if (found)
+		return (*found)->index;
+	new = malloc(sizeof(*new));
+	if (new)
+		*new = key;
+	if (!new || !tsearch(new, tree, compare_interned)) {
+		free(new);
+		return -ENOMEM;
+	}
+	return next;
+}
+
+/* Room for one more of `cnt` items, which grows at powers of two. */
+static void *grow(void *items, size_t cnt, size_t item_bytes)
+{
+	return cnt & (cnt - 1) ? items : reallocarray(items, cnt ? 2 * cnt : 1, item_bytes);
+}
+
+static int64_t intern_name(struct timeline *timeline, uint64_t id, uint32_t kind)
+{
+	int64_t index = intern(&timeline->name_tree, id, kind, timeline->name_cnt);
+	struct timeline_name *names;
+
+	if (index != (int64_t)timeline->name_cnt)
+		return index;
+	names = grow(timeline->names, timeline->name_cnt, sizeof(*names));
+	if (!names)
+		return -ENOMEM;
+	timeline->names = names;
+	names[timeline->name_cnt++] = (struct timeline_name){.id = id, .kind = kind};
+	return index;
+}
+
+static int64_t intern_group(struct timeline *timeline, uint64_t id)
+{
+	int64_t index = intern(&timeline->group_tree, id, 0, timeline->group_cnt);
+	uint64_t *groups;
+
+	if (index != (int64_t)timeline->group_cnt)
+		return index;
+	groups = grow(timeline->groups, timeline->group_cnt, sizeof(*groups));
+	if (!groups)
+		return -ENOMEM;
+	timeline->groups = groups;
+	groups[timeline->group_cnt++] = id;
+	return index;
+}
+
+struct timeline *timeline__new(size_t span_max)
+{
+	struct timeline *timeline = calloc(1, sizeof(*timeline));
+
+	if (!timeline)
+		return NULL;
+	timeline->span_max = span_max;
+	if (intern_group(timeline, 0) < 0) {
+		timeline__free(timeline);
+		return NULL;
+	}
+	return timeline;
+}
+
+void timeline__free(struct timeline *timeline)
+{
+	if (!timeline)
+		return;
+	tdestroy(timeline->name_tree, free);
+	tdestroy(timeline->group_tree, free);
+	free(timeline->names);
+	free(timeline->groups);
+	free(timeline->tracks);
+	free(timeline->spans);
+	free(timeline);
+}
+
+static uint64_t end_of(const struct timeline_span *span)
+{
+	return span->start_ns + span->duration_ns;
+}
+
+static int add_span(struct timeline *timeline, const struct rec_span *span)
+{
+	int64_t name, group;
+	uint64_t end;
+
+	if (timeline->span_cnt == timeline->span_max || span->kind == SPAN_NONE || span->kind > SPAN_STEP ||
+	    __builtin_add_overflow(span->start_ns, span->duration_ns, &end) || end > INT64_MAX) {
+		timeline->left_out++;
+		return 0;
+	}
+	name = intern_name(timeline, span->name, span->kind);
+	group = intern_group(timeline, span->group);
+	if (name < 0 || group < 0)
+		return -ENOMEM;
+	timeline->spans[timeline->span_cnt++] = (struct timeline_span){.start_ns = span->start_ns,
+								       .duration_ns = span->duration_ns,
+								       .sequence = span->sequence,
+								       .name = name,
+								       .group = group,
+								       .pid = span->pid,
+								       .tid = span->tid,
+								       .depth = span->depth};
+	return 0;
+}
+
+int timeline__add(struct timeline *timeline, const struct rec_hdr *record)
+{
+	const struct rec_spans *packed = (const void *)record;
+	size_t cnt;
+	int err;
+
+	if (record->type != REC_SPANS)
+		return 0;
+	err = record->size < sizeof(*packed) ? -EBADMSG : spans__decode(packed, timeline->unpacked, &cnt);
+	if (err == -EBADMSG) {
+		timeline->left_out++;
+		return 0;
+	}
+	if (err)
+		return err;
+	if (timeline->span_cnt + cnt > timeline->span_room) {
+		size_t room = 2 * timeline->span_room + SPANS_MAX;
+		void *spans = reallocarray(timeline->spans, room, sizeof(*timeline->spans));
+
+		if (!spans)
+			return -ENOMEM;
+		timeline->spans = spans;
+		timeline->span_room = room;
+	}
+	for (size_t i = 0; i < cnt && !err; i++)
+		err = add_span(timeline, &timeline->unpacked[i]);
+	return err;
+}
+
+/* ---- tracks ---- */
+
+static int compare_spans(const void *a, const void *b)
+{
+	const struct timeline_span *x = a, *y = b;
+
+	if (x->pid != y->pid)
+		return ORDER(x->pid, y->pid);
+	if (x->tid != y->tid)
+		return ORDER(x->tid, y->tid);
+	if (x->lane != y->lane)
+		return ORDER(x->lane, y->lane);
+	if (x->start_ns != y->start_ns)
+		return ORDER(x->start_ns, y->start_ns);
+	if (x->duration_ns != y->duration_ns)
+		return ORDER(y->duration_ns, x->duration_ns);
+	return ORDER(x->depth, y->depth);
+}
+
+/* The first lane of a span. Both end and begin amid actions, which keep the thread's own track. */
+static uint16_t first_lane(const struct timeline *timeline, const struct timeline_span *span)
+{
+	enum span_kind kind = timeline->names[span->name].kind;
+
+	return kind == SPAN_STEP || kind == SPAN_FORWARD;
+}
+
+/* Gives each span of a thread, sorted, the first lane in which it nests. Parents has room for as many. */
+static void assign_lanes(struct timeline *timeline, size_t from, size_t to, uint32_t *parents)
+{
+	uint32_t open[LANE_MAX]; /* the innermost span of each lane that has begun */
+
+	memset(open, 0xff, sizeof(open));
+	for (size_t i = from; i < to; i++) {
+		struct timeline_span *span = &timeline->spans[i];
+
+		for (span->lane = first_lane(timeline, span); span->lane < LANE_MAX; span->lane++) {
+			uint32_t *top = &open[span->lane];
+
+			while (*top != NO_PARENT && end_of(&timeline->spans[*top]) <= span->start_ns &&
+			       end_of(&timeline->spans[*top]) < end_of(span))
+				*top = parents[*top];
+			if (*top != NO_PARENT && (end_of(&timeline->spans[*top]) < end_of(span) ||
+						  timeline->spans[*top].depth + 1 == TIMELINE_DEPTH_MAX))
+				continue;
+			span->depth = *top == NO_PARENT ? 0 : timeline->spans[*top].depth + 1;
+			parents[i] = *top;
+			*top = i;
+			break;
+		}
+	}
+}
+
+/* Where the spans of the thread at `from` end; with lanes: of the track. */
+static size_t end_of_run(const struct timeline *timeline, size_t from, bool lanes)
+{
+	const struct timeline_span *first = &timeline->spans[from];
+	size_t to = from;
+
+	while (to < timeline->span_cnt && timeline->spans[to].pid == first->pid &&
+	       timeline->spans[to].tid == first->tid && (!lanes || timeline->spans[to].lane == first->lane))
+		to++;
+	return to;
+}
+
+static int make_lanes(struct timeline *timeline)
+{
+	uint32_t *parents = calloc(timeline->span_cnt + 1, sizeof(*parents));
+	size_t kept = 0;
+
+	if (!parents)
+		return -ENOMEM;
+	for (size_t from = 0, to; from < timeline->span_cnt; from = to) {
+		to = end_of_run(timeline, from, false);
+		assign_lanes(timeline, from, to, parents);
+	}
+	free(parents);
+	for (size_t i = 0; i < timeline->span_cnt; i++)
+		if (timeline->spans[i].lane < LANE_MAX)
+			timeline->spans[kept++] = timeline->spans[i];
+	timeline->left_out += timeline->span_cnt - kept;
+	timeline->span_cnt = kept;
+	return 0;
+}
+
+static int make_tracks(struct timeline *timeline)
+{
+	for (size_t from = 0, to; from < timeline->span_cnt; from = to) {
+		const struct timeline_span *first = &timeline->spans[from];
+		struct timeline_track *tracks = grow(timeline->tracks, timeline->track_cnt, sizeof(*tracks));
+
+		if (!tracks)
+			return -ENOMEM;
+		timeline->tracks = tracks;
+		to = end_of_run(timeline, from, true);
+		tracks[timeline->track_cnt++] = (struct timeline_track){.pid = first->pid,
+									.tid = first->tid,
+									.lane = first->lane,
+									.span_cnt = to - from,
+									.spans = first};
+	}
+	return 0;
+}
+
+/* ---- flows ---- */
+
+/* An operator or node with a sequence number. */
+struct end {
+	struct timeline_span *span;
+	enum span_kind kind;
+};
+
+static int compare_ends(const void *a, const void *b)
+{
+	const struct timeline_span *x = ((const struct end *)a)->span, *y = ((const struct end *)b)->span;
+
+	if (x->pid != y->pid)
+		return ORDER(x->pid, y->pid);
+	if (x->sequence != y->sequence)
+		return ORDER(x->sequence, y->sequence);
+	return x->start_ns != y->start_ns ? ORDER(x->start_ns, y->start_ns) : ORDER(x->depth, y->depth);
+}
+
+/*
+ * Links each node to the operator that made it, as torch does (generateForwardBackwardLink in
+ * torch/csrc/profiler/collection.cpp): a node takes the next sequence number, so of the operators that were told this
+ * number the last one to start before it ran is its maker. Numbers count per thread: where several threads of a
+ * process run forward, a node is linked to the one that was last.
+ */
+static int link_flows(struct timeline *timeline)
+{
+	struct end *ends = malloc((timeline->span_cnt + 1) * sizeof(*ends));
+	struct timeline_span *maker = NULL;
+	uint32_t flows = 0;
+	size_t cnt = 0;
+
+	if (!ends)
+		return -ENOMEM;
+	for (size_t i = 0; i < timeline->span_cnt; i++) {
+		struct timeline_span *span = &timeline->spans[i];
+		enum span_kind kind = timeline->names[span->name].kind;
+
+		if (span->sequence >= 0 && (kind == SPAN_OP || kind == SPAN_NODE || kind == SPAN_EVALUATE))
+			ends[cnt++] = (struct end){.span = span, .kind = kind};
+	}
+	if (cnt)
+		qsort(ends, cnt, sizeof(*ends), compare_ends);
+	for (size_t i = 0; i < cnt; i++) {
+		struct timeline_span *span = ends[i].span;
+
+		if (maker && (maker->pid != span->pid || maker->sequence != span->sequence))
+			maker = NULL;
+		if (ends[i].kind == SPAN_OP) {
+			maker = span;
+		} else if (maker) {
+			span->forward_tid = maker->tid;
+			if (ends[i].kind == SPAN_NODE) {
+				span->flow = maker->flow = ++flows;
+				maker = NULL;
+			}
+		}
+	}
+	free(ends);
+	return 0;
+}
+
+int timeline__build(struct timeline *timeline)
+{
+	int err;
+
+	if (!timeline->span_cnt)
+		return 0;
+	qsort(timeline->spans, timeline->span_cnt, sizeof(*timeline->spans), compare_spans);
+	err = make_lanes(timeline);
+	if (err)
+		return err;
+	qsort(timeline->spans, timeline->span_cnt, sizeof(*timeline->spans), compare_spans);
+	err = link_flows(timeline);
+	return err ? err : make_tracks(timeline);
+}
+
+const struct timeline_track *timeline__tracks(const struct timeline *timeline, size_t *cnt)
+{
+	*cnt = timeline->track_cnt;
+	return timeline->tracks;
+}
+
+const struct timeline_name *timeline__names(const struct timeline *timeline, size_t *cnt)
+{
+	*cnt = timeline->name_cnt;
+	return timeline->names;
+}
+
+const uint64_t *timeline__groups(const struct timeline *timeline, size_t *cnt)
+{
+	*cnt = timeline->group_cnt;
+	return timeline->groups;
+}
+
+uint64_t timeline__left_out(const struct timeline *timeline)
+{
+	return timeline->left_out;
+}

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Files that stepflame writes. */
+#ifndef STEPFLAME_OUTPUT_H
+#define STEPFLAME_OUTPUT_H
+
+/*
+ * Creates path, or empties it, for writing: a descriptor, or -1 with errno. A new file has mode 0644 and belongs to
+ * SUDO_UID:SUDO_GID when those are set; one that existed keeps its owner.
+ */
+int output__open(const char *path);
+
+#endif

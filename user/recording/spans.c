@@ -1,0 +1,417 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* Packs spans into REC_SPANS and unpacks them; the encoding is described in spans.h. One thread owns an encoder. */
+#include "spans.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#define BATCH_MAX      64               /* threads that are packed at a time: 16 MB at most */
+#define PLAIN_MAX      (SPANS_MAX * 64) /* a span takes at worst 16 bytes in the dictionaries and 40 in the columns */
+#define VARINT_MAX     10
+#define TAG_AROUND     1
+#define TAG_SEQUENCE   2
+#define TAG_KIND_SHIFT 2
+#define DEFLATE_LEVEL  1 /* what is left is noise: level 9 saves 2 % */
+#define RECENT_IDS     256
+
+struct batch {
+	uint32_t pid, tid;
+	size_t cnt;
+	struct rec_span *spans; /* SPANS_MAX */
+};
+
+struct spans_encoder {
+	int (*sink)(const struct rec_hdr *record, void *ctx);
+	void *ctx;
+	struct batch batches[BATCH_MAX];
+	size_t batch_cnt;
+	size_t last; /* the batch that the last span went to */
+	uint64_t ids[SPANS_MAX];
+	unsigned char plain[PLAIN_MAX];
+	struct rec_spans *record;
+	size_t record_room; /* of its payload */
+};
+
+static uint64_t fold(uint64_t value)
+{
+	return value << 1 ^ -(value >> 63);
+}
+
+static uint64_t unfold(uint64_t value)
+{
+	return value >> 1 ^ -(value & 1);
+}
+
+static uint64_t end_of(const struct rec_span *span)
+{
+	return span->start_ns + span->duration_ns;
+}
+
+/* ---- packing ---- */
+
+static unsigned char *put(unsigned char *at, uint64_t value)
+{
+	for (; value >= 0x80; value >>= 7)
+		*at++ = value | 0x80;
+	*at++ = value;
+	return at;
+}
+
+static int compare_ids(const void *a, const void *b)
+{
+	const uint64_t *x = a, *y = b;
+
+	return (*x > *y) - (*x < *y);
+}
+
+static uint64_t id_at(const struct rec_span *span, size_t field)
+{
+	uint64_t id;
+
+	memcpy(&id, (const char *)span + field, sizeof(id));
+	return id;
+}
+
+/* The ids of a field, sorted, into `ids`. Returns how many there are. */
+static size_t collect_ids(uint64_t *ids, const struct batch *batch, size_t field)
+{
+	uint64_t recent[RECENT_IDS];
+	size_t all = 0, cnt = 0;
+
+	/* A step repeats few names: most need not be sorted. Slots begin with an id that belongs elsewhere. */
+	for (size_t i = 0; i < RECENT_IDS; i++)
+		recent[i] = i + 1;
+	for (size_t i = 0; i < batch->cnt; i++) {
+		uint64_t id = id_at(&batch->spans[i], field), *slot = &recent[id % RECENT_IDS];
+
+		if (*slot != id)
+			*slot = ids[all++] = id;
+	}
+	qsort(ids, all, sizeof(*ids), compare_ids);
+	for (size_t i = 0; i < all; i++)
+		if (!cnt || ids[i] != ids[cnt - 1])
+			ids[cnt++] = ids[i];
+	return cnt;
+}
+
+static unsigned char *put_ids(unsigned char *at, uint64_t *ids, const struct batch *batch, size_t field)
+{
+	size_t cnt = collect_ids(ids, batch, field);
+
+	at = put(at, cnt);
+	memcpy(at, ids, cnt * sizeof(*ids));
+	at += cnt * sizeof(*ids);
+	for (size_t i = 0; i < batch->cnt; i++) {
+		uint64_t id = id_at(&batch->spans[i], field), *found;
+
+		found = bsearch(&id, ids, cnt, sizeof(*ids), compare_ids);
+		at = put(at, found - ids);
+	}
+	return at;
+}
+
+/* Whether the end is the nearer of a span's two times to the end of the one before: then that one lies inside. */
+static bool is_around(const struct rec_span *span, uint64_t before)
+{
+	return fold(end_of(span) - before) < fold(span->start_ns - before);
+}
+
+static unsigned char *put_times(unsigned char *at, const struct batch *batch, uint64_t base)
+{
+	uint64_t before = base;
+
+	for (size_t i = 0; i < batch->cnt; i++) {
+		const struct rec_span *span = &batch->spans[i];
+
+		at = put(at, fold((is_around(span, before) ? end_of(span) : span->start_ns) - before));
+		before = end_of(span);
+	}
+	for (size_t i = 0; i < batch->cnt; i++)
+		at = put(at, batch->spans[i].duration_ns);
+	return at;
+}
+
+static unsigned char *put_tags(unsigned char *at, const struct batch *batch, uint64_t base)
+{
+	uint64_t before = base;
+
+	for (size_t i = 0; i < batch->cnt; i++) {
+		const struct rec_span *span = &batch->spans[i];
+
+		at = put(at, span->kind << TAG_KIND_SHIFT | (span->sequence != -1 ? TAG_SEQUENCE : 0) |
+				     (is_around(span, before) ? TAG_AROUND : 0));
+		before = end_of(span);
+	}
+	return at;
+}
+
+static unsigned char *put_depths_and_sequences(unsigned char *at, const struct batch *batch)
+{
+	uint64_t before = 0;
+
+	for (size_t i = 0; i < batch->cnt; i++) {
+		at = put(at, fold(batch->spans[i].depth - before));
+		before = batch->spans[i].depth;
+	}
+	before = 0;
+	for (size_t i = 0; i < batch->cnt; i++) {
+		if (batch->spans[i].sequence == -1)
+			continue;
+		at = put(at, fold(batch->spans[i].sequence - before));
+		before = batch->spans[i].sequence;
+	}
+	return at;
+}
+
+static size_t pack(struct spans_encoder *encoder, const struct batch *batch, uint64_t base)
+{
+	unsigned char *at = encoder->plain;
+
+	at = put_tags(at, batch, base);
+	at = put_times(at, batch, base);
+	at = put_ids(at, encoder->ids, batch, offsetof(struct rec_span, name));
+	at = put_ids(at, encoder->ids, batch, offsetof(struct rec_span, group));
+	at = put_depths_and_sequences(at, batch);
+	return at - encoder->plain;
+}
+
+static int flush_batch(struct spans_encoder *encoder, struct batch *batch)
+{
+	struct rec_spans *record = encoder->record;
+	uLongf bytes = encoder->record_room;
+	size_t plain, size;
+
+	if (!batch->cnt)
+		return 0;
+	*record = (struct rec_spans){
+		.pid = batch->pid, .tid = batch->tid, .span_cnt = batch->cnt, .base_ns = batch->spans[0].start_ns};
+	plain = pack(encoder, batch, record->base_ns);
+	batch->cnt = 0;
+	if (compress2(record->payload, &bytes, encoder->plain, plain, DEFLATE_LEVEL) != Z_OK)
+		return -ENOMEM; /* there is room for the worst */
+	size = (sizeof(*record) + bytes + 7) / 8 * 8;
+	memset(record->payload + bytes, 0, size - sizeof(*record) - bytes);
+	record->bytes = bytes;
+	record->hdr = (struct rec_hdr){.type = REC_SPANS, .size = size};
+	return encoder->sink(&record->hdr, encoder->ctx);
+}
+
+struct spans_encoder *spans_encoder__new(int (*sink)(const struct rec_hdr *record, void *ctx), void *ctx)
+{
+	struct spans_encoder *encoder = calloc(1, sizeof(*encoder));
+
+	if (!encoder)
+		return NULL;
+	encoder->sink = sink;
+	encoder->ctx = ctx;
+	encoder->record_room = compressBound(PLAIN_MAX);
+	encoder->record = malloc(sizeof(*encoder->record) + encoder->record_room + 8);
+	if (!encoder->record) {
+		free(encoder);
+		return NULL;
+	}
+	return encoder;
+}
+
+/* The batch of a thread. Where all are taken, the longest is flushed for it. NULL with *err. */
+static struct batch *batch_of(struct spans_encoder *encoder, uint32_t pid, uint32_t tid, int *err)
+{
+	struct batch *batch = &encoder->batches[encoder->last];
+
+	if (encoder->batch_cnt && batch->pid == pid && batch->tid == tid)
+		return batch;
+	batch = NULL;
+	for (size_t i = 0; i < encoder->batch_cnt; i++) {
+		struct batch *other = &encoder->batches[i];
+
+		if (other->pid == pid && other->tid == tid) {
+			encoder->last = i;
+			return other;
+		}
+		if (!batch || other->cnt > batch->cnt)
+			batch = other;
+	}
+	if (encoder->batch_cnt == BATCH_MAX) {
+		*err = flush_batch(encoder, batch);
+	} else {
+		batch = &encoder->batches[encoder->batch_cnt];
+		batch->spans = malloc(SPANS_MAX * sizeof(*batch->spans));
+		if (!batch->spans) {
+			*err = -ENOMEM;
+			return NULL;
+		}
+		encoder->batch_cnt++;
+	}
+	batch->pid = pid;
+	batch->tid = tid;
+	encoder->last = batch - encoder->batches;
+	return batch;
+}
+
+int spans_encoder__add(struct spans_encoder *encoder, const struct rec_span *span)
+{
+	int err = 0, full;
+	struct batch *batch = batch_of(encoder, span->pid, span->tid, &err);
+
+	if (!batch)
+		return err;
+	batch->spans[batch->cnt++] = *span;
+	full = batch->cnt == SPANS_MAX ? flush_batch(encoder, batch) : 0;
+	return err ? err : full;
+}
+
+int spans_encoder__flush(struct spans_encoder *encoder)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < encoder->batch_cnt; i++) {
+		int got = flush_batch(encoder, &encoder->batches[i]);
+
+		err = err ? err : got;
+		free(encoder->batches[i].spans);
+		encoder->batches[i].spans = NULL;
+	}
+	encoder->batch_cnt = 0;
+	encoder->last = 0;
+	return err;
+}
+
+void spans_encoder__free(struct spans_encoder *encoder)
+{
+	if (!encoder)
+		return;
+	for (size_t i = 0; i < encoder->batch_cnt; i++)
+		free(encoder->batches[i].spans);
+	free(encoder->record);
+	free(encoder);
+}
+
+/* ---- unpacking ---- */
+
+struct input {
+	const unsigned char *at, *end;
+	bool bad; /* ended early, or held what cannot be */
+};
+
+static uint64_t get(struct input *in)
+{
+	uint64_t value = 0;
+
+	for (int shift = 0; shift < 7 * VARINT_MAX && in->at < in->end; shift += 7) {
+		unsigned char byte = *in->at++;
+
+		value |= (uint64_t)(byte & 0x7f) << shift;
+		if (!(byte & 0x80))
+			return value;
+	}
+	in->bad = true;
+	return 0;
+}
+
+static void get_ids(struct input *in, struct rec_span *spans, size_t span_cnt, size_t field)
+{
+	uint64_t cnt = get(in);
+	const unsigned char *ids = in->at;
+
+	if (in->bad || cnt > (size_t)(in->end - ids) / sizeof(uint64_t)) {
+		in->bad = true;
+		return;
+	}
+	in->at += cnt * sizeof(uint64_t);
+	for (size_t i = 0; i < span_cnt && !in->bad; i++) {
+		uint64_t index = get(in);
+
+		if (index < cnt)
+			memcpy((char *)&spans[i] + field, ids + index * sizeof(uint64_t), sizeof(uint64_t));
+		else
+			in->bad = true;
+	}
+}
+
+/* Each column is a loop: what the later ones need of the earlier ones lies in the span meanwhile. */
+static void get_times(struct input *in, struct rec_span *spans, size_t cnt, uint64_t base)
+{
+	uint64_t before = base;
+
+	for (size_t i = 0; i < cnt; i++)
+		spans[i].start_ns = unfold(get(in));
+	for (size_t i = 0; i < cnt; i++) {
+		struct rec_span *span = &spans[i];
+
+		span->duration_ns = get(in);
+		span->start_ns += before;
+		if (span->pad & TAG_AROUND)
+			span->start_ns -= span->duration_ns;
+		before = end_of(span);
+	}
+}
+
+static void get_depths_and_sequences(struct input *in, struct rec_span *spans, size_t cnt)
+{
+	uint64_t before = 0;
+
+	for (size_t i = 0; i < cnt; i++) {
+		before += unfold(get(in));
+		spans[i].depth = before;
+	}
+	before = 0;
+	for (size_t i = 0; i < cnt; i++) {
+		if (spans[i].pad & TAG_SEQUENCE)
+			before += unfold(get(in));
+		spans[i].sequence = spans[i].pad & TAG_SEQUENCE ? (int64_t)before : -1;
+		spans[i].pad = 0;
+	}
+}
+
+static bool unpack(const struct rec_spans *record, struct input *in, struct rec_span *spans)
+{
+	size_t cnt = record->span_cnt;
+
+	for (size_t i = 0; i < cnt; i++) {
+		uint64_t tag = get(in);
+
+		spans[i] = (struct rec_span){.hdr = {.type = REC_SPAN, .size = sizeof(*spans)},
+					     .pid = record->pid,
+					     .tid = record->tid,
+					     .kind = tag >> TAG_KIND_SHIFT,
+					     .pad = tag & (TAG_SEQUENCE | TAG_AROUND)};
+		if (tag >> TAG_KIND_SHIFT > UINT16_MAX)
+			in->bad = true;
+	}
+	get_times(in, spans, cnt, record->base_ns);
+	get_ids(in, spans, cnt, offsetof(struct rec_span, name));
+	get_ids(in, spans, cnt, offsetof(struct rec_span, group));
+	get_depths_and_sequences(in, spans, cnt);
+	return !in->bad && in->at == in->end;
+}
+
+int spans__decode(const struct rec_spans *record, struct rec_span *out, size_t *cnt)
+{
+	uLongf plain_bytes = PLAIN_MAX;
+	unsigned char *plain;
+	int err = -EBADMSG, got;
+
+	*cnt = 0;
+	if (record->span_cnt > SPANS_MAX || record->bytes > record->hdr.size - sizeof(*record))
+		return err;
+	plain = malloc(PLAIN_MAX);
+	if (!plain)
+		return -ENOMEM;
+	/* What would inflate to more is refused when the buffer is full. */
+	got = uncompress(plain, &plain_bytes, record->payload, record->bytes);
+	if (got == Z_MEM_ERROR) {
+		err = -ENOMEM;
+	} else if (got == Z_OK) {
+		struct input in = {.at = plain, .end = plain + plain_bytes};
+
+		if (unpack(record, &in, out)) {
+			*cnt = record->span_cnt;
+			err = 0;
+		}
+	}
+	free(plain);
+	return err;
+}

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* The operator report: torch.profiler's table of the operators counted (ops_table.c), and below it what it is made of. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "../model/labels.h"
+#include "../model/words.h"
+#include "common.h"
+#include "ops_table.h"
+#include "text.h"
+
+#define DEFAULT_LIMIT 20 /* of Lightning's PyTorchProfiler */
+
+/* torch shows memory columns when it was told to look; here, when there was anything to see. */
+static bool saw_memory(struct job *job, enum op_memory memory)
+{
+	size_t cnt;
+	const struct op_row *ops = job__ops(job, &cnt);
+
+	for (size_t i = 0; i < cnt; i++)
+		if (ops[i].val.self_bytes[memory] || ops[i].val.total_bytes[memory])
+			return true;
+	return false;
+}
+
+static size_t limit_of(const struct report_options *options, int default_limit)
+{
+	int limit = options->limit < 0 ? default_limit : options->limit;
+
+	return limit ? (size_t)limit : SIZE_MAX;
+}
+
+/* ---- text ---- */
+
+static void explain_empty(struct job *job, const struct ops_rows *rows, const struct report_options *options,
+			  uint32_t pid, FILE *out)
+{
+	const char *where = pid == PROCESSES_ALL_MAIN ? "" : " in this process";
+	size_t window_cnt;
+
+	job__op_windows(job, &window_cnt);
+	if (rows->has_rows)
+		text__paragraph(out,
+				"No operator was seen%s in an action named \"%s\". Names are matched exactly; "
+				"--by-action shows every action, %s what lies in none.",
+				where, options->action, OPS_NO_ACTION);
+	else if (window_cnt)
+		text__paragraph(out,
+				"No operator was seen%s while operators were counted. Is the job training, past its "
+				"imports and set-up? Then record for longer; --per-rank lists what its children did.",
+				where);
+	else
+		text__paragraph(out, "This recording has no operators: they are counted only when they are asked for, "
+				     "because each call costs. Record again with --ops: stepflame record --ops -p PID");
+}
+
+/* What the options ask for and no row has: the recording was made without. */
+static void explain_missing(const struct ops_rows *rows, const struct report_options *options, FILE *out)
+{
+	bool shapes = options->shapes || options->flops, stacks = options->stacks, modules = options->modules;
+
+	for (size_t i = 0; i < rows->cnt; i++) {
+		shapes &= !rows->items[i].shaped;
+		stacks &= !rows->items[i].source;
+		modules &= !rows->items[i].module;
+	}
+	if (shapes || stacks || modules)
+		text__paragraph(out, "not recorded:%s%s%s; record with the same switches to have them",
+				shapes ? " --shapes" : "", stacks ? " --stacks" : "", modules ? " --modules" : "");
+}
+
+static void explain_left_out(size_t cnt, size_t limit, FILE *out)
+{
+	if (cnt > limit)
+		text__paragraph(out, "%zu more row%s (--limit %zu)", cnt - limit, cnt - limit == 1 ? "" : "s", limit);
+}
+
+static int print_tables(struct job *job, const struct report_options *options, uint32_t pid, FILE *out)
+{
+	const struct ops_table_options table = {
+		.limit = limit_of(options, DEFAULT_LIMIT),
+		.shapes = options->shapes,
+		.flops = options->flops,
+		.memory = saw_memory(job, OP_MEMORY_CPU),
+		.device_memory = saw_memory(job, OP_MEMORY_DEVICE),
+	};
+	struct ops_rows rows;
+	int err = ops_rows__collect(job, options, pid, options->by_action, &rows);
+
+	if (err)
+		return err;
+	if (!rows.cnt)
+		explain_empty(job, &rows, options, pid, out);
+	for (size_t first = 0, next; first < rows.cnt && !err; first = next) {
+		const char *action = rows.items[first].action;
+
+		for (next = first; next < rows.cnt && ops_rows__same_action(&rows.items[first], &rows.items[next]);)
+			next++;
+		if (options->by_action)
+			text__line(out, "Profile stats for: %s", action ? action : OPS_NO_ACTION);
+		err = ops_table__print(&rows.items[first], next - first, &table, out);
+		explain_left_out(next - first, table.limit, out);
+		if (options->by_action)
+			fputc('\n', out);
+	}
+	if (!err && rows.cnt)
+		explain_missing(&rows, options, out);
+	if (!err && rows.processes > 1)
+		text__paragraph(out, "rows: added over %zu processes (--per-rank: apart)", rows.processes);
+	ops_rows__release(&rows);
+	return err;
+}
+
+static int print_per_rank(struct job *job, const struct report_options *options, FILE *out)
+{
+	struct rec_target *targets;
+	size_t cnt;
+	int err = ops_rows__processes(job, &targets, &cnt);
+
+	for (size_t i = 0; i < cnt && !err; i++) {
+		common__process(&targets[i], out);
+		err = print_tables(job, options, targets[i].pid, out);
+		fputc('\n', out);
+	}
+	if (!cnt && !err)
+		err = print_tables(job, options, PROCESSES_ALL_MAIN, out);
+	free(targets);
+	return err;
+}
+
+static void print_windows(struct job *job, FILE *out)
+{
+	size_t cnt, processes = 0;
+	const struct rec_op_window *windows = job__op_windows(job, &cnt);
+	uint64_t steps = 0, cut = 0, ns = 0;
+
+	for (size_t i = 0; i < cnt; i++) {
+		processes += !i || windows[i].pid != windows[i - 1].pid;
+		steps += windows[i].steps;
+		cut += windows[i].cut;
+		ns += windows[i].end_ns - windows[i].start_ns;
+	}
+	if (!cnt)
+		return;
+	text__paragraph(out, "operators: counted in %zu window%s, %" PRIu64 " step%s, %.4g s%s", cnt,
+			cnt == 1 ? "" : "s", steps, steps == 1 ? "" : "s", ns / 1e9,
+			processes > 1 ? ", added over the processes" : "");
+	if (cut)
+		text__paragraph(out, "timeline: %" PRIu64 " span%s did not fit; the table has them", cut,
+				cut == 1 ? "" : "s");
+}
+
+static int print_text(struct job *job, const struct report_options *options, FILE *out)
+{
+	int err = options->per_rank ? print_per_rank(job, options, out)
+				    : print_tables(job, options, PROCESSES_ALL_MAIN, out);
+
+	if (err)
+		return err;
+	print_windows(job, out);
+	common__text(job, out);
+	return common__flush(out);
+}
+
+/* ---- JSON ---- */
+
+/* Lists of dims, one for each argument, as the Input Shapes column has them. */
+static json_t *json_shapes(const struct ops_row *row)
+{
+	json_t *list = json_array();
+	struct word_arg arg;
+	size_t at = 0;
+	int failed = 0;
+
+	while (words__next(row->words, row->word_cnt, &at, &arg) && arg.tag != OP_WORD_CUT) {
+		json_t *dims = json_array();
+
+		for (uint32_t i = 0; arg.tag == OP_WORD_TENSOR && i < arg.cnt; i++)
+			failed |= json_array_append_new(dims, json_integer((json_int_t)arg.values[i]));
+		failed |= json_array_append_new(list, dims);
+	}
+	return common__json_unless_failed(list, failed);
+}
+
+static json_t *json_dtypes(const struct ops_row *row)
+{
+	json_t *list = json_array();
+	struct word_arg arg;
+	size_t at = 0;
+	int failed = 0;
+
+	while (words__next(row->words, row->word_cnt, &at, &arg) && arg.tag != OP_WORD_CUT) {
+		bool tensor = arg.tag == OP_WORD_TENSOR || arg.tag == OP_WORD_OPAQUE;
+
+		failed |= json_array_append_new(list, common__json_text(tensor ? words__dtype(arg.dtype) : NULL));
+	}
+	return common__json_unless_failed(list, failed);
+}
+
+static json_t *json_bytes(bool known, int64_t bytes)
+{
+	return known ? json_integer(bytes) : json_null();
+}
+
+static json_t *json_row(const struct ops_row *row, bool memory)
+{
+	const struct op_val *val = &row->val;
+	bool shapes = row->word_cnt;
+
+	return json_pack("{s:s, s:o, s:s, s:o, s:I, s:f, s:f, s:f, s:n, s:n, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+			 "name", row->name, "overload", common__json_text(row->overload), "kind",
+			 labels__kind(row->kind), "action", common__json_text(row->action), "count",
+			 (json_int_t)val->calls, "self_cpu_us", val->self_ns / 1e3, "cpu_total_us", val->total_ns / 1e3,
+			 "cpu_avg_us", val->total_ns / 1e3 / val->calls, "self_device_us", "device_total_us",
+			 "input_shapes", shapes ? json_shapes(row) : json_null(), "input_dtypes",
+			 shapes && row->same_words ? json_dtypes(row) : json_null(), "source",
+			 common__json_text(row->source), "module", common__json_text(row->module), "self_cpu_memory",
+			 json_bytes(memory, val->self_bytes[OP_MEMORY_CPU]), "cpu_memory",
+			 json_bytes(memory, val->total_bytes[OP_MEMORY_CPU]), "flops",
+			 row->flops ? json_integer(row->flops) : json_null(), "pid",
+			 row->pid == PROCESSES_ALL_MAIN ? json_null() : json_integer(row->pid));
+}
+
+/* Every row, unless a limit is given. NULL: no memory. */
+static json_t *json_rows(struct job *job, const struct report_options *options, uint32_t pid)
+{
+	bool memory = saw_memory(job, OP_MEMORY_CPU);
+	size_t limit = limit_of(options, 0);
+	struct ops_rows rows;
+	json_t *list;
+	int failed = 0;
+
+	if (ops_rows__collect(job, options, pid, true, &rows))
+		return NULL;
+	list = json_array();
+	for (size_t i = 0; i < rows.cnt && i < limit; i++)
+		failed |= json_array_append_new(list, json_row(&rows.items[i], memory));
+	ops_rows__release(&rows);
+	return common__json_unless_failed(list, failed);
+}
+
+static json_t *json_processes(struct job *job, const struct report_options *options)
+{
+	struct rec_target *targets;
+	int failed = 0;
+	json_t *list;
+	size_t cnt;
+
+	if (ops_rows__processes(job, &targets, &cnt))
+		return NULL;
+	list = json_array();
+	for (size_t i = 0; i < cnt; i++)
+		failed |= json_array_append_new(
+			list, common__json_process(&targets[i], "ops", json_rows(job, options, targets[i].pid)));
+	free(targets);
+	return common__json_unless_failed(list, failed);
+}
+
+static json_t *json_windows(struct job *job)
+{
+	size_t cnt;
+	const struct rec_op_window *windows = job__op_windows(job, &cnt);
+	json_t *list = json_array();
+	int failed = 0;
+
+	for (size_t i = 0; i < cnt; i++) {
+		const struct rec_op_window *w = &windows[i];
+
+		failed |= json_array_append_new(
+			list, json_pack("{s:I, s:I, s:I, s:I, s:f, s:I}", "pid", (json_int_t)w->pid, "index",
+					(json_int_t)w->index, "first_step", (json_int_t)w->first_step, "steps",
+					(json_int_t)w->steps, "seconds", (w->end_ns - w->start_ns) / 1e9, "cut",
+					(json_int_t)w->cut));
+	}
+	return common__json_unless_failed(list, failed);
+}
+
+static int print_json(struct job *job, const struct report_options *options, FILE *out)
+{
+	json_t *object = common__json(job, report_ops.name);
+	int failed = json_object_set_new(object, "ops", json_rows(job, options, PROCESSES_ALL_MAIN));
+
+	failed |= json_object_set_new(object, "op_windows", json_windows(job));
+	if (options->per_rank)
+		failed |= json_object_set_new(object, "processes", json_processes(job, options));
+	return common__print_json(common__json_unless_failed(object, failed), out);
+}
+
+const struct report_ops report_ops = {
+	.name = "ops",
+	.sort_keys = ops_rows__sort_keys,
+	.text = print_text,
+	.json = print_json,
+};

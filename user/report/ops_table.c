@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* torch's table of operators. Times become double us before they are added or divided, as in torch, so that they round alike. */
+#include "ops_table.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "text.h"
+
+#define NUMBER_WIDTH  12
+#define NAME_WIDEST   55 /* code points of the widest column of this kind */
+#define SHAPES_WIDEST 80
+#define SOURCE_WIDEST 75
+
+enum column {
+	NAME,
+	OVERLOAD,
+	SELF_SHARE,
+	SELF,
+	TOTAL_SHARE,
+	TOTAL,
+	AVERAGE,
+	MEMORY,
+	SELF_MEMORY,
+	DEVICE_MEMORY,
+	SELF_DEVICE_MEMORY,
+	CALLS,
+	SHAPES,
+	MODULE,
+	SOURCE,
+	FLOPS,
+	COLUMN__COUNT
+};
+
+static const char *const titles[COLUMN__COUNT] = {
+	"Name",         "Overload Name", "Self CPU %",      "Self CPU", "CPU total %",   "CPU total",
+	"CPU time avg", "CPU Mem",       "Self CPU Mem",    "CUDA Mem", "Self CUDA Mem", "# of Calls",
+	"Input Shapes", "Module",        "Source Location", NULL,
+};
+
+struct layout {
+	size_t width[COLUMN__COUNT]; /* 0: not there */
+	double self_us;              /* of all rows */
+	double flops_scale;
+	const char *flops_title;
+};
+
+/* One cell of a line as text, room for any: SHAPES_WIDEST code points of up to 4 bytes. */
+typedef char cell_text[4 * SHAPES_WIDEST + 8];
+
+static bool is_left(enum column column)
+{
+	return column == SOURCE || column == MODULE;
+}
+
+/* ---- pieces of text, counted in code points ---- */
+
+static const char *skip_code_points(const char *text, size_t cnt)
+{
+	while (cnt && *text) {
+		do
+			text++;
+		while ((*text & 0xc0) == 0x80);
+		cnt--;
+	}
+	return text;
+}
+
+static void copy_head(cell_text cell, const char *text, size_t cnt)
+{
+	size_t bytes = skip_code_points(text, cnt) - text;
+
+	memcpy(cell, text, bytes);
+	cell[bytes] = 0;
+}
+
+/* Names keep their start. */
+static void copy_name(cell_text cell, const char *name)
+{
+	copy_head(cell, name, NAME_WIDEST - 3);
+	if (text__width(name) >= NAME_WIDEST - 3)
+		strcat(cell, "...");
+}
+
+/* Paths keep their end. */
+static void copy_path(cell_text cell, const char *path, size_t width)
+{
+	size_t have = text__width(path);
+
+	if (have <= width)
+		copy_head(cell, path, width);
+	else
+		snprintf(cell, sizeof(cell_text), "...%s", skip_code_points(path, have - width + 3));
+}
+
+/* ---- numbers ---- */
+
+static void format_us(cell_text cell, double us)
+{
+	if (us >= 1e6)
+		snprintf(cell, sizeof(cell_text), "%.3fs", us / 1e6);
+	else if (us >= 1e3)
+		snprintf(cell, sizeof(cell_text), "%.3fms", us / 1e3);
+	else
+		snprintf(cell, sizeof(cell_text), "%.3fus", us);
+}
+
+static void format_share(cell_text cell, double us, double all_us)
+{
+	if (all_us == 0)
+		strcpy(cell, "NaN");
+	else
+		snprintf(cell, sizeof(cell_text), "%.2f%%", us * 100 / all_us);
+}
+
+static void format_bytes(cell_text cell, int64_t bytes)
+{
+	static const char *const units[] = {"KB", "MB", "GB"};
+	double size = fabs((double)bytes);
+	int unit = -1;
+
+	while (unit < 2 && size >= ldexp(1, 10 * (unit + 2)))
+		unit++;
+	if (unit < 0)
+		snprintf(cell, sizeof(cell_text), "%" PRId64 " B", bytes);
+	else
+		snprintf(cell, sizeof(cell_text), "%.2f %s", ldexp(bytes, -10 * (unit + 1)), units[unit]);
+}
+
+/* ---- layout ---- */
+
+/* As wide as the widest text and 4 more, or `most`. 0: no memory. */
+static size_t text_width(const char *text, size_t most)
+{
+	char *escaped = text__escape(text);
+	size_t width = escaped ? text__width(escaped) + 4 : 0;
+
+	free(escaped);
+	return width < most ? width : most;
+}
+
+static void widen(size_t *width, size_t other)
+{
+	if (other > *width)
+		*width = other;
+}
+
+static int measure_texts(struct layout *layout, const struct ops_row *rows, size_t cnt)
+{
+	size_t *width = layout->width;
+
+	for (size_t i = 0; i < cnt; i++) {
+		size_t name = text_width(rows[i].name, NAME_WIDEST);
+
+		if (!name)
+			return -ENOMEM;
+		widen(&width[NAME], name);
+		if (rows[i].module)
+			widen(&width[MODULE], text_width(rows[i].module, SOURCE_WIDEST));
+		if (rows[i].source)
+			widen(&width[SOURCE], text_width(rows[i].source, SOURCE_WIDEST));
+	}
+	return 0;
+}
+
+/* The unit is that of the row that has least. */
+static void measure_flops(struct layout *layout, const struct ops_row *rows, size_t cnt)
+{
+	static const char *const units[] = {"Total FLOPs",  "Total KFLOPs", "Total MFLOPs",
+					    "Total GFLOPs", "Total TFLOPs", "Total PFLOPs"};
+	uint64_t least = 0;
+	double unit;
+
+	for (size_t i = 0; i < cnt; i++)
+		if (rows[i].flops && (!least || rows[i].flops < least))
+			least = rows[i].flops;
+	if (!least)
+		return;
+	unit = floor(fmin(log10(least) / 3, 5));
+	layout->width[FLOPS] = NUMBER_WIDTH;
+	layout->flops_title = units[(int)unit];
+	layout->flops_scale = pow(10, -3 * unit);
+}
+
+static int measure(struct layout *layout, const struct ops_row *rows, size_t cnt,
+		   const struct ops_table_options *options)
+{
+	size_t *width = layout->width, shapes = 0;
+	bool overloads = false, some_shapes = false;
+
+	for (size_t i = 0; i < cnt; i++) {
+		layout->self_us += rows[i].val.self_ns / 1e3;
+		overloads |= rows[i].overload && *rows[i].overload;
+		some_shapes |= rows[i].word_cnt;
+		if (rows[i].shapes)
+			widen(&shapes, strlen(rows[i].shapes) + 4);
+	}
+	for (enum column c = SELF_SHARE; c <= CALLS; c++)
+		width[c] = NUMBER_WIDTH;
+	if (!options->memory)
+		width[MEMORY] = width[SELF_MEMORY] = 0;
+	if (!options->device_memory)
+		width[DEVICE_MEMORY] = width[SELF_DEVICE_MEMORY] = 0;
+	if (options->shapes && some_shapes)
+		width[SHAPES] = shapes < SHAPES_WIDEST ? shapes : SHAPES_WIDEST;
+	if (options->flops)
+		measure_flops(layout, rows, cnt);
+	if (measure_texts(layout, rows, cnt))
+		return -ENOMEM;
+	if (overloads)
+		width[OVERLOAD] = width[NAME];
+	return 0;
+}
+
+/* ---- lines ---- */
+
+static void print_line(const struct layout *layout, cell_text *cells, FILE *out)
+{
+	for (enum column c = 0; c < COLUMN__COUNT; c++) {
+		size_t have = text__width(cells[c]);
+		int pad = have < layout->width[c] ? (int)(layout->width[c] - have) : 0;
+
+		if (layout->width[c])
+			fprintf(out, "%*s%s%*s  ", is_left(c) ? 0 : pad, "", cells[c], is_left(c) ? pad : 0, "");
+	}
+	fputc('\n', out);
+}
+
+static void print_dashes(const struct layout *layout, FILE *out)
+{
+	for (enum column c = 0; c < COLUMN__COUNT; c++) {
+		for (size_t i = 0; i < layout->width[c]; i++)
+			fputc('-', out);
+		if (layout->width[c])
+			fputs("  ", out);
+	}
+	fputc('\n', out);
+}
+
+static void print_header(const struct layout *layout, FILE *out)
+{
+	cell_text cells[COLUMN__COUNT] = {""};
+
+	for (enum column c = 0; c < COLUMN__COUNT; c++)
+		if (layout->width[c])
+			strcpy(cells[c], c == FLOPS ? layout->flops_title : titles[c]);
+	print_dashes(layout, out);
+	print_line(layout, cells, out);
+	print_dashes(layout, out);
+}
+
+static int put_texts(const struct layout *layout, const struct ops_row *row, cell_text *cells)
+{
+	char *name = text__escape(row->name), *overload = text__escape(row->overload ? row->overload : "");
+	char *module = text__escape(row->module ? row->module : ""),
+	     *source = text__escape(row->source ? row->source : "");
+	bool ok = name && overload && module && source;
+
+	if (ok) {
+		copy_name(cells[NAME], name);
+		copy_name(cells[OVERLOAD], overload);
+		copy_path(cells[MODULE], module, layout->width[MODULE]);
+		copy_path(cells[SOURCE], source, layout->width[SOURCE]);
+	}
+	free(name);
+	free(overload);
+	free(module);
+	free(source);
+	return ok ? 0 : -ENOMEM;
+}
+
+static int print_row(const struct layout *layout, const struct ops_row *row, FILE *out)
+{
+	cell_text cells[COLUMN__COUNT] = {""};
+	const struct op_val *val = &row->val;
+	double total_us = val->total_ns / 1e3, self_us = val->self_ns / 1e3;
+
+	if (put_texts(layout, row, cells))
+		return -ENOMEM;
+	format_share(cells[SELF_SHARE], self_us, layout->self_us);
+	format_us(cells[SELF], self_us);
+	format_share(cells[TOTAL_SHARE], total_us, layout->self_us);
+	format_us(cells[TOTAL], total_us);
+	format_us(cells[AVERAGE], total_us / val->calls);
+	format_bytes(cells[MEMORY], val->total_bytes[OP_MEMORY_CPU]);
+	format_bytes(cells[SELF_MEMORY], val->self_bytes[OP_MEMORY_CPU]);
+	format_bytes(cells[DEVICE_MEMORY], val->total_bytes[OP_MEMORY_DEVICE]);
+	format_bytes(cells[SELF_DEVICE_MEMORY], val->self_bytes[OP_MEMORY_DEVICE]);
+	snprintf(cells[CALLS], sizeof(cell_text), "%" PRIu64, (uint64_t)val->calls);
+	if (row->shapes)
+		copy_head(cells[SHAPES], row->shapes, layout->width[SHAPES]);
+	if (row->flops)
+		snprintf(cells[FLOPS], sizeof(cell_text), "%8.3f", row->flops * layout->flops_scale);
+	else
+		strcpy(cells[FLOPS], "--");
+	print_line(layout, cells, out);
+	if (layout->width[SOURCE]) /* torch leaves room for the rest of a stack */
+		print_line(layout, (cell_text[COLUMN__COUNT]){""}, out);
+	return 0;
+}
+
+int ops_table__print(const struct ops_row *rows, size_t cnt, const struct ops_table_options *options, FILE *out)
+{
+	struct layout layout = {0};
+	cell_text sum;
+	int err = measure(&layout, rows, cnt, options);
+
+	if (err || !cnt)
+		return err;
+	print_header(&layout, out);
+	for (size_t i = 0; i < cnt && i < options->limit && !err; i++)
+		err = print_row(&layout, &rows[i], out);
+	print_dashes(&layout, out);
+	format_us(sum, layout.self_us);
+	fprintf(out, "Self CPU time total: %s\n", sum);
+	return err;
+}

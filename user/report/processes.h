@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Which processes a report is of. */
+#ifndef STEPFLAME_PROCESSES_H
+#define STEPFLAME_PROCESSES_H
+
+#include "../model/job.h"
+
+#define PROCESSES_ALL_MAIN 0 /* instead of a pid: all main processes, added together */
+
+/* A process that the recording does not introduce is a main one only where no other is. */
+bool processes__is_main(const struct job *job, uint32_t pid);
+/* Whether a row of row_pid belongs into a table of pid. */
+bool processes__in_scope(const struct job *job, uint32_t row_pid, uint32_t pid);
+/*
+ * Processes that have a table of their own with --per-rank: targets in their order, those that are not main only when
+ * they are among `pids`, then the pids that are no target. malloc'ed into *out. 0 or -ENOMEM (also for pids NULL).
+ */
+int processes__list(const struct job *job, const uint32_t *pids, size_t pid_cnt, struct rec_target **out, size_t *cnt);
+
+#endif

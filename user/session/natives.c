@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* By the names of exported functions. In: an opened ELF file. Out: probes. No state. */
+#include "natives.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../include/probes.h"
+#include "../target/elf.h"
+
+/*
+ * Collectives: methods of torch's backends, c10d::ProcessGroupGloo, ...NCCL and so on, which all ways into c10d lead to once per call, on the thread that
+ * calls: torch.distributed, the dispatcher's c10d::allreduce_, and DDP's Reducer. Named as torch.distributed names them. Methods were renamed at times:
+ * one name may stand for several.
+ */
+static const struct {
+	const char *symbol; /* a method of c10d's, or a C function */
+	const char *name;
+	enum span_kind kind;
+} natives[] = {
+	[NATIVE_BACKWARD] = {"", "backward", SPAN_BACKWARD},
+	{"allreduce", "comm all_reduce", SPAN_COMM},
+	{"allreduce_sparse", "comm all_reduce", SPAN_COMM},
+	{"allreduce_coalesced", "comm all_reduce_coalesced", SPAN_COMM},
+	{"broadcast", "comm broadcast", SPAN_COMM},
+	{"reduce", "comm reduce", SPAN_COMM},
+	{"allgather", "comm all_gather", SPAN_COMM},
+	{"allgather_coalesced", "comm all_gather_coalesced", SPAN_COMM},
+	{"_allgather_base", "comm all_gather_into_tensor", SPAN_COMM},
+	{"all_gather_single", "comm all_gather_into_tensor", SPAN_COMM},
+	{"allgather_into_tensor_coalesced", "comm all_gather_into_tensor_coalesced", SPAN_COMM},
+	{"all_gather_single_coalesced", "comm all_gather_into_tensor_coalesced", SPAN_COMM},
+	{"gather", "comm gather", SPAN_COMM},
+	{"gather_single", "comm gather_single", SPAN_COMM},
+	{"scatter", "comm scatter", SPAN_COMM},
+	{"reduce_scatter", "comm reduce_scatter", SPAN_COMM},
+	{"_reduce_scatter_base", "comm reduce_scatter_tensor", SPAN_COMM},
+	{"reduce_scatter_single", "comm reduce_scatter_tensor", SPAN_COMM},
+	{"reduce_scatter_tensor_coalesced", "comm reduce_scatter_tensor_coalesced", SPAN_COMM},
+	{"reduce_scatter_single_coalesced", "comm reduce_scatter_tensor_coalesced", SPAN_COMM},
+	{"alltoall", "comm all_to_all", SPAN_COMM},
+	{"alltoall_base", "comm all_to_all_single", SPAN_COMM},
+	{"all_to_all_single", "comm all_to_all_single", SPAN_COMM},
+	{"send", "comm send", SPAN_COMM},
+	{"recv", "comm recv", SPAN_COMM},
+	{"recvAnysource", "comm recv", SPAN_COMM},
+	{"barrier", "comm barrier", SPAN_COMM},
+	{"monitoredBarrier", "comm monitored_barrier", SPAN_COMM},
+	{"wait", "comm wait", SPAN_COMM},                           /* of a class ...Work... */
+	{"finalize_backward", "comm finalize_backward", SPAN_COMM}, /* of c10d::Reducer: DDP waits for its buckets */
+	{"cudaDeviceSynchronize", "cudaDeviceSynchronize", SPAN_SYNC},
+	{"cudaStreamSynchronize", "cudaStreamSynchronize", SPAN_SYNC},
+	{"cudaStreamSynchronize_ptsz", "cudaStreamSynchronize", SPAN_SYNC}, /* with a default stream per thread */
+	{"cudaEventSynchronize", "cudaEventSynchronize", SPAN_SYNC},
+	{"cuCtxSynchronize", "cuCtxSynchronize", SPAN_SYNC},
+	{"cuStreamSynchronize", "cuStreamSynchronize", SPAN_SYNC},
+	{"cuStreamSynchronize_ptsz", "cuStreamSynchronize", SPAN_SYNC},
+	{"cuEventSynchronize", "cuEventSynchronize", SPAN_SYNC},
+};
+
+#define NATIVE_CNT (sizeof(natives) / sizeof(*natives))
+_Static_assert(NATIVE_CNT < FN_MAX, "make FN_MAX larger");
+
+uint32_t natives__cnt(void)
+{
+	return NATIVE_CNT;
+}
+
+const char *natives__name(uint32_t fn)
+{
+	return natives[fn].name;
+}
+
+enum span_kind natives__kind(uint32_t fn)
+{
+	return natives[fn].kind;
+}
+
+bool natives__wanted(const char *path)
+{
+	/* By beginnings: old wheels of torch have libcudart-SOMETHING.so. */
+	static const char *const files[] = {"libtorch_cuda.so", "libcudart.so", "libcudart-", "libcuda.so"};
+	const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+
+	for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++)
+		if (!strncmp(base, files[i], strlen(files[i])))
+			return true;
+	return false;
+}
+
+/* A part of a nested name, Itanium C++ ABI: its length in decimal, then its letters. */
+struct part {
+	const char *text;
+	size_t size;
+};
+
+static const char *next_part(const char *mangled, struct part *out)
+{
+	char *text;
+	unsigned long size = strtoul(mangled, &text, 10);
+
+	if (text == mangled || size > strlen(text))
+		return NULL;
+	*out = (struct part){text, size};
+	return text + size;
+}
+
+static bool part_is(const struct part *part, const char *text)
+{
+	return part->size == strlen(text) && !memcmp(part->text, text, part->size);
+}
+
+/* The method of a class of c10d's that makes collectives, or waits for them. */
+static bool c10d_method(const char *symbol, struct part *method)
+{
+	static const char c10d[] = "_ZN4c10d", backend[] = "ProcessGroup", work[] = "Work";
+	const size_t backend_size = sizeof(backend) - 1, work_size = sizeof(work) - 1;
+	struct part class = {0}, part = {0};
+
+	if (strncmp(symbol, c10d, sizeof(c10d) - 1))
+		return false;
+	for (symbol += sizeof(c10d) - 1; symbol && *symbol >= '1' && *symbol <= '9'; symbol = next_part(symbol, &part))
+		class = part;
+	if (!symbol || *symbol != 'E' || !class.size)
+		return false;
+	*method = part;
+	if (part_is(method, "wait")) /* WorkNCCL, SendWork */
+		return memmem(class.text, class.size, work, work_size);
+	if (part_is(method, "finalize_backward"))
+		return part_is(&class, "Reducer");
+	/* The wrapper, which checks, calls another backend's. */
+	return class.size > backend_size && !memcmp(class.text, backend, backend_size) &&
+	       !part_is(&class, "ProcessGroupWrapper");
+}
+
+/* The number of a function, 0 for none (backward is found elsewhere). Asked for each of half a million symbols. */
+static uint32_t fn_of(const char *symbol)
+{
+	struct part method = {symbol, 0};
+	bool comm = c10d_method(symbol, &method);
+
+	if (!comm && strncmp(symbol, "cu", 2))
+		return 0;
+	if (!comm)
+		method.size = strlen(symbol);
+	else if (strchr(symbol, '.')) /* a part that the compiler split off */
+		return 0;
+	for (uint32_t fn = NATIVE_BACKWARD + 1; fn < NATIVE_CNT; fn++)
+		if ((natives[fn].kind == SPAN_COMM) == comm && part_is(&method, natives[fn].symbol))
+			return fn;
+	return 0;
+}
+
+struct search {
+	struct probe_list *list;
+	const struct elf *elf;
+	size_t cnt;
+	uint64_t *found; /* vaddrs: a symbol stands in two tables, or has two names */
+};
+
+/*
+ * Behind a collective's work lie the destructors of its arguments, and often no emulated instruction: then it ends before them, and not at a stepped
+ * one, for a step may have hundreds of them.
+ */
+static int find_sites(const struct elf *elf, const struct elf_symbol *symbol, uint32_t fn, struct sites *out)
+{
+	int err = sites__find(elf, symbol->vaddr, symbol->size, SITES_STRICT, out);
+
+	if (!err && natives[fn].kind == SPAN_COMM && !out->exit[0].emulated)
+		err = sites__find(elf, symbol->vaddr, symbol->size, SITES_AFTER_WORK, out);
+	return err;
+}
+
+static int add_function(const struct elf_symbol *symbol, void *ctx)
+{
+	struct search *search = ctx;
+	uint32_t fn = symbol->function ? fn_of(symbol->name) : 0;
+	struct sites sites;
+	uint64_t *found;
+
+	if (!fn)
+		return 0;
+	for (size_t i = 0; i < search->cnt; i++)
+		if (search->found[i] == symbol->vaddr)
+			return 0;
+	if (find_sites(search->elf, symbol, fn, &sites))
+		return 0;
+	found = reallocarray(search->found, search->cnt + 1, sizeof(*found));
+	if (!found)
+		return -ENOMEM;
+	search->found = found;
+	found[search->cnt++] = symbol->vaddr;
+	return probe_list__add_sites(search->list, &sites, PROBE_FN, PROBE_FN_EXIT, 0, fn);
+}
+
+int natives__add(struct probe_list *list, const struct elf *elf)
+{
+	struct search search = {.list = list, .elf = elf};
+	int err = elf__each_symbol(elf, add_function, &search);
+
+	free(search.found);
+	return err ?: (int)search.cnt;
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The native functions whose calls are spans, whatever the user asks for: backward, collectives, waits for the GPU. */
+#ifndef STEPFLAME_NATIVES_H
+#define STEPFLAME_NATIVES_H
+
+#include "../../include/records.h"
+#include "probe_list.h"
+
+#define NATIVE_BACKWARD 0 /* Engine::execute, which landmarks__torch finds */
+
+/* Their numbers, which probes carry, are below natives__cnt(); the user's own functions follow. */
+uint32_t natives__cnt(void);
+const char *natives__name(uint32_t fn);
+enum span_kind natives__kind(uint32_t fn);
+
+/* Whether a file of that path holds some, besides libtorch_cpu. */
+bool natives__wanted(const char *path);
+
+/*
+ * The collectives and waits that a file defines, stripped or not. Ends before beginnings. Returns how many functions can be timed, or -ENOMEM; what no
+ * probe can be placed on is left out.
+ */
+int natives__add(struct probe_list *list, const struct elf *elf);
+
+#endif

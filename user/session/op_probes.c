@@ -1,0 +1,432 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * The probes of operators in each process with torch: armed just before a window of the schedule, and gone after it. In: user/target/ops.h, and
+ * the step boundaries that BPF counts (struct op_proc). Out: links, and the words of struct op_proc that user space writes.
+ */
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../log.h"
+#include "../model/flops.h"
+#include "../target/tensor.h"
+#include "../target/torch.h"
+#include "op_private.h"
+#include "programs.h"
+#include "stepflame.skel.h"
+
+/* How long before a window the probes are armed, and how far the next one must be for them to be taken away. */
+#define ARM_AHEAD_NS  500000000ULL
+#define DISARM_FAR_NS 2000000000ULL
+#define ARM_BLIND     20 /* steps ahead, while it is not known how long a step takes */
+
+/* What torch.profiler calls memory that no operator asked for. */
+static int define_memory(struct session *s)
+{
+	uint64_t name = session__emit_name(s, "[memory]");
+	struct op_def def = {.name = name, .merged = name};
+	uint32_t index = OP_DEF_MEMORY;
+
+	return bpf_map_update_elem(bpf_map__fd(s->skel->maps.op_defs), &index, &def, BPF_ANY) ? -errno : 0;
+}
+
+int op_probes__new(struct session *s)
+{
+	if (!s->options.ops)
+		return 0;
+	if (s->selftest.backend == ATTACH_PERF) {
+		log__error("record without --ops, or on Linux 6.10 or later",
+			   "this kernel attaches probes one by one, and operators have thousands");
+		return -EOPNOTSUPP;
+	}
+	s->ops = calloc(1, sizeof(*s->ops));
+	if (!s->ops)
+		return -ENOMEM;
+	return (s->options.memory ? define_memory(s) : 0) ?: op_table__map(s);
+}
+
+static void disarm(struct ops *ops, uint32_t slot)
+{
+	struct op_target *t = &ops->targets[slot];
+
+	ops->procs[slot].armed = 0;
+	/* Entries before exits: what has been entered still ends. */
+	for (int link = LINK__COUNT - 1; link >= 0; link--)
+		for (size_t i = 0; i < t->library_cnt; i++)
+			attachment__free_all(&t->libraries[i].links[link], 1);
+}
+
+static int arm(struct session *s, uint32_t slot)
+{
+	struct bpf_program *const programs[LINK__COUNT] = {
+		[LINK_EXIT] = s->skel->progs.op_exit,     [LINK_ENTER] = s->skel->progs.op_enter,
+		[LINK_NODE] = s->skel->progs.node_enter,  [LINK_BOXED] = s->skel->progs.boxed_enter,
+		[LINK_MEMORY] = s->skel->progs.op_memory,
+	};
+	struct op_target *t = &s->ops->targets[slot];
+	int err = 0;
+
+	for (int link = 0; link < LINK__COUNT; link++)
+		for (size_t i = 0; i < t->library_cnt && !err; i++)
+			err = attachment__new(programs[link], s->selftest.backend, t->target->process.pid,
+					      &t->libraries[i].lists[link], &t->libraries[i].links[link]);
+	if (err)
+		disarm(s->ops, slot);
+	else
+		s->ops->procs[slot].armed = 1;
+	return err;
+}
+
+static void release(struct op_target *t)
+{
+	for (size_t i = 0; i < t->library_cnt; i++)
+		for (int link = 0; link < LINK__COUNT; link++)
+			probe_list__release(&t->libraries[i].lists[link]);
+	t->library_cnt = 0;
+	t->target = NULL;
+}
+
+void op_probes__free(struct session *s)
+{
+	struct ops *ops = s->ops;
+
+	if (!ops)
+		return;
+	for (uint32_t slot = 0; ops->procs && slot < OP_PROCS_MAX; slot++) {
+		disarm(ops, slot);
+		release(&ops->targets[slot]);
+	}
+	op_table__unmap(s);
+	for (size_t i = 0; i < ops->file_cnt; i++)
+		torch_ops__free(ops->files[i].found);
+	free(ops->files);
+	free(ops);
+	s->ops = NULL;
+}
+
+/* Where the sites of a library are kept: finding them takes most of a second. NULL: nowhere. */
+static const char *cache_dir(char *path, size_t size)
+{
+	const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+
+	if (base && *base == '/')
+		snprintf(path, size, "%s/stepflame", base);
+	else if (home && *home == '/')
+		snprintf(path, size, "%s/.cache/stepflame", home);
+	else
+		return NULL;
+	return path;
+}
+
+/* Tells BPF of the operators of a library. Functions of other kinds leave their entries unused. */
+static int define(struct session *s, const struct op_file *file)
+{
+	int fd = bpf_map__fd(s->skel->maps.op_defs);
+
+	for (uint32_t i = 0; i < file->found->fn_cnt; i++) {
+		const struct torch_fn *fn = &file->found->fn[i];
+		struct op_def def = {.arg_cnt = fn->arg_cnt};
+		uint32_t index = file->first + i;
+		char merged[REC_NAME_MAX];
+
+		if (fn->event != OP_CALL)
+			continue;
+		snprintf(merged, sizeof(merged), "%.*s", (int)strcspn(fn->name, "."), fn->name);
+		def.name = session__name_id(fn->name);
+		def.merged = session__name_id(merged);
+		def.wants_ints = flops__wants_ints(merged);
+		memcpy(def.args, fn->arg, sizeof(def.args));
+		for (uint32_t k = 0; k < def.arg_cnt; k++)
+			def.on_stack |= def.args[k].place >= OP_ARG_STACK || def.args[k].place2 >= OP_ARG_STACK;
+		if (bpf_map_update_elem(fd, &index, &def, BPF_ANY))
+			return -errno;
+	}
+	return 0;
+}
+
+static int find_tensors(struct session *s, const struct elf *elf)
+{
+	uint32_t offset;
+
+	if (tensor__sizes_offset(elf, &offset)) {
+		log__warn("report this version of torch", "how its tensors are laid out was not found: no shapes");
+		return 0;
+	}
+	s->skel->bss->tensor_sizes = offset;
+	return 0;
+}
+
+/* The operators of a library, found once per session. 0 or -errno. */
+static int find_file(struct session *s, const struct mapped_file *file, bool tensors, struct op_file **out)
+{
+	struct ops *ops = s->ops;
+	struct op_file *files, *f;
+	char cache[PATH_MAX];
+	struct elf *elf;
+	int err;
+
+	for (size_t i = 0; i < ops->file_cnt; i++) {
+		*out = &ops->files[i];
+		if ((*out)->dev == file->dev && (*out)->inode == file->inode)
+			return 0;
+	}
+	files = reallocarray(ops->files, ops->file_cnt + 1, sizeof(*files));
+	if (!files)
+		return -ENOMEM;
+	ops->files = files;
+	f = &files[ops->file_cnt];
+	*f = (struct op_file){.dev = file->dev, .inode = file->inode, .first = ops->def_cnt};
+	err = elf__new(file->open_path, &elf);
+	if (err)
+		return err;
+	err = torch_ops__find(elf, cache_dir(cache, sizeof(cache)), &f->found);
+	if (!err && s->options.shapes && tensors)
+		err = find_tensors(s, elf);
+	elf__free(elf);
+	if (err)
+		return err;
+	if (ops->def_cnt + f->found->fn_cnt > OP_DEF_MEMORY)
+		err = -E2BIG;
+	err = err ?: define(s, f) ?: op_table__add_names(ops, f->found);
+	if (err) {
+		torch_ops__free(f->found);
+		return err;
+	}
+	ops->def_cnt += f->found->fn_cnt;
+	ops->file_cnt++;
+	*out = f;
+	return 0;
+}
+
+static enum op_link enter_link(uint8_t event)
+{
+	return event == OP_CALL ? LINK_ENTER : event == OP_BOXED ? LINK_BOXED : LINK_NODE;
+}
+
+static int add_function(struct op_library *library, const struct op_file *file, uint32_t i, uint32_t slot)
+{
+	const struct torch_fn *fn = &file->found->fn[i];
+	const struct site *site = &file->found->site[fn->first_site];
+	uint32_t index = fn->event == OP_CALL ? file->first + i : fn->subject;
+	int err = 0;
+
+	if (fn->stepped) /* some ten times dearer, and on the path of every call */
+		return 0;
+	for (uint32_t k = 0; k < fn->exit_cnt + fn->unwind_cnt && !err; k++)
+		err = probe_list__add_site(&library->lists[LINK_EXIT], &site[k], fn->event, slot, index);
+	return err ?: probe_list__add_site(&library->lists[enter_link(fn->event)], &fn->entry, fn->event, slot, index);
+}
+
+static int add_nodes(struct session *s, const struct torch_ops *found, uint64_t base, uint32_t slot)
+{
+	int fd = bpf_map__fd(s->skel->maps.node_classes);
+
+	for (size_t i = 0; i < found->node_cnt; i++) {
+		struct node_class key = {.slot = slot, .vtable = base + found->node[i].vtable};
+		struct node_val val = {
+			.name = found->node[i].name[0] ? session__name_id(found->node[i].name) : 0,
+			.object = found->node[i].object,
+		};
+
+		if (bpf_map_update_elem(fd, &key, &val, BPF_ANY))
+			return -errno;
+	}
+	return 0;
+}
+
+static int free_slot(const struct ops *ops)
+{
+	for (int slot = 0; slot < OP_PROCS_MAX; slot++)
+		if (!ops->targets[slot].target && !ops->procs[slot].pid)
+			return slot;
+	return -ENOSPC;
+}
+
+static struct op_library *add_library(struct op_target *t, const struct mapped_file *file)
+{
+	struct op_library *library = &t->libraries[t->library_cnt++];
+
+	for (int link = 0; link < LINK__COUNT; link++)
+		snprintf(library->lists[link].path, sizeof(library->lists[link].path), "%s", file->open_path);
+	return library;
+}
+
+/* What a library has of operators and nodes. Having none is no error. */
+static int add_torch(struct session *s, const struct mapped_file *file, bool tensors, uint32_t slot)
+{
+	struct op_library *library;
+	struct op_file *found;
+	int err = find_file(s, file, tensors, &found);
+
+	if (err)
+		return err == -ENOENT && !tensors ? 0 : err;
+	if (found->found->string_bytes == 8)
+		s->ops->procs[slot].old_strings = 1;
+	library = add_library(&s->ops->targets[slot], file);
+	for (uint32_t i = 0; !err && i < found->found->fn_cnt; i++)
+		err = add_function(library, found, i, slot);
+	return err ?: add_nodes(s, found->found, file->base, slot);
+}
+
+/* The allocators' reports, in libc10. */
+static int add_memory(struct session *s, const struct mapped_file *file, uint32_t slot)
+{
+	static const struct {
+		const char *symbol;
+		uint32_t event;
+	} functions[] = {
+		{"_ZN3c1025ProfiledCPUMemoryReporter3NewEPvm", OP_ALLOCATE},
+		{"_ZN3c1025ProfiledCPUMemoryReporter6DeleteEPv", OP_FREE},
+		{"_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE", OP_REPORT},
+		{"_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE", OP_REPORT}, /* 1.13 */
+	};
+	struct op_library *library = add_library(&s->ops->targets[slot], file);
+	struct elf *elf;
+	int err = elf__new(file->open_path, &elf);
+
+	for (size_t i = 0; !err && i < sizeof(functions) / sizeof(functions[0]); i++) {
+		struct elf_symbol symbol;
+
+		if (!elf__symbol(elf, functions[i].symbol, &symbol))
+			err = probe_list__add_function(&library->lists[LINK_MEMORY], elf, symbol.vaddr, symbol.size,
+						       functions[i].event, PROBE_NONE, slot, 0);
+	}
+	elf__free(elf);
+	return err;
+}
+
+/* All probes of one process, by the libraries that it has mapped. */
+static int add_probes(struct session *s, struct target *t, uint32_t slot)
+{
+	const struct mapped_file *python = process__file(&t->process, "libtorch_python.so");
+	const struct mapped_file *c10 = process__file(&t->process, "libc10.so");
+	int err = add_torch(s, torch__file(&t->process), true, slot);
+
+	if (!err && python)
+		err = add_torch(s, python, false, slot);
+	if (!err && c10 && s->options.memory)
+		err = add_memory(s, c10, slot);
+	return err;
+}
+
+int op_probes__add_target(struct session *s, struct target *t)
+{
+	struct proc_order order = {.what = ORDER_OPERATORS, .pid = t->process.pid};
+	int slot, err;
+
+	if (!s->ops || t->op_slot || t->role != ROLE_MAIN)
+		return 0;
+	slot = free_slot(s->ops);
+	if (slot < 0)
+		return slot;
+	s->ops->targets[slot].target = t;
+	err = add_probes(s, t, slot);
+	if (err) {
+		log__error("report this version of torch", "the operators of process %u cannot be seen: %s", order.pid,
+			   strerror(-err));
+		release(&s->ops->targets[slot]);
+		return err;
+	}
+	t->op_slot = slot + 1;
+	s->ops->procs[slot].pid = order.pid;
+	order.op_slot = t->op_slot;
+	programs__order(s->skel, &order);
+	/* A window that may begin with the first step: the probes are there before the recording is. */
+	return s->options.schedule[OP_SKIP_FIRST] + s->options.schedule[OP_WAIT] <= ARM_BLIND ? arm(s, slot) : 0;
+}
+
+void op_probes__open(struct session *s, struct target *t)
+{
+	struct op_proc *p = s->ops && t->op_slot ? &s->ops->procs[t->op_slot - 1] : NULL;
+
+	if (!p || s->options.schedule[OP_ACTIVE])
+		return;
+	p->window_start_ns = session__now_ns();
+	p->index = 1;
+	p->counting = 1;
+	__atomic_store_n(&p->open, 1, __ATOMIC_RELEASE);
+}
+
+void op_probes__remove_target(struct session *s, struct target *t)
+{
+	if (!s->ops || !t->op_slot)
+		return;
+	disarm(s->ops, t->op_slot - 1);
+	release(&s->ops->targets[t->op_slot - 1]);
+}
+
+/* Steps from the one that begins next to the first one that is to be recorded; UINT64_MAX: none is. */
+static uint64_t steps_ahead(const uint64_t *schedule, uint64_t step)
+{
+	uint64_t lead = schedule[OP_WAIT] + schedule[OP_WARMUP], cycle = lead + schedule[OP_ACTIVE], at;
+
+	if (step < schedule[OP_SKIP_FIRST])
+		return schedule[OP_SKIP_FIRST] - step + lead;
+	at = step - schedule[OP_SKIP_FIRST];
+	if (schedule[OP_REPEAT] && at / cycle >= schedule[OP_REPEAT])
+		return UINT64_MAX;
+	if (at % cycle <= lead)
+		return lead - at % cycle;
+	if (schedule[OP_REPEAT] && at / cycle + 1 == schedule[OP_REPEAT])
+		return UINT64_MAX; /* in the last window: nothing follows */
+	return cycle - at % cycle + lead;
+}
+
+static void tend(struct session *s, uint32_t slot)
+{
+	const struct op_proc *p = &s->ops->procs[slot];
+	uint64_t ahead = steps_ahead(s->options.schedule, p->boundaries), step_ns = 0;
+
+	if (p->open)
+		return;
+	if (p->boundaries > 1)
+		step_ns = (p->last_boundary_ns - p->first_boundary_ns) / (p->boundaries - 1);
+	if (!p->armed && (step_ns ? ahead < ARM_AHEAD_NS / step_ns + 1 : ahead <= ARM_BLIND))
+		arm(s, slot);
+	else if (p->armed && (ahead == UINT64_MAX || (step_ns && ahead > DISARM_FAR_NS / step_ns + 1)))
+		disarm(s->ops, slot);
+}
+
+void op_probes__tend(struct session *s)
+{
+	if (!s->ops || !s->options.schedule[OP_ACTIVE] || !s->opened)
+		return;
+	for (uint32_t slot = 0; slot < OP_PROCS_MAX; slot++)
+		if (s->ops->targets[slot].target)
+			tend(s, slot);
+}
+
+void op_probes__close(struct session *s)
+{
+	for (uint32_t slot = 0; s->ops && slot < OP_PROCS_MAX; slot++) {
+		struct op_proc *p = &s->ops->procs[slot];
+
+		if (p->open)
+			p->window_end_ns = session__now_ns();
+		__atomic_store_n(&p->open, 0, __ATOMIC_RELEASE);
+		p->counting = 0;
+	}
+}
+
+void op_probes__disarm_all(struct session *s)
+{
+	for (uint32_t slot = 0; s->ops && slot < OP_PROCS_MAX; slot++)
+		disarm(s->ops, slot);
+}
+
+uint64_t op_probes__hits(const struct session *s, const struct target *t)
+{
+	return s->ops && t->op_slot ? s->ops->procs[t->op_slot - 1].hits : 0;
+}
+
+bool op_probes__done(const struct session *s, const struct target *t)
+{
+	const struct op_proc *p = s->ops && t->op_slot ? &s->ops->procs[t->op_slot - 1] : NULL;
+
+	return p && s->options.schedule[OP_REPEAT] && !p->open && p->boundaries &&
+	       steps_ahead(s->options.schedule, p->boundaries) == UINT64_MAX;
+}
