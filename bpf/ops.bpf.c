@@ -178,6 +178,17 @@ static __always_inline int read_string(u64 at, bool old, u64 string[2])
 	return old ? bpf_probe_read_user(&string[1], 8, (const void *)(string[0] - 24)) : 0;
 }
 
+/*
+ * Is the name just read that of profiler::_record_function_enter_new or _exit? No profiler sees them (ATen/core/dispatch/ObservedOperators.cpp), and
+ * the labels that they begin and end do not nest with them.
+ */
+static __always_inline bool is_label_operator(const struct thread *t)
+{
+	const u64 *word = (const u64 *)t->name_text;
+
+	return word[0] == WORD8("profiler") && word[1] == WORD8("::_recor");
+}
+
 /* OperatorDef begins with OperatorEntry, that with OperatorName {std::string name, overload_name}. False (counted): not readable. */
 static __always_inline bool handle__read(struct thread *t, const struct op_proc *p, u64 def, struct handle_names *names)
 {
@@ -189,6 +200,10 @@ static __always_inline bool handle__read(struct thread *t, const struct op_proc 
 		return false;
 	}
 	names->name = names->merged = name__read(t, name[0], name[1], NAME_UTF8);
+	if (names->name && is_label_operator(t)) {
+		names->name = 0;
+		return true;
+	}
 	if (names->name && overload[1])
 		names->name = name__join(t, overload[0], overload[1]);
 	if (names->name)
@@ -223,6 +238,8 @@ int boxed_enter(struct pt_regs *ctx)
 		return 0;
 	else
 		bpf_map_update_elem(&handles, &handle, &names, BPF_ANY);
+	if (!names.name)
+		return 0;
 	s = op__begin(t, p, SPAN_OP, handle.def, names.name, names.merged, frame);
 	if (s)
 		s->start_ns = bpf_ktime_get_ns();
@@ -297,7 +314,8 @@ int op_exit(struct pt_regs *ctx)
 		s = span__at(t, depth - 1);
 	}
 	if (!depth) {
-		if (p->open && t->depth < SPAN_DEPTH) /* else its beginning was counted: the stack is full */
+		/* A full stack's beginnings were counted, and of boxed operators some have none. */
+		if (p->open && t->depth < SPAN_DEPTH && COOKIE_EVENT(cookie) != OP_BOXED)
 			count(CNT_OPEN_AT_START);
 		return 0;
 	}

@@ -26,83 +26,6 @@ static void test_nested(void **state)
 	assert_int_equal(native_map__cnt(&aggs), 0);
 }
 
-static void test_nodes(void **state)
-{
-	node__enter(OP_EVALUATE, 1, FRAME(1));
-	wait_ns(2);
-	node__enter(OP_NODE, 1, FRAME(2));
-	wait_ns(3);
-	op__run(0, 5, FRAME(3));
-	op__exit(FRAME(2));
-	op__exit(FRAME(1));
-	expect_op(SPAN_EVALUATE, NODE_ID(1), 0, 1, 10, 2); /* its only child, with another name: "autograd::..." */
-	expect_op(SPAN_NODE, NODE_ID(1), 0, 1, 8, 3);
-	expect_op(SPAN_OP, OP_ID(0), 0, 1, 5, 5);
-	expect_counters(CNT__COUNT);
-}
-
-static void boxed__run(const void *def, u64 frame)
-{
-	native.cookie = op_cookie(OP_BOXED, 16, 1);
-	boxed_enter(&(struct pt_regs){.sp = frame - 16, .si = (u64)&def});
-	wait_ns(5);
-	op__exit(frame);
-}
-
-/* c10::OperatorName, at the head of what a handle points to. */
-static void test_boxed(void **state)
-{
-	struct {
-		const char *text;
-		u64 size, inside[2];
-	} add[2] = {{"aten::add", 9, {0}}, {"Tensor", 6, {0}}}, relu[2] = {{"aten::relu", 10, {0}}, {"", 0, {0}}};
-
-	boxed__run(add, FRAME(1));
-	boxed__run(add, FRAME(1));
-	boxed__run(relu, FRAME(1));
-	expect_op(SPAN_OP, utf8_id("aten::add.Tensor"), 0, 2, 10, 10);
-	expect_op(SPAN_OP, utf8_id("aten::relu"), 0, 1, 5, 5);
-	expect_counters(CNT__COUNT);
-	boxed__run(NULL, FRAME(1));
-	expect_counters(CNT_NAME_LOST, 1, CNT_OPEN_AT_START, 1, CNT__COUNT);
-}
-
-/* A class that Python defines: a PyNode's, or that of a function's apply. */
-static void test_python_class(void **state)
-{
-	struct node_class class = {OP_SLOT_USED, 0x1234};
-	struct node_val val = {.object = 24};
-	u64 type[8] = {[3] = (u64) "MyFunctionBackward"}, object[2] = {1, (u64)type},
-	    node[4] = {class.vtable, 0, 0, (u64)object};
-	struct pt_regs regs = {.sp = FRAME(1) - 16, .di = (u64)node, .si = (u64)type};
-
-	bpf_map_update_elem(&node_classes, &class, &val, BPF_ANY);
-	native.cookie = op_cookie(OP_NODE, 16, 0);
-	node_enter(&regs);
-	wait_ns(3);
-	op__exit(FRAME(1));
-	expect_op(SPAN_NODE, utf8_id("MyFunctionBackward"), 0, 1, 3, 3);
-	native.cookie = op_cookie(OP_PYTHON, 16, 1);
-	node_enter(&regs);
-	op__exit(FRAME(1));
-	expect_op(SPAN_OP, utf8_id("MyFunctionBackward"), 0, 1, 0, 0);
-	expect_counters(CNT__COUNT);
-	type[3] = FAKEPY_NO_ADDRESS;
-	node_enter(&regs);
-	expect_counters(CNT_NAME_LOST, 1, CNT__COUNT);
-}
-
-static void test_unknown_node(void **state)
-{
-	nodes[2][0]++;
-	node__enter(OP_NODE, 2, FRAME(1));
-	assert_int_equal(depth(), 0);
-	expect_counters(CNT_NAME_LOST, 1, CNT__COUNT);
-	native.cookie = op_cookie(OP_NODE, 8, 0);
-	node_enter(&(struct pt_regs){.sp = FRAME(1), .di = FAKEPY_NO_ADDRESS});
-	expect_counters(CNT_NAME_LOST, 2, CNT__COUNT);
-}
-
 /* torch/autograd/profiler_util.py, _remove_dup_nodes; more in test_ops_random.c. */
 static void test_dup(void **state)
 {
@@ -582,11 +505,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, ops_setup, teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(nested),
-		TEST(nodes),
-		TEST(boxed),
-		TEST(python_class),
 		TEST(left_by_exception),
-		TEST(unknown_node),
 		TEST(dup),
 		TEST(dup_chain),
 		TEST(dup_bytes),

@@ -187,7 +187,7 @@ static void test_stack(void **state)
 	stack_words[1] = (u64)&tensor;
 	stack_words[2] = (u64)ints;
 	stack_words[3] = 3;
-	stack_words[16] = 1234;
+	stack_words[OP_PLACES - OP_ARG_STACK] = 1234; /* of the last place */
 	EXPECT(call(0, 0, 0, 0), OP_WORD_INT | 1ULL << 32, 9, HEAD(6, 1), 4, OP_WORD_INTS | 3ULL << 32, 7, 8, 9,
 	       OP_WORD_INT | 1ULL << 32, 1234);
 	expect_counters(CNT__COUNT);
@@ -330,8 +330,9 @@ static void test_node_inputs(void **state)
 	node_enter(&regs);
 	t = job__thread();
 	EXPECT(t->spans[0].op.group, HEAD(6, 1), 4, OP_WORD_OPAQUE);
-	op__exit(FRAME(1));
 	expect_counters(CNT__COUNT);
+	op__exit(FRAME(1));
+	native.cookie = op_cookie(OP_NODE, 0, 0);
 	regs.dx = BAD;
 	node_enter(&regs);
 	assert_int_equal(t->spans[0].op.group, 0);
