@@ -42,8 +42,7 @@ static const struct argp_option options[] = {
 	{"output", 'o', "FILE", 0, "write the recording to FILE (default stepflame.rec)", 0},
 	{"action", OPT_ACTION, "LIB:SYMBOL|FILE.py:QUALNAME", 0,
 	 "time calls of a function as an action: a native one, LIB being a mapped library's path or the beginning of "
-	 "its "
-	 "file name, or a Python one (up to 3.10), FILE.py being its path or the end of that",
+	 "its file name, or a Python one (up to 3.10), FILE.py being its path or the end of that",
 	 0},
 	{"children", OPT_CHILDREN, "all|workers|none", 0,
 	 "which child processes to record: all (default), DataLoader workers, none", 0},
