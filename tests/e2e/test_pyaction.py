@@ -69,6 +69,15 @@ def test_all_calls(bench, old_python):
         assert ("%s stands for every" % name in record.stdout.replace("\n  ", " ")) == ("." in name)
 
 
+def test_deep(bench, old_python):
+    """More calls in each other than are kept: the rest is counted as lost."""
+    record, truth = bench.recorded(JOB, python=old_python, options=wanted("deep"))
+    found = helpers.report(record.file)
+    count = helpers.actions(found)["%s:deep" % JOB]["count"]
+    assert count > 30
+    assert found["lost"] == {"stack_full": truth["calls"]["deep"][0] - count}
+
+
 @pytest.mark.parametrize("file", ["jobs/py_calls.py", str(helpers.JOBS / JOB)], ids=["end of the path", "whole path"])
 def test_file(bench, old_python, file):
     record, truth = bench.recorded(JOB, python=old_python, options=wanted("early", file=file))

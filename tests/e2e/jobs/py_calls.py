@@ -46,6 +46,11 @@ def recursive(depth):
     return recursive(depth - 1) if depth else 0
 
 
+def deep(depth):
+    truth["deep"][0] += 1
+    return deep(depth - 1) if depth else 0
+
+
 def raises(x):
     truth["raises"][0] += 1
     raise ValueError(x)
@@ -130,7 +135,8 @@ def work():
             pass
     list(map(plain, range(CALLS)))
     sorted(range(CALLS), key=functools.partial(plain))
-    recursive(50)
+    recursive(30)
+    deep(200)
     for _ in range(10):
         list(generator(20))
         for _ in generator(20):
