@@ -69,6 +69,7 @@ struct thread {
 	u64 sent[SENT_NAMES]; /* names that user space knows, by their low bits: spares the look-up */
 	u64 tstate; /* its PyThreadState, as seen when it held the GIL; torch's calls release it. 0: not seen yet */
 	struct span spans[SPAN_DEPTH];
+	struct span forward;  /* being made: programs' stacks are too small for it */
 	struct rec_name name; /* the name being read, ready to be sent */
 	char name_text[REC_NAME_MAX + 8];
 };

@@ -102,8 +102,9 @@ static __always_inline u32 op_row__add(u32 pid, const struct span *s, u64 total_
 	return i + 1;
 }
 
-/* One span for the timeline; `depth` spans are around it. */
-static __always_inline void timeline__add(const struct op_proc *p, const struct span *s, u64 total_ns, u32 depth)
+/* One span for the timeline; `depth` spans are around it. Fields one by one: a struct would take room on programs' small stacks. */
+static __always_inline void timeline__put(const struct op_proc *p, u32 kind, u64 name, u64 group, s64 sequence,
+					  u64 start_ns, u64 end_ns, u32 depth)
 {
 	struct rec_span *rec = bpf_ringbuf_reserve(&ring, sizeof(*rec), 0);
 
@@ -116,15 +117,20 @@ static __always_inline void timeline__add(const struct op_proc *p, const struct 
 	rec->hdr.size = sizeof(*rec);
 	rec->pid = p->pid;
 	rec->tid = (u32)bpf_get_current_pid_tgid();
-	rec->start_ns = s->start_ns;
-	rec->duration_ns = total_ns;
-	rec->name = s->name;
-	rec->group = s->op.group;
-	rec->sequence = s->op.sequence;
-	rec->kind = s->kind;
+	rec->start_ns = start_ns;
+	rec->duration_ns = end_ns - start_ns;
+	rec->name = name;
+	rec->group = group;
+	rec->sequence = sequence;
+	rec->kind = kind;
 	rec->depth = depth;
 	rec->pad = 0;
 	bpf_ringbuf_submit(rec, BPF_RB_NO_WAKEUP);
+}
+
+static __always_inline void timeline__add(const struct op_proc *p, const struct span *s, u64 end_ns, u32 depth)
+{
+	timeline__put(p, s->kind, s->name, s->op.group, s->op.sequence, s->start_ns, end_ns, depth);
 }
 
 static __always_inline bool in_op_window(const struct op_proc *p, const struct span *s)
@@ -155,7 +161,7 @@ static __always_inline void op__account(struct thread *t, const struct op_proc *
 	if (counted) {
 		row = op_row__add(p->pid, s, total, self);
 		if (want_timeline)
-			timeline__add(p, s, total, depth);
+			timeline__add(p, s, t->now_ns, depth);
 	}
 	if (depth) {
 		struct span *parent = span__at(t, depth - 1);

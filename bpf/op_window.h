@@ -40,11 +40,10 @@ static __always_inline void op_window__begin(struct op_proc *p, u64 step, u64 no
 /* The timeline gets the step that ends. */
 static __always_inline void op_window__step(const struct op_proc *p, u64 step, u64 now)
 {
-	struct span s = {.kind = SPAN_STEP, .start_ns = p->last_boundary_ns};
+	u64 start_ns = p->last_boundary_ns;
 
-	s.op.sequence = step;
-	if (in_op_window(p, &s))
-		timeline__add(p, &s, now - s.start_ns, 0);
+	if (p->open && start_ns >= p->window_start_ns)
+		timeline__put(p, SPAN_STEP, 0, 0, step, start_ns, now, 0);
 }
 
 /* A step ends and the next begins, numbered from 0. torch.profiler.schedule says whether that one is recorded. */

@@ -321,7 +321,7 @@ static __always_inline void span__account_op(struct thread *t, const struct proc
 	if (depth)
 		op__hand_out(span__at(t, depth - 1), s);
 	if (want_timeline && in_op_window(p, s))
-		timeline__add(p, s, t->now_ns - s->start_ns, depth);
+		timeline__add(p, s, t->now_ns, depth);
 }
 
 /* Adds the row of a span that ends now; `depth` is the number of spans that enclose it. */
@@ -425,17 +425,17 @@ static __always_inline struct span *span__end(struct thread *t, const struct pro
 /* Backward begins: what lies between the last landmark and now was forward. */
 static __always_inline void gap__end(struct thread *t, const struct proc *proc, u32 pid)
 {
-	struct span forward = {
-		.start_ns = t->gap_ns,
-		.child_ns = t->gap_child_ns,
-		.name = fixed_names[NAME_FORWARD],
-		.kind = SPAN_FORWARD,
-		.op = {.sequence = -1},
-	};
+	struct span *forward = &t->forward;
 	u32 depth = t->gap_depth, outer, inner;
 
 	if (!t->gap_ns || t->depth < depth || depth > SPAN_DEPTH)
 		return;
+	__builtin_memset(forward, 0, sizeof(*forward));
+	forward->start_ns = t->gap_ns;
+	forward->child_ns = t->gap_child_ns;
+	forward->name = fixed_names[NAME_FORWARD];
+	forward->kind = SPAN_FORWARD;
+	forward->op.sequence = -1;
 	t->gap_ns = 0;
 	/*
 	 * A span that began in forward and goes on: that part is its own, too, and in the self time of one of them
@@ -443,12 +443,12 @@ static __always_inline void gap__end(struct thread *t, const struct proc *proc, 
 	 */
 	inner = span__first_inside(t, depth);
 	if (inner)
-		forward.child_ns += t->now_ns - span__at(t, inner - 1)->start_ns;
+		forward->child_ns += t->now_ns - span__at(t, inner - 1)->start_ns;
 	/* The spans inside were, or will be, the enclosing span's children; they become forward's. */
 	outer = span__outer(t, depth);
 	if (outer)
-		span__at(t, outer - 1)->child_ns -= forward.child_ns;
-	span__account(t, proc, &forward, pid, depth);
+		span__at(t, outer - 1)->child_ns -= forward->child_ns;
+	span__account(t, proc, forward, pid, depth);
 }
 
 /* What to repair for at the entry of a function: a span in the very same frame is dead too. */
