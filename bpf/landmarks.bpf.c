@@ -4,12 +4,15 @@
  * says what it means. Out: rows in the aggregate map, names in the ring buffer.
  */
 #include "actions.h"
+#include "calls.h"
 #include "functions.h"
 #include "gc.h"
 #include "labels.h"
 
 const volatile __u64 fixed_names[FIXED_NAMES] = {};
 const volatile __u64 step_limit = 0;
+const volatile __u64 py_call_cnt = 0;
+const volatile __u64 py_call_lengths = 0;
 const volatile __u64 op_schedule[OP_SCHEDULE__COUNT] = {};
 const volatile __u32 want_timeline = 0, want_shapes = 0, want_memory = 0;
 volatile __u32 pid_level = 0;
@@ -55,6 +58,12 @@ static __always_inline void dispatch(struct pt_regs *ctx, u64 cookie, struct tas
 		break;
 	case PROBE_FN_EXIT:
 		on_fn_exit(ctx, task, proc, pid, fn, frame);
+		break;
+	case PROBE_PY_CALL:
+		on_py_call(ctx, task, proc, frame);
+		break;
+	case PROBE_PY_CALL_EXIT:
+		on_py_call_exit(task, proc, pid, frame);
 		break;
 	case PROBE_GC:
 		on_gc(ctx, task, proc, pid, COOKIE_FLAGS(cookie), fn);

@@ -116,6 +116,13 @@ struct {
 } fns __weak SEC(".maps");
 
 struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, FN_MAX);
+	__type(key, u32);
+	__type(value, struct py_call);
+} py_calls __weak SEC(".maps");
+
+struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, CNT__COUNT);
 	__type(key, u32);
@@ -156,6 +163,8 @@ struct {
 /* Knobs, set before load. */
 extern const volatile __u64 fixed_names[FIXED_NAMES]; /* REC_NAME ids */
 extern const volatile __u64 step_limit;               /* steps after which a process is done; 0: none */
+extern const volatile __u64 py_call_cnt;              /* elements of py_calls in use */
+extern const volatile __u64 py_call_lengths;          /* bit n: a name in py_calls is n bytes long, modulo 64 */
 extern const volatile __u64 op_schedule[OP_SCHEDULE__COUNT];
 extern const volatile __u32 want_timeline, want_shapes, want_memory;
 

@@ -26,6 +26,8 @@ enum probe_event {
 	PROBE_LABEL_END,    /* at::RecordFunction::end(this), or before its call in record_function_exit_new */
 	PROBE_FN,           /* entry of any other native function: Engine::execute, --action LIB:SYMBOL */
 	PROBE_FN_EXIT,
+	PROBE_PY_CALL,      /* _PyEval_EvalFrameDefault(tstate, frame, throwflag): --action FILE.py:QUALNAME */
+	PROBE_PY_CALL_EXIT, /* in it, before the call that is its last */
 	PROBE_GC, /* invoke_gc_callback(..., phase, generation, ...): CPython is about to collect garbage, or has done so */
 	PROBE_TEST, /* stepflame's own function, for the self-test and the price of a hit */
 };
@@ -54,12 +56,21 @@ enum saved_register { SAVED_NONE = 0, SAVED_RBX, SAVED_RBP, SAVED_R12, SAVED_R13
 #define COOKIE_FN(c)    ((__u32)((c) >> 32))
 
 #define HITS_PER_SAMPLE 64  /* one hit in so many has its program timed */
-#define FN_MAX          128 /* native functions with a span: those of user/session/natives.c, and one per --action */
+#define FN_MAX          128 /* functions with a span: those of user/session/natives.c, and one per --action */
 
 struct probe_fn {
 	__u64 name; /* REC_NAME id */
 	__u32 kind; /* enum span_kind */
 	__u32 pad;
+};
+
+/* A Python function that --action names, by name hashes of what its code object holds. */
+struct py_call {
+	__u64 name;    /* of co_name */
+	__u64 file[4]; /* of the end of co_filename, by the width of its characters shifted right: 1, 2, 4 bytes */
+	__u32 file_chars;
+	__u32 fn;   /* its struct probe_fn */
+	__u64 seen; /* calls that it was known by */
 };
 
 /* Names that BPF gives to spans by itself; user space interns the texts and passes their ids. */

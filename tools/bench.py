@@ -87,6 +87,10 @@ class Job:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
 
+    def cpu_seconds(self) -> float:
+        """Of its first thread: what other processes take of the machine is not in it."""
+        return int(open(f"/proc/{self.process.pid}/schedstat").read().split()[0]) / 1e9
+
     def steps(self) -> list[float]:
         raw = open(self.times, "rb").read()
         import array
@@ -96,11 +100,12 @@ class Job:
 
 
 class Recording:
-    def __init__(self, stepflame: str, folder: str, pid: int):
+    def __init__(self, stepflame: str, folder: str, pid: int, actions: list[str]):
         self.stepflame = stepflame
         self.file = os.path.join(folder, "bench.rec")
         said = os.path.join(folder, "record.err")
-        self.process = subprocess.Popen([stepflame, "record", "-p", str(pid), "-o", self.file],
+        options = [word for action in actions for word in ("--action", action)]
+        self.process = subprocess.Popen([stepflame, "record", "-p", str(pid), "-o", self.file, *options],
                                         stdout=subprocess.DEVNULL, stderr=open(said, "w"))
         wait_for(said, "armed", self.process)
 
@@ -116,33 +121,40 @@ def step_time(times: list[float], begin: float, end: float) -> float:
     return statistics.median(b - a for a, b in zip(inside, inside[1:]))
 
 
-def paired(stepflame: str, folder: str, kind: str, width: int, rounds: int, seconds: float) -> None:
-    job, windows, reports = Job(folder, kind, width), [], []
+def cpu_time(times: list[float], begin: float, end: float, seconds: float) -> float:
+    return seconds / sum(begin < t < end for t in times)
+
+
+def paired(stepflame: str, folder: str, kind: str, width: int, rounds: int, seconds: float,
+           actions: list[str]) -> None:
+    job, windows, cpu, reports = Job(folder, kind, width), [], [], []
     try:
         for _ in range(rounds):
-            a = time.perf_counter()
+            a, cpu_a = time.perf_counter(), job.cpu_seconds()
             time.sleep(seconds)
-            b = time.perf_counter()
-            recording = Recording(stepflame, folder, job.process.pid)
-            c = time.perf_counter()
+            b, cpu_b = time.perf_counter(), job.cpu_seconds()
+            recording = Recording(stepflame, folder, job.process.pid, actions)
+            c, cpu_c = time.perf_counter(), job.cpu_seconds()
             time.sleep(seconds)
-            d = time.perf_counter()
+            d, cpu_d = time.perf_counter(), job.cpu_seconds()
             reports.append(recording.stop())
             e = time.perf_counter()
             time.sleep(seconds)
             windows.append(((a, b), (c, d), (e, time.perf_counter())))
+            cpu.append((cpu_b - cpu_a, cpu_d - cpu_c))
     finally:
         job.stop()
     times = job.steps()
-    ratios, after, free = [], [], []
-    for before_window, window, after_window in windows:
+    ratios, cpu_ratios, after, free = [], [], [], []
+    for (before_window, window, after_window), (cpu_before, cpu_inside) in zip(windows, cpu):
         one, two, three = (step_time(times, *w) for w in (before_window, window, after_window))
         ratios.append(two / ((one + three) / 2))
+        cpu_ratios.append(cpu_time(times, *window, cpu_inside) / cpu_time(times, *before_window, cpu_before))
         after.append(three / one)
         free.append(one)
     cost = [r["overhead"] for r in reports]
     print(f"{kind:9} step {statistics.median(free) * 1e3:7.2f} ms   attached/free {spread(ratios)}   "
-          f"after/before {spread(after)}")
+          f"its CPU time {spread(cpu_ratios)}   after/before {spread(after)}")
     print(f"{'':9} own estimate {statistics.median(c['percent'] for c in cost):.2f} %, "
           f"{statistics.median(c['hits'] / max(1, r['window']['steps']) for c, r in zip(cost, reports)):.0f} hits a step "
           f"x {statistics.median(c['hit_ns'] for c in cost):.0f} ns; attach "
@@ -161,10 +173,11 @@ def main() -> None:
     parser.add_argument("--stepflame", default="build/stepflame")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=4)
+    parser.add_argument("--action", action="append", default=[], help="given to stepflame record; the job is job.py")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         for kind, width in (("plain", 64), ("plain", 2560), ("lightning", 32), ("lightning", 2560)):
-            paired(args.stepflame, folder, kind, width, args.rounds, args.seconds)
+            paired(args.stepflame, folder, kind, width, args.rounds, args.seconds, args.action)
 
 
 main()

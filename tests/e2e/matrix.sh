@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #
-# The comparison with Lightning, plain loops, torch.profiler, gc.callbacks and torch.distributed on every other interpreter that is installed, and on a
-# torch of 2024: `make test-matrix`. PYTHONS="3.10 torch2.5" chooses; arguments go to pytest. Environments are made once, some 6 GB each.
+# The comparison with Lightning, plain loops, torch.profiler, gc.callbacks and torch.distributed, and Python functions, on every other interpreter that is
+# installed, and on a torch of 2024: `make test-matrix`. PYTHONS="3.10 torch2.5" chooses; arguments go to pytest. Environments are made once, some 6 GB each.
 set -eu
 
 cd "$(dirname "$0")/../.."
@@ -20,6 +20,7 @@ for name in ${PYTHONS:-3.10 3.12 3.13 torch2.5}; do
 	fi
 	echo "matrix: $name ($python)"
 	STEPFLAME=${STEPFLAME:-build/stepflame} STEPFLAME_PYTHON=$python \
-		"$runner" -m pytest -q tests/e2e/test_lightning.py tests/e2e/test_plain.py tests/e2e/test_landmarks.py tests/e2e/test_ops.py "$@" || status=1
+		"$runner" -m pytest -q tests/e2e/test_lightning.py tests/e2e/test_plain.py tests/e2e/test_landmarks.py tests/e2e/test_ops.py \
+		tests/e2e/test_pyaction.py "$@" || status=1
 done
 exit $status

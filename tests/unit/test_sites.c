@@ -158,6 +158,40 @@ static void test_expected(void **state)
 	elf__free(elf);
 }
 
+/* Of several calls of one function, that behind which nothing is done. */
+static void test_last_call(void **state)
+{
+	static const struct {
+		const char *name;
+		int err, first_err; /* of the last call, and of the only one */
+		unsigned at, depth; /* of the last call */
+	} cases[] = {
+		{"call_last", 0, 0, 1, 8},         /* call, pop, ret */
+		{"returns", 0, -ENOTUNIQ, 47, 24}, /* the second; the first is followed by a branch */
+		{"single", -ENOENT, 0, 0, 0},      /* followed by a branch */
+		{"tail", 0, -ENOTUNIQ, 0, 0},      /* the jump at the end is a call, too */
+	};
+	struct elf *elf = open_library();
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		struct elf_symbol symbol;
+		struct call_site call;
+		uint64_t start;
+		int err;
+
+		assert_int_equal(elf__symbol(elf, cases[i].name, &symbol), 0);
+		assert_int_equal(elf__offset(elf, symbol.vaddr, &start), 0);
+		err = sites__find_last_call(elf, symbol.vaddr, symbol.size, "work", &call);
+		if (err != cases[i].err ||
+		    (!err && cases[i].at &&
+		     (call.site.offset != start + cases[i].at || call.site.depth != (int)cases[i].depth)))
+			fail_msg("%s: %d, at %lu, depth %d", cases[i].name, err,
+				 (unsigned long)(call.site.offset - start), call.site.depth);
+		assert_int_equal(sites__find_call(elf, symbol.vaddr, symbol.size, "work", &call), cases[i].first_err);
+	}
+	elf__free(elf);
+}
+
 static void test_not_supported(void **state)
 {
 	struct elf *elf = open_library();
@@ -423,7 +457,7 @@ int main(void)
 		cmocka_unit_test(test_expected),        cmocka_unit_test(test_not_supported),
 		cmocka_unit_test(test_size_unknown),    cmocka_unit_test(test_stepped),
 		cmocka_unit_test(test_second_argument), cmocka_unit_test(test_callee_frame),
-		cmocka_unit_test(test_flipped),
+		cmocka_unit_test(test_last_call),       cmocka_unit_test(test_flipped),
 	};
 
 	return cmocka_run_group_tests(tests, build, clean);

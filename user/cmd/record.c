@@ -40,9 +40,9 @@ static const struct argp_option options[] = {
 	{"duration", 'd', "TIME", 0, "stop after TIME: 10s (or 10), 500ms, 2m, 1h; default: when the targets end", 0},
 	{"steps", OPT_STEPS, "N", 0, "record N whole training steps, then stop", 0},
 	{"output", 'o', "FILE", 0, "write the recording to FILE (default stepflame.rec)", 0},
-	{"action", OPT_ACTION, "LIB:SYMBOL", 0,
-	 "time calls of a native function as an action: LIB is a mapped library's path or the beginning of its file "
-	 "name",
+	{"action", OPT_ACTION, "LIB:SYMBOL|FILE.py:QUALNAME", 0,
+	 "time calls of a function as an action: a native one, LIB being a mapped library's path or the beginning of "
+	 "its file name, or a Python one (up to 3.10), FILE.py being its path or the end of that",
 	 0},
 	{"children", OPT_CHILDREN, "all|workers|none", 0,
 	 "which child processes to record: all (default), DataLoader workers, none", 0},
@@ -89,17 +89,21 @@ static void parse_pids(struct argp_state *state, struct record_args *args, const
 	} while (text);
 }
 
+static bool is_ascii(const char *text)
+{
+	while (*text > 0)
+		text++;
+	return !*text;
+}
+
 static void parse_action(struct argp_state *state, struct record_args *args, const char *text)
 {
 	const char *colon = strchr(text, ':');
 
 	if (!colon || colon == text || !colon[1])
-		argp_error(state, "--action wants LIB:SYMBOL, not '%s'", text);
-	if (colon - text > 3 && !strncmp(colon - 3, ".py", 3))
-		argp_error(state,
-			   "Python functions cannot be named yet: CPython 3.11 and later call them without leaving the "
-			   "interpreter loop, so that no probe sees it. Mark the code with "
-			   "torch.profiler.record_function(\"name\"): labels are always seen");
+		argp_error(state, "--action wants LIB:SYMBOL or FILE.py:QUALNAME, not '%s'", text);
+	if (session__is_python_action(text) && (strlen(text) > REC_NAME_MAX || !is_ascii(text)))
+		argp_error(state, "FILE.py:QUALNAME may have %d characters of ASCII, not '%s'", REC_NAME_MAX, text);
 	if (args->session.action_cnt == ACTIONS_MAX)
 		argp_error(state, "more than %d --action", ACTIONS_MAX);
 	args->actions[args->session.action_cnt++] = text;

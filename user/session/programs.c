@@ -54,6 +54,8 @@ static int load(const struct program_knobs *knobs, enum attach_backend backend, 
 	if (knobs) {
 		memcpy((void *)skel->rodata->fixed_names, knobs->fixed_names, sizeof(knobs->fixed_names));
 		skel->rodata->step_limit = knobs->step_limit;
+		skel->rodata->py_call_cnt = knobs->py_call_cnt;
+		skel->rodata->py_call_lengths = knobs->py_call_lengths;
 		memcpy((void *)skel->rodata->op_schedule, knobs->op_schedule, sizeof(knobs->op_schedule));
 		skel->rodata->want_timeline = knobs->timeline;
 		skel->rodata->want_shapes = knobs->shapes;

@@ -14,7 +14,8 @@ struct proc_order;
 struct program_knobs {
 	uint64_t fixed_names[16]; /* ids, by enum fixed_name */
 	uint64_t step_limit;
-	uint64_t op_schedule[5]; /* by enum op_schedule_word */
+	uint64_t py_call_cnt, py_call_lengths; /* as bpf/maps.h has them */
+	uint64_t op_schedule[5];               /* by enum op_schedule_word */
 	bool ops, shapes, memory, timeline;
 };
 

@@ -18,6 +18,7 @@
 #include "../../include/name_hash.h"
 #include "../log.h"
 #include "../target/torch.h"
+#include "calls.h"
 #include "landmarks.h"
 #include "natives.h"
 #include "op_probes.h"
@@ -145,10 +146,14 @@ static int parse_actions(struct session *s)
 	}
 	for (size_t i = 0; i < s->options.action_cnt; i++) {
 		const char *text = s->options.actions[i], *colon = strchr(text, ':');
+		char *where = strndup(text, colon - text);
 
-		s->actions[i].library = strndup(text, colon - text);
+		if (session__is_python_action(text))
+			s->actions[i].file = where;
+		else
+			s->actions[i].library = where;
 		s->actions[i].symbol = strdup(colon + 1);
-		if (!s->actions[i].library || !s->actions[i].symbol)
+		if (!where || !s->actions[i].symbol)
 			return -ENOMEM;
 	}
 	return 0;
@@ -174,6 +179,7 @@ static int load(struct session *s)
 	memcpy(knobs.op_schedule, s->options.schedule, sizeof(knobs.op_schedule));
 	for (size_t i = 0; i < NAME__COUNT; i++)
 		knobs.fixed_names[i] = session__emit_name(s, fixed[i]);
+	calls__set_knobs(s, &knobs);
 	err = programs__load(&knobs, &s->skel, &s->selftest);
 	if (!err) {
 		s->skel->bss->pid_level = s->selftest.pid_level;
@@ -209,7 +215,7 @@ static int set_functions(struct session *s)
 		if (bpf_map_update_elem(fd, &i, &fn, BPF_ANY))
 			return -errno;
 	}
-	return 0;
+	return calls__set_map(s);
 }
 
 int session__new(const struct session_options *options, session_sink sink, void *ctx, struct session **out)
@@ -245,6 +251,7 @@ void session__free(struct session *s)
 			probe_list__release(&s->files[i].sets[k]);
 	for (size_t i = 0; s->actions && i < s->options.action_cnt; i++) {
 		free(s->actions[i].library);
+		free(s->actions[i].file);
 		free(s->actions[i].symbol);
 	}
 	ring_buffer__free(s->ring);
@@ -423,11 +430,12 @@ int session__finish(struct session *s)
 		programs__order(s->skel, &order);
 	}
 	for (size_t i = 0; i < s->options.action_cnt; i++)
-		if (!s->actions[i].found)
+		if (s->actions[i].library && !s->actions[i].found)
 			session__note(s,
 				      "--action %s was found in no process: is the library loaded, and the symbol as "
 				      "nm -D prints it?",
 				      s->options.actions[i]);
+	calls__note(s);
 	snapshot__emit(s);
 	op_probes__disarm_all(s);
 	targets__detach_all(s);

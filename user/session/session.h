@@ -18,7 +18,7 @@ struct session;
 enum session_children { CHILDREN_ALL, CHILDREN_WORKERS, CHILDREN_NONE };
 
 struct session_options {
-	const char *const *actions; /* --action LIB:SYMBOL, as given */
+	const char *const *actions; /* --action LIB:SYMBOL or FILE.py:QUALNAME, as given */
 	size_t action_cnt;
 	uint64_t steps; /* stop after so many steps; 0: no */
 	enum session_children children;
@@ -44,6 +44,9 @@ struct session_progress {
 	bool done;      /* every target has made its steps */
 };
 
+/* Does an --action name a Python function? */
+bool session__is_python_action(const char *text);
+
 /*
  * Loads the programs and runs the self-test. 0 or -errno, after a message with its fix: -EPERM no permission,
  * -EOPNOTSUPP a kernel without what is needed. Free with session__free.
@@ -53,7 +56,7 @@ void session__free(struct session *s); /* accepts NULL */
 
 /*
  * Attaches to a live process. 0 or -errno, after a message: -ESRCH none such, -EPERM not ours, -EOPNOTSUPP not a Python
- * with torch that is supported (with --action of native functions any process does), -EEXIST attached already.
+ * with torch that is supported (with an --action that can be timed in it any process does), -EEXIST attached already.
  */
 int session__attach(struct session *s, pid_t pid);
 

@@ -14,11 +14,12 @@
 #include "selftest.h"
 #include "session.h"
 
-/* One --action LIB:SYMBOL. */
+/* One --action. */
 struct user_action {
-	char *library; /* base name prefix, or a path */
-	char *symbol;
-	bool found; /* in some target */
+	char *library; /* of a native function: base name prefix, or a path; else NULL */
+	char *file;    /* of a Python function: the end of its path; else NULL */
+	char *symbol;  /* or qualified name */
+	bool found;    /* it can be timed in some target */
 };
 
 enum probe_set {
@@ -76,6 +77,7 @@ struct session {
 	struct selftest selftest;
 	struct ops *ops; /* NULL: not asked for */
 	struct user_action *actions;
+	bool py_inlines; /* a Python function was wanted of an interpreter that inlines calls: CPython 3.11 and later */
 	size_t target_cnt;
 	struct target **targets; /* owned */
 	size_t file_cnt;

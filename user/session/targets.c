@@ -12,6 +12,7 @@
 
 #include "../log.h"
 #include "../target/torch.h"
+#include "calls.h"
 #include "landmarks.h"
 #include "op_probes.h"
 #include "programs.h"
@@ -43,9 +44,8 @@ static bool is_worker(const struct process *process)
 
 static void detach(struct target *t)
 {
-	for (size_t i = 0; i < t->file_cnt; i++) {
+	for (size_t i = 0; i < t->file_cnt; i++)
 		attachment__free_all(t->files[i].sets, PROBES__COUNT);
-	}
 	t->file_cnt = 0;
 }
 
@@ -180,6 +180,8 @@ static struct file_probes *probes_of(struct session *s, const struct mapped_file
 	if ((torch || natives__wanted(file->path)) && s->selftest.backend == ATTACH_MULTI)
 		natives__add(&f->sets[PROBES_KEPT], elf);
 	add_actions(s, file, elf, &f->sets[PROBES_ACTIONS]);
+	if (python)
+		calls__add_probes(s, &f->sets[PROBES_ACTIONS], elf, python);
 	elf__free(own);
 	return f;
 }

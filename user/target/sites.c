@@ -20,6 +20,7 @@
 #include "target/functions.h"
 #include "target/insn.h"
 
+#define LAST_CALL_MAX  24 /* instructions from a function's last call to its return */
 #define ENTRY_SCAN_MAX 24 /* instructions; prologues are shorter, and arguments are soon overwritten */
 
 /* The border as it grows. Arrays are by node. */
@@ -407,6 +408,21 @@ out:
 	return err;
 }
 
+/* Does the function, when that call returns, go straight to its own return? */
+static bool is_last(const struct flow *flow, const struct flow_node *node)
+{
+	if (node->leaf)
+		return true; /* a tail jump */
+	for (uint32_t i = 0; i < LAST_CALL_MAX && node->kind != FLOW_RETURN; i++) {
+		if (node->leaf || node->succ_cnt != 1)
+			return false;
+		node = succ_of(flow, node, 0);
+		if (is_call(node))
+			return false;
+	}
+	return node->kind == FLOW_RETURN;
+}
+
 /*
  * The register that callees save and that holds, at that node, the second argument: by the straight line from the
  * entry. 0 when none is known to.
@@ -433,7 +449,8 @@ static uint32_t find_second(const struct flow *flow, size_t at)
 	return holders ? __builtin_ctz(holders) : SAVED_NONE;
 }
 
-int sites__find_call(const struct elf *elf, uint64_t vaddr, uint64_t size, const char *callee, struct call_site *out)
+static int find_call(const struct elf *elf, uint64_t vaddr, uint64_t size, const char *callee, bool last,
+		     struct call_site *out)
 {
 	struct elf_symbol own = {0};
 	struct flow *flow = NULL;
@@ -452,6 +469,8 @@ int sites__find_call(const struct elf *elf, uint64_t vaddr, uint64_t size, const
 		import = flow__import(elf, node->target);
 		if (import ? strcmp(import, callee) != 0 : !own.vaddr || node->target != own.vaddr)
 			continue;
+		if (last && !is_last(flow, node))
+			continue;
 		if (err != -ENOENT) {
 			err = -ENOTUNIQ;
 			break;
@@ -462,6 +481,17 @@ int sites__find_call(const struct elf *elf, uint64_t vaddr, uint64_t size, const
 	}
 	flow__free(flow);
 	return err;
+}
+
+int sites__find_call(const struct elf *elf, uint64_t vaddr, uint64_t size, const char *callee, struct call_site *out)
+{
+	return find_call(elf, vaddr, size, callee, false, out);
+}
+
+int sites__find_last_call(const struct elf *elf, uint64_t vaddr, uint64_t size, const char *callee,
+			  struct call_site *out)
+{
+	return find_call(elf, vaddr, size, callee, true, out);
 }
 
 int sites__find_callee_frame(const struct elf *elf, uint64_t vaddr, uint64_t size)

@@ -56,6 +56,10 @@ struct call_site {
  */
 int sites__find_call(const struct elf *elf, uint64_t vaddr, uint64_t size, const char *callee, struct call_site *out);
 
+/* The same, of the calls behind which the function does nothing but return. */
+int sites__find_last_call(const struct elf *elf, uint64_t vaddr, uint64_t size, const char *callee,
+			  struct call_site *out);
+
 /*
  * How far below the slot of the return address of the function at vaddr that of a function lies which it calls by a
  * pointer: when all such calls are made with the same stack. Bytes, or -ENOENT none, -ENOTUNIQ not the same, -ENOTSUP

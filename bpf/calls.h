@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Calls of the Python functions that --action names, seen where they enter the interpreter's loop and leave it (CPython
+ * 3.8 to 3.10). Known by the names in their code objects, since a function may be defined at any time, and its address
+ * be used again.
+ */
+#ifndef STEPFLAME_CALLS_H
+#define STEPFLAME_CALLS_H
+
+#include "python.h"
+#include "span.h"
+
+/* The frame that runs in the current thread; while the loop is being entered or left, that of the caller. */
+static __always_inline u64 py__current(const struct proc *proc)
+{
+	struct py_walk walk;
+
+	py__walk(&walk, &proc->py.layout, py__tstate(&proc->py));
+	return walk.frame;
+}
+
+/* Is `path` the wanted one, or does it end in that behind a separator? */
+static __always_inline bool py_call__in_file(struct thread *t, const struct py_layout *py, u64 path,
+					     const struct py_call *call)
+{
+	struct py_text text;
+	u64 bytes, start;
+	u32 before = 0;
+
+	if (py__text(py, path, &text))
+		return false;
+	bytes = (u64)call->file_chars * text.encoding;
+	if (bytes > text.bytes || bytes > REC_NAME_MAX)
+		return false;
+	start = text.address + text.bytes - bytes;
+	if (bytes < text.bytes &&
+	    (bpf_probe_read_user(&before, text.encoding & 7, (const void *)(start - text.encoding)) || before != '/'))
+		return false;
+	return name__read(t, start, bytes, text.encoding) == call->file[text.encoding >> 1 & 3];
+}
+
+/* Which of the functions wanted has that code object: the index of its probe_fn, 0 for none. */
+__noinline u32 py_call__find(struct thread *t, const struct proc *proc, u64 code)
+{
+	const struct py_layout *py;
+	struct py_text text;
+	u64 hash;
+
+	if (!t || !proc)
+		return 0;
+	py = &proc->py.layout;
+	if (py__text(py, read_u64(code + py->code_name), &text) || text.encoding != NAME_LATIN1 ||
+	    text.bytes > REC_NAME_MAX)
+		return 0;
+	hash = name__read(t, text.address, text.bytes, text.encoding);
+	for (u32 i = 0; i < FN_MAX && i < py_call_cnt; i++) {
+		u32 key = i; /* the verifier forgets the value of what is passed by address */
+		struct py_call *call = bpf_map_lookup_elem(&py_calls, &key);
+
+		if (!call || hash != call->name || !py_call__in_file(t, py, read_u64(code + py->code_filename), call))
+			continue;
+		__sync_fetch_and_add(&call->seen, 1);
+		return call->fn;
+	}
+	return 0;
+}
+
+/* The span's token is the calling frame: of several stacks (greenlets), the calls may lie at the same address. */
+static __always_inline void on_py_call(struct pt_regs *ctx, struct task_struct *task, struct proc *proc, u64 frame)
+{
+	const struct py_layout *py = &proc->py.layout;
+	u64 first = ctx->di, py_frame = ctx->si, code, name;
+	const struct probe_fn *f;
+	struct thread *t;
+	u32 fn;
+
+	/* The verifier takes no computed offset into the registers. */
+	asm volatile("" : "+r"(first), "+r"(py_frame));
+	if (py->minor == 8)
+		py_frame = first; /* (frame, throwflag); later (tstate, frame, throwflag) */
+	code = read_u64(py_frame + py->frame_code);
+	name = read_u64(code + py->code_name);
+	/* Most frames are told apart by this alone. */
+	if (!(py_call_lengths >> (read_u64(name + py->str_length) & 63) & 1))
+		return;
+	t = thread__enter(task, entry_sp(ctx, frame));
+	if (!t)
+		return;
+	fn = py_call__find(t, proc, code);
+	f = bpf_map_lookup_elem(&fns, &fn);
+	if (fn && f)
+		span__begin(t, SPAN_USER, py__current(proc), f->name, frame);
+}
+
+static __always_inline void on_py_call_exit(struct task_struct *task, struct proc *proc, u32 pid, u64 frame)
+{
+	struct thread *t = bpf_task_storage_get(&threads, task, NULL, 0);
+	u64 caller;
+
+	if (!t || !t->depth)
+		return;
+	caller = py__current(proc);
+	if (span__find(t, SPAN_USER, caller, frame) < 0)
+		return; /* most frames are nobody's */
+	t = thread__enter(task, frame);
+	if (t)
+		span__end(t, proc, pid, span__find(t, SPAN_USER, caller, frame));
+}
+
+#endif
