@@ -88,9 +88,9 @@ struct op_proc {
 	__u64 boundaries;      /* step boundaries seen */
 	__u64 first_boundary_ns;
 	__u64 last_boundary_ns;
-	__u64 hits;            /* while `counting` */
-	__u64 counting;        /* user space, and BPF when windows begin and end */
-	__u32 old_strings;     /* its std::string is that from before the C++11 ABI */
+	__u64 hits;        /* while `counting` */
+	__u64 counting;    /* user space, and BPF when windows begin and end */
+	__u32 old_strings; /* its std::string is that from before the C++11 ABI */
 	__u32 pad;
 	__u64 backward_action; /* what Engine::execute was called in: the action of nodes on the engine's threads */
 };

@@ -27,12 +27,8 @@ static const char *const kinds[OP_ARG__COUNT] = {
 };
 
 static const char *const events[] = {
-	[OP_CALL] = "call",
-	[OP_BOXED] = "boxed",
-	[OP_EVALUATE] = "evaluate",
-	[OP_NODE] = "operator()",
-	[OP_PYTHON] = "python",
-	[OP_TEXT] = "text",
+	[OP_CALL] = "call",       [OP_BOXED] = "boxed",   [OP_EVALUATE] = "evaluate",
+	[OP_NODE] = "operator()", [OP_PYTHON] = "python", [OP_TEXT] = "text",
 };
 
 static void print_place(uint8_t place)
@@ -131,7 +127,8 @@ int main(int argc, char **argv)
 		for (size_t i = 0; i < ops->fn_cnt; i++)
 			print_function(ops, &ops->fn[i]);
 		for (size_t i = 0; i < ops->node_cnt; i++)
-			printf("node %" PRIx64 " %s +%" PRIu64 "\n", ops->node[i].vtable, ops->node[i].name, ops->node[i].object);
+			printf("node %" PRIx64 " %s +%" PRIu64 "\n", ops->node[i].vtable, ops->node[i].name,
+			       ops->node[i].object);
 	}
 	torch_ops__free(ops);
 	elf__free(elf);

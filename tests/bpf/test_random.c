@@ -247,8 +247,8 @@ static void program__end(u32 i)
 	const struct open *open = &model.open[i];
 
 	/* Its label would go on: test_span.c */
-	if (open->kind == SPAN_ACTION && !open->frame && i + 1 < model.depth &&
-	    model.open[i + 1].kind == SPAN_LABEL && (i + 2 == model.depth || model.open[i + 2].frame))
+	if (open->kind == SPAN_ACTION && !open->frame && i + 1 < model.depth && model.open[i + 1].kind == SPAN_LABEL &&
+	    (i + 2 == model.depth || model.open[i + 2].frame))
 		return;
 	if (open->kind == SPAN_LABEL)
 		label__exit(open->token, position(i));

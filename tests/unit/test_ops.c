@@ -231,8 +231,7 @@ static void test_windows(void **state)
 
 static void test_sums_stay_at_their_ends(void **state)
 {
-	struct op_val sum = {0},
-		      most = {.calls = UINT64_MAX, .self_bytes = {INT64_MIN, INT64_MAX}};
+	struct op_val sum = {0}, most = {.calls = UINT64_MAX, .self_bytes = {INT64_MIN, INT64_MAX}};
 
 	op_val__add(&sum, &most);
 	op_val__add(&sum, &most);

@@ -74,7 +74,8 @@ static const char fixture[] =
 	"struct Type { long a, b, c; const char *name; }; struct Object { long a; Type *type; };\n"
 	"struct PyNode : Node { long apply(long a) override { return a + 2; } long member[5]; Object *object;\n"
 	" const char *name() override { return object->type->name; } };\n"
-	"namespace VariableType { namespace { __attribute__((noipa, used)) Tensor detach(DispatchKeySet k, const Tensor "
+	"namespace VariableType { namespace { __attribute__((noipa, used)) Tensor detach(DispatchKeySet k, const "
+	"Tensor "
 	"&a) { return ((Tensor(*)(const Tensor &))kernel(*(OperatorHandle *)k.keys))(a); } } }\n"
 	"struct Both : Node, Hook { long apply(long a) override { return a + 4; } };\n"
 	"template <class T> struct CppNode : Node { long apply(long a) override { return a + 3; } };\n"
@@ -89,7 +90,8 @@ static const char fixture[] =
 	"} }\n"
 	"struct _object; _object *called(_object *); _object *THPFunction_apply(_object *c, _object *a) { called(c); "
 	"return called(a) ? c : a; }\n"
-	"extern \"C\" { _object *_pytorch_record_function_enter(const char *name) { return called((_object *)name) ? 0 : called(0); }\n"
+	"extern \"C\" { _object *_pytorch_record_function_enter(const char *name) { return called((_object *)name) ? 0 "
+	": called(0); }\n"
 	"void _pytorch_record_function_exit(_object *a) { if (a) { called(a); called(0); } } }\n";
 
 static int build(void **state)
@@ -211,7 +213,8 @@ static const struct {
 	 "blllbbbN3c108ArrayRefIlEEbS4_",
 	 false, "T1 T2 T3 T4 T5 T+0 T+1 T+2 T+3 T+4 O+5 O+6 O+7 i+8 i+9 i+10 i+11 i+12 i+13 i+14 I+15,+16 i+17 T+18"},
 	/* farther than is looked at, which only integers of a made-up one are */
-	{"void", "_ZN2at4_ops1x4callERKNS_6TensorEdN3c108ArrayRefIlEES7_S7_S7_S7_S7_S7_S7_S7_S7_S7_S7_S7_S7_S7_bS3_", false,
+	{"void", "_ZN2at4_ops1x4callERKNS_6TensorEdN3c108ArrayRefIlEES7_S7_S7_S7_S7_S7_S7_S7_S7_S7_S7_S7_S7_S7_bS3_",
+	 false,
 	 "T0 - I1,2 I3,4 I+0,+1 I+2,+3 I+4,+5 I+6,+7 I+8,+9 I+10,+11 I+12,+13 I+14,+15 I+16,+17 I+18,+19 I+20,+21 "
 	 "I+22,+23 - i5 -"},
 	/* nine doubles: the last one is on the stack */

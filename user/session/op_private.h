@@ -40,7 +40,7 @@ struct op_target {
 struct ops {
 	struct op_proc *procs;       /* the BPF map, OP_PROCS_MAX of them */
 	const struct op_entry *rows; /* the BPF map, OP_ROWS */
-	struct op_val *sent; /* each row as it was last sent */
+	struct op_val *sent;         /* each row as it was last sent */
 	size_t file_cnt, name_cnt;
 	struct op_file *files;
 	struct op_name *names; /* ascending by id */

@@ -14,9 +14,9 @@
 #include "../target/torch.h"
 #include "calls.h"
 #include "landmarks.h"
+#include "natives.h"
 #include "op_probes.h"
 #include "programs.h"
-#include "natives.h"
 #include "state.h"
 #include "stepflame.skel.h"
 

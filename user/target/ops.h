@@ -20,11 +20,12 @@
  * first_site on.
  */
 struct torch_fn {
-	const char *name; /* OP_CALL: of the schema, "aten::add.Tensor" (no dot: no overload), or "detach"; else for messages */
+	const char *
+		name; /* OP_CALL: of the schema, "aten::add.Tensor" (no dot: no overload), or "detach"; else for messages */
 	struct site entry;
 	uint32_t first_site;
 	uint16_t exit_cnt, unwind_cnt;
-	uint8_t event;   /* enum op_event */
+	uint8_t event; /* enum op_event */
 	uint8_t subject; /* place of the Node *; OP_BOXED: OperatorHandle *, the stack of IValues next; OP_PYTHON: class */
 	uint8_t policy;  /* enum sites_policy by which the exits were found */
 	bool stepped;    /* the entry or an exit would be single-stepped */

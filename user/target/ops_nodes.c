@@ -14,20 +14,20 @@
 #include "target/flow.h"
 #include "target/ops_private.h"
 
-#define NODE_TYPE     "_ZTIN5torch8autograd4NodeE"
-#define PYNODE        "torch::autograd::PyNode"
-#define GENERATED     "torch::autograd::generated::"
-#define SI_CLASS      "_ZTVN10__cxxabiv120__si_class_type_infoE"
-#define VMI_CLASS     "_ZTVN10__cxxabiv121__vmi_class_type_infoE"
-#define SI_BASE       16 /* bytes from the typeinfo to its base, or to the first of several */
-#define VMI_BASE      24
-#define DEPTH_MAX     8  /* of derivation looked at */
-#define NODES_MAX     OPS_MAX
-#define TYPE_OFFSET   8  /* CPython: of ob_type in an object */
-#define TYPE_NAME     24 /* of tp_name in a type */
-#define VIRTUALS      16 /* functions of a vtable looked at */
-#define MEMBER_BYTES  32 /* of code between two loads that belong together */
-#define CALLBACKS     "_ZN2at27getStepCallbacksUnlessEmptyE"
+#define NODE_TYPE    "_ZTIN5torch8autograd4NodeE"
+#define PYNODE       "torch::autograd::PyNode"
+#define GENERATED    "torch::autograd::generated::"
+#define SI_CLASS     "_ZTVN10__cxxabiv120__si_class_type_infoE"
+#define VMI_CLASS    "_ZTVN10__cxxabiv121__vmi_class_type_infoE"
+#define SI_BASE      16 /* bytes from the typeinfo to its base, or to the first of several */
+#define VMI_BASE     24
+#define DEPTH_MAX    8 /* of derivation looked at */
+#define NODES_MAX    OPS_MAX
+#define TYPE_OFFSET  8  /* CPython: of ob_type in an object */
+#define TYPE_NAME    24 /* of tp_name in a type */
+#define VIRTUALS     16 /* functions of a vtable looked at */
+#define MEMBER_BYTES 32 /* of code between two loads that belong together */
+#define CALLBACKS    "_ZN2at27getStepCallbacksUnlessEmptyE"
 
 /* Typeinfos known to derive from Node, ascending; those that the last round found come behind `sorted`. */
 struct types {
