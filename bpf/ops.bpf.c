@@ -245,8 +245,11 @@ int boxed_enter(struct pt_regs *ctx)
 	if (!names.name)
 		return 0;
 	s = op__begin(t, p, SPAN_OP, handle.def, names.name, names.merged, frame);
-	if (s)
-		s->start_ns = bpf_ktime_get_ns();
+	if (!s)
+		return 0;
+	if (want_shapes && p->open) /* the stack is the argument behind the handle */
+		s->op.group = shapes__boxed(register_value(ctx, COOKIE_FN(cookie) + 1));
+	s->start_ns = bpf_ktime_get_ns();
 	return 0;
 }
 

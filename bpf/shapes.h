@@ -323,6 +323,32 @@ static __always_inline u64 shapes__group(struct pt_regs *ctx, const struct op_de
 	return shapes__send(s);
 }
 
+/* c10::IValue {union payload; u32 tag}: a tensor's payload is its TensorImpl *. */
+#define IVALUE_WORDS  2
+#define IVALUE_TENSOR 1
+
+/* The group of a boxed call whose arguments are on a std::vector<IValue>, of which they are all. 0: none. */
+static __always_inline u64 shapes__boxed(u64 vector)
+{
+	struct shapes *s = shapes__of_thread();
+	u64 bounds[2] = {}, value[IVALUE_WORDS], cnt;
+
+	if (!s || !shapes__read(bounds, sizeof(bounds), vector))
+		return 0;
+	cnt = (bounds[1] - bounds[0]) / sizeof(value);
+	for (u32 i = 0; i < OP_ARGS_MAX; i++) {
+		if (i >= cnt || s->cut)
+			break;
+		if (shapes__read(value, sizeof(value), bounds[0] + i * sizeof(value)) && (u32)value[1] == IVALUE_TENSOR)
+			shapes__tensor(s, value[0]);
+		else
+			shapes__word(s, OP_WORD_NONE);
+	}
+	if (cnt > OP_ARGS_MAX)
+		s->cut = 1;
+	return shapes__send(s);
+}
+
 /* The group of a node that is given a std::vector<Tensor> {Tensor *begin, *end, ...}. 0: none. */
 static __always_inline u64 shapes__inputs(u64 vector)
 {

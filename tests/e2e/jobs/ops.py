@@ -25,14 +25,14 @@ def all_threads():
     return _ExperimentalConfig(profile_all_threads=True)
 
 
-def profiler(args):
+def profiler(args, memory=False):
     if not args.profiler:
         return contextlib.nullcontext()
     options = {"experimental_config": all_threads()} if args.all_threads else {}
     return profile(
         activities=[ProfilerActivity.CPU],
         record_shapes=args.shapes,
-        profile_memory=args.memory,
+        profile_memory=memory,
         with_flops=args.flops,
         **options,
     )
@@ -109,12 +109,13 @@ def main():
     step = ops_models.MODELS[args.model](args)
     for _ in range(WARMUP_STEPS):
         step()
+    # Without memory: what it saw allocated there it would see freed later, which nobody can who came in between.
     with profiler(args):
         step()
     common.wait(args)
     for _ in range(args.lead):
         step()
-    with profiler(args) as prof:
+    with profiler(args, memory=args.memory) as prof:
         start = time.perf_counter()
         for _ in range(args.batches):
             step()
