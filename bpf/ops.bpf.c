@@ -181,14 +181,20 @@ static __always_inline int read_string(u64 at, bool old, u64 string[2])
 }
 
 /*
- * Is the name just read that of profiler::_record_function_enter_new or _exit? No profiler sees them (ATen/core/dispatch/ObservedOperators.cpp), and
- * the labels that they begin and end do not nest with them.
+ * Is the name just read that of an operator that no profiler sees (ATen/core/dispatch/ObservedOperators.cpp)? Of these,
+ * profiler::_record_function_enter_new and _exit must not be spans: the labels that they begin and end do not nest with them.
  */
-static __always_inline bool is_label_operator(const struct thread *t)
+static __always_inline bool is_unobserved(const struct thread *t)
 {
 	const u64 *word = (const u64 *)t->name_text;
 
-	return word[0] == WORD8("profiler") && word[1] == WORD8("::_recor");
+	if (word[0] == WORD8("profiler"))
+		return word[1] == WORD8("::_recor");
+	if (word[0] == WORD8("aten::is"))
+		return word[1] == WORD8("_leaf\0\0\0") || (word[1] == WORD8("_complex") && !word[2]);
+	return (word[0] == WORD8("aten::si") && word[1] == WORD8("ze\0\0\0\0\0\0")) ||
+	       (word[0] == WORD8("aten::ou") && word[1] == WORD8("tput_nr\0")) ||
+	       (word[0] == WORD8("aten::_v") && word[1] == WORD8("ersion\0\0"));
 }
 
 /* OperatorDef begins with OperatorEntry, that with OperatorName {std::string name, overload_name}. False (counted): not readable. */
@@ -202,7 +208,7 @@ static __always_inline bool handle__read(struct thread *t, const struct op_proc 
 		return false;
 	}
 	names->name = names->merged = name__read(t, name[0], name[1], NAME_UTF8);
-	if (names->name && is_label_operator(t)) {
+	if (names->name && is_unobserved(t)) {
 		names->name = 0;
 		return true;
 	}
