@@ -195,7 +195,7 @@ __noinline int next__object(struct thread *t, struct proc *proc, u32 pid, u64 ob
 			action__end(t, proc, pid, object);
 		return true;
 	}
-	if (!proc->fetches || !proc->profile_code || !callee_frame || !is_combined_loader(proc, type))
+	if (!proc->profile_code || !callee_frame || !is_combined_loader(proc, type))
 		return false;
 	fetch__begin(t, proc, callee_frame);
 	return true;

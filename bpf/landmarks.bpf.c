@@ -36,7 +36,9 @@ static __always_inline void dispatch(struct pt_regs *ctx, u64 cookie, struct tas
 
 	switch (COOKIE_EVENT(cookie)) {
 	case PROBE_PY_NEXT:
-		on_py_next(ctx, task, proc, pid, frame && fn ? frame - fn : 0);
+		if (!fn || (COOKIE_FLAGS(cookie) & COOKIE_LATE_FETCHES && !proc->fetches))
+			frame = 0; /* the end of a fetch would not be seen */
+		on_py_next(ctx, task, proc, pid, frame ? frame - fn : 0);
 		break;
 	case PROBE_PY_THROW:
 		on_py_throw(ctx, task, proc, pid);

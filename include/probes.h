@@ -33,7 +33,8 @@ enum probe_event {
 };
 
 #define COOKIE_DEPTH_UNKNOWN 0xffff
-#define COOKIE_OLD_STRING    1 /* flag: std::string before the C++11 ABI */
+#define COOKIE_OLD_STRING    1 /* flag of PROBE_LABEL: std::string before the C++11 ABI */
+#define COOKIE_LATE_FETCHES  1 /* flag of PROBE_PY_NEXT: where fetches end is armed later, see struct proc */
 #define COOKIE_PHASE_FIRST   1 /* flag of PROBE_GC: `phase` is the first argument, not the second; then `generation` */
 
 /*
@@ -113,7 +114,7 @@ struct proc {
 	__u64 steps;                          /* boundaries since the window began */
 	__u32 data_seen;                      /* a DataLoader batch came since the last boundary */
 	__u32 window;                         /* enum proc_window */
-	__u32 fetches;                        /* PROBE_PY_ITER_EXIT is armed: fetches can be timed */
+	__u32 fetches;                        /* late PROBE_PY_ITER_EXIT are armed: fetches can be timed */
 	__u32 op_slot;                        /* 1 + its struct op_proc; 0: its operators are not recorded */
 };
 

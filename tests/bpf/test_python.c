@@ -326,6 +326,21 @@ static void test_thread_state(void **state)
 	loader__next(fakepy__object(&job.py, "CombinedLoader"), SP);
 	assert_int_equal(depth(), 0);
 	expect_counters(CNT_FRAME_LOST, 2, CNT__COUNT);
+	/* nor is a fetch begun where its end could not be seen yet */
+	job.proc->py.tstate_where = PY_TSTATE_TLS;
+	job.proc->py.tstate_address = -8;
+	job.task.thread.fsbase = (u64)&block[4];
+	for (u32 armed = 0; armed < 2; armed++) {
+		struct pt_regs regs = {.sp = SP, .si = (u64)(u64[]){fakepy__object(&job.py, "CombinedLoader")}};
+
+		job.proc->fetches = armed;
+		native.cookie = COOKIE(PROBE_PY_NEXT, COOKIE_LATE_FETCHES, 8, 32);
+		probe(&regs);
+		assert_int_equal(depth(), armed);
+	}
+	loader__exit(SP + 8 - 32);
+	assert_int_equal(depth(), 0);
+	job.proc->idle_hits = 0;
 	/* what is no CombinedLoader is idle, and not looked at further */
 	loader__next(fakepy__object(&job.py, "CombinedLoaders"), SP);
 	loader__next(fakepy__object(&job.py, "list_iterator"), SP);

@@ -11,16 +11,17 @@
 #include "natives.h"
 
 /*
- * Where a fetch of Lightning's ends: in the function that next() calls for an object of a Python class. Its frame is
- * `callee` bytes below that of next().
+ * Where a fetch of Lightning's ends: in the function that next() calls for an object of a Python class. Such classes
+ * abound, and a stepped probe is some ten times dearer (in virtual machines up to a hundred times).
  */
-static int add_fetches(struct probe_list *late, const struct elf *elf, const struct py_functions *functions, int callee)
+static int add_fetches(struct probe_list *list, struct probe_list *late, const struct elf *elf, uint64_t iternext)
 {
 	struct sites sites;
-	int err = callee < 0 ? callee : sites__find(elf, functions->iternext, 0, SITES_STRICT, &sites);
+	int err = sites__find(elf, iternext, 0, SITES_STRICT, &sites);
 
 	for (uint32_t i = 0; !err && i < sites.exit_cnt; i++)
-		err = probe_list__add_site(late, &sites.exit[i], PROBE_PY_ITER_EXIT, 0, 0);
+		err = probe_list__add_site(sites.exit[0].emulated ? list : late, &sites.exit[i], PROBE_PY_ITER_EXIT, 0,
+					   0);
 	return err;
 }
 
@@ -33,14 +34,16 @@ int landmarks__python(struct probe_list *list, struct probe_list *late, const st
 		return -ENOENT;
 	callee = sites__find_callee_frame(elf, functions->next, 0);
 	/* Without these two, exceptions inside an action and batch fetches are missed; the rest holds. */
-	if (!functions->iternext || add_fetches(late, elf, functions, callee))
+	if (callee < 0 || !functions->iternext || add_fetches(list, late, elf, functions->iternext)) {
 		log__warn(NULL, "the interpreter's __next__ slot was not found: rows of batch fetches will be missing");
+		callee = 0;
+	}
 	if (!functions->throw_ ||
 	    probe_list__add_function(list, elf, functions->throw_, 0, PROBE_PY_THROW, PROBE_NONE, 0, 0))
 		log__warn(NULL,
 			  "the interpreter's generator throw() was not found: actions that raise are not counted");
-	return probe_list__add_function(list, elf, functions->next, 0, PROBE_PY_NEXT, PROBE_NONE, 0,
-					callee < 0 ? 0 : callee);
+	return probe_list__add_function(list, elf, functions->next, 0, PROBE_PY_NEXT, PROBE_NONE,
+					late->cnt ? COOKIE_LATE_FETCHES : 0, callee);
 }
 
 int landmarks__gc(struct probe_list *list, const struct elf *elf, const struct py_functions *functions)
