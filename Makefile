@@ -90,7 +90,7 @@ unit: $(UNIT) $(NATIVE)
 
 # ARGS go to pytest: make e2e ARGS='-k gan'
 e2e: all
-	$(Q)python=$$(tools/setup.sh python) && STEPFLAME=$(BUILD)/stepflame STEPFLAME_PYTHON=$$python \
+	$(Q)python=$$(tools/setup.sh python --readers) && STEPFLAME=$(BUILD)/stepflame STEPFLAME_PYTHON=$$python \
 		$$python -m pytest -q tests/e2e tests/vm $(ARGS)
 
 test: setup

@@ -238,6 +238,13 @@ setup_python() {
 
 setup_readers() {
 	python=$(setup_python)
+	case $python in
+	"${XDG_CACHE_HOME:-$HOME/.cache}"/stepflame/*) ;;
+	*) # somebody's own: nothing is put there
+		printf '%s\n' "$python"
+		return
+		;;
+	esac
 	# shellcheck disable=SC2086 # lists of words, here and below
 	if ! python_has "$python" $HTA $READER_PACKAGES; then
 		say "installing $HTA and perfetto for $python"

@@ -395,6 +395,7 @@ void targets__event(struct session *s, const struct rec_proc *rec)
 		return;
 	}
 	detach(t);
+	op_probes__remove_target(s, t);
 	t->lightning = false;
 	t->has_python = t->has_torch = t->forked = false;
 	t->python = (struct python){};
@@ -404,6 +405,7 @@ void targets__event(struct session *s, const struct rec_proc *rec)
 		t->gone = true;
 		t->pending = false;
 	} else {
+		t->op_slot = 0;
 		t->since_ns = now;
 		look_later(t, now, 0);
 	}
