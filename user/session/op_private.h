@@ -52,6 +52,8 @@ struct ops {
 /* op_table.c */
 int op_table__map(struct session *s); /* maps the BPF arrays. 0 or -errno */
 void op_table__unmap(struct session *s);
+/* Sends the windows that are open, as far as they have come. */
+void op_table__windows(struct session *s);
 /* Adds the names of a file's operators and nodes. 0 or -ENOMEM. */
 int op_table__add_names(struct ops *ops, const struct torch_ops *found);
 

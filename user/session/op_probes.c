@@ -417,11 +417,12 @@ void op_probes__tend(struct session *s)
 
 void op_probes__close(struct session *s)
 {
-	for (uint32_t slot = 0; s->ops && slot < OP_PROCS_MAX; slot++) {
+	if (!s->ops)
+		return;
+	op_table__windows(s); /* those that end here, and not by BPF */
+	for (uint32_t slot = 0; slot < OP_PROCS_MAX; slot++) {
 		struct op_proc *p = &s->ops->procs[slot];
 
-		if (p->open)
-			p->window_end_ns = session__now_ns();
 		__atomic_store_n(&p->open, 0, __ATOMIC_RELEASE);
 		p->counting = 0;
 	}

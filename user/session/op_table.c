@@ -111,7 +111,7 @@ static void emit_rows(struct session *s)
 }
 
 /* BPF sends a window when it ends; of one that is open the file holds what it has so far. */
-static void emit_open_windows(struct session *s)
+void op_table__windows(struct session *s)
 {
 	for (size_t slot = 0; slot < OP_PROCS_MAX; slot++) {
 		const struct op_proc *p = &s->ops->procs[slot];
@@ -125,7 +125,7 @@ static void emit_open_windows(struct session *s)
 		/* By a schedule the window began at the boundary that it counts first. */
 		rec.steps = p->boundaries - p->first_step - (s->options.schedule[OP_ACTIVE] ? 1 : 0);
 		rec.start_ns = p->window_start_ns;
-		rec.end_ns = p->window_end_ns ?: session__now_ns();
+		rec.end_ns = session__now_ns();
 		session__emit(s, &rec.hdr);
 	}
 }
@@ -135,7 +135,7 @@ int op_table__snapshot(struct session *s)
 	if (!s->ops)
 		return 0;
 	emit_rows(s);
-	emit_open_windows(s);
+	op_table__windows(s);
 	return s->sink_err;
 }
 
