@@ -14,7 +14,8 @@ pytestmark = helpers.needs_bpf
 EVERYWHERE = ["mlp", "conv", "transformer", "lstm", "embedding", "function", "checkpoint", "labels"]
 # Boxed calls, which a stripped library does not name.
 NEWER = ["scripted", "unobserved", "custom_op", "autocast", "compiled_aot", "compiled_inductor"]
-THREADS = {"threads": ["--all-threads"], "storm_threads": ["--all-threads", "--batches", 10]}
+# Not storm_threads: there torch.profiler itself, without us, hung in 5 of 6 runs.
+THREADS = {"threads": ["--all-threads"]}
 # The kernels are most of the time there, not what either profiler adds to each call.
 HEAVY = {
     "mlp": ["--work", 1536],

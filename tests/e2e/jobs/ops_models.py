@@ -289,21 +289,6 @@ def storm(args):
     return step
 
 
-@model
-def storm_threads(args):
-    """The same from two threads, as a DataLoader's collating threads would."""
-    step = storm(args)
-
-    def both():
-        each = [threading.Thread(target=step) for _ in range(2)]
-        for thread in each:
-            thread.start()
-        for thread in each:
-            thread.join()
-
-    return both
-
-
 class Forks(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
