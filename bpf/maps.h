@@ -166,7 +166,7 @@ extern const volatile __u64 step_limit;               /* steps after which a pro
 extern const volatile __u64 py_call_cnt;              /* elements of py_calls in use */
 extern const volatile __u64 py_call_lengths;          /* bit n: a name in py_calls is n bytes long, modulo 64 */
 extern const volatile __u64 op_schedule[OP_SCHEDULE__COUNT];
-extern const volatile __u32 want_timeline, want_shapes, want_memory;
+extern const volatile __u32 want_timeline, want_shapes;
 
 /* Set by user space at run time. */
 extern volatile __u32 pid_level; /* of stepflame's pid namespace; 0 is the initial one */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Operators and autograd nodes: two programs, one for the probes on entries and one for those on exits, so that exits are armed first and
- * disarmed last. In: a uprobe whose cookie (include/ops.h) says which operator. Out: rows in op_rows, spans in the ring.
+ * Operators and autograd nodes: programs for the probes on entries, by how a name is found, and one for all exits, so that exits are armed first
+ * and disarmed last; and one for what is allocated. In: a uprobe whose cookie (include/ops.h) says which operator. Out: rows in op_rows, spans in the ring.
  *
  * They run at every operator call of the target, so they do what the usual case needs and no more; what an exception or an unlucky start has
  * left behind goes the long way through span.h.

@@ -116,12 +116,4 @@ struct node_val {
 	__u64 object; /* then: bytes from the node to the pointer to its Python object; 0: not known */
 };
 
-/* Where a TensorImpl keeps what is read. Offsets in bytes. */
-struct tensor_layout {
-	__u16 sizes;   /* c10::impl::SizesAndStrides: {size_t size; int64 inline[5] | int64 *out_of_line} */
-	__u16 dtype;   /* caffe2::TypeMeta: u16 */
-	__u16 key_set; /* c10::DispatchKeySet */
-	__u16 pad;
-};
-
 #endif

@@ -30,7 +30,7 @@ enum rec_type {
 	REC_NOTE,      /* user: a message for the reader of the report */
 	REC_OP,        /* user: one row of the operator table, cumulative */
 	REC_OP_GROUP,  /* bpf: id -> what calls of an operator are told apart by: shapes, source line, module */
-	REC_OP_WINDOW, /* user: a window in which operators were counted, cumulative by pid and index */
+	REC_OP_WINDOW, /* bpf, user: a window in which operators were counted, cumulative by pid and index */
 	REC_SPANS,     /* user: a stretch of the timeline, compressed */
 	REC_SPAN,      /* bpf: one span of the timeline; not in files, which hold REC_SPANS */
 };
@@ -182,7 +182,7 @@ enum op_word {
 	OP_WORD_TENSOR_LIST, /* count OP_WORD_TENSOR groups follow */
 	OP_WORD_INTS,        /* count values of an int list follow (only for operators whose FLOPs need them) */
 	OP_WORD_INT,         /* one value follows; count 1 */
-	OP_WORD_OPAQUE,      /* a tensor without sizes: sparse, nested, ... */
+	OP_WORD_OPAQUE,      /* a tensor without sizes: nested, or not readable */
 	OP_WORD_CUT,         /* what follows did not fit; the last word */
 };
 

@@ -59,7 +59,6 @@ static int load(const struct program_knobs *knobs, enum attach_backend backend, 
 		memcpy((void *)skel->rodata->op_schedule, knobs->op_schedule, sizeof(knobs->op_schedule));
 		skel->rodata->want_timeline = knobs->timeline;
 		skel->rodata->want_shapes = knobs->shapes;
-		skel->rodata->want_memory = knobs->memory;
 	}
 	if (knobs && knobs->timeline)
 		bpf_map__set_max_entries(skel->maps.ring, TIMELINE_RING_BYTES);

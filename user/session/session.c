@@ -170,7 +170,6 @@ static int load(struct session *s)
 		.step_limit = s->options.steps,
 		.ops = s->options.ops,
 		.shapes = s->options.shapes,
-		.memory = s->options.memory,
 		.timeline = s->options.timeline,
 	};
 	const char *why, *fix;
