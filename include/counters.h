@@ -24,6 +24,10 @@
 	X(GROUPS_FULL, "groups_full", "operator calls whose shapes were too many to be told apart") \
 	X(SHAPES_CUT, "shapes_cut", "operator calls with more or larger inputs than are kept")      \
 	X(SPANS_CUT, "spans_cut", "spans of the timeline that did not fit")                         \
+	X(STACK_LOST, "stack_lost", "stacks of which a frame could not be read, cut there")         \
+	X(STACK_CUT, "stack_cut", "stacks with more Python frames than are kept, cut")              \
+	X(LINES_LOST, "lines_lost", "functions whose line table could not be read")                 \
+	X(SAMPLES_LOST, "samples_lost", "samples that did not fit in the ring buffer")              \
 	X(SPAN_REUSED, "span_reused", "spans begun twice with no end between")
 
 enum counter {

@@ -33,6 +33,12 @@ struct py_layout {
 	__u16 frame_owner;    /* 0 when the version has none */
 	/* owner value of frames that are no Python function (FRAME_OWNED_BY_CSTACK, in 3.14 _INTERPRETER); -1 none */
 	__s16 frame_owner_c;
+	/*
+	 * The instruction at hand: from 3.11 a pointer into the code object (prev_instr, instr_ptr), before an int that counts
+	 * instr_bytes each (f_lasti; -1: not begun)
+	 */
+	__u16 frame_instr;
+	__u16 instr_bytes;
 	__u16 ref_mask; /* low bits to clear in a stack reference (3.14: frame_code and the locals), 0 before */
 
 	/* PyCodeObject */
@@ -40,6 +46,8 @@ struct py_layout {
 	__u16 code_name;
 	__u16 code_qualname; /* 0 before 3.11 */
 	__u16 code_firstlineno;
+	__u16 code_linetable;    /* a bytes: co_linetable, before 3.10 co_lnotab */
+	__u16 code_instructions; /* co_code_adaptive; 0 before 3.11 */
 
 	/* str: PyASCIIObject, PyCompactUnicodeObject */
 	__u16 str_length;
@@ -48,6 +56,9 @@ struct py_layout {
 	__u16 str_compact_shift, str_ascii_shift;
 	__u16 str_ascii_data;   /* sizeof(PyASCIIObject) */
 	__u16 str_compact_data; /* sizeof(PyCompactUnicodeObject) */
+
+	__u16 bytes_length; /* PyBytesObject: ob_size, ob_sval */
+	__u16 bytes_data;
 
 	/* PyTypeObject */
 	__u16 type_name;    /* tp_name, char * */
@@ -65,7 +76,6 @@ struct py_layout {
 
 	/* up to 3.11: offset in _PyRuntime of gilstate.tstate_current; 0 from 3.12, where it is thread-local */
 	__u16 runtime_tstate;
-	__u16 pad[2];
 };
 
 enum py_tstate_where {
@@ -84,7 +94,15 @@ struct py_process {
 	__u32 tstate_where; /* enum py_tstate_where */
 	__u32 tls_module;
 	__u64 tstate_address;
-	__u64 gen_type; /* &PyGen_Type in the process */
+	__u64 gen_type;  /* &PyGen_Type in the process */
+	__u64 code_type; /* &PyCode_Type */
+	/*
+	 * Where a thread keeps the state that PyGILState_Ensure gives it, whether it holds the GIL or not: *(u64 *)(thread pointer +
+	 * tss_offset), of pthread_getspecific(gilstate.autoTSSkey); 0: not known
+	 */
+	__u32 tss_offset;
+	__u32 gil_bytes; /* of the main interpreter's struct _gil_runtime_state; 0: not known */
+	__u64 gil_address;
 };
 
 #endif

@@ -4,7 +4,7 @@
  *
  * Every record starts with struct rec_hdr; `size` is that of the whole record, a multiple of 8. Integers are in the byte
  * order of the machine that wrote them (the file header says which). Times are CLOCK_MONOTONIC nanoseconds.
- * A reader skips record types that it does not know. Cumulative records (AGG, COUNTER, COST, WINDOW, OP, OP_WINDOW) may come
+ * A reader skips record types that it does not know. Cumulative records (AGG, COUNTER, COST, WINDOW, OP, OP_WINDOW, CALLS) may come
  * several times for the same key: the last one holds.
  */
 #ifndef STEPFLAME_RECORDS_H
@@ -33,6 +33,11 @@ enum rec_type {
 	REC_OP_WINDOW, /* bpf, user: a window in which operators were counted, cumulative by pid and index */
 	REC_SPANS,     /* user: a stretch of the timeline, compressed */
 	REC_SPAN,      /* bpf: one span of the timeline; not in files, which hold REC_SPANS */
+	REC_CODE,      /* bpf, completed by user: id -> a Python function */
+	REC_STACK,     /* bpf: id -> Python frames */
+	REC_PATH,      /* bpf: id -> the spans around a sample */
+	REC_SAMPLE,    /* bpf, completed by user: a stack, weighted in time */
+	REC_CALLS,     /* user: calls of a Python function in an exact window, cumulative */
 };
 
 /* What a span is; decides in which report and under which switch it is listed. */
@@ -233,6 +238,117 @@ struct rec_spans {
 	__u32 bytes; /* of payload */
 	__u64 base_ns;
 	__u8 payload[]; /* padded to a multiple of 8 */
+};
+
+/*
+ * A Python function, as its code object tells. The same function in another process, or its code object made anew, has the same id.
+ * BPF sends line_cnt 0, and where the line table is in its process; files hold the lines, or none where the table could not be read.
+ */
+struct rec_code {
+	struct rec_hdr hdr;
+	__u64 id;   /* hash of file, name and first_line */
+	__u64 file; /* REC_NAME ids: co_filename, and co_qualname (before 3.11 co_name); 0: not readable */
+	__u64 name;
+	__u64 line_table; /* address of the bytes object; 0 in files */
+	__u32 pid;
+	__u32 first_line;
+	__u32 line_cnt;
+	__u32 pad;
+	struct code_line {
+		__u32 offset; /* of the first byte of code, from the function's first; ascending */
+		__s32 line;   /* up to the next offset; 0: none */
+	} lines[];
+};
+
+/* Python frames, the innermost first. */
+struct rec_stack {
+	struct rec_hdr hdr;
+	__u64 id;
+	__u32 frame_cnt;
+	__u32 cut; /* 1: there were more, or one could not be read */
+	struct stack_frame {
+		__u64 code;   /* REC_CODE id */
+		__u32 offset; /* of the instruction at hand, in bytes of code */
+		__u32 pad;
+	} frames[];
+};
+
+#define STACK_FRAMES_MAX 512
+
+/* Spans that are open on a thread, the outermost first. */
+struct rec_path {
+	struct rec_hdr hdr;
+	__u64 id;
+	__u32 span_cnt;
+	__u32 pad;
+	struct path_span {
+		__u64 name; /* REC_NAME id, as in struct agg_key and struct op_key */
+		__u32 kind; /* enum span_kind */
+		__u32 pad;
+	} spans[];
+};
+
+enum sample_kind {
+	SAMPLE_CPU = 1, /* the timer met the thread running */
+	SAMPLE_WAIT,    /* the thread runs again: it was blocked, or others ran */
+};
+
+/* What a thread waited for, as the kernel sees it. */
+#define STEPFLAME_WAIT_CAUSES(X)                                                         \
+	X(NONE, "")                                                                      \
+	X(RUN_QUEUE, "run_queue") /* others ran */                                       \
+	X(LOCK, "lock")           /* futex */                                            \
+	X(GIL, "gil")                                                                    \
+	X(DISK_READ, "disk_read") /* in a system call that waits for a disk, but for: */ \
+	X(FSYNC, "fsync")                                                                \
+	X(PAGE_FAULT, "page_fault")                                                      \
+	X(SLEEP, "sleep")                                                                \
+	X(CHILD_WAIT, "child_wait")                                                      \
+	X(PIPE, "pipe")     /* read or write of a pipe */                                \
+	X(SOCKET, "socket") /* read, write, receive, send, accept, connect */            \
+	X(POLL, "poll")     /* poll, select, epoll: for any of several files */          \
+	X(UNKNOWN, "unknown")
+
+enum wait_cause {
+#define X(id, name) CAUSE_##id,
+	STEPFLAME_WAIT_CAUSES(X)
+#undef X
+		CAUSE__COUNT,
+};
+
+/*
+ * Of one thread. Waits too short for a sample of their own are in the weight of the next one, which is then like the sample of a timer: that
+ * it met this wait is as likely as the wait is long.
+ */
+struct rec_sample {
+	struct rec_hdr hdr;
+	__u64 time_ns;   /* when the timer ran out; when the wait ended */
+	__u64 weight_ns; /* of SAMPLE_CPU the timer's period */
+	__u64 stack;     /* REC_STACK id; 0: no Python frames */
+	__u64 path;      /* REC_PATH id; 0: no spans */
+	__u64 native;    /* user instruction pointer; in files the REC_NAME id of "symbol (library)", 0 not known */
+	__u64 kernel;    /* kernel instruction pointer, 0 none; in files the REC_NAME id of the symbol */
+	__u32 pid;
+	__u32 tid;
+	__u32 step;    /* boundaries in the process before it */
+	__u32 waits;   /* in the weight: 1, or more that were short */
+	__s16 syscall; /* number, -1: in none */
+	__u8 kind;     /* enum sample_kind */
+	__u8 cause;    /* enum wait_cause */
+	__u32 pad;
+};
+
+/* Where every call was counted. As in cProfile: a primitive call is one that is in no other call of its function. */
+struct rec_calls {
+	struct rec_hdr hdr;
+	__u32 pid;
+	__u32 pad;
+	__u64 code; /* REC_CODE id */
+	__u64 path; /* REC_PATH id of the spans around it, 0 none */
+	__u64 calls;
+	__u64 primitive_calls;
+	__u64 self_ns;
+	__u64 total_ns; /* of the primitive calls */
 };
 
 struct rec_counter {
