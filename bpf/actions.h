@@ -65,10 +65,10 @@ static __always_inline void action__end(struct thread *t, struct proc *proc, u32
 /* Does the name just read end in ".optimizer_step": the hook around an optimizer step of automatic optimization? */
 static __always_inline bool is_optimizer_hook(const struct thread *t)
 {
-	u64 bytes = t->name.bytes;
+	u64 bytes = t->names.name.bytes;
 
-	return bytes >= 15 && *(u64 *)(t->name_text + BOUND_INDEX(bytes - 15, REC_NAME_MAX)) == WORD8(".optimiz") &&
-	       *(u64 *)(t->name_text + BOUND_INDEX(bytes - 8, REC_NAME_MAX)) == WORD8("zer_step");
+	return bytes >= 15 && *(u64 *)(t->names.text + BOUND_INDEX(bytes - 15, REC_NAME_MAX)) == WORD8(".optimiz") &&
+	       *(u64 *)(t->names.text + BOUND_INDEX(bytes - 8, REC_NAME_MAX)) == WORD8("zer_step");
 }
 
 static __always_inline void action__begin(struct thread *t, struct proc *proc, u64 gen, u64 name_object)
@@ -84,7 +84,7 @@ static __always_inline void action__begin(struct thread *t, struct proc *proc, u
 		count(CNT_NAME_LOST);
 		return;
 	}
-	name = name__intern(t, text.address, text.bytes, text.encoding);
+	name = name__intern(&t->names, text.address, text.bytes, text.encoding);
 	if (!name)
 		return;
 	if (!t->tstate)

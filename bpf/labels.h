@@ -136,10 +136,10 @@ static __always_inline void on_label(struct pt_regs *ctx, struct task_struct *ta
 		count(CNT_NAME_LOST);
 		return;
 	}
-	name = name__intern(t, string[0], string[1], NAME_UTF8);
+	name = name__intern(&t->names, string[0], string[1], NAME_UTF8);
 	if (!name)
 		return;
-	label = label__classify(t->name_text);
+	label = label__classify(t->names.text);
 	s = span__begin(t, SPAN_LABEL, saved ? ctx->di : 0, name, saved ? 0 : frame);
 	if (!s)
 		return;

@@ -20,6 +20,13 @@
 #define RING_BYTES (1 << 20)
 #define PROCS_MAX  4096
 
+/* The name being read, ready to be sent. */
+struct name_buffer {
+	u64 sent[SENT_NAMES]; /* names that user space knows, by their low bits: spares the look-up */
+	struct rec_name name;
+	char text[REC_NAME_MAX + 8];
+};
+
 /* The calls directly inside of a span that have ended: how many, and the last, which is one with the span if it is the only one. */
 struct op_ended {
 	u32 cnt;
@@ -66,12 +73,10 @@ struct thread {
 	u32 pad;
 	u64 gap_ns; /* end of the last data, optimizer or backward span: forward begins there; 0: unknown */
 	u64 gap_child_ns;
-	u64 sent[SENT_NAMES]; /* names that user space knows, by their low bits: spares the look-up */
 	u64 tstate; /* its PyThreadState, as seen when it held the GIL; torch's calls release it. 0: not seen yet */
 	struct span spans[SPAN_DEPTH];
 	struct span forward;  /* being made: programs' stacks are too small for it */
-	struct rec_name name; /* the name being read, ready to be sent */
-	char name_text[REC_NAME_MAX + 8];
+	struct name_buffer names;
 };
 
 struct {

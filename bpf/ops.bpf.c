@@ -116,10 +116,10 @@ int op_enter(struct pt_regs *ctx)
 /* The name that is a text of the target's, 0: not readable (counted). */
 static __always_inline u64 text__name(struct thread *t, u64 text)
 {
-	u64 name = name__read_text(t, text);
+	u64 name = name__read_text(&t->names, text);
 
 	if (name)
-		name__send(t, name);
+		name__send(&t->names, name);
 	return name;
 }
 
@@ -186,7 +186,7 @@ static __always_inline int read_string(u64 at, bool old, u64 string[2])
  */
 static __always_inline bool is_unobserved(const struct thread *t)
 {
-	const u64 *word = (const u64 *)t->name_text;
+	const u64 *word = (const u64 *)t->names.text;
 
 	if (word[0] == WORD8("profiler"))
 		return word[1] == WORD8("::_recor");
@@ -207,15 +207,15 @@ static __always_inline bool handle__read(struct thread *t, const struct op_proc 
 		count(CNT_NAME_LOST);
 		return false;
 	}
-	names->name = names->merged = name__read(t, name[0], name[1], NAME_UTF8);
+	names->name = names->merged = name__read(&t->names, name[0], name[1], NAME_UTF8);
 	if (names->name && is_unobserved(t)) {
 		names->name = 0;
 		return true;
 	}
 	if (names->name && overload[1])
-		names->name = name__join(t, overload[0], overload[1]);
+		names->name = name__join(&t->names, overload[0], overload[1]);
 	if (names->name)
-		name__send(t, names->name);
+		name__send(&t->names, names->name);
 	return names->name;
 }
 

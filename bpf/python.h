@@ -139,12 +139,12 @@ static __always_inline bool py__head(const struct py_layout *py, u64 object, u64
  */
 static __always_inline int py__image(struct thread *t, u64 object, u32 bytes)
 {
-	return bpf_probe_read_user(t->name_text, bytes & (REC_NAME_MAX - 1), (const void *)object);
+	return bpf_probe_read_user(t->names.text, bytes & (REC_NAME_MAX - 1), (const void *)object);
 }
 
 static __always_inline u64 py__image_word(const struct thread *t, u32 offset)
 {
-	return *(const u64 *)(t->name_text + BOUND_INDEX(offset, REC_NAME_MAX));
+	return *(const u64 *)(t->names.text + BOUND_INDEX(offset, REC_NAME_MAX));
 }
 
 /* What is to be known of a generator. */
