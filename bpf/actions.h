@@ -15,7 +15,6 @@
 #include "span.h"
 #include "steps.h"
 
-#define OBJECT_TYPE 8 /* PyObject: ob_refcnt, ob_type */
 #define OBJECT_HEAD 16
 
 /*
@@ -178,7 +177,7 @@ static __always_inline void fetch__begin(struct thread *t, struct proc *proc, u6
 /*
  * next() is called with that object, whose type's function for it will have its frame there. False: it is no landmark.
  */
-__noinline int next__object(struct thread *t, struct proc *proc, u32 pid, u64 object, u64 callee_frame)
+__weak __noinline int next__object(struct thread *t, struct proc *proc, u32 pid, u64 object, u64 callee_frame)
 {
 	struct py_generator generator;
 	u64 type;

@@ -40,7 +40,7 @@ static __always_inline bool py_call__in_file(struct thread *t, const struct py_l
 }
 
 /* Which of the functions wanted has that code object: the index of its probe_fn, 0 for none. */
-__noinline u32 py_call__find(struct thread *t, const struct proc *proc, u64 code)
+__weak __noinline u32 py_call__find(struct thread *t, const struct proc *proc, u64 code)
 {
 	const struct py_layout *py;
 	struct py_text text;

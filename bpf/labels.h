@@ -47,7 +47,7 @@ static __always_inline enum label label__classify(const char *text)
  * Is the innermost action of this thread an optimizer_step hook? Then the step is automatic optimization's, and no
  * frames need be read. A loop of its own: one that finds by token or not costs the verifier a third more.
  */
-__noinline int in_optimizer_hook(struct thread *t)
+__weak __noinline int in_optimizer_hook(struct thread *t)
 {
 	u32 depth;
 

@@ -172,6 +172,8 @@ extern const volatile __u64 py_call_cnt;              /* elements of py_calls in
 extern const volatile __u64 py_call_lengths;          /* bit n: a name in py_calls is n bytes long, modulo 64 */
 extern const volatile __u64 op_schedule[OP_SCHEDULE__COUNT];
 extern const volatile __u32 want_timeline, want_shapes;
+extern const volatile __u64 sample_period_ns;  /* of the timer */
+extern const volatile __u64 wait_threshold_ns; /* waits are sampled when so much of them has come together */
 
 /* Set by user space at run time. */
 extern volatile __u32 pid_level; /* of stepflame's pid namespace; 0 is the initial one */

@@ -14,6 +14,8 @@
  */
 #define PY_FRAMES 40
 
+#define OBJECT_TYPE 8 /* PyObject: ob_refcnt, ob_type */
+
 static __always_inline u64 read_u64(u64 address)
 {
 	u64 value = 0;
@@ -78,7 +80,7 @@ struct py_words {
 };
 
 /* A function of its own: inlined into the walks over frames, 6.1's verifier gives up. */
-__noinline int py__tail_words(const struct py_layout *py, u64 object, struct py_words *out)
+__weak __noinline int py__tail_words(const struct py_layout *py, u64 object, struct py_words *out)
 {
 	struct py_text text;
 	u64 end;
@@ -109,7 +111,7 @@ static __always_inline bool py__tail(const struct py_layout *py, u64 object, u64
 
 #define TAIL_IS(tail, s) ((tail)[0] == WORD8(s) && (tail)[1] == WORD8((s) + 8))
 
-__noinline int py__head_words(const struct py_layout *py, u64 object, struct py_words *out)
+__weak __noinline int py__head_words(const struct py_layout *py, u64 object, struct py_words *out)
 {
 	struct py_text text;
 	u32 bytes;

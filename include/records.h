@@ -294,19 +294,20 @@ enum sample_kind {
 };
 
 /* What a thread waited for, as the kernel sees it. */
-#define STEPFLAME_WAIT_CAUSES(X)                                                         \
-	X(NONE, "")                                                                      \
-	X(RUN_QUEUE, "run_queue") /* others ran */                                       \
-	X(LOCK, "lock")           /* futex */                                            \
-	X(GIL, "gil")                                                                    \
-	X(DISK_READ, "disk_read") /* in a system call that waits for a disk, but for: */ \
-	X(FSYNC, "fsync")                                                                \
-	X(PAGE_FAULT, "page_fault")                                                      \
-	X(SLEEP, "sleep")                                                                \
-	X(CHILD_WAIT, "child_wait")                                                      \
-	X(PIPE, "pipe")     /* read or write of a pipe */                                \
-	X(SOCKET, "socket") /* read, write, receive, send, accept, connect */            \
-	X(POLL, "poll")     /* poll, select, epoll: for any of several files */          \
+#define STEPFLAME_WAIT_CAUSES(X)                                                              \
+	X(NONE, "")                                                                           \
+	X(RUN_QUEUE, "run_queue") /* others ran */                                            \
+	X(LOCK, "lock")           /* futex */                                                 \
+	X(GIL, "gil")                                                                         \
+	X(DISK_READ, "disk_read") /* read of a file, or another call that waits for a disk */ \
+	X(DISK_WRITE, "disk_write")                                                           \
+	X(FSYNC, "fsync")                                                                     \
+	X(PAGE_FAULT, "page_fault")                                                           \
+	X(SLEEP, "sleep")                                                                     \
+	X(CHILD_WAIT, "child_wait")                                                           \
+	X(PIPE, "pipe")     /* read or write of a pipe */                                     \
+	X(SOCKET, "socket") /* read, write, receive, send, accept, connect */                 \
+	X(POLL, "poll")     /* poll, select, epoll: for any of several files */               \
 	X(UNKNOWN, "unknown")
 
 enum wait_cause {

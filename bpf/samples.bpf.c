@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Samples: the Python stack and the spans of a thread of the target when a timer meets it running, and when it has
+ * waited. In: a timer on each CPU, and the scheduler's switches and wake-ups. Out: REC_SAMPLE, and the stacks and
+ * functions that are met for the first time.
+ *
+ *   timer  ------------------------------> sample, of the timer's period
+ *   switch, it leaves -> its wait --+
+ *   wake-up           -> its wait --+
+ *   switch, it comes  --------------+----> sample, of the time it was away
+ *
+ * None of these programs can be interrupted by another of them on its CPU, but by an NMI.
+ */
+#include "pystack.h"
+#include "span.h"
+#include "waits.h"
+
+#define TASK_DEAD 0x80 /* include/linux/sched.h */
+
+/* A thread that is away from the CPU. */
+struct wait {
+	u64 since_ns; /* 0: it runs */
+	u64 woken_ns; /* 0: not yet */
+	u64 stack, native;
+	/* Waits too short for a sample, by what they were. */
+	struct short_waits {
+		u64 ns;
+		u32 cnt;
+		u32 pad;
+	} blocked, queued;
+	s32 syscall;
+	u32 cause;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct wait);
+} waits SEC(".maps");
+
+struct sample_room {
+	struct stack_room stack;
+	struct rec_path path;
+	struct path_span spans[SPAN_DEPTH];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct sample_room);
+} sample_rooms SEC(".maps");
+
+/* Paths that user space has been sent. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, STACKS_MAX);
+	__type(key, u64);
+	__type(value, u8);
+} paths SEC(".maps");
+
+/* This CPU's; NULL (counted): an NMI has come between. Given back by room__leave. */
+static __always_inline struct sample_room *room__enter(void)
+{
+	static const u32 zero = 0;
+	struct sample_room *room = bpf_map_lookup_elem(&sample_rooms, &zero);
+
+	if (!room || room->stack.busy) {
+		count(CNT_SAMPLES_LOST);
+		return NULL;
+	}
+	room->stack.busy = 1;
+	return room;
+}
+
+static __always_inline void room__leave(struct sample_room *room)
+{
+	room->stack.busy = 0;
+}
+
+__weak __noinline u64 stack__current(struct sample_room *room, const struct proc *proc, u32 pid)
+{
+	return room && proc ? stack__of(&room->stack, proc, pid) : 0;
+}
+
+struct path_walk {
+	struct sample_room *room;
+	struct thread *t;
+	u64 hash;
+	u32 cnt;
+	u32 pad;
+};
+
+static long path__step(u32 i, struct path_walk *walk)
+{
+	const struct span *s = span__at(walk->t, i);
+	struct path_span *slot = &walk->room->spans[BOUND_INDEX(walk->cnt, SPAN_DEPTH)];
+
+	if (s->kind == SPAN_NONE)
+		return 0;
+	slot->name = s->name;
+	slot->kind = s->kind;
+	slot->pad = 0;
+	walk->hash = name_hash__add(name_hash__add(walk->hash, s->name), s->kind);
+	walk->cnt++;
+	return 0;
+}
+
+/* The id of the spans that are open on a thread, which user space has been told of; 0: none. */
+__weak __noinline u64 path__of(struct sample_room *room, struct thread *t)
+{
+	struct path_walk walk = {.room = room, .t = t, .hash = name_hash__seed(0, 1)};
+	struct rec_path *rec;
+	u32 size;
+	u8 one = 1;
+	u64 id;
+
+	if (!room || !t || !t->depth)
+		return 0;
+	bpf_loop(t->depth < SPAN_DEPTH ? t->depth : SPAN_DEPTH, path__step, &walk, 0);
+	if (!walk.cnt || walk.cnt > SPAN_DEPTH)
+		return 0;
+	id = name_hash__end(walk.hash);
+	if (bpf_map_lookup_elem(&paths, &id))
+		return id;
+	size = sizeof(*rec) + walk.cnt * sizeof(struct path_span);
+	rec = &room->path;
+	rec->hdr.type = REC_PATH;
+	rec->hdr.flags = 0;
+	rec->hdr.size = size;
+	rec->id = id;
+	rec->span_cnt = walk.cnt;
+	rec->pad = 0;
+	if (size > sizeof(*rec) + sizeof(room->spans) || bpf_ringbuf_output(&ring, rec, size, BPF_RB_NO_WAKEUP)) {
+		count(CNT_RING_FULL);
+		return 0;
+	}
+	bpf_map_update_elem(&paths, &id, &one, BPF_ANY);
+	return id;
+}
+
+static __always_inline struct rec_sample *sample__reserve(const struct proc *proc, u32 pid, struct task_struct *task)
+{
+	struct rec_sample *rec = bpf_ringbuf_reserve(&ring, sizeof(*rec), 0);
+
+	if (!rec) {
+		count(CNT_SAMPLES_LOST);
+		return NULL;
+	}
+	rec->hdr.type = REC_SAMPLE;
+	rec->hdr.flags = 0;
+	rec->hdr.size = sizeof(*rec);
+	rec->pid = pid;
+	rec->tid = BPF_CORE_READ(task, pid);
+	rec->step = proc->steps;
+	rec->pad = 0;
+	return rec;
+}
+
+static __always_inline void timer__sample(struct bpf_perf_event_data *ctx, const struct proc *proc, u32 pid,
+					  struct task_struct *task, struct sample_room *room)
+{
+	struct thread *t = bpf_task_storage_get(&threads, task, NULL, 0);
+	const struct pt_regs *user = (const struct pt_regs *)bpf_task_pt_regs(task);
+	bool in_kernel = !(ctx->regs.cs & 3);
+	u64 path = t ? path__of(room, t) : 0;
+	u64 stack = stack__current(room, proc, pid);
+	struct rec_sample *rec = sample__reserve(proc, pid, task);
+
+	if (!rec)
+		return;
+	rec->time_ns = bpf_ktime_get_ns();
+	rec->weight_ns = sample_period_ns;
+	rec->stack = stack;
+	rec->path = path;
+	rec->native = user->ip;
+	rec->kernel = in_kernel ? ctx->regs.ip : 0;
+	rec->waits = 0;
+	rec->syscall = in_kernel ? task__syscall(user) : -1;
+	rec->kind = SAMPLE_CPU;
+	rec->cause = CAUSE_NONE;
+	bpf_ringbuf_submit(rec, BPF_RB_NO_WAKEUP);
+}
+
+SEC("perf_event")
+int sample_timer(struct bpf_perf_event_data *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	u32 pid = task_pid(task);
+	struct proc *proc = bpf_map_lookup_elem(&procs, &pid);
+	struct sample_room *room;
+
+	if (!proc || proc->window != WINDOW_OPEN)
+		return 0;
+	room = room__enter();
+	if (!room)
+		return 0;
+	timer__sample(ctx, proc, pid, task, room);
+	room__leave(room);
+	return 0;
+}
+
+/* The current thread leaves the CPU. */
+static __always_inline void wait__begin(struct task_struct *task, bool runs_on)
+{
+	u32 pid = task_pid(task);
+	struct proc *proc = bpf_map_lookup_elem(&procs, &pid);
+	const struct pt_regs *user;
+	struct sample_room *room;
+	struct wait *w;
+
+	if (!proc || proc->window != WINDOW_OPEN)
+		return;
+	w = bpf_task_storage_get(&waits, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!w) {
+		count(CNT_SAMPLES_LOST);
+		return;
+	}
+	user = (const struct pt_regs *)bpf_task_pt_regs(task);
+	w->native = user->ip;
+	w->syscall = task__syscall(user);
+	w->cause = runs_on ? CAUSE_RUN_QUEUE : cause__of(task, &proc->py, user, w->syscall);
+	w->stack = 0;
+	room = room__enter();
+	if (room) {
+		w->stack = stack__current(room, proc, pid);
+		room__leave(room);
+	}
+	w->woken_ns = 0;
+	w->since_ns = bpf_ktime_get_ns();
+}
+
+/* One part of a wait has ended: a sample, if with those before it is long enough. */
+static __always_inline void wait__sample(const struct proc *proc, u32 pid, struct task_struct *task,
+					 const struct wait *w, struct short_waits *sum, u32 cause, u64 ns, u64 now)
+{
+	struct rec_sample *rec;
+	struct sample_room *room;
+	struct thread *t;
+	u64 path = 0;
+
+	sum->ns += ns;
+	sum->cnt++;
+	if (sum->ns < wait_threshold_ns)
+		return;
+	t = bpf_task_storage_get(&threads, task, NULL, 0);
+	room = t && t->depth ? room__enter() : NULL;
+	if (room) {
+		path = path__of(room, t);
+		room__leave(room);
+	}
+	rec = sample__reserve(proc, pid, task);
+	if (!rec)
+		return;
+	rec->time_ns = now;
+	rec->weight_ns = sum->ns;
+	rec->stack = w->stack;
+	rec->path = path;
+	rec->native = w->native;
+	rec->kernel = 0;
+	rec->waits = sum->cnt;
+	rec->syscall = w->syscall;
+	rec->kind = SAMPLE_WAIT;
+	rec->cause = cause;
+	bpf_ringbuf_submit(rec, BPF_RB_NO_WAKEUP);
+	sum->ns = 0;
+	sum->cnt = 0;
+}
+
+/* A thread comes to the CPU; the current one is another still. */
+static __always_inline void wait__end(struct task_struct *task)
+{
+	u32 pid = task_pid(task);
+	struct proc *proc = bpf_map_lookup_elem(&procs, &pid);
+	u64 now, since, woken;
+	struct wait *w;
+
+	if (!proc || proc->window != WINDOW_OPEN)
+		return;
+	w = bpf_task_storage_get(&waits, task, NULL, 0);
+	if (!w || !w->since_ns)
+		return;
+	now = bpf_ktime_get_ns();
+	since = w->since_ns;
+	w->since_ns = 0;
+	if (since < proc->window_start_ns)
+		return;
+	woken = w->cause == CAUSE_RUN_QUEUE ? since : w->woken_ns >= since ? w->woken_ns : now;
+	if (woken > since)
+		wait__sample(proc, pid, task, w, &w->blocked, w->cause, woken - since, now);
+	if (now > woken)
+		wait__sample(proc, pid, task, w, &w->queued, CAUSE_RUN_QUEUE, now - woken, now);
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(sample_switch, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state)
+{
+	if (preempt || !(prev_state & TASK_DEAD))
+		wait__begin(prev, preempt || !prev_state);
+	wait__end(next);
+	return 0;
+}
+
+SEC("tp_btf/sched_wakeup")
+int BPF_PROG(sample_wakeup, struct task_struct *task)
+{
+	struct wait *w = bpf_task_storage_get(&waits, task, NULL, 0);
+
+	if (w && w->since_ns && !w->woken_ns)
+		w->woken_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
