@@ -75,7 +75,7 @@ struct thread {
 	u64 gap_child_ns;
 	u64 tstate; /* its PyThreadState, as seen when it held the GIL; torch's calls release it. 0: not seen yet */
 	struct span spans[SPAN_DEPTH];
-	struct span forward;  /* being made: programs' stacks are too small for it */
+	struct span forward; /* being made: programs' stacks are too small for it */
 	struct name_buffer names;
 };
 

@@ -12,7 +12,7 @@
  * Frames looked at to find out which of Lightning's loops runs: it lies below the user's own iterators and the
  * decorators between. 40 frames cover a DataLoader wrapped a dozen times; beyond that the answer is "unknown", counted.
  */
-#define PY_FRAMES 40
+#define PY_FRAMES   40
 
 #define OBJECT_TYPE 8 /* PyObject: ob_refcnt, ob_type */
 

@@ -23,6 +23,7 @@
 #include "natives.h"
 #include "op_probes.h"
 #include "programs.h"
+#include "samples.h"
 #include "state.h"
 #include "stepflame.skel.h"
 
@@ -129,6 +130,14 @@ static int on_record(void *ctx, void *data, size_t size)
 		op_table__span(s, data);
 		return 0;
 	}
+	if (record->type == REC_CODE && size >= sizeof(struct rec_code)) {
+		samples__code(s, data);
+		return 0;
+	}
+	if (record->type == REC_SAMPLE && size == sizeof(struct rec_sample)) {
+		samples__sample(s, data);
+		return 0;
+	}
 	if (record->type == REC_OP_WINDOW)
 		op_table__flush_spans(s);
 	session__emit(s, record);
@@ -171,6 +180,7 @@ static int load(struct session *s)
 		.ops = s->options.ops,
 		.shapes = s->options.shapes,
 		.timeline = s->options.timeline,
+		.frequency = s->options.frequency,
 	};
 	const char *why, *fix;
 	int err;
@@ -229,7 +239,7 @@ int session__new(const struct session_options *options, session_sink sink, void 
 	s->sink = sink;
 	s->sink_ctx = ctx;
 	emit_host(s);
-	err = parse_actions(s) ?: load(s) ?: set_functions(s) ?: op_probes__new(s);
+	err = parse_actions(s) ?: load(s) ?: set_functions(s) ?: op_probes__new(s) ?: samples__start(s);
 	if (err)
 		session__free(s);
 	else
@@ -243,6 +253,7 @@ void session__free(struct session *s)
 		return;
 	targets__detach_all(s);
 	op_probes__free(s);
+	samples__free(s);
 	for (size_t i = 0; i < s->target_cnt; i++)
 		target__free(s->targets[i]);
 	for (size_t i = 0; i < s->file_cnt; i++)
@@ -435,6 +446,7 @@ int session__finish(struct session *s)
 				      "nm -D prints it?",
 				      s->options.actions[i]);
 	calls__note(s);
+	samples__stop(s);
 	snapshot__emit(s);
 	op_probes__disarm_all(s);
 	targets__detach_all(s);

@@ -26,6 +26,7 @@ struct session_options {
 	bool shapes;          /* told apart by the shapes of what they were given, */
 	bool memory;          /* with what they allocated, */
 	bool timeline;        /* and each span by itself */
+	uint32_t frequency;   /* of samples, a second; 0: none */
 	uint64_t schedule[5]; /* torch.profiler.schedule, by enum op_schedule_word; active 0: always */
 };
 
