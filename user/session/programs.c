@@ -48,6 +48,7 @@ static void leave_samples_out(struct stepflame_bpf *skel)
 	bpf_program__set_autoload(skel->progs.sample_timer, false);
 	bpf_program__set_autoload(skel->progs.sample_switch, false);
 	bpf_program__set_autoload(skel->progs.sample_wakeup, false);
+	bpf_program__set_autoload(skel->progs.sample_threads, false);
 	bpf_map__set_max_entries(skel->maps.codes, 1);
 	bpf_map__set_max_entries(skel->maps.stacks, 1);
 	bpf_map__set_max_entries(skel->maps.paths, 1);

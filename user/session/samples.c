@@ -5,6 +5,7 @@
  */
 #include "samples.h"
 
+#include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <linux/perf_event.h>
@@ -71,6 +72,38 @@ int samples__start(struct session *s)
 		log__error("record with -F 0, or give CAP_PERFMON", "cannot start the timer that samples: %s",
 			   strerror(-err));
 	return err;
+}
+
+/* Lets sample_threads see each thread of the host. */
+static int visit_threads(struct session *s, bool at_close)
+{
+	struct bpf_link *link;
+	int err = 0, fd;
+	char nothing[64];
+
+	if (!s->samples)
+		return 0;
+	s->skel->bss->waits_end = at_close;
+	link = bpf_program__attach_iter(s->skel->progs.sample_threads, NULL);
+	if (!link)
+		return -errno;
+	fd = bpf_iter_create(bpf_link__fd(link));
+	if (fd < 0 || read(fd, nothing, sizeof(nothing)) < 0)
+		err = -errno;
+	if (fd >= 0)
+		close(fd);
+	bpf_link__destroy(link);
+	return err;
+}
+
+int samples__open(struct session *s)
+{
+	return visit_threads(s, false);
+}
+
+int samples__close(struct session *s)
+{
+	return visit_threads(s, true);
 }
 
 void samples__stop(struct session *s)

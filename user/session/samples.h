@@ -5,6 +5,10 @@
 
 #include "state.h"
 
+/* When windows have opened, and before they close: threads that wait do so from then, or until then. 0 or -errno. */
+int samples__open(struct session *s);
+int samples__close(struct session *s);
+
 /* Starts the timers, one per CPU, unless sampling is off. 0 or -errno, after a message. */
 int samples__start(struct session *s);
 /* Stops them. */

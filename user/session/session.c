@@ -393,6 +393,7 @@ int session__open(struct session *s)
 		if (err)
 			return err;
 	}
+	samples__open(s);
 	s->opened = true;
 	s->window_start_ns = session__now_ns();
 	s->attach_ns += s->window_start_ns - start;
@@ -434,6 +435,7 @@ int session__finish(struct session *s)
 {
 	s->window_end_ns = session__now_ns();
 	op_probes__close(s);
+	samples__close(s);
 	for (size_t i = 0; i < s->target_cnt; i++) {
 		struct proc_order order = {.what = ORDER_CLOSE, .pid = s->targets[i]->process.pid};
 
