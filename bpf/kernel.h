@@ -104,7 +104,7 @@ struct task_struct {
 	int pid;
 	int tgid;
 	int exit_code;
-	int on_cpu;
+	unsigned int on_cpu; /* an int, from Linux 7 on a byte */
 	unsigned in_iowait : 1;
 	struct files_struct *files;
 	struct task_struct *group_leader;
