@@ -7,6 +7,7 @@
  * left behind goes the long way through span.h.
  */
 #include "name.h"
+#include "sequence.h"
 #include "shapes.h"
 #include "span.h"
 
@@ -105,6 +106,8 @@ int op_enter(struct pt_regs *ctx)
 		return 0;
 	if (want_shapes && p->open)
 		s->op.group = shapes__group(ctx, def, frame);
+	if (want_timeline)
+		s->op.sequence = sequence__next(t, p);
 	s->start_ns = bpf_ktime_get_ns();
 	return 0;
 }
@@ -255,6 +258,8 @@ int boxed_enter(struct pt_regs *ctx)
 		return 0;
 	if (want_shapes && p->open) /* the stack is the argument behind the handle */
 		s->op.group = shapes__boxed(register_value(ctx, COOKIE_FN(cookie) + 1));
+	if (want_timeline)
+		s->op.sequence = sequence__next(t, p);
 	s->start_ns = bpf_ktime_get_ns();
 	return 0;
 }
@@ -295,6 +300,8 @@ int node_enter(struct pt_regs *ctx)
 		return 0;
 	if (want_shapes && p->open && event == OP_NODE)
 		s->op.group = shapes__inputs(ctx->dx);
+	if (want_timeline && event != OP_TEXT) /* torch tells none of those either */
+		s->op.sequence = kind == SPAN_OP ? sequence__next(t, p) : sequence__of_node(p, subject);
 	s->start_ns = bpf_ktime_get_ns();
 	return 0;
 }

@@ -16,14 +16,6 @@
 
 #define OBJECT_TYPE 8 /* PyObject: ob_refcnt, ob_type */
 
-static __always_inline u64 read_u64(u64 address)
-{
-	u64 value = 0;
-
-	bpf_probe_read_user(&value, sizeof(value), (const void *)address);
-	return value;
-}
-
 struct py_text {
 	u64 address, bytes;
 	u32 encoding; /* enum name_encoding */

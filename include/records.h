@@ -55,6 +55,7 @@ enum span_kind {
 	SPAN_GC,       /* a collection of garbage by CPython */
 	SPAN_COMM,     /* a call of a collective or of send or receive, or the wait for one: torch's c10d */
 	SPAN_SYNC,     /* the CPU waits for the GPU */
+	SPAN__COUNT,
 };
 
 struct rec_hdr {

@@ -168,7 +168,7 @@ static int add_window(struct job *job, const struct rec_hdr *record)
 /* Operators have records of their own. */
 static bool is_row_kind(uint32_t kind)
 {
-	return (kind > SPAN_NONE && kind <= SPAN_USER) || (kind >= SPAN_GC && kind <= SPAN_SYNC);
+	return (kind > SPAN_NONE && kind <= SPAN_USER) || (kind >= SPAN_GC && kind < SPAN__COUNT);
 }
 
 static int add_agg(struct job *job, const struct rec_hdr *record)
