@@ -26,7 +26,7 @@
 #define FREQUENCY     99 /* not in step with what runs by a clock */
 #define FREQUENCY_MAX 10000
 
-enum { OPT_STEPS = 0x100, OPT_ACTION, OPT_CHILDREN, OPT_OPS, OPT_SHAPES, OPT_MEMORY, OPT_TIMELINE, OPT_SCHEDULE };
+enum { OPT_STEPS = 0x100, OPT_ACTION, OPT_CHILDREN, OPT_OPS, OPT_SHAPES, OPT_STACKS, OPT_MODULES, OPT_MEMORY, OPT_TIMELINE, OPT_SCHEDULE };
 
 struct record_args {
 	pid_t pids[PIDS_MAX];
@@ -52,6 +52,8 @@ static const struct argp_option options[] = {
 	 "which child processes to record: all (default), DataLoader workers, none", 0},
 	{"ops", OPT_OPS, NULL, 0, "record operators and autograd nodes too, for report --ops", 0},
 	{"shapes", OPT_SHAPES, NULL, 0, "tell operators apart by the shapes of their inputs (implies --ops)", 0},
+	{"stacks", OPT_STACKS, NULL, 0, "tell operators apart by the Python line that calls them (implies --ops)", 0},
+	{"modules", OPT_MODULES, NULL, 0, "tell operators apart by the nn.Modules they run in (implies --ops)", 0},
 	{"memory", OPT_MEMORY, NULL, 0, "record what operators allocate and free (implies --ops)", 0},
 	{"timeline", OPT_TIMELINE, NULL, 0, "keep each span, for export (implies --ops)", 0},
 	{"schedule", OPT_SCHEDULE, "KEY=N,...", 0,
@@ -185,6 +187,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case OPT_SHAPES:
 		args->session.ops = args->session.shapes = true;
+		return 0;
+	case OPT_STACKS:
+		args->session.ops = args->session.stacks = true;
+		return 0;
+	case OPT_MODULES:
+		args->session.ops = args->session.modules = true;
 		return 0;
 	case OPT_MEMORY:
 		args->session.ops = args->session.memory = true;

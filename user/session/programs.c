@@ -43,13 +43,14 @@ static void leave_operators_out(struct stepflame_bpf *skel)
 	bpf_map__set_max_entries(skel->maps.allocations, 1);
 }
 
-static void leave_samples_out(struct stepflame_bpf *skel)
+static void leave_samples_out(struct stepflame_bpf *skel, bool stacks)
 {
 	bpf_program__set_autoload(skel->progs.sample_timer, false);
 	bpf_program__set_autoload(skel->progs.sample_switch, false);
 	bpf_program__set_autoload(skel->progs.sample_wakeup, false);
 	bpf_program__set_autoload(skel->progs.sample_threads, false);
-	bpf_map__set_max_entries(skel->maps.codes, 1);
+	if (!stacks)
+		bpf_map__set_max_entries(skel->maps.codes, 1);
 	bpf_map__set_max_entries(skel->maps.stacks, 1);
 	bpf_map__set_max_entries(skel->maps.paths, 1);
 }
@@ -74,6 +75,8 @@ static int load(const struct program_knobs *knobs, enum attach_backend backend, 
 		memcpy((void *)skel->rodata->op_schedule, knobs->op_schedule, sizeof(knobs->op_schedule));
 		skel->rodata->want_timeline = knobs->timeline;
 		skel->rodata->want_shapes = knobs->shapes;
+		skel->rodata->want_stacks = knobs->stacks;
+		skel->rodata->want_modules = knobs->modules;
 		skel->rodata->sample_period_ns = knobs->frequency ? 1000000000 / knobs->frequency : 0;
 		skel->rodata->wait_threshold_ns = WAIT_THRESHOLD_NS;
 	}
@@ -82,7 +85,7 @@ static int load(const struct program_knobs *knobs, enum attach_backend backend, 
 	else if (knobs && knobs->frequency)
 		bpf_map__set_max_entries(skel->maps.ring, SAMPLES_RING_BYTES);
 	if (!knobs || !knobs->frequency)
-		leave_samples_out(skel);
+		leave_samples_out(skel, knobs && (knobs->stacks || knobs->modules));
 	if (!knobs || !knobs->ops)
 		leave_operators_out(skel);
 	if (backend == ATTACH_PERF)

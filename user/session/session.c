@@ -134,6 +134,10 @@ static int on_record(void *ctx, void *data, size_t size)
 		samples__code(s, data);
 		return 0;
 	}
+	if (record->type == REC_MODULES && size >= sizeof(struct rec_modules)) {
+		modules__name(s, data);
+		return 0;
+	}
 	if (record->type == REC_SAMPLE && size == sizeof(struct rec_sample)) {
 		samples__sample(s, data);
 		return 0;
@@ -179,6 +183,8 @@ static int load(struct session *s)
 		.step_limit = s->options.steps,
 		.ops = s->options.ops,
 		.shapes = s->options.shapes,
+		.stacks = s->options.stacks,
+		.modules = s->options.modules,
 		.timeline = s->options.timeline,
 		.frequency = s->options.frequency,
 	};

@@ -24,6 +24,8 @@ struct session_options {
 	enum session_children children;
 	bool ops;             /* operators and autograd nodes too, */
 	bool shapes;          /* told apart by the shapes of what they were given, */
+	bool stacks;          /* by the line that called them, */
+	bool modules;         /* and the module that did, */
 	bool memory;          /* with what they allocated, */
 	bool timeline;        /* and each span by itself */
 	uint32_t frequency;   /* of samples, a second; 0: none */
