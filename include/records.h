@@ -222,7 +222,7 @@ struct rec_span {
 	__u64 duration_ns;
 	__u64 name;  /* REC_NAME id, as in struct op_key */
 	__u64 group; /* REC_OP_GROUP id or 0 */
-	__s64 sequence; /* of SPAN_NODE and SPAN_EVALUATE: Node::sequence_nr; of SPAN_OP: the one that the next node would get; -1 not known */
+	__s64 sequence; /* of SPAN_NODE and SPAN_EVALUATE: Node::sequence_nr; of SPAN_OP: that of the first node made in it; -1: none, not known */
 	__u16 kind; /* enum span_kind: those of struct op_key, and SPAN_ACTION, SPAN_BACKWARD, SPAN_FORWARD, SPAN_USER */
 	__u16 depth; /* spans around it on its thread */
 	__u32 pad;

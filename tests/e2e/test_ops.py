@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Operators against torch.profiler, which runs in the same process over the same steps."""
 
-import subprocess
-
 import helpers
 import ops_compare
 import pytest
@@ -30,16 +28,9 @@ def python(request):
     return PYTHON if request.param == "torch 2" else request.getfixturevalue("debian_python")
 
 
-def needs(expression):
-    """Skips where this torch has no such thing."""
-    code = "import torch, torch._C._profiler; " + expression
-    if subprocess.run([PYTHON, "-c", code], capture_output=True).returncode:
-        pytest.skip("this torch has no " + expression)
-
-
 @pytest.fixture
 def all_threads():
-    needs("torch._C._profiler._ExperimentalConfig(profile_all_threads=True)")
+    ops_compare.needs("torch._C._profiler._ExperimentalConfig(profile_all_threads=True)")
 
 
 def compare(bench, model, *args, python=PYTHON, options=()):
@@ -58,7 +49,7 @@ def test_equals_torch_profiler(bench, python, model):
 @pytest.mark.parametrize("model", NEWER)
 def test_equals_torch_profiler_2(bench, model):
     if model == "custom_op":
-        needs("torch.library.custom_op")
+        ops_compare.needs("torch.library.custom_op")
     compare(bench, model)
 
 

@@ -188,6 +188,23 @@ def threads(args):
 
 
 @model
+def trainers(args):
+    """Two threads that train at once, each with sequence numbers of its own, new threads in each step."""
+    nets = [perceptron(64), nn.Sequential(nn.Linear(32, 8), nn.Tanh())]
+    x = torch.randn(64, 32)
+    steps = [training_step(net, lambda net=net: net(x).square().mean(), sgd(net)) for net in nets]
+
+    def step():
+        both = [threading.Thread(target=one) for one in steps]
+        for thread in both:
+            thread.start()
+        for thread in both:
+            thread.join()
+
+    return step
+
+
+@model
 def scripted(args):
     """TorchScript's interpreter calls operators by their boxed kernels."""
     net, x = torch.jit.script(perceptron(64)), torch.randn(64, 32)
