@@ -233,6 +233,14 @@ int elf__each_symbol(const struct elf *elf, int (*fn)(const struct elf_symbol *s
 	return 0;
 }
 
+uint64_t elf__name_offset(const struct elf *elf, const struct elf_symbol *symbol)
+{
+	uintptr_t name = (uintptr_t)symbol->name, image = (uintptr_t)elf->image;
+
+	/* libelf may have copied a table that is misaligned. */
+	return name > image && name - image < elf->size ? name - image : 0;
+}
+
 struct by_name {
 	const char *name;
 	struct elf_symbol *out;

@@ -35,6 +35,9 @@ const char *elf__build_id(const struct elf *elf);
 int elf__symbol(const struct elf *elf, const char *name, struct elf_symbol *out);
 int elf__each_symbol(const struct elf *elf, int (*fn)(const struct elf_symbol *symbol, void *ctx), void *ctx);
 
+/* File offset of a symbol's name, 0 when it has none. */
+uint64_t elf__name_offset(const struct elf *elf, const struct elf_symbol *symbol);
+
 /*
  * True when a symbol says that at vaddr begins a part of a function that the compiler split off ("X.cold", "X.cold.3").
  */
