@@ -4,8 +4,26 @@
 import struct
 import zlib
 
-HOST, TARGET, NAME, PROC, WINDOW, AGG, COUNTER, COST, NOTE, OP, OP_GROUP, OP_WINDOW, SPANS = range(1, 14)
-ACTION, LABEL, FORWARD, BACKWARD, USER, SPAN_OP, EVALUATE, NODE, STEP = range(1, 10)
+HOST, TARGET, NAME, PROC, WINDOW, AGG, COUNTER, COST, NOTE, OP, OP_GROUP, OP_WINDOW, SPANS, SPAN, CODE, STACK, PATH, SAMPLE, CALLS = range(
+    1, 20
+)
+ACTION, LABEL, FORWARD, BACKWARD, USER, SPAN_OP, EVALUATE, NODE, STEP, GC, COMM, SYNC = range(1, 13)
+CPU, WAIT = 1, 2
+CAUSES = [
+    "",
+    "run_queue",
+    "lock",
+    "gil",
+    "disk_read",
+    "fsync",
+    "page_fault",
+    "sleep",
+    "child_wait",
+    "pipe",
+    "socket",
+    "poll",
+    "unknown",
+]
 WORD_NONE, WORD_TENSOR, WORD_TENSOR_LIST, WORD_INTS, WORD_INT, WORD_OPAQUE, WORD_CUT = range(7)
 MAIN, CHILD, WORKER = range(3)
 UTF8, LATIN1, UCS2, UCS4 = 0, 1, 2, 4
@@ -145,6 +163,69 @@ def spans(pid, tid, rows, base_ns=0):
     plain += differences(depths) + differences([s for s in sequences if s != -1])
     payload = zlib.compress(plain)
     return record(SPANS, struct.pack("=IIIIQ", pid, tid, len(rows), len(payload), base_ns) + payload)
+
+
+def code(ident, file, code_name, first_line=1, lines=()):
+    """file, code_name: name ids; lines: (offset, line)."""
+    data = struct.pack("=QQQQIIII", ident, file, code_name, 0, 0, first_line, len(lines), 0)
+    return record(CODE, data + b"".join(struct.pack("=Ii", *line) for line in lines))
+
+
+def stack(ident, frames, cut=0):
+    """frames: (code id, offset), the innermost first."""
+    return record(
+        STACK, struct.pack("=QII", ident, len(frames), cut) + b"".join(struct.pack("=QII", *frame, 0) for frame in frames)
+    )
+
+
+def path(ident, path_spans):
+    """path_spans: (kind, name id), the outermost first."""
+    data = b"".join(struct.pack("=QII", name_id, kind, 0) for kind, name_id in path_spans)
+    return record(PATH, struct.pack("=QII", ident, len(path_spans), 0) + data)
+
+
+def sample(
+    pid,
+    tid,
+    kind,
+    time_ns,
+    weight_ns,
+    stack_id=0,
+    path_id=0,
+    cause=None,
+    native=0,
+    kernel=0,
+    step=0,
+    waits=1,
+    syscall=-1,
+):
+    """cause: one of CAUSES."""
+    return record(
+        SAMPLE,
+        struct.pack(
+            "=6Q4IhBBI",
+            time_ns,
+            weight_ns,
+            stack_id,
+            path_id,
+            native,
+            kernel,
+            pid,
+            tid,
+            step,
+            waits if kind == WAIT else 0,
+            syscall,
+            kind,
+            CAUSES.index(cause or ""),
+            0,
+        ),
+    )
+
+
+def calls(pid, code_id, path_id, call_cnt, primitive_calls, self_ns, total_ns):
+    return record(
+        CALLS, struct.pack("=IIQQQQQQ", pid, 0, code_id, path_id, call_cnt, primitive_calls, self_ns, total_ns)
+    )
 
 
 def header(version=VERSION, byte_order=BYTE_ORDER):
