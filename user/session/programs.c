@@ -86,7 +86,7 @@ static int load(const struct program_knobs *knobs, enum attach_backend backend, 
 		bpf_map__set_max_entries(skel->maps.ring, SAMPLES_RING_BYTES);
 	if (!knobs || !knobs->frequency)
 		leave_samples_out(skel, knobs && (knobs->stacks || knobs->modules));
-	if (!knobs || !knobs->ops)
+	if (!knobs || !knobs->ops || backend == ATTACH_PERF) /* which cannot attach so many */
 		leave_operators_out(skel);
 	if (backend == ATTACH_PERF)
 		bpf_program__set_expected_attach_type(skel->progs.probe, 0);
