@@ -484,7 +484,7 @@ def test_recording_without_operators(tmp_path):
 def test_control_characters_do_not_reach_the_terminal(tmp_path):
     evil = "\x1b]0;title\x07\x9b2J\u202ename\r\n\t\x7f"
     recording = Recording()
-    recording.op(rec.LABEL, evil, 1, 5, 5, evil + "action", recording.group(b"", evil + "source", evil + "module"))
+    recording.op(rec.LABEL, evil, 1, 5, 5, evil + "action", recording.group(b"", evil + "net.py(1): f", evil + "module"))
     path = recording.write(tmp_path / "run.rec")
     for switches in [], ["--stacks", "--modules", "--by-action"], ["--action", evil]:
         out = report(path, *switches).stdout.decode()

@@ -206,21 +206,22 @@ static json_t *json_unless_negative(double value)
 	return value >= 0 ? json_real(value) : json_null();
 }
 
+json_t *common__json_target(const struct rec_target *target)
+{
+	return json_pack("{s:I, s:s, s:o, s:o, s:o}", "pid", (json_int_t)target->pid, "role",
+			 common__role(target->role), "rank",
+			 target->rank >= 0 ? json_integer(target->rank) : json_null(), "python",
+			 common__json_text(target->python), "torch", common__json_text(target->torch));
+}
+
 static json_t *json_targets(const struct job *job)
 {
 	size_t cnt;
 	const struct rec_target *targets = job__targets(job, &cnt);
 	json_t *list = json_array();
 
-	for (size_t i = 0; i < cnt; i++) {
-		const struct rec_target *t = &targets[i];
-
-		json_array_append_new(list,
-				      json_pack("{s:I, s:s, s:o, s:o, s:o}", "pid", (json_int_t)t->pid, "role",
-						common__role(t->role), "rank",
-						t->rank >= 0 ? json_integer(t->rank) : json_null(), "python",
-						common__json_text(t->python), "torch", common__json_text(t->torch)));
-	}
+	for (size_t i = 0; i < cnt; i++)
+		json_array_append_new(list, common__json_target(&targets[i]));
 	return list;
 }
 

@@ -37,11 +37,6 @@ struct target *targets__find(struct session *s, pid_t pid)
 	return NULL;
 }
 
-static bool is_worker(const struct process *process)
-{
-	return !strncmp(process->comm, "pt_data_", 8); /* "pt_data_worker", torch/utils/data/_utils/worker.py */
-}
-
 static void detach(struct target *t)
 {
 	for (size_t i = 0; i < t->file_cnt; i++)
@@ -300,7 +295,7 @@ int targets__resolve(struct session *s, struct target *t)
 		else if (natives__wanted(file->path) && attach_file(s, t, file, NULL, NULL, false) && !t->told)
 			log__warn(NULL, "no probes could be placed in %s: rows of it will be missing", file->path);
 	}
-	if (t->role == ROLE_CHILD && is_worker(&t->process))
+	if (t->role == ROLE_CHILD && torch__is_worker(&t->process))
 		t->role = ROLE_WORKER;
 	if (news || !t->told)
 		emit_target(s, t);
@@ -418,7 +413,7 @@ void targets__event(struct session *s, const struct rec_proc *rec)
 static void settle_fork(struct session *s, struct target *t)
 {
 	t->pending = false;
-	if (is_worker(&t->process)) {
+	if (torch__is_worker(&t->process)) {
 		t->role = ROLE_WORKER;
 		emit_target(s, t);
 	} else if (s->options.children == CHILDREN_WORKERS) {
