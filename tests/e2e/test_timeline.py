@@ -12,8 +12,8 @@ from helpers import PYTHON
 
 pytestmark = helpers.needs_bpf
 
-EVERYWHERE = ["mlp", "conv", "transformer", "lstm", "embedding", "function", "checkpoint"]
-NEWER = ["scripted", "custom_op", "autocast", "compiled_aot"]
+EVERYWHERE = ["mlp", "conv", "transformer", "lstm", "embedding", "function", "checkpoint", "scripted", "library", "autocast"]
+NEWER = ["custom_op", "compiled_aot"]
 RANK = '"distributedInfo": {"rank": 0},\n'
 
 
