@@ -10,8 +10,8 @@ pytestmark = helpers.needs_bpf
 
 # Models of jobs/ops_models.py, and what torch's own profiler must be told to see all of them.
 EVERYWHERE = ["mlp", "conv", "transformer", "lstm", "embedding", "function", "checkpoint", "labels"]
-# Boxed calls, which a stripped library does not name.
-NEWER = ["scripted", "unobserved", "custom_op", "autocast", "compiled_aot", "compiled_inductor"]
+EVERYWHERE += ["scripted", "unobserved", "library", "autocast"]  # boxed calls
+NEWER = ["custom_op", "compiled_aot", "compiled_inductor"]
 # Not storm_threads: there torch.profiler itself, without us, hung in 5 of 6 runs.
 THREADS = {"threads": ["--all-threads"]}
 # The kernels are most of the time there, not what either profiler adds to each call.

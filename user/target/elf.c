@@ -332,6 +332,18 @@ int elf__segment(const struct elf *elf, uint32_t type, uint64_t *vaddr, uint64_t
 	return -ENOENT;
 }
 
+bool elf__code(const struct elf *elf, size_t n, uint64_t *vaddr, uint64_t *size)
+{
+	for (size_t i = 0; i < elf->load_cnt; i++) {
+		if (!elf->load[i].code || n--)
+			continue;
+		*vaddr = elf->load[i].vaddr;
+		*size = elf->load[i].size;
+		return true;
+	}
+	return false;
+}
+
 static const struct load *load_of(const struct elf *elf, uint64_t vaddr)
 {
 	for (size_t i = 0; i < elf->load_cnt; i++) {
