@@ -29,9 +29,9 @@
 #define TEXTS_MAX     16384
 #define TEXT_SLOTS    (2 * TEXTS_MAX)
 
-#define MANGLED_MAX 4096
-#define NAME_BYTES  200
-#define LIBRARY_MAX 72
+#define MANGLED_MAX   4096
+#define NAME_BYTES    200
+#define LIBRARY_MAX   72
 
 /* A library may have come where nothing was, or, what is rare, in the place of another one. */
 #define MISS_INTERVAL_NS 1000000000ULL
