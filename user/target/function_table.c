@@ -144,7 +144,7 @@ int function_table__load(const char *path, size_t max_cnt, struct function_table
 	if (err)
 		goto out;
 	loader.elf = elf;
-	err = elf__each_symbol(elf, add_function, &loader);
+	err = elf__each_symbol_once(elf, add_function, &loader);
 	if (err || !table->cnt)
 		goto out;
 	err = sort(table);
