@@ -205,8 +205,7 @@ static bool symbol_at(const struct symtab *table, size_t i, struct elf_symbol *o
 	if (!gelf_getsym(table->data, i, &sym) || sym.st_name >= table->strs_size)
 		return false;
 	int type = GELF_ST_TYPE(sym.st_info);
-	if (sym.st_shndx == SHN_UNDEF || !table->strs[sym.st_name] || type == STT_SECTION || type == STT_FILE ||
-	    type == STT_TLS)
+	if (sym.st_shndx == SHN_UNDEF || !sym.st_name || type == STT_SECTION || type == STT_FILE || type == STT_TLS)
 		return false;
 	*out = (struct elf_symbol){
 		.name = table->strs + sym.st_name,
@@ -217,20 +216,28 @@ static bool symbol_at(const struct symtab *table, size_t i, struct elf_symbol *o
 	return true;
 }
 
+static int each_of(const struct symtab *table, int (*fn)(const struct elf_symbol *symbol, void *ctx), void *ctx)
+{
+	int ret = 0;
+
+	for (size_t i = 0; !ret && i < table->cnt; i++) {
+		struct elf_symbol symbol;
+
+		ret = symbol_at(table, i, &symbol) ? fn(&symbol, ctx) : 0;
+	}
+	return ret;
+}
+
 int elf__each_symbol(const struct elf *elf, int (*fn)(const struct elf_symbol *symbol, void *ctx), void *ctx)
 {
-	const struct symtab *table[] = {&elf->dynsym, &elf->symtab};
+	int ret = each_of(&elf->dynsym, fn, ctx);
 
-	for (size_t t = 0; t < 2; t++) {
-		for (size_t i = 0; i < table[t]->cnt; i++) {
-			struct elf_symbol symbol;
-			int ret = symbol_at(table[t], i, &symbol) ? fn(&symbol, ctx) : 0;
+	return ret ? ret : each_of(&elf->symtab, fn, ctx);
+}
 
-			if (ret)
-				return ret;
-		}
-	}
-	return 0;
+int elf__each_symbol_once(const struct elf *elf, int (*fn)(const struct elf_symbol *symbol, void *ctx), void *ctx)
+{
+	return each_of(elf->symtab.cnt > elf->dynsym.cnt ? &elf->symtab : &elf->dynsym, fn, ctx);
 }
 
 uint64_t elf__name_offset(const struct elf *elf, const struct elf_symbol *symbol)
