@@ -89,7 +89,7 @@ static int name_python(struct calltree *tree, uint32_t code_number, struct callt
 {
 	struct code code = stacks__code(tree->stacks, code_number);
 
-	frame->name = !code_number ? "(function not readable)" : code.known ? "?" : "(function lost)";
+	frame->name = !code_number ? "{function not readable}" : code.known ? "?" : "{function lost}";
 	frame->file = "?";
 	frame->first_line = code.first_line;
 	if (code.name)
@@ -157,7 +157,7 @@ static int descend_stack(struct calltree *tree, const struct sample *sample, uin
 	struct wanted process = {.kind = CALLTREE_PROCESS, .number = sample->pid};
 	struct wanted thread = {.kind = CALLTREE_THREAD, .key = sample->thread, .number = sample->tid};
 	struct wanted mark = {
-		.kind = CALLTREE_MARK, .key = stack.known, .text = stack.known ? "(no Python frames)" : "(stack lost)"};
+		.kind = CALLTREE_MARK, .key = stack.known, .text = stack.known ? "{no Python frames}" : "{stack lost}"};
 	int err;
 
 	/* A pid may need all 32 bits in a recording that lies, so that it takes the place of the line. */
