@@ -16,6 +16,7 @@
 #include "landmarks.h"
 #include "natives.h"
 #include "op_probes.h"
+#include "sampler.h"
 #include "programs.h"
 #include "state.h"
 #include "stepflame.skel.h"
@@ -391,6 +392,7 @@ void targets__event(struct session *s, const struct rec_proc *rec)
 	}
 	detach(t);
 	op_probes__remove_target(s, t);
+	sampler__forget(s, pid);
 	t->lightning = false;
 	t->has_python = t->has_torch = t->forked = false;
 	t->python = (struct python){};
