@@ -113,6 +113,7 @@ static void put_objects(void)
 
 	put("code_filename", offsetof(PyCodeObject, co_filename));
 	put("code_name", offsetof(PyCodeObject, co_name));
+	put("code_flags", offsetof(PyCodeObject, co_flags));
 #if PY_VERSION_HEX >= 0x030b0000
 	put("code_qualname", offsetof(PyCodeObject, co_qualname));
 #endif
