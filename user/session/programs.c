@@ -39,6 +39,15 @@ static void leave_operators_out(struct stepflame_bpf *skel)
 	bpf_map__set_max_entries(skel->maps.allocations, 1);
 }
 
+static void leave_calls_out(struct stepflame_bpf *skel)
+{
+	bpf_program__set_autoload(skel->progs.exact, false);
+	bpf_program__set_autoload(skel->progs.exact_exit, false);
+	bpf_map__set_max_entries(skel->maps.exact_threads, 1);
+	bpf_map__set_max_entries(skel->maps.exact_free, 1);
+	bpf_map__set_max_entries(skel->maps.call_rows, 1);
+}
+
 /*
  * The kernel looks at the attach type when it loads or when it attaches, by version: for perf uprobes it must be 0
  * (6.12 refuses others), for uprobe_multi what the section name says. So each way is tried whole.
@@ -64,8 +73,12 @@ static int load(const struct program_knobs *knobs, enum attach_backend backend, 
 		bpf_map__set_max_entries(skel->maps.ring, TIMELINE_RING_BYTES);
 	if (!knobs || !knobs->ops)
 		leave_operators_out(skel);
-	if (backend == ATTACH_PERF)
+	if (!knobs || !knobs->exact)
+		leave_calls_out(skel);
+	if (backend == ATTACH_PERF) {
 		bpf_program__set_expected_attach_type(skel->progs.probe, 0);
+		bpf_program__set_expected_attach_type(skel->progs.exact, 0);
+	}
 	err = stepflame_bpf__load(skel);
 	if (!err)
 		err = selftest__run(skel, backend, selftest);

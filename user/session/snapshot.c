@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "../../include/counters.h"
+#include "exact.h"
 #include "op_probes.h"
 #include "state.h"
 #include "stepflame.skel.h"
@@ -159,5 +160,5 @@ int snapshot__emit(struct session *s)
 {
 	int err = emit_window(s);
 
-	return err ?: emit_rows(s) ?: op_table__snapshot(s) ?: emit_counters(s) ?: session__emit(s, NULL);
+	return err ?: emit_rows(s) ?: op_table__snapshot(s) ?: exact__snapshot(s) ?: emit_counters(s) ?: session__emit(s, NULL);
 }
