@@ -104,6 +104,7 @@ struct task_struct {
 	int pid;
 	int tgid;
 	int exit_code;
+	unsigned int on_cpu; /* an int, from Linux 7 on a byte */
 	unsigned in_iowait : 1;
 	struct files_struct *files;
 	struct task_struct *group_leader;
@@ -111,6 +112,12 @@ struct task_struct {
 	struct signal_struct *signal;
 	struct thread_struct thread;
 	char comm[16];
+};
+
+/* The context of an iterator over tasks, include/linux/bpf.h. */
+struct bpf_iter__task {
+	void *meta;
+	struct task_struct *task;
 };
 
 #pragma clang attribute pop

@@ -73,9 +73,10 @@ struct thread {
 	u32 pad;
 	u64 gap_ns; /* end of the last data, optimizer or backward span: forward begins there; 0: unknown */
 	u64 gap_child_ns;
+	u64 sequence_at; /* address of its word in at::sequence_number; 0: not known yet */
 	u64 tstate; /* its PyThreadState, as seen when it held the GIL; torch's calls release it. 0: not seen yet */
 	struct span spans[SPAN_DEPTH];
-	struct span forward;  /* being made: programs' stacks are too small for it */
+	struct span forward; /* being made: programs' stacks are too small for it */
 	struct name_buffer names;
 };
 
@@ -171,7 +172,7 @@ extern const volatile __u64 step_limit;               /* steps after which a pro
 extern const volatile __u64 py_call_cnt;              /* elements of py_calls in use */
 extern const volatile __u64 py_call_lengths;          /* bit n: a name in py_calls is n bytes long, modulo 64 */
 extern const volatile __u64 op_schedule[OP_SCHEDULE__COUNT];
-extern const volatile __u32 want_timeline, want_shapes;
+extern const volatile __u32 want_timeline, want_shapes, want_stacks, want_modules;
 extern const volatile __u64 sample_period_ns;  /* of the timer */
 extern const volatile __u64 wait_threshold_ns; /* waits are sampled when so much of them has come together */
 
@@ -194,6 +195,15 @@ static __always_inline void count_many(u32 id, u64 cnt)
 static __always_inline void count(u32 id)
 {
 	count_many(id, 1);
+}
+
+/* A word of the target's memory, 0 when it cannot be read. */
+static __always_inline u64 read_u64(u64 address)
+{
+	u64 value = 0;
+
+	bpf_probe_read_user(&value, sizeof(value), (const void *)address);
+	return value;
 }
 
 /* The process of a task, as stepflame's own pid namespace numbers it; 0 when it is not visible there. */

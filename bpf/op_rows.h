@@ -7,6 +7,7 @@
 #define STEPFLAME_OP_ROWS_H
 
 #include "maps.h"
+#include "sequence.h"
 
 #define OP_ROW_TRIES 8 /* neighbours looked at before the table counts as full */
 
@@ -160,8 +161,10 @@ static __always_inline void op__account(struct thread *t, const struct op_proc *
 	}
 	if (counted) {
 		row = op_row__add(p->pid, s, total, self);
-		if (want_timeline)
+		if (want_timeline) {
+			sequence__settle(t, p, s);
 			timeline__add(p, s, t->now_ns, depth);
+		}
 	}
 	if (depth) {
 		struct span *parent = span__at(t, depth - 1);

@@ -34,6 +34,14 @@ struct {
 	__type(value, u8);
 } stacks __weak SEC(".maps");
 
+/* Functions that call a torch.nn.Module: the ids of those of this name in that file, wherever it is installed. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 64);
+	__type(key, u64);
+	__type(value, u8);
+} module_calls __weak SEC(".maps");
+
 /* What a walk needs room for. One per CPU, for programs that nothing but an NMI can interrupt. */
 struct stack_room {
 	u32 busy;
@@ -43,6 +51,18 @@ struct stack_room {
 	struct stack_frame frames[STACK_FRAMES_MAX];
 };
 
+/* Is that torch/nn/modules/module.py's Module._call_impl or Module._wrapped_call_impl? */
+__weak __noinline int code__calls_module(const struct py_layout *py, u64 code)
+{
+	u64 head[2], tail[2];
+
+	if (!py || !py__head(py, read_u64(code + py->code_name), head))
+		return false;
+	if (!HEAD_IS(head, "_wrapped_call_im") && !HEAD_IS(head, "_call_impl\0\0\0\0\0\0"))
+		return false;
+	return py__tail(py, read_u64(code + py->code_filename), tail) && TAIL_IS(tail, "odules/module.py");
+}
+
 /* Tells of a function; its id, 0 when it has no readable name. Fields one by one: programs' stacks are small. */
 __weak __noinline u64 code__send(struct name_buffer *b, const struct py_layout *py, u32 pid, u64 code)
 {
@@ -50,6 +70,7 @@ __weak __noinline u64 code__send(struct name_buffer *b, const struct py_layout *
 	struct rec_code *rec;
 	struct py_text text;
 	u32 first_line = 0;
+	u8 one = 1;
 
 	if (!b || !py)
 		return 0;
@@ -78,6 +99,8 @@ __weak __noinline u64 code__send(struct name_buffer *b, const struct py_layout *
 	rec->line_cnt = 0;
 	rec->pad = 0;
 	bpf_ringbuf_submit(rec, BPF_RB_NO_WAKEUP);
+	if (want_modules && code__calls_module(py, code))
+		bpf_map_update_elem(&module_calls, &id, &one, BPF_ANY);
 	return id;
 }
 

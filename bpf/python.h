@@ -12,17 +12,9 @@
  * Frames looked at to find out which of Lightning's loops runs: it lies below the user's own iterators and the
  * decorators between. 40 frames cover a DataLoader wrapped a dozen times; beyond that the answer is "unknown", counted.
  */
-#define PY_FRAMES 40
+#define PY_FRAMES   40
 
 #define OBJECT_TYPE 8 /* PyObject: ob_refcnt, ob_type */
-
-static __always_inline u64 read_u64(u64 address)
-{
-	u64 value = 0;
-
-	bpf_probe_read_user(&value, sizeof(value), (const void *)address);
-	return value;
-}
 
 struct py_text {
 	u64 address, bytes;

@@ -33,6 +33,9 @@ struct wait {
 	u32 cause;
 };
 
+/* Set by user space: what sample_threads is for. */
+volatile __u32 waits_end = 0;
+
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -137,12 +140,22 @@ int sample_timer(struct bpf_perf_event_data *ctx)
 	return 0;
 }
 
+static __always_inline void wait__what(struct wait *w, struct task_struct *task, const struct proc *proc, bool runs_on)
+{
+	const struct pt_regs *user = (const struct pt_regs *)bpf_task_pt_regs(task);
+
+	w->native = user->ip;
+	w->syscall = task__syscall(user);
+	w->cause = runs_on ? CAUSE_RUN_QUEUE : cause__of(task, &proc->py, user, w->syscall);
+	w->woken_ns = 0;
+	w->stack = 0;
+}
+
 /* The current thread leaves the CPU. */
 static __always_inline void wait__begin(struct task_struct *task, bool runs_on)
 {
 	u32 pid = task_pid(task);
 	struct proc *proc = bpf_map_lookup_elem(&procs, &pid);
-	const struct pt_regs *user;
 	struct sample_room *room;
 	struct wait *w;
 
@@ -153,17 +166,12 @@ static __always_inline void wait__begin(struct task_struct *task, bool runs_on)
 		count(CNT_SAMPLES_LOST);
 		return;
 	}
-	user = (const struct pt_regs *)bpf_task_pt_regs(task);
-	w->native = user->ip;
-	w->syscall = task__syscall(user);
-	w->cause = runs_on ? CAUSE_RUN_QUEUE : cause__of(task, &proc->py, user, w->syscall);
-	w->stack = 0;
+	wait__what(w, task, proc, runs_on);
 	room = room__enter();
 	if (room) {
 		w->stack = stack__current(room, proc, pid);
 		room__leave(room);
 	}
-	w->woken_ns = 0;
 	w->since_ns = bpf_ktime_get_ns();
 }
 
@@ -204,23 +212,26 @@ static __always_inline void wait__sample(const struct proc *proc, u32 pid, struc
 	sum->cnt = 0;
 }
 
-/* A thread comes to the CPU; the current one is another still. */
-static __always_inline void wait__end(struct task_struct *task)
+/* A thread comes to the CPU (the current one is another still), or its process's window is over. */
+static __always_inline void wait__end(struct task_struct *task, bool at_close)
 {
 	u32 pid = task_pid(task);
 	struct proc *proc = bpf_map_lookup_elem(&procs, &pid);
 	u64 now, since, woken;
 	struct wait *w;
 
-	if (!proc || proc->window != WINDOW_OPEN)
+	if (!proc || (proc->window != WINDOW_OPEN && !(at_close && proc->window == WINDOW_DONE)))
 		return;
 	w = bpf_task_storage_get(&waits, task, NULL, 0);
 	if (!w || !w->since_ns)
 		return;
-	now = bpf_ktime_get_ns();
-	since = w->since_ns;
-	w->since_ns = 0;
+	now = proc->window == WINDOW_DONE ? proc->window_end_ns : bpf_ktime_get_ns();
+	since = __sync_lock_test_and_set(&w->since_ns, 0); /* the end of the recording may come between */
+	if (!since)
+		return;
 	if (since < proc->window_start_ns)
+		since = proc->window_start_ns;
+	if (since >= now)
 		return;
 	woken = w->cause == CAUSE_RUN_QUEUE ? since : w->woken_ns >= since ? w->woken_ns : now;
 	if (woken > since)
@@ -234,7 +245,7 @@ int BPF_PROG(sample_switch, bool preempt, struct task_struct *prev, struct task_
 {
 	if (preempt || !(prev_state & TASK_DEAD))
 		wait__begin(prev, preempt || !prev_state);
-	wait__end(next);
+	wait__end(next, false);
 	return 0;
 }
 
@@ -245,6 +256,36 @@ int BPF_PROG(sample_wakeup, struct task_struct *task)
 
 	if (w && w->since_ns && !w->woken_ns)
 		w->woken_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
+/*
+ * Each thread of the target as it is when a window opens and when it closes: one that waits then waits from the one, and
+ * until the other. What of Python it waits in is not known at the first: its memory is not at hand.
+ */
+SEC("iter/task")
+int sample_threads(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct proc *proc;
+	struct wait *w;
+	u32 pid;
+
+	if (!task)
+		return 0;
+	if (waits_end) {
+		wait__end(task, true);
+		return 0;
+	}
+	pid = task_pid(task);
+	proc = bpf_map_lookup_elem(&procs, &pid);
+	if (!proc || proc->window != WINDOW_OPEN || task->on_cpu)
+		return 0;
+	w = bpf_task_storage_get(&waits, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (w && !w->since_ns) {
+		wait__what(w, task, proc, false);
+		w->since_ns = bpf_ktime_get_ns();
+	}
 	return 0;
 }
 

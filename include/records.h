@@ -37,6 +37,7 @@ enum rec_type {
 	REC_STACK,     /* bpf: id -> Python frames */
 	REC_PATH,      /* bpf: id -> the spans around a sample */
 	REC_SAMPLE,    /* bpf, completed by user: a stack, weighted in time */
+	REC_MODULES,   /* bpf: id -> torch.nn.Modules; in files a REC_NAME of that id */
 	REC_CALLS,     /* user: calls of a Python function in an exact window, cumulative */
 };
 
@@ -55,6 +56,7 @@ enum span_kind {
 	SPAN_GC,       /* a collection of garbage by CPython */
 	SPAN_COMM,     /* a call of a collective or of send or receive, or the wait for one: torch's c10d */
 	SPAN_SYNC,     /* the CPU waits for the GPU */
+	SPAN__COUNT,
 };
 
 struct rec_hdr {
@@ -194,10 +196,10 @@ enum op_word {
 struct rec_op_group {
 	struct rec_hdr hdr;
 	__u64 id;
-	__u64 source; /* name id of "FILE(LINE): FUNCTION", 0 none */
+	__u64 source; /* REC_CODE id of the Python function that called it, 0 none */
 	__u64 module; /* name id of the module path, 0 none */
 	__u32 word_cnt;
-	__u32 pad;
+	__u32 source_offset; /* of the instruction that calls, as in struct stack_frame */
 	__u64 words[]; /* empty without --shapes */
 };
 
@@ -337,6 +339,20 @@ struct rec_sample {
 	__u8 kind;     /* enum sample_kind */
 	__u8 cause;    /* enum wait_cause */
 	__u32 pad;
+};
+
+#define MODULES_MAX 32
+
+/* Modules whose calls are around an operator, the innermost first. */
+struct rec_modules {
+	struct rec_hdr hdr;
+	__u64 id;
+	__u32 pid;
+	__u32 module_cnt;
+	struct rec_module {
+		__u64 object;
+		__u64 type; /* REC_NAME id of its class */
+	} modules[];
 };
 
 /* Where every call was counted. As in cProfile: a primitive call is one that is in no other call of its function. */

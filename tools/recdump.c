@@ -214,6 +214,75 @@ static void print_spans(const void *record)
 	free(spans);
 }
 
+static void print_code(const void *record)
+{
+	const struct rec_code *code = record;
+
+	ID(code, id);
+	ID(code, file);
+	ID(code, name);
+	FIELD(code, pid);
+	FIELD(code, first_line);
+	FIELD(code, line_cnt);
+	if (code->line_cnt > (code->hdr.size - sizeof(*code)) / sizeof(*code->lines)) {
+		printf(" (malformed: lines beyond the record)");
+		return;
+	}
+	printf(" lines=");
+	for (uint32_t i = 0; i < code->line_cnt; i++)
+		printf("%s%u:%d", i ? "," : "", code->lines[i].offset, code->lines[i].line);
+}
+
+static void print_stack(const void *record)
+{
+	const struct rec_stack *stack = record;
+
+	ID(stack, id);
+	FIELD(stack, cut);
+	FIELD(stack, frame_cnt);
+	if (stack->frame_cnt > (stack->hdr.size - sizeof(*stack)) / sizeof(*stack->frames)) {
+		printf(" (malformed: frames beyond the record)");
+		return;
+	}
+	printf(" frames=");
+	for (uint32_t i = 0; i < stack->frame_cnt; i++)
+		printf("%s%" PRIx64 "+%u", i ? "," : "", (uint64_t)stack->frames[i].code, stack->frames[i].offset);
+}
+
+static void print_path(const void *record)
+{
+	const struct rec_path *path = record;
+
+	ID(path, id);
+	FIELD(path, span_cnt);
+	if (path->span_cnt > (path->hdr.size - sizeof(*path)) / sizeof(*path->spans)) {
+		printf(" (malformed: spans beyond the record)");
+		return;
+	}
+	printf(" spans=");
+	for (uint32_t i = 0; i < path->span_cnt; i++)
+		printf("%s%u:%" PRIx64, i ? "," : "", path->spans[i].kind, (uint64_t)path->spans[i].name);
+}
+
+static void print_sample(const void *record)
+{
+	const struct rec_sample *sample = record;
+
+	FIELD(sample, time_ns);
+	FIELD(sample, weight_ns);
+	ID(sample, stack);
+	ID(sample, path);
+	ID(sample, native);
+	ID(sample, kernel);
+	FIELD(sample, pid);
+	FIELD(sample, tid);
+	FIELD(sample, step);
+	FIELD(sample, waits);
+	FIELD(sample, kind);
+	FIELD(sample, cause);
+	SIGNED(sample, syscall);
+}
+
 static const struct {
 	const char *name;
 	size_t bytes;
@@ -232,6 +301,10 @@ static const struct {
 	[REC_OP_GROUP] = {"OP_GROUP", sizeof(struct rec_op_group), print_op_group},
 	[REC_OP_WINDOW] = {"OP_WINDOW", sizeof(struct rec_op_window), print_op_window},
 	[REC_SPANS] = {"SPANS", sizeof(struct rec_spans), print_spans},
+	[REC_CODE] = {"CODE", sizeof(struct rec_code), print_code},
+	[REC_STACK] = {"STACK", sizeof(struct rec_stack), print_stack},
+	[REC_PATH] = {"PATH", sizeof(struct rec_path), print_path},
+	[REC_SAMPLE] = {"SAMPLE", sizeof(struct rec_sample), print_sample},
 };
 
 static int print_record(const struct rec_hdr *record, void *ctx)

@@ -123,7 +123,7 @@ static void test_bounds(void **state)
 	timeline__free(timeline);
 
 	spans[0].kind = SPAN_NONE;
-	spans[1].kind = SPAN_STEP + 1;
+	spans[1].kind = SPAN__COUNT;
 	spans[2].duration_ns = UINT64_MAX;
 	timeline = timeline__new(10);
 	assert_int_equal(timeline__add(timeline, &malformed.hdr), 0);

@@ -18,12 +18,15 @@
 #include "../session/session.h"
 #include "cmd.h"
 
-#define PIDS_MAX     256
-#define ACTIONS_MAX  63
-#define POLL_MS      100
-#define SCHEDULE_MAX 1000000000
+#define PIDS_MAX      256
+#define ACTIONS_MAX   63
+#define POLL_MS       100
+#define SCHEDULE_MAX  1000000000
 
-enum { OPT_STEPS = 0x100, OPT_ACTION, OPT_CHILDREN, OPT_OPS, OPT_SHAPES, OPT_MEMORY, OPT_TIMELINE, OPT_SCHEDULE, OPT_EXACT };
+#define FREQUENCY     99 /* not in step with what runs by a clock */
+#define FREQUENCY_MAX 10000
+
+enum { OPT_STEPS = 0x100, OPT_ACTION, OPT_CHILDREN, OPT_OPS, OPT_SHAPES, OPT_STACKS, OPT_MODULES, OPT_MEMORY, OPT_TIMELINE, OPT_SCHEDULE, OPT_EXACT };
 
 struct record_args {
 	pid_t pids[PIDS_MAX];
@@ -39,6 +42,7 @@ static const struct argp_option options[] = {
 	{"pid", 'p', "PID[,PID...]", 0, "record these running processes; may be given several times", 0},
 	{"duration", 'd', "TIME", 0, "stop after TIME: 10s (or 10), 500ms, 2m, 1h; default: when the targets end", 0},
 	{"steps", OPT_STEPS, "N", 0, "record N whole training steps, then stop", 0},
+	{"frequency", 'F', "HZ", 0, "sample stacks HZ times a second, and waits (default 99; 0: not at all)", 0},
 	{"output", 'o', "FILE", 0, "write the recording to FILE (default stepflame.rec)", 0},
 	{"action", OPT_ACTION, "LIB:SYMBOL|FILE.py:QUALNAME", 0,
 	 "time calls of a function as an action: a native one, LIB being a mapped library's path or the beginning of "
@@ -52,6 +56,8 @@ static const struct argp_option options[] = {
 	 0},
 	{"ops", OPT_OPS, NULL, 0, "record operators and autograd nodes too, for report --ops", 0},
 	{"shapes", OPT_SHAPES, NULL, 0, "tell operators apart by the shapes of their inputs (implies --ops)", 0},
+	{"stacks", OPT_STACKS, NULL, 0, "tell operators apart by the Python line that calls them (implies --ops)", 0},
+	{"modules", OPT_MODULES, NULL, 0, "tell operators apart by the nn.Modules they run in (implies --ops)", 0},
 	{"memory", OPT_MEMORY, NULL, 0, "record what operators allocate and free (implies --ops)", 0},
 	{"timeline", OPT_TIMELINE, NULL, 0, "keep each span, for export (implies --ops)", 0},
 	{"schedule", OPT_SCHEDULE, "KEY=N,...", 0,
@@ -136,6 +142,16 @@ static void parse_schedule(struct argp_state *state, struct record_args *args, c
 	args->session.ops = true;
 }
 
+static uint32_t parse_frequency(struct argp_state *state, const char *text)
+{
+	char *end;
+	unsigned long hz = strtoul(text, &end, 10);
+
+	if (!*text || *end || *text == '-' || hz > FREQUENCY_MAX)
+		argp_error(state, "-F wants 0 to %d samples a second, not '%s'", FREQUENCY_MAX, text);
+	return hz;
+}
+
 static enum session_children parse_children(struct argp_state *state, const char *text)
 {
 	if (!strcmp(text, "all"))
@@ -159,6 +175,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case 'd':
 		args->duration_ns = parse_time(state, arg);
 		return 0;
+	case 'F':
+		args->session.frequency = parse_frequency(state, arg);
+		return 0;
 	case 'o':
 		args->output = arg;
 		return 0;
@@ -175,6 +194,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case OPT_SHAPES:
 		args->session.ops = args->session.shapes = true;
+		return 0;
+	case OPT_STACKS:
+		args->session.ops = args->session.stacks = true;
+		return 0;
+	case OPT_MODULES:
+		args->session.ops = args->session.modules = true;
 		return 0;
 	case OPT_MEMORY:
 		args->session.ops = args->session.memory = true;
@@ -397,7 +422,7 @@ static int check_output(const char *path)
 
 int cmd_record(int argc, char **argv)
 {
-	struct record_args args = {.output = "stepflame.rec"};
+	struct record_args args = {.output = "stepflame.rec", .session.frequency = FREQUENCY};
 	struct sigaction action = {.sa_handler = on_signal};
 	struct launch launch = {.go = -1};
 	struct sink sink = {0};

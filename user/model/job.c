@@ -15,13 +15,12 @@
 
 #include "../../include/counters.h"
 #include "../utf8.h"
+#include "array.h"
 #include "names.h"
 #include "ops.h"
-
-struct array {
-	void *items;
-	size_t cnt, room;
-};
+#include "samples.h"
+#include "stacks.h"
+#include "sums.h"
 
 struct job {
 	struct rec_host host;
@@ -30,7 +29,10 @@ struct job {
 	uint64_t malformed;
 	struct names names;
 	struct ops ops;
-	void *aggs; /* tree of malloc'ed struct rec_agg by key */
+	struct stacks stacks;
+	struct samples samples;
+	bool unrefined; /* records came since samples__refine */
+	void *aggs;     /* tree of malloc'ed struct rec_agg by key */
 	uint64_t known[CNT__COUNT];
 	struct array unknown;  /* struct job_counter, names owned */
 	struct array counters; /* struct job_counter, the view handed out */
@@ -46,21 +48,6 @@ static const char *const counter_names[] = {
 	STEPFLAME_COUNTERS(X)
 #undef X
 };
-
-/* Room for one more item, at the end; NULL: no memory. */
-static void *array__add(struct array *array, size_t item_bytes)
-{
-	if (array->cnt == array->room) {
-		size_t room = array->room ? 2 * array->room : 16;
-		void *items = reallocarray(array->items, room, item_bytes);
-
-		if (!items)
-			return NULL;
-		array->items = items;
-		array->room = room;
-	}
-	return memset((char *)array->items + array->cnt++ * item_bytes, 0, item_bytes);
-}
 
 static int compare_agg(const void *a, const void *b)
 {
@@ -86,6 +73,8 @@ void job__free(struct job *job)
 		return;
 	names__free(&job->names);
 	ops__free(&job->ops);
+	stacks__free(&job->stacks);
+	samples__free(&job->samples);
 	tdestroy(job->aggs, free);
 	for (size_t i = 0; i < job->unknown.cnt; i++)
 		free((char *)((struct job_counter *)job->unknown.items)[i].name);
@@ -168,7 +157,7 @@ static int add_window(struct job *job, const struct rec_hdr *record)
 /* Operators have records of their own. */
 static bool is_row_kind(uint32_t kind)
 {
-	return (kind > SPAN_NONE && kind <= SPAN_USER) || (kind >= SPAN_GC && kind <= SPAN_SYNC);
+	return (kind > SPAN_NONE && kind <= SPAN_USER) || (kind >= SPAN_GC && kind < SPAN__COUNT);
 }
 
 static int add_agg(struct job *job, const struct rec_hdr *record)
@@ -250,14 +239,28 @@ static int add_note(struct job *job, const struct rec_hdr *record)
 	return 0;
 }
 
-static int add_ops(struct job *job, const struct rec_hdr *record)
+/* 0 where err says that a record made no sense, which is counted. */
+static int count_malformed(struct job *job, int err)
 {
-	int err = ops__add(&job->ops, record);
-
 	if (err != -EINVAL)
 		return err;
 	job->malformed++;
 	return 0;
+}
+
+static int add_ops(struct job *job, const struct rec_hdr *record)
+{
+	return count_malformed(job, ops__add(&job->ops, record));
+}
+
+static int add_stacks(struct job *job, const struct rec_hdr *record)
+{
+	return count_malformed(job, stacks__add(&job->stacks, record));
+}
+
+static int add_samples(struct job *job, const struct rec_hdr *record)
+{
+	return count_malformed(job, samples__add(&job->samples, &job->stacks, record));
 }
 
 /* By type. A record may be longer than its struct, which a later version may extend at the end, but not shorter. */
@@ -277,12 +280,18 @@ static const struct {
 	[REC_OP] = {sizeof(struct rec_op), add_ops},
 	[REC_OP_GROUP] = {sizeof(struct rec_op_group), add_ops},
 	[REC_OP_WINDOW] = {sizeof(struct rec_op_window), add_ops},
+	[REC_CODE] = {sizeof(struct rec_code), add_stacks},
+	[REC_STACK] = {sizeof(struct rec_stack), add_stacks},
+	[REC_PATH] = {sizeof(struct rec_path), add_stacks},
+	[REC_SAMPLE] = {sizeof(struct rec_sample), add_samples},
+	[REC_CALLS] = {sizeof(struct rec_calls), add_samples},
 };
 
 int job__add(struct job *job, const struct rec_hdr *record)
 {
 	job->stale = true;
 	job->ops.stale = true;
+	job->unrefined = true;
 	if (record->type >= sizeof(handlers) / sizeof(*handlers) || !handlers[record->type].bytes)
 		return 0;
 	if (record->size < handlers[record->type].bytes) {
@@ -338,6 +347,19 @@ const struct rec_op_window *job__op_windows(struct job *job, size_t *cnt)
 	return ops__windows(&job->ops, cnt);
 }
 
+const struct stacks *job__stacks(const struct job *job)
+{
+	return &job->stacks;
+}
+
+const struct samples *job__samples(struct job *job)
+{
+	if (job->unrefined && samples__refine(&job->samples, &job->stacks, &job->names))
+		return NULL;
+	job->unrefined = false;
+	return &job->samples;
+}
+
 const char *const *job__notes(const struct job *job, size_t *cnt)
 {
 	*cnt = job->notes.cnt;
@@ -376,12 +398,6 @@ const struct job_counter *job__counters(struct job *job, size_t *cnt)
 	return err ? NULL : job->counters.items;
 }
 
-/* A recording may say anything: sums stay at the top rather than start again at 0. */
-static uint64_t add_saturating(uint64_t a, uint64_t b)
-{
-	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
-}
-
 void job__add_val(struct agg_val *sum, const struct agg_val *val)
 {
 	if (!sum->calls || val->min_ns < sum->min_ns)
@@ -390,9 +406,9 @@ void job__add_val(struct agg_val *sum, const struct agg_val *val)
 		sum->first_ns = val->first_ns;
 	if (val->max_ns > sum->max_ns)
 		sum->max_ns = val->max_ns;
-	sum->calls = add_saturating(sum->calls, val->calls);
-	sum->total_ns = add_saturating(sum->total_ns, val->total_ns);
-	sum->self_ns = add_saturating(sum->self_ns, val->self_ns);
+	sum->calls = sum__u64(sum->calls, val->calls);
+	sum->total_ns = sum__u64(sum->total_ns, val->total_ns);
+	sum->self_ns = sum__u64(sum->self_ns, val->self_ns);
 	for (int i = 0; i < AGG_BUCKETS; i++)
 		sum->hist[i] += val->hist[i];
 }

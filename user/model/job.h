@@ -16,6 +16,8 @@
 
 struct job;
 struct op_group;
+struct samples;
+struct stacks;
 
 struct job_counter {
 	const char *name;
@@ -60,5 +62,8 @@ const struct job_action *job__actions(struct job *job, size_t *cnt);
 bool job__op_group(const struct job *job, uint64_t id, struct op_group *group);
 const struct op_row *job__ops(struct job *job, size_t *cnt);
 const struct rec_op_window *job__op_windows(struct job *job, size_t *cnt);
+/* See stacks.h and samples.h; valid until the next record. job__samples: NULL: no memory. */
+const struct stacks *job__stacks(const struct job *job);
+const struct samples *job__samples(struct job *job);
 
 #endif

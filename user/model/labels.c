@@ -87,11 +87,11 @@ bool labels__is_torch(const char *name)
 	return false;
 }
 
-bool labels__listed(const struct job_action *action, bool lightning)
+bool labels__listed(enum span_kind kind, const char *name, bool lightning)
 {
-	enum listed listed = action->kind < COUNT(kinds) ? kinds[action->kind].listed : LISTED_ALL;
+	enum listed listed = kind < COUNT(kinds) ? kinds[kind].listed : LISTED_ALL;
 
-	if (action->kind == SPAN_LABEL && labels__is_torch(action->name))
+	if (kind == SPAN_LABEL && labels__is_torch(name))
 		listed = LISTED_PLAIN;
 	return listed == LISTED || (listed == LISTED_PLAIN && !lightning);
 }

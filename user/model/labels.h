@@ -12,8 +12,8 @@
 const char *labels__kind(enum span_kind kind);
 /* A label that torch or Lightning itself puts, not the user's code. */
 bool labels__is_torch(const char *name);
-/* Whether the simple report lists a row without --all; lightning: the job has rows of kind SPAN_ACTION. */
-bool labels__listed(const struct job_action *action, bool lightning);
+/* Whether reports list spans of this kind and name without --all; lightning: the job has some of kind SPAN_ACTION. */
+bool labels__listed(enum span_kind kind, const char *name, bool lightning);
 /* "FIT", "VALIDATE", "TEST", "PREDICT", or NULL when the rows do not tell. */
 const char *labels__stage(const struct job_action *actions, size_t cnt);
 

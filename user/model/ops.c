@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "flops.h"
+#include "sums.h"
 #include "words.h"
 
 struct op_node {
@@ -165,13 +166,6 @@ bool ops__group(const struct ops *ops, uint64_t id, struct op_group *group)
 
 /* ---- rows ---- */
 
-static uint64_t add_u64(uint64_t a, uint64_t b)
-{
-	uint64_t sum;
-
-	return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
-}
-
 static int64_t add_s64(int64_t a, int64_t b)
 {
 	int64_t sum;
@@ -181,9 +175,9 @@ static int64_t add_s64(int64_t a, int64_t b)
 
 void op_val__add(struct op_val *sum, const struct op_val *val)
 {
-	sum->calls = add_u64(sum->calls, val->calls);
-	sum->total_ns = add_u64(sum->total_ns, val->total_ns);
-	sum->self_ns = add_u64(sum->self_ns, val->self_ns);
+	sum->calls = sum__u64(sum->calls, val->calls);
+	sum->total_ns = sum__u64(sum->total_ns, val->total_ns);
+	sum->self_ns = sum__u64(sum->self_ns, val->self_ns);
 	for (int i = 0; i < OP_MEMORY__COUNT; i++) {
 		sum->self_bytes[i] = add_s64(sum->self_bytes[i], val->self_bytes[i]);
 		sum->total_bytes[i] = add_s64(sum->total_bytes[i], val->total_bytes[i]);

@@ -3,7 +3,7 @@
 #ifndef STEPFLAME_OPS_ROWS_H
 #define STEPFLAME_OPS_ROWS_H
 
-#include "processes.h"
+#include "../model/processes.h"
 #include "report.h"
 
 #define OPS_NO_ACTION "(none)" /* the action of what lies in no action */

@@ -242,7 +242,7 @@ int rows__collect(struct job *job, const struct report_options *options, uint32_
 		out->lightning |= actions[i].kind == SPAN_ACTION;
 	for (size_t i = 0; i < cnt; i++) {
 		choices[i].action = &actions[i];
-		choices[i].listed = options->all || labels__listed(&actions[i], out->lightning);
+		choices[i].listed = options->all || labels__listed(actions[i].kind, actions[i].name, out->lightning);
 	}
 	err = mark_leaves(choices, cnt);
 	if (err)

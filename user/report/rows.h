@@ -3,7 +3,7 @@
 #ifndef STEPFLAME_ROWS_H
 #define STEPFLAME_ROWS_H
 
-#include "processes.h"
+#include "../model/processes.h"
 #include "report.h"
 
 struct row {

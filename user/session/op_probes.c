@@ -13,6 +13,7 @@
 
 #include "../log.h"
 #include "../model/flops.h"
+#include "../target/pycode.h"
 #include "../target/tensor.h"
 #include "../target/torch.h"
 #include "op_private.h"
@@ -22,6 +23,7 @@
 /* How long before a window the probes are armed, and how far the next one must be for them to be taken away. */
 #define ARM_AHEAD_NS  500000000ULL
 #define DISARM_FAR_NS 2000000000ULL
+#define PEEK          "_ZN2at15sequence_number4peekEv"
 #define ARM_BLIND     20 /* steps ahead, while it is not known how long a step takes */
 
 /* What torch.profiler calls memory that no operator asked for. */
@@ -270,9 +272,31 @@ static struct op_library *add_library(struct op_target *t, const struct mapped_f
 	return library;
 }
 
+/* For the timeline: where autograd's sequence numbers are, without which nodes are not linked to operators. */
+static void find_sequence(const struct target *t, const struct mapped_file *file, struct op_proc *p)
+{
+	struct thread_word word = {0};
+	struct elf *elf = NULL;
+	uint64_t first;
+	int err = elf__new(file->open_path, &elf);
+
+	err = err ?: elf__vaddr(elf, 0, &first);
+	err = err ?: py_code__thread_word(elf, t->process.pid, file->base - first, PEEK, &word);
+	elf__free(elf);
+	/* musl's dtv has 8-byte entries. */
+	if (err || (word.module && process__file(&t->process, "ld-musl-"))) {
+		log__warn("report this version of torch", "its sequence numbers were not found: in the timeline no "
+							  "node is linked to the operator that made it");
+		return;
+	}
+	p->sequence_module = word.module;
+	p->sequence_offset = word.offset;
+}
+
 /* What a library has of operators and nodes. Having none is no error. */
 static int add_torch(struct session *s, const struct mapped_file *file, bool tensors, uint32_t slot)
 {
+	struct op_proc *p = &s->ops->procs[slot];
 	struct op_library *library;
 	struct op_file *found;
 	int err = find_file(s, file, tensors, &found);
@@ -280,7 +304,11 @@ static int add_torch(struct session *s, const struct mapped_file *file, bool ten
 	if (err)
 		return err == -ENOENT && !tensors ? 0 : err;
 	if (found->found->string_bytes == 8)
-		s->ops->procs[slot].old_strings = 1;
+		p->old_strings = 1;
+	if (found->found->sequence_nr)
+		p->node_sequence = found->found->sequence_nr;
+	if (tensors && s->options.timeline)
+		find_sequence(s->ops->targets[slot].target, file, p);
 	library = add_library(&s->ops->targets[slot], file);
 	for (uint32_t i = 0; !err && i < found->found->fn_cnt; i++)
 		err = add_function(library, found, i, slot);

@@ -24,6 +24,7 @@
 #include "natives.h"
 #include "op_probes.h"
 #include "programs.h"
+#include "samples.h"
 #include "state.h"
 #include "stepflame.skel.h"
 
@@ -130,6 +131,18 @@ static int on_record(void *ctx, void *data, size_t size)
 		op_table__span(s, data);
 		return 0;
 	}
+	if (record->type == REC_CODE && size >= sizeof(struct rec_code)) {
+		samples__code(s, data);
+		return 0;
+	}
+	if (record->type == REC_MODULES && size >= sizeof(struct rec_modules)) {
+		modules__name(s, data);
+		return 0;
+	}
+	if (record->type == REC_SAMPLE && size == sizeof(struct rec_sample)) {
+		samples__sample(s, data);
+		return 0;
+	}
 	if (record->type == REC_OP_WINDOW)
 		op_table__flush_spans(s);
 	session__emit(s, record);
@@ -172,7 +185,10 @@ static int load(struct session *s)
 		.ops = s->options.ops,
 		.exact = s->options.exact,
 		.shapes = s->options.shapes,
+		.stacks = s->options.stacks,
+		.modules = s->options.modules,
 		.timeline = s->options.timeline,
+		.frequency = s->options.frequency,
 	};
 	const char *why, *fix;
 	int err;
@@ -231,7 +247,7 @@ int session__new(const struct session_options *options, session_sink sink, void 
 	s->sink = sink;
 	s->sink_ctx = ctx;
 	emit_host(s);
-	err = parse_actions(s) ?: load(s) ?: set_functions(s) ?: op_probes__new(s) ?: exact__new(s);
+	err = parse_actions(s) ?: load(s) ?: set_functions(s) ?: op_probes__new(s) ?: samples__start(s) ?: exact__new(s);
 	if (err)
 		session__free(s);
 	else
@@ -246,6 +262,7 @@ void session__free(struct session *s)
 	exact__free(s);
 	targets__detach_all(s);
 	op_probes__free(s);
+	samples__free(s);
 	for (size_t i = 0; i < s->target_cnt; i++)
 		target__free(s->targets[i]);
 	for (size_t i = 0; i < s->file_cnt; i++)
@@ -389,6 +406,7 @@ int session__open(struct session *s)
 		if (err)
 			return err;
 	}
+	samples__open(s);
 	s->opened = true;
 	s->window_start_ns = session__now_ns();
 	s->attach_ns += s->window_start_ns - start;
@@ -430,6 +448,7 @@ int session__finish(struct session *s)
 {
 	s->window_end_ns = session__now_ns();
 	op_probes__close(s);
+	samples__close(s);
 	for (size_t i = 0; i < s->target_cnt; i++) {
 		struct proc_order order = {.what = ORDER_CLOSE, .pid = s->targets[i]->process.pid};
 
@@ -443,6 +462,7 @@ int session__finish(struct session *s)
 				      s->options.actions[i]);
 	exact__end(s);
 	calls__note(s);
+	samples__stop(s);
 	snapshot__emit(s);
 	op_probes__disarm_all(s);
 	targets__detach_all(s);

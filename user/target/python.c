@@ -180,7 +180,7 @@ static void python__find_threads(struct python *out, const struct process *proce
 
 static int python__describe(const struct process *process, struct python *out, const struct elf *elf)
 {
-	struct elf_symbol runtime, gen_type, unicode_type, code_type;
+	struct elf_symbol runtime, gen_type, unicode_type, cell_type, code_type;
 	const struct py_internals *internals;
 	uint64_t first;
 	int minor, err;

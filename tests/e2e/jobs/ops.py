@@ -102,6 +102,7 @@ def main():
     p.add_argument("--flops", action="store_true")
     p.add_argument("--all-threads", action="store_true", help="profile them all")
     p.add_argument("--no-profiler", dest="profiler", action="store_false")
+    p.add_argument("--trace", help="file for the profiler's Chrome trace")
     p.add_argument("--lead", type=int, default=0, help="steps before those under the profiler")
     args = p.parse_args()
     common.prepare(args)
@@ -121,6 +122,8 @@ def main():
             step()
         seconds = time.perf_counter() - start
     truth = {"steps": args.batches, "seconds": seconds, "odd": ops_models.odd_names, "exact": EXACT}
+    if args.trace:
+        prof.export_chrome_trace(args.trace)
     if prof:
         truth["tree"] = tree_rows(prof)
         truth["ops"] = rows(prof.events(), False)

@@ -3,7 +3,7 @@
 #ifndef STEPFLAME_PROCESSES_H
 #define STEPFLAME_PROCESSES_H
 
-#include "../model/job.h"
+#include "job.h"
 
 #define PROCESSES_ALL_MAIN 0 /* instead of a pid: all main processes, added together */
 

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* 64-bit keys numbered in the order in which they come, so that what belongs to them can lie in arrays. */
+#ifndef STEPFLAME_INTERN_H
+#define STEPFLAME_INTERN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "array.h"
+
+struct intern {
+	void *tree; /* empty: NULL */
+	struct array keys;
+};
+
+/* *index becomes the number of key, from 1; that of key 0 is 0. 0 or -ENOMEM. */
+int intern__add(struct intern *intern, uint64_t key, uint32_t *index);
+/* The key of a number that intern__add gave. */
+uint64_t intern__key(const struct intern *intern, uint32_t index);
+/* Above the highest number. */
+size_t intern__end(const struct intern *intern);
+/* Leaves it empty. */
+void intern__free(struct intern *intern);
+
+#endif

@@ -1,0 +1,492 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Samples that are alike (same stack, same path, same leaf) are one group. Functions, actions and what a path holds of
+ * them are numbered once, when the first sample needs them; a table is then made of arrays.
+ */
+#include "profile.h"
+
+#include <errno.h>
+#include <math.h>
+#include <search.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "labels.h"
+#include "stacks.h"
+#include "sums.h"
+
+enum { LEAF_MARK, LEAF_NATIVE, LEAF_KERNEL, LEAF_WAIT, LEAF__COUNT };
+
+struct group {
+	uint32_t path, stack;
+	uint32_t leaves[LEAF__COUNT]; /* functions below those of the stack, callers first; 0: none */
+	uint32_t cause;               /* CAUSE_NONE: on the CPU */
+	uint64_t samples, weight_ns;
+	double squares;
+};
+
+struct exact {
+	uint32_t path, function;
+	uint64_t calls, primitive_calls, self_ns, total_ns;
+};
+
+/* Actions of a path: cnt numbers in profile.path_actions from `first`; cnt is 0 until it was looked at. */
+struct path_range {
+	size_t first, cnt;
+};
+
+struct action_node {
+	struct profile_action action; /* first: what compare_action looks at */
+	uint32_t index;
+};
+
+struct profile {
+	struct job *job;
+	const struct stacks *stacks;
+	struct profile_options options;
+	bool lightning;
+	struct functions functions;
+	void *actions_by_key;      /* tree */
+	struct array actions;      /* struct profile_action */
+	struct array path_ranges;  /* struct path_range by path */
+	struct array path_actions; /* uint32_t */
+	struct array groups, exacts;
+	bool sorted; /* groups are merged and in order */
+};
+
+#define ORDER(a, b) (((a) > (b)) - ((a) < (b)))
+
+const struct function *profile__function(const struct profile *profile, uint32_t number)
+{
+	return functions__get(&profile->functions, number);
+}
+
+/* ---- actions ---- */
+
+static int compare_action(const void *a, const void *b)
+{
+	const struct profile_action *x = a, *y = b;
+
+	return x->kind != y->kind ? ORDER(x->kind, y->kind) : strcmp(x->name, y->name);
+}
+
+static int number_action(struct profile *p, enum span_kind kind, const char *name, uint32_t *index)
+{
+	struct profile_action key = {name, kind}, *slot;
+	struct action_node **found = tfind(&key, &p->actions_by_key, compare_action), *node;
+
+	if (found) {
+		*index = (*found)->index;
+		return 0;
+	}
+	node = malloc(sizeof(*node));
+	slot = node ? array__add(&p->actions, sizeof(*slot)) : NULL;
+	if (!slot) {
+		free(node);
+		return -ENOMEM;
+	}
+	*slot = key;
+	*node = (struct action_node){key, p->actions.cnt - 1};
+	if (!tsearch(node, &p->actions_by_key, compare_action)) {
+		free(node);
+		return -ENOMEM;
+	}
+	*index = node->index;
+	return 0;
+}
+
+/* Operators and nodes have a report of their own. */
+static bool is_action(const struct profile *p, enum span_kind kind, const char *name)
+{
+	if (kind >= SPAN_OP && kind <= SPAN_STEP)
+		return false;
+	return p->options.all || labels__listed(kind, name, p->lightning) ||
+	       (p->options.action && !strcmp(p->options.action, name));
+}
+
+static int add_path_action(struct profile *p, struct path_range *range, uint32_t action)
+{
+	uint32_t *actions = p->path_actions.items, *slot;
+
+	for (size_t i = 0; i < range->cnt; i++)
+		if (actions[range->first + i] == action)
+			return 0;
+	slot = array__add(&p->path_actions, sizeof(*slot));
+	if (!slot)
+		return -ENOMEM;
+	*slot = action;
+	range->cnt++;
+	return 0;
+}
+
+static int number_path(struct profile *p, uint32_t number)
+{
+	struct path path = stacks__path(p->stacks, number);
+	struct path_range *range;
+	int err;
+
+	if (array__grow(&p->path_ranges, stacks__path_end(p->stacks), sizeof(*range)))
+		return -ENOMEM;
+	range = &((struct path_range *)p->path_ranges.items)[number];
+	if (range->cnt)
+		return 0;
+	range->first = p->path_actions.cnt;
+	err = add_path_action(p, range, PROFILE_EVERYTHING);
+	for (uint32_t i = 0; i < path.cnt && !err; i++) {
+		const char *name = job__name_or_lost(p->job, path.spans[i].name);
+		uint32_t action;
+
+		if (!name)
+			return -ENOMEM;
+		if (!is_action(p, path.spans[i].kind, name))
+			continue;
+		err = number_action(p, path.spans[i].kind, name, &action);
+		if (!err)
+			err = add_path_action(p, range, action);
+	}
+	if (!err && range->cnt == 1)
+		err = add_path_action(p, range, path.known ? PROFILE_NONE : PROFILE_LOST);
+	return err;
+}
+
+static bool path_has(const struct profile *p, uint32_t path, uint32_t action)
+{
+	const struct path_range *range = &((const struct path_range *)p->path_ranges.items)[path];
+	const uint32_t *actions = (const uint32_t *)p->path_actions.items + range->first;
+
+	for (size_t i = 0; i < range->cnt; i++)
+		if (actions[i] == action)
+			return true;
+	return false;
+}
+
+const struct profile_action *profile__actions(const struct profile *profile, size_t *cnt)
+{
+	*cnt = profile->actions.cnt;
+	return profile->actions.items;
+}
+
+/* ---- what goes in ---- */
+
+static bool has_lightning(struct job *job, const struct stacks *stacks)
+{
+	size_t cnt;
+	const struct job_action *actions = job__actions(job, &cnt);
+
+	for (size_t i = 0; i < cnt; i++)
+		if (actions[i].kind == SPAN_ACTION)
+			return true;
+	for (size_t i = 0; i < stacks__path_end(stacks); i++) {
+		struct path path = stacks__path(stacks, i);
+
+		for (uint32_t s = 0; s < path.cnt; s++)
+			if (path.spans[s].kind == SPAN_ACTION)
+				return true;
+	}
+	return false;
+}
+
+/* The special ones, then those that the aggregates know, so that their order is that of first occurrence. */
+static int add_actions(struct profile *p)
+{
+	static const char *const special[PROFILE__SPECIAL] = {"(everything)", "(none)", "(lost)"};
+	size_t cnt;
+	const struct job_action *actions = job__actions(p->job, &cnt);
+	uint32_t index;
+	int err = 0;
+
+	for (size_t i = 0; i < PROFILE__SPECIAL && !err; i++)
+		err = number_action(p, SPAN_NONE, special[i], &index);
+	for (size_t i = 0; i < cnt && !err; i++)
+		if (is_action(p, actions[i].kind, actions[i].name))
+			err = number_action(p, actions[i].kind, actions[i].name, &index);
+	return err;
+}
+
+struct profile *profile__new(struct job *job, const struct profile_options *options)
+{
+	struct profile *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return NULL;
+	p->job = job;
+	p->stacks = job__stacks(job);
+	p->functions.job = job;
+	p->options = *options;
+	p->lightning = has_lightning(job, p->stacks);
+	if (!add_actions(p))
+		return p;
+	profile__free(p);
+	return NULL;
+}
+
+void profile__free(struct profile *profile)
+{
+	if (!profile)
+		return;
+	tdestroy(profile->actions_by_key, free);
+	functions__free(&profile->functions);
+	free(profile->actions.items);
+	free(profile->path_ranges.items);
+	free(profile->path_actions.items);
+	free(profile->groups.items);
+	free(profile->exacts.items);
+	free(profile);
+}
+
+static int number_leaves(struct profile *p, const struct sample *sample, const struct stack *stack, uint32_t *leaves)
+{
+	int err = 0;
+
+	if (!stack->known)
+		err = functions__builtin(&p->functions, "", "stack lost", &leaves[LEAF_MARK]);
+	else if (!stack->cnt)
+		err = functions__builtin(&p->functions, "", "no Python frames", &leaves[LEAF_MARK]);
+	if (!err && p->options.leaf)
+		err = functions__symbol(&p->functions, sample->native, &leaves[LEAF_NATIVE]);
+	if (!err && p->options.leaf)
+		err = functions__symbol(&p->functions, sample->kernel, &leaves[LEAF_KERNEL]);
+	if (!err && sample->kind == SAMPLE_WAIT)
+		err = functions__builtin(&p->functions, "waiting: ", sample_cause__name(sample->cause),
+					 &leaves[LEAF_WAIT]);
+	return err;
+}
+
+int profile__add_sample(struct profile *profile, const struct sample *sample)
+{
+	struct stack stack = stacks__stack(profile->stacks, sample->stack);
+	struct group *slot, group = {.path = sample->path,
+				     .stack = sample->stack,
+				     .cause = sample->cause,
+				     .samples = 1,
+				     .weight_ns = sample->weight_ns};
+	int err;
+
+	if (profile->options.cpu && sample->kind == SAMPLE_WAIT)
+		return 0;
+	/* A wait that has a sample of its own is timed, not met by chance. */
+	if (sample->kind == SAMPLE_CPU || sample->waits != 1)
+		group.squares = (double)sample->weight_ns * sample->weight_ns;
+	err = number_path(profile, sample->path);
+	if (!err)
+		err = functions__stack(&profile->functions, &stack);
+	if (!err)
+		err = number_leaves(profile, sample, &stack, group.leaves);
+	slot = err ? NULL : array__add(&profile->groups, sizeof(*slot));
+	if (!slot)
+		return -ENOMEM;
+	*slot = group;
+	profile->sorted = false;
+	return 0;
+}
+
+int profile__add_calls(struct profile *profile, const struct calls *calls)
+{
+	struct exact *slot, exact = {.path = calls->path,
+				     .calls = calls->calls,
+				     .primitive_calls = calls->primitive_calls,
+				     .self_ns = calls->self_ns,
+				     .total_ns = calls->total_ns};
+
+	if (!calls->calls || profile->options.cpu)
+		return 0;
+	if (number_path(profile, calls->path) || functions__code(&profile->functions, calls->code, &exact.function))
+		return -ENOMEM;
+	slot = array__add(&profile->exacts, sizeof(*slot));
+	if (!slot)
+		return -ENOMEM;
+	*slot = exact;
+	return 0;
+}
+
+static int compare_group(const void *a, const void *b)
+{
+	const struct group *x = a, *y = b;
+
+	if (x->path != y->path)
+		return ORDER(x->path, y->path);
+	if (x->stack != y->stack)
+		return ORDER(x->stack, y->stack);
+	if (x->cause != y->cause)
+		return ORDER(x->cause, y->cause);
+	return memcmp(x->leaves, y->leaves, sizeof(x->leaves));
+}
+
+static void merge_groups(struct profile *p)
+{
+	struct group *groups = p->groups.items;
+	size_t kept = 0;
+
+	if (p->sorted || !p->groups.cnt)
+		return;
+	qsort(groups, p->groups.cnt, sizeof(*groups), compare_group);
+	for (size_t i = 0; i < p->groups.cnt; i++) {
+		if (!kept || compare_group(&groups[kept - 1], &groups[i])) {
+			groups[kept++] = groups[i];
+			continue;
+		}
+		groups[kept - 1].samples += groups[i].samples;
+		groups[kept - 1].weight_ns = sum__u64(groups[kept - 1].weight_ns, groups[i].weight_ns);
+		groups[kept - 1].squares += groups[i].squares;
+	}
+	p->groups.cnt = kept;
+	p->sorted = true;
+}
+
+/* ---- tables ---- */
+
+/* A table in the making. */
+struct build {
+	struct profile *p;
+	struct profile_table *table;
+	struct profile_row *rows; /* by function */
+	size_t *seen;             /* by function: the last group that had it */
+	size_t group;             /* number of the one at hand, from 1 */
+	struct intern edge_keys;
+	struct array edges;      /* struct profile_edge, by key - 1 */
+	struct array edges_seen; /* size_t, likewise */
+};
+
+static int add_edge(struct build *b, uint32_t caller, uint32_t function, const struct group *group, bool innermost)
+{
+	struct profile_edge *edge;
+	uint32_t number;
+	size_t *seen;
+
+	if (intern__add(&b->edge_keys, (uint64_t)caller << 32 | function, &number) ||
+	    array__grow(&b->edges, number, sizeof(*edge)) || array__grow(&b->edges_seen, number, sizeof(*seen)))
+		return -ENOMEM;
+	edge = &((struct profile_edge *)b->edges.items)[number - 1];
+	seen = &((size_t *)b->edges_seen.items)[number - 1];
+	edge->caller = caller;
+	edge->function = function;
+	if (*seen != b->group) {
+		edge->samples += group->samples;
+		edge->total_ns = sum__u64(edge->total_ns, group->weight_ns);
+		*seen = b->group;
+	}
+	if (innermost)
+		edge->self_ns = sum__u64(edge->self_ns, group->weight_ns);
+	return 0;
+}
+
+/* One function of a group's stack, callers first; *caller is the one before. */
+static int add_function(struct build *b, const struct group *group, uint32_t function, bool innermost, uint32_t *caller)
+{
+	struct profile_row *row = &b->rows[function];
+	uint32_t above = *caller;
+
+	*caller = function;
+	row->function = function;
+	/* Recursion counts once. */
+	if (b->seen[function] != b->group) {
+		row->samples += group->samples;
+		row->total_ns = sum__u64(row->total_ns, group->weight_ns);
+		row->squares += group->squares;
+		b->seen[function] = b->group;
+	}
+	if (innermost)
+		row->self_ns = sum__u64(row->self_ns, group->weight_ns);
+	return above && b->p->options.callers ? add_edge(b, above, function, group, innermost) : 0;
+}
+
+static int add_group(struct build *b, const struct group *group)
+{
+	struct stack stack = stacks__stack(b->p->stacks, group->stack);
+	struct profile_table *table = b->table;
+	uint32_t leaf_cnt = 0, left, caller = 0;
+	int err = 0;
+
+	b->group++;
+	for (size_t i = 0; i < LEAF__COUNT; i++)
+		leaf_cnt += group->leaves[i] != 0;
+	left = stack.cnt + leaf_cnt;
+	for (uint32_t i = stack.cnt; i > 0 && !err; i--) {
+		uint32_t function;
+
+		err = functions__code(&b->p->functions, stack.frames[i - 1].code, &function);
+		if (!err)
+			err = add_function(b, group, function, !--left, &caller);
+	}
+	for (size_t i = 0; i < LEAF__COUNT && !err; i++)
+		if (group->leaves[i])
+			err = add_function(b, group, group->leaves[i], !--left, &caller);
+	table->samples += group->samples;
+	table->squares += group->squares;
+	if (group->cause == CAUSE_NONE) {
+		table->cpu_ns = sum__u64(table->cpu_ns, group->weight_ns);
+	} else {
+		table->wait_ns = sum__u64(table->wait_ns, group->weight_ns);
+		table->waits_ns[group->cause] = sum__u64(table->waits_ns[group->cause], group->weight_ns);
+	}
+	return err;
+}
+
+static void add_exact(struct build *b, const struct exact *exact)
+{
+	struct profile_row *row = &b->rows[exact->function];
+
+	row->function = exact->function;
+	row->calls = sum__u64(row->calls, exact->calls);
+	row->primitive_calls = sum__u64(row->primitive_calls, exact->primitive_calls);
+	row->self_ns = sum__u64(row->self_ns, exact->self_ns);
+	row->total_ns = sum__u64(row->total_ns, exact->total_ns);
+	b->table->exact = true;
+}
+
+static int fill(struct build *b, uint32_t action)
+{
+	const struct group *groups = b->p->groups.items;
+	const struct exact *exacts = b->p->exacts.items;
+	int err = 0;
+
+	for (size_t i = 0; i < b->p->exacts.cnt; i++)
+		if (path_has(b->p, exacts[i].path, action))
+			add_exact(b, &exacts[i]);
+	for (size_t i = 0; i < b->p->groups.cnt && !b->table->exact && !err;) {
+		uint32_t path = groups[i].path;
+		bool has = path_has(b->p, path, action);
+
+		for (; i < b->p->groups.cnt && groups[i].path == path && !err; i++)
+			err = has ? add_group(b, &groups[i]) : 0;
+	}
+	return err;
+}
+
+int profile__table(struct profile *profile, size_t action, struct profile_table *table)
+{
+	size_t cnt = functions__end(&profile->functions);
+	struct build b = {.p = profile, .table = table};
+	int err = -ENOMEM;
+
+	*table = (struct profile_table){0};
+	merge_groups(profile);
+	b.rows = calloc(cnt, sizeof(*b.rows));
+	b.seen = calloc(cnt, sizeof(*b.seen));
+	if (b.rows && b.seen)
+		err = fill(&b, action);
+	for (size_t i = 0; i < cnt && !err; i++)
+		if (b.rows[i].function)
+			b.rows[table->row_cnt++] = b.rows[i];
+	table->rows = b.rows;
+	table->edges = b.edges.items;
+	table->edge_cnt = b.edges.cnt;
+	free(b.seen);
+	free(b.edges_seen.items);
+	intern__free(&b.edge_keys);
+	if (err)
+		profile_table__release(table);
+	return err;
+}
+
+void profile_table__release(struct profile_table *table)
+{
+	free(table->rows);
+	free(table->edges);
+	*table = (struct profile_table){0};
+}
+
+double profile__error_ns(double squares)
+{
+	return 1.96 * sqrt(squares); /* the normal distribution's 97.5 % */
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Samples and exact calls: REC_SAMPLE and REC_CALLS in, samples by index out, in the order of the recording (of one
+ * thread that is the order of time). Part of the job (job.h), which owns it.
+ */
+#ifndef STEPFLAME_SAMPLES_H
+#define STEPFLAME_SAMPLES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "../../include/records.h"
+#include "names.h"
+#include "stacks.h"
+
+/*
+ * What a wait was for: enum wait_cause, and what the Python stack and the spans around it tell beyond the kernel's
+ * view of it.
+ */
+#define STEPFLAME_REFINED_CAUSES(X)                                                           \
+	X(DATA_WAIT, "data_wait")   /* a DataLoader's iterator, for a batch of its workers */ \
+	X(COLLECTIVE, "collective") /* in a span of SPAN_COMM */                              \
+	X(GPU_SYNC, "gpu_sync")     /* in a span of SPAN_SYNC */
+
+enum sample_cause {
+	CAUSE__BEFORE_REFINED = CAUSE__COUNT - 1,
+#define X(id, name) CAUSE_##id,
+	STEPFLAME_REFINED_CAUSES(X)
+#undef X
+		CAUSE__END,
+};
+
+/* "data_wait"; "" for CAUSE_NONE. */
+const char *sample_cause__name(unsigned int cause);
+
+struct sample {
+	uint64_t time_ns; /* when the timer ran out; when the wait ended */
+	uint64_t weight_ns;
+	uint64_t native; /* REC_NAME id of "symbol (library)", 0 not known */
+	uint64_t kernel; /* REC_NAME id of the symbol, 0 none */
+	uint32_t pid, tid;
+	uint32_t thread; /* number of pid and tid, from 1 */
+	uint32_t stack;  /* number for stacks__stack; 0: no Python frames */
+	uint32_t path;   /* number for stacks__path; 0: no spans */
+	uint32_t step;   /* boundaries in the process before it */
+	uint32_t waits;  /* in the weight: 1, or more that were short, of which this one was met by chance */
+	int syscall;     /* number, -1: in none */
+	enum sample_kind kind;
+	unsigned int cause; /* enum wait_cause or enum sample_cause; CAUSE_NONE of SAMPLE_CPU */
+};
+
+/* Calls of a function in exact windows, see struct rec_calls. */
+struct calls {
+	uint32_t pid;
+	uint32_t code; /* number for stacks__code */
+	uint32_t path; /* number for stacks__path */
+	uint64_t calls, primitive_calls, self_ns, total_ns;
+};
+
+struct samples {
+	struct array packed; /* see samples.c */
+	struct intern threads;
+	struct intern symbols;
+	struct array calls;   /* struct calls, in the order of their first record */
+	void *calls_by_key;   /* tree, see samples.c; empty: NULL */
+	struct array loaders; /* bool by stack: it waits for a DataLoader */
+	struct array causes;  /* uint8_t by path: enum sample_cause of what waits in it, or CAUSE_NONE */
+};
+
+/* Takes one of the two records, whose size holds its struct. 0, -ENOMEM, or -EINVAL when it makes no sense. */
+int samples__add(struct samples *samples, struct stacks *stacks, const struct rec_hdr *record);
+/* After records came, and before samples__get: finds what stacks and paths tell of causes. 0 or -ENOMEM. */
+int samples__refine(struct samples *samples, const struct stacks *stacks, const struct names *names);
+
+size_t samples__cnt(const struct samples *samples);
+struct sample samples__get(const struct samples *samples, size_t index);
+/* Threads that have samples, by number, from 1 up to, not with, samples__thread_end. */
+size_t samples__thread_end(const struct samples *samples);
+void samples__thread(const struct samples *samples, uint32_t thread, uint32_t *pid, uint32_t *tid);
+const struct calls *samples__calls(const struct samples *samples, size_t *cnt);
+
+/* Leaves it empty. */
+void samples__free(struct samples *samples);
+
+#endif
