@@ -131,7 +131,7 @@ int op_enter(struct pt_regs *ctx)
 }
 
 /* CPython's PyTypeObject.tp_name. */
-#define TYPE_NAME   24
+#define TYPE_NAME 24
 
 /* The name that is a text of the target's, 0: not readable (counted). */
 static __always_inline u64 text__name(struct thread *t, u64 text)

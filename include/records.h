@@ -200,7 +200,7 @@ struct rec_op_group {
 	__u64 module; /* name id of the module path, 0 none */
 	__u32 word_cnt;
 	__u32 source_offset; /* of the instruction that calls, as in struct stack_frame */
-	__u64 words[]; /* empty without --shapes */
+	__u64 words[];       /* empty without --shapes */
 };
 
 struct rec_op_window {

@@ -21,10 +21,11 @@
 #include "calls.h"
 #include "exact.h"
 #include "landmarks.h"
+#include "modules.h"
 #include "natives.h"
 #include "op_probes.h"
 #include "programs.h"
-#include "samples.h"
+#include "sampler.h"
 #include "state.h"
 #include "stepflame.skel.h"
 
@@ -132,15 +133,17 @@ static int on_record(void *ctx, void *data, size_t size)
 		return 0;
 	}
 	if (record->type == REC_CODE && size >= sizeof(struct rec_code)) {
-		samples__code(s, data);
+		sampler__code(s, data);
 		return 0;
 	}
 	if (record->type == REC_MODULES && size >= sizeof(struct rec_modules)) {
-		modules__name(s, data);
+		modules__path(s, data);
 		return 0;
 	}
+	if (record->type == REC_NAME && s->options.modules)
+		modules__name(s, data);
 	if (record->type == REC_SAMPLE && size == sizeof(struct rec_sample)) {
-		samples__sample(s, data);
+		sampler__sample(s, data);
 		return 0;
 	}
 	if (record->type == REC_OP_WINDOW)
@@ -247,7 +250,7 @@ int session__new(const struct session_options *options, session_sink sink, void 
 	s->sink = sink;
 	s->sink_ctx = ctx;
 	emit_host(s);
-	err = parse_actions(s) ?: load(s) ?: set_functions(s) ?: op_probes__new(s) ?: samples__start(s) ?: exact__new(s);
+	err = parse_actions(s) ?: load(s) ?: set_functions(s) ?: op_probes__new(s) ?: sampler__start(s) ?: exact__new(s);
 	if (err)
 		session__free(s);
 	else
@@ -262,7 +265,8 @@ void session__free(struct session *s)
 	exact__free(s);
 	targets__detach_all(s);
 	op_probes__free(s);
-	samples__free(s);
+	sampler__free(s);
+	modules__free(s);
 	for (size_t i = 0; i < s->target_cnt; i++)
 		target__free(s->targets[i]);
 	for (size_t i = 0; i < s->file_cnt; i++)
@@ -406,7 +410,7 @@ int session__open(struct session *s)
 		if (err)
 			return err;
 	}
-	samples__open(s);
+	sampler__open(s);
 	s->opened = true;
 	s->window_start_ns = session__now_ns();
 	s->attach_ns += s->window_start_ns - start;
@@ -448,7 +452,7 @@ int session__finish(struct session *s)
 {
 	s->window_end_ns = session__now_ns();
 	op_probes__close(s);
-	samples__close(s);
+	sampler__close(s);
 	for (size_t i = 0; i < s->target_cnt; i++) {
 		struct proc_order order = {.what = ORDER_CLOSE, .pid = s->targets[i]->process.pid};
 
@@ -462,7 +466,7 @@ int session__finish(struct session *s)
 				      s->options.actions[i]);
 	exact__end(s);
 	calls__note(s);
-	samples__stop(s);
+	sampler__stop(s);
 	snapshot__emit(s);
 	op_probes__disarm_all(s);
 	targets__detach_all(s);

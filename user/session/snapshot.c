@@ -63,6 +63,8 @@ static int emit_counters(struct session *s)
 			continue;
 		for (int i = 0; i < cpus; i++)
 			rec.value += values[i];
+		if (c == CNT_LINES_LOST)
+			rec.value = s->lines_lost;
 		if (is_loss(c))
 			s->progress.lost += rec.value;
 		snprintf(rec.name, sizeof(rec.name), "%s", names[c]);

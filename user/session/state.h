@@ -92,7 +92,8 @@ struct session {
 	struct ring_buffer *ring;
 	struct selftest selftest;
 	struct ops *ops;         /* NULL: not asked for */
-	struct samples *samples; /* NULL: not asked for */
+	struct modules *modules; /* NULL: none was met */
+	struct sampler *sampler; /* NULL: not asked for */
 	struct guardian *guardian; /* NULL: no --exact */
 	struct user_action *actions;
 	bool py_inlines; /* a Python function was wanted of an interpreter that inlines calls: CPython 3.11 and later */
@@ -103,6 +104,7 @@ struct session {
 	bool opened;
 	uint64_t window_start_ns, window_end_ns;
 	uint64_t attach_ns, detach_ns;
+	uint64_t lines_lost; /* as the counter of that name, which BPF does not add to */
 	uint64_t cpu_start_ns;
 	uint64_t next_snapshot_ns;
 	uint64_t governed_ns; /* when the governor last looked */

@@ -190,6 +190,7 @@ static int python__describe(const struct process *process, struct python *out, c
 	 */
 	if (elf__symbol(elf, "_PyRuntime", &runtime) || elf__symbol(elf, "PyGen_Type", &gen_type) ||
 	    elf__symbol(elf, "PyUnicode_Type", &unicode_type) || elf__symbol(elf, "PyCode_Type", &code_type) ||
+	    elf__symbol(elf, "PyCell_Type", &cell_type) ||
 	    elf__vaddr(elf, 0, &first))
 		return -ENOEXEC;
 	out->bias = out->file->base - first;
@@ -197,6 +198,7 @@ static int python__describe(const struct process *process, struct python *out, c
 	out->runtime = out->bias + runtime.vaddr;
 	out->process.gen_type = out->bias + gen_type.vaddr;
 	out->process.code_type = out->bias + code_type.vaddr;
+	out->process.cell_type = out->bias + cell_type.vaddr;
 
 	minor = python__version(out, elf, process->pid);
 	internals = minor < PY_MINOR_MIN || minor > PY_MINOR_MAX ? NULL : py_internals__find(minor);

@@ -3,7 +3,7 @@
  * Samples: a timer on each CPU, whose program the kernel runs; and what its records lack: the lines of a function,
  * which are in its process, and the names of native and kernel addresses.
  */
-#include "samples.h"
+#include "sampler.h"
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -15,9 +15,10 @@
 #include <unistd.h>
 
 #include "../log.h"
+#include "../target/pylines.h"
 #include "stepflame.skel.h"
 
-struct samples {
+struct sampler {
 	size_t timer_cnt;
 	struct bpf_link *timers[];
 };
@@ -51,11 +52,11 @@ static int timer__start(struct session *s, int cpu)
 		close(fd);
 		return err;
 	}
-	s->samples->timers[s->samples->timer_cnt++] = link;
+	s->sampler->timers[s->sampler->timer_cnt++] = link;
 	return 0;
 }
 
-int samples__start(struct session *s)
+int sampler__start(struct session *s)
 {
 	int cpus = libbpf_num_possible_cpus(), err = 0;
 
@@ -63,8 +64,8 @@ int samples__start(struct session *s)
 		return 0;
 	if (cpus < 0)
 		return cpus;
-	s->samples = calloc(1, sizeof(*s->samples) + cpus * sizeof(s->samples->timers[0]));
-	if (!s->samples)
+	s->sampler = calloc(1, sizeof(*s->sampler) + cpus * sizeof(s->sampler->timers[0]));
+	if (!s->sampler)
 		return -ENOMEM;
 	for (int cpu = 0; cpu < cpus && !err; cpu++)
 		err = timer__start(s, cpu);
@@ -81,7 +82,7 @@ static int visit_threads(struct session *s, bool at_close)
 	int err = 0, fd;
 	char nothing[64];
 
-	if (!s->samples)
+	if (!s->sampler)
 		return 0;
 	s->skel->bss->waits_end = at_close;
 	link = bpf_program__attach_iter(s->skel->progs.sample_threads, NULL);
@@ -96,38 +97,58 @@ static int visit_threads(struct session *s, bool at_close)
 	return err;
 }
 
-int samples__open(struct session *s)
+int sampler__open(struct session *s)
 {
 	return visit_threads(s, false);
 }
 
-int samples__close(struct session *s)
+int sampler__close(struct session *s)
 {
 	return visit_threads(s, true);
 }
 
-void samples__stop(struct session *s)
+void sampler__stop(struct session *s)
 {
-	if (!s->samples)
+	if (!s->sampler)
 		return;
-	for (size_t i = 0; i < s->samples->timer_cnt; i++)
-		bpf_link__destroy(s->samples->timers[i]);
-	s->samples->timer_cnt = 0;
+	for (size_t i = 0; i < s->sampler->timer_cnt; i++)
+		bpf_link__destroy(s->sampler->timers[i]);
+	s->sampler->timer_cnt = 0;
 }
 
-void samples__free(struct session *s)
+void sampler__free(struct session *s)
 {
-	samples__stop(s);
-	free(s->samples);
-	s->samples = NULL;
+	sampler__stop(s);
+	free(s->sampler);
+	s->sampler = NULL;
 }
 
-int samples__code(struct session *s, const struct rec_code *rec)
+/* How the interpreter of a process lays its objects out. A child that was not looked at yet is a fork of some target. */
+static const struct py_layout *layout_of(struct session *s, pid_t pid)
 {
-	return session__emit(s, &rec->hdr);
+	struct target *t = targets__find(s, pid);
+
+	for (size_t i = 0; (!t || !t->has_python) && i < s->target_cnt; i++)
+		t = s->targets[i];
+	return t && t->has_python ? &t->python.process.layout : NULL;
 }
 
-int samples__sample(struct session *s, const struct rec_sample *rec)
+int sampler__code(struct session *s, const struct rec_code *rec)
+{
+	const struct py_layout *layout = layout_of(s, rec->pid);
+	struct rec_code *complete = NULL, bare = *rec;
+	int err = layout ? py_lines__complete(layout, rec, &complete) : -ESRCH;
+
+	if (err) {
+		s->lines_lost++;
+		bare.line_table = 0;
+	}
+	err = session__emit(s, err ? &bare.hdr : &complete->hdr);
+	free(complete);
+	return err;
+}
+
+int sampler__sample(struct session *s, const struct rec_sample *rec)
 {
 	struct rec_sample named = *rec;
 

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Samples of a session: the timers, and what the kernel's records of stacks lack. */
-#ifndef STEPFLAME_SESSION_SAMPLES_H
-#define STEPFLAME_SESSION_SAMPLES_H
+#ifndef STEPFLAME_SESSION_SAMPLER_H
+#define STEPFLAME_SESSION_SAMPLER_H
 
 #include "state.h"
 
 /* When windows have opened, and before they close: threads that wait do so from then, or until then. 0 or -errno. */
-int samples__open(struct session *s);
-int samples__close(struct session *s);
+int sampler__open(struct session *s);
+int sampler__close(struct session *s);
 
 /* Starts the timers, one per CPU, unless sampling is off. 0 or -errno, after a message. */
-int samples__start(struct session *s);
+int sampler__start(struct session *s);
 /* Stops them. */
-void samples__stop(struct session *s);
-void samples__free(struct session *s); /* accepts a session without */
+void sampler__stop(struct session *s);
+void sampler__free(struct session *s); /* accepts a session without */
 
 /* Completes a record of the kernel's and hands it to the sink. 0 or -errno of the sink. */
-int samples__code(struct session *s, const struct rec_code *rec);
-int samples__sample(struct session *s, const struct rec_sample *rec);
+int sampler__code(struct session *s, const struct rec_code *rec);
+int sampler__sample(struct session *s, const struct rec_sample *rec);
 
 #endif
