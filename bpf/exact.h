@@ -313,12 +313,43 @@ static __always_inline void on_return(struct task_struct *task, const struct pro
 		count(CNT_OPEN_AT_START);
 }
 
-static __always_inline bool is_generators(const struct py_layout *py, u64 py_frame)
+/*
+ * Is that a frame of the interpreter's own, which checks what __init__ returns? Its code object is known by its name, which is its file
+ * name as well (CPython 3.13 Python/ceval.c: _Py_InitCleanup).
+ */
+static __always_inline bool is_shim(const struct py_layout *py, u64 py_frame)
 {
+	u64 code = read_u64(py_frame + py->frame_code) & ~(u64)py->ref_mask;
+	u64 name = read_u64(code + py->code_name);
+
+	return name && name == read_u64(code + py->code_filename);
+}
+
+/*
+ * A frame that was not seen to begin is cleared. From CPython 3.13 on that may be an __init__, which a call of its class enters
+ * without leaving the loop, whatever eval_frame says: counted, but not timed.
+ */
+static __always_inline void on_unseen(struct exact_thread *x, struct task_struct *task, const struct proc *proc, u32 pid,
+				      u64 now, u64 py_frame)
+{
+	const struct py_layout *py = &proc->py.layout;
+	struct call_key key = {.pid = pid};
 	u8 owner = 0;
 
 	bpf_probe_read_user(&owner, sizeof(owner), (const void *)(py_frame + py->frame_owner));
-	return owner;
+	if (owner || is_shim(py, py_frame))
+		return; /* a generator's, which is thrown away; or no call */
+	if (!is_shim(py, read_u64(py_frame + py->frame_previous) & ~(u64)py->ref_mask)) {
+		if (!x->depth) /* else it was too deep */
+			count(CNT_OPEN_AT_START);
+		return;
+	}
+	if (!in_window(proc, now))
+		return;
+	key.code = code__id(&x->names, proc, pid, read_u64(py_frame + py->frame_code) & ~(u64)py->ref_mask);
+	key.path = exact__path(x, task);
+	if (key.code)
+		call__account(&key, 0, 0, !calls__has(x, key.code));
 }
 
 /* A frame is cleared: by the native function that runs it, at its end; a generator's also when the generator is thrown away. */
@@ -332,8 +363,8 @@ static __always_inline void on_clear(struct task_struct *task, const struct proc
 	calls__repair(x, sp);
 	if (x->depth && call__at(x, x->depth - 1)->py_frame == py_frame)
 		call__end(x, proc, pid, now);
-	else if (!x->depth && !is_generators(&proc->py.layout, py_frame))
-		count(CNT_OPEN_AT_START);
+	else
+		on_unseen(x, task, proc, pid, now, py_frame);
 }
 
 #endif

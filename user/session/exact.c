@@ -4,6 +4,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "../log.h"
@@ -78,6 +79,51 @@ static int explain(const struct target *t, int err)
 	return err;
 }
 
+/*
+ * Calls that would stay within one run of the loop nest on the C stack meanwhile. CPython 3.12 allows 750 of them (in 3.12.1), 3.13 5,000, and
+ * raises RecursionError; 3.11 relies on its recursion limit: with 8 MiB of stack 20,000 fit.
+ */
+#define DEPTH_311 10000
+#define DEPTH_312 700
+#define DEPTH_313 4900
+
+static int check_depth(struct session *s, const struct target *t)
+{
+	int limit = py_exact__recursion_limit(&t->process, &t->python), minor = t->python.process.layout.minor;
+	int depth = minor == 12 ? DEPTH_312 : DEPTH_313;
+
+	if (minor == 11 && (limit < 0 || limit > DEPTH_311)) {
+		log__error(WAY_OUT,
+			   "process %d allows recursion %d calls deep: while --exact makes all calls visible, they would "
+			   "overflow its C stack (up to %d are safe)",
+			   t->process.pid, limit, DEPTH_311);
+		return -EOPNOTSUPP;
+	}
+	if ((minor == 12 || minor == 13) && (limit < 0 || limit > depth)) {
+		log__warn(NULL, "while --exact runs, recursion deeper than some %d calls raises RecursionError in Python %s",
+			  depth, t->python.version);
+		session__note(s,
+			      "exact calls: meanwhile, recursion deeper than some %d calls raised RecursionError in process %d",
+			      depth, t->process.pid);
+	}
+	return 0;
+}
+
+/* Up to 3.11.3, this instruction does not ask for eval_frame (cpython issue 104405). */
+static void note_subscripts(struct session *s, const struct target *t)
+{
+	int micro;
+
+	if (sscanf(t->python.version, "3.11.%d", &micro) == 1 && micro < 4)
+		session__note(s,
+			      "exact calls: Python %s calls `__getitem__` of classes where it is not seen (fixed in 3.11.4): those "
+			      "calls are missing, their time is in their callers",
+			      t->python.version);
+	if (t->python.process.layout.minor == 13)
+		session__note(s, "exact calls: Python 3.13 calls `__init__` of simple classes where it is not seen to begin: these "
+				 "calls are counted, their time is in their callers");
+}
+
 /* Sets one word of it. */
 static int write_word(struct session *s, struct target *t, uint64_t address)
 {
@@ -110,6 +156,9 @@ int exact__arm(struct session *s, struct target *t)
 	cnt = py_exact__words(&t->process, &t->python, t->exact.file.word_offset, words);
 	if (cnt <= 0)
 		return cnt ?: -EAGAIN;
+	err = check_depth(s, t);
+	if (err)
+		return err;
 	log__info("--exact writes one word into process %d (8 bytes at 0x%llx, PyInterpreterState.eval_frame), and puts "
 		  "NULL back at the end",
 		  t->process.pid, (unsigned long long)words[0]);
@@ -119,6 +168,7 @@ int exact__arm(struct session *s, struct target *t)
 		return explain(t, err);
 	t->exact.word_cnt = cnt;
 	t->exact.armed = true;
+	note_subscripts(s, t);
 	return 0;
 }
 

@@ -283,3 +283,17 @@ int py_exact__words(const struct process *process, const struct python *python, 
 	}
 	return err ?: cnt;
 }
+
+int py_exact__recursion_limit(const struct process *process, const struct python *python)
+{
+	const struct py_internals *internals = py_internals__find(python->process.layout.minor);
+	uint64_t interp;
+	int limit;
+
+	if (!internals || !internals->recursion_limit ||
+	    process__read_memory(process->pid, python->runtime + python->walk[PY_WALK_INTERPRETERS], &interp,
+				 sizeof(interp)) ||
+	    process__read_memory(process->pid, interp + internals->recursion_limit, &limit, sizeof(limit)))
+		return -1;
+	return limit;
+}

@@ -33,6 +33,9 @@ struct py_exact {
  */
 int py_exact__find(const struct elf *elf, const struct python *python, struct py_exact *out, const char **why);
 
+/* sys.getrecursionlimit() in the process, from CPython 3.11; -1: not known. */
+int py_exact__recursion_limit(const struct process *process, const struct python *python);
+
 /* Addresses of the word in each interpreter of the process, at most PY_EXACT_WORDS. Count (0: none yet), or -errno. */
 int py_exact__words(const struct process *process, const struct python *python, uint32_t word_offset,
 		    uint64_t words[PY_EXACT_WORDS]);
