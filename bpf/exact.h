@@ -310,7 +310,7 @@ static __always_inline void on_return(struct task_struct *task, const struct pro
 	if (x->depth && call__at(x, x->depth - 1)->frame == frame)
 		call__end(x, proc, pid, now);
 	else if (!x->depth && proc->py.layout.minor < PY_MINOR_CLEARS) /* then on_clear was before us */
-		count(CNT_OPEN_AT_START);
+		count(CNT_CALL_UNSEEN);
 }
 
 /*
@@ -341,7 +341,7 @@ static __always_inline void on_unseen(struct exact_thread *x, struct task_struct
 		return; /* a generator's, which is thrown away; or no call */
 	if (!is_shim(py, read_u64(py_frame + py->frame_previous) & ~(u64)py->ref_mask)) {
 		if (!x->depth) /* else it was too deep */
-			count(CNT_OPEN_AT_START);
+			count(CNT_CALL_UNSEEN);
 		return;
 	}
 	if (!in_window(proc, now))

@@ -79,7 +79,7 @@ def test_counts(bench, python):
     check_counts(rows, truth)
     lost = helpers.report(record.file)["lost"]
     # functions of exec() are gone before their lines are read
-    assert set(lost) <= {"open_at_start", "lines_lost"} and lost.get("open_at_start", 0) < 30, lost
+    assert set(lost) <= {"call_unseen", "lines_lost"} and lost.get("call_unseen", 0) < 30, lost
     # what takes long takes what it takes
     busy, around = (next(rows[key] for key in rows if key.endswith(name)) for name in (" busy", " around"))
     assert own["busy"] <= busy[2] / 1e9 <= own["busy"] + PER_CALL + own["delayed"]

@@ -137,6 +137,7 @@ static int write_word(struct session *s, struct target *t, uint64_t address)
 			      "exact calls: process %d has an evaluation function of its own (torch.compile sets one), "
 			      "which was left as it is: calls that it does not pass on are missing",
 			      t->process.pid);
+		t->exact.changed = true;
 		return 0;
 	}
 	return err == -EALREADY ? 0 : err;
@@ -198,6 +199,29 @@ void exact__disarm(struct session *s, struct target *t)
 	t->exact.word_cnt = 0;
 }
 
+static void note_changed(struct session *s, struct target *t)
+{
+	if (!t->exact.changed)
+		session__note(s,
+			      "exact calls: process %d has set an evaluation function of its own meanwhile (torch.compile does): "
+			      "from then on calls between Python functions may be missing",
+			      t->process.pid);
+	t->exact.changed = true;
+}
+
+void exact__tend(struct session *s)
+{
+	for (size_t i = 0; s->options.exact && i < s->target_cnt; i++) {
+		struct target *t = s->targets[i];
+		uint64_t value;
+
+		for (size_t k = 0; !t->gone && k < t->exact.word_cnt; k++)
+			if (!process__read_memory(t->process.pid, t->exact.words[k], &value, sizeof(value)) &&
+			    value != t->python.bias + t->exact.file.eval)
+				note_changed(s, t);
+	}
+}
+
 int exact__snapshot(struct session *s)
 {
 	struct call_key key, *prev = NULL;
@@ -227,19 +251,16 @@ int exact__snapshot(struct session *s)
 
 void exact__end(struct session *s)
 {
-	int changed;
+	int err;
 
 	if (!s->options.exact)
 		return;
-	changed = guardian__free(s->guardian);
+	exact__tend(s);
+	err = guardian__free(s->guardian);
 	s->guardian = NULL;
-	if (changed > 0)
-		session__note(s,
-			      "exact calls: the program has set an evaluation function of its own meanwhile (torch.compile "
-			      "does): from then on calls between Python functions are missing");
-	else if (changed < 0)
+	if (err)
 		session__note(s, "exact calls: what was written into the process may not have been put back (%s)",
-			      strerror(-changed));
+			      strerror(-err));
 	session__note(s,
 		      "exact calls: those of Python functions that began and ended in the window; calls of built-in functions are in "
 		      "the time of their callers");

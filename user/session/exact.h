@@ -30,6 +30,9 @@ void exact__forked(struct session *s, struct target *child, const struct target 
 /* Its calls are seen no more. */
 void exact__disarm(struct session *s, struct target *t);
 
+/* Sees whether a program has changed its word itself. Called some times a second. */
+void exact__tend(struct session *s);
+
 /* Rows as records. 0 or -errno of the sink. */
 int exact__snapshot(struct session *s);
 /* Puts all words back; notes for the report. Before the probes are taken away. */

@@ -38,7 +38,6 @@ struct guardian {
 struct words {
 	struct word word[WORDS_MAX];
 	size_t cnt;
-	int changed; /* by the program itself */
 };
 
 /* Private writable memory only: a write by /proc/PID/mem would get around the protection of any other. */
@@ -142,10 +141,8 @@ static void restore_forks(const struct message *m)
 static void words__restore(struct words *words, size_t i)
 {
 	struct word *word = &words->word[i];
-	int err = change(word->memory, word->of.address, word->of.value, 0);
 
-	if (err == -EBUSY || err == -EALREADY)
-		words->changed++;
+	change(word->memory, word->of.address, word->of.value, 0);
 	close(word->memory);
 	*word = words->word[--words->cnt];
 }
@@ -176,7 +173,6 @@ static void guard(int socket)
 					words__restore(&words, i);
 		} else {
 			words__restore_all(&words);
-			answer = words.changed;
 		}
 		if (send(socket, &answer, sizeof(answer), MSG_NOSIGNAL) != sizeof(answer))
 			break;
@@ -262,14 +258,14 @@ void guardian__restore(struct guardian *g, const struct process *process)
 int guardian__free(struct guardian *g)
 {
 	const struct message m = {.order = ORDER_END};
-	int changed;
+	int err;
 
 	if (!g)
 		return 0;
-	changed = ask(g, &m);
+	err = ask(g, &m);
 	close(g->socket);
 	while (waitpid(g->pid, NULL, 0) < 0 && errno == EINTR)
 		;
 	free(g);
-	return changed;
+	return err;
 }

@@ -27,8 +27,8 @@ int guardian__write(struct guardian *g, const struct process *process, uint64_t 
 void guardian__restore(struct guardian *g, const struct process *process);
 
 /*
- * Puts all words back, those of the targets' forked descendants too, and waits for that. Returns how many did not hold
- * what was written: the program has changed them itself; or -errno. Accepts NULL (0).
+ * Puts all words back, those of the targets' forked descendants too, and waits for that. 0 or -errno: it is
+ * gone. Accepts NULL.
  */
 int guardian__free(struct guardian *g);
 

@@ -429,6 +429,7 @@ int session__poll(struct session *s, int timeout_ms)
 	targets__tend(s);
 	governor__tend(s);
 	op_probes__tend(s);
+	exact__tend(s);
 	now = session__now_ns();
 	if (s->opened) {
 		s->progress.elapsed_ns = now - s->window_start_ns;

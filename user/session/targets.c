@@ -409,8 +409,7 @@ void targets__event(struct session *s, const struct rec_proc *rec)
 	t->has_python = t->has_torch = t->forked = false;
 	t->python = (struct python){};
 	t->governor.inode = 0;
-	t->exact.armed = false;
-	t->exact.word_cnt = 0;
+	memset(&t->exact, 0, sizeof(t->exact));
 	t->torch[0] = 0;
 	if (rec->event == PROC_EXIT) {
 		t->gone = true;
