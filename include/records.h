@@ -355,7 +355,7 @@ struct rec_interval {
 	__u64 name;  /* REC_NAME id; 0 of a step */
 	__u32 kind;  /* enum span_kind: SPAN_STEP, SPAN_FORWARD, SPAN_GC */
 	__u32 depth; /* spans around it */
-	__u32 step;  /* boundaries in the process before it ended: of a step its number, from 0 */
+	__u32 step;  /* boundaries in the process before its end: of a step that of the samples in it */
 	__u32 pad;
 };
 
