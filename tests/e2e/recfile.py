@@ -81,7 +81,7 @@ def counter(counter_name, value):
 
 
 def cost(hits, busiest_hits, hit_ns, own_cpu_ns, own_rss_bytes):
-    return record(COST, struct.pack("=7Q", hits, busiest_hits, hit_ns, 0, 0, own_cpu_ns, own_rss_bytes))
+    return record(COST, struct.pack("=8Q", hits, busiest_hits, hit_ns, 0, 0, own_cpu_ns, own_rss_bytes, 0))
 
 
 def note(text):
