@@ -107,6 +107,8 @@ static __always_inline void timer__sample(struct bpf_perf_event_data *ctx, const
 	u64 stack = stack__current(room, proc, pid);
 	struct rec_sample *rec = sample__reserve(proc, pid, task);
 
+	if (t)
+		t->gap_sampled = 1;
 	if (!rec)
 		return;
 	rec->time_ns = bpf_ktime_get_ns();
@@ -189,6 +191,8 @@ static __always_inline void wait__sample(const struct proc *proc, u32 pid, struc
 	if (sum->ns < wait_threshold_ns)
 		return;
 	t = bpf_task_storage_get(&threads, task, NULL, 0);
+	if (t)
+		t->gap_sampled = 1;
 	room = t && t->depth ? room__enter() : NULL;
 	if (room) {
 		path = path__of(&room->path, t);

@@ -10,13 +10,13 @@
 
 #define DTV_ENTRY 16 /* glibc: dtv[-1] holds the number of entries; one is -1 until the thread uses that module */
 
-/* Where the current thread's next number is; 0: not known, or no number was taken yet. */
+/* Where the current thread's next number is; 0: it was given no place yet. */
 static __always_inline u64 sequence__at(struct thread *t, const struct op_proc *p)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	u64 fsbase = task->thread.fsbase, block = fsbase, dtv;
 
-	if (t->sequence_at || !p->sequence_offset)
+	if (t->sequence_at)
 		return t->sequence_at;
 	if (p->sequence_module) {
 		dtv = read_u64(fsbase + 8);
@@ -34,15 +34,15 @@ static __always_inline s64 sequence__next(struct thread *t, const struct op_proc
 {
 	u64 at;
 
-	if (!p->open)
+	if (!p->open || !p->sequence_offset)
 		return -1;
 	at = sequence__at(t, p);
-	return at ? read_u64(at) : p->sequence_offset ? 0 : -1;
+	return at ? (s64)read_u64(at) : 0;
 }
 
 static __always_inline s64 sequence__of_node(const struct op_proc *p, u64 node)
 {
-	return p->node_sequence ? read_u64(node + p->node_sequence) : -1;
+	return p->node_sequence ? (s64)read_u64(node + p->node_sequence) : -1;
 }
 
 /*

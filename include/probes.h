@@ -120,6 +120,7 @@ struct proc {
 	__u64 optimizer;                      /* name id of the first optimizer whose step was seen */
 	__u64 window_start_ns, window_end_ns; /* end 0: not yet */
 	__u64 steps;                          /* boundaries since the window began */
+	__u64 boundary_ns;                    /* the last one */
 	__u32 data_seen;                      /* a DataLoader batch came since the last boundary */
 	__u32 window;                         /* enum proc_window */
 	__u32 fetches;                        /* late PROBE_PY_ITER_EXIT are armed: fetches can be timed */

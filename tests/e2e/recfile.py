@@ -5,8 +5,24 @@ import struct
 import zlib
 
 HOST, TARGET, NAME, PROC, WINDOW, AGG, COUNTER, COST, NOTE, OP, OP_GROUP, OP_WINDOW, SPANS = range(1, 14)
-SPAN, CODE, STACK, PATH, SAMPLE, MODULES, CALLS = range(14, 21)
-ACTION, LABEL, FORWARD, BACKWARD, USER, SPAN_OP, EVALUATE, NODE, STEP = range(1, 10)
+SPAN, CODE, STACK, PATH, SAMPLE, INTERVAL, MODULES, CALLS = range(14, 22)
+ACTION, LABEL, FORWARD, BACKWARD, USER, SPAN_OP, EVALUATE, NODE, STEP, GC, COMM, SYNC = range(1, 13)
+CPU, WAIT = 1, 2
+CAUSES = [
+    "",
+    "run_queue",
+    "lock",
+    "gil",
+    "disk_read",
+    "fsync",
+    "page_fault",
+    "sleep",
+    "child_wait",
+    "pipe",
+    "socket",
+    "poll",
+    "unknown",
+]
 WORD_NONE, WORD_TENSOR, WORD_TENSOR_LIST, WORD_INTS, WORD_INT, WORD_OPAQUE, WORD_CUT = range(7)
 MAIN, CHILD, WORKER = range(3)
 UTF8, LATIN1, UCS2, UCS4 = 0, 1, 2, 4
@@ -148,6 +164,69 @@ def spans(pid, tid, rows, base_ns=0):
     return record(SPANS, struct.pack("=IIIIQ", pid, tid, len(rows), len(payload), base_ns) + payload)
 
 
+def code(ident, file, code_name, first_line=1, lines=()):
+    """file, code_name: name ids; lines: (offset, line)."""
+    data = struct.pack("=QQQQIIII", ident, file, code_name, 0, 0, first_line, len(lines), 0)
+    return record(CODE, data + b"".join(struct.pack("=Ii", *line) for line in lines))
+
+
+def stack(ident, frames, cut=0):
+    """frames: (code id, offset), the innermost first."""
+    return record(
+        STACK, struct.pack("=QII", ident, len(frames), cut) + b"".join(struct.pack("=QII", *frame, 0) for frame in frames)
+    )
+
+
+def path(ident, path_spans):
+    """path_spans: (kind, name id), the outermost first."""
+    data = b"".join(struct.pack("=QII", name_id, kind, 0) for kind, name_id in path_spans)
+    return record(PATH, struct.pack("=QII", ident, len(path_spans), 0) + data)
+
+
+def sample(
+    pid,
+    tid,
+    kind,
+    time_ns,
+    weight_ns,
+    stack_id=0,
+    path_id=0,
+    cause=None,
+    native=0,
+    kernel=0,
+    step=0,
+    waits=1,
+    syscall=-1,
+):
+    """cause: one of CAUSES."""
+    return record(
+        SAMPLE,
+        struct.pack(
+            "=6Q4IhBBI",
+            time_ns,
+            weight_ns,
+            stack_id,
+            path_id,
+            native,
+            kernel,
+            pid,
+            tid,
+            step,
+            waits if kind == WAIT else 0,
+            syscall,
+            kind,
+            CAUSES.index(cause or ""),
+            0,
+        ),
+    )
+
+
+def calls(pid, code_id, path_id, call_cnt, primitive_calls, self_ns, total_ns):
+    return record(
+        CALLS, struct.pack("=IIQQQQQQ", pid, 0, code_id, path_id, call_cnt, primitive_calls, self_ns, total_ns)
+    )
+
+
 def header(version=VERSION, byte_order=BYTE_ORDER):
     return struct.pack("=8sIIII", b"stepflam", version, byte_order, 24, 0)
 
@@ -166,7 +245,7 @@ def recording(records, version=VERSION):
     return out + (chunk(pending) if pending else b"")
 
 
-def records(path):
+def read_records(path):
     """(type, payload) of each record in a recording, by the same words as above."""
     data = path.read_bytes()
     at = struct.unpack_from("=8sIIII", data)[3]
@@ -180,10 +259,10 @@ def records(path):
             at += bytes_
 
 
-def calls(path):
+def read_calls(path):
     """{(pid, file, line, name): [calls, primitive calls, self ns, total ns]} of REC_CALLS, over all paths."""
     texts, codes, rows = {}, {}, {}
-    for kind, payload in records(path):
+    for kind, payload in read_records(path):
         if kind == NAME:
             ident, encoding, _, size, _ = struct.unpack_from("=QBBHI", payload)
             codec = {UTF8: "utf-8", LATIN1: "latin-1", UCS2: "utf-16-le", UCS4: "utf-32-le"}[encoding]

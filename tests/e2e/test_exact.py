@@ -54,7 +54,7 @@ def profiled(bench, python):
 def recorded(bench, python, *args):
     record, truth = bench.recorded(JOB, *args, python=python, options=("--exact", "-F", 0, "-d", SECONDS))
     rows = {}
-    for (_, file, line, name), row in recfile.calls(record.file).items():
+    for (_, file, line, name), row in recfile.read_calls(record.file).items():
         name = name.rsplit(".", 1)[-1]
         if file.endswith(JOB) and name not in AROUND:
             rows["%d %s" % (line, name)] = row
@@ -105,7 +105,7 @@ def test_with_torch(bench, options):
     job.release()
     assert record.wait() == helpers.OK, record.what()
     assert job.wait() == 0, job.what()
-    rows = recfile.calls(record.file)
+    rows = recfile.read_calls(record.file)
     steps = helpers.report(record.file)["window"]["steps"]
     (step,) = [row for (_, file, _, name), row in rows.items() if file.endswith("optim/sgd.py") and name.endswith("step")] or [[0]]
     assert abs(step[0] - steps) <= 1 and steps

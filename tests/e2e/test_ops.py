@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Operators against torch.profiler, which runs in the same process over the same steps."""
 
-import subprocess
-
 import helpers
 import ops_compare
 import pytest
@@ -12,8 +10,8 @@ pytestmark = helpers.needs_bpf
 
 # Models of jobs/ops_models.py, and what torch's own profiler must be told to see all of them.
 EVERYWHERE = ["mlp", "conv", "transformer", "lstm", "embedding", "function", "checkpoint", "labels"]
-# Boxed calls, which a stripped library does not name.
-NEWER = ["scripted", "unobserved", "custom_op", "autocast", "compiled_aot", "compiled_inductor"]
+EVERYWHERE += ["scripted", "unobserved", "library", "autocast"]  # boxed calls
+NEWER = ["custom_op", "compiled_aot", "compiled_inductor"]
 # Not storm_threads: there torch.profiler itself, without us, hung in 5 of 6 runs.
 THREADS = {"threads": ["--all-threads"]}
 # The kernels are most of the time there, not what either profiler adds to each call.
@@ -30,16 +28,9 @@ def python(request):
     return PYTHON if request.param == "torch 2" else request.getfixturevalue("debian_python")
 
 
-def needs(expression):
-    """Skips where this torch has no such thing."""
-    code = "import torch, torch._C._profiler; " + expression
-    if subprocess.run([PYTHON, "-c", code], capture_output=True).returncode:
-        pytest.skip("this torch has no " + expression)
-
-
 @pytest.fixture
 def all_threads():
-    needs("torch._C._profiler._ExperimentalConfig(profile_all_threads=True)")
+    ops_compare.needs("torch._C._profiler._ExperimentalConfig(profile_all_threads=True)")
 
 
 def compare(bench, model, *args, python=PYTHON, options=()):
@@ -58,7 +49,7 @@ def test_equals_torch_profiler(bench, python, model):
 @pytest.mark.parametrize("model", NEWER)
 def test_equals_torch_profiler_2(bench, model):
     if model == "custom_op":
-        needs("torch.library.custom_op")
+        ops_compare.needs("torch.library.custom_op")
     compare(bench, model)
 
 

@@ -157,7 +157,7 @@ static void put_thread(void)
 #endif
 }
 
-/* In the order of enum py_walk (user/target/pylayout.h). */
+/* In the order of enum py_walk_field (user/target/pylayout.h). */
 static void put_internals(void)
 {
 #if PY_VERSION_HEX >= 0x030b0000

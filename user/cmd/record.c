@@ -17,8 +17,8 @@
 #include "../session/launch.h"
 #include "../session/session.h"
 #include "cmd.h"
+#include "pids.h"
 
-#define PIDS_MAX      256
 #define ACTIONS_MAX   63
 #define POLL_MS       100
 #define SCHEDULE_MAX  1000000000
@@ -41,8 +41,7 @@ enum {
 };
 
 struct record_args {
-	pid_t pids[PIDS_MAX];
-	size_t pid_cnt;
+	struct pids targets;
 	const char *actions[ACTIONS_MAX];
 	const char *output;
 	uint64_t duration_ns; /* 0: until the end */
@@ -94,21 +93,6 @@ static uint64_t parse_time(struct argp_state *state, const char *text)
 			return value * units[i].ns;
 	argp_error(state, "'%s' is not a time like 10s, 500ms, 2m or 1h", text);
 	return 0;
-}
-
-static void parse_pids(struct argp_state *state, struct record_args *args, const char *text)
-{
-	do {
-		char *end;
-		long pid = strtol(text, &end, 10);
-
-		if (end == text || (*end && *end != ',') || pid <= 0 || pid > INT32_MAX)
-			argp_error(state, "'%s' is not a PID", text);
-		if (args->pid_cnt == PIDS_MAX)
-			argp_error(state, "more than %d PIDs", PIDS_MAX);
-		args->pids[args->pid_cnt++] = pid;
-		text = *end ? end + 1 : NULL;
-	} while (text);
 }
 
 static bool is_ascii(const char *text)
@@ -182,7 +166,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 	switch (key) {
 	case 'p':
-		parse_pids(state, args, arg);
+		pids__parse(state, &args->targets, arg);
 		return 0;
 	case 'd':
 		args->duration_ns = parse_time(state, arg);
@@ -232,7 +216,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		args->command = state->argv + state->next;
 		return 0;
 	case ARGP_KEY_END:
-		if (!args->command == !args->pid_cnt)
+		if (!args->command == !args->targets.cnt)
 			argp_error(state, "give either -p PID or -- CMD");
 		if (args->session.steps && args->session.schedule[OP_ACTIVE])
 			argp_error(state, "--steps N is one window, --schedule says several: give one of them");
@@ -357,8 +341,8 @@ static int start_targets(struct session *session, const struct record_args *args
 {
 	int err = 0;
 
-	for (size_t i = 0; i < args->pid_cnt && !err; i++)
-		err = session__attach(session, args->pids[i]);
+	for (size_t i = 0; i < args->targets.cnt && !err; i++)
+		err = session__attach(session, args->targets.pid[i]);
 	if (!err && args->command)
 		err = launch__fork(launch, args->command) ?: session__follow(session, launch->pid);
 	err = err ?: sink_open(sink, args->output) ?: session__open(session);

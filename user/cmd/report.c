@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,6 +16,7 @@
 
 enum {
 	OPT_SIMPLE = 256,
+	OPT_ADVANCED,
 	OPT_OPS,
 	OPT_ALL,
 	OPT_LEAF,
@@ -29,31 +31,42 @@ enum {
 	OPT_STACKS,
 	OPT_MODULES,
 	OPT_FLOPS,
+	OPT_CPU,
 };
 
 struct arguments {
 	const char *file;
 	const char *report;
-	int only_simple, only_ops; /* key of a switch that was given and that no other report has; 0: none */
+	unsigned int switches; /* of switches[], those that were given */
 	struct report_options options;
 };
 
 static const struct argp_option options[] = {
 	{.doc = "Which report:"},
 	{"simple", OPT_SIMPLE, NULL, 0, "Lightning's table of actions (default)", 0},
+	{"advanced", OPT_ADVANCED, NULL, 0, "Lightning's tables of functions, an action each, in the form of pstats",
+	 0},
 	{"ops", OPT_OPS, NULL, 0, "torch.profiler's table of operators, of a recording made with --ops", 0},
 	{.doc = "What is in it:"},
 	{"action", OPT_ACTION, "NAME", 0, "Only the action of this name; of operators, those directly in it", 0},
-	{"per-rank", OPT_PER_RANK, NULL, 0, "A table for each process, also children and workers", 0},
+	{"per-rank", OPT_PER_RANK, NULL, 0, "Each process apart, also children and workers", 0},
 	{"sort", OPT_SORT, "KEY", 0,
-	 "percent (default), name, calls, mean, total, min, max, first or self; with --ops cpu_time_total (default), "
+	 "percent (default), name, calls, mean, total, min, max, first or self; with --advanced those of pstats: "
+	 "cumulative "
+	 "(default), tottime, ncalls, pcalls, name, file, line, nfl, stdname; with --ops cpu_time_total (default), "
 	 "self_cpu_time_total, cpu_time, count, cpu_memory_usage, self_cpu_memory_usage, device_memory_usage, "
 	 "self_device_memory_usage, flops or name",
 	 0},
-	{"limit", OPT_LIMIT, "N", 0, "At most N rows of a table (default: all, with --ops 20); 0 is all", 0},
-	{.doc = "With --simple:"},
-	{"all", OPT_ALL, NULL, 0, "Every row: torch's own labels, forward and backward too", 0},
-	{"leaf", OPT_LEAF, NULL, 0, "Only rows that contain no other row, so that nothing counts twice", 0},
+	{"limit", OPT_LIMIT, "N", 0, "At most N rows of a table (default: all, with --advanced and --ops 20); 0 is all",
+	 0},
+	{.doc = "With --simple and --advanced:"},
+	{"all", OPT_ALL, NULL, 0, "Every action: torch's own labels, forward and backward too", 0},
+	{"leaf", OPT_LEAF, NULL, 0,
+	 "Only rows that contain no other row, so that nothing counts twice; with --advanced rows for native code and "
+	 "the kernel, too",
+	 0},
+	{.doc = "With --advanced:"},
+	{"cpu", OPT_CPU, NULL, 0, "Time on the CPU alone, without waits", 0},
 	{.doc = "With --ops:"},
 	{"by-action", OPT_BY_ACTION, NULL, 0, "A table for each action that operators were directly in", 0},
 	{"overloads", OPT_OVERLOADS, NULL, 0, "Overloads apart: add.Tensor, add.out", 0},
@@ -88,41 +101,48 @@ static void check_sort_key_or_die(struct argp_state *state, const struct argumen
 		argp_error(state, "the %s report has no sort key '%s'", arguments->report, sort);
 }
 
-static void check_switch_or_die(struct argp_state *state, const struct arguments *arguments, int key,
-				const char *report)
-{
-	const struct argp_option *option = options;
+/* Switches that not every report has, and those that do. */
+static const struct {
+	int key;
+	size_t flag; /* its place in struct report_options */
+	const char *reports[2];
+} switches[] = {
+	{OPT_ALL, offsetof(struct report_options, all), {"simple", "advanced"}},
+	{OPT_LEAF, offsetof(struct report_options, leaf), {"simple", "advanced"}},
+	{OPT_CPU, offsetof(struct report_options, cpu), {"advanced"}},
+	{OPT_BY_ACTION, offsetof(struct report_options, by_action), {"ops"}},
+	{OPT_OVERLOADS, offsetof(struct report_options, overloads), {"ops"}},
+	{OPT_SHAPES, offsetof(struct report_options, shapes), {"ops"}},
+	{OPT_STACKS, offsetof(struct report_options, stacks), {"ops"}},
+	{OPT_MODULES, offsetof(struct report_options, modules), {"ops"}},
+	{OPT_FLOPS, offsetof(struct report_options, flops), {"ops"}},
+};
 
-	if (!key || !strcmp(arguments->report, report))
-		return;
-	while (option->key != key)
-		option++;
-	argp_error(state, "--%s is for --%s, not for --%s", option->name, report, arguments->report);
+#define SWITCH_CNT (sizeof(switches) / sizeof(*switches))
+
+static void check_switches_or_die(struct argp_state *state, const struct arguments *arguments)
+{
+	for (size_t i = 0; i < SWITCH_CNT; i++) {
+		const char *const *reports = switches[i].reports;
+		const struct argp_option *option = options;
+
+		if (!(arguments->switches & 1u << i) || !strcmp(arguments->report, reports[0]) ||
+		    (reports[1] && !strcmp(arguments->report, reports[1])))
+			continue;
+		while (option->key != switches[i].key)
+			option++;
+		argp_error(state, "--%s is for --%s%s%s, not for --%s", option->name, reports[0],
+			   reports[1] ? " and --" : "", reports[1] ?: "", arguments->report);
+	}
 }
 
 /* False: no such switch. */
 static bool parse_switch(int key, struct arguments *arguments)
 {
-	struct report_options *o = &arguments->options;
-	const struct {
-		int key;
-		bool *flag;
-		int *only;
-	} switches[] = {
-		{OPT_ALL, &o->all, &arguments->only_simple},
-		{OPT_LEAF, &o->leaf, &arguments->only_simple},
-		{OPT_BY_ACTION, &o->by_action, &arguments->only_ops},
-		{OPT_OVERLOADS, &o->overloads, &arguments->only_ops},
-		{OPT_SHAPES, &o->shapes, &arguments->only_ops},
-		{OPT_STACKS, &o->stacks, &arguments->only_ops},
-		{OPT_MODULES, &o->modules, &arguments->only_ops},
-		{OPT_FLOPS, &o->flops, &arguments->only_ops},
-	};
-
-	for (size_t i = 0; i < sizeof(switches) / sizeof(*switches); i++) {
+	for (size_t i = 0; i < SWITCH_CNT; i++) {
 		if (switches[i].key == key) {
-			*switches[i].flag = true;
-			*switches[i].only = key;
+			*(bool *)((char *)&arguments->options + switches[i].flag) = true;
+			arguments->switches |= 1u << i;
 			return true;
 		}
 	}
@@ -136,6 +156,9 @@ static error_t parse_or_die(int key, char *arg, struct argp_state *state)
 	switch (key) {
 	case OPT_SIMPLE:
 		arguments->report = "simple";
+		break;
+	case OPT_ADVANCED:
+		arguments->report = "advanced";
 		break;
 	case OPT_OPS:
 		arguments->report = "ops";
@@ -164,8 +187,7 @@ static error_t parse_or_die(int key, char *arg, struct argp_state *state)
 		break;
 	case ARGP_KEY_END:
 		check_sort_key_or_die(state, arguments);
-		check_switch_or_die(state, arguments, arguments->only_simple, "simple");
-		check_switch_or_die(state, arguments, arguments->only_ops, "ops");
+		check_switches_or_die(state, arguments);
 		break;
 	default:
 		return parse_switch(key, arguments) ? 0 : ARGP_ERR_UNKNOWN;

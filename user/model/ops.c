@@ -190,15 +190,16 @@ char *op_group__source(const struct op_group *group, struct names *names, struct
 {
 	const char *file, *name;
 	struct code code;
-	uint32_t number;
+	uint32_t number, line;
 	char *text;
 
 	if (stacks__code_number(stacks, group->source, &number))
 		return NULL;
 	code = stacks__code(stacks, number);
+	line = code__line(&code, group->source_offset) ?: code.first_line;
 	file = names__find_or_lost(names, code.file);
 	name = file ? names__find_or_lost(names, code.name) : NULL;
-	if (!name || asprintf(&text, "%s(%u): %s", short_path(file), code__line(&code, group->source_offset), name) < 0)
+	if (!name || asprintf(&text, "%s(%u): %s", short_path(file), line, name) < 0)
 		return NULL;
 	return text;
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "../../include/counters.h"
+#include "../model/labels.h"
 #include "rows.h"
 #include "text.h"
 
@@ -38,16 +39,9 @@ static const char *counter_meaning(const char *name)
 	return NULL;
 }
 
-const char *common__role(uint32_t role)
-{
-	static const char *const roles[] = {[ROLE_MAIN] = "main", [ROLE_CHILD] = "child", [ROLE_WORKER] = "worker"};
-
-	return role < sizeof(roles) / sizeof(*roles) ? roles[role] : "unknown";
-}
-
 void common__process(const struct rec_target *target, FILE *out)
 {
-	fprintf(out, "pid %u (%s", target->pid, common__role(target->role));
+	fprintf(out, "pid %u (%s", target->pid, labels__role(target->role));
 	if (target->rank >= 0)
 		fprintf(out, ", rank %d", target->rank);
 	fputs(")\n", out);
@@ -197,7 +191,7 @@ json_t *common__json_unless_failed(json_t *value, int failed)
 
 json_t *common__json_process(const struct rec_target *target, const char *key, json_t *rows)
 {
-	return json_pack("{s:I, s:s, s:o, s:o}", "pid", (json_int_t)target->pid, "role", common__role(target->role),
+	return json_pack("{s:I, s:s, s:o, s:o}", "pid", (json_int_t)target->pid, "role", labels__role(target->role),
 			 "rank", target->rank >= 0 ? json_integer(target->rank) : json_null(), key, rows);
 }
 
@@ -206,21 +200,22 @@ static json_t *json_unless_negative(double value)
 	return value >= 0 ? json_real(value) : json_null();
 }
 
+json_t *common__json_target(const struct rec_target *target)
+{
+	return json_pack("{s:I, s:s, s:o, s:o, s:o}", "pid", (json_int_t)target->pid, "role",
+			 labels__role(target->role), "rank",
+			 target->rank >= 0 ? json_integer(target->rank) : json_null(), "python",
+			 common__json_text(target->python), "torch", common__json_text(target->torch));
+}
+
 static json_t *json_targets(const struct job *job)
 {
 	size_t cnt;
 	const struct rec_target *targets = job__targets(job, &cnt);
 	json_t *list = json_array();
 
-	for (size_t i = 0; i < cnt; i++) {
-		const struct rec_target *t = &targets[i];
-
-		json_array_append_new(list,
-				      json_pack("{s:I, s:s, s:o, s:o, s:o}", "pid", (json_int_t)t->pid, "role",
-						common__role(t->role), "rank",
-						t->rank >= 0 ? json_integer(t->rank) : json_null(), "python",
-						common__json_text(t->python), "torch", common__json_text(t->torch)));
-	}
+	for (size_t i = 0; i < cnt; i++)
+		json_array_append_new(list, common__json_target(&targets[i]));
 	return list;
 }
 

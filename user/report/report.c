@@ -6,6 +6,7 @@
 
 static const struct report_ops *const reports[] = {
 	&report_simple,
+	&report_advanced,
 	&report_ops,
 };
 

@@ -10,7 +10,7 @@
 
 struct report_options {
 	bool all;      /* every row, torch's own labels and the derived ones too */
-	bool leaf;     /* only rows that contain no other */
+	bool leaf;     /* of the simple report only rows that contain no other; of the advanced one symbols, too */
 	bool per_rank; /* one table per process */
 	bool json;
 	/* Of the operator report: what rows are told apart by besides their name, and FLOPs. */
@@ -20,6 +20,7 @@ struct report_options {
 	bool modules;
 	bool by_action; /* one table per action */
 	bool flops;
+	bool cpu;           /* of the advanced report: without waits */
 	const char *sort;   /* NULL: the report's own order */
 	const char *action; /* only actions of this name; NULL: all */
 	int limit;          /* rows; 0: all; below 0: as many as the report shows by itself */
@@ -35,6 +36,7 @@ struct report_ops {
 
 extern const struct report_ops report_simple;
 extern const struct report_ops report_ops;
+extern const struct report_ops report_advanced;
 
 /* NULL when there is none of that name. */
 const struct report_ops *report__find(const char *name);

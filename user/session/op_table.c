@@ -102,10 +102,10 @@ static void emit_rows(struct session *s)
 			continue;
 		rec.key = row->key;
 		rec.val = row->val;
+		send_name(s, rec.key.name); /* the timeline has calls that were taken back from their row, too */
 		if (!memcmp(&rec.val, &s->ops->sent[i], sizeof(rec.val)))
 			continue;
 		s->ops->sent[i] = rec.val;
-		send_name(s, rec.key.name);
 		session__emit(s, &rec.hdr);
 	}
 }

@@ -92,7 +92,7 @@ static int load(const struct program_knobs *knobs, enum attach_backend backend, 
 		bpf_map__set_max_entries(skel->maps.ring, SAMPLES_RING_BYTES);
 	if (!knobs || !knobs->frequency)
 		leave_samples_out(skel);
-	if (!knobs || !knobs->ops)
+	if (!knobs || !knobs->ops || backend == ATTACH_PERF) /* which cannot attach so many */
 		leave_operators_out(skel);
 	if (!knobs || !knobs->exact)
 		leave_calls_out(skel);

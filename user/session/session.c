@@ -285,18 +285,6 @@ void session__free(struct session *s)
 	free(s);
 }
 
-static int explain_process(pid_t pid, int err)
-{
-	if (err == -ESRCH)
-		log__error("stepflame ps lists the training processes of this host", "there is no process %d", pid);
-	else if (err == -EPERM || err == -EACCES)
-		log__error("run stepflame as root (sudo), or as the owner of the process with CAP_SYS_PTRACE",
-			   "may not look into process %d: permission denied", pid);
-	else
-		log__error(NULL, "cannot read process %d: %s", pid, strerror(-err));
-	return err;
-}
-
 /* Is what was found in the process enough to say something of it? */
 static int check_target(struct session *s, struct target *t, int err)
 {
@@ -320,7 +308,7 @@ static int check_target(struct session *s, struct target *t, int err)
 		return -EOPNOTSUPP;
 	}
 	if (err == -EPERM || err == -EACCES)
-		return explain_process(pid, err);
+		return log__process_error(pid, err);
 	if (err == -EOPNOTSUPP || err == -ENOTSUP) {
 		log__error("CPython 3.8 to 3.14 without free threading is supported",
 			   "process %d runs Python %s, which is not supported or not laid out as expected", pid,
@@ -367,7 +355,7 @@ int session__attach(struct session *s, pid_t pid)
 	int err = process__read(pid, &process);
 
 	if (err)
-		return explain_process(pid, err);
+		return log__process_error(pid, err);
 	if (targets__find(s, process.pid)) {
 		process__release(&process);
 		log__warn(NULL, "process %d was given twice", pid);
@@ -393,7 +381,7 @@ int session__follow(struct session *s, pid_t pid)
 	int err = process__read(pid, &process);
 
 	if (err)
-		return explain_process(pid, err);
+		return log__process_error(pid, err);
 	err = targets__add(s, &process, ROLE_MAIN, &t);
 	if (err)
 		process__release(&process);

@@ -17,6 +17,7 @@
 #include "landmarks.h"
 #include "natives.h"
 #include "op_probes.h"
+#include "sampler.h"
 #include "programs.h"
 #include "state.h"
 #include "stepflame.skel.h"
@@ -36,11 +37,6 @@ struct target *targets__find(struct session *s, pid_t pid)
 		if (s->targets[i]->process.pid == pid && !s->targets[i]->gone)
 			return s->targets[i];
 	return NULL;
-}
-
-static bool is_worker(const struct process *process)
-{
-	return !strncmp(process->comm, "pt_data_", 8); /* "pt_data_worker", torch/utils/data/_utils/worker.py */
 }
 
 static void detach(struct target *t)
@@ -305,7 +301,7 @@ int targets__resolve(struct session *s, struct target *t)
 		else if (natives__wanted(file->path) && attach_file(s, t, file, NULL, NULL, false) && !t->told)
 			log__warn(NULL, "no probes could be placed in %s: rows of it will be missing", file->path);
 	}
-	if (t->role == ROLE_CHILD && is_worker(&t->process))
+	if (t->role == ROLE_CHILD && torch__is_worker(&t->process))
 		t->role = ROLE_WORKER;
 	if (news || !t->told)
 		emit_target(s, t);
@@ -405,6 +401,7 @@ void targets__event(struct session *s, const struct rec_proc *rec)
 	}
 	detach(t);
 	op_probes__remove_target(s, t);
+	sampler__forget(s, pid);
 	t->lightning = false;
 	t->has_python = t->has_torch = t->forked = false;
 	t->python = (struct python){};
@@ -428,7 +425,7 @@ void targets__event(struct session *s, const struct rec_proc *rec)
 static void settle_fork(struct session *s, struct target *t)
 {
 	t->pending = false;
-	if (is_worker(&t->process)) {
+	if (torch__is_worker(&t->process)) {
 		t->role = ROLE_WORKER;
 		emit_target(s, t);
 	} else if (s->options.children == CHILDREN_WORKERS) {

@@ -11,7 +11,7 @@
 #include "../../include/python.h"
 
 /* Offsets on the way from _PyRuntime to a thread state. */
-enum py_walk {
+enum py_walk_field {
 	PY_WALK_INTERPRETERS,   /* _PyRuntime.interpreters.head */
 	PY_WALK_INTERP_NEXT,    /* PyInterpreterState.next */
 	PY_WALK_INTERP_THREADS, /* PyInterpreterState.threads.head */

@@ -7,9 +7,9 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "process.h"
+#include "pyobject.h"
 
 struct decoder {
 	const uint8_t *at, *end;
@@ -134,19 +134,6 @@ int32_t py_lines__at(const struct code_line *lines, uint32_t line_cnt, uint32_t 
 	return low ? lines[low - 1].line : 0;
 }
 
-/* The head of the bytes object at that address: is it one, and how long? */
-static int bytes__length(pid_t pid, const struct py_layout *layout, uint64_t address, uint64_t *length)
-{
-	uint64_t type, name;
-	char text[6];
-
-	if (process__read_memory(pid, address + 8, &type, sizeof(type)) ||
-	    process__read_memory(pid, type + layout->type_name, &name, sizeof(name)) ||
-	    process__read_memory(pid, name, text, sizeof(text)) || memcmp(text, "bytes", sizeof(text)))
-		return -EINVAL;
-	return process__read_memory(pid, address + layout->bytes_length, length, sizeof(*length));
-}
-
 int py_lines__complete(const struct py_layout *layout, const struct rec_code *code, struct rec_code **out)
 {
 	struct rec_code *record = NULL;
@@ -157,7 +144,9 @@ int py_lines__complete(const struct py_layout *layout, const struct rec_code *co
 	*out = NULL;
 	if (!code->line_table)
 		return -ENOENT;
-	err = bytes__length((pid_t)code->pid, layout, code->line_table, &length);
+	if (!py_object__is((pid_t)code->pid, layout, code->line_table, "bytes"))
+		return -EINVAL;
+	err = process__read_memory((pid_t)code->pid, code->line_table + layout->bytes_length, &length, sizeof(length));
 	if (err)
 		return err;
 	if (length > PY_LINE_TABLE_MAX)

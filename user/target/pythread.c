@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "process.h"
+#include "python.h"
 
 #define INTERPRETER_MAX 64
 #define THREAD_MAX      65536
@@ -228,4 +229,16 @@ uint64_t py_thread__find_gil(pid_t pid, uint64_t runtime, const struct py_intern
 		nanosleep(&pause, NULL);
 	}
 	return 0;
+}
+
+uint64_t py_thread__gil_holder(pid_t pid, const struct python *python)
+{
+	const struct py_internals *internals = py_internals__find(python->process.layout.minor);
+	uint64_t gil = python->process.gil_address, holder;
+	int32_t locked;
+
+	if (!gil || !internals || read_pointer(pid, gil + internals->gil_holder, &holder) ||
+	    process__read_memory(pid, gil + internals->gil_locked, &locked, sizeof(locked)))
+		return 0;
+	return locked == 1 ? holder : 0;
 }

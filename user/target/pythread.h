@@ -9,6 +9,8 @@
 
 #include "pylayout.h"
 
+struct python;
+
 struct py_thread {
 	uint64_t tstate;  /* address of its PyThreadState */
 	uint64_t pthread; /* its pthread_t: with glibc and musl the thread pointer */
@@ -37,5 +39,8 @@ uint32_t py_thread__find_tss(pid_t pid, uint64_t runtime, const struct py_intern
 /* The address of the main interpreter's struct _gil_runtime_state, the members of which make sense there. 0: not known. */
 uint64_t py_thread__find_gil(pid_t pid, uint64_t runtime, const struct py_internals *internals,
 			     const uint32_t walk[PY_WALK_CNT]);
+
+/* The thread state that holds the GIL of the main interpreter, 0: none, or not known. */
+uint64_t py_thread__gil_holder(pid_t pid, const struct python *python);
 
 #endif

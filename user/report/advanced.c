@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * The advanced report: for each action what Lightning's AdvancedProfiler (lightning/pytorch/profilers/advanced.py, 2.6) prints, of
+ * samples or of exact calls, and below it what it is made of.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../model/labels.h"
+#include "../model/processes.h"
+#include "../model/profile.h"
+#include "common.h"
+#include "pstats_table.h"
+#include "text.h"
+
+#define DEFAULT_LIMIT 20
+
+/* What is in a report of some processes. */
+struct advanced {
+	struct job *job;
+	struct profile *profile; /* owned */
+	size_t processes;
+	bool has_any; /* samples or calls, in these processes */
+};
+
+static size_t limit_of(const struct report_options *options, size_t default_limit)
+{
+	return options->limit < 0 ? default_limit : (size_t)options->limit;
+}
+
+static int add_all(struct advanced *a, const struct samples *samples, uint32_t pid)
+{
+	size_t call_cnt;
+	const struct calls *calls = samples__calls(samples, &call_cnt);
+	int err = 0;
+
+	for (size_t i = 0; i < samples__cnt(samples) && !err; i++) {
+		struct sample sample = samples__get(samples, i);
+
+		if (!processes__in_scope(a->job, sample.pid, pid))
+			continue;
+		a->has_any = true;
+		err = profile__add_sample(a->profile, &sample);
+	}
+	for (size_t i = 0; i < call_cnt && !err; i++) {
+		if (!processes__in_scope(a->job, calls[i].pid, pid))
+			continue;
+		a->has_any = true;
+		err = profile__add_calls(a->profile, &calls[i]);
+	}
+	return err;
+}
+
+/* The pids that samples and calls are of, each as often as it comes. malloc'ed; NULL: no memory. */
+static uint32_t *collect_pids(const struct samples *samples, size_t *cnt)
+{
+	size_t call_cnt, thread_end = samples__thread_end(samples);
+	const struct calls *calls = samples__calls(samples, &call_cnt);
+	uint32_t *pids = calloc(thread_end + call_cnt, sizeof(*pids)), tid;
+
+	*cnt = 0;
+	for (uint32_t i = 1; pids && i < thread_end; i++)
+		samples__thread(samples, i, &pids[(*cnt)++], &tid);
+	for (size_t i = 0; pids && i < call_cnt; i++)
+		if (!*cnt || pids[*cnt - 1] != calls[i].pid)
+			pids[(*cnt)++] = calls[i].pid;
+	return pids;
+}
+
+static int list_processes(struct job *job, struct rec_target **out, size_t *cnt)
+{
+	const struct samples *samples = job__samples(job);
+	size_t pid_cnt = 0;
+	uint32_t *pids = samples ? collect_pids(samples, &pid_cnt) : NULL;
+	int err = processes__list(job, pids, pid_cnt, out, cnt);
+
+	free(pids);
+	return err;
+}
+
+static size_t count_processes(struct job *job, const struct rec_target *targets, size_t cnt, uint32_t pid)
+{
+	size_t in_scope = 0;
+
+	for (size_t i = 0; i < cnt; i++)
+		in_scope += processes__in_scope(job, targets[i].pid, pid);
+	return in_scope;
+}
+
+static int collect(struct job *job, const struct report_options *options, uint32_t pid, struct advanced *out)
+{
+	const struct profile_options profile_options = {
+		.all = options->all, .action = options->action, .cpu = options->cpu, .leaf = options->leaf};
+	const struct samples *samples = job__samples(job);
+	struct rec_target *targets = NULL;
+	size_t cnt = 0;
+	int err = -ENOMEM;
+
+	*out = (struct advanced){.job = job, .profile = samples ? profile__new(job, &profile_options) : NULL};
+	if (out->profile)
+		err = list_processes(job, &targets, &cnt);
+	if (!err) {
+		out->processes = count_processes(job, targets, cnt, pid);
+		err = add_all(out, samples, pid);
+	}
+	free(targets);
+	if (err)
+		profile__free(out->profile);
+	return err;
+}
+
+/*
+ * Calls fn with the table of each chosen action that has any, those of no action last. fn returns 0 or -errno. *cnt: how
+ * often.
+ */
+static int for_each_action(struct advanced *a, const struct report_options *options,
+			   int (*fn)(struct advanced *a, const struct profile_action *action,
+				     struct profile_table *table, void *ctx),
+			   void *ctx, size_t *cnt)
+{
+	size_t action_cnt;
+	const struct profile_action *actions = profile__actions(a->profile, &action_cnt);
+	int err = 0;
+
+	*cnt = 0;
+	for (size_t i = PROFILE__SPECIAL; i < action_cnt + PROFILE__SPECIAL && !err; i++) {
+		size_t action = i < action_cnt ? i : i - action_cnt;
+		struct profile_table table;
+
+		if (action == PROFILE_EVERYTHING || (options->action && strcmp(options->action, actions[action].name)))
+			continue;
+		err = profile__table(a->profile, action, &table);
+		if (!err && table.row_cnt) {
+			err = fn(a, &actions[action], &table, ctx);
+			++*cnt;
+		}
+		profile_table__release(&table);
+	}
+	return err;
+}
+
+/* ---- text ---- */
+
+struct text_context {
+	const struct report_options *options;
+	int rank; /* -1: not known, or several */
+	FILE *out;
+};
+
+static int print_action(struct advanced *a, const struct profile_action *action, struct profile_table *table, void *ctx)
+{
+	const struct text_context *text = ctx;
+	char rank[32] = "";
+	int err;
+
+	if (text->rank >= 0)
+		snprintf(rank, sizeof(rank), " rank: %d", text->rank);
+	text__line(text->out, "Profile stats for: %s%s", action->name, rank);
+	err = pstats_table__print(a->profile, table, text->options->sort, limit_of(text->options, DEFAULT_LIMIT),
+				  text->out);
+	fputc('\n', text->out);
+	return err;
+}
+
+static void explain_empty(struct advanced *a, const struct report_options *options, uint32_t pid, FILE *out)
+{
+	const char *where = pid == PROCESSES_ALL_MAIN ? "" : " in this process";
+	const struct samples *samples = job__samples(a->job);
+	size_t call_cnt;
+
+	samples__calls(samples, &call_cnt);
+	if (a->has_any && options->action)
+		text__paragraph(
+			out,
+			"No sample was taken%s in an action named \"%s\". Names are matched exactly; --all lists "
+			"every action, (none) is what lies in none.",
+			where, options->action);
+	else if (a->has_any)
+		text__paragraph(out, "No sample%s was taken on the CPU: without --cpu the waits are listed.", where);
+	else if (samples__cnt(samples) || call_cnt)
+		text__paragraph(out, "No sample was taken%s. Record for longer; --per-rank lists what children did.",
+				where);
+	else
+		text__paragraph(out,
+				"This recording has no samples of what Python ran. Record again, with samples and for "
+				"some seconds: stepflame record -p PID -d 30s");
+}
+
+/* The rank, where it is one. */
+static int rank_of(const struct job *job, uint32_t pid)
+{
+	size_t cnt, found = 0;
+	const struct rec_target *targets = job__targets(job, &cnt);
+	int rank = -1;
+
+	for (size_t i = 0; i < cnt; i++) {
+		if (!processes__in_scope(job, targets[i].pid, pid))
+			continue;
+		rank = targets[i].rank;
+		found++;
+	}
+	return found == 1 ? rank : -1;
+}
+
+static int print_tables(struct job *job, const struct report_options *options, uint32_t pid, FILE *out)
+{
+	struct text_context text = {.options = options, .rank = rank_of(job, pid), .out = out};
+	const struct job_action *actions;
+	struct advanced a;
+	const char *stage;
+	size_t cnt;
+	int err = collect(job, options, pid, &a);
+
+	if (err)
+		return err;
+	actions = job__actions(job, &cnt);
+	stage = labels__stage(actions, cnt);
+	fprintf(out, "%s%sProfiler Report\n", stage ? stage : "", stage ? " " : "");
+	err = for_each_action(&a, options, print_action, &text, &cnt);
+	if (!err && !cnt)
+		explain_empty(&a, options, pid, out);
+	if (!err && a.processes > 1)
+		text__paragraph(out, "times: added over %zu processes (--per-rank: apart)", a.processes);
+	profile__free(a.profile);
+	return err;
+}
+
+static int print_per_rank(struct job *job, const struct report_options *options, FILE *out)
+{
+	struct rec_target *targets;
+	size_t cnt;
+	int err = list_processes(job, &targets, &cnt);
+
+	for (size_t i = 0; i < cnt && !err; i++) {
+		common__process(&targets[i], out);
+		err = print_tables(job, options, targets[i].pid, out);
+		fputc('\n', out);
+	}
+	if (!cnt && !err)
+		err = print_tables(job, options, PROCESSES_ALL_MAIN, out);
+	free(targets);
+	return err;
+}
+
+static int print_text(struct job *job, const struct report_options *options, FILE *out)
+{
+	int err = options->per_rank ? print_per_rank(job, options, out)
+				    : print_tables(job, options, PROCESSES_ALL_MAIN, out);
+
+	if (err)
+		return err;
+	common__text(job, out);
+	return common__flush(out);
+}
+
+/* ---- JSON ---- */
+
+static json_t *json_count(bool known, uint64_t cnt)
+{
+	return known ? json_integer((json_int_t)cnt) : json_null();
+}
+
+static json_t *json_function(const struct advanced *a, const struct profile_row *row, bool exact)
+{
+	const struct function *function = profile__function(a->profile, row->function);
+
+	return json_pack("{s:s, s:I, s:s, s:s, s:o, s:o, s:o, s:f, s:f, s:o}", "file", function->file, "line",
+			 (json_int_t)function->line, "name", function->name, "qualname", function->qualname, "ncalls",
+			 json_count(exact, row->calls), "primitive_calls", json_count(exact, row->primitive_calls),
+			 "samples", json_count(!exact, row->samples), "tottime_s", row->self_ns / 1e9, "cumtime_s",
+			 row->total_ns / 1e9, "error_s",
+			 exact ? json_null() : json_real(profile__error_ns(row->squares) / 1e9));
+}
+
+static int compare_total(const void *a, const void *b)
+{
+	const struct profile_row *x = a, *y = b;
+
+	if (x->total_ns != y->total_ns)
+		return x->total_ns < y->total_ns ? 1 : -1;
+	return (x->function > y->function) - (x->function < y->function);
+}
+
+/* By cumulative time. NULL: no memory. */
+static json_t *json_functions(const struct advanced *a, struct profile_table *table, size_t limit)
+{
+	json_t *list = json_array();
+	int failed = 0;
+
+	qsort(table->rows, table->row_cnt, sizeof(*table->rows), compare_total);
+	for (size_t i = 0; i < table->row_cnt && (!limit || i < limit); i++)
+		failed |= json_array_append_new(list, json_function(a, &table->rows[i], table->exact));
+	return common__json_unless_failed(list, failed);
+}
+
+/* Seconds by cause, of those that there were. */
+static json_t *json_waits(const struct profile_table *table)
+{
+	json_t *waits = json_object();
+	int failed = 0;
+
+	for (unsigned int cause = 0; cause < CAUSE__END; cause++)
+		if (table->waits_ns[cause])
+			failed |= json_object_set_new(waits, sample_cause__name(cause),
+						      json_real(table->waits_ns[cause] / 1e9));
+	return common__json_unless_failed(waits, failed);
+}
+
+struct json_context {
+	const struct report_options *options;
+	json_t *list;
+};
+
+static int add_json_action(struct advanced *a, const struct profile_action *action, struct profile_table *table,
+			   void *ctx)
+{
+	const struct json_context *json = ctx;
+	double wall_ns = (double)table->cpu_ns + table->wait_ns;
+	bool sampled = !table->exact;
+	json_t *object = json_pack("{s:s, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name", action->name, "kind",
+				   action->kind == SPAN_NONE ? json_null() : json_string(labels__kind(action->kind)),
+				   "exact", table->exact, "samples", json_count(sampled, table->samples), "wall_s",
+				   sampled ? json_real(wall_ns / 1e9) : json_null(), "cpu_s",
+				   sampled ? json_real(table->cpu_ns / 1e9) : json_null(), "wait_s",
+				   sampled ? json_real(table->wait_ns / 1e9) : json_null(), "error_s",
+				   sampled ? json_real(profile__error_ns(table->squares) / 1e9) : json_null(), "waits",
+				   sampled ? json_waits(table) : json_null(), "functions",
+				   json_functions(a, table, limit_of(json->options, 0)));
+
+	return json_array_append_new(json->list, object) ? -ENOMEM : 0;
+}
+
+/* NULL: no memory. */
+static json_t *json_actions(struct job *job, const struct report_options *options, uint32_t pid)
+{
+	struct json_context json = {.options = options};
+	struct advanced a;
+	size_t cnt;
+	int err;
+
+	if (collect(job, options, pid, &a))
+		return NULL;
+	json.list = json_array();
+	err = for_each_action(&a, options, add_json_action, &json, &cnt);
+	profile__free(a.profile);
+	return common__json_unless_failed(json.list, err);
+}
+
+static json_t *json_processes(struct job *job, const struct report_options *options)
+{
+	struct rec_target *targets;
+	int failed = 0;
+	json_t *list;
+	size_t cnt;
+
+	if (list_processes(job, &targets, &cnt))
+		return NULL;
+	list = json_array();
+	for (size_t i = 0; i < cnt; i++)
+		failed |= json_array_append_new(
+			list, common__json_process(&targets[i], "actions", json_actions(job, options, targets[i].pid)));
+	free(targets);
+	return common__json_unless_failed(list, failed);
+}
+
+static int print_json(struct job *job, const struct report_options *options, FILE *out)
+{
+	json_t *object = common__json(job, report_advanced.name);
+	int failed = json_object_set_new(object, "actions", json_actions(job, options, PROCESSES_ALL_MAIN));
+
+	if (options->per_rank)
+		failed |= json_object_set_new(object, "processes", json_processes(job, options));
+	return common__print_json(common__json_unless_failed(object, failed), out);
+}
+
+const struct report_ops report_advanced = {
+	.name = "advanced",
+	.sort_keys = pstats_table__sort_keys,
+	.text = print_text,
+	.json = print_json,
+};

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "pstats_table.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "text.h"
+
+struct line {
+	const char *file; /* without its folders */
+	uint32_t line;
+	const char *name;
+	char *label; /* func_std_string(), owned; not escaped */
+	uint64_t calls, primitive_calls, samples;
+	double self_s, total_s;
+	size_t order;
+};
+
+struct lines {
+	struct line *items;
+	size_t cnt;
+};
+
+/* ---- strip_dirs ---- */
+
+/* malloc'ed; NULL: no memory. */
+static char *std_string(const char *file, uint32_t line, const char *name)
+{
+	size_t length = strlen(name);
+	char *label;
+	int got;
+
+	if (strcmp(file, FUNCTION_BUILTIN_FILE) || line)
+		got = asprintf(&label, "%s:%u(%s)", file, line, name);
+	else if (length > 1 && name[0] == '<' && name[length - 1] == '>')
+		got = asprintf(&label, "{%.*s}", (int)(length - 2), name + 1);
+	else
+		got = asprintf(&label, "%s", name);
+	return got < 0 ? NULL : label;
+}
+
+static int compare_function(const void *a, const void *b)
+{
+	const struct line *x = a, *y = b;
+	int order = strcmp(x->file, y->file);
+
+	if (!order)
+		order = (x->line > y->line) - (x->line < y->line);
+	if (!order)
+		order = strcmp(x->name, y->name);
+	return order ? order : (x->order > y->order) - (x->order < y->order);
+}
+
+static bool same_function(const struct line *x, const struct line *y)
+{
+	return x->line == y->line && !strcmp(x->file, y->file) && !strcmp(x->name, y->name);
+}
+
+/* Those that differ by folder alone become one, at the place of the first. */
+static void merge(struct lines *lines)
+{
+	size_t kept = 0;
+
+	qsort(lines->items, lines->cnt, sizeof(*lines->items), compare_function);
+	for (size_t i = 0; i < lines->cnt; i++) {
+		struct line *line = &lines->items[i], *last = kept ? &lines->items[kept - 1] : NULL;
+
+		if (!last || !same_function(last, line)) {
+			lines->items[kept++] = *line;
+			continue;
+		}
+		last->calls += line->calls;
+		last->primitive_calls += line->primitive_calls;
+		last->samples += line->samples;
+		last->self_s += line->self_s;
+		last->total_s += line->total_s;
+	}
+	lines->cnt = kept;
+}
+
+static int make_lines(const struct profile *profile, const struct profile_table *table, struct lines *lines)
+{
+	lines->cnt = table->row_cnt;
+	lines->items = calloc(table->row_cnt + 1, sizeof(*lines->items));
+	if (!lines->items)
+		return -ENOMEM;
+	for (size_t i = 0; i < table->row_cnt; i++) {
+		const struct profile_row *row = &table->rows[i];
+		const struct function *function = profile__function(profile, row->function);
+		const char *slash = strrchr(function->file, '/');
+
+		lines->items[i] = (struct line){
+			.file = slash ? slash + 1 : function->file,
+			.line = function->line,
+			.name = function->name,
+			.calls = row->calls,
+			.primitive_calls = row->primitive_calls,
+			.samples = row->samples,
+			.self_s = row->self_ns / 1e9,
+			.total_s = row->total_ns / 1e9,
+			.order = row->function,
+		};
+	}
+	merge(lines);
+	for (size_t i = 0; i < lines->cnt; i++) {
+		lines->items[i].label = std_string(lines->items[i].file, lines->items[i].line, lines->items[i].name);
+		if (!lines->items[i].label)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static void release(struct lines *lines)
+{
+	for (size_t i = 0; lines->items && i < lines->cnt; i++)
+		free(lines->items[i].label);
+	free(lines->items);
+}
+
+/* ---- sort_stats ---- */
+
+static int by_calls(const struct line *x, const struct line *y)
+{
+	uint64_t a = x->calls ? x->calls : x->samples, b = y->calls ? y->calls : y->samples;
+
+	return (a < b) - (a > b);
+}
+
+static int by_primitive_calls(const struct line *x, const struct line *y)
+{
+	uint64_t a = x->calls ? x->primitive_calls : x->samples, b = y->calls ? y->primitive_calls : y->samples;
+
+	return (a < b) - (a > b);
+}
+
+static int by_self(const struct line *x, const struct line *y)
+{
+	return (x->self_s < y->self_s) - (x->self_s > y->self_s);
+}
+
+static int by_total(const struct line *x, const struct line *y)
+{
+	return (x->total_s < y->total_s) - (x->total_s > y->total_s);
+}
+
+static int by_file(const struct line *x, const struct line *y)
+{
+	return strcmp(x->file, y->file);
+}
+
+static int by_line(const struct line *x, const struct line *y)
+{
+	return (x->line > y->line) - (x->line < y->line);
+}
+
+static int by_name(const struct line *x, const struct line *y)
+{
+	return strcmp(x->name, y->name);
+}
+
+static int by_name_file_line(const struct line *x, const struct line *y)
+{
+	int order = by_name(x, y);
+
+	if (!order)
+		order = by_file(x, y);
+	return order ? order : by_line(x, y);
+}
+
+static int by_label(const struct line *x, const struct line *y)
+{
+	return strcmp(x->label, y->label);
+}
+
+#define SORT_KEYS(X)                                            \
+	X("cumulative", by_total, "cumulative time")            \
+	X("cumtime", by_total, "cumulative time")               \
+	X("tottime", by_self, "internal time")                  \
+	X("time", by_self, "internal time")                     \
+	X("ncalls", by_calls, "call count")                     \
+	X("calls", by_calls, "call count")                      \
+	X("pcalls", by_primitive_calls, "primitive call count") \
+	X("name", by_name, "function name")                     \
+	X("file", by_file, "file name")                         \
+	X("filename", by_file, "file name")                     \
+	X("module", by_file, "file name")                       \
+	X("line", by_line, "line number")                       \
+	X("nfl", by_name_file_line, "name/file/line")           \
+	X("stdname", by_label, "standard name")
+
+const char *const pstats_table__sort_keys[] = {
+#define X(key, compare, text) key,
+	SORT_KEYS(X)
+#undef X
+		NULL,
+};
+
+struct sort {
+	int (*compare)(const struct line *x, const struct line *y);
+	const char *text;
+};
+
+/* In the order of pstats_table__sort_keys. */
+static const struct sort sorts[] = {
+#define X(key, compare, text) {compare, text},
+	SORT_KEYS(X)
+#undef X
+};
+
+static int compare_lines(const void *a, const void *b, void *ctx)
+{
+	const struct line *x = a, *y = b;
+	const struct sort *sort = ctx;
+	int order = sort->compare(x, y);
+
+	/* Python's sort is stable. */
+	return order ? order : (x->order > y->order) - (x->order < y->order);
+}
+
+static const struct sort *find_sort(const char *key)
+{
+	for (size_t i = 0; key && pstats_table__sort_keys[i]; i++)
+		if (!strcmp(key, pstats_table__sort_keys[i]))
+			return &sorts[i];
+	return &sorts[0];
+}
+
+/* ---- print_stats ---- */
+
+static void print_calls(const struct lines *lines, FILE *out)
+{
+	uint64_t calls = 0, primitive_calls = 0;
+	double self_s = 0;
+
+	for (size_t i = 0; i < lines->cnt; i++) {
+		calls += lines->items[i].calls;
+		primitive_calls += lines->items[i].primitive_calls;
+		self_s += lines->items[i].self_s;
+	}
+	fprintf(out, "         %" PRIu64 " function calls ", calls);
+	if (calls != primitive_calls)
+		fprintf(out, "(%" PRIu64 " primitive calls) ", primitive_calls);
+	fprintf(out, "in %.3f seconds\n", self_s);
+}
+
+static void print_samples(const struct profile_table *table, FILE *out)
+{
+	double wall_ns = (double)table->cpu_ns + table->wait_ns;
+
+	fprintf(out, "         %" PRIu64 " sample%s, ", table->samples, table->samples == 1 ? "" : "s");
+	if (table->wait_ns)
+		fprintf(out, "%.3f s of wall time (%.3f s on CPU, %.3f s waiting)", wall_ns / 1e9, table->cpu_ns / 1e9,
+			table->wait_ns / 1e9);
+	else
+		fprintf(out, "%.3f s on CPU", table->cpu_ns / 1e9);
+	if (table->squares > 0)
+		fprintf(out, ", error at most +-%.3g %% (95 %%)", 100 * profile__error_ns(table->squares) / wall_ns);
+	fputc('\n', out);
+}
+
+static void print_per_call(double seconds, uint64_t calls, FILE *out)
+{
+	if (calls)
+		fprintf(out, "%8.3f ", seconds / calls);
+	else
+		fputs("         ", out);
+}
+
+static int print_line(const struct line *line, bool exact, FILE *out)
+{
+	char calls[48] = "-", *label = text__escape(line->label);
+
+	if (!label)
+		return -ENOMEM;
+	if (exact && line->calls != line->primitive_calls)
+		snprintf(calls, sizeof(calls), "%" PRIu64 "/%" PRIu64, line->calls, line->primitive_calls);
+	else if (exact)
+		snprintf(calls, sizeof(calls), "%" PRIu64, line->calls);
+	fprintf(out, "%9s %8.3f ", calls, line->self_s);
+	print_per_call(line->self_s, line->calls, out);
+	fprintf(out, "%8.3f ", line->total_s);
+	print_per_call(line->total_s, line->primitive_calls, out);
+	fprintf(out, "%s\n", label);
+	free(label);
+	return 0;
+}
+
+int pstats_table__print(const struct profile *profile, const struct profile_table *table, const char *sort,
+			size_t limit, FILE *out)
+{
+	const struct sort *order = find_sort(sort);
+	struct lines lines = {0};
+	int err = make_lines(profile, table, &lines);
+	size_t cnt = lines.cnt;
+
+	if (err)
+		goto out;
+	qsort_r(lines.items, lines.cnt, sizeof(*lines.items), compare_lines, (void *)order);
+	if (table->exact)
+		print_calls(&lines, out);
+	else
+		print_samples(table, out);
+	fprintf(out, "\n   Ordered by: %s\n", order->text);
+	if (limit && limit < cnt) {
+		fprintf(out, "   List reduced from %zu to %zu due to restriction <%zu>\n", cnt, limit, limit);
+		cnt = limit;
+	}
+	fputs("\n   ncalls  tottime  percall  cumtime  percall filename:lineno(function)\n", out);
+	for (size_t i = 0; i < cnt && !err; i++)
+		err = print_line(&lines.items[i], table->exact, out);
+	fputs("\n\n", out);
+out:
+	release(&lines);
+	return err;
+}
