@@ -250,13 +250,14 @@ def read_records(path):
     data = path.read_bytes()
     at = struct.unpack_from("=8sIIII", data)[3]
     while at < len(data):
-        _, size, _, _ = struct.unpack_from("=IIII", data, at)
-        at += 16
-        end = at + size
-        while at < end:
-            kind, _, bytes_ = struct.unpack_from("=HHI", data, at)
-            yield kind, data[at + 8 : at + bytes_]
-            at += bytes_
+        _, size, _, plain_size = struct.unpack_from("=IIII", data, at)
+        chunk_data = data[at + 16 : at + 16 + size]
+        at += 16 + size
+        plain = zlib.decompress(chunk_data) if plain_size else chunk_data
+        while plain:
+            kind, _, size = struct.unpack_from("=HHI", plain)
+            yield kind, plain[8:size]
+            plain = plain[size:]
 
 
 def read_calls(path):
