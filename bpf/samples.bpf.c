@@ -107,10 +107,10 @@ static __always_inline void timer__sample(struct bpf_perf_event_data *ctx, const
 	u64 stack = stack__current(room, proc, pid);
 	struct rec_sample *rec = sample__reserve(proc, pid, task);
 
+	if (!rec) /* first: Linux 6.1 forgets what was not asked at once */
+		return;
 	if (t)
 		t->gap_sampled = 1;
-	if (!rec)
-		return;
 	rec->time_ns = bpf_ktime_get_ns();
 	rec->weight_ns = sample_period_ns;
 	rec->stack = stack;
@@ -131,14 +131,17 @@ int sample_timer(struct bpf_perf_event_data *ctx)
 	u32 pid = task_pid(task);
 	struct proc *proc = bpf_map_lookup_elem(&procs, &pid);
 	struct sample_room *room;
+	u64 start;
 
 	if (!proc || proc->window != WINDOW_OPEN)
 		return 0;
+	start = bpf_ktime_get_ns();
 	room = room__enter();
 	if (!room)
 		return 0;
 	timer__sample(ctx, proc, pid, task, room);
 	room__leave(room);
+	__sync_fetch_and_add(&proc->sampler_ns, bpf_ktime_get_ns() - start);
 	return 0;
 }
 
@@ -160,9 +163,11 @@ static __always_inline void wait__begin(struct task_struct *task, bool runs_on)
 	struct proc *proc = bpf_map_lookup_elem(&procs, &pid);
 	struct sample_room *room;
 	struct wait *w;
+	u64 start;
 
 	if (!proc || proc->window != WINDOW_OPEN)
 		return;
+	start = bpf_ktime_get_ns();
 	w = bpf_task_storage_get(&waits, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!w) {
 		count(CNT_SAMPLES_LOST);
@@ -175,6 +180,7 @@ static __always_inline void wait__begin(struct task_struct *task, bool runs_on)
 		room__leave(room);
 	}
 	w->since_ns = bpf_ktime_get_ns();
+	__sync_fetch_and_add(&proc->sampler_ns, w->since_ns - start);
 }
 
 /* One part of a wait has ended: a sample, if with those before it is long enough. */

@@ -311,7 +311,7 @@ static __always_inline struct span *span__begin(struct thread *t, u32 kind, u64 
 static __always_inline void span__account_op(struct thread *t, const struct proc *proc, struct span *s, u32 depth)
 {
 	u32 slot = proc->op_slot - 1;
-	const struct op_proc *p = proc->op_slot ? bpf_map_lookup_elem(&op_procs, &slot) : NULL;
+	struct op_proc *p = proc->op_slot ? bpf_map_lookup_elem(&op_procs, &slot) : NULL;
 
 	if (!p)
 		return;

@@ -36,7 +36,7 @@ enum probe_event {
 	PROBE_EXACT_CALL,
 	PROBE_EXACT_RETURN, /* in it, before its last call; or behind a call of it */
 	PROBE_EXACT_CLEAR,  /* the Python frame that is the first or second argument is cleared */
-	PROBE_TEST, /* stepflame's own function, for the self-test and the price of a hit */
+	PROBE_TEST,         /* stepflame's own function, for the self-test and the price of a hit */
 };
 
 #define COOKIE_DEPTH_UNKNOWN 0xffff
@@ -121,6 +121,7 @@ struct proc {
 	__u64 window_start_ns, window_end_ns; /* end 0: not yet */
 	__u64 steps;                          /* boundaries since the window began */
 	__u64 boundary_ns;                    /* the last one */
+	__u64 sampler_ns;                     /* in the sampler's programs */
 	__u32 data_seen;                      /* a DataLoader batch came since the last boundary */
 	__u32 window;                         /* enum proc_window */
 	__u32 fetches;                        /* late PROBE_PY_ITER_EXIT are armed: fetches can be timed */

@@ -128,6 +128,7 @@ static void print_cost(const void *record)
 	FIELD(cost, detach_ns);
 	FIELD(cost, own_cpu_ns);
 	FIELD(cost, own_rss_bytes);
+	FIELD(cost, busiest_sampler_ns);
 }
 
 static void print_note(const void *record)

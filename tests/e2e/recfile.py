@@ -8,21 +8,8 @@ HOST, TARGET, NAME, PROC, WINDOW, AGG, COUNTER, COST, NOTE, OP, OP_GROUP, OP_WIN
 SPAN, CODE, STACK, PATH, SAMPLE, INTERVAL, MODULES, CALLS = range(14, 22)
 ACTION, LABEL, FORWARD, BACKWARD, USER, SPAN_OP, EVALUATE, NODE, STEP, GC, COMM, SYNC = range(1, 13)
 CPU, WAIT = 1, 2
-CAUSES = [
-    "",
-    "run_queue",
-    "lock",
-    "gil",
-    "disk_read",
-    "fsync",
-    "page_fault",
-    "sleep",
-    "child_wait",
-    "pipe",
-    "socket",
-    "poll",
-    "unknown",
-]
+CAUSES = ["", "run_queue", "lock", "gil", "disk_read", "disk_write", "fsync", "page_fault", "sleep", "child_wait"]
+CAUSES += ["pipe", "socket", "poll", "unknown"]
 WORD_NONE, WORD_TENSOR, WORD_TENSOR_LIST, WORD_INTS, WORD_INT, WORD_OPAQUE, WORD_CUT = range(7)
 MAIN, CHILD, WORKER = range(3)
 UTF8, LATIN1, UCS2, UCS4 = 0, 1, 2, 4
@@ -94,7 +81,7 @@ def counter(counter_name, value):
 
 
 def cost(hits, busiest_hits, hit_ns, own_cpu_ns, own_rss_bytes):
-    return record(COST, struct.pack("=7Q", hits, busiest_hits, hit_ns, 0, 0, own_cpu_ns, own_rss_bytes))
+    return record(COST, struct.pack("=8Q", hits, busiest_hits, hit_ns, 0, 0, own_cpu_ns, own_rss_bytes, 0))
 
 
 def note(text):

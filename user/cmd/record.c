@@ -366,7 +366,8 @@ static void print_end(const struct record_args *args, const struct sink *sink)
 	}
 	log__info("recording written to %s (%llu KiB)", file,
 		  (unsigned long long)recording_writer__bytes(sink->writer) / 1024 + 1);
-	log__info("next: stepflame report %s %s--leaf | --all | --per-rank | --json", file,
+	log__info("next: stepflame report %s %s%s--leaf | --all | --per-rank | --json", file,
+		  args->session.frequency || args->session.exact ? "--advanced | " : "",
 		  args->session.ops ? "--ops | " : "");
 	if (args->session.timeline)
 		log__info("or:   stepflame export %s -f chrome -o trace.json.gz", file);

@@ -30,11 +30,16 @@ static void put_text(const char *text, FILE *out)
 	}
 }
 
-/* Of Python "train.py:Net.forward:12", the line being the one at hand. */
-static void put_frame(const struct calltree_frame *frame, FILE *out)
+/* Of Python "train.py:Net.forward:12", the line being the one at hand. malloc'ed; NULL: no memory. */
+static char *frame_text(const struct calltree_frame *frame)
 {
 	const char *slash = frame->file ? strrchr(frame->file, '/') : NULL;
+	char *text = NULL;
+	size_t bytes;
+	FILE *out = open_memstream(&text, &bytes);
 
+	if (!out)
+		return NULL;
 	if (frame->file) {
 		put_text(slash ? slash + 1 : frame->file, out);
 		fputc(':', out);
@@ -42,29 +47,44 @@ static void put_frame(const struct calltree_frame *frame, FILE *out)
 	put_text(frame->name, out);
 	if (frame->line && frame->file)
 		fprintf(out, ":%u", frame->line);
+	if (!fclose(out))
+		return text;
+	free(text);
+	return NULL;
 }
 
-static int put_node(const struct calltree *tree, size_t index, FILE *out)
+/* By frame; that of the root is NULL. NULL: no memory. */
+static char **frame_texts(const struct calltree *tree, size_t *cnt)
 {
-	size_t cnt, depth = 0;
-	const struct calltree_node *nodes = calltree__nodes(tree, &cnt), *node = &nodes[index];
-	const struct calltree_frame *frames = calltree__frames(tree, &cnt);
+	const struct calltree_frame *frames = calltree__frames(tree, cnt);
+	char **texts = calloc(*cnt, sizeof(*texts));
+
+	for (size_t i = 1; texts && i < *cnt; i++) {
+		texts[i] = frame_text(&frames[i]);
+		if (!texts[i]) {
+			export__free_texts(texts, *cnt);
+			return NULL;
+		}
+	}
+	return texts;
+}
+
+static int put_node(const struct calltree *tree, size_t index, char *const *texts, FILE *out)
+{
+	size_t cnt;
+	const struct calltree_node *node = &calltree__nodes(tree, &cnt)[index];
 	double us = ((double)node->cpu_ns + node->wait_ns) / 1e3;
 	uint32_t *path;
 
 	if (us < 0.5)
 		return 0;
-	for (size_t at = index; at; at = nodes[at].parent)
-		depth++;
-	path = calloc(depth, sizeof(*path));
+	path = calltree__path(tree, 0, index, &cnt);
 	if (!path)
 		return -ENOMEM;
-	for (size_t at = index, i = depth; i > 0; at = nodes[at].parent)
-		path[--i] = nodes[at].frame;
-	for (size_t i = 0; i < depth; i++) {
+	for (size_t i = 0; i < cnt; i++) {
 		if (i)
 			fputc(';', out);
-		put_frame(&frames[path[i]], out);
+		fputs(texts[path[i]], out);
 	}
 	fprintf(out, " %.0f\n", us);
 	free(path);
@@ -83,12 +103,16 @@ static int write_folded(struct job *job, const struct timeline *timeline, const 
 {
 	struct calltree *tree = calltree__new(job);
 	int err = tree ? export__each_sample(job, options, add_sample, tree) : -ENOMEM;
-	size_t cnt = 0;
+	size_t text_cnt = 0, cnt = 0;
+	char **texts = err ? NULL : frame_texts(tree, &text_cnt);
 
-	if (!err)
+	if (!texts)
+		err = -ENOMEM;
+	else
 		calltree__nodes(tree, &cnt);
 	for (size_t i = 0; i < cnt && !err; i++)
-		err = put_node(tree, i, out);
+		err = put_node(tree, i, texts, out);
+	export__free_texts(texts, text_cnt);
 	calltree__free(tree);
 	return err;
 }

@@ -31,7 +31,6 @@ enum { LINE_FUNCTION_ID = 1, LINE_LINE = 2 };
 enum function_field {
 	FUNCTION_ID = 1,
 	FUNCTION_NAME = 2,
-	FUNCTION_SYSTEM_NAME = 3,
 	FUNCTION_FILENAME = 4,
 	FUNCTION_START_LINE = 5,
 };
@@ -83,6 +82,7 @@ static void put_value_type(struct pprof *p, enum profile_field field, const char
 	proto__end(&p->proto, message);
 }
 
+/* Without system_name: where it is the name, pprof demangles that, and "<listcomp>" becomes nothing. */
 static void put_function(struct pprof *p, const struct calltree_frame *frame)
 {
 	uint64_t name = string(p, frame->name), file = string(p, frame->file ?: "");
@@ -90,7 +90,6 @@ static void put_function(struct pprof *p, const struct calltree_frame *frame)
 
 	proto__int(&p->proto, FUNCTION_ID, frame->function);
 	proto__int(&p->proto, FUNCTION_NAME, name);
-	proto__int(&p->proto, FUNCTION_SYSTEM_NAME, name);
 	proto__int(&p->proto, FUNCTION_FILENAME, file);
 	proto__int(&p->proto, FUNCTION_START_LINE, frame->first_line);
 	proto__end(&p->proto, message);

@@ -100,19 +100,13 @@ static uint32_t thread_node(const struct calltree *tree, uint32_t node)
 /* Frames below the thread's, which is what the profile is of. */
 static int put_stack(const struct calltree *tree, uint32_t node, FILE *out)
 {
-	size_t cnt, depth = 0;
-	const struct calltree_node *nodes = calltree__nodes(tree, &cnt);
-	uint32_t top = thread_node(tree, node), *path;
+	size_t cnt;
+	uint32_t *path = calltree__path(tree, thread_node(tree, node), node, &cnt);
 
-	for (uint32_t at = node; at != top; at = nodes[at].parent)
-		depth++;
-	path = calloc(depth + 1, sizeof(*path));
 	if (!path)
 		return -ENOMEM;
-	for (size_t i = depth; i > 0; node = nodes[node].parent)
-		path[--i] = nodes[node].frame;
 	fputc('[', out);
-	for (size_t i = 0; i < depth; i++)
+	for (size_t i = 0; i < cnt; i++)
 		fprintf(out, "%s%u", i ? "," : "", path[i] - 1);
 	fputc(']', out);
 	free(path);

@@ -116,15 +116,14 @@ static int number_frame(struct calltree *tree, const struct wanted *wanted, uint
 	struct calltree_frame *frame;
 	uint32_t function;
 
-	if (wanted->kind != CALLTREE_PYTHON)
-		function_key = key;
-	if (wanted->key > NUMBER_MAX || intern__add(&tree->function_keys, function_key, &function) ||
-	    intern__add(&tree->frame_keys, key, index) ||
+	if (wanted->key > NUMBER_MAX || intern__add(&tree->frame_keys, key, index) ||
 	    array__grow(&tree->frames, intern__end(&tree->frame_keys), sizeof(*frame)))
 		return -ENOMEM;
 	frame = &((struct calltree_frame *)tree->frames.items)[*index];
 	if (frame->name)
 		return 0;
+	if (intern__add(&tree->function_keys, wanted->kind == CALLTREE_PYTHON ? function_key : key, &function))
+		return -ENOMEM;
 	*frame = (struct calltree_frame){.kind = wanted->kind, .line = wanted->line, .function = function};
 	if (wanted->kind == CALLTREE_PYTHON)
 		return name_python(tree, wanted->key, frame);
@@ -242,6 +241,20 @@ const struct calltree_frame *calltree__frames(const struct calltree *tree, size_
 {
 	*cnt = tree->frames.cnt;
 	return tree->frames.items;
+}
+
+uint32_t *calltree__path(const struct calltree *tree, uint32_t top, uint32_t node, size_t *cnt)
+{
+	const struct calltree_node *nodes = tree->nodes.items;
+	uint32_t *frames;
+
+	*cnt = 0;
+	for (uint32_t at = node; at != top; at = nodes[at].parent)
+		++*cnt;
+	frames = calloc(*cnt + 1, sizeof(*frames));
+	for (size_t i = *cnt; frames && i > 0; node = nodes[node].parent)
+		frames[--i] = nodes[node].frame;
+	return frames;
 }
 
 struct calltree *calltree__new(struct job *job)

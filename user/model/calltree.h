@@ -47,5 +47,10 @@ int calltree__add(struct calltree *tree, const struct sample *sample, uint32_t *
 /* The first is the root, and parents come before their children. */
 const struct calltree_node *calltree__nodes(const struct calltree *tree, size_t *cnt);
 const struct calltree_frame *calltree__frames(const struct calltree *tree, size_t *cnt);
+/*
+ * The frames between two nodes, `top` itself not among them, down to `node`, which is below it: malloc'ed, NULL: no
+ * memory.
+ */
+uint32_t *calltree__path(const struct calltree *tree, uint32_t top, uint32_t node, size_t *cnt);
 
 #endif

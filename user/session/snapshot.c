@@ -113,8 +113,10 @@ static void measure(struct session *s, struct rec_window *window, struct rec_cos
 		cost->hits += proc.hits;
 		sampled += proc.sampled;
 		sampled_ns += proc.sampled_ns;
-		if (proc.hits > cost->busiest_hits)
+		if (proc.hits >= cost->busiest_hits) {
 			cost->busiest_hits = proc.hits;
+			cost->busiest_sampler_ns = proc.sampler_ns;
+		}
 		if (proc.step_rule && t->role == ROLE_CHILD)
 			t->role = ROLE_MAIN; /* it trains */
 		if (t->role != ROLE_MAIN)

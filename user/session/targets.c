@@ -357,7 +357,10 @@ static void forked(struct session *s, const struct rec_proc *rec)
 	struct target *parent = targets__find(s, rec->parent_pid), *t;
 	struct process process = {};
 
-	if (!parent || process__read(rec->pid, &process))
+	if (!parent)
+		return;
+	op_probes__forked(s, parent);
+	if (process__read(rec->pid, &process))
 		return;
 	if (targets__add(s, &process, ROLE_CHILD, &t)) {
 		process__release(&process);

@@ -392,6 +392,17 @@ bool elf__is_code(const struct elf *elf, uint64_t vaddr)
 	return load && load->code;
 }
 
+int elf__code_around(const struct elf *elf, uint64_t vaddr, uint64_t *start, uint64_t *size)
+{
+	const struct load *load = load_of(elf, vaddr);
+
+	if (!load || !load->code)
+		return -ENOENT;
+	*start = load->vaddr;
+	*size = load->size;
+	return 0;
+}
+
 const uint8_t *elf__bytes(const struct elf *elf, uint64_t vaddr, size_t want, size_t *have)
 {
 	const struct load *load = load_of(elf, vaddr);

@@ -55,6 +55,8 @@ int elf__vaddr(const struct elf *elf, uint64_t offset, uint64_t *vaddr);
 bool elf__is_code(const struct elf *elf, uint64_t vaddr); /* lies in an executable PT_LOAD */
 /* The n-th stretch of code, from 0. false: there are fewer. */
 bool elf__code(const struct elf *elf, size_t n, uint64_t *vaddr, uint64_t *size);
+/* The executable PT_LOAD, as far as it is in the file, that covers vaddr. 0 or -ENOENT. */
+int elf__code_around(const struct elf *elf, uint64_t vaddr, uint64_t *start, uint64_t *size);
 
 /*
  * Bytes at vaddr, at most `want`, fewer at the end of the segment (*have says how many). NULL when not backed by the

@@ -153,13 +153,12 @@ static int add_returned(const struct elf *elf, struct decoder *decoder, uint64_t
 /* Looks through the segment that holds the loop for loads of the word that lead to a call by it. */
 static int find_callers(const struct elf *elf, struct decoder *decoder, struct py_exact *out)
 {
-	uint64_t start = 0, size = 0;
-	size_t have = 0, n = 0;
+	uint64_t start, size;
+	size_t have;
 	const uint8_t *code;
+	int err = elf__code_around(elf, out->eval, &start, &size);
 
-	while (elf__code(elf, n++, &start, &size) && out->eval - start >= size)
-		;
-	code = elf__bytes(elf, start, size < SCAN_BYTES ? size : SCAN_BYTES, &have);
+	code = err ? NULL : elf__bytes(elf, start, size < SCAN_BYTES ? size : SCAN_BYTES, &have);
 	for (size_t i = 0; code && i + FAR_MOVE_BYTES <= have; i++) {
 		struct far_move move;
 		uint64_t behind;
