@@ -107,10 +107,10 @@ static __always_inline void timer__sample(struct bpf_perf_event_data *ctx, const
 	u64 stack = stack__current(room, proc, pid);
 	struct rec_sample *rec = sample__reserve(proc, pid, task);
 
+	if (!rec) /* first: Linux 6.1 forgets what was not asked at once */
+		return;
 	if (t)
 		t->gap_sampled = 1;
-	if (!rec)
-		return;
 	rec->time_ns = bpf_ktime_get_ns();
 	rec->weight_ns = sample_period_ns;
 	rec->stack = stack;
