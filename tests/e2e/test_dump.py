@@ -170,6 +170,14 @@ def test_how_long(hang):
 
 
 LINES = {name: number for number, line in enumerate(JOB.read_text().splitlines(), 1) for name in re.findall(r"def (\w+)\(", line)}
+CALLS = {
+    "calls": [("starts", LINES["starts"] + 2)],
+    "called": [("calls", LINES["calls"] + 2), ("called", LINES["called"] + 1)],
+    "left": [("calls", LINES["calls"] + 3)],
+    "right": [("calls", LINES["calls"] + 4)],
+    "within_left": [("left", LINES["left"] + 1)],
+    "within_right": [("right", LINES["right"] + 2)],
+}
 THREADING = ("run", "_bootstrap_inner", "_bootstrap")
 
 
@@ -192,13 +200,11 @@ def test_busy(hang, python):
             if thread is spins and thread["stack"] == "whole":
                 ((_, line, name),) = inner
                 assert name == "spins" and line in (LINES["spins"] + 1, LINES["spins"] + 2)
-            if thread is calls and inner:
-                _, line, name = inner[-1]
-                assert name == "calls" and line in (LINES["calls"] + 1, LINES["calls"] + 2)
-                for _, line, name in inner[:-1]:
-                    assert name == "called" and line in (LINES["called"], LINES["called"] + 1)
-                assert len(inner) <= 5
+            if thread is calls:
                 whole += thread["stack"] == "whole"
+                for (_, line, name), (_, caller_line, caller) in zip(inner, [*inner[1:], outer[0]]):
+                    assert name in CALLS and (caller, caller_line) in CALLS[name], (inner, name)
+                    assert LINES[name] <= line < LINES[name] + 5
     assert waits > 5 and holds > 5 and whole > 5, (waits, holds, whole)
 
 

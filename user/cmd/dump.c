@@ -108,7 +108,9 @@ static void thread__read_stack(struct dump_thread *thread, const struct python *
 
 		py_stack__release(&thread->stack);
 		thread->python = !py_stack__read(pid, &python->process, state->tstate, &thread->stack);
-		thread->gil = holder == state->tstate && py_thread__gil_holder(pid, python) == holder;
+		/* It may have got it since it was seen to wait for it. */
+		thread->gil = thread->cause != CAUSE_GIL && holder == state->tstate &&
+			      py_thread__gil_holder(pid, python) == holder;
 		cnt -= (int)(state + 1 - states);
 		states = state + 1;
 	}

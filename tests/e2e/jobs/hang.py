@@ -164,9 +164,28 @@ def called(n):
     return called(n - 1) if n else n
 
 
+def left(n):
+    return within_left(n)
+
+
+def within_left(n):
+    return n + 1
+
+
+def right(n):
+    a, b, c, d = n, n, n, n
+    return within_right(a + b + c + d)
+
+
+def within_right(n):
+    return n - 1
+
+
 def calls():
     while True:
         called(3)
+        left(1)
+        right(2)
 
 
 def main():
