@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Walks the frames of a Python thread that may run meanwhile. In: a pid and a thread state. Out: struct py_stack. No state.
+ * Walks the frames of a Python thread that may run meanwhile. In: a pid and a thread state. Out: struct py_stack. No
+ * state.
  *
- * Frames and the links between them are read one after the other, so a reading of a thread that runs may be of frames that never were at one time: a chain is
- * taken for true when several readings agree, the first before its code objects were read, the others after. Frames hold their code objects, so these
- * were alive. Only the innermost frame may go on to another instruction.
+ * Frames and the links between them are read one after the other, so a reading of a thread that runs may be of frames
+ * that never were at one time: a chain is taken for true when several readings agree, the first before its code objects
+ * were read, the others after. Frames hold their code objects, so these were alive. Only the innermost frame may go on
+ * to another instruction.
  */
 #include "pyframes.h"
 
@@ -24,7 +26,7 @@
 /* What a code object says; unchanged, it is the same function. */
 struct code_head {
 	uint64_t type, file, name, line_table;
-	uint32_t first_line;
+	uint64_t first_line; /* an int; of 8 bytes so that heads can be compared as bytes */
 };
 
 struct py_code {
@@ -91,8 +93,8 @@ static size_t frame__bytes(const struct py_layout *layout)
 }
 
 /*
- * One frame by one read. *python: it is a Python function's. Up to 3.10 a frame is an object, and one that is being taken down, whose f_back leads
- * nowhere, has no references.
+ * One frame by one read. *python: it is a Python function's. Up to 3.10 a frame is an object, and one that is being
+ * taken down, whose f_back leads nowhere, has no references.
  */
 static int reader__link(const struct reader *r, uint64_t frame, struct link *out, bool *python)
 {
@@ -119,7 +121,8 @@ static int reader__link(const struct reader *r, uint64_t frame, struct link *out
 }
 
 /*
- * All frames of Python functions, innermost first, if the same one was the innermost before and after. chain->links has room for PY_FRAMES_MAX.
+ * All frames of Python functions, innermost first, if the same one was the innermost before and after. chain->links has
+ * room for PY_FRAMES_MAX.
  */
 static int reader__chain(const struct reader *r, struct chain *chain)
 {
@@ -179,7 +182,7 @@ static int reader__head(const struct reader *r, uint64_t code, struct code_head 
 	      read_pointer(r, code + layout->code_filename, &out->file) ?:
 	      read_pointer(r, code + (layout->code_qualname ?: layout->code_name), &out->name) ?:
 	      read_pointer(r, code + layout->code_linetable, &out->line_table) ?:
-	      process__read_memory(r->pid, code + layout->code_firstlineno, &out->first_line, sizeof(out->first_line));
+	      process__read_memory(r->pid, code + layout->code_firstlineno, &out->first_line, sizeof(uint32_t));
 	return err ?: out->type == r->py->code_type ? 0 : -EAGAIN;
 }
 
@@ -205,7 +208,7 @@ static int reader__fill(const struct reader *r, struct py_code *code, uint64_t a
 	code->address = address;
 	code->head = head;
 	record.line_table = head.line_table;
-	record.first_line = head.first_line;
+	record.first_line = (uint32_t)head.first_line;
 	py_lines__complete(layout, &record, &code->lines);
 	err = py_object__str(r->pid, layout, head.file, &code->file);
 	if (err == -ENOMEM)
@@ -248,8 +251,8 @@ static int reader__codes(const struct reader *r, struct chain *chain)
 }
 
 /*
- * From 3.12 the interpreter may put a frame of its own beneath one of __init__, whose code (_Py_InitCleanup, CPython Python/specialize.c) has one str for
- * all its names, and no first line. Tracebacks leave it out.
+ * From 3.12 the interpreter may put a frame of its own beneath one of __init__, whose code (_Py_InitCleanup, CPython
+ * Python/specialize.c) has one str for all its names, and no first line. Tracebacks leave it out.
  */
 static bool code__is_function(const struct py_code *code)
 {
