@@ -7,9 +7,6 @@
 
 #include "report.h"
 
-/* "main", "child", "worker". */
-const char *common__role(uint32_t role);
-
 /* "pid 42 (main, rank 0)": the line above a table of one process. */
 void common__process(const struct rec_target *target, FILE *out);
 
