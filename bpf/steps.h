@@ -9,7 +9,25 @@
 
 #include "op_window.h"
 
-static __always_inline void step__boundary(struct proc *proc, u32 rule, u64 now)
+static __always_inline void step__send(const struct proc *proc, u32 pid, u64 now)
+{
+	struct rec_step *rec = bpf_ringbuf_reserve(&ring, sizeof(*rec), 0);
+
+	if (!rec) {
+		count(CNT_RING_FULL);
+		return;
+	}
+	rec->hdr.type = REC_STEP;
+	rec->hdr.flags = 0;
+	rec->hdr.size = sizeof(*rec);
+	rec->time_ns = now;
+	rec->index = proc->steps;
+	rec->pid = pid;
+	rec->rule = proc->step_rule;
+	bpf_ringbuf_submit(rec, BPF_RB_NO_WAKEUP);
+}
+
+static __always_inline void step__boundary(struct proc *proc, u32 pid, u32 rule, u64 now)
 {
 	if (proc->step_rule != rule) {
 		if (proc->step_rule && proc->step_rule < rule)
@@ -32,17 +50,19 @@ static __always_inline void step__boundary(struct proc *proc, u32 rule, u64 now)
 		proc->window_end_ns = now;
 		proc->window = WINDOW_DONE;
 	}
+	if (want_step_times)
+		step__send(proc, pid, now);
 }
 
-static __always_inline void step__optimizer(struct proc *proc, u64 name, u64 now)
+static __always_inline void step__optimizer(struct proc *proc, u32 pid, u64 name, u64 now)
 {
 	if (!proc->optimizer)
 		proc->optimizer = name;
 	if (proc->data_seen) {
 		proc->data_seen = 0;
-		step__boundary(proc, STEP_LOADER_OPTIMIZER, now);
+		step__boundary(proc, pid, STEP_LOADER_OPTIMIZER, now);
 	} else if (proc->step_rule != STEP_LOADER_OPTIMIZER && name == proc->optimizer) {
-		step__boundary(proc, STEP_OPTIMIZER, now);
+		step__boundary(proc, pid, STEP_OPTIMIZER, now);
 	}
 }
 

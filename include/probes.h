@@ -125,6 +125,13 @@ enum proc_window {
 	WINDOW_DONE,       /* the steps asked for have been seen: events are ignored */
 };
 
+/* What the program sample_threads does with each thread. */
+enum thread_visit {
+	VISIT_OPEN,  /* the window opens: who waits does so from now on */
+	VISIT_CUT,   /* a wait so far is a sample, and goes on */
+	VISIT_CLOSE, /* the window is over: a wait so far is a sample */
+};
+
 enum proc_order_what {
 	ORDER_PYTHON,    /* sets py */
 	ORDER_FETCHES,   /* sets fetches */

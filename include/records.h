@@ -39,6 +39,7 @@ enum rec_type {
 	REC_SAMPLE,    /* bpf, completed by user: a stack, weighted in time */
 	REC_MODULES,   /* bpf: id -> torch.nn.Modules; in files a REC_NAME of that id */
 	REC_CALLS,     /* user: calls of a Python function in an exact window, cumulative */
+	REC_STEP,      /* bpf: a step boundary; only of live views, not in files */
 };
 
 /* What a span is; decides in which report and under which switch it is listed. */
@@ -366,6 +367,15 @@ struct rec_calls {
 	__u64 primitive_calls;
 	__u64 self_ns;
 	__u64 total_ns; /* of the primitive calls */
+};
+
+/* The instant at which a step ended and the next began. */
+struct rec_step {
+	struct rec_hdr hdr;
+	__u64 time_ns;
+	__u64 index; /* boundaries in the process before it, by this rule */
+	__u32 pid;
+	__u32 rule; /* enum step_rule */
 };
 
 struct rec_counter {
