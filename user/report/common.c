@@ -45,6 +45,11 @@ const char *common__role(uint32_t role)
 	return role < sizeof(roles) / sizeof(*roles) ? roles[role] : "unknown";
 }
 
+const char *common__step_rule(uint32_t rule)
+{
+	return step_rules[rule < sizeof(step_rules) / sizeof(*step_rules) ? rule : STEP_NONE].text;
+}
+
 void common__process(const struct rec_target *target, FILE *out)
 {
 	fprintf(out, "pid %u (%s", target->pid, common__role(target->role));
@@ -93,7 +98,7 @@ static void print_window(const struct job *job, FILE *out)
 	else
 		text__paragraph(out, "window: %.4g s, %" PRIu64 " step%s (%s)", rows__window_s(job),
 				(uint64_t)window->steps, window->steps == 1 ? "" : "s",
-				step_rules[window->step_rule].text);
+				common__step_rule(window->step_rule));
 }
 
 static void print_targets(const struct job *job, FILE *out)
