@@ -112,7 +112,7 @@ static void format_value(double value, enum top_format format, char *out, size_t
 	else if (format == TOP_NUMBER && value == floor(value))
 		snprintf(out, size, "%.0f", value);
 	else if (value > 0 && value < 0.001)
-		snprintf(out, size, "%.0e", value);
+		snprintf(out, size, "<0.001");
 	else
 		snprintf(out, size, "%.*f", value >= 100 ? 0 : value >= 10 ? 1 : value >= 1 ? 2 : 3, value);
 }

@@ -90,6 +90,8 @@ int usage__read(struct usage *usage, const struct job *job, struct top_usage *ou
 		out->threads += threads;
 		if (before && ticks > before->ticks)
 			used += ticks - before->ticks;
+		else if (!before && usage->time_ns) /* it has started since */
+			used += ticks;
 	}
 	if (usage->time_ns && now > usage->time_ns)
 		out->cpu_percent = 100.0 * used / sysconf(_SC_CLK_TCK) / ((now - usage->time_ns) / 1e9);
