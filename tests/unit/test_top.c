@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <cmocka.h>
 
 #include "build_job.h"
@@ -71,7 +72,11 @@ static const struct top_row *row(enum top_view view, const char *name)
 	return NULL;
 }
 
-#define expect(row, column, value) assert_true(fabs((row)->values[column] - (value)) < 1e-6 * (1 + fabs(value)))
+static void expect(const struct top_row *r, int column, double value)
+{
+	assert_non_null(r);
+	assert_true(fabs(r->values[column] - value) < 1e-6 * (1 + fabs(value)));
+}
 
 /* ---- actions ---- */
 
@@ -88,7 +93,7 @@ static void test_actions(void **unused)
 	expect(r, 2, 50);
 	expect(r, 3, 50);
 	expect(r, 4, 4);
-	expect(&(struct top_row){.values = {frame.steps_per_s, frame.elapsed_s}}, 0, 2);
+	assert_true(fabs(frame.steps_per_s - 2) < 1e-9);
 
 	/* nothing of it in the next two seconds, but another */
 	add_window(job, 1 * S, 5 * S, 5, STEP_OPTIMIZER);
@@ -268,7 +273,7 @@ static void test_steps(void **unused)
 
 	add_window(job, 0, 10 * S, 0, STEP_NONE);
 	for (int i = 0; i <= 20; i++)
-		step(PID, i, 100 * MS * i + (i == 20) * 900 * MS, STEP_OPTIMIZER);
+		step(PID, i, S + 100 * MS * i + (i == 20) * 900 * MS, STEP_OPTIMIZER);
 	step(PID, 22, 5 * S, STEP_OPTIMIZER); /* one was lost */
 	update();
 	r = row(TOP_STEPS, "pid 10");
@@ -419,7 +424,7 @@ static void test_names(void **unused)
 	state.utf8 = false;
 	draw();
 	assert_int_equal(strlen(line(7)), 80);
-	assert_non_null(strstr(line(7), "[LightningModule]S..gradient_clipping"));
+	assert_non_null(strstr(line(7), "[LightningModule]Sh..e_gradient_clipping"));
 	assert_non_null(strstr(line(8), " ?"));
 	top_lines__release(&lines);
 }
