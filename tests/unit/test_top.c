@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* The live view without a terminal: rows of a job's states, lines of rows, and what keys do. */
+#include <cmocka.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <cmocka.h>
 
 #include "build_job.h"
 #include "model/samples.h"
@@ -445,10 +445,18 @@ static void test_batch_of_nothing(void **unused)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_actions),   TEST(test_processes_are_added), TEST(test_reset),
-		TEST(test_functions), TEST(test_waits_and_threads),   TEST(test_forget),
-		TEST(test_steps),     TEST(test_steps_are_bounded),   TEST(test_screen),
-		TEST(test_keys),      TEST(test_names),               TEST(test_batch_of_nothing),
+		TEST(test_actions),
+		TEST(test_processes_are_added),
+		TEST(test_reset),
+		TEST(test_functions),
+		TEST(test_waits_and_threads),
+		TEST(test_forget),
+		TEST(test_steps),
+		TEST(test_steps_are_bounded),
+		TEST(test_screen),
+		TEST(test_keys),
+		TEST(test_names),
+		TEST(test_batch_of_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,7 +7,7 @@
 
 #include "../session/session.h"
 
-#define ACTIONS_MAX 63
+#define ACTIONS_MAX   63
 
 #define FREQUENCY     99 /* not in step with what runs by a clock */
 #define FREQUENCY_MAX 10000

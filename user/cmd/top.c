@@ -49,9 +49,11 @@ static const struct argp_option options[] = {
 	{"batch", 'b', NULL, 0, "print each picture as text, as is the rule where there is no terminal", 0},
 	{"iterations", 'n', "N", 0, "end after N pictures", 0},
 	{"once", OPT_ONCE, NULL, 0, "the same as --batch --iterations=1", 0},
-	{"view", OPT_VIEW, "VIEW", 0, "begin with actions (default), functions, waits, threads or steps; print only that", 0},
+	{"view", OPT_VIEW, "VIEW", 0,
+	 "begin with actions (default), functions, waits, threads or steps; print only that", 0},
 	{"limit", OPT_LIMIT, "N", 0, "rows of each table that is printed (default 20; 0: all)", 0},
-	{"action", OPT_ACTION, "LIB:SYMBOL|FILE.py:QUALNAME", 0, "time calls of a function as an action, as record does", 0},
+	{"action", OPT_ACTION, "LIB:SYMBOL|FILE.py:QUALNAME", 0,
+	 "time calls of a function as an action, as record does", 0},
 	{"children", OPT_CHILDREN, "all|workers|none", 0,
 	 "which child processes to watch: all (default), DataLoader workers, none", 0},
 	{0},
@@ -306,9 +308,8 @@ static void catch_signals(void)
 
 int cmd_top(int argc, char **argv)
 {
-	struct top_args args = {.session = {.frequency = FREQUENCY, .live_ns = INTERVAL_NS},
-				.view = TOP__VIEWS,
-				.limit = LIMIT};
+	struct top_args args = {
+		.session = {.frequency = FREQUENCY, .live_ns = INTERVAL_NS}, .view = TOP__VIEWS, .limit = LIMIT};
 	struct live live = {.args = &args};
 	int err;
 

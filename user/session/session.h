@@ -29,7 +29,7 @@ struct session_options {
 	bool memory;          /* with what they allocated, */
 	bool timeline;        /* and each span by itself */
 	uint32_t frequency;   /* of samples, a second; 0: none */
-	uint64_t live_ns;     /* a snapshot so often, with waits that go on, and REC_STEP; 0: for a file, ever more seldom */
+	uint64_t live_ns;     /* for a view: a snapshot so often, of waits that go on too, and REC_STEP; 0: no */
 	uint64_t schedule[5]; /* torch.profiler.schedule, by enum op_schedule_word; active 0: always */
 };
 

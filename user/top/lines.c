@@ -82,8 +82,8 @@ static struct top_line *add_line(struct array *lines, enum top_style style, char
 	return line;
 }
 
-static int __attribute__((format(printf, 4, 5))) put(struct array *lines, const struct top_state *state,
-						     enum top_style style, const char *fmt, ...)
+static int __attribute__((format(printf, 4, 5)))
+put(struct array *lines, const struct top_state *state, enum top_style style, const char *fmt, ...)
 {
 	char *raw, *text;
 	va_list ap;
@@ -128,15 +128,18 @@ static int put_header(const struct top_frame *frame, const struct top_state *sta
 		snprintf(cpu, sizeof(cpu), "%.0f", frame->cpu_percent);
 	format_value(frame->steps_per_s, TOP_MS, rate, sizeof(rate));
 	err = put(lines, state, STYLE_TITLE, "stepflame top  %s", frame->target);
-	err = err ?: put(lines, state, STYLE_PLAIN,
-			 "up %.1f s  CPU %s %%  %zu process%s  %zu threads  %llu steps  %s steps/s (%s)",
-			 frame->elapsed_s, cpu, frame->processes, frame->processes == 1 ? "" : "es", frame->threads,
-			 (unsigned long long)frame->steps, rate, frame->step_rule);
-	err = err ?: put(lines, state, STYLE_PLAIN,
-			 "cost %.0f hits/s, at least %.2g %% of the job; stepflame %.1f %% of a core, %.1f MB",
-			 frame->hits_per_s, frame->cost_percent, frame->own_percent, frame->own_mb);
-	err = err ?: put(lines, state, *frame->losses ? STYLE_WARN : STYLE_PLAIN, "lost %s",
-			 *frame->losses ? frame->losses : "nothing");
+	err = err
+		      ?: put(lines, state, STYLE_PLAIN,
+			     "up %.1f s  CPU %s %%  %zu process%s  %zu threads  %llu steps  %s steps/s (%s)",
+			     frame->elapsed_s, cpu, frame->processes, frame->processes == 1 ? "" : "es", frame->threads,
+			     (unsigned long long)frame->steps, rate, frame->step_rule);
+	err = err
+		      ?: put(lines, state, STYLE_PLAIN,
+			     "cost %.0f hits/s, at least %.2g %% of the job; stepflame %.1f %% of a core, %.1f MB",
+			     frame->hits_per_s, frame->cost_percent, frame->own_percent, frame->own_mb);
+	err = err
+		      ?: put(lines, state, *frame->losses ? STYLE_WARN : STYLE_PLAIN, "lost %s",
+			     *frame->losses ? frame->losses : "nothing");
 	if (!err && *frame->note)
 		err = put(lines, state, STYLE_WARN, "note %s", frame->note);
 	return err;

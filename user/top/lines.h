@@ -27,8 +27,8 @@ struct top_line {
 
 struct top_state {
 	enum top_view view;
-	int sort[TOP__VIEWS]; /* column; that behind the last one: by name */
-	size_t scroll;        /* rows above the screen; set to what there is when lines are made */
+	int sort[TOP__VIEWS];        /* column; that behind the last one: by name */
+	size_t scroll;               /* rows above the screen; set to what there is when lines are made */
 	char filter[TOP_FILTER_MAX]; /* rows whose name has it, in upper or lower case; "": all */
 	bool typing;                 /* the filter */
 	bool paused, help;

@@ -7,9 +7,9 @@
 
 struct step_times {
 	uint32_t pid, rule;
-	uint64_t index, time_ns;  /* of the last boundary */
-	uint64_t boundaries;      /* since the last steps__rows */
-	uint64_t step_cnt;        /* timed; the last of them are in ring, by number */
+	uint64_t index, time_ns; /* of the last boundary */
+	uint64_t boundaries;     /* since the last steps__rows */
+	uint64_t step_cnt;       /* timed; the last of them are in ring, by number */
 	float ms[TOP_STEPS_KEPT];
 };
 

@@ -18,9 +18,9 @@
 #include "../report/rows.h"
 #include "steps.h"
 
-#define COLUMNS(...)                                                     \
-	.columns = (const struct top_column[]){__VA_ARGS__}, .column_cnt = \
-		sizeof((const struct top_column[]){__VA_ARGS__}) / sizeof(struct top_column)
+#define COLUMNS(...)                                         \
+	.columns = (const struct top_column[]){__VA_ARGS__}, \
+	.column_cnt = sizeof((const struct top_column[]){__VA_ARGS__}) / sizeof(struct top_column)
 
 const struct top_view_info top_views[TOP__VIEWS] = {
 	[TOP_ACTIONS] = {.name = "actions",
@@ -61,9 +61,9 @@ const struct top_view_info top_views[TOP__VIEWS] = {
 		       .rows = "process: its last steps",
 		       .sort = 1,
 		       COLUMNS({"steps", TOP_NUMBER, "since the start"}, {"steps/s", TOP_NUMBER, "in the interval"},
-			       {"last ms", TOP_MS, "the last step"}, {"mean ms", TOP_MS, "of the last steps, at most 256"},
-			       {"p50 ms", TOP_MS, "the same"}, {"p95 ms", TOP_MS, "the same"},
-			       {"max ms", TOP_MS, "the same"})},
+			       {"last ms", TOP_MS, "the last step"},
+			       {"mean ms", TOP_MS, "of the last steps, at most 256"}, {"p50 ms", TOP_MS, "the same"},
+			       {"p95 ms", TOP_MS, "the same"}, {"max ms", TOP_MS, "the same"})},
 };
 
 /* What an action had at the last frame, and at the last reset. */
@@ -86,12 +86,12 @@ struct time_sum {
 };
 
 struct top {
-	void *seen; /* tree of struct seen */
+	void *seen;             /* tree of struct seen */
 	struct array functions; /* struct function_time by code number; 0: no Python frame */
 	struct time_sum sums[CAUSE__END];
 	struct steps steps;
 	uint64_t sample_cnt;
-	uint64_t frame_ns, base_ns;     /* ends of the last frame, and of that before the last reset; 0: none yet */
+	uint64_t frame_ns, base_ns; /* ends of the last frame, and of that before the last reset; 0: none yet */
 	uint64_t busiest_hits, hits, own_cpu_ns, step_cnt; /* at the last frame */
 };
 

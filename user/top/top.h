@@ -24,8 +24,8 @@ enum top_format {
 	TOP_MS,      /* three significant digits, in ms */
 };
 
-#define TOP_VALUES  7
-#define TOP_HISTORY 24 /* steps in a row's sparkline */
+#define TOP_VALUES        7
+#define TOP_HISTORY       24  /* steps in a row's sparkline */
 #define TOP_STEPS_KEPT    256 /* of a process: mean and percentiles are of these */
 #define TOP_PROCESSES_MAX 256 /* with steps */
 
@@ -58,15 +58,15 @@ struct top_row {
 };
 
 struct top_frame {
-	char *target;    /* pids, versions and command; owned, like all texts */
-	char *losses;    /* "" or "name=n, ..." */
-	char *note;      /* the last one of the session, "" */
+	char *target; /* pids, versions and command; owned, like all texts */
+	char *losses; /* "" or "name=n, ..." */
+	char *note;   /* the last one of the session, "" */
 	double elapsed_s, interval_s;
 	double cpu_percent; /* as given */
 	size_t processes, threads;
 	uint64_t steps;
 	double steps_per_s;
-	const char *step_rule; /* static text */
+	const char *step_rule;           /* static text */
 	double hits_per_s, cost_percent; /* of the interval; the busiest process pays at least so much of its time */
 	double own_percent, own_mb;
 	struct array rows[TOP__VIEWS]; /* struct top_row */
