@@ -53,8 +53,12 @@ $(BUILD)/stepflame.skel.h: $(BUILD)/stepflame.bpf.o
 	@echo '  SKEL  $@'
 	$(Q)$(BPFTOOL) gen skeleton $< name stepflame_bpf > $@
 
-# -MD lists the headers of each object, the skeleton among them; on the first build it must be there before.
-$(BUILD)/%.o: %.c | $(SKEL)
+$(BUILD)/syscall_names.h:
+	@mkdir -p $(@D)
+	$(Q)echo '#include <sys/syscall.h>' | $(CC) -E -dM - | sed -n 's/^#define __NR_\([a-z0-9_]*\) \([0-9]*\)$$/[\2] = "\1",/p' > $@
+
+# -MD lists the headers of each object, generated ones among them; on the first build these must be there before.
+$(BUILD)/%.o: %.c | $(SKEL) $(BUILD)/syscall_names.h
 	@mkdir -p $(@D)
 	@echo '  CC    $<'
 	$(Q)$(CC) $(ALL_CFLAGS) -MD -MP -c $< -o $@
@@ -114,7 +118,7 @@ bench: setup
 
 LINT_SRC = $(wildcard user/*.c user/*/*.c tools/*.c)
 
-lint: $(SKEL)
+lint: $(SKEL) $(BUILD)/syscall_names.h
 	$(Q)clang-format --dry-run -Werror $(wildcard include/*.h bpf/*.[ch] user/*.[ch] user/*/*.[ch] tools/*.c tests/*.h tests/*/*.[ch] tests/bpf/native/*.h)
 	$(Q)clang-tidy --quiet $(LINT_SRC) -- $(filter-out -Werror,$(ALL_CFLAGS))
 	$(Q)! command -v shellcheck >/dev/null || shellcheck -x -e SC1091 tools/*.sh tools/*/*.sh tests/*/*.sh .ci/run

@@ -68,10 +68,10 @@ struct span {
 struct thread {
 	u64 now_ns; /* of the event at hand */
 	u32 depth;
-	u32 framed;    /* open spans that are bound to a native frame */
-	u32 gap_depth; /* depth at which gap_ns was taken */
-	u32 pad;
-	u64 gap_ns; /* end of the last data, optimizer or backward span: forward begins there; 0: unknown */
+	u32 framed;      /* open spans that are bound to a native frame */
+	u32 gap_depth;   /* depth at which gap_ns was taken */
+	u32 gap_sampled; /* a sample was taken since gap_ns */
+	u64 gap_ns;      /* end of the last data, optimizer or backward span: forward begins there; 0: unknown */
 	u64 gap_child_ns;
 	u64 sequence_at; /* address of its word in at::sequence_number; 0: not known yet */
 	u64 tstate; /* its PyThreadState, as seen when it held the GIL; torch's calls release it. 0: not seen yet */

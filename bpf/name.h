@@ -62,19 +62,27 @@ __weak __noinline u64 name__read(struct name_buffer *b, u64 address, u64 bytes, 
 	return name__hash(b, size, whole, encoding);
 }
 
+#define TEXT_READS 8 /* of a text that ends in a NUL, to find its length: beyond them it counts as no longer */
+
 /* The same of a text that ends in a NUL. */
 __weak __noinline u64 name__read_text(struct name_buffer *b, u64 address)
 {
+	u64 whole = 0;
 	long bytes;
 
 	if (!b)
 		return 0;
-	bytes = bpf_probe_read_user_str(b->text, sizeof(b->text), (const void *)address);
-	if (bytes <= 0) {
-		count(CNT_NAME_LOST);
-		return 0;
+	for (u32 n = 0; n < TEXT_READS; n++) {
+		bytes = bpf_probe_read_user_str(b->text, REC_NAME_MAX, (const void *)(address + whole));
+		if (bytes <= 0) {
+			count(CNT_NAME_LOST);
+			return 0;
+		}
+		whole += bytes - 1;
+		if (bytes < REC_NAME_MAX)
+			break;
 	}
-	return name__read(b, address, bytes - 1, NAME_UTF8);
+	return name__read(b, address, whole, NAME_UTF8);
 }
 
 #define NAME_HALF 256

@@ -121,8 +121,11 @@ __weak __noinline u64 code__id(struct name_buffer *b, const struct proc *proc, u
 	if (bpf_probe_read_user(b->text, (py->code_linetable + 8) & (REC_NAME_MAX - 1), (const void *)code) ||
 	    buffer_word(b, OBJECT_TYPE) != proc->py.code_type)
 		return 0;
-	/* Each of these is an object of this one's own, or holds its line: another that comes to lie here differs. */
-	key = name_hash__add(code, buffer_word(b, py->code_filename));
+	/*
+	 * Each of these is an object of this one's own, or holds its line: another that comes to lie here differs. What two forks
+	 * of one process load lies at the same places.
+	 */
+	key = name_hash__add(name_hash__add(code, pid), buffer_word(b, py->code_filename));
 	key = name_hash__add(key, buffer_word(b, py->code_name));
 	key = name_hash__add(key, buffer_word(b, py->code_linetable));
 	key = name_hash__add(key, (u32)buffer_word(b, py->code_firstlineno));
@@ -142,7 +145,7 @@ struct py_frame {
 	u32 offset;   /* of the instruction at hand, in bytes of code */
 };
 
-/* False: not readable. One read, since each costs more than its bytes. */
+/* False: not readable, or no frame. One read, since each costs more than its bytes. */
 __weak __noinline int py_frame__read(struct name_buffer *b, const struct py_layout *py, u64 frame, struct py_frame *out)
 {
 	u32 bytes;
@@ -158,6 +161,8 @@ __weak __noinline int py_frame__read(struct name_buffer *b, const struct py_layo
 	out->code = buffer_word(b, py->frame_code) & ~(u64)py->ref_mask;
 	if (py->frame_owner_c >= 0 && (u8)buffer_word(b, py->frame_owner) >= py->frame_owner_c)
 		out->code = 0;
+	else if (!out->code)
+		return false;
 	if (py->code_instructions)
 		at = buffer_word(b, py->frame_instr) - (out->code + py->code_instructions);
 	else
@@ -264,6 +269,8 @@ static __always_inline u64 stack__of(struct stack_room *room, const struct proc 
 	walk.frame = py.frame;
 	/* Half of them may be C's. */
 	bpf_loop(2 * STACK_FRAMES_MAX, stack__step, &walk, 0);
+	if (walk.frame && !walk.cut)
+		walk.cut = CNT_STACK_CUT + 1;
 	if (walk.cut)
 		count(walk.cut - 1);
 	if (!walk.cnt)

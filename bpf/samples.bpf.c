@@ -11,6 +11,7 @@
  *
  * None of these programs can be interrupted by another of them on its CPU, but by an NMI.
  */
+#include "path.h"
 #include "pystack.h"
 #include "span.h"
 #include "waits.h"
@@ -43,8 +44,7 @@ struct {
 
 struct sample_room {
 	struct stack_room stack;
-	struct rec_path path;
-	struct path_span spans[SPAN_DEPTH];
+	struct path_room path;
 };
 
 struct {
@@ -53,14 +53,6 @@ struct {
 	__type(key, u32);
 	__type(value, struct sample_room);
 } sample_rooms SEC(".maps");
-
-/* Paths that user space has been sent. */
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, STACKS_MAX);
-	__type(key, u64);
-	__type(value, u8);
-} paths SEC(".maps");
 
 /* This CPU's; NULL (counted): an NMI has come between. Given back by room__leave. */
 static __always_inline struct sample_room *room__enter(void)
@@ -84,62 +76,6 @@ static __always_inline void room__leave(struct sample_room *room)
 __weak __noinline u64 stack__current(struct sample_room *room, const struct proc *proc, u32 pid)
 {
 	return room && proc ? stack__of(&room->stack, proc, pid) : 0;
-}
-
-struct path_walk {
-	struct sample_room *room;
-	struct thread *t;
-	u64 hash;
-	u32 cnt;
-	u32 pad;
-};
-
-static long path__step(u32 i, struct path_walk *walk)
-{
-	const struct span *s = span__at(walk->t, i);
-	struct path_span *slot = &walk->room->spans[BOUND_INDEX(walk->cnt, SPAN_DEPTH)];
-
-	if (s->kind == SPAN_NONE)
-		return 0;
-	slot->name = s->name;
-	slot->kind = s->kind;
-	slot->pad = 0;
-	walk->hash = name_hash__add(name_hash__add(walk->hash, s->name), s->kind);
-	walk->cnt++;
-	return 0;
-}
-
-/* The id of the spans that are open on a thread, which user space has been told of; 0: none. */
-__weak __noinline u64 path__of(struct sample_room *room, struct thread *t)
-{
-	struct path_walk walk = {.room = room, .t = t, .hash = name_hash__seed(0, 1)};
-	struct rec_path *rec;
-	u32 size;
-	u8 one = 1;
-	u64 id;
-
-	if (!room || !t || !t->depth)
-		return 0;
-	bpf_loop(t->depth < SPAN_DEPTH ? t->depth : SPAN_DEPTH, path__step, &walk, 0);
-	if (!walk.cnt || walk.cnt > SPAN_DEPTH)
-		return 0;
-	id = name_hash__end(walk.hash);
-	if (bpf_map_lookup_elem(&paths, &id))
-		return id;
-	size = sizeof(*rec) + walk.cnt * sizeof(struct path_span);
-	rec = &room->path;
-	rec->hdr.type = REC_PATH;
-	rec->hdr.flags = 0;
-	rec->hdr.size = size;
-	rec->id = id;
-	rec->span_cnt = walk.cnt;
-	rec->pad = 0;
-	if (size > sizeof(*rec) + sizeof(room->spans) || bpf_ringbuf_output(&ring, rec, size, BPF_RB_NO_WAKEUP)) {
-		count(CNT_RING_FULL);
-		return 0;
-	}
-	bpf_map_update_elem(&paths, &id, &one, BPF_ANY);
-	return id;
 }
 
 static __always_inline struct rec_sample *sample__reserve(const struct proc *proc, u32 pid, struct task_struct *task)
@@ -166,10 +102,12 @@ static __always_inline void timer__sample(struct bpf_perf_event_data *ctx, const
 	struct thread *t = bpf_task_storage_get(&threads, task, NULL, 0);
 	const struct pt_regs *user = (const struct pt_regs *)bpf_task_pt_regs(task);
 	bool in_kernel = !(ctx->regs.cs & 3);
-	u64 path = t ? path__of(room, t) : 0;
+	u64 path = t ? path__of(&room->path, t) : 0;
 	u64 stack = stack__current(room, proc, pid);
 	struct rec_sample *rec = sample__reserve(proc, pid, task);
 
+	if (t)
+		t->gap_sampled = 1;
 	if (!rec)
 		return;
 	rec->time_ns = bpf_ktime_get_ns();
@@ -192,14 +130,17 @@ int sample_timer(struct bpf_perf_event_data *ctx)
 	u32 pid = task_pid(task);
 	struct proc *proc = bpf_map_lookup_elem(&procs, &pid);
 	struct sample_room *room;
+	u64 start;
 
 	if (!proc || proc->window != WINDOW_OPEN)
 		return 0;
+	start = bpf_ktime_get_ns();
 	room = room__enter();
 	if (!room)
 		return 0;
 	timer__sample(ctx, proc, pid, task, room);
 	room__leave(room);
+	__sync_fetch_and_add(&proc->sampler_ns, bpf_ktime_get_ns() - start);
 	return 0;
 }
 
@@ -221,9 +162,11 @@ static __always_inline void wait__begin(struct task_struct *task, bool runs_on)
 	struct proc *proc = bpf_map_lookup_elem(&procs, &pid);
 	struct sample_room *room;
 	struct wait *w;
+	u64 start;
 
 	if (!proc || proc->window != WINDOW_OPEN)
 		return;
+	start = bpf_ktime_get_ns();
 	w = bpf_task_storage_get(&waits, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!w) {
 		count(CNT_SAMPLES_LOST);
@@ -236,6 +179,7 @@ static __always_inline void wait__begin(struct task_struct *task, bool runs_on)
 		room__leave(room);
 	}
 	w->since_ns = bpf_ktime_get_ns();
+	__sync_fetch_and_add(&proc->sampler_ns, w->since_ns - start);
 }
 
 /* One part of a wait has ended: a sample, if with those before it is long enough. */
@@ -252,9 +196,11 @@ static __always_inline void wait__sample(const struct proc *proc, u32 pid, struc
 	if (sum->ns < wait_threshold_ns)
 		return;
 	t = bpf_task_storage_get(&threads, task, NULL, 0);
+	if (t)
+		t->gap_sampled = 1;
 	room = t && t->depth ? room__enter() : NULL;
 	if (room) {
-		path = path__of(room, t);
+		path = path__of(&room->path, t);
 		room__leave(room);
 	}
 	rec = sample__reserve(proc, pid, task);

@@ -88,6 +88,7 @@ struct op_proc {
 	__u64 boundaries;      /* step boundaries seen */
 	__u64 first_boundary_ns;
 	__u64 last_boundary_ns;
+	__u64 cut;         /* spans of the last window that did not fit in the ring buffer */
 	__u64 hits;        /* while `counting` */
 	__u64 counting;    /* user space, and BPF when windows begin and end */
 	__u32 old_strings; /* its std::string is that from before the C++11 ABI */

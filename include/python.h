@@ -48,6 +48,7 @@ struct py_layout {
 	__u16 code_firstlineno;
 	__u16 code_linetable;    /* a bytes: co_linetable, before 3.10 co_lnotab */
 	__u16 code_instructions; /* co_code_adaptive; 0 before 3.11 */
+	__u16 code_flags;        /* an int */
 
 	/* str: PyASCIIObject, PyCompactUnicodeObject */
 	__u16 str_length;

@@ -37,6 +37,7 @@ enum rec_type {
 	REC_STACK,     /* bpf: id -> Python frames */
 	REC_PATH,      /* bpf: id -> the spans around a sample */
 	REC_SAMPLE,    /* bpf, completed by user: a stack, weighted in time */
+	REC_INTERVAL,  /* bpf: a step, a forward or a collection of garbage */
 	REC_MODULES,   /* bpf: id -> torch.nn.Modules; in files a REC_NAME of that id */
 	REC_CALLS,     /* user: calls of a Python function in an exact window, cumulative */
 	REC_STEP,      /* bpf: a step boundary; only of live views, not in files */
@@ -221,8 +222,8 @@ struct rec_span {
 	__u32 tid;
 	__u64 start_ns;
 	__u64 duration_ns;
-	__u64 name;  /* REC_NAME id, as in struct op_key */
-	__u64 group; /* REC_OP_GROUP id or 0 */
+	__u64 name;     /* REC_NAME id, as in struct op_key */
+	__u64 group;    /* REC_OP_GROUP id or 0 */
 	__s64 sequence; /* of SPAN_NODE and SPAN_EVALUATE: Node::sequence_nr; of SPAN_OP: that of the first node made in it; -1: none, not known */
 	__u16 kind; /* enum span_kind: those of struct op_key, and SPAN_ACTION, SPAN_BACKWARD, SPAN_FORWARD, SPAN_USER */
 	__u16 depth; /* spans around it on its thread */
@@ -342,6 +343,23 @@ struct rec_sample {
 	__u32 pad;
 };
 
+/*
+ * What samples are seen against, of a recording with samples. Steps are all told; of forwards (of a plain loop: from the end of the last
+ * landmark to the start of backward) those in which a sample was taken: it comes after the samples in it, whose paths lack it.
+ */
+struct rec_interval {
+	struct rec_hdr hdr;
+	__u32 pid;
+	__u32 tid;
+	__u64 start_ns;
+	__u64 duration_ns;
+	__u64 name;  /* REC_NAME id; 0 of a step */
+	__u32 kind;  /* enum span_kind: SPAN_STEP, SPAN_FORWARD, SPAN_GC */
+	__u32 depth; /* spans around it */
+	__u32 step;  /* boundaries in the process before its end: of a step that of the samples in it */
+	__u32 pad;
+};
+
 #define MODULES_MAX 32
 
 /* Modules whose calls are around an operator, the innermost first. */
@@ -391,8 +409,9 @@ struct rec_cost {
 	__u64 hit_ns;    /* price of one hit on this machine: the trap, measured at start, and the program, sampled */
 	__u64 attach_ns; /* from the first probe to the last armed */
 	__u64 detach_ns;
-	__u64 own_cpu_ns;    /* stepflame's CPU time while recording */
-	__u64 own_rss_bytes; /* its resident set */
+	__u64 own_cpu_ns;         /* stepflame's CPU time while recording */
+	__u64 own_rss_bytes;      /* its resident set */
+	__u64 busiest_sampler_ns; /* in the sampler's programs, of the target that had most hits */
 };
 
 struct rec_note {

@@ -128,6 +128,7 @@ static void print_cost(const void *record)
 	FIELD(cost, detach_ns);
 	FIELD(cost, own_cpu_ns);
 	FIELD(cost, own_rss_bytes);
+	FIELD(cost, busiest_sampler_ns);
 }
 
 static void print_note(const void *record)
@@ -264,6 +265,20 @@ static void print_path(const void *record)
 		printf("%s%u:%" PRIx64, i ? "," : "", path->spans[i].kind, (uint64_t)path->spans[i].name);
 }
 
+static void print_interval(const void *record)
+{
+	const struct rec_interval *interval = record;
+
+	FIELD(interval, kind);
+	ID(interval, name);
+	FIELD(interval, pid);
+	FIELD(interval, tid);
+	FIELD(interval, start_ns);
+	FIELD(interval, duration_ns);
+	FIELD(interval, depth);
+	FIELD(interval, step);
+}
+
 static void print_sample(const void *record)
 {
 	const struct rec_sample *sample = record;
@@ -304,6 +319,7 @@ static const struct {
 	[REC_CODE] = {"CODE", sizeof(struct rec_code), print_code},
 	[REC_STACK] = {"STACK", sizeof(struct rec_stack), print_stack},
 	[REC_PATH] = {"PATH", sizeof(struct rec_path), print_path},
+	[REC_INTERVAL] = {"INTERVAL", sizeof(struct rec_interval), print_interval},
 	[REC_SAMPLE] = {"SAMPLE", sizeof(struct rec_sample), print_sample},
 };
 

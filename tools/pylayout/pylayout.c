@@ -113,6 +113,7 @@ static void put_objects(void)
 
 	put("code_filename", offsetof(PyCodeObject, co_filename));
 	put("code_name", offsetof(PyCodeObject, co_name));
+	put("code_flags", offsetof(PyCodeObject, co_flags));
 #if PY_VERSION_HEX >= 0x030b0000
 	put("code_qualname", offsetof(PyCodeObject, co_qualname));
 #endif
@@ -180,6 +181,9 @@ static void put_internals(void)
 	printf("\t.tss_key = %zu,\n", key + offsetof(Py_tss_t, _key));
 	printf("\t.gil_bytes = %zu,\n\t.gil_holder = %zu,\n\t.gil_locked = %zu,\n", sizeof(struct _gil_runtime_state),
 	       offsetof(struct _gil_runtime_state, last_holder), offsetof(struct _gil_runtime_state, locked));
+#if PY_VERSION_HEX >= 0x030b0000
+	printf("\t.recursion_limit = %zu,\n", offsetof(PyInterpreterState, ceval.recursion_limit));
+#endif
 }
 
 #if PY_VERSION_HEX >= 0x030d0000

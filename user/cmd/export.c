@@ -20,16 +20,25 @@ struct arguments {
 	const char *file;
 	const char *output; /* NULL: stdout */
 	const struct export_ops *format;
+	const char *action;
+	bool cpu;
 	uint32_t pid; /* 0: all */
 };
 
+enum { OPT_ACTION = 256, OPT_CPU };
+
 static const struct argp_option options[] = {
 	{"format", 'f', "FORMAT", 0,
-	 "chrome: as torch.profiler writes it, for Perfetto, chrome://tracing and Holistic Trace Analysis; perfetto: "
-	 "Perfetto's own, a seventh of the size",
+	 "Of the timeline: chrome, as torch.profiler writes it, for Perfetto, chrome://tracing and Holistic Trace "
+	 "Analysis; "
+	 "perfetto, Perfetto's own, a seventh of the size. Of samples: speedscope; pprof; folded, for flamegraph.pl; "
+	 "pstats, "
+	 "for python -m pstats and snakeviz",
 	 0},
 	{"output", 'o', "OUT", 0, "The file to write, gzipped if its name ends in .gz (stdout)", 0},
 	{"pid", 'p', "PID", 0, "Only this process: Holistic Trace Analysis wants a file for each rank", 0},
+	{"action", OPT_ACTION, "NAME", 0, "Of samples, only those in this action", 0},
+	{"cpu", OPT_CPU, NULL, 0, "Of samples, only those on the CPU, no waits", 0},
 	{0},
 };
 
@@ -52,7 +61,7 @@ static error_t parse_or_die(int key, char *arg, struct argp_state *state)
 	case 'f':
 		arguments->format = export__find(arg);
 		if (!arguments->format)
-			argp_error(state, "no format is named '%s': chrome or perfetto", arg);
+			argp_error(state, "no format is named '%s': %s", arg, export__list());
 		break;
 	case 'o':
 		arguments->output = arg;
@@ -62,6 +71,12 @@ static error_t parse_or_die(int key, char *arg, struct argp_state *state)
 		if (!arguments->pid)
 			argp_error(state, "--pid needs a process id, not '%s'", arg);
 		break;
+	case OPT_ACTION:
+		arguments->action = arg;
+		break;
+	case OPT_CPU:
+		arguments->cpu = true;
+		break;
 	case ARGP_KEY_ARG:
 		if (arguments->file)
 			argp_error(state, "one recording at a time, not '%s' too", arg);
@@ -69,7 +84,10 @@ static error_t parse_or_die(int key, char *arg, struct argp_state *state)
 		break;
 	case ARGP_KEY_END:
 		if (!arguments->format)
-			argp_error(state, "which format? -f chrome or -f perfetto");
+			argp_error(state, "which format? -f and one of %s", export__list());
+		if (arguments->format->source == EXPORT_TIMELINE && (arguments->action || arguments->cpu))
+			argp_error(state, "--%s is for formats of samples, not for %s",
+				   arguments->action ? "action" : "cpu", arguments->format->name);
 		if (arguments->format->binary && !arguments->output && isatty(STDOUT_FILENO))
 			argp_error(state, "%s is not for a terminal: name a file with -o", arguments->format->name);
 		break;
@@ -83,15 +101,15 @@ const struct argp cmd_export_argp = {
 	.options = options,
 	.parser = parse_or_die,
 	.args_doc = "[FILE] -f FORMAT",
-	.doc = "Write the timeline of a recording (" INPUT_DEFAULT
-	       " unless FILE is given; made by record --timeline) for a trace viewer.",
+	.doc = "Write the timeline (made by record --timeline) or the samples of a recording (" INPUT_DEFAULT
+	       " unless FILE is given) for another program.",
 };
 
 /* ---- what comes in ---- */
 
 struct models {
 	struct job *job;
-	struct timeline *timeline;
+	struct timeline *timeline; /* NULL for formats of samples */
 };
 
 static int add_record(const struct rec_hdr *record, void *ctx)
@@ -99,7 +117,7 @@ static int add_record(const struct rec_hdr *record, void *ctx)
 	struct models *models = ctx;
 	int err = job__add(models->job, record);
 
-	return err ? err : timeline__add(models->timeline, record);
+	return err || !models->timeline ? err : timeline__add(models->timeline, record);
 }
 
 static void warn_of_losses(const char *file, struct models *models)
@@ -134,6 +152,57 @@ static int check_timeline(const struct arguments *arguments, const struct timeli
 	return -ENODATA;
 }
 
+static int count_sample(const struct sample *sample, void *cnt)
+{
+	++*(size_t *)cnt;
+	return 0;
+}
+
+static int count_calls(const struct calls *calls, void *cnt)
+{
+	++*(size_t *)cnt;
+	return 0;
+}
+
+static int check_samples(const struct arguments *arguments, struct job *job)
+{
+	const struct export_options chosen = {.pid = arguments->pid,
+					      .action = arguments->action,
+					      .cpu = arguments->cpu},
+				    any = {0};
+	bool calls = !strcmp(arguments->format->name, export_pstats.name);
+	size_t cnt = 0, all = 0;
+	int err = export__each_sample(job, &chosen, count_sample, &cnt);
+
+	if (!err && calls)
+		err = export__each_calls(job, &chosen, count_calls, &cnt);
+	if (err || cnt)
+		return err;
+	err = export__each_sample(job, &any, count_sample, &all);
+	if (err)
+		return err;
+	if (all)
+		log__error("see stepflame report --advanced for the actions, and --per-rank for the processes",
+			   "no sample of %s is what the options choose", arguments->file);
+	else
+		log__error("record again, for some seconds: stepflame record -p PID -d 30s", "%s has no samples",
+			   arguments->file);
+	return -ENODATA;
+}
+
+static int prepare(const struct arguments *arguments, struct models *models)
+{
+	int err;
+
+	if (arguments->format->source == EXPORT_SAMPLES)
+		return check_samples(arguments, models->job);
+	err = timeline__build(models->timeline);
+	if (err)
+		return err;
+	warn_of_losses(arguments->file, models);
+	return check_timeline(arguments, models->timeline);
+}
+
 /* ---- what goes out ---- */
 
 static ssize_t write_gzip(void *cookie, const char *data, size_t bytes)
@@ -154,7 +223,7 @@ static bool is_gzip(const char *path)
 }
 
 /* NULL with errno. */
-static FILE *open_out(const char *path)
+static FILE *open_out(const char *path, bool gzipped)
 {
 	int fd = path ? output__open(path) : dup(STDOUT_FILENO);
 	gzFile gzip;
@@ -162,7 +231,7 @@ static FILE *open_out(const char *path)
 
 	if (fd < 0)
 		return NULL;
-	if (!is_gzip(path)) {
+	if (!gzipped) {
 		out = fdopen(fd, "wb");
 		if (!out)
 			close(fd);
@@ -183,8 +252,9 @@ static FILE *open_out(const char *path)
 static int write_out(const struct models *models, const struct arguments *arguments)
 {
 	char name[4096];
-	struct export_options export_options = {.pid = arguments->pid, .name = name};
-	FILE *out = open_out(arguments->output);
+	struct export_options export_options = {
+		.pid = arguments->pid, .name = name, .action = arguments->action, .cpu = arguments->cpu};
+	FILE *out = open_out(arguments->output, arguments->format->gzip || is_gzip(arguments->output));
 	int err, failed;
 
 	if (!out)
@@ -214,15 +284,12 @@ int cmd_export(int argc, char **argv)
 	signal(SIGPIPE, SIG_IGN);
 
 	models.job = job__new();
-	models.timeline = timeline__new(TIMELINE_MAX);
-	if (models.job && models.timeline)
+	if (arguments.format->source == EXPORT_TIMELINE)
+		models.timeline = timeline__new(TIMELINE_MAX);
+	if (models.job && (models.timeline || arguments.format->source != EXPORT_TIMELINE))
 		err = input__read(arguments.file, add_record, &models);
 	if (!err)
-		err = timeline__build(models.timeline);
-	if (!err) {
-		warn_of_losses(arguments.file, &models);
-		err = check_timeline(&arguments, models.timeline);
-	}
+		err = prepare(&arguments, &models);
 	if (err)
 		goto out;
 	err = write_out(&models, &arguments);

@@ -33,7 +33,8 @@ enum {
 	OPT_MODULES,
 	OPT_MEMORY,
 	OPT_TIMELINE,
-	OPT_SCHEDULE
+	OPT_SCHEDULE,
+	OPT_EXACT
 };
 
 struct record_args {
@@ -57,6 +58,10 @@ static const struct argp_option options[] = {
 	 0},
 	{"children", OPT_CHILDREN, "all|workers|none", 0,
 	 "which child processes to record: all (default), DataLoader workers, none", 0},
+	{"exact", OPT_EXACT, NULL, 0,
+	 "count and time every call of a Python function, for report --advanced; needs -d or --steps, slows the job "
+	 "down, and from CPython 3.11 on writes one word into it, which is put back at the end",
+	 0},
 	{"ops", OPT_OPS, NULL, 0, "record operators and autograd nodes too, for report --ops", 0},
 	{"shapes", OPT_SHAPES, NULL, 0, "tell operators apart by the shapes of their inputs (implies --ops)", 0},
 	{"stacks", OPT_STACKS, NULL, 0, "tell operators apart by the Python line that calls them (implies --ops)", 0},
@@ -116,6 +121,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		if (*end || !args->session.steps || *arg == '-')
 			argp_error(state, "--steps wants a number of steps, not '%s'", arg);
 		return 0;
+	case OPT_EXACT:
+		args->session.exact = true;
+		return 0;
 	case OPT_OPS:
 		args->session.ops = true;
 		return 0;
@@ -151,6 +159,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 			argp_error(state, "give either -p PID or -- CMD");
 		if (args->session.steps && args->session.schedule[OP_ACTIVE])
 			argp_error(state, "--steps N is one window, --schedule says several: give one of them");
+		if (args->session.exact && !args->duration_ns && !args->session.steps)
+			argp_error(state, "--exact slows the job down: say for how long, with -d TIME or --steps N");
 		if (args->session.ops && args->session.steps) {
 			args->session.schedule[OP_ACTIVE] = args->session.steps;
 			args->session.schedule[OP_REPEAT] = 1;
@@ -295,7 +305,8 @@ static void print_end(const struct record_args *args, const struct sink *sink)
 	}
 	log__info("recording written to %s (%llu KiB)", file,
 		  (unsigned long long)recording_writer__bytes(sink->writer) / 1024 + 1);
-	log__info("next: stepflame report %s %s--leaf | --all | --per-rank | --json", file,
+	log__info("next: stepflame report %s %s%s--leaf | --all | --per-rank | --json", file,
+		  args->session.frequency || args->session.exact ? "--advanced | " : "",
 		  args->session.ops ? "--ops | " : "");
 	if (args->session.timeline)
 		log__info("or:   stepflame export %s -f chrome -o trace.json.gz", file);

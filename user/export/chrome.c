@@ -72,16 +72,6 @@ static const char *const type_names[] = {
 	"c10::Float4_e2m1fn_x2",
 };
 
-/* malloc'ed, with its quotes, in ASCII; NULL: no memory. */
-static char *json_text(const char *text)
-{
-	json_t *string = json_string(text);
-	char *json = string ? json_dumps(string, JSON_ENCODE_ANY | JSON_ENSURE_ASCII) : NULL;
-
-	json_decref(string);
-	return json;
-}
-
 /* ---- arguments of operators ---- */
 
 static const char *type_name(const struct word_arg *arg)
@@ -144,7 +134,7 @@ static void put_shapes(FILE *out, const struct op_group *group)
 /* text NULL: no memory for it. */
 static int put_text(FILE *out, const char *key, const char *text)
 {
-	char *json = text ? json_text(text) : NULL;
+	char *json = text ? export__json_text(text) : NULL;
 
 	if (json)
 		fprintf(out, ", \"%s\": %s", key, json);
@@ -199,7 +189,7 @@ static int make_texts(struct chrome *c, struct job *job, const struct timeline *
 	if (!c->name_json || !c->group_json)
 		return -ENOMEM;
 	for (size_t i = 0; i < c->name_cnt; i++) {
-		char *json = json_text(c->name_json[i]);
+		char *json = export__json_text(c->name_json[i]);
 
 		free(c->name_json[i]);
 		c->name_json[i] = json;
@@ -235,7 +225,7 @@ static void put_event(struct chrome *c, const char *phase, const char *category,
 static int put_metadata(struct chrome *c, const char *name_json, uint32_t pid, uint32_t tid, const char *key,
 			const char *value)
 {
-	char *json = json_text(value);
+	char *json = export__json_text(value);
 
 	if (!json)
 		return -ENOMEM;
@@ -308,7 +298,7 @@ static void put_span(struct chrome *c, const struct timeline_span *span, uint32_
 static int put_head(struct chrome *c, struct job *job, int rank)
 {
 	const struct rec_host *host = job__host(job);
-	char *host_name = json_text(host->hostname), *version = json_text(host->version);
+	char *host_name = export__json_text(host->hostname), *version = export__json_text(host->version);
 
 	fprintf(c->out, "{\n\"schemaVersion\": 1,\n\"deviceProperties\": [],\n");
 	if (rank >= 0)
@@ -377,7 +367,7 @@ static int write_chrome(struct job *job, const struct timeline *timeline, const 
 			FILE *out)
 {
 	struct chrome c = {.out = out, .comma = ""};
-	char *name = json_text(options->name);
+	char *name = export__json_text(options->name);
 	int err = name ? make_texts(&c, job, timeline) : -ENOMEM, rank;
 
 	if (err)

@@ -2,15 +2,29 @@
 /* The table of formats, and how they name things. */
 #include "export.h"
 
+#include <errno.h>
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "../model/stacks.h"
+
 #define STEP_PREFIX "ProfilerStep#"
 
+#define FORMATS(X)  X(chrome) X(perfetto) X(speedscope) X(pprof) X(folded) X(pstats)
+
 static const struct export_ops *const formats[] = {
-	&export_chrome,
-	&export_perfetto,
+#define X(name) &export_##name,
+	FORMATS(X)
+#undef X
 };
+
+const char *export__list(void)
+{
+#define X(name) ", " #name
+	return &FORMATS(X)[strlen(", ")];
+#undef X
+}
 
 const struct export_ops *export__find(const char *name)
 {
@@ -36,6 +50,15 @@ char *export__track_name(const struct timeline_track *track)
 	char *name;
 
 	return asprintf(&name, "thread %u%s", track->tid, track->lane ? ": steps and overlaps" : "") < 0 ? NULL : name;
+}
+
+char *export__json_text(const char *text)
+{
+	json_t *string = json_string(text);
+	char *json = string ? json_dumps(string, JSON_ENCODE_ANY | JSON_ENSURE_ASCII) : NULL;
+
+	json_decref(string);
+	return json;
 }
 
 bool export__is_op(enum span_kind kind)
@@ -81,4 +104,57 @@ void export__free_texts(char **texts, size_t cnt)
 	for (size_t i = 0; texts && i < cnt; i++)
 		free(texts[i]);
 	free(texts);
+}
+
+/* By number of path, whether the samples in it are chosen. malloc'ed; NULL: no memory. */
+static bool *chosen_paths(struct job *job, const char *action)
+{
+	const struct stacks *stacks = job__stacks(job);
+	bool *chosen = calloc(stacks__path_end(stacks), sizeof(*chosen));
+
+	for (size_t i = 0; chosen && i < stacks__path_end(stacks); i++) {
+		struct path path = stacks__path(stacks, i);
+
+		chosen[i] = !action;
+		for (uint32_t s = 0; s < path.cnt && !chosen[i]; s++) {
+			const char *name = job__name(job, path.spans[s].name);
+
+			chosen[i] = name && !strcmp(name, action);
+		}
+	}
+	return chosen;
+}
+
+int export__each_sample(struct job *job, const struct export_options *options,
+			int (*fn)(const struct sample *sample, void *ctx), void *ctx)
+{
+	const struct samples *samples = job__samples(job);
+	bool *paths = samples ? chosen_paths(job, options->action) : NULL;
+	int err = paths ? 0 : -ENOMEM;
+
+	for (size_t i = 0; !err && i < samples__cnt(samples); i++) {
+		struct sample sample = samples__get(samples, i);
+
+		if (paths[sample.path] && (!options->pid || sample.pid == options->pid) &&
+		    (!options->cpu || sample.kind == SAMPLE_CPU))
+			err = fn(&sample, ctx);
+	}
+	free(paths);
+	return err;
+}
+
+int export__each_calls(struct job *job, const struct export_options *options,
+		       int (*fn)(const struct calls *calls, void *ctx), void *ctx)
+{
+	const struct samples *samples = job__samples(job);
+	bool *paths = samples ? chosen_paths(job, options->action) : NULL;
+	size_t cnt = 0;
+	const struct calls *calls = paths ? samples__calls(samples, &cnt) : NULL;
+	int err = paths ? 0 : -ENOMEM;
+
+	for (size_t i = 0; !err && i < cnt; i++)
+		if (paths[calls[i].path] && (!options->pid || calls[i].pid == options->pid))
+			err = fn(&calls[i], ctx);
+	free(paths);
+	return err;
 }

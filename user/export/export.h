@@ -7,25 +7,42 @@
 #include <stdio.h>
 
 #include "../model/job.h"
+#include "../model/samples.h"
 #include "../model/timeline.h"
 
 struct export_options {
-	uint32_t pid;     /* only this process; 0: all */
-	const char *name; /* of what is written: a file name; UTF-8 */
+	uint32_t pid;       /* only this process; 0: all */
+	const char *name;   /* of what is written: a file name; UTF-8 */
+	const char *action; /* of samples, only those in a span of this name; NULL: all */
+	bool cpu;           /* of samples, only those on the CPU */
 };
+
+/* What a format is made of. */
+enum export_source { EXPORT_TIMELINE, EXPORT_SAMPLES };
 
 struct export_ops {
 	const char *name;
 	bool binary; /* not for a terminal */
-	/* Writes to out as it goes, and leaves errors of out to the caller. 0 or -ENOMEM. */
+	bool gzip;   /* always compressed */
+	enum export_source source;
+	/*
+	 * Writes to out as it goes, and leaves errors of out to the caller. timeline: NULL for a format made of samples. 0 or
+	 * -ENOMEM.
+	 */
 	int (*write)(struct job *job, const struct timeline *timeline, const struct export_options *options, FILE *out);
 };
 
 extern const struct export_ops export_chrome;
 extern const struct export_ops export_perfetto;
+extern const struct export_ops export_folded;
+extern const struct export_ops export_pprof;
+extern const struct export_ops export_pstats;
+extern const struct export_ops export_speedscope;
 
 /* NULL when there is none of that name. */
 const struct export_ops *export__find(const char *name);
+/* "chrome, perfetto, ...": all names. */
+const char *export__list(void);
 
 /* ---- what the formats share ---- */
 
@@ -33,6 +50,8 @@ const struct export_ops *export__find(const char *name);
 struct rec_target export__target(const struct job *job, uint32_t pid);
 /* "thread 7", "thread 7: steps and overlaps"; malloc'ed, NULL: no memory. */
 char *export__track_name(const struct timeline_track *track);
+/* Text as a JSON string, malloc'ed, with its quotes, in ASCII; NULL: no memory. */
+char *export__json_text(const char *text);
 /* Operators and nodes, of which Kineto says more than of annotations. */
 bool export__is_op(enum span_kind kind);
 /* Kineto's category. */
@@ -44,5 +63,14 @@ const char *export__category(enum span_kind kind);
  */
 char **export__names(struct job *job, const struct timeline *timeline);
 void export__free_texts(char **texts, size_t cnt); /* accepts NULL, and NULLs inside */
+
+/*
+ * Calls fn with each sample, or row of exact calls, that the options choose, in the order of the recording, until it
+ * returns nonzero (returned then). 0 or -ENOMEM.
+ */
+int export__each_sample(struct job *job, const struct export_options *options,
+			int (*fn)(const struct sample *sample, void *ctx), void *ctx);
+int export__each_calls(struct job *job, const struct export_options *options,
+		       int (*fn)(const struct calls *calls, void *ctx), void *ctx);
 
 #endif

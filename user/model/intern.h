@@ -8,9 +8,12 @@
 
 #include "array.h"
 
+/* Empty: all 0. */
 struct intern {
-	void *tree; /* empty: NULL */
-	struct array keys;
+	struct array keys; /* uint64_t by number - 1 */
+	uint32_t *slots;   /* numbers; 0: empty */
+	size_t slot_cnt;
+	uint64_t seed;
 };
 
 /* *index becomes the number of key, from 1; that of key 0 is 0. 0 or -ENOMEM. */

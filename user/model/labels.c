@@ -113,3 +113,10 @@ const char *labels__stage(const struct job_action *actions, size_t cnt)
 				return stages[s].stage;
 	return NULL;
 }
+
+const char *labels__role(uint32_t role)
+{
+	static const char *const roles[] = {[ROLE_MAIN] = "main", [ROLE_CHILD] = "child", [ROLE_WORKER] = "worker"};
+
+	return role < COUNT(roles) ? roles[role] : "unknown";
+}

@@ -17,4 +17,7 @@ bool labels__listed(enum span_kind kind, const char *name, bool lightning);
 /* "FIT", "VALIDATE", "TEST", "PREDICT", or NULL when the rows do not tell. */
 const char *labels__stage(const struct job_action *actions, size_t cnt);
 
+/* "main", "child", "worker": enum target_role. */
+const char *labels__role(uint32_t role);
+
 #endif

@@ -260,16 +260,15 @@ int profile__add_sample(struct profile *profile, const struct sample *sample)
 				     .cause = sample->cause,
 				     .samples = 1,
 				     .weight_ns = sample->weight_ns};
-	int err;
+	int err = number_path(profile, sample->path);
 
-	if (profile->options.cpu && sample->kind == SAMPLE_WAIT)
-		return 0;
+	/* Actions come in the order in which they ran, whatever of them is wanted. */
+	if (err || (profile->options.cpu && sample->kind == SAMPLE_WAIT))
+		return err;
 	/* A wait that has a sample of its own is timed, not met by chance. */
 	if (sample->kind == SAMPLE_CPU || sample->waits != 1)
 		group.squares = (double)sample->weight_ns * sample->weight_ns;
-	err = number_path(profile, sample->path);
-	if (!err)
-		err = functions__stack(&profile->functions, &stack);
+	err = functions__stack(&profile->functions, &stack);
 	if (!err)
 		err = number_leaves(profile, sample, &stack, group.leaves);
 	slot = err ? NULL : array__add(&profile->groups, sizeof(*slot));

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "../../include/counters.h"
+#include "../model/labels.h"
 #include "rows.h"
 #include "text.h"
 
@@ -38,13 +39,6 @@ static const char *counter_meaning(const char *name)
 	return NULL;
 }
 
-const char *common__role(uint32_t role)
-{
-	static const char *const roles[] = {[ROLE_MAIN] = "main", [ROLE_CHILD] = "child", [ROLE_WORKER] = "worker"};
-
-	return role < sizeof(roles) / sizeof(*roles) ? roles[role] : "unknown";
-}
-
 const char *common__step_rule(uint32_t rule)
 {
 	return step_rules[rule < sizeof(step_rules) / sizeof(*step_rules) ? rule : STEP_NONE].text;
@@ -52,7 +46,7 @@ const char *common__step_rule(uint32_t rule)
 
 void common__process(const struct rec_target *target, FILE *out)
 {
-	fprintf(out, "pid %u (%s", target->pid, common__role(target->role));
+	fprintf(out, "pid %u (%s", target->pid, labels__role(target->role));
 	if (target->rank >= 0)
 		fprintf(out, ", rank %d", target->rank);
 	fputs(")\n", out);
@@ -76,7 +70,7 @@ static double target_percent(const struct job *job)
 
 	if (!cost->hdr.type || window_s <= 0 || (cost->busiest_hits && !cost->hit_ns))
 		return -1;
-	return 100.0 * cost->busiest_hits * cost->hit_ns / 1e9 / window_s;
+	return 100.0 * ((double)cost->busiest_hits * cost->hit_ns + cost->busiest_sampler_ns) / 1e9 / window_s;
 }
 
 static double own_percent(const struct job *job)
@@ -131,7 +125,7 @@ static void print_targets(const struct job *job, FILE *out)
 static void print_cost(const struct job *job, FILE *out)
 {
 	const struct rec_cost *cost = job__cost(job);
-	char share[32] = "?", own[32] = "?";
+	char share[32] = "?", own[32] = "?", sampler[48] = "";
 
 	if (!cost->hdr.type) {
 		text__paragraph(out, "cost: not recorded");
@@ -141,10 +135,13 @@ static void print_cost(const struct job *job, FILE *out)
 		snprintf(share, sizeof(share), "%.2g", target_percent(job));
 	if (own_percent(job) >= 0)
 		snprintf(own, sizeof(own), "%.2g", own_percent(job));
+	if (cost->busiest_sampler_ns)
+		snprintf(sampler, sizeof(sampler), " + %.3g s of sampling", cost->busiest_sampler_ns / 1e9);
 	text__paragraph(out,
 			"cost: %" PRIu64 " hits x %" PRIu64
-			" ns = at least %s %% of the busiest process; stepflame itself: %s %% of a core, %.3g MB",
-			(uint64_t)cost->busiest_hits, (uint64_t)cost->hit_ns, share, own, cost->own_rss_bytes / 1e6);
+			" ns%s = at least %s %% of the busiest process; stepflame itself: %s %% of a core, %.3g MB",
+			(uint64_t)cost->busiest_hits, (uint64_t)cost->hit_ns, sampler, share, own,
+			cost->own_rss_bytes / 1e6);
 }
 
 static void print_lost(struct job *job, FILE *out)
@@ -202,7 +199,7 @@ json_t *common__json_unless_failed(json_t *value, int failed)
 
 json_t *common__json_process(const struct rec_target *target, const char *key, json_t *rows)
 {
-	return json_pack("{s:I, s:s, s:o, s:o}", "pid", (json_int_t)target->pid, "role", common__role(target->role),
+	return json_pack("{s:I, s:s, s:o, s:o}", "pid", (json_int_t)target->pid, "role", labels__role(target->role),
 			 "rank", target->rank >= 0 ? json_integer(target->rank) : json_null(), key, rows);
 }
 
@@ -214,7 +211,7 @@ static json_t *json_unless_negative(double value)
 json_t *common__json_target(const struct rec_target *target)
 {
 	return json_pack("{s:I, s:s, s:o, s:o, s:o}", "pid", (json_int_t)target->pid, "role",
-			 common__role(target->role), "rank",
+			 labels__role(target->role), "rank",
 			 target->rank >= 0 ? json_integer(target->rank) : json_null(), "python",
 			 common__json_text(target->python), "torch", common__json_text(target->torch));
 }

@@ -7,9 +7,6 @@
 
 #include "report.h"
 
-/* "main", "child", "worker". */
-const char *common__role(uint32_t role);
-
 /* "Optimizer.step": by what steps are told apart (enum step_rule); static. */
 const char *common__step_rule(uint32_t rule);
 

@@ -256,7 +256,7 @@ static void print_samples(const struct profile_table *table, FILE *out)
 	else
 		fprintf(out, "%.3f s on CPU", table->cpu_ns / 1e9);
 	if (table->squares > 0)
-		fprintf(out, ", error at most +-%.2g %% (95 %%)", 100 * profile__error_ns(table->squares) / wall_ns);
+		fprintf(out, ", error at most +-%.3g %% (95 %%)", 100 * profile__error_ns(table->squares) / wall_ns);
 	fputc('\n', out);
 }
 

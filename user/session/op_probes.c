@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "../log.h"
 #include "../model/flops.h"
@@ -24,6 +25,8 @@
 #define ARM_AHEAD_NS  500000000ULL
 #define DISARM_FAR_NS 2000000000ULL
 #define PEEK          "_ZN2at15sequence_number4peekEv"
+#define SWEEP_DELAY   1000000000ULL  /* for workers that are forked together */
+#define SWEEP_APART   10000000000ULL /* for jobs that fork all the time */
 #define ARM_BLIND     20 /* steps ahead, while it is not known how long a step takes */
 
 /* What torch.profiler calls memory that no operator asked for. */
@@ -434,13 +437,56 @@ static void tend(struct session *s, uint32_t slot)
 		disarm(s->ops, slot);
 }
 
+void op_probes__forked(struct session *s, const struct target *parent)
+{
+	struct op_target *t = s->ops && parent->op_slot ? &s->ops->targets[parent->op_slot - 1] : NULL;
+	uint64_t now = session__now_ns();
+
+	/* It keeps us for as long as arming does, in which the ring buffer may overflow with spans. */
+	if (!t || t->sweep_ns || s->options.timeline)
+		return;
+	t->sweep_ns = now + SWEEP_DELAY;
+	if (t->swept_ns && t->sweep_ns < t->swept_ns + SWEEP_APART)
+		t->sweep_ns = t->swept_ns + SWEEP_APART;
+}
+
+/*
+ * A child inherits the breakpoints, and pays for each hit, though no program of its parent's links runs in it. When a link goes, the
+ * kernel takes each breakpoint out of all processes in which no other link wants it. One to ourselves, where these
+ * libraries are not, does: no program of it ever runs.
+ */
+static void sweep(struct session *s, uint32_t slot, uint64_t now)
+{
+	struct op_target *t = &s->ops->targets[slot];
+
+	t->sweep_ns = 0;
+	if (!s->ops->procs[slot].armed)
+		return; /* they went with the parent's */
+	for (size_t i = 0; i < t->library_cnt; i++)
+		for (int link = 0; link < LINK__COUNT; link++) {
+			struct attachment *attachment;
+
+			attachment__new(s->skel->progs.op_exit, s->selftest.backend, getpid(),
+					&t->libraries[i].lists[link], &attachment);
+			attachment__free_all(&attachment, 1);
+		}
+	t->swept_ns = now;
+}
+
 void op_probes__tend(struct session *s)
 {
-	if (!s->ops || !s->options.schedule[OP_ACTIVE] || !s->opened)
+	uint64_t now = session__now_ns();
+
+	if (!s->ops || !s->opened)
 		return;
-	for (uint32_t slot = 0; slot < OP_PROCS_MAX; slot++)
-		if (s->ops->targets[slot].target)
+	for (uint32_t slot = 0; slot < OP_PROCS_MAX; slot++) {
+		if (!s->ops->targets[slot].target)
+			continue;
+		if (s->options.schedule[OP_ACTIVE])
 			tend(s, slot);
+		if (s->ops->targets[slot].sweep_ns && s->ops->targets[slot].sweep_ns <= now)
+			sweep(s, slot, now);
+	}
 }
 
 void op_probes__close(struct session *s)

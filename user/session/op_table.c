@@ -126,6 +126,7 @@ void op_table__windows(struct session *s)
 		rec.steps = p->boundaries - p->first_step - (s->options.schedule[OP_ACTIVE] ? 1 : 0);
 		rec.start_ns = p->window_start_ns;
 		rec.end_ns = session__now_ns();
+		rec.cut = p->cut;
 		session__emit(s, &rec.hdr);
 	}
 }

@@ -43,16 +43,22 @@ static void leave_operators_out(struct stepflame_bpf *skel)
 	bpf_map__set_max_entries(skel->maps.allocations, 1);
 }
 
-static void leave_samples_out(struct stepflame_bpf *skel, bool stacks)
+static void leave_calls_out(struct stepflame_bpf *skel)
+{
+	bpf_program__set_autoload(skel->progs.exact, false);
+	bpf_program__set_autoload(skel->progs.exact_exit, false);
+	bpf_map__set_max_entries(skel->maps.exact_threads, 1);
+	bpf_map__set_max_entries(skel->maps.exact_free, 1);
+	bpf_map__set_max_entries(skel->maps.call_rows, 1);
+}
+
+static void leave_samples_out(struct stepflame_bpf *skel)
 {
 	bpf_program__set_autoload(skel->progs.sample_timer, false);
 	bpf_program__set_autoload(skel->progs.sample_switch, false);
 	bpf_program__set_autoload(skel->progs.sample_wakeup, false);
 	bpf_program__set_autoload(skel->progs.sample_threads, false);
-	if (!stacks)
-		bpf_map__set_max_entries(skel->maps.codes, 1);
 	bpf_map__set_max_entries(skel->maps.stacks, 1);
-	bpf_map__set_max_entries(skel->maps.paths, 1);
 }
 
 /*
@@ -86,11 +92,19 @@ static int load(const struct program_knobs *knobs, enum attach_backend backend, 
 	else if (knobs && knobs->frequency)
 		bpf_map__set_max_entries(skel->maps.ring, SAMPLES_RING_BYTES);
 	if (!knobs || !knobs->frequency)
-		leave_samples_out(skel, knobs && (knobs->stacks || knobs->modules));
+		leave_samples_out(skel);
 	if (!knobs || !knobs->ops || backend == ATTACH_PERF) /* which cannot attach so many */
 		leave_operators_out(skel);
-	if (backend == ATTACH_PERF)
+	if (!knobs || !knobs->exact)
+		leave_calls_out(skel);
+	if (!knobs || !(knobs->frequency || knobs->exact))
+		bpf_map__set_max_entries(skel->maps.paths, 1);
+	if (!knobs || !(knobs->frequency || knobs->exact || knobs->stacks || knobs->modules))
+		bpf_map__set_max_entries(skel->maps.codes, 1);
+	if (backend == ATTACH_PERF) {
 		bpf_program__set_expected_attach_type(skel->progs.probe, 0);
+		bpf_program__set_expected_attach_type(skel->progs.exact, 0);
+	}
 	err = stepflame_bpf__load(skel);
 	if (!err)
 		err = selftest__run(skel, backend, selftest);

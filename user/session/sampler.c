@@ -16,9 +16,14 @@
 
 #include "../log.h"
 #include "../target/pylines.h"
+#include "../target/symbols.h"
 #include "stepflame.skel.h"
 
+#define SENT_SYMBOLS 1024 /* a power of two */
+
 struct sampler {
+	struct symbols *symbols;
+	uint64_t sent[SENT_SYMBOLS]; /* ids of texts that the sink has, by their low bits */
 	size_t timer_cnt;
 	struct bpf_link *timers[];
 };
@@ -66,6 +71,9 @@ int sampler__start(struct session *s)
 		return cpus;
 	s->sampler = calloc(1, sizeof(*s->sampler) + cpus * sizeof(s->sampler->timers[0]));
 	if (!s->sampler)
+		return -ENOMEM;
+	s->sampler->symbols = symbols__new();
+	if (!s->sampler->symbols)
 		return -ENOMEM;
 	for (int cpu = 0; cpu < cpus && !err; cpu++)
 		err = timer__start(s, cpu);
@@ -138,6 +146,8 @@ void sampler__resend_stacks(struct session *s)
 void sampler__free(struct session *s)
 {
 	sampler__stop(s);
+	if (s->sampler)
+		symbols__free(s->sampler->symbols);
 	free(s->sampler);
 	s->sampler = NULL;
 }
@@ -167,10 +177,33 @@ int sampler__code(struct session *s, const struct rec_code *rec)
 	return err;
 }
 
+/* The id of a symbol's text, which the sink has been handed; 0: there is no text. */
+static uint64_t symbol_id(struct session *s, const char *text)
+{
+	uint64_t id = text ? session__name_id(text) : 0;
+	uint64_t *slot = &s->sampler->sent[id % SENT_SYMBOLS];
+
+	if (id && *slot != id) {
+		session__emit_name(s, text);
+		*slot = id;
+	}
+	return id;
+}
+
 int sampler__sample(struct session *s, const struct rec_sample *rec)
 {
+	struct sampler *sampler = s->sampler;
 	struct rec_sample named = *rec;
 
-	named.native = named.kernel = 0;
+	if (!sampler)
+		return 0;
+	named.native = symbol_id(s, symbols__user(sampler->symbols, rec->pid, rec->native));
+	named.kernel = rec->kernel ? symbol_id(s, symbols__kernel(sampler->symbols, rec->kernel)) : 0;
 	return session__emit(s, &named.hdr);
+}
+
+void sampler__forget(struct session *s, pid_t pid)
+{
+	if (s->sampler)
+		symbols__forget(s->sampler->symbols, pid);
 }

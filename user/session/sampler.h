@@ -19,6 +19,9 @@ void sampler__stop(struct session *s);
 void sampler__resend_stacks(struct session *s);
 void sampler__free(struct session *s); /* accepts a session without */
 
+/* The process ended, or called exec. */
+void sampler__forget(struct session *s, pid_t pid);
+
 /* Completes a record of the kernel's and hands it to the sink. 0 or -errno of the sink. */
 int sampler__code(struct session *s, const struct rec_code *rec);
 int sampler__sample(struct session *s, const struct rec_sample *rec);

@@ -19,6 +19,7 @@
 #include "../log.h"
 #include "../target/torch.h"
 #include "calls.h"
+#include "exact.h"
 #include "landmarks.h"
 #include "modules.h"
 #include "natives.h"
@@ -185,6 +186,7 @@ static int load(struct session *s)
 	struct program_knobs knobs = {
 		.step_limit = s->options.steps,
 		.ops = s->options.ops,
+		.exact = s->options.exact,
 		.shapes = s->options.shapes,
 		.stacks = s->options.stacks,
 		.modules = s->options.modules,
@@ -249,7 +251,7 @@ int session__new(const struct session_options *options, session_sink sink, void 
 	s->sink = sink;
 	s->sink_ctx = ctx;
 	emit_host(s);
-	err = parse_actions(s) ?: load(s) ?: set_functions(s) ?: op_probes__new(s) ?: sampler__start(s);
+	err = parse_actions(s) ?: load(s) ?: set_functions(s) ?: op_probes__new(s) ?: sampler__start(s) ?: exact__new(s);
 	if (err)
 		session__free(s);
 	else
@@ -261,6 +263,7 @@ void session__free(struct session *s)
 {
 	if (!s)
 		return;
+	exact__free(s);
 	targets__detach_all(s);
 	op_probes__free(s);
 	sampler__free(s);
@@ -293,9 +296,13 @@ static int check_target(struct session *s, struct target *t, int err)
 			   "process %d ended while probes were being attached", pid);
 		return -ESRCH;
 	}
+	if (t->has_python && exact__check(s, t))
+		return -EOPNOTSUPP;
 	for (size_t i = 0; i < s->options.action_cnt; i++)
 		if (s->actions[i].found)
 			return 0;
+	if (t->has_python && s->options.exact)
+		return 0;
 	if (err == -ENOENT) {
 		log__error("give the PID of the Python process itself; stepflame ps lists them",
 			   "process %d (%s) is not a Python program", pid, t->process.comm);
@@ -418,6 +425,7 @@ int session__poll(struct session *s, int timeout_ms)
 	targets__tend(s);
 	governor__tend(s);
 	op_probes__tend(s);
+	exact__tend(s);
 	now = session__now_ns();
 	if (s->opened) {
 		s->progress.elapsed_ns = now - s->window_start_ns;
@@ -460,6 +468,7 @@ int session__finish(struct session *s)
 				      "--action %s was found in no process: is the library loaded, and the symbol as "
 				      "nm -D prints it?",
 				      s->options.actions[i]);
+	exact__end(s);
 	calls__note(s);
 	sampler__stop(s);
 	snapshot__emit(s);

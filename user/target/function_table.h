@@ -13,8 +13,8 @@
 struct function_table;
 
 /*
- * 0 or -errno: -ENOEXEC not an ELF of this machine, -E2BIG more than max_cnt functions. A file without symbols makes an
- * empty table. What lies beyond 4 GiB of the file is left out, and so is a function whose size is not known.
+ * 0 or -errno: -ENOEXEC not an ELF of this machine, -E2BIG more than max_cnt functions, or 4 GiB. A file without symbols
+ * makes an empty table. Functions whose size is not known are left out.
  */
 int function_table__load(const char *path, size_t max_cnt, struct function_table **out);
 void function_table__free(struct function_table *table); /* accepts NULL */

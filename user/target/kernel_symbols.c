@@ -85,10 +85,11 @@ static int compare_addresses(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* One for each address, and of data that follows data only the first. */
+/* One for each address, of data that follows data only the first, and no memory to spare. */
 static void merge(struct kernel_symbols *s)
 {
 	struct kernel_symbol *kept = s->symbols;
+	char *names;
 
 	qsort(s->symbols, s->cnt, sizeof(*s->symbols), compare_addresses);
 	for (size_t i = 1; i < s->cnt; i++) {
@@ -106,6 +107,9 @@ static void merge(struct kernel_symbols *s)
 	kept = reallocarray(s->symbols, s->cnt, sizeof(*kept));
 	if (kept)
 		s->symbols = kept;
+	names = realloc(s->names, s->names_size);
+	if (names)
+		s->names = names;
 }
 
 int kernel_symbols__new(const char *path, struct kernel_symbols **out)

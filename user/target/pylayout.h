@@ -30,6 +30,7 @@ struct py_internals {
 	uint32_t walk[PY_WALK_CNT];
 	uint32_t tss_key;                           /* _PyRuntime.(gilstate.)autoTSSkey._key */
 	uint32_t gil_bytes, gil_holder, gil_locked; /* struct _gil_runtime_state: its size, last_holder, locked */
+	uint32_t recursion_limit;                   /* PyInterpreterState.ceval.recursion_limit; 0 before 3.11 */
 	/*
 	 * From 3.13 _PyRuntime begins with _Py_DebugOffsets (CPython Include/internal/pycore_runtime.h or
 	 * pycore_debug_offsets.h): where in _PyRuntime the 64-bit words are that tell walk[], the version and

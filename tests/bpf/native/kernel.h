@@ -288,19 +288,28 @@ static inline void native_map__each(const void *map, bool (*visit)(const void *k
 	}
 }
 
+/* Takes all rows out of a map. */
+static inline void native__forget(const void *map)
+{
+	struct native_map *m = native_map__get(map);
+
+	for (u32 i = 0; i < NATIVE_BUCKETS; i++) {
+		while (m->buckets[i]) {
+			struct native_row *row = m->buckets[i];
+
+			m->buckets[i] = row->next;
+			free(row);
+		}
+	}
+	m->cnt = 0;
+}
+
 static inline void native__reset(void)
 {
 	while (native_maps) {
 		struct native_map *m = native_maps;
 
-		for (u32 i = 0; i < NATIVE_BUCKETS; i++) {
-			while (m->buckets[i]) {
-				struct native_row *row = m->buckets[i];
-
-				m->buckets[i] = row->next;
-				free(row);
-			}
-		}
+		native__forget(m->map);
 		native_maps = m->next;
 		free(m);
 	}

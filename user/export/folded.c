@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Folded stacks, for flamegraph.pl, inferno, speedscope and others: "root;child;leaf N", N in us, as torch's export_stacks
+ * has it. Characters that would end a frame or a line become "_".
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../model/calltree.h"
+#include "../utf8.h"
+#include "export.h"
+
+static bool is_separator(uint32_t code)
+{
+	return code <= ' ' || code == ';' || (code >= 0x7f && code < 0xa0) || code == 0x61c || code == 0x200e ||
+	       code == 0x200f || (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
+}
+
+static void put_text(const char *text, FILE *out)
+{
+	const char *at = text, *end = text + strlen(text);
+	char bytes[UTF8_MAX];
+
+	while (at < end) {
+		uint32_t code = utf8__next(&at, end, NULL);
+
+		fwrite(bytes, 1, utf8__put(bytes, is_separator(code) ? '_' : code), out);
+	}
+}
+
+/* Of Python "train.py:Net.forward:12", the line being the one at hand. malloc'ed; NULL: no memory. */
+static char *frame_text(const struct calltree_frame *frame)
+{
+	const char *slash = frame->file ? strrchr(frame->file, '/') : NULL;
+	char *text = NULL;
+	size_t bytes;
+	FILE *out = open_memstream(&text, &bytes);
+
+	if (!out)
+		return NULL;
+	if (frame->file) {
+		put_text(slash ? slash + 1 : frame->file, out);
+		fputc(':', out);
+	}
+	put_text(frame->name, out);
+	if (frame->line && frame->file)
+		fprintf(out, ":%u", frame->line);
+	if (!fclose(out))
+		return text;
+	free(text);
+	return NULL;
+}
+
+/* By frame; that of the root is NULL. NULL: no memory. */
+static char **frame_texts(const struct calltree *tree, size_t *cnt)
+{
+	const struct calltree_frame *frames = calltree__frames(tree, cnt);
+	char **texts = calloc(*cnt, sizeof(*texts));
+
+	for (size_t i = 1; texts && i < *cnt; i++) {
+		texts[i] = frame_text(&frames[i]);
+		if (!texts[i]) {
+			export__free_texts(texts, *cnt);
+			return NULL;
+		}
+	}
+	return texts;
+}
+
+static int put_node(const struct calltree *tree, size_t index, char *const *texts, FILE *out)
+{
+	size_t cnt;
+	const struct calltree_node *node = &calltree__nodes(tree, &cnt)[index];
+	double us = ((double)node->cpu_ns + node->wait_ns) / 1e3;
+	uint32_t *path;
+
+	if (us < 0.5)
+		return 0;
+	path = calltree__path(tree, 0, index, &cnt);
+	if (!path)
+		return -ENOMEM;
+	for (size_t i = 0; i < cnt; i++) {
+		if (i)
+			fputc(';', out);
+		fputs(texts[path[i]], out);
+	}
+	fprintf(out, " %.0f\n", us);
+	free(path);
+	return 0;
+}
+
+static int add_sample(const struct sample *sample, void *tree)
+{
+	uint32_t node;
+
+	return calltree__add(tree, sample, &node);
+}
+
+static int write_folded(struct job *job, const struct timeline *timeline, const struct export_options *options,
+			FILE *out)
+{
+	struct calltree *tree = calltree__new(job);
+	int err = tree ? export__each_sample(job, options, add_sample, tree) : -ENOMEM;
+	size_t text_cnt = 0, cnt = 0;
+	char **texts = err ? NULL : frame_texts(tree, &text_cnt);
+
+	if (!texts)
+		err = -ENOMEM;
+	else
+		calltree__nodes(tree, &cnt);
+	for (size_t i = 0; i < cnt && !err; i++)
+		err = put_node(tree, i, texts, out);
+	export__free_texts(texts, text_cnt);
+	calltree__free(tree);
+	return err;
+}
+
+const struct export_ops export_folded = {.name = "folded", .source = EXPORT_SAMPLES, .write = write_folded};

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * pprof's format (https://github.com/google/pprof/blob/main/proto/profile.proto): samples that are alike as one, with their
+ * stacks of locations, the leaf first. A location is a line of a function.
+ */
+#include <errno.h>
+#include <search.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../model/calltree.h"
+#include "export.h"
+#include "proto.h"
+
+enum profile_field {
+	PROFILE_SAMPLE_TYPE = 1,
+	PROFILE_SAMPLE = 2,
+	PROFILE_LOCATION = 4,
+	PROFILE_FUNCTION = 5,
+	PROFILE_STRING_TABLE = 6,
+	PROFILE_TIME_NANOS = 9,
+	PROFILE_DURATION_NANOS = 10,
+	PROFILE_PERIOD_TYPE = 11,
+	PROFILE_PERIOD = 12,
+	PROFILE_DEFAULT_SAMPLE_TYPE = 14,
+};
+enum { VALUE_TYPE = 1, VALUE_UNIT = 2 };
+enum { SAMPLE_LOCATION_ID = 1, SAMPLE_VALUE = 2 };
+enum { LOCATION_ID = 1, LOCATION_LINE = 4 };
+enum { LINE_FUNCTION_ID = 1, LINE_LINE = 2 };
+enum function_field {
+	FUNCTION_ID = 1,
+	FUNCTION_NAME = 2,
+	FUNCTION_FILENAME = 4,
+	FUNCTION_START_LINE = 5,
+};
+
+struct string {
+	const char *text; /* not owned */
+	size_t index;
+};
+
+struct pprof {
+	struct calltree *tree;
+	struct proto proto;
+	void *strings; /* tree of struct string */
+	size_t string_cnt;
+	uint64_t period_ns;
+};
+
+static int compare(const void *a, const void *b)
+{
+	return strcmp(((const struct string *)a)->text, ((const struct string *)b)->text);
+}
+
+/* The index of a text, which is written when it is new. */
+static uint64_t string(struct pprof *p, const char *text)
+{
+	struct string key = {.text = text}, **found = tfind(&key, &p->strings, compare), *new;
+
+	if (found)
+		return (*found)->index;
+	new = malloc(sizeof(*new));
+	if (new)
+		*new = (struct string){text, p->string_cnt};
+	if (!new || !tsearch(new, &p->strings, compare)) {
+		free(new);
+		p->proto.failed = true;
+		return 0;
+	}
+	proto__text(&p->proto, PROFILE_STRING_TABLE, text);
+	return p->string_cnt++;
+}
+
+static void put_value_type(struct pprof *p, enum profile_field field, const char *type, const char *unit)
+{
+	uint64_t type_index = string(p, type), unit_index = string(p, unit);
+	size_t message = proto__begin(&p->proto, field);
+
+	proto__int(&p->proto, VALUE_TYPE, type_index);
+	proto__int(&p->proto, VALUE_UNIT, unit_index);
+	proto__end(&p->proto, message);
+}
+
+/* Without system_name: where it is the name, pprof demangles that, and "<listcomp>" becomes nothing. */
+static void put_function(struct pprof *p, const struct calltree_frame *frame)
+{
+	uint64_t name = string(p, frame->name), file = string(p, frame->file ?: "");
+	size_t message = proto__begin(&p->proto, PROFILE_FUNCTION);
+
+	proto__int(&p->proto, FUNCTION_ID, frame->function);
+	proto__int(&p->proto, FUNCTION_NAME, name);
+	proto__int(&p->proto, FUNCTION_FILENAME, file);
+	proto__int(&p->proto, FUNCTION_START_LINE, frame->first_line);
+	proto__end(&p->proto, message);
+}
+
+static void put_location(struct pprof *p, uint64_t id, const struct calltree_frame *frame)
+{
+	size_t message = proto__begin(&p->proto, PROFILE_LOCATION), line;
+
+	proto__int(&p->proto, LOCATION_ID, id);
+	line = proto__begin(&p->proto, LOCATION_LINE);
+	proto__int(&p->proto, LINE_FUNCTION_ID, frame->function);
+	proto__int(&p->proto, LINE_LINE, frame->kind == CALLTREE_PYTHON ? frame->line : 0);
+	proto__end(&p->proto, line);
+	proto__end(&p->proto, message);
+}
+
+/* Writes what is there and starts again: fields of the outermost message may come in any order. */
+static void flush(struct proto *proto, FILE *out)
+{
+	if (!proto->failed)
+		fwrite(proto->bytes, 1, proto->cnt, out);
+	proto->cnt = 0;
+}
+
+static int put_frames(struct pprof *p, FILE *out)
+{
+	size_t cnt;
+	const struct calltree_frame *frames = calltree__frames(p->tree, &cnt);
+	bool *written = calloc(cnt + 1, sizeof(*written));
+
+	if (!written)
+		return -ENOMEM;
+	/* The root has no frame. There are no more functions than frames. */
+	for (size_t i = 1; i < cnt; i++) {
+		if (!written[frames[i].function])
+			put_function(p, &frames[i]);
+		written[frames[i].function] = true;
+		put_location(p, i, &frames[i]);
+		flush(&p->proto, out);
+	}
+	free(written);
+	return 0;
+}
+
+static void put_samples(struct pprof *p, FILE *out)
+{
+	size_t cnt;
+	const struct calltree_node *nodes = calltree__nodes(p->tree, &cnt);
+
+	for (size_t i = 0; i < cnt; i++) {
+		size_t message;
+
+		if (!nodes[i].samples)
+			continue;
+		message = proto__begin(&p->proto, PROFILE_SAMPLE);
+		for (size_t at = i; at; at = nodes[at].parent)
+			proto__int(&p->proto, SAMPLE_LOCATION_ID, nodes[at].frame);
+		proto__int(&p->proto, SAMPLE_VALUE, nodes[i].samples);
+		proto__int(&p->proto, SAMPLE_VALUE, nodes[i].cpu_ns);
+		proto__int(&p->proto, SAMPLE_VALUE, nodes[i].cpu_ns + nodes[i].wait_ns);
+		proto__end(&p->proto, message);
+		flush(&p->proto, out);
+	}
+}
+
+static void put_head(struct pprof *p, const struct job *job)
+{
+	const struct rec_host *host = job__host(job);
+	const struct rec_window *window = job__window(job);
+
+	string(p, "");
+	put_value_type(p, PROFILE_SAMPLE_TYPE, "samples", "count");
+	put_value_type(p, PROFILE_SAMPLE_TYPE, "cpu", "nanoseconds");
+	put_value_type(p, PROFILE_SAMPLE_TYPE, "wall", "nanoseconds");
+	put_value_type(p, PROFILE_PERIOD_TYPE, "cpu", "nanoseconds");
+	proto__int(&p->proto, PROFILE_PERIOD, p->period_ns);
+	proto__int(&p->proto, PROFILE_DEFAULT_SAMPLE_TYPE, string(p, "wall"));
+	if (host->hdr.type && window->hdr.type)
+		proto__int(&p->proto, PROFILE_TIME_NANOS, window->start_ns - host->monotonic_ns + host->realtime_ns);
+	proto__int(&p->proto, PROFILE_DURATION_NANOS, window->end_ns - window->start_ns);
+}
+
+static int add_sample(const struct sample *sample, void *ctx)
+{
+	struct pprof *p = ctx;
+	uint32_t node;
+
+	if (!p->period_ns && sample->kind == SAMPLE_CPU)
+		p->period_ns = sample->weight_ns;
+	return calltree__add(p->tree, sample, &node);
+}
+
+static int write_pprof(struct job *job, const struct timeline *timeline, const struct export_options *options,
+		       FILE *out)
+{
+	struct pprof p = {.tree = calltree__new(job)};
+	int err = p.tree ? export__each_sample(job, options, add_sample, &p) : -ENOMEM;
+
+	if (err)
+		goto out;
+	put_head(&p, job);
+	err = put_frames(&p, out);
+	if (!err)
+		put_samples(&p, out);
+	flush(&p.proto, out);
+	if (p.proto.failed)
+		err = -ENOMEM;
+out:
+	tdestroy(p.strings, free);
+	free(p.proto.bytes);
+	calltree__free(p.tree);
+	return err;
+}
+
+const struct export_ops export_pprof = {
+	.name = "pprof", .binary = true, .gzip = true, .source = EXPORT_SAMPLES, .write = write_pprof};

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * speedscope's own format (https://www.speedscope.app/file-format-schema.json): a sampled profile for each thread, in the
+ * order of time. Samples that follow each other in the same place are one.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "../model/calltree.h"
+#include "export.h"
+
+struct entry {
+	uint32_t thread, node;
+	uint64_t time_ns, weight_ns;
+};
+
+struct speedscope {
+	struct calltree *tree;
+	struct array entries;
+};
+
+static int add_sample(const struct sample *sample, void *ctx)
+{
+	struct speedscope *s = ctx;
+	struct entry *entry = array__add(&s->entries, sizeof(*entry));
+
+	if (!entry)
+		return -ENOMEM;
+	entry->thread = sample->thread;
+	entry->time_ns = sample->time_ns;
+	entry->weight_ns = sample->weight_ns;
+	return calltree__add(s->tree, sample, &entry->node);
+}
+
+static int compare(const void *a, const void *b)
+{
+	const struct entry *x = a, *y = b;
+
+	if (x->thread != y->thread)
+		return x->thread < y->thread ? -1 : 1;
+	return (x->time_ns > y->time_ns) - (x->time_ns < y->time_ns);
+}
+
+static void merge(struct speedscope *s)
+{
+	struct entry *entries = s->entries.items;
+	size_t kept = 0;
+
+	if (s->entries.cnt)
+		qsort(entries, s->entries.cnt, sizeof(*entries), compare);
+	for (size_t i = 0; i < s->entries.cnt; i++) {
+		struct entry *last = kept ? &entries[kept - 1] : NULL;
+
+		if (last && last->thread == entries[i].thread && last->node == entries[i].node)
+			last->weight_ns += entries[i].weight_ns;
+		else
+			entries[kept++] = entries[i];
+	}
+	s->entries.cnt = kept;
+}
+
+static int put_frames(const struct calltree *tree, FILE *out)
+{
+	size_t cnt;
+	const struct calltree_frame *frames = calltree__frames(tree, &cnt);
+	int err = 0;
+
+	/* The root has no frame. */
+	for (size_t i = 1; i < cnt && !err; i++) {
+		char *name = export__json_text(frames[i].name);
+		char *file = frames[i].file ? export__json_text(frames[i].file) : NULL;
+
+		if (!name || (frames[i].file && !file))
+			err = -ENOMEM;
+		else
+			fprintf(out, "%s{\"name\": %s", i > 1 ? ",\n" : "", name);
+		if (file)
+			fprintf(out, ", \"file\": %s", file);
+		if (file && frames[i].line)
+			fprintf(out, ", \"line\": %u", frames[i].line);
+		fputc('}', out);
+		free(name);
+		free(file);
+	}
+	return err;
+}
+
+/* The node of a thread, above one of its own. */
+static uint32_t thread_node(const struct calltree *tree, uint32_t node)
+{
+	size_t cnt;
+	const struct calltree_node *nodes = calltree__nodes(tree, &cnt);
+
+	while (nodes[nodes[node].parent].parent)
+		node = nodes[node].parent;
+	return node;
+}
+
+/* Frames below the thread's, which is what the profile is of. */
+static int put_stack(const struct calltree *tree, uint32_t node, FILE *out)
+{
+	size_t cnt;
+	uint32_t *path = calltree__path(tree, thread_node(tree, node), node, &cnt);
+
+	if (!path)
+		return -ENOMEM;
+	fputc('[', out);
+	for (size_t i = 0; i < cnt; i++)
+		fprintf(out, "%s%u", i ? "," : "", path[i] - 1);
+	fputc(']', out);
+	free(path);
+	return 0;
+}
+
+static int put_name(const struct calltree *tree, uint32_t node, FILE *out)
+{
+	size_t cnt;
+	const struct calltree_node *nodes = calltree__nodes(tree, &cnt), *thread = &nodes[thread_node(tree, node)];
+	const struct calltree_frame *frames = calltree__frames(tree, &cnt);
+	char *name = NULL, *json = NULL;
+
+	if (asprintf(&name, "%s, %s", frames[nodes[thread->parent].frame].name, frames[thread->frame].name) >= 0)
+		json = export__json_text(name);
+	if (json)
+		fprintf(out, "\"name\": %s", json);
+	free(json);
+	free(name);
+	return json ? 0 : -ENOMEM;
+}
+
+/* entries[0] to, not with, entries[cnt]: those of one thread. */
+static int put_profile(const struct calltree *tree, const struct entry *entries, size_t cnt, FILE *out)
+{
+	uint64_t total_ns = 0;
+	int err;
+
+	for (size_t i = 0; i < cnt; i++)
+		total_ns += entries[i].weight_ns;
+	fputs("{\"type\": \"sampled\", ", out);
+	err = put_name(tree, entries->node, out);
+	fprintf(out, ", \"unit\": \"nanoseconds\", \"startValue\": 0, \"endValue\": %" PRIu64 ",\n\"samples\": [",
+		total_ns);
+	for (size_t i = 0; i < cnt && !err; i++) {
+		if (i)
+			fputc(',', out);
+		err = put_stack(tree, entries[i].node, out);
+	}
+	fputs("],\n\"weights\": [", out);
+	for (size_t i = 0; i < cnt; i++)
+		fprintf(out, "%s%" PRIu64, i ? "," : "", entries[i].weight_ns);
+	fputs("]}", out);
+	return err;
+}
+
+static int put_profiles(const struct speedscope *s, FILE *out)
+{
+	const struct entry *entries = s->entries.items;
+	int err = 0;
+
+	for (size_t first = 0, next; first < s->entries.cnt && !err; first = next) {
+		for (next = first; next < s->entries.cnt && entries[next].thread == entries[first].thread;)
+			next++;
+		if (first)
+			fputs(",\n", out);
+		err = put_profile(s->tree, &entries[first], next - first, out);
+	}
+	return err;
+}
+
+static int write_speedscope(struct job *job, const struct timeline *timeline, const struct export_options *options,
+			    FILE *out)
+{
+	struct speedscope s = {.tree = calltree__new(job)};
+	char *name = export__json_text(options->name);
+	int err = s.tree && name ? export__each_sample(job, options, add_sample, &s) : -ENOMEM;
+
+	if (err)
+		goto out;
+	merge(&s);
+	fprintf(out, "{\"$schema\": \"https://www.speedscope.app/file-format-schema.json\",\n\"name\": %s,\n", name);
+	fputs("\"exporter\": \"stepflame " STEPFLAME_VERSION
+	      "\",\n\"activeProfileIndex\": 0,\n\"shared\": {\"frames\": [\n",
+	      out);
+	err = put_frames(s.tree, out);
+	fputs("\n]},\n\"profiles\": [\n", out);
+	if (!err)
+		err = put_profiles(&s, out);
+	fputs("\n]}\n", out);
+out:
+	free(s.entries.items);
+	calltree__free(s.tree);
+	free(name);
+	return err;
+}
+
+const struct export_ops export_speedscope = {.name = "speedscope", .source = EXPORT_SAMPLES, .write = write_speedscope};

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* Nodes are numbered by {parent, frame}, frames by what they are of: both by numbered keys (intern.h). */
+#include "calltree.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "labels.h"
+#include "stacks.h"
+#include "sums.h"
+#include "syscalls.h"
+
+struct calltree {
+	struct job *job;
+	const struct stacks *stacks;
+	struct intern node_keys, frame_keys, function_keys, symbols;
+	struct intern bases; /* {thread, stack} */
+	struct array nodes, frames;
+	struct array base_nodes; /* uint32_t by base: the node of the innermost Python frame; 0: not looked at */
+	struct array made;       /* char *, owned: names that are not the job's */
+};
+
+/* Kind, number and line in one key. */
+#define KIND_SHIFT   60
+#define NUMBER_SHIFT 32
+#define NUMBER_MAX   ((1u << (KIND_SHIFT - NUMBER_SHIFT)) - 1)
+
+static const char *own(struct calltree *tree, char *text)
+{
+	char **slot = text ? array__add(&tree->made, sizeof(*slot)) : NULL;
+
+	if (!slot) {
+		free(text);
+		return NULL;
+	}
+	*slot = text;
+	return text;
+}
+
+static char *process_name(const struct job *job, uint32_t pid)
+{
+	size_t cnt;
+	const struct rec_target *targets = job__targets(job, &cnt);
+	char rank[32] = "", *name;
+
+	for (size_t i = 0; i < cnt; i++) {
+		if (targets[i].pid != pid)
+			continue;
+		if (targets[i].rank >= 0)
+			snprintf(rank, sizeof(rank), ", rank %d", targets[i].rank);
+		return asprintf(&name, "pid %u (%s%s)", pid, labels__role(targets[i].role), rank) < 0 ? NULL : name;
+	}
+	return asprintf(&name, "pid %u", pid) < 0 ? NULL : name;
+}
+
+/* malloc'ed; NULL: no memory. text: what the kind says of it. */
+static char *made_name(const struct job *job, enum calltree_kind kind, uint32_t number, const char *text)
+{
+	char *name;
+	int got = -1;
+
+	switch (kind) {
+	case CALLTREE_PROCESS:
+		return process_name(job, number);
+	case CALLTREE_THREAD:
+		got = asprintf(&name, "thread %u", number);
+		break;
+	case CALLTREE_SYSCALL:
+		if (syscall__name(number))
+			got = asprintf(&name, "syscall %s", syscall__name(number));
+		else
+			got = asprintf(&name, "syscall %u", number);
+		break;
+	case CALLTREE_KERNEL:
+		got = asprintf(&name, "%s (kernel)", text);
+		break;
+	case CALLTREE_WAIT:
+		got = asprintf(&name, "{waiting: %s}", text);
+		break;
+	default:
+		got = asprintf(&name, "%s", text);
+	}
+	return got < 0 ? NULL : name;
+}
+
+static int name_python(struct calltree *tree, uint32_t code_number, struct calltree_frame *frame)
+{
+	struct code code = stacks__code(tree->stacks, code_number);
+
+	frame->name = !code_number ? "{function not readable}" : code.known ? "?" : "{function lost}";
+	frame->file = "?";
+	frame->first_line = code.first_line;
+	if (code.name)
+		frame->name = job__name_or_lost(tree->job, code.name);
+	if (code.file)
+		frame->file = job__name_or_lost(tree->job, code.file);
+	return frame->name && frame->file ? 0 : -ENOMEM;
+}
+
+/*
+ * number: pid, tid, thread (for the key alone), code, symbol, system call or cause, by the kind; text: made_name's.
+ */
+struct wanted {
+	enum calltree_kind kind;
+	uint32_t key, line;
+	uint32_t number;
+	const char *text;
+};
+
+static int number_frame(struct calltree *tree, const struct wanted *wanted, uint32_t *index)
+{
+	uint64_t function_key = (uint64_t)wanted->kind << KIND_SHIFT | (uint64_t)wanted->key << NUMBER_SHIFT;
+	uint64_t key = function_key | wanted->line;
+	struct calltree_frame *frame;
+	uint32_t function;
+
+	if (wanted->key > NUMBER_MAX || intern__add(&tree->frame_keys, key, index) ||
+	    array__grow(&tree->frames, intern__end(&tree->frame_keys), sizeof(*frame)))
+		return -ENOMEM;
+	frame = &((struct calltree_frame *)tree->frames.items)[*index];
+	if (frame->name)
+		return 0;
+	if (intern__add(&tree->function_keys, wanted->kind == CALLTREE_PYTHON ? function_key : key, &function))
+		return -ENOMEM;
+	*frame = (struct calltree_frame){.kind = wanted->kind, .line = wanted->line, .function = function};
+	if (wanted->kind == CALLTREE_PYTHON)
+		return name_python(tree, wanted->key, frame);
+	frame->name = own(tree, made_name(tree->job, wanted->kind, wanted->number, wanted->text));
+	return frame->name ? 0 : -ENOMEM;
+}
+
+/* *node, of the parent, becomes that of its child. */
+static int descend(struct calltree *tree, const struct wanted *wanted, uint32_t *node)
+{
+	struct calltree_node *nodes;
+	uint32_t frame, child;
+	int err = number_frame(tree, wanted, &frame);
+
+	if (err)
+		return err;
+	if (intern__add(&tree->node_keys, (uint64_t)*node << 32 | frame, &child) ||
+	    array__grow(&tree->nodes, intern__end(&tree->node_keys), sizeof(*nodes)))
+		return -ENOMEM;
+	nodes = tree->nodes.items;
+	nodes[child].parent = *node;
+	nodes[child].frame = frame;
+	*node = child;
+	return 0;
+}
+
+static int descend_stack(struct calltree *tree, const struct sample *sample, uint32_t *node)
+{
+	struct stack stack = stacks__stack(tree->stacks, sample->stack);
+	struct wanted process = {.kind = CALLTREE_PROCESS, .number = sample->pid};
+	struct wanted thread = {.kind = CALLTREE_THREAD, .key = sample->thread, .number = sample->tid};
+	struct wanted mark = {
+		.kind = CALLTREE_MARK, .key = stack.known, .text = stack.known ? "{no Python frames}" : "{stack lost}"};
+	int err;
+
+	/* A pid may need all 32 bits in a recording that lies, so that it takes the place of the line. */
+	process.line = sample->pid;
+	*node = 0;
+	err = descend(tree, &process, node);
+	if (!err)
+		err = descend(tree, &thread, node);
+	if (!err && !stack.cnt)
+		err = descend(tree, &mark, node);
+	for (uint32_t i = stack.cnt; i > 0 && !err; i--) {
+		const struct frame *frame = &stack.frames[i - 1];
+		struct code code = stacks__code(tree->stacks, frame->code);
+		struct wanted python = {CALLTREE_PYTHON, frame->code, code__line(&code, frame->offset), 0, NULL};
+
+		err = descend(tree, &python, node);
+	}
+	return err;
+}
+
+static int descend_symbol(struct calltree *tree, enum calltree_kind kind, uint64_t name_id, uint32_t *node)
+{
+	struct wanted symbol = {.kind = kind};
+
+	if (!name_id)
+		return 0;
+	symbol.text = job__name_or_lost(tree->job, name_id);
+	if (!symbol.text || intern__add(&tree->symbols, name_id, &symbol.key))
+		return -ENOMEM;
+	return descend(tree, &symbol, node);
+}
+
+static int descend_leaf(struct calltree *tree, const struct sample *sample, uint32_t *node)
+{
+	struct wanted syscall = {CALLTREE_SYSCALL, sample->syscall, 0, sample->syscall, NULL};
+	struct wanted wait = {CALLTREE_WAIT, sample->cause, 0, 0, sample_cause__name(sample->cause)};
+	int err = descend_symbol(tree, CALLTREE_NATIVE, sample->native, node);
+
+	if (!err && sample->syscall >= 0)
+		err = descend(tree, &syscall, node);
+	if (!err)
+		err = descend_symbol(tree, CALLTREE_KERNEL, sample->kernel, node);
+	if (!err && sample->kind == SAMPLE_WAIT)
+		err = descend(tree, &wait, node);
+	return err;
+}
+
+int calltree__add(struct calltree *tree, const struct sample *sample, uint32_t *node)
+{
+	struct calltree_node *end;
+	uint32_t base, *kept;
+	int err = 0;
+
+	/* A thread and a stack can both be 0 in a recording that lies: + 1. */
+	if (intern__add(&tree->bases, ((uint64_t)sample->thread << 32 | sample->stack) + 1, &base) ||
+	    array__grow(&tree->base_nodes, intern__end(&tree->bases), sizeof(*kept)))
+		return -ENOMEM;
+	kept = &((uint32_t *)tree->base_nodes.items)[base];
+	if (!*kept)
+		err = descend_stack(tree, sample, kept);
+	*node = *kept;
+	if (!err)
+		err = descend_leaf(tree, sample, node);
+	if (err)
+		return err;
+	end = &((struct calltree_node *)tree->nodes.items)[*node];
+	end->samples++;
+	if (sample->kind == SAMPLE_CPU)
+		end->cpu_ns = sum__u64(end->cpu_ns, sample->weight_ns);
+	else
+		end->wait_ns = sum__u64(end->wait_ns, sample->weight_ns);
+	return 0;
+}
+
+const struct calltree_node *calltree__nodes(const struct calltree *tree, size_t *cnt)
+{
+	*cnt = tree->nodes.cnt;
+	return tree->nodes.items;
+}
+
+const struct calltree_frame *calltree__frames(const struct calltree *tree, size_t *cnt)
+{
+	*cnt = tree->frames.cnt;
+	return tree->frames.items;
+}
+
+uint32_t *calltree__path(const struct calltree *tree, uint32_t top, uint32_t node, size_t *cnt)
+{
+	const struct calltree_node *nodes = tree->nodes.items;
+	uint32_t *frames;
+
+	*cnt = 0;
+	for (uint32_t at = node; at != top; at = nodes[at].parent)
+		++*cnt;
+	frames = calloc(*cnt + 1, sizeof(*frames));
+	for (size_t i = *cnt; frames && i > 0; node = nodes[node].parent)
+		frames[--i] = nodes[node].frame;
+	return frames;
+}
+
+struct calltree *calltree__new(struct job *job)
+{
+	struct calltree *tree = calloc(1, sizeof(*tree));
+
+	if (!tree)
+		return NULL;
+	tree->job = job;
+	tree->stacks = job__stacks(job);
+	/* The root, and its frame. */
+	if (array__add(&tree->nodes, sizeof(struct calltree_node)) &&
+	    array__add(&tree->frames, sizeof(struct calltree_frame)))
+		return tree;
+	calltree__free(tree);
+	return NULL;
+}
+
+void calltree__free(struct calltree *tree)
+{
+	if (!tree)
+		return;
+	for (size_t i = 0; i < tree->made.cnt; i++)
+		free(((char **)tree->made.items)[i]);
+	free(tree->made.items);
+	intern__free(&tree->node_keys);
+	intern__free(&tree->frame_keys);
+	intern__free(&tree->function_keys);
+	intern__free(&tree->symbols);
+	intern__free(&tree->bases);
+	free(tree->nodes.items);
+	free(tree->frames.items);
+	free(tree->base_nodes.items);
+	free(tree);
+}
