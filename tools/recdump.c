@@ -2,6 +2,7 @@
 /* recdump FILE: prints a recording record by record, one line each. For developers; the recording is not believed here either. */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -214,6 +215,89 @@ static void print_spans(const void *record)
 	free(spans);
 }
 
+/* Whether cnt items of item_bytes fit behind the struct; said where they do not. */
+static bool items_fit(const struct rec_hdr *record, size_t struct_bytes, uint64_t cnt, size_t item_bytes)
+{
+	if (cnt <= (record->size - struct_bytes) / item_bytes)
+		return true;
+	printf(" (malformed)");
+	return false;
+}
+
+static void print_code(const void *record)
+{
+	const struct rec_code *code = record;
+
+	ID(code, id);
+	ID(code, file);
+	ID(code, name);
+	ID(code, line_table);
+	FIELD(code, pid);
+	FIELD(code, first_line);
+	FIELD(code, line_cnt);
+	if (!items_fit(&code->hdr, sizeof(*code), code->line_cnt, sizeof(*code->lines)))
+		return;
+	for (uint32_t i = 0; i < code->line_cnt; i++)
+		printf(" %u:%d", code->lines[i].offset, code->lines[i].line);
+}
+
+static void print_stack(const void *record)
+{
+	const struct rec_stack *stack = record;
+
+	ID(stack, id);
+	FIELD(stack, frame_cnt);
+	FIELD(stack, cut);
+	if (!items_fit(&stack->hdr, sizeof(*stack), stack->frame_cnt, sizeof(*stack->frames)))
+		return;
+	for (uint32_t i = 0; i < stack->frame_cnt; i++)
+		printf(" %016" PRIx64 "+%u", (uint64_t)stack->frames[i].code, stack->frames[i].offset);
+}
+
+static void print_path(const void *record)
+{
+	const struct rec_path *path = record;
+
+	ID(path, id);
+	FIELD(path, span_cnt);
+	if (!items_fit(&path->hdr, sizeof(*path), path->span_cnt, sizeof(*path->spans)))
+		return;
+	for (uint32_t i = 0; i < path->span_cnt; i++)
+		printf(" %u:%016" PRIx64, path->spans[i].kind, (uint64_t)path->spans[i].name);
+}
+
+static void print_sample(const void *record)
+{
+	const struct rec_sample *sample = record;
+
+	FIELD(sample, pid);
+	FIELD(sample, tid);
+	FIELD(sample, kind);
+	FIELD(sample, cause);
+	FIELD(sample, time_ns);
+	FIELD(sample, weight_ns);
+	FIELD(sample, waits);
+	FIELD(sample, step);
+	SIGNED(sample, syscall);
+	ID(sample, stack);
+	ID(sample, path);
+	ID(sample, native);
+	ID(sample, kernel);
+}
+
+static void print_calls(const void *record)
+{
+	const struct rec_calls *calls = record;
+
+	FIELD(calls, pid);
+	ID(calls, code);
+	ID(calls, path);
+	FIELD(calls, calls);
+	FIELD(calls, primitive_calls);
+	FIELD(calls, self_ns);
+	FIELD(calls, total_ns);
+}
+
 static const struct {
 	const char *name;
 	size_t bytes;
@@ -232,6 +316,11 @@ static const struct {
 	[REC_OP_GROUP] = {"OP_GROUP", sizeof(struct rec_op_group), print_op_group},
 	[REC_OP_WINDOW] = {"OP_WINDOW", sizeof(struct rec_op_window), print_op_window},
 	[REC_SPANS] = {"SPANS", sizeof(struct rec_spans), print_spans},
+	[REC_CODE] = {"CODE", sizeof(struct rec_code), print_code},
+	[REC_STACK] = {"STACK", sizeof(struct rec_stack), print_stack},
+	[REC_PATH] = {"PATH", sizeof(struct rec_path), print_path},
+	[REC_SAMPLE] = {"SAMPLE", sizeof(struct rec_sample), print_sample},
+	[REC_CALLS] = {"CALLS", sizeof(struct rec_calls), print_calls},
 };
 
 static int print_record(const struct rec_hdr *record, void *ctx)

@@ -4,7 +4,8 @@
 const struct command commands[] = {
 	{"record", cmd_record, &cmd_record_argp, "attach to a running job, or start one, and record it"},
 	{"report", cmd_report, &cmd_report_argp, "print a report of a recording"},
-	{"export", cmd_export, &cmd_export_argp, "write the timeline of a recording for a trace viewer"},
+	{"export", cmd_export, &cmd_export_argp,
+	 "write the timeline or the samples of a recording for another program"},
 	{"ps", cmd_ps, &cmd_ps_argp, "list the training processes of this host"},
 	{"doctor", cmd_doctor, &cmd_doctor_argp, "check what this machine and a process let stepflame do"},
 	{0},
