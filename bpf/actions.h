@@ -15,7 +15,6 @@
 #include "span.h"
 #include "steps.h"
 
-#define OBJECT_TYPE 8 /* PyObject: ob_refcnt, ob_type */
 #define OBJECT_HEAD 16
 
 /*
@@ -65,10 +64,10 @@ static __always_inline void action__end(struct thread *t, struct proc *proc, u32
 /* Does the name just read end in ".optimizer_step": the hook around an optimizer step of automatic optimization? */
 static __always_inline bool is_optimizer_hook(const struct thread *t)
 {
-	u64 bytes = t->name.bytes;
+	u64 bytes = t->names.name.bytes;
 
-	return bytes >= 15 && *(u64 *)(t->name_text + BOUND_INDEX(bytes - 15, REC_NAME_MAX)) == WORD8(".optimiz") &&
-	       *(u64 *)(t->name_text + BOUND_INDEX(bytes - 8, REC_NAME_MAX)) == WORD8("zer_step");
+	return bytes >= 15 && *(u64 *)(t->names.text + BOUND_INDEX(bytes - 15, REC_NAME_MAX)) == WORD8(".optimiz") &&
+	       *(u64 *)(t->names.text + BOUND_INDEX(bytes - 8, REC_NAME_MAX)) == WORD8("zer_step");
 }
 
 static __always_inline void action__begin(struct thread *t, struct proc *proc, u64 gen, u64 name_object)
@@ -84,7 +83,7 @@ static __always_inline void action__begin(struct thread *t, struct proc *proc, u
 		count(CNT_NAME_LOST);
 		return;
 	}
-	name = name__intern(t, text.address, text.bytes, text.encoding);
+	name = name__intern(&t->names, text.address, text.bytes, text.encoding);
 	if (!name)
 		return;
 	if (!t->tstate)
@@ -178,7 +177,7 @@ static __always_inline void fetch__begin(struct thread *t, struct proc *proc, u6
 /*
  * next() is called with that object, whose type's function for it will have its frame there. False: it is no landmark.
  */
-__noinline int next__object(struct thread *t, struct proc *proc, u32 pid, u64 object, u64 callee_frame)
+__weak __noinline int next__object(struct thread *t, struct proc *proc, u32 pid, u64 object, u64 callee_frame)
 {
 	struct py_generator generator;
 	u64 type;

@@ -36,11 +36,11 @@ static __always_inline bool py_call__in_file(struct thread *t, const struct py_l
 	if (bytes < text.bytes &&
 	    (bpf_probe_read_user(&before, text.encoding & 7, (const void *)(start - text.encoding)) || before != '/'))
 		return false;
-	return name__read(t, start, bytes, text.encoding) == call->file[text.encoding >> 1 & 3];
+	return name__read(&t->names, start, bytes, text.encoding) == call->file[text.encoding >> 1 & 3];
 }
 
 /* Which of the functions wanted has that code object: the index of its probe_fn, 0 for none. */
-__noinline u32 py_call__find(struct thread *t, const struct proc *proc, u64 code)
+__weak __noinline u32 py_call__find(struct thread *t, const struct proc *proc, u64 code)
 {
 	const struct py_layout *py;
 	struct py_text text;
@@ -52,7 +52,7 @@ __noinline u32 py_call__find(struct thread *t, const struct proc *proc, u64 code
 	if (py__text(py, read_u64(code + py->code_name), &text) || text.encoding != NAME_LATIN1 ||
 	    text.bytes > REC_NAME_MAX)
 		return 0;
-	hash = name__read(t, text.address, text.bytes, text.encoding);
+	hash = name__read(&t->names, text.address, text.bytes, text.encoding);
 	for (u32 i = 0; i < FN_MAX && i < py_call_cnt; i++) {
 		u32 key = i; /* the verifier forgets the value of what is passed by address */
 		struct py_call *call = bpf_map_lookup_elem(&py_calls, &key);

@@ -16,6 +16,7 @@ static __always_inline void on_gc(struct pt_regs *ctx, struct task_struct *task,
 {
 	u64 first = ctx->di, second = ctx->si, third = ctx->dx, phase;
 	struct thread *t = thread__enter(task, ctx->sp);
+	struct span *collection;
 	u32 generation;
 	int open;
 
@@ -28,8 +29,12 @@ static __always_inline void on_gc(struct pt_regs *ctx, struct task_struct *task,
 	open = span__find(t, SPAN_GC, 0, 0);
 	/* Its texts are not read, which may fail in a page that was never used: where in its page "start" lies no load address changes. */
 	if ((phase ^ start) & GC_PAGE_MASK) {
-		if (!span__end(t, proc, pid, open))
+		collection = span__end(t, proc, pid, open);
+		if (!collection)
 			count(CNT_OPEN_AT_START);
+		else if (sample_period_ns && in_window(proc, collection->start_ns))
+			interval__send(SPAN_GC, collection->name, collection->start_ns, t->now_ns,
+				       DEPTH_AND_STEP(open, proc->steps));
 		return;
 	}
 	if (open >= 0) { /* its end was missed while the probes were away */

@@ -50,6 +50,13 @@ struct pt_regs {
 	unsigned long orig_ax, ip, cs, flags, sp, ss;
 };
 
+/* The context of a perf_event program, include/uapi/linux/bpf_perf_event.h, whose own header has another struct pt_regs. */
+struct bpf_perf_event_data {
+	struct pt_regs regs;
+	__u64 sample_period;
+	__u64 addr;
+};
+
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 /* Whole, and with the number first, since it is indexed: the size of an array's element is not relocated. */
@@ -76,15 +83,41 @@ struct thread_struct {
 	unsigned long fsbase;
 };
 
+struct inode {
+	unsigned short i_mode;
+};
+
+struct file {
+	struct inode *f_inode;
+};
+
+struct fdtable {
+	unsigned int max_fds;
+	struct file **fd;
+};
+
+struct files_struct {
+	struct fdtable *fdt;
+};
+
 struct task_struct {
 	int pid;
 	int tgid;
 	int exit_code;
+	unsigned int on_cpu; /* an int, from Linux 7 on a byte */
+	unsigned in_iowait : 1;
+	struct files_struct *files;
 	struct task_struct *group_leader;
 	struct pid *thread_pid;
 	struct signal_struct *signal;
 	struct thread_struct thread;
 	char comm[16];
+};
+
+/* The context of an iterator over tasks, include/linux/bpf.h. */
+struct bpf_iter__task {
+	void *meta;
+	struct task_struct *task;
 };
 
 #pragma clang attribute pop

@@ -47,7 +47,7 @@ static __always_inline enum label label__classify(const char *text)
  * Is the innermost action of this thread an optimizer_step hook? Then the step is automatic optimization's, and no
  * frames need be read. A loop of its own: one that finds by token or not costs the verifier a third more.
  */
-__noinline int in_optimizer_hook(struct thread *t)
+__weak __noinline int in_optimizer_hook(struct thread *t)
 {
 	u32 depth;
 
@@ -136,10 +136,10 @@ static __always_inline void on_label(struct pt_regs *ctx, struct task_struct *ta
 		count(CNT_NAME_LOST);
 		return;
 	}
-	name = name__intern(t, string[0], string[1], NAME_UTF8);
+	name = name__intern(&t->names, string[0], string[1], NAME_UTF8);
 	if (!name)
 		return;
-	label = label__classify(t->name_text);
+	label = label__classify(t->names.text);
 	s = span__begin(t, SPAN_LABEL, saved ? ctx->di : 0, name, saved ? 0 : frame);
 	if (!s)
 		return;

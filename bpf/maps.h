@@ -20,6 +20,13 @@
 #define RING_BYTES (1 << 20)
 #define PROCS_MAX  4096
 
+/* The name being read, ready to be sent. */
+struct name_buffer {
+	u64 sent[SENT_NAMES]; /* names that user space knows, by their low bits: spares the look-up */
+	struct rec_name name;
+	char text[REC_NAME_MAX + 8];
+};
+
 /* The calls directly inside of a span that have ended: how many, and the last, which is one with the span if it is the only one. */
 struct op_ended {
 	u32 cnt;
@@ -61,17 +68,16 @@ struct span {
 struct thread {
 	u64 now_ns; /* of the event at hand */
 	u32 depth;
-	u32 framed;    /* open spans that are bound to a native frame */
-	u32 gap_depth; /* depth at which gap_ns was taken */
-	u32 pad;
-	u64 gap_ns; /* end of the last data, optimizer or backward span: forward begins there; 0: unknown */
+	u32 framed;      /* open spans that are bound to a native frame */
+	u32 gap_depth;   /* depth at which gap_ns was taken */
+	u32 gap_sampled; /* a sample was taken since gap_ns */
+	u64 gap_ns;      /* end of the last data, optimizer or backward span: forward begins there; 0: unknown */
 	u64 gap_child_ns;
-	u64 sent[SENT_NAMES]; /* names that user space knows, by their low bits: spares the look-up */
+	u64 sequence_at; /* address of its word in at::sequence_number; 0: not known yet */
 	u64 tstate; /* its PyThreadState, as seen when it held the GIL; torch's calls release it. 0: not seen yet */
 	struct span spans[SPAN_DEPTH];
-	struct span forward;  /* being made: programs' stacks are too small for it */
-	struct rec_name name; /* the name being read, ready to be sent */
-	char name_text[REC_NAME_MAX + 8];
+	struct span forward; /* being made: programs' stacks are too small for it */
+	struct name_buffer names;
 };
 
 struct {
@@ -166,7 +172,9 @@ extern const volatile __u64 step_limit;               /* steps after which a pro
 extern const volatile __u64 py_call_cnt;              /* elements of py_calls in use */
 extern const volatile __u64 py_call_lengths;          /* bit n: a name in py_calls is n bytes long, modulo 64 */
 extern const volatile __u64 op_schedule[OP_SCHEDULE__COUNT];
-extern const volatile __u32 want_timeline, want_shapes;
+extern const volatile __u32 want_timeline, want_shapes, want_stacks, want_modules;
+extern const volatile __u64 sample_period_ns;  /* of the timer */
+extern const volatile __u64 wait_threshold_ns; /* waits are sampled when so much of them has come together */
 
 /* Set by user space at run time. */
 extern volatile __u32 pid_level; /* of stepflame's pid namespace; 0 is the initial one */
@@ -187,6 +195,15 @@ static __always_inline void count_many(u32 id, u64 cnt)
 static __always_inline void count(u32 id)
 {
 	count_many(id, 1);
+}
+
+/* A word of the target's memory, 0 when it cannot be read. */
+static __always_inline u64 read_u64(u64 address)
+{
+	u64 value = 0;
+
+	bpf_probe_read_user(&value, sizeof(value), (const void *)address);
+	return value;
 }
 
 /* The process of a task, as stepflame's own pid namespace numbers it; 0 when it is not visible there. */

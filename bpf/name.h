@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Names: read from the target into the thread's buffer, hashed to an id, and sent to user space when first met. */
+/* Names: read from the target into the buffer, hashed to an id, and sent to user space when first met. */
 #ifndef STEPFLAME_NAME_H
 #define STEPFLAME_NAME_H
 
@@ -13,40 +13,40 @@
 	((u64)(u8)(s)[0] | (u64)(u8)(s)[1] << 8 | (u64)(u8)(s)[2] << 16 | (u64)(u8)(s)[3] << 24 | \
 	 (u64)(u8)(s)[4] << 32 | (u64)(u8)(s)[5] << 40 | (u64)(u8)(s)[6] << 48 | (u64)(u8)(s)[7] << 56)
 
-/* The id of the text in the thread's buffer, of `size` bytes, cut from `whole`. What lies behind it in its last word becomes zero. */
-__weak __noinline u64 name__hash(struct thread *t, u32 size, u64 whole, u32 encoding)
+/* The id of the text in the buffer, of `size` bytes, cut from `whole`. What lies behind it in its last word becomes zero. */
+__weak __noinline u64 name__hash(struct name_buffer *b, u32 size, u64 whole, u32 encoding)
 {
 	struct rec_name *rec;
 	u64 hash, *last;
 
-	if (!t || size > REC_NAME_MAX)
+	if (!b || size > REC_NAME_MAX)
 		return 0;
-	rec = &t->name;
+	rec = &b->name;
 	rec->encoding = encoding;
 	rec->cut = whole > size;
 	rec->whole_bytes = whole;
 	rec->bytes = size;
-	last = (u64 *)(t->name_text + (size & ~7u));
+	last = (u64 *)(b->text + (size & ~7u));
 	*last &= (1ULL << (size & 7) * 8) - 1;
 	hash = name_hash__seed(encoding, whole);
 	for (u32 i = 0; i < REC_NAME_MAX / 8; i++) {
 		if (i * 8 >= size)
 			break;
-		hash = name_hash__add(hash, *(u64 *)(t->name_text + i * 8));
+		hash = name_hash__add(hash, *(u64 *)(b->text + i * 8));
 	}
 	return name_hash__end(hash);
 }
 
 /*
- * Reads `bytes` bytes of text at `address` into the thread's buffer and returns their id, 0 when the memory cannot be read (counted).
- * The text stays in t->name_text, padded with zeros to a word, until the next name.
+ * Reads `bytes` bytes of text at `address` into the buffer and returns their id, 0 when the memory cannot be read (counted).
+ * The text stays in b->text, padded with zeros to a word, until the next name.
  */
-__weak __noinline u64 name__read(struct thread *t, u64 address, u64 bytes, u32 encoding)
+__weak __noinline u64 name__read(struct name_buffer *b, u64 address, u64 bytes, u32 encoding)
 {
 	u64 whole = bytes;
 	u32 size;
 
-	if (!t)
+	if (!b)
 		return 0;
 	if (bytes > REC_NAME_MAX) {
 		count(CNT_NAME_CUT);
@@ -55,38 +55,46 @@ __weak __noinline u64 name__read(struct thread *t, u64 address, u64 bytes, u32 e
 	size = bytes & 1023; /* at most REC_NAME_MAX already: for the verifier */
 	if (size > REC_NAME_MAX)
 		return 0;
-	if (bpf_probe_read_user(t->name_text, size, (const void *)address)) {
+	if (bpf_probe_read_user(b->text, size, (const void *)address)) {
 		count(CNT_NAME_LOST);
 		return 0;
 	}
-	return name__hash(t, size, whole, encoding);
+	return name__hash(b, size, whole, encoding);
 }
 
+#define TEXT_READS 8 /* of a text that ends in a NUL, to find its length: beyond them it counts as no longer */
+
 /* The same of a text that ends in a NUL. */
-__weak __noinline u64 name__read_text(struct thread *t, u64 address)
+__weak __noinline u64 name__read_text(struct name_buffer *b, u64 address)
 {
+	u64 whole = 0;
 	long bytes;
 
-	if (!t)
+	if (!b)
 		return 0;
-	bytes = bpf_probe_read_user_str(t->name_text, sizeof(t->name_text), (const void *)address);
-	if (bytes <= 0) {
-		count(CNT_NAME_LOST);
-		return 0;
+	for (u32 n = 0; n < TEXT_READS; n++) {
+		bytes = bpf_probe_read_user_str(b->text, REC_NAME_MAX, (const void *)(address + whole));
+		if (bytes <= 0) {
+			count(CNT_NAME_LOST);
+			return 0;
+		}
+		whole += bytes - 1;
+		if (bytes < REC_NAME_MAX)
+			break;
 	}
-	return name__read(t, address, bytes - 1, NAME_UTF8);
+	return name__read(b, address, whole, NAME_UTF8);
 }
 
 #define NAME_HALF 256
 
 /* Adds "." and a second text to the one in the buffer; its id, or 0 (counted). Texts of more than NAME_HALF bytes are not joined. */
-__weak __noinline u64 name__join(struct thread *t, u64 address, u64 bytes)
+__weak __noinline u64 name__join(struct name_buffer *b, u64 address, u64 bytes)
 {
 	u64 at, end;
 
-	if (!t)
+	if (!b)
 		return 0;
-	at = t->name.bytes;
+	at = b->name.bytes;
 	if (at >= NAME_HALF || bytes >= NAME_HALF) {
 		count(CNT_NAME_CUT);
 		return 0;
@@ -94,25 +102,25 @@ __weak __noinline u64 name__join(struct thread *t, u64 address, u64 bytes)
 	at = BOUND_INDEX(at, NAME_HALF);
 	bytes = BOUND_INDEX(bytes, NAME_HALF);
 	end = at + 1 + bytes;
-	t->name_text[at] = '.';
-	if (bpf_probe_read_user(t->name_text + at + 1, bytes, (const void *)address)) {
+	b->text[at] = '.';
+	if (bpf_probe_read_user(b->text + at + 1, bytes, (const void *)address)) {
 		count(CNT_NAME_LOST);
 		return 0;
 	}
-	return name__hash(t, end, end, NAME_UTF8);
+	return name__hash(b, end, end, NAME_UTF8);
 }
 
 /* Sends the text of the name just read, unless it was sent before. */
-__weak __noinline int name__send(struct thread *t, u64 id)
+__weak __noinline int name__send(struct name_buffer *b, u64 id)
 {
 	u64 *sent;
 	u32 size;
 	u8 one = 1;
 	int err;
 
-	if (!t)
+	if (!b)
 		return 0;
-	sent = &t->sent[BOUND_INDEX(id, SENT_NAMES)];
+	sent = &b->sent[BOUND_INDEX(id, SENT_NAMES)];
 	if (*sent == id)
 		return 0;
 	*sent = id;
@@ -124,14 +132,14 @@ __weak __noinline int name__send(struct thread *t, u64 id)
 			count(CNT_NAME_LOST);
 		return 0;
 	}
-	size = sizeof(struct rec_name) + ((t->name.bytes + 7) & ~7u);
+	size = sizeof(struct rec_name) + ((b->name.bytes + 7) & ~7u);
 	if (size > sizeof(struct rec_name) + REC_NAME_MAX)
 		return 0;
-	t->name.hdr.type = REC_NAME;
-	t->name.hdr.flags = 0;
-	t->name.hdr.size = size;
-	t->name.id = id;
-	if (bpf_ringbuf_output(&ring, &t->name, size, BPF_RB_NO_WAKEUP)) {
+	b->name.hdr.type = REC_NAME;
+	b->name.hdr.flags = 0;
+	b->name.hdr.size = size;
+	b->name.id = id;
+	if (bpf_ringbuf_output(&ring, &b->name, size, BPF_RB_NO_WAKEUP)) {
 		count(CNT_RING_FULL);
 		bpf_map_delete_elem(&names, &id); /* the next call tries again */
 		*sent = 0;
@@ -139,12 +147,12 @@ __weak __noinline int name__send(struct thread *t, u64 id)
 	return 0;
 }
 
-static __always_inline u64 name__intern(struct thread *t, u64 address, u64 bytes, u32 encoding)
+static __always_inline u64 name__intern(struct name_buffer *b, u64 address, u64 bytes, u32 encoding)
 {
-	u64 id = name__read(t, address, bytes, encoding);
+	u64 id = name__read(b, address, bytes, encoding);
 
 	if (id)
-		name__send(t, id);
+		name__send(b, id);
 	return id;
 }
 

@@ -7,6 +7,7 @@
 #define STEPFLAME_OP_ROWS_H
 
 #include "maps.h"
+#include "sequence.h"
 
 #define OP_ROW_TRIES 8 /* neighbours looked at before the table counts as full */
 
@@ -103,13 +104,14 @@ static __always_inline u32 op_row__add(u32 pid, const struct span *s, u64 total_
 }
 
 /* One span for the timeline; `depth` spans are around it. Fields one by one: a struct would take room on programs' small stacks. */
-static __always_inline void timeline__put(const struct op_proc *p, u32 kind, u64 name, u64 group, s64 sequence,
+static __always_inline void timeline__put(struct op_proc *p, u32 kind, u64 name, u64 group, s64 sequence,
 					  u64 start_ns, u64 end_ns, u32 depth)
 {
 	struct rec_span *rec = bpf_ringbuf_reserve(&ring, sizeof(*rec), 0);
 
 	if (!rec) {
 		count(CNT_SPANS_CUT);
+		__sync_fetch_and_add(&p->cut, 1);
 		return;
 	}
 	rec->hdr.type = REC_SPAN;
@@ -128,7 +130,7 @@ static __always_inline void timeline__put(const struct op_proc *p, u32 kind, u64
 	bpf_ringbuf_submit(rec, BPF_RB_NO_WAKEUP);
 }
 
-static __always_inline void timeline__add(const struct op_proc *p, const struct span *s, u64 end_ns, u32 depth)
+static __always_inline void timeline__add(struct op_proc *p, const struct span *s, u64 end_ns, u32 depth)
 {
 	timeline__put(p, s->kind, s->name, s->op.group, s->op.sequence, s->start_ns, end_ns, depth);
 }
@@ -142,7 +144,7 @@ static __always_inline bool in_op_window(const struct op_proc *p, const struct s
  * An operator, node or label has ended, with `depth` spans around it. As torch.profiler does (torch/autograd/profiler_util.py,
  * _remove_dup_nodes), a call whose only child has its own name is one with that child.
  */
-static __always_inline void op__account(struct thread *t, const struct op_proc *p, struct span *s, u32 depth)
+static __always_inline void op__account(struct thread *t, struct op_proc *p, struct span *s, u32 depth)
 {
 	u64 total = t->now_ns - s->start_ns;
 	u64 self = total > s->op_child_ns ? total - s->op_child_ns : 0;
@@ -160,8 +162,10 @@ static __always_inline void op__account(struct thread *t, const struct op_proc *
 	}
 	if (counted) {
 		row = op_row__add(p->pid, s, total, self);
-		if (want_timeline)
+		if (want_timeline) {
+			sequence__settle(t, p, s);
 			timeline__add(p, s, t->now_ns, depth);
+		}
 	}
 	if (depth) {
 		struct span *parent = span__at(t, depth - 1);

@@ -23,7 +23,7 @@ static __always_inline void op_window__send(const struct op_proc *p, u64 step)
 	rec->steps = step - p->first_step;
 	rec->start_ns = p->window_start_ns;
 	rec->end_ns = p->window_end_ns;
-	rec->cut = 0;
+	rec->cut = p->cut;
 	bpf_ringbuf_submit(rec, 0);
 }
 
@@ -33,12 +33,13 @@ static __always_inline void op_window__begin(struct op_proc *p, u64 step, u64 no
 	p->first_step = step;
 	p->window_start_ns = now;
 	p->window_end_ns = 0;
+	p->cut = 0;
 	p->counting = 1;
 	p->open = 1;
 }
 
 /* The timeline gets the step that ends. */
-static __always_inline void op_window__step(const struct op_proc *p, u64 step, u64 now)
+static __always_inline void op_window__step(struct op_proc *p, u64 step, u64 now)
 {
 	u64 start_ns = p->last_boundary_ns;
 

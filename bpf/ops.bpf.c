@@ -6,7 +6,8 @@
  * They run at every operator call of the target, so they do what the usual case needs and no more; what an exception or an unlucky start has
  * left behind goes the long way through span.h.
  */
-#include "name.h"
+#include "origin.h"
+#include "sequence.h"
 #include "shapes.h"
 #include "span.h"
 
@@ -81,6 +82,20 @@ static __always_inline struct span *op__begin(struct thread *t, const struct op_
 	return s;
 }
 
+/* What calls of an operator are told apart by. */
+static __always_inline bool wants_groups(const struct op_proc *p)
+{
+	return (want_shapes || want_stacks || want_modules) && p->open;
+}
+
+/* The group of what was put into s; 0: none. */
+static __always_inline u64 op__group(struct thread *t, const struct op_proc *p, struct shapes *s)
+{
+	if (want_stacks || want_modules)
+		origin__find(t, p->pid, &s->rec);
+	return shapes__send(s);
+}
+
 SEC("uprobe.multi")
 int op_enter(struct pt_regs *ctx)
 {
@@ -103,23 +118,28 @@ int op_enter(struct pt_regs *ctx)
 	s = op__begin(t, p, SPAN_OP, index, def->name, def->merged, frame);
 	if (!s)
 		return 0;
-	if (want_shapes && p->open)
-		s->op.group = shapes__group(ctx, def, frame);
+	if (wants_groups(p)) {
+		struct shapes *shapes = shapes__of_thread();
+
+		if (shapes && (!want_shapes || shapes__call(shapes, ctx, def, frame)))
+			s->op.group = op__group(t, p, shapes);
+	}
+	if (want_timeline)
+		s->op.sequence = sequence__next(t, p);
 	s->start_ns = bpf_ktime_get_ns();
 	return 0;
 }
 
-/* CPython's PyObject.ob_type and PyTypeObject.tp_name. */
-#define OBJECT_TYPE 8
-#define TYPE_NAME   24
+/* CPython's PyTypeObject.tp_name. */
+#define TYPE_NAME 24
 
 /* The name that is a text of the target's, 0: not readable (counted). */
 static __always_inline u64 text__name(struct thread *t, u64 text)
 {
-	u64 name = name__read_text(t, text);
+	u64 name = name__read_text(&t->names, text);
 
 	if (name)
-		name__send(t, name);
+		name__send(&t->names, name);
 	return name;
 }
 
@@ -186,7 +206,7 @@ static __always_inline int read_string(u64 at, bool old, u64 string[2])
  */
 static __always_inline bool is_unobserved(const struct thread *t)
 {
-	const u64 *word = (const u64 *)t->name_text;
+	const u64 *word = (const u64 *)t->names.text;
 
 	if (word[0] == WORD8("profiler"))
 		return word[1] == WORD8("::_recor");
@@ -207,15 +227,15 @@ static __always_inline bool handle__read(struct thread *t, const struct op_proc 
 		count(CNT_NAME_LOST);
 		return false;
 	}
-	names->name = names->merged = name__read(t, name[0], name[1], NAME_UTF8);
+	names->name = names->merged = name__read(&t->names, name[0], name[1], NAME_UTF8);
 	if (names->name && is_unobserved(t)) {
 		names->name = 0;
 		return true;
 	}
 	if (names->name && overload[1])
-		names->name = name__join(t, overload[0], overload[1]);
+		names->name = name__join(&t->names, overload[0], overload[1]);
 	if (names->name)
-		name__send(t, names->name);
+		name__send(&t->names, names->name);
 	return names->name;
 }
 
@@ -253,8 +273,15 @@ int boxed_enter(struct pt_regs *ctx)
 	s = op__begin(t, p, SPAN_OP, handle.def, names.name, names.merged, frame);
 	if (!s)
 		return 0;
-	if (want_shapes && p->open) /* the stack is the argument behind the handle */
-		s->op.group = shapes__boxed(register_value(ctx, COOKIE_FN(cookie) + 1));
+	if (wants_groups(p)) {
+		struct shapes *shapes = shapes__of_thread();
+
+		/* the stack is the argument behind the handle */
+		if (shapes && (!want_shapes || shapes__boxed(shapes, register_value(ctx, COOKIE_FN(cookie) + 1))))
+			s->op.group = op__group(t, p, shapes);
+	}
+	if (want_timeline)
+		s->op.sequence = sequence__next(t, p);
 	s->start_ns = bpf_ktime_get_ns();
 	return 0;
 }
@@ -295,6 +322,8 @@ int node_enter(struct pt_regs *ctx)
 		return 0;
 	if (want_shapes && p->open && event == OP_NODE)
 		s->op.group = shapes__inputs(ctx->dx);
+	if (want_timeline && event != OP_TEXT) /* torch tells none of those either */
+		s->op.sequence = kind == SPAN_OP ? sequence__next(t, p) : sequence__of_node(p, subject);
 	s->start_ns = bpf_ktime_get_ns();
 	return 0;
 }

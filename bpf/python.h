@@ -12,15 +12,9 @@
  * Frames looked at to find out which of Lightning's loops runs: it lies below the user's own iterators and the
  * decorators between. 40 frames cover a DataLoader wrapped a dozen times; beyond that the answer is "unknown", counted.
  */
-#define PY_FRAMES 40
+#define PY_FRAMES   40
 
-static __always_inline u64 read_u64(u64 address)
-{
-	u64 value = 0;
-
-	bpf_probe_read_user(&value, sizeof(value), (const void *)address);
-	return value;
-}
+#define OBJECT_TYPE 8 /* PyObject: ob_refcnt, ob_type */
 
 struct py_text {
 	u64 address, bytes;
@@ -78,7 +72,7 @@ struct py_words {
 };
 
 /* A function of its own: inlined into the walks over frames, 6.1's verifier gives up. */
-__noinline int py__tail_words(const struct py_layout *py, u64 object, struct py_words *out)
+__weak __noinline int py__tail_words(const struct py_layout *py, u64 object, struct py_words *out)
 {
 	struct py_text text;
 	u64 end;
@@ -109,7 +103,7 @@ static __always_inline bool py__tail(const struct py_layout *py, u64 object, u64
 
 #define TAIL_IS(tail, s) ((tail)[0] == WORD8(s) && (tail)[1] == WORD8((s) + 8))
 
-__noinline int py__head_words(const struct py_layout *py, u64 object, struct py_words *out)
+__weak __noinline int py__head_words(const struct py_layout *py, u64 object, struct py_words *out)
 {
 	struct py_text text;
 	u32 bytes;
@@ -139,12 +133,12 @@ static __always_inline bool py__head(const struct py_layout *py, u64 object, u64
  */
 static __always_inline int py__image(struct thread *t, u64 object, u32 bytes)
 {
-	return bpf_probe_read_user(t->name_text, bytes & (REC_NAME_MAX - 1), (const void *)object);
+	return bpf_probe_read_user(t->names.text, bytes & (REC_NAME_MAX - 1), (const void *)object);
 }
 
 static __always_inline u64 py__image_word(const struct thread *t, u32 offset)
 {
-	return *(const u64 *)(t->name_text + BOUND_INDEX(offset, REC_NAME_MAX));
+	return *(const u64 *)(t->names.text + BOUND_INDEX(offset, REC_NAME_MAX));
 }
 
 /* What is to be known of a generator. */

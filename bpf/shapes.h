@@ -258,6 +258,10 @@ static __always_inline u64 shapes__send(struct shapes *s)
 		shapes__end_cut(s);
 	cnt = s->cnt;
 	hash = name_hash__seed(0, cnt);
+	if (want_stacks || want_modules) {
+		hash = name_hash__add(name_hash__add(hash, s->rec.source), s->rec.source_offset);
+		hash = name_hash__add(hash, s->rec.module);
+	}
 	for (u32 i = 0; i < SHAPE_WORDS + SHAPE_DIMS + 1; i++) {
 		if (i >= cnt)
 			break;
@@ -293,20 +297,17 @@ static __always_inline struct shapes *shapes__of_thread(void)
 	struct shapes *s =
 		bpf_task_storage_get(&shapes, bpf_get_current_task_btf(), NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 
-	if (s)
+	if (s) {
 		s->cnt = s->cut = 0;
-	else
+		s->rec.source = s->rec.module = s->rec.source_offset = 0;
+	} else
 		count(CNT_NO_STORAGE);
 	return s;
 }
 
-/* The group of a call of `def`, whose return address is at `frame`. 0: none. */
-static __always_inline u64 shapes__group(struct pt_regs *ctx, const struct op_def *def, u64 frame)
+/* The words of a call of `def`, whose return address is at `frame`. False: not readable (counted). */
+static __always_inline bool shapes__call(struct shapes *s, struct pt_regs *ctx, const struct op_def *def, u64 frame)
 {
-	struct shapes *s = shapes__of_thread();
-
-	if (!s)
-		return 0;
 	s->call[0] = ctx->di;
 	s->call[1] = ctx->si;
 	s->call[2] = ctx->dx;
@@ -314,27 +315,26 @@ static __always_inline u64 shapes__group(struct pt_regs *ctx, const struct op_de
 	s->call[4] = ctx->r8;
 	s->call[5] = ctx->r9;
 	if (def->on_stack && !shapes__read(&s->call[OP_ARG_STACK], 8 * (OP_PLACES - OP_ARG_STACK), frame + 8))
-		return 0;
+		return false;
 	for (u32 i = 0; i < OP_ARGS_MAX; i++) {
 		if (i >= def->arg_cnt || s->cut)
 			break;
 		shapes__argument(s, def, &def->args[i]);
 	}
-	return shapes__send(s);
+	return true;
 }
 
 /* c10::IValue {union payload; u32 tag}: a tensor's payload is its TensorImpl *. */
 #define IVALUE_WORDS  2
 #define IVALUE_TENSOR 1
 
-/* The group of a boxed call whose arguments are on a std::vector<IValue>, of which they are all. 0: none. */
-static __always_inline u64 shapes__boxed(u64 vector)
+/* The words of a boxed call whose arguments are on a std::vector<IValue>, of which they are all. False: not readable (counted). */
+static __always_inline bool shapes__boxed(struct shapes *s, u64 vector)
 {
-	struct shapes *s = shapes__of_thread();
 	u64 bounds[2] = {}, value[IVALUE_WORDS], cnt;
 
-	if (!s || !shapes__read(bounds, sizeof(bounds), vector))
-		return 0;
+	if (!shapes__read(bounds, sizeof(bounds), vector))
+		return false;
 	cnt = (bounds[1] - bounds[0]) / sizeof(value);
 	for (u32 i = 0; i < OP_ARGS_MAX; i++) {
 		if (i >= cnt || s->cut)
@@ -346,7 +346,7 @@ static __always_inline u64 shapes__boxed(u64 vector)
 	}
 	if (cnt > OP_ARGS_MAX)
 		s->cut = 1;
-	return shapes__send(s);
+	return true;
 }
 
 /* The group of a node that is given a std::vector<Tensor> {Tensor *begin, *end, ...}. 0: none. */

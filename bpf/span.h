@@ -8,6 +8,7 @@
 #ifndef STEPFLAME_SPAN_H
 #define STEPFLAME_SPAN_H
 
+#include "interval.h"
 #include "op_rows.h"
 
 /* 0 when the interval is not wholly inside the window of its process. */
@@ -310,7 +311,7 @@ static __always_inline struct span *span__begin(struct thread *t, u32 kind, u64 
 static __always_inline void span__account_op(struct thread *t, const struct proc *proc, struct span *s, u32 depth)
 {
 	u32 slot = proc->op_slot - 1;
-	const struct op_proc *p = proc->op_slot ? bpf_map_lookup_elem(&op_procs, &slot) : NULL;
+	struct op_proc *p = proc->op_slot ? bpf_map_lookup_elem(&op_procs, &slot) : NULL;
 
 	if (!p)
 		return;
@@ -365,6 +366,7 @@ static __always_inline void gap__begin(struct thread *t)
 	t->gap_ns = t->now_ns;
 	t->gap_depth = t->depth;
 	t->gap_child_ns = 0;
+	t->gap_sampled = 0;
 }
 
 /*
@@ -449,6 +451,9 @@ static __always_inline void gap__end(struct thread *t, const struct proc *proc, 
 	if (outer)
 		span__at(t, outer - 1)->child_ns -= forward->child_ns;
 	span__account(t, proc, forward, pid, depth);
+	if (sample_period_ns && t->gap_sampled)
+		interval__send(SPAN_FORWARD, forward->name, forward->start_ns, t->now_ns,
+			       DEPTH_AND_STEP(depth, proc->steps));
 }
 
 /* What to repair for at the entry of a function: a span in the very same frame is dead too. */

@@ -7,6 +7,7 @@
 #ifndef STEPFLAME_STEPS_H
 #define STEPFLAME_STEPS_H
 
+#include "interval.h"
 #include "op_window.h"
 
 static __always_inline void step__boundary(struct proc *proc, u32 rule, u64 now)
@@ -21,13 +22,18 @@ static __always_inline void step__boundary(struct proc *proc, u32 rule, u64 now)
 	}
 	op_window__boundary(proc, now);
 	if (proc->window == WINDOW_WAITING) {
-		proc->window_start_ns = now;
+		proc->window_start_ns = proc->boundary_ns = now;
 		proc->steps = 0;
 		proc->window = WINDOW_OPEN;
 		return;
 	}
 	if (proc->window != WINDOW_OPEN)
 		return;
+	if (sample_period_ns) {
+		if (proc->boundary_ns >= proc->window_start_ns)
+			interval__send(SPAN_STEP, 0, proc->boundary_ns, now, DEPTH_AND_STEP(0, proc->steps));
+		proc->boundary_ns = now;
+	}
 	if (++proc->steps == step_limit) {
 		proc->window_end_ns = now;
 		proc->window = WINDOW_DONE;

@@ -88,10 +88,17 @@ struct op_proc {
 	__u64 boundaries;      /* step boundaries seen */
 	__u64 first_boundary_ns;
 	__u64 last_boundary_ns;
+	__u64 cut;         /* spans of the last window that did not fit in the ring buffer */
 	__u64 hits;        /* while `counting` */
 	__u64 counting;    /* user space, and BPF when windows begin and end */
 	__u32 old_strings; /* its std::string is that from before the C++11 ABI */
-	__u32 pad;
+	/*
+	 * For the timeline, where at::sequence_number keeps a thread's next number: a thread_word (user/target/pycode.h), of which both are 0 when
+	 * it is not known; and bytes from a Node to its number, 0 not known.
+	 */
+	__u32 sequence_module;
+	__u64 sequence_offset;
+	__u64 node_sequence;
 	__u64 backward_action; /* what Engine::execute was called in: the action of nodes on the engine's threads */
 };
 

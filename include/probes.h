@@ -29,12 +29,20 @@ enum probe_event {
 	PROBE_PY_CALL,      /* _PyEval_EvalFrameDefault(tstate, frame, throwflag): --action FILE.py:QUALNAME */
 	PROBE_PY_CALL_EXIT, /* in it, before the call that is its last */
 	PROBE_GC, /* invoke_gc_callback(..., phase, generation, ...): CPython is about to collect garbage, or has done so */
-	PROBE_TEST, /* stepflame's own function, for the self-test and the price of a hit */
+	/*
+	 * Of --exact; the depth is signed, and may be that of a frame that has been left.
+	 * CALL: _PyEval_EvalFrameDefault is entered; the Python frame is its first or second argument.
+	 */
+	PROBE_EXACT_CALL,
+	PROBE_EXACT_RETURN, /* in it, before its last call; or behind a call of it */
+	PROBE_EXACT_CLEAR,  /* the Python frame that is the first or second argument is cleared */
+	PROBE_TEST,         /* stepflame's own function, for the self-test and the price of a hit */
 };
 
 #define COOKIE_DEPTH_UNKNOWN 0xffff
 #define COOKIE_OLD_STRING    1 /* flag of PROBE_LABEL: std::string before the C++11 ABI */
 #define COOKIE_LATE_FETCHES  1 /* flag of PROBE_PY_NEXT: where fetches end is armed later, see struct proc */
+#define COOKIE_FRAME_SECOND  1 /* flag of PROBE_EXACT_*: the Python frame is the second argument, not the first */
 #define COOKIE_PHASE_FIRST   1 /* flag of PROBE_GC: `phase` is the first argument, not the second; then `generation` */
 
 /*
@@ -112,6 +120,8 @@ struct proc {
 	__u64 optimizer;                      /* name id of the first optimizer whose step was seen */
 	__u64 window_start_ns, window_end_ns; /* end 0: not yet */
 	__u64 steps;                          /* boundaries since the window began */
+	__u64 boundary_ns;                    /* the last one */
+	__u64 sampler_ns;                     /* in the sampler's programs */
 	__u32 data_seen;                      /* a DataLoader batch came since the last boundary */
 	__u32 window;                         /* enum proc_window */
 	__u32 fetches;                        /* late PROBE_PY_ITER_EXIT are armed: fetches can be timed */
@@ -131,6 +141,21 @@ enum proc_order_what {
 	ORDER_OPEN,      /* opens the window at start_ns, or at the next boundary when `wait` */
 	ORDER_CLOSE,     /* closes it, unless it is done */
 	ORDER_OPERATORS, /* sets op_slot */
+};
+
+/* Rows of --exact: as struct rec_calls has them. */
+struct call_key {
+	__u32 pid;
+	__u32 pad;
+	__u64 code; /* REC_CODE id */
+	__u64 path; /* REC_PATH id, 0 none */
+};
+
+struct call_val {
+	__u64 calls;
+	__u64 primitive_calls;
+	__u64 self_ns;
+	__u64 total_ns; /* of the primitive calls */
 };
 
 /* What user space changes of a process: the context of the program `control`. */

@@ -48,6 +48,7 @@ struct py_layout {
 	__u16 code_firstlineno;
 	__u16 code_linetable;    /* a bytes: co_linetable, before 3.10 co_lnotab */
 	__u16 code_instructions; /* co_code_adaptive; 0 before 3.11 */
+	__u16 code_flags;        /* an int */
 
 	/* str: PyASCIIObject, PyCompactUnicodeObject */
 	__u16 str_length;
@@ -96,6 +97,7 @@ struct py_process {
 	__u64 tstate_address;
 	__u64 gen_type;  /* &PyGen_Type in the process */
 	__u64 code_type; /* &PyCode_Type */
+	__u64 cell_type; /* &PyCell_Type */
 	/*
 	 * Where a thread keeps the state that PyGILState_Ensure gives it, whether it holds the GIL or not: *(u64 *)(thread pointer +
 	 * tss_offset), of pthread_getspecific(gilstate.autoTSSkey); 0: not known

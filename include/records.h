@@ -37,6 +37,8 @@ enum rec_type {
 	REC_STACK,     /* bpf: id -> Python frames */
 	REC_PATH,      /* bpf: id -> the spans around a sample */
 	REC_SAMPLE,    /* bpf, completed by user: a stack, weighted in time */
+	REC_INTERVAL,  /* bpf: a step, a forward or a collection of garbage */
+	REC_MODULES,   /* bpf: id -> torch.nn.Modules; in files a REC_NAME of that id */
 	REC_CALLS,     /* user: calls of a Python function in an exact window, cumulative */
 };
 
@@ -55,6 +57,7 @@ enum span_kind {
 	SPAN_GC,       /* a collection of garbage by CPython */
 	SPAN_COMM,     /* a call of a collective or of send or receive, or the wait for one: torch's c10d */
 	SPAN_SYNC,     /* the CPU waits for the GPU */
+	SPAN__COUNT,
 };
 
 struct rec_hdr {
@@ -194,11 +197,11 @@ enum op_word {
 struct rec_op_group {
 	struct rec_hdr hdr;
 	__u64 id;
-	__u64 source; /* name id of "FILE(LINE): FUNCTION", 0 none */
+	__u64 source; /* REC_CODE id of the Python function that called it, 0 none */
 	__u64 module; /* name id of the module path, 0 none */
 	__u32 word_cnt;
-	__u32 pad;
-	__u64 words[]; /* empty without --shapes */
+	__u32 source_offset; /* of the instruction that calls, as in struct stack_frame */
+	__u64 words[];       /* empty without --shapes */
 };
 
 struct rec_op_window {
@@ -218,9 +221,9 @@ struct rec_span {
 	__u32 tid;
 	__u64 start_ns;
 	__u64 duration_ns;
-	__u64 name;  /* REC_NAME id, as in struct op_key */
-	__u64 group; /* REC_OP_GROUP id or 0 */
-	__s64 sequence; /* of SPAN_NODE and SPAN_EVALUATE: Node::sequence_nr; of SPAN_OP: the one that the next node would get; -1 not known */
+	__u64 name;     /* REC_NAME id, as in struct op_key */
+	__u64 group;    /* REC_OP_GROUP id or 0 */
+	__s64 sequence; /* of SPAN_NODE and SPAN_EVALUATE: Node::sequence_nr; of SPAN_OP: that of the first node made in it; -1: none, not known */
 	__u16 kind; /* enum span_kind: those of struct op_key, and SPAN_ACTION, SPAN_BACKWARD, SPAN_FORWARD, SPAN_USER */
 	__u16 depth; /* spans around it on its thread */
 	__u32 pad;
@@ -294,19 +297,20 @@ enum sample_kind {
 };
 
 /* What a thread waited for, as the kernel sees it. */
-#define STEPFLAME_WAIT_CAUSES(X)                                                         \
-	X(NONE, "")                                                                      \
-	X(RUN_QUEUE, "run_queue") /* others ran */                                       \
-	X(LOCK, "lock")           /* futex */                                            \
-	X(GIL, "gil")                                                                    \
-	X(DISK_READ, "disk_read") /* in a system call that waits for a disk, but for: */ \
-	X(FSYNC, "fsync")                                                                \
-	X(PAGE_FAULT, "page_fault")                                                      \
-	X(SLEEP, "sleep")                                                                \
-	X(CHILD_WAIT, "child_wait")                                                      \
-	X(PIPE, "pipe")     /* read or write of a pipe */                                \
-	X(SOCKET, "socket") /* read, write, receive, send, accept, connect */            \
-	X(POLL, "poll")     /* poll, select, epoll: for any of several files */          \
+#define STEPFLAME_WAIT_CAUSES(X)                                                              \
+	X(NONE, "")                                                                           \
+	X(RUN_QUEUE, "run_queue") /* others ran */                                            \
+	X(LOCK, "lock")           /* futex */                                                 \
+	X(GIL, "gil")                                                                         \
+	X(DISK_READ, "disk_read") /* read of a file, or another call that waits for a disk */ \
+	X(DISK_WRITE, "disk_write")                                                           \
+	X(FSYNC, "fsync")                                                                     \
+	X(PAGE_FAULT, "page_fault")                                                           \
+	X(SLEEP, "sleep")                                                                     \
+	X(CHILD_WAIT, "child_wait")                                                           \
+	X(PIPE, "pipe")     /* read or write of a pipe */                                     \
+	X(SOCKET, "socket") /* read, write, receive, send, accept, connect */                 \
+	X(POLL, "poll")     /* poll, select, epoll: for any of several files */               \
 	X(UNKNOWN, "unknown")
 
 enum wait_cause {
@@ -338,6 +342,37 @@ struct rec_sample {
 	__u32 pad;
 };
 
+/*
+ * What samples are seen against, of a recording with samples. Steps are all told; of forwards (of a plain loop: from the end of the last
+ * landmark to the start of backward) those in which a sample was taken: it comes after the samples in it, whose paths lack it.
+ */
+struct rec_interval {
+	struct rec_hdr hdr;
+	__u32 pid;
+	__u32 tid;
+	__u64 start_ns;
+	__u64 duration_ns;
+	__u64 name;  /* REC_NAME id; 0 of a step */
+	__u32 kind;  /* enum span_kind: SPAN_STEP, SPAN_FORWARD, SPAN_GC */
+	__u32 depth; /* spans around it */
+	__u32 step;  /* boundaries in the process before its end: of a step that of the samples in it */
+	__u32 pad;
+};
+
+#define MODULES_MAX 32
+
+/* Modules whose calls are around an operator, the innermost first. */
+struct rec_modules {
+	struct rec_hdr hdr;
+	__u64 id;
+	__u32 pid;
+	__u32 module_cnt;
+	struct rec_module {
+		__u64 object;
+		__u64 type; /* REC_NAME id of its class */
+	} modules[];
+};
+
 /* Where every call was counted. As in cProfile: a primitive call is one that is in no other call of its function. */
 struct rec_calls {
 	struct rec_hdr hdr;
@@ -364,8 +399,9 @@ struct rec_cost {
 	__u64 hit_ns;    /* price of one hit on this machine: the trap, measured at start, and the program, sampled */
 	__u64 attach_ns; /* from the first probe to the last armed */
 	__u64 detach_ns;
-	__u64 own_cpu_ns;    /* stepflame's CPU time while recording */
-	__u64 own_rss_bytes; /* its resident set */
+	__u64 own_cpu_ns;         /* stepflame's CPU time while recording */
+	__u64 own_rss_bytes;      /* its resident set */
+	__u64 busiest_sampler_ns; /* in the sampler's programs, of the target that had most hits */
 };
 
 struct rec_note {

@@ -2,7 +2,6 @@
 /* recdump FILE: prints a recording record by record, one line each. For developers; the recording is not believed here either. */
 #include <errno.h>
 #include <inttypes.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -129,6 +128,7 @@ static void print_cost(const void *record)
 	FIELD(cost, detach_ns);
 	FIELD(cost, own_cpu_ns);
 	FIELD(cost, own_rss_bytes);
+	FIELD(cost, busiest_sampler_ns);
 }
 
 static void print_note(const void *record)
@@ -215,15 +215,6 @@ static void print_spans(const void *record)
 	free(spans);
 }
 
-/* Whether cnt items of item_bytes fit behind the struct; said where they do not. */
-static bool items_fit(const struct rec_hdr *record, size_t struct_bytes, uint64_t cnt, size_t item_bytes)
-{
-	if (cnt <= (record->size - struct_bytes) / item_bytes)
-		return true;
-	printf(" (malformed)");
-	return false;
-}
-
 static void print_code(const void *record)
 {
 	const struct rec_code *code = record;
@@ -231,14 +222,16 @@ static void print_code(const void *record)
 	ID(code, id);
 	ID(code, file);
 	ID(code, name);
-	ID(code, line_table);
 	FIELD(code, pid);
 	FIELD(code, first_line);
 	FIELD(code, line_cnt);
-	if (!items_fit(&code->hdr, sizeof(*code), code->line_cnt, sizeof(*code->lines)))
+	if (code->line_cnt > (code->hdr.size - sizeof(*code)) / sizeof(*code->lines)) {
+		printf(" (malformed: lines beyond the record)");
 		return;
+	}
+	printf(" lines=");
 	for (uint32_t i = 0; i < code->line_cnt; i++)
-		printf(" %u:%d", code->lines[i].offset, code->lines[i].line);
+		printf("%s%u:%d", i ? "," : "", code->lines[i].offset, code->lines[i].line);
 }
 
 static void print_stack(const void *record)
@@ -246,12 +239,15 @@ static void print_stack(const void *record)
 	const struct rec_stack *stack = record;
 
 	ID(stack, id);
-	FIELD(stack, frame_cnt);
 	FIELD(stack, cut);
-	if (!items_fit(&stack->hdr, sizeof(*stack), stack->frame_cnt, sizeof(*stack->frames)))
+	FIELD(stack, frame_cnt);
+	if (stack->frame_cnt > (stack->hdr.size - sizeof(*stack)) / sizeof(*stack->frames)) {
+		printf(" (malformed: frames beyond the record)");
 		return;
+	}
+	printf(" frames=");
 	for (uint32_t i = 0; i < stack->frame_cnt; i++)
-		printf(" %016" PRIx64 "+%u", (uint64_t)stack->frames[i].code, stack->frames[i].offset);
+		printf("%s%" PRIx64 "+%u", i ? "," : "", (uint64_t)stack->frames[i].code, stack->frames[i].offset);
 }
 
 static void print_path(const void *record)
@@ -260,29 +256,46 @@ static void print_path(const void *record)
 
 	ID(path, id);
 	FIELD(path, span_cnt);
-	if (!items_fit(&path->hdr, sizeof(*path), path->span_cnt, sizeof(*path->spans)))
+	if (path->span_cnt > (path->hdr.size - sizeof(*path)) / sizeof(*path->spans)) {
+		printf(" (malformed: spans beyond the record)");
 		return;
+	}
+	printf(" spans=");
 	for (uint32_t i = 0; i < path->span_cnt; i++)
-		printf(" %u:%016" PRIx64, path->spans[i].kind, (uint64_t)path->spans[i].name);
+		printf("%s%u:%" PRIx64, i ? "," : "", path->spans[i].kind, (uint64_t)path->spans[i].name);
+}
+
+static void print_interval(const void *record)
+{
+	const struct rec_interval *interval = record;
+
+	FIELD(interval, kind);
+	ID(interval, name);
+	FIELD(interval, pid);
+	FIELD(interval, tid);
+	FIELD(interval, start_ns);
+	FIELD(interval, duration_ns);
+	FIELD(interval, depth);
+	FIELD(interval, step);
 }
 
 static void print_sample(const void *record)
 {
 	const struct rec_sample *sample = record;
 
-	FIELD(sample, pid);
-	FIELD(sample, tid);
-	FIELD(sample, kind);
-	FIELD(sample, cause);
 	FIELD(sample, time_ns);
 	FIELD(sample, weight_ns);
-	FIELD(sample, waits);
-	FIELD(sample, step);
-	SIGNED(sample, syscall);
 	ID(sample, stack);
 	ID(sample, path);
 	ID(sample, native);
 	ID(sample, kernel);
+	FIELD(sample, pid);
+	FIELD(sample, tid);
+	FIELD(sample, step);
+	FIELD(sample, waits);
+	FIELD(sample, kind);
+	FIELD(sample, cause);
+	SIGNED(sample, syscall);
 }
 
 static void print_calls(const void *record)
@@ -319,6 +332,7 @@ static const struct {
 	[REC_CODE] = {"CODE", sizeof(struct rec_code), print_code},
 	[REC_STACK] = {"STACK", sizeof(struct rec_stack), print_stack},
 	[REC_PATH] = {"PATH", sizeof(struct rec_path), print_path},
+	[REC_INTERVAL] = {"INTERVAL", sizeof(struct rec_interval), print_interval},
 	[REC_SAMPLE] = {"SAMPLE", sizeof(struct rec_sample), print_sample},
 	[REC_CALLS] = {"CALLS", sizeof(struct rec_calls), print_calls},
 };

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 int log__exit_code(int err)
 {
@@ -57,4 +58,16 @@ void log__warn(const char *fix, const char *fmt, ...)
 void log__info(const char *fmt, ...)
 {
 	PRINT("", NULL);
+}
+
+int log__process_error(pid_t pid, int err)
+{
+	if (err == -ESRCH)
+		log__error("stepflame ps lists the training processes of this host", "there is no process %d", pid);
+	else if (err == -EPERM || err == -EACCES)
+		log__error("run stepflame as root (sudo), or as the owner of the process with CAP_SYS_PTRACE",
+			   "may not look into process %d: permission denied", pid);
+	else
+		log__error(NULL, "cannot read process %d: %s", pid, strerror(-err));
+	return err;
 }

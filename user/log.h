@@ -3,6 +3,8 @@
 #ifndef STEPFLAME_LOG_H
 #define STEPFLAME_LOG_H
 
+#include <sys/types.h>
+
 enum exit_code {
 	SF_EXIT_OK = 0,
 	SF_EXIT_ERROR = 1,
@@ -14,6 +16,9 @@ enum exit_code {
 
 /* The exit code for a -errno: EPERM and EACCES 3, ESRCH 4, EOPNOTSUPP 5, 0 is 0, all others 1. */
 int log__exit_code(int err);
+
+/* Says why a process could not be read, with the fix. Returns err. */
+int log__process_error(pid_t pid, int err);
 
 /*
  * One message: "stepflame: error: WHAT AND WHY", then "  fix: FIX" unless fix is NULL. fmt says what failed and why.

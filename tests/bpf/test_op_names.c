@@ -106,6 +106,27 @@ static void test_python_class(void **state)
 	expect_counters(CNT_NAME_LOST, 1, CNT__COUNT);
 }
 
+/* A text is named as a string of its length is. */
+static void test_long_text(void **state)
+{
+	static const u32 lengths[] = {510, 511, 512, 513, 519, 520, 600, 1022, 2000};
+	static char text[2001];
+	struct pt_regs regs = {.sp = FRAME(1) - 16, .di = (u64)text};
+
+	op__run(0, 1, FRAME(1));
+	for (u32 i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+		u64 id;
+
+		memset(text, 'x', lengths[i]);
+		id = name__read(&job__thread()->names, (u64)text, lengths[i], NAME_UTF8);
+		native.cookie = op_cookie(OP_TEXT, 16, 0);
+		node_enter(&regs);
+		op__exit(FRAME(1));
+		expect_op(SPAN_OP, id, 0, 1, 0, 0);
+	}
+	expect_counters(CNT_NAME_CUT, 2 * 6, CNT__COUNT);
+}
+
 static void test_unknown_node(void **state)
 {
 	nodes[2][0]++;
@@ -121,7 +142,7 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, ops_setup, teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(nodes), TEST(boxed), TEST(boxed_labels), TEST(python_class), TEST(unknown_node),
+		TEST(nodes), TEST(boxed), TEST(boxed_labels), TEST(python_class), TEST(long_text), TEST(unknown_node),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -497,6 +497,7 @@ static void test_timeline(void **state)
 	native.ring_full = true;
 	op__run(0, 4, FRAME(1));
 	expect_counters(CNT_SPANS_CUT, 1, CNT__COUNT);
+	assert_int_equal(op_proc->cut, 1);
 	assert_int_equal(op_val(SPAN_OP, OP_ID(0), 0)->calls, 1);
 }
 

@@ -20,7 +20,7 @@ for name in ${PYTHONS:-3.10 3.12 3.13 torch2.5}; do
 	fi
 	echo "matrix: $name ($python)"
 	STEPFLAME=${STEPFLAME:-build/stepflame} STEPFLAME_PYTHON=$python \
-		"$runner" -m pytest -q tests/e2e/test_lightning.py tests/e2e/test_plain.py tests/e2e/test_landmarks.py tests/e2e/test_ops.py \
+		"$runner" -m pytest -q tests/e2e/test_lightning.py tests/e2e/test_plain.py tests/e2e/test_landmarks.py tests/e2e/test_ops.py tests/e2e/test_timeline.py \
 		tests/e2e/test_pyaction.py "$@" || status=1
 done
 exit $status

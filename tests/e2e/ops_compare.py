@@ -2,9 +2,11 @@
 """Comparing the operators of a recording with torch.profiler's rows of the same steps."""
 
 import re
+import subprocess
 from collections import Counter
 
 import helpers
+import pytest
 
 # Rows that one side has and the other has not, by pattern, and why. Whatever is not here has to agree in its count.
 ACCEPTED = {
@@ -22,6 +24,13 @@ LOCAL = {"detach", "detach_"}
 SHARE_POINTS = 3
 SHARE_FROM_PERCENT = 2
 TRIES = 3  # of a comparison of times: a virtual machine is stopped where its own kernel does not see it
+
+
+def needs(expression):
+    """Skips where the jobs' torch has no such thing."""
+    code = "import torch, torch._C._profiler; " + expression
+    if subprocess.run([helpers.PYTHON, "-c", code], capture_output=True).returncode:
+        pytest.skip("this torch has no " + expression)
 
 
 def accepted(name):

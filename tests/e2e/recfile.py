@@ -4,26 +4,12 @@
 import struct
 import zlib
 
-HOST, TARGET, NAME, PROC, WINDOW, AGG, COUNTER, COST, NOTE, OP, OP_GROUP, OP_WINDOW, SPANS, SPAN, CODE, STACK, PATH, SAMPLE, CALLS = range(
-    1, 20
-)
+HOST, TARGET, NAME, PROC, WINDOW, AGG, COUNTER, COST, NOTE, OP, OP_GROUP, OP_WINDOW, SPANS = range(1, 14)
+SPAN, CODE, STACK, PATH, SAMPLE, INTERVAL, MODULES, CALLS = range(14, 22)
 ACTION, LABEL, FORWARD, BACKWARD, USER, SPAN_OP, EVALUATE, NODE, STEP, GC, COMM, SYNC = range(1, 13)
 CPU, WAIT = 1, 2
-CAUSES = [
-    "",
-    "run_queue",
-    "lock",
-    "gil",
-    "disk_read",
-    "fsync",
-    "page_fault",
-    "sleep",
-    "child_wait",
-    "pipe",
-    "socket",
-    "poll",
-    "unknown",
-]
+CAUSES = ["", "run_queue", "lock", "gil", "disk_read", "disk_write", "fsync", "page_fault", "sleep", "child_wait"]
+CAUSES += ["pipe", "socket", "poll", "unknown"]
 WORD_NONE, WORD_TENSOR, WORD_TENSOR_LIST, WORD_INTS, WORD_INT, WORD_OPAQUE, WORD_CUT = range(7)
 MAIN, CHILD, WORKER = range(3)
 UTF8, LATIN1, UCS2, UCS4 = 0, 1, 2, 4
@@ -95,7 +81,7 @@ def counter(counter_name, value):
 
 
 def cost(hits, busiest_hits, hit_ns, own_cpu_ns, own_rss_bytes):
-    return record(COST, struct.pack("=7Q", hits, busiest_hits, hit_ns, 0, 0, own_cpu_ns, own_rss_bytes))
+    return record(COST, struct.pack("=8Q", hits, busiest_hits, hit_ns, 0, 0, own_cpu_ns, own_rss_bytes, 0))
 
 
 def note(text):
@@ -244,3 +230,38 @@ def recording(records, version=VERSION):
             out, pending = out + chunk(pending), b""
         pending += one
     return out + (chunk(pending) if pending else b"")
+
+
+def records(path):
+    """(type, payload) of each record in a recording, by the same words as above."""
+    data = path.read_bytes()
+    at = struct.unpack_from("=8sIIII", data)[3]
+    while at < len(data):
+        _, size, _, _ = struct.unpack_from("=IIII", data, at)
+        at += 16
+        end = at + size
+        while at < end:
+            kind, _, bytes_ = struct.unpack_from("=HHI", data, at)
+            yield kind, data[at + 8 : at + bytes_]
+            at += bytes_
+
+
+def calls(path):
+    """{(pid, file, line, name): [calls, primitive calls, self ns, total ns]} of REC_CALLS, over all paths."""
+    texts, codes, rows = {}, {}, {}
+    for kind, payload in records(path):
+        if kind == NAME:
+            ident, encoding, _, size, _ = struct.unpack_from("=QBBHI", payload)
+            codec = {UTF8: "utf-8", LATIN1: "latin-1", UCS2: "utf-16-le", UCS4: "utf-32-le"}[encoding]
+            texts[ident] = payload[16 : 16 + size].decode(codec)
+        elif kind == CODE:
+            ident, file, function, _, _, line = struct.unpack_from("=QQQQII", payload)
+            codes[ident] = (texts[file], line, texts[function])
+        elif kind == CALLS:
+            pid, _, code, around, *values = struct.unpack("=IIQQ4Q", payload)
+            rows[pid, code, around] = values
+    summed = {}
+    for (pid, code, _), values in rows.items():
+        total = summed.setdefault((pid, *codes[code]), [0, 0, 0, 0])
+        total[:] = map(sum, zip(total, values))
+    return summed

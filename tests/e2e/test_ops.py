@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Operators against torch.profiler, which runs in the same process over the same steps."""
 
+import os
+import re
+import signal
 import subprocess
+from pathlib import Path
 
 import helpers
 import ops_compare
@@ -12,8 +16,8 @@ pytestmark = helpers.needs_bpf
 
 # Models of jobs/ops_models.py, and what torch's own profiler must be told to see all of them.
 EVERYWHERE = ["mlp", "conv", "transformer", "lstm", "embedding", "function", "checkpoint", "labels"]
-# Boxed calls, which a stripped library does not name.
-NEWER = ["scripted", "unobserved", "custom_op", "autocast", "compiled_aot", "compiled_inductor"]
+EVERYWHERE += ["scripted", "unobserved", "library", "autocast"]  # boxed calls
+NEWER = ["custom_op", "compiled_aot", "compiled_inductor"]
 # Not storm_threads: there torch.profiler itself, without us, hung in 5 of 6 runs.
 THREADS = {"threads": ["--all-threads"]}
 # The kernels are most of the time there, not what either profiler adds to each call.
@@ -23,6 +27,7 @@ HEAVY = {
     "transformer": ["--work", 256],
     "lstm": ["--work", 256],
 }
+BREAKPOINT = b"\xcc"
 
 
 @pytest.fixture(params=["torch 2", "Debian's torch 1.13"])
@@ -30,16 +35,9 @@ def python(request):
     return PYTHON if request.param == "torch 2" else request.getfixturevalue("debian_python")
 
 
-def needs(expression):
-    """Skips where this torch has no such thing."""
-    code = "import torch, torch._C._profiler; " + expression
-    if subprocess.run([PYTHON, "-c", code], capture_output=True).returncode:
-        pytest.skip("this torch has no " + expression)
-
-
 @pytest.fixture
 def all_threads():
-    needs("torch._C._profiler._ExperimentalConfig(profile_all_threads=True)")
+    ops_compare.needs("torch._C._profiler._ExperimentalConfig(profile_all_threads=True)")
 
 
 def compare(bench, model, *args, python=PYTHON, options=()):
@@ -58,7 +56,7 @@ def test_equals_torch_profiler(bench, python, model):
 @pytest.mark.parametrize("model", NEWER)
 def test_equals_torch_profiler_2(bench, model):
     if model == "custom_op":
-        needs("torch.library.custom_op")
+        ops_compare.needs("torch.library.custom_op")
     compare(bench, model)
 
 
@@ -133,6 +131,51 @@ def test_fork_inside_an_operator(bench):
     ops_compare.check_same(ours, truth["ops"], "count")
     children = [row["count"] for row in found["ops"] if row["name"] == "aten::erfinv"]
     assert children in ([], [2 * truth["steps"]])
+
+
+FORKS = """
+import os, sys, time, torch
+print("ready", flush=True)
+while not os.path.exists(sys.argv[1]): time.sleep(0.01)
+if not os.fork():
+    time.sleep(60)
+    os._exit(0)
+os.wait()
+"""
+
+
+def first_byte(pid, library, offset):
+    """Of what a process has mapped from that offset of a file, as the process would run it."""
+    for line in Path("/proc/%d/maps" % pid).read_text().splitlines():
+        span, _, start, _, _, *path = line.split()
+        low, high = (int(word, 16) for word in span.split("-"))
+        if path and path[0].endswith(library) and 0 <= offset - int(start, 16) < high - low:
+            with open("/proc/%d/mem" % pid, "rb") as memory:
+                memory.seek(low + offset - int(start, 16))
+                return memory.read(1)
+    raise AssertionError("%d has not mapped %s" % (pid, library))
+
+
+def test_child_is_relieved(bench):
+    """A child inherits the breakpoints of its parent, and does not keep them."""
+    torch_lib = subprocess.run([PYTHON, "-c", "import torch; print(torch.__path__[0])"], capture_output=True, text=True)
+    library = Path(torch_lib.stdout.strip(), "lib", "libtorch_cpu.so")
+    operators = subprocess.run([Path(helpers.STEPFLAME).parent / "tools/ops", library], capture_output=True, text=True)
+    site = int(re.search(r"^call aten::add\.Tensor ([0-9a-f]+):", operators.stdout, re.M)[1], 16)
+    job = bench.process(PYTHON, "-c", FORKS, bench.directory / "go")
+    job.until_says("ready", helpers.READY_SECONDS, "stdout")
+    original = first_byte(job.pid, library.name, site)
+    record = bench.record("-p", job.pid, "--ops").until_armed()
+    (bench.directory / "go").touch()
+    children = Path("/proc/%d/task/%d/children" % (job.pid, job.pid))
+    child = int(helpers.until(10, children.read_text, job.what))
+    assert first_byte(job.pid, library.name, site) == BREAKPOINT != original
+    helpers.until(10, lambda: first_byte(child, library.name, site) == original, record.what)
+    assert first_byte(job.pid, library.name, site) == BREAKPOINT
+    record.interrupt()
+    assert record.wait() == helpers.OK
+    assert first_byte(job.pid, library.name, site) == original
+    os.kill(child, signal.SIGKILL)
 
 
 def test_steps(bench):

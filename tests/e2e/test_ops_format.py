@@ -43,7 +43,7 @@ class Recording:
 
     def __init__(self):
         self.records = [rec.host(), rec.target(PID), rec.window(START, START + 10**9, 10, 1)]
-        self.names, self.groups = {}, {}
+        self.names, self.groups, self.codes = {}, {}, {}
 
     def name(self, text):
         if not text:
@@ -57,8 +57,18 @@ class Recording:
         key = words, source, module
         if key not in self.groups:
             self.groups[key] = len(self.groups) + 1
-            self.records.append(rec.op_group(self.groups[key], words, self.name(source), self.name(module)))
+            self.records.append(rec.op_group(self.groups[key], words, self.code(source), self.name(module)))
         return self.groups[key]
+
+    def code(self, source):
+        """source: "FILE(LINE): FUNCTION"."""
+        if not source:
+            return 0
+        if source not in self.codes:
+            self.codes[source] = len(self.codes) + 1
+            file, line, function = re.fullmatch(r"(.*)\((\d+)\): (.*)", source, re.S).groups()
+            self.records.append(rec.code(self.codes[source], self.name(file), self.name(function), int(line)))
+        return self.codes[source]
 
     def op(self, kind, name, calls, total_ns, self_ns, action=None, group=0, pid=PID, **rest):
         self.records.append(
@@ -286,7 +296,10 @@ def random_row(rng, taken, with_overloads, with_shapes, with_sources):
     event.key, event.node_id, event.is_user_annotation = random_name(rng, taken), -1, False
     event.count = magnitude(rng, 6) + 1
     event.overload_name = rng.choice(["", "Tensor", "out", "x" * 60]) if with_overloads else ""
-    event.stack = [random_name(rng, set()) * rng.choice([1, 3])] if with_sources and rng.random() < 0.8 else []
+    event.stack = []
+    if with_sources and rng.random() < 0.8:
+        file, function = random_name(rng, set()) * rng.choice([1, 3]), random_name(rng, set())
+        event.stack = [f"{file}({rng.randrange(1, 5000)}): {function}"]
     event.words, event.flops, event.input_shapes = b"", 0, []
     if with_shapes:
         if rng.random() < 0.4:  # an operator of which the FLOPs are known
@@ -471,7 +484,7 @@ def test_recording_without_operators(tmp_path):
 def test_control_characters_do_not_reach_the_terminal(tmp_path):
     evil = "\x1b]0;title\x07\x9b2J\u202ename\r\n\t\x7f"
     recording = Recording()
-    recording.op(rec.LABEL, evil, 1, 5, 5, evil + "action", recording.group(b"", evil + "source", evil + "module"))
+    recording.op(rec.LABEL, evil, 1, 5, 5, evil + "action", recording.group(b"", evil + "net.py(1): f", evil + "module"))
     path = recording.write(tmp_path / "run.rec")
     for switches in [], ["--stacks", "--modules", "--by-action"], ["--action", evil]:
         out = report(path, *switches).stdout.decode()

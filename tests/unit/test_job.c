@@ -275,7 +275,7 @@ static void test_lies(void **state)
 	add_target(job, 1, ROLE_WORKER + 1, 0);
 	add_agg(job, (struct agg_key){1, SPAN_NONE, 1, 0}, (struct agg_val){.calls = 1});
 	add_agg(job, (struct agg_key){1, SPAN_OP, 1, 0}, (struct agg_val){.calls = 1});
-	add_agg(job, (struct agg_key){1, SPAN_SYNC + 1, 1, 0}, (struct agg_val){.calls = 1});
+	add_agg(job, (struct agg_key){1, SPAN__COUNT, 1, 0}, (struct agg_val){.calls = 1});
 	add_agg(job, (struct agg_key){1, SPAN_USER, 0, 0}, (struct agg_val){.calls = 1});
 	assert_int_equal(job__malformed(job), 11);
 	job__actions(job, &cnt);

@@ -125,11 +125,34 @@ static void add_group(struct job *job, uint64_t id, const uint64_t *words, size_
 	size_t size = sizeof(struct rec_op_group) + cnt * sizeof(*words);
 	struct rec_op_group *group = calloc(1, size);
 
-	*group = (struct rec_op_group){
-		.hdr = {REC_OP_GROUP, 0, size}, .id = id, .source = 90, .module = 91, .word_cnt = said_cnt};
+	*group = (struct rec_op_group){.hdr = {REC_OP_GROUP, 0, size},
+				       .id = id,
+				       .source = 90,
+				       .source_offset = 10,
+				       .module = 91,
+				       .word_cnt = said_cnt};
 	memcpy(group->words, words, cnt * sizeof(*words));
 	assert_int_equal(add_copy(job, group), 0);
 	free(group);
+}
+
+/* A function whose code at 8 is of line 7. */
+static void add_code(struct job *job, uint64_t id, uint64_t file, uint64_t name)
+{
+	struct {
+		struct rec_code code;
+		struct code_line lines[3];
+	} rec = {
+		.code = {{REC_CODE, 0, sizeof(rec)},
+			 .id = id,
+			 .file = file,
+			 .name = name,
+			 .first_line = 5,
+			 .line_cnt = 3},
+		.lines = {{0, 5}, {8, 7}, {12, 9}},
+	};
+
+	assert_int_equal(add_copy(job, &rec), 0);
 }
 
 static struct op_val val(uint64_t calls, uint64_t total_ns)
@@ -158,7 +181,9 @@ static void test_rows(void **state)
 	add_text(job, 4, "MmBackward0");
 	add_text(job, 5, "ProfilerStep#12");
 	add_text(job, 6, "aten::_version");
-	add_text(job, 90, "net.py(7): forward");
+	add_text(job, 92, "/venv/lib/python3.11/site-packages/net.py");
+	add_text(job, 93, "Net.forward");
+	add_code(job, 90, 92, 93);
 	add_group(job, 3, WORDS(T2(3, 4), T2(4, 5)), 6);
 	add_group(job, 3, WORDS(NONE), 1);
 	assert_int_equal(add_op(job, (struct op_key){7, SPAN_OP, 1, 2, 3}, val(5, 50)), 0);
@@ -167,7 +192,7 @@ static void test_rows(void **state)
 	assert_string_equal(rows[0].name, "aten::mm");
 	assert_string_equal(rows[0].overload, "out");
 	assert_string_equal(rows[0].action, "step");
-	assert_string_equal(rows[0].source, "net.py(7): forward");
+	assert_string_equal(rows[0].source, "net.py(7): Net.forward");
 	assert_string_equal(rows[0].module, "(name lost, id 000000000000005b)");
 	assert_int_equal(rows[0].val.calls, 5);
 	assert_int_equal(rows[0].word_cnt, 6);

@@ -346,6 +346,8 @@ uint64_t Py_Version;
 uint64_t _PyRuntime[256];
 uint64_t PyGen_Type[64];
 uint64_t PyUnicode_Type[64];
+uint64_t PyCode_Type[64];
+uint64_t PyCell_Type[64];
 void _PyEval_EvalFrameDefault(void);
 
 void _PyEval_EvalFrameDefault(void)

@@ -334,7 +334,7 @@ static void print_all(struct job *job)
 static void test_malformed(void **state)
 {
 	static const struct code_line same[] = {{4, 1}, {4, 2}}, down[] = {{4, 1}, {0, 2}};
-	static const struct path_span none = {.name = 1}, beyond = {.name = 1, .kind = SPAN_SYNC + 1},
+	static const struct path_span none = {.name = 1}, beyond = {.name = 1, .kind = SPAN__COUNT},
 				      nameless = {.kind = SPAN_ACTION};
 	struct rec_sample samples[] = {sample(0, 0, 0, 0), sample(SAMPLE_WAIT + 1, 0, 0, 0),
 				       sample(SAMPLE_WAIT, CAUSE__COUNT, 0, 0)};
@@ -394,10 +394,16 @@ static uint64_t next_random(void)
 /* A record of the five types whose words are small, huge or anything: ids meet, counts lie. */
 static void add_random(struct job *job)
 {
-	static const size_t least[] = {sizeof(struct rec_code), sizeof(struct rec_stack), sizeof(struct rec_path),
-				       sizeof(struct rec_sample), sizeof(struct rec_calls)};
-	size_t type = next_random() % COUNT(least), bytes = least[type] + next_random() % 8 * 8;
-	struct rec_hdr *record = new_record(REC_CODE + type, bytes);
+	static const struct {
+		enum rec_type type;
+		size_t bytes;
+	} types[] = {{REC_CODE, sizeof(struct rec_code)},
+		     {REC_STACK, sizeof(struct rec_stack)},
+		     {REC_PATH, sizeof(struct rec_path)},
+		     {REC_SAMPLE, sizeof(struct rec_sample)},
+		     {REC_CALLS, sizeof(struct rec_calls)}};
+	size_t type = next_random() % COUNT(types), bytes = types[type].bytes + next_random() % 8 * 8;
+	struct rec_hdr *record = new_record(types[type].type, bytes);
 	uint32_t *words = (uint32_t *)(record + 1);
 
 	for (size_t i = 0; i < (bytes - sizeof(*record)) / sizeof(*words); i++) {

@@ -101,6 +101,30 @@ static void test_flows(void **state)
 	timeline__free(timeline);
 }
 
+/* Two threads with the same numbers, and a third that runs the nodes of one of them. */
+static void test_flows_of_threads(void **state)
+{
+	const struct rec_span spans[] = {
+		make(SPAN_OP, 7, 10, 20, 5),   make(SPAN_OP, 8, 15, 25, 5),   make(SPAN_OP, 8, 26, 28, 6),
+		make(SPAN_NODE, 7, 40, 45, 5), make(SPAN_NODE, 8, 30, 35, 5), make(SPAN_NODE, 9, 50, 55, 6),
+	};
+	struct timeline *timeline = BUILD(100, spans);
+	size_t cnt;
+	const struct timeline_track *tracks = timeline__tracks(timeline, &cnt);
+
+	assert_int_equal(cnt, 3);
+	for (size_t i = 0; i < 2; i++) {
+		const struct timeline_span *own = tracks[i].spans, *node = &own[tracks[i].span_cnt - 1];
+
+		assert_int_not_equal(own->flow, 0);
+		assert_int_equal(own->flow, node->flow);
+		assert_int_equal(node->forward_tid, tracks[i].tid);
+	}
+	assert_int_equal(tracks[2].spans[0].flow, tracks[1].spans[1].flow);
+	assert_int_equal(tracks[2].spans[0].forward_tid, 8);
+	timeline__free(timeline);
+}
+
 static void test_bounds(void **state)
 {
 	enum { CNT = 2 * TIMELINE_DEPTH_MAX };
@@ -123,7 +147,7 @@ static void test_bounds(void **state)
 	timeline__free(timeline);
 
 	spans[0].kind = SPAN_NONE;
-	spans[1].kind = SPAN_STEP + 1;
+	spans[1].kind = SPAN__COUNT;
 	spans[2].duration_ns = UINT64_MAX;
 	timeline = timeline__new(10);
 	assert_int_equal(timeline__add(timeline, &malformed.hdr), 0);
@@ -142,6 +166,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_tracks),
 		cmocka_unit_test(test_flows),
+		cmocka_unit_test(test_flows_of_threads),
 		cmocka_unit_test(test_bounds),
 	};
 

@@ -96,6 +96,15 @@ static void put_frame(void)
 #else
 	put("frame_owner_c", -1);
 #endif
+#if PY_VERSION_HEX >= 0x030d0000
+	put("frame_instr", offsetof(_PyInterpreterFrame, instr_ptr));
+#elif PY_VERSION_HEX >= 0x030b0000
+	put("frame_instr", offsetof(_PyInterpreterFrame, prev_instr));
+#else
+	put("frame_instr", offsetof(PyFrameObject, f_lasti));
+	/* f_lasti became an index in 3.10, which no header tells (CPython Python/ceval.c, INSTR_OFFSET) */
+	put("instr_bytes", PY_VERSION_HEX >= 0x030a0000 ? sizeof(_Py_CODEUNIT) : 1);
+#endif
 }
 
 static void put_objects(void)
@@ -104,10 +113,19 @@ static void put_objects(void)
 
 	put("code_filename", offsetof(PyCodeObject, co_filename));
 	put("code_name", offsetof(PyCodeObject, co_name));
+	put("code_flags", offsetof(PyCodeObject, co_flags));
 #if PY_VERSION_HEX >= 0x030b0000
 	put("code_qualname", offsetof(PyCodeObject, co_qualname));
 #endif
 	put("code_firstlineno", offsetof(PyCodeObject, co_firstlineno));
+#if PY_VERSION_HEX >= 0x030a0000
+	put("code_linetable", offsetof(PyCodeObject, co_linetable));
+#else
+	put("code_linetable", offsetof(PyCodeObject, co_lnotab));
+#endif
+#if PY_VERSION_HEX >= 0x030b0000
+	put("code_instructions", offsetof(PyCodeObject, co_code_adaptive));
+#endif
 	put("str_length", offsetof(PyASCIIObject, length));
 	put("str_state", offsetof(PyASCIIObject, state));
 	put("str_kind_shift", __builtin_ctz(kind));
@@ -116,6 +134,8 @@ static void put_objects(void)
 	put("str_ascii_shift", __builtin_ctz(STATE_BITS(ascii)));
 	put("str_ascii_data", sizeof(PyASCIIObject));
 	put("str_compact_data", sizeof(PyCompactUnicodeObject));
+	put("bytes_length", offsetof(PyBytesObject, ob_base.ob_size));
+	put("bytes_data", offsetof(PyBytesObject, ob_sval));
 	put("type_name", offsetof(PyTypeObject, tp_name));
 	put("type_methods", offsetof(PyTypeObject, tp_methods));
 	put("type_iternext", offsetof(PyTypeObject, tp_iternext));
@@ -137,18 +157,33 @@ static void put_thread(void)
 #endif
 }
 
-/* In the order of enum py_walk (user/target/pylayout.h). */
+/* In the order of enum py_walk_field (user/target/pylayout.h). */
 static void put_internals(void)
 {
 #if PY_VERSION_HEX >= 0x030b0000
 	long threads = offsetof(PyInterpreterState, threads.head);
+	long native = offsetof(PyThreadState, native_thread_id);
 #else
 	long threads = offsetof(PyInterpreterState, tstate_head);
+	long native = 0;
+#endif
+#if PY_VERSION_HEX >= 0x030c0000
+	long gil = offsetof(PyInterpreterState, ceval.gil);
+	long key = offsetof(_PyRuntimeState, autoTSSkey);
+#else
+	long gil = offsetof(_PyRuntimeState, ceval.gil);
+	long key = offsetof(_PyRuntimeState, gilstate.autoTSSkey);
 #endif
 
-	printf("\t.walk = {%zu, %zu, %ld, %zu, %zu, %zu},\n", offsetof(_PyRuntimeState, interpreters.head),
+	printf("\t.walk = {%zu, %zu, %ld, %zu, %zu, %zu, %ld, %ld},\n", offsetof(_PyRuntimeState, interpreters.head),
 	       offsetof(PyInterpreterState, next), threads, offsetof(PyThreadState, next),
-	       offsetof(PyThreadState, interp), offsetof(PyThreadState, thread_id));
+	       offsetof(PyThreadState, interp), offsetof(PyThreadState, thread_id), native, gil);
+	printf("\t.tss_key = %zu,\n", key + offsetof(Py_tss_t, _key));
+	printf("\t.gil_bytes = %zu,\n\t.gil_holder = %zu,\n\t.gil_locked = %zu,\n", sizeof(struct _gil_runtime_state),
+	       offsetof(struct _gil_runtime_state, last_holder), offsetof(struct _gil_runtime_state, locked));
+#if PY_VERSION_HEX >= 0x030b0000
+	printf("\t.recursion_limit = %zu,\n", offsetof(PyInterpreterState, ceval.recursion_limit));
+#endif
 }
 
 #if PY_VERSION_HEX >= 0x030d0000
@@ -157,21 +192,27 @@ static void put_internals(void)
 
 static void put_debug(void)
 {
-	printf("\t.walk_at = {%zu, %zu, %zu, %zu, %zu, %zu},\n", AT(runtime_state.interpreters_head),
+	printf("\t.walk_at = {%zu, %zu, %zu, %zu, %zu, %zu, %zu, %zu},\n", AT(runtime_state.interpreters_head),
 	       AT(interpreter_state.next), AT(interpreter_state.threads_head), AT(thread_state.next),
-	       AT(thread_state.interp), AT(thread_state.thread_id));
+	       AT(thread_state.interp), AT(thread_state.thread_id), AT(thread_state.native_thread_id),
+	       AT(interpreter_state.ceval_gil));
 	printf("\t.debug_version_at = %zu,\n\t.debug_free_threaded_at = %zu,\n", AT(version), AT(free_threaded));
 	printf("\t.debug = {\n");
 	PAIR(thread_state.current_frame, offsetof(PyThreadState, current_frame));
 	PAIR(interpreter_frame.previous, offsetof(_PyInterpreterFrame, previous));
 	PAIR(interpreter_frame.executable, offsetof(_PyInterpreterFrame, f_executable));
+	PAIR(interpreter_frame.instr_ptr, offsetof(_PyInterpreterFrame, instr_ptr));
 	PAIR(interpreter_frame.localsplus, offsetof(_PyInterpreterFrame, localsplus));
 	PAIR(interpreter_frame.owner, offsetof(_PyInterpreterFrame, owner));
 	PAIR(code_object.filename, offsetof(PyCodeObject, co_filename));
 	PAIR(code_object.name, offsetof(PyCodeObject, co_name));
 	PAIR(code_object.qualname, offsetof(PyCodeObject, co_qualname));
 	PAIR(code_object.firstlineno, offsetof(PyCodeObject, co_firstlineno));
+	PAIR(code_object.linetable, offsetof(PyCodeObject, co_linetable));
+	PAIR(code_object.co_code_adaptive, offsetof(PyCodeObject, co_code_adaptive));
 	PAIR(type_object.tp_name, offsetof(PyTypeObject, tp_name));
+	PAIR(bytes_object.ob_size, offsetof(PyBytesObject, ob_base.ob_size));
+	PAIR(bytes_object.ob_sval, offsetof(PyBytesObject, ob_sval));
 	PAIR(unicode_object.state, offsetof(PyASCIIObject, state));
 	PAIR(unicode_object.length, offsetof(PyASCIIObject, length));
 	PAIR(unicode_object.asciiobject_size, sizeof(PyASCIIObject));

@@ -30,6 +30,9 @@ extern const struct argp cmd_record_argp;
 int cmd_export(int argc, char **argv);
 extern const struct argp cmd_export_argp;
 
+int cmd_dump(int argc, char **argv);
+extern const struct argp cmd_dump_argp;
+
 int cmd_ps(int argc, char **argv);
 extern const struct argp cmd_ps_argp;
 

@@ -6,6 +6,7 @@ const struct command commands[] = {
 	{"report", cmd_report, &cmd_report_argp, "print a report of a recording"},
 	{"export", cmd_export, &cmd_export_argp,
 	 "write the timeline or the samples of a recording for another program"},
+	{"dump", cmd_dump, &cmd_dump_argp, "say what every thread of a job does right now"},
 	{"ps", cmd_ps, &cmd_ps_argp, "list the training processes of this host"},
 	{"doctor", cmd_doctor, &cmd_doctor_argp, "check what this machine and a process let stepflame do"},
 	{0},

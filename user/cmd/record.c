@@ -17,17 +17,31 @@
 #include "../session/launch.h"
 #include "../session/session.h"
 #include "cmd.h"
+#include "pids.h"
 
-#define PIDS_MAX     256
-#define ACTIONS_MAX  63
-#define POLL_MS      100
-#define SCHEDULE_MAX 1000000000
+#define ACTIONS_MAX   63
+#define POLL_MS       100
+#define SCHEDULE_MAX  1000000000
 
-enum { OPT_STEPS = 0x100, OPT_ACTION, OPT_CHILDREN, OPT_OPS, OPT_SHAPES, OPT_MEMORY, OPT_TIMELINE, OPT_SCHEDULE };
+#define FREQUENCY     99 /* not in step with what runs by a clock */
+#define FREQUENCY_MAX 10000
+
+enum {
+	OPT_STEPS = 0x100,
+	OPT_ACTION,
+	OPT_CHILDREN,
+	OPT_OPS,
+	OPT_SHAPES,
+	OPT_STACKS,
+	OPT_MODULES,
+	OPT_MEMORY,
+	OPT_TIMELINE,
+	OPT_SCHEDULE,
+	OPT_EXACT
+};
 
 struct record_args {
-	pid_t pids[PIDS_MAX];
-	size_t pid_cnt;
+	struct pids targets;
 	const char *actions[ACTIONS_MAX];
 	const char *output;
 	uint64_t duration_ns; /* 0: until the end */
@@ -39,6 +53,7 @@ static const struct argp_option options[] = {
 	{"pid", 'p', "PID[,PID...]", 0, "record these running processes; may be given several times", 0},
 	{"duration", 'd', "TIME", 0, "stop after TIME: 10s (or 10), 500ms, 2m, 1h; default: when the targets end", 0},
 	{"steps", OPT_STEPS, "N", 0, "record N whole training steps, then stop", 0},
+	{"frequency", 'F', "HZ", 0, "sample stacks HZ times a second, and waits (default 99; 0: not at all)", 0},
 	{"output", 'o', "FILE", 0, "write the recording to FILE (default stepflame.rec)", 0},
 	{"action", OPT_ACTION, "LIB:SYMBOL|FILE.py:QUALNAME", 0,
 	 "time calls of a function as an action: a native one, LIB being a mapped library's path or the beginning of "
@@ -46,8 +61,14 @@ static const struct argp_option options[] = {
 	 0},
 	{"children", OPT_CHILDREN, "all|workers|none", 0,
 	 "which child processes to record: all (default), DataLoader workers, none", 0},
+	{"exact", OPT_EXACT, NULL, 0,
+	 "count and time every call of a Python function, for report --advanced; needs -d or --steps, slows the job "
+	 "down, and from CPython 3.11 on writes one word into it, which is put back at the end",
+	 0},
 	{"ops", OPT_OPS, NULL, 0, "record operators and autograd nodes too, for report --ops", 0},
 	{"shapes", OPT_SHAPES, NULL, 0, "tell operators apart by the shapes of their inputs (implies --ops)", 0},
+	{"stacks", OPT_STACKS, NULL, 0, "tell operators apart by the Python line that calls them (implies --ops)", 0},
+	{"modules", OPT_MODULES, NULL, 0, "tell operators apart by the nn.Modules they run in (implies --ops)", 0},
 	{"memory", OPT_MEMORY, NULL, 0, "record what operators allocate and free (implies --ops)", 0},
 	{"timeline", OPT_TIMELINE, NULL, 0, "keep each span, for export (implies --ops)", 0},
 	{"schedule", OPT_SCHEDULE, "KEY=N,...", 0,
@@ -72,21 +93,6 @@ static uint64_t parse_time(struct argp_state *state, const char *text)
 			return value * units[i].ns;
 	argp_error(state, "'%s' is not a time like 10s, 500ms, 2m or 1h", text);
 	return 0;
-}
-
-static void parse_pids(struct argp_state *state, struct record_args *args, const char *text)
-{
-	do {
-		char *end;
-		long pid = strtol(text, &end, 10);
-
-		if (end == text || (*end && *end != ',') || pid <= 0 || pid > INT32_MAX)
-			argp_error(state, "'%s' is not a PID", text);
-		if (args->pid_cnt == PIDS_MAX)
-			argp_error(state, "more than %d PIDs", PIDS_MAX);
-		args->pids[args->pid_cnt++] = pid;
-		text = *end ? end + 1 : NULL;
-	} while (text);
 }
 
 static bool is_ascii(const char *text)
@@ -132,6 +138,16 @@ static void parse_schedule(struct argp_state *state, struct record_args *args, c
 	args->session.ops = true;
 }
 
+static uint32_t parse_frequency(struct argp_state *state, const char *text)
+{
+	char *end;
+	unsigned long hz = strtoul(text, &end, 10);
+
+	if (!*text || *end || *text == '-' || hz > FREQUENCY_MAX)
+		argp_error(state, "-F wants 0 to %d samples a second, not '%s'", FREQUENCY_MAX, text);
+	return hz;
+}
+
 static enum session_children parse_children(struct argp_state *state, const char *text)
 {
 	if (!strcmp(text, "all"))
@@ -150,10 +166,13 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 	switch (key) {
 	case 'p':
-		parse_pids(state, args, arg);
+		pids__parse(state, &args->targets, arg);
 		return 0;
 	case 'd':
 		args->duration_ns = parse_time(state, arg);
+		return 0;
+	case 'F':
+		args->session.frequency = parse_frequency(state, arg);
 		return 0;
 	case 'o':
 		args->output = arg;
@@ -163,11 +182,20 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		if (*end || !args->session.steps || *arg == '-')
 			argp_error(state, "--steps wants a number of steps, not '%s'", arg);
 		return 0;
+	case OPT_EXACT:
+		args->session.exact = true;
+		return 0;
 	case OPT_OPS:
 		args->session.ops = true;
 		return 0;
 	case OPT_SHAPES:
 		args->session.ops = args->session.shapes = true;
+		return 0;
+	case OPT_STACKS:
+		args->session.ops = args->session.stacks = true;
+		return 0;
+	case OPT_MODULES:
+		args->session.ops = args->session.modules = true;
 		return 0;
 	case OPT_MEMORY:
 		args->session.ops = args->session.memory = true;
@@ -188,10 +216,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		args->command = state->argv + state->next;
 		return 0;
 	case ARGP_KEY_END:
-		if (!args->command == !args->pid_cnt)
+		if (!args->command == !args->targets.cnt)
 			argp_error(state, "give either -p PID or -- CMD");
 		if (args->session.steps && args->session.schedule[OP_ACTIVE])
 			argp_error(state, "--steps N is one window, --schedule says several: give one of them");
+		if (args->session.exact && !args->duration_ns && !args->session.steps)
+			argp_error(state, "--exact slows the job down: say for how long, with -d TIME or --steps N");
 		if (args->session.ops && args->session.steps) {
 			args->session.schedule[OP_ACTIVE] = args->session.steps;
 			args->session.schedule[OP_REPEAT] = 1;
@@ -311,8 +341,8 @@ static int start_targets(struct session *session, const struct record_args *args
 {
 	int err = 0;
 
-	for (size_t i = 0; i < args->pid_cnt && !err; i++)
-		err = session__attach(session, args->pids[i]);
+	for (size_t i = 0; i < args->targets.cnt && !err; i++)
+		err = session__attach(session, args->targets.pid[i]);
 	if (!err && args->command)
 		err = launch__fork(launch, args->command) ?: session__follow(session, launch->pid);
 	err = err ?: sink_open(sink, args->output) ?: session__open(session);
@@ -336,7 +366,8 @@ static void print_end(const struct record_args *args, const struct sink *sink)
 	}
 	log__info("recording written to %s (%llu KiB)", file,
 		  (unsigned long long)recording_writer__bytes(sink->writer) / 1024 + 1);
-	log__info("next: stepflame report %s %s--leaf | --all | --per-rank | --json", file,
+	log__info("next: stepflame report %s %s%s--leaf | --all | --per-rank | --json", file,
+		  args->session.frequency || args->session.exact ? "--advanced | " : "",
 		  args->session.ops ? "--ops | " : "");
 	if (args->session.timeline)
 		log__info("or:   stepflame export %s -f chrome -o trace.json.gz", file);
@@ -388,7 +419,7 @@ static int check_output(const char *path)
 
 int cmd_record(int argc, char **argv)
 {
-	struct record_args args = {.output = "stepflame.rec"};
+	struct record_args args = {.output = "stepflame.rec", .session.frequency = FREQUENCY};
 	struct sigaction action = {.sa_handler = on_signal};
 	struct launch launch = {.go = -1};
 	struct sink sink = {0};

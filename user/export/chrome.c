@@ -131,15 +131,30 @@ static void put_shapes(FILE *out, const struct op_group *group)
 	fputc(']', out);
 }
 
-static int put_text(FILE *out, const char *key, struct job *job, uint64_t id)
+/* text NULL: no memory for it. */
+static int put_text(FILE *out, const char *key, const char *text)
 {
-	const char *text = id ? job__name_or_lost(job, id) : NULL;
 	char *json = text ? export__json_text(text) : NULL;
 
 	if (json)
 		fprintf(out, ", \"%s\": %s", key, json);
 	free(json);
-	return id && !json ? -ENOMEM : 0;
+	return json ? 0 : -ENOMEM;
+}
+
+static int put_origin(FILE *out, struct job *job, const struct op_group *group)
+{
+	int err = 0;
+
+	if (group->source) {
+		char *source = job__op_source(job, group);
+
+		err = put_text(out, "Call stack", source);
+		free(source);
+	}
+	if (group->module && !err)
+		err = put_text(out, "Module Hierarchy", job__name_or_lost(job, group->module));
+	return err;
 }
 
 /* malloc'ed; NULL: no memory. */
@@ -156,9 +171,7 @@ static char *group_json(struct job *job, uint64_t id)
 	if (job__op_group(job, id, &group)) {
 		if (group.word_cnt)
 			put_shapes(out, &group);
-		err = put_text(out, "Call stack", job, group.source);
-		if (!err)
-			err = put_text(out, "Module Hierarchy", job, group.module);
+		err = put_origin(out, job, &group);
 	}
 	if (!fclose(out) && !err)
 		return json;

@@ -352,7 +352,9 @@ static int make_texts(struct perfetto *p, struct job *job, const struct timeline
 
 		if (!job__op_group(job, groups[i], &group))
 			continue;
-		texts[ANNOTATION_SOURCE] = name_or_null(job, group.source, &err);
+		texts[ANNOTATION_SOURCE] = group.source ? job__op_source(job, &group) : NULL;
+		if (group.source && !texts[ANNOTATION_SOURCE])
+			err = -ENOMEM;
 		texts[ANNOTATION_MODULE] = name_or_null(job, group.module, &err);
 		if (!group.word_cnt)
 			continue;

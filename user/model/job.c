@@ -157,7 +157,7 @@ static int add_window(struct job *job, const struct rec_hdr *record)
 /* Operators have records of their own. */
 static bool is_row_kind(uint32_t kind)
 {
-	return (kind > SPAN_NONE && kind <= SPAN_USER) || (kind >= SPAN_GC && kind <= SPAN_SYNC);
+	return (kind > SPAN_NONE && kind <= SPAN_USER) || (kind >= SPAN_GC && kind < SPAN__COUNT);
 }
 
 static int add_agg(struct job *job, const struct rec_hdr *record)
@@ -332,6 +332,11 @@ const char *job__name_or_lost(struct job *job, uint64_t id)
 	return names__find_or_lost(&job->names, id);
 }
 
+char *job__op_source(struct job *job, const struct op_group *group)
+{
+	return op_group__source(group, &job->names, &job->stacks);
+}
+
 bool job__op_group(const struct job *job, uint64_t id, struct op_group *group)
 {
 	return ops__group(&job->ops, id, group);
@@ -339,7 +344,7 @@ bool job__op_group(const struct job *job, uint64_t id, struct op_group *group)
 
 const struct op_row *job__ops(struct job *job, size_t *cnt)
 {
-	return ops__rows(&job->ops, &job->names, cnt);
+	return ops__rows(&job->ops, &job->names, &job->stacks, cnt);
 }
 
 const struct rec_op_window *job__op_windows(struct job *job, size_t *cnt)

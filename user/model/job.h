@@ -58,7 +58,8 @@ const char *const *job__notes(const struct job *job, size_t *cnt);
 uint64_t job__malformed(const struct job *job);
 /* Rows in order of first occurrence (val.first_ns); valid until the next job__add. NULL only with *cnt == 0. */
 const struct job_action *job__actions(struct job *job, size_t *cnt);
-/* See ops__group, ops__rows and ops__windows. */
+/* See ops__group, op_group__source, ops__rows and ops__windows. */
+char *job__op_source(struct job *job, const struct op_group *group);
 bool job__op_group(const struct job *job, uint64_t id, struct op_group *group);
 const struct op_row *job__ops(struct job *job, size_t *cnt);
 const struct rec_op_window *job__op_windows(struct job *job, size_t *cnt);

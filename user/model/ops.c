@@ -24,6 +24,7 @@ struct group_node {
 	uint64_t id; /* first: what compare_group looks at */
 	uint64_t source, module;
 	size_t word_cnt;
+	uint32_t source_offset;
 	uint64_t words[];
 };
 
@@ -113,7 +114,8 @@ static int add_group(struct ops *ops, const struct rec_op_group *group)
 		return 0;
 	node = malloc(sizeof(*node) + bytes);
 	if (node) {
-		*node = (struct group_node){group->id, group->source, group->module, group->word_cnt};
+		*node = (struct group_node){group->id, group->source, group->module, group->word_cnt,
+					    group->source_offset};
 		memcpy(node->words, words, bytes);
 	}
 	return insert(&ops->groups, node, compare_group);
@@ -160,8 +162,46 @@ bool ops__group(const struct ops *ops, uint64_t id, struct op_group *group)
 
 	*group = (struct op_group){0};
 	if (found)
-		*group = (struct op_group){(*found)->source, (*found)->module, (*found)->words, (*found)->word_cnt};
+		*group = (struct op_group){
+			.source = (*found)->source,
+			.source_offset = (*found)->source_offset,
+			.module = (*found)->module,
+			.words = (*found)->words,
+			.word_cnt = (*found)->word_cnt,
+		};
 	return found;
+}
+
+/* What is installed is known by what it is called there. */
+static const char *short_path(const char *path)
+{
+	static const char *const folders[] = {"/site-packages/", "/dist-packages/"};
+	const char *at;
+
+	for (size_t i = 0; i < sizeof(folders) / sizeof(*folders); i++) {
+		at = strstr(path, folders[i]);
+		if (at)
+			return at + strlen(folders[i]);
+	}
+	return path;
+}
+
+char *op_group__source(const struct op_group *group, struct names *names, struct stacks *stacks)
+{
+	const char *file, *name;
+	struct code code;
+	uint32_t number, line;
+	char *text;
+
+	if (stacks__code_number(stacks, group->source, &number))
+		return NULL;
+	code = stacks__code(stacks, number);
+	line = code__line(&code, group->source_offset) ?: code.first_line;
+	file = names__find_or_lost(names, code.file);
+	name = file ? names__find_or_lost(names, code.name) : NULL;
+	if (!name || asprintf(&text, "%s(%u): %s", short_path(file), line, name) < 0)
+		return NULL;
+	return text;
 }
 
 /* ---- rows ---- */
@@ -213,6 +253,7 @@ static bool is_listed(const struct op_row *row)
 struct build {
 	struct ops *ops;
 	struct names *names;
+	struct stacks *stacks;
 	const struct op_node **nodes; /* by order */
 	int err;
 };
@@ -256,7 +297,11 @@ static void build_row(struct build *build, const struct op_node *node)
 	row->action = text_of(build, node->key.action);
 	if (!ops__group(build->ops, node->key.group, &group))
 		return;
-	row->source = text_of(build, group.source);
+	if (group.source) {
+		row->source = op_group__source(&group, build->names, build->stacks);
+		if (!row->source)
+			build->err = -ENOMEM;
+	}
 	row->module = text_of(build, group.module);
 	row->words = group.words;
 	row->word_cnt = group.word_cnt;
@@ -264,20 +309,27 @@ static void build_row(struct build *build, const struct op_node *node)
 		row->flops = flops__count(row->name, row->words, row->word_cnt);
 }
 
+static void free_row(struct op_row *row)
+{
+	free((char *)row->name);
+	free((char *)row->source);
+}
+
 static void drop_built(struct ops *ops)
 {
 	for (size_t i = 0; i < ops->built_cnt; i++)
-		free((char *)ops->built[i].name);
+		free_row(&ops->built[i]);
 	free(ops->built);
 	ops->built = NULL;
 	ops->built_cnt = 0;
 }
 
-static int build_rows(struct ops *ops, struct names *names)
+static int build_rows(struct ops *ops, struct names *names, struct stacks *stacks)
 {
-	struct build build = {.ops = ops, .names = names, .nodes = calloc(ops->row_cnt + 1, sizeof(*build.nodes))};
+	struct build build = {.ops = ops, .names = names, .stacks = stacks};
 
 	drop_built(ops);
+	build.nodes = calloc(ops->row_cnt + 1, sizeof(*build.nodes));
 	ops->built = calloc(ops->row_cnt + 1, sizeof(*ops->built));
 	if (!build.nodes || !ops->built)
 		build.err = -ENOMEM;
@@ -290,9 +342,9 @@ static int build_rows(struct ops *ops, struct names *names)
 	return build.err;
 }
 
-const struct op_row *ops__rows(struct ops *ops, struct names *names, size_t *cnt)
+const struct op_row *ops__rows(struct ops *ops, struct names *names, struct stacks *stacks, size_t *cnt)
 {
-	int err = ops->stale ? build_rows(ops, names) : 0;
+	int err = ops->stale ? build_rows(ops, names, stacks) : 0;
 
 	ops->stale = err;
 	*cnt = err ? 0 : ops->built_cnt;

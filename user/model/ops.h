@@ -11,12 +11,15 @@
 
 #include "../../include/records.h"
 #include "names.h"
+#include "stacks.h"
 
 #define OP_EVALUATE_PREFIX "autograd::engine::evaluate_function: "
 
 /* What a REC_OP_GROUP id stands for. Words are checked (words.h), and owned by the job. */
 struct op_group {
-	uint64_t source, module; /* name ids; 0: none */
+	uint64_t source; /* REC_CODE id; 0: none */
+	uint64_t module; /* name id; 0: none */
+	uint32_t source_offset;
 	const uint64_t *words;
 	size_t word_cnt;
 };
@@ -27,7 +30,7 @@ struct op_row {
 	const char *name;
 	const char *overload;  /* "Tensor"; "" when there is none */
 	const char *action;    /* the innermost around it; NULL: none */
-	const char *source;    /* "FILE(LINE): FUNCTION"; NULL: not recorded */
+	const char *source;    /* as op_group__source; NULL: not recorded */
 	const char *module;    /* NULL: not recorded */
 	const uint64_t *words; /* of its group (words.h), checked */
 	size_t word_cnt;       /* 0: not recorded */
@@ -54,11 +57,13 @@ int ops__add(struct ops *ops, const struct rec_hdr *record);
  * The rows that have calls, in the order in which they first came, less what torch.profiler never lists. Texts are
  * resolved with `names`. Valid until the next record. NULL only with *cnt == 0.
  */
-const struct op_row *ops__rows(struct ops *ops, struct names *names, size_t *cnt);
+const struct op_row *ops__rows(struct ops *ops, struct names *names, struct stacks *stacks, size_t *cnt);
 /* The windows in which operators were counted, by pid and index; valid until the next call. NULL only with *cnt == 0. */
 const struct rec_op_window *ops__windows(struct ops *ops, size_t *cnt);
 /* False when it never came; *group is empty then. */
 bool ops__group(const struct ops *ops, uint64_t id, struct op_group *group);
+/* What called the operator: "FILE(LINE): FUNCTION", FILE from site-packages on; malloc'ed. NULL: no memory. */
+char *op_group__source(const struct op_group *group, struct names *names, struct stacks *stacks);
 /* Leaves it empty. */
 void ops__free(struct ops *ops);
 

@@ -91,7 +91,8 @@ static int add_path(struct stacks *stacks, const struct rec_path *record)
 	if (!record->id || bytes > record->hdr.size - sizeof(*record))
 		return -EINVAL;
 	for (uint32_t i = 0; i < record->span_cnt; i++)
-		if (record->spans[i].kind == SPAN_NONE || record->spans[i].kind > SPAN_SYNC || !record->spans[i].name)
+		if (record->spans[i].kind == SPAN_NONE || record->spans[i].kind >= SPAN__COUNT ||
+		    !record->spans[i].name)
 			return -EINVAL;
 	path = place(&stacks->path_ids, &stacks->paths, record->id, sizeof(*path));
 	if (!path)

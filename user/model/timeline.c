@@ -140,7 +140,7 @@ static int add_span(struct timeline *timeline, const struct rec_span *span)
 	int64_t name, group;
 	uint64_t end;
 
-	if (timeline->span_cnt == timeline->span_max || span->kind == SPAN_NONE || span->kind > SPAN_STEP ||
+	if (timeline->span_cnt == timeline->span_max || span->kind == SPAN_NONE || span->kind >= SPAN__COUNT ||
 	    __builtin_add_overflow(span->start_ns, span->duration_ns, &end) || end > INT64_MAX) {
 		timeline->left_out++;
 		return 0;
@@ -301,27 +301,61 @@ struct end {
 	enum span_kind kind;
 };
 
+static int compare_numbers(const struct timeline_span *x, const struct timeline_span *y)
+{
+	return x->pid != y->pid ? ORDER(x->pid, y->pid) : ORDER(x->sequence, y->sequence);
+}
+
 static int compare_ends(const void *a, const void *b)
 {
 	const struct timeline_span *x = ((const struct end *)a)->span, *y = ((const struct end *)b)->span;
 
-	if (x->pid != y->pid)
-		return ORDER(x->pid, y->pid);
-	if (x->sequence != y->sequence)
-		return ORDER(x->sequence, y->sequence);
+	if (compare_numbers(x, y))
+		return compare_numbers(x, y);
 	return x->start_ns != y->start_ns ? ORDER(x->start_ns, y->start_ns) : ORDER(x->depth, y->depth);
+}
+
+static int compare_ends_by_thread(const void *a, const void *b)
+{
+	const struct timeline_span *x = ((const struct end *)a)->span, *y = ((const struct end *)b)->span;
+
+	if (compare_numbers(x, y) || x->tid == y->tid)
+		return compare_ends(a, b);
+	return ORDER(x->tid, y->tid);
+}
+
+/* Links the nodes that have no maker yet to the last operator before them; with same_thread: of their own thread. */
+static void link_ends(struct end *ends, size_t cnt, bool same_thread, uint32_t *flows)
+{
+	struct timeline_span *maker = NULL;
+
+	qsort(ends, cnt, sizeof(*ends), same_thread ? compare_ends_by_thread : compare_ends);
+	for (size_t i = 0; i < cnt; i++) {
+		struct timeline_span *span = ends[i].span;
+
+		if (maker && (compare_numbers(maker, span) || (same_thread && maker->tid != span->tid)))
+			maker = NULL;
+		if (ends[i].kind == SPAN_OP) {
+			maker = span->flow ? NULL : span;
+		} else if (maker && !span->forward_tid) {
+			span->forward_tid = maker->tid;
+			if (ends[i].kind == SPAN_NODE) {
+				span->flow = maker->flow = ++*flows;
+				maker = NULL;
+			}
+		}
+	}
 }
 
 /*
  * Links each node to the operator that made it, as torch does (generateForwardBackwardLink in
  * torch/csrc/profiler/collection.cpp): a node takes the next sequence number, so of the operators that were told this
- * number the last one to start before it ran is its maker. Numbers count per thread: where several threads of a
- * process run forward, a node is linked to the one that was last.
+ * number the last one to start before it ran is its maker. Each thread counts its own, and which one made a node is
+ * not known. On a CPU the thread that runs forward runs backward too, so one of the node's own thread goes before.
  */
 static int link_flows(struct timeline *timeline)
 {
 	struct end *ends = malloc((timeline->span_cnt + 1) * sizeof(*ends));
-	struct timeline_span *maker = NULL;
 	uint32_t flows = 0;
 	size_t cnt = 0;
 
@@ -334,22 +368,9 @@ static int link_flows(struct timeline *timeline)
 		if (span->sequence >= 0 && (kind == SPAN_OP || kind == SPAN_NODE || kind == SPAN_EVALUATE))
 			ends[cnt++] = (struct end){.span = span, .kind = kind};
 	}
-	if (cnt)
-		qsort(ends, cnt, sizeof(*ends), compare_ends);
-	for (size_t i = 0; i < cnt; i++) {
-		struct timeline_span *span = ends[i].span;
-
-		if (maker && (maker->pid != span->pid || maker->sequence != span->sequence))
-			maker = NULL;
-		if (ends[i].kind == SPAN_OP) {
-			maker = span;
-		} else if (maker) {
-			span->forward_tid = maker->tid;
-			if (ends[i].kind == SPAN_NODE) {
-				span->flow = maker->flow = ++flows;
-				maker = NULL;
-			}
-		}
+	if (cnt) {
+		link_ends(ends, cnt, true, &flows);
+		link_ends(ends, cnt, false, &flows);
 	}
 	free(ends);
 	return 0;

@@ -20,9 +20,10 @@ struct recording_file_header {
 
 struct recording_chunk_header {
 	uint32_t magic;
-	uint32_t bytes; /* of the records that follow, a multiple of 8 */
+	uint32_t bytes; /* that follow */
 	uint32_t crc;   /* CRC-32 of them */
-	uint32_t pad;
+	uint32_t
+		plain_bytes; /* of the records in them, a multiple of 8, when they are deflated (zlib); 0: they are the records */
 };
 
 #endif

@@ -59,11 +59,67 @@ static bool records_fit(const unsigned char *chunk, size_t bytes)
 	return true;
 }
 
-/* 1 with the next chunk in *chunk (kept, and grown when needed), 0 at the end with *end set, or -errno. */
-static int read_chunk(FILE *file, unsigned char **chunk, size_t *room, size_t *bytes, enum recording_end *end)
+/* Bytes that are kept from chunk to chunk. */
+struct buffer {
+	unsigned char *data;
+	size_t room;
+};
+
+static int buffer__grow(struct buffer *buffer, size_t bytes)
+{
+	void *grown;
+
+	if (bytes <= buffer->room)
+		return 0;
+	grown = realloc(buffer->data, bytes);
+	if (!grown)
+		return -ENOMEM;
+	buffer->data = grown;
+	buffer->room = bytes;
+	return 0;
+}
+
+struct chunk {
+	struct buffer stored, plain;
+	const unsigned char *records; /* in one of them */
+	size_t bytes;
+};
+
+/* 1 with the records of a chunk that was read, 0 when it is not sound, or -errno. */
+static int unpack(struct chunk *chunk, const struct recording_chunk_header *header)
+{
+	uLongf bytes = header->plain_bytes;
+	int err;
+
+	if (crc32(0, chunk->stored.data, header->bytes) != header->crc)
+		return 0;
+	chunk->records = chunk->stored.data;
+	chunk->bytes = header->bytes;
+	if (!header->plain_bytes)
+		return records_fit(chunk->records, chunk->bytes);
+	err = buffer__grow(&chunk->plain, header->plain_bytes);
+	if (err)
+		return err;
+	err = uncompress(chunk->plain.data, &bytes, chunk->stored.data, header->bytes);
+	if (err == Z_MEM_ERROR)
+		return -ENOMEM;
+	chunk->records = chunk->plain.data;
+	chunk->bytes = bytes;
+	return err == Z_OK && bytes == header->plain_bytes && records_fit(chunk->records, chunk->bytes);
+}
+
+static bool header_fits(const struct recording_chunk_header *header)
+{
+	uint32_t plain = header->plain_bytes ? header->plain_bytes : header->bytes;
+
+	return header->magic == RECORDING_CHUNK_MAGIC && header->bytes && header->bytes <= RECORDING_CHUNK_MAX &&
+	       plain % 8 == 0 && plain <= RECORDING_CHUNK_MAX;
+}
+
+/* 1 with the next chunk, 0 at the end with *end set, or -errno. */
+static int read_chunk(FILE *file, struct chunk *chunk, enum recording_end *end)
 {
 	struct recording_chunk_header header;
-	void *grown;
 	int got;
 
 	/* A clean end is one where not even a first byte follows. */
@@ -77,29 +133,20 @@ static int read_chunk(FILE *file, unsigned char **chunk, size_t *room, size_t *b
 	got = read_whole(file, &header, sizeof(header));
 	if (got <= 0)
 		return got;
-	if (header.magic != RECORDING_CHUNK_MAGIC || !header.bytes || header.bytes % 8 ||
-	    header.bytes > RECORDING_CHUNK_MAX)
+	if (!header_fits(&header))
 		return 0;
-	if (header.bytes > *room) {
-		grown = realloc(*chunk, header.bytes);
-		if (!grown)
-			return -ENOMEM;
-		*chunk = grown;
-		*room = header.bytes;
-	}
-	got = read_whole(file, *chunk, header.bytes);
-	if (got <= 0)
+	got = buffer__grow(&chunk->stored, header.bytes);
+	if (got < 0)
 		return got;
-	*bytes = header.bytes;
-	return crc32(0, *chunk, header.bytes) == header.crc && records_fit(*chunk, header.bytes);
+	got = read_whole(file, chunk->stored.data, header.bytes);
+	return got <= 0 ? got : unpack(chunk, &header);
 }
 
 int recording__read(const char *path, int (*fn)(const struct rec_hdr *record, void *ctx), void *ctx,
 		    enum recording_end *end, uint32_t *version)
 {
 	enum recording_end how = RECORDING_CUT;
-	unsigned char *chunk = NULL;
-	size_t room = 0, bytes = 0;
+	struct chunk chunk = {0};
 	uint32_t found = 0;
 	FILE *file = fopen(path, "rbe");
 	int err;
@@ -108,14 +155,14 @@ int recording__read(const char *path, int (*fn)(const struct rec_hdr *record, vo
 		return -errno;
 	err = read_file_header(file, &found);
 	while (!err) {
-		int got = read_chunk(file, &chunk, &room, &bytes, &how);
+		int got = read_chunk(file, &chunk, &how);
 
 		if (got <= 0) {
 			err = got;
 			break;
 		}
-		for (size_t at = 0; at < bytes && !err;) {
-			const struct rec_hdr *record = (const void *)(chunk + at);
+		for (size_t at = 0; at < chunk.bytes && !err;) {
+			const struct rec_hdr *record = (const void *)(chunk.records + at);
 
 			at += record->size;
 			err = fn(record, ctx);
@@ -125,7 +172,8 @@ int recording__read(const char *path, int (*fn)(const struct rec_hdr *record, vo
 		*end = how;
 	if (version)
 		*version = found;
-	free(chunk);
+	free(chunk.stored.data);
+	free(chunk.plain.data);
 	fclose(file);
 	return err;
 }

@@ -4,7 +4,7 @@
  * chunk.
  *
  *   file header  magic "stepflam", version, byte-order mark, header size
- *   chunk        magic, bytes of records, CRC-32 of them (zlib's), the records back to back
+ *   chunk        magic, bytes, CRC-32 of them (zlib's), and then the records back to back, deflated where that makes them smaller
  */
 #ifndef STEPFLAME_RECORDING_H
 #define STEPFLAME_RECORDING_H

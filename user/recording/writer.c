@@ -25,7 +25,11 @@ struct recording_writer {
 	size_t used;  /* bytes of records in buffer, behind the chunk header */
 	size_t room;
 	unsigned char *buffer;
+	size_t packed_room;
+	unsigned char *packed; /* a chunk deflated */
 };
+
+#define DEFLATE_LEVEL 1 /* of a second of samples, 2 ms; others save little more */
 
 static int write_all(int fd, const void *data, size_t bytes)
 {
@@ -117,17 +121,44 @@ int recording_writer__append(struct recording_writer *w, const struct rec_hdr *r
 	return 0;
 }
 
+/* The chunk deflated, behind room for its header; NULL when that does not make it smaller. */
+static unsigned char *pack(struct recording_writer *w, size_t *bytes)
+{
+	size_t header = sizeof(struct recording_chunk_header), need = header + compressBound(w->used);
+	uLongf packed = need - header;
+
+	if (need > w->packed_room) {
+		free(w->packed);
+		w->packed = malloc(need);
+		w->packed_room = w->packed ? need : 0;
+		if (!w->packed)
+			return NULL;
+	}
+	if (compress2(w->packed + header, &packed, w->buffer + header, w->used, DEFLATE_LEVEL) != Z_OK ||
+	    packed >= w->used)
+		return NULL;
+	*bytes = packed;
+	return w->packed;
+}
+
 int recording_writer__flush(struct recording_writer *w)
 {
-	struct recording_chunk_header header = {.magic = RECORDING_CHUNK_MAGIC, .bytes = w->used};
-	size_t bytes = sizeof(header) + w->used;
+	struct recording_chunk_header header = {.magic = RECORDING_CHUNK_MAGIC};
+	size_t bytes = w->used;
+	unsigned char *chunk;
 
 	if (w->err || !w->used)
 		return w->err;
-	header.crc = crc32(0, w->buffer + sizeof(header), w->used);
-	memcpy(w->buffer, &header, sizeof(header));
+	chunk = pack(w, &bytes);
+	if (chunk)
+		header.plain_bytes = w->used;
+	else
+		chunk = w->buffer;
+	header.bytes = bytes;
+	header.crc = crc32(0, chunk + sizeof(header), bytes);
+	memcpy(chunk, &header, sizeof(header));
 	w->used = 0;
-	return write_whole(w, w->buffer, bytes);
+	return write_whole(w, chunk, sizeof(header) + bytes);
 }
 
 uint64_t recording_writer__bytes(const struct recording_writer *w)
@@ -146,6 +177,7 @@ int recording_writer__free(struct recording_writer *w)
 	if (w->fd >= 0 && close(w->fd) && !err && errno != EINTR)
 		err = -errno;
 	free(w->buffer);
+	free(w->packed);
 	free(w);
 	return err;
 }

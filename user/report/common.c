@@ -65,7 +65,7 @@ static double target_percent(const struct job *job)
 
 	if (!cost->hdr.type || window_s <= 0 || (cost->busiest_hits && !cost->hit_ns))
 		return -1;
-	return 100.0 * cost->busiest_hits * cost->hit_ns / 1e9 / window_s;
+	return 100.0 * ((double)cost->busiest_hits * cost->hit_ns + cost->busiest_sampler_ns) / 1e9 / window_s;
 }
 
 static double own_percent(const struct job *job)
@@ -120,7 +120,7 @@ static void print_targets(const struct job *job, FILE *out)
 static void print_cost(const struct job *job, FILE *out)
 {
 	const struct rec_cost *cost = job__cost(job);
-	char share[32] = "?", own[32] = "?";
+	char share[32] = "?", own[32] = "?", sampler[48] = "";
 
 	if (!cost->hdr.type) {
 		text__paragraph(out, "cost: not recorded");
@@ -130,10 +130,13 @@ static void print_cost(const struct job *job, FILE *out)
 		snprintf(share, sizeof(share), "%.2g", target_percent(job));
 	if (own_percent(job) >= 0)
 		snprintf(own, sizeof(own), "%.2g", own_percent(job));
+	if (cost->busiest_sampler_ns)
+		snprintf(sampler, sizeof(sampler), " + %.3g s of sampling", cost->busiest_sampler_ns / 1e9);
 	text__paragraph(out,
 			"cost: %" PRIu64 " hits x %" PRIu64
-			" ns = at least %s %% of the busiest process; stepflame itself: %s %% of a core, %.3g MB",
-			(uint64_t)cost->busiest_hits, (uint64_t)cost->hit_ns, share, own, cost->own_rss_bytes / 1e6);
+			" ns%s = at least %s %% of the busiest process; stepflame itself: %s %% of a core, %.3g MB",
+			(uint64_t)cost->busiest_hits, (uint64_t)cost->hit_ns, sampler, share, own,
+			cost->own_rss_bytes / 1e6);
 }
 
 static void print_lost(struct job *job, FILE *out)
@@ -200,21 +203,22 @@ static json_t *json_unless_negative(double value)
 	return value >= 0 ? json_real(value) : json_null();
 }
 
+json_t *common__json_target(const struct rec_target *target)
+{
+	return json_pack("{s:I, s:s, s:o, s:o, s:o}", "pid", (json_int_t)target->pid, "role",
+			 labels__role(target->role), "rank",
+			 target->rank >= 0 ? json_integer(target->rank) : json_null(), "python",
+			 common__json_text(target->python), "torch", common__json_text(target->torch));
+}
+
 static json_t *json_targets(const struct job *job)
 {
 	size_t cnt;
 	const struct rec_target *targets = job__targets(job, &cnt);
 	json_t *list = json_array();
 
-	for (size_t i = 0; i < cnt; i++) {
-		const struct rec_target *t = &targets[i];
-
-		json_array_append_new(list,
-				      json_pack("{s:I, s:s, s:o, s:o, s:o}", "pid", (json_int_t)t->pid, "role",
-						labels__role(t->role), "rank",
-						t->rank >= 0 ? json_integer(t->rank) : json_null(), "python",
-						common__json_text(t->python), "torch", common__json_text(t->torch)));
-	}
+	for (size_t i = 0; i < cnt; i++)
+		json_array_append_new(list, common__json_target(&targets[i]));
 	return list;
 }
 

@@ -15,6 +15,8 @@ void common__text(struct job *job, FILE *out);
 
 /* A new object with the common keys of report `name`; NULL: no memory. */
 json_t *common__json(struct job *job, const char *name);
+/* An object of `target`: who a process is. NULL: no memory. */
+json_t *common__json_target(const struct rec_target *target);
 /*
  * Prints an object and drops the reference to it (NULL: -ENOMEM). ASCII only, so that no name steers a terminal. 0 or
  * -errno.

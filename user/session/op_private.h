@@ -33,6 +33,8 @@ struct op_library {
 
 struct op_target {
 	struct target *target; /* NULL: the slot is free */
+	uint64_t sweep_ns;     /* when the children that it forked while armed are relieved; 0: there are none */
+	uint64_t swept_ns;     /* the last time */
 	size_t library_cnt;
 	struct op_library libraries[OP_LIBRARIES];
 };

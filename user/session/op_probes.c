@@ -10,9 +10,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "../log.h"
 #include "../model/flops.h"
+#include "../target/pycode.h"
 #include "../target/tensor.h"
 #include "../target/torch.h"
 #include "op_private.h"
@@ -22,6 +24,9 @@
 /* How long before a window the probes are armed, and how far the next one must be for them to be taken away. */
 #define ARM_AHEAD_NS  500000000ULL
 #define DISARM_FAR_NS 2000000000ULL
+#define PEEK          "_ZN2at15sequence_number4peekEv"
+#define SWEEP_DELAY   1000000000ULL  /* for workers that are forked together */
+#define SWEEP_APART   10000000000ULL /* for jobs that fork all the time */
 #define ARM_BLIND     20 /* steps ahead, while it is not known how long a step takes */
 
 /* What torch.profiler calls memory that no operator asked for. */
@@ -270,9 +275,31 @@ static struct op_library *add_library(struct op_target *t, const struct mapped_f
 	return library;
 }
 
+/* For the timeline: where autograd's sequence numbers are, without which nodes are not linked to operators. */
+static void find_sequence(const struct target *t, const struct mapped_file *file, struct op_proc *p)
+{
+	struct thread_word word = {0};
+	struct elf *elf = NULL;
+	uint64_t first;
+	int err = elf__new(file->open_path, &elf);
+
+	err = err ?: elf__vaddr(elf, 0, &first);
+	err = err ?: py_code__thread_word(elf, t->process.pid, file->base - first, PEEK, &word);
+	elf__free(elf);
+	/* musl's dtv has 8-byte entries. */
+	if (err || (word.module && process__file(&t->process, "ld-musl-"))) {
+		log__warn("report this version of torch", "its sequence numbers were not found: in the timeline no "
+							  "node is linked to the operator that made it");
+		return;
+	}
+	p->sequence_module = word.module;
+	p->sequence_offset = word.offset;
+}
+
 /* What a library has of operators and nodes. Having none is no error. */
 static int add_torch(struct session *s, const struct mapped_file *file, bool tensors, uint32_t slot)
 {
+	struct op_proc *p = &s->ops->procs[slot];
 	struct op_library *library;
 	struct op_file *found;
 	int err = find_file(s, file, tensors, &found);
@@ -280,7 +307,11 @@ static int add_torch(struct session *s, const struct mapped_file *file, bool ten
 	if (err)
 		return err == -ENOENT && !tensors ? 0 : err;
 	if (found->found->string_bytes == 8)
-		s->ops->procs[slot].old_strings = 1;
+		p->old_strings = 1;
+	if (found->found->sequence_nr)
+		p->node_sequence = found->found->sequence_nr;
+	if (tensors && s->options.timeline)
+		find_sequence(s->ops->targets[slot].target, file, p);
 	library = add_library(&s->ops->targets[slot], file);
 	for (uint32_t i = 0; !err && i < found->found->fn_cnt; i++)
 		err = add_function(library, found, i, slot);
@@ -406,13 +437,56 @@ static void tend(struct session *s, uint32_t slot)
 		disarm(s->ops, slot);
 }
 
+void op_probes__forked(struct session *s, const struct target *parent)
+{
+	struct op_target *t = s->ops && parent->op_slot ? &s->ops->targets[parent->op_slot - 1] : NULL;
+	uint64_t now = session__now_ns();
+
+	/* It keeps us for as long as arming does, in which the ring buffer may overflow with spans. */
+	if (!t || t->sweep_ns || s->options.timeline)
+		return;
+	t->sweep_ns = now + SWEEP_DELAY;
+	if (t->swept_ns && t->sweep_ns < t->swept_ns + SWEEP_APART)
+		t->sweep_ns = t->swept_ns + SWEEP_APART;
+}
+
+/*
+ * A child inherits the breakpoints, and pays for each hit, though no program of its parent's links runs in it. When a link goes, the
+ * kernel takes each breakpoint out of all processes in which no other link wants it. One to ourselves, where these
+ * libraries are not, does: no program of it ever runs.
+ */
+static void sweep(struct session *s, uint32_t slot, uint64_t now)
+{
+	struct op_target *t = &s->ops->targets[slot];
+
+	t->sweep_ns = 0;
+	if (!s->ops->procs[slot].armed)
+		return; /* they went with the parent's */
+	for (size_t i = 0; i < t->library_cnt; i++)
+		for (int link = 0; link < LINK__COUNT; link++) {
+			struct attachment *attachment;
+
+			attachment__new(s->skel->progs.op_exit, s->selftest.backend, getpid(),
+					&t->libraries[i].lists[link], &attachment);
+			attachment__free_all(&attachment, 1);
+		}
+	t->swept_ns = now;
+}
+
 void op_probes__tend(struct session *s)
 {
-	if (!s->ops || !s->options.schedule[OP_ACTIVE] || !s->opened)
+	uint64_t now = session__now_ns();
+
+	if (!s->ops || !s->opened)
 		return;
-	for (uint32_t slot = 0; slot < OP_PROCS_MAX; slot++)
-		if (s->ops->targets[slot].target)
+	for (uint32_t slot = 0; slot < OP_PROCS_MAX; slot++) {
+		if (!s->ops->targets[slot].target)
+			continue;
+		if (s->options.schedule[OP_ACTIVE])
 			tend(s, slot);
+		if (s->ops->targets[slot].sweep_ns && s->ops->targets[slot].sweep_ns <= now)
+			sweep(s, slot, now);
+	}
 }
 
 void op_probes__close(struct session *s)

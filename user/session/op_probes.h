@@ -22,9 +22,11 @@ void op_probes__free(struct session *s);
 int op_probes__add_target(struct session *s, struct target *t);
 /* The process's window opens now; without a schedule operators count from here on. */
 void op_probes__open(struct session *s, struct target *t);
+/* A target forked a child: it is relieved of the breakpoints that it inherits, within some seconds. */
+void op_probes__forked(struct session *s, const struct target *parent);
 void op_probes__remove_target(struct session *s, struct target *t); /* detaches; its counts stay */
 
-/* Arms and disarms by the schedule; called at each poll. */
+/* Arms and disarms by the schedule, and relieves children; called at each poll. */
 void op_probes__tend(struct session *s);
 /* Closes all windows: nothing counts from here on. */
 void op_probes__close(struct session *s);

@@ -102,10 +102,10 @@ static void emit_rows(struct session *s)
 			continue;
 		rec.key = row->key;
 		rec.val = row->val;
+		send_name(s, rec.key.name); /* the timeline has calls that were taken back from their row, too */
 		if (!memcmp(&rec.val, &s->ops->sent[i], sizeof(rec.val)))
 			continue;
 		s->ops->sent[i] = rec.val;
-		send_name(s, rec.key.name);
 		session__emit(s, &rec.hdr);
 	}
 }
@@ -126,6 +126,7 @@ void op_table__windows(struct session *s)
 		rec.steps = p->boundaries - p->first_step - (s->options.schedule[OP_ACTIVE] ? 1 : 0);
 		rec.start_ns = p->window_start_ns;
 		rec.end_ns = session__now_ns();
+		rec.cut = p->cut;
 		session__emit(s, &rec.hdr);
 	}
 }

@@ -21,6 +21,10 @@ static int print(enum libbpf_print_level level, const char *fmt, va_list args)
 }
 
 #define TIMELINE_RING_BYTES (32 << 20) /* some 400,000 spans between two polls */
+#define SAMPLES_RING_BYTES  (4 << 20)  /* a job's stacks are all new at first */
+
+/* Waits are sampled when so much of them has come together. */
+#define WAIT_THRESHOLD_NS 100000
 
 /* Their programs are not loaded, and their maps are as small as can be. */
 static void leave_operators_out(struct stepflame_bpf *skel)
@@ -37,6 +41,24 @@ static void leave_operators_out(struct stepflame_bpf *skel)
 	bpf_map__set_max_entries(skel->maps.handles, 1);
 	bpf_map__set_max_entries(skel->maps.groups, 1);
 	bpf_map__set_max_entries(skel->maps.allocations, 1);
+}
+
+static void leave_calls_out(struct stepflame_bpf *skel)
+{
+	bpf_program__set_autoload(skel->progs.exact, false);
+	bpf_program__set_autoload(skel->progs.exact_exit, false);
+	bpf_map__set_max_entries(skel->maps.exact_threads, 1);
+	bpf_map__set_max_entries(skel->maps.exact_free, 1);
+	bpf_map__set_max_entries(skel->maps.call_rows, 1);
+}
+
+static void leave_samples_out(struct stepflame_bpf *skel)
+{
+	bpf_program__set_autoload(skel->progs.sample_timer, false);
+	bpf_program__set_autoload(skel->progs.sample_switch, false);
+	bpf_program__set_autoload(skel->progs.sample_wakeup, false);
+	bpf_program__set_autoload(skel->progs.sample_threads, false);
+	bpf_map__set_max_entries(skel->maps.stacks, 1);
 }
 
 /*
@@ -59,13 +81,29 @@ static int load(const struct program_knobs *knobs, enum attach_backend backend, 
 		memcpy((void *)skel->rodata->op_schedule, knobs->op_schedule, sizeof(knobs->op_schedule));
 		skel->rodata->want_timeline = knobs->timeline;
 		skel->rodata->want_shapes = knobs->shapes;
+		skel->rodata->want_stacks = knobs->stacks;
+		skel->rodata->want_modules = knobs->modules;
+		skel->rodata->sample_period_ns = knobs->frequency ? 1000000000 / knobs->frequency : 0;
+		skel->rodata->wait_threshold_ns = WAIT_THRESHOLD_NS;
 	}
 	if (knobs && knobs->timeline)
 		bpf_map__set_max_entries(skel->maps.ring, TIMELINE_RING_BYTES);
-	if (!knobs || !knobs->ops)
+	else if (knobs && knobs->frequency)
+		bpf_map__set_max_entries(skel->maps.ring, SAMPLES_RING_BYTES);
+	if (!knobs || !knobs->frequency)
+		leave_samples_out(skel);
+	if (!knobs || !knobs->ops || backend == ATTACH_PERF) /* which cannot attach so many */
 		leave_operators_out(skel);
-	if (backend == ATTACH_PERF)
+	if (!knobs || !knobs->exact)
+		leave_calls_out(skel);
+	if (!knobs || !(knobs->frequency || knobs->exact))
+		bpf_map__set_max_entries(skel->maps.paths, 1);
+	if (!knobs || !(knobs->frequency || knobs->exact || knobs->stacks || knobs->modules))
+		bpf_map__set_max_entries(skel->maps.codes, 1);
+	if (backend == ATTACH_PERF) {
 		bpf_program__set_expected_attach_type(skel->progs.probe, 0);
+		bpf_program__set_expected_attach_type(skel->progs.exact, 0);
+	}
 	err = stepflame_bpf__load(skel);
 	if (!err)
 		err = selftest__run(skel, backend, selftest);

@@ -19,10 +19,13 @@
 #include "../log.h"
 #include "../target/torch.h"
 #include "calls.h"
+#include "exact.h"
 #include "landmarks.h"
+#include "modules.h"
 #include "natives.h"
 #include "op_probes.h"
 #include "programs.h"
+#include "sampler.h"
 #include "state.h"
 #include "stepflame.skel.h"
 
@@ -129,6 +132,20 @@ static int on_record(void *ctx, void *data, size_t size)
 		op_table__span(s, data);
 		return 0;
 	}
+	if (record->type == REC_CODE && size >= sizeof(struct rec_code)) {
+		sampler__code(s, data);
+		return 0;
+	}
+	if (record->type == REC_MODULES && size >= sizeof(struct rec_modules)) {
+		modules__path(s, data);
+		return 0;
+	}
+	if (record->type == REC_NAME && s->options.modules)
+		modules__name(s, data);
+	if (record->type == REC_SAMPLE && size == sizeof(struct rec_sample)) {
+		sampler__sample(s, data);
+		return 0;
+	}
 	if (record->type == REC_OP_WINDOW)
 		op_table__flush_spans(s);
 	session__emit(s, record);
@@ -169,8 +186,12 @@ static int load(struct session *s)
 	struct program_knobs knobs = {
 		.step_limit = s->options.steps,
 		.ops = s->options.ops,
+		.exact = s->options.exact,
 		.shapes = s->options.shapes,
+		.stacks = s->options.stacks,
+		.modules = s->options.modules,
 		.timeline = s->options.timeline,
+		.frequency = s->options.frequency,
 	};
 	const char *why, *fix;
 	int err;
@@ -229,7 +250,7 @@ int session__new(const struct session_options *options, session_sink sink, void 
 	s->sink = sink;
 	s->sink_ctx = ctx;
 	emit_host(s);
-	err = parse_actions(s) ?: load(s) ?: set_functions(s) ?: op_probes__new(s);
+	err = parse_actions(s) ?: load(s) ?: set_functions(s) ?: op_probes__new(s) ?: sampler__start(s) ?: exact__new(s);
 	if (err)
 		session__free(s);
 	else
@@ -241,8 +262,11 @@ void session__free(struct session *s)
 {
 	if (!s)
 		return;
+	exact__free(s);
 	targets__detach_all(s);
 	op_probes__free(s);
+	sampler__free(s);
+	modules__free(s);
 	for (size_t i = 0; i < s->target_cnt; i++)
 		target__free(s->targets[i]);
 	for (size_t i = 0; i < s->file_cnt; i++)
@@ -261,18 +285,6 @@ void session__free(struct session *s)
 	free(s);
 }
 
-static int explain_process(pid_t pid, int err)
-{
-	if (err == -ESRCH)
-		log__error("stepflame ps lists the training processes of this host", "there is no process %d", pid);
-	else if (err == -EPERM || err == -EACCES)
-		log__error("run stepflame as root (sudo), or as the owner of the process with CAP_SYS_PTRACE",
-			   "may not look into process %d: permission denied", pid);
-	else
-		log__error(NULL, "cannot read process %d: %s", pid, strerror(-err));
-	return err;
-}
-
 /* Is what was found in the process enough to say something of it? */
 static int check_target(struct session *s, struct target *t, int err)
 {
@@ -283,16 +295,20 @@ static int check_target(struct session *s, struct target *t, int err)
 			   "process %d ended while probes were being attached", pid);
 		return -ESRCH;
 	}
+	if (t->has_python && exact__check(s, t))
+		return -EOPNOTSUPP;
 	for (size_t i = 0; i < s->options.action_cnt; i++)
 		if (s->actions[i].found)
 			return 0;
+	if (t->has_python && s->options.exact)
+		return 0;
 	if (err == -ENOENT) {
 		log__error("give the PID of the Python process itself; stepflame ps lists them",
 			   "process %d (%s) is not a Python program", pid, t->process.comm);
 		return -EOPNOTSUPP;
 	}
 	if (err == -EPERM || err == -EACCES)
-		return explain_process(pid, err);
+		return log__process_error(pid, err);
 	if (err == -EOPNOTSUPP || err == -ENOTSUP) {
 		log__error("CPython 3.8 to 3.14 without free threading is supported",
 			   "process %d runs Python %s, which is not supported or not laid out as expected", pid,
@@ -339,7 +355,7 @@ int session__attach(struct session *s, pid_t pid)
 	int err = process__read(pid, &process);
 
 	if (err)
-		return explain_process(pid, err);
+		return log__process_error(pid, err);
 	if (targets__find(s, process.pid)) {
 		process__release(&process);
 		log__warn(NULL, "process %d was given twice", pid);
@@ -365,7 +381,7 @@ int session__follow(struct session *s, pid_t pid)
 	int err = process__read(pid, &process);
 
 	if (err)
-		return explain_process(pid, err);
+		return log__process_error(pid, err);
 	err = targets__add(s, &process, ROLE_MAIN, &t);
 	if (err)
 		process__release(&process);
@@ -382,6 +398,7 @@ int session__open(struct session *s)
 		if (err)
 			return err;
 	}
+	sampler__open(s);
 	s->opened = true;
 	s->window_start_ns = session__now_ns();
 	s->attach_ns += s->window_start_ns - start;
@@ -400,6 +417,7 @@ int session__poll(struct session *s, int timeout_ms)
 	targets__tend(s);
 	governor__tend(s);
 	op_probes__tend(s);
+	exact__tend(s);
 	now = session__now_ns();
 	if (s->opened) {
 		s->progress.elapsed_ns = now - s->window_start_ns;
@@ -423,6 +441,7 @@ int session__finish(struct session *s)
 {
 	s->window_end_ns = session__now_ns();
 	op_probes__close(s);
+	sampler__close(s);
 	for (size_t i = 0; i < s->target_cnt; i++) {
 		struct proc_order order = {.what = ORDER_CLOSE, .pid = s->targets[i]->process.pid};
 
@@ -434,7 +453,9 @@ int session__finish(struct session *s)
 				      "--action %s was found in no process: is the library loaded, and the symbol as "
 				      "nm -D prints it?",
 				      s->options.actions[i]);
+	exact__end(s);
 	calls__note(s);
+	sampler__stop(s);
 	snapshot__emit(s);
 	op_probes__disarm_all(s);
 	targets__detach_all(s);

@@ -22,10 +22,14 @@ struct session_options {
 	size_t action_cnt;
 	uint64_t steps; /* stop after so many steps; 0: no */
 	enum session_children children;
+	bool exact;           /* every call of a Python function */
 	bool ops;             /* operators and autograd nodes too, */
 	bool shapes;          /* told apart by the shapes of what they were given, */
+	bool stacks;          /* by the line that called them, */
+	bool modules;         /* and the module that did, */
 	bool memory;          /* with what they allocated, */
 	bool timeline;        /* and each span by itself */
+	uint32_t frequency;   /* of samples, a second; 0: none */
 	uint64_t schedule[5]; /* torch.profiler.schedule, by enum op_schedule_word; active 0: always */
 };
 

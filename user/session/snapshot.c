@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "../../include/counters.h"
+#include "exact.h"
 #include "op_probes.h"
 #include "state.h"
 #include "stepflame.skel.h"
@@ -17,7 +18,7 @@
 /* The counters that mean that something is missing from the report; the others tell of the recording's edges. */
 static bool is_loss(enum counter c)
 {
-	return c != CNT_OPEN_AT_START && c != CNT_UNWOUND;
+	return c != CNT_OPEN_AT_START && c != CNT_CALL_UNSEEN && c != CNT_UNWOUND;
 }
 
 static int emit_rows(struct session *s)
@@ -62,6 +63,8 @@ static int emit_counters(struct session *s)
 			continue;
 		for (int i = 0; i < cpus; i++)
 			rec.value += values[i];
+		if (c == CNT_LINES_LOST)
+			rec.value = s->lines_lost;
 		if (is_loss(c))
 			s->progress.lost += rec.value;
 		snprintf(rec.name, sizeof(rec.name), "%s", names[c]);
@@ -110,8 +113,10 @@ static void measure(struct session *s, struct rec_window *window, struct rec_cos
 		cost->hits += proc.hits;
 		sampled += proc.sampled;
 		sampled_ns += proc.sampled_ns;
-		if (proc.hits > cost->busiest_hits)
+		if (proc.hits >= cost->busiest_hits) {
 			cost->busiest_hits = proc.hits;
+			cost->busiest_sampler_ns = proc.sampler_ns;
+		}
 		if (proc.step_rule && t->role == ROLE_CHILD)
 			t->role = ROLE_MAIN; /* it trains */
 		if (t->role != ROLE_MAIN)
@@ -159,5 +164,5 @@ int snapshot__emit(struct session *s)
 {
 	int err = emit_window(s);
 
-	return err ?: emit_rows(s) ?: op_table__snapshot(s) ?: emit_counters(s) ?: session__emit(s, NULL);
+	return err ?: emit_rows(s) ?: op_table__snapshot(s) ?: exact__snapshot(s) ?: emit_counters(s) ?: session__emit(s, NULL);
 }

@@ -9,6 +9,7 @@
 #include "../../include/ops.h"
 #include "../../include/probes.h"
 #include "../target/process.h"
+#include "../target/pyexact.h"
 #include "../target/python.h"
 #include "attach.h"
 #include "selftest.h"
@@ -27,13 +28,22 @@ enum probe_set {
 	PROBES_LATE,    /* those that are for Lightning only, where it is there */
 	PROBES_KEPT,    /* what the governor leaves alone: garbage, collectives, waits for the GPU */
 	PROBES_ACTIONS, /* --action */
+	PROBES_EXACT,   /* --exact: of a program of its own */
 	PROBES__COUNT,
+};
+
+/* How the calls of an interpreter are seen. */
+struct exact_file {
+	const char *why;      /* they cannot be; else NULL */
+	uint32_t word_offset; /* as in struct py_exact */
+	uint64_t eval;
 };
 
 /* Probes of one file, found once and used for every process that maps it. */
 struct file_probes {
 	uint64_t dev, inode;
 	struct probe_list sets[PROBES__COUNT];
+	struct exact_file exact;
 };
 
 struct attached_file {
@@ -58,6 +68,13 @@ struct target {
 		uint64_t aside_until_ns; /* its landmarks are away until then; 0: they are there */
 		bool noted;
 	} governor;
+	struct {
+		struct exact_file file;
+		bool armed;   /* all calls can be seen */
+		bool changed; /* not all: the program has a function of its own, which was told */
+		size_t word_cnt;
+		uint64_t words[PY_EXACT_WORDS]; /* set, or left alone since the program had */
+	} exact;
 	bool forked;         /* has its parent's memory layout, as BPF knows already */
 	uint64_t look_at_ns; /* when to look again */
 	uint64_t since_ns;   /* when it was found, or called exec */
@@ -75,7 +92,10 @@ struct session {
 	struct stepflame_bpf *skel;
 	struct ring_buffer *ring;
 	struct selftest selftest;
-	struct ops *ops; /* NULL: not asked for */
+	struct ops *ops;         /* NULL: not asked for */
+	struct modules *modules; /* NULL: none was met */
+	struct sampler *sampler; /* NULL: not asked for */
+	struct guardian *guardian; /* NULL: no --exact */
 	struct user_action *actions;
 	bool py_inlines; /* a Python function was wanted of an interpreter that inlines calls: CPython 3.11 and later */
 	size_t target_cnt;
@@ -85,6 +105,7 @@ struct session {
 	bool opened;
 	uint64_t window_start_ns, window_end_ns;
 	uint64_t attach_ns, detach_ns;
+	uint64_t lines_lost; /* as the counter of that name, which BPF does not add to */
 	uint64_t cpu_start_ns;
 	uint64_t next_snapshot_ns;
 	uint64_t governed_ns; /* when the governor last looked */

@@ -13,9 +13,11 @@
 #include "../log.h"
 #include "../target/torch.h"
 #include "calls.h"
+#include "exact.h"
 #include "landmarks.h"
 #include "natives.h"
 #include "op_probes.h"
+#include "sampler.h"
 #include "programs.h"
 #include "state.h"
 #include "stepflame.skel.h"
@@ -35,11 +37,6 @@ struct target *targets__find(struct session *s, pid_t pid)
 		if (s->targets[i]->process.pid == pid && !s->targets[i]->gone)
 			return s->targets[i];
 	return NULL;
-}
-
-static bool is_worker(const struct process *process)
-{
-	return !strncmp(process->comm, "pt_data_", 8); /* "pt_data_worker", torch/utils/data/_utils/worker.py */
 }
 
 static void detach(struct target *t)
@@ -182,6 +179,8 @@ static struct file_probes *probes_of(struct session *s, const struct mapped_file
 	add_actions(s, file, elf, &f->sets[PROBES_ACTIONS]);
 	if (python)
 		calls__add_probes(s, &f->sets[PROBES_ACTIONS], elf, python);
+	if (python && exact__add_probes(s, &f->sets[PROBES_EXACT], elf, python, &f->exact))
+		f->exact.why = "out of memory";
 	elf__free(own);
 	return f;
 }
@@ -204,7 +203,7 @@ static int attach_sets(struct session *s, struct target *t, const struct file_pr
 	for (int i = 0; i < PROBES__COUNT && !err; i++) {
 		if (file->sets[i] || (i == PROBES_LATE && !t->lightning))
 			continue;
-		err = attachment__new(s->skel->progs.probe, s->selftest.backend, t->process.pid, &probes->sets[i],
+		err = attachment__new(i == PROBES_EXACT ? s->skel->progs.exact : s->skel->progs.probe, s->selftest.backend, t->process.pid, &probes->sets[i],
 				      &file->sets[i]);
 		if (!err && i == PROBES_LATE && file->sets[i])
 			err = programs__order(s->skel, &order);
@@ -268,6 +267,8 @@ static int resolve_python(struct session *s, struct target *t)
 	err = attach_file(s, t, t->python.file, &t->python, elf, false);
 	elf__free(elf);
 	t->has_python = !err;
+	if (t->has_python)
+		t->exact.file = probes_of(s, t->python.file, NULL, NULL, false)->exact;
 	t->governor.dev = t->python.file->dev;
 	t->governor.inode = t->python.file->inode;
 	return err;
@@ -300,7 +301,7 @@ int targets__resolve(struct session *s, struct target *t)
 		else if (natives__wanted(file->path) && attach_file(s, t, file, NULL, NULL, false) && !t->told)
 			log__warn(NULL, "no probes could be placed in %s: rows of it will be missing", file->path);
 	}
-	if (t->role == ROLE_CHILD && is_worker(&t->process))
+	if (t->role == ROLE_CHILD && torch__is_worker(&t->process))
 		t->role = ROLE_WORKER;
 	if (news || !t->told)
 		emit_target(s, t);
@@ -318,11 +319,14 @@ int targets__open(struct session *s, struct target *t)
 		.pid = t->process.pid,
 		.role = t->role,
 		.wait = s->options.steps && t->role == ROLE_MAIN,
-		.start_ns = session__now_ns(),
 	};
+	int err = exact__arm(s, t);
 
+	if (err && err != -EAGAIN)
+		return err;
 	t->open = true;
 	op_probes__open(s, t);
+	order.start_ns = session__now_ns();
 	return programs__order(s->skel, &order);
 }
 
@@ -353,7 +357,10 @@ static void forked(struct session *s, const struct rec_proc *rec)
 	struct target *parent = targets__find(s, rec->parent_pid), *t;
 	struct process process = {};
 
-	if (!parent || process__read(rec->pid, &process))
+	if (!parent)
+		return;
+	op_probes__forked(s, parent);
+	if (process__read(rec->pid, &process))
 		return;
 	if (targets__add(s, &process, ROLE_CHILD, &t)) {
 		process__release(&process);
@@ -365,6 +372,7 @@ static void forked(struct session *s, const struct rec_proc *rec)
 	snprintf(t->torch, sizeof(t->torch), "%s", parent->torch);
 	snprintf(t->python.version, sizeof(t->python.version), "%s", parent->python.version);
 	attach_fork(s, t);
+	exact__forked(s, t, parent, s->options.children != CHILDREN_NONE);
 	if (s->options.children == CHILDREN_NONE) {
 		detach(t);
 		t->gone = true; /* to us */
@@ -396,10 +404,12 @@ void targets__event(struct session *s, const struct rec_proc *rec)
 	}
 	detach(t);
 	op_probes__remove_target(s, t);
+	sampler__forget(s, pid);
 	t->lightning = false;
 	t->has_python = t->has_torch = t->forked = false;
 	t->python = (struct python){};
 	t->governor.inode = 0;
+	memset(&t->exact, 0, sizeof(t->exact));
 	t->torch[0] = 0;
 	if (rec->event == PROC_EXIT) {
 		t->gone = true;
@@ -418,10 +428,11 @@ void targets__event(struct session *s, const struct rec_proc *rec)
 static void settle_fork(struct session *s, struct target *t)
 {
 	t->pending = false;
-	if (is_worker(&t->process)) {
+	if (torch__is_worker(&t->process)) {
 		t->role = ROLE_WORKER;
 		emit_target(s, t);
 	} else if (s->options.children == CHILDREN_WORKERS) {
+		exact__disarm(s, t);
 		detach(t);
 	}
 }
@@ -442,6 +453,9 @@ static void look(struct session *s, struct target *t, uint64_t now)
 		targets__resolve(s, t);
 	if (!t->open && s->opened && t->file_cnt)
 		targets__open(s, t);
+	else if (t->open)
+		exact__arm(s, t);
+	t->pending = t->pending || exact__waits(s, t);
 	if (t->pending)
 		t->look_at_ns = now + (now - t->since_ns < YOUNG_NS && !t->has_torch ? LOOK_OFTEN_NS : LOOK_SELDOM_NS);
 }

@@ -205,8 +205,7 @@ static bool symbol_at(const struct symtab *table, size_t i, struct elf_symbol *o
 	if (!gelf_getsym(table->data, i, &sym) || sym.st_name >= table->strs_size)
 		return false;
 	int type = GELF_ST_TYPE(sym.st_info);
-	if (sym.st_shndx == SHN_UNDEF || !table->strs[sym.st_name] || type == STT_SECTION || type == STT_FILE ||
-	    type == STT_TLS)
+	if (sym.st_shndx == SHN_UNDEF || !sym.st_name || type == STT_SECTION || type == STT_FILE || type == STT_TLS)
 		return false;
 	*out = (struct elf_symbol){
 		.name = table->strs + sym.st_name,
@@ -217,20 +216,36 @@ static bool symbol_at(const struct symtab *table, size_t i, struct elf_symbol *o
 	return true;
 }
 
+static int each_of(const struct symtab *table, int (*fn)(const struct elf_symbol *symbol, void *ctx), void *ctx)
+{
+	int ret = 0;
+
+	for (size_t i = 0; !ret && i < table->cnt; i++) {
+		struct elf_symbol symbol;
+
+		ret = symbol_at(table, i, &symbol) ? fn(&symbol, ctx) : 0;
+	}
+	return ret;
+}
+
 int elf__each_symbol(const struct elf *elf, int (*fn)(const struct elf_symbol *symbol, void *ctx), void *ctx)
 {
-	const struct symtab *table[] = {&elf->dynsym, &elf->symtab};
+	int ret = each_of(&elf->dynsym, fn, ctx);
 
-	for (size_t t = 0; t < 2; t++) {
-		for (size_t i = 0; i < table[t]->cnt; i++) {
-			struct elf_symbol symbol;
-			int ret = symbol_at(table[t], i, &symbol) ? fn(&symbol, ctx) : 0;
+	return ret ? ret : each_of(&elf->symtab, fn, ctx);
+}
 
-			if (ret)
-				return ret;
-		}
-	}
-	return 0;
+int elf__each_symbol_once(const struct elf *elf, int (*fn)(const struct elf_symbol *symbol, void *ctx), void *ctx)
+{
+	return each_of(elf->symtab.cnt > elf->dynsym.cnt ? &elf->symtab : &elf->dynsym, fn, ctx);
+}
+
+uint64_t elf__name_offset(const struct elf *elf, const struct elf_symbol *symbol)
+{
+	uintptr_t name = (uintptr_t)symbol->name, image = (uintptr_t)elf->image;
+
+	/* libelf may have copied a table that is misaligned. */
+	return name > image && name - image < elf->size ? name - image : 0;
 }
 
 struct by_name {
@@ -324,6 +339,18 @@ int elf__segment(const struct elf *elf, uint32_t type, uint64_t *vaddr, uint64_t
 	return -ENOENT;
 }
 
+bool elf__code(const struct elf *elf, size_t n, uint64_t *vaddr, uint64_t *size)
+{
+	for (size_t i = 0; i < elf->load_cnt; i++) {
+		if (!elf->load[i].code || n--)
+			continue;
+		*vaddr = elf->load[i].vaddr;
+		*size = elf->load[i].size;
+		return true;
+	}
+	return false;
+}
+
 static const struct load *load_of(const struct elf *elf, uint64_t vaddr)
 {
 	for (size_t i = 0; i < elf->load_cnt; i++) {
@@ -363,6 +390,17 @@ bool elf__is_code(const struct elf *elf, uint64_t vaddr)
 	const struct load *load = load_of(elf, vaddr);
 
 	return load && load->code;
+}
+
+int elf__code_around(const struct elf *elf, uint64_t vaddr, uint64_t *start, uint64_t *size)
+{
+	const struct load *load = load_of(elf, vaddr);
+
+	if (!load || !load->code)
+		return -ENOENT;
+	*start = load->vaddr;
+	*size = load->size;
+	return 0;
 }
 
 const uint8_t *elf__bytes(const struct elf *elf, uint64_t vaddr, size_t want, size_t *have)

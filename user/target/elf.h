@@ -30,10 +30,15 @@ const char *elf__build_id(const struct elf *elf);
 /*
  * The defined symbol of that exact name, from .dynsym, then .symtab. 0 or -ENOENT.
  * elf__each_symbol calls fn for each defined symbol of .dynsym then .symtab (names may repeat) until it returns
- * nonzero, and returns that value, else 0.
+ * nonzero, and returns that value, else 0. elf__each_symbol_once walks the longer table alone: a .symtab mostly has
+ * all that .dynsym has. Neither touches the names.
  */
 int elf__symbol(const struct elf *elf, const char *name, struct elf_symbol *out);
 int elf__each_symbol(const struct elf *elf, int (*fn)(const struct elf_symbol *symbol, void *ctx), void *ctx);
+int elf__each_symbol_once(const struct elf *elf, int (*fn)(const struct elf_symbol *symbol, void *ctx), void *ctx);
+
+/* File offset of a symbol's name, 0 when it has none. */
+uint64_t elf__name_offset(const struct elf *elf, const struct elf_symbol *symbol);
 
 /*
  * True when a symbol says that at vaddr begins a part of a function that the compiler split off ("X.cold", "X.cold.3").
@@ -48,6 +53,10 @@ int elf__offset(const struct elf *elf, uint64_t vaddr, uint64_t *offset);
 /* vaddr of a file offset inside a PT_LOAD segment. 0 or -ENOENT. */
 int elf__vaddr(const struct elf *elf, uint64_t offset, uint64_t *vaddr);
 bool elf__is_code(const struct elf *elf, uint64_t vaddr); /* lies in an executable PT_LOAD */
+/* The n-th stretch of code, from 0. false: there are fewer. */
+bool elf__code(const struct elf *elf, size_t n, uint64_t *vaddr, uint64_t *size);
+/* The executable PT_LOAD, as far as it is in the file, that covers vaddr. 0 or -ENOENT. */
+int elf__code_around(const struct elf *elf, uint64_t vaddr, uint64_t *start, uint64_t *size);
 
 /*
  * Bytes at vaddr, at most `want`, fewer at the end of the segment (*have says how many). NULL when not backed by the

@@ -305,12 +305,30 @@ static int find_node_call(struct finder *finder)
 	return add_candidate(&symbol, finder);
 }
 
+/* As GCC clones callBoxed for its own file: without `this`. */
+static int add_boxed(uint64_t vaddr, uint64_t size, void *finder)
+{
+	const struct elf_symbol symbol = {.name = CALL_BOXED ".isra.", .vaddr = vaddr, .size = size, .function = true};
+
+	return add_candidate(&symbol, finder);
+}
+
+/* Nor does a stripped file name Dispatcher::callBoxed. 0 or -ENOMEM. */
+static int find_boxed(struct finder *finder)
+{
+	for (size_t i = 0; i < finder->candidate_cnt; i++)
+		if (finder->candidate[i].event == OP_BOXED)
+			return 0;
+	return finder->candidate_cnt ? ops_boxed__find(finder->elf, add_boxed, finder) : 0;
+}
+
 static int find_functions(struct finder *finder)
 {
 	struct torch_ops *ops = finder->ops;
 	int err = elf__each_symbol(finder->elf, add_candidate, finder);
 
 	err = err ?: find_node_call(finder);
+	err = err ?: find_boxed(finder);
 	if (err)
 		return err;
 	ops->fn = calloc(finder->candidate_cnt + 1, sizeof(*ops->fn));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What the files that find operators share: ops.c, ops_code.c, ops_names.c, ops_abi.c, ops_nodes.c, ops_cache.c, and
- * their unit test.
+ * What the files that find operators share: ops.c, ops_code.c, ops_names.c, ops_abi.c, ops_nodes.c, ops_boxed.c,
+ * ops_cache.c, and their unit test.
  */
 #ifndef STEPFLAME_TARGET_OPS_PRIVATE_H
 #define STEPFLAME_TARGET_OPS_PRIVATE_H
@@ -68,6 +68,12 @@ int ops_abi__args(const char *type, bool old_optional, struct op_arg arg[OP_ARGS
  * callbacks of RecordFunction. 0 or -ENOENT.
  */
 int ops_nodes__find_call(const struct elf *elf, uint64_t vaddr, uint64_t size, struct function_range *out);
+
+/*
+ * Calls fn for each copy of Dispatcher::callBoxed, of a file that has no symbols for them; its arguments are the handle
+ * and the stack. Stops at what fn returns but 0, and returns that; or -ENOMEM.
+ */
+int ops_boxed__find(const struct elf *elf, int (*fn)(uint64_t vaddr, uint64_t size, void *ctx), void *ctx);
 
 /*
  * Bytes from a torch::autograd::Node to its sequence number, by what Node derives from; 0 when this file does not

@@ -158,12 +158,6 @@ static int proc__ids(pid_t pid, pid_t *tgid, pid_t *nspid)
 
 /* ---- mapped files ---- */
 
-struct mapping {
-	uint64_t start, end, offset, dev, inode;
-	bool executable;
-	char *name; /* in the text of maps: 0-terminated, newlines as \012 */
-};
-
 /*
  * "55d0c8a00000-55d0c8a28000 r-xp 00002000 fe:01 1234      /usr/bin/a b" (proc(5)); the name goes to the end of the
  * line.
@@ -224,11 +218,14 @@ static void name__unescape(char *name)
  * mapped file; map_files opens deleted ones, and those whose device stat(2) gives otherwise than maps does (btrfs,
  * overlayfs).
  */
-static void mapped_file__name(struct mapped_file *file, pid_t pid, const struct mapping *first)
+void mapped_file__locate(struct mapped_file *file, pid_t pid, const struct mapping *first)
 {
 	static const char deleted[] = " (deleted)";
 	size_t length;
 
+	memset(file, 0, sizeof(*file));
+	file->dev = first->dev;
+	file->inode = first->inode;
 	snprintf(file->path, sizeof(file->path), "%s", first->name);
 	if (mapped_file__is_at(file, pid, file->path, file->open_path))
 		return;
@@ -259,26 +256,19 @@ static int process__add_file(struct process *p, const struct mapping *map, uint6
 		p->files = file;
 	}
 	file = &p->files[p->file_cnt++];
-	memset(file, 0, sizeof(*file));
-	file->dev = map->dev;
-	file->inode = map->inode;
+	mapped_file__locate(file, p->pid, map);
 	file->base = base;
-	mapped_file__name(file, p->pid, map);
 	return 0;
 }
 
-/*
- * One file per inode with an executable mapping. Its base comes from the first mapping of the run that the loader made
- * around the first executable one: a program may also map a library as plain data, at any lower address.
- */
-static int process__read_files(struct process *p)
+int process__each_mapping(pid_t pid, int (*fn)(const struct mapping *map, void *ctx), void *ctx)
 {
-	struct mapping map, run = {0};
 	char *maps, *line, *next;
+	struct mapping map;
 	size_t size;
 	int err;
 
-	err = proc__slurp(p->pid, "maps", &maps, &size);
+	err = proc__slurp(pid, "maps", &maps, &size);
 	if (err)
 		return err;
 	if (size == 0)
@@ -287,15 +277,41 @@ static int process__read_files(struct process *p)
 		next = strchrnul(line, '\n');
 		if (*next)
 			*next++ = 0;
-		if (!mapping__parse(line, &map) || map.inode == 0)
-			continue;
-		if (map.dev != run.dev || map.inode != run.inode || map.offset < run.offset || map.offset == 0)
-			run = map;
-		if (map.executable && map.name[0] == '/' && !process__find_inode(p, map.dev, map.inode))
-			err = process__add_file(p, &run, run.start - run.offset);
+		if (mapping__parse(line, &map))
+			err = fn(&map, ctx);
 	}
 	free(maps);
 	return err;
+}
+
+struct file_reader {
+	struct process *process;
+	struct mapping run;
+};
+
+/*
+ * One file per inode with an executable mapping. Its base comes from the first mapping of the run that the loader made
+ * around the first executable one: a program may also map a library as plain data, at any lower address.
+ */
+static int process__read_mapping(const struct mapping *map, void *ctx)
+{
+	struct file_reader *reader = ctx;
+	struct mapping *run = &reader->run;
+
+	if (map->inode == 0)
+		return 0;
+	if (map->dev != run->dev || map->inode != run->inode || map->offset < run->offset || map->offset == 0)
+		*run = *map;
+	if (!map->executable || map->name[0] != '/' || process__find_inode(reader->process, map->dev, map->inode))
+		return 0;
+	return process__add_file(reader->process, run, run->start - run->offset);
+}
+
+static int process__read_files(struct process *p)
+{
+	struct file_reader reader = {.process = p};
+
+	return process__each_mapping(p->pid, process__read_mapping, &reader);
 }
 
 /* ---- a process ---- */

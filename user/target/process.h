@@ -24,6 +24,13 @@ struct mapped_file {
 	uint64_t base;
 };
 
+/* A line of /proc/PID/maps. */
+struct mapping {
+	uint64_t start, end, offset, dev, inode; /* inode 0: no file */
+	bool executable;
+	const char *name; /* in the text of maps: newlines as \012, " (deleted)" behind; gone when its reader returns */
+};
+
 struct process {
 	pid_t pid;           /* as we see it */
 	pid_t nspid;         /* as it sees itself (last field of NSpid) */
@@ -46,6 +53,10 @@ bool process__alive(const struct process *p); /* same pid, same start time, not 
 
 /* The first mapped file whose base name begins with `prefix` (e.g. "libtorch_cpu.so"), or NULL. */
 const struct mapped_file *process__file(const struct process *p, const char *prefix);
+/* Calls fn for each mapping, ascending, until it returns nonzero, and returns that value. 0 or -errno (-ESRCH: gone). */
+int process__each_mapping(pid_t pid, int (*fn)(const struct mapping *map, void *ctx), void *ctx);
+/* Path and open_path of the file of that mapping, as above; base is 0. */
+void mapped_file__locate(struct mapped_file *file, pid_t pid, const struct mapping *map);
 /* Value of a variable in its initial environment, into value (cut, 0-terminated). 0, -ENOENT, or -errno. */
 int process__environ(pid_t pid, const char *name, char *value, size_t size);
 /* process_vm_readv of exactly `size` bytes. 0 or -errno (-EFAULT unmapped). */

@@ -19,6 +19,7 @@
 #define OWNER_MAX       4    /* the highest of enum _frameowner in any version */
 #define TEXT_MAX        4096 /* characters: file names */
 #define DATA_MAX        (16u << 20)
+#define CODE_MAX        (16u << 20) /* bytes of one function's code */
 #define TABLE_CHUNK     65536u
 
 static int check__read(const struct py_check *check, uint64_t address, void *buffer, size_t size)
@@ -138,18 +139,47 @@ static bool check__str(const struct py_check *check, uint64_t address)
 	return true;
 }
 
+/* A bytes object: its length leads to the 0 behind its last byte. */
+static bool check__bytes(const struct py_check *check, uint64_t address)
+{
+	const struct py_layout *layout = &check->internals->layout;
+	uint64_t type, length;
+	char last;
+
+	return !check__pointer(check, address + 8, &type) &&
+	       check__c_string(check, type + layout->type_name, "bytes") &&
+	       !check__pointer(check, address + layout->bytes_length, &length) && length < DATA_MAX &&
+	       !check__read(check, address + layout->bytes_data + length, &last, 1) && last == 0;
+}
+
 enum verdict {
 	VERDICT_NONE, /* no Python frame */
 	VERDICT_GOOD,
 	VERDICT_BAD, /* makes no sense, this time at least */
 };
 
+/* Is the instruction at hand one of the code, or the place before its first, of a frame that has not begun? */
+static bool check__instruction(const struct py_check *check, uint64_t frame, uint64_t code)
+{
+	const struct py_layout *layout = &check->internals->layout;
+	uint64_t at;
+	int32_t index;
+
+	if (layout->instr_bytes)
+		return !check__read(check, frame + layout->frame_instr, &index, sizeof(index)) &&
+		       (uint32_t)(index + 1) < CODE_MAX;
+	return !check__pointer(check, frame + layout->frame_instr, &at) &&
+	       at - (code + layout->code_instructions - 2) < CODE_MAX && at % 2 == 0;
+}
+
 static bool check__code(const struct py_check *check, uint64_t code)
 {
 	const struct py_layout *layout = &check->internals->layout;
-	uint64_t type, name;
+	uint64_t type, name, table;
 
-	if (check__pointer(check, code + 8, &type) || (check->code_type && type != check->code_type))
+	if (check__pointer(check, code + 8, &type) || type != check->python->process.code_type)
+		return false;
+	if (check__pointer(check, code + layout->code_linetable, &table) || !check__bytes(check, table))
 		return false;
 	return !check__pointer(check, code + layout->code_filename, &name) && check__str(check, name) &&
 	       !check__pointer(check, code + layout->code_name, &name) && check__str(check, name) &&
@@ -175,8 +205,10 @@ static enum verdict check__frames(const struct py_check *check, uint64_t tstate)
 		if (owner < 0 || owner > OWNER_MAX)
 			return VERDICT_BAD;
 		if (layout->frame_owner_c < 0 || owner < layout->frame_owner_c) {
-			if (check__pointer(check, frame + layout->frame_code, &code) ||
-			    !check__code(check, code & ~(uint64_t)layout->ref_mask))
+			if (check__pointer(check, frame + layout->frame_code, &code))
+				return VERDICT_BAD;
+			code &= ~(uint64_t)layout->ref_mask;
+			if (!check__code(check, code) || !check__instruction(check, frame, code))
 				return VERDICT_BAD;
 			verdict = VERDICT_GOOD;
 		}
@@ -197,7 +229,7 @@ static bool check__current(const struct py_check *check, uint64_t tstate)
 
 	if (py->tstate_where != PY_TSTATE_TLS && py->tstate_where != PY_TSTATE_DTV)
 		return true;
-	if (check__pointer(check, tstate + check->internals->walk[PY_WALK_TSTATE_THREAD], &tp) ||
+	if (check__pointer(check, tstate + check->python->walk[PY_WALK_TSTATE_THREAD], &tp) ||
 	    check__pointer(check, tp, &self) || self != tp)
 		return true; /* its thread has ended, or has not begun */
 	at = tp;
@@ -215,7 +247,7 @@ static bool check__current(const struct py_check *check, uint64_t tstate)
 		return false;
 	/* A thread may have a state in each interpreter, one of which is current. */
 	return current == 0 || current == tstate ||
-	       (!check__pointer(check, current + check->internals->walk[PY_WALK_TSTATE_THREAD], &self) && self == tp);
+	       (!check__pointer(check, current + check->python->walk[PY_WALK_TSTATE_THREAD], &self) && self == tp);
 }
 
 /* Up to 3.11: the state of the thread that holds the GIL, if one does, belongs to an interpreter of the list. */
@@ -229,7 +261,7 @@ static bool check__global(const struct py_check *check, const uint64_t interpret
 		return false;
 	if (current == 0)
 		return true;
-	if (check__pointer(check, current + check->internals->walk[PY_WALK_TSTATE_INTERP], &interpreter))
+	if (check__pointer(check, current + check->python->walk[PY_WALK_TSTATE_INTERP], &interpreter))
 		return false;
 	for (int i = 0; i < INTERPRETER_MAX; i++) {
 		if (interpreters[i] == interpreter)
@@ -242,9 +274,9 @@ static bool check__global(const struct py_check *check, const uint64_t interpret
  * The threads of one interpreter: GOOD when one makes sense, else BAD when one does not; BAD when a current state is
  * elsewhere.
  */
-static enum verdict check__interpreter(const struct py_check *check, uint64_t interpreter,
-				       const uint32_t walk[PY_WALK_CNT])
+static enum verdict check__interpreter(const struct py_check *check, uint64_t interpreter)
 {
+	const uint32_t *walk = check->python->walk;
 	enum verdict verdict, result = VERDICT_NONE;
 	uint64_t tstate, back;
 
@@ -264,15 +296,16 @@ static enum verdict check__interpreter(const struct py_check *check, uint64_t in
 	return result;
 }
 
-static enum verdict check__threads(const struct py_check *check, const uint32_t walk[PY_WALK_CNT])
+static enum verdict check__threads(const struct py_check *check)
 {
+	const uint32_t *walk = check->python->walk;
 	uint64_t interpreters[INTERPRETER_MAX] = {0}, next;
 	bool good = false, bad = false;
 
-	if (check__pointer(check, check->runtime + walk[PY_WALK_INTERPRETERS], &next))
+	if (check__pointer(check, check->python->runtime + walk[PY_WALK_INTERPRETERS], &next))
 		return VERDICT_BAD;
 	for (int i = 0; next && i < INTERPRETER_MAX; i++) {
-		enum verdict verdict = check__interpreter(check, next, walk);
+		enum verdict verdict = check__interpreter(check, next);
 
 		good |= verdict == VERDICT_GOOD;
 		bad |= verdict == VERDICT_BAD;
@@ -289,7 +322,6 @@ int py_check__process(const struct py_check *check)
 {
 	const struct py_layout *layout = &check->internals->layout;
 	const struct timespec pause = {.tv_nsec = 1000 * 1000};
-	uint32_t walk[PY_WALK_CNT];
 	uint64_t value;
 	int err;
 
@@ -301,18 +333,8 @@ int py_check__process(const struct py_check *check)
 		return -ENOTSUP;
 	if (check->python->functions.next && !check__next(check))
 		return -ENOTSUP;
-	/* What only this walk needs may move between patch releases, and from 3.13 the process tells where it is. */
-	for (int i = 0; i < PY_WALK_CNT; i++) {
-		walk[i] = check->internals->walk[i];
-		if (check->internals->walk_at[i]) {
-			err = check__pointer(check, check->runtime + check->internals->walk_at[i], &value);
-			if (err)
-				return err;
-			walk[i] = (uint32_t)value;
-		}
-	}
 	for (int i = 0; i < ATTEMPTS; i++) {
-		if (check__threads(check, walk) != VERDICT_BAD)
+		if (check__threads(check) != VERDICT_BAD)
 			return 0;
 		nanosleep(&pause, NULL);
 	}

@@ -18,9 +18,7 @@ struct py_check {
 	const struct python *python; /* all but the check is done */
 	const struct elf *elf;
 	const struct py_internals *internals;
-	uint64_t runtime;      /* address of _PyRuntime */
 	uint64_t unicode_type; /* address of PyUnicode_Type */
-	uint64_t code_type;    /* address of PyCode_Type, 0 if not known */
 };
 
 /*

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Follows a few instructions of functions that CPython exports. In: the file's code (not the process's, in which probes
- * may have been written) and words of the process's memory. Out: the place of the thread state, the version's text.
+ * Follows a few instructions of functions that CPython, or torch, exports. In: the file's code (not the process's, in
+ * which probes may have been written) and words of the process's memory. Out: places of thread-local words, the
+ * version's text.
  * Owned by the thread that calls it.
  */
 #include "pycode.h"
@@ -260,31 +261,42 @@ static int capstone__open(csh *capstone)
 	return 0;
 }
 
+int py_code__thread_word(const struct elf *elf, pid_t pid, uint64_t bias, const char *getter, struct thread_word *out)
+{
+	struct walk walk = {.elf = elf, .pid = pid, .bias = bias};
+	struct elf_symbol symbol;
+	int err;
+
+	if (elf__symbol(elf, getter, &symbol))
+		return -ENOENT;
+	err = capstone__open(&walk.capstone);
+	if (err)
+		return err;
+	if (walk__function(&walk, symbol.vaddr))
+		*out = (struct thread_word){.module = walk.loaded.module, .offset = walk.loaded.number};
+	else
+		err = -ENOENT;
+	cs_close(&walk.capstone);
+	return err;
+}
+
 int py_code__tstate(const struct elf *elf, pid_t pid, uint64_t bias, struct py_process *out)
 {
 	/* 3.12 and later; 3.12 alone; 3.13 and later; all, but with an error path. */
 	static const char *const getters[] = {"_PyThreadState_GetCurrent", "_PyThreadState_UncheckedGet",
 					      "PyThreadState_GetUnchecked", "PyThreadState_Get"};
-	struct elf_symbol symbol;
-	csh capstone;
-	int err;
 
-	err = capstone__open(&capstone);
-	if (err)
-		return err;
-	err = -ENOENT;
-	for (size_t i = 0; err && i < sizeof(getters) / sizeof(getters[0]); i++) {
-		struct walk walk = {.elf = elf, .pid = pid, .bias = bias, .capstone = capstone};
+	for (size_t i = 0; i < sizeof(getters) / sizeof(getters[0]); i++) {
+		struct thread_word word;
 
-		if (elf__symbol(elf, getters[i], &symbol) || !walk__function(&walk, symbol.vaddr))
+		if (py_code__thread_word(elf, pid, bias, getters[i], &word))
 			continue;
-		out->tstate_where = walk.loaded.kind == VALUE_BLOCK ? PY_TSTATE_DTV : PY_TSTATE_TLS;
-		out->tls_module = walk.loaded.module;
-		out->tstate_address = walk.loaded.number;
-		err = 0;
+		out->tstate_where = word.module ? PY_TSTATE_DTV : PY_TSTATE_TLS;
+		out->tls_module = word.module;
+		out->tstate_address = word.offset;
+		return 0;
 	}
-	cs_close(&capstone);
-	return err;
+	return -ENOENT;
 }
 
 /* "3.9.18", "3.9.0rc1+" and the like; what follows the digits and letters is cut. */

@@ -11,21 +11,26 @@
 #include "../../include/python.h"
 
 /* Offsets on the way from _PyRuntime to a thread state. */
-enum py_walk {
+enum py_walk_field {
 	PY_WALK_INTERPRETERS,   /* _PyRuntime.interpreters.head */
 	PY_WALK_INTERP_NEXT,    /* PyInterpreterState.next */
 	PY_WALK_INTERP_THREADS, /* PyInterpreterState.threads.head */
 	PY_WALK_TSTATE_NEXT,    /* PyThreadState.next */
 	PY_WALK_TSTATE_INTERP,  /* PyThreadState.interp */
 	PY_WALK_TSTATE_THREAD,  /* PyThreadState.thread_id: the pthread_t, so the thread pointer */
+	PY_WALK_TSTATE_NATIVE,  /* PyThreadState.native_thread_id: the thread id; 0 before 3.11 */
+	PY_WALK_GIL, /* PyInterpreterState.ceval.gil, a pointer; up to 3.11 _PyRuntime.ceval.gil, the struct itself */
 	PY_WALK_CNT,
 };
 
-#define PY_DEBUG_MAX 16
+#define PY_DEBUG_MAX 24
 
 struct py_internals {
 	struct py_layout layout;
 	uint32_t walk[PY_WALK_CNT];
+	uint32_t tss_key;                           /* _PyRuntime.(gilstate.)autoTSSkey._key */
+	uint32_t gil_bytes, gil_holder, gil_locked; /* struct _gil_runtime_state: its size, last_holder, locked */
+	uint32_t recursion_limit;                   /* PyInterpreterState.ceval.recursion_limit; 0 before 3.11 */
 	/*
 	 * From 3.13 _PyRuntime begins with _Py_DebugOffsets (CPython Include/internal/pycore_runtime.h or
 	 * pycore_debug_offsets.h): where in _PyRuntime the 64-bit words are that tell walk[], the version and

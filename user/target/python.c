@@ -16,6 +16,7 @@
 #include "pycheck.h"
 #include "pycode.h"
 #include "pylayout.h"
+#include "pythread.h"
 
 #define METH_FASTCALL 0x80 /* CPython Include/methodobject.h */
 
@@ -146,14 +147,13 @@ static void python__find_functions(struct python *out, const struct elf *elf, ui
 		functions->gc.callback = 0;
 }
 
-static void python__find_tstate(struct python *out, const struct elf *elf, const struct process *process,
-				uint64_t runtime)
+static void python__find_tstate(struct python *out, const struct elf *elf, const struct process *process)
 {
 	struct py_process *py = &out->process;
 
 	if (py->layout.runtime_tstate) {
 		py->tstate_where = PY_TSTATE_GLOBAL;
-		py->tstate_address = runtime + py->layout.runtime_tstate;
+		py->tstate_address = out->runtime + py->layout.runtime_tstate;
 		return;
 	}
 	/* musl's dtv has 8-byte entries, so there a word that needs the dtv stays unknown. */
@@ -165,11 +165,22 @@ static void python__find_tstate(struct python *out, const struct elf *elf, const
 	}
 }
 
+static void python__find_threads(struct python *out, const struct process *process,
+				 const struct py_internals *internals)
+{
+	struct py_process *py = &out->process;
+
+	if (!process__file(process, "ld-musl-"))
+		py->tss_offset = py_thread__find_tss(process->pid, out->runtime, internals, out->walk);
+	py->gil_address = py_thread__find_gil(process->pid, out->runtime, internals, out->walk);
+	py->gil_bytes = py->gil_address ? internals->gil_bytes : 0;
+}
+
 /* ---- all together ---- */
 
 static int python__describe(const struct process *process, struct python *out, const struct elf *elf)
 {
-	struct elf_symbol runtime, gen_type, unicode_type, code_type;
+	struct elf_symbol runtime, gen_type, unicode_type, cell_type, code_type;
 	const struct py_internals *internals;
 	uint64_t first;
 	int minor, err;
@@ -178,33 +189,38 @@ static int python__describe(const struct process *process, struct python *out, c
 	 * The lowest mapping begins at file offset 0 in all but odd files, and a load bias is the same in all segments.
 	 */
 	if (elf__symbol(elf, "_PyRuntime", &runtime) || elf__symbol(elf, "PyGen_Type", &gen_type) ||
-	    elf__symbol(elf, "PyUnicode_Type", &unicode_type) || elf__vaddr(elf, 0, &first))
+	    elf__symbol(elf, "PyUnicode_Type", &unicode_type) || elf__symbol(elf, "PyCode_Type", &code_type) ||
+	    elf__symbol(elf, "PyCell_Type", &cell_type) ||
+	    elf__vaddr(elf, 0, &first))
 		return -ENOEXEC;
 	out->bias = out->file->base - first;
 	snprintf(out->build_id, sizeof(out->build_id), "%s", elf__build_id(elf));
+	out->runtime = out->bias + runtime.vaddr;
 	out->process.gen_type = out->bias + gen_type.vaddr;
+	out->process.code_type = out->bias + code_type.vaddr;
+	out->process.cell_type = out->bias + cell_type.vaddr;
 
 	minor = python__version(out, elf, process->pid);
 	internals = minor < PY_MINOR_MIN || minor > PY_MINOR_MAX ? NULL : py_internals__find(minor);
 	if (!internals)
 		return -EOPNOTSUPP;
 	out->process.layout = internals->layout;
-	err = py_check__debug_offsets(process->pid, out->bias + runtime.vaddr, internals);
+	err = py_check__debug_offsets(process->pid, out->runtime, internals)
+		      ?: py_walk__resolve(process->pid, out->runtime, internals, out->walk);
 	if (err)
 		return err;
 	python__find_functions(out, elf, gen_type.vaddr);
-	python__find_tstate(out, elf, process, out->bias + runtime.vaddr);
-	if (elf__symbol(elf, "PyCode_Type", &code_type))
-		code_type.vaddr = -out->bias;
-	return py_check__process(&(struct py_check){
+	python__find_tstate(out, elf, process);
+	err = py_check__process(&(struct py_check){
 		.process = process,
 		.python = out,
 		.elf = elf,
 		.internals = internals,
-		.runtime = out->bias + runtime.vaddr,
 		.unicode_type = out->bias + unicode_type.vaddr,
-		.code_type = out->bias + code_type.vaddr,
 	});
+	if (!err)
+		python__find_threads(out, process, internals);
+	return err;
 }
 
 int python__find(const struct process *process, struct python *out, struct elf **elf)

@@ -44,3 +44,8 @@ void torch__version(const struct process *process, const struct mapped_file *lib
 			return;
 	}
 }
+
+bool torch__is_worker(const struct process *process)
+{
+	return !strncmp(process->comm, "pt_data_", 8); /* "pt_data_worker", torch/utils/data/_utils/worker.py */
+}

@@ -11,4 +11,7 @@ const struct mapped_file *torch__file(const struct process *process);
 /* The version that torch/version.py beside the library says ("2.15.0+cpu"), "" when it is not found. */
 void torch__version(const struct process *process, const struct mapped_file *libtorch, char *version, size_t size);
 
+/* Is it a worker of a torch DataLoader, by the name that torch gives it? */
+bool torch__is_worker(const struct process *process);
+
 #endif

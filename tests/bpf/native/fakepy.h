@@ -10,7 +10,7 @@
 
 #include "user/target/python.h"
 
-#define FAKEPY_BYTES      (1 << 18)
+#define FAKEPY_BYTES      (1 << 19)
 #define FAKEPY_GUARD      4096
 #define FAKEPY_LOCALS     4
 #define FAKEPY_SUSPENDED  40 /* an index of an instruction, in versions that tell by it */
@@ -20,7 +20,7 @@ struct fakepy {
 	const struct py_layout *py;
 	u8 *base;
 	size_t used;
-	u64 gen_type;
+	u64 gen_type, code_type;
 };
 
 static inline u64 fakepy__alloc(struct fakepy *f, size_t bytes)
@@ -48,6 +48,7 @@ static inline struct fakepy fakepy__new(int minor)
 	if (!f.py || f.base == MAP_FAILED || mprotect(f.base, FAKEPY_BYTES, PROT_READ | PROT_WRITE))
 		abort();
 	f.gen_type = fakepy__alloc(&f, 64);
+	f.code_type = fakepy__alloc(&f, 64);
 	return f;
 }
 
@@ -85,6 +86,26 @@ static inline u64 fakepy__code_of(struct fakepy *f, u64 file, u64 name)
 	return address;
 }
 
+/* A code object that a walk over frames can tell of. `name` is its qualified name from 3.11 on, what is behind the last dot before. */
+static inline u64 fakepy__function_at(struct fakepy *f, u64 address, u64 file, u64 name, u32 first_line)
+{
+	const struct py_layout *py = f->py;
+
+	fakepy__put(address + 8, f->code_type, 8);
+	fakepy__put(address + py->code_filename, file, 8);
+	fakepy__put(address + py->code_name, name, 8);
+	if (py->code_qualname)
+		fakepy__put(address + py->code_qualname, name, 8);
+	fakepy__put(address + py->code_firstlineno, first_line, 4);
+	fakepy__put(address + py->code_linetable, fakepy__alloc(f, 64), 8);
+	return address;
+}
+
+static inline u64 fakepy__function_of(struct fakepy *f, u64 file, u64 name, u32 first_line)
+{
+	return fakepy__function_at(f, fakepy__alloc(f, 256), file, name, first_line);
+}
+
 static inline u64 fakepy__code(struct fakepy *f, const char *file, const char *name)
 {
 	return fakepy__code_of(f, fakepy__text(f, file), fakepy__text(f, name));
@@ -115,6 +136,17 @@ static inline u64 fakepy__frame(struct fakepy *f, u64 code, u64 previous)
 
 	fakepy__fill_frame(f, frame, code, previous);
 	return frame;
+}
+
+/* The instruction at hand of a frame, `bytes` of code from the first; -1: not begun. */
+static inline void fakepy__set_instr(const struct fakepy *f, u64 frame, u64 code, s64 bytes)
+{
+	const struct py_layout *py = f->py;
+
+	if (py->code_instructions)
+		fakepy__put(frame + py->frame_instr, code + py->code_instructions + (u64)bytes * (bytes < 0 ? 2 : 1), 8);
+	else
+		fakepy__put(frame + py->frame_instr, (u64)(bytes < 0 ? -1 : bytes / py->instr_bytes), 4);
 }
 
 /* A frame that the interpreter puts where C calls Python (3.12 and later); what it has for a code object is none. */

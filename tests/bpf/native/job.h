@@ -249,6 +249,20 @@ static inline void expect_row(u32 kind, u64 name, u64 parent, u64 calls, u64 tot
 	assert_int_equal(val->self_ns, self_ns);
 }
 
+/* The n-th record of that type; NULL: there are fewer. */
+static inline const void *record(u32 type, u32 n)
+{
+	for (size_t at = 0; at < native.ring_bytes;) {
+		const struct rec_hdr *hdr = (const struct rec_hdr *)(native.ring + at);
+
+		assert_true(hdr->size >= sizeof(*hdr) && hdr->size % 8 == 0 && at + hdr->size <= native.ring_bytes);
+		if (hdr->type == type && n-- == 0)
+			return hdr;
+		at += hdr->size;
+	}
+	return NULL;
+}
+
 /* How often a name was sent; *id is the last one's. */
 static inline u32 names_sent(u32 encoding, const void *text, u64 bytes, u64 *id)
 {

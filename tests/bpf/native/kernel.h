@@ -82,10 +82,34 @@ struct signal_struct {
 	int group_exit_code;
 };
 
+struct bpf_perf_event_data {
+	struct pt_regs regs;
+};
+
+struct inode {
+	unsigned short i_mode;
+};
+
+struct file {
+	struct inode *f_inode;
+};
+
+struct fdtable {
+	unsigned int max_fds;
+	struct file **fd;
+};
+
+struct files_struct {
+	struct fdtable *fdt;
+};
+
 struct task_struct {
 	int pid;
 	int tgid;
 	int exit_code;
+	unsigned int on_cpu;
+	unsigned in_iowait : 1;
+	struct files_struct *files;
 	struct task_struct *group_leader;
 	struct pid *thread_pid;
 	struct signal_struct *signal;
@@ -95,6 +119,12 @@ struct task_struct {
 	char comm[16];
 };
 
+struct bpf_iter__task {
+	struct task_struct *task;
+};
+
+#define BPF_CORE_READ_BITFIELD_PROBED(from, member) ((from)->member)
+
 /* ---- what the test sets and sees ---- */
 
 static struct {
@@ -102,6 +132,7 @@ static struct {
 	u64 tick_ns; /* by which each look at the clock moves it */
 	u64 cookie;
 	struct task_struct *task;
+	const struct pt_regs *user; /* of any task, as it entered the kernel */
 	pid_t memory_pid;     /* whose memory is read; 0: this process's */
 	u32 storage_failures; /* of the next task_storage_get calls */
 	bool ring_full;
@@ -257,19 +288,28 @@ static inline void native_map__each(const void *map, bool (*visit)(const void *k
 	}
 }
 
+/* Takes all rows out of a map. */
+static inline void native__forget(const void *map)
+{
+	struct native_map *m = native_map__get(map);
+
+	for (u32 i = 0; i < NATIVE_BUCKETS; i++) {
+		while (m->buckets[i]) {
+			struct native_row *row = m->buckets[i];
+
+			m->buckets[i] = row->next;
+			free(row);
+		}
+	}
+	m->cnt = 0;
+}
+
 static inline void native__reset(void)
 {
 	while (native_maps) {
 		struct native_map *m = native_maps;
 
-		for (u32 i = 0; i < NATIVE_BUCKETS; i++) {
-			while (m->buckets[i]) {
-				struct native_row *row = m->buckets[i];
-
-				m->buckets[i] = row->next;
-				free(row);
-			}
-		}
+		native__forget(m->map);
 		native_maps = m->next;
 		free(m);
 	}
@@ -292,7 +332,18 @@ static inline void native__reset(void)
 #define bpf_get_attach_cookie(ctx)             ((void)(ctx), native.cookie)
 #define bpf_get_current_task_btf()             (native.task)
 #define bpf_get_current_pid_tgid()             ((u64)native.task->tgid << 32 | (u32)native.task->pid)
+#define bpf_loop(cnt, step, ctx, fl)           native__loop(cnt, (long (*)(u32, void *))(void *)(step), ctx)
+#define bpf_task_pt_regs(task)                 ((void)(task), native.user)
 #define bpf_tail_call(ctx, m, index)           ((void)(m)) /* the array is empty */
+
+static inline long native__loop(u32 cnt, long (*step)(u32 i, void *ctx), void *ctx)
+{
+	u32 i = 0;
+
+	while (i < cnt && !step(i++, ctx))
+		;
+	return i;
+}
 
 static inline void *native__task_storage(const struct native_shape *shape, struct task_struct *task, u64 flags)
 {

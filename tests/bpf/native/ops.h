@@ -200,18 +200,4 @@ static inline u32 op_row_cnt(void)
 	return cnt;
 }
 
-/* The n-th record of that type; NULL: there are fewer. */
-static inline const void *record(u32 type, u32 n)
-{
-	for (size_t at = 0; at < native.ring_bytes;) {
-		const struct rec_hdr *hdr = (const struct rec_hdr *)(native.ring + at);
-
-		assert_true(hdr->size >= sizeof(*hdr) && hdr->size % 8 == 0 && at + hdr->size <= native.ring_bytes);
-		if (hdr->type == type && n-- == 0)
-			return hdr;
-		at += hdr->size;
-	}
-	return NULL;
-}
-
 #endif

@@ -126,6 +126,21 @@ def custom_op(args):
 
 
 @model
+def library(args):
+    """An operator of the job's own, as torch.library makes them since 1.13, and one called by its name."""
+    own = torch.library.Library("stepflame_library", "DEF")
+    own.define("scaled(Tensor x, float by) -> Tensor")
+    own.impl("scaled", lambda x, by: x * by, "CompositeImplicitAutograd")
+    net, x = nn.Linear(32, 8), torch.randn(16, 32)
+
+    def loss(keep=own):
+        y = torch.ops.stepflame_library.scaled(net(x), 0.5)
+        return torch.ops.aten.add(y, y, alpha=2).mean()
+
+    return training_step(net, loss, sgd(net))
+
+
+@model
 def autocast(args):
     net, x, y = perceptron(64), torch.randn(64, 32), torch.randint(0, 10, (64,))
 
@@ -179,6 +194,23 @@ def threads(args):
 
     def step():
         both = [threading.Thread(target=infer) for _ in range(2)]
+        for thread in both:
+            thread.start()
+        for thread in both:
+            thread.join()
+
+    return step
+
+
+@model
+def trainers(args):
+    """Two threads that train at once, each with sequence numbers of its own, new threads in each step."""
+    nets = [perceptron(64), nn.Sequential(nn.Linear(32, 8), nn.Tanh())]
+    x = torch.randn(64, 32)
+    steps = [training_step(net, lambda net=net: net(x).square().mean(), sgd(net)) for net in nets]
+
+    def step():
+        both = [threading.Thread(target=one) for one in steps]
         for thread in both:
             thread.start()
         for thread in both:

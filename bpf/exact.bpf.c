@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * The program behind `record --exact`: one of its own, since it runs at every call of a Python function. In: a uprobe
+ * whose cookie says what it means. Out: rows in a map of their own; functions and paths in the ring buffer.
+ */
+#include "exact.h"
+
+static __always_inline void exact__dispatch(struct pt_regs *ctx, u64 cookie, struct task_struct *task, struct proc *proc,
+					    u32 pid)
+{
+	u64 first = ctx->di, second = ctx->si, frame = ctx->sp + (short)COOKIE_DEPTH(cookie);
+
+	/* The verifier takes no computed offset into the registers. */
+	asm volatile("" : "+r"(first), "+r"(second));
+	switch (COOKIE_EVENT(cookie)) {
+	case PROBE_EXACT_CALL:
+		on_call(task, proc, pid, frame, COOKIE_FLAGS(cookie) & COOKIE_FRAME_SECOND ? second : first);
+		break;
+	case PROBE_EXACT_RETURN:
+		on_return(task, proc, pid, frame);
+		break;
+	case PROBE_EXACT_CLEAR:
+		on_clear(task, proc, pid, ctx->sp, COOKIE_FLAGS(cookie) & COOKIE_FRAME_SECOND ? second : first);
+		break;
+	}
+}
+
+SEC("uprobe.multi")
+int exact(struct pt_regs *ctx)
+{
+	u64 cookie = bpf_get_attach_cookie(ctx), start = 0;
+	struct task_struct *task = bpf_get_current_task_btf();
+	u32 pid = task_pid(task);
+	struct proc *proc;
+
+	if (COOKIE_EVENT(cookie) == PROBE_NONE)
+		REFUSE_PRIVATE_STACK(ctx);
+	proc = bpf_map_lookup_elem(&procs, &pid);
+	if (!proc)
+		return 0;
+	if (__sync_fetch_and_add(&proc->hits, 1) % HITS_PER_SAMPLE == 0)
+		start = bpf_ktime_get_ns();
+	if (proc->window != WINDOW_CLOSED && proc->window != WINDOW_DONE && proc->py.layout.minor)
+		exact__dispatch(ctx, cookie, task, proc, pid);
+	if (start) {
+		__sync_fetch_and_add(&proc->sampled, 1);
+		__sync_fetch_and_add(&proc->sampled_ns, bpf_ktime_get_ns() - start);
+	}
+	return 0;
+}
+
+/* A thread ends: its stack of calls is free for another. */
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(exact_exit, struct task_struct *task)
+{
+	exact__leave(task);
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

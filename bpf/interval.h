@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Intervals that samples are seen against, told one by one as they end: steps, forwards, collections of garbage. */
+#ifndef STEPFLAME_INTERVAL_H
+#define STEPFLAME_INTERVAL_H
+
+#include "maps.h"
+
+/* Of the current thread, from start_ns to now; `depth` spans are around it, `step` boundaries before its end. */
+__weak __noinline int interval__send(u32 kind, u64 name, u64 start_ns, u64 now, u64 depth_and_step)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct rec_interval *rec = bpf_ringbuf_reserve(&ring, sizeof(*rec), 0);
+
+	if (!rec) {
+		count(CNT_SAMPLES_LOST);
+		return 0;
+	}
+	rec->hdr.type = REC_INTERVAL;
+	rec->hdr.flags = 0;
+	rec->hdr.size = sizeof(*rec);
+	rec->pid = task_pid(task);
+	rec->tid = BPF_CORE_READ(task, pid);
+	rec->start_ns = start_ns;
+	rec->duration_ns = now - start_ns;
+	rec->name = name;
+	rec->kind = kind;
+	rec->depth = depth_and_step >> 32;
+	rec->step = depth_and_step;
+	rec->pad = 0;
+	bpf_ringbuf_submit(rec, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+#define DEPTH_AND_STEP(depth, step) ((u64)(depth) << 32 | (u32)(step))
+
+#endif

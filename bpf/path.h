@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The spans that are open on a thread, to an id; told to user space when first met. */
+#ifndef STEPFLAME_PATH_H
+#define STEPFLAME_PATH_H
+
+#include "name.h"
+
+#define PATHS_MAX 32768
+
+/* Paths that user space has been sent. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, PATHS_MAX);
+	__type(key, u64);
+	__type(value, u8);
+} paths __weak SEC(".maps");
+
+/* What is needed to send one. */
+struct path_room {
+	struct rec_path rec;
+	struct path_span spans[SPAN_DEPTH];
+};
+
+struct path_walk {
+	struct path_room *room;
+	struct thread *t;
+	u64 hash;
+	u32 cnt;
+	u32 pad;
+};
+
+static long path__step(u32 i, struct path_walk *walk)
+{
+	const struct span *s = span__at(walk->t, i);
+	struct path_span *slot = &walk->room->spans[BOUND_INDEX(walk->cnt, SPAN_DEPTH)];
+
+	if (s->kind == SPAN_NONE)
+		return 0;
+	slot->name = s->name;
+	slot->kind = s->kind;
+	slot->pad = 0;
+	walk->hash = name_hash__add(name_hash__add(walk->hash, s->name), s->kind);
+	walk->cnt++;
+	return 0;
+}
+
+/* The id of the spans that are open on a thread, which user space has been told of; 0: none. */
+__weak __noinline u64 path__of(struct path_room *room, struct thread *t)
+{
+	struct path_walk walk = {.room = room, .t = t, .hash = name_hash__seed(0, 1)};
+	struct rec_path *rec;
+	u32 size;
+	u8 one = 1;
+	u64 id;
+
+	if (!room || !t || !t->depth)
+		return 0;
+	bpf_loop(t->depth < SPAN_DEPTH ? t->depth : SPAN_DEPTH, path__step, &walk, 0);
+	if (!walk.cnt || walk.cnt > SPAN_DEPTH)
+		return 0;
+	id = name_hash__end(walk.hash);
+	if (bpf_map_lookup_elem(&paths, &id))
+		return id;
+	size = sizeof(*rec) + walk.cnt * sizeof(struct path_span);
+	rec = &room->rec;
+	rec->hdr.type = REC_PATH;
+	rec->hdr.flags = 0;
+	rec->hdr.size = size;
+	rec->id = id;
+	rec->span_cnt = walk.cnt;
+	rec->pad = 0;
+	if (size > sizeof(*rec) + sizeof(room->spans) || bpf_ringbuf_output(&ring, rec, size, BPF_RB_NO_WAKEUP)) {
+		count(CNT_RING_FULL);
+		return 0;
+	}
+	bpf_map_update_elem(&paths, &id, &one, BPF_ANY);
+	return id;
+}
+
+#endif

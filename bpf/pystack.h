@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The Python stack of the current thread: frames to an id, each function and each stack told to user space when first
+ * met.
+ *
+ *   thread state -> frame -> code object -> codes: its id  --+
+ *                   frame ...                                +--> stacks: id of all
+ *
+ * The thread is the one that runs, so nothing that is read can change meanwhile. But it may have been met in the middle
+ * of making or leaving a frame: what has not a code object's type is no frame, and ends the walk, counted.
+ */
+#ifndef STEPFLAME_BPF_PYSTACK_H
+#define STEPFLAME_BPF_PYSTACK_H
+
+#include "name.h"
+#include "python.h"
+
+#define CODES_MAX  16384
+#define STACKS_MAX 32768
+
+/* The id of a function, by what its code object is known by: where it is, and all that tells it from another there. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, CODES_MAX);
+	__type(key, u64);
+	__type(value, u64);
+} codes __weak SEC(".maps");
+
+/* Stacks that user space has been sent. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, STACKS_MAX);
+	__type(key, u64);
+	__type(value, u8);
+} stacks __weak SEC(".maps");
+
+/* Functions that call a torch.nn.Module: the ids of those of this name in that file, wherever it is installed. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 64);
+	__type(key, u64);
+	__type(value, u8);
+} module_calls __weak SEC(".maps");
+
+/* What a walk needs room for. One per CPU, for programs that nothing but an NMI can interrupt. */
+struct stack_room {
+	u32 busy;
+	u32 pad;
+	struct name_buffer names;
+	struct rec_stack stack;
+	struct stack_frame frames[STACK_FRAMES_MAX];
+};
+
+/* Is that torch/nn/modules/module.py's Module._call_impl or Module._wrapped_call_impl? */
+__weak __noinline int code__calls_module(const struct py_layout *py, u64 code)
+{
+	u64 head[2], tail[2];
+
+	if (!py || !py__head(py, read_u64(code + py->code_name), head))
+		return false;
+	if (!HEAD_IS(head, "_wrapped_call_im") && !HEAD_IS(head, "_call_impl\0\0\0\0\0\0"))
+		return false;
+	return py__tail(py, read_u64(code + py->code_filename), tail) && TAIL_IS(tail, "odules/module.py");
+}
+
+/* Tells of a function; its id, 0 when it has no readable name. Fields one by one: programs' stacks are small. */
+__weak __noinline u64 code__send(struct name_buffer *b, const struct py_layout *py, u32 pid, u64 code)
+{
+	u64 file = 0, name = 0, id;
+	struct rec_code *rec;
+	struct py_text text;
+	u32 first_line = 0;
+	u8 one = 1;
+
+	if (!b || !py)
+		return 0;
+	bpf_probe_read_user(&first_line, sizeof(first_line), (const void *)(code + py->code_firstlineno));
+	if (!py__text(py, read_u64(code + py->code_filename), &text))
+		file = name__intern(b, text.address, text.bytes, text.encoding);
+	if (!py__text(py, read_u64(code + (py->code_qualname ? py->code_qualname : py->code_name)), &text))
+		name = name__intern(b, text.address, text.bytes, text.encoding);
+	if (!file || !name)
+		return 0;
+	id = name_hash__end(name_hash__add(name_hash__add(file, name), first_line));
+	rec = bpf_ringbuf_reserve(&ring, sizeof(*rec), 0);
+	if (!rec) {
+		count(CNT_RING_FULL);
+		return 0;
+	}
+	rec->hdr.type = REC_CODE;
+	rec->hdr.flags = 0;
+	rec->hdr.size = sizeof(*rec);
+	rec->id = id;
+	rec->file = file;
+	rec->name = name;
+	rec->line_table = read_u64(code + py->code_linetable);
+	rec->pid = pid;
+	rec->first_line = first_line;
+	rec->line_cnt = 0;
+	rec->pad = 0;
+	bpf_ringbuf_submit(rec, BPF_RB_NO_WAKEUP);
+	if (want_modules && code__calls_module(py, code))
+		bpf_map_update_elem(&module_calls, &id, &one, BPF_ANY);
+	return id;
+}
+
+static __always_inline u64 buffer_word(const struct name_buffer *b, u32 offset)
+{
+	return *(const u64 *)(b->text + BOUND_INDEX(offset, REC_NAME_MAX));
+}
+
+/* The id of the function whose code object that is; 0: it is none, or not readable. */
+__weak __noinline u64 code__id(struct name_buffer *b, const struct proc *proc, u32 pid, u64 code)
+{
+	const struct py_layout *py;
+	u64 key, id, *known;
+
+	if (!b || !proc)
+		return 0;
+	py = &proc->py.layout;
+	if (bpf_probe_read_user(b->text, (py->code_linetable + 8) & (REC_NAME_MAX - 1), (const void *)code) ||
+	    buffer_word(b, OBJECT_TYPE) != proc->py.code_type)
+		return 0;
+	/*
+	 * Each of these is an object of this one's own, or holds its line: another that comes to lie here differs. What two forks
+	 * of one process load lies at the same places.
+	 */
+	key = name_hash__add(name_hash__add(code, pid), buffer_word(b, py->code_filename));
+	key = name_hash__add(key, buffer_word(b, py->code_name));
+	key = name_hash__add(key, buffer_word(b, py->code_linetable));
+	key = name_hash__add(key, (u32)buffer_word(b, py->code_firstlineno));
+	known = bpf_map_lookup_elem(&codes, &key);
+	if (known)
+		return *known;
+	id = code__send(b, py, pid, code);
+	if (id)
+		bpf_map_update_elem(&codes, &key, &id, BPF_ANY);
+	return id;
+}
+
+/* What a frame is asked for. */
+struct py_frame {
+	u64 code;     /* code object; 0: it is no Python function's */
+	u64 previous; /* the frame outside; 0: none */
+	u32 offset;   /* of the instruction at hand, in bytes of code */
+};
+
+/* False: not readable, or no frame. One read, since each costs more than its bytes. */
+__weak __noinline int py_frame__read(struct name_buffer *b, const struct py_layout *py, u64 frame, struct py_frame *out)
+{
+	u32 bytes;
+	s64 at;
+
+	if (!b || !py || !out)
+		return false;
+	/* From 3.11 the locals lie behind the fields; before, the index of the instruction is the last of them. */
+	bytes = py->code_instructions ? py->frame_locals : py->frame_instr + 8;
+	if (bpf_probe_read_user(b->text, bytes & (REC_NAME_MAX - 1), (const void *)frame))
+		return false;
+	out->previous = buffer_word(b, py->frame_previous) & ~(u64)py->ref_mask;
+	out->code = buffer_word(b, py->frame_code) & ~(u64)py->ref_mask;
+	if (py->frame_owner_c >= 0 && (u8)buffer_word(b, py->frame_owner) >= py->frame_owner_c)
+		out->code = 0;
+	else if (!out->code)
+		return false;
+	if (py->code_instructions)
+		at = buffer_word(b, py->frame_instr) - (out->code + py->code_instructions);
+	else
+		at = (s64)(s32)buffer_word(b, py->frame_instr) * py->instr_bytes;
+	out->offset = at > 0 ? at : 0; /* before the first instruction: at the function's own line */
+	return true;
+}
+
+struct stack_walk {
+	struct stack_room *room;
+	const struct proc *proc;
+	u64 frame, hash;
+	u32 pid, cnt;
+	u32 cut; /* counter + 1: why it ended early */
+};
+
+/* One frame of a walk; 1 ends it. */
+static long stack__step(u32 i, struct stack_walk *walk)
+{
+	struct stack_room *room = walk->room;
+	struct stack_frame *slot;
+	struct py_frame frame = {};
+	u64 code;
+
+	if (!walk->frame)
+		return 1;
+	if (!py_frame__read(&room->names, &walk->proc->py.layout, walk->frame, &frame)) {
+		walk->cut = CNT_STACK_LOST + 1;
+		return 1;
+	}
+	walk->frame = frame.previous;
+	if (!frame.code)
+		return 0;
+	code = code__id(&room->names, walk->proc, walk->pid, frame.code);
+	if (!code) {
+		walk->cut = CNT_STACK_LOST + 1;
+		return 1;
+	}
+	if (walk->cnt >= STACK_FRAMES_MAX) {
+		walk->cut = CNT_STACK_CUT + 1;
+		return 1;
+	}
+	slot = &room->frames[BOUND_INDEX(walk->cnt, STACK_FRAMES_MAX)];
+	slot->code = code;
+	slot->offset = frame.offset;
+	slot->pad = 0;
+	walk->hash = name_hash__add(name_hash__add(walk->hash, code), frame.offset);
+	walk->cnt++;
+	return 0;
+}
+
+/* Sends a stack that was not sent before. 0 when that fails, counted. */
+__weak __noinline int stack__send(struct stack_room *room, u64 id)
+{
+	u32 size, cnt;
+	u8 one = 1;
+
+	if (!room)
+		return 0;
+	if (bpf_map_lookup_elem(&stacks, &id))
+		return 1;
+	cnt = room->stack.frame_cnt;
+	if (cnt > STACK_FRAMES_MAX)
+		return 0;
+	size = sizeof(struct rec_stack) + cnt * sizeof(struct stack_frame);
+	if (size > sizeof(struct rec_stack) + sizeof(room->frames))
+		return 0;
+	room->stack.hdr.type = REC_STACK;
+	room->stack.hdr.flags = 0;
+	room->stack.hdr.size = size;
+	room->stack.id = id;
+	if (bpf_ringbuf_output(&ring, &room->stack, size, BPF_RB_NO_WAKEUP)) {
+		count(CNT_RING_FULL);
+		return 0;
+	}
+	bpf_map_update_elem(&stacks, &id, &one, BPF_ANY);
+	return 1;
+}
+
+/* The PyThreadState of the current thread, whether it holds the GIL or not; 0: it has none, or that is not known. */
+static __always_inline u64 py__own_tstate(const struct py_process *py, struct task_struct *task)
+{
+	u64 fsbase = task->thread.fsbase;
+
+	if (py->tss_offset)
+		return read_u64(fsbase + py->tss_offset);
+	/* A global word tells who holds the GIL: not this thread, perhaps. */
+	return py->tstate_where == PY_TSTATE_GLOBAL ? 0 : py__tstate(py);
+}
+
+/* The id of the current thread's Python stack, which user space has been told of; 0: it has none. */
+static __always_inline u64 stack__of(struct stack_room *room, const struct proc *proc, u32 pid)
+{
+	struct stack_walk walk = {.room = room, .proc = proc, .pid = pid, .hash = name_hash__seed(0, 0)};
+	struct py_walk py;
+	u64 tstate;
+
+	if (!proc->py.layout.minor || !proc->py.code_type)
+		return 0;
+	tstate = py__own_tstate(&proc->py, bpf_get_current_task_btf());
+	if (!tstate)
+		return 0;
+	py__walk(&py, &proc->py.layout, tstate);
+	walk.frame = py.frame;
+	/* Half of them may be C's. */
+	bpf_loop(2 * STACK_FRAMES_MAX, stack__step, &walk, 0);
+	if (walk.frame && !walk.cut)
+		walk.cut = CNT_STACK_CUT + 1;
+	if (walk.cut)
+		count(walk.cut - 1);
+	if (!walk.cnt)
+		return 0;
+	room->stack.frame_cnt = walk.cnt;
+	room->stack.cut = walk.cut != 0;
+	walk.hash = name_hash__end(name_hash__add(walk.hash, walk.cut));
+	return stack__send(room, walk.hash) ? walk.hash : 0;
+}
+
+#endif

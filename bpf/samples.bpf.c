@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Samples: the Python stack and the spans of a thread of the target when a timer meets it running, and when it has
+ * waited. In: a timer on each CPU, and the scheduler's switches and wake-ups. Out: REC_SAMPLE, and the stacks and
+ * functions that are met for the first time.
+ *
+ *   timer  ------------------------------> sample, of the timer's period
+ *   switch, it leaves -> its wait --+
+ *   wake-up           -> its wait --+
+ *   switch, it comes  --------------+----> sample, of the time it was away
+ *
+ * None of these programs can be interrupted by another of them on its CPU, but by an NMI.
+ */
+#include "path.h"
+#include "pystack.h"
+#include "span.h"
+#include "waits.h"
+
+#define TASK_DEAD 0x80 /* include/linux/sched.h */
+
+/* A thread that is away from the CPU. */
+struct wait {
+	u64 since_ns; /* 0: it runs */
+	u64 woken_ns; /* 0: not yet */
+	u64 stack, native;
+	/* Waits too short for a sample, by what they were. */
+	struct short_waits {
+		u64 ns;
+		u32 cnt;
+		u32 pad;
+	} blocked, queued;
+	s32 syscall;
+	u32 cause;
+};
+
+/* Set by user space: what sample_threads is for. */
+volatile __u32 waits_end = 0;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct wait);
+} waits SEC(".maps");
+
+struct sample_room {
+	struct stack_room stack;
+	struct path_room path;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct sample_room);
+} sample_rooms SEC(".maps");
+
+/* This CPU's; NULL (counted): an NMI has come between. Given back by room__leave. */
+static __always_inline struct sample_room *room__enter(void)
+{
+	static const u32 zero = 0;
+	struct sample_room *room = bpf_map_lookup_elem(&sample_rooms, &zero);
+
+	if (!room || room->stack.busy) {
+		count(CNT_SAMPLES_LOST);
+		return NULL;
+	}
+	room->stack.busy = 1;
+	return room;
+}
+
+static __always_inline void room__leave(struct sample_room *room)
+{
+	room->stack.busy = 0;
+}
+
+__weak __noinline u64 stack__current(struct sample_room *room, const struct proc *proc, u32 pid)
+{
+	return room && proc ? stack__of(&room->stack, proc, pid) : 0;
+}
+
+static __always_inline struct rec_sample *sample__reserve(const struct proc *proc, u32 pid, struct task_struct *task)
+{
+	struct rec_sample *rec = bpf_ringbuf_reserve(&ring, sizeof(*rec), 0);
+
+	if (!rec) {
+		count(CNT_SAMPLES_LOST);
+		return NULL;
+	}
+	rec->hdr.type = REC_SAMPLE;
+	rec->hdr.flags = 0;
+	rec->hdr.size = sizeof(*rec);
+	rec->pid = pid;
+	rec->tid = BPF_CORE_READ(task, pid);
+	rec->step = proc->steps;
+	rec->pad = 0;
+	return rec;
+}
+
+static __always_inline void timer__sample(struct bpf_perf_event_data *ctx, const struct proc *proc, u32 pid,
+					  struct task_struct *task, struct sample_room *room)
+{
+	struct thread *t = bpf_task_storage_get(&threads, task, NULL, 0);
+	const struct pt_regs *user = (const struct pt_regs *)bpf_task_pt_regs(task);
+	bool in_kernel = !(ctx->regs.cs & 3);
+	u64 path = t ? path__of(&room->path, t) : 0;
+	u64 stack = stack__current(room, proc, pid);
+	struct rec_sample *rec = sample__reserve(proc, pid, task);
+
+	if (t)
+		t->gap_sampled = 1;
+	if (!rec)
+		return;
+	rec->time_ns = bpf_ktime_get_ns();
+	rec->weight_ns = sample_period_ns;
+	rec->stack = stack;
+	rec->path = path;
+	rec->native = user->ip;
+	rec->kernel = in_kernel ? ctx->regs.ip : 0;
+	rec->waits = 0;
+	rec->syscall = in_kernel ? task__syscall(user) : -1;
+	rec->kind = SAMPLE_CPU;
+	rec->cause = CAUSE_NONE;
+	bpf_ringbuf_submit(rec, BPF_RB_NO_WAKEUP);
+}
+
+SEC("perf_event")
+int sample_timer(struct bpf_perf_event_data *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	u32 pid = task_pid(task);
+	struct proc *proc = bpf_map_lookup_elem(&procs, &pid);
+	struct sample_room *room;
+	u64 start;
+
+	if (!proc || proc->window != WINDOW_OPEN)
+		return 0;
+	start = bpf_ktime_get_ns();
+	room = room__enter();
+	if (!room)
+		return 0;
+	timer__sample(ctx, proc, pid, task, room);
+	room__leave(room);
+	__sync_fetch_and_add(&proc->sampler_ns, bpf_ktime_get_ns() - start);
+	return 0;
+}
+
+static __always_inline void wait__what(struct wait *w, struct task_struct *task, const struct proc *proc, bool runs_on)
+{
+	const struct pt_regs *user = (const struct pt_regs *)bpf_task_pt_regs(task);
+
+	w->native = user->ip;
+	w->syscall = task__syscall(user);
+	w->cause = runs_on ? CAUSE_RUN_QUEUE : cause__of(task, &proc->py, user, w->syscall);
+	w->woken_ns = 0;
+	w->stack = 0;
+}
+
+/* The current thread leaves the CPU. */
+static __always_inline void wait__begin(struct task_struct *task, bool runs_on)
+{
+	u32 pid = task_pid(task);
+	struct proc *proc = bpf_map_lookup_elem(&procs, &pid);
+	struct sample_room *room;
+	struct wait *w;
+	u64 start;
+
+	if (!proc || proc->window != WINDOW_OPEN)
+		return;
+	start = bpf_ktime_get_ns();
+	w = bpf_task_storage_get(&waits, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!w) {
+		count(CNT_SAMPLES_LOST);
+		return;
+	}
+	wait__what(w, task, proc, runs_on);
+	room = room__enter();
+	if (room) {
+		w->stack = stack__current(room, proc, pid);
+		room__leave(room);
+	}
+	w->since_ns = bpf_ktime_get_ns();
+	__sync_fetch_and_add(&proc->sampler_ns, w->since_ns - start);
+}
+
+/* One part of a wait has ended: a sample, if with those before it is long enough. */
+static __always_inline void wait__sample(const struct proc *proc, u32 pid, struct task_struct *task,
+					 const struct wait *w, struct short_waits *sum, u32 cause, u64 ns, u64 now)
+{
+	struct rec_sample *rec;
+	struct sample_room *room;
+	struct thread *t;
+	u64 path = 0;
+
+	sum->ns += ns;
+	sum->cnt++;
+	if (sum->ns < wait_threshold_ns)
+		return;
+	t = bpf_task_storage_get(&threads, task, NULL, 0);
+	if (t)
+		t->gap_sampled = 1;
+	room = t && t->depth ? room__enter() : NULL;
+	if (room) {
+		path = path__of(&room->path, t);
+		room__leave(room);
+	}
+	rec = sample__reserve(proc, pid, task);
+	if (!rec)
+		return;
+	rec->time_ns = now;
+	rec->weight_ns = sum->ns;
+	rec->stack = w->stack;
+	rec->path = path;
+	rec->native = w->native;
+	rec->kernel = 0;
+	rec->waits = sum->cnt;
+	rec->syscall = w->syscall;
+	rec->kind = SAMPLE_WAIT;
+	rec->cause = cause;
+	bpf_ringbuf_submit(rec, BPF_RB_NO_WAKEUP);
+	sum->ns = 0;
+	sum->cnt = 0;
+}
+
+/* A thread comes to the CPU (the current one is another still), or its process's window is over. */
+static __always_inline void wait__end(struct task_struct *task, bool at_close)
+{
+	u32 pid = task_pid(task);
+	struct proc *proc = bpf_map_lookup_elem(&procs, &pid);
+	u64 now, since, woken;
+	struct wait *w;
+
+	if (!proc || (proc->window != WINDOW_OPEN && !(at_close && proc->window == WINDOW_DONE)))
+		return;
+	w = bpf_task_storage_get(&waits, task, NULL, 0);
+	if (!w || !w->since_ns)
+		return;
+	now = proc->window == WINDOW_DONE ? proc->window_end_ns : bpf_ktime_get_ns();
+	since = __sync_lock_test_and_set(&w->since_ns, 0); /* the end of the recording may come between */
+	if (!since)
+		return;
+	if (since < proc->window_start_ns)
+		since = proc->window_start_ns;
+	if (since >= now)
+		return;
+	woken = w->cause == CAUSE_RUN_QUEUE ? since : w->woken_ns >= since ? w->woken_ns : now;
+	if (woken > since)
+		wait__sample(proc, pid, task, w, &w->blocked, w->cause, woken - since, now);
+	if (now > woken)
+		wait__sample(proc, pid, task, w, &w->queued, CAUSE_RUN_QUEUE, now - woken, now);
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(sample_switch, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state)
+{
+	if (preempt || !(prev_state & TASK_DEAD))
+		wait__begin(prev, preempt || !prev_state);
+	wait__end(next, false);
+	return 0;
+}
+
+SEC("tp_btf/sched_wakeup")
+int BPF_PROG(sample_wakeup, struct task_struct *task)
+{
+	struct wait *w = bpf_task_storage_get(&waits, task, NULL, 0);
+
+	if (w && w->since_ns && !w->woken_ns)
+		w->woken_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
+/*
+ * Each thread of the target as it is when a window opens and when it closes: one that waits then waits from the one, and
+ * until the other. What of Python it waits in is not known at the first: its memory is not at hand.
+ */
+SEC("iter/task")
+int sample_threads(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct proc *proc;
+	struct wait *w;
+	u32 pid;
+
+	if (!task)
+		return 0;
+	if (waits_end) {
+		wait__end(task, true);
+		return 0;
+	}
+	pid = task_pid(task);
+	proc = bpf_map_lookup_elem(&procs, &pid);
+	if (!proc || proc->window != WINDOW_OPEN || task->on_cpu)
+		return 0;
+	w = bpf_task_storage_get(&waits, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (w && !w->since_ns) {
+		wait__what(w, task, proc, false);
+		w->since_ns = bpf_ktime_get_ns();
+	}
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

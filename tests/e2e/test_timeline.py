@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""The exported timeline of a live recording against the Chrome trace that torch.profiler writes of the same steps in the same process."""
+
+import gzip
+import json
+from collections import Counter
+
+import helpers
+import ops_compare
+import pytest
+from helpers import PYTHON
+
+pytestmark = helpers.needs_bpf
+
+EVERYWHERE = ["mlp", "conv", "transformer", "lstm", "embedding", "function", "checkpoint", "library", "autocast"]
+# In 1.13 TorchScript makes a node outside of any operator; torch's rule then links it to the one that happened to begin last.
+NEWER = ["scripted", "custom_op", "compiled_aot"]
+RANK = '"distributedInfo": {"rank": 0},\n'
+
+
+class Traced:
+    """A job under both: their traces as text and read, and what the job knows of itself."""
+
+    def __init__(self, bench, model, *args, python=PYTHON):
+        path = bench.directory / "kineto.json"
+        record, self.truth = bench.recorded(
+            "ops.py", "--model", model, "--trace", path, *args, python=python, options=("--ops", "--shapes", "--timeline")
+        )
+        exported = helpers.stepflame("export", record.file, "-f", "chrome")
+        assert exported.returncode == helpers.OK and not exported.stderr, exported.stderr
+        self.ours_text, self.theirs_text = exported.stdout, path.read_text()
+        self.ours, self.theirs = events(self.ours_text), events(self.theirs_text)
+        self.record = record
+
+
+def events(text):
+    trace = json.loads(text)
+    return trace if isinstance(trace, list) else trace["traceEvents"]
+
+
+def place(event):
+    return event["pid"], event["tid"], event["ts"]
+
+
+def arrows(trace):
+    """{where it ends: where it begins}, each the innermost slice that begins there."""
+    ends = {}
+    for event in trace:
+        if event["ph"] in "sf":
+            ends.setdefault(event["id"], {})[event["ph"]] = place(event)
+    at = {where: None for end in ends.values() for where in end.values()}
+    for event in trace:
+        if event["ph"] == "X" and event["cat"] == "cpu_op" and place(event) in at:
+            known = at[place(event)]
+            at[place(event)] = event if not known or event["dur"] <= known["dur"] else known
+    return [(at[end["s"]], at[end["f"]]) for end in ends.values()]
+
+
+def links(trace):
+    """{(operator, node): how many arrows lead from one to the other}"""
+    return Counter((start["name"], end["name"]) for start, end in arrows(trace))
+
+
+def check_links(traced):
+    ours = links(traced.ours)
+    assert ours == {(op, node): count for op, node, count in traced.truth["links"]}
+    if not isinstance(json.loads(traced.theirs_text), list):  # Debian's is built without Kineto, and its traces have no arrows
+        assert ours == links(traced.theirs)
+
+
+@pytest.fixture(params=["torch 2", "Debian's torch 1.13"])
+def python(request):
+    return PYTHON if request.param == "torch 2" else request.getfixturevalue("debian_python")
+
+
+@pytest.mark.parametrize("model", EVERYWHERE)
+def test_links(bench, python, model):
+    traced = Traced(bench, model, python=python)
+    check_links(traced)
+    assert traced.truth["links"]
+    for start, end in arrows(traced.ours):
+        assert start["args"]["Sequence number"] == end["args"]["Sequence number"]
+        assert end["args"]["Fwd thread id"] == start["tid"]
+
+
+@pytest.mark.parametrize("model", NEWER)
+def test_links_2(bench, model):
+    if model == "custom_op":
+        ops_compare.needs("torch.library.custom_op")
+    check_links(Traced(bench, model))
+
+
+def test_links_of_threads(bench):
+    """Each thread has its own numbers, which are those of the other's, too."""
+    ops_compare.needs("torch._C._profiler._ExperimentalConfig(profile_all_threads=True)")
+    traced = Traced(bench, "trainers", "--all-threads")
+    assert links(traced.ours) == links(traced.theirs)
+    assert all(start["tid"] == end["tid"] for start, end in arrows(traced.ours))
+    assert len({end["tid"] for _, end in arrows(traced.ours)}) > 2
+
+
+def test_torchs_validator(bench):
+    validator = pytest.importorskip("torch.profiler._trace_validator", reason="torch 2.15 has it")
+    traced = Traced(bench, "conv")
+    path = bench.directory / "ours.pt.trace.json"
+    path.write_text(traced.ours_text)
+    assert validator.validate_trace(str(path)) == (True, [])
+
+
+def hta_operators(hta, directory, text):
+    """What HTA makes of a trace: {operator: (calls, microseconds)}."""
+    directory.mkdir()
+    with gzip.open(directory / "a.json.gz", "wt") as file:
+        file.write(text)
+    trace = hta.TraceAnalysis(trace_dir=str(directory), include_last_profiler_step=True).t
+    table = trace.get_trace(0)
+    symbols = dict(enumerate(trace.symbol_table.get_sym_table()))
+    table = table[table["cat"].map(symbols) == "cpu_op"]
+    names = table["name"].map(symbols)
+    return table.groupby(names)["dur"].agg(["count", "sum"]).to_dict("index")
+
+
+def test_hta(bench, monkeypatch):
+    """HTA reads both, finds the same operators, and in ours the times that the file says."""
+    hta = pytest.importorskip("hta.trace_analysis", reason="tools/setup.sh python --readers installs HolisticTraceAnalysis")
+    monkeypatch.setenv("RANK", "0")
+    traced = Traced(bench, "transformer")
+    assert RANK in traced.ours_text
+    theirs = traced.theirs_text.replace('"displayTimeUnit"', RANK + '"displayTimeUnit"', 1)
+    found = hta_operators(hta, bench.directory / "ours", traced.ours_text)
+    expected = hta_operators(hta, bench.directory / "theirs", theirs)
+    assert {name: row["count"] for name, row in found.items()} == {name: row["count"] for name, row in expected.items()}
+    spent = Counter()
+    for event in traced.ours:
+        if event["ph"] == "X" and event["cat"] == "cpu_op":
+            spent[event["name"]] += event["dur"]
+    assert {name: row["sum"] for name, row in found.items()} == pytest.approx(spent, rel=0.01, abs=len(traced.ours))

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * stepflame dump: what every thread of a job does right now. In: pids. Out: struct dump, printed. Reads /proc and the processes' memory only, while
+ * they run on.
+ */
+#include "../report/dump.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../log.h"
+#include "../target/python.h"
+#include "../target/pythread.h"
+#include "../target/torch.h"
+#include "cmd.h"
+#include "pids.h"
+
+struct dump_args {
+	struct pids pids;
+	bool json;
+};
+
+static const struct argp_option options[] = {
+	{"pid", 'p', "PID[,PID...]", 0, "these processes and their children; may be given several times", 0},
+	{"json", 'j', NULL, 0, "print one JSON object", 0},
+	{0},
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct dump_args *args = state->input;
+
+	switch (key) {
+	case 'p':
+		pids__parse(state, &args->pids, arg);
+		return 0;
+	case 'j':
+		args->json = true;
+		return 0;
+	case ARGP_KEY_ARG:
+		argp_error(state, "dump takes no argument but -p PID");
+		return 0;
+	case ARGP_KEY_END:
+		if (!args->pids.cnt)
+			argp_error(state, "give -p PID");
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+const struct argp cmd_dump_argp = {
+	.options = options,
+	.parser = parse,
+	.args_doc = "-p PID",
+	.doc = "Say what every thread of a running job does right now: its Python stack, and what it waits for.\v"
+	       "The job is not stopped: threads are seen one after the other, and a stack that changes while it is "
+	       "read is "
+	       "marked. Needs neither BPF nor torch; threads that run no Python have their system call.",
+};
+
+/* ---- one process ---- */
+
+/* glibc's struct pthread has the thread's id, as the process sees it, at 0x2d0 (nptl/descr.h, x86-64). */
+static pid_t pthread__tid(pid_t pid, uint64_t pthread)
+{
+	uint64_t self;
+	pid_t tid;
+
+	if (process__read_memory(pid, pthread, &self, sizeof(self)) || self != pthread ||
+	    process__read_memory(pid, pthread + 0x2d0, &tid, sizeof(tid)))
+		return 0;
+	return tid;
+}
+
+/*
+ * The Python thread state of a thread, NULL: none. A process that was forked has the thread ids of its parent in native_thread_id, which are none
+ * of its threads'.
+ */
+static const struct py_thread *find_state(pid_t pid, pid_t nstid, const struct py_thread *states, int cnt)
+{
+	for (int i = 0; i < cnt; i++) {
+		if (states[i].tid == nstid || pthread__tid(pid, states[i].pthread) == nstid)
+			return &states[i];
+	}
+	return NULL;
+}
+
+/* A list that is in motion stands still sooner or later. */
+static int list_states(const struct process *process, const struct python *python, struct py_thread **out)
+{
+	int cnt = -EAGAIN;
+
+	for (int i = 0; cnt == -EAGAIN && i < 20; i++)
+		cnt = py_thread__list(process->pid, python->runtime, python->walk, out);
+	return cnt;
+}
+
+/* Several interpreters may each have a state for a thread: of no frames, but for one. */
+static void thread__read_stack(struct dump_thread *thread, const struct python *python, pid_t pid,
+			       const struct py_thread *states, int cnt)
+{
+	const struct py_thread *state;
+
+	while (!thread->stack.frame_cnt && (state = find_state(pid, thread->task.nstid, states, cnt))) {
+		uint64_t holder = py_thread__gil_holder(pid, python);
+
+		py_stack__release(&thread->stack);
+		thread->python = !py_stack__read(pid, &python->process, state->tstate, &thread->stack);
+		thread->gil = holder == state->tstate && py_thread__gil_holder(pid, python) == holder;
+		cnt -= (int)(state + 1 - states);
+		states = state + 1;
+	}
+}
+
+static int dump_process__threads(struct dump_process *p, const struct process *process, const struct python *python)
+{
+	struct py_thread *states = NULL;
+	pid_t *tids;
+	int cnt = task__list(process->pid, &tids), state_cnt;
+
+	if (cnt < 0)
+		return cnt;
+	state_cnt = python ? list_states(process, python, &states) : 0;
+	if (state_cnt < 0)
+		p->trouble = "the list of threads could not be read";
+	p->threads = calloc((size_t)cnt, sizeof(*p->threads));
+	for (int i = 0; p->threads && i < cnt; i++) {
+		struct dump_thread *thread = &p->threads[p->thread_cnt];
+
+		if (task__read(process->pid, tids[i], &thread->task))
+			continue;
+		p->thread_cnt++;
+		thread->cause = task__cause(process->pid, &thread->task, python ? &python->process : NULL);
+		if (state_cnt > 0)
+			thread__read_stack(thread, python, process->pid, states, state_cnt);
+	}
+	free(states);
+	free(tids);
+	return p->threads ? 0 : -ENOMEM;
+}
+
+/* Fills p, which is zeroed. 0; -EOPNOTSUPP when it has threads, but their Python is not supported; or -errno. */
+static int dump_process__read(struct dump_process *p, pid_t pid, enum target_role role)
+{
+	const struct mapped_file *torch;
+	struct process process;
+	struct python python;
+	int err = process__read(pid, &process), python_err;
+	char rank[16];
+
+	if (err)
+		return err;
+	p->target = (struct rec_target){.pid = (uint32_t)process.pid, .role = role, .rank = -1};
+	if (role == ROLE_CHILD && torch__is_worker(&process))
+		p->target.role = ROLE_WORKER;
+	if (!process__environ(process.pid, "RANK", rank, sizeof(rank)))
+		p->target.rank = atoi(rank);
+	torch = torch__file(&process);
+	if (torch)
+		torch__version(&process, torch, p->target.torch, sizeof(p->target.torch));
+	python_err = python__find(&process, &python, NULL);
+	memcpy(p->target.python, python.version, sizeof(p->target.python));
+	if (python_err && python_err != -ENOENT)
+		p->trouble = python_err == -EOPNOTSUPP || python_err == -ENOTSUP
+				     ? "this Python is not supported or not laid out as expected"
+				     : strerror(-python_err);
+	p->command = strdup(process.command[0] ? process.command : process.comm);
+	err = p->command ? dump_process__threads(p, &process, python_err ? NULL : &python) : -ENOMEM;
+	process__release(&process);
+	return err ?: python_err == -ENOENT ? 0 : python_err;
+}
+
+/* ---- all ---- */
+
+static int dump__find(const struct dump *dump, pid_t pid)
+{
+	for (size_t i = 0; i < dump->process_cnt; i++) {
+		if ((pid_t)dump->processes[i].target.pid == pid)
+			return (int)i;
+	}
+	return -1;
+}
+
+static void dump_process__release(struct dump_process *p)
+{
+	for (size_t i = 0; i < p->thread_cnt; i++)
+		py_stack__release(&p->threads[i].stack);
+	free(p->threads);
+	free(p->command);
+}
+
+/* Adds a process. 0 or -errno; one of which there are threads, but no stacks, is added too. */
+static int dump__add(struct dump *dump, pid_t pid, enum target_role role)
+{
+	struct dump_process *more = reallocarray(dump->processes, dump->process_cnt + 1, sizeof(*more)), *p;
+	int err;
+
+	if (!more)
+		return -ENOMEM;
+	dump->processes = more;
+	p = &more[dump->process_cnt];
+	memset(p, 0, sizeof(*p));
+	err = dump_process__read(p, pid, role);
+	if (p->thread_cnt)
+		dump->process_cnt++;
+	else
+		dump_process__release(p);
+	return err;
+}
+
+/* Children may end at any time: only of those that were asked for is it an error. */
+static int dump__add_job(struct dump *dump, pid_t pid)
+{
+	pid_t *children = NULL;
+	int cnt, err = dump__add(dump, pid, ROLE_MAIN);
+
+	if (err == -EOPNOTSUPP)
+		log__error("CPython 3.8 to 3.14 without free threading is supported",
+			   "process %d runs a Python that is not supported or not laid out as expected", pid);
+	else if (err)
+		return log__process_error(pid, err);
+	cnt = process__children(pid, true, &children);
+	for (int i = 0; i < cnt; i++) {
+		if (dump__find(dump, children[i]) < 0)
+			dump__add(dump, children[i], ROLE_CHILD);
+	}
+	free(children);
+	return err;
+}
+
+int cmd_dump(int argc, char **argv)
+{
+	struct dump_args args = {0};
+	struct dump dump = {0};
+	int err = 0, print_err;
+
+	argp_parse(&cmd_dump_argp, argc, argv, 0, NULL, &args);
+	for (size_t i = 0; i < args.pids.cnt; i++) {
+		if (dump__find(&dump, args.pids.pid[i]) < 0)
+			err = dump__add_job(&dump, args.pids.pid[i]) ?: err;
+	}
+	print_err = !dump.process_cnt ? 0 : args.json ? dump__json(&dump, stdout) : dump__text(&dump, stdout);
+	for (size_t i = 0; i < dump.process_cnt; i++)
+		dump_process__release(&dump.processes[i]);
+	free(dump.processes);
+	return print_err ? SF_EXIT_ERROR : log__exit_code(err);
+}

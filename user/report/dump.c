@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* Prints what threads do. In: struct dump. Out: text, or JSON. */
+#include "dump.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common.h"
+#include "text.h"
+
+/* "" for CAUSE_NONE */
+static const char *cause_name(enum wait_cause cause)
+{
+	static const char *const names[] = {
+#define X(id, name) [CAUSE_##id] = name,
+		STEPFLAME_WAIT_CAUSES(X)
+#undef X
+	};
+
+	return names[cause];
+}
+
+/* ---- text ---- */
+
+/* "sleeping, lock (futex) 12.3 s": what is not known is left out. */
+static void print_wait(const struct dump_thread *thread, FILE *out)
+{
+	const char *syscall = task__syscall(&thread->task);
+
+	fprintf(out, "%s", task__state(&thread->task));
+	if (thread->cause != CAUSE_NONE)
+		fprintf(out, ", %s", cause_name(thread->cause));
+	if (syscall)
+		fprintf(out, " (%s)", syscall);
+	else if (thread->task.syscall >= 0)
+		fprintf(out, " (system call %ld)", thread->task.syscall);
+	if (thread->task.blocked_s >= 0)
+		fprintf(out, " %.1f s", thread->task.blocked_s);
+	if (thread->gil)
+		fputs(", holds the GIL", out);
+	fputc('\n', out);
+}
+
+static void print_thread(const struct dump_thread *thread, FILE *out)
+{
+	char *name = text__escape(thread->task.name);
+
+	fprintf(out, "\n  thread %d %s: ", thread->task.tid, name ?: "");
+	free(name);
+	print_wait(thread, out);
+	if (thread->stack.moving)
+		fputs("    (it ran on: the innermost frames are not known)\n", out);
+	for (uint32_t i = 0; i < thread->stack.frame_cnt; i++) {
+		const struct py_frame *frame = &thread->stack.frames[i];
+
+		if (frame->line)
+			text__line(out, "    %s:%d %s", frame->file, frame->line, frame->name);
+		else
+			text__line(out, "    %s:? %s", frame->file, frame->name);
+	}
+	if (thread->stack.cut)
+		fprintf(out, "    (more than %d frames: the outer ones are left out)\n", PY_FRAMES_MAX);
+}
+
+int dump__text(const struct dump *dump, FILE *out)
+{
+	for (size_t i = 0; i < dump->process_cnt; i++) {
+		const struct dump_process *process = &dump->processes[i];
+
+		if (i)
+			fputc('\n', out);
+		common__process(&process->target, out);
+		text__line(out, "  %s", process->command);
+		if (process->target.python[0])
+			fprintf(out, "  Python %s%s%s\n", process->target.python,
+				process->target.torch[0] ? ", torch " : "", process->target.torch);
+		if (process->trouble)
+			fprintf(out, "  (no stacks: %s)\n", process->trouble);
+		for (size_t k = 0; k < process->thread_cnt; k++)
+			print_thread(&process->threads[k], out);
+	}
+	return common__flush(out);
+}
+
+/* ---- JSON ---- */
+
+/* A string of any bytes, made UTF-8. */
+static json_t *json_text(const char *text)
+{
+	char *escaped = text__escape(text);
+	json_t *value = escaped ? json_string(escaped) : NULL;
+
+	free(escaped);
+	return value;
+}
+
+static json_t *json_frames(const struct py_stack *stack)
+{
+	json_t *frames = json_array();
+	int failed = 0;
+
+	for (uint32_t i = 0; i < stack->frame_cnt; i++) {
+		const struct py_frame *frame = &stack->frames[i];
+
+		failed |= json_array_append_new(frames, json_pack("{s:s, s:o, s:s}", "file", frame->file, "line",
+								  frame->line ? json_integer(frame->line) : json_null(),
+								  "name", frame->name));
+	}
+	return common__json_unless_failed(frames, failed);
+}
+
+static json_t *json_thread(uint32_t pid, const struct dump_thread *thread)
+{
+	const struct task *task = &thread->task;
+	const char *stack = !thread->python        ? "none"
+			    : thread->stack.moving ? "moving"
+			    : thread->stack.cut    ? "cut"
+						   : "whole";
+
+	return json_pack("{s:I, s:i, s:o, s:s, s:o, s:o, s:o, s:n, s:b, s:s, s:o}", "pid", (json_int_t)pid, "tid",
+			 task->tid, "name", json_text(task->name), "state", task__state(task), "blocked_on",
+			 common__json_text(cause_name(thread->cause)), "blocked_s",
+			 task->blocked_s >= 0 ? json_real(task->blocked_s) : json_null(), "syscall",
+			 task->syscall >= 0 ? json_integer(task->syscall) : json_null(), "op", "holds_gil", thread->gil,
+			 "stack", stack, "frames", json_frames(&thread->stack));
+}
+
+int dump__json(const struct dump *dump, FILE *out)
+{
+	json_t *targets = json_array(), *threads = json_array(), *object;
+	int failed = 0;
+
+	for (size_t i = 0; i < dump->process_cnt; i++) {
+		const struct dump_process *process = &dump->processes[i];
+
+		failed |= json_array_append_new(targets, common__json_target(&process->target));
+		for (size_t k = 0; k < process->thread_cnt; k++)
+			failed |=
+				json_array_append_new(threads, json_thread(process->target.pid, &process->threads[k]));
+	}
+	object = json_pack("{s:s, s:s, s:o, s:o}", "report", "dump", "stepflame", STEPFLAME_VERSION, "target", targets,
+			   "threads", threads);
+	return common__print_json(common__json_unless_failed(object, failed), out);
+}

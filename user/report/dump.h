@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What the threads of a job did at one moment: what `stepflame dump` collects, and how it is printed. */
+#ifndef STEPFLAME_REPORT_DUMP_H
+#define STEPFLAME_REPORT_DUMP_H
+
+#include <stdio.h>
+
+#include "../../include/records.h"
+#include "../target/pyframes.h"
+#include "../target/task.h"
+
+struct dump_thread {
+	struct task task;
+	enum wait_cause cause;
+	bool python; /* it has a Python thread state, and so a stack, maybe of no frames */
+	bool gil;    /* it holds the GIL */
+	struct py_stack stack;
+};
+
+struct dump_process {
+	struct rec_target target; /* command is not used */
+	char *command;            /* owned; any bytes */
+	const char *trouble;      /* why there are no stacks; NULL: there are, or it runs no Python */
+	struct dump_thread *threads;
+	size_t thread_cnt;
+};
+
+struct dump {
+	struct dump_process *processes;
+	size_t process_cnt;
+};
+
+/* 0 or -errno (of the write, or -ENOMEM). */
+int dump__text(const struct dump *dump, FILE *out);
+int dump__json(const struct dump *dump, FILE *out);
+
+#endif

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* In: REC_MODULES and REC_NAME from the kernel. Out: REC_NAMEs that are paths of modules. */
+#include "modules.h"
+
+#include <errno.h>
+#include <search.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../model/names.h"
+
+/* A module of a process. An address that an object of another class has next is another's. */
+struct module {
+	uint32_t pid;
+	uint64_t object, type;
+	uint32_t index; /* among those of its class */
+};
+
+struct class
+{
+	uint32_t pid;
+	uint64_t type;
+	uint32_t cnt;
+};
+
+struct modules {
+	struct names names;
+	void *modules, *classes; /* trees (tsearch) */
+};
+
+#define ORDER(a, b) (((a) > (b)) - ((a) < (b)))
+
+static int compare_module(const void *a, const void *b)
+{
+	const struct module *x = a, *y = b;
+	int order = ORDER(x->pid, y->pid);
+
+	order = order ?: ORDER(x->object, y->object);
+	return order ?: ORDER(x->type, y->type);
+}
+
+static int compare_class(const void *a, const void *b)
+{
+	const struct class *x = a, *y = b;
+
+	return ORDER(x->pid, y->pid) ?: ORDER(x->type, y->type);
+}
+
+/* The element of a tree that equals *key, made as a copy of it when there is none. NULL: no memory. */
+static void *find_or_add(void **tree, const void *key, size_t bytes, int (*compare)(const void *, const void *))
+{
+	void **found = tsearch(key, tree, compare), *copy;
+
+	if (!found || *found != key)
+		return found ? *found : NULL;
+	copy = malloc(bytes);
+	if (!copy) {
+		tdelete(key, tree, compare);
+		return NULL;
+	}
+	memcpy(copy, key, bytes);
+	*found = copy;
+	return copy;
+}
+
+static struct modules *modules__of(struct session *s)
+{
+	if (!s->modules)
+		s->modules = calloc(1, sizeof(*s->modules));
+	return s->modules;
+}
+
+int modules__name(struct session *s, const struct rec_name *rec)
+{
+	struct modules *m = modules__of(s);
+
+	return m ? names__add(&m->names, rec) : -ENOMEM;
+}
+
+/* Its number, counted from 0. -ENOMEM. */
+static int64_t module__index(struct modules *m, uint32_t pid, const struct rec_module *module)
+{
+	struct module key = {.pid = pid, .object = module->object, .type = module->type, .index = UINT32_MAX}, *known;
+	struct class class_key = {.pid = pid, .type = module->type}, *class;
+
+	known = find_or_add(&m->modules, &key, sizeof(key), compare_module);
+	if (!known)
+		return -ENOMEM;
+	if (known->index == UINT32_MAX) {
+		class = find_or_add(&m->classes, &class_key, sizeof(class_key), compare_class);
+		if (!class)
+			return -ENOMEM;
+		known->index = class->cnt++;
+	}
+	return known->index;
+}
+
+int modules__path(struct session *s, const struct rec_modules *rec)
+{
+	struct {
+		struct rec_name rec;
+		char text[REC_NAME_MAX + 1];
+	} name = {.rec = {.hdr.type = REC_NAME, .id = rec->id}};
+	struct modules *m = modules__of(s);
+	size_t bytes = 0;
+
+	if (!m)
+		return -ENOMEM;
+	for (uint32_t i = rec->module_cnt; i-- > 0;) {
+		const char *type = names__find_or_lost(&m->names, rec->modules[i].type);
+		int64_t index = module__index(m, rec->pid, &rec->modules[i]);
+
+		if (!type || index < 0)
+			return -ENOMEM;
+		name.rec.whole_bytes += snprintf(name.text + bytes, sizeof(name.text) - bytes, "%s%s_%d",
+						 bytes ? "/" : "", type, (int)index);
+		bytes = name.rec.whole_bytes < REC_NAME_MAX ? name.rec.whole_bytes : REC_NAME_MAX;
+	}
+	name.rec.bytes = bytes;
+	name.rec.cut = bytes < name.rec.whole_bytes;
+	name.rec.hdr.size = sizeof(name.rec) + ((bytes + 7) & ~7u);
+	memset(name.text + bytes, 0, sizeof(name.text) - bytes);
+	return session__emit(s, &name.rec.hdr);
+}
+
+void modules__free(struct session *s)
+{
+	if (!s->modules)
+		return;
+	names__free(&s->modules->names);
+	tdestroy(s->modules->modules, free);
+	tdestroy(s->modules->classes, free);
+	free(s->modules);
+	s->modules = NULL;
+}

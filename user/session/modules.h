@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* torch.nn.Modules around operators: from their addresses to a path of names. */
+#ifndef STEPFLAME_SESSION_MODULES_H
+#define STEPFLAME_SESSION_MODULES_H
+
+#include "state.h"
+
+/* Remembers the text of a name, as far as modules may bear it. 0 or -ENOMEM. */
+int modules__name(struct session *s, const struct rec_name *rec);
+/*
+ * Hands the sink a name with the record's id: "Net_0/Sequential_1/Linear_0", the outermost first, each by its class and
+ * how many of that class were met in its process before it, as in torch.profiler's "nn.Module: Linear_0". 0 or -errno.
+ */
+int modules__path(struct session *s, const struct rec_modules *rec);
+void modules__free(struct session *s); /* accepts a session without */
+
+#endif

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Samples of a session: the timers, and what the kernel's records of stacks lack. */
+#ifndef STEPFLAME_SESSION_SAMPLER_H
+#define STEPFLAME_SESSION_SAMPLER_H
+
+#include "state.h"
+
+/* When windows have opened, and before they close: threads that wait do so from then, or until then. 0 or -errno. */
+int sampler__open(struct session *s);
+int sampler__close(struct session *s);
+
+/* Starts the timers, one per CPU, unless sampling is off. 0 or -errno, after a message. */
+int sampler__start(struct session *s);
+/* Stops them. */
+void sampler__stop(struct session *s);
+void sampler__free(struct session *s); /* accepts a session without */
+
+/* The process ended, or called exec. */
+void sampler__forget(struct session *s, pid_t pid);
+
+/* Completes a record of the kernel's and hands it to the sink. 0 or -errno of the sink. */
+int sampler__code(struct session *s, const struct rec_code *rec);
+int sampler__sample(struct session *s, const struct rec_sample *rec);
+
+#endif

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The Python stack of a thread in a process that runs on. */
+#ifndef STEPFLAME_TARGET_PYFRAMES_H
+#define STEPFLAME_TARGET_PYFRAMES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "../../include/python.h"
+
+#define PY_FRAMES_MAX 4096
+
+struct py_frame {
+	const char *file, *name; /* UTF-8, "" when not readable; name as traceback has it, from 3.11 qualified */
+	int32_t line;            /* 0: none */
+};
+
+struct py_stack {
+	struct py_frame *frames; /* innermost first */
+	uint32_t frame_cnt;
+	bool cut; /* there were more than PY_FRAMES_MAX; these are the innermost */
+	/* No two readings agreed, since the thread ran: frames are only the outer ones, in which it was all the time. */
+	bool moving;
+	struct py_code *codes; /* owns what the frames point at */
+	uint32_t code_cnt;
+};
+
+/*
+ * Reads the stack of the thread state at `tstate` (struct py_thread) by process_vm_readv, until two readings, between which names and lines were read,
+ * agree. 0, or -errno when nothing could be read. Release with py_stack__release, also after an error.
+ */
+int py_stack__read(pid_t pid, const struct py_process *py, uint64_t tstate, struct py_stack *out);
+void py_stack__release(struct py_stack *stack);
+
+#endif
