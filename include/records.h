@@ -321,6 +321,8 @@ enum wait_cause {
 		CAUSE__COUNT,
 };
 
+#define WAIT_THRESHOLD_NS 100000 /* waits of a thread have a sample when they are so long, or come to it together */
+
 /*
  * Of one thread. Waits too short for a sample of their own are in the weight of the next one, which is then like the sample of a timer: that
  * it met this wait is as likely as the wait is long.

@@ -308,6 +308,19 @@ static void print_sample(const void *record)
 	SIGNED(sample, syscall);
 }
 
+static void print_calls(const void *record)
+{
+	const struct rec_calls *calls = record;
+
+	FIELD(calls, pid);
+	ID(calls, code);
+	ID(calls, path);
+	FIELD(calls, calls);
+	FIELD(calls, primitive_calls);
+	FIELD(calls, self_ns);
+	FIELD(calls, total_ns);
+}
+
 static const struct {
 	const char *name;
 	size_t bytes;
@@ -332,6 +345,7 @@ static const struct {
 	[REC_INTERVAL] = {"INTERVAL", sizeof(struct rec_interval), print_interval},
 	[REC_STEP] = {"STEP", sizeof(struct rec_step), print_step},
 	[REC_SAMPLE] = {"SAMPLE", sizeof(struct rec_sample), print_sample},
+	[REC_CALLS] = {"CALLS", sizeof(struct rec_calls), print_calls},
 };
 
 static int print_record(const struct rec_hdr *record, void *ctx)

@@ -284,6 +284,7 @@ static const struct {
 	[REC_STACK] = {sizeof(struct rec_stack), add_stacks},
 	[REC_PATH] = {sizeof(struct rec_path), add_stacks},
 	[REC_SAMPLE] = {sizeof(struct rec_sample), add_samples},
+	[REC_INTERVAL] = {sizeof(struct rec_interval), add_samples},
 	[REC_CALLS] = {sizeof(struct rec_calls), add_samples},
 	[REC_STEP] = {sizeof(struct rec_step), NULL},
 };
