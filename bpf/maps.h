@@ -20,7 +20,10 @@
 #define RING_BYTES (1 << 20)
 #define PROCS_MAX  4096
 
-/* The calls directly inside of a span that have ended: how many, and the last, which is one with the span if it is the only one. */
+/*
+ * The calls directly inside of a span that have ended: how many, and the last, which is one with the span if it is the
+ * only one.
+ */
 struct op_ended {
 	u32 cnt;
 	u32 row;    /* 1 + its row; 0: not counted */
@@ -67,7 +70,7 @@ struct thread {
 	u64 gap_ns; /* end of the last data, optimizer or backward span: forward begins there; 0: unknown */
 	u64 gap_child_ns;
 	u64 sent[SENT_NAMES]; /* names that user space knows, by their low bits: spares the look-up */
-	u64 sequence_at; /* address of its word in at::sequence_number; 0: not known yet */
+	u64 sequence_at;      /* address of its word in at::sequence_number; 0: not known yet */
 	u64 tstate; /* its PyThreadState, as seen when it held the GIL; torch's calls release it. 0: not seen yet */
 	struct span spans[SPAN_DEPTH];
 	struct span forward;  /* being made: programs' stacks are too small for it */
@@ -148,9 +151,9 @@ struct {
 } op_procs __weak SEC(".maps");
 
 /*
- * Empty: its one use is that a program with a tail call gets no private stack. From 6.13 on the kernel gives programs of this
- * type a stack per CPU, though another thread's uprobe can preempt this one there: 7.3 crashed on the values spilled to
- * it. So every uprobe program has a REFUSE_PRIVATE_STACK on some path that it hardly takes.
+ * Empty: its one use is that a program with a tail call gets no private stack. From 6.13 on the kernel gives programs
+ * of this type a stack per CPU, though another thread's uprobe can preempt this one there: 7.3 crashed on the values
+ * spilled to it. So every uprobe program has a REFUSE_PRIVATE_STACK on some path that it hardly takes.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);

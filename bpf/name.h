@@ -13,7 +13,10 @@
 	((u64)(u8)(s)[0] | (u64)(u8)(s)[1] << 8 | (u64)(u8)(s)[2] << 16 | (u64)(u8)(s)[3] << 24 | \
 	 (u64)(u8)(s)[4] << 32 | (u64)(u8)(s)[5] << 40 | (u64)(u8)(s)[6] << 48 | (u64)(u8)(s)[7] << 56)
 
-/* The id of the text in the thread's buffer, of `size` bytes, cut from `whole`. What lies behind it in its last word becomes zero. */
+/*
+ * The id of the text in the thread's buffer, of `size` bytes, cut from `whole`. What lies behind it in its last word
+ * becomes zero.
+ */
 __weak __noinline u64 name__hash(struct thread *t, u32 size, u64 whole, u32 encoding)
 {
 	struct rec_name *rec;
@@ -38,8 +41,8 @@ __weak __noinline u64 name__hash(struct thread *t, u32 size, u64 whole, u32 enco
 }
 
 /*
- * Reads `bytes` bytes of text at `address` into the thread's buffer and returns their id, 0 when the memory cannot be read (counted).
- * The text stays in t->name_text, padded with zeros to a word, until the next name.
+ * Reads `bytes` bytes of text at `address` into the thread's buffer and returns their id, 0 when the memory cannot be
+ * read (counted). The text stays in t->name_text, padded with zeros to a word, until the next name.
  */
 __weak __noinline u64 name__read(struct thread *t, u64 address, u64 bytes, u32 encoding)
 {
@@ -87,7 +90,10 @@ __weak __noinline u64 name__read_text(struct thread *t, u64 address)
 
 #define NAME_HALF 256
 
-/* Adds "." and a second text to the one in the buffer; its id, or 0 (counted). Texts of more than NAME_HALF bytes are not joined. */
+/*
+ * Adds "." and a second text to the one in the buffer; its id, or 0 (counted). Texts of more than NAME_HALF bytes are
+ * not joined.
+ */
 __weak __noinline u64 name__join(struct thread *t, u64 address, u64 bytes)
 {
 	u64 at, end;

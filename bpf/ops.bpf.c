@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Operators and autograd nodes: programs for the probes on entries, by how a name is found, and one for all exits, so that exits are armed first
- * and disarmed last; and one for what is allocated. In: a uprobe whose cookie (include/ops.h) says which operator. Out: rows in op_rows, spans in the ring.
+ * Operators and autograd nodes: programs for the probes on entries, by how a name is found, and one for all exits, so
+ * that exits are armed first and disarmed last; and one for what is allocated. In: a uprobe whose cookie
+ * (include/ops.h) says which operator. Out: rows in op_rows, spans in the ring.
  *
- * They run at every operator call of the target, so they do what the usual case needs and no more; what an exception or an unlucky start has
- * left behind goes the long way through span.h.
+ * They run at every operator call of the target, so they do what the usual case needs and no more; what an exception or
+ * an unlucky start has left behind goes the long way through span.h.
  */
 #include "name.h"
 #include "sequence.h"
@@ -175,7 +176,9 @@ struct {
 	__type(value, struct handle_names);
 } handles SEC(".maps");
 
-/* A std::string in the target: {char *, size_t, ...}; before the C++11 ABI a char * with the size 24 bytes before it. */
+/*
+ * A std::string in the target: {char *, size_t, ...}; before the C++11 ABI a char * with the size 24 bytes before it.
+ */
 static __always_inline int read_string(u64 at, bool old, u64 string[2])
 {
 	if (bpf_probe_read_user(string, old ? 8 : 16, (const void *)at))
@@ -185,7 +188,8 @@ static __always_inline int read_string(u64 at, bool old, u64 string[2])
 
 /*
  * Is the name just read that of an operator that no profiler sees (ATen/core/dispatch/ObservedOperators.cpp)? Of these,
- * profiler::_record_function_enter_new and _exit must not be spans: the labels that they begin and end do not nest with them.
+ * profiler::_record_function_enter_new and _exit must not be spans: the labels that they begin and end do not nest with
+ * them.
  */
 static __always_inline bool is_unobserved(const struct thread *t)
 {
@@ -200,7 +204,10 @@ static __always_inline bool is_unobserved(const struct thread *t)
 	       (word[0] == WORD8("aten::_v") && word[1] == WORD8("ersion\0\0"));
 }
 
-/* OperatorDef begins with OperatorEntry, that with OperatorName {std::string name, overload_name}. False (counted): not readable. */
+/*
+ * OperatorDef begins with OperatorEntry, that with OperatorName {std::string name, overload_name}. False (counted): not
+ * readable.
+ */
 static __always_inline bool handle__read(struct thread *t, const struct op_proc *p, u64 def, struct handle_names *names)
 {
 	u64 name[2] = {}, overload[2] = {};
@@ -269,7 +276,10 @@ static __always_inline u32 node__kind(u32 event)
 	return event == OP_EVALUATE ? SPAN_EVALUATE : event == OP_NODE ? SPAN_NODE : SPAN_OP;
 }
 
-/* evaluate_function, Node::operator(), and a Python function's apply or label: the cookie's index is the register of the node, class or text. */
+/*
+ * evaluate_function, Node::operator(), and a Python function's apply or label: the cookie's index is the register of
+ * the node, class or text.
+ */
 SEC("uprobe.multi")
 int node_enter(struct pt_regs *ctx)
 {
@@ -395,9 +405,9 @@ static __always_inline void memory__add(struct op_proc *p, u64 sp, u32 device, s
 }
 
 /*
- * c10::ProfiledCPUMemoryReporter::New(this, address, bytes) and ::Delete(this, address), which the CPU allocator calls whether a profiler
- * listens or not; and c10::reportMemoryUsageToProfiler(address, bytes, allocated, reserved, device), which the others call. As in torch.profiler, to
- * free what was allocated before the window does not count.
+ * c10::ProfiledCPUMemoryReporter::New(this, address, bytes) and ::Delete(this, address), which the CPU allocator calls
+ * whether a profiler listens or not; and c10::reportMemoryUsageToProfiler(address, bytes, allocated, reserved, device),
+ * which the others call. As in torch.profiler, to free what was allocated before the window does not count.
  */
 SEC("uprobe.multi")
 int op_memory(struct pt_regs *ctx)

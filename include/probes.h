@@ -28,7 +28,7 @@ enum probe_event {
 	PROBE_FN_EXIT,
 	PROBE_PY_CALL,      /* _PyEval_EvalFrameDefault(tstate, frame, throwflag): --action FILE.py:QUALNAME */
 	PROBE_PY_CALL_EXIT, /* in it, before the call that is its last */
-	PROBE_GC, /* invoke_gc_callback(..., phase, generation, ...): CPython is about to collect garbage, or has done so */
+	PROBE_GC,   /* invoke_gc_callback(..., phase, generation, ...): before and behind a collection of garbage */
 	PROBE_TEST, /* stepflame's own function, for the self-test and the price of a hit */
 };
 

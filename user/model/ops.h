@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Operators: REC_OP, REC_OP_GROUP and REC_OP_WINDOW in, rows with their texts out. Part of the job (job.h), which owns it.
+ * Operators: REC_OP, REC_OP_GROUP and REC_OP_WINDOW in, rows with their texts out. Part of the job (job.h), which owns
+ * it.
  */
 #ifndef STEPFLAME_OPS_H
 #define STEPFLAME_OPS_H
@@ -23,7 +24,10 @@ struct op_group {
 
 /* One row of the recording. Texts are UTF-8, with control characters as they came, and owned by the job. */
 struct op_row {
-	/* As torch.profiler prints it: "aten::add", "autograd::engine::evaluate_function: AddBackward0", "ProfilerStep*". */
+	/*
+	 * As torch.profiler prints it: "aten::add", "autograd::engine::evaluate_function: AddBackward0",
+	 * "ProfilerStep*".
+	 */
 	const char *name;
 	const char *overload;  /* "Tensor"; "" when there is none */
 	const char *action;    /* the innermost around it; NULL: none */
@@ -55,7 +59,9 @@ int ops__add(struct ops *ops, const struct rec_hdr *record);
  * resolved with `names`. Valid until the next record. NULL only with *cnt == 0.
  */
 const struct op_row *ops__rows(struct ops *ops, struct names *names, size_t *cnt);
-/* The windows in which operators were counted, by pid and index; valid until the next call. NULL only with *cnt == 0. */
+/*
+ * The windows in which operators were counted, by pid and index; valid until the next call. NULL only with *cnt == 0.
+ */
 const struct rec_op_window *ops__windows(struct ops *ops, size_t *cnt);
 /* False when it never came; *group is empty then. */
 bool ops__group(const struct ops *ops, uint64_t id, struct op_group *group);

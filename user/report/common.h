@@ -23,7 +23,10 @@ json_t *common__json(struct job *job, const char *name);
  * -errno.
  */
 int common__print_json(json_t *object, FILE *out);
-/* An object of `processes`: who it is, and its rows under `key`. Takes rows over; NULL when there was no memory for them or for it. */
+/*
+ * An object of `processes`: who it is, and its rows under `key`. Takes rows over; NULL when there was no memory for
+ * them or for it.
+ */
 json_t *common__json_process(const struct rec_target *target, const char *key, json_t *rows);
 
 /* A report that has a table for each process. */

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* The operator report: torch.profiler's table of the operators counted (ops_table.c), and below it what it is made of. */
+/*
+ * The operator report: torch.profiler's table of the operators counted (ops_table.c), and below it what it is made of.
+ */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The probes of operators in each process with torch: armed just before a window of the schedule, and gone after it. In: user/target/ops.h, and
- * the step boundaries that BPF counts (struct op_proc). Out: links, and the words of struct op_proc that user space writes.
+ * The probes of operators in each process with torch: armed just before a window of the schedule, and gone after it.
+ * In: user/target/ops.h, and the step boundaries that BPF counts (struct op_proc). Out: links, and the words of struct
+ * op_proc that user space writes.
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -27,7 +28,7 @@
 #define PEEK          "_ZN2at15sequence_number4peekEv"
 #define SWEEP_DELAY   1000000000ULL  /* for workers that are forked together */
 #define SWEEP_APART   10000000000ULL /* for jobs that fork all the time */
-#define ARM_BLIND     20 /* steps ahead, while it is not known how long a step takes */
+#define ARM_BLIND     20             /* steps ahead, while it is not known how long a step takes */
 
 /* What torch.profiler calls memory that no operator asked for. */
 static int define_memory(struct session *s)
@@ -212,7 +213,10 @@ static enum op_link enter_link(uint8_t event)
 	return event == OP_CALL ? LINK_ENTER : event == OP_BOXED ? LINK_BOXED : LINK_NODE;
 }
 
-/* No profiler sees them (ATen/core/dispatch/ObservedOperators.cpp): to probe them would cost, and make time inside of others theirs. */
+/*
+ * No profiler sees them (ATen/core/dispatch/ObservedOperators.cpp): to probe them would cost, and make time inside of
+ * others theirs.
+ */
 static bool is_unobserved(const char *name)
 {
 	static const char *const names[] = {"aten::size", "aten::is_leaf", "aten::output_nr", "aten::_version",
@@ -451,9 +455,9 @@ void op_probes__forked(struct session *s, const struct target *parent)
 }
 
 /*
- * A child inherits the breakpoints, and pays for each hit, though no program of its parent's links runs in it. When a link goes, the
- * kernel takes each breakpoint out of all processes in which no other link wants it. One to ourselves, where these
- * libraries are not, does: no program of it ever runs.
+ * A child inherits the breakpoints, and pays for each hit, though no program of its parent's links runs in it. When a
+ * link goes, the kernel takes each breakpoint out of all processes in which no other link wants it. One to ourselves,
+ * where these libraries are not, does: no program of it ever runs.
  */
 static void sweep(struct session *s, uint32_t slot, uint64_t now)
 {
