@@ -29,10 +29,17 @@ struct {
 #define OP_SLOT(cookie) COOKIE_FLAGS(cookie)
 #define ALLOCATIONS_MAX 65536
 
-static __always_inline void op__hit(struct op_proc *p)
+/* The process of a hit, which counts. NULL: it is none of ours any more. */
+static __always_inline struct op_proc *op__hit(struct pt_regs *ctx, u64 cookie)
 {
-	if (p->counting)
+	u32 slot = OP_SLOT(cookie);
+	struct op_proc *p = bpf_map_lookup_elem(&op_procs, &slot);
+
+	if (!p)
+		REFUSE_PRIVATE_STACK(ctx);
+	else if (p->counting)
 		__sync_fetch_and_add(&p->hits, 1);
+	return p;
 }
 
 /* The open spans of native frames that are gone. The innermost tells, if it has a frame: those around it lie above. */
@@ -45,6 +52,16 @@ static __always_inline void op__repair(struct thread *t, u64 sp)
 	top = span__at(t, t->depth - 1);
 	if (!top->frame || top->frame < sp)
 		span__repair(t, sp);
+}
+
+/* The thread that enters a function, its stack repaired. NULL: there is no process, or no memory (counted). */
+static __always_inline struct thread *op__thread(const struct op_proc *p, u64 frame)
+{
+	struct thread *t = p ? thread__of(bpf_get_current_task_btf()) : NULL;
+
+	if (t)
+		op__repair(t, frame + 1);
+	return t;
 }
 
 static __always_inline u64 op__action(struct thread *t, const struct op_proc *p, u32 kind)
@@ -87,21 +104,14 @@ SEC("uprobe.multi")
 int op_enter(struct pt_regs *ctx)
 {
 	u64 cookie = bpf_get_attach_cookie(ctx), frame = ctx->sp + COOKIE_DEPTH(cookie);
-	u32 slot = OP_SLOT(cookie), index = COOKIE_FN(cookie);
-	struct op_proc *p = bpf_map_lookup_elem(&op_procs, &slot);
+	u32 index = COOKIE_FN(cookie);
 	struct op_def *def = bpf_map_lookup_elem(&op_defs, &index);
-	struct thread *t;
+	struct op_proc *p = op__hit(ctx, cookie);
+	struct thread *t = op__thread(p, frame);
 	struct span *s;
 
-	if (!p || !def) {
-		REFUSE_PRIVATE_STACK(ctx);
+	if (!t || !def)
 		return 0;
-	}
-	op__hit(p);
-	t = thread__of(bpf_get_current_task_btf());
-	if (!t)
-		return 0;
-	op__repair(t, frame + 1);
 	s = op__begin(t, p, SPAN_OP, index, def->name, def->merged, frame);
 	if (!s)
 		return 0;
@@ -234,22 +244,14 @@ SEC("uprobe.multi")
 int boxed_enter(struct pt_regs *ctx)
 {
 	u64 cookie = bpf_get_attach_cookie(ctx), frame = ctx->sp + COOKIE_DEPTH(cookie);
-	u32 slot = OP_SLOT(cookie);
-	struct op_proc *p = bpf_map_lookup_elem(&op_procs, &slot);
-	struct handle handle = {.slot = slot};
+	struct op_proc *p = op__hit(ctx, cookie);
+	struct thread *t = op__thread(p, frame);
+	struct handle handle = {.slot = OP_SLOT(cookie)};
 	struct handle_names names = {}, *known;
-	struct thread *t;
 	struct span *s;
 
-	if (!p) {
-		REFUSE_PRIVATE_STACK(ctx);
-		return 0;
-	}
-	op__hit(p);
-	t = thread__of(bpf_get_current_task_btf());
 	if (!t)
 		return 0;
-	op__repair(t, frame + 1);
 	bpf_probe_read_user(&handle.def, sizeof(handle.def), (const void *)register_value(ctx, COOKIE_FN(cookie)));
 	known = bpf_map_lookup_elem(&handles, &handle);
 	if (known)
@@ -284,25 +286,18 @@ SEC("uprobe.multi")
 int node_enter(struct pt_regs *ctx)
 {
 	u64 cookie = bpf_get_attach_cookie(ctx), frame = ctx->sp + COOKIE_DEPTH(cookie), name, subject;
-	u32 slot = OP_SLOT(cookie), event = COOKIE_EVENT(cookie), kind = node__kind(event);
-	struct op_proc *p = bpf_map_lookup_elem(&op_procs, &slot);
-	struct thread *t;
+	u32 event = COOKIE_EVENT(cookie), kind = node__kind(event);
+	struct op_proc *p = op__hit(ctx, cookie);
+	struct thread *t = op__thread(p, frame);
 	struct span *s;
 
-	if (!p) {
-		REFUSE_PRIVATE_STACK(ctx);
-		return 0;
-	}
-	op__hit(p);
-	t = thread__of(bpf_get_current_task_btf());
 	if (!t)
 		return 0;
-	op__repair(t, frame + 1);
 	subject = register_value(ctx, COOKIE_FN(cookie));
 	if (event == OP_TEXT)
 		name = text__name(t, subject);
 	else
-		name = event == OP_PYTHON ? class__name(t, subject) : node__name(t, slot, subject);
+		name = event == OP_PYTHON ? class__name(t, subject) : node__name(t, OP_SLOT(cookie), subject);
 	if (!name)
 		return 0;
 	s = op__begin(t, p, kind, name, name, kind == SPAN_OP ? name : name ^ kind, frame);
@@ -321,18 +316,11 @@ SEC("uprobe.multi")
 int op_exit(struct pt_regs *ctx)
 {
 	u64 now = bpf_ktime_get_ns(), cookie = bpf_get_attach_cookie(ctx), frame = ctx->sp + COOKIE_DEPTH(cookie);
-	u32 slot = OP_SLOT(cookie);
-	struct op_proc *p = bpf_map_lookup_elem(&op_procs, &slot);
-	struct thread *t;
+	struct op_proc *p = op__hit(ctx, cookie);
+	struct thread *t = p ? thread__of(bpf_get_current_task_btf()) : NULL;
 	struct span *s;
 	u32 depth;
 
-	if (!p) {
-		REFUSE_PRIVATE_STACK(ctx);
-		return 0;
-	}
-	op__hit(p);
-	t = thread__of(bpf_get_current_task_btf());
 	if (!t)
 		return 0;
 	t->now_ns = now;
@@ -413,20 +401,14 @@ SEC("uprobe.multi")
 int op_memory(struct pt_regs *ctx)
 {
 	u64 cookie = bpf_get_attach_cookie(ctx), *known, bytes;
-	u32 slot = OP_SLOT(cookie), event = COOKIE_EVENT(cookie);
-	struct op_proc *p = bpf_map_lookup_elem(&op_procs, &slot);
-	struct allocation allocation = {.slot = slot, .address = ctx->si};
+	struct op_proc *p = op__hit(ctx, cookie);
+	struct allocation allocation = {.slot = OP_SLOT(cookie), .address = ctx->si};
 
-	if (!p) {
-		REFUSE_PRIVATE_STACK(ctx);
-		return 0;
-	}
-	op__hit(p);
-	if (!p->open)
+	if (!p || !p->open)
 		return 0;
 	allocation.window = p->index;
 	bytes = ctx->dx;
-	switch (event) {
+	switch (COOKIE_EVENT(cookie)) {
 	case OP_ALLOCATE:
 		if (!bytes)
 			return 0;
