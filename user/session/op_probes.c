@@ -25,10 +25,13 @@
 /* How long before a window the probes are armed, and how far the next one must be for them to be taken away. */
 #define ARM_AHEAD_NS  500000000ULL
 #define DISARM_FAR_NS 2000000000ULL
-#define PEEK          "_ZN2at15sequence_number4peekEv"
-#define SWEEP_DELAY   1000000000ULL  /* for workers that are forked together */
-#define SWEEP_APART   10000000000ULL /* for jobs that fork all the time */
-#define ARM_BLIND     20             /* steps ahead, while it is not known how long a step takes */
+#define ARM_BLIND     20 /* steps ahead, while it is not known how long a step takes */
+
+/* How long after a fork its children are relieved, so that workers come together; and how far apart that is at least. */
+#define SWEEP_DELAY_NS 1000000000ULL
+#define SWEEP_APART_NS 10000000000ULL
+
+#define PEEK           "_ZN2at15sequence_number4peekEv"
 
 /* What torch.profiler calls memory that no operator asked for. */
 static int define_memory(struct session *s)
@@ -449,9 +452,9 @@ void op_probes__forked(struct session *s, const struct target *parent)
 	/* It keeps us for as long as arming does, in which the ring buffer may overflow with spans. */
 	if (!t || t->sweep_ns || s->options.timeline)
 		return;
-	t->sweep_ns = now + SWEEP_DELAY;
-	if (t->swept_ns && t->sweep_ns < t->swept_ns + SWEEP_APART)
-		t->sweep_ns = t->swept_ns + SWEEP_APART;
+	t->sweep_ns = now + SWEEP_DELAY_NS;
+	if (t->swept_ns && t->sweep_ns < t->swept_ns + SWEEP_APART_NS)
+		t->sweep_ns = t->swept_ns + SWEEP_APART_NS;
 }
 
 /*
