@@ -153,9 +153,9 @@ struct {
 } op_procs __weak SEC(".maps");
 
 /*
- * Empty: its one use is that a program with a tail call gets no private stack. From 6.13 on the kernel gives programs of this
- * type a stack per CPU, though another thread's uprobe can preempt this one there: 7.3 crashed on the values spilled to
- * it. So every uprobe program has a REFUSE_PRIVATE_STACK on some path that it hardly takes.
+ * Empty: its one use is that a program with a tail call gets no private stack. From 6.13 on the kernel gives programs
+ * of this type a stack per CPU, though another thread's uprobe can preempt this one there: 7.3 crashed on the values
+ * spilled to it. So every uprobe program has a REFUSE_PRIVATE_STACK on some path that it hardly takes.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);

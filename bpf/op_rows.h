@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The operator table: what a call of an operator, a node or a label becomes when it ends. This is on the path of every operator call of the
- * target while a window is open; nothing here calls a helper but for the timeline.
+ * The operator table: what a call of an operator, a node or a label becomes when it ends. This is on the path of every
+ * operator call of the target while a window is open; nothing here calls a helper but for the timeline.
  */
 #ifndef STEPFLAME_OP_ROWS_H
 #define STEPFLAME_OP_ROWS_H
@@ -141,8 +141,9 @@ static __always_inline bool in_op_window(const struct op_proc *p, const struct s
 }
 
 /*
- * An operator, node or label has ended, with `depth` spans around it. As torch.profiler does (torch/autograd/profiler_util.py,
- * _remove_dup_nodes), a call whose only child has its own name is one with that child.
+ * An operator, node or label has ended, with `depth` spans around it. As torch.profiler does
+ * (torch/autograd/profiler_util.py, _remove_dup_nodes), a call whose only child has its own name is one with that
+ * child.
  */
 static __always_inline void op__account(struct thread *t, struct op_proc *p, struct span *s, u32 depth)
 {

@@ -2,10 +2,10 @@
 /*
  * What crosses from the kernel to user space, and what a recording holds: one enum of record types, one struct each.
  *
- * Every record starts with struct rec_hdr; `size` is that of the whole record, a multiple of 8. Integers are in the byte
- * order of the machine that wrote them (the file header says which). Times are CLOCK_MONOTONIC nanoseconds.
- * A reader skips record types that it does not know. Cumulative records (AGG, COUNTER, COST, WINDOW, OP, OP_WINDOW, CALLS) may come
- * several times for the same key: the last one holds.
+ * Every record starts with struct rec_hdr; `size` is that of the whole record, a multiple of 8. Integers are in the
+ * byte order of the machine that wrote them (the file header says which). Times are CLOCK_MONOTONIC nanoseconds. A
+ * reader skips record types that it does not know. Cumulative records (AGG, COUNTER, COST, WINDOW, OP, OP_WINDOW,
+ * CALLS) may come several times for the same key: the last one holds.
  */
 #ifndef STEPFLAME_RECORDS_H
 #define STEPFLAME_RECORDS_H
@@ -153,9 +153,10 @@ struct rec_agg {
 };
 
 /*
- * Operators. A row is told apart by process, name, enclosing action and group; readers add rows up as they like. Kinds: SPAN_OP (name:
- * "aten::add.Tensor", the overload behind the first dot), SPAN_EVALUATE and SPAN_NODE (name: the node's class, "AddmmBackward0"; of EVALUATE
- * without its prefix), SPAN_LABEL. As in torch.profiler, a call whose only child has its own name (overloads merged) is one with that child.
+ * Operators. A row is told apart by process, name, enclosing action and group; readers add rows up as they like. Kinds:
+ * SPAN_OP (name: "aten::add.Tensor", the overload behind the first dot), SPAN_EVALUATE and SPAN_NODE (name: the node's
+ * class, "AddmmBackward0"; of EVALUATE without its prefix), SPAN_LABEL. As in torch.profiler, a call whose only child
+ * has its own name (overloads merged) is one with that child.
  */
 struct op_key {
 	__u32 pid;
@@ -182,8 +183,8 @@ struct rec_op {
 };
 
 /*
- * What an argument was, as a word of a group: tag in bits 0-7, dtype (c10::ScalarType) in 8-15, and a count in 32-63, followed by `count` words.
- * Arguments come in the order of the operator's schema.
+ * What an argument was, as a word of a group: tag in bits 0-7, dtype (c10::ScalarType) in 8-15, and a count in 32-63,
+ * followed by `count` words. Arguments come in the order of the operator's schema.
  */
 enum op_word {
 	OP_WORD_NONE = 0,    /* not a tensor, or an undefined one: [] in torch.profiler's shapes */
@@ -245,8 +246,9 @@ struct rec_spans {
 };
 
 /*
- * A Python function, as its code object tells. The same function in another process, or its code object made anew, has the same id.
- * BPF sends line_cnt 0, and where the line table is in its process; files hold the lines, or none where the table could not be read.
+ * A Python function, as its code object tells. The same function in another process, or its code object made anew, has
+ * the same id. BPF sends line_cnt 0, and where the line table is in its process; files hold the lines, or none where
+ * the table could not be read.
  */
 struct rec_code {
 	struct rec_hdr hdr;
@@ -324,8 +326,8 @@ enum wait_cause {
 #define WAIT_THRESHOLD_NS 100000 /* waits of a thread have a sample when they are so long, or come to it together */
 
 /*
- * Of one thread. Waits too short for a sample of their own are in the weight of the next one, which is then like the sample of a timer: that
- * it met this wait is as likely as the wait is long.
+ * Of one thread. Waits too short for a sample of their own are in the weight of the next one, which is then like the
+ * sample of a timer: that it met this wait is as likely as the wait is long.
  */
 struct rec_sample {
 	struct rec_hdr hdr;
