@@ -98,7 +98,7 @@ __weak __noinline u64 code__send(struct name_buffer *b, const struct py_layout *
 	rec->first_line = first_line;
 	rec->line_cnt = 0;
 	rec->pad = 0;
-	bpf_ringbuf_submit(rec, BPF_RB_NO_WAKEUP);
+	bpf_ringbuf_submit(rec, 0); /* its line table is read in its process, which may end */
 	if (want_modules && code__calls_module(py, code))
 		bpf_map_update_elem(&module_calls, &id, &one, BPF_ANY);
 	return id;

@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Computes for a second, then becomes a shell that computes for another and ends with 7."""
+
+import os
+import time
+
+
+def before():
+    end = time.monotonic() + 1.5
+    while time.monotonic() < end:
+        pass
+
+
+print("ready", flush=True)
+time.sleep(1)
+before()
+os.execv("/bin/sh", ["sh", "-c", "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; exit 7"])

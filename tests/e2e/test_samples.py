@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Samples of real programs, against what these know of themselves, against their sources, and against py-spy."""
+
+import glob
+import json
+import math
+import os
+import shutil
+import subprocess
+
+import helpers
+import pytest
+import sampled
+from sampled import CPU, WAIT
+
+pytestmark = helpers.needs_bpf
+
+HZ = 99
+LONG = bool(os.environ.get("STEPFLAME_LONG"))  # make test-matrix
+SHARE = 0.03  # of a function, where there are samples enough for that
+WAITED = 0.02  # of a wait
+NO_LOSS = {"lines_lost"}  # a function that was gone before its lines were read
+
+
+def pythons():
+    """Interpreters of pyenv and the system's, by name."""
+    found = {}
+    for python in [*sorted(glob.glob(os.path.expanduser("~/.pyenv/versions/3.*/bin/python3"))), "/usr/bin/python3"]:
+        command = [python, "-c", "import sys; print(sys.version_info[1])"]
+        minor = subprocess.run(command, capture_output=True, text=True).stdout.strip()
+        if minor.isdigit() and 8 <= int(minor) <= 14:
+            found["3.%s%s" % (minor, "" if ".pyenv" in python else " static")] = python
+    return found
+
+
+PYTHONS = pythons()
+by_python = pytest.mark.parametrize("python", PYTHONS.values(), ids=list(PYTHONS))
+
+
+def sampled_run(bench, script, *args, python=helpers.PYTHON, options=()):
+    record, truth = bench.recorded(script, *args, python=python, options=options)
+    return sampled.Samples(record.file), truth, helpers.report(record.file), record
+
+
+def error_of(share, samples):
+    """Four standard deviations of a share of so many samples: 1 run in 16,000 is beyond."""
+    return max(SHARE, 4 * math.sqrt(share * (1 - share) / samples))
+
+
+# ---- shares and waits ----
+
+CAUSE_OF = {
+    "sleeps": "sleep",
+    "waits_for_a_lock": "lock",
+    "reads_a_pipe": "pipe",
+    "receives": "socket",
+    "polls": "poll",
+    "syncs": "fsync",
+    "waits_for_a_child": "child_wait",
+}
+
+
+def check_waits(samples, truth):
+    for thread, seconds in truth["waited"].items():
+        waits = samples.of(pid=truth["pid"], tid=truth["tids"][thread], kind=WAIT)
+        by_cause = sampled.seconds_by(waits, lambda s: s.cause)
+        got, others = by_cause[CAUSE_OF[thread]], by_cause["gil"] + by_cause["run_queue"]
+        # its own clock goes on until it has the CPU and the GIL again
+        assert (1 - WAITED) * seconds - others <= got <= (1 + WAITED) * seconds, (thread, seconds, by_cause)
+        inside = [s for s in waits if s.cause == CAUSE_OF[thread] and any(f.name.split(".")[0] == thread for f in s.stack)]
+        assert sum(s.seconds for s in inside) > 0.9 * got, (thread, by_cause)
+
+
+def check_shares(samples, truth):
+    main = samples.of(pid=truth["pid"], tid=truth["pid"])
+    on_cpu = [s for s in main if s.kind == CPU]
+    computing = [s for s in on_cpu if any(f.name == "compute" for f in s.stack)]
+    spent = sum(truth["computed"].values())
+    assert abs(len(computing) / HZ - truth["cpu"]) < 4 * math.sqrt(len(computing)) / HZ, (len(computing), truth)
+    for name, seconds in truth["computed"].items():
+        share = sum(any(f.name == name for f in s.stack) for s in computing) / len(computing)
+        assert share == pytest.approx(seconds / spent, abs=error_of(seconds / spent, len(computing))), (name, truth)
+    inside = [s for s in main if any(f.name == "compute" for f in s.stack)]
+    wall = sum(s.seconds for s in inside)
+    assert wall == pytest.approx(truth["wall"], abs=4 * math.sqrt(len(computing)) / HZ), (wall, truth["wall"])
+
+
+@by_python
+def test_shares(bench, python):
+    """What of the CPU's time each function had, and how long each thread waited for what."""
+    seconds = 20 if LONG else 8 if python == list(PYTHONS.values())[-1] else 3
+    samples, truth, found, _ = sampled_run(bench, "shares.py", "--seconds", seconds, python=python)
+    check_shares(samples, truth)
+    check_waits(samples, truth)
+    sampled.check_frames(samples, found["lost"])
+    assert set(found["lost"]) <= NO_LOSS, found["lost"]
+    # the report's own sums, of the process
+    (none,) = helpers.report(bench.started[-1].file, "--advanced")["actions"]
+    own = [s for s in samples if s.pid == truth["pid"]]
+    assert none["cpu_s"] == pytest.approx(sum(s.seconds for s in own if s.kind == CPU))
+    by_cause = sampled.seconds_by([s for s in own if s.kind == WAIT], lambda s: s.cause)
+    assert {name: pytest.approx(s) for name, s in by_cause.items()} == none["waits"]
+
+
+# ---- what is named is there ----
+
+
+@by_python
+def test_frames(bench, python):
+    """Threads by the hundred, tasks, generators, functions that come and go, names of all kinds: nothing is named that is not there."""
+    samples, truth, found, _ = sampled_run(bench, "python_shapes.py", python=python)
+    assert sampled.check_frames(samples, found["lost"]) > 30
+    check_generated(samples)
+    seen = {frame.name.rsplit(".", 1)[-1] for frame in samples.frames()}
+    assert set(truth["functions"]) <= seen, set(truth["functions"]) - seen
+    for chain in truth["chains"]:
+        found_chains = {tuple(f.name.rsplit(".", 1)[-1] for f in s.stack) for s in samples}
+        assert any(chain == list(c[i : i + len(chain)]) for c in found_chains for i in range(len(c))), chain
+    assert len({s.tid for s in samples if s.pid == truth["pid"]}) >= 100
+    assert set(found["lost"]) <= NO_LOSS | {"stack_cut"}, found["lost"]
+    assert any(s.cut and len(s.stack) == 512 for s in samples)
+
+
+def check_generated(samples):
+    """Functions g0, g1, ... of files <generated 0>, <generated 1>, ..., at those lines: none is mixed with another."""
+    generated = [f for f in samples.frames() if f.file.startswith("<generated ")]
+    assert generated
+    for frame in generated:
+        number = int(frame.file[11:-1])
+        if frame.name != "<module>":
+            assert (frame.name, frame.first_line) == ("g%d" % number, number + 1), frame
+            assert frame.line in (0, number + 1, number + 2, number + 3), frame
+
+
+def test_frames_lightning(bench):
+    samples, truth, found, record = sampled_run(bench, "lightning_fit.py", "--workers", 2, "--batches", 100)
+    assert sampled.check_frames(samples, found["lost"]) > 30
+    workers = {t["pid"] for t in found["target"] if t["role"] == "worker"}
+    assert {s.pid for s in samples if any(f.name == "_worker_loop" for f in s.stack)} & workers
+    actions = {a["name"] for a in helpers.report(record.file, "--advanced", "--all")["actions"]}
+    assert actions & set(truth["actions"])
+
+
+def test_frames_plain(bench):
+    samples, _, found, _ = sampled_run(bench, "plain_loop.py", "--epochs", 4)
+    assert sampled.check_frames(samples, found["lost"]) > 10
+    assert set(found["lost"]) <= NO_LOSS, found["lost"]
+
+
+# ---- py-spy ----
+
+
+@pytest.mark.skipif(not shutil.which("py-spy"), reason="there is no py-spy: pip install py-spy")
+def test_py_spy(bench):
+    """Two watchers of one run: the same functions have the CPU, by the same shares."""
+    job = bench.job("shares.py", "--seconds", 8).until_ready()
+    record = bench.record("-p", job.pid).until_armed()
+    spied = bench.directory / "spied"
+    spy = bench.process("py-spy", "record", "-p", job.pid, "-f", "raw", "-r", 100, "-d", 7, "-t", "-o", spied)
+    job.release()
+    truth = job.truth()
+    assert spy.wait() == 0, spy.what()
+    assert record.wait() == helpers.OK, record.what()
+    theirs = {name: 0 for name in truth["computed"]}
+    for line in spied.read_text().splitlines():
+        stack, _, count = line.rpartition(" ")
+        for name in theirs:
+            if "compute (shares.py" in stack and ";%s (shares.py" % name in stack:
+                theirs[name] += int(count)
+    computing = [s for s in sampled.Samples(record.file).of(kind=CPU) if any(f.name == "compute" for f in s.stack)]
+    ours = {name: sum(any(f.name == name for f in s.stack) for s in computing) for name in theirs}
+    assert sorted(ours, key=ours.get) == sorted(theirs, key=theirs.get), (ours, theirs)
+    for name in ours:
+        one, other = ours[name] / sum(ours.values()), theirs[name] / sum(theirs.values())
+        assert one == pytest.approx(other, abs=error_of(one, sum(ours.values())) + error_of(other, sum(theirs.values())))
+
+
+# ---- programs that make it difficult ----
+
+
+@by_python
+def test_churn(bench, python):
+    """Threads and processes by the hundred that begin and end, exec, and an end in the middle of all that: the program does not notice."""
+    samples, truth, found, _ = sampled_run(bench, "churn.py", python=python)
+    assert truth["threads"] == truth["threads_done"] and truth["forks"] == truth["forks_ok"] and truth["execs"] == truth["execs_ok"]
+    sampled.check_frames(samples, found["lost"])
+    check_generated(samples)
+    assert any(s.stack for s in samples if s.pid == truth["pid"])
+    assert "stack_cut" not in found["lost"], found["lost"]
+
+
+def test_stopped(bench):
+    """Stopped by a signal, a thread waits for nothing of its own."""
+    job = bench.job("shares.py", "--seconds", 4).until_ready()
+    record = bench.record("-p", job.pid).until_armed()
+    job.release()
+    helpers.time.sleep(1)
+    job.popen.send_signal(helpers.signal.SIGSTOP)
+    helpers.time.sleep(1)
+    job.popen.send_signal(helpers.signal.SIGCONT)
+    truth = job.truth()
+    assert record.wait() == helpers.OK, record.what()
+    main = sampled.Samples(record.file).of(pid=truth["pid"], tid=truth["pid"], kind=WAIT)
+    by_cause = sampled.seconds_by(main, lambda s: s.cause)
+    assert by_cause["unknown"] == pytest.approx(1, abs=0.1), by_cause
+    assert by_cause["page_fault"] < 0.1, by_cause
+
+
+def test_execs_another_program(bench):
+    """The target becomes another program, which is no Python: recorded until then, and left alone."""
+    job = bench.process(helpers.PYTHON, "-u", helpers.JOBS / "execs.py")
+    job.until_says("ready", helpers.READY_SECONDS, "stdout")
+    record = bench.record("-p", job.pid).until_armed()
+    assert job.wait() == 7, job.what()
+    assert record.wait() == helpers.OK, record.what()
+    samples, found = sampled.Samples(record.file), helpers.report(record.file)
+    assert any(f.name == "before" for f in samples.frames())
+    sampled.check_frames(samples, found["lost"])
+    assert json.loads(helpers.report_text(record.file, "--advanced", "--json"))["actions"]
