@@ -236,7 +236,7 @@ static int put_titles(const struct top_state *state, enum top_view view, struct 
 			mark_at = at + (width > (int)strlen(title) ? width - strlen(title) : 0);
 			mark_cnt = strlen(title);
 		}
-		at += snprintf(text + at, sizeof(text) - at, "%*s ", width, title);
+		at += snprintf(text + at, sizeof(text) - at, "%*s%s", width, title, width ? " " : "");
 	}
 	if (put(lines, state, STYLE_COLUMNS, "%s", text))
 		return -ENOMEM;
