@@ -135,7 +135,7 @@ static int put_header(const struct top_frame *frame, const struct top_state *sta
 			     (unsigned long long)frame->steps, rate, frame->step_rule);
 	err = err
 		      ?: put(lines, state, STYLE_PLAIN,
-			     "cost %.0f hits/s, at least %.2g %% of the job; stepflame %.1f %% of a core, %.1f MB",
+			     "cost %.0f hits/s, at least %.2g %% of the job; stepflame %.1f %% CPU, %.1f MB",
 			     frame->hits_per_s, frame->cost_percent, frame->own_percent, frame->own_mb);
 	err = err
 		      ?: put(lines, state, *frame->losses ? STYLE_WARN : STYLE_PLAIN, "lost %s",
