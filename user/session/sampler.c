@@ -162,16 +162,27 @@ static const struct py_layout *layout_of(struct session *s, pid_t pid)
 	return t && t->has_python ? &t->python.process.layout : NULL;
 }
 
+/* Each process tells of its functions, which most others have, too; one that ended meanwhile has no lines to read. */
 int sampler__code(struct session *s, const struct rec_code *rec)
 {
 	const struct py_layout *layout = layout_of(s, rec->pid);
 	struct rec_code *complete = NULL, bare = *rec;
-	int err = layout ? py_lines__complete(layout, rec, &complete) : -ESRCH;
+	uint32_t number;
+	bool *lined, again;
+	int err;
 
-	if (err) {
-		s->lines_lost++;
-		bare.line_table = 0;
-	}
+	if (intern__add(&s->codes, rec->id, &number))
+		return -ENOMEM;
+	again = number < s->codes_lined.cnt;
+	if (array__grow(&s->codes_lined, intern__end(&s->codes), sizeof(*lined)))
+		return -ENOMEM;
+	lined = (bool *)s->codes_lined.items + number;
+	if (*lined)
+		return 0;
+	err = layout ? py_lines__complete(layout, rec, &complete) : -ESRCH;
+	*lined = !err;
+	s->lines_lost += (err && !again) - (!err && again);
+	bare.line_table = 0;
 	err = session__emit(s, err ? &bare.hdr : &complete->hdr);
 	free(complete);
 	return err;

@@ -278,6 +278,8 @@ void session__free(struct session *s)
 		free(s->actions[i].file);
 		free(s->actions[i].symbol);
 	}
+	intern__free(&s->codes);
+	free(s->codes_lined.items);
 	ring_buffer__free(s->ring);
 	stepflame_bpf__destroy(s->skel);
 	free(s->targets);
@@ -320,11 +322,15 @@ static int check_target(struct session *s, struct target *t, int err)
 		log__error(NULL, "cannot attach to process %d: %s", pid, strerror(-err));
 		return err;
 	}
-	if (!t->has_torch) {
+	if (t->has_torch)
+		return 0;
+	if (!s->options.frequency) {
 		log__error("wait until it has imported torch, or start it with: stepflame record -- CMD",
 			   "process %d is Python %s but has no torch", pid, t->python.version);
 		return -EOPNOTSUPP;
 	}
+	log__warn(NULL, "process %d is Python %s but has no torch (yet): there will be samples of it, and no actions", pid,
+		  t->python.version);
 	return 0;
 }
 
