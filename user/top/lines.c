@@ -40,7 +40,7 @@ static const char *sort_title(const struct top_state *state, enum top_view view)
 
 /* ---- text ---- */
 
-/* Text that is to be escaped, cut to width columns (0: not): at its end, or, of a name, in the middle. malloc'ed; NULL: no memory. */
+/* Escaped, and cut to width columns (0: not) at its end, or, of a name, in the middle. malloc'ed; NULL: no memory. */
 static char *fit(const char *text, size_t width, bool middle, bool utf8)
 {
 	char *escaped = text__escape(text), *out;
