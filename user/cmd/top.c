@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * stepflame top: attach, keep a model of the last interval, show it until the end. In: a session's records and keys. Out: a
- * screen, or snapshots as text.
+ * stepflame top: attach, keep a model of the last interval, show it until the end. In: a session's records and keys.
+ * Out: a screen, or snapshots as text.
  */
 #include "../top/top.h"
 
@@ -263,16 +263,15 @@ static int run(struct live *live)
 	return err;
 }
 
-/* The pid 0 of usage: what the processes have used up to now counts for nothing. */
 static int watch(struct live *live)
 {
 	const struct top_args *args = live->args;
-	struct top_usage usage;
+	struct top_usage before; /* what the processes have used up to now counts for nothing */
 	int err = 0, end_err;
 
 	for (size_t i = 0; i < args->targets.cnt && !err; i++)
 		err = session__attach(live->session, args->targets.pid[i]);
-	err = err ?: session__open(live->session) ?: usage__read(&live->usage, live->job, &usage);
+	err = err ?: session__open(live->session) ?: usage__read(&live->usage, live->job, &before);
 	if (!err && !args->batch)
 		err = screen__open(&live->screen);
 	if (err)

@@ -69,7 +69,7 @@ const struct samples *job__samples(struct job *job);
 
 /*
  * For a view of the last seconds alone, which must not grow: drops the samples, and the numbers of their threads. After
- * job__forget_stacks what came before refers to no stacks and paths, exact calls and operators included.
+ * job__forget_stacks exact calls that came before refer to no paths.
  */
 void job__forget_samples(struct job *job);
 void job__forget_stacks(struct job *job);

@@ -40,7 +40,7 @@ static const char *sort_title(const struct top_state *state, enum top_view view)
 
 /* ---- text ---- */
 
-/* Text that is to be escaped, cut to width columns (0: not): at its end, or, of a name, in the middle. malloc'ed; NULL: no memory. */
+/* Escaped, and cut to width columns (0: not) at its end, or, of a name, in the middle. malloc'ed; NULL: no memory. */
 static char *fit(const char *text, size_t width, bool middle, bool utf8)
 {
 	char *escaped = text__escape(text), *out;
@@ -135,7 +135,7 @@ static int put_header(const struct top_frame *frame, const struct top_state *sta
 			     (unsigned long long)frame->steps, rate, frame->step_rule);
 	err = err
 		      ?: put(lines, state, STYLE_PLAIN,
-			     "cost %.0f hits/s, at least %.2g %% of the job; stepflame %.1f %% of a core, %.1f MB",
+			     "cost %.0f hits/s, at least %.2g %% of the job; stepflame %.1f %% CPU, %.1f MB",
 			     frame->hits_per_s, frame->cost_percent, frame->own_percent, frame->own_mb);
 	err = err
 		      ?: put(lines, state, *frame->losses ? STYLE_WARN : STYLE_PLAIN, "lost %s",
@@ -236,7 +236,7 @@ static int put_titles(const struct top_state *state, enum top_view view, struct 
 			mark_at = at + (width > (int)strlen(title) ? width - strlen(title) : 0);
 			mark_cnt = strlen(title);
 		}
-		at += snprintf(text + at, sizeof(text) - at, "%*s ", width, title);
+		at += snprintf(text + at, sizeof(text) - at, "%*s%s", width, title, width ? " " : "");
 	}
 	if (put(lines, state, STYLE_COLUMNS, "%s", text))
 		return -ENOMEM;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A frame as lines of text: those of a screen, which has a size and what its keys have set, or all of them for a file. Texts of
- * the job are escaped here.
+ * A frame as lines of text: those of a screen, which has a size and what its keys have set, or all of them for a file.
+ * Texts of the job are escaped here.
  */
 #ifndef STEPFLAME_TOP_LINES_H
 #define STEPFLAME_TOP_LINES_H

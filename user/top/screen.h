@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The terminal: lines drawn, keys read. While it is open, stderr is kept back, and printed when it closes. Where the program ends by
- * a fault instead, the terminal is put right all the same.
+ * The terminal: lines drawn, keys read. While it is open, stderr is kept back, and printed when it closes. Where the
+ * program ends by a fault instead, the terminal is put right all the same.
  */
 #ifndef STEPFLAME_TOP_SCREEN_H
 #define STEPFLAME_TOP_SCREEN_H

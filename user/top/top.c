@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * From two states of a job to rows. Actions are cumulative in the job: the last frame's sums are kept, and those of the last
- * reset. Samples are those since the last frame, as the job's owner forgets them after it.
+ * From two states of a job to rows. Actions are cumulative in the job: the last frame's sums are kept, and those of the
+ * last reset. Samples are those since the last frame, as the job's owner forgets them after it.
  */
 #include "top.h"
 

@@ -14,7 +14,7 @@ struct usage_process {
 	uint64_t ticks;
 };
 
-/* utime and stime, fields 14 and 15 of /proc/PID/stat, and num_threads, field 20. False: it is not there, or a zombie. */
+/* utime and stime, fields 14 and 15 of /proc/PID/stat, and num_threads, field 20. False: it is gone, or a zombie. */
 static bool read_stat(uint32_t pid, uint64_t *ticks, size_t *threads)
 {
 	char path[64], text[1024] = "", state;
