@@ -92,9 +92,9 @@ struct session {
 	struct stepflame_bpf *skel;
 	struct ring_buffer *ring;
 	struct selftest selftest;
-	struct ops *ops;         /* NULL: not asked for */
-	struct modules *modules; /* NULL: none was met */
-	struct sampler *sampler; /* NULL: not asked for */
+	struct ops *ops;           /* NULL: not asked for */
+	struct modules *modules;   /* NULL: none was met */
+	struct sampler *sampler;   /* NULL: not asked for */
 	struct guardian *guardian; /* NULL: no --exact */
 	struct user_action *actions;
 	bool py_inlines; /* a Python function was wanted of an interpreter that inlines calls: CPython 3.11 and later */
