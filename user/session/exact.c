@@ -105,7 +105,7 @@ static int check_depth(struct session *s, const struct target *t)
 			  "while --exact runs, recursion deeper than some %d calls raises RecursionError in Python %s",
 			  depth, t->python.version);
 		session__note(s,
-			      "exact calls: meanwhile, recursion deeper than some %d calls raised RecursionError in "
+			      "exact calls: meanwhile, recursion deeper than some %d calls raises RecursionError in "
 			      "process %d",
 			      depth, t->process.pid);
 	}
@@ -143,10 +143,19 @@ static int write_word(struct session *s, struct target *t, uint64_t address)
 			      "exact calls: process %d has an evaluation function of its own (torch.compile sets one), "
 			      "which was left as it is: calls that it does not pass on are missing",
 			      t->process.pid);
-		t->exact.changed = true;
+		t->exact.incomplete = true;
 		return 0;
 	}
 	return err == -EALREADY ? 0 : err;
+}
+
+/* A process that was not named, and is recorded all the same. */
+static void note_unseen(struct session *s, struct target *t)
+{
+	if (!t->exact.incomplete)
+		session__note(s, "exact calls: those of Python %s in process %d cannot be seen: %s", t->python.version,
+			      t->process.pid, t->exact.file.why);
+	t->exact.incomplete = true;
 }
 
 int exact__arm(struct session *s, struct target *t)
@@ -154,8 +163,12 @@ int exact__arm(struct session *s, struct target *t)
 	uint64_t *words = t->exact.words;
 	int cnt, err = 0;
 
-	if (!s->options.exact || t->exact.armed || !t->has_python || t->exact.file.why)
+	if (!s->options.exact || t->exact.armed || !t->has_python)
 		return 0;
+	if (t->exact.file.why) {
+		note_unseen(s, t);
+		return 0;
+	}
 	if (!t->exact.file.word_offset) {
 		t->exact.armed = true;
 		return 0;
@@ -208,13 +221,13 @@ void exact__disarm(struct session *s, struct target *t)
 
 static void note_changed(struct session *s, struct target *t)
 {
-	if (!t->exact.changed)
+	if (!t->exact.incomplete)
 		session__note(s,
 			      "exact calls: process %d has set an evaluation function of its own meanwhile "
 			      "(torch.compile does): "
 			      "from then on calls between Python functions may be missing",
 			      t->process.pid);
-	t->exact.changed = true;
+	t->exact.incomplete = true;
 }
 
 void exact__tend(struct session *s)

@@ -70,8 +70,8 @@ struct target {
 	} governor;
 	struct {
 		struct exact_file file;
-		bool armed;   /* all calls can be seen */
-		bool changed; /* not all: the program has a function of its own, which was told */
+		bool armed;      /* all calls can be seen */
+		bool incomplete; /* not all can, which was told */
 		size_t word_cnt;
 		uint64_t words[PY_EXACT_WORDS]; /* set, or left alone since the program had */
 	} exact;
