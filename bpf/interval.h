@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Intervals that samples are seen against, told one by one as they end: steps, forwards, collections of garbage. */
+/* Intervals that samples are seen against, told one by one as they end: forwards, collections of garbage. */
 #ifndef STEPFLAME_INTERVAL_H
 #define STEPFLAME_INTERVAL_H
 

@@ -172,6 +172,7 @@ extern const volatile __u64 step_limit;               /* steps after which a pro
 extern const volatile __u64 py_call_cnt;              /* elements of py_calls in use */
 extern const volatile __u64 py_call_lengths;          /* bit n: a name in py_calls is n bytes long, modulo 64 */
 extern const volatile __u64 op_schedule[OP_SCHEDULE__COUNT];
+extern const volatile __u32 want_step_times; /* REC_STEP */
 extern const volatile __u32 want_timeline, want_shapes, want_stacks, want_modules;
 extern const volatile __u64 sample_period_ns;  /* of the timer */
 extern const volatile __u64 wait_threshold_ns; /* waits are sampled when so much of them has come together */

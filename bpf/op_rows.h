@@ -104,8 +104,8 @@ static __always_inline u32 op_row__add(u32 pid, const struct span *s, u64 total_
 }
 
 /* One span for the timeline; `depth` spans are around it. Fields one by one: a struct would take room on programs' small stacks. */
-static __always_inline void timeline__put(struct op_proc *p, u32 kind, u64 name, u64 group, s64 sequence,
-					  u64 start_ns, u64 end_ns, u32 depth)
+static __always_inline void timeline__put(struct op_proc *p, u32 kind, u64 name, u64 group, s64 sequence, u64 start_ns,
+					  u64 end_ns, u32 depth)
 {
 	struct rec_span *rec = bpf_ringbuf_reserve(&ring, sizeof(*rec), 0);
 

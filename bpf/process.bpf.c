@@ -25,7 +25,7 @@ int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child
 	copy->role = ROLE_CHILD;
 	copy->window = WINDOW_CLOSED; /* until user space has put the probes there */
 	copy->hits = copy->idle_hits = copy->sampled = copy->sampled_ns = copy->steps = 0;
-	copy->boundary_ns = copy->sampler_ns = 0;
+	copy->sampler_ns = 0;
 	copy->step_rule = copy->data_seen = copy->fetches = copy->op_slot = 0;
 	copy->profile_code = 0; /* so that its first Lightning action is told, too */
 	event__send(PROC_FORK, pid, parent_pid, 0, child);
@@ -52,10 +52,11 @@ SEC("tp_btf/sched_process_exit")
 int BPF_PROG(process_exit, struct task_struct *task)
 {
 	u32 pid = task_pid(task);
+	struct proc *proc = bpf_map_lookup_elem(&procs, &pid);
 	struct signal_struct *signal;
 	s32 code;
 
-	if (!bpf_map_lookup_elem(&procs, &pid))
+	if (!proc)
 		return 0;
 	signal = BPF_CORE_READ(task, signal);
 	if (BPF_CORE_READ(signal, live.counter))
@@ -63,6 +64,8 @@ int BPF_PROG(process_exit, struct task_struct *task)
 	code = BPF_CORE_READ(signal, group_exit_code);
 	if (!code)
 		code = BPF_CORE_READ(task, exit_code);
+	if (proc->window != WINDOW_DONE)
+		proc->window = WINDOW_CLOSED; /* its number may become that of a process that is none of ours */
 	event__send(PROC_EXIT, pid, 0, code, task);
 	return 0;
 }

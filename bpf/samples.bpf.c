@@ -16,7 +16,10 @@
 #include "span.h"
 #include "waits.h"
 
-#define TASK_DEAD 0x80 /* include/linux/sched.h */
+/* include/linux/sched.h */
+#define TASK_STOPPED 0x04
+#define TASK_TRACED  0x08
+#define TASK_DEAD    0x80
 
 /* A thread that is away from the CPU. */
 struct wait {
@@ -33,8 +36,7 @@ struct wait {
 	u32 cause;
 };
 
-/* Set by user space: what sample_threads is for. */
-volatile __u32 waits_end = 0;
+volatile __u32 thread_visit = VISIT_OPEN; /* set by user space: enum thread_visit */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
@@ -145,19 +147,23 @@ int sample_timer(struct bpf_perf_event_data *ctx)
 	return 0;
 }
 
-static __always_inline void wait__what(struct wait *w, struct task_struct *task, const struct proc *proc, bool runs_on)
+/* cause: CAUSE_NONE, when its call tells. */
+static __always_inline void wait__what(struct wait *w, struct task_struct *task, const struct proc *proc, u32 cause)
 {
 	const struct pt_regs *user = (const struct pt_regs *)bpf_task_pt_regs(task);
 
 	w->native = user->ip;
 	w->syscall = task__syscall(user);
-	w->cause = runs_on ? CAUSE_RUN_QUEUE : cause__of(task, &proc->py, user, w->syscall);
+	w->cause = cause ? cause : cause__of(task, &proc->py, user, w->syscall);
 	w->woken_ns = 0;
 	w->stack = 0;
 }
 
-/* The current thread leaves the CPU. */
-static __always_inline void wait__begin(struct task_struct *task, bool runs_on)
+/*
+ * The current thread leaves the CPU. The window may open while it waits, at a step or when user space comes to a fork; one
+ * that is closed may stay so, and no stack is taken for it.
+ */
+static __always_inline void wait__begin(struct task_struct *task, u32 cause)
 {
 	u32 pid = task_pid(task);
 	struct proc *proc = bpf_map_lookup_elem(&procs, &pid);
@@ -165,7 +171,7 @@ static __always_inline void wait__begin(struct task_struct *task, bool runs_on)
 	struct wait *w;
 	u64 start;
 
-	if (!proc || proc->window != WINDOW_OPEN)
+	if (!proc || proc->window == WINDOW_DONE)
 		return;
 	start = bpf_ktime_get_ns();
 	w = bpf_task_storage_get(&waits, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
@@ -173,8 +179,8 @@ static __always_inline void wait__begin(struct task_struct *task, bool runs_on)
 		count(CNT_SAMPLES_LOST);
 		return;
 	}
-	wait__what(w, task, proc, runs_on);
-	room = room__enter();
+	wait__what(w, task, proc, cause);
+	room = proc->window == WINDOW_CLOSED ? NULL : room__enter();
 	if (room) {
 		w->stack = stack__current(room, proc, pid);
 		room__leave(room);
@@ -222,28 +228,35 @@ static __always_inline void wait__sample(const struct proc *proc, u32 pid, struc
 	sum->cnt = 0;
 }
 
-/* A thread comes to the CPU (the current one is another still), or its process's window is over. */
-static __always_inline void wait__end(struct task_struct *task, bool at_close)
+/*
+ * A thread comes to the CPU (the current one is another still), or its process's window is over. With VISIT_CUT its wait goes
+ * on.
+ */
+static __always_inline void wait__end(struct task_struct *task, u32 visit)
 {
 	u32 pid = task_pid(task);
 	struct proc *proc = bpf_map_lookup_elem(&procs, &pid);
 	u64 now, since, woken;
 	struct wait *w;
 
-	if (!proc || (proc->window != WINDOW_OPEN && !(at_close && proc->window == WINDOW_DONE)))
+	if (!proc || (proc->window == WINDOW_DONE && visit != VISIT_CLOSE)) /* it is ended at the close */
 		return;
 	w = bpf_task_storage_get(&waits, task, NULL, 0);
 	if (!w || !w->since_ns)
 		return;
 	now = proc->window == WINDOW_DONE ? proc->window_end_ns : bpf_ktime_get_ns();
-	since = __sync_lock_test_and_set(&w->since_ns, 0); /* the end of the recording may come between */
-	if (!since)
+	/* A switch and a visit may come together: one of them has the wait, and a thread that has come to the CPU has none. */
+	since = visit == VISIT_CUT ? w->since_ns : __sync_lock_test_and_set(&w->since_ns, 0);
+	if (!since || proc->window == WINDOW_CLOSED || proc->window == WINDOW_WAITING)
+		return;
+	if (visit == VISIT_CUT && __sync_val_compare_and_swap(&w->since_ns, since, now) != since)
 		return;
 	if (since < proc->window_start_ns)
 		since = proc->window_start_ns;
 	if (since >= now)
 		return;
-	woken = w->cause == CAUSE_RUN_QUEUE ? since : w->woken_ns >= since ? w->woken_ns : now;
+	woken = w->cause == CAUSE_RUN_QUEUE ? since : w->woken_ns ? w->woken_ns : now;
+	woken = woken < since ? since : woken > now ? now : woken;
 	if (woken > since)
 		wait__sample(proc, pid, task, w, &w->blocked, w->cause, woken - since, now);
 	if (now > woken)
@@ -253,9 +266,11 @@ static __always_inline void wait__end(struct task_struct *task, bool at_close)
 SEC("tp_btf/sched_switch")
 int BPF_PROG(sample_switch, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state)
 {
-	if (preempt || !(prev_state & TASK_DEAD))
-		wait__begin(prev, preempt || !prev_state);
-	wait__end(next, false);
+	if (preempt || !prev_state)
+		wait__begin(prev, CAUSE_RUN_QUEUE);
+	else if (!(prev_state & TASK_DEAD))
+		wait__begin(prev, prev_state & (TASK_STOPPED | TASK_TRACED) ? CAUSE_UNKNOWN : CAUSE_NONE);
+	wait__end(next, VISIT_OPEN);
 	return 0;
 }
 
@@ -283,8 +298,8 @@ int sample_threads(struct bpf_iter__task *ctx)
 
 	if (!task)
 		return 0;
-	if (waits_end) {
-		wait__end(task, true);
+	if (thread_visit != VISIT_OPEN) {
+		wait__end(task, thread_visit);
 		return 0;
 	}
 	pid = task_pid(task);
@@ -293,7 +308,7 @@ int sample_threads(struct bpf_iter__task *ctx)
 		return 0;
 	w = bpf_task_storage_get(&waits, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (w && !w->since_ns) {
-		wait__what(w, task, proc, false);
+		wait__what(w, task, proc, CAUSE_NONE);
 		w->since_ns = bpf_ktime_get_ns();
 	}
 	return 0;

@@ -46,6 +46,8 @@ enum syscall {
 
 #define MODE_TYPE   0170000
 #define MODE_FIFO   0010000
+#define MODE_BLOCK  0060000
+#define MODE_FILE   0100000
 #define MODE_SOCKET 0140000
 
 /* The system call that a thread is in, -1 for none: it returns behind `syscall`, which leaves that address in rcx. */
@@ -67,7 +69,16 @@ static __always_inline u32 cause__of_file(struct task_struct *task, u32 fd, u32 
 	if (!file)
 		return CAUSE_UNKNOWN;
 	type = BPF_CORE_READ(file, f_inode, i_mode) & MODE_TYPE;
-	return type == MODE_FIFO ? CAUSE_PIPE : type == MODE_SOCKET ? CAUSE_SOCKET : regular;
+	switch (type) {
+	case MODE_FIFO:
+		return CAUSE_PIPE;
+	case MODE_SOCKET:
+		return CAUSE_SOCKET;
+	case MODE_FILE:
+	case MODE_BLOCK:
+		return regular;
+	}
+	return CAUSE_UNKNOWN; /* a terminal, an eventfd */
 }
 
 static __always_inline u32 cause__of_futex(const struct py_process *py, u64 address)

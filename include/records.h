@@ -37,9 +37,10 @@ enum rec_type {
 	REC_STACK,     /* bpf: id -> Python frames */
 	REC_PATH,      /* bpf: id -> the spans around a sample */
 	REC_SAMPLE,    /* bpf, completed by user: a stack, weighted in time */
-	REC_INTERVAL,  /* bpf: a step, a forward or a collection of garbage */
+	REC_INTERVAL,  /* bpf: a forward or a collection of garbage */
 	REC_MODULES,   /* bpf: id -> torch.nn.Modules; in files a REC_NAME of that id */
 	REC_CALLS,     /* user: calls of a Python function in an exact window, cumulative */
+	REC_STEP,      /* bpf: a step boundary, of a recording with samples */
 };
 
 /* What a span is; decides in which report and under which switch it is listed. */
@@ -343,8 +344,8 @@ struct rec_sample {
 };
 
 /*
- * What samples are seen against, of a recording with samples. Steps are all told; of forwards (of a plain loop: from the end of the last
- * landmark to the start of backward) those in which a sample was taken: it comes after the samples in it, whose paths lack it.
+ * What samples are seen against: collections of garbage, and forwards (of a plain loop: from the end of the last landmark to the start of
+ * backward) in which a sample was taken. A forward comes after the samples in it, whose paths lack it.
  */
 struct rec_interval {
 	struct rec_hdr hdr;
@@ -352,10 +353,10 @@ struct rec_interval {
 	__u32 tid;
 	__u64 start_ns;
 	__u64 duration_ns;
-	__u64 name;  /* REC_NAME id; 0 of a step */
-	__u32 kind;  /* enum span_kind: SPAN_STEP, SPAN_FORWARD, SPAN_GC */
+	__u64 name;  /* REC_NAME id */
+	__u32 kind;  /* enum span_kind: SPAN_FORWARD, SPAN_GC */
 	__u32 depth; /* spans around it */
-	__u32 step;  /* boundaries in the process before its end: of a step that of the samples in it */
+	__u32 step;  /* boundaries in the process before its end */
 	__u32 pad;
 };
 
@@ -384,6 +385,15 @@ struct rec_calls {
 	__u64 primitive_calls;
 	__u64 self_ns;
 	__u64 total_ns; /* of the primitive calls */
+};
+
+/* The instant at which a step ended and the next began. */
+struct rec_step {
+	struct rec_hdr hdr;
+	__u64 time_ns;
+	__u64 index; /* boundaries in the process before it and it itself, by this rule; 0: a window opens with it */
+	__u32 pid;
+	__u32 rule; /* enum step_rule */
 };
 
 struct rec_counter {

@@ -279,6 +279,16 @@ static void print_interval(const void *record)
 	FIELD(interval, step);
 }
 
+static void print_step(const void *record)
+{
+	const struct rec_step *step = record;
+
+	FIELD(step, pid);
+	FIELD(step, time_ns);
+	FIELD(step, index);
+	FIELD(step, rule);
+}
+
 static void print_sample(const void *record)
 {
 	const struct rec_sample *sample = record;
@@ -320,6 +330,7 @@ static const struct {
 	[REC_STACK] = {"STACK", sizeof(struct rec_stack), print_stack},
 	[REC_PATH] = {"PATH", sizeof(struct rec_path), print_path},
 	[REC_INTERVAL] = {"INTERVAL", sizeof(struct rec_interval), print_interval},
+	[REC_STEP] = {"STEP", sizeof(struct rec_step), print_step},
 	[REC_SAMPLE] = {"SAMPLE", sizeof(struct rec_sample), print_sample},
 };
 

@@ -101,7 +101,7 @@ static void expect_child(u32 pid, u32 parent_pid)
 	expected.step_rule = expected.data_seen = expected.fetches = expected.op_slot = 0;
 	expected.profile_code = 0;
 	expected.hits = expected.idle_hits = expected.sampled = expected.sampled_ns = 0;
-	expected.steps = 0;
+	expected.steps = expected.sampler_ns = 0;
 	assert_memory_equal(proc_of(pid), &expected, sizeof(expected));
 }
 
@@ -198,19 +198,29 @@ static void test_exec(void **state)
 
 static void test_exit(void **state)
 {
+	struct proc expected;
+
+	proc_of(PARENT)->window = WINDOW_OPEN;
+	expected = *proc_of(PARENT);
 	/* the last thread says it, by the code of exit_group, or its own */
 	parent.signal.live.counter = 1;
 	parent.task.exit_code = 3 << 8;
 	process_exit(&parent.task);
 	expect_nothing(1);
+	assert_memory_equal(proc_of(PARENT), &expected, sizeof(expected));
 	parent.signal.live.counter = 0;
 	process_exit(&parent.task);
 	expect_told(PROC_EXIT, PARENT, 0, 3 << 8, "python3");
+	/* another process may get its number */
+	expected.window = WINDOW_CLOSED;
+	assert_memory_equal(proc_of(PARENT), &expected, sizeof(expected));
 	parent.signal.group_exit_code = 9;
 	process_exit(&parent.task);
 	expect_told(PROC_EXIT, PARENT, 0, 9, "python3");
-	/* its row is user space's to take away, which may still read it */
 	expect_nothing(1);
+	proc_of(PARENT)->window = WINDOW_DONE;
+	process_exit(&parent.task);
+	assert_int_equal(proc_of(PARENT)->window, WINDOW_DONE);
 }
 
 static void test_ring_full(void **state)

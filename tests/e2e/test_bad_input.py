@@ -94,9 +94,12 @@ def test_not_python(bench):
 def test_python_without_torch(bench):
     idle = bench.process(sys.executable, "-u", "-c", "import time; print('ready', flush=True); time.sleep(60)")
     idle.until_says("ready", helpers.READY_SECONDS, "stdout")
-    result = stepflame("record", "-p", idle.pid, "-o", bench.directory / "r")
+    result = stepflame("record", "-p", idle.pid, "-F", 0, "-o", bench.directory / "r")
     check_message(result, UNSUPPORTED)
     assert "torch" in result.stderr
+    # there is something to sample
+    result = stepflame("record", "-p", idle.pid, "-d", "200ms", "-o", bench.directory / "r")
+    assert result.returncode == helpers.OK and "has no torch" in result.stderr, result
     assert idle.running()
 
 

@@ -155,7 +155,7 @@ def test_inlined(bench):
 def test_inlined_without_torch(bench):
     """A process in which nothing can be seen is refused."""
     job = bench.job(JOB).until_ready()
-    result = helpers.stepflame("record", "-p", job.pid, "-o", bench.directory / "r", *wanted("plain"))
+    result = helpers.stepflame("record", "-p", job.pid, "-F", 0, "-o", bench.directory / "r", *wanted("plain"))
     helpers.check_message(result, helpers.UNSUPPORTED)
     assert "record_function" in result.stderr
     job.release()

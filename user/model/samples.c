@@ -268,6 +268,13 @@ const struct calls *samples__calls(const struct samples *samples, size_t *cnt)
 	return samples->calls.items;
 }
 
+void samples__forget(struct samples *samples)
+{
+	samples->packed.cnt = 0;
+	intern__free(&samples->threads);
+	intern__free(&samples->symbols);
+}
+
 void samples__free(struct samples *samples)
 {
 	tdestroy(samples->calls_by_key, free);

@@ -80,6 +80,8 @@ size_t samples__thread_end(const struct samples *samples);
 void samples__thread(const struct samples *samples, uint32_t thread, uint32_t *pid, uint32_t *tid);
 const struct calls *samples__calls(const struct samples *samples, size_t *cnt);
 
+/* Drops samples and the numbers of threads; exact calls stay. */
+void samples__forget(struct samples *samples);
 /* Leaves it empty. */
 void samples__free(struct samples *samples);
 

@@ -185,23 +185,30 @@ uint32_t code__line(const struct code *code, uint32_t offset)
 	return low && code->lines[low - 1].line > 0 ? (uint32_t)code->lines[low - 1].line : 0;
 }
 
-void stacks__free(struct stacks *stacks)
+void stacks__forget(struct stacks *stacks)
 {
-	struct code *codes = stacks->codes.items;
 	struct stack *all = stacks->stacks.items;
 	struct path *paths = stacks->paths.items;
 
-	for (size_t i = 0; i < stacks->codes.cnt; i++)
-		free(codes[i].lines);
 	for (size_t i = 0; i < stacks->stacks.cnt; i++)
 		free(all[i].frames);
 	for (size_t i = 0; i < stacks->paths.cnt; i++)
 		free(paths[i].spans);
-	free(codes);
 	free(all);
 	free(paths);
-	intern__free(&stacks->code_ids);
 	intern__free(&stacks->stack_ids);
 	intern__free(&stacks->path_ids);
+	stacks->stacks = stacks->paths = (struct array){0};
+}
+
+void stacks__free(struct stacks *stacks)
+{
+	struct code *codes = stacks->codes.items;
+
+	stacks__forget(stacks);
+	for (size_t i = 0; i < stacks->codes.cnt; i++)
+		free(codes[i].lines);
+	free(codes);
+	intern__free(&stacks->code_ids);
 	*stacks = (struct stacks){0};
 }

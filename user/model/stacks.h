@@ -65,6 +65,8 @@ size_t stacks__path_end(const struct stacks *stacks);
 /* The source line of an offset; 0: not known. */
 uint32_t code__line(const struct code *code, uint32_t offset);
 
+/* Drops stacks and paths; functions stay. */
+void stacks__forget(struct stacks *stacks);
 /* Leaves it empty. */
 void stacks__free(struct stacks *stacks);
 

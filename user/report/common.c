@@ -39,6 +39,11 @@ static const char *counter_meaning(const char *name)
 	return NULL;
 }
 
+const char *common__step_rule(uint32_t rule)
+{
+	return step_rules[rule < sizeof(step_rules) / sizeof(*step_rules) ? rule : STEP_NONE].text;
+}
+
 void common__process(const struct rec_target *target, FILE *out)
 {
 	fprintf(out, "pid %u (%s", target->pid, labels__role(target->role));
@@ -87,7 +92,7 @@ static void print_window(const struct job *job, FILE *out)
 	else
 		text__paragraph(out, "window: %.4g s, %" PRIu64 " step%s (%s)", rows__window_s(job),
 				(uint64_t)window->steps, window->steps == 1 ? "" : "s",
-				step_rules[window->step_rule].text);
+				common__step_rule(window->step_rule));
 }
 
 static void print_targets(const struct job *job, FILE *out)

@@ -7,6 +7,9 @@
 
 #include "report.h"
 
+/* "Optimizer.step": by what steps are told apart (enum step_rule); static. */
+const char *common__step_rule(uint32_t rule);
+
 /* "pid 42 (main, rank 0)": the line above a table of one process. */
 void common__process(const struct rec_target *target, FILE *out);
 

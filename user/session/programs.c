@@ -80,6 +80,7 @@ static int load(const struct program_knobs *knobs, enum attach_backend backend, 
 		skel->rodata->py_call_lengths = knobs->py_call_lengths;
 		memcpy((void *)skel->rodata->op_schedule, knobs->op_schedule, sizeof(knobs->op_schedule));
 		skel->rodata->want_timeline = knobs->timeline;
+		skel->rodata->want_step_times = knobs->step_times;
 		skel->rodata->want_shapes = knobs->shapes;
 		skel->rodata->want_stacks = knobs->stacks;
 		skel->rodata->want_modules = knobs->modules;

@@ -468,5 +468,9 @@ int exact_exit(struct task_struct *task);
 int process_fork(struct task_struct *parent, struct task_struct *child);
 int process_exec(struct task_struct *task);
 int process_exit(struct task_struct *task);
+int sample_timer(struct bpf_perf_event_data *ctx);
+int sample_switch(bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state);
+int sample_wakeup(struct task_struct *task);
+int sample_threads(struct bpf_iter__task *ctx);
 
 #endif
