@@ -334,9 +334,9 @@ int main(void)
 	struct CMUnitTest tests[] = {
 #define TEST(f, i) {#f, f, setup_minor, teardown, (void *)&minors[i]}
 #define TESTS(f)   TEST(f, 0), TEST(f, 1), TEST(f, 2), TEST(f, 3), TEST(f, 4), TEST(f, 5), TEST(f, 6)
-		TESTS(test_nested),   TESTS(test_recursion), TESTS(test_unwound), TESTS(test_unseen),
-		TESTS(test_window),   TESTS(test_too_deep),  TESTS(test_paths),   TESTS(test_generator),
-		TESTS(test_init),     TESTS(test_threads),   TESTS(test_bad_pointers),
+		TESTS(test_nested), TESTS(test_recursion), TESTS(test_unwound),      TESTS(test_unseen),
+		TESTS(test_window), TESTS(test_too_deep),  TESTS(test_paths),        TESTS(test_generator),
+		TESTS(test_init),   TESTS(test_threads),   TESTS(test_bad_pointers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

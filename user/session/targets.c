@@ -17,8 +17,8 @@
 #include "landmarks.h"
 #include "natives.h"
 #include "op_probes.h"
-#include "sampler.h"
 #include "programs.h"
+#include "sampler.h"
 #include "state.h"
 #include "stepflame.skel.h"
 
@@ -210,8 +210,8 @@ static int attach_sets(struct session *s, struct target *t, const struct file_pr
 	for (int i = 0; i < PROBES__COUNT && !err; i++) {
 		if (file->sets[i] || (i == PROBES_LATE && !t->lightning))
 			continue;
-		err = attachment__new(i == PROBES_EXACT ? s->skel->progs.exact : s->skel->progs.probe, s->selftest.backend, t->process.pid, &probes->sets[i],
-				      &file->sets[i]);
+		err = attachment__new(i == PROBES_EXACT ? s->skel->progs.exact : s->skel->progs.probe,
+				      s->selftest.backend, t->process.pid, &probes->sets[i], &file->sets[i]);
 		if (!err && i == PROBES_LATE && file->sets[i])
 			err = programs__order(s->skel, &order);
 	}

@@ -133,8 +133,8 @@ static struct {
 	u64 cookie;
 	struct task_struct *task;
 	const struct pt_regs *user; /* of any task, as it entered the kernel */
-	pid_t memory_pid;     /* whose memory is read; 0: this process's */
-	u32 storage_failures; /* of the next task_storage_get calls */
+	pid_t memory_pid;           /* whose memory is read; 0: this process's */
+	u32 storage_failures;       /* of the next task_storage_get calls */
 	bool ring_full;
 	u8 *ring; /* the records sent, one behind the other */
 	size_t ring_bytes;
@@ -318,8 +318,9 @@ static inline void native__reset(void)
 }
 
 /* A queue, of values that differ: in no order. */
-#define NATIVE_QUEUE(m, v) \
-	(&(struct native_shape){(m), NATIVE_NUMBER((m)->type), NATIVE_NUMBER((m)->max_entries), sizeof(*(v)), sizeof(*(v))})
+#define NATIVE_QUEUE(m, v)                                                                                    \
+	(&(struct native_shape){(m), NATIVE_NUMBER((m)->type), NATIVE_NUMBER((m)->max_entries), sizeof(*(v)), \
+				sizeof(*(v))})
 
 static inline int native_queue__pop(const void *map, void *value, u32 bytes)
 {
