@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* The live view without a terminal: rows of a job's states, lines of rows, and what keys do. */
-#include <cmocka.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+
+#include <cmocka.h>
 
 #include "build_job.h"
 #include "model/samples.h"
