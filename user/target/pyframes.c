@@ -234,11 +234,13 @@ static int stack__set(struct py_stack *stack, const struct link *links, uint32_t
 	stack->frames = calloc(cnt ? cnt : 1, sizeof(*stack->frames));
 	if (!stack->frames)
 		return -ENOMEM;
-	for (; stack->frame_cnt < cnt; stack->frame_cnt++) {
-		const struct link *link = &links[stack->frame_cnt];
+	for (uint32_t i = 0; i < cnt; i++) {
+		const struct link *link = &links[i];
 		const struct py_code *code = &stack->codes[link->index];
 
-		stack->frames[stack->frame_cnt] = (struct py_frame){
+		if (code->head.file == code->head.name && !code->head.first_line)
+			continue; /* 3.12 and later: _Py_InitCleanup, between a class's call and its __init__ */
+		stack->frames[stack->frame_cnt++] = (struct py_frame){
 			.file = code->file ?: "",
 			.name = code->name ?: "",
 			.line = code->lines ? py_lines__at(code->lines->lines, code->lines->line_cnt,
