@@ -19,7 +19,7 @@ __weak __noinline int interval__send(u32 kind, u64 name, u64 start_ns, u64 now, 
 	rec->hdr.flags = 0;
 	rec->hdr.size = sizeof(*rec);
 	rec->pid = task_pid(task);
-	rec->tid = BPF_CORE_READ(task, pid);
+	rec->tid = task_tid(task);
 	rec->start_ns = start_ns;
 	rec->duration_ns = now - start_ns;
 	rec->name = name;

@@ -207,21 +207,29 @@ static __always_inline u64 read_u64(u64 address)
 	return value;
 }
 
-/* The process of a task, as stepflame's own pid namespace numbers it; 0 when it is not visible there. */
-static __always_inline u32 task_pid(struct task_struct *task)
+/* A task's number in stepflame's own pid namespace, which is not the initial one; 0 when it is not visible there. */
+static __always_inline u32 task_number(struct task_struct *task)
 {
+	struct pid *pid = task->thread_pid;
 	u32 level = pid_level;
-	struct pid *pid;
 	int nr = 0;
 
-	if (!level)
-		return LOAD_HERE(task->tgid);
-	pid = task->group_leader->thread_pid;
 	if (!pid || pid->level < level)
 		return 0;
 	/* Not by BPF_CORE_READ: a relocation knows no variable index. */
 	bpf_probe_read_kernel(&nr, sizeof(nr), (const char *)pid + NUMBERS_OFFSET + level * sizeof(struct upid));
 	return nr;
+}
+
+/* The process and the thread of a task, as stepflame's own pid namespace numbers them; 0: not visible there. */
+static __always_inline u32 task_pid(struct task_struct *task)
+{
+	return pid_level ? task_number(task->group_leader) : LOAD_HERE(task->tgid);
+}
+
+static __always_inline u32 task_tid(struct task_struct *task)
+{
+	return pid_level ? task_number(task) : LOAD_HERE(task->pid);
 }
 
 /* The id of a fixed name, 0 when there is no such name. */

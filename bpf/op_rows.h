@@ -118,7 +118,7 @@ static __always_inline void timeline__put(struct op_proc *p, u32 kind, u64 name,
 	rec->hdr.flags = 0;
 	rec->hdr.size = sizeof(*rec);
 	rec->pid = p->pid;
-	rec->tid = (u32)bpf_get_current_pid_tgid();
+	rec->tid = task_tid(bpf_get_current_task_btf());
 	rec->start_ns = start_ns;
 	rec->duration_ns = end_ns - start_ns;
 	rec->name = name;

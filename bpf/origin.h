@@ -104,6 +104,8 @@ static long origin__step(u32 i, struct origin_walk *walk)
 		o->lost = 1;
 		return 1;
 	}
+	if (code == CODE_OWN)
+		return 0;
 	if (!o->code) {
 		o->code = code;
 		o->offset = frame.offset;

@@ -109,7 +109,19 @@ static __always_inline u64 buffer_word(const struct name_buffer *b, u32 offset)
 	return *(const u64 *)(b->text + BOUND_INDEX(offset, REC_NAME_MAX));
 }
 
-/* The id of the function whose code object that is; 0: it is none, or not readable. */
+/*
+ * What the interpreter puts between a class's call and its __init__ (3.12 and later: _Py_InitCleanup, CPython
+ * Objects/codeobject.c): a code object like any other, but that it has no lines, and one text for file and name.
+ */
+#define CODE_OWN (~0ULL)
+
+static __always_inline bool code__is_own(const struct py_layout *py, const struct name_buffer *b)
+{
+	return buffer_word(b, py->code_filename) == buffer_word(b, py->code_name) &&
+	       !(u32)buffer_word(b, py->code_firstlineno);
+}
+
+/* The id of the function whose code object that is; 0: it is none, or not readable; CODE_OWN. */
 __weak __noinline u64 code__id(struct name_buffer *b, const struct proc *proc, u32 pid, u64 code)
 {
 	const struct py_layout *py;
@@ -121,6 +133,8 @@ __weak __noinline u64 code__id(struct name_buffer *b, const struct proc *proc, u
 	if (bpf_probe_read_user(b->text, (py->code_linetable + 8) & (REC_NAME_MAX - 1), (const void *)code) ||
 	    buffer_word(b, OBJECT_TYPE) != proc->py.code_type)
 		return 0;
+	if (code__is_own(py, b))
+		return CODE_OWN;
 	/*
 	 * Each of these is an object of this one's own, or holds its line: another that comes to lie here differs. What two forks
 	 * of one process load lies at the same places.
@@ -201,6 +215,8 @@ static long stack__step(u32 i, struct stack_walk *walk)
 		walk->cut = CNT_STACK_LOST + 1;
 		return 1;
 	}
+	if (code == CODE_OWN)
+		return 0;
 	if (walk->cnt >= STACK_FRAMES_MAX) {
 		walk->cut = CNT_STACK_CUT + 1;
 		return 1;

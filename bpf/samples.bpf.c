@@ -93,7 +93,7 @@ static __always_inline struct rec_sample *sample__reserve(const struct proc *pro
 	rec->hdr.flags = 0;
 	rec->hdr.size = sizeof(*rec);
 	rec->pid = pid;
-	rec->tid = BPF_CORE_READ(task, pid);
+	rec->tid = task_tid(task);
 	rec->step = proc->steps;
 	rec->pad = 0;
 	return rec;

@@ -240,6 +240,17 @@ static void test_names(void **state)
 	expect_function(code, FILE_A, "Model.step", 3);
 }
 
+/* The interpreter's own between a class's call and its __init__, with one text for all. */
+static void test_own(void **state)
+{
+	u64 text = fakepy__text(&job.py, "__init__"), id = walk_from(deep(3, 0)), frame = deep(2, 0);
+
+	(void)state;
+	frame = frame_at(function(text, text, 0), 0, frame);
+	assert_int_equal(walk_from(frame_at(walk.functions[2], 4, frame)), id);
+	expect_counters(CNT__COUNT);
+}
+
 /* A code object is freed, and another of another function comes to lie where it was. */
 static void test_reused(void **state)
 {
@@ -516,6 +527,7 @@ int main(void)
 		{"depth", test_depth},
 		{"many_c_frames", test_many_c_frames},
 		{"names", test_names},
+		{"own", test_own},
 		{"reused", test_reused},
 		{"processes", test_processes},
 		{"broken_frame", test_broken_frame},
