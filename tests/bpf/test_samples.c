@@ -62,7 +62,8 @@ static int samples_setup(void **state)
 	job.task.thread.fsbase = job.thread.thread.fsbase = (u64)cpu.thread_pointer;
 	job.proc->py.tss_offset = 8;
 	job.proc->py.code_type = job.py.code_type;
-	cpu.function = fakepy__function_of(&job.py, fakepy__text(&job.py, "/home/me/a.py"), fakepy__text(&job.py, "f"), 1);
+	cpu.function =
+		fakepy__function_of(&job.py, fakepy__text(&job.py, "/home/me/a.py"), fakepy__text(&job.py, "f"), 1);
 	frame = fakepy__frame(&job.py, cpu.function, 0);
 	fakepy__set_instr(&job.py, frame, cpu.function, 2);
 	cpu.thread_pointer[1] = fakepy__tstate(&job.py, frame);
@@ -681,11 +682,11 @@ static void test_no_call(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_timer),       TEST(test_windows), TEST(test_paths),   TEST(test_wait),
-		TEST(test_preempted),   TEST(test_threads), TEST(test_short_waits), TEST(test_open),
-		TEST(test_close),       TEST(test_done),    TEST(test_open_later),  TEST(test_exit),
-		TEST(test_fork),        TEST(test_ring_full), TEST(test_no_room),   TEST(test_causes),
-		TEST(test_futex),       TEST(test_no_call),
+		TEST(test_timer),     TEST(test_windows),   TEST(test_paths),       TEST(test_wait),
+		TEST(test_preempted), TEST(test_threads),   TEST(test_short_waits), TEST(test_open),
+		TEST(test_close),     TEST(test_done),      TEST(test_open_later),  TEST(test_exit),
+		TEST(test_fork),      TEST(test_ring_full), TEST(test_no_room),     TEST(test_causes),
+		TEST(test_futex),     TEST(test_no_call),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
