@@ -58,7 +58,7 @@ static __always_inline void action__end(struct thread *t, struct proc *proc, u32
 	if (!s)
 		count(CNT_OPEN_AT_START);
 	else if (s->name == fixed_names[NAME_RUN_TRAINING_BATCH])
-		step__boundary(proc, STEP_LIGHTNING, t->now_ns);
+		step__boundary(proc, pid, STEP_LIGHTNING, t->now_ns);
 }
 
 /* Does the name just read end in ".optimizer_step": the hook around an optimizer step of automatic optimization? */

@@ -5,8 +5,8 @@
  */
 #include "exact.h"
 
-static __always_inline void exact__dispatch(struct pt_regs *ctx, u64 cookie, struct task_struct *task, struct proc *proc,
-					    u32 pid)
+static __always_inline void exact__dispatch(struct pt_regs *ctx, u64 cookie, struct task_struct *task,
+					    struct proc *proc, u32 pid)
 {
 	u64 first = ctx->di, second = ctx->si, frame = ctx->sp + (short)COOKIE_DEPTH(cookie);
 

@@ -15,23 +15,24 @@
 #include "pystack.h"
 #include "span.h"
 
-#define PY_MINOR_CLEARS 12 /* from then on frames are cleared by the function that runs them */
-#define CALL_DEPTH   1024 /* CPython's own limit of recursion is 1,000 */
-#define CALL_THREADS 256
-#define CALL_BUCKETS 512
-#define CALL_ROWS    65536
-#define NO_SLOT      (~0u)
+#define PY_MINOR_CLEARS 12   /* from then on frames are cleared by the function that runs them */
+#define CALL_DEPTH      1024 /* CPython's own limit of recursion is 1,000 */
+#define CALL_THREADS    256
+#define CALL_BUCKETS    512
+#define CALL_ROWS       65536
+#define NO_SLOT         (~0u)
 
 /* PyCodeObject.co_flags (CPython Include/cpython/code.h): CO_GENERATOR, CO_COROUTINE, CO_ASYNC_GENERATOR */
 #define CODE_GENERATES (0x20 | 0x80 | 0x200)
 
 struct exact_call {
-	u64 code;     /* REC_CODE id; 0: not readable, not counted */
-	u64 start_ns; /* bit 0: it is a primitive call */
+	u64 code; /* REC_CODE id; 0: not readable, not counted */
+	u64 start_ns;
 	u64 child_ns; /* time in the calls inside that have ended */
 	u64 frame;    /* where its native return address lies; calls further in lie below */
 	u64 py_frame;
 	u64 path; /* REC_PATH id */
+	u64 primitive;
 };
 
 /* One thread's. Too large for a task storage, and programs of one thread never interleave. */
@@ -213,12 +214,12 @@ static __always_inline void call__end(struct exact_thread *x, const struct proc 
 {
 	struct exact_call *call = call__pop(x);
 	struct call_key key = {.pid = pid, .code = call->code, .path = call->path};
-	u64 start = call->start_ns, total = now - start;
+	u64 total = now - call->start_ns;
 
 	if (x->depth)
 		call__at(x, x->depth - 1)->child_ns += total;
-	if (call->code && in_window(proc, start))
-		call__account(&key, total, total > call->child_ns ? total - call->child_ns : 0, start & 1);
+	if (call->code && in_window(proc, call->start_ns))
+		call__account(&key, total, total > call->child_ns ? total - call->child_ns : 0, call->primitive);
 }
 
 /* The spans around what runs now; looked up only when others have begun or ended since. */
@@ -294,8 +295,9 @@ static __always_inline void on_call(struct task_struct *task, const struct proc 
 	call->frame = frame;
 	call->py_frame = py_frame;
 	call->path = path;
+	call->primitive = primitive;
 	x->depth = depth + 1;
-	call->start_ns = (bpf_ktime_get_ns() & ~1ULL) | primitive;
+	call->start_ns = bpf_ktime_get_ns();
 }
 
 /* The native function of that frame is left, or has been. */
@@ -329,8 +331,8 @@ static __always_inline bool is_shim(const struct py_layout *py, u64 py_frame)
  * A frame that was not seen to begin is cleared. From CPython 3.13 on that may be an __init__, which a call of its class enters
  * without leaving the loop, whatever eval_frame says: counted, but not timed.
  */
-static __always_inline void on_unseen(struct exact_thread *x, struct task_struct *task, const struct proc *proc, u32 pid,
-				      u64 now, u64 py_frame)
+static __always_inline void on_unseen(struct exact_thread *x, struct task_struct *task, const struct proc *proc,
+				      u32 pid, u64 now, u64 py_frame)
 {
 	const struct py_layout *py = &proc->py.layout;
 	struct call_key key = {.pid = pid};

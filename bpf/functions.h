@@ -19,8 +19,9 @@ static __always_inline void backward__began(const struct proc *proc, const struc
 }
 
 /*
- * Is a call of that function part of one that is open? A backward inside a backward (checkpointing) is, and so are a collective that is made of
- * others, and the driver's wait inside the runtime's. What the user names is counted at each call.
+ * Is a call of that function part of one that is open? A backward inside a backward (checkpointing) is, and so are a
+ * collective that is made of others, and the driver's wait inside the runtime's. What the user names is counted at each
+ * call.
  */
 __weak __noinline int is_part(struct thread *t, u32 kind)
 {

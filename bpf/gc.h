@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Collections of garbage. CPython 3.8 to 3.14 tells gc.callbacks of each through invoke_gc_callback(..., phase, generation, ...), before it with the
- * phase "start" and behind it with "stop", whether there are callbacks or not. It never collects inside a collection.
+ * Collections of garbage. CPython 3.8 to 3.14 tells gc.callbacks of each through invoke_gc_callback(..., phase,
+ * generation, ...), before it with the phase "start" and behind it with "stop", whether there are callbacks or not. It
+ * never collects inside a collection.
  */
 #ifndef STEPFLAME_GC_H
 #define STEPFLAME_GC_H
@@ -27,7 +28,10 @@ static __always_inline void on_gc(struct pt_regs *ctx, struct task_struct *task,
 	if (!t)
 		return;
 	open = span__find(t, SPAN_GC, 0, 0);
-	/* Its texts are not read, which may fail in a page that was never used: where in its page "start" lies no load address changes. */
+	/*
+	 * Its texts are not read, which may fail in a page that was never used: where in its page "start" lies no load
+	 * address changes.
+	 */
 	if ((phase ^ start) & GC_PAGE_MASK) {
 		collection = span__end(t, proc, pid, open);
 		if (!collection)

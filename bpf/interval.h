@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Intervals that samples are seen against, told one by one as they end: steps, forwards, collections of garbage. */
+/* Intervals that samples are seen against, told one by one as they end: forwards, collections of garbage. */
 #ifndef STEPFLAME_INTERVAL_H
 #define STEPFLAME_INTERVAL_H
 
@@ -19,7 +19,7 @@ __weak __noinline int interval__send(u32 kind, u64 name, u64 start_ns, u64 now, 
 	rec->hdr.flags = 0;
 	rec->hdr.size = sizeof(*rec);
 	rec->pid = task_pid(task);
-	rec->tid = BPF_CORE_READ(task, pid);
+	rec->tid = task_tid(task);
 	rec->start_ns = start_ns;
 	rec->duration_ns = now - start_ns;
 	rec->name = name;

@@ -176,14 +176,14 @@ static __always_inline void on_label_end(struct pt_regs *ctx, struct task_struct
 	if (!s || s->label == LABEL_USER)
 		return;
 	if (s->label == LABEL_PROFILER_STEP) {
-		step__boundary(proc, STEP_PROFILER, t->now_ns);
+		step__boundary(proc, pid, STEP_PROFILER, t->now_ns);
 		return;
 	}
 	gap__begin(t);
 	if (s->label == LABEL_DATA)
 		proc->data_seen = 1;
 	else if (s->label == LABEL_OPTIMIZER)
-		step__optimizer(proc, s->name, t->now_ns);
+		step__optimizer(proc, pid, s->name, t->now_ns);
 }
 
 #endif

@@ -11,6 +11,7 @@
 
 const volatile __u64 fixed_names[FIXED_NAMES] = {};
 const volatile __u64 step_limit = 0;
+const volatile __u32 want_step_times = 0;
 const volatile __u64 py_call_cnt = 0;
 const volatile __u64 py_call_lengths = 0;
 const volatile __u64 op_schedule[OP_SCHEDULE__COUNT] = {};

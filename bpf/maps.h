@@ -153,9 +153,9 @@ struct {
 } op_procs __weak SEC(".maps");
 
 /*
- * Empty: its one use is that a program with a tail call gets no private stack. From 6.13 on the kernel gives programs of this
- * type a stack per CPU, though another thread's uprobe can preempt this one there: 7.3 crashed on the values spilled to
- * it. So every uprobe program has a REFUSE_PRIVATE_STACK on some path that it hardly takes.
+ * Empty: its one use is that a program with a tail call gets no private stack. From 6.13 on the kernel gives programs
+ * of this type a stack per CPU, though another thread's uprobe can preempt this one there: 7.3 crashed on the values
+ * spilled to it. So every uprobe program has a REFUSE_PRIVATE_STACK on some path that it hardly takes.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
@@ -172,6 +172,7 @@ extern const volatile __u64 step_limit;               /* steps after which a pro
 extern const volatile __u64 py_call_cnt;              /* elements of py_calls in use */
 extern const volatile __u64 py_call_lengths;          /* bit n: a name in py_calls is n bytes long, modulo 64 */
 extern const volatile __u64 op_schedule[OP_SCHEDULE__COUNT];
+extern const volatile __u32 want_step_times; /* REC_STEP */
 extern const volatile __u32 want_timeline, want_shapes, want_stacks, want_modules;
 extern const volatile __u64 sample_period_ns;  /* of the timer */
 extern const volatile __u64 wait_threshold_ns; /* waits are sampled when so much of them has come together */
@@ -206,21 +207,29 @@ static __always_inline u64 read_u64(u64 address)
 	return value;
 }
 
-/* The process of a task, as stepflame's own pid namespace numbers it; 0 when it is not visible there. */
-static __always_inline u32 task_pid(struct task_struct *task)
+/* A task's number in stepflame's own pid namespace, which is not the initial one; 0 when it is not visible there. */
+static __always_inline u32 task_number(struct task_struct *task)
 {
+	struct pid *pid = task->thread_pid;
 	u32 level = pid_level;
-	struct pid *pid;
 	int nr = 0;
 
-	if (!level)
-		return LOAD_HERE(task->tgid);
-	pid = task->group_leader->thread_pid;
 	if (!pid || pid->level < level)
 		return 0;
 	/* Not by BPF_CORE_READ: a relocation knows no variable index. */
 	bpf_probe_read_kernel(&nr, sizeof(nr), (const char *)pid + NUMBERS_OFFSET + level * sizeof(struct upid));
 	return nr;
+}
+
+/* The process and the thread of a task, as stepflame's own pid namespace numbers them; 0: not visible there. */
+static __always_inline u32 task_pid(struct task_struct *task)
+{
+	return pid_level ? task_number(task->group_leader) : LOAD_HERE(task->tgid);
+}
+
+static __always_inline u32 task_tid(struct task_struct *task)
+{
+	return pid_level ? task_number(task) : LOAD_HERE(task->pid);
 }
 
 /* The id of a fixed name, 0 when there is no such name. */

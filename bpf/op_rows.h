@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The operator table: what a call of an operator, a node or a label becomes when it ends. This is on the path of every operator call of the
- * target while a window is open; nothing here calls a helper but for the timeline.
+ * The operator table: what a call of an operator, a node or a label becomes when it ends. This is on the path of every
+ * operator call of the target while a window is open; nothing here calls a helper but for the timeline.
  */
 #ifndef STEPFLAME_OP_ROWS_H
 #define STEPFLAME_OP_ROWS_H
@@ -104,8 +104,8 @@ static __always_inline u32 op_row__add(u32 pid, const struct span *s, u64 total_
 }
 
 /* One span for the timeline; `depth` spans are around it. Fields one by one: a struct would take room on programs' small stacks. */
-static __always_inline void timeline__put(struct op_proc *p, u32 kind, u64 name, u64 group, s64 sequence,
-					  u64 start_ns, u64 end_ns, u32 depth)
+static __always_inline void timeline__put(struct op_proc *p, u32 kind, u64 name, u64 group, s64 sequence, u64 start_ns,
+					  u64 end_ns, u32 depth)
 {
 	struct rec_span *rec = bpf_ringbuf_reserve(&ring, sizeof(*rec), 0);
 
@@ -118,7 +118,7 @@ static __always_inline void timeline__put(struct op_proc *p, u32 kind, u64 name,
 	rec->hdr.flags = 0;
 	rec->hdr.size = sizeof(*rec);
 	rec->pid = p->pid;
-	rec->tid = (u32)bpf_get_current_pid_tgid();
+	rec->tid = task_tid(bpf_get_current_task_btf());
 	rec->start_ns = start_ns;
 	rec->duration_ns = end_ns - start_ns;
 	rec->name = name;
@@ -141,8 +141,9 @@ static __always_inline bool in_op_window(const struct op_proc *p, const struct s
 }
 
 /*
- * An operator, node or label has ended, with `depth` spans around it. As torch.profiler does (torch/autograd/profiler_util.py,
- * _remove_dup_nodes), a call whose only child has its own name is one with that child.
+ * An operator, node or label has ended, with `depth` spans around it. As torch.profiler does
+ * (torch/autograd/profiler_util.py, _remove_dup_nodes), a call whose only child has its own name is one with that
+ * child.
  */
 static __always_inline void op__account(struct thread *t, struct op_proc *p, struct span *s, u32 depth)
 {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Windows in which operators count, opened and closed at step boundaries by the schedule, when user space has the probes there. */
+/*
+ * Windows in which operators count, opened and closed at step boundaries by the schedule, when user space has the
+ * probes there.
+ */
 #ifndef STEPFLAME_OP_WINDOW_H
 #define STEPFLAME_OP_WINDOW_H
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Operators and autograd nodes: programs for the probes on entries, by how a name is found, and one for all exits, so that exits are armed first
- * and disarmed last; and one for what is allocated. In: a uprobe whose cookie (include/ops.h) says which operator. Out: rows in op_rows, spans in the ring.
+ * Operators and autograd nodes: programs for the probes on entries, by how a name is found, and one for all exits, so
+ * that exits are armed first and disarmed last; and one for what is allocated. In: a uprobe whose cookie
+ * (include/ops.h) says which operator. Out: rows in op_rows, spans in the ring.
  *
- * They run at every operator call of the target, so they do what the usual case needs and no more; what an exception or an unlucky start has
- * left behind goes the long way through span.h.
+ * They run at every operator call of the target, so they do what the usual case needs and no more; what an exception or
+ * an unlucky start has left behind goes the long way through span.h.
  */
 #include "origin.h"
 #include "sequence.h"
@@ -28,10 +29,17 @@ struct {
 #define OP_SLOT(cookie) COOKIE_FLAGS(cookie)
 #define ALLOCATIONS_MAX 65536
 
-static __always_inline void op__hit(struct op_proc *p)
+/* The process of a hit, which counts. NULL: it is none of ours any more. */
+static __always_inline struct op_proc *op__hit(struct pt_regs *ctx, u64 cookie)
 {
-	if (p->counting)
+	u32 slot = OP_SLOT(cookie);
+	struct op_proc *p = bpf_map_lookup_elem(&op_procs, &slot);
+
+	if (!p)
+		REFUSE_PRIVATE_STACK(ctx);
+	else if (p->counting)
 		__sync_fetch_and_add(&p->hits, 1);
+	return p;
 }
 
 /* The open spans of native frames that are gone. The innermost tells, if it has a frame: those around it lie above. */
@@ -44,6 +52,16 @@ static __always_inline void op__repair(struct thread *t, u64 sp)
 	top = span__at(t, t->depth - 1);
 	if (!top->frame || top->frame < sp)
 		span__repair(t, sp);
+}
+
+/* The thread that enters a function, its stack repaired. NULL: there is no process, or no memory (counted). */
+static __always_inline struct thread *op__thread(const struct op_proc *p, u64 frame)
+{
+	struct thread *t = p ? thread__of(bpf_get_current_task_btf()) : NULL;
+
+	if (t)
+		op__repair(t, frame + 1);
+	return t;
 }
 
 static __always_inline u64 op__action(struct thread *t, const struct op_proc *p, u32 kind)
@@ -100,21 +118,14 @@ SEC("uprobe.multi")
 int op_enter(struct pt_regs *ctx)
 {
 	u64 cookie = bpf_get_attach_cookie(ctx), frame = ctx->sp + COOKIE_DEPTH(cookie);
-	u32 slot = OP_SLOT(cookie), index = COOKIE_FN(cookie);
-	struct op_proc *p = bpf_map_lookup_elem(&op_procs, &slot);
+	u32 index = COOKIE_FN(cookie);
 	struct op_def *def = bpf_map_lookup_elem(&op_defs, &index);
-	struct thread *t;
+	struct op_proc *p = op__hit(ctx, cookie);
+	struct thread *t = op__thread(p, frame);
 	struct span *s;
 
-	if (!p || !def) {
-		REFUSE_PRIVATE_STACK(ctx);
+	if (!t || !def)
 		return 0;
-	}
-	op__hit(p);
-	t = thread__of(bpf_get_current_task_btf());
-	if (!t)
-		return 0;
-	op__repair(t, frame + 1);
 	s = op__begin(t, p, SPAN_OP, index, def->name, def->merged, frame);
 	if (!s)
 		return 0;
@@ -192,7 +203,9 @@ struct {
 	__type(value, struct handle_names);
 } handles SEC(".maps");
 
-/* A std::string in the target: {char *, size_t, ...}; before the C++11 ABI a char * with the size 24 bytes before it. */
+/*
+ * A std::string in the target: {char *, size_t, ...}; before the C++11 ABI a char * with the size 24 bytes before it.
+ */
 static __always_inline int read_string(u64 at, bool old, u64 string[2])
 {
 	if (bpf_probe_read_user(string, old ? 8 : 16, (const void *)at))
@@ -202,7 +215,8 @@ static __always_inline int read_string(u64 at, bool old, u64 string[2])
 
 /*
  * Is the name just read that of an operator that no profiler sees (ATen/core/dispatch/ObservedOperators.cpp)? Of these,
- * profiler::_record_function_enter_new and _exit must not be spans: the labels that they begin and end do not nest with them.
+ * profiler::_record_function_enter_new and _exit must not be spans: the labels that they begin and end do not nest with
+ * them.
  */
 static __always_inline bool is_unobserved(const struct thread *t)
 {
@@ -217,7 +231,10 @@ static __always_inline bool is_unobserved(const struct thread *t)
 	       (word[0] == WORD8("aten::_v") && word[1] == WORD8("ersion\0\0"));
 }
 
-/* OperatorDef begins with OperatorEntry, that with OperatorName {std::string name, overload_name}. False (counted): not readable. */
+/*
+ * OperatorDef begins with OperatorEntry, that with OperatorName {std::string name, overload_name}. False (counted): not
+ * readable.
+ */
 static __always_inline bool handle__read(struct thread *t, const struct op_proc *p, u64 def, struct handle_names *names)
 {
 	u64 name[2] = {}, overload[2] = {};
@@ -244,22 +261,14 @@ SEC("uprobe.multi")
 int boxed_enter(struct pt_regs *ctx)
 {
 	u64 cookie = bpf_get_attach_cookie(ctx), frame = ctx->sp + COOKIE_DEPTH(cookie);
-	u32 slot = OP_SLOT(cookie);
-	struct op_proc *p = bpf_map_lookup_elem(&op_procs, &slot);
-	struct handle handle = {.slot = slot};
+	struct op_proc *p = op__hit(ctx, cookie);
+	struct thread *t = op__thread(p, frame);
+	struct handle handle = {.slot = OP_SLOT(cookie)};
 	struct handle_names names = {}, *known;
-	struct thread *t;
 	struct span *s;
 
-	if (!p) {
-		REFUSE_PRIVATE_STACK(ctx);
-		return 0;
-	}
-	op__hit(p);
-	t = thread__of(bpf_get_current_task_btf());
 	if (!t)
 		return 0;
-	op__repair(t, frame + 1);
 	bpf_probe_read_user(&handle.def, sizeof(handle.def), (const void *)register_value(ctx, COOKIE_FN(cookie)));
 	known = bpf_map_lookup_elem(&handles, &handle);
 	if (known)
@@ -291,30 +300,26 @@ static __always_inline u32 node__kind(u32 event)
 	return event == OP_EVALUATE ? SPAN_EVALUATE : event == OP_NODE ? SPAN_NODE : SPAN_OP;
 }
 
-/* evaluate_function, Node::operator(), and a Python function's apply or label: the cookie's index is the register of the node, class or text. */
+/*
+ * evaluate_function, Node::operator(), and a Python function's apply or label: the cookie's index is the register of
+ * the node, class or text.
+ */
 SEC("uprobe.multi")
 int node_enter(struct pt_regs *ctx)
 {
 	u64 cookie = bpf_get_attach_cookie(ctx), frame = ctx->sp + COOKIE_DEPTH(cookie), name, subject;
-	u32 slot = OP_SLOT(cookie), event = COOKIE_EVENT(cookie), kind = node__kind(event);
-	struct op_proc *p = bpf_map_lookup_elem(&op_procs, &slot);
-	struct thread *t;
+	u32 event = COOKIE_EVENT(cookie), kind = node__kind(event);
+	struct op_proc *p = op__hit(ctx, cookie);
+	struct thread *t = op__thread(p, frame);
 	struct span *s;
 
-	if (!p) {
-		REFUSE_PRIVATE_STACK(ctx);
-		return 0;
-	}
-	op__hit(p);
-	t = thread__of(bpf_get_current_task_btf());
 	if (!t)
 		return 0;
-	op__repair(t, frame + 1);
 	subject = register_value(ctx, COOKIE_FN(cookie));
 	if (event == OP_TEXT)
 		name = text__name(t, subject);
 	else
-		name = event == OP_PYTHON ? class__name(t, subject) : node__name(t, slot, subject);
+		name = event == OP_PYTHON ? class__name(t, subject) : node__name(t, OP_SLOT(cookie), subject);
 	if (!name)
 		return 0;
 	s = op__begin(t, p, kind, name, name, kind == SPAN_OP ? name : name ^ kind, frame);
@@ -333,18 +338,11 @@ SEC("uprobe.multi")
 int op_exit(struct pt_regs *ctx)
 {
 	u64 now = bpf_ktime_get_ns(), cookie = bpf_get_attach_cookie(ctx), frame = ctx->sp + COOKIE_DEPTH(cookie);
-	u32 slot = OP_SLOT(cookie);
-	struct op_proc *p = bpf_map_lookup_elem(&op_procs, &slot);
-	struct thread *t;
+	struct op_proc *p = op__hit(ctx, cookie);
+	struct thread *t = p ? thread__of(bpf_get_current_task_btf()) : NULL;
 	struct span *s;
 	u32 depth;
 
-	if (!p) {
-		REFUSE_PRIVATE_STACK(ctx);
-		return 0;
-	}
-	op__hit(p);
-	t = thread__of(bpf_get_current_task_btf());
 	if (!t)
 		return 0;
 	t->now_ns = now;
@@ -417,28 +415,22 @@ static __always_inline void memory__add(struct op_proc *p, u64 sp, u32 device, s
 }
 
 /*
- * c10::ProfiledCPUMemoryReporter::New(this, address, bytes) and ::Delete(this, address), which the CPU allocator calls whether a profiler
- * listens or not; and c10::reportMemoryUsageToProfiler(address, bytes, allocated, reserved, device), which the others call. As in torch.profiler, to
- * free what was allocated before the window does not count.
+ * c10::ProfiledCPUMemoryReporter::New(this, address, bytes) and ::Delete(this, address), which the CPU allocator calls
+ * whether a profiler listens or not; and c10::reportMemoryUsageToProfiler(address, bytes, allocated, reserved, device),
+ * which the others call. As in torch.profiler, to free what was allocated before the window does not count.
  */
 SEC("uprobe.multi")
 int op_memory(struct pt_regs *ctx)
 {
 	u64 cookie = bpf_get_attach_cookie(ctx), *known, bytes;
-	u32 slot = OP_SLOT(cookie), event = COOKIE_EVENT(cookie);
-	struct op_proc *p = bpf_map_lookup_elem(&op_procs, &slot);
-	struct allocation allocation = {.slot = slot, .address = ctx->si};
+	struct op_proc *p = op__hit(ctx, cookie);
+	struct allocation allocation = {.slot = OP_SLOT(cookie), .address = ctx->si};
 
-	if (!p) {
-		REFUSE_PRIVATE_STACK(ctx);
-		return 0;
-	}
-	op__hit(p);
-	if (!p->open)
+	if (!p || !p->open)
 		return 0;
 	allocation.window = p->index;
 	bytes = ctx->dx;
-	switch (event) {
+	switch (COOKIE_EVENT(cookie)) {
 	case OP_ALLOCATE:
 		if (!bytes)
 			return 0;

@@ -25,7 +25,7 @@ int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child
 	copy->role = ROLE_CHILD;
 	copy->window = WINDOW_CLOSED; /* until user space has put the probes there */
 	copy->hits = copy->idle_hits = copy->sampled = copy->sampled_ns = copy->steps = 0;
-	copy->boundary_ns = copy->sampler_ns = 0;
+	copy->sampler_ns = 0;
 	copy->step_rule = copy->data_seen = copy->fetches = copy->op_slot = 0;
 	copy->profile_code = 0; /* so that its first Lightning action is told, too */
 	event__send(PROC_FORK, pid, parent_pid, 0, child);

@@ -36,8 +36,7 @@ struct wait {
 	u32 cause;
 };
 
-/* Set by user space: what sample_threads is for. */
-volatile __u32 waits_end = 0;
+volatile __u32 thread_visit = VISIT_OPEN; /* set by user space: enum thread_visit */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
@@ -94,7 +93,7 @@ static __always_inline struct rec_sample *sample__reserve(const struct proc *pro
 	rec->hdr.flags = 0;
 	rec->hdr.size = sizeof(*rec);
 	rec->pid = pid;
-	rec->tid = BPF_CORE_READ(task, pid);
+	rec->tid = task_tid(task);
 	rec->step = proc->steps;
 	rec->pad = 0;
 	return rec;
@@ -110,10 +109,10 @@ static __always_inline void timer__sample(struct bpf_perf_event_data *ctx, const
 	u64 stack = stack__current(room, proc, pid);
 	struct rec_sample *rec = sample__reserve(proc, pid, task);
 
+	if (!rec) /* first: Linux 6.1 forgets what was not asked at once */
+		return;
 	if (t)
 		t->gap_sampled = 1;
-	if (!rec)
-		return;
 	rec->time_ns = bpf_ktime_get_ns();
 	rec->weight_ns = sample_period_ns;
 	rec->stack = stack;
@@ -229,22 +228,28 @@ static __always_inline void wait__sample(const struct proc *proc, u32 pid, struc
 	sum->cnt = 0;
 }
 
-/* A thread comes to the CPU (the current one is another still), or its process's window is over. */
-static __always_inline void wait__end(struct task_struct *task, bool at_close)
+/*
+ * A thread comes to the CPU (the current one is another still), or its process's window is over. With VISIT_CUT its wait goes
+ * on.
+ */
+static __always_inline void wait__end(struct task_struct *task, u32 visit)
 {
 	u32 pid = task_pid(task);
 	struct proc *proc = bpf_map_lookup_elem(&procs, &pid);
 	u64 now, since, woken;
 	struct wait *w;
 
-	if (!proc || (proc->window == WINDOW_DONE && !at_close)) /* it is ended at the close */
+	if (!proc || (proc->window == WINDOW_DONE && visit != VISIT_CLOSE)) /* it is ended at the close */
 		return;
 	w = bpf_task_storage_get(&waits, task, NULL, 0);
 	if (!w || !w->since_ns)
 		return;
 	now = proc->window == WINDOW_DONE ? proc->window_end_ns : bpf_ktime_get_ns();
-	since = __sync_lock_test_and_set(&w->since_ns, 0); /* the end of the recording may come between */
+	/* A switch and a visit may come together: one of them has the wait, and a thread that has come to the CPU has none. */
+	since = visit == VISIT_CUT ? w->since_ns : __sync_lock_test_and_set(&w->since_ns, 0);
 	if (!since || proc->window == WINDOW_CLOSED || proc->window == WINDOW_WAITING)
+		return;
+	if (visit == VISIT_CUT && __sync_val_compare_and_swap(&w->since_ns, since, now) != since)
 		return;
 	if (since < proc->window_start_ns)
 		since = proc->window_start_ns;
@@ -265,7 +270,7 @@ int BPF_PROG(sample_switch, bool preempt, struct task_struct *prev, struct task_
 		wait__begin(prev, CAUSE_RUN_QUEUE);
 	else if (!(prev_state & TASK_DEAD))
 		wait__begin(prev, prev_state & (TASK_STOPPED | TASK_TRACED) ? CAUSE_UNKNOWN : CAUSE_NONE);
-	wait__end(next, false);
+	wait__end(next, VISIT_OPEN);
 	return 0;
 }
 
@@ -293,8 +298,8 @@ int sample_threads(struct bpf_iter__task *ctx)
 
 	if (!task)
 		return 0;
-	if (waits_end) {
-		wait__end(task, true);
+	if (thread_visit != VISIT_OPEN) {
+		wait__end(task, thread_visit);
 		return 0;
 	}
 	pid = task_pid(task);

@@ -46,8 +46,9 @@ static __always_inline s64 sequence__of_node(const struct op_proc *p, u64 node)
 }
 
 /*
- * At the end of an operator: it keeps the number that it began with when a node took that meanwhile. torch.profiler tells numbers also of those
- * that made no node, but not of those whose dispatch does not pass autograd: the links are the same.
+ * At the end of an operator: it keeps the number that it began with when a node took that meanwhile. torch.profiler
+ * tells numbers also of those that made no node, but not of those whose dispatch does not pass autograd: the links are
+ * the same.
  */
 static __always_inline void sequence__settle(struct thread *t, const struct op_proc *p, struct span *s)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What an operator was given, as words (enum op_word): read from the arguments' registers and stack, and the tensors behind them. The words
- * make the group that tells calls of one operator apart; a group is sent to user space when it is first met.
+ * What an operator was given, as words (enum op_word): read from the arguments' registers and stack, and the tensors
+ * behind them. The words make the group that tells calls of one operator apart; a group is sent to user space when it
+ * is first met.
  */
 #ifndef STEPFLAME_SHAPES_H
 #define STEPFLAME_SHAPES_H
@@ -40,12 +41,15 @@ struct {
 	__type(value, u8);
 } groups SEC(".maps");
 
-/* Set by user space before the first probe: where a TensorImpl has its sizes; the rest follows at fixed distances. 0: not known. */
+/*
+ * Set by user space before the first probe: where a TensorImpl has its sizes; the rest follows at fixed distances. 0:
+ * not known.
+ */
 volatile __u32 tensor_sizes = 0;
 
 /*
- * c10/core/TensorImpl.h, the same distances from torch 1.13 to 2.15: SizesAndStrides {size_t size; union {int64_t *out; int64_t in[10]}},
- * storage_offset_, numel_, data_type_ (a u16), device_opt_, flags, key_set_.
+ * c10/core/TensorImpl.h, the same distances from torch 1.13 to 2.15: SizesAndStrides {size_t size; union {int64_t *out;
+ * int64_t in[10]}}, storage_offset_, numel_, data_type_ (a u16), device_opt_, flags, key_set_.
  */
 #define TENSOR_DIMS    1 /* in words of 8 bytes */
 #define TENSOR_DTYPE   13
@@ -54,7 +58,8 @@ volatile __u32 tensor_sizes = 0;
 #define INLINE_DIMS    5
 
 /*
- * DispatchKey::NestedTensor in key_set_: bit 26 from 2.0 to 2.3, where 25 is SparseCsrCUDA, else 25, where 26 is BackendSelect, which no tensor has.
+ * DispatchKey::NestedTensor in key_set_: bit 26 from 2.0 to 2.3, where 25 is SparseCsrCUDA, else 25, where 26 is
+ * BackendSelect, which no tensor has.
  */
 #define NESTED_KEYS (3 << 25)
 
@@ -194,7 +199,9 @@ static __always_inline u64 call_word(const struct shapes *s, u32 place)
 static __always_inline void shapes__argument(struct shapes *s, const struct op_def *def, const struct op_arg *arg)
 {
 	u64 first = call_word(s, arg->place), object[3] = {};
-	/* Tensor {TensorImpl *}; std::optional<Tensor> {TensorImpl *, bool}; c10::IListRef {Tensor *, size_t, int tag} */
+	/*
+	 * Tensor {TensorImpl *}; std::optional<Tensor> {TensorImpl *, bool}; c10::IListRef {Tensor *, size_t, int tag}
+	 */
 	u32 bytes = arg->kind == OP_ARG_TENSOR ? 8 : arg->kind == OP_ARG_OPTIONAL ? 9 : 20;
 	bool is_int = arg->kind == OP_ARG_INTS || arg->kind == OP_ARG_INT || arg->kind == OP_ARG_INT_REF;
 
@@ -246,7 +253,10 @@ static __always_inline void shapes__end_cut(struct shapes *s)
 	s->cnt = i + 1;
 }
 
-/* Sends the group whose words are in s, unless it was sent before. Returns its id, 0 when it could not be sent (counted). */
+/*
+ * Sends the group whose words are in s, unless it was sent before. Returns its id, 0 when it could not be sent
+ * (counted).
+ */
 static __always_inline u64 shapes__send(struct shapes *s)
 {
 	u32 cnt, bytes;

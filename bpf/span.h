@@ -116,8 +116,8 @@ static __always_inline bool in_gap(const struct thread *t, u32 depth, u32 outer)
 }
 
 /*
- * Drops the spans from that depth on, counted. When they ended is not known, nor, if the last landmark was inside, when forward
- * began. The spans in them that had ended become the enclosing span's.
+ * Drops the spans from that depth on, counted. When they ended is not known, nor, if the last landmark was inside, when
+ * forward began. The spans in them that had ended become the enclosing span's.
  */
 __weak __noinline int span__drop(struct thread *t, u32 depth, u32 counter)
 {
@@ -175,7 +175,10 @@ __weak __noinline int span__repair(struct thread *t, u64 sp)
 
 #define TOKEN_ANY (~0ULL)
 
-/* Index of the innermost open span with that kind and token (or TOKEN_ANY) whose frame, when both are known, is `frame`; or -1. */
+/*
+ * Index of the innermost open span with that kind and token (or TOKEN_ANY) whose frame, when both are known, is
+ * `frame`; or -1.
+ */
 __weak __noinline int span__find(struct thread *t, u32 kind, u64 token, u64 frame)
 {
 	u32 depth;
@@ -248,8 +251,8 @@ __weak __noinline int span__operator_at(struct thread *t, u64 frame)
 }
 
 /*
- * For the end of an operator that is not the innermost span: what is inside of it has lost its end and is dropped, counted. Returns 1 + its
- * index, 0 when it is not there.
+ * For the end of an operator that is not the innermost span: what is inside of it has lost its end and is dropped,
+ * counted. Returns 1 + its index, 0 when it is not there.
  */
 static __always_inline u32 span__unwind_to(struct thread *t, u64 frame)
 {
@@ -263,8 +266,8 @@ static __always_inline u32 span__unwind_to(struct thread *t, u64 frame)
 }
 
 /*
- * For an end whose frame is not known: it is that of the innermost operator, which lies above sp, since what was called from there has ended.
- * Returns 1 + its index, 0 when there is none with that token (or TOKEN_ANY).
+ * For an end whose frame is not known: it is that of the innermost operator, which lies above sp, since what was called
+ * from there has ended. Returns 1 + its index, 0 when there is none with that token (or TOKEN_ANY).
  */
 static __always_inline u32 span__unwind_out(struct thread *t, u64 sp, u64 token)
 {
@@ -307,7 +310,9 @@ static __always_inline struct span *span__begin(struct thread *t, u32 kind, u64 
 	return s;
 }
 
-/* What a span that is no operator's means to the operator table: a label has a row there, the others are transparent. */
+/*
+ * What a span that is no operator's means to the operator table: a label has a row there, the others are transparent.
+ */
 static __always_inline void span__account_op(struct thread *t, const struct proc *proc, struct span *s, u32 depth)
 {
 	u32 slot = proc->op_slot - 1;
@@ -370,8 +375,8 @@ static __always_inline void gap__begin(struct thread *t)
 }
 
 /*
- * Lightning's profiler for torch labels each action, and ends the label in the very next() that ends the action: an instant after us. Such a
- * label goes on, over a span without a kind, which goes with it.
+ * Lightning's profiler for torch labels each action, and ends the label in the very next() that ends the action: an
+ * instant after us. Such a label goes on, over a span without a kind, which goes with it.
  */
 static __always_inline bool span__outlived(struct thread *t, u32 i)
 {

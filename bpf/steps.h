@@ -7,10 +7,27 @@
 #ifndef STEPFLAME_STEPS_H
 #define STEPFLAME_STEPS_H
 
-#include "interval.h"
 #include "op_window.h"
 
-static __always_inline void step__boundary(struct proc *proc, u32 rule, u64 now)
+static __always_inline void step__send(const struct proc *proc, u32 pid, u64 now)
+{
+	struct rec_step *rec = bpf_ringbuf_reserve(&ring, sizeof(*rec), 0);
+
+	if (!rec) {
+		count(CNT_RING_FULL);
+		return;
+	}
+	rec->hdr.type = REC_STEP;
+	rec->hdr.flags = 0;
+	rec->hdr.size = sizeof(*rec);
+	rec->time_ns = now;
+	rec->index = proc->steps;
+	rec->pid = pid;
+	rec->rule = proc->step_rule;
+	bpf_ringbuf_submit(rec, BPF_RB_NO_WAKEUP);
+}
+
+static __always_inline void step__boundary(struct proc *proc, u32 pid, u32 rule, u64 now)
 {
 	if (proc->step_rule != rule) {
 		if (proc->step_rule && proc->step_rule < rule)
@@ -22,33 +39,32 @@ static __always_inline void step__boundary(struct proc *proc, u32 rule, u64 now)
 	}
 	op_window__boundary(proc, now);
 	if (proc->window == WINDOW_WAITING) {
-		proc->window_start_ns = proc->boundary_ns = now;
+		proc->window_start_ns = now;
 		proc->steps = 0;
 		proc->window = WINDOW_OPEN;
+		if (want_step_times)
+			step__send(proc, pid, now);
 		return;
 	}
 	if (proc->window != WINDOW_OPEN)
 		return;
-	if (sample_period_ns) {
-		if (proc->boundary_ns >= proc->window_start_ns)
-			interval__send(SPAN_STEP, 0, proc->boundary_ns, now, DEPTH_AND_STEP(0, proc->steps));
-		proc->boundary_ns = now;
-	}
 	if (++proc->steps == step_limit) {
 		proc->window_end_ns = now;
 		proc->window = WINDOW_DONE;
 	}
+	if (want_step_times)
+		step__send(proc, pid, now);
 }
 
-static __always_inline void step__optimizer(struct proc *proc, u64 name, u64 now)
+static __always_inline void step__optimizer(struct proc *proc, u32 pid, u64 name, u64 now)
 {
 	if (!proc->optimizer)
 		proc->optimizer = name;
 	if (proc->data_seen) {
 		proc->data_seen = 0;
-		step__boundary(proc, STEP_LOADER_OPTIMIZER, now);
+		step__boundary(proc, pid, STEP_LOADER_OPTIMIZER, now);
 	} else if (proc->step_rule != STEP_LOADER_OPTIMIZER && name == proc->optimizer) {
-		step__boundary(proc, STEP_OPTIMIZER, now);
+		step__boundary(proc, pid, STEP_OPTIMIZER, now);
 	}
 }
 

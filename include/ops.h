@@ -19,8 +19,8 @@
 #define OP_PROCS_MAX  256 /* processes whose operators are recorded at once */
 
 /*
- * Cookie: event in bits 0-7, slot of the process in 8-15, depth (bytes from the stack pointer to the return address) in 16-31, index in
- * op_defs in 32-63.
+ * Cookie: event in bits 0-7, slot of the process in 8-15, depth (bytes from the stack pointer to the return address) in
+ * 16-31, index in op_defs in 32-63.
  */
 enum op_event {
 	OP_CALL,     /* at::_ops::X::call */
@@ -93,8 +93,9 @@ struct op_proc {
 	__u64 counting;    /* user space, and BPF when windows begin and end */
 	__u32 old_strings; /* its std::string is that from before the C++11 ABI */
 	/*
-	 * For the timeline, where at::sequence_number keeps a thread's next number: a thread_word (user/target/pycode.h), of which both are 0 when
-	 * it is not known; and bytes from a Node to its number, 0 not known.
+	 * For the timeline, where at::sequence_number keeps a thread's next number: a thread_word
+	 * (user/target/pycode.h), of which both are 0 when it is not known; and bytes from a Node to its number, 0 not
+	 * known.
 	 */
 	__u32 sequence_module;
 	__u64 sequence_offset;

@@ -120,7 +120,6 @@ struct proc {
 	__u64 optimizer;                      /* name id of the first optimizer whose step was seen */
 	__u64 window_start_ns, window_end_ns; /* end 0: not yet */
 	__u64 steps;                          /* boundaries since the window began */
-	__u64 boundary_ns;                    /* the last one */
 	__u64 sampler_ns;                     /* in the sampler's programs */
 	__u32 data_seen;                      /* a DataLoader batch came since the last boundary */
 	__u32 window;                         /* enum proc_window */
@@ -133,6 +132,13 @@ enum proc_window {
 	WINDOW_OPEN,       /* spans count that begin after window_start_ns */
 	WINDOW_WAITING,    /* opens at the next step boundary */
 	WINDOW_DONE,       /* the steps asked for have been seen: events are ignored */
+};
+
+/* What the program sample_threads does with each thread. */
+enum thread_visit {
+	VISIT_OPEN,  /* the window opens: who waits does so from now on */
+	VISIT_CUT,   /* a wait so far is a sample, and goes on */
+	VISIT_CLOSE, /* the window is over: a wait so far is a sample */
 };
 
 enum proc_order_what {

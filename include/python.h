@@ -34,8 +34,8 @@ struct py_layout {
 	/* owner value of frames that are no Python function (FRAME_OWNED_BY_CSTACK, in 3.14 _INTERPRETER); -1 none */
 	__s16 frame_owner_c;
 	/*
-	 * The instruction at hand: from 3.11 a pointer into the code object (prev_instr, instr_ptr), before an int that counts
-	 * instr_bytes each (f_lasti; -1: not begun)
+	 * The instruction at hand: from 3.11 a pointer into the code object (prev_instr, instr_ptr), before an int that
+	 * counts instr_bytes each (f_lasti; -1: not begun)
 	 */
 	__u16 frame_instr;
 	__u16 instr_bytes;
@@ -99,8 +99,8 @@ struct py_process {
 	__u64 code_type; /* &PyCode_Type */
 	__u64 cell_type; /* &PyCell_Type */
 	/*
-	 * Where a thread keeps the state that PyGILState_Ensure gives it, whether it holds the GIL or not: *(u64 *)(thread pointer +
-	 * tss_offset), of pthread_getspecific(gilstate.autoTSSkey); 0: not known
+	 * Where a thread keeps the state that PyGILState_Ensure gives it, whether it holds the GIL or not:
+	 * *(u64 *)(thread pointer + tss_offset), of pthread_getspecific(gilstate.autoTSSkey); 0: not known
 	 */
 	__u32 tss_offset;
 	__u32 gil_bytes; /* of the main interpreter's struct _gil_runtime_state; 0: not known */

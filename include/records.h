@@ -2,10 +2,10 @@
 /*
  * What crosses from the kernel to user space, and what a recording holds: one enum of record types, one struct each.
  *
- * Every record starts with struct rec_hdr; `size` is that of the whole record, a multiple of 8. Integers are in the byte
- * order of the machine that wrote them (the file header says which). Times are CLOCK_MONOTONIC nanoseconds.
- * A reader skips record types that it does not know. Cumulative records (AGG, COUNTER, COST, WINDOW, OP, OP_WINDOW, CALLS) may come
- * several times for the same key: the last one holds.
+ * Every record starts with struct rec_hdr; `size` is that of the whole record, a multiple of 8. Integers are in the
+ * byte order of the machine that wrote them (the file header says which). Times are CLOCK_MONOTONIC nanoseconds. A
+ * reader skips record types that it does not know. Cumulative records (AGG, COUNTER, COST, WINDOW, OP, OP_WINDOW,
+ * CALLS) may come several times for the same key: the last one holds.
  */
 #ifndef STEPFLAME_RECORDS_H
 #define STEPFLAME_RECORDS_H
@@ -37,9 +37,10 @@ enum rec_type {
 	REC_STACK,     /* bpf: id -> Python frames */
 	REC_PATH,      /* bpf: id -> the spans around a sample */
 	REC_SAMPLE,    /* bpf, completed by user: a stack, weighted in time */
-	REC_INTERVAL,  /* bpf: a step, a forward or a collection of garbage */
+	REC_INTERVAL,  /* bpf: a forward or a collection of garbage */
 	REC_MODULES,   /* bpf: id -> torch.nn.Modules; in files a REC_NAME of that id */
 	REC_CALLS,     /* user: calls of a Python function in an exact window, cumulative */
+	REC_STEP,      /* bpf: a step boundary, of a recording with samples */
 };
 
 /* What a span is; decides in which report and under which switch it is listed. */
@@ -152,9 +153,10 @@ struct rec_agg {
 };
 
 /*
- * Operators. A row is told apart by process, name, enclosing action and group; readers add rows up as they like. Kinds: SPAN_OP (name:
- * "aten::add.Tensor", the overload behind the first dot), SPAN_EVALUATE and SPAN_NODE (name: the node's class, "AddmmBackward0"; of EVALUATE
- * without its prefix), SPAN_LABEL. As in torch.profiler, a call whose only child has its own name (overloads merged) is one with that child.
+ * Operators. A row is told apart by process, name, enclosing action and group; readers add rows up as they like. Kinds:
+ * SPAN_OP (name: "aten::add.Tensor", the overload behind the first dot), SPAN_EVALUATE and SPAN_NODE (name: the node's
+ * class, "AddmmBackward0"; of EVALUATE without its prefix), SPAN_LABEL. As in torch.profiler, a call whose only child
+ * has its own name (overloads merged) is one with that child.
  */
 struct op_key {
 	__u32 pid;
@@ -181,8 +183,8 @@ struct rec_op {
 };
 
 /*
- * What an argument was, as a word of a group: tag in bits 0-7, dtype (c10::ScalarType) in 8-15, and a count in 32-63, followed by `count` words.
- * Arguments come in the order of the operator's schema.
+ * What an argument was, as a word of a group: tag in bits 0-7, dtype (c10::ScalarType) in 8-15, and a count in 32-63,
+ * followed by `count` words. Arguments come in the order of the operator's schema.
  */
 enum op_word {
 	OP_WORD_NONE = 0,    /* not a tensor, or an undefined one: [] in torch.profiler's shapes */
@@ -244,8 +246,9 @@ struct rec_spans {
 };
 
 /*
- * A Python function, as its code object tells. The same function in another process, or its code object made anew, has the same id.
- * BPF sends line_cnt 0, and where the line table is in its process; files hold the lines, or none where the table could not be read.
+ * A Python function, as its code object tells. The same function in another process, or its code object made anew, has
+ * the same id. BPF sends line_cnt 0, and where the line table is in its process; files hold the lines, or none where
+ * the table could not be read.
  */
 struct rec_code {
 	struct rec_hdr hdr;
@@ -320,9 +323,11 @@ enum wait_cause {
 		CAUSE__COUNT,
 };
 
+#define WAIT_THRESHOLD_NS 100000 /* waits of a thread have a sample when they are so long, or come to it together */
+
 /*
- * Of one thread. Waits too short for a sample of their own are in the weight of the next one, which is then like the sample of a timer: that
- * it met this wait is as likely as the wait is long.
+ * Of one thread. Waits too short for a sample of their own are in the weight of the next one, which is then like the
+ * sample of a timer: that it met this wait is as likely as the wait is long.
  */
 struct rec_sample {
 	struct rec_hdr hdr;
@@ -343,8 +348,8 @@ struct rec_sample {
 };
 
 /*
- * What samples are seen against, of a recording with samples. Steps are all told; of forwards (of a plain loop: from the end of the last
- * landmark to the start of backward) those in which a sample was taken: it comes after the samples in it, whose paths lack it.
+ * What samples are seen against: collections of garbage, and forwards (of a plain loop: from the end of the last landmark to the start of
+ * backward) in which a sample was taken. A forward comes after the samples in it, whose paths lack it.
  */
 struct rec_interval {
 	struct rec_hdr hdr;
@@ -352,10 +357,10 @@ struct rec_interval {
 	__u32 tid;
 	__u64 start_ns;
 	__u64 duration_ns;
-	__u64 name;  /* REC_NAME id; 0 of a step */
-	__u32 kind;  /* enum span_kind: SPAN_STEP, SPAN_FORWARD, SPAN_GC */
+	__u64 name;  /* REC_NAME id */
+	__u32 kind;  /* enum span_kind: SPAN_FORWARD, SPAN_GC */
 	__u32 depth; /* spans around it */
-	__u32 step;  /* boundaries in the process before its end: of a step that of the samples in it */
+	__u32 step;  /* boundaries in the process before its end */
 	__u32 pad;
 };
 
@@ -384,6 +389,15 @@ struct rec_calls {
 	__u64 primitive_calls;
 	__u64 self_ns;
 	__u64 total_ns; /* of the primitive calls */
+};
+
+/* The instant at which a step ended and the next began. */
+struct rec_step {
+	struct rec_hdr hdr;
+	__u64 time_ns;
+	__u64 index; /* boundaries in the process before it and it itself, by this rule; 0: a window opens with it */
+	__u32 pid;
+	__u32 rule; /* enum step_rule */
 };
 
 struct rec_counter {

@@ -279,6 +279,16 @@ static void print_interval(const void *record)
 	FIELD(interval, step);
 }
 
+static void print_step(const void *record)
+{
+	const struct rec_step *step = record;
+
+	FIELD(step, pid);
+	FIELD(step, time_ns);
+	FIELD(step, index);
+	FIELD(step, rule);
+}
+
 static void print_sample(const void *record)
 {
 	const struct rec_sample *sample = record;
@@ -296,6 +306,19 @@ static void print_sample(const void *record)
 	FIELD(sample, kind);
 	FIELD(sample, cause);
 	SIGNED(sample, syscall);
+}
+
+static void print_calls(const void *record)
+{
+	const struct rec_calls *calls = record;
+
+	FIELD(calls, pid);
+	ID(calls, code);
+	ID(calls, path);
+	FIELD(calls, calls);
+	FIELD(calls, primitive_calls);
+	FIELD(calls, self_ns);
+	FIELD(calls, total_ns);
 }
 
 static const struct {
@@ -320,7 +343,9 @@ static const struct {
 	[REC_STACK] = {"STACK", sizeof(struct rec_stack), print_stack},
 	[REC_PATH] = {"PATH", sizeof(struct rec_path), print_path},
 	[REC_INTERVAL] = {"INTERVAL", sizeof(struct rec_interval), print_interval},
+	[REC_STEP] = {"STEP", sizeof(struct rec_step), print_step},
 	[REC_SAMPLE] = {"SAMPLE", sizeof(struct rec_sample), print_sample},
+	[REC_CALLS] = {"CALLS", sizeof(struct rec_calls), print_calls},
 };
 
 static int print_record(const struct rec_hdr *record, void *ctx)

@@ -8,13 +8,13 @@
 #   tools/setup.sh python --minor 3.12    the same for another installed interpreter
 #   tools/setup.sh python --torch 2.5     the same with an older torch, and the interpreter and Lightning of its time
 #   tools/setup.sh python --debian-torch  the system's Python with Debian's own python3-torch
-#   tools/setup.sh python --readers       the first one, with what reads exported traces, which some tests use when it is there
+#   tools/setup.sh python --readers       the first one, with what reads exported traces and screens, which some tests use when it is there
 #
 # PYTHON=... is used as it is when it has the packages. Environments are kept in ${XDG_CACHE_HOME:-$HOME/.cache}/stepflame.
 # Exit: 0 ok, 1 could not be installed, 2 usage, 3 such a Python cannot be had on this machine (the reason is on stderr).
 set -eu
 
-BUILD_PACKAGES='gcc g++ make pkg-config clang llvm libelf-dev zlib1g-dev libcapstone-dev libjansson-dev libcmocka-dev uthash-dev
+BUILD_PACKAGES='gcc g++ make pkg-config clang llvm libelf-dev zlib1g-dev libcapstone-dev libjansson-dev libncurses-dev libcmocka-dev uthash-dev
 	clang-format clang-tidy python3 python3-venv'
 # Debian 12 itself has libbpf 1.1 (no uprobe_multi) and bpftool 7.1; its backports suite has newer ones. The 1: is Debian's epoch.
 BPF_PACKAGES='libbpf-dev bpftool'
@@ -28,7 +28,7 @@ TORCH_2_5_MINOR=3.11
 TORCH_2_5_PACKAGES='torch==2.5.1 lightning==2.4.0 numpy pytest'
 # Of HolisticTraceAnalysis's own requirements, jupyterlab and what it brings are not needed to read a trace.
 HTA=HolisticTraceAnalysis
-READER_PACKAGES='perfetto protobuf pandas plotly networkx pydot psutil pyyaml'
+READER_PACKAGES='perfetto protobuf pandas plotly networkx pydot psutil pyyaml pyte'
 VENV_NEED_KIB=$((8 * 1024 * 1024))
 
 say() {

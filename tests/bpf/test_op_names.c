@@ -118,7 +118,7 @@ static void test_long_text(void **state)
 		u64 id;
 
 		memset(text, 'x', lengths[i]);
-		id = name__read(job__thread(), (u64)text, lengths[i], NAME_UTF8);
+		id = name__read(&job__thread()->names, (u64)text, lengths[i], NAME_UTF8);
 		native.cookie = op_cookie(OP_TEXT, 16, 0);
 		node_enter(&regs);
 		op__exit(FRAME(1));

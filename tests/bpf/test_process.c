@@ -101,7 +101,7 @@ static void expect_child(u32 pid, u32 parent_pid)
 	expected.step_rule = expected.data_seen = expected.fetches = expected.op_slot = 0;
 	expected.profile_code = 0;
 	expected.hits = expected.idle_hits = expected.sampled = expected.sampled_ns = 0;
-	expected.steps = 0;
+	expected.steps = expected.sampler_ns = 0;
 	assert_memory_equal(proc_of(pid), &expected, sizeof(expected));
 }
 

@@ -55,7 +55,7 @@ static int samples_setup(void **state)
 	memset(&cpu, 0, sizeof(cpu));
 	native__set_knob(&sample_period_ns, PERIOD);
 	native__set_knob(&wait_threshold_ns, THRESHOLD);
-	waits_end = 0;
+	thread_visit = VISIT_OPEN;
 	cpu.user = in_user();
 	native.user = &cpu.user;
 	cpu.other = (struct task_struct){.pid = 1, .tgid = 1, .group_leader = &cpu.other, .thread_pid = &cpu.other_pid};
@@ -117,7 +117,7 @@ static void visit(bool at_close)
 {
 	struct task_struct *const tasks[] = {NULL, &cpu.other, &job.task, &job.thread};
 
-	waits_end = at_close;
+	thread_visit = at_close ? VISIT_CLOSE : VISIT_OPEN;
 	for (size_t i = 0; i < sizeof(tasks) / sizeof(tasks[0]); i++)
 		sample_threads(&(struct bpf_iter__task){.task = tasks[i]});
 }

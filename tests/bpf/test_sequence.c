@@ -38,16 +38,16 @@ static int sequence_setup(void **state)
 }
 
 /* The sequence numbers of the spans, in the order in which they ended. */
-#define EXPECT_NUMBERS(...)                                                      \
-	do {                                                                     \
-		const s64 expected[] = {__VA_ARGS__};                            \
-		u32 cnt = sizeof(expected) / sizeof(expected[0]);                \
-		for (u32 i = 0; i < cnt; i++) {                                  \
-			const struct rec_span *rec = record(REC_SPAN, i);        \
-			assert_non_null(rec);                                    \
-			assert_int_equal(rec->sequence, expected[i]);            \
-		}                                                                \
-		assert_null(record(REC_SPAN, cnt));                              \
+#define EXPECT_NUMBERS(...)                                               \
+	do {                                                              \
+		const s64 expected[] = {__VA_ARGS__};                     \
+		u32 cnt = sizeof(expected) / sizeof(expected[0]);         \
+		for (u32 i = 0; i < cnt; i++) {                           \
+			const struct rec_span *rec = record(REC_SPAN, i); \
+			assert_non_null(rec);                             \
+			assert_int_equal(rec->sequence, expected[i]);     \
+		}                                                         \
+		assert_null(record(REC_SPAN, cnt));                       \
 	} while (0)
 
 /* An operator that takes a number for its node, before it calls another one. */

@@ -251,6 +251,32 @@ static void test_no_limit(void **state)
 	assert_int_equal(job.proc->steps, 1000);
 }
 
+/* Each boundary is told of, where that is wanted: steps count from 1 by each rule. */
+static void test_step_times(void **state)
+{
+	u64 expected = 0, before = 0;
+
+	native__set_knob(&want_step_times, 1);
+	for (int i = 0; i < 5; i++) {
+		data();
+		optimizer(OPTIMIZER_LABEL);
+	}
+	for (size_t at = 0; at < native.ring_bytes;) {
+		const struct rec_step *rec = (const struct rec_step *)(native.ring + at);
+
+		at += rec->hdr.size;
+		if (rec->hdr.type != REC_STEP)
+			continue;
+		assert_int_equal(rec->hdr.size, sizeof(*rec));
+		assert_int_equal(rec->index, ++expected);
+		assert_int_equal(rec->rule, STEP_LOADER_OPTIMIZER);
+		assert_int_equal(rec->pid, JOB_PID);
+		assert_true(rec->time_ns > before);
+		before = rec->time_ns;
+	}
+	assert_int_equal(expected, 5);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
@@ -258,6 +284,7 @@ int main(void)
 		TEST(lightning),  TEST(loader_optimizer),   TEST(gradient_accumulation), TEST(gan),
 		TEST(validation), TEST(optimizer_alone),    TEST(profiler_step),         TEST(other_labels),
 		TEST(window),     TEST(window_better_rule), TEST(window_inside_span),    TEST(no_limit),
+		TEST(step_times),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

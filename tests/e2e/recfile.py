@@ -5,7 +5,7 @@ import struct
 import zlib
 
 HOST, TARGET, NAME, PROC, WINDOW, AGG, COUNTER, COST, NOTE, OP, OP_GROUP, OP_WINDOW, SPANS = range(1, 14)
-SPAN, CODE, STACK, PATH, SAMPLE, INTERVAL, MODULES, CALLS = range(14, 22)
+SPAN, CODE, STACK, PATH, SAMPLE, INTERVAL, MODULES, CALLS, STEP_END = range(14, 23)
 ACTION, LABEL, FORWARD, BACKWARD, USER, SPAN_OP, EVALUATE, NODE, STEP, GC, COMM, SYNC = range(1, 13)
 CPU, WAIT = 1, 2
 CAUSES = ["", "run_queue", "lock", "gil", "disk_read", "disk_write", "fsync", "page_fault", "sleep", "child_wait"]
@@ -232,24 +232,25 @@ def recording(records, version=VERSION):
     return out + (chunk(pending) if pending else b"")
 
 
-def records(path):
+def read_records(path):
     """(type, payload) of each record in a recording, by the same words as above."""
     data = path.read_bytes()
     at = struct.unpack_from("=8sIIII", data)[3]
     while at < len(data):
-        _, size, _, _ = struct.unpack_from("=IIII", data, at)
-        at += 16
-        end = at + size
-        while at < end:
-            kind, _, bytes_ = struct.unpack_from("=HHI", data, at)
-            yield kind, data[at + 8 : at + bytes_]
-            at += bytes_
+        _, size, _, plain_size = struct.unpack_from("=IIII", data, at)
+        chunk_data = data[at + 16 : at + 16 + size]
+        at += 16 + size
+        plain = zlib.decompress(chunk_data) if plain_size else chunk_data
+        while plain:
+            kind, _, size = struct.unpack_from("=HHI", plain)
+            yield kind, plain[8:size]
+            plain = plain[size:]
 
 
-def calls(path):
+def read_calls(path):
     """{(pid, file, line, name): [calls, primitive calls, self ns, total ns]} of REC_CALLS, over all paths."""
     texts, codes, rows = {}, {}, {}
-    for kind, payload in records(path):
+    for kind, payload in read_records(path):
         if kind == NAME:
             ident, encoding, _, size, _ = struct.unpack_from("=QBBHI", payload)
             codec = {UTF8: "utf-8", LATIN1: "latin-1", UCS2: "utf-16-le", UCS4: "utf-32-le"}[encoding]

@@ -54,7 +54,8 @@ def printed(stats, sort, limit):
 
 
 def error_ns(samples):
-    return 1.96 * math.sqrt(sum(s.weight**2 for s in samples if not s.cause or s.waits != 1))
+    chance = [(s.weight if not s.cause else min(s.weight, 200_000)) for s in samples if not s.cause or s.waits != 1]
+    return 1.96 * math.sqrt(sum(weight**2 for weight in chance))
 
 
 def head_line(samples):

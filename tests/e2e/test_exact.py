@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """`record --exact`: every call of a Python function, against cProfile; and that the job is left as it was."""
 
-import ctypes
 import glob
 import os
 import re
@@ -54,7 +53,7 @@ def profiled(bench, python):
 def recorded(bench, python, *args):
     record, truth = bench.recorded(JOB, *args, python=python, options=("--exact", "-F", 0, "-d", SECONDS))
     rows = {}
-    for (_, file, line, name), row in recfile.calls(record.file).items():
+    for (_, file, line, name), row in recfile.read_calls(record.file).items():
         name = name.rsplit(".", 1)[-1]
         if file.endswith(JOB) and name not in AROUND:
             rows["%d %s" % (line, name)] = row
@@ -105,7 +104,7 @@ def test_with_torch(bench, options):
     job.release()
     assert record.wait() == helpers.OK, record.what()
     assert job.wait() == 0, job.what()
-    rows = recfile.calls(record.file)
+    rows = recfile.read_calls(record.file)
     steps = helpers.report(record.file)["window"]["steps"]
     (step,) = [row for (_, file, _, name), row in rows.items() if file.endswith("optim/sgd.py") and name.endswith("step")] or [[0]]
     assert abs(step[0] - steps) <= 1 and steps
@@ -128,16 +127,23 @@ def call_ns(job, seconds):
     """What the job says of its calls in so many seconds from now."""
     before = len(job.stdout.splitlines())
     time.sleep(seconds)
-    return min(float(line.split()[0]) for line in job.stdout.splitlines()[before + 1 :])
+    # the first may have begun earlier, and the last is being written
+    helpers.until(20, lambda: len(job.stdout.splitlines()) > before + 2, job.what)
+    return min(float(line.split()[0]) for line in job.stdout.splitlines()[before + 1 : -1])
 
 
 def writes(python):
     return version_of(python) >= (3, 11)
 
 
-@pytest.mark.parametrize("end", ["killed", "interrupted", "time is over"])
-def test_left_as_it_was(bench, python, end):
+WRITTEN = max(PYTHONS, key=lambda version: [int(n) for n in version.split(".")])
+ENDS = [(version, "killed") for version in PYTHONS] + [(WRITTEN, "interrupted"), (WRITTEN, "time is over")]
+
+
+@pytest.mark.parametrize("version, end", ENDS)
+def test_left_as_it_was(bench, version, end):
     """The word is NULL again, and calls are as fast as before, however stepflame ends."""
+    python = PYTHONS[version]
     job = bench.job("exact_speed.py", python=python).until_ready()
     job.release()
     job.until_says(r" ns$", 10, "stdout")
@@ -157,6 +163,73 @@ def test_left_as_it_was(bench, python, end):
     time.sleep(0.5)  # uprobes are taken away behind us when the process was killed
     assert min(call_ns(job, 1) for _ in range(3)) < 1.25 * free
     assert job.running()
+
+
+@pytest.mark.parametrize("children", ["all", "none", "killed"])
+def test_forks(bench, children):
+    """A child has the word, too: it is seen or let go, and in the end left as it would have been."""
+    job = bench.job("exact_forks.py", python=PYTHONS[WRITTEN]).until_ready()
+    options = ["--children", "none"] if children == "none" else []
+    record = bench.record("-p", job.pid, "--exact", "-F", 0, "-d", SECONDS, *options).until_armed()
+    job.release()
+    child = int(job.until_says(r"^child (\d+)$", 10, "stdout").group(1))
+    words = [Word(pid, record.stderr) for pid in (job.pid, child)]
+    if children == "none":
+        helpers.until(5, lambda: words[1].read() == 0, lambda: hex(words[1].read()))
+    time.sleep(1)
+    assert words[0].read() != 0 and (words[1].read() == 0) == (children == "none")
+    record.popen.send_signal(signal.SIGKILL if children == "killed" else signal.SIGINT)
+    record.wait()
+    helpers.until(5, lambda: not any(word.read() for word in words), lambda: [hex(word.read()) for word in words])
+    if children != "killed":
+        found = {pid for pid, _, _, name in recfile.read_calls(record.file) if name == "leaf"}
+        assert found == ({job.pid} if children == "none" else {job.pid, child})
+
+
+def compiled(bench, *options):
+    job = bench.job("compiled.py", "--batches", 2000).until_ready()
+    record = bench.record("-p", job.pid, "-d", SECONDS, *options).until_armed()
+    job.release()
+    truth = job.truth()
+    assert record.wait() == helpers.OK, record.what()
+    return record, truth
+
+
+def test_compiled(bench):
+    """torch.compile sets an evaluation function of its own: the job computes what it does, and it is said."""
+    if not has_compile():
+        pytest.skip("this torch has no torch.compile")
+    _, expected = compiled(bench)
+    record, truth = compiled(bench, "--exact")
+    assert truth["losses"] == expected["losses"]
+    assert "evaluation function of its own" in record.stdout.replace("\n  ", " ")
+
+
+def has_compile():
+    command = [helpers.PYTHON, "-c", "import torch; torch.compile(torch.nn.Identity(), backend='eager')(torch.ones(1))"]
+    return subprocess.run(command, capture_output=True).returncode == 0
+
+
+WITH_GREENLETS = [p for p in PYTHONS.values() if not subprocess.run([p, "-c", "import greenlet"], capture_output=True).returncode]
+
+
+@pytest.mark.parametrize("python", WITH_GREENLETS or [None])
+def test_greenlets(bench, python):
+    """Stacks are switched inside of calls: the program lives; what is never suspended is exact, the rest is counted as lost."""
+    if not python:
+        pytest.skip("no Python here has greenlet")
+    record, truth = bench.recorded("greenlets.py", python=python, options=("--exact", "-F", 0, "-d", SECONDS))
+    rows = {name: row for (_, _, _, name), row in recfile.read_calls(record.file).items()}
+    assert rows["callback"][:2] == [truth["callback"], truth["callback"]]
+    assert rows.get("switches", [0])[0] <= truth["switches"]
+    assert helpers.report(record.file)["lost"]["unwound"] > 0
+
+
+@pytest.mark.parametrize("options", [[], ["--ops"]])
+def test_usage(tmp_path, options):
+    result = helpers.stepflame("record", "-p", os.getpid(), "--exact", *options, cwd=tmp_path)
+    assert result.returncode == helpers.USAGE, result
+    assert "-d TIME or --steps N" in result.stderr
 
 
 def guardians():

@@ -11,15 +11,16 @@ static const char sources[] =
 	"struct handle { struct def *def; };\n"
 	"int " GET "(int scope); void " TELL "(void *, void *); void tell(void *); void *kernel(unsigned long);\n"
 	"#define LOCAL __attribute__((noipa)) static void\n"
-	"#define CALL(h, s, arguments) { unsigned long keys = arguments; if (" GET "(0)) { tell(h); " TELL "(h, s); } \\\n"
+	"#define CALL(h, s, arguments) { unsigned long keys = arguments; if (" GET "(0)) { tell(h); " TELL
+	"(h, s); } \\\n"
 	"	((void (*)(void *, void *))kernel(keys))(h, s); " GET "(1); }\n"
 	"static struct handle own;\n"
 	"LOCAL boxed(struct handle *h, void *s) CALL(h, s, h->def->arguments)\n"
 	"LOCAL again(struct handle *h, void *s) CALL(h, s, h->def->arguments + 1)\n"
-	"LOCAL operator(void *a, void *b) CALL(&own, a, own.def->arguments)\n"                  /* its own handle */
-	"LOCAL whole(void *self, struct handle *h, void *s) CALL(h, s, h->def->arguments)\n"    /* not without `this` */
-	"LOCAL names(struct handle *h, void *s) CALL(h, s, h->def->names[8])\n"                 /* a byte, of something else */
-	"LOCAL later(struct handle *h, void *s) { tell(s); CALL(h, s, h->def->arguments) }\n"   /* does more before */
+	"LOCAL operator(void *a, void *b) CALL(&own, a, own.def->arguments)\n"               /* its own handle */
+	"LOCAL whole(void *self, struct handle *h, void *s) CALL(h, s, h->def->arguments)\n" /* not without `this` */
+	"LOCAL names(struct handle *h, void *s) CALL(h, s, h->def->names[8])\n" /* a byte, of something else */
+	"LOCAL later(struct handle *h, void *s) { tell(s); CALL(h, s, h->def->arguments) }\n" /* does more before */
 	"LOCAL silent(struct handle *h, void *s) { kernel(h->def->arguments); if (" GET "(0)) tell(h); tell(s); }\n"
 	"LOCAL untold(struct handle *h, void *s) { kernel(h->def->arguments); " TELL "(h, s); tell(s); }\n"
 	"void *const table[] = {boxed, again, operator, whole, names, later, silent, untold};\n"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Line tables: by hand, at random, and all of many modules of the standard library in each interpreter, against what that says of its code by
- * dis.findlinestarts (3.8, 3.9), co_lines (3.10) or co_positions. Each table is also read from the interpreter while it lives.
+ * Line tables: by hand, at random, and all of many modules of the standard library in each interpreter, against what
+ * that says of its code by dis.findlinestarts (3.8, 3.9), co_lines (3.10) or co_positions. Each table is also read from
+ * the interpreter while it lives.
  */
 #include <errno.h>
 #include <inttypes.h>

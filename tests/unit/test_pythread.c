@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Python threads of real interpreters, against what those say of themselves by threading and ctypes, and what the kernel says of a thread that
- * waits.
+ * Python threads of real interpreters, against what those say of themselves by threading and ctypes, and what the
+ * kernel says of a thread that waits.
  */
 #include <inttypes.h>
 #include <stdio.h>

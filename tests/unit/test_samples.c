@@ -294,6 +294,63 @@ static void test_causes(void **state)
 	job__free(job);
 }
 
+/* ---- forwards ---- */
+
+static void add_interval(struct job *job, enum span_kind kind, __u32 tid, __u64 start_ns, __u64 end_ns, __u32 depth)
+{
+	struct rec_interval record = {.hdr = {.type = REC_INTERVAL, .size = sizeof(record)},
+				      .pid = 1,
+				      .tid = tid,
+				      .start_ns = start_ns,
+				      .duration_ns = end_ns - start_ns,
+				      .name = 9,
+				      .kind = kind,
+				      .depth = depth};
+
+	assert_int_equal(add_copy(job, &record), 0);
+}
+
+static void test_forwards(void **state)
+{
+	static const struct path_span spans[] = {{.name = 1, .kind = SPAN_LABEL}, {.name = 2, .kind = SPAN_LABEL}};
+	static const struct {
+		__u64 time_ns;
+		__u64 path;
+		__u32 tid, cnt, at; /* spans of its path, and which of them is the forward; cnt: none */
+	} expected[] = {{99, 7, 2, 2, 2},  {100, 7, 2, 3, 1}, {200, 0, 2, 1, 0}, {201, 7, 2, 2, 2},
+			{150, 7, 3, 2, 2}, {150, 8, 2, 0, 0}, {320, 7, 2, 3, 2}, {150, 7, 2, 3, 1}};
+	struct job *job = job__new();
+
+	add_record(job, new_path(7, 2, spans));
+	for (size_t i = 0; i < COUNT(expected); i++) {
+		struct rec_sample record = sample(SAMPLE_CPU, CAUSE_NONE, 0, expected[i].path);
+
+		record.time_ns = expected[i].time_ns;
+		record.tid = expected[i].tid;
+		add_copy(job, &record);
+	}
+	add_interval(job, SPAN_FORWARD, 2, 300, 400, 99);
+	add_interval(job, SPAN_FORWARD, 2, 100, 200, 1);
+	add_interval(job, SPAN_STEP, 2, 0, 1000, 0);
+	for (int again = 0; again < 2; again++) {
+		for (size_t i = 0; i < COUNT(expected); i++) {
+			struct sample found = samples__get(job__samples(job), i);
+			struct path path = stacks__path(job__stacks(job), found.path);
+
+			assert_int_equal(path.cnt, expected[i].cnt);
+			for (__u32 s = 0; s < path.cnt; s++)
+				assert_int_equal(path.spans[s].kind == SPAN_FORWARD, s == expected[i].at);
+		}
+		/* Once more: nothing is put in twice. */
+		add_text(job, 9, "forward");
+	}
+	assert_int_equal(job__malformed(job), 0);
+	add_interval(job, SPAN__COUNT, 2, 0, 1, 0);
+	add_interval(job, SPAN_NONE, 2, 0, 1, 0);
+	assert_int_equal(job__malformed(job), 2);
+	job__free(job);
+}
+
 /* ---- errors ---- */
 
 static void test_error_bound(void **state)
@@ -334,7 +391,7 @@ static void print_all(struct job *job)
 static void test_malformed(void **state)
 {
 	static const struct code_line same[] = {{4, 1}, {4, 2}}, down[] = {{4, 1}, {0, 2}};
-	static const struct path_span none = {.name = 1}, beyond = {.name = 1, .kind = SPAN_SYNC + 1},
+	static const struct path_span none = {.name = 1}, beyond = {.name = 1, .kind = SPAN__COUNT},
 				      nameless = {.kind = SPAN_ACTION};
 	struct rec_sample samples[] = {sample(0, 0, 0, 0), sample(SAMPLE_WAIT + 1, 0, 0, 0),
 				       sample(SAMPLE_WAIT, CAUSE__COUNT, 0, 0)};
@@ -394,10 +451,14 @@ static uint64_t next_random(void)
 /* A record of the five types whose words are small, huge or anything: ids meet, counts lie. */
 static void add_random(struct job *job)
 {
-	static const size_t least[] = {sizeof(struct rec_code), sizeof(struct rec_stack), sizeof(struct rec_path),
-				       sizeof(struct rec_sample), sizeof(struct rec_calls)};
-	size_t type = next_random() % COUNT(least), bytes = least[type] + next_random() % 8 * 8;
-	struct rec_hdr *record = new_record(REC_CODE + type, bytes);
+	static const struct {
+		enum rec_type type;
+		size_t bytes;
+	} types[] = {{REC_CODE, sizeof(struct rec_code)},         {REC_STACK, sizeof(struct rec_stack)},
+		     {REC_PATH, sizeof(struct rec_path)},         {REC_SAMPLE, sizeof(struct rec_sample)},
+		     {REC_INTERVAL, sizeof(struct rec_interval)}, {REC_CALLS, sizeof(struct rec_calls)}};
+	size_t type = next_random() % COUNT(types), bytes = types[type].bytes + next_random() % 8 * 8;
+	struct rec_hdr *record = new_record(types[type].type, bytes);
 	uint32_t *words = (uint32_t *)(record + 1);
 
 	for (size_t i = 0; i < (bytes - sizeof(*record)) / sizeof(*words); i++) {
@@ -438,6 +499,7 @@ int main(void)
 		cmocka_unit_test(test_first_of_an_id_stays),
 		cmocka_unit_test(test_calls_are_cumulative),
 		cmocka_unit_test(test_causes),
+		cmocka_unit_test(test_forwards),
 		cmocka_unit_test(test_error_bound),
 		cmocka_unit_test(test_malformed),
 		cmocka_unit_test(test_fuzz),

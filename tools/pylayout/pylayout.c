@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Prints one row of user/target/pylayout.inc. Compiled against the headers of one CPython version, its internal ones
- * included, by generate.sh; needs no interpreter. Every number comes from the compiler: offsetof, sizeof, a constant of the headers, or,
- * for bit fields, the bits that are set in memory once the field has been written.
+ * included, by generate.sh; needs no interpreter. Every number comes from the compiler: offsetof, sizeof, a constant of
+ * the headers, or, for bit fields, the bits that are set in memory once the field has been written.
  */
 #define Py_BUILD_CORE 1
 #include <Python.h>

@@ -33,6 +33,9 @@ extern const struct argp cmd_export_argp;
 int cmd_dump(int argc, char **argv);
 extern const struct argp cmd_dump_argp;
 
+int cmd_top(int argc, char **argv);
+extern const struct argp cmd_top_argp;
+
 int cmd_ps(int argc, char **argv);
 extern const struct argp cmd_ps_argp;
 

@@ -4,7 +4,9 @@
 const struct command commands[] = {
 	{"record", cmd_record, &cmd_record_argp, "attach to a running job, or start one, and record it"},
 	{"report", cmd_report, &cmd_report_argp, "print a report of a recording"},
-	{"export", cmd_export, &cmd_export_argp, "write the timeline of a recording for a trace viewer"},
+	{"export", cmd_export, &cmd_export_argp,
+	 "write the timeline or the samples of a recording for another program"},
+	{"top", cmd_top, &cmd_top_argp, "watch a running job live"},
 	{"dump", cmd_dump, &cmd_dump_argp, "say what every thread of a job does right now"},
 	{"ps", cmd_ps, &cmd_ps_argp, "list the training processes of this host"},
 	{"doctor", cmd_doctor, &cmd_doctor_argp, "check what this machine and a process let stepflame do"},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * stepflame dump: what every thread of a job does right now. In: pids. Out: struct dump, printed. Reads /proc and the processes' memory only, while
- * they run on.
+ * stepflame dump: what every thread of a job does right now. In: pids. Out: struct dump, printed. Reads /proc and the
+ * processes' memory only, while they run on.
  */
 #include "../report/dump.h"
 
@@ -75,8 +75,8 @@ static pid_t pthread__tid(pid_t pid, uint64_t pthread)
 }
 
 /*
- * The Python thread state of a thread, NULL: none. A process that was forked has the thread ids of its parent in native_thread_id, which are none
- * of its threads'.
+ * The Python thread state of a thread, NULL: none. A process that was forked has the thread ids of its parent in
+ * native_thread_id, which are none of its threads'.
  */
 static const struct py_thread *find_state(pid_t pid, pid_t nstid, const struct py_thread *states, int cnt)
 {
@@ -108,7 +108,9 @@ static void thread__read_stack(struct dump_thread *thread, const struct python *
 
 		py_stack__release(&thread->stack);
 		thread->python = !py_stack__read(pid, &python->process, state->tstate, &thread->stack);
-		thread->gil = holder == state->tstate && py_thread__gil_holder(pid, python) == holder;
+		/* It may have got it since it was seen to wait for it. */
+		thread->gil = thread->cause != CAUSE_GIL && holder == state->tstate &&
+			      py_thread__gil_holder(pid, python) == holder;
 		cnt -= (int)(state + 1 - states);
 		states = state + 1;
 	}

@@ -18,13 +18,10 @@
 #include "../session/session.h"
 #include "cmd.h"
 #include "pids.h"
+#include "session_args.h"
 
-#define ACTIONS_MAX   63
-#define POLL_MS       100
-#define SCHEDULE_MAX  1000000000
-
-#define FREQUENCY     99 /* not in step with what runs by a clock */
-#define FREQUENCY_MAX 10000
+#define POLL_MS      100
+#define SCHEDULE_MAX 1000000000
 
 enum {
 	OPT_STEPS = 0x100,
@@ -78,43 +75,6 @@ static const struct argp_option options[] = {
 	{0},
 };
 
-static uint64_t parse_time(struct argp_state *state, const char *text)
-{
-	static const struct {
-		const char *unit;
-		double ns;
-	} units[] = {{"", 1e9}, {"s", 1e9}, {"ms", 1e6}, {"m", 60e9}, {"h", 3600e9}};
-	char *end;
-	double value = strtod(text, &end);
-
-	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
-		if (end != text && !strcmp(end, units[i].unit) && value * units[i].ns >= 1 &&
-		    value * units[i].ns < 1e18)
-			return value * units[i].ns;
-	argp_error(state, "'%s' is not a time like 10s, 500ms, 2m or 1h", text);
-	return 0;
-}
-
-static bool is_ascii(const char *text)
-{
-	while (*text > 0)
-		text++;
-	return !*text;
-}
-
-static void parse_action(struct argp_state *state, struct record_args *args, const char *text)
-{
-	const char *colon = strchr(text, ':');
-
-	if (!colon || colon == text || !colon[1])
-		argp_error(state, "--action wants LIB:SYMBOL or FILE.py:QUALNAME, not '%s'", text);
-	if (session__is_python_action(text) && (strlen(text) > REC_NAME_MAX || !is_ascii(text)))
-		argp_error(state, "FILE.py:QUALNAME may have %d characters of ASCII, not '%s'", REC_NAME_MAX, text);
-	if (args->session.action_cnt == ACTIONS_MAX)
-		argp_error(state, "more than %d --action", ACTIONS_MAX);
-	args->actions[args->session.action_cnt++] = text;
-}
-
 static void parse_schedule(struct argp_state *state, struct record_args *args, const char *text)
 {
 	static char *const keys[] = {[OP_SKIP_FIRST] = "skip_first", [OP_WAIT] = "wait",     [OP_WARMUP] = "warmup",
@@ -138,27 +98,6 @@ static void parse_schedule(struct argp_state *state, struct record_args *args, c
 	args->session.ops = true;
 }
 
-static uint32_t parse_frequency(struct argp_state *state, const char *text)
-{
-	char *end;
-	unsigned long hz = strtoul(text, &end, 10);
-
-	if (!*text || *end || *text == '-' || hz > FREQUENCY_MAX)
-		argp_error(state, "-F wants 0 to %d samples a second, not '%s'", FREQUENCY_MAX, text);
-	return hz;
-}
-
-static enum session_children parse_children(struct argp_state *state, const char *text)
-{
-	if (!strcmp(text, "all"))
-		return CHILDREN_ALL;
-	if (!strcmp(text, "workers"))
-		return CHILDREN_WORKERS;
-	if (strcmp(text, "none"))
-		argp_error(state, "--children is all, workers or none, not '%s'", text);
-	return CHILDREN_NONE;
-}
-
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct record_args *args = state->input;
@@ -169,10 +108,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		pids__parse(state, &args->targets, arg);
 		return 0;
 	case 'd':
-		args->duration_ns = parse_time(state, arg);
+		args->duration_ns = session_args__time(state, arg);
 		return 0;
 	case 'F':
-		args->session.frequency = parse_frequency(state, arg);
+		args->session.frequency = session_args__frequency(state, arg);
 		return 0;
 	case 'o':
 		args->output = arg;
@@ -207,10 +146,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		parse_schedule(state, args, arg);
 		return 0;
 	case OPT_ACTION:
-		parse_action(state, args, arg);
+		session_args__action(state, &args->session, args->actions, arg);
 		return 0;
 	case OPT_CHILDREN:
-		args->session.children = parse_children(state, arg);
+		args->session.children = session_args__children(state, arg);
 		return 0;
 	case ARGP_KEY_ARGS:
 		args->command = state->argv + state->next;
@@ -282,6 +221,9 @@ static int sink_record(const struct rec_hdr *record, void *ctx)
 		sink->kept = kept;
 		sink->kept_bytes += record->size;
 	}
+	/* The report at the end reads no samples, and those of a long recording fill the memory. */
+	if (record->type == REC_SAMPLE)
+		return sink->write_err;
 	return job__add(sink->job, record) ?: sink->write_err;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * torch.profiler's FLOPs. Arithmetic is unsigned and wraps, as there: the figures must be equal, and the words of a recording may
- * say anything.
+ * torch.profiler's FLOPs. Arithmetic is unsigned and wraps, as there: the figures must be equal, and the words of a
+ * recording may say anything.
  */
 #include "flops.h"
 

@@ -284,7 +284,9 @@ static const struct {
 	[REC_STACK] = {sizeof(struct rec_stack), add_stacks},
 	[REC_PATH] = {sizeof(struct rec_path), add_stacks},
 	[REC_SAMPLE] = {sizeof(struct rec_sample), add_samples},
+	[REC_INTERVAL] = {sizeof(struct rec_interval), add_samples},
 	[REC_CALLS] = {sizeof(struct rec_calls), add_samples},
+	[REC_STEP] = {sizeof(struct rec_step), NULL},
 };
 
 int job__add(struct job *job, const struct rec_hdr *record)
@@ -363,6 +365,18 @@ const struct samples *job__samples(struct job *job)
 		return NULL;
 	job->unrefined = false;
 	return &job->samples;
+}
+
+void job__forget_samples(struct job *job)
+{
+	samples__forget(&job->samples);
+}
+
+void job__forget_stacks(struct job *job)
+{
+	samples__forget(&job->samples);
+	stacks__forget(&job->stacks);
+	job->unrefined = true;
 }
 
 const char *const *job__notes(const struct job *job, size_t *cnt)

@@ -67,4 +67,11 @@ const struct rec_op_window *job__op_windows(struct job *job, size_t *cnt);
 const struct stacks *job__stacks(const struct job *job);
 const struct samples *job__samples(struct job *job);
 
+/*
+ * For a view of the last seconds alone, which must not grow: drops the samples, and the numbers of their threads. After
+ * job__forget_stacks exact calls that came before refer to no paths.
+ */
+void job__forget_samples(struct job *job);
+void job__forget_stacks(struct job *job);
+
 #endif

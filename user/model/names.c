@@ -96,7 +96,9 @@ static struct name *insert(struct names *names, uint64_t id, char *text, bool lo
 	return NULL;
 }
 
-/* Names that are cut at the same place are told apart by their lengths, as their ids are. malloc'ed; NULL: no memory. */
+/*
+ * Names that are cut at the same place are told apart by their lengths, as their ids are. malloc'ed; NULL: no memory.
+ */
 static char *record_text(const struct rec_name *record)
 {
 	char *text = name__utf8(record->text, record->bytes, record->encoding, record->cut), *longer;

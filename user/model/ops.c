@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Cumulative records are kept as their last state, in trees (tsearch) as in job.c; rows are built from them when asked for.
+ * Cumulative records are kept as their last state, in trees (tsearch) as in job.c; rows are built from them when asked
+ * for.
  */
 #include "ops.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Operators: REC_OP, REC_OP_GROUP and REC_OP_WINDOW in, rows with their texts out. Part of the job (job.h), which owns it.
+ * Operators: REC_OP, REC_OP_GROUP and REC_OP_WINDOW in, rows with their texts out. Part of the job (job.h), which owns
+ * it.
  */
 #ifndef STEPFLAME_OPS_H
 #define STEPFLAME_OPS_H
@@ -26,7 +27,10 @@ struct op_group {
 
 /* One row of the recording. Texts are UTF-8, with control characters as they came, and owned by the job. */
 struct op_row {
-	/* As torch.profiler prints it: "aten::add", "autograd::engine::evaluate_function: AddBackward0", "ProfilerStep*". */
+	/*
+	 * As torch.profiler prints it: "aten::add", "autograd::engine::evaluate_function: AddBackward0",
+	 * "ProfilerStep*".
+	 */
 	const char *name;
 	const char *overload;  /* "Tensor"; "" when there is none */
 	const char *action;    /* the innermost around it; NULL: none */

@@ -252,6 +252,19 @@ static int number_leaves(struct profile *p, const struct sample *sample, const s
 	return err;
 }
 
+/*
+ * What of the weight was met by chance. A wait that has a sample of its own is timed. Of several, those before the last are
+ * shorter than the threshold together, and the last one is timed where it is longer by itself.
+ */
+static double chance_ns(const struct sample *sample)
+{
+	if (sample->kind == SAMPLE_CPU)
+		return sample->weight_ns;
+	if (sample->waits == 1)
+		return 0;
+	return sample->weight_ns < 2 * WAIT_THRESHOLD_NS ? sample->weight_ns : 2 * WAIT_THRESHOLD_NS;
+}
+
 int profile__add_sample(struct profile *profile, const struct sample *sample)
 {
 	struct stack stack = stacks__stack(profile->stacks, sample->stack);
@@ -265,9 +278,7 @@ int profile__add_sample(struct profile *profile, const struct sample *sample)
 	/* Actions come in the order in which they ran, whatever of them is wanted. */
 	if (err || (profile->options.cpu && sample->kind == SAMPLE_WAIT))
 		return err;
-	/* A wait that has a sample of its own is timed, not met by chance. */
-	if (sample->kind == SAMPLE_CPU || sample->waits != 1)
-		group.squares = (double)sample->weight_ns * sample->weight_ns;
+	group.squares = chance_ns(sample) * chance_ns(sample);
 	err = functions__stack(&profile->functions, &stack);
 	if (!err)
 		err = number_leaves(profile, sample, &stack, group.leaves);

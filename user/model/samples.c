@@ -9,13 +9,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sums.h"
+
 struct packed {
 	uint64_t time_ns, weight_ns;
 	uint32_t native, kernel; /* numbers of symbols */
 	uint32_t thread, stack, path;
 	uint32_t step, waits;
 	int16_t syscall;
-	uint8_t kind, cause;
+	uint8_t kind : 7, in_forward : 1;
+	uint8_t cause;
+};
+
+/* A forward is known as one only when it ends: the paths of the samples in it, which came before, lack it. */
+struct forward {
+	uint32_t thread, depth;
+	uint64_t start_ns, end_ns;
+	uint64_t name;
 };
 
 struct calls_node {
@@ -114,11 +124,32 @@ static int add_calls(struct samples *samples, struct stacks *stacks, const struc
 	return 0;
 }
 
+/* Steps, and what is in the paths already, are for other readers. */
+static int add_interval(struct samples *samples, const struct rec_interval *record)
+{
+	struct forward *forward;
+
+	if (record->kind == SPAN_NONE || record->kind >= SPAN__COUNT || (record->kind == SPAN_FORWARD && !record->name))
+		return -EINVAL;
+	if (record->kind != SPAN_FORWARD)
+		return 0;
+	forward = array__add(&samples->forwards, sizeof(*forward));
+	if (!forward)
+		return -ENOMEM;
+	*forward = (struct forward){.depth = record->depth,
+				    .start_ns = record->start_ns,
+				    .end_ns = sum__u64(record->start_ns, record->duration_ns),
+				    .name = record->name};
+	return intern__add(&samples->threads, (uint64_t)record->pid << 32 | record->tid, &forward->thread);
+}
+
 int samples__add(struct samples *samples, struct stacks *stacks, const struct rec_hdr *record)
 {
 	switch (record->type) {
 	case REC_SAMPLE:
 		return add_sample(samples, stacks, (const void *)record);
+	case REC_INTERVAL:
+		return add_interval(samples, (const void *)record);
 	case REC_CALLS:
 		return add_calls(samples, stacks, (const void *)record);
 	default:
@@ -186,11 +217,61 @@ static uint8_t cause_of_path(const struct path *path)
 	return CAUSE_NONE;
 }
 
-int samples__refine(struct samples *samples, const struct stacks *stacks, const struct names *names)
+static int compare_forward(const void *a, const void *b)
 {
+	const struct forward *x = a, *y = b;
+
+	return x->thread != y->thread ? ORDER(x->thread, y->thread) : ORDER(x->start_ns, y->start_ns);
+}
+
+/* The last forward of the sample's thread that began before it, if it had not ended. */
+static const struct forward *find_forward(const struct samples *samples, const struct packed *packed)
+{
+	const struct forward *forwards = samples->forwards.items;
+	const struct forward key = {.thread = packed->thread, .start_ns = packed->time_ns};
+	size_t low = 0, high = samples->forwards.cnt;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (compare_forward(&forwards[middle], &key) <= 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (!low || forwards[low - 1].thread != packed->thread || forwards[low - 1].end_ns < packed->time_ns)
+		return NULL;
+	return &forwards[low - 1];
+}
+
+static int put_forwards(struct samples *samples, struct stacks *stacks)
+{
+	struct packed *packed = samples->packed.items;
+
+	if (samples->forwards.cnt)
+		qsort(samples->forwards.items, samples->forwards.cnt, sizeof(struct forward), compare_forward);
+	for (size_t i = 0; samples->forwards.cnt && i < samples->packed.cnt; i++) {
+		const struct forward *forward = packed[i].in_forward ? NULL : find_forward(samples, &packed[i]);
+		struct path_span span = {.kind = SPAN_FORWARD};
+
+		if (!forward)
+			continue;
+		span.name = forward->name;
+		if (stacks__path_with(stacks, packed[i].path, &span, forward->depth, &packed[i].path))
+			return -ENOMEM;
+		packed[i].in_forward = true;
+	}
+	return 0;
+}
+
+int samples__refine(struct samples *samples, struct stacks *stacks, const struct names *names)
+{
+	int err = put_forwards(samples, stacks);
 	size_t path_end = stacks__path_end(stacks);
 	uint8_t *causes;
 
+	if (err)
+		return err;
 	if (array__grow(&samples->causes, path_end, sizeof(*causes)))
 		return -ENOMEM;
 	causes = samples->causes.items;
@@ -268,10 +349,18 @@ const struct calls *samples__calls(const struct samples *samples, size_t *cnt)
 	return samples->calls.items;
 }
 
+void samples__forget(struct samples *samples)
+{
+	samples->packed.cnt = 0;
+	intern__free(&samples->threads);
+	intern__free(&samples->symbols);
+}
+
 void samples__free(struct samples *samples)
 {
 	tdestroy(samples->calls_by_key, free);
 	free(samples->packed.items);
+	free(samples->forwards.items);
 	free(samples->calls.items);
 	free(samples->loaders.items);
 	free(samples->causes.items);

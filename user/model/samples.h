@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Samples and exact calls: REC_SAMPLE and REC_CALLS in, samples by index out, in the order of the recording (of one
+ * Samples and exact calls: REC_SAMPLE, REC_INTERVAL and REC_CALLS in, samples by index out, in the order of the recording (of one
  * thread that is the order of time). Part of the job (job.h), which owns it.
  */
 #ifndef STEPFLAME_SAMPLES_H
@@ -62,16 +62,20 @@ struct samples {
 	struct array packed; /* see samples.c */
 	struct intern threads;
 	struct intern symbols;
-	struct array calls;   /* struct calls, in the order of their first record */
-	void *calls_by_key;   /* tree, see samples.c; empty: NULL */
-	struct array loaders; /* bool by stack: it waits for a DataLoader */
-	struct array causes;  /* uint8_t by path: enum sample_cause of what waits in it, or CAUSE_NONE */
+	struct array forwards; /* struct forward, see samples.c */
+	struct array calls;    /* struct calls, in the order of their first record */
+	void *calls_by_key;    /* tree, see samples.c; empty: NULL */
+	struct array loaders;  /* bool by stack: it waits for a DataLoader */
+	struct array causes;   /* uint8_t by path: enum sample_cause of what waits in it, or CAUSE_NONE */
 };
 
-/* Takes one of the two records, whose size holds its struct. 0, -ENOMEM, or -EINVAL when it makes no sense. */
+/* Takes one of the three records, whose size holds its struct. 0, -ENOMEM, or -EINVAL when it makes no sense. */
 int samples__add(struct samples *samples, struct stacks *stacks, const struct rec_hdr *record);
-/* After records came, and before samples__get: finds what stacks and paths tell of causes. 0 or -ENOMEM. */
-int samples__refine(struct samples *samples, const struct stacks *stacks, const struct names *names);
+/*
+ * After records came, and before samples__get: puts forwards into the paths of the samples in them, and finds what stacks
+ * and paths tell of causes. 0 or -ENOMEM.
+ */
+int samples__refine(struct samples *samples, struct stacks *stacks, const struct names *names);
 
 size_t samples__cnt(const struct samples *samples);
 struct sample samples__get(const struct samples *samples, size_t index);
@@ -80,6 +84,8 @@ size_t samples__thread_end(const struct samples *samples);
 void samples__thread(const struct samples *samples, uint32_t thread, uint32_t *pid, uint32_t *tid);
 const struct calls *samples__calls(const struct samples *samples, size_t *cnt);
 
+/* Drops samples and the numbers of threads; exact calls stay. */
+void samples__forget(struct samples *samples);
 /* Leaves it empty. */
 void samples__free(struct samples *samples);
 

@@ -91,7 +91,8 @@ static int add_path(struct stacks *stacks, const struct rec_path *record)
 	if (!record->id || bytes > record->hdr.size - sizeof(*record))
 		return -EINVAL;
 	for (uint32_t i = 0; i < record->span_cnt; i++)
-		if (record->spans[i].kind == SPAN_NONE || record->spans[i].kind > SPAN_SYNC || !record->spans[i].name)
+		if (record->spans[i].kind == SPAN_NONE || record->spans[i].kind >= SPAN__COUNT ||
+		    !record->spans[i].name)
 			return -EINVAL;
 	path = place(&stacks->path_ids, &stacks->paths, record->id, sizeof(*path));
 	if (!path)
@@ -131,6 +132,34 @@ int stacks__stack_number(struct stacks *stacks, uint64_t id, uint32_t *number)
 int stacks__path_number(struct stacks *stacks, uint64_t id, uint32_t *number)
 {
 	return intern__add(&stacks->path_ids, id, number);
+}
+
+int stacks__path_with(struct stacks *stacks, uint32_t path_number, const struct path_span *span, uint32_t depth,
+		      uint32_t *number)
+{
+	struct path old = stacks__path(stacks, path_number), *new;
+	uint64_t id = intern__key(&stacks->path_ids, path_number) ^ span->name;
+	struct path_span *spans;
+
+	*number = path_number;
+	if (!old.known)
+		return 0;
+	if (depth > old.cnt)
+		depth = old.cnt;
+	/* As unlikely to be that of another path as ids are by themselves. */
+	id = (id ^ id >> 31 ^ depth) * 0x9e3779b97f4a7c15ull | 1;
+	new = place(&stacks->path_ids, &stacks->paths, id, sizeof(*new));
+	if (!new || intern__add(&stacks->path_ids, id, number))
+		return -ENOMEM;
+	if (new->known)
+		return 0;
+	spans = calloc(old.cnt + 1, sizeof(*spans));
+	if (!spans)
+		return -ENOMEM;
+	for (uint32_t i = 0; i <= old.cnt; i++)
+		spans[i] = i < depth ? old.spans[i] : i > depth ? old.spans[i - 1] : *span;
+	*new = (struct path){.spans = spans, .cnt = old.cnt + 1, .known = true};
+	return 0;
 }
 
 struct code stacks__code(const struct stacks *stacks, uint32_t number)
@@ -185,23 +214,30 @@ uint32_t code__line(const struct code *code, uint32_t offset)
 	return low && code->lines[low - 1].line > 0 ? (uint32_t)code->lines[low - 1].line : 0;
 }
 
-void stacks__free(struct stacks *stacks)
+void stacks__forget(struct stacks *stacks)
 {
-	struct code *codes = stacks->codes.items;
 	struct stack *all = stacks->stacks.items;
 	struct path *paths = stacks->paths.items;
 
-	for (size_t i = 0; i < stacks->codes.cnt; i++)
-		free(codes[i].lines);
 	for (size_t i = 0; i < stacks->stacks.cnt; i++)
 		free(all[i].frames);
 	for (size_t i = 0; i < stacks->paths.cnt; i++)
 		free(paths[i].spans);
-	free(codes);
 	free(all);
 	free(paths);
-	intern__free(&stacks->code_ids);
 	intern__free(&stacks->stack_ids);
 	intern__free(&stacks->path_ids);
+	stacks->stacks = stacks->paths = (struct array){0};
+}
+
+void stacks__free(struct stacks *stacks)
+{
+	struct code *codes = stacks->codes.items;
+
+	stacks__forget(stacks);
+	for (size_t i = 0; i < stacks->codes.cnt; i++)
+		free(codes[i].lines);
+	free(codes);
+	intern__free(&stacks->code_ids);
 	*stacks = (struct stacks){0};
 }

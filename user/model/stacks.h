@@ -53,6 +53,13 @@ int stacks__stack_number(struct stacks *stacks, uint64_t id, uint32_t *number);
 int stacks__path_number(struct stacks *stacks, uint64_t id, uint32_t *number);
 int stacks__code_number(struct stacks *stacks, uint64_t id, uint32_t *number);
 
+/*
+ * The number of a path with one more span, `depth` others around it (at most all). An unknown path stays as it is. 0 or
+ * -ENOMEM.
+ */
+int stacks__path_with(struct stacks *stacks, uint32_t path, const struct path_span *span, uint32_t depth,
+		      uint32_t *number);
+
 /* By number; that of 0 is known and empty. Valid until the next record. */
 struct code stacks__code(const struct stacks *stacks, uint32_t number);
 struct stack stacks__stack(const struct stacks *stacks, uint32_t number);
@@ -65,6 +72,8 @@ size_t stacks__path_end(const struct stacks *stacks);
 /* The source line of an offset; 0: not known. */
 uint32_t code__line(const struct code *code, uint32_t offset);
 
+/* Drops stacks and paths; functions stay. */
+void stacks__forget(struct stacks *stacks);
 /* Leaves it empty. */
 void stacks__free(struct stacks *stacks);
 

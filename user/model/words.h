@@ -22,8 +22,8 @@ int words__check(const uint64_t *words, size_t cnt);
 bool words__next(const uint64_t *words, size_t cnt, size_t *at, struct word_arg *arg);
 
 /*
- * "[[64, 784], [], ...]", malloc'ed: str(FunctionEvent.input_shapes) of torch 2.15, in which a list of tensors, an undefined
- * tensor, a scalar and what is no tensor are all []. Arguments that did not fit are "...". NULL: no memory.
+ * "[[64, 784], [], ...]", malloc'ed: str(FunctionEvent.input_shapes) of torch 2.15, in which a list of tensors, an
+ * undefined tensor, a scalar and what is no tensor are all []. Arguments that did not fit are "...". NULL: no memory.
  */
 char *words__shapes(const uint64_t *words, size_t cnt);
 

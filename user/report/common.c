@@ -39,6 +39,11 @@ static const char *counter_meaning(const char *name)
 	return NULL;
 }
 
+const char *common__step_rule(uint32_t rule)
+{
+	return step_rules[rule < sizeof(step_rules) / sizeof(*step_rules) ? rule : STEP_NONE].text;
+}
+
 void common__process(const struct rec_target *target, FILE *out)
 {
 	fprintf(out, "pid %u (%s", target->pid, labels__role(target->role));
@@ -87,7 +92,7 @@ static void print_window(const struct job *job, FILE *out)
 	else
 		text__paragraph(out, "window: %.4g s, %" PRIu64 " step%s (%s)", rows__window_s(job),
 				(uint64_t)window->steps, window->steps == 1 ? "" : "s",
-				step_rules[window->step_rule].text);
+				common__step_rule(window->step_rule));
 }
 
 static void print_targets(const struct job *job, FILE *out)
@@ -196,6 +201,54 @@ json_t *common__json_process(const struct rec_target *target, const char *key, j
 {
 	return json_pack("{s:I, s:s, s:o, s:o}", "pid", (json_int_t)target->pid, "role", labels__role(target->role),
 			 "rank", target->rank >= 0 ? json_integer(target->rank) : json_null(), key, rows);
+}
+
+int common__print_tables(const struct common_tables *tables, struct job *job, const struct report_options *options,
+			 FILE *out)
+{
+	struct rec_target *targets = NULL;
+	size_t cnt = 0;
+	int err = options->per_rank ? tables->processes(job, &targets, &cnt) : 0;
+
+	for (size_t i = 0; i < cnt && !err; i++) {
+		common__process(&targets[i], out);
+		err = tables->print(job, options, targets[i].pid, out);
+		fputc('\n', out);
+	}
+	if (!cnt && !err)
+		err = tables->print(job, options, PROCESSES_ALL_MAIN, out);
+	free(targets);
+	return err;
+}
+
+/* NULL: no memory. */
+static json_t *json_processes(const struct common_tables *tables, struct job *job, const struct report_options *options)
+{
+	struct rec_target *targets;
+	int failed = 0;
+	json_t *list;
+	size_t cnt;
+
+	if (tables->processes(job, &targets, &cnt))
+		return NULL;
+	list = json_array();
+	for (size_t i = 0; i < cnt; i++) {
+		json_t *rows = tables->rows(job, options, targets[i].pid);
+
+		failed |= json_array_append_new(list, common__json_process(&targets[i], tables->key, rows));
+	}
+	free(targets);
+	return common__json_unless_failed(list, failed);
+}
+
+int common__json_tables(const struct common_tables *tables, struct job *job, const struct report_options *options,
+			json_t *object)
+{
+	int failed = json_object_set_new(object, tables->key, tables->rows(job, options, PROCESSES_ALL_MAIN));
+
+	if (options->per_rank)
+		failed |= json_object_set_new(object, "processes", json_processes(tables, job, options));
+	return failed;
 }
 
 static json_t *json_unless_negative(double value)

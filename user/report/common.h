@@ -7,6 +7,9 @@
 
 #include "report.h"
 
+/* "Optimizer.step": by what steps are told apart (enum step_rule); static. */
+const char *common__step_rule(uint32_t rule);
+
 /* "pid 42 (main, rank 0)": the line above a table of one process. */
 void common__process(const struct rec_target *target, FILE *out);
 
@@ -22,8 +25,29 @@ json_t *common__json_target(const struct rec_target *target);
  * -errno.
  */
 int common__print_json(json_t *object, FILE *out);
-/* An object of `processes`: who it is, and its rows under `key`. Takes rows over; NULL when there was no memory for them or for it. */
+/*
+ * An object of `processes`: who it is, and its rows under `key`. Takes rows over; NULL when there was no memory for
+ * them or for it.
+ */
 json_t *common__json_process(const struct rec_target *target, const char *key, json_t *rows);
+
+/* A report that has a table for each process. */
+struct common_tables {
+	/* Those with a table of their own; malloc'ed. 0 or -ENOMEM. */
+	int (*processes)(struct job *job, struct rec_target **out, size_t *cnt);
+	/* The table of pid, or of PROCESSES_ALL_MAIN. 0 or -ENOMEM; NULL. */
+	int (*print)(struct job *job, const struct report_options *options, uint32_t pid, FILE *out);
+	json_t *(*rows)(struct job *job, const struct report_options *options, uint32_t pid);
+	const char *key; /* of the rows */
+};
+
+/* The table of all main processes, or with --per-rank one for each process. 0 or -errno. */
+int common__print_tables(const struct common_tables *tables, struct job *job, const struct report_options *options,
+			 FILE *out);
+/* Adds the rows of all main processes to a report's object, and with --per-rank `processes`. 0 or not: no memory. */
+int common__json_tables(const struct common_tables *tables, struct job *job, const struct report_options *options,
+			json_t *object);
+
 /* value, or NULL and value dropped. */
 json_t *common__json_unless_failed(json_t *value, int failed);
 /* Text as a JSON string, "" as null. New reference. */

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* The operator report: torch.profiler's table of the operators counted (ops_table.c), and below it what it is made of. */
+/*
+ * The operator report: torch.profiler's table of the operators counted (ops_table.c), and below it what it is made of.
+ */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -112,23 +114,6 @@ static int print_tables(struct job *job, const struct report_options *options, u
 	return err;
 }
 
-static int print_per_rank(struct job *job, const struct report_options *options, FILE *out)
-{
-	struct rec_target *targets;
-	size_t cnt;
-	int err = ops_rows__processes(job, &targets, &cnt);
-
-	for (size_t i = 0; i < cnt && !err; i++) {
-		common__process(&targets[i], out);
-		err = print_tables(job, options, targets[i].pid, out);
-		fputc('\n', out);
-	}
-	if (!cnt && !err)
-		err = print_tables(job, options, PROCESSES_ALL_MAIN, out);
-	free(targets);
-	return err;
-}
-
 static void print_windows(struct job *job, FILE *out)
 {
 	size_t cnt, processes = 0;
@@ -149,18 +134,6 @@ static void print_windows(struct job *job, FILE *out)
 	if (cut)
 		text__paragraph(out, "timeline: %" PRIu64 " span%s did not fit; the table has them", cut,
 				cut == 1 ? "" : "s");
-}
-
-static int print_text(struct job *job, const struct report_options *options, FILE *out)
-{
-	int err = options->per_rank ? print_per_rank(job, options, out)
-				    : print_tables(job, options, PROCESSES_ALL_MAIN, out);
-
-	if (err)
-		return err;
-	print_windows(job, out);
-	common__text(job, out);
-	return common__flush(out);
 }
 
 /* ---- JSON ---- */
@@ -240,23 +213,6 @@ static json_t *json_rows(struct job *job, const struct report_options *options, 
 	return common__json_unless_failed(list, failed);
 }
 
-static json_t *json_processes(struct job *job, const struct report_options *options)
-{
-	struct rec_target *targets;
-	int failed = 0;
-	json_t *list;
-	size_t cnt;
-
-	if (ops_rows__processes(job, &targets, &cnt))
-		return NULL;
-	list = json_array();
-	for (size_t i = 0; i < cnt; i++)
-		failed |= json_array_append_new(
-			list, common__json_process(&targets[i], "ops", json_rows(job, options, targets[i].pid)));
-	free(targets);
-	return common__json_unless_failed(list, failed);
-}
-
 static json_t *json_windows(struct job *job)
 {
 	size_t cnt;
@@ -276,14 +232,32 @@ static json_t *json_windows(struct job *job)
 	return common__json_unless_failed(list, failed);
 }
 
+/* ---- together ---- */
+
+static const struct common_tables tables = {
+	.processes = ops_rows__processes,
+	.print = print_tables,
+	.rows = json_rows,
+	.key = "ops",
+};
+
+static int print_text(struct job *job, const struct report_options *options, FILE *out)
+{
+	int err = common__print_tables(&tables, job, options, out);
+
+	if (err)
+		return err;
+	print_windows(job, out);
+	common__text(job, out);
+	return common__flush(out);
+}
+
 static int print_json(struct job *job, const struct report_options *options, FILE *out)
 {
 	json_t *object = common__json(job, report_ops.name);
-	int failed = json_object_set_new(object, "ops", json_rows(job, options, PROCESSES_ALL_MAIN));
+	int failed = common__json_tables(&tables, job, options, object);
 
 	failed |= json_object_set_new(object, "op_windows", json_windows(job));
-	if (options->per_rank)
-		failed |= json_object_set_new(object, "processes", json_processes(job, options));
 	return common__print_json(common__json_unless_failed(object, failed), out);
 }
 

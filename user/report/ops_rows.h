@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The rows of the operator report: those of the recording added up over what the options do not tell apart, in order. */
+/*
+ * The rows of the operator report: those of the recording added up over what the options do not tell apart, in order.
+ */
 #ifndef STEPFLAME_OPS_ROWS_H
 #define STEPFLAME_OPS_ROWS_H
 
@@ -40,8 +42,8 @@ struct ops_rows {
 extern const char *const ops_rows__sort_keys[];
 
 /*
- * Rows of one process, or those of PROCESSES_ALL_MAIN added together. by_action: rows of different actions stay apart; with
- * options->by_action they are also sorted by action, the one with most self time first. 0 or -ENOMEM.
+ * Rows of one process, or those of PROCESSES_ALL_MAIN added together. by_action: rows of different actions stay apart;
+ * with options->by_action they are also sorted by action, the one with most self time first. 0 or -ENOMEM.
  */
 int ops_rows__collect(struct job *job, const struct report_options *options, uint32_t pid, bool by_action,
 		      struct ops_rows *out);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* torch's table of operators. Times become double us before they are added or divided, as in torch, so that they round alike. */
+/*
+ * torch's table of operators. Times become double us before they are added or divided, as in torch, so that they round
+ * alike.
+ */
 #include "ops_table.h"
 
 #include <errno.h>

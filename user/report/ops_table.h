@@ -15,8 +15,8 @@ struct ops_table_options {
 /*
  * The table alone, of rows in their order: byte for byte what torch 2.15's EventList.table() returns (_build_table() in
  * torch/autograd/profiler_util.py), but for control characters in names, which are escaped; for a Module column, which
- * torch has not; and for Source Location and Total FLOPs together, whose values torch prints each below the other's title.
- * 0 or -ENOMEM; errors of out stay in it.
+ * torch has not; and for Source Location and Total FLOPs together, whose values torch prints each below the other's
+ * title. 0 or -ENOMEM; errors of out stay in it.
  */
 int ops_table__print(const struct ops_row *rows, size_t cnt, const struct ops_table_options *options, FILE *out);
 

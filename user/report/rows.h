@@ -27,7 +27,10 @@ struct rows {
 
 extern const char *const rows__sort_keys[];
 
-/* Rows of one process; of PROCESSES_ALL_MAIN: those of the same name and kind added together. options->sort NULL: `order` ("first" or "percent"). 0 or -ENOMEM. */
+/*
+ * Rows of one process; of PROCESSES_ALL_MAIN: those of the same name and kind added together. options->sort NULL:
+ * `order` ("first" or "percent"). 0 or -ENOMEM.
+ */
 int rows__collect(struct job *job, const struct report_options *options, uint32_t pid, const char *order,
 		  struct rows *out);
 void rows__release(struct rows *rows);

@@ -145,34 +145,6 @@ static int print_table(struct job *job, const struct report_options *options, ui
 	return err;
 }
 
-static int print_per_rank(struct job *job, const struct report_options *options, FILE *out)
-{
-	struct rec_target *targets;
-	size_t cnt;
-	int err = rows__processes(job, &targets, &cnt);
-
-	for (size_t i = 0; i < cnt && !err; i++) {
-		common__process(&targets[i], out);
-		err = print_table(job, options, targets[i].pid, out);
-		fputc('\n', out);
-	}
-	if (!cnt && !err)
-		err = print_table(job, options, PROCESSES_ALL_MAIN, out);
-	free(targets);
-	return err;
-}
-
-static int print_text(struct job *job, const struct report_options *options, FILE *out)
-{
-	int err = options->per_rank ? print_per_rank(job, options, out)
-				    : print_table(job, options, PROCESSES_ALL_MAIN, out);
-
-	if (err)
-		return err;
-	common__text(job, out);
-	return common__flush(out);
-}
-
 /* ---- JSON ---- */
 
 static json_t *json_row(struct job *job, const struct row *row)
@@ -207,32 +179,30 @@ static json_t *json_rows(struct job *job, const struct report_options *options, 
 	return common__json_unless_failed(list, failed);
 }
 
-static json_t *json_processes(struct job *job, const struct report_options *options)
+/* ---- together ---- */
+
+static const struct common_tables tables = {
+	.processes = rows__processes,
+	.print = print_table,
+	.rows = json_rows,
+	.key = "actions",
+};
+
+static int print_text(struct job *job, const struct report_options *options, FILE *out)
 {
-	struct rec_target *targets;
-	int failed = 0;
-	json_t *list;
-	size_t cnt;
+	int err = common__print_tables(&tables, job, options, out);
 
-	if (rows__processes(job, &targets, &cnt))
-		return NULL;
-	list = json_array();
-	for (size_t i = 0; i < cnt; i++) {
-		json_t *process = common__json_process(&targets[i], "actions", json_rows(job, options, targets[i].pid));
-
-		failed |= json_array_append_new(list, process);
-	}
-	free(targets);
-	return common__json_unless_failed(list, failed);
+	if (err)
+		return err;
+	common__text(job, out);
+	return common__flush(out);
 }
 
 static int print_json(struct job *job, const struct report_options *options, FILE *out)
 {
 	json_t *object = common__json(job, report_simple.name);
-	int failed = json_object_set_new(object, "actions", json_rows(job, options, PROCESSES_ALL_MAIN));
+	int failed = common__json_tables(&tables, job, options, object);
 
-	if (options->per_rank)
-		failed |= json_object_set_new(object, "processes", json_processes(job, options));
 	return common__print_json(common__json_unless_failed(object, failed), out);
 }
 

@@ -6,7 +6,9 @@
 #include "../target/python.h"
 #include "state.h"
 
-/* What the BPF side compares with: lengths for knobs->py_call_lengths, and the count. Before the programs are loaded. */
+/*
+ * What the BPF side compares with: lengths for knobs->py_call_lengths, and the count. Before the programs are loaded.
+ */
 struct program_knobs;
 void calls__set_knobs(const struct session *s, struct program_knobs *knobs);
 /* Fills the BPF map py_calls. 0 or -errno. */

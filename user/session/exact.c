@@ -64,8 +64,8 @@ int exact__check(struct session *s, const struct target *t)
 {
 	if (!s->options.exact || !t->exact.file.why)
 		return 0;
-	log__error(WAY_OUT, "the calls of Python %s in process %d cannot be seen: %s", t->python.version, t->process.pid,
-		   t->exact.file.why);
+	log__error(WAY_OUT, "the calls of Python %s in process %d cannot be seen: %s", t->python.version,
+		   t->process.pid, t->exact.file.why);
 	return -EOPNOTSUPP;
 }
 
@@ -93,17 +93,20 @@ static int check_depth(struct session *s, const struct target *t)
 	int depth = minor == 12 ? DEPTH_312 : DEPTH_313;
 
 	if (minor == 11 && (limit < 0 || limit > DEPTH_311)) {
-		log__error(WAY_OUT,
-			   "process %d allows recursion %d calls deep: while --exact makes all calls visible, they would "
-			   "overflow its C stack (up to %d are safe)",
-			   t->process.pid, limit, DEPTH_311);
+		log__error(
+			WAY_OUT,
+			"process %d allows recursion %d calls deep: while --exact makes all calls visible, they would "
+			"overflow its C stack (up to %d are safe)",
+			t->process.pid, limit, DEPTH_311);
 		return -EOPNOTSUPP;
 	}
 	if ((minor == 12 || minor == 13) && (limit < 0 || limit > depth)) {
-		log__warn(NULL, "while --exact runs, recursion deeper than some %d calls raises RecursionError in Python %s",
+		log__warn(NULL,
+			  "while --exact runs, recursion deeper than some %d calls raises RecursionError in Python %s",
 			  depth, t->python.version);
 		session__note(s,
-			      "exact calls: meanwhile, recursion deeper than some %d calls raised RecursionError in process %d",
+			      "exact calls: meanwhile, recursion deeper than some %d calls raises RecursionError in "
+			      "process %d",
 			      depth, t->process.pid);
 	}
 	return 0;
@@ -116,11 +119,13 @@ static void note_subscripts(struct session *s, const struct target *t)
 
 	if (sscanf(t->python.version, "3.11.%d", &micro) == 1 && micro < 4)
 		session__note(s,
-			      "exact calls: Python %s calls `__getitem__` of classes where it is not seen (fixed in 3.11.4): those "
+			      "exact calls: Python %s calls `__getitem__` of classes where it is not seen (fixed in "
+			      "3.11.4): those "
 			      "calls are missing, their time is in their callers",
 			      t->python.version);
 	if (t->python.process.layout.minor == 13)
-		session__note(s, "exact calls: Python 3.13 calls `__init__` of simple classes where it is not seen to begin: these "
+		session__note(s, "exact calls: Python 3.13 calls `__init__` of simple classes where it is not seen to "
+				 "begin: these "
 				 "calls are counted, their time is in their callers");
 }
 
@@ -131,16 +136,26 @@ static int write_word(struct session *s, struct target *t, uint64_t address)
 
 	if (err == -EBUSY) {
 		log__warn(NULL,
-			  "process %d has an evaluation function of its own (torch.compile sets one): it is left as it is",
+			  "process %d has an evaluation function of its own (torch.compile sets one): it is left as it "
+			  "is",
 			  t->process.pid);
 		session__note(s,
 			      "exact calls: process %d has an evaluation function of its own (torch.compile sets one), "
 			      "which was left as it is: calls that it does not pass on are missing",
 			      t->process.pid);
-		t->exact.changed = true;
+		t->exact.incomplete = true;
 		return 0;
 	}
 	return err == -EALREADY ? 0 : err;
+}
+
+/* A process that was not named, and is recorded all the same. */
+static void note_unseen(struct session *s, struct target *t)
+{
+	if (!t->exact.incomplete)
+		session__note(s, "exact calls: those of Python %s in process %d cannot be seen: %s", t->python.version,
+			      t->process.pid, t->exact.file.why);
+	t->exact.incomplete = true;
 }
 
 int exact__arm(struct session *s, struct target *t)
@@ -148,8 +163,12 @@ int exact__arm(struct session *s, struct target *t)
 	uint64_t *words = t->exact.words;
 	int cnt, err = 0;
 
-	if (!s->options.exact || t->exact.armed || !t->has_python || t->exact.file.why)
+	if (!s->options.exact || t->exact.armed || !t->has_python)
 		return 0;
+	if (t->exact.file.why) {
+		note_unseen(s, t);
+		return 0;
+	}
 	if (!t->exact.file.word_offset) {
 		t->exact.armed = true;
 		return 0;
@@ -160,9 +179,10 @@ int exact__arm(struct session *s, struct target *t)
 	err = check_depth(s, t);
 	if (err)
 		return err;
-	log__info("--exact writes one word into process %d (8 bytes at 0x%llx, PyInterpreterState.eval_frame), and puts "
-		  "NULL back at the end",
-		  t->process.pid, (unsigned long long)words[0]);
+	log__info(
+		"--exact writes one word into process %d (8 bytes at 0x%llx, PyInterpreterState.eval_frame), and puts "
+		"NULL back at the end",
+		t->process.pid, (unsigned long long)words[0]);
 	for (int i = 0; i < cnt && !err; i++)
 		err = write_word(s, t, words[i]);
 	if (err)
@@ -201,12 +221,13 @@ void exact__disarm(struct session *s, struct target *t)
 
 static void note_changed(struct session *s, struct target *t)
 {
-	if (!t->exact.changed)
+	if (!t->exact.incomplete)
 		session__note(s,
-			      "exact calls: process %d has set an evaluation function of its own meanwhile (torch.compile does): "
+			      "exact calls: process %d has set an evaluation function of its own meanwhile "
+			      "(torch.compile does): "
 			      "from then on calls between Python functions may be missing",
 			      t->process.pid);
-	t->exact.changed = true;
+	t->exact.incomplete = true;
 }
 
 void exact__tend(struct session *s)
@@ -261,7 +282,7 @@ void exact__end(struct session *s)
 	if (err)
 		session__note(s, "exact calls: what was written into the process may not have been put back (%s)",
 			      strerror(-err));
-	session__note(s,
-		      "exact calls: those of Python functions that began and ended in the window; calls of built-in functions are in "
-		      "the time of their callers");
+	session__note(s, "exact calls: those of Python functions that began and ended in the window; calls of built-in "
+			 "functions are in "
+			 "the time of their callers");
 }

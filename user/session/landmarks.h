@@ -7,8 +7,9 @@
 #include "probe_list.h"
 
 /*
- * Lightning's actions: `next`, throw and __next__ of an interpreter. Those of __next__ go to `late` where the kernel must
- * single-step them, to be attached when the process turns out to run Lightning. 0, or -ENOENT when `next` was not found.
+ * Lightning's actions: `next`, throw and __next__ of an interpreter. Those of __next__ go to `late` where the kernel
+ * must single-step them, to be attached when the process turns out to run Lightning. 0, or -ENOENT when `next` was not
+ * found.
  */
 int landmarks__python(struct probe_list *list, struct probe_list *late, const struct elf *elf,
 		      const struct py_functions *functions);

@@ -10,9 +10,9 @@
 #include "../target/elf.h"
 
 /*
- * Collectives: methods of torch's backends, c10d::ProcessGroupGloo, ...NCCL and so on, which all ways into c10d lead to once per call, on the thread that
- * calls: torch.distributed, the dispatcher's c10d::allreduce_, and DDP's Reducer. Named as torch.distributed names them. Methods were renamed at times:
- * one name may stand for several.
+ * Collectives: methods of torch's backends, c10d::ProcessGroupGloo, ...NCCL and so on, which all ways into c10d lead to
+ * once per call, on the thread that calls: torch.distributed, the dispatcher's c10d::allreduce_, and DDP's Reducer.
+ * Named as torch.distributed names them. Methods were renamed at times: one name may stand for several.
  */
 static const struct {
 	const char *symbol; /* a method of c10d's, or a C function */
@@ -160,8 +160,8 @@ struct search {
 };
 
 /*
- * Behind a collective's work lie the destructors of its arguments, and often no emulated instruction: then it ends before them, and not at a stepped
- * one, for a step may have hundreds of them.
+ * Behind a collective's work lie the destructors of its arguments, and often no emulated instruction: then it ends
+ * before them, and not at a stepped one, for a step may have hundreds of them.
  */
 static int find_sites(const struct elf *elf, const struct elf_symbol *symbol, uint32_t fn, struct sites *out)
 {

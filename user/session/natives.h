@@ -17,8 +17,8 @@ enum span_kind natives__kind(uint32_t fn);
 bool natives__wanted(const char *path);
 
 /*
- * The collectives and waits that a file defines, stripped or not. Ends before beginnings. Returns how many functions can be timed, or -ENOMEM; what no
- * probe can be placed on is left out.
+ * The collectives and waits that a file defines, stripped or not. Ends before beginnings. Returns how many functions
+ * can be timed, or -ENOMEM; what no probe can be placed on is left out.
  */
 int natives__add(struct probe_list *list, const struct elf *elf);
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The probes of operators in each process with torch: armed just before a window of the schedule, and gone after it. In: user/target/ops.h, and
- * the step boundaries that BPF counts (struct op_proc). Out: links, and the words of struct op_proc that user space writes.
+ * The probes of operators in each process with torch: armed just before a window of the schedule, and gone after it.
+ * In: user/target/ops.h, and the step boundaries that BPF counts (struct op_proc). Out: links, and the words of struct
+ * op_proc that user space writes.
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -24,10 +25,13 @@
 /* How long before a window the probes are armed, and how far the next one must be for them to be taken away. */
 #define ARM_AHEAD_NS  500000000ULL
 #define DISARM_FAR_NS 2000000000ULL
-#define PEEK          "_ZN2at15sequence_number4peekEv"
-#define SWEEP_DELAY   1000000000ULL  /* for workers that are forked together */
-#define SWEEP_APART   10000000000ULL /* for jobs that fork all the time */
 #define ARM_BLIND     20 /* steps ahead, while it is not known how long a step takes */
+
+/* How long after a fork its children are relieved, so that workers come together; and how far apart that is at least. */
+#define SWEEP_DELAY_NS 1000000000ULL
+#define SWEEP_APART_NS 10000000000ULL
+
+#define PEEK           "_ZN2at15sequence_number4peekEv"
 
 /* What torch.profiler calls memory that no operator asked for. */
 static int define_memory(struct session *s)
@@ -212,7 +216,10 @@ static enum op_link enter_link(uint8_t event)
 	return event == OP_CALL ? LINK_ENTER : event == OP_BOXED ? LINK_BOXED : LINK_NODE;
 }
 
-/* No profiler sees them (ATen/core/dispatch/ObservedOperators.cpp): to probe them would cost, and make time inside of others theirs. */
+/*
+ * No profiler sees them (ATen/core/dispatch/ObservedOperators.cpp): to probe them would cost, and make time inside of
+ * others theirs.
+ */
 static bool is_unobserved(const char *name)
 {
 	static const char *const names[] = {"aten::size", "aten::is_leaf", "aten::output_nr", "aten::_version",
@@ -445,15 +452,15 @@ void op_probes__forked(struct session *s, const struct target *parent)
 	/* It keeps us for as long as arming does, in which the ring buffer may overflow with spans. */
 	if (!t || t->sweep_ns || s->options.timeline)
 		return;
-	t->sweep_ns = now + SWEEP_DELAY;
-	if (t->swept_ns && t->sweep_ns < t->swept_ns + SWEEP_APART)
-		t->sweep_ns = t->swept_ns + SWEEP_APART;
+	t->sweep_ns = now + SWEEP_DELAY_NS;
+	if (t->swept_ns && t->sweep_ns < t->swept_ns + SWEEP_APART_NS)
+		t->sweep_ns = t->swept_ns + SWEEP_APART_NS;
 }
 
 /*
- * A child inherits the breakpoints, and pays for each hit, though no program of its parent's links runs in it. When a link goes, the
- * kernel takes each breakpoint out of all processes in which no other link wants it. One to ourselves, where these
- * libraries are not, does: no program of it ever runs.
+ * A child inherits the breakpoints, and pays for each hit, though no program of its parent's links runs in it. When a
+ * link goes, the kernel takes each breakpoint out of all processes in which no other link wants it. One to ourselves,
+ * where these libraries are not, does: no program of it ever runs.
  */
 static void sweep(struct session *s, uint32_t slot, uint64_t now)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Operators of a session: which probes they mean in each process, when these are there (the schedule), and their table as records.
- * Used by the session's own files only.
+ * Operators of a session: which probes they mean in each process, when these are there (the schedule), and their table
+ * as records. Used by the session's own files only.
  */
 #ifndef STEPFLAME_SESSION_OP_PROBES_H
 #define STEPFLAME_SESSION_OP_PROBES_H
@@ -9,15 +9,15 @@
 #include "state.h"
 
 /*
- * Prepares, after the programs are loaded. 0 or -errno, after a message: -EOPNOTSUPP this kernel attaches probes one by one, which thousands
- * of them are too many for. Free with op_probes__free, which detaches.
+ * Prepares, after the programs are loaded. 0 or -errno, after a message: -EOPNOTSUPP this kernel attaches probes one by
+ * one, which thousands of them are too many for. Free with op_probes__free, which detaches.
  */
 int op_probes__new(struct session *s);
 void op_probes__free(struct session *s);
 
 /*
- * Finds the operators of a process that has torch, and arms them unless the schedule's first window is far. 0 or -errno; a failure was told,
- * and the rest of the recording goes on.
+ * Finds the operators of a process that has torch, and arms them unless the schedule's first window is far. 0 or
+ * -errno; a failure was told, and the rest of the recording goes on.
  */
 int op_probes__add_target(struct session *s, struct target *t);
 /* The process's window opens now; without a schedule operators count from here on. */

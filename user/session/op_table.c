@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* The operator table as records. In: the BPF arrays op_rows and op_procs, mapped. Out: REC_NAME, REC_OP and REC_OP_WINDOW. */
+/*
+ * The operator table as records. In: the BPF arrays op_rows and op_procs, mapped. Out: REC_NAME, REC_OP and
+ * REC_OP_WINDOW.
+ */
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <stdlib.h>

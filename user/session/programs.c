@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "../../include/probes.h"
+#include "../../include/records.h"
 #include "stepflame.skel.h"
 
 _Static_assert(sizeof(((struct program_knobs *)0)->fixed_names) == 8 * FIXED_NAMES, "room for every fixed name");
@@ -22,9 +23,6 @@ static int print(enum libbpf_print_level level, const char *fmt, va_list args)
 
 #define TIMELINE_RING_BYTES (32 << 20) /* some 400,000 spans between two polls */
 #define SAMPLES_RING_BYTES  (4 << 20)  /* a job's stacks are all new at first */
-
-/* Waits are sampled when so much of them has come together. */
-#define WAIT_THRESHOLD_NS 100000
 
 /* Their programs are not loaded, and their maps are as small as can be. */
 static void leave_operators_out(struct stepflame_bpf *skel)
@@ -80,6 +78,7 @@ static int load(const struct program_knobs *knobs, enum attach_backend backend, 
 		skel->rodata->py_call_lengths = knobs->py_call_lengths;
 		memcpy((void *)skel->rodata->op_schedule, knobs->op_schedule, sizeof(knobs->op_schedule));
 		skel->rodata->want_timeline = knobs->timeline;
+		skel->rodata->want_step_times = knobs->step_times;
 		skel->rodata->want_shapes = knobs->shapes;
 		skel->rodata->want_stacks = knobs->stacks;
 		skel->rodata->want_modules = knobs->modules;

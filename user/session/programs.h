@@ -16,7 +16,7 @@ struct program_knobs {
 	uint64_t step_limit;
 	uint64_t py_call_cnt, py_call_lengths; /* as bpf/maps.h has them */
 	uint64_t op_schedule[5];               /* by enum op_schedule_word */
-	bool ops, shapes, stacks, modules, timeline, exact;
+	bool ops, shapes, stacks, modules, timeline, exact, step_times;
 	uint32_t frequency; /* of samples, a second; 0: none */
 };
 

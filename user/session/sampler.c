@@ -84,7 +84,7 @@ int sampler__start(struct session *s)
 }
 
 /* Lets sample_threads see each thread of the host. */
-static int visit_threads(struct session *s, bool at_close)
+static int visit_threads(struct session *s, enum thread_visit visit)
 {
 	struct bpf_link *link;
 	int err = 0, fd;
@@ -92,7 +92,7 @@ static int visit_threads(struct session *s, bool at_close)
 
 	if (!s->sampler)
 		return 0;
-	s->skel->bss->waits_end = at_close;
+	s->skel->bss->thread_visit = visit;
 	link = bpf_program__attach_iter(s->skel->progs.sample_threads, NULL);
 	if (!link)
 		return -errno;
@@ -107,12 +107,17 @@ static int visit_threads(struct session *s, bool at_close)
 
 int sampler__open(struct session *s)
 {
-	return visit_threads(s, false);
+	return visit_threads(s, VISIT_OPEN);
+}
+
+int sampler__cut(struct session *s)
+{
+	return visit_threads(s, VISIT_CUT);
 }
 
 int sampler__close(struct session *s)
 {
-	return visit_threads(s, true);
+	return visit_threads(s, VISIT_CLOSE);
 }
 
 void sampler__stop(struct session *s)
@@ -122,6 +127,20 @@ void sampler__stop(struct session *s)
 	for (size_t i = 0; i < s->sampler->timer_cnt; i++)
 		bpf_link__destroy(s->sampler->timers[i]);
 	s->sampler->timer_cnt = 0;
+}
+
+static void clear(const struct bpf_map *map)
+{
+	uint64_t key;
+
+	while (!bpf_map_get_next_key(bpf_map__fd(map), NULL, &key) && !bpf_map_delete_elem(bpf_map__fd(map), &key))
+		;
+}
+
+void sampler__resend_stacks(struct session *s)
+{
+	clear(s->skel->maps.stacks);
+	clear(s->skel->maps.paths);
 }
 
 void sampler__free(struct session *s)

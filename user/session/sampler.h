@@ -8,11 +8,15 @@
 /* When windows have opened, and before they close: threads that wait do so from then, or until then. 0 or -errno. */
 int sampler__open(struct session *s);
 int sampler__close(struct session *s);
+/* Waits that go on become samples, as far as they have come. 0 or -errno. */
+int sampler__cut(struct session *s);
 
 /* Starts the timers, one per CPU, unless sampling is off. 0 or -errno, after a message. */
 int sampler__start(struct session *s);
 /* Stops them. */
 void sampler__stop(struct session *s);
+/* Lets the kernel forget which stacks and paths it has told of. */
+void sampler__resend_stacks(struct session *s);
 void sampler__free(struct session *s); /* accepts a session without */
 
 /* The process ended, or called exec. */

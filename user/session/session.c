@@ -192,6 +192,7 @@ static int load(struct session *s)
 		.modules = s->options.modules,
 		.timeline = s->options.timeline,
 		.frequency = s->options.frequency,
+		.step_times = s->options.live_ns || s->options.frequency,
 	};
 	const char *why, *fix;
 	int err;
@@ -394,6 +395,13 @@ int session__follow(struct session *s, pid_t pid)
 	return err;
 }
 
+static uint64_t snapshot_interval_ns(const struct session *s)
+{
+	uint64_t grown = s->progress.elapsed_ns / SNAPSHOT_GROWTH;
+
+	return s->options.live_ns ?: grown > SNAPSHOT_MIN_NS ? grown : SNAPSHOT_MIN_NS;
+}
+
 int session__open(struct session *s)
 {
 	uint64_t start = session__now_ns();
@@ -409,7 +417,7 @@ int session__open(struct session *s)
 	s->window_start_ns = session__now_ns();
 	s->attach_ns += s->window_start_ns - start;
 	s->cpu_start_ns = session__cpu_ns();
-	s->next_snapshot_ns = s->window_start_ns + SNAPSHOT_MIN_NS;
+	s->next_snapshot_ns = s->window_start_ns + snapshot_interval_ns(s);
 	s->progress.alive = true;
 	return s->sink_err;
 }
@@ -430,12 +438,19 @@ int session__poll(struct session *s, int timeout_ms)
 		snapshot__progress(s);
 	}
 	if (s->opened && now >= s->next_snapshot_ns) {
-		uint64_t interval = s->progress.elapsed_ns / SNAPSHOT_GROWTH;
-
-		s->next_snapshot_ns = now + (interval > SNAPSHOT_MIN_NS ? interval : SNAPSHOT_MIN_NS);
+		if (s->options.live_ns) {
+			sampler__cut(s);
+			ring_buffer__consume(s->ring);
+		}
+		s->next_snapshot_ns = now + snapshot_interval_ns(s);
 		snapshot__emit(s);
 	}
 	return s->sink_err;
+}
+
+void session__resend_stacks(struct session *s)
+{
+	sampler__resend_stacks(s);
 }
 
 void session__progress(const struct session *s, struct session_progress *out)

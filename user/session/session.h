@@ -30,6 +30,7 @@ struct session_options {
 	bool memory;          /* with what they allocated, */
 	bool timeline;        /* and each span by itself */
 	uint32_t frequency;   /* of samples, a second; 0: none */
+	uint64_t live_ns;     /* for a view: a snapshot so often, of waits that go on too; 0: no */
 	uint64_t schedule[5]; /* torch.profiler.schedule, by enum op_schedule_word; active 0: always */
 };
 
@@ -73,6 +74,9 @@ int session__open(struct session *s);
 /* Waits for records up to timeout_ms, hands them on, attends to children and exits. 0 or -errno of the sink. */
 int session__poll(struct session *s, int timeout_ms);
 void session__progress(const struct session *s, struct session_progress *out);
+
+/* Stacks and paths will be told of again. For a sink that has forgotten them (job__forget_stacks). */
+void session__resend_stacks(struct session *s);
 
 /*
  * Closes the windows, detaches, and hands the final aggregates, counters and costs to the sink. 0 or -errno of the

@@ -71,8 +71,8 @@ struct target {
 	} governor;
 	struct {
 		struct exact_file file;
-		bool armed;   /* all calls can be seen */
-		bool changed; /* not all: the program has a function of its own, which was told */
+		bool armed;      /* all calls can be seen */
+		bool incomplete; /* not all can, which was told */
 		size_t word_cnt;
 		uint64_t words[PY_EXACT_WORDS]; /* set, or left alone since the program had */
 	} exact;
@@ -93,9 +93,9 @@ struct session {
 	struct stepflame_bpf *skel;
 	struct ring_buffer *ring;
 	struct selftest selftest;
-	struct ops *ops;         /* NULL: not asked for */
-	struct modules *modules; /* NULL: none was met */
-	struct sampler *sampler; /* NULL: not asked for */
+	struct ops *ops;           /* NULL: not asked for */
+	struct modules *modules;   /* NULL: none was met */
+	struct sampler *sampler;   /* NULL: not asked for */
 	struct guardian *guardian; /* NULL: no --exact */
 	struct user_action *actions;
 	bool py_inlines; /* a Python function was wanted of an interpreter that inlines calls: CPython 3.11 and later */

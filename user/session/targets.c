@@ -17,8 +17,8 @@
 #include "landmarks.h"
 #include "natives.h"
 #include "op_probes.h"
-#include "sampler.h"
 #include "programs.h"
+#include "sampler.h"
 #include "state.h"
 #include "stepflame.skel.h"
 
@@ -52,6 +52,13 @@ void target__free(struct target *t)
 	free(t->files);
 	process__release(&t->process);
 	free(t);
+}
+
+/* What it had mapped, some 8 KB a library, is of no more use: a job may have thousands of children, one after the other. */
+static void leave(struct target *t)
+{
+	t->gone = true;
+	process__release(&t->process);
 }
 
 static void emit_target(struct session *s, const struct target *t)
@@ -203,8 +210,8 @@ static int attach_sets(struct session *s, struct target *t, const struct file_pr
 	for (int i = 0; i < PROBES__COUNT && !err; i++) {
 		if (file->sets[i] || (i == PROBES_LATE && !t->lightning))
 			continue;
-		err = attachment__new(i == PROBES_EXACT ? s->skel->progs.exact : s->skel->progs.probe, s->selftest.backend, t->process.pid, &probes->sets[i],
-				      &file->sets[i]);
+		err = attachment__new(i == PROBES_EXACT ? s->skel->progs.exact : s->skel->progs.probe,
+				      s->selftest.backend, t->process.pid, &probes->sets[i], &file->sets[i]);
 		if (!err && i == PROBES_LATE && file->sets[i])
 			err = programs__order(s->skel, &order);
 	}
@@ -375,7 +382,7 @@ static void forked(struct session *s, const struct rec_proc *rec)
 	exact__forked(s, t, parent, s->options.children != CHILDREN_NONE);
 	if (s->options.children == CHILDREN_NONE) {
 		detach(t);
-		t->gone = true; /* to us */
+		leave(t); /* as far as we care */
 		return;
 	}
 	emit_target(s, t);
@@ -412,7 +419,7 @@ void targets__event(struct session *s, const struct rec_proc *rec)
 	memset(&t->exact, 0, sizeof(t->exact));
 	t->torch[0] = 0;
 	if (rec->event == PROC_EXIT) {
-		t->gone = true;
+		leave(t);
 		t->pending = false;
 	} else {
 		t->op_slot = 0;
@@ -442,7 +449,7 @@ static void look(struct session *s, struct target *t, uint64_t now)
 	struct process process;
 
 	if (process__read(t->process.pid, &process)) {
-		t->gone = true;
+		leave(t);
 		return;
 	}
 	process__release(&t->process);
@@ -485,7 +492,7 @@ void targets__tend(struct session *s)
 			look(s, t, now);
 		if (!t->gone && !process__alive(&t->process)) {
 			detach(t);
-			t->gone = true;
+			leave(t);
 		}
 		s->progress.alive = s->progress.alive || (!t->gone && t->role == ROLE_MAIN);
 	}

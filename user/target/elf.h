@@ -73,8 +73,9 @@ int elf__pointer(const struct elf *elf, uint64_t vaddr, uint64_t *value);
 /* Name of the function or object whose address the dynamic linker stores at vaddr (a GOT or PLT slot), or NULL. */
 const char *elf__slot_symbol(const struct elf *elf, uint64_t vaddr);
 /*
- * Calls fn for each word that a relocation makes a pointer, in the order of their addresses: value is that of elf__pointer, 0 where it is known only at
- * run time; symbol is NULL when the relocation names none. RELR relocations are not among them.
+ * Calls fn for each word that a relocation makes a pointer, in the order of their addresses: value is that of
+ * elf__pointer, 0 where it is known only at run time; symbol is NULL when the relocation names none. RELR relocations
+ * are not among them.
  */
 void elf__each_pointer(const struct elf *elf, void (*fn)(uint64_t vaddr, uint64_t value, const char *symbol, void *ctx),
 		       void *ctx);

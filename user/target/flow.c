@@ -2,11 +2,11 @@
 /*
  * Builds the control flow of a function. In: its range in an ELF file. Out: struct flow, owned by the caller's thread.
  *
- *	add_region	sweep a range into nodes: the function, then each part placed elsewhere (X.cold); calls: flow_calls.c
- *	link_nodes	edges of direct jumps, jump tables (flow_tables.c) and falling through
- *	settle_outward	jumps that leave the ranges: tail calls, or parts to add (then link again): flow_outward.c
- *	find_active	what is reached, and what only the unwinder enters
- *	trace_stack	distance of %rsp to the return address, forward from the entry, then backward from returns
+ *	add_region	sweep a range into nodes: the function, then each part placed elsewhere (X.cold); calls:
+ *flow_calls.c link_nodes	edges of direct jumps, jump tables (flow_tables.c) and falling through settle_outward
+ *jumps that leave the ranges: tail calls, or parts to add (then link again): flow_outward.c find_active	what is
+ *reached, and what only the unwinder enters trace_stack	distance of %rsp to the return address, forward from the
+ *entry, then backward from returns
  */
 #include "target/flow.h"
 

@@ -14,7 +14,9 @@
 struct function_range {
 	uint64_t start, end; /* vaddr; end is the first byte behind */
 	uint64_t lsda;       /* vaddr of its exception table (.gcc_except_table), 0 when it has none */
-	/* bytes from %rsp to the slot of the return address at `start`: 0 for a function, more for parts; -1 not known */
+	/*
+	 * bytes from %rsp to the slot of the return address at `start`: 0 for a function, more for parts; -1 not known
+	 */
 	int32_t frame;
 };
 

@@ -20,13 +20,14 @@
  * first_site on.
  */
 struct torch_fn {
-	const char *
-		name; /* OP_CALL: of the schema, "aten::add.Tensor" (no dot: no overload), or "detach"; else for messages */
+	/* OP_CALL: of the schema, "aten::add.Tensor" (no dot: no overload), or "detach"; else for messages */
+	const char *name;
 	struct site entry;
 	uint32_t first_site;
 	uint16_t exit_cnt, unwind_cnt;
 	uint8_t event; /* enum op_event */
-	uint8_t subject; /* place of the Node *; OP_BOXED: OperatorHandle *, the stack of IValues next; OP_PYTHON: class */
+	/* place of the Node *; OP_BOXED: of the OperatorHandle *, the stack of IValues next; OP_PYTHON: of the class */
+	uint8_t subject;
 	uint8_t policy;  /* enum sites_policy by which the exits were found */
 	bool stepped;    /* the entry or an exit would be single-stepped */
 	uint8_t arg_cnt; /* OP_CALL: of the schema's arguments, as far as their places are known */

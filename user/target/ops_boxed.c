@@ -99,7 +99,8 @@ struct search {
 	uint64_t last; /* the last function looked at */
 };
 
-static bool calls(const struct search *search, const struct function_range *range, uint64_t own, bool (*is)(const char *))
+static bool calls(const struct search *search, const struct function_range *range, uint64_t own,
+		  bool (*is)(const char *))
 {
 	struct op_code code = op_code__at(search->elf, range->start, range->end - range->start);
 	uint64_t target;

@@ -9,13 +9,13 @@
 #include "insn.h"
 #include "pylayout.h"
 
-#define MINOR_INLINES    11         /* calls between Python functions stay within the loop */
-#define MINOR_CLEARS     12         /* frames are cleared by the loop */
-#define WORD_OFFSET_MAX  (1u << 20) /* PyInterpreterState has some 200 KiB */
-#define GETTER_STEPS     8
-#define CALL_STEPS       12 /* instructions between the load of the pointer and its call; 5 are the most seen */
-#define RETURN_STEPS     16 /* between the call and the first that is emulated; 7 are the most seen */
-#define SCAN_BYTES       (64u << 20)
+#define MINOR_INLINES   11         /* calls between Python functions stay within the loop */
+#define MINOR_CLEARS    12         /* frames are cleared by the loop */
+#define WORD_OFFSET_MAX (1u << 20) /* PyInterpreterState has some 200 KiB */
+#define GETTER_STEPS    8
+#define CALL_STEPS      12 /* instructions between the load of the pointer and its call; 5 are the most seen */
+#define RETURN_STEPS    16 /* between the call and the first that is emulated; 7 are the most seen */
+#define SCAN_BYTES      (64u << 20)
 
 /* A move between a register and memory at a large offset from another: REX.W 8B (load) or 89 (store), mod 10, no SIB. */
 struct far_move {

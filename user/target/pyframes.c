@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Walks the frames of a Python thread that may run meanwhile. In: a pid and a thread state. Out: struct py_stack. No state.
+ * Walks the frames of a Python thread that may run meanwhile. In: a pid and a thread state. Out: struct py_stack. No
+ * state.
  *
- * A chain that was the same before and after its code objects were read is taken for true: frames hold their code objects, so these were alive. Only
- * the innermost frame may go on to another instruction.
+ * Frames and the links between them are read one after the other, so a reading of a thread that runs may be of frames
+ * that never were at one time: a chain is taken for true when several readings agree, the first before its code objects
+ * were read, the others after. Frames hold their code objects, so these were alive. Only the innermost frame may go on
+ * to another instruction.
  */
 #include "pyframes.h"
 
@@ -15,13 +18,15 @@
 #include "pylines.h"
 #include "pyobject.h"
 
-#define ATTEMPTS    30
-#define FRAME_BYTES 128 /* of a frame, up to its last field that is read */
+#define READING_TRIES 50
+#define ATTEMPTS      30
+#define READINGS      5   /* that must agree */
+#define FRAME_BYTES   128 /* of a frame, up to its last field that is read */
 
 /* What a code object says; unchanged, it is the same function. */
 struct code_head {
 	uint64_t type, file, name, line_table;
-	uint32_t first_line;
+	uint64_t first_line; /* an int; of 8 bytes so that heads can be compared as bytes */
 };
 
 struct py_code {
@@ -87,7 +92,10 @@ static size_t frame__bytes(const struct py_layout *layout)
 	return most < FRAME_BYTES ? most : FRAME_BYTES;
 }
 
-/* One frame by one read. *python: it is a Python function's. */
+/*
+ * One frame by one read. *python: it is a Python function's. Up to 3.10 a frame is an object, and one that is being
+ * taken down, whose f_back leads nowhere, has no references.
+ */
 static int reader__link(const struct reader *r, uint64_t frame, struct link *out, bool *python)
 {
 	const struct py_layout *layout = &r->py->layout;
@@ -97,6 +105,8 @@ static int reader__link(const struct reader *r, uint64_t frame, struct link *out
 
 	if (err)
 		return err;
+	if (layout->instr_bytes && pointer_in(bytes, 0) == 0)
+		return -EAGAIN;
 	*out = (struct link){.frame = frame,
 			     .code = pointer_in(bytes, layout->frame_code) & ~(uint64_t)layout->ref_mask,
 			     .previous = pointer_in(bytes, layout->frame_previous)};
@@ -110,14 +120,18 @@ static int reader__link(const struct reader *r, uint64_t frame, struct link *out
 	return 0;
 }
 
-/* All frames of Python functions, innermost first. chain->links has room for PY_FRAMES_MAX. */
+/*
+ * All frames of Python functions, innermost first, if the same one was the innermost before and after. chain->links has
+ * room for PY_FRAMES_MAX.
+ */
 static int reader__chain(const struct reader *r, struct chain *chain)
 {
-	uint64_t frame;
+	uint64_t innermost, frame;
 	bool python;
-	int err = reader__innermost(r, &frame);
+	int err = reader__innermost(r, &innermost);
 
 	chain->cnt = 0;
+	frame = err ? 0 : innermost;
 	/* Between two Python frames may lie one of an entry from C. */
 	for (uint32_t i = 0; !err && frame && chain->cnt < PY_FRAMES_MAX && i < 2 * PY_FRAMES_MAX; i++) {
 		err = reader__link(r, frame, &chain->links[chain->cnt], &python);
@@ -125,15 +139,26 @@ static int reader__chain(const struct reader *r, struct chain *chain)
 		chain->cnt += !err && python;
 	}
 	chain->cut = !err && frame;
+	err = err ?: reader__innermost(r, &frame);
+	return err ?: frame == innermost ? 0 : -EAGAIN;
+}
+
+/* One reading: a thread that runs meanwhile spoils some. */
+static int reader__reading(const struct reader *r, struct chain *chain)
+{
+	int err = -EAGAIN;
+
+	for (int i = 0; i < READING_TRIES && (err == -EAGAIN || err == -EFAULT); i++)
+		err = reader__chain(r, chain);
 	return err;
 }
 
-/* How many of the outermost frames are the same in both. */
-static uint32_t chain__common(const struct chain *a, const struct chain *b)
+/* How many of the outermost frames, `most` at most, are the same in both. */
+static uint32_t chain__common(const struct chain *a, const struct chain *b, uint32_t most)
 {
 	uint32_t same = 0;
 
-	while (same < a->cnt && same < b->cnt) {
+	while (same < most && same < b->cnt) {
 		const struct link *x = &a->links[a->cnt - 1 - same], *y = &b->links[b->cnt - 1 - same];
 		bool innermost = same + 1 == a->cnt && a->cnt == b->cnt;
 
@@ -157,7 +182,7 @@ static int reader__head(const struct reader *r, uint64_t code, struct code_head 
 	      read_pointer(r, code + layout->code_filename, &out->file) ?:
 	      read_pointer(r, code + (layout->code_qualname ?: layout->code_name), &out->name) ?:
 	      read_pointer(r, code + layout->code_linetable, &out->line_table) ?:
-	      process__read_memory(r->pid, code + layout->code_firstlineno, &out->first_line, sizeof(out->first_line));
+	      process__read_memory(r->pid, code + layout->code_firstlineno, &out->first_line, sizeof(uint32_t));
 	return err ?: out->type == r->py->code_type ? 0 : -EAGAIN;
 }
 
@@ -183,7 +208,7 @@ static int reader__fill(const struct reader *r, struct py_code *code, uint64_t a
 	code->address = address;
 	code->head = head;
 	record.line_table = head.line_table;
-	record.first_line = head.first_line;
+	record.first_line = (uint32_t)head.first_line;
 	py_lines__complete(layout, &record, &code->lines);
 	err = py_object__str(r->pid, layout, head.file, &code->file);
 	if (err == -ENOMEM)
@@ -225,68 +250,77 @@ static int reader__codes(const struct reader *r, struct chain *chain)
 	return err;
 }
 
+/*
+ * From 3.12 the interpreter may put a frame of its own beneath one of __init__, whose code (_Py_InitCleanup, CPython
+ * Python/specialize.c) has one str for all its names, and no first line. Tracebacks leave it out.
+ */
+static bool code__is_function(const struct py_code *code)
+{
+	return code->head.file != code->head.name || code->head.first_line;
+}
+
 /* ---- the stack ---- */
 
 static int stack__set(struct py_stack *stack, const struct link *links, uint32_t cnt)
 {
-	free(stack->frames);
-	stack->frame_cnt = 0;
 	stack->frames = calloc(cnt ? cnt : 1, sizeof(*stack->frames));
 	if (!stack->frames)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < cnt; i++) {
-		const struct link *link = &links[i];
-		const struct py_code *code = &stack->codes[link->index];
+		const struct py_code *code = &stack->codes[links[i].index];
+		const struct rec_code *lines = code->lines;
 
-		if (code->head.file == code->head.name && !code->head.first_line)
-			continue; /* 3.12 and later: _Py_InitCleanup, between a class's call and its __init__ */
+		if (!code__is_function(code))
+			continue;
 		stack->frames[stack->frame_cnt++] = (struct py_frame){
 			.file = code->file ?: "",
 			.name = code->name ?: "",
-			.line = code->lines ? py_lines__at(code->lines->lines, code->lines->line_cnt,
-							   code->head.first_line, link->offset)
-					    : 0,
+			.line = lines ? py_lines__at(lines->lines, lines->line_cnt, lines->first_line, links[i].offset)
+				      : 0,
 		};
 	}
 	return 0;
 }
 
-/* One attempt. 0 when all agreed; -EAGAIN when the last `*common` frames of `before` did. */
-static int reader__attempt(const struct reader *r, struct chain *before, struct chain *after, uint32_t *common)
+/* One attempt. 0 when all readings agreed; -EAGAIN when the last `*common` frames of the first one were in all. */
+static int reader__attempt(const struct reader *r, struct chain *first, struct chain *again, uint32_t *common)
 {
-	int err = reader__chain(r, before) ?: reader__codes(r, before) ?: reader__chain(r, after);
+	int err = reader__reading(r, first) ?: reader__codes(r, first);
+	bool whole = true;
 
-	*common = 0;
+	*common = first->cnt;
+	for (int i = 1; !err && i < READINGS && (whole || *common); i++) {
+		err = reader__reading(r, again);
+		if (err)
+			break;
+		*common = chain__common(first, again, *common);
+		whole = whole && *common == first->cnt && *common == again->cnt && first->cut == again->cut;
+	}
 	if (err)
-		return err == -EFAULT ? -EAGAIN : err;
-	*common = chain__common(before, after);
-	if (*common == before->cnt && *common == after->cnt && before->cut == after->cut)
-		return 0;
-	if (before->cut || after->cut) /* counted from different ends */
 		*common = 0;
-	return -EAGAIN;
+	return err == -EFAULT || (!err && !whole) ? -EAGAIN : err;
 }
 
 int py_stack__read(pid_t pid, const struct py_process *py, uint64_t tstate, struct py_stack *out)
 {
 	struct reader r = {pid, py, tstate, out};
-	struct chain before = {0}, after = {0};
+	struct chain first = {0}, again = {0};
 	uint32_t common = 0;
 	int err;
 
 	memset(out, 0, sizeof(*out));
-	before.links = malloc(PY_FRAMES_MAX * sizeof(*before.links));
-	after.links = malloc(PY_FRAMES_MAX * sizeof(*after.links));
-	err = before.links && after.links ? -EAGAIN : -ENOMEM;
+	first.links = malloc(PY_FRAMES_MAX * sizeof(*first.links));
+	again.links = malloc(PY_FRAMES_MAX * sizeof(*again.links));
+	err = first.links && again.links ? -EAGAIN : -ENOMEM;
 	for (int i = 0; err == -EAGAIN && (i < ATTEMPTS || (!common && i < 2 * ATTEMPTS)); i++)
-		err = reader__attempt(&r, &before, &after, &common);
+		err = reader__attempt(&r, &first, &again, &common);
 	if (!err || err == -EAGAIN) {
 		out->moving = err == -EAGAIN;
-		out->cut = !err && before.cut;
-		err = stack__set(out, before.links + before.cnt - common, common);
+		out->cut = !err && first.cut;
+		err = stack__set(out, first.links + first.cnt - common, common);
 	}
-	free(before.links);
-	free(after.links);
+	free(first.links);
+	free(again.links);
 	return err;
 }
 

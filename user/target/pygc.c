@@ -28,7 +28,9 @@ static int argument_of(uint16_t reg)
 	return reg == X86_REG_RSI || reg == X86_REG_ESI ? 1 : -1;
 }
 
-/* Does the call node[at] get that text as its first or second argument? Address of the text and which argument, or 0. */
+/*
+ * Does the call node[at] get that text as its first or second argument? Address of the text and which argument, or 0.
+ */
 static uint64_t text_argument(const struct flow *flow, size_t at, const char *text, int *argument)
 {
 	for (size_t n = 1; n <= ARGUMENT_SCAN && n <= at; n++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Line tables of CPython. In: bytes of a process, which may be anything. Out: struct code_line. No state. Code and line deltas are
- * bounded by the size of the table, so sums in 64 bits do not overflow.
+ * Line tables of CPython. In: bytes of a process, which may be anything. Out: struct code_line. No state. Code and line
+ * deltas are bounded by the size of the table, so sums in 64 bits do not overflow.
  */
 #include "pylines.h"
 
@@ -80,8 +80,8 @@ static int32_t decoder__svarint(struct decoder *d)
 }
 
 /*
- * The location table of 3.11 and later: entries that begin with a byte 1 kkkk lll: kind, and length less 1 in code units of 2 bytes. No other byte
- * has its highest bit set.
+ * The location table of 3.11 and later: entries that begin with a byte 1 kkkk lll: kind, and length less 1 in code
+ * units of 2 bytes. No other byte has its highest bit set.
  */
 static void decoder__locations(struct decoder *d)
 {

@@ -13,9 +13,10 @@
 #define PY_LINE_TABLE_MAX (256u << 10) /* bytes; an odd one of 3.10 has 49 a line */
 
 /*
- * Decodes the line table of a CPython 3.`minor` (8 to 14; CPython Objects/lnotab_notes.txt, Objects/locations.md) into `lines` (room for `max`, at
- * least 2): ascending offsets in bytes of code, the first 0, neighbours with different lines; line 0: none. From 3.10 the last entry is the end
- * of the code. What does not fit, or makes no sense, has line 0 too. Any bytes will do; nothing outside is read. Count.
+ * Decodes the line table of a CPython 3.`minor` (8 to 14; CPython Objects/lnotab_notes.txt, Objects/locations.md) into
+ * `lines` (room for `max`, at least 2): ascending offsets in bytes of code, the first 0, neighbours with different
+ * lines; line 0: none. From 3.10 the last entry is the end of the code. What does not fit, or makes no sense, has line
+ * 0 too. Any bytes will do; nothing outside is read. Count.
  */
 uint32_t py_lines__decode(int minor, const uint8_t *table, size_t size, uint32_t first_line, struct code_line *lines,
 			  uint32_t max);
@@ -24,9 +25,9 @@ uint32_t py_lines__decode(int minor, const uint8_t *table, size_t size, uint32_t
 int32_t py_lines__at(const struct code_line *lines, uint32_t line_cnt, uint32_t first_line, int64_t offset);
 
 /*
- * Reads the line table of a record as BPF sends it from its process, as long as that lives, and makes the record that files hold, malloc'ed into
- * *out: with its lines, and line_table 0. 0; -ENOENT when the record has no line_table; -EINVAL when there is no bytes object at that address (any more);
- * or -errno.
+ * Reads the line table of a record as BPF sends it from its process, as long as that lives, and makes the record that
+ * files hold, malloc'ed into *out: with its lines, and line_table 0. 0; -ENOENT when the record has no line_table;
+ * -EINVAL when there is no bytes object at that address (any more); or -errno.
  */
 int py_lines__complete(const struct py_layout *layout, const struct rec_code *code, struct rec_code **out);
 

@@ -42,10 +42,11 @@ const struct py_layout *py_layout__find(int minor);
  * text that Py_GetVersion formats), layout, functions and thread state. *elf (may be NULL) receives the opened file, to
  * be freed by the caller; NULL on error. 0; -ENOENT no CPython there; -EOPNOTSUPP a version outside the table, or a
  * free-threaded build (version is set); -ENOTSUP the live process contradicts the table; or -errno. A function or a
- * thread state, tss_offset or GIL that is not found is no error: 0, PY_TSTATE_UNKNOWN. The check against the live process: PyGen_Type's
- * and PyUnicode_Type's tp_name read "generator" and "str"; `next` found is the one in the process; where a thread runs
- * Python, its thread state leads to frames whose code objects have readable names and a line table, and its thread-local word (by way of
- * its thread_id, which is its thread pointer) holds that state or nothing; from 3.13, _Py_DebugOffsets agree.
+ * thread state, tss_offset or GIL that is not found is no error: 0, PY_TSTATE_UNKNOWN. The check against the live
+ * process: PyGen_Type's and PyUnicode_Type's tp_name read "generator" and "str"; `next` found is the one in the
+ * process; where a thread runs Python, its thread state leads to frames whose code objects have readable names and a
+ * line table, and its thread-local word (by way of its thread_id, which is its thread pointer) holds that state or
+ * nothing; from 3.13, _Py_DebugOffsets agree.
  */
 int python__find(const struct process *process, struct python *out, struct elf **elf);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Walks the interpreters and thread states of a process that runs on. In: a pid, the address of _PyRuntime, a version's offsets. Out:
- * threads, and two addresses that are given only when the process agrees. No state; owned by the thread that calls.
+ * Walks the interpreters and thread states of a process that runs on. In: a pid, the address of _PyRuntime, a version's
+ * offsets. Out: threads, and two addresses that are given only when the process agrees. No state; owned by the thread
+ * that calls.
  */
 #include "pythread.h"
 
@@ -17,8 +18,8 @@
 #define ATTEMPTS        10 /* 1 ms apart */
 
 /*
- * glibc's struct pthread on x86-64 (nptl/descr.h): specific_1stblock, 32 entries {uintptr_t seq; void *data}. The same since 2.3; what is
- * found there is believed only when it is the state of the thread.
+ * glibc's struct pthread on x86-64 (nptl/descr.h): specific_1stblock, 32 entries {uintptr_t seq; void *data}. The same
+ * since 2.3; what is found there is believed only when it is the state of the thread.
  */
 #define SPECIFIC_AT   0x310
 #define SPECIFIC_CNT  32
@@ -139,8 +140,8 @@ static uint32_t specific__offset(uint32_t key)
 }
 
 /*
- * The key that _PyRuntime tells, else the lowest at which the threads' states are found: others, pybind11's for one, hold the same, but are made
- * after the interpreter's.
+ * The key that _PyRuntime tells, else the lowest at which the threads' states are found: others, pybind11's for one,
+ * hold the same, but are made after the interpreter's.
  */
 static uint32_t threads__find_tss(pid_t pid, const struct py_thread *threads, int cnt, uint64_t key_at,
 				  const uint32_t walk[PY_WALK_CNT])

@@ -18,20 +18,21 @@ struct py_thread {
 };
 
 /*
- * The offsets of a version's walk as this process has them: from 3.13 what _Py_DebugOffsets at `runtime` (address of _PyRuntime)
- * tells, else the table's. 0 or -errno.
+ * The offsets of a version's walk as this process has them: from 3.13 what _Py_DebugOffsets at `runtime` (address of
+ * _PyRuntime) tells, else the table's. 0 or -errno.
  */
 int py_walk__resolve(pid_t pid, uint64_t runtime, const struct py_internals *internals, uint32_t walk[PY_WALK_CNT]);
 
 /*
- * All thread states of all interpreters, malloc'ed into *out (NULL when there is none); at most 65,536. Threads come and go meanwhile:
- * -EAGAIN when the list was in motion. Count, or -errno.
+ * All thread states of all interpreters, malloc'ed into *out (NULL when there is none); at most 65,536. Threads come
+ * and go meanwhile: -EAGAIN when the list was in motion. Count, or -errno.
  */
 int py_thread__list(pid_t pid, uint64_t runtime, const uint32_t walk[PY_WALK_CNT], struct py_thread **out);
 
 /*
- * The byte offset from a thread's thread pointer of the word in which glibc's pthread_getspecific(autoTSSkey) looks, such that in this
- * process it holds the state of one thread at least, and of no thread that of another. 0: not known, or the C library is another.
+ * The byte offset from a thread's thread pointer of the word in which glibc's pthread_getspecific(autoTSSkey) looks,
+ * such that in this process it holds the state of one thread at least, and of no thread that of another. 0: not known,
+ * or the C library is another.
  */
 uint32_t py_thread__find_tss(pid_t pid, uint64_t runtime, const struct py_internals *internals,
 			     const uint32_t walk[PY_WALK_CNT]);

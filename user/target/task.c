@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Threads by /proc/PID/task/TID, which stops nobody. In: a pid. Out: struct task. Owned by the thread that calls, which task__read moves from one
- * processor to another for a moment.
+ * Threads by /proc/PID/task/TID, which stops nobody. In: a pid. Out: struct task. Owned by the thread that calls, which
+ * task__read moves from one processor to another for a moment.
  */
 #include "task.h"
 
@@ -198,8 +198,8 @@ static double task__ran_ms(pid_t pid, pid_t tid)
 }
 
 /*
- * That clock's time now. It stands still while the processor serves interrupts or its hypervisor others, so each processor has its own, which is read
- * there: as the time at which this thread, after a moment's sleep, was put on it.
+ * That clock's time now. It stands still while the processor serves interrupts or its hypervisor others, so each
+ * processor has its own, which is read there: as the time at which this thread, after a moment's sleep, was put on it.
  */
 static double processor__now_ms(int processor)
 {

@@ -53,6 +53,7 @@ static inline void job__start(int minor)
 
 	native__reset();
 	native__set_knob(&step_limit, 0);
+	native__set_knob(&want_step_times, 0);
 	for (u32 i = 0; i < NAME__COUNT; i++)
 		native__set_knob(&fixed_names[i], 0xf1000000ULL + i);
 	pid_level = 0;

@@ -133,8 +133,8 @@ static struct {
 	u64 cookie;
 	struct task_struct *task;
 	const struct pt_regs *user; /* of any task, as it entered the kernel */
-	pid_t memory_pid;     /* whose memory is read; 0: this process's */
-	u32 storage_failures; /* of the next task_storage_get calls */
+	pid_t memory_pid;           /* whose memory is read; 0: this process's */
+	u32 storage_failures;       /* of the next task_storage_get calls */
 	bool ring_full;
 	u8 *ring; /* the records sent, one behind the other */
 	size_t ring_bytes;
@@ -318,6 +318,25 @@ static inline void native__reset(void)
 	memset(&native, 0, sizeof(native));
 }
 
+/* A queue, of values that differ: in no order. */
+#define NATIVE_QUEUE(m, v)                                                                                    \
+	(&(struct native_shape){(m), NATIVE_NUMBER((m)->type), NATIVE_NUMBER((m)->max_entries), sizeof(*(v)), \
+				sizeof(*(v))})
+
+static inline int native_queue__pop(const void *map, void *value, u32 bytes)
+{
+	struct native_shape shape = {map, BPF_MAP_TYPE_QUEUE, ~0u, bytes, bytes};
+	struct native_map *m = native_map__get(map);
+
+	for (u32 i = 0; i < NATIVE_BUCKETS; i++) {
+		if (!m->buckets[i])
+			continue;
+		memcpy(value, m->buckets[i]->value, bytes);
+		return native_map__delete(&shape, value);
+	}
+	return -ENOENT;
+}
+
 /* ---- helpers ---- */
 
 #define bpf_map_lookup_elem(m, k)        native_map__lookup(NATIVE_SHAPE(m), k)
@@ -333,6 +352,8 @@ static inline void native__reset(void)
 #define bpf_get_attach_cookie(ctx)             ((void)(ctx), native.cookie)
 #define bpf_get_current_task_btf()             (native.task)
 #define bpf_get_current_pid_tgid()             ((u64)native.task->tgid << 32 | (u32)native.task->pid)
+#define bpf_map_pop_elem(m, v)                 native_queue__pop(m, v, sizeof(*(v)))
+#define bpf_map_push_elem(m, v, fl)            native_map__update(NATIVE_QUEUE(m, v), v, v, BPF_ANY)
 #define bpf_loop(cnt, step, ctx, fl)           native__loop(cnt, (long (*)(u32, void *))(void *)(step), ctx)
 #define bpf_task_pt_regs(task)                 ((void)(task), native.user)
 #define bpf_tail_call(ctx, m, index)           ((void)(m)) /* the array is empty */
@@ -449,6 +470,8 @@ int node_enter(struct pt_regs *ctx);
 int boxed_enter(struct pt_regs *ctx);
 int op_exit(struct pt_regs *ctx);
 int op_memory(struct pt_regs *ctx);
+int exact(struct pt_regs *ctx);
+int exact_exit(struct task_struct *task);
 int process_fork(struct task_struct *parent, struct task_struct *child);
 int process_exec(struct task_struct *task);
 int process_exit(struct task_struct *task);

@@ -1,0 +1,358 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""stepflame top on a pseudo-terminal, whose screen pyte keeps, and without one."""
+
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import termios
+import time
+
+import helpers
+import pytest
+
+pytestmark = helpers.needs_bpf
+
+LOOP = ("plain_loop.py", "--epochs", 100000, "--batches", 50, "--labels")  # until it is killed
+SCREEN_SECONDS = 30
+
+
+class Terminal:
+    """stepflame top on a terminal of its own; the process that starts it leads the terminal's session, as a shell does."""
+
+    def __init__(self, *args, rows=24, columns=80, **environ):
+        self.pyte = pytest.importorskip("pyte")
+        self.screen = self.pyte.Screen(columns, rows)
+        self.stream = self.pyte.ByteStream(self.screen)
+        self.bytes = b""
+        master, self.slave = pty.openpty()
+        self.fd = master
+        self.resize(rows, columns)
+        self.before = termios.tcgetattr(self.slave)
+        # pyte knows all that the Linux console does, and not all that xterm does
+        environ = dict(os.environ, **{"TERM": "linux", "LC_ALL": "C.UTF-8", **environ})
+        command = [helpers.STEPFLAME, "top", *(str(a) for a in args)]
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.setsid()
+            fcntl.ioctl(self.slave, termios.TIOCSCTTY, 0)
+            for fd in (0, 1, 2):
+                os.dup2(self.slave, fd)
+            os.execvpe(command[0], command, environ)
+        self.status = None
+
+    def resize(self, rows, columns):
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self.screen.resize(rows, columns)
+
+    def pump(self):
+        if select.select([self.fd], [], [], 0.02)[0]:
+            data = os.read(self.fd, 1 << 16)
+            self.bytes += data
+            self.stream.feed(data)
+
+    @property
+    def lines(self):
+        return [line.rstrip() for line in self.screen.display]
+
+    @property
+    def text(self):
+        return "\n".join(self.lines)
+
+    def until(self, condition):
+        def look():
+            self.pump()
+            return condition()
+
+        return helpers.until(SCREEN_SECONDS, look, lambda: self.text + "\n" + repr(self.bytes[-2000:]))
+
+    def until_shows(self, pattern):
+        return self.until(lambda: re.search(pattern, self.text, re.M))
+
+    def press(self, keys, pattern):
+        os.write(self.fd, keys.encode())
+        return self.until_shows(pattern)
+
+    def rows(self):
+        """[(numbers, name)] of the table shown."""
+        found = []
+        columns = len(re.findall(r"\S+(?: ms/s| ms| s| %)|\S+", self.lines[5])) - 1
+        for line in self.lines[6:-1]:
+            words = line.split(None, columns)
+            if len(words) > columns:
+                found.append((words[:columns], words[columns]))
+        return found
+
+    def names(self):
+        return [name for _, name in self.rows()]
+
+    def wait(self):
+        def ended():
+            self.pump()
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            self.status = os.waitstatus_to_exitcode(status) if pid else None
+            return pid
+
+        helpers.until(SCREEN_SECONDS, ended, lambda: "still running\n" + self.text)
+        self.pump()
+        return self.status
+
+    def check_restored(self):
+        assert termios.tcgetattr(self.slave) == self.before
+        hidden, shown = (self.bytes.rfind(s) for s in (b"\033[?25l", b"\033[?25h"))
+        assert shown > hidden >= 0, "the cursor is hidden"
+
+    def close(self):
+        if self.status is None:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+        os.close(self.fd)
+        os.close(self.slave)
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory):
+    """One for all tests: each of them has to leave it as it was."""
+    bench = helpers.Bench(tmp_path_factory.mktemp("watched"))
+    job = bench.job(*LOOP).until_ready()
+    job.release()
+    yield job
+    assert job.running()
+    bench.close()
+
+
+@pytest.fixture
+def terminal(job):
+    started = []
+
+    def start(*args, **more):
+        started.append(Terminal("-p", job.pid, *args, **more))
+        return started[-1]
+
+    yield start
+    for t in started:
+        t.close()
+
+
+def test_screen(job, terminal):
+    t = terminal("-i", "300ms")
+    t.until_shows(r"^ *\S+ .*\bmy label$")
+    assert t.lines[0].startswith("stepflame top  pid %d  Python 3." % job.pid)
+    assert re.match(r"up [\d.]+ s  CPU \d+ %  1 process  \d+ threads  \d+ steps  \S+ steps/s", t.lines[1]), t.text
+    assert re.match(r"cost \d+ hits/s, at least \S+ % of the job; stepflame \S+ % CPU, \S+ MB", t.lines[2]), t.text
+    assert t.lines[3].startswith("lost "), t.text
+    assert {"forward", "backward", "my label", "outer", "inner \N{GREEK SMALL LETTER LAMDA}"} <= set(t.names())
+    assert len(t.lines) == 24 and t.lines[23].startswith("q quit")
+
+    t.press("2", r"own % total %.*function")
+    t.until_shows(r"\(jobs/plain_loop\.py:\d+\)|\(.*\.py:\d+\)")
+    t.press("3", r"^ *main ms/s")
+    t.until_shows(r"\(on the CPU\)$")
+    t.press("4", r"CPU % queue %  wait %")
+    t.until_shows(r" %d/%d " % (job.pid, job.pid))
+    t.press("\t", r"steps steps/s last ms")
+    t.until_shows(r" pid %d [\u2581-\u2588]+$" % job.pid)
+    t.press("h", r"^q, Ctrl-C +quit")
+    t.press(" ", r"steps steps/s last ms")
+
+
+def test_sort_and_filter(terminal):
+    t = terminal("-i", "300ms")
+    t.until_shows(r"inner")
+
+    def falling(column):
+        values = [float(row[0][column].replace("-", "nan")) for row in t.rows()]
+        values = [v for v in values if v == v]
+        return len(values) > 3 and values == sorted(values, reverse=True)
+
+    assert falling(2)
+    t.press("s", r"by total %")
+    assert falling(3)
+    t.press("ss", r"by name")
+    assert t.names() == sorted(t.names())
+    t.press("<<<<", r"by mean ms")
+    assert falling(1)
+    t.press("/LABEL", r"/LABEL_")
+    t.until(lambda: t.names() == ["my label"])
+    t.press("\n", r"/LABEL$")
+    t.press("\033", r"backward")
+
+
+def test_pause_and_reset(job, terminal):
+    t = terminal("-i", "200ms")
+
+    def count():
+        return [int(numbers[4]) for numbers, name in t.rows() if name == "backward"][0]
+
+    t.until_shows(r"backward$")
+    t.press("p", r"PAUSED")
+    held = t.text
+    deadline = time.monotonic() + 1
+    while time.monotonic() < deadline:
+        t.pump()
+        assert t.text == held
+    first = count()
+    t.press("p", r"steps/s(?!.*PAUSED)")
+    t.until(lambda: t.text != held and count() > first)
+    before = count()
+    t.press("r", r"backward$")
+    t.until(lambda: count() < before)
+
+
+def test_resize(terminal):
+    t = terminal("-i", "300ms", rows=40, columns=120)
+    t.until_shows(r"enumerate\(DataLoader\)#_SingleProcessDataLoaderIter.__next__$")
+    t.resize(24, 60)
+    t.until(lambda: t.lines[23].startswith("q quit"))
+    t.until_shows(r"enumerate.*\.\..*$")
+    t.resize(6, 30)
+    t.until(lambda: t.lines[0].startswith("stepflame top"))
+
+
+@pytest.mark.parametrize("how", ["q", "\003", signal.SIGTERM, signal.SIGHUP], ids=["q", "Ctrl-C", "TERM", "HUP"])
+def test_end(job, terminal, how):
+    """The terminal is as it was, and the job goes on."""
+    t = terminal("-i", "300ms")
+    t.until_shows(r"backward$")
+    if isinstance(how, str):
+        os.write(t.fd, how.encode())
+    else:
+        os.kill(t.pid, how)
+    assert t.wait() == helpers.OK
+    t.check_restored()
+    assert job.running()
+
+
+def test_crash(job, terminal):
+    """Not even a fault leaves the terminal unusable."""
+    t = terminal("-i", "300ms")
+    t.until_shows(r"backward$")
+    os.kill(t.pid, signal.SIGSEGV)
+    assert t.wait() == -signal.SIGSEGV
+    t.check_restored()
+    assert job.running()
+
+
+def test_job_ends(bench):
+    job = bench.job(*LOOP).until_ready()
+    job.release()
+    t = Terminal("-p", job.pid, "-i", "300ms")
+    t.until_shows(r"backward$")
+    job.kill()
+    assert t.wait() == helpers.OK
+    t.check_restored()
+    assert b"the job has ended" in t.bytes
+    t.close()
+
+
+def test_no_color(terminal):
+    colours = re.compile(rb"\033\[[0-9;]*\b3[0-7]m")
+    t = terminal("-i", "300ms")
+    t.until_shows(r"backward$")
+    t.press("1", "backward")
+    assert colours.search(t.bytes)
+    t = terminal("-i", "300ms", NO_COLOR="1")
+    t.until_shows(r"backward$")
+    assert not colours.search(t.bytes)
+
+
+def test_ascii(terminal):
+    """Where the locale has no UTF-8."""
+    t = terminal("-i", "300ms", "--view", "steps", LC_ALL="C")
+    t.until_shows(r" pid \d+ [_.\-=+*#@]+$")
+    t.press("1", r"inner \?$")
+    assert max(t.bytes) < 128
+
+
+def test_unknown_terminal(terminal):
+    t = terminal(TERM="no such terminal")
+    assert t.wait() == helpers.ERROR
+    assert b"fix: set TERM" in t.bytes
+
+
+# ---- without a terminal ----
+
+
+def table(text, title):
+    """The rows of a table in the output of --batch: {name: numbers}."""
+    lines = iter(text.splitlines())
+    next(line for line in lines if re.search(title, line))
+    rows = {}
+    for line in lines:
+        if not line:
+            break
+        words = line.split(None, 5)
+        rows[words[-1]] = words[:-1]
+    return rows
+
+
+def test_once(job):
+    """One picture after one interval, as stdout is no terminal; its counts are the job's."""
+    found = helpers.stepflame("top", "-p", job.pid, "-i", "1s")
+    assert found.returncode == helpers.OK, found.stderr
+    assert found.stdout.count("stepflame top") == 1 and "\033" not in found.stdout
+    rows = table(found.stdout, "calls/s")
+    steps = int(re.search(r"(\d+) steps ", found.stdout).group(1))
+    assert steps > 0
+    counts = [int(rows[name][4]) for name in ("forward", "backward", "my label", "outer")]
+    # the job runs on between the reading of one number and the next, but not for many steps
+    assert steps - 1 <= min(counts) and max(counts) <= min(counts) + 1 <= steps + 5, found.stdout
+    for title in (r"own % total %", r"main ms/s", r"CPU % queue %", r"steps steps/s"):
+        assert re.search(title, found.stdout), found.stdout
+    assert job.running()
+
+
+def waits(text):
+    """The main thread's: {cause: ms/s}."""
+    found = re.findall(r"^ *<?([\d.]+) +\S+ +\S+ +\S+ (\S.*)", text, re.M)
+    return {cause: float(value) for value, cause in found}
+
+
+def test_batch(job):
+    """What the main thread did in a second is a second: waits to the microsecond, CPU time as far as samples tell."""
+    seconds, period_ms = 1.5, 1000 / 99
+    found = helpers.stepflame("top", "-p", job.pid, "-i", "1500ms", "-b", "-n", 3, "--view", "waits")
+    assert found.returncode == helpers.OK, found.stderr
+    pictures = found.stdout.split("\n\nstepflame top")
+    assert len(pictures) == 3
+    for picture in pictures:
+        assert "calls/s" not in picture
+        causes = waits(picture)
+        samples = causes["(on the CPU)"] * seconds / period_ms
+        assert abs(sum(causes.values()) - 1000) < 3 * (samples + 1) ** 0.5 * period_ms / seconds + 20, picture
+
+
+def test_stuck(bench):
+    """A thread that waits all the time is seen to wait, though its wait has not ended."""
+    ready = bench.directory / "ready"
+    script = "import sys, time, torch; open(sys.argv[1], 'w').close(); time.sleep(1000)"
+    job = bench.process(helpers.PYTHON, "-c", script, ready)
+    helpers.until(helpers.READY_SECONDS, ready.exists, job.what)
+    found = helpers.stepflame("top", "-p", job.pid, "-b", "-n", 2, "-i", "500ms", "--view", "waits")
+    assert found.returncode == helpers.OK, found.stderr
+    for picture in found.stdout.split("\n\n" + "stepflame top"):
+        assert waits(picture)["sleep"] > 950, picture
+
+
+def test_step_times(bench):
+    """Median and mean of the steps are those of the job, which says how long its parts took."""
+    record = bench.job("plain_loop.py", "--epochs", 1, "--batches", 100, "--slow", 0.0005).until_ready()
+    top = bench.process(helpers.STEPFLAME, "top", "-p", record.pid, "-b", "-i", "1s", "--view", "steps")
+    time.sleep(2)
+    record.release()
+    truth = record.truth()
+    assert top.wait() == helpers.OK, top.what()
+    rows = [line.split() for line in top.stdout.splitlines() if " pid " in line and line.strip()[0].isdigit()]
+    whole = sum(part["seconds"] for part in truth["parts"].values())
+    assert int(rows[-1][0]) <= truth["steps"]
+    assert abs(float(rows[-1][3]) - 1000 * whole / truth["steps"]) < 0.1 * 1000 * whole / truth["steps"] + 1, top.what()
+
+
+def test_messages(bench):
+    helpers.check_message(helpers.stepflame("top", "-p", 999999999), helpers.TARGET)
+    for args in ([], ["-p", "x"], ["-p", 1, "-i", "1ms"], ["-p", 1, "--view", "all"], ["-p", 1, "more"], ["-p", 1, "-n", "-1"]):
+        found = helpers.stepflame("top", *args)
+        assert found.returncode == helpers.USAGE, (args, found.stderr)

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Options that commands with a session share. A usage error ends the program. */
+#ifndef STEPFLAME_SESSION_ARGS_H
+#define STEPFLAME_SESSION_ARGS_H
+
+#include <argp.h>
+
+#include "../session/session.h"
+
+#define ACTIONS_MAX   63
+
+#define FREQUENCY     99 /* not in step with what runs by a clock */
+#define FREQUENCY_MAX 10000
+
+/* "10s", "10", "500ms", "2m" or "1h" in ns, never 0. */
+uint64_t session_args__time(struct argp_state *state, const char *text);
+/* Adds one --action to actions, which has room for ACTIONS_MAX and is options->actions. */
+void session_args__action(struct argp_state *state, struct session_options *options, const char **actions,
+			  const char *text);
+uint32_t session_args__frequency(struct argp_state *state, const char *text);
+enum session_children session_args__children(struct argp_state *state, const char *text);
+
+#endif

@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * stepflame top: attach, keep a model of the last interval, show it until the end. In: a session's records and keys.
+ * Out: a screen, or snapshots as text.
+ */
+#include "../top/top.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../log.h"
+#include "../model/stacks.h"
+#include "../report/common.h"
+#include "../session/session.h"
+#include "../top/keys.h"
+#include "../top/lines.h"
+#include "../top/screen.h"
+#include "../top/usage.h"
+#include "cmd.h"
+#include "pids.h"
+#include "session_args.h"
+
+#define POLL_MS       50 /* also how long a key waits */
+#define BATCH_POLL_MS 100
+#define INTERVAL_NS   2000000000ULL
+#define INTERVAL_MIN  100000000ULL
+#define STACKS_KEPT   32768 /* as many as the kernel remembers */
+#define LIMIT         20
+
+enum { OPT_ONCE = 0x100, OPT_ACTION, OPT_CHILDREN, OPT_VIEW, OPT_LIMIT };
+
+struct top_args {
+	struct pids targets;
+	const char *actions[ACTIONS_MAX];
+	struct session_options session;
+	bool batch;
+	uint64_t iterations; /* 0: until the end */
+	enum top_view view;  /* TOP__VIEWS: not given */
+	size_t limit;
+};
+
+static const struct argp_option options[] = {
+	{"pid", 'p', "PID[,PID...]", 0, "watch these running processes; may be given several times", 0},
+	{"interval", 'i', "TIME", 0, "show what happened in the last TIME, anew each TIME: 2s (default), 500ms", 0},
+	{"frequency", 'F', "HZ", 0, "sample stacks HZ times a second, and waits (default 99; 0: not at all)", 0},
+	{"batch", 'b', NULL, 0, "print each picture as text, as is the rule where there is no terminal", 0},
+	{"iterations", 'n', "N", 0, "end after N pictures", 0},
+	{"once", OPT_ONCE, NULL, 0, "the same as --batch --iterations=1", 0},
+	{"view", OPT_VIEW, "VIEW", 0,
+	 "begin with actions (default), functions, waits, threads or steps; print only that", 0},
+	{"limit", OPT_LIMIT, "N", 0, "rows of each table that is printed (default 20; 0: all)", 0},
+	{"action", OPT_ACTION, "LIB:SYMBOL|FILE.py:QUALNAME", 0,
+	 "time calls of a function as an action, as record does", 0},
+	{"children", OPT_CHILDREN, "all|workers|none", 0,
+	 "which child processes to watch: all (default), DataLoader workers, none", 0},
+	{0},
+};
+
+static uint64_t parse_number(struct argp_state *state, const char *text, const char *option)
+{
+	char *end;
+	uint64_t number = strtoull(text, &end, 10);
+
+	if (!*text || *end || *text == '-' || number > INT32_MAX)
+		argp_error(state, "%s wants a number, not '%s'", option, text);
+	return number;
+}
+
+static enum top_view parse_view(struct argp_state *state, const char *text)
+{
+	for (int i = 0; i < TOP__VIEWS; i++)
+		if (!strcmp(top_views[i].name, text))
+			return i;
+	argp_error(state, "--view is actions, functions, waits, threads or steps, not '%s'", text);
+	return TOP__VIEWS;
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct top_args *args = state->input;
+
+	switch (key) {
+	case 'p':
+		pids__parse(state, &args->targets, arg);
+		return 0;
+	case 'i':
+		args->session.live_ns = session_args__time(state, arg);
+		if (args->session.live_ns < INTERVAL_MIN)
+			argp_error(state, "--interval wants 100ms or more, not '%s'", arg);
+		return 0;
+	case 'F':
+		args->session.frequency = session_args__frequency(state, arg);
+		return 0;
+	case 'b':
+		args->batch = true;
+		return 0;
+	case 'n':
+		args->iterations = parse_number(state, arg, "-n");
+		return 0;
+	case OPT_ONCE:
+		args->batch = true;
+		args->iterations = 1;
+		return 0;
+	case OPT_VIEW:
+		args->view = parse_view(state, arg);
+		return 0;
+	case OPT_LIMIT:
+		args->limit = parse_number(state, arg, "--limit");
+		return 0;
+	case OPT_ACTION:
+		session_args__action(state, &args->session, args->actions, arg);
+		return 0;
+	case OPT_CHILDREN:
+		args->session.children = session_args__children(state, arg);
+		return 0;
+	case ARGP_KEY_ARG:
+		argp_error(state, "top takes no argument but -p PID");
+		return 0;
+	case ARGP_KEY_END:
+		if (!args->targets.cnt)
+			argp_error(state, "give -p PID");
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+const struct argp cmd_top_argp = {
+	.options = options,
+	.parser = parse,
+	.args_doc = "-p PID",
+	.doc = "Watch a running training job: its actions, functions, waits, threads and steps, as they are now.\v"
+	       "q or Ctrl-C ends it, h explains the keys. The job is never stopped or signalled. Where stdout is no "
+	       "terminal, one picture is printed as text after one interval; --batch prints one each interval.",
+};
+
+static volatile sig_atomic_t interrupted;
+
+static void on_signal(int signal)
+{
+	interrupted = 1;
+}
+
+struct live {
+	const struct top_args *args;
+	struct session *session;
+	struct job *job;
+	struct top *top;
+	struct usage usage;
+	struct top_state state;
+	struct screen *screen;  /* NULL: text on stdout */
+	struct top_frame frame; /* the last one, or where the picture is held that one */
+	bool due;               /* a snapshot came */
+	uint64_t frames;
+};
+
+static int sink_record(const struct rec_hdr *record, void *ctx)
+{
+	struct live *live = ctx;
+
+	if (!record) {
+		live->due = true;
+		return 0;
+	}
+	if (record->type == REC_STEP && record->size >= sizeof(struct rec_step))
+		return top__step(live->top, (const void *)record);
+	return job__add(live->job, record);
+}
+
+static int print_batch(struct live *live)
+{
+	struct array lines = {0};
+	const struct top_line *all;
+	int err = top_lines__batch(&live->frame, &live->state, live->args->limit, &lines);
+
+	all = lines.items;
+	if (live->frames > 1)
+		putchar('\n');
+	for (size_t i = 0; i < lines.cnt; i++)
+		puts(all[i].text);
+	top_lines__release(&lines);
+	return err ?: common__flush(stdout);
+}
+
+static int draw(struct live *live)
+{
+	struct array lines = {0};
+	int err;
+
+	screen__size(live->screen, &live->state.width, &live->state.height);
+	err = top_lines__screen(&live->frame, &live->state, &lines);
+	if (!err)
+		screen__draw(live->screen, &lines);
+	top_lines__release(&lines);
+	return err;
+}
+
+/* What was sampled is in the frame; stacks stay known for as long as there are few. */
+static void forget(struct live *live)
+{
+	if (stacks__stack_end(job__stacks(live->job)) <= STACKS_KEPT &&
+	    stacks__path_end(job__stacks(live->job)) <= STACKS_KEPT) {
+		job__forget_samples(live->job);
+		return;
+	}
+	job__forget_stacks(live->job);
+	session__resend_stacks(live->session);
+}
+
+static int take_snapshot(struct live *live)
+{
+	struct top_usage usage;
+	struct top_frame frame;
+	int err = usage__read(&live->usage, live->job, &usage);
+
+	live->due = false;
+	err = err ?: top__update(live->top, live->job, &usage, &frame);
+	if (err)
+		return err;
+	forget(live);
+	live->frames++;
+	if (live->state.paused) {
+		top_frame__release(&frame);
+		return 0;
+	}
+	top_frame__release(&live->frame);
+	live->frame = frame;
+	return live->screen ? draw(live) : print_batch(live);
+}
+
+/* Returns 0, -errno, or 1 to end. */
+static int attend_keys(struct live *live)
+{
+	int key, keys = 0, err = 0;
+
+	while (!err && live->screen && (key = screen__key(live->screen)) != TOP_KEY_NONE) {
+		enum top_command command = top_state__key(&live->state, key);
+
+		if (command == TOP_RESET)
+			top__reset(live->top);
+		err = command == TOP_QUIT;
+		keys++;
+	}
+	return err ?: keys && live->frames ? draw(live) : 0;
+}
+
+static int run(struct live *live)
+{
+	const struct top_args *args = live->args;
+	struct session_progress progress;
+	int err;
+
+	do {
+		err = session__poll(live->session, live->screen ? POLL_MS : BATCH_POLL_MS);
+		session__progress(live->session, &progress);
+		if (!err && live->due)
+			err = take_snapshot(live);
+		err = err ?: attend_keys(live);
+	} while (!err && !interrupted && progress.alive && (!args->iterations || live->frames < args->iterations));
+	return err;
+}
+
+static int watch(struct live *live)
+{
+	const struct top_args *args = live->args;
+	struct top_usage before; /* what the processes have used up to now counts for nothing */
+	int err = 0, end_err;
+
+	for (size_t i = 0; i < args->targets.cnt && !err; i++)
+		err = session__attach(live->session, args->targets.pid[i]);
+	err = err ?: session__open(live->session) ?: usage__read(&live->usage, live->job, &before);
+	if (!err && !args->batch)
+		err = screen__open(&live->screen);
+	if (err)
+		return err;
+	err = run(live);
+	screen__close(live->screen);
+	live->screen = NULL;
+	end_err = session__finish(live->session);
+	if (err > 0)
+		return 0;
+	err = err ?: end_err;
+	if (err == -EPIPE && args->batch)
+		return 0;
+	if (!err && !live->frames && !interrupted && live->due) /* a job that ended before: what there was of it */
+		err = take_snapshot(live);
+	if (err)
+		log__error(NULL, "top failed: %s", strerror(-err));
+	else if (!interrupted && !args->iterations)
+		log__info("the job has ended");
+	return err;
+}
+
+static void catch_signals(void)
+{
+	struct sigaction action = {.sa_handler = on_signal};
+
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+	sigaction(SIGHUP, &action, NULL);
+	sigaction(SIGQUIT, &action, NULL);
+	signal(SIGPIPE, SIG_IGN);
+}
+
+int cmd_top(int argc, char **argv)
+{
+	struct top_args args = {
+		.session = {.frequency = FREQUENCY, .live_ns = INTERVAL_NS}, .view = TOP__VIEWS, .limit = LIMIT};
+	struct live live = {.args = &args};
+	int err;
+
+	args.session.actions = args.actions;
+	argp_parse(&cmd_top_argp, argc, argv, 0, NULL, &args);
+	if (!args.batch && !(isatty(STDIN_FILENO) && isatty(STDOUT_FILENO))) {
+		args.batch = true;
+		args.iterations = args.iterations ?: 1;
+	}
+	top_state__init(&live.state);
+	live.state.utf8 = screen__utf8();
+	live.state.view = args.view == TOP__VIEWS && !args.batch ? TOP_ACTIONS : args.view;
+	catch_signals();
+	live.job = job__new();
+	live.top = top__new();
+	err = live.job && live.top ? session__new(&args.session, sink_record, &live, &live.session) : -ENOMEM;
+	err = err ?: watch(&live);
+	session__free(live.session);
+	usage__free(&live.usage);
+	top_frame__release(&live.frame);
+	top__free(live.top);
+	job__free(live.job);
+	return log__exit_code(err);
+}

@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "lines.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../report/text.h"
+#include "../utf8.h"
+
+#define COLUMN_MIN 7
+#define NAME_MIN   12
+#define HOT        25 /* in the column sorted by, of a percentage */
+#define WHOLE      4096
+
+void top_state__init(struct top_state *state)
+{
+	*state = (struct top_state){0};
+	for (int i = 0; i < TOP__VIEWS; i++)
+		state->sort[i] = top_views[i].sort;
+}
+
+void top_state__next_sort(struct top_state *state, int by)
+{
+	int cnt = top_views[state->view].column_cnt + 1;
+
+	state->sort[state->view] = (state->sort[state->view] + by + cnt) % cnt;
+	state->scroll = 0;
+}
+
+static const char *sort_title(const struct top_state *state, enum top_view view)
+{
+	int sort = state->sort[view];
+
+	return sort < top_views[view].column_cnt ? top_views[view].columns[sort].title : "name";
+}
+
+/* ---- text ---- */
+
+/* Escaped, and cut to width columns (0: not) at its end, or, of a name, in the middle. malloc'ed; NULL: no memory. */
+static char *fit(const char *text, size_t width, bool middle, bool utf8)
+{
+	char *escaped = text__escape(text), *out;
+	size_t have = escaped ? text__width(escaped) : 0, at = 0, bytes = 0;
+	size_t head = width, skip = 0;
+	const char *c = escaped, *end = escaped ? escaped + strlen(escaped) : NULL;
+
+	out = escaped ? malloc(strlen(escaped) + 3) : NULL;
+	if (out && width && have > width) {
+		head = middle && width > 8 ? width / 2 - 1 : width - 2;
+		skip = have - (width - 2);
+	}
+	while (out && c < end) {
+		uint32_t code = utf8__next(&c, end, NULL);
+
+		if (skip && at == head)
+			bytes += sprintf(out + bytes, "..");
+		if (!skip || at < head || at >= head + skip)
+			bytes += utf8__put(out + bytes, code < 0x80 || utf8 ? code : '?');
+		at++;
+	}
+	if (out)
+		out[bytes] = 0;
+	free(escaped);
+	return out;
+}
+
+/* NULL: no memory. */
+static struct top_line *add_line(struct array *lines, enum top_style style, char *text)
+{
+	struct top_line *line = text ? array__add(lines, sizeof(*line)) : NULL;
+
+	if (!line) {
+		free(text);
+		return NULL;
+	}
+	line->text = text;
+	line->style = style;
+	return line;
+}
+
+static int __attribute__((format(printf, 4, 5)))
+put(struct array *lines, const struct top_state *state, enum top_style style, const char *fmt, ...)
+{
+	char *raw, *text;
+	va_list ap;
+	int bytes;
+
+	va_start(ap, fmt);
+	bytes = vasprintf(&raw, fmt, ap);
+	va_end(ap);
+	if (bytes < 0)
+		return -ENOMEM;
+	text = fit(raw, state->width, false, state->utf8);
+	free(raw);
+	return add_line(lines, style, text) ? 0 : -ENOMEM;
+}
+
+static void format_value(double value, enum top_format format, char *out, size_t size)
+{
+	if (isnan(value))
+		snprintf(out, size, "-");
+	else if (format == TOP_PERCENT && value > 999.9)
+		snprintf(out, size, ">999");
+	else if (format == TOP_PERCENT)
+		snprintf(out, size, "%.1f", value);
+	else if (value >= 1e7)
+		snprintf(out, size, "%.1fM", value / 1e6);
+	else if (format == TOP_NUMBER && value == floor(value))
+		snprintf(out, size, "%.0f", value);
+	else if (value > 0 && value < 0.001)
+		snprintf(out, size, "<0.001");
+	else
+		snprintf(out, size, "%.*f", value >= 100 ? 0 : value >= 10 ? 1 : value >= 1 ? 2 : 3, value);
+}
+
+/* ---- header ---- */
+
+static int put_header(const struct top_frame *frame, const struct top_state *state, struct array *lines)
+{
+	char cpu[32] = "?", rate[32];
+	int err;
+
+	if (!isnan(frame->cpu_percent))
+		snprintf(cpu, sizeof(cpu), "%.0f", frame->cpu_percent);
+	format_value(frame->steps_per_s, TOP_MS, rate, sizeof(rate));
+	err = put(lines, state, STYLE_TITLE, "stepflame top  %s", frame->target);
+	err = err
+		      ?: put(lines, state, STYLE_PLAIN,
+			     "up %.1f s  CPU %s %%  %zu process%s  %zu threads  %llu steps  %s steps/s (%s)",
+			     frame->elapsed_s, cpu, frame->processes, frame->processes == 1 ? "" : "es", frame->threads,
+			     (unsigned long long)frame->steps, rate, frame->step_rule);
+	err = err
+		      ?: put(lines, state, STYLE_PLAIN,
+			     "cost %.0f hits/s, at least %.2g %% of the job; stepflame %.1f %% CPU, %.1f MB",
+			     frame->hits_per_s, frame->cost_percent, frame->own_percent, frame->own_mb);
+	err = err
+		      ?: put(lines, state, *frame->losses ? STYLE_WARN : STYLE_PLAIN, "lost %s",
+			     *frame->losses ? frame->losses : "nothing");
+	if (!err && *frame->note)
+		err = put(lines, state, STYLE_WARN, "note %s", frame->note);
+	return err;
+}
+
+static int put_tabs(const struct top_state *state, struct array *lines)
+{
+	char text[256];
+	size_t at = 0, mark_at = 0, mark_cnt = 0;
+	struct top_line *line;
+
+	for (int i = 0; i < TOP__VIEWS; i++) {
+		int bytes = snprintf(text + at, sizeof(text) - at, " %d %s ", i + 1, top_views[i].title);
+
+		if (i == (int)state->view) {
+			mark_at = at;
+			mark_cnt = bytes;
+		}
+		at += bytes;
+	}
+	snprintf(text + at, sizeof(text) - at, " by %s%s%s%s%s", sort_title(state, state->view),
+		 state->paused ? "  PAUSED" : "", *state->filter || state->typing ? "  /" : "", state->filter,
+		 state->typing ? "_" : "");
+	if (put(lines, state, STYLE_TABS, "%s", text))
+		return -ENOMEM;
+	line = &((struct top_line *)lines->items)[lines->cnt - 1];
+	line->mark_at = mark_at;
+	line->mark_cnt = mark_cnt;
+	return 0;
+}
+
+/* ---- tables ---- */
+
+static size_t column_width(const struct top_column *column)
+{
+	size_t width = strlen(column->title);
+
+	return width > COLUMN_MIN ? width : COLUMN_MIN;
+}
+
+struct order {
+	const struct top_view_info *view;
+	int sort;
+};
+
+static int compare_rows(const void *a, const void *b, void *ctx)
+{
+	const struct top_row *x = *(const struct top_row *const *)a, *y = *(const struct top_row *const *)b;
+	const struct order *order = ctx;
+
+	if (order->sort < order->view->column_cnt) {
+		double p = x->values[order->sort], q = y->values[order->sort];
+
+		p = isnan(p) ? -1 : p;
+		q = isnan(q) ? -1 : q;
+		if (p != q)
+			return p < q ? 1 : -1;
+	}
+	return strcmp(x->name, y->name);
+}
+
+/* Those that the filter leaves, in order. malloc'ed, NULL: no memory. */
+static const struct top_row **choose(const struct top_frame *frame, const struct top_state *state, enum top_view view,
+				     size_t *cnt)
+{
+	const struct array *rows = &frame->rows[view];
+	const struct top_row **chosen = calloc(rows->cnt + 1, sizeof(*chosen));
+	struct order order = {&top_views[view], state->sort[view]};
+
+	*cnt = 0;
+	for (size_t i = 0; chosen && i < rows->cnt; i++) {
+		const struct top_row *row = &((const struct top_row *)rows->items)[i];
+
+		if (!*state->filter || strcasestr(row->name, state->filter))
+			chosen[(*cnt)++] = row;
+	}
+	if (chosen)
+		qsort_r(chosen, *cnt, sizeof(*chosen), compare_rows, &order);
+	return chosen;
+}
+
+static int put_titles(const struct top_state *state, enum top_view view, struct array *lines)
+{
+	const struct top_view_info *info = &top_views[view];
+	char text[256];
+	size_t at = 0, mark_at = 0, mark_cnt = 0;
+	struct top_line *line;
+
+	for (int i = 0; i <= info->column_cnt; i++) {
+		int width = i < info->column_cnt ? (int)column_width(&info->columns[i]) : 0;
+		const char *title = i < info->column_cnt ? info->columns[i].title : info->rows;
+
+		if (i == state->sort[view]) {
+			mark_at = at + (width > (int)strlen(title) ? width - strlen(title) : 0);
+			mark_cnt = strlen(title);
+		}
+		at += snprintf(text + at, sizeof(text) - at, "%*s%s", width, title, width ? " " : "");
+	}
+	if (put(lines, state, STYLE_COLUMNS, "%s", text))
+		return -ENOMEM;
+	line = &((struct top_line *)lines->items)[lines->cnt - 1];
+	line->mark_at = mark_at;
+	line->mark_cnt = mark_cnt;
+	return 0;
+}
+
+/* The newest steps that fit, as bars of their share of the longest one. */
+static void put_history(const struct top_history *history, size_t room, bool utf8, FILE *out)
+{
+	static const char ascii[] = "_.-=+*#@";
+	size_t first = history->cnt > room ? history->cnt - room : 0;
+	double max = 0;
+
+	for (size_t i = first; i < history->cnt; i++)
+		max = fmax(max, history->ms[i]);
+	for (size_t i = first; i < history->cnt; i++) {
+		int level = max > 0 ? (int)fmin(7, history->ms[i] / max * 8) : 0;
+
+		if (utf8)
+			fprintf(out, "\xe2\x96%c", 0x81 + level); /* U+2581 to U+2588 */
+		else
+			fputc(ascii[level], out);
+	}
+}
+
+static int put_row(const struct top_row *row, const struct top_state *state, enum top_view view, struct array *lines)
+{
+	const struct top_view_info *info = &top_views[view];
+	int sort = state->sort[view];
+	size_t bytes, used = 0, room = 0;
+	char *text = NULL, *name;
+	bool hot = sort < info->column_cnt && info->columns[sort].format == TOP_PERCENT && row->values[sort] >= HOT;
+	FILE *out = open_memstream(&text, &bytes);
+
+	if (!out)
+		return -ENOMEM;
+	for (int i = 0; i < info->column_cnt; i++) {
+		int width = column_width(&info->columns[i]);
+		char value[32];
+
+		format_value(row->values[i], info->columns[i].format, value, sizeof(value));
+		fprintf(out, "%*s ", width, value);
+		used += width + 1;
+	}
+	if (state->width)
+		room = state->width > (int)(used + NAME_MIN) ? state->width - used : NAME_MIN;
+	name = fit(row->name, room, true, state->utf8);
+	fputs(name ?: "", out);
+	if (name && row->history) {
+		size_t left = room ? room - text__width(name) : WHOLE;
+
+		fputc(' ', out);
+		put_history(row->history, left ? left - 1 : 0, state->utf8, out);
+	}
+	if (fclose(out) || !name) {
+		free(text);
+		text = NULL;
+	}
+	free(name);
+	return add_line(lines, hot ? STYLE_HOT : STYLE_PLAIN, text) ? 0 : -ENOMEM;
+}
+
+/* Rows from `from`, at most limit (0: all). *cnt: how many the filter leaves. */
+static int put_rows(const struct top_frame *frame, const struct top_state *state, enum top_view view, size_t from,
+		    size_t limit, struct array *lines)
+{
+	size_t cnt;
+	const struct top_row **rows = choose(frame, state, view, &cnt);
+	int err = rows ? 0 : -ENOMEM;
+
+	for (size_t i = from; !err && i < cnt && (!limit || i - from < limit); i++)
+		err = put_row(rows[i], state, view, lines);
+	free(rows);
+	return err;
+}
+
+static size_t count_chosen(const struct top_frame *frame, const struct top_state *state)
+{
+	size_t cnt;
+
+	free(choose(frame, state, state->view, &cnt));
+	return cnt;
+}
+
+/* ---- screen and file ---- */
+
+static const char keys[] = "q quit  p pause  s sort  / filter  Tab 1-5 view  r reset  h help";
+
+static int put_help(const struct top_state *state, struct array *lines)
+{
+	static const char *const help[] = {
+		"q, Ctrl-C          quit; the job goes on",
+		"Tab, 1 to 5        the next view; that one",
+		"s or >, <          sort by the next column; by the one before",
+		"/                  show rows with a text; Enter keeps it, Esc takes it away",
+		"arrows, PgUp, PgDn scroll; also Home, End, j and k",
+		"p or space         hold the picture; stepflame goes on counting",
+		"r                  count totals from now on",
+		"h or ?             this; any key goes back",
+		"",
+	};
+	const struct top_view_info *info = &top_views[state->view];
+	int err = 0;
+
+	for (size_t i = 0; !err && i < sizeof(help) / sizeof(*help); i++)
+		err = put(lines, state, STYLE_PLAIN, "%s", help[i]);
+	err = err ?: put(lines, state, STYLE_TITLE, "%s", info->title);
+	for (int i = 0; !err && i < info->column_cnt; i++)
+		err = put(lines, state, STYLE_PLAIN, "%-18s %s", info->columns[i].title, info->columns[i].help);
+	return err;
+}
+
+int top_lines__screen(const struct top_frame *frame, struct top_state *state, struct array *lines)
+{
+	size_t cnt = count_chosen(frame, state), room;
+	int err;
+
+	if (state->help)
+		return put_help(state, lines);
+	err = put_header(frame, state, lines) ?: put_tabs(state, lines) ?: put_titles(state, state->view, lines);
+	if (err)
+		return err;
+	room = state->height > (int)lines->cnt + 1 ? state->height - lines->cnt - 1 : 1;
+	if (state->scroll + room > cnt)
+		state->scroll = cnt > room ? cnt - room : 0;
+	err = put_rows(frame, state, state->view, state->scroll, room, lines);
+	if (!err && !cnt)
+		err = put(lines, state, STYLE_PLAIN, *state->filter ? "no row has that text" : "nothing was seen yet");
+	while (!err && lines->cnt + 1 < (size_t)state->height)
+		err = put(lines, state, STYLE_PLAIN, "%s", "");
+	return err ?: put(lines, state, STYLE_TABS, "%s", keys);
+}
+
+int top_lines__batch(const struct top_frame *frame, const struct top_state *state, size_t limit, struct array *lines)
+{
+	int err = put_header(frame, state, lines);
+
+	for (int view = 0; view < TOP__VIEWS && !err; view++) {
+		if (state->view != TOP__VIEWS && state->view != (enum top_view)view)
+			continue;
+		err = put(lines, state, STYLE_PLAIN, "%s", "") ?: put_titles(state, view, lines);
+		err = err ?: put_rows(frame, state, view, 0, limit, lines);
+	}
+	return err;
+}
+
+void top_lines__release(struct array *lines)
+{
+	struct top_line *all = lines->items;
+
+	for (size_t i = 0; i < lines->cnt; i++)
+		free(all[i].text);
+	free(all);
+	*lines = (struct array){0};
+}

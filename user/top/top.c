@@ -1,0 +1,538 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * From two states of a job to rows. Actions are cumulative in the job: the last frame's sums are kept, and those of the
+ * last reset. Samples are those since the last frame, as the job's owner forgets them after it.
+ */
+#include "top.h"
+
+#include <errno.h>
+#include <math.h>
+#include <search.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../model/samples.h"
+#include "../model/stacks.h"
+#include "../report/common.h"
+#include "../report/rows.h"
+#include "steps.h"
+
+#define COLUMNS(...)                                         \
+	.columns = (const struct top_column[]){__VA_ARGS__}, \
+	.column_cnt = sizeof((const struct top_column[]){__VA_ARGS__}) / sizeof(struct top_column)
+
+const struct top_view_info top_views[TOP__VIEWS] = {
+	[TOP_ACTIONS] = {.name = "actions",
+			 .title = "Actions",
+			 .rows = "action",
+			 .sort = 2,
+			 COLUMNS({"calls/s", TOP_NUMBER, "calls that ended in the interval, a second"},
+				 {"mean ms", TOP_MS, "of these"},
+				 {"%", TOP_PERCENT, "their time, of the interval's; a long call counts when it ends"},
+				 {"total %", TOP_PERCENT, "the same since the start, or the last reset"},
+				 {"calls", TOP_NUMBER, "since then"})},
+	[TOP_FUNCTIONS] = {.name = "functions",
+			   .title = "Functions",
+			   .rows = "function (file:line)",
+			   .sort = 0,
+			   COLUMNS({"own %", TOP_PERCENT, "CPU time in the function itself, of the interval's time"},
+				   {"total %", TOP_PERCENT, "with what it calls"},
+				   {"wait %", TOP_PERCENT, "time that threads waited in it or in what it calls"},
+				   {"own s", TOP_NUMBER, "CPU time since the start, or the last reset"},
+				   {"total s", TOP_NUMBER, "with what it calls"})},
+	[TOP_WAITS] = {.name = "waits",
+		       .title = "Waits",
+		       .rows = "cause",
+		       .sort = 0,
+		       COLUMNS({"main ms/s", TOP_MS, "time of the main threads, each second"},
+			       {"all ms/s", TOP_MS, "of all threads"},
+			       {"main s", TOP_NUMBER, "since the start, or the last reset"},
+			       {"all s", TOP_NUMBER, "of all threads"})},
+	[TOP_THREADS] = {.name = "threads",
+			 .title = "Threads",
+			 .rows = "pid/tid name: causes of its waits",
+			 .sort = 0,
+			 COLUMNS({"CPU %", TOP_PERCENT, "of the interval, by samples"},
+				 {"queue %", TOP_PERCENT, "ready to run, but others ran"},
+				 {"wait %", TOP_PERCENT, "blocked"})},
+	[TOP_STEPS] = {.name = "steps",
+		       .title = "Steps",
+		       .rows = "process: its last steps",
+		       .sort = 1,
+		       COLUMNS({"steps", TOP_NUMBER, "since the start"}, {"steps/s", TOP_NUMBER, "in the interval"},
+			       {"last ms", TOP_MS, "the last step"},
+			       {"mean ms", TOP_MS, "of the last steps, at most 256"}, {"p50 ms", TOP_MS, "the same"},
+			       {"p95 ms", TOP_MS, "the same"}, {"max ms", TOP_MS, "the same"})},
+};
+
+/* What an action had at the last frame, and at the last reset. */
+struct seen {
+	char *name; /* owned; with kind what compare_seen looks at */
+	enum span_kind kind;
+	uint64_t calls, total_ns;
+	uint64_t base_calls, base_ns;
+};
+
+struct function_time {
+	uint64_t own_ns, total_ns, wait_ns; /* of the interval */
+	uint64_t own_sum_ns, total_sum_ns;
+	uint64_t sample; /* the last that it was counted for */
+};
+
+/* By enum sample_cause; CAUSE_NONE: on the CPU. */
+struct time_sum {
+	uint64_t main_ns, all_ns;
+};
+
+struct top {
+	void *seen;             /* tree of struct seen */
+	struct array functions; /* struct function_time by code number; 0: no Python frame */
+	struct time_sum sums[CAUSE__END];
+	struct steps steps;
+	uint64_t sample_cnt;
+	uint64_t frame_ns, base_ns; /* ends of the last frame, and of that before the last reset; 0: none yet */
+	uint64_t busiest_hits, hits, own_cpu_ns, step_cnt; /* at the last frame */
+};
+
+/* What an interval's samples are made of. */
+struct interval {
+	struct top *top;
+	const struct top_usage *usage;
+	struct job *job;
+	struct top_frame *frame;
+	double seconds, base_seconds;
+	struct time_sum causes[CAUSE__END];
+	struct array threads; /* struct thread_time by number */
+};
+
+struct thread_time {
+	uint64_t ns[CAUSE__END];
+};
+
+struct top *top__new(void)
+{
+	return calloc(1, sizeof(struct top));
+}
+
+static void free_seen(void *item)
+{
+	struct seen *seen = item;
+
+	free(seen->name);
+	free(seen);
+}
+
+void top__free(struct top *top)
+{
+	if (!top)
+		return;
+	tdestroy(top->seen, free_seen);
+	free(top->functions.items);
+	steps__free(&top->steps);
+	free(top);
+}
+
+int top__step(struct top *top, const struct rec_step *step)
+{
+	return steps__add(&top->steps, step);
+}
+
+static void reset_seen(const void *node, VISIT visit, int depth)
+{
+	struct seen *seen = *(struct seen *const *)node;
+
+	if (visit == postorder || visit == leaf) {
+		seen->base_calls = seen->calls;
+		seen->base_ns = seen->total_ns;
+	}
+}
+
+void top__reset(struct top *top)
+{
+	struct function_time *functions = top->functions.items;
+
+	twalk(top->seen, reset_seen);
+	for (size_t i = 0; i < top->functions.cnt; i++)
+		functions[i].own_sum_ns = functions[i].total_sum_ns = 0;
+	memset(top->sums, 0, sizeof(top->sums));
+	top->base_ns = top->frame_ns;
+}
+
+/* A row of a view; takes name over. NULL: no memory, or name is NULL. */
+static struct top_row *add_row(struct top_frame *frame, enum top_view view, char *name)
+{
+	struct top_row *row = name ? array__add(&frame->rows[view], sizeof(*row)) : NULL;
+
+	if (row)
+		row->name = name;
+	else
+		free(name);
+	return row;
+}
+
+static uint64_t since(uint64_t now, uint64_t before)
+{
+	return now > before ? now - before : 0;
+}
+
+static double percent(uint64_t ns, double seconds)
+{
+	return seconds > 0 ? ns / 1e7 / seconds : NAN;
+}
+
+/* ---- actions ---- */
+
+static int compare_seen(const void *a, const void *b)
+{
+	const struct seen *x = a, *y = b;
+
+	return x->kind != y->kind ? (x->kind > y->kind) - (x->kind < y->kind) : strcmp(x->name, y->name);
+}
+
+/* NULL: no memory. */
+static struct seen *seen_of(struct top *top, const struct row *row)
+{
+	struct seen key = {.name = (char *)row->name, .kind = row->kind}, *new;
+	struct seen **found = tfind(&key, &top->seen, compare_seen);
+
+	if (found)
+		return *found;
+	new = calloc(1, sizeof(*new));
+	if (!new)
+		return NULL;
+	new->kind = row->kind;
+	new->name = strdup(row->name);
+	if (new->name && tsearch(new, &top->seen, compare_seen))
+		return new;
+	free_seen(new);
+	return NULL;
+}
+
+static int add_action(struct interval *interval, const struct row *row)
+{
+	struct seen *seen = seen_of(interval->top, row);
+	struct top_row *out = seen ? add_row(interval->frame, TOP_ACTIONS, strdup(row->name)) : NULL;
+	uint64_t calls, ns;
+
+	if (!out)
+		return -ENOMEM;
+	calls = since(row->val.calls, seen->calls);
+	ns = since(row->val.total_ns, seen->total_ns);
+	out->values[0] = interval->seconds > 0 ? calls / interval->seconds : NAN;
+	out->values[1] = calls ? ns / 1e6 / calls : NAN;
+	out->values[2] = percent(ns, interval->seconds);
+	out->values[3] = percent(since(row->val.total_ns, seen->base_ns), interval->base_seconds);
+	out->values[4] = since(row->val.calls, seen->base_calls);
+	seen->calls = row->val.calls;
+	seen->total_ns = row->val.total_ns;
+	return 0;
+}
+
+static int add_actions(struct interval *interval)
+{
+	const struct report_options options = {0};
+	struct rows rows;
+	int err = rows__collect(interval->job, &options, PROCESSES_ALL_MAIN, "first", &rows);
+
+	if (err)
+		return err;
+	for (size_t i = 0; i < rows.cnt && !err; i++)
+		err = add_action(interval, &rows.items[i]);
+	rows__release(&rows);
+	return err;
+}
+
+/* ---- samples ---- */
+
+static void add_function(struct top *top, const struct sample *sample, uint32_t code, bool innermost)
+{
+	struct function_time *f = &((struct function_time *)top->functions.items)[code];
+
+	if (innermost && sample->kind == SAMPLE_CPU) {
+		f->own_ns += sample->weight_ns;
+		f->own_sum_ns += sample->weight_ns;
+	}
+	if (f->sample == top->sample_cnt) /* recursion */
+		return;
+	f->sample = top->sample_cnt;
+	if (sample->kind == SAMPLE_CPU) {
+		f->total_ns += sample->weight_ns;
+		f->total_sum_ns += sample->weight_ns;
+	} else {
+		f->wait_ns += sample->weight_ns;
+	}
+}
+
+static int add_sample(struct interval *interval, const struct sample *sample)
+{
+	struct stack stack = stacks__stack(job__stacks(interval->job), sample->stack);
+	struct top *top = interval->top;
+	bool is_main = sample->pid == sample->tid && processes__is_main(interval->job, sample->pid);
+	struct time_sum *interval_sum = &interval->causes[sample->cause], *sum = &top->sums[sample->cause];
+
+	if (array__grow(&interval->threads, sample->thread + 1, sizeof(struct thread_time)))
+		return -ENOMEM;
+	((struct thread_time *)interval->threads.items)[sample->thread].ns[sample->cause] += sample->weight_ns;
+	interval_sum->all_ns += sample->weight_ns;
+	sum->all_ns += sample->weight_ns;
+	if (is_main) {
+		interval_sum->main_ns += sample->weight_ns;
+		sum->main_ns += sample->weight_ns;
+	}
+	top->sample_cnt++;
+	for (uint32_t i = 0; i < stack.cnt; i++)
+		add_function(top, sample, stack.frames[i].code, !i);
+	if (!stack.cnt)
+		add_function(top, sample, 0, true);
+	return 0;
+}
+
+static int add_samples(struct interval *interval)
+{
+	const struct samples *samples = job__samples(interval->job);
+	int err = samples ? array__grow(&interval->top->functions, stacks__code_end(job__stacks(interval->job)),
+					sizeof(struct function_time))
+			  : -ENOMEM;
+
+	for (size_t i = 0; !err && i < samples__cnt(samples); i++) {
+		struct sample sample = samples__get(samples, i);
+
+		err = add_sample(interval, &sample);
+	}
+	return err;
+}
+
+/* The last two parts of a path tell files apart well enough. */
+static const char *short_path(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	while (slash && slash > path && slash[-1] != '/')
+		slash--;
+	return slash ? slash : path;
+}
+
+/* malloc'ed; NULL: no memory. */
+static char *function_name(struct job *job, uint32_t number)
+{
+	struct code code = stacks__code(job__stacks(job), number);
+	const char *name = code.name ? job__name_or_lost(job, code.name) : "?", *file;
+	char *text, *copy;
+
+	if (!number || !code.known)
+		return strdup(number ? "(function lost)" : "(no Python frame)");
+	copy = name ? strdup(name) : NULL; /* the next lost name may take its place */
+	file = code.file ? job__name_or_lost(job, code.file) : "?";
+	if (!copy || !file || asprintf(&text, "%s (%s:%u)", copy, short_path(file), code.first_line) < 0)
+		text = NULL;
+	free(copy);
+	return text;
+}
+
+static int add_functions(struct interval *interval)
+{
+	struct function_time *functions = interval->top->functions.items;
+
+	for (size_t i = 0; i < interval->top->functions.cnt; i++) {
+		struct function_time *f = &functions[i];
+		struct top_row *row;
+
+		if (!f->total_sum_ns && !f->wait_ns)
+			continue;
+		row = add_row(interval->frame, TOP_FUNCTIONS, function_name(interval->job, i));
+		if (!row)
+			return -ENOMEM;
+		row->values[0] = percent(f->own_ns, interval->seconds);
+		row->values[1] = percent(f->total_ns, interval->seconds);
+		row->values[2] = percent(f->wait_ns, interval->seconds);
+		row->values[3] = f->own_sum_ns / 1e9;
+		row->values[4] = f->total_sum_ns / 1e9;
+		f->own_ns = f->total_ns = f->wait_ns = 0;
+	}
+	return 0;
+}
+
+static int add_waits(struct interval *interval)
+{
+	for (int i = 0; i < CAUSE__END; i++) {
+		const struct time_sum *now = &interval->causes[i], *sum = &interval->top->sums[i];
+		struct top_row *row;
+
+		if (!sum->all_ns)
+			continue;
+		row = add_row(interval->frame, TOP_WAITS, strdup(i ? sample_cause__name(i) : "(on the CPU)"));
+		if (!row)
+			return -ENOMEM;
+		row->values[0] = percent(now->main_ns, interval->seconds) * 10;
+		row->values[1] = percent(now->all_ns, interval->seconds) * 10;
+		row->values[2] = sum->main_ns / 1e9;
+		row->values[3] = sum->all_ns / 1e9;
+	}
+	return 0;
+}
+
+/* "12/14 name: lock 60 %, gil 3 %": up to three causes. malloc'ed; NULL: no memory. */
+static char *thread_text(const struct interval *interval, uint32_t pid, uint32_t tid, struct thread_time time)
+{
+	char name[16] = "", causes[128] = "";
+	char *text;
+
+	if (interval->usage->thread_name)
+		interval->usage->thread_name(pid, tid, name);
+	for (int n = 0, at = 0; n < 3; n++) {
+		int most = CAUSE_LOCK;
+
+		for (int i = CAUSE_LOCK; i < CAUSE__END; i++)
+			if (time.ns[i] > time.ns[most])
+				most = i;
+		if (percent(time.ns[most], interval->seconds) < 1)
+			break;
+		at += snprintf(causes + at, sizeof(causes) - at, "%s %s %.0f %%", n ? "," : ":",
+			       sample_cause__name(most), percent(time.ns[most], interval->seconds));
+		time.ns[most] = 0;
+	}
+	return asprintf(&text, "%u/%u%s%s%s", pid, tid, *name ? " " : "", name, causes) < 0 ? NULL : text;
+}
+
+static int add_threads(struct interval *interval)
+{
+	const struct samples *samples = job__samples(interval->job);
+	const struct thread_time *threads = interval->threads.items;
+
+	for (size_t i = 1; i < interval->threads.cnt; i++) {
+		uint64_t blocked_ns = 0;
+		struct top_row *row;
+		uint32_t pid, tid;
+
+		samples__thread(samples, i, &pid, &tid);
+		for (int c = CAUSE_LOCK; c < CAUSE__END; c++)
+			blocked_ns += threads[i].ns[c];
+		row = add_row(interval->frame, TOP_THREADS, thread_text(interval, pid, tid, threads[i]));
+		if (!row)
+			return -ENOMEM;
+		row->values[0] = percent(threads[i].ns[CAUSE_NONE], interval->seconds);
+		row->values[1] = percent(threads[i].ns[CAUSE_RUN_QUEUE], interval->seconds);
+		row->values[2] = percent(blocked_ns, interval->seconds);
+	}
+	return 0;
+}
+
+/* ---- header ---- */
+
+/* "pid 12, 13: Python 3.11.7, torch 2.15: python train.py", of the first main process. malloc'ed; NULL: no memory. */
+static char *target_text(const struct job *job)
+{
+	size_t cnt, bytes, shown = 0;
+	const struct rec_target *targets = job__targets(job, &cnt), *first = NULL;
+	char *text = NULL;
+	FILE *out = open_memstream(&text, &bytes);
+
+	if (!out)
+		return NULL;
+	for (size_t i = 0; i < cnt; i++) {
+		if (targets[i].role != ROLE_MAIN)
+			continue;
+		first = first ?: &targets[i];
+		if (shown++ < 8)
+			fprintf(out, "%s%u", shown > 1 ? ", " : "pid ", targets[i].pid);
+	}
+	if (shown > 8)
+		fprintf(out, " and %zu more", shown - 8);
+	if (first && first->python[0])
+		fprintf(out, "  Python %s", first->python);
+	if (first && first->torch[0])
+		fprintf(out, "  torch %s", first->torch);
+	if (first)
+		fprintf(out, "  %s", first->command);
+	if (fclose(out)) {
+		free(text);
+		return NULL;
+	}
+	return text;
+}
+
+/* malloc'ed; NULL: no memory. */
+static char *losses_text(struct job *job)
+{
+	size_t cnt, bytes;
+	const struct job_counter *counters = job__counters(job, &cnt);
+	char *text = NULL;
+	FILE *out = open_memstream(&text, &bytes);
+
+	for (size_t i = 0; out && i < cnt; i++)
+		fprintf(out, "%s%s=%llu", i ? ", " : "", counters[i].name, (unsigned long long)counters[i].value);
+	if (!out || fclose(out)) {
+		free(text);
+		return NULL;
+	}
+	return text;
+}
+
+static int set_header(struct interval *interval)
+{
+	const struct rec_window *window = job__window(interval->job);
+	const struct rec_cost *cost = job__cost(interval->job);
+	struct top_frame *frame = interval->frame;
+	struct top *top = interval->top;
+	size_t note_cnt;
+	const char *const *notes = job__notes(interval->job, &note_cnt);
+	double s = interval->seconds;
+
+	frame->target = target_text(interval->job);
+	frame->losses = losses_text(interval->job);
+	frame->note = strdup(note_cnt ? notes[note_cnt - 1] : "");
+	frame->elapsed_s = rows__window_s(interval->job);
+	frame->interval_s = s;
+	frame->cpu_percent = interval->usage->cpu_percent;
+	frame->processes = interval->usage->processes;
+	frame->threads = interval->usage->threads;
+	frame->steps = window->steps;
+	frame->steps_per_s = s > 0 ? since(window->steps, top->step_cnt) / s : NAN;
+	frame->step_rule = common__step_rule(window->step_rule);
+	frame->hits_per_s = s > 0 ? since(cost->hits, top->hits) / s : NAN;
+	frame->cost_percent = percent(since(cost->busiest_hits, top->busiest_hits) * cost->hit_ns, s);
+	frame->own_percent = percent(since(cost->own_cpu_ns, top->own_cpu_ns), s);
+	frame->own_mb = cost->own_rss_bytes / 1e6;
+	top->step_cnt = window->steps;
+	top->hits = cost->hits;
+	top->busiest_hits = cost->busiest_hits;
+	top->own_cpu_ns = cost->own_cpu_ns;
+	return frame->target && frame->losses && frame->note ? 0 : -ENOMEM;
+}
+
+int top__update(struct top *top, struct job *job, const struct top_usage *usage, struct top_frame *frame)
+{
+	const struct rec_window *window = job__window(job);
+	struct interval interval = {.top = top, .job = job, .frame = frame, .usage = usage};
+	int err;
+
+	*frame = (struct top_frame){0};
+	interval.seconds = since(window->end_ns, top->frame_ns ?: window->start_ns) / 1e9;
+	interval.base_seconds = since(window->end_ns, top->base_ns ?: window->start_ns) / 1e9;
+	top->frame_ns = window->end_ns;
+	err = set_header(&interval) ?: add_actions(&interval) ?: add_samples(&interval) ?: add_functions(&interval);
+	err = err ?: add_waits(&interval) ?: add_threads(&interval);
+	err = err ?: steps__rows(&top->steps, job, interval.seconds, &frame->rows[TOP_STEPS]);
+	free(interval.threads.items);
+	if (err)
+		top_frame__release(frame);
+	return err;
+}
+
+void top_frame__release(struct top_frame *frame)
+{
+	for (int view = 0; view < TOP__VIEWS; view++) {
+		struct top_row *rows = frame->rows[view].items;
+
+		for (size_t i = 0; i < frame->rows[view].cnt; i++) {
+			free(rows[i].name);
+			free(rows[i].history);
+		}
+		free(rows);
+	}
+	free(frame->target);
+	free(frame->losses);
+	free(frame->note);
+	*frame = (struct top_frame){0};
+}
