@@ -392,7 +392,6 @@ static inline long bpf_probe_read_kernel(void *to, u32 bytes, const void *from)
 static inline long bpf_probe_read_user(void *to, u32 bytes, const void *from)
 {
 	struct iovec local = {to, bytes}, remote = {(void *)from, bytes};
-
 	u64 random = native.corrupt ? native.corrupt() : 0;
 
 	native.reads++;
