@@ -224,12 +224,12 @@ static __always_inline u32 task_number(struct task_struct *task)
 /* The process and the thread of a task, as stepflame's own pid namespace numbers them; 0: not visible there. */
 static __always_inline u32 task_pid(struct task_struct *task)
 {
-	return pid_level ? task_number(task->group_leader) : LOAD_HERE(task->tgid);
+	return pid_level ? task_number(task->group_leader) : (u32)LOAD_HERE(task->tgid);
 }
 
 static __always_inline u32 task_tid(struct task_struct *task)
 {
-	return pid_level ? task_number(task) : LOAD_HERE(task->pid);
+	return pid_level ? task_number(task) : (u32)LOAD_HERE(task->pid);
 }
 
 /* The id of a fixed name, 0 when there is no such name. */

@@ -233,12 +233,13 @@ def test_usage(tmp_path, options):
 
 
 def guardians():
-    """Our processes that put words back."""
+    """Our processes that put words back, but for those that have ended and wait for their parent to notice."""
     found = []
-    for comm in glob.glob("/proc/[0-9]*/comm"):
+    for stat in glob.glob("/proc/[0-9]*/stat"):
         try:
-            if Path(comm).read_text().strip() == "stepflame-guard":
-                found.append(comm)
+            _, name, state = re.match(r"(\d+) \((.*)\) (\S)", Path(stat).read_text()).groups()
         except OSError:
-            pass
+            continue
+        if name == "stepflame-guard" and state != "Z":
+            found.append(stat)
     return found

@@ -92,6 +92,8 @@ def test_shapes_of_odd_tensors(bench):
 
 @pytest.mark.parametrize("model", ["mlp", "conv", "transformer", "lstm"])
 def test_memory(bench, model):
+    if subprocess.run([PYTHON, "-c", "import torch; raise SystemExit(torch.__version__.startswith('2.5'))"]).returncode:
+        pytest.skip("torch.profiler 2.5 says other bytes of the same job in each run: docs/ops-accuracy.md")
     found, truth = compare(bench, model, "--memory", options=("--memory",))
     ops_compare.check_same(found["ops"], truth["ops"], "self_cpu_memory")
 

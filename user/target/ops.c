@@ -59,6 +59,7 @@ struct finder {
 	size_t candidate_cnt, candidate_cap;
 	struct ops_names names;
 	bool old_optional;
+	bool bracketed; /* the end of OP_TEXT is there */
 	struct torch_ops *ops;
 	size_t site_cap;
 };
@@ -261,6 +262,10 @@ static int add_function(struct finder *finder, const struct candidate *candidate
 	if (find_sites(finder->elf, candidate, &sites, &fn->policy)) {
 		ops->unplaced_cnt++;
 		return 0;
+	}
+	if (fn->event == OP_TEXT) { /* of 2.5 there are two that begin, and one that ends */
+		sites.exit_cnt = finder->bracketed ? 0 : sites.exit_cnt;
+		finder->bracketed = true;
 	}
 	if (add_sites(finder, &sites, fn))
 		return -ENOMEM;

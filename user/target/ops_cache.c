@@ -19,7 +19,7 @@
 
 #include "target/ops_private.h"
 
-#define MAGIC      "sf-ops4" /* to be raised when anything is found otherwise, or elsewhere, in the same file */
+#define MAGIC      "sf-ops5" /* to be raised when anything is found otherwise, or elsewhere, in the same file */
 #define FILE_MAX   (64 << 20)
 #define CODE_BYTES 16 /* compared at each site: the longest instruction and one more */
 
