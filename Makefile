@@ -114,7 +114,8 @@ test-vm: setup
 bench: setup
 	$(Q)$(MAKE) --no-print-directory all
 	$(Q)python=$$(tools/setup.sh python) && $$python tools/bench.py --stepflame $(BUILD)/stepflame $(ARGS) \
-		&& $$python tools/bench_ops.py --stepflame $(BUILD)/stepflame --sites $(BUILD)/tools/sites
+		&& $$python tools/bench_ops.py --stepflame $(BUILD)/stepflame --sites $(BUILD)/tools/sites \
+		&& $$python tools/bench_samples.py --stepflame $(BUILD)/stepflame
 
 LINT_SRC = $(wildcard user/*.c user/*/*.c tools/*.c)
 

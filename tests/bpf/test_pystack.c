@@ -143,7 +143,8 @@ static void test_instructions(void **state)
 /* A generator is resumed by a function: from 3.11 its frame lies in the object, not on the stack. */
 static void test_generator(void **state)
 {
-	u64 gen = fakepy__generator(&job.py, walk.functions[2], job.py.gen_type), frame = fakepy__gen_frame(&job.py, gen);
+	u64 gen = fakepy__generator(&job.py, walk.functions[2], job.py.gen_type),
+	    frame = fakepy__gen_frame(&job.py, gen);
 
 	(void)state;
 	fakepy__put(frame + job.py.py->frame_previous, deep(2, 1), 8);
@@ -460,9 +461,11 @@ static void test_bad_pointers(void **state)
 			good__restore();
 			fakepy__put(base + at, nowhere[i], 8);
 			id = stack__of(&walk.room, job.proc, JOB_PID);
-			for (u64 frame = good.frame; frame; frame = *(u64 *)(good.image + (frame - base) + py->frame_previous))
+			for (u64 frame = good.frame; frame;
+			     frame = *(u64 *)(good.image + (frame - base) + py->frame_previous))
 				at_instr |= base + at == frame + py->frame_instr;
-			ends = !nowhere[i] || base + at < walk.thread_pointer[1] + 256; /* no frame is outside, or is innermost */
+			ends = !nowhere[i] ||
+			       base + at < walk.thread_pointer[1] + 256; /* no frame is outside, or is innermost */
 			if (at_instr || id == whole)
 				continue;
 			changed++;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Walks over Python stacks (bpf/pystack.h) in real interpreters: a child's threads wait in stacks of all shapes, it says by sys._current_frames
- * what these are, and the walker reads its memory. Interpreters: see tests/pythons.h.
+ * what these are, and the walker reads its memory, as it is and with bytes wrong. Interpreters: see tests/pythons.h.
  */
 #include "native/seen.h"
 
+#include "native/random.h"
 #include "tests/children.h"
 #include "tests/pythons.h"
 #include "user/target/pylines.h"
@@ -51,7 +52,8 @@ static const char script[] =
 	"    x = 1\n" /* 900 lines below go here */
 	"    %s\n"
 	"    wait()\n"
-	"wide = '\\n' * 70000 + 'def \\u00e9tape(wait):\\n    return \\u6b65\\u9aa4(wait)\\ndef \\u6b65\\u9aa4(wait):\\n    wait()\\n'\n"
+	"wide = '\\n' * 70000 + 'def \\u00e9tape(wait):\\n    return \\u6b65\\u9aa4(wait)\\ndef "
+	"\\u6b65\\u9aa4(wait):\\n    wait()\\n'\n"
 	"scope = {}\n"
 	"exec(compile(wide, '/tmp/mod\\u00fcl \\U0001f525.py', 'exec'), scope)\n"
 	"def not_ascii(): scope['\\u00e9tape'](wait)\n"
@@ -149,6 +151,38 @@ static void expect_stack(const struct py_layout *py, u32 cnt)
 	seen__free(&seen);
 }
 
+/* All that was told is told anew. */
+static void forget(void)
+{
+	native.ring_bytes = 0;
+	native__forget(&codes);
+	native__forget(&names);
+	native__forget(&stacks);
+	memset(live.room.names.sent, 0, sizeof(live.room.names.sent));
+}
+
+/* The same with bytes wrong in what is read: what is sent makes sense, and no more is read than for the longest of stacks. */
+static void walk_corrupted(void)
+{
+	for (u64 i = 0; i < environment("STEPFLAME_ROUNDS", 40); i++) {
+		struct seen seen;
+		u64 id;
+
+		native.corrupt = random_u64;
+		native.reads = 0;
+		forget();
+		id = stack__of(&live.room, job.proc, (u32)native.memory_pid);
+		native.corrupt = NULL;
+		assert_true(native.reads < 10 * 2 * STACK_FRAMES_MAX);
+		seen = seen__read();
+		if (id)
+			assert_in_range(seen__stack(&seen, id).cnt, 1, STACK_FRAMES_MAX);
+		seen__free(&seen);
+	}
+	native__forget(&counters);
+	forget();
+}
+
 static void read_stack(FILE *from, u32 cnt)
 {
 	static char line[4096];
@@ -158,8 +192,8 @@ static void read_stack(FILE *from, u32 cnt)
 		struct told_frame *f = &live.frames[i];
 
 		assert_non_null(fgets(line, sizeof(line), from));
-		assert_int_equal(sscanf(line, "%127[^\t]\t%1023[^\t]\t%u\t%d\t%ld", f->file, f->name, &f->first_line, &f->line,
-					(long *)&f->offset),
+		assert_int_equal(sscanf(line, "%127[^\t]\t%1023[^\t]\t%u\t%d\t%ld", f->file, f->name, &f->first_line,
+					&f->line, (long *)&f->offset),
 				 5);
 	}
 }
@@ -170,6 +204,7 @@ static void test_live(void **state)
 	char *text, line[128], many[900 * 10 + 1] = "";
 	struct process process;
 	struct python found;
+	u64 cut = 0, names_cut = 0;
 	unsigned long ident;
 	FILE *from;
 	pid_t pid;
@@ -185,6 +220,7 @@ static void test_live(void **state)
 	assert_int_equal(python__find(&process, &found, NULL), 0);
 	assert_true(found.process.tss_offset != 0);
 	job__start(found.process.layout.minor);
+	seed = environment("STEPFLAME_SEED", 1);
 	job.proc->py = found.process;
 	native.memory_pid = pid;
 	do {
@@ -193,11 +229,18 @@ static void test_live(void **state)
 		read_stack(from, cnt);
 		job.task.thread.fsbase = ident; /* pthread_self() */
 		expect_stack(&found.process.layout, cnt);
+		cut += counter(CNT_STACK_CUT);
+		names_cut += counter(CNT_NAME_CUT);
+		bpf_map_delete_elem(&counters, &(u32){CNT_STACK_CUT});
+		bpf_map_delete_elem(&counters, &(u32){CNT_NAME_CUT});
+		expect_counters(CNT__COUNT);
+		walk_corrupted();
 	} while (fgets(line, sizeof(line), from));
 	assert_string_equal(line, "end\n");
 	assert_int_equal(live.stacks, 11);
 	assert_true(live.shown > STACK_FRAMES_MAX + 100);
-	expect_counters(CNT_STACK_CUT, 1, CNT_NAME_CUT, 1, CNT__COUNT);
+	assert_int_equal(cut, 1);
+	assert_int_equal(names_cut, 1);
 	fclose(from);
 	end_child(pid);
 	process__release(&process);

@@ -62,7 +62,8 @@ static int samples_setup(void **state)
 	job.task.thread.fsbase = job.thread.thread.fsbase = (u64)cpu.thread_pointer;
 	job.proc->py.tss_offset = 8;
 	job.proc->py.code_type = job.py.code_type;
-	cpu.function = fakepy__function_of(&job.py, fakepy__text(&job.py, "/home/me/a.py"), fakepy__text(&job.py, "f"), 1);
+	cpu.function =
+		fakepy__function_of(&job.py, fakepy__text(&job.py, "/home/me/a.py"), fakepy__text(&job.py, "f"), 1);
 	frame = fakepy__frame(&job.py, cpu.function, 0);
 	fakepy__set_instr(&job.py, frame, cpu.function, 2);
 	cpu.thread_pointer[1] = fakepy__tstate(&job.py, frame);
@@ -112,11 +113,11 @@ static void wait_for(u64 blocked_ns, u64 queued_ns)
 	back();
 }
 
-static void visit(bool at_close)
+static void visit(enum thread_visit what)
 {
 	struct task_struct *const tasks[] = {NULL, &cpu.other, &job.task, &job.thread};
 
-	thread_visit = at_close ? VISIT_CLOSE : VISIT_OPEN;
+	thread_visit = what;
 	for (size_t i = 0; i < sizeof(tasks) / sizeof(tasks[0]); i++)
 		sample_threads(&(struct bpf_iter__task){.task = tasks[i]});
 }
@@ -361,7 +362,7 @@ static void test_open(void **state)
 	job.thread.on_cpu = 1;
 	cpu.user = in_call(SYS_WAIT4, 0, 0, 0);
 	job.proc->window_start_ns = native.now_ns;
-	visit(false);
+	visit(VISIT_OPEN);
 	wait_ns(THRESHOLD);
 	sample_wakeup(&job.task);
 	back();
@@ -371,7 +372,7 @@ static void test_open(void **state)
 	assert_null(bpf_task_storage_get(&waits, &job.thread, NULL, 0));
 	/* visited again, a wait that is known goes on */
 	wait_ns(THRESHOLD);
-	visit(false);
+	visit(VISIT_OPEN);
 	wait_ns(THRESHOLD);
 	sample_wakeup(&job.task);
 	back();
@@ -385,23 +386,49 @@ static void test_close(void **state)
 	cpu.user = in_call(SYS_WAIT4, 0, 0, 0);
 	away();
 	wait_ns(THRESHOLD);
-	visit(true);
+	visit(VISIT_CLOSE);
 	expect_wait(CAUSE_CHILD_WAIT, THRESHOLD, 1);
 	/* once, whatever comes */
-	visit(true);
+	visit(VISIT_CLOSE);
 	wait_ns(THRESHOLD);
 	back();
-	visit(true);
+	visit(VISIT_CLOSE);
 	expect_no_more();
 	/* waiting for a CPU at the end */
 	away();
 	wait_ns(2 * THRESHOLD);
 	sample_wakeup(&job.task);
 	wait_ns(3 * THRESHOLD);
-	visit(true);
+	visit(VISIT_CLOSE);
 	expect_wait(CAUSE_CHILD_WAIT, 2 * THRESHOLD, 1);
 	expect_wait(CAUSE_RUN_QUEUE, 3 * THRESHOLD, 1);
 	expect_no_more();
+}
+
+/* A wait so far, of one that goes on: in parts, it is as long as it was. */
+static void test_cut(void **state)
+{
+	(void)state;
+	job.thread.on_cpu = 1;
+	cpu.user = in_call(SYS_WAIT4, 0, 0, 0);
+	away();
+	for (int i = 2; i < 5; i++) {
+		wait_ns(i * THRESHOLD);
+		visit(VISIT_CUT);
+		assert_true(expect_wait(CAUSE_CHILD_WAIT, i * THRESHOLD, 1)->stack != 0);
+	}
+	wait_ns(THRESHOLD);
+	sample_wakeup(&job.task);
+	wait_ns(2 * THRESHOLD);
+	visit(VISIT_CUT); /* it waits for a CPU */
+	expect_wait(CAUSE_CHILD_WAIT, THRESHOLD, 1);
+	expect_wait(CAUSE_RUN_QUEUE, 2 * THRESHOLD, 1);
+	wait_ns(3 * THRESHOLD);
+	back();
+	expect_wait(CAUSE_RUN_QUEUE, 3 * THRESHOLD, 1);
+	visit(VISIT_CUT); /* it runs */
+	expect_no_more();
+	expect_counters(CNT__COUNT);
 }
 
 /* The steps asked for have been seen while a thread waited: it waits until then. */
@@ -417,9 +444,9 @@ static void test_done(void **state)
 	back();
 	wait_for(THRESHOLD, THRESHOLD);
 	expect_no_more();
-	visit(true);
+	visit(VISIT_CLOSE);
 	expect_wait(CAUSE_CHILD_WAIT, THRESHOLD, 1);
-	visit(true);
+	visit(VISIT_CLOSE);
 	expect_no_more();
 }
 
@@ -456,8 +483,8 @@ static void test_open_later(void **state)
 		job.proc->window_start_ns = native.now_ns;
 		job.task.on_cpu = 1;
 		wait_ns(THRESHOLD);
-		visit(true);
-		visit(false);
+		visit(VISIT_CLOSE);
+		visit(VISIT_OPEN);
 		job.task.on_cpu = 0;
 		expect_no_more();
 	}
@@ -472,7 +499,7 @@ static void test_exit(void **state)
 	switch_to(&cpu.other, TASK_DEAD);
 	assert_null(bpf_task_storage_get(&waits, &job.task, NULL, 0));
 	wait_ns(THRESHOLD);
-	visit(true);
+	visit(VISIT_CLOSE);
 	expect_no_more();
 	expect_counters(CNT__COUNT);
 }
@@ -681,11 +708,10 @@ static void test_no_call(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_timer),       TEST(test_windows), TEST(test_paths),   TEST(test_wait),
-		TEST(test_preempted),   TEST(test_threads), TEST(test_short_waits), TEST(test_open),
-		TEST(test_close),       TEST(test_done),    TEST(test_open_later),  TEST(test_exit),
-		TEST(test_fork),        TEST(test_ring_full), TEST(test_no_room),   TEST(test_causes),
-		TEST(test_futex),       TEST(test_no_call),
+		TEST(test_timer),   TEST(test_windows),     TEST(test_paths), TEST(test_wait),    TEST(test_preempted),
+		TEST(test_threads), TEST(test_short_waits), TEST(test_open),  TEST(test_close),   TEST(test_cut),
+		TEST(test_done),    TEST(test_open_later),  TEST(test_exit),  TEST(test_fork),    TEST(test_ring_full),
+		TEST(test_no_room), TEST(test_causes),      TEST(test_futex), TEST(test_no_call),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

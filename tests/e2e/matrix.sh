@@ -23,4 +23,6 @@ for name in ${PYTHONS:-3.10 3.12 3.13 torch2.5}; do
 		"$runner" -m pytest -q tests/e2e/test_lightning.py tests/e2e/test_plain.py tests/e2e/test_landmarks.py tests/e2e/test_ops.py tests/e2e/test_timeline.py \
 		tests/e2e/test_pyaction.py "$@" || status=1
 done
+echo "matrix: samples, for longer, on the interpreters that are installed"
+STEPFLAME=${STEPFLAME:-build/stepflame} STEPFLAME_LONG=1 "$runner" -m pytest -q tests/e2e/test_samples.py -k shares "$@" || status=1
 exit $status

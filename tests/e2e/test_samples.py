@@ -19,7 +19,6 @@ HZ = 99
 LONG = bool(os.environ.get("STEPFLAME_LONG"))  # make test-matrix
 SHARE = 0.03  # of a function, where there are samples enough for that
 WAITED = 0.02  # of a wait
-NO_LOSS = {"lines_lost"}  # a function that was gone before its lines were read
 
 
 def pythons():
@@ -40,6 +39,12 @@ by_python = pytest.mark.parametrize("python", PYTHONS.values(), ids=list(PYTHONS
 def sampled_run(bench, script, *args, python=helpers.PYTHON, options=()):
     record, truth = bench.recorded(script, *args, python=python, options=options)
     return sampled.Samples(record.file), truth, helpers.report(record.file), record
+
+
+def check_lost(samples, lost):
+    """A stack in a hundred may be met while it is made; no sample is lost, and no stack cut."""
+    assert lost.get("stack_lost", 0) <= 1 + len(samples) / 100, lost
+    assert not {"samples_lost", "ring_full", "stack_cut"} & set(lost), lost
 
 
 def error_of(share, samples):
@@ -93,7 +98,7 @@ def test_shares(bench, python):
     check_shares(samples, truth)
     check_waits(samples, truth)
     sampled.check_frames(samples, found["lost"])
-    assert set(found["lost"]) <= NO_LOSS, found["lost"]
+    check_lost(samples, found["lost"])
     # the report's own sums, of the process
     (none,) = helpers.report(bench.started[-1].file, "--advanced")["actions"]
     own = [s for s in samples if s.pid == truth["pid"]]
@@ -117,7 +122,7 @@ def test_frames(bench, python):
         found_chains = {tuple(f.name.rsplit(".", 1)[-1] for f in s.stack) for s in samples}
         assert any(chain == list(c[i : i + len(chain)]) for c in found_chains for i in range(len(c))), chain
     assert len({s.tid for s in samples if s.pid == truth["pid"]}) >= 100
-    assert set(found["lost"]) <= NO_LOSS | {"stack_cut"}, found["lost"]
+    check_lost(samples, {name: cnt for name, cnt in found["lost"].items() if name != "stack_cut"})
     assert any(s.cut and len(s.stack) == 512 for s in samples)
 
 
@@ -144,7 +149,7 @@ def test_frames_lightning(bench):
 def test_frames_plain(bench):
     samples, _, found, _ = sampled_run(bench, "plain_loop.py", "--epochs", 4)
     assert sampled.check_frames(samples, found["lost"]) > 10
-    assert set(found["lost"]) <= NO_LOSS, found["lost"]
+    check_lost(samples, found["lost"])
 
 
 # ---- py-spy ----
@@ -186,7 +191,7 @@ def test_churn(bench, python):
     sampled.check_frames(samples, found["lost"])
     check_generated(samples)
     assert any(s.stack for s in samples if s.pid == truth["pid"])
-    assert "stack_cut" not in found["lost"], found["lost"]
+    check_lost(samples, found["lost"])
 
 
 def test_stopped(bench):

@@ -139,6 +139,7 @@ static struct {
 	u8 *ring; /* the records sent, one behind the other */
 	size_t ring_bytes;
 	u64 reads; /* of the target's memory, so far */
+	u64 (*corrupt)(void); /* a random number, by which some of what is read is changed; NULL: nothing is */
 } native;
 
 /* ---- maps ---- */
@@ -391,11 +392,16 @@ static inline long bpf_probe_read_kernel(void *to, u32 bytes, const void *from)
 static inline long bpf_probe_read_user(void *to, u32 bytes, const void *from)
 {
 	struct iovec local = {to, bytes}, remote = {(void *)from, bytes};
+	u64 random = native.corrupt ? native.corrupt() : 0;
 
 	native.reads++;
-	if (!bytes || process_vm_readv(native.memory_pid ? native.memory_pid : getpid(), &local, 1, &remote, 1, 0) ==
-			      (ssize_t)bytes)
+	if (!bytes)
 		return 0;
+	if (process_vm_readv(native.memory_pid ? native.memory_pid : getpid(), &local, 1, &remote, 1, 0) == (ssize_t)bytes) {
+		if (random % 64 == 1) /* one read in so many has a byte wrong */
+			((u8 *)to)[(random >> 8) % bytes] ^= random >> 40 | 1;
+		return 0;
+	}
 	memset(to, 0, bytes);
 	return -EFAULT;
 }
