@@ -63,13 +63,53 @@ __weak __noinline int code__calls_module(const struct py_layout *py, u64 code)
 	return py__tail(py, read_u64(code + py->code_filename), tail) && TAIL_IS(tail, "odules/module.py");
 }
 
-/* Tells of a function; its id, 0 when it has no readable name. Fields one by one: programs' stacks are small. */
+/* What is told of a function. */
+struct code_head {
+	u64 id, file, name;
+	u64 table; /* address of its bytes object */
+	u64 table_bytes;
+	u32 pid, first_line;
+};
+
+#define CODE_TABLE_SMALL 512
+#define CODE_TABLE_LARGE 8192
+
+/* With its line table, of at most `room` bytes; user space reads a longer one by its address, if it still can. */
+static __always_inline bool code__submit(const struct code_head *head, u32 data, u32 room)
+{
+	struct rec_code *rec = bpf_ringbuf_reserve(&ring, sizeof(*rec) + room, 0);
+	u32 bytes = head->table_bytes;
+
+	if (!rec) {
+		count(CNT_RING_FULL);
+		return false;
+	}
+	if (bytes > room ||
+	    bpf_probe_read_user(rec + 1, bytes & (2 * CODE_TABLE_LARGE - 1), (const void *)(head->table + data)))
+		bytes = 0;
+	rec->hdr.type = REC_CODE;
+	rec->hdr.flags = 0;
+	rec->hdr.size = sizeof(*rec) + room;
+	rec->id = head->id;
+	rec->file = head->file;
+	rec->name = head->name;
+	rec->line_table = head->table;
+	rec->pid = head->pid;
+	rec->first_line = head->first_line;
+	rec->line_cnt = 0;
+	rec->table_bytes = bytes;
+	bpf_ringbuf_submit(rec, BPF_RB_NO_WAKEUP);
+	return true;
+}
+
+/* Tells of a function; its id, 0 when it has no readable name. */
 __weak __noinline u64 code__send(struct name_buffer *b, const struct py_layout *py, u32 pid, u64 code)
 {
+	struct code_head head = {.pid = pid};
 	u64 file = 0, name = 0, id;
-	struct rec_code *rec;
 	struct py_text text;
 	u32 first_line = 0;
+	bool sent;
 	u8 one = 1;
 
 	if (!b || !py)
@@ -82,23 +122,20 @@ __weak __noinline u64 code__send(struct name_buffer *b, const struct py_layout *
 	if (!file || !name)
 		return 0;
 	id = name_hash__end(name_hash__add(name_hash__add(file, name), first_line));
-	rec = bpf_ringbuf_reserve(&ring, sizeof(*rec), 0);
-	if (!rec) {
-		count(CNT_RING_FULL);
+	head.id = id;
+	head.file = file;
+	head.name = name;
+	head.first_line = first_line;
+	head.table = read_u64(code + py->code_linetable);
+	head.table_bytes = head.table ? read_u64(head.table + py->bytes_length) : 0;
+	if (head.table_bytes <= CODE_TABLE_SMALL)
+		sent = code__submit(&head, py->bytes_data, CODE_TABLE_SMALL);
+	else if (head.table_bytes <= CODE_TABLE_LARGE)
+		sent = code__submit(&head, py->bytes_data, CODE_TABLE_LARGE);
+	else
+		sent = code__submit(&head, 0, 0);
+	if (!sent)
 		return 0;
-	}
-	rec->hdr.type = REC_CODE;
-	rec->hdr.flags = 0;
-	rec->hdr.size = sizeof(*rec);
-	rec->id = id;
-	rec->file = file;
-	rec->name = name;
-	rec->line_table = read_u64(code + py->code_linetable);
-	rec->pid = pid;
-	rec->first_line = first_line;
-	rec->line_cnt = 0;
-	rec->pad = 0;
-	bpf_ringbuf_submit(rec, 0); /* its line table is read in its process, which may end */
 	if (want_modules && code__calls_module(py, code))
 		bpf_map_update_elem(&module_calls, &id, &one, BPF_ANY);
 	return id;

@@ -113,12 +113,10 @@ static s32 line_of(const struct py_layout *py, const struct code *code, u32 offs
 	u32 i = 0;
 
 	for (const struct rec_code *rec; (rec = record(REC_CODE, i)); i++) {
-		struct rec_code asked = *rec;
-
 		if (rec->file != code->file || rec->name != code->name || rec->first_line != code->first_line)
 			continue;
-		assert_int_equal(py_lines__complete(py, &asked, &complete), 0);
-		line = py_lines__at(complete->lines, complete->line_cnt, asked.first_line, offset);
+		assert_int_equal(py_lines__complete(py, rec, &complete), 0);
+		line = py_lines__at(complete->lines, complete->line_cnt, rec->first_line, offset);
 		free(complete);
 		return line;
 	}

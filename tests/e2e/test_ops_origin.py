@@ -27,7 +27,7 @@ def recorded(tmp_path_factory):
 def test_same_function_and_modules(recorded):
     found, truth = recorded
     expected = {
-        (name, file, function, modules)
+        (name, Path(file).name, function, modules)
         for name, file, function, modules in truth["origins"]
         if name.startswith("aten::") and function
     }
@@ -37,7 +37,7 @@ def test_same_function_and_modules(recorded):
             continue
         file, function = re.fullmatch(r"(.*)\(\d+\): (.*)", row["source"]).groups()
         modules = MODULE_INDEX.sub("", row["module"] or "")
-        ours.add((row["name"], file, function.rpartition(".")[2], modules))
+        ours.add((row["name"], Path(file).name, function.rpartition(".")[2], modules))
     assert ours == expected
 
 

@@ -134,42 +134,60 @@ int32_t py_lines__at(const struct code_line *lines, uint32_t line_cnt, uint32_t 
 	return low ? lines[low - 1].line : 0;
 }
 
-int py_lines__complete(const struct py_layout *layout, const struct rec_code *code, struct rec_code **out)
+/* The line table from its process, malloc'ed. */
+static int read_table(const struct py_layout *layout, const struct rec_code *code, uint8_t **out, uint64_t *length)
 {
-	struct rec_code *record = NULL;
-	uint8_t *table = NULL;
-	uint64_t length;
+	uint8_t *table;
 	int err;
 
-	*out = NULL;
 	if (!code->line_table)
 		return -ENOENT;
 	if (!py_object__is((pid_t)code->pid, layout, code->line_table, "bytes"))
 		return -EINVAL;
-	err = process__read_memory((pid_t)code->pid, code->line_table + layout->bytes_length, &length, sizeof(length));
+	err = process__read_memory((pid_t)code->pid, code->line_table + layout->bytes_length, length, sizeof(*length));
 	if (err)
 		return err;
-	if (length > PY_LINE_TABLE_MAX)
+	if (*length > PY_LINE_TABLE_MAX)
 		return -E2BIG;
-	err = -ENOMEM;
-	table = malloc(length + 1);
-	record = malloc(sizeof(*record) + PY_LINES_MAX * sizeof(record->lines[0]));
-	if (!table || !record)
-		goto out;
-	err = process__read_memory((pid_t)code->pid, code->line_table + layout->bytes_data, table, length + 1);
-	if (!err && table[length])
+	table = malloc(*length + 1);
+	if (!table)
+		return -ENOMEM;
+	err = process__read_memory((pid_t)code->pid, code->line_table + layout->bytes_data, table, *length + 1);
+	if (!err && table[*length])
 		err = -EINVAL;
 	if (err)
-		goto out;
-	*record = *code;
-	record->line_table = 0;
-	record->line_cnt =
-		py_lines__decode(layout->minor, table, length, code->first_line, record->lines, PY_LINES_MAX);
-	record->hdr.size = (uint32_t)(sizeof(*record) + record->line_cnt * sizeof(record->lines[0]));
-	*out = record;
-	record = NULL;
-out:
-	free(table);
-	free(record);
+		free(table);
+	else
+		*out = table;
 	return err;
+}
+
+int py_lines__complete(const struct py_layout *layout, const struct rec_code *code, struct rec_code **out)
+{
+	const uint8_t *table = (const uint8_t *)(code + 1);
+	uint64_t length = code->table_bytes;
+	struct rec_code *record;
+	uint8_t *read = NULL;
+	int err = 0;
+
+	*out = NULL;
+	if (length > code->hdr.size - sizeof(*code))
+		return -EINVAL;
+	if (!length) {
+		err = read_table(layout, code, &read, &length);
+		table = read;
+	}
+	if (err)
+		return err;
+	record = malloc(sizeof(*record) + PY_LINES_MAX * sizeof(record->lines[0]));
+	if (record) {
+		*record = *code;
+		record->line_table = record->table_bytes = 0;
+		record->line_cnt =
+			py_lines__decode(layout->minor, table, length, code->first_line, record->lines, PY_LINES_MAX);
+		record->hdr.size = (uint32_t)(sizeof(*record) + record->line_cnt * sizeof(record->lines[0]));
+		*out = record;
+	}
+	free(read);
+	return record ? 0 : -ENOMEM;
 }

@@ -25,9 +25,9 @@ uint32_t py_lines__decode(int minor, const uint8_t *table, size_t size, uint32_t
 int32_t py_lines__at(const struct code_line *lines, uint32_t line_cnt, uint32_t first_line, int64_t offset);
 
 /*
- * Reads the line table of a record as BPF sends it from its process, as long as that lives, and makes the record that
- * files hold, malloc'ed into *out: with its lines, and line_table 0. 0; -ENOENT when the record has no line_table;
- * -EINVAL when there is no bytes object at that address (any more); or -errno.
+ * Makes of a record as BPF sends it the one that files hold, malloc'ed into *out: with its lines, of the line table
+ * behind it or read from its process, as long as that lives. 0; -ENOENT when the record has no line table; -EINVAL when
+ * it does not fit, or there is no bytes object at its address (any more); or -errno.
  */
 int py_lines__complete(const struct py_layout *layout, const struct rec_code *code, struct rec_code **out);
 
