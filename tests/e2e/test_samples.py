@@ -7,6 +7,7 @@ import math
 import os
 import shutil
 import subprocess
+import sys
 
 import helpers
 import pytest
@@ -155,13 +156,16 @@ def test_frames_plain(bench):
 # ---- py-spy ----
 
 
-@pytest.mark.skipif(not shutil.which("py-spy"), reason="there is no py-spy: pip install py-spy")
+PY_SPY = shutil.which("py-spy", path=os.pathsep.join([os.environ.get("PATH", ""), os.path.dirname(sys.executable)]))
+
+
+@pytest.mark.skipif(not PY_SPY, reason="there is no py-spy: tools/setup.sh python --readers, or pip install py-spy")
 def test_py_spy(bench):
     """Two watchers of one run: the same functions have the CPU, by the same shares."""
     job = bench.job("shares.py", "--seconds", 8).until_ready()
     record = bench.record("-p", job.pid).until_armed()
     spied = bench.directory / "spied"
-    spy = bench.process("py-spy", "record", "-p", job.pid, "-f", "raw", "-r", 100, "-d", 7, "-t", "-o", spied)
+    spy = bench.process(PY_SPY, "record", "-p", job.pid, "-f", "raw", "-r", 100, "-d", 7, "-t", "-o", spied)
     job.release()
     truth = job.truth()
     assert spy.wait() == 0, spy.what()
