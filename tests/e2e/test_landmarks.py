@@ -30,6 +30,12 @@ def test_garbage_collections(bench, python):
     # labels inside of collections and collections inside of labels
     assert helpers.actions(found)["finalizer"]["count"] == truth["labels"] > 0
     assert found["lost"] == {}
+    # one by one, too
+    pauses = {"gc generation %d" % g["generation"]: g for g in helpers.report(record.file, "--advanced")["interpreter"]["gc"]}
+    for name, row in rows.items():
+        assert pauses[name]["count"] == row["count"]
+        assert pauses[name]["total_s"] == pytest.approx(row["total_s"], abs=1e-9)
+        assert pauses[name]["max_s"] == pytest.approx(row["max_s"], abs=1e-9)
     # none of it where Lightning's own table has none
     assert rows_of(helpers.report(record.file), "gc") == {}
 

@@ -124,15 +124,20 @@ static int add_calls(struct samples *samples, struct stacks *stacks, const struc
 	return 0;
 }
 
-/* Steps, and what is in the paths already, are for other readers. */
-static int add_interval(struct samples *samples, const struct rec_interval *record)
+static int add_pause(struct samples *samples, const struct rec_interval *record)
+{
+	struct gc_pause *pause = array__add(&samples->pauses, sizeof(*pause));
+
+	if (!pause)
+		return -ENOMEM;
+	*pause = (struct gc_pause){record->start_ns, record->duration_ns, record->name, record->pid, record->step};
+	return 0;
+}
+
+static int add_forward(struct samples *samples, const struct rec_interval *record)
 {
 	struct forward *forward;
 
-	if (record->kind == SPAN_NONE || record->kind >= SPAN__COUNT || (record->kind == SPAN_FORWARD && !record->name))
-		return -EINVAL;
-	if (record->kind != SPAN_FORWARD)
-		return 0;
 	forward = array__add(&samples->forwards, sizeof(*forward));
 	if (!forward)
 		return -ENOMEM;
@@ -141,6 +146,15 @@ static int add_interval(struct samples *samples, const struct rec_interval *reco
 				    .end_ns = sum__u64(record->start_ns, record->duration_ns),
 				    .name = record->name};
 	return intern__add(&samples->threads, (uint64_t)record->pid << 32 | record->tid, &forward->thread);
+}
+
+static int add_interval(struct samples *samples, const struct rec_interval *record)
+{
+	if (!record->name)
+		return -EINVAL;
+	if (record->kind == SPAN_GC)
+		return add_pause(samples, record);
+	return record->kind == SPAN_FORWARD ? add_forward(samples, record) : -EINVAL;
 }
 
 int samples__add(struct samples *samples, struct stacks *stacks, const struct rec_hdr *record)
@@ -343,6 +357,12 @@ void samples__thread(const struct samples *samples, uint32_t thread, uint32_t *p
 	*tid = key;
 }
 
+const struct gc_pause *samples__gc_pauses(const struct samples *samples, size_t *cnt)
+{
+	*cnt = samples->pauses.cnt;
+	return samples->pauses.items;
+}
+
 const struct calls *samples__calls(const struct samples *samples, size_t *cnt)
 {
 	*cnt = samples->calls.cnt;
@@ -351,7 +371,7 @@ const struct calls *samples__calls(const struct samples *samples, size_t *cnt)
 
 void samples__forget(struct samples *samples)
 {
-	samples->packed.cnt = 0;
+	samples->packed.cnt = samples->forwards.cnt = samples->pauses.cnt = 0;
 	intern__free(&samples->threads);
 	intern__free(&samples->symbols);
 }
@@ -361,6 +381,7 @@ void samples__free(struct samples *samples)
 	tdestroy(samples->calls_by_key, free);
 	free(samples->packed.items);
 	free(samples->forwards.items);
+	free(samples->pauses.items);
 	free(samples->calls.items);
 	free(samples->loaders.items);
 	free(samples->causes.items);

@@ -58,11 +58,20 @@ struct calls {
 	uint64_t calls, primitive_calls, self_ns, total_ns;
 };
 
+/* A collection of garbage. */
+struct gc_pause {
+	uint64_t start_ns, duration_ns;
+	uint64_t name; /* REC_NAME id: "gc generation 2" */
+	uint32_t pid;
+	uint32_t step; /* boundaries in the process before its end */
+};
+
 struct samples {
 	struct array packed; /* see samples.c */
 	struct intern threads;
 	struct intern symbols;
 	struct array forwards; /* struct forward, see samples.c */
+	struct array pauses;   /* struct gc_pause */
 	struct array calls;    /* struct calls, in the order of their first record */
 	void *calls_by_key;    /* tree, see samples.c; empty: NULL */
 	struct array loaders;  /* bool by stack: it waits for a DataLoader */
@@ -83,8 +92,9 @@ struct sample samples__get(const struct samples *samples, size_t index);
 size_t samples__thread_end(const struct samples *samples);
 void samples__thread(const struct samples *samples, uint32_t thread, uint32_t *pid, uint32_t *tid);
 const struct calls *samples__calls(const struct samples *samples, size_t *cnt);
+const struct gc_pause *samples__gc_pauses(const struct samples *samples, size_t *cnt);
 
-/* Drops samples and the numbers of threads; exact calls stay. */
+/* Drops samples, pauses and the numbers of threads; exact calls stay. */
 void samples__forget(struct samples *samples);
 /* Leaves it empty. */
 void samples__free(struct samples *samples);

@@ -11,6 +11,7 @@
 #include "../model/processes.h"
 #include "../model/profile.h"
 #include "common.h"
+#include "interpreter.h"
 #include "pstats_table.h"
 #include "text.h"
 
@@ -220,6 +221,8 @@ static int print_tables(struct job *job, const struct report_options *options, u
 	err = for_each_action(&a, options, print_action, &text, &cnt);
 	if (!err && !cnt)
 		explain_empty(&a, options, pid, out);
+	if (!err)
+		interpreter__text(job, pid, out);
 	if (!err && a.processes > 1)
 		text__paragraph(out, "times: added over %zu processes (--per-rank: apart)", a.processes);
 	profile__free(a.profile);
@@ -369,6 +372,7 @@ static int print_json(struct job *job, const struct report_options *options, FIL
 	json_t *object = common__json(job, report_advanced.name);
 	int failed = json_object_set_new(object, "actions", json_actions(job, options, PROCESSES_ALL_MAIN));
 
+	failed |= json_object_set_new(object, "interpreter", interpreter__json(job, PROCESSES_ALL_MAIN));
 	if (options->per_rank)
 		failed |= json_object_set_new(object, "processes", json_processes(job, options));
 	return common__print_json(common__json_unless_failed(object, failed), out);

@@ -329,8 +329,8 @@ static int check_target(struct session *s, struct target *t, int err)
 			   "process %d is Python %s but has no torch", pid, t->python.version);
 		return -EOPNOTSUPP;
 	}
-	log__warn(NULL, "process %d is Python %s but has no torch (yet): there will be samples of it, and no actions", pid,
-		  t->python.version);
+	log__warn(NULL, "process %d is Python %s but has no torch (yet): there will be samples of it, and no actions",
+		  pid, t->python.version);
 	return 0;
 }
 

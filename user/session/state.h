@@ -106,9 +106,9 @@ struct session {
 	bool opened;
 	uint64_t window_start_ns, window_end_ns;
 	uint64_t attach_ns, detach_ns;
-	struct intern codes;       /* functions that were told of, by id */
-	struct array codes_lined;  /* bool by number: with their lines */
-	uint64_t lines_lost;       /* as the counter of that name, which BPF does not add to: those without */
+	struct intern codes;      /* functions that were told of, by id */
+	struct array codes_lined; /* bool by number: with their lines */
+	uint64_t lines_lost;      /* as the counter of that name, which BPF does not add to: those without */
 	uint64_t cpu_start_ns;
 	uint64_t next_snapshot_ns;
 	uint64_t governed_ns; /* when the governor last looked */

@@ -190,8 +190,7 @@ static int python__describe(const struct process *process, struct python *out, c
 	 */
 	if (elf__symbol(elf, "_PyRuntime", &runtime) || elf__symbol(elf, "PyGen_Type", &gen_type) ||
 	    elf__symbol(elf, "PyUnicode_Type", &unicode_type) || elf__symbol(elf, "PyCode_Type", &code_type) ||
-	    elf__symbol(elf, "PyCell_Type", &cell_type) ||
-	    elf__vaddr(elf, 0, &first))
+	    elf__symbol(elf, "PyCell_Type", &cell_type) || elf__vaddr(elf, 0, &first))
 		return -ENOEXEC;
 	out->bias = out->file->base - first;
 	snprintf(out->build_id, sizeof(out->build_id), "%s", elf__build_id(elf));

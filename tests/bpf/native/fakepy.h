@@ -144,7 +144,8 @@ static inline void fakepy__set_instr(const struct fakepy *f, u64 frame, u64 code
 	const struct py_layout *py = f->py;
 
 	if (py->code_instructions)
-		fakepy__put(frame + py->frame_instr, code + py->code_instructions + (u64)bytes * (bytes < 0 ? 2 : 1), 8);
+		fakepy__put(frame + py->frame_instr, code + py->code_instructions + (u64)bytes * (bytes < 0 ? 2 : 1),
+			    8);
 	else
 		fakepy__put(frame + py->frame_instr, (u64)(bytes < 0 ? -1 : bytes / py->instr_bytes), 4);
 }

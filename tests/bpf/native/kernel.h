@@ -138,7 +138,7 @@ static struct {
 	bool ring_full;
 	u8 *ring; /* the records sent, one behind the other */
 	size_t ring_bytes;
-	u64 reads; /* of the target's memory, so far */
+	u64 reads;            /* of the target's memory, so far */
 	u64 (*corrupt)(void); /* a random number, by which some of what is read is changed; NULL: nothing is */
 } native;
 
@@ -397,7 +397,8 @@ static inline long bpf_probe_read_user(void *to, u32 bytes, const void *from)
 	native.reads++;
 	if (!bytes)
 		return 0;
-	if (process_vm_readv(native.memory_pid ? native.memory_pid : getpid(), &local, 1, &remote, 1, 0) == (ssize_t)bytes) {
+	if (process_vm_readv(native.memory_pid ? native.memory_pid : getpid(), &local, 1, &remote, 1, 0) ==
+	    (ssize_t)bytes) {
 		if (random % 64 == 1) /* one read in so many has a byte wrong */
 			((u8 *)to)[(random >> 8) % bytes] ^= random >> 40 | 1;
 		return 0;

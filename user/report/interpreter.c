@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "interpreter.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "../model/processes.h"
+#include "../model/samples.h"
+#include "common.h"
+#include "text.h"
+
+#define GENERATIONS 3
+
+struct generation {
+	uint64_t cnt, total_ns, max_ns;
+	uint32_t max_step;
+};
+
+struct interpreter {
+	uint64_t gil_ns, gil_main_ns;
+	struct generation gc[GENERATIONS];
+};
+
+static void add_waits(struct job *job, const struct samples *samples, uint32_t pid, struct interpreter *sum)
+{
+	for (size_t i = 0; i < samples__cnt(samples); i++) {
+		struct sample sample = samples__get(samples, i);
+
+		if (sample.cause != CAUSE_GIL || !processes__in_scope(job, sample.pid, pid))
+			continue;
+		sum->gil_ns += sample.weight_ns;
+		if (sample.tid == sample.pid)
+			sum->gil_main_ns += sample.weight_ns;
+	}
+}
+
+/* "gc generation 2": 2. -1: another name. */
+static int generation_of(const struct job *job, uint64_t name)
+{
+	const char *text = job__name(job, name);
+	unsigned int generation;
+	char end;
+
+	return text && sscanf(text, "gc generation %1u%c", &generation, &end) == 1 && generation < GENERATIONS
+		       ? (int)generation
+		       : -1;
+}
+
+static void add_pauses(struct job *job, const struct samples *samples, uint32_t pid, struct interpreter *sum)
+{
+	size_t cnt;
+	const struct gc_pause *pauses = samples__gc_pauses(samples, &cnt);
+
+	for (size_t i = 0; i < cnt; i++) {
+		int generation = generation_of(job, pauses[i].name);
+		struct generation *g = &sum->gc[generation < 0 ? 0 : generation];
+
+		if (generation < 0 || !processes__in_scope(job, pauses[i].pid, pid))
+			continue;
+		g->cnt++;
+		g->total_ns += pauses[i].duration_ns;
+		if (pauses[i].duration_ns > g->max_ns) {
+			g->max_ns = pauses[i].duration_ns;
+			g->max_step = pauses[i].step;
+		}
+	}
+}
+
+static struct interpreter collect(struct job *job, uint32_t pid)
+{
+	const struct samples *samples = job__samples(job);
+	struct interpreter sum = {0};
+
+	if (samples) {
+		add_waits(job, samples, pid, &sum);
+		add_pauses(job, samples, pid, &sum);
+	}
+	return sum;
+}
+
+void interpreter__text(struct job *job, uint32_t pid, FILE *out)
+{
+	struct interpreter sum = collect(job, pid);
+
+	if (sum.gil_ns)
+		text__paragraph(out, "gil: threads waited %.3g s for the interpreter's lock, main threads %.3g s of it",
+				sum.gil_ns / 1e9, sum.gil_main_ns / 1e9);
+	for (int i = 0; i < GENERATIONS; i++) {
+		const struct generation *g = &sum.gc[i];
+
+		if (g->cnt)
+			text__paragraph(out,
+					"gc: %" PRIu64 " collection%s of generation %d, %.3g s; the longest %.3g s, "
+					"in step %u",
+					g->cnt, g->cnt == 1 ? "" : "s", i, g->total_ns / 1e9, g->max_ns / 1e9,
+					g->max_step);
+	}
+}
+
+json_t *interpreter__json(struct job *job, uint32_t pid)
+{
+	struct interpreter sum = collect(job, pid);
+	json_t *gc = json_array();
+	int failed = 0;
+
+	for (int i = 0; i < GENERATIONS; i++) {
+		const struct generation *g = &sum.gc[i];
+
+		if (g->cnt)
+			failed |= json_array_append_new(gc, json_pack("{s:i, s:I, s:f, s:f, s:I}", "generation", i,
+								      "count", (json_int_t)g->cnt, "total_s",
+								      g->total_ns / 1e9, "max_s", g->max_ns / 1e9,
+								      "max_step", (json_int_t)g->max_step));
+	}
+	gc = common__json_unless_failed(gc, failed);
+	return json_pack("{s:f, s:f, s:o}", "gil_s", sum.gil_ns / 1e9, "gil_main_s", sum.gil_main_ns / 1e9, "gc", gc);
+}
