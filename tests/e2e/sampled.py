@@ -1,131 +1,216 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""The samples of a recording, as build/tools/recdump prints them; and whether what they name is there, by the sources."""
+"""Recordings of samples, and what cProfile would have said of them, computed by the rules of docs/advanced-report.md and not by stepflame."""
 
-import ast
-import bisect
-import collections
-import functools
-import os
-import re
-import subprocess
+import random
+from dataclasses import dataclass, field
 
-import helpers
+import recfile as rec
 
-RECDUMP = os.path.join(os.path.dirname(helpers.STEPFLAME), "tools", "recdump")
-CPU, WAIT = 1, 2
-Code = collections.namedtuple("Code", "file name first_line lines")
-Frame = collections.namedtuple("Frame", "file name line first_line")
-Sample = collections.namedtuple("Sample", "pid tid kind cause seconds waits stack cut")
+PID = 4242
+START = 1_000_000_000
+PERIOD = 10_101_010
+LOADER = "/venv/lib/python3.11/site-packages/torch/utils/data/dataloader.py"
+VAGUE = ("lock", "sleep", "pipe", "socket", "poll", "unknown")
 
 
-def causes():
-    """The names of enum wait_cause in include/records.h, by number."""
-    text = (helpers.ROOT / "include" / "records.h").read_text()
-    listed = re.search(r"#define STEPFLAME_WAIT_CAUSES.*?\n\n", text, re.S).group(0)
-    return re.findall(r'X\(\w+, "(\w*)"\)', listed)
+@dataclass(frozen=True)
+class Function:
+    file: str
+    line: int
+    qualname: str
+
+    @property
+    def key(self):
+        """As cProfile has it."""
+        return self.file, self.line, self.qualname.rpartition(".")[2] or self.qualname
 
 
-def line_at(code, offset):
-    at = bisect.bisect_right([start for start, _ in code.lines], offset)
-    return code.lines[at - 1][1] if at else 0
+def builtin(text):
+    return "~", 0, f"<{text}>"
 
 
-def fields(line):
-    return dict(word.partition("=")[::2] for word in line.split(" ")[1:])
+@dataclass
+class Sample:
+    tid: int
+    weight: int
+    frames: list  # of (Function, offset), the innermost first
+    spans: list  # of (kind, name), the outermost first
+    cause: str = None  # of a wait
+    native: str = None
+    kernel: str = None
+    waits: int = 1
+    syscall: int = -1
+    pid: int = PID
+
+    @property
+    def refined(self):
+        if self.cause not in VAGUE:
+            return self.cause
+        for kind, _ in reversed(self.spans):
+            if kind in (rec.COMM, rec.SYNC):
+                return "collective" if kind == rec.COMM else "gpu_sync"
+        loader = any(f.file.endswith("torch/utils/data/dataloader.py") and f.key[2] in ("_get_data", "_try_get_data") for f, _ in self.frames)
+        return "data_wait" if loader else self.cause
+
+    def chain(self, leaf=False):
+        """Keys, callers first."""
+        keys = [function.key for function, _ in reversed(self.frames)] or [builtin("no Python frames")]
+        if leaf:
+            keys += [builtin(text) for text in (self.native, self.kernel) if text]
+        return keys + ([builtin(f"waiting: {self.refined}")] if self.cause else [])
 
 
-class Samples(list):
-    """All samples; their stacks are tuples of Frame, the innermost first."""
+@dataclass
+class Job:
+    targets: list = field(default_factory=lambda: [rec.target(PID)])
+    samples: list = field(default_factory=list)
+    calls: list = field(default_factory=list)  # (Function, spans, calls, primitive calls, self ns, total ns)
+    rows: list = field(default_factory=list)  # of the aggregates: (kind, name), in order of first occurrence
 
-    def __init__(self, file):
-        names, codes, stacks, raw = {}, {}, {"0" * 16: ((), False)}, []
-        dump = subprocess.run([RECDUMP, str(file)], check=True, capture_output=True).stdout.decode()
-        for line in dump.splitlines():
-            kind = line.split(" ", 1)[0]
-            if kind == "NAME":
-                head, _, text = line.partition(' text="')
-                names[fields(head)["id"]] = text[:-1]
-            elif kind in ("CODE", "STACK", "SAMPLE"):
-                raw.append((kind, fields(line)))
-        for kind, row in raw:
-            if kind == "CODE" and not (row["id"] in codes and codes[row["id"]].lines):
-                lines = [tuple(map(int, pair.split(":"))) for pair in row["lines"].split(",") if pair]
-                codes[row["id"]] = Code(names[row["file"]], names[row["name"]], int(row["first_line"]), lines)
-        for kind, row in raw:
-            if kind == "STACK" and row["id"] not in stacks:
-                frames = [word.split("+") for word in row["frames"].split(",") if word]
-                found = [(codes[code.zfill(16)], int(offset)) for code, offset in frames]
-                stack = tuple(Frame(code.file, code.name, line_at(code, offset), code.first_line) for code, offset in found)
-                stacks[row["id"]] = (stack, row["cut"] != "0")
-        self.codes = list(codes.values())
-        by_number = causes()
-        for kind, row in raw:
-            if kind == "SAMPLE":
-                stack, cut = stacks[row["stack"]]
-                numbers = (int(row[name]) for name in ("pid", "tid", "kind"))
-                cause, seconds = by_number[int(row["cause"])], int(row["weight_ns"]) / 1e9
-                self.append(Sample(*numbers, cause, seconds, int(row["waits"]), stack, cut))
+    def write(self, path):
+        records, ids = [rec.host(), *self.targets, rec.window(START, START + 10**10, 10, 1)], {}
 
-    def of(self, **wanted):
-        """Those with these values."""
-        return [s for s in self if all(getattr(s, name) == value for name, value in wanted.items())]
+        def intern(kind, value, make):
+            if value is None or value == ():
+                return 0
+            if (kind, value) not in ids:
+                ids[kind, value] = ident = len(ids) + 1
+                records.append(make(ident, value))
+            return ids[kind, value]
 
-    def frames(self):
-        return {frame for sample in self for frame in sample.stack}
+        def name(text):
+            return intern("name", text, rec.name)
+
+        def code(function):
+            lines = [(0, function.line), (10, function.line + 1), (30, 0), (40, function.line + 7)]
+            return intern("code", function, lambda ident, f: rec.code(ident, name(f.file), name(f.qualname), f.line, lines))
+
+        def stack(frames):
+            return intern("stack", tuple(frames), lambda ident, _: rec.stack(ident, [(code(f), offset) for f, offset in frames]))
+
+        def path_of(spans):
+            return intern("path", tuple(spans), lambda ident, _: rec.path(ident, [(kind, name(text)) for kind, text in spans]))
+
+        for i, (kind, text) in enumerate(self.rows):
+            ident = name(text)
+            records.append(rec.agg(PID, kind, ident, 3, 10**6, first_ns=START + i))
+        for i, s in enumerate(self.samples):
+            ids_of = {"stack_id": stack(s.frames), "path_id": path_of(s.spans), "native": name(s.native), "kernel": name(s.kernel)}
+            records.append(
+                rec.sample(
+                    s.pid, s.tid, rec.WAIT if s.cause else rec.CPU, START + i * 10**6, s.weight, cause=s.cause, waits=s.waits, syscall=s.syscall, **ids_of
+                )
+            )
+        for function, spans, *numbers in self.calls:
+            ids_of = code(function), path_of(spans)
+            records.append(rec.calls(PID, *ids_of, *numbers))
+        path.write_bytes(rec.recording(records))
+        return path
 
 
-def seconds_by(samples, key):
-    out = collections.Counter()
-    for sample in samples:
-        out[key(sample)] += sample.seconds
+def random_name(rng):
+    kind = rng.random()
+    if kind < 0.1:
+        return rng.choice(["outer.<locals>.<lambda>", "<module>", "<listcomp>", "C.f.<locals>.<genexpr>"])
+    if kind < 0.2:
+        return "".join(rng.choice("äé訓練🔥_x") for _ in range(rng.randrange(1, 20)))
+    return rng.choice(["", "Net.", "A.B."]) + rng.choice(["forward", "step", "f", "__call__"]) + str(rng.randrange(30))
+
+
+def random_job(seed, samples=400):
+    rng = random.Random(seed)
+    files = ["/a/train.py", "/a/b/train.py", "/a/__init__.py", "/b/__init__.py", "relative.py", LOADER, "<frozen importlib._bootstrap>"]
+    functions = [Function(rng.choice(files), rng.choice([1, rng.randrange(1, 2000)]), random_name(rng)) for _ in range(30)]
+    functions += [Function(LOADER, 100, "_MultiProcessingDataLoaderIter._try_get_data"), Function(LOADER, 90, "_get_data")]
+    functions = list({f.key: f for f in functions}.values())
+    stacks = [[(f, rng.randrange(50)) for f in rng.choices(functions, k=rng.randrange(0, 12))] for _ in range(60)]
+    kinds = [rec.ACTION] * 5 + [rec.LABEL, rec.USER, rec.COMM, rec.SYNC, rec.SPAN_OP, rec.GC]
+    spans = [(rng.choice(kinds), f"action {i}") for i in range(12)] + [(rec.LABEL, "Optimizer.step#SGD.step")]
+    paths = [rng.choices(spans, k=rng.randrange(0, 5)) for _ in range(30)]
+    job = Job(rows=list(dict.fromkeys(rng.choices(spans, k=5))))
+    job.rows = [row for row in job.rows if row[0] != rec.SPAN_OP]
+    for _ in range(samples):
+        job.samples.append(
+            Sample(
+                rng.choice([PID, PID + 1, PID + 2]),
+                PERIOD,
+                rng.choice(stacks),
+                rng.choice(paths),
+                native=rng.choice([None, "at::_ops::mm::call (libtorch_cpu.so)", "memcpy (libc.so.6)"]),
+                kernel=rng.choice([None, None, "copy_page"]),
+                syscall=rng.choice([-1, 0, 202]),
+            )
+        )
+        if rng.random() < 0.4:
+            job.samples[-1].cause = rng.choice(rec.CAUSES[1:])
+            job.samples[-1].weight = rng.randrange(10**9)
+            job.samples[-1].waits = rng.choice([1, 1, 7])
+    return job
+
+
+def random_calls(seed):
+    rng = random.Random(seed)
+    job = random_job(seed, 50)
+    functions = list({f: 0 for s in job.samples for f, _ in s.frames})
+    paths = {tuple(s.spans): 0 for s in job.samples}
+    for spans in paths:
+        for function in rng.sample(functions, rng.randrange(1, len(functions))):
+            calls = rng.randrange(1, 10 ** rng.randrange(1, 7))
+            primitive = calls if rng.random() < 0.7 else rng.randrange(0, calls + 1)
+            total = rng.randrange(10 ** rng.randrange(3, 12))
+            job.calls.append((function, spans, calls, primitive, rng.randrange(total + 1), total))
+    return job
+
+
+class Stats:
+    """What pstats.Stats takes: cProfile.Profile's interface."""
+
+    def __init__(self, stats):
+        self.stats = stats
+
+    def create_stats(self):
+        pass
+
+
+def stats_of_samples(job, choose=lambda sample: True, leaf=False, cpu=False, counts=False):
+    """{key: (0, 0, own time, time, {})} of the chosen ones, in the order in which functions first occur in all; counts: samples for calls, and callers."""
+    stats = {}
+    for sample in job.samples:
+        if cpu and sample.cause:
+            continue
+        chain = sample.chain(leaf)
+        rows = [stats.setdefault(key, [0, 0, 0, {}]) for key in chain]
+        if not choose(sample):
+            continue
+        for key in dict.fromkeys(chain):
+            stats[key][0] += 1
+            stats[key][2] += sample.weight
+        rows[-1][1] += sample.weight
+        for caller, key in dict.fromkeys(zip(chain, chain[1:])):
+            edge = stats[key][3].setdefault(caller, [0, 0, 0])
+            edge[0] += 1
+            edge[2] += sample.weight
+        if len(chain) > 1:
+            stats[chain[-1]][3][chain[-2]][1] += sample.weight
+    out = {}
+    for key, (cnt, own, total, callers) in stats.items():
+        if cnt:
+            edges = {caller: (n, n, tt / 1e9, ct / 1e9) for caller, (n, tt, ct) in callers.items()}
+            n = cnt if counts else 0
+            out[key] = (n, n, own / 1e9, total / 1e9, edges if counts else {})
     return out
 
 
-SPECIAL = {
-    "<lambda>": ast.Lambda,
-    "<listcomp>": ast.ListComp,
-    "<setcomp>": ast.SetComp,
-    "<dictcomp>": ast.DictComp,
-    "<genexpr>": ast.GeneratorExp,
-}
-RENAMED = "/torch/utils/_contextlib.py"  # whose decorate_context gets the name of what it decorates
-NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-
-
-@functools.lru_cache(None)
-def functions(file):
-    """{(name, first line): last line} of all code of a source file."""
-    with open(file, "rb") as source:
-        text = source.read()
-    found = {("<module>", 0): text.count(b"\n") + 1}
-    for node in ast.walk(ast.parse(text)):
-        first = getattr(node, "lineno", 0)
-        for name, kind in SPECIAL.items():
-            if isinstance(node, kind):
-                found[name, first] = max(node.end_lineno, found.get((name, first), 0))
-        if isinstance(node, NAMED):
-            first = min([first] + [d.lineno for d in node.decorator_list])
-            found[node.name, first] = max(node.end_lineno, found.get((node.name, first), 0))
-    return found
-
-
-def check_frames(samples, lost):
-    """
-    Each frame's function is in its file, at its first line, and its line is in the function; lost (a report's) counts the functions without
-    lines. Files in <> are not looked for. How many frames there were.
-    """
-    wrong, looked_at = [], 0
-    for frame in samples.frames():
-        if frame.file.startswith("<"):
-            continue
-        looked_at += 1
-        last = functions(frame.file).get((frame.name.rsplit(".", 1)[-1], frame.first_line))
-        if frame.file.endswith(RENAMED):
-            last = max((end for (_, first), end in functions(frame.file).items() if first == frame.first_line), default=None)
-        if frame.name == "<module>":  # up to 3.10 it begins with its first statement
-            last = functions(frame.file)["<module>", 0]
-        if last is None or (frame.line and not frame.first_line <= frame.line <= last):
-            wrong.append((frame, last))
-    assert not wrong, wrong[:20]
-    assert sum(not code.lines for code in samples.codes) == lost.get("lines_lost", 0)
-    return looked_at
+def stats_of_calls(job, choose=lambda spans: True):
+    order = {}
+    for sample in job.samples:
+        for key in sample.chain():
+            order.setdefault(key, len(order))
+    stats = {}
+    for function, spans, calls, primitive, own, total in job.calls:
+        order.setdefault(function.key, len(order))
+        if choose(spans):
+            row = stats.setdefault(function.key, [0, 0, 0, 0])
+            for i, value in enumerate((primitive, calls, own, total)):
+                row[i] += value
+    return {key: (stats[key][0], stats[key][1], stats[key][2] / 1e9, stats[key][3] / 1e9, {}) for key in sorted(stats, key=order.get)}

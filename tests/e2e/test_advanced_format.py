@@ -87,15 +87,23 @@ def expected(job, every=False, only=None, **options):
     return out
 
 
+GIL = re.compile(r"gil: threads waited ([\d.e-]+) s for it, main threads ([\d.e-]+) s of that\n")
+
+
 def check(text, wanted):
+    """Returns what the report says of the GIL, None: nothing."""
     assert text[: len(wanted)] == wanted
-    assert text[len(wanted) :].startswith("window: ")
+    gil = GIL.match(text, len(wanted))
+    assert text[gil.end() if gil else len(wanted) :].startswith("window: ")
+    return gil
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_byte_for_byte(tmp_path, seed):
     job = sampled.random_job(seed)
-    check(report(job.write(tmp_path / "r.rec")), expected(job))
+    gil = check(report(job.write(tmp_path / "r.rec")), expected(job))
+    seconds = sum(s.weight for s in job.samples if s.refined == "gil") / 1e9
+    assert float(gil[1]) if gil else 0 == pytest.approx(seconds, rel=0.01)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -11,8 +11,8 @@ import sys
 
 import helpers
 import pytest
-import sampled
-from sampled import CPU, WAIT
+import dumped_samples
+from dumped_samples import CPU, WAIT
 
 pytestmark = helpers.needs_bpf
 
@@ -39,7 +39,7 @@ by_python = pytest.mark.parametrize("python", PYTHONS.values(), ids=list(PYTHONS
 
 def sampled_run(bench, script, *args, python=helpers.PYTHON, options=()):
     record, truth = bench.recorded(script, *args, python=python, options=options)
-    return sampled.Samples(record.file), truth, helpers.report(record.file), record
+    return dumped_samples.Samples(record.file), truth, helpers.report(record.file), record
 
 
 def check_lost(samples, lost):
@@ -69,7 +69,7 @@ CAUSE_OF = {
 def check_waits(samples, truth):
     for thread, seconds in truth["waited"].items():
         waits = samples.of(pid=truth["pid"], tid=truth["tids"][thread], kind=WAIT)
-        by_cause = sampled.seconds_by(waits, lambda s: s.cause)
+        by_cause = dumped_samples.seconds_by(waits, lambda s: s.cause)
         got, others = by_cause[CAUSE_OF[thread]], by_cause["gil"] + by_cause["run_queue"]
         # its own clock goes on until it has the CPU and the GIL again
         assert (1 - WAITED) * seconds - others <= got <= (1 + WAITED) * seconds, (thread, seconds, by_cause)
@@ -98,13 +98,13 @@ def test_shares(bench, python):
     samples, truth, found, _ = sampled_run(bench, "shares.py", "--seconds", seconds, python=python)
     check_shares(samples, truth)
     check_waits(samples, truth)
-    sampled.check_frames(samples, found["lost"])
+    dumped_samples.check_frames(samples, found["lost"])
     check_lost(samples, found["lost"])
     # the report's own sums, of the process
     (none,) = helpers.report(bench.started[-1].file, "--advanced")["actions"]
     own = [s for s in samples if s.pid == truth["pid"]]
     assert none["cpu_s"] == pytest.approx(sum(s.seconds for s in own if s.kind == CPU))
-    by_cause = sampled.seconds_by([s for s in own if s.kind == WAIT], lambda s: s.cause)
+    by_cause = dumped_samples.seconds_by([s for s in own if s.kind == WAIT], lambda s: s.cause)
     assert {name: pytest.approx(s) for name, s in by_cause.items()} == none["waits"]
 
 
@@ -115,7 +115,7 @@ def test_shares(bench, python):
 def test_frames(bench, python):
     """Threads by the hundred, tasks, generators, functions that come and go, names of all kinds: nothing is named that is not there."""
     samples, truth, found, _ = sampled_run(bench, "python_shapes.py", python=python)
-    assert sampled.check_frames(samples, found["lost"]) > 30
+    assert dumped_samples.check_frames(samples, found["lost"]) > 30
     check_generated(samples)
     seen = {frame.name.rsplit(".", 1)[-1] for frame in samples.frames()}
     assert set(truth["functions"]) <= seen, set(truth["functions"]) - seen
@@ -140,7 +140,7 @@ def check_generated(samples):
 
 def test_frames_lightning(bench):
     samples, truth, found, record = sampled_run(bench, "lightning_fit.py", "--workers", 2, "--batches", 100)
-    assert sampled.check_frames(samples, found["lost"]) > 30
+    assert dumped_samples.check_frames(samples, found["lost"]) > 30
     workers = {t["pid"] for t in found["target"] if t["role"] == "worker"}
     assert {s.pid for s in samples if any(f.name == "_worker_loop" for f in s.stack)} & workers
     actions = {a["name"] for a in helpers.report(record.file, "--advanced", "--all")["actions"]}
@@ -149,7 +149,7 @@ def test_frames_lightning(bench):
 
 def test_frames_plain(bench):
     samples, _, found, _ = sampled_run(bench, "plain_loop.py", "--epochs", 4)
-    assert sampled.check_frames(samples, found["lost"]) > 10
+    assert dumped_samples.check_frames(samples, found["lost"]) > 10
     check_lost(samples, found["lost"])
 
 
@@ -176,7 +176,7 @@ def test_py_spy(bench):
         for name in theirs:
             if "compute (shares.py" in stack and ";%s (shares.py" % name in stack:
                 theirs[name] += int(count)
-    computing = [s for s in sampled.Samples(record.file).of(kind=CPU) if any(f.name == "compute" for f in s.stack)]
+    computing = [s for s in dumped_samples.Samples(record.file).of(kind=CPU) if any(f.name == "compute" for f in s.stack)]
     ours = {name: sum(any(f.name == name for f in s.stack) for s in computing) for name in theirs}
     assert sorted(ours, key=ours.get) == sorted(theirs, key=theirs.get), (ours, theirs)
     for name in ours:
@@ -192,7 +192,7 @@ def test_churn(bench, python):
     """Threads and processes by the hundred that begin and end, exec, and an end in the middle of all that: the program does not notice."""
     samples, truth, found, _ = sampled_run(bench, "churn.py", python=python)
     assert truth["threads"] == truth["threads_done"] and truth["forks"] == truth["forks_ok"] and truth["execs"] == truth["execs_ok"]
-    sampled.check_frames(samples, found["lost"])
+    dumped_samples.check_frames(samples, found["lost"])
     check_generated(samples)
     assert any(s.stack for s in samples if s.pid == truth["pid"])
     check_lost(samples, found["lost"])
@@ -209,8 +209,8 @@ def test_stopped(bench):
     job.popen.send_signal(helpers.signal.SIGCONT)
     truth = job.truth()
     assert record.wait() == helpers.OK, record.what()
-    main = sampled.Samples(record.file).of(pid=truth["pid"], tid=truth["pid"], kind=WAIT)
-    by_cause = sampled.seconds_by(main, lambda s: s.cause)
+    main = dumped_samples.Samples(record.file).of(pid=truth["pid"], tid=truth["pid"], kind=WAIT)
+    by_cause = dumped_samples.seconds_by(main, lambda s: s.cause)
     assert by_cause["unknown"] == pytest.approx(1, abs=0.1), by_cause
     assert by_cause["page_fault"] < 0.1, by_cause
 
@@ -222,7 +222,7 @@ def test_execs_another_program(bench):
     record = bench.record("-p", job.pid).until_armed()
     assert job.wait() == 7, job.what()
     assert record.wait() == helpers.OK, record.what()
-    samples, found = sampled.Samples(record.file), helpers.report(record.file)
+    samples, found = dumped_samples.Samples(record.file), helpers.report(record.file)
     assert any(f.name == "before" for f in samples.frames())
-    sampled.check_frames(samples, found["lost"])
+    dumped_samples.check_frames(samples, found["lost"])
     assert json.loads(helpers.report_text(record.file, "--advanced", "--json"))["actions"]

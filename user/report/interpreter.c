@@ -83,8 +83,8 @@ void interpreter__text(struct job *job, uint32_t pid, FILE *out)
 	struct interpreter sum = collect(job, pid);
 
 	if (sum.gil_ns)
-		text__paragraph(out, "gil: threads waited %.3g s for the interpreter's lock, main threads %.3g s of it",
-				sum.gil_ns / 1e9, sum.gil_main_ns / 1e9);
+		text__paragraph(out, "gil: threads waited %.3g s for it, main threads %.3g s of that", sum.gil_ns / 1e9,
+				sum.gil_main_ns / 1e9);
 	for (int i = 0; i < GENERATIONS; i++) {
 		const struct generation *g = &sum.gc[i];
 
