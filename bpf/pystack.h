@@ -69,7 +69,8 @@ __weak __noinline u64 code__send(struct name_buffer *b, const struct py_layout *
 	u64 file = 0, name = 0, id;
 	struct rec_code *rec;
 	struct py_text text;
-	u32 first_line = 0;
+	u32 first_line = 0, bytes;
+	u64 length;
 	u8 one = 1;
 
 	if (!b || !py)
@@ -82,14 +83,14 @@ __weak __noinline u64 code__send(struct name_buffer *b, const struct py_layout *
 	if (!file || !name)
 		return 0;
 	id = name_hash__end(name_hash__add(name_hash__add(file, name), first_line));
-	rec = bpf_ringbuf_reserve(&ring, sizeof(*rec), 0);
+	rec = bpf_ringbuf_reserve(&ring, sizeof(*rec) + CODE_TABLE_MAX, 0);
 	if (!rec) {
 		count(CNT_RING_FULL);
 		return 0;
 	}
 	rec->hdr.type = REC_CODE;
 	rec->hdr.flags = 0;
-	rec->hdr.size = sizeof(*rec);
+	rec->hdr.size = sizeof(*rec) + CODE_TABLE_MAX;
 	rec->id = id;
 	rec->file = file;
 	rec->name = name;
@@ -97,8 +98,14 @@ __weak __noinline u64 code__send(struct name_buffer *b, const struct py_layout *
 	rec->pid = pid;
 	rec->first_line = first_line;
 	rec->line_cnt = 0;
-	rec->pad = 0;
-	bpf_ringbuf_submit(rec, 0); /* its line table is read in its process, which may end */
+	rec->table_bytes = 0;
+	length = read_u64(rec->line_table + py->bytes_length) + 1;
+	bytes = length & (2 * CODE_TABLE_MAX - 1);
+	/* Now, since the code object is held: later another may be there, or the process gone. */
+	if (length <= CODE_TABLE_MAX && bytes <= CODE_TABLE_MAX &&
+	    !bpf_probe_read_user(rec->lines, bytes, (const void *)(rec->line_table + py->bytes_data)))
+		rec->table_bytes = bytes;
+	bpf_ringbuf_submit(rec, 0); /* a long one is read in its process */
 	if (want_modules && code__calls_module(py, code))
 		bpf_map_update_elem(&module_calls, &id, &one, BPF_ANY);
 	return id;

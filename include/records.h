@@ -247,8 +247,8 @@ struct rec_spans {
 
 /*
  * A Python function, as its code object tells. The same function in another process, or its code object made anew, has
- * the same id. BPF sends line_cnt 0, and where the line table is in its process; files hold the lines, or none where
- * the table could not be read.
+ * the same id. BPF sends line_cnt 0, and the line table, or, of a long one, where that is in its process; files hold the
+ * lines, or none where the table could not be read.
  */
 struct rec_code {
 	struct rec_hdr hdr;
@@ -259,12 +259,14 @@ struct rec_code {
 	__u32 pid;
 	__u32 first_line;
 	__u32 line_cnt;
-	__u32 pad;
+	__u32 table_bytes; /* of the line table and a 0 behind it, where the lines would be; 0 in files */
 	struct code_line {
 		__u32 offset; /* of the first byte of code, from the function's first; ascending */
 		__s32 line;   /* up to the next offset; 0: none */
 	} lines[];
 };
+
+#define CODE_TABLE_MAX 1024 /* bytes of a line table that BPF sends */
 
 /* Python frames, the innermost first. */
 struct rec_stack {

@@ -182,7 +182,8 @@ int sampler__code(struct session *s, const struct rec_code *rec)
 	err = layout ? py_lines__complete(layout, rec, &complete) : -ESRCH;
 	*lined = !err;
 	s->lines_lost += (err && !again) - (!err && again);
-	bare.line_table = 0;
+	bare.line_table = bare.table_bytes = 0;
+	bare.hdr.size = sizeof(bare);
 	err = session__emit(s, err ? &bare.hdr : &complete->hdr);
 	free(complete);
 	return err;

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "process.h"
 #include "pyobject.h"
@@ -134,42 +135,61 @@ int32_t py_lines__at(const struct code_line *lines, uint32_t line_cnt, uint32_t 
 	return low ? lines[low - 1].line : 0;
 }
 
+/* The line table of a record, malloc'ed: from it, or from its process. 0 or -errno. */
+static int read_table(const struct py_layout *layout, const struct rec_code *code, uint8_t **table, uint64_t *length)
+{
+	pid_t pid = (pid_t)code->pid;
+	int err;
+
+	if (code->table_bytes) {
+		if (code->hdr.size < sizeof(*code) || code->table_bytes > code->hdr.size - sizeof(*code))
+			return -EINVAL;
+		*length = code->table_bytes - 1;
+		*table = malloc(*length + 1);
+		if (!*table)
+			return -ENOMEM;
+		memcpy(*table, code->lines, *length + 1);
+		return (*table)[*length] ? -EINVAL : 0;
+	}
+	if (!code->line_table)
+		return -ENOENT;
+	if (!py_object__is(pid, layout, code->line_table, "bytes"))
+		return -EINVAL;
+	err = process__read_memory(pid, code->line_table + layout->bytes_length, length, sizeof(*length));
+	if (err)
+		return err;
+	if (*length > PY_LINE_TABLE_MAX)
+		return -E2BIG;
+	*table = malloc(*length + 1);
+	if (!*table)
+		return -ENOMEM;
+	err = process__read_memory(pid, code->line_table + layout->bytes_data, *table, *length + 1);
+	return !err && (*table)[*length] ? -EINVAL : err;
+}
+
 int py_lines__complete(const struct py_layout *layout, const struct rec_code *code, struct rec_code **out)
 {
 	struct rec_code *record = NULL;
 	uint8_t *table = NULL;
 	uint64_t length;
-	int err;
+	int err = read_table(layout, code, &table, &length);
 
 	*out = NULL;
-	if (!code->line_table)
-		return -ENOENT;
-	if (!py_object__is((pid_t)code->pid, layout, code->line_table, "bytes"))
-		return -EINVAL;
-	err = process__read_memory((pid_t)code->pid, code->line_table + layout->bytes_length, &length, sizeof(length));
 	if (err)
-		return err;
-	if (length > PY_LINE_TABLE_MAX)
-		return -E2BIG;
-	err = -ENOMEM;
-	table = malloc(length + 1);
+		goto out;
 	record = malloc(sizeof(*record) + PY_LINES_MAX * sizeof(record->lines[0]));
-	if (!table || !record)
+	if (!record) {
+		err = -ENOMEM;
 		goto out;
-	err = process__read_memory((pid_t)code->pid, code->line_table + layout->bytes_data, table, length + 1);
-	if (!err && table[length])
-		err = -EINVAL;
-	if (err)
-		goto out;
+	}
 	*record = *code;
 	record->line_table = 0;
+	record->table_bytes = 0;
 	record->line_cnt =
 		py_lines__decode(layout->minor, table, length, code->first_line, record->lines, PY_LINES_MAX);
 	record->hdr.size = (uint32_t)(sizeof(*record) + record->line_cnt * sizeof(record->lines[0]));
 	*out = record;
-	record = NULL;
 out:
 	free(table);
-	free(record);
 	return err;
 }

@@ -25,7 +25,7 @@ uint32_t py_lines__decode(int minor, const uint8_t *table, size_t size, uint32_t
 int32_t py_lines__at(const struct code_line *lines, uint32_t line_cnt, uint32_t first_line, int64_t offset);
 
 /*
- * Reads the line table of a record as BPF sends it from its process, as long as that lives, and makes the record that
+ * Reads the line table of a record as BPF sends it, a long one from its process, as long as that lives, and makes the record that
  * files hold, malloc'ed into *out: with its lines, and line_table 0. 0; -ENOENT when the record has no line_table;
  * -EINVAL when there is no bytes object at that address (any more); or -errno.
  */
