@@ -72,7 +72,7 @@ struct code_head {
 };
 
 #define CODE_TABLE_SMALL 512
-#define CODE_TABLE_LARGE 8192
+#define CODE_TABLE_LARGE 4096
 
 /* With its line table, of at most `room` bytes; user space reads a longer one by its address, if it still can. */
 static __always_inline bool code__submit(const struct code_head *head, u32 data, u32 room)

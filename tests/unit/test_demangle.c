@@ -71,15 +71,29 @@ static void test_refused(void **state)
 		assert_false(demangle__name(bad[i], out, sizeof(out)));
 }
 
-/* 40 types, each a pair of the one before: 2^40 names when written out. And scopes in scopes, each way. */
+/* f<A, P<A, A>, P<P<A, A>, P<A, A>>, ...>: the last of `cnt` pairs has 2^cnt names when written out. */
+static void pairs(char *mangled, int cnt)
+{
+	static const char digits[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+
+	mangled += sprintf(mangled, "_Z1fI1A1PIS0_S0_E"); /* f is S_, A S0_, P S1_, P<A, A> S2_ */
+	for (int i = 1; i < cnt; i++)
+		mangled += sprintf(mangled, "S1_IS%c_S%c_E", digits[i + 1], digits[i + 1]);
+	strcpy(mangled, "Evv");
+}
+
+/* Types in types, and scopes in scopes, each way. */
 static void test_hostile(void **state)
 {
 	static const char *const nests[] = {"N", "I", "Z", "_ZZ", "LN", "Ul", "X", "1aI", "N1aI", "LF"};
-	char mangled[65536] = "_Z1fI1A", out[16];
+	char mangled[65535], out[16], *whole;
 
-	for (int i = 0; i < 40; i++)
-		sprintf(mangled + strlen(mangled), i ? "1PIS%c_S%c_E" : "1PIS_S_E", 'A' + i % 20, 'A' + i % 20);
-	strcat(mangled, "Evv");
+	pairs(mangled, 3);
+	whole = __cxa_demangle(mangled, NULL, NULL, NULL);
+	assert_string_equal(
+		whole, "void f<A, P<A, A>, P<P<A, A>, P<A, A> >, P<P<P<A, A>, P<A, A> >, P<P<A, A>, P<A, A> > > >()");
+	free(whole);
+	pairs(mangled, 35);
 	assert_true(demangle__name(mangled, out, sizeof(out)));
 	assert_string_equal(out, "f<...>");
 

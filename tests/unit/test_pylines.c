@@ -101,6 +101,10 @@ static void test_gone(void **state)
 	struct rec_code code = {.pid = (uint32_t)getpid(), .first_line = 1}, *out;
 
 	assert_int_equal(py_lines__complete(py_layout__find(11), &code, &out), -ENOENT);
+	code.hdr.size = sizeof(code);
+	code.table_bytes = 1; /* beyond the record */
+	assert_int_equal(py_lines__complete(py_layout__find(11), &code, &out), -EINVAL);
+	code.table_bytes = 0;
 	code.line_table = (uint64_t)(uintptr_t)object; /* no bytes object */
 	assert_int_equal(py_lines__complete(py_layout__find(11), &code, &out), -EINVAL);
 	code.line_table = 8;

@@ -331,7 +331,7 @@ static void test_forwards(void **state)
 	}
 	add_interval(job, SPAN_FORWARD, 2, 300, 400, 99);
 	add_interval(job, SPAN_FORWARD, 2, 100, 200, 1);
-	add_interval(job, SPAN_STEP, 2, 0, 1000, 0);
+	add_interval(job, SPAN_GC, 2, 0, 1000, 0);
 	for (int again = 0; again < 2; again++) {
 		for (size_t i = 0; i < COUNT(expected); i++) {
 			struct sample found = samples__get(job__samples(job), i);

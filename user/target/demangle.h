@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The name of a C++ function, for people, of a symbol that may be hostile.
- * abi::__cxa_demangle writes out all types, and a symbol of a few hundred bytes can make them gigabytes long; here they are
- * stepped over, in time linear in the symbol. (Itanium C++ ABI, "External Names".)
+ * The name of a C++ function, for people, of a symbol that may be hostile. A whole demangler writes out all types, and a
+ * symbol of a few hundred bytes can make them gigabytes long; here they are left out.
  */
 #ifndef STEPFLAME_TARGET_DEMANGLE_H
 #define STEPFLAME_TARGET_DEMANGLE_H
