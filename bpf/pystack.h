@@ -78,15 +78,15 @@ struct code_head {
 static __always_inline bool code__submit(const struct code_head *head, u32 data, u32 room)
 {
 	struct rec_code *rec = bpf_ringbuf_reserve(&ring, sizeof(*rec) + room, 0);
-	u32 bytes = head->table_bytes;
+	s32 bytes = head->table_bytes;
 
 	if (!rec) {
 		count(CNT_RING_FULL);
 		return false;
 	}
-	if (bytes > room ||
-	    bpf_probe_read_user(rec + 1, bytes & (2 * CODE_TABLE_LARGE - 1), (const void *)(head->table + data)))
-		bytes = 0;
+	if (head->table_bytes > room || bpf_probe_read_user(rec + 1, head->table_bytes & (2 * CODE_TABLE_LARGE - 1),
+							    (const void *)(head->table + data)))
+		bytes = -1;
 	rec->hdr.type = REC_CODE;
 	rec->hdr.flags = 0;
 	rec->hdr.size = sizeof(*rec) + room;

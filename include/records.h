@@ -259,7 +259,7 @@ struct rec_code {
 	__u32 pid;
 	__u32 first_line;
 	__u32 line_cnt;
-	__u32 table_bytes; /* of the line table behind the struct; 0: it is not there. 0 in files */
+	__s32 table_bytes; /* of the line table behind the struct; -1: it is not there. 0 in files */
 	struct code_line {
 		__u32 offset; /* of the first byte of code, from the function's first; ascending */
 		__s32 line;   /* up to the next offset; 0: none */

@@ -117,8 +117,8 @@ static s32 line_of(const struct py_layout *py, const struct code *code, u32 offs
 	for (const struct rec_code *rec; (rec = record(REC_CODE, i)); i++) {
 		if (rec->file != code->file || rec->name != code->name || rec->first_line != code->first_line)
 			continue;
-		live.sent += rec->table_bytes > 0;
-		live.looked_up += !rec->table_bytes;
+		live.sent += rec->table_bytes >= 0;
+		live.looked_up += rec->table_bytes < 0;
 		assert_int_equal(py_lines__complete(py, rec, &complete), 0);
 		line = py_lines__at(complete->lines, complete->line_cnt, rec->first_line, offset);
 		free(complete);

@@ -98,13 +98,13 @@ static void test_cut(void **state)
 static void test_gone(void **state)
 {
 	static const uint64_t type[64], object[8] = {1, (uint64_t)(uintptr_t)&type, 4};
-	struct rec_code code = {.pid = (uint32_t)getpid(), .first_line = 1}, *out;
+	struct rec_code code = {.pid = (uint32_t)getpid(), .first_line = 1, .table_bytes = -1}, *out;
 
 	assert_int_equal(py_lines__complete(py_layout__find(11), &code, &out), -ENOENT);
 	code.hdr.size = sizeof(code);
 	code.table_bytes = 1; /* beyond the record */
 	assert_int_equal(py_lines__complete(py_layout__find(11), &code, &out), -EINVAL);
-	code.table_bytes = 0;
+	code.table_bytes = -1;
 	code.line_table = (uint64_t)(uintptr_t)object; /* no bytes object */
 	assert_int_equal(py_lines__complete(py_layout__find(11), &code, &out), -EINVAL);
 	code.line_table = 8;
@@ -161,7 +161,7 @@ static size_t unhex(const char *hex, uint8_t **out)
 /* One line of the script's: the lines that it gives of each 2 bytes are those that are decoded. */
 static void expect_code(pid_t pid, const struct py_layout *layout, char *text)
 {
-	struct rec_code code = {.pid = (uint32_t)pid}, *record;
+	struct rec_code code = {.pid = (uint32_t)pid, .table_bytes = -1}, *record;
 	struct code_line *lines = malloc(PY_LINES_MAX * sizeof(*lines));
 	char *first = strtok(text, " "), *address = strtok(NULL, " "), *hex = strtok(NULL, " "), *one;
 	uint8_t *table;

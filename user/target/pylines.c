@@ -165,7 +165,7 @@ static int read_table(const struct py_layout *layout, const struct rec_code *cod
 int py_lines__complete(const struct py_layout *layout, const struct rec_code *code, struct rec_code **out)
 {
 	const uint8_t *table = (const uint8_t *)(code + 1);
-	uint64_t length = code->table_bytes;
+	uint64_t length = code->table_bytes > 0 ? code->table_bytes : 0;
 	struct rec_code *record;
 	uint8_t *read = NULL;
 	int err = 0;
@@ -173,7 +173,7 @@ int py_lines__complete(const struct py_layout *layout, const struct rec_code *co
 	*out = NULL;
 	if (length > code->hdr.size - sizeof(*code))
 		return -EINVAL;
-	if (!length) {
+	if (code->table_bytes < 0) {
 		err = read_table(layout, code, &read, &length);
 		table = read;
 	}
