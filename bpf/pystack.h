@@ -73,6 +73,7 @@ struct code_head {
 
 #define CODE_TABLE_SMALL 512
 #define CODE_TABLE_LARGE 4096
+#define CODE_TABLE_HUGE  65536 /* a module's own code */
 
 /* With its line table, of at most `room` bytes; user space reads a longer one by its address, if it still can. */
 static __always_inline bool code__submit(const struct code_head *head, u32 data, u32 room)
@@ -84,7 +85,7 @@ static __always_inline bool code__submit(const struct code_head *head, u32 data,
 		count(CNT_RING_FULL);
 		return false;
 	}
-	if (head->table_bytes > room || bpf_probe_read_user(rec + 1, head->table_bytes & (2 * CODE_TABLE_LARGE - 1),
+	if (head->table_bytes > room || bpf_probe_read_user(rec + 1, head->table_bytes & (2 * CODE_TABLE_HUGE - 1),
 							    (const void *)(head->table + data)))
 		bytes = -1;
 	rec->hdr.type = REC_CODE;
@@ -132,6 +133,8 @@ __weak __noinline u64 code__send(struct name_buffer *b, const struct py_layout *
 		sent = code__submit(&head, py->bytes_data, CODE_TABLE_SMALL);
 	else if (head.table_bytes <= CODE_TABLE_LARGE)
 		sent = code__submit(&head, py->bytes_data, CODE_TABLE_LARGE);
+	else if (head.table_bytes <= CODE_TABLE_HUGE)
+		sent = code__submit(&head, py->bytes_data, CODE_TABLE_HUGE);
 	else
 		sent = code__submit(&head, 0, 0);
 	if (!sent)

@@ -28,7 +28,7 @@ TORCH_2_5_MINOR=3.11
 TORCH_2_5_PACKAGES='torch==2.5.1 lightning==2.4.0 numpy pytest'
 # Of HolisticTraceAnalysis's own requirements, jupyterlab and what it brings are not needed to read a trace.
 HTA=HolisticTraceAnalysis
-READER_PACKAGES='perfetto protobuf pandas plotly networkx pydot psutil pyyaml pyte'
+READER_PACKAGES='perfetto protobuf pandas plotly networkx pydot psutil pyyaml pyte py-spy greenlet'
 VENV_NEED_KIB=$((8 * 1024 * 1024))
 
 say() {

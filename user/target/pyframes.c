@@ -198,7 +198,7 @@ static void code__clear(struct py_code *code)
 static int reader__fill(const struct reader *r, struct py_code *code, uint64_t address)
 {
 	const struct py_layout *layout = &r->py->layout;
-	struct rec_code record = {.pid = (uint32_t)r->pid};
+	struct rec_code record = {.pid = (uint32_t)r->pid, .table_bytes = -1};
 	struct code_head head;
 	int err = reader__head(r, address, &head);
 
