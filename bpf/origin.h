@@ -51,12 +51,9 @@ struct origin_walk {
  */
 static __always_inline u64 frame__module(const struct py_layout *py, u64 frame, u64 code)
 {
-	u64 self;
-
 	if (!bpf_map_lookup_elem(&module_calls, &code))
 		return 0;
-	self = read_u64(frame + py->frame_locals) & ~(u64)py->ref_mask;
-	return self;
+	return read_u64(frame + py->frame_locals) & ~(u64)py->ref_mask;
 }
 
 /* Adds a module to the path. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * Samples: a timer on each CPU, whose program the kernel runs; and what its records lack: the lines of a function,
- * which are in its process, and the names of native and kernel addresses.
+ * from the table that came with it, and the names of native and kernel addresses.
  */
 #include "sampler.h"
 
