@@ -57,11 +57,19 @@ $(BUILD)/syscall_names.h:
 	@mkdir -p $(@D)
 	$(Q)echo '#include <sys/syscall.h>' | $(CC) -E -dM - | sed -n 's/^#define __NR_\([a-z0-9_]*\) \([0-9]*\)$$/[\2] = "\1",/p' > $@
 
+# What has been found in a file, and was kept, holds as long as this is what looks for it.
+$(BUILD)/finders.h: $(wildcard user/target/*.[ch] $(addprefix user/session/,file_probes.c landmarks.c natives.c probe_list.c) include/*.h)
+	@mkdir -p $(@D)
+	$(Q)cat $(sort $^) | cksum | sed 's/^\([0-9]*\).*/#define FINDERS \1u/' > $@
+
 # -MD lists the headers of each object, generated ones among them; on the first build these must be there before.
-$(BUILD)/%.o: %.c | $(SKEL) $(BUILD)/syscall_names.h
+$(BUILD)/%.o: %.c | $(SKEL) $(BUILD)/syscall_names.h $(BUILD)/finders.h
 	@mkdir -p $(@D)
 	@echo '  CC    $<'
 	$(Q)$(CC) $(ALL_CFLAGS) -MD -MP -c $< -o $@
+
+# What it embeds.
+$(BUILD)/user/page/page.o: $(wildcard user/page/*.html user/page/*.css user/page/*.js)
 
 $(LIB): $(OBJ)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
@@ -89,15 +97,18 @@ demo: setup
 	$(Q)$(MAKE) --no-print-directory all
 	$(Q)PYTHON=$$(tools/setup.sh python) tools/demo.sh
 
+# Two at a time, each with its output in one piece.
 unit: $(UNIT) $(NATIVE)
-	$(Q)set -e; for t in $^; do echo "== $$t"; $$t; done
+	$(Q)printf '%s\n' $^ | xargs -n 1 -P 2 sh -c 'said=$$("$$0" 2>&1); status=$$?; printf "== %s\n%s\n" "$$0" "$$said"; exit $$status'
 
 # ARGS go to pytest: make e2e ARGS='-k gan'
 e2e: all
 	$(Q)python=$$(tools/setup.sh python --readers) && STEPFLAME=$(BUILD)/stepflame STEPFLAME_PYTHON=$$python \
-		$$python -m pytest -q tests/e2e tests/vm $(ARGS)
+		tests/e2e/run.sh $(ARGS)
 
+# Status 3: no browser can be had here, and the tests that want one are skipped.
 test: setup
+	$(Q)tools/setup.sh browser || [ $$? -eq 3 ]
 	$(Q)$(MAKE) --no-print-directory all unit
 	$(Q)$(MAKE) --no-print-directory e2e
 
@@ -115,11 +126,12 @@ bench: setup
 	$(Q)$(MAKE) --no-print-directory all
 	$(Q)python=$$(tools/setup.sh python) && $$python tools/bench.py --stepflame $(BUILD)/stepflame $(ARGS) \
 		&& $$python tools/bench_ops.py --stepflame $(BUILD)/stepflame --sites $(BUILD)/tools/sites \
-		&& $$python tools/bench_samples.py --stepflame $(BUILD)/stepflame
+		&& $$python tools/bench_samples.py --stepflame $(BUILD)/stepflame \
+		&& $$python tools/bench_io.py --stepflame $(BUILD)/stepflame
 
 LINT_SRC = $(wildcard user/*.c user/*/*.c tools/*.c)
 
-lint: $(SKEL) $(BUILD)/syscall_names.h
+lint: $(SKEL) $(BUILD)/syscall_names.h $(BUILD)/finders.h
 	$(Q)clang-format --dry-run -Werror $(wildcard include/*.h bpf/*.[ch] user/*.[ch] user/*/*.[ch] tools/*.c tests/*.h tests/*/*.[ch] tests/bpf/native/*.h)
 	$(Q)clang-tidy --quiet $(LINT_SRC) -- $(filter-out -Werror,$(ALL_CFLAGS))
 	$(Q)! command -v shellcheck >/dev/null || shellcheck -x -e SC1091 tools/*.sh tools/*/*.sh tests/*/*.sh .ci/run

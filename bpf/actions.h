@@ -58,16 +58,39 @@ static __always_inline void action__end(struct thread *t, struct proc *proc, u32
 	if (!s)
 		count(CNT_OPEN_AT_START);
 	else if (s->name == fixed_names[NAME_RUN_TRAINING_BATCH])
-		step__boundary(proc, pid, STEP_LIGHTNING, t->now_ns);
+		step__boundary(t, proc, pid, STEP_LIGHTNING);
 }
 
-/* Does the name just read end in ".optimizer_step": the hook around an optimizer step of automatic optimization? */
-static __always_inline bool is_optimizer_hook(const struct thread *t)
+/* The last 16 bytes of the name just read; zeros in front of a shorter one, all zeros for less than 8 bytes. */
+static __always_inline void action__tail(const struct thread *t, u64 tail[2])
 {
+	const u64 *head = (const u64 *)t->names.text;
 	u64 bytes = t->names.name.bytes;
 
-	return bytes >= 15 && *(u64 *)(t->names.text + BOUND_INDEX(bytes - 15, REC_NAME_MAX)) == WORD8(".optimiz") &&
-	       *(u64 *)(t->names.text + BOUND_INDEX(bytes - 8, REC_NAME_MAX)) == WORD8("zer_step");
+	tail[0] = tail[1] = 0;
+	if (bytes < 8)
+		return;
+	tail[1] = *(u64 *)(t->names.text + BOUND_INDEX(bytes - 8, REC_NAME_MAX));
+	if (bytes >= 16)
+		tail[0] = *(u64 *)(t->names.text + BOUND_INDEX(bytes - 16, REC_NAME_MAX));
+	else if (bytes > 8)
+		tail[0] = *head << (16 - bytes) * 8;
+}
+
+/* What the name just read says of the action, the innermost span, which has just begun. */
+static __always_inline void action__classify(struct thread *t, struct span *s)
+{
+	const u64 *head = (const u64 *)t->names.text;
+	u64 tail[2];
+	u32 own;
+
+	action__tail(t, tail);
+	/* The hook around an optimizer step of automatic optimization. */
+	s->label = tail[0] >> 8 == WORD8(".optimi\0") && tail[1] == WORD8("zer_step");
+	own = phase__of_action(head, tail);
+	if (own == PHASE_VALIDATION)
+		evaluation__begin(t, phase__ends_evaluation(head, tail));
+	phase__enter(t, s, own);
 }
 
 static __always_inline void action__begin(struct thread *t, struct proc *proc, u64 gen, u64 name_object)
@@ -76,7 +99,6 @@ static __always_inline void action__begin(struct thread *t, struct proc *proc, u
 	struct py_text text;
 	struct span *s;
 	int stale;
-	bool hook;
 	u64 name;
 
 	if (py__text(py, name_object, &text)) {
@@ -90,14 +112,57 @@ static __always_inline void action__begin(struct thread *t, struct proc *proc, u
 		t->tstate = py__tstate(&proc->py);
 	/* A generator that was dropped without an end, and whose memory is used again. */
 	stale = span__find(t, SPAN_ACTION, gen, 0);
-	if (stale >= 0) {
-		span__drop(t, stale + 1, CNT_DROPPED_INNER);
-		span__drop(t, stale, CNT_SPAN_REUSED);
-	}
-	hook = is_optimizer_hook(t);
+	if (stale >= 0)
+		span__drop_reused(t, stale);
 	s = span__begin(t, SPAN_ACTION, gen, name, 0);
 	if (s)
-		s->label = hook;
+		action__classify(t, s);
+}
+
+struct fetch_walk {
+	u64 frame;
+	u32 filling, evaluating;
+};
+
+#define FETCH_GO_ON (-2)
+
+/*
+ * One frame of fetch_name's, and one outwards. A function of its own: in a loop, the verifier would follow each combination
+ * of what was seen before.
+ */
+__weak __noinline int fetch__step(const struct py_layout *py, struct fetch_walk *at)
+{
+	struct py_walk walk = {.py = py};
+	u64 code, head[2], tail[2];
+
+	if (!py || !at)
+		return -1;
+	walk.frame = at->frame;
+	code = py__next_code(&walk);
+	at->frame = walk.frame;
+	if (!code || !py__tail(py, read_u64(code + py->code_filename), tail))
+		return FETCH_GO_ON;
+	if (TAIL_IS(tail, "oops/fetchers.py")) {
+		py__head(py, read_u64(code + py->code_name), head);
+		at->filling = at->filling || HEAD_IS(head, "__iter__\0\0\0\0\0\0\0\0");
+	} else if (TAIL_IS(tail, "ng_epoch_loop.py")) {
+		return at->evaluating ? NAME_VAL_NEXT : NAME_TRAIN_NEXT;
+	} else if (TAIL_IS(tail, "oops/fit_loop.py")) {
+		return at->evaluating ? NAME_VAL_NEXT : -1;
+	} else if (TAIL_IS(tail, "ediction_loop.py")) {
+		return at->filling ? -1 : NAME_PREDICT_NEXT;
+	} else if (TAIL_IS(tail, "aluation_loop.py")) {
+		if (at->filling)
+			return -1;
+		at->evaluating = true;
+	} else if (at->evaluating && TAIL_IS(tail, "ainer/trainer.py")) {
+		py__head(py, read_u64(code + py->code_name), head);
+		if (HEAD_IS(head, "_test_impl\0\0\0\0\0\0"))
+			return NAME_TEST_NEXT;
+		if (HEAD_IS(head, "_validate_impl\0\0") || HEAD_IS(head, "_run_sanity_chec"))
+			return NAME_VAL_NEXT;
+	}
+	return FETCH_GO_ON;
 }
 
 /*
@@ -108,38 +173,18 @@ static __always_inline void action__begin(struct thread *t, struct proc *proc, u
  */
 __weak __noinline int fetch_name(const struct proc *proc, u64 tstate)
 {
+	struct fetch_walk at = {};
 	struct py_walk walk;
-	u64 head[2], tail[2];
-	bool filling = false, evaluating = false;
 
 	if (!proc)
 		return -1;
 	py__walk(&walk, &proc->py.layout, tstate);
-	for (u32 i = 0; i < PY_FRAMES && walk.frame; i++) {
-		u64 code = py__next_code(&walk);
+	at.frame = walk.frame;
+	for (u32 i = 0; i < PY_FRAMES && at.frame; i++) {
+		int name = fetch__step(&proc->py.layout, &at);
 
-		if (!code || !py__tail(walk.py, read_u64(code + walk.py->code_filename), tail))
-			continue;
-		if (TAIL_IS(tail, "oops/fetchers.py")) {
-			py__head(walk.py, read_u64(code + walk.py->code_name), head);
-			filling = filling || HEAD_IS(head, "__iter__\0\0\0\0\0\0\0\0");
-		} else if (TAIL_IS(tail, "ng_epoch_loop.py")) {
-			return evaluating ? NAME_VAL_NEXT : NAME_TRAIN_NEXT;
-		} else if (TAIL_IS(tail, "oops/fit_loop.py")) {
-			return evaluating ? NAME_VAL_NEXT : -1;
-		} else if (TAIL_IS(tail, "ediction_loop.py")) {
-			return filling ? -1 : NAME_PREDICT_NEXT;
-		} else if (TAIL_IS(tail, "aluation_loop.py")) {
-			if (filling)
-				return -1;
-			evaluating = true;
-		} else if (evaluating && TAIL_IS(tail, "ainer/trainer.py")) {
-			py__head(walk.py, read_u64(code + walk.py->code_name), head);
-			if (HEAD_IS(head, "_test_impl\0\0\0\0\0\0"))
-				return NAME_TEST_NEXT;
-			if (HEAD_IS(head, "_validate_impl\0\0") || HEAD_IS(head, "_run_sanity_chec"))
-				return NAME_VAL_NEXT;
-		}
+		if (name != FETCH_GO_ON)
+			return name;
 	}
 	count(CNT_FRAME_LOST);
 	return -1;
@@ -168,10 +213,16 @@ static __always_inline void fetch__begin(struct thread *t, struct proc *proc, u6
 	name = fetch_name(proc, t->tstate);
 	if (name < 0)
 		return;
+	if (name == NAME_TRAIN_NEXT)
+		evaluation__end(t);
 	s = span__begin(t, SPAN_ACTION, frame, fixed_name(name), frame);
+	if (!s)
+		return;
 	/* Lightning's start() came before the trap: the walk over the frames is inside of its interval. */
-	if (s)
-		s->start_ns = t->now_ns;
+	s->start_ns = t->now_ns;
+	if (name != NAME_TRAIN_NEXT)
+		evaluation__begin(t, false);
+	phase__enter(t, s, name == NAME_TRAIN_NEXT ? PHASE_DATA : PHASE_VALIDATION);
 }
 
 /*

@@ -24,14 +24,20 @@ int control(struct proc_order *order)
 	case ORDER_OPEN:
 		proc->role = order->role;
 		proc->window_start_ns = order->start_ns;
+		proc->boundary_ns = 0;
 		proc->window = order->wait ? WINDOW_WAITING : WINDOW_OPEN;
 		break;
 	case ORDER_CLOSE:
+		proc->forked_ns = 0;
 		if (proc->window != WINDOW_DONE)
 			proc->window = WINDOW_CLOSED;
 		break;
 	case ORDER_OPERATORS:
 		proc->op_slot = order->op_slot;
+		break;
+	case ORDER_FORGET:
+		if (proc->ended)
+			bpf_map_delete_elem(&procs, &pid);
 		break;
 	}
 	return 0;

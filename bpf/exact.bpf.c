@@ -4,6 +4,7 @@
  * whose cookie says what it means. Out: rows in a map of their own; functions and paths in the ring buffer.
  */
 #include "exact.h"
+#include "hit.h"
 
 static __always_inline void exact__dispatch(struct pt_regs *ctx, u64 cookie, struct task_struct *task,
 					    struct proc *proc, u32 pid)
@@ -28,24 +29,19 @@ static __always_inline void exact__dispatch(struct pt_regs *ctx, u64 cookie, str
 SEC("uprobe.multi")
 int exact(struct pt_regs *ctx)
 {
-	u64 cookie = bpf_get_attach_cookie(ctx), start = 0;
+	u64 cookie = bpf_get_attach_cookie(ctx), start;
 	struct task_struct *task = bpf_get_current_task_btf();
 	u32 pid = task_pid(task);
 	struct proc *proc;
 
 	if (COOKIE_EVENT(cookie) == PROBE_NONE)
 		REFUSE_PRIVATE_STACK(ctx);
-	proc = bpf_map_lookup_elem(&procs, &pid);
+	proc = proc__enter(pid, &start);
 	if (!proc)
 		return 0;
-	if (__sync_fetch_and_add(&proc->hits, 1) % HITS_PER_SAMPLE == 0)
-		start = bpf_ktime_get_ns();
 	if (proc->window != WINDOW_CLOSED && proc->window != WINDOW_DONE && proc->py.layout.minor)
 		exact__dispatch(ctx, cookie, task, proc, pid);
-	if (start) {
-		__sync_fetch_and_add(&proc->sampled, 1);
-		__sync_fetch_and_add(&proc->sampled_ns, bpf_ktime_get_ns() - start);
-	}
+	proc__leave(proc, start);
 	return 0;
 }
 

@@ -5,8 +5,8 @@
  *
  *   on_call -> exact_thread.calls[] -> on_return, on_clear -> call_rows
  *
- * A call is known by where the return address of its native function lies, and by its Python frame. What ended unseen is found dead
- * when another call comes to lie there, and dropped, counted.
+ * A call is known by where the return address of its native function lies, and by its Python frame. What ended unseen
+ * is found dead when another call comes to lie there, and dropped, counted.
  */
 #ifndef STEPFLAME_BPF_EXACT_H
 #define STEPFLAME_BPF_EXACT_H
@@ -155,7 +155,9 @@ static __always_inline struct exact_call *call__pop(struct exact_thread *x)
 	return call;
 }
 
-/* Drops the calls that lie below sp: they have ended, unseen. The calls in them that had ended become the outer one's. */
+/*
+ * Drops the calls that lie below sp: they have ended, unseen. The calls in them that had ended become the outer one's.
+ */
 __weak __noinline int calls__drop_below(struct exact_thread *x, u64 sp)
 {
 	u32 cnt = 0;
@@ -245,8 +247,8 @@ static __always_inline u64 exact__path(struct exact_thread *x, struct task_struc
 }
 
 /*
- * The code object of a frame about to be run. 0: it is not readable, or the call makes a generator only, which is no call to
- * cProfile either: from 3.11 on the function's first instruction makes it, in the function's own frame.
+ * The code object of a frame about to be run. 0: it is not readable, or the call makes a generator only, which is no
+ * call to cProfile either: from 3.11 on the function's first instruction makes it, in the function's own frame.
  */
 static __always_inline u64 frame__code(struct name_buffer *b, const struct py_layout *py, u64 frame)
 {
@@ -316,8 +318,8 @@ static __always_inline void on_return(struct task_struct *task, const struct pro
 }
 
 /*
- * Is that a frame of the interpreter's own, which checks what __init__ returns? Its code object is known by its name, which is its file
- * name as well (CPython 3.13 Python/ceval.c: _Py_InitCleanup).
+ * Is that a frame of the interpreter's own, which checks what __init__ returns? Its code object is known by its name,
+ * which is its file name as well (CPython 3.13 Python/ceval.c: _Py_InitCleanup).
  */
 static __always_inline bool is_shim(const struct py_layout *py, u64 py_frame)
 {
@@ -328,8 +330,8 @@ static __always_inline bool is_shim(const struct py_layout *py, u64 py_frame)
 }
 
 /*
- * A frame that was not seen to begin is cleared. From CPython 3.13 on that may be an __init__, which a call of its class enters
- * without leaving the loop, whatever eval_frame says: counted, but not timed.
+ * A frame that was not seen to begin is cleared. From CPython 3.13 on that may be an __init__, which a call of its
+ * class enters without leaving the loop, whatever eval_frame says: counted, but not timed.
  */
 static __always_inline void on_unseen(struct exact_thread *x, struct task_struct *task, const struct proc *proc,
 				      u32 pid, u64 now, u64 py_frame)
@@ -354,7 +356,10 @@ static __always_inline void on_unseen(struct exact_thread *x, struct task_struct
 		call__account(&key, 0, 0, !calls__has(x, key.code));
 }
 
-/* A frame is cleared: by the native function that runs it, at its end; a generator's also when the generator is thrown away. */
+/*
+ * A frame is cleared: by the native function that runs it, at its end; a generator's also when the generator is thrown
+ * away.
+ */
 static __always_inline void on_clear(struct task_struct *task, const struct proc *proc, u32 pid, u64 sp, u64 py_frame)
 {
 	u64 now = bpf_ktime_get_ns();

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Spans of native functions: backward (Engine::execute), collectives, waits for the GPU, and what the user names by
+ * Spans of native functions: backward (Engine::execute), collectives, waits for the GPU, torch.save, and what the user names by
  * --action LIB:SYMBOL. Known by the frame they run in.
  */
 #ifndef STEPFLAME_FUNCTIONS_H
 #define STEPFLAME_FUNCTIONS_H
 
 #include "span.h"
+#include "steps.h"
 
 /* Nodes on the engine's own threads are done for what this one does. */
 static __always_inline void backward__began(const struct proc *proc, const struct span *s)
@@ -14,7 +15,7 @@ static __always_inline void backward__began(const struct proc *proc, const struc
 	u32 slot = proc->op_slot - 1;
 	struct op_proc *p = proc->op_slot ? bpf_map_lookup_elem(&op_procs, &slot) : NULL;
 
-	if (p && s)
+	if (p)
 		p->backward_action = s->action ?: s->name;
 }
 
@@ -44,15 +45,18 @@ static __always_inline void on_fn(struct pt_regs *ctx, struct task_struct *task,
 {
 	const struct probe_fn *f = bpf_map_lookup_elem(&fns, &fn);
 	struct thread *t = thread__enter(task, entry_sp(ctx, frame));
+	struct span *s;
 
 	if (!t || !f || is_part(t, f->kind))
 		return;
-	if (f->kind == SPAN_BACKWARD) {
+	if (f->kind == SPAN_BACKWARD)
 		gap__end(t, proc, pid);
-		backward__began(proc, span__begin(t, f->kind, fn, f->name, frame));
-	} else {
-		span__begin(t, f->kind, fn, f->name, frame);
-	}
+	s = span__begin(t, f->kind, fn, f->name, frame);
+	if (!s)
+		return;
+	phase__enter(t, s, phase__of_kind(f->kind));
+	if (f->kind == SPAN_BACKWARD)
+		backward__began(proc, s);
 }
 
 static __always_inline void on_fn_exit(struct pt_regs *ctx, struct task_struct *task, struct proc *proc, u32 pid,
@@ -64,10 +68,42 @@ static __always_inline void on_fn_exit(struct pt_regs *ctx, struct task_struct *
 	if (!t || !f)
 		return;
 	if (span__end(t, proc, pid, span__find(t, f->kind, fn, frame))) {
-		if (f->kind == SPAN_BACKWARD)
-			gap__begin(t);
+		if (f->kind != SPAN_BACKWARD)
+			return;
+		gap__begin(t);
+		step__backward(t, proc, pid);
 	} else if (!is_part(t, f->kind) && span__find(t, f->kind, fn, 0) < 0) {
 		count(CNT_OPEN_AT_START);
+	}
+}
+
+/*
+ * A file of torch's is about to be opened for writing, is open, or is complete. While it is being opened the span is bound
+ * to that frame, for an exception may leave it; what comes then is Python's too.
+ */
+static __always_inline void on_save(struct pt_regs *ctx, struct task_struct *task, struct proc *proc, u32 pid, u32 fn,
+				    u32 flags, u64 frame)
+{
+	const struct probe_fn *f = bpf_map_lookup_elem(&fns, &fn);
+	struct thread *t = thread__enter(task, flags & COOKIE_BEGINS ? entry_sp(ctx, frame) : ctx->sp);
+	struct span *s;
+	int open;
+
+	if (!t || !f)
+		return;
+	open = span__find(t, SPAN_SAVE, 0, 0);
+	if (flags & COOKIE_BEGINS) {
+		if (open >= 0)
+			span__drop_reused(t, open);
+		s = span__begin(t, SPAN_SAVE, 0, f->name, frame);
+		if (s)
+			phase__enter(t, s, PHASE_CHECKPOINT);
+	} else if (open < 0) {
+		count(CNT_OPEN_AT_START);
+	} else if (flags & COOKIE_LASTS) {
+		span__unbind(t, span__at(t, open));
+	} else {
+		span__end(t, proc, pid, open);
 	}
 }
 

@@ -41,10 +41,8 @@ static __always_inline void on_gc(struct pt_regs *ctx, struct task_struct *task,
 				       DEPTH_AND_STEP(open, proc->steps));
 		return;
 	}
-	if (open >= 0) { /* its end was missed while the probes were away */
-		span__drop(t, open + 1, CNT_DROPPED_INNER);
-		span__drop(t, open, CNT_SPAN_REUSED);
-	}
+	if (open >= 0) /* its end was missed while the probes were away */
+		span__drop_reused(t, open);
 	if (generation < GC_GENERATIONS)
 		span__begin(t, SPAN_GC, 0, fixed_name(NAME_GC_0 + generation), 0);
 }

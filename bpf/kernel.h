@@ -83,13 +83,88 @@ struct thread_struct {
 	unsigned long fsbase;
 };
 
+struct super_block {
+	u32 s_dev;
+};
+
+struct hlist_node {
+	struct hlist_node *next;
+};
+
+struct hlist_head {
+	struct hlist_node *first;
+};
+
 struct inode {
 	unsigned short i_mode;
+	struct super_block *i_sb;
+	unsigned long i_ino;
+	struct hlist_head i_dentry;
+};
+
+struct qstr {
+	u32 len;
+	const unsigned char *name;
+};
+
+struct hlist_bl_node {
+	struct hlist_bl_node **pprev;
+};
+
+struct dentry {
+	struct hlist_bl_node d_hash;
+	struct dentry *d_parent;
+	struct qstr d_name;
+	struct inode *d_inode;
+	struct hlist_node d_alias; /* from Linux 7 on */
+};
+
+struct dentry___before_7 {
+	union {
+		struct hlist_node d_alias;
+	} d_u;
+};
+
+struct vfsmount {
+	struct dentry *mnt_root;
+	struct super_block *mnt_sb;
+};
+
+struct mount {
+	struct mount *mnt_parent;
+	struct dentry *mnt_mountpoint;
+	struct vfsmount mnt;
+};
+
+struct path {
+	struct vfsmount *mnt;
+	struct dentry *dentry;
+};
+
+struct fs_struct {
+	struct path root;
 };
 
 struct file {
 	struct inode *f_inode;
+	unsigned int f_flags;
+	struct path f_path;
 };
+
+struct address_space {
+	struct inode *host;
+};
+
+struct folio {
+	struct address_space *mapping;
+	unsigned int _nr_pages; /* from Linux 6.15 on */
+};
+
+struct folio___before_6_15 {
+	unsigned int _folio_nr_pages;
+};
+
+enum pageflags { PG_head = 6 };
 
 struct fdtable {
 	unsigned int max_fds;
@@ -104,9 +179,11 @@ struct task_struct {
 	int pid;
 	int tgid;
 	int exit_code;
+	unsigned int flags;
 	unsigned int on_cpu; /* an int, from Linux 7 on a byte */
 	unsigned in_iowait : 1;
 	struct files_struct *files;
+	struct fs_struct *fs;
 	struct task_struct *group_leader;
 	struct pid *thread_pid;
 	struct signal_struct *signal;
@@ -124,5 +201,25 @@ struct bpf_iter__task {
 
 /* Where the numbers of a struct pid begin in this kernel. */
 #define NUMBERS_OFFSET bpf_core_field_offset(struct pid, numbers)
+/* Where the part of a struct mount that others point to begins. */
+#define MOUNT_OFFSET bpf_core_field_offset(struct mount, mnt)
+/* Where an inode's list of links passes a struct dentry. */
+#define ALIAS_OFFSET                                                                                   \
+	(bpf_core_field_exists(struct dentry, d_alias) ? bpf_core_field_offset(struct dentry, d_alias) \
+						       : bpf_core_field_offset(struct dentry___before_7, d_u.d_alias))
+
+/* Pages of a folio. */
+static __always_inline u64 folio__pages(const struct folio *folio)
+{
+	const struct folio___before_6_15 *before = (const void *)folio;
+	u64 flags;
+
+	bpf_probe_read_kernel(&flags, sizeof(flags), folio); /* its first word, always */
+	if (!(flags & 1ULL << bpf_core_enum_value(enum pageflags, PG_head)))
+		return 1;
+	if (bpf_core_field_exists(folio->_nr_pages))
+		return BPF_CORE_READ(folio, _nr_pages);
+	return BPF_CORE_READ(before, _folio_nr_pages);
+}
 
 #endif

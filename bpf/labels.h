@@ -14,35 +14,6 @@
 #include "span.h"
 #include "steps.h"
 
-enum label {
-	LABEL_USER,
-	LABEL_DATA,
-	LABEL_OPTIMIZER,
-	LABEL_ZERO_GRAD,
-	LABEL_PROFILER_STEP,
-};
-
-/*
- * What torch's own labels begin with (torch/utils/data/dataloader.py, torch/optim/optimizer.py,
- * torch/profiler/profiler.py).
- */
-static __always_inline enum label label__classify(const char *text)
-{
-	const u64 *word = (const u64 *)text;
-
-	if (word[0] == WORD8("enumerat") && word[1] == WORD8("e(DataLo"))
-		return LABEL_DATA;
-	if (word[0] == WORD8("Optimize") && text[8] == 'r' && text[9] == '.') {
-		if (text[10] == 's')
-			return LABEL_OPTIMIZER;
-		if (text[10] == 'z')
-			return LABEL_ZERO_GRAD;
-	}
-	if (word[0] == WORD8("Profiler") && word[1] << 24 == WORD8("\0\0\0Step#"))
-		return LABEL_PROFILER_STEP;
-	return LABEL_USER;
-}
-
 /*
  * Is the innermost action of this thread an optimizer_step hook? Then the step is automatic optimization's, and no
  * frames need be read. A loop of its own: one that finds by token or not costs the verifier a third more.
@@ -66,31 +37,55 @@ __weak __noinline int in_optimizer_hook(struct thread *t)
 	return 0;
 }
 
+struct manual_walk {
+	u64 frame;
+	u32 lightning;
+	u32 pad;
+};
+
+#define MANUAL_GO_ON (-1)
+
+/* One frame of is_manual_step's; as fetch__step. */
+__weak __noinline int manual__step(const struct py_layout *py, struct manual_walk *at)
+{
+	struct py_walk walk = {.py = py};
+	u64 code, tail[2];
+
+	if (!py || !at)
+		return 0;
+	walk.frame = at->frame;
+	code = py__next_code(&walk);
+	at->frame = walk.frame;
+	if (!code || !py__tail(py, read_u64(code + py->code_filename), tail))
+		return MANUAL_GO_ON;
+	/* .../pytorch/core/optimizer.py; torch's own is .../optim/optimizer.py */
+	if (TAIL_IS(tail, "ore/optimizer.py"))
+		at->lightning = true;
+	else if (TAIL_IS(tail, "zation/manual.py"))
+		return at->lightning;
+	else if (TAIL_IS(tail, "ion/automatic.py"))
+		return 0;
+	return MANUAL_GO_ON;
+}
+
 /*
  * Is this optimizer step one of LightningOptimizer.step under manual optimization? Then Lightning has it as the action
  * `optimizer_step`; under automatic optimization the hook around it is the action.
  */
 __weak __noinline int is_manual_step(const struct proc *proc, u64 tstate)
 {
-	bool lightning = false;
+	struct manual_walk at = {};
 	struct py_walk walk;
-	u64 tail[2];
 
 	if (!proc)
 		return 0;
 	py__walk(&walk, &proc->py.layout, tstate);
-	for (u32 i = 0; i < PY_FRAMES && walk.frame; i++) {
-		u64 code = py__next_code(&walk);
+	at.frame = walk.frame;
+	for (u32 i = 0; i < PY_FRAMES && at.frame; i++) {
+		int answer = manual__step(&proc->py.layout, &at);
 
-		if (!code || !py__tail(walk.py, read_u64(code + walk.py->code_filename), tail))
-			continue;
-		/* .../pytorch/core/optimizer.py; torch's own is .../optim/optimizer.py */
-		if (TAIL_IS(tail, "ore/optimizer.py"))
-			lightning = true;
-		else if (TAIL_IS(tail, "zation/manual.py"))
-			return lightning;
-		else if (TAIL_IS(tail, "ion/automatic.py"))
-			return 0;
+		if (answer != MANUAL_GO_ON)
+			return answer;
 	}
 	return 0;
 }
@@ -116,8 +111,8 @@ static __always_inline u64 label__string(const struct pt_regs *ctx, u32 saved)
 	}
 }
 
-static __always_inline void on_label(struct pt_regs *ctx, struct task_struct *task, struct proc *proc, u32 flags,
-				     u64 frame)
+static __always_inline void on_label(struct pt_regs *ctx, struct task_struct *task, struct proc *proc, u32 pid,
+				     u32 flags, u64 frame)
 {
 	struct thread *t = thread__enter(task, entry_sp(ctx, frame));
 	u32 saved = COOKIE_NAME_SAVED(flags);
@@ -139,11 +134,14 @@ static __always_inline void on_label(struct pt_regs *ctx, struct task_struct *ta
 	name = name__intern(&t->names, string[0], string[1], NAME_UTF8);
 	if (!name)
 		return;
-	label = label__classify(t->names.text);
+	label = label__classify((const u64 *)t->names.text);
+	if (label == LABEL_DATA)
+		step__fetch(t, proc, pid);
 	s = span__begin(t, SPAN_LABEL, saved ? ctx->di : 0, name, saved ? 0 : frame);
 	if (!s)
 		return;
 	s->label = label;
+	phase__enter(t, s, phase__of_label(label));
 	if (label == LABEL_OPTIMIZER && proc->profile_code && !in_optimizer_hook(t) && is_manual_step(proc, t->tstate))
 		s->also = NAME_OPTIMIZER_STEP + 1;
 }
@@ -160,8 +158,7 @@ static __always_inline void on_label_handle(struct pt_regs *ctx, struct task_str
 	if (s->kind != SPAN_LABEL || !frame || s->frame != frame)
 		return;
 	s->token = ctx->di;
-	s->frame = 0;
-	t->framed--;
+	span__unbind(t, s);
 }
 
 static __always_inline void on_label_end(struct pt_regs *ctx, struct task_struct *task, struct proc *proc, u32 pid)
@@ -176,14 +173,17 @@ static __always_inline void on_label_end(struct pt_regs *ctx, struct task_struct
 	if (!s || s->label == LABEL_USER)
 		return;
 	if (s->label == LABEL_PROFILER_STEP) {
-		step__boundary(proc, pid, STEP_PROFILER, t->now_ns);
+		step__boundary(t, proc, pid, STEP_PROFILER);
 		return;
 	}
-	gap__begin(t);
+	if (s->label == LABEL_ZERO_GRAD && t->phase == PHASE_OTHER)
+		gap__restart(t); /* as often between forward and backward as before them: not a phase's end */
+	else
+		gap__begin(t);
 	if (s->label == LABEL_DATA)
-		proc->data_seen = 1;
+		proc->data_seen = DATA_EVER | DATA_FOR_OPTIMIZER;
 	else if (s->label == LABEL_OPTIMIZER)
-		step__optimizer(proc, pid, s->name, t->now_ns);
+		step__optimizer(t, proc, pid, s->name);
 }
 
 #endif

@@ -7,10 +7,12 @@
 #include "calls.h"
 #include "functions.h"
 #include "gc.h"
+#include "hit.h"
 #include "labels.h"
 
 const volatile __u64 fixed_names[FIXED_NAMES] = {};
 const volatile __u64 step_limit = 0;
+const volatile __u64 step_at[2] = {};
 const volatile __u32 want_step_times = 0;
 const volatile __u64 py_call_cnt = 0;
 const volatile __u64 py_call_lengths = 0;
@@ -49,7 +51,7 @@ static __always_inline void dispatch(struct pt_regs *ctx, u64 cookie, struct tas
 		on_py_iter_exit(ctx, task, proc, pid, frame);
 		break;
 	case PROBE_LABEL:
-		on_label(ctx, task, proc, COOKIE_FLAGS(cookie), frame);
+		on_label(ctx, task, proc, pid, COOKIE_FLAGS(cookie), frame);
 		break;
 	case PROBE_LABEL_HANDLE:
 		on_label_handle(ctx, task, frame);
@@ -62,6 +64,9 @@ static __always_inline void dispatch(struct pt_regs *ctx, u64 cookie, struct tas
 		break;
 	case PROBE_FN_EXIT:
 		on_fn_exit(ctx, task, proc, pid, fn, frame);
+		break;
+	case PROBE_SAVE:
+		on_save(ctx, task, proc, pid, fn, COOKIE_FLAGS(cookie), frame);
 		break;
 	case PROBE_PY_CALL:
 		on_py_call(ctx, task, proc, frame);
@@ -78,7 +83,7 @@ static __always_inline void dispatch(struct pt_regs *ctx, u64 cookie, struct tas
 SEC("uprobe.multi")
 int probe(struct pt_regs *ctx)
 {
-	u64 cookie = bpf_get_attach_cookie(ctx), start = 0;
+	u64 cookie = bpf_get_attach_cookie(ctx), start;
 	struct task_struct *task = bpf_get_current_task_btf();
 	u32 pid = task_pid(task);
 	struct proc *proc;
@@ -87,17 +92,14 @@ int probe(struct pt_regs *ctx)
 		REFUSE_PRIVATE_STACK(ctx);
 	if (COOKIE_EVENT(cookie) == PROBE_TEST)
 		return on_test(task);
-	proc = bpf_map_lookup_elem(&procs, &pid);
+	proc = proc__enter(pid, &start);
 	if (!proc)
 		return 0;
-	if (__sync_fetch_and_add(&proc->hits, 1) % HITS_PER_SAMPLE == 0)
-		start = bpf_ktime_get_ns();
 	if (proc->window != WINDOW_CLOSED && proc->window != WINDOW_DONE)
 		dispatch(ctx, cookie, task, proc, pid);
-	if (start) {
-		__sync_fetch_and_add(&proc->sampled, 1);
-		__sync_fetch_and_add(&proc->sampled_ns, bpf_ktime_get_ns() - start);
-	}
+	if (step_at[0])
+		step__user(task, proc, pid);
+	proc__leave(proc, start);
 	return 0;
 }
 

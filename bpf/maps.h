@@ -55,7 +55,8 @@ struct span {
 	u64 action;      /* name of the innermost action around it, 0 none */
 	u64 op_child_ns; /* time in the operators, nodes and labels inside that have ended */
 	u16 kind;        /* enum span_kind */
-	u16 label;       /* enum label, of a SPAN_LABEL; of a SPAN_ACTION 1: it is an optimizer_step hook */
+	u8 label;        /* enum label, of a SPAN_LABEL; of a SPAN_ACTION 1: it is an optimizer_step hook */
+	u8 phase;        /* enum phase: its own, or that around it */
 	u16 outer;       /* 1 + index of the innermost span around it that is no operator's; 0: none */
 	u16 also;        /* enum fixed_name + 1 of a second row that gets the same duration; 0: none */
 	struct op_span op;
@@ -73,7 +74,15 @@ struct thread {
 	u32 gap_sampled; /* a sample was taken since gap_ns */
 	u64 gap_ns;      /* end of the last data, optimizer or backward span: forward begins there; 0: unknown */
 	u64 gap_child_ns;
-	u64 sequence_at; /* address of its word in at::sequence_number; 0: not known yet */
+	u64 phase_since_ns;
+	u8 phase;                   /* enum phase since then */
+	u8 gap_phase;               /* the one in which gap_ns was taken */
+	u8 evaluation;              /* 1 + spans around Lightning's evaluation loop; 0: not in it */
+	u8 step_ended;              /* a span of --step-at has, and no boundary was made of it yet */
+	u64 phase_ns[PHASE__COUNT]; /* from phases_from_ns to phase_since_ns */
+	u64 gap_phase_ns;           /* of phase_ns[gap_phase] at gap_ns */
+	u64 phases_from_ns;         /* the last step boundary that it made; 0: none */
+	u64 sequence_at;            /* address of its word in at::sequence_number; 0: not known yet */
 	u64 tstate; /* its PyThreadState, as seen when it held the GIL; torch's calls release it. 0: not seen yet */
 	struct span spans[SPAN_DEPTH];
 	struct span forward; /* being made: programs' stacks are too small for it */
@@ -169,13 +178,14 @@ struct {
 /* Knobs, set before load. */
 extern const volatile __u64 fixed_names[FIXED_NAMES]; /* REC_NAME ids */
 extern const volatile __u64 step_limit;               /* steps after which a process is done; 0: none */
+extern const volatile __u64 step_at[2];               /* --step-at: REC_NAME ids, 0: none */
 extern const volatile __u64 py_call_cnt;              /* elements of py_calls in use */
 extern const volatile __u64 py_call_lengths;          /* bit n: a name in py_calls is n bytes long, modulo 64 */
 extern const volatile __u64 op_schedule[OP_SCHEDULE__COUNT];
 extern const volatile __u32 want_step_times; /* REC_STEP */
 extern const volatile __u32 want_timeline, want_shapes, want_stacks, want_modules;
 extern const volatile __u64 sample_period_ns;  /* of the timer */
-extern const volatile __u64 wait_threshold_ns; /* waits are sampled when so much of them has come together */
+extern const volatile __u64 wait_threshold_ns; /* a wait so long has a sample of its own */
 
 /* Set by user space at run time. */
 extern volatile __u32 pid_level; /* of stepflame's pid namespace; 0 is the initial one */
@@ -198,6 +208,17 @@ static __always_inline void count(u32 id)
 	count_many(id, 1);
 }
 
+/*
+ * All bits set where a value (below 2^63) is not 0, without a branch: in a loop, the verifier follows each combination of
+ * what branches did before.
+ */
+#define MASK_IF(value)                        \
+	({                                    \
+		s64 __v = -(s64)(value);      \
+		asm volatile("" : "+r"(__v)); \
+		(u64)(__v >> 63);             \
+	})
+
 /* A word of the target's memory, 0 when it cannot be read. */
 static __always_inline u64 read_u64(u64 address)
 {
@@ -207,14 +228,18 @@ static __always_inline u64 read_u64(u64 address)
 	return value;
 }
 
-/* A task's number in stepflame's own pid namespace, which is not the initial one; 0 when it is not visible there. */
-static __always_inline u32 task_number(struct task_struct *task)
+/*
+ * A task's number in stepflame's own pid namespace, which is not the initial one; 0 when it is not visible there.
+ * Pointers are read as memory: at each that a program loads from a task itself, kernels before 6.19 go through the names
+ * of all types when they verify it, which took 80 ms for all programs.
+ */
+static __always_inline u32 task_number(const struct task_struct *task)
 {
-	struct pid *pid = task->thread_pid;
+	struct pid *pid = BPF_CORE_READ(task, thread_pid);
 	u32 level = pid_level;
 	int nr = 0;
 
-	if (!pid || pid->level < level)
+	if (!pid || BPF_CORE_READ(pid, level) < level)
 		return 0;
 	/* Not by BPF_CORE_READ: a relocation knows no variable index. */
 	bpf_probe_read_kernel(&nr, sizeof(nr), (const char *)pid + NUMBERS_OFFSET + level * sizeof(struct upid));
@@ -224,7 +249,7 @@ static __always_inline u32 task_number(struct task_struct *task)
 /* The process and the thread of a task, as stepflame's own pid namespace numbers them; 0: not visible there. */
 static __always_inline u32 task_pid(struct task_struct *task)
 {
-	return pid_level ? task_number(task->group_leader) : (u32)LOAD_HERE(task->tgid);
+	return pid_level ? task_number(BPF_CORE_READ(task, group_leader)) : (u32)LOAD_HERE(task->tgid);
 }
 
 static __always_inline u32 task_tid(struct task_struct *task)

@@ -8,11 +8,6 @@
 #include "maps.h"
 #include "name_hash.h"
 
-/* The little-endian word that 8 characters make: how texts are compared here. */
-#define WORD8(s)                                                                                  \
-	((u64)(u8)(s)[0] | (u64)(u8)(s)[1] << 8 | (u64)(u8)(s)[2] << 16 | (u64)(u8)(s)[3] << 24 | \
-	 (u64)(u8)(s)[4] << 32 | (u64)(u8)(s)[5] << 40 | (u64)(u8)(s)[6] << 48 | (u64)(u8)(s)[7] << 56)
-
 /* The id of the text in the buffer, of `size` bytes, cut from `whole`. What lies behind it in its last word becomes zero. */
 __weak __noinline u64 name__hash(struct name_buffer *b, u32 size, u64 whole, u32 encoding)
 {

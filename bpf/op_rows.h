@@ -198,14 +198,22 @@ static __always_inline void op__hand_out(struct span *to, const struct span *fro
 		to->op.child_bytes[m] += from->op.self_bytes[m] + from->op.child_bytes[m];
 }
 
-/* The end of a span is lost. A call it was all the same: no other is the only one. */
-static __always_inline void op__lose(struct span *to, const struct span *lost)
+/* The end of span i is lost. A call it was all the same: no other is the only one. */
+__weak __noinline int op__lose(struct thread *t, u32 i)
 {
+	const struct span *lost;
+	struct span *to;
+
+	if (!t || !i)
+		return 0;
+	lost = span__at(t, i);
+	to = span__at(t, i - 1);
 	op__hand_out(to, lost);
 	if (!has_op_row(lost->kind))
-		return;
+		return 0;
 	to->op.inside.cnt++;
 	to->op.inside.merged = 0;
+	return 0;
 }
 
 #endif

@@ -89,6 +89,7 @@ static __always_inline struct span *op__begin(struct thread *t, const struct op_
 	s->child_ns = 0;
 	s->op_child_ns = 0;
 	s->kind = kind;
+	s->phase = t->phase;
 	s->outer = span__outer(t, depth);
 	s->op.merged = merged;
 	s->op.group = 0;

@@ -147,7 +147,7 @@ __weak __noinline int origin__find(struct thread *t, u32 pid, struct rec_op_grou
 	struct proc *proc = bpf_map_lookup_elem(&procs, &pid);
 	struct origin_walk walk = {.pid = pid, .proc = proc};
 	struct py_walk py;
-	u64 tstate;
+	u64 tstate = 0;
 
 	if (!t || !group || !proc || !proc->py.code_type)
 		return 0;
@@ -157,7 +157,7 @@ __weak __noinline int origin__find(struct thread *t, u32 pid, struct rec_op_grou
 		count(CNT_NO_STORAGE);
 		return 0;
 	}
-	tstate = py__own_tstate(&proc->py, task);
+	py__own_tstate(&proc->py, task, &tstate);
 	py__walk(&py, &proc->py.layout, tstate ? tstate : t->tstate);
 	walk.origin->frame = py.frame;
 	walk.origin->code = walk.origin->last = walk.origin->hash = 0;

@@ -5,6 +5,8 @@
  */
 #include "event.h"
 
+const volatile __u32 want_children = 0; /* system calls of forks count from their first instruction on */
+
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child)
 {
@@ -25,8 +27,9 @@ int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child
 	copy->role = ROLE_CHILD;
 	copy->window = WINDOW_CLOSED; /* until user space has put the probes there */
 	copy->hits = copy->idle_hits = copy->sampled = copy->sampled_ns = copy->steps = 0;
-	copy->sampler_ns = 0;
-	copy->step_rule = copy->data_seen = copy->fetches = copy->op_slot = 0;
+	copy->sampler_ns = copy->boundary_ns = 0;
+	copy->forked_ns = want_children && proc->window == WINDOW_OPEN ? bpf_ktime_get_ns() : 0;
+	copy->step_rule = copy->data_seen = copy->backwards = copy->batches = copy->fetches = copy->op_slot = 0;
 	copy->profile_code = 0; /* so that its first Lightning action is told, too */
 	event__send(PROC_FORK, pid, parent_pid, 0, child);
 	return 0;
@@ -61,11 +64,13 @@ int BPF_PROG(process_exit, struct task_struct *task)
 	signal = BPF_CORE_READ(task, signal);
 	if (BPF_CORE_READ(signal, live.counter))
 		return 0; /* other threads go on */
+	proc->forked_ns = 0;
 	code = BPF_CORE_READ(signal, group_exit_code);
 	if (!code)
 		code = BPF_CORE_READ(task, exit_code);
 	if (proc->window != WINDOW_DONE)
 		proc->window = WINDOW_CLOSED; /* its number may become that of a process that is none of ours */
+	proc->ended = 1;
 	event__send(PROC_EXIT, pid, 0, code, task);
 	return 0;
 }

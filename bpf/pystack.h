@@ -17,6 +17,7 @@
 
 #define CODES_MAX  16384
 #define STACKS_MAX 32768
+#define PF_EXITING 0x4 /* include/linux/sched.h */
 
 /* The id of a function, by what its code object is known by: where it is, and all that tells it from another there. */
 struct {
@@ -298,43 +299,69 @@ __weak __noinline int stack__send(struct stack_room *room, u64 id)
 	return 1;
 }
 
-/* The PyThreadState of the current thread, whether it holds the GIL or not; 0: it has none, or that is not known. */
-static __always_inline u64 py__own_tstate(const struct py_process *py, struct task_struct *task)
+/*
+ * The PyThreadState of the current thread, whether it holds the GIL or not; 0: it has none, or that is not known. False:
+ * not readable.
+ */
+static __always_inline bool py__own_tstate(const struct py_process *py, struct task_struct *task, u64 *tstate)
 {
 	u64 fsbase = task->thread.fsbase;
 
 	if (py->tss_offset)
-		return read_u64(fsbase + py->tss_offset);
+		return !bpf_probe_read_user(tstate, sizeof(*tstate), (const void *)(fsbase + py->tss_offset));
 	/* A global word tells who holds the GIL: not this thread, perhaps. */
-	return py->tstate_where == PY_TSTATE_GLOBAL ? 0 : py__tstate(py);
+	*tstate = py->tstate_where == PY_TSTATE_GLOBAL ? 0 : py__tstate(py);
+	return true;
 }
 
-/* The id of the current thread's Python stack, which user space has been told of; 0: it has none. */
+/* The current thread's innermost frame, 0: it is in none. False: not readable. */
+static __always_inline bool py__own_frame(const struct py_process *py, u64 *frame)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	const struct py_layout *layout = &py->layout;
+	u64 tstate = 0;
+
+	*frame = 0;
+	if (task->flags & PF_EXITING) /* its memory is gone already */
+		return true;
+	if (!py__own_tstate(py, task, &tstate))
+		return false;
+	if (!tstate)
+		return true;
+	if (bpf_probe_read_user(frame, sizeof(*frame), (const void *)(tstate + layout->tstate_frame)))
+		return false;
+	return !layout->tstate_cframe || !*frame ||
+	       !bpf_probe_read_user(frame, sizeof(*frame), (const void *)(*frame + layout->cframe_current));
+}
+
+/*
+ * The id of the current thread's Python stack, which user space has been told of; 0: it has none. One that is lost, and
+ * counted, has an id that user space is not told of.
+ */
 static __always_inline u64 stack__of(struct stack_room *room, const struct proc *proc, u32 pid)
 {
 	struct stack_walk walk = {.room = room, .proc = proc, .pid = pid, .hash = name_hash__seed(0, 0)};
-	struct py_walk py;
-	u64 tstate;
 
 	if (!proc->py.layout.minor || !proc->py.code_type)
 		return 0;
-	tstate = py__own_tstate(&proc->py, bpf_get_current_task_btf());
-	if (!tstate)
-		return 0;
-	py__walk(&py, &proc->py.layout, tstate);
-	walk.frame = py.frame;
+	if (!py__own_frame(&proc->py, &walk.frame)) {
+		walk.frame = 0;
+		walk.cut = CNT_STACK_LOST + 1;
+	}
 	/* Half of them may be C's. */
 	bpf_loop(2 * STACK_FRAMES_MAX, stack__step, &walk, 0);
 	if (walk.frame && !walk.cut)
 		walk.cut = CNT_STACK_CUT + 1;
 	if (walk.cut)
 		count(walk.cut - 1);
-	if (!walk.cnt)
+	if (!walk.cnt && !walk.cut)
 		return 0;
 	room->stack.frame_cnt = walk.cnt;
 	room->stack.cut = walk.cut != 0;
 	walk.hash = name_hash__end(name_hash__add(walk.hash, walk.cut));
-	return stack__send(room, walk.hash) ? walk.hash : 0;
+	if (walk.cnt)
+		stack__send(room, walk.hash);
+	return walk.hash;
 }
 
 #endif

@@ -21,19 +21,34 @@
 #define TASK_TRACED  0x08
 #define TASK_DEAD    0x80
 
+/*
+ * Threads that take the GIL from each other wait for it by the ten thousand a second. None of these waits is longer than the
+ * interpreter's switch interval, 5 ms, so that one in so many stacks will do. Not of a thread that trains: each of its steps
+ * is to have its own waits.
+ */
+#define GIL_WALKED  4
+#define GIL_LONG_NS 5000000
+
+/* Waits that have no sample yet, and will be in that of another one. */
+struct wait_sum {
+	u64 ns;
+	u32 cnt;
+	u32 pad;
+};
+
 /* A thread that is away from the CPU. */
 struct wait {
 	u64 since_ns; /* 0: it runs */
 	u64 woken_ns; /* 0: not yet */
 	u64 stack, native;
-	/* Waits too short for a sample, by what they were. */
-	struct short_waits {
-		u64 ns;
-		u32 cnt;
-		u32 pad;
-	} blocked, queued;
+	u64 gil_stack; /* of its last wait for the GIL of which it was taken */
+	struct wait_sum blocked, queued, gil, gil_queued;
 	s32 syscall;
 	u32 cause;
+	u32 waker_pid, waker_tid; /* as in struct rec_sample */
+	u16 walked;               /* its stack was taken, be it none */
+	u16 gil_by_chance;        /* it is one of many for the GIL */
+	u32 pad;
 };
 
 volatile __u32 thread_visit = VISIT_OPEN; /* set by user space: enum thread_visit */
@@ -44,6 +59,14 @@ struct {
 	__type(key, int);
 	__type(value, struct wait);
 } waits SEC(".maps");
+
+/* Written by user space. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct timer_spell);
+} timer_spells SEC(".maps");
 
 struct sample_room {
 	struct stack_room stack;
@@ -95,12 +118,29 @@ static __always_inline struct rec_sample *sample__reserve(const struct proc *pro
 	rec->pid = pid;
 	rec->tid = task_tid(task);
 	rec->step = proc->steps;
+	rec->waker_pid = rec->waker_tid = 0;
 	rec->pad = 0;
 	return rec;
 }
 
+/*
+ * What a sample stands for: its timer's period. The first of a spell has on average half of the period before it, too, which
+ * was broken off. Not the time since the timer ran out before: it may not do so while a CPU is idle.
+ */
+static __always_inline u64 timer__weight(u64 now)
+{
+	static const u32 zero = 0;
+	const struct timer_spell *spell = bpf_map_lookup_elem(&timer_spells, &zero);
+	bool first;
+
+	if (!spell)
+		return 0;
+	first = now - spell->since_ns < spell->period_ns + spell->period_ns / 2;
+	return spell->period_ns + (first ? spell->before_ns / 2 : 0);
+}
+
 static __always_inline void timer__sample(struct bpf_perf_event_data *ctx, const struct proc *proc, u32 pid,
-					  struct task_struct *task, struct sample_room *room)
+					  struct task_struct *task, struct sample_room *room, u64 weight_ns)
 {
 	struct thread *t = bpf_task_storage_get(&threads, task, NULL, 0);
 	const struct pt_regs *user = (const struct pt_regs *)bpf_task_pt_regs(task);
@@ -114,7 +154,7 @@ static __always_inline void timer__sample(struct bpf_perf_event_data *ctx, const
 	if (t)
 		t->gap_sampled = 1;
 	rec->time_ns = bpf_ktime_get_ns();
-	rec->weight_ns = sample_period_ns;
+	rec->weight_ns = weight_ns;
 	rec->stack = stack;
 	rec->path = path;
 	rec->native = user->ip;
@@ -141,7 +181,7 @@ int sample_timer(struct bpf_perf_event_data *ctx)
 	room = room__enter();
 	if (!room)
 		return 0;
-	timer__sample(ctx, proc, pid, task, room);
+	timer__sample(ctx, proc, pid, task, room, timer__weight(start));
 	room__leave(room);
 	__sync_fetch_and_add(&proc->sampler_ns, bpf_ktime_get_ns() - start);
 	return 0;
@@ -151,12 +191,24 @@ int sample_timer(struct bpf_perf_event_data *ctx)
 static __always_inline void wait__what(struct wait *w, struct task_struct *task, const struct proc *proc, u32 cause)
 {
 	const struct pt_regs *user = (const struct pt_regs *)bpf_task_pt_regs(task);
+	const struct thread *t;
 
 	w->native = user->ip;
 	w->syscall = task__syscall(user);
 	w->cause = cause ? cause : cause__of(task, &proc->py, user, w->syscall);
 	w->woken_ns = 0;
+	w->waker_pid = w->waker_tid = 0;
 	w->stack = 0;
+	w->walked = 0;
+	t = w->cause == CAUSE_GIL ? bpf_task_storage_get(&threads, task, NULL, 0) : NULL;
+	w->gil_by_chance = w->cause == CAUSE_GIL && !(t && (t->depth || t->gap_ns));
+}
+
+/* The first of many for the GIL always: it is what there is at the end. */
+static __always_inline bool wait__wants_stack(const struct wait *w, const struct proc *proc)
+{
+	return proc->window != WINDOW_CLOSED &&
+	       (!w->gil_by_chance || !w->gil.ns || bpf_get_prandom_u32() % GIL_WALKED == 0);
 }
 
 /*
@@ -180,42 +232,39 @@ static __always_inline void wait__begin(struct task_struct *task, u32 cause)
 		return;
 	}
 	wait__what(w, task, proc, cause);
-	room = proc->window == WINDOW_CLOSED ? NULL : room__enter();
+	room = wait__wants_stack(w, proc) ? room__enter() : NULL;
 	if (room) {
 		w->stack = stack__current(room, proc, pid);
+		w->walked = 1;
+		if (w->gil_by_chance)
+			w->gil_stack = w->stack;
 		room__leave(room);
 	}
 	w->since_ns = bpf_ktime_get_ns();
 	__sync_fetch_and_add(&proc->sampler_ns, w->since_ns - start);
 }
 
-/* One part of a wait has ended: a sample, if with those before it is long enough. */
-static __always_inline void wait__sample(const struct proc *proc, u32 pid, struct task_struct *task,
-					 const struct wait *w, struct short_waits *sum, u32 cause, u64 ns, u64 now)
+/* False: it did not fit. */
+static __always_inline bool wait__emit(const struct proc *proc, u32 pid, struct task_struct *task, const struct wait *w,
+				       const struct wait_sum *sum, u32 cause, u64 stack, u64 now)
 {
+	struct thread *t = bpf_task_storage_get(&threads, task, NULL, 0);
+	struct sample_room *room = t && t->depth ? room__enter() : NULL;
 	struct rec_sample *rec;
-	struct sample_room *room;
-	struct thread *t;
 	u64 path = 0;
 
-	sum->ns += ns;
-	sum->cnt++;
-	if (sum->ns < wait_threshold_ns)
-		return;
-	t = bpf_task_storage_get(&threads, task, NULL, 0);
 	if (t)
 		t->gap_sampled = 1;
-	room = t && t->depth ? room__enter() : NULL;
 	if (room) {
 		path = path__of(&room->path, t);
 		room__leave(room);
 	}
 	rec = sample__reserve(proc, pid, task);
 	if (!rec)
-		return;
+		return false;
 	rec->time_ns = now;
 	rec->weight_ns = sum->ns;
-	rec->stack = w->stack;
+	rec->stack = stack;
 	rec->path = path;
 	rec->native = w->native;
 	rec->kernel = 0;
@@ -223,9 +272,33 @@ static __always_inline void wait__sample(const struct proc *proc, u32 pid, struc
 	rec->syscall = w->syscall;
 	rec->kind = SAMPLE_WAIT;
 	rec->cause = cause;
+	rec->waker_pid = w->waker_pid;
+	rec->waker_tid = w->waker_tid;
 	bpf_ringbuf_submit(rec, BPF_RB_NO_WAKEUP);
-	sum->ns = 0;
-	sum->cnt = 0;
+	return true;
+}
+
+/*
+ * One part of a wait has ended. A long one has a sample of its own. A shorter one becomes that of those before it by a
+ * chance that is as large as it is long, and waits for another itself: so what is in the sum has no part in who gets it.
+ */
+static __always_inline void wait__sample(const struct proc *proc, u32 pid, struct task_struct *task, struct wait *w,
+					 bool queued, u64 ns, u64 now)
+{
+	bool gil = w->gil_by_chance;
+	struct wait_sum *sum = gil ? (queued ? &w->gil_queued : &w->gil) : queued ? &w->queued : &w->blocked;
+	u32 cause = queued ? CAUSE_RUN_QUEUE : w->cause;
+	struct wait_sum one = {.ns = ns, .cnt = 1};
+
+	if (!gil && ns >= wait_threshold_ns) {
+		if (wait__emit(proc, pid, task, w, &one, cause, w->stack, now))
+			return;
+	} else if (sum->ns && w->walked && bpf_get_prandom_u32() % (gil ? GIL_LONG_NS : wait_threshold_ns) < ns) {
+		if (wait__emit(proc, pid, task, w, sum, cause, w->stack, now))
+			sum->ns = sum->cnt = 0;
+	}
+	sum->ns += ns;
+	sum->cnt++;
 }
 
 /*
@@ -234,15 +307,16 @@ static __always_inline void wait__sample(const struct proc *proc, u32 pid, struc
  */
 static __always_inline void wait__end(struct task_struct *task, u32 visit)
 {
-	u32 pid = task_pid(task);
-	struct proc *proc = bpf_map_lookup_elem(&procs, &pid);
+	struct wait *w = bpf_task_storage_get(&waits, task, NULL, 0);
 	u64 now, since, woken;
-	struct wait *w;
+	struct proc *proc;
+	u32 pid;
 
-	if (!proc || (proc->window == WINDOW_DONE && visit != VISIT_CLOSE)) /* it is ended at the close */
+	if (!w || !w->since_ns) /* so are most, which are none of the job's */
 		return;
-	w = bpf_task_storage_get(&waits, task, NULL, 0);
-	if (!w || !w->since_ns)
+	pid = task_pid(task);
+	proc = bpf_map_lookup_elem(&procs, &pid);
+	if (!proc || (proc->window == WINDOW_DONE && visit != VISIT_CLOSE)) /* it is ended at the close */
 		return;
 	now = proc->window == WINDOW_DONE ? proc->window_end_ns : bpf_ktime_get_ns();
 	/* A switch and a visit may come together: one of them has the wait, and a thread that has come to the CPU has none. */
@@ -258,9 +332,26 @@ static __always_inline void wait__end(struct task_struct *task, u32 visit)
 	woken = w->cause == CAUSE_RUN_QUEUE ? since : w->woken_ns ? w->woken_ns : now;
 	woken = woken < since ? since : woken > now ? now : woken;
 	if (woken > since)
-		wait__sample(proc, pid, task, w, &w->blocked, w->cause, woken - since, now);
+		wait__sample(proc, pid, task, w, false, woken - since, woken);
 	if (now > woken)
-		wait__sample(proc, pid, task, w, &w->queued, CAUSE_RUN_QUEUE, now - woken, now);
+		wait__sample(proc, pid, task, w, true, now - woken, now);
+}
+
+/* The thread, or the window, ends: the waits for the GIL that wait for another still. */
+static __always_inline void waits__flush(struct task_struct *task)
+{
+	u32 pid = task_pid(task);
+	struct proc *proc = bpf_map_lookup_elem(&procs, &pid);
+	struct wait *w = proc ? bpf_task_storage_get(&waits, task, NULL, 0) : NULL;
+	u64 now;
+
+	if (!w)
+		return;
+	now = proc->window == WINDOW_DONE ? proc->window_end_ns : bpf_ktime_get_ns();
+	if (w->gil.ns && wait__emit(proc, pid, task, w, &w->gil, CAUSE_GIL, w->gil_stack, now))
+		w->gil.ns = w->gil.cnt = 0;
+	if (w->gil_queued.ns && wait__emit(proc, pid, task, w, &w->gil_queued, CAUSE_RUN_QUEUE, w->gil_stack, now))
+		w->gil_queued.ns = w->gil_queued.cnt = 0;
 }
 
 SEC("tp_btf/sched_switch")
@@ -268,25 +359,39 @@ int BPF_PROG(sample_switch, bool preempt, struct task_struct *prev, struct task_
 {
 	if (preempt || !prev_state)
 		wait__begin(prev, CAUSE_RUN_QUEUE);
-	else if (!(prev_state & TASK_DEAD))
+	else if (prev_state & TASK_DEAD)
+		waits__flush(prev);
+	else
 		wait__begin(prev, prev_state & (TASK_STOPPED | TASK_TRACED) ? CAUSE_UNKNOWN : CAUSE_NONE);
 	wait__end(next, VISIT_OPEN);
 	return 0;
 }
 
-SEC("tp_btf/sched_wakeup")
-int BPF_PROG(sample_wakeup, struct task_struct *task)
+/*
+ * In the context of who wakes, which sched_wakeup need not be in. An interrupt may wake, too: then the current thread is
+ * one that it met by chance, mostly none of the job's.
+ */
+SEC("tp_btf/sched_waking")
+int BPF_PROG(sample_waking, struct task_struct *task)
 {
+	struct task_struct *waker = bpf_get_current_task_btf();
 	struct wait *w = bpf_task_storage_get(&waits, task, NULL, 0);
+	u32 pid;
 
-	if (w && w->since_ns && !w->woken_ns)
-		w->woken_ns = bpf_ktime_get_ns();
+	if (!w || !w->since_ns || w->woken_ns)
+		return 0;
+	w->woken_ns = bpf_ktime_get_ns();
+	pid = task_pid(waker);
+	if (bpf_map_lookup_elem(&procs, &pid)) {
+		w->waker_pid = pid;
+		w->waker_tid = task_tid(waker);
+	}
 	return 0;
 }
 
 /*
  * Each thread of the target as it is when a window opens and when it closes: one that waits then waits from the one, and
- * until the other. What of Python it waits in is not known at the first: its memory is not at hand.
+ * until the other. Its memory is not at hand: user space reads what of Python it waits in at the first.
  */
 SEC("iter/task")
 int sample_threads(struct bpf_iter__task *ctx)
@@ -300,6 +405,8 @@ int sample_threads(struct bpf_iter__task *ctx)
 		return 0;
 	if (thread_visit != VISIT_OPEN) {
 		wait__end(task, thread_visit);
+		if (thread_visit == VISIT_CLOSE)
+			waits__flush(task);
 		return 0;
 	}
 	pid = task_pid(task);

@@ -338,7 +338,10 @@ static __always_inline bool shapes__call(struct shapes *s, struct pt_regs *ctx, 
 #define IVALUE_WORDS  2
 #define IVALUE_TENSOR 1
 
-/* The words of a boxed call whose arguments are on a std::vector<IValue>, of which they are all. False: not readable (counted). */
+/*
+ * The words of a boxed call whose arguments are on a std::vector<IValue>, of which they are all. False: not readable
+ * (counted).
+ */
 static __always_inline bool shapes__boxed(struct shapes *s, u64 vector)
 {
 	u64 bounds[2] = {}, value[IVALUE_WORDS], cnt;

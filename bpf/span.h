@@ -10,6 +10,7 @@
 
 #include "interval.h"
 #include "op_rows.h"
+#include "phase.h"
 
 /* 0 when the interval is not wholly inside the window of its process. */
 static __always_inline bool in_window(const struct proc *proc, u64 start_ns)
@@ -133,11 +134,10 @@ __weak __noinline int span__drop(struct thread *t, u32 depth, u32 counter)
 		if (depth + n >= t->depth)
 			break;
 		s = span__at(t, i);
-		cnt += s->kind != SPAN_NONE; /* that one has ended: span__outlived */
+		cnt += MASK_IF(s->kind) & 1; /* SPAN_NONE: that one has ended, span__outlived */
 		child_ns += s->child_ns;
-		t->framed -= s->frame != 0;
-		if (i)
-			op__lose(span__at(t, i - 1), s);
+		t->framed -= MASK_IF(s->frame) & 1;
+		op__lose(t, i);
 	}
 	outer = span__outer(t, depth);
 	if (outer)
@@ -147,8 +147,16 @@ __weak __noinline int span__drop(struct thread *t, u32 depth, u32 counter)
 	else if (depth < t->gap_depth)
 		t->gap_ns = 0;
 	t->depth = depth;
+	phase__leave(t);
 	count_many(counter, cnt);
 	return 0;
+}
+
+/* A span that begins again has lost its end. */
+static __always_inline void span__drop_reused(struct thread *t, u32 i)
+{
+	span__drop(t, i + 1, CNT_DROPPED_INNER);
+	span__drop(t, i, CNT_SPAN_REUSED);
 }
 
 /*
@@ -181,6 +189,7 @@ __weak __noinline int span__repair(struct thread *t, u64 sp)
  */
 __weak __noinline int span__find(struct thread *t, u32 kind, u64 token, u64 frame)
 {
+	u64 by_token = token == TOKEN_ANY ? 0 : ~0ULL, by_frame = MASK_IF(frame);
 	u32 depth;
 
 	if (!t)
@@ -192,8 +201,8 @@ __weak __noinline int span__find(struct thread *t, u32 kind, u64 token, u64 fram
 		if (n >= depth)
 			break;
 		s = span__at(t, depth - 1 - n);
-		if (s->kind == kind && (s->token == token || token == TOKEN_ANY) &&
-		    (!frame || !s->frame || s->frame == frame))
+		if (!((s->kind ^ kind) | ((s->token ^ token) & by_token) |
+		      ((s->frame ^ frame) & by_frame & MASK_IF(s->frame))))
 			return depth - 1 - n;
 	}
 	return -1;
@@ -299,6 +308,7 @@ static __always_inline struct span *span__begin(struct thread *t, u32 kind, u64 
 	s->op_child_ns = 0;
 	s->kind = kind;
 	s->label = 0;
+	s->phase = t->phase;
 	s->outer = span__outer(t, depth);
 	s->also = 0;
 	__builtin_memset(&s->op, 0, sizeof(s->op));
@@ -365,13 +375,27 @@ __weak __noinline int span__account(struct thread *t, const struct proc *proc, s
 	return 0;
 }
 
-/* A landmark ended, after which forward may begin. */
-static __always_inline void gap__begin(struct thread *t)
+/* Forward may begin, but no earlier than now. */
+static __always_inline void gap__restart(struct thread *t)
 {
 	t->gap_ns = t->now_ns;
 	t->gap_depth = t->depth;
 	t->gap_child_ns = 0;
 	t->gap_sampled = 0;
+}
+
+/* From here on the span is bound to no frame. */
+static __always_inline void span__unbind(struct thread *t, struct span *s)
+{
+	t->framed -= s->frame != 0;
+	s->frame = 0;
+}
+
+/* A landmark ended, after which forward may begin. */
+static __always_inline void gap__begin(struct thread *t)
+{
+	gap__restart(t);
+	phase__mark(t);
 }
 
 /*
@@ -398,6 +422,13 @@ static __always_inline void span__drop_outlived(struct thread *t)
 		op__hand_out(span__at(t, depth - 2), span__at(t, depth - 1));
 }
 
+/* Does --step-at name it? */
+static __always_inline bool span__ends_step(const struct span *s)
+{
+	return step_at[0] &&
+	       (s->name == step_at[0] || s->name == step_at[1] || (s->also && fixed_name(s->also - 1) == step_at[0]));
+}
+
 /*
  * Ends span i (from span__find). What is open above it has lost its end and is dropped, counted. Returns the span,
  * whose slot stays readable until the next span__begin; NULL when i is -1.
@@ -414,6 +445,7 @@ static __always_inline struct span *span__end(struct thread *t, const struct pro
 	if (span__outlived(t, i)) {
 		span__account(t, proc, s, pid, i);
 		s->kind = SPAN_NONE;
+		s->phase = span__at(t, i + 1)->phase = i ? span__at(t, i - 1)->phase : PHASE_OTHER;
 		s->op_child_ns = 0;
 		__builtin_memset(&s->op, 0, sizeof(s->op));
 	} else {
@@ -424,8 +456,11 @@ static __always_inline struct span *span__end(struct thread *t, const struct pro
 		span__account(t, proc, s, pid, i);
 		span__drop_outlived(t);
 	}
-	if (landmark) /* the last one was inside: forward begins no earlier than here */
-		gap__begin(t);
+	phase__leave(t);
+	if (span__ends_step(s))
+		t->step_ended = 1;
+	if (landmark) /* the last one was inside */
+		gap__restart(t);
 	return s;
 }
 
@@ -444,6 +479,8 @@ static __always_inline void gap__end(struct thread *t, const struct proc *proc, 
 	forward->kind = SPAN_FORWARD;
 	forward->op.sequence = -1;
 	t->gap_ns = 0;
+	if (!proc->profile_code) /* Lightning's training_step says better where it is */
+		phase__forward(t);
 	/*
 	 * A span that began in forward and goes on: that part is its own, too, and in the self time of one of them
 	 * only.
@@ -456,6 +493,8 @@ static __always_inline void gap__end(struct thread *t, const struct proc *proc, 
 	if (outer)
 		span__at(t, outer - 1)->child_ns -= forward->child_ns;
 	span__account(t, proc, forward, pid, depth);
+	if (span__ends_step(forward))
+		t->step_ended = 1;
 	if (sample_period_ns && t->gap_sampled)
 		interval__send(SPAN_FORWARD, forward->name, forward->start_ns, t->now_ns,
 			       DEPTH_AND_STEP(depth, proc->steps));

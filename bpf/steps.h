@@ -2,14 +2,21 @@
 /*
  * Step boundaries, by the first of these rules that a process shows: Lightning's run_training_batch; a DataLoader batch
  * and then an optimizer step (several optimizers, or several batches, make one step); an optimizer step alone, of the
- * first optimizer seen; ProfilerStep#. A better rule replaces a worse one when it is first seen.
+ * first optimizer seen; ProfilerStep#; backward alone, of several since a batch came the first; the DataLoader's next
+ * alone. A better rule replaces a worse one when it is first seen. What --step-at names is the only rule.
  */
 #ifndef STEPFLAME_STEPS_H
 #define STEPFLAME_STEPS_H
 
 #include "op_window.h"
+#include "phase.h"
 
-static __always_inline void step__send(const struct proc *proc, u32 pid, u64 now)
+/* struct proc.data_seen */
+#define DATA_FOR_OPTIMIZER 1 /* no optimizer has stepped since a DataLoader batch came */
+#define DATA_USED          2 /* a backward has, and none came */
+#define DATA_EVER          4
+
+static __always_inline void step__send(const struct thread *t, const struct proc *proc, u32 pid)
 {
 	struct rec_step *rec = bpf_ringbuf_reserve(&ring, sizeof(*rec), 0);
 
@@ -20,52 +27,113 @@ static __always_inline void step__send(const struct proc *proc, u32 pid, u64 now
 	rec->hdr.type = REC_STEP;
 	rec->hdr.flags = 0;
 	rec->hdr.size = sizeof(*rec);
-	rec->time_ns = now;
+	rec->time_ns = t->now_ns;
 	rec->index = proc->steps;
 	rec->pid = pid;
 	rec->rule = proc->step_rule;
+	rec->tid = task_tid(bpf_get_current_task_btf());
+	rec->pad = 0;
+	/* The step began at another thread's boundary, or with the recording: what this one did since is not all of it. */
+	if (proc->boundary_ns && proc->boundary_ns == t->phases_from_ns)
+		__builtin_memcpy(rec->phase_ns, t->phase_ns, sizeof(rec->phase_ns));
+	else
+		__builtin_memset(rec->phase_ns, 0, sizeof(rec->phase_ns));
 	bpf_ringbuf_submit(rec, BPF_RB_NO_WAKEUP);
 }
 
-static __always_inline void step__boundary(struct proc *proc, u32 pid, u32 rule, u64 now)
+static __always_inline void step__end(struct thread *t, struct proc *proc, u32 pid)
 {
-	if (proc->step_rule != rule) {
-		if (proc->step_rule && proc->step_rule < rule)
-			return;
-		proc->step_rule = rule;
-		proc->steps = 0;
-		if (proc->window == WINDOW_WAITING)
-			return; /* opens when the rule has held for a step: the first boundary may be of a worse one */
-	}
-	op_window__boundary(proc, now);
-	if (proc->window == WINDOW_WAITING) {
-		proc->window_start_ns = now;
-		proc->steps = 0;
-		proc->window = WINDOW_OPEN;
-		if (want_step_times)
-			step__send(proc, pid, now);
-		return;
-	}
-	if (proc->window != WINDOW_OPEN)
-		return;
-	if (++proc->steps == step_limit) {
-		proc->window_end_ns = now;
-		proc->window = WINDOW_DONE;
-	}
+	phase__set(t, t->phase);
 	if (want_step_times)
-		step__send(proc, pid, now);
+		step__send(t, proc, pid);
+	phase__restart(t);
+	proc->boundary_ns = t->now_ns;
 }
 
-static __always_inline void step__optimizer(struct proc *proc, u32 pid, u64 name, u64 now)
+/*
+ * What the last two rules see is there too before a better one is first seen: the backwards of gradient accumulation, the
+ * batches of a validation. So they hold only when so many have passed with no better one.
+ */
+#define STEP_PATIENCE 32
+
+static __always_inline bool step__holds(struct proc *proc, u32 rule)
+{
+	if (rule == STEP_BACKWARD)
+		return proc->backwards >= STEP_PATIENCE || ++proc->backwards == STEP_PATIENCE;
+	if (rule == STEP_LOADER)
+		return proc->batches >= STEP_PATIENCE || ++proc->batches == STEP_PATIENCE;
+	return true;
+}
+
+/* A step ends and the next begins, at t->now_ns. */
+__weak __noinline int step__boundary(struct thread *t, struct proc *proc, u32 pid, u32 rule)
+{
+	if (!t || !proc || (step_at[0] && rule != STEP_USER))
+		return 0;
+	if ((proc->step_rule && proc->step_rule < rule) || !step__holds(proc, rule))
+		return 0;
+	if (proc->step_rule != rule) {
+		proc->step_rule = rule;
+		proc->steps = 0;
+		proc->boundary_ns = 0;
+		if (proc->window == WINDOW_WAITING)
+			return 0; /* opens when the rule has held for a step: the first boundary may be of a worse one */
+	}
+	op_window__boundary(proc, t->now_ns);
+	if (proc->window == WINDOW_WAITING) {
+		proc->window_start_ns = t->now_ns;
+		proc->steps = 0;
+		proc->window = WINDOW_OPEN;
+		proc->boundary_ns = 0;
+	} else if (proc->window != WINDOW_OPEN) {
+		return 0;
+	} else if (++proc->steps == step_limit) {
+		proc->window_end_ns = t->now_ns;
+		proc->window = WINDOW_DONE;
+	}
+	step__end(t, proc, pid);
+	return 0;
+}
+
+static __always_inline void step__optimizer(struct thread *t, struct proc *proc, u32 pid, u64 name)
 {
 	if (!proc->optimizer)
 		proc->optimizer = name;
-	if (proc->data_seen) {
-		proc->data_seen = 0;
-		step__boundary(proc, pid, STEP_LOADER_OPTIMIZER, now);
+	if (proc->data_seen & DATA_FOR_OPTIMIZER) {
+		proc->data_seen &= ~DATA_FOR_OPTIMIZER;
+		step__boundary(t, proc, pid, STEP_LOADER_OPTIMIZER);
 	} else if (proc->step_rule != STEP_LOADER_OPTIMIZER && name == proc->optimizer) {
-		step__boundary(proc, pid, STEP_OPTIMIZER, now);
+		step__boundary(t, proc, pid, STEP_OPTIMIZER);
 	}
+}
+
+/* In plain loops: not inside of Lightning's actions, nor of an optimizer's closure. */
+static __always_inline void step__backward(struct thread *t, struct proc *proc, u32 pid)
+{
+	if (t->phase != PHASE_OTHER || proc->data_seen & DATA_USED)
+		return;
+	if (proc->data_seen)
+		proc->data_seen |= DATA_USED;
+	proc->batches = 0; /* it trains */
+	step__boundary(t, proc, pid, STEP_BACKWARD);
+}
+
+/* A batch is about to be fetched, and what was done with the one before is done. */
+static __always_inline void step__fetch(struct thread *t, struct proc *proc, u32 pid)
+{
+	if (t->phase == PHASE_OTHER)
+		step__boundary(t, proc, pid, STEP_LOADER);
+}
+
+/* The event at hand may have ended a span of --step-at. */
+static __always_inline void step__user(struct task_struct *task, struct proc *proc, u32 pid)
+{
+	struct thread *t = bpf_task_storage_get(&threads, task, NULL, 0);
+
+	if (!t || !t->step_ended)
+		return;
+	t->step_ended = 0;
+	step__boundary(t, proc, pid, STEP_USER);
 }
 
 #endif

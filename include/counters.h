@@ -28,6 +28,8 @@
 	X(STACK_CUT, "stack_cut", "stacks with more Python frames than are kept, cut")              \
 	X(LINES_LOST, "lines_lost", "functions whose line table could not be read")                 \
 	X(SAMPLES_LOST, "samples_lost", "samples that did not fit in the ring buffer")              \
+	X(CALLS_LOST, "calls_lost", "system calls whose row did not fit in the table")              \
+	X(FILES_LOST, "files_lost", "reads and writes whose file did not fit in the table")         \
 	X(CALL_UNSEEN, "call_unseen", "ends of Python calls whose beginning was not seen")          \
 	X(SPAN_REUSED, "span_reused", "spans begun twice with no end between")
 

@@ -11,6 +11,12 @@
 #include <linux/types.h>
 #endif
 
+/* The little-endian word that 8 characters make: how texts are compared. */
+#define WORD8(s)                                                                                                  \
+	((__u64)(__u8)(s)[0] | (__u64)(__u8)(s)[1] << 8 | (__u64)(__u8)(s)[2] << 16 | (__u64)(__u8)(s)[3] << 24 | \
+	 (__u64)(__u8)(s)[4] << 32 | (__u64)(__u8)(s)[5] << 40 | (__u64)(__u8)(s)[6] << 48 |                      \
+	 (__u64)(__u8)(s)[7] << 56)
+
 /* `bytes` is the length of the whole name: of one too long to be kept, only the beginning is hashed. */
 static inline __u64 name_hash__seed(__u32 encoding, __u32 bytes)
 {

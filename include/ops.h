@@ -94,7 +94,7 @@ struct op_proc {
 	__u32 old_strings; /* its std::string is that from before the C++11 ABI */
 	/*
 	 * For the timeline, where at::sequence_number keeps a thread's next number: a thread_word
-	 * (user/target/pycode.h), of which both are 0 when it is not known; and bytes from a Node to its number, 0 not
+	 * (user/target/getter.h), of which both are 0 when it is not known; and bytes from a Node to its number, 0 not
 	 * known.
 	 */
 	__u32 sequence_module;

@@ -28,6 +28,8 @@ enum probe_event {
 	PROBE_FN_EXIT,
 	PROBE_PY_CALL,      /* _PyEval_EvalFrameDefault(tstate, frame, throwflag): --action FILE.py:QUALNAME */
 	PROBE_PY_CALL_EXIT, /* in it, before the call that is its last */
+	/* PyTorchStreamWriter: setup, with COOKIE_BEGINS; its exit sites, with COOKIE_LASTS; those of writeEndOfFile */
+	PROBE_SAVE,
 	PROBE_GC, /* invoke_gc_callback(..., phase, generation, ...): CPython is about to collect garbage, or has done so */
 	/*
 	 * Of --exact; the depth is signed, and may be that of a frame that has been left.
@@ -42,6 +44,8 @@ enum probe_event {
 #define COOKIE_DEPTH_UNKNOWN 0xffff
 #define COOKIE_OLD_STRING    1 /* flag of PROBE_LABEL: std::string before the C++11 ABI */
 #define COOKIE_LATE_FETCHES  1 /* flag of PROBE_PY_NEXT: where fetches end is armed later, see struct proc */
+#define COOKIE_BEGINS        1 /* flag of PROBE_SAVE */
+#define COOKIE_LASTS         2 /* flag of PROBE_SAVE */
 #define COOKIE_FRAME_SECOND  1 /* flag of PROBE_EXACT_*: the Python frame is the second argument, not the first */
 #define COOKIE_PHASE_FIRST   1 /* flag of PROBE_GC: `phase` is the first argument, not the second; then `generation` */
 
@@ -119,12 +123,17 @@ struct proc {
 	__u64 loader_type;                    /* Lightning's CombinedLoader, once seen */
 	__u64 optimizer;                      /* name id of the first optimizer whose step was seen */
 	__u64 window_start_ns, window_end_ns; /* end 0: not yet */
+	__u64 forked_ns;                      /* in its parent's window: from then on its system calls count; else 0 */
 	__u64 steps;                          /* boundaries since the window began */
+	__u64 boundary_ns;                    /* of the last one; 0: none by this rule and in this window */
 	__u64 sampler_ns;                     /* in the sampler's programs */
-	__u32 data_seen;                      /* a DataLoader batch came since the last boundary */
+	__u32 data_seen;                      /* of the DataLoader: bpf/steps.h */
+	__u32 backwards, batches;             /* of those that may be steps, STEP_PATIENCE at most */
 	__u32 window;                         /* enum proc_window */
 	__u32 fetches;                        /* late PROBE_PY_ITER_EXIT are armed: fetches can be timed */
 	__u32 op_slot;                        /* 1 + its struct op_proc; 0: its operators are not recorded */
+	__u32 ended;                          /* it has: nothing more is counted */
+	__u32 pad;
 };
 
 enum proc_window {
@@ -132,6 +141,13 @@ enum proc_window {
 	WINDOW_OPEN,       /* spans count that begin after window_start_ns */
 	WINDOW_WAITING,    /* opens at the next step boundary */
 	WINDOW_DONE,       /* the steps asked for have been seen: events are ignored */
+};
+
+/* A CPU's timer has another period every now and then, and begins it anew. */
+struct timer_spell {
+	__u64 since_ns;
+	__u64 period_ns;
+	__u64 before_ns; /* the period before; 0: none */
 };
 
 /* What the program sample_threads does with each thread. */
@@ -147,6 +163,7 @@ enum proc_order_what {
 	ORDER_OPEN,      /* opens the window at start_ns, or at the next boundary when `wait` */
 	ORDER_CLOSE,     /* closes it, unless it is done */
 	ORDER_OPERATORS, /* sets op_slot */
+	ORDER_FORGET,    /* removes a process that has ended; not another one that has its number by now */
 };
 
 /* Rows of --exact: as struct rec_calls has them. */

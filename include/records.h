@@ -5,7 +5,7 @@
  * Every record starts with struct rec_hdr; `size` is that of the whole record, a multiple of 8. Integers are in the
  * byte order of the machine that wrote them (the file header says which). Times are CLOCK_MONOTONIC nanoseconds. A
  * reader skips record types that it does not know. Cumulative records (AGG, COUNTER, COST, WINDOW, OP, OP_WINDOW,
- * CALLS) may come several times for the same key: the last one holds.
+ * CALLS, SYSCALL, FILE) may come several times for the same key: the last one holds.
  */
 #ifndef STEPFLAME_RECORDS_H
 #define STEPFLAME_RECORDS_H
@@ -14,12 +14,20 @@
 #include <linux/types.h>
 #endif
 
+/*
+ * Linux's process numbers fit in so many bits. A merged recording tells processes of several hosts that have the same one
+ * apart by the bits above.
+ */
+#define REC_PID_BITS 22
+#define REC_PID(pid) ((pid) & ((1u << REC_PID_BITS) - 1)) /* as its host has it */
+
 #define REC_NAME_MAX 512 /* bytes of a name that are kept */
 #define AGG_BUCKETS \
 	40 /* log2 histogram: bucket i counts durations in [2^i, 2^(i+1)) ns, the last one all longer ones */
 
 enum rec_type {
-	REC_HOST = 1,  /* user: the machine and the recorder, once, first */
+	REC_HOST =
+		1, /* user: the machine and the recorder, first; merged recordings have one before the records of each */
 	REC_TARGET,    /* user: one attached process */
 	REC_NAME,      /* bpf, user: id -> text */
 	REC_PROC,      /* bpf: a process of the job started, called exec, or ended */
@@ -41,6 +49,8 @@ enum rec_type {
 	REC_MODULES,   /* bpf: id -> torch.nn.Modules; in files a REC_NAME of that id */
 	REC_CALLS,     /* user: calls of a Python function in an exact window, cumulative */
 	REC_STEP,      /* bpf: a step boundary, of a recording with samples */
+	REC_SYSCALL,   /* user: system calls of a process, cumulative */
+	REC_FILE,      /* user: a file that a process reads or writes, cumulative */
 };
 
 /* What a span is; decides in which report and under which switch it is listed. */
@@ -58,6 +68,7 @@ enum span_kind {
 	SPAN_GC,       /* a collection of garbage by CPython */
 	SPAN_COMM,     /* a call of a collective or of send or receive, or the wait for one: torch's c10d */
 	SPAN_SYNC,     /* the CPU waits for the GPU */
+	SPAN_SAVE,     /* torch.save, and what else writes torch's zip files */
 	SPAN__COUNT,
 };
 
@@ -118,7 +129,18 @@ struct rec_proc {
 	char comm[16];
 };
 
-enum step_rule { STEP_NONE = 0, STEP_LIGHTNING, STEP_LOADER_OPTIMIZER, STEP_OPTIMIZER, STEP_PROFILER };
+/* By what steps are told apart, the better before the worse: bpf/steps.h. */
+enum step_rule {
+	STEP_NONE = 0,
+	STEP_LIGHTNING,
+	STEP_LOADER_OPTIMIZER,
+	STEP_OPTIMIZER,
+	STEP_PROFILER,
+	STEP_BACKWARD,
+	STEP_LOADER,
+	STEP_USER, /* --step-at, which is asked alone */
+	STEP__COUNT,
+};
 
 struct rec_window {
 	struct rec_hdr hdr;
@@ -323,27 +345,29 @@ enum wait_cause {
 		CAUSE__COUNT,
 };
 
-#define WAIT_THRESHOLD_NS 100000 /* waits of a thread have a sample when they are so long, or come to it together */
+#define WAIT_THRESHOLD_NS 100000 /* a wait so long has a sample of its own */
 
 /*
- * Of one thread. Waits too short for a sample of their own are in the weight of the next one, which is then like the
- * sample of a timer: that it met this wait is as likely as the wait is long.
+ * Of one thread. Waits too short for a sample of their own, and those for the GIL, are in the weight of one of them, which
+ * is then like the sample of a timer: that it is this one is as likely as it is long.
  */
 struct rec_sample {
 	struct rec_hdr hdr;
-	__u64 time_ns;   /* when the timer ran out; when the wait ended */
-	__u64 weight_ns; /* of SAMPLE_CPU the timer's period */
-	__u64 stack;     /* REC_STACK id; 0: no Python frames */
+	__u64 time_ns;   /* when the timer ran out; when the wait, or its part of this cause, ended */
+	__u64 weight_ns; /* of SAMPLE_CPU the period of its CPU's timer then */
+	__u64 stack;     /* REC_STACK id, of a lost one that of none; 0: no Python frames */
 	__u64 path;      /* REC_PATH id; 0: no spans */
 	__u64 native;    /* user instruction pointer; in files the REC_NAME id of "symbol (library)", 0 not known */
 	__u64 kernel;    /* kernel instruction pointer, 0 none; in files the REC_NAME id of the symbol */
 	__u32 pid;
 	__u32 tid;
-	__u32 step;    /* boundaries in the process before it */
-	__u32 waits;   /* in the weight: 1, or more that were short */
-	__s16 syscall; /* number, -1: in none */
-	__u8 kind;     /* enum sample_kind */
-	__u8 cause;    /* enum wait_cause */
+	__u32 step;      /* boundaries in the process before it */
+	__u32 waits;     /* in the weight: 1, or more that were short */
+	__s16 syscall;   /* number, -1: in none */
+	__u8 kind;       /* enum sample_kind */
+	__u8 cause;      /* enum wait_cause */
+	__u32 waker_pid; /* of a wait: whose thread of the job ended it; 0: none of the job's, or not known */
+	__u32 waker_tid;
 	__u32 pad;
 };
 
@@ -391,13 +415,96 @@ struct rec_calls {
 	__u64 total_ns; /* of the primitive calls */
 };
 
-/* The instant at which a step ended and the next began. */
+/* What a step is made of. */
+#define STEPFLAME_PHASES(X)                                                                         \
+	X(OTHER, "other")                                                                           \
+	X(DATA, "data")       /* a DataLoader's next */                                             \
+	X(FORWARD, "forward") /* training_step; of a plain loop from the end of data to backward */ \
+	X(BACKWARD, "backward")                                                                     \
+	X(OPTIMIZER, "optimizer")   /* step, zero_grad */                                           \
+	X(COMM, "comm")             /* collectives */                                               \
+	X(CHECKPOINT, "checkpoint") /* saving one */                                                \
+	X(VALIDATION, "validation") /* evaluation between steps */
+
+enum phase {
+#define X(id, name) PHASE_##id,
+	STEPFLAME_PHASES(X)
+#undef X
+		PHASE__COUNT,
+};
+
+/*
+ * The instant at which a step ended and the next began, and the phases of the step that ended: those of the thread that
+ * makes the boundaries, each instant in that of the innermost span that has one. They add up to the step.
+ */
 struct rec_step {
 	struct rec_hdr hdr;
 	__u64 time_ns;
 	__u64 index; /* boundaries in the process before it and it itself, by this rule; 0: a window opens with it */
 	__u32 pid;
 	__u32 rule; /* enum step_rule */
+	__u32 tid;
+	__u32 pad;
+	__u64 phase_ns[PHASE__COUNT]; /* all 0: the first boundary, or the one before was another thread's */
+};
+
+#define SYSCALL_NUMBERS 1024 /* numbers below are told apart */
+#define SYSCALL_UNKNOWN 0xffffffffu
+#define SYSCALL_ERRORS  4096 /* results above its negative are errors; linux/err.h */
+
+struct syscall_key {
+	__u32 pid;
+	__u32 number; /* or SYSCALL_UNKNOWN */
+};
+
+/* Calls that began and returned in the window. */
+struct syscall_val {
+	__u64 calls;
+	__u64 errors; /* of them: those that returned one */
+	__u64 total_ns;
+	__u64 bytes;      /* read, written, sent or received; 0 of calls that return no such number */
+	__u64 unfinished; /* threads that are in it as the window closes, not in calls */
+};
+
+struct rec_syscall {
+	struct rec_hdr hdr;
+	struct syscall_key key;
+	struct syscall_val val;
+};
+
+struct file_key {
+	__u32 pid;
+	__u32 dev; /* of its file system: major << 20 | minor */
+	__u64 inode;
+};
+
+enum file_flag {
+	FILE_DIRECTORY = 1,     /* so many files that those of this directory are together */
+	FILE_MOUNT_UNKNOWN = 2, /* the path begins at the root of its file system */
+};
+
+/*
+ * By calls that take a descriptor: read, write and their like, sendfile and copy_file_range (as reads of what they
+ * read). From disk is what came into the page cache in a read or a page fault, with what the kernel reads ahead, or
+ * passed it by (O_DIRECT).
+ */
+struct file_val {
+	__u64 name; /* REC_NAME id of its path as the process saw it when it first used it; 0: not known */
+	__u64 reads, writes;
+	__u64 read_bytes, written_bytes;
+	__u64 total_ns;   /* in reads and writes */
+	__u64 disk_reads; /* of reads: those for which the disk was read */
+	__u64 faults;     /* page faults of mapped files for which it was */
+	__u64 disk_bytes;
+	__u64 last_ns; /* when it was last used */
+	__u32 flags;   /* enum file_flag */
+	__u32 pad;
+};
+
+struct rec_file {
+	struct rec_hdr hdr;
+	struct file_key key;
+	struct file_val val;
 };
 
 struct rec_counter {

@@ -7,14 +7,11 @@ window is compared with the free windows before and after it, so that a machine 
 count. Printed are ratios with their spread; nothing here passes or fails.
 """
 import argparse
-import json
-import os
-import signal
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
+
+from paired import Job, Recording, spread
 
 JOB = r'''
 import array, os, sys, time, warnings, logging
@@ -60,61 +57,6 @@ lightning.Trainer(max_epochs=-1, accelerator="cpu", logger=False, enable_checkpo
 '''
 
 
-def wait_for(path: str, text: str, process: subprocess.Popen, seconds: float = 60) -> None:
-    end = time.time() + seconds
-    while time.time() < end:
-        if text in open(path).read():
-            return
-        if process.poll() is not None:
-            break
-        time.sleep(0.02)
-    sys.exit(f"bench: no '{text}' in time:\n{open(path).read()}")
-
-
-class Job:
-    def __init__(self, folder: str, kind: str, width: int):
-        self.times = os.path.join(folder, f"{kind}{width}.times")
-        said = os.path.join(folder, f"{kind}{width}.out")
-        script = os.path.join(folder, "job.py")
-        open(script, "w").write(JOB)
-        open(self.times, "w").close()
-        self.process = subprocess.Popen([sys.executable, script, kind, str(width), self.times],
-                                        stdout=open(said, "w"), stderr=subprocess.STDOUT)
-        wait_for(said, "ready", self.process)
-        time.sleep(3)  # past the first epoch's warm-up
-
-    def stop(self) -> None:
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
-
-    def cpu_seconds(self) -> float:
-        """Of its first thread: what other processes take of the machine is not in it."""
-        return int(open(f"/proc/{self.process.pid}/schedstat").read().split()[0]) / 1e9
-
-    def steps(self) -> list[float]:
-        raw = open(self.times, "rb").read()
-        import array
-        times = array.array("d")
-        times.frombytes(raw[:len(raw) // 8 * 8])
-        return list(times)
-
-
-class Recording:
-    def __init__(self, stepflame: str, folder: str, pid: int, actions: list[str]):
-        self.stepflame = stepflame
-        self.file = os.path.join(folder, "bench.rec")
-        said = os.path.join(folder, "record.err")
-        options = [word for action in actions for word in ("--action", action)]
-        self.process = subprocess.Popen([stepflame, "record", "-p", str(pid), "-o", self.file, *options],
-                                        stdout=subprocess.DEVNULL, stderr=open(said, "w"))
-        wait_for(said, "armed", self.process)
-
-    def stop(self) -> dict:
-        self.process.send_signal(signal.SIGINT)
-        self.process.wait()
-        return json.loads(subprocess.check_output([self.stepflame, "report", self.file, "--json"]))
-
-
 def step_time(times: list[float], begin: float, end: float) -> float:
     """Median step of a window, its first and last tenth of a second left out."""
     inside = [t for t in times if begin + 0.1 < t < end - 0.1]
@@ -126,25 +68,27 @@ def cpu_time(times: list[float], begin: float, end: float, seconds: float) -> fl
 
 
 def paired(stepflame: str, folder: str, kind: str, width: int, rounds: int, seconds: float,
-           actions: list[str]) -> None:
-    job, windows, cpu, reports = Job(folder, kind, width), [], [], []
+           options: list[str]) -> None:
+    job, windows, cpu, reports = Job(folder, JOB, kind, str(width)), [], [], []
+    time.sleep(3)  # past the first epoch's warm-up
     try:
         for _ in range(rounds):
             a, cpu_a = time.perf_counter(), job.cpu_seconds()
             time.sleep(seconds)
             b, cpu_b = time.perf_counter(), job.cpu_seconds()
-            recording = Recording(stepflame, folder, job.process.pid, actions)
+            recording = Recording(stepflame, folder, job.pid, *options)
             c, cpu_c = time.perf_counter(), job.cpu_seconds()
             time.sleep(seconds)
             d, cpu_d = time.perf_counter(), job.cpu_seconds()
-            reports.append(recording.stop())
+            recording.stop()
+            reports.append(recording.report())
             e = time.perf_counter()
             time.sleep(seconds)
             windows.append(((a, b), (c, d), (e, time.perf_counter())))
             cpu.append((cpu_b - cpu_a, cpu_d - cpu_c))
     finally:
         job.stop()
-    times = job.steps()
+    times = job.times()
     ratios, cpu_ratios, after, free = [], [], [], []
     for (before_window, window, after_window), (cpu_before, cpu_inside) in zip(windows, cpu):
         one, two, three = (step_time(times, *w) for w in (before_window, window, after_window))
@@ -164,10 +108,6 @@ def paired(stepflame: str, folder: str, kind: str, width: int, rounds: int, seco
           f"{max(c['own_rss_bytes'] for c in cost) / 1e6:.0f} MB", flush=True)
 
 
-def spread(values: list[float]) -> str:
-    return f"{statistics.median(values):.4f} ({min(values):.4f} to {max(values):.4f})"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--stepflame", default="build/stepflame")
@@ -175,9 +115,10 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=4)
     parser.add_argument("--action", action="append", default=[], help="given to stepflame record; the job is job.py")
     args = parser.parse_args()
+    options = [word for action in args.action for word in ("--action", action)]
     with tempfile.TemporaryDirectory() as folder:
         for kind, width in (("plain", 64), ("plain", 2560), ("lightning", 32), ("lightning", 2560)):
-            paired(args.stepflame, folder, kind, width, args.rounds, args.seconds, args.action)
+            paired(args.stepflame, folder, kind, width, args.rounds, args.seconds, options)
 
 
 main()

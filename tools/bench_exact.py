@@ -12,20 +12,13 @@ import argparse
 import os
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 
+from paired import Recording, wait_for
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 JOB = os.path.join(ROOT, "tests/e2e/jobs/exact_speed.py")
-
-
-def wait_for(path, text):
-    deadline = time.monotonic() + 30
-    while text not in open(path).read():
-        if time.monotonic() > deadline:
-            sys.exit("%s never said %r" % (path, text))
-        time.sleep(0.05)
 
 
 def call_ns(path):
@@ -37,21 +30,16 @@ def call_ns(path):
 
 
 def measure(args, python, directory):
-    path, errors = os.path.join(directory, "job"), os.path.join(directory, "errors")
-    rounds = []
+    path, rounds = os.path.join(directory, "job"), []
     with open(path, "w") as out:
         job = subprocess.Popen([python, JOB], stdout=out, env=dict(os.environ, PYTHONUNBUFFERED="1"))
     try:
-        wait_for(path, " ns")
+        wait_for(path, " ns", job)
         for _ in range(args.rounds):
             before = call_ns(path)
-            with open(errors, "w") as err:
-                command = [args.stepflame, "record", "-p", str(job.pid), "--exact", "-F", "0", "-d", "60"]
-                record = subprocess.Popen([*command, "-o", directory + "/r"], stdout=err, stderr=err)
-            wait_for(errors, "armed")
+            recording = Recording(args.stepflame, directory, job.pid, "--exact=force", "-F", "0", "-d", "60")
             recorded = call_ns(path)
-            record.terminate()
-            record.wait()
+            recording.stop()
             rounds.append((before, recorded, call_ns(path)))
     finally:
         job.kill()

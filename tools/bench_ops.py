@@ -12,14 +12,15 @@ import ctypes
 import json
 import os
 import re
-import resource
-import signal
-import statistics
 import struct
 import subprocess
 import sys
 import tempfile
-import time
+
+from paired import Recording, spread
+
+# Of operators alone, as torch.profiler's is: samples and system calls are another thing, with a benchmark of their own.
+OPS = ["--ops", "-F", "0", "--no-syscalls"]
 
 JOB = r'''
 import json, os, sys, time
@@ -133,44 +134,6 @@ class BareProbes:
         return hits
 
 
-class Recording:
-    def __init__(self, stepflame: str, folder: str, pid: int, *options: str):
-        self.stepflame = stepflame
-        self.file = os.path.join(folder, "bench.rec")
-        self.said = os.path.join(folder, "record.err")
-        self.begin = time.perf_counter()
-        self.process = subprocess.Popen([stepflame, "record", "-p", str(pid), "--ops", "-o", self.file, *options],
-                                        stdout=subprocess.DEVNULL, stderr=open(self.said, "w"))
-        while "armed" not in open(self.said).read():
-            if self.process.poll() is not None:
-                sys.exit("bench: " + open(self.said).read())
-            time.sleep(0.005)
-        self.armed = time.perf_counter()
-
-    def memory(self) -> int:
-        """Bytes resident now."""
-        status = open(f"/proc/{self.process.pid}/status").read()
-        return int(re.search(r"VmRSS:\s+(\d+)", status).group(1)) * 1024
-
-    def stop(self) -> None:
-        self.process.send_signal(signal.SIGINT)
-        _, status, usage = os.wait4(self.process.pid, 0)
-        self.process.returncode = os.waitstatus_to_exitcode(status)
-        self.cpu = usage.ru_utime + usage.ru_stime
-        self.bytes = os.path.getsize(self.file)
-
-    def report(self) -> dict:
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        text = subprocess.check_output([self.stepflame, "report", self.file, "--ops", "--json"])
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        self.report_cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        return json.loads(text)
-
-
-def spread(values: list[float], form: str = ".0f") -> str:
-    return f"{statistics.median(values):{form}} ({min(values):{form}} to {max(values):{form}})"
-
-
 def sites(tool: str, library: str, symbol: str) -> list[int]:
     """File offsets of the entry and of the exits that stepflame would probe."""
     line = subprocess.check_output([tool, library, f"^{symbol}$"], text=True, stderr=subprocess.DEVNULL).splitlines()[0]
@@ -187,16 +150,16 @@ def call_price(args, folder: str, job: Job) -> None:
         hits = probes.stop()
         if hits != len(places) * args.calls:
             sys.exit(f"bench: {hits} hits of bare probes in {args.calls} calls")
-        recording = Recording(args.stepflame, folder, job.pid)
+        recording = Recording(args.stepflame, folder, job.pid, *OPS)
         window.append((job.ask(f"calls({args.calls})") - free) * 1e9)
         recording.stop()
-        count = sum(row["count"] for row in recording.report()["ops"])
+        count = sum(row["count"] for row in recording.report("--ops")["ops"])
         if count != args.calls:
             print(f"bench: {count} calls counted of {args.calls}")
         torch_profiler.append((job.ask(f"profiled(calls, {args.calls})")["seconds"] - free) * 1e9)
     ratios = [w / b for w, b in zip(window, bare)]
-    print(f"a call of aten::neg_   +{spread(window)} ns in a window, +{spread(bare)} ns under two bare probes: "
-          f"ratio {spread(ratios, '.2f')}; torch.profiler +{spread(torch_profiler)} ns")
+    print(f"a call of aten::neg_   +{spread(window, '.0f')} ns in a window, +{spread(bare, '.0f')} ns under two bare probes: "
+          f"ratio {spread(ratios, '.2f')}; torch.profiler +{spread(torch_profiler, '.0f')} ns")
 
 
 def step_price(args, folder: str, job: Job) -> None:
@@ -208,24 +171,29 @@ def step_price(args, folder: str, job: Job) -> None:
 
     for _ in range(args.rounds):
         before = job.ask(f"steps({n})")
-        recording = Recording(args.stepflame, folder, job.pid)
+        recording = Recording(args.stepflame, folder, job.pid, *OPS)
         during = job.ask(f"steps({n})")
         recording.stop()
         after = job.ask(f"steps({n})")
-        found = recording.report()
+        found = recording.report("--ops")
+        sampled = Recording(args.stepflame, folder, job.pid, "--ops")
+        job.ask(f"steps({n})")
+        sampled.stop()
         profiled = job.ask(f"profiled(steps, {n})")
         free = (before + after) / 2
         ops = sum(row["count"] for row in found["ops"])
         add(during=during / free, after=after / before, profiled=profiled["seconds"] / free)
         add(attach=found["overhead"]["attach_ms"], detach=found["overhead"]["detach_ms"])
         add(job=(during - free) * n / ops * 1e6, own=recording.cpu / ops * 1e6, report=recording.report_cpu / ops * 1e6)
+        add(own_sampled=sampled.cpu / ops * 1e6)
         add(torch_job=(profiled["seconds"] - free) * n / profiled["events"] * 1e6,
             stop=profiled["stop"] / profiled["events"] * 1e6, averages=profiled["averages"] / profiled["events"] * 1e6)
     print(f"a step of {free * 1e6:.0f} us, {ops / n:.0f} operator calls   in a window x{spread(rows['during'], '.2f')}, torch.profiler "
           f"x{spread(rows['profiled'], '.2f')}; after/before {spread(rows['after'], '.3f')}")
-    print(f"attach {spread(rows['attach'])} ms, detach {spread(rows['detach'])} ms")
+    print(f"attach {spread(rows['attach'], '.0f')} ms, detach {spread(rows['detach'], '.0f')} ms")
     # stepflame's own CPU time is mostly that of its start: the longer the window, the less of it falls to a call
-    print(f"all in, us an operator call, {ops} of them   the job {spread(rows['job'], '.2f')}, stepflame's CPU {spread(rows['own'], '.2f')}, "
+    print(f"all in, us an operator call, {ops} of them   the job {spread(rows['job'], '.2f')}, stepflame's CPU {spread(rows['own'], '.2f')} "
+          f"(with 99 samples a second {spread(rows['own_sampled'], '.2f')}), "
           f"the report {spread(rows['report'], '.2f')}")
     print(f"    torch.profiler   the job {spread(rows['torch_job'], '.2f')}, its stop {spread(rows['stop'], '.2f')}, "
           f"key_averages {spread(rows['averages'], '.2f')}")
@@ -233,23 +201,23 @@ def step_price(args, folder: str, job: Job) -> None:
 
 def timeline_size(args, folder: str, job: Job) -> None:
     n = args.steps
-    plain = Recording(args.stepflame, folder, job.pid)
+    plain = Recording(args.stepflame, folder, job.pid, *OPS)
     job.ask(f"steps({n})")
     plain.stop()
-    spans = sum(row["count"] for row in plain.report()["ops"])
-    timeline = Recording(args.stepflame, folder, job.pid, "--timeline")
+    spans = sum(row["count"] for row in plain.report("--ops")["ops"])
+    timeline = Recording(args.stepflame, folder, job.pid, *OPS, "--timeline")
     job.ask(f"steps({n})")
     timeline.stop()
     trace = os.path.join(folder, "trace.json")
     profiled = job.ask(f"profiled(steps, {n}, {trace!r})")
-    lost = {name: value for name, value in timeline.report()["lost"].items() if value}
+    lost = {name: value for name, value in timeline.report("--ops")["lost"].items() if value}
     print(f"timeline   {(timeline.bytes - plain.bytes) / spans:.1f} bytes an operator call; torch.profiler's Chrome trace "
           f"{profiled['trace_bytes'] / profiled['events']:.0f} an event; lost {lost or 'nothing'}")
 
 
 def memory(args, folder: str, job: Job) -> None:
     """Resident memory under a schedule that repeats; the first tenth warms up."""
-    recording = Recording(args.stepflame, folder, job.pid, "--schedule", "wait=40,warmup=5,active=5,repeat=0")
+    recording = Recording(args.stepflame, folder, job.pid, *OPS, "--schedule", "wait=40,warmup=5,active=5,repeat=0")
     seen = []
     for _ in range(10):
         job.ask(f"steps({args.long // 10})")

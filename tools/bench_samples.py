@@ -19,6 +19,8 @@ import sys
 import tempfile
 import time
 
+from paired import Job, Recording, spread, wait_for
+
 # THREADS threads that are 20 functions deep; half of the work is Python's, and half lets the others run.
 JOB = r'''
 import array, hashlib, sys, threading, time
@@ -45,58 +47,9 @@ for _ in range(threads - 1):
 print("ready", flush=True)
 deep(17, open(out, "ab", buffering=0))
 '''
-PROGRAMS = ["sample_timer", "sample_switch", "sample_wakeup"]
-
-
-def wait_for(path: str, text: str, process: subprocess.Popen, seconds: float = 60) -> None:
-    end = time.time() + seconds
-    while time.time() < end:
-        if text in open(path).read():
-            return
-        if process.poll() is not None:
-            break
-        time.sleep(0.02)
-    sys.exit(f"bench: no '{text}' in time:\n{open(path).read()}")
-
-
-class Job:
-    def __init__(self, folder: str, threads: int):
-        self.times = os.path.join(folder, f"job{threads}.times")
-        said, script = os.path.join(folder, "job.out"), os.path.join(folder, "job.py")
-        open(script, "w").write(JOB)
-        open(self.times, "w").close()
-        self.process = subprocess.Popen([sys.executable, script, str(threads), self.times],
-                                        stdout=open(said, "w"), stderr=subprocess.STDOUT)
-        wait_for(said, "ready", self.process)
-        time.sleep(1)
-
-    def stop(self) -> None:
-        self.process.kill()
-        self.process.wait()
-
-    def rounds(self, begin: float, end: float) -> int:
-        import array
-        times = array.array("d")
-        raw = open(self.times, "rb").read()
-        times.frombytes(raw[:len(raw) // 8 * 8])
-        return sum(begin < t < end for t in times)
-
-    def cpu_seconds(self) -> float:
-        return int(open(f"/proc/{self.process.pid}/schedstat").read().split()[0]) / 1e9
-
-
-class Stepflame:
-    def __init__(self, program: str, folder: str, pid: int, hz: int):
-        self.program, self.file, said = program, os.path.join(folder, "bench.rec"), os.path.join(folder, "record.err")
-        self.process = subprocess.Popen([program, "record", "-p", str(pid), "-F", str(hz), "-o", self.file,
-                                         *(["--action", "libc.so.6:gnu_get_libc_version"] if not hz else [])],
-                                        stdout=subprocess.DEVNULL, stderr=open(said, "w"))
-        wait_for(said, "armed", self.process)
-
-    def stop(self) -> dict:
-        self.process.send_signal(signal.SIGINT)
-        self.process.wait()
-        return json.loads(subprocess.check_output([self.program, "report", self.file, "--json"]))
+# Without samples there has to be something else to record.
+OPTIONS = {99: ["-F", "99"], 0: ["-F", "0", "--action", "libc.so.6:gnu_get_libc_version"]}
+PROGRAMS = ["sample_timer", "sample_switch", "sample_waking"]
 
 
 class PySpy:
@@ -112,10 +65,6 @@ class PySpy:
         self.process.wait()
 
 
-def spread(values: list[float]) -> str:
-    return f"{statistics.median(values):.4f} ({min(values):.4f} to {max(values):.4f})"
-
-
 def paired(job: Job, name: str, attach, rounds: int, seconds: float) -> list[dict]:
     """Work done in the free windows around, over that in the watched one; and the same by the CPU time of the work."""
     ratios, cpu_ratios, said = [], [], []
@@ -125,14 +74,16 @@ def paired(job: Job, name: str, attach, rounds: int, seconds: float) -> list[dic
         time.sleep(seconds)
         end, cpu = time.perf_counter(), job.cpu_seconds() - cpu
         time.sleep(0.1)  # the last times are written
-        done = max(1, job.rounds(begin, end))
+        done = max(1, sum(begin < t < end for t in job.times()))
         return done / (end - begin), cpu / done
 
     for _ in range(rounds):
         before, cpu_before = window()
         watcher = attach()
         inside, cpu_inside = window()
-        said.append(watcher.stop())
+        watcher.stop()
+        if isinstance(watcher, Recording):
+            said.append(watcher.report())
         after, cpu_after = window()
         ratios.append((before + after) / 2 / inside)
         cpu_ratios.append(cpu_inside / ((cpu_before + cpu_after) / 2))
@@ -161,7 +112,7 @@ def per_program(job: Job, stepflame: str, folder: str, seconds: float) -> None:
     before = open(knob).read()
     open(knob, "w").write("1")
     try:
-        recording = Stepflame(stepflame, folder, job.process.pid, 99)
+        recording = Recording(stepflame, folder, job.pid, "-F", "99")
         time.sleep(seconds)
         costs = program_costs(recording.process.pid)
         recording.stop()
@@ -172,29 +123,42 @@ def per_program(job: Job, stepflame: str, folder: str, seconds: float) -> None:
         print(f"{name:18} {ns / max(1, runs):8.0f} ns a run, {runs} runs (of all processes of the machine)", flush=True)
 
 
+def itself(job: Job, stepflame: str, folder: str, seconds: float) -> None:
+    recording = Recording(stepflame, folder, job.pid, *OPTIONS[99])
+    time.sleep(seconds)
+    recording.stop()
+    cost = recording.report()["overhead"]
+    print(f"stepflame itself   {cost['own_cpu_percent']:.2f} % of a core, {cost['own_rss_bytes'] / 1e6:.0f} MB, "
+          f"over {seconds:.0f} s; the recording has {os.path.getsize(recording.file) / 1e6:.2f} MB", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--stepflame", default="build/stepflame")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=4)
+    parser.add_argument("--long", type=float, default=60, help="seconds of a recording for stepflame's own CPU time; 0: none")
     args = parser.parse_args()
     os.environ["PATH"] += ":/usr/sbin:/sbin:" + os.path.dirname(sys.executable)
     with tempfile.TemporaryDirectory() as folder:
         for threads in (1, 20):
             print(f"{threads} thread{'s' * (threads > 1)}, 20 Python frames:")
-            job = Job(folder, threads)
+            job = Job(folder, JOB, str(threads))
+            time.sleep(1)
             try:
-                for hz in (99, 0):
+                for hz in OPTIONS:
                     said = paired(job, f"stepflame -F {hz}",
-                                  lambda: Stepflame(args.stepflame, folder, job.process.pid, hz), args.rounds, args.seconds)
+                                  lambda: Recording(args.stepflame, folder, job.pid, *OPTIONS[hz]), args.rounds, args.seconds)
                     cost = [report["overhead"] for report in said]
                     print(f"{'':18} stepflame itself {statistics.median(c['own_cpu_percent'] for c in cost):.2f} % of a core, "
                           f"{max(c['own_rss_bytes'] for c in cost) / 1e6:.0f} MB; lost: {said[-1]['lost'] or 'nothing'}")
                 if shutil.which("py-spy"):
-                    paired(job, "py-spy -r 100", lambda: PySpy(folder, job.process.pid), args.rounds, args.seconds)
+                    paired(job, "py-spy -r 100", lambda: PySpy(folder, job.pid), args.rounds, args.seconds)
                 else:
                     print("py-spy             not installed")
                 per_program(job, args.stepflame, folder, args.seconds)
+                if args.long:
+                    itself(job, args.stepflame, folder, args.long)
             finally:
                 job.stop()
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """The training run of `make demo`: an ordinary Lightning program that knows nothing of stepflame.
 
-A small convolutional network learns to tell circles from squares in images that DataLoader workers draw; with validation,
-a checkpoint at the end of each epoch and a learning rate schedule. It has no profiler.
+A small convolutional network learns to tell circles from squares in images that DataLoader workers draw; with
+validation, a checkpoint at the end of each epoch and a learning rate schedule. It has no profiler.
 """
 
 import argparse

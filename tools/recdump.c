@@ -279,6 +279,12 @@ static void print_interval(const void *record)
 	FIELD(interval, step);
 }
 
+static const char *const phase_names[] = {
+#define X(id, name) name,
+	STEPFLAME_PHASES(X)
+#undef X
+};
+
 static void print_step(const void *record)
 {
 	const struct rec_step *step = record;
@@ -287,6 +293,9 @@ static void print_step(const void *record)
 	FIELD(step, time_ns);
 	FIELD(step, index);
 	FIELD(step, rule);
+	FIELD(step, tid);
+	for (int i = 0; i < PHASE__COUNT; i++)
+		printf(" %s=%" PRIu64, phase_names[i], (uint64_t)step->phase_ns[i]);
 }
 
 static void print_sample(const void *record)
@@ -305,6 +314,8 @@ static void print_sample(const void *record)
 	FIELD(sample, waits);
 	FIELD(sample, kind);
 	FIELD(sample, cause);
+	FIELD(sample, waker_pid);
+	FIELD(sample, waker_tid);
 	SIGNED(sample, syscall);
 }
 
@@ -319,6 +330,30 @@ static void print_calls(const void *record)
 	FIELD(calls, primitive_calls);
 	FIELD(calls, self_ns);
 	FIELD(calls, total_ns);
+}
+
+static void print_syscall(const void *record)
+{
+	const struct rec_syscall *r = record;
+
+	printf(" pid=%u number=%d calls=%llu errors=%llu total_ns=%llu bytes=%llu unfinished=%llu", r->key.pid,
+	       (int)r->key.number, (unsigned long long)r->val.calls, (unsigned long long)r->val.errors,
+	       (unsigned long long)r->val.total_ns, (unsigned long long)r->val.bytes,
+	       (unsigned long long)r->val.unfinished);
+}
+
+static void print_file(const void *record)
+{
+	const struct rec_file *r = record;
+	const struct file_val *v = &r->val;
+
+	printf(" pid=%u dev=%u inode=%llu name=%016llx reads=%llu read_bytes=%llu writes=%llu written_bytes=%llu "
+	       "total_ns=%llu disk_reads=%llu faults=%llu disk_bytes=%llu last_ns=%llu flags=%u",
+	       r->key.pid, r->key.dev, (unsigned long long)r->key.inode, (unsigned long long)v->name,
+	       (unsigned long long)v->reads, (unsigned long long)v->read_bytes, (unsigned long long)v->writes,
+	       (unsigned long long)v->written_bytes, (unsigned long long)v->total_ns, (unsigned long long)v->disk_reads,
+	       (unsigned long long)v->faults, (unsigned long long)v->disk_bytes, (unsigned long long)v->last_ns,
+	       v->flags);
 }
 
 static const struct {
@@ -345,6 +380,8 @@ static const struct {
 	[REC_INTERVAL] = {"INTERVAL", sizeof(struct rec_interval), print_interval},
 	[REC_STEP] = {"STEP", sizeof(struct rec_step), print_step},
 	[REC_SAMPLE] = {"SAMPLE", sizeof(struct rec_sample), print_sample},
+	[REC_SYSCALL] = {"SYSCALL", sizeof(struct rec_syscall), print_syscall},
+	[REC_FILE] = {"FILE", sizeof(struct rec_file), print_file},
 	[REC_CALLS] = {"CALLS", sizeof(struct rec_calls), print_calls},
 };
 

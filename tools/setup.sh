@@ -4,11 +4,12 @@
 # Installs what is missing to build, test and demonstrate stepflame on Debian 12 or later. Quick and silent when nothing is.
 #
 #   tools/setup.sh build                  compilers and libraries, by apt
+#   tools/setup.sh browser                Chromium and its driver, by apt, which the tests of the flame page use when they are there
 #   tools/setup.sh python                 a Python with torch, lightning, numpy and pytest; prints its path, alone, on stdout
 #   tools/setup.sh python --minor 3.12    the same for another installed interpreter
 #   tools/setup.sh python --torch 2.5     the same with an older torch, and the interpreter and Lightning of its time
 #   tools/setup.sh python --debian-torch  the system's Python with Debian's own python3-torch
-#   tools/setup.sh python --readers       the first one, with what reads exported traces and screens, which some tests use when it is there
+#   tools/setup.sh python --readers       the first one, with what the tests use when it is there: readers of traces and screens, pytest-xdist
 #
 # PYTHON=... is used as it is when it has the packages. Environments are kept in ${XDG_CACHE_HOME:-$HOME/.cache}/stepflame.
 # Exit: 0 ok, 1 could not be installed, 2 usage, 3 such a Python cannot be had on this machine (the reason is on stderr).
@@ -18,6 +19,7 @@ BUILD_PACKAGES='gcc g++ make pkg-config clang llvm libelf-dev zlib1g-dev libcaps
 	clang-format clang-tidy python3 python3-venv'
 # Debian 12 itself has libbpf 1.1 (no uprobe_multi) and bpftool 7.1; its backports suite has newer ones. The 1: is Debian's epoch.
 BPF_PACKAGES='libbpf-dev bpftool'
+BROWSER_PACKAGES='chromium chromium-driver fonts-dejavu-core'
 LIBBPF_MIN=1:1.4
 BPFTOOL_MIN=7.3
 
@@ -28,7 +30,7 @@ TORCH_2_5_MINOR=3.11
 TORCH_2_5_PACKAGES='torch==2.5.1 lightning==2.4.0 numpy pytest'
 # Of HolisticTraceAnalysis's own requirements, jupyterlab and what it brings are not needed to read a trace.
 HTA=HolisticTraceAnalysis
-READER_PACKAGES='perfetto protobuf pandas plotly networkx pydot psutil pyyaml pyte py-spy greenlet'
+READER_PACKAGES='perfetto protobuf pandas plotly networkx pydot psutil pyyaml pyte py-spy greenlet pytest-xdist'
 VENV_NEED_KIB=$((8 * 1024 * 1024))
 
 say() {
@@ -247,13 +249,24 @@ setup_readers() {
 	esac
 	# shellcheck disable=SC2086 # lists of words, here and below
 	if ! python_has "$python" $HTA $READER_PACKAGES; then
-		say "installing $HTA and perfetto for $python"
+		say "installing $HTA, $READER_PACKAGES for $python"
 		"$python" -m pip install --quiet --disable-pip-version-check $READER_PACKAGES >&2 ||
 			fail "pip could not install $READER_PACKAGES" 'see its message above'
 		"$python" -m pip install --quiet --disable-pip-version-check --no-deps $HTA >&2 ||
 			fail "pip could not install $HTA" 'see its message above'
 	fi
 	printf '%s\n' "$python"
+}
+
+setup_browser() {
+	packages=$(missing "$BROWSER_PACKAGES")
+	[ -n "$packages" ] || return 0
+	[ -n "$(debian_codename)" ] || fail 'this is not Debian' "install $packages" 3
+	[ "$(id -u)" -eq 0 ] || fail "$packages: not installed, and only root can" "apt-get install $packages" 3
+	say "installing $packages"
+	# shellcheck disable=SC2086 # lists of words, here and below; of packages that may be there already
+	apt install --no-install-recommends $packages || { apt_update && apt install --no-install-recommends $packages; } ||
+		fail "apt-get could not install $packages" 'see its message above' 3
 }
 
 setup_debian_torch() {
@@ -273,6 +286,10 @@ case ${1:-} in
 build)
 	[ $# -eq 1 ] || usage
 	setup_build
+	;;
+browser)
+	[ $# -eq 1 ] || usage
+	setup_browser
 	;;
 python)
 	case ${2:-} in

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Prints the probe sites that stepflame would choose in a library, for developers. In: an ELF file and a POSIX extended regular expression over its
- * (mangled) function names, or 0xADDRESS. Out: a line per function, "entry exit... name" as file offsets, then a summary on stderr.
- * With -v each site is followed by its depth, and by * when the kernel would single-step it.
+ * Prints the probe sites that stepflame would choose in a library, for developers. In: an ELF file and a POSIX extended
+ * regular expression over its (mangled) function names, or 0xADDRESS. Out: a line per function, "entry exit... name" as
+ * file offsets, then a summary on stderr. With -v each site is followed by its depth, and by * when the kernel would
+ * single-step it.
  */
 #include <errno.h>
 #include <inttypes.h>

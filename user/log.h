@@ -12,6 +12,7 @@ enum exit_code {
 	SF_EXIT_PERMISSION = 3,
 	SF_EXIT_TARGET = 4,      /* target gone or not found */
 	SF_EXIT_UNSUPPORTED = 5, /* kernel, Python or torch not supported */
+	SF_EXIT_SLOWER = 6,      /* diff: past the threshold */
 };
 
 /* The exit code for a -errno: EPERM and EACCES 3, ESRCH 4, EOPNOTSUPP 5, 0 is 0, all others 1. */

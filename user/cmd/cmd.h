@@ -27,8 +27,17 @@ extern const struct argp cmd_report_argp;
 int cmd_record(int argc, char **argv);
 extern const struct argp cmd_record_argp;
 
+int cmd_flame(int argc, char **argv);
+extern const struct argp cmd_flame_argp;
+
 int cmd_export(int argc, char **argv);
 extern const struct argp cmd_export_argp;
+
+int cmd_diff(int argc, char **argv);
+extern const struct argp cmd_diff_argp;
+
+int cmd_merge(int argc, char **argv);
+extern const struct argp cmd_merge_argp;
 
 int cmd_dump(int argc, char **argv);
 extern const struct argp cmd_dump_argp;

@@ -62,58 +62,37 @@ const struct argp cmd_dump_argp = {
 
 /* ---- one process ---- */
 
-/* glibc's struct pthread has the thread's id, as the process sees it, at 0x2d0 (nptl/descr.h, x86-64). */
-static pid_t pthread__tid(pid_t pid, uint64_t pthread)
-{
-	uint64_t self;
-	pid_t tid;
-
-	if (process__read_memory(pid, pthread, &self, sizeof(self)) || self != pthread ||
-	    process__read_memory(pid, pthread + 0x2d0, &tid, sizeof(tid)))
-		return 0;
-	return tid;
-}
-
-/*
- * The Python thread state of a thread, NULL: none. A process that was forked has the thread ids of its parent in
- * native_thread_id, which are none of its threads'.
- */
-static const struct py_thread *find_state(pid_t pid, pid_t nstid, const struct py_thread *states, int cnt)
-{
-	for (int i = 0; i < cnt; i++) {
-		if (states[i].tid == nstid || pthread__tid(pid, states[i].pthread) == nstid)
-			return &states[i];
-	}
-	return NULL;
-}
-
-/* A list that is in motion stands still sooner or later. */
-static int list_states(const struct process *process, const struct python *python, struct py_thread **out)
-{
-	int cnt = -EAGAIN;
-
-	for (int i = 0; cnt == -EAGAIN && i < 20; i++)
-		cnt = py_thread__list(process->pid, python->runtime, python->walk, out);
-	return cnt;
-}
-
-/* Several interpreters may each have a state for a thread: of no frames, but for one. */
+/* Takes the state whose stack it is out of the states. */
 static void thread__read_stack(struct dump_thread *thread, const struct python *python, pid_t pid,
-			       const struct py_thread *states, int cnt)
+			       struct py_thread *states, int cnt)
 {
-	const struct py_thread *state;
+	struct py_thread *state = py_thread__of(pid, thread->task.nstid, python->process.tss_offset, states, cnt);
+	uint64_t holder;
 
-	while (!thread->stack.frame_cnt && (state = find_state(pid, thread->task.nstid, states, cnt))) {
-		uint64_t holder = py_thread__gil_holder(pid, python);
+	if (!state)
+		return;
+	holder = py_thread__gil_holder(pid, python);
+	thread->python = !py_stack__read(pid, &python->process, state->tstate, &thread->stack);
+	/* It may have got it since it was seen to wait for it. */
+	thread->gil =
+		thread->cause != CAUSE_GIL && holder == state->tstate && py_thread__gil_holder(pid, python) == holder;
+	state->tstate = 0;
+}
 
-		py_stack__release(&thread->stack);
-		thread->python = !py_stack__read(pid, &python->process, state->tstate, &thread->stack);
-		/* It may have got it since it was seen to wait for it. */
-		thread->gil = thread->cause != CAUSE_GIL && holder == state->tstate &&
-			      py_thread__gil_holder(pid, python) == holder;
-		cnt -= (int)(state + 1 - states);
-		states = state + 1;
+/* Those of the states left that have frames; without other interpreters such are of threads that have just begun. */
+static uint32_t count_stacks(const struct python *python, pid_t pid, const struct py_thread *states, int cnt)
+{
+	bool several = py_thread__interpreters(pid, python->runtime, python->walk) > 1;
+	uint32_t stacks = 0;
+
+	for (int i = 0; several && i < cnt; i++) {
+		struct py_stack stack = {0};
+
+		if (states[i].tstate && !py_stack__read(pid, &python->process, states[i].tstate, &stack))
+			stacks += stack.frame_cnt > 0;
+		py_stack__release(&stack);
 	}
+	return stacks;
 }
 
 static int dump_process__threads(struct dump_process *p, const struct process *process, const struct python *python)
@@ -124,7 +103,7 @@ static int dump_process__threads(struct dump_process *p, const struct process *p
 
 	if (cnt < 0)
 		return cnt;
-	state_cnt = python ? list_states(process, python, &states) : 0;
+	state_cnt = python ? py_thread__list_still(process->pid, python, &states) : 0;
 	if (state_cnt < 0)
 		p->trouble = "the list of threads could not be read";
 	p->threads = calloc((size_t)cnt, sizeof(*p->threads));
@@ -138,6 +117,8 @@ static int dump_process__threads(struct dump_process *p, const struct process *p
 		if (state_cnt > 0)
 			thread__read_stack(thread, python, process->pid, states, state_cnt);
 	}
+	if (state_cnt > 0)
+		p->hidden_stacks = count_stacks(python, process->pid, states, state_cnt);
 	free(states);
 	free(tids);
 	return p->threads ? 0 : -ENOMEM;

@@ -25,6 +25,7 @@
 
 enum {
 	OPT_STEPS = 0x100,
+	OPT_STEP_AT,
 	OPT_ACTION,
 	OPT_CHILDREN,
 	OPT_OPS,
@@ -34,7 +35,8 @@ enum {
 	OPT_MEMORY,
 	OPT_TIMELINE,
 	OPT_SCHEDULE,
-	OPT_EXACT
+	OPT_EXACT,
+	OPT_NO_SYSCALLS,
 };
 
 struct record_args {
@@ -50,7 +52,13 @@ static const struct argp_option options[] = {
 	{"pid", 'p', "PID[,PID...]", 0, "record these running processes; may be given several times", 0},
 	{"duration", 'd', "TIME", 0, "stop after TIME: 10s (or 10), 500ms, 2m, 1h; default: when the targets end", 0},
 	{"steps", OPT_STEPS, "N", 0, "record N whole training steps, then stop", 0},
+	{"step-at", OPT_STEP_AT, "NAME", 0,
+	 "a step ends with each span of that name, as report --all lists it: an action, a label, an --action, "
+	 "backward, "
+	 "forward",
+	 0},
 	{"frequency", 'F', "HZ", 0, "sample stacks HZ times a second, and waits (default 99; 0: not at all)", 0},
+	{"no-syscalls", OPT_NO_SYSCALLS, NULL, 0, "count no system calls and no files, which are for report --io", 0},
 	{"output", 'o', "FILE", 0, "write the recording to FILE (default stepflame.rec)", 0},
 	{"action", OPT_ACTION, "LIB:SYMBOL|FILE.py:QUALNAME", 0,
 	 "time calls of a function as an action: a native one, LIB being a mapped library's path or the beginning of "
@@ -58,9 +66,10 @@ static const struct argp_option options[] = {
 	 0},
 	{"children", OPT_CHILDREN, "all|workers|none", 0,
 	 "which child processes to record: all (default), DataLoader workers, none", 0},
-	{"exact", OPT_EXACT, NULL, 0,
+	{"exact", OPT_EXACT, "force", OPTION_ARG_OPTIONAL,
 	 "count and time every call of a Python function, for report --advanced; needs -d or --steps, slows the job "
-	 "down, and from CPython 3.11 on writes one word into it, which is put back at the end",
+	 "down, and from CPython 3.11 on writes one word into it, which is put back at the end; =force: also where "
+	 "deep recursion would raise RecursionError meanwhile (CPython 3.12)",
 	 0},
 	{"ops", OPT_OPS, NULL, 0, "record operators and autograd nodes too, for report --ops", 0},
 	{"shapes", OPT_SHAPES, NULL, 0, "tell operators apart by the shapes of their inputs (implies --ops)", 0},
@@ -98,6 +107,21 @@ static void parse_schedule(struct argp_state *state, struct record_args *args, c
 	args->session.ops = true;
 }
 
+/* All options are there: whether they go together, and what they say of each other. */
+static void settle_or_die(struct argp_state *state, struct record_args *args)
+{
+	if (!args->command == !args->targets.cnt)
+		argp_error(state, "give either -p PID or -- CMD");
+	if (args->session.steps && args->session.schedule[OP_ACTIVE])
+		argp_error(state, "--steps N is one window, --schedule says several: give one of them");
+	if (args->session.exact && !args->duration_ns && !args->session.steps)
+		argp_error(state, "--exact slows the job down: say for how long, with -d TIME or --steps N");
+	if (args->session.ops && args->session.steps) {
+		args->session.schedule[OP_ACTIVE] = args->session.steps;
+		args->session.schedule[OP_REPEAT] = 1;
+	}
+}
+
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct record_args *args = state->input;
@@ -121,8 +145,19 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		if (*end || !args->session.steps || *arg == '-')
 			argp_error(state, "--steps wants a number of steps, not '%s'", arg);
 		return 0;
+	case OPT_STEP_AT:
+		if (!*arg)
+			argp_error(state, "--step-at wants a name");
+		args->session.step_at = arg;
+		return 0;
 	case OPT_EXACT:
+		if (arg && strcmp(arg, "force"))
+			argp_error(state, "--exact=%s? It is --exact or --exact=force", arg);
 		args->session.exact = true;
+		args->session.exact_force = arg;
+		return 0;
+	case OPT_NO_SYSCALLS:
+		args->session.syscalls = false;
 		return 0;
 	case OPT_OPS:
 		args->session.ops = true;
@@ -155,16 +190,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		args->command = state->argv + state->next;
 		return 0;
 	case ARGP_KEY_END:
-		if (!args->command == !args->targets.cnt)
-			argp_error(state, "give either -p PID or -- CMD");
-		if (args->session.steps && args->session.schedule[OP_ACTIVE])
-			argp_error(state, "--steps N is one window, --schedule says several: give one of them");
-		if (args->session.exact && !args->duration_ns && !args->session.steps)
-			argp_error(state, "--exact slows the job down: say for how long, with -d TIME or --steps N");
-		if (args->session.ops && args->session.steps) {
-			args->session.schedule[OP_ACTIVE] = args->session.steps;
-			args->session.schedule[OP_REPEAT] = 1;
-		}
+		settle_or_die(state, args);
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -221,8 +247,8 @@ static int sink_record(const struct rec_hdr *record, void *ctx)
 		sink->kept = kept;
 		sink->kept_bytes += record->size;
 	}
-	/* The report at the end reads no samples, and those of a long recording fill the memory. */
-	if (record->type == REC_SAMPLE)
+	/* The report at the end reads neither, and those of a long recording fill the memory. */
+	if (record->type == REC_SAMPLE || record->type == REC_STEP)
 		return sink->write_err;
 	return job__add(sink->job, record) ?: sink->write_err;
 }
@@ -308,9 +334,12 @@ static void print_end(const struct record_args *args, const struct sink *sink)
 	}
 	log__info("recording written to %s (%llu KiB)", file,
 		  (unsigned long long)recording_writer__bytes(sink->writer) / 1024 + 1);
-	log__info("next: stepflame report %s %s%s--leaf | --all | --per-rank | --json", file,
+	log__info("next: stepflame report %s %s%s%s%s--leaf | --all | --per-rank | --json", file,
+		  args->session.frequency ? "--steps | " : "",
 		  args->session.frequency || args->session.exact ? "--advanced | " : "",
-		  args->session.ops ? "--ops | " : "");
+		  args->session.ops ? "--ops | " : "", args->session.syscalls ? "--io | " : "");
+	if (args->session.frequency)
+		log__info("or:   stepflame flame %s", file);
 	if (args->session.timeline)
 		log__info("or:   stepflame export %s -f chrome -o trace.json.gz", file);
 }
@@ -334,7 +363,7 @@ static int record(const struct record_args *args, struct sink *sink, struct laun
 		err = err ?: end_err;
 	}
 	recording_writer__flush(sink->writer);
-	if (err && err != sink->write_err)
+	if (err && err != sink->write_err && err != -ENOENT) /* which was said already */
 		log__error(NULL, "recording failed: %s", strerror(-err));
 	report_simple.text(sink->job, &report, stdout);
 	fflush(stdout);
@@ -361,7 +390,7 @@ static int check_output(const char *path)
 
 int cmd_record(int argc, char **argv)
 {
-	struct record_args args = {.output = "stepflame.rec", .session.frequency = FREQUENCY};
+	struct record_args args = {.output = "stepflame.rec", .session = {.frequency = FREQUENCY, .syscalls = true}};
 	struct sigaction action = {.sa_handler = on_signal};
 	struct launch launch = {.go = -1};
 	struct sink sink = {0};

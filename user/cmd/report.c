@@ -18,6 +18,8 @@ enum {
 	OPT_SIMPLE = 256,
 	OPT_ADVANCED,
 	OPT_OPS,
+	OPT_STEPS,
+	OPT_IO,
 	OPT_ALL,
 	OPT_LEAF,
 	OPT_SORT,
@@ -47,6 +49,8 @@ static const struct argp_option options[] = {
 	{"advanced", OPT_ADVANCED, NULL, 0, "Lightning's tables of functions, an action each, in the form of pstats",
 	 0},
 	{"ops", OPT_OPS, NULL, 0, "torch.profiler's table of operators, of a recording made with --ops", 0},
+	{"steps", OPT_STEPS, NULL, 0, "Where the time of a step goes, which steps were slow, and why", 0},
+	{"io", OPT_IO, NULL, 0, "System calls, files, and what the DataLoader's workers did", 0},
 	{.doc = "What is in it:"},
 	{"action", OPT_ACTION, "NAME", 0, "Only the action of this name; of operators, those directly in it", 0},
 	{"per-rank", OPT_PER_RANK, NULL, 0, "Each process apart, also children and workers", 0},
@@ -55,10 +59,11 @@ static const struct argp_option options[] = {
 	 "cumulative "
 	 "(default), tottime, ncalls, pcalls, name, file, line, nfl, stdname; with --ops cpu_time_total (default), "
 	 "self_cpu_time_total, cpu_time, count, cpu_memory_usage, self_cpu_memory_usage, device_memory_usage, "
-	 "self_device_memory_usage, flops or name",
+	 "self_device_memory_usage, flops or name; with --steps duration (default) or index; with --io time (default), "
+	 "calls, errors, bytes, disk or name",
 	 0},
-	{"limit", OPT_LIMIT, "N", 0, "At most N rows of a table (default: all, with --advanced and --ops 20); 0 is all",
-	 0},
+	{"limit", OPT_LIMIT, "N", 0,
+	 "At most N rows of a table, 0: all (default: all, with --advanced, --ops and --io 20, with --steps 10)", 0},
 	{.doc = "With --simple and --advanced:"},
 	{"all", OPT_ALL, NULL, 0, "Every action: torch's own labels, forward and backward too", 0},
 	{"leaf", OPT_LEAF, NULL, 0,
@@ -162,6 +167,12 @@ static error_t parse_or_die(int key, char *arg, struct argp_state *state)
 		break;
 	case OPT_OPS:
 		arguments->report = "ops";
+		break;
+	case OPT_STEPS:
+		arguments->report = "steps";
+		break;
+	case OPT_IO:
+		arguments->report = "io";
 		break;
 	case OPT_SORT:
 		arguments->options.sort = arg;

@@ -26,8 +26,8 @@ struct export_ops {
 	bool gzip;   /* always compressed */
 	enum export_source source;
 	/*
-	 * Writes to out as it goes, and leaves errors of out to the caller. timeline: NULL for a format made of samples. 0 or
-	 * -ENOMEM.
+	 * Writes to out as it goes, and leaves errors of out to the caller. timeline: NULL for a format made of
+	 * samples. 0 or -ENOMEM.
 	 */
 	int (*write)(struct job *job, const struct timeline *timeline, const struct export_options *options, FILE *out);
 };

@@ -11,6 +11,7 @@
 #include "../model/calltree.h"
 #include "../utf8.h"
 #include "export.h"
+#include "folded.h"
 
 static bool is_separator(uint32_t code)
 {
@@ -30,23 +31,22 @@ static void put_text(const char *text, FILE *out)
 	}
 }
 
-/* Of Python "train.py:Net.forward:12", the line being the one at hand. malloc'ed; NULL: no memory. */
-static char *frame_text(const struct calltree_frame *frame)
+char *folded__frame(const char *name, const char *file, uint32_t line)
 {
-	const char *slash = frame->file ? strrchr(frame->file, '/') : NULL;
+	const char *slash = file ? strrchr(file, '/') : NULL;
 	char *text = NULL;
 	size_t bytes;
 	FILE *out = open_memstream(&text, &bytes);
 
 	if (!out)
 		return NULL;
-	if (frame->file) {
-		put_text(slash ? slash + 1 : frame->file, out);
+	if (file) {
+		put_text(slash ? slash + 1 : file, out);
 		fputc(':', out);
 	}
-	put_text(frame->name, out);
-	if (frame->line && frame->file)
-		fprintf(out, ":%u", frame->line);
+	put_text(name, out);
+	if (line && file)
+		fprintf(out, ":%u", line);
 	if (!fclose(out))
 		return text;
 	free(text);
@@ -60,7 +60,7 @@ static char **frame_texts(const struct calltree *tree, size_t *cnt)
 	char **texts = calloc(*cnt, sizeof(*texts));
 
 	for (size_t i = 1; texts && i < *cnt; i++) {
-		texts[i] = frame_text(&frames[i]);
+		texts[i] = folded__frame(frames[i].name, frames[i].file, frames[i].line);
 		if (!texts[i]) {
 			export__free_texts(texts, *cnt);
 			return NULL;
@@ -101,7 +101,7 @@ static int add_sample(const struct sample *sample, void *tree)
 static int write_folded(struct job *job, const struct timeline *timeline, const struct export_options *options,
 			FILE *out)
 {
-	struct calltree *tree = calltree__new(job);
+	struct calltree *tree = calltree__new(job, NULL);
 	int err = tree ? export__each_sample(job, options, add_sample, tree) : -ENOMEM;
 	size_t text_cnt = 0, cnt = 0;
 	char **texts = err ? NULL : frame_texts(tree, &text_cnt);

@@ -186,7 +186,7 @@ static int add_sample(const struct sample *sample, void *ctx)
 static int write_pprof(struct job *job, const struct timeline *timeline, const struct export_options *options,
 		       FILE *out)
 {
-	struct pprof p = {.tree = calltree__new(job)};
+	struct pprof p = {.tree = calltree__new(job, NULL)};
 	int err = p.tree ? export__each_sample(job, options, add_sample, &p) : -ENOMEM;
 
 	if (err)

@@ -12,6 +12,7 @@
 
 #include "../model/processes.h"
 #include "../model/profile.h"
+#include "../order.h"
 #include "export.h"
 
 struct pstats {
@@ -90,7 +91,7 @@ static int compare_edge(const void *a, const void *b)
 
 	if (x->function != y->function)
 		return x->function < y->function ? -1 : 1;
-	return (x->caller > y->caller) - (x->caller < y->caller);
+	return ORDER(x->caller, y->caller);
 }
 
 /* *edge: the first of the function's, then behind its last. */

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "../model/calltree.h"
+#include "../order.h"
 #include "export.h"
 
 struct entry {
@@ -39,7 +40,7 @@ static int compare(const void *a, const void *b)
 
 	if (x->thread != y->thread)
 		return x->thread < y->thread ? -1 : 1;
-	return (x->time_ns > y->time_ns) - (x->time_ns < y->time_ns);
+	return ORDER(x->time_ns, y->time_ns);
 }
 
 static void merge(struct speedscope *s)
@@ -171,7 +172,7 @@ static int put_profiles(const struct speedscope *s, FILE *out)
 static int write_speedscope(struct job *job, const struct timeline *timeline, const struct export_options *options,
 			    FILE *out)
 {
-	struct speedscope s = {.tree = calltree__new(job)};
+	struct speedscope s = {.tree = calltree__new(job, NULL)};
 	char *name = export__json_text(options->name);
 	int err = s.tree && name ? export__each_sample(job, options, add_sample, &s) : -ENOMEM;
 

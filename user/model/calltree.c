@@ -15,8 +15,10 @@
 struct calltree {
 	struct job *job;
 	const struct stacks *stacks;
+	const struct steps *steps; /* NULL: from process and thread */
 	struct intern node_keys, frame_keys, function_keys, symbols;
-	struct intern bases; /* {thread, stack} */
+	struct intern bases;  /* {thread or phase, stack} */
+	struct intern wakers; /* {pid, tid} */
 	struct array nodes, frames;
 	struct array base_nodes; /* uint32_t by base: the node of the innermost Python frame; 0: not looked at */
 	struct array made;       /* char *, owned: names that are not the job's */
@@ -55,6 +57,17 @@ static char *process_name(const struct job *job, uint32_t pid)
 	return asprintf(&name, "pid %u", pid) < 0 ? NULL : name;
 }
 
+/* Of another process this alone: which of its threads it was says little. */
+static char *waker_name(const struct job *job, uint32_t pid)
+{
+	char *process = process_name(job, pid), *name = NULL;
+
+	if (process && asprintf(&name, "ended by %s", process) < 0)
+		name = NULL;
+	free(process);
+	return name;
+}
+
 /* malloc'ed; NULL: no memory. text: what the kind says of it. */
 static char *made_name(const struct job *job, enum calltree_kind kind, uint32_t number, const char *text)
 {
@@ -79,6 +92,11 @@ static char *made_name(const struct job *job, enum calltree_kind kind, uint32_t 
 	case CALLTREE_WAIT:
 		got = asprintf(&name, "{waiting: %s}", text);
 		break;
+	case CALLTREE_WAKER:
+		if (!text)
+			return waker_name(job, number);
+		got = asprintf(&name, "ended by thread %u", number);
+		break;
 	default:
 		got = asprintf(&name, "%s", text);
 	}
@@ -100,7 +118,7 @@ static int name_python(struct calltree *tree, uint32_t code_number, struct callt
 }
 
 /*
- * number: pid, tid, thread (for the key alone), code, symbol, system call or cause, by the kind; text: made_name's.
+ * number: pid, tid, thread (for the key alone), phase, code, symbol, system call or cause, by the kind; text: made_name's.
  */
 struct wanted {
 	enum calltree_kind kind;
@@ -150,21 +168,32 @@ static int descend(struct calltree *tree, const struct wanted *wanted, uint32_t 
 	return 0;
 }
 
-static int descend_stack(struct calltree *tree, const struct sample *sample, uint32_t *node)
+/* Process and thread, or the phase (top). */
+static int descend_top(struct calltree *tree, const struct sample *sample, uint32_t top, uint32_t *node)
+{
+	/* A pid may need all 32 bits in a recording that lies, so that it takes the place of the line. */
+	struct wanted process = {.kind = CALLTREE_PROCESS, .number = sample->pid, .line = sample->pid};
+	struct wanted thread = {.kind = CALLTREE_THREAD, .key = sample->thread, .number = sample->tid};
+	struct wanted phase = {.kind = CALLTREE_PHASE, .key = top};
+	int err;
+
+	if (tree->steps) {
+		phase.text = phase__name(top);
+		return descend(tree, &phase, node);
+	}
+	err = descend(tree, &process, node);
+	return err ? err : descend(tree, &thread, node);
+}
+
+static int descend_stack(struct calltree *tree, const struct sample *sample, uint32_t top, uint32_t *node)
 {
 	struct stack stack = stacks__stack(tree->stacks, sample->stack);
-	struct wanted process = {.kind = CALLTREE_PROCESS, .number = sample->pid};
-	struct wanted thread = {.kind = CALLTREE_THREAD, .key = sample->thread, .number = sample->tid};
 	struct wanted mark = {
 		.kind = CALLTREE_MARK, .key = stack.known, .text = stack.known ? "{no Python frames}" : "{stack lost}"};
 	int err;
 
-	/* A pid may need all 32 bits in a recording that lies, so that it takes the place of the line. */
-	process.line = sample->pid;
 	*node = 0;
-	err = descend(tree, &process, node);
-	if (!err)
-		err = descend(tree, &thread, node);
+	err = descend_top(tree, sample, top, node);
 	if (!err && !stack.cnt)
 		err = descend(tree, &mark, node);
 	for (uint32_t i = stack.cnt; i > 0 && !err; i--) {
@@ -189,34 +218,68 @@ static int descend_symbol(struct calltree *tree, enum calltree_kind kind, uint64
 	return descend(tree, &symbol, node);
 }
 
+static bool is_op(uint32_t kind)
+{
+	return kind == SPAN_OP || kind == SPAN_NODE || kind == SPAN_GC || kind == SPAN_COMM || kind == SPAN_SYNC;
+}
+
+/* Python that an operator calls is above it, too: a sample does not tell which of its frames are inside. */
+static int descend_ops(struct calltree *tree, const struct sample *sample, uint32_t *node)
+{
+	struct path path = stacks__path(tree->stacks, sample->path);
+	int err = 0;
+
+	for (uint32_t i = 0; i < path.cnt && !err; i++)
+		if (is_op(path.spans[i].kind))
+			err = descend_symbol(tree, CALLTREE_OP, path.spans[i].name, node);
+	return err;
+}
+
+static int descend_waker(struct calltree *tree, const struct sample *sample, uint32_t *node)
+{
+	bool same = sample->waker_pid == sample->pid;
+	struct wanted waker = {CALLTREE_WAKER, 0, 0, same ? sample->waker_tid : sample->waker_pid, same ? "" : NULL};
+
+	if (!sample->waker_pid)
+		return 0;
+	if (intern__add(&tree->wakers, (uint64_t)sample->waker_pid << 32 | (same ? sample->waker_tid : 0), &waker.key))
+		return -ENOMEM;
+	return descend(tree, &waker, node);
+}
+
 static int descend_leaf(struct calltree *tree, const struct sample *sample, uint32_t *node)
 {
 	struct wanted syscall = {CALLTREE_SYSCALL, sample->syscall, 0, sample->syscall, NULL};
 	struct wanted wait = {CALLTREE_WAIT, sample->cause, 0, 0, sample_cause__name(sample->cause)};
-	int err = descend_symbol(tree, CALLTREE_NATIVE, sample->native, node);
+	int err = tree->steps ? descend_ops(tree, sample, node) : 0;
 
+	if (!err)
+		err = descend_symbol(tree, CALLTREE_NATIVE, sample->native, node);
 	if (!err && sample->syscall >= 0)
 		err = descend(tree, &syscall, node);
 	if (!err)
 		err = descend_symbol(tree, CALLTREE_KERNEL, sample->kernel, node);
 	if (!err && sample->kind == SAMPLE_WAIT)
 		err = descend(tree, &wait, node);
+	if (!err && sample->kind == SAMPLE_WAIT && tree->steps)
+		err = descend_waker(tree, sample, node);
 	return err;
 }
 
 int calltree__add(struct calltree *tree, const struct sample *sample, uint32_t *node)
 {
 	struct calltree_node *end;
+	uint32_t top = tree->steps ? steps__phase(tree->steps, sample->path) : sample->thread;
 	uint32_t base, *kept;
 	int err = 0;
 
-	/* A thread and a stack can both be 0 in a recording that lies: + 1. */
-	if (intern__add(&tree->bases, ((uint64_t)sample->thread << 32 | sample->stack) + 1, &base) ||
+	/* Both can be 0: + 1. */
+	if (intern__add(&tree->bases, ((uint64_t)top << 32 | sample->stack) + 1, &base) ||
 	    array__grow(&tree->base_nodes, intern__end(&tree->bases), sizeof(*kept)))
 		return -ENOMEM;
 	kept = &((uint32_t *)tree->base_nodes.items)[base];
 	if (!*kept)
-		err = descend_stack(tree, sample, kept);
+		err = descend_stack(tree, sample, top, kept);
 	*node = *kept;
 	if (!err)
 		err = descend_leaf(tree, sample, node);
@@ -257,7 +320,7 @@ uint32_t *calltree__path(const struct calltree *tree, uint32_t top, uint32_t nod
 	return frames;
 }
 
-struct calltree *calltree__new(struct job *job)
+struct calltree *calltree__new(struct job *job, const struct steps *steps)
 {
 	struct calltree *tree = calloc(1, sizeof(*tree));
 
@@ -265,6 +328,7 @@ struct calltree *calltree__new(struct job *job)
 		return NULL;
 	tree->job = job;
 	tree->stacks = job__stacks(job);
+	tree->steps = steps;
 	/* The root, and its frame. */
 	if (array__add(&tree->nodes, sizeof(struct calltree_node)) &&
 	    array__add(&tree->frames, sizeof(struct calltree_frame)))
@@ -285,6 +349,7 @@ void calltree__free(struct calltree *tree)
 	intern__free(&tree->function_keys);
 	intern__free(&tree->symbols);
 	intern__free(&tree->bases);
+	intern__free(&tree->wakers);
 	free(tree->nodes.items);
 	free(tree->frames.items);
 	free(tree->base_nodes.items);

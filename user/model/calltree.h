@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Samples as a tree: process, thread, Python frames by line, and below them what the sample was in: native code, a system
- * call, the kernel, a wait. Its texts are those of the job, so it ends before the job does, and takes no record in
+ * Samples as a tree: process and thread, or instead of them the phase; Python frames by line; and below them what the sample
+ * was in: operators (below a phase), native code, a system call, the kernel, a wait. Its texts are those of the job, so it ends before the job does, and takes no record in
  * between.
  */
 #ifndef STEPFLAME_CALLTREE_H
@@ -9,6 +9,7 @@
 
 #include "job.h"
 #include "samples.h"
+#include "steps.h"
 
 struct calltree;
 
@@ -16,12 +17,15 @@ enum calltree_kind {
 	CALLTREE_ROOT,
 	CALLTREE_PROCESS,
 	CALLTREE_THREAD,
+	CALLTREE_PHASE,
 	CALLTREE_MARK, /* instead of Python frames: why there are none */
 	CALLTREE_PYTHON,
+	CALLTREE_OP, /* an operator, autograd node, collective, synchronisation or collection of garbage */
 	CALLTREE_NATIVE,
 	CALLTREE_SYSCALL,
 	CALLTREE_KERNEL,
 	CALLTREE_WAIT,
+	CALLTREE_WAKER, /* below a phase, below a wait: who ended it */
 };
 
 struct calltree_frame {
@@ -40,8 +44,9 @@ struct calltree_node {
 	uint64_t samples, cpu_ns, wait_ns;
 };
 
-struct calltree *calltree__new(struct job *job); /* NULL: no memory */
-void calltree__free(struct calltree *tree);      /* accepts NULL */
+/* steps: of the same job, which then tells the phases; NULL: by process and thread. NULL: no memory. */
+struct calltree *calltree__new(struct job *job, const struct steps *steps);
+void calltree__free(struct calltree *tree); /* accepts NULL */
 /* *node: where it ends. 0 or -ENOMEM. */
 int calltree__add(struct calltree *tree, const struct sample *sample, uint32_t *node);
 /* The first is the root, and parents come before their children. */

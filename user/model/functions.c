@@ -7,13 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../order.h"
+
 struct node {
 	struct function function; /* first: what compare looks at */
 	uint32_t number;
 	char *made; /* the name, where it is not the job's; owned */
 };
-
-#define ORDER(a, b) (((a) > (b)) - ((a) < (b)))
 
 static int compare(const void *a, const void *b)
 {

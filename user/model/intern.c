@@ -71,6 +71,11 @@ int intern__add(struct intern *intern, uint64_t key, uint32_t *index)
 	return 0;
 }
 
+bool intern__has(const struct intern *intern, uint64_t key)
+{
+	return intern->slot_cnt && *find(intern, key);
+}
+
 uint64_t intern__key(const struct intern *intern, uint32_t index)
 {
 	return index ? ((const uint64_t *)intern->keys.items)[index - 1] : 0;

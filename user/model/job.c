@@ -14,8 +14,10 @@
 #include <string.h>
 
 #include "../../include/counters.h"
+#include "../order.h"
 #include "../utf8.h"
 #include "array.h"
+#include "io.h"
 #include "names.h"
 #include "ops.h"
 #include "samples.h"
@@ -23,7 +25,7 @@
 #include "sums.h"
 
 struct job {
-	struct rec_host host;
+	struct array hosts; /* struct rec_host; those of the targets come behind each */
 	struct rec_window window;
 	struct rec_cost cost;
 	uint64_t malformed;
@@ -31,12 +33,15 @@ struct job {
 	struct ops ops;
 	struct stacks stacks;
 	struct samples samples;
-	bool unrefined; /* records came since samples__refine */
-	void *aggs;     /* tree of malloc'ed struct rec_agg by key */
+	struct io io;
+	bool unrefined;          /* records came since samples__refine */
+	struct array boundaries; /* struct rec_step */
+	void *aggs;              /* tree of malloc'ed struct rec_agg by key */
 	uint64_t known[CNT__COUNT];
 	struct array unknown;  /* struct job_counter, names owned */
 	struct array counters; /* struct job_counter, the view handed out */
 	struct array targets;  /* struct rec_target */
+	struct array on;       /* uint32_t by target: its host's number in hosts, from 1; 0: none had come */
 	struct array notes;    /* char *, owned */
 	struct array actions;  /* struct job_action, valid while !stale */
 	struct array parents;  /* uint64_t, those of all actions back to back */
@@ -59,7 +64,7 @@ static int compare_agg(const void *a, const void *b)
 		return x->kind < y->kind ? -1 : 1;
 	if (x->name != y->name)
 		return x->name < y->name ? -1 : 1;
-	return (x->parent > y->parent) - (x->parent < y->parent);
+	return ORDER(x->parent, y->parent);
 }
 
 struct job *job__new(void)
@@ -75,6 +80,7 @@ void job__free(struct job *job)
 	ops__free(&job->ops);
 	stacks__free(&job->stacks);
 	samples__free(&job->samples);
+	io__free(&job->io);
 	tdestroy(job->aggs, free);
 	for (size_t i = 0; i < job->unknown.cnt; i++)
 		free((char *)((struct job_counter *)job->unknown.items)[i].name);
@@ -82,10 +88,13 @@ void job__free(struct job *job)
 		free(((char **)job->notes.items)[i]);
 	free(job->unknown.items);
 	free(job->counters.items);
+	free(job->hosts.items);
 	free(job->targets.items);
+	free(job->on.items);
 	free(job->notes.items);
 	free(job->actions.items);
 	free(job->parents.items);
+	free(job->boundaries.items);
 	free(job);
 }
 
@@ -100,10 +109,14 @@ void job__free(struct job *job)
 
 static int add_host(struct job *job, const struct rec_hdr *record)
 {
-	memcpy(&job->host, record, sizeof(job->host));
-	CLEAN(job->host.version);
-	CLEAN(job->host.hostname);
-	CLEAN(job->host.kernel);
+	struct rec_host *host = array__add(&job->hosts, sizeof(*host));
+
+	if (!host)
+		return -ENOMEM;
+	memcpy(host, record, sizeof(*host));
+	CLEAN(host->version);
+	CLEAN(host->hostname);
+	CLEAN(host->kernel);
 	return 0;
 }
 
@@ -119,10 +132,14 @@ static int add_target(struct job *job, const struct rec_hdr *record)
 	for (size_t i = 0; i < job->targets.cnt && !target; i++)
 		if (targets[i].pid == new->pid)
 			target = &targets[i];
-	if (!target)
-		target = array__add(&job->targets, sizeof(*target));
-	if (!target)
-		return -ENOMEM;
+	if (!target) {
+		uint32_t *on = array__add(&job->on, sizeof(*on));
+
+		target = on ? array__add(&job->targets, sizeof(*target)) : NULL;
+		if (!target)
+			return -ENOMEM;
+		*on = job->hosts.cnt;
+	}
 	*target = *new;
 	CLEAN(target->python);
 	CLEAN(target->torch);
@@ -147,7 +164,7 @@ static int add_window(struct job *job, const struct rec_hdr *record)
 {
 	const struct rec_window *window = (const void *)record;
 
-	if (window->end_ns < window->start_ns || window->step_rule > STEP_PROFILER)
+	if (window->end_ns < window->start_ns || window->step_rule >= STEP__COUNT)
 		job->malformed++;
 	else
 		job->window = *window;
@@ -263,6 +280,27 @@ static int add_samples(struct job *job, const struct rec_hdr *record)
 	return count_malformed(job, samples__add(&job->samples, &job->stacks, record));
 }
 
+static int add_boundary(struct job *job, const struct rec_hdr *record)
+{
+	const struct rec_step *new = (const void *)record;
+	struct rec_step *boundary;
+
+	if (new->rule == STEP_NONE || new->rule >= STEP__COUNT) {
+		job->malformed++;
+		return 0;
+	}
+	boundary = array__add(&job->boundaries, sizeof(*boundary));
+	if (!boundary)
+		return -ENOMEM;
+	*boundary = *new;
+	return 0;
+}
+
+static int add_io(struct job *job, const struct rec_hdr *record)
+{
+	return count_malformed(job, io__add(&job->io, record));
+}
+
 /* By type. A record may be longer than its struct, which a later version may extend at the end, but not shorter. */
 static const struct {
 	size_t bytes;
@@ -285,8 +323,10 @@ static const struct {
 	[REC_PATH] = {sizeof(struct rec_path), add_stacks},
 	[REC_SAMPLE] = {sizeof(struct rec_sample), add_samples},
 	[REC_INTERVAL] = {sizeof(struct rec_interval), add_samples},
+	[REC_SYSCALL] = {sizeof(struct rec_syscall), add_io},
+	[REC_FILE] = {sizeof(struct rec_file), add_io},
 	[REC_CALLS] = {sizeof(struct rec_calls), add_samples},
-	[REC_STEP] = {sizeof(struct rec_step), NULL},
+	[REC_STEP] = {sizeof(struct rec_step), add_boundary},
 };
 
 int job__add(struct job *job, const struct rec_hdr *record)
@@ -305,7 +345,9 @@ int job__add(struct job *job, const struct rec_hdr *record)
 
 const struct rec_host *job__host(const struct job *job)
 {
-	return &job->host;
+	static const struct rec_host unknown;
+
+	return job->hosts.cnt ? job->hosts.items : &unknown;
 }
 
 const struct rec_window *job__window(const struct job *job)
@@ -322,6 +364,17 @@ const struct rec_target *job__targets(const struct job *job, size_t *cnt)
 {
 	*cnt = job->targets.cnt;
 	return job->targets.items;
+}
+
+const char *job__target_host(const struct job *job, size_t target)
+{
+	const struct rec_host *hosts = job->hosts.items;
+	uint32_t on = target < job->targets.cnt ? ((const uint32_t *)job->on.items)[target] : 0;
+
+	for (size_t i = 1; on && i < job->hosts.cnt; i++)
+		if (strcmp(hosts[i].hostname, hosts[0].hostname))
+			return hosts[on - 1].hostname;
+	return NULL;
 }
 
 const char *job__name(const struct job *job, uint64_t id)
@@ -359,6 +412,11 @@ const struct stacks *job__stacks(const struct job *job)
 	return &job->stacks;
 }
 
+const struct io *job__io(const struct job *job)
+{
+	return &job->io;
+}
+
 const struct samples *job__samples(struct job *job)
 {
 	if (job->unrefined && samples__refine(&job->samples, &job->stacks, &job->names))
@@ -367,14 +425,21 @@ const struct samples *job__samples(struct job *job)
 	return &job->samples;
 }
 
+const struct rec_step *job__boundaries(const struct job *job, size_t *cnt)
+{
+	*cnt = job->boundaries.cnt;
+	return job->boundaries.items;
+}
+
 void job__forget_samples(struct job *job)
 {
 	samples__forget(&job->samples);
+	job->boundaries.cnt = 0;
 }
 
 void job__forget_stacks(struct job *job)
 {
-	samples__forget(&job->samples);
+	job__forget_samples(job);
 	stacks__forget(&job->stacks);
 	job->unrefined = true;
 }
@@ -482,7 +547,7 @@ static int compare_first(const void *a, const void *b)
 		return x->pid < y->pid ? -1 : 1;
 	if (x->kind != y->kind)
 		return x->kind < y->kind ? -1 : 1;
-	return (x->name_id > y->name_id) - (x->name_id < y->name_id);
+	return ORDER(x->name_id, y->name_id);
 }
 
 static int build_actions(struct job *job)

@@ -16,6 +16,7 @@
 
 struct job;
 struct op_group;
+struct io;
 struct samples;
 struct stacks;
 
@@ -44,11 +45,13 @@ void job__free(struct job *job); /* accepts NULL */
 int job__add(struct job *job, const struct rec_hdr *record);
 
 /* What is known so far; a field that never came is zero. Owned by the job. */
-const struct rec_host *job__host(const struct job *job);
+const struct rec_host *job__host(const struct job *job); /* of a merged recording the first */
 const struct rec_window *job__window(const struct job *job);
 const struct rec_cost *job__cost(const struct job *job);
 const struct rec_target *job__targets(const struct job *job,
-				      size_t *cnt);        /* in the order of their first record, last state each */
+				      size_t *cnt); /* in the order of their first record, last state each */
+/* Where the target of that index runs, of a merged recording of several hosts; else NULL. */
+const char *job__target_host(const struct job *job, size_t target);
 const char *job__name(const struct job *job, uint64_t id); /* NULL when unknown */
 /* The same, but a text that says so for a name that never came, valid until the next record. NULL: no memory. */
 const char *job__name_or_lost(struct job *job, uint64_t id);
@@ -63,12 +66,15 @@ char *job__op_source(struct job *job, const struct op_group *group);
 bool job__op_group(const struct job *job, uint64_t id, struct op_group *group);
 const struct op_row *job__ops(struct job *job, size_t *cnt);
 const struct rec_op_window *job__op_windows(struct job *job, size_t *cnt);
+const struct io *job__io(const struct job *job);
 /* See stacks.h and samples.h; valid until the next record. job__samples: NULL: no memory. */
 const struct stacks *job__stacks(const struct job *job);
 const struct samples *job__samples(struct job *job);
+/* Step boundaries in the order of the recording, which need not be that of time. NULL only with *cnt == 0. */
+const struct rec_step *job__boundaries(const struct job *job, size_t *cnt);
 
 /*
- * For a view of the last seconds alone, which must not grow: drops the samples, and the numbers of their threads. After
+ * For a view of the last seconds alone, which must not grow: drops the samples, the numbers of their threads, and step boundaries. After
  * job__forget_stacks exact calls that came before refer to no paths.
  */
 void job__forget_samples(struct job *job);

@@ -2,7 +2,10 @@
 /* The rules about names, as tables. */
 #include "labels.h"
 
+#include <stdio.h>
 #include <string.h>
+
+#include "../../include/phases.h"
 
 /* Prefixes of record_function labels that torch 1.13 to 2.15 and Lightning 2.x put. */
 static const char *const torch_prefixes[] = {
@@ -48,6 +51,7 @@ static const struct {
 	[SPAN_GC] = {"gc", LISTED_ALL},
 	[SPAN_COMM] = {"comm", LISTED_ALL},
 	[SPAN_SYNC] = {"sync", LISTED_ALL},
+	[SPAN_SAVE] = {"save", LISTED_ALL},
 	[SPAN_OP] = {"op", LISTED_ALL},
 	[SPAN_EVALUATE] = {"evaluate", LISTED_ALL},
 	[SPAN_NODE] = {"node", LISTED_ALL},
@@ -112,6 +116,37 @@ const char *labels__stage(const struct job_action *actions, size_t cnt)
 			    name_tells(actions[i].name, stages[s].pieces, COUNT(stages[s].pieces)))
 				return stages[s].stage;
 	return NULL;
+}
+
+/* The first and the last 16 bytes, as include/phases.h wants them. */
+static void ends_of(const char *name, __u64 head[2], __u64 tail[2])
+{
+	size_t bytes = strlen(name), kept = bytes < 16 ? bytes : 16;
+
+	memset(head, 0, 16);
+	memset(tail, 0, 16);
+	memcpy(head, name, kept);
+	memcpy((char *)tail + 16 - kept, name + bytes - kept, kept);
+}
+
+enum phase labels__phase(enum span_kind kind, const char *name)
+{
+	__u64 head[2], tail[2];
+
+	ends_of(name ?: "", head, tail);
+	if (kind == SPAN_LABEL)
+		return phase__of_label(label__classify(head));
+	return kind == SPAN_ACTION ? phase__of_action(head, tail) : phase__of_kind(kind);
+}
+
+int labels__gc_generation(const char *name)
+{
+	unsigned int generation;
+	char end;
+
+	return name && sscanf(name, "gc generation %1u%c", &generation, &end) == 1 && generation < GC_GENERATIONS
+		       ? (int)generation
+		       : -1;
 }
 
 const char *labels__role(uint32_t role)

@@ -17,6 +17,12 @@ bool labels__listed(enum span_kind kind, const char *name, bool lightning);
 /* "FIT", "VALIDATE", "TEST", "PREDICT", or NULL when the rows do not tell. */
 const char *labels__stage(const struct job_action *actions, size_t cnt);
 
+/* The phase that a span has of its own; PHASE_OTHER: none. */
+enum phase labels__phase(enum span_kind kind, const char *name);
+#define GC_GENERATIONS 3
+/* "gc generation 2": 2. -1: another name. */
+int labels__gc_generation(const char *name);
+
 /* "main", "child", "worker": enum target_role. */
 const char *labels__role(uint32_t role);
 

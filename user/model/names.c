@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../order.h"
 #include "../utf8.h"
 
 struct name {
@@ -70,7 +71,7 @@ static int compare(const void *a, const void *b)
 {
 	const struct name *x = a, *y = b;
 
-	return (x->id > y->id) - (x->id < y->id);
+	return ORDER(x->id, y->id);
 }
 
 static struct name *find(const struct names *names, uint64_t id)

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../order.h"
 #include "flops.h"
 #include "sums.h"
 #include "words.h"
@@ -38,8 +39,6 @@ static const char *const never_listed[] = {
 	"aten::output_nr",
 	"aten::_version",
 };
-
-#define ORDER(a, b) (((a) > (b)) - ((a) < (b)))
 
 static int compare_op(const void *a, const void *b)
 {

@@ -62,7 +62,9 @@ int ops__add(struct ops *ops, const struct rec_hdr *record);
  * resolved with `names`. Valid until the next record. NULL only with *cnt == 0.
  */
 const struct op_row *ops__rows(struct ops *ops, struct names *names, struct stacks *stacks, size_t *cnt);
-/* The windows in which operators were counted, by pid and index; valid until the next call. NULL only with *cnt == 0. */
+/*
+ * The windows in which operators were counted, by pid and index; valid until the next call. NULL only with *cnt == 0.
+ */
 const struct rec_op_window *ops__windows(struct ops *ops, size_t *cnt);
 /* False when it never came; *group is empty then. */
 bool ops__group(const struct ops *ops, uint64_t id, struct op_group *group);

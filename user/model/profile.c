@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../order.h"
 #include "labels.h"
 #include "stacks.h"
 #include "sums.h"
@@ -53,8 +54,6 @@ struct profile {
 	struct array groups, exacts;
 	bool sorted; /* groups are merged and in order */
 };
-
-#define ORDER(a, b) (((a) > (b)) - ((a) < (b)))
 
 const struct function *profile__function(const struct profile *profile, uint32_t number)
 {
@@ -252,17 +251,10 @@ static int number_leaves(struct profile *p, const struct sample *sample, const s
 	return err;
 }
 
-/*
- * What of the weight was met by chance. A wait that has a sample of its own is timed. Of several, those before the last are
- * shorter than the threshold together, and the last one is timed where it is longer by itself.
- */
+/* What of the weight was met by chance. A wait that has a sample of its own is timed. */
 static double chance_ns(const struct sample *sample)
 {
-	if (sample->kind == SAMPLE_CPU)
-		return sample->weight_ns;
-	if (sample->waits == 1)
-		return 0;
-	return sample->weight_ns < 2 * WAIT_THRESHOLD_NS ? sample->weight_ns : 2 * WAIT_THRESHOLD_NS;
+	return sample->kind == SAMPLE_CPU || sample->waits > 1 ? sample->weight_ns : 0;
 }
 
 int profile__add_sample(struct profile *profile, const struct sample *sample)

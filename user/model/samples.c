@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../order.h"
 #include "sums.h"
 
 struct packed {
@@ -16,6 +17,7 @@ struct packed {
 	uint32_t native, kernel; /* numbers of symbols */
 	uint32_t thread, stack, path;
 	uint32_t step, waits;
+	uint32_t waker;
 	int16_t syscall;
 	uint8_t kind : 7, in_forward : 1;
 	uint8_t cause;
@@ -43,8 +45,6 @@ const char *sample_cause__name(unsigned int cause)
 {
 	return cause < CAUSE__END ? cause_names[cause] : "";
 }
-
-#define ORDER(a, b) (((a) > (b)) - ((a) < (b)))
 
 static int compare_calls(const void *a, const void *b)
 {
@@ -76,6 +76,7 @@ static int add_sample(struct samples *samples, struct stacks *stacks, const stru
 	if (intern__add(&samples->threads, (uint64_t)record->pid << 32 | record->tid, &new.thread) ||
 	    intern__add(&samples->symbols, record->native, &new.native) ||
 	    intern__add(&samples->symbols, record->kernel, &new.kernel) ||
+	    intern__add(&samples->wakers, (uint64_t)record->waker_pid << 32 | record->waker_tid, &new.waker) ||
 	    stacks__stack_number(stacks, record->stack, &new.stack) ||
 	    stacks__path_number(stacks, record->path, &new.path))
 		return -ENOMEM;
@@ -322,9 +323,15 @@ size_t samples__cnt(const struct samples *samples)
 	return samples->packed.cnt;
 }
 
+uint32_t samples__thread_of(const struct samples *samples, size_t index)
+{
+	return ((const struct packed *)samples->packed.items)[index].thread;
+}
+
 struct sample samples__get(const struct samples *samples, size_t index)
 {
 	const struct packed *packed = &((const struct packed *)samples->packed.items)[index];
+	uint64_t waker = intern__key(&samples->wakers, packed->waker);
 	struct sample sample = {
 		.time_ns = packed->time_ns,
 		.weight_ns = packed->weight_ns,
@@ -335,6 +342,8 @@ struct sample samples__get(const struct samples *samples, size_t index)
 		.path = packed->path,
 		.step = packed->step,
 		.waits = packed->waits,
+		.waker_pid = waker >> 32,
+		.waker_tid = waker,
 		.syscall = packed->syscall,
 		.kind = packed->kind,
 		.cause = refined_cause(samples, packed),
@@ -374,6 +383,7 @@ void samples__forget(struct samples *samples)
 	samples->packed.cnt = samples->forwards.cnt = samples->pauses.cnt = 0;
 	intern__free(&samples->threads);
 	intern__free(&samples->symbols);
+	intern__free(&samples->wakers);
 }
 
 void samples__free(struct samples *samples)
@@ -387,5 +397,6 @@ void samples__free(struct samples *samples)
 	free(samples->causes.items);
 	intern__free(&samples->threads);
 	intern__free(&samples->symbols);
+	intern__free(&samples->wakers);
 	*samples = (struct samples){0};
 }

@@ -45,7 +45,8 @@ struct sample {
 	uint32_t path;   /* number for stacks__path; 0: no spans */
 	uint32_t step;   /* boundaries in the process before it */
 	uint32_t waits;  /* in the weight: 1, or more that were short, of which this one was met by chance */
-	int syscall;     /* number, -1: in none */
+	uint32_t waker_pid, waker_tid; /* whose thread of the job ended the wait; 0: not known */
+	int syscall;                   /* number, -1: in none */
 	enum sample_kind kind;
 	unsigned int cause; /* enum wait_cause or enum sample_cause; CAUSE_NONE of SAMPLE_CPU */
 };
@@ -70,6 +71,7 @@ struct samples {
 	struct array packed; /* see samples.c */
 	struct intern threads;
 	struct intern symbols;
+	struct intern wakers;  /* pid and tid */
 	struct array forwards; /* struct forward, see samples.c */
 	struct array pauses;   /* struct gc_pause */
 	struct array calls;    /* struct calls, in the order of their first record */
@@ -87,6 +89,8 @@ int samples__add(struct samples *samples, struct stacks *stacks, const struct re
 int samples__refine(struct samples *samples, struct stacks *stacks, const struct names *names);
 
 size_t samples__cnt(const struct samples *samples);
+/* What samples__get says of its thread, but quicker. */
+uint32_t samples__thread_of(const struct samples *samples, size_t index);
 struct sample samples__get(const struct samples *samples, size_t index);
 /* Threads that have samples, by number, from 1 up to, not with, samples__thread_end. */
 size_t samples__thread_end(const struct samples *samples);

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../order.h"
 #include "../recording/spans.h"
 
 #define LANE_MAX  16 /* tracks of one thread */
@@ -39,8 +40,6 @@ struct timeline {
 	uint64_t left_out;
 	struct rec_span unpacked[SPANS_MAX];
 };
-
-#define ORDER(a, b) (((a) > (b)) - ((a) < (b)))
 
 static int compare_interned(const void *a, const void *b)
 {

@@ -4,7 +4,7 @@
  * chunk.
  *
  *   file header  magic "stepflam", version, byte-order mark, header size
- *   chunk        magic, bytes, CRC-32 of them (zlib's), and then the records back to back, deflated where that makes them smaller
+ *   chunk        magic, bytes, CRC-32 of them (zlib's), and then the records back to back, deflated where that is less
  */
 #ifndef STEPFLAME_RECORDING_H
 #define STEPFLAME_RECORDING_H

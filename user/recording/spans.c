@@ -8,6 +8,8 @@
 #include <string.h>
 #include <zlib.h>
 
+#include "../order.h"
+
 #define BATCH_MAX      64               /* threads that are packed at a time: 16 MB at most */
 #define PLAIN_MAX      (SPANS_MAX * 64) /* a span takes at worst 16 bytes in the dictionaries and 40 in the columns */
 #define VARINT_MAX     10
@@ -64,7 +66,7 @@ static int compare_ids(const void *a, const void *b)
 {
 	const uint64_t *x = a, *y = b;
 
-	return (*x > *y) - (*x < *y);
+	return ORDER(*x, *y);
 }
 
 static uint64_t id_at(const struct rec_span *span, size_t field)

@@ -10,6 +10,7 @@
 #include "../model/labels.h"
 #include "../model/processes.h"
 #include "../model/profile.h"
+#include "../order.h"
 #include "common.h"
 #include "interpreter.h"
 #include "pstats_table.h"
@@ -282,7 +283,7 @@ static int compare_total(const void *a, const void *b)
 
 	if (x->total_ns != y->total_ns)
 		return x->total_ns < y->total_ns ? 1 : -1;
-	return (x->function > y->function) - (x->function < y->function);
+	return ORDER(x->function, y->function);
 }
 
 /* By cumulative time. NULL: no memory. */

@@ -23,7 +23,11 @@ static const struct {
 	[STEP_LOADER_OPTIMIZER] = {"loader_optimizer", "DataLoader's next with Optimizer.step"},
 	[STEP_OPTIMIZER] = {"optimizer", "Optimizer.step"},
 	[STEP_PROFILER] = {"profiler_step", "ProfilerStep#"},
+	[STEP_BACKWARD] = {"backward", "backward alone"},
+	[STEP_LOADER] = {"loader", "DataLoader's next alone"},
+	[STEP_USER] = {"step_at", "--step-at"},
 };
+_Static_assert(sizeof(step_rules) / sizeof(*step_rules) == STEP__COUNT, "a rule without a text");
 
 static const char *counter_meaning(const char *name)
 {
@@ -46,7 +50,7 @@ const char *common__step_rule(uint32_t rule)
 
 void common__process(const struct rec_target *target, FILE *out)
 {
-	fprintf(out, "pid %u (%s", target->pid, labels__role(target->role));
+	fprintf(out, "pid %u (%s", REC_PID(target->pid), labels__role(target->role));
 	if (target->rank >= 0)
 		fprintf(out, ", rank %d", target->rank);
 	fputs(")\n", out);
@@ -102,6 +106,7 @@ static void print_targets(const struct job *job, FILE *out)
 
 	for (size_t i = 0; i < cnt; i++) {
 		const struct rec_target *t = &targets[i];
+		const char *host = job__target_host(job, i);
 		char rank[32] = "";
 
 		if (t->role != ROLE_MAIN) {
@@ -111,8 +116,9 @@ static void print_targets(const struct job *job, FILE *out)
 		}
 		if (t->rank >= 0)
 			snprintf(rank, sizeof(rank), ", rank %d", t->rank);
-		text__paragraph(out, "target: pid %u%s%s%s%s%s", t->pid, rank, t->python[0] ? ", Python " : "",
-				t->python, t->torch[0] ? ", torch " : "", t->torch);
+		text__paragraph(out, "target: pid %u%s%s%s%s%s%s%s", REC_PID(t->pid), host ? " on " : "", host ?: "",
+				rank, t->python[0] ? ", Python " : "", t->python, t->torch[0] ? ", torch " : "",
+				t->torch);
 	}
 	if (children)
 		text__paragraph(out, "inside: %zu child process%s (--per-rank: their rows)", children,
@@ -270,8 +276,14 @@ static json_t *json_targets(const struct job *job)
 	const struct rec_target *targets = job__targets(job, &cnt);
 	json_t *list = json_array();
 
-	for (size_t i = 0; i < cnt; i++)
-		json_array_append_new(list, common__json_target(&targets[i]));
+	for (size_t i = 0; i < cnt; i++) {
+		const char *host = job__target_host(job, i);
+		json_t *target = common__json_target(&targets[i]);
+
+		if (host)
+			json_object_set_new(target, "host", common__json_text(host));
+		json_array_append_new(list, target);
+	}
 	return list;
 }
 

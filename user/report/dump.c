@@ -77,6 +77,9 @@ int dump__text(const struct dump *dump, FILE *out)
 				process->target.torch[0] ? ", torch " : "", process->target.torch);
 		if (process->trouble)
 			fprintf(out, "  (no stacks: %s)\n", process->trouble);
+		if (process->hidden_stacks)
+			fprintf(out, "  (%u more stacks, of other interpreters in these threads, are not shown)\n",
+				process->hidden_stacks);
 		for (size_t k = 0; k < process->thread_cnt; k++)
 			print_thread(&process->threads[k], out);
 	}
@@ -129,17 +132,19 @@ static json_t *json_thread(uint32_t pid, const struct dump_thread *thread)
 int dump__json(const struct dump *dump, FILE *out)
 {
 	json_t *targets = json_array(), *threads = json_array(), *object;
+	uint32_t hidden = 0;
 	int failed = 0;
 
 	for (size_t i = 0; i < dump->process_cnt; i++) {
 		const struct dump_process *process = &dump->processes[i];
 
+		hidden += process->hidden_stacks;
 		failed |= json_array_append_new(targets, common__json_target(&process->target));
 		for (size_t k = 0; k < process->thread_cnt; k++)
 			failed |=
 				json_array_append_new(threads, json_thread(process->target.pid, &process->threads[k]));
 	}
-	object = json_pack("{s:s, s:s, s:o, s:o}", "report", "dump", "stepflame", STEPFLAME_VERSION, "target", targets,
-			   "threads", threads);
+	object = json_pack("{s:s, s:s, s:o, s:o, s:I}", "report", "dump", "stepflame", STEPFLAME_VERSION, "target",
+			   targets, "threads", threads, "hidden_stacks", (json_int_t)hidden);
 	return common__print_json(common__json_unless_failed(object, failed), out);
 }

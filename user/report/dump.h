@@ -23,6 +23,7 @@ struct dump_process {
 	const char *trouble;      /* why there are no stacks; NULL: there are, or it runs no Python */
 	struct dump_thread *threads;
 	size_t thread_cnt;
+	uint32_t hidden_stacks; /* of interpreters within others, in threads that are not known */
 };
 
 struct dump {

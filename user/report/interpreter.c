@@ -4,12 +4,11 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "../model/labels.h"
 #include "../model/processes.h"
 #include "../model/samples.h"
 #include "common.h"
 #include "text.h"
-
-#define GENERATIONS 3
 
 struct generation {
 	uint64_t cnt, total_ns, max_ns;
@@ -18,7 +17,7 @@ struct generation {
 
 struct interpreter {
 	uint64_t gil_ns, gil_main_ns;
-	struct generation gc[GENERATIONS];
+	struct generation gc[GC_GENERATIONS];
 };
 
 static void add_waits(struct job *job, const struct samples *samples, uint32_t pid, struct interpreter *sum)
@@ -34,25 +33,13 @@ static void add_waits(struct job *job, const struct samples *samples, uint32_t p
 	}
 }
 
-/* "gc generation 2": 2. -1: another name. */
-static int generation_of(const struct job *job, uint64_t name)
-{
-	const char *text = job__name(job, name);
-	unsigned int generation;
-	char end;
-
-	return text && sscanf(text, "gc generation %1u%c", &generation, &end) == 1 && generation < GENERATIONS
-		       ? (int)generation
-		       : -1;
-}
-
 static void add_pauses(struct job *job, const struct samples *samples, uint32_t pid, struct interpreter *sum)
 {
 	size_t cnt;
 	const struct gc_pause *pauses = samples__gc_pauses(samples, &cnt);
 
 	for (size_t i = 0; i < cnt; i++) {
-		int generation = generation_of(job, pauses[i].name);
+		int generation = labels__gc_generation(job__name(job, pauses[i].name));
 		struct generation *g = &sum->gc[generation < 0 ? 0 : generation];
 
 		if (generation < 0 || !processes__in_scope(job, pauses[i].pid, pid))
@@ -85,7 +72,7 @@ void interpreter__text(struct job *job, uint32_t pid, FILE *out)
 	if (sum.gil_ns)
 		text__paragraph(out, "gil: threads waited %.3g s for it, main threads %.3g s of that", sum.gil_ns / 1e9,
 				sum.gil_main_ns / 1e9);
-	for (int i = 0; i < GENERATIONS; i++) {
+	for (int i = 0; i < GC_GENERATIONS; i++) {
 		const struct generation *g = &sum.gc[i];
 
 		if (g->cnt)
@@ -103,7 +90,7 @@ json_t *interpreter__json(struct job *job, uint32_t pid)
 	json_t *gc = json_array();
 	int failed = 0;
 
-	for (int i = 0; i < GENERATIONS; i++) {
+	for (int i = 0; i < GC_GENERATIONS; i++) {
 		const struct generation *g = &sum.gc[i];
 
 		if (g->cnt)

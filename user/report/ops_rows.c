@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "../model/words.h"
+#include "../order.h"
 
 const char *const ops_rows__sort_keys[] = {"cpu_time_total",
 					   "self_cpu_time_total",
@@ -101,7 +102,7 @@ static int compare_identity(const struct ops_row *x, const struct ops_row *y)
 	if (!order)
 		order = strcmp(x->name, y->name);
 	if (!order)
-		order = (x->kind > y->kind) - (x->kind < y->kind);
+		order = ORDER(x->kind, y->kind);
 	if (!order)
 		order = compare_text(x->overload, y->overload);
 	if (!order)
@@ -116,7 +117,7 @@ static int compare_to_merge(const void *a, const void *b)
 	const struct ops_row *x = a, *y = b;
 	int order = compare_identity(x, y);
 
-	return order ? order : (x->order > y->order) - (x->order < y->order);
+	return order ? order : ORDER(x->order, y->order);
 }
 
 struct order {
@@ -136,7 +137,7 @@ static int compare_to_sort(const void *a, const void *b, void *ctx)
 		return sort->value(x) > sort->value(y) ? -1 : 1;
 	order = sort->value ? 0 : strcmp(x->name, y->name);
 	/* Python's sort is stable. */
-	return order ? order : (x->order > y->order) - (x->order < y->order);
+	return order ? order : ORDER(x->order, y->order);
 }
 
 static uint64_t multiply_saturating(uint64_t a, uint64_t b)
@@ -233,7 +234,7 @@ static int compare_pid(const void *a, const void *b)
 {
 	const uint32_t *x = a, *y = b;
 
-	return (*x > *y) - (*x < *y);
+	return ORDER(*x, *y);
 }
 
 static int count_processes(struct ops_rows *rows)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../order.h"
 #include "text.h"
 
 struct line {
@@ -47,10 +48,10 @@ static int compare_function(const void *a, const void *b)
 	int order = strcmp(x->file, y->file);
 
 	if (!order)
-		order = (x->line > y->line) - (x->line < y->line);
+		order = ORDER(x->line, y->line);
 	if (!order)
 		order = strcmp(x->name, y->name);
-	return order ? order : (x->order > y->order) - (x->order < y->order);
+	return order ? order : ORDER(x->order, y->order);
 }
 
 static bool same_function(const struct line *x, const struct line *y)
@@ -125,24 +126,24 @@ static int by_calls(const struct line *x, const struct line *y)
 {
 	uint64_t a = x->calls ? x->calls : x->samples, b = y->calls ? y->calls : y->samples;
 
-	return (a < b) - (a > b);
+	return ORDER(b, a);
 }
 
 static int by_primitive_calls(const struct line *x, const struct line *y)
 {
 	uint64_t a = x->calls ? x->primitive_calls : x->samples, b = y->calls ? y->primitive_calls : y->samples;
 
-	return (a < b) - (a > b);
+	return ORDER(b, a);
 }
 
 static int by_self(const struct line *x, const struct line *y)
 {
-	return (x->self_s < y->self_s) - (x->self_s > y->self_s);
+	return ORDER(y->self_s, x->self_s);
 }
 
 static int by_total(const struct line *x, const struct line *y)
 {
-	return (x->total_s < y->total_s) - (x->total_s > y->total_s);
+	return ORDER(y->total_s, x->total_s);
 }
 
 static int by_file(const struct line *x, const struct line *y)
@@ -152,7 +153,7 @@ static int by_file(const struct line *x, const struct line *y)
 
 static int by_line(const struct line *x, const struct line *y)
 {
-	return (x->line > y->line) - (x->line < y->line);
+	return ORDER(x->line, y->line);
 }
 
 static int by_name(const struct line *x, const struct line *y)
@@ -216,7 +217,7 @@ static int compare_lines(const void *a, const void *b, void *ctx)
 	int order = sort->compare(x, y);
 
 	/* Python's sort is stable. */
-	return order ? order : (x->order > y->order) - (x->order < y->order);
+	return order ? order : ORDER(x->order, y->order);
 }
 
 static const struct sort *find_sort(const char *key)

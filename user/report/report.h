@@ -36,7 +36,9 @@ struct report_ops {
 
 extern const struct report_ops report_simple;
 extern const struct report_ops report_ops;
+extern const struct report_ops report_io;
 extern const struct report_ops report_advanced;
+extern const struct report_ops report_steps;
 
 /* NULL when there is none of that name. */
 const struct report_ops *report__find(const char *name);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "../model/labels.h"
+#include "../order.h"
 
 double rows__window_s(const struct job *job)
 {
@@ -37,7 +38,7 @@ static int compare_id(const void *a, const void *b)
 
 	if (x->pid != y->pid)
 		return x->pid < y->pid ? -1 : 1;
-	return (x->name_id > y->name_id) - (x->name_id < y->name_id);
+	return ORDER(x->name_id, y->name_id);
 }
 
 static size_t lower_bound(struct choice *const *by_id, size_t cnt, uint32_t pid, uint64_t name_id)
@@ -110,8 +111,8 @@ static int compare_name(const void *a, const void *b)
 	int order = strcmp(x->name, y->name);
 
 	if (!order)
-		order = (x->kind > y->kind) - (x->kind < y->kind);
-	return order ? order : (x->order > y->order) - (x->order < y->order);
+		order = ORDER(x->kind, y->kind);
+	return order ? order : ORDER(x->order, y->order);
 }
 
 static void merge_same_names(struct rows *rows)
@@ -180,7 +181,7 @@ static int compare_value(const void *a, const void *b, void *ctx)
 	if (value && value(x) != value(y))
 		return value(x) > value(y) ? -1 : 1;
 	/* Python's sort is stable, and Lightning's rows come in the order of their first occurrence. */
-	return (x->order > y->order) - (x->order < y->order);
+	return ORDER(x->order, y->order);
 }
 
 static void sort_rows(struct rows *rows, const char *key)

@@ -5,7 +5,6 @@
  * A table is byte for byte what lightning/pytorch/profilers/simple.py (2.6, summary() with extended=True) returns for
  * the same rows, tabs, dash lines and rounding included, but for control characters in names, which are escaped.
  */
-#include "simple.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -66,7 +65,8 @@ static int header_width(size_t width, size_t *dashes)
 	return 0;
 }
 
-int simple__table(const struct rows *rows, double window_s, FILE *out)
+/* Lightning's table alone, and nothing below it. 0 or -ENOMEM; errors of out stay in it. */
+static int simple__table(const struct rows *rows, double window_s, FILE *out)
 {
 	char **names = calloc(rows->cnt + 1, sizeof(*names)), total[PYFLOAT_MAX], calls[24];
 	size_t width = 0, dashes;

@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#define DETACH_THREADS 8
+#define DETACH_THREADS 16
 
 struct attachment {
 	size_t cnt;
@@ -59,54 +59,63 @@ int attachment__new(struct bpf_program *program, enum attach_backend backend, pi
 	return 0;
 }
 
-struct detach {
-	struct bpf_link **links;
-	size_t cnt, next;
-	pthread_mutex_t lock;
+void detachment__add(struct detachment *d, struct attachment **attachments, size_t cnt)
+{
+	for (size_t i = 0; i < cnt; i++) {
+		struct attachment *a = attachments[i];
+		struct bpf_link **links = a ? reallocarray(d->links, d->cnt + a->cnt, sizeof(*links)) : NULL;
+
+		if (links)
+			d->links = links;
+		for (size_t k = 0; a && k < a->cnt; k++) {
+			if (links)
+				d->links[d->cnt++] = a->links[k];
+			else
+				bpf_link__destroy(a->links[k]);
+		}
+		free(a);
+		attachments[i] = NULL;
+	}
+}
+
+struct detaching {
+	struct detachment *d;
+	size_t next;
 };
 
 static void *detach_some(void *arg)
 {
-	struct detach *d = arg;
+	struct detaching *detaching = arg;
 
 	for (;;) {
-		size_t i;
+		size_t i = __atomic_fetch_add(&detaching->next, 1, __ATOMIC_RELAXED);
 
-		pthread_mutex_lock(&d->lock);
-		i = d->next++;
-		pthread_mutex_unlock(&d->lock);
-		if (i >= d->cnt)
+		if (i >= detaching->d->cnt)
 			return NULL;
-		bpf_link__destroy(d->links[i]);
+		bpf_link__destroy(detaching->d->links[i]);
 	}
+}
+
+void detachment__run(struct detachment *d)
+{
+	struct detaching detaching = {.d = d};
+	pthread_t threads[DETACH_THREADS];
+	size_t started = 0;
+
+	while (started < DETACH_THREADS && started + 1 < d->cnt &&
+	       !pthread_create(&threads[started], NULL, detach_some, &detaching))
+		started++;
+	detach_some(&detaching);
+	for (size_t i = 0; i < started; i++)
+		pthread_join(threads[i], NULL);
+	free(d->links);
+	*d = (struct detachment){};
 }
 
 void attachment__free_all(struct attachment **attachments, size_t cnt)
 {
-	struct detach d = {.lock = PTHREAD_MUTEX_INITIALIZER};
-	pthread_t threads[DETACH_THREADS];
-	size_t started = 0, total = 0;
+	struct detachment d = {};
 
-	for (size_t i = 0; i < cnt; i++)
-		total += attachments[i] ? attachments[i]->cnt : 0;
-	d.links = calloc(total ?: 1, sizeof(*d.links));
-	for (size_t i = 0; i < cnt; i++) {
-		for (size_t k = 0; attachments[i] && k < attachments[i]->cnt; k++) {
-			if (d.links)
-				d.links[d.cnt++] = attachments[i]->links[k];
-			else
-				bpf_link__destroy(attachments[i]->links[k]);
-		}
-	}
-	while (started < DETACH_THREADS && started + 1 < d.cnt &&
-	       !pthread_create(&threads[started], NULL, detach_some, &d))
-		started++;
-	detach_some(&d);
-	for (size_t i = 0; i < started; i++)
-		pthread_join(threads[i], NULL);
-	for (size_t i = 0; i < cnt; i++) {
-		free(attachments[i]);
-		attachments[i] = NULL;
-	}
-	free(d.links);
+	detachment__add(&d, attachments, cnt);
+	detachment__run(&d);
 }

@@ -25,9 +25,20 @@ int attachment__new(struct bpf_program *program, enum attach_backend backend, pi
 		    struct attachment **out);
 
 /*
- * Detaches many at once: perf links take tens of ms each, in parallel. Accepts NULL entries; the array itself stays the
- * caller's.
+ * Links that go together, on many threads: each waits for the kernel, a uprobe_multi link some 45 ms, a perf link up to
+ * 150 ms. Begins zeroed.
  */
+struct detachment {
+	struct bpf_link **links;
+	size_t cnt;
+};
+
+/* Takes attachments over, NULL ones too; the array stays the caller's, and has NULLs. Without memory they are gone at once. */
+void detachment__add(struct detachment *d, struct attachment **attachments, size_t cnt);
+/* Detaches all, and waits for that. Leaves it zeroed. */
+void detachment__run(struct detachment *d);
+
+/* Both. */
 void attachment__free_all(struct attachment **attachments, size_t cnt);
 
 #endif

@@ -79,18 +79,17 @@ static int explain(const struct target *t, int err)
 	return err;
 }
 
-/*
- * Calls that would stay within one run of the loop nest on the C stack meanwhile. CPython 3.12 allows 750 of them (in 3.12.1), 3.13 5,000, and
- * raises RecursionError; 3.11 relies on its recursion limit: with 8 MiB of stack 20,000 fit.
- */
+/* Of CPython 3.11, which relies on its recursion limit: with 8 MiB of stack 20,000 calls fit. */
 #define DEPTH_311 10000
-#define DEPTH_312 700
-#define DEPTH_313 4900
 
+/*
+ * Calls that would stay within one run of the loop nest on the C stack meanwhile. From 3.12 on there is a limit to that,
+ * beyond which RecursionError is raised: by us, in a program that is right.
+ */
 static int check_depth(struct session *s, const struct target *t)
 {
 	int limit = py_exact__recursion_limit(&t->process, &t->python), minor = t->python.process.layout.minor;
-	int depth = minor == 12 ? DEPTH_312 : DEPTH_313;
+	int depth = py_exact__safe_depth(&t->process, &t->python);
 
 	if (minor == 11 && (limit < 0 || limit > DEPTH_311)) {
 		log__error(
@@ -100,19 +99,22 @@ static int check_depth(struct session *s, const struct target *t)
 			t->process.pid, limit, DEPTH_311);
 		return -EOPNOTSUPP;
 	}
-	if ((minor == 12 || minor == 13) && (limit < 0 || limit > depth)) {
-		log__warn(NULL,
-			  "while --exact runs, recursion deeper than some %d calls raises RecursionError in Python %s",
-			  depth, t->python.version);
-		session__note(s,
-			      "exact calls: meanwhile, recursion deeper than some %d calls raises RecursionError in "
-			      "process %d",
-			      depth, t->process.pid);
+	if (minor < 12 || (limit >= 0 && limit <= depth))
+		return 0;
+	if (!s->options.exact_force) {
+		log__error("record without --exact, or with --exact=force if nothing in the job recurses that deep",
+			   "while --exact makes all calls visible, recursion deeper than some %d calls raises "
+			   "RecursionError in Python %s: process %d allows %d",
+			   depth, t->python.version, t->process.pid, limit);
+		return -EOPNOTSUPP;
 	}
+	session__note(s,
+		      "exact calls: meanwhile, recursion deeper than some %d calls raised RecursionError in process %d",
+		      depth, t->process.pid);
 	return 0;
 }
 
-/* Up to 3.11.3, this instruction does not ask for eval_frame (cpython issue 104405). */
+/* Up to 3.11.3, this instruction does not ask for eval_frame (CPython gh-104405). */
 static void note_subscripts(struct session *s, const struct target *t)
 {
 	int micro;
@@ -177,8 +179,10 @@ int exact__arm(struct session *s, struct target *t)
 	if (cnt <= 0)
 		return cnt ?: -EAGAIN;
 	err = check_depth(s, t);
-	if (err)
+	if (err) {
+		t->exact.file.why = "its recursion may be too deep";
 		return err;
+	}
 	log__info(
 		"--exact writes one word into process %d (8 bytes at 0x%llx, PyInterpreterState.eval_frame), and puts "
 		"NULL back at the end",
@@ -207,6 +211,8 @@ void exact__forked(struct session *s, struct target *child, const struct target 
 		guardian__write(s->guardian, &child->process, child->exact.words[i],
 				parent->python.bias + child->exact.file.eval);
 	child->python.bias = parent->python.bias;
+	child->python.runtime = parent->python.runtime;
+	memcpy(child->python.walk, parent->python.walk, sizeof(child->python.walk));
 	if (!recorded)
 		exact__disarm(s, child);
 }
@@ -230,17 +236,46 @@ static void note_changed(struct session *s, struct target *t)
 	t->exact.incomplete = true;
 }
 
+static bool has_word(const struct target *t, uint64_t word)
+{
+	for (size_t i = 0; i < t->exact.word_cnt; i++)
+		if (t->exact.words[i] == word)
+			return true;
+	return false;
+}
+
+/* Interpreters begin and end in a process. */
+static void tend_words(struct session *s, struct target *t)
+{
+	uint64_t words[PY_EXACT_WORDS], value;
+	int cnt = py_exact__words(&t->process, &t->python, t->exact.file.word_offset, words);
+
+	for (int i = 0; i < cnt; i++) {
+		if (!has_word(t, words[i])) {
+			if (!t->exact.incomplete)
+				session__note(
+					s,
+					"exact calls: an interpreter began in process %d meanwhile: its first calls "
+					"are missing",
+					t->process.pid);
+			t->exact.incomplete = true;
+			write_word(s, t, words[i]);
+		} else if (!process__read_memory(t->process.pid, words[i], &value, sizeof(value)) &&
+			   value != t->python.bias + t->exact.file.eval) {
+			note_changed(s, t);
+		}
+	}
+	if (cnt > 0) {
+		memcpy(t->exact.words, words, (size_t)cnt * sizeof(*words));
+		t->exact.word_cnt = (size_t)cnt;
+	}
+}
+
 void exact__tend(struct session *s)
 {
-	for (size_t i = 0; s->options.exact && i < s->target_cnt; i++) {
-		struct target *t = s->targets[i];
-		uint64_t value;
-
-		for (size_t k = 0; !t->gone && k < t->exact.word_cnt; k++)
-			if (!process__read_memory(t->process.pid, t->exact.words[k], &value, sizeof(value)) &&
-			    value != t->python.bias + t->exact.file.eval)
-				note_changed(s, t);
-	}
+	for (size_t i = 0; s->options.exact && i < s->target_cnt; i++)
+		if (!s->targets[i]->gone && s->targets[i]->exact.word_cnt)
+			tend_words(s, s->targets[i]);
 }
 
 int exact__snapshot(struct session *s)

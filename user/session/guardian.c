@@ -180,7 +180,10 @@ static void guard(int socket)
 	words__restore_all(&words);
 }
 
-/* Nothing of stepflame's must live on in it: its files are the probes, and whoever reads its output waits for their end. */
+/*
+ * Nothing of stepflame's must live on in it: its files are the probes, and whoever reads its output waits for their
+ * end.
+ */
 static void become_guardian(int socket)
 {
 	static const int ignored[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2, SIGTSTP};

@@ -169,5 +169,5 @@ int landmarks__torch(struct probe_list *list, const struct elf *elf)
 	if (labels != backward)
 		log__warn(NULL, "this torch has no place for a probe on %s: those rows will be missing",
 			  labels ? "backward" : "record_function labels");
-	return labels || backward ? 0 : -ENOENT;
+	return labels && backward ? 0 : labels || backward ? -ENOTSUP : -ENOENT;
 }

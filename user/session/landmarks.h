@@ -17,7 +17,10 @@ int landmarks__python(struct probe_list *list, struct probe_list *late, const st
 /* Collections of garbage by an interpreter. 0, or -ENOENT when the place was not found. */
 int landmarks__gc(struct probe_list *list, const struct elf *elf, const struct py_functions *functions);
 
-/* record_function labels and backward, in libtorch_cpu. 0, or -ENOENT when the file has none of them. */
+/*
+ * record_function labels and backward, in libtorch_cpu. 0; -ENOTSUP when the file has but one of them, which was told; or
+ * -ENOENT when it has none.
+ */
 int landmarks__torch(struct probe_list *list, const struct elf *elf);
 
 #endif

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "../model/names.h"
+#include "../order.h"
 
 /* A module of a process. An address that an object of another class has next is another's. */
 struct module {
@@ -28,8 +29,6 @@ struct modules {
 	struct names names;
 	void *modules, *classes; /* trees (tsearch) */
 };
-
-#define ORDER(a, b) (((a) > (b)) - ((a) < (b)))
 
 static int compare_module(const void *a, const void *b)
 {
@@ -98,30 +97,27 @@ static int64_t module__index(struct modules *m, uint32_t pid, const struct rec_m
 
 int modules__path(struct session *s, const struct rec_modules *rec)
 {
-	struct {
-		struct rec_name rec;
-		char text[REC_NAME_MAX + 1];
-	} name = {.rec = {.hdr.type = REC_NAME, .id = rec->id}};
+	_Alignas(struct rec_name) char room[sizeof(struct rec_name) + REC_NAME_MAX + 1] = {0};
+	struct rec_name *name = (void *)room;
 	struct modules *m = modules__of(s);
-	size_t bytes = 0;
 
 	if (!m)
 		return -ENOMEM;
+	name->hdr.type = REC_NAME;
+	name->id = rec->id;
 	for (uint32_t i = rec->module_cnt; i-- > 0;) {
 		const char *type = names__find_or_lost(&m->names, rec->modules[i].type);
 		int64_t index = module__index(m, rec->pid, &rec->modules[i]);
 
 		if (!type || index < 0)
 			return -ENOMEM;
-		name.rec.whole_bytes += snprintf(name.text + bytes, sizeof(name.text) - bytes, "%s%s_%d",
-						 bytes ? "/" : "", type, (int)index);
-		bytes = name.rec.whole_bytes < REC_NAME_MAX ? name.rec.whole_bytes : REC_NAME_MAX;
+		name->whole_bytes += snprintf(name->text + name->bytes, REC_NAME_MAX + 1 - name->bytes, "%s%s_%d",
+					      name->bytes ? "/" : "", type, (int)index);
+		name->bytes = name->whole_bytes < REC_NAME_MAX ? name->whole_bytes : REC_NAME_MAX;
 	}
-	name.rec.bytes = bytes;
-	name.rec.cut = bytes < name.rec.whole_bytes;
-	name.rec.hdr.size = sizeof(name.rec) + ((bytes + 7) & ~7u);
-	memset(name.text + bytes, 0, sizeof(name.text) - bytes);
-	return session__emit(s, &name.rec.hdr);
+	name->cut = name->bytes < name->whole_bytes;
+	name->hdr.size = sizeof(*name) + ((name->bytes + 7) & ~7u);
+	return session__emit(s, &name->hdr);
 }
 
 void modules__free(struct session *s)

@@ -20,6 +20,7 @@ static const struct {
 	enum span_kind kind;
 } natives[] = {
 	[NATIVE_BACKWARD] = {"", "backward", SPAN_BACKWARD},
+	[NATIVE_SAVE] = {"", "torch.save", SPAN_SAVE},
 	{"allreduce", "comm all_reduce", SPAN_COMM},
 	{"allreduce_sparse", "comm all_reduce", SPAN_COMM},
 	{"allreduce_coalesced", "comm all_reduce_coalesced", SPAN_COMM},
@@ -134,19 +135,30 @@ static bool c10d_method(const char *symbol, struct part *method)
 	       !part_is(&class, "ProcessGroupWrapper");
 }
 
+/* What torch.save writes with; what follows differs with the C++ ABI. */
+#define SAVE_BEGINS "_ZN6caffe29serialize19PyTorchStreamWriter5setupE"
+#define SAVE_ENDS   "_ZN6caffe29serialize19PyTorchStreamWriter14writeEndOfFileE"
+
+static bool starts_with(const char *text, const char *start)
+{
+	return !strncmp(text, start, strlen(start));
+}
+
 /* The number of a function, 0 for none (backward is found elsewhere). Asked for each of half a million symbols. */
 static uint32_t fn_of(const char *symbol)
 {
 	struct part method = {symbol, 0};
 	bool comm = c10d_method(symbol, &method);
 
+	if (starts_with(symbol, SAVE_BEGINS) || starts_with(symbol, SAVE_ENDS))
+		return NATIVE_SAVE;
 	if (!comm && strncmp(symbol, "cu", 2))
 		return 0;
 	if (!comm)
 		method.size = strlen(symbol);
 	else if (strchr(symbol, '.')) /* a part that the compiler split off */
 		return 0;
-	for (uint32_t fn = NATIVE_BACKWARD + 1; fn < NATIVE_CNT; fn++)
+	for (uint32_t fn = NATIVE_SAVE + 1; fn < NATIVE_CNT; fn++)
 		if ((natives[fn].kind == SPAN_COMM) == comm && part_is(&method, natives[fn].symbol))
 			return fn;
 	return 0;
@@ -172,6 +184,21 @@ static int find_sites(const struct elf *elf, const struct elf_symbol *symbol, ui
 	return err;
 }
 
+/* writeEndOfFile is called whatever happens to a file that is open; `setup` opens it, and throws if it cannot. */
+static int add_save(struct probe_list *list, const struct sites *sites, bool begins)
+{
+	uint32_t flags = begins ? COOKIE_LASTS : 0;
+	int err = 0;
+
+	for (uint32_t i = 0; !err && i < sites->exit_cnt; i++)
+		err = probe_list__add_site(list, &sites->exit[i], PROBE_SAVE, flags, NATIVE_SAVE);
+	for (uint32_t i = 0; !begins && !err && i < sites->unwind_cnt; i++)
+		err = probe_list__add_site(list, &sites->unwind[i], PROBE_SAVE, flags, NATIVE_SAVE);
+	if (begins && !err)
+		err = probe_list__add_site(list, &sites->entry, PROBE_SAVE, COOKIE_BEGINS, NATIVE_SAVE);
+	return err;
+}
+
 static int add_function(const struct elf_symbol *symbol, void *ctx)
 {
 	struct search *search = ctx;
@@ -191,6 +218,8 @@ static int add_function(const struct elf_symbol *symbol, void *ctx)
 		return -ENOMEM;
 	search->found = found;
 	found[search->cnt++] = symbol->vaddr;
+	if (fn == NATIVE_SAVE)
+		return add_save(search->list, &sites, starts_with(symbol->name, SAVE_BEGINS));
 	return probe_list__add_sites(search->list, &sites, PROBE_FN, PROBE_FN_EXIT, 0, fn);
 }
 

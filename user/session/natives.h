@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The native functions whose calls are spans, whatever the user asks for: backward, collectives, waits for the GPU. */
+/* The native functions whose calls are spans, whatever the user asks for: backward, collectives, waits for the GPU, torch.save. */
 #ifndef STEPFLAME_NATIVES_H
 #define STEPFLAME_NATIVES_H
 
@@ -7,6 +7,8 @@
 #include "probe_list.h"
 
 #define NATIVE_BACKWARD 0 /* Engine::execute, which landmarks__torch finds */
+
+#define NATIVE_SAVE     1 /* two functions: PyTorchStreamWriter's setup and writeEndOfFile */
 
 /* Their numbers, which probes carry, are below natives__cnt(); the user's own functions follow. */
 uint32_t natives__cnt(void);
@@ -17,7 +19,7 @@ enum span_kind natives__kind(uint32_t fn);
 bool natives__wanted(const char *path);
 
 /*
- * The collectives and waits that a file defines, stripped or not. Ends before beginnings. Returns how many functions
+ * The collectives, waits and writers of files that a file defines, stripped or not. Ends before beginnings. Returns how many functions
  * can be timed, or -ENOMEM; what no probe can be placed on is left out.
  */
 int natives__add(struct probe_list *list, const struct elf *elf);

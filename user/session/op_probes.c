@@ -15,7 +15,8 @@
 
 #include "../log.h"
 #include "../model/flops.h"
-#include "../target/pycode.h"
+#include "../target/getter.h"
+#include "../target/kept.h"
 #include "../target/tensor.h"
 #include "../target/torch.h"
 #include "op_private.h"
@@ -58,15 +59,23 @@ int op_probes__new(struct session *s)
 	return (s->options.memory ? define_memory(s) : 0) ?: op_table__map(s);
 }
 
+static void take_links(struct op_target *t, bool exits, struct detachment *d)
+{
+	for (size_t i = 0; i < t->library_cnt; i++)
+		detachment__add(d, &t->libraries[i].links[exits ? LINK_EXIT : LINK_ENTER],
+				exits ? 1 : LINK__COUNT - LINK_ENTER);
+}
+
 static void disarm(struct ops *ops, uint32_t slot)
 {
-	struct op_target *t = &ops->targets[slot];
+	struct detachment d = {};
 
 	ops->procs[slot].armed = 0;
-	/* Entries before exits: what has been entered still ends. */
-	for (int link = LINK__COUNT - 1; link >= 0; link--)
-		for (size_t i = 0; i < t->library_cnt; i++)
-			attachment__free_all(&t->libraries[i].links[link], 1);
+	/* Exits last: what has been entered still ends. */
+	take_links(&ops->targets[slot], false, &d);
+	detachment__run(&d);
+	take_links(&ops->targets[slot], true, &d);
+	detachment__run(&d);
 }
 
 static int arm(struct session *s, uint32_t slot)
@@ -105,30 +114,14 @@ void op_probes__free(struct session *s)
 
 	if (!ops)
 		return;
-	for (uint32_t slot = 0; ops->procs && slot < OP_PROCS_MAX; slot++) {
-		disarm(ops, slot);
+	for (uint32_t slot = 0; slot < OP_PROCS_MAX; slot++)
 		release(&ops->targets[slot]);
-	}
 	op_table__unmap(s);
 	for (size_t i = 0; i < ops->file_cnt; i++)
 		torch_ops__free(ops->files[i].found);
 	free(ops->files);
 	free(ops);
 	s->ops = NULL;
-}
-
-/* Where the sites of a library are kept: finding them takes most of a second. NULL: nowhere. */
-static const char *cache_dir(char *path, size_t size)
-{
-	const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-
-	if (base && *base == '/')
-		snprintf(path, size, "%s/stepflame", base);
-	else if (home && *home == '/')
-		snprintf(path, size, "%s/.cache/stepflame", home);
-	else
-		return NULL;
-	return path;
 }
 
 /* Tells BPF of the operators of a library. Functions of other kinds leave their entries unused. */
@@ -192,7 +185,7 @@ static int find_file(struct session *s, const struct mapped_file *file, bool ten
 	err = elf__new(file->open_path, &elf);
 	if (err)
 		return err;
-	err = torch_ops__find(elf, cache_dir(cache, sizeof(cache)), &f->found);
+	err = torch_ops__find(elf, kept__dir(cache, sizeof(cache)), &f->found);
 	if (!err && s->options.shapes && tensors)
 		err = find_tensors(s, elf);
 	elf__free(elf);
@@ -291,7 +284,7 @@ static void find_sequence(const struct target *t, const struct mapped_file *file
 	int err = elf__new(file->open_path, &elf);
 
 	err = err ?: elf__vaddr(elf, 0, &first);
-	err = err ?: py_code__thread_word(elf, t->process.pid, file->base - first, PEEK, &word);
+	err = err ?: getter__thread_word(elf, t->process.pid, file->base - first, PEEK, &word);
 	elf__free(elf);
 	/* musl's dtv has 8-byte entries. */
 	if (err || (word.module && process__file(&t->process, "ld-musl-"))) {
@@ -509,10 +502,10 @@ void op_probes__close(struct session *s)
 	}
 }
 
-void op_probes__disarm_all(struct session *s)
+void op_probes__detach(struct session *s, bool exits, struct detachment *d)
 {
 	for (uint32_t slot = 0; s->ops && slot < OP_PROCS_MAX; slot++)
-		disarm(s->ops, slot);
+		take_links(&s->ops->targets[slot], exits, d);
 }
 
 uint64_t op_probes__hits(const struct session *s, const struct target *t)

@@ -10,7 +10,7 @@
 
 /*
  * Prepares, after the programs are loaded. 0 or -errno, after a message: -EOPNOTSUPP this kernel attaches probes one by
- * one, which thousands of them are too many for. Free with op_probes__free, which detaches.
+ * one, which thousands of them are too many for. Free with op_probes__free, after op_probes__detach.
  */
 int op_probes__new(struct session *s);
 void op_probes__free(struct session *s);
@@ -30,7 +30,8 @@ void op_probes__remove_target(struct session *s, struct target *t); /* detaches;
 void op_probes__tend(struct session *s);
 /* Closes all windows: nothing counts from here on. */
 void op_probes__close(struct session *s);
-void op_probes__disarm_all(struct session *s);
+/* At the end: hands over the exits that are attached, or the other probes. */
+void op_probes__detach(struct session *s, bool exits, struct detachment *d);
 
 /* Rows that changed since the last call, and windows that are open. 0 or -errno of the sink. */
 int op_table__snapshot(struct session *s);

@@ -54,9 +54,19 @@ static void leave_samples_out(struct stepflame_bpf *skel)
 {
 	bpf_program__set_autoload(skel->progs.sample_timer, false);
 	bpf_program__set_autoload(skel->progs.sample_switch, false);
-	bpf_program__set_autoload(skel->progs.sample_wakeup, false);
+	bpf_program__set_autoload(skel->progs.sample_waking, false);
 	bpf_program__set_autoload(skel->progs.sample_threads, false);
 	bpf_map__set_max_entries(skel->maps.stacks, 1);
+}
+
+static void leave_syscalls_out(struct stepflame_bpf *skel)
+{
+	bpf_program__set_autoload(skel->progs.syscall_enter, false);
+	bpf_program__set_autoload(skel->progs.syscall_exit, false);
+	bpf_program__set_autoload(skel->progs.page_added, false);
+	bpf_program__set_autoload(skel->progs.syscall_unfinished, false);
+	bpf_map__set_max_entries(skel->maps.syscall_rows, 1);
+	bpf_map__set_max_entries(skel->maps.file_rows, 1);
 }
 
 /*
@@ -74,11 +84,13 @@ static int load(const struct program_knobs *knobs, enum attach_backend backend, 
 	if (knobs) {
 		memcpy((void *)skel->rodata->fixed_names, knobs->fixed_names, sizeof(knobs->fixed_names));
 		skel->rodata->step_limit = knobs->step_limit;
+		memcpy((void *)skel->rodata->step_at, knobs->step_at, sizeof(knobs->step_at));
 		skel->rodata->py_call_cnt = knobs->py_call_cnt;
 		skel->rodata->py_call_lengths = knobs->py_call_lengths;
 		memcpy((void *)skel->rodata->op_schedule, knobs->op_schedule, sizeof(knobs->op_schedule));
 		skel->rodata->want_timeline = knobs->timeline;
 		skel->rodata->want_step_times = knobs->step_times;
+		skel->rodata->want_children = knobs->children;
 		skel->rodata->want_shapes = knobs->shapes;
 		skel->rodata->want_stacks = knobs->stacks;
 		skel->rodata->want_modules = knobs->modules;
@@ -91,6 +103,8 @@ static int load(const struct program_knobs *knobs, enum attach_backend backend, 
 		bpf_map__set_max_entries(skel->maps.ring, SAMPLES_RING_BYTES);
 	if (!knobs || !knobs->frequency)
 		leave_samples_out(skel);
+	if (!knobs || !knobs->syscalls)
+		leave_syscalls_out(skel);
 	if (!knobs || !knobs->ops || backend == ATTACH_PERF) /* which cannot attach so many */
 		leave_operators_out(skel);
 	if (!knobs || !knobs->exact)
@@ -134,6 +148,23 @@ int programs__order(struct stepflame_bpf *skel, const struct proc_order *order)
 	int err = bpf_prog_test_run_opts(bpf_program__fd(skel->progs.control), &opts);
 
 	return err ?: opts.retval ? -ESRCH : 0;
+}
+
+int programs__iterate(struct bpf_program *program)
+{
+	struct bpf_link *link = bpf_program__attach_iter(program, NULL);
+	int err = 0, fd;
+	char nothing[64];
+
+	if (!link)
+		return -errno;
+	fd = bpf_iter_create(bpf_link__fd(link));
+	if (fd < 0 || read(fd, nothing, sizeof(nothing)) < 0)
+		err = -errno;
+	if (fd >= 0)
+		close(fd);
+	bpf_link__destroy(link);
+	return err;
 }
 
 void programs__explain(int err, const char **why, const char **fix)

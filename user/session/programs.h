@@ -10,13 +10,16 @@
 
 struct stepflame_bpf;
 struct proc_order;
+struct bpf_program;
 
 struct program_knobs {
 	uint64_t fixed_names[16]; /* ids, by enum fixed_name */
 	uint64_t step_limit;
+	uint64_t step_at[2];                   /* ids of --step-at NAME; 0: none */
 	uint64_t py_call_cnt, py_call_lengths; /* as bpf/maps.h has them */
 	uint64_t op_schedule[5];               /* by enum op_schedule_word */
-	bool ops, shapes, stacks, modules, timeline, exact, step_times;
+	bool ops, shapes, stacks, modules, timeline, exact, step_times, syscalls;
+	bool children;      /* forks are followed */
 	uint32_t frequency; /* of samples, a second; 0: none */
 };
 
@@ -32,6 +35,9 @@ int programs__load(const struct program_knobs *knobs, struct stepflame_bpf **out
  * or -errno.
  */
 int programs__order(struct stepflame_bpf *skel, const struct proc_order *order);
+
+/* Runs an iterator over the host's threads once. 0 or -errno. */
+int programs__iterate(struct bpf_program *program);
 
 /* Why it failed, and the fix, for a person. */
 void programs__explain(int err, const char **why, const char **fix);

@@ -11,21 +11,37 @@
 #include <linux/perf_event.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "../log.h"
 #include "../target/pylines.h"
 #include "../target/symbols.h"
+#include "programs.h"
 #include "stepflame.skel.h"
+#include "waiting.h"
 
 #define SENT_SYMBOLS 1024 /* a power of two */
+
+/* A period lasts so long, and so many of itself. */
+#define SPELL_NS      90000000
+#define SPELL_PERIODS 9
 
 struct sampler {
 	struct symbols *symbols;
 	uint64_t sent[SENT_SYMBOLS]; /* ids of texts that the sink has, by their low bits */
+	struct waiting waiting;
+	uint64_t spell_start_ns;
+	unsigned int seed;
+	int cpus;                   /* possible ones */
+	struct timer_spell *spells; /* by CPU, as BPF knows them */
 	size_t timer_cnt;
-	struct bpf_link *timers[];
+	struct timer {
+		struct bpf_link *link;
+		int fd; /* the link's */
+		int cpu;
+	} timers[];
 };
 
 static int timer__open(int cpu, uint64_t period_ns)
@@ -57,8 +73,16 @@ static int timer__start(struct session *s, int cpu)
 		close(fd);
 		return err;
 	}
-	s->sampler->timers[s->sampler->timer_cnt++] = link;
+	s->sampler->timers[s->sampler->timer_cnt++] = (struct timer){link, fd, cpu};
 	return 0;
+}
+
+static int tell_spells(struct session *s)
+{
+	const __u32 zero = 0;
+
+	return bpf_map__update_elem(s->skel->maps.timer_spells, &zero, sizeof(zero), s->sampler->spells,
+				    s->sampler->cpus * sizeof(*s->sampler->spells), BPF_ANY);
 }
 
 int sampler__start(struct session *s)
@@ -72,9 +96,16 @@ int sampler__start(struct session *s)
 	s->sampler = calloc(1, sizeof(*s->sampler) + cpus * sizeof(s->sampler->timers[0]));
 	if (!s->sampler)
 		return -ENOMEM;
+	s->sampler->spell_start_ns = session__now_ns();
+	s->sampler->seed = (unsigned int)s->sampler->spell_start_ns;
 	s->sampler->symbols = symbols__new();
-	if (!s->sampler->symbols)
+	s->sampler->cpus = cpus;
+	s->sampler->spells = calloc(cpus, sizeof(*s->sampler->spells));
+	if (!s->sampler->symbols || !s->sampler->spells)
 		return -ENOMEM;
+	for (int cpu = 0; cpu < cpus; cpu++)
+		s->sampler->spells[cpu].period_ns = 1000000000 / s->options.frequency;
+	err = tell_spells(s);
 	for (int cpu = 0; cpu < cpus && !err; cpu++)
 		err = timer__start(s, cpu);
 	if (err)
@@ -83,31 +114,49 @@ int sampler__start(struct session *s)
 	return err;
 }
 
+/*
+ * A timer of one period would meet a job of the same rhythm, or of twice that, in the same places always. So each has another
+ * one in each spell: of a rate between half of that asked for and one and a half, any as likely as any other. A new
+ * period begins anew, which costs half a sample on average.
+ */
+void sampler__tend(struct session *s)
+{
+	uint64_t now = session__now_ns(), spell_ns;
+	double rate;
+
+	if (!s->sampler)
+		return;
+	spell_ns = now - s->sampler->spell_start_ns;
+	if (spell_ns < SPELL_NS || spell_ns < SPELL_PERIODS * 1000000000ULL / s->options.frequency)
+		return;
+	s->sampler->spell_start_ns = now;
+	rate = s->options.frequency + 0.5e9 / spell_ns;
+	for (size_t i = 0; i < s->sampler->timer_cnt; i++) {
+		double any = (double)rand_r(&s->sampler->seed) / RAND_MAX;
+		struct timer_spell *spell = &s->sampler->spells[s->sampler->timers[i].cpu];
+
+		*spell = (struct timer_spell){now, 1e9 / (rate * (0.5 + any)), spell->period_ns};
+		ioctl(s->sampler->timers[i].fd, PERF_EVENT_IOC_PERIOD, &spell->period_ns);
+	}
+	tell_spells(s);
+}
+
 /* Lets sample_threads see each thread of the host. */
 static int visit_threads(struct session *s, enum thread_visit visit)
 {
-	struct bpf_link *link;
-	int err = 0, fd;
-	char nothing[64];
-
 	if (!s->sampler)
 		return 0;
 	s->skel->bss->thread_visit = visit;
-	link = bpf_program__attach_iter(s->skel->progs.sample_threads, NULL);
-	if (!link)
-		return -errno;
-	fd = bpf_iter_create(bpf_link__fd(link));
-	if (fd < 0 || read(fd, nothing, sizeof(nothing)) < 0)
-		err = -errno;
-	if (fd >= 0)
-		close(fd);
-	bpf_link__destroy(link);
-	return err;
+	return programs__iterate(s->skel->progs.sample_threads);
 }
 
 int sampler__open(struct session *s)
 {
-	return visit_threads(s, VISIT_OPEN);
+	int err = visit_threads(s, VISIT_OPEN);
+
+	if (s->sampler && !err)
+		err = waiting__read(s, &s->sampler->waiting);
+	return err;
 }
 
 int sampler__cut(struct session *s)
@@ -125,7 +174,7 @@ void sampler__stop(struct session *s)
 	if (!s->sampler)
 		return;
 	for (size_t i = 0; i < s->sampler->timer_cnt; i++)
-		bpf_link__destroy(s->sampler->timers[i]);
+		bpf_link__destroy(s->sampler->timers[i].link);
 	s->sampler->timer_cnt = 0;
 }
 
@@ -146,8 +195,11 @@ void sampler__resend_stacks(struct session *s)
 void sampler__free(struct session *s)
 {
 	sampler__stop(s);
-	if (s->sampler)
+	if (s->sampler) {
 		symbols__free(s->sampler->symbols);
+		waiting__free(&s->sampler->waiting);
+		free(s->sampler->spells);
+	}
 	free(s->sampler);
 	s->sampler = NULL;
 }
@@ -162,21 +214,29 @@ static const struct py_layout *layout_of(struct session *s, pid_t pid)
 	return t && t->has_python ? &t->python.process.layout : NULL;
 }
 
+bool *sampler__lined(struct session *s, uint64_t code, bool *again)
+{
+	uint32_t number;
+
+	if (intern__add(&s->codes, code, &number))
+		return NULL;
+	*again = number < s->codes_lined.cnt;
+	if (array__grow(&s->codes_lined, intern__end(&s->codes), sizeof(bool)))
+		return NULL;
+	return (bool *)s->codes_lined.items + number;
+}
+
 /* Each process tells of its functions, which most others have, too; one that ended meanwhile has no lines to read. */
 int sampler__code(struct session *s, const struct rec_code *rec)
 {
 	const struct py_layout *layout = layout_of(s, rec->pid);
 	struct rec_code *complete = NULL, bare = *rec;
-	uint32_t number;
 	bool *lined, again;
 	int err;
 
-	if (intern__add(&s->codes, rec->id, &number))
+	lined = sampler__lined(s, rec->id, &again);
+	if (!lined)
 		return -ENOMEM;
-	again = number < s->codes_lined.cnt;
-	if (array__grow(&s->codes_lined, intern__end(&s->codes), sizeof(*lined)))
-		return -ENOMEM;
-	lined = (bool *)s->codes_lined.items + number;
 	if (*lined)
 		return 0;
 	err = layout ? py_lines__complete(layout, rec, &complete) : -ESRCH;
@@ -210,6 +270,8 @@ int sampler__sample(struct session *s, const struct rec_sample *rec)
 	if (!sampler)
 		return 0;
 	named.native = symbol_id(s, symbols__user(sampler->symbols, rec->pid, rec->native));
+	if (!named.stack)
+		named.stack = waiting__stack(&sampler->waiting, rec);
 	named.kernel = rec->kernel ? symbol_id(s, symbols__kernel(sampler->symbols, rec->kernel)) : 0;
 	return session__emit(s, &named.hdr);
 }

@@ -13,6 +13,8 @@ int sampler__cut(struct session *s);
 
 /* Starts the timers, one per CPU, unless sampling is off. 0 or -errno, after a message. */
 int sampler__start(struct session *s);
+/* Gives each another period now and then. Called at each poll. */
+void sampler__tend(struct session *s);
 /* Stops them. */
 void sampler__stop(struct session *s);
 /* Lets the kernel forget which stacks and paths it has told of. */
@@ -21,6 +23,9 @@ void sampler__free(struct session *s); /* accepts a session without */
 
 /* The process ended, or called exec. */
 void sampler__forget(struct session *s, pid_t pid);
+
+/* Has the sink the lines of that function? Set when it is sent them. *again: it knows it. NULL: no memory. */
+bool *sampler__lined(struct session *s, uint64_t code, bool *again);
 
 /* Completes a record of the kernel's and hands it to the sink. 0 or -errno of the sink. */
 int sampler__code(struct session *s, const struct rec_code *rec);

@@ -12,7 +12,7 @@
 #include "../../include/probes.h"
 #include "stepflame.skel.h"
 
-#define CALLS      1000
+#define CALLS      250
 #define WORK_BYTES (256 << 10)
 
 /* Begins with an instruction that the kernel emulates, as the landmarks' sites do. */

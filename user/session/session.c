@@ -20,6 +20,7 @@
 #include "../target/torch.h"
 #include "calls.h"
 #include "exact.h"
+#include "io.h"
 #include "landmarks.h"
 #include "modules.h"
 #include "natives.h"
@@ -27,6 +28,7 @@
 #include "programs.h"
 #include "sampler.h"
 #include "state.h"
+#include "step_at.h"
 #include "stepflame.skel.h"
 
 /* Snapshots of the rows: each second at first, then ever farther apart, so that a day of recording stays small. */
@@ -45,6 +47,8 @@ int session__emit(struct session *s, const struct rec_hdr *record)
 {
 	int err = s->sink(record, s->sink_ctx);
 
+	if (!err && s->options.step_at && record && record->type == REC_NAME)
+		err = names__add(&s->names, (const void *)record);
 	if (err && !s->sink_err)
 		s->sink_err = err;
 	return s->sink_err;
@@ -192,6 +196,8 @@ static int load(struct session *s)
 		.modules = s->options.modules,
 		.timeline = s->options.timeline,
 		.frequency = s->options.frequency,
+		.syscalls = s->options.syscalls,
+		.children = s->options.children != CHILDREN_NONE,
 		.step_times = s->options.live_ns || s->options.frequency,
 	};
 	const char *why, *fix;
@@ -201,6 +207,7 @@ static int load(struct session *s)
 	for (size_t i = 0; i < NAME__COUNT; i++)
 		knobs.fixed_names[i] = session__emit_name(s, fixed[i]);
 	calls__set_knobs(s, &knobs);
+	step_at__set_knobs(s, &knobs);
 	err = programs__load(&knobs, &s->skel, &s->selftest);
 	if (!err) {
 		s->skel->bss->pid_level = s->selftest.pid_level;
@@ -259,15 +266,28 @@ int session__new(const struct session_options *options, session_sink sink, void 
 	return err;
 }
 
+/* Not the exits of operators with the rest: links with thousands of probes that go together wait for each other at each. */
+static void detach_all(struct session *s)
+{
+	struct detachment d = {};
+
+	op_probes__detach(s, false, &d);
+	targets__detach(s, &d);
+	detachment__run(&d);
+	op_probes__detach(s, true, &d);
+	detachment__run(&d);
+}
+
 void session__free(struct session *s)
 {
 	if (!s)
 		return;
 	exact__free(s);
-	targets__detach_all(s);
+	detach_all(s);
 	op_probes__free(s);
 	sampler__free(s);
 	modules__free(s);
+	names__free(&s->names);
 	for (size_t i = 0; i < s->target_cnt; i++)
 		target__free(s->targets[i]);
 	for (size_t i = 0; i < s->file_cnt; i++)
@@ -430,6 +450,7 @@ int session__poll(struct session *s, int timeout_ms)
 	ring_buffer__consume(s->ring);
 	targets__tend(s);
 	governor__tend(s);
+	sampler__tend(s);
 	op_probes__tend(s);
 	exact__tend(s);
 	now = session__now_ns();
@@ -460,9 +481,12 @@ void session__progress(const struct session *s, struct session_progress *out)
 
 int session__finish(struct session *s)
 {
+	int err;
+
 	s->window_end_ns = session__now_ns();
 	op_probes__close(s);
 	sampler__close(s);
+	io__close(s);
 	for (size_t i = 0; i < s->target_cnt; i++) {
 		struct proc_order order = {.what = ORDER_CLOSE, .pid = s->targets[i]->process.pid};
 
@@ -478,10 +502,10 @@ int session__finish(struct session *s)
 	calls__note(s);
 	sampler__stop(s);
 	snapshot__emit(s);
-	op_probes__disarm_all(s);
-	targets__detach_all(s);
+	err = step_at__end(s);
+	detach_all(s);
 	s->detach_ns = session__now_ns() - s->window_end_ns;
 	ring_buffer__consume(s->ring);
 	op_table__flush_spans(s);
-	return snapshot__emit(s);
+	return snapshot__emit(s) ?: err;
 }

@@ -20,9 +20,11 @@ enum session_children { CHILDREN_ALL, CHILDREN_WORKERS, CHILDREN_NONE };
 struct session_options {
 	const char *const *actions; /* --action LIB:SYMBOL or FILE.py:QUALNAME, as given */
 	size_t action_cnt;
-	uint64_t steps; /* stop after so many steps; 0: no */
+	const char *step_at; /* --step-at NAME; NULL: none */
+	uint64_t steps;      /* stop after so many steps; 0: no */
 	enum session_children children;
 	bool exact;           /* every call of a Python function */
+	bool exact_force;     /* also where deep recursion would raise RecursionError */
 	bool ops;             /* operators and autograd nodes too, */
 	bool shapes;          /* told apart by the shapes of what they were given, */
 	bool stacks;          /* by the line that called them, */
@@ -30,6 +32,7 @@ struct session_options {
 	bool memory;          /* with what they allocated, */
 	bool timeline;        /* and each span by itself */
 	uint32_t frequency;   /* of samples, a second; 0: none */
+	bool syscalls;        /* system calls, and the files that they read and write */
 	uint64_t live_ns;     /* for a view: a snapshot so often, of waits that go on too; 0: no */
 	uint64_t schedule[5]; /* torch.profiler.schedule, by enum op_schedule_word; active 0: always */
 };
@@ -80,7 +83,7 @@ void session__resend_stacks(struct session *s);
 
 /*
  * Closes the windows, detaches, and hands the final aggregates, counters and costs to the sink. 0 or -errno of the
- * sink.
+ * sink; or -ENOENT, after a message: what --step-at names never came.
  */
 int session__finish(struct session *s);
 

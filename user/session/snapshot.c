@@ -11,6 +11,7 @@
 
 #include "../../include/counters.h"
 #include "exact.h"
+#include "io.h"
 #include "op_probes.h"
 #include "state.h"
 #include "stepflame.skel.h"
@@ -96,10 +97,24 @@ static uint64_t own_rss_bytes(void)
 	return (uint64_t)resident * sysconf(_SC_PAGESIZE);
 }
 
+void hit_sums__add(struct hit_sums *sums, const struct proc *proc, uint64_t op_hits)
+{
+	uint64_t hits = proc->hits + op_hits;
+
+	sums->hits += hits;
+	sums->sampled += proc->sampled;
+	sums->sampled_ns += proc->sampled_ns;
+	if (hits >= sums->busiest_hits) {
+		sums->busiest_hits = hits;
+		sums->busiest_sampler_ns = proc->sampler_ns;
+	}
+}
+
 /* Window and cost, from the processes' own counts. */
 static void measure(struct session *s, struct rec_window *window, struct rec_cost *cost)
 {
-	uint64_t start = 0, end = 0, sampled = 0, sampled_ns = 0;
+	uint64_t start = 0, end = 0;
+	struct hit_sums sums = s->ended;
 	bool done = s->target_cnt > 0;
 
 	for (size_t i = 0; i < s->target_cnt; i++) {
@@ -109,16 +124,10 @@ static void measure(struct session *s, struct rec_window *window, struct rec_cos
 
 		if (bpf_map_lookup_elem(bpf_map__fd(s->skel->maps.procs), &pid, &proc))
 			continue;
-		proc.hits += op_probes__hits(s, t);
-		cost->hits += proc.hits;
-		sampled += proc.sampled;
-		sampled_ns += proc.sampled_ns;
-		if (proc.hits >= cost->busiest_hits) {
-			cost->busiest_hits = proc.hits;
-			cost->busiest_sampler_ns = proc.sampler_ns;
-		}
+		hit_sums__add(&sums, &proc, op_probes__hits(s, t));
 		if (proc.step_rule && t->role == ROLE_CHILD)
 			t->role = ROLE_MAIN; /* it trains */
+		s->step_at_seen = s->step_at_seen || proc.step_rule == STEP_USER;
 		if (t->role != ROLE_MAIN)
 			continue;
 		done = done && (t->gone || proc.window == WINDOW_DONE || op_probes__done(s, t));
@@ -135,7 +144,10 @@ static void measure(struct session *s, struct rec_window *window, struct rec_cos
 	s->progress.steps = window->steps;
 	window->start_ns = start ?: s->window_start_ns;
 	window->end_ns = s->progress.done && end ? end : s->window_end_ns ?: session__now_ns();
-	cost->hit_ns = s->selftest.hit_ns + (sampled ? sampled_ns / sampled : 0);
+	cost->hits = sums.hits;
+	cost->busiest_hits = sums.busiest_hits;
+	cost->busiest_sampler_ns = sums.busiest_sampler_ns;
+	cost->hit_ns = s->selftest.hit_ns + (sums.sampled ? sums.sampled_ns / sums.sampled : 0);
 	cost->attach_ns = s->attach_ns;
 	cost->detach_ns = s->detach_ns;
 	cost->own_cpu_ns = session__cpu_ns() - s->cpu_start_ns;
@@ -164,5 +176,5 @@ int snapshot__emit(struct session *s)
 {
 	int err = emit_window(s);
 
-	return err ?: emit_rows(s) ?: op_table__snapshot(s) ?: exact__snapshot(s) ?: emit_counters(s) ?: session__emit(s, NULL);
+	return err ?: emit_rows(s) ?: op_table__snapshot(s) ?: exact__snapshot(s) ?: io__snapshot(s) ?: emit_counters(s) ?: session__emit(s, NULL);
 }

@@ -9,6 +9,7 @@
 #include "../../include/ops.h"
 #include "../../include/probes.h"
 #include "../model/intern.h"
+#include "../model/names.h"
 #include "../target/process.h"
 #include "../target/pyexact.h"
 #include "../target/python.h"
@@ -61,8 +62,9 @@ struct target {
 	bool lightning; /* it has shown an action of Lightning's */
 	bool told;      /* a REC_TARGET was sent */
 	bool gone;
-	bool pending; /* libraries may still come: look again */
-	bool open;    /* its window was opened */
+	bool pending;            /* libraries may still come: look again */
+	bool open;               /* its window was opened */
+	bool interpreters_noted; /* it has several */
 	struct {
 		uint64_t dev, inode;     /* of the interpreter's file */
 		uint64_t idle_hits;      /* as last read */
@@ -78,11 +80,17 @@ struct target {
 	} exact;
 	bool forked;         /* has its parent's memory layout, as BPF knows already */
 	uint64_t look_at_ns; /* when to look again */
-	uint64_t since_ns;   /* when it was found, or called exec */
+	uint64_t since_ns;   /* when it began, or was seen to call exec */
 	uint32_t op_slot;    /* 1 + that of its operators; 0: not recorded */
 	uint64_t torch_ns;   /* when torch was found in it */
 	size_t file_cnt;
 	struct attached_file *files; /* owned */
+};
+
+/* What processes paid. */
+struct hit_sums {
+	uint64_t hits, sampled, sampled_ns; /* as in struct proc */
+	uint64_t busiest_hits, busiest_sampler_ns;
 };
 
 struct session {
@@ -101,6 +109,7 @@ struct session {
 	bool py_inlines; /* a Python function was wanted of an interpreter that inlines calls: CPython 3.11 and later */
 	size_t target_cnt;
 	struct target **targets; /* owned */
+	struct hit_sums ended;   /* of children that are forgotten */
 	size_t file_cnt;
 	struct file_probes *files; /* owned */
 	bool opened;
@@ -109,10 +118,13 @@ struct session {
 	struct intern codes;      /* functions that were told of, by id */
 	struct array codes_lined; /* bool by number: with their lines */
 	uint64_t lines_lost;      /* as the counter of that name, which BPF does not add to: those without */
+	uint64_t files_ns;        /* files used before have their record */
 	uint64_t cpu_start_ns;
 	uint64_t next_snapshot_ns;
 	uint64_t governed_ns; /* when the governor last looked */
 	struct session_progress progress;
+	struct names names; /* all that were told of, with --step-at */
+	bool step_at_seen;
 };
 
 uint64_t session__now_ns(void);
@@ -121,6 +133,14 @@ int session__emit(struct session *s, const struct rec_hdr *record); /* to the si
 void session__note(struct session *s, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* for the report */
 uint64_t session__name_id(const char *text);                      /* the id that a text has, without sending it */
 uint64_t session__emit_name(struct session *s, const char *text); /* interns a text of ours; its id */
+
+/*
+ * file_probes.c: the probes of a file, found once per session. `python` is NULL when it is no interpreter, `elf` when the
+ * file is not open yet. NULL: no memory, or unreadable. Valid until the next call.
+ */
+struct file_probes *file_probes__of(struct session *s, const struct mapped_file *file, const struct python *python,
+				    struct elf *elf, bool torch);
+bool file_probes__has_action(const struct session *s, const struct mapped_file *file); /* of --action LIB:SYMBOL */
 
 /* targets.c */
 struct target *targets__find(struct session *s, pid_t pid);
@@ -134,7 +154,7 @@ void targets__event(struct session *s, const struct rec_proc *rec);
 void targets__tend(struct session *s);
 /* How long to wait at most until some target is to be looked at. */
 int targets__timeout_ms(const struct session *s, int timeout_ms);
-void targets__detach_all(struct session *s);
+void targets__detach(struct session *s, struct detachment *d); /* at the end: hands over what is attached */
 /* Takes the landmarks of a file that this target has mapped away, or attaches them again. */
 void target__put_aside(struct target *t, uint64_t dev, uint64_t inode);
 int target__attach_again(struct session *s, struct target *t);
@@ -145,6 +165,7 @@ void governor__tend(struct session *s);
 
 /* snapshot.c: the maps as records. 0 or -errno of the sink. */
 int snapshot__emit(struct session *s);
+void hit_sums__add(struct hit_sums *sums, const struct proc *proc, uint64_t op_hits);
 /* Steps, and whether all are done, without emitting anything. */
 void snapshot__progress(struct session *s);
 

@@ -11,10 +11,9 @@
 #include <string.h>
 
 #include "../log.h"
+#include "../target/pythread.h"
 #include "../target/torch.h"
-#include "calls.h"
 #include "exact.h"
-#include "landmarks.h"
 #include "natives.h"
 #include "op_probes.h"
 #include "programs.h"
@@ -39,11 +38,19 @@ struct target *targets__find(struct session *s, pid_t pid)
 	return NULL;
 }
 
-static void detach(struct target *t)
+static void take_links(struct target *t, struct detachment *d)
 {
 	for (size_t i = 0; i < t->file_cnt; i++)
-		attachment__free_all(t->files[i].sets, PROBES__COUNT);
+		detachment__add(d, t->files[i].sets, PROBES__COUNT);
 	t->file_cnt = 0;
+}
+
+static void detach(struct target *t)
+{
+	struct detachment d = {};
+
+	take_links(t, &d);
+	detachment__run(&d);
 }
 
 void target__free(struct target *t)
@@ -87,6 +94,7 @@ int targets__add(struct session *s, struct process *process, enum target_role ro
 	struct proc proc = {.role = role, .window = WINDOW_CLOSED};
 	struct target *t = calloc(1, sizeof(*t));
 	uint32_t pid = process->pid;
+	uint64_t now, age;
 
 	if (targets)
 		s->targets = targets;
@@ -102,94 +110,12 @@ int targets__add(struct session *s, struct process *process, enum target_role ro
 	t->process = *process;
 	*process = (struct process){};
 	t->role = role;
-	t->since_ns = session__now_ns();
+	now = session__now_ns();
+	age = process__age_ns(&t->process);
+	t->since_ns = now > age ? now - age : 0;
 	s->targets[s->target_cnt++] = t;
 	*out = t;
 	return 0;
-}
-
-static bool action_matches(const struct user_action *a, const struct mapped_file *file)
-{
-	const char *base = strrchr(file->path, '/');
-
-	if (strchr(a->library, '/'))
-		return !strcmp(file->path, a->library);
-	return !strncmp(base ? base + 1 : file->path, a->library, strlen(a->library));
-}
-
-static bool wanted_by_action(const struct session *s, const struct mapped_file *file)
-{
-	for (size_t i = 0; i < s->options.action_cnt; i++)
-		if (s->actions[i].library && action_matches(&s->actions[i], file))
-			return true;
-	return false;
-}
-
-static int add_actions(struct session *s, const struct mapped_file *file, const struct elf *elf,
-		       struct probe_list *list)
-{
-	for (size_t i = 0; i < s->options.action_cnt; i++) {
-		struct user_action *a = &s->actions[i];
-		struct elf_symbol symbol;
-		int err;
-
-		if (!a->library || !action_matches(a, file) || elf__symbol(elf, a->symbol, &symbol))
-			continue;
-		err = probe_list__add_function(list, elf, symbol.vaddr, symbol.size, PROBE_FN, PROBE_FN_EXIT, 0,
-					       natives__cnt() + i);
-		if (err) {
-			log__error("choose a function that it calls, or that calls it",
-				   "no probe can be placed in %s of %s: its control flow is not understood", a->symbol,
-				   file->path);
-			return err;
-		}
-		a->found = true;
-	}
-	return 0;
-}
-
-/*
- * The probes of a file, made once per session. `python` is NULL when it is no interpreter. NULL: no memory, or
- * unreadable.
- */
-static struct file_probes *probes_of(struct session *s, const struct mapped_file *file, const struct python *python,
-				     struct elf *elf, bool torch)
-{
-	struct file_probes *files, *f;
-	struct elf *own = NULL;
-
-	for (size_t i = 0; i < s->file_cnt; i++)
-		if (s->files[i].dev == file->dev && s->files[i].inode == file->inode)
-			return &s->files[i];
-	files = reallocarray(s->files, s->file_cnt + 1, sizeof(*files));
-	if (!files)
-		return NULL;
-	s->files = files;
-	if (!elf) {
-		if (elf__new(file->open_path, &own))
-			return NULL;
-		elf = own;
-	}
-	f = &files[s->file_cnt++];
-	*f = (struct file_probes){.dev = file->dev, .inode = file->inode};
-	if (python && landmarks__python(&f->sets[PROBES_LANDMARKS], &f->sets[PROBES_LATE], elf, &python->functions))
-		log__warn("build Python without stripping its builtin tables, or report this interpreter",
-			  "the builtin next() of %s was not found: Lightning's actions cannot be seen", file->path);
-	if (python && landmarks__gc(&f->sets[PROBES_KEPT], elf, &python->functions))
-		log__warn(NULL, "%s has no place for a probe on garbage collection: those rows will be missing",
-			  file->path);
-	if (torch && landmarks__torch(&f->sets[PROBES_LANDMARKS], elf))
-		log__warn(NULL, "%s exports none of torch's landmarks: labels and backward cannot be seen", file->path);
-	/* They are many: one by one, each costs a tenth of a second when detaching. */
-	if ((torch || natives__wanted(file->path)) && s->selftest.backend == ATTACH_MULTI)
-		natives__add(&f->sets[PROBES_KEPT], elf);
-	add_actions(s, file, elf, &f->sets[PROBES_ACTIONS]);
-	if (python)
-		calls__add_probes(s, &f->sets[PROBES_ACTIONS], elf, python);
-	if (python && exact__add_probes(s, &f->sets[PROBES_EXACT], elf, python, &f->exact))
-		f->exact.why = "out of memory";
-	elf__free(own);
-	return f;
 }
 
 static struct attached_file *find_attached(const struct target *t, uint64_t dev, uint64_t inode)
@@ -244,7 +170,7 @@ static int attach_file(struct session *s, struct target *t, const struct mapped_
 	if (!files)
 		return -ENOMEM;
 	t->files = files;
-	probes = probes_of(s, file, python, elf, torch);
+	probes = file_probes__of(s, file, python, elf, torch);
 	if (!probes)
 		return -ENOMEM;
 	files += t->file_cnt;
@@ -260,13 +186,23 @@ static int attach_file(struct session *s, struct target *t, const struct mapped_
 	return err;
 }
 
+/* The file may be mapped long before an interpreter is made. */
+static bool has_news_of_python(const struct target *t)
+{
+	return !t->has_python ||
+	       (!t->python.started && py_thread__interpreters(t->process.pid, t->python.runtime, t->python.walk) > 0);
+}
+
 static int resolve_python(struct session *s, struct target *t)
 {
 	struct proc_order order = {.what = ORDER_PYTHON, .pid = t->process.pid};
 	struct elf *elf = NULL;
+	struct python found;
 	int err;
 
-	err = python__find(&t->process, &t->python, &elf);
+	err = python__find(&t->process, &found, &elf);
+	if (!err || !t->has_python)
+		t->python = found;
 	if (err)
 		return err;
 	order.py = t->python.process;
@@ -275,7 +211,7 @@ static int resolve_python(struct session *s, struct target *t)
 	elf__free(elf);
 	t->has_python = !err;
 	if (t->has_python)
-		t->exact.file = probes_of(s, t->python.file, NULL, NULL, false)->exact;
+		t->exact.file = file_probes__of(s, t->python.file, NULL, NULL, false)->exact;
 	t->governor.dev = t->python.file->dev;
 	t->governor.inode = t->python.file->inode;
 	return err;
@@ -287,7 +223,7 @@ int targets__resolve(struct session *s, struct target *t)
 	bool news = false;
 	int err = 0, python_err = 0;
 
-	if (!t->has_python) {
+	if (has_news_of_python(t)) {
 		python_err = resolve_python(s, t);
 		news = t->has_python;
 	}
@@ -303,7 +239,7 @@ int targets__resolve(struct session *s, struct target *t)
 	for (size_t i = 0; i < t->process.file_cnt && !err; i++) {
 		const struct mapped_file *file = &t->process.files[i];
 
-		if (wanted_by_action(s, file))
+		if (file_probes__has_action(s, file))
 			err = attach_file(s, t, file, NULL, NULL, false);
 		else if (natives__wanted(file->path) && attach_file(s, t, file, NULL, NULL, false) && !t->told)
 			log__warn(NULL, "no probes could be placed in %s: rows of it will be missing", file->path);
@@ -313,7 +249,8 @@ int targets__resolve(struct session *s, struct target *t)
 	if (news || !t->told)
 		emit_target(s, t);
 	t->told = true;
-	t->pending = !t->has_torch || !t->has_python || session__now_ns() - t->torch_ns < TORCH_SETTLES_NS;
+	t->pending = !t->has_torch || !t->has_python || !t->python.started ||
+		     session__now_ns() - t->torch_ns < TORCH_SETTLES_NS;
 	for (size_t i = 0; i < s->options.action_cnt; i++)
 		t->pending = t->pending || (s->actions[i].library && !s->actions[i].found);
 	return err ?: python_err;
@@ -391,6 +328,39 @@ static void forked(struct session *s, const struct rec_proc *rec)
 	look_later(t, session__now_ns(), FORK_SETTLE_NS);
 }
 
+static void forget_number(struct session *s, pid_t pid)
+{
+	struct proc_order order = {.what = ORDER_FORGET, .pid = pid};
+
+	programs__order(s->skel, &order);
+}
+
+/*
+ * Children that have ended: what they paid is added up, and all else goes, since a job may have any number of them. Those
+ * that train are kept, for the window is theirs, too.
+ */
+static void forget_ended(struct session *s)
+{
+	size_t cnt = 0;
+
+	for (size_t i = 0; i < s->target_cnt; i++) {
+		struct target *t = s->targets[i];
+		uint32_t pid = t->process.pid;
+		struct proc proc = {.ended = 1};
+
+		if (t->gone && t->role != ROLE_MAIN)
+			bpf_map_lookup_elem(bpf_map__fd(s->skel->maps.procs), &pid, &proc);
+		if (!t->gone || t->role == ROLE_MAIN || !proc.ended || proc.step_rule) {
+			s->targets[cnt++] = t;
+			continue;
+		}
+		hit_sums__add(&s->ended, &proc, 0);
+		forget_number(s, pid);
+		target__free(t);
+	}
+	s->target_cnt = cnt;
+}
+
 void targets__event(struct session *s, const struct rec_proc *rec)
 {
 	uint64_t now = session__now_ns();
@@ -402,6 +372,8 @@ void targets__event(struct session *s, const struct rec_proc *rec)
 		return;
 	}
 	t = targets__find(s, pid);
+	if (!t && rec->event == PROC_EXIT)
+		forget_number(s, pid); /* of a child that ended before it was looked at, or is not recorded */
 	if (!t)
 		return;
 	if (rec->event == PROC_LIGHTNING) {
@@ -412,7 +384,7 @@ void targets__event(struct session *s, const struct rec_proc *rec)
 	detach(t);
 	op_probes__remove_target(s, t);
 	sampler__forget(s, pid);
-	t->lightning = false;
+	t->lightning = t->interpreters_noted = false;
 	t->has_python = t->has_torch = t->forked = false;
 	t->python = (struct python){};
 	t->governor.inode = 0;
@@ -480,6 +452,25 @@ int targets__timeout_ms(const struct session *s, int timeout_ms)
 	return soonest > now ? (int)((soonest - now) / 1000000) : 0;
 }
 
+#define MINOR_BINDS \
+	12 /* from which on a thread's word has the state of the interpreter that it runs, not of its first */
+
+static void note_interpreters(struct session *s, struct target *t)
+{
+	if (!t->has_python || t->interpreters_noted ||
+	    py_thread__interpreters(t->process.pid, t->python.runtime, t->python.walk) < 2)
+		return;
+	t->interpreters_noted = true;
+	session__note(
+		s,
+		t->python.process.layout.minor < MINOR_BINDS
+			? "process %d has several interpreters: what a thread runs in another than its first is in "
+			  "the function that calls it"
+			: "process %d has several interpreters: stacks are those within the one that runs, without "
+			  "what called it in another",
+		t->process.pid);
+}
+
 void targets__tend(struct session *s)
 {
 	uint64_t now = session__now_ns();
@@ -494,8 +485,11 @@ void targets__tend(struct session *s)
 			detach(t);
 			leave(t);
 		}
+		if (!t->gone)
+			note_interpreters(s, t);
 		s->progress.alive = s->progress.alive || (!t->gone && t->role == ROLE_MAIN);
 	}
+	forget_ended(s);
 }
 
 void target__put_aside(struct target *t, uint64_t dev, uint64_t inode)
@@ -508,25 +502,8 @@ void target__put_aside(struct target *t, uint64_t dev, uint64_t inode)
 	attachment__free_all(&file->sets[PROBES_LATE], 1);
 }
 
-void targets__detach_all(struct session *s)
+void targets__detach(struct session *s, struct detachment *d)
 {
-	struct attachment **all;
-	size_t cnt = 0, n = 0;
-
 	for (size_t i = 0; i < s->target_cnt; i++)
-		cnt += s->targets[i]->file_cnt;
-	all = calloc(PROBES__COUNT * cnt + 1, sizeof(*all));
-	for (size_t i = 0; i < s->target_cnt; i++) {
-		struct target *t = s->targets[i];
-
-		for (size_t k = 0; all && k < t->file_cnt; k++) {
-			memcpy(all + n, t->files[k].sets, sizeof(t->files[k].sets));
-			memset(t->files[k].sets, 0, sizeof(t->files[k].sets));
-			n += PROBES__COUNT;
-		}
-		detach(t);
-	}
-	if (all)
-		attachment__free_all(all, n);
-	free(all);
+		take_links(s->targets[i], d);
 }

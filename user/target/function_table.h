@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Which function of an ELF file lies at a file offset, by its symbol tables. 12 bytes a function in memory; names stay in
- * the file, which is held open, and are read when asked for: a file that shrinks meanwhile costs names, not a SIGBUS.
+ * Which function of an ELF file lies at a file offset, by its symbol tables. 12 bytes a function in memory; names stay
+ * in the file, which is held open, and are read when asked for: a file that shrinks meanwhile costs names, not a
+ * SIGBUS.
  */
 #ifndef STEPFLAME_TARGET_FUNCTION_TABLE_H
 #define STEPFLAME_TARGET_FUNCTION_TABLE_H
@@ -13,8 +14,8 @@
 struct function_table;
 
 /*
- * 0 or -errno: -ENOEXEC not an ELF of this machine, -E2BIG more than max_cnt functions, or 4 GiB. A file without symbols
- * makes an empty table. Functions whose size is not known are left out.
+ * 0 or -errno: -ENOEXEC not an ELF of this machine, -E2BIG more than max_cnt functions, or 4 GiB. A file without
+ * symbols makes an empty table. Functions whose size is not known are left out.
  */
 int function_table__load(const char *path, size_t max_cnt, struct function_table **out);
 void function_table__free(struct function_table *table); /* accepts NULL */

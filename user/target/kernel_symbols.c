@@ -14,8 +14,8 @@
 
 #define NAMES_MAX_BYTES (64u << 20)
 /*
- * kallsyms tells no sizes. A function ends where the next symbol begins, and what came after it was read (a module, a BPF program)
- * is not taken for it unless it is this near.
+ * kallsyms tells no sizes. A function ends where the next symbol begins, and what came after it was read (a module, a
+ * BPF program) is not taken for it unless it is this near.
  */
 #define FUNCTION_MAX_BYTES 65536
 

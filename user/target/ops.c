@@ -391,7 +391,7 @@ int torch_ops__find(const struct elf *elf, const char *cache_dir, struct torch_o
 	struct torch_ops *ops;
 	int err;
 
-	if (cache_dir && !ops_cache__load(elf, cache_dir, out))
+	if (!ops_cache__load(elf, cache_dir, out))
 		return 0;
 	ops = calloc(1, sizeof(*ops));
 	if (!ops)
@@ -403,8 +403,7 @@ int torch_ops__find(const struct elf *elf, const char *cache_dir, struct torch_o
 		torch_ops__free(ops);
 		return err;
 	}
-	if (cache_dir)
-		ops_cache__save(elf, cache_dir, ops);
+	ops_cache__save(elf, cache_dir, ops);
 	*out = ops;
 	return 0;
 }

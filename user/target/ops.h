@@ -63,7 +63,7 @@ struct torch_ops {
 
 /*
  * Everything of one file. With cache_dir (NULL: none; made when it is not there) the answer is read from, or written
- * to, cache_dir/BUILD-ID.ops; a cache that cannot be read or written is no error. 0, -ENOENT nothing of torch in it,
+ * to, cache_dir/BUILD-ID.operators; a cache that cannot be read or written is no error. 0, -ENOENT nothing of torch in it,
  * -ENOMEM. Free with torch_ops__free.
  */
 int torch_ops__find(const struct elf *elf, const char *cache_dir, struct torch_ops **out);

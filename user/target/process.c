@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 #define FILE_MAX_BYTES (64u << 20) /* of one /proc file: 64 MiB are some 600,000 mappings */
@@ -370,6 +371,16 @@ void process__release(struct process *p)
 	free(p->files);
 	p->files = NULL;
 	p->file_cnt = 0;
+}
+
+uint64_t process__age_ns(const struct process *p)
+{
+	uint64_t start_ns = p->start_time * (1000000000ULL / sysconf(_SC_CLK_TCK)), now_ns;
+	struct timespec now;
+
+	clock_gettime(CLOCK_BOOTTIME, &now);
+	now_ns = now.tv_sec * 1000000000ULL + now.tv_nsec;
+	return now_ns > start_ns ? now_ns - start_ns : 0;
 }
 
 bool process__alive(const struct process *p)

@@ -48,8 +48,9 @@ struct process {
  * process__release.
  */
 int process__read(pid_t pid, struct process *out);
-void process__release(struct process *p);     /* accepts a zeroed struct */
-bool process__alive(const struct process *p); /* same pid, same start time, not a zombie */
+void process__release(struct process *p);          /* accepts a zeroed struct */
+uint64_t process__age_ns(const struct process *p); /* since its fork */
+bool process__alive(const struct process *p);      /* same pid, same start time, not a zombie */
 
 /* The first mapped file whose base name begins with `prefix` (e.g. "libtorch_cpu.so"), or NULL. */
 const struct mapped_file *process__file(const struct process *p, const char *prefix);

@@ -13,7 +13,7 @@
 #include <time.h>
 
 #define ATTEMPTS        20 /* readings of moving threads, 1 ms apart */
-#define INTERPRETER_MAX 8
+#define INTERPRETER_MAX 64
 #define THREAD_MAX      64   /* threads looked at in each interpreter */
 #define FRAME_MAX       8    /* frames looked at in each thread */
 #define OWNER_MAX       4    /* the highest of enum _frameowner in any version */
@@ -218,14 +218,24 @@ static enum verdict check__frames(const struct py_check *check, uint64_t tstate)
 	return verdict;
 }
 
+/* True also when there may be more. */
+static bool is_among(const uint64_t interpreters[INTERPRETER_MAX], uint64_t interpreter)
+{
+	for (int i = 0; i < INTERPRETER_MAX; i++) {
+		if (interpreters[i] == interpreter)
+			return true;
+	}
+	return interpreters[INTERPRETER_MAX - 1] != 0;
+}
+
 /*
  * Where the thread says that its own state is. glibc's and musl's pthread_t is the thread pointer, so
  * PyThreadState.thread_id gives the way to its thread-local words. A thread that has released the GIL may have none.
  */
-static bool check__current(const struct py_check *check, uint64_t tstate)
+static bool check__current(const struct py_check *check, uint64_t tstate, const uint64_t interpreters[INTERPRETER_MAX])
 {
 	const struct py_process *py = &check->python->process;
-	uint64_t tp, self, dtv, cnt, at, current;
+	uint64_t tp, self, dtv, cnt, at, current, interpreter;
 
 	if (py->tstate_where != PY_TSTATE_TLS && py->tstate_where != PY_TSTATE_DTV)
 		return true;
@@ -245,9 +255,13 @@ static bool check__current(const struct py_check *check, uint64_t tstate)
 	}
 	if (check__pointer(check, at + py->tstate_address, &current))
 		return false;
-	/* A thread may have a state in each interpreter, one of which is current. */
+	/*
+	 * A thread may have a state in each interpreter, one of which is current. Up to 3.12.1 a state that is not the main
+	 * interpreter's says to be of the thread that made it, and may be current in another.
+	 */
 	return current == 0 || current == tstate ||
-	       (!check__pointer(check, current + check->python->walk[PY_WALK_TSTATE_THREAD], &self) && self == tp);
+	       (!check__pointer(check, current + check->python->walk[PY_WALK_TSTATE_INTERP], &interpreter) &&
+		is_among(interpreters, interpreter));
 }
 
 /* Up to 3.11: the state of the thread that holds the GIL, if one does, belongs to an interpreter of the list. */
@@ -263,18 +277,15 @@ static bool check__global(const struct py_check *check, const uint64_t interpret
 		return true;
 	if (check__pointer(check, current + check->python->walk[PY_WALK_TSTATE_INTERP], &interpreter))
 		return false;
-	for (int i = 0; i < INTERPRETER_MAX; i++) {
-		if (interpreters[i] == interpreter)
-			return true;
-	}
-	return false;
+	return is_among(interpreters, interpreter);
 }
 
 /*
  * The threads of one interpreter: GOOD when one makes sense, else BAD when one does not; BAD when a current state is
  * elsewhere.
  */
-static enum verdict check__interpreter(const struct py_check *check, uint64_t interpreter)
+static enum verdict check__interpreter(const struct py_check *check, const uint64_t interpreters[INTERPRETER_MAX],
+				       uint64_t interpreter)
 {
 	const uint32_t *walk = check->python->walk;
 	enum verdict verdict, result = VERDICT_NONE;
@@ -285,7 +296,7 @@ static enum verdict check__interpreter(const struct py_check *check, uint64_t in
 	for (int i = 0; tstate && i < THREAD_MAX; i++) {
 		if (check__pointer(check, tstate + walk[PY_WALK_TSTATE_INTERP], &back) || back != interpreter)
 			return result == VERDICT_GOOD ? result : VERDICT_BAD;
-		if (!check__current(check, tstate))
+		if (!check__current(check, tstate, interpreters))
 			return VERDICT_BAD;
 		verdict = check__frames(check, tstate);
 		if (verdict == VERDICT_GOOD || result == VERDICT_NONE)
@@ -296,25 +307,34 @@ static enum verdict check__interpreter(const struct py_check *check, uint64_t in
 	return result;
 }
 
-static enum verdict check__threads(const struct py_check *check)
+/* The interpreters; false when their list makes no sense. */
+static bool check__list(const struct py_check *check, uint64_t interpreters[INTERPRETER_MAX])
 {
 	const uint32_t *walk = check->python->walk;
-	uint64_t interpreters[INTERPRETER_MAX] = {0}, next;
-	bool good = false, bad = false;
+	uint64_t next;
 
 	if (check__pointer(check, check->python->runtime + walk[PY_WALK_INTERPRETERS], &next))
-		return VERDICT_BAD;
+		return false;
 	for (int i = 0; next && i < INTERPRETER_MAX; i++) {
-		enum verdict verdict = check__interpreter(check, next);
+		interpreters[i] = next;
+		if (check__pointer(check, next + walk[PY_WALK_INTERP_NEXT], &next))
+			return false;
+	}
+	return true;
+}
+
+static enum verdict check__threads(const struct py_check *check)
+{
+	uint64_t interpreters[INTERPRETER_MAX] = {0};
+	bool good = false, bad = !check__list(check, interpreters);
+
+	for (int i = 0; i < INTERPRETER_MAX && interpreters[i]; i++) {
+		enum verdict verdict = check__interpreter(check, interpreters, interpreters[i]);
 
 		good |= verdict == VERDICT_GOOD;
 		bad |= verdict == VERDICT_BAD;
-		interpreters[i] = next;
-		if (check__pointer(check, next + walk[PY_WALK_INTERP_NEXT], &next))
-			break;
 	}
-	if (next == 0 && !check__global(check, interpreters))
-		bad = true;
+	bad = bad || !check__global(check, interpreters);
 	return bad ? VERDICT_BAD : good ? VERDICT_GOOD : VERDICT_NONE;
 }
 

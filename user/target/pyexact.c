@@ -4,10 +4,12 @@
 
 #include <capstone/capstone.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "insn.h"
 #include "pylayout.h"
+#include "pythread.h"
 
 #define MINOR_INLINES   11         /* calls between Python functions stay within the loop */
 #define MINOR_CLEARS    12         /* frames are cleared by the loop */
@@ -16,6 +18,8 @@
 #define CALL_STEPS      12 /* instructions between the load of the pointer and its call; 5 are the most seen */
 #define RETURN_STEPS    16 /* between the call and the first that is emulated; 7 are the most seen */
 #define SCAN_BYTES      (64u << 20)
+#define DEPTH_314       5000 /* 3.14 looks at how full the C stack is: of 8 MiB, 10,000 calls are too many */
+#define DEPTH_MARGIN    50   /* calls; for C functions, such as sorted(), between those of Python */
 
 /* A move between a register and memory at a large offset from another: REX.W 8B (load) or 89 (store), mod 10, no SIB. */
 struct far_move {
@@ -296,4 +300,30 @@ int py_exact__recursion_limit(const struct process *process, const struct python
 	    process__read_memory(process->pid, interp + internals->recursion_limit, &limit, sizeof(limit)))
 		return -1;
 	return limit;
+}
+
+int py_exact__safe_depth(const struct process *process, const struct python *python)
+{
+	/* PyThreadState: int py_recursion_remaining, py_recursion_limit, c_recursion_remaining (Include/cpython/pystate.h) */
+	static const uint8_t offsets[] = {[12] = 28, [13] = 44};
+	int minor = python->process.layout.minor, limit = py_exact__recursion_limit(process, python), most = 0;
+	struct py_thread *threads;
+	int cnt;
+
+	if (minor < 12)
+		return -1;
+	if (minor > 13)
+		return DEPTH_314;
+	cnt = py_thread__list(process->pid, python->runtime, python->walk, &threads);
+	for (int i = 0; i < cnt; i++) {
+		int recursion[3];
+
+		if (!process__read_memory(process->pid, threads[i].tstate + offsets[minor], recursion,
+					  sizeof(recursion)) &&
+		    recursion[1] == limit && recursion[2] > most)
+			most = recursion[2];
+	}
+	if (cnt > 0)
+		free(threads);
+	return most ? most / 2 - DEPTH_MARGIN : -1;
 }

@@ -36,6 +36,13 @@ int py_exact__find(const struct elf *elf, const struct python *python, struct py
 /* sys.getrecursionlimit() in the process, from CPython 3.11; -1: not known. */
 int py_exact__recursion_limit(const struct process *process, const struct python *python);
 
+/*
+ * How many calls deep a Python function may recurse while eval_frame is set, before CPython 3.12 or later raises
+ * RecursionError: in 3.12 and 3.13 each call then takes two of the limit of recursion in C, which is read from the
+ * thread states. -1: not known, or there is no such limit.
+ */
+int py_exact__safe_depth(const struct process *process, const struct python *python);
+
 /* Addresses of the word in each interpreter of the process, at most PY_EXACT_WORDS. Count (0: none yet), or -errno. */
 int py_exact__words(const struct process *process, const struct python *python, uint32_t word_offset,
 		    uint64_t words[PY_EXACT_WORDS]);

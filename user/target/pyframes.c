@@ -277,6 +277,9 @@ static int stack__set(struct py_stack *stack, const struct link *links, uint32_t
 			.name = code->name ?: "",
 			.line = lines ? py_lines__at(lines->lines, lines->line_cnt, lines->first_line, links[i].offset)
 				      : 0,
+			.first_line = (uint32_t)code->head.first_line,
+			.offset = links[i].offset > 0 ? (uint32_t)links[i].offset : 0,
+			.lines = lines,
 		};
 	}
 	return 0;

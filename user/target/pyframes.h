@@ -8,12 +8,15 @@
 #include <sys/types.h>
 
 #include "../../include/python.h"
+#include "../../include/records.h"
 
 #define PY_FRAMES_MAX 4096
 
 struct py_frame {
-	const char *file, *name; /* UTF-8, "" when not readable; name as traceback has it, from 3.11 qualified */
-	int32_t line;            /* 0: none */
+	const char *file, *name;      /* UTF-8, "" when not readable; name as traceback has it, from 3.11 qualified */
+	int32_t line;                 /* 0: none */
+	uint32_t first_line, offset;  /* of the function; of the instruction at hand, in bytes of code */
+	const struct rec_code *lines; /* of the function: lines alone are set; NULL: not readable */
 };
 
 struct py_stack {

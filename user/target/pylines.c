@@ -46,7 +46,10 @@ static void decoder__lnotab(struct decoder *d)
 	}
 }
 
-/* co_linetable of 3.10: pairs {bytes of code, signed lines}: a range, whose line is the last one plus lines; -128: none. */
+/*
+ * co_linetable of 3.10: pairs {bytes of code, signed lines}: a range, whose line is the last one plus lines; -128:
+ * none.
+ */
 static void decoder__ranges(struct decoder *d)
 {
 	while (d->end - d->at >= 2) {

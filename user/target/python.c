@@ -13,8 +13,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "getter.h"
 #include "pycheck.h"
-#include "pycode.h"
 #include "pylayout.h"
 #include "pythread.h"
 
@@ -114,7 +114,7 @@ static int python__version(struct python *out, const struct elf *elf, pid_t pid)
 	int minor;
 
 	if (version__from_hex(elf, pid, out->bias, out->version) &&
-	    py_code__version(elf, pid, out->bias, out->version, sizeof(out->version))) {
+	    getter__version(elf, pid, out->bias, out->version, sizeof(out->version))) {
 		if (sscanf(file__name(out->file), "libpython3.%2d", &minor) != 1 &&
 		    sscanf(file__name(out->file), "python3.%2d", &minor) != 1)
 			return -1;
@@ -157,7 +157,7 @@ static void python__find_tstate(struct python *out, const struct elf *elf, const
 		return;
 	}
 	/* musl's dtv has 8-byte entries, so there a word that needs the dtv stays unknown. */
-	if (py_code__tstate(elf, process->pid, out->bias, py) ||
+	if (getter__tstate(elf, process->pid, out->bias, py) ||
 	    (py->tstate_where == PY_TSTATE_DTV && process__file(process, "ld-musl-"))) {
 		py->tstate_where = PY_TSTATE_UNKNOWN;
 		py->tls_module = 0;
@@ -170,6 +170,7 @@ static void python__find_threads(struct python *out, const struct process *proce
 {
 	struct py_process *py = &out->process;
 
+	out->started = py_thread__interpreters(process->pid, out->runtime, out->walk) > 0;
 	if (!process__file(process, "ld-musl-"))
 		py->tss_offset = py_thread__find_tss(process->pid, out->runtime, internals, out->walk);
 	py->gil_address = py_thread__find_gil(process->pid, out->runtime, internals, out->walk);

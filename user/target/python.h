@@ -3,6 +3,7 @@
 #ifndef STEPFLAME_TARGET_PYTHON_H
 #define STEPFLAME_TARGET_PYTHON_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "../../include/python.h"
@@ -32,6 +33,7 @@ struct python {
 	struct py_process process;  /* what the BPF side needs */
 	uint64_t runtime;           /* address of _PyRuntime */
 	uint32_t walk[PY_WALK_CNT]; /* from there to the threads (pythread.h), as this process has them */
+	bool started;               /* it had an interpreter; else what is known from threads is not known yet */
 };
 
 /* The layout of a minor version, or NULL when there is none in the table. */

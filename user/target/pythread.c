@@ -112,11 +112,32 @@ int py_thread__list(pid_t pid, uint64_t runtime, const uint32_t walk[PY_WALK_CNT
 	return list.cnt;
 }
 
+int py_thread__interpreters(pid_t pid, uint64_t runtime, const uint32_t walk[PY_WALK_CNT])
+{
+	uint64_t next;
+	int cnt = 0, err = read_pointer(pid, runtime + walk[PY_WALK_INTERPRETERS], &next);
+
+	for (; !err && next && cnt < INTERPRETER_MAX; cnt++)
+		err = read_pointer(pid, next + walk[PY_WALK_INTERP_NEXT], &next);
+	return err ?: cnt;
+}
+
 /* ---- where a thread keeps its state ---- */
 
-/* A thread may have a state in each interpreter, of which the word holds one. One that has ended has none. */
+static bool threads__have(const struct py_thread *threads, int cnt, uint64_t tstate)
+{
+	for (int i = 0; i < cnt; i++)
+		if (threads[i].tstate == tstate)
+			return true;
+	return false;
+}
+
+/*
+ * A thread may have a state in each interpreter, of which the word holds one: up to 3.12.1 even one that says to be of
+ * the thread that made it, which is believed of the interpreter's own key alone. A thread that has ended has none.
+ */
 static bool threads__agree(pid_t pid, const struct py_thread *threads, int cnt, const uint32_t walk[PY_WALK_CNT],
-			   uint32_t offset)
+			   uint32_t offset, bool own_key)
 {
 	uint64_t self, held, pthread;
 	bool agreed = false;
@@ -128,7 +149,8 @@ static bool threads__agree(pid_t pid, const struct py_thread *threads, int cnt, 
 			return false;
 		if (held == threads[i].tstate)
 			agreed = true;
-		else if (held && (read_pointer(pid, held + walk[PY_WALK_TSTATE_THREAD], &pthread) || pthread != self))
+		else if (held && !(own_key && threads__have(threads, cnt, held)) &&
+			 (read_pointer(pid, held + walk[PY_WALK_TSTATE_THREAD], &pthread) || pthread != self))
 			return false;
 	}
 	return agreed;
@@ -155,11 +177,11 @@ static uint32_t threads__find_tss(pid_t pid, const struct py_thread *threads, in
 	    tss.is_initialized == 1 && tss.key < SPECIFIC_KEYS) {
 		if (tss.key >= SPECIFIC_CNT) /* in a block of its own, by way of a pointer */
 			return 0;
-		if (threads__agree(pid, threads, cnt, walk, specific__offset(tss.key)))
+		if (threads__agree(pid, threads, cnt, walk, specific__offset(tss.key), true))
 			return specific__offset(tss.key);
 	}
 	for (uint32_t key = 0; key < SPECIFIC_CNT; key++) {
-		if (threads__agree(pid, threads, cnt, walk, specific__offset(key)))
+		if (threads__agree(pid, threads, cnt, walk, specific__offset(key), false))
 			return specific__offset(key);
 	}
 	return 0;
@@ -201,8 +223,21 @@ static uint64_t main_interpreter(pid_t pid, uint64_t runtime, const uint32_t wal
 	return next ? 0 : interpreter;
 }
 
-/* The holder of a GIL that is taken is a thread of the interpreter; the last holder of a free one may have ended. */
-static bool gil__makes_sense(pid_t pid, uint64_t gil, uint64_t interpreter, const struct py_internals *internals,
+static bool is_interpreter(pid_t pid, uint64_t runtime, const uint32_t walk[PY_WALK_CNT], uint64_t interpreter)
+{
+	uint64_t next;
+	int err = read_pointer(pid, runtime + walk[PY_WALK_INTERPRETERS], &next);
+
+	for (int i = 0; !err && next && next != interpreter && i < INTERPRETER_MAX; i++)
+		err = read_pointer(pid, next + walk[PY_WALK_INTERP_NEXT], &next);
+	return !err && next == interpreter;
+}
+
+/*
+ * The holder of a GIL that is taken is a thread of an interpreter, the main one or one that shares its GIL; the last
+ * holder of a free one may have ended.
+ */
+static bool gil__makes_sense(pid_t pid, uint64_t gil, uint64_t runtime, const struct py_internals *internals,
 			     const uint32_t walk[PY_WALK_CNT])
 {
 	uint64_t holder, back;
@@ -213,7 +248,8 @@ static bool gil__makes_sense(pid_t pid, uint64_t gil, uint64_t interpreter, cons
 		return false;
 	if (!locked)
 		return holder == 0 || !read_pointer(pid, holder, &back);
-	return !read_pointer(pid, holder + walk[PY_WALK_TSTATE_INTERP], &back) && back == interpreter;
+	return !read_pointer(pid, holder + walk[PY_WALK_TSTATE_INTERP], &back) && back &&
+	       is_interpreter(pid, runtime, walk, back);
 }
 
 uint64_t py_thread__find_gil(pid_t pid, uint64_t runtime, const struct py_internals *internals,
@@ -225,7 +261,7 @@ uint64_t py_thread__find_gil(pid_t pid, uint64_t runtime, const struct py_intern
 	if (!interpreter || (internals->layout.minor >= 12 && read_pointer(pid, interpreter + walk[PY_WALK_GIL], &gil)))
 		return 0;
 	for (int i = 0; i < ATTEMPTS; i++) {
-		if (gil__makes_sense(pid, gil, interpreter, internals, walk))
+		if (gil__makes_sense(pid, gil, runtime, internals, walk))
 			return gil;
 		nanosleep(&pause, NULL);
 	}
@@ -242,4 +278,47 @@ uint64_t py_thread__gil_holder(pid_t pid, const struct python *python)
 	    process__read_memory(pid, gil + internals->gil_locked, &locked, sizeof(locked)))
 		return 0;
 	return locked == 1 ? holder : 0;
+}
+
+/* glibc's struct pthread has the thread's id, as the process sees it, at 0x2d0 (nptl/descr.h, x86-64). */
+static pid_t pthread__tid(pid_t pid, uint64_t pthread)
+{
+	uint64_t self;
+	pid_t tid;
+
+	if (process__read_memory(pid, pthread, &self, sizeof(self)) || self != pthread ||
+	    process__read_memory(pid, pthread + 0x2d0, &tid, sizeof(tid)))
+		return 0;
+	return tid;
+}
+
+/* A process that was forked has its parent's thread ids in native_thread_id, which are none of its threads'. */
+struct py_thread *py_thread__of(pid_t pid, pid_t nstid, uint32_t tss_offset, struct py_thread *states, int cnt)
+{
+	struct py_thread *found = NULL;
+	uint64_t own = 0;
+
+	for (int i = 0; i < cnt; i++) {
+		if (pthread__tid(pid, states[i].pthread) == nstid) {
+			found = &states[i];
+			if (tss_offset && !own)
+				process__read_memory(pid, states[i].pthread + tss_offset, &own, sizeof(own));
+		} else if (states[i].tid == nstid && !tss_offset) {
+			found = &states[i];
+		}
+	}
+	for (int i = 0; found && tss_offset && i < cnt; i++) {
+		if (states[i].tstate == own)
+			return &states[i];
+	}
+	return tss_offset ? NULL : found;
+}
+
+int py_thread__list_still(pid_t pid, const struct python *python, struct py_thread **out)
+{
+	int cnt = -EAGAIN;
+
+	for (int i = 0; cnt == -EAGAIN && i < ATTEMPTS; i++)
+		cnt = py_thread__list(pid, python->runtime, python->walk, out);
+	return cnt;
 }

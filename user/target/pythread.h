@@ -29,9 +29,23 @@ int py_walk__resolve(pid_t pid, uint64_t runtime, const struct py_internals *int
  */
 int py_thread__list(pid_t pid, uint64_t runtime, const uint32_t walk[PY_WALK_CNT], struct py_thread **out);
 
+/* How many interpreters there are, 64 at most; or -errno. */
+int py_thread__interpreters(pid_t pid, uint64_t runtime, const uint32_t walk[PY_WALK_CNT]);
+
+/* The same, asked again while the list is in motion: it stands still sooner or later. Count, or -errno. */
+int py_thread__list_still(pid_t pid, const struct python *python, struct py_thread **out);
+
+/*
+ * The state of the thread whose process knows it as `nstid`, among `cnt` states; NULL: none. It is the one in the thread's
+ * own word, at tss_offset (0: not known): a thread may have others, in other interpreters, and those up to 3.12.1 say to be
+ * of the thread that made them. Where that word is not known, it is the last that says to be of the thread, the main
+ * interpreter's.
+ */
+struct py_thread *py_thread__of(pid_t pid, pid_t nstid, uint32_t tss_offset, struct py_thread *states, int cnt);
+
 /*
  * The byte offset from a thread's thread pointer of the word in which glibc's pthread_getspecific(autoTSSkey) looks,
- * such that in this process it holds the state of one thread at least, and of no thread that of another. 0: not known,
+ * such that in this process it holds the state of one thread at least, and in none what is no state. 0: not known,
  * or the C library is another.
  */
 uint32_t py_thread__find_tss(pid_t pid, uint64_t runtime, const struct py_internals *internals,

@@ -18,6 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../order.h"
+
 #define FILE_BYTES 4096
 #define ATTEMPTS   3
 
@@ -255,11 +257,28 @@ int task__read(pid_t pid, pid_t tid, struct task *out)
 	return 0;
 }
 
+/* "NS-ON-CPU NS-IN-QUEUE RUNS", first: a thread that runs and falls asleep then is one that waits, too. */
+int task__waits(pid_t pid, pid_t tid, pid_t *nstid, uint64_t *runs)
+{
+	struct task task = {.tid = tid};
+	char text[FILE_BYTES];
+	int err = task__file(pid, tid, "schedstat", text);
+
+	if (!err && sscanf(text, "%*u %*u %" SCNu64, runs) != 1)
+		err = -EINVAL;
+	err = err ?: task__stat(pid, &task);
+	if (err)
+		return err;
+	task__read_nstid(pid, &task);
+	*nstid = task.nstid;
+	return task.state == 'S' || task.state == 'D' ? 0 : -EAGAIN;
+}
+
 static int by_number(const void *a, const void *b)
 {
 	const pid_t *x = a, *y = b;
 
-	return (*x > *y) - (*x < *y);
+	return ORDER(*x, *y);
 }
 
 int task__list(pid_t pid, pid_t **out)

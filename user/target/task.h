@@ -30,6 +30,12 @@ int task__list(pid_t pid, pid_t **out);
 /* Reads one of them. 0, -ESRCH when it is gone, or -errno. The system call takes ptrace access. */
 int task__read(pid_t pid, pid_t tid, struct task *out);
 
+/*
+ * Does a thread wait? 0, with its id as its process sees it and how often it was put on a processor until now: it has waited
+ * all the time between two calls that say the same. -EAGAIN: it does not; or -errno, where the kernel does not tell.
+ */
+int task__waits(pid_t pid, pid_t tid, pid_t *nstid, uint64_t *runs);
+
 /* "sleeping" and the like. */
 const char *task__state(const struct task *task);
 

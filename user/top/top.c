@@ -14,9 +14,10 @@
 
 #include "../model/samples.h"
 #include "../model/stacks.h"
+#include "../order.h"
 #include "../report/common.h"
 #include "../report/rows.h"
-#include "steps.h"
+#include "step_times.h"
 
 #define COLUMNS(...)                                         \
 	.columns = (const struct top_column[]){__VA_ARGS__}, \
@@ -89,7 +90,7 @@ struct top {
 	void *seen;             /* tree of struct seen */
 	struct array functions; /* struct function_time by code number; 0: no Python frame */
 	struct time_sum sums[CAUSE__END];
-	struct steps steps;
+	struct step_times steps;
 	uint64_t sample_cnt;
 	uint64_t frame_ns, base_ns; /* ends of the last frame, and of that before the last reset; 0: none yet */
 	uint64_t busiest_hits, hits, own_cpu_ns, step_cnt; /* at the last frame */
@@ -129,13 +130,13 @@ void top__free(struct top *top)
 		return;
 	tdestroy(top->seen, free_seen);
 	free(top->functions.items);
-	steps__free(&top->steps);
+	step_times__free(&top->steps);
 	free(top);
 }
 
 int top__step(struct top *top, const struct rec_step *step)
 {
-	return steps__add(&top->steps, step);
+	return step_times__add(&top->steps, step);
 }
 
 static void reset_seen(const void *node, VISIT visit, int depth)
@@ -187,7 +188,7 @@ static int compare_seen(const void *a, const void *b)
 {
 	const struct seen *x = a, *y = b;
 
-	return x->kind != y->kind ? (x->kind > y->kind) - (x->kind < y->kind) : strcmp(x->name, y->name);
+	return x->kind != y->kind ? ORDER(x->kind, y->kind) : strcmp(x->name, y->name);
 }
 
 /* NULL: no memory. */
@@ -513,7 +514,7 @@ int top__update(struct top *top, struct job *job, const struct top_usage *usage,
 	top->frame_ns = window->end_ns;
 	err = set_header(&interval) ?: add_actions(&interval) ?: add_samples(&interval) ?: add_functions(&interval);
 	err = err ?: add_waits(&interval) ?: add_threads(&interval);
-	err = err ?: steps__rows(&top->steps, job, interval.seconds, &frame->rows[TOP_STEPS]);
+	err = err ?: step_times__rows(&top->steps, job, interval.seconds, &frame->rows[TOP_STEPS]);
 	free(interval.threads.items);
 	if (err)
 		top_frame__release(frame);

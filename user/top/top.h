@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What a live view shows. In: a job (job.h) after each snapshot, and step boundaries; out: a frame: a header and a table
- * per view, of what happened since the last one and since the start. Knows no terminal and no process. Its size is
- * bounded by the names, functions and threads that the job shows, not by time.
+ * What a live view shows. In: a job (job.h) after each snapshot, and step boundaries; out: a frame: a header and a
+ * table per view, of what happened since the last one and since the start. Knows no terminal and no process. Its size
+ * is bounded by the names, functions and threads that the job shows, not by time.
  */
 #ifndef STEPFLAME_TOP_H
 #define STEPFLAME_TOP_H

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Follows a few instructions of functions that CPython, or torch, exports. In: the file's code (not the process's, in
+ * Follows a few instructions of getters that CPython, or torch, exports. In: the file's code (not the process's, in
  * which probes may have been written) and words of the process's memory. Out: places of thread-local words, the
  * version's text.
  * Owned by the thread that calls it.
  */
-#include "pycode.h"
+#include "getter.h"
 
 #include <capstone/capstone.h>
 #include <ctype.h>
@@ -261,7 +261,7 @@ static int capstone__open(csh *capstone)
 	return 0;
 }
 
-int py_code__thread_word(const struct elf *elf, pid_t pid, uint64_t bias, const char *getter, struct thread_word *out)
+int getter__thread_word(const struct elf *elf, pid_t pid, uint64_t bias, const char *getter, struct thread_word *out)
 {
 	struct walk walk = {.elf = elf, .pid = pid, .bias = bias};
 	struct elf_symbol symbol;
@@ -280,7 +280,7 @@ int py_code__thread_word(const struct elf *elf, pid_t pid, uint64_t bias, const 
 	return err;
 }
 
-int py_code__tstate(const struct elf *elf, pid_t pid, uint64_t bias, struct py_process *out)
+int getter__tstate(const struct elf *elf, pid_t pid, uint64_t bias, struct py_process *out)
 {
 	/* 3.12 and later; 3.12 alone; 3.13 and later; all, but with an error path. */
 	static const char *const getters[] = {"_PyThreadState_GetCurrent", "_PyThreadState_UncheckedGet",
@@ -289,7 +289,7 @@ int py_code__tstate(const struct elf *elf, pid_t pid, uint64_t bias, struct py_p
 	for (size_t i = 0; i < sizeof(getters) / sizeof(getters[0]); i++) {
 		struct thread_word word;
 
-		if (py_code__thread_word(elf, pid, bias, getters[i], &word))
+		if (getter__thread_word(elf, pid, bias, getters[i], &word))
 			continue;
 		out->tstate_where = word.module ? PY_TSTATE_DTV : PY_TSTATE_TLS;
 		out->tls_module = word.module;
@@ -311,7 +311,7 @@ static bool version__parse(const char *text, char *version, size_t size)
 	return snprintf(version, size, "%.*s", length, text) < (int)size;
 }
 
-int py_code__version(const struct elf *elf, pid_t pid, uint64_t bias, char *version, size_t size)
+int getter__version(const struct elf *elf, pid_t pid, uint64_t bias, char *version, size_t size)
 {
 	struct elf_symbol symbol;
 	const uint8_t *code;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-#include "steps.h"
+#include "step_times.h"
 
 #include <errno.h>
 #include <math.h>
@@ -7,10 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../order.h"
+
 /* NULL: no memory, or more processes than are kept. */
-static struct step_times *times_of(struct steps *steps, uint32_t pid)
+static struct process_steps *times_of(struct step_times *steps, uint32_t pid)
 {
-	struct step_times *all = steps->processes.items, *new;
+	struct process_steps *all = steps->processes.items, *new;
 
 	for (size_t i = 0; i < steps->processes.cnt; i++)
 		if (all[i].pid == pid)
@@ -23,9 +25,9 @@ static struct step_times *times_of(struct steps *steps, uint32_t pid)
 	return new;
 }
 
-int steps__add(struct steps *steps, const struct rec_step *record)
+int step_times__add(struct step_times *steps, const struct rec_step *record)
 {
-	struct step_times *times = times_of(steps, record->pid);
+	struct process_steps *times = times_of(steps, record->pid);
 
 	if (!times)
 		return steps->processes.cnt == TOP_PROCESSES_MAX ? 0 : -ENOMEM;
@@ -45,7 +47,7 @@ static int compare_float(const void *a, const void *b)
 {
 	const float *x = a, *y = b;
 
-	return (*x > *y) - (*x < *y);
+	return ORDER(*x, *y);
 }
 
 /* Nearest rank, of sorted values. */
@@ -54,7 +56,7 @@ static double percentile(const float *sorted, size_t cnt, double p)
 	return sorted[(size_t)fmax(0, ceil(p * cnt) - 1)];
 }
 
-static void set_times(const struct step_times *times, struct top_row *row)
+static void set_times(const struct process_steps *times, struct top_row *row)
 {
 	size_t cnt = times->step_cnt < TOP_STEPS_KEPT ? times->step_cnt : TOP_STEPS_KEPT;
 	float sorted[TOP_STEPS_KEPT];
@@ -89,9 +91,9 @@ static int rank_of(const struct job *job, uint32_t pid)
 	return -1;
 }
 
-int steps__rows(struct steps *steps, const struct job *job, double interval_s, struct array *rows)
+int step_times__rows(struct step_times *steps, const struct job *job, double interval_s, struct array *rows)
 {
-	struct step_times *all = steps->processes.items;
+	struct process_steps *all = steps->processes.items;
 
 	for (size_t i = 0; i < steps->processes.cnt; i++) {
 		struct top_row *row = array__add(rows, sizeof(*row));
@@ -115,8 +117,8 @@ int steps__rows(struct steps *steps, const struct job *job, double interval_s, s
 	return 0;
 }
 
-void steps__free(struct steps *steps)
+void step_times__free(struct step_times *steps)
 {
 	free(steps->processes.items);
-	*steps = (struct steps){0};
+	*steps = (struct step_times){0};
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What the machine code of small functions that CPython, or torch, exports tells: where a thread-local word is, which
- * version it is.
+ * What the machine code of getters, small functions that CPython or torch exports, tells: where the thread-local word
+ * that one returns is, which version another names.
  */
-#ifndef STEPFLAME_TARGET_PYCODE_H
-#define STEPFLAME_TARGET_PYCODE_H
+#ifndef STEPFLAME_TARGET_GETTER_H
+#define STEPFLAME_TARGET_GETTER_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -28,15 +28,15 @@ struct thread_word {
  * dynamic, TLS descriptors); words that the loader filled in are read from process pid, where the file is mapped with
  * load bias `bias`. 0, or -ENOENT when there is no such function, or it was not understood.
  */
-int py_code__thread_word(const struct elf *elf, pid_t pid, uint64_t bias, const char *getter, struct thread_word *out);
+int getter__thread_word(const struct elf *elf, pid_t pid, uint64_t bias, const char *getter, struct thread_word *out);
 
 /*
  * From 3.12 the current thread state is the thread-local variable _Py_tss_tstate (CPython Python/pystate.c). Sets
  * tstate_where, tls_module and tstate_address. 0, or -ENOENT when no function that returns it was understood.
  */
-int py_code__tstate(const struct elf *elf, pid_t pid, uint64_t bias, struct py_process *out);
+int getter__tstate(const struct elf *elf, pid_t pid, uint64_t bias, struct py_process *out);
 
 /* The "3.x.y" text that Py_GetVersion of CPython up to 3.10 formats, 0-terminated. 0 or -ENOENT. */
-int py_code__version(const struct elf *elf, pid_t pid, uint64_t bias, char *version, size_t size);
+int getter__version(const struct elf *elf, pid_t pid, uint64_t bias, char *version, size_t size);
 
 #endif

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Files: which one a call is on, and what each process has read and written of it, in the map that user space reads. */
+#ifndef STEPFLAME_FILES_H
+#define STEPFLAME_FILES_H
+
+#include "file_path.h"
+#include "waits.h"
+
+#define FILE_ROWS     65536
+#define FILE_ROWS_OWN (FILE_ROWS - 2048) /* then files share the row of their directory */
+#define FILE_O_DIRECT 040000             /* include/uapi/asm-generic/fcntl.h: past the page cache */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, FILE_ROWS);
+	__type(key, struct file_key);
+	__type(value, struct file_val);
+} file_rows SEC(".maps");
+
+__u64 file_row_cnt = 0; /* rows made */
+
+/* A file that a call in progress is on: addresses, and its key. */
+struct file_at {
+	u64 dentry, mnt;
+	u32 direct;
+	u32 pad;
+	struct file_key key;
+};
+
+/* What one call, or one page that was brought, adds to a row. */
+struct file_add {
+	u64 now, ns;
+	u64 read_bytes, written_bytes, disk_bytes;
+	u32 reads, writes, disk_reads, faults;
+};
+
+static __always_inline bool key__of_inode(struct file_key *key, const struct inode *inode, u32 pid)
+{
+	u32 type = BPF_CORE_READ(inode, i_mode) & MODE_TYPE;
+
+	if (type != MODE_FILE && type != MODE_BLOCK)
+		return false;
+	key->pid = pid;
+	key->dev = BPF_CORE_READ(inode, i_sb, s_dev);
+	key->inode = BPF_CORE_READ(inode, i_ino);
+	return true;
+}
+
+/* The open file of a descriptor. False: none, or one that is no regular file and no disk. */
+static __always_inline bool file__at(struct file_at *at, struct task_struct *task, u32 fd, u32 pid)
+{
+	struct fdtable *table = task->files ? task->files->fdt : NULL;
+	struct file *file = NULL;
+
+	if (!table || fd >= table->max_fds)
+		return false;
+	bpf_probe_read_kernel(&file, sizeof(file), &table->fd[fd]);
+	if (!file || !key__of_inode(&at->key, BPF_CORE_READ(file, f_inode), pid))
+		return false;
+	at->dentry = (u64)BPF_CORE_READ(file, f_path.dentry);
+	at->mnt = (u64)BPF_CORE_READ(file, f_path.mnt);
+	at->direct = !!(BPF_CORE_READ(file, f_flags) & FILE_O_DIRECT);
+	return true;
+}
+
+/* A path to an inode, that of any of its links. */
+static __always_inline u64 inode__dentry(const struct inode *inode)
+{
+	u64 link = (u64)BPF_CORE_READ(inode, i_dentry.first);
+
+	return link ? link - ALIAS_OFFSET : 0;
+}
+
+/* The mount of an inode that no file leads to: known when it is that of the process's root. */
+static __always_inline u64 inode__mount(const struct inode *inode, struct task_struct *task)
+{
+	const struct vfsmount *mnt = BPF_CORE_READ(task, fs, root.mnt);
+
+	return BPF_CORE_READ(mnt, mnt_sb) == BPF_CORE_READ(inode, i_sb) ? (u64)mnt : 0;
+}
+
+/* A new row of that key, without its name; NULL: no room. */
+static __always_inline struct file_val *file_row__new(const struct file_key *key, u64 mnt)
+{
+	struct file_val empty = {.flags = mnt ? 0 : FILE_MOUNT_UNKNOWN};
+
+	if (!bpf_map_update_elem(&file_rows, key, &empty, BPF_NOEXIST))
+		__sync_fetch_and_add(&file_row_cnt, 1);
+	return bpf_map_lookup_elem(&file_rows, key);
+}
+
+/* The row of a file, which is made when it is not there: when there are many, that of its directory. NULL (counted): no room. */
+static __always_inline struct file_val *file_row__of(struct file_key *key, u64 dentry, u64 mnt)
+{
+	struct file_val *row = bpf_map_lookup_elem(&file_rows, key);
+	const struct dentry *leaf = (const void *)dentry;
+
+	if (!row && file_row_cnt < FILE_ROWS_OWN) {
+		row = file_row__new(key, mnt);
+	} else if (!row) {
+		dentry = (u64)BPF_CORE_READ(leaf, d_parent);
+		leaf = (const void *)dentry;
+		key->inode = BPF_CORE_READ(leaf, d_inode, i_ino);
+		row = bpf_map_lookup_elem(&file_rows, key);
+		if (!row)
+			row = file_row__new(key, mnt);
+		if (row)
+			row->flags |= FILE_DIRECTORY;
+	}
+	if (row && !row->name) /* it is new, or the ring was full */
+		row->name = file_path__send(dentry, mnt);
+	if (!row)
+		count(CNT_FILES_LOST);
+	return row;
+}
+
+static __always_inline void file__add(struct file_key *key, u64 dentry, u64 mnt, const struct file_add *add)
+{
+	struct file_val *row = file_row__of(key, dentry, mnt);
+
+	if (!row)
+		return;
+	row->last_ns = add->now;
+	if (add->reads) {
+		__sync_fetch_and_add(&row->reads, 1);
+		__sync_fetch_and_add(&row->read_bytes, add->read_bytes);
+	}
+	if (add->writes) {
+		__sync_fetch_and_add(&row->writes, 1);
+		__sync_fetch_and_add(&row->written_bytes, add->written_bytes);
+	}
+	if (add->disk_bytes) {
+		__sync_fetch_and_add(&row->disk_reads, add->disk_reads);
+		__sync_fetch_and_add(&row->faults, add->faults);
+		__sync_fetch_and_add(&row->disk_bytes, add->disk_bytes);
+	}
+	__sync_fetch_and_add(&row->total_ns, add->ns);
+}
+
+#endif

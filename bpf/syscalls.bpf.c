@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * System calls of the job's processes, counted and timed by process and number, and what they read and write, by
+ * process and file. In: each system call of the machine, and each page that comes into its page cache. Out: rows in
+ * maps, and the paths of files in the ring buffer.
+ *
+ * A process of another job pays for one look-up that finds nothing.
+ */
+#include "files.h"
+
+#define SYSCALL_ROWS 16384
+#define PAGE_BYTES   4096
+
+/* What a call returns the number of bytes of. */
+enum transfer {
+	TRANSFER_NONE,
+	TRANSFER_READ,  /* of an open file */
+	TRANSFER_WRITE, /* to one */
+	TRANSFER_OTHER,
+};
+
+/* A call in progress. */
+struct syscall_thread {
+	u64 since_ns; /* 0: none */
+	u32 number;
+	u8 transfer; /* enum transfer */
+	u8 on_file;  /* `file` is what it transfers */
+	u8 copies;   /* to another file */
+	u8 pad;
+	struct file_at file;
+	u64 disk_bytes; /* that came into the page cache in it */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct syscall_thread);
+} syscall_threads SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, SYSCALL_ROWS);
+	__type(key, struct syscall_key);
+	__type(value, struct syscall_val);
+} syscall_rows SEC(".maps");
+
+/* This thread's, made when it is one of the job's; else NULL. */
+static __always_inline struct syscall_thread *syscall_thread__get(struct task_struct *task)
+{
+	struct syscall_thread *t = bpf_task_storage_get(&syscall_threads, task, NULL, 0);
+	u32 pid;
+
+	if (t)
+		return t;
+	pid = task_pid(task);
+	if (!bpf_map_lookup_elem(&procs, &pid))
+		return NULL;
+	t = bpf_task_storage_get(&syscall_threads, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!t)
+		count(CNT_CALLS_LOST);
+	return t;
+}
+
+/* And *fd: the descriptor of what it reads or writes. */
+static __always_inline u32 transfer__of(u32 number, const struct pt_regs *regs, u32 *fd)
+{
+	*fd = regs->di;
+	switch (number) {
+	case SYS_READ:
+	case SYS_PREAD64:
+	case SYS_READV:
+	case SYS_PREADV:
+	case SYS_PREADV2:
+	case SYS_COPY_FILE_RANGE:
+		return TRANSFER_READ;
+	case SYS_SENDFILE:
+		*fd = regs->si;
+		return TRANSFER_READ;
+	case SYS_WRITE:
+	case SYS_PWRITE64:
+	case SYS_WRITEV:
+	case SYS_PWRITEV:
+	case SYS_PWRITEV2:
+		return TRANSFER_WRITE;
+	case SYS_SENDTO ... SYS_RECVMSG:
+	case SYS_SPLICE ... SYS_TEE:
+	case SYS_VMSPLICE:
+	case SYS_PROCESS_VM_READV ... SYS_PROCESS_VM_WRITEV:
+		return TRANSFER_OTHER;
+	}
+	return TRANSFER_NONE;
+}
+
+SEC("tp_btf/sys_enter")
+int BPF_PROG(syscall_enter, struct pt_regs *regs, long number)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct syscall_thread *t = syscall_thread__get(task);
+	u32 fd;
+
+	if (!t)
+		return 0;
+	t->number = (u64)number < SYSCALL_NUMBERS ? number : SYSCALL_UNKNOWN;
+	t->disk_bytes = 0;
+	t->transfer = transfer__of(t->number, regs, &fd);
+	t->copies = t->number == SYS_SENDFILE || t->number == SYS_COPY_FILE_RANGE;
+	t->on_file = (t->transfer == TRANSFER_READ || t->transfer == TRANSFER_WRITE) &&
+		     file__at(&t->file, task, fd, task_pid(task));
+	t->since_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
+/* Whether what began then, and ends now, lies in the process's window. */
+static __always_inline bool call_counts(const struct proc *proc, u64 since_ns)
+{
+	if (proc->window == WINDOW_OPEN)
+		return since_ns >= (proc->forked_ns ? proc->forked_ns : proc->window_start_ns);
+	return proc->window == WINDOW_CLOSED && proc->forked_ns;
+}
+
+static __always_inline struct syscall_val *syscall_row__of(u32 pid, u32 number)
+{
+	struct syscall_key key = {.pid = pid, .number = number};
+	struct syscall_val *row = bpf_map_lookup_elem(&syscall_rows, &key), empty = {};
+
+	if (row)
+		return row;
+	bpf_map_update_elem(&syscall_rows, &key, &empty, BPF_NOEXIST);
+	row = bpf_map_lookup_elem(&syscall_rows, &key);
+	if (!row)
+		count(CNT_CALLS_LOST);
+	return row;
+}
+
+static __always_inline void call__add_file(struct syscall_thread *t, s64 result, u64 now, u64 ns)
+{
+	struct file_add add = {.now = now, .ns = ns};
+	u64 bytes = result > 0 ? result : 0;
+
+	if (t->transfer == TRANSFER_READ) {
+		add.reads = 1;
+		add.read_bytes = bytes;
+		add.disk_bytes = t->file.direct ? bytes : t->disk_bytes;
+		add.disk_reads = 1;
+	} else {
+		add.writes = 1;
+		add.written_bytes = bytes;
+	}
+	file__add(&t->file.key, t->file.dentry, t->file.mnt, &add);
+}
+
+SEC("tp_btf/sys_exit")
+int BPF_PROG(syscall_exit, struct pt_regs *regs, long result)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct syscall_thread *t = bpf_task_storage_get(&syscall_threads, task, NULL, 0);
+	struct syscall_val *row;
+	struct proc *proc;
+	u64 now, since;
+	u32 pid;
+
+	if (!t || !t->since_ns)
+		return 0;
+	now = bpf_ktime_get_ns();
+	since = t->since_ns;
+	t->since_ns = 0;
+	pid = task_pid(task);
+	proc = bpf_map_lookup_elem(&procs, &pid);
+	if (!proc || !call_counts(proc, since))
+		return 0;
+	row = syscall_row__of(pid, t->number);
+	if (row) {
+		__sync_fetch_and_add(&row->calls, 1);
+		__sync_fetch_and_add(&row->total_ns, now - since);
+		if (result < 0 && result > -SYSCALL_ERRORS)
+			__sync_fetch_and_add(&row->errors, 1);
+		else if (t->transfer)
+			__sync_fetch_and_add(&row->bytes, result);
+	}
+	if (t->on_file)
+		call__add_file(t, result, now, now - since);
+	return 0;
+}
+
+/* A page comes into the page cache: in the context of who needs it, or for whom it is read ahead. */
+SEC("tp_btf/mm_filemap_add_to_page_cache")
+int BPF_PROG(page_added, struct folio *folio)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct syscall_thread *t = bpf_task_storage_get(&syscall_threads, task, NULL, 0);
+	struct file_add add = {};
+	const struct inode *inode;
+	struct file_key key = {};
+	const struct proc *proc;
+	u32 pid;
+
+	if (!t)
+		return 0;
+	add.disk_bytes = folio__pages(folio) * PAGE_BYTES;
+	inode = BPF_CORE_READ(folio, mapping, host);
+	if (t->since_ns && t->on_file) {
+		/* sendfile writes another file. On overlayfs a file has other inodes than its pages: hence only there. */
+		if (!t->copies || t->file.key.inode == BPF_CORE_READ(inode, i_ino))
+			t->disk_bytes += add.disk_bytes;
+		return 0;
+	}
+	pid = task_pid(task);
+	proc = bpf_map_lookup_elem(&procs, &pid);
+	add.now = bpf_ktime_get_ns();
+	if (!proc || !call_counts(proc, add.now) || !key__of_inode(&key, inode, pid))
+		return 0;
+	add.faults = !t->since_ns;
+	file__add(&key, inode__dentry(inode), inode__mount(inode, task), &add);
+	return 0;
+}
+
+/* Threads that are in a call when the window closes. */
+SEC("iter/task")
+int syscall_unfinished(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct syscall_thread *t;
+	struct syscall_val *row;
+	struct proc *proc;
+	u32 pid;
+
+	t = task ? bpf_task_storage_get(&syscall_threads, task, NULL, 0) : NULL;
+	if (!t || !t->since_ns)
+		return 0;
+	pid = task_pid(task);
+	proc = bpf_map_lookup_elem(&procs, &pid);
+	row = proc && proc->window == WINDOW_OPEN ? syscall_row__of(pid, t->number) : NULL;
+	if (row)
+		row->unfinished++;
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,400 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* stepflame flame: a recording in, or two, a page of its steps' flames out, or their stacks as text. Needs no root and no target. */
+#include "cmd.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../export/folded.h"
+#include "../log.h"
+#include "../model/flame.h"
+#include "../output.h"
+#include "../page/page.h"
+#include "../report/common.h"
+#include "../utf8.h"
+#include "input.h"
+
+#define OUTPUT_DEFAULT "flame.html"
+/* What a browser draws without a pause, and some 6 MB of page. */
+#define ROWS_MAX 1200000
+
+enum { OPT_STEP = 256, OPT_SLOWEST, OPT_DIFF, OPT_FOLDED, OPT_ALL_THREADS };
+
+struct arguments {
+	const char *files[PAGE_RECORDINGS];
+	const char *output;
+	struct flame_choice choice;
+	bool folded;
+};
+
+static const struct argp_option options[] = {
+	{"output", 'o', "OUT", 0, "The page to write (" OUTPUT_DEFAULT ")", 0},
+	{"step", OPT_STEP, "N", 0, "Begin with step N, as report --steps numbers them", 0},
+	{"slowest", OPT_SLOWEST, "K", 0, "Begin with the K slowest steps", 0},
+	{"diff", OPT_DIFF, "FILE2", 0, "Compare with another recording: what took longer in FILE2 than in FILE", 0},
+	{"pid", 'p', "PID", 0, "Begin with this process, a rank or a worker", 0},
+	{"all-threads", OPT_ALL_THREADS, NULL, 0, "Begin with all threads, not only the one that makes the steps", 0},
+	{"folded", OPT_FOLDED, NULL, 0,
+	 "No page: what it would begin with as folded stacks on stdout, in us; with --diff two counts each, FILE's "
+	 "first",
+	 0},
+	{0},
+};
+
+static uint64_t parse_number_or_die(struct argp_state *state, const char *option, const char *text, uint64_t min)
+{
+	char *rest;
+	unsigned long long number;
+
+	errno = 0;
+	number = strtoull(text, &rest, 10);
+	if (errno || rest == text || *rest || *text == '-' || number < min)
+		argp_error(state, "%s needs a number, not '%s'", option, text);
+	return number;
+}
+
+static void choose_steps_or_die(struct argp_state *state, struct flame_choice *choice, enum flame_steps steps,
+				const char *arg)
+{
+	if (choice->steps != FLAME_ALL_TIME)
+		argp_error(state, "--step and --slowest exclude each other");
+	choice->steps = steps;
+	choice->number =
+		parse_number_or_die(state, steps == FLAME_STEP ? "--step" : "--slowest", arg, steps == FLAME_SLOWEST);
+}
+
+static error_t parse_or_die(int key, char *arg, struct argp_state *state)
+{
+	struct arguments *arguments = state->input;
+
+	switch (key) {
+	case 'o':
+		arguments->output = arg;
+		break;
+	case 'p':
+		arguments->choice.pid = parse_number_or_die(state, "--pid", arg, 1);
+		break;
+	case OPT_STEP:
+		choose_steps_or_die(state, &arguments->choice, FLAME_STEP, arg);
+		break;
+	case OPT_SLOWEST:
+		choose_steps_or_die(state, &arguments->choice, FLAME_SLOWEST, arg);
+		break;
+	case OPT_DIFF:
+		arguments->files[1] = arg;
+		break;
+	case OPT_ALL_THREADS:
+		arguments->choice.all_threads = true;
+		break;
+	case OPT_FOLDED:
+		arguments->folded = true;
+		break;
+	case ARGP_KEY_ARG:
+		if (arguments->files[0])
+			argp_error(state, "one recording at a time, not '%s' too; --diff compares two", arg);
+		arguments->files[0] = arg;
+		break;
+	case ARGP_KEY_END:
+		if (arguments->folded && arguments->output)
+			argp_error(state, "--folded writes to stdout, and -o names a page");
+		break;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+	return 0;
+}
+
+const struct argp cmd_flame_argp = {
+	.options = options,
+	.parser = parse_or_die,
+	.args_doc = "[FILE]",
+	.doc = "Write an HTML page of where the time of each step went (of " INPUT_DEFAULT
+	       " unless FILE is given): steps and their flames, to be compared with each other. It opens without a "
+	       "network.",
+};
+
+/* ---- what comes in ---- */
+
+static int add_record(const struct rec_hdr *record, void *job)
+{
+	return job__add(job, record);
+}
+
+/* malloc'ed; NULL: no memory. */
+static char *about(struct job *job)
+{
+	char *text = NULL;
+	size_t bytes;
+	FILE *out = open_memstream(&text, &bytes);
+
+	if (!out)
+		return NULL;
+	common__text(job, out);
+	if (!fclose(out))
+		return text;
+	free(text);
+	return NULL;
+}
+
+static int check_samples(const char *file, struct job *job)
+{
+	const struct samples *samples = job__samples(job);
+
+	if (!samples)
+		return -ENOMEM;
+	if (samples__cnt(samples))
+		return 0;
+	log__error("record again, for some seconds: stepflame record -p PID -d 30s", "%s has no samples", file);
+	return -ENODATA;
+}
+
+/* *text becomes malloc'ed. */
+static int read_recording(const char *file, struct flame *flame, char **text)
+{
+	struct job *job = job__new();
+	struct steps *steps = NULL;
+	int err = job ? input__read(file, add_record, job) : -ENOMEM;
+
+	if (!err)
+		err = check_samples(file, job);
+	if (!err) {
+		steps = steps__new(job);
+		*text = about(job);
+		err = steps && *text ? flame__add(flame, job, steps) : -ENOMEM;
+	}
+	steps__free(steps);
+	job__free(job);
+	return err;
+}
+
+/* ---- what is chosen ---- */
+
+static bool has_threads(const struct flame *flame, const struct flame_choice *choice)
+{
+	size_t cnt;
+	const struct flame_thread *threads = flame__threads(flame, &cnt);
+
+	for (size_t i = 0; i < cnt; i++)
+		if (flame__chooses(flame, choice, &threads[i]))
+			return true;
+	return false;
+}
+
+static int check_choice(const struct arguments *arguments, const struct flame *flame)
+{
+	const struct flame_choice *choice = &arguments->choice;
+	size_t cnt, step_cnt = 0;
+	const struct flame_track *tracks = flame__tracks(flame, &cnt);
+	bool found = choice->steps != FLAME_STEP;
+
+	if (!has_threads(flame, choice)) {
+		log__error("name a process of the recording; stepflame report --per-rank lists them",
+			   "%s has no samples of process %u", arguments->files[0], choice->pid);
+		return -ENODATA;
+	}
+	for (size_t i = 0; i < cnt; i++) {
+		if (tracks[i].recording != choice->recording)
+			continue;
+		step_cnt += tracks[i].step_cnt;
+		for (size_t s = 0; s < tracks[i].step_cnt && !found; s++)
+			found = tracks[i].steps[s].index == choice->number;
+	}
+	if (!step_cnt && choice->steps != FLAME_ALL_TIME) {
+		log__error(
+			"leave --step and --slowest away for the whole time; record --step-at NAME says what a step is",
+			"%s has no steps", arguments->files[0]);
+		return -ENODATA;
+	}
+	if (!found)
+		log__error("see stepflame report --steps for those that are there", "%s has no step %" PRIu64,
+			   arguments->files[0], choice->number);
+	return found ? 0 : -ENODATA;
+}
+
+/* ---- folded ---- */
+
+static void free_texts(char **texts, size_t cnt)
+{
+	for (size_t i = 0; texts && i < cnt; i++)
+		free(texts[i]);
+	free(texts);
+}
+
+/* By frame; that of the root is NULL. NULL: no memory. */
+static char **frame_texts(const struct flame *flame, size_t *cnt)
+{
+	size_t other_cnt;
+	const struct flame_frame *frames = flame__frames(flame, cnt);
+	const struct flame_function *functions = flame__functions(flame, &other_cnt);
+	char *const *texts = flame__texts(flame, &other_cnt);
+	char **out = calloc(*cnt, sizeof(*out));
+
+	for (size_t i = 1; out && i < *cnt; i++) {
+		const struct flame_function *function = &functions[frames[i].function];
+
+		out[i] = folded__frame(texts[function->name], function->file ? texts[function->file] : NULL,
+				       frames[i].line);
+		if (!out[i]) {
+			free_texts(out, *cnt);
+			return NULL;
+		}
+	}
+	return out;
+}
+
+static int put_path(const struct flame_node *nodes, uint32_t node, char *const *texts)
+{
+	uint32_t *frames;
+	size_t cnt = 0;
+
+	for (uint32_t at = node; at; at = nodes[at].parent)
+		cnt++;
+	frames = calloc(cnt + 1, sizeof(*frames));
+	if (!frames)
+		return -ENOMEM;
+	for (size_t i = cnt; i > 0; node = nodes[node].parent)
+		frames[--i] = nodes[node].frame;
+	for (size_t i = 0; i < cnt; i++)
+		printf("%s%s", i ? ";" : "", texts[frames[i]]);
+	free(frames);
+	return 0;
+}
+
+/* ns: by recording and node. Lines of less than half a microsecond are left out. */
+static int put_folded(const struct flame *flame, double *const *ns, bool both)
+{
+	size_t text_cnt, cnt;
+	const struct flame_node *nodes = flame__nodes(flame, &cnt);
+	char **texts = frame_texts(flame, &text_cnt);
+	int err = texts ? 0 : -ENOMEM;
+
+	for (size_t i = 1; i < cnt && !err; i++) {
+		double us[] = {ns[0][i] / 1e3, both ? ns[1][i] / 1e3 : 0};
+
+		if (us[0] < 0.5 && us[1] < 0.5)
+			continue;
+		err = put_path(nodes, i, texts);
+		printf(" %.0f", us[0]);
+		if (both)
+			printf(" %.0f", us[1]);
+		putchar('\n');
+	}
+	free_texts(texts, text_cnt);
+	return err ? err : common__flush(stdout);
+}
+
+static int write_folded(const struct arguments *arguments, const struct flame *flame)
+{
+	bool both = arguments->files[1];
+	double *ns[PAGE_RECORDINGS] = {0};
+	struct flame_choice choice = arguments->choice;
+	size_t cnt, step_cnt;
+	int err = 0;
+
+	flame__nodes(flame, &cnt);
+	for (int i = 0; i <= both && !err; i++) {
+		choice.recording = i;
+		/* A step of one recording is none of the other, and so is a process. */
+		if (i) {
+			choice.steps = FLAME_ALL_TIME;
+			choice.pid = 0;
+		}
+		ns[i] = calloc(cnt, sizeof(*ns[i]));
+		err = ns[i] ? flame__weigh(flame, &choice, ns[i], &step_cnt) : -ENOMEM;
+	}
+	if (!err)
+		err = put_folded(flame, ns, both);
+	for (int i = 0; i < PAGE_RECORDINGS; i++)
+		free(ns[i]);
+	return err;
+}
+
+/* ---- the page ---- */
+
+static int note_thinning(struct flame *flame, struct page *page)
+{
+	char *noted;
+	uint64_t grain_us, step_grain_us;
+
+	flame__thin(flame, ROWS_MAX, &grain_us, &step_grain_us);
+	if (step_grain_us)
+		grain_us = step_grain_us;
+	if (!grain_us)
+		return 0;
+	if (asprintf(
+		    &noted,
+		    "%snote: so many samples do not fit into a page: those of the same stack within %.3g s are one%s\n",
+		    page->recordings[0].about, grain_us / 1e6,
+		    step_grain_us ? "" : ", but for threads that make steps") < 0)
+		return -ENOMEM;
+	free(page->recordings[0].about);
+	page->recordings[0].about = noted;
+	return 0;
+}
+
+static int write_page(const struct arguments *arguments, struct flame *flame, struct page *page)
+{
+	const char *path = arguments->output ?: OUTPUT_DEFAULT;
+	int err = note_thinning(flame, page), fd;
+	FILE *out;
+
+	if (err)
+		return err;
+	for (uint32_t i = 0; i < page->recording_cnt; i++) {
+		const char *slash = strrchr(arguments->files[i], '/');
+
+		utf8__copy(page->recordings[i].file, sizeof(page->recordings[i].file),
+			   slash ? slash + 1 : arguments->files[i], sizeof(page->recordings[i].file));
+	}
+	fd = output__open(path);
+	out = fd >= 0 ? fdopen(fd, "wb") : NULL;
+	if (!out) {
+		err = -errno;
+	} else {
+		err = page__write(page, out);
+		if (!err)
+			err = common__flush(out);
+		if (fclose(out) && !err)
+			err = -errno;
+	}
+	if (err)
+		log__error(NULL, "cannot write %s: %s", path, strerror(-err));
+	else
+		log__info("wrote %s: open it in a browser", path);
+	return err;
+}
+
+int cmd_flame(int argc, char **argv)
+{
+	struct arguments arguments = {0};
+	struct flame *flame = flame__new();
+	struct page page = {.flame = flame};
+	int err = flame ? 0 : -ENOMEM;
+
+	argp_parse(&cmd_flame_argp, argc, argv, 0, NULL, &arguments);
+	if (!arguments.files[0])
+		arguments.files[0] = INPUT_DEFAULT;
+	/* Who reads us may stop early (head, less): an error of write, not a signal. */
+	signal(SIGPIPE, SIG_IGN);
+
+	for (uint32_t i = 0; i < PAGE_RECORDINGS && arguments.files[i] && !err; i++) {
+		err = read_recording(arguments.files[i], flame, &page.recordings[i].about);
+		page.recording_cnt++;
+	}
+	if (!err)
+		err = check_choice(&arguments, flame);
+	if (err)
+		goto out;
+	page.choice = arguments.choice;
+	err = arguments.folded ? write_folded(&arguments, flame) : write_page(&arguments, flame, &page);
+	if (err == -EPIPE)
+		err = 0;
+out:
+	for (uint32_t i = 0; i < PAGE_RECORDINGS; i++)
+		free(page.recordings[i].about);
+	flame__free(flame);
+	return log__exit_code(err);
+}

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* stepflame merge: recordings of several ranks in, one out. Needs no root and no target. */
+#include "cmd.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "../log.h"
+#include "../recording/merge.h"
+#include "input.h"
+
+#define FILES_MAX 1024 /* process numbers have room for so many files: 32 less REC_PID_BITS bits */
+
+struct arguments {
+	const char *files[FILES_MAX];
+	size_t file_cnt;
+	const char *output;
+};
+
+static const struct argp_option options[] = {
+	{"output", 'o', "OUT", 0, "The recording to write", 0},
+	{0},
+};
+
+/* Reading a file while it is written anew would lose it. */
+static bool is_same_file(const char *a, const char *b)
+{
+	struct stat x, y;
+
+	return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+static error_t parse_or_die(int key, char *arg, struct argp_state *state)
+{
+	struct arguments *arguments = state->input;
+
+	switch (key) {
+	case 'o':
+		arguments->output = arg;
+		break;
+	case ARGP_KEY_ARG:
+		if (arguments->file_cnt == FILES_MAX)
+			argp_error(state, "at most %d recordings", FILES_MAX);
+		arguments->files[arguments->file_cnt++] = arg;
+		break;
+	case ARGP_KEY_END:
+		if (arguments->file_cnt < 2)
+			argp_error(state, "name two recordings or more");
+		if (!arguments->output)
+			argp_error(state, "name the recording to write: -o OUT");
+		for (size_t i = 0; i < arguments->file_cnt; i++)
+			if (is_same_file(arguments->files[i], arguments->output))
+				argp_error(state, "%s would be read and written", arguments->output);
+		break;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+	return 0;
+}
+
+const struct argp cmd_merge_argp = {
+	.options = options,
+	.parser = parse_or_die,
+	.args_doc = "FILE FILE... -o OUT",
+	.doc = "Make one recording of those of several ranks of a job, of one host or of several. Reports of it have "
+	       "the "
+	       "ranks side by side; times are the first one's, by the clocks of the hosts.",
+};
+
+struct reading {
+	struct merge *merge;
+	size_t file;
+};
+
+static int look(const struct rec_hdr *record, void *ctx)
+{
+	const struct reading *reading = ctx;
+
+	return merge__look(reading->merge, reading->file, record);
+}
+
+static int add(const struct rec_hdr *record, void *ctx)
+{
+	const struct reading *reading = ctx;
+
+	return merge__add(reading->merge, reading->file, record);
+}
+
+/* A failed write is no failure to read: it is kept here, and the reading goes on. */
+struct writing {
+	struct recording_writer *writer;
+	int err;
+};
+
+static int write_record(const struct rec_hdr *record, void *ctx)
+{
+	struct writing *writing = ctx;
+
+	if (!writing->err)
+		writing->err = recording_writer__append(writing->writer, record);
+	return 0;
+}
+
+/* 0, or -EINVAL after a message: they do not belong together. */
+static int check(struct merge *merge, const struct arguments *arguments)
+{
+	struct merge_verdict verdict;
+	int err = merge__judge(merge, &verdict);
+	const char *a = arguments->files[verdict.files[0]], *b = arguments->files[verdict.files[1]];
+
+	if (err)
+		return err;
+	switch (verdict.fit) {
+	case MERGE_FITS:
+		return 0;
+	case MERGE_APART:
+		log__warn("record the ranks at the same time to compare step by step",
+			  "%s and %s were recorded at different times", a, b);
+		return 0;
+	case MERGE_SAME_RANK:
+		log__error("name one recording of each rank of one job", "%s and %s are both of rank %u", a, b,
+			   verdict.number);
+		return -EINVAL;
+	case MERGE_SAME_PROCESS:
+		log__error("name one recording of each process", "%s and %s are both of process %u", a, b,
+			   verdict.number);
+		return -EINVAL;
+	}
+	return -EINVAL;
+}
+
+static int read_all(const struct arguments *arguments, struct merge *merge,
+		    int (*fn)(const struct rec_hdr *record, void *ctx))
+{
+	int err = 0;
+
+	for (size_t i = 0; i < arguments->file_cnt && !err; i++)
+		err = input__read(arguments->files[i], fn, &(struct reading){merge, i});
+	return err;
+}
+
+static int write_merged(const struct arguments *arguments, struct merge *merge, struct writing *writing)
+{
+	int err, end_err;
+
+	writing->err = recording_writer__new(arguments->output, &writing->writer);
+	err = writing->err ? 0 : read_all(arguments, merge, add);
+	if (!err && !writing->err)
+		err = merge__finish(merge);
+	end_err = recording_writer__free(writing->writer);
+	if (!writing->err)
+		writing->err = end_err;
+	if (writing->err)
+		log__error(NULL, "cannot write %s: %s", arguments->output, strerror(-writing->err));
+	else if (!err)
+		log__info("%zu recordings merged into %s", arguments->file_cnt, arguments->output);
+	return writing->err ?: err;
+}
+
+int cmd_merge(int argc, char **argv)
+{
+	struct arguments arguments = {0};
+	struct writing writing = {0};
+	struct merge *merge;
+	int err = -ENOMEM;
+
+	argp_parse(&cmd_merge_argp, argc, argv, 0, NULL, &arguments);
+	merge = merge__new(arguments.file_cnt, write_record, &writing);
+	if (merge)
+		err = read_all(&arguments, merge, look);
+	if (!err)
+		err = check(merge, &arguments);
+	if (!err)
+		err = write_merged(&arguments, merge, &writing);
+	merge__free(merge);
+	return log__exit_code(err);
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "cpu_class.h"
+
+#include <string.h>
+
+#define COUNT(array) (sizeof(array) / sizeof(*(array)))
+
+/* Beginnings of file names. */
+static const char *const interpreters[] = {"libpython", "python"};
+static const char *const torch_libraries[] = {
+	"libtorch",  "libc10", "libgomp", "libiomp",  "libomp",  "libmkl",  "libdnnl", "libcuda", "libcudnn",
+	"libcublas", "libcuf", "libcus",  "libnvrtc", "libnccl", "libgloo", "libtbb",  "_C.",
+};
+
+static bool begins(const char *text, const char *const *beginnings, size_t cnt)
+{
+	for (size_t i = 0; i < cnt; i++)
+		if (!strncmp(text, beginnings[i], strlen(beginnings[i])))
+			return true;
+	return false;
+}
+
+/* Of "symbol (library)": "library)"; "" when it is not known. */
+static const char *library_of(const char *native)
+{
+	const char *paren = native ? strrchr(native, '(') : NULL;
+
+	return paren ? paren + 1 : "";
+}
+
+enum cpu_class cpu_class__of(const struct job *job, const struct sample *sample, enum phase phase)
+{
+	const char *library = library_of(sample->native ? job__name(job, sample->native) : NULL);
+
+	if (sample->kernel)
+		return CPU_KERNEL;
+	if (begins(library, interpreters, COUNT(interpreters)))
+		return CPU_PYTHON;
+	/* What libc and its like do there is an operator's, or so little that it does not matter. */
+	if (phase == PHASE_FORWARD || phase == PHASE_BACKWARD || phase == PHASE_OPTIMIZER)
+		return CPU_OP;
+	return begins(library, torch_libraries, COUNT(torch_libraries)) ? CPU_OP : CPU_NATIVE;
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What a thread did when the timer met it on the CPU. */
+#ifndef STEPFLAME_CPU_CLASS_H
+#define STEPFLAME_CPU_CLASS_H
+
+#include "job.h"
+#include "samples.h"
+
+enum cpu_class {
+	CPU_PYTHON, /* the interpreter */
+	CPU_OP,     /* torch, and the libraries that it calls; in forward, backward and optimizer all native code */
+	CPU_NATIVE, /* other native code */
+	CPU_KERNEL,
+	CPU__COUNT,
+};
+
+enum cpu_class cpu_class__of(const struct job *job, const struct sample *sample, enum phase phase);
+
+#endif

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Whether steps come at regular intervals: every 37th, or every 9th or 10th (of items, some of which share a batch).
+ */
+#ifndef STEPFLAME_RHYTHM_H
+#define STEPFLAME_RHYTHM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct rhythm {
+	uint64_t shortest, longest; /* steps from one to the next: the same number, or two that differ by 1; 0: none */
+	size_t matched;             /* steps that are in it */
+};
+
+/*
+ * Of ascending indexes, of steps that lost so much time. Those that lost less than half of what the fourth of them,
+ * by that, lost do not count. There is a rhythm when at least 4 of the others, and three quarters, follow it, and no
+ * more than a quarter of those that should be are missing. Steps that all follow each other have none.
+ */
+struct rhythm rhythm__find(const uint64_t *indexes, const uint64_t *lost_ns, size_t cnt);
+
+#endif

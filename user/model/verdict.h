@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What bounds the steps of a track, and what to try: out of what they are made of, and what slow steps are blamed on.
+ * It abstains where data is missing or nothing stands out.
+ */
+#ifndef STEPFLAME_VERDICT_H
+#define STEPFLAME_VERDICT_H
+
+#include "blame.h"
+
+#define STEPFLAME_VERDICTS(X)       \
+	X(UNCLEAR, "unclear")       \
+	X(INPUT, "input-bound")     \
+	X(PYTHON, "Python-bound")   \
+	X(CPU_OP, "CPU-op-bound")   \
+	X(GPU, "GPU-bound")         \
+	X(COMM, "comm-bound")       \
+	X(CHECKPOINT, "checkpoint") \
+	X(MEMORY, "memory")         \
+	X(LOCK, "lock-bound")       \
+	X(STARVED, "CPU-starved")
+
+enum verdict_class {
+#define X(id, name) VERDICT_##id,
+	STEPFLAME_VERDICTS(X)
+#undef X
+		VERDICT__COUNT,
+};
+
+/* Texts are malloc'ed, UTF-8, with control characters as they came. */
+struct verdict {
+	enum verdict_class class;
+	char *why;
+	struct array evidence, next; /* char * */
+};
+
+const char *verdict_class__name(enum verdict_class class); /* "input-bound" */
+/* 0 or -ENOMEM. Free with verdict__release. */
+int verdict__new(struct job *job, const struct steps *steps, const struct step_track *track, const struct blame *blame,
+		 struct verdict *verdict);
+void verdict__release(struct verdict *verdict);
+
+/* "train.py:42 Rows.__getitem__" of a spot that is one; malloc'ed, NULL: no memory. */
+char *spot__text(struct job *job, const struct spot *spot);
+/* "every 37th step", "every 9th or 10th step"; malloc'ed, "" for none; NULL: no memory. */
+char *rhythm__text(const struct rhythm *rhythm);
+
+#endif

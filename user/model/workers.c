@@ -1,0 +1,542 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * A wait for a batch is ended by the worker that made it, or, with pin_memory, by a thread of the process itself whose
+ * own wait the worker ended. Waits of one fetch are one: batches of other workers may come first, and wake the process
+ * for nothing; the last to wake it is whom it waited for.
+ */
+#include "workers.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "advice.h"
+#include "array.h"
+#include "intern.h"
+#include "processes.h"
+#include "stacks.h"
+#include "sums.h"
+
+#define LOADER_LABEL "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+
+/* Where a worker is. */
+enum worker_stack {
+	STACK_OTHER,
+	STACK_WORKS, /* in its loop, or in the thread that sends batches */
+	STACK_IDLE,  /* there, waiting for what to load or to send next */
+};
+
+/* Samples by thread, in the order of time. */
+struct by_thread {
+	uint32_t *indexes; /* of all samples */
+	size_t *first;     /* by thread: where its indexes begin */
+};
+
+struct workers {
+	struct array loaders; /* struct loader; what they point to is owned */
+	struct job *job;
+	const struct samples *samples;
+	const struct steps *steps;
+	struct by_thread by_thread;
+	uint8_t *stacks; /* enum worker_stack by stack */
+};
+
+static int index_samples(struct workers *w)
+{
+	size_t cnt = samples__cnt(w->samples), end = samples__thread_end(w->samples);
+	struct by_thread *by = &w->by_thread;
+
+	by->indexes = calloc(cnt + 1, sizeof(*by->indexes));
+	by->first = calloc(end + 2, sizeof(*by->first));
+	if (!by->indexes || !by->first)
+		return -1;
+	for (size_t i = 0; i < cnt; i++)
+		by->first[samples__get(w->samples, i).thread + 2]++;
+	for (size_t t = 1; t < end + 2; t++)
+		by->first[t] += by->first[t - 1];
+	for (size_t i = 0; i < cnt; i++)
+		by->indexes[by->first[samples__get(w->samples, i).thread + 1]++] = i;
+	return 0;
+}
+
+static size_t thread_cnt(const struct workers *w, uint32_t thread)
+{
+	return w->by_thread.first[thread + 1] - w->by_thread.first[thread];
+}
+
+static struct sample thread_sample(const struct workers *w, uint32_t thread, size_t n)
+{
+	return samples__get(w->samples, w->by_thread.indexes[w->by_thread.first[thread] + n]);
+}
+
+/* The number of a thread, 0: it has no samples. */
+static uint32_t find_thread(const struct workers *w, uint32_t pid, uint32_t tid)
+{
+	uint32_t thread_pid, thread_tid;
+
+	for (size_t t = 1; t < samples__thread_end(w->samples); t++) {
+		samples__thread(w->samples, t, &thread_pid, &thread_tid);
+		if (thread_pid == pid && thread_tid == tid)
+			return t;
+	}
+	return 0;
+}
+
+/* How many of a thread's samples ended by then. */
+static size_t ended_by(const struct workers *w, uint32_t thread, uint64_t time_ns)
+{
+	size_t low = 0, high = thread_cnt(w, thread);
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (thread_sample(w, thread, middle).time_ns <= time_ns)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* ---- what a worker does ---- */
+
+static bool ends_with(const char *text, const char *end)
+{
+	size_t length = text ? strlen(text) : 0, wanted = strlen(end);
+
+	return length >= wanted && !strcmp(text + length - wanted, end);
+}
+
+static bool is_function(const struct workers *w, uint32_t code_number, const char *file, const char *name)
+{
+	struct code code = stacks__code(job__stacks(w->job), code_number);
+	const char *text = job__name(w->job, code.name), *dot = text ? strrchr(text, '.') : NULL;
+
+	return text && !strcmp(dot ? dot + 1 : text, name) && ends_with(job__name(w->job, code.file), file);
+}
+
+/*
+ * _worker_loop (torch/utils/data/_utils/worker.py, 1.8 to 2.15) calls get of its index queue; _feed, in a thread of its
+ * own, waits by a condition.
+ */
+enum loop_function { LOOP_NONE, LOOP_WORKER, LOOP_FEED, LOOP_GET, LOOP_WAIT };
+
+static enum loop_function loop_function(const struct workers *w, uint32_t code)
+{
+	if (is_function(w, code, "torch/utils/data/_utils/worker.py", "_worker_loop"))
+		return LOOP_WORKER;
+	if (is_function(w, code, "multiprocessing/queues.py", "_feed"))
+		return LOOP_FEED;
+	if (is_function(w, code, "multiprocessing/queues.py", "get"))
+		return LOOP_GET;
+	return is_function(w, code, "threading.py", "wait") ? LOOP_WAIT : LOOP_NONE;
+}
+
+static enum worker_stack classify_stack(const struct stack *stack, const uint8_t *functions)
+{
+	enum worker_stack found = STACK_OTHER;
+
+	for (uint32_t f = 0; f < stack->cnt; f++) {
+		uint8_t function = functions[stack->frames[f].code];
+		uint8_t called = f ? functions[stack->frames[f - 1].code] : LOOP_NONE;
+
+		if ((function == LOOP_WORKER && called == LOOP_GET) || (function == LOOP_FEED && called == LOOP_WAIT))
+			return STACK_IDLE;
+		if (function == LOOP_WORKER || function == LOOP_FEED)
+			found = STACK_WORKS;
+	}
+	return found;
+}
+
+static int classify_stacks(struct workers *w)
+{
+	const struct stacks *stacks = job__stacks(w->job);
+	size_t end = stacks__stack_end(stacks), code_end = stacks__code_end(stacks);
+	uint8_t *functions = calloc(code_end, sizeof(*functions));
+
+	w->stacks = calloc(end, sizeof(*w->stacks));
+	for (size_t i = 0; functions && i < code_end; i++)
+		functions[i] = loop_function(w, i);
+	for (size_t i = 0; w->stacks && functions && i < end; i++) {
+		struct stack stack = stacks__stack(stacks, i);
+
+		w->stacks[i] = classify_stack(&stack, functions);
+	}
+	free(functions);
+	return w->stacks && functions ? 0 : -1;
+}
+
+/* ---- processes ---- */
+
+static const struct rec_target *find_target(const struct job *job, uint32_t pid)
+{
+	size_t cnt;
+	const struct rec_target *targets = job__targets(job, &cnt);
+
+	for (size_t i = 0; i < cnt; i++)
+		if (targets[i].pid == pid)
+			return &targets[i];
+	return NULL;
+}
+
+/* Whose worker it is: a main process's that it descends from. 0: of none. */
+static uint32_t main_of(const struct job *job, const struct rec_target *worker)
+{
+	const struct rec_target *at = worker;
+
+	for (int i = 0; i < 8 && at; i++) {
+		if (at->role == ROLE_MAIN)
+			return at->pid;
+		at = find_target(job, at->parent_pid);
+	}
+	return 0;
+}
+
+/* A worker that lived too short to be known by its threads' names is known by what it does. */
+static bool is_worker(const struct workers *w, const struct rec_target *target)
+{
+	uint32_t thread = target->role == ROLE_CHILD ? find_thread(w, target->pid, target->pid) : 0;
+
+	for (size_t i = 0; i < thread_cnt(w, thread); i++)
+		if (w->stacks[thread_sample(w, thread, i).stack] != STACK_OTHER)
+			return true;
+	return target->role == ROLE_WORKER;
+}
+
+static int find_workers(struct workers *w, struct loader *loader)
+{
+	size_t cnt;
+	const struct rec_target *targets = job__targets(w->job, &cnt);
+	struct worker *workers = calloc(cnt + 1, sizeof(*workers));
+
+	loader->workers = workers;
+	if (!workers)
+		return -1;
+	for (size_t i = 0; i < cnt; i++)
+		if (is_worker(w, &targets[i]) && main_of(w->job, &targets[i]) == loader->pid) {
+			workers[loader->worker_cnt].pid = targets[i].pid;
+			workers[loader->worker_cnt].number = loader->worker_cnt;
+			loader->worker_cnt++;
+		}
+	return 0;
+}
+
+static uint32_t find_worker(const struct loader *loader, uint32_t pid)
+{
+	for (size_t i = 0; pid && i < loader->worker_cnt; i++)
+		if (loader->workers[i].pid == pid)
+			return i;
+	return WORKER_NONE;
+}
+
+static void measure_worker(const struct workers *w, struct worker *worker)
+{
+	uint32_t thread = find_thread(w, worker->pid, worker->pid);
+
+	for (size_t i = 0; i < thread_cnt(w, thread); i++) {
+		struct sample s = thread_sample(w, thread, i);
+
+		worker->seen_ns = sum__u64(worker->seen_ns, s.weight_ns);
+		if (!i)
+			worker->first_ns = s.time_ns > s.weight_ns ? s.time_ns - s.weight_ns : 0;
+		worker->last_ns = s.time_ns;
+		if (s.kind == SAMPLE_CPU)
+			worker->cpu_ns = sum__u64(worker->cpu_ns, s.weight_ns);
+		else if (s.cause == CAUSE_RUN_QUEUE)
+			worker->queued_ns = sum__u64(worker->queued_ns, s.weight_ns);
+		else if (w->stacks[s.stack] == STACK_IDLE)
+			worker->idle_ns = sum__u64(worker->idle_ns, s.weight_ns);
+	}
+}
+
+/* ---- waits ---- */
+
+/* The worker that ended a wait, if need be by way of a thread of the process that it woke in that time. */
+static uint32_t who_ended(const struct workers *w, const struct loader *loader, const struct sample *wait)
+{
+	uint32_t found = find_worker(loader, wait->waker_pid), thread;
+
+	if (found != WORKER_NONE || wait->waker_pid != loader->pid)
+		return found;
+	thread = find_thread(w, wait->waker_pid, wait->waker_tid);
+	for (size_t i = thread ? ended_by(w, thread, wait->time_ns) : 0; i > 0; i--) {
+		struct sample s = thread_sample(w, thread, i - 1);
+
+		if (s.time_ns + wait->weight_ns < wait->time_ns)
+			break;
+		found = find_worker(loader, s.waker_pid);
+		if (found != WORKER_NONE)
+			return found;
+	}
+	return WORKER_NONE;
+}
+
+static int compare_wait(const void *a, const void *b)
+{
+	const struct loader_wait *x = a, *y = b;
+
+	return (x->start_ns > y->start_ns) - (x->start_ns < y->start_ns);
+}
+
+/* Those of one thread. 0 or -1: no memory. */
+static int find_waits(const struct workers *w, struct loader *loader, uint32_t thread, struct array *waits)
+{
+	struct loader_wait *open = NULL;
+
+	for (size_t i = 0; i < thread_cnt(w, thread); i++) {
+		struct sample s = thread_sample(w, thread, i);
+		uint64_t start = s.time_ns > s.weight_ns ? s.time_ns - s.weight_ns : 0;
+		long step = loader->track ? step_track__at(loader->track, s.time_ns) : -1;
+		uint32_t worker;
+
+		if (s.kind != SAMPLE_WAIT || s.cause != CAUSE_DATA_WAIT) {
+			if (steps__phase(w->steps, s.path) != PHASE_DATA)
+				open = NULL;
+			continue;
+		}
+		if (!open || open->step != step) {
+			open = array__add(waits, sizeof(*open));
+			if (!open)
+				return -1;
+			*open = (struct loader_wait){.start_ns = start, .step = step, .worker = WORKER_NONE};
+		}
+		open->end_ns = s.time_ns;
+		open->ns = sum__u64(open->ns, s.weight_ns);
+		worker = who_ended(w, loader, &s);
+		if (worker != WORKER_NONE)
+			open->worker = worker;
+	}
+	return 0;
+}
+
+static int find_all_waits(const struct workers *w, struct loader *loader)
+{
+	struct array waits = {0};
+	uint32_t pid, tid;
+	int failed = 0;
+
+	for (size_t t = 1; t < samples__thread_end(w->samples) && !failed; t++) {
+		samples__thread(w->samples, t, &pid, &tid);
+		if (pid == loader->pid)
+			failed = find_waits(w, loader, t, &waits);
+	}
+	if (waits.cnt)
+		qsort(waits.items, waits.cnt, sizeof(struct loader_wait), compare_wait);
+	loader->waits = waits.items;
+	loader->wait_cnt = waits.cnt;
+	return failed;
+}
+
+static void add_waits(struct loader *loader)
+{
+	struct worker *workers = (struct worker *)loader->workers;
+
+	for (size_t i = 0; i < loader->wait_cnt; i++) {
+		const struct loader_wait *wait = &loader->waits[i];
+		struct worker *worker = wait->worker == WORKER_NONE ? NULL : &workers[wait->worker];
+
+		loader->wait_ns = sum__u64(loader->wait_ns, wait->ns);
+		if (!worker) {
+			loader->unknown_ns = sum__u64(loader->unknown_ns, wait->ns);
+			continue;
+		}
+		worker->waits++;
+		worker->wait_ns = sum__u64(worker->wait_ns, wait->ns);
+		worker->longest_ns = wait->ns > worker->longest_ns ? wait->ns : worker->longest_ns;
+	}
+}
+
+/* ---- what it did meanwhile ---- */
+
+/* Up to 2^24 lines and 2^8 causes. */
+static uint64_t doing_key(const struct workers *w, const struct sample *s)
+{
+	struct stack stack = stacks__stack(job__stacks(w->job), s->stack);
+	struct code code;
+
+	if (!stack.cnt)
+		return 1 + s->cause;
+	code = stacks__code(job__stacks(w->job), stack.frames[0].code);
+	return (uint64_t)stack.frames[0].code << 32 | (code__line(&code, stack.frames[0].offset) & 0xffffff) << 8 |
+	       (1 + s->cause);
+}
+
+/* How much of a sample lies between two instants. */
+static uint64_t overlap(const struct sample *s, uint64_t start_ns, uint64_t end_ns)
+{
+	uint64_t begun = s->time_ns > s->weight_ns ? s->time_ns - s->weight_ns : 0, ended = s->time_ns;
+
+	if (s->kind == SAMPLE_CPU)
+		return s->time_ns >= start_ns && s->time_ns < end_ns ? s->weight_ns : 0;
+	begun = begun > start_ns ? begun : start_ns;
+	ended = ended < end_ns ? ended : end_ns;
+	return ended > begun ? ended - begun : 0;
+}
+
+static int compare_doing(const void *a, const void *b)
+{
+	const struct worker_doing *x = a, *y = b;
+
+	return (x->ns < y->ns) - (x->ns > y->ns);
+}
+
+struct doings {
+	struct intern keys;
+	struct array items; /* struct worker_doing */
+};
+
+/* What a thread did in a wait. 0 or -1: no memory. */
+static int add_doings(const struct workers *w, const struct loader_wait *wait, uint32_t thread, struct doings *doings)
+{
+	for (size_t n = ended_by(w, thread, wait->start_ns); n < thread_cnt(w, thread); n++) {
+		struct sample s = thread_sample(w, thread, n);
+		uint64_t ns = overlap(&s, wait->start_ns, wait->end_ns), key = doing_key(w, &s);
+		struct worker_doing *doing;
+		uint32_t at;
+
+		if (s.time_ns > wait->end_ns && s.time_ns - wait->end_ns >= s.weight_ns)
+			break;
+		if (!ns || (w->stacks[s.stack] != STACK_WORKS && (s.stack || s.tid != s.pid)))
+			continue;
+		if (intern__add(&doings->keys, key, &at) ||
+		    array__grow(&doings->items, intern__end(&doings->keys) - 1, sizeof(*doing)))
+			return -1;
+		doing = (struct worker_doing *)doings->items.items + at - 1;
+		doing->code = key >> 32;
+		doing->line = key >> 8 & 0xffffff;
+		doing->cause = s.cause;
+		doing->ns = sum__u64(doing->ns, ns);
+	}
+	return 0;
+}
+
+static int find_doings(const struct workers *w, const struct loader *loader, uint32_t number, struct worker *worker)
+{
+	struct doings doings = {0};
+	uint32_t pid, tid;
+	int failed = 0;
+
+	for (size_t t = 1; t < samples__thread_end(w->samples); t++) {
+		samples__thread(w->samples, t, &pid, &tid);
+		for (size_t i = 0; pid == worker->pid && i < loader->wait_cnt && !failed; i++)
+			if (loader->waits[i].worker == number)
+				failed = add_doings(w, &loader->waits[i], t, &doings);
+	}
+	if (doings.items.cnt)
+		qsort(doings.items.items, doings.items.cnt, sizeof(struct worker_doing), compare_doing);
+	worker->doings = doings.items.items;
+	worker->doing_cnt = doings.items.cnt;
+	intern__free(&doings.keys);
+	return failed;
+}
+
+/* ---- loaders ---- */
+
+static void measure_main(const struct workers *w, struct loader *loader)
+{
+	const struct rec_window *window = job__window(w->job);
+	size_t cnt;
+	const struct job_action *actions = job__actions(w->job, &cnt);
+
+	loader->observed_ns = loader->track ? loader->track->total_ns : window->end_ns - window->start_ns;
+	for (size_t i = 0; i < cnt; i++)
+		if (actions[i].pid == loader->pid && actions[i].kind == SPAN_LABEL &&
+		    !strcmp(actions[i].name, LOADER_LABEL))
+			loader->batches = actions[i].val.calls;
+	for (size_t i = 0; i < samples__cnt(w->samples); i++) {
+		struct sample s = samples__get(w->samples, i);
+
+		if (s.pid == loader->pid && s.kind == SAMPLE_CPU)
+			loader->main_cpu_ns = sum__u64(loader->main_cpu_ns, s.weight_ns);
+	}
+}
+
+static int make_loader(struct workers *w, struct loader *loader)
+{
+	struct worker *workers;
+	int failed = find_workers(w, loader) || find_all_waits(w, loader);
+
+	if (failed)
+		return failed;
+	workers = (struct worker *)loader->workers;
+	add_waits(loader);
+	for (size_t i = 0; i < loader->worker_cnt && !failed; i++) {
+		measure_worker(w, &workers[i]);
+		failed = find_doings(w, loader, i, &workers[i]);
+	}
+	measure_main(w, loader);
+	advice__find(loader, job__host(w->job)->cpus);
+	return failed;
+}
+
+static void free_loader(struct loader *loader)
+{
+	for (size_t i = 0; i < loader->worker_cnt; i++)
+		free((void *)loader->workers[i].doings);
+	free((void *)loader->workers);
+	free((void *)loader->waits);
+}
+
+static int make_loaders(struct workers *w)
+{
+	size_t cnt, track_cnt;
+	const struct rec_target *targets = job__targets(w->job, &cnt);
+	const struct step_track *tracks = steps__tracks(w->steps, &track_cnt);
+	struct loader *loader;
+
+	for (size_t i = 0; i < cnt; i++) {
+		if (targets[i].role != ROLE_MAIN)
+			continue;
+		loader = array__add(&w->loaders, sizeof(*loader));
+		if (!loader)
+			return -1;
+		loader->pid = targets[i].pid;
+		loader->slow = WORKER_NONE;
+		for (size_t t = 0; t < track_cnt; t++)
+			if (tracks[t].pid == loader->pid)
+				loader->track = &tracks[t];
+		if (make_loader(w, loader))
+			return -1;
+		if (!loader->worker_cnt && !loader->wait_cnt) {
+			free_loader(loader);
+			w->loaders.cnt--;
+		}
+	}
+	return 0;
+}
+
+struct workers *workers__new(struct job *job, const struct steps *steps)
+{
+	struct workers *w = calloc(1, sizeof(*w));
+
+	if (!w)
+		return NULL;
+	w->job = job;
+	w->steps = steps;
+	w->samples = job__samples(job);
+	if (!w->samples || index_samples(w) || classify_stacks(w) || make_loaders(w)) {
+		workers__free(w);
+		return NULL;
+	}
+	return w;
+}
+
+void workers__free(struct workers *w)
+{
+	struct loader *loaders = w ? w->loaders.items : NULL;
+
+	if (!w)
+		return;
+	for (size_t i = 0; i < w->loaders.cnt; i++)
+		free_loader(&loaders[i]);
+	free(loaders);
+	free(w->by_thread.indexes);
+	free(w->by_thread.first);
+	free(w->stacks);
+	free(w);
+}
+
+const struct loader *workers__loaders(const struct workers *w, size_t *cnt)
+{
+	*cnt = w->loaders.cnt;
+	return w->loaders.items;
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * DataLoader workers joined to the process that waits for their batches: by who ended its waits (struct rec_sample), and
+ * by what the worker did meanwhile. Made of a job once, from its samples; ends before the job and the steps do.
+ */
+#ifndef STEPFLAME_WORKERS_H
+#define STEPFLAME_WORKERS_H
+
+#include "steps.h"
+
+struct workers;
+
+/* What a worker did while it was waited for. */
+struct worker_doing {
+	uint32_t code, line; /* innermost Python frame: a number for stacks__code, 0 none */
+	unsigned int cause;  /* CAUSE_NONE: on the CPU */
+	uint64_t ns;
+};
+
+struct worker {
+	uint32_t pid;
+	uint32_t number; /* the process's workers in the order of their start, from 0 */
+	uint64_t waits;  /* for it */
+	uint64_t wait_ns, longest_ns;
+	uint64_t first_ns, last_ns; /* seen from, until */
+	/* Of its main thread. Idle: it waits for what to load next. */
+	uint64_t seen_ns, idle_ns, cpu_ns, queued_ns;
+	const struct worker_doing *doings; /* while it was waited for; most time first */
+	size_t doing_cnt;
+};
+
+#define WORKER_NONE UINT32_MAX
+
+/* The process waits for one batch, perhaps in several parts. */
+struct loader_wait {
+	uint64_t start_ns, end_ns;
+	uint64_t ns;     /* waited in it */
+	long step;       /* index into the track's steps; -1: in none */
+	uint32_t worker; /* whose batch it was: index into loader->workers; WORKER_NONE: not known */
+};
+
+enum loader_advice {
+	LOADER_UNKNOWN,  /* too little was seen */
+	LOADER_KEEPS_UP, /* it hardly waits */
+	LOADER_ONE_SLOW, /* one worker holds it up: more of them do not help */
+	LOADER_CPU_FULL, /* more workers would find no CPU */
+	LOADER_MORE,     /* `needed` workers would keep up */
+	LOADER_UNEVEN,   /* there are as many as it takes on average: batches take unlike times, or epochs are short */
+};
+
+/* A process and its workers. */
+struct loader {
+	uint32_t pid;
+	const struct step_track *track; /* NULL: it makes no steps */
+	const struct worker *workers;   /* by number */
+	size_t worker_cnt;
+	const struct loader_wait *waits; /* in the order of time */
+	size_t wait_cnt;
+	uint64_t wait_ns, unknown_ns; /* of all waits; of those whose worker is not known */
+	uint64_t observed_ns;         /* the steps, or else the window */
+	uint64_t batches;             /* fetched, as its DataLoader's label counts; 0: not known */
+	uint64_t main_cpu_ns;         /* of all its threads */
+	uint32_t at_once;             /* the most workers at a time */
+	uint64_t produce_ns;          /* a worker's time for a batch; 0: not known */
+	uint64_t consume_ns;          /* the process's time between fetches; 0: not known */
+	uint64_t batch_ns;            /* the time for a batch as it was, with waits; 0: not known */
+	uint32_t slow;                /* index of a worker that is slower than the others, WORKER_NONE: none is */
+	enum loader_advice advice;
+	uint32_t needed; /* workers, by produce_ns and consume_ns */
+};
+
+/* NULL: no memory. steps are of the same job. */
+struct workers *workers__new(struct job *job, const struct steps *steps);
+void workers__free(struct workers *workers); /* accepts NULL */
+/* Processes that have workers, or wait for some, in the order of the targets. NULL only with *cnt == 0. */
+const struct loader *workers__loaders(const struct workers *workers, size_t *cnt);
+
+#endif

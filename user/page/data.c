@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* Numbers go column by column, which gzip makes half as long as row by row. */
+#include "data.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "../report/common.h"
+
+#define NUMBER_MAX ((1ull << 53) - 1) /* whole numbers in JavaScript */
+#define BLOCK      3072               /* bytes at a time: a multiple of base64's 3 */
+
+struct packer {
+	z_stream zip;
+	FILE *out;
+	unsigned char plain[BLOCK], zipped[BLOCK];
+	size_t plain_cnt, zipped_cnt;
+};
+
+static const char *const kind_names[] = {
+	[CALLTREE_ROOT] = "root",     [CALLTREE_PROCESS] = "process", [CALLTREE_THREAD] = "thread",
+	[CALLTREE_PHASE] = "phase",   [CALLTREE_MARK] = "mark",       [CALLTREE_PYTHON] = "python",
+	[CALLTREE_OP] = "op",         [CALLTREE_NATIVE] = "native",   [CALLTREE_SYSCALL] = "kernel",
+	[CALLTREE_KERNEL] = "kernel", [CALLTREE_WAIT] = "wait",       [CALLTREE_WAKER] = "waker",
+};
+
+/* ---- base64 of gzip ---- */
+
+static void put_base64(const unsigned char *data, size_t cnt, FILE *out)
+{
+	static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+	for (size_t i = 0; i < cnt; i += 3) {
+		uint32_t bits = data[i] << 16 | (i + 1 < cnt ? data[i + 1] << 8 : 0) | (i + 2 < cnt ? data[i + 2] : 0);
+
+		putc_unlocked(digits[bits >> 18], out);
+		putc_unlocked(digits[bits >> 12 & 63], out);
+		putc_unlocked(i + 1 < cnt ? digits[bits >> 6 & 63] : '=', out);
+		putc_unlocked(i + 2 < cnt ? digits[bits & 63] : '=', out);
+	}
+}
+
+static void zip(struct packer *packer, int flush)
+{
+	int got;
+
+	packer->zip.next_in = packer->plain;
+	packer->zip.avail_in = packer->plain_cnt;
+	do {
+		packer->zip.next_out = packer->zipped + packer->zipped_cnt;
+		packer->zip.avail_out = BLOCK - packer->zipped_cnt;
+		got = deflate(&packer->zip, flush);
+		packer->zipped_cnt = BLOCK - packer->zip.avail_out;
+		if (packer->zipped_cnt < BLOCK && got != Z_STREAM_END)
+			continue;
+		put_base64(packer->zipped, packer->zipped_cnt, packer->out);
+		packer->zipped_cnt = 0;
+	} while (packer->zip.avail_in || (flush == Z_FINISH && got == Z_OK));
+	packer->plain_cnt = 0;
+}
+
+static void put_byte(struct packer *packer, unsigned char byte)
+{
+	if (packer->plain_cnt == BLOCK)
+		zip(packer, Z_NO_FLUSH);
+	packer->plain[packer->plain_cnt++] = byte;
+}
+
+static void put(struct packer *packer, uint64_t value)
+{
+	if (value > NUMBER_MAX)
+		value = NUMBER_MAX;
+	for (; value > 0x7f; value >>= 7)
+		put_byte(packer, (value & 0x7f) | 0x80);
+	put_byte(packer, value);
+}
+
+/* Small numbers either side of 0 become small numbers. */
+static uint64_t folded(int64_t value)
+{
+	return value < 0 ? ~((uint64_t)value << 1) : (uint64_t)value << 1;
+}
+
+static uint64_t bounded(uint64_t value)
+{
+	return value < NUMBER_MAX / 2 ? value : NUMBER_MAX / 2;
+}
+
+/* What a number is more than the one before. */
+static void put_difference(struct packer *packer, uint64_t value, uint64_t *before)
+{
+	put(packer, folded(bounded(value) - *before));
+	*before = bounded(value);
+}
+
+static void put_text(struct packer *packer, const char *text)
+{
+	size_t bytes = strlen(text);
+
+	put(packer, bytes);
+	for (size_t i = 0; i < bytes; i++)
+		put_byte(packer, text[i]);
+}
+
+/* ---- what is packed ---- */
+
+/* NULL: no memory. */
+static char *make_head(const struct page *page)
+{
+	static const char *const steps[] = {
+		[FLAME_ALL_TIME] = "all", [FLAME_STEP] = "step", [FLAME_SLOWEST] = "slowest"};
+	json_t *kinds = json_array(), *phases = json_array(), *recordings = json_array(), *head;
+	int failed = 0;
+	char *text;
+
+	for (size_t i = 0; i < sizeof(kind_names) / sizeof(*kind_names); i++)
+		failed |= json_array_append_new(kinds, json_string(kind_names[i]));
+	for (int i = 0; i < PHASE__COUNT; i++)
+		failed |= json_array_append_new(phases, json_string(phase__name(i)));
+	for (uint32_t i = 0; i < page->recording_cnt; i++)
+		failed |= json_array_append_new(recordings, json_pack("{s:s, s:s}", "file", page->recordings[i].file,
+								      "about", page->recordings[i].about));
+	head = json_pack("{s:s, s:o, s:o, s:o, s:{s:s, s:I, s:I, s:b}}", "version", STEPFLAME_VERSION, "kinds", kinds,
+			 "phases", phases, "recordings", recordings, "choice", "steps", steps[page->choice.steps],
+			 "number", (json_int_t)page->choice.number, "pid", (json_int_t)page->choice.pid, "all_threads",
+			 page->choice.all_threads);
+	text = head && !failed ? json_dumps(head, JSON_COMPACT) : NULL;
+	json_decref(head);
+	return text;
+}
+
+/* field: of each of `cnt` items. */
+#define PUT_COLUMN(packer, items, cnt, field)           \
+	do {                                            \
+		for (size_t i_ = 0; i_ < (cnt); i_++)   \
+			put(packer, (items)[i_].field); \
+	} while (0)
+
+static void put_tree(struct packer *packer, const struct flame *flame)
+{
+	size_t text_cnt, function_cnt, frame_cnt, node_cnt;
+	char *const *texts = flame__texts(flame, &text_cnt);
+	const struct flame_function *functions = flame__functions(flame, &function_cnt);
+	const struct flame_frame *frames = flame__frames(flame, &frame_cnt);
+	const struct flame_node *nodes = flame__nodes(flame, &node_cnt);
+
+	put(packer, text_cnt);
+	for (size_t i = 0; i < text_cnt; i++)
+		put_text(packer, texts[i]);
+	put(packer, function_cnt);
+	PUT_COLUMN(packer, functions, function_cnt, kind);
+	PUT_COLUMN(packer, functions, function_cnt, name);
+	PUT_COLUMN(packer, functions, function_cnt, file);
+	PUT_COLUMN(packer, functions, function_cnt, first_line);
+	put(packer, frame_cnt);
+	PUT_COLUMN(packer, frames, frame_cnt, function);
+	PUT_COLUMN(packer, frames, frame_cnt, line);
+	put(packer, node_cnt);
+	for (size_t i = 0; i < node_cnt; i++)
+		put(packer, i - nodes[i].parent);
+	PUT_COLUMN(packer, nodes, node_cnt, frame);
+}
+
+static void put_track(struct packer *packer, const struct flame_track *track)
+{
+	const struct flame_step *steps = track->steps;
+	uint64_t end_us = 0, index = 0, slow = 0;
+
+	put(packer, track->recording);
+	put(packer, track->pid);
+	put(packer, track->tid);
+	put(packer, track->rank + 1);
+	put_text(packer, common__step_rule(track->rule));
+	put(packer, track->step_cnt);
+	for (size_t i = 0; i < track->step_cnt; i++) {
+		put_difference(packer, steps[i].start_us, &end_us);
+		end_us = bounded(steps[i].end_us);
+	}
+	for (size_t i = 0; i < track->step_cnt; i++)
+		put(packer, steps[i].end_us - steps[i].start_us);
+	for (size_t i = 0; i < track->step_cnt; i++)
+		put_difference(packer, steps[i].index, &index);
+	PUT_COLUMN(packer, steps, track->step_cnt, gc_us);
+	for (int p = 0; p < PHASE__COUNT; p++)
+		PUT_COLUMN(packer, steps, track->step_cnt, phase_us[p]);
+	put(packer, track->slow_cnt);
+	for (size_t i = 0; i < track->slow_cnt; i++)
+		put_difference(packer, track->slow[i], &slow);
+}
+
+static void put_thread(struct packer *packer, const struct flame_thread *thread)
+{
+	const struct flame_row *rows = thread->rows.items;
+	uint64_t end_us = 0;
+
+	put(packer, thread->recording);
+	put(packer, thread->pid);
+	put(packer, thread->tid);
+	put(packer, thread->role);
+	put(packer, thread->rank + 1);
+	put(packer, thread->track + 1);
+	put(packer, thread->steps | thread->main << 1);
+	put(packer, thread->rows.cnt);
+	for (size_t i = 0; i < thread->rows.cnt; i++)
+		put_difference(packer, rows[i].end_us, &end_us);
+	PUT_COLUMN(packer, rows, thread->rows.cnt, weight_ns);
+	/* 0: none; mostly it is the weight: 1. */
+	for (size_t i = 0; i < thread->rows.cnt; i++)
+		put(packer,
+		    rows[i].span_us ? 1 + folded(bounded(rows[i].span_us) - bounded(rows[i].weight_ns / 1000)) : 0);
+	PUT_COLUMN(packer, rows, thread->rows.cnt, node);
+}
+
+static void put_all(struct packer *packer, const struct page *page, const char *head)
+{
+	size_t track_cnt, thread_cnt;
+	const struct flame_track *tracks = flame__tracks(page->flame, &track_cnt);
+	const struct flame_thread *threads = flame__threads(page->flame, &thread_cnt);
+
+	put_text(packer, head);
+	put_tree(packer, page->flame);
+	put(packer, track_cnt);
+	for (size_t i = 0; i < track_cnt; i++)
+		put_track(packer, &tracks[i]);
+	put(packer, thread_cnt);
+	for (size_t i = 0; i < thread_cnt; i++)
+		put_thread(packer, &threads[i]);
+}
+
+int page_data__write(const struct page *page, FILE *out)
+{
+	struct packer *packer = calloc(1, sizeof(*packer));
+	char *head = packer ? make_head(page) : NULL;
+	int err = -ENOMEM;
+
+	/* 15 bits of window, and 16: a gzip header. */
+	if (head && deflateInit2(&packer->zip, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) == Z_OK) {
+		packer->out = out;
+		put_all(packer, page, head);
+		zip(packer, Z_FINISH);
+		deflateEnd(&packer->zip);
+		err = 0;
+	}
+	free(head);
+	free(packer);
+	return err;
+}

@@ -1,0 +1,48 @@
+/* How things are written. Names come from a recording: they go to the page as text, never as markup. */
+
+/* What could steer a reader's eye is shown instead of done, as on a terminal. */
+const visible = (text) =>
+  text.replace(/[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g, (c) => {
+    const code = c.codePointAt(0);
+    return code < 0x100 ? '\\x' + code.toString(16).padStart(2, '0') : '\\u' + code.toString(16);
+  });
+
+/* Three digits that count. */
+const digits = (value) => {
+  const size = Math.abs(value);
+  if (size >= 99.95) return Math.round(value).toLocaleString('en').replaceAll(',', '\u2009');
+  return value.toFixed(size >= 9.995 ? 1 : size >= 0.9995 || !size ? 2 : 3);
+};
+
+const duration = (ns) => {
+  const size = Math.abs(ns);
+  if (size >= 1e9) return digits(ns / 1e9) + ' s';
+  return size >= 1e6 || !size ? digits(ns / 1e6) + ' ms' : digits(ns / 1e3) + ' µs';
+};
+
+const signed = (ns) => (ns > 0 ? '+' : ns < 0 ? '−' : '±') + duration(Math.abs(ns));
+const percent = (share) => (100 * share).toFixed(share >= 0.0995 ? 1 : 2) + ' %';
+const plural = (count, word) => `${count.toLocaleString('en').replaceAll(',', '\u2009')} ${word}${count === 1 ? '' : 's'}`;
+
+/* element('b', {className: 'x', onclick}, 'text', child): texts become text nodes. */
+function element(name, properties = {}, ...children) {
+  const made = Object.assign(document.createElement(name), properties);
+  made.append(...children);
+  return made;
+}
+
+const byId = (id) => document.getElementById(id);
+const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+/* A canvas as large as its box, in device pixels; its context draws in CSS pixels. */
+function fitCanvas(canvas, width, height) {
+  const ratio = window.devicePixelRatio || 1;
+  canvas.width = Math.round(width * ratio);
+  canvas.height = Math.round(height * ratio);
+  canvas.style.width = width + 'px';
+  canvas.style.height = height + 'px';
+  const context = canvas.getContext('2d');
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  context.clearRect(0, 0, width, height);
+  return context;
+}

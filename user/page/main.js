@@ -1,0 +1,489 @@
+/* The page: its state, which is also in its address, and what changes it. */
+
+const DEFAULTS = {a: 'all', b: '', track: '', threads: 'steps', phase: '', view: 'icicle', fn: '', lines: '1', squeeze: '1', width: 'both', zoom: '', q: '', theme: ''};
+
+const KEYS = [
+  ['/', 'search; Esc leaves it'],
+  ['f', 'go to the flame; then arrows move from frame to frame, Enter zooms'],
+  ['Esc', 'back to all'],
+  ['⌫', 'zoom out by one frame'],
+  ['i', 'inverted: from where the time went up to who called it'],
+  ['s', 'sandwich: callers and callees of the frame at hand'],
+  ['l', 'lines of a function apart or together'],
+  ['k', 'chains of Python frames with nothing between them as one box, or in full'],
+  ['d', 'the slowest 5 steps against the ordinary ones'],
+  ['a b', 'what a drag on the steps chooses; Shift-drag is always B'],
+  ['[ ]', 'move what is chosen a step back or forth'],
+  ['{ }', 'make it a step shorter or longer'],
+  ['x', 'swap A and B'],
+  ['c', 'clear: the whole time'],
+  ['t', 'light or dark'],
+  ['?', 'this'],
+];
+
+class App {
+  constructor(data) {
+    this.data = data;
+    this.colours = new Colours();
+    this.brush = 'a';
+    this.two = data.head.recordings.length > 1;
+    this.defaults = {...DEFAULTS, b: this.two ? 'all' : '', ...this.begin()};
+    this.state = {...this.defaults};
+    this.flame = new Flame(byId('flame-box'), byId('flame'), byId('flame-spacer'), this.colours, {
+      hover: (box, event) => this.hover(box, event),
+      pick: (box, event) => this.pick(box, event),
+      focus: (box) => this.say(box),
+    });
+    this.table = new Table(byId('table-head'), byId('table-body'), (wanted) => this.set({view: 'sandwich', fn: String(wanted)}));
+    this.overviews = [];
+    this.wire();
+    this.readAddress();
+  }
+
+  /* What the command line asked for. */
+  begin() {
+    const {steps, number, pid, all_threads: allThreads} = this.data.head.choice;
+    const out = {track: String(this.data.tracks.findIndex((t) => t.recording === 0 && (!pid || t.pid === pid)))};
+    if (pid && out.track === '-1') Object.assign(out, {track: String(this.data.tracks.findIndex((t) => t.recording === 0)), threads: `pid:${pid}`});
+    if (allThreads) out.threads = pid ? `pid:${pid}` : 'all';
+    if (steps === 'step') out.a = `${number}-${number}`;
+    if (steps === 'slowest') out.a = `slow:${number}`;
+    return out;
+  }
+
+  /* ---- state ---- */
+
+  readAddress() {
+    const said = new URLSearchParams(location.hash.slice(1));
+    this.state = {...this.defaults};
+    for (const key of Object.keys(DEFAULTS)) if (said.has(key)) this.state[key] = said.get(key);
+    this.update();
+  }
+
+  set(changes) {
+    if (('view' in changes && changes.view !== this.state.view) || 'fn' in changes || 'lines' in changes) changes.zoom ??= '';
+    Object.assign(this.state, changes);
+    const said = new URLSearchParams();
+    for (const [key, value] of Object.entries(this.state)) if (value !== this.defaults[key]) said.set(key, value);
+    this.address = String(said) && '#' + said;
+    if (location.hash !== this.address) location.replace(this.address || '#');
+    this.update();
+  }
+
+  /* The result of make, kept as long as what it is made of has the same key. */
+  keep(name, key, make) {
+    this.kept ??= {};
+    if (this.kept[name]?.key !== key) this.kept[name] = {key, value: make()};
+    return this.kept[name].value;
+  }
+
+  get changed() {
+    return this.state.b !== '';
+  }
+
+  update() {
+    const {state, data} = this;
+    document.documentElement.dataset.theme = state.theme || (matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light');
+    this.colours.refresh();
+    this.flame.hatch = null;
+    const trackA = data.tracks[state.track] ?? null;
+    const trackB = this.two ? (data.tracks.find((t) => t.recording === 1 && t.rank === trackA?.rank) ?? data.tracks.find((t) => t.recording === 1) ?? null) : trackA;
+    this.tracks = [trackA, trackB];
+    const sets = [this.keep('a', [state.a, state.track], () => chooseSteps(trackA, state.a)), this.changed && this.keep('b', [state.b, state.track], () => chooseSteps(trackB, state.b))];
+    this.sets = sets;
+    this.phase = data.head.phases.indexOf(state.phase);
+    const numberOf = (track) => (track ? data.tracks.indexOf(track) : -1);
+    this.threads = [chooseThreads(data, 0, numberOf(trackA), state.threads), chooseThreads(data, this.two ? 1 : 0, numberOf(trackB), state.threads)];
+    const weighed = [state.a, state.b, state.track, state.threads, state.phase].join('&');
+    this.weights = this.keep('weights', weighed, () => {
+      const [a, b] = sets.map((set, i) => (set ? weigh(data, this.threads[i], set, this.phase) : [0, 0].map(() => new Float64Array(data.nodes.count))));
+      return [a[0], b[0], a[1], b[1]];
+    });
+    /* Of a recording without steps, seconds are what is compared. */
+    this.perStep = Boolean(trackA && trackB);
+    this.steps = sets.map((set, i) => (set ? (this.perStep ? set.count || 1 : this.seconds(i)) : 1));
+    this.sums = this.steps.map((steps, i) => this.weights[i].reduce((x, y) => x + y, 0) / steps);
+    this.matches = this.keep('matches', state.q, () => this.search());
+    this.show(weighed);
+  }
+
+  seconds(which) {
+    const last = this.threads[which].reduce((end, t) => Math.max(end, t.count ? t.end[t.count - 1] : 0), 0);
+    return last / 1e6 || 1;
+  }
+
+  widthOf() {
+    const [a, b] = this.steps;
+    const of = {a: (x) => x / a, b: (x, y) => y / b, both: (x, y) => Math.max(x / a, y / b)};
+    return this.changed ? of[this.state.width] ?? of.both : of.a;
+  }
+
+  trees(weighed) {
+    const {state, data, weights} = this;
+    const lines = state.lines === '1';
+    const width = this.widthOf();
+    const key = [weighed, state.view, state.fn, state.lines, state.width].join('&');
+    return this.keep('trees', key, () => {
+      if (state.view === 'sandwich') return sandwich(data, weights, Number(state.fn), lines, width);
+      return [(state.view === 'inverted' ? inverted : topDown)(data, weights, lines, width)];
+    });
+  }
+
+  show(weighed) {
+    const {state} = this;
+    if (state.view === 'sandwich' && !(Number(state.fn) > 0 && Number(state.fn) < this.data.functions.count)) state.view = 'icicle';
+    const trees = this.trees(weighed);
+    const keys = state.zoom ? state.zoom.split('.').map(Number) : [];
+    this.view = {
+      zoom: trees.length > 1 ? 0 : trees[0].find(keys),
+      matches: this.matches,
+      changed: this.changed,
+      squeeze: state.squeeze === '1',
+      whole: Math.max(...this.sums),
+      steps: this.steps,
+      title: `all: ${this.changed ? `A ${duration(this.sums[0])}, B ${duration(this.sums[1])}` : duration(this.sums[0])} ${this.unit}`,
+    };
+    this.showControls();
+    this.showOverview();
+    this.flame.show(trees, this.view);
+    this.table.show(this.data, this.weights, this.view);
+    this.say(null);
+  }
+
+  get unit() {
+    return this.perStep ? 'per step' : 'per second';
+  }
+
+  search() {
+    const {texts, functions} = this.data;
+    if (!this.state.q) return null;
+    let wanted;
+    try {
+      wanted = new RegExp(this.state.q, 'i');
+    } catch {
+      wanted = {test: (text) => text.toLowerCase().includes(this.state.q.toLowerCase())};
+    }
+    return Uint8Array.from(functions.name, (name, i) => (i && (wanted.test(texts[name]) || wanted.test(texts[functions.file[i]])) ? 1 : 0));
+  }
+
+  /* The share of all that is in or below a match, of A and B. */
+  matchedShares() {
+    const {nodes, frames} = this.data;
+    const inside = new Uint8Array(nodes.count);
+    const sums = [0, 0];
+    for (let i = 1; i < nodes.count; i++) {
+      inside[i] = inside[nodes.parent[i]] | this.matches[frames.function[nodes.frame[i]]];
+      if (inside[i]) this.steps.forEach((steps, which) => (sums[which] += this.weights[which][i] / steps));
+    }
+    return sums.map((sum, which) => (this.sums[which] ? sum / this.sums[which] : 0));
+  }
+
+  /* ---- what is said around the flame ---- */
+
+  showControls() {
+    const {state, data} = this;
+    for (const button of document.querySelectorAll('[data-view]')) button.setAttribute('aria-pressed', button.dataset.view === state.view);
+    for (const button of document.querySelectorAll('[data-brush]')) button.setAttribute('aria-pressed', button.dataset.brush === this.brush);
+    this.fillThreads();
+    byId('phase').value = state.phase;
+    byId('track').value = state.track;
+    byId('lines').checked = state.lines === '1';
+    byId('squeeze').checked = state.squeeze === '1';
+    byId('width').value = state.width;
+    byId('width-label').hidden = !this.changed;
+    byId('unzoom').disabled = state.view !== 'sandwich' && !this.view.zoom;
+    byId('swap').disabled = byId('swap').hidden = this.two || !this.changed;
+    if (document.activeElement !== byId('search')) byId('search').value = state.q;
+    const shares = this.matches && this.matchedShares();
+    byId('matched').textContent = !shares ? '' : this.changed ? `A ${percent(shares[0])}, B ${percent(shares[1])}` : `${percent(shares[0])} matched`;
+    byId('chosen').replaceChildren(...this.sets.map((set, i) => set && this.chip(set, i)).filter(Boolean));
+    byId('story').replaceChildren(...this.story());
+    const legend = this.changed
+      ? [['less', 'less in B'], ['neutral', 'the same'], ['more', 'more in B']]
+      : KINDS;
+    byId('legend').replaceChildren(...legend.map(([kind, name]) => element('span', {}, element('i', {className: 'kind ' + kind}), name)), this.changed ? 'hatched: gone in B' : '');
+    document.title = `${data.head.recordings.map((r) => visible(r.file)).join(' → ')} · stepflame`;
+  }
+
+  chip(set, which) {
+    const mean = set.all ? (set.track ? set.track.durations.reduce((x, y) => x + y, 0) / set.count : 0) : set.total / set.count;
+    const letter = element('b', {className: 'letter ' + 'ab'[which]}, 'AB'[which]);
+    const text = `${set.name}${set.track ? `: ${plural(set.count, 'step')}` : ''}${mean ? `, ${duration(mean * 1000)} each` : ''}`;
+    return element('span', {}, letter, ' ' + text);
+  }
+
+  /* What took longer, in a sentence; without a comparison how much of the time samples tell of. */
+  story() {
+    const strong = (text) => element('b', {}, text);
+    const [a, b] = this.sums;
+    if (!this.data.tracks.some((t) => t.recording === 0)) return ['No steps were found in this recording: this is its whole time as one range, ', strong(duration(a)), ' per second.'];
+    if (!this.changed) return ['Samples tell of ', strong(duration(a)), ` ${this.unit}`, this.phase >= 0 ? ` in ${this.state.phase}` : ''];
+    const {own} = sumFunctions(this.data, this.weights);
+    const changes = Array.from(own[0], (_, f) => ({f, ...compare(own, f, this.steps)}));
+    const most = changes.filter(({change, error}) => Math.abs(change) > Math.max(2 * error, Math.abs(b - a) * 0.05)).sort((x, y) => Math.abs(y.change) - Math.abs(x.change));
+    const parts = most.slice(0, 3).flatMap(({f, change}, i) => [i ? ', ' : ': ', element('bdi', {}, this.data.texts[this.data.functions.name[f]]), ' ', strong(signed(change))]);
+    return ['B ', strong(duration(b)), ', A ', strong(duration(a)), ` ${this.unit}: `, strong(signed(b - a)), ...parts];
+  }
+
+  fillThreads() {
+    const track = this.tracks[0];
+    const of = this.data.threads.filter((t) => t.recording === 0 && (!track || t.track === this.data.tracks.indexOf(track)));
+    const option = (value, text) => element('option', {value}, text);
+    const who = (t) => `pid ${t.pid} (${t.role}${t.rank >= 0 ? `, rank ${t.rank}` : ''})`;
+    const processes = [...new Map(of.map((t) => [t.pid, t])).values()];
+    byId('threads').replaceChildren(
+      option('steps', track ? `that makes the steps (${track.pid}/${track.tid})` : 'of main processes'),
+      option('all', 'all'),
+      ...processes.map((t) => option(`pid:${t.pid}`, `all of ${who(t)}`)),
+      ...of.map((t) => option(`tid:${t.pid}/${t.tid}`, `${who(t)}, thread ${t.tid}`)),
+    );
+    byId('threads').value = this.state.threads;
+  }
+
+  showOverview() {
+    this.data.head.recordings.forEach((_, recording) => {
+      const track = this.tracks[recording];
+      const canvas = byId('strip-' + recording);
+      canvas.parentElement.hidden = !track;
+      if (!track) return;
+      if (this.overviews[recording]?.track !== track) {
+        this.overviews[recording] = new Overview(canvas, this.data, track, this.colours, {
+          brush: (first, last, event) => this.brushed(recording, first, last, event),
+          hover: (step, event) => this.hoverStep(track, step, event),
+        });
+      }
+      const overview = this.overviews[recording];
+      const painted = [this.state.threads, this.state.phase, this.state.track, overview.width, document.documentElement.dataset.theme].join('&');
+      const drawn = [painted, this.state.a, this.state.b].join('&');
+      if (overview.painted !== painted) overview.paint(this.threads[recording], this.phase);
+      const sets = [['A', this.colours.a, this.sets[0]], ['B', this.colours.b, this.sets[1]]];
+      if (overview.drawn !== drawn) overview.draw(this.two ? [sets[recording]] : sets);
+      Object.assign(overview, {painted, drawn});
+    });
+    byId('overview').hidden = !this.tracks[0] && !this.tracks[1];
+  }
+
+  details(tree, node) {
+    const {change, error, errors} = compare(tree.total, node, this.steps);
+    const rows = [];
+    this.sets.forEach((set, i) => {
+      if (!set) return;
+      const total = tree.total[i][node] / this.steps[i];
+      const own = tree.own[i][node] / this.steps[i];
+      const exact = errors[i] < total / 1000;
+      rows.push([this.changed ? 'AB'[i] : 'time', `${duration(total)}${exact ? '' : ` ± ${duration(errors[i])}`} ${this.unit}`, this.sums[i] ? percent(total / this.sums[i]) : '', own ? `own ${duration(own)}` : '']);
+    });
+    if (this.changed) rows.push(['B − A', signed(change), Math.abs(change) > 2 * error ? '' : 'within the error of sampling', '']);
+    return rows;
+  }
+
+  name(tree, node) {
+    if (!node) return ['all', '', ''];
+    const wanted = tree.functionOf(node);
+    const {file, line} = sourceOf(tree, node);
+    return [this.data.texts[this.data.functions.name[wanted]], file && file + (line ? ':' + line : ''), this.data.kindOf[wanted]];
+  }
+
+  say(box) {
+    const text = box ? [...this.name(box.tree, box.node).filter(Boolean), ...this.details(box.tree, box.node).map((row) => row.filter(Boolean).join(' '))].join(' · ') : '';
+    byId('status').replaceChildren(element('bdi', {}, text));
+  }
+
+  hover(box, event) {
+    if (!box || !event) return this.tip(null);
+    const [name, where, kind] = this.name(box.tree, box.node);
+    const title = element('h3', {}, element('bdi', {}, name));
+    const hidden = [];
+    for (let node = box.node, i = 0; i < box.hidden; i++) hidden.unshift(this.name(box.tree, (node = box.tree.parent[node]))[0]);
+    this.say(box);
+    this.tip(event, element('p', {className: 'where'}, element('bdi', {}, hidden.map((text) => text + ' › ').join(''))), title, element('p', {className: 'where'}, kind && (KINDS.find(([k]) => k === kind)?.[1] ?? ''), where ? ' · ' : '', element('bdi', {}, where)), this.rowsTable(this.details(box.tree, box.node)));
+  }
+
+  hoverStep(track, step, event) {
+    if (step < 0 || !event) return this.tip(null);
+    const took = track.durations[step] * 1000;
+    const usual = quantile(track, 0.5) * 1000;
+    const rows = this.data.head.phases.map((name, i) => [name, track.phases[i][step] * 1000]).filter(([, ns]) => ns).sort((x, y) => y[1] - x[1]);
+    const cells = rows.map(([name, ns]) => [name, duration(ns), percent(ns / took)]);
+    if (track.gc[step]) cells.push(['garbage collection', duration(track.gc[step] * 1000), 'of the above']);
+    const against = `${duration(took)}, ${usual ? (took / usual).toFixed(2) : '?'} × median${track.slow[step] ? ': slow' : ''}`;
+    this.tip(event, element('h3', {}, `step ${track.index[step]}`), element('p', {className: 'where'}, against), this.rowsTable(cells));
+  }
+
+  rowsTable(rows) {
+    return element('table', {}, ...rows.map((row) => element('tr', {}, ...row.map((text) => element('td', {}, text)))));
+  }
+
+  tip(event, ...children) {
+    const tip = byId('tip');
+    tip.hidden = !event;
+    if (!event) return;
+    tip.replaceChildren(...children);
+    const {width, height} = tip.getBoundingClientRect();
+    tip.style.left = Math.max(4, Math.min(event.clientX + 14, innerWidth - width - 8)) + 'px';
+    tip.style.top = (event.clientY + 18 + height < innerHeight ? event.clientY + 18 : Math.max(4, event.clientY - height - 12)) + 'px';
+  }
+
+  /* ---- what a person does ---- */
+
+  pick(box, event) {
+    this.tip(null);
+    if (this.state.view === 'sandwich' || event.altKey) return this.set({view: 'sandwich', fn: String(box.tree.functionOf(box.node))});
+    this.set({zoom: box.tree.path(box.node).join('.')});
+    this.flame.focus(this.flame.boxes().find((b) => b.node === box.node));
+  }
+
+  brushed(recording, first, last, event) {
+    const which = this.two ? 'ab'[recording] : event.shiftKey ? 'b' : this.brush;
+    const {index} = this.tracks[this.two ? recording : 0];
+    this.set({[which]: `${index[first]}-${index[last]}`});
+  }
+
+  /* by: steps to move the range; grow: to make it longer. */
+  moveRange(by, grow) {
+    const which = this.brush;
+    const track = this.tracks[which === 'b' ? 1 : 0];
+    if (!track) return;
+    const range = /^(\d+)-(\d+)$/.exec(this.state[which]);
+    const bounded = (step) => Math.max(track.index[0], Math.min(track.index[track.count - 1], step));
+    const [first, last] = range ? [Number(range[1]), Number(range[2])] : [track.index[0] - by, track.index[0] - by];
+    const start = bounded(first + by);
+    this.set({[which]: `${start}-${Math.max(start, bounded(last + by + grow))}`});
+  }
+
+  clear() {
+    this.set({a: 'all', b: this.two ? 'all' : ''});
+  }
+
+  swap() {
+    if (this.changed && !this.two) this.set({a: this.state.b, b: this.state.a});
+  }
+
+  slowest() {
+    if (this.tracks[0]) this.set(this.two ? {a: 'slow:5', b: 'slow:5'} : {a: 'mid', b: 'slow:5'});
+  }
+
+  toSandwich() {
+    const box = this.flame.focused ?? this.flame.hovered;
+    const wanted = box?.node ? box.tree.functionOf(box.node) : this.heaviest();
+    this.set({view: 'sandwich', fn: String(wanted)});
+  }
+
+  /* The function with most time of its own. */
+  heaviest() {
+    const own = sumFunctions(this.data, this.weights).own[this.changed ? 1 : 0];
+    return own.reduce((best, ns, f) => (f && ns > own[best] ? f : best), 0);
+  }
+
+  turnTheme() {
+    this.set({theme: document.documentElement.dataset.theme === 'dark' ? 'light' : 'dark'});
+  }
+
+  setBrush(which) {
+    this.brush = which;
+    this.showControls();
+  }
+
+  /* As `stepflame flame --folded`. */
+  folded() {
+    const {nodes, frames, functions, raw} = this.data;
+    const clean = (text) => text.replace(/[\u0000-\u0020;\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g, '_');
+    const texts = Array.from(frames.function, (f, i) => {
+      const file = raw[functions.file[f]];
+      return file ? `${clean(file.slice(file.lastIndexOf('/') + 1))}:${clean(raw[functions.name[f]])}${frames.line[i] ? ':' + frames.line[i] : ''}` : clean(raw[functions.name[f]]);
+    });
+    const lines = [];
+    for (let i = 1; i < nodes.count; i++) {
+      const us = this.sets.map((set, which) => this.weights[which][i] / 1e3);
+      if (us[0] < 0.5 && us[1] < 0.5) continue;
+      const path = [];
+      for (let at = i; at; at = nodes.parent[at]) path.push(texts[nodes.frame[at]]);
+      lines.push(`${path.reverse().join(';')} ${us.slice(0, this.changed ? 2 : 1).map((n) => n.toFixed(0)).join(' ')}\n`);
+    }
+    return lines.join('');
+  }
+
+  download() {
+    const link = element('a', {href: URL.createObjectURL(new Blob([this.folded()], {type: 'text/plain'})), download: 'stepflame.folded'});
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+  }
+
+  key(event) {
+    const typing = event.target.matches('input, select');
+    if (document.querySelector('dialog[open]') || event.ctrlKey || event.metaKey || event.altKey || (typing && event.key !== 'Escape')) return;
+    const {state} = this;
+    const parent = state.zoom.split('.').slice(0, -1).join('.');
+    const act = {
+      '/': () => byId('search').focus(),
+      'f': () => this.flame.focus(this.flame.focused ?? this.flame.rows[0]?.[0]) || byId('flame').focus(),
+      'Escape': () => (typing ? event.target.blur() : this.set({zoom: '', ...(state.view === 'sandwich' ? {view: 'icicle'} : {})})),
+      'Backspace': () => this.set({zoom: parent}),
+      'i': () => this.set({view: state.view === 'inverted' ? 'icicle' : 'inverted'}),
+      's': () => (state.view === 'sandwich' ? this.set({view: 'icicle'}) : this.toSandwich()),
+      'k': () => this.set({squeeze: state.squeeze === '1' ? '' : '1'}),
+      'l': () => this.set({lines: state.lines === '1' ? '' : '1'}),
+      'd': () => this.slowest(),
+      'a': () => this.setBrush('a'),
+      'b': () => this.setBrush('b'),
+      '[': () => this.moveRange(-1, 0),
+      ']': () => this.moveRange(1, 0),
+      '{': () => this.moveRange(0, -1),
+      '}': () => this.moveRange(0, 1),
+      'x': () => this.swap(),
+      'c': () => this.clear(),
+      't': () => this.turnTheme(),
+      '?': () => byId('help').showModal(),
+    }[event.key];
+    if (!act) return;
+    event.preventDefault();
+    act();
+  }
+
+  wire() {
+    const {head, tracks} = this.data;
+    const on = (id, what, act) => byId(id).addEventListener(what, act);
+    addEventListener('keydown', (event) => this.key(event));
+    addEventListener('resize', () => this.update());
+    addEventListener('hashchange', () => location.hash === this.address || this.readAddress());
+    matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => this.update());
+    on('search', 'input', (event) => this.set({q: event.target.value}));
+    on('view', 'click', ({target}) => target.dataset.view && (target.dataset.view === 'sandwich' ? this.toSandwich() : this.set({view: target.dataset.view})));
+    on('brush', 'click', ({target}) => this.setBrush(target.closest('button')?.dataset.brush ?? this.brush));
+    for (const id of ['threads', 'phase', 'track', 'width']) on(id, 'change', ({target}) => this.set({[id]: target.value}));
+    for (const id of ['lines', 'squeeze']) on(id, 'change', ({target}) => this.set({[id]: target.checked ? '1' : ''}));
+    for (const id of ['slowest', 'swap', 'clear', 'download']) on(id, 'click', () => this[id]());
+    on('theme', 'click', () => this.turnTheme());
+    on('unzoom', 'click', () => this.set({zoom: '', ...(this.state.view === 'sandwich' ? {view: 'icicle'} : {})}));
+    on('help-open', 'click', () => byId('help').showModal());
+    on('about-open', 'click', () => byId('about').showModal());
+    byId('keys').append(...KEYS.flatMap(([keys, text]) => [element('dt', {}, ...keys.split(' ').flatMap((k) => [element('kbd', {}, k), ' '])), element('dd', {}, text)]));
+    byId('about-text').append(...head.recordings.flatMap((r) => [element('h3', {}, visible(r.file)), element('pre', {}, r.about.split('\n').map(visible).join('\n'))]));
+    byId('subject').textContent = head.recordings.map((r) => `${visible(r.file)} · ${r.about.split('\n')[0].replace(/^window: /, '')}`).join('   →   ');
+    byId('subject').title = byId('subject').textContent;
+    byId('phase').append(element('option', {value: ''}, 'all'), ...head.phases.map((name) => element('option', {value: name}, name)));
+    byId('track').append(...tracks.flatMap((t, i) => (t.recording ? [] : [element('option', {value: i}, `${t.rank >= 0 ? `rank ${t.rank}, ` : ''}pid ${t.pid}`)])));
+    byId('track').hidden = byId('track').length < 2;
+    if (this.two) byId('slowest').textContent = 'slowest 5 of each';
+    byId('brush').hidden = this.two;
+  }
+}
+
+let app; /* also for who looks at the page from the console */
+
+async function main() {
+  const wait = byId('wait');
+  wait.hidden = false;
+  try {
+    const data = await readData(byId('data').textContent);
+    byId('data').remove();
+    byId('app').hidden = false;
+    app = new App(data);
+    wait.remove();
+  } catch (error) {
+    wait.textContent = `This page cannot be shown: ${error.message}. It needs a browser of 2023 or later.`;
+    throw error;
+  }
+}
+
+main();

@@ -1,0 +1,239 @@
+/*
+ * The steps of a recording: above a strip of their durations, below a heat map of what the chosen threads did in each (down: time from
+ * the step's start). Ranges are brushed on both.
+ */
+
+const STRIP = 76;
+const HEAT = 112;
+const GAP = 16; /* between them, for what is chosen: A above B */
+const LEFT = 84; /* of the axis */
+const CELL = 4; /* of the heat map, in pixels */
+const PAINTS_MAX = 3e7; /* waits that overlap, of a recording that lies, could take forever */
+const ACTIVITIES = ['python', 'op', 'native', 'kernel', 'wait'];
+
+class Overview {
+  /* events: brush(first, last, event): steps by their place; hover(step or -1, event) */
+  constructor(canvas, data, track, colours, events) {
+    Object.assign(this, {canvas, data, track, colours, events, sets: []});
+    this.grid = element('canvas');
+    const longest = quantile(track, 1);
+    /* Longer steps are cut off there, and marked. */
+    this.top = Math.min(longest, Math.max(quantile(track, 0.99) * 1.15, quantile(track, 0.5) * 4)) * 1.04 || 1;
+    canvas.addEventListener('pointerdown', (event) => this.begin(event));
+    canvas.addEventListener('pointermove', (event) => this.move(event));
+    canvas.addEventListener('pointerup', (event) => this.end(event));
+    canvas.addEventListener('pointercancel', () => (this.from = undefined));
+    canvas.addEventListener('pointerleave', () => this.events.hover(-1));
+  }
+
+  get width() {
+    return Math.max(50, this.canvas.parentElement.clientWidth - LEFT);
+  }
+
+  stepAt(event) {
+    const x = event.clientX - this.canvas.getBoundingClientRect().left - LEFT;
+    return Math.max(0, Math.min(this.track.count - 1, Math.floor((x * this.track.count) / this.width)));
+  }
+
+  xOf(step) {
+    return LEFT + (step * this.width) / this.track.count;
+  }
+
+  begin(event) {
+    if (event.button) return;
+    this.from = this.to = this.stepAt(event);
+    this.canvas.setPointerCapture(event.pointerId);
+    this.draw();
+  }
+
+  move(event) {
+    const step = this.stepAt(event);
+    this.events.hover(step, event);
+    if (this.from === undefined) return;
+    this.to = step;
+    this.draw();
+  }
+
+  end(event) {
+    if (this.from === undefined) return;
+    const range = [this.from, this.to].sort((x, y) => x - y);
+    this.from = undefined;
+    this.events.brush(...range, event);
+  }
+
+  /* Durations of columns of pixels: [median, longest, slow] of the steps in each. */
+  columns() {
+    const {track, width} = this;
+    const count = Math.min(track.count, Math.floor(width));
+    if (this.made?.length === count) return this.made;
+    return (this.made = Array.from({length: count}, (_, column) => {
+      const first = Math.floor((column * track.count) / count);
+      const last = Math.max(first + 1, Math.floor(((column + 1) * track.count) / count));
+      const sorted = track.durations.slice(first, last).sort();
+      return [sorted[sorted.length >> 1], sorted[sorted.length - 1], track.slow.subarray(first, last).includes(1)];
+    }));
+  }
+
+  /* What the threads did, painted once per choice of threads. */
+  paint(threads, phase) {
+    const {track, data} = this;
+    const columns = Math.min(track.count, Math.floor(this.width));
+    const rows = Math.floor(HEAT / CELL);
+    const cells = new Float32Array(columns * rows * ACTIVITIES.length);
+    const activity = Int8Array.from({length: data.nodes.count}, (_, node) => {
+      const kind = data.kindOf[data.frames.function[data.nodes.frame[node]]];
+      return phase >= 0 && data.phaseOf[node] !== phase ? -1 : Math.max(0, ACTIVITIES.indexOf(kind === 'waker' ? 'wait' : kind));
+    });
+    const grid = {cells, columns, rows, left: PAINTS_MAX};
+    for (const thread of threads) this.paintThread(thread, activity, grid);
+    this.cells = {cells, columns, rows};
+    this.colour();
+  }
+
+  paintThread(thread, activity, grid) {
+    const {track} = this;
+    rowSteps(thread, track);
+    for (let i = 0, before = 0; i < thread.count; i++) {
+      const end = thread.end[i];
+      const what = activity[thread.node[i]];
+      /* A timer's sample stands for what was before it, as far as nothing else is known of that. */
+      const start = Math.max(0, thread.span[i] ? end - thread.span[i] : Math.max(before, end - thread.weight[i] / 1000));
+      before = Math.max(before, end);
+      if (what < 0) continue;
+      const first = thread.span[i] ? thread.firstStep[i] : thread.step[i];
+      for (let step = Math.max(0, first); step <= thread.step[i] && grid.left-- > 0; step++)
+        this.paintSpan(step, Math.max(start, track.start[step]) - track.start[step], Math.min(end, track.end[step]) - track.start[step], what, grid);
+    }
+  }
+
+  /* Where a row of cells begins. Rows are longer further down, for what is usual not to be squeezed by the slowest steps. */
+  rowStart(row, rows) {
+    return this.top * (row / rows) ** 2;
+  }
+
+  paintSpan(step, from, to, what, {cells, columns, rows}) {
+    const column = Math.floor((step * columns) / this.track.count);
+    for (let row = Math.floor(Math.sqrt(from / this.top) * rows); row < rows && this.rowStart(row, rows) < to; row++) {
+      const covered = Math.min(to, this.rowStart(row + 1, rows)) - Math.max(from, this.rowStart(row, rows));
+      if (covered > 0) cells[(column * rows + row) * ACTIVITIES.length + what] += covered;
+    }
+  }
+
+  /* Hue by what took most, strength by how much of the time is known. */
+  colour() {
+    const {cells, columns, rows} = this.cells;
+    const {colours} = this;
+    const perColumn = Math.max(1, this.track.count / columns);
+    Object.assign(this.grid, {width: columns, height: rows});
+    const context = this.grid.getContext('2d');
+    const image = context.createImageData(columns, rows);
+    for (let at = 0; at < columns * rows; at++) {
+      const part = cells.subarray(at * ACTIVITIES.length, (at + 1) * ACTIVITIES.length);
+      const sum = part.reduce((x, y) => x + y, 0);
+      if (!sum) continue;
+      const rgb = [0, 0, 0];
+      part.forEach((value, what) => colours.kinds[ACTIVITIES[what]].forEach((c, i) => (rgb[i] += (c * value) / sum)));
+      const row = at % rows;
+      const full = (this.rowStart(row + 1, rows) - this.rowStart(row, rows)) * perColumn;
+      const pixel = 4 * (Math.floor(at / rows) + row * columns);
+      image.data.set([...rgb, 70 + 185 * Math.min(1, sum / full)], pixel);
+    }
+    context.putImageData(image, 0, 0);
+  }
+
+  /* sets: [name, colour, chosen steps] to mark. */
+  draw(sets = this.sets) {
+    this.sets = sets;
+    const {colours, track, width} = this;
+    const context = fitCanvas(this.canvas, width + LEFT, STRIP + GAP + HEAT + 18);
+    context.font = '11px ' + css('--font');
+    context.textBaseline = 'middle';
+    const scale = STRIP / this.top;
+    const columns = this.columns();
+    const columnWidth = width / columns.length;
+    columns.forEach(([median, longest, slow], i) => {
+      const x = LEFT + i * columnWidth;
+      const bar = Math.max(columnWidth - (columnWidth > 3 ? 1 : 0), 0.7);
+      const height = (value) => Math.min(STRIP, value * scale);
+      context.fillStyle = slow ? colours.b : colours.dim;
+      context.globalAlpha = 0.35;
+      context.fillRect(x, STRIP - height(longest), bar, height(longest));
+      context.globalAlpha = slow ? 1 : 0.75;
+      const solid = columns.length === track.count ? longest : median;
+      context.fillRect(x, STRIP - height(solid), bar, height(solid));
+      context.globalAlpha = 1;
+      if (longest > this.top) context.fillRect(x, 0, Math.max(bar, 2), 3);
+    });
+    context.imageSmoothingEnabled = false;
+    context.drawImage(this.grid, LEFT, STRIP + GAP, width, HEAT);
+    this.drawAxes(context, scale);
+    sets.forEach(([name, colour, set], lane) => set && !set.all && this.drawSet(context, lane, name, colour, set));
+    if (this.from !== undefined) this.drawBand(context, Math.min(this.from, this.to), Math.max(this.from, this.to) + 1, colours.ink);
+  }
+
+  drawAxes(context, scale) {
+    const {colours, track, width} = this;
+    const levels = [['p50', quantile(track, 0.5)], ['p99', quantile(track, 0.99)]];
+    let below = Infinity;
+    for (const [name, value] of levels) {
+      const y = Math.max(0.5, STRIP - value * scale);
+      context.strokeStyle = colours.ink;
+      context.globalAlpha = 0.55;
+      context.setLineDash(name === 'p99' ? [2, 3] : [6, 3]);
+      context.beginPath();
+      context.moveTo(LEFT, y);
+      context.lineTo(LEFT + width, y);
+      context.stroke();
+      context.setLineDash([]);
+      context.globalAlpha = 1;
+      context.fillStyle = colours.ink;
+      context.textAlign = 'right';
+      const text = Math.min(Math.max(6, y), below - 12);
+      context.fillText(`${name} ${duration(value * 1000).replace(' ', '\u2009')}`, LEFT - 6, text);
+      below = text;
+    }
+    context.fillStyle = colours.dim;
+    const heat = STRIP + GAP;
+    context.fillText('0', LEFT - 6, heat + 6);
+    for (const time of [quantile(track, 0.5), this.top])
+      context.fillText(duration(time * 1000).replace(' ', '\u2009'), LEFT - 6, heat + Math.min(HEAT - 6, Math.sqrt(time / this.top) * HEAT));
+    context.strokeStyle = colours.line;
+    context.strokeRect(LEFT - 0.5, heat - 0.5, width + 1, HEAT + 1);
+    const labels = Math.max(1, Math.min(8, Math.floor(width / 130), track.count));
+    for (let i = 0; i <= labels; i++) {
+      const step = Math.min(track.count - 1, Math.round((i * track.count) / labels));
+      context.textAlign = i === 0 ? 'left' : i === labels ? 'right' : 'center';
+      context.fillText((i === 0 ? 'step ' : '') + track.index[step], this.xOf(i === labels ? track.count : step), heat + HEAT + 10);
+    }
+  }
+
+  /* Chosen steps in the lane of their set; a set that is one run over both drawings, too. */
+  drawSet(context, lane, name, colour, set) {
+    const first = set.steps.indexOf(1);
+    const last = set.steps.lastIndexOf(1);
+    if (first < 0) return;
+    if (last - first + 1 === set.count) this.drawBand(context, first, last + 1, colour);
+    const y = STRIP + 2 + lane * 6.5;
+    context.fillStyle = colour;
+    for (let i = first, from, drawn = 0; i <= last; i++) {
+      if (!set.steps[i] || this.xOf(i + 1) < drawn) continue;
+      for (from = i; set.steps[i + 1]; ) i++;
+      drawn = Math.max(this.xOf(from) + 2, this.xOf(i + 1));
+      context.fillRect(this.xOf(from), y, drawn - this.xOf(from), 5);
+    }
+    context.textAlign = 'right';
+    context.font = 'bold 9px ' + css('--font');
+    context.fillText(name, LEFT - 6 - 12 * (1 - lane), STRIP + GAP / 2);
+  }
+
+  drawBand(context, first, last, colour) {
+    const x = this.xOf(first);
+    const width = Math.max(2, this.xOf(last) - x);
+    context.fillStyle = context.strokeStyle = colour;
+    context.globalAlpha = 0.16;
+    context.fillRect(x, 0, width, STRIP + GAP + HEAT);
+    context.globalAlpha = 1;
+    context.lineWidth = 1;
+    context.strokeRect(x + 0.5, 0.5, width - 1, STRIP + GAP + HEAT - 1);
+  }
+}

@@ -1,0 +1,112 @@
+/* Which steps and threads are looked at, and what they weigh: by the rules of user/model/flame_choose.c. */
+
+/* The last step that starts at or before an instant, -1: none. `near`: where to look first. */
+function findStep(track, time, near) {
+  let step = near;
+  for (let moves = 0; moves < 8; moves++) {
+    if (step >= 0 && track.start[step] > time) step--;
+    else if (step + 1 < track.count && track.start[step + 1] <= time) step++;
+    else return step;
+  }
+  let low = 0;
+  for (let high = track.count; low < high; ) {
+    const middle = (low + high) >> 1;
+    if (track.start[middle] <= time) low = middle + 1;
+    else high = middle;
+  }
+  return low - 1;
+}
+
+/* Of each row of a thread the steps of its end and its start; made once. */
+function rowSteps(thread, track) {
+  if (thread.step) return;
+  thread.step = new Int32Array(thread.count);
+  thread.firstStep = new Int32Array(thread.count);
+  for (let i = 0, at = -1; i < thread.count; i++) {
+    at = thread.step[i] = findStep(track, thread.end[i], at);
+    thread.firstStep[i] = thread.span[i] ? findStep(track, Math.max(0, thread.end[i] - thread.span[i]), at) : at;
+  }
+}
+
+const quantile = (track, share) => (track.count ? track.durations[track.order[Math.min(track.count - 1, Math.floor(share * track.count))]] : 0);
+
+/*
+ * Steps of a track by a word of the address: "all" (the whole time, also outside of steps), "10-20" (by their numbers),
+ * "slow:5", "mid" (the middle half by duration: what is ordinary).
+ */
+function chooseSteps(track, word) {
+  const range = /^(\d+)-(\d+)$/.exec(word);
+  const slowest = /^slow:(\d+)$/.exec(word);
+  if (!track || !(range || slowest || word === 'mid')) return {word: 'all', track, all: true, count: track?.count ?? 0, name: 'the whole time'};
+  const steps = new Uint8Array(track.count);
+  let name = 'ordinary steps (the middle half by duration)';
+  if (range) {
+    const [first, last] = [Number(range[1]), Number(range[2])];
+    for (let i = 0; i < track.count; i++) steps[i] = track.index[i] >= first && track.index[i] <= last;
+    name = first === last ? `step ${first}` : `steps ${first} to ${last}`;
+  } else if (slowest) {
+    for (const step of track.order.slice(-Number(slowest[1]))) steps[step] = 1;
+    name = slowest[1] === '1' ? 'the slowest step' : `the slowest ${slowest[1]} steps`;
+  } else {
+    for (const step of track.order.slice(Math.floor(track.count / 4), Math.ceil((3 * track.count) / 4))) steps[step] = 1;
+  }
+  const before = new Float64Array(track.count);
+  let total = 0;
+  let count = 0;
+  for (let i = 0; i < track.count; i++) {
+    before[i] = total;
+    if (!steps[i]) continue;
+    total += track.durations[i];
+    count++;
+  }
+  return {word, track, steps, before, total, count, name};
+}
+
+/* Chosen time before an instant, whose last step is known. */
+function chosenBefore(set, step, time) {
+  if (step < 0) return 0;
+  if (!set.steps[step]) return set.before[step];
+  return set.before[step] + Math.min(time, set.track.end[step]) - set.track.start[step];
+}
+
+/* What a row of a thread weighs in a set. */
+function weighRow(thread, i, set) {
+  if (set.all) return thread.weight[i];
+  const step = thread.step[i];
+  const span = thread.span[i];
+  const end = thread.end[i];
+  if (!span) return step >= 0 && set.steps[step] && end < set.track.end[step] ? thread.weight[i] : 0;
+  const inside = chosenBefore(set, step, end) - chosenBefore(set, thread.firstStep[i], Math.max(0, end - span));
+  return (thread.weight[i] * inside) / span;
+}
+
+/*
+ * By node what is its own: nanoseconds, and the square of their error. Waits are measured; a sample of a timer, or of waits too short
+ * to be told apart, is one draw, whose error is as large as its weight (Poisson). phase: a number of head.phases, -1: all.
+ */
+function weigh(data, threads, set, phase) {
+  const weights = [new Float64Array(data.nodes.count), new Float64Array(data.nodes.count)];
+  for (const thread of threads) {
+    if (!set.all) {
+      if (thread.track !== data.tracks.indexOf(set.track)) continue;
+      rowSteps(thread, set.track);
+    }
+    for (let i = 0; i < thread.count; i++) {
+      const node = thread.node[i];
+      const weight = phase < 0 || data.phaseOf[node] === phase ? weighRow(thread, i, set) : 0;
+      weights[0][node] += weight;
+      if (!thread.span[i]) weights[1][node] += weight * weight;
+    }
+  }
+  return weights;
+}
+
+/* "steps", "all", "pid:7", "tid:7/8": threads of a recording that work for a track (-1: of any). */
+function chooseThreads(data, recording, track, word) {
+  const of = data.threads.filter((t) => t.recording === recording && (track < 0 || t.track === track));
+  const [kind, which] = word.split(':');
+  if (kind === 'all') return of;
+  if (kind === 'pid') return of.filter((t) => String(t.pid) === which);
+  if (kind === 'tid') return of.filter((t) => `${t.pid}/${t.tid}` === which);
+  return of.filter((t) => (track < 0 ? t.main : t.steps));
+}

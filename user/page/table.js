@@ -1,0 +1,78 @@
+/* The functions that take most: own time and total, or of two sets what each takes and the difference. */
+
+const TABLE_ROWS = 300;
+
+class Table {
+  /* pick(function): a click on its row */
+  constructor(head, body, pick) {
+    Object.assign(this, {head, body, pick, sort: ''});
+  }
+
+  /* view: {steps, changed, whole, matches} */
+  show(data, weights, view) {
+    this.data = data;
+    this.view = view;
+    this.sums = sumFunctions(data, weights);
+    this.draw();
+  }
+
+  /* [id, title, value]; a change has also the sums that it is of. */
+  columns() {
+    const {own, total} = this.sums;
+    const {steps, changed} = this.view;
+    const [a, b] = steps;
+    const change = (sums) => (f) => sums[1][f] / b - sums[0][f] / a;
+    if (!changed)
+      return [
+        ['own', 'own', (f) => own[0][f] / a],
+        ['total', 'total', (f) => total[0][f] / a],
+      ];
+    return [
+      ['ownb', 'own in B', (f) => own[1][f] / b],
+      ['change', 'own B − A', change(own), own],
+      ['totalchange', 'total B − A', change(total), total],
+    ];
+  }
+
+  draw() {
+    const columns = this.columns();
+    const sorted = columns.find(([id]) => id === this.sort) ?? columns[this.view.changed ? 1 : 0];
+    const wanted = [];
+    for (let f = 1; f < this.data.functions.count; f++)
+      if (this.data.kindOf[f] !== 'phase' && (!this.view.matches || this.view.matches[f]) && (this.sums.total[0][f] || this.sums.total[1][f])) wanted.push(f);
+    const size = (f) => Math.abs(sorted[2](f));
+    wanted.sort((x, y) => size(y) - size(x));
+    this.head.replaceChildren(
+      ...columns.map((column) => this.header(column, column === sorted)),
+      element('th', {className: 'name'}, plural(wanted.length, 'function')),
+    );
+    this.body.replaceChildren(...wanted.slice(0, TABLE_ROWS).map((f) => this.row(f, columns)));
+  }
+
+  header([id, title], sorted) {
+    const button = element('button', {onclick: () => this.sortBy(id)}, title, sorted ? ' ↓' : '');
+    return element('th', {ariaSort: sorted ? 'descending' : 'none'}, button);
+  }
+
+  sortBy(id) {
+    this.sort = id;
+    this.draw();
+  }
+
+  row(f, columns) {
+    const {texts, functions, kindOf} = this.data;
+    const file = texts[functions.file[f]];
+    const name = element('td', {className: 'name'}, element('i', {className: 'kind ' + kindOf[f]}), element('bdi', {}, texts[functions.name[f]]));
+    if (file) name.append(element('small', {}, element('bdi', {}, `${file.slice(file.lastIndexOf('/') + 1)}:${functions.firstLine[f]}`)));
+    name.title = texts[functions.name[f]] + (file ? `\n${file}:${functions.firstLine[f]}` : '');
+    const cells = columns.map(([, , value, sums]) => (sums ? this.changeCell(f, sums) : element('td', {}, value(f) ? duration(value(f)) : '–')));
+    return element('tr', {onclick: () => this.pick(f)}, ...cells, name);
+  }
+
+  /* What is within the error of sampling has no colour. */
+  changeCell(f, sums) {
+    const {change, error} = compare(sums, f, this.view.steps);
+    const className = Math.abs(change) <= 2 * error ? '' : change > 0 ? 'more' : 'less';
+    return element('td', {className}, change ? signed(change) : '–');
+  }
+}

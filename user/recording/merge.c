@@ -1,0 +1,437 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * One table says where records hold processes, threads and times; all but the records that are one for a whole recording
+ * pass with these changed.
+ */
+#include "merge.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../include/name_hash.h"
+#include "../model/array.h"
+#include "../model/intern.h"
+#include "../model/sums.h"
+
+/* One clock of a host, read twice, differs by what NTP did meanwhile; those of two boots by much more. */
+#define SAME_CLOCK_NS 10000000000LL
+
+struct counted {
+	struct rec_counter counter; /* last state */
+	size_t file;
+};
+
+struct source {
+	struct rec_host host;
+	struct rec_window window; /* last state, as all below */
+	struct rec_cost cost;
+	struct array targets; /* struct rec_target, by pid */
+	struct intern pids;
+	int64_t clock_ns;   /* to be added to its times */
+	uint32_t pid_shift; /* and to its processes */
+};
+
+struct merge {
+	int (*sink)(const struct rec_hdr *record, void *ctx);
+	void *ctx;
+	struct source *sources;
+	size_t cnt;
+	struct array counters; /* struct counted */
+	struct intern notes;   /* hashes of those that have passed */
+	struct array room;     /* of the record being changed, uint64_t */
+};
+
+enum what { PID, TID, TIME };
+
+/* 32-bit numbers and 64-bit times. A tid follows the processes: it is of the same host. */
+static const struct field {
+	uint16_t type, offset;
+	enum what what;
+} fields[] = {
+#define FIELD(type, record, member, what)                   \
+	{                                                   \
+		type, offsetof(struct record, member), what \
+	}
+	FIELD(REC_HOST, rec_host, monotonic_ns, TIME),
+	FIELD(REC_TARGET, rec_target, pid, PID),
+	FIELD(REC_TARGET, rec_target, parent_pid, PID),
+	FIELD(REC_PROC, rec_proc, time_ns, TIME),
+	FIELD(REC_PROC, rec_proc, pid, PID),
+	FIELD(REC_PROC, rec_proc, parent_pid, PID),
+	FIELD(REC_AGG, rec_agg, key.pid, PID),
+	FIELD(REC_AGG, rec_agg, val.first_ns, TIME),
+	FIELD(REC_OP, rec_op, key.pid, PID),
+	FIELD(REC_OP_WINDOW, rec_op_window, pid, PID),
+	FIELD(REC_OP_WINDOW, rec_op_window, start_ns, TIME),
+	FIELD(REC_OP_WINDOW, rec_op_window, end_ns, TIME),
+	FIELD(REC_SPANS, rec_spans, pid, PID),
+	FIELD(REC_SPANS, rec_spans, tid, TID),
+	FIELD(REC_SPANS, rec_spans, base_ns, TIME),
+	FIELD(REC_CODE, rec_code, pid, PID),
+	FIELD(REC_SAMPLE, rec_sample, time_ns, TIME),
+	FIELD(REC_SAMPLE, rec_sample, pid, PID),
+	FIELD(REC_SAMPLE, rec_sample, tid, TID),
+	FIELD(REC_SAMPLE, rec_sample, waker_pid, PID),
+	FIELD(REC_SAMPLE, rec_sample, waker_tid, TID),
+	FIELD(REC_INTERVAL, rec_interval, pid, PID),
+	FIELD(REC_INTERVAL, rec_interval, tid, TID),
+	FIELD(REC_INTERVAL, rec_interval, start_ns, TIME),
+	FIELD(REC_CALLS, rec_calls, pid, PID),
+	FIELD(REC_STEP, rec_step, time_ns, TIME),
+	FIELD(REC_STEP, rec_step, pid, PID),
+	FIELD(REC_STEP, rec_step, tid, TID),
+	FIELD(REC_SYSCALL, rec_syscall, key.pid, PID),
+	FIELD(REC_FILE, rec_file, key.pid, PID),
+	FIELD(REC_FILE, rec_file, val.last_ns, TIME),
+};
+
+#define FIELD_CNT (sizeof(fields) / sizeof(*fields))
+
+static bool holds(const struct rec_hdr *record, const struct field *field)
+{
+	size_t bytes = field->what == TIME ? sizeof(uint64_t) : sizeof(uint32_t);
+
+	return record->type == field->type && record->size >= field->offset + bytes;
+}
+
+/* ---- what a file is ---- */
+
+static int look_at_target(struct source *source, const struct rec_target *target)
+{
+	struct rec_target *known = source->targets.items;
+
+	for (size_t i = 0; i < source->targets.cnt; i++)
+		if (known[i].pid == target->pid)
+			return 0;
+	known = array__add(&source->targets, sizeof(*known));
+	if (!known)
+		return -ENOMEM;
+	*known = *target;
+	return 0;
+}
+
+static int look_at_counter(struct merge *merge, size_t file, const struct rec_counter *record)
+{
+	struct counted *known = merge->counters.items;
+
+	for (size_t i = 0; i < merge->counters.cnt; i++) {
+		if (known[i].file == file && !memcmp(known[i].counter.name, record->name, sizeof(record->name))) {
+			known[i].counter = *record;
+			return 0;
+		}
+	}
+	known = array__add(&merge->counters, sizeof(*known));
+	if (!known)
+		return -ENOMEM;
+	*known = (struct counted){*record, file};
+	return 0;
+}
+
+int merge__look(struct merge *merge, size_t file, const struct rec_hdr *record)
+{
+	struct source *source = &merge->sources[file];
+	uint32_t pid, number;
+
+	for (size_t i = 0; i < FIELD_CNT; i++) {
+		if (fields[i].what != PID || !holds(record, &fields[i]))
+			continue;
+		memcpy(&pid, (const char *)record + fields[i].offset, sizeof(pid));
+		if (intern__add(&source->pids, pid, &number))
+			return -ENOMEM;
+	}
+#define IS(rec, record_type) (record->type == (record_type) && record->size >= sizeof(struct rec))
+	if (IS(rec_host, REC_HOST) && !source->host.hdr.type)
+		memcpy(&source->host, record, sizeof(source->host));
+	else if (IS(rec_window, REC_WINDOW))
+		memcpy(&source->window, record, sizeof(source->window));
+	else if (IS(rec_cost, REC_COST))
+		memcpy(&source->cost, record, sizeof(source->cost));
+	else if (IS(rec_target, REC_TARGET))
+		return look_at_target(source, (const void *)record);
+	else if (IS(rec_counter, REC_COUNTER))
+		return look_at_counter(merge, file, (const void *)record);
+	return 0;
+}
+
+/* ---- whether they belong together ---- */
+
+static bool same_host(const struct source *a, const struct source *b)
+{
+	return !memcmp(a->host.hostname, b->host.hostname, sizeof(a->host.hostname));
+}
+
+/* Nanoseconds to be added to monotonic times of b to have those of a. */
+static int64_t clock_difference(const struct source *a, const struct source *b)
+{
+	uint64_t zero_a = a->host.realtime_ns - a->host.monotonic_ns;
+	uint64_t zero_b = b->host.realtime_ns - b->host.monotonic_ns;
+	int64_t difference = zero_b - zero_a;
+	bool close = difference > -SAME_CLOCK_NS && difference < SAME_CLOCK_NS;
+
+	return same_host(a, b) && close ? 0 : difference;
+}
+
+static enum merge_fit compare_targets(const struct source *a, const struct source *b, uint32_t *number)
+{
+	const struct rec_target *x = a->targets.items, *y = b->targets.items;
+	enum merge_fit fit = MERGE_FITS;
+
+	for (size_t i = 0; i < a->targets.cnt; i++) {
+		for (size_t j = 0; j < b->targets.cnt; j++) {
+			if (x[i].role != ROLE_MAIN || y[j].role != ROLE_MAIN)
+				continue;
+			if (same_host(a, b) && x[i].pid == y[j].pid) {
+				*number = x[i].pid;
+				return MERGE_SAME_PROCESS;
+			}
+			if (x[i].rank >= 0 && x[i].rank == y[j].rank) {
+				*number = x[i].rank;
+				fit = MERGE_SAME_RANK;
+			}
+		}
+	}
+	return fit;
+}
+
+static bool overlap(const struct source *a, const struct source *b)
+{
+	return a->window.start_ns + a->clock_ns < b->window.end_ns + b->clock_ns &&
+	       b->window.start_ns + b->clock_ns < a->window.end_ns + a->clock_ns;
+}
+
+/* Where a process of another host has the same number as one of an earlier file, all of this host's become others. */
+static int number_processes(struct merge *merge, size_t file, struct intern *taken)
+{
+	struct source *source = &merge->sources[file];
+	uint32_t number, top = 0;
+	size_t same = 0;
+
+	while (same < file && !same_host(&merge->sources[same], source))
+		same++;
+	for (uint32_t i = 1; same == file && i < intern__end(&source->pids); i++)
+		source->pid_shift |= intern__has(taken, intern__key(&source->pids, i));
+	if (source->pid_shift) {
+		for (uint32_t i = 1; i < intern__end(taken); i++)
+			top = intern__key(taken, i) > top ? intern__key(taken, i) : top;
+		source->pid_shift = ((top >> REC_PID_BITS) + 1) << REC_PID_BITS;
+	} else if (same < file) {
+		source->pid_shift = merge->sources[same].pid_shift;
+	}
+	for (uint32_t i = 1; i < intern__end(&source->pids); i++)
+		if (intern__add(taken, (uint32_t)(intern__key(&source->pids, i) + source->pid_shift), &number))
+			return -ENOMEM;
+	return 0;
+}
+
+static void compare(const struct merge *merge, size_t a, size_t b, struct merge_verdict *worst)
+{
+	const struct source *x = &merge->sources[a], *y = &merge->sources[b];
+	uint32_t number = 0;
+	enum merge_fit fit = compare_targets(x, y, &number);
+
+	if (fit == MERGE_FITS && !overlap(x, y))
+		fit = MERGE_APART;
+	if (fit > worst->fit)
+		*worst = (struct merge_verdict){fit, {a, b}, number};
+}
+
+int merge__judge(struct merge *merge, struct merge_verdict *verdict)
+{
+	struct intern taken = {0};
+	int err = 0;
+
+	*verdict = (struct merge_verdict){MERGE_FITS};
+	for (size_t i = 0; i < merge->cnt && !err; i++) {
+		merge->sources[i].clock_ns = clock_difference(&merge->sources[0], &merge->sources[i]);
+		err = number_processes(merge, i, &taken);
+		for (size_t before = 0; before < i; before++)
+			compare(merge, before, i, verdict);
+	}
+	intern__free(&taken);
+	return err;
+}
+
+/* ---- what comes out ---- */
+
+static void change(const struct source *source, struct rec_hdr *record)
+{
+	for (size_t i = 0; i < FIELD_CNT; i++) {
+		char *at = (char *)record + fields[i].offset;
+		uint64_t time_ns;
+		uint32_t number;
+
+		if (!holds(record, &fields[i]))
+			continue;
+		if (fields[i].what == TIME) {
+			memcpy(&time_ns, at, sizeof(time_ns));
+			time_ns += source->clock_ns;
+			memcpy(at, &time_ns, sizeof(time_ns));
+			continue;
+		}
+		memcpy(&number, at, sizeof(number));
+		number += number ? source->pid_shift : 0;
+		memcpy(at, &number, sizeof(number));
+	}
+}
+
+/* Has a note with this text passed? 0, 1, -ENOMEM. */
+static int is_known_note(struct merge *merge, const struct rec_hdr *record)
+{
+	uint64_t hash = name_hash__seed(0, record->size), word;
+	size_t before = intern__end(&merge->notes);
+	uint32_t number;
+
+	for (size_t at = sizeof(*record); at < record->size; at += sizeof(word)) {
+		memcpy(&word, (const char *)record + at, sizeof(word));
+		hash = name_hash__add(hash, word);
+	}
+	if (intern__add(&merge->notes, name_hash__end(hash), &number))
+		return -ENOMEM;
+	return intern__end(&merge->notes) == before;
+}
+
+int merge__add(struct merge *merge, size_t file, const struct rec_hdr *record)
+{
+	int known;
+
+	switch (record->type) {
+	case REC_WINDOW:
+	case REC_COST:
+	case REC_COUNTER: /* merge__finish */
+		return 0;
+	case REC_NOTE:
+		known = is_known_note(merge, record);
+		if (known)
+			return known < 0 ? known : 0;
+	}
+	if (array__grow(&merge->room, record->size / sizeof(uint64_t), sizeof(uint64_t)))
+		return -ENOMEM;
+	memcpy(merge->room.items, record, record->size);
+	change(&merge->sources[file], merge->room.items);
+	return merge->sink(merge->room.items, merge->ctx);
+}
+
+static struct rec_window whole_window(const struct merge *merge)
+{
+	struct rec_window whole = {0};
+
+	for (size_t i = 0; i < merge->cnt; i++) {
+		struct rec_window one = merge->sources[i].window;
+
+		if (!one.hdr.type)
+			continue;
+		one.start_ns += merge->sources[i].clock_ns;
+		one.end_ns += merge->sources[i].clock_ns;
+		if (!whole.hdr.type) {
+			whole = one;
+			continue;
+		}
+		if (one.start_ns < whole.start_ns)
+			whole.start_ns = one.start_ns;
+		if (one.end_ns > whole.end_ns)
+			whole.end_ns = one.end_ns;
+		if (one.steps > whole.steps)
+			whole.steps = one.steps;
+		if (!whole.step_rule)
+			whole.step_rule = one.step_rule;
+	}
+	return whole;
+}
+
+#define RAISE(field)                              \
+	do {                                      \
+		if (one->field > whole.field)     \
+			whole.field = one->field; \
+	} while (0)
+
+static struct rec_cost whole_cost(const struct merge *merge)
+{
+	struct rec_cost whole = {0};
+
+	for (size_t i = 0; i < merge->cnt; i++) {
+		const struct rec_cost *one = &merge->sources[i].cost;
+
+		if (one->hdr.type)
+			whole.hdr = one->hdr;
+		whole.hits = sum__u64(whole.hits, one->hits);
+		whole.own_cpu_ns = sum__u64(whole.own_cpu_ns, one->own_cpu_ns);
+		whole.own_rss_bytes = sum__u64(whole.own_rss_bytes, one->own_rss_bytes);
+		RAISE(busiest_hits);
+		RAISE(hit_ns);
+		RAISE(attach_ns);
+		RAISE(detach_ns);
+		RAISE(busiest_sampler_ns);
+	}
+	whole.hdr.size = sizeof(whole);
+	return whole;
+}
+
+static int add_counters(struct merge *merge)
+{
+	struct counted *counters = merge->counters.items;
+	int err = 0;
+
+	for (size_t i = 0; i < merge->counters.cnt && !err; i++) {
+		struct rec_counter *sum = &counters[i].counter;
+		bool first = true;
+
+		for (size_t j = 0; j < merge->counters.cnt; j++) {
+			if (j == i || memcmp(sum->name, counters[j].counter.name, sizeof(sum->name)))
+				continue;
+			first &= j > i;
+			if (first)
+				sum->value = sum__u64(sum->value, counters[j].counter.value);
+		}
+		sum->hdr.size = sizeof(*sum);
+		if (first)
+			err = merge->sink(&sum->hdr, merge->ctx);
+	}
+	return err;
+}
+
+int merge__finish(struct merge *merge)
+{
+	struct rec_window window = whole_window(merge);
+	struct rec_cost cost = whole_cost(merge);
+	int err = add_counters(merge);
+
+	window.hdr.size = sizeof(window);
+	if (!err && window.hdr.type)
+		err = merge->sink(&window.hdr, merge->ctx);
+	if (!err && cost.hdr.type)
+		err = merge->sink(&cost.hdr, merge->ctx);
+	return err;
+}
+
+struct merge *merge__new(size_t file_cnt, int (*sink)(const struct rec_hdr *record, void *ctx), void *ctx)
+{
+	struct merge *merge = calloc(1, sizeof(*merge));
+
+	if (!merge)
+		return NULL;
+	merge->sink = sink;
+	merge->ctx = ctx;
+	merge->cnt = file_cnt;
+	merge->sources = calloc(file_cnt, sizeof(*merge->sources));
+	if (merge->sources)
+		return merge;
+	free(merge);
+	return NULL;
+}
+
+void merge__free(struct merge *merge)
+{
+	if (!merge)
+		return;
+	for (size_t i = 0; i < merge->cnt; i++) {
+		free(merge->sources[i].targets.items);
+		intern__free(&merge->sources[i].pids);
+	}
+	free(merge->sources);
+	free(merge->counters.items);
+	intern__free(&merge->notes);
+	free(merge->room.items);
+	free(merge);
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What changed between two recordings, as text and as JSON. */
+#ifndef STEPFLAME_REPORT_DIFF_H
+#define STEPFLAME_REPORT_DIFF_H
+
+#include <stdio.h>
+
+#include "../model/diff.h"
+
+struct diff_options {
+	const char *files[DIFF__SIDES];
+	int limit; /* rows of a section; 0: all */
+	bool all;  /* rows that may have changed by chance too */
+};
+
+/* 0 or -errno. */
+int report_diff__text(const struct diff *diff, const struct diff_options *options, FILE *out);
+int report_diff__json(const struct diff *diff, const struct diff_options *options, FILE *out);
+
+#endif

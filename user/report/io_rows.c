@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "io_rows.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../model/processes.h"
+#include "../model/syscalls.h"
+
+#define ORDER(a, b) (((a) > (b)) - ((a) < (b)))
+
+static enum target_role role_of(const struct job *job, uint32_t pid)
+{
+	size_t cnt;
+	const struct rec_target *targets = job__targets(job, &cnt);
+
+	for (size_t i = 0; i < cnt; i++)
+		if (targets[i].pid == pid)
+			return targets[i].role;
+	return processes__is_main(job, pid) ? ROLE_MAIN : ROLE_CHILD;
+}
+
+static bool in_scope(const struct job *job, const struct io_scope *scope, uint32_t pid)
+{
+	return scope->pid ? scope->pid == pid : role_of(job, pid) == scope->role;
+}
+
+/* ---- rows of several processes to one ---- */
+
+static int compare_number(const void *a, const void *b)
+{
+	const struct io_call *x = a, *y = b;
+
+	return ORDER(x->key.number, y->key.number);
+}
+
+static void merge_calls(struct io_rows *rows)
+{
+	size_t kept = 0;
+
+	if (rows->call_cnt)
+		qsort(rows->calls, rows->call_cnt, sizeof(*rows->calls), compare_number);
+	for (size_t i = 0; i < rows->call_cnt; i++) {
+		io__add_call(&rows->call_sum, &rows->calls[i].val);
+		if (kept && rows->calls[kept - 1].key.number == rows->calls[i].key.number)
+			io__add_call(&rows->calls[kept - 1].val, &rows->calls[i].val);
+		else
+			rows->calls[kept++] = rows->calls[i];
+	}
+	rows->call_cnt = kept;
+}
+
+static int compare_inode(const void *a, const void *b)
+{
+	const struct file_key *x = &((const struct io_file *)a)->key, *y = &((const struct io_file *)b)->key;
+
+	return x->dev != y->dev ? ORDER(x->dev, y->dev) : ORDER(x->inode, y->inode);
+}
+
+static void merge_files(struct io_rows *rows)
+{
+	size_t kept = 0;
+
+	if (rows->file_cnt)
+		qsort(rows->files, rows->file_cnt, sizeof(*rows->files), compare_inode);
+	for (size_t i = 0; i < rows->file_cnt; i++) {
+		io__add_file(&rows->file_sum, &rows->files[i].val);
+		if (kept && !compare_inode(&rows->files[kept - 1], &rows->files[i]))
+			io__add_file(&rows->files[kept - 1].val, &rows->files[i].val);
+		else
+			rows->files[kept++] = rows->files[i];
+	}
+	rows->file_cnt = kept;
+}
+
+/* ---- order ---- */
+
+struct order {
+	struct job *job;
+	size_t key; /* index into io_rows__sort_keys */
+};
+
+enum { BY_TIME, BY_CALLS, BY_ERRORS, BY_BYTES, BY_DISK, BY_NAME };
+const char *const io_rows__sort_keys[] = {"time", "calls", "errors", "bytes", "disk", "name", NULL};
+
+static uint64_t call_value(const struct io_call *call, size_t key)
+{
+	switch (key) {
+	case BY_CALLS:
+		return call->val.calls;
+	case BY_ERRORS:
+		return call->val.errors;
+	case BY_BYTES:
+		return call->val.bytes;
+	}
+	return call->val.total_ns;
+}
+
+static int compare_call(const void *a, const void *b, void *ctx)
+{
+	const struct order *order = ctx;
+	const struct io_call *x = a, *y = b;
+	char x_name[IO_NAME_MAX], y_name[IO_NAME_MAX];
+	uint64_t x_value = call_value(x, order->key), y_value = call_value(y, order->key);
+
+	if (order->key == BY_NAME)
+		return strcmp(io_rows__call_name(x->key.number, x_name), io_rows__call_name(y->key.number, y_name));
+	if (x_value != y_value)
+		return ORDER(y_value, x_value);
+	return ORDER(x->key.number, y->key.number);
+}
+
+static uint64_t file_value(const struct io_file *file, size_t key)
+{
+	switch (key) {
+	case BY_CALLS:
+		return file->val.reads + file->val.writes;
+	case BY_BYTES:
+		return file->val.read_bytes + file->val.written_bytes;
+	case BY_DISK:
+		return file->val.disk_bytes;
+	}
+	return file->val.total_ns;
+}
+
+static int compare_file(const void *a, const void *b, void *ctx)
+{
+	const struct order *order = ctx;
+	const struct io_file *x = a, *y = b;
+	const char *x_name = job__name(order->job, x->val.name), *y_name = job__name(order->job, y->val.name);
+	uint64_t x_value = file_value(x, order->key), y_value = file_value(y, order->key);
+	int by_name = strcmp(x_name ?: "", y_name ?: "");
+
+	if (order->key != BY_NAME && x_value != y_value)
+		return ORDER(y_value, x_value);
+	return by_name ?: compare_inode(x, y);
+}
+
+/* ---- processes ---- */
+
+static int compare_pid(const void *a, const void *b)
+{
+	return ORDER(*(const uint32_t *)a, *(const uint32_t *)b);
+}
+
+int io_rows__pids(const struct job *job, uint32_t **out, size_t *cnt)
+{
+	size_t call_cnt, file_cnt, all = 0;
+	const struct io_call *calls = io__calls(job__io(job), &call_cnt);
+	const struct io_file *files = io__files(job__io(job), &file_cnt);
+	uint32_t *pids = calloc(call_cnt + file_cnt + 1, sizeof(*pids));
+
+	*out = pids;
+	*cnt = 0;
+	if (!pids)
+		return -ENOMEM;
+	for (size_t i = 0; i < call_cnt; i++)
+		pids[all++] = calls[i].key.pid;
+	for (size_t i = 0; i < file_cnt; i++)
+		pids[all++] = files[i].key.pid;
+	qsort(pids, all, sizeof(*pids), compare_pid);
+	for (size_t i = 0; i < all; i++)
+		if (!*cnt || pids[*cnt - 1] != pids[i])
+			pids[(*cnt)++] = pids[i];
+	return 0;
+}
+
+/* ---- what the report reads ---- */
+
+int io_rows__collect(struct job *job, const struct io_scope *scope, const char *sort, struct io_rows *out)
+{
+	size_t call_cnt, file_cnt;
+	const struct io_call *calls = io__calls(job__io(job), &call_cnt);
+	const struct io_file *files = io__files(job__io(job), &file_cnt);
+	struct order order = {.job = job};
+	size_t pid_cnt;
+	uint32_t *pids;
+
+	*out = (struct io_rows){.calls = calloc(call_cnt + 1, sizeof(*calls)),
+				.files = calloc(file_cnt + 1, sizeof(*files))};
+	if (!out->calls || !out->files || io_rows__pids(job, &pids, &pid_cnt)) {
+		io_rows__release(out);
+		return -ENOMEM;
+	}
+	for (size_t i = 0; i < call_cnt; i++)
+		if (in_scope(job, scope, calls[i].key.pid))
+			out->calls[out->call_cnt++] = calls[i];
+	for (size_t i = 0; i < file_cnt; i++)
+		if (in_scope(job, scope, files[i].key.pid))
+			out->files[out->file_cnt++] = files[i];
+	for (size_t i = 0; i < pid_cnt; i++)
+		out->process_cnt += in_scope(job, scope, pids[i]);
+	free(pids);
+	merge_calls(out);
+	merge_files(out);
+	while (sort && strcmp(sort, io_rows__sort_keys[order.key]))
+		order.key++;
+	qsort_r(out->calls, out->call_cnt, sizeof(*out->calls), compare_call, &order);
+	qsort_r(out->files, out->file_cnt, sizeof(*out->files), compare_file, &order);
+	return 0;
+}
+
+void io_rows__release(struct io_rows *rows)
+{
+	free(rows->calls);
+	free(rows->files);
+	*rows = (struct io_rows){0};
+}
+
+const char *io_rows__call_name(uint32_t number, char *buffer)
+{
+	const char *name = syscall__name(number);
+
+	if (name)
+		return name;
+	if (number == SYSCALL_UNKNOWN)
+		return "unknown";
+	snprintf(buffer, IO_NAME_MAX, "syscall %" PRIu32, number);
+	return buffer;
+}
+
+char *io_rows__path(struct job *job, const struct io_file *file)
+{
+	const char *name = job__name(job, file->val.name), *more = file->val.flags & FILE_DIRECTORY ? "/*" : "";
+	unsigned int major = file->key.dev >> 20, minor = file->key.dev & 0xfffff;
+	char *path;
+	int len;
+
+	if (!name)
+		len = asprintf(&path, "(path not known: device %u:%u, inode %" PRIu64 ")", major, minor,
+			       (uint64_t)file->key.inode);
+	else if (file->val.flags & FILE_MOUNT_UNKNOWN)
+		len = asprintf(&path, "(device %u:%u)%s%s", major, minor, name, more);
+	else
+		len = asprintf(&path, "%s%s", name, more);
+	return len < 0 ? NULL : path;
+}

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* The steps report as JSON. Steps are written one by one: 360,000 of them as objects would take a gigabyte. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common.h"
+#include "steps_report.h"
+
+#define FLAGS (JSON_ENSURE_ASCII | JSON_REAL_PRECISION(15))
+
+/* Seconds by cause, of those that there were, in a phase (-1: any). NULL: no memory. */
+static json_t *json_waits(const struct step_sum *sum, int phase)
+{
+	json_t *waits = json_object();
+	int failed = 0;
+
+	for (unsigned int cause = CAUSE_NONE + 1; cause < CAUSE__END; cause++) {
+		uint64_t ns = 0;
+
+		for (int p = 0; p < PHASE__COUNT; p++)
+			ns += phase < 0 || p == phase ? sum->ns[p][cause] : 0;
+		if (ns)
+			failed |= json_object_set_new(waits, sample_cause__name(cause), json_real(ns / 1e9));
+	}
+	return common__json_unless_failed(waits, failed);
+}
+
+static json_t *json_step(const struct step_track *track, const struct step *step, const char *cause, uint64_t base_ns)
+{
+	struct step_sum sum = {0};
+	json_t *phases = json_object();
+	uint64_t on_cpu_ns = 0;
+	int failed = 0;
+
+	step_sum__add(&sum, step);
+	for (int phase = 0; phase < PHASE__COUNT; phase++) {
+		on_cpu_ns += sum.ns[phase][CAUSE_NONE];
+		if (step->phase_ns[phase])
+			failed |=
+				json_object_set_new(phases, phase__name(phase), json_real(step->phase_ns[phase] / 1e9));
+	}
+	phases = common__json_unless_failed(phases, failed);
+	return json_pack("{s:I, s:f, s:f, s:o, s:o, s:o, s:f, s:o}", "index", (json_int_t)step->index, "start_s",
+			 (int64_t)(step->start_ns - base_ns) / 1e9, "duration_s", step__ns(step) / 1e9, "phases",
+			 phases, "oncpu_s", track->thread ? json_real(on_cpu_ns / 1e9) : json_null(), "waits",
+			 track->thread ? json_waits(&sum, -1) : json_null(), "gc_s", step->gc_ns / 1e9, "cause",
+			 cause ? json_string(cause) : json_null());
+}
+
+/* The list, printed. 0 or -ENOMEM. */
+static int print_steps(struct job *job, const struct steps_of *of, FILE *out)
+{
+	const struct step_track *track = of->track;
+	size_t slow = 0;
+
+	fputc('[', out);
+	for (size_t i = 0; i < track->step_cnt; i++) {
+		const char *cause = NULL;
+		json_t *step;
+
+		if (slow < track->slow_cnt && track->slow[slow] == i)
+			cause = blame_cause__name(of->blame.groups[of->blame.steps[slow++].group].cause);
+		step = json_step(track, &track->steps[i], cause, job__window(job)->start_ns);
+		if (!step)
+			return -ENOMEM;
+		fputs(i ? ",\n    " : "\n    ", out);
+		json_dumpf(step, out, FLAGS);
+		json_decref(step);
+	}
+	fputs("]", out);
+	return 0;
+}
+
+static json_t *json_texts(const struct array *list)
+{
+	char *const *texts = list->items;
+	json_t *json = json_array();
+	int failed = 0;
+
+	for (size_t i = 0; i < list->cnt; i++)
+		failed |= json_array_append_new(json, json_string(texts[i]));
+	return common__json_unless_failed(json, failed);
+}
+
+static json_t *json_verdict(const struct verdict *verdict)
+{
+	return json_pack("{s:s, s:s, s:o, s:o}", "class", verdict_class__name(verdict->class), "why", verdict->why,
+			 "evidence", json_texts(&verdict->evidence), "next", json_texts(&verdict->next));
+}
+
+static json_t *json_cpu(const struct step_sum *sum)
+{
+	static const char *const names[] = {"python", "op", "native", "kernel"};
+	json_t *json = json_object();
+	double share, error;
+	int failed = 0;
+
+	for (int class = 0; class < CPU__COUNT; class ++)
+		if (step_sum__cpu_share(sum, class, &share, &error))
+			failed |= json_object_set_new(json, names[class],
+						      json_pack("{s:f, s:f}", "share", share, "error", error));
+	return common__json_unless_failed(json, failed);
+}
+
+/* Where the time of all steps, or of the slow ones, went. */
+static json_t *json_sum(const struct step_track *track, const struct step_sum *sum)
+{
+	json_t *phases = json_array();
+	int failed = 0;
+
+	for (int phase = 0; phase < PHASE__COUNT; phase++) {
+		uint64_t ns = 0;
+
+		for (unsigned int cause = 0; cause < CAUSE__END; cause++)
+			ns += sum->ns[phase][cause];
+		if (!ns)
+			continue;
+		failed |= json_array_append_new(
+			phases,
+			json_pack("{s:s, s:f, s:o, s:o}", "name", phase__name(phase), "total_s", ns / 1e9, "oncpu_s",
+				  track->thread ? json_real(sum->ns[phase][CAUSE_NONE] / 1e9) : json_null(), "waits",
+				  track->thread ? json_waits(sum, phase) : json_null()));
+	}
+	phases = common__json_unless_failed(phases, failed);
+	return json_pack("{s:I, s:f, s:f, s:o, s:o}", "steps", (json_int_t)sum->step_cnt, "total_s",
+			 sum->total_ns / 1e9, "gc_s", sum->gc_ns / 1e9, "phases", phases, "cpu", json_cpu(sum));
+}
+
+static json_t *json_spots(struct job *job, const struct spot *spots)
+{
+	const struct stacks *stacks = job__stacks(job);
+	json_t *list = json_array();
+	int failed = 0;
+
+	for (size_t i = 0; i < BLAME_SPOTS && spots[i].ns; i++) {
+		struct code code = stacks__code(stacks, spots[i].code);
+
+		failed |= json_array_append_new(
+			list, json_pack("{s:o, s:I, s:o, s:f}", "file",
+					common__json_text(code.file ? job__name_or_lost(job, code.file) : NULL), "line",
+					(json_int_t)(spots[i].line ?: code.first_line), "name",
+					common__json_text(code.name ? job__name_or_lost(job, code.name) : NULL),
+					"seconds", spots[i].ns / 1e9));
+	}
+	return common__json_unless_failed(list, failed);
+}
+
+static json_t *json_group(struct job *job, const struct blame_group *group)
+{
+	json_t *rhythm =
+		group->rhythm.shortest
+			? json_pack("{s:I, s:I, s:I}", "shortest", (json_int_t)group->rhythm.shortest, "longest",
+				    (json_int_t)group->rhythm.longest, "matched", (json_int_t)group->rhythm.matched)
+			: json_null();
+	json_t *waker = group->waker_ns ? json_pack("{s:I, s:I, s:f}", "pid", (json_int_t)group->waker_pid, "tid",
+						    (json_int_t)group->waker_tid, "share",
+						    (double)group->waker_ns / group->wait_ns)
+					: json_null();
+
+	return json_pack("{s:s, s:o, s:o, s:I, s:f, s:f, s:o, s:o, s:o, s:o}", "cause", blame_cause__name(group->cause),
+			 "phase", group->phase < 0 ? json_null() : json_string(phase__name(group->phase)), "wait",
+			 group->wait ? json_string(sample_cause__name(group->wait)) : json_null(), "count",
+			 (json_int_t)group->step_cnt, "over_s", group->over_ns / 1e9, "cause_s", group->cause_ns / 1e9,
+			 "gc_generation", group->cause == BLAME_GC ? json_integer(group->gc_generation) : json_null(),
+			 "rhythm", rhythm, "waker", waker, "where", json_spots(job, group->spots));
+}
+
+static json_t *json_groups(struct job *job, const struct blame *blame)
+{
+	json_t *list = json_array();
+	int failed = 0;
+
+	for (size_t i = 0; i < blame->group_cnt; i++)
+		failed |= json_array_append_new(list, json_group(job, &blame->groups[i]));
+	return common__json_unless_failed(list, failed);
+}
+
+static json_t *json_slow(const struct step_track *track)
+{
+	json_t *list = json_array();
+	int failed = 0;
+
+	for (size_t i = 0; i < track->slow_cnt; i++)
+		failed |= json_array_append_new(list, json_integer(track->steps[track->slow[i]].index));
+	return common__json_unless_failed(list, failed);
+}
+
+/* All of a track but its steps. */
+static int set_track(struct job *job, const struct steps_of *of, json_t *object)
+{
+	const struct step_track *track = of->track;
+	const struct slow_rule *rule = &track->rule_of_slow;
+	int failed = json_object_set_new(object, "median_s", json_real(rule->median_ns / 1e9));
+
+	failed |= json_object_set_new(object, "p99_s", json_real(rule->p99_ns / 1e9));
+	failed |= json_object_set_new(object, "ordinary_s", json_real(rule->ordinary_ns / 1e9));
+	failed |= json_object_set_new(object, "limit_s",
+				      rule->limit_ns == UINT64_MAX ? json_null() : json_real(rule->limit_ns / 1e9));
+	failed |= json_object_set_new(object, "lost_steps", json_integer(track->lost));
+	failed |= json_object_set_new(object, "remainder_s", json_real(track->misfit_ns / 1e9));
+	failed |= json_object_set_new(object, "slow", json_slow(track));
+	failed |= json_object_set_new(object, "causes", json_groups(job, &of->blame));
+	failed |= json_object_set_new(object, "all", json_sum(track, &of->blame.all));
+	failed |= json_object_set_new(object, "of_slow", json_sum(track, &of->blame.slow));
+	failed |= json_object_set_new(object, "verdict", json_verdict(&of->verdict));
+	return failed;
+}
+
+/* Where there is no step: the keys are there all the same. */
+static int set_no_track(json_t *object)
+{
+	return json_object_update_new(object, json_pack("{s:[], s:n, s:n, s:[], s:{s:s, s:s, s:[], s:[]}}", "steps",
+							"median_s", "p99_s", "slow", "verdict", "class",
+							verdict_class__name(VERDICT_UNCLEAR), "why",
+							"no whole step is in the recording", "evidence", "next"));
+}
+
+static json_t *json_straggler(const struct steps_view *view)
+{
+	if (view->straggler < 0)
+		return json_null();
+	return json_pack("{s:i, s:s}", "rank", view->ranks[view->straggler].rank, "why", view->straggler_why);
+}
+
+/* An object with the track's keys, its steps behind, and without its end. Takes the object over. */
+static int print_track(const struct steps_view *view, const struct step_track *track, json_t *object, FILE *out)
+{
+	struct steps_of of;
+	char *text = NULL;
+	int err = object ? steps_of__new(view, track, &of) : -ENOMEM;
+
+	if (!err) {
+		if (!set_track(view->job, &of, object))
+			text = json_dumps(object, FLAGS | JSON_INDENT(2));
+		if (text) {
+			*strrchr(text, '\n') = 0;
+			fprintf(out, "%s,\n  \"steps\": ", text);
+		}
+		err = text ? print_steps(view->job, &of, out) : -ENOMEM;
+		steps_of__release(&of);
+	}
+	free(text);
+	json_decref(object);
+	return err;
+}
+
+static int print_processes(const struct steps_view *view, FILE *out)
+{
+	int err = 0;
+
+	fputs(",\n  \"processes\": [", out);
+	for (size_t i = 0; i < view->track_cnt && !err; i++) {
+		int rank = view->ranks[i].rank;
+		json_t *object = json_pack("{s:I, s:s, s:o}", "pid", (json_int_t)view->tracks[i].pid, "role", "main",
+					   "rank", rank < 0 ? json_null() : json_integer(rank));
+
+		fputs(i ? ",\n" : "\n", out);
+		err = print_track(view, &view->tracks[i], object, out);
+		fputs("\n}", out);
+	}
+	fputs("]", out);
+	return err;
+}
+
+static int print_json(const struct steps_view *view, FILE *out)
+{
+	json_t *object = common__json(view->job, report_steps.name);
+	int err, failed = json_object_set_new(object, "straggler", json_straggler(view));
+
+	if (!view->track_cnt) {
+		failed |= set_no_track(object);
+		return common__print_json(common__json_unless_failed(object, failed), out);
+	}
+	err = print_track(view, steps_view__shown(view), common__json_unless_failed(object, failed), out);
+	if (!err && view->options->per_rank)
+		err = print_processes(view, out);
+	fputs("\n}\n", out);
+	return err ?: common__flush(out);
+}
+
+int steps_report__json(struct job *job, const struct report_options *options, FILE *out)
+{
+	struct steps_view view;
+	int err = steps_view__new(job, options, &view);
+
+	if (err)
+		return err;
+	err = print_json(&view, out);
+	steps_view__release(&view);
+	return err;
+}

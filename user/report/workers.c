@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "workers.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../model/stacks.h"
+#include "../model/workers.h"
+#include "common.h"
+#include "text.h"
+
+#define DOINGS_TEXT 2 /* for a worker */
+#define DOINGS_JSON 20
+#define WAITS_JSON  100 /* the longest */
+
+static double percent(uint64_t part, uint64_t whole)
+{
+	return whole ? 100.0 * part / whole : 0;
+}
+
+static uint64_t busy_ns(const struct worker *worker)
+{
+	return worker->seen_ns > worker->idle_ns ? worker->seen_ns - worker->idle_ns : 0;
+}
+
+/* ---- text ---- */
+
+static void print_doing(struct job *job, const struct worker_doing *doing, uint64_t all_ns, FILE *out)
+{
+	struct code code = stacks__code(job__stacks(job), doing->code);
+	const char *file = job__name(job, code.file), *name = job__name(job, code.name);
+	const char *base = file ? strrchr(file, '/') : NULL;
+
+	text__line(out, "%38s%5.1f %%  %s:%u %s, %s", "", percent(doing->ns, all_ns),
+		   base ? base + 1 : file ?: "(no Python)", doing->line, name ?: "",
+		   doing->cause ? sample_cause__name(doing->cause) : "on the CPU");
+}
+
+static void print_worker(struct job *job, const struct loader *loader, const struct worker *worker, FILE *out)
+{
+	uint64_t all_ns = 0;
+
+	fprintf(out, "%6u %9u %7" PRIu64 " %10.3f %7.1f %11.1f %7.1f %7.1f\n", worker->number, worker->pid,
+		worker->waits, worker->wait_ns / 1e9, percent(worker->wait_ns, loader->wait_ns),
+		worker->longest_ns / 1e6, percent(busy_ns(worker), worker->seen_ns),
+		percent(worker->cpu_ns, worker->seen_ns));
+	for (size_t i = 0; i < worker->doing_cnt; i++)
+		all_ns += worker->doings[i].ns;
+	for (size_t i = 0; i < worker->doing_cnt && i < DOINGS_TEXT; i++)
+		print_doing(job, &worker->doings[i], all_ns, out);
+}
+
+static void print_advice(const struct loader *loader, FILE *out)
+{
+	if (loader->needed && loader->advice != LOADER_ONE_SLOW)
+		text__paragraph(out,
+				"model: a batch takes a worker %.4g ms and the process %.4g ms between fetches, so %u "
+				"worker%s would keep up; there are %u. It assumes that workers do not slow each "
+				"other down.",
+				loader->produce_ns / 1e6, loader->consume_ns / 1e6, loader->needed,
+				loader->needed == 1 ? "" : "s", loader->at_once);
+	switch (loader->advice) {
+	case LOADER_UNKNOWN:
+		text__paragraph(out, "advice: none; too few batches, or no samples of workers, were seen");
+		break;
+	case LOADER_KEEPS_UP:
+		text__paragraph(out, "advice: the workers keep up; more of them would bring nothing");
+		break;
+	case LOADER_ONE_SLOW:
+		text__paragraph(out,
+				"advice: worker %u (pid %u) is slower than the others and causes %.0f %% of the "
+				"waits; more workers would not help before that is known",
+				loader->slow, loader->workers[loader->slow].pid,
+				percent(loader->workers[loader->slow].wait_ns, loader->wait_ns));
+		break;
+	case LOADER_CPU_FULL:
+		text__paragraph(out, "advice: none about more workers; the CPU is full, or would be with so many");
+		break;
+	case LOADER_MORE:
+		text__paragraph(out, "advice: try num_workers=%u; a batch would take %.4g ms instead of %.4g ms",
+				loader->needed, loader->consume_ns / 1e6, loader->batch_ns / 1e6);
+		break;
+	case LOADER_UNEVEN:
+		text__paragraph(out, "advice: there are workers enough on average; batches take unlike times, or the "
+				     "first ones of short epochs are waited for (persistent_workers, prefetch_factor)");
+		break;
+	}
+}
+
+static void print_loader(struct job *job, const struct loader *loader, FILE *out)
+{
+	fprintf(out, "DataLoader workers of pid %u\n", loader->pid);
+	if (loader->batches)
+		text__paragraph(out, "%" PRIu64 " batches fetched, %zu of them waited for: %.3f s, %.1f %% of %.4g s",
+				loader->batches, loader->wait_cnt, loader->wait_ns / 1e9,
+				percent(loader->wait_ns, loader->observed_ns), loader->observed_ns / 1e9);
+	else
+		text__paragraph(out, "%zu batches waited for: %.3f s, %.1f %% of %.4g s", loader->wait_cnt,
+				loader->wait_ns / 1e9, percent(loader->wait_ns, loader->observed_ns),
+				loader->observed_ns / 1e9);
+	fputs("worker       pid   waits   waited s share % longest ms  busy %   CPU %\n", out);
+	fputs("------ --------- ------- ---------- ------- ---------- ------- -------\n", out);
+	for (size_t i = 0; i < loader->worker_cnt; i++)
+		print_worker(job, loader, &loader->workers[i], out);
+	if (loader->unknown_ns)
+		text__paragraph(out, "%.3f s were waited for no known worker", loader->unknown_ns / 1e9);
+	print_advice(loader, out);
+	fputc('\n', out);
+}
+
+int report_workers__text(struct job *job, FILE *out)
+{
+	struct steps *steps = steps__new(job);
+	struct workers *workers = steps ? workers__new(job, steps) : NULL;
+	size_t cnt = 0;
+	const struct loader *loaders = workers ? workers__loaders(workers, &cnt) : NULL;
+	int err = workers ? 0 : -ENOMEM;
+
+	for (size_t i = 0; i < cnt; i++)
+		print_loader(job, &loaders[i], out);
+	workers__free(workers);
+	steps__free(steps);
+	return err;
+}
+
+/* ---- JSON ---- */
+
+static json_t *json_doing(struct job *job, const struct worker_doing *doing)
+{
+	struct code code = stacks__code(job__stacks(job), doing->code);
+
+	return json_pack("{s:o, s:I, s:o, s:o, s:f}", "file", common__json_text(job__name(job, code.file)), "line",
+			 (json_int_t)doing->line, "name", common__json_text(job__name(job, code.name)), "cause",
+			 common__json_text(sample_cause__name(doing->cause)), "seconds", doing->ns / 1e9);
+}
+
+static json_t *json_worker(struct job *job, const struct worker *worker)
+{
+	json_t *doings = json_array();
+
+	for (size_t i = 0; i < worker->doing_cnt && i < DOINGS_JSON; i++)
+		json_array_append_new(doings, json_doing(job, &worker->doings[i]));
+	return json_pack("{s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:o}", "pid", (json_int_t)worker->pid, "number",
+			 (json_int_t)worker->number, "waits", (json_int_t)worker->waits, "wait_s",
+			 worker->wait_ns / 1e9, "longest_s", worker->longest_ns / 1e9, "seen_s", worker->seen_ns / 1e9,
+			 "busy_s", busy_ns(worker) / 1e9, "cpu_s", worker->cpu_ns / 1e9, "doing", doings);
+}
+
+static int compare_wait(const void *a, const void *b)
+{
+	const struct loader_wait *const *x = a, *const *y = b;
+
+	return ((*x)->ns < (*y)->ns) - ((*x)->ns > (*y)->ns);
+}
+
+/* The longest first. NULL: no memory. */
+static json_t *json_waits(struct job *job, const struct loader *loader)
+{
+	const struct loader_wait **sorted = calloc(loader->wait_cnt + 1, sizeof(*sorted));
+	json_t *list = sorted ? json_array() : NULL;
+
+	for (size_t i = 0; list && i < loader->wait_cnt; i++)
+		sorted[i] = &loader->waits[i];
+	if (list)
+		qsort(sorted, loader->wait_cnt, sizeof(*sorted), compare_wait);
+	for (size_t i = 0; list && i < loader->wait_cnt && i < WAITS_JSON; i++) {
+		const struct loader_wait *wait = sorted[i];
+		double start_s = ((double)wait->start_ns - job__window(job)->start_ns) / 1e9;
+
+		json_array_append_new(
+			list,
+			json_pack("{s:o, s:f, s:f, s:o}", "step",
+				  wait->step < 0 ? json_null() : json_integer(loader->track->steps[wait->step].index),
+				  "start_s", start_s, "wait_s", wait->ns / 1e9, "worker",
+				  wait->worker == WORKER_NONE ? json_null() : json_integer(wait->worker)));
+	}
+	free(sorted);
+	return list;
+}
+
+static json_t *json_loader(struct job *job, const struct loader *loader)
+{
+	static const char *const advice[] = {"unknown", "keeps_up", "one_slow", "cpu_full", "more", "uneven"};
+	json_t *workers = json_array();
+
+	for (size_t i = 0; i < loader->worker_cnt; i++)
+		json_array_append_new(workers, json_worker(job, &loader->workers[i]));
+	return json_pack("{s:I, s:o, s:I, s:f, s:f, s:o, s:f, s:f, s:f, s:I, s:s, s:o, s:o, s:o}", "pid",
+			 (json_int_t)loader->pid, "batches",
+			 loader->batches ? json_integer(loader->batches) : json_null(), "waited",
+			 (json_int_t)loader->wait_cnt, "wait_s", loader->wait_ns / 1e9, "unknown_wait_s",
+			 loader->unknown_ns / 1e9, "slow",
+			 loader->slow == WORKER_NONE ? json_null() : json_integer(loader->slow), "produce_s",
+			 loader->produce_ns / 1e9, "consume_s", loader->consume_ns / 1e9, "batch_s",
+			 loader->batch_ns / 1e9, "at_once", (json_int_t)loader->at_once, "advice",
+			 advice[loader->advice], "needed", loader->needed ? json_integer(loader->needed) : json_null(),
+			 "workers", workers, "waits", json_waits(job, loader));
+}
+
+json_t *report_workers__json(struct job *job)
+{
+	struct steps *steps = steps__new(job);
+	struct workers *workers = steps ? workers__new(job, steps) : NULL;
+	json_t *list = workers ? json_array() : NULL;
+	size_t cnt = 0;
+	const struct loader *loaders = workers ? workers__loaders(workers, &cnt) : NULL;
+	int failed = 0;
+
+	for (size_t i = 0; i < cnt; i++)
+		failed |= json_array_append_new(list, json_loader(job, &loaders[i]));
+	workers__free(workers);
+	steps__free(steps);
+	return common__json_unless_failed(list, failed);
+}

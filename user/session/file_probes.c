@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* Which probes a file means, found once per session; those of torch's libraries are kept for the next ones. */
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../log.h"
+#include "../target/kept.h"
+#include "calls.h"
+#include "exact.h"
+#include "landmarks.h"
+#include "natives.h"
+#include "state.h"
+
+static bool action_matches(const struct user_action *a, const struct mapped_file *file)
+{
+	const char *base = strrchr(file->path, '/');
+
+	if (strchr(a->library, '/'))
+		return !strcmp(file->path, a->library);
+	return !strncmp(base ? base + 1 : file->path, a->library, strlen(a->library));
+}
+
+bool file_probes__has_action(const struct session *s, const struct mapped_file *file)
+{
+	for (size_t i = 0; i < s->options.action_cnt; i++)
+		if (s->actions[i].library && action_matches(&s->actions[i], file))
+			return true;
+	return false;
+}
+
+static int add_actions(struct session *s, const struct mapped_file *file, const struct elf *elf,
+		       struct probe_list *list)
+{
+	for (size_t i = 0; i < s->options.action_cnt; i++) {
+		struct user_action *a = &s->actions[i];
+		struct elf_symbol symbol;
+		int err;
+
+		if (!a->library || !action_matches(a, file) || elf__symbol(elf, a->symbol, &symbol))
+			continue;
+		err = probe_list__add_function(list, elf, symbol.vaddr, symbol.size, PROBE_FN, PROBE_FN_EXIT, 0,
+					       natives__cnt() + i);
+		if (err) {
+			log__error("choose a function that it calls, or that calls it",
+				   "no probe can be placed in %s of %s: its control flow is not understood", a->symbol,
+				   file->path);
+			return err;
+		}
+		a->found = true;
+	}
+	return 0;
+}
+
+/* What is kept of a library: offsets, cookies, and how many of them are in each set. */
+#define WHAT "landmarks"
+
+enum part { OFFSETS, COOKIES, COUNTS, PARTS };
+
+static const struct kept_part units[PARTS] = {
+	[OFFSETS].unit = sizeof(uint64_t),
+	[COOKIES].unit = sizeof(uint64_t),
+	[COUNTS].unit = sizeof(uint64_t),
+};
+
+static int load_kept(const struct elf *elf, const char *dir, struct probe_list *sets)
+{
+	struct kept_part part[PARTS];
+	const uint64_t *offset, *cookie, *cnt;
+	int err;
+
+	memcpy(part, units, sizeof(part));
+	err = kept__load(elf, dir, WHAT, part, PARTS);
+	if (err)
+		return err;
+	offset = part[OFFSETS].data;
+	cookie = part[COOKIES].data;
+	cnt = part[COUNTS].data;
+	if (part[COUNTS].cnt != PROBES__COUNT || part[COOKIES].cnt != part[OFFSETS].cnt)
+		err = -ENOENT;
+	for (size_t i = 0, k = 0; i < PROBES__COUNT && !err; i++)
+		for (size_t n = 0; n < cnt[i] && !err; n++, k++)
+			err = k < part[OFFSETS].cnt ? probe_list__add(&sets[i], offset[k], cookie[k]) : -ENOENT;
+	kept__release(part, PARTS);
+	for (size_t i = 0; i < PROBES__COUNT && err; i++)
+		probe_list__release(&sets[i]);
+	return err;
+}
+
+static void keep(const struct elf *elf, const char *dir, const struct probe_list *sets)
+{
+	struct probe_list all = {0};
+	uint64_t cnt[PROBES__COUNT];
+	struct kept_part part[PARTS];
+	int err = 0;
+
+	for (size_t i = 0; i < PROBES__COUNT; i++) {
+		cnt[i] = sets[i].cnt;
+		for (size_t k = 0; k < cnt[i] && !err; k++)
+			err = probe_list__add(&all, sets[i].offsets[k], sets[i].cookies[k]);
+	}
+	memcpy(part, units, sizeof(part));
+	part[OFFSETS].data = all.offsets;
+	part[COOKIES].data = all.cookies;
+	part[OFFSETS].cnt = part[COOKIES].cnt = all.cnt;
+	part[COUNTS].data = cnt;
+	part[COUNTS].cnt = PROBES__COUNT;
+	if (!err)
+		kept__save(elf, dir, WHAT, part, PARTS);
+	probe_list__release(&all);
+}
+
+/* Looking for them takes 80 to 220 ms a library. */
+static void add_library(const struct session *s, const struct mapped_file *file, const struct elf *elf, bool torch,
+			struct probe_list *sets)
+{
+	/* Collectives are many: attached one by one, each costs a tenth of a second when detaching. */
+	bool natives = s->selftest.backend == ATTACH_MULTI;
+	char path[PATH_MAX];
+	const char *dir = natives ? kept__dir(path, sizeof(path)) : NULL;
+	int missing = 0;
+
+	if (!load_kept(elf, dir, sets))
+		return;
+	if (torch)
+		missing = landmarks__torch(&sets[PROBES_LANDMARKS], elf);
+	if (missing == -ENOENT)
+		log__warn(NULL, "%s exports none of torch's landmarks: labels and backward cannot be seen", file->path);
+	if (natives && natives__add(&sets[PROBES_KEPT], elf) >= 0 && !missing)
+		keep(elf, dir, sets);
+}
+
+static void add_python(struct session *s, const struct mapped_file *file, const struct elf *elf,
+		       const struct python *python, struct file_probes *f)
+{
+	if (landmarks__python(&f->sets[PROBES_LANDMARKS], &f->sets[PROBES_LATE], elf, &python->functions))
+		log__warn("build Python without stripping its builtin tables, or report this interpreter",
+			  "the builtin next() of %s was not found: Lightning's actions cannot be seen", file->path);
+	if (landmarks__gc(&f->sets[PROBES_KEPT], elf, &python->functions))
+		log__warn(NULL, "%s has no place for a probe on garbage collection: those rows will be missing",
+			  file->path);
+	calls__add_probes(s, &f->sets[PROBES_ACTIONS], elf, python);
+	if (exact__add_probes(s, &f->sets[PROBES_EXACT], elf, python, &f->exact))
+		f->exact.why = "out of memory";
+}
+
+struct file_probes *file_probes__of(struct session *s, const struct mapped_file *file, const struct python *python,
+				    struct elf *elf, bool torch)
+{
+	struct file_probes *files, *f;
+	struct elf *own = NULL;
+
+	for (size_t i = 0; i < s->file_cnt; i++)
+		if (s->files[i].dev == file->dev && s->files[i].inode == file->inode)
+			return &s->files[i];
+	files = reallocarray(s->files, s->file_cnt + 1, sizeof(*files));
+	if (!files)
+		return NULL;
+	s->files = files;
+	if (!elf) {
+		if (elf__new(file->open_path, &own))
+			return NULL;
+		elf = own;
+	}
+	f = &files[s->file_cnt++];
+	*f = (struct file_probes){.dev = file->dev, .inode = file->inode};
+	if (python)
+		add_python(s, file, elf, python, f);
+	if (torch || natives__wanted(file->path))
+		add_library(s, file, elf, torch, f->sets);
+	add_actions(s, file, elf, &f->sets[PROBES_ACTIONS]);
+	elf__free(own);
+	return f;
+}

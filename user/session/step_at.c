@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "step_at.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../include/name_hash.h"
+#include "../log.h"
+#include "../utf8.h"
+#include "programs.h"
+#include "stepflame.skel.h"
+
+#define FIX "give the name of an action or a label, as report --all lists them"
+
+/* The id of a text as BPF reads it from a str, whose characters have 1, 2 or 4 bytes, as many as the widest needs. */
+static uint64_t id_of_str(const char *text)
+{
+	const char *end = text + strlen(text);
+	uint64_t words[REC_NAME_MAX / 8] = {0}, hash;
+	size_t chars = 0, width = 1, bytes;
+
+	for (const char *at = text; at < end; chars++) {
+		uint32_t c = utf8__next(&at, end, NULL);
+
+		width = c > 0xffff ? 4 : c > 0xff && width < 2 ? 2 : width;
+	}
+	bytes = chars * width;
+	hash = name_hash__seed(width, bytes);
+	for (size_t i = 0; text < end && (i + 1) * width <= sizeof(words); i++) {
+		uint32_t c = utf8__next(&text, end, NULL);
+
+		memcpy((char *)words + i * width, &c, width); /* little-endian */
+	}
+	for (size_t i = 0; i * 8 < bytes && i < sizeof(words) / sizeof(*words); i++)
+		hash = name_hash__add(hash, words[i]);
+	return name_hash__end(hash);
+}
+
+void step_at__set_knobs(const struct session *s, struct program_knobs *knobs)
+{
+	if (!s->options.step_at)
+		return;
+	knobs->step_at[0] = session__name_id(s->options.step_at);
+	knobs->step_at[1] = id_of_str(s->options.step_at);
+}
+
+static bool is_candidate(uint32_t kind)
+{
+	return kind == SPAN_ACTION || kind == SPAN_LABEL || kind == SPAN_USER || kind == SPAN_BACKWARD ||
+	       kind == SPAN_FORWARD;
+}
+
+#define CANDIDATES 5
+
+/* The names with the most calls in a row, by that; returns how many. */
+static size_t find_candidates(const struct session *s, uint64_t *names)
+{
+	int fd = bpf_map__fd(s->skel->maps.aggs);
+	struct agg_key key, *prev = NULL;
+	uint64_t calls[CANDIDATES];
+	struct agg_val val;
+	size_t cnt = 0, i;
+
+	for (; !bpf_map_get_next_key(fd, prev, &key); prev = &key) {
+		if (!is_candidate(key.kind) || bpf_map_lookup_elem(fd, &key, &val))
+			continue;
+		for (i = 0; i < cnt && names[i] != key.name; i++)
+			;
+		if (i < cnt && calls[i] >= val.calls)
+			continue;
+		if (i == cnt && cnt < CANDIDATES)
+			cnt++;
+		else if (i == cnt && calls[--i] >= val.calls)
+			continue;
+		for (; i && calls[i - 1] < val.calls; i--) {
+			names[i] = names[i - 1];
+			calls[i] = calls[i - 1];
+		}
+		names[i] = key.name;
+		calls[i] = val.calls;
+	}
+	return cnt;
+}
+
+/* "seen: a; b; c", or why there are none. */
+static void print_candidates(const struct session *s, char *out, size_t room)
+{
+	uint64_t names[CANDIDATES];
+	size_t cnt = find_candidates(s, names), used;
+
+	used = snprintf(out, room, "%s",
+			cnt                ? "seen: "
+			: s->options.steps ? "nor was any other recorded, since --steps waits for it: leave that out"
+					   : "nor did any other");
+	for (size_t i = 0; i < cnt && used < room; i++)
+		used += snprintf(out + used, room - used, "%s%s", i ? "; " : "",
+				 names__find(&s->names, names[i]) ?: "(name lost)");
+}
+
+int step_at__end(struct session *s)
+{
+	char seen[320];
+
+	if (!s->options.step_at || s->step_at_seen)
+		return 0;
+	print_candidates(s, seen, sizeof(seen));
+	session__note(s, "no step was found: no span named '%.64s' ended, which --step-at asks for; %s; " FIX,
+		      s->options.step_at, seen);
+	log__error(FIX, "no step was found: no span named '%s' ended, which --step-at asks for; %s", s->options.step_at,
+		   seen);
+	return -ENOENT;
+}
