@@ -56,7 +56,10 @@ static inline pid_t start_child(bool (*body)(void *arg), void *arg, bool *done)
 	return pid;
 }
 
-/* A child that has executed `file`, sought in PATH; environ NULL: this process's. The pipe closes when the exec is done. */
+/*
+ * A child that has executed `file`, sought in PATH; environ NULL: this process's. The pipe closes when the exec is
+ * done.
+ */
 static inline pid_t start_program(const char *file, const char *const argv[], const char *const environ_[])
 {
 	int ready[2];

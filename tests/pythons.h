@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The interpreters that a C test runs on: the colon-separated STEPFLAME_PYTHONS, else those of pyenv and the system's. */
+/*
+ * The interpreters that a C test runs on: the colon-separated STEPFLAME_PYTHONS, else those of pyenv and the system's.
+ */
 #ifndef STEPFLAME_TESTS_PYTHONS_H
 #define STEPFLAME_TESTS_PYTHONS_H
 

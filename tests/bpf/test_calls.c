@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Calls of the Python functions that the user names (bpf/calls.h), in images of the CPythons that show them: 3.8 to 3.10. */
+/*
+ * Calls of the Python functions that the user names (bpf/calls.h), in images of the CPythons that show them: 3.8 to
+ * 3.10.
+ */
 #include "native/job.h"
 
 #include "name_hash.h"

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Every call of a Python function (bpf/exact.bpf.c), in images of each CPython: begun, ended, unwound, too deep, of many threads. */
+/*
+ * Every call of a Python function (bpf/exact.bpf.c), in images of each CPython: begun, ended, unwound, too deep, of
+ * many threads.
+ */
 #include "native/job.h"
 
 #define LICENSE LICENSE_OF_EXACT /* job.h has included a program with one of its own */
@@ -238,7 +241,9 @@ static void test_paths(void **state)
 	expect_counters(CNT__COUNT);
 }
 
-/* What only makes a generator is no call; its resumptions are, which end behind the call of the loop in all versions. */
+/*
+ * What only makes a generator is no call; its resumptions are, which end behind the call of the loop in all versions.
+ */
 static void test_generator(void **state)
 {
 	u64 code = code_of("gen", 1), frame = frame_of(code);

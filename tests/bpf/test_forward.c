@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Forward, which is derived: what lies between the end of a landmark and backward (gap__begin, gap__end in bpf/span.h); and backward. */
+/*
+ * Forward, which is derived: what lies between the end of a landmark and backward (gap__begin, gap__end in bpf/span.h);
+ * and backward.
+ */
 #include "native/job.h"
 
 enum { F = FN_FIRST, G };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The Python reading code on real interpreters: a child defines Lightning's Profiler.profile and loops in files of Lightning's names, says
- * where its objects are, and waits; the probe program reads its memory. Interpreters: the colon-separated STEPFLAME_PYTHONS, else those of
- * pyenv and the system's. Those not there are not tested.
+ * The Python reading code on real interpreters: a child defines Lightning's Profiler.profile and loops in files of
+ * Lightning's names, says where its objects are, and waits; the probe program reads its memory. Interpreters: the
+ * colon-separated STEPFLAME_PYTHONS, else those of pyenv and the system's. Those not there are not tested.
  */
 #include "native/job.h"
 

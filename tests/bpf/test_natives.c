@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Collections of garbage (bpf/gc.h), and calls of native functions that are part of another of their kind (bpf/functions.h). */
+/*
+ * Collections of garbage (bpf/gc.h), and calls of native functions that are part of another of their kind
+ * (bpf/functions.h).
+ */
 #include "native/job.h"
 
 #define START 0x5555aaaa1c07ULL /* the texts, at some addresses with the bits 0-11 that the file gives them */

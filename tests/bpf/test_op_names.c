@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What has its name read from the target: nodes, operators of the boxed dispatcher, classes of Python (bpf/ops.bpf.c). */
+/*
+ * What has its name read from the target: nodes, operators of the boxed dispatcher, classes of Python (bpf/ops.bpf.c).
+ */
 #include "native/ops.h"
 
 static void test_nodes(void **state)

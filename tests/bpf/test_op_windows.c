@@ -52,7 +52,10 @@ static void expect_window(u32 index, u64 first, u64 steps, const u64 *boundaries
 	assert_int_equal(rec->cut, 0);
 }
 
-/* Armed before step `armed`: what is recorded is what torch records from there on, in windows that end where torch saves. */
+/*
+ * Armed before step `armed`: what is recorded is what torch records from there on, in windows that end where torch
+ * saves.
+ */
 static void check_schedule(const u64 *w, u64 armed)
 {
 	u64 boundaries[STEPS], in_window = 0;
@@ -111,7 +114,10 @@ static void test_steps(void **state)
 		op__run(2 * step % OP_CNT, 5, FRAME(1));
 		label__run(OPTIMIZER_LABEL, 3, FRAME(1));
 	}
-	/* what precedes the first boundary is no step: the fourth and fifth behind it are recorded, with the optimizer's label that ends them */
+	/*
+	 * what precedes the first boundary is no step: the fourth and fifth behind it are recorded, with the
+	 * optimizer's label that ends them
+	 */
 	assert_int_equal(op_row_cnt(), 2 + 1);
 	expect_op(SPAN_OP, OP_ID(8), 0, 1, 5, 5);
 	expect_op(SPAN_OP, OP_ID(10), 0, 1, 5, 5);

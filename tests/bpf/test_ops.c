@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Operators, nodes and labels one by one: their rows, what they are done for, how they end, memory, windows (bpf/ops.bpf.c, op_rows.h, op_window.h). */
+/*
+ * Operators, nodes and labels one by one: their rows, what they are done for, how they end, memory, windows
+ * (bpf/ops.bpf.c, op_rows.h, op_window.h).
+ */
 #include "native/ops.h"
 
 #define F FN_FIRST
@@ -74,7 +77,10 @@ static void test_dup_bytes(void **state)
 	expect_bytes(OP_ID(2), OP_MEMORY_CPU, -64, -64);
 }
 
-/* An only child is one whether an action is between or not, and is not when the other is in an action, or has lost its end. */
+/*
+ * An only child is one whether an action is between or not, and is not when the other is in an action, or has lost its
+ * end.
+ */
 static void test_dup_between(void **state)
 {
 	u64 gen = action__new("between");

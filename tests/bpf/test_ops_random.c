@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Operators, nodes and labels in random trees of calls, on two threads, between spans that have no row in the operator table, with exceptions, memory and
- * windows. The model keeps each tree whole and makes its rows when the outermost call has ended, as torch.profiler does from its list of events; the
- * programs make theirs call by call. STEPFLAME_SEED and STEPFLAME_EVENTS choose others, and more.
+ * Operators, nodes and labels in random trees of calls, on two threads, between spans that have no row in the operator
+ * table, with exceptions, memory and windows. The model keeps each tree whole and makes its rows when the outermost
+ * call has ended, as torch.profiler does from its list of events; the programs make theirs call by call. STEPFLAME_SEED
+ * and STEPFLAME_EVENTS choose others, and more.
  */
 #include "native/ops.h"
 #include "native/random.h"
@@ -80,7 +81,10 @@ static void tree__hide_actions(struct tree *t)
 	}
 }
 
-/* torch/autograd/profiler_util.py, EventList._remove_dup_nodes. A call that we have lost is there, and has no name that another has. */
+/*
+ * torch/autograd/profiler_util.py, EventList._remove_dup_nodes. A call that we have lost is there, and has no name that
+ * another has.
+ */
 static void tree__remove_dups(struct tree *t)
 {
 	for (u32 i = 1; i <= t->cnt; i++)
@@ -150,7 +154,10 @@ static struct call *tree__at(struct tree *t, u32 i)
 	return &t->call[t->open[i]];
 }
 
-/* The innermost action decides; where there is none backward is one. On a thread of the engine all is done for what that one does. */
+/*
+ * The innermost action decides; where there is none backward is one. On a thread of the engine all is done for what
+ * that one does.
+ */
 static u64 tree__action(struct tree *t, u32 kind)
 {
 	u64 backward = kind == SPAN_NODE || kind == SPAN_EVALUATE ? op_proc->backward_action : 0;
@@ -278,7 +285,10 @@ static void begin__landmark(struct tree *t, u64 frame)
 	}
 }
 
-/* Span i ends. What is inside has lost its end: native functions and what they hold by the stack pointer, the rest by this end. */
+/*
+ * Span i ends. What is inside has lost its end: native functions and what they hold by the stack pointer, the rest by
+ * this end.
+ */
 static void program__end(struct tree *t, u32 i)
 {
 	const struct call *c = tree__at(t, i);
@@ -303,7 +313,10 @@ static void program__end(struct tree *t, u32 i)
 	tree__end(t);
 }
 
-/* An exception leaves what is native from i on; what is seen next is the end of an operator around it that began before us. */
+/*
+ * An exception leaves what is native from i on; what is seen next is the end of an operator around it that began before
+ * us.
+ */
 static void program__unwind(struct tree *t, u32 i)
 {
 	op__exit(tree__at(t, i)->frame + 8);

@@ -101,7 +101,8 @@ static void expect_child(u32 pid, u32 parent_pid)
 	expected.step_rule = expected.data_seen = expected.fetches = expected.op_slot = 0;
 	expected.profile_code = 0;
 	expected.hits = expected.idle_hits = expected.sampled = expected.sampled_ns = 0;
-	expected.steps = expected.sampler_ns = 0;
+	expected.steps = expected.sampler_ns = expected.boundary_ns = expected.forked_ns = 0;
+	expected.backwards = expected.batches = 0;
 	assert_memory_equal(proc_of(pid), &expected, sizeof(expected));
 }
 
@@ -212,6 +213,8 @@ static void test_exit(void **state)
 	process_exit(&parent.task);
 	expect_told(PROC_EXIT, PARENT, 0, 3 << 8, "python3");
 	/* another process may get its number */
+	expected.forked_ns = 0;
+	expected.ended = 1;
 	expected.window = WINDOW_CLOSED;
 	assert_memory_equal(proc_of(PARENT), &expected, sizeof(expected));
 	parent.signal.group_exit_code = 9;

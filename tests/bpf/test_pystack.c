@@ -339,6 +339,16 @@ static void test_wrong_type(void **state)
 	expect_counters(CNT__COUNT);
 }
 
+/* No frame is known, which is not to say that there is none: user space is told of no stack of that id. */
+static void expect_lost(u64 id, u32 id_of_counter)
+{
+	assert_true(id != 0);
+	for (u32 i = 0; i < records(REC_STACK); i++)
+		assert_true(((const struct rec_stack *)record(REC_STACK, i))->id != id);
+	expect_counters(id_of_counter, 1, CNT__COUNT);
+	bpf_map_delete_elem(&counters, &id_of_counter);
+}
+
 static void test_no_state(void **state)
 {
 	u64 frame = deep(2, 0), id = walk_from(frame), tstate = walk.thread_pointer[1], block[2] = {tstate, 0};
@@ -348,9 +358,12 @@ static void test_no_state(void **state)
 	walk.thread_pointer[1] = 0; /* a thread of C's */
 	assert_int_equal(stack__of(&walk.room, job.proc, JOB_PID), 0);
 	walk.thread_pointer[1] = FAKEPY_NO_ADDRESS;
-	assert_int_equal(stack__of(&walk.room, job.proc, JOB_PID), 0);
+	expect_lost(stack__of(&walk.room, job.proc, JOB_PID), CNT_STACK_LOST);
 	job.task.thread.fsbase = FAKEPY_NO_ADDRESS;
+	expect_lost(stack__of(&walk.room, job.proc, JOB_PID), CNT_STACK_LOST);
+	job.task.flags = 0x4; /* a thread that ends: PF_EXITING */
 	assert_int_equal(stack__of(&walk.room, job.proc, JOB_PID), 0);
+	job.task.flags = 0;
 	/* where no thread-specific word is known: a global one may be another thread's, a thread-local one is not */
 	job.proc->py.tss_offset = 0;
 	job.proc->py.tstate_where = PY_TSTATE_GLOBAL;
@@ -391,9 +404,9 @@ static void test_cycle(void **state)
 	inner = fakepy__c_frame(&job.py, 0);
 	fakepy__put(inner + job.py.py->frame_previous, inner, 8);
 	native.reads = 0;
-	assert_int_equal(walk_from(inner), 0);
+	bpf_map_delete_elem(&counters, &(u32){CNT_STACK_CUT});
+	expect_lost(walk_from(inner), CNT_STACK_CUT);
 	assert_true(native.reads <= READS_TO_BEGIN + 2 * STACK_FRAMES_MAX);
-	expect_counters(CNT_STACK_CUT, 2, CNT__COUNT);
 }
 
 /* Nothing that did not get through is taken for told. */
@@ -403,7 +416,7 @@ static void test_ring_full(void **state)
 
 	(void)state;
 	native.ring_full = true;
-	assert_int_equal(walk_from(frame), 0);
+	assert_true(walk_from(frame) != 0);
 	assert_true(counter(CNT_RING_FULL) > 0);
 	assert_int_equal(native.ring_bytes, 0);
 	native.ring_full = false;
@@ -411,7 +424,7 @@ static void test_ring_full(void **state)
 	expect_deep(id, 6, 6, false);
 	/* names fit, functions did not; functions, but not the stack */
 	native.ring_full = true;
-	assert_int_equal(walk_from(deep(5, 1)), 0);
+	assert_true(walk_from(deep(5, 1)) != 0);
 	native.ring_full = false;
 	expect_deep(walk_from(deep(5, 1)), 5, 5, false);
 }
@@ -464,13 +477,12 @@ static void test_bad_pointers(void **state)
 			for (u64 frame = good.frame; frame;
 			     frame = *(u64 *)(good.image + (frame - base) + py->frame_previous))
 				at_instr |= base + at == frame + py->frame_instr;
-			ends = !nowhere[i] ||
-			       base + at < walk.thread_pointer[1] + 256; /* no frame is outside, or is innermost */
+			ends = !nowhere[i]; /* no frame is outside, or innermost */
 			if (at_instr || id == whole)
 				continue;
 			changed++;
 			assert_true(ends || counter(CNT_STACK_LOST) == lost + 1);
-			if (id)
+			if (id && walk.room.stack.frame_cnt)
 				expect_deep(id, 12, walk.room.stack.frame_cnt, counter(CNT_STACK_LOST) > lost);
 		}
 	}
@@ -506,7 +518,7 @@ static void test_bad_bytes(void **state)
 		id = stack__of(&walk.room, job.proc, JOB_PID);
 		assert_true(native.reads <= READS_TO_BEGIN + 2 * STACK_FRAMES_MAX * (READS_A_FRAME + READS_A_CODE));
 		seen = seen__read();
-		for (u32 f = 0; id && f < seen__stack(&seen, id).cnt; f++) {
+		for (u32 f = 0; id && f < walk.room.stack.frame_cnt; f++) {
 			struct code code = seen__code(&seen, &seen__stack(&seen, id).frames[f]);
 
 			seen__text(&seen, code.name);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Reading CPython (bpf/python.h, bpf/actions.h) in images of every version of the table: generators, names of all kinds, chains of frames; and
- * in broken ones, where a wrong pointer must be a counter. Each test runs for each version. Real interpreters: test_live.c.
+ * Reading CPython (bpf/python.h, bpf/actions.h) in images of every version of the table: generators, names of all
+ * kinds, chains of frames; and in broken ones, where a wrong pointer must be a counter. Each test runs for each
+ * version. Real interpreters: test_live.c.
  */
 #include "native/job.h"
 

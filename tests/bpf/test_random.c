@@ -15,7 +15,8 @@
 struct open {
 	u32 kind;
 	u64 name, token, frame, start_ns, self_ns;
-	bool landmark; /* its end is one */
+	bool landmark;    /* its end is one */
+	enum phase phase; /* PHASE_OTHER: as around it */
 };
 
 struct expected {
@@ -32,6 +33,9 @@ static struct {
 	struct expected rows[MODEL_ROWS];
 	u32 row_cnt;
 	u64 counters[CNT__COUNT];
+	u64 phase_ns[PHASE__COUNT], step_ns; /* since the last step boundary; 0: none yet */
+	size_t ring_at;
+	u32 step_cnt;
 } model;
 
 static void model__pass(u64 ns)
@@ -41,6 +45,27 @@ static void model__pass(u64 ns)
 		model.open[model.depth - 1].self_ns += ns;
 	if (model.gap && model.depth == model.gap_depth)
 		model.gap_self_ns += ns;
+	for (u32 i = model.depth; i <= model.depth; i--)
+		if (!i || model.open[i - 1].phase) {
+			model.phase_ns[i ? model.open[i - 1].phase : PHASE_OTHER] += ns;
+			break;
+		}
+}
+
+/* The boundaries that were told of since the last call, of which there is one at most. */
+static void model__steps(void)
+{
+	for (const struct rec_step *rec; model.ring_at < native.ring_bytes; model.ring_at += rec->hdr.size) {
+		rec = (const void *)(native.ring + model.ring_at);
+		if (rec->hdr.type != REC_STEP)
+			continue;
+		if (model.step_ns && rec->index > 1)
+			assert_memory_equal(rec->phase_ns, model.phase_ns, sizeof(rec->phase_ns));
+		memset(model.phase_ns, 0, sizeof(model.phase_ns));
+		model.step_ns = rec->time_ns;
+		assert_int_equal(rec->time_ns, native.now_ns);
+		model.step_cnt++;
+	}
 }
 
 static void model__add(u32 kind, u64 name, u32 at_depth, u64 start_ns, u64 self_ns)
@@ -147,6 +172,17 @@ static void model__compare(void)
 #define ACTION_CNT 8
 #define LABEL_CNT  7
 
+static const struct {
+	const char *text;
+	enum phase phase;
+} action_names[ACTION_CNT] = {
+	{"[Callback]number_0", PHASE_OTHER},      {"[Callback]number_1", PHASE_OTHER},
+	{"[Callback]number_2", PHASE_OTHER},      {"[Strategy]S.training_step", PHASE_FORWARD},
+	{"[Strategy]S.backward", PHASE_BACKWARD}, {"[LightningModule]M.optimizer_step", PHASE_OPTIMIZER},
+	{"save_checkpoint", PHASE_CHECKPOINT},    {"[Callback]number_7", PHASE_OTHER},
+};
+static const enum phase label_phases[LABEL_CNT] = {PHASE_DATA, PHASE_OPTIMIZER, PHASE_OPTIMIZER};
+
 static const char *const label_texts[LABEL_CNT] = {
 	DATA_LABEL, OPTIMIZER_LABEL, ZERO_LABEL, "model", "loss", "a longer label of the user's, with \xc3\xa9", "x"};
 
@@ -166,13 +202,10 @@ static u64 position(u32 depth)
 static void program__start(void)
 {
 	u64 other = fakepy__code(&job.py, "/opt/venv/lib/python3/contextlib.py", "profile"), code;
-	char name[32];
 
 	memset(&model, 0, sizeof(model));
-	for (u32 i = 0; i < ACTION_CNT; i++) {
-		snprintf(name, sizeof(name), "[Callback]number_%u", i);
-		program.gen_names[i] = fakepy__text(&job.py, name);
-	}
+	for (u32 i = 0; i < ACTION_CNT; i++)
+		program.gen_names[i] = fakepy__text(&job.py, action_names[i].text);
 	for (u32 i = 0; i < MODEL_DEPTH; i++)
 		program.gens[i] = fakepy__generator(&job.py, job.profile_code, program.gen_names[0]);
 	program.plain_gen = fakepy__generator(&job.py, other, program.gen_names[0]);
@@ -187,8 +220,7 @@ static void program__start(void)
 		fakepy__set_created(&job.py, program.gens[0], true);
 		action__next(program.gens[0], position(0));
 		action__next(program.gens[0], position(0));
-		snprintf(name, sizeof(name), "[Callback]number_%u", i);
-		program.action_ids[i] = latin_id(name);
+		program.action_ids[i] = latin_id(action_names[i].text);
 	}
 	for (u32 i = LABEL_CNT - 1; i < LABEL_CNT; i--) {
 		label__run(label_texts[i], 0, position(0));
@@ -213,12 +245,14 @@ static void program__begin(void)
 			    program.gen_names[which], 8);
 		fakepy__set_created(&job.py, program.gens[d], true);
 		action__next(program.gens[d], sp);
-		model__begin((struct open){SPAN_ACTION, program.action_ids[which], .token = program.gens[d]});
+		model__begin((struct open){SPAN_ACTION, program.action_ids[which], .token = program.gens[d],
+					   .phase = action_names[which].phase});
 		break;
 	case 3 ... 5:
 		which = random_below(LABEL_CNT);
 		label__enter(label_texts[which], sp, sp);
-		model__begin((struct open){SPAN_LABEL, program.label_ids[which], .token = sp, .landmark = which < 3});
+		model__begin((struct open){SPAN_LABEL, program.label_ids[which], .token = sp, .landmark = which < 3,
+					   .phase = label_phases[which]});
 		break;
 	case 6 ... 7:
 		which = FN_FIRST + random_below(FN_CNT - FN_FIRST);
@@ -227,7 +261,8 @@ static void program__begin(void)
 		break;
 	case 8:
 		loader__next(program.loader, frame);
-		model__begin((struct open){SPAN_ACTION, FIXED_ID(TRAIN_NEXT), .token = frame, .frame = frame});
+		model__begin((struct open){SPAN_ACTION, FIXED_ID(TRAIN_NEXT), .token = frame, .frame = frame,
+					   .phase = PHASE_DATA});
 		break;
 	case 9:
 		fn__enter(FN_BACKWARD, frame);
@@ -236,7 +271,7 @@ static void program__begin(void)
 			fn__exit(FN_BACKWARD, frame);
 		} else {
 			model__begin((struct open){SPAN_BACKWARD, FIXED_ID(BACKWARD), .token = FN_BACKWARD,
-						   .frame = frame, .landmark = true});
+						   .frame = frame, .landmark = true, .phase = PHASE_BACKWARD});
 		}
 		break;
 	}
@@ -306,7 +341,9 @@ static void test_model(void **state)
 {
 	u64 events = environment("STEPFLAME_EVENTS", 200000), start_ns;
 
+	native__set_knob(&want_step_times, 1);
 	program__start();
+	model.ring_at = native.ring_bytes;
 	/* one action around all: the self times must add up to it */
 	program.gen_names[ACTION_CNT - 1] = program.gen_names[0];
 	fakepy__set_created(&job.py, program.gens[0], true);
@@ -330,6 +367,7 @@ static void test_model(void **state)
 		else
 			program__noise();
 		assert_int_equal(job__thread()->depth, model.depth);
+		model__steps();
 	}
 	while (model.depth)
 		program__end(model.depth - 1);
@@ -337,7 +375,8 @@ static void test_model(void **state)
 	assert_int_equal(self_sum(), native.now_ns - start_ns);
 	assert_int_equal(native_map__cnt(&names), ACTION_CNT + LABEL_CNT);
 	assert_true(model.counters[CNT_UNWOUND] && model.counters[CNT_DROPPED_INNER]);
-	print_message("  %u rows, %u hits\n", model.row_cnt, (u32)job.proc->hits);
+	assert_true(model.step_cnt > events / 200);
+	print_message("  %u rows, %u hits, %u steps\n", model.row_cnt, (u32)job.proc->hits, model.step_cnt);
 }
 
 /* ---- hostile ---- */

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Autograd's sequence numbers in the timeline (bpf/sequence.h): where a thread's are, which operators keep one, those of nodes. */
+/*
+ * Autograd's sequence numbers in the timeline (bpf/sequence.h): where a thread's are, which operators keep one, those
+ * of nodes.
+ */
 #include "native/ops.h"
 
 #define MODULE  3

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What an operator was given (bpf/shapes.h): calls with tensors, lists and numbers in registers and on a stack, all in this process's memory. What is read
- * must be what was put there, and what cannot be read must be no number.
+ * What an operator was given (bpf/shapes.h): calls with tensors, lists and numbers in registers and on a stack, all in
+ * this process's memory. What is read must be what was put there, and what cannot be read must be no number.
  */
 #include "native/ops.h"
 
@@ -257,7 +257,9 @@ static void test_many_dims(void **state)
 	expect_counters(CNT_SHAPES_CUT, 2, CNT__COUNT);
 }
 
-/* A list of more tensors than are looked at, and arguments of more words than there is room for: the last word says so. */
+/*
+ * A list of more tensors than are looked at, and arguments of more words than there is room for: the last word says so.
+ */
 static void test_cut(void **state)
 {
 	struct tensor a = TENSOR(6), flat = TENSOR(6), *tensor = &flat, *list[LIST_MAX + 1];

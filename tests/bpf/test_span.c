@@ -320,7 +320,9 @@ static void test_names(void **state)
 		assert_int_equal(names_sent(NAME_UTF8, text, bytes < REC_NAME_MAX ? bytes : REC_NAME_MAX, &id), 1);
 		assert_int_equal(((struct rec_name *)native.ring)->cut, bytes > REC_NAME_MAX);
 		assert_int_equal(((struct rec_name *)native.ring)->whole_bytes, bytes);
-		/* the cut ones have all bytes kept in common with the longest whole one, and yet are names of their own */
+		/*
+		 * the cut ones have all bytes kept in common with the longest whole one, and yet are names of their own
+		 */
 		assert_int_equal(row(SPAN_LABEL, id, 0)->calls, 1);
 	}
 	assert_int_equal(counter(CNT_NAME_CUT), 99);
@@ -360,7 +362,10 @@ static void test_label(void **state)
 	assert_int_equal(native_map__cnt(&aggs), 2);
 }
 
-/* Once it has its handle it is bound to no native frame: it outlives the call that made it, and what is above on the stack. */
+/*
+ * Once it has its handle it is bound to no native frame: it outlives the call that made it, and what is above on the
+ * stack.
+ */
 static void test_label_frame(void **state)
 {
 	label__enter("a", 0x5000, FRAME(5));

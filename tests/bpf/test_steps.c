@@ -137,6 +137,132 @@ static void test_profiler_step(void **state)
 	expect_steps(STEP_OPTIMIZER, 1);
 }
 
+/* No optimizer, no DataLoader: each backward, once so many have passed. */
+static void test_backward_alone(void **state)
+{
+	for (u64 i = 1; i <= 3 * STEP_PATIENCE; i++) {
+		wait_ns(1);
+		backward(5, SP);
+		expect_steps(i < STEP_PATIENCE ? STEP_NONE : STEP_BACKWARD,
+			     i < STEP_PATIENCE ? 0 : i - STEP_PATIENCE + 1);
+	}
+	/* an optimizer is better, and counted anew */
+	optimizer(OPTIMIZER_LABEL);
+	expect_steps(STEP_OPTIMIZER, 1);
+	backward(5, SP);
+	expect_steps(STEP_OPTIMIZER, 1);
+}
+
+/* With a DataLoader the first backward of each batch; an evaluation fetches only. */
+static void test_backward_of_batches(void **state)
+{
+	for (u64 i = 1; i <= 3 * STEP_PATIENCE; i++) {
+		data();
+		for (int k = 0; k < 3; k++)
+			backward(5, SP);
+		expect_steps(i < STEP_PATIENCE ? STEP_NONE : STEP_BACKWARD,
+			     i < STEP_PATIENCE ? 0 : i - STEP_PATIENCE + 1);
+	}
+	for (int i = 0; i < 2 * STEP_PATIENCE; i++)
+		data();
+	expect_steps(STEP_BACKWARD, 2 * STEP_PATIENCE + 1);
+}
+
+/* A step goes from a fetch to the next. */
+static void test_loader_alone(void **state)
+{
+	for (u64 i = 1; i <= 3 * STEP_PATIENCE; i++) {
+		wait_ns(1);
+		label__enter(DATA_LABEL, 77, SP);
+		expect_steps(i < STEP_PATIENCE ? STEP_NONE : STEP_LOADER,
+			     i < STEP_PATIENCE ? 0 : i - STEP_PATIENCE + 1);
+		label__run(DATA_LABEL, 1, SP - 256); /* a DataLoader inside of another one's dataset */
+		label__exit(77, SP);
+	}
+	expect_steps(STEP_LOADER, 2 * STEP_PATIENCE + 1);
+	/* it trains, after all */
+	data();
+	optimizer(OPTIMIZER_LABEL);
+	expect_steps(STEP_LOADER_OPTIMIZER, 1);
+	for (int i = 0; i < 10; i++)
+		data();
+	expect_steps(STEP_LOADER_OPTIMIZER, 1);
+}
+
+/* What is no step however often it comes before the first true one: accumulation, closures, Lightning's own. */
+static void test_no_false_steps(void **state)
+{
+	u64 action;
+
+	for (int i = 0; i < STEP_PATIENCE - 1; i++) {
+		data();
+		backward(5, SP);
+	}
+	label__enter(OPTIMIZER_LABEL, 77, SP);
+	for (int i = 0; i < 2 * STEP_PATIENCE; i++)
+		backward(5, FRAME(1));
+	assert_int_equal(job.proc->step_rule, STEP_NONE);
+	label__exit(77, SP);
+	expect_steps(STEP_LOADER_OPTIMIZER, 1);
+
+	job__stop();
+	job__start(12);
+	action = action__new("[Strategy]SingleDeviceStrategy.training_step");
+	action__next(action, SP);
+	for (int i = 0; i < 2 * STEP_PATIENCE; i++) {
+		data();
+		backward(5, FRAME(1));
+	}
+	action__next(action, SP);
+	assert_int_equal(job.proc->step_rule, STEP_NONE);
+}
+
+/* ---- --step-at ---- */
+
+static void set_step_at(u64 id)
+{
+	native__set_knob(&step_at[0], id);
+	native__set_knob(&step_at[1], id);
+}
+
+static void test_step_at(void **state)
+{
+	u64 action = action__new("[Strategy]S.training_step"), id;
+
+	action__next(action, SP);
+	id = latin_id("[Strategy]S.training_step");
+	job__stop();
+	job__start(12);
+	set_step_at(id);
+	for (u64 i = 1; i <= 4; i++) {
+		action = action__new("[Strategy]S.training_step");
+		action__next(action, SP);
+		data();
+		optimizer(OPTIMIZER_LABEL); /* what any other rule would take */
+		expect_steps(i > 1 ? STEP_USER : STEP_NONE, i - 1);
+		action__next(action, SP);
+		expect_steps(STEP_USER, i);
+	}
+	/* a function of the user's; one that an exception leaves has not ended */
+	set_step_at(FN_ID(FN_FIRST));
+	for (u64 i = 5; i <= 8; i++) {
+		fn__enter(FN_FIRST, FRAME(1));
+		label__run(DATA_LABEL, 10, FRAME(2));
+		fn__exit(FN_FIRST, FRAME(1));
+		expect_steps(STEP_USER, i);
+		fn__enter(FN_FIRST, FRAME(1));
+		hit(PROBE_LABEL_END, 0, SP, 0, 1, 0);
+		expect_steps(STEP_USER, i);
+	}
+	set_step_at(FIXED_ID(FORWARD));
+	data();
+	fn__enter(FN_BACKWARD, FRAME(1));
+	expect_steps(STEP_USER, 9);
+	fn__exit(FN_BACKWARD, FRAME(1));
+	expect_steps(STEP_USER, 9);
+	set_step_at(0);
+}
+
 /* Names that only look alike. */
 static void test_other_labels(void **state)
 {
@@ -281,10 +407,24 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(lightning),  TEST(loader_optimizer),   TEST(gradient_accumulation), TEST(gan),
-		TEST(validation), TEST(optimizer_alone),    TEST(profiler_step),         TEST(other_labels),
-		TEST(window),     TEST(window_better_rule), TEST(window_inside_span),    TEST(no_limit),
+		TEST(lightning),
+		TEST(loader_optimizer),
+		TEST(gradient_accumulation),
+		TEST(gan),
+		TEST(validation),
+		TEST(optimizer_alone),
+		TEST(profiler_step),
+		TEST(other_labels),
+		TEST(window),
+		TEST(window_better_rule),
+		TEST(window_inside_span),
+		TEST(no_limit),
 		TEST(step_times),
+		TEST(backward_alone),
+		TEST(backward_of_batches),
+		TEST(loader_alone),
+		TEST(no_false_steps),
+		TEST(step_at),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

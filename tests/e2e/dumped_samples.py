@@ -10,6 +10,8 @@ import re
 import subprocess
 
 import helpers
+import pythons
+import source_functions
 
 RECDUMP = os.path.join(os.path.dirname(helpers.STEPFLAME), "tools", "recdump")
 CPU, WAIT = 1, 2
@@ -61,7 +63,7 @@ class Samples(list):
         by_number = causes()
         for kind, row in raw:
             if kind == "SAMPLE":
-                stack, cut = stacks[row["stack"]]
+                stack, cut = stacks.get(row["stack"], ((), True))  # a lost one is told of nowhere
                 numbers = (int(row[name]) for name in ("pid", "tid", "kind"))
                 cause, seconds = by_number[int(row["cause"])], int(row["weight_ns"]) / 1e9
                 self.append(Sample(*numbers, cause, seconds, int(row["waits"]), stack, cut))
@@ -81,32 +83,17 @@ def seconds_by(samples, key):
     return out
 
 
-SPECIAL = {
-    "<lambda>": ast.Lambda,
-    "<listcomp>": ast.ListComp,
-    "<setcomp>": ast.SetComp,
-    "<dictcomp>": ast.DictComp,
-    "<genexpr>": ast.GeneratorExp,
-}
 RENAMED = "/torch/utils/_contextlib.py"  # whose decorate_context gets the name of what it decorates
-NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 @functools.lru_cache(None)
 def functions(file):
-    """{(name, first line): last line} of all code of a source file."""
-    with open(file, "rb") as source:
-        text = source.read()
-    found = {("<module>", 0): text.count(b"\n") + 1}
-    for node in ast.walk(ast.parse(text)):
-        first = getattr(node, "lineno", 0)
-        for name, kind in SPECIAL.items():
-            if isinstance(node, kind):
-                found[name, first] = max(node.end_lineno, found.get((name, first), 0))
-        if isinstance(node, NAMED):
-            first = min([first] + [d.lineno for d in node.decorator_list])
-            found[node.name, first] = max(node.end_lineno, found.get((node.name, first), 0))
-    return found
+    """As source_functions has them, by this Python or by the newest."""
+    try:
+        return source_functions.functions(file)
+    except SyntaxError:
+        command = [pythons.NEWEST, source_functions.__file__, file]
+        return ast.literal_eval(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
 def check_frames(samples, lost):

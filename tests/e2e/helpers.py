@@ -188,7 +188,8 @@ def report_text(file, *options):
     return result.stdout
 
 
-# Stacks that a recording may lack: now and then the timer meets a thread while it makes a frame, some 2 samples in 10,000.
+# Stacks that a recording may lack: now and then the timer meets a thread while it makes a frame, some 2 samples in
+# 10,000.
 TORN_STACKS = 2
 
 
@@ -221,11 +222,11 @@ STRAY_SECONDS = 0.02
 
 def check_totals(rows, truth, relative, per_call, delayed):
     """
-    truth: {name: (count, seconds)}. Totals agree within relative * seconds + per_call[name] * count + delayed, but for strays.
-    per_call may be one number for all names.
+    truth: {name: (count, seconds)}. Totals agree within relative * seconds + per_call[name] * count + delayed, but
+    for strays. per_call may be one number for all names.
 
-    delayed: how long the thread waited for a CPU. Where that falls between the job's reading of the clock and ours, it is
-    the error of neither. On a quiet machine it is next to nothing.
+    delayed: how long the thread waited for a CPU. Where that falls between the job's reading of the clock and ours, it
+    is the error of neither. On a quiet machine it is next to nothing.
     """
     off = []
     for name, (count, seconds) in truth.items():

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Comparing the operators of a recording with torch.profiler's rows of the same steps."""
 
+import functools
 import re
 import subprocess
 from collections import Counter
@@ -26,10 +27,15 @@ SHARE_FROM_PERCENT = 2
 TRIES = 3  # of a comparison of times: a virtual machine is stopped where its own kernel does not see it
 
 
+@functools.lru_cache
+def works(expression):
+    code = "import torch, torch._C._profiler; " + expression
+    return subprocess.run([helpers.PYTHON, "-c", code], capture_output=True).returncode == 0
+
+
 def needs(expression):
     """Skips where the jobs' torch has no such thing."""
-    code = "import torch, torch._C._profiler; " + expression
-    if subprocess.run([helpers.PYTHON, "-c", code], capture_output=True).returncode:
+    if not works(expression):
         pytest.skip("this torch has no " + expression)
 
 

@@ -5,7 +5,7 @@ import struct
 import zlib
 
 HOST, TARGET, NAME, PROC, WINDOW, AGG, COUNTER, COST, NOTE, OP, OP_GROUP, OP_WINDOW, SPANS = range(1, 14)
-SPAN, CODE, STACK, PATH, SAMPLE, INTERVAL, MODULES, CALLS, STEP_END = range(14, 23)
+SPAN, CODE, STACK, PATH, SAMPLE, INTERVAL, MODULES, CALLS, STEP_END, SYSCALL, FILE = range(14, 25)
 ACTION, LABEL, FORWARD, BACKWARD, USER, SPAN_OP, EVALUATE, NODE, STEP, GC, COMM, SYNC = range(1, 13)
 CPU, WAIT = 1, 2
 CAUSES = ["", "run_queue", "lock", "gil", "disk_read", "disk_write", "fsync", "page_fault", "sleep", "child_wait"]
@@ -184,12 +184,13 @@ def sample(
     step=0,
     waits=1,
     syscall=-1,
+    waker=(0, 0),
 ):
-    """cause: one of CAUSES."""
+    """cause: one of CAUSES; waker: (pid, tid)."""
     return record(
         SAMPLE,
         struct.pack(
-            "=6Q4IhBBI",
+            "=6Q4IhBB3I",
             time_ns,
             weight_ns,
             stack_id,
@@ -203,6 +204,7 @@ def sample(
             syscall,
             kind,
             CAUSES.index(cause or ""),
+            *waker,
             0,
         ),
     )
@@ -212,6 +214,21 @@ def calls(pid, code_id, path_id, call_cnt, primitive_calls, self_ns, total_ns):
     return record(
         CALLS, struct.pack("=IIQQQQQQ", pid, 0, code_id, path_id, call_cnt, primitive_calls, self_ns, total_ns)
     )
+
+
+def boundary(pid, tid, index, time_ns, phases=(0,) * 8, rule=1):
+    """The end of a step; phases: ns by enum phase."""
+    return record(STEP_END, struct.pack("=QQIIII8Q", time_ns, index, pid, rule, tid, 0, *phases))
+
+
+def syscall(pid, number, call_cnt, errors=0, total_ns=0, size=0, unfinished=0):
+    return record(SYSCALL, struct.pack("=II5Q", pid, number, call_cnt, errors, total_ns, size, unfinished))
+
+
+def file(pid, dev, inode, ident, reads=0, writes=0, read_bytes=0, written_bytes=0, total_ns=0, disk=(0, 0, 0), flags=0):
+    """disk: reads, page faults and bytes."""
+    values = (ident, reads, writes, read_bytes, written_bytes, total_ns, *disk, 1)
+    return record(FILE, struct.pack("=IIQ10QII", pid, dev, inode, *values, flags, 0))
 
 
 def header(version=VERSION, byte_order=BYTE_ORDER):

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Recordings of samples, and what cProfile would have said of them, computed by the rules of docs/advanced-report.md and not by stepflame."""
+"""
+Recordings of samples, and what cProfile would have said of them, computed by the rules of docs/advanced-report.md and
+not by stepflame.
+"""
 
 import random
 from dataclasses import dataclass, field
@@ -173,7 +176,10 @@ class Stats:
 
 
 def stats_of_samples(job, choose=lambda sample: True, leaf=False, cpu=False, counts=False):
-    """{key: (0, 0, own time, time, {})} of the chosen ones, in the order in which functions first occur in all; counts: samples for calls, and callers."""
+    """
+    {key: (0, 0, own time, time, {})} of the chosen ones, in the order in which functions first occur in all; counts:
+    samples for calls, and callers.
+    """
     stats = {}
     for sample in job.samples:
         if cpu and sample.cause:

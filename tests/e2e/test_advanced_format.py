@@ -54,7 +54,7 @@ def printed(stats, sort, limit):
 
 
 def error_ns(samples):
-    chance = [(s.weight if not s.cause else min(s.weight, 200_000)) for s in samples if not s.cause or s.waits != 1]
+    chance = [s.weight for s in samples if not s.cause or s.waits > 1]
     return 1.96 * math.sqrt(sum(weight**2 for weight in chance))
 
 

@@ -1,37 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """`stepflame dump` against what faulthandler says inside the job, on every CPython that is installed."""
 
-import glob
 import json
 import os
 import re
 import subprocess
-import sys
 import time
 
 import helpers
 import pytest
+import pythons
 from helpers import OK, TARGET, UNSUPPORTED, USAGE, check_message, stepflame
 
 JOB = helpers.JOBS / "hang.py"
 
-
-def minor(python):
-    """Of a Python 3 that starts, else 0."""
-    command = [python, "-c", "import sys; print(sys.version_info[1])"]
-    found = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-    return int(found.stdout) if found.returncode == 0 else 0
-
-
-def pythons():
-    listed = os.environ.get("STEPFLAME_PYTHONS")
-    found = listed.split(":") if listed else sorted(glob.glob(os.path.expanduser("~/.pyenv/versions/3.*/bin/python3")))
-    found += [] if listed else ["/usr/bin/python3"]
-    return {python: minor(python) for python in found if os.path.exists(python)}
-
-
-PYTHONS = pythons()
-SUPPORTED = [python for python, version in PYTHONS.items() if 8 <= version <= 14] or [sys.executable]
 
 CAUSES = {
     "sleeps": "sleep",
@@ -113,7 +95,7 @@ def switches(pid, tid):
         return [line for line in status if "ctxt_switches" in line]
 
 
-@pytest.mark.parametrize("python", SUPPORTED)
+@pythons.on_each
 def test_waiting(hang, python):
     job = hang(python)
     before = {tid: switches(job.pid, tid) for tid in job.tids.values()}
@@ -130,14 +112,14 @@ def test_waiting(hang, python):
         assert seen == truth[name], name
         assert (thread["stack"], thread["state"], thread["blocked_on"]) == ("whole", "sleeping", CAUSES[name]), name
         assert thread["op"] is None and thread["holds_gil"] is False
-    qualified = "Made.__init__" if PYTHONS.get(python, sys.version_info[1]) >= 11 else "__init__"
+    qualified = "Made.__init__" if pythons.MINOR[python] >= 11 else "__init__"
     assert found[job.pid, job.tids["makes"]]["frames"][0]["name"] == qualified
     main = found[job.pid, job.pid]
     assert [name for _, _, name in frames(main)] == ["sleeps", "main", "<module>"]
     assert [file for file, _, _ in frames(main)] == [str(JOB)] * 3
 
 
-@pytest.mark.parametrize("python", SUPPORTED)
+@pythons.on_each
 def test_processes(hang, python):
     """Children are there, those that were forked and those that were started; and threads that run no Python."""
     job = hang(python)
@@ -156,7 +138,7 @@ def test_processes(hang, python):
 
 def test_how_long(hang):
     """blocked_s grows by the time that passes, and began before the job was ready."""
-    job = hang(SUPPORTED[-1])
+    job = hang(pythons.NEWEST)
     ready = time.monotonic()
     if job.dump()[job.pid, job.tids["sleeps"]]["blocked_s"] is None:
         pytest.skip("this kernel has no /proc/PID/sched")
@@ -181,7 +163,7 @@ CALLS = {
 THREADING = ("run", "_bootstrap_inner", "_bootstrap")
 
 
-@pytest.mark.parametrize("python", SUPPORTED)
+@pythons.on_few
 def test_busy(hang, python):
     """Threads that run, and take the GIL from each other: what is printed of a stack in motion is true."""
     job = hang(python, "--busy")
@@ -212,9 +194,8 @@ def test_busy(hang, python):
     assert len(torn) <= 1, torn
 
 
-@pytest.mark.parametrize("python", SUPPORTED[:1])
-def test_text(hang, python):
-    job = hang(python)
+def test_text(hang):
+    job = hang(pythons.OLDEST)
     result = stepflame("dump", "-p", "%d,%d" % (job.pid, job.child))
     assert result.returncode == OK and not result.stderr, result
     assert result.stdout.count("pid %d (" % job.child) == 1
@@ -228,7 +209,7 @@ def test_text(hang, python):
 def test_recursion(bench):
     """Deeper than what is kept: the innermost frames, and it is said."""
     code = "import sys, time, threading\nsys.setrecursionlimit(10000)\nthreading.stack_size(512 << 20)\ndef f(n):\n    f(n - 1) if n else (print('ready', flush=True), time.sleep(60))\nt = threading.Thread(target=f, args=(5000,), daemon=True)\nt.start()\nt.join()\n"
-    job = bench.process(SUPPORTED[-1], "-c", code)
+    job = bench.process(pythons.NEWEST, "-c", code)
     job.until_says("^ready$", helpers.READY_SECONDS, "stdout")
     found = json.loads(stepflame("dump", "-p", job.pid, "--json").stdout)
     (deep,) = [thread for thread in found["threads"] if thread["tid"] != job.pid]
@@ -244,7 +225,7 @@ def test_not_python(bench):
     assert sleep.running()
 
 
-@pytest.mark.parametrize("python", [python for python, version in PYTHONS.items() if version == 7])
+@pytest.mark.parametrize("python", [python for python, minor in pythons.MINOR.items() if minor == 7])
 def test_old_python(bench, python):
     """Its threads are there, without stacks."""
     job = bench.process(python, "-c", "import time; print('ready', flush=True); time.sleep(60)")

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """
-`stepflame export` against Kineto: a trace that torch.profiler wrote becomes a recording, and its export has to be that trace again. Needs no root. The readers
-from PyPI (HolisticTraceAnalysis, perfetto) are used where they are installed: tools/setup.sh python --readers.
+`stepflame export` against Kineto: a trace that torch.profiler wrote becomes a recording, and its export has to be
+that trace again. Needs no root. The readers from PyPI (HolisticTraceAnalysis, perfetto) are used where they are
+installed: tools/setup.sh python --readers.
 """
 
 import gzip
@@ -320,7 +321,10 @@ class Sequence:
 
 
 def perfetto_slices(data):
-    """[[category, name, start, end, annotations, (flows out, flows in), track]] and {track: descriptor}, by perfetto's own classes."""
+    """
+    [[category, name, start, end, annotations, (flows out, flows in), track]] and {track: descriptor}, by perfetto's own
+    classes.
+    """
     protos = pytest.importorskip(
         "perfetto.protos.perfetto.trace.perfetto_trace_pb2", reason="tools/setup.sh python --readers installs perfetto"
     )

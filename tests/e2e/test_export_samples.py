@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """
-`stepflame export` of samples, read back by what others wrote: CPython's pstats, protobuf, json. Needs no root. What is expected is computed by
-tests/e2e/sampled.py.
+`stepflame export` of samples, read back by what others wrote: CPython's pstats, protobuf, json. Needs no root. What
+is expected is computed by tests/e2e/sampled.py.
 """
 
 import gzip

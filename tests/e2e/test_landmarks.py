@@ -107,3 +107,20 @@ def test_gpu_waits(bench):
         assert 0 < rows[name]["total_s"] < call["seconds"]
     assert found["lost"] == {}
     assert rows_of(helpers.report(record.file), "sync") == {}
+
+
+def test_kept_landmarks(bench, tmp_path, monkeypatch):
+    """Those of torch's libraries are looked for once; a file of them that is not whole is made anew."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    seen, files = [], []
+    for spoil in (False, True, False):
+        record, truth = bench.recorded("plain_loop.py", "--epochs", 1)
+        found = helpers.report(record.file, "--all")
+        assert helpers.actions(found)["backward"]["count"] == truth["steps"]
+        seen.append({name: row["count"] for name, row in helpers.actions(found).items()})
+        paths = sorted((tmp_path / "cache" / "stepflame").glob("*.landmarks"))
+        files.append([path.read_bytes() for path in paths])
+        for path, kept in zip(paths, files[0]) if spoil else ():
+            path.write_bytes(kept[:-1] + bytes([kept[-1] ^ 1]))
+    assert files[0] and files[0] == files[1] == files[2]
+    assert seen[0] == seen[1] == seen[2]

@@ -29,8 +29,8 @@ RUNS = {
 
 
 @pytest.mark.parametrize("run", RUNS.values(), ids=RUNS.keys())
-def test_equals_simple_profiler(bench, run):
-    record, truth = bench.recorded(*run)
+def test_equals_simple_profiler(shared, run):
+    record, truth = shared.recorded(*run)
     rows = helpers.actions(helpers.report(record.file))
 
     helpers.check_counts(rows, {name: len(d) for name, d in truth["actions"].items()})
@@ -60,8 +60,8 @@ def test_without_a_profiler(bench, run):
     helpers.check_counts(rows, {name: len(d) for name, d in expected["actions"].items()})
 
 
-def test_nothing_lost(bench):
-    record, truth = bench.recorded("lightning_fit.py")
+def test_nothing_lost(shared):
+    record, truth = shared.recorded(*RUNS["fit"])
     found = helpers.report(record.file)
     assert found["lost"] == {}
     assert found["window"]["steps"] == len(truth["actions"]["run_training_batch"])
@@ -72,10 +72,10 @@ def test_nothing_lost(bench):
     assert target["torch"]
 
 
-def test_table_is_lightnings(bench, monkeypatch):
+def test_table_is_lightnings(shared, monkeypatch):
     """The text is what Lightning's own code prints of the figures in the JSON, tabs and numbers included."""
     simple = pytest.importorskip("lightning.pytorch.profilers.simple")
-    record, _ = bench.recorded("lightning_fit.py")
+    record, _ = shared.recorded(*RUNS["fit"])
     found = helpers.report(record.file)
     text = helpers.report_text(record.file)
 
@@ -94,9 +94,9 @@ def test_table_is_lightnings(bench, monkeypatch):
     assert re.match(r"(FIT )?Profiler Report\n\n-", text)
 
 
-def test_leaf(bench):
+def test_leaf(shared):
     """--leaf lists only actions with no other inside: they add to at most the wall time."""
-    record, _ = bench.recorded("lightning_fit.py", "--logger", "none")
+    record, _ = shared.recorded(*RUNS["fit-bare"])
     everything = helpers.actions(helpers.report(record.file))
     leaves = helpers.actions(helpers.report(record.file, "--leaf"))
     assert "[_TrainingEpochLoop].train_dataloader_next" in leaves
@@ -106,8 +106,8 @@ def test_leaf(bench):
     assert sum(row["total_s"] for row in found["actions"]) <= found["window"]["seconds"]
 
 
-def test_sort_and_limit(bench):
-    record, _ = bench.recorded("lightning_gan.py", "--batches", 20)
+def test_sort_and_limit(shared):
+    record, _ = shared.recorded(*RUNS["gan"])
     for option, key in (("total", "total_s"), ("calls", "count"), ("mean", "mean_s")):
         found = helpers.report(record.file, "--sort", option)["actions"]
         assert [row[key] for row in found] == sorted((row[key] for row in found), reverse=True)

@@ -49,8 +49,8 @@ def compare(bench, model, *args, python=PYTHON, options=()):
 
 
 @pytest.mark.parametrize("model", EVERYWHERE)
-def test_equals_torch_profiler(bench, python, model):
-    compare(bench, model, python=python)
+def test_equals_torch_profiler(shared, python, model):
+    compare(shared, model, python=python)
 
 
 @pytest.mark.parametrize("model", NEWER)
@@ -61,15 +61,15 @@ def test_equals_torch_profiler_2(bench, model):
 
 
 @pytest.mark.parametrize("model", THREADS)
-def test_threads(bench, all_threads, model):
+def test_threads(shared, all_threads, model):
     """Both count what all threads do; torch.profiler has to be told to."""
-    compare(bench, model, *THREADS[model])
+    compare(shared, model, *THREADS[model])
 
 
-def test_sees_threads_that_torch_profiler_does_not(bench, all_threads):
+def test_sees_threads_that_torch_profiler_does_not(shared, all_threads):
     """Told nothing, torch.profiler sees its own thread only; ours sees the job."""
-    found, truth = ops_compare.recorded(bench, "--model", "threads")
-    _, every = ops_compare.recorded(bench, "--model", "threads", "--all-threads")
+    found, truth = ops_compare.recorded(shared, "--model", "threads")
+    _, every = ops_compare.recorded(shared, "--model", "threads", "--all-threads")
     assert truth["ops"] == []
     ops_compare.check_counts(found["ops"], every)
 
@@ -92,12 +92,13 @@ def test_shapes_of_odd_tensors(bench):
 
 @pytest.mark.parametrize("model", ["mlp", "conv", "transformer", "lstm"])
 def test_memory(bench, model):
-    if subprocess.run([PYTHON, "-c", "import torch; raise SystemExit(torch.__version__.startswith('2.5'))"]).returncode:
+    if not ops_compare.works("assert not torch.__version__.startswith('2.5')"):
         pytest.skip("torch.profiler 2.5 says other bytes of the same job in each run: docs/ops-accuracy.md")
     found, truth = compare(bench, model, "--memory", options=("--memory",))
     ops_compare.check_same(found["ops"], truth["ops"], "self_cpu_memory")
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("model", HEAVY)
 def test_shares_of_time(bench, model):
     """Self time, where it matters. Either profiler's own work lies within the other's times, so the steps are long ones."""
@@ -109,20 +110,20 @@ def test_shares_of_time(bench, model):
     pytest.fail("\n".join(off))
 
 
-def test_storm(bench, python):
+def test_storm(shared, python):
     """Exceptions through operators, nodes and hooks: the job lives, a call that threw is one, what follows is right."""
-    found, truth = compare(bench, "storm", "--batches", 40, python=python)
+    found, truth = compare(shared, "storm", python=python)
     # of the known sequence, and of nothing that threw
     assert ops_compare.summed(found["ops"], "count")["aten::addmm"] == 10 * truth["steps"]
     slowest = max(row["cpu_total_us"] for row in found["ops"])
     assert slowest <= 1e6 * truth["seconds"], "a span was left open"
 
 
-def test_storm_does_not_change_the_job(bench):
+def test_storm_does_not_change_the_job(bench, shared):
     alone = bench.job("ops.py", "--model", "storm").until_ready()
     alone.release()
     expected = alone.truth()
-    _, truth = ops_compare.recorded(bench, "--model", "storm")
+    _, truth = ops_compare.recorded(shared, "--model", "storm")
     assert {r["name"]: r["count"] for r in truth["ops"]} == {r["name"]: r["count"] for r in expected["ops"]}
 
 
@@ -204,10 +205,10 @@ def test_no_step(bench):
     assert "no step" in record.stdout + record.stderr, record.what()
 
 
-def test_same_with_and_without_torch_profiler(bench):
+def test_same_with_and_without_torch_profiler(shared):
     """What torch adds to a job while its profiler is on is nothing that we count."""
-    alone, _ = ops_compare.recorded(bench, "--model", "transformer", "--no-profiler")
-    _, truth = ops_compare.recorded(bench, "--model", "transformer")
+    alone, _ = ops_compare.recorded(shared, "--model", "transformer", "--no-profiler")
+    _, truth = ops_compare.recorded(shared, "--model", "transformer")
     ops_compare.check_same(alone["ops"], truth["ops"], "count")
 
 

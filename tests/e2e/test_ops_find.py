@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""The operators and nodes that are found in a torch library, compared with what that torch says of itself. Needs no root."""
+"""
+The operators and nodes that are found in a torch library, compared with what that torch says of itself. Needs no root.
+"""
 
+import functools
 import json
 import re
 import subprocess
@@ -62,6 +65,7 @@ class Found:
         return words[len(words) - words[::-1].index("|") :]
 
 
+@functools.lru_cache
 def truth_of(python):
     run = subprocess.run([python, "-c", SCRIPT], capture_output=True, text=True, check=True)
     return json.loads(run.stdout.splitlines()[-1])

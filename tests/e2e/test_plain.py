@@ -18,7 +18,8 @@ PER_CALL = {
     "label": 30e-6,
     # Tensor.backward(): Python, and the first gradient made, before the engine is entered
     "backward": 80e-6,
-    # ours begins when zero_grad's label ends and ends when the engine is entered: the two above, and the job's own clock
+    # ours begins when zero_grad's label ends and ends when the engine is entered: the two above, and the job's own
+    # clock
     "forward": 120e-6,
 }
 
@@ -54,8 +55,8 @@ def python(request):
     [[], ["--labels"], ["--optimizer", "Adam", "--labels"], ["--workers", 2, "--epochs", 1]],
     ids=["SGD", "labels", "Adam", "workers"],
 )
-def test_equals_perf_counter(bench, python, args):
-    record, truth = bench.recorded("plain_loop.py", *args, python=python)
+def test_equals_perf_counter(shared, python, args):
+    record, truth = shared.recorded("plain_loop.py", *args, python=python)
     found = helpers.report(record.file, "--all")
     parts = rows_by_part(found)
     assert parts["backward"]["count"] == truth["parts"]["backward"]["count"]
@@ -69,8 +70,8 @@ def test_equals_perf_counter(bench, python, args):
     assert found["lost"] == {}
 
 
-def test_labels(bench, python):
-    record, truth = bench.recorded("plain_loop.py", "--labels", python=python)
+def test_labels(shared, python):
+    record, truth = shared.recorded("plain_loop.py", "--labels", python=python)
     rows = helpers.actions(helpers.report(record.file, "--all"))
     for name in ("my label", "outer", "inner \N{GREEK SMALL LETTER LAMDA}"):
         assert rows[name]["count"] == truth["steps"]
@@ -97,9 +98,9 @@ def test_slow_data(bench, threads):
     assert parts["data"]["total_s"] == pytest.approx(truth["parts"]["data"]["seconds"], rel=0.02, abs=0.002 + truth["delayed"])
 
 
-def test_exceptions(bench, python):
+def test_exceptions(shared, python):
     """Exceptions through labels, ops and the autograd engine: the job lives, what ended is counted, the rest is named."""
-    record, truth = bench.recorded("exceptions.py", python=python)
+    record, truth = shared.recorded("exceptions.py", python=python)
     assert truth["raised"]["bad op"] == 500
     found = helpers.report(record.file, "--all")
     entered = truth["entered"]
@@ -117,10 +118,10 @@ def test_exceptions(bench, python):
     assert rows["inner"]["count"] == entered["outer"]
 
 
-def test_exceptions_do_not_change_the_job(bench):
+def test_exceptions_do_not_change_the_job(bench, shared):
     alone = bench.job("exceptions.py").until_ready()
     alone.release()
     expected = alone.truth()
-    _, truth = bench.recorded("exceptions.py")
+    _, truth = shared.recorded("exceptions.py", python=helpers.PYTHON)
     for key in ("entered", "raised", "weights"):
         assert truth[key] == expected[key]

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """`record --action FILE.py:QUALNAME`: Python functions, against what they count and time themselves; and where it cannot be, that it is said."""
 
-import glob
 import os
 import subprocess
 
 import helpers
 import pytest
+import pythons
 
 pytestmark = helpers.needs_bpf
 
@@ -28,21 +28,8 @@ FUNCTIONS = [
 RELATIVE, PER_CALL = 0.02, 5e-6
 
 
-def minor_of(python):
-    command = [python, "-c", "import sys; print(sys.version_info[1])"]
-    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-
-
-MINOR = minor_of(helpers.PYTHON)
-
-
-def old_pythons():
-    """Pythons in which all calls can be seen, by name; those of the tests and of pyenv."""
-    found = sorted(glob.glob(os.path.expanduser("~/.pyenv/versions/3.*/bin/python")))
-    return {"3.%d" % minor_of(python): python for python in [helpers.PYTHON, *found] if minor_of(python) <= 10}
-
-
-OLD = {name: python for name, python in old_pythons().items() if int(name[2:]) >= 8}
+MINOR = pythons.version_of(helpers.PYTHON)[1]
+OLD = {name: python for name, python in pythons.SUPPORTED.items() if pythons.MINOR[python] <= 10}  # all calls can be seen
 
 
 @pytest.fixture(params=OLD or ["none"])

@@ -3,8 +3,11 @@
 
 import json
 import os
+import shutil
 import signal
+import subprocess
 import time
+from pathlib import Path
 
 import helpers
 import pytest
@@ -225,15 +228,55 @@ def test_children(bench, early):
     assert helpers.actions(found)[STEP]["count"] == truth["steps"]
 
 
+CHILDREN = """
+import os, sys, time
+import torch
+print("ready", flush=True)
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.01)
+for _ in range(%d):
+    pid = os.fork()
+    if not pid:
+        time.sleep(0.02)
+        os._exit(0)
+    os.waitpid(pid, 0)
+print("over", flush=True)
+time.sleep(60)
+"""
+
+
+def processes_known(record):
+    """How many processes BPF knows: of its map `procs`, found by its size among those that are open in stepflame."""
+    for fd in Path("/proc/%d/fdinfo" % record.pid).iterdir():
+        info = dict(line.split(":\t") for line in fd.read_text().splitlines() if ":\t" in line)
+        if (info.get("map_type"), info.get("key_size"), info.get("max_entries")) == ("1", "4", "4096"):
+            command = [shutil.which("bpftool", path="/usr/sbin:/sbin:" + os.environ["PATH"]), "-j", "map", "dump", "id"]
+            return len(json.loads(subprocess.check_output([*command, info["map_id"]])))
+    raise AssertionError("no map of processes")
+
+
+def test_children_that_ended_are_forgotten(bench):
+    """There is room for 4,096, and a job may have any number of them, one after the other."""
+    go = bench.directory / "go"
+    job = bench.process(helpers.PYTHON, "-c", CHILDREN % 30, go)
+    job.until_says("ready", helpers.READY_SECONDS, "stdout")
+    record = bench.record("-p", job.pid, "-F", "0").until_armed()
+    go.touch()
+    job.until_says("over", helpers.END_SECONDS, "stdout")
+    helpers.until(5, lambda: processes_known(record) == 1, lambda: "%d are known" % processes_known(record))
+    record.interrupt()
+    assert record.wait() == helpers.OK, record.what()
+
+
 def test_no_children(bench):
     record, truth = bench.recorded("fork_job.py", options=["--children", "none"])
     assert [target["pid"] for target in helpers.report(record.file)["target"]] == [truth["pid"]]
     assert steps_of(record.file) == truth["steps"]
 
 
-def test_live_is_later(bench):
+def test_live_is_later(shared):
     """The table that record prints is the one that report prints of its file."""
-    record, _ = bench.recorded("lightning_fit.py")
+    record, _ = shared.recorded("lightning_fit.py")
     assert record.stdout == helpers.report_text(record.file)
     assert "stepflame report" in record.stderr
 
@@ -250,11 +293,11 @@ def test_default_file(bench):
     assert helpers.stepflame("report", cwd=bench.directory).stdout == record.stdout
 
 
-def test_cut_recording(bench):
+def test_cut_recording(shared, tmp_path):
     """Cut anywhere, a recording reports what is whole, says that it is cut, or says why it is none; it never crashes."""
-    record, _ = bench.recorded("lightning_fit.py", "--batches", 50)
+    record, _ = shared.recorded("lightning_fit.py")
     whole = record.file.read_bytes()
-    file = bench.directory / "cut.rec"
+    file = tmp_path / "cut.rec"
     for cut in sorted({0, 1, 7, 8, 16, 24, 40, 100, len(whole) // 3, len(whole) // 2, len(whole) - 100, len(whole) - 1}):
         file.write_bytes(whole[:cut])
         result = helpers.stepflame("report", file)

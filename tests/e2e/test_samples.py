@@ -1,40 +1,23 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Samples of real programs, against what these know of themselves, against their sources, and against py-spy."""
 
-import glob
 import json
 import math
 import os
 import shutil
-import subprocess
 import sys
 
 import helpers
 import pytest
+import pythons
 import dumped_samples
 from dumped_samples import CPU, WAIT
 
 pytestmark = helpers.needs_bpf
 
 HZ = 99
-LONG = bool(os.environ.get("STEPFLAME_LONG"))  # make test-matrix
 SHARE = 0.03  # of a function, where there are samples enough for that
 WAITED = 0.02  # of a wait
-
-
-def pythons():
-    """Interpreters of pyenv and the system's, by name."""
-    found = {}
-    for python in [*sorted(glob.glob(os.path.expanduser("~/.pyenv/versions/3.*/bin/python3"))), "/usr/bin/python3"]:
-        command = [python, "-c", "import sys; print(sys.version_info[1])"]
-        minor = subprocess.run(command, capture_output=True, text=True).stdout.strip()
-        if minor.isdigit() and 8 <= int(minor) <= 14:
-            found["3.%s%s" % (minor, "" if ".pyenv" in python else " static")] = python
-    return found
-
-
-PYTHONS = pythons()
-by_python = pytest.mark.parametrize("python", PYTHONS.values(), ids=list(PYTHONS))
 
 
 def sampled_run(bench, script, *args, python=helpers.PYTHON, options=()):
@@ -77,24 +60,31 @@ def check_waits(samples, truth):
         assert sum(s.seconds for s in inside) > 0.9 * got, (thread, by_cause)
 
 
+def check_share(samples, name, truth):
+    share = sum(s.seconds for s in samples if any(f.name == name for f in s.stack)) / sum(s.seconds for s in samples)
+    assert share == pytest.approx(truth, abs=error_of(truth, len(samples))), name
+
+
 def check_shares(samples, truth):
     main = samples.of(pid=truth["pid"], tid=truth["pid"])
     on_cpu = [s for s in main if s.kind == CPU]
     computing = [s for s in on_cpu if any(f.name == "compute" for f in s.stack)]
     spent = sum(truth["computed"].values())
-    assert abs(len(computing) / HZ - truth["cpu"]) < 4 * math.sqrt(len(computing)) / HZ, (len(computing), truth)
+    error = 4 * math.sqrt(sum(s.seconds**2 for s in computing))
+    assert sum(s.seconds for s in computing) == pytest.approx(truth["cpu"], abs=error), truth
+    assert len(computing) / HZ == pytest.approx(truth["cpu"], abs=error), truth  # -F is what it says
     for name, seconds in truth["computed"].items():
-        share = sum(any(f.name == name for f in s.stack) for s in computing) / len(computing)
-        assert share == pytest.approx(seconds / spent, abs=error_of(seconds / spent, len(computing))), (name, truth)
+        check_share(computing, name, seconds / spent)
     inside = [s for s in main if any(f.name == "compute" for f in s.stack)]
     wall = sum(s.seconds for s in inside)
-    assert wall == pytest.approx(truth["wall"], abs=4 * math.sqrt(len(computing)) / HZ), (wall, truth["wall"])
+    assert wall == pytest.approx(truth["wall"], abs=error), (wall, truth["wall"])
 
 
-@by_python
+@pytest.mark.alone
+@pythons.on_few
 def test_shares(bench, python):
     """What of the CPU's time each function had, and how long each thread waited for what."""
-    seconds = 20 if LONG else 8 if python == list(PYTHONS.values())[-1] else 3
+    seconds = 20 if pythons.LONG else 8 if python == pythons.NEWEST else 3
     samples, truth, found, _ = sampled_run(bench, "shares.py", "--seconds", seconds, python=python)
     check_shares(samples, truth)
     check_waits(samples, truth)
@@ -108,10 +98,53 @@ def test_shares(bench, python):
     assert {name: pytest.approx(s) for name, s in by_cause.items()} == none["waits"]
 
 
+@pytest.mark.parametrize("periods", (1, 2, 1.5))
+def test_rhythm(bench, periods):
+    """A job that goes round as the timer does, or twice as slowly."""
+    samples, truth, found, _ = sampled_run(bench, "rhythm.py", "--period", periods / HZ)
+    on_cpu = [s for s in samples.of(pid=truth["pid"], tid=truth["pid"], kind=CPU) if any(f.name == "spin" for f in s.stack)]
+    for name, seconds in truth["computed"].items():
+        check_share(on_cpu, name, seconds / sum(truth["computed"].values()))
+    check_lost(samples, found["lost"])
+
+
+@pytest.mark.parametrize("idle", (0, 0.3, 0.6))
+def test_time_on_the_cpu(bench, idle):
+    """The weights of a thread's samples add up to its CPU time, also where its CPU idles in between."""
+    samples, truth, found, _ = sampled_run(bench, "rhythm.py", "--seconds", 4, "--idle", idle, options=("-F", 499))
+    on_cpu = [s for s in samples.of(pid=truth["pid"], tid=truth["pid"], kind=CPU) if any(f.name == "spin" for f in s.stack)]
+    computed = sum(truth["computed"].values())
+    # four standard deviations of samples that come or not, whose weights vary by half
+    error = 4 * 1.25**0.5 * math.sqrt(computed * (4 - computed if idle else 0.1) / 4 / 499)
+    assert sum(s.seconds for s in on_cpu) == pytest.approx(computed, abs=error + 0.02 * computed)
+    check_lost(samples, found["lost"])
+
+
+def seconds_in(waits, function):
+    return sum(s.seconds for s in waits if function in [f.name.rpartition(".")[2] for f in s.stack])
+
+
+@pythons.on_each
+def test_waits_already(bench, python):
+    """Threads that wait when the recording begins, and never ran since: where they do is known."""
+    samples, truth, found, _ = sampled_run(bench, "waiters.py", python=python)
+    dumped_samples.check_frames(samples, found["lost"])
+    for function in ("waits_for_work", "waits_for_a_lock", "child"):
+        tid = truth["tids"].get(function, truth["child"])
+        waits = samples.of(tid=tid, kind=WAIT)
+        assert sum(s.seconds for s in waits) > 2.5, function
+        assert seconds_in(waits, function) == pytest.approx(sum(s.seconds for s in waits), abs=0.05), function
+    # one that goes on: that wait alone has what was seen then
+    waits = samples.of(tid=truth["tids"]["waits_once"], kind=WAIT)
+    assert seconds_in(waits, "waits_once") == pytest.approx(sum(s.seconds for s in waits), abs=0.05)
+    assert seconds_in(waits, "sleeps") == pytest.approx(1.5, abs=0.2)
+    assert seconds_in(waits, "wait") == pytest.approx(sum(s.seconds for s in waits) - 1.5, abs=0.2)
+
+
 # ---- what is named is there ----
 
 
-@by_python
+@pythons.on_each
 def test_frames(bench, python):
     """Threads by the hundred, tasks, generators, functions that come and go, names of all kinds: nothing is named that is not there."""
     samples, truth, found, _ = sampled_run(bench, "python_shapes.py", python=python)
@@ -159,6 +192,7 @@ def test_frames_plain(bench):
 PY_SPY = shutil.which("py-spy", path=os.pathsep.join([os.environ.get("PATH", ""), os.path.dirname(sys.executable)]))
 
 
+@pytest.mark.alone
 @pytest.mark.skipif(not PY_SPY, reason="there is no py-spy: tools/setup.sh python --readers, or pip install py-spy")
 def test_py_spy(bench):
     """Two watchers of one run: the same functions have the CPU, by the same shares."""
@@ -187,7 +221,7 @@ def test_py_spy(bench):
 # ---- programs that make it difficult ----
 
 
-@by_python
+@pythons.on_few
 def test_churn(bench, python):
     """Threads and processes by the hundred that begin and end, exec, and an end in the middle of all that: the program does not notice."""
     samples, truth, found, _ = sampled_run(bench, "churn.py", python=python)

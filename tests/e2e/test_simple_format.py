@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""The simple report against Lightning's own SimpleProfiler.summary(), byte for byte. Needs no root and no kernel support."""
+"""
+The simple report against Lightning's own SimpleProfiler.summary(), byte for byte. Needs no root and no kernel support.
+"""
 
 import json
 import math

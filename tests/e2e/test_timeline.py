@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""The exported timeline of a live recording against the Chrome trace that torch.profiler writes of the same steps in the same process."""
+"""
+The exported timeline of a live recording against the Chrome trace that torch.profiler writes of the same steps in the
+same process.
+"""
 
+import functools
 import gzip
 import json
 from collections import Counter
@@ -13,7 +17,8 @@ from helpers import PYTHON
 pytestmark = helpers.needs_bpf
 
 EVERYWHERE = ["mlp", "conv", "transformer", "lstm", "embedding", "function", "checkpoint", "library", "autocast"]
-# In 1.13 TorchScript makes a node outside of any operator; torch's rule then links it to the one that happened to begin last.
+# In 1.13 TorchScript makes a node outside of any operator; torch's rule then links it to the one that happened to begin
+# last.
 NEWER = ["scripted", "custom_op", "compiled_aot"]
 RANK = '"distributedInfo": {"rank": 0},\n'
 
@@ -21,16 +26,27 @@ RANK = '"distributedInfo": {"rank": 0},\n'
 class Traced:
     """A job under both: their traces as text and read, and what the job knows of itself."""
 
-    def __init__(self, bench, model, *args, python=PYTHON):
-        path = bench.directory / "kineto.json"
-        record, self.truth = bench.recorded(
-            "ops.py", "--model", model, "--trace", path, *args, python=python, options=("--ops", "--shapes", "--timeline")
-        )
+    def __init__(self, directory, model, python, *args):
+        bench, path = helpers.Bench(directory), directory / "kineto.json"
+        try:
+            record, self.truth = bench.recorded(
+                "ops.py", "--model", model, "--trace", path, *args, python=python, options=("--ops", "--shapes", "--timeline")
+            )
+        finally:
+            bench.close()
         exported = helpers.stepflame("export", record.file, "-f", "chrome")
         assert exported.returncode == helpers.OK and not exported.stderr, exported.stderr
         self.ours_text, self.theirs_text = exported.stdout, path.read_text()
         self.ours, self.theirs = events(self.ours_text), events(self.theirs_text)
         self.record = record
+
+
+@pytest.fixture(scope="module")
+def traced(tmp_path_factory):
+    """Of a model, a Python and arguments: made once, of a job of rank 0, which HTA needs."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("RANK", "0")
+        yield functools.lru_cache(lambda *what: Traced(tmp_path_factory.mktemp("traced"), *what))
 
 
 def events(text):
@@ -74,36 +90,35 @@ def python(request):
 
 
 @pytest.mark.parametrize("model", EVERYWHERE)
-def test_links(bench, python, model):
-    traced = Traced(bench, model, python=python)
-    check_links(traced)
-    assert traced.truth["links"]
-    for start, end in arrows(traced.ours):
+def test_links(traced, python, model):
+    run = traced(model, python)
+    check_links(run)
+    assert run.truth["links"]
+    for start, end in arrows(run.ours):
         assert start["args"]["Sequence number"] == end["args"]["Sequence number"]
         assert end["args"]["Fwd thread id"] == start["tid"]
 
 
 @pytest.mark.parametrize("model", NEWER)
-def test_links_2(bench, model):
+def test_links_2(traced, model):
     if model == "custom_op":
         ops_compare.needs("torch.library.custom_op")
-    check_links(Traced(bench, model))
+    check_links(traced(model, PYTHON))
 
 
-def test_links_of_threads(bench):
+def test_links_of_threads(traced):
     """Each thread has its own numbers, which are those of the other's, too."""
     ops_compare.needs("torch._C._profiler._ExperimentalConfig(profile_all_threads=True)")
-    traced = Traced(bench, "trainers", "--all-threads")
-    assert links(traced.ours) == links(traced.theirs)
-    assert all(start["tid"] == end["tid"] for start, end in arrows(traced.ours))
-    assert len({end["tid"] for _, end in arrows(traced.ours)}) > 2
+    run = traced("trainers", PYTHON, "--all-threads")
+    assert links(run.ours) == links(run.theirs)
+    assert all(start["tid"] == end["tid"] for start, end in arrows(run.ours))
+    assert len({end["tid"] for _, end in arrows(run.ours)}) > 2
 
 
-def test_torchs_validator(bench):
+def test_torchs_validator(traced, tmp_path):
     validator = pytest.importorskip("torch.profiler._trace_validator", reason="torch 2.15 has it")
-    traced = Traced(bench, "conv")
-    path = bench.directory / "ours.pt.trace.json"
-    path.write_text(traced.ours_text)
+    path = tmp_path / "ours.pt.trace.json"
+    path.write_text(traced("conv", PYTHON).ours_text)
     assert validator.validate_trace(str(path)) == (True, [])
 
 
@@ -120,18 +135,17 @@ def hta_operators(hta, directory, text):
     return table.groupby(names)["dur"].agg(["count", "sum"]).to_dict("index")
 
 
-def test_hta(bench, monkeypatch):
+def test_hta(traced, tmp_path):
     """HTA reads both, finds the same operators, and in ours the times that the file says."""
     hta = pytest.importorskip("hta.trace_analysis", reason="tools/setup.sh python --readers installs HolisticTraceAnalysis")
-    monkeypatch.setenv("RANK", "0")
-    traced = Traced(bench, "transformer")
-    assert RANK in traced.ours_text
-    theirs = traced.theirs_text.replace('"displayTimeUnit"', RANK + '"displayTimeUnit"', 1)
-    found = hta_operators(hta, bench.directory / "ours", traced.ours_text)
-    expected = hta_operators(hta, bench.directory / "theirs", theirs)
+    run = traced("transformer", PYTHON)
+    assert RANK in run.ours_text
+    theirs = run.theirs_text.replace('"displayTimeUnit"', RANK + '"displayTimeUnit"', 1)
+    found = hta_operators(hta, tmp_path / "ours", run.ours_text)
+    expected = hta_operators(hta, tmp_path / "theirs", theirs)
     assert {name: row["count"] for name, row in found.items()} == {name: row["count"] for name, row in expected.items()}
     spent = Counter()
-    for event in traced.ours:
+    for event in run.ours:
         if event["ph"] == "X" and event["cat"] == "cpu_op":
             spent[event["name"]] += event["dur"]
-    assert {name: row["sum"] for name, row in found.items()} == pytest.approx(spent, rel=0.01, abs=len(traced.ours))
+    assert {name: row["sum"] for name, row in found.items()} == pytest.approx(spent, rel=0.01, abs=len(run.ours))

@@ -19,6 +19,21 @@ static inline int add_copy(struct job *job, const void *record)
 	return err;
 }
 
+/* A record that ends in an array. Sets head->size. */
+static inline int add_with_array(struct job *job, struct rec_hdr *head, size_t head_bytes, const void *array,
+				 size_t bytes)
+{
+	char *copy = malloc(head_bytes + bytes);
+	int err;
+
+	head->size = head_bytes + bytes;
+	memcpy(copy, head, head_bytes);
+	memcpy(copy + head_bytes, array, bytes);
+	err = job__add(job, (void *)copy);
+	free(copy);
+	return err;
+}
+
 /* cut_of: the length of the name that it was cut from, 0: it is whole. */
 static inline int add_name(struct job *job, __u64 id, enum name_encoding encoding, const void *text, size_t bytes,
 			   __u32 cut_of)

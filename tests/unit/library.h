@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* A shared library that the machine's compiler makes of a test's own sources, in a folder that goes when the test ends. */
+/*
+ * A shared library that the machine's compiler makes of a test's own sources, in a folder that goes when the test ends.
+ */
 #ifndef STEPFLAME_TESTS_LIBRARY_H
 #define STEPFLAME_TESTS_LIBRARY_H
 

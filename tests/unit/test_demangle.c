@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * demangle__name, compared with abi::__cxa_demangle: its text, with types taken out here, for all functions that libstdc++ exports;
- * and symbols that are made to hurt.
+ * demangle__name, compared with abi::__cxa_demangle: its text, with types taken out here, for all functions that
+ * libstdc++ exports; and symbols that are made to hurt.
  */
 #include <ctype.h>
 #include <dlfcn.h>

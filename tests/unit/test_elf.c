@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * ELF reading, compared with what the compiler was told. The method tables are those of whichever CPython is installed (a stripped
- * static one and a shared one both count); their truth is that interpreter's symbol table where it has one.
+ * ELF reading, compared with what the compiler was told. The method tables are those of whichever CPython is installed
+ * (a stripped static one and a shared one both count); their truth is that interpreter's symbol table where it has one.
  */
 #include <errno.h>
 #include <glob.h>

@@ -271,7 +271,7 @@ static void test_lies(void **state)
 	assert_int_equal(cnt, 0);
 
 	add_window(job, 20, 10, 1, STEP_NONE);
-	add_window(job, 10, 20, 1, STEP_PROFILER + 1);
+	add_window(job, 10, 20, 1, STEP__COUNT);
 	add_target(job, 1, ROLE_WORKER + 1, 0);
 	add_agg(job, (struct agg_key){1, SPAN_NONE, 1, 0}, (struct agg_val){.calls = 1});
 	add_agg(job, (struct agg_key){1, SPAN_OP, 1, 0}, (struct agg_val){.calls = 1});

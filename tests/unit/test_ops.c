@@ -139,20 +139,11 @@ static void add_group(struct job *job, uint64_t id, const uint64_t *words, size_
 /* A function whose code at 8 is of line 7. */
 static void add_code(struct job *job, uint64_t id, uint64_t file, uint64_t name)
 {
-	struct {
-		struct rec_code code;
-		struct code_line lines[3];
-	} rec = {
-		.code = {{REC_CODE, 0, sizeof(rec)},
-			 .id = id,
-			 .file = file,
-			 .name = name,
-			 .first_line = 5,
-			 .line_cnt = 3},
-		.lines = {{0, 5}, {8, 7}, {12, 9}},
-	};
+	static const struct code_line lines[] = {{0, 5}, {8, 7}, {12, 9}};
+	struct rec_code code = {
+		.hdr.type = REC_CODE, .id = id, .file = file, .name = name, .first_line = 5, .line_cnt = 3};
 
-	assert_int_equal(add_copy(job, &rec), 0);
+	assert_int_equal(add_with_array(job, &code.hdr, sizeof(code), lines, sizeof(lines)), 0);
 }
 
 static struct op_val val(uint64_t calls, uint64_t total_ns)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Copies of Dispatcher::callBoxed in a stripped library that a C compiler builds: found, and nothing like them taken for one. */
+/*
+ * Copies of Dispatcher::callBoxed in a stripped library that a C compiler builds: found, and nothing like them taken
+ * for one.
+ */
 #include "library.h"
 #include "target/ops_private.h"
 

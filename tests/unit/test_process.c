@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * process__*: this process and children that the test starts, compared with what the dynamic loader, stat(2), getpid(2) and the
- * children themselves say; hostile names of files and threads; zombies, kernel threads, pids that are not there.
+ * process__*: this process and children that the test starts, compared with what the dynamic loader, stat(2), getpid(2)
+ * and the children themselves say; hostile names of files and threads; zombies, kernel threads, pids that are not
+ * there.
  */
 #include <dirent.h>
 #include <errno.h>

@@ -399,7 +399,10 @@ static void test_refused(void **state)
 	assert_string_equal(version, "3.15.0a4");
 	assert_int_equal(find_pretender(0x020712f0, runtime, version), -EOPNOTSUPP);
 	assert_string_equal(version, "");
-	/* a type that is not named "generator"; no _Py_DebugOffsets; those of another version; those of a free-threaded build */
+	/*
+	 * a type that is not named "generator"; no _Py_DebugOffsets; those of another version; those of a free-threaded
+	 * build
+	 */
 	assert_int_equal(find_pretender(0x030c00f0, runtime, version), -ENOTSUP);
 	assert_string_equal(version, "3.12.0");
 	assert_int_equal(find_pretender(0x030d00f0, runtime, version), -ENOTSUP);
@@ -433,7 +436,10 @@ static void test_layouts(void **state)
 	for (int minor = PY_MINOR_MIN; minor <= PY_MINOR_MAX; minor++) {
 		assert_non_null(py_layout__find(minor));
 		assert_int_equal(py_layout__find(minor)->minor, minor);
-		/* bpf/python.h reads length, hash and state as three words, and what it wants of a generator or frame in one buffer */
+		/*
+		 * bpf/python.h reads length, hash and state as three words, and what it wants of a generator or frame
+		 * in one buffer
+		 */
 		assert_int_equal(py_layout__find(minor)->str_state, py_layout__find(minor)->str_length + 16);
 		assert_true(py_layout__find(minor)->gen_frame + py_layout__find(minor)->frame_locals + 16 <
 			    REC_NAME_MAX);

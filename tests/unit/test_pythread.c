@@ -15,7 +15,10 @@
 #define SPINNER_CNT 3
 #define FUTEX_NR    202 /* x86-64 */
 
-/* A line a thread: native thread id, ident, thread state (0 without ctypes); first the one that waits for a lock, then those that spin. */
+/*
+ * A line a thread: native thread id, ident, thread state (0 without ctypes); first the one that waits for a lock, then
+ * those that spin.
+ */
 static const char script[] = "import threading, time\n"
 			     "try:\n"
 			     "    import ctypes\n"

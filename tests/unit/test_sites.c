@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Probe sites, checked by execution: functions of a small library are single-stepped, and each call must pass its entry site once, with its arguments, and
- * exactly one exit site, once, with the return address where `depth` says. Then the same files with bytes flipped must not crash us.
+ * Probe sites, checked by execution: functions of a small library are single-stepped, and each call must pass its entry
+ * site once, with its arguments, and exactly one exit site, once, with the return address where `depth` says. Then the
+ * same files with bytes flipped must not crash us.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -270,7 +271,8 @@ static void run_child(long (*function)(long))
 }
 
 /*
- * Steps all calls of a function. `code` is the runtime address of file offset 0. Returns how many calls ended, or -1 when tracing is not allowed.
+ * Steps all calls of a function. `code` is the runtime address of file offset 0. Returns how many calls ended, or -1
+ * when tracing is not allowed.
  */
 static int step(const struct sites *sites, uint64_t code, uint64_t start, bool realigns)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * symbols__*: this process's code, compared with what the dynamic loader, nm and the compiler say; libraries that are stripped,
- * deleted or garbage; processes that end; the kernel's functions, compared with the lines of kallsyms.
+ * symbols__*: this process's code, compared with what the dynamic loader, nm and the compiler say; libraries that are
+ * stripped, deleted or garbage; processes that end; the kernel's functions, compared with the lines of kallsyms.
  */
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What a blocked thread waits for, by its system call and the kind of file; and the threads of processes that the test starts. */
+/*
+ * What a blocked thread waits for, by its system call and the kind of file; and the threads of processes that the test
+ * starts.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>

@@ -155,13 +155,10 @@ static void add_code(__u64 id, __u64 name, __u32 line)
 /* The innermost function first. */
 static void add_stack(__u64 id, __u64 inner, __u64 middle, __u64 outer)
 {
-	struct {
-		struct rec_stack stack;
-		struct stack_frame frames[3];
-	} rec = {.stack = {.hdr = {.type = REC_STACK, .size = sizeof(rec)}, .id = id, .frame_cnt = 3},
-		 .frames = {{.code = inner}, {.code = middle}, {.code = outer}}};
+	const struct stack_frame frames[] = {{.code = inner}, {.code = middle}, {.code = outer}};
+	struct rec_stack stack = {.hdr.type = REC_STACK, .id = id, .frame_cnt = 3};
 
-	assert_int_equal(add_copy(job, &rec), 0);
+	assert_int_equal(add_with_array(job, &stack.hdr, sizeof(stack), frames, sizeof(frames)), 0);
 }
 
 static void add_sample(__u32 tid, enum sample_kind kind, __u8 cause, __u64 stack, __u64 weight_ns)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Operators and autograd nodes: argument places, compared with what the ABI says by hand for operators of torch 1.13 and 2.15; names, sites and nodes of a
- * small library that a C++ compiler builds; and the cache, whole, cut and with bytes flipped.
+ * Operators and autograd nodes: argument places, compared with what the ABI says by hand for operators of torch 1.13
+ * and 2.15; names, sites and nodes of a small library that a C++ compiler builds; and the cache, whole, cut and with
+ * bytes flipped.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -137,7 +138,10 @@ static struct elf *open_library(const char *path)
 	return elf;
 }
 
-/* T tensor, O and o optional tensor (std::, c10::), L tensor list, I int list, i int, P optional list, R list reference, s symbolic int, - other; places: 0-5 registers, +i the i-th word on the stack. */
+/*
+ * T tensor, O and o optional tensor (std::, c10::), L tensor list, I int list, i int, P optional list, R list
+ * reference, s symbolic int, - other; places: 0-5 registers, +i the i-th word on the stack.
+ */
 static int print_place(uint8_t place, char *out, size_t size)
 {
 	bool on_stack = place >= OP_ARG_STACK;
@@ -189,7 +193,9 @@ static const struct {
 	{"std::tuple<at::Tensor, at::Tensor, at::Tensor>",
 	 "_ZN2at4_ops10lstm_input4callERKNS_6TensorEN3c108ArrayRefIS2_EES7_bldbbb", false,
 	 "T1 L2,3 L4,5 i+0 i+1 - i+2 i+3 i+4"},
-	/* 24 bytes on the stack, so keepdim is in %rdx; an optional array of 16 bytes in %rdx and %rcx, so it is in %r8 */
+	/*
+	 * 24 bytes on the stack, so keepdim is in %rdx; an optional array of 16 bytes in %rdx and %rcx, so it is in %r8
+	 */
 	{"at::Tensor",
 	 "_ZN2at4_ops15sum_dim_IntList4callERKNS_6TensorEN3c1016OptionalArrayRefIlEEbSt8optionalINS5_10ScalarTypeEE",
 	 false, "T1 - i2 -"},

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """stepflame on other kernels: each boots once, runs inside.sh, and the tests compare what came out.
 
-The targets count their own calls; stepflame's counts are held against those. STEPFLAME names another binary than build/stepflame.
+The targets count their own calls; stepflame's counts are held against those. STEPFLAME names another binary than
+build/stepflame.
 """
 import json
 import os

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Objects of a CPython that is not there: str, code, frame, generator, type and thread state, laid out in this process's memory by the
- * real table of layouts (user/target/pylayout.inc). Everything else in them is 0xa5, so that a read beside a field shows.
+ * Objects of a CPython that is not there: str, code, frame, generator, type and thread state, laid out in this
+ * process's memory by the real table of layouts (user/target/pylayout.inc). Everything else in them is 0xa5, so that a
+ * read beside a field shows.
  */
 #ifndef STEPFLAME_TESTS_FAKEPY_H
 #define STEPFLAME_TESTS_FAKEPY_H
@@ -57,7 +58,10 @@ static inline void fakepy__free(struct fakepy *f)
 	munmap(f->base, FAKEPY_BYTES + FAKEPY_GUARD);
 }
 
-/* A str of that kind: 1 (Latin-1), 2 or 4 bytes a character; `ascii` says that it is marked so, and has the shorter head. */
+/*
+ * A str of that kind: 1 (Latin-1), 2 or 4 bytes a character; `ascii` says that it is marked so, and has the shorter
+ * head.
+ */
 static inline u64 fakepy__str(struct fakepy *f, int kind, bool ascii, const void *chars, u64 length)
 {
 	const struct py_layout *py = f->py;
@@ -86,7 +90,10 @@ static inline u64 fakepy__code_of(struct fakepy *f, u64 file, u64 name)
 	return address;
 }
 
-/* A code object that a walk over frames can tell of. `name` is its qualified name from 3.11 on, what is behind the last dot before. */
+/*
+ * A code object that a walk over frames can tell of. `name` is its qualified name from 3.11 on, what is behind the last
+ * dot before.
+ */
 static inline u64 fakepy__function_at(struct fakepy *f, u64 address, u64 file, u64 name, u32 first_line)
 {
 	const struct py_layout *py = f->py;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * One traced process with one thread, under the probe program (bpf/landmarks.bpf.c, compiled here): hits of probes go in, rows, names and
- * counters come out. Its native stack is numbers only: programs compare stack pointers and do not read there.
+ * One traced process with one thread, under the probe program (bpf/landmarks.bpf.c, compiled here): hits of probes go
+ * in, rows, names and counters come out. Its native stack is numbers only: programs compare stack pointers and do not
+ * read there.
  */
 #ifndef STEPFLAME_TESTS_JOB_H
 #define STEPFLAME_TESTS_JOB_H
@@ -99,7 +100,7 @@ static inline int teardown(void **state)
 	return 0;
 }
 
-/* ---- what happens in the target; `frame` is the address of a native function's return address, 0 where the probe does not know it ---- */
+/* ---- what happens in the target; `frame`: where a native function's return address is, 0: not known ---- */
 
 static inline void hit(enum probe_event event, u32 fn, u64 sp, u64 frame, u64 di, u64 si)
 {
@@ -138,8 +139,8 @@ static inline void action__next(u64 gen, u64 sp)
 }
 
 /*
- * next() on an object of a Python class, whose function for it will have its return address at `frame`; in a process that has shown an action. It
- * returns by loader__exit.
+ * next() on an object of a Python class, whose function for it will have its return address at `frame`; in a process
+ * that has shown an action. It returns by loader__exit.
  */
 static inline void loader__next(u64 object, u64 frame)
 {

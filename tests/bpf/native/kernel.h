@@ -86,13 +86,80 @@ struct bpf_perf_event_data {
 	struct pt_regs regs;
 };
 
+struct super_block {
+	u32 s_dev;
+};
+
+struct hlist_node {
+	struct hlist_node *next;
+};
+
+struct hlist_head {
+	struct hlist_node *first;
+};
+
 struct inode {
 	unsigned short i_mode;
+	struct super_block *i_sb;
+	unsigned long i_ino;
+	struct hlist_head i_dentry;
+};
+
+struct dentry {
+	struct {
+		void **pprev;
+	} d_hash;
+	struct dentry *d_parent;
+	struct {
+		u32 len;
+		const unsigned char *name;
+	} d_name;
+	struct inode *d_inode;
+	struct hlist_node d_alias;
+};
+
+struct vfsmount {
+	struct dentry *mnt_root;
+	struct super_block *mnt_sb;
+};
+
+struct mount {
+	struct mount *mnt_parent;
+	struct dentry *mnt_mountpoint;
+	struct vfsmount mnt;
+};
+
+struct file_place {
+	struct vfsmount *mnt;
+	struct dentry *dentry;
+};
+
+struct fs_struct {
+	struct file_place root;
 };
 
 struct file {
 	struct inode *f_inode;
+	unsigned int f_flags;
+	struct file_place f_path;
 };
+
+struct address_space {
+	struct inode *host;
+};
+
+struct folio {
+	struct address_space *mapping;
+	u64 pages;
+};
+
+#define MOUNT_OFFSET offsetof(struct mount, mnt)
+#define ALIAS_OFFSET offsetof(struct dentry, d_alias)
+
+static inline u64 folio__pages(const struct folio *folio)
+{
+	return folio->pages;
+}
 
 struct fdtable {
 	unsigned int max_fds;
@@ -107,9 +174,11 @@ struct task_struct {
 	int pid;
 	int tgid;
 	int exit_code;
+	unsigned int flags;
 	unsigned int on_cpu;
 	unsigned in_iowait : 1;
 	struct files_struct *files;
+	struct fs_struct *fs;
 	struct task_struct *group_leader;
 	struct pid *thread_pid;
 	struct signal_struct *signal;
@@ -135,9 +204,12 @@ static struct {
 	const struct pt_regs *user; /* of any task, as it entered the kernel */
 	pid_t memory_pid;           /* whose memory is read; 0: this process's */
 	u32 storage_failures;       /* of the next task_storage_get calls */
+	u64 random;                 /* the state of bpf_get_prandom_u32 */
 	bool ring_full;
 	u8 *ring; /* the records sent, one behind the other */
 	size_t ring_bytes;
+	/* Reads memory instead; false: it is not there. NULL: memory_pid's. */
+	bool (*memory)(void *to, u32 bytes, u64 from);
 	u64 reads;            /* of the target's memory, so far */
 	u64 (*corrupt)(void); /* a random number, by which some of what is read is changed; NULL: nothing is */
 } native;
@@ -383,22 +455,34 @@ static inline u64 bpf_ktime_get_ns(void)
 	return native.now_ns += native.tick_ns;
 }
 
+static inline u32 bpf_get_prandom_u32(void)
+{
+	native.random = native.random * 6364136223846793005ULL + 1442695040888963407ULL;
+	return native.random >> 32;
+}
+
 static inline long bpf_probe_read_kernel(void *to, u32 bytes, const void *from)
 {
 	memcpy(to, from, bytes);
 	return 0;
 }
 
-static inline long bpf_probe_read_user(void *to, u32 bytes, const void *from)
+static inline bool native__read(void *to, u32 bytes, u64 from)
 {
 	struct iovec local = {to, bytes}, remote = {(void *)from, bytes};
+
+	return process_vm_readv(native.memory_pid ? native.memory_pid : getpid(), &local, 1, &remote, 1, 0) ==
+	       (ssize_t)bytes;
+}
+
+static inline long bpf_probe_read_user(void *to, u32 bytes, const void *from)
+{
 	u64 random = native.corrupt ? native.corrupt() : 0;
 
 	native.reads++;
 	if (!bytes)
 		return 0;
-	if (process_vm_readv(native.memory_pid ? native.memory_pid : getpid(), &local, 1, &remote, 1, 0) ==
-	    (ssize_t)bytes) {
+	if ((native.memory ? native.memory : native__read)(to, bytes, (u64)from)) {
 		if (random % 64 == 1) /* one read in so many has a byte wrong */
 			((u8 *)to)[(random >> 8) % bytes] ^= random >> 40 | 1;
 		return 0;
@@ -477,7 +561,11 @@ int process_exec(struct task_struct *task);
 int process_exit(struct task_struct *task);
 int sample_timer(struct bpf_perf_event_data *ctx);
 int sample_switch(bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state);
-int sample_wakeup(struct task_struct *task);
+int sample_waking(struct task_struct *task);
 int sample_threads(struct bpf_iter__task *ctx);
+int syscall_enter(struct pt_regs *regs, long number);
+int syscall_exit(struct pt_regs *regs, long result);
+int page_added(struct folio *folio);
+int syscall_unfinished(struct bpf_iter__task *ctx);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The process of native/job.h with its operators probed: the programs of bpf/ops.bpf.c, compiled here, share maps and span stacks with the
- * landmarks' one. Its window is open from the time 0.
+ * The process of native/job.h with its operators probed: the programs of bpf/ops.bpf.c, compiled here, share maps and
+ * span stacks with the landmarks' one. Its window is open from the time 0.
  */
 #ifndef STEPFLAME_TESTS_OPS_H
 #define STEPFLAME_TESTS_OPS_H

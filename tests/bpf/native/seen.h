@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What walks have sent (bpf/pystack.h), as a report reads it: the records in the ring go through the model's own tables. */
+/*
+ * What walks have sent (bpf/pystack.h), as a report reads it: the records in the ring go through the model's own
+ * tables.
+ */
 #ifndef STEPFLAME_TESTS_SEEN_H
 #define STEPFLAME_TESTS_SEEN_H
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Trains until it dies, in one of the ways in which jobs do: an exit, an exception, a signal, or with no goodbye at all."""
+"""
+Trains until it dies, in one of the ways in which jobs do: an exit, an exception, a signal, or with no goodbye at all.
+"""
 
 import os
 import signal

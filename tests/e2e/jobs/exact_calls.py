@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Python functions called in all the ways that there are, the same every time, with no torch, for Pythons from 3.8 on.
 
-With --profile its truth is what cProfile says of its functions: {"LINE NAME": [calls, primitive calls, tottime, cumtime]}; and how
-long one of them took by its own clock.
+With --profile its truth is what cProfile says of its functions: {"LINE NAME": [calls, primitive calls, tottime,
+cumtime]}; and how long one of them took by its own clock.
 """
 
 import asyncio

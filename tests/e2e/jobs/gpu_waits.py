@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Calls of the CUDA runtime's waits, as torch's C++ code makes them. With no GPU they fail at once: they are calls all the same.
+"""Calls of the CUDA runtime's waits, as torch's C++ code makes them. With no GPU they fail at once: they are calls all
+the same.
 
 Its truth is how many it made, and their time; nothing where torch has no CUDA.
 """

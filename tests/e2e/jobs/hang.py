@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """
-hang.py FILE PYTHON [--busy]: threads that wait, each for something else, and never end. Needs nothing but Python. When all of them wait, it writes to FILE.json which thread is
-which, to FILE.txt what faulthandler says of their stacks, and prints "ready". With --busy two threads spin, too, and one calls functions all the time.
+hang.py FILE PYTHON [--busy]: threads that wait, each for something else, and never end. Needs nothing but Python.
+When all of them wait, it writes to FILE.json which thread is which, to FILE.txt what faulthandler says of their stacks,
+and prints "ready". With --busy two threads spin, too, and one calls functions all the time.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Steps of many kinds of models under torch.profiler, and nothing else, between the release and the end of the job.
 
-Its truth is torch.profiler's own key_averages. What the model and the profiler do for the first time in a process is done
-before the wait. Starting, stopping and reading the profiler call no operator, so a tracer attached from the release to the
-end sees those under the profiler and no others.
+Its truth is torch.profiler's own key_averages. What the model and the profiler do for the first time in a process is
+done before the wait. Starting, stopping and reading the profiler call no operator, so a tracer attached from the
+release to the end sees those under the profiler and no others.
 """
 
 import contextlib
@@ -74,8 +74,9 @@ def operators(event):
 
 def count_tree(event, counts):
     """
-    key_averages' counts, from the tree that torch made of the same events as they came. key_averages makes its own from their times, which in
-    older versions (1.13, 2.1) are whole microseconds: what is shorter gets the wrong parent, and so may or may not be one with it.
+    key_averages' counts, from the tree that torch made of the same events as they came. key_averages makes its own
+    from their times, which in older versions (1.13, 2.1) are whole microseconds: what is shorter gets the wrong parent,
+    and so may or may not be one with it.
     """
     for name, child in operators(event):
         inner = list(operators(child))
@@ -109,8 +110,8 @@ def numbered(event):
 
 def links(prof):
     """
-    [operator, node, how often] by torch's rule (generateForwardBackwardLink in torch/csrc/profiler/collection.cpp), for those torches whose
-    traces have no arrows. Of one thread.
+    [operator, node, how often] by torch's rule (generateForwardBackwardLink in torch/csrc/profiler/collection.cpp),
+    for those torches whose traces have no arrows. Of one thread.
     """
     last, found = {}, {}
     for event, name in sorted(numbered(tree(prof)), key=lambda found: found[0].start_time_ns):

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Steps of a model of modules inside modules, and where torch.profiler says that each operator was called.
 
-Its truth: for each operator of torch.profiler's tree, the innermost Python function around it, and the torch.nn.Modules.
+Its truth: for each operator of torch.profiler's tree, the innermost Python function around it, and the
+torch.nn.Modules.
 """
 
 import common

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """A plain torch training loop, on torch 1.13 as on 2.x.
 
-Its truth is a pair of time.perf_counter() around each part: count and seconds of data, forward (model and loss), backward,
-step, zero_grad and the user's own labels. Nothing is called between two parts, so that they adjoin.
+Its truth is a pair of time.perf_counter() around each part: count and seconds of data, forward (model and loss),
+backward, step, zero_grad and the user's own labels. Nothing is called between two parts, so that they adjoin.
 """
 
 import contextlib

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Calls of Python functions in all the ways that there are, with no torch, for Pythons from 3.8 on.
 
-Its truth is, for each function, the calls that it counts itself and the seconds between its first statement and its last.
+Its truth is, for each function, the calls that it counts itself and the seconds between its first statement and its
+last.
 """
 
 import collections

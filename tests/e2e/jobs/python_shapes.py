@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Python stacks of all shapes, with no torch, for Pythons from 3.8 on: a hundred threads, tasks, generators, functions that come and go.
+"""Python stacks of all shapes, with no torch, for Pythons from 3.8 on: a hundred threads, tasks, generators, functions
+that come and go.
 
 Its truth: functions that a sampler has to see, and chains of them, the innermost first, without what C has between.
 """

@@ -4,6 +4,7 @@
 Its truth is what torch.profiler counts of c10d's operators, and how many works it waited for, and how long.
 """
 
+import os
 import time
 from collections import Counter
 
@@ -36,10 +37,11 @@ def collectives(rank, wait, slow):
     wait(dist.isend(x, 1) if rank == 0 else dist.irecv(x, 0))
 
 
-def train(model, steps):
+def train(model, steps, late=0):
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     for _ in range(steps):
         optimizer.zero_grad()
+        time.sleep(late)
         model(torch.ones(8, 32)).sum().backward()
         optimizer.step()
         dist.barrier()  # gloo's own threads wait for the works before it
@@ -47,13 +49,17 @@ def train(model, steps):
 
 def main():
     p = common.parser(__doc__, batches=20, work=256)
-    p.add_argument("--rank", type=int)
-    p.add_argument("--meet", metavar="FILE", help="where the ranks find each other")
+    p.add_argument("--rank", type=int, default=os.environ.get("RANK"))
+    p.add_argument("--meet", metavar="FILE", help="where the ranks find each other; without it torchrun says")
     p.add_argument("--ddp", action="store_true", help="train with DistributedDataParallel")
     p.add_argument("--slow", type=float, default=0.005, help="seconds by which rank 1 comes late to the first collective")
+    p.add_argument("--late", type=float, default=0, help="seconds that rank 1 sleeps in each step of DDP")
     args = p.parse_args()
     common.prepare(args)
-    dist.init_process_group("gloo", init_method="file://" + args.meet, rank=args.rank, world_size=2)
+    if args.meet:
+        dist.init_process_group("gloo", init_method="file://" + args.meet, rank=args.rank, world_size=2)
+    else:
+        dist.init_process_group("gloo")
     if args.ddp:
         layers = torch.nn.Sequential(torch.nn.Linear(32, args.work), torch.nn.ReLU(), torch.nn.Linear(args.work, 1))
         model = torch.nn.parallel.DistributedDataParallel(layers)
@@ -63,10 +69,12 @@ def main():
 
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
         if args.ddp:
-            train(model, args.batches)
+            train(model, args.batches, args.late if args.rank else 0)
         for _ in range(0 if args.ddp else args.batches):
             collectives(args.rank, wait, args.slow)
     ops = Counter({row.key: row.count for row in profiler.key_averages() if row.key.startswith("c10d::")})
+    if not args.meet:
+        args.out += str(args.rank)
     common.write(args, {"steps": args.batches, "ops": ops, "waits": wait.count, "wait_seconds": wait.seconds})
     dist.destroy_process_group()
 

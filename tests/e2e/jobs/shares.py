@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Threads of which it is known where they spend their time, with no torch, for Pythons from 3.8 on.
 
-One thread computes, in three functions in turn, shares of its CPU time that it measures itself; each other one waits for one thing, and
-measures for how long, but what is left of the CPU's time in it (thread_time). Its truth: for the thread that computes {function: CPU seconds}
-and all of it, and for each other {thread: wall seconds without the CPU's}.
+One thread computes, in three functions in turn, shares of its CPU time that it measures itself; each other one waits
+for one thing, and measures for how long, but what is left of the CPU's time in it (thread_time). Its truth: for the
+thread that computes {function: CPU seconds} and all of it, and for each other {thread: wall seconds without the CPU's}.
 """
 
 import os

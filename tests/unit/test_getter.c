@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * py_code__*: small libraries that the C compiler makes at test time, with the thread-local variable of CPython in each TLS model of
+ * getter__*: small libraries that the C compiler makes at test time, with the thread-local variable of CPython in each TLS model of
  * the ABI, are loaded into this process, and the place found must be the one that the library's own code uses. Skipped without `cc`.
  */
 #include <dlfcn.h>
@@ -17,8 +17,8 @@
 
 #include <cmocka.h>
 
+#include "user/target/getter.h"
 #include "user/target/process.h"
-#include "user/target/pycode.h"
 
 static const char source[] = "static __thread void *other, *tstate __attribute__((used));\n"
 			     "void **place(void) { return &tstate; }\n"
@@ -117,7 +117,7 @@ static void expect_model(const char *flags, enum py_tstate_where where)
 		print_message("cc %s does not work here\n", flags);
 		skip();
 	}
-	assert_int_equal(py_code__tstate(lib.elf, getpid(), lib.bias, &py), 0);
+	assert_int_equal(getter__tstate(lib.elf, getpid(), lib.bias, &py), 0);
 	assert_int_equal(py.tstate_where, where);
 	for (int i = 0; i < 2; i++) { /* in this thread and in another one */
 		struct expectation expectation = {.lib = &lib, .py = &py};
@@ -178,7 +178,7 @@ static void test_descriptors(void **state)
 		print_message("cc does not know TLS descriptors\n");
 		skip();
 	}
-	assert_int_equal(py_code__tstate(lib.elf, getpid(), lib.bias, &py), 0);
+	assert_int_equal(getter__tstate(lib.elf, getpid(), lib.bias, &py), 0);
 	lib.place();
 	assert_ptr_equal(place_here(&py), lib.place());
 	print_message("  by way %u\n", py.tstate_where);
@@ -196,7 +196,7 @@ static void test_version(void **state)
 		snprintf(flags, sizeof(flags), "-O2 '-DVERSION=\"%s\"'", texts[i][0]);
 		if (!library__new(&lib, flags))
 			skip();
-		assert_int_equal(py_code__version(lib.elf, getpid(), lib.bias, version, sizeof(version)),
+		assert_int_equal(getter__version(lib.elf, getpid(), lib.bias, version, sizeof(version)),
 				 texts[i][1] ? 0 : -ENOENT);
 		if (texts[i][1])
 			assert_string_equal(version, texts[i][1]);

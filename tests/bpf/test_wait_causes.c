@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What a wait is for (bpf/waits.h): by the system call that the thread is in, its arguments and its files. */
+#include "native/sampler.h"
+
+static u32 cause_in(struct pt_regs user, u32 state)
+{
+	const struct rec_sample *rec;
+
+	cpu.user = user;
+	switch_to(&cpu.other, state);
+	wait_ns(THRESHOLD);
+	sample_waking(&job.task);
+	back();
+	waits__flush(&job.task);
+	rec = next_sample();
+	assert_int_equal(rec->weight_ns, THRESHOLD);
+	return rec->cause;
+}
+
+static u32 cause_of(long number, u64 di, u64 si)
+{
+	return cause_in(in_call(number, di, si, 0), SLEEPS);
+}
+
+enum { FD_FILE, FD_PIPE, FD_SOCKET, FD_TERMINAL, FD_EVENT, FD_DISK, FD_CLOSED, FD_CNT };
+
+static void test_causes(void **state)
+{
+	static const struct {
+		long number;
+		u64 di, si;
+		u32 cause;
+	} cases[] = {
+		{SYS_CLOCK_NANOSLEEP, 0, 0, CAUSE_SLEEP},
+		{SYS_NANOSLEEP, 0, 0, CAUSE_SLEEP},
+		{SYS_SELECT, 0, 0, CAUSE_SLEEP}, /* of no files */
+		{SYS_SELECT, 5, 0, CAUSE_POLL},
+		{SYS_PSELECT6, 0, 0, CAUSE_SLEEP},
+		{SYS_PSELECT6, 5, 0, CAUSE_POLL},
+		{SYS_POLL, 0x1000, 0, CAUSE_SLEEP},
+		{SYS_POLL, 0x1000, 1, CAUSE_POLL},
+		{SYS_PPOLL, 0x1000, 0, CAUSE_SLEEP},
+		{SYS_PPOLL, 0x1000, 2, CAUSE_POLL},
+		{SYS_EPOLL_WAIT, 3, 0x1000, CAUSE_POLL},
+		{SYS_EPOLL_PWAIT, 3, 0x1000, CAUSE_POLL},
+		{SYS_EPOLL_PWAIT2, 3, 0x1000, CAUSE_POLL},
+		{SYS_WAIT4, 0, 0, CAUSE_CHILD_WAIT},
+		{SYS_WAITID, 0, 0, CAUSE_CHILD_WAIT},
+		{SYS_FSYNC, FD_FILE, 0, CAUSE_FSYNC},
+		{SYS_FDATASYNC, FD_FILE, 0, CAUSE_FSYNC},
+		{SYS_MSYNC, 0, 0, CAUSE_FSYNC},
+		{SYS_SYNC, 0, 0, CAUSE_FSYNC},
+		{SYS_SYNCFS, 0, 0, CAUSE_FSYNC},
+		{SYS_SYNC_FILE_RANGE, 0, 0, CAUSE_FSYNC},
+		{SYS_CONNECT, 0, 0, CAUSE_SOCKET},
+		{SYS_ACCEPT, 0, 0, CAUSE_SOCKET},
+		{SYS_ACCEPT4, 0, 0, CAUSE_SOCKET},
+		{SYS_RECVMSG - 2, 0, 0, CAUSE_SOCKET}, /* recvfrom */
+		{SYS_RECVMSG, 0, 0, CAUSE_SOCKET},
+		{SYS_RECVMMSG, 0, 0, CAUSE_SOCKET},
+		{SYS_SENDMMSG, 0, 0, CAUSE_SOCKET},
+		{SYS_READ, FD_FILE, 0, CAUSE_DISK_READ},
+		{SYS_READ, FD_DISK, 0, CAUSE_DISK_READ},
+		{SYS_READ, FD_PIPE, 0, CAUSE_PIPE},
+		{SYS_READ, FD_SOCKET, 0, CAUSE_SOCKET},
+		{SYS_READ, FD_TERMINAL, 0, CAUSE_UNKNOWN}, /* somebody types */
+		{SYS_READ, FD_EVENT, 0, CAUSE_UNKNOWN},
+		{SYS_READ, FD_CLOSED, 0, CAUSE_UNKNOWN},
+		{SYS_READ, FD_CNT, 0, CAUSE_UNKNOWN},
+		{SYS_READ, ~0ull, 0, CAUSE_UNKNOWN},
+		{SYS_PREAD64, FD_FILE, 0, CAUSE_DISK_READ},
+		{SYS_READV, FD_FILE, 0, CAUSE_DISK_READ},
+		{SYS_PREADV, FD_FILE, 0, CAUSE_DISK_READ},
+		{SYS_PREADV2, FD_FILE, 0, CAUSE_DISK_READ},
+		{SYS_WRITE, FD_FILE, 0, CAUSE_DISK_WRITE},
+		{SYS_WRITE, FD_PIPE, 0, CAUSE_PIPE},
+		{SYS_WRITE, FD_TERMINAL, 0, CAUSE_UNKNOWN},
+		{SYS_PWRITE64, FD_FILE, 0, CAUSE_DISK_WRITE},
+		{SYS_WRITEV, FD_SOCKET, 0, CAUSE_SOCKET},
+		{SYS_PWRITEV, FD_FILE, 0, CAUSE_DISK_WRITE},
+		{SYS_PWRITEV2, FD_FILE, 0, CAUSE_DISK_WRITE},
+		{16 /* ioctl */, FD_FILE, 0, CAUSE_UNKNOWN},
+		{1023, 0, 0, CAUSE_UNKNOWN},
+		{1024, 0, 0, CAUSE_PAGE_FAULT}, /* no call has that number */
+	};
+	static struct inode inodes[FD_CNT] = {{.i_mode = 0100644}, {.i_mode = 0010600}, {.i_mode = 0140755},
+					      {.i_mode = 0020620}, {.i_mode = 0000600}, {.i_mode = 0060660}};
+	struct file files[FD_CNT], *open[FD_CNT + 1] = {0};
+	struct fdtable table = {.max_fds = FD_CNT, .fd = open};
+	struct files_struct all = {.fdt = &table};
+
+	(void)state;
+	for (int i = 0; i < FD_CNT; i++) {
+		files[i].f_inode = &inodes[i];
+		open[i] = i == FD_CLOSED ? NULL : &files[i];
+	}
+	job.task.files = &all;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		if (cause_of(cases[i].number, cases[i].di, cases[i].si) == cases[i].cause)
+			continue;
+		print_message("case %zu: call %ld\n", i, cases[i].number);
+		fail();
+	}
+	/* in another call, for a disk */
+	job.task.in_iowait = 1;
+	assert_int_equal(cause_of(217 /* getdents64 */, FD_FILE, 0), CAUSE_DISK_READ);
+	assert_int_equal(cause_of(SYS_FSYNC, FD_FILE, 0), CAUSE_FSYNC);
+	expect_counters(CNT__COUNT);
+}
+
+static void test_futex(void **state)
+{
+	(void)state;
+	job.proc->py.gil_address = 0x7f0000010000ULL;
+	job.proc->py.gil_bytes = 208;
+	assert_int_equal(cause_of(SYS_FUTEX, 0x7f0000010000ULL, 0), CAUSE_GIL);
+	assert_int_equal(cause_of(SYS_FUTEX, 0x7f00000100cfULL, 0), CAUSE_GIL);
+	assert_int_equal(cause_of(SYS_FUTEX, 0x7f00000100d0ULL, 0), CAUSE_LOCK);
+	assert_int_equal(cause_of(SYS_FUTEX, 0x7f000000ffffULL, 0), CAUSE_LOCK);
+	job.proc->py.gil_bytes = 0; /* not known */
+	assert_int_equal(cause_of(SYS_FUTEX, 0x7f0000010000ULL, 0), CAUSE_LOCK);
+}
+
+/* Outside of calls: a page is not there; or the thread was stopped, by a signal or a debugger, which is no wait of its program's. */
+static void test_no_call(void **state)
+{
+	(void)state;
+	assert_int_equal(cause_in(in_user(), SLEEPS), CAUSE_PAGE_FAULT);
+	assert_int_equal(cause_in(in_user(), 2), CAUSE_PAGE_FAULT); /* not interruptible */
+	assert_int_equal(cause_in(in_user(), STOPPED), CAUSE_UNKNOWN);
+	assert_int_equal(cause_in(in_user(), TRACED), CAUSE_UNKNOWN);
+	assert_int_equal(cause_in(in_call(SYS_NANOSLEEP, 0, 0, 0), STOPPED), CAUSE_UNKNOWN);
+	assert_int_equal(cause_in(in_call(SYS_NANOSLEEP, 0, 0, 0), 0x101), CAUSE_SLEEP); /* killable */
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, samples_setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {TEST(test_causes), TEST(test_futex), TEST(test_no_call)};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Training loops without Lightning, one of each kind in use.
+
+Its truth is what the loop was doing when: (phase, start, end) by time.perf_counter(), which on Linux is the clock of a recording, and
+how many iterations it made.
+"""
+
+import contextlib
+import os
+import time
+
+import common
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+INPUTS, BATCH = 64, 64
+
+
+class Loop:
+    def __init__(self, args):
+        self.args = args
+        self.intervals = []
+        self.model = self.network()
+        self.rows = TensorDataset(torch.randn(BATCH * args.batches, INPUTS), torch.randn(BATCH * args.batches, 1))
+
+    def network(self):
+        work = self.args.work
+        return torch.nn.Sequential(
+            torch.nn.Linear(INPUTS, work),
+            torch.nn.ReLU(),
+            torch.nn.Linear(work, work),
+            torch.nn.ReLU(),
+            torch.nn.Linear(work, 1),
+        )
+
+    @contextlib.contextmanager
+    def phase(self, name):
+        start = time.perf_counter()
+        yield
+        self.intervals.append((name, start, time.perf_counter()))
+
+    def batches(self, phase="data"):
+        loader = iter(DataLoader(self.rows, batch_size=BATCH))
+        while True:
+            try:
+                with self.phase(phase):
+                    batch = next(loader)
+            except StopIteration:
+                return
+            yield batch
+
+    def forward(self, x, y, model=None):
+        with self.phase("forward"):
+            return torch.nn.functional.mse_loss((model or self.model)(x), y)
+
+    def backward(self, loss):
+        """Python before the autograd engine belongs to forward: the engine calls the hook first."""
+        entered = []
+        loss.register_hook(lambda grad: entered.append(time.perf_counter()))
+        start = time.perf_counter()
+        loss.backward()
+        self.intervals += [("forward", start, entered[0]), ("backward", entered[0], time.perf_counter())]
+
+    def step(self, optimizer):
+        with self.phase("optimizer"):
+            optimizer.step()
+        with self.phase("optimizer"):
+            optimizer.zero_grad()
+
+    def sgd(self, model=None):
+        return torch.optim.SGD((model or self.model).parameters(), lr=1e-3)
+
+    # ---- the loops; each returns how many iterations it made ----
+
+    def accumulate(self):
+        optimizer = self.sgd()
+        for i, (x, y) in enumerate(self.batches()):
+            self.backward(self.forward(x, y) / 4)
+            if i % 4 == 3:
+                self.step(optimizer)
+        return self.args.batches // 4
+
+    def gan(self):
+        critic = self.network()
+        optimizers = self.sgd(critic), self.sgd()
+        for x, y in self.batches():
+            for optimizer, model in zip(optimizers, (critic, self.model)):
+                self.backward(self.forward(x, y, model))
+                self.step(optimizer)
+        return self.args.batches
+
+    def no_loader(self):
+        optimizer = torch.optim.Adam(self.model.parameters())
+        x, y = self.rows[:BATCH]
+        for _ in range(self.args.batches):
+            self.backward(self.forward(x, y))
+            self.step(optimizer)
+        return self.args.batches
+
+    def validation(self):
+        """With a DataLoader of its own, in the middle of an epoch."""
+        optimizer = self.sgd()
+        for i, (x, y) in enumerate(self.batches()):
+            self.backward(self.forward(x, y))
+            self.step(optimizer)
+            if i % 20 == 10:
+                with torch.no_grad():
+                    for x, y in self.batches():
+                        torch.nn.functional.mse_loss(self.model(x), y)
+        return self.args.batches
+
+    def lbfgs(self):
+        optimizer = torch.optim.LBFGS(self.model.parameters(), max_iter=3, history_size=3)
+        for x, y in self.batches():
+
+            def closure():
+                with self.phase("optimizer"):
+                    optimizer.zero_grad()
+                loss = self.forward(x, y)
+                self.backward(loss)
+                return loss
+
+            with self.phase("closures"):
+                optimizer.step(closure)
+        return self.args.batches
+
+    def update(self):
+        with torch.no_grad():
+            for p in self.model.parameters():
+                p -= 1e-3 * p.grad
+                p.grad = None
+
+    def manual(self):
+        """No DataLoader, no optimizer."""
+        x, y = self.rows[:BATCH]
+        for _ in range(self.args.batches):
+            self.backward(self.forward(x, y))
+            with self.phase("forward"):  # what lies between two backwards counts as that
+                self.update()
+        return self.args.batches
+
+    def manual_loader(self):
+        """A DataLoader, no optimizer, and two backwards a batch."""
+        for x, y in self.batches():
+            self.backward(self.forward(x, y))
+            self.backward(self.forward(x, y))
+            self.update()
+        return self.args.batches
+
+    def inference(self):
+        with torch.no_grad():
+            for x, _ in self.batches():
+                self.model(x)
+        return self.args.batches
+
+    def save(self):
+        """A checkpoint every tenth step; and zero_grad is between forward and backward."""
+        optimizer = self.sgd()
+        path = self.args.out + ".pt"
+        state = {"model": self.model.state_dict(), "more": torch.zeros(1 << 20)}
+        for i, (x, y) in enumerate(self.batches()):
+            loss = self.forward(x, y)
+            with self.phase("optimizer"):
+                optimizer.zero_grad()
+            self.backward(loss)
+            with self.phase("optimizer"):
+                optimizer.step()
+            if i % 10 == 5:
+                with self.phase("checkpoint"):
+                    torch.save(state, path)
+        os.unlink(path)
+        return self.args.batches
+
+
+def main():
+    p = common.parser(__doc__, batches=80, work=256)
+    p.add_argument("loop")
+    args = p.parse_args()
+    common.prepare(args)
+    loop = Loop(args)
+    common.wait(args)
+    steps = getattr(loop, args.loop)()
+    common.write(args, {"steps": steps, "intervals": loop.intervals})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""A training loop with DataLoader workers, which log which of them made which batch, and when.
+
+Its truth: for each worker its pid; for each batch the worker that made it, the time at which it was made, and the time that the
+loop waited for it.
+"""
+
+import os
+import time
+
+import common
+import torch
+from torch.utils.data import DataLoader, Dataset, get_worker_info
+
+BATCH = 2
+
+
+class Rows(Dataset):
+    """A row says who made it and when; worker args.slow_worker sleeps longer."""
+
+    def __init__(self, args):
+        self.args = args
+
+    def __len__(self):
+        return self.args.batches * BATCH
+
+    def __getitem__(self, i):
+        worker, every = get_worker_info().id, self.args.slow_every
+        slow = worker == self.args.slow_worker or (every and i // BATCH % every == 0)
+        loads_a_row(self.args.slow if slow else self.args.load)
+        return torch.tensor([worker, os.getpid(), time.perf_counter()], dtype=torch.float64)
+
+
+def loads_a_row(seconds):
+    time.sleep(seconds)
+
+
+def main():
+    p = common.parser(__doc__, epochs=1, batches=60)
+    p.add_argument("--workers", type=int, default=4)
+    p.add_argument("--load", type=float, default=0.001, help="seconds that a row takes")
+    p.add_argument("--slow", type=float, default=0.03, help="seconds that a row of --slow-worker takes")
+    p.add_argument("--slow-every", type=int, default=0, help="so does each row of every N-th batch")
+    p.add_argument("--slow-worker", type=int, default=-1)
+    p.add_argument("--step", type=float, default=0.004, help="seconds that a step takes besides")
+    args = p.parse_args()
+    common.prepare(args)
+    model = torch.nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    loader = DataLoader(Rows(args), batch_size=BATCH, num_workers=args.workers)
+    truth = {"pid": os.getpid(), "batches": []}
+    common.wait(args)
+    for _ in range(args.epochs):
+        batches = iter(loader)
+        while True:
+            start = time.perf_counter()
+            rows = next(batches, None)
+            waited = time.perf_counter() - start
+            if rows is None:
+                break
+            worker, pid, made = rows[-1].tolist()
+            truth["batches"].append({"worker": int(worker), "pid": int(pid), "made": made, "start": start, "waited": waited})
+            optimizer.zero_grad()
+            model(torch.ones(8)).sum().backward()
+            time.sleep(args.step)
+            optimizer.step()
+    common.write(args, truth)
+
+
+if __name__ == "__main__":
+    main()

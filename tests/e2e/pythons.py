@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""The interpreters that are installed: the colon-separated STEPFLAME_PYTHONS, else those of pyenv, the system's and the jobs'."""
+
+import glob
+import os
+import subprocess
+
+import helpers
+import pytest
+
+SYSTEM = "/usr/bin/python3"  # Debian's is static and stripped
+LONG = bool(os.environ.get("STEPFLAME_LONG"))  # make test-matrix
+
+
+def version_of(python):
+    """(3, 11, 7), or () of one that does not start."""
+    command = [python, "-c", "import sys; print('%d %d %d' % sys.version_info[:3])"]
+    found = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    return tuple(map(int, found.stdout.split())) if found.returncode == 0 else ()
+
+
+def installed():
+    """{path: version}, the oldest first."""
+    pyenv = glob.glob(os.path.expanduser("~/.pyenv/versions/3.*/bin/python3"))
+    paths = os.environ.get("STEPFLAME_PYTHONS", ":".join([helpers.PYTHON, *pyenv, SYSTEM])).split(":")
+    versions = {path: version_of(path) for path in paths if os.path.exists(path)}
+    return {path: versions[path] for path in sorted(versions, key=versions.get) if versions[path]}
+
+
+def name(path, version):
+    return "%d.%d.%d" % version + " system" * (path == SYSTEM)
+
+
+VERSIONS = installed()
+MINOR = {path: version[1] for path, version in VERSIONS.items()}
+SUPPORTED = {name(path, version): path for path, version in VERSIONS.items() if 8 <= version[1] <= 14}
+OLDEST, NEWEST = [*SUPPORTED.values()][0], [*SUPPORTED.values()][-1]
+# For what takes long, and hardly depends on the version.
+FEW = {name: path for name, path in SUPPORTED.items() if LONG or path in (OLDEST, SYSTEM, NEWEST)}
+
+
+def of_minor(*minors):
+    """Those of pyenv of these versions."""
+    return {name: path for name, path in SUPPORTED.items() if MINOR[path] in minors and path != SYSTEM}
+
+
+def parametrize(pythons):
+    return pytest.mark.parametrize("python", pythons.values(), ids=list(pythons))
+
+
+on_each, on_few = parametrize(SUPPORTED), parametrize(FEW)

@@ -1,0 +1,25 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#
+# The end-to-end tests, two at a time, and then those that want the machine to themselves: `make e2e`. Arguments go to pytest.
+# STEPFLAME_PYTHON runs them; without pytest-xdist in it, all run one after another.
+set -eu
+
+cd "$(dirname "$0")/../.."
+
+NONE_CHOSEN=5 # pytest's exit code
+
+run() {
+	"$STEPFLAME_PYTHON" -m pytest -q tests/vm tests/e2e "$@"
+}
+
+if ! "$STEPFLAME_PYTHON" -c 'import xdist' 2>/dev/null; then
+	run "$@"
+	exit
+fi
+together=0 alone=0
+run -n 2 --dist worksteal -m 'not alone' "$@" || together=$?
+run -m alone "$@" || alone=$?
+[ $alone -ne $NONE_CHOSEN ] || exit $together
+[ $together -ne $NONE_CHOSEN ] || exit $alone
+exit $((together | alone))

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""System calls and files against strace, /proc/PID/io and what the job knows; DataLoader workers against the job's own log."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+
+import helpers
+import pytest
+import recfile
+
+COUNTED = {"read", "pread64", "preadv2", "write", "pwrite64", "writev", "openat", "close", "lseek", "fsync", "sendfile"}
+COUNTED |= {"pipe2", "clone", "wait4"}
+
+
+def processes(found):
+    return {row["pid"]: row for row in found["processes"]}
+
+
+def calls(process):
+    return {row["name"]: row for row in process["syscalls"]}
+
+
+def strace_counts(text):
+    """{name: (calls, errors)} of strace -c's table."""
+    rows = {}
+    for line in text.splitlines():
+        found = re.match(r"\s*[\d.]+\s+[\d.]+\s+\d+\s+(\d+)\s+(\d+)?\s*(\w+)$", line)
+        if found and found[3] != "total":
+            rows[found[3]] = int(found[1]), int(found[2] or 0)
+    return rows
+
+
+@pytest.fixture(scope="module")
+def fixed(tmp_path_factory):
+    """A recorded run of io_calls.py: (report, truth, record)."""
+    bench = helpers.Bench(tmp_path_factory.mktemp("io"))
+    files = bench.directory / "files"
+    files.mkdir()
+    record, truth = bench.recorded("io_calls.py", "--directory", files)
+    yield helpers.report(record.file, "--io"), truth, record
+    bench.close()
+
+
+@helpers.needs_bpf
+class TestSyscalls:
+    def test_counts_are_those_of_strace(self, fixed, bench):
+        if not shutil.which("strace"):
+            pytest.skip("no strace")
+        files = bench.directory / "files"
+        files.mkdir()
+        job = bench.job("io_calls.py", "--directory", files).until_ready()
+        strace = bench.process("strace", "-f", "-c", "-p", job.pid)
+        strace.until_says("attached", 30, "stderr")
+        job.release()
+        job.truth()
+        strace.wait()
+        truth = strace_counts(strace.stderr)
+        got = {}
+        for process in fixed[0]["processes"]:
+            for row in process["syscalls"]:
+                count, errors = got.get(row["name"], (0, 0))
+                got[row["name"]] = count + row["count"], errors + row["errors"]
+        assert COUNTED <= set(truth), "not what Python calls"
+        assert {n: got.get(n) for n in COUNTED} == {n: truth.get(n) for n in COUNTED}
+
+    def test_a_child_agrees_with_its_proc_io(self, fixed):
+        report, truth, _ = fixed
+        child, said = truth["child"], truth["child"]["io"]
+        rows = calls(processes(report)[child["pid"]])
+        reads = [rows[n] for n in ("read", "pread64", "preadv2")]
+        writes = [rows[n] for n in ("write", "pwrite64", "writev")]
+        # asked in a read, and said in a write, which come on top
+        assert sum(r["bytes"] for r in reads) == said["rchar"] + child["said_bytes"]
+        assert sum(r["count"] for r in reads) == said["syscr"] + 1
+        assert sum(r["bytes"] for r in writes) == said["wchar"] + child["said_bytes"]
+        assert sum(r["count"] for r in writes) == said["syscw"] + 1
+
+    def test_times_fit_into_the_run(self, fixed):
+        report, truth, _ = fixed
+        rows = calls(processes(report)[truth["pid"]])
+        assert 0 < rows["pread64"]["total_s"] < report["window"]["seconds"]
+        assert rows["fsync"]["total_s"] > 0
+
+    def test_off(self, bench):
+        files = bench.directory / "files"
+        files.mkdir()
+        record, _ = bench.recorded("io_calls.py", "--directory", files, options=["--no-syscalls"])
+        assert not any(row["syscalls"] for row in helpers.report(record.file, "--io")["processes"])
+        assert "no system calls" in helpers.report_text(record.file, "--io")
+
+
+@helpers.needs_bpf
+class TestFiles:
+    def test_bytes_by_path(self, fixed):
+        report, truth, _ = fixed
+        rows = {row["path"]: row for row in processes(report)[truth["pid"]]["files"]}
+        got = {
+            path: [rows[path][k] for k in ("reads", "read_bytes", "writes", "written_bytes")]
+            for path in truth["files"]
+            if path in rows
+        }
+        assert got == truth["files"]
+
+    def test_what_came_from_disk(self, fixed):
+        report, truth, _ = fixed
+        rows = {row["path"]: row for row in processes(report)[truth["pid"]]["files"]}
+        cold, mapped, plain = (rows[truth["path"] + name] for name in ("cold", "mapped", "plain"))
+        if not truth["disk"]["read"]:
+            pytest.skip("no disk under %s" % truth["path"])
+        assert cold["disk_bytes"] == truth["disk"]["read"] == truth["disk"]["size"]
+        assert 0 < cold["disk_reads"] < cold["reads"]
+        assert mapped["disk_bytes"] == truth["disk"]["mapped"]
+        assert mapped["disk_faults"] > 0 and mapped["reads"] == 0
+        assert plain["disk_bytes"] == 0
+
+    def test_terminals_are_safe(self, fixed):
+        text = helpers.report_text(fixed[2].file, "--io", "--limit", "0")
+        assert r"new\x0aline <b>\u00e4\x1b[31m".encode().decode("unicode_escape") not in text
+        assert "new\\x0aline <b>\u00e4\\x1b[31m" in text
+
+
+@helpers.needs_bpf
+class TestWorkers:
+    def run(self, bench, *args):
+        record, truth = bench.recorded("workers.py", *args)
+        found = helpers.report(record.file, "--io")["workers"]
+        assert len(found) == 1 and found[0]["pid"] == truth["pid"]
+        return found[0], truth, record
+
+    def test_a_slow_worker_is_named(self, bench):
+        found, truth, record = self.run(bench, "--slow-worker", 2)
+        pids = {b["worker"]: b["pid"] for b in truth["batches"]}
+        assert found["advice"] == "one_slow" and found["slow"] == 2
+        workers = found["workers"]
+        assert [w["pid"] for w in workers] == [pids[i] for i in range(4)]
+        waited = sum(b["waited"] for b in truth["batches"] if b["worker"] == 2)
+        assert workers[2]["wait_s"] == pytest.approx(waited, rel=0.15)
+        assert workers[2]["wait_s"] > 0.5 * found["wait_s"]
+        doing = workers[2]["doing"][0]
+        assert doing["name"] == "loads_a_row" and doing["cause"] == "sleep"
+        assert "worker 2 (pid %d) is slower" % pids[2] in re.sub(r"\s+", " ", helpers.report_text(record.file, "--io"))
+
+    def test_the_worker_of_each_long_wait(self, bench):
+        found, truth, _ = self.run(bench, "--slow-every", 5, "--slow", "0.04", "--workers", 3, "--batches", 200)
+        log = dict(enumerate(truth["batches"], 1))  # step 1 ends behind the first batch
+        steps = {wait["step"]: wait for wait in found["waits"] if wait["step"]}
+        # where another batch was made at the end of the wait, the loop may have had a CPU only after both
+        for step, batch in list(log.items()):
+            before_end = [batch["start"] + batch["waited"] - b["made"] for b in truth["batches"] if b is not batch]
+            if any(0 < before < 0.02 for before in before_end):
+                del log[step]
+        named = [(wait["worker"], log[step]["worker"]) for step, wait in steps.items() if step in log and wait["wait_s"] > 0.02]
+        assert len(named) > 10 and len({worker for worker, _ in named}) == 3
+        wrong = sum(a != b for a, b in named)
+        assert wrong <= len(named) // 20, named
+        assert found["batches"] == len(truth["batches"]) + 1  # the last one ends the epoch
+
+    def test_nobody_is_blamed(self, bench):
+        found, _, _ = self.run(bench, "--load", "0.0005", "--step", "0.01")
+        assert found["slow"] is None and found["advice"] != "one_slow"

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""report --io of recordings made by hand: no root, no BPF, and no job that would have to be lucky."""
+
+import pytest
+import recfile as r
+
+import helpers
+
+MS = 1000000
+MAIN, PIN = (10, 10), (10, 12)
+NAMES = {
+    1: "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__",
+    2: "/venv/torch/utils/data/dataloader.py",
+    3: "_MultiProcessingDataLoaderIter._try_get_data",
+    4: "/venv/torch/utils/data/_utils/worker.py",
+    5: "_worker_loop",
+    6: "/usr/lib/python3.11/multiprocessing/queues.py",
+    7: "Queue.get",
+    8: "/job/data.py",
+    9: "Rows.__getitem__",
+}
+LOADS, WORKS, IDLE = 1, 2, 3  # stacks
+
+
+def head(workers, batches=100, end_ms=1000, cpus=64):
+    """A main process, so many workers of it, and the stacks that they are met in."""
+    yield r.host(cpus=cpus)
+    yield r.window(0, end_ms * MS)
+    yield r.target(10)
+    for pid in range(100, 100 + workers):
+        yield r.target(pid, role=r.WORKER, parent=10)
+    for ident, text in NAMES.items():
+        yield r.name(ident, text)
+    yield r.agg(10, r.LABEL, 1, batches, 500 * MS)
+    yield r.code(1, 2, 3)
+    yield r.code(2, 4, 5)
+    yield r.code(3, 6, 7)
+    yield r.code(4, 8, 9, lines=[(0, 77)])
+    yield r.stack(LOADS, [(1, 0)])
+    yield r.stack(WORKS, [(4, 0), (2, 0)])
+    yield r.stack(IDLE, [(3, 0), (2, 0)])
+
+
+def wait(thread, start_ms, end_ms, stack, cause="poll", waker=(0, 0)):
+    return r.sample(*thread, r.WAIT, end_ms * MS, (end_ms - start_ms) * MS, stack, cause=cause, waker=waker)
+
+
+@pytest.fixture
+def report(tmp_path):
+    def made(*records):
+        path = tmp_path / "made.rec"
+        path.write_bytes(r.recording(records))
+        made.text = helpers.report_text(path, "--io")
+        return helpers.report(path, "--io")
+
+    return made
+
+
+def step(i, worker, start, end):
+    """The main process waits for a worker, which sleeps in its dataset, and computes then; the others are idle."""
+    yield wait(MAIN, start, end, LOADS, waker=(worker, worker + 1000))
+    yield wait((worker, worker), start, end, WORKS, cause="sleep")
+    yield r.sample(*MAIN, r.CPU, (end + 1) * MS, MS)
+
+
+class TestWorkers:
+    def test_who_ended_the_wait(self, report):
+        found = report(*head(2), *step(0, 100, 10, 40), *step(1, 101, 50, 60), *step(2, 100, 70, 71))["workers"][0]
+        assert [(w["pid"], w["number"], w["waits"], w["wait_s"], w["longest_s"]) for w in found["workers"]] == [
+            (100, 0, 2, 0.031, 0.03),
+            (101, 1, 1, 0.01, 0.01),
+        ]
+        assert found["workers"][0]["doing"] == [
+            {"file": "/job/data.py", "line": 77, "name": "Rows.__getitem__", "cause": "sleep", "seconds": 0.031}
+        ]
+        assert [w["worker"] for w in found["waits"]] == [0, 1, 0]
+        assert (found["wait_s"], found["unknown_wait_s"], found["batches"]) == (0.041, 0, 100)
+
+    def test_by_way_of_the_pin_memory_thread(self, report):
+        records = [
+            wait(PIN, 0, 5, 0, waker=(100, 1100)),  # before the process waits
+            wait(PIN, 6, 29, 0, waker=(101, 1101)),
+            wait(MAIN, 10, 30, LOADS, cause="lock", waker=PIN),
+            r.sample(*MAIN, r.CPU, 31 * MS, MS),
+            wait(MAIN, 50, 60, LOADS, cause="lock", waker=PIN),  # whose thread did not wait in that time
+        ]
+        found = report(*head(2), *records)["workers"][0]
+        assert [w["wait_s"] for w in found["workers"]] == [0, 0.02]
+        assert found["unknown_wait_s"] == 0.01
+
+    def test_batches_of_others_come_first(self, report):
+        parts = [
+            wait(MAIN, 10, 20, LOADS, waker=(100, 1100)),
+            wait(MAIN, 21, 22, LOADS),
+            wait(MAIN, 23, 40, LOADS, waker=(101, 1101)),
+        ]
+        found = report(*head(2), *parts)["workers"][0]
+        assert found["waited"] == 1 and found["waits"][0]["worker"] == 1
+        assert found["waits"][0]["wait_s"] == 0.028
+
+    @pytest.mark.parametrize("cpus,advice", [(64, "more"), (0, "cpu_full")])
+    def test_more_workers(self, report, cpus, advice):
+        # 100 batches in 1 s, 600 ms of it waited: 4 ms a batch are the process's, and 2 busy workers take 20 ms for one
+        busy = [wait((pid, pid), 0, 1000, WORKS, cause="sleep") for pid in (100, 101)]
+        steps = []
+        for i in range(100):
+            steps.append(wait(MAIN, i * 10, i * 10 + 6, LOADS, waker=(100 + i % 2, 1)))
+            steps.append(r.sample(*MAIN, r.CPU, (i * 10 + 7) * MS, MS))
+        found = report(*head(2, cpus=cpus), *steps, *busy)["workers"][0]
+        assert (found["produce_s"], found["consume_s"], found["batch_s"]) == (0.02, 0.004, 0.01)
+        assert (found["needed"], found["at_once"], found["advice"]) == (5, 2, advice)
+
+    def test_idle_workers_keep_up(self, report):
+        idle = [wait((pid, pid), 0, 1000, IDLE) for pid in (100, 101)]
+        found = report(*head(2), *step(0, 100, 1, 3), *idle)["workers"][0]
+        assert found["advice"] in ("keeps_up", "unknown") and found["slow"] is None
+
+    def test_the_first_to_be_waited_for_is_not_slow(self, report):
+        lives = [wait((100 + i, 100 + i), 40, 1000, IDLE) for i in range(4)]
+        found = report(*head(4), *step(0, 100, 1, 40), *step(1, 100, 50, 55), *lives)["workers"][0]
+        assert found["slow"] is None
+
+    def test_a_hundred_workers(self, report):
+        records = [x for i in range(100) for x in step(i, 100 + i, i * 10, i * 10 + 5)]
+        found = report(*head(100), *records)["workers"][0]
+        assert [w["wait_s"] for w in found["workers"]] == [0.005] * 100 and found["at_once"] == 1
+
+    def test_nobody_waits_for_a_process_that_is_no_worker(self, report):
+        assert report(*head(0), r.target(55, role=r.CHILD, parent=10))["workers"] == []
+
+    def test_a_worker_that_lived_too_short_for_its_name(self, report):
+        short = r.target(60, role=r.CHILD, parent=10)
+        found = report(*head(0), short, *step(0, 60, 10, 20))["workers"][0]
+        assert [w["pid"] for w in found["workers"]] == [60]
+
+
+class TestTables:
+    def test_rows(self, report):
+        records = [
+            r.syscall(10, 0, 5, errors=1, total_ns=2500, size=70),
+            r.syscall(10, 999, 1),
+            r.syscall(10, 0xFFFFFFFF, 2, 2, 10**9, unfinished=3),
+            r.syscall(100, 0, 6, total_ns=MS),
+            r.syscall(100, 0, 7, total_ns=MS),  # cumulative
+            r.name(50, "/data/<b>\n\x1b[31m"),
+            r.file(10, 8 << 20 | 1, 7, 50, reads=4, read_bytes=4096, total_ns=MS, disk=(1, 2, 8192)),
+            r.file(10, 8 << 20 | 1, 8, 50, flags=1),
+            r.file(10, 8 << 20 | 1, 9, 50, flags=2),
+            r.file(10, 8 << 20 | 1, 10, 51),
+        ]
+        found = report(*head(1), *records)
+        main, worker = found["processes"]
+        assert [(c["name"], c["count"], c["errors"], c["bytes"], c["unfinished"]) for c in main["syscalls"]] == [
+            ("unknown", 2, 2, 0, 3),
+            ("read", 5, 1, 70, 0),
+            ("syscall 999", 1, 0, 0, 0),
+        ]
+        assert worker["role"] == "worker" and worker["syscalls"][0]["count"] == 7
+        assert [f["path"] for f in main["files"]] == [
+            "/data/<b>\n\x1b[31m",
+            "(path not known: device 8:1, inode 10)",
+            "/data/<b>\n\x1b[31m/*",
+            "(device 8:1)/data/<b>\n\x1b[31m",
+        ]
+        assert main["files"][0] == {
+            **{"path": "/data/<b>\n\x1b[31m", "path_known": True, "bytes": 4096, "reads": 4, "read_bytes": 4096, "writes": 0},
+            **{"written_bytes": 0, "total_s": 0.001, "disk_reads": 1, "disk_faults": 2, "disk_bytes": 8192},
+        }
+        assert "/data/<b>\\x0a\\x1b[31m" in report.text and "\x1b" not in report.text
+
+    def test_five_thousand_files(self, report):
+        files = [r.file(10, 1, i, 0, reads=i, read_bytes=i, total_ns=i) for i in range(1, 5001)]
+        found = report(*head(0), r.syscall(10, 0, 1), *files)["processes"][0]["files"]
+        assert len(found) == 5000 and found[0]["reads"] == 5000
+        assert "4980 more files" in report.text
+
+    def test_nonsense_is_counted(self, report):
+        found = report(*head(0), r.syscall(10, 0, 1, errors=2), r.file(10, 1, 1, 0, reads=1, disk=(2, 0, 0)))
+        assert found["lost"]["malformed_records"] == 2
+        assert found["processes"][0]["syscalls"] == []
+
+    def test_sums_do_not_wrap(self, report):
+        top = 2**63 - 1
+        report(*head(1), r.syscall(10, 0, 1, total_ns=2**64 - 1, size=2**64 - 1), r.syscall(10, 1, 1, total_ns=5, size=top))
+        assert "18446744073709551615 total" in report.text
+
+    def test_nothing_recorded(self, report):
+        report(*head(0))
+        assert "no system calls" in report.text

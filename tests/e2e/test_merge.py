@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""stepflame merge: recordings made by hand, of hosts whose clocks and process numbers have nothing to do with each other."""
+
+import json
+import subprocess
+
+import helpers
+import pytest
+import recfile as rf
+
+SECOND = 10**9
+
+
+def of_rank(rank, hostname="host", pid=100, boot_ns=0, start_ns=SECOND, calls=10, notes=("a note",), role=rf.MAIN):
+    """A recording whose host booted at boot_ns of real time, and which began at start_ns of real time and took a second."""
+    at = start_ns - boot_ns  # by its own clock
+    yield rf.host(hostname=hostname, monotonic_ns=at, realtime_ns=start_ns)
+    yield rf.target(pid, rank=rank, role=role, parent=1)
+    yield rf.name(7, "training_step")
+    yield rf.agg(pid, rf.ACTION, 7, calls, calls * 1000, first_ns=at + 5, min_ns=1000, max_ns=1000)
+    yield rf.code(50, 0, 0)
+    yield rf.stack(60, [(50, 0)])
+    yield rf.sample(pid, pid + 1, rf.WAIT, at + 1000, 500, 60, cause="lock", waker=(pid, pid + 2))
+    yield rf.counter("ring_full", 1)
+    yield rf.counter("ring_full", 2 + rank)  # the last one holds
+    yield from map(rf.note, notes)
+    yield rf.window(at, at + SECOND // 2, 5, 1)
+    yield rf.window(at, at + SECOND, 10 + rank, 1)
+    yield rf.cost(100, 60 + rank, 1000, 20, 30)
+
+
+def write(directory, name, records):
+    path = directory / name
+    path.write_bytes(rf.recording(records))
+    return path
+
+
+def merge(*args):
+    return subprocess.run([helpers.STEPFLAME, "merge", *map(str, args)], capture_output=True, text=True)
+
+
+def report(file, *args):
+    command = [helpers.STEPFLAME, "report", str(file), "--json", *args]
+    return json.loads(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
+
+
+def samples(file):
+    return [rf.struct.unpack_from("=6Q4IhBB3I", payload) for kind, payload in rf.read_records(file) if kind == rf.SAMPLE]
+
+
+def test_two_hosts(tmp_path):
+    """The same process number on both; the second's clock began 1,000 s later, and it started 0.25 s later."""
+    a = write(tmp_path, "a.rec", of_rank(0, "alpha"))
+    b = write(tmp_path, "b.rec", of_rank(1, "beta", boot_ns=-1000 * SECOND, start_ns=SECOND * 5 // 4))
+    out = tmp_path / "out.rec"
+    done = merge(a, b, "-o", out)
+    assert (done.returncode, done.stdout) == (helpers.OK, ""), done.stderr
+
+    found = report(out, "--per-rank")
+    assert [(t["rank"], t["host"]) for t in found["target"]] == [(0, "alpha"), (1, "beta")]
+    assert len({t["pid"] for t in found["target"]}) == 2
+    assert found["actions"][0]["count"] == 20
+    assert [p["actions"][0]["count"] for p in found["processes"]] == [10, 10]
+    assert found["window"]["seconds"] == pytest.approx(1.25)
+    assert found["window"]["steps"] == 11
+    assert found["lost"] == {"ring_full": 5}
+    assert found["overhead"]["hits"] == 200
+    first, second = samples(out)
+    assert second[0] - first[0] == SECOND // 4
+    assert first[6:8] == (100, 101) and first[13:15] == (100, 102)
+    assert second[7] - second[6] == 1 and second[14] - second[13] == 2
+    text = subprocess.run([helpers.STEPFLAME, "report", str(out)], capture_output=True, check=True, text=True).stdout
+    assert "target: pid 100 on alpha, rank 0" in text and "target: pid 100 on beta, rank 1" in text
+    assert text.count("a note") == 1
+
+
+def test_one_host(tmp_path):
+    """Numbers stay as they are, and two readings of one clock that differ by a little are of one clock."""
+    a = write(tmp_path, "a.rec", of_rank(0, pid=100))
+    b = write(tmp_path, "b.rec", of_rank(1, pid=200, boot_ns=3_000_000))
+    out = tmp_path / "out.rec"
+    assert merge(a, b, "-o", out).returncode == helpers.OK
+    found = report(out)
+    assert "host" not in found["target"][0]
+    first, second = samples(out)
+    assert (first[6], second[6]) == (100, 200)
+    assert first[0] - second[0] == 3_000_000  # as each clock had it
+
+
+def test_apart(tmp_path):
+    a = write(tmp_path, "a.rec", of_rank(0, "alpha"))
+    b = write(tmp_path, "b.rec", of_rank(1, "beta", start_ns=10 * SECOND))
+    done = merge(a, b, "-o", tmp_path / "out.rec")
+    assert done.returncode == helpers.OK
+    assert "a.rec and %s were recorded at different times" % b in done.stderr
+
+
+@pytest.mark.parametrize(
+    "second, says",
+    [
+        (of_rank(0, "beta", pid=200), "are both of rank 0"),
+        (of_rank(1, "host"), "are both of process 100"),
+    ],
+)
+def test_not_of_one_job(tmp_path, second, says):
+    a, b = write(tmp_path, "a.rec", of_rank(0)), write(tmp_path, "b.rec", second)
+    done = merge(a, b, "-o", tmp_path / "out.rec")
+    assert done.returncode == helpers.ERROR
+    assert says in done.stderr and "fix: " in done.stderr
+    assert not (tmp_path / "out.rec").exists()
+
+
+def test_usage(tmp_path):
+    a = write(tmp_path, "a.rec", of_rank(0))
+    b = write(tmp_path, "b.rec", of_rank(1, "beta"))
+    for args in ([], [a], [a, "-o", "out.rec"], [a, b], [a, b, "-o", b]):
+        assert merge(*args).returncode == helpers.USAGE
+    assert b.stat().st_size  # not emptied
+    done = merge(a, tmp_path / "none.rec", "-o", tmp_path / "out.rec")
+    assert done.returncode == helpers.ERROR and "no recording" in done.stderr
+    done = merge(a, b, "-o", tmp_path / "nowhere" / "out.rec")
+    assert done.returncode == helpers.ERROR and "cannot write" in done.stderr
+    done = merge(a, b, "-o", "/dev/full")
+    assert done.returncode == helpers.ERROR and "No space left" in done.stderr and "cannot read" not in done.stderr
+
+
+def test_three(tmp_path):
+    """Merging what was merged is merging all."""
+    files = [write(tmp_path, "%d.rec" % n, of_rank(n, "h%d" % n, start_ns=SECOND + n)) for n in range(3)]
+    assert merge(*files[:2], "-o", tmp_path / "two.rec").returncode == helpers.OK
+    assert merge(tmp_path / "two.rec", files[2], "-o", tmp_path / "nested.rec").returncode == helpers.OK
+    assert merge(*files, "-o", tmp_path / "all.rec").returncode == helpers.OK
+    nested, whole = report(tmp_path / "nested.rec", "--per-rank"), report(tmp_path / "all.rec", "--per-rank")
+    for one in (nested, whole):
+        assert [t["host"] for t in one["target"]] == ["h0", "h1", "h2"]
+        assert len({t["pid"] for t in one["target"]}) == 3
+        assert one["lost"] == {"ring_full": 9}
+    assert nested["actions"] == whole["actions"]

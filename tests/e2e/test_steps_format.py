@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""`report --steps` of recordings made here: its sums against those of this file, what it says where data is missing, and text that lies."""
+
+import random
+import statistics
+
+import helpers
+import pytest
+import recfile as rec
+
+PID = 4242
+START = 10**9
+MS = 10**6
+PHASES = ["other", "data", "forward", "backward", "optimizer", "comm", "checkpoint", "validation"]
+LABELS = {"data": "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", "optimizer": "Optimizer.step#SGD.step"}
+KINDS = {"backward": rec.BACKWARD, "forward": rec.FORWARD, "comm": rec.COMM}
+PATHS = {phase: 100 + i for i, phase in enumerate(PHASES) if phase in LABELS or phase in KINDS}
+LOADER_OPTIMIZER = 2
+FILE, FUNCTION, CODE, STACK = 50, 51, 60, 61
+
+
+def preamble(targets=(), steps=0, rule=LOADER_OPTIMIZER, file="/home/me/train.py", function="Net.load"):
+    records = [rec.host(), *(targets or [rec.target(PID)]), rec.window(START, START + 10**11, steps, rule)]
+    for phase, path in PATHS.items():
+        records.append(rec.name(path, LABELS.get(phase, "comm all_reduce" if phase == "comm" else phase)))
+        records.append(rec.path(path, [(KINDS.get(phase, rec.LABEL), path)]))
+    records += [rec.name(FILE, file), rec.name(FUNCTION, function), rec.code(CODE, FILE, FUNCTION, 10, [(0, 12)])]
+    return records + [rec.stack(STACK, [(CODE, 0)])]
+
+
+def write(path, records):
+    path.write_bytes(rec.recording(records))
+    return path
+
+
+class Job:
+    """Steps whose waits fit; records in the order in which they come, and what the report has to say."""
+
+    def __init__(self, pid=PID, start=START, rule=LOADER_OPTIMIZER):
+        self.pid, self.now, self.rule = pid, start, rule
+        self.records = [rec.boundary(pid, pid, 0, start, rule=rule)]
+        self.steps = []
+
+    def step(self, phases, waits=(), cpu=(), lost=0):
+        """phases: {name: ns}; waits: (phase, kernel's cause, reported cause, ns)."""
+        begin, duration = self.now, sum(phases.values())
+        self.now += duration
+        at = begin + duration // 2
+        longest = begin
+        for phase, cause, _, ns in waits:
+            at = max(longest + ns, begin + ns)
+            longest = at
+            self.records.append(rec.sample(self.pid, self.pid, rec.WAIT, at, ns, STACK, PATHS.get(phase, 0), cause=cause))
+        for phase, native in cpu:
+            ids = (STACK, PATHS.get(phase, 0))
+            self.records.append(rec.sample(self.pid, self.pid, rec.CPU, self.now - 1, 10 * MS, *ids, native=native))
+        index = (self.steps[-1]["index"] if self.steps else 0) + 1 + lost
+        self.records.append(rec.boundary(self.pid, self.pid, index, self.now, [phases.get(p, 0) for p in PHASES], self.rule))
+        by_cause = {}
+        for _, _, cause, ns in waits:
+            by_cause[cause] = by_cause.get(cause, 0) + ns
+        self.steps.append({"index": index, "start": begin - START, "duration": duration, "phases": phases, "waits": by_cause, "lost": lost})
+
+
+def check_steps(found, job):
+    expected = [step for step in job.steps if not step["lost"]]
+    assert [step["index"] for step in found["steps"]] == [step["index"] for step in expected]
+    for ours, theirs in zip(expected, found["steps"]):
+        assert theirs["start_s"] == pytest.approx(ours["start"] / 1e9, abs=1e-12)
+        assert theirs["duration_s"] == pytest.approx(ours["duration"] / 1e9)
+        assert theirs["phases"] == {name: pytest.approx(ns / 1e9) for name, ns in ours["phases"].items() if ns}
+        assert theirs["waits"] == {cause: pytest.approx(ns / 1e9) for cause, ns in ours["waits"].items()}
+        assert theirs["oncpu_s"] == pytest.approx((ours["duration"] - sum(ours["waits"].values())) / 1e9, abs=1e-12)
+    durations = sorted(step["duration"] for step in expected)
+    assert found["median_s"] == pytest.approx(statistics.median_low(durations) / 1e9)
+    assert found["p99_s"] == pytest.approx(durations[-(-99 * len(durations) // 100) - 1] / 1e9)
+
+
+def random_job(seed):
+    rng = random.Random(seed)
+    job = Job()
+    for i in range(1, 301):
+        phases = {phase: rng.randrange(MS, 2 * MS) for phase in PHASES if rng.random() < 0.8} or {"other": MS}
+        if i % 20 == 0:
+            phases["data"] = phases.get("data", 0) + 60 * MS
+        waits = []
+        for phase in phases:
+            if rng.random() < 0.5:
+                cause = rng.choice(rec.CAUSES[1:])
+                vague = cause in ("lock", "sleep", "pipe", "socket", "poll", "unknown")
+                waits.append((phase, cause, "collective" if phase == "comm" and vague else cause, rng.randrange(1, phases[phase] // 2)))
+        if i % 20 == 0:
+            waits = [("data", "disk_read", "disk_read", 59 * MS)]
+        # spans of a checkpoint or validation are Lightning's, which no path here has
+        waits = [w for w in waits if w[0] in PATHS or w[0] == "other"]
+        job.step(phases, waits, lost=2 if i == 150 else 0)
+    return job
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_sums(tmp_path, seed):
+    job = random_job(seed)
+    file = write(tmp_path / "x.rec", preamble() + job.records)
+    found = helpers.report(file, "--steps")
+    check_steps(found, job)
+    assert found["lost_steps"] == 2
+    assert found["remainder_s"] == 0
+    slow = [step["index"] for step in job.steps if step["phases"].get("data", 0) > 50 * MS and not step["lost"]]
+    assert found["slow"] == slow
+    assert {step["cause"] for step in found["steps"] if step["index"] in slow} == {"disk_read"}
+    assert found["verdict"]["class"] == "input-bound"
+    for kind, chosen in (("all", lambda step: True), ("of_slow", lambda step: step["index"] in slow)):
+        steps = [step for step in job.steps if not step["lost"] and chosen(step)]
+        assert found[kind]["steps"] == len(steps)
+        for phase in found[kind]["phases"]:
+            assert phase["total_s"] == pytest.approx(sum(step["phases"].get(phase["name"], 0) for step in steps) / 1e9)
+            assert phase["oncpu_s"] + sum(phase["waits"].values()) == pytest.approx(phase["total_s"])
+
+
+def test_order_does_not_matter(tmp_path):
+    job = random_job(7)
+    records = preamble() + job.records
+    one = helpers.report(write(tmp_path / "a.rec", records), "--steps")
+    mixed = job.records[:-1]
+    random.Random(1).shuffle(mixed)
+    # the last boundary says which rule held
+    two = helpers.report(write(tmp_path / "b.rec", preamble() + mixed + job.records[-1:]), "--steps")
+    assert one["steps"] == two["steps"]
+
+
+def test_remainder(tmp_path):
+    """What does not fit is counted, and never makes a step longer."""
+    job = Job()
+    for _ in range(20):
+        job.step({"data": 4 * MS, "other": 6 * MS})
+    job.records.insert(2, rec.sample(PID, PID, rec.WAIT, START + 15 * MS, 5 * MS, 0, PATHS["data"], cause="poll"))
+    job.records.insert(2, rec.sample(PID, PID, rec.WAIT, START + 31 * MS, 3 * MS, 0, 0, cause="poll"))
+    found = helpers.report(write(tmp_path / "x.rec", preamble() + job.records), "--steps")
+    assert found["remainder_s"] == pytest.approx(0.003)
+    assert found["steps"][1]["waits"] == {"poll": pytest.approx(0.004)}
+    assert found["steps"][3]["waits"] == {"poll": pytest.approx(0.001)}
+    assert "remainder: 1.50 %" in helpers.report_text(tmp_path / "x.rec", "--steps")
+
+
+def test_without_samples(tmp_path):
+    job = Job()
+    for i in range(100):
+        job.step({"data": 1 * MS, "forward": 9 * MS})
+    file = write(tmp_path / "x.rec", preamble() + job.records)
+    found = helpers.report(file, "--steps")
+    assert found["steps"][0]["waits"] is None and found["steps"][0]["oncpu_s"] is None
+    assert found["verdict"]["class"] == "unclear"
+    assert "no samples" in found["verdict"]["why"]
+    text = helpers.report_text(file, "--steps")
+    assert "waits: not known" in text and "on CPU" not in text
+    # data alone can be told
+    job = Job()
+    for i in range(100):
+        job.step({"data": 5 * MS, "forward": 5 * MS})
+    assert helpers.report(write(tmp_path / "y.rec", preamble() + job.records), "--steps")["verdict"]["class"] == "input-bound"
+
+
+@pytest.mark.parametrize(
+    "phase, symbol, cause, verdict",
+    [
+        ("other", "_PyEval_EvalFrameDefault (python3.11)", "python", "Python-bound"),
+        ("forward", "PyObject_Call (libpython3.12.so.1.0)", "python", "Python-bound"),
+        ("forward", "memcpy (libc.so.6)", "op", "CPU-op-bound"),
+        ("other", "at::_ops::mm::call (libtorch_cpu.so)", "op", "CPU-op-bound"),
+        ("other", "decode (libjpeg.so)", "native", "unclear"),
+        ("other", "no library at all", "native", "unclear"),
+    ],
+)
+def test_on_cpu(tmp_path, phase, symbol, cause, verdict):
+    """Who had the CPU, of all steps and of those that took longer for it."""
+    job = Job()
+    for i in range(1, 101):
+        slow = i % 20 == 0
+        job.step({"other": 5 * MS, "forward": 5 * MS} | ({phase: 105 * MS} if slow else {}), cpu=[(phase, 80)] * 10 if slow else [])
+    found = helpers.report(write(tmp_path / "x.rec", preamble() + [rec.name(80, symbol)] + job.records), "--steps")
+    assert {step["cause"] for step in found["steps"] if step["index"] in found["slow"]} == {cause}
+    assert found["verdict"]["class"] == verdict
+    assert found["of_slow"]["cpu"][cause]["share"] == 1
+    assert found["all"]["cpu"]["kernel"] == {"share": 0, "error": pytest.approx(1 / 50)}
+
+
+def test_nothing_to_tell(tmp_path):
+    none = write(tmp_path / "none.rec", preamble(rule=0))
+    assert "No step was seen" in helpers.report_text(none, "--steps")
+    found = helpers.report(none, "--steps")
+    assert (found["steps"], found["slow"], found["median_s"], found["straggler"]) == ([], [], None, None)
+    assert found["verdict"]["class"] == "unclear"
+    untimed = write(tmp_path / "untimed.rec", preamble(steps=100))
+    assert "without -F 0" in helpers.report_text(untimed, "--steps")
+    job = Job()
+    job.step({"other": 10 * 60 * 10**9})
+    one = write(tmp_path / "one.rec", preamble() + job.records)
+    assert helpers.report(one, "--steps")["verdict"]["why"] == "only 1 step: record for longer"
+    assert "median 6e+05 ms" in helpers.report_text(one, "--steps")
+    short = Job()
+    for _ in range(20000):
+        short.step({"optimizer": 20_000, "other": 30_000})
+    found = helpers.report(write(tmp_path / "short.rec", preamble() + short.records), "--steps")
+    assert found["median_s"] == pytest.approx(50e-6) and len(found["steps"]) == 20000
+
+
+def test_names_that_lie(tmp_path):
+    """Text of the target steers no terminal, and breaks no line."""
+    job = Job()
+    for i in range(1, 101):
+        more = 50 * MS if i % 10 == 0 else 0
+        job.step({"data": 2 * MS + more, "other": 8 * MS}, [("data", "sleep", "sleep", more)] if more else [])
+    file = write(tmp_path / "x.rec", preamble(file="/a\n/evil\x1b[31m.py", function="f\r\u202eg") + job.records)
+    text = helpers.report_text(file, "--steps")
+    assert "\x1b" not in text and "\r" not in text and "\u202e" not in text
+    assert "evil\\x1b[31m.py:12 f\\x0d\\u202eg" in text.replace("\n  ", " ")
+    assert helpers.report(file, "--steps")["causes"][0]["where"][0]["name"] == "f\r\u202eg"
+
+
+def test_two_ranks(tmp_path):
+    """The rank that waits least in collectives is waited for; each is told apart."""
+    jobs = []
+    for rank, (compute, comm) in enumerate([(5 * MS, 25 * MS), (29 * MS, 1 * MS), (6 * MS, 24 * MS)]):
+        job = Job(PID + rank)
+        for _ in range(50):
+            job.step({"forward": compute, "comm": comm}, [("comm", "socket", "collective", comm // 2)])
+        jobs.append(job)
+    targets = [rec.target(PID + rank, rank=rank) for rank in range(3)]
+    file = write(tmp_path / "x.rec", preamble(targets) + [record for job in jobs for record in job.records])
+    found = helpers.report(file, "--steps", "--per-rank")
+    assert found["straggler"]["rank"] == 1
+    assert "forward" in found["straggler"]["why"]
+    assert [process["rank"] for process in found["processes"]] == [0, 1, 2]
+    assert [process["verdict"]["class"] for process in found["processes"]] == ["comm-bound", "unclear", "comm-bound"]
+    for process, job in zip(found["processes"], jobs):
+        check_steps(process, job)
+    check_steps(found, jobs[1])
+    text = helpers.report_text(file, "--steps")
+    assert "straggler: rank 1: " in text and "pid %d (main, rank 1)" % (PID + 1) in text
+    assert "(main, rank 0)" not in text and "(main, rank 0)" in helpers.report_text(file, "--steps", "--per-rank")
+
+
+def test_options(tmp_path):
+    job = random_job(3)
+    file = write(tmp_path / "x.rec", preamble() + job.records)
+    slow = helpers.report(file, "--steps")["slow"]
+
+    def listed(*options):
+        lines = helpers.report_text(file, "--steps", *options).splitlines()
+        first = next(i for i, line in enumerate(lines) if line.split()[:2] == ["step", "at"])
+        rows = []
+        for line in lines[first + 1 :]:
+            if not line[:9].strip().isdigit():
+                break
+            rows.append(int(line[:9]))
+        return rows
+
+    durations = {step["index"]: step["duration"] for step in job.steps}
+    assert listed("--limit", 0) == sorted(slow, key=lambda index: -durations[index])
+    assert listed("--limit", 0, "--sort", "index") == slow
+    assert listed() == listed("--limit", 0)[:10]
+    assert helpers.stepflame("report", file, "--steps", "--sort", "percent").returncode == helpers.USAGE
+    assert helpers.stepflame("report", file, "--steps", "--leaf").returncode == helpers.USAGE
