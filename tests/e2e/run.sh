@@ -2,15 +2,19 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #
 # The end-to-end tests, two at a time, and then those that want the machine to themselves: `make e2e`. Arguments go to pytest.
+# Tests beside each other take each other's time: what fails so runs once more, alone, and only that counts.
 # STEPFLAME_PYTHON runs them; without pytest-xdist in it, all run one after another.
 set -eu
 
 cd "$(dirname "$0")/../.."
 
-NONE_CHOSEN=5 # pytest's exit code
+SOME_FAILED=1 NONE_CHOSEN=5 # pytest's exit codes
+
+cache=$(mktemp -d)
+trap 'rm -r "$cache"' EXIT
 
 run() {
-	"$STEPFLAME_PYTHON" -m pytest -q tests/vm tests/e2e "$@"
+	"$STEPFLAME_PYTHON" -m pytest -q -p cacheprovider -o cache_dir="$cache" tests/vm tests/e2e "$@"
 }
 
 if ! "$STEPFLAME_PYTHON" -c 'import xdist' 2>/dev/null; then
@@ -19,6 +23,11 @@ if ! "$STEPFLAME_PYTHON" -c 'import xdist' 2>/dev/null; then
 fi
 together=0 alone=0
 run -n 2 --dist worksteal -m 'not alone' "$@" || together=$?
+if [ $together -eq $SOME_FAILED ]; then
+	echo "once more, alone, what failed beside another test:"
+	together=0
+	run --last-failed --last-failed-no-failures none --maxfail 3 -m 'not alone' "$@" || together=$?
+fi
 run -m alone "$@" || alone=$?
 [ $alone -ne $NONE_CHOSEN ] || exit $together
 [ $together -ne $NONE_CHOSEN ] || exit $alone

@@ -55,32 +55,46 @@ static bool is_candidate(uint32_t kind)
 
 #define CANDIDATES 5
 
-/* The names with the most calls in a row, by that; returns how many. */
-static size_t find_candidates(const struct session *s, uint64_t *names)
+struct candidate {
+	uint64_t name, calls, total_ns;
+};
+
+static bool comes_before(const struct candidate *a, const struct candidate *b)
+{
+	return a->calls != b->calls ? a->calls > b->calls : a->total_ns > b->total_ns;
+}
+
+/* Keeps the first CANDIDATES of them, each name once. */
+static size_t add_candidate(struct candidate *all, size_t cnt, const struct candidate *new)
+{
+	size_t i;
+
+	for (i = 0; i < cnt && all[i].name != new->name; i++)
+		;
+	if (i < cnt && !comes_before(new, &all[i]))
+		return cnt;
+	if (i == cnt && cnt < CANDIDATES)
+		cnt++;
+	else if (i == cnt && !comes_before(new, &all[--i]))
+		return cnt;
+	for (; i && comes_before(new, &all[i - 1]); i--)
+		all[i] = all[i - 1];
+	all[i] = *new;
+	return cnt;
+}
+
+/* The names with the most calls in a row, and of those with as many the ones with the most time; returns how many. */
+static size_t find_candidates(const struct session *s, struct candidate *all)
 {
 	int fd = bpf_map__fd(s->skel->maps.aggs);
 	struct agg_key key, *prev = NULL;
-	uint64_t calls[CANDIDATES];
 	struct agg_val val;
-	size_t cnt = 0, i;
+	size_t cnt = 0;
 
 	for (; !bpf_map_get_next_key(fd, prev, &key); prev = &key) {
 		if (!is_candidate(key.kind) || bpf_map_lookup_elem(fd, &key, &val))
 			continue;
-		for (i = 0; i < cnt && names[i] != key.name; i++)
-			;
-		if (i < cnt && calls[i] >= val.calls)
-			continue;
-		if (i == cnt && cnt < CANDIDATES)
-			cnt++;
-		else if (i == cnt && calls[--i] >= val.calls)
-			continue;
-		for (; i && calls[i - 1] < val.calls; i--) {
-			names[i] = names[i - 1];
-			calls[i] = calls[i - 1];
-		}
-		names[i] = key.name;
-		calls[i] = val.calls;
+		cnt = add_candidate(all, cnt, &(struct candidate){key.name, val.calls, val.total_ns});
 	}
 	return cnt;
 }
@@ -88,8 +102,8 @@ static size_t find_candidates(const struct session *s, uint64_t *names)
 /* "seen: a; b; c", or why there are none. */
 static void print_candidates(const struct session *s, char *out, size_t room)
 {
-	uint64_t names[CANDIDATES];
-	size_t cnt = find_candidates(s, names), used;
+	struct candidate all[CANDIDATES];
+	size_t cnt = find_candidates(s, all), used;
 
 	used = snprintf(out, room, "%s",
 			cnt                ? "seen: "
@@ -97,7 +111,7 @@ static void print_candidates(const struct session *s, char *out, size_t room)
 					   : "nor did any other");
 	for (size_t i = 0; i < cnt && used < room; i++)
 		used += snprintf(out + used, room - used, "%s%s", i ? "; " : "",
-				 names__find(&s->names, names[i]) ?: "(name lost)");
+				 names__find(&s->names, all[i].name) ?: "(name lost)");
 }
 
 int step_at__end(struct session *s)

@@ -35,7 +35,7 @@ def prepare(args):
 
 
 def wait(args):
-    print("ready %d" % os.getpid(), flush=True)
+    print("ready %d\n" % os.getpid(), end="", flush=True)  # one write: two ranks may share a stdout
     deadline = time.monotonic() + WAIT_SECONDS
     while args.wait and not os.path.exists(args.wait):
         if time.monotonic() > deadline:
