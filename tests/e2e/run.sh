@@ -14,7 +14,7 @@ cache=$(mktemp -d)
 trap 'rm -r "$cache"' EXIT
 
 run() {
-	"$STEPFLAME_PYTHON" -m pytest -q -p cacheprovider -o cache_dir="$cache" tests/vm tests/e2e "$@"
+	"$STEPFLAME_PYTHON" -m pytest -q -o addopts=-ra -o cache_dir="$cache" tests/vm tests/e2e "$@"
 }
 
 if ! "$STEPFLAME_PYTHON" -c 'import xdist' 2>/dev/null; then
