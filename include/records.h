@@ -5,7 +5,7 @@
  * Every record starts with struct rec_hdr; `size` is that of the whole record, a multiple of 8. Integers are in the
  * byte order of the machine that wrote them (the file header says which). Times are CLOCK_MONOTONIC nanoseconds. A
  * reader skips record types that it does not know. Cumulative records (AGG, COUNTER, COST, WINDOW, OP, OP_WINDOW,
- * CALLS, SYSCALL, FILE) may come several times for the same key: the last one holds.
+ * CALLS, SYSCALL, FILE, GPU, GPU_CALLS) may come several times for the same key: the last one holds.
  */
 #ifndef STEPFLAME_RECORDS_H
 #define STEPFLAME_RECORDS_H
@@ -51,6 +51,13 @@ enum rec_type {
 	REC_STEP,      /* bpf: a step boundary, of a recording with samples */
 	REC_SYSCALL,   /* user: system calls of a process, cumulative */
 	REC_FILE,      /* user: a file that a process reads or writes, cumulative */
+	REC_GPU, /* user: from where the figures about a process's GPU come, cumulative; gpu_records.h, as all below */
+	REC_GPU_CALLS,    /* user: calls of a function of CUDA or NCCL, cumulative */
+	REC_GPU_CALL,     /* bpf: one of them, in a window in which each is told */
+	REC_GPU_STEP,     /* bpf: what the calls of a step come to */
+	REC_GPU_ACTIVITY, /* user: what the GPU did, from the injection library */
+	REC_GPU_DEVICE,   /* user: one GPU */
+	REC_GPU_USAGE,    /* user: how busy a GPU was, by NVML */
 };
 
 /* What a span is; decides in which report and under which switch it is listed. */

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../../include/gpu_records.h"
 #include "../../include/name_hash.h"
 #include "../model/array.h"
 #include "../model/intern.h"
@@ -85,6 +86,18 @@ static const struct field {
 	FIELD(REC_SYSCALL, rec_syscall, key.pid, PID),
 	FIELD(REC_FILE, rec_file, key.pid, PID),
 	FIELD(REC_FILE, rec_file, val.last_ns, TIME),
+	FIELD(REC_GPU, rec_gpu, pid, PID),
+	FIELD(REC_GPU_CALLS, rec_gpu_calls, key.pid, PID),
+	FIELD(REC_GPU_CALL, rec_gpu_call, start_ns, TIME),
+	FIELD(REC_GPU_CALL, rec_gpu_call, key.pid, PID),
+	FIELD(REC_GPU_CALL, rec_gpu_call, tid, TID),
+	FIELD(REC_GPU_STEP, rec_gpu_step, time_ns, TIME),
+	FIELD(REC_GPU_STEP, rec_gpu_step, pid, PID),
+	FIELD(REC_GPU_ACTIVITY, rec_gpu_activity, start_ns, TIME),
+	FIELD(REC_GPU_ACTIVITY, rec_gpu_activity, pid, PID),
+	FIELD(REC_GPU_ACTIVITY, rec_gpu_activity, tid, TID),
+	FIELD(REC_GPU_DEVICE, rec_gpu_device, pid, PID),
+	FIELD(REC_GPU_USAGE, rec_gpu_usage, time_ns, TIME),
 };
 
 #define FIELD_CNT (sizeof(fields) / sizeof(*fields))

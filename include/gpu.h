@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The functions of CUDA and NCCL that are watched, and how their arguments say what they do. Both sides ask here: user
+ * space for symbols and names, BPF for arguments.
+ *
+ * Arguments are numbered from 1, as the C function has them; 0: there is none. By the System V ABI the first six
+ * integers and pointers are in registers; a dim3 takes two of these.
+ */
+#ifndef STEPFLAME_GPU_H
+#define STEPFLAME_GPU_H
+
+enum gpu_class {
+	GPU_NONE,
+	GPU_LAUNCH, /* of a kernel */
+	GPU_GRAPH,  /* of a graph of kernels */
+	GPU_COPY,
+	GPU_SET,
+	GPU_SYNC,  /* the CPU waits */
+	GPU_EVENT, /* recording, asking, waits of a stream */
+	GPU_ALLOC,
+	GPU_FREE,
+	GPU_HOST_ALLOC, /* of pinned memory */
+	GPU_COMM,       /* NCCL */
+	GPU_CLASS__COUNT,
+};
+
+/* Which way bytes go. */
+#define STEPFLAME_GPU_DIRECTIONS(X) \
+	X(NONE, "")                 \
+	X(HTOD, "host to device")   \
+	X(DTOH, "device to host")   \
+	X(DTOD, "device to device") \
+	X(HTOH, "host to host")     \
+	X(UNKNOWN, "direction not known") /* addresses decide, which only the driver knows */
+
+enum gpu_direction {
+#define X(id, name) GPU_##id##_DIRECTION,
+	STEPFLAME_GPU_DIRECTIONS(X)
+#undef X
+		GPU_DIRECTION__COUNT,
+};
+
+/*
+ * X(name, class, object, bytes, unit, direction)
+ * name: the C function's, without _v2, _ptds, _ptsz.
+ * object: the argument that is the kernel's host function or CUfunction, the graph, or the communicator.
+ * bytes: the argument with the size, in units of so many bytes; unit 0: of the data type that is the next argument.
+ * direction: an enum gpu_direction without affixes, or KIND: the argument behind the size is an enum cudaMemcpyKind.
+ */
+#define STEPFLAME_GPU_APIS(X)                                 \
+	X(cudaLaunchKernel, LAUNCH, 1, 0, 1, NONE)            \
+	X(cudaLaunchKernelExC, LAUNCH, 2, 0, 1, NONE)         \
+	X(cudaLaunchCooperativeKernel, LAUNCH, 1, 0, 1, NONE) \
+	X(cuLaunchKernel, LAUNCH, 1, 0, 1, NONE)              \
+	X(cuLaunchKernelEx, LAUNCH, 2, 0, 1, NONE)            \
+	X(cuLaunchCooperativeKernel, LAUNCH, 1, 0, 1, NONE)   \
+	X(cudaGraphLaunch, GRAPH, 1, 0, 1, NONE)              \
+	X(cuGraphLaunch, GRAPH, 1, 0, 1, NONE)                \
+	X(cudaMemcpy, COPY, 0, 3, 1, KIND)                    \
+	X(cudaMemcpyAsync, COPY, 0, 3, 1, KIND)               \
+	X(cudaMemcpyToSymbol, COPY, 0, 3, 1, HTOD)            \
+	X(cudaMemcpyToSymbolAsync, COPY, 0, 3, 1, HTOD)       \
+	X(cudaMemcpyPeer, COPY, 0, 5, 1, DTOD)                \
+	X(cudaMemcpyPeerAsync, COPY, 0, 5, 1, DTOD)           \
+	X(cudaMemcpy2D, COPY, 0, 0, 1, UNKNOWN)               \
+	X(cudaMemcpy2DAsync, COPY, 0, 0, 1, UNKNOWN)          \
+	X(cuMemcpy, COPY, 0, 3, 1, UNKNOWN)                   \
+	X(cuMemcpyAsync, COPY, 0, 3, 1, UNKNOWN)              \
+	X(cuMemcpyHtoD, COPY, 0, 3, 1, HTOD)                  \
+	X(cuMemcpyHtoDAsync, COPY, 0, 3, 1, HTOD)             \
+	X(cuMemcpyDtoH, COPY, 0, 3, 1, DTOH)                  \
+	X(cuMemcpyDtoHAsync, COPY, 0, 3, 1, DTOH)             \
+	X(cuMemcpyDtoD, COPY, 0, 3, 1, DTOD)                  \
+	X(cuMemcpyDtoDAsync, COPY, 0, 3, 1, DTOD)             \
+	X(cuMemcpyPeer, COPY, 0, 5, 1, DTOD)                  \
+	X(cuMemcpyPeerAsync, COPY, 0, 5, 1, DTOD)             \
+	X(cudaMemset, SET, 0, 3, 1, NONE)                     \
+	X(cudaMemsetAsync, SET, 0, 3, 1, NONE)                \
+	X(cuMemsetD8, SET, 0, 3, 1, NONE)                     \
+	X(cuMemsetD8Async, SET, 0, 3, 1, NONE)                \
+	X(cuMemsetD16, SET, 0, 3, 2, NONE)                    \
+	X(cuMemsetD16Async, SET, 0, 3, 2, NONE)               \
+	X(cuMemsetD32, SET, 0, 3, 4, NONE)                    \
+	X(cuMemsetD32Async, SET, 0, 3, 4, NONE)               \
+	X(cudaDeviceSynchronize, SYNC, 0, 0, 1, NONE)         \
+	X(cudaStreamSynchronize, SYNC, 0, 0, 1, NONE)         \
+	X(cudaEventSynchronize, SYNC, 0, 0, 1, NONE)          \
+	X(cuCtxSynchronize, SYNC, 0, 0, 1, NONE)              \
+	X(cuStreamSynchronize, SYNC, 0, 0, 1, NONE)           \
+	X(cuEventSynchronize, SYNC, 0, 0, 1, NONE)            \
+	X(cudaEventRecord, EVENT, 0, 0, 1, NONE)              \
+	X(cudaEventRecordWithFlags, EVENT, 0, 0, 1, NONE)     \
+	X(cudaEventQuery, EVENT, 0, 0, 1, NONE)               \
+	X(cudaStreamQuery, EVENT, 0, 0, 1, NONE)              \
+	X(cudaStreamWaitEvent, EVENT, 0, 0, 1, NONE)          \
+	X(cuEventRecord, EVENT, 0, 0, 1, NONE)                \
+	X(cuEventRecordWithFlags, EVENT, 0, 0, 1, NONE)       \
+	X(cuEventQuery, EVENT, 0, 0, 1, NONE)                 \
+	X(cuStreamQuery, EVENT, 0, 0, 1, NONE)                \
+	X(cuStreamWaitEvent, EVENT, 0, 0, 1, NONE)            \
+	X(cudaMalloc, ALLOC, 0, 2, 1, NONE)                   \
+	X(cudaMallocAsync, ALLOC, 0, 2, 1, NONE)              \
+	X(cudaMallocFromPoolAsync, ALLOC, 0, 2, 1, NONE)      \
+	X(cudaMallocManaged, ALLOC, 0, 2, 1, NONE)            \
+	X(cuMemAlloc, ALLOC, 0, 2, 1, NONE)                   \
+	X(cuMemAllocAsync, ALLOC, 0, 2, 1, NONE)              \
+	X(cuMemAllocManaged, ALLOC, 0, 2, 1, NONE)            \
+	X(cudaFree, FREE, 0, 0, 1, NONE)                      \
+	X(cudaFreeAsync, FREE, 0, 0, 1, NONE)                 \
+	X(cuMemFree, FREE, 0, 0, 1, NONE)                     \
+	X(cuMemFreeAsync, FREE, 0, 0, 1, NONE)                \
+	X(cudaHostAlloc, HOST_ALLOC, 0, 2, 1, NONE)           \
+	X(cudaMallocHost, HOST_ALLOC, 0, 2, 1, NONE)          \
+	X(cudaFreeHost, HOST_ALLOC, 0, 0, 1, NONE)            \
+	X(cuMemHostAlloc, HOST_ALLOC, 0, 2, 1, NONE)          \
+	X(cuMemAllocHost, HOST_ALLOC, 0, 2, 1, NONE)          \
+	X(cuMemFreeHost, HOST_ALLOC, 0, 0, 1, NONE)           \
+	X(ncclAllReduce, COMM, 6, 3, 0, NONE)                 \
+	X(ncclBroadcast, COMM, 6, 3, 0, NONE)                 \
+	X(ncclBcast, COMM, 5, 2, 0, NONE)                     \
+	X(ncclReduce, COMM, 0, 3, 0, NONE)                    \
+	X(ncclAllGather, COMM, 5, 3, 0, NONE)                 \
+	X(ncclReduceScatter, COMM, 6, 3, 0, NONE)             \
+	X(ncclSend, COMM, 5, 2, 0, NONE)                      \
+	X(ncclRecv, COMM, 5, 2, 0, NONE)                      \
+	X(ncclGroupEnd, COMM, 0, 0, 1, NONE)
+
+enum gpu_api {
+	GPU_API_NONE,
+#define X(name, ...) GPU_API_##name,
+	STEPFLAME_GPU_APIS(X)
+#undef X
+		GPU_API__COUNT,
+};
+
+/* Activity of a GPU, or about it, as CUPTI tells. */
+enum gpu_activity {
+	GPU_ACTIVITY_NONE,
+	GPU_ACTIVITY_KERNEL,
+	GPU_ACTIVITY_COPY,
+	GPU_ACTIVITY_SET,
+	GPU_ACTIVITY_GRAPH,    /* a whole graph, where its kernels are not told apart */
+	GPU_ACTIVITY_SYNC,     /* a wait of the CPU or of a stream */
+	GPU_ACTIVITY_CALL,     /* a function of the runtime or the driver on the CPU, that has this correlation id */
+	GPU_ACTIVITY_OVERHEAD, /* of CUPTI itself */
+	GPU_ACTIVITY__COUNT,
+};
+
+/* From where the figures of a process come, from less to more. */
+enum gpu_tier {
+	GPU_TIER_NONE,   /* no CUDA in it, or --gpu off */
+	GPU_TIER_PROBES, /* calls of the CPU alone: kernel times are not known */
+	GPU_TIER_CUPTI,  /* and what the GPU did */
+};
+
+#endif

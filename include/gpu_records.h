@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The records about GPUs; see records.h for what all records have. */
+#ifndef STEPFLAME_GPU_RECORDS_H
+#define STEPFLAME_GPU_RECORDS_H
+
+#include "gpu.h"
+#include "records.h"
+
+/* Of a process that has CUDA. */
+struct rec_gpu {
+	struct rec_hdr hdr;
+	__u32 pid;
+	__u32 tier;          /* enum gpu_tier (include/gpu.h): the best so far */
+	__u64 cupti_ns;      /* how long CUPTI was at work in its windows */
+	__u64 lost;          /* activities that were lost: by CUPTI, in the ring, in reading it */
+	__u32 cupti_version; /* 0: not opened */
+	__u32 pad;
+	char why[96]; /* why it is not a better one, not 0-terminated if as long; empty: it is the best */
+};
+
+/*
+ * Calls that lie inside of another one (the runtime's of the driver's) are not counted: they are part of it. Calls of
+ * libcudart that are no symbol of it, and so cannot be seen, count as those of the driver that they make.
+ */
+struct gpu_calls_key {
+	__u32 pid;
+	__u16 api;      /* enum gpu_api */
+	__u8 direction; /* enum gpu_direction */
+	__u8 dtype;     /* ncclDataType_t, of the collectives of NCCL */
+	__u64 action;   /* name id, as in struct op_key */
+	__u64 op;       /* name id of the innermost operator or node around it; 0: none, or they are not recorded */
+	/*
+	 * Of a launch the kernel: its host function or CUfunction, in files the REC_NAME id of its mangled name, 0 not
+	 * known. Of NCCL the communicator.
+	 */
+	__u64 object;
+};
+
+struct gpu_calls_val {
+	__u64 calls;
+	__u64 total_ns; /* on the CPU */
+	__u64 max_ns;
+	__u64 bytes;
+};
+
+struct rec_gpu_calls {
+	struct rec_hdr hdr;
+	struct gpu_calls_key key;
+	struct gpu_calls_val val;
+};
+
+/* Told when it ended, of launches, graphs, copies, sets, waits and collectives. */
+struct rec_gpu_call {
+	struct rec_hdr hdr;
+	__u64 start_ns;
+	__u64 duration_ns;
+	struct gpu_calls_key key; /* object as BPF has it, also in files: an address */
+	__u64 bytes;
+	__u64 path; /* REC_PATH id of the spans around it, 0: none, or there are no samples */
+	__u32 tid;
+	__u32 step; /* boundaries in the process before it */
+};
+
+/* Of all threads of the process between two boundaries; comes with the REC_STEP that ends it. */
+struct rec_gpu_step {
+	struct rec_hdr hdr;
+	__u64 time_ns; /* of the boundary at its end */
+	__u64 index;   /* as in struct rec_step */
+	__u32 pid;
+	__u32 pad;
+	__u64 launches; /* kernels and graphs */
+	__u64 copies;
+	__u64 copied_bytes;
+	__u64 api_ns;  /* in calls, but for waits */
+	__u64 sync_ns; /* in waits */
+};
+
+/* As struct gpu_ring_activity, with times of CLOCK_MONOTONIC. */
+struct rec_gpu_activity {
+	struct rec_hdr hdr;
+	__u64 start_ns;
+	__u64 duration_ns;
+	__u64 name;  /* REC_NAME id: of a kernel (mangled), of a function; 0: none */
+	__u64 bytes; /* of a copy or set; of a kernel its shared memory */
+	__u32 pid;
+	__u32 tid;         /* of CALL: the thread, as stepflame sees it; else 0 */
+	__u32 correlation; /* that of the CALL which asked for it */
+	__u16 kind;        /* enum gpu_activity */
+	__u16 direction;   /* enum gpu_direction */
+	__u32 device;
+	__u32 context;
+	__u32 stream;
+	__u32 pad;
+	__u32 detail[8]; /* as in struct gpu_ring_activity; of CALL the first is 0 */
+};
+
+struct rec_gpu_device {
+	struct rec_hdr hdr;
+	__u32 pid; /* that numbers it so */
+	__u32 device;
+	__u64 memory_bytes;
+	__u32 multiprocessors;
+	__u32 compute; /* major << 16 | minor */
+	char name[64];
+};
+
+#define GPU_UNKNOWN 0xffffffffu
+
+/* Of the host's GPU of that number, sampled once a second. */
+struct rec_gpu_usage {
+	struct rec_hdr hdr;
+	__u64 time_ns;
+	__u64 memory_used_bytes;
+	__u64 memory_bytes;
+	__u32 device;
+	__u32 busy_percent; /* GPU_UNKNOWN: not told; so below */
+	__u32 memory_busy_percent;
+	__u32 power_mw;
+	__u32 temperature_c;
+	__u32 sm_mhz;
+	char name[64];
+};
+
+#endif
