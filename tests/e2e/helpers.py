@@ -17,7 +17,7 @@ STEPFLAME = str(ROOT / os.environ.get("STEPFLAME", "build/stepflame"))
 PYTHON = os.environ.get("STEPFLAME_PYTHON", sys.executable)
 JOBS = Path(__file__).resolve().parent / "jobs"
 
-READY_SECONDS = 60  # a cold import of torch from disk
+READY_SECONDS = 180  # a cold import of torch from disk, or compilers of it, on a slow machine
 ARMED_SECONDS = 30
 END_SECONDS = 60
 

@@ -26,7 +26,9 @@ def functions(file):
                 found[name, first] = max(node.end_lineno, found.get((name, first), 0))
         if isinstance(node, NAMED):
             first = min([first] + [d.lineno for d in node.decorator_list])
-            found[node.name, first] = max(node.end_lineno, found.get((node.name, first), 0))
+            names = [node.name] + ["<generic parameters of %s>" % node.name] * bool(getattr(node, "type_params", []))
+            for name in names:
+                found[name, first] = max(node.end_lineno, found.get((name, first), 0))
     return found
 
 

@@ -144,7 +144,7 @@ class TestWorkers:
         assert "worker 2 (pid %d) is slower" % pids[2] in re.sub(r"\s+", " ", helpers.report_text(record.file, "--io"))
 
     def test_the_worker_of_each_long_wait(self, bench):
-        found, truth, _ = self.run(bench, "--slow-every", 5, "--slow", "0.04", "--workers", 3, "--batches", 200)
+        found, truth, _ = self.run(bench, "--slow-every", 5, "--slow", "0.04", "--workers", 3, "--batches", 400)
         log = dict(enumerate(truth["batches"], 1))  # step 1 ends behind the first batch
         steps = {wait["step"]: wait for wait in found["waits"] if wait["step"]}
         # where another batch was made at the end of the wait, the loop may have had a CPU only after both
