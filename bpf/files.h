@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Files: which one a call is on, and what each process has read and written of it, in the map that user space reads. */
+/*
+ * Files: which one a call or a page fault is on, and what each process has read and written of it, in the map that user space
+ * reads.
+ */
 #ifndef STEPFLAME_FILES_H
 #define STEPFLAME_FILES_H
 
@@ -16,9 +19,9 @@ struct {
 	__uint(max_entries, FILE_ROWS);
 	__type(key, struct file_key);
 	__type(value, struct file_val);
-} file_rows SEC(".maps");
+} file_rows __weak SEC(".maps");
 
-__u64 file_row_cnt = 0; /* rows made */
+__u64 file_row_cnt __weak = 0; /* rows made */
 
 /* A file that a call in progress is on: addresses, and its key. */
 struct file_at {
@@ -27,6 +30,36 @@ struct file_at {
 	u32 pad;
 	struct file_key key;
 };
+
+/* What a call does with the file that it is on. */
+enum transfer {
+	TRANSFER_NONE,
+	TRANSFER_OTHER, /* of no open file, but it returns a number of bytes */
+	TRANSFER_SYNC,  /* of none, but it writes its file to the disk */
+	TRANSFER_READ,
+	TRANSFER_WRITE,
+};
+
+/* A thread's call in progress, and its last page fault for which a page was brought. */
+struct syscall_thread {
+	u64 since_ns; /* 0: none */
+	u32 number;
+	u8 transfer; /* enum transfer */
+	u8 on_file;  /* `file` is what it transfers, or syncs */
+	u8 copies;   /* to another file */
+	u8 pad;
+	struct file_at file;
+	u64 disk_bytes; /* that came into the page cache in it */
+	u64 fault_file; /* name of what was mapped there */
+	u64 fault_regs; /* see regs__hash */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct syscall_thread);
+} syscall_threads __weak SEC(".maps");
 
 /* What one call, or one page that was brought, adds to a row. */
 struct file_add {
@@ -50,12 +83,8 @@ static __always_inline bool key__of_inode(struct file_key *key, const struct ino
 /* The open file of a descriptor. False: none, or one that is no regular file and no disk. */
 static __always_inline bool file__at(struct file_at *at, struct task_struct *task, u32 fd, u32 pid)
 {
-	struct fdtable *table = task->files ? task->files->fdt : NULL;
-	struct file *file = NULL;
+	const struct file *file = task__file(task, fd);
 
-	if (!table || fd >= table->max_fds)
-		return false;
-	bpf_probe_read_kernel(&file, sizeof(file), &table->fd[fd]);
 	if (!file || !key__of_inode(&at->key, BPF_CORE_READ(file, f_inode), pid))
 		return false;
 	at->dentry = (u64)BPF_CORE_READ(file, f_path.dentry);
@@ -115,12 +144,13 @@ static __always_inline struct file_val *file_row__of(struct file_key *key, u64 d
 	return row;
 }
 
-static __always_inline void file__add(struct file_key *key, u64 dentry, u64 mnt, const struct file_add *add)
+/* The file's name, 0 not known. */
+static __always_inline u64 file__add(struct file_key *key, u64 dentry, u64 mnt, const struct file_add *add)
 {
 	struct file_val *row = file_row__of(key, dentry, mnt);
 
 	if (!row)
-		return;
+		return 0;
 	row->last_ns = add->now;
 	if (add->reads) {
 		__sync_fetch_and_add(&row->reads, 1);
@@ -136,6 +166,47 @@ static __always_inline void file__add(struct file_key *key, u64 dentry, u64 mnt,
 		__sync_fetch_and_add(&row->disk_bytes, add->disk_bytes);
 	}
 	__sync_fetch_and_add(&row->total_ns, add->ns);
+	return row->name;
+}
+
+/*
+ * Of the registers with which the current thread came into the kernel. Page faults with the same ones are one: the same
+ * instruction with the same operands. The kernel's own word of where it was is gone by the time it waits.
+ */
+static __always_inline u64 regs__hash(struct task_struct *task)
+{
+	const struct pt_regs *regs = (const struct pt_regs *)bpf_task_pt_regs(task);
+	u64 hash = name_hash__seed(0, 0);
+
+	hash = name_hash__add(name_hash__add(hash, regs->ip), regs->sp);
+	hash = name_hash__add(name_hash__add(hash, regs->ax), regs->bx);
+	hash = name_hash__add(name_hash__add(hash, regs->cx), regs->dx);
+	hash = name_hash__add(name_hash__add(hash, regs->si), regs->di);
+	hash = name_hash__add(name_hash__add(hash, regs->bp), regs->r8);
+	hash = name_hash__add(name_hash__add(hash, regs->r9), regs->r10);
+	hash = name_hash__add(name_hash__add(hash, regs->r11), regs->r12);
+	hash = name_hash__add(name_hash__add(hash, regs->r13), regs->r14);
+	return name_hash__end(name_hash__add(hash, regs->r15));
+}
+
+/*
+ * The file that the current thread, whose own t is, waits for, in a call or in a page fault: its name; 0: none, or not known.
+ * Its row is made here when this is the first time that it is used.
+ */
+__weak __noinline u64 syscall_thread__file(struct syscall_thread *t)
+{
+	struct file_val *row;
+	struct file_key key;
+
+	if (!t)
+		return 0;
+	if (!t->since_ns)
+		return t->fault_file && t->fault_regs == regs__hash(bpf_get_current_task_btf()) ? t->fault_file : 0;
+	if (!t->on_file)
+		return 0;
+	key = t->file.key;
+	row = file_row__of(&key, t->file.dentry, t->file.mnt);
+	return row ? row->name : 0;
 }
 
 #endif

@@ -11,10 +11,10 @@
  *
  * None of these programs can be interrupted by another of them on its CPU, but by an NMI.
  */
+#include "files.h"
 #include "path.h"
 #include "pystack.h"
 #include "span.h"
-#include "waits.h"
 
 /* include/linux/sched.h */
 #define TASK_STOPPED 0x04
@@ -42,6 +42,7 @@ struct wait {
 	u64 woken_ns; /* 0: not yet */
 	u64 stack, native;
 	u64 gil_stack; /* of its last wait for the GIL of which it was taken */
+	u64 file;      /* as in struct rec_sample */
 	struct wait_sum blocked, queued, gil, gil_queued;
 	s32 syscall;
 	u32 cause;
@@ -120,6 +121,7 @@ static __always_inline struct rec_sample *sample__reserve(const struct proc *pro
 	rec->step = proc->steps;
 	rec->waker_pid = rec->waker_tid = 0;
 	rec->pad = 0;
+	rec->file = 0;
 	return rec;
 }
 
@@ -137,6 +139,16 @@ static __always_inline u64 timer__weight(u64 now)
 		return 0;
 	first = now - spell->since_ns < spell->period_ns + spell->period_ns / 2;
 	return spell->period_ns + (first ? spell->before_ns / 2 : 0);
+}
+
+/* The file that it reads or writes just now, if it has a row already: its name; 0: none. */
+static __always_inline u64 timer__file(struct task_struct *task)
+{
+	const struct syscall_thread *t = bpf_task_storage_get(&syscall_threads, task, NULL, 0);
+	const struct file_val *row =
+		t && t->since_ns && t->on_file ? bpf_map_lookup_elem(&file_rows, &t->file.key) : NULL;
+
+	return row ? row->name : 0;
 }
 
 static __always_inline void timer__sample(struct bpf_perf_event_data *ctx, const struct proc *proc, u32 pid,
@@ -163,6 +175,7 @@ static __always_inline void timer__sample(struct bpf_perf_event_data *ctx, const
 	rec->syscall = in_kernel ? task__syscall(user) : -1;
 	rec->kind = SAMPLE_CPU;
 	rec->cause = CAUSE_NONE;
+	rec->file = in_kernel ? timer__file(task) : 0;
 	bpf_ringbuf_submit(rec, BPF_RB_NO_WAKEUP);
 }
 
@@ -198,10 +211,19 @@ static __always_inline void wait__what(struct wait *w, struct task_struct *task,
 	w->cause = cause ? cause : cause__of(task, &proc->py, user, w->syscall);
 	w->woken_ns = 0;
 	w->waker_pid = w->waker_tid = 0;
-	w->stack = 0;
+	w->stack = w->file = 0;
 	w->walked = 0;
 	t = w->cause == CAUSE_GIL ? bpf_task_storage_get(&threads, task, NULL, 0) : NULL;
 	w->gil_by_chance = w->cause == CAUSE_GIL && !(t && (t->depth || t->gap_ns));
+}
+
+/* Of the current thread. */
+static __always_inline u64 wait__file(const struct wait *w, struct task_struct *task)
+{
+	if (w->cause != CAUSE_DISK_READ && w->cause != CAUSE_DISK_WRITE && w->cause != CAUSE_FSYNC &&
+	    w->cause != CAUSE_PAGE_FAULT)
+		return 0;
+	return syscall_thread__file(bpf_task_storage_get(&syscall_threads, task, NULL, 0));
 }
 
 /* The first of many for the GIL always: it is what there is at the end. */
@@ -236,6 +258,7 @@ static __always_inline void wait__begin(struct task_struct *task, u32 cause)
 	if (room) {
 		w->stack = stack__current(room, proc, pid);
 		w->walked = 1;
+		w->file = wait__file(w, task);
 		if (w->gil_by_chance)
 			w->gil_stack = w->stack;
 		room__leave(room);
@@ -274,6 +297,7 @@ static __always_inline bool wait__emit(const struct proc *proc, u32 pid, struct 
 	rec->cause = cause;
 	rec->waker_pid = w->waker_pid;
 	rec->waker_tid = w->waker_tid;
+	rec->file = cause == CAUSE_RUN_QUEUE ? 0 : w->file;
 	bpf_ringbuf_submit(rec, BPF_RB_NO_WAKEUP);
 	return true;
 }

@@ -11,33 +11,6 @@
 #define SYSCALL_ROWS 16384
 #define PAGE_BYTES   4096
 
-/* What a call returns the number of bytes of. */
-enum transfer {
-	TRANSFER_NONE,
-	TRANSFER_READ,  /* of an open file */
-	TRANSFER_WRITE, /* to one */
-	TRANSFER_OTHER,
-};
-
-/* A call in progress. */
-struct syscall_thread {
-	u64 since_ns; /* 0: none */
-	u32 number;
-	u8 transfer; /* enum transfer */
-	u8 on_file;  /* `file` is what it transfers */
-	u8 copies;   /* to another file */
-	u8 pad;
-	struct file_at file;
-	u64 disk_bytes; /* that came into the page cache in it */
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct syscall_thread);
-} syscall_threads SEC(".maps");
-
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -63,7 +36,7 @@ static __always_inline struct syscall_thread *syscall_thread__get(struct task_st
 	return t;
 }
 
-/* And *fd: the descriptor of what it reads or writes. */
+/* And *fd: the descriptor of what it reads, writes or syncs. */
 static __always_inline u32 transfer__of(u32 number, const struct pt_regs *regs, u32 *fd)
 {
 	*fd = regs->di;
@@ -84,6 +57,11 @@ static __always_inline u32 transfer__of(u32 number, const struct pt_regs *regs, 
 	case SYS_PWRITEV:
 	case SYS_PWRITEV2:
 		return TRANSFER_WRITE;
+	case SYS_FSYNC:
+	case SYS_FDATASYNC:
+	case SYS_SYNC_FILE_RANGE:
+	case SYS_SYNCFS:
+		return TRANSFER_SYNC;
 	case SYS_SENDTO ... SYS_RECVMSG:
 	case SYS_SPLICE ... SYS_TEE:
 	case SYS_VMSPLICE:
@@ -106,8 +84,7 @@ int BPF_PROG(syscall_enter, struct pt_regs *regs, long number)
 	t->disk_bytes = 0;
 	t->transfer = transfer__of(t->number, regs, &fd);
 	t->copies = t->number == SYS_SENDFILE || t->number == SYS_COPY_FILE_RANGE;
-	t->on_file = (t->transfer == TRANSFER_READ || t->transfer == TRANSFER_WRITE) &&
-		     file__at(&t->file, task, fd, task_pid(task));
+	t->on_file = t->transfer >= TRANSFER_SYNC && file__at(&t->file, task, fd, task_pid(task));
 	t->since_ns = bpf_ktime_get_ns();
 	return 0;
 }
@@ -179,7 +156,7 @@ int BPF_PROG(syscall_exit, struct pt_regs *regs, long result)
 		else if (t->transfer)
 			__sync_fetch_and_add(&row->bytes, result);
 	}
-	if (t->on_file)
+	if (t->on_file && t->transfer != TRANSFER_SYNC)
 		call__add_file(t, result, now, now - since);
 	return 0;
 }
@@ -189,18 +166,19 @@ SEC("tp_btf/mm_filemap_add_to_page_cache")
 int BPF_PROG(page_added, struct folio *folio)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct syscall_thread *t = bpf_task_storage_get(&syscall_threads, task, NULL, 0);
+	struct syscall_thread *t = syscall_thread__get(task);
 	struct file_add add = {};
 	const struct inode *inode;
 	struct file_key key = {};
 	const struct proc *proc;
+	u64 name;
 	u32 pid;
 
 	if (!t)
 		return 0;
 	add.disk_bytes = folio__pages(folio) * PAGE_BYTES;
 	inode = BPF_CORE_READ(folio, mapping, host);
-	if (t->since_ns && t->on_file) {
+	if (t->since_ns && t->on_file && t->transfer != TRANSFER_SYNC) {
 		/* sendfile writes another file. On overlayfs a file has other inodes than its pages: hence only there. */
 		if (!t->copies || t->file.key.inode == BPF_CORE_READ(inode, i_ino))
 			t->disk_bytes += add.disk_bytes;
@@ -212,7 +190,11 @@ int BPF_PROG(page_added, struct folio *folio)
 	if (!proc || !call_counts(proc, add.now) || !key__of_inode(&key, inode, pid))
 		return 0;
 	add.faults = !t->since_ns;
-	file__add(&key, inode__dentry(inode), inode__mount(inode, task), &add);
+	name = file__add(&key, inode__dentry(inode), inode__mount(inode, task), &add);
+	if (add.faults) {
+		t->fault_file = name;
+		t->fault_regs = regs__hash(task);
+	}
 	return 0;
 }
 

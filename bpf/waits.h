@@ -63,20 +63,23 @@ static __always_inline s32 task__syscall(const struct pt_regs *user)
 	return user->cx == user->ip && user->orig_ax < 1024 ? (s32)user->orig_ax : -1;
 }
 
+/* What a descriptor stands for; NULL: nothing. */
+static __always_inline struct file *task__file(struct task_struct *task, u32 fd)
+{
+	struct fdtable *table = task->files ? task->files->fdt : NULL;
+	struct file *file = NULL;
+
+	if (table && fd < table->max_fds)
+		bpf_probe_read_kernel(&file, sizeof(file), &table->fd[fd]);
+	return file;
+}
+
 /* What a call on an open file waits for. */
 static __always_inline u32 cause__of_file(struct task_struct *task, u32 fd, u32 regular)
 {
-	struct fdtable *table = BPF_CORE_READ(task, files, fdt);
-	struct file **files = BPF_CORE_READ(table, fd), *file = NULL;
-	u32 type;
+	const struct file *file = task__file(task, fd);
 
-	if (fd >= BPF_CORE_READ(table, max_fds))
-		return CAUSE_UNKNOWN;
-	bpf_probe_read_kernel(&file, sizeof(file), &files[fd]);
-	if (!file)
-		return CAUSE_UNKNOWN;
-	type = BPF_CORE_READ(file, f_inode, i_mode) & MODE_TYPE;
-	switch (type) {
+	switch (file ? BPF_CORE_READ(file, f_inode, i_mode) & MODE_TYPE : 0) {
 	case MODE_FIFO:
 		return CAUSE_PIPE;
 	case MODE_SOCKET:

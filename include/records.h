@@ -376,6 +376,7 @@ struct rec_sample {
 	__u32 waker_pid; /* of a wait: whose thread of the job ended it; 0: none of the job's, or not known */
 	__u32 waker_tid;
 	__u32 pad;
+	__u64 file; /* that its call reads, writes or syncs, or a page of which it faults in: name of struct file_val; 0 none */
 };
 
 /*

@@ -317,6 +317,7 @@ static void print_sample(const void *record)
 	FIELD(sample, waker_pid);
 	FIELD(sample, waker_tid);
 	SIGNED(sample, syscall);
+	ID(sample, file);
 }
 
 static void print_calls(const void *record)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* System calls (bpf/syscalls.bpf.c): what calls, and pages that come into the cache, add to which row, and the paths of files. */
-#include "native/job.h"
+/*
+ * System calls (bpf/syscalls.bpf.c): what calls, and pages that come into the cache, add to which row, the paths of files, and
+ * which file a sample has.
+ */
+#include "native/sampler.h"
 
 #define LICENSE LICENSE_OF_SYSCALLS /* job.h has included a program with one of its own */
 #include "bpf/syscalls.bpf.c"
-#undef LICENSE
-#define LICENSE LICENSE_OF_PROCESS
-#include "bpf/process.bpf.c"
 #undef LICENSE
 
 #define FDS 8
@@ -53,8 +53,7 @@ static void open_as(struct test_file *f, u32 fd, const char *name, u64 inode, u3
 
 static int syscalls_setup(void **state)
 {
-	(void)state;
-	job__start(12);
+	samples_setup(state);
 	memset(&host, 0, sizeof(host));
 	file_row_cnt = 0;
 	host.root_sb.s_dev = 1;
@@ -369,6 +368,103 @@ static void test_many_files(void **state)
 	expect_counters(CNT__COUNT);
 }
 
+/* ---- samples ---- */
+
+static u64 name_of(u64 inode)
+{
+	const struct file_val *row = row_of(inode);
+
+	return row ? row->name : 0;
+}
+
+/* In a call, a wait of the cause that it has by itself. */
+static const struct rec_sample *wait_in(long number, u64 di, u64 si, u32 cause)
+{
+	const struct rec_sample *rec;
+
+	cpu.user = in_call(number, di, si, 0);
+	enter(number, di, si);
+	wait_for(THRESHOLD, 2 * THRESHOLD);
+	syscall_exit(&cpu.user, 0);
+	rec = expect_wait(cause, THRESHOLD, 1);
+	assert_int_equal(expect_wait(CAUSE_RUN_QUEUE, 2 * THRESHOLD, 1)->file, 0);
+	return rec;
+}
+
+static void test_waits_in_calls(void **state)
+{
+	struct test_file f, g, pipe;
+	u64 id, synced;
+
+	(void)state;
+	open_as(&f, 3, "f", 11, MODE_FILE);
+	open_as(&g, 5, "g", 13, MODE_FILE);
+	open_as(&pipe, 4, "", 12, MODE_FIFO);
+	id = wait_in(SYS_READ, 3, 0, CAUSE_DISK_READ)->file; /* the first call that uses it */
+	expect_path(row_of(11), "/mnt/d/f");
+	assert_int_equal(id, name_of(11));
+	assert_int_equal(wait_in(SYS_PWRITE64, 3, 0, CAUSE_DISK_WRITE)->file, id);
+	assert_int_equal(row_of(11)->reads + row_of(11)->writes, 2);
+	synced = wait_in(SYS_FSYNC, 5, 0, CAUSE_FSYNC)->file;
+	expect_path(row_of(13), "/mnt/d/g");
+	assert_int_equal(synced, name_of(13));
+	assert_int_equal(row_of(13)->reads + row_of(13)->writes + row_of(13)->last_ns, 0);
+	assert_int_equal(wait_in(SYS_READ, 4, 0, CAUSE_PIPE)->file, 0);
+	assert_int_equal(wait_in(SYS_READ, 7, 0, CAUSE_UNKNOWN)->file, 0);
+	assert_int_equal(wait_in(SYS_FUTEX, 3, 0, CAUSE_LOCK)->file, 0);
+	job.task.in_iowait = 1;
+	assert_int_equal(wait_in(SYS_SENDFILE, 4, 3, CAUSE_DISK_READ)->file, id);
+	assert_int_equal(wait_in(SYS_COPY_FILE_RANGE, 3, 0, CAUSE_DISK_READ)->file, id);
+	assert_int_equal(wait_in(21, 3, 0, CAUSE_DISK_READ)->file, 0); /* access: of no descriptor */
+	expect_no_more();
+	expect_counters(CNT__COUNT);
+}
+
+static void test_timer_in_calls(void **state)
+{
+	struct test_file f;
+
+	(void)state;
+	open_as(&f, 3, "f", 11, MODE_FILE);
+	for (int i = 0; i < 2; i++) {
+		cpu.user = in_call(SYS_READ, 3, 0, 0);
+		enter(SYS_READ, 3, 0);
+		timer(KERNEL_CS, KERNEL_IP);
+		syscall_exit(&cpu.user, 0);
+		assert_int_equal(next_sample()->file, i ? name_of(11) : 0); /* of a file that is known */
+	}
+	timer(KERNEL_CS, KERNEL_IP); /* of another call, as far as is known */
+	assert_int_equal(next_sample()->file, 0);
+	timer(USER_CS, USER_IP);
+	assert_int_equal(next_sample()->file, 0);
+}
+
+/* A page fault is known by its registers. */
+static void test_waits_in_faults(void **state)
+{
+	struct test_file f, g;
+
+	(void)state;
+	open_as(&f, 3, "f", 11, MODE_FILE);
+	open_as(&g, 4, "g", 12, MODE_FILE);
+	cpu.user = in_user();
+	wait_for(THRESHOLD, 0);
+	assert_int_equal(expect_wait(CAUSE_PAGE_FAULT, THRESHOLD, 1)->file, 0); /* of no file, or not in the window */
+	page(&f, 4);
+	wait_for(THRESHOLD, 0);
+	assert_int_equal(expect_wait(CAUSE_PAGE_FAULT, THRESHOLD, 1)->file, name_of(11));
+	assert_int_not_equal(name_of(11), 0);
+	cpu.user.r13++; /* goes on, to memory of its own */
+	wait_for(THRESHOLD, 0);
+	assert_int_equal(expect_wait(CAUSE_PAGE_FAULT, THRESHOLD, 1)->file, 0);
+	page(&g, 1);
+	wait_for(THRESHOLD, 0);
+	assert_int_equal(expect_wait(CAUSE_PAGE_FAULT, THRESHOLD, 1)->file, name_of(12));
+	assert_int_equal(row_of(12)->faults, 1);
+	expect_no_more();
+	expect_counters(CNT__COUNT);
+}
+
 static void test_no_storage(void **state)
 {
 	(void)state;
@@ -383,9 +479,11 @@ static void test_no_storage(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_counts),     TEST(test_others),    TEST(test_window),     TEST(test_unfinished),
-		TEST(test_fork),       TEST(test_files),     TEST(test_disk),       TEST(test_paths),
-		TEST(test_long_paths), TEST(test_full_ring), TEST(test_many_files), TEST(test_no_storage),
+		TEST(test_counts),         TEST(test_others),         TEST(test_window),
+		TEST(test_unfinished),     TEST(test_fork),           TEST(test_files),
+		TEST(test_disk),           TEST(test_paths),          TEST(test_long_paths),
+		TEST(test_full_ring),      TEST(test_many_files),     TEST(test_no_storage),
+		TEST(test_waits_in_calls), TEST(test_timer_in_calls), TEST(test_waits_in_faults),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

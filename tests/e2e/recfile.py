@@ -186,12 +186,13 @@ def sample(
     waits=1,
     syscall=-1,
     waker=(0, 0),
+    file_id=0,
 ):
-    """cause: one of CAUSES; waker: (pid, tid)."""
+    """cause: one of CAUSES; waker: (pid, tid); file_id: name id."""
     return record(
         SAMPLE,
         struct.pack(
-            "=6Q4IhBB3I",
+            "=6Q4IhBB3IQ",
             time_ns,
             weight_ns,
             stack_id,
@@ -207,6 +208,7 @@ def sample(
             CAUSES.index(cause or ""),
             *waker,
             0,
+            file_id,
         ),
     )
 

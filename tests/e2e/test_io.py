@@ -143,6 +143,24 @@ class TestWorkers:
         assert doing["name"] == "loads_a_row" and doing["cause"] == "sleep"
         assert "worker 2 (pid %d) is slower" % pids[2] in re.sub(r"\s+", " ", helpers.report_text(record.file, "--io"))
 
+    @pytest.mark.parametrize("how,cause", [([], "disk_read"), (["--mapped"], "page_fault")], ids=["read", "mapped"])
+    def test_the_file_that_a_worker_waited_for(self, bench, how, cause):
+        cold = bench.directory / "cold"
+        cold.mkdir()
+        found, truth, record = self.run(bench, "--slow-worker", 2, "--cold", cold, *how)
+        files = [row for process in helpers.report(record.file, "--io")["processes"] for row in process["files"]]
+        path = str(cold / "cold2")
+        if not [row for row in files if row["path"] == path and row["disk_bytes"]]:
+            pytest.skip("no disk under %s" % cold)
+        rows = [row for row in found["workers"][2]["doing"] if row["cause"] == cause and row["name"].startswith("reads_a_file")]
+        assert {row["path"] for row in rows} == {path}
+        named = sum(row["path_s"] for row in rows)
+        assert named >= 0.95 * sum(row["seconds"] for row in rows)
+        # waited for, and not for a CPU, or on it
+        waited = sum(b["waited"] for b in truth["batches"] if b["worker"] == 2)
+        assert named > 0.1 * waited
+        assert "%s: %s" % (cause, path) in helpers.report_text(record.file, "--io")
+
     def test_the_worker_of_each_long_wait(self, bench):
         found, truth, _ = self.run(bench, "--slow-every", 5, "--slow", "0.04", "--workers", 3, "--batches", 400)
         log = dict(enumerate(truth["batches"], 1))  # step 1 ends behind the first batch

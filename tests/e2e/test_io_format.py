@@ -20,6 +20,7 @@ NAMES = {
     9: "Rows.__getitem__",
 }
 LOADS, WORKS, IDLE = 1, 2, 3  # stacks
+LINE = {"file": "/job/data.py", "line": 77, "name": "Rows.__getitem__"}  # of WORKS
 
 
 def head(workers, batches=100, end_ms=1000, cpus=64):
@@ -41,8 +42,8 @@ def head(workers, batches=100, end_ms=1000, cpus=64):
     yield r.stack(IDLE, [(3, 0), (2, 0)])
 
 
-def wait(thread, start_ms, end_ms, stack, cause="poll", waker=(0, 0)):
-    return r.sample(*thread, r.WAIT, end_ms * MS, (end_ms - start_ms) * MS, stack, cause=cause, waker=waker)
+def wait(thread, start_ms, end_ms, stack, cause="poll", waker=(0, 0), file=0):
+    return r.sample(*thread, r.WAIT, end_ms * MS, (end_ms - start_ms) * MS, stack, cause=cause, waker=waker, file_id=file)
 
 
 @pytest.fixture
@@ -71,10 +72,24 @@ class TestWorkers:
             (101, 1, 1, 0.01, 0.01),
         ]
         assert found["workers"][0]["doing"] == [
-            {"file": "/job/data.py", "line": 77, "name": "Rows.__getitem__", "cause": "sleep", "seconds": 0.031}
+            {**LINE, "cause": "sleep", "seconds": 0.031, "path": None, "path_s": 0, "path_cnt": 0}
         ]
         assert [w["worker"] for w in found["waits"]] == [0, 1, 0]
         assert (found["wait_s"], found["unknown_wait_s"], found["batches"]) == (0.041, 0, 100)
+
+    def test_the_files_waited_for(self, report):
+        records = [r.name(50, "/data/a\x1b"), r.name(51, "/data/b"), r.file(100, 1, 7, 51, reads=1, flags=1)]
+        records.append(wait(MAIN, 0, 100, LOADS, waker=(100, 1100)))
+        parts = [(0, 20, 50, "disk_read"), (20, 50, 51, "disk_read"), (50, 60, 50, "disk_read"), (60, 90, 51, "disk_read")]
+        parts += [(90, 95, 0, "disk_read"), (95, 97, 52, "fsync"), (97, 98, 0, "sleep")]
+        records += [wait((100, 100), start, end, WORKS, cause, file=file) for start, end, file, cause in parts]
+        doing = report(*head(1), *records)["workers"][0]["workers"][0]["doing"]
+        assert doing[:2] == [
+            {**LINE, "cause": "disk_read", "seconds": 0.095, "path": "/data/b/*", "path_s": 0.06, "path_cnt": 2},
+            {**LINE, "cause": "fsync", "seconds": 0.002, "path": doing[1]["path"], "path_s": 0.002, "path_cnt": 1},
+        ]
+        assert "/" not in doing[1]["path"]  # its name is lost
+        assert "data.py:77 Rows.__getitem__, disk_read: /data/b/* (63.2 %) and 1 other file\n" in report.text
 
     def test_by_way_of_the_pin_memory_thread(self, report):
         records = [

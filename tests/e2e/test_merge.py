@@ -45,7 +45,7 @@ def report(file, *args):
 
 
 def samples(file):
-    return [rf.struct.unpack_from("=6Q4IhBB3I", payload) for kind, payload in rf.read_records(file) if kind == rf.SAMPLE]
+    return [rf.struct.unpack_from("=6Q4IhBB3IQ", payload) for kind, payload in rf.read_records(file) if kind == rf.SAMPLE]
 
 
 def test_two_hosts(tmp_path):

@@ -106,13 +106,15 @@ def test_sleeping_dataset(bench):
 
 
 def test_cold_file(bench):
-    _, _, group = planted(bench, "cold", "disk_read", "input-bound")
+    found, _, group = planted(bench, "cold", "disk_read", "input-bound")
     assert group["phase"] == "data"
     assert group["where"][0]["name"].endswith("in_dataset")
+    assert os.path.basename(group["where"][0]["path"]) == "cold"
 
 
 def test_fsync(bench):
-    planted(bench, "fsync", "fsync", "checkpoint")
+    _, _, group = planted(bench, "fsync", "fsync", "checkpoint")
+    assert os.path.basename(group["where"][0]["path"]) == "checkpoint"
 
 
 def test_garbage(bench):

@@ -14,7 +14,7 @@
 
 struct packed {
 	uint64_t time_ns, weight_ns;
-	uint32_t native, kernel; /* numbers of symbols */
+	uint32_t native, kernel, file; /* numbers of symbols */
 	uint32_t thread, stack, path;
 	uint32_t step, waits;
 	uint32_t waker;
@@ -76,6 +76,7 @@ static int add_sample(struct samples *samples, struct stacks *stacks, const stru
 	if (intern__add(&samples->threads, (uint64_t)record->pid << 32 | record->tid, &new.thread) ||
 	    intern__add(&samples->symbols, record->native, &new.native) ||
 	    intern__add(&samples->symbols, record->kernel, &new.kernel) ||
+	    intern__add(&samples->symbols, record->file, &new.file) ||
 	    intern__add(&samples->wakers, (uint64_t)record->waker_pid << 32 | record->waker_tid, &new.waker) ||
 	    stacks__stack_number(stacks, record->stack, &new.stack) ||
 	    stacks__path_number(stacks, record->path, &new.path))
@@ -337,6 +338,7 @@ struct sample samples__get(const struct samples *samples, size_t index)
 		.weight_ns = packed->weight_ns,
 		.native = intern__key(&samples->symbols, packed->native),
 		.kernel = intern__key(&samples->symbols, packed->kernel),
+		.file = intern__key(&samples->symbols, packed->file),
 		.thread = packed->thread,
 		.stack = packed->stack,
 		.path = packed->path,

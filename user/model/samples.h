@@ -39,6 +39,7 @@ struct sample {
 	uint64_t weight_ns;
 	uint64_t native; /* REC_NAME id of "symbol (library)", 0 not known */
 	uint64_t kernel; /* REC_NAME id of the symbol, 0 none */
+	uint64_t file;   /* that it was reading, writing or syncing, or a mapped one: REC_NAME id of its path, 0 none */
 	uint32_t pid, tid;
 	uint32_t thread; /* number of pid and tid, from 1 */
 	uint32_t stack;  /* number for stacks__stack; 0: no Python frames */
@@ -70,7 +71,7 @@ struct gc_pause {
 struct samples {
 	struct array packed; /* see samples.c */
 	struct intern threads;
-	struct intern symbols;
+	struct intern symbols; /* and paths of files */
 	struct intern wakers;  /* pid and tid */
 	struct array forwards; /* struct forward, see samples.c */
 	struct array pauses;   /* struct gc_pause */

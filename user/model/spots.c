@@ -41,6 +41,15 @@ static int find_line(struct spots *spots, uint32_t stack_number, uint32_t *numbe
 	return err;
 }
 
+static int add_file(struct spots *spots, uint32_t slot, uint32_t line, const struct sample *sample)
+{
+	uint32_t spot, file;
+
+	return tallies__number(&spots->tallies, slot, line, &spot) ?:
+	       intern__add(&spots->file_ids, sample->file, &file) ?:
+	       tallies__add(&spots->files, spot, file, sample->weight_ns);
+}
+
 int spots__add(struct spots *spots, uint32_t slot, const struct sample *sample)
 {
 	uint32_t *number;
@@ -53,23 +62,33 @@ int spots__add(struct spots *spots, uint32_t slot, const struct sample *sample)
 		err = find_line(spots, sample->stack, number);
 	if (err || *number == 1)
 		return err;
-	return tallies__add(&spots->tallies, slot, *number - 1, sample->weight_ns);
+	err = tallies__add(&spots->tallies, slot, *number - 1, sample->weight_ns);
+	return err || !sample->file ? err : add_file(spots, slot, *number - 1, sample);
 }
 
 int spots__top(const struct spots *spots, size_t slot_cnt, size_t cnt, struct spot *top)
 {
+	size_t spot_end = intern__end(&spots->tallies.keys);
 	struct tally_top *found = calloc(slot_cnt * cnt + 1, sizeof(*found));
+	struct tally_top *files = calloc(spot_end, sizeof(*files));
+	int err = found && files ? 0 : -ENOMEM;
 
-	if (!found)
-		return -ENOMEM;
+	if (err)
+		goto out;
 	tallies__top(&spots->tallies, slot_cnt, cnt, found);
-	for (size_t i = 0; i < slot_cnt * cnt; i++) {
+	tallies__top(&spots->files, spot_end, 1, files);
+	for (size_t i = 0; i < slot_cnt * cnt && !err; i++) {
 		uint64_t key = intern__key(&spots->lines, found[i].value);
+		const struct tally_top *file = &files[found[i].number];
 
-		top[i] = (struct spot){key >> 32, key, found[i].sum};
+		top[i] = (struct spot){.code = key >> 32, .line = key, .ns = found[i].sum};
+		if (2 * file->sum >= found[i].sum)
+			top[i].file = intern__key(&spots->file_ids, file->value);
 	}
+out:
 	free(found);
-	return 0;
+	free(files);
+	return err;
 }
 
 void spots__free(struct spots *spots)
@@ -77,4 +96,6 @@ void spots__free(struct spots *spots)
 	free(spots->by_stack.items);
 	intern__free(&spots->lines);
 	tallies__free(&spots->tallies);
+	intern__free(&spots->file_ids);
+	tallies__free(&spots->files);
 }

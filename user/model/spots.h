@@ -16,6 +16,7 @@ struct spot {
 	uint32_t code; /* number for stacks__code; 0: none */
 	uint32_t line; /* 0: not known */
 	uint64_t ns;   /* of samples there; 0: no spot */
+	uint64_t file; /* that most of it was for: REC_NAME id of its path; 0: none, or not known */
 };
 
 /* Empty: all 0 but the job. */
@@ -24,6 +25,8 @@ struct spots {
 	struct array by_stack; /* uint32_t: number in `lines` + 1; 0: not looked at */
 	struct intern lines;   /* {code, line} */
 	struct tallies tallies;
+	struct intern file_ids;
+	struct tallies files; /* by number in `tallies.keys` */
 };
 
 /* 0 or -ENOMEM. A sample without Python frames is at no spot. */

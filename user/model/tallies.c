@@ -6,12 +6,17 @@
 
 #include "sums.h"
 
+int tallies__number(struct tallies *tallies, uint32_t slot, uint32_t value, uint32_t *number)
+{
+	return intern__add(&tallies->keys, (uint64_t)(slot + 1) << 32 | value, number);
+}
+
 int tallies__add(struct tallies *tallies, uint32_t slot, uint32_t value, uint64_t amount)
 {
 	uint32_t number;
 	uint64_t *sum;
 
-	if (intern__add(&tallies->keys, (uint64_t)(slot + 1) << 32 | value, &number) ||
+	if (tallies__number(tallies, slot, value, &number) ||
 	    array__grow(&tallies->sums, intern__end(&tallies->keys), sizeof(*sum)))
 		return -ENOMEM;
 	sum = &((uint64_t *)tallies->sums.items)[number];
@@ -39,7 +44,7 @@ void tallies__top(const struct tallies *tallies, size_t slot_cnt, size_t cnt, st
 		uint64_t key = intern__key(&tallies->keys, i), slot = (key >> 32) - 1;
 
 		if (slot < slot_cnt)
-			put(top + slot * cnt, cnt, (struct tally_top){key, sums[i]});
+			put(top + slot * cnt, cnt, (struct tally_top){key, i, sums[i]});
 	}
 }
 

@@ -13,10 +13,13 @@ struct tallies {
 
 struct tally_top {
 	uint32_t value;
-	uint64_t sum; /* 0: no more */
+	uint32_t number; /* of the pair */
+	uint64_t sum;    /* 0: no more */
 };
 
-/* 0 or -ENOMEM. slot < UINT32_MAX. */
+/* The number of a pair, from 1. slot < UINT32_MAX. 0 or -ENOMEM. */
+int tallies__number(struct tallies *tallies, uint32_t slot, uint32_t value, uint32_t *number);
+/* 0 or -ENOMEM. */
 int tallies__add(struct tallies *tallies, uint32_t slot, uint32_t value, uint64_t amount);
 /* The highest `cnt` of each of slot_cnt slots into top[slot * cnt], which is zeroed; the highest first. */
 void tallies__top(const struct tallies *tallies, size_t slot_cnt, size_t cnt, struct tally_top *top);

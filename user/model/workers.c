@@ -15,6 +15,7 @@
 #include "processes.h"
 #include "stacks.h"
 #include "sums.h"
+#include "tallies.h"
 
 #define LOADER_LABEL "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 
@@ -382,7 +383,20 @@ static int compare_doing(const void *a, const void *b)
 struct doings {
 	struct intern keys;
 	struct array items; /* struct worker_doing */
+	struct intern file_ids;
+	struct tallies files; /* by doing */
 };
+
+static int add_file(struct doings *doings, uint32_t doing, uint64_t file, uint64_t ns)
+{
+	size_t before = intern__end(&doings->files.keys);
+	uint32_t number;
+
+	if (intern__add(&doings->file_ids, file, &number) || tallies__add(&doings->files, doing, number, ns))
+		return -1;
+	((struct worker_doing *)doings->items.items)[doing].file_cnt += intern__end(&doings->files.keys) > before;
+	return 0;
+}
 
 /* What a thread did in a wait. 0 or -1: no memory. */
 static int add_doings(const struct workers *w, const struct loader_wait *wait, uint32_t thread, struct doings *doings)
@@ -405,7 +419,25 @@ static int add_doings(const struct workers *w, const struct loader_wait *wait, u
 		doing->line = key >> 8 & 0xffffff;
 		doing->cause = s.cause;
 		doing->ns = sum__u64(doing->ns, ns);
+		if (s.file && add_file(doings, at - 1, s.file, ns))
+			return -1;
 	}
+	return 0;
+}
+
+static int put_files(struct doings *doings)
+{
+	struct worker_doing *items = doings->items.items;
+	struct tally_top *top = calloc(doings->items.cnt + 1, sizeof(*top));
+
+	if (!top)
+		return -1;
+	tallies__top(&doings->files, doings->items.cnt, 1, top);
+	for (size_t i = 0; i < doings->items.cnt; i++) {
+		items[i].file = intern__key(&doings->file_ids, top[i].value);
+		items[i].file_ns = top[i].sum;
+	}
+	free(top);
 	return 0;
 }
 
@@ -421,11 +453,14 @@ static int find_doings(const struct workers *w, const struct loader *loader, uin
 			if (loader->waits[i].worker == number)
 				failed = add_doings(w, &loader->waits[i], t, &doings);
 	}
+	failed = failed || put_files(&doings);
 	if (doings.items.cnt)
 		qsort(doings.items.items, doings.items.cnt, sizeof(struct worker_doing), compare_doing);
 	worker->doings = doings.items.items;
 	worker->doing_cnt = doings.items.cnt;
 	intern__free(&doings.keys);
+	intern__free(&doings.file_ids);
+	tallies__free(&doings.files);
 	return failed;
 }
 

@@ -15,6 +15,8 @@ struct worker_doing {
 	uint32_t code, line; /* innermost Python frame: a number for stacks__code, 0 none */
 	unsigned int cause;  /* CAUSE_NONE: on the CPU */
 	uint64_t ns;
+	uint64_t file, file_ns; /* for which it took longest: REC_NAME id of its path, 0 none is known; so much of ns */
+	size_t file_cnt;        /* of those known */
 };
 
 struct worker {

@@ -237,3 +237,14 @@ char *io_rows__path(struct job *job, const struct io_file *file)
 		len = asprintf(&path, "%s%s", name, more);
 	return len < 0 ? NULL : path;
 }
+
+char *io_rows__path_of_name(struct job *job, uint64_t name)
+{
+	size_t cnt;
+	const struct io_file *files = io__files(job__io(job), &cnt);
+
+	for (size_t i = 0; i < cnt; i++)
+		if (files[i].val.name == name)
+			return io_rows__path(job, &files[i]);
+	return strdup(job__name_or_lost(job, name) ?: "");
+}

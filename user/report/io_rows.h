@@ -36,5 +36,7 @@ int io_rows__pids(const struct job *job, uint32_t **out, size_t *cnt);
 const char *io_rows__call_name(uint32_t number, char *buffer);
 /* What a file is called, with what its flags say; malloc'ed. NULL: no memory. */
 char *io_rows__path(struct job *job, const struct io_file *file);
+/* The same for the name of some file. */
+char *io_rows__path_of_name(struct job *job, uint64_t name);
 
 #endif

@@ -11,6 +11,7 @@
 
 #include "../model/profile.h"
 #include "common.h"
+#include "io_rows.h"
 #include "rows.h"
 #include "steps_report.h"
 #include "text.h"
@@ -328,9 +329,11 @@ static void cause_text(const struct blame_group *group, char text[64])
 static void print_spot(struct job *job, const struct spot *spot, FILE *out)
 {
 	char *text = spot->ns ? spot__text(job, spot) : NULL;
+	char *path = spot->file ? io_rows__path_of_name(job, spot->file) : NULL;
 
-	text__line(out, "%s", text ?: "");
+	text__line(out, "%s%s%s", text ?: "", path ? ": " : "", path ?: "");
 	free(text);
+	free(path);
 }
 
 /* Those that cost little together are one line. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common.h"
+#include "io_rows.h"
 #include "steps_report.h"
 
 #define FLAGS (JSON_ENSURE_ASCII | JSON_REAL_PRECISION(15))
@@ -136,12 +137,15 @@ static json_t *json_spots(struct job *job, const struct spot *spots)
 	for (size_t i = 0; i < BLAME_SPOTS && spots[i].ns; i++) {
 		struct code code = stacks__code(stacks, spots[i].code);
 
+		char *path = spots[i].file ? io_rows__path_of_name(job, spots[i].file) : NULL;
+
 		failed |= json_array_append_new(
-			list, json_pack("{s:o, s:I, s:o, s:f}", "file",
+			list, json_pack("{s:o, s:I, s:o, s:f, s:o}", "file",
 					common__json_text(code.file ? job__name_or_lost(job, code.file) : NULL), "line",
 					(json_int_t)(spots[i].line ?: code.first_line), "name",
 					common__json_text(code.name ? job__name_or_lost(job, code.name) : NULL),
-					"seconds", spots[i].ns / 1e9));
+					"seconds", spots[i].ns / 1e9, "path", common__json_text(path)));
+		free(path);
 	}
 	return common__json_unless_failed(list, failed);
 }

@@ -9,6 +9,7 @@
 #include "../model/stacks.h"
 #include "../model/workers.h"
 #include "common.h"
+#include "io_rows.h"
 #include "text.h"
 
 #define DOINGS_TEXT 2 /* for a worker */
@@ -32,10 +33,15 @@ static void print_doing(struct job *job, const struct worker_doing *doing, uint6
 	struct code code = stacks__code(job__stacks(job), doing->code);
 	const char *file = job__name(job, code.file), *name = job__name(job, code.name);
 	const char *base = file ? strrchr(file, '/') : NULL;
+	char *path = doing->file ? io_rows__path_of_name(job, doing->file) : NULL, more[64] = "";
 
-	text__line(out, "%38s%5.1f %%  %s:%u %s, %s", "", percent(doing->ns, all_ns),
+	if (doing->file_cnt > 1)
+		snprintf(more, sizeof(more), " (%.3g %%) and %zu other file%s", percent(doing->file_ns, doing->ns),
+			 doing->file_cnt - 1, doing->file_cnt == 2 ? "" : "s");
+	text__line(out, "%38s%5.1f %%  %s:%u %s, %s%s%s%s", "", percent(doing->ns, all_ns),
 		   base ? base + 1 : file ?: "(no Python)", doing->line, name ?: "",
-		   doing->cause ? sample_cause__name(doing->cause) : "on the CPU");
+		   doing->cause ? sample_cause__name(doing->cause) : "on the CPU", path ? ": " : "", path ?: "", more);
+	free(path);
 }
 
 static void print_worker(struct job *job, const struct loader *loader, const struct worker *worker, FILE *out)
@@ -130,10 +136,15 @@ int report_workers__text(struct job *job, FILE *out)
 static json_t *json_doing(struct job *job, const struct worker_doing *doing)
 {
 	struct code code = stacks__code(job__stacks(job), doing->code);
+	char *path = doing->file ? io_rows__path_of_name(job, doing->file) : NULL;
+	json_t *row = json_pack(
+		"{s:o, s:I, s:o, s:o, s:f, s:o, s:f, s:I}", "file", common__json_text(job__name(job, code.file)),
+		"line", (json_int_t)doing->line, "name", common__json_text(job__name(job, code.name)), "cause",
+		common__json_text(sample_cause__name(doing->cause)), "seconds", doing->ns / 1e9, "path",
+		common__json_text(path), "path_s", doing->file_ns / 1e9, "path_cnt", (json_int_t)doing->file_cnt);
 
-	return json_pack("{s:o, s:I, s:o, s:o, s:f}", "file", common__json_text(job__name(job, code.file)), "line",
-			 (json_int_t)doing->line, "name", common__json_text(job__name(job, code.name)), "cause",
-			 common__json_text(sample_cause__name(doing->cause)), "seconds", doing->ns / 1e9);
+	free(path);
+	return row;
 }
 
 static json_t *json_worker(struct job *job, const struct worker *worker)

@@ -37,7 +37,7 @@ static void emit_files(struct session *s, uint64_t since_ns)
 	while (!bpf_map_get_next_key(fd, prev, &key)) {
 		struct rec_file rec = {.hdr = {.type = REC_FILE, .size = sizeof(rec)}, .key = key};
 
-		if (!bpf_map_lookup_elem(fd, &key, &rec.val) && rec.val.last_ns >= since_ns)
+		if (!bpf_map_lookup_elem(fd, &key, &rec.val) && rec.val.last_ns && rec.val.last_ns >= since_ns)
 			session__emit(s, &rec.hdr);
 		prev = &key;
 	}

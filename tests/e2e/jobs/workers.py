@@ -5,6 +5,7 @@ Its truth: for each worker its pid; for each batch the worker that made it, the 
 loop waited for it.
 """
 
+import mmap
 import os
 import time
 
@@ -27,12 +28,30 @@ class Rows(Dataset):
     def __getitem__(self, i):
         worker, every = get_worker_info().id, self.args.slow_every
         slow = worker == self.args.slow_worker or (every and i // BATCH % every == 0)
-        loads_a_row(self.args.slow if slow else self.args.load)
+        if slow and self.args.cold:
+            reads_a_file(os.path.join(self.args.cold, "cold%d" % worker), self.args.mapped)
+        else:
+            loads_a_row(self.args.slow if slow else self.args.load)
         return torch.tensor([worker, os.getpid(), time.perf_counter()], dtype=torch.float64)
 
 
 def loads_a_row(seconds):
     time.sleep(seconds)
+
+
+COLD_BYTES, MAPPED_BYTES = 16 << 20, 2 << 20
+
+
+def reads_a_file(path, mapped):
+    """So that each page comes from the disk."""
+    with open(path, "rb", buffering=0) as f:
+        os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+        if not mapped:
+            return f.read(COLD_BYTES)
+        with mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ) as pages:
+            pages.madvise(mmap.MADV_RANDOM)
+            return sum(pages[at] for at in range(0, MAPPED_BYTES, mmap.PAGESIZE))
 
 
 def main():
@@ -43,12 +62,18 @@ def main():
     p.add_argument("--slow-every", type=int, default=0, help="so does each row of every N-th batch")
     p.add_argument("--slow-worker", type=int, default=-1)
     p.add_argument("--step", type=float, default=0.004, help="seconds that a step takes besides")
+    p.add_argument("--cold", metavar="DIRECTORY", help="what is slow reads a file there, of its worker, instead, from the disk")
+    p.add_argument("--mapped", action="store_true", help="by a mapping")
     args = p.parse_args()
     common.prepare(args)
     model = torch.nn.Linear(8, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     loader = DataLoader(Rows(args), batch_size=BATCH, num_workers=args.workers)
     truth = {"pid": os.getpid(), "batches": []}
+    for worker in range(args.workers if args.cold else 0):
+        with open(os.path.join(args.cold, "cold%d" % worker), "wb") as f:
+            f.write(os.urandom(COLD_BYTES))
+            os.fsync(f.fileno())
     common.wait(args)
     for _ in range(args.epochs):
         batches = iter(loader)
