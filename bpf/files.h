@@ -47,9 +47,10 @@ struct syscall_thread {
 	u8 transfer; /* enum transfer */
 	u8 on_file;  /* `file` is what it transfers, or syncs */
 	u8 copies;   /* to another file */
-	u8 pad;
+	u8 turn;     /* one call in HITS_PER_SAMPLE has its programs timed */
 	struct file_at file;
 	u64 disk_bytes; /* that came into the page cache in it */
+	u64 enter_ns;   /* that its first program took; 0: not timed */
 	u64 fault_file; /* name of what was mapped there */
 	u64 fault_regs; /* see regs__hash */
 };

@@ -76,16 +76,20 @@ int BPF_PROG(syscall_enter, struct pt_regs *regs, long number)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct syscall_thread *t = syscall_thread__get(task);
+	u64 start = 0;
 	u32 fd;
 
 	if (!t)
 		return 0;
+	if (++t->turn % HITS_PER_SAMPLE == 0)
+		start = bpf_ktime_get_ns();
 	t->number = (u64)number < SYSCALL_NUMBERS ? number : SYSCALL_UNKNOWN;
 	t->disk_bytes = 0;
 	t->transfer = transfer__of(t->number, regs, &fd);
 	t->copies = t->number == SYS_SENDFILE || t->number == SYS_COPY_FILE_RANGE;
 	t->on_file = t->transfer >= TRANSFER_SYNC && file__at(&t->file, task, fd, task_pid(task));
 	t->since_ns = bpf_ktime_get_ns();
+	t->enter_ns = start ? t->since_ns - start : 0;
 	return 0;
 }
 
@@ -158,6 +162,10 @@ int BPF_PROG(syscall_exit, struct pt_regs *regs, long result)
 	}
 	if (t->on_file && t->transfer != TRANSFER_SYNC)
 		call__add_file(t, result, now, now - since);
+	if (t->enter_ns) {
+		__sync_fetch_and_add(&proc->calls_sampled, 1);
+		__sync_fetch_and_add(&proc->calls_sampled_ns, t->enter_ns + bpf_ktime_get_ns() - now);
+	}
 	return 0;
 }
 

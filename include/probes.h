@@ -68,7 +68,7 @@ enum saved_register { SAVED_NONE = 0, SAVED_RBX, SAVED_RBP, SAVED_R12, SAVED_R13
 #define COOKIE_DEPTH(c) ((__u32)(c) >> 16)
 #define COOKIE_FN(c)    ((__u32)((c) >> 32))
 
-#define HITS_PER_SAMPLE 64  /* one hit in so many has its program timed */
+#define HITS_PER_SAMPLE 64  /* one hit, and one system call, in so many has its program timed */
 #define FN_MAX          128 /* functions with a span: those of user/session/natives.c, and one per --action */
 
 struct probe_fn {
@@ -127,6 +127,8 @@ struct proc {
 	__u64 steps;                          /* boundaries since the window began */
 	__u64 boundary_ns;                    /* of the last one; 0: none by this rule and in this window */
 	__u64 sampler_ns;                     /* in the sampler's programs */
+	__u64 calls_sampled;                  /* system calls whose programs were timed: of each thread one in 64 */
+	__u64 calls_sampled_ns;               /* in all of them */
 	__u32 data_seen;                      /* of the DataLoader: bpf/steps.h */
 	__u32 backwards, batches;             /* of those that may be steps, STEP_PATIENCE at most */
 	__u32 window;                         /* enum proc_window */

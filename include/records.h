@@ -524,13 +524,15 @@ struct rec_counter {
 struct rec_cost {
 	struct rec_hdr hdr;
 	__u64 hits;         /* probe hits in the targets */
-	__u64 busiest_hits; /* of the target that had most */
+	__u64 busiest_hits; /* of the target that paid most */
 	__u64 hit_ns;    /* price of one hit on this machine: the trap, measured at start, and the program, sampled */
 	__u64 attach_ns; /* from the first probe to the last armed */
 	__u64 detach_ns;
 	__u64 own_cpu_ns;         /* stepflame's CPU time while recording */
 	__u64 own_rss_bytes;      /* its resident set */
-	__u64 busiest_sampler_ns; /* in the sampler's programs, of the target that had most hits */
+	__u64 busiest_sampler_ns; /* in the sampler's programs, of that target */
+	__u64 busiest_calls;      /* system calls of that target, counted by HITS_PER_SAMPLE */
+	__u64 call_ns;            /* price of one of them, as that of a hit */
 };
 
 struct rec_note {

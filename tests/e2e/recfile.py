@@ -81,8 +81,8 @@ def counter(counter_name, value):
     return record(COUNTER, struct.pack("=Q32s", value, counter_name.encode()))
 
 
-def cost(hits, busiest_hits, hit_ns, own_cpu_ns, own_rss_bytes):
-    return record(COST, struct.pack("=8Q", hits, busiest_hits, hit_ns, 0, 0, own_cpu_ns, own_rss_bytes, 0))
+def cost(hits, busiest_hits, hit_ns, own_cpu_ns, own_rss_bytes, calls=0, call_ns=0):
+    return record(COST, struct.pack("=10Q", hits, busiest_hits, hit_ns, 0, 0, own_cpu_ns, own_rss_bytes, 0, calls, call_ns))
 
 
 def note(text):

@@ -5,7 +5,9 @@ import json
 import os
 import re
 import shutil
+import statistics
 import subprocess
+import time
 
 import helpers
 import pytest
@@ -120,6 +122,31 @@ class TestFiles:
         text = helpers.report_text(fixed[2].file, "--io", "--limit", "0")
         assert r"new\x0aline <b>\u00e4\x1b[31m".encode().decode("unicode_escape") not in text
         assert "new\\x0aline <b>\u00e4\\x1b[31m" in text
+
+
+@helpers.needs_bpf
+def test_what_calls_cost(bench):
+    """The price of a call is what the job's calls take longer while they are watched, by its own CPU time."""
+    job = bench.job("reads.py", "--seconds", 6).until_ready()
+    job.release()
+    time.sleep(1)
+    record = bench.record("-p", job.pid, "-d", "3s")
+    begin = time.monotonic()
+    record.until_armed()
+    armed = time.monotonic()
+    assert record.wait() == helpers.OK, record.what()
+    end = time.monotonic()
+    log = job.truth()["log"]
+    free = [seconds for at, seconds in log if at < begin or at > end]
+    watched = [seconds for at, seconds in log if armed < at < armed + 2]
+    overhead = helpers.report(record.file)["overhead"]
+    more_ns = 1e9 * (statistics.median(watched) - statistics.median(free))
+    assert 0.4 * more_ns < overhead["call_ns"] < 2.5 * more_ns, (overhead, more_ns)
+    reads = calls(processes(helpers.report(record.file, "--io"))[job.pid])
+    made = sum(row["count"] for row in reads.values())
+    assert overhead["calls"] % 64 == 0 and abs(overhead["calls"] - made) <= 64  # of each thread every 64th stands for all
+    share = overhead["calls"] * overhead["call_ns"] / 1e9 / helpers.report(record.file)["window"]["seconds"]
+    assert overhead["percent"] == pytest.approx(100 * share, rel=0.2)
 
 
 @helpers.needs_bpf

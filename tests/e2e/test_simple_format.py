@@ -8,6 +8,7 @@ import math
 import os
 import pathlib
 import random
+import re
 import subprocess
 import types
 
@@ -261,18 +262,21 @@ def test_limit_and_action(lightning_job):
 
 def test_lost_and_cost(tmp_path):
     path = tmp_path / "run.rec"
-    records = [rec.target(1), rec.window(START, START + 10 * 10**9, 1000, 3), rec.cost(9000, 5000, 2000, 10**8, 24 * 10**6)]
+    records = [rec.target(1), rec.window(START, START + 10 * 10**9, 1000, 3), rec.cost(9000, 5000, 2000, 10**8, 24 * 10**6, 64000, 300)]
     records += [rec.counter("unwound", 3), rec.counter("open_at_end", 0), rec.counter("from_the_future", 1)]
     path.write_bytes(rec.recording(records))
     text = report(path).stdout.decode()
     assert "window: 10 s, 1000 steps (Optimizer.step)\n" in text
-    assert "cost: 5000 hits x 2000 ns = at least 0.1 % of the busiest process; stepflame" in text
+    whole = "cost: 5000 hits x 2000 ns + 64000 system calls x 300 ns = at least 0.29 % of the busiest process;"
+    assert whole in re.sub(r"\s+", " ", text)
     assert "lost: unwound=3 (native spans closed by an exception or a longjmp, not timed)," in text
     assert all(len(line) <= 80 for line in text.splitlines())
     data = json.loads(report(path, "--json").stdout)
     assert data["lost"] == {"unwound": 3, "from_the_future": 1}
     assert data["overhead"] == {
-        "percent": pytest.approx(0.1),
+        "percent": pytest.approx(0.292),
+        "calls": 64000,
+        "call_ns": 300,
         "hits": 9000,
         "hit_ns": 2000,
         "budget_percent": None,

@@ -376,6 +376,8 @@ static struct rec_cost whole_cost(const struct merge *merge)
 		RAISE(attach_ns);
 		RAISE(detach_ns);
 		RAISE(busiest_sampler_ns);
+		RAISE(busiest_calls);
+		RAISE(call_ns);
 	}
 	whole.hdr.size = sizeof(whole);
 	return whole;

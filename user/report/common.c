@@ -74,7 +74,10 @@ static double target_percent(const struct job *job)
 
 	if (!cost->hdr.type || window_s <= 0 || (cost->busiest_hits && !cost->hit_ns))
 		return -1;
-	return 100.0 * ((double)cost->busiest_hits * cost->hit_ns + cost->busiest_sampler_ns) / 1e9 / window_s;
+	return 100.0 *
+	       ((double)cost->busiest_hits * cost->hit_ns + (double)cost->busiest_calls * cost->call_ns +
+		cost->busiest_sampler_ns) /
+	       1e9 / window_s;
 }
 
 static double own_percent(const struct job *job)
@@ -131,7 +134,7 @@ static void print_targets(const struct job *job, FILE *out)
 static void print_cost(const struct job *job, FILE *out)
 {
 	const struct rec_cost *cost = job__cost(job);
-	char share[32] = "?", own[32] = "?", sampler[48] = "";
+	char share[32] = "?", own[32] = "?", sampler[48] = "", calls[64] = "";
 
 	if (!cost->hdr.type) {
 		text__paragraph(out, "cost: not recorded");
@@ -141,12 +144,15 @@ static void print_cost(const struct job *job, FILE *out)
 		snprintf(share, sizeof(share), "%.2g", target_percent(job));
 	if (own_percent(job) >= 0)
 		snprintf(own, sizeof(own), "%.2g", own_percent(job));
+	if (cost->busiest_calls)
+		snprintf(calls, sizeof(calls), " + %" PRIu64 " system calls x %" PRIu64 " ns",
+			 (uint64_t)cost->busiest_calls, (uint64_t)cost->call_ns);
 	if (cost->busiest_sampler_ns)
 		snprintf(sampler, sizeof(sampler), " + %.3g s of sampling", cost->busiest_sampler_ns / 1e9);
 	text__paragraph(out,
 			"cost: %" PRIu64 " hits x %" PRIu64
-			" ns%s = at least %s %% of the busiest process; stepflame itself: %s %% of a core, %.3g MB",
-			(uint64_t)cost->busiest_hits, (uint64_t)cost->hit_ns, sampler, share, own,
+			" ns%s%s = at least %s %% of the busiest process; stepflame itself: %s %% of a core, %.3g MB",
+			(uint64_t)cost->busiest_hits, (uint64_t)cost->hit_ns, calls, sampler, share, own,
 			cost->own_rss_bytes / 1e6);
 }
 
@@ -303,8 +309,10 @@ static json_t *json_overhead(const struct job *job)
 	bool known = cost->hdr.type;
 
 	/* A recording does not hold its budget yet. */
-	return json_pack("{s:o, s:o, s:o, s:n, s:o, s:o, s:o, s:o}", "percent",
-			 json_unless_negative(target_percent(job)), "hits",
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:n, s:o, s:o, s:o, s:o}", "percent",
+			 json_unless_negative(target_percent(job)), "calls",
+			 known ? json_integer(cost->busiest_calls) : json_null(), "call_ns",
+			 known ? json_integer(cost->call_ns) : json_null(), "hits",
 			 known ? json_integer(cost->hits) : json_null(), "hit_ns",
 			 known ? json_integer(cost->hit_ns) : json_null(), "budget_percent", "own_cpu_percent",
 			 json_unless_negative(own_percent(job)), "own_rss_bytes",

@@ -6,6 +6,7 @@
 #include <link.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -58,7 +59,7 @@ static int compare(const void *a, const void *b)
  * Median time of a call, each behind work that leaves the first-level caches without what the kernel's path of a trap
  * needs, as a training step does.
  */
-static void *call_target(void *arg)
+static uint64_t median_ns(void (*call)(void))
 {
 	static volatile char work[WORK_BYTES];
 	uint64_t ns[CALLS];
@@ -67,12 +68,27 @@ static void *call_target(void *arg)
 		for (size_t k = 0; k < sizeof(work); k += 64)
 			work[k]++;
 		ns[i] = now_ns();
-		selftest_target();
+		call();
 		ns[i] = now_ns() - ns[i];
 	}
 	qsort(ns, CALLS, sizeof(*ns), compare);
-	*(uint64_t *)arg = ns[CALLS / 2];
+	return ns[CALLS / 2];
+}
+
+static void *call_target(void *arg)
+{
+	*(uint64_t *)arg = median_ns(selftest_target);
 	return NULL;
+}
+
+static void call_kernel(void)
+{
+	syscall(SYS_getppid);
+}
+
+uint64_t selftest__call_ns(void)
+{
+	return median_ns(call_kernel);
 }
 
 static int count_calls(struct stepflame_bpf *skel, enum attach_backend backend, const struct probe_list *list,

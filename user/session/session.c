@@ -200,6 +200,7 @@ static int load(struct session *s)
 		.children = s->options.children != CHILDREN_NONE,
 		.step_times = s->options.live_ns || s->options.frequency,
 	};
+	uint64_t call_ns = s->options.syscalls ? selftest__call_ns() : 0;
 	const char *why, *fix;
 	int err;
 
@@ -216,6 +217,8 @@ static int load(struct session *s)
 				  "this kernel has no uprobe_multi that filters by process (6.10 or later has): probes "
 				  "are attached one by one, none on collectives and waits for the GPU");
 		err = stepflame_bpf__attach(s->skel);
+		s->call_ns = s->options.syscalls ? selftest__call_ns() : 0;
+		s->call_ns = s->call_ns > call_ns ? s->call_ns - call_ns : 0;
 	}
 	if (!err) {
 		s->ring = ring_buffer__new(bpf_map__fd(s->skel->maps.ring), on_record, s, NULL);

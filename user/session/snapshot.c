@@ -97,17 +97,29 @@ static uint64_t own_rss_bytes(void)
 	return (uint64_t)resident * sysconf(_SC_PAGESIZE);
 }
 
-void hit_sums__add(struct hit_sums *sums, const struct proc *proc, uint64_t op_hits)
+/* What a process paid for its system calls. */
+static uint64_t calls_ns(const struct session *s, uint64_t sampled, uint64_t sampled_ns)
 {
-	uint64_t hits = proc->hits + op_hits;
+	return HITS_PER_SAMPLE * (sampled * s->call_ns + sampled_ns);
+}
 
-	sums->hits += hits;
+static uint64_t busiest_ns(const struct session *s, const struct hit_sums *sums)
+{
+	return sums->busiest.hits * s->selftest.hit_ns + sums->busiest.sampler_ns +
+	       calls_ns(s, sums->busiest.calls_sampled, sums->busiest.calls_sampled_ns);
+}
+
+void hit_sums__add(const struct session *s, struct hit_sums *sums, const struct proc *proc, uint64_t op_hits)
+{
+	struct hit_sums one = {
+		.busiest = {proc->hits + op_hits, proc->sampler_ns, proc->calls_sampled, proc->calls_sampled_ns},
+	};
+
+	sums->hits += one.busiest.hits;
 	sums->sampled += proc->sampled;
 	sums->sampled_ns += proc->sampled_ns;
-	if (hits >= sums->busiest_hits) {
-		sums->busiest_hits = hits;
-		sums->busiest_sampler_ns = proc->sampler_ns;
-	}
+	if (busiest_ns(s, &one) >= busiest_ns(s, sums))
+		sums->busiest = one.busiest;
 }
 
 /* Window and cost, from the processes' own counts. */
@@ -124,7 +136,7 @@ static void measure(struct session *s, struct rec_window *window, struct rec_cos
 
 		if (bpf_map_lookup_elem(bpf_map__fd(s->skel->maps.procs), &pid, &proc))
 			continue;
-		hit_sums__add(&sums, &proc, op_probes__hits(s, t));
+		hit_sums__add(s, &sums, &proc, op_probes__hits(s, t));
 		if (proc.step_rule && t->role == ROLE_CHILD)
 			t->role = ROLE_MAIN; /* it trains */
 		s->step_at_seen = s->step_at_seen || proc.step_rule == STEP_USER;
@@ -145,8 +157,11 @@ static void measure(struct session *s, struct rec_window *window, struct rec_cos
 	window->start_ns = start ?: s->window_start_ns;
 	window->end_ns = s->progress.done && end ? end : s->window_end_ns ?: session__now_ns();
 	cost->hits = sums.hits;
-	cost->busiest_hits = sums.busiest_hits;
-	cost->busiest_sampler_ns = sums.busiest_sampler_ns;
+	cost->busiest_hits = sums.busiest.hits;
+	cost->busiest_sampler_ns = sums.busiest.sampler_ns;
+	cost->busiest_calls = HITS_PER_SAMPLE * sums.busiest.calls_sampled;
+	if (sums.busiest.calls_sampled)
+		cost->call_ns = s->call_ns + sums.busiest.calls_sampled_ns / sums.busiest.calls_sampled;
 	cost->hit_ns = s->selftest.hit_ns + (sums.sampled ? sums.sampled_ns / sums.sampled : 0);
 	cost->attach_ns = s->attach_ns;
 	cost->detach_ns = s->detach_ns;

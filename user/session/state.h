@@ -90,7 +90,9 @@ struct target {
 /* What processes paid. */
 struct hit_sums {
 	uint64_t hits, sampled, sampled_ns; /* as in struct proc */
-	uint64_t busiest_hits, busiest_sampler_ns;
+	struct {
+		uint64_t hits, sampler_ns, calls_sampled, calls_sampled_ns;
+	} busiest; /* of the one that paid most */
 };
 
 struct session {
@@ -101,9 +103,10 @@ struct session {
 	struct stepflame_bpf *skel;
 	struct ring_buffer *ring;
 	struct selftest selftest;
-	struct ops *ops;           /* NULL: not asked for */
-	struct modules *modules;   /* NULL: none was met */
-	struct sampler *sampler;   /* NULL: not asked for */
+	uint64_t call_ns;        /* what a system call takes more since they are watched, without the programs' work */
+	struct ops *ops;         /* NULL: not asked for */
+	struct modules *modules; /* NULL: none was met */
+	struct sampler *sampler; /* NULL: not asked for */
 	struct guardian *guardian; /* NULL: no --exact */
 	struct user_action *actions;
 	bool py_inlines; /* a Python function was wanted of an interpreter that inlines calls: CPython 3.11 and later */
@@ -165,7 +168,7 @@ void governor__tend(struct session *s);
 
 /* snapshot.c: the maps as records. 0 or -errno of the sink. */
 int snapshot__emit(struct session *s);
-void hit_sums__add(struct hit_sums *sums, const struct proc *proc, uint64_t op_hits);
+void hit_sums__add(const struct session *s, struct hit_sums *sums, const struct proc *proc, uint64_t op_hits);
 /* Steps, and whether all are done, without emitting anything. */
 void snapshot__progress(struct session *s);
 

@@ -354,7 +354,7 @@ static void forget_ended(struct session *s)
 			s->targets[cnt++] = t;
 			continue;
 		}
-		hit_sums__add(&s->ended, &proc, 0);
+		hit_sums__add(s, &s->ended, &proc, 0);
 		forget_number(s, pid);
 		target__free(t);
 	}

@@ -93,7 +93,7 @@ struct top {
 	struct step_times steps;
 	uint64_t sample_cnt;
 	uint64_t frame_ns, base_ns; /* ends of the last frame, and of that before the last reset; 0: none yet */
-	uint64_t busiest_hits, hits, own_cpu_ns, step_cnt; /* at the last frame */
+	uint64_t busiest_hits, busiest_calls, hits, own_cpu_ns, step_cnt; /* at the last frame */
 };
 
 /* What an interval's samples are made of. */
@@ -492,12 +492,15 @@ static int set_header(struct interval *interval)
 	frame->steps_per_s = s > 0 ? since(window->steps, top->step_cnt) / s : NAN;
 	frame->step_rule = common__step_rule(window->step_rule);
 	frame->hits_per_s = s > 0 ? since(cost->hits, top->hits) / s : NAN;
-	frame->cost_percent = percent(since(cost->busiest_hits, top->busiest_hits) * cost->hit_ns, s);
+	frame->cost_percent = percent(since(cost->busiest_hits, top->busiest_hits) * cost->hit_ns +
+					      since(cost->busiest_calls, top->busiest_calls) * cost->call_ns,
+				      s);
 	frame->own_percent = percent(since(cost->own_cpu_ns, top->own_cpu_ns), s);
 	frame->own_mb = cost->own_rss_bytes / 1e6;
 	top->step_cnt = window->steps;
 	top->hits = cost->hits;
 	top->busiest_hits = cost->busiest_hits;
+	top->busiest_calls = cost->busiest_calls;
 	top->own_cpu_ns = cost->own_cpu_ns;
 	return frame->target && frame->losses && frame->note ? 0 : -ENOMEM;
 }
