@@ -63,6 +63,11 @@ def narrowest_name(ident, text):
     return name(ident, text, LATIN1 if top < 0x100 else UCS2 if top < 0x10000 else UCS4)
 
 
+def proc(event, time_ms, parent, pid, status=0):
+    """event: 1 fork, 2 exec, 3 exit; status: as wait(2) has it."""
+    return record(PROC, struct.pack("=QIIIi16s", time_ms * 1000000, event, pid, parent, status, b"pt_data_worker"))
+
+
 def window(start_ns, end_ns, steps=0, rule=0):
     return record(WINDOW, struct.pack("=QQQII", start_ns, end_ns, steps, rule, 0))
 

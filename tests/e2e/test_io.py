@@ -203,6 +203,30 @@ class TestWorkers:
         assert wrong <= len(named) // 20, named
         assert found["batches"] == len(truth["batches"]) + 1  # the last one ends the epoch
 
+    def test_a_worker_that_is_killed(self, bench):
+        """It is told of by number, time and signal, as torch tells the job; nobody is slow for it."""
+        found, truth, record = self.run(bench, "--killed-at", 20, "--workers", 3)
+        said = truth["killed"]
+        pid = int(re.search(r"pid(?:\(s\))? (\d+)", said["message"])[1])
+        assert "Killed" in said["message"] or "exited unexpectedly" in said["message"]
+        workers = {w["pid"]: w for w in found["workers"]}
+        ended = workers[pid]["ended"]
+        assert (ended["signal"], ended["exit_status"]) == (9, None)
+        assert [w["ended"] for w in found["workers"] if w["pid"] != pid] == [None] * 5
+        assert ended["wait_s"] == pytest.approx(said["waited"], abs=0.05 + truth["delayed"])
+        (broken,) = [wait for wait in found["waits"] if wait["broken"]]
+        assert broken["worker"] == workers[pid]["number"] and broken["wait_s"] == pytest.approx(ended["wait_s"])
+        assert ended["at_s"] == pytest.approx(broken["start_s"] + broken["wait_s"], abs=0.05 + truth["delayed"])
+        assert found["slow"] is None and found["advice"] != "one_slow"
+        assert {b["pid"] for b in truth["batches"]} <= set(workers)
+        report = helpers.report(record.file, "--steps")
+        assert report["lost"] == {}
+        text = re.sub(r"\s+", " ", helpers.report_text(record.file, "--io"))
+        assert "ended at %.3f s: killed by signal 9 (SIGKILL); " % ended["at_s"] in text
+        verdict = report["verdict"]
+        if verdict["class"] == "input-bound":
+            assert "process %d, a worker, ended at %.3f s: killed by signal 9 (SIGKILL)" % (pid, ended["at_s"]) in verdict["evidence"]
+
     def test_nobody_is_blamed(self, bench):
         found, _, _ = self.run(bench, "--load", "0.0005", "--step", "0.01")
         assert found["slow"] is None and found["advice"] != "one_slow"

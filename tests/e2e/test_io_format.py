@@ -140,6 +140,21 @@ class TestWorkers:
         found = report(*head(100), *records)["workers"][0]
         assert [w["wait_s"] for w in found["workers"]] == [0.005] * 100 and found["at_once"] == 1
 
+    def test_workers_that_end(self, report):
+        records = [r.proc(2, 90, 0, 100, status=9), r.proc(3, 35, 0, 101, status=3 << 8), r.proc(3, 60, 0, 102), r.proc(3, 35, 0, 100, status=9)]
+        found = report(*head(3), *step(0, 100, 10, 30), *step(1, 100, 31, 40), *step(2, 102, 70, 80), *records)["workers"][0]
+        ends = [w["ended"] for w in found["workers"]]
+        assert ends == [
+            {"at_s": 0.035, "signal": 9, "exit_status": None, "wait_s": 0.009},
+            {"at_s": 0.035, "signal": None, "exit_status": 3, "wait_s": 0},
+            None,  # as it should
+        ]
+        assert [(w["waits"], w["wait_s"]) for w in found["workers"]] == [(1, 0.02), (0, 0), (1, 0.01)]
+        assert [(w["worker"], w["broken"]) for w in found["waits"]] == [(0, False), (2, False), (0, True)]
+        assert (found["wait_s"], found["unknown_wait_s"]) == (0.039, 0)
+        assert "ended at 0.035 s: killed by signal 9 (SIGKILL); 0.009 s were waited for it in vain\n" in report.text
+        assert "ended at 0.035 s: exit status 3\n" in report.text
+
     def test_nobody_waits_for_a_process_that_is_no_worker(self, report):
         assert report(*head(0), r.target(55, role=r.CHILD, parent=10))["workers"] == []
 

@@ -36,6 +36,7 @@ struct job {
 	struct io io;
 	bool unrefined;          /* records came since samples__refine */
 	struct array boundaries; /* struct rec_step */
+	struct array exits;      /* struct rec_proc */
 	void *aggs;              /* tree of malloc'ed struct rec_agg by key */
 	uint64_t known[CNT__COUNT];
 	struct array unknown;  /* struct job_counter, names owned */
@@ -95,6 +96,7 @@ void job__free(struct job *job)
 	free(job->actions.items);
 	free(job->parents.items);
 	free(job->boundaries.items);
+	free(job->exits.items);
 	free(job);
 }
 
@@ -296,6 +298,20 @@ static int add_boundary(struct job *job, const struct rec_hdr *record)
 	return 0;
 }
 
+static int add_proc(struct job *job, const struct rec_hdr *record)
+{
+	const struct rec_proc *new = (const void *)record;
+	struct rec_proc *exit;
+
+	if (new->event != PROC_EXIT)
+		return 0;
+	exit = array__add(&job->exits, sizeof(*exit));
+	if (!exit)
+		return -ENOMEM;
+	*exit = *new;
+	return 0;
+}
+
 static int add_io(struct job *job, const struct rec_hdr *record)
 {
 	return count_malformed(job, io__add(&job->io, record));
@@ -309,7 +325,7 @@ static const struct {
 	[REC_HOST] = {sizeof(struct rec_host), add_host},
 	[REC_TARGET] = {sizeof(struct rec_target), add_target},
 	[REC_NAME] = {sizeof(struct rec_name), add_name},
-	[REC_PROC] = {sizeof(struct rec_proc), NULL},
+	[REC_PROC] = {sizeof(struct rec_proc), add_proc},
 	[REC_WINDOW] = {sizeof(struct rec_window), add_window},
 	[REC_AGG] = {sizeof(struct rec_agg), add_agg},
 	[REC_COUNTER] = {sizeof(struct rec_counter), add_counter},
@@ -429,6 +445,16 @@ const struct rec_step *job__boundaries(const struct job *job, size_t *cnt)
 {
 	*cnt = job->boundaries.cnt;
 	return job->boundaries.items;
+}
+
+const struct rec_proc *job__exit(const struct job *job, uint32_t pid)
+{
+	const struct rec_proc *exits = job->exits.items;
+
+	for (size_t i = job->exits.cnt; i > 0; i--)
+		if (exits[i - 1].pid == pid)
+			return &exits[i - 1];
+	return NULL;
 }
 
 void job__forget_samples(struct job *job)

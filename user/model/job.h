@@ -73,6 +73,9 @@ const struct samples *job__samples(struct job *job);
 /* Step boundaries in the order of the recording, which need not be that of time. NULL only with *cnt == 0. */
 const struct rec_step *job__boundaries(const struct job *job, size_t *cnt);
 
+/* How a process of the job ended; NULL: it had not, or that is not known. Of those that had the same number the last. */
+const struct rec_proc *job__exit(const struct job *job, uint32_t pid);
+
 /*
  * For a view of the last seconds alone, which must not grow: drops the samples, the numbers of their threads, and step boundaries. After
  * job__forget_stacks exact calls that came before refer to no paths.

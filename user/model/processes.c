@@ -2,7 +2,10 @@
 #include "processes.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
 
 static const struct rec_target *find_target(const struct job *job, uint32_t pid)
 {
@@ -67,4 +70,19 @@ int processes__list(const struct job *job, const uint32_t *pids, size_t pid_cnt,
 	}
 	*cnt = used;
 	return 0;
+}
+
+char *processes__end_text(const struct rec_proc *exit)
+{
+	int signal = WTERMSIG(exit->exit_code);
+	const char *name = sigabbrev_np(signal);
+	char *text;
+	int len;
+
+	if (!signal)
+		len = asprintf(&text, "exit status %d", WEXITSTATUS(exit->exit_code));
+	else
+		len = asprintf(&text, "killed by signal %d%s%s%s", signal, name ? " (SIG" : "", name ?: "",
+			       name ? ")" : "");
+	return len < 0 ? NULL : text;
 }

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "processes.h"
 #include "profile.h"
 #include "stacks.h"
 
@@ -37,6 +38,8 @@ const char *verdict_class__name(enum verdict_class class)
 #define PYTHON_SHARE  0.4
 #define CPU_OP_SHARE  0.5
 #define MENTION_SHARE 0.02
+
+#define ENDS_MAX      3 /* of workers, that are told of */
 
 /* Time in a phase, or by a cause in any other, that speaks for a class. */
 static const struct rule {
@@ -392,6 +395,39 @@ static bool is_one_waker(const struct blame_group *group)
 	return group->waker_pid && group->waker_ns >= 0.5 * group->wait_ns && group->cause != CAUSE_RUN_QUEUE;
 }
 
+static bool failed(const struct job *job, uint32_t pid)
+{
+	const struct rec_proc *exit = job__exit(job, pid);
+
+	return exit && exit->exit_code;
+}
+
+static void say_end(struct judging *j, const struct rec_proc *exit)
+{
+	char *how = processes__end_text(exit);
+
+	say(j, &j->verdict->evidence, "process %u, a worker, ended at %.3f s: %s", exit->pid,
+	    ((double)exit->time_ns - job__window(j->job)->start_ns) / 1e9, how ?: "");
+	free(how);
+}
+
+/* Workers that failed. One that lived too short to be known as one is, when it was waited for. */
+static void say_ended(struct judging *j)
+{
+	uint32_t waker = j->group && is_one_waker(j->group) ? j->group->waker_pid : 0;
+	size_t cnt, said = 0;
+	const struct rec_target *targets = job__targets(j->job, &cnt);
+
+	for (size_t i = 0; i < cnt && said < ENDS_MAX; i++) {
+		if (targets[i].parent_pid != j->track->pid || !failed(j->job, targets[i].pid))
+			continue;
+		if (targets[i].role != ROLE_WORKER && targets[i].pid != waker)
+			continue;
+		say_end(j, job__exit(j->job, targets[i].pid));
+		said++;
+	}
+}
+
 static void give_evidence(struct judging *j)
 {
 	const struct blame_group *group = j->group;
@@ -419,7 +455,10 @@ static void advise_input(struct judging *j)
 	/* A process that waits for workers has some, whether the recording knows them as such or not. */
 	for (int phase = 0; phase < PHASE__COUNT; phase++)
 		waited |= all->ns[phase][CAUSE_DATA_WAIT] > 0;
-	if (waited && j->group && is_one_waker(j->group))
+	if (waited && j->group && is_one_waker(j->group) && failed(j->job, j->group->waker_pid))
+		say(j, next,
+		    "a worker has died: see its last words, and whether it was killed for want of memory (dmesg)");
+	else if (waited && j->group && is_one_waker(j->group))
 		say(j, next, "one worker is waited for, process %u: see what it does that others do not",
 		    j->group->waker_pid);
 	else if (waited || j->workers)
@@ -509,6 +548,7 @@ static void judge(struct judging *j)
 			say_group(j, group);
 	}
 	give_evidence(j);
+	say_ended(j);
 	advise(j);
 }
 

@@ -214,8 +214,11 @@ static int find_workers(struct workers *w, struct loader *loader)
 		return -1;
 	for (size_t i = 0; i < cnt; i++)
 		if (is_worker(w, &targets[i]) && main_of(w->job, &targets[i]) == loader->pid) {
+			const struct rec_proc *end = job__exit(w->job, targets[i].pid);
+
 			workers[loader->worker_cnt].pid = targets[i].pid;
 			workers[loader->worker_cnt].number = loader->worker_cnt;
+			workers[loader->worker_cnt].end = end && end->exit_code ? end : NULL;
 			loader->worker_cnt++;
 		}
 	return 0;
@@ -303,8 +306,10 @@ static int find_waits(const struct workers *w, struct loader *loader, uint32_t t
 		open->end_ns = s.time_ns;
 		open->ns = sum__u64(open->ns, s.weight_ns);
 		worker = who_ended(w, loader, &s);
-		if (worker != WORKER_NONE)
-			open->worker = worker;
+		if (worker == WORKER_NONE)
+			continue;
+		open->worker = worker;
+		open->broken = loader->workers[worker].end && loader->workers[worker].end->time_ns <= s.time_ns;
 	}
 	return 0;
 }
@@ -338,6 +343,10 @@ static void add_waits(struct loader *loader)
 		loader->wait_ns = sum__u64(loader->wait_ns, wait->ns);
 		if (!worker) {
 			loader->unknown_ns = sum__u64(loader->unknown_ns, wait->ns);
+			continue;
+		}
+		if (wait->broken) {
+			worker->end_wait_ns = sum__u64(worker->end_wait_ns, wait->ns);
 			continue;
 		}
 		worker->waits++;

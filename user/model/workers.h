@@ -27,6 +27,8 @@ struct worker {
 	uint64_t first_ns, last_ns; /* seen from, until */
 	/* Of its main thread. Idle: it waits for what to load next. */
 	uint64_t seen_ns, idle_ns, cpu_ns, queued_ns;
+	const struct rec_proc *end; /* how it ended, with what is no success; NULL: it has not, or is not known to */
+	uint64_t end_wait_ns;       /* of waits that its end ended, instead of a batch; not in the others */
 	const struct worker_doing *doings; /* while it was waited for; most time first */
 	size_t doing_cnt;
 };
@@ -39,6 +41,7 @@ struct loader_wait {
 	uint64_t ns;     /* waited in it */
 	long step;       /* index into the track's steps; -1: in none */
 	uint32_t worker; /* whose batch it was: index into loader->workers; WORKER_NONE: not known */
+	bool broken;     /* that worker ended, and made none */
 };
 
 enum loader_advice {

@@ -5,7 +5,9 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 
+#include "../model/processes.h"
 #include "../model/stacks.h"
 #include "../model/workers.h"
 #include "common.h"
@@ -26,6 +28,11 @@ static uint64_t busy_ns(const struct worker *worker)
 	return worker->seen_ns > worker->idle_ns ? worker->seen_ns - worker->idle_ns : 0;
 }
 
+static double since_start_s(const struct job *job, uint64_t time_ns)
+{
+	return ((double)time_ns - job__window(job)->start_ns) / 1e9;
+}
+
 /* ---- text ---- */
 
 static void print_doing(struct job *job, const struct worker_doing *doing, uint64_t all_ns, FILE *out)
@@ -44,6 +51,16 @@ static void print_doing(struct job *job, const struct worker_doing *doing, uint6
 	free(path);
 }
 
+static void print_end(struct job *job, const struct worker *worker, FILE *out)
+{
+	char *how = processes__end_text(worker->end), waited[64] = "";
+
+	if (worker->end_wait_ns)
+		snprintf(waited, sizeof(waited), "; %.3f s were waited for it in vain", worker->end_wait_ns / 1e9);
+	text__line(out, "%38sended at %.3f s: %s%s", "", since_start_s(job, worker->end->time_ns), how ?: "", waited);
+	free(how);
+}
+
 static void print_worker(struct job *job, const struct loader *loader, const struct worker *worker, FILE *out)
 {
 	uint64_t all_ns = 0;
@@ -56,6 +73,8 @@ static void print_worker(struct job *job, const struct loader *loader, const str
 		all_ns += worker->doings[i].ns;
 	for (size_t i = 0; i < worker->doing_cnt && i < DOINGS_TEXT; i++)
 		print_doing(job, &worker->doings[i], all_ns, out);
+	if (worker->end)
+		print_end(job, worker, out);
 }
 
 static void print_advice(const struct loader *loader, FILE *out)
@@ -149,14 +168,20 @@ static json_t *json_doing(struct job *job, const struct worker_doing *doing)
 
 static json_t *json_worker(struct job *job, const struct worker *worker)
 {
-	json_t *doings = json_array();
+	int code = worker->end ? worker->end->exit_code : 0;
+	json_t *doings = json_array(), *end = json_null();
 
+	if (worker->end)
+		end = json_pack("{s:f, s:o, s:o, s:f}", "at_s", since_start_s(job, worker->end->time_ns), "signal",
+				WTERMSIG(code) ? json_integer(WTERMSIG(code)) : json_null(), "exit_status",
+				WTERMSIG(code) ? json_null() : json_integer(WEXITSTATUS(code)), "wait_s",
+				worker->end_wait_ns / 1e9);
 	for (size_t i = 0; i < worker->doing_cnt && i < DOINGS_JSON; i++)
 		json_array_append_new(doings, json_doing(job, &worker->doings[i]));
-	return json_pack("{s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:o}", "pid", (json_int_t)worker->pid, "number",
+	return json_pack("{s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:o, s:o}", "pid", (json_int_t)worker->pid, "number",
 			 (json_int_t)worker->number, "waits", (json_int_t)worker->waits, "wait_s",
 			 worker->wait_ns / 1e9, "longest_s", worker->longest_ns / 1e9, "seen_s", worker->seen_ns / 1e9,
-			 "busy_s", busy_ns(worker) / 1e9, "cpu_s", worker->cpu_ns / 1e9, "doing", doings);
+			 "busy_s", busy_ns(worker) / 1e9, "cpu_s", worker->cpu_ns / 1e9, "doing", doings, "ended", end);
 }
 
 static int compare_wait(const void *a, const void *b)
@@ -178,14 +203,13 @@ static json_t *json_waits(struct job *job, const struct loader *loader)
 		qsort(sorted, loader->wait_cnt, sizeof(*sorted), compare_wait);
 	for (size_t i = 0; list && i < loader->wait_cnt && i < WAITS_JSON; i++) {
 		const struct loader_wait *wait = sorted[i];
-		double start_s = ((double)wait->start_ns - job__window(job)->start_ns) / 1e9;
-
 		json_array_append_new(
 			list,
-			json_pack("{s:o, s:f, s:f, s:o}", "step",
+			json_pack("{s:o, s:f, s:f, s:o, s:b}", "step",
 				  wait->step < 0 ? json_null() : json_integer(loader->track->steps[wait->step].index),
-				  "start_s", start_s, "wait_s", wait->ns / 1e9, "worker",
-				  wait->worker == WORKER_NONE ? json_null() : json_integer(wait->worker)));
+				  "start_s", since_start_s(job, wait->start_ns), "wait_s", wait->ns / 1e9, "worker",
+				  wait->worker == WORKER_NONE ? json_null() : json_integer(wait->worker), "broken",
+				  wait->broken));
 	}
 	free(sorted);
 	return list;

@@ -7,6 +7,7 @@ loop waited for it.
 
 import mmap
 import os
+import signal
 import time
 
 import common
@@ -27,6 +28,9 @@ class Rows(Dataset):
 
     def __getitem__(self, i):
         worker, every = get_worker_info().id, self.args.slow_every
+        if i == self.args.killed_at * BATCH:
+            loads_a_row(KILLED_AFTER)
+            os.kill(os.getpid(), signal.SIGKILL)
         slow = worker == self.args.slow_worker or (every and i // BATCH % every == 0)
         if slow and self.args.cold:
             reads_a_file(os.path.join(self.args.cold, "cold%d" % worker), self.args.mapped)
@@ -39,6 +43,7 @@ def loads_a_row(seconds):
     time.sleep(seconds)
 
 
+KILLED_AFTER = 0.25
 COLD_BYTES, MAPPED_BYTES = 16 << 20, 2 << 20
 
 
@@ -64,6 +69,7 @@ def main():
     p.add_argument("--step", type=float, default=0.004, help="seconds that a step takes besides")
     p.add_argument("--cold", metavar="DIRECTORY", help="what is slow reads a file there, of its worker, instead, from the disk")
     p.add_argument("--mapped", action="store_true", help="by a mapping")
+    p.add_argument("--killed-at", type=int, default=-1, help="the worker that makes that batch is killed; the loop goes on with others")
     args = p.parse_args()
     common.prepare(args)
     model = torch.nn.Linear(8, 1)
@@ -79,7 +85,13 @@ def main():
         batches = iter(loader)
         while True:
             start = time.perf_counter()
-            rows = next(batches, None)
+            try:
+                rows = next(batches, None)
+            except RuntimeError as error:
+                truth["killed"] = {"message": str(error), "start": start, "waited": time.perf_counter() - start}
+                args.killed_at = -1
+                batches = iter(loader)
+                continue
             waited = time.perf_counter() - start
             if rows is None:
                 break
