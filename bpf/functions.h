@@ -49,8 +49,10 @@ static __always_inline void on_fn(struct pt_regs *ctx, struct task_struct *task,
 
 	if (!t || !f || is_part(t, f->kind))
 		return;
-	if (f->kind == SPAN_BACKWARD)
+	if (f->kind == SPAN_BACKWARD) {
 		gap__end(t, proc, pid);
+		pass__train(t);
+	}
 	s = span__begin(t, f->kind, fn, f->name, frame);
 	if (!s)
 		return;

@@ -176,6 +176,10 @@ static __always_inline void on_label_end(struct pt_regs *ctx, struct task_struct
 		step__boundary(t, proc, pid, STEP_PROFILER);
 		return;
 	}
+	if (s->label == LABEL_DATA)
+		pass__fetched(t, proc, pid);
+	else if (s->label == LABEL_OPTIMIZER)
+		pass__train(t);
 	if (s->label == LABEL_ZERO_GRAD && t->phase == PHASE_OTHER)
 		gap__restart(t); /* as often between forward and backward as before them: not a phase's end */
 	else

@@ -62,6 +62,20 @@ struct span {
 	struct op_span op;
 };
 
+/* Fetches of a DataLoader that may be those of an evaluation: bpf/pass.h. Loops: hashes, 0: none. */
+struct pass {
+	u64 loop;         /* whose fetches these are */
+	u64 fetching;     /* the last that fetched; 0: it found no batch, or is not known */
+	u64 trained;      /* whose batches the last backward, or optimizer's step, was for */
+	u64 start_ns;     /* of the first fetch */
+	u64 child_ns;     /* as in struct span */
+	u64 before_ns[2]; /* of phase_ns at start_ns: PHASE_OTHER, PHASE_DATA */
+	u32 fetches;
+	u32 depth;  /* spans around */
+	u32 trains; /* the thread had a backward, or an optimizer's step */
+	u32 empty;  /* the last fetch found no batch */
+};
+
 /*
  * One thread. Programs of one thread never interleave, so this needs no lock; a per-CPU buffer would not do, since
  * uprobe programs can be preempted.
@@ -85,7 +99,8 @@ struct thread {
 	u64 sequence_at;            /* address of its word in at::sequence_number; 0: not known yet */
 	u64 tstate; /* its PyThreadState, as seen when it held the GIL; torch's calls release it. 0: not seen yet */
 	struct span spans[SPAN_DEPTH];
-	struct span forward; /* being made: programs' stacks are too small for it */
+	struct pass pass;
+	struct span derived; /* being made: programs' stacks are too small for it */
 	struct name_buffer names;
 };
 

@@ -81,6 +81,25 @@ static __always_inline void phase__forward(struct thread *t)
 	t->phase_ns[PHASE_FORWARD] += spent;
 }
 
+/* What the thread did so far in the phases that an evaluation of a plain loop has. */
+static __always_inline void phase__keep(struct thread *t, u64 before_ns[2])
+{
+	phase__set(t, t->phase);
+	before_ns[0] = t->phase_ns[PHASE_OTHER];
+	before_ns[1] = t->phase_ns[PHASE_DATA];
+}
+
+/* It was one: what was spent in them since was validation. */
+static __always_inline void phase__validate(struct thread *t, const u64 before_ns[2])
+{
+	u64 now_ns[2];
+
+	phase__keep(t, now_ns);
+	t->phase_ns[PHASE_OTHER] = before_ns[0];
+	t->phase_ns[PHASE_DATA] = before_ns[1];
+	t->phase_ns[PHASE_VALIDATION] += now_ns[0] - before_ns[0] + now_ns[1] - before_ns[1];
+}
+
 /* A step ends, and the next begins with nothing in it. */
 static __always_inline void phase__restart(struct thread *t)
 {

@@ -12,12 +12,10 @@
 #ifndef STEPFLAME_BPF_PYSTACK_H
 #define STEPFLAME_BPF_PYSTACK_H
 
-#include "name.h"
-#include "python.h"
+#include "pyframe.h"
 
 #define CODES_MAX  16384
 #define STACKS_MAX 32768
-#define PF_EXITING 0x4 /* include/linux/sched.h */
 
 /* The id of a function, by what its code object is known by: where it is, and all that tells it from another there. */
 struct {
@@ -145,11 +143,6 @@ __weak __noinline u64 code__send(struct name_buffer *b, const struct py_layout *
 	return id;
 }
 
-static __always_inline u64 buffer_word(const struct name_buffer *b, u32 offset)
-{
-	return *(const u64 *)(b->text + BOUND_INDEX(offset, REC_NAME_MAX));
-}
-
 /*
  * What the interpreter puts between a class's call and its __init__ (3.12 and later: _Py_InitCleanup, CPython
  * Objects/codeobject.c): a code object like any other, but that it has no lines, and one text for file and name.
@@ -191,39 +184,6 @@ __weak __noinline u64 code__id(struct name_buffer *b, const struct proc *proc, u
 	if (id)
 		bpf_map_update_elem(&codes, &key, &id, BPF_ANY);
 	return id;
-}
-
-/* What a frame is asked for. */
-struct py_frame {
-	u64 code;     /* code object; 0: it is no Python function's */
-	u64 previous; /* the frame outside; 0: none */
-	u32 offset;   /* of the instruction at hand, in bytes of code */
-};
-
-/* False: not readable, or no frame. One read, since each costs more than its bytes. */
-__weak __noinline int py_frame__read(struct name_buffer *b, const struct py_layout *py, u64 frame, struct py_frame *out)
-{
-	u32 bytes;
-	s64 at;
-
-	if (!b || !py || !out)
-		return false;
-	/* From 3.11 the locals lie behind the fields; before, the index of the instruction is the last of them. */
-	bytes = py->code_instructions ? py->frame_locals : py->frame_instr + 8;
-	if (bpf_probe_read_user(b->text, bytes & (REC_NAME_MAX - 1), (const void *)frame))
-		return false;
-	out->previous = buffer_word(b, py->frame_previous) & ~(u64)py->ref_mask;
-	out->code = buffer_word(b, py->frame_code) & ~(u64)py->ref_mask;
-	if (py->frame_owner_c >= 0 && (u8)buffer_word(b, py->frame_owner) >= py->frame_owner_c)
-		out->code = 0;
-	else if (!out->code)
-		return false;
-	if (py->code_instructions)
-		at = buffer_word(b, py->frame_instr) - (out->code + py->code_instructions);
-	else
-		at = (s64)(s32)buffer_word(b, py->frame_instr) * py->instr_bytes;
-	out->offset = at > 0 ? at : 0; /* before the first instruction: at the function's own line */
-	return true;
 }
 
 struct stack_walk {
@@ -297,41 +257,6 @@ __weak __noinline int stack__send(struct stack_room *room, u64 id)
 	}
 	bpf_map_update_elem(&stacks, &id, &one, BPF_ANY);
 	return 1;
-}
-
-/*
- * The PyThreadState of the current thread, whether it holds the GIL or not; 0: it has none, or that is not known. False:
- * not readable.
- */
-static __always_inline bool py__own_tstate(const struct py_process *py, struct task_struct *task, u64 *tstate)
-{
-	u64 fsbase = task->thread.fsbase;
-
-	if (py->tss_offset)
-		return !bpf_probe_read_user(tstate, sizeof(*tstate), (const void *)(fsbase + py->tss_offset));
-	/* A global word tells who holds the GIL: not this thread, perhaps. */
-	*tstate = py->tstate_where == PY_TSTATE_GLOBAL ? 0 : py__tstate(py);
-	return true;
-}
-
-/* The current thread's innermost frame, 0: it is in none. False: not readable. */
-static __always_inline bool py__own_frame(const struct py_process *py, u64 *frame)
-{
-	struct task_struct *task = bpf_get_current_task_btf();
-	const struct py_layout *layout = &py->layout;
-	u64 tstate = 0;
-
-	*frame = 0;
-	if (task->flags & PF_EXITING) /* its memory is gone already */
-		return true;
-	if (!py__own_tstate(py, task, &tstate))
-		return false;
-	if (!tstate)
-		return true;
-	if (bpf_probe_read_user(frame, sizeof(*frame), (const void *)(tstate + layout->tstate_frame)))
-		return false;
-	return !layout->tstate_cframe || !*frame ||
-	       !bpf_probe_read_user(frame, sizeof(*frame), (const void *)(*frame + layout->cframe_current));
 }
 
 /*

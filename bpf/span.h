@@ -116,6 +116,12 @@ static __always_inline bool in_gap(const struct thread *t, u32 depth, u32 outer)
 	return depth >= t->gap_depth && outer <= t->gap_depth;
 }
 
+/* Likewise inside of what may be an evaluation? */
+static __always_inline bool in_pass(const struct thread *t, u32 depth, u32 outer)
+{
+	return t->pass.loop && depth >= t->pass.depth && outer <= t->pass.depth;
+}
+
 /*
  * Drops the spans from that depth on, counted. When they ended is not known, nor, if the last landmark was inside, when
  * forward began. The spans in them that had ended become the enclosing span's.
@@ -146,6 +152,8 @@ __weak __noinline int span__drop(struct thread *t, u32 depth, u32 counter)
 		t->gap_child_ns += child_ns;
 	else if (depth < t->gap_depth)
 		t->gap_ns = 0;
+	if (in_pass(t, depth, outer))
+		t->pass.child_ns += child_ns;
 	t->depth = depth;
 	phase__leave(t);
 	count_many(counter, cnt);
@@ -364,6 +372,8 @@ __weak __noinline int span__account(struct thread *t, const struct proc *proc, s
 	span__account_op(t, proc, s, depth);
 	if (in_gap(t, depth, outer))
 		t->gap_child_ns += total;
+	if (in_pass(t, depth, outer))
+		t->pass.child_ns += total;
 	if (!in_window(proc, s->start_ns))
 		return 0;
 	agg__add(&key, s->start_ns, total, self);
@@ -464,37 +474,55 @@ static __always_inline struct span *span__end(struct thread *t, const struct pro
 	return s;
 }
 
+/* A span that is known only now that it ends; span__derive adds it. */
+static __always_inline struct span *span__derived(struct thread *t, u32 kind, u32 name, u64 start_ns, u64 child_ns)
+{
+	struct span *derived = &t->derived;
+
+	__builtin_memset(derived, 0, sizeof(*derived));
+	derived->start_ns = start_ns;
+	derived->child_ns = child_ns;
+	derived->name = fixed_names[name];
+	derived->kind = kind;
+	derived->op.sequence = -1;
+	return derived;
+}
+
+__weak __noinline int span__derive(struct thread *t, const struct proc *proc, u32 pid, u32 depth)
+{
+	struct span *derived;
+	u32 outer, inner;
+
+	if (!t || !proc || depth > SPAN_DEPTH)
+		return 0;
+	derived = &t->derived;
+	/* A span that began in it and goes on: that part is its own, too, and in the self time of one of them only. */
+	inner = span__first_inside(t, depth);
+	if (inner)
+		derived->child_ns += t->now_ns - span__at(t, inner - 1)->start_ns;
+	/* The spans inside were, or will be, the enclosing span's children; they become its own. */
+	outer = span__outer(t, depth);
+	if (outer)
+		span__at(t, outer - 1)->child_ns -= derived->child_ns;
+	span__account(t, proc, derived, pid, depth);
+	if (span__ends_step(derived))
+		t->step_ended = 1;
+	return 0;
+}
+
 /* Backward begins: what lies between the last landmark and now was forward. */
 static __always_inline void gap__end(struct thread *t, const struct proc *proc, u32 pid)
 {
-	struct span *forward = &t->forward;
-	u32 depth = t->gap_depth, outer, inner;
+	struct span *forward;
+	u32 depth = t->gap_depth;
 
 	if (!t->gap_ns || t->depth < depth || depth > SPAN_DEPTH)
 		return;
-	__builtin_memset(forward, 0, sizeof(*forward));
-	forward->start_ns = t->gap_ns;
-	forward->child_ns = t->gap_child_ns;
-	forward->name = fixed_names[NAME_FORWARD];
-	forward->kind = SPAN_FORWARD;
-	forward->op.sequence = -1;
+	forward = span__derived(t, SPAN_FORWARD, NAME_FORWARD, t->gap_ns, t->gap_child_ns);
 	t->gap_ns = 0;
 	if (!proc->profile_code) /* Lightning's training_step says better where it is */
 		phase__forward(t);
-	/*
-	 * A span that began in forward and goes on: that part is its own, too, and in the self time of one of them
-	 * only.
-	 */
-	inner = span__first_inside(t, depth);
-	if (inner)
-		forward->child_ns += t->now_ns - span__at(t, inner - 1)->start_ns;
-	/* The spans inside were, or will be, the enclosing span's children; they become forward's. */
-	outer = span__outer(t, depth);
-	if (outer)
-		span__at(t, outer - 1)->child_ns -= forward->child_ns;
-	span__account(t, proc, forward, pid, depth);
-	if (span__ends_step(forward))
-		t->step_ended = 1;
+	span__derive(t, proc, pid, depth);
 	if (sample_period_ns && t->gap_sampled)
 		interval__send(SPAN_FORWARD, forward->name, forward->start_ns, t->now_ns,
 			       DEPTH_AND_STEP(depth, proc->steps));

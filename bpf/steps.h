@@ -9,6 +9,7 @@
 #define STEPFLAME_STEPS_H
 
 #include "op_window.h"
+#include "pass.h"
 #include "phase.h"
 
 /* struct proc.data_seen */
@@ -44,9 +45,11 @@ static __always_inline void step__send(const struct thread *t, const struct proc
 static __always_inline void step__end(struct thread *t, struct proc *proc, u32 pid)
 {
 	phase__set(t, t->phase);
+	pass__tell(t, proc, pid);
 	if (want_step_times)
 		step__send(t, proc, pid);
 	phase__restart(t);
+	pass__restart(t);
 	proc->boundary_ns = t->now_ns;
 }
 
@@ -121,8 +124,13 @@ static __always_inline void step__backward(struct thread *t, struct proc *proc, 
 /* A batch is about to be fetched, and what was done with the one before is done. */
 static __always_inline void step__fetch(struct thread *t, struct proc *proc, u32 pid)
 {
-	if (t->phase == PHASE_OTHER)
-		step__boundary(t, proc, pid, STEP_LOADER);
+	if (t->phase != PHASE_OTHER)
+		return;
+	if (proc->step_rule == STEP_LOADER && !t->pass.trains &&
+	    !t->pass.empty) /* an inference: a forward has no backward */
+		gap__end(t, proc, pid);
+	pass__fetch(t, proc, pid);
+	step__boundary(t, proc, pid, STEP_LOADER);
 }
 
 /* The event at hand may have ended a span of --step-at. */

@@ -105,6 +105,8 @@ static inline enum phase phase__of_kind(enum span_kind kind)
 		return PHASE_COMM;
 	case SPAN_SAVE:
 		return PHASE_CHECKPOINT;
+	case SPAN_VALIDATION:
+		return PHASE_VALIDATION;
 	default:
 		return PHASE_OTHER;
 	}

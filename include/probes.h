@@ -98,7 +98,8 @@ struct py_call {
 	X(RUN_TRAINING_BATCH, "run_training_batch")                 \
 	X(GC_0, "gc generation 0")                                  \
 	X(GC_1, "gc generation 1")                                  \
-	X(GC_2, "gc generation 2")
+	X(GC_2, "gc generation 2")                                  \
+	X(VALIDATION, "validation")
 
 enum fixed_name {
 #define X(id, text) NAME_##id,

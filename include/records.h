@@ -45,7 +45,7 @@ enum rec_type {
 	REC_STACK,     /* bpf: id -> Python frames */
 	REC_PATH,      /* bpf: id -> the spans around a sample */
 	REC_SAMPLE,    /* bpf, completed by user: a stack, weighted in time */
-	REC_INTERVAL,  /* bpf: a forward or a collection of garbage */
+	REC_INTERVAL,  /* bpf: a forward, an evaluation of a plain loop, or a collection of garbage */
 	REC_MODULES,   /* bpf: id -> torch.nn.Modules; in files a REC_NAME of that id */
 	REC_CALLS,     /* user: calls of a Python function in an exact window, cumulative */
 	REC_STEP,      /* bpf: a step boundary, of a recording with samples */
@@ -76,6 +76,7 @@ enum span_kind {
 	SPAN_COMM,     /* a call of a collective or of send or receive, or the wait for one: torch's c10d */
 	SPAN_SYNC,     /* the CPU waits for the GPU */
 	SPAN_SAVE,     /* torch.save, and what else writes torch's zip files */
+	SPAN_VALIDATION, /* derived: an evaluation of a plain loop, from its first fetch to its last, or to the next loop's first */
 	SPAN__COUNT,
 };
 
@@ -380,8 +381,8 @@ struct rec_sample {
 };
 
 /*
- * What samples are seen against: collections of garbage, and forwards (of a plain loop: from the end of the last landmark to the start of
- * backward) in which a sample was taken. A forward comes after the samples in it, whose paths lack it.
+ * What samples are seen against: collections of garbage, forwards (of a plain loop: from the end of the last landmark to the start of
+ * backward) in which a sample was taken, and evaluations of plain loops. The last two come after the samples in them, whose paths lack them.
  */
 struct rec_interval {
 	struct rec_hdr hdr;
@@ -390,7 +391,7 @@ struct rec_interval {
 	__u64 start_ns;
 	__u64 duration_ns;
 	__u64 name;  /* REC_NAME id */
-	__u32 kind;  /* enum span_kind: SPAN_FORWARD, SPAN_GC */
+	__u32 kind;  /* enum span_kind: SPAN_FORWARD, SPAN_VALIDATION, SPAN_GC */
 	__u32 depth; /* spans around it */
 	__u32 step;  /* boundaries in the process before its end */
 	__u32 pad;

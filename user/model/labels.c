@@ -52,6 +52,7 @@ static const struct {
 	[SPAN_COMM] = {"comm", LISTED_ALL},
 	[SPAN_SYNC] = {"sync", LISTED_ALL},
 	[SPAN_SAVE] = {"save", LISTED_ALL},
+	[SPAN_VALIDATION] = {"validation", LISTED_PLAIN},
 	[SPAN_OP] = {"op", LISTED_ALL},
 	[SPAN_EVALUATE] = {"evaluate", LISTED_ALL},
 	[SPAN_NODE] = {"node", LISTED_ALL},

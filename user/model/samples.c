@@ -19,15 +19,15 @@ struct packed {
 	uint32_t step, waits;
 	uint32_t waker;
 	int16_t syscall;
-	uint8_t kind : 7, in_forward : 1;
+	uint8_t kind : 7, enclosed : 1;
 	uint8_t cause;
 };
 
-/* A forward is known as one only when it ends: the paths of the samples in it, which came before, lack it. */
-struct forward {
+/* What is known only when it ends, a forward or an evaluation: the paths of the samples in it, which came before, lack it. */
+struct enclosure {
 	uint32_t thread, depth;
 	uint64_t start_ns, end_ns;
-	uint64_t name;
+	struct path_span span;
 };
 
 struct calls_node {
@@ -136,18 +136,17 @@ static int add_pause(struct samples *samples, const struct rec_interval *record)
 	return 0;
 }
 
-static int add_forward(struct samples *samples, const struct rec_interval *record)
+static int add_enclosure(struct samples *samples, const struct rec_interval *record)
 {
-	struct forward *forward;
+	struct enclosure *new = array__add(&samples->enclosures, sizeof(*new));
 
-	forward = array__add(&samples->forwards, sizeof(*forward));
-	if (!forward)
+	if (!new)
 		return -ENOMEM;
-	*forward = (struct forward){.depth = record->depth,
-				    .start_ns = record->start_ns,
-				    .end_ns = sum__u64(record->start_ns, record->duration_ns),
-				    .name = record->name};
-	return intern__add(&samples->threads, (uint64_t)record->pid << 32 | record->tid, &forward->thread);
+	*new = (struct enclosure){.depth = record->depth,
+				  .start_ns = record->start_ns,
+				  .end_ns = sum__u64(record->start_ns, record->duration_ns),
+				  .span = {.name = record->name, .kind = record->kind}};
+	return intern__add(&samples->threads, (uint64_t)record->pid << 32 | record->tid, &new->thread);
 }
 
 static int add_interval(struct samples *samples, const struct rec_interval *record)
@@ -156,7 +155,9 @@ static int add_interval(struct samples *samples, const struct rec_interval *reco
 		return -EINVAL;
 	if (record->kind == SPAN_GC)
 		return add_pause(samples, record);
-	return record->kind == SPAN_FORWARD ? add_forward(samples, record) : -EINVAL;
+	if (record->kind == SPAN_FORWARD || record->kind == SPAN_VALIDATION)
+		return add_enclosure(samples, record);
+	return -EINVAL;
 }
 
 int samples__add(struct samples *samples, struct stacks *stacks, const struct rec_hdr *record)
@@ -233,56 +234,54 @@ static uint8_t cause_of_path(const struct path *path)
 	return CAUSE_NONE;
 }
 
-static int compare_forward(const void *a, const void *b)
+static int compare_enclosure(const void *a, const void *b)
 {
-	const struct forward *x = a, *y = b;
+	const struct enclosure *x = a, *y = b;
 
 	return x->thread != y->thread ? ORDER(x->thread, y->thread) : ORDER(x->start_ns, y->start_ns);
 }
 
-/* The last forward of the sample's thread that began before it, if it had not ended. */
-static const struct forward *find_forward(const struct samples *samples, const struct packed *packed)
+/* The last of the sample's thread that began before it, if it had not ended. */
+static const struct enclosure *find_enclosure(const struct samples *samples, const struct packed *packed)
 {
-	const struct forward *forwards = samples->forwards.items;
-	const struct forward key = {.thread = packed->thread, .start_ns = packed->time_ns};
-	size_t low = 0, high = samples->forwards.cnt;
+	const struct enclosure *all = samples->enclosures.items;
+	const struct enclosure key = {.thread = packed->thread, .start_ns = packed->time_ns};
+	size_t low = 0, high = samples->enclosures.cnt;
 
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
 
-		if (compare_forward(&forwards[middle], &key) <= 0)
+		if (compare_enclosure(&all[middle], &key) <= 0)
 			low = middle + 1;
 		else
 			high = middle;
 	}
-	if (!low || forwards[low - 1].thread != packed->thread || forwards[low - 1].end_ns < packed->time_ns)
+	if (!low || all[low - 1].thread != packed->thread || all[low - 1].end_ns < packed->time_ns)
 		return NULL;
-	return &forwards[low - 1];
+	return &all[low - 1];
 }
 
-static int put_forwards(struct samples *samples, struct stacks *stacks)
+static int put_enclosures(struct samples *samples, struct stacks *stacks)
 {
 	struct packed *packed = samples->packed.items;
 
-	if (samples->forwards.cnt)
-		qsort(samples->forwards.items, samples->forwards.cnt, sizeof(struct forward), compare_forward);
-	for (size_t i = 0; samples->forwards.cnt && i < samples->packed.cnt; i++) {
-		const struct forward *forward = packed[i].in_forward ? NULL : find_forward(samples, &packed[i]);
-		struct path_span span = {.kind = SPAN_FORWARD};
+	if (samples->enclosures.cnt)
+		qsort(samples->enclosures.items, samples->enclosures.cnt, sizeof(struct enclosure), compare_enclosure);
+	for (size_t i = 0; samples->enclosures.cnt && i < samples->packed.cnt; i++) {
+		const struct enclosure *found = packed[i].enclosed ? NULL : find_enclosure(samples, &packed[i]);
 
-		if (!forward)
+		if (!found)
 			continue;
-		span.name = forward->name;
-		if (stacks__path_with(stacks, packed[i].path, &span, forward->depth, &packed[i].path))
+		if (stacks__path_with(stacks, packed[i].path, &found->span, found->depth, &packed[i].path))
 			return -ENOMEM;
-		packed[i].in_forward = true;
+		packed[i].enclosed = true;
 	}
 	return 0;
 }
 
 int samples__refine(struct samples *samples, struct stacks *stacks, const struct names *names)
 {
-	int err = put_forwards(samples, stacks);
+	int err = put_enclosures(samples, stacks);
 	size_t path_end = stacks__path_end(stacks);
 	uint8_t *causes;
 
@@ -382,7 +381,7 @@ const struct calls *samples__calls(const struct samples *samples, size_t *cnt)
 
 void samples__forget(struct samples *samples)
 {
-	samples->packed.cnt = samples->forwards.cnt = samples->pauses.cnt = 0;
+	samples->packed.cnt = samples->enclosures.cnt = samples->pauses.cnt = 0;
 	intern__free(&samples->threads);
 	intern__free(&samples->symbols);
 	intern__free(&samples->wakers);
@@ -392,7 +391,7 @@ void samples__free(struct samples *samples)
 {
 	tdestroy(samples->calls_by_key, free);
 	free(samples->packed.items);
-	free(samples->forwards.items);
+	free(samples->enclosures.items);
 	free(samples->pauses.items);
 	free(samples->calls.items);
 	free(samples->loaders.items);

@@ -73,7 +73,7 @@ struct samples {
 	struct intern threads;
 	struct intern symbols; /* and paths of files */
 	struct intern wakers;  /* pid and tid */
-	struct array forwards; /* struct forward, see samples.c */
+	struct array enclosures; /* struct enclosure, see samples.c */
 	struct array pauses;   /* struct gc_pause */
 	struct array calls;    /* struct calls, in the order of their first record */
 	void *calls_by_key;    /* tree, see samples.c; empty: NULL */
@@ -84,7 +84,7 @@ struct samples {
 /* Takes one of the three records, whose size holds its struct. 0, -ENOMEM, or -EINVAL when it makes no sense. */
 int samples__add(struct samples *samples, struct stacks *stacks, const struct rec_hdr *record);
 /*
- * After records came, and before samples__get: puts forwards into the paths of the samples in them, and finds what stacks
+ * After records came, and before samples__get: puts forwards and evaluations into the paths of the samples in them, and finds what stacks
  * and paths tell of causes. 0 or -ENOMEM.
  */
 int samples__refine(struct samples *samples, struct stacks *stacks, const struct names *names);

@@ -54,9 +54,10 @@ static int classify_paths(struct steps *steps, struct job *job)
 	for (size_t i = 0; i < end; i++) {
 		struct path path = stacks__path(stacks, i);
 
-		for (uint32_t s = path.cnt; s > 0 && !steps->phases[i]; s--)
+		for (uint32_t s = 0; s < path.cnt; s++)
 			steps->phases[i] =
-				labels__phase(path.spans[s - 1].kind, job__name(job, path.spans[s - 1].name));
+				phase__inside(steps->phases[i],
+					      labels__phase(path.spans[s].kind, job__name(job, path.spans[s].name)));
 	}
 	return 0;
 }

@@ -212,7 +212,7 @@ static uint16_t first_lane(const struct timeline *timeline, const struct timelin
 {
 	enum span_kind kind = timeline->names[span->name].kind;
 
-	return kind == SPAN_STEP || kind == SPAN_FORWARD;
+	return kind == SPAN_STEP || kind == SPAN_FORWARD || kind == SPAN_VALIDATION;
 }
 
 /* Gives each span of a thread, sorted, the first lane in which it nests. Parents has room for as many. */

@@ -6,6 +6,7 @@ how many iterations it made, and what a label costs there.
 """
 
 import contextlib
+import itertools
 import os
 import statistics
 import time
@@ -50,6 +51,20 @@ class Loop:
             except StopIteration:
                 return
             yield batch
+
+    def evaluate(self, loader, limit=None):
+        """One loop over a DataLoader with no backward: from before its first fetch to behind the one that finds no batch left."""
+        batches, i = iter(loader), 0
+        start = time.perf_counter()
+        while i != limit:
+            try:
+                x, y = next(batches)
+            except StopIteration:
+                break
+            with torch.no_grad():
+                torch.nn.functional.mse_loss(self.model(x), y)
+            i += 1
+        self.intervals.append(("validation", start, time.perf_counter()))
 
     def forward(self, x, y, model=None):
         with self.phase("forward"):
@@ -114,10 +129,106 @@ class Loop:
             self.backward(self.forward(x, y))
             self.step(optimizer)
             if i % 20 == 10:
-                with torch.no_grad():
-                    for x, y in self.batches():
-                        torch.nn.functional.mse_loss(self.model(x), y)
+                self.evaluate(DataLoader(self.rows, batch_size=BATCH))
         return self.args.batches
+
+    def validation_first(self):
+        """Before the batch at hand is used, at the beginning of each epoch, too."""
+        optimizer = self.sgd()
+        for _ in range(2):
+            for i, (x, y) in enumerate(self.batches()):
+                if i % 20 == 0:
+                    self.evaluate(DataLoader(self.rows, batch_size=BATCH))
+                self.backward(self.forward(x, y))
+                self.step(optimizer)
+        return 2 * self.args.batches
+
+    def validation_workers(self):
+        optimizer = self.sgd()
+        loader = DataLoader(self.rows, batch_size=BATCH, num_workers=2, persistent_workers=True)
+        for i, (x, y) in enumerate(self.batches()):
+            self.backward(self.forward(x, y))
+            self.step(optimizer)
+            if i % 20 == 10:
+                self.evaluate(loader)
+        return self.args.batches
+
+    def validation_part(self):
+        """It ends before its loader does."""
+        optimizer = self.sgd()
+        for _ in range(3):
+            for i, (x, y) in enumerate(self.batches()):
+                self.backward(self.forward(x, y))
+                self.step(optimizer)
+                if i == 10:
+                    break
+            self.evaluate(DataLoader(self.rows, batch_size=BATCH), 60)
+        return 3 * 11
+
+    def one_loop(self):
+        """The same lines train and evaluate."""
+        optimizer = self.sgd()
+        for train in (True, False, True, False, True):
+            batches = self.batches("data" if train else "validation_data")
+            start = time.perf_counter()
+            for x, y in batches:
+                if train:
+                    self.backward(self.forward(x, y))
+                    self.step(optimizer)
+                else:
+                    with torch.no_grad():
+                        self.model(x)
+            if not train:
+                self.intervals.append(("validation", start, time.perf_counter()))
+        return 3 * self.args.batches
+
+    def zipped(self):
+        """Two loaders, of which each step has a batch, and some pairs are skipped."""
+        optimizer = self.sgd()
+        for i, ((x, y), _) in enumerate(zip(self.batches(), self.batches())):
+            if i % 5 == 2:
+                continue
+            self.backward(self.forward(x, y))
+            self.step(optimizer)
+        return self.args.batches - self.args.batches // 5
+
+    def two_iterators(self):
+        """Likewise, each fetched by a line of its own, and the second begun anew when it is empty."""
+        optimizer = self.sgd()
+        other = self.batches()
+        for i, (x, y) in enumerate(self.batches()):
+            if i == self.args.batches // 2:
+                other = self.batches()
+            next(other)
+            self.backward(self.forward(x, y))
+            self.step(optimizer)
+        return self.args.batches
+
+    def skips(self):
+        """Some batches are not used, one is after its forward."""
+        optimizer = self.sgd()
+        steps = 0
+        for i, (x, y) in enumerate(self.batches()):
+            if i % 10 in (4, 5, 6):
+                continue
+            if i % 10 == 8:
+                self.model(x)
+                continue
+            self.backward(self.forward(x, y))
+            self.step(optimizer)
+            steps += 1
+        return steps
+
+    def fetches_ahead(self):
+        """All batches of a step are fetched before the first is used, as some trainers do to accumulate gradients."""
+        optimizer = self.sgd()
+        for _ in range(2):
+            batches = self.batches()
+            while group := list(itertools.islice(batches, 4)):
+                for x, y in group:
+                    self.backward(self.forward(x, y) / 4)
+                self.step(optimizer)
+        return 2 * self.args.batches // 4
 
     def lbfgs(self):
         optimizer = torch.optim.LBFGS(self.model.parameters(), max_iter=3, history_size=3)
@@ -160,8 +271,9 @@ class Loop:
     def inference(self):
         with torch.no_grad():
             for x, _ in self.batches():
-                self.label()
-                self.model(x)
+                with self.phase("forward"):
+                    self.label()
+                    self.model(x)
         return self.args.batches
 
     def save(self):

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Evaluations of plain loops, which have no landmark but the fetches of their DataLoader: a pass over one in which nothing
+ * is trained.
+ *
+ * Fetches of one loop, two or more with no backward and no optimizer's step between, are such a pass, from the begin of the
+ * first to the end of the one that finds no batch left, or to another loop's fetch: on a thread that trains, and if it is
+ * not that loop's batches that it trains with, for it may skip some, or fetch several first.
+ *
+ * A loop is known by the Python frames around its fetches, and by where each is in its code: so loaders that are zipped are
+ * one, and a function that is called to train and to evaluate has two. A loop that does both in turns trains until its
+ * loader is empty.
+ */
+#ifndef STEPFLAME_PASS_H
+#define STEPFLAME_PASS_H
+
+#include "pyframe.h"
+#include "span.h"
+
+#define PASS_FETCHES 2
+
+struct loop_walk {
+	u64 frame, hash;
+};
+
+/* One frame, and one outwards; false: not readable. */
+__weak __noinline int loop__step(struct thread *t, const struct proc *proc, struct loop_walk *at)
+{
+	struct py_frame frame = {};
+
+	if (!t || !proc || !at || !py_frame__read(&t->names, &proc->py.layout, at->frame, &frame))
+		return false;
+	at->frame = frame.previous;
+	if (frame.code)
+		at->hash = name_hash__add(name_hash__add(at->hash, frame.code), frame.offset);
+	return true;
+}
+
+/* The loop that the current thread fetches for; 0: not known. */
+__weak __noinline u64 loop__of(struct thread *t, const struct proc *proc)
+{
+	struct loop_walk at = {.hash = name_hash__seed(0, 0)};
+
+	if (!t || !proc || !proc->py.layout.minor || !py__own_frame(&proc->py, &at.frame) || !at.frame)
+		return 0;
+	for (u32 i = 0; i < PY_FRAMES && at.frame; i++)
+		if (!loop__step(t, proc, &at))
+			return 0;
+	return name_hash__end(at.hash);
+}
+
+struct exit_walk {
+	u64 frame;
+	u32 raised;
+	u32 pad;
+};
+
+/* One frame of fetch__raised's, and one outwards; false: that was the one. */
+__weak __noinline int exit__step(struct thread *t, const struct proc *proc, struct exit_walk *at)
+{
+	const struct py_layout *py;
+	u64 own, head[2], tail[2], exception[2] = {};
+	struct py_frame frame = {};
+
+	if (!t || !proc || !at)
+		return false;
+	py = &proc->py.layout;
+	own = at->frame;
+	if (!py_frame__read(&t->names, py, own, &frame))
+		return false;
+	at->frame = frame.previous;
+	if (!frame.code || !py__head(py, read_u64(frame.code + py->code_name), head) ||
+	    !HEAD_IS(head, "__exit__\0\0\0\0\0\0\0\0") ||
+	    !py__tail(py, read_u64(frame.code + py->code_filename), tail) || !TAIL_IS(tail, "grad/profiler.py"))
+		return true;
+	bpf_probe_read_user(exception, sizeof(exception), (const void *)(own + py->frame_locals + 8));
+	at->raised = exception[0] != exception[1];
+	return false;
+}
+
+#define EXIT_FRAMES 6 /* torch's call of its operator is inside of it */
+
+/*
+ * Does an exception leave the fetch that ends, as StopIteration does behind the last batch? Then the arguments of
+ * record_function.__exit__(self, type, value, traceback) are not all None.
+ */
+__weak __noinline int fetch__raised(struct thread *t, const struct proc *proc)
+{
+	struct exit_walk at = {};
+
+	if (!t || !proc || !proc->py.layout.minor || !py__own_frame(&proc->py, &at.frame))
+		return false;
+	for (u32 i = 0; i < EXIT_FRAMES && at.frame; i++)
+		if (!exit__step(t, proc, &at))
+			break;
+	return at.raised;
+}
+
+/* From now on. */
+static __always_inline void pass__restart(struct thread *t)
+{
+	struct pass *pass = &t->pass;
+
+	pass->start_ns = t->now_ns;
+	pass->child_ns = 0;
+	pass->depth = t->depth;
+	phase__keep(t, pass->before_ns);
+}
+
+/* What is behind us of a pass, if it is one, was validation. */
+__weak __noinline int pass__tell(struct thread *t, const struct proc *proc, u32 pid)
+{
+	struct span *derived;
+	struct pass *pass;
+
+	if (!t || !proc)
+		return 0;
+	pass = &t->pass;
+	if (!pass->loop || pass->fetches < PASS_FETCHES)
+		return 0;
+	if (pass->depth > t->depth) /* what it was in has ended */
+		pass->depth = t->depth;
+	phase__validate(t, pass->before_ns);
+	derived = span__derived(t, SPAN_VALIDATION, NAME_VALIDATION, pass->start_ns, pass->child_ns);
+	span__derive(t, proc, pid, pass->depth);
+	if (sample_period_ns)
+		interval__send(SPAN_VALIDATION, derived->name, derived->start_ns, t->now_ns,
+			       DEPTH_AND_STEP(pass->depth, proc->steps));
+	/* No forward began in it. */
+	t->gap_ns = 0;
+	phase__mark(t);
+	return 0;
+}
+
+/* The loop's next batch is about to be fetched. */
+static __always_inline void pass__fetch(struct thread *t, const struct proc *proc, u32 pid)
+{
+	struct pass *pass = &t->pass;
+
+	if (!pass->trains || proc->profile_code)
+		return;
+	pass->fetching = loop__of(t, proc);
+	if (pass->loop && pass->fetching == pass->loop) {
+		pass->fetches++;
+		return;
+	}
+	pass__tell(t, proc, pid);
+	pass->loop = pass->fetching == pass->trained ? 0 : pass->fetching;
+	pass->fetches = 1;
+	pass__restart(t);
+}
+
+/* It was, or there was none. */
+static __always_inline void pass__fetched(struct thread *t, const struct proc *proc, u32 pid)
+{
+	struct pass *pass = &t->pass;
+
+	if (t->phase != PHASE_OTHER || proc->profile_code)
+		return;
+	pass->empty = fetch__raised(t, proc);
+	if (!pass->empty)
+		return;
+	if (pass->fetching == pass->loop) {
+		pass__tell(t, proc, pid);
+		pass->loop = 0;
+	}
+	if (pass->fetching == pass->trained)
+		pass->trained = 0;
+	pass->fetching = 0;
+}
+
+/* A backward, or an optimizer's step: what was fetched last, it was fetched for that. */
+static __always_inline void pass__train(struct thread *t)
+{
+	struct pass *pass = &t->pass;
+
+	pass->trains = true;
+	pass->loop = 0;
+	if (pass->fetching)
+		pass->trained = pass->fetching;
+}
+
+#endif
