@@ -15,6 +15,7 @@
 #include "ops.h"
 
 struct job;
+struct gpu;
 struct op_group;
 struct io;
 struct samples;
@@ -67,6 +68,8 @@ bool job__op_group(const struct job *job, uint64_t id, struct op_group *group);
 const struct op_row *job__ops(struct job *job, size_t *cnt);
 const struct rec_op_window *job__op_windows(struct job *job, size_t *cnt);
 const struct io *job__io(const struct job *job);
+/* See gpu.h; joined, valid until the next record. NULL: no memory. */
+const struct gpu *job__gpu(struct job *job);
 /* See stacks.h and samples.h; valid until the next record. job__samples: NULL: no memory. */
 const struct stacks *job__stacks(const struct job *job);
 const struct samples *job__samples(struct job *job);
