@@ -12,6 +12,7 @@
 
 #include "../../include/gpu_records.h"
 #include "array.h"
+#include "intern.h"
 #include "names.h"
 #include "stacks.h"
 
@@ -55,7 +56,7 @@ struct gpu_call {
 #define GPU_NOT_JOINED UINT32_MAX
 
 /* REC_GPU_ACTIVITY. */
-struct gpu_activity {
+struct gpu_act {
 	uint64_t start_ns, duration_ns; /* their sum does not overflow */
 	uint64_t name;                  /* REC_NAME id: of a kernel (mangled), of a function; 0: none */
 	uint64_t bytes;
@@ -72,15 +73,19 @@ struct gpu_activity {
 };
 
 struct gpu {
+	struct array told;       /* struct rec_gpu by number of pids - 1, zeroed where it did not come */
+	struct intern pids;      /* of all records */
 	struct array processes;  /* struct gpu_process */
 	struct array sums;       /* struct gpu_calls, in the order of their first record */
 	void *sums_by_key;       /* tree, see gpu.c; empty: NULL */
 	struct array calls;      /* struct gpu_call */
-	struct array activities; /* struct gpu_activity */
+	struct array activities; /* struct gpu_act */
 	struct array steps;      /* struct rec_gpu_step */
-	struct array devices;    /* struct rec_gpu_device */
-	struct array usages;     /* struct rec_gpu_usage */
-	bool joined;             /* since the last record */
+	struct intern device_ids;
+	struct array devices; /* struct rec_gpu_device, sorted by gpu__join into: */
+	struct array sorted_devices;
+	struct array usages; /* struct rec_gpu_usage */
+	bool joined;         /* since the last record */
 };
 
 /* Takes one of the records, whose size holds its struct. 0, -ENOMEM, or -EINVAL when it makes no sense. */
@@ -98,7 +103,7 @@ const struct gpu_calls *gpu__sums(const struct gpu *gpu, size_t *cnt);
 /* By pid, tid and start. They do not overlap within a thread, unless the recording lies. */
 const struct gpu_call *gpu__calls(const struct gpu *gpu, size_t *cnt);
 /* By pid and start. */
-const struct gpu_activity *gpu__activities(const struct gpu *gpu, size_t *cnt);
+const struct gpu_act *gpu__activities(const struct gpu *gpu, size_t *cnt);
 /* By pid and time. */
 const struct rec_gpu_step *gpu__steps(const struct gpu *gpu, size_t *cnt);
 /* By pid and number; the last state each. Names are UTF-8 that ends. */
@@ -107,17 +112,17 @@ const struct rec_gpu_device *gpu__devices(const struct gpu *gpu, size_t *cnt);
 const struct rec_gpu_usage *gpu__usages(const struct gpu *gpu, size_t *cnt);
 
 /* The call of the CPU, as CUPTI saw it; NULL: not joined. */
-const struct gpu_activity *gpu__asked_by(const struct gpu *gpu, const struct gpu_activity *activity);
+const struct gpu_act *gpu__asked_by(const struct gpu *gpu, const struct gpu_act *activity);
 /* The call with its operator, action, step and path, as the probes saw it; NULL: not joined. */
-const struct gpu_call *gpu__call_of(const struct gpu *gpu, const struct gpu_activity *activity);
+const struct gpu_call *gpu__call_of(const struct gpu *gpu, const struct gpu_act *activity);
 
 /* Is it work of the GPU: a kernel, copy, set or graph? */
-static inline bool gpu_activity__is_work(const struct gpu_activity *activity)
+static inline bool gpu_act__is_work(const struct gpu_act *activity)
 {
 	return activity->kind >= GPU_ACTIVITY_KERNEL && activity->kind <= GPU_ACTIVITY_GRAPH;
 }
 
-static inline uint64_t gpu_activity__end_ns(const struct gpu_activity *activity)
+static inline uint64_t gpu_act__end_ns(const struct gpu_act *activity)
 {
 	return activity->start_ns + activity->duration_ns;
 }

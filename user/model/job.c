@@ -17,6 +17,7 @@
 #include "../order.h"
 #include "../utf8.h"
 #include "array.h"
+#include "gpu.h"
 #include "io.h"
 #include "names.h"
 #include "ops.h"
@@ -34,6 +35,7 @@ struct job {
 	struct stacks stacks;
 	struct samples samples;
 	struct io io;
+	struct gpu gpu;
 	bool unrefined;          /* records came since samples__refine */
 	struct array boundaries; /* struct rec_step */
 	struct array exits;      /* struct rec_proc */
@@ -82,6 +84,7 @@ void job__free(struct job *job)
 	stacks__free(&job->stacks);
 	samples__free(&job->samples);
 	io__free(&job->io);
+	gpu__free(&job->gpu);
 	tdestroy(job->aggs, free);
 	for (size_t i = 0; i < job->unknown.cnt; i++)
 		free((char *)((struct job_counter *)job->unknown.items)[i].name);
@@ -317,6 +320,11 @@ static int add_io(struct job *job, const struct rec_hdr *record)
 	return count_malformed(job, io__add(&job->io, record));
 }
 
+static int add_gpu(struct job *job, const struct rec_hdr *record)
+{
+	return count_malformed(job, gpu__add(&job->gpu, &job->stacks, record));
+}
+
 /* By type. A record may be longer than its struct, which a later version may extend at the end, but not shorter. */
 static const struct {
 	size_t bytes;
@@ -343,6 +351,13 @@ static const struct {
 	[REC_FILE] = {sizeof(struct rec_file), add_io},
 	[REC_CALLS] = {sizeof(struct rec_calls), add_samples},
 	[REC_STEP] = {sizeof(struct rec_step), add_boundary},
+	[REC_GPU] = {sizeof(struct rec_gpu), add_gpu},
+	[REC_GPU_CALLS] = {sizeof(struct rec_gpu_calls), add_gpu},
+	[REC_GPU_CALL] = {sizeof(struct rec_gpu_call), add_gpu},
+	[REC_GPU_STEP] = {sizeof(struct rec_gpu_step), add_gpu},
+	[REC_GPU_ACTIVITY] = {sizeof(struct rec_gpu_activity), add_gpu},
+	[REC_GPU_DEVICE] = {sizeof(struct rec_gpu_device), add_gpu},
+	[REC_GPU_USAGE] = {sizeof(struct rec_gpu_usage), add_gpu},
 };
 
 int job__add(struct job *job, const struct rec_hdr *record)
@@ -350,6 +365,7 @@ int job__add(struct job *job, const struct rec_hdr *record)
 	job->stale = true;
 	job->ops.stale = true;
 	job->unrefined = true;
+	job->gpu.joined = false;
 	if (record->type >= sizeof(handlers) / sizeof(*handlers) || !handlers[record->type].bytes)
 		return 0;
 	if (record->size < handlers[record->type].bytes) {
@@ -433,6 +449,11 @@ const struct io *job__io(const struct job *job)
 	return &job->io;
 }
 
+const struct gpu *job__gpu(struct job *job)
+{
+	return gpu__join(&job->gpu, &job->names) ? NULL : &job->gpu;
+}
+
 const struct samples *job__samples(struct job *job)
 {
 	if (job->unrefined && samples__refine(&job->samples, &job->stacks, &job->names))
@@ -460,6 +481,7 @@ const struct rec_proc *job__exit(const struct job *job, uint32_t pid)
 void job__forget_samples(struct job *job)
 {
 	samples__forget(&job->samples);
+	gpu__forget(&job->gpu);
 	job->boundaries.cnt = 0;
 }
 

@@ -80,7 +80,7 @@ const struct rec_step *job__boundaries(const struct job *job, size_t *cnt);
 const struct rec_proc *job__exit(const struct job *job, uint32_t pid);
 
 /*
- * For a view of the last seconds alone, which must not grow: drops the samples, the numbers of their threads, and step boundaries. After
+ * For a view of the last seconds alone, which must not grow: drops the samples, the numbers of their threads, step boundaries, and what gpu__forget does. After
  * job__forget_stacks exact calls that came before refer to no paths.
  */
 void job__forget_samples(struct job *job);

@@ -1,0 +1,526 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Records in, sorted rows out. What is cumulative is kept by its key in a tree or a seeded table, so that no recording
+ * can make it slow. Joining is gpu_join.c.
+ */
+#include "gpu.h"
+
+#include <errno.h>
+#include <search.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../order.h"
+#include "../utf8.h"
+#include "gpu_join.h"
+#include "sums.h"
+
+/* ---- names ---- */
+
+static const struct {
+	const char *name;
+	enum gpu_class class;
+} apis[] = {[GPU_API_NONE] = {"", GPU_NONE},
+#define X(name, class, ...) [GPU_API_##name] = {#name, GPU_##class},
+	    STEPFLAME_GPU_APIS(X)
+#undef X
+};
+
+static const char *const directions[] = {
+#define X(id, name) [GPU_##id##_DIRECTION] = name,
+	STEPFLAME_GPU_DIRECTIONS(X)
+#undef X
+};
+
+const char *gpu_api__name(unsigned int api)
+{
+	return apis[api < GPU_API__COUNT ? api : GPU_API_NONE].name;
+}
+
+enum gpu_class gpu_api__class(unsigned int api)
+{
+	return apis[api < GPU_API__COUNT ? api : GPU_API_NONE].class;
+}
+
+const char *gpu_direction__name(unsigned int direction)
+{
+	return directions[direction < GPU_DIRECTION__COUNT ? direction : GPU_NONE_DIRECTION];
+}
+
+/* Is what follows a function's base name one of its versions: "_v7000", "_v2", "_ptsz", "_v3020_ptds"? */
+static bool is_version(const char *rest)
+{
+	while (*rest) {
+		if (!strncmp(rest, "_ptsz", 5) || !strncmp(rest, "_ptds", 5)) {
+			rest += 5;
+		} else if (!strncmp(rest, "_v", 2) && rest[2] >= '0' && rest[2] <= '9') {
+			rest += 2;
+			rest += strspn(rest, "0123456789");
+		} else {
+			return false;
+		}
+	}
+	return true;
+}
+
+enum gpu_api gpu_api__find(const char *name)
+{
+	for (int api = 1; api < GPU_API__COUNT; api++) {
+		size_t len = strlen(apis[api].name);
+
+		if (!strncmp(name, apis[api].name, len) && is_version(name + len))
+			return api;
+	}
+	return GPU_API_NONE;
+}
+
+/* ---- records ---- */
+
+static int number_pid(struct gpu *gpu, uint32_t pid, uint32_t *number)
+{
+	return pid ? intern__add(&gpu->pids, pid, number) : -EINVAL;
+}
+
+/* Text fields of fixed size hold what a target or a file put there: made valid UTF-8 that ends. */
+#define CLEAN(field)                                                \
+	do {                                                        \
+		char raw[sizeof(field)];                            \
+                                                                    \
+		memcpy(raw, (field), sizeof(raw));                  \
+		utf8__copy((field), sizeof(raw), raw, sizeof(raw)); \
+	} while (0)
+
+static int add_process(struct gpu *gpu, uint32_t number, const struct rec_gpu *record)
+{
+	if (record->tier > GPU_TIER_CUPTI)
+		return -EINVAL;
+	if (array__grow(&gpu->told, number, sizeof(struct rec_gpu)))
+		return -ENOMEM;
+	((struct rec_gpu *)gpu->told.items)[number - 1] = *record;
+	return 0;
+}
+
+struct sum_node {
+	struct gpu_calls_key key;
+	size_t index;
+};
+
+static int compare_key(const void *a, const void *b)
+{
+	return memcmp(a, b, sizeof(struct gpu_calls_key));
+}
+
+static bool is_call(const struct gpu_calls_key *key)
+{
+	return key->api > GPU_API_NONE && key->api < GPU_API__COUNT && key->direction < GPU_DIRECTION__COUNT;
+}
+
+static int add_sum(struct gpu *gpu, const struct rec_gpu_calls *record)
+{
+	struct sum_node **found = tfind(&record->key, &gpu->sums_by_key, compare_key), *node;
+	struct gpu_calls *sum;
+
+	if (!is_call(&record->key))
+		return -EINVAL;
+	if (found) {
+		((struct gpu_calls *)gpu->sums.items)[(*found)->index].val = record->val;
+		return 0;
+	}
+	node = malloc(sizeof(*node));
+	sum = node ? array__add(&gpu->sums, sizeof(*sum)) : NULL;
+	if (sum) {
+		*node = (struct sum_node){record->key, gpu->sums.cnt - 1};
+		*sum = (struct gpu_calls){record->key, record->val};
+		if (tsearch(node, &gpu->sums_by_key, compare_key))
+			return 0;
+		gpu->sums.cnt--;
+	}
+	free(node);
+	return -ENOMEM;
+}
+
+static bool ends(uint64_t start_ns, uint64_t duration_ns)
+{
+	return duration_ns <= UINT64_MAX - start_ns;
+}
+
+static int add_call(struct gpu *gpu, struct stacks *stacks, const struct rec_gpu_call *record)
+{
+	struct gpu_call *call;
+	uint32_t path;
+	int err;
+
+	if (!is_call(&record->key) || !ends(record->start_ns, record->duration_ns))
+		return -EINVAL;
+	if (gpu->calls.cnt >= GPU_NOT_JOINED)
+		return -ENOMEM;
+	err = stacks__path_number(stacks, record->path, &path);
+	call = err ? NULL : array__add(&gpu->calls, sizeof(*call));
+	if (!call)
+		return -ENOMEM;
+	*call = (struct gpu_call){.start_ns = record->start_ns,
+				  .duration_ns = record->duration_ns,
+				  .op = record->key.op,
+				  .action = record->key.action,
+				  .object = record->key.object,
+				  .bytes = record->bytes,
+				  .pid = record->key.pid,
+				  .tid = record->tid,
+				  .path = path,
+				  .step = record->step,
+				  .api = record->key.api,
+				  .direction = record->key.direction,
+				  .dtype = record->key.dtype};
+	return 0;
+}
+
+static int add_activity(struct gpu *gpu, const struct rec_gpu_activity *record)
+{
+	struct gpu_act *activity;
+
+	if (record->kind == GPU_ACTIVITY_NONE || record->kind >= GPU_ACTIVITY__COUNT ||
+	    record->direction >= GPU_DIRECTION__COUNT || !ends(record->start_ns, record->duration_ns))
+		return -EINVAL;
+	activity = gpu->activities.cnt < GPU_NOT_JOINED ? array__add(&gpu->activities, sizeof(*activity)) : NULL;
+	if (!activity)
+		return -ENOMEM;
+	*activity = (struct gpu_act){.start_ns = record->start_ns,
+				     .duration_ns = record->duration_ns,
+				     .name = record->name,
+				     .bytes = record->bytes,
+				     .pid = record->pid,
+				     .tid = record->tid,
+				     .correlation = record->correlation,
+				     .device = record->device,
+				     .context = record->context,
+				     .stream = record->stream,
+				     .kind = record->kind,
+				     .direction = record->direction,
+				     .asked_by = GPU_NOT_JOINED,
+				     .call = GPU_NOT_JOINED};
+	memcpy(activity->detail, record->detail, sizeof(activity->detail));
+	return 0;
+}
+
+static int add_step(struct gpu *gpu, const struct rec_gpu_step *record)
+{
+	struct rec_gpu_step *step = array__add(&gpu->steps, sizeof(*step));
+
+	if (!step)
+		return -ENOMEM;
+	*step = *record;
+	return 0;
+}
+
+static int add_device(struct gpu *gpu, const struct rec_gpu_device *record)
+{
+	struct rec_gpu_device *device;
+	uint32_t number;
+
+	if (intern__add(&gpu->device_ids, (uint64_t)record->pid << 32 | record->device, &number) ||
+	    array__grow(&gpu->devices, number, sizeof(*device)))
+		return -ENOMEM;
+	device = &((struct rec_gpu_device *)gpu->devices.items)[number - 1];
+	*device = *record;
+	CLEAN(device->name);
+	return 0;
+}
+
+static int add_usage(struct gpu *gpu, const struct rec_gpu_usage *record)
+{
+	struct rec_gpu_usage *usage = array__add(&gpu->usages, sizeof(*usage));
+
+	if (!usage)
+		return -ENOMEM;
+	*usage = *record;
+	CLEAN(usage->name);
+	return 0;
+}
+
+int gpu__add(struct gpu *gpu, struct stacks *stacks, const struct rec_hdr *record)
+{
+	const struct rec_gpu *process = (const void *)record;
+	const struct rec_gpu_calls *sum = (const void *)record;
+	const struct rec_gpu_call *call = (const void *)record;
+	const struct rec_gpu_activity *activity = (const void *)record;
+	const struct rec_gpu_step *step = (const void *)record;
+	const struct rec_gpu_device *device = (const void *)record;
+	uint32_t number;
+
+	gpu->joined = false;
+	switch (record->type) {
+	case REC_GPU:
+		return number_pid(gpu, process->pid, &number) ?: add_process(gpu, number, process);
+	case REC_GPU_CALLS:
+		return number_pid(gpu, sum->key.pid, &number) ?: add_sum(gpu, sum);
+	case REC_GPU_CALL:
+		return number_pid(gpu, call->key.pid, &number) ?: add_call(gpu, stacks, call);
+	case REC_GPU_ACTIVITY:
+		return number_pid(gpu, activity->pid, &number) ?: add_activity(gpu, activity);
+	case REC_GPU_STEP:
+		return number_pid(gpu, step->pid, &number) ?: add_step(gpu, step);
+	case REC_GPU_DEVICE:
+		return number_pid(gpu, device->pid, &number) ?: add_device(gpu, device);
+	}
+	return add_usage(gpu, (const void *)record);
+}
+
+/* ---- order ---- */
+
+#define DIFFER(field)                                     \
+	do {                                              \
+		if (x->field != y->field)                 \
+			return ORDER(x->field, y->field); \
+	} while (0)
+
+static int compare_call(const void *a, const void *b)
+{
+	const struct gpu_call *x = a, *y = b;
+
+	DIFFER(pid);
+	DIFFER(tid);
+	DIFFER(start_ns);
+	DIFFER(duration_ns);
+	return ORDER(x->api, y->api);
+}
+
+static int compare_activity(const void *a, const void *b)
+{
+	const struct gpu_act *x = a, *y = b;
+
+	DIFFER(pid);
+	DIFFER(start_ns);
+	DIFFER(kind);
+	DIFFER(device);
+	DIFFER(stream);
+	DIFFER(duration_ns);
+	DIFFER(correlation);
+	return ORDER(x->name, y->name);
+}
+
+static int compare_step(const void *a, const void *b)
+{
+	const struct rec_gpu_step *x = a, *y = b;
+
+	DIFFER(pid);
+	DIFFER(time_ns);
+	return ORDER(x->index, y->index);
+}
+
+static int compare_device(const void *a, const void *b)
+{
+	const struct rec_gpu_device *x = a, *y = b;
+
+	DIFFER(pid);
+	return ORDER(x->device, y->device);
+}
+
+static int compare_usage(const void *a, const void *b)
+{
+	const struct rec_gpu_usage *x = a, *y = b;
+
+	DIFFER(device);
+	return ORDER(x->time_ns, y->time_ns);
+}
+
+static int compare_process(const void *a, const void *b)
+{
+	const struct gpu_process *x = a, *y = b;
+
+	return ORDER(x->pid, y->pid);
+}
+
+static void sort(struct array *array, size_t item_bytes, int (*compare)(const void *a, const void *b))
+{
+	if (array->cnt)
+		qsort(array->items, array->cnt, item_bytes, compare);
+}
+
+/* ---- processes ---- */
+
+static struct gpu_process *find_process(const struct gpu *gpu, uint32_t pid)
+{
+	struct gpu_process key = {.pid = pid};
+
+	if (!gpu->processes.cnt)
+		return NULL;
+	return bsearch(&key, gpu->processes.items, gpu->processes.cnt, sizeof(key), compare_process);
+}
+
+static void at_least(struct gpu *gpu, uint32_t pid, enum gpu_tier tier)
+{
+	struct gpu_process *process = find_process(gpu, pid);
+
+	if (process && process->tier < tier)
+		process->tier = tier;
+}
+
+static int list_processes(struct gpu *gpu)
+{
+	const struct gpu_calls *sums = gpu->sums.items;
+	const struct gpu_act *activities = gpu->activities.items;
+	const struct rec_gpu *told = gpu->told.items;
+
+	gpu->processes.cnt = 0;
+	for (uint32_t i = 1; i < intern__end(&gpu->pids); i++) {
+		struct gpu_process *process = array__add(&gpu->processes, sizeof(*process));
+
+		if (!process)
+			return -ENOMEM;
+		process->pid = intern__key(&gpu->pids, i);
+		if (i > gpu->told.cnt || !told[i - 1].pid)
+			continue;
+		process->tier = told[i - 1].tier;
+		process->cupti_ns = told[i - 1].cupti_ns;
+		process->lost = told[i - 1].lost;
+		process->cupti_version = told[i - 1].cupti_version;
+		utf8__copy(process->why, sizeof(process->why), told[i - 1].why, sizeof(told[i - 1].why));
+	}
+	sort(&gpu->processes, sizeof(struct gpu_process), compare_process);
+	for (size_t i = 0; i < gpu->sums.cnt; i++)
+		at_least(gpu, sums[i].key.pid, GPU_TIER_PROBES);
+	for (size_t i = 0; i < gpu->activities.cnt; i++)
+		if (!i || activities[i].pid != activities[i - 1].pid)
+			at_least(gpu, activities[i].pid, GPU_TIER_CUPTI);
+	return 0;
+}
+
+static void count_joined(struct gpu *gpu)
+{
+	const struct gpu_act *activities = gpu->activities.items;
+	struct gpu_call *calls = gpu->calls.items;
+	struct gpu_process *process = NULL;
+
+	for (size_t i = 0; i < gpu->activities.cnt; i++) {
+		const struct gpu_act *activity = &activities[i];
+
+		if (!gpu_act__is_work(activity))
+			continue;
+		if (!process || process->pid != activity->pid)
+			process = find_process(gpu, activity->pid);
+		process->activities++;
+		process->unasked += activity->asked_by == GPU_NOT_JOINED;
+		process->unjoined += activity->call == GPU_NOT_JOINED;
+		if (activity->call != GPU_NOT_JOINED) {
+			struct gpu_call *call = &calls[activity->call];
+
+			call->device_ns = sum__u64(call->device_ns, activity->duration_ns);
+			call->activities++;
+		}
+	}
+}
+
+int gpu__join(struct gpu *gpu, const struct names *names)
+{
+	struct gpu_call *calls = gpu->calls.items;
+	int err;
+
+	if (gpu->joined)
+		return 0;
+	sort(&gpu->calls, sizeof(struct gpu_call), compare_call);
+	sort(&gpu->activities, sizeof(struct gpu_act), compare_activity);
+	sort(&gpu->steps, sizeof(struct rec_gpu_step), compare_step);
+	sort(&gpu->usages, sizeof(struct rec_gpu_usage), compare_usage);
+	if (array__grow(&gpu->sorted_devices, gpu->devices.cnt, sizeof(struct rec_gpu_device)))
+		return -ENOMEM;
+	if (gpu->devices.cnt)
+		memcpy(gpu->sorted_devices.items, gpu->devices.items, gpu->devices.cnt * sizeof(struct rec_gpu_device));
+	sort(&gpu->sorted_devices, sizeof(struct rec_gpu_device), compare_device);
+	for (size_t i = 0; i < gpu->calls.cnt; i++)
+		calls[i].device_ns = calls[i].activities = 0;
+	err = list_processes(gpu) ?: gpu_join__all(gpu, names);
+	if (err)
+		return err;
+	count_joined(gpu);
+	gpu->joined = true;
+	return 0;
+}
+
+/* ---- what reports read ---- */
+
+const struct gpu_process *gpu__processes(const struct gpu *gpu, size_t *cnt)
+{
+	*cnt = gpu->processes.cnt;
+	return gpu->processes.items;
+}
+
+const struct gpu_process *gpu__process(const struct gpu *gpu, uint32_t pid)
+{
+	return find_process(gpu, pid);
+}
+
+const struct gpu_calls *gpu__sums(const struct gpu *gpu, size_t *cnt)
+{
+	*cnt = gpu->sums.cnt;
+	return gpu->sums.items;
+}
+
+const struct gpu_call *gpu__calls(const struct gpu *gpu, size_t *cnt)
+{
+	*cnt = gpu->calls.cnt;
+	return gpu->calls.items;
+}
+
+const struct gpu_act *gpu__activities(const struct gpu *gpu, size_t *cnt)
+{
+	*cnt = gpu->activities.cnt;
+	return gpu->activities.items;
+}
+
+const struct rec_gpu_step *gpu__steps(const struct gpu *gpu, size_t *cnt)
+{
+	*cnt = gpu->steps.cnt;
+	return gpu->steps.items;
+}
+
+const struct rec_gpu_device *gpu__devices(const struct gpu *gpu, size_t *cnt)
+{
+	*cnt = gpu->sorted_devices.cnt;
+	return gpu->sorted_devices.items;
+}
+
+const struct rec_gpu_usage *gpu__usages(const struct gpu *gpu, size_t *cnt)
+{
+	*cnt = gpu->usages.cnt;
+	return gpu->usages.items;
+}
+
+const struct gpu_act *gpu__asked_by(const struct gpu *gpu, const struct gpu_act *activity)
+{
+	const struct gpu_act *activities = gpu->activities.items;
+
+	return activity->asked_by == GPU_NOT_JOINED ? NULL : &activities[activity->asked_by];
+}
+
+const struct gpu_call *gpu__call_of(const struct gpu *gpu, const struct gpu_act *activity)
+{
+	const struct gpu_call *calls = gpu->calls.items;
+
+	return activity->call == GPU_NOT_JOINED ? NULL : &calls[activity->call];
+}
+
+void gpu__forget(struct gpu *gpu)
+{
+	gpu->calls.cnt = 0;
+	gpu->activities.cnt = 0;
+	gpu->steps.cnt = 0;
+	gpu->usages.cnt = 0;
+	gpu->joined = false;
+}
+
+void gpu__free(struct gpu *gpu)
+{
+	tdestroy(gpu->sums_by_key, free);
+	intern__free(&gpu->pids);
+	intern__free(&gpu->device_ids);
+	free(gpu->told.items);
+	free(gpu->processes.items);
+	free(gpu->sums.items);
+	free(gpu->calls.items);
+	free(gpu->activities.items);
+	free(gpu->steps.items);
+	free(gpu->devices.items);
+	free(gpu->sorted_devices.items);
+	free(gpu->usages.items);
+	*gpu = (struct gpu){0};
+}

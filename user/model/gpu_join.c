@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Activities of the GPU to the calls that asked for them.
+ *
+ * First by number: CUPTI gives what the GPU does the correlation id of the call, which it tells too, as one of the
+ * runtime, of the driver, or of both, one inside of the other. Then by time: that call is one that the probes saw, on
+ * the same thread and of the same class, which lies around it, or inside (probes on the driver alone), or which is a
+ * collective that launches its kernels. The clocks differ by some microseconds, so that calls are first matched as
+ * they lie, with an offset at which most of them meet, and then again with the offset that their middles have. Each
+ * call is matched to that which it overlaps most, if it is that one's best match as well. All else is left alone.
+ */
+#include "gpu_join.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../order.h"
+
+#define BLOCK       4096 /* calls with one offset: clocks drift, and are compared anew in each window */
+#define TRIED       256  /* of them, to find it */
+#define OFFSET_MAX  16000
+#define OFFSET_STEP 2000
+#define BACK_MAX    16 /* calls of a thread do not overlap, unless a recording lies */
+
+/* A GPU_ACTIVITY_CALL. */
+struct asked {
+	uint32_t pid, tid;
+	uint32_t correlation;
+	uint32_t driver;
+	uint64_t start_ns, end_ns;
+	uint32_t activity; /* index */
+	uint32_t call;     /* index, or GPU_NOT_JOINED */
+	enum gpu_class class;
+};
+
+struct join {
+	struct gpu *gpu;
+	struct gpu_act *activities;
+	const struct gpu_call *calls;
+	struct asked *asked;
+	size_t asked_cnt;
+	uint32_t *owners;  /* by call: index + 1 of the asked that it is matched to */
+	int64_t *overlaps; /* of that match */
+};
+
+/* ---- what is asked ---- */
+
+#define DIFFER(field)                                     \
+	do {                                              \
+		if (x->field != y->field)                 \
+			return ORDER(x->field, y->field); \
+	} while (0)
+
+static int compare_thread(const void *a, const void *b)
+{
+	const struct asked *x = a, *y = b;
+
+	DIFFER(driver);
+	DIFFER(pid);
+	DIFFER(tid);
+	DIFFER(start_ns);
+	return ORDER(x->activity, y->activity);
+}
+
+static int compare_correlation(const void *a, const void *b)
+{
+	const struct asked *x = a, *y = b;
+
+	DIFFER(pid);
+	DIFFER(correlation);
+	DIFFER(driver);
+	DIFFER(start_ns);
+	return ORDER(x->activity, y->activity);
+}
+
+static bool is_comm_kernel(const char *name)
+{
+	/* Mangled: "_Z29ncclDevKernel_AllReduce_Sum_f3224ncclDevKernelArgsStorage..."; as HTA, by the unmangled start. */
+	if (!strncmp(name, "_Z", 2))
+		name += 2 + strspn(name + 2, "0123456789");
+	return !strncmp(name, "nccl", 4) && strstr(name, "Kernel");
+}
+
+static int list_asked(struct join *join, const struct names *names)
+{
+	size_t cnt = join->gpu->activities.cnt;
+
+	for (size_t i = 0; i < cnt; i++)
+		join->asked_cnt += join->activities[i].kind == GPU_ACTIVITY_CALL;
+	join->asked = calloc(join->asked_cnt + 1, sizeof(*join->asked));
+	if (!join->asked)
+		return -ENOMEM;
+	join->asked_cnt = 0;
+	for (size_t i = 0; i < cnt; i++) {
+		struct gpu_act *activity = &join->activities[i];
+		const char *name = names__find(names, activity->name);
+
+		activity->asked_by = activity->call = GPU_NOT_JOINED;
+		activity->is_comm = activity->kind == GPU_ACTIVITY_KERNEL && name && is_comm_kernel(name);
+		if (activity->kind != GPU_ACTIVITY_CALL)
+			continue;
+		activity->asked_by = i;
+		join->asked[join->asked_cnt++] =
+			(struct asked){.pid = activity->pid,
+				       .tid = activity->tid,
+				       .correlation = activity->correlation,
+				       .driver = activity->detail[2] != 0,
+				       .start_ns = activity->start_ns,
+				       .end_ns = gpu_act__end_ns(activity),
+				       .activity = i,
+				       .call = GPU_NOT_JOINED,
+				       .class = name ? gpu_api__class(gpu_api__find(name)) : GPU_NONE};
+	}
+	return 0;
+}
+
+/* ---- by time ---- */
+
+static uint64_t call_end(const struct gpu_call *call)
+{
+	return call->start_ns + call->duration_ns;
+}
+
+/* Moves a time; stays in range. */
+static uint64_t shift(uint64_t ns, int64_t offset)
+{
+	if (offset < 0)
+		return ns > (uint64_t)-offset ? ns + offset : 0;
+	return ns < UINT64_MAX - offset ? ns + offset : UINT64_MAX;
+}
+
+/* How long both last; below 0: how far they are apart. */
+static int64_t overlap(const struct asked *asked, const struct gpu_call *call, int64_t offset)
+{
+	uint64_t a = shift(asked->start_ns, offset), b = shift(asked->end_ns, offset);
+	uint64_t start = a > call->start_ns ? a : call->start_ns, end = b < call_end(call) ? b : call_end(call);
+	uint64_t ns = end >= start ? end - start : start - end;
+
+	if (ns > INT64_MAX)
+		ns = INT64_MAX;
+	return end >= start ? (int64_t)ns : -(int64_t)ns;
+}
+
+/* A collective makes calls; they lie in it. */
+static bool fits(const struct asked *asked, const struct gpu_call *call, int64_t overlap_ns)
+{
+	if (gpu_api__class(call->api) == GPU_COMM)
+		return overlap_ns > 0 && 2 * (uint64_t)overlap_ns >= asked->end_ns - asked->start_ns;
+	return asked->class == gpu_api__class(call->api) && overlap_ns > 0;
+}
+
+/* The calls of one thread: from, to: indexes. */
+struct range {
+	size_t from, to;
+};
+
+/* The call that lasts longest with asked; GPU_NOT_JOINED. */
+static uint32_t best_of(const struct join *join, struct range calls, const struct asked *asked, int64_t offset,
+			int64_t *overlap_ns)
+{
+	uint64_t end_ns = shift(asked->end_ns, offset);
+	size_t low = calls.from, high = calls.to;
+	uint32_t best = GPU_NOT_JOINED;
+
+	*overlap_ns = 0;
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (join->calls[middle].start_ns < end_ns)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	for (int back = 0; back < BACK_MAX && low > calls.from; back++) {
+		const struct gpu_call *call = &join->calls[--low];
+		int64_t ns = overlap(asked, call, offset);
+
+		if (ns > *overlap_ns && fits(asked, call, ns)) {
+			*overlap_ns = ns;
+			best = low;
+		}
+	}
+	return best;
+}
+
+/* The offset of a block at which its calls overlap most. */
+static int64_t coarse_offset(const struct join *join, struct range calls, const struct asked *asked, size_t cnt)
+{
+	uint64_t most = 0;
+	int64_t found = 0;
+
+	for (int i = 0; i <= 2 * (OFFSET_MAX / OFFSET_STEP); i++) {
+		/* 0, +1, -1, +2, ...: of equals the nearest to 0 */
+		int64_t offset = (i % 2 ? 1 : -1) * ((i + 1) / 2) * OFFSET_STEP;
+		uint64_t sum = 0;
+
+		for (size_t a = 0; a < cnt && a < TRIED; a++) {
+			int64_t ns;
+
+			if (asked[a].call == GPU_NOT_JOINED &&
+			    best_of(join, calls, &asked[a], offset, &ns) != GPU_NOT_JOINED)
+				sum += ns < 1000000 ? ns : 1000000;
+		}
+		if (sum > most) {
+			most = sum;
+			found = offset;
+		}
+	}
+	return found;
+}
+
+static int compare_ns(const void *a, const void *b)
+{
+	return ORDER(*(const int64_t *)a, *(const int64_t *)b);
+}
+
+/* The median of how far middles are apart, of calls that meet at an offset; that one where none does. */
+static int64_t fine_offset(const struct join *join, struct range calls, const struct asked *asked, size_t cnt,
+			   int64_t offset)
+{
+	int64_t apart[TRIED], ns;
+	size_t found = 0;
+
+	for (size_t a = 0; a < cnt && found < TRIED; a++) {
+		uint32_t at =
+			asked[a].call == GPU_NOT_JOINED ? best_of(join, calls, &asked[a], offset, &ns) : GPU_NOT_JOINED;
+		const struct gpu_call *call = &join->calls[at];
+
+		if (at == GPU_NOT_JOINED || gpu_api__class(call->api) == GPU_COMM)
+			continue;
+		apart[found++] = (int64_t)((call->start_ns + call->duration_ns / 2) -
+					   (asked[a].start_ns + (asked[a].end_ns - asked[a].start_ns) / 2));
+	}
+	if (!found)
+		return offset;
+	qsort(apart, found, sizeof(*apart), compare_ns);
+	ns = apart[found / 2];
+	return ns > -2 * OFFSET_MAX && ns < 2 * OFFSET_MAX ? ns : offset;
+}
+
+static void match_block(struct join *join, struct range calls, struct asked *asked, size_t cnt)
+{
+	int64_t offset = coarse_offset(join, calls, asked, cnt);
+
+	offset = fine_offset(join, calls, asked, cnt, offset);
+	for (size_t a = 0; a < cnt; a++) {
+		int64_t ns;
+		uint32_t at =
+			asked[a].call == GPU_NOT_JOINED ? best_of(join, calls, &asked[a], offset, &ns) : GPU_NOT_JOINED;
+
+		if (at == GPU_NOT_JOINED)
+			continue;
+		if (gpu_api__class(join->calls[at].api) == GPU_COMM) {
+			asked[a].call = at;
+			continue;
+		}
+		if (join->owners[at] && join->overlaps[at] >= ns)
+			continue;
+		if (join->owners[at])
+			join->asked[join->owners[at] - 1].call = GPU_NOT_JOINED;
+		join->owners[at] = &asked[a] - join->asked + 1;
+		join->overlaps[at] = ns;
+		asked[a].call = at;
+	}
+}
+
+static struct range thread_calls(const struct join *join, uint32_t pid, uint32_t tid)
+{
+	struct range range = {0, join->gpu->calls.cnt};
+	const uint64_t wanted = (uint64_t)pid << 32 | tid;
+	size_t low = 0, high = range.to;
+
+	for (int end = 0; end < 2; end++) {
+		high = range.to;
+		while (low < high) {
+			size_t middle = low + (high - low) / 2;
+			uint64_t at = (uint64_t)join->calls[middle].pid << 32 | join->calls[middle].tid;
+
+			if (at < wanted || (end && at == wanted))
+				low = middle + 1;
+			else
+				high = middle;
+		}
+		if (!end)
+			range.from = low;
+	}
+	range.to = low;
+	return range;
+}
+
+/* asked is sorted by thread, the runtime's calls before the driver's: these get what is left. */
+static void match_by_time(struct join *join)
+{
+	for (size_t from = 0, to; from < join->asked_cnt; from = to) {
+		const struct asked *first = &join->asked[from];
+		struct range calls = thread_calls(join, first->pid, first->tid);
+
+		for (to = from;
+		     to < join->asked_cnt && join->asked[to].driver == first->driver &&
+		     join->asked[to].pid == first->pid && join->asked[to].tid == first->tid && to - from < BLOCK;
+		     to++)
+			;
+		if (calls.from < calls.to && first->tid)
+			match_block(join, calls, &join->asked[from], to - from);
+	}
+}
+
+/* ---- by number ---- */
+
+/*
+ * Of the calls of a process with a correlation id the last that began before the activity did, the runtime's before
+ * the driver's; NULL: none. *call: what the probes saw of one of them.
+ */
+static const struct asked *find_asked(const struct join *join, const struct gpu_act *activity, uint32_t *call)
+{
+	const struct asked key = {.pid = activity->pid, .correlation = activity->correlation};
+	const struct asked *found[2] = {NULL, NULL};
+
+	for (uint32_t driver = 0; driver < 2; driver++) {
+		uint64_t latest = activity->start_ns ? shift(activity->start_ns, OFFSET_MAX) : UINT64_MAX;
+		struct asked last = {.pid = key.pid,
+				     .correlation = key.correlation,
+				     .driver = driver,
+				     .start_ns = latest,
+				     .activity = UINT32_MAX};
+		size_t low = 0, high = join->asked_cnt;
+
+		while (low < high) {
+			size_t middle = low + (high - low) / 2;
+
+			if (compare_correlation(&join->asked[middle], &last) <= 0)
+				low = middle + 1;
+			else
+				high = middle;
+		}
+		if (low && join->asked[low - 1].pid == key.pid && join->asked[low - 1].correlation == key.correlation &&
+		    join->asked[low - 1].driver == driver)
+			found[driver] = &join->asked[low - 1];
+	}
+	*call = found[0] ? found[0]->call : GPU_NOT_JOINED;
+	if (*call == GPU_NOT_JOINED && found[1])
+		*call = found[1]->call;
+	return found[0] ?: found[1];
+}
+
+static void match_by_number(struct join *join)
+{
+	for (size_t i = 0; i < join->asked_cnt; i++)
+		join->activities[join->asked[i].activity].call = join->asked[i].call;
+	for (size_t i = 0; i < join->gpu->activities.cnt; i++) {
+		struct gpu_act *activity = &join->activities[i];
+		const struct asked *asked;
+		uint32_t call;
+
+		if (activity->kind == GPU_ACTIVITY_CALL || !activity->correlation)
+			continue;
+		asked = find_asked(join, activity, &call);
+		if (!asked)
+			continue;
+		activity->asked_by = asked->activity;
+		activity->call = call;
+	}
+}
+
+int gpu_join__all(struct gpu *gpu, const struct names *names)
+{
+	struct join join = {.gpu = gpu, .activities = gpu->activities.items, .calls = gpu->calls.items};
+	int err = -ENOMEM;
+
+	join.owners = calloc(gpu->calls.cnt + 1, sizeof(*join.owners));
+	join.overlaps = calloc(gpu->calls.cnt + 1, sizeof(*join.overlaps));
+	if (!join.owners || !join.overlaps || list_asked(&join, names))
+		goto out;
+	if (join.asked_cnt)
+		qsort(join.asked, join.asked_cnt, sizeof(*join.asked), compare_thread);
+	match_by_time(&join);
+	if (join.asked_cnt)
+		qsort(join.asked, join.asked_cnt, sizeof(*join.asked), compare_correlation);
+	match_by_number(&join);
+	err = 0;
+out:
+	free(join.asked);
+	free(join.owners);
+	free(join.overlaps);
+	return err;
+}
