@@ -1,0 +1,519 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Work of a GPU in the order of its start; what is between the end of all before and the start of the next is idle, for
+ * the reason that this next one gives. CUPTI may watch in windows, of which a recording has no bounds but says how long
+ * they were in all: the longest times without any word of the process are between them, as many as that takes.
+ */
+#include "gpu_time.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../order.h"
+#include "sums.h"
+
+#define SILENT_NS 1000000 /* shorter times without a word are in a window */
+
+/* What CUPTI told of a process. */
+struct watched {
+	uint32_t pid;
+	uint64_t first_ns, last_ns;
+	struct gpu_spans not ;
+};
+
+/* A thread of the CPU is in a DataLoader's next, or in a copy. */
+struct fetch {
+	uint32_t pid, tid;
+	uint64_t start_ns, end_ns;
+};
+
+struct gpu_time {
+	const struct gpu *gpu;
+	struct array lines;   /* struct gpu_line */
+	struct array streams; /* struct gpu_stream */
+	struct array watched; /* struct watched, by pid */
+	struct array fetches; /* struct fetch, by thread and time, disjoint */
+};
+
+static const struct {
+	const char *name, *meaning;
+} idles[] = {
+#define X(id, name, meaning) [GPU_IDLE_##id] = {name, meaning},
+	STEPFLAME_GPU_IDLE(X)
+#undef X
+};
+
+const char *gpu_idle__name(enum gpu_idle idle)
+{
+	return idles[idle].name;
+}
+
+const char *gpu_idle__meaning(enum gpu_idle idle)
+{
+	return idles[idle].meaning;
+}
+
+#define DIFFER(field)                                     \
+	do {                                              \
+		if (x->field != y->field)                 \
+			return ORDER(x->field, y->field); \
+	} while (0)
+
+/* ---- spans ---- */
+
+/* In the order of their start. 0 or -ENOMEM. */
+static int spans__add(struct array *spans, uint64_t start_ns, uint64_t end_ns)
+{
+	struct gpu_span *last = spans->cnt ? (struct gpu_span *)spans->items + spans->cnt - 1 : NULL, *new;
+
+	if (end_ns <= start_ns)
+		return 0;
+	if (last && start_ns <= last->end_ns) {
+		last->end_ns = end_ns > last->end_ns ? end_ns : last->end_ns;
+		return 0;
+	}
+	new = array__add(spans, sizeof(*new));
+	if (!new)
+		return -ENOMEM;
+	last = spans->cnt > 1 ? new - 1 : NULL;
+	*new = (struct gpu_span){start_ns, end_ns, last ? last->before_ns + last->end_ns - last->start_ns : 0};
+	return 0;
+}
+
+uint64_t gpu_spans__total(const struct gpu_spans *spans)
+{
+	const struct gpu_span *last = spans->cnt ? &spans->items[spans->cnt - 1] : NULL;
+
+	return last ? last->before_ns + last->end_ns - last->start_ns : 0;
+}
+
+/* How long before an instant. */
+static uint64_t before(const struct gpu_spans *spans, uint64_t time_ns)
+{
+	size_t low = 0, high = spans->cnt;
+	const struct gpu_span *at;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (spans->items[middle].start_ns < time_ns)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (!low)
+		return 0;
+	at = &spans->items[low - 1];
+	return at->before_ns + (time_ns < at->end_ns ? time_ns : at->end_ns) - at->start_ns;
+}
+
+uint64_t gpu_spans__within(const struct gpu_spans *spans, uint64_t start_ns, uint64_t end_ns)
+{
+	return end_ns > start_ns ? before(spans, end_ns) - before(spans, start_ns) : 0;
+}
+
+uint64_t gpu_line__overlap(const struct gpu_line *line, uint64_t start_ns, uint64_t end_ns)
+{
+	return gpu_spans__within(&line->compute, start_ns, end_ns) + gpu_spans__within(&line->comm, start_ns, end_ns) -
+	       gpu_spans__within(&line->kernels, start_ns, end_ns);
+}
+
+/* ---- when CUPTI watched ---- */
+
+static int compare_longest(const void *a, const void *b)
+{
+	const struct gpu_span *x = a, *y = b;
+	uint64_t x_ns = x->end_ns - x->start_ns, y_ns = y->end_ns - y->start_ns;
+
+	return x_ns != y_ns ? ORDER(y_ns, x_ns) : ORDER(x->start_ns, y->start_ns);
+}
+
+static int compare_start(const void *a, const void *b)
+{
+	return ORDER(((const struct gpu_span *)a)->start_ns, ((const struct gpu_span *)b)->start_ns);
+}
+
+/* Of silent times, spans by length, those that make up for what CUPTI was not at work. 0 or -ENOMEM. */
+static int keep_unwatched(struct watched *watched, struct array *silent, uint64_t cupti_ns)
+{
+	uint64_t all_ns = watched->last_ns - watched->first_ns, left_ns = all_ns > cupti_ns ? all_ns - cupti_ns : 0;
+	struct gpu_span *spans = silent->items;
+	struct array kept = {0};
+	size_t cnt = 0;
+	int err = 0;
+
+	if (!cupti_ns || !silent->cnt)
+		return 0;
+	qsort(spans, silent->cnt, sizeof(*spans), compare_longest);
+	/* One that is half as long again as what is missing is rather a wait inside of a window. */
+	for (size_t i = 0; i < silent->cnt; i++) {
+		uint64_t ns = spans[i].end_ns - spans[i].start_ns;
+
+		if (ns > left_ns + left_ns / 2)
+			continue;
+		left_ns -= ns < left_ns ? ns : left_ns;
+		spans[cnt++] = spans[i];
+	}
+	qsort(spans, cnt, sizeof(*spans), compare_start);
+	for (size_t i = 0; i < cnt && !err; i++)
+		err = spans__add(&kept, spans[i].start_ns, spans[i].end_ns);
+	watched->not = (struct gpu_spans){kept.items, kept.cnt};
+	return err;
+}
+
+/* Activities of one process, in the order of their start. 0 or -ENOMEM. */
+static int watch_process(struct gpu_time *time, const struct gpu_act *activities, size_t cnt)
+{
+	struct watched *watched = array__add(&time->watched, sizeof(*watched));
+	const struct gpu_process *process = gpu__process(time->gpu, activities->pid);
+	struct array silent = {0};
+	int err = watched ? 0 : -ENOMEM;
+
+	for (size_t i = 0; i < cnt && !err; i++) {
+		uint64_t start_ns = activities[i].start_ns, end_ns = gpu_act__end_ns(&activities[i]);
+
+		watched->pid = activities->pid;
+		if (!start_ns)
+			continue;
+		if (!watched->last_ns)
+			watched->first_ns = start_ns;
+		else if (start_ns > watched->last_ns && start_ns - watched->last_ns >= SILENT_NS)
+			err = spans__add(&silent, watched->last_ns, start_ns);
+		if (end_ns > watched->last_ns)
+			watched->last_ns = end_ns;
+	}
+	if (!err)
+		err = keep_unwatched(watched, &silent, process->cupti_ns);
+	free(silent.items);
+	return err;
+}
+
+static const struct watched *find_watched(const struct gpu_time *time, uint32_t pid)
+{
+	static const struct watched none;
+	const struct watched *watched = time->watched.items;
+	size_t low = 0, high = time->watched.cnt;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (watched[middle].pid < pid)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < time->watched.cnt && watched[low].pid == pid ? &watched[low] : &none;
+}
+
+const struct gpu_spans *gpu_time__unwatched(const struct gpu_time *time, uint32_t pid)
+{
+	return &find_watched(time, pid)->not ;
+}
+
+uint64_t gpu_time__watched(const struct gpu_time *time, uint32_t pid, uint64_t start_ns, uint64_t end_ns)
+{
+	const struct watched *watched = find_watched(time, pid);
+
+	if (start_ns < watched->first_ns)
+		start_ns = watched->first_ns;
+	if (end_ns > watched->last_ns)
+		end_ns = watched->last_ns;
+	return end_ns > start_ns ? end_ns - start_ns - gpu_spans__within(&watched->not, start_ns, end_ns) : 0;
+}
+
+/* ---- when the CPU fetched data ---- */
+
+static int compare_fetch(const void *a, const void *b)
+{
+	const struct fetch *x = a, *y = b;
+
+	DIFFER(pid);
+	DIFFER(tid);
+	DIFFER(start_ns);
+	return ORDER(x->end_ns, y->end_ns);
+}
+
+static int add_fetch(struct gpu_time *time, uint32_t pid, uint32_t tid, uint64_t start_ns, uint64_t end_ns)
+{
+	struct fetch *fetch = array__add(&time->fetches, sizeof(*fetch));
+
+	if (!fetch)
+		return -ENOMEM;
+	*fetch = (struct fetch){pid, tid, start_ns, end_ns};
+	return 0;
+}
+
+static int list_fetches(struct gpu_time *time, const struct samples *samples, const struct steps *steps)
+{
+	struct fetch *fetches;
+	size_t cnt, kept = 0;
+	const struct gpu_call *calls = gpu__calls(time->gpu, &cnt);
+	int err = 0;
+
+	for (size_t i = 0; i < cnt && !err; i++)
+		if (gpu_api__class(calls[i].api) == GPU_COPY && calls[i].direction != GPU_DTOD_DIRECTION)
+			err = add_fetch(time, calls[i].pid, calls[i].tid, calls[i].start_ns,
+					calls[i].start_ns + calls[i].duration_ns);
+	for (size_t i = 0; steps && i < samples__cnt(samples) && !err; i++) {
+		struct sample sample = samples__get(samples, i);
+		bool is_data = sample.cause == CAUSE_DATA_WAIT || steps__phase(steps, sample.path) == PHASE_DATA;
+
+		if (is_data && gpu__process(time->gpu, sample.pid))
+			err = add_fetch(time, sample.pid, sample.tid,
+					sample.time_ns > sample.weight_ns ? sample.time_ns - sample.weight_ns : 0,
+					sample.time_ns);
+	}
+	fetches = time->fetches.items;
+	if (time->fetches.cnt)
+		qsort(fetches, time->fetches.cnt, sizeof(*fetches), compare_fetch);
+	for (size_t i = 0; i < time->fetches.cnt; i++) {
+		struct fetch *last = kept ? &fetches[kept - 1] : NULL;
+
+		if (!last || last->pid != fetches[i].pid || last->tid != fetches[i].tid ||
+		    last->end_ns < fetches[i].start_ns)
+			fetches[kept++] = fetches[i];
+		else if (last->end_ns < fetches[i].end_ns)
+			last->end_ns = fetches[i].end_ns;
+	}
+	time->fetches.cnt = kept;
+	return err;
+}
+
+/* How long a thread fetched data between two instants. */
+static uint64_t fetched_ns(const struct gpu_time *time, uint32_t pid, uint32_t tid, uint64_t start_ns, uint64_t end_ns)
+{
+	const struct fetch key = {pid, tid, start_ns, 0}, *fetches = time->fetches.items;
+	size_t low = 0, high = time->fetches.cnt;
+	uint64_t sum = 0;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (compare_fetch(&fetches[middle], &key) < 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	for (low -= low > 0;
+	     low < time->fetches.cnt && compare_fetch(&fetches[low], &(struct fetch){pid, tid, end_ns, 0}) < 0; low++) {
+		uint64_t from = fetches[low].start_ns > start_ns ? fetches[low].start_ns : start_ns;
+		uint64_t to = fetches[low].end_ns < end_ns ? fetches[low].end_ns : end_ns;
+
+		if (fetches[low].pid == pid && fetches[low].tid == tid && to > from)
+			sum += to - from;
+	}
+	return sum;
+}
+
+/* ---- lines and streams ---- */
+
+static int compare_device(const void *a, const void *b)
+{
+	const struct gpu_act *x = *(const struct gpu_act *const *)a, *y = *(const struct gpu_act *const *)b;
+
+	DIFFER(pid);
+	DIFFER(device);
+	DIFFER(start_ns);
+	return ORDER(x, y);
+}
+
+static int compare_stream(const void *a, const void *b)
+{
+	const struct gpu_act *x = *(const struct gpu_act *const *)a, *y = *(const struct gpu_act *const *)b;
+
+	DIFFER(pid);
+	DIFFER(device);
+	DIFFER(context);
+	DIFFER(stream);
+	DIFFER(start_ns);
+	return ORDER(x, y);
+}
+
+/* HTA's question: had the CPU asked for it when all before it was done? */
+static enum gpu_idle idle_before(const struct gpu_time *time, const struct gpu_act *next, uint64_t idle_from_ns)
+{
+	const struct gpu_act *asked = gpu__asked_by(time->gpu, next);
+
+	if (!asked || !asked->start_ns)
+		return GPU_IDLE_OTHER;
+	if (asked->start_ns > idle_from_ns)
+		return GPU_IDLE_HOST;
+	return next->start_ns - idle_from_ns < GPU_IDLE_LAUNCH_NS ? GPU_IDLE_LAUNCH : GPU_IDLE_OTHER;
+}
+
+static void add_idle(const struct gpu_time *time, struct gpu_line *line, const struct gpu_act *next, uint64_t from_ns)
+{
+	const struct gpu_spans *not = gpu_time__unwatched(time, line->pid);
+	uint64_t ns = next->start_ns - from_ns - gpu_spans__within(not, from_ns, next->start_ns), data_ns;
+	enum gpu_idle idle = idle_before(time, next, from_ns);
+	const struct gpu_act *asked = gpu__asked_by(time->gpu, next);
+
+	if (idle == GPU_IDLE_HOST) {
+		data_ns = fetched_ns(time, line->pid, asked->tid, from_ns, next->start_ns);
+		data_ns = data_ns < ns ? data_ns : ns;
+		line->idle_ns[GPU_IDLE_DATA] += data_ns;
+		ns -= data_ns;
+	}
+	line->idle_ns[idle] += ns;
+}
+
+static void take(struct gpu_spans *spans, struct array *array)
+{
+	*spans = (struct gpu_spans){array->items, array->cnt};
+}
+
+/* Work of one device in the order of its start. 0 or -ENOMEM. */
+static int make_line(struct gpu_time *time, const struct gpu_act *const *acts, size_t cnt)
+{
+	struct gpu_line *line = array__add(&time->lines, sizeof(*line));
+	struct array work = {0}, kernels = {0}, compute = {0}, comm = {0};
+	int err = line ? 0 : -ENOMEM;
+
+	if (err)
+		return err;
+	line->pid = acts[0]->pid;
+	line->device = acts[0]->device;
+	for (size_t i = 0; i < cnt && !err; i++) {
+		const struct gpu_act *act = acts[i];
+		uint64_t end_ns = gpu_act__end_ns(act);
+
+		if (!act->start_ns) {
+			line->untimed++;
+			continue;
+		}
+		if (!line->last_ns)
+			line->first_ns = line->last_ns = act->start_ns;
+		if (act->start_ns > line->last_ns)
+			add_idle(time, line, act, line->last_ns);
+		if (end_ns > line->last_ns)
+			line->last_ns = end_ns;
+		err = spans__add(&work, act->start_ns, end_ns);
+		if (!err && (act->kind == GPU_ACTIVITY_KERNEL || act->kind == GPU_ACTIVITY_GRAPH))
+			err = spans__add(&kernels, act->start_ns, end_ns)
+				      ?: spans__add(act->is_comm ? &comm : &compute, act->start_ns, end_ns);
+	}
+	take(&line->work, &work);
+	take(&line->kernels, &kernels);
+	take(&line->compute, &compute);
+	take(&line->comm, &comm);
+	line->watched_ns = line->last_ns - line->first_ns -
+			   gpu_spans__within(gpu_time__unwatched(time, line->pid), line->first_ns, line->last_ns);
+	return err;
+}
+
+static int make_stream(struct gpu_time *time, const struct gpu_act *const *acts, size_t cnt)
+{
+	struct gpu_stream *stream = array__add(&time->streams, sizeof(*stream));
+	uint64_t done_ns = 0;
+
+	if (!stream)
+		return -ENOMEM;
+	stream->pid = acts[0]->pid;
+	stream->device = acts[0]->device;
+	stream->context = acts[0]->context;
+	stream->stream = acts[0]->stream;
+	stream->activities = cnt;
+	for (size_t i = 0; i < cnt; i++) {
+		uint64_t start_ns = acts[i]->start_ns, end_ns = gpu_act__end_ns(acts[i]), ns;
+		enum gpu_idle idle;
+
+		if (!start_ns)
+			continue;
+		if (done_ns && start_ns > done_ns) {
+			ns = start_ns - done_ns -
+			     gpu_spans__within(gpu_time__unwatched(time, stream->pid), done_ns, start_ns);
+			idle = idle_before(time, acts[i], done_ns);
+			*(idle == GPU_IDLE_HOST     ? &stream->host_wait_ns
+			  : idle == GPU_IDLE_LAUNCH ? &stream->kernel_wait_ns
+						    : &stream->other_ns) += ns;
+		}
+		stream->busy_ns += end_ns > done_ns ? end_ns - (start_ns > done_ns ? start_ns : done_ns) : 0;
+		done_ns = end_ns > done_ns ? end_ns : done_ns;
+	}
+	return 0;
+}
+
+static int make(struct gpu_time *time, const struct samples *samples, const struct steps *steps)
+{
+	size_t cnt, work_cnt = 0;
+	const struct gpu_act *acts = gpu__activities(time->gpu, &cnt), **work = calloc(cnt + 1, sizeof(*work));
+	int err = work ? list_fetches(time, samples, steps) : -ENOMEM;
+
+	for (size_t from = 0, to; from < cnt && !err; from = to) {
+		for (to = from; to < cnt && acts[to].pid == acts[from].pid; to++)
+			if (gpu_act__is_work(&acts[to]))
+				work[work_cnt++] = &acts[to];
+		err = watch_process(time, &acts[from], to - from);
+	}
+	if (work_cnt)
+		qsort(work, work_cnt, sizeof(*work), compare_device);
+	for (size_t from = 0, to; from < work_cnt && !err; from = to) {
+		for (to = from;
+		     to < work_cnt && work[to]->pid == work[from]->pid && work[to]->device == work[from]->device; to++)
+			;
+		err = make_line(time, &work[from], to - from);
+	}
+	if (work_cnt)
+		qsort(work, work_cnt, sizeof(*work), compare_stream);
+	for (size_t from = 0, to; from < work_cnt && !err; from = to) {
+		for (to = from;
+		     to < work_cnt && work[to]->pid == work[from]->pid && work[to]->device == work[from]->device &&
+		     work[to]->context == work[from]->context && work[to]->stream == work[from]->stream;
+		     to++)
+			;
+		err = make_stream(time, &work[from], to - from);
+	}
+	free(work);
+	return err;
+}
+
+struct gpu_time *gpu_time__new(struct job *job, const struct steps *steps)
+{
+	struct gpu_time *time = calloc(1, sizeof(*time));
+	const struct samples *samples = job__samples(job);
+
+	if (time)
+		time->gpu = job__gpu(job);
+	if (!time || !time->gpu || !samples || make(time, samples, steps)) {
+		gpu_time__free(time);
+		return NULL;
+	}
+	return time;
+}
+
+void gpu_time__free(struct gpu_time *time)
+{
+	struct gpu_line *lines;
+	struct watched *watched;
+
+	if (!time)
+		return;
+	lines = time->lines.items;
+	watched = time->watched.items;
+	for (size_t i = 0; i < time->lines.cnt; i++) {
+		free(lines[i].work.items);
+		free(lines[i].kernels.items);
+		free(lines[i].compute.items);
+		free(lines[i].comm.items);
+	}
+	for (size_t i = 0; i < time->watched.cnt; i++)
+		free(watched[i].not .items);
+	free(time->lines.items);
+	free(time->streams.items);
+	free(time->watched.items);
+	free(time->fetches.items);
+	free(time);
+}
+
+const struct gpu_line *gpu_time__lines(const struct gpu_time *time, size_t *cnt)
+{
+	*cnt = time->lines.cnt;
+	return time->lines.items;
+}
+
+const struct gpu_stream *gpu_time__streams(const struct gpu_time *time, size_t *cnt)
+{
+	*cnt = time->streams.cnt;
+	return time->streams.items;
+}
