@@ -20,6 +20,7 @@ enum {
 	OPT_OPS,
 	OPT_STEPS,
 	OPT_IO,
+	OPT_GPU,
 	OPT_ALL,
 	OPT_LEAF,
 	OPT_SORT,
@@ -28,6 +29,7 @@ enum {
 	OPT_PER_RANK,
 	OPT_JSON,
 	OPT_BY_ACTION,
+	OPT_BY_OP,
 	OPT_OVERLOADS,
 	OPT_SHAPES,
 	OPT_STACKS,
@@ -51,6 +53,7 @@ static const struct argp_option options[] = {
 	{"ops", OPT_OPS, NULL, 0, "torch.profiler's table of operators, of a recording made with --ops", 0},
 	{"steps", OPT_STEPS, NULL, 0, "Where the time of a step goes, which steps were slow, and why", 0},
 	{"io", OPT_IO, NULL, 0, "System calls, files, and what the DataLoader's workers did", 0},
+	{"gpu", OPT_GPU, NULL, 0, "What GPUs did and waited for: kernels, copies, calls of CUDA and NCCL", 0},
 	{.doc = "What is in it:"},
 	{"action", OPT_ACTION, "NAME", 0, "Only the action of this name; of operators, those directly in it", 0},
 	{"per-rank", OPT_PER_RANK, NULL, 0, "Each process apart, also children and workers", 0},
@@ -60,10 +63,11 @@ static const struct argp_option options[] = {
 	 "(default), tottime, ncalls, pcalls, name, file, line, nfl, stdname; with --ops cpu_time_total (default), "
 	 "self_cpu_time_total, cpu_time, count, cpu_memory_usage, self_cpu_memory_usage, device_memory_usage, "
 	 "self_device_memory_usage, flops or name; with --steps duration (default) or index; with --io time (default), "
-	 "calls, errors, bytes, disk or name",
+	 "calls, errors, bytes, disk or name; with --gpu total (default), count, avg, max, bytes or name",
 	 0},
 	{"limit", OPT_LIMIT, "N", 0,
-	 "At most N rows of a table, 0: all (default: all, with --advanced, --ops and --io 20, with --steps 10)", 0},
+	 "At most N rows of a table, 0: all (default: all, with --advanced, --ops, --io and --gpu 20, with --steps 10)",
+	 0},
 	{.doc = "With --simple and --advanced:"},
 	{"all", OPT_ALL, NULL, 0, "Every action: torch's own labels, forward and backward too", 0},
 	{"leaf", OPT_LEAF, NULL, 0,
@@ -79,6 +83,8 @@ static const struct argp_option options[] = {
 	{"stacks", OPT_STACKS, NULL, 0, "The Python lines that call them apart, where they were recorded", 0},
 	{"modules", OPT_MODULES, NULL, 0, "The nn.Modules around them apart, where they were recorded", 0},
 	{"flops", OPT_FLOPS, NULL, 0, "A column of FLOPs by torch.profiler's formulas, where shapes were recorded", 0},
+	{.doc = "With --gpu (--by-action, too: rows apart by action):"},
+	{"by-op", OPT_BY_OP, NULL, 0, "Rows apart by the operator that asked for it, where operators were recorded", 0},
 	{.doc = "How it is printed:"},
 	{"json", OPT_JSON, NULL, 0, "One JSON object", 0},
 	{0},
@@ -115,7 +121,8 @@ static const struct {
 	{OPT_ALL, offsetof(struct report_options, all), {"simple", "advanced"}},
 	{OPT_LEAF, offsetof(struct report_options, leaf), {"simple", "advanced"}},
 	{OPT_CPU, offsetof(struct report_options, cpu), {"advanced"}},
-	{OPT_BY_ACTION, offsetof(struct report_options, by_action), {"ops"}},
+	{OPT_BY_ACTION, offsetof(struct report_options, by_action), {"ops", "gpu"}},
+	{OPT_BY_OP, offsetof(struct report_options, by_op), {"gpu"}},
 	{OPT_OVERLOADS, offsetof(struct report_options, overloads), {"ops"}},
 	{OPT_SHAPES, offsetof(struct report_options, shapes), {"ops"}},
 	{OPT_STACKS, offsetof(struct report_options, stacks), {"ops"}},
@@ -173,6 +180,9 @@ static error_t parse_or_die(int key, char *arg, struct argp_state *state)
 		break;
 	case OPT_IO:
 		arguments->report = "io";
+		break;
+	case OPT_GPU:
+		arguments->report = "gpu";
 		break;
 	case OPT_SORT:
 		arguments->options.sort = arg;

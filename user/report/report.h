@@ -18,7 +18,8 @@ struct report_options {
 	bool shapes;
 	bool stacks;
 	bool modules;
-	bool by_action; /* one table per action */
+	bool by_action; /* one table per action; of the GPU report: rows apart */
+	bool by_op;     /* of the GPU report: rows apart */
 	bool flops;
 	bool cpu;           /* of the advanced report: without waits */
 	const char *sort;   /* NULL: the report's own order */
@@ -37,6 +38,7 @@ struct report_ops {
 extern const struct report_ops report_simple;
 extern const struct report_ops report_ops;
 extern const struct report_ops report_io;
+extern const struct report_ops report_gpu;
 extern const struct report_ops report_advanced;
 extern const struct report_ops report_steps;
 

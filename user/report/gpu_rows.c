@@ -1,0 +1,482 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "gpu_rows.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../model/processes.h"
+#include "../model/sums.h"
+#include "../order.h"
+#include "../target/demangle.h"
+
+/* ---- order ---- */
+
+enum { BY_TOTAL, BY_COUNT, BY_AVG, BY_MAX, BY_BYTES, BY_NAME };
+const char *const gpu_rows__sort_keys[] = {"total", "count", "avg", "max", "bytes", "name", NULL};
+
+struct order {
+	struct job *job;
+	size_t key; /* index into gpu_rows__sort_keys */
+};
+
+#define DIFFER(field)                                     \
+	do {                                              \
+		if (x->field != y->field)                 \
+			return ORDER(x->field, y->field); \
+	} while (0)
+
+static int compare_key(const void *a, const void *b)
+{
+	const struct gpu_key *x = &((const struct gpu_row *)a)->key, *y = &((const struct gpu_row *)b)->key;
+
+	DIFFER(name);
+	DIFFER(api);
+	DIFFER(direction);
+	DIFFER(op);
+	DIFFER(action);
+	DIFFER(object);
+	return ORDER(x->dtype, y->dtype);
+}
+
+static double value_of(const struct gpu_row *row, size_t key)
+{
+	switch (key) {
+	case BY_COUNT:
+		return row->count;
+	case BY_AVG:
+		return row->timed ? (double)row->total_ns / row->timed : 0;
+	case BY_MAX:
+		return row->max_ns;
+	case BY_BYTES:
+		return row->bytes;
+	}
+	return row->total_ns;
+}
+
+static int compare_row(const void *a, const void *b, void *ctx)
+{
+	const struct order *order = ctx;
+	const struct gpu_row *x = a, *y = b;
+	double x_value = value_of(x, order->key), y_value = value_of(y, order->key);
+	const char *x_name = x->key.name ? job__name(order->job, x->key.name) : gpu_api__name(x->key.api);
+	const char *y_name = y->key.name ? job__name(order->job, y->key.name) : gpu_api__name(y->key.api);
+	int by_name = strcmp(x_name ?: "", y_name ?: "");
+
+	if (order->key != BY_NAME && x_value != y_value)
+		return ORDER(y_value, x_value);
+	if (order->key != BY_NAME && x->count != y->count)
+		return ORDER(y->count, x->count);
+	return by_name ?: compare_key(a, b);
+}
+
+/* ---- tables ---- */
+
+static void add_row(struct gpu_row *sum, const struct gpu_row *row)
+{
+	if (row->timed && (!sum->timed || row->min_ns < sum->min_ns))
+		sum->min_ns = row->min_ns;
+	if (row->max_ns > sum->max_ns)
+		sum->max_ns = row->max_ns;
+	sum->count = sum__u64(sum->count, row->count);
+	sum->bytes = sum__u64(sum->bytes, row->bytes);
+	sum->total_ns = sum__u64(sum->total_ns, row->total_ns);
+	sum->timed = sum__u64(sum->timed, row->timed);
+	sum->device_ns = sum__u64(sum->device_ns, row->device_ns);
+	sum->device_cnt = sum__u64(sum->device_cnt, row->device_cnt);
+}
+
+/* Rows of one key to one; ordered. Takes the array over. */
+static void finish(struct gpu_table *table, struct array *array, const struct gpu_view *view)
+{
+	struct order order = {.job = view->job};
+	struct gpu_row *rows = array->items;
+	size_t kept = 0;
+
+	if (array->cnt)
+		qsort(rows, array->cnt, sizeof(*rows), compare_key);
+	for (size_t i = 0; i < array->cnt; i++) {
+		add_row(&table->sum, &rows[i]);
+		if (kept && !compare_key(&rows[kept - 1], &rows[i]))
+			add_row(&rows[kept - 1], &rows[i]);
+		else
+			rows[kept++] = rows[i];
+	}
+	while (view->options->sort && strcmp(view->options->sort, gpu_rows__sort_keys[order.key]))
+		order.key++;
+	if (kept)
+		qsort_r(rows, kept, sizeof(*rows), compare_row, &order);
+	table->rows = rows;
+	table->cnt = kept;
+}
+
+/* ---- which rows ---- */
+
+/* What the tables are made of, before they are added up. */
+struct gather {
+	const struct gpu_view *view;
+	struct array kernels, copies, sets, apis, collectives, memory; /* struct gpu_row */
+	uint64_t elsewhere;
+	int err;
+};
+
+static bool is_wanted(const struct gather *gather, uint64_t action)
+{
+	const char *wanted = gather->view->options->action, *name;
+
+	if (!wanted)
+		return true;
+	name = action ? job__name(gather->view->job, action) : NULL;
+	return name && !strcmp(name, wanted);
+}
+
+static void put(struct gather *gather, struct array *table, const struct gpu_row *row)
+{
+	struct gpu_row *new = gather->err ? NULL : array__add(table, sizeof(*new));
+
+	if (!new) {
+		gather->err = -ENOMEM;
+		return;
+	}
+	*new = *row;
+	if (!gather->view->options->by_op)
+		new->key.op = 0;
+	if (!gather->view->options->by_action)
+		new->key.action = 0;
+}
+
+static bool is_watched(const struct gather *gather, uint32_t pid)
+{
+	const struct gpu_process *process = gpu__process(gather->view->gpu, pid);
+
+	return process && process->activities;
+}
+
+/* What the GPU did. */
+static void gather_activity(struct gather *gather, const struct gpu_act *act)
+{
+	const struct gpu_call *call = gpu__call_of(gather->view->gpu, act);
+	struct gpu_row row = {.count = 1, .bytes = act->bytes};
+
+	if (gather->view->options->action && !call)
+		gather->elsewhere++;
+	if (!is_wanted(gather, call ? call->action : 0))
+		return;
+	row.key.op = call ? call->op : 0;
+	row.key.action = call ? call->action : 0;
+	if (act->start_ns) {
+		row.timed = 1;
+		row.total_ns = row.min_ns = row.max_ns = act->duration_ns;
+	}
+	switch (act->kind) {
+	case GPU_ACTIVITY_COPY:
+		row.key.direction = act->direction;
+		put(gather, &gather->copies, &row);
+		break;
+	case GPU_ACTIVITY_SET:
+		put(gather, &gather->sets, &row);
+		break;
+	case GPU_ACTIVITY_KERNEL:
+		row.key.name = act->name;
+		row.bytes = 0;
+		put(gather, &gather->kernels, &row);
+		break;
+	case GPU_ACTIVITY_GRAPH:
+		row.key.api = GPU_API_cudaGraphLaunch;
+		row.bytes = 0;
+		put(gather, &gather->kernels, &row);
+		break;
+	}
+}
+
+/* Launches and copies, of a process of which it is not known what the GPU did. */
+static void gather_asked(struct gather *gather, const struct gpu_calls *calls)
+{
+	struct gpu_row row = {.key = {.op = calls->key.op, .action = calls->key.action}, .count = calls->val.calls};
+
+	switch (gpu_api__class(calls->key.api)) {
+	case GPU_LAUNCH:
+		row.key.name = calls->key.object;
+		put(gather, &gather->kernels, &row);
+		break;
+	case GPU_GRAPH:
+		row.key.api = GPU_API_cudaGraphLaunch;
+		put(gather, &gather->kernels, &row);
+		break;
+	case GPU_COPY:
+		row.key.direction = calls->key.direction;
+		row.bytes = calls->val.bytes;
+		put(gather, &gather->copies, &row);
+		break;
+	case GPU_SET:
+		row.bytes = calls->val.bytes;
+		put(gather, &gather->sets, &row);
+		break;
+	default:
+		break;
+	}
+}
+
+static void gather_calls(struct gather *gather, const struct gpu_calls *calls)
+{
+	enum gpu_class class = gpu_api__class(calls->key.api);
+	struct gpu_row row = {.key = {.op = calls->key.op, .action = calls->key.action, .api = calls->key.api},
+			      .count = calls->val.calls,
+			      .timed = calls->val.calls,
+			      .bytes = calls->val.bytes,
+			      .total_ns = calls->val.total_ns,
+			      .max_ns = calls->val.max_ns};
+
+	if (!calls->val.calls || !is_wanted(gather, calls->key.action))
+		return;
+	put(gather, &gather->apis, &row);
+	if (class == GPU_ALLOC || class == GPU_FREE || class == GPU_HOST_ALLOC)
+		put(gather, &gather->memory, &row);
+	if (class == GPU_COMM) {
+		row.key.object = calls->key.object;
+		row.key.dtype = calls->key.dtype;
+		put(gather, &gather->collectives, &row);
+	}
+	if (!is_watched(gather, calls->key.pid))
+		gather_asked(gather, calls);
+}
+
+/* The kernels of a collective; adds nothing to its calls, of which it is one. */
+static void gather_comm(struct gather *gather, const struct gpu_call *call)
+{
+	struct gpu_row row = {.key = {.op = call->op,
+				      .action = call->action,
+				      .api = call->api,
+				      .object = call->object,
+				      .dtype = call->dtype},
+			      .device_ns = call->device_ns,
+			      .device_cnt = call->activities};
+
+	if (gpu_api__class(call->api) == GPU_COMM && call->activities && is_wanted(gather, call->action))
+		put(gather, &gather->collectives, &row);
+}
+
+static void add_lines(const struct gpu_view *view, uint32_t pid, struct gpu_rows *out)
+{
+	size_t cnt;
+	const struct gpu_line *lines = gpu_time__lines(view->time, &cnt);
+
+	for (size_t i = 0; i < cnt; i++) {
+		const struct gpu_line *line = &lines[i];
+
+		if (!processes__in_scope(view->job, line->pid, pid))
+			continue;
+		out->work_ns = sum__u64(out->work_ns, gpu_spans__total(&line->work));
+		out->watched_ns = sum__u64(out->watched_ns, line->watched_ns);
+		out->compute_ns = sum__u64(out->compute_ns, gpu_spans__total(&line->compute));
+		out->comm_ns = sum__u64(out->comm_ns, gpu_spans__total(&line->comm));
+		out->overlap_ns = sum__u64(out->overlap_ns, gpu_line__overlap(line, 0, UINT64_MAX));
+		for (int idle = 0; idle < GPU_IDLE__COUNT; idle++)
+			out->idle_ns[idle] = sum__u64(out->idle_ns[idle], line->idle_ns[idle]);
+	}
+}
+
+static void gather_all(struct gather *gather, uint32_t pid)
+{
+	const struct gpu_view *view = gather->view;
+	size_t sum_cnt, act_cnt, call_cnt;
+	const struct gpu_calls *sums = gpu__sums(view->gpu, &sum_cnt);
+	const struct gpu_act *acts = gpu__activities(view->gpu, &act_cnt);
+	const struct gpu_call *calls = gpu__calls(view->gpu, &call_cnt);
+
+	for (size_t i = 0; i < sum_cnt; i++)
+		if (processes__in_scope(view->job, sums[i].key.pid, pid))
+			gather_calls(gather, &sums[i]);
+	for (size_t i = 0; i < act_cnt; i++)
+		if (gpu_act__is_work(&acts[i]) && processes__in_scope(view->job, acts[i].pid, pid))
+			gather_activity(gather, &acts[i]);
+	for (size_t i = 0; i < call_cnt; i++)
+		if (processes__in_scope(view->job, calls[i].pid, pid))
+			gather_comm(gather, &calls[i]);
+}
+
+int gpu_rows__collect(const struct gpu_view *view, uint32_t pid, struct gpu_rows *out)
+{
+	struct gather gather = {.view = view};
+	size_t cnt;
+	const struct gpu_process *processes = gpu__processes(view->gpu, &cnt);
+
+	*out = (struct gpu_rows){.pid = pid};
+	for (size_t i = 0; i < cnt; i++) {
+		if (!processes__in_scope(view->job, processes[i].pid, pid))
+			continue;
+		out->process_cnt++;
+		if (processes[i].tier > out->tier)
+			out->tier = processes[i].tier;
+	}
+	gather_all(&gather, pid);
+	finish(&out->kernels, &gather.kernels, view);
+	finish(&out->copies, &gather.copies, view);
+	finish(&out->sets, &gather.sets, view);
+	finish(&out->apis, &gather.apis, view);
+	finish(&out->collectives, &gather.collectives, view);
+	finish(&out->memory, &gather.memory, view);
+	out->elsewhere = gather.elsewhere;
+	add_lines(view, pid, out);
+	if (gather.err)
+		gpu_rows__release(out);
+	return gather.err;
+}
+
+void gpu_rows__release(struct gpu_rows *rows)
+{
+	free(rows->kernels.rows);
+	free(rows->copies.rows);
+	free(rows->sets.rows);
+	free(rows->apis.rows);
+	free(rows->collectives.rows);
+	free(rows->memory.rows);
+	*rows = (struct gpu_rows){0};
+}
+
+int gpu_rows__processes(struct job *job, struct rec_target **out, size_t *cnt)
+{
+	const struct gpu *gpu = job__gpu(job);
+	size_t process_cnt = 0;
+	const struct gpu_process *processes = gpu ? gpu__processes(gpu, &process_cnt) : NULL;
+	uint32_t *pids = gpu ? calloc(process_cnt + 1, sizeof(*pids)) : NULL;
+	int err;
+
+	for (size_t i = 0; pids && i < process_cnt; i++)
+		pids[i] = processes[i].pid;
+	err = processes__list(job, pids, process_cnt, out, cnt);
+	free(pids);
+	return err;
+}
+
+/* ---- the view ---- */
+
+int gpu_view__open(struct gpu_view *view, struct job *job, const struct report_options *options)
+{
+	*view = (struct gpu_view){.job = job, .options = options, .gpu = job__gpu(job)};
+	view->steps = steps__new(job);
+	view->time = view->steps ? gpu_time__new(job, view->steps) : NULL;
+	if (view->gpu && view->time)
+		return 0;
+	gpu_view__close(view);
+	return -ENOMEM;
+}
+
+void gpu_view__close(struct gpu_view *view)
+{
+	gpu_time__free(view->time);
+	steps__free(view->steps);
+	*view = (struct gpu_view){0};
+}
+
+/* ---- names ---- */
+
+#define NAME_MAX_BYTES 1024
+
+char *gpu_row__kernel_name(struct job *job, const struct gpu_row *row)
+{
+	char demangled[NAME_MAX_BYTES];
+	const char *name;
+
+	if (row->key.api)
+		return strdup("(CUDA graph)");
+	if (!row->key.name)
+		return strdup("(kernel not known)");
+	name = job__name_or_lost(job, row->key.name);
+	if (!name)
+		return NULL;
+	return strdup(demangle__name(name, demangled, sizeof(demangled)) ? demangled : name);
+}
+
+const char *gpu_row__dtype(unsigned int dtype)
+{
+	/* nccl.h */
+	static const char *const names[] = {"int8",    "uint8",   "int32",   "uint32",   "int64",       "uint64",
+					    "float16", "float32", "float64", "bfloat16", "float8_e4m3", "float8_e5m2"};
+
+	return dtype < sizeof(names) / sizeof(*names) ? names[dtype] : "unknown";
+}
+
+/* ---- usage, steps ---- */
+
+static void add_reading(double *sum, uint64_t *cnt, uint32_t value, double unit)
+{
+	if (value == GPU_UNKNOWN)
+		return;
+	*sum += value * unit;
+	(*cnt)++;
+}
+
+static double mean(double sum, uint64_t cnt)
+{
+	return cnt ? sum / cnt : -1;
+}
+
+/* Of one device. */
+static struct gpu_usage sum_usage(const struct rec_gpu_usage *usages, size_t cnt)
+{
+	const struct rec_gpu_usage *last = &usages[cnt - 1];
+	struct gpu_usage sum = {
+		.device = last->device, .name = last->name, .samples = cnt, .memory_bytes = last->memory_bytes};
+	uint64_t busy = 0, memory = 0, power = 0, temperature = 0, clock = 0;
+
+	for (size_t i = 0; i < cnt; i++) {
+		add_reading(&sum.busy_percent, &busy, usages[i].busy_percent, 1);
+		add_reading(&sum.memory_busy_percent, &memory, usages[i].memory_busy_percent, 1);
+		add_reading(&sum.power_w, &power, usages[i].power_mw, 1e-3);
+		add_reading(&sum.temperature_c, &temperature, usages[i].temperature_c, 1);
+		add_reading(&sum.sm_mhz, &clock, usages[i].sm_mhz, 1);
+		if (usages[i].memory_used_bytes > sum.memory_used_bytes)
+			sum.memory_used_bytes = usages[i].memory_used_bytes;
+	}
+	sum.busy_percent = mean(sum.busy_percent, busy);
+	sum.memory_busy_percent = mean(sum.memory_busy_percent, memory);
+	sum.power_w = mean(sum.power_w, power);
+	sum.temperature_c = mean(sum.temperature_c, temperature);
+	sum.sm_mhz = mean(sum.sm_mhz, clock);
+	return sum;
+}
+
+int gpu_usage__list(const struct gpu *gpu, struct gpu_usage **out, size_t *cnt)
+{
+	size_t all;
+	const struct rec_gpu_usage *usages = gpu__usages(gpu, &all);
+
+	*cnt = 0;
+	*out = calloc(all + 1, sizeof(**out));
+	if (!*out)
+		return -ENOMEM;
+	for (size_t from = 0, to; from < all; from = to) {
+		for (to = from; to < all && usages[to].device == usages[from].device; to++)
+			;
+		(*out)[(*cnt)++] = sum_usage(&usages[from], to - from);
+	}
+	return 0;
+}
+
+struct gpu_per_step gpu_per_step__of(const struct gpu_view *view, uint32_t pid)
+{
+	size_t cnt;
+	const struct rec_gpu_step *steps = gpu__steps(view->gpu, &cnt);
+	struct gpu_per_step sum = {0};
+
+	for (size_t i = 0; i < cnt; i++) {
+		/* that of index 0 only opens a window */
+		if (!steps[i].index || !processes__in_scope(view->job, steps[i].pid, pid))
+			continue;
+		sum.steps++;
+		sum.launches += steps[i].launches;
+		sum.copies += steps[i].copies;
+		sum.copied_bytes += steps[i].copied_bytes;
+		sum.api_ns += steps[i].api_ns;
+		sum.sync_ns += steps[i].sync_ns;
+	}
+	if (!sum.steps)
+		return sum;
+	sum.launches /= sum.steps;
+	sum.copies /= sum.steps;
+	sum.copied_bytes /= sum.steps;
+	sum.api_ns /= sum.steps;
+	sum.sync_ns /= sum.steps;
+	return sum;
+}
