@@ -27,7 +27,7 @@ BPF_SRC := $(wildcard bpf/*.bpf.c)
 BPF_OBJ := $(BPF_SRC:bpf/%.bpf.c=$(BUILD)/bpf/%.bpf.o)
 SKEL    := $(if $(BPF_SRC),$(BUILD)/stepflame.skel.h)
 
-SRC     := $(filter-out user/main.c,$(wildcard user/*.c user/*/*.c))
+SRC     := $(filter-out user/main.c user/inject/%,$(wildcard user/*.c user/*/*.c))
 OBJ     := $(SRC:%.c=$(BUILD)/%.o)
 LIB     := $(BUILD)/libstepflame.a
 BIN     := $(if $(wildcard user/main.c),$(BUILD)/stepflame)
@@ -35,11 +35,19 @@ TOOLS   := $(patsubst tools/%.c,$(BUILD)/tools/%,$(wildcard tools/*.c))
 UNIT    := $(patsubst tests/unit/%.c,$(BUILD)/tests/unit/%,$(wildcard tests/unit/test_*.c))
 NATIVE  := $(patsubst tests/bpf/%.c,$(BUILD)/tests/bpf/%,$(wildcard tests/bpf/test_*.c))
 
+# The library that programs with CUDA load, where CUPTI's headers are: of the toolkit, of the distribution, or pip's.
+CUPTI_H := $(firstword $(wildcard $(addsuffix /cupti.h,/usr/local/cuda/include /usr/local/cuda/extras/CUPTI/include \
+	/usr/local/cuda-*/include /usr/include $(HOME)/.cache/stepflame/venv-*/lib/python3*/site-packages/nvidia/*/include)))
+CUPTI_INCLUDE ?= $(patsubst %/,%,$(dir $(CUPTI_H)))
+INJECT  := $(if $(CUPTI_INCLUDE),$(BUILD)/libstepflame-inject.so)
+INJECT_CFLAGS := $(CFLAGS) $(WARN) -D_GNU_SOURCE -fPIC -fvisibility=hidden -isystem $(CUPTI_INCLUDE) \
+	$(addprefix -isystem ,$(wildcard /usr/local/cuda/include))
+
 .PHONY: all setup demo test unit e2e test-matrix test-vm bench lint install clean
 .DELETE_ON_ERROR:
 .SECONDARY:
 
-all: $(BIN) $(TOOLS)
+all: $(BIN) $(TOOLS) $(INJECT)
 
 $(BUILD)/bpf/%.bpf.o: bpf/%.bpf.c $(wildcard bpf/*.h include/*.h)
 	@mkdir -p $(@D)
@@ -77,6 +85,12 @@ $(LIB): $(OBJ)
 $(BUILD)/stepflame: $(BUILD)/user/main.o $(LIB)
 	@echo '  LD    $@'
 	$(Q)$(CC) $(ALL_CFLAGS) $^ $(LDFLAGS) $(LIBS) -o $@
+
+# Not sanitized: it must load into programs that are not.
+$(BUILD)/libstepflame-inject.so: $(wildcard user/inject/*.[ch]) include/gpu.h include/gpu_ring.h
+	@mkdir -p $(@D)
+	@echo '  LD    $@'
+	$(Q)$(CC) $(INJECT_CFLAGS) -shared -Wl,-z,defs,-z,nodelete,-z,now $(filter %.c,$^) $(LDFLAGS) -ldl -lpthread -o $@
 
 $(BUILD)/tools/%: $(BUILD)/tools/%.o $(LIB)
 	$(Q)$(CC) $(ALL_CFLAGS) $^ $(LDFLAGS) $(LIBS) -o $@
@@ -129,7 +143,7 @@ bench: setup
 		&& $$python tools/bench_samples.py --stepflame $(BUILD)/stepflame \
 		&& $$python tools/bench_io.py --stepflame $(BUILD)/stepflame
 
-LINT_SRC = $(wildcard user/*.c user/*/*.c tools/*.c)
+LINT_SRC = $(filter-out user/inject/%,$(wildcard user/*.c user/*/*.c tools/*.c))
 
 lint: $(SKEL) $(BUILD)/syscall_names.h $(BUILD)/finders.h
 	$(Q)clang-format --dry-run -Werror $(wildcard include/*.h bpf/*.[ch] user/*.[ch] user/*/*.[ch] tools/*.c tests/*.h tests/*/*.[ch] tests/bpf/native/*.h)
@@ -138,6 +152,7 @@ lint: $(SKEL) $(BUILD)/syscall_names.h $(BUILD)/finders.h
 
 install: all
 	install -D -m 755 $(BUILD)/stepflame $(DESTDIR)$(PREFIX)/bin/stepflame
+	$(if $(INJECT),install -D -m 755 $(INJECT) $(DESTDIR)$(PREFIX)/lib/stepflame/libstepflame-inject.so)
 	install -d $(DESTDIR)$(PREFIX)/share/doc/stepflame $(DESTDIR)$(PREFIX)/share/man/man1 \
 		$(DESTDIR)$(PREFIX)/share/bash-completion/completions
 	$(BUILD)/tools/manual man > $(DESTDIR)$(PREFIX)/share/man/man1/stepflame.1

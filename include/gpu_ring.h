@@ -24,7 +24,7 @@ enum gpu_ring_state {
 	GPU_RING_ASLEEP = 0, /* nothing of CUPTI is in use */
 	GPU_RING_STARTING,
 	GPU_RING_ACTIVE,
-	GPU_RING_STOPPING, /* flushing; ASLEEP when all is in the ring */
+	GPU_RING_STOPPING, /* flushing, then waiting for a call of the program's, in which CUPTI can be left */
 	GPU_RING_BUSY,     /* another tool has CUPTI: the window is lost */
 	GPU_RING_FAILED,   /* `error` says why */
 	GPU_RING_NO_CUPTI, /* libcupti cannot be opened */
@@ -46,12 +46,13 @@ struct gpu_ring_control {
 	/* the library writes these */
 	uint32_t state; /* enum gpu_ring_state */
 	uint32_t error; /* CUptiResult of the last failure */
-	uint32_t seen;  /* the last `wanted` that it acted on */
+	uint32_t seen;  /* the last `wanted` that it acted on: of an end, when all is in the ring */
 	uint32_t pad;
 	uint64_t head;    /* bytes written since the ring was made */
 	uint64_t full;    /* records that found no room */
 	uint64_t dropped; /* records that CUPTI says it lost */
 	uint64_t unknown; /* records of kinds, or in a form, that the library does not know */
+	uint64_t start;   /* head when the window that is `seen` began; what lies before is nobody's */
 };
 
 /* Records of the ring: a header, then one of the structs; each starts at a multiple of 8, and may wrap at the end. */
@@ -117,7 +118,8 @@ struct gpu_ring_activity {
 			int32_t result;
 		} call;
 		struct {
-			uint32_t type;  /* CUpti_ActivitySynchronizationType, CUpti_ActivityOverheadKind */
+			uint32_t
+				type; /* CUpti_ActivitySynchronizationType, CUpti_ActivityOverheadKind; of GRAPH its id */
 			uint32_t event; /* id of the CUDA event; 0: none */
 		} other;
 		uint32_t words[8];

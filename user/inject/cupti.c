@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Finds libcupti: the one that is mapped, which other tools would use too; else the one beside the program's own CUDA
+ * libraries, as pip and the toolkit lay them out; else any that the loader knows.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "inject.h"
+
+/* Records of CUDA 11.0 (13) up to 13.x: all begin with what decode.c reads of them. */
+#define VERSION_FIRST    13
+#define VERSION_LAST_OLD 99 /* 12.9 has 28; from 13.0 on it is 130000 + ... */
+#define VERSION_NEW      130000
+#define VERSION_END      140000
+
+static const char *const sonames[] = {"libcupti.so.13",   "libcupti.so.12",   "libcupti.so.11.8", "libcupti.so.11.7",
+				      "libcupti.so.11.6", "libcupti.so.11.5", "libcupti.so.11.4", "libcupti.so"};
+
+/* From the folder of libcudart: itself; nvidia/cuda_cupti/lib beside nvidia/cuda_runtime/lib; the toolkit's. */
+static const char *const besides[] = {"", "/../../cuda_cupti/lib", "/../extras/CUPTI/lib64",
+				      "/../../../extras/CUPTI/lib64"};
+/* And from that of torch's libraries. */
+static const char *const of_torch[] = {"/../../nvidia/cu13/lib", "/../../nvidia/cuda_cupti/lib", ""};
+
+struct mapped {
+	char cupti[PATH_MAX], cudart[PATH_MAX], torch[PATH_MAX];
+};
+
+bool cupti__known(uint32_t version)
+{
+	return (version >= VERSION_FIRST && version <= VERSION_LAST_OLD) ||
+	       (version >= VERSION_NEW && version < VERSION_END);
+}
+
+static int look(struct dl_phdr_info *info, size_t size, void *ctx)
+{
+	const char *path = info->dlpi_name ?: "", *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+	struct mapped *mapped = ctx;
+
+	if (!strncmp(base, "libcupti.so", 11))
+		snprintf(mapped->cupti, PATH_MAX, "%s", path);
+	else if (slash && !strncmp(base, "libcudart.so", 12))
+		snprintf(mapped->cudart, PATH_MAX, "%.*s", (int)(slash - path), path);
+	else if (slash && !strncmp(base, "libtorch_cuda.so", 16))
+		snprintf(mapped->torch, PATH_MAX, "%.*s", (int)(slash - path), path);
+	return 0;
+}
+
+static void *open_in(const char *folder, const char *const *places, size_t place_cnt)
+{
+	char path[PATH_MAX];
+
+	for (size_t i = 0; *folder && i < place_cnt; i++)
+		for (size_t k = 0; k < sizeof(sonames) / sizeof(*sonames); k++) {
+			int bytes = snprintf(path, sizeof(path), "%s%s/%s", folder, places[i], sonames[k]);
+			void *library = bytes < PATH_MAX ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+
+			if (library)
+				return library;
+		}
+	return NULL;
+}
+
+static void *open_library(const char *path)
+{
+	struct mapped *mapped = calloc(1, sizeof(*mapped));
+	void *library = NULL;
+
+	if (path && *path) {
+		free(mapped);
+		return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	}
+	if (!mapped)
+		return NULL;
+	dl_iterate_phdr(look, mapped);
+	if (*mapped->cupti)
+		library = dlopen(mapped->cupti, RTLD_NOW | RTLD_NOLOAD);
+	if (!library)
+		library = open_in(mapped->cudart, besides, sizeof(besides) / sizeof(*besides));
+	if (!library)
+		library = open_in(mapped->torch, of_torch, sizeof(of_torch) / sizeof(*of_torch));
+	for (size_t i = 0; !library && i < sizeof(sonames) / sizeof(*sonames); i++)
+		library = dlopen(sonames[i], RTLD_NOW | RTLD_LOCAL);
+	free(mapped);
+	return library;
+}
+
+int cupti__open(struct cupti *cupti, const char *path)
+{
+	void *library;
+	bool whole = true;
+
+	if (cupti->library)
+		return 0;
+	library = open_library(path);
+	if (!library)
+		return -ENOENT;
+#define X(name, needed)                              \
+	cupti->name = dlsym(library, "cupti" #name); \
+	whole = whole && (cupti->name || !needed);
+	INJECT_CUPTI(X)
+#undef X
+	if (!whole || cupti->GetVersion(&cupti->version))
+		return -ENOTSUP;
+	cupti->library = library;
+	return 0;
+}

@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * A window: CUPTI subscribed to, its buffers emptied into the ring, its clock told, and CUPTI left again.
+ *
+ * Buffers are filled and completed on any thread of the program or of CUPTI; what is done for that touches the decoder
+ * and the ring under `writing`. All else is done by one thread.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "inject.h"
+
+#define BUFFERS          8
+#define BUFFER_BYTES     (1u << 20)
+#define FLUSH_PERIOD_MS  100
+#define CLOCK_TRIES      5
+#define CLOCK_GOOD_NS    2000
+#define CLOCK_SPACING_NS 50000000ULL /* between those that follow a buffer */
+#define LEAVE_NS         1000000000  /* how long a call of the program's is waited for */
+
+/* Who takes CUPTI out of the process. */
+enum leaving { NOT_LEAVING, WAITS_FOR_CALL, IN_CALL, LEFT, GIVEN_UP };
+
+/* What CUPTI's callbacks, which have no argument, work on. */
+static struct {
+	pthread_mutex_t writing;
+	struct decoder decoder; /* ring NULL: no window */
+	uint64_t clock_ns;      /* when the clock was last told */
+	char *buffers;          /* NULL before the first window */
+	uint32_t taken;         /* bit per buffer */
+	uint32_t leaving;       /* enum leaving; a futex */
+	pid_t pid;
+	bool forked;
+} shared = {.writing = PTHREAD_MUTEX_INITIALIZER};
+
+/* What to ask CUPTI for. */
+static const struct {
+	CUpti_ActivityKind cupti;
+	enum gpu_activity kind;
+	bool needed; /* the window is for nothing without */
+} wanted_kinds[] = {
+	{CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, GPU_ACTIVITY_KERNEL, true},
+	{CUPTI_ACTIVITY_KIND_MEMCPY, GPU_ACTIVITY_COPY, true},
+	{CUPTI_ACTIVITY_KIND_MEMCPY2, GPU_ACTIVITY_COPY, false},
+	{CUPTI_ACTIVITY_KIND_MEMSET, GPU_ACTIVITY_SET, true},
+	{CUPTI_ACTIVITY_KIND_GRAPH_TRACE, GPU_ACTIVITY_GRAPH, false},
+	{CUPTI_ACTIVITY_KIND_SYNCHRONIZATION, GPU_ACTIVITY_SYNC, false},
+	{CUPTI_ACTIVITY_KIND_RUNTIME, GPU_ACTIVITY_CALL, true},
+	{CUPTI_ACTIVITY_KIND_DRIVER, GPU_ACTIVITY_CALL, false},
+	{CUPTI_ACTIVITY_KIND_OVERHEAD, GPU_ACTIVITY_OVERHEAD, false},
+};
+
+#define WANTED_CNT (sizeof(wanted_kinds) / sizeof(*wanted_kinds))
+
+void window__forked(void)
+{
+	shared.forked = true;
+}
+
+/* A child made by a clone that told nobody has no ring either. */
+static bool is_ours(void)
+{
+	return !shared.forked && getpid() == shared.pid;
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * 1000000000ULL + ts.tv_nsec;
+}
+
+/* The best of some readings: this thread may be put off the processor between two of them. Under `writing`. */
+static void tell_clock(void)
+{
+	struct gpu_ring_clock best = {.behind_ns = UINT64_MAX};
+
+	for (int i = 0; i < CLOCK_TRIES && best.behind_ns - best.before_ns > CLOCK_GOOD_NS; i++) {
+		struct gpu_ring_clock rec = {.hdr = {.type = GPU_RING_CLOCK, .size = sizeof(rec)}};
+
+		rec.before_ns = now_ns();
+		if (shared.decoder.cupti->GetTimestamp(&rec.cupti_ns))
+			return;
+		rec.behind_ns = now_ns();
+		if (rec.behind_ns - rec.before_ns < best.behind_ns - best.before_ns)
+			best = rec;
+	}
+	shared.clock_ns = best.behind_ns;
+	ring__write(shared.decoder.ring, &best, sizeof(best));
+}
+
+static void on_requested(uint8_t **buffer, size_t *size, size_t *record_cnt)
+{
+	*buffer = NULL;
+	*size = *record_cnt = 0;
+	if (!is_ours() || !shared.buffers)
+		return;
+	for (unsigned int i = 0; i < BUFFERS; i++)
+		if (!(__atomic_fetch_or(&shared.taken, 1u << i, __ATOMIC_ACQUIRE) & 1u << i)) {
+			*buffer = (void *)(shared.buffers + i * (size_t)BUFFER_BYTES);
+			*size = BUFFER_BYTES;
+			return;
+		}
+}
+
+static void count_dropped(const struct cupti *cupti)
+{
+	size_t dropped = 0;
+
+	if (!cupti->ActivityGetNumDroppedRecords(NULL, 0, &dropped) && dropped)
+		__atomic_fetch_add(&shared.decoder.ring->control->dropped, dropped, __ATOMIC_RELAXED);
+}
+
+static void decode(uint8_t *buffer, size_t size)
+{
+	const struct cupti *cupti = shared.decoder.cupti;
+	CUpti_Activity *record = NULL;
+
+	/* A record that is not whole ends it, as do those of kinds that this CUPTI does not know. */
+	while (!cupti->ActivityGetNextRecord(buffer, size, &record)) {
+		size_t at = (uint8_t *)record - buffer;
+
+		if ((uint8_t *)record < buffer || at + sizeof(*record) > size)
+			break;
+		decoder__record(&shared.decoder, record, size - at);
+	}
+	count_dropped(cupti);
+	if (now_ns() - shared.clock_ns > CLOCK_SPACING_NS)
+		tell_clock();
+}
+
+static void on_completed(CUcontext context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid)
+{
+	size_t at;
+
+	if (!is_ours() || !shared.buffers || !buffer)
+		return;
+	at = (char *)buffer - shared.buffers;
+	if ((char *)buffer < shared.buffers || at >= BUFFERS * (size_t)BUFFER_BYTES || valid > BUFFER_BYTES)
+		return;
+	pthread_mutex_lock(&shared.writing);
+	if (shared.decoder.ring && valid)
+		decode(buffer, valid);
+	pthread_mutex_unlock(&shared.writing);
+	__atomic_fetch_and(&shared.taken, ~(1u << at / BUFFER_BYTES), __ATOMIC_RELEASE);
+}
+
+static long futex(uint32_t *word, int what, uint32_t value, const struct timespec *timeout)
+{
+	return syscall(SYS_futex, word, what | FUTEX_PRIVATE_FLAG, value, timeout, NULL, 0);
+}
+
+static bool leaving(enum leaving from, enum leaving to)
+{
+	uint32_t was = from;
+
+	if (!__atomic_compare_exchange_n(&shared.leaving, &was, to, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+		return false;
+	futex(&shared.leaving, FUTEX_WAKE, INT_MAX, NULL);
+	return true;
+}
+
+/* CUPTI's documentation wants cuptiFinalize to be called where a call of the program's ends. */
+static void on_call(void *ctx, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void *data)
+{
+	const CUpti_CallbackData *info = data;
+	struct window *w = ctx;
+
+	if ((domain != CUPTI_CB_DOMAIN_RUNTIME_API && domain != CUPTI_CB_DOMAIN_DRIVER_API) ||
+	    info->callbackSite != CUPTI_API_EXIT || !is_ours() || !leaving(WAITS_FOR_CALL, IN_CALL))
+		return;
+	w->cupti.Unsubscribe(w->subscriber);
+	w->cupti.Finalize();
+	leaving(IN_CALL, LEFT);
+}
+
+void window__hurry(void)
+{
+	leaving(WAITS_FOR_CALL, GIVEN_UP);
+}
+
+static void set_state(struct window *w, enum gpu_ring_state state, uint32_t error)
+{
+	__atomic_store_n(&w->ring->control->error, error, __ATOMIC_RELAXED);
+	__atomic_store_n(&w->ring->control->state, state, __ATOMIC_RELEASE);
+}
+
+/* Of all devices, by the driver, which has loaded us. */
+static void tell_devices(struct window *w)
+{
+	void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+	CUresult (*count)(int *) = driver ? dlsym(driver, "cuDeviceGetCount") : NULL;
+	CUresult (*get)(CUdevice *, int) = driver ? dlsym(driver, "cuDeviceGet") : NULL;
+	CUresult (*name)(char *, int, CUdevice) = driver ? dlsym(driver, "cuDeviceGetName") : NULL;
+	CUresult (*memory)(size_t *, CUdevice) = driver ? dlsym(driver, "cuDeviceTotalMem_v2") : NULL;
+	CUresult (*attribute)(int *, CUdevice_attribute, CUdevice) =
+		driver ? dlsym(driver, "cuDeviceGetAttribute") : NULL;
+	int cnt = 0;
+
+	if (!count || !get || !name || count(&cnt))
+		return;
+	for (int i = 0; i < cnt; i++) {
+		struct gpu_ring_device rec = {.hdr = {.type = GPU_RING_DEVICE, .size = sizeof(rec)}, .device = i};
+		int processors = 0, major = 0, minor = 0;
+		size_t bytes = 0;
+		CUdevice device;
+
+		if (get(&device, i) || name(rec.name, sizeof(rec.name), device))
+			continue;
+		if (memory)
+			memory(&bytes, device);
+		if (attribute) {
+			attribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
+			attribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
+			attribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
+		}
+		rec.name[sizeof(rec.name) - 1] = 0;
+		rec.memory_bytes = bytes;
+		rec.multiprocessors = processors;
+		rec.compute_major = major;
+		rec.compute_minor = minor;
+		pthread_mutex_lock(&shared.writing);
+		ring__write(w->ring, &rec, sizeof(rec));
+		pthread_mutex_unlock(&shared.writing);
+	}
+	dlclose(driver);
+}
+
+/* Thread numbers of the kernel's; other tools may rely on their own kind, so it is put back. */
+static void set_thread_ids(struct window *w, bool ours)
+{
+	if (!w->cupti.GetThreadIdType || !w->cupti.SetThreadIdType)
+		return;
+	if (ours && w->cupti.GetThreadIdType(&w->thread_ids))
+		w->thread_ids = CUPTI_ACTIVITY_THREAD_ID_TYPE_DEFAULT;
+	w->cupti.SetThreadIdType(ours ? CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM : w->thread_ids);
+}
+
+static void disable(struct window *w)
+{
+	for (size_t i = 0; i < WANTED_CNT; i++)
+		if (w->kinds & 1u << wanted_kinds[i].kind)
+			w->cupti.ActivityDisable(wanted_kinds[i].cupti);
+	if (w->cupti.ActivityFlushPeriod)
+		w->cupti.ActivityFlushPeriod(0);
+}
+
+static CUptiResult enable(struct window *w)
+{
+	CUptiResult err = w->cupti.ActivityRegisterCallbacks(on_requested, on_completed);
+
+	for (size_t i = 0; i < WANTED_CNT && !err; i++)
+		if (w->kinds & 1u << wanted_kinds[i].kind) {
+			CUptiResult kind_err = w->cupti.ActivityEnable(wanted_kinds[i].cupti);
+
+			err = wanted_kinds[i].needed ? kind_err : CUPTI_SUCCESS;
+		}
+	if (!err && w->cupti.ActivityFlushPeriod)
+		w->cupti.ActivityFlushPeriod(FLUSH_PERIOD_MS);
+	return err;
+}
+
+static bool make_buffers(void)
+{
+	void *memory = shared.buffers;
+
+	if (!memory)
+		memory = mmap(NULL, BUFFERS * (size_t)BUFFER_BYTES, PROT_READ | PROT_WRITE,
+			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (memory == MAP_FAILED)
+		return false;
+	shared.buffers = memory;
+	return true;
+}
+
+/* From here on callbacks write, or no more. */
+static void set_writing(struct window *w, bool on)
+{
+	pthread_mutex_lock(&shared.writing);
+	if (on) {
+		ring__restart(w->ring);
+		decoder__restart(&shared.decoder);
+		shared.decoder.cupti = &w->cupti;
+		shared.decoder.ring = w->ring;
+	}
+	tell_clock();
+	if (!on) {
+		count_dropped(&w->cupti);
+		shared.decoder.ring = NULL;
+	}
+	pthread_mutex_unlock(&shared.writing);
+}
+
+void window__begin(struct window *w, uint32_t wanted)
+{
+	struct gpu_ring_control *control = w->ring->control;
+	CUptiResult err;
+	int open_err;
+
+	shared.pid = getpid();
+	set_state(w, GPU_RING_STARTING, 0);
+	w->kinds = __atomic_load_n(&control->kinds, __ATOMIC_RELAXED);
+	open_err = make_buffers() ? cupti__open(&w->cupti, w->cupti_path) : -ENOMEM;
+	control->cupti_version = w->cupti.version;
+	if (open_err || !cupti__known(w->cupti.version)) {
+		set_state(w, open_err == -ENOENT ? GPU_RING_NO_CUPTI : GPU_RING_FAILED, CUPTI_ERROR_NOT_COMPATIBLE);
+		return;
+	}
+	err = w->cupti.Subscribe(&w->subscriber, on_call, w);
+	if (err) {
+		/* Before CUDA 12 the latter meant a second subscriber. */
+		bool busy =
+			err == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED || err == CUPTI_ERROR_MAX_LIMIT_REACHED;
+
+		set_state(w, busy ? GPU_RING_BUSY : GPU_RING_FAILED, err);
+		return;
+	}
+	set_thread_ids(w, true);
+	set_writing(w, true);
+	tell_devices(w);
+	err = enable(w);
+	w->open = true;
+	if (err) {
+		window__end(w, wanted, true);
+		set_state(w, GPU_RING_FAILED, err);
+		return;
+	}
+	set_state(w, GPU_RING_ACTIVE, 0);
+}
+
+void window__tick(struct window *w)
+{
+	w->cupti.ActivityFlushAll(0);
+	pthread_mutex_lock(&shared.writing);
+	tell_clock();
+	pthread_mutex_unlock(&shared.writing);
+}
+
+/*
+ * Out of the process, if a call of the program's comes along. After graphs CUPTI stays, with nothing in use: to come back
+ * after cuptiFinalize where there are graphs has crashed programs.
+ */
+static void leave(struct window *w)
+{
+	const struct timespec timeout = {.tv_nsec = LEAVE_NS % 1000000000, .tv_sec = LEAVE_NS / 1000000000};
+	struct cupti *cupti = &w->cupti;
+
+	__atomic_store_n(&shared.leaving, WAITS_FOR_CALL, __ATOMIC_RELEASE);
+	if (cupti->EnableDomain(1, w->subscriber, CUPTI_CB_DOMAIN_RUNTIME_API) ||
+	    cupti->EnableDomain(1, w->subscriber, CUPTI_CB_DOMAIN_DRIVER_API))
+		window__hurry();
+	futex(&shared.leaving, FUTEX_WAIT, WAITS_FOR_CALL, &timeout);
+	if (leaving(WAITS_FOR_CALL, GIVEN_UP) || __atomic_load_n(&shared.leaving, __ATOMIC_ACQUIRE) == GIVEN_UP) {
+		cupti->Unsubscribe(w->subscriber);
+		return;
+	}
+	while (__atomic_load_n(&shared.leaving, __ATOMIC_ACQUIRE) == IN_CALL)
+		futex(&shared.leaving, FUTEX_WAIT, IN_CALL, NULL);
+}
+
+void window__end(struct window *w, uint32_t wanted, bool may_leave)
+{
+	struct gpu_ring_control *control = w->ring->control;
+
+	set_state(w, GPU_RING_STOPPING, 0);
+	w->cupti.ActivityFlushAll(0);
+	w->cupti.ActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+	disable(w);
+	set_writing(w, false);
+	if (!(wanted & 1))
+		__atomic_store_n(&control->seen, wanted, __ATOMIC_RELEASE);
+	set_thread_ids(w, false);
+	if (may_leave && !shared.decoder.graphs && w->cupti.Finalize && w->cupti.EnableDomain)
+		leave(w);
+	else
+		w->cupti.Unsubscribe(w->subscriber);
+	w->open = false;
+	if (!__atomic_load_n(&shared.taken, __ATOMIC_ACQUIRE))
+		madvise(shared.buffers, BUFFERS * (size_t)BUFFER_BYTES, MADV_DONTNEED);
+	set_state(w, GPU_RING_ASLEEP, 0);
+}
