@@ -74,7 +74,7 @@ struct gpu_ring_name {
 	struct gpu_ring_hdr hdr;
 	uint32_t id;
 	uint32_t bytes; /* of text */
-	char text[];    /* mangled; padded to a multiple of 8 */
+	char text[];    /* of a kernel mangled, of a function as C has it; padded to a multiple of 8 */
 };
 
 #define GPU_RING_TEXT_MAX 4096

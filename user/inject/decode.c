@@ -3,6 +3,8 @@
  * CUPTI's activity records as those of the ring. Each version of CUPTI made some of its records longer, and left what
  * comes first as it was: so all are read as the oldest struct, which the newest that these headers have must agree with.
  */
+#include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "inject.h"
@@ -151,11 +153,25 @@ static void kernel(struct decoder *d, const oldest_kernel *r, struct gpu_ring_ac
 	d->graphs = d->graphs || r->graphNodeId;
 }
 
+/* "cuMemcpyHtoDAsync_v2_ptsz" and "cudaLaunchKernel_v7000" as they are called in C. */
+static void cut_suffixes(char *name)
+{
+	char *at;
+
+	while ((at = strrchr(name, '_')) && at > name) {
+		if (strcmp(at, "_ptsz") && strcmp(at, "_ptds") &&
+		    (at[1] != 'v' || !isdigit((unsigned char)at[2]) || at[2 + strspn(at + 2, "0123456789")]))
+			return;
+		*at = 0;
+	}
+}
+
 /* false: not one that is told of. */
 static bool call(struct decoder *d, const CUpti_ActivityAPI *r, bool driver, struct gpu_ring_activity *out)
 {
 	uint8_t *verdict = r->cbid < CALLS_MAX ? &d->calls[driver][r->cbid] : NULL;
 	const char *name = NULL;
+	char text[128];
 
 	if (!verdict || *verdict == CALL_UNWANTED || !d->cupti->GetCallbackName ||
 	    d->cupti->GetCallbackName(driver ? CUPTI_CB_DOMAIN_DRIVER_API : CUPTI_CB_DOMAIN_RUNTIME_API, r->cbid,
@@ -176,7 +192,9 @@ static bool call(struct decoder *d, const CUpti_ActivityAPI *r, bool driver, str
 	out->end_ns = r->end;
 	out->correlation = r->correlationId;
 	out->device = out->context = out->stream = UINT32_MAX;
-	out->name = name_id(d, name);
+	snprintf(text, sizeof(text), "%s", name);
+	cut_suffixes(text);
+	out->name = name_id(d, text);
 	out->call.tid = r->threadId;
 	out->call.cbid = r->cbid;
 	out->call.driver = driver;

@@ -14,6 +14,7 @@
 #include "../target/pyexact.h"
 #include "../target/python.h"
 #include "attach.h"
+#include "gpu_cupti.h"
 #include "selftest.h"
 #include "session.h"
 
@@ -78,6 +79,7 @@ struct target {
 		size_t word_cnt;
 		uint64_t words[PY_EXACT_WORDS]; /* set, or left alone since the program had */
 	} exact;
+	struct gpu_cupti *cupti; /* NULL: not looked for */
 	bool forked;         /* has its parent's memory layout, as BPF knows already */
 	uint64_t look_at_ns; /* when to look again */
 	uint64_t since_ns;   /* when it began, or was seen to call exec */

@@ -56,6 +56,7 @@ static void detach(struct target *t)
 void target__free(struct target *t)
 {
 	detach(t);
+	gpu_cupti__free(t->cupti);
 	free(t->files);
 	process__release(&t->process);
 	free(t);
