@@ -111,7 +111,7 @@ struct rec_gpu_usage {
 	struct rec_hdr hdr;
 	__u64 time_ns;
 	__u64 memory_used_bytes;
-	__u64 memory_bytes;
+	__u64 memory_bytes; /* 0: not told, as memory_used_bytes */
 	__u32 device;
 	__u32 busy_percent; /* GPU_UNKNOWN: not told; so below */
 	__u32 memory_busy_percent;

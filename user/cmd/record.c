@@ -37,6 +37,7 @@ enum {
 	OPT_SCHEDULE,
 	OPT_EXACT,
 	OPT_NO_SYSCALLS,
+	OPT_GPU,
 };
 
 struct record_args {
@@ -59,6 +60,9 @@ static const struct argp_option options[] = {
 	 0},
 	{"frequency", 'F', "HZ", 0, "sample stacks HZ times a second, and waits (default 99; 0: not at all)", 0},
 	{"no-syscalls", OPT_NO_SYSCALLS, NULL, 0, "count no system calls and no files, which are for report --io", 0},
+	{"gpu", OPT_GPU, "auto|off|uprobe|cupti", 0,
+	 "what to tell of GPUs: the most that can be had (default), nothing, calls of CUDA alone, or what the GPU did too",
+	 0},
 	{"output", 'o', "FILE", 0, "write the recording to FILE (default stepflame.rec)", 0},
 	{"action", OPT_ACTION, "LIB:SYMBOL|FILE.py:QUALNAME", 0,
 	 "time calls of a function as an action: a native one, LIB being a mapped library's path or the beginning of "
@@ -105,6 +109,22 @@ static void parse_schedule(struct argp_state *state, struct record_args *args, c
 	if (!args->session.schedule[OP_ACTIVE])
 		argp_error(state, "--schedule needs active=N: the steps to record in each window");
 	args->session.ops = true;
+}
+
+static enum session_gpu parse_gpu(struct argp_state *state, const char *text)
+{
+	static const char *const names[] = {
+		[SESSION_GPU_OFF] = "off",
+		[SESSION_GPU_AUTO] = "auto",
+		[SESSION_GPU_UPROBE] = "uprobe",
+		[SESSION_GPU_CUPTI] = "cupti",
+	};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+		if (!strcmp(text, names[i]))
+			return i;
+	argp_error(state, "--gpu is auto, off, uprobe or cupti, not '%s'", text);
+	return SESSION_GPU_OFF;
 }
 
 /* All options are there: whether they go together, and what they say of each other. */
@@ -155,6 +175,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 			argp_error(state, "--exact=%s? It is --exact or --exact=force", arg);
 		args->session.exact = true;
 		args->session.exact_force = arg;
+		return 0;
+	case OPT_GPU:
+		args->session.gpu = parse_gpu(state, arg);
 		return 0;
 	case OPT_NO_SYSCALLS:
 		args->session.syscalls = false;
@@ -390,7 +413,7 @@ static int check_output(const char *path)
 
 int cmd_record(int argc, char **argv)
 {
-	struct record_args args = {.output = "stepflame.rec", .session = {.frequency = FREQUENCY, .syscalls = true}};
+	struct record_args args = {.output = "stepflame.rec", .session = {.frequency = FREQUENCY, .gpu = SESSION_GPU_AUTO, .syscalls = true}};
 	struct sigaction action = {.sa_handler = on_signal};
 	struct launch launch = {.go = -1};
 	struct sink sink = {0};

@@ -24,6 +24,7 @@
 #include "landmarks.h"
 #include "modules.h"
 #include "natives.h"
+#include "nvml.h"
 #include "op_probes.h"
 #include "programs.h"
 #include "sampler.h"
@@ -261,7 +262,7 @@ int session__new(const struct session_options *options, session_sink sink, void 
 	s->sink = sink;
 	s->sink_ctx = ctx;
 	emit_host(s);
-	err = parse_actions(s) ?: load(s) ?: set_functions(s) ?: op_probes__new(s) ?: sampler__start(s) ?: exact__new(s);
+	err = nvml__new(s) ?: parse_actions(s) ?: load(s) ?: set_functions(s) ?: op_probes__new(s) ?: sampler__start(s) ?: exact__new(s);
 	if (err)
 		session__free(s);
 	else
@@ -286,6 +287,7 @@ void session__free(struct session *s)
 	if (!s)
 		return;
 	exact__free(s);
+	nvml__free(s);
 	detach_all(s);
 	op_probes__free(s);
 	sampler__free(s);
@@ -456,6 +458,7 @@ int session__poll(struct session *s, int timeout_ms)
 	sampler__tend(s);
 	op_probes__tend(s);
 	exact__tend(s);
+	nvml__tend(s);
 	now = session__now_ns();
 	if (s->opened) {
 		s->progress.elapsed_ns = now - s->window_start_ns;
@@ -503,6 +506,7 @@ int session__finish(struct session *s)
 				      s->options.actions[i]);
 	exact__end(s);
 	calls__note(s);
+	nvml__end(s);
 	sampler__stop(s);
 	snapshot__emit(s);
 	err = step_at__end(s);

@@ -15,6 +15,13 @@
 
 struct session;
 
+enum session_gpu {
+	SESSION_GPU_OFF,
+	SESSION_GPU_AUTO,   /* the best that is there */
+	SESSION_GPU_UPROBE, /* calls of CUDA alone */
+	SESSION_GPU_CUPTI,  /* what the GPU did, or an error */
+};
+
 enum session_children { CHILDREN_ALL, CHILDREN_WORKERS, CHILDREN_NONE };
 
 struct session_options {
@@ -32,6 +39,7 @@ struct session_options {
 	bool memory;          /* with what they allocated, */
 	bool timeline;        /* and each span by itself */
 	uint32_t frequency;   /* of samples, a second; 0: none */
+	enum session_gpu gpu;
 	bool syscalls;        /* system calls, and the files that they read and write */
 	uint64_t live_ns;     /* for a view: a snapshot so often, of waits that go on too; 0: no */
 	uint64_t schedule[5]; /* torch.profiler.schedule, by enum op_schedule_word; active 0: always */

@@ -12,6 +12,7 @@
 #include "../../include/counters.h"
 #include "exact.h"
 #include "io.h"
+#include "nvml.h"
 #include "op_probes.h"
 #include "state.h"
 #include "stepflame.skel.h"
@@ -84,7 +85,7 @@ uint64_t session__cpu_ns(void)
 	       (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1000ULL;
 }
 
-static uint64_t own_rss_bytes(void)
+uint64_t session__rss_bytes(void)
 {
 	unsigned long size, resident = 0;
 	FILE *f = fopen("/proc/self/statm", "re");
@@ -165,8 +166,8 @@ static void measure(struct session *s, struct rec_window *window, struct rec_cos
 	cost->hit_ns = s->selftest.hit_ns + (sums.sampled ? sums.sampled_ns / sums.sampled : 0);
 	cost->attach_ns = s->attach_ns;
 	cost->detach_ns = s->detach_ns;
-	cost->own_cpu_ns = session__cpu_ns() - s->cpu_start_ns;
-	cost->own_rss_bytes = own_rss_bytes();
+	cost->own_cpu_ns = session__cpu_ns() + nvml__cpu_ns(s) - s->cpu_start_ns;
+	cost->own_rss_bytes = session__rss_bytes() + nvml__rss_bytes(s);
 }
 
 void snapshot__progress(struct session *s)

@@ -110,6 +110,7 @@ struct session {
 	struct modules *modules; /* NULL: none was met */
 	struct sampler *sampler; /* NULL: not asked for */
 	struct guardian *guardian; /* NULL: no --exact */
+	struct nvml *nvml;         /* NULL: no GPUs asked for */
 	struct user_action *actions;
 	bool py_inlines; /* a Python function was wanted of an interpreter that inlines calls: CPython 3.11 and later */
 	size_t target_cnt;
@@ -134,6 +135,7 @@ struct session {
 
 uint64_t session__now_ns(void);
 uint64_t session__cpu_ns(void);                                     /* of this process, user and system */
+uint64_t session__rss_bytes(void);
 int session__emit(struct session *s, const struct rec_hdr *record); /* to the sink; remembers the first error */
 void session__note(struct session *s, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* for the report */
 uint64_t session__name_id(const char *text);                      /* the id that a text has, without sending it */
