@@ -15,14 +15,10 @@
 
 struct session;
 
-enum session_gpu {
-	SESSION_GPU_OFF,
-	SESSION_GPU_AUTO,   /* the best that is there */
-	SESSION_GPU_UPROBE, /* calls of CUDA alone */
-	SESSION_GPU_CUPTI,  /* what the GPU did, or an error */
-};
-
 enum session_children { CHILDREN_ALL, CHILDREN_WORKERS, CHILDREN_NONE };
+
+/* From where calls of CUDA and NCCL, and what the GPU does, are known. */
+enum session_gpu { SESSION_GPU_OFF, SESSION_GPU_AUTO, SESSION_GPU_UPROBE, SESSION_GPU_CUPTI };
 
 struct session_options {
 	const char *const *actions; /* --action LIB:SYMBOL or FILE.py:QUALNAME, as given */
@@ -39,8 +35,8 @@ struct session_options {
 	bool memory;          /* with what they allocated, */
 	bool timeline;        /* and each span by itself */
 	uint32_t frequency;   /* of samples, a second; 0: none */
-	enum session_gpu gpu;
 	bool syscalls;        /* system calls, and the files that they read and write */
+	enum session_gpu gpu;
 	uint64_t live_ns;     /* for a view: a snapshot so often, of waits that go on too; 0: no */
 	uint64_t schedule[5]; /* torch.profiler.schedule, by enum op_schedule_word; active 0: always */
 };
