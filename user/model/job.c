@@ -3,19 +3,17 @@
  * Records in, what they say of a job out. One thread owns a job.
  *
  * Cumulative records are kept as their last state; rows are built from them when asked for, and again after the next
- * record. Keyed state lies in balanced trees (tsearch): their order is what merges the rows, and no recording can make
- * them slow.
+ * record.
  */
 #include "job.h"
 
 #include <errno.h>
-#include <search.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "../../include/counters.h"
-#include "../order.h"
 #include "../utf8.h"
+#include "actions.h"
 #include "array.h"
 #include "gpu.h"
 #include "io.h"
@@ -23,7 +21,6 @@
 #include "ops.h"
 #include "samples.h"
 #include "stacks.h"
-#include "sums.h"
 
 struct job {
 	struct array hosts; /* struct rec_host; those of the targets come behind each */
@@ -39,16 +36,13 @@ struct job {
 	bool unrefined;          /* records came since samples__refine */
 	struct array boundaries; /* struct rec_step */
 	struct array exits;      /* struct rec_proc */
-	void *aggs;              /* tree of malloc'ed struct rec_agg by key */
+	struct actions actions;
 	uint64_t known[CNT__COUNT];
 	struct array unknown;  /* struct job_counter, names owned */
 	struct array counters; /* struct job_counter, the view handed out */
 	struct array targets;  /* struct rec_target */
 	struct array on;       /* uint32_t by target: its host's number in hosts, from 1; 0: none had come */
 	struct array notes;    /* char *, owned */
-	struct array actions;  /* struct job_action, valid while !stale */
-	struct array parents;  /* uint64_t, those of all actions back to back */
-	bool stale;
 };
 
 static const char *const counter_names[] = {
@@ -56,19 +50,6 @@ static const char *const counter_names[] = {
 	STEPFLAME_COUNTERS(X)
 #undef X
 };
-
-static int compare_agg(const void *a, const void *b)
-{
-	const struct agg_key *x = &((const struct rec_agg *)a)->key, *y = &((const struct rec_agg *)b)->key;
-
-	if (x->pid != y->pid)
-		return x->pid < y->pid ? -1 : 1;
-	if (x->kind != y->kind)
-		return x->kind < y->kind ? -1 : 1;
-	if (x->name != y->name)
-		return x->name < y->name ? -1 : 1;
-	return ORDER(x->parent, y->parent);
-}
 
 struct job *job__new(void)
 {
@@ -85,7 +66,7 @@ void job__free(struct job *job)
 	samples__free(&job->samples);
 	io__free(&job->io);
 	gpu__free(&job->gpu);
-	tdestroy(job->aggs, free);
+	actions__free(&job->actions);
 	for (size_t i = 0; i < job->unknown.cnt; i++)
 		free((char *)((struct job_counter *)job->unknown.items)[i].name);
 	for (size_t i = 0; i < job->notes.cnt; i++)
@@ -96,8 +77,6 @@ void job__free(struct job *job)
 	free(job->targets.items);
 	free(job->on.items);
 	free(job->notes.items);
-	free(job->actions.items);
-	free(job->parents.items);
 	free(job->boundaries.items);
 	free(job->exits.items);
 	free(job);
@@ -176,37 +155,6 @@ static int add_window(struct job *job, const struct rec_hdr *record)
 	return 0;
 }
 
-/* Operators have records of their own. */
-static bool is_row_kind(uint32_t kind)
-{
-	return (kind > SPAN_NONE && kind <= SPAN_USER) || (kind >= SPAN_GC && kind < SPAN__COUNT);
-}
-
-static int add_agg(struct job *job, const struct rec_hdr *record)
-{
-	const struct rec_agg *new = (const void *)record;
-	struct rec_agg **found, *agg;
-
-	if (!is_row_kind(new->key.kind) || !new->key.name) {
-		job->malformed++;
-		return 0;
-	}
-	found = tfind(new, &job->aggs, compare_agg);
-	if (found) {
-		(*found)->val = new->val;
-		return 0;
-	}
-	agg = malloc(sizeof(*agg));
-	if (!agg)
-		return -ENOMEM;
-	*agg = *new;
-	if (!tsearch(agg, &job->aggs, compare_agg)) {
-		free(agg);
-		return -ENOMEM;
-	}
-	return 0;
-}
-
 static int add_counter(struct job *job, const struct rec_hdr *record)
 {
 	struct rec_counter new = *(const struct rec_counter *)record;
@@ -268,6 +216,11 @@ static int count_malformed(struct job *job, int err)
 		return err;
 	job->malformed++;
 	return 0;
+}
+
+static int add_action(struct job *job, const struct rec_hdr *record)
+{
+	return count_malformed(job, actions__add(&job->actions, record));
 }
 
 static int add_ops(struct job *job, const struct rec_hdr *record)
@@ -335,7 +288,7 @@ static const struct {
 	[REC_NAME] = {sizeof(struct rec_name), add_name},
 	[REC_PROC] = {sizeof(struct rec_proc), add_proc},
 	[REC_WINDOW] = {sizeof(struct rec_window), add_window},
-	[REC_AGG] = {sizeof(struct rec_agg), add_agg},
+	[REC_AGG] = {sizeof(struct rec_agg), add_action},
 	[REC_COUNTER] = {sizeof(struct rec_counter), add_counter},
 	[REC_COST] = {sizeof(struct rec_cost), add_cost},
 	[REC_NOTE] = {sizeof(struct rec_note), add_note},
@@ -362,7 +315,7 @@ static const struct {
 
 int job__add(struct job *job, const struct rec_hdr *record)
 {
-	job->stale = true;
+	job->actions.stale = true;
 	job->ops.stale = true;
 	job->unrefined = true;
 	job->gpu.joined = false;
@@ -530,106 +483,7 @@ const struct job_counter *job__counters(struct job *job, size_t *cnt)
 	return err ? NULL : job->counters.items;
 }
 
-void job__add_val(struct agg_val *sum, const struct agg_val *val)
-{
-	if (!sum->calls || val->min_ns < sum->min_ns)
-		sum->min_ns = val->min_ns;
-	if (!sum->calls || val->first_ns < sum->first_ns)
-		sum->first_ns = val->first_ns;
-	if (val->max_ns > sum->max_ns)
-		sum->max_ns = val->max_ns;
-	sum->calls = sum__u64(sum->calls, val->calls);
-	sum->total_ns = sum__u64(sum->total_ns, val->total_ns);
-	sum->self_ns = sum__u64(sum->self_ns, val->self_ns);
-	for (int i = 0; i < AGG_BUCKETS; i++)
-		sum->hist[i] += val->hist[i];
-}
-
-struct build {
-	struct job *job;
-	int err;
-};
-
-/* Called in the order of the keys, so that the aggregates of one row come one after the other. */
-static void build_row(const void *node, VISIT visit, void *ctx)
-{
-	struct build *build = ctx;
-	struct job *job = build->job;
-	const struct rec_agg *agg = *(const struct rec_agg *const *)node;
-	const struct agg_key *key = &agg->key;
-	struct job_action *row = job->actions.items;
-	uint64_t *parent;
-
-	if ((visit != postorder && visit != leaf) || build->err || !agg->val.calls)
-		return;
-	row = job->actions.cnt ? &row[job->actions.cnt - 1] : NULL;
-	if (!row || row->pid != key->pid || row->kind != key->kind || row->name_id != key->name) {
-		row = array__add(&job->actions, sizeof(*row));
-		if (!row) {
-			build->err = -ENOMEM;
-			return;
-		}
-		row->pid = key->pid;
-		row->kind = key->kind;
-		row->name_id = key->name;
-	}
-	job__add_val(&row->val, &agg->val);
-	if (!key->parent)
-		return;
-	parent = array__add(&job->parents, sizeof(*parent));
-	if (!parent) {
-		build->err = -ENOMEM;
-		return;
-	}
-	*parent = key->parent;
-	row->parent_cnt++;
-}
-
-static int compare_first(const void *a, const void *b)
-{
-	const struct job_action *x = a, *y = b;
-
-	if (x->val.first_ns != y->val.first_ns)
-		return x->val.first_ns < y->val.first_ns ? -1 : 1;
-	if (x->pid != y->pid)
-		return x->pid < y->pid ? -1 : 1;
-	if (x->kind != y->kind)
-		return x->kind < y->kind ? -1 : 1;
-	return ORDER(x->name_id, y->name_id);
-}
-
-static int build_actions(struct job *job)
-{
-	struct build build = {.job = job};
-	struct job_action *rows;
-	const uint64_t *parent;
-
-	job->actions.cnt = 0;
-	job->parents.cnt = 0;
-	twalk_r(job->aggs, build_row, &build);
-	if (build.err)
-		return build.err;
-	rows = job->actions.items;
-	parent = job->parents.items;
-	for (size_t i = 0; i < job->actions.cnt; i++) {
-		rows[i].name = names__find_or_lost(&job->names, rows[i].name_id);
-		if (!rows[i].name)
-			return -ENOMEM;
-		rows[i].parents = rows[i].parent_cnt ? parent : NULL;
-		parent += rows[i].parent_cnt;
-	}
-	if (job->actions.cnt)
-		qsort(rows, job->actions.cnt, sizeof(*rows), compare_first);
-	job->stale = false;
-	return 0;
-}
-
 const struct job_action *job__actions(struct job *job, size_t *cnt)
 {
-	if (job->stale && build_actions(job)) {
-		*cnt = 0;
-		return NULL;
-	}
-	*cnt = job->actions.cnt;
-	return job->actions.items;
+	return actions__rows(&job->actions, &job->names, cnt);
 }

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Rows of the aggregate table, REC_AGG. Used by the job, which hands them out: job__actions. */
+#ifndef STEPFLAME_ACTIONS_H
+#define STEPFLAME_ACTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "../../include/records.h"
+#include "array.h"
+
+struct job_action;
+struct names;
+
+/* Zeroed: empty. */
+struct actions {
+	void *aggs;           /* tree of malloc'ed struct rec_agg by key */
+	struct array rows;    /* struct job_action, valid while !stale */
+	struct array parents; /* uint64_t, those of all rows back to back */
+	bool stale;           /* records came since the rows were built; the job sets it */
+};
+
+void actions__free(struct actions *actions);
+/* Takes a REC_AGG of at least its struct's size. 0, -EINVAL when it makes no sense, -ENOMEM. */
+int actions__add(struct actions *actions, const struct rec_hdr *record);
+/* See job__actions. */
+const struct job_action *actions__rows(struct actions *actions, struct names *names, size_t *cnt);
+
+#endif
