@@ -17,6 +17,9 @@ COUNTED = {"read", "pread64", "preadv2", "write", "pwrite64", "writev", "openat"
 COUNTED |= {"pipe2", "clone", "wait4"}
 
 
+PREFETCH = 2  # batches that a DataLoader's worker may be ahead
+
+
 def processes(found):
     return {row["pid"]: row for row in found["processes"]}
 
@@ -226,6 +229,22 @@ class TestWorkers:
         verdict = report["verdict"]
         if verdict["class"] == "input-bound":
             assert "process %d, a worker, ended at %.3f s: killed by signal 9 (SIGKILL)" % (pid, ended["at_s"]) in verdict["evidence"]
+
+    @pytest.mark.parametrize("load,step", [("0.012", "0.012"), ("0.001", "0.012"), ("0.02", "0.001")])
+    def test_what_lies_ready(self, bench, load, step):
+        """Workers that are idle, as the job's own log has it: all that they may make ahead is made."""
+        found, truth, _ = self.run(bench, "--load", load, "--step", step, "--batches", 120)
+        idle = []
+        for n, batch in list(enumerate(truth["batches"]))[1:-8]:  # towards the end there is nothing more to make
+            made, fetched = [0] * 4, [0] * 4
+            for k, other in enumerate(truth["batches"]):
+                made[other["worker"]] += other["made"] < batch["start"]
+                fetched[other["worker"]] += k < n
+            idle.append(sum(m - f == PREFETCH for m, f in zip(made, fetched)))
+        ahead = found["ahead"]
+        assert len(idle) <= ahead["steps"] <= len(truth["batches"]) - 1  # workers leave when all is made
+        assert ahead["idle_mean"] == pytest.approx(sum(idle) / len(idle), abs=0.4)
+        assert ahead["none_idle"] / ahead["steps"] == pytest.approx(idle.count(0) / len(idle), abs=0.15)
 
     def test_nobody_is_blamed(self, bench):
         found, _, _ = self.run(bench, "--load", "0.0005", "--step", "0.01")

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """report --io of recordings made by hand: no root, no BPF, and no job that would have to be lucky."""
 
+import re
+
 import pytest
 import recfile as r
 
@@ -134,6 +136,17 @@ class TestWorkers:
         lives = [wait((100 + i, 100 + i), 40, 1000, IDLE) for i in range(4)]
         found = report(*head(4), *step(0, 100, 1, 40), *step(1, 100, 50, 55), *lives)["workers"][0]
         assert found["slow"] is None
+
+    def test_who_is_idle_as_steps_begin(self, report):
+        steps = [r.boundary(10, 10, i, (10 + 20 * i) * MS, (20 * MS, *[0] * 7)) for i in range(6)]  # at 10, 30, ... 110
+        waits = [(100, 0, 5, WORKS), (100, 5, 20, IDLE), (100, 20, 40, WORKS), (100, 40, 60, IDLE), (100, 60, 120, WORKS)]
+        waits += [(101, 25, 35, IDLE), (101, 35, 75, WORKS), (101, 75, 120, IDLE)]  # began at 25
+        records = [wait((pid, pid), start, end, stack) for pid, start, end, stack in waits]
+        records.append(r.sample(102, 102, r.WAIT, 120 * MS, 119 * MS, IDLE, cause="poll", waits=2))  # of many short ones
+        found = report(*head(3), *steps, *records)["workers"][0]
+        # at 10: 100; at 30: 101; at 50: 100; at 70: none; at 90: 101
+        assert found["ahead"] == {"steps": 5, "none_idle": 1, "idle_mean": 0.8}
+        assert "0.80 workers on average were idle" in report.text and "in 20.0 % of 5 steps none was" in re.sub(r"\s+", " ", report.text)
 
     def test_a_hundred_workers(self, report):
         records = [x for i in range(100) for x in step(i, 100 + i, i * 10, i * 10 + 5)]

@@ -11,6 +11,7 @@
 
 #include "advice.h"
 #include "array.h"
+#include "by_thread.h"
 #include "intern.h"
 #include "processes.h"
 #include "stacks.h"
@@ -26,12 +27,6 @@ enum worker_stack {
 	STACK_IDLE,  /* there, waiting for what to load or to send next */
 };
 
-/* Samples by thread, in the order of time. */
-struct by_thread {
-	uint32_t *indexes; /* of all samples */
-	size_t *first;     /* by thread: where its indexes begin */
-};
-
 struct workers {
 	struct array loaders; /* struct loader; what they point to is owned */
 	struct job *job;
@@ -40,63 +35,6 @@ struct workers {
 	struct by_thread by_thread;
 	uint8_t *stacks; /* enum worker_stack by stack */
 };
-
-static int index_samples(struct workers *w)
-{
-	size_t cnt = samples__cnt(w->samples), end = samples__thread_end(w->samples);
-	struct by_thread *by = &w->by_thread;
-
-	by->indexes = calloc(cnt + 1, sizeof(*by->indexes));
-	by->first = calloc(end + 2, sizeof(*by->first));
-	if (!by->indexes || !by->first)
-		return -1;
-	for (size_t i = 0; i < cnt; i++)
-		by->first[samples__get(w->samples, i).thread + 2]++;
-	for (size_t t = 1; t < end + 2; t++)
-		by->first[t] += by->first[t - 1];
-	for (size_t i = 0; i < cnt; i++)
-		by->indexes[by->first[samples__get(w->samples, i).thread + 1]++] = i;
-	return 0;
-}
-
-static size_t thread_cnt(const struct workers *w, uint32_t thread)
-{
-	return w->by_thread.first[thread + 1] - w->by_thread.first[thread];
-}
-
-static struct sample thread_sample(const struct workers *w, uint32_t thread, size_t n)
-{
-	return samples__get(w->samples, w->by_thread.indexes[w->by_thread.first[thread] + n]);
-}
-
-/* The number of a thread, 0: it has no samples. */
-static uint32_t find_thread(const struct workers *w, uint32_t pid, uint32_t tid)
-{
-	uint32_t thread_pid, thread_tid;
-
-	for (size_t t = 1; t < samples__thread_end(w->samples); t++) {
-		samples__thread(w->samples, t, &thread_pid, &thread_tid);
-		if (thread_pid == pid && thread_tid == tid)
-			return t;
-	}
-	return 0;
-}
-
-/* How many of a thread's samples ended by then. */
-static size_t ended_by(const struct workers *w, uint32_t thread, uint64_t time_ns)
-{
-	size_t low = 0, high = thread_cnt(w, thread);
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (thread_sample(w, thread, middle).time_ns <= time_ns)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
-}
 
 /* ---- what a worker does ---- */
 
@@ -195,10 +133,10 @@ static uint32_t main_of(const struct job *job, const struct rec_target *worker)
 /* A worker that lived too short to be known by its threads' names is known by what it does. */
 static bool is_worker(const struct workers *w, const struct rec_target *target)
 {
-	uint32_t thread = target->role == ROLE_CHILD ? find_thread(w, target->pid, target->pid) : 0;
+	uint32_t thread = target->role == ROLE_CHILD ? by_thread__find(&w->by_thread, target->pid, target->pid) : 0;
 
-	for (size_t i = 0; i < thread_cnt(w, thread); i++)
-		if (w->stacks[thread_sample(w, thread, i).stack] != STACK_OTHER)
+	for (size_t i = 0; i < by_thread__cnt(&w->by_thread, thread); i++)
+		if (w->stacks[by_thread__get(&w->by_thread, thread, i).stack] != STACK_OTHER)
 			return true;
 	return target->role == ROLE_WORKER;
 }
@@ -234,10 +172,10 @@ static uint32_t find_worker(const struct loader *loader, uint32_t pid)
 
 static void measure_worker(const struct workers *w, struct worker *worker)
 {
-	uint32_t thread = find_thread(w, worker->pid, worker->pid);
+	uint32_t thread = by_thread__find(&w->by_thread, worker->pid, worker->pid);
 
-	for (size_t i = 0; i < thread_cnt(w, thread); i++) {
-		struct sample s = thread_sample(w, thread, i);
+	for (size_t i = 0; i < by_thread__cnt(&w->by_thread, thread); i++) {
+		struct sample s = by_thread__get(&w->by_thread, thread, i);
 
 		worker->seen_ns = sum__u64(worker->seen_ns, s.weight_ns);
 		if (!i)
@@ -261,9 +199,9 @@ static uint32_t who_ended(const struct workers *w, const struct loader *loader, 
 
 	if (found != WORKER_NONE || wait->waker_pid != loader->pid)
 		return found;
-	thread = find_thread(w, wait->waker_pid, wait->waker_tid);
-	for (size_t i = thread ? ended_by(w, thread, wait->time_ns) : 0; i > 0; i--) {
-		struct sample s = thread_sample(w, thread, i - 1);
+	thread = by_thread__find(&w->by_thread, wait->waker_pid, wait->waker_tid);
+	for (size_t i = thread ? by_thread__ended(&w->by_thread, thread, wait->time_ns) : 0; i > 0; i--) {
+		struct sample s = by_thread__get(&w->by_thread, thread, i - 1);
 
 		if (s.time_ns + wait->weight_ns < wait->time_ns)
 			break;
@@ -286,8 +224,8 @@ static int find_waits(const struct workers *w, struct loader *loader, uint32_t t
 {
 	struct loader_wait *open = NULL;
 
-	for (size_t i = 0; i < thread_cnt(w, thread); i++) {
-		struct sample s = thread_sample(w, thread, i);
+	for (size_t i = 0; i < by_thread__cnt(&w->by_thread, thread); i++) {
+		struct sample s = by_thread__get(&w->by_thread, thread, i);
 		uint64_t start = s.time_ns > s.weight_ns ? s.time_ns - s.weight_ns : 0;
 		long step = loader->track ? step_track__at(loader->track, s.time_ns) : -1;
 		uint32_t worker;
@@ -410,8 +348,9 @@ static int add_file(struct doings *doings, uint32_t doing, uint64_t file, uint64
 /* What a thread did in a wait. 0 or -1: no memory. */
 static int add_doings(const struct workers *w, const struct loader_wait *wait, uint32_t thread, struct doings *doings)
 {
-	for (size_t n = ended_by(w, thread, wait->start_ns); n < thread_cnt(w, thread); n++) {
-		struct sample s = thread_sample(w, thread, n);
+	for (size_t n = by_thread__ended(&w->by_thread, thread, wait->start_ns);
+	     n < by_thread__cnt(&w->by_thread, thread); n++) {
+		struct sample s = by_thread__get(&w->by_thread, thread, n);
 		uint64_t ns = overlap(&s, wait->start_ns, wait->end_ns), key = doing_key(w, &s);
 		struct worker_doing *doing;
 		uint32_t at;
@@ -473,6 +412,52 @@ static int find_doings(const struct workers *w, const struct loader *loader, uin
 	return failed;
 }
 
+/* ---- what lies ready ---- */
+
+/* Is a worker idle at that instant? n: of its thread's samples, the first that is not over by then. */
+static bool is_idle(const struct workers *w, uint32_t thread, size_t n, uint64_t time_ns)
+{
+	struct sample s = by_thread__get(&w->by_thread, thread, n);
+
+	return s.kind == SAMPLE_WAIT && s.waits == 1 && s.cause != CAUSE_RUN_QUEUE &&
+	       w->stacks[s.stack] == STACK_IDLE && s.time_ns - time_ns <= s.weight_ns;
+}
+
+/* idle: of the workers that are there as a step begins, + 1. Both go on in the order of time. */
+static void count_idle(const struct workers *w, const struct loader *loader, const struct worker *worker,
+		       uint32_t *idle)
+{
+	uint32_t thread = by_thread__find(&w->by_thread, worker->pid, worker->pid);
+	size_t cnt = by_thread__cnt(&w->by_thread, thread), n = 0;
+
+	for (size_t i = 0; i < loader->track->step_cnt; i++) {
+		uint64_t start_ns = loader->track->steps[i].start_ns;
+
+		while (n < cnt && by_thread__get(&w->by_thread, thread, n).time_ns <= start_ns)
+			n++;
+		if (n < cnt && worker->first_ns <= start_ns)
+			idle[i] += is_idle(w, thread, n, start_ns) + !idle[i];
+	}
+}
+
+static int find_ahead(const struct workers *w, struct loader *loader)
+{
+	size_t cnt = loader->track ? loader->track->step_cnt : 0;
+	uint32_t *idle = calloc(cnt + 1, sizeof(*idle));
+
+	if (!idle)
+		return -1;
+	for (size_t i = 0; cnt && i < loader->worker_cnt; i++)
+		count_idle(w, loader, &loader->workers[i], idle);
+	for (size_t i = 0; i < cnt; i++) {
+		loader->ahead.step_cnt += idle[i] > 0;
+		loader->ahead.none_cnt += idle[i] == 1;
+		loader->ahead.idle_cnt += idle[i] ? idle[i] - 1 : 0;
+	}
+	free(idle);
+	return 0;
+}
+
 /* ---- loaders ---- */
 
 static void measure_main(const struct workers *w, struct loader *loader)
@@ -507,6 +492,7 @@ static int make_loader(struct workers *w, struct loader *loader)
 		measure_worker(w, &workers[i]);
 		failed = find_doings(w, loader, i, &workers[i]);
 	}
+	failed = failed || find_ahead(w, loader);
 	measure_main(w, loader);
 	advice__find(loader, job__host(w->job)->cpus);
 	return failed;
@@ -557,7 +543,7 @@ struct workers *workers__new(struct job *job, const struct steps *steps)
 	w->job = job;
 	w->steps = steps;
 	w->samples = job__samples(job);
-	if (!w->samples || index_samples(w) || classify_stacks(w) || make_loaders(w)) {
+	if (!w->samples || by_thread__new(w->samples, &w->by_thread) || classify_stacks(w) || make_loaders(w)) {
 		workers__free(w);
 		return NULL;
 	}
@@ -573,8 +559,7 @@ void workers__free(struct workers *w)
 	for (size_t i = 0; i < w->loaders.cnt; i++)
 		free_loader(&loaders[i]);
 	free(loaders);
-	free(w->by_thread.indexes);
-	free(w->by_thread.first);
+	by_thread__release(&w->by_thread);
 	free(w->stacks);
 	free(w);
 }

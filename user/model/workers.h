@@ -61,6 +61,11 @@ struct loader {
 	size_t worker_cnt;
 	const struct loader_wait *waits; /* in the order of time */
 	size_t wait_cnt;
+	struct {
+		size_t step_cnt;   /* that began with some worker there */
+		size_t none_cnt;   /* of them: with none idle */
+		uint64_t idle_cnt; /* workers that were idle then: all that they may make ahead lay ready */
+	} ahead;
 	uint64_t wait_ns, unknown_ns; /* of all waits; of those whose worker is not known */
 	uint64_t observed_ns;         /* the steps, or else the window */
 	uint64_t batches;             /* fetched, as its DataLoader's label counts; 0: not known */

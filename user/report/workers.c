@@ -125,6 +125,12 @@ static void print_loader(struct job *job, const struct loader *loader, FILE *out
 		text__paragraph(out, "%zu batches waited for: %.3f s, %.1f %% of %.4g s", loader->wait_cnt,
 				loader->wait_ns / 1e9, percent(loader->wait_ns, loader->observed_ns),
 				loader->observed_ns / 1e9);
+	if (loader->ahead.step_cnt)
+		text__paragraph(out,
+				"ahead: as a step began, %.2f workers on average were idle, and all that they may make "
+				"ahead lay ready; in %.1f %% of %zu steps none was",
+				(double)loader->ahead.idle_cnt / loader->ahead.step_cnt,
+				percent(loader->ahead.none_cnt, loader->ahead.step_cnt), loader->ahead.step_cnt);
 	fputs("worker       pid   waits   waited s share % longest ms  busy %   CPU %\n", out);
 	fputs("------ --------- ------- ---------- ------- ---------- ------- -------\n", out);
 	for (size_t i = 0; i < loader->worker_cnt; i++)
@@ -218,11 +224,15 @@ static json_t *json_waits(struct job *job, const struct loader *loader)
 static json_t *json_loader(struct job *job, const struct loader *loader)
 {
 	static const char *const advice[] = {"unknown", "keeps_up", "one_slow", "cpu_full", "more", "uneven"};
-	json_t *workers = json_array();
+	json_t *workers = json_array(), *ahead = json_null();
 
+	if (loader->ahead.step_cnt)
+		ahead = json_pack("{s:I, s:I, s:f}", "steps", (json_int_t)loader->ahead.step_cnt, "none_idle",
+				  (json_int_t)loader->ahead.none_cnt, "idle_mean",
+				  (double)loader->ahead.idle_cnt / loader->ahead.step_cnt);
 	for (size_t i = 0; i < loader->worker_cnt; i++)
 		json_array_append_new(workers, json_worker(job, &loader->workers[i]));
-	return json_pack("{s:I, s:o, s:I, s:f, s:f, s:o, s:f, s:f, s:f, s:I, s:s, s:o, s:o, s:o}", "pid",
+	return json_pack("{s:I, s:o, s:I, s:f, s:f, s:o, s:f, s:f, s:f, s:I, s:s, s:o, s:o, s:o, s:o}", "pid",
 			 (json_int_t)loader->pid, "batches",
 			 loader->batches ? json_integer(loader->batches) : json_null(), "waited",
 			 (json_int_t)loader->wait_cnt, "wait_s", loader->wait_ns / 1e9, "unknown_wait_s",
@@ -231,7 +241,7 @@ static json_t *json_loader(struct job *job, const struct loader *loader)
 			 loader->produce_ns / 1e9, "consume_s", loader->consume_ns / 1e9, "batch_s",
 			 loader->batch_ns / 1e9, "at_once", (json_int_t)loader->at_once, "advice",
 			 advice[loader->advice], "needed", loader->needed ? json_integer(loader->needed) : json_null(),
-			 "workers", workers, "waits", json_waits(job, loader));
+			 "workers", workers, "waits", json_waits(job, loader), "ahead", ahead);
 }
 
 json_t *report_workers__json(struct job *job)
