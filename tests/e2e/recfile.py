@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Writes recordings without stepflame's own code: include/records.h and the file format in struct's words."""
 
+import re
 import struct
 import zlib
+from pathlib import Path
 
 HOST, TARGET, NAME, PROC, WINDOW, AGG, COUNTER, COST, NOTE, OP, OP_GROUP, OP_WINDOW, SPANS = range(1, 14)
 SPAN, CODE, STACK, PATH, SAMPLE, INTERVAL, MODULES, CALLS, STEP_END, SYSCALL, FILE = range(14, 25)
@@ -18,6 +20,12 @@ BUCKETS = 40
 VERSION = 1
 BYTE_ORDER = 0x01020304
 CHUNK_BYTES = 64 * 1024
+GPU_HEADER = (Path(__file__).parents[2] / "include/gpu.h").read_text()
+# enum gpu_api: the functions in the order of the table there
+GPU_APIS = {n: i for i, n in enumerate(re.findall(r"^\tX\((\w+), [A-Z_]+, \d", GPU_HEADER, re.M), 1)}
+KERNEL, COPY, SET, GRAPH, GPU_SYNC, GPU_API_CALL, OVERHEAD = range(1, 8)
+NO_DIRECTION, HTOD, DTOH, DTOD, HTOH, UNKNOWN_DIRECTION = range(6)
+GPU_UNKNOWN = 0xFFFFFFFF
 
 
 def record(kind, payload):
@@ -237,6 +245,86 @@ def file(pid, dev, inode, ident, reads=0, writes=0, read_bytes=0, written_bytes=
     """disk: reads, page faults and bytes."""
     values = (ident, reads, writes, read_bytes, written_bytes, total_ns, *disk, 1)
     return record(FILE, struct.pack("=IIQ10QII", pid, dev, inode, *values, flags, 0))
+
+
+def gpu(pid, tier, cupti_ns=0, lost=0, version=0, why=""):
+    return record(GPU, struct.pack("=IIQQII96s", pid, tier, cupti_ns, lost, version, 0, why.encode()))
+
+
+def gpu_key(pid, api, direction=0, dtype=0, action=0, op=0, target=0):
+    """api: a name; target: the kernel's name id, or the communicator."""
+    return struct.pack("=IHBBQQQ", pid, GPU_APIS.get(api, api), direction, dtype, action, op, target)
+
+
+def gpu_calls(key, call_cnt, total_ns=0, max_ns=0, size=0):
+    """key: gpu_key()."""
+    return record(GPU_CALLS, key + struct.pack("=4Q", call_cnt, total_ns, max_ns, size))
+
+
+def gpu_call(key, tid, start_ns, duration_ns, size=0, path_id=0, step=0):
+    return record(GPU_CALL, struct.pack("=QQ", start_ns, duration_ns) + key + struct.pack("=QQII", size, path_id, tid, step))
+
+
+def gpu_step(pid, index, time_ns, launches=0, copies=0, copied_bytes=0, api_ns=0, sync_ns=0):
+    return record(
+        GPU_STEP, struct.pack("=QQII5Q", time_ns, index, pid, 0, launches, copies, copied_bytes, api_ns, sync_ns)
+    )
+
+
+def gpu_activity(
+    pid,
+    kind,
+    start_ns,
+    duration_ns,
+    ident=0,
+    correlation=0,
+    tid=0,
+    size=0,
+    direction=0,
+    device=0,
+    context=1,
+    stream=7,
+    detail=(0,) * 8,
+):
+    """ident: name id."""
+    return record(
+        GPU_ACTIVITY,
+        struct.pack(
+            "=4Q3IHH4I8I",
+            start_ns,
+            duration_ns,
+            ident,
+            size,
+            pid,
+            tid,
+            correlation,
+            kind,
+            direction,
+            device,
+            context,
+            stream,
+            0,
+            *detail,
+        ),
+    )
+
+
+def gpu_api_call(pid, tid, start_ns, duration_ns, ident, correlation, driver=0):
+    """A call of the CPU as CUPTI tells it."""
+    detail = (0, 1, driver, 0, 0, 0, 0, 0)
+    return gpu_activity(pid, GPU_API_CALL, start_ns, duration_ns, ident, correlation, tid=tid, detail=detail)
+
+
+def gpu_device(pid, device, memory=1 << 34, multiprocessors=132, compute=(9, 0), device_name="NVIDIA H100"):
+    return record(
+        GPU_DEVICE,
+        struct.pack("=IIQII64s", pid, device, memory, multiprocessors, compute[0] << 16 | compute[1], device_name.encode()),
+    )
+
+
+def gpu_usage(device, time_ns, used, memory, values=(GPU_UNKNOWN,) * 5, device_name="NVIDIA H100"):
+    """values: % busy, % of memory busy, mW, degrees Celsius, MHz."""
+    return record(GPU_USAGE, struct.pack("=QQQ6I64s", time_ns, used, memory, device, *values, device_name.encode()))
 
 
 def header(version=VERSION, byte_order=BYTE_ORDER):

@@ -43,26 +43,26 @@ static void print_tier(const struct gpu_process *process, FILE *out)
 
 	switch (process->tier) {
 	case GPU_TIER_NONE:
-		text__paragraph(out, "  tier 0: nothing is known of CUDA in it%s%s", process->why[0] ? ": " : "",
+		text__paragraph(out, "tier 0: nothing is known of CUDA in it%s%s", process->why[0] ? ": " : "",
 				process->why);
 		return;
 	case GPU_TIER_PROBES:
-		text__paragraph(out, "  tier 1, calls of the CPU alone, by probes%s%s; %s", process->why[0] ? ": " : "",
+		text__paragraph(out, "tier 1, calls of the CPU alone, by probes%s%s; %s", process->why[0] ? ": " : "",
 				process->why, not_known);
 		return;
 	case GPU_TIER_CUPTI:
 		break;
 	}
 	text__paragraph(out,
-			"  tier 2, what the GPU did, by CUPTI: %" PRIu64 " pieces of work%s, in windows of %.4g s%s%s",
+			"tier 2, what the GPU did, by CUPTI: %" PRIu64 " pieces of work%s, in windows of %.4g s%s%s",
 			process->activities, process->activities ? "" : " (was it idle?)", process->cupti_ns / 1e9,
 			process->why[0] ? "; " : "", process->why);
 	if (process->lost)
-		text__paragraph(out, "  %" PRIu64 " pieces of work or calls were lost: figures are too low",
+		text__paragraph(out, "%" PRIu64 " pieces of work or calls were lost: figures are too low",
 				process->lost);
 	if (process->unjoined)
 		text__paragraph(out,
-				"  of %" PRIu64 " (%.2g %%) the operator and action are not known: the call that asked "
+				"of %" PRIu64 " (%.2g %%) the operator and action are not known: the call that asked "
 				"for them was not seen by the probes (of %" PRIu64 " not by CUPTI either)",
 				process->unjoined, percent(process->unjoined, process->activities), process->unasked);
 }
@@ -307,16 +307,15 @@ static void print_line(const struct gpu_view *view, const struct gpu_line *line,
 			line->device, REC_PID(line->pid), device ? ", " : "", device ? device->name : "", ms(busy_ns),
 			ms(line->watched_ns), percent(busy_ns, line->watched_ns), ms(gpu_spans__total(&line->kernels)));
 	if (comm_ns)
-		text__paragraph(out, "  communication %.3f ms, %.2f %% of it while other kernels ran", ms(comm_ns),
+		text__paragraph(out, "communication %.3f ms, %.2f %% of it while other kernels ran", ms(comm_ns),
 				percent(gpu_line__overlap(line, 0, UINT64_MAX), comm_ns));
 	for (int idle = 0; idle < GPU_IDLE__COUNT; idle++)
 		if (line->idle_ns[idle])
-			text__paragraph(out, "  idle, %s: %.3f ms (%.2f %%): %s", gpu_idle__name(idle),
+			text__paragraph(out, "idle, %s: %.3f ms (%.2f %%): %s", gpu_idle__name(idle),
 					ms(line->idle_ns[idle]), percent(line->idle_ns[idle], line->watched_ns),
 					gpu_idle__meaning(idle));
 	if (line->untimed)
-		text__paragraph(out, "  %" PRIu64 " pieces of work have no time and are in none of this",
-				line->untimed);
+		text__paragraph(out, "%" PRIu64 " pieces of work have no time and are in none of this", line->untimed);
 }
 
 static void print_lines(const struct gpu_view *view, uint32_t pid, FILE *out)
