@@ -27,21 +27,21 @@ BPF_SRC := $(wildcard bpf/*.bpf.c)
 BPF_OBJ := $(BPF_SRC:bpf/%.bpf.c=$(BUILD)/bpf/%.bpf.o)
 SKEL    := $(if $(BPF_SRC),$(BUILD)/stepflame.skel.h)
 
-SRC     := $(filter-out user/main.c user/inject/%,$(wildcard user/*.c user/*/*.c))
-OBJ     := $(SRC:%.c=$(BUILD)/%.o)
-LIB     := $(BUILD)/libstepflame.a
-BIN     := $(if $(wildcard user/main.c),$(BUILD)/stepflame)
-TOOLS   := $(patsubst tools/%.c,$(BUILD)/tools/%,$(wildcard tools/*.c))
-UNIT    := $(patsubst tests/unit/%.c,$(BUILD)/tests/unit/%,$(wildcard tests/unit/test_*.c))
-NATIVE  := $(patsubst tests/bpf/%.c,$(BUILD)/tests/bpf/%,$(wildcard tests/bpf/test_*.c))
-
 # The library that programs with CUDA load, where CUPTI's headers are: of the toolkit, of the distribution, or pip's.
 CUPTI_H := $(firstword $(wildcard $(addsuffix /cupti.h,/usr/local/cuda/include /usr/local/cuda/extras/CUPTI/include \
 	/usr/local/cuda-*/include /usr/include $(HOME)/.cache/stepflame/venv-*/lib/python3*/site-packages/nvidia/*/include)))
 CUPTI_INCLUDE ?= $(patsubst %/,%,$(dir $(CUPTI_H)))
 INJECT  := $(if $(CUPTI_INCLUDE),$(BUILD)/libstepflame-inject.so)
-INJECT_CFLAGS := $(CFLAGS) $(WARN) -D_GNU_SOURCE -fPIC -fvisibility=hidden -isystem $(CUPTI_INCLUDE) \
-	$(addprefix -isystem ,$(wildcard /usr/local/cuda/include))
+INJECT_HEADERS := $(addprefix -isystem ,$(CUPTI_INCLUDE) $(wildcard /usr/local/cuda/include))
+INJECT_CFLAGS := $(CFLAGS) $(WARN) -D_GNU_SOURCE -fPIC -fvisibility=hidden $(INJECT_HEADERS)
+
+SRC     := $(filter-out user/main.c user/inject/%,$(wildcard user/*.c user/*/*.c))
+OBJ     := $(SRC:%.c=$(BUILD)/%.o)
+LIB     := $(BUILD)/libstepflame.a
+BIN     := $(if $(wildcard user/main.c),$(BUILD)/stepflame)
+TOOLS   := $(patsubst tools/%.c,$(BUILD)/tools/%,$(wildcard tools/*.c))
+UNIT    := $(patsubst tests/unit/%.c,$(BUILD)/tests/unit/%,$(filter-out $(if $(CUPTI_INCLUDE),,%/test_gpu_inject.c),$(wildcard tests/unit/test_*.c)))
+NATIVE  := $(patsubst tests/bpf/%.c,$(BUILD)/tests/bpf/%,$(wildcard tests/bpf/test_*.c))
 
 .PHONY: all setup demo test unit e2e test-matrix test-vm bench lint install clean
 .DELETE_ON_ERROR:
@@ -94,6 +94,8 @@ $(BUILD)/libstepflame-inject.so: $(wildcard user/inject/*.[ch]) include/gpu.h in
 
 $(BUILD)/tools/%: $(BUILD)/tools/%.o $(LIB)
 	$(Q)$(CC) $(ALL_CFLAGS) $^ $(LDFLAGS) $(LIBS) -o $@
+
+$(BUILD)/tests/unit/test_gpu_inject.o: ALL_CFLAGS += $(INJECT_HEADERS)
 
 $(BUILD)/tests/unit/%: $(BUILD)/tests/unit/%.o $(LIB)
 	@mkdir -p $(@D)

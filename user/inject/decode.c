@@ -202,7 +202,7 @@ static bool call(struct decoder *d, const CUpti_ActivityAPI *r, bool driver, str
 	return true;
 }
 
-static void wait(const CUpti_ActivitySynchronization *r, struct gpu_ring_activity *out)
+static void sync_of(const CUpti_ActivitySynchronization *r, struct gpu_ring_activity *out)
 {
 	out->kind = GPU_ACTIVITY_SYNC;
 	out->start_ns = r->start;
@@ -274,7 +274,7 @@ void decoder__record(struct decoder *d, const CUpti_Activity *record, size_t byt
 		AS(CUPTI_ACTIVITY_KIND_MEMCPY, oldest_copy, copy(r, &out))
 		AS(CUPTI_ACTIVITY_KIND_MEMCPY2, oldest_peer_copy, peer_copy(r, &out))
 		AS(CUPTI_ACTIVITY_KIND_MEMSET, oldest_set, set(r, &out))
-		AS(CUPTI_ACTIVITY_KIND_SYNCHRONIZATION, CUpti_ActivitySynchronization, wait(r, &out))
+		AS(CUPTI_ACTIVITY_KIND_SYNCHRONIZATION, CUpti_ActivitySynchronization, sync_of(r, &out))
 		AS(CUPTI_ACTIVITY_KIND_OVERHEAD, CUpti_ActivityOverhead, overhead(r, &out))
 		AS(CUPTI_ACTIVITY_KIND_GRAPH_TRACE, CUpti_ActivityGraphTrace, graph(d, r, &out))
 #undef AS
