@@ -23,7 +23,8 @@
 #define CLOCK_TRIES      5
 #define CLOCK_GOOD_NS    2000
 #define CLOCK_SPACING_NS 50000000ULL /* between those that follow a buffer */
-#define LEAVE_NS         1000000000  /* how long a call of the program's is waited for */
+#define GRACE_NS         200000000ULL
+#define LEAVE_NS         1000000000 /* how long a call of the program's is waited for */
 
 /* Who takes CUPTI out of the process. */
 enum leaving { NOT_LEAVING, WAITS_FOR_CALL, IN_CALL, LEFT, GIVEN_UP };
@@ -366,14 +367,28 @@ static void leave(struct window *w)
 		futex(&shared.leaving, FUTEX_WAIT, IN_CALL, NULL);
 }
 
+/* What the GPU still has to do is waited for, for some time: an end that is forced tells it without its times. */
+static void flush(struct window *w, uint64_t grace_ns)
+{
+	const struct timespec pause = {.tv_nsec = 10000000};
+	uint64_t start = now_ns();
+
+	do {
+		w->cupti.ActivityFlushAll(0);
+		if (!__atomic_load_n(&shared.taken, __ATOMIC_ACQUIRE) || now_ns() - start >= grace_ns)
+			break;
+		nanosleep(&pause, NULL);
+	} while (1);
+	w->cupti.ActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+}
+
 void window__end(struct window *w, uint32_t wanted, bool may_leave)
 {
 	struct gpu_ring_control *control = w->ring->control;
 
 	set_state(w, GPU_RING_STOPPING, 0);
-	w->cupti.ActivityFlushAll(0);
-	w->cupti.ActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
 	disable(w);
+	flush(w, may_leave ? GRACE_NS : 0);
 	set_writing(w, false);
 	if (!(wanted & 1))
 		__atomic_store_n(&control->seen, wanted, __ATOMIC_RELEASE);
