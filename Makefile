@@ -66,7 +66,7 @@ $(BUILD)/syscall_names.h:
 	$(Q)echo '#include <sys/syscall.h>' | $(CC) -E -dM - | sed -n 's/^#define __NR_\([a-z0-9_]*\) \([0-9]*\)$$/[\2] = "\1",/p' > $@
 
 # What has been found in a file, and was kept, holds as long as this is what looks for it.
-$(BUILD)/finders.h: $(wildcard user/target/*.[ch] $(addprefix user/session/,file_probes.c landmarks.c natives.c probe_list.c) include/*.h)
+$(BUILD)/finders.h: $(wildcard user/target/*.[ch] $(addprefix user/session/,file_probes.c gpu_functions.c landmarks.c natives.c probe_list.c) include/*.h)
 	@mkdir -p $(@D)
 	$(Q)cat $(sort $^) | cksum | sed 's/^\([0-9]*\).*/#define FINDERS \1u/' > $@
 

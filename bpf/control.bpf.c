@@ -35,6 +35,9 @@ int control(struct proc_order *order)
 	case ORDER_OPERATORS:
 		proc->op_slot = order->op_slot;
 		break;
+	case ORDER_GPU:
+		proc->gpu_tell = order->wait;
+		break;
 	case ORDER_FORGET:
 		if (proc->ended)
 			bpf_map_delete_elem(&procs, &pid);

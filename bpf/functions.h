@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Spans of native functions: backward (Engine::execute), collectives, waits for the GPU, torch.save, and what the user names by
- * --action LIB:SYMBOL. Known by the frame they run in.
+ * Spans of native functions: backward (Engine::execute), collectives, torch.save, and what the user names by --action
+ * LIB:SYMBOL. Known by the frame they run in.
  */
 #ifndef STEPFLAME_FUNCTIONS_H
 #define STEPFLAME_FUNCTIONS_H
@@ -10,34 +10,14 @@
 #include "steps.h"
 
 /* Nodes on the engine's own threads are done for what this one does. */
-static __always_inline void backward__began(const struct proc *proc, const struct span *s)
+static __always_inline void backward__began(struct proc *proc, const struct span *s)
 {
 	u32 slot = proc->op_slot - 1;
 	struct op_proc *p = proc->op_slot ? bpf_map_lookup_elem(&op_procs, &slot) : NULL;
 
+	proc->backward_action = s->action ?: s->name;
 	if (p)
-		p->backward_action = s->action ?: s->name;
-}
-
-/*
- * Is a call of that function part of one that is open? A backward inside a backward (checkpointing) is, and so are a
- * collective that is made of others, and the driver's wait inside the runtime's. What the user names is counted at each
- * call.
- */
-__weak __noinline int is_part(struct thread *t, u32 kind)
-{
-	u32 depth;
-
-	if (!t || kind == SPAN_USER)
-		return 0;
-	depth = t->depth;
-	for (u32 n = 0; n < SPAN_DEPTH; n++) {
-		if (n >= depth)
-			break;
-		if (span__at(t, n)->kind == kind)
-			return 1;
-	}
-	return 0;
+		p->backward_action = proc->backward_action;
 }
 
 static __always_inline void on_fn(struct pt_regs *ctx, struct task_struct *task, struct proc *proc, u32 pid, u32 fn,

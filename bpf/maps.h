@@ -9,6 +9,7 @@
 #include "kernel.h"
 
 #include "counters.h"
+#include "gpu_records.h"
 #include "ops.h"
 #include "probes.h"
 #include "records.h"
@@ -76,6 +77,17 @@ struct pass {
 	u32 empty;  /* the last fetch found no batch */
 };
 
+/* The call of CUDA or NCCL that a thread is in. */
+struct gpu_open {
+	u64 frame;  /* address of its return address; 0: there is none */
+	u64 caller; /* that return address: a frame that was left has another one there, sooner or later */
+	u64 start_ns;
+	u64 bytes;
+	struct gpu_calls_key key;
+	u64 handle_at; /* where a kernel's handle will be; 0: nowhere */
+	u64 handle_name;
+};
+
 /*
  * One thread. Programs of one thread never interleave, so this needs no lock; a per-CPU buffer would not do, since
  * uprobe programs can be preempted.
@@ -101,6 +113,7 @@ struct thread {
 	struct span spans[SPAN_DEPTH];
 	struct pass pass;
 	struct span derived; /* being made: programs' stacks are too small for it */
+	struct gpu_open gpu;
 	struct name_buffer names;
 };
 
@@ -197,8 +210,9 @@ extern const volatile __u64 step_at[2];               /* --step-at: REC_NAME ids
 extern const volatile __u64 py_call_cnt;              /* elements of py_calls in use */
 extern const volatile __u64 py_call_lengths;          /* bit n: a name in py_calls is n bytes long, modulo 64 */
 extern const volatile __u64 op_schedule[OP_SCHEDULE__COUNT];
-extern const volatile __u32 want_step_times; /* REC_STEP */
-extern const volatile __u32 want_timeline, want_shapes, want_stacks, want_modules;
+extern const volatile __u64 gpu_names[GPU_APIS]; /* of waits for the GPU: REC_NAME ids, by enum gpu_api */
+extern const volatile __u32 want_step_times;     /* REC_STEP */
+extern const volatile __u32 want_timeline, want_shapes, want_stacks, want_modules, want_gpu;
 extern const volatile __u64 sample_period_ns;  /* of the timer */
 extern const volatile __u64 wait_threshold_ns; /* a wait so long has a sample of its own */
 

@@ -31,6 +31,8 @@ int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child
 	copy->calls_sampled = copy->calls_sampled_ns = 0;
 	copy->forked_ns = want_children && proc->window == WINDOW_OPEN ? bpf_ktime_get_ns() : 0;
 	copy->step_rule = copy->data_seen = copy->backwards = copy->batches = copy->fetches = copy->op_slot = 0;
+	copy->gpu = copy->gpu_before = (struct gpu_sums){};
+	copy->gpu_tell = 0;
 	copy->profile_code = 0; /* so that its first Lightning action is told, too */
 	event__send(PROC_FORK, pid, parent_pid, 0, child);
 	return 0;

@@ -42,12 +42,43 @@ static __always_inline void step__send(const struct thread *t, const struct proc
 	bpf_ringbuf_submit(rec, BPF_RB_NO_WAKEUP);
 }
 
+/* Calls of CUDA since the last boundary. What other threads add meanwhile is in the next step. */
+static __always_inline void step__send_gpu(const struct thread *t, struct proc *proc, u32 pid)
+{
+	struct gpu_sums now = proc->gpu, before = proc->gpu_before;
+	struct rec_gpu_step *rec;
+
+	proc->gpu_before = now;
+	if (!proc->boundary_ns || !(now.launches | now.copies | now.api_ns | now.sync_ns))
+		return; /* no step ends here; or the process has no CUDA */
+	rec = bpf_ringbuf_reserve(&ring, sizeof(*rec), 0);
+	if (!rec) {
+		count(CNT_RING_FULL);
+		return;
+	}
+	rec->hdr.type = REC_GPU_STEP;
+	rec->hdr.flags = 0;
+	rec->hdr.size = sizeof(*rec);
+	rec->time_ns = t->now_ns;
+	rec->index = proc->steps;
+	rec->pid = pid;
+	rec->pad = 0;
+	rec->launches = now.launches - before.launches;
+	rec->copies = now.copies - before.copies;
+	rec->copied_bytes = now.copied_bytes - before.copied_bytes;
+	rec->api_ns = now.api_ns - before.api_ns;
+	rec->sync_ns = now.sync_ns - before.sync_ns;
+	bpf_ringbuf_submit(rec, BPF_RB_NO_WAKEUP);
+}
+
 static __always_inline void step__end(struct thread *t, struct proc *proc, u32 pid)
 {
 	phase__set(t, t->phase);
 	pass__tell(t, proc, pid);
 	if (want_step_times)
 		step__send(t, proc, pid);
+	if (want_gpu)
+		step__send_gpu(t, proc, pid);
 	phase__restart(t);
 	pass__restart(t);
 	proc->boundary_ns = t->now_ns;

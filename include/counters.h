@@ -30,6 +30,8 @@
 	X(SAMPLES_LOST, "samples_lost", "samples that did not fit in the ring buffer")              \
 	X(CALLS_LOST, "calls_lost", "system calls whose row did not fit in the table")              \
 	X(FILES_LOST, "files_lost", "reads and writes whose file did not fit in the table")         \
+	X(GPU_CALLS_LOST, "gpu_calls_lost", "calls of CUDA whose row did not fit in the table")     \
+	X(KERNELS_UNNAMED, "kernels_unnamed", "kernels of a GPU whose name is not known")           \
 	X(CALL_UNSEEN, "call_unseen", "ends of Python calls whose beginning was not seen")          \
 	X(SPAN_REUSED, "span_reused", "spans begun twice with no end between")
 

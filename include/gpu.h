@@ -133,6 +133,23 @@ enum gpu_api {
 		GPU_API__COUNT,
 };
 
+#define GPU_APIS 128 /* room for them, a power of two */
+_Static_assert(GPU_API__COUNT <= GPU_APIS, "make GPU_APIS larger");
+
+/*
+ * How the driver's API hands out kernels: each writes a handle to where its first argument says, of a kernel that is
+ * named by its third argument, or is that of the handle in its second.
+ */
+enum gpu_handle_from { GPU_HANDLE_OF_NAME, GPU_HANDLE_OF_HANDLE };
+
+#define STEPFLAME_GPU_HANDLES(X)        \
+	X(cuModuleGetFunction, OF_NAME) \
+	X(cuLibraryGetKernel, OF_NAME)  \
+	X(cuKernelGetFunction, OF_HANDLE)
+
+/* Bytes of an element by ncclDataType_t, nccl.h: int8, uint8, int32, ... */
+#define STEPFLAME_NCCL_TYPE_BYTES 1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1
+
 /* Activity of a GPU, or about it, as CUPTI tells. */
 enum gpu_activity {
 	GPU_ACTIVITY_NONE,

@@ -61,6 +61,14 @@ struct rec_gpu_call {
 	__u32 step; /* boundaries in the process before it */
 };
 
+/* An object of struct gpu_calls_key that has its first row. */
+struct rec_gpu_object {
+	struct rec_hdr hdr;
+	__u32 pid;
+	__u32 api; /* enum gpu_api */
+	__u64 object;
+};
+
 /* Of all threads of the process between two boundaries; comes with the REC_STEP that ends it. */
 struct rec_gpu_step {
 	struct rec_hdr hdr;

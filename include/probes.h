@@ -38,7 +38,12 @@ enum probe_event {
 	PROBE_EXACT_CALL,
 	PROBE_EXACT_RETURN, /* in it, before its last call; or behind a call of it */
 	PROBE_EXACT_CLEAR,  /* the Python frame that is the first or second argument is cleared */
-	PROBE_TEST,         /* stepflame's own function, for the self-test and the price of a hit */
+	/* Of bpf/gpu.bpf.c; the "function" is an enum gpu_api, of HANDLE an enum gpu_handle_from. */
+	PROBE_GPU_CALL,
+	PROBE_GPU_RETURN,
+	PROBE_GPU_HANDLE, /* a function that hands out a kernel's handle */
+	PROBE_GPU_HANDLE_RETURN,
+	PROBE_TEST, /* stepflame's own function, for the self-test and the price of a hit */
 };
 
 #define COOKIE_DEPTH_UNKNOWN 0xffff
@@ -111,6 +116,11 @@ enum fixed_name {
 #define FIXED_NAMES 16 /* room for them, a power of two; the rest is 0 */
 _Static_assert(NAME__COUNT <= FIXED_NAMES, "make FIXED_NAMES larger");
 
+/* What the calls of a process come to, as in struct rec_gpu_step. */
+struct gpu_sums {
+	__u64 launches, copies, copied_bytes, api_ns, sync_ns;
+};
+
 /* One traced process. Key of its map: the pid as stepflame sees it. */
 struct proc {
 	struct py_process py;                 /* py.layout.minor == 0: not a Python whose layout is known */
@@ -136,7 +146,9 @@ struct proc {
 	__u32 fetches;                        /* late PROBE_PY_ITER_EXIT are armed: fetches can be timed */
 	__u32 op_slot;                        /* 1 + its struct op_proc; 0: its operators are not recorded */
 	__u32 ended;                          /* it has: nothing more is counted */
-	__u32 pad;
+	__u32 gpu_tell;                       /* each call of CUDA is told */
+	__u64 backward_action;                /* what Engine::execute was last called in, or its own name */
+	struct gpu_sums gpu, gpu_before;      /* since the window opened, and up to the last boundary */
 };
 
 enum proc_window {
@@ -166,6 +178,7 @@ enum proc_order_what {
 	ORDER_OPEN,      /* opens the window at start_ns, or at the next boundary when `wait` */
 	ORDER_CLOSE,     /* closes it, unless it is done */
 	ORDER_OPERATORS, /* sets op_slot */
+	ORDER_GPU,       /* sets gpu_tell to `wait` */
 	ORDER_FORGET,    /* removes a process that has ended; not another one that has its number by now */
 };
 

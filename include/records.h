@@ -58,6 +58,7 @@ enum rec_type {
 	REC_GPU_ACTIVITY, /* user: what the GPU did, from the injection library */
 	REC_GPU_DEVICE,   /* user: one GPU */
 	REC_GPU_USAGE,    /* user: how busy a GPU was, by NVML */
+	REC_GPU_OBJECT, /* bpf: a kernel is launched for the first time, and its name can be looked for; not in files */
 };
 
 /* What a span is; decides in which report and under which switch it is listed. */

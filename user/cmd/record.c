@@ -60,9 +60,6 @@ static const struct argp_option options[] = {
 	 0},
 	{"frequency", 'F', "HZ", 0, "sample stacks HZ times a second, and waits (default 99; 0: not at all)", 0},
 	{"no-syscalls", OPT_NO_SYSCALLS, NULL, 0, "count no system calls and no files, which are for report --io", 0},
-	{"gpu", OPT_GPU, "auto|off|uprobe|cupti", 0,
-	 "what to tell of GPUs: the most that can be had (default), nothing, calls of CUDA alone, or what the GPU did too",
-	 0},
 	{"output", 'o', "FILE", 0, "write the recording to FILE (default stepflame.rec)", 0},
 	{"action", OPT_ACTION, "LIB:SYMBOL|FILE.py:QUALNAME", 0,
 	 "time calls of a function as an action: a native one, LIB being a mapped library's path or the beginning of "
@@ -74,6 +71,10 @@ static const struct argp_option options[] = {
 	 "count and time every call of a Python function, for report --advanced; needs -d or --steps, slows the job "
 	 "down, and from CPython 3.11 on writes one word into it, which is put back at the end; =force: also where "
 	 "deep recursion would raise RecursionError meanwhile (CPython 3.12)",
+	 0},
+	{"gpu", OPT_GPU, "off|auto|uprobe|cupti", 0,
+	 "count calls of CUDA and NCCL (uprobe), record what the GPU did too (cupti, in a process that was started for "
+	 "it), the best of these that there is (auto), or neither (off, the default)",
 	 0},
 	{"ops", OPT_OPS, NULL, 0, "record operators and autograd nodes too, for report --ops", 0},
 	{"shapes", OPT_SHAPES, NULL, 0, "tell operators apart by the shapes of their inputs (implies --ops)", 0},
@@ -109,22 +110,6 @@ static void parse_schedule(struct argp_state *state, struct record_args *args, c
 	if (!args->session.schedule[OP_ACTIVE])
 		argp_error(state, "--schedule needs active=N: the steps to record in each window");
 	args->session.ops = true;
-}
-
-static enum session_gpu parse_gpu(struct argp_state *state, const char *text)
-{
-	static const char *const names[] = {
-		[SESSION_GPU_OFF] = "off",
-		[SESSION_GPU_AUTO] = "auto",
-		[SESSION_GPU_UPROBE] = "uprobe",
-		[SESSION_GPU_CUPTI] = "cupti",
-	};
-
-	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
-		if (!strcmp(text, names[i]))
-			return i;
-	argp_error(state, "--gpu is auto, off, uprobe or cupti, not '%s'", text);
-	return SESSION_GPU_OFF;
 }
 
 /* All options are there: whether they go together, and what they say of each other. */
@@ -176,11 +161,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		args->session.exact = true;
 		args->session.exact_force = arg;
 		return 0;
-	case OPT_GPU:
-		args->session.gpu = parse_gpu(state, arg);
-		return 0;
 	case OPT_NO_SYSCALLS:
 		args->session.syscalls = false;
+		return 0;
+	case OPT_GPU:
+		args->session.gpu = session_args__gpu(state, arg);
 		return 0;
 	case OPT_OPS:
 		args->session.ops = true;
@@ -413,7 +398,7 @@ static int check_output(const char *path)
 
 int cmd_record(int argc, char **argv)
 {
-	struct record_args args = {.output = "stepflame.rec", .session = {.frequency = FREQUENCY, .gpu = SESSION_GPU_AUTO, .syscalls = true}};
+	struct record_args args = {.output = "stepflame.rec", .session = {.frequency = FREQUENCY, .syscalls = true}};
 	struct sigaction action = {.sa_handler = on_signal};
 	struct launch launch = {.go = -1};
 	struct sink sink = {0};

@@ -52,6 +52,20 @@ uint32_t session_args__frequency(struct argp_state *state, const char *text)
 	return hz;
 }
 
+enum session_gpu session_args__gpu(struct argp_state *state, const char *text)
+{
+	static const char *const names[] = {[SESSION_GPU_OFF] = "off",
+					    [SESSION_GPU_AUTO] = "auto",
+					    [SESSION_GPU_UPROBE] = "uprobe",
+					    [SESSION_GPU_CUPTI] = "cupti"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+		if (!strcmp(text, names[i]))
+			return i;
+	argp_error(state, "--gpu is off, auto, uprobe or cupti, not '%s'", text);
+	return SESSION_GPU_OFF;
+}
+
 enum session_children session_args__children(struct argp_state *state, const char *text)
 {
 	if (!strcmp(text, "all"))

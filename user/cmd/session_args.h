@@ -18,6 +18,7 @@ uint64_t session_args__time(struct argp_state *state, const char *text);
 void session_args__action(struct argp_state *state, struct session_options *options, const char **actions,
 			  const char *text);
 uint32_t session_args__frequency(struct argp_state *state, const char *text);
+enum session_gpu session_args__gpu(struct argp_state *state, const char *text);
 enum session_children session_args__children(struct argp_state *state, const char *text);
 
 #endif

@@ -9,6 +9,8 @@
 #include "../target/kept.h"
 #include "calls.h"
 #include "exact.h"
+#include "gpu_functions.h"
+#include "gpu_probes.h"
 #include "landmarks.h"
 #include "natives.h"
 #include "state.h"
@@ -54,7 +56,8 @@ static int add_actions(struct session *s, const struct mapped_file *file, const 
 }
 
 /* What is kept of a library: offsets, cookies, and how many of them are in each set. */
-#define WHAT "landmarks"
+#define LANDMARKS "landmarks"
+#define GPU       "gpu" /* two sets, from PROBES_GPU_END on */
 
 enum part { OFFSETS, COOKIES, COUNTS, PARTS };
 
@@ -64,38 +67,39 @@ static const struct kept_part units[PARTS] = {
 	[COUNTS].unit = sizeof(uint64_t),
 };
 
-static int load_kept(const struct elf *elf, const char *dir, struct probe_list *sets)
+static int load_kept(const struct elf *elf, const char *dir, const char *what, struct probe_list *sets, size_t set_cnt)
 {
 	struct kept_part part[PARTS];
 	const uint64_t *offset, *cookie, *cnt;
 	int err;
 
 	memcpy(part, units, sizeof(part));
-	err = kept__load(elf, dir, WHAT, part, PARTS);
+	err = kept__load(elf, dir, what, part, PARTS);
 	if (err)
 		return err;
 	offset = part[OFFSETS].data;
 	cookie = part[COOKIES].data;
 	cnt = part[COUNTS].data;
-	if (part[COUNTS].cnt != PROBES__COUNT || part[COOKIES].cnt != part[OFFSETS].cnt)
+	if (part[COUNTS].cnt != set_cnt || part[COOKIES].cnt != part[OFFSETS].cnt)
 		err = -ENOENT;
-	for (size_t i = 0, k = 0; i < PROBES__COUNT && !err; i++)
+	for (size_t i = 0, k = 0; i < set_cnt && !err; i++)
 		for (size_t n = 0; n < cnt[i] && !err; n++, k++)
 			err = k < part[OFFSETS].cnt ? probe_list__add(&sets[i], offset[k], cookie[k]) : -ENOENT;
 	kept__release(part, PARTS);
-	for (size_t i = 0; i < PROBES__COUNT && err; i++)
+	for (size_t i = 0; i < set_cnt && err; i++)
 		probe_list__release(&sets[i]);
 	return err;
 }
 
-static void keep(const struct elf *elf, const char *dir, const struct probe_list *sets)
+static void keep(const struct elf *elf, const char *dir, const char *what, const struct probe_list *sets,
+		 size_t set_cnt)
 {
 	struct probe_list all = {0};
 	uint64_t cnt[PROBES__COUNT];
 	struct kept_part part[PARTS];
 	int err = 0;
 
-	for (size_t i = 0; i < PROBES__COUNT; i++) {
+	for (size_t i = 0; i < set_cnt; i++) {
 		cnt[i] = sets[i].cnt;
 		for (size_t k = 0; k < cnt[i] && !err; k++)
 			err = probe_list__add(&all, sets[i].offsets[k], sets[i].cookies[k]);
@@ -105,9 +109,9 @@ static void keep(const struct elf *elf, const char *dir, const struct probe_list
 	part[COOKIES].data = all.cookies;
 	part[OFFSETS].cnt = part[COOKIES].cnt = all.cnt;
 	part[COUNTS].data = cnt;
-	part[COUNTS].cnt = PROBES__COUNT;
+	part[COUNTS].cnt = set_cnt;
 	if (!err)
-		kept__save(elf, dir, WHAT, part, PARTS);
+		kept__save(elf, dir, what, part, PARTS);
 	probe_list__release(&all);
 }
 
@@ -121,14 +125,36 @@ static void add_library(const struct session *s, const struct mapped_file *file,
 	const char *dir = natives ? kept__dir(path, sizeof(path)) : NULL;
 	int missing = 0;
 
-	if (!load_kept(elf, dir, sets))
+	if (!load_kept(elf, dir, LANDMARKS, sets, PROBES__COUNT))
 		return;
 	if (torch)
 		missing = landmarks__torch(&sets[PROBES_LANDMARKS], elf);
 	if (missing == -ENOENT)
 		log__warn(NULL, "%s exports none of torch's landmarks: labels and backward cannot be seen", file->path);
 	if (natives && natives__add(&sets[PROBES_KEPT], elf) >= 0 && !missing)
-		keep(elf, dir, sets);
+		keep(elf, dir, LANDMARKS, sets, PROBES__COUNT);
+}
+
+int file_probes__find_gpu(const struct elf *elf, struct probe_list *sets)
+{
+	char path[PATH_MAX];
+	const char *dir = kept__dir(path, sizeof(path));
+	int cnt;
+
+	if (!load_kept(elf, dir, GPU, sets, 2))
+		return 0;
+	cnt = gpu_functions__add(elf, &sets[0], &sets[1]);
+	if (cnt >= 0)
+		keep(elf, dir, GPU, sets, 2);
+	return cnt < 0 ? cnt : 0;
+}
+
+static void add_gpu(const struct session *s, const struct elf *elf, struct probe_list *sets)
+{
+	if (file_probes__find_gpu(elf, &sets[PROBES_GPU_END]) || s->options.gpu != SESSION_GPU_OFF)
+		return;
+	gpu_functions__keep_waits(&sets[PROBES_GPU_END]);
+	gpu_functions__keep_waits(&sets[PROBES_GPU]);
 }
 
 static void add_python(struct session *s, const struct mapped_file *file, const struct elf *elf,
@@ -169,6 +195,8 @@ struct file_probes *file_probes__of(struct session *s, const struct mapped_file 
 		add_python(s, file, elf, python, f);
 	if (torch || natives__wanted(file->path))
 		add_library(s, file, elf, torch, f->sets);
+	if (gpu_probes__holds(s, file))
+		add_gpu(s, elf, f->sets);
 	add_actions(s, file, elf, &f->sets[PROBES_ACTIONS]);
 	elf__free(own);
 	return f;

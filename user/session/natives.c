@@ -15,7 +15,7 @@
  * Named as torch.distributed names them. Methods were renamed at times: one name may stand for several.
  */
 static const struct {
-	const char *symbol; /* a method of c10d's, or a C function */
+	const char *symbol; /* a method of c10d's */
 	const char *name;
 	enum span_kind kind;
 } natives[] = {
@@ -50,14 +50,6 @@ static const struct {
 	{"monitoredBarrier", "comm monitored_barrier", SPAN_COMM},
 	{"wait", "comm wait", SPAN_COMM},                           /* of a class ...Work... */
 	{"finalize_backward", "comm finalize_backward", SPAN_COMM}, /* of c10d::Reducer: DDP waits for its buckets */
-	{"cudaDeviceSynchronize", "cudaDeviceSynchronize", SPAN_SYNC},
-	{"cudaStreamSynchronize", "cudaStreamSynchronize", SPAN_SYNC},
-	{"cudaStreamSynchronize_ptsz", "cudaStreamSynchronize", SPAN_SYNC}, /* with a default stream per thread */
-	{"cudaEventSynchronize", "cudaEventSynchronize", SPAN_SYNC},
-	{"cuCtxSynchronize", "cuCtxSynchronize", SPAN_SYNC},
-	{"cuStreamSynchronize", "cuStreamSynchronize", SPAN_SYNC},
-	{"cuStreamSynchronize_ptsz", "cuStreamSynchronize", SPAN_SYNC},
-	{"cuEventSynchronize", "cuEventSynchronize", SPAN_SYNC},
 };
 
 #define NATIVE_CNT (sizeof(natives) / sizeof(*natives))
@@ -80,14 +72,10 @@ enum span_kind natives__kind(uint32_t fn)
 
 bool natives__wanted(const char *path)
 {
-	/* By beginnings: old wheels of torch have libcudart-SOMETHING.so. */
-	static const char *const files[] = {"libtorch_cuda.so", "libcudart.so", "libcudart-", "libcuda.so"};
-	const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+	static const char file[] = "libtorch_cuda.so";
+	const char *slash = strrchr(path, '/');
 
-	for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++)
-		if (!strncmp(base, files[i], strlen(files[i])))
-			return true;
-	return false;
+	return !strncmp(slash ? slash + 1 : path, file, sizeof(file) - 1);
 }
 
 /* A part of a nested name, Itanium C++ ABI: its length in decimal, then its letters. */
@@ -152,14 +140,10 @@ static uint32_t fn_of(const char *symbol)
 
 	if (starts_with(symbol, SAVE_BEGINS) || starts_with(symbol, SAVE_ENDS))
 		return NATIVE_SAVE;
-	if (!comm && strncmp(symbol, "cu", 2))
-		return 0;
-	if (!comm)
-		method.size = strlen(symbol);
-	else if (strchr(symbol, '.')) /* a part that the compiler split off */
+	if (!comm || strchr(symbol, '.')) /* a part that the compiler split off */
 		return 0;
 	for (uint32_t fn = NATIVE_SAVE + 1; fn < NATIVE_CNT; fn++)
-		if ((natives[fn].kind == SPAN_COMM) == comm && part_is(&method, natives[fn].symbol))
+		if (part_is(&method, natives[fn].symbol))
 			return fn;
 	return 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The native functions whose calls are spans, whatever the user asks for: backward, collectives, waits for the GPU, torch.save. */
+/* The native functions whose calls are spans, whatever the user asks for: backward, collectives, torch.save. */
 #ifndef STEPFLAME_NATIVES_H
 #define STEPFLAME_NATIVES_H
 
@@ -19,7 +19,7 @@ enum span_kind natives__kind(uint32_t fn);
 bool natives__wanted(const char *path);
 
 /*
- * The collectives, waits and writers of files that a file defines, stripped or not. Ends before beginnings. Returns how many functions
+ * The collectives and writers of files that a file defines, stripped or not. Ends before beginnings. Returns how many functions
  * can be timed, or -ENOMEM; what no probe can be placed on is left out.
  */
 int natives__add(struct probe_list *list, const struct elf *elf);

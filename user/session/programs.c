@@ -50,6 +50,16 @@ static void leave_calls_out(struct stepflame_bpf *skel)
 	bpf_map__set_max_entries(skel->maps.call_rows, 1);
 }
 
+static void leave_gpu_calls_out(struct stepflame_bpf *skel, bool waits_too)
+{
+	bpf_map__set_max_entries(skel->maps.gpu_rows, 1);
+	bpf_map__set_max_entries(skel->maps.gpu_handles, 1);
+	if (!waits_too)
+		return;
+	bpf_program__set_autoload(skel->progs.gpu_enter, false);
+	bpf_program__set_autoload(skel->progs.gpu_exit, false);
+}
+
 static void leave_samples_out(struct stepflame_bpf *skel)
 {
 	bpf_program__set_autoload(skel->progs.sample_timer, false);
@@ -88,6 +98,8 @@ static int load(const struct program_knobs *knobs, enum attach_backend backend, 
 		skel->rodata->py_call_cnt = knobs->py_call_cnt;
 		skel->rodata->py_call_lengths = knobs->py_call_lengths;
 		memcpy((void *)skel->rodata->op_schedule, knobs->op_schedule, sizeof(knobs->op_schedule));
+		memcpy((void *)skel->rodata->gpu_names, knobs->gpu_names, sizeof(knobs->gpu_names));
+		skel->rodata->want_gpu = knobs->gpu;
 		skel->rodata->want_timeline = knobs->timeline;
 		skel->rodata->want_step_times = knobs->step_times;
 		skel->rodata->want_children = knobs->children;
@@ -109,6 +121,8 @@ static int load(const struct program_knobs *knobs, enum attach_backend backend, 
 		leave_operators_out(skel);
 	if (!knobs || !knobs->exact)
 		leave_calls_out(skel);
+	if (!knobs || !knobs->gpu || backend == ATTACH_PERF)
+		leave_gpu_calls_out(skel, !knobs || backend == ATTACH_PERF);
 	if (!knobs || !(knobs->frequency || knobs->exact))
 		bpf_map__set_max_entries(skel->maps.paths, 1);
 	if (!knobs || !(knobs->frequency || knobs->exact || knobs->stacks || knobs->modules))

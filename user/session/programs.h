@@ -19,8 +19,10 @@ struct program_knobs {
 	uint64_t py_call_cnt, py_call_lengths; /* as bpf/maps.h has them */
 	uint64_t op_schedule[5];               /* by enum op_schedule_word */
 	bool ops, shapes, stacks, modules, timeline, exact, step_times, syscalls;
-	bool children;      /* forks are followed */
-	uint32_t frequency; /* of samples, a second; 0: none */
+	uint64_t gpu_names[128]; /* ids of waits for the GPU, by enum gpu_api */
+	bool gpu;                /* calls of CUDA and NCCL are counted */
+	bool children;           /* forks are followed */
+	uint32_t frequency;      /* of samples, a second; 0: none */
 };
 
 /*

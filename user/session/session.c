@@ -17,9 +17,11 @@
 
 #include "../../include/name_hash.h"
 #include "../log.h"
+#include "../target/cuda.h"
 #include "../target/torch.h"
 #include "calls.h"
 #include "exact.h"
+#include "gpu_probes.h"
 #include "io.h"
 #include "landmarks.h"
 #include "modules.h"
@@ -151,6 +153,10 @@ static int on_record(void *ctx, void *data, size_t size)
 		sampler__sample(s, data);
 		return 0;
 	}
+	if (record->type == REC_GPU_OBJECT && size == sizeof(struct rec_gpu_object)) {
+		gpu_probes__object(s, data);
+		return 0;
+	}
 	if (record->type == REC_OP_WINDOW)
 		op_table__flush_spans(s);
 	session__emit(s, record);
@@ -198,6 +204,7 @@ static int load(struct session *s)
 		.timeline = s->options.timeline,
 		.frequency = s->options.frequency,
 		.syscalls = s->options.syscalls,
+		.gpu = s->options.gpu != SESSION_GPU_OFF,
 		.children = s->options.children != CHILDREN_NONE,
 		.step_times = s->options.live_ns || s->options.frequency,
 	};
@@ -208,6 +215,9 @@ static int load(struct session *s)
 	memcpy(knobs.op_schedule, s->options.schedule, sizeof(knobs.op_schedule));
 	for (size_t i = 0; i < NAME__COUNT; i++)
 		knobs.fixed_names[i] = session__emit_name(s, fixed[i]);
+	for (enum gpu_api api = GPU_API_NONE; api < GPU_API__COUNT; api++)
+		if (cuda__class(api) == GPU_SYNC)
+			knobs.gpu_names[api] = session__emit_name(s, cuda__name(api));
 	calls__set_knobs(s, &knobs);
 	step_at__set_knobs(s, &knobs);
 	err = programs__load(&knobs, &s->skel, &s->selftest);
@@ -262,7 +272,8 @@ int session__new(const struct session_options *options, session_sink sink, void 
 	s->sink = sink;
 	s->sink_ctx = ctx;
 	emit_host(s);
-	err = nvml__new(s) ?: parse_actions(s) ?: load(s) ?: set_functions(s) ?: op_probes__new(s) ?: sampler__start(s) ?: exact__new(s);
+	err = nvml__new(s) ?: parse_actions(s) ?: load(s) ?: set_functions(s) ?: op_probes__new(s) ?: gpu_probes__new(s) ?:
+	      sampler__start(s) ?: exact__new(s);
 	if (err)
 		session__free(s);
 	else
@@ -290,6 +301,7 @@ void session__free(struct session *s)
 	nvml__free(s);
 	detach_all(s);
 	op_probes__free(s);
+	gpu_probes__free(s);
 	sampler__free(s);
 	modules__free(s);
 	names__free(&s->names);
@@ -328,7 +340,7 @@ static int check_target(struct session *s, struct target *t, int err)
 	for (size_t i = 0; i < s->options.action_cnt; i++)
 		if (s->actions[i].found)
 			return 0;
-	if (t->has_python && s->options.exact)
+	if ((t->has_python && s->options.exact) || t->gpu.seen)
 		return 0;
 	if (err == -ENOENT) {
 		log__error("give the PID of the Python process itself; stepflame ps lists them",
@@ -507,6 +519,7 @@ int session__finish(struct session *s)
 	exact__end(s);
 	calls__note(s);
 	nvml__end(s);
+	gpu_probes__note(s);
 	sampler__stop(s);
 	snapshot__emit(s);
 	err = step_at__end(s);

@@ -26,16 +26,16 @@ struct session_options {
 	const char *step_at; /* --step-at NAME; NULL: none */
 	uint64_t steps;      /* stop after so many steps; 0: no */
 	enum session_children children;
-	bool exact;           /* every call of a Python function */
-	bool exact_force;     /* also where deep recursion would raise RecursionError */
-	bool ops;             /* operators and autograd nodes too, */
-	bool shapes;          /* told apart by the shapes of what they were given, */
-	bool stacks;          /* by the line that called them, */
-	bool modules;         /* and the module that did, */
-	bool memory;          /* with what they allocated, */
-	bool timeline;        /* and each span by itself */
-	uint32_t frequency;   /* of samples, a second; 0: none */
-	bool syscalls;        /* system calls, and the files that they read and write */
+	bool exact;         /* every call of a Python function */
+	bool exact_force;   /* also where deep recursion would raise RecursionError */
+	bool ops;           /* operators and autograd nodes too, */
+	bool shapes;        /* told apart by the shapes of what they were given, */
+	bool stacks;        /* by the line that called them, */
+	bool modules;       /* and the module that did, */
+	bool memory;        /* with what they allocated, */
+	bool timeline;      /* and each span by itself */
+	uint32_t frequency; /* of samples, a second; 0: none */
+	bool syscalls;      /* system calls, and the files that they read and write */
 	enum session_gpu gpu;
 	uint64_t live_ns;     /* for a view: a snapshot so often, of waits that go on too; 0: no */
 	uint64_t schedule[5]; /* torch.profiler.schedule, by enum op_schedule_word; active 0: always */

@@ -11,6 +11,7 @@
 
 #include "../../include/counters.h"
 #include "exact.h"
+#include "gpu_probes.h"
 #include "io.h"
 #include "nvml.h"
 #include "op_probes.h"
@@ -20,7 +21,7 @@
 /* The counters that mean that something is missing from the report; the others tell of the recording's edges. */
 static bool is_loss(enum counter c)
 {
-	return c != CNT_OPEN_AT_START && c != CNT_CALL_UNSEEN && c != CNT_UNWOUND;
+	return c != CNT_OPEN_AT_START && c != CNT_CALL_UNSEEN && c != CNT_UNWOUND && c != CNT_KERNELS_UNNAMED;
 }
 
 static int emit_rows(struct session *s)
@@ -67,6 +68,8 @@ static int emit_counters(struct session *s)
 			rec.value += values[i];
 		if (c == CNT_LINES_LOST)
 			rec.value = s->lines_lost;
+		if (c == CNT_KERNELS_UNNAMED)
+			rec.value = gpu_probes__unnamed(s);
 		if (is_loss(c))
 			s->progress.lost += rec.value;
 		snprintf(rec.name, sizeof(rec.name), "%s", names[c]);
@@ -192,5 +195,6 @@ int snapshot__emit(struct session *s)
 {
 	int err = emit_window(s);
 
-	return err ?: emit_rows(s) ?: op_table__snapshot(s) ?: exact__snapshot(s) ?: io__snapshot(s) ?: emit_counters(s) ?: session__emit(s, NULL);
+	return err ?: emit_rows(s) ?: op_table__snapshot(s) ?: exact__snapshot(s) ?: io__snapshot(s) ?: gpu_probes__snapshot(s) ?:
+	       emit_counters(s) ?: session__emit(s, NULL);
 }

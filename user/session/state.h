@@ -29,9 +29,11 @@ struct user_action {
 enum probe_set {
 	PROBES_LANDMARKS,
 	PROBES_LATE,    /* those that are for Lightning only, where it is there */
-	PROBES_KEPT,    /* what the governor leaves alone: garbage, collectives, waits for the GPU */
+	PROBES_KEPT,    /* what the governor leaves alone: garbage, collectives */
 	PROBES_ACTIONS, /* --action */
 	PROBES_EXACT,   /* --exact: of a program of its own */
+	PROBES_GPU_END, /* functions of CUDA and NCCL: of two programs, the ends armed first */
+	PROBES_GPU,
 	PROBES__COUNT,
 };
 
@@ -80,6 +82,14 @@ struct target {
 		uint64_t words[PY_EXACT_WORDS]; /* set, or left alone since the program had */
 	} exact;
 	struct gpu_cupti *cupti; /* NULL: not looked for */
+	struct {
+		bool seen;     /* it has mapped functions of CUDA or NCCL, and they are watched */
+		bool noted;    /* that it has none */
+		uint32_t tier; /* as in struct rec_gpu, as all below */
+		uint32_t cupti_version;
+		uint64_t cupti_ns, lost;
+		char why[96];
+	} gpu;
 	bool forked;         /* has its parent's memory layout, as BPF knows already */
 	uint64_t look_at_ns; /* when to look again */
 	uint64_t since_ns;   /* when it began, or was seen to call exec */
@@ -111,6 +121,7 @@ struct session {
 	struct sampler *sampler; /* NULL: not asked for */
 	struct guardian *guardian; /* NULL: no --exact */
 	struct nvml *nvml;         /* NULL: no GPUs asked for */
+	struct gpu_probes *gpu;
 	struct user_action *actions;
 	bool py_inlines; /* a Python function was wanted of an interpreter that inlines calls: CPython 3.11 and later */
 	size_t target_cnt;
@@ -134,7 +145,7 @@ struct session {
 };
 
 uint64_t session__now_ns(void);
-uint64_t session__cpu_ns(void);                                     /* of this process, user and system */
+uint64_t session__cpu_ns(void); /* of this process, user and system */
 uint64_t session__rss_bytes(void);
 int session__emit(struct session *s, const struct rec_hdr *record); /* to the sink; remembers the first error */
 void session__note(struct session *s, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* for the report */
@@ -147,6 +158,8 @@ uint64_t session__emit_name(struct session *s, const char *text); /* interns a t
  */
 struct file_probes *file_probes__of(struct session *s, const struct mapped_file *file, const struct python *python,
 				    struct elf *elf, bool torch);
+/* Probes on functions of CUDA and NCCL in a file: sets[0] their ends, sets[1] their beginnings. 0 or -ENOMEM. */
+int file_probes__find_gpu(const struct elf *elf, struct probe_list *sets);
 bool file_probes__has_action(const struct session *s, const struct mapped_file *file); /* of --action LIB:SYMBOL */
 
 /* targets.c */

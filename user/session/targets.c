@@ -14,6 +14,7 @@
 #include "../target/pythread.h"
 #include "../target/torch.h"
 #include "exact.h"
+#include "gpu_probes.h"
 #include "natives.h"
 #include "op_probes.h"
 #include "programs.h"
@@ -27,6 +28,9 @@
 #define LOOK_OFTEN_NS  (10 * 1000000ULL)
 #define LOOK_SELDOM_NS (200 * 1000000ULL)
 #define YOUNG_NS       (20 * 1000000000ULL)
+/* With --gpu, when all else is there. */
+#define LOOK_FOR_DRIVER_NS (1000 * 1000000ULL)
+#define LOOK_FOR_MORE_NS   (10000 * 1000000ULL)
 /* The libraries of `import torch` come one after another. */
 #define TORCH_SETTLES_NS (2 * 1000000000ULL)
 
@@ -127,6 +131,20 @@ static struct attached_file *find_attached(const struct target *t, uint64_t dev,
 	return NULL;
 }
 
+static struct bpf_program *program_of(const struct session *s, enum probe_set set)
+{
+	switch (set) {
+	case PROBES_EXACT:
+		return s->skel->progs.exact;
+	case PROBES_GPU_END:
+		return s->skel->progs.gpu_exit;
+	case PROBES_GPU:
+		return s->skel->progs.gpu_enter;
+	default:
+		return s->skel->progs.probe;
+	}
+}
+
 /* Attaches those sets that are not. */
 static int attach_sets(struct session *s, struct target *t, const struct file_probes *probes,
 		       struct attached_file *file)
@@ -137,8 +155,8 @@ static int attach_sets(struct session *s, struct target *t, const struct file_pr
 	for (int i = 0; i < PROBES__COUNT && !err; i++) {
 		if (file->sets[i] || (i == PROBES_LATE && !t->lightning))
 			continue;
-		err = attachment__new(i == PROBES_EXACT ? s->skel->progs.exact : s->skel->progs.probe,
-				      s->selftest.backend, t->process.pid, &probes->sets[i], &file->sets[i]);
+		err = attachment__new(program_of(s, i), s->selftest.backend, t->process.pid, &probes->sets[i],
+				      &file->sets[i]);
 		if (!err && i == PROBES_LATE && file->sets[i])
 			err = programs__order(s->skel, &order);
 	}
@@ -184,6 +202,8 @@ static int attach_file(struct session *s, struct target *t, const struct mapped_
 		attachment__free_all(files->sets, PROBES__COUNT);
 	else
 		t->file_cnt++;
+	if (!err && probes->sets[PROBES_GPU].cnt)
+		gpu_probes__found(s, t);
 	return err;
 }
 
@@ -242,7 +262,8 @@ int targets__resolve(struct session *s, struct target *t)
 
 		if (file_probes__has_action(s, file))
 			err = attach_file(s, t, file, NULL, NULL, false);
-		else if (natives__wanted(file->path) && attach_file(s, t, file, NULL, NULL, false) && !t->told)
+		else if ((natives__wanted(file->path) || gpu_probes__holds(s, file)) &&
+			 attach_file(s, t, file, NULL, NULL, false) && !t->told)
 			log__warn(NULL, "no probes could be placed in %s: rows of it will be missing", file->path);
 	}
 	if (t->role == ROLE_CHILD && torch__is_worker(&t->process))
@@ -396,6 +417,7 @@ void targets__event(struct session *s, const struct rec_proc *rec)
 		t->pending = false;
 	} else {
 		t->op_slot = 0;
+		memset(&t->gpu, 0, sizeof(t->gpu));
 		t->since_ns = now;
 		look_later(t, now, 0);
 	}
@@ -417,6 +439,19 @@ static void settle_fork(struct session *s, struct target *t)
 	}
 }
 
+static uint64_t look_delay(const struct target *t, uint64_t now)
+{
+	if (now - t->since_ns < YOUNG_NS && !t->has_torch)
+		return LOOK_OFTEN_NS;
+	return LOOK_SELDOM_NS;
+}
+
+/* All is there but what CUDA brings: the runtime maps the driver when it is first called. */
+static uint64_t gpu_delay(const struct target *t)
+{
+	return process__file(&t->process, "libcuda.so") ? LOOK_FOR_MORE_NS : LOOK_FOR_DRIVER_NS;
+}
+
 static void look(struct session *s, struct target *t, uint64_t now)
 {
 	struct process process;
@@ -436,8 +471,8 @@ static void look(struct session *s, struct target *t, uint64_t now)
 	else if (t->open)
 		exact__arm(s, t);
 	t->pending = t->pending || exact__waits(s, t);
-	if (t->pending)
-		t->look_at_ns = now + (now - t->since_ns < YOUNG_NS && !t->has_torch ? LOOK_OFTEN_NS : LOOK_SELDOM_NS);
+	t->look_at_ns = now + (t->pending ? look_delay(t, now) : gpu_delay(t));
+	t->pending = t->pending || (s->options.gpu != SESSION_GPU_OFF && !t->forked);
 }
 
 int targets__timeout_ms(const struct session *s, int timeout_ms)

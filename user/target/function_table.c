@@ -194,6 +194,11 @@ int64_t function_table__find(const struct function_table *table, uint64_t offset
 	return -1;
 }
 
+uint64_t function_table__offset(const struct function_table *table, size_t index)
+{
+	return table->functions[index].offset;
+}
+
 int function_table__name(const struct function_table *table, size_t index, char *name, size_t size)
 {
 	ssize_t got = pread(table->fd, name, size - 1, table->functions[index].name);

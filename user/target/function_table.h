@@ -26,6 +26,7 @@ size_t function_table__cnt(const struct function_table *table);
  * symbols has the one with the fewest leading underscores, then the shortest.
  */
 int64_t function_table__find(const struct function_table *table, uint64_t offset);
+uint64_t function_table__offset(const struct function_table *table, size_t index); /* of its first byte */
 /* Its mangled name, as it is in the file, cut to `size` and 0-terminated. 0 or -errno. */
 int function_table__name(const struct function_table *table, size_t index, char *name, size_t size);
 

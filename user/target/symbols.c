@@ -356,22 +356,39 @@ static const char *symbols__text(struct symbols *s, const struct file *file, siz
 	return text;
 }
 
+/* The function that covers an address of that range, or -1. */
+static int64_t symbols__find(struct symbols *s, pid_t pid, const struct range *range, uint64_t ip)
+{
+	struct file *file = range->file;
+
+	if (!file->settled && now_ns() >= file->retry_ns)
+		symbols__load_file(s, pid, range);
+	return file->table ? function_table__find(file->table, ip - range->start + range->offset) : -1;
+}
+
 const char *symbols__user(struct symbols *s, pid_t pid, uint64_t ip)
 {
 	const struct range *range = symbols__range(s, symbols__process(s, pid), ip);
 	const char *text = NULL;
-	struct file *file;
 	int64_t function;
 
 	if (!range || !range->file)
 		return range ? range->text : NULL;
-	file = range->file;
-	if (!file->settled && now_ns() >= file->retry_ns)
-		symbols__load_file(s, pid, range);
-	function = file->table ? function_table__find(file->table, ip - range->start + range->offset) : -1;
+	function = symbols__find(s, pid, range, ip);
 	if (function >= 0)
-		text = symbols__text(s, file, (size_t)function);
-	return text ? text : file->text;
+		text = symbols__text(s, range->file, (size_t)function);
+	return text ? text : range->file->text;
+}
+
+int symbols__function(struct symbols *s, pid_t pid, uint64_t address, char *mangled, size_t size)
+{
+	const struct range *range = symbols__range(s, symbols__process(s, pid), address);
+	int64_t function = range && range->file ? symbols__find(s, pid, range, address) : -1;
+
+	if (function < 0 ||
+	    function_table__offset(range->file->table, (size_t)function) != address - range->start + range->offset)
+		return -ENOENT;
+	return function_table__name(range->file->table, (size_t)function, mangled, size);
 }
 
 const char *symbols__kernel(struct symbols *s, uint64_t ip)

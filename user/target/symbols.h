@@ -26,6 +26,12 @@ void symbols__free(struct symbols *symbols);
 const char *symbols__user(struct symbols *symbols, pid_t pid, uint64_t ip);
 const char *symbols__kernel(struct symbols *symbols, uint64_t ip);
 
+/*
+ * The mangled name, cut to size, of the function that begins at that address. 0, -ENOENT: none does that a symbol names,
+ * or -errno.
+ */
+int symbols__function(struct symbols *symbols, pid_t pid, uint64_t address, char *mangled, size_t size);
+
 /* The process ended, or called exec: its mappings are not those that are known. */
 void symbols__forget(struct symbols *symbols, pid_t pid);
 

@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Calls of CUDA and NCCL on the CPU. A call is counted in its row as it begins, and timed as it ends; one inside of
+ * another is part of that. Waits for the GPU are spans, too, whether calls are counted or not.
+ *
+ *   gpu__enter -> thread.gpu, gpu_rows -> gpu__leave -> gpu_rows, the sums of the process, REC_GPU_CALL
+ */
+#ifndef STEPFLAME_BPF_GPU_H
+#define STEPFLAME_BPF_GPU_H
+
+#include "path.h"
+#include "span.h"
+#include "steps.h"
+
+#define GPU_ROWS    16384
+#define GPU_HANDLES 16384
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, GPU_ROWS);
+	__type(key, struct gpu_calls_key);
+	__type(value, struct gpu_calls_val);
+} gpu_rows __weak SEC(".maps");
+
+struct gpu_handle {
+	u64 pid;
+	u64 handle;
+};
+
+/* Names of kernels whose handle was seen handed out. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, GPU_HANDLES);
+	__type(key, struct gpu_handle);
+	__type(value, u64);
+} gpu_handles __weak SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct path_room);
+} gpu_paths __weak SEC(".maps");
+
+#define GPU_KIND_DIRECTION 0xff /* the argument behind the size says */
+
+/* include/gpu.h's table. */
+static const struct gpu_function {
+	u8 class, object, bytes, unit, direction;
+} gpu_functions[GPU_APIS] = {
+#define X(name, class, object, bytes, unit, direction) \
+	[GPU_API_##name] = {GPU_##class, object, bytes, unit, GPU_##direction##_DIRECTION},
+	STEPFLAME_GPU_APIS(X)
+#undef X
+};
+
+/* Not so few that they come into a section for constants, which bpftool's linker takes for .rodata. */
+static const u8 nccl_type_bytes[64] = {STEPFLAME_NCCL_TYPE_BYTES};
+
+static __always_inline const struct gpu_function *gpu_function__at(u32 api)
+{
+	return &gpu_functions[BOUND_INDEX(api, GPU_APIS)];
+}
+
+/* The n-th argument, counted from 1. */
+static __always_inline u64 gpu__argument(const struct pt_regs *ctx, u32 n)
+{
+	switch (n) {
+	case 1:
+		return LOAD_HERE(ctx->di);
+	case 2:
+		return LOAD_HERE(ctx->si);
+	case 3:
+		return LOAD_HERE(ctx->dx);
+	case 4:
+		return LOAD_HERE(ctx->cx);
+	case 5:
+		return LOAD_HERE(ctx->r8);
+	case 6:
+		return LOAD_HERE(ctx->r9);
+	}
+	return 0;
+}
+
+/* enum cudaMemcpyKind, driver_types.h */
+static __always_inline u32 gpu__direction(u32 kind)
+{
+	switch (kind) {
+	case 0:
+		return GPU_HTOH_DIRECTION;
+	case 1:
+		return GPU_HTOD_DIRECTION;
+	case 2:
+		return GPU_DTOH_DIRECTION;
+	case 3:
+		return GPU_DTOD_DIRECTION;
+	}
+	return GPU_UNKNOWN_DIRECTION;
+}
+
+/* The name of the innermost operator or node that is open, 0: none. */
+__weak __noinline u64 gpu__operator(struct thread *t)
+{
+	u32 depth;
+
+	if (!t)
+		return 0;
+	depth = t->depth;
+	for (u32 n = 0; n < SPAN_DEPTH; n++) {
+		const struct span *s;
+
+		if (n >= depth)
+			break;
+		s = span__at(t, depth - 1 - n);
+		if (is_operator(s->kind))
+			return s->name;
+	}
+	return 0;
+}
+
+/* The engine's own threads ("pt_autograd_0") do what Engine::execute was called for; no other that has no spans does. */
+static __always_inline u64 gpu__action(struct thread *t, const struct proc *proc, struct task_struct *task)
+{
+	u64 comm[2] = {};
+
+	if (t->depth)
+		return span__action(t, t->depth);
+	if (!proc->backward_action)
+		return 0;
+	BPF_CORE_READ_INTO((char(*)[16])comm, task, comm);
+	return comm[0] == WORD8("pt_autog") ? proc->backward_action : 0;
+}
+
+static __always_inline void gpu__send_object(const struct gpu_calls_key *key)
+{
+	struct rec_gpu_object *rec = bpf_ringbuf_reserve(&ring, sizeof(*rec), 0);
+
+	if (!rec) {
+		count(CNT_RING_FULL);
+		return;
+	}
+	rec->hdr.type = REC_GPU_OBJECT;
+	rec->hdr.flags = 0;
+	rec->hdr.size = sizeof(*rec);
+	rec->pid = key->pid;
+	rec->api = key->api;
+	rec->object = key->object;
+	bpf_ringbuf_submit(rec, 0); /* at once: the process may be gone soon */
+}
+
+/* NULL (counted): there is no room. */
+static __always_inline struct gpu_calls_val *gpu_row__at(const struct gpu_calls_key *key)
+{
+	const struct gpu_calls_val zero = {};
+	struct gpu_calls_val *val = bpf_map_lookup_elem(&gpu_rows, key);
+
+	if (val)
+		return val;
+	bpf_map_update_elem(&gpu_rows, key, &zero, BPF_NOEXIST);
+	val = bpf_map_lookup_elem(&gpu_rows, key);
+	if (!val)
+		count(CNT_GPU_CALLS_LOST);
+	else if (key->object && gpu_function__at(key->api)->class == GPU_LAUNCH)
+		gpu__send_object(key);
+	return val;
+}
+
+/* The call that is open on a thread begins. */
+__weak __noinline int gpu_row__begin(struct gpu_open *open, struct proc *proc)
+{
+	struct gpu_calls_val *val;
+	u32 class;
+
+	if (!open || !proc)
+		return 0;
+	val = gpu_row__at(&open->key);
+	if (val) {
+		__sync_fetch_and_add(&val->calls, 1);
+		if (open->bytes)
+			__sync_fetch_and_add(&val->bytes, open->bytes);
+	}
+	class = gpu_function__at(open->key.api)->class;
+	if (class == GPU_LAUNCH || class == GPU_GRAPH)
+		__sync_fetch_and_add(&proc->gpu.launches, 1);
+	if (class == GPU_COPY) {
+		__sync_fetch_and_add(&proc->gpu.copies, 1);
+		__sync_fetch_and_add(&proc->gpu.copied_bytes, open->bytes);
+	}
+	return 0;
+}
+
+/* It ends: it took so long. */
+__weak __noinline int gpu_row__end(struct gpu_open *open, struct proc *proc, u64 ns)
+{
+	struct gpu_calls_val *val;
+	u64 old;
+
+	if (!open || !proc)
+		return 0;
+	val = bpf_map_lookup_elem(&gpu_rows, &open->key);
+	if (val) {
+		__sync_fetch_and_add(&val->total_ns, ns);
+		old = val->max_ns;
+		/* As in agg__add: one retry is enough. */
+		if (ns > old && __sync_val_compare_and_swap(&val->max_ns, old, ns) != old && ns > val->max_ns)
+			val->max_ns = ns;
+	}
+	if (gpu_function__at(open->key.api)->class == GPU_SYNC)
+		__sync_fetch_and_add(&proc->gpu.sync_ns, ns);
+	else
+		__sync_fetch_and_add(&proc->gpu.api_ns, ns);
+	return 0;
+}
+
+/* Is each call told now? */
+static __always_inline bool gpu__tells(const struct proc *proc, u64 start_ns)
+{
+	u32 slot = proc->op_slot - 1;
+	const struct op_proc *p = want_timeline && proc->op_slot ? bpf_map_lookup_elem(&op_procs, &slot) : NULL;
+
+	return proc->gpu_tell || (p && p->open && start_ns >= p->window_start_ns);
+}
+
+static __always_inline u64 gpu__path(struct thread *t, struct task_struct *task)
+{
+	struct path_room *room;
+
+	if (!sample_period_ns)
+		return 0;
+	room = bpf_task_storage_get(&gpu_paths, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	return room ? path__of(room, t) : 0;
+}
+
+static __always_inline void gpu__tell(struct thread *t, const struct proc *proc, struct task_struct *task, u64 ns)
+{
+	u32 class = gpu_function__at(t->gpu.key.api)->class;
+	struct rec_gpu_call *rec;
+	u64 path;
+
+	if (class != GPU_LAUNCH && class != GPU_GRAPH && class != GPU_COPY && class != GPU_SET && class != GPU_SYNC &&
+	    class != GPU_COMM)
+		return;
+	path = gpu__path(t, task);
+	rec = bpf_ringbuf_reserve(&ring, sizeof(*rec), 0);
+	if (!rec) {
+		count(CNT_SPANS_CUT);
+		return;
+	}
+	rec->hdr.type = REC_GPU_CALL;
+	rec->hdr.flags = 0;
+	rec->hdr.size = sizeof(*rec);
+	rec->start_ns = t->gpu.start_ns;
+	rec->duration_ns = ns;
+	rec->key = t->gpu.key;
+	rec->bytes = t->gpu.bytes;
+	rec->path = path;
+	rec->tid = task_tid(task);
+	rec->step = proc->steps;
+	bpf_ringbuf_submit(rec, BPF_RB_NO_WAKEUP);
+}
+
+/* Is the call still open in which this frame lies? What an exception or a longjmp left is not, and is closed, counted. */
+static __always_inline bool gpu__is_inside(struct gpu_open *open, u64 frame)
+{
+	if (!open->frame)
+		return false;
+	if (frame < open->frame && read_u64(open->frame) == open->caller)
+		return true;
+	open->frame = 0;
+	count(CNT_UNWOUND);
+	return false;
+}
+
+static __always_inline void gpu__fill(struct pt_regs *ctx, struct gpu_open *open, const struct gpu_function *f)
+{
+	u64 bytes = gpu__argument(ctx, f->bytes), next = f->bytes ? gpu__argument(ctx, f->bytes + 1) : 0;
+
+	open->key.direction = f->direction;
+	open->key.dtype = 0;
+	if (f->direction == GPU_KIND_DIRECTION) {
+		open->key.direction = gpu__direction(next);
+	} else if (f->bytes && !f->unit) {
+		open->key.dtype = next;
+		bytes *= nccl_type_bytes[BOUND_INDEX(next, 64)];
+	} else {
+		bytes *= f->unit;
+	}
+	open->bytes = bytes;
+	open->key.object = gpu__argument(ctx, f->object);
+}
+
+static __always_inline void gpu__enter(struct pt_regs *ctx, struct task_struct *task, struct proc *proc, u32 pid,
+				       u32 api, u64 frame)
+{
+	const struct gpu_function *f = gpu_function__at(api);
+	struct thread *t = thread__enter(task, entry_sp(ctx, frame));
+	struct gpu_open *open;
+	struct span *s = NULL;
+	u64 action, op;
+
+	if (!t)
+		return;
+	if (!frame)
+		frame = ctx->sp;
+	open = &t->gpu;
+	action = gpu__action(t, proc, task);
+	op = proc->op_slot ? gpu__operator(t) : 0;
+	if (f->class == GPU_SYNC && !is_part(t, SPAN_SYNC))
+		s = span__begin(t, SPAN_SYNC, api, gpu_names[BOUND_INDEX(api, GPU_APIS)], frame);
+	if (!want_gpu || proc->window != WINDOW_OPEN || gpu__is_inside(open, frame))
+		return;
+	gpu__fill(ctx, open, f);
+	open->key.pid = pid;
+	open->key.api = api;
+	open->key.action = action;
+	open->key.op = op;
+	open->frame = frame;
+	open->caller = read_u64(frame);
+	gpu_row__begin(open, proc);
+	open->start_ns = bpf_ktime_get_ns();
+	if (s)
+		s->start_ns = open->start_ns;
+}
+
+/* `frame` 0: not known. */
+static __always_inline void gpu__leave(struct pt_regs *ctx, struct task_struct *task, struct proc *proc, u32 pid,
+				       u32 api, u64 frame)
+{
+	struct thread *t = thread__enter(task, ctx->sp);
+	struct gpu_open *open;
+	u64 ns;
+
+	if (!t)
+		return;
+	if (gpu_function__at(api)->class == GPU_SYNC &&
+	    !span__end(t, proc, pid, span__find(t, SPAN_SYNC, api, frame)) && !is_part(t, SPAN_SYNC))
+		count(CNT_OPEN_AT_START);
+	open = &t->gpu;
+	if (!open->frame || open->key.api != api || ctx->sp > open->frame || (frame && frame != open->frame))
+		return;
+	ns = t->now_ns - open->start_ns;
+	open->frame = 0;
+	if (proc->window != WINDOW_OPEN)
+		return;
+	gpu_row__end(open, proc, ns);
+	if (gpu__tells(proc, open->start_ns))
+		gpu__tell(t, proc, task, ns);
+}
+
+/* A kernel's handle is asked for, by its name or by another handle. */
+static __always_inline void gpu__ask_handle(struct pt_regs *ctx, struct task_struct *task, u32 pid, u32 from)
+{
+	struct gpu_handle key = {.pid = pid, .handle = ctx->si};
+	struct thread *t = thread__of(task);
+	u64 *name;
+
+	if (!t)
+		return;
+	t->gpu.handle_at = 0;
+	if (from == GPU_HANDLE_OF_HANDLE) {
+		name = bpf_map_lookup_elem(&gpu_handles, &key);
+		t->gpu.handle_name = name ? *name : 0;
+	} else {
+		t->gpu.handle_name = name__read_text(&t->names, ctx->dx);
+		if (t->gpu.handle_name)
+			name__send(&t->names, t->gpu.handle_name);
+	}
+	if (t->gpu.handle_name)
+		t->gpu.handle_at = ctx->di;
+}
+
+static __always_inline void gpu__know_handle(struct task_struct *task, u32 pid)
+{
+	struct gpu_handle key = {.pid = pid};
+	struct thread *t = thread__of(task);
+
+	if (!t || !t->gpu.handle_at)
+		return;
+	key.handle = read_u64(t->gpu.handle_at);
+	t->gpu.handle_at = 0;
+	if (key.handle)
+		bpf_map_update_elem(&gpu_handles, &key, &t->gpu.handle_name, BPF_ANY);
+}
+
+#endif

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* By symbols. In: an opened ELF file. Out: probes. No state. */
+#include "gpu_functions.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "../../include/probes.h"
+#include "../target/cuda.h"
+
+struct search {
+	const struct elf *elf;
+	struct probe_list *ends, *begins;
+	size_t cnt;
+	uint64_t *found; /* vaddrs: a symbol stands in two tables, or has two names */
+};
+
+static int add_sites(struct search *search, const struct sites *sites, uint32_t begin, uint32_t end, uint32_t fn)
+{
+	int err = 0;
+
+	for (uint32_t i = 0; i < sites->exit_cnt && !err; i++)
+		err = probe_list__add_site(search->ends, &sites->exit[i], end, 0, fn);
+	for (uint32_t i = 0; i < sites->unwind_cnt && !err; i++)
+		err = probe_list__add_site(search->ends, &sites->unwind[i], end, 0, fn);
+	return err ?: probe_list__add_site(search->begins, &sites->entry, begin, 0, fn);
+}
+
+static int add_function(const struct elf_symbol *symbol, void *ctx)
+{
+	enum gpu_api api = symbol->function ? cuda__api(symbol->name) : GPU_API_NONE;
+	int from = symbol->function && !api ? cuda__handle_from(symbol->name) : -1;
+	struct search *search = ctx;
+	struct sites sites;
+	uint64_t *found;
+
+	if (!api && from < 0)
+		return 0;
+	for (size_t i = 0; i < search->cnt; i++)
+		if (search->found[i] == symbol->vaddr)
+			return 0;
+	if (sites__find(search->elf, symbol->vaddr, symbol->size, SITES_STRICT, &sites))
+		return 0;
+	found = reallocarray(search->found, search->cnt + 1, sizeof(*found));
+	if (!found)
+		return -ENOMEM;
+	search->found = found;
+	found[search->cnt++] = symbol->vaddr;
+	if (!api)
+		return add_sites(search, &sites, PROBE_GPU_HANDLE, PROBE_GPU_HANDLE_RETURN, from);
+	return add_sites(search, &sites, PROBE_GPU_CALL, PROBE_GPU_RETURN, api);
+}
+
+int gpu_functions__add(const struct elf *elf, struct probe_list *ends, struct probe_list *begins)
+{
+	struct search search = {.elf = elf, .ends = ends, .begins = begins};
+	int err = elf__each_symbol(elf, add_function, &search);
+
+	free(search.found);
+	return err ?: (int)search.cnt;
+}
+
+void gpu_functions__keep_waits(struct probe_list *list)
+{
+	size_t cnt = 0;
+
+	for (size_t i = 0; i < list->cnt; i++) {
+		uint32_t event = COOKIE_EVENT(list->cookies[i]), fn = COOKIE_FN(list->cookies[i]);
+
+		if ((event != PROBE_GPU_CALL && event != PROBE_GPU_RETURN) || fn >= GPU_API__COUNT ||
+		    cuda__class(fn) != GPU_SYNC)
+			continue;
+		list->offsets[cnt] = list->offsets[i];
+		list->cookies[cnt++] = list->cookies[i];
+	}
+	list->cnt = cnt;
+}
