@@ -174,7 +174,7 @@ SEC("tp_btf/mm_filemap_add_to_page_cache")
 int BPF_PROG(page_added, struct folio *folio)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct syscall_thread *t = syscall_thread__get(task);
+	struct syscall_thread *t = bpf_task_storage_get(&syscall_threads, task, NULL, 0);
 	struct file_add add = {};
 	const struct inode *inode;
 	struct file_key key = {};

@@ -447,6 +447,7 @@ static void test_waits_in_faults(void **state)
 	(void)state;
 	open_as(&f, 3, "f", 11, MODE_FILE);
 	open_as(&g, 4, "g", 12, MODE_FILE);
+	call(39, 0, 0, 1);
 	cpu.user = in_user();
 	wait_for(THRESHOLD, 0);
 	assert_int_equal(expect_wait(CAUSE_PAGE_FAULT, THRESHOLD, 1)->file, 0); /* of no file, or not in the window */
