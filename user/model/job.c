@@ -8,10 +8,12 @@
 #include "job.h"
 
 #include <errno.h>
+#include <search.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "../../include/counters.h"
+#include "../order.h"
 #include "../utf8.h"
 #include "actions.h"
 #include "array.h"
@@ -35,7 +37,7 @@ struct job {
 	struct gpu gpu;
 	bool unrefined;          /* records came since samples__refine */
 	struct array boundaries; /* struct rec_step */
-	struct array exits;      /* struct rec_proc */
+	void *exits;             /* tree of malloc'ed struct rec_proc by pid */
 	struct actions actions;
 	uint64_t known[CNT__COUNT];
 	struct array unknown;  /* struct job_counter, names owned */
@@ -50,6 +52,11 @@ static const char *const counter_names[] = {
 	STEPFLAME_COUNTERS(X)
 #undef X
 };
+
+static int compare_exit(const void *a, const void *b)
+{
+	return ORDER(((const struct rec_proc *)a)->pid, ((const struct rec_proc *)b)->pid);
+}
 
 struct job *job__new(void)
 {
@@ -78,7 +85,7 @@ void job__free(struct job *job)
 	free(job->on.items);
 	free(job->notes.items);
 	free(job->boundaries.items);
-	free(job->exits.items);
+	tdestroy(job->exits, free);
 	free(job);
 }
 
@@ -257,14 +264,23 @@ static int add_boundary(struct job *job, const struct rec_hdr *record)
 static int add_proc(struct job *job, const struct rec_hdr *record)
 {
 	const struct rec_proc *new = (const void *)record;
-	struct rec_proc *exit;
+	struct rec_proc **known, *exit;
 
 	if (new->event != PROC_EXIT)
 		return 0;
-	exit = array__add(&job->exits, sizeof(*exit));
+	known = tfind(new, &job->exits, compare_exit);
+	if (known) {
+		**known = *new;
+		return 0;
+	}
+	exit = malloc(sizeof(*exit));
 	if (!exit)
 		return -ENOMEM;
 	*exit = *new;
+	if (!tsearch(exit, &job->exits, compare_exit)) {
+		free(exit);
+		return -ENOMEM;
+	}
 	return 0;
 }
 
@@ -423,12 +439,9 @@ const struct rec_step *job__boundaries(const struct job *job, size_t *cnt)
 
 const struct rec_proc *job__exit(const struct job *job, uint32_t pid)
 {
-	const struct rec_proc *exits = job->exits.items;
+	struct rec_proc *const *known = tfind(&(struct rec_proc){.pid = pid}, &job->exits, compare_exit);
 
-	for (size_t i = job->exits.cnt; i > 0; i--)
-		if (exits[i - 1].pid == pid)
-			return &exits[i - 1];
-	return NULL;
+	return known ? *known : NULL;
 }
 
 void job__forget_samples(struct job *job)
