@@ -175,12 +175,17 @@ struct files_struct {
 	struct fdtable *fdt;
 };
 
+struct sched_entity {
+	u64 sum_exec_runtime;
+};
+
 struct task_struct {
 	int pid;
 	int tgid;
 	int exit_code;
 	unsigned int flags;
 	unsigned int on_cpu; /* an int, from Linux 7 on a byte */
+	struct sched_entity se;
 	unsigned in_iowait : 1;
 	struct files_struct *files;
 	struct fs_struct *fs;

@@ -40,6 +40,7 @@ struct wait_sum {
 struct wait {
 	u64 since_ns; /* 0: it runs */
 	u64 woken_ns; /* 0: not yet */
+	u64 ran_ns;   /* how long it ran in its life */
 	u64 stack, native;
 	u64 gil_stack; /* of its last wait for the GIL of which it was taken */
 	u64 file;      /* as in struct rec_sample */
@@ -210,6 +211,7 @@ static __always_inline void wait__what(struct wait *w, struct task_struct *task,
 	w->syscall = task__syscall(user);
 	w->cause = cause ? cause : cause__of(task, &proc->py, user, w->syscall);
 	w->woken_ns = 0;
+	w->ran_ns = task->se.sum_exec_runtime;
 	w->waker_pid = w->waker_tid = 0;
 	w->stack = w->file = 0;
 	w->walked = 0;
@@ -231,40 +233,6 @@ static __always_inline bool wait__wants_stack(const struct wait *w, const struct
 {
 	return proc->window != WINDOW_CLOSED &&
 	       (!w->gil_by_chance || !w->gil.ns || bpf_get_prandom_u32() % GIL_WALKED == 0);
-}
-
-/*
- * The current thread leaves the CPU. The window may open while it waits, at a step or when user space comes to a fork; one
- * that is closed may stay so, and no stack is taken for it.
- */
-static __always_inline void wait__begin(struct task_struct *task, u32 cause)
-{
-	u32 pid = task_pid(task);
-	struct proc *proc = bpf_map_lookup_elem(&procs, &pid);
-	struct sample_room *room;
-	struct wait *w;
-	u64 start;
-
-	if (!proc || proc->window == WINDOW_DONE)
-		return;
-	start = bpf_ktime_get_ns();
-	w = bpf_task_storage_get(&waits, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (!w) {
-		count(CNT_SAMPLES_LOST);
-		return;
-	}
-	wait__what(w, task, proc, cause);
-	room = wait__wants_stack(w, proc) ? room__enter() : NULL;
-	if (room) {
-		w->stack = stack__current(room, proc, pid);
-		w->walked = 1;
-		w->file = wait__file(w, task);
-		if (w->gil_by_chance)
-			w->gil_stack = w->stack;
-		room__leave(room);
-	}
-	w->since_ns = bpf_ktime_get_ns();
-	__sync_fetch_and_add(&proc->sampler_ns, w->since_ns - start);
 }
 
 /* False: it did not fit. */
@@ -325,6 +293,34 @@ static __always_inline void wait__sample(const struct proc *proc, u32 pid, struc
 	sum->cnt++;
 }
 
+static __always_inline bool is_counted(const struct proc *proc)
+{
+	return proc->window != WINDOW_CLOSED && proc->window != WINDOW_WAITING;
+}
+
+struct stretch {
+	u64 since, now;
+};
+
+/* A thread was away from the CPU. Not global: kernels before 6.8 take no task there. */
+static __attribute__((noinline)) int wait__ended(const struct proc *proc, u32 pid, struct task_struct *task,
+						 struct wait *w, const struct stretch *away)
+{
+	u64 since = away->since, now = away->now, woken;
+
+	if (since < proc->window_start_ns)
+		since = proc->window_start_ns;
+	if (since >= now)
+		return 0;
+	woken = w->cause == CAUSE_RUN_QUEUE ? since : w->woken_ns ? w->woken_ns : now;
+	woken = woken < since ? since : woken > now ? now : woken;
+	if (woken > since)
+		wait__sample(proc, pid, task, w, false, woken - since, woken);
+	if (now > woken)
+		wait__sample(proc, pid, task, w, true, now - woken, now);
+	return 0;
+}
+
 /*
  * A thread comes to the CPU (the current one is another still), or its process's window is over. With VISIT_CUT its wait goes
  * on.
@@ -332,8 +328,8 @@ static __always_inline void wait__sample(const struct proc *proc, u32 pid, struc
 static __always_inline void wait__end(struct task_struct *task, u32 visit)
 {
 	struct wait *w = bpf_task_storage_get(&waits, task, NULL, 0);
-	u64 now, since, woken;
 	struct proc *proc;
+	u64 now, since;
 	u32 pid;
 
 	if (!w || !w->since_ns) /* so are most, which are none of the job's */
@@ -345,20 +341,61 @@ static __always_inline void wait__end(struct task_struct *task, u32 visit)
 	now = proc->window == WINDOW_DONE ? proc->window_end_ns : bpf_ktime_get_ns();
 	/* A switch and a visit may come together: one of them has the wait, and a thread that has come to the CPU has none. */
 	since = visit == VISIT_CUT ? w->since_ns : __sync_lock_test_and_set(&w->since_ns, 0);
-	if (!since || proc->window == WINDOW_CLOSED || proc->window == WINDOW_WAITING)
+	if (!since || !is_counted(proc))
 		return;
 	if (visit == VISIT_CUT && __sync_val_compare_and_swap(&w->since_ns, since, now) != since)
 		return;
-	if (since < proc->window_start_ns)
-		since = proc->window_start_ns;
-	if (since >= now)
+	wait__ended(proc, pid, task, w, &(struct stretch){since, now});
+}
+
+/*
+ * The current thread leaves the CPU, and we did not see it come: some kernels do not tell of switches from certain tasks. It
+ * ran since for as long as its account says, less what a hypervisor took.
+ */
+static __always_inline void wait__unseen(const struct proc *proc, u32 pid, struct task_struct *task, struct wait *w,
+					 u64 now)
+{
+	u64 since = w->since_ns, ran = task->se.sum_exec_runtime - w->ran_ns;
+
+	if (!since || since >= now || !is_counted(proc))
 		return;
-	woken = w->cause == CAUSE_RUN_QUEUE ? since : w->woken_ns ? w->woken_ns : now;
-	woken = woken < since ? since : woken > now ? now : woken;
-	if (woken > since)
-		wait__sample(proc, pid, task, w, false, woken - since, woken);
-	if (now > woken)
-		wait__sample(proc, pid, task, w, true, now - woken, now);
+	w->since_ns = 0;
+	wait__ended(proc, pid, task, w, &(struct stretch){since, ran < now - since ? now - ran : since});
+}
+
+/*
+ * The current thread leaves the CPU. The window may open while it waits, at a step or when user space comes to a fork; one
+ * that is closed may stay so, and no stack is taken for it.
+ */
+static __always_inline void wait__begin(struct task_struct *task, u32 cause)
+{
+	u32 pid = task_pid(task);
+	struct proc *proc = bpf_map_lookup_elem(&procs, &pid);
+	struct sample_room *room;
+	struct wait *w;
+	u64 start;
+
+	if (!proc || proc->window == WINDOW_DONE)
+		return;
+	start = bpf_ktime_get_ns();
+	w = bpf_task_storage_get(&waits, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!w) {
+		count(CNT_SAMPLES_LOST);
+		return;
+	}
+	wait__unseen(proc, pid, task, w, start);
+	wait__what(w, task, proc, cause);
+	room = wait__wants_stack(w, proc) ? room__enter() : NULL;
+	if (room) {
+		w->stack = stack__current(room, proc, pid);
+		w->walked = 1;
+		w->file = wait__file(w, task);
+		if (w->gil_by_chance)
+			w->gil_stack = w->stack;
+		room__leave(room);
+	}
+	w->since_ns = bpf_ktime_get_ns();
+	__sync_fetch_and_add(&proc->sampler_ns, w->since_ns - start);
 }
 
 /* The thread, or the window, ends: the waits for the GIL that wait for another still. */
@@ -381,12 +418,14 @@ static __always_inline void waits__flush(struct task_struct *task)
 SEC("tp_btf/sched_switch")
 int BPF_PROG(sample_switch, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state)
 {
-	if (preempt || !prev_state)
-		wait__begin(prev, CAUSE_RUN_QUEUE);
-	else if (prev_state & TASK_DEAD)
+	bool runs_on = preempt || !prev_state;
+
+	if (!runs_on && prev_state & TASK_DEAD)
 		waits__flush(prev);
 	else
-		wait__begin(prev, prev_state & (TASK_STOPPED | TASK_TRACED) ? CAUSE_UNKNOWN : CAUSE_NONE);
+		wait__begin(prev, runs_on                                     ? CAUSE_RUN_QUEUE
+				  : prev_state & (TASK_STOPPED | TASK_TRACED) ? CAUSE_UNKNOWN
+									      : CAUSE_NONE);
 	wait__end(next, VISIT_OPEN);
 	return 0;
 }

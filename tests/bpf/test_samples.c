@@ -178,6 +178,46 @@ static void test_preempted(void **state)
 	expect_counters(CNT__COUNT);
 }
 
+/* The kernel does not tell that it comes: known by how long it ran, as it leaves again. */
+static void test_unseen(void **state)
+{
+	const struct rec_sample *rec;
+
+	(void)state;
+	cpu.user = in_call(SYS_POLL, 0, 1, 0);
+	job.task.se.sum_exec_runtime = 1000000;
+	away();
+	wait_ns(5 * THRESHOLD);
+	sample_waking(&job.task);
+	wait_ns(2 * THRESHOLD);
+	native.task = &job.task;
+	wait_ns(700);
+	job.task.se.sum_exec_runtime += 700;
+	cpu.user = in_call(SYS_FUTEX, 0, 0, 0);
+	away();
+	rec = expect_wait(CAUSE_POLL, 5 * THRESHOLD, 1);
+	assert_int_equal(rec->syscall, SYS_POLL);
+	assert_int_equal(expect_wait(CAUSE_RUN_QUEUE, 2 * THRESHOLD, 1)->time_ns, native.now_ns - 700);
+	/* the one that has begun now is as any other */
+	wait_ns(THRESHOLD);
+	back();
+	expect_wait(CAUSE_LOCK, THRESHOLD, 1);
+	/* preempted; more than it can have run: it was not away */
+	preempt_by(&cpu.other);
+	wait_ns(3 * THRESHOLD);
+	native.task = &job.task;
+	wait_ns(100);
+	job.task.se.sum_exec_runtime += 100;
+	preempt_by(&cpu.other);
+	expect_wait(CAUSE_RUN_QUEUE, 3 * THRESHOLD, 1);
+	wait_ns(THRESHOLD);
+	native.task = &job.task;
+	job.task.se.sum_exec_runtime += 2 * THRESHOLD;
+	away();
+	expect_no_more();
+	expect_counters(CNT__COUNT);
+}
+
 /* Two threads in turn on one CPU. */
 static void test_threads(void **state)
 {
@@ -600,6 +640,7 @@ int main(void)
 		TEST(test_paths),
 		TEST(test_wait),
 		TEST(test_preempted),
+		TEST(test_unseen),
 		TEST(test_threads),
 		TEST(test_short_waits),
 		TEST(test_short_waits_by_place),

@@ -176,6 +176,9 @@ struct task_struct {
 	int exit_code;
 	unsigned int flags;
 	unsigned int on_cpu;
+	struct {
+		u64 sum_exec_runtime;
+	} se;
 	unsigned in_iowait : 1;
 	struct files_struct *files;
 	struct fs_struct *fs;
