@@ -96,28 +96,26 @@ __weak __noinline int fetch__raised(struct thread *t, const struct proc *proc)
 	return at.raised;
 }
 
-/* From now on. */
-static __always_inline void pass__restart(struct thread *t)
+static __always_inline bool pass__holds(const struct pass *pass)
 {
-	struct pass *pass = &t->pass;
+	return pass->loop && pass->fetches >= PASS_FETCHES;
+}
 
-	pass->start_ns = t->now_ns;
-	pass->child_ns = 0;
-	pass->depth = t->depth;
-	phase__keep(t, pass->before_ns);
+/* A step ends: its part of a pass is validation. */
+static __always_inline void pass__cut(struct thread *t)
+{
+	if (pass__holds(&t->pass))
+		phase__validate(t, t->pass.before_ns);
 }
 
 /* What is behind us of a pass, if it is one, was validation. */
-__weak __noinline int pass__tell(struct thread *t, const struct proc *proc, u32 pid)
+static __always_inline void pass__tell(struct thread *t, const struct proc *proc, u32 pid)
 {
+	struct pass *pass = &t->pass;
 	struct span *derived;
-	struct pass *pass;
 
-	if (!t || !proc)
-		return 0;
-	pass = &t->pass;
-	if (!pass->loop || pass->fetches < PASS_FETCHES)
-		return 0;
+	if (!pass__holds(pass))
+		return;
 	if (pass->depth > t->depth) /* what it was in has ended */
 		pass->depth = t->depth;
 	phase__validate(t, pass->before_ns);
@@ -129,7 +127,6 @@ __weak __noinline int pass__tell(struct thread *t, const struct proc *proc, u32 
 	/* No forward began in it. */
 	t->gap_ns = 0;
 	phase__mark(t);
-	return 0;
 }
 
 /* The loop's next batch is about to be fetched. */
@@ -147,7 +144,10 @@ static __always_inline void pass__fetch(struct thread *t, const struct proc *pro
 	pass__tell(t, proc, pid);
 	pass->loop = pass->fetching == pass->trained ? 0 : pass->fetching;
 	pass->fetches = 1;
-	pass__restart(t);
+	pass->start_ns = t->now_ns;
+	pass->child_ns = 0;
+	pass->depth = t->depth;
+	phase__keep(t, pass->before_ns);
 }
 
 /* It was, or there was none. */

@@ -74,13 +74,13 @@ static __always_inline void step__send_gpu(const struct thread *t, struct proc *
 static __always_inline void step__end(struct thread *t, struct proc *proc, u32 pid)
 {
 	phase__set(t, t->phase);
-	pass__tell(t, proc, pid);
+	pass__cut(t);
 	if (want_step_times)
 		step__send(t, proc, pid);
 	if (want_gpu)
 		step__send_gpu(t, proc, pid);
 	phase__restart(t);
-	pass__restart(t);
+	phase__keep(t, t->pass.before_ns);
 	proc->boundary_ns = t->now_ns;
 }
 

@@ -316,9 +316,11 @@ static void test_forwards(void **state)
 	static const struct {
 		__u64 time_ns;
 		__u64 path;
-		__u32 tid, cnt, at; /* spans of its path, and which of them is the forward; cnt: none */
+		__u32 tid, cnt, at; /* spans of its path, and which of them is the forward or evaluation; cnt: none */
 	} expected[] = {{99, 7, 2, 2, 2},  {100, 7, 2, 3, 1}, {200, 0, 2, 1, 0}, {201, 7, 2, 2, 2},
-			{150, 7, 3, 2, 2}, {150, 8, 2, 0, 0}, {320, 7, 2, 3, 2}, {150, 7, 2, 3, 1}};
+			{150, 7, 3, 2, 2}, {150, 8, 2, 0, 0}, {320, 7, 2, 3, 2}, {150, 7, 2, 3, 1},
+			/* and evaluations */
+			{150, 7, 4, 3, 1}, {201, 7, 4, 2, 2}};
 	struct job *job = job__new();
 
 	add_record(job, new_path(7, 2, spans));
@@ -332,6 +334,7 @@ static void test_forwards(void **state)
 	add_interval(job, SPAN_FORWARD, 2, 300, 400, 99);
 	add_interval(job, SPAN_FORWARD, 2, 100, 200, 1);
 	add_interval(job, SPAN_GC, 2, 0, 1000, 0);
+	add_interval(job, SPAN_VALIDATION, 4, 100, 200, 1);
 	for (int again = 0; again < 2; again++) {
 		for (size_t i = 0; i < COUNT(expected); i++) {
 			struct sample found = samples__get(job__samples(job), i);
@@ -339,7 +342,7 @@ static void test_forwards(void **state)
 
 			assert_int_equal(path.cnt, expected[i].cnt);
 			for (__u32 s = 0; s < path.cnt; s++)
-				assert_int_equal(path.spans[s].kind == SPAN_FORWARD, s == expected[i].at);
+				assert_int_equal(path.spans[s].kind != SPAN_LABEL, s == expected[i].at);
 		}
 		/* Once more: nothing is put in twice. */
 		add_text(job, 9, "forward");
