@@ -80,6 +80,220 @@ static void test_plain(void **state)
 	expect_counters(CNT__COUNT);
 }
 
+static void save(u32 flags, u64 frame)
+{
+	native.cookie = COOKIE(PROBE_SAVE, flags, 8, SAVE);
+	probe(&(struct pt_regs){.sp = frame - 8});
+}
+
+static void save_begins(u64 frame)
+{
+	save(COOKIE_BEGINS, frame);
+	save(COOKIE_LASTS, frame);
+}
+
+/* ---- evaluations of plain loops, told by the Python frames that fetch ---- */
+
+static struct {
+	u64 pointer[2]; /* what a thread finds its state by */
+	u64 loop, next, exit, call;
+} python;
+
+static u64 frame_at(u64 code, u64 outer, u64 instr)
+{
+	u64 frame = fakepy__frame(&job.py, code, outer);
+
+	fakepy__set_instr(&job.py, frame, code, (s64)instr);
+	return frame;
+}
+
+static void start_python(int minor)
+{
+	job__stop();
+	job__start(minor);
+	native__set_knob(&want_step_times, 1);
+	native__set_knob(&sample_period_ns, 1);
+	python.loop = fakepy__code(&job.py, "/home/me/train.py", "main");
+	python.next = fakepy__code(&job.py, "/opt/torch/utils/data/dataloader.py", "__next__");
+	python.exit = fakepy__code(&job.py, "/opt/torch/autograd/profiler.py", "__exit__");
+	python.call = fakepy__code(&job.py, "/opt/torch/_ops.py", "__call__");
+	job.task.thread.fsbase = (u64)python.pointer;
+	job.proc->py.tss_offset = 8;
+}
+
+/* By the loop at that line, so to say; `empty`: it raises StopIteration. */
+static void fetch_at(u64 line, u64 ns, bool empty)
+{
+	size_t used = job.py.used;
+	u64 next = frame_at(python.next, frame_at(python.loop, 0, line), 40), exit;
+
+	python.pointer[1] = fakepy__tstate(&job.py, next);
+	label__enter(DATA_LABEL, 77, SP);
+	wait_ns(ns);
+	exit = frame_at(python.exit, next, 60);
+	for (u64 i = 0; i < 4; i++)
+		fakepy__put(exit + job.py.py->frame_locals + 8 * i,
+			    fakepy__ref(&job.py, python.loop + 16 * (empty ? i : !i)), 8);
+	fakepy__set_frame(&job.py, python.pointer[1], frame_at(python.call, exit, 8));
+	label__exit(77, SP);
+	python.pointer[1] = 0;
+	job.py.used = used;
+}
+
+static void train_at(u64 line)
+{
+	fetch_at(line, 10, false);
+	wait_ns(20);
+	backward(30, SP);
+	label(OPTIMIZER_LABEL, 4);
+}
+
+#define TRAINED PHASE_FORWARD, 20, PHASE_BACKWARD, 30, PHASE_OPTIMIZER, 4
+
+/* `cnt` batches, 7 ns to fetch and 50 to use, and the fetch that finds none. */
+static void evaluate_at(u64 line, int cnt, bool to_the_end)
+{
+	for (int i = 0; i < cnt; i++) {
+		fetch_at(line, 7, false);
+		wait_ns(50);
+	}
+	if (to_the_end)
+		fetch_at(line, 3, true);
+}
+
+static void test_evaluations(void **state)
+{
+	static const int minors[] = {8, 10, 11, 12, 13, 14};
+	u32 told = 0;
+
+	for (size_t i = 0; i < sizeof(minors) / sizeof(*minors); i++) {
+		start_python(minors[i]);
+		train_at(100);
+		/* what is around it is not known */
+		wait_ns(1000);
+		evaluate_at(200, 3, true);
+		wait_ns(2000);
+		train_at(100);
+		expect_phases(PHASE_OTHER, 3000, PHASE_DATA, 10, PHASE_VALIDATION, 3 * 57 + 3, TRAINED, NOTHING);
+		expect_row(SPAN_VALIDATION, FIXED_ID(VALIDATION), 0, 1, 3 * 57 + 3, 3 * 50);
+		/* one batch; two loops, the first not to its end: that lasts to the second's */
+		evaluate_at(200, 1, true);
+		wait_ns(5);
+		evaluate_at(300, 2, false);
+		wait_ns(6);
+		evaluate_at(400, 2, true);
+		train_at(100);
+		expect_phases(PHASE_OTHER, 5, PHASE_DATA, 10, PHASE_VALIDATION, 57 + 3 + 2 * 57 + 6 + 2 * 57 + 3,
+			      TRAINED, NOTHING);
+		/* before the first batch is used, and not to its end: to the fetch of the loop that trains */
+		fetch_at(100, 10, false);
+		evaluate_at(200, 2, true);
+		wait_ns(20);
+		backward(30, SP);
+		label(OPTIMIZER_LABEL, 4);
+		expect_phases(PHASE_DATA, 10, PHASE_VALIDATION, 2 * 57 + 3, TRAINED, NOTHING);
+		evaluate_at(200, 2, false);
+		train_at(100);
+		expect_phases(PHASE_DATA, 10, PHASE_VALIDATION, 2 * 57, TRAINED, NOTHING);
+		/* a checkpoint in it is one, a batch alone is not told */
+		fetch_at(200, 7, false);
+		save_begins(FRAME(1));
+		wait_ns(9);
+		save(0, FRAME(1));
+		fetch_at(200, 3, true);
+		fetch_at(500, 7, false);
+		train_at(100);
+		expect_phases(PHASE_DATA, 7 + 10, PHASE_VALIDATION, 7 + 3, PHASE_CHECKPOINT, 9, TRAINED, NOTHING);
+		for (told = 0; record(REC_INTERVAL, told); told++)
+			;
+		assert_int_equal(told, 7);
+		expect_counters(CNT__COUNT);
+	}
+}
+
+/* The loop that trains skips batches, fetches ahead, has another loader's batch for each; and then evaluates. */
+static void test_no_evaluations(void **state)
+{
+	start_python(12);
+	train_at(100);
+	train_at(100);
+	for (int i = 0; i < 3; i++) {
+		fetch_at(100, 10, false);
+		wait_ns(50);
+	}
+	train_at(100);
+	expect_phases(PHASE_OTHER, 150, PHASE_DATA, 40, TRAINED, NOTHING);
+	for (int i = 0; i < 3; i++) {
+		fetch_at(110, 6, false);
+		wait_ns(1);
+		train_at(100);
+		expect_phases(PHASE_OTHER, 1, PHASE_DATA, 16, TRAINED, NOTHING);
+	}
+	/* another loop, that fetches all for a step first: not known yet to be one that trains */
+	for (int i = 0; i < 3; i++)
+		fetch_at(120, 10, false);
+	train_at(120);
+	expect_phases(PHASE_DATA, 40, TRAINED, NOTHING);
+	/* it ends, and its lines evaluate */
+	fetch_at(120, 2, true);
+	evaluate_at(120, 2, true);
+	train_at(120);
+	expect_phases(PHASE_DATA, 2 + 10, PHASE_VALIDATION, 2 * 57 + 3, TRAINED, NOTHING);
+	/* no frames: nothing is told */
+	job.proc->py.tss_offset = 0;
+	evaluate_at(200, 3, true);
+	train_at(120);
+	expect_phases(PHASE_OTHER, 150, PHASE_DATA, 3 * 7 + 3 + 10, TRAINED, NOTHING);
+	expect_counters(CNT__COUNT);
+}
+
+/* A thread that only fetches, for one that trains: those are no evaluations. */
+static void test_fetching_thread(void **state)
+{
+	start_python(12);
+	train_at(100);
+	native.task = &job.thread;
+	job.thread.thread.fsbase = (u64)python.pointer;
+	evaluate_at(200, 5, true);
+	assert_null(row(SPAN_VALIDATION, FIXED_ID(VALIDATION), 0));
+}
+
+/* A step may end in it; its row has all of it. */
+static void test_evaluation_of_steps(void **state)
+{
+	start_python(12);
+	native__set_knob(&step_at[0], FN_ID(F));
+	train_at(100);
+	for (int i = 0; i < 3; i++) {
+		fetch_at(200, 7, false);
+		wait_ns(50);
+		fetch_at(200, 7, false);
+		fn__enter(F, FRAME(1));
+		wait_ns(13);
+		fn__exit(F, FRAME(1));
+	}
+	expect_phases(PHASE_VALIDATION, 7 + 50 + 7 + 13, NOTHING);
+	fetch_at(200, 3, true);
+	expect_row(SPAN_VALIDATION, FIXED_ID(VALIDATION), 0, 1, 3 * (7 + 50 + 7 + 13) + 3, 3 * 50);
+	native__set_knob(&step_at[0], 0);
+}
+
+/* Nothing is trained: forward lies between the fetches, once that is the rule. */
+static void test_inference(void **state)
+{
+	start_python(12);
+	for (int i = 0; i < 2 * STEP_PATIENCE; i++) {
+		fetch_at(200, 10, false);
+		wait_ns(20);
+	}
+	expect_phases(PHASE_DATA, 10, PHASE_FORWARD, 20, NOTHING);
+	fetch_at(200, 3, true);
+	wait_ns(40);
+	fetch_at(200, 10, false);
+	expect_phases(PHASE_OTHER, 40, PHASE_DATA, 3, NOTHING);
+	assert_null(row(SPAN_VALIDATION, FIXED_ID(VALIDATION), 0));
+}
+
 /* Two backwards a step, collectives inside of backward and of forward, a collective that is made of others. */
 static void test_inner(void **state)
 {
@@ -160,18 +374,6 @@ static void test_threads(void **state)
 }
 
 /* ---- torch.save ---- */
-
-static void save(u32 flags, u64 frame)
-{
-	native.cookie = COOKIE(PROBE_SAVE, flags, 8, SAVE);
-	probe(&(struct pt_regs){.sp = frame - 8});
-}
-
-static void save_begins(u64 frame)
-{
-	save(COOKIE_BEGINS, frame);
-	save(COOKIE_LASTS, frame);
-}
 
 static void test_save(void **state)
 {
@@ -435,6 +637,11 @@ int main(void)
 #define TEST_LIGHTNING(name) cmocka_unit_test_setup_teardown(test_##name, lightning_setup, teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(plain),
+		TEST(evaluations),
+		TEST(no_evaluations),
+		TEST(fetching_thread),
+		TEST(evaluation_of_steps),
+		TEST(inference),
 		TEST(inner),
 		TEST(closure),
 		TEST(exception),
