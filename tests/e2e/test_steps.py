@@ -12,6 +12,7 @@ pytestmark = helpers.needs_bpf
 
 PHASES = ["other", "data", "forward", "backward", "optimizer", "comm", "checkpoint", "validation"]
 LIGHTNING, LOADER_OPTIMIZER, OPTIMIZER, PROFILER, BACKWARD, LOADER, USER = range(1, 8)
+SAMPLE_SECONDS = 1 / 99  # what a sample of the timer stands for
 PATIENCE = 32  # boundaries until backward alone, or the DataLoader alone, counts
 
 
@@ -30,6 +31,13 @@ def read_steps(file):
         assert sum(after[6:]) == after[0] - before[0], "phases add up to the step"
         steps.append((before[0], after[0], dict(zip(PHASES, after[6:]))))
     return rule, len(records), steps
+
+
+def folded(file):
+    """[(stack, seconds)]"""
+    done = helpers.stepflame("flame", file, "--folded")
+    assert done.returncode == helpers.OK, done.stderr
+    return [(stack, int(us) / 1e6) for stack, us in (line.rsplit(" ", 1) for line in done.stdout.splitlines())]
 
 
 def overlap(intervals, start, end):
@@ -85,6 +93,35 @@ def test_loops(bench, loop, rule, waited):
     found = helpers.report(record.file, "--all")
     assert found["window"]["steps"] == boundaries
     assert found["lost"] == {}
+
+
+def test_evaluation(bench):
+    """Named in each step that it hits, as its cause, and in the samples: by the job's own clock."""
+    record, truth = bench.recorded("loops.py", "validation", "--work", 768)
+    evaluations = [(start, end) for phase, start, end in truth["intervals"] if phase == "validation"]
+    found = helpers.report(record.file, "--steps")
+    causes = {step["index"]: step["cause"] for step in found["steps"]}
+    evaluated = [11 + 20 * i + 1 for i in range(len(evaluations))]
+    assert len(evaluations) == 4
+    assert [index for index, cause in causes.items() if cause == "validation"] == evaluated
+    (group,) = [group for group in found["causes"] if group["cause"] == "validation"]
+    assert (group["rhythm"]["shortest"], group["rhythm"]["longest"]) == (20, 20)
+    assert all(spot["file"].endswith("loops.py") and spot["name"].endswith("evaluate") for spot in group["where"])
+    seconds = sum(end - start for start, end in evaluations)
+    # as the report of actions has it, which counts it by itself
+    (row,) = [row for row in helpers.report(record.file)["actions"] if row["name"] == "validation"]
+    assert row["count"] == 4
+    for what, ours in (
+        ("row", row["total_s"]),
+        ("phase", sum(step["phases"].get("validation", 0) for step in found["steps"])),
+    ):
+        assert ours == pytest.approx(seconds, rel=0.02, abs=truth["delayed"]), what
+    # by its samples, each of some 10 ms
+    of_phase = sum(weight for stack, weight in folded(record.file) if stack.startswith("validation;"))
+    of_action = sum(f["tottime_s"] for a in helpers.report(record.file, "--advanced")["actions"] if a["name"] == "validation" for f in a["functions"])
+    error = 4 * (seconds * SAMPLE_SECONDS) ** 0.5
+    assert of_phase == pytest.approx(seconds, abs=error), error
+    assert of_action == pytest.approx(seconds, abs=error), error
 
 
 # What Lightning does in each phase, by its own profiler's names; of those that lie in each other only the outer.
