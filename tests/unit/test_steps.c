@@ -19,7 +19,7 @@
 
 enum { PID = 7, TID = 8, OTHER_TID = 9 };
 enum { LABEL_DATA = 100, LABEL_STEP, ACTION_SAVE, ACTION_BATCH, BACKWARD, GC_0, GC_2 };
-enum { PATH_DATA = 1, PATH_OPTIMIZER, PATH_SAVE, PATH_BACKWARD, PATH_NONE };
+enum { PATH_DATA = 1, PATH_OPTIMIZER, PATH_SAVE, PATH_BACKWARD, PATH_NONE, PATH_EVALUATED };
 
 static void add_boundary(struct job *job, __u64 time_ns, __u64 index, const __u64 *phase_ns)
 {
@@ -85,6 +85,8 @@ static struct job *new_job(void)
 		[PATH_OPTIMIZER] = {{.kind = SPAN_LABEL, .name = LABEL_STEP}, {.kind = SPAN_OP, .name = LABEL_DATA}},
 		[PATH_SAVE] = {{.kind = SPAN_LABEL, .name = LABEL_STEP}, {.kind = SPAN_ACTION, .name = ACTION_SAVE}},
 		[PATH_BACKWARD] = {{.kind = SPAN_BACKWARD, .name = BACKWARD}, {.kind = SPAN_GC, .name = GC_0}},
+		[PATH_EVALUATED] = {{.kind = SPAN_VALIDATION, .name = BACKWARD},
+				    {.kind = SPAN_LABEL, .name = LABEL_DATA}},
 		[PATH_NONE] = {{.kind = SPAN_USER, .name = LABEL_DATA}, {.kind = SPAN_SYNC, .name = BACKWARD}},
 	};
 	struct job *job = job__new();
@@ -96,7 +98,7 @@ static struct job *new_job(void)
 	add_text(job, BACKWARD, "backward");
 	add_text(job, GC_0, "gc generation 0");
 	add_text(job, GC_2, "gc generation 2");
-	for (__u64 path = PATH_DATA; path <= PATH_NONE; path++)
+	for (__u64 path = PATH_DATA; path <= PATH_EVALUATED; path++)
 		add_path(job, path, spans[path], 2);
 	return job;
 }
@@ -204,15 +206,13 @@ static void test_parts(void **state)
 
 static void test_phases(void **state)
 {
-	static const enum phase expected[] = {[PATH_DATA] = PHASE_DATA,
-					      [PATH_OPTIMIZER] = PHASE_OPTIMIZER,
-					      [PATH_SAVE] = PHASE_CHECKPOINT,
-					      [PATH_BACKWARD] = PHASE_BACKWARD,
-					      [PATH_NONE] = PHASE_OTHER};
+	static const enum phase expected[] = {[PATH_DATA] = PHASE_DATA,       [PATH_OPTIMIZER] = PHASE_OPTIMIZER,
+					      [PATH_SAVE] = PHASE_CHECKPOINT, [PATH_BACKWARD] = PHASE_BACKWARD,
+					      [PATH_NONE] = PHASE_OTHER,      [PATH_EVALUATED] = PHASE_VALIDATION};
 	struct job *job = new_job();
 	struct steps *steps;
 
-	for (__u64 path = PATH_DATA; path <= PATH_NONE; path++)
+	for (__u64 path = PATH_DATA; path <= PATH_EVALUATED; path++)
 		add_wait(job, TID, path, 1, path, CAUSE_POLL, 1);
 	steps = steps__new(job);
 	for (size_t i = 0; i < COUNT(expected) - 1; i++) {
@@ -444,6 +444,12 @@ static void test_rhythm(void **state)
 	for (size_t i = 0; i < COUNT(indexes); i++)
 		indexes[i] = 37 * (i + 1) / 4;
 	check_rhythm(indexes, ones, COUNT(indexes), 9, 10);
+	/* Every 4th, of which a few lost much more, for another reason. */
+	for (size_t i = 0; i < COUNT(indexes); i++) {
+		indexes[i] = 4 * (i + 1);
+		lost_ns[i] = i == 2 || i == 30 || i == 31 || i == 33 || i == 60 || i == 61 ? 100 : 10;
+	}
+	check_rhythm(indexes, lost_ns, COUNT(indexes), 4, 4);
 	for (size_t i = 0; i < 8; i++)
 		indexes[i] = UINT64_MAX - 7 + i;
 	check_rhythm(indexes, ones, 8, 0, 0);
@@ -483,6 +489,7 @@ static void test_blame(void **state)
 		{PHASE_DATA, CAUSE_DISK_READ, PATH_DATA, CAUSE_DISK_READ, PHASE_DATA},
 		{PHASE_OTHER, CAUSE_SLEEP, PATH_SAVE, CAUSE_UNKNOWN, PHASE_OTHER}, /* a wait that fits nowhere */
 		{PHASE_CHECKPOINT, CAUSE_FSYNC, PATH_SAVE, BLAME_CHECKPOINT, PHASE_CHECKPOINT},
+		{PHASE_VALIDATION, CAUSE_SLEEP, PATH_EVALUATED, BLAME_VALIDATION, PHASE_VALIDATION},
 		{PHASE_VALIDATION, CAUSE_NONE, PATH_DATA, BLAME_VALIDATION, PHASE_VALIDATION},
 		{PHASE_OPTIMIZER, CAUSE_RUN_QUEUE, PATH_OPTIMIZER, CAUSE_RUN_QUEUE, -1},
 		{PHASE_BACKWARD, CAUSE_NONE, 0, BLAME_GC, -1},

@@ -92,6 +92,8 @@ struct rhythm rhythm__find(const uint64_t *indexes, const uint64_t *lost_ns, siz
 		if (lost_ns[i] >= least)
 			kept[kept_cnt++] = indexes[i];
 	rhythm = find(kept, kept_cnt, scratch);
+	if (!rhythm.shortest && kept_cnt < cnt) /* a few were held up by more than that which all have in common */
+		rhythm = find(indexes, cnt, scratch);
 	free(kept);
 	return rhythm;
 }

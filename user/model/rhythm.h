@@ -15,8 +15,8 @@ struct rhythm {
 
 /*
  * Of ascending indexes, of steps that lost so much time. Those that lost less than half of what the fourth of them,
- * by that, lost do not count. There is a rhythm when at least 4 of the others, and three quarters, follow it, and no
- * more than a quarter of those that should be are missing. Steps that all follow each other have none.
+ * by that, lost do not count, unless the others have no rhythm. There is one when at least 4, and three quarters, follow
+ * it, and no more than a quarter of those that should be are missing. Steps that all follow each other have none.
  */
 struct rhythm rhythm__find(const uint64_t *indexes, const uint64_t *lost_ns, size_t cnt);
 
