@@ -43,7 +43,12 @@ TOOLS   := $(patsubst tools/%.c,$(BUILD)/tools/%,$(wildcard tools/*.c))
 UNIT    := $(patsubst tests/unit/%.c,$(BUILD)/tests/unit/%,$(filter-out $(if $(CUPTI_INCLUDE),,%/test_gpu_inject.c),$(wildcard tests/unit/test_*.c)))
 NATIVE  := $(patsubst tests/bpf/%.c,$(BUILD)/tests/bpf/%,$(wildcard tests/bpf/test_*.c))
 
-.PHONY: all setup demo test unit e2e test-matrix test-vm bench lint install clean
+# The doubles of CUDA's libraries: what tests of GPUs run with where there is none.
+GPU     := $(BUILD)/tests/gpu
+DOUBLES := $(addprefix $(GPU)/,libcuda.so.1 libcudart.so.13 libcudart.so.12 libcupti.so.13 libnccl.so.2 libnvidia-ml.so.1 libkernels.so \
+	train train-static train-static-stripped)
+
+.PHONY: all doubles setup demo test unit e2e test-matrix test-vm bench lint install clean
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -104,6 +109,52 @@ $(BUILD)/tests/unit/%: $(BUILD)/tests/unit/%.o $(LIB)
 $(BUILD)/tests/bpf/%: $(BUILD)/tests/bpf/%.o $(LIB)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) $^ $(LDFLAGS) $(LIBS) -lcmocka -o $@
+
+doubles: $(DOUBLES)
+
+# CUDA_INCLUDE: where its headers are; else set-up finds them, or gets them.
+$(GPU)/include_dirs: tools/setup.sh
+	@mkdir -p $(@D)
+	$(Q)$(if $(CUDA_INCLUDE),echo '$(CUDA_INCLUDE)',tools/setup.sh cuda --tests) > $@
+
+# The newest record of each kind that this CUPTI has, and the names of its functions.
+$(GPU)/cupti_records.h: $(GPU)/include_dirs tests/gpu/cupti_headers.sh
+	$(Q)tests/gpu/cupti_headers.sh $(GPU) $$(cat $<)
+
+GPU_CFLAGS = $(CFLAGS) $(filter-out -Wmissing-prototypes,$(WARN)) -Wno-deprecated-declarations -D_GNU_SOURCE -fPIC -I$(GPU) \
+	$(addprefix -isystem ,$(shell cat $(GPU)/include_dirs))
+
+$(GPU)/%.o: tests/gpu/%.c $(GPU)/cupti_records.h
+	@echo '  CC    $<'
+	$(Q)$(CC) $(GPU_CFLAGS) -MD -MP -c $< -o $@
+
+GPU_SO = $(CC) $(CFLAGS) -shared -Wl,-soname,$(@F) -Wl,-z,nodelete $(filter %.o,$^) -o $@ -ldl -lpthread
+
+$(GPU)/libcuda.so.1: $(addprefix $(GPU)/,core.o sim.o driver.o driver_work.o)
+$(GPU)/libcupti.so.13: $(addprefix $(GPU)/,cupti_callback.o cupti_activity.o)
+$(GPU)/libnccl.so.2: $(GPU)/nccl.o
+$(GPU)/libnvidia-ml.so.1: $(GPU)/nvml.o
+$(GPU)/libcuda.so.1 $(GPU)/libcupti.so.13 $(GPU)/libnccl.so.2 $(GPU)/libnvidia-ml.so.1:
+	$(Q)$(GPU_SO)
+
+$(GPU)/libcudart.so.13: $(addprefix $(GPU)/,runtime.o runtime_copy.o) tests/gpu/runtime.map
+	$(Q)$(GPU_SO) -Wl,--version-script,tests/gpu/runtime.map
+
+$(GPU)/libcudart.so.12: $(GPU)/libcudart.so.13
+	$(Q)ln -sf $(<F) $@
+
+$(GPU)/libkernels.so: $(GPU)/kernels.o $(GPU)/libcudart.so.13
+	$(Q)$(GPU_SO) $(GPU)/libcudart.so.13
+
+$(GPU)/train: $(addprefix $(GPU)/,train.o kernels.o libcudart.so.13 libnccl.so.2)
+	$(Q)$(CC) $(CFLAGS) $^ -o $@ -lpthread
+
+# With the runtime linked into it, as nvcc does if not told otherwise.
+$(GPU)/train-static: $(addprefix $(GPU)/,train.o kernels.o runtime.o runtime_copy.o libnccl.so.2)
+	$(Q)$(CC) $(CFLAGS) $^ -o $@ -ldl -lpthread
+
+$(GPU)/train-static-stripped: $(GPU)/train-static
+	$(Q)strip -o $@ $<
 
 setup:
 	$(Q)tools/setup.sh build

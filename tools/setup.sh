@@ -10,9 +10,11 @@
 #   tools/setup.sh python --torch 2.5     the same with an older torch, and the interpreter and Lightning of its time
 #   tools/setup.sh python --debian-torch  the system's Python with Debian's own python3-torch
 #   tools/setup.sh python --readers       the first one, with what the tests use when it is there: readers of traces and screens, pytest-xdist
+#   tools/setup.sh cuda                   CUDA's headers, to build what is loaded into a job; prints the folders that have them, on one line
+#   tools/setup.sh cuda --tests           those of NCCL and NVML too, to build the doubles that tests use
 #
 # PYTHON=... is used as it is when it has the packages. Environments are kept in ${XDG_CACHE_HOME:-$HOME/.cache}/stepflame.
-# Exit: 0 ok, 1 could not be installed, 2 usage, 3 such a Python cannot be had on this machine (the reason is on stderr).
+# Exit: 0 ok, 1 could not be installed, 2 usage, 3 such a Python, or the headers, cannot be had on this machine (the reason is on stderr).
 set -eu
 
 BUILD_PACKAGES='gcc g++ make pkg-config clang llvm libelf-dev zlib1g-dev libcapstone-dev libjansson-dev libncurses-dev libiberty-dev libcmocka-dev uthash-dev
@@ -32,6 +34,11 @@ TORCH_2_5_PACKAGES='torch==2.5.1 lightning==2.4.0 numpy pytest'
 HTA=HolisticTraceAnalysis
 READER_PACKAGES='perfetto protobuf pandas plotly networkx pydot psutil pyyaml pyte py-spy greenlet pytest-xdist'
 VENV_NEED_KIB=$((8 * 1024 * 1024))
+
+# A header, and the package of PyPI that has it. Of a toolkit, or of the Python environment's CUDA, some may be missing.
+CUDA_HEADERS='cupti.h:nvidia-cuda-cupti cuda_runtime_api.h:nvidia-cuda-runtime crt/host_defines.h:nvidia-cuda-crt'
+CUDA_TEST_HEADERS='nv/target:nvidia-cuda-cccl nvml.h:nvidia-nvml-dev nccl.h:nvidia-nccl-cu13'
+CUDA_PACKAGES_MAX=14 # they are of CUDA 13
 
 say() {
 	printf 'setup: %s\n' "$*" >&2
@@ -269,6 +276,49 @@ setup_browser() {
 		fail "apt-get could not install $packages" 'see its message above' 3
 }
 
+# The folders, of those that may have it, where header $1 is; the first is preferred.
+find_header() {
+	for candidate in "${CUDA_HOME:-/usr/local/cuda}/include" "$cache"/venv-*/lib/python*/site-packages/nvidia/cu13/include \
+		"$cache"/venv-*/lib/python*/site-packages/nvidia/nccl/include "$cache"/cuda/nvidia/*/include; do
+		[ -r "$candidate/$1" ] || continue
+		printf '%s\n' "$candidate"
+		return
+	done
+}
+
+# Downloads package $1 of PyPI, for its headers alone.
+get_headers() {
+	interpreter=$(find_interpreter '')
+	[ -n "$interpreter" ] || fail 'there is no Python 3.10 to 3.14 here' 'install python3 and python3-venv' 3
+	say "downloading $1, for its headers"
+	exec 9>"$cache/cuda.lock"
+	flock 9
+	tools=$cache/cuda-pip
+	[ -x "$tools/bin/pip" ] || "$interpreter" -m venv "$tools" >&2 || fail "$interpreter cannot make an environment" 'install python3-venv' 3
+	"$tools/bin/pip" install --quiet --disable-pip-version-check --no-deps --upgrade --target "$cache/cuda" "$1<$CUDA_PACKAGES_MAX" >&2 ||
+		fail "pip could not install $1" 'see its message above, or install a CUDA toolkit' 3
+	exec 9>&-
+}
+
+setup_cuda() {
+	cache=${XDG_CACHE_HOME:-$HOME/.cache}/stepflame
+	mkdir -p "$cache"
+	found=
+	for word in $1; do
+		dir=$(find_header "${word%:*}")
+		if [ -z "$dir" ]; then
+			get_headers "${word#*:}"
+			dir=$(find_header "${word%:*}")
+		fi
+		[ -n "$dir" ] || fail "${word#*:} has no ${word%:*}" 'install a CUDA toolkit' 3
+		case " $found " in
+		*" $dir "*) ;;
+		*) found="$found $dir" ;;
+		esac
+	done
+	printf '%s\n' "${found# }"
+}
+
 setup_debian_torch() {
 	if [ -z "$(installed python3-torch)" ]; then
 		[ -n "$(debian_codename)" ] || fail 'this is not Debian' '' 3
@@ -290,6 +340,13 @@ build)
 browser)
 	[ $# -eq 1 ] || usage
 	setup_browser
+	;;
+cuda)
+	case ${2:-} in
+	'') setup_cuda "$CUDA_HEADERS" ;;
+	--tests) setup_cuda "$CUDA_HEADERS $CUDA_TEST_HEADERS" ;;
+	*) usage ;;
+	esac
 	;;
 python)
 	case ${2:-} in

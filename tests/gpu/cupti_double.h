@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The double of libcupti: what its two halves share, callbacks (cupti_callback.c) and records (cupti_activity.c). */
+#ifndef GPU_DOUBLE_CUPTI_H
+#define GPU_DOUBLE_CUPTI_H
+
+#include <cupti.h>
+
+#include "core.h"
+
+/* How it behaves: GPU_DOUBLE_CUPTI, or gpu_double_cupti(), "late_ms=20,shuffle=1,fail_cuptiSubscribe=35". */
+#define CUPTI_SETTINGS(X)                                                                          \
+	X(late_ms, 0)        /* records are complete so long after what they tell of */            \
+	X(shuffle, 0)        /* 1: they come in any order */                                       \
+	X(buffer_records, 0) /* a buffer is full with so many; 0: with what fits */                \
+	X(drop, 0)           /* every so manyth is dropped */                                      \
+	X(no_time, 0)        /* every so manyth of the GPU has no times */                         \
+	X(unknown, 0)        /* before every so manyth comes one of a kind that no header knows */ \
+	X(busy, 0)           /* 1: another tool is subscribed */                                   \
+	X(version, CUPTI_API_VERSION)                                                              \
+	X(offset_ns, 1000000000000000000)                                                          \
+	X(drift_ppm, 20)
+
+struct cupti_settings {
+#define X(name, value) int64_t name;
+	CUPTI_SETTINGS(X)
+#undef X
+};
+
+struct cupti {
+	const struct core *core;
+	struct cupti_settings settings;
+	uint64_t base_ns; /* CUPTI's clock and CLOCK_MONOTONIC are offset_ns apart here */
+};
+
+extern struct cupti cupti;
+
+uint64_t cupti__time(uint64_t monotonic_ns);
+CUptiResult cupti__failing(const char *function); /* what it shall fail with; CUPTI_SUCCESS: it shall not */
+CUptiResult cupti__tell(const char *function, int64_t argument, uint64_t start_ns, CUptiResult result);
+
+/* A function of CUPTI, that says in the log that it was called, with one argument. */
+#define CUPTI(name_, arguments, argument, body)                         \
+	CUptiResult name_ arguments                                     \
+	{                                                               \
+		uint64_t start_ns = cupti.core->now();                  \
+		CUptiResult result = cupti__failing(#name_);            \
+		if (!result)                                            \
+			result = (body);                                \
+		return cupti__tell(#name_, argument, start_ns, result); \
+	}
+
+/* cupti_callback.c */
+void callback__enter(struct core_call *call);
+void callback__leave(struct core_call *call);
+void callback__reset(void);
+
+/* cupti_activity.c */
+void activity__call(struct core_call *call); /* that ends: makes its record */
+bool activity__op(const struct core_op *op);
+bool activity__sync(const struct core_sync *sync);
+void activity__reset(bool forked);
+
+/* What of it is exported for tests. */
+void gpu_double_cupti(const char *settings);
+
+#endif

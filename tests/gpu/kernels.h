@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Host functions of kernels, as nvcc makes them of template<int N> void gemm_tile(unsigned long ns, float *) and so on:
+ * mangled names, registered with the runtime when the program starts. The first parameter is how long the kernel runs.
+ */
+#ifndef GPU_DOUBLE_KERNELS_H
+#define GPU_DOUBLE_KERNELS_H
+
+#define KERNELS(X)                  \
+	X(_Z9gemm_tileILi64EEvmPf)  \
+	X(_Z9gemm_tileILi128EEvmPf) \
+	X(_Z4relumPKfPf)            \
+	X(_Z9layernormmPf)          \
+	X(_Z13backward_gemmmPf)     \
+	X(_Z9adam_stepmPfS_)
+
+#define X(name) void name(void);
+KERNELS(X)
+#undef X
+
+#endif

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The double of libnvidia-ml. What it tells is in a file that GPU_DOUBLE_NVML names, read at each call, so that a test
+ * can change it: lines "DEVICE KEY VALUE". A value `fail=N` makes the function that is asked for it return N. Calls are
+ * counted in GPU_DOUBLE_NVML.calls, a line for each.
+ */
+#include <fcntl.h>
+#include <nvml.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define DEVICES_MAX 16
+
+static int started;
+static int devices[DEVICES_MAX]; /* a handle is the address of one */
+
+static void told(const char *function)
+{
+	const char *path = getenv("GPU_DOUBLE_NVML");
+	char name[4096];
+	int fd;
+
+	if (!path)
+		return;
+	snprintf(name, sizeof(name), "%s.calls", path);
+	fd = open(name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+	if (fd < 0)
+		return;
+	dprintf(fd, "%s\n", function);
+	close(fd);
+}
+
+/* The value of a device's key, or what to fail with. Without a file all are 0. */
+static nvmlReturn_t look_up(nvmlDevice_t device, const char *key, char value[128])
+{
+	const char *path = getenv("GPU_DOUBLE_NVML");
+	FILE *f = path ? fopen(path, "re") : NULL;
+	char line[512], found_key[64], found[128];
+	int index = (int *)device - devices, at;
+	nvmlReturn_t result = NVML_SUCCESS;
+
+	strcpy(value, "0");
+	if (!started)
+		result = NVML_ERROR_UNINITIALIZED;
+	else if (index < 0 || index >= DEVICES_MAX)
+		result = NVML_ERROR_INVALID_ARGUMENT;
+	while (f && !result && fgets(line, sizeof(line), f))
+		if (sscanf(line, "%d %63s %127[^\n]", &at, found_key, found) == 3 && at == index &&
+		    !strcmp(found_key, key))
+			strcpy(value, found);
+	if (f)
+		fclose(f);
+	if (!result && !strncmp(value, "fail=", 5))
+		result = (nvmlReturn_t)atoi(value + 5);
+	return result;
+}
+
+static nvmlReturn_t number(nvmlDevice_t device, const char *key, unsigned long long *value)
+{
+	char text[128];
+	nvmlReturn_t result = look_up(device, key, text);
+
+	*value = strtoull(text, NULL, 0);
+	return result;
+}
+
+static nvmlReturn_t number32(nvmlDevice_t device, const char *key, unsigned int *value)
+{
+	unsigned long long wide;
+	nvmlReturn_t result = number(device, key, &wide);
+
+	*value = wide;
+	return result;
+}
+
+nvmlReturn_t nvmlInit_v2(void)
+{
+	const char *failing = getenv("GPU_DOUBLE_NVML_INIT");
+
+	told(__func__);
+	if (failing)
+		return (nvmlReturn_t)atoi(failing);
+	started++;
+	return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlInitWithFlags(unsigned int flags)
+{
+	return nvmlInit_v2();
+}
+
+nvmlReturn_t nvmlShutdown(void)
+{
+	told(__func__);
+	if (!started)
+		return NVML_ERROR_UNINITIALIZED;
+	started--;
+	return NVML_SUCCESS;
+}
+
+const char *nvmlErrorString(nvmlReturn_t result)
+{
+	return result == NVML_ERROR_NOT_SUPPORTED ? "Not Supported" : result ? "Error of a double" : "Success";
+}
+
+nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned int length)
+{
+	snprintf(version, length, "580.00");
+	return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *count)
+{
+	const char *n = getenv("GPU_DOUBLE_DEVICES");
+
+	told(__func__);
+	*count = n ? atoi(n) : 2;
+	return started ? NVML_SUCCESS : NVML_ERROR_UNINITIALIZED;
+}
+
+nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *device)
+{
+	unsigned int count;
+
+	if (nvmlDeviceGetCount_v2(&count))
+		return NVML_ERROR_UNINITIALIZED;
+	*device = (nvmlDevice_t)&devices[index % DEVICES_MAX];
+	return index < count ? NVML_SUCCESS : NVML_ERROR_INVALID_ARGUMENT;
+}
+
+nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *index)
+{
+	*index = (int *)device - devices;
+	return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned int length)
+{
+	char value[128];
+	nvmlReturn_t result = look_up(device, "name", value);
+
+	told(__func__);
+	if (strcmp(value, "0"))
+		snprintf(name, length, "%s", value);
+	else
+		snprintf(name, length, "Double %d", (int)((int *)device - devices));
+	return result;
+}
+
+nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned int length)
+{
+	snprintf(uuid, length, "GPU-00000000-0000-0000-0000-%012d", (int)((int *)device - devices));
+	return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
+{
+	nvmlReturn_t result = number(device, "memory", &memory->total);
+
+	told(__func__);
+	if (!result)
+		result = number(device, "memory_used", &memory->used);
+	memory->free = memory->total - memory->used;
+	return result;
+}
+
+nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory)
+{
+	nvmlReturn_t result = number(device, "memory", &memory->total);
+
+	told(__func__);
+	if (memory->version != nvmlMemory_v2)
+		return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+	if (!result)
+		result = number(device, "memory_used", &memory->used);
+	memory->reserved = 0;
+	memory->free = memory->total - memory->used;
+	return result;
+}
+
+nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *utilization)
+{
+	nvmlReturn_t result = number32(device, "busy", &utilization->gpu);
+
+	told(__func__);
+	return result ? result : number32(device, "memory_busy", &utilization->memory);
+}
+
+nvmlReturn_t nvmlDeviceGetPowerUsage(nvmlDevice_t device, unsigned int *mw)
+{
+	told(__func__);
+	return number32(device, "power_mw", mw);
+}
+
+nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, nvmlTemperatureSensors_t sensor, unsigned int *celsius)
+{
+	told(__func__);
+	return number32(device, "temperature", celsius);
+}
+
+nvmlReturn_t nvmlDeviceGetTemperatureV(nvmlDevice_t device, nvmlTemperature_t *temperature)
+{
+	unsigned int celsius;
+	nvmlReturn_t result = number32(device, "temperature", &celsius);
+
+	told(__func__);
+	if (temperature->version != nvmlTemperature_v1)
+		return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+	temperature->temperature = celsius;
+	return result;
+}
+
+nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t device, nvmlClockType_t type, unsigned int *mhz)
+{
+	told(__func__);
+	return number32(device, type == NVML_CLOCK_SM ? "sm_mhz" : "mhz", mhz);
+}
