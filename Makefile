@@ -46,7 +46,7 @@ NATIVE  := $(patsubst tests/bpf/%.c,$(BUILD)/tests/bpf/%,$(wildcard tests/bpf/te
 # The doubles of CUDA's libraries: what tests of GPUs run with where there is none.
 GPU     := $(BUILD)/tests/gpu
 DOUBLES := $(addprefix $(GPU)/,libcuda.so.1 libcudart.so.13 libcudart.so.12 libcupti.so.13 libnccl.so.2 libnvidia-ml.so.1 libkernels.so \
-	train train-static train-static-stripped)
+	libcollector.so train train-static train-static-stripped)
 
 .PHONY: all doubles setup demo test unit e2e test-matrix test-vm bench lint install clean
 .DELETE_ON_ERROR:
@@ -131,26 +131,27 @@ $(GPU)/%.o: tests/gpu/%.c $(GPU)/cupti_records.h
 GPU_SO = $(CC) $(CFLAGS) -shared -Wl,-soname,$(@F) -Wl,-z,nodelete $(filter %.o,$^) -o $@ -ldl -lpthread
 
 $(GPU)/libcuda.so.1: $(addprefix $(GPU)/,core.o sim.o driver.o driver_work.o)
-$(GPU)/libcupti.so.13: $(addprefix $(GPU)/,cupti_callback.o cupti_activity.o)
+$(GPU)/libcupti.so.13: $(addprefix $(GPU)/,cupti_callback.o cupti_activity.o cupti_buffers.o)
 $(GPU)/libnccl.so.2: $(GPU)/nccl.o
 $(GPU)/libnvidia-ml.so.1: $(GPU)/nvml.o
-$(GPU)/libcuda.so.1 $(GPU)/libcupti.so.13 $(GPU)/libnccl.so.2 $(GPU)/libnvidia-ml.so.1:
-	$(Q)$(GPU_SO)
-
-$(GPU)/libcudart.so.13: $(addprefix $(GPU)/,runtime.o runtime_copy.o) tests/gpu/runtime.map
-	$(Q)$(GPU_SO) -Wl,--version-script,tests/gpu/runtime.map
+$(GPU)/libcudart.so.13: $(addprefix $(GPU)/,runtime.o runtime_copy.o)
+$(GPU)/libcuda.so.1 $(GPU)/libcudart.so.13 $(GPU)/libcupti.so.13 $(GPU)/libnccl.so.2 $(GPU)/libnvidia-ml.so.1: tests/gpu/exports.map
+	$(Q)sed 's/SONAME/$(if $(filter libcudart% libcupti%,$(@F)),$(@F))/' tests/gpu/exports.map > $@.map
+	$(Q)$(GPU_SO) -Wl,--version-script,$@.map
 
 $(GPU)/libcudart.so.12: $(GPU)/libcudart.so.13
 	$(Q)ln -sf $(<F) $@
 
-$(GPU)/libkernels.so: $(GPU)/kernels.o $(GPU)/libcudart.so.13
-	$(Q)$(GPU_SO) $(GPU)/libcudart.so.13
+$(GPU)/libkernels.so: $(GPU)/kernels.o
+$(GPU)/libcollector.so: $(GPU)/collector.o
+$(GPU)/libkernels.so $(GPU)/libcollector.so:
+	$(Q)$(GPU_SO)
 
-$(GPU)/train: $(addprefix $(GPU)/,train.o kernels.o libcudart.so.13 libnccl.so.2)
+$(GPU)/train: $(addprefix $(GPU)/,train.o registered.o kernels.o libcudart.so.13 libnccl.so.2)
 	$(Q)$(CC) $(CFLAGS) $^ -o $@ -lpthread
 
 # With the runtime linked into it, as nvcc does if not told otherwise.
-$(GPU)/train-static: $(addprefix $(GPU)/,train.o kernels.o runtime.o runtime_copy.o libnccl.so.2)
+$(GPU)/train-static: $(addprefix $(GPU)/,train.o registered.o kernels.o runtime.o runtime_copy.o libnccl.so.2)
 	$(Q)$(CC) $(CFLAGS) $^ -o $@ -ldl -lpthread
 
 $(GPU)/train-static-stripped: $(GPU)/train-static

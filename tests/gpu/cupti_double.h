@@ -6,6 +6,7 @@
 #include <cupti.h>
 
 #include "core.h"
+#include "cupti_records.h" /* record_kernel and so on: the newest struct of each that the header has */
 
 /* How it behaves: GPU_DOUBLE_CUPTI, or gpu_double_cupti(), "late_ms=20,shuffle=1,fail_cuptiSubscribe=35". */
 #define CUPTI_SETTINGS(X)                                                                          \
@@ -54,7 +55,41 @@ void callback__enter(struct core_call *call);
 void callback__leave(struct core_call *call);
 void callback__reset(void);
 
+/* A record that waits until what it tells of is over. */
+struct item {
+	struct item *next;
+	uint64_t ready_ns;
+	uint32_t size;
+	union {
+		CUpti_Activity any;
+		record_kernel kernel;
+		record_memcpy copy;
+		record_memcpy_peer peer;
+		record_memset set;
+		record_sync sync;
+		record_overhead overhead;
+		record_graph graph;
+		record_device device;
+		CUpti_ActivityAPI api;
+		CUpti_ActivityExternalCorrelation external;
+		uint8_t bytes[1];
+	};
+};
+
+/* cupti_buffers.c */
+struct item *item__new(CUpti_ActivityKind kind);
+/* Takes it over; time_ns: the end of what it tells of. Whether it will come. */
+bool item__add(struct item *item, uint32_t size, uint64_t time_ns);
+CUptiResult buffers__register(CUpti_BuffersCallbackRequestFunc request, CUpti_BuffersCallbackCompleteFunc complete);
+CUptiResult buffers__flush(uint32_t flag);
+void buffers__set_period(uint32_t ms);
+void buffers__start(void); /* the thread that gives back full ones */
+uint64_t buffers__dropped(void);
+uint32_t buffers__record_size(CUpti_ActivityKind kind); /* 0: it is not known */
+void buffers__reset(bool forked);
+
 /* cupti_activity.c */
+bool activity__enabled(CUpti_ActivityKind kind);
 void activity__call(struct core_call *call); /* that ends: makes its record */
 bool activity__op(const struct core_op *op);
 bool activity__sync(const struct core_sync *sync);

@@ -13,17 +13,22 @@
 static void inject(void)
 {
 	const char *path = getenv("CUDA_INJECTION64_PATH");
-	void *library = path && *path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-	int (*initialize)(void) = library ? (int (*)(void))dlsym(library, "InitializeInjection") : NULL;
 	uint64_t start_ns = core__now();
+	int (*initialize)(void) = NULL;
+	void *library;
+	int result;
 
 	if (!path || !*path)
 		return;
-	if (!initialize)
+	library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	if (library)
+		initialize = (int (*)(void))dlsym(library, "InitializeInjection");
+	if (!initialize) {
 		core__log("{\"log\":\"error\",\"what\":\"cannot inject %s\"}", path);
-	else
-		core__log("{\"log\":\"injected\",\"result\":%d,\"start\":%lu,\"end\":%lu}", initialize(), start_ns,
-			  core__now());
+		return;
+	}
+	result = initialize();
+	core__log("{\"log\":\"injected\",\"result\":%d,\"start\":%lu,\"end\":%lu}", result, start_ns, core__now());
 }
 
 CUresult cuInit(unsigned int flags)

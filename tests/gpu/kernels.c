@@ -1,12 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#include <cuda_runtime_api.h>
-
 #include "kernels.h"
-
-void **__cudaRegisterFatBinary(void *binary);
-void __cudaRegisterFatBinaryEnd(void **handle);
-void __cudaRegisterFunction(void **handle, const char *host, char *device, const char *name, int threads, uint3 *tid,
-			    uint3 *bid, dim3 *block, dim3 *grid, int *warp_size);
 
 /* Nobody calls them: their addresses are what counts. */
 #define X(name)         \
@@ -16,13 +9,9 @@ void __cudaRegisterFunction(void **handle, const char *host, char *device, const
 KERNELS(X)
 #undef X
 
-__attribute__((constructor)) static void register_kernels(void)
+void kernels__register(kernels_register register_function)
 {
-	static int binary;
-	void **handle = __cudaRegisterFatBinary(&binary);
-
-#define X(name) __cudaRegisterFunction(handle, (const char *)name, (char *)#name, #name, -1, 0, 0, 0, 0, 0);
+#define X(name) register_function(0, (const char *)name, (char *)#name, #name, -1, 0, 0, 0, 0, 0);
 	KERNELS(X)
 #undef X
-	__cudaRegisterFatBinaryEnd(handle);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Host functions of kernels, as nvcc makes them of template<int N> void gemm_tile(unsigned long ns, float *) and so on:
- * mangled names, registered with the runtime when the program starts. The first parameter is how long the kernel runs.
+ * mangled names, registered with the runtime before the first of them is launched. The first parameter is how long the kernel runs.
  */
 #ifndef GPU_DOUBLE_KERNELS_H
 #define GPU_DOUBLE_KERNELS_H
@@ -17,5 +17,11 @@
 #define X(name) void name(void);
 KERNELS(X)
 #undef X
+
+/* __cudaRegisterFunction */
+typedef void (*kernels_register)(void **handle, const char *host, char *device, const char *name, int threads,
+				 void *tid, void *bid, void *block, void *grid, int *warp_size);
+
+void kernels__register(kernels_register register_function);
 
 #endif
