@@ -98,18 +98,10 @@ static void print_tiers(const struct gpu_view *view, uint32_t pid, FILE *out)
 
 /* ---- tables ---- */
 
-static void print_rule(FILE *out, const char *head)
+/* Dashes below each column. */
+static void print_head(FILE *out, const char *title, const char *head, const char *dashes)
 {
-	/* dashes below columns, which two spaces or more part; the last column is text */
-	for (const char *at = head; *at; at++)
-		fputc(at[0] == ' ' && (at == head || at[-1] == ' ' || at[1] == ' ' || !at[1]) ? ' ' : '-', out);
-	fputc('\n', out);
-}
-
-static void print_head(FILE *out, const char *title, const char *head)
-{
-	fprintf(out, "%s\n%s\n", title, head);
-	print_rule(out, head);
+	fprintf(out, "%s\n%s\n%s\n", title, head, dashes);
 }
 
 /* A row's text at the end of its line, with the operator and the action that it is apart by. */
@@ -168,7 +160,8 @@ static int print_kernels(const struct gpu_view *view, const struct gpu_rows *row
 
 	if (!rows->kernels.cnt)
 		return 0;
-	print_head(out, "Kernels", "    count     total ms     avg us     min us     max us  % busy  kernel          ");
+	print_head(out, "Kernels", "    count     total ms     avg us     min us     max us  % busy  kernel",
+		   "--------- ------------ ---------- ---------- ---------- -------  ----------------");
 	for (size_t i = 0; i < rows->kernels.cnt && i < limit; i++) {
 		char *name = gpu_row__kernel_name(view->job, &rows->kernels.rows[i]);
 
@@ -206,8 +199,9 @@ static void print_copies(const struct gpu_view *view, const struct gpu_rows *row
 	if (!rows->copies.cnt && !rows->sets.cnt)
 		return;
 	print_head(out, "Copies",
-		   "    count             bytes     total ms     avg us     min us     max us      GB/s  "
-		   "direction         ");
+		   "    count             bytes     total ms     avg us     min us     max us      GB/s  direction",
+		   "--------- ----------------- ------------ ---------- ---------- ---------- ---------  "
+		   "----------------");
 	print_copy_rows(view, &rows->copies, NULL, out);
 	print_copy_rows(view, &rows->sets, "(memory set)", out);
 	fputc('\n', out);
@@ -231,7 +225,8 @@ static void print_apis(const struct gpu_view *view, const struct gpu_rows *rows,
 
 	if (!rows->apis.cnt)
 		return;
-	print_head(out, "Calls on the CPU", "    count     total ms     avg us       max us  function          ");
+	print_head(out, "Calls on the CPU", "    count     total ms     avg us       max us  function",
+		   "--------- ------------ ---------- ------------  ----------------");
 	for (size_t i = 0; i < rows->apis.cnt && i < limit; i++) {
 		print_call(&rows->apis.rows[i], false, out);
 		print_name(view, &rows->apis.rows[i], gpu_api__name(rows->apis.rows[i].key.api), out);
@@ -248,7 +243,8 @@ static void print_collectives(const struct gpu_view *view, const struct gpu_rows
 	if (!rows->collectives.cnt)
 		return;
 	print_head(out, "Collectives of NCCL",
-		   "    count     total ms     avg us       max us             bytes       GPU ms  type          ");
+		   "    count     total ms     avg us       max us             bytes       GPU ms  type",
+		   "--------- ------------ ---------- ------------ ----------------- ------------  ----------------");
 	for (size_t i = 0; i < rows->collectives.cnt && i < limit; i++) {
 		const struct gpu_row *row = &rows->collectives.rows[i];
 		char name[96];
@@ -277,7 +273,8 @@ static void print_memory(const struct gpu_view *view, const struct gpu_rows *row
 	if (!rows->memory.cnt)
 		return;
 	print_head(out, "Memory, asked from CUDA (torch's own caches are above it)",
-		   "    count     total ms     avg us       max us             bytes  function          ");
+		   "    count     total ms     avg us       max us             bytes  function",
+		   "--------- ------------ ---------- ------------ -----------------  ----------------");
 	for (size_t i = 0; i < rows->memory.cnt && i < limit; i++) {
 		print_call(&rows->memory.rows[i], true, out);
 		print_name(view, &rows->memory.rows[i], gpu_api__name(rows->memory.rows[i].key.api), out);
@@ -349,7 +346,8 @@ static int print_usage(const struct gpu_view *view, FILE *out)
 
 	if (cnt)
 		print_head(out, "GPUs of this host, by NVML: means over the recording, of memory the most",
-			   "  GPU  % busy  % memory   used MB  of MB    power W   deg C    MHz  name          ");
+			   "  GPU  % busy  % memory   used MB     of MB power W   deg C    MHz  name",
+			   "----- ------- --------- --------- --------- ------- ------- ------  ----------------");
 	for (size_t i = 0; i < cnt && !err; i++) {
 		const struct gpu_usage *usage = &usages[i];
 

@@ -8,7 +8,7 @@
 #include "../model/processes.h"
 #include "../model/sums.h"
 #include "../order.h"
-#include "../target/demangle.h"
+#include "kernel_name.h"
 
 /* ---- order ---- */
 
@@ -371,11 +371,8 @@ void gpu_view__close(struct gpu_view *view)
 
 /* ---- names ---- */
 
-#define NAME_MAX_BYTES 1024
-
 char *gpu_row__kernel_name(struct job *job, const struct gpu_row *row)
 {
-	char demangled[NAME_MAX_BYTES];
 	const char *name;
 
 	if (row->key.api)
@@ -383,9 +380,7 @@ char *gpu_row__kernel_name(struct job *job, const struct gpu_row *row)
 	if (!row->key.name)
 		return strdup("(kernel not known)");
 	name = job__name_or_lost(job, row->key.name);
-	if (!name)
-		return NULL;
-	return strdup(demangle__name(name, demangled, sizeof(demangled)) ? demangled : name);
+	return name ? kernel_name__for_people(name) : NULL;
 }
 
 const char *gpu_row__dtype(unsigned int dtype)
