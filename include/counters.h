@@ -32,6 +32,9 @@
 	X(FILES_LOST, "files_lost", "reads and writes whose file did not fit in the table")         \
 	X(GPU_CALLS_LOST, "gpu_calls_lost", "calls of CUDA whose row did not fit in the table")     \
 	X(KERNELS_UNNAMED, "kernels_unnamed", "kernels of a GPU whose name is not known")           \
+	X(GPU_DROPPED, "gpu_dropped", "activities of a GPU that CUPTI had no room for")             \
+	X(GPU_RING_FULL, "gpu_ring_full", "activities of a GPU that came faster than they were read") \
+	X(GPU_BAD, "gpu_bad", "activities of a GPU without times, or of an unknown form")           \
 	X(CALL_UNSEEN, "call_unseen", "ends of Python calls whose beginning was not seen")          \
 	X(SPAN_REUSED, "span_reused", "spans begun twice with no end between")
 

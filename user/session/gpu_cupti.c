@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "../../include/gpu_records.h"
+#include "../log.h"
 #include "../target/task.h"
 #include "gpu_clock.h"
 #include "gpu_ring.h"
@@ -20,13 +21,17 @@
 #define KINDS                                                                                                     \
 	(1u << GPU_ACTIVITY_KERNEL | 1u << GPU_ACTIVITY_COPY | 1u << GPU_ACTIVITY_SET | 1u << GPU_ACTIVITY_SYNC | \
 	 1u << GPU_ACTIVITY_CALL | 1u << GPU_ACTIVITY_OVERHEAD)
-#define LOOK_NS     1000000000ULL /* between searches for a ring */
-#define THREADS_NS  200000000ULL  /* between readings of the list of threads */
-#define END_WAIT_NS 5000000000ULL
-#define NAMES_MAX   65536
-#define PENDING_MAX 65536
-#define READ_MAX    1000000 /* records in one go */
-#define DEVICES_MAX 64
+/* CUptiResult */
+#define CUPTI_NOT_COMPATIBLE          14
+#define CUPTI_INSUFFICIENT_PRIVILEGES 35
+
+#define LOOK_NS                       1000000000ULL /* between searches for a ring */
+#define THREADS_NS                    200000000ULL  /* between readings of the list of threads */
+#define END_WAIT_NS                   5000000000ULL
+#define NAMES_MAX                     65536
+#define PENDING_MAX                   65536
+#define READ_MAX                      1000000 /* records in one go */
+#define DEVICES_MAX                   64
 
 struct pending {
 	size_t cnt, capacity;
@@ -48,7 +53,7 @@ struct gpu_cupti {
 	uint32_t device_cnt;
 	uint64_t lost; /* in reading */
 	struct gpu_ring_status status;
-	struct gpu_cupti_told told;
+	char why[96]; /* no window, or "" */
 };
 
 void gpu_cupti__free(struct gpu_cupti *g)
@@ -230,47 +235,59 @@ static void drain(struct session *s, struct target *t)
 		}
 }
 
-/* Why there is no window, or "". */
 static void say_why(struct gpu_cupti *g)
 {
 	const struct gpu_ring_status *st = &g->status;
-	char *why = g->told.why;
-	size_t size = sizeof(g->told.why);
+	char *why = g->why;
+	size_t size = sizeof(g->why);
 
-	*why = 0;
 	if (st->state == GPU_RING_BUSY)
 		snprintf(why, size, "another tool uses CUPTI in it: torch.profiler, or one of NVIDIA's");
 	else if (st->state == GPU_RING_NO_CUPTI)
 		snprintf(why, size, "it can open no libcupti: say where one is, STEPFLAME_CUPTI=PATH at its start");
-	else if (st->state == GPU_RING_FAILED && st->error == 35)
+	else if (st->error == CUPTI_INSUFFICIENT_PRIVILEGES)
 		snprintf(why, size, "the driver lets only root profile (NVreg_RestrictProfilingToAdminUsers)");
-	else if (st->state == GPU_RING_FAILED && st->error == 14)
+	else if (st->error == CUPTI_NOT_COMPATIBLE)
 		snprintf(why, size, "its CUPTI has a version, %u, that is not known", st->cupti_version);
-	else if (st->state == GPU_RING_FAILED)
+	else
 		snprintf(why, size, "CUPTI refused, with error %u", st->error);
 }
 
-static void look_at_status(struct gpu_cupti *g, uint64_t now)
+/* What REC_GPU says. */
+static void tell_target(struct target *t, uint64_t now)
 {
+	const struct gpu_cupti *g = t->cupti;
+
+	if (g->begun_ns) {
+		t->gpu.seen = true;
+		t->gpu.tier = GPU_TIER_CUPTI;
+		t->gpu.cupti_ns = (g->end_ns ?: now) - g->begun_ns;
+		t->gpu.lost = g->status.full + g->status.dropped + g->status.unknown + g->status.bad + g->lost;
+	}
+	t->gpu.cupti_version = g->status.cupti_version;
+	memcpy(t->gpu.why, g->why, sizeof(t->gpu.why));
+}
+
+static void look_at_status(struct target *t, uint64_t now)
+{
+	struct gpu_cupti *g = t->cupti;
 	struct gpu_ring_status *st = &g->status;
 
 	gpu_ring__status(g->ring, st);
-	if (!st->seen && !st->begun)
+	if (g->broken || g->begun_ns || !st->begun)
 		return;
-	if (st->seen &&
-	    (st->state == GPU_RING_BUSY || st->state == GPU_RING_NO_CUPTI || st->state == GPU_RING_FAILED)) {
+	if (st->state == GPU_RING_BUSY || st->state == GPU_RING_NO_CUPTI || st->state == GPU_RING_FAILED) {
 		g->broken = true;
 		say_why(g);
-	} else if (!g->broken && st->begun && !g->begun_ns) {
-		g->begun_ns = now;
-		g->told.tier = GPU_TIER_CUPTI;
-		*g->told.why = 0;
+		log__warn(NULL, "process %d: %s: what its GPU does is not recorded, only its calls", t->process.pid,
+			  g->why);
+		return;
 	}
-	g->told.cupti_version = st->cupti_version;
-	g->told.cupti_ns = g->begun_ns ? (g->end_ns ?: now) - g->begun_ns : 0;
-	g->told.lost = st->full + st->dropped + st->unknown + st->bad + g->lost;
+	g->begun_ns = now;
+	*g->why = 0;
 }
 
+/* Not every 10 ms, which looking for libraries may take: a program may have thousands of open files. */
 static void open_ring(struct target *t, uint64_t now)
 {
 	struct gpu_cupti *g = t->cupti;
@@ -278,14 +295,13 @@ static void open_ring(struct target *t, uint64_t now)
 
 	g->look_at_ns = now + LOOK_NS;
 	if (err == -EBUSY)
-		snprintf(g->told.why, sizeof(g->told.why), "another stepflame watches its GPU");
+		snprintf(g->why, sizeof(g->why), "another stepflame watches its GPU");
 	else if (err == -EPROTO)
-		snprintf(g->told.why, sizeof(g->told.why), "its libstepflame-inject.so is of another version");
+		snprintf(g->why, sizeof(g->why), "its libstepflame-inject.so is of another version");
 	else if (err)
-		snprintf(g->told.why, sizeof(g->told.why),
-			 "it has no libstepflame-inject.so: start it with CUDA_INJECTION64_PATH");
+		snprintf(g->why, sizeof(g->why), "it was started without libstepflame-inject.so (docs/gpu.md)");
 	else
-		snprintf(g->told.why, sizeof(g->told.why), "its injection library has not answered");
+		snprintf(g->why, sizeof(g->why), "its libstepflame-inject.so has not answered");
 	if (g->ring) {
 		g->start_ns = now;
 		gpu_ring__start(g->ring, KINDS, now);
@@ -298,12 +314,13 @@ static void tend(struct session *s, struct target *t, uint64_t now)
 
 	if (!g->ring && now >= g->look_at_ns && !t->gone)
 		open_ring(t, now);
-	if (!g->ring)
-		return;
-	if (!g->end_ns)
-		gpu_ring__live(g->ring, now);
-	drain(s, t);
-	look_at_status(g, now);
+	if (g->ring) {
+		if (!g->end_ns)
+			gpu_ring__live(g->ring, now);
+		drain(s, t);
+		look_at_status(t, now);
+	}
+	tell_target(t, now);
 }
 
 void gpu_cupti__forget(struct session *s, struct target *t)
@@ -316,6 +333,11 @@ void gpu_cupti__forget(struct session *s, struct target *t)
 	t->cupti = NULL;
 }
 
+static bool is_on(const struct session *s)
+{
+	return s->options.gpu == SESSION_GPU_AUTO || s->options.gpu == SESSION_GPU_CUPTI;
+}
+
 static bool is_for_us(const struct target *t)
 {
 	return t->role != ROLE_WORKER && !(t->gone && !t->cupti);
@@ -325,7 +347,7 @@ void gpu_cupti__tend(struct session *s)
 {
 	uint64_t now = session__now_ns();
 
-	for (size_t i = 0; s->opened && i < s->target_cnt; i++) {
+	for (size_t i = 0; is_on(s) && s->opened && i < s->target_cnt; i++) {
 		struct target *t = s->targets[i];
 
 		if (!is_for_us(t))
@@ -353,23 +375,29 @@ static bool all_ended(struct session *s, uint64_t now)
 	return ended;
 }
 
-void gpu_cupti__close(struct session *s)
+void gpu_cupti__stop(struct session *s)
 {
-	uint64_t start = session__now_ns(), now;
+	uint64_t now = session__now_ns();
 
 	for (size_t i = 0; i < s->target_cnt; i++) {
 		struct gpu_cupti *g = s->targets[i]->cupti;
 
 		if (g && g->ring) {
-			tend(s, s->targets[i], start);
-			g->end_ns = start;
+			tend(s, s->targets[i], now);
+			g->end_ns = now;
 			gpu_ring__stop(g->ring);
 		}
 	}
-	do {
+}
+
+void gpu_cupti__close(struct session *s)
+{
+	uint64_t start = session__now_ns(), now = start;
+
+	while (!all_ended(s, now) && now - start < END_WAIT_NS) {
 		poll(NULL, 0, 5);
 		now = session__now_ns();
-	} while (!all_ended(s, now) && now - start < END_WAIT_NS);
+	}
 	for (size_t i = 0; i < s->target_cnt; i++) {
 		struct gpu_cupti *g = s->targets[i]->cupti;
 
@@ -377,25 +405,20 @@ void gpu_cupti__close(struct session *s)
 			continue;
 		tend(s, s->targets[i], now);
 		emit_pending(s, g, s->targets[i], true);
-		look_at_status(g, now);
+		tell_target(s->targets[i], now);
 	}
 }
 
-void gpu_cupti__told(const struct target *t, struct gpu_cupti_told *out)
+void gpu_cupti__losses(const struct session *s, struct gpu_cupti_losses *out)
 {
-	*out = t->cupti ? t->cupti->told : (struct gpu_cupti_told){0};
-}
-
-void gpu_cupti__losses(const struct session *s, uint64_t *dropped, uint64_t *full, uint64_t *bad)
-{
-	*dropped = *full = *bad = 0;
+	*out = (struct gpu_cupti_losses){0};
 	for (size_t i = 0; i < s->target_cnt; i++) {
 		const struct gpu_cupti *g = s->targets[i]->cupti;
 
 		if (!g)
 			continue;
-		*dropped += g->status.dropped;
-		*full += g->status.full;
-		*bad += g->status.bad + g->status.unknown + g->lost;
+		out->dropped += g->status.dropped;
+		out->full += g->status.full;
+		out->bad += g->status.bad + g->status.unknown + g->lost;
 	}
 }

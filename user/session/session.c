@@ -456,6 +456,7 @@ int session__open(struct session *s)
 	s->cpu_start_ns = session__cpu_ns();
 	s->next_snapshot_ns = s->window_start_ns + snapshot_interval_ns(s);
 	s->progress.alive = true;
+	gpu_cupti__tend(s);
 	return s->sink_err;
 }
 
@@ -471,6 +472,7 @@ int session__poll(struct session *s, int timeout_ms)
 	op_probes__tend(s);
 	exact__tend(s);
 	nvml__tend(s);
+	gpu_cupti__tend(s);
 	now = session__now_ns();
 	if (s->opened) {
 		s->progress.elapsed_ns = now - s->window_start_ns;
@@ -502,6 +504,7 @@ int session__finish(struct session *s)
 	int err;
 
 	s->window_end_ns = session__now_ns();
+	gpu_cupti__stop(s);
 	op_probes__close(s);
 	sampler__close(s);
 	io__close(s);
@@ -521,6 +524,7 @@ int session__finish(struct session *s)
 	nvml__end(s);
 	gpu_probes__note(s);
 	sampler__stop(s);
+	gpu_cupti__close(s);
 	snapshot__emit(s);
 	err = step_at__end(s);
 	detach_all(s);

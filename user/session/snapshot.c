@@ -54,10 +54,12 @@ static int emit_counters(struct session *s)
 #undef X
 	};
 	int cpus = libbpf_num_possible_cpus(), fd = bpf_map__fd(s->skel->maps.counters);
+	struct gpu_cupti_losses lost;
 	uint64_t *values = calloc(cpus > 0 ? cpus : 1, sizeof(*values));
 
 	if (!values)
 		return -ENOMEM;
+	gpu_cupti__losses(s, &lost);
 	s->progress.lost = 0;
 	for (uint32_t c = 0; c < CNT__COUNT; c++) {
 		struct rec_counter rec = {.hdr = {.type = REC_COUNTER, .size = sizeof(rec)}};
@@ -70,6 +72,12 @@ static int emit_counters(struct session *s)
 			rec.value = s->lines_lost;
 		if (c == CNT_KERNELS_UNNAMED)
 			rec.value = gpu_probes__unnamed(s);
+		if (c == CNT_GPU_DROPPED)
+			rec.value = lost.dropped;
+		if (c == CNT_GPU_RING_FULL)
+			rec.value = lost.full;
+		if (c == CNT_GPU_BAD)
+			rec.value = lost.bad;
 		if (is_loss(c))
 			s->progress.lost += rec.value;
 		snprintf(rec.name, sizeof(rec.name), "%s", names[c]);

@@ -372,7 +372,7 @@ static void forget_ended(struct session *s)
 
 		if (t->gone && t->role != ROLE_MAIN)
 			bpf_map_lookup_elem(bpf_map__fd(s->skel->maps.procs), &pid, &proc);
-		if (!t->gone || t->role == ROLE_MAIN || !proc.ended || proc.step_rule) {
+		if (!t->gone || t->role == ROLE_MAIN || !proc.ended || proc.step_rule || t->gpu.tier == GPU_TIER_CUPTI) {
 			s->targets[cnt++] = t;
 			continue;
 		}
@@ -417,6 +417,7 @@ void targets__event(struct session *s, const struct rec_proc *rec)
 		t->pending = false;
 	} else {
 		t->op_slot = 0;
+		gpu_cupti__forget(s, t);
 		memset(&t->gpu, 0, sizeof(t->gpu));
 		t->since_ns = now;
 		look_later(t, now, 0);
