@@ -32,7 +32,7 @@ int gpu_enter(struct pt_regs *ctx)
 	if (COOKIE_EVENT(cookie) == PROBE_GPU_HANDLE)
 		gpu__ask_handle(ctx, task, pid, COOKIE_FN(cookie));
 	else if (gpu__is_watched(proc))
-		gpu__enter(ctx, task, proc, pid, COOKIE_FN(cookie), gpu__frame(ctx, cookie));
+		gpu__enter(ctx, task, proc, pid, COOKIE_FN(cookie), gpu__frame(ctx, cookie), COOKIE_FLAGS(cookie));
 	proc__leave(proc, start);
 	return 0;
 }

@@ -259,7 +259,10 @@ static __always_inline void gpu__tell(struct thread *t, const struct proc *proc,
 	bpf_ringbuf_submit(rec, BPF_RB_NO_WAKEUP);
 }
 
-/* Is the call still open in which this frame lies? What an exception or a longjmp left is not, and is closed, counted. */
+/*
+ * Is the call still open in which this frame lies? One that was left by an exception or a longjmp, or by a return without
+ * a probe, is not: it is closed, counted.
+ */
 static __always_inline bool gpu__is_inside(struct gpu_open *open, u64 frame)
 {
 	if (!open->frame)
@@ -267,7 +270,7 @@ static __always_inline bool gpu__is_inside(struct gpu_open *open, u64 frame)
 	if (frame < open->frame && read_u64(open->frame) == open->caller)
 		return true;
 	open->frame = 0;
-	count(CNT_UNWOUND);
+	count(open->soft ? CNT_GPU_UNTIMED : CNT_UNWOUND);
 	return false;
 }
 
@@ -290,7 +293,7 @@ static __always_inline void gpu__fill(struct pt_regs *ctx, struct gpu_open *open
 }
 
 static __always_inline void gpu__enter(struct pt_regs *ctx, struct task_struct *task, struct proc *proc, u32 pid,
-				       u32 api, u64 frame)
+				       u32 api, u64 frame, u32 flags)
 {
 	const struct gpu_function *f = gpu_function__at(api);
 	struct thread *t = thread__enter(task, entry_sp(ctx, frame));
@@ -314,6 +317,7 @@ static __always_inline void gpu__enter(struct pt_regs *ctx, struct task_struct *
 	open->key.api = api;
 	open->key.action = action;
 	open->key.op = op;
+	open->soft = flags & COOKIE_SOFT_END;
 	open->frame = frame;
 	open->caller = read_u64(frame);
 	gpu_row__begin(open, proc);

@@ -7,6 +7,7 @@
 
 #include "../../include/probes.h"
 #include "../target/cuda.h"
+#include "../target/soft_ends.h"
 
 struct search {
 	const struct elf *elf;
@@ -14,6 +15,28 @@ struct search {
 	size_t cnt;
 	uint64_t *found; /* vaddrs: a symbol stands in two tables, or has two names */
 };
+
+static bool all_emulated(const struct sites *sites)
+{
+	for (uint32_t i = 0; i < sites->exit_cnt; i++)
+		if (!sites->exit[i].emulated)
+			return false;
+	return true;
+}
+
+/* Those that a step makes hundreds or thousands of: not one of them may end at a stepped probe. */
+static bool is_frequent(enum gpu_api api)
+{
+	switch (cuda__class(api)) {
+	case GPU_LAUNCH:
+	case GPU_COPY:
+	case GPU_SET:
+	case GPU_EVENT:
+		return true;
+	default:
+		return false;
+	}
+}
 
 static int add_sites(struct search *search, const struct sites *sites, uint32_t begin, uint32_t end, uint32_t fn)
 {
@@ -24,6 +47,19 @@ static int add_sites(struct search *search, const struct sites *sites, uint32_t 
 	for (uint32_t i = 0; i < sites->unwind_cnt && !err; i++)
 		err = probe_list__add_site(search->ends, &sites->unwind[i], end, 0, fn);
 	return err ?: probe_list__add_site(search->begins, &sites->entry, begin, 0, fn);
+}
+
+/* A function whose returns would be stepped, or that jumps to where its work is done. */
+static int add_softly(struct search *search, const struct elf_symbol *symbol, const struct sites *sites,
+		      enum gpu_api api)
+{
+	struct site ends[SOFT_ENDS_MAX];
+	uint32_t cnt = soft_ends__find(search->elf, symbol->vaddr, symbol->size, ends);
+	int err = 0;
+
+	for (uint32_t i = 0; i < cnt && !err; i++)
+		err = probe_list__add_site(search->ends, &ends[i], PROBE_GPU_RETURN, 0, api);
+	return err ?: probe_list__add_site(search->begins, &sites->entry, PROBE_GPU_CALL, COOKIE_SOFT_END, api);
 }
 
 static int add_function(const struct elf_symbol *symbol, void *ctx)
@@ -48,6 +84,9 @@ static int add_function(const struct elf_symbol *symbol, void *ctx)
 	found[search->cnt++] = symbol->vaddr;
 	if (!api)
 		return add_sites(search, &sites, PROBE_GPU_HANDLE, PROBE_GPU_HANDLE_RETURN, from);
+	if (sites__jump_away(search->elf, symbol->vaddr, symbol->size, &sites) ||
+	    (is_frequent(api) && !all_emulated(&sites)))
+		return add_softly(search, symbol, &sites, api);
 	return add_sites(search, &sites, PROBE_GPU_CALL, PROBE_GPU_RETURN, api);
 }
 

@@ -21,7 +21,8 @@
 /* The counters that mean that something is missing from the report; the others tell of the recording's edges. */
 static bool is_loss(enum counter c)
 {
-	return c != CNT_OPEN_AT_START && c != CNT_CALL_UNSEEN && c != CNT_UNWOUND && c != CNT_KERNELS_UNNAMED;
+	return c != CNT_OPEN_AT_START && c != CNT_CALL_UNSEEN && c != CNT_UNWOUND && c != CNT_KERNELS_UNNAMED &&
+	       c != CNT_GPU_UNTIMED;
 }
 
 static int emit_rows(struct session *s)

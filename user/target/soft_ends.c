@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* On the control flow of a function. In: its place in an ELF file. Out: sites. No state. */
+#include "target/soft_ends.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "target/flow.h"
+
+#define BEHIND_CALL_MAX 6 /* instructions from a call to the branch that looks at what it returned */
+#define TO_RETURN_MAX   24
+#define CALLEES_MAX     4
+#define CALLEE_DEPTH    2
+
+static const struct flow_node *succ_of(const struct flow *flow, const struct flow_node *node, uint32_t i)
+{
+	return &flow->node[flow->succ[node->succ + i]];
+}
+
+static bool is_work(const struct flow_node *node)
+{
+	return node->kind == FLOW_CALL || node->kind == FLOW_CALL_INDIRECT || node->kind == FLOW_JUMP_INDIRECT;
+}
+
+/* Does a call come straight before it? */
+static bool follows_call(const struct flow *flow, const struct flow_node *node)
+{
+	for (uint32_t i = 0; i < BEHIND_CALL_MAX; i++) {
+		if (node->pred_cnt != 1 || node->root)
+			return false;
+		node = &flow->node[flow->pred[node->pred]];
+		if (is_work(node))
+			return true;
+		if (node->kind != FLOW_PLAIN)
+			return false;
+	}
+	return false;
+}
+
+/*
+ * Walks all that can follow a node. *returns: a return can be reached with no call on the way. Returns whether no
+ * indirect call can be.
+ */
+static bool look_behind(const struct flow *flow, size_t from, uint8_t *seen, uint32_t *queue, bool *returns)
+{
+	enum { QUIET = 1, ANY = 2 }; /* reached with no call on the way; reached */
+	size_t cnt = 0;
+
+	memset(seen, 0, flow->node_cnt);
+	*returns = false;
+	seen[from] = QUIET | ANY;
+	queue[cnt++] = from;
+	while (cnt) {
+		const struct flow_node *node = &flow->node[queue[--cnt]];
+		uint8_t how = seen[node - flow->node];
+
+		if (node->kind == FLOW_CALL_INDIRECT || node->kind == FLOW_JUMP_INDIRECT)
+			return false;
+		if (node->kind == FLOW_RETURN && how & QUIET)
+			*returns = true;
+		if (is_work(node))
+			how = ANY;
+		for (uint32_t i = 0; i < node->succ_cnt; i++) {
+			size_t to = succ_of(flow, node, i) - flow->node;
+
+			if ((seen[to] | how) == seen[to])
+				continue;
+			seen[to] |= how;
+			queue[cnt++] = to;
+		}
+	}
+	return true;
+}
+
+/* Does the function, when that call returns, go straight to its own return? */
+static bool is_last(const struct flow *flow, const struct flow_node *node)
+{
+	if (node->leaf)
+		return true; /* a tail jump */
+	for (uint32_t i = 0; i < TO_RETURN_MAX && node->succ_cnt == 1; i++) {
+		node = succ_of(flow, node, 0);
+		if (node->kind == FLOW_RETURN)
+			return true;
+		if (node->leaf || is_work(node))
+			return false;
+	}
+	return false;
+}
+
+static uint32_t find_in(const struct flow *flow, struct site *out)
+{
+	uint8_t *seen = malloc(flow->node_cnt);
+	uint32_t *queue = calloc(2 * flow->node_cnt, sizeof(*queue)), cnt = 0;
+
+	for (size_t i = 0; seen && queue && i < flow->node_cnt && cnt < SOFT_ENDS_MAX; i++) {
+		const struct flow_node *node = &flow->node[i];
+		bool returns;
+
+		if ((node->kind != FLOW_BRANCH && node->kind != FLOW_JUMP) || !node->emulated || node->refused ||
+		    node->leaf || !node->reached || !follows_call(flow, node) ||
+		    !look_behind(flow, i, seen, queue, &returns) || !returns)
+			continue;
+		out[cnt] = (struct site){.depth = -1, .emulated = true};
+		cnt += !elf__offset(flow->elf, node->vaddr, &out[cnt].offset);
+	}
+	free(seen);
+	free(queue);
+	return cnt;
+}
+
+static uint32_t find(const struct elf *elf, uint64_t vaddr, uint64_t size, uint32_t depth, struct site *out)
+{
+	struct flow *flow = NULL;
+	uint32_t cnt, callees = 0;
+
+	if (flow__new(elf, vaddr, size, &flow))
+		return 0;
+	cnt = flow->unresolved ? 0 : find_in(flow, out);
+	for (size_t i = 0; !cnt && depth && i < flow->node_cnt && callees < CALLEES_MAX; i++) {
+		const struct flow_node *node = &flow->node[i];
+
+		if ((node->kind != FLOW_CALL && !(node->kind == FLOW_JUMP && node->leaf)) || !node->reached ||
+		    !node->target || flow__import(elf, node->target) || !is_last(flow, node))
+			continue;
+		callees++;
+		cnt = find(elf, node->target, 0, depth - 1, out);
+	}
+	flow__free(flow);
+	return cnt;
+}
+
+uint32_t soft_ends__find(const struct elf *elf, uint64_t vaddr, uint64_t size, struct site out[SOFT_ENDS_MAX])
+{
+	return find(elf, vaddr, size, CALLEE_DEPTH, out);
+}
+
+bool sites__jump_away(const struct elf *elf, uint64_t vaddr, uint64_t size, const struct sites *sites)
+{
+	struct flow *flow = NULL;
+	bool away = false;
+
+	if (flow__new(elf, vaddr, size, &flow))
+		return false;
+	for (size_t i = 0; i < flow->node_cnt && !away; i++) {
+		const struct flow_node *node = &flow->node[i];
+		uint64_t offset;
+
+		if (node->kind != FLOW_JUMP || !node->leaf || elf__offset(elf, node->vaddr, &offset))
+			continue;
+		for (uint32_t k = 0; k < sites->exit_cnt; k++)
+			away = away || sites->exit[k].offset == offset;
+	}
+	flow__free(flow);
+	return away;
+}

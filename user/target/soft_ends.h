@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Where most calls of a function end, for functions whose returns the kernel would single-step and which are called
+ * often. Unlike sites.h this promises little: a path may pass none of these, or several.
+ */
+#ifndef STEPFLAME_TARGET_SOFT_ENDS_H
+#define STEPFLAME_TARGET_SOFT_ENDS_H
+
+#include "sites.h"
+
+#define SOFT_ENDS_MAX 16
+
+/*
+ * Emulated jumps and branches right behind a call, from which a return can be reached without another call, and no
+ * indirect call at all: CUDA's runtime looks there at what the driver said. They lie in the function at vaddr, or, when
+ * it has none, in those that it calls last of all. Their depths are -1. Returns how many.
+ */
+uint32_t soft_ends__find(const struct elf *elf, uint64_t vaddr, uint64_t size, struct site out[SOFT_ENDS_MAX]);
+
+/* Does one of these sites lie at a tail jump, behind which the work of the function comes? */
+bool sites__jump_away(const struct elf *elf, uint64_t vaddr, uint64_t size, const struct sites *sites);
+
+#endif
