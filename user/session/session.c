@@ -22,6 +22,7 @@
 #include "calls.h"
 #include "exact.h"
 #include "gpu_probes.h"
+#include "inject.h"
 #include "io.h"
 #include "landmarks.h"
 #include "modules.h"
@@ -411,6 +412,8 @@ int session__attach(struct session *s, pid_t pid)
 		return err;
 	}
 	err = check_target(s, t, targets__resolve(s, t));
+	if (!err && s->options.inject)
+		err = inject__into(s, &t->process);
 	if (err)
 		return err;
 	add_children(s, pid);

@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -183,25 +184,65 @@ static long registers(struct worker *w)
 
 	for (int i = 0; i < 16; i++)
 		r.in[i] = (uint64_t)random() << 32 ^ random() ^ (uint64_t)w->rounds << 20;
-	__asm__ volatile("movq 0(%%rbx), %%xmm0\n movq 8(%%rbx), %%xmm1\n movq 16(%%rbx), %%xmm7\n"
-			 "movq 24(%%rbx), %%xmm15\n movhps 32(%%rbx), %%xmm15\n"
-			 "mov 40(%%rbx), %%r8\n mov 48(%%rbx), %%r9\n mov 56(%%rbx), %%r10\n mov 64(%%rbx), %%rdx\n"
-			 "mov 72(%%rbx), %%r15\n mov 80(%%rbx), %%r13\n mov 88(%%rbx), %%r12\n mov %%r12, -8(%%rsp)\n"
-			 "mov %[number], %%eax\n lea 272(%%rbx), %%rdi\n xor %%esi, %%esi\n"
-			 "syscall\n"
-			 "movq %%xmm0, 128(%%rbx)\n movq %%xmm1, 136(%%rbx)\n movq %%xmm7, 144(%%rbx)\n"
-			 "movq %%xmm15, 152(%%rbx)\n movhps %%xmm15, 160(%%rbx)\n"
-			 "mov %%r8, 168(%%rbx)\n mov %%r9, 176(%%rbx)\n mov %%r10, 184(%%rbx)\n mov %%rdx, 192(%%rbx)\n"
-			 "mov %%r15, 200(%%rbx)\n mov %%r13, 208(%%rbx)\n mov -8(%%rsp), %%r15\n mov %%r15, 216(%%rbx)\n"
-			 "mov %%rdi, 256(%%rbx)\n mov %%rsi, 264(%%rbx)\n"
-			 : "=&a"(got)
-			 : "b"(&r), [number] "i"(SYS_nanosleep)
-			 : "rcx", "r11", "rdi", "rsi", "rdx", "r8", "r9", "r10", "r12", "r13", "r15", "xmm0", "xmm1",
-			   "xmm7", "xmm15", "memory", "cc");
+	__asm__ volatile(
+		"movq 0(%%rbx), %%xmm0\n movq 8(%%rbx), %%xmm1\n movq 16(%%rbx), %%xmm7\n"
+		"movq 24(%%rbx), %%xmm15\n movhps 32(%%rbx), %%xmm15\n"
+		"mov 40(%%rbx), %%r8\n mov 48(%%rbx), %%r9\n mov 56(%%rbx), %%r10\n mov 64(%%rbx), %%rdx\n"
+		"mov 72(%%rbx), %%r15\n mov 80(%%rbx), %%r13\n mov 88(%%rbx), %%r12\n mov %%r12, -8(%%rsp)\n"
+		"mov %[number], %%eax\n lea 272(%%rbx), %%rdi\n xor %%esi, %%esi\n"
+		"syscall\n"
+		"movq %%xmm0, 128(%%rbx)\n movq %%xmm1, 136(%%rbx)\n movq %%xmm7, 144(%%rbx)\n"
+		"movq %%xmm15, 152(%%rbx)\n movhps %%xmm15, 160(%%rbx)\n"
+		"mov %%r8, 168(%%rbx)\n mov %%r9, 176(%%rbx)\n mov %%r10, 184(%%rbx)\n mov %%rdx, 192(%%rbx)\n"
+		"mov %%r15, 200(%%rbx)\n mov %%r13, 208(%%rbx)\n mov -8(%%rsp), %%r15\n mov %%r15, 216(%%rbx)\n"
+		"mov %%rdi, 256(%%rbx)\n mov %%rsi, 264(%%rbx)\n"
+		: "=&a"(got)
+		: "b"(&r), [number] "i"(SYS_nanosleep)
+		: "rcx", "r11", "rdi", "rsi", "rdx", "r8", "r9", "r10", "r12", "r13", "r15", "xmm0", "xmm1", "xmm7",
+		  "xmm15", "memory", "cc");
 	if (memcmp(r.in, r.out, 12 * 8) || r.rest[0] != (uint64_t)&r.t || r.rest[1])
 		return -1005;
 	errno = (int)-got;
 	return check_nap(w, began, got ? -1 : 0, 0);
+}
+
+static __thread volatile long handled;
+
+static void count(int signal)
+{
+	handled++;
+}
+
+/* EINTR is for those that had a signal. */
+static long nap_with_signals(struct worker *w)
+{
+	struct timespec t = {.tv_nsec = NAP_NS};
+	long before = handled;
+	int got = nanosleep(&t, NULL);
+
+	w->seen += handled - before;
+	return got && errno != EINTR ? -errno : got && handled == before ? -1006 : 0;
+}
+
+static void nap_handler(int signal)
+{
+	struct timespec t = {.tv_nsec = NAP_NS};
+
+	nanosleep(&t, NULL);
+}
+
+static long nap_in_handler(struct worker *w)
+{
+	return raise(SIGUSR2);
+}
+
+/* The feeder has it nearly all the time. */
+static long wait_lock(struct worker *w)
+{
+	pthread_mutex_lock(&w->mutex);
+	pthread_mutex_unlock(&w->mutex);
+	usleep(1000);
+	return 0;
 }
 
 /* What others wait for comes at times of all kinds. */
@@ -217,6 +258,13 @@ static void *feed(void *arg)
 		w->sent++;
 		if (w->once == wait_sem) {
 			sem_post(&w->sem);
+		} else if (w->once == nap_with_signals) {
+			pthread_kill(w->thread, SIGUSR1);
+		} else if (w->once == wait_lock) {
+			pthread_mutex_lock(&w->mutex);
+			for (long long end = now_ns() + 200 * NAP_NS; !over && now_ns() < end;)
+				; /* not in a call, where it could be stopped */
+			pthread_mutex_unlock(&w->mutex);
 		} else if (w->once == accept_one) {
 			int fd = socket(AF_UNIX, SOCK_STREAM, 0);
 
@@ -249,10 +297,37 @@ static void *work(void *arg)
 }
 
 static struct worker workers[] = {
-	{"nanosleep", nap},    {"abstime", nap_until},  {"poll", poll_nap},     {"select", select_nap},
-	{"epoll", epoll_nap},  {"cond", cond_nap},      {"semaphore", wait_sem}, {"read", read_pipe},
-	{"recv", receive},     {"accept", accept_one},  {"wait", wait_child},   {"registers", registers},
+	{"nanosleep", nap},
+	{"abstime", nap_until},
+	{"poll", poll_nap},
+	{"select", select_nap},
+	{"epoll", epoll_nap},
+	{"cond", cond_nap},
+	{"semaphore", wait_sem},
+	{"read", read_pipe},
+	{"recv", receive},
+	{"accept", accept_one},
+	{"wait", wait_child},
+	{"registers", registers},
+	{"signals", nap_with_signals},
 };
+
+/* Threads that must not be stopped; not among "all". */
+static struct worker unsafe[] = {{"handler", nap_in_handler}, {"lock", wait_lock}};
+
+static struct worker *find(size_t i, const char *which)
+{
+	size_t cnt = sizeof(workers) / sizeof(*workers);
+	struct worker *w = i < cnt ? &workers[i] : i < cnt + 2 ? &unsafe[i - cnt] : NULL;
+
+	return w && (!strcmp(which, w->name) || (i < cnt && !strcmp(which, "all"))) ? w : NULL;
+}
+
+static bool is_fed(const struct worker *w)
+{
+	return w->once == wait_sem || w->once == read_pipe || w->once == receive || w->once == accept_one ||
+	       w->once == nap_with_signals || w->once == wait_lock;
+}
 
 static void prepare(struct worker *w)
 {
@@ -274,37 +349,36 @@ static void prepare(struct worker *w)
 	}
 }
 
+#define ALL 32
+
 int main(int argc, char **argv)
 {
+	struct sigaction counts = {.sa_handler = count}, naps = {.sa_handler = nap_handler};
 	struct timespec rest = {.tv_sec = 1};
 	long wrong = 0, rounds = 0;
-	int seconds = atoi(argv[2]);
+	struct worker *w;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	for (size_t i = 0; i < sizeof(workers) / sizeof(*workers); i++) {
-		struct worker *w = &workers[i];
-
-		if (strcmp(argv[1], "all") && strcmp(argv[1], w->name))
+	sigaction(SIGUSR1, &counts, NULL);
+	sigaction(SIGUSR2, &naps, NULL);
+	for (size_t i = 0; i < ALL; i++) {
+		if (!(w = find(i, argv[1])))
 			continue;
 		prepare(w);
-		if (w->once == wait_sem || w->once == read_pipe || w->once == receive || w->once == accept_one)
-			pthread_create(&w->feeder, NULL, feed, w);
 		pthread_create(&w->thread, NULL, work, w);
+		if (is_fed(w))
+			pthread_create(&w->feeder, NULL, feed, w);
 	}
 	printf("ready\n");
-	for (long long end = now_ns() + seconds * 1000000000LL; now_ns() < end;)
-		nanosleep(&rest, NULL); /* an injection may end none of its waits */
+	for (long long end = now_ns() + (long long)(atof(argv[2]) * 1e9); now_ns() < end;)
+		nanosleep(&rest, NULL);
 	over = 1;
-	for (size_t i = 0; i < sizeof(workers) / sizeof(*workers); i++) {
-		struct worker *w = &workers[i];
-
-		if (!w->thread)
+	for (size_t i = 0; i < ALL; i++) {
+		if (!(w = find(i, argv[1])))
 			continue;
 		if (w->feeder)
 			pthread_join(w->feeder, NULL);
 		sem_post(&w->sem);
-		if (w->once == accept_one)
-			shutdown(w->fds[0], SHUT_RDWR);
 		if (w->once == accept_one || w->once == read_pipe || w->once == receive)
 			pthread_detach(w->thread); /* no more comes */
 		else
