@@ -192,11 +192,15 @@ static int check_samples(const struct arguments *arguments, struct job *job)
 
 static int prepare(const struct arguments *arguments, struct models *models)
 {
+	const struct gpu *gpu;
 	int err;
 
 	if (arguments->format->source == EXPORT_SAMPLES)
 		return check_samples(arguments, models->job);
-	err = timeline__build(models->timeline);
+	gpu = job__gpu(models->job);
+	err = gpu ? timeline__add_gpu(models->timeline, gpu) : -ENOMEM;
+	if (!err)
+		err = timeline__build(models->timeline);
 	if (err)
 		return err;
 	warn_of_losses(arguments->file, models);

@@ -21,10 +21,27 @@
 #define BASE_UNIT_NS (7889238 * 1000000000ull)
 
 /* A second track of a thread is a thread of its own, above all ids of real ones (PID_MAX_LIMIT). */
-#define LANE_TID (1u << 22)
+#define LANE_TID       (1u << 22)
+
+#define GPU_SORT_INDEX 5000000     /* Kineto's */
+#define GPU_PID        0x80000000u /* of the GPUs of the second process that has some; 256 for each */
+
+/* A call of CUDA. */
+struct chrome_call {
+	uint64_t external; /* External id of the operator around it; 0: none */
+	bool asked;        /* the GPU did something for it */
+};
 
 struct chrome {
 	FILE *out;
+	const struct gpu *gpu;
+	const struct gpu_act *activities;
+	size_t activity_cnt;
+	struct chrome_call *calls; /* by index in gpu__activities */
+	uint64_t open
+		[TIMELINE_DEPTH_MAX]; /* by depth on the track at hand: External id of the innermost operator; 0: none */
+	uint32_t gpu_pid;             /* of the process at hand: of its GPU 0 */
+	uint32_t gpu_processes;
 	const struct timeline_name *names;
 	char **name_json;  /* by index in timeline__names */
 	char **group_json; /* by index in timeline__groups: arguments, each with a comma before */
@@ -241,14 +258,26 @@ static void put_sort_index(struct chrome *c, const char *name_json, uint32_t pid
 	fprintf(c->out, ", \"args\": {\"sort_index\": %" PRIu64 "}}", index);
 }
 
-static int put_process(struct chrome *c, const struct job *job, uint32_t pid)
+/* Kineto's process of a GPU is its number; where there are several processes that have one, only the first's is. */
+static uint32_t track_pid(const struct chrome *c, const struct timeline_track *track)
 {
-	struct rec_target target = export__target(job, pid);
+	return track->gpu ? c->gpu_pid + track->gpu - 1 : track->pid;
+}
+
+static int put_process(struct chrome *c, const struct job *job, const struct timeline_track *track)
+{
+	struct rec_target target = export__target(job, track->pid);
+	uint32_t pid = track_pid(c, track);
+	char label[64] = "CPU";
 	int err = put_metadata(c, "\"process_name\"", pid, 0, "name", *target.command ? target.command : "(unknown)");
 
+	if (track->gpu && c->gpu_pid)
+		snprintf(label, sizeof(label), "GPU %u of process %u", track->gpu - 1, REC_PID(track->pid));
+	else if (track->gpu)
+		snprintf(label, sizeof(label), "GPU %u", track->gpu - 1);
 	if (!err)
-		err = put_metadata(c, "\"process_labels\"", pid, 0, "labels", "CPU");
-	put_sort_index(c, "\"process_sort_index\"", pid, 0, pid);
+		err = put_metadata(c, "\"process_labels\"", pid, 0, "labels", label);
+	put_sort_index(c, "\"process_sort_index\"", pid, 0, track->gpu ? GPU_SORT_INDEX + (uint64_t)pid : pid);
 	return err;
 }
 
@@ -260,11 +289,11 @@ static uint32_t track_tid(const struct timeline_track *track)
 static int put_thread(struct chrome *c, const struct timeline_track *track)
 {
 	char *name = export__track_name(track);
-	int err = name ? put_metadata(c, "\"thread_name\"", track->pid, track_tid(track), "name", name) : -ENOMEM;
+	uint32_t pid = track_pid(c, track);
+	int err = name ? put_metadata(c, "\"thread_name\"", pid, track_tid(track), "name", name) : -ENOMEM;
 
 	/* The tracks of a thread below each other. */
-	put_sort_index(c, "\"thread_sort_index\"", track->pid, track_tid(track),
-		       (uint64_t)track->tid * 16 + track->lane);
+	put_sort_index(c, "\"thread_sort_index\"", pid, track_tid(track), (uint64_t)track->tid * 16 + track->lane);
 	free(name);
 	return err;
 }
@@ -277,30 +306,153 @@ static void put_flow(struct chrome *c, const struct timeline_span *span, bool be
 
 static void put_span(struct chrome *c, const struct timeline_span *span, uint32_t tid)
 {
-	enum span_kind kind = c->names[span->name].kind;
+	const struct timeline_name *name = &c->names[span->name];
 	char step[64];
 
 	snprintf(step, sizeof(step), "\"ProfilerStep#%" PRId64 "\"", span->sequence);
-	put_event(c, "X", export__category(kind), kind == SPAN_STEP ? step : c->name_json[span->name], span->pid, tid,
-		  span->start_ns);
+	put_event(c, "X", export_category__name(export__category(name, "")),
+		  name->kind == SPAN_STEP ? step : c->name_json[span->name], span->pid, tid, span->start_ns);
 	put_us(c->out, "dur", span->duration_ns);
 	fprintf(c->out, ", \"args\": {\"External id\": %" PRIu64 ", \"Record function id\": 0", c->event_cnt + 1);
-	if (export__is_op(kind) && span->sequence >= 0)
+	if (export__is_op(name->kind) && span->sequence >= 0)
 		fprintf(c->out, ", \"Sequence number\": %" PRId64 ", \"Fwd thread id\": %u", span->sequence,
 			span->forward_tid);
 	fprintf(c->out, "%s, \"Ev Idx\": %" PRIu64 "}}", c->group_json[span->group], c->event_cnt);
 	c->event_cnt++;
 	if (span->flow)
-		put_flow(c, span, kind == SPAN_OP, tid);
+		put_flow(c, span, name->kind == SPAN_OP, tid);
+}
+
+/* ---- GPUs ---- */
+
+/* What Kineto says of a kernel, copy or set (libkineto/src/CuptiActivity.cpp); zeros are what it says of none. */
+static void put_work_args(struct chrome *c, const struct gpu_act *activity)
+{
+	const uint32_t *grid = activity->detail, *block = activity->detail + 3;
+	FILE *out = c->out;
+
+	if (activity->kind == GPU_ACTIVITY_KERNEL)
+		fputs("\"queued\": 0, ", out);
+	fprintf(out, "\"device\": %u, \"context\": %u, \"stream\": %u, \"correlation\": %u", activity->device,
+		activity->context, activity->stream, activity->correlation);
+	if (activity->kind == GPU_ACTIVITY_KERNEL) {
+		fprintf(out,
+			", \"registers per thread\": %u, \"shared memory\": %" PRIu64
+			", \"grid\": [%u, %u, %u], \"block\": [%u, %u, %u]",
+			activity->detail[6], activity->bytes, grid[0], grid[1], grid[2], block[0], block[1], block[2]);
+		if (activity->detail[7])
+			fprintf(out, ", \"graph node id\": %u", activity->detail[7]);
+	} else if (activity->kind != GPU_ACTIVITY_GRAPH) {
+		fprintf(out, ", \"bytes\": %" PRIu64 ", \"memory bandwidth (GB/s)\": %.9g", activity->bytes,
+			activity->duration_ns ? (double)activity->bytes / activity->duration_ns : 0);
+	}
+}
+
+static void put_launch_flow(struct chrome *c, const struct timeline_span *span, uint32_t pid, uint32_t tid)
+{
+	put_event(c, span->gpu ? "f" : "s", "ac2g", "\"ac2g\"", pid, tid, span->start_ns);
+	fprintf(c->out, ", \"id\": %u%s}", c->activities[span->activity - 1].correlation,
+		span->gpu ? ", \"bp\": \"e\"" : "");
+}
+
+static void put_activity(struct chrome *c, const struct timeline_span *span, uint32_t pid, uint32_t tid)
+{
+	const struct gpu_act *activity = span->activity ? &c->activities[span->activity - 1] : NULL;
+	struct chrome_call *call =
+		activity && activity->asked_by < c->activity_cnt ? &c->calls[activity->asked_by] : NULL;
+	uint64_t external = span->gpu ? (call ? call->external : 0) : c->open[span->depth];
+	const char *name = c->name_json[span->name];
+
+	if (call && !span->gpu)
+		call->external = external;
+	/* The text begins behind its quote. */
+	put_event(c, "X", export_category__name(export__category(&c->names[span->name], name + 1)), name, pid, tid,
+		  span->start_ns);
+	put_us(c->out, "dur", span->duration_ns);
+	fputs(", \"args\": {", c->out);
+	if (external)
+		fprintf(c->out, "\"External id\": %" PRIu64 "%s", external, activity ? ", " : "");
+	if (activity && span->gpu)
+		put_work_args(c, activity);
+	else if (activity)
+		fprintf(c->out, "\"cbid\": %u, \"correlation\": %u", activity->detail[1], activity->correlation);
+	fputs("}}", c->out);
+	if (call && call->asked)
+		put_launch_flow(c, span, pid, tid);
+}
+
+/* External id of the innermost operator that is open in a span. */
+static void open_span(struct chrome *c, const struct timeline_span *span)
+{
+	c->open[span->depth] = export__is_op(c->names[span->name].kind) ? c->event_cnt + 1
+			       : span->depth                            ? c->open[span->depth - 1]
+									: 0;
+}
+
+static int find_calls(struct chrome *c, struct job *job)
+{
+	c->gpu = job__gpu(job);
+	if (!c->gpu)
+		return -ENOMEM;
+	c->activities = gpu__activities(c->gpu, &c->activity_cnt);
+	c->calls = calloc(c->activity_cnt + 1, sizeof(*c->calls));
+	if (!c->calls)
+		return -ENOMEM;
+	for (size_t i = 0; i < c->activity_cnt; i++)
+		if (gpu_act__is_work(&c->activities[i]) && c->activities[i].asked_by < c->activity_cnt)
+			c->calls[c->activities[i].asked_by].asked = true;
+	return 0;
+}
+
+/* NULL: no memory. */
+static json_t *json_devices(const struct chrome *c, const struct export_options *options)
+{
+	size_t cnt;
+	const struct rec_gpu_device *devices = gpu__devices(c->gpu, &cnt);
+	json_t *list = json_array();
+	int failed = 0;
+
+	for (size_t i = 0; i < cnt; i++)
+		if (!options->pid || devices[i].pid == options->pid)
+			failed |= json_array_append_new(
+				list,
+				json_pack("{s:I, s:s, s:I, s:I, s:I, s:I}", "id", (json_int_t)devices[i].device, "name",
+					  devices[i].name, "totalGlobalMem", (json_int_t)devices[i].memory_bytes,
+					  "computeMajor", (json_int_t)(devices[i].compute >> 16), "computeMinor",
+					  (json_int_t)(devices[i].compute & 0xffff), "numSms",
+					  (json_int_t)devices[i].multiprocessors));
+	if (!failed)
+		return list;
+	json_decref(list);
+	return NULL;
+}
+
+static int put_devices(struct chrome *c, const struct export_options *options)
+{
+	json_t *list = json_devices(c, options);
+	char *text = list ? json_dumps(list, JSON_ENSURE_ASCII) : NULL;
+
+	json_decref(list);
+	if (!text)
+		return -ENOMEM;
+	fprintf(c->out, "\"deviceProperties\": %s,\n", text);
+	free(text);
+	return 0;
 }
 
 /* The keys around the events; HTA finds the rank by its line, which has to come before them. */
-static int put_head(struct chrome *c, struct job *job, int rank)
+static int put_head(struct chrome *c, struct job *job, int rank, const struct export_options *options)
 {
 	const struct rec_host *host = job__host(job);
-	char *host_name = export__json_text(host->hostname), *version = export__json_text(host->version);
+	char *host_name, *version;
+	int err;
 
-	fprintf(c->out, "{\n\"schemaVersion\": 1,\n\"deviceProperties\": [],\n");
+	fputs("{\n\"schemaVersion\": 1,\n", c->out);
+	err = put_devices(c, options);
+	if (err)
+		return err;
+	host_name = export__json_text(host->hostname);
+	version = export__json_text(host->version);
 	if (rank >= 0)
 		fprintf(c->out, "\"distributedInfo\": {\"rank\": %d},\n", rank);
 	if (host_name && version)
@@ -341,11 +493,32 @@ static void survey(struct chrome *c, const struct job *job, const struct timelin
 	c->first_ts = real_ns - c->base_ns;
 }
 
+/* For the GPUs of the next process. */
+static void number_gpus(struct chrome *c)
+{
+	c->gpu_pid = c->gpu_processes ? GPU_PID + (c->gpu_processes << 8) : 0;
+	c->gpu_processes++;
+}
+
+static void put_spans(struct chrome *c, const struct timeline_track *track)
+{
+	for (size_t i = 0; i < track->span_cnt; i++) {
+		const struct timeline_span *span = &track->spans[i];
+
+		open_span(c, span);
+		if (c->names[span->name].kind == SPAN_NONE)
+			put_activity(c, span, track_pid(c, track), track_tid(track));
+		else
+			put_span(c, span, track_tid(track));
+	}
+}
+
 static int put_tracks(struct chrome *c, struct job *job, const struct timeline *timeline,
 		      const struct export_options *options)
 {
 	size_t cnt;
 	const struct timeline_track *tracks = timeline__tracks(timeline, &cnt);
+	bool begins;
 	int err = 0;
 
 	for (size_t i = 0; i < cnt && !err; i++) {
@@ -353,12 +526,15 @@ static int put_tracks(struct chrome *c, struct job *job, const struct timeline *
 
 		if (!is_exported(track, options))
 			continue;
-		if (!i || tracks[i - 1].pid != track->pid)
-			err = put_process(c, job, track->pid);
+		begins = !i || tracks[i - 1].pid != track->pid;
+		if (track->gpu && (begins || !tracks[i - 1].gpu))
+			number_gpus(c);
+		if (begins || tracks[i - 1].gpu != track->gpu)
+			err = put_process(c, job, track);
 		if (!err)
 			err = put_thread(c, track);
-		for (size_t s = 0; s < track->span_cnt && !err; s++)
-			put_span(c, &track->spans[s], track_tid(track));
+		if (!err)
+			put_spans(c, track);
 	}
 	return err;
 }
@@ -366,20 +542,31 @@ static int put_tracks(struct chrome *c, struct job *job, const struct timeline *
 static int write_chrome(struct job *job, const struct timeline *timeline, const struct export_options *options,
 			FILE *out)
 {
-	struct chrome c = {.out = out, .comma = ""};
+	struct chrome *c = calloc(1, sizeof(*c));
 	char *name = export__json_text(options->name);
-	int err = name ? make_texts(&c, job, timeline) : -ENOMEM, rank;
+	int err = -ENOMEM, rank;
 
+	if (!c || !name)
+		goto out;
+	c->out = out;
+	c->comma = "";
+	err = make_texts(c, job, timeline);
+	if (!err)
+		err = find_calls(c, job);
 	if (err)
 		goto out;
-	survey(&c, job, timeline, options, &rank);
-	err = put_head(&c, job, rank);
+	survey(c, job, timeline, options, &rank);
+	err = put_head(c, job, rank, options);
 	if (!err)
-		err = put_tracks(&c, job, timeline, options);
+		err = put_tracks(c, job, timeline, options);
 	fprintf(out, "\n],\n\"traceName\": %s\n}\n", name);
 out:
-	export__free_texts(c.name_json, c.name_cnt);
-	export__free_texts(c.group_json, c.group_cnt);
+	if (c) {
+		export__free_texts(c->name_json, c->name_cnt);
+		export__free_texts(c->group_json, c->group_cnt);
+		free(c->calls);
+	}
+	free(c);
 	free(name);
 	return err;
 }

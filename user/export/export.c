@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../model/gpu_ops.h"
 #include "../model/stacks.h"
 
 #define STEP_PREFIX "ProfilerStep#"
@@ -47,9 +48,10 @@ struct rec_target export__target(const struct job *job, uint32_t pid)
 
 char *export__track_name(const struct timeline_track *track)
 {
+	const char *more = !track->lane ? "" : track->gpu ? ": overlaps" : ": steps and overlaps";
 	char *name;
 
-	return asprintf(&name, "thread %u%s", track->tid, track->lane ? ": steps and overlaps" : "") < 0 ? NULL : name;
+	return asprintf(&name, "%s %u%s", track->gpu ? "stream" : "thread", track->tid, more) < 0 ? NULL : name;
 }
 
 char *export__json_text(const char *text)
@@ -66,16 +68,43 @@ bool export__is_op(enum span_kind kind)
 	return kind == SPAN_OP || kind == SPAN_EVALUATE || kind == SPAN_NODE;
 }
 
-const char *export__category(enum span_kind kind)
+const char *export_category__name(enum export_category category)
 {
-	return export__is_op(kind) ? "cpu_op" : "user_annotation";
+	static const char *const names[] = {
+#define X(id, name) [EXPORT_##id] = name,
+		EXPORT_CATEGORIES(X)
+#undef X
+	};
+
+	return names[category];
+}
+
+enum export_category export__category(const struct timeline_name *name, const char *text)
+{
+	switch (name->activity) {
+	case GPU_ACTIVITY_KERNEL:
+	case GPU_ACTIVITY_GRAPH:
+		return EXPORT_KERNEL;
+	case GPU_ACTIVITY_COPY:
+		return EXPORT_COPY;
+	case GPU_ACTIVITY_SET:
+		return EXPORT_SET;
+	case GPU_ACTIVITY_CALL: /* "cuLaunchKernel" and "cudaLaunchKernel" */
+		return strncmp(text, "cu", 2) || !strncmp(text, "cuda", 4) ? EXPORT_RUNTIME : EXPORT_DRIVER;
+	default:
+		return export__is_op(name->kind) ? EXPORT_OP : EXPORT_ANNOTATION;
+	}
 }
 
 static char *name_text(struct job *job, const struct timeline_name *name)
 {
-	const char *text = name->kind == SPAN_STEP ? STEP_PREFIX : job__name_or_lost(job, name->id);
+	const char *text;
 	char *prefixed;
 
+	if (name->kind == SPAN_NONE)
+		return name->api ? strdup(gpu_api__name(name->api))
+				 : gpu_work__text(job, name->activity, name->direction, name->id);
+	text = name->kind == SPAN_STEP ? STEP_PREFIX : job__name_or_lost(job, name->id);
 	if (!text)
 		return NULL;
 	if (name->kind == SPAN_EVALUATE)

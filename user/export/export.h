@@ -48,18 +48,36 @@ const char *export__list(void);
 
 /* The process of a track, or an empty one with its pid when the recording does not introduce it. */
 struct rec_target export__target(const struct job *job, uint32_t pid);
-/* "thread 7", "thread 7: steps and overlaps"; malloc'ed, NULL: no memory. */
+/* "thread 7", "thread 7: steps and overlaps", "stream 7"; malloc'ed, NULL: no memory. */
 char *export__track_name(const struct timeline_track *track);
 /* Text as a JSON string, malloc'ed, with its quotes, in ASCII; NULL: no memory. */
 char *export__json_text(const char *text);
 /* Operators and nodes, of which Kineto says more than of annotations. */
 bool export__is_op(enum span_kind kind);
-/* Kineto's category. */
-const char *export__category(enum span_kind kind);
+/* Kineto's categories. */
+#define EXPORT_CATEGORIES(X)             \
+	X(OP, "cpu_op")                  \
+	X(ANNOTATION, "user_annotation") \
+	X(KERNEL, "kernel")              \
+	X(COPY, "gpu_memcpy")            \
+	X(SET, "gpu_memset")             \
+	X(RUNTIME, "cuda_runtime")       \
+	X(DRIVER, "cuda_driver")
+
+enum export_category {
+#define X(id, name) EXPORT_##id,
+	EXPORT_CATEGORIES(X)
+#undef X
+		EXPORT_CATEGORY__COUNT,
+};
+
+const char *export_category__name(enum export_category category); /* "cpu_op" */
+/* text: of that name, as export__names has it. */
+enum export_category export__category(const struct timeline_name *name, const char *text);
 /*
  * Texts by index in timeline__names, as Kineto names events: overloads cut off, "autograd::engine::evaluate_function:
- * X" with its prefix, "ProfilerStep#" (the number of the step is the span's sequence). UTF-8 with control characters
- * as they came. NULL: no memory. Free with export__free_texts.
+ * X" with its prefix, "ProfilerStep#" (the number of the step is the span's sequence), "Memcpy HtoD". UTF-8 with
+ * control characters as they came. NULL: no memory. Free with export__free_texts.
  */
 char **export__names(struct job *job, const struct timeline *timeline);
 void export__free_texts(char **texts, size_t cnt); /* accepts NULL, and NULLs inside */

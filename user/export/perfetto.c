@@ -47,7 +47,12 @@ enum event_field {
 	EVENT_FLOW_IDS = 47,
 	EVENT_TERMINATING_FLOW_IDS = 48,
 };
-enum annotation_field { ANNOTATION_NAME_IID = 1, ANNOTATION_INT = 4, ANNOTATION_TEXT_IID = 17 };
+enum annotation_field {
+	ANNOTATION_NAME_IID = 1,
+	ANNOTATION_INT = 4,
+	ANNOTATION_TEXT = 6,
+	ANNOTATION_TEXT_IID = 17,
+};
 enum interned_field { INTERNED_CATEGORIES = 1, INTERNED_NAMES = 2, INTERNED_ANNOTATIONS = 3, INTERNED_TEXTS = 29 };
 enum { ITEM_IID = 1, ITEM_TEXT = 2 };
 
@@ -56,24 +61,46 @@ enum sequence_flag { STATE_CLEARED = 1, NEEDS_STATE = 2 };
 enum clock { CLOCK_REALTIME_ID = 1, CLOCK_MONOTONIC_ID = 3, CLOCK_OF_SEQUENCE = 64 };
 
 /* Interned once per sequence; ids must not be 0. */
-enum category { CATEGORY_OP = 1, CATEGORY_ANNOTATION };
-enum annotation { ANNOTATION_SEQUENCE = 1, ANNOTATION_SHAPES, ANNOTATION_SOURCE, ANNOTATION_MODULE, ANNOTATION__COUNT };
+#define CATEGORY_IID(category) ((category) + 1)
+enum annotation {
+	ANNOTATION_SEQUENCE = 1,
+	ANNOTATION_SHAPES, /* from here on: texts of a group */
+	ANNOTATION_SOURCE,
+	ANNOTATION_MODULE,
+	ANNOTATION__GROUP_END,
+	ANNOTATION_CORRELATION = ANNOTATION__GROUP_END, /* from here on: of what GPUs did */
+	ANNOTATION_BYTES,
+	ANNOTATION_SHARED,
+	ANNOTATION_REGISTERS,
+	ANNOTATION_GRID,
+	ANNOTATION_BLOCK,
+	ANNOTATION__COUNT,
+};
 
 static const char *const annotation_names[] = {
 	[ANNOTATION_SEQUENCE] = "Sequence number",
 	[ANNOTATION_SHAPES] = "Input Dims",
 	[ANNOTATION_SOURCE] = "Call stack",
 	[ANNOTATION_MODULE] = "Module Hierarchy",
+	[ANNOTATION_CORRELATION] = "correlation",
+	[ANNOTATION_BYTES] = "bytes",
+	[ANNOTATION_SHARED] = "shared memory",
+	[ANNOTATION_REGISTERS] = "registers per thread",
+	[ANNOTATION_GRID] = "grid",
+	[ANNOTATION_BLOCK] = "block",
 };
 
-/* The texts of a group; a text is interned as (group index) * ANNOTATION__COUNT + annotation. */
+/* The texts of a group; a text is interned as (group index) * ANNOTATION__GROUP_END + annotation. */
 struct group {
-	char *texts[ANNOTATION__COUNT]; /* malloc'ed; NULL: none */
+	char *texts[ANNOTATION__GROUP_END]; /* malloc'ed; NULL: none */
 };
 
 struct perfetto {
 	FILE *out;
 	struct proto packet;
+	const struct gpu_act *activities;
+	size_t activity_cnt;
+	bool *asked; /* by index in gpu__activities: a call that a GPU did something for */
 	const struct timeline_name *names;
 	char **texts;
 	struct group *groups;
@@ -124,10 +151,18 @@ static void put_clock(struct proto *packet, enum clock id, uint64_t ns)
 
 /* ---- processes and tracks ---- */
 
-/* Lanes are fewer than 31. */
+/* Lanes are fewer than 16. */
 static uint64_t uuid(uint32_t pid, uint32_t tid, uint32_t lane)
 {
 	return ((uint64_t)pid << 32 | tid) << 5 | lane;
+}
+
+/* Streams have small numbers. */
+static uint64_t track_uuid(const struct timeline_track *track)
+{
+	if (!track->gpu)
+		return uuid(track->pid, track->tid, track->lane);
+	return uuid(track->pid, track->gpu << 24 ^ track->tid, 16 + track->lane);
 }
 
 static uint64_t process_uuid(uint32_t pid)
@@ -163,12 +198,15 @@ static int put_process(struct perfetto *p, const struct job *job, uint32_t pid)
 static int put_track(struct perfetto *p, const struct timeline_track *track)
 {
 	size_t packet = packet__begin(p), descriptor = proto__begin(&p->packet, PACKET_TRACK_DESCRIPTOR), thread;
-	char *name = export__track_name(track);
+	char *name = export__track_name(track), text[64];
 	int err;
 
-	proto__int(&p->packet, DESCRIPTOR_UUID, uuid(track->pid, track->tid, track->lane));
+	proto__int(&p->packet, DESCRIPTOR_UUID, track_uuid(track));
 	proto__int(&p->packet, DESCRIPTOR_PARENT, process_uuid(track->pid));
-	if (track->lane) {
+	if (track->gpu) {
+		snprintf(text, sizeof(text), "GPU %u %s", track->gpu - 1, name ? name : "");
+		proto__text(&p->packet, DESCRIPTOR_NAME, text);
+	} else if (track->lane) {
 		proto__text(&p->packet, DESCRIPTOR_NAME, name ? name : "");
 	} else {
 		thread = proto__begin(&p->packet, DESCRIPTOR_THREAD);
@@ -200,12 +238,12 @@ static int put_sequence(struct perfetto *p, const struct timeline_track *track)
 	message = proto__begin(&p->packet, PACKET_DEFAULTS);
 	proto__int(&p->packet, DEFAULTS_CLOCK_ID, CLOCK_OF_SEQUENCE);
 	inner = proto__begin(&p->packet, DEFAULTS_TRACK_EVENT);
-	proto__int(&p->packet, EVENT_DEFAULTS_TRACK, uuid(track->pid, track->tid, track->lane));
+	proto__int(&p->packet, EVENT_DEFAULTS_TRACK, track_uuid(track));
 	proto__end(&p->packet, inner);
 	proto__end(&p->packet, message);
 	message = proto__begin(&p->packet, PACKET_INTERNED_DATA);
-	put_item(&p->packet, INTERNED_CATEGORIES, CATEGORY_OP, export__category(SPAN_OP));
-	put_item(&p->packet, INTERNED_CATEGORIES, CATEGORY_ANNOTATION, export__category(SPAN_LABEL));
+	for (int i = 0; i < EXPORT_CATEGORY__COUNT; i++)
+		put_item(&p->packet, INTERNED_CATEGORIES, CATEGORY_IID(i), export_category__name(i));
 	for (int i = 1; i < ANNOTATION__COUNT; i++)
 		put_item(&p->packet, INTERNED_ANNOTATIONS, i, annotation_names[i]);
 	proto__end(&p->packet, message);
@@ -236,20 +274,25 @@ static int put_end(struct perfetto *p, uint64_t end_ns)
 
 static uint64_t text_iid(uint32_t group, int annotation)
 {
-	return (uint64_t)group * ANNOTATION__COUNT + annotation;
+	return (uint64_t)group * ANNOTATION__GROUP_END + annotation;
+}
+
+static void put_number(struct perfetto *p, enum annotation which, uint64_t value)
+{
+	size_t annotation = proto__begin(&p->packet, EVENT_ANNOTATIONS);
+
+	proto__int(&p->packet, ANNOTATION_NAME_IID, which);
+	proto__int(&p->packet, ANNOTATION_INT, value);
+	proto__end(&p->packet, annotation);
 }
 
 static void put_annotations(struct perfetto *p, const struct timeline_span *span, bool is_op)
 {
 	size_t annotation;
 
-	if (is_op && span->sequence >= 0) {
-		annotation = proto__begin(&p->packet, EVENT_ANNOTATIONS);
-		proto__int(&p->packet, ANNOTATION_NAME_IID, ANNOTATION_SEQUENCE);
-		proto__int(&p->packet, ANNOTATION_INT, span->sequence);
-		proto__end(&p->packet, annotation);
-	}
-	for (int i = ANNOTATION_SHAPES; i < ANNOTATION__COUNT; i++) {
+	if (is_op && span->sequence >= 0)
+		put_number(p, ANNOTATION_SEQUENCE, span->sequence);
+	for (int i = ANNOTATION_SHAPES; i < ANNOTATION__GROUP_END; i++) {
 		if (!p->groups[span->group].texts[i])
 			continue;
 		annotation = proto__begin(&p->packet, EVENT_ANNOTATIONS);
@@ -257,6 +300,36 @@ static void put_annotations(struct perfetto *p, const struct timeline_span *span
 		proto__int(&p->packet, ANNOTATION_TEXT_IID, text_iid(span->group, i));
 		proto__end(&p->packet, annotation);
 	}
+}
+
+static void put_dims(struct perfetto *p, enum annotation which, const uint32_t *dims)
+{
+	size_t annotation = proto__begin(&p->packet, EVENT_ANNOTATIONS);
+	char text[64];
+
+	snprintf(text, sizeof(text), "[%u, %u, %u]", dims[0], dims[1], dims[2]);
+	proto__int(&p->packet, ANNOTATION_NAME_IID, which);
+	proto__text(&p->packet, ANNOTATION_TEXT, text);
+	proto__end(&p->packet, annotation);
+}
+
+/* Of what a GPU did, or a call: an arrow from the call. Correlations are numbers of a process, and flows of a trace. */
+static void put_activity(struct perfetto *p, const struct timeline_span *span)
+{
+	const struct gpu_act *activity = &p->activities[span->activity - 1];
+	uint64_t flow = 1ull << 63 | (uint64_t)span->pid << 32 | activity->correlation;
+
+	put_number(p, ANNOTATION_CORRELATION, activity->correlation);
+	if (activity->kind == GPU_ACTIVITY_COPY || activity->kind == GPU_ACTIVITY_SET)
+		put_number(p, ANNOTATION_BYTES, activity->bytes);
+	if (activity->kind == GPU_ACTIVITY_KERNEL) {
+		put_number(p, ANNOTATION_SHARED, activity->bytes);
+		put_number(p, ANNOTATION_REGISTERS, activity->detail[6]);
+		put_dims(p, ANNOTATION_GRID, activity->detail);
+		put_dims(p, ANNOTATION_BLOCK, activity->detail + 3);
+	}
+	if (activity->asked_by < p->activity_cnt && p->asked[activity->asked_by])
+		proto__fixed64(&p->packet, span->gpu ? EVENT_TERMINATING_FLOW_IDS : EVENT_FLOW_IDS, flow);
 }
 
 /* The texts that this sequence sees for the first time. */
@@ -269,7 +342,7 @@ static void put_new_texts(struct perfetto *p, const struct timeline_span *span, 
 	interned = proto__begin(&p->packet, PACKET_INTERNED_DATA);
 	if (!named && !p->name_sent[span->name])
 		put_item(&p->packet, INTERNED_NAMES, span->name + 1, p->texts[span->name]);
-	for (int i = ANNOTATION_SHAPES; i < ANNOTATION__COUNT && !p->group_sent[span->group]; i++)
+	for (int i = ANNOTATION_SHAPES; i < ANNOTATION__GROUP_END && !p->group_sent[span->group]; i++)
 		if (p->groups[span->group].texts[i])
 			put_item(&p->packet, INTERNED_TEXTS, text_iid(span->group, i), p->groups[span->group].texts[i]);
 	proto__end(&p->packet, interned);
@@ -284,7 +357,8 @@ static int put_begin(struct perfetto *p, const struct timeline_span *span)
 	char step[64];
 
 	proto__int(&p->packet, EVENT_TYPE, SLICE_BEGIN);
-	proto__int(&p->packet, EVENT_CATEGORY_IIDS, is_op ? CATEGORY_OP : CATEGORY_ANNOTATION);
+	proto__int(&p->packet, EVENT_CATEGORY_IIDS,
+		   CATEGORY_IID(export__category(&p->names[span->name], p->texts[span->name])));
 	if (kind == SPAN_STEP) {
 		snprintf(step, sizeof(step), "%s%" PRId64, p->texts[span->name], span->sequence);
 		proto__text(&p->packet, EVENT_NAME, step);
@@ -292,6 +366,8 @@ static int put_begin(struct perfetto *p, const struct timeline_span *span)
 		proto__int(&p->packet, EVENT_NAME_IID, span->name + 1);
 	}
 	put_annotations(p, span, is_op);
+	if (span->activity)
+		put_activity(p, span);
 	if (span->flow)
 		proto__fixed64(&p->packet, kind == SPAN_OP ? EVENT_FLOW_IDS : EVENT_TERMINATING_FLOW_IDS, span->flow);
 	proto__end(&p->packet, event);
@@ -365,6 +441,22 @@ static int make_texts(struct perfetto *p, struct job *job, const struct timeline
 	return err;
 }
 
+static int find_asked(struct perfetto *p, struct job *job)
+{
+	const struct gpu *gpu = job__gpu(job);
+
+	if (!gpu)
+		return -ENOMEM;
+	p->activities = gpu__activities(gpu, &p->activity_cnt);
+	p->asked = calloc(p->activity_cnt + 1, sizeof(*p->asked));
+	if (!p->asked)
+		return -ENOMEM;
+	for (size_t i = 0; i < p->activity_cnt; i++)
+		if (gpu_act__is_work(&p->activities[i]) && p->activities[i].asked_by < p->activity_cnt)
+			p->asked[p->activities[i].asked_by] = true;
+	return 0;
+}
+
 static int put_tracks(struct perfetto *p, const struct job *job, const struct timeline *timeline, uint32_t only_pid)
 {
 	size_t cnt;
@@ -394,14 +486,17 @@ static int write_perfetto(struct job *job, const struct timeline *timeline, cons
 	int err = make_texts(&p, job, timeline);
 
 	if (!err)
+		err = find_asked(&p, job);
+	if (!err)
 		err = put_clocks(&p, job__host(job));
 	if (!err)
 		err = put_tracks(&p, job, timeline, options->pid);
 	export__free_texts(p.texts, p.name_cnt);
 	for (size_t i = 0; p.groups && i < p.group_cnt; i++)
-		for (int a = 0; a < ANNOTATION__COUNT; a++)
+		for (int a = 0; a < ANNOTATION__GROUP_END; a++)
 			free(p.groups[i].texts[a]);
 	free(p.groups);
+	free(p.asked);
 	free(p.name_sent);
 	free(p.group_sent);
 	free(p.packet.bytes);

@@ -283,7 +283,11 @@ static void build_row(struct build *build, const struct op_node *node)
 	struct op_group group;
 	const char *text = text_of(build, node->key.name);
 
-	*row = (struct op_row){.kind = node->key.kind, .pid = node->key.pid, .val = node->val};
+	*row = (struct op_row){.name_id = node->key.name,
+			       .action_id = node->key.action,
+			       .kind = node->key.kind,
+			       .pid = node->key.pid,
+			       .val = node->val};
 	row->name = text ? printed_name(text, row->kind, &row->overload) : NULL;
 	if (!row->name) {
 		build->err = -ENOMEM;

@@ -38,6 +38,7 @@ struct op_row {
 	const char *module;    /* NULL: not recorded */
 	const uint64_t *words; /* of its group (words.h), checked */
 	size_t word_cnt;       /* 0: not recorded */
+	uint64_t name_id, action_id; /* of its key */
 	enum span_kind kind;
 	uint32_t pid;
 	uint64_t flops; /* of one call; 0: no formula, or not recorded */

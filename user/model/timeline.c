@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * REC_SPANS in, tracks of strictly nested spans out. One thread owns a timeline.
+ * REC_SPANS and the activities of GPUs in, tracks of strictly nested spans out. One thread owns a timeline.
  *
  * All spans lie in one array, which is sorted by thread and time once they are all there. Like Kineto's traces, and
  * unlike torch.profiler's table, it keeps a call whose only child has its own name apart from that child.
@@ -15,7 +15,9 @@
 #include "../order.h"
 #include "../recording/spans.h"
 
-#define LANE_MAX  16 /* tracks of one thread */
+#define LANE_MAX  15 /* tracks of one thread */
+#define GPU_MAX   254
+#define INNERMOST TIMELINE_DEPTH_MAX /* the depth on its thread of what lies inside of all that lasts as long */
 #define NO_PARENT UINT32_MAX
 
 _Static_assert(TIMELINE_DEPTH_MAX <= UINT16_MAX, "depth has 16 bits");
@@ -23,7 +25,7 @@ _Static_assert(TIMELINE_DEPTH_MAX <= UINT16_MAX, "depth has 16 bits");
 /* What an id became: its index in names or groups. */
 struct interned {
 	uint64_t id;
-	uint32_t kind; /* 0 for groups */
+	uint32_t kind; /* of names all but their id; 0 for groups */
 	uint32_t index;
 };
 
@@ -72,9 +74,10 @@ static void *grow(void *items, size_t cnt, size_t item_bytes)
 	return cnt & (cnt - 1) ? items : reallocarray(items, cnt ? 2 * cnt : 1, item_bytes);
 }
 
-static int64_t intern_name(struct timeline *timeline, uint64_t id, uint32_t kind)
+static int64_t intern_name(struct timeline *timeline, const struct timeline_name *name)
 {
-	int64_t index = intern(&timeline->name_tree, id, kind, timeline->name_cnt);
+	uint32_t kind = name->kind | name->activity << 8 | name->direction << 12 | name->api << 16;
+	int64_t index = intern(&timeline->name_tree, name->id, kind, timeline->name_cnt);
 	struct timeline_name *names;
 
 	if (index != (int64_t)timeline->name_cnt)
@@ -83,7 +86,7 @@ static int64_t intern_name(struct timeline *timeline, uint64_t id, uint32_t kind
 	if (!names)
 		return -ENOMEM;
 	timeline->names = names;
-	names[timeline->name_cnt++] = (struct timeline_name){.id = id, .kind = kind};
+	names[timeline->name_cnt++] = *name;
 	return index;
 }
 
@@ -134,17 +137,39 @@ static uint64_t end_of(const struct timeline_span *span)
 	return span->start_ns + span->duration_ns;
 }
 
-static int add_span(struct timeline *timeline, const struct rec_span *span)
+static bool is_time(uint64_t start_ns, uint64_t duration_ns)
 {
-	int64_t name, group;
 	uint64_t end;
 
+	return !__builtin_add_overflow(start_ns, duration_ns, &end) && end <= INT64_MAX;
+}
+
+static int make_room(struct timeline *timeline, size_t cnt)
+{
+	size_t room = 2 * timeline->span_room + SPANS_MAX;
+	void *spans;
+
+	if (timeline->span_cnt + cnt <= timeline->span_room)
+		return 0;
+	spans = reallocarray(timeline->spans, room, sizeof(*timeline->spans));
+	if (!spans)
+		return -ENOMEM;
+	timeline->spans = spans;
+	timeline->span_room = room;
+	return 0;
+}
+
+static int add_span(struct timeline *timeline, const struct rec_span *span)
+{
+	const struct timeline_name wanted = {.id = span->name, .kind = span->kind};
+	int64_t name, group;
+
 	if (timeline->span_cnt == timeline->span_max || span->kind == SPAN_NONE || span->kind >= SPAN__COUNT ||
-	    __builtin_add_overflow(span->start_ns, span->duration_ns, &end) || end > INT64_MAX) {
+	    !is_time(span->start_ns, span->duration_ns)) {
 		timeline->left_out++;
 		return 0;
 	}
-	name = intern_name(timeline, span->name, span->kind);
+	name = intern_name(timeline, &wanted);
 	group = intern_group(timeline, span->group);
 	if (name < 0 || group < 0)
 		return -ENOMEM;
@@ -159,33 +184,100 @@ static int add_span(struct timeline *timeline, const struct rec_span *span)
 	return 0;
 }
 
-int timeline__add(struct timeline *timeline, const struct rec_hdr *record)
+static int add_spans(struct timeline *timeline, const struct rec_spans *packed)
 {
-	const struct rec_spans *packed = (const void *)record;
 	size_t cnt;
-	int err;
+	int err = packed->hdr.size < sizeof(*packed) ? -EBADMSG : spans__decode(packed, timeline->unpacked, &cnt);
 
-	if (record->type != REC_SPANS)
-		return 0;
-	err = record->size < sizeof(*packed) ? -EBADMSG : spans__decode(packed, timeline->unpacked, &cnt);
 	if (err == -EBADMSG) {
 		timeline->left_out++;
 		return 0;
 	}
-	if (err)
-		return err;
-	if (timeline->span_cnt + cnt > timeline->span_room) {
-		size_t room = 2 * timeline->span_room + SPANS_MAX;
-		void *spans = reallocarray(timeline->spans, room, sizeof(*timeline->spans));
-
-		if (!spans)
-			return -ENOMEM;
-		timeline->spans = spans;
-		timeline->span_room = room;
-	}
-	for (size_t i = 0; i < cnt && !err; i++)
+	if (!err)
+		err = make_room(timeline, cnt);
+	for (size_t i = 0; !err && i < cnt; i++)
 		err = add_span(timeline, &timeline->unpacked[i]);
 	return err;
+}
+
+/* What is told of GPUs; start, duration, pid, tid, and what is known of it are set. */
+static int add_of_gpu(struct timeline *timeline, const struct timeline_name *wanted, struct timeline_span span)
+{
+	int64_t name;
+
+	if (timeline->span_cnt == timeline->span_max || !span.start_ns || !is_time(span.start_ns, span.duration_ns)) {
+		timeline->left_out++;
+		return 0;
+	}
+	name = intern_name(timeline, wanted);
+	if (name < 0 || make_room(timeline, 1))
+		return -ENOMEM;
+	span.name = name;
+	span.sequence = -1;
+	timeline->spans[timeline->span_cnt++] = span;
+	return 0;
+}
+
+static int add_activity(struct timeline *timeline, const struct gpu_act *activity, size_t index)
+{
+	bool call = activity->kind == GPU_ACTIVITY_CALL;
+	struct timeline_name wanted = {.id = activity->name, .activity = activity->kind};
+
+	if (activity->kind == GPU_ACTIVITY_COPY)
+		wanted.direction = activity->direction;
+	if (!call && activity->device >= GPU_MAX) {
+		timeline->left_out++;
+		return 0;
+	}
+	return add_of_gpu(timeline, &wanted,
+			  (struct timeline_span){
+				  .start_ns = activity->start_ns,
+				  .duration_ns = activity->duration_ns,
+				  .activity = index + 1,
+				  .pid = activity->pid,
+				  .tid = call ? activity->tid : activity->stream,
+				  .depth = call ? INNERMOST : 0,
+				  .gpu = call ? 0 : activity->device + 1,
+			  });
+}
+
+static int add_call(struct timeline *timeline, const struct gpu_call *call)
+{
+	const struct timeline_name wanted = {.activity = GPU_ACTIVITY_CALL, .api = call->api};
+
+	return add_of_gpu(timeline, &wanted,
+			  (struct timeline_span){
+				  .start_ns = call->start_ns,
+				  .duration_ns = call->duration_ns,
+				  .pid = call->pid,
+				  .tid = call->tid,
+				  .depth = INNERMOST,
+			  });
+}
+
+int timeline__add_gpu(struct timeline *timeline, const struct gpu *gpu)
+{
+	size_t activity_cnt, call_cnt;
+	const struct gpu_act *activities = gpu__activities(gpu, &activity_cnt);
+	const struct gpu_call *calls = gpu__calls(gpu, &call_cnt);
+	const struct gpu_process *process = NULL;
+	int err = 0;
+
+	for (size_t i = 0; i < activity_cnt && !err; i++)
+		if (activities[i].kind == GPU_ACTIVITY_CALL || gpu_act__is_work(&activities[i]))
+			err = add_activity(timeline, &activities[i], i);
+	for (size_t i = 0; i < call_cnt && !err; i++) {
+		if (!process || process->pid != calls[i].pid)
+			process = gpu__process(gpu, calls[i].pid);
+		if (!process || process->tier != GPU_TIER_CUPTI)
+			err = add_call(timeline, &calls[i]);
+	}
+	return err;
+}
+
+int timeline__add(struct timeline *timeline, const struct rec_hdr *record)
+{
+	return record->type == REC_SPANS ? add_spans(timeline, (const void *)record) : 0;
 }
 
 /* ---- tracks ---- */
@@ -196,6 +288,8 @@ static int compare_spans(const void *a, const void *b)
 
 	if (x->pid != y->pid)
 		return ORDER(x->pid, y->pid);
+	if (x->gpu != y->gpu)
+		return ORDER(x->gpu, y->gpu);
 	if (x->tid != y->tid)
 		return ORDER(x->tid, y->tid);
 	if (x->lane != y->lane)
@@ -208,7 +302,7 @@ static int compare_spans(const void *a, const void *b)
 }
 
 /* The first lane of a span. Both end and begin amid actions, which keep the thread's own track. */
-static uint16_t first_lane(const struct timeline *timeline, const struct timeline_span *span)
+static uint8_t first_lane(const struct timeline *timeline, const struct timeline_span *span)
 {
 	enum span_kind kind = timeline->names[span->name].kind;
 
@@ -248,7 +342,8 @@ static size_t end_of_run(const struct timeline *timeline, size_t from, bool lane
 	size_t to = from;
 
 	while (to < timeline->span_cnt && timeline->spans[to].pid == first->pid &&
-	       timeline->spans[to].tid == first->tid && (!lanes || timeline->spans[to].lane == first->lane))
+	       timeline->spans[to].gpu == first->gpu && timeline->spans[to].tid == first->tid &&
+	       (!lanes || timeline->spans[to].lane == first->lane))
 		to++;
 	return to;
 }
@@ -285,6 +380,7 @@ static int make_tracks(struct timeline *timeline)
 		to = end_of_run(timeline, from, true);
 		tracks[timeline->track_cnt++] = (struct timeline_track){.pid = first->pid,
 									.tid = first->tid,
+									.gpu = first->gpu,
 									.lane = first->lane,
 									.span_cnt = to - from,
 									.spans = first};

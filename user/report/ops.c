@@ -72,6 +72,22 @@ static void explain_missing(const struct ops_rows *rows, const struct report_opt
 				shapes ? " --shapes" : "", stacks ? " --stacks" : "", modules ? " --modules" : "");
 }
 
+static void explain_device(const struct ops_rows *rows, FILE *out)
+{
+	bool unknown = false;
+
+	for (size_t i = 0; i < rows->cnt; i++)
+		unknown |= rows->items[i].device_unknown;
+	if (unknown)
+		text__paragraph(out,
+				"device times: --: of calls that are told apart here it is not known which launched "
+				"what");
+	if (rows->gpu.without_paths)
+		text__paragraph(out,
+				"device times: CUDA total is of the innermost operators alone, without samples what "
+				"is around them is not known");
+}
+
 static void explain_left_out(size_t cnt, size_t limit, FILE *out)
 {
 	if (cnt > limit)
@@ -80,7 +96,7 @@ static void explain_left_out(size_t cnt, size_t limit, FILE *out)
 
 static int print_tables(struct job *job, const struct report_options *options, uint32_t pid, FILE *out)
 {
-	const struct ops_table_options table = {
+	struct ops_table_options table = {
 		.limit = limit_of(options, DEFAULT_LIMIT),
 		.shapes = options->shapes,
 		.flops = options->flops,
@@ -92,6 +108,7 @@ static int print_tables(struct job *job, const struct report_options *options, u
 
 	if (err)
 		return err;
+	table.device = rows.has_device;
 	if (!rows.cnt)
 		explain_empty(job, &rows, options, pid, out);
 	for (size_t first = 0, next; first < rows.cnt && !err; first = next) {
@@ -108,6 +125,8 @@ static int print_tables(struct job *job, const struct report_options *options, u
 	}
 	if (!err && rows.cnt)
 		explain_missing(&rows, options, out);
+	if (!err && rows.has_device)
+		explain_device(&rows, out);
 	if (!err && rows.processes > 1)
 		text__paragraph(out, "rows: added over %zu processes (--per-rank: apart)", rows.processes);
 	ops_rows__release(&rows);
@@ -176,23 +195,41 @@ static json_t *json_bytes(bool known, int64_t bytes)
 	return known ? json_integer(bytes) : json_null();
 }
 
-static json_t *json_row(const struct ops_row *row, bool memory)
+static const char *row_kind(const struct ops_row *row)
+{
+	static const char *const works[GPU_ACTIVITY__COUNT] = {
+		[GPU_ACTIVITY_KERNEL] = "kernel",
+		[GPU_ACTIVITY_COPY] = "copy",
+		[GPU_ACTIVITY_SET] = "set",
+		[GPU_ACTIVITY_GRAPH] = "graph",
+	};
+
+	return row->activity ? works[row->activity] : labels__kind(row->kind);
+}
+
+static json_t *json_device(const struct ops_rows *rows, const struct ops_row *row, uint64_t ns)
+{
+	return rows->has_device && !row->device_unknown ? json_real(ns / 1e3) : json_null();
+}
+
+static json_t *json_row(const struct ops_rows *rows, const struct ops_row *row, bool memory)
 {
 	const struct op_val *val = &row->val;
 	bool shapes = row->word_cnt;
 
-	return json_pack("{s:s, s:o, s:s, s:o, s:I, s:f, s:f, s:f, s:n, s:n, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
-			 "name", row->name, "overload", common__json_text(row->overload), "kind",
-			 labels__kind(row->kind), "action", common__json_text(row->action), "count",
-			 (json_int_t)val->calls, "self_cpu_us", val->self_ns / 1e3, "cpu_total_us", val->total_ns / 1e3,
-			 "cpu_avg_us", val->total_ns / 1e3 / val->calls, "self_device_us", "device_total_us",
-			 "input_shapes", shapes ? json_shapes(row) : json_null(), "input_dtypes",
-			 shapes && row->same_words ? json_dtypes(row) : json_null(), "source",
-			 common__json_text(row->source), "module", common__json_text(row->module), "self_cpu_memory",
-			 json_bytes(memory, val->self_bytes[OP_MEMORY_CPU]), "cpu_memory",
-			 json_bytes(memory, val->total_bytes[OP_MEMORY_CPU]), "flops",
-			 row->flops ? json_integer(row->flops) : json_null(), "pid",
-			 row->pid == PROCESSES_ALL_MAIN ? json_null() : json_integer(row->pid));
+	return json_pack(
+		"{s:s, s:o, s:s, s:o, s:I, s:f, s:f, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name",
+		row->name, "overload", common__json_text(row->overload), "kind", row_kind(row), "action",
+		common__json_text(row->action), "count", (json_int_t)val->calls, "self_cpu_us", val->self_ns / 1e3,
+		"cpu_total_us", val->total_ns / 1e3, "cpu_avg_us", val->total_ns / 1e3 / val->calls, "self_device_us",
+		json_device(rows, row, row->self_device_ns), "device_total_us", json_device(rows, row, row->device_ns),
+		"input_shapes", shapes ? json_shapes(row) : json_null(), "input_dtypes",
+		shapes && row->same_words ? json_dtypes(row) : json_null(), "source", common__json_text(row->source),
+		"module", common__json_text(row->module), "self_cpu_memory",
+		json_bytes(memory, val->self_bytes[OP_MEMORY_CPU]), "cpu_memory",
+		json_bytes(memory, val->total_bytes[OP_MEMORY_CPU]), "flops",
+		row->flops ? json_integer(row->flops) : json_null(), "pid",
+		row->pid == PROCESSES_ALL_MAIN ? json_null() : json_integer(row->pid));
 }
 
 /* Every row, unless a limit is given. NULL: no memory. */
@@ -208,7 +245,7 @@ static json_t *json_rows(struct job *job, const struct report_options *options, 
 		return NULL;
 	list = json_array();
 	for (size_t i = 0; i < rows.cnt && i < limit; i++)
-		failed |= json_array_append_new(list, json_row(&rows.items[i], memory));
+		failed |= json_array_append_new(list, json_row(&rows, &rows.items[i], memory));
 	ops_rows__release(&rows);
 	return common__json_unless_failed(list, failed);
 }

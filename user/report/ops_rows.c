@@ -10,7 +10,10 @@
 #include "../order.h"
 
 const char *const ops_rows__sort_keys[] = {"cpu_time_total",
+					   "cuda_time_total",
 					   "self_cpu_time_total",
+					   "self_cuda_time_total",
+					   "cuda_time",
 					   "cpu_time",
 					   "count",
 					   "cpu_memory_usage",
@@ -35,6 +38,21 @@ static double key_self(const struct ops_row *row)
 static double key_average(const struct ops_row *row)
 {
 	return row->val.total_ns / 1e3 / row->val.calls;
+}
+
+static double key_device(const struct ops_row *row)
+{
+	return row->device_ns;
+}
+
+static double key_self_device(const struct ops_row *row)
+{
+	return row->self_device_ns;
+}
+
+static double key_device_average(const struct ops_row *row)
+{
+	return row->device_ns / 1e3 / row->val.calls;
 }
 
 static double key_count(const struct ops_row *row)
@@ -69,11 +87,9 @@ static double key_flops(const struct ops_row *row)
 
 /* In the order of ops_rows__sort_keys, descending; NULL: by name. */
 static double (*const sort_values[])(const struct ops_row *row) = {
-	key_total,         key_self,
-	key_average,       key_count,
-	key_memory,        key_self_memory,
-	key_device_memory, key_self_device_memory,
-	key_flops,         NULL,
+	key_total, key_device, key_self,        key_self_device,   key_device_average,     key_average,
+	key_count, key_memory, key_self_memory, key_device_memory, key_self_device_memory, key_flops,
+	NULL,
 };
 
 /* Texts that may be NULL, which comes first. */
@@ -103,6 +119,8 @@ static int compare_identity(const struct ops_row *x, const struct ops_row *y)
 		order = strcmp(x->name, y->name);
 	if (!order)
 		order = ORDER(x->kind, y->kind);
+	if (!order)
+		order = ORDER(x->activity, y->activity);
 	if (!order)
 		order = compare_text(x->overload, y->overload);
 	if (!order)
@@ -152,6 +170,41 @@ static uint64_t add_saturating(uint64_t a, uint64_t b)
 	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
+/*
+ * The calls of a GPU do not tell a row's group: where rows of a key are one in the table, the first has it all; where
+ * they are apart, it is not known which has how much. rows: by gpu_op, how many rows have its key; 0 when one has it.
+ */
+static void set_device(const struct gpu_ops *gpu, const struct op_row *op, const struct report_options *options,
+		       uint32_t *rows, struct ops_row *row)
+{
+	const struct gpu_op *of = gpu_ops__find(gpu, op->pid, op->kind, op->name_id, op->action_id);
+	uint32_t *cnt = of ? &rows[of - (const struct gpu_op *)gpu->ops.items] : NULL;
+
+	if (!of)
+		return;
+	if (*cnt > 1 && (options->shapes || options->stacks || options->modules)) {
+		row->device_unknown = true;
+	} else if (*cnt) {
+		row->device_ns = of->total_ns;
+		row->self_device_ns = of->self_ns;
+		*cnt = 0;
+	}
+}
+
+/* By gpu_op, how many rows have its key; malloc'ed, NULL: no memory. */
+static uint32_t *count_rows(const struct gpu_ops *gpu, const struct op_row *ops, size_t op_cnt)
+{
+	uint32_t *rows = calloc(gpu->ops.cnt + 1, sizeof(*rows));
+
+	for (size_t i = 0; rows && i < op_cnt; i++) {
+		const struct gpu_op *of = gpu_ops__find(gpu, ops[i].pid, ops[i].kind, ops[i].name_id, ops[i].action_id);
+
+		if (of)
+			rows[of - (const struct gpu_op *)gpu->ops.items]++;
+	}
+	return rows;
+}
+
 static int make_row(const struct op_row *op, const struct report_options *options, bool by_action, size_t order,
 		    struct ops_row *row)
 {
@@ -180,6 +233,9 @@ static int make_row(const struct op_row *op, const struct report_options *option
 static void merge_into(struct ops_row *sum, struct ops_row *row)
 {
 	op_val__add(&sum->val, &row->val);
+	sum->device_ns = add_saturating(sum->device_ns, row->device_ns);
+	sum->self_device_ns = add_saturating(sum->self_device_ns, row->self_device_ns);
+	sum->device_unknown |= row->device_unknown;
 	sum->flops = add_saturating(sum->flops, row->flops);
 	sum->same_words &= sum->word_cnt == row->word_cnt &&
 			   (!row->word_cnt || !memcmp(sum->words, row->words, row->word_cnt * sizeof(*row->words)));
@@ -222,7 +278,7 @@ static void add_up_actions(struct ops_rows *rows)
 static void sort_rows(struct ops_rows *rows, const struct report_options *options)
 {
 	struct order order = {.by_action = options->by_action};
-	size_t key = 0;
+	size_t key = !options->sort && rows->has_device;
 
 	while (options->sort && strcmp(ops_rows__sort_keys[key], options->sort))
 		key++;
@@ -252,28 +308,75 @@ static int count_processes(struct ops_rows *rows)
 	return 0;
 }
 
-static bool chosen(const struct op_row *op, const struct report_options *options)
+static bool chosen(const char *action, const struct report_options *options)
 {
-	return !options->action || !strcmp(options->action, op->action ? op->action : OPS_NO_ACTION);
+	return !options->action || !strcmp(options->action, action ? action : OPS_NO_ACTION);
+}
+
+/* Kernels and copies, as torch lists them: rows of their own, of no CPU time. */
+static int add_works(struct job *job, const struct report_options *options, uint32_t pid, bool by_action,
+		     struct ops_rows *out)
+{
+	const struct gpu_work *works = out->gpu.works.items;
+
+	for (size_t i = 0; i < out->gpu.works.cnt; i++) {
+		const char *action = works[i].action ? job__name_or_lost(job, works[i].action) : NULL;
+		struct ops_row *row = &out->items[out->cnt];
+
+		if (works[i].action && !action)
+			return -ENOMEM;
+		if (!processes__in_scope(job, works[i].pid, pid) || !chosen(action, options))
+			continue;
+		*row = (struct ops_row){.name = works[i].name,
+					.overload = options->overloads ? "" : NULL,
+					.action = by_action ? action : NULL,
+					.activity = works[i].kind,
+					.device_ns = works[i].total_ns,
+					.self_device_ns = works[i].total_ns,
+					.pid = works[i].pid,
+					.val = {.calls = works[i].cnt},
+					.order = SIZE_MAX - out->gpu.works.cnt + i};
+		row->shapes = options->shapes ? words__shapes(NULL, 0) : NULL;
+		out->cnt++;
+		if (options->shapes && !row->shapes)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static int collect(struct job *job, const struct report_options *options, uint32_t pid, bool by_action,
+		   struct ops_rows *out)
+{
+	size_t cnt;
+	const struct op_row *ops = job__ops(job, &cnt);
+	uint32_t *rows = count_rows(&out->gpu, ops, cnt);
+	int err = 0;
+
+	out->items = calloc(cnt + out->gpu.works.cnt + 1, sizeof(*out->items));
+	if (!out->items || !rows)
+		err = -ENOMEM;
+	for (size_t i = 0; i < cnt && !err; i++) {
+		if (!processes__in_scope(job, ops[i].pid, pid))
+			continue;
+		out->has_rows = true;
+		if (!chosen(ops[i].action, options))
+			continue;
+		err = make_row(&ops[i], options, by_action, i, &out->items[out->cnt++]);
+		set_device(&out->gpu, &ops[i], options, rows, &out->items[out->cnt - 1]);
+	}
+	free(rows);
+	return err ?: add_works(job, options, pid, by_action, out);
 }
 
 int ops_rows__collect(struct job *job, const struct report_options *options, uint32_t pid, bool by_action,
 		      struct ops_rows *out)
 {
-	size_t cnt;
-	const struct op_row *ops = job__ops(job, &cnt);
-	int err = 0;
+	int err;
 
-	*out = (struct ops_rows){.items = calloc(cnt + 1, sizeof(*out->items))};
-	if (!out->items)
-		return -ENOMEM;
-	for (size_t i = 0; i < cnt && !err; i++) {
-		if (!processes__in_scope(job, ops[i].pid, pid))
-			continue;
-		out->has_rows = true;
-		if (chosen(&ops[i], options))
-			err = make_row(&ops[i], options, by_action, i, &out->items[out->cnt++]);
-	}
+	*out = (struct ops_rows){0};
+	err = gpu_ops__new(job, &out->gpu);
+	if (!err)
+		err = collect(job, options, pid, by_action, out);
 	if (!err)
 		err = count_processes(out);
 	if (err) {
@@ -281,6 +384,8 @@ int ops_rows__collect(struct job *job, const struct report_options *options, uin
 		return err;
 	}
 	merge(out);
+	for (size_t i = 0; i < out->cnt; i++)
+		out->has_device |= out->items[i].self_device_ns > 0;
 	add_up_actions(out);
 	sort_rows(out, options);
 	return 0;
@@ -291,6 +396,7 @@ void ops_rows__release(struct ops_rows *rows)
 	for (size_t i = 0; i < rows->cnt; i++)
 		free(rows->items[i].shapes);
 	free(rows->items);
+	gpu_ops__release(&rows->gpu);
 	*rows = (struct ops_rows){0};
 }
 

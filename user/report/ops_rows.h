@@ -5,6 +5,7 @@
 #ifndef STEPFLAME_OPS_ROWS_H
 #define STEPFLAME_OPS_ROWS_H
 
+#include "../model/gpu_ops.h"
 #include "../model/processes.h"
 #include "report.h"
 
@@ -21,10 +22,13 @@ struct ops_row {
 	/* Of the first call; NULL without shapes. */
 	const uint64_t *words;
 	size_t word_cnt;
-	bool same_words; /* all calls had these: dtypes too, which are not in shapes */
-	bool shaped;     /* some call has words, whether or not they are told apart */
-	enum span_kind kind;
-	uint32_t pid; /* PROCESSES_ALL_MAIN when several processes are in it */
+	bool same_words;            /* all calls had these: dtypes too, which are not in shapes */
+	bool shaped;                /* some call has words, whether or not they are told apart */
+	enum span_kind kind;        /* SPAN_NONE: work of a GPU by itself */
+	enum gpu_activity activity; /* then: which */
+	uint64_t device_ns, self_device_ns;
+	bool device_unknown; /* calls of several rows asked for it, and which for how much is not known */
+	uint32_t pid;        /* PROCESSES_ALL_MAIN when several processes are in it */
 	struct op_val val;
 	uint64_t flops;          /* of all calls */
 	size_t order;            /* of first record */
@@ -35,10 +39,15 @@ struct ops_rows {
 	struct ops_row *items; /* malloc'ed */
 	size_t cnt;
 	size_t processes;
-	bool has_rows; /* the recording has rows of these processes, perhaps not of this action */
+	bool has_rows;      /* the recording has rows of these processes, perhaps not of this action */
+	bool has_device;    /* some device time */
+	struct gpu_ops gpu; /* whose texts the names of kernels are */
 };
 
-/* Names as torch's sort_by, where it has them; the first is the default, as in Lightning's PyTorchProfiler. */
+/*
+ * Names as torch's sort_by, where it has them; the first is the default, as in Lightning's PyTorchProfiler: of a table
+ * with device times the second.
+ */
 extern const char *const ops_rows__sort_keys[];
 
 /*

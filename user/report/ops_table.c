@@ -26,6 +26,10 @@ enum column {
 	TOTAL_SHARE,
 	TOTAL,
 	AVERAGE,
+	SELF_DEVICE,
+	SELF_DEVICE_SHARE,
+	DEVICE_TOTAL,
+	DEVICE_AVERAGE,
 	MEMORY,
 	SELF_MEMORY,
 	DEVICE_MEMORY,
@@ -39,14 +43,16 @@ enum column {
 };
 
 static const char *const titles[COLUMN__COUNT] = {
-	"Name",         "Overload Name", "Self CPU %",      "Self CPU", "CPU total %",   "CPU total",
-	"CPU time avg", "CPU Mem",       "Self CPU Mem",    "CUDA Mem", "Self CUDA Mem", "# of Calls",
-	"Input Shapes", "Module",        "Source Location", NULL,
+	"Name",          "Overload Name", "Self CPU %",   "Self CPU",        "CPU total %",
+	"CPU total",     "CPU time avg",  "Self CUDA",    "Self CUDA %",     "CUDA total",
+	"CUDA time avg", "CPU Mem",       "Self CPU Mem", "CUDA Mem",        "Self CUDA Mem",
+	"# of Calls",    "Input Shapes",  "Module",       "Source Location", NULL,
 };
 
 struct layout {
 	size_t width[COLUMN__COUNT]; /* 0: not there */
 	double self_us;              /* of all rows */
+	double device_us;            /* likewise, of what GPUs did */
 	double flops_scale;
 	const char *flops_title;
 };
@@ -196,6 +202,8 @@ static int measure(struct layout *layout, const struct ops_row *rows, size_t cnt
 
 	for (size_t i = 0; i < cnt; i++) {
 		layout->self_us += rows[i].val.self_ns / 1e3;
+		if (rows[i].activity)
+			layout->device_us += rows[i].self_device_ns / 1e3;
 		overloads |= rows[i].overload && *rows[i].overload;
 		some_shapes |= rows[i].word_cnt;
 		if (rows[i].shapes)
@@ -203,6 +211,8 @@ static int measure(struct layout *layout, const struct ops_row *rows, size_t cnt
 	}
 	for (enum column c = SELF_SHARE; c <= CALLS; c++)
 		width[c] = NUMBER_WIDTH;
+	for (enum column c = SELF_DEVICE; c <= DEVICE_AVERAGE && !options->device; c++)
+		width[c] = 0;
 	if (!options->memory)
 		width[MEMORY] = width[SELF_MEMORY] = 0;
 	if (!options->device_memory)
@@ -275,6 +285,21 @@ static int put_texts(const struct layout *layout, const struct ops_row *row, cel
 	return ok ? 0 : -ENOMEM;
 }
 
+static void put_device(const struct layout *layout, const struct ops_row *row, cell_text *cells)
+{
+	double total_us = row->device_ns / 1e3, self_us = row->self_device_ns / 1e3;
+
+	if (row->device_unknown) {
+		for (enum column c = SELF_DEVICE; c <= DEVICE_AVERAGE; c++)
+			strcpy(cells[c], "--");
+		return;
+	}
+	format_us(cells[SELF_DEVICE], self_us);
+	format_share(cells[SELF_DEVICE_SHARE], self_us, layout->device_us);
+	format_us(cells[DEVICE_TOTAL], total_us);
+	format_us(cells[DEVICE_AVERAGE], total_us / row->val.calls);
+}
+
 static int print_row(const struct layout *layout, const struct ops_row *row, FILE *out)
 {
 	cell_text cells[COLUMN__COUNT] = {""};
@@ -288,6 +313,7 @@ static int print_row(const struct layout *layout, const struct ops_row *row, FIL
 	format_share(cells[TOTAL_SHARE], total_us, layout->self_us);
 	format_us(cells[TOTAL], total_us);
 	format_us(cells[AVERAGE], total_us / val->calls);
+	put_device(layout, row, cells);
 	format_bytes(cells[MEMORY], val->total_bytes[OP_MEMORY_CPU]);
 	format_bytes(cells[SELF_MEMORY], val->self_bytes[OP_MEMORY_CPU]);
 	format_bytes(cells[DEVICE_MEMORY], val->total_bytes[OP_MEMORY_DEVICE]);
@@ -319,5 +345,9 @@ int ops_table__print(const struct ops_row *rows, size_t cnt, const struct ops_ta
 	print_dashes(&layout, out);
 	format_us(sum, layout.self_us);
 	fprintf(out, "Self CPU time total: %s\n", sum);
+	if (options->device) {
+		format_us(sum, layout.device_us);
+		fprintf(out, "Self CUDA time total: %s\n", sum);
+	}
 	return err;
 }

@@ -10,6 +10,7 @@ struct ops_table_options {
 	bool flops;
 	bool memory;
 	bool device_memory;
+	bool device; /* times */
 };
 
 /*

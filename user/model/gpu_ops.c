@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * A call knows its innermost operator, and by its path the spans around it. Sums are made by appending and merging:
+ * there are few keys and many calls.
+ */
+#include "gpu_ops.h"
+
+#include <errno.h>
+#include <search.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../order.h"
+#include "../target/demangle.h"
+#include "stacks.h"
+#include "sums.h"
+
+#define KERNEL_NAME_MAX 1024
+
+char *gpu_work__text(struct job *job, enum gpu_activity kind, enum gpu_direction direction, uint64_t name)
+{
+	static const char *const copies[GPU_DIRECTION__COUNT] = {
+		[GPU_HTOD_DIRECTION] = "Memcpy HtoD",
+		[GPU_DTOH_DIRECTION] = "Memcpy DtoH",
+		[GPU_DTOD_DIRECTION] = "Memcpy DtoD",
+		[GPU_HTOH_DIRECTION] = "Memcpy HtoH",
+	};
+	char demangled[KERNEL_NAME_MAX];
+	const char *text;
+
+	if (kind == GPU_ACTIVITY_COPY)
+		return strdup(direction < GPU_DIRECTION__COUNT && copies[direction] ? copies[direction] : "Memcpy");
+	if (kind == GPU_ACTIVITY_SET)
+		return strdup("Memset (Device)");
+	if (!name)
+		return strdup(kind == GPU_ACTIVITY_GRAPH ? "CUDA graph" : "(unknown)");
+	text = job__name_or_lost(job, name);
+	if (text && kind == GPU_ACTIVITY_KERNEL && demangle__name(text, demangled, sizeof(demangled)))
+		text = demangled;
+	return text ? strdup(text) : NULL;
+}
+
+/* ---- which calls count ---- */
+
+/* Whether operators of the process were counted then; where no window says so, always. */
+static bool in_window(const struct rec_op_window *windows, size_t cnt, uint32_t pid, uint64_t time_ns)
+{
+	bool has = false;
+
+	for (size_t i = 0; i < cnt; i++) {
+		if (windows[i].pid != pid)
+			continue;
+		if (windows[i].start_ns <= time_ns && time_ns <= windows[i].end_ns)
+			return true;
+		has = true;
+	}
+	return !has;
+}
+
+/* ---- operators ---- */
+
+struct making {
+	struct job *job;
+	struct gpu_ops *out;
+	const struct gpu *gpu;
+	const struct stacks *stacks;
+	size_t merged_cnt; /* of out->ops: when it was merged last */
+	void *nodes;       /* tree of struct gpu_op: keys of nodes among the rows */
+};
+
+static int compare_op(const void *a, const void *b)
+{
+	const struct gpu_op *x = a, *y = b;
+
+	if (x->pid != y->pid)
+		return ORDER(x->pid, y->pid);
+	if (x->kind != y->kind)
+		return ORDER(x->kind, y->kind);
+	return x->name != y->name ? ORDER(x->name, y->name) : ORDER(x->action, y->action);
+}
+
+static void merge_ops(struct making *m)
+{
+	struct gpu_op *ops = m->out->ops.items;
+	size_t kept = 0;
+
+	if (m->out->ops.cnt)
+		qsort(ops, m->out->ops.cnt, sizeof(*ops), compare_op);
+	for (size_t i = 0; i < m->out->ops.cnt; i++) {
+		if (!kept || compare_op(&ops[kept - 1], &ops[i])) {
+			ops[kept++] = ops[i];
+			continue;
+		}
+		ops[kept - 1].self_ns = sum__u64(ops[kept - 1].self_ns, ops[i].self_ns);
+		ops[kept - 1].total_ns = sum__u64(ops[kept - 1].total_ns, ops[i].total_ns);
+	}
+	m->out->ops.cnt = m->merged_cnt = kept;
+}
+
+static int add_op(struct making *m, const struct gpu_op *op)
+{
+	struct gpu_op *slot;
+
+	if (m->out->ops.cnt > 4096 && m->out->ops.cnt > 2 * m->merged_cnt)
+		merge_ops(m);
+	slot = array__add(&m->out->ops, sizeof(*slot));
+	if (!slot)
+		return -ENOMEM;
+	*slot = *op;
+	return 0;
+}
+
+static bool is_row(uint32_t kind)
+{
+	return kind == SPAN_OP || kind == SPAN_EVALUATE || kind == SPAN_NODE || kind == SPAN_LABEL;
+}
+
+static bool is_action(uint32_t kind)
+{
+	return kind == SPAN_ACTION || kind == SPAN_BACKWARD || kind == SPAN_USER;
+}
+
+/*
+ * To all that is open in the path. A call whose only child has its own name is one with it in the table: of two in a
+ * row that have one name the inner one is left out.
+ */
+static int add_path(struct making *m, uint32_t pid, const struct path *path, uint64_t ns)
+{
+	struct gpu_op op = {.pid = pid, .total_ns = ns};
+	uint32_t innermost = path->cnt;
+	uint64_t action = 0;
+	int err = 0;
+
+	for (uint32_t i = 0; i < path->cnt; i++)
+		if (is_row(path->spans[i].kind) && (!i || path->spans[i].kind != path->spans[i - 1].kind ||
+						    path->spans[i].name != path->spans[i - 1].name))
+			innermost = i;
+	for (uint32_t i = 0; i < path->cnt && !err; i++) {
+		const struct path_span *span = &path->spans[i];
+
+		if (is_action(span->kind))
+			action = span->name;
+		if (!is_row(span->kind) ||
+		    (i && span->kind == path->spans[i - 1].kind && span->name == path->spans[i - 1].name))
+			continue;
+		op.kind = span->kind;
+		op.name = span->name;
+		op.action = action;
+		op.self_ns = i == innermost ? ns : 0;
+		err = add_op(m, &op);
+	}
+	return err;
+}
+
+static int add_call(struct making *m, const struct gpu_call *call)
+{
+	struct gpu_op op = {.pid = call->pid,
+			    .kind = SPAN_OP,
+			    .name = call->op,
+			    .action = call->action,
+			    .self_ns = call->device_ns,
+			    .total_ns = call->device_ns};
+	struct path path = stacks__path(m->stacks, call->path);
+
+	if (call->path && path.known)
+		return add_path(m, call->pid, &path, call->device_ns);
+	if (!call->op)
+		return 0;
+	m->out->without_paths = true;
+	op.kind = SPAN_NODE;
+	if (!tfind(&op, &m->nodes, compare_op))
+		op.kind = SPAN_OP;
+	return add_op(m, &op);
+}
+
+/* An operator and a node may have one name; a node's row tells. */
+static int find_nodes(struct making *m)
+{
+	size_t cnt;
+	const struct op_row *rows = job__ops(m->job, &cnt);
+
+	for (size_t i = 0; i < cnt; i++) {
+		struct gpu_op *op;
+
+		if (rows[i].kind != SPAN_NODE)
+			continue;
+		op = malloc(sizeof(*op));
+		if (!op)
+			return -ENOMEM;
+		*op = (struct gpu_op){
+			.pid = rows[i].pid, .kind = SPAN_NODE, .name = rows[i].name_id, .action = rows[i].action_id};
+		if (!tsearch(op, &m->nodes, compare_op) || *(struct gpu_op **)tfind(op, &m->nodes, compare_op) != op)
+			free(op);
+	}
+	return 0;
+}
+
+/* ---- what GPUs did ---- */
+
+/* A key of works: what they are told apart by. */
+struct work_node {
+	uint32_t pid, kind, direction;
+	uint64_t name, action;
+	size_t index; /* in works */
+};
+
+static int compare_work(const void *a, const void *b)
+{
+	const struct work_node *x = a, *y = b;
+
+	if (x->pid != y->pid)
+		return ORDER(x->pid, y->pid);
+	if (x->kind != y->kind)
+		return ORDER(x->kind, y->kind);
+	if (x->direction != y->direction)
+		return ORDER(x->direction, y->direction);
+	return x->name != y->name ? ORDER(x->name, y->name) : ORDER(x->action, y->action);
+}
+
+/* NULL: no memory. */
+static struct gpu_work *find_work(struct making *m, void **tree, const struct work_node *key)
+{
+	struct work_node **found = tfind(key, tree, compare_work), *node;
+	struct gpu_work *work;
+	char **text;
+
+	if (found)
+		return &((struct gpu_work *)m->out->works.items)[(*found)->index];
+	text = array__add(&m->out->texts, sizeof(*text));
+	if (text)
+		*text = gpu_work__text(m->job, key->kind, key->direction, key->name);
+	node = text && *text ? malloc(sizeof(*node)) : NULL;
+	work = node ? array__add(&m->out->works, sizeof(*work)) : NULL;
+	if (!work || !tsearch(node, tree, compare_work)) {
+		free(node);
+		return NULL;
+	}
+	*node = *key;
+	node->index = m->out->works.cnt - 1;
+	*work = (struct gpu_work){.name = *text, .pid = key->pid, .kind = key->kind, .action = key->action};
+	return work;
+}
+
+static int add_works(struct making *m, const struct rec_op_window *windows, size_t window_cnt)
+{
+	size_t cnt;
+	const struct gpu_act *activities = gpu__activities(m->gpu, &cnt);
+	void *tree = NULL;
+	int err = 0;
+
+	for (size_t i = 0; i < cnt && !err; i++) {
+		const struct gpu_act *activity = &activities[i];
+		const struct gpu_call *call = gpu__call_of(m->gpu, activity);
+		struct work_node key = {.pid = activity->pid,
+					.kind = activity->kind,
+					.direction = activity->direction,
+					.name = activity->name,
+					.action = call ? call->action : 0};
+		struct gpu_work *work;
+
+		if (!gpu_act__is_work(activity) ||
+		    !in_window(windows, window_cnt, activity->pid, call ? call->start_ns : activity->start_ns))
+			continue;
+		work = find_work(m, &tree, &key);
+		if (!work) {
+			err = -ENOMEM;
+			break;
+		}
+		work->cnt++;
+		work->total_ns = sum__u64(work->total_ns, activity->duration_ns);
+	}
+	tdestroy(tree, free);
+	return err;
+}
+
+/* ---- together ---- */
+
+int gpu_ops__new(struct job *job, struct gpu_ops *out)
+{
+	struct making m = {.job = job, .out = out, .gpu = job__gpu(job), .stacks = job__stacks(job)};
+	const struct rec_op_window *windows;
+	const struct gpu_call *calls;
+	size_t window_cnt, call_cnt;
+	int err;
+
+	*out = (struct gpu_ops){0};
+	if (!m.gpu)
+		return -ENOMEM;
+	windows = job__op_windows(job, &window_cnt);
+	calls = gpu__calls(m.gpu, &call_cnt);
+	err = call_cnt ? find_nodes(&m) : 0;
+	for (size_t i = 0; i < call_cnt && !err; i++)
+		if (calls[i].device_ns && in_window(windows, window_cnt, calls[i].pid, calls[i].start_ns))
+			err = add_call(&m, &calls[i]);
+	merge_ops(&m);
+	tdestroy(m.nodes, free);
+	if (!err)
+		err = add_works(&m, windows, window_cnt);
+	if (err)
+		gpu_ops__release(out);
+	return err;
+}
+
+void gpu_ops__release(struct gpu_ops *ops)
+{
+	for (size_t i = 0; i < ops->texts.cnt; i++)
+		free(((char **)ops->texts.items)[i]);
+	free(ops->texts.items);
+	free(ops->works.items);
+	free(ops->ops.items);
+	*ops = (struct gpu_ops){0};
+}
+
+const struct gpu_op *gpu_ops__find(const struct gpu_ops *ops, uint32_t pid, enum span_kind kind, uint64_t name,
+				   uint64_t action)
+{
+	const struct gpu_op key = {.pid = pid, .kind = kind, .name = name, .action = action};
+
+	return ops->ops.cnt ? bsearch(&key, ops->ops.items, ops->ops.cnt, sizeof(key), compare_op) : NULL;
+}
