@@ -38,6 +38,9 @@ const char *verdict_class__name(enum verdict_class class)
 #define PYTHON_SHARE  0.4
 #define CPU_OP_SHARE  0.5
 #define MENTION_SHARE 0.02
+#define BUSY_SHARE    0.8 /* of the time that CUPTI watched: the GPU bounds */
+#define LAUNCH_SHARE  0.5 /* on the CPU, while the GPU waits */
+#define WATCHED_SHARE 0.1 /* that CUPTI watched, for it to say something of all steps */
 
 #define ENDS_MAX      3 /* of workers, that are told of */
 
@@ -69,9 +72,11 @@ struct judging {
 	const struct steps *steps;
 	const struct step_track *track;
 	const struct blame *blame;
+	const struct gpu_steps *gpu;
 	struct verdict *verdict;
 	const struct rule *rule;         /* the winner; or */
-	const struct blame_group *group; /* the winner; or neither */
+	const struct blame_group *group; /* the winner; or */
+	bool busy;                       /* that the GPU works is; or none of them */
 	double share;                    /* of it */
 	size_t workers;
 	int err;
@@ -204,6 +209,14 @@ static bool class_of_group(const struct blame_group *group, enum verdict_class *
 	return true;
 }
 
+/* Of the time that CUPTI watched; -1: too little. */
+static double busy_share(const struct judging *j)
+{
+	const struct gpu_step *all = &j->gpu->all;
+
+	return all->watched_ns && all->watched_ns >= WATCHED_SHARE * j->blame->all.total_ns ? gpu_step__busy(all) : -1;
+}
+
 static void find_winner(struct judging *j)
 {
 	const struct step_sum *all = &j->blame->all;
@@ -230,6 +243,12 @@ static void find_winner(struct judging *j)
 		j->group = &j->blame->groups[i];
 		j->share = share;
 		j->verdict->class = class;
+	}
+	if (busy_share(j) >= best * BUSY_SHARE) {
+		j->rule = NULL;
+		j->group = NULL;
+		j->busy = true;
+		j->verdict->class = VERDICT_GPU;
 	}
 }
 
@@ -295,6 +314,48 @@ static void judge_cpu(struct judging *j)
 			"no phase and no wait stands out: %.0f %% of the time of a step is on the CPU, %.0f %% waits",
 			100 - 100 * waits, 100 * waits);
 	}
+}
+
+/* ---- the GPU, where the CPU does not wait for it ---- */
+
+/* On the CPU, for each kernel that the GPU is given. */
+static double ns_per_kernel(const struct judging *j)
+{
+	const struct step_sum *all = &j->blame->all;
+
+	return (double)on_cpu_ns(all) / all->total_ns * j->gpu->all.watched_ns / j->gpu->kernels;
+}
+
+static bool is_launch_bound(const struct judging *j)
+{
+	const struct step_sum *all = &j->blame->all;
+	double busy = busy_share(j);
+
+	return busy >= 0 && busy < BUSY_SHARE && j->gpu->kernels && j->track->thread &&
+	       on_cpu_ns(all) >= LAUNCH_SHARE * all->total_ns &&
+	       (double)j->gpu->kernel_ns / j->gpu->kernels < ns_per_kernel(j);
+}
+
+static void judge_launches(struct judging *j)
+{
+	j->verdict->class = VERDICT_LAUNCH;
+	say_why(j,
+		"the GPU works for %.0f %% of the time of a step, and waits for the CPU, which takes %.3g us to ask "
+		"for "
+		"each kernel of %.3g us",
+		100 * busy_share(j), ns_per_kernel(j) / 1e3, j->gpu->kernel_ns / 1e3 / j->gpu->kernels);
+}
+
+static void say_busy(struct judging *j)
+{
+	const struct gpu_steps *gpu = j->gpu;
+
+	if (busy_share(j) >= 0 && gpu->kernels)
+		say(j, &j->verdict->evidence, "GPU busy for %.1f %% of %.3g s, with %" PRIu64 " kernels of %.3g us",
+		    100 * busy_share(j), gpu->all.watched_ns / 1e9, gpu->kernels, gpu->kernel_ns / 1e3 / gpu->kernels);
+	else if (busy_share(j) >= 0)
+		say(j, &j->verdict->evidence, "GPU busy for %.1f %% of %.3g s", 100 * busy_share(j),
+		    gpu->all.watched_ns / 1e9);
 }
 
 /* ---- why, evidence ---- */
@@ -433,6 +494,10 @@ static void give_evidence(struct judging *j)
 	const struct blame_group *group = j->group;
 	struct spot top[BLAME_SPOTS] = {0};
 
+	if (j->verdict->class == VERDICT_GPU || j->verdict->class == VERDICT_LAUNCH)
+		say_busy(j);
+	if (j->busy)
+		return;
 	if (group && !j->rule) {
 		say_spots(j, group->spots, BLAME_SPOTS);
 		if (is_one_waker(group))
@@ -488,8 +553,12 @@ static const char *const advice[VERDICT__COUNT][2] = {
 	[VERDICT_UNCLEAR] = {"stepflame report --advanced --leaf says what runs there"},
 	[VERDICT_CPU_OP] = {"stepflame record --ops, then report --ops, says which operators",
 			    "a GPU; torch.set_num_threads() to the cores that there are; bfloat16; torch.compile"},
-	[VERDICT_GPU] = {"fewer waits for the GPU: no .item(), .cpu() or print() of tensors in each step",
-			 "else the GPU is what bounds: mixed precision, larger batches, torch.compile"},
+	[VERDICT_GPU] =
+		{"fewer waits for the GPU: no .item(), .cpu() or print() of tensors in each step",
+		 "else the GPU is what bounds: mixed precision, torch.compile, or a faster one; stepflame report --gpu "
+		 "says which kernels"},
+	[VERDICT_LAUNCH] = {"fewer and larger kernels: torch.compile, fused optimizers, larger batches",
+			    "CUDA graphs: torch.compile(mode=\"reduce-overhead\"), torch.cuda.graphs"},
 	[VERDICT_COMM] = {"stepflame report --steps --per-rank: the rank that waits least is waited for",
 			  "gradient accumulation with no_sync(), larger buckets, a faster network"},
 	[VERDICT_CHECKPOINT] = {"save less often, or aside: torch.distributed.checkpoint.async_save, a thread",
@@ -511,7 +580,7 @@ static void advise(struct judging *j)
 	else if (j->verdict->class == VERDICT_PYTHON)
 		advise_python(j);
 	else if (j->verdict->class != VERDICT_UNCLEAR || j->rule || j->group)
-		for (int i = 0; i < 2 && texts[i]; i++)
+		for (int i = j->busy; i < 2 && texts[i]; i++)
 			say(j, &j->verdict->next, "%s", texts[i]);
 }
 
@@ -539,6 +608,10 @@ static void judge(struct judging *j)
 		say_parts(j, j->rule);
 	else if (j->group)
 		say_group(j, j->group);
+	else if (j->busy)
+		say_why(j, "the GPU works for %.0f %% of the time of a step", 100 * busy_share(j));
+	else if (is_launch_bound(j))
+		judge_launches(j);
 	else
 		judge_cpu(j);
 	for (size_t i = 0; i < j->blame->group_cnt; i++) {
@@ -553,12 +626,13 @@ static void judge(struct judging *j)
 }
 
 int verdict__new(struct job *job, const struct steps *steps, const struct step_track *track, const struct blame *blame,
-		 struct verdict *verdict)
+		 const struct gpu_steps *gpu, struct verdict *verdict)
 {
 	struct judging j = {.job = job,
 			    .steps = steps,
 			    .track = track,
 			    .blame = blame,
+			    .gpu = gpu,
 			    .verdict = verdict,
 			    .workers = count_workers(job, track->pid)};
 

@@ -7,6 +7,7 @@
 #define STEPFLAME_VERDICT_H
 
 #include "blame.h"
+#include "gpu_steps.h"
 
 #define STEPFLAME_VERDICTS(X)       \
 	X(UNCLEAR, "unclear")       \
@@ -14,6 +15,7 @@
 	X(PYTHON, "Python-bound")   \
 	X(CPU_OP, "CPU-op-bound")   \
 	X(GPU, "GPU-bound")         \
+	X(LAUNCH, "launch-bound")   \
 	X(COMM, "comm-bound")       \
 	X(CHECKPOINT, "checkpoint") \
 	X(MEMORY, "memory")         \
@@ -35,9 +37,9 @@ struct verdict {
 };
 
 const char *verdict_class__name(enum verdict_class class); /* "input-bound" */
-/* 0 or -ENOMEM. Free with verdict__release. */
+/* All of one track. 0 or -ENOMEM. Free with verdict__release. */
 int verdict__new(struct job *job, const struct steps *steps, const struct step_track *track, const struct blame *blame,
-		 struct verdict *verdict);
+		 const struct gpu_steps *gpu, struct verdict *verdict);
 void verdict__release(struct verdict *verdict);
 
 /* "train.py:42 Rows.__getitem__" of a spot that is one; malloc'ed, NULL: no memory. */

@@ -77,7 +77,9 @@ int steps_of__new(const struct steps_view *view, const struct step_track *track,
 	*of = (struct steps_of){.track = track, .order = calloc(track->slow_cnt + 1, sizeof(*of->order))};
 	err = of->order ? blame__new(view->job, view->steps, track, &of->blame) : -ENOMEM;
 	if (!err)
-		err = verdict__new(view->job, view->steps, track, &of->blame, &of->verdict);
+		err = gpu_steps__new(view->job, view->steps, track, &of->gpu);
+	if (!err)
+		err = verdict__new(view->job, view->steps, track, &of->blame, &of->gpu, &of->verdict);
 	if (err) {
 		steps_of__release(of);
 		return err;
@@ -92,6 +94,7 @@ int steps_of__new(const struct steps_view *view, const struct step_track *track,
 void steps_of__release(struct steps_of *of)
 {
 	verdict__release(&of->verdict);
+	gpu_steps__release(&of->gpu);
 	blame__release(&of->blame);
 	free(of->order);
 }
@@ -272,6 +275,23 @@ static void print_cpu(const char *title, const struct step_sum *sum, FILE *out)
 			cnt == 1 ? "" : "s");
 }
 
+static void print_gpu(const char *title, const struct gpu_step *sum, FILE *out)
+{
+	char calls[160] = "", busy[96] = "";
+
+	if (sum->told)
+		snprintf(calls, sizeof(calls),
+			 "%.4g launches, %.4g copies (%.3g MB) a step; %.4g ms of it in these calls, %.4g ms in waits",
+			 (double)sum->launches / sum->told, (double)sum->copies / sum->told,
+			 sum->copied_bytes / 1e6 / sum->told, sum->api_ns / 1e6 / sum->told,
+			 sum->sync_ns / 1e6 / sum->told);
+	if (sum->watched_ns)
+		snprintf(busy, sizeof(busy), "busy for %.1f %% of the %.3g s that CUPTI watched",
+			 100 * gpu_step__busy(sum), sum->watched_ns / 1e9);
+	if (*calls || *busy)
+		text__paragraph(out, "%s: %s%s%s", title, calls, *calls && *busy ? "; " : "", busy);
+}
+
 static void print_below(const struct steps_of *of, FILE *out)
 {
 	const struct step_track *track = of->track;
@@ -279,6 +299,9 @@ static void print_below(const struct steps_of *of, FILE *out)
 	print_cpu("on CPU", &of->blame.all, out);
 	if (track->slow_cnt)
 		print_cpu("on CPU in slow steps", &of->blame.slow, out);
+	print_gpu("GPU", &of->gpu.all, out);
+	if (track->slow_cnt)
+		print_gpu("GPU in slow steps", &of->gpu.slow, out);
 	if (of->blame.all.gc_ns >= SHOWN_SHARE * track->total_ns)
 		text__paragraph(out, "gc: %.4g s of collections, %.1f %% of the time, in what is above",
 				of->blame.all.gc_ns / 1e9, 100.0 * of->blame.all.gc_ns / track->total_ns);

@@ -27,7 +27,28 @@ static json_t *json_waits(const struct step_sum *sum, int phase)
 	return common__json_unless_failed(waits, failed);
 }
 
-static json_t *json_step(const struct step_track *track, const struct step *step, const char *cause, uint64_t base_ns)
+/* What was asked for in steps of so many ns, and how long the GPU worked; gpu NULL: the process has none. */
+static json_t *json_gpu(const struct gpu_step *gpu, uint64_t ns)
+{
+	bool told = gpu && gpu->told, watched = gpu && gpu->watched_ns;
+	json_t *busy;
+
+	if (!told && !watched)
+		return json_null();
+	/* Of one step all of it, or nothing: what is left is no idle time. */
+	watched &= !ns || gpu_step__is_watched(gpu, ns);
+	busy = watched ? json_real(gpu->busy_ns / 1e9) : json_null();
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "launches",
+			 told ? json_integer(gpu->launches) : json_null(), "copies",
+			 told ? json_integer(gpu->copies) : json_null(), "copied_bytes",
+			 told ? json_integer(gpu->copied_bytes) : json_null(), "api_s",
+			 told ? json_real(gpu->api_ns / 1e9) : json_null(), "sync_s",
+			 told ? json_real(gpu->sync_ns / 1e9) : json_null(), "busy_s", busy, "idle_s",
+			 watched ? json_real((gpu->watched_ns - gpu->busy_ns) / 1e9) : json_null());
+}
+
+static json_t *json_step(const struct step_track *track, const struct step *step, const struct gpu_step *gpu,
+			 const char *cause, uint64_t base_ns)
 {
 	struct step_sum sum = {0};
 	json_t *phases = json_object();
@@ -42,11 +63,11 @@ static json_t *json_step(const struct step_track *track, const struct step *step
 				json_object_set_new(phases, phase__name(phase), json_real(step->phase_ns[phase] / 1e9));
 	}
 	phases = common__json_unless_failed(phases, failed);
-	return json_pack("{s:I, s:f, s:f, s:o, s:o, s:o, s:f, s:o}", "index", (json_int_t)step->index, "start_s",
+	return json_pack("{s:I, s:f, s:f, s:o, s:o, s:o, s:f, s:o, s:o}", "index", (json_int_t)step->index, "start_s",
 			 (int64_t)(step->start_ns - base_ns) / 1e9, "duration_s", step__ns(step) / 1e9, "phases",
 			 phases, "oncpu_s", track->thread ? json_real(on_cpu_ns / 1e9) : json_null(), "waits",
-			 track->thread ? json_waits(&sum, -1) : json_null(), "gc_s", step->gc_ns / 1e9, "cause",
-			 cause ? json_string(cause) : json_null());
+			 track->thread ? json_waits(&sum, -1) : json_null(), "gc_s", step->gc_ns / 1e9, "gpu",
+			 json_gpu(gpu, step__ns(step)), "cause", cause ? json_string(cause) : json_null());
 }
 
 /* The list, printed. 0 or -ENOMEM. */
@@ -62,7 +83,8 @@ static int print_steps(struct job *job, const struct steps_of *of, FILE *out)
 
 		if (slow < track->slow_cnt && track->slow[slow] == i)
 			cause = blame_cause__name(of->blame.groups[of->blame.steps[slow++].group].cause);
-		step = json_step(track, &track->steps[i], cause, job__window(job)->start_ns);
+		step = json_step(track, &track->steps[i], of->gpu.steps ? &of->gpu.steps[i] : NULL, cause,
+				 job__window(job)->start_ns);
 		if (!step)
 			return -ENOMEM;
 		fputs(i ? ",\n    " : "\n    ", out);
@@ -105,7 +127,7 @@ static json_t *json_cpu(const struct step_sum *sum)
 }
 
 /* Where the time of all steps, or of the slow ones, went. */
-static json_t *json_sum(const struct step_track *track, const struct step_sum *sum)
+static json_t *json_sum(const struct step_track *track, const struct step_sum *sum, const struct gpu_step *gpu)
 {
 	json_t *phases = json_array();
 	int failed = 0;
@@ -124,8 +146,9 @@ static json_t *json_sum(const struct step_track *track, const struct step_sum *s
 				  track->thread ? json_waits(sum, phase) : json_null()));
 	}
 	phases = common__json_unless_failed(phases, failed);
-	return json_pack("{s:I, s:f, s:f, s:o, s:o}", "steps", (json_int_t)sum->step_cnt, "total_s",
-			 sum->total_ns / 1e9, "gc_s", sum->gc_ns / 1e9, "phases", phases, "cpu", json_cpu(sum));
+	return json_pack("{s:I, s:f, s:f, s:o, s:o, s:o}", "steps", (json_int_t)sum->step_cnt, "total_s",
+			 sum->total_ns / 1e9, "gc_s", sum->gc_ns / 1e9, "phases", phases, "cpu", json_cpu(sum), "gpu",
+			 json_gpu(gpu, 0));
 }
 
 static json_t *json_spots(struct job *job, const struct spot *spots)
@@ -205,8 +228,8 @@ static int set_track(struct job *job, const struct steps_of *of, json_t *object)
 	failed |= json_object_set_new(object, "remainder_s", json_real(track->misfit_ns / 1e9));
 	failed |= json_object_set_new(object, "slow", json_slow(track));
 	failed |= json_object_set_new(object, "causes", json_groups(job, &of->blame));
-	failed |= json_object_set_new(object, "all", json_sum(track, &of->blame.all));
-	failed |= json_object_set_new(object, "of_slow", json_sum(track, &of->blame.slow));
+	failed |= json_object_set_new(object, "all", json_sum(track, &of->blame.all, &of->gpu.all));
+	failed |= json_object_set_new(object, "of_slow", json_sum(track, &of->blame.slow, &of->gpu.slow));
 	failed |= json_object_set_new(object, "verdict", json_verdict(&of->verdict));
 	return failed;
 }

@@ -23,6 +23,7 @@ struct steps_view {
 struct steps_of {
 	const struct step_track *track;
 	struct blame blame;
+	struct gpu_steps gpu;
 	struct verdict verdict;
 	uint32_t *order; /* of blame.steps, by --sort */
 };

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Steps and the GPU: what a step asked for, as the probes counted it, and how long the GPUs of its process worked
+ * while it lasted, as CUPTI saw it, whoever asked for that.
+ */
+#ifndef STEPFLAME_GPU_STEPS_H
+#define STEPFLAME_GPU_STEPS_H
+
+#include "gpu.h"
+#include "gpu_time.h"
+#include "steps.h"
+
+struct gpu_step {
+	size_t told; /* steps of which the calls are known: 0 or 1; in a sum their count */
+	uint64_t launches, copies, copied_bytes;
+	uint64_t api_ns, sync_ns; /* in calls, but for waits; in waits */
+	uint64_t watched_ns;      /* of the step: that CUPTI was at work in */
+	uint64_t busy_ns;         /* of these: that GPUs worked in; of several the mean */
+};
+
+struct gpu_steps {
+	bool cuda; /* the process has it; else all is empty */
+	enum gpu_tier tier;
+	struct gpu_step *steps; /* of the track's, in their order */
+	struct gpu_step all, slow;
+	uint64_t kernels, kernel_ns; /* that began in steps: kernels and graphs, and their time */
+};
+
+/* 0 or -ENOMEM. Free with gpu_steps__release. */
+int gpu_steps__new(struct job *job, const struct steps *steps, const struct step_track *track, struct gpu_steps *out);
+void gpu_steps__release(struct gpu_steps *gpu);
+
+/* Did CUPTI see all of a step, or of most of the time of several? Its windows are known to the millisecond. */
+bool gpu_step__is_watched(const struct gpu_step *step, uint64_t step_ns);
+/* Share of the time watched, 0 to 1; 0 where none was. */
+double gpu_step__busy(const struct gpu_step *step);
+
+#endif
