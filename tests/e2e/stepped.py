@@ -18,6 +18,7 @@ SPANS = {
     "backward": ((rec.BACKWARD, "backward"),),
     "optimizer": ((rec.LABEL, "Optimizer.step#AdamW.step"),),
 }
+SYNCS = ("cudaStreamSynchronize", "cudaDeviceSynchronize")
 SYSCALLS = {0: "read", 202: "futex"}
 TRAIN = [("/home/me/train.py", "<module>", 210), ("/home/me/train.py", "main", 180), ("/home/me/train.py", "fit", 96)]
 TORCH = "/venv/lib/python3.11/site-packages/torch/"
@@ -138,14 +139,14 @@ class Job:
 
         def fields(at):
             codes = [(code(frame), 0) for frame in reversed(at.frames)]
-            spans = [(kind, name(text)) for kind, text in (*SPANS[at.phase], *((rec.SPAN_OP, op) for op in at.ops))]
+            spans = [(kind, name(text)) for kind, text in (*SPANS[at.phase], *((rec.SYNC if op in SYNCS else rec.SPAN_OP, op) for op in at.ops))]
             return {
                 "stack_id": intern("stack", at.frames, lambda ident, _: rec.stack(ident, codes)),
                 "path_id": intern("path", tuple(spans), lambda ident, _: rec.path(ident, spans)),
                 "native": name(at.native),
                 "kernel": name(at.kernel),
                 "syscall": at.syscall,
-                "cause": "poll" if at.cause == "data_wait" else at.cause,
+                "cause": "poll" if at.cause in ("data_wait", "gpu_sync") else at.cause,
             }
 
         known = {}

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gpu_ops.h"
 #include "labels.h"
 #include "stacks.h"
 #include "sums.h"
@@ -85,6 +86,9 @@ static char *made_name(const struct job *job, enum calltree_kind kind, uint32_t 
 			got = asprintf(&name, "syscall %s", syscall__name(number));
 		else
 			got = asprintf(&name, "syscall %u", number);
+		break;
+	case CALLTREE_GPU:
+		got = asprintf(&name, "%s (GPU)", text);
 		break;
 	case CALLTREE_KERNEL:
 		got = asprintf(&name, "%s (kernel)", text);
@@ -292,6 +296,17 @@ int calltree__add(struct calltree *tree, const struct sample *sample, uint32_t *
 	else
 		end->wait_ns = sum__u64(end->wait_ns, sample->weight_ns);
 	return 0;
+}
+
+int calltree__add_work(struct calltree *tree, uint32_t work, enum gpu_activity kind, enum gpu_direction direction,
+		       uint64_t name, uint32_t *node)
+{
+	char *text = gpu_work__text(tree->job, kind, direction, name);
+	struct wanted wanted = {.kind = CALLTREE_GPU, .key = work, .text = text};
+	int err = text ? descend(tree, &wanted, node) : -ENOMEM;
+
+	free(text);
+	return err;
 }
 
 const struct calltree_node *calltree__nodes(const struct calltree *tree, size_t *cnt)

@@ -7,6 +7,7 @@
 #ifndef STEPFLAME_CALLTREE_H
 #define STEPFLAME_CALLTREE_H
 
+#include "../../include/gpu.h"
 #include "job.h"
 #include "samples.h"
 #include "steps.h"
@@ -25,6 +26,7 @@ enum calltree_kind {
 	CALLTREE_SYSCALL,
 	CALLTREE_KERNEL,
 	CALLTREE_WAIT,
+	CALLTREE_GPU,   /* below a wait for the GPU: what that did meanwhile */
 	CALLTREE_WAKER, /* below a phase, below a wait: who ended it */
 };
 
@@ -49,6 +51,12 @@ struct calltree *calltree__new(struct job *job, const struct steps *steps);
 void calltree__free(struct calltree *tree); /* accepts NULL */
 /* *node: where it ends. 0 or -ENOMEM. */
 int calltree__add(struct calltree *tree, const struct sample *sample, uint32_t *node);
+/*
+ * *node becomes that of what a GPU did while a sample that ends in it waited. work: a number below 2^28 of its own for
+ * each kind, direction and name (gpu_work__text). 0 or -ENOMEM.
+ */
+int calltree__add_work(struct calltree *tree, uint32_t work, enum gpu_activity kind, enum gpu_direction direction,
+		       uint64_t name, uint32_t *node);
 /* The first is the root, and parents come before their children. */
 const struct calltree_node *calltree__nodes(const struct calltree *tree, size_t *cnt);
 const struct calltree_frame *calltree__frames(const struct calltree *tree, size_t *cnt);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "flame_gpu.h"
 #include "processes.h"
 #include "samples.h"
 #include "sums.h"
@@ -316,12 +317,46 @@ static void sort_rows(struct flame_thread *thread)
 		}
 }
 
-/* rows' nodes are still those of the tree. */
+static int add_row(struct array *rows, const struct flame_row *row)
+{
+	struct flame_row *slot = array__add(rows, sizeof(*slot));
+
+	if (!slot)
+		return -ENOMEM;
+	*slot = *row;
+	return 0;
+}
+
+/* Its row, or several where a GPU worked while it waited for it. Their nodes are still those of the tree. */
+static int add_sample(struct array *rows, struct calltree *tree, struct flame_gpu *gpu, const struct sample *sample,
+		      uint64_t origin_ns)
+{
+	struct flame_row row = {.end_us = us_since(sample->time_ns, origin_ns), .weight_ns = sample->weight_ns};
+	const struct flame_part *parts;
+	size_t cnt = 0;
+	int err = calltree__add(tree, sample, &row.node);
+
+	if (sample->kind == SAMPLE_WAIT && sample->waits <= 1)
+		row.span_us = short_us(sample->weight_ns / 1000);
+	if (!err)
+		err = flame_gpu__split(gpu, tree, sample, row.node, &parts, &cnt);
+	for (size_t i = 0; i < cnt && !err; i++) {
+		struct flame_row part = row;
+
+		part.node = parts[i].node;
+		part.weight_ns = parts[i].ns;
+		row.weight_ns -= parts[i].ns;
+		err = add_row(rows, &part);
+	}
+	return err || (cnt && !row.weight_ns) ? err : add_row(rows, &row);
+}
+
 static int add_rows(struct flame *flame, struct job *job, struct calltree *tree, uint64_t origin_ns)
 {
 	const struct samples *samples = job__samples(job);
+	struct flame_gpu *gpu = samples ? flame_gpu__new(job) : NULL;
 	size_t first = flame->threads.cnt;
-	int err = samples ? 0 : -ENOMEM;
+	int err = gpu ? 0 : -ENOMEM;
 
 	for (uint32_t i = 1; !err && i < samples__thread_end(samples); i++) {
 		uint32_t pid, tid;
@@ -332,19 +367,11 @@ static int add_rows(struct flame *flame, struct job *job, struct calltree *tree,
 	for (size_t i = 0; !err && i < samples__cnt(samples); i++) {
 		struct sample sample = samples__get(samples, i);
 		struct flame_thread *threads = flame->threads.items;
-		struct array *rows = sample.thread ? &threads[first + sample.thread - 1].rows : NULL;
-		struct flame_row *row = rows ? array__add(rows, sizeof(*row)) : NULL;
 
-		if (!rows)
-			continue;
-		if (!row)
-			return -ENOMEM;
-		row->end_us = us_since(sample.time_ns, origin_ns);
-		row->weight_ns = sample.weight_ns;
-		if (sample.kind == SAMPLE_WAIT && sample.waits <= 1)
-			row->span_us = short_us(sample.weight_ns / 1000);
-		err = calltree__add(tree, &sample, &row->node);
+		if (sample.thread)
+			err = add_sample(&threads[first + sample.thread - 1].rows, tree, gpu, &sample, origin_ns);
 	}
+	flame_gpu__free(gpu);
 	return err;
 }
 

@@ -4,7 +4,7 @@ const KINDS = [
   ['python', 'Python'],
   ['op', 'operator'],
   ['native', 'native code'],
-  ['kernel', 'kernel'],
+  ['kernel', 'kernel, GPU'],
   ['wait', 'wait'],
   ['phase', 'phase'],
 ];

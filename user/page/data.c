@@ -24,7 +24,8 @@ static const char *const kind_names[] = {
 	[CALLTREE_ROOT] = "root",     [CALLTREE_PROCESS] = "process", [CALLTREE_THREAD] = "thread",
 	[CALLTREE_PHASE] = "phase",   [CALLTREE_MARK] = "mark",       [CALLTREE_PYTHON] = "python",
 	[CALLTREE_OP] = "op",         [CALLTREE_NATIVE] = "native",   [CALLTREE_SYSCALL] = "kernel",
-	[CALLTREE_KERNEL] = "kernel", [CALLTREE_WAIT] = "wait",       [CALLTREE_WAKER] = "waker",
+	[CALLTREE_KERNEL] = "kernel", [CALLTREE_WAIT] = "wait",       [CALLTREE_GPU] = "kernel",
+	[CALLTREE_WAKER] = "waker",
 };
 
 /* ---- base64 of gzip ---- */
