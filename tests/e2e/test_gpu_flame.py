@@ -49,8 +49,9 @@ def expected(job, works, steps=None):
             at = at_work(works, row.time)
             out[row.stack + (((f"{at} (GPU)", "", 0),) if at else ())] += row.weight
         elif row.spot == WAIT and row.waits <= 1:
+            near = [work for work in works if work[0] < row.time and work[1] > row.time - row.weight]
             for time in range(row.time - row.weight, row.time, 250):
-                at = at_work(works, time)
+                at = at_work(near, time)
                 out[row.stack + (((f"{at} (GPU)", "", 0),) if at else ())] += 250 * share
         else:
             out[row.stack] += row.weight * share

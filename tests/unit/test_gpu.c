@@ -5,7 +5,7 @@
 #include "build_job.h"
 #include "model/gpu.h"
 #include "model/gpu_time.h"
-#include "report/kernel_name.h"
+#include "model/kernel_name.h"
 
 static void test_functions(void **state)
 {

@@ -11,11 +11,9 @@
 #include <string.h>
 
 #include "../order.h"
-#include "../target/demangle.h"
+#include "kernel_name.h"
 #include "stacks.h"
 #include "sums.h"
-
-#define KERNEL_NAME_MAX 1024
 
 char *gpu_work__text(struct job *job, enum gpu_activity kind, enum gpu_direction direction, uint64_t name)
 {
@@ -25,7 +23,6 @@ char *gpu_work__text(struct job *job, enum gpu_activity kind, enum gpu_direction
 		[GPU_DTOD_DIRECTION] = "Memcpy DtoD",
 		[GPU_HTOH_DIRECTION] = "Memcpy HtoH",
 	};
-	char demangled[KERNEL_NAME_MAX];
 	const char *text;
 
 	if (kind == GPU_ACTIVITY_COPY)
@@ -35,9 +32,9 @@ char *gpu_work__text(struct job *job, enum gpu_activity kind, enum gpu_direction
 	if (!name)
 		return strdup(kind == GPU_ACTIVITY_GRAPH ? "CUDA graph" : "(unknown)");
 	text = job__name_or_lost(job, name);
-	if (text && kind == GPU_ACTIVITY_KERNEL && demangle__name(text, demangled, sizeof(demangled)))
-		text = demangled;
-	return text ? strdup(text) : NULL;
+	if (!text)
+		return NULL;
+	return kind == GPU_ACTIVITY_KERNEL ? kernel_name__for_people(text) : strdup(text);
 }
 
 /* ---- which calls count ---- */

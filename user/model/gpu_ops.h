@@ -43,7 +43,7 @@ const struct gpu_op *gpu_ops__find(const struct gpu_ops *ops, uint32_t pid, enum
 				   uint64_t action);
 
 /*
- * What a GPU did, as Kineto names it: "at::native::vectorized_elementwise_kernel<...>", "Memcpy HtoD",
+ * What a GPU did, as Kineto names it: "at::native::reduce_kernel<ReduceOp sum_functor ...>", "Memcpy HtoD",
  * "Memset (Device)"; of a call its function. Of which kind of memory a copy is from is not known. name: REC_NAME id,
  * 0: none. malloc'ed; NULL: no memory.
  */

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../model/kernel_name.h"
 #include "../model/processes.h"
 #include "../model/sums.h"
 #include "../order.h"
-#include "kernel_name.h"
 
 /* ---- order ---- */
 
