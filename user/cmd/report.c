@@ -60,8 +60,9 @@ static const struct argp_option options[] = {
 	{"sort", OPT_SORT, "KEY", 0,
 	 "percent (default), name, calls, mean, total, min, max, first or self; with --advanced those of pstats: "
 	 "cumulative "
-	 "(default), tottime, ncalls, pcalls, name, file, line, nfl, stdname; with --ops cpu_time_total (default), "
-	 "self_cpu_time_total, cpu_time, count, cpu_memory_usage, self_cpu_memory_usage, device_memory_usage, "
+	 "(default), tottime, ncalls, pcalls, name, file, line, nfl, stdname; with --ops cpu_time_total (default, "
+	 "of a table with device times cuda_time_total), self_cpu_time_total, self_cuda_time_total, cpu_time, "
+	 "cuda_time, count, cpu_memory_usage, self_cpu_memory_usage, device_memory_usage, "
 	 "self_device_memory_usage, flops or name; with --steps duration (default) or index; with --io time (default), "
 	 "calls, errors, bytes, disk or name; with --gpu total (default), count, avg, max, bytes or name",
 	 0},
