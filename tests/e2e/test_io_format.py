@@ -137,6 +137,21 @@ class TestWorkers:
         found = report(*head(4), *step(0, 100, 1, 40), *step(1, 100, 50, 55), *lives)["workers"][0]
         assert found["slow"] is None
 
+    def test_which_batches_were_not_there(self, report):
+        """A wait for the handing over of a batch that has come, and one for one that has not."""
+        records = [r.name(60, "/usr/lib/python3.11/multiprocessing/resource_sharer.py"), r.name(61, "DupFd.detach")]
+        records += [r.code(5, 60, 61), r.stack(4, [(5, 0), (1, 0)])]
+        steps = [[(10, 12, 4, 1)], [(20, 30, LOADS, 1), (30, 31, 4, 1)], [(40, 41, LOADS, 7)]]  # the last are short ones
+        for parts in steps:
+            for start, end, stack, waits in parts:
+                weight = (end - start) * MS
+                records.append(r.sample(*MAIN, r.WAIT, end * MS, weight, stack, cause="poll", waits=waits, waker=(100, 1100)))
+            records.append(r.sample(*MAIN, r.CPU, (end + 5) * MS, MS))
+        found = report(*head(1), *records)["workers"][0]
+        assert (found["waited"], found["late"]) == (3, 1)
+        assert [(w["start_s"], w["late"]) for w in found["waits"]] == [(0.02, True), (0.01, False), (0.04, False)]
+        assert "of the waits 1 was for a batch that was not there yet, the others for" in re.sub(r"\s+", " ", report.text)
+
     def test_who_is_idle_as_steps_begin(self, report):
         steps = [r.boundary(10, 10, i, (10 + 20 * i) * MS, (20 * MS, *[0] * 7)) for i in range(6)]  # at 10, 30, ... 110
         waits = [(100, 0, 5, WORKS), (100, 5, 20, IDLE), (100, 20, 40, WORKS), (100, 40, 60, IDLE), (100, 60, 120, WORKS)]

@@ -18,6 +18,7 @@
 #include "sums.h"
 #include "tallies.h"
 
+#define WORKER_COMM  "pt_data_worker" /* torch 2.5 and later */
 #define LOADER_LABEL "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 
 /* Where a worker is. */
@@ -25,6 +26,7 @@ enum worker_stack {
 	STACK_OTHER,
 	STACK_WORKS, /* in its loop, or in the thread that sends batches */
 	STACK_IDLE,  /* there, waiting for what to load or to send next */
+	STACK_TAKES, /* of any process: takes over memory that another one shares */
 };
 
 struct workers {
@@ -55,9 +57,9 @@ static bool is_function(const struct workers *w, uint32_t code_number, const cha
 
 /*
  * _worker_loop (torch/utils/data/_utils/worker.py, 1.8 to 2.15) calls get of its index queue; _feed, in a thread of its
- * own, waits by a condition.
+ * own, waits by a condition. A batch has come when its tensors' memory is taken over: the worker hands a descriptor out.
  */
-enum loop_function { LOOP_NONE, LOOP_WORKER, LOOP_FEED, LOOP_GET, LOOP_WAIT };
+enum loop_function { LOOP_NONE, LOOP_WORKER, LOOP_FEED, LOOP_GET, LOOP_WAIT, LOOP_TAKE };
 
 static enum loop_function loop_function(const struct workers *w, uint32_t code)
 {
@@ -67,6 +69,8 @@ static enum loop_function loop_function(const struct workers *w, uint32_t code)
 		return LOOP_FEED;
 	if (is_function(w, code, "multiprocessing/queues.py", "get"))
 		return LOOP_GET;
+	if (is_function(w, code, "multiprocessing/resource_sharer.py", "detach"))
+		return LOOP_TAKE;
 	return is_function(w, code, "threading.py", "wait") ? LOOP_WAIT : LOOP_NONE;
 }
 
@@ -82,6 +86,8 @@ static enum worker_stack classify_stack(const struct stack *stack, const uint8_t
 			return STACK_IDLE;
 		if (function == LOOP_WORKER || function == LOOP_FEED)
 			found = STACK_WORKS;
+		else if (function == LOOP_TAKE)
+			found = STACK_TAKES;
 	}
 	return found;
 }
@@ -130,15 +136,19 @@ static uint32_t main_of(const struct job *job, const struct rec_target *worker)
 	return 0;
 }
 
-/* A worker that lived too short to be known by its threads' names is known by what it does. */
+/* A worker that lived too short to be known by its threads' names is known by what it does, or by its last name. */
 static bool is_worker(const struct workers *w, const struct rec_target *target)
 {
+	const struct rec_proc *end = target->role == ROLE_CHILD ? job__exit(w->job, target->pid) : NULL;
 	uint32_t thread = target->role == ROLE_CHILD ? by_thread__find(&w->by_thread, target->pid, target->pid) : 0;
 
-	for (size_t i = 0; i < by_thread__cnt(&w->by_thread, thread); i++)
-		if (w->stacks[by_thread__get(&w->by_thread, thread, i).stack] != STACK_OTHER)
+	for (size_t i = 0; i < by_thread__cnt(&w->by_thread, thread); i++) {
+		uint8_t stack = w->stacks[by_thread__get(&w->by_thread, thread, i).stack];
+
+		if (stack == STACK_WORKS || stack == STACK_IDLE)
 			return true;
-	return target->role == ROLE_WORKER;
+	}
+	return target->role == ROLE_WORKER || (end && !strncmp(end->comm, WORKER_COMM, sizeof(end->comm)));
 }
 
 static int find_workers(struct workers *w, struct loader *loader)
@@ -243,6 +253,7 @@ static int find_waits(const struct workers *w, struct loader *loader, uint32_t t
 		}
 		open->end_ns = s.time_ns;
 		open->ns = sum__u64(open->ns, s.weight_ns);
+		open->late |= s.waits == 1 && w->stacks[s.stack] != STACK_TAKES;
 		worker = who_ended(w, loader, &s);
 		if (worker == WORKER_NONE)
 			continue;
@@ -279,6 +290,7 @@ static void add_waits(struct loader *loader)
 		struct worker *worker = wait->worker == WORKER_NONE ? NULL : &workers[wait->worker];
 
 		loader->wait_ns = sum__u64(loader->wait_ns, wait->ns);
+		loader->late_cnt += wait->late;
 		if (!worker) {
 			loader->unknown_ns = sum__u64(loader->unknown_ns, wait->ns);
 			continue;

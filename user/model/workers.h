@@ -42,6 +42,7 @@ struct loader_wait {
 	long step;       /* index into the track's steps; -1: in none */
 	uint32_t worker; /* whose batch it was: index into loader->workers; WORKER_NONE: not known */
 	bool broken;     /* that worker ended, and made none */
+	bool late;       /* it was not there when it was asked for; else its memory was taken over */
 };
 
 enum loader_advice {
@@ -60,7 +61,7 @@ struct loader {
 	const struct worker *workers;   /* by number */
 	size_t worker_cnt;
 	const struct loader_wait *waits; /* in the order of time */
-	size_t wait_cnt;
+	size_t wait_cnt, late_cnt;       /* all; those for batches that were not there */
 	struct {
 		size_t step_cnt;   /* that began with some worker there */
 		size_t none_cnt;   /* of them: with none idle */

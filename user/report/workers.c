@@ -125,6 +125,10 @@ static void print_loader(struct job *job, const struct loader *loader, FILE *out
 		text__paragraph(out, "%zu batches waited for: %.3f s, %.1f %% of %.4g s", loader->wait_cnt,
 				loader->wait_ns / 1e9, percent(loader->wait_ns, loader->observed_ns),
 				loader->observed_ns / 1e9);
+	if (loader->wait_cnt > loader->late_cnt)
+		text__paragraph(out, "of the waits %zu %s not there yet, the others for its handing over",
+				loader->late_cnt,
+				loader->late_cnt == 1 ? "was for a batch that was" : "were for a batch that was");
 	if (loader->ahead.step_cnt)
 		text__paragraph(out,
 				"ahead: as a step began, %.2f workers on average were idle, and all that they may make "
@@ -211,11 +215,11 @@ static json_t *json_waits(struct job *job, const struct loader *loader)
 		const struct loader_wait *wait = sorted[i];
 		json_array_append_new(
 			list,
-			json_pack("{s:o, s:f, s:f, s:o, s:b}", "step",
+			json_pack("{s:o, s:f, s:f, s:o, s:b, s:b}", "step",
 				  wait->step < 0 ? json_null() : json_integer(loader->track->steps[wait->step].index),
 				  "start_s", since_start_s(job, wait->start_ns), "wait_s", wait->ns / 1e9, "worker",
 				  wait->worker == WORKER_NONE ? json_null() : json_integer(wait->worker), "broken",
-				  wait->broken));
+				  wait->broken, "late", wait->late));
 	}
 	free(sorted);
 	return list;
@@ -232,16 +236,16 @@ static json_t *json_loader(struct job *job, const struct loader *loader)
 				  (double)loader->ahead.idle_cnt / loader->ahead.step_cnt);
 	for (size_t i = 0; i < loader->worker_cnt; i++)
 		json_array_append_new(workers, json_worker(job, &loader->workers[i]));
-	return json_pack("{s:I, s:o, s:I, s:f, s:f, s:o, s:f, s:f, s:f, s:I, s:s, s:o, s:o, s:o, s:o}", "pid",
-			 (json_int_t)loader->pid, "batches",
-			 loader->batches ? json_integer(loader->batches) : json_null(), "waited",
-			 (json_int_t)loader->wait_cnt, "wait_s", loader->wait_ns / 1e9, "unknown_wait_s",
-			 loader->unknown_ns / 1e9, "slow",
-			 loader->slow == WORKER_NONE ? json_null() : json_integer(loader->slow), "produce_s",
-			 loader->produce_ns / 1e9, "consume_s", loader->consume_ns / 1e9, "batch_s",
-			 loader->batch_ns / 1e9, "at_once", (json_int_t)loader->at_once, "advice",
-			 advice[loader->advice], "needed", loader->needed ? json_integer(loader->needed) : json_null(),
-			 "workers", workers, "waits", json_waits(job, loader), "ahead", ahead);
+	return json_pack(
+		"{s:I, s:o, s:I, s:f, s:f, s:o, s:f, s:f, s:f, s:I, s:s, s:o, s:o, s:o, s:o, s:I}", "pid",
+		(json_int_t)loader->pid, "batches", loader->batches ? json_integer(loader->batches) : json_null(),
+		"waited", (json_int_t)loader->wait_cnt, "wait_s", loader->wait_ns / 1e9, "unknown_wait_s",
+		loader->unknown_ns / 1e9, "slow",
+		loader->slow == WORKER_NONE ? json_null() : json_integer(loader->slow), "produce_s",
+		loader->produce_ns / 1e9, "consume_s", loader->consume_ns / 1e9, "batch_s", loader->batch_ns / 1e9,
+		"at_once", (json_int_t)loader->at_once, "advice", advice[loader->advice], "needed",
+		loader->needed ? json_integer(loader->needed) : json_null(), "workers", workers, "waits",
+		json_waits(job, loader), "ahead", ahead, "late", (json_int_t)loader->late_cnt);
 }
 
 json_t *report_workers__json(struct job *job)
