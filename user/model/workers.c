@@ -18,7 +18,7 @@
 #include "sums.h"
 #include "tallies.h"
 
-#define WORKER_COMM  "pt_data_worker" /* torch 2.5 and later */
+#define WORKER_COMM  "pt_data_worker" /* of newer torch */
 #define LOADER_LABEL "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 
 /* Where a worker is. */
