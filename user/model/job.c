@@ -8,15 +8,14 @@
 #include "job.h"
 
 #include <errno.h>
-#include <search.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "../../include/counters.h"
-#include "../order.h"
 #include "../utf8.h"
 #include "actions.h"
 #include "array.h"
+#include "exits.h"
 #include "gpu.h"
 #include "io.h"
 #include "names.h"
@@ -37,7 +36,7 @@ struct job {
 	struct gpu gpu;
 	bool unrefined;          /* records came since samples__refine */
 	struct array boundaries; /* struct rec_step */
-	void *exits;             /* tree of malloc'ed struct rec_proc by pid */
+	struct exits exits;
 	struct actions actions;
 	uint64_t known[CNT__COUNT];
 	struct array unknown;  /* struct job_counter, names owned */
@@ -52,11 +51,6 @@ static const char *const counter_names[] = {
 	STEPFLAME_COUNTERS(X)
 #undef X
 };
-
-static int compare_exit(const void *a, const void *b)
-{
-	return ORDER(((const struct rec_proc *)a)->pid, ((const struct rec_proc *)b)->pid);
-}
 
 struct job *job__new(void)
 {
@@ -85,7 +79,7 @@ void job__free(struct job *job)
 	free(job->on.items);
 	free(job->notes.items);
 	free(job->boundaries.items);
-	tdestroy(job->exits, free);
+	exits__free(&job->exits);
 	free(job);
 }
 
@@ -263,25 +257,7 @@ static int add_boundary(struct job *job, const struct rec_hdr *record)
 
 static int add_proc(struct job *job, const struct rec_hdr *record)
 {
-	const struct rec_proc *new = (const void *)record;
-	struct rec_proc **known, *exit;
-
-	if (new->event != PROC_EXIT)
-		return 0;
-	known = tfind(new, &job->exits, compare_exit);
-	if (known) {
-		**known = *new;
-		return 0;
-	}
-	exit = malloc(sizeof(*exit));
-	if (!exit)
-		return -ENOMEM;
-	*exit = *new;
-	if (!tsearch(exit, &job->exits, compare_exit)) {
-		free(exit);
-		return -ENOMEM;
-	}
-	return 0;
+	return exits__add(&job->exits, (const void *)record);
 }
 
 static int add_io(struct job *job, const struct rec_hdr *record)
@@ -439,9 +415,7 @@ const struct rec_step *job__boundaries(const struct job *job, size_t *cnt)
 
 const struct rec_proc *job__exit(const struct job *job, uint32_t pid)
 {
-	struct rec_proc *const *known = tfind(&(struct rec_proc){.pid = pid}, &job->exits, compare_exit);
-
-	return known ? *known : NULL;
+	return exits__find(&job->exits, pid);
 }
 
 void job__forget_samples(struct job *job)

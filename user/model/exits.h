@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* How processes ended, by their numbers. Part of the job (job.h), which owns it. */
+#ifndef STEPFLAME_EXITS_H
+#define STEPFLAME_EXITS_H
+
+#include "../../include/records.h"
+
+/* Empty: all 0. */
+struct exits {
+	void *by_pid; /* tree of malloc'ed struct rec_proc: no recording can make it slow */
+};
+
+/* Takes a REC_PROC, whose size holds its struct. 0 or -ENOMEM. */
+int exits__add(struct exits *exits, const struct rec_proc *record);
+/* The last of that number; NULL: none. */
+const struct rec_proc *exits__find(const struct exits *exits, __u32 pid);
+void exits__free(struct exits *exits);
+
+#endif
