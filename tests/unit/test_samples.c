@@ -317,10 +317,17 @@ static void test_forwards(void **state)
 		__u64 time_ns;
 		__u64 path;
 		__u32 tid, cnt, at; /* spans of its path, and which of them is the forward or evaluation; cnt: none */
-	} expected[] = {{99, 7, 2, 2, 2},  {100, 7, 2, 3, 1}, {200, 0, 2, 1, 0}, {201, 7, 2, 2, 2},
-			{150, 7, 3, 2, 2}, {150, 8, 2, 0, 0}, {320, 7, 2, 3, 2}, {150, 7, 2, 3, 1},
+	} expected[] = {{99, 7, 2, 2, 2},
+			{100, 7, 2, 3, 1},
+			{200, 0, 2, 1, 0},
+			{201, 7, 2, 2, 2},
+			{150, 7, 3, 2, 2},
+			{150, 8, 2, 0, 0},
+			{320, 7, 2, 3, 2},
+			{150, 7, 2, 3, 1},
 			/* and evaluations */
-			{150, 7, 4, 3, 1}, {201, 7, 4, 2, 2}};
+			{150, 7, 4, 3, 1},
+			{201, 7, 4, 2, 2}};
 	struct job *job = job__new();
 
 	add_record(job, new_path(7, 2, spans));

@@ -71,14 +71,14 @@ struct gc_pause {
 struct samples {
 	struct array packed; /* see samples.c */
 	struct intern threads;
-	struct intern symbols; /* and paths of files */
-	struct intern wakers;  /* pid and tid */
+	struct intern symbols;   /* and paths of files */
+	struct intern wakers;    /* pid and tid */
 	struct array enclosures; /* struct enclosure, see samples.c */
-	struct array pauses;   /* struct gc_pause */
-	struct array calls;    /* struct calls, in the order of their first record */
-	void *calls_by_key;    /* tree, see samples.c; empty: NULL */
-	struct array loaders;  /* bool by stack: it waits for a DataLoader */
-	struct array causes;   /* uint8_t by path: enum sample_cause of what waits in it, or CAUSE_NONE */
+	struct array pauses;     /* struct gc_pause */
+	struct array calls;      /* struct calls, in the order of their first record */
+	void *calls_by_key;      /* tree, see samples.c; empty: NULL */
+	struct array loaders;    /* bool by stack: it waits for a DataLoader */
+	struct array causes;     /* uint8_t by path: enum sample_cause of what waits in it, or CAUSE_NONE */
 };
 
 /* Takes one of the three records, whose size holds its struct. 0, -ENOMEM, or -EINVAL when it makes no sense. */
