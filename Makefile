@@ -147,12 +147,15 @@ $(GPU)/libcollector.so: $(GPU)/collector.o
 $(GPU)/libkernels.so $(GPU)/libcollector.so:
 	$(Q)$(GPU_SO)
 
+# They find the doubles beside them, and so do these each other.
+GPU_PROGRAM = $(CC) $(CFLAGS) $^ -o $@ -Wl,--disable-new-dtags,-rpath,'$$ORIGIN' -ldl -lpthread
+
 $(GPU)/train: $(addprefix $(GPU)/,train.o registered.o kernels.o libcudart.so.13 libnccl.so.2)
-	$(Q)$(CC) $(CFLAGS) $^ -o $@ -lpthread
+	$(Q)$(GPU_PROGRAM)
 
 # With the runtime linked into it, as nvcc does if not told otherwise.
 $(GPU)/train-static: $(addprefix $(GPU)/,train.o registered.o kernels.o runtime.o runtime_copy.o libnccl.so.2)
-	$(Q)$(CC) $(CFLAGS) $^ -o $@ -ldl -lpthread
+	$(Q)$(GPU_PROGRAM)
 
 $(GPU)/train-static-stripped: $(GPU)/train-static
 	$(Q)strip -o $@ $<
