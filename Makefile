@@ -43,7 +43,7 @@ TOOLS   := $(patsubst tools/%.c,$(BUILD)/tools/%,$(wildcard tools/*.c))
 UNIT    := $(patsubst tests/unit/%.c,$(BUILD)/tests/unit/%,$(filter-out $(if $(CUPTI_INCLUDE),,%/test_gpu_inject.c),$(wildcard tests/unit/test_*.c)))
 NATIVE  := $(patsubst tests/bpf/%.c,$(BUILD)/tests/bpf/%,$(wildcard tests/bpf/test_*.c))
 
-# The doubles of CUDA's libraries: what tests of GPUs run with where there is none.
+# The doubles of CUDA's libraries: what tests of GPUs run with where there is none. Made when the tests' Python is there, whose CUDA has headers.
 GPU     := $(BUILD)/tests/gpu
 DOUBLES := $(addprefix $(GPU)/,libcuda.so.1 libcudart.so.13 libcudart.so.12 libcupti.so.13 libnccl.so.2 libnvidia-ml.so.1 libkernels.so \
 	libcollector.so train train-static train-static-stripped)
@@ -174,7 +174,7 @@ unit: $(UNIT) $(NATIVE)
 
 # ARGS go to pytest: make e2e ARGS='-k gan'
 e2e: all
-	$(Q)python=$$(tools/setup.sh python --readers) && STEPFLAME=$(BUILD)/stepflame STEPFLAME_PYTHON=$$python \
+	$(Q)python=$$(tools/setup.sh python --readers) && $(MAKE) --no-print-directory doubles && STEPFLAME=$(BUILD)/stepflame STEPFLAME_PYTHON=$$python \
 		tests/e2e/run.sh $(ARGS)
 
 # Status 3: no browser can be had here, and the tests that want one are skipped.

@@ -3,6 +3,7 @@
 
 import subprocess
 
+import gpu
 import helpers
 import pytest
 
@@ -12,6 +13,11 @@ def bench(tmp_path):
     b = helpers.Bench(tmp_path)
     yield b
     b.close()
+
+
+@pytest.fixture
+def gpu_jobs(bench):
+    return gpu.Jobs(bench)
 
 
 class Shared:

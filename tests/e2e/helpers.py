@@ -102,15 +102,15 @@ class Process:
 
 
 class Job(Process):
-    """A training job from jobs/, which waits for release() before its first step."""
+    """A training job from jobs/, or another command, which waits for release() before its first step."""
 
-    def __init__(self, directory, name, script, *args, python=PYTHON):
+    def __init__(self, directory, name, script, *args, python=PYTHON, command=None, env=None):
         self.go = directory / (name + ".go")
         self.out = directory / (name + ".truth")
         self.args = [str(a) for a in args]
         self.script = script
-        command = [python, JOBS / script, *self.args, "--wait", self.go, "--out", self.out]
-        super().__init__(directory, name, command, env=dict(os.environ, PYTHONUNBUFFERED="1"))
+        command = [*(command or [python, JOBS / script]), *self.args, "--wait", self.go, "--out", self.out]
+        super().__init__(directory, name, command, env=dict(os.environ, PYTHONUNBUFFERED="1", **(env or {})))
 
     def until_ready(self):
         self.until_says(r"^ready \d+$", READY_SECONDS, "stdout")
@@ -152,8 +152,8 @@ class Bench:
         self.started.append(process)
         return process
 
-    def job(self, script, *args, python=PYTHON):
-        return self._keep(Job(self.directory, self._name(Path(script).stem), script, *args, python=python))
+    def job(self, script, *args, **job):
+        return self._keep(Job(self.directory, self._name(Path(script).stem), script, *args, **job))
 
     def record(self, *args, output=None):
         return self._keep(Record(self.directory, self._name("record"), *args, output=output))
@@ -161,9 +161,9 @@ class Bench:
     def process(self, *command, **popen):
         return self._keep(Process(self.directory, self._name("process"), command, **popen))
 
-    def recorded(self, script, *args, python=PYTHON, options=()):
+    def recorded(self, script, *args, options=(), **job):
         """Runs a job to its end under `record`, from before its first step. (record, truth)"""
-        job = self.job(script, *args, python=python).until_ready()
+        job = self.job(script, *args, **job).until_ready()
         record = self.record("-p", job.pid, *options).until_armed()
         job.release()
         truth = job.truth()

@@ -87,18 +87,20 @@ static void drop(const struct item *item, bool late)
 /* Makes it wait until it is complete; time_ns: the end of what it tells of. Whether it will come. */
 bool item__add(struct item *item, uint32_t size, uint64_t time_ns)
 {
-	struct buffer *buffer = NULL;
-	bool kept, wanted;
+	struct buffer *buffer;
+	bool kept;
 
 	item->size = (size + 7) & ~7u;
 	item->ready_ns = time_ns + cupti.settings.late_ms * NS_PER_MS;
-	wanted = !buffers.empty;
-	if (wanted)
-		buffer = request_buffer();
 	pthread_mutex_lock(&buffers.lock);
-	if (buffer) {
-		buffer->next = buffers.empty;
-		buffers.empty = buffer;
+	if (!buffers.empty) {
+		pthread_mutex_unlock(&buffers.lock);
+		buffer = request_buffer();
+		pthread_mutex_lock(&buffers.lock);
+		if (buffer) {
+			buffer->next = buffers.empty;
+			buffers.empty = buffer;
+		}
 	}
 	buffers.made++;
 	kept = buffers.empty && !(cupti.settings.drop && buffers.made % cupti.settings.drop == 0);

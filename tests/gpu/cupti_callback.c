@@ -35,10 +35,9 @@ static __thread bool inside_exit; /* of one where cuptiFinalize may be called */
 
 uint64_t cupti__time(uint64_t monotonic_ns)
 {
-	int64_t since_ns = monotonic_ns - cupti.base_ns;
+	__int128 since_ns = (int64_t)(monotonic_ns - cupti.base_ns);
 
-	return monotonic_ns + cupti.settings.offset_ns + since_ns / 1000000 * cupti.settings.drift_ppm +
-	       since_ns % 1000000 * cupti.settings.drift_ppm / 1000000;
+	return monotonic_ns + cupti.settings.offset_ns + (int64_t)(since_ns * cupti.settings.drift_ppm / 1000000);
 }
 
 CUptiResult cupti__failing(const char *function)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* The double of libcuda: devices, contexts, memory, streams, events, modules. */
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +34,8 @@ static void inject(void)
 
 CUresult cuInit(unsigned int flags)
 {
+	/* another thread waits until it is done; what is injected may call it again */
+	static pthread_mutex_t once = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 	static bool done;
 	cuInit_params params = {flags};
 	struct core_call call = {
@@ -41,8 +44,12 @@ CUresult cuInit(unsigned int flags)
 	core__enter(&call);
 	if (!sim__init())
 		return core__leave(&call, CUDA_ERROR_NOT_INITIALIZED);
-	if (!__atomic_exchange_n(&done, true, __ATOMIC_ACQ_REL))
+	pthread_mutex_lock(&once);
+	if (!done) {
+		done = true;
 		inject();
+	}
+	pthread_mutex_unlock(&once);
 	return core__leave(&call, sim__device_count() ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE);
 }
 
