@@ -131,7 +131,7 @@ $(GPU)/%.o: tests/gpu/%.c $(GPU)/cupti_records.h
 GPU_SO = $(CC) $(CFLAGS) -shared -Wl,-soname,$(@F) -Wl,-z,nodelete $(filter %.o,$^) -o $@ -ldl -lpthread
 
 $(GPU)/libcuda.so.1: $(addprefix $(GPU)/,core.o sim.o driver.o driver_work.o)
-$(GPU)/libcupti.so.13: $(addprefix $(GPU)/,cupti_callback.o cupti_activity.o cupti_buffers.o)
+$(GPU)/libcupti.so.13: $(addprefix $(GPU)/,cupti_callback.o cupti_activity.o cupti_buffers.o cupti_stubs.o)
 $(GPU)/libnccl.so.2: $(GPU)/nccl.o
 $(GPU)/libnvidia-ml.so.1: $(GPU)/nvml.o
 $(GPU)/libcudart.so.13: $(addprefix $(GPU)/,runtime.o runtime_copy.o)

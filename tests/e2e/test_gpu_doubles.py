@@ -5,8 +5,11 @@ import collections
 import json
 import os
 import signal
+import subprocess
+import sys
 
 import gpu
+import helpers
 import pytest
 
 pytestmark = gpu.needs_doubles
@@ -193,3 +196,56 @@ def test_log_of_a_killed_job(gpu_jobs):
     job.popen.send_signal(signal.SIGKILL)
     job.wait()
     assert job.log.so_far("op")
+
+
+@pytest.fixture(params=["torch 2", "Debian's torch 1.13"])
+def python(request):
+    return helpers.PYTHON if request.param == "torch 2" else request.getfixturevalue("debian_python")
+
+
+def test_torch_loop(gpu_jobs, tmp_path, python):
+    """What the loop says that it launched is what the doubles saw, also where torch has CUDA libraries of its own."""
+    environment = {"GPU_COLLECTOR_OUT": tmp_path / "records", "GPU_COLLECTOR_KINDS": KERNEL}
+    job = gpu_jobs.python("gpu_loop.py", "--batches", 6, "--nccl", python=python, injection=COLLECTOR, **environment)
+    job.until_ready()
+    job.release()
+    truth = job.truth()
+    launches = job.log.calls("runtime", ["cudaLaunchKernel"])
+    assert [call["text"] for call in launches] == [kernel for _, _, _, kernel in truth["launches"]]
+    assert {part for _, part, _, _ in truth["launches"]} == {"forward", "backward", "optimizer"}
+    for call, (step, _, _, _) in zip(launches, truth["launches"]):
+        start, end = truth["steps"][step]
+        assert start <= call["start"] <= call["end"] <= end
+    counts = collections.Counter(call["name"] for call in job.log.calls())
+    assert counts["cudaMemcpyAsync"] == 2 * truth["uploads"]
+    assert counts["ncclAllReduce"] == counts["cudaStreamSynchronize"] == truth["uploads"]
+    records = [json.loads(line) for line in (tmp_path / "records").read_text().splitlines()]
+    assert told(records) == expected(job.log)
+    assert sum(r["kind"] == KERNEL for r in records) == len(launches) + truth["uploads"]
+
+
+def nvml(tmp_path, values, *calls):
+    """What each call of NVML gives, in a process of its own: the double counts what it has begun."""
+    (tmp_path / "nvml").write_text(values)
+    code = """
+import ctypes, sys
+nvml = ctypes.CDLL("libnvidia-ml.so.1")
+device = ctypes.c_void_p()
+print(nvml.nvmlDeviceGetHandleByIndex_v2(1, ctypes.byref(device)), nvml.nvmlInit_v2())
+print(nvml.nvmlDeviceGetHandleByIndex_v2(1, ctypes.byref(device)))
+for name in sys.argv[1:]:
+    values = (ctypes.c_uint * 2)()
+    print(getattr(nvml, name)(device, values), *values)
+"""
+    env = dict(os.environ, LD_LIBRARY_PATH=gpu.DOUBLES, GPU_DOUBLE_NVML=str(tmp_path / "nvml"))
+    command = [sys.executable, "-c", code, *calls]
+    found = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
+    return [[int(word) for word in line.split()] for line in found.stdout.splitlines()]
+
+
+def test_nvml(tmp_path):
+    values = "0 busy 1\n1 busy 37\n1 memory_busy 5\n1 power_mw fail=3\n"
+    before, handle, usage, power = nvml(tmp_path, values, "nvmlDeviceGetUtilizationRates", "nvmlDeviceGetPowerUsage")
+    assert before[0] == 1 and before[1] == 0 and handle == [0]  # NVML_ERROR_UNINITIALIZED
+    assert usage == [0, 37, 5] and power[0] == 3
+    assert (tmp_path / "nvml.calls").read_text().split().count("nvmlDeviceGetPowerUsage") == 1

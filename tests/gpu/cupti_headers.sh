@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #
-# cupti_headers.sh OUT DIR...: what CUPTI's headers in one of the folders have, as two headers in OUT: cupti_records.h names the newest struct of
-# each record, cupti_names.h lists the functions.
+# cupti_headers.sh OUT DIR...: what CUPTI's headers in one of the folders have, as headers in OUT: cupti_records.h names the newest struct of
+# each record, cupti_names.h lists the functions of CUDA, cupti_functions.h those of CUPTI.
 set -eu
 
 out=$1
@@ -34,3 +34,6 @@ names() {
 	names RUNTIME runtime
 	names DRIVER driver
 } >"$out/cupti_names.h"
+
+# Those of CUPTI itself.
+grep -hoE 'CUPTIAPI +cupti[A-Za-z0-9_]+ *\(' "$dir"/cupti_*.h | sed 's/.* \(cupti[A-Za-z0-9_]*\) *(/STUB(\1)/' | sort -u >"$out/cupti_functions.h"

@@ -6,6 +6,8 @@
  */
 #include <argp.h>
 #include <cuda_runtime_api.h>
+#include <cupti.h>
+#include <dlfcn.h>
 #include <nccl.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -28,6 +30,7 @@ static struct options {
 	unsigned long kernel_ns, bytes;
 	bool ptsz, early;
 	enum fork_mode fork;
+	int profile_from, profile_to;
 	const char *wait, *out;
 } options = {.steps = 10,
 	     .launches = 8,
@@ -55,6 +58,8 @@ static const struct argp_option table[] = {
 	{"sync-each", 'e', "N", 0, "wait for the device behind every so many steps", 0},
 	{"ptsz", 'p', NULL, 0, "call the variants for a default stream per thread", 0},
 	{"early", 'E', NULL, 0, "initialize CUDA before the wait", 0},
+	{"profile", 'P', "FROM:TO", 0,
+	 "be a tool that uses CUPTI itself, from the begin of one step to that of another", 0},
 	{"fork", 'f', "before|after", 0, "fork a child that trains too, before or after CUDA is initialized", 0},
 	{"wait", 'w', "FILE", 0, "train only when FILE exists", 0},
 	{"out", 'o', "FILE", 0, "write the times of the steps there", 0},
@@ -82,6 +87,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		o->early = true;
 	else if (key == 'f')
 		o->fork = strcmp(arg, "after") ? FORK_BEFORE : FORK_AFTER;
+	else if (key == 'P')
+		return sscanf(arg, "%d:%d", &o->profile_from, &o->profile_to) == 2 ? 0 : ARGP_ERR_UNKNOWN;
 	else if (key == 'w')
 		o->wait = arg;
 	else if (key == 'o')
@@ -234,12 +241,43 @@ static void step(struct trainer *t, int index)
 		CHECK(cudaDeviceSynchronize());
 }
 
+static void ignore(void *userdata, CUpti_CallbackDomain domain, CUpti_CallbackId cbid, const void *data)
+{
+}
+
+/* As a profiler of the user's own: it is there, or it says that it could not be. */
+static void profile(int step)
+{
+	static CUpti_SubscriberHandle subscriber;
+	static void *library;
+	__typeof__(cuptiSubscribe) *subscribe;
+	__typeof__(cuptiUnsubscribe) *unsubscribe;
+
+	if (options.profile_from == options.profile_to)
+		return;
+	if (!library)
+		library = dlopen("libcupti.so.13", RTLD_NOW);
+	*(void **)&subscribe = library ? dlsym(library, "cuptiSubscribe") : NULL;
+	*(void **)&unsubscribe = library ? dlsym(library, "cuptiUnsubscribe") : NULL;
+	if (!subscribe || !unsubscribe)
+		exit(1);
+	if (step == options.profile_from && subscribe(&subscriber, ignore, NULL)) {
+		subscriber = NULL;
+		printf("CUPTI is taken\n");
+		fflush(stdout);
+	}
+	if (step == options.profile_to && subscriber)
+		CHECK(unsubscribe(subscriber));
+}
+
 static void *train(void *arg)
 {
 	struct trainer *t = arg;
 
 	prepare(t);
 	for (int i = 0; i < options.steps; i++) {
+		if (!t->index)
+			profile(i);
 		t->times[i * 2] = now();
 		step(t, i);
 		t->times[i * 2 + 1] = now();
