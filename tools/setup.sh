@@ -279,23 +279,24 @@ setup_browser() {
 # The folders, of those that may have it, where header $1 is; the first is preferred.
 find_header() {
 	for candidate in "${CUDA_HOME:-/usr/local/cuda}/include" "$cache"/venv-*/lib/python*/site-packages/nvidia/cu13/include \
-		"$cache"/venv-*/lib/python*/site-packages/nvidia/nccl/include "$cache"/cuda/nvidia/*/include; do
+		"$cache"/venv-*/lib/python*/site-packages/nvidia/nccl/include "$cache"/cuda/*/nvidia/*/include; do
 		[ -r "$candidate/$1" ] || continue
 		printf '%s\n' "$candidate"
 		return
 	done
 }
 
-# Downloads package $1 of PyPI, for its headers alone.
+# Downloads package $1 of PyPI, for its headers alone. Each goes to a folder of its own: pip replaces what another has put beside it.
 get_headers() {
 	interpreter=$(find_interpreter '')
 	[ -n "$interpreter" ] || fail 'there is no Python 3.10 to 3.14 here' 'install python3 and python3-venv' 3
 	say "downloading $1, for its headers"
-	exec 9>"$cache/cuda.lock"
+	mkdir -p "$cache/cuda"
+	exec 9>"$cache/cuda/.lock"
 	flock 9
-	tools=$cache/cuda-pip
+	tools=$cache/cuda/pip
 	[ -x "$tools/bin/pip" ] || "$interpreter" -m venv "$tools" >&2 || fail "$interpreter cannot make an environment" 'install python3-venv' 3
-	"$tools/bin/pip" install --quiet --disable-pip-version-check --no-deps --upgrade --target "$cache/cuda" "$1<$CUDA_PACKAGES_MAX" >&2 ||
+	"$tools/bin/pip" install --quiet --disable-pip-version-check --no-deps --upgrade --target "$cache/cuda/$1" "$1<$CUDA_PACKAGES_MAX" >&2 ||
 		fail "pip could not install $1" 'see its message above, or install a CUDA toolkit' 3
 	exec 9>&-
 }
