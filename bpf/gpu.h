@@ -317,10 +317,14 @@ static __always_inline void gpu__enter(struct pt_regs *ctx, struct task_struct *
 	open->key.api = api;
 	open->key.action = action;
 	open->key.op = op;
+	gpu_row__begin(open, proc);
+	if (flags & COOKIE_NO_END) {
+		count(CNT_GPU_UNTIMED);
+		return;
+	}
 	open->soft = flags & COOKIE_SOFT_END;
 	open->frame = frame;
 	open->caller = read_u64(frame);
-	gpu_row__begin(open, proc);
 	open->start_ns = bpf_ktime_get_ns();
 	if (s)
 		s->start_ns = open->start_ns;

@@ -51,15 +51,19 @@ static int add_sites(struct search *search, const struct sites *sites, uint32_t 
 
 /* A function whose returns would be stepped, or that jumps to where its work is done. */
 static int add_softly(struct search *search, const struct elf_symbol *symbol, const struct sites *sites,
-		      enum gpu_api api)
+		      enum gpu_api api, bool jumps_away)
 {
 	struct site ends[SOFT_ENDS_MAX];
 	uint32_t cnt = soft_ends__find(search->elf, symbol->vaddr, symbol->size, ends);
+	uint32_t flags = cnt ? COOKIE_SOFT_END : COOKIE_NO_END;
 	int err = 0;
 
+	/* What the runtime calls must be known to lie inside of it. */
+	if (!cnt && cuda__is_of_runtime(api) && !jumps_away)
+		return add_sites(search, sites, PROBE_GPU_CALL, PROBE_GPU_RETURN, api);
 	for (uint32_t i = 0; i < cnt && !err; i++)
 		err = probe_list__add_site(search->ends, &ends[i], PROBE_GPU_RETURN, 0, api);
-	return err ?: probe_list__add_site(search->begins, &sites->entry, PROBE_GPU_CALL, COOKIE_SOFT_END, api);
+	return err ?: probe_list__add_site(search->begins, &sites->entry, PROBE_GPU_CALL, flags, api);
 }
 
 static int add_function(const struct elf_symbol *symbol, void *ctx)
@@ -69,6 +73,7 @@ static int add_function(const struct elf_symbol *symbol, void *ctx)
 	struct search *search = ctx;
 	struct sites sites;
 	uint64_t *found;
+	bool jumps_away;
 
 	if (!api && from < 0)
 		return 0;
@@ -84,9 +89,9 @@ static int add_function(const struct elf_symbol *symbol, void *ctx)
 	found[search->cnt++] = symbol->vaddr;
 	if (!api)
 		return add_sites(search, &sites, PROBE_GPU_HANDLE, PROBE_GPU_HANDLE_RETURN, from);
-	if (sites__jump_away(search->elf, symbol->vaddr, symbol->size, &sites) ||
-	    (is_frequent(api) && !all_emulated(&sites)))
-		return add_softly(search, symbol, &sites, api);
+	jumps_away = sites__jump_away(search->elf, symbol->vaddr, symbol->size, &sites);
+	if (jumps_away || (is_frequent(api) && !all_emulated(&sites)))
+		return add_softly(search, symbol, &sites, api, jumps_away);
 	return add_sites(search, &sites, PROBE_GPU_CALL, PROBE_GPU_RETURN, api);
 }
 

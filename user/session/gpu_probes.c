@@ -176,15 +176,10 @@ static uint64_t handle_name(const struct session *s, const struct kernel *kernel
 	return bpf_map_lookup_elem(bpf_map__fd(s->skel->maps.gpu_handles), &key, &name) ? 0 : name;
 }
 
-static bool is_of_runtime(enum gpu_api api)
-{
-	return !strncmp(cuda__name(api), "cuda", 4);
-}
-
 static void find_name(struct session *s, struct kernel *kernel, enum gpu_api api)
 {
 	if (!kernel->name && !kernel->settled)
-		kernel->name = is_of_runtime(api) ? host_name(s, kernel) : handle_name(s, kernel);
+		kernel->name = cuda__is_of_runtime(api) ? host_name(s, kernel) : handle_name(s, kernel);
 }
 
 void gpu_probes__object(struct session *s, const struct rec_gpu_object *rec)

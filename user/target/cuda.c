@@ -88,6 +88,11 @@ enum gpu_class cuda__class(enum gpu_api api)
 	return apis[api].class;
 }
 
+bool cuda__is_of_runtime(enum gpu_api api)
+{
+	return !strncmp(apis[api].name, "cuda", 4);
+}
+
 static const char *base_name(const char *path)
 {
 	const char *slash = strrchr(path, '/');

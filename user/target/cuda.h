@@ -20,6 +20,7 @@ int cuda__handle_from(const char *symbol);
 
 const char *cuda__name(enum gpu_api api); /* "" for GPU_API_NONE */
 enum gpu_class cuda__class(enum gpu_api api);
+bool cuda__is_of_runtime(enum gpu_api api); /* which calls the driver */
 
 /* Is it, by its name, the driver, the runtime or NCCL? */
 bool cuda__is_library(const char *path);
