@@ -57,7 +57,8 @@ class Process:
         self.err_path = directory / (name + ".stderr")
         with open(self.out_path, "wb") as out, open(self.err_path, "wb") as err:
             command = [str(word) for word in command]
-            self.popen = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, **popen)
+            popen.setdefault("stdin", subprocess.DEVNULL)
+            self.popen = subprocess.Popen(command, stdout=out, stderr=err, **popen)
         self.pid = self.popen.pid
 
     @property

@@ -137,7 +137,6 @@ int main(int argc, char **argv)
 			sleep(1); /* until probes are there */
 			rounds(NULL);
 		} else {
-			printf("child %d\n", child);
 			waitpid(child, NULL, 0);
 		}
 	}
