@@ -276,15 +276,15 @@ static __always_inline bool gpu__is_inside(struct gpu_open *open, u64 frame)
 
 static __always_inline void gpu__fill(struct pt_regs *ctx, struct gpu_open *open, const struct gpu_function *f)
 {
-	u64 bytes = gpu__argument(ctx, f->bytes), next = f->bytes ? gpu__argument(ctx, f->bytes + 1) : 0;
+	u64 bytes = gpu__argument(ctx, f->bytes), next = f->bytes ? (u32)gpu__argument(ctx, f->bytes + 1) : 0;
 
 	open->key.direction = f->direction;
 	open->key.dtype = 0;
 	if (f->direction == GPU_KIND_DIRECTION) {
 		open->key.direction = gpu__direction(next);
 	} else if (f->bytes && !f->unit) {
-		open->key.dtype = next;
-		bytes *= nccl_type_bytes[BOUND_INDEX(next, 64)];
+		open->key.dtype = next; /* an enum: 32 bits */
+		bytes *= next & ~63u ? 0 : nccl_type_bytes[BOUND_INDEX(next, 64)];
 	} else {
 		bytes *= f->unit;
 	}

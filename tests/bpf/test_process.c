@@ -103,9 +103,8 @@ static void expect_child(u32 pid, u32 parent_pid)
 	expected.hits = expected.idle_hits = expected.sampled = expected.sampled_ns = 0;
 	expected.steps = expected.sampler_ns = expected.boundary_ns = expected.forked_ns = 0;
 	expected.calls_sampled = expected.calls_sampled_ns = 0;
-	expected.backwards = expected.batches = 0;
+	expected.backwards = expected.batches = expected.gpu_tell = 0;
 	expected.gpu = expected.gpu_before = (struct gpu_sums){0};
-	expected.gpu_tell = 0;
 	assert_memory_equal(proc_of(pid), &expected, sizeof(expected));
 }
 
