@@ -265,7 +265,8 @@ static void tell_target(struct target *t, uint64_t now)
 		t->gpu.lost = g->status.full + g->status.dropped + g->status.unknown + g->status.bad + g->lost;
 	}
 	t->gpu.cupti_version = g->status.cupti_version;
-	memcpy(t->gpu.why, g->why, sizeof(t->gpu.why));
+	memset(t->gpu.why, 0, sizeof(t->gpu.why));
+	snprintf(t->gpu.why, sizeof(t->gpu.why), "%s", g->why);
 }
 
 static void look_at_status(struct target *t, uint64_t now)

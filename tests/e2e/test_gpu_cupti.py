@@ -1,0 +1,476 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""
+What the GPU did, by CUPTI in the injection library: against the log of the doubles of CUDA's libraries, which say what
+they really played. The doubles are in tests/gpu/.
+"""
+
+import json
+import os
+import re
+import signal
+import statistics
+import struct
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+
+import helpers
+import pytest
+import recfile
+
+BUILD = Path(helpers.STEPFLAME).parent
+GPU = BUILD / "tests" / "gpu"
+INJECT = BUILD / "libstepflame-inject.so"
+
+pytestmark = [
+    helpers.needs_bpf,
+    pytest.mark.skipif(not INJECT.exists(), reason="no libstepflame-inject.so: CUPTI's headers are not here"),
+    pytest.mark.skipif(not (GPU / "train").exists(), reason="no doubles of CUDA's libraries: make doubles"),
+]
+
+OPS = {"kernel": recfile.KERNEL, "copy": recfile.COPY, "set": recfile.SET}
+PATIENCE_SECONDS = 5  # GPU_RING_PATIENCE_NS
+# enum gpu_direction by CUpti_ActivityMemcpyKind
+DIRECTIONS = {1: recfile.HTOD, 2: recfile.DTOH, 8: recfile.DTOD, 9: recfile.HTOH, 10: recfile.DTOD}
+ALL_ONES = 0xFFFFFFFF
+
+
+class Train:
+    """The program that trains, with the doubles' log."""
+
+    def __init__(self, bench, *args, cupti="", inject=True, command=(), **more):
+        self.log_path = bench.directory / ("log%d" % len(bench.started))
+        self.go = bench.directory / ("go%d" % len(bench.started))
+        env = dict(os.environ, LD_LIBRARY_PATH=str(GPU), GPU_DOUBLE_LOG=str(self.log_path), GPU_DOUBLE_CUPTI=cupti, **more)
+        if inject:
+            env["CUDA_INJECTION64_PATH"] = str(INJECT)
+        program = command or [GPU / "train", *args, "--early", "--wait", self.go]
+        self.process = bench.process(*program, env=env)
+        found = self.process.until_says(r"^ready (\d+)$", helpers.READY_SECONDS, "stdout")
+        self.pid = int(found[1]) if not command else self.process.pid
+
+    def release(self):
+        self.go.touch()
+
+    def log(self, kind=None, pid=None):
+        path = Path("%s.%d" % (self.log_path, pid or self.pid))
+        lines = path.read_text().split("\n")[:-1] if path.exists() else []
+        found = [json.loads(line) for line in lines]
+        return [line for line in found if kind in (None, line["log"])]
+
+    def cupti(self):
+        """Names of the functions of CUPTI that were called."""
+        return [line["name"] for line in self.log("cupti")]
+
+    def until_cupti(self, name, times=1, seconds=helpers.ARMED_SECONDS):
+        helpers.until(seconds, lambda: self.cupti().count(name) >= times, lambda: name + ": " + str(self.cupti()))
+
+    def end(self):
+        assert self.process.wait() == 0, self.process.what()
+        assert not self.log("error")
+
+
+def start(bench, *args, options=(), **more):
+    """(train, record): a window is open in it, and it waits for release()."""
+    train = Train(bench, *args, **more)
+    record = bench.record("-p", train.pid, "--gpu", "cupti", "-F", 0, "--no-syscalls", *options).until_armed()
+    return train, record
+
+
+def started(bench, *args, **more):
+    train, record = start(bench, *args, **more)
+    train.until_cupti("cuptiActivityFlushPeriod")
+    return train, record
+
+
+class Activities:
+    """REC_GPU_ACTIVITY and what goes with it."""
+
+    def __init__(self, path):
+        self.rows, self.names, self.devices, self.gpu, self.counters = [], {}, {}, {}, {}
+        for kind, payload in recfile.read_records(path):
+            if kind == recfile.NAME:
+                ident, _, _, size, _ = struct.unpack_from("=QBBHI", payload)
+                self.names[ident] = payload[16 : 16 + size].decode()
+            elif kind == recfile.GPU_ACTIVITY:
+                start, duration, name, size, pid, tid, correlation, what, direction, device, context, stream, _ = (
+                    struct.unpack_from("=QQQQIIIHHIIII", payload)
+                )
+                detail = struct.unpack_from("=8I", payload, 64)
+                self.rows.append(
+                    dict(start=start, end=start + duration, name=self.names.get(name, ""), bytes=size, pid=pid, tid=tid,
+                         correlation=correlation, kind=what, direction=direction, device=device, context=context,
+                         stream=stream, detail=detail)
+                )  # fmt: skip
+            elif kind == recfile.GPU_DEVICE:
+                pid, device, memory, processors, compute, name = struct.unpack("=IIQII64s", payload)
+                self.devices[device] = (name.rstrip(b"\0").decode(), memory, processors, compute)
+            elif kind == recfile.GPU:
+                pid, tier, ns, lost, version, _, why = struct.unpack("=IIQQII96s", payload)
+                self.gpu[pid] = dict(tier=tier, ns=ns, lost=lost, version=version, why=why.rstrip(b"\0").decode())
+            elif kind == recfile.COUNTER:
+                value, name = struct.unpack("=Q32s", payload)
+                self.counters[name.rstrip(b"\0").decode()] = value
+
+    def of(self, *kinds):
+        return [row for row in self.rows if row["kind"] in kinds]
+
+
+def check_ops(found, train, ops=None):
+    """Each piece of work that CUPTI has recorded arrived, as it was, once. Errors of the times, in ns."""
+    ops = [op for op in train.log("op") if op["recorded"] and op["kind"] in OPS] if ops is None else ops
+    rows = {(row["correlation"], row["kind"], row["detail"][7]): row for row in found.of(*OPS.values())}
+    wanted = {(op["correlation"], OPS[op["kind"]], op["graph_node"] & ALL_ONES): op for op in ops}
+    assert len(wanted) == len(ops) > 0
+    assert len(rows) == len(found.of(*OPS.values()))
+    assert rows.keys() == wanted.keys()
+    errors = []
+    for key, op in wanted.items():
+        row = rows[key]
+        assert row["pid"] == train.pid
+        assert [row[k] for k in ("device", "context", "stream")] == [op[k] for k in ("device", "context", "stream")]
+        if op["kind"] == "kernel":
+            assert row["name"] == op["name"]
+            assert row["detail"][:6] == (*op["grid"], *op["block"]) and row["bytes"] == op["shared"]
+        else:
+            assert row["bytes"] == op["bytes"]
+        if op["kind"] == "copy":
+            assert row["direction"] == DIRECTIONS[op["direction"]]
+        errors += [abs(row["start"] - op["start"]), abs(row["end"] - op["end"])]
+    return errors
+
+
+def check_times(errors):
+    """A pair of readings is no wider than 1 ms, and ordinarily one microsecond."""
+    assert max(errors) < 500_000
+    assert statistics.median(errors) < 50_000
+
+
+@pytest.mark.parametrize(
+    "cupti", ["", "shuffle=1,late_ms=30", "buffer_records=16", "offset_ns=-1000000000,drift_ppm=-300", "version=18"]
+)
+def test_all_arrives(bench, cupti):
+    """The window ends before the job: kernels, copies, sets of all its steps, on all threads, streams and devices."""
+    args = ["-s", 60, "-u", 20000, "-l", 12, "-c", 4, "-m", 2, "-t", 3, "-S", 2, "-d", 2, "-g", 3]
+    train, record = started(bench, *args, cupti=cupti)
+    train.release()
+    helpers.until(30, lambda: len(train.log("op")) > 500, record.what)
+    record.interrupt()
+    assert record.wait() == helpers.OK, record.what()
+    train.end()
+    found = Activities(record.file)
+    check_times(check_ops(found, train))
+    assert found.gpu[train.pid]["tier"] == 2 and not found.gpu[train.pid]["why"] and not found.gpu[train.pid]["lost"]
+    assert not any(found.counters[name] for name in ("gpu_dropped", "gpu_ring_full", "gpu_bad"))
+    assert found.devices[0][0] == "Double 0" and found.devices[1][0] == "Double 1"
+    assert all(device[1] > 0 and device[2] > 0 and device[3] >> 16 for device in found.devices.values())
+
+
+def plain(name):
+    """As C has a function of CUPTI's tables."""
+    while re.search(r"_(ptsz|ptds|v\d+)$", name):
+        name = name[: name.rindex("_")]
+    return name
+
+
+@pytest.mark.parametrize("args", [(), ("-p",)])
+def test_calls(bench, args):
+    """Those that ask something of a GPU, with their thread; the others are not told."""
+    train, record = started(bench, "-s", 20, "-t", 3, "-u", 1000, *args)
+    tids = {int(tid) for tid in os.listdir("/proc/%d/task" % train.pid)}
+    train.release()
+    train.end()
+    assert record.wait() == helpers.OK, record.what()
+    found = Activities(record.file)
+    check_ops(found, train)
+    asking = re.compile(r"cu(da)?(Launch|Memcpy|Memset|\w*Synchronize)|cu(da)?StreamWaitEvent")
+    calls = [c for c in train.log("call") if c["recorded"] and asking.match(c["name"])]
+    wanted = Counter((plain(c["name"]), c["tid"], c["correlation"]) for c in calls)
+    assert Counter((r["name"], r["tid"], r["correlation"]) for r in found.of(recfile.GPU_API_CALL)) == wanted
+    assert len({tid for _, tid, _ in wanted}) >= 3 and not {tid for _, tid, _ in wanted} <= tids
+    # Each piece of work has its call.
+    asked = {r["correlation"] for r in found.of(recfile.GPU_API_CALL)}
+    assert all(r["correlation"] in asked for r in found.of(*OPS.values()))
+    syncs = [s for s in train.log("sync") if s["recorded"]]
+    assert Counter(r["correlation"] for r in found.of(recfile.GPU_SYNC)) == Counter(s["correlation"] for s in syncs)
+
+
+def thread_of(pid):
+    """(user and system ticks, switches) of the library's thread."""
+    for tid in os.listdir("/proc/%d/task" % pid):
+        task = Path("/proc/%d/task/%s" % (pid, tid))
+        if (task / "comm").read_text().strip() == "stepflame-gpu":
+            stat = (task / "stat").read_text().rsplit(")", 1)[1].split()
+            switches = re.findall(r"ctxt_switches:\s+(\d+)", (task / "status").read_text())
+            return int(stat[11]) + int(stat[12]), sum(map(int, switches))
+    return None
+
+
+def test_asleep(bench):
+    """Before a window nothing of CUPTI is loaded, and behind it nothing is called; its thread does not run."""
+    train = Train(bench, "-s", 300, "-u", 20000)
+    train.release()
+    before = thread_of(train.pid)
+    assert before[0] == 0
+    time.sleep(0.5)
+    assert thread_of(train.pid) == before and not train.cupti()
+    assert "libcupti" not in Path("/proc/%d/maps" % train.pid).read_text()
+    record = bench.record("-p", train.pid, "--gpu", "cupti", "-d", "1s", "-F", 0)
+    assert record.wait() == helpers.OK, record.what()
+    train.until_cupti("cuptiFinalize")
+    helpers.until(5, lambda: thread_of(train.pid) == (time.sleep(0.3), thread_of(train.pid))[1], record.what)
+    called, slept = len(train.cupti()), thread_of(train.pid)
+    steps = len(train.log("op"))
+    helpers.until(30, lambda: len(train.log("op")) > steps + 100, train.process.what)
+    assert len(train.cupti()) == called and thread_of(train.pid)[1] == slept[1]
+    last = [op for op in train.log("op")][-1]
+    assert not last["recorded"]
+
+
+def test_two_windows(bench):
+    train = Train(bench, "-s", 400, "-u", 20000)
+    train.release()
+    windows = []
+    for i in range(2):
+        first = len(train.log("op"))
+        record = bench.record("-p", train.pid, "--gpu", "cupti", "-d", "1500ms", "-F", 0, "--no-syscalls")
+        assert record.wait() == helpers.OK, record.what()
+        train.until_cupti("cuptiFinalize", i + 1)
+        helpers.until(10, lambda n=first: train.log("op")[-1]["recorded"] is False, record.what)
+        ops = [op for op in train.log("op")[first:] if op["recorded"]]
+        windows.append((Activities(record.file), ops))
+    for found, ops in windows:
+        check_times(check_ops(found, train, ops))
+        assert found.gpu[train.pid]["tier"] == 2
+    assert not {op["correlation"] for op in windows[0][1]} & {op["correlation"] for op in windows[1][1]}
+
+
+def test_to_the_end(bench):
+    """A program that is started under stepflame, and ends by itself: what was not flushed then is flushed."""
+    train, record = started(bench, "-s", 10, "-u", 1000)
+    train.release()
+    train.end()
+    assert record.wait() == helpers.OK, record.what()
+    check_times(check_ops(Activities(record.file), train))
+
+
+REFUSALS = {
+    "busy=1": "another tool uses CUPTI",
+    "fail_cuptiSubscribe=15": "CUPTI refused, with error 15",
+    "fail_cuptiActivityEnable=35": "lets only root profile",
+    "version=150000": "version, 150000, that is not known",
+}
+
+
+@pytest.mark.parametrize("cupti", REFUSALS)
+def test_refused(bench, cupti):
+    """The calls are there all the same, and why there is no more is said."""
+    train, record = start(bench, "-s", 10, "-u", 1000, cupti=cupti)
+    record.until_says(REFUSALS[cupti], 10, "stderr")
+    train.release()
+    train.end()
+    assert record.wait() == helpers.OK, record.what()
+    found = Activities(record.file)
+    assert found.gpu[train.pid]["tier"] == 1 and REFUSALS[cupti] in found.gpu[train.pid]["why"]
+    assert not found.rows
+    names = train.cupti()
+    assert names.count("cuptiSubscribe") <= 1 and ("cuptiActivityEnable" in names) == ("Enable" in cupti)
+    if "Enable" in cupti:
+        assert "cuptiUnsubscribe" in names
+
+
+def test_no_cupti(bench):
+    train, record = start(bench, "-s", 10, STEPFLAME_CUPTI="/nonexistent/libcupti.so")
+    record.until_says("can open no libcupti", 10, "stderr")
+    train.release()
+    train.end()
+    assert record.wait() == helpers.OK, record.what()
+    assert Activities(record.file).gpu[train.pid]["tier"] == 1
+
+
+def test_no_library(bench):
+    train, record = start(bench, "-s", 10, inject=False)
+    train.release()
+    train.end()
+    assert record.wait() == helpers.OK, record.what()
+    found = Activities(record.file).gpu[train.pid]
+    assert found["tier"] == 1 and "without libstepflame-inject.so" in found["why"]
+    assert not train.cupti()
+
+
+def test_killed(bench):
+    """Without stepflame the library goes to sleep by itself; the next one finds it in order."""
+    train, record = started(bench, "-s", 1500, "-u", 20000)
+    train.release()
+    record.kill()
+    train.until_cupti("cuptiFinalize", seconds=4 * PATIENCE_SECONDS)
+    record = bench.record("-p", train.pid, "--gpu", "cupti", "-F", 0, "--no-syscalls").until_armed()
+    train.until_cupti("cuptiActivityFlushPeriod", 3)
+    # And without that patience: one is killed, and another begins at once.
+    record.kill()
+    before = len(train.log("op"))
+    record = bench.record("-p", train.pid, "--gpu", "cupti", "-F", 0, "--no-syscalls", "-d", "2s")
+    assert record.wait() == helpers.OK, record.what()
+    train.until_cupti("cuptiFinalize", 3)
+    found = Activities(record.file)
+    assert found.gpu[train.pid]["tier"] == 2 and found.of(recfile.KERNEL)
+    recorded = {op["correlation"] for op in train.log("op")[before:] if op["recorded"]}
+    assert {row["correlation"] for row in found.of(*OPS.values())} <= recorded
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_forked(bench, when):
+    """A child has no ring of its own unless it uses CUDA itself, and its parent's is left alone."""
+    train, record = started(bench, "-s", 10, "-u", 5000, "--fork", when)
+    train.release()
+    train.end()
+    assert record.wait() == helpers.OK, record.what()
+    found = Activities(record.file)
+    errors = check_ops_of(found, train)
+    check_times(errors)
+
+
+def check_ops_of(found, train):
+    """Those of the program's first process; a child that trains may have its own."""
+    found.rows = [row for row in found.rows if row["pid"] == train.pid]
+    return check_ops(found, train)
+
+
+def test_fork_in_window(bench):
+    """Children of a program while a window is open: they begin no thread, call nothing of CUPTI's, and end as they should."""
+    script = """
+import ctypes, os, sys, time
+cuda = ctypes.CDLL("libcudart.so.13")
+assert cuda.cudaFree(None) == 0
+print("ready %d" % os.getpid(), flush=True)
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.01)
+for i in range(20):
+    pid = os.fork()
+    if not pid:
+        os._exit(len(os.listdir("/proc/self/task")) - 1)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert cuda.cudaDeviceSynchronize() == 0
+"""
+    go = bench.directory / "go"
+    train, record = started(bench, command=[helpers.PYTHON, "-c", script, go])
+    go.touch()
+    train.end()
+    assert record.wait() == helpers.OK, record.what()
+    syncs = [s for s in train.log("sync") if s["recorded"]]
+    assert len(Activities(record.file).of(recfile.GPU_SYNC)) == len(syncs) >= 20
+
+
+def test_no_cuda(tmp_path):
+    """The library in a program that never calls it does nothing: no output, thread, memory or open file."""
+    script = "import os; print(len(os.listdir('/proc/self/task')), 'stepflame-gpu' in open('/proc/self/maps').read(), len(os.listdir('/proc/self/fd')))"
+    outputs = []
+    for env in ({}, {"LD_PRELOAD": str(INJECT), "CUDA_INJECTION64_PATH": str(INJECT)}):
+        done = subprocess.run([helpers.PYTHON, "-c", script], env={**os.environ, **env}, capture_output=True, text=True)
+        assert done.returncode == 0 and not done.stderr
+        outputs.append(done.stdout)
+    assert outputs[0] == outputs[1]
+    symbols = subprocess.run(["nm", "-D", "--defined-only", INJECT], capture_output=True, text=True, check=True)
+    assert re.findall(r" [A-Z] (\w+)", symbols.stdout) == ["InitializeInjection"]
+
+
+def test_ring_full(bench):
+    """stepflame is held up for a while: what found no room is counted, and all the rest is there."""
+    train, record = started(bench, "-s", 40, "-l", 1500, "-k", 100, "-c", 0, "-m", 0)
+    record.popen.send_signal(signal.SIGSTOP)
+    train.release()
+    try:
+        train.end()
+    finally:
+        record.popen.send_signal(signal.SIGCONT)
+    assert record.wait() == helpers.OK, record.what()
+    found = Activities(record.file)
+    recorded = [op for op in train.log("op") if op["recorded"] and op["kind"] in OPS]
+    calls = [c for c in train.log("call") if c["recorded"] and re.match("cu(da)?(Launch|Memcpy|Memset)", c["name"])]
+    came = len(found.of(*OPS.values()))
+    assert found.counters["gpu_ring_full"] > 0 and 0 < came < len(recorded)
+    assert found.gpu[train.pid]["lost"] >= found.counters["gpu_ring_full"]
+    told = [r for r in found.of(recfile.GPU_API_CALL) if re.match("cu(da)?(Launch|Memcpy|Memset)", r["name"])]
+    assert came + len(told) + found.counters["gpu_ring_full"] >= len(recorded) + len(calls)
+
+
+@pytest.mark.parametrize("cupti, counter", [("drop=7", "gpu_dropped"), ("no_time=5", "gpu_bad"), ("unknown=9", "gpu_bad")])
+def test_losses(bench, cupti, counter):
+    """What CUPTI dropped, what has no times, what is of a kind that nobody knows: counted, and the rest is there."""
+    train, record = started(bench, "-s", 30, "-u", 1000, cupti=cupti)
+    train.release()
+    train.end()
+    assert record.wait() == helpers.OK, record.what()
+    found = Activities(record.file)
+    recorded = [op for op in train.log("op") if op["recorded"] and op["kind"] in OPS]
+    came = len(found.of(*OPS.values()))
+    if counter == "gpu_dropped":
+        assert found.counters[counter] == len(train.log("dropped")) > 0
+        assert came == len(recorded)
+    elif cupti.startswith("no_time"):
+        assert 0 < came < len(recorded) and came + found.counters[counter] == len(recorded)
+    else:
+        assert found.counters[counter] > 0 and came == len(recorded)
+    assert found.gpu[train.pid]["lost"] == found.counters[counter]
+
+
+def test_many_streams(bench):
+    train, record = started(bench, "-s", 1, "-l", 6000, "-S", 3000, "-k", 1000)
+    train.release()
+    train.end()
+    assert record.wait() == helpers.OK, record.what()
+    found = Activities(record.file)
+    check_ops(found, train)
+    assert len({row["stream"] for row in found.of(recfile.KERNEL)}) == 3000
+
+
+def test_other_tool(bench):
+    """A tool of the program's own can have CUPTI behind our window, as torch.profiler would; not in it."""
+    script = """
+import ctypes, os, sys, time
+cuda, cupti = ctypes.CDLL("libcudart.so.13"), ctypes.CDLL("libcupti.so.13")
+assert cuda.cudaFree(None) == 0
+print("ready %d" % os.getpid(), flush=True)
+tool = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_void_p)(lambda *args: None)
+handle = ctypes.c_void_p()
+for path in sys.argv[1:]:
+    while not os.path.exists(path):
+        cuda.cudaDeviceSynchronize()
+        time.sleep(0.01)
+    print("subscribed", cupti.cuptiSubscribe(ctypes.byref(handle), tool, None), flush=True)
+"""
+    within, behind = bench.directory / "within", bench.directory / "behind"
+    train, record = started(bench, command=[helpers.PYTHON, "-c", script, within, behind])
+    within.touch()
+    train.process.until_says("subscribed 39", 10, "stdout")
+    record.interrupt()
+    assert record.wait() == helpers.OK, record.what()
+    train.until_cupti("cuptiFinalize")
+    behind.touch()
+    train.process.until_says("subscribed 0", 10, "stdout")
+    train.end()
+
+
+def test_no_calls(bench):
+    """A program that calls nothing behind the window: CUPTI is left without cuptiFinalize, which could harm it there."""
+    train, record = started(bench, "-s", 10)
+    record.interrupt()
+    assert record.wait() == helpers.OK, record.what()
+    train.until_cupti("cuptiUnsubscribe")
+    assert "cuptiFinalize" not in train.cupti()
+    train.release()
+    train.end()
+
+
+def test_graphs_stay(bench):
+    """Where graphs were launched CUPTI is not taken out of the process: coming back has crashed programs."""
+    train, record = started(bench, "-s", 100, "-u", 20000, "-g", 4)
+    train.release()
+    helpers.until(30, lambda: len(train.log("op")) > 100, record.what)
+    record.interrupt()
+    assert record.wait() == helpers.OK, record.what()
+    train.until_cupti("cuptiUnsubscribe")
+    train.end()
+    assert "cuptiFinalize" not in train.cupti()
+    assert any(row["detail"][7] for row in Activities(record.file).of(recfile.KERNEL))
