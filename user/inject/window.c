@@ -23,7 +23,7 @@
 #define CLOCK_TRIES      5
 #define CLOCK_GOOD_NS    2000
 #define CLOCK_SPACING_NS 50000000ULL /* between those that follow a buffer */
-#define GRACE_NS         200000000ULL
+#define GRACE_NS         100000000ULL
 #define LEAVE_NS         1000000000 /* how long a call of the program's is waited for */
 
 /* Who takes CUPTI out of the process. */
@@ -238,9 +238,9 @@ static void tell_devices(struct window *w)
 /* Thread numbers of the kernel's; other tools may rely on their own kind, so it is put back. */
 static void set_thread_ids(struct window *w, bool ours)
 {
-	if (!w->cupti.GetThreadIdType || !w->cupti.SetThreadIdType)
+	if (!w->cupti.SetThreadIdType)
 		return;
-	if (ours && w->cupti.GetThreadIdType(&w->thread_ids))
+	if (ours && (!w->cupti.GetThreadIdType || w->cupti.GetThreadIdType(&w->thread_ids)))
 		w->thread_ids = CUPTI_ACTIVITY_THREAD_ID_TYPE_DEFAULT;
 	w->cupti.SetThreadIdType(ours ? CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM : w->thread_ids);
 }
@@ -370,15 +370,13 @@ static void leave(struct window *w)
 /* What the GPU still has to do is waited for, for some time: an end that is forced tells it without its times. */
 static void flush(struct window *w, uint64_t grace_ns)
 {
-	const struct timespec pause = {.tv_nsec = 10000000};
+	const struct timespec pause = {.tv_nsec = grace_ns / 10};
 	uint64_t start = now_ns();
 
 	do {
 		w->cupti.ActivityFlushAll(0);
-		if (!__atomic_load_n(&shared.taken, __ATOMIC_ACQUIRE) || now_ns() - start >= grace_ns)
-			break;
 		nanosleep(&pause, NULL);
-	} while (1);
+	} while (now_ns() - start < grace_ns);
 	w->cupti.ActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
 }
 
