@@ -196,6 +196,51 @@ def test_calls(bench, args):
     assert Counter(r["correlation"] for r in found.of(recfile.GPU_SYNC)) == Counter(s["correlation"] for s in syncs)
 
 
+def test_launched(bench):
+    """A command that is started with --gpu cupti has the library; its first work may come before the window."""
+    log = bench.directory / "log"
+    env = dict(os.environ, LD_LIBRARY_PATH=str(GPU), GPU_DOUBLE_LOG=str(log))
+    out = bench.directory / "launched.rec"
+    record = bench.process(helpers.STEPFLAME, "record", "--gpu", "cupti", "-o", out, "--", GPU / "train", "-s", 60, "-u", 50000, env=env)
+    assert record.wait() == helpers.OK, record.what()
+    (path,) = log.parent.glob("log.*")
+    ops = [op for op in map(json.loads, path.read_text().splitlines()) if op["log"] == "op" and op["recorded"]]
+    assert len(Activities(out).of(*OPS.values())) == len(ops) > 100
+
+
+def test_joined(bench):
+    """Work of the GPU finds the calls that the probes saw: each one's own thread, around CUPTI's times."""
+    train, record = started(bench, "-s", 60, "-u", 20000, "-t", 3)
+    train.release()
+    train.end()
+    assert record.wait() == helpers.OK, record.what()
+    (tier,) = helpers.report(record.file, "--gpu")["tiers"]
+    assert tier["tier"] == 2 and tier["activities"] > 500
+    assert tier["unjoined"] <= tier["activities"] / 100
+
+
+def test_namespace(bench):
+    """In a PID namespace of its own the program numbers its threads differently."""
+    go = bench.directory / "go"
+    inner = [GPU / "train", "-s", 200, "-u", 10000, "-t", 3, "--early", "--wait", go]
+    train = Train(bench, command=["unshare", "--pid", "--fork", *inner])
+    pid = int(Path("/proc/%d/task/%d/children" % (train.pid, train.pid)).read_text())
+    record = bench.record("-p", pid, "--gpu", "cupti", "-F", 0, "--no-syscalls").until_armed()
+    helpers.until(10, lambda: "cuptiActivityFlushPeriod" in [c["name"] for c in train.log("cupti", 1)], record.what)
+    go.touch()
+    helpers.until(30, lambda: len(train.log("op", 1)) > 500, record.what)
+    tids = {int(tid) for tid in os.listdir("/proc/%d/task" % pid)}
+    record.interrupt()
+    assert record.wait() == helpers.OK, record.what()
+    train.end()
+    found = Activities(record.file)
+    assert {row["pid"] for row in found.rows} == {pid}
+    inner = Counter(c["tid"] for c in train.log("call", 1) if c["recorded"] and c["name"].startswith("cudaLaunchKernel"))
+    outer = Counter(row["tid"] for row in found.of(recfile.GPU_API_CALL) if row["name"] == "cudaLaunchKernel")
+    assert set(outer) <= tids and not set(outer) & set(inner)
+    assert sorted(outer.values()) == sorted(inner.values()) and len(outer) == 3
+
+
 def thread_of(pid):
     """(user and system ticks, switches) of the library's thread."""
     for tid in os.listdir("/proc/%d/task" % pid):

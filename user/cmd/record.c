@@ -14,6 +14,7 @@
 #include "../log.h"
 #include "../recording/recording.h"
 #include "../report/report.h"
+#include "../session/inject_library.h"
 #include "../session/launch.h"
 #include "../session/session.h"
 #include "cmd.h"
@@ -325,6 +326,20 @@ static int run(struct session *session, const struct record_args *args, struct l
 	return err;
 }
 
+/* A command with CUDA loads the library by itself, if told to before it starts. */
+static void prepare_injection(const struct record_args *args)
+{
+	char path[PATH_MAX];
+
+	if (args->session.gpu != SESSION_GPU_CUPTI)
+		return;
+	if (inject_library__own(path))
+		log__warn("make it where CUPTI's headers are, or say where it is with STEPFLAME_INJECT",
+			  "libstepflame-inject.so is not there: of GPUs only calls will be recorded");
+	else
+		setenv("CUDA_INJECTION64_PATH", path, 0);
+}
+
 static int start_targets(struct session *session, const struct record_args *args, struct sink *sink,
 			 struct launch *launch)
 {
@@ -332,8 +347,10 @@ static int start_targets(struct session *session, const struct record_args *args
 
 	for (size_t i = 0; i < args->targets.cnt && !err; i++)
 		err = session__attach(session, args->targets.pid[i]);
-	if (!err && args->command)
+	if (!err && args->command) {
+		prepare_injection(args);
 		err = launch__fork(launch, args->command) ?: session__follow(session, launch->pid);
+	}
 	err = err ?: sink_open(sink, args->output) ?: session__open(session);
 	if (!err && args->command) {
 		err = launch__release(launch);

@@ -15,6 +15,7 @@
 #include "../log.h"
 #include "../target/task.h"
 #include "gpu_clock.h"
+#include "gpu_probes.h"
 #include "gpu_ring.h"
 #include "state.h"
 
@@ -269,7 +270,7 @@ static void tell_target(struct target *t, uint64_t now)
 	snprintf(t->gpu.why, sizeof(t->gpu.why), "%s", g->why);
 }
 
-static void look_at_status(struct target *t, uint64_t now)
+static void look_at_status(struct session *s, struct target *t, uint64_t now)
 {
 	struct gpu_cupti *g = t->cupti;
 	struct gpu_ring_status *st = &g->status;
@@ -279,6 +280,7 @@ static void look_at_status(struct target *t, uint64_t now)
 		return;
 	if (st->state == GPU_RING_BUSY || st->state == GPU_RING_NO_CUPTI || st->state == GPU_RING_FAILED) {
 		g->broken = true;
+		gpu_probes__tell(s, t, false);
 		say_why(g);
 		log__warn(NULL, "process %d: %s: what its GPU does is not recorded, only its calls", t->process.pid,
 			  g->why);
@@ -289,7 +291,7 @@ static void look_at_status(struct target *t, uint64_t now)
 }
 
 /* Not every 10 ms, which looking for libraries may take: a program may have thousands of open files. */
-static void open_ring(struct target *t, uint64_t now)
+static void open_ring(struct session *s, struct target *t, uint64_t now)
 {
 	struct gpu_cupti *g = t->cupti;
 	int err = gpu_ring__open(t->process.pid, t->process.nspid, &g->ring);
@@ -305,6 +307,7 @@ static void open_ring(struct target *t, uint64_t now)
 		snprintf(g->why, sizeof(g->why), "its libstepflame-inject.so has not answered");
 	if (g->ring) {
 		g->start_ns = now;
+		gpu_probes__tell(s, t, true); /* what the GPU does is joined to the calls */
 		gpu_ring__start(g->ring, KINDS, now);
 	}
 }
@@ -314,12 +317,12 @@ static void tend(struct session *s, struct target *t, uint64_t now)
 	struct gpu_cupti *g = t->cupti;
 
 	if (!g->ring && now >= g->look_at_ns && !t->gone)
-		open_ring(t, now);
+		open_ring(s, t, now);
 	if (g->ring) {
 		if (!g->end_ns)
 			gpu_ring__live(g->ring, now);
 		drain(s, t);
-		look_at_status(t, now);
+		look_at_status(s, t, now);
 	}
 	tell_target(t, now);
 }
@@ -386,6 +389,7 @@ void gpu_cupti__stop(struct session *s)
 		if (g && g->ring) {
 			tend(s, s->targets[i], now);
 			g->end_ns = now;
+			gpu_probes__tell(s, s->targets[i], false);
 			gpu_ring__stop(g->ring);
 		}
 	}

@@ -43,7 +43,7 @@ static bool allows_code(int fd)
 
 /* ---- the library ---- */
 
-static int find_own(char path[PATH_MAX])
+int inject_library__own(char path[PATH_MAX])
 {
 	static const char *const places[] = {"", "/../lib/stepflame"};
 	const char *given = getenv("STEPFLAME_INJECT");
@@ -103,7 +103,7 @@ static int copy_to(const struct process *process, const char *folder, int from, 
 int inject_library__make(const struct process *process, struct inject_library *out)
 {
 	static const char *const folders[] = {"/tmp", "/dev/shm", "/var/tmp"};
-	int err = find_own(out->path), fd;
+	int err = inject_library__own(out->path), fd;
 	struct stat own;
 
 	out->copied = false;

@@ -14,6 +14,9 @@ struct inject_library {
 	char why[256];
 };
 
+/* Where it is: STEPFLAME_INJECT, beside this program, or in ../lib/stepflame. 0 or -errno. */
+int inject_library__own(char path[PATH_MAX]);
+
 /*
  * Finds it beside this program, or where STEPFLAME_INJECT says, and makes the process see it. 0, or -errno with why. To be
  * released when it is loaded, or will not be.
