@@ -280,12 +280,11 @@ static int list_fetches(struct gpu_time *time, const struct samples *samples, co
 	return err;
 }
 
-/* How long a thread fetched data between two instants. */
-static uint64_t fetched_ns(const struct gpu_time *time, uint32_t pid, uint32_t tid, uint64_t start_ns, uint64_t end_ns)
+/* The first time, that ends behind an instant, in which a thread fetched data, or one of another thread. */
+static size_t find_fetch(const struct gpu_time *time, uint32_t pid, uint32_t tid, uint64_t start_ns)
 {
 	const struct fetch key = {pid, tid, start_ns, 0}, *fetches = time->fetches.items;
 	size_t low = 0, high = time->fetches.cnt;
-	uint64_t sum = 0;
 
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
@@ -295,15 +294,9 @@ static uint64_t fetched_ns(const struct gpu_time *time, uint32_t pid, uint32_t t
 		else
 			high = middle;
 	}
-	for (low -= low > 0;
-	     low < time->fetches.cnt && compare_fetch(&fetches[low], &(struct fetch){pid, tid, end_ns, 0}) < 0; low++) {
-		uint64_t from = fetches[low].start_ns > start_ns ? fetches[low].start_ns : start_ns;
-		uint64_t to = fetches[low].end_ns < end_ns ? fetches[low].end_ns : end_ns;
-
-		if (fetches[low].pid == pid && fetches[low].tid == tid && to > from)
-			sum += to - from;
-	}
-	return sum;
+	if (low && fetches[low - 1].pid == pid && fetches[low - 1].tid == tid && fetches[low - 1].end_ns > start_ns)
+		low--;
+	return low;
 }
 
 /* ---- lines and streams ---- */
@@ -342,20 +335,51 @@ static enum gpu_idle idle_before(const struct gpu_time *time, const struct gpu_a
 	return next->start_ns - idle_from_ns < GPU_IDLE_LAUNCH_NS ? GPU_IDLE_LAUNCH : GPU_IDLE_OTHER;
 }
 
-static void add_idle(const struct gpu_time *time, struct gpu_line *line, const struct gpu_act *next, uint64_t from_ns)
+/* Less what CUPTI did not watch. 0 or -ENOMEM. */
+static int add_watched(const struct gpu_time *time, uint32_t pid, struct array *spans, uint64_t from_ns, uint64_t to_ns)
 {
-	const struct gpu_spans *not = gpu_time__unwatched(time, line->pid);
-	uint64_t ns = next->start_ns - from_ns - gpu_spans__within(not, from_ns, next->start_ns), data_ns;
-	enum gpu_idle idle = idle_before(time, next, from_ns);
-	const struct gpu_act *asked = gpu__asked_by(time->gpu, next);
+	const struct gpu_spans *not = gpu_time__unwatched(time, pid);
+	size_t low = 0, high = not ->cnt;
+	int err = 0;
 
-	if (idle == GPU_IDLE_HOST) {
-		data_ns = fetched_ns(time, line->pid, asked->tid, from_ns, next->start_ns);
-		data_ns = data_ns < ns ? data_ns : ns;
-		line->idle_ns[GPU_IDLE_DATA] += data_ns;
-		ns -= data_ns;
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (not ->items[middle].end_ns <= from_ns)
+			low = middle + 1;
+		else
+			high = middle;
 	}
-	line->idle_ns[idle] += ns;
+	for (; low < not ->cnt && not ->items[low].start_ns < to_ns && !err; low++) {
+		err = spans__add(spans, from_ns, not ->items[low].start_ns);
+		from_ns = not ->items[low].end_ns;
+	}
+	return err ?: spans__add(spans, from_ns, to_ns);
+}
+
+/* Adds a time without work to idle[GPU_IDLE__COUNT], whose last is before it. 0 or -ENOMEM. */
+static int add_idle(const struct gpu_time *time, struct array *idle, const struct gpu_act *next, uint64_t from_ns)
+{
+	const struct gpu_act *asked = gpu__asked_by(time->gpu, next);
+	enum gpu_idle why = idle_before(time, next, from_ns);
+	const struct fetch *fetches = time->fetches.items;
+	int err = 0;
+
+	if (why != GPU_IDLE_HOST)
+		return add_watched(time, next->pid, &idle[why], from_ns, next->start_ns);
+	for (size_t i = find_fetch(time, asked->pid, asked->tid, from_ns); i < time->fetches.cnt && !err; i++) {
+		const struct fetch *fetch = &fetches[i];
+		uint64_t end_ns = fetch->end_ns < next->start_ns ? fetch->end_ns : next->start_ns;
+
+		if (fetch->pid != asked->pid || fetch->tid != asked->tid || fetch->start_ns >= next->start_ns)
+			break;
+		err = add_watched(time, next->pid, &idle[GPU_IDLE_HOST], from_ns, fetch->start_ns);
+		if (fetch->start_ns > from_ns)
+			from_ns = fetch->start_ns;
+		err = err ?: add_watched(time, next->pid, &idle[GPU_IDLE_DATA], from_ns, end_ns);
+		from_ns = end_ns;
+	}
+	return err ?: add_watched(time, next->pid, &idle[GPU_IDLE_HOST], from_ns, next->start_ns);
 }
 
 static void take(struct gpu_spans *spans, struct array *array)
@@ -367,7 +391,7 @@ static void take(struct gpu_spans *spans, struct array *array)
 static int make_line(struct gpu_time *time, const struct gpu_act *const *acts, size_t cnt)
 {
 	struct gpu_line *line = array__add(&time->lines, sizeof(*line));
-	struct array work = {0}, kernels = {0}, compute = {0}, comm = {0};
+	struct array work = {0}, kernels = {0}, compute = {0}, comm = {0}, idle[GPU_IDLE__COUNT] = {0};
 	int err = line ? 0 : -ENOMEM;
 
 	if (err)
@@ -385,10 +409,10 @@ static int make_line(struct gpu_time *time, const struct gpu_act *const *acts, s
 		if (!line->last_ns)
 			line->first_ns = line->last_ns = act->start_ns;
 		if (act->start_ns > line->last_ns)
-			add_idle(time, line, act, line->last_ns);
+			err = add_idle(time, idle, act, line->last_ns);
 		if (end_ns > line->last_ns)
 			line->last_ns = end_ns;
-		err = spans__add(&work, act->start_ns, end_ns);
+		err = err ?: spans__add(&work, act->start_ns, end_ns);
 		if (!err && (act->kind == GPU_ACTIVITY_KERNEL || act->kind == GPU_ACTIVITY_GRAPH))
 			err = spans__add(&kernels, act->start_ns, end_ns)
 				      ?: spans__add(act->is_comm ? &comm : &compute, act->start_ns, end_ns);
@@ -397,6 +421,8 @@ static int make_line(struct gpu_time *time, const struct gpu_act *const *acts, s
 	take(&line->kernels, &kernels);
 	take(&line->compute, &compute);
 	take(&line->comm, &comm);
+	for (int why = 0; why < GPU_IDLE__COUNT; why++)
+		take(&line->idle[why], &idle[why]);
 	line->watched_ns = line->last_ns - line->first_ns -
 			   gpu_spans__within(gpu_time__unwatched(time, line->pid), line->first_ns, line->last_ns);
 	return err;
@@ -496,6 +522,8 @@ void gpu_time__free(struct gpu_time *time)
 		free(lines[i].kernels.items);
 		free(lines[i].compute.items);
 		free(lines[i].comm.items);
+		for (int why = 0; why < GPU_IDLE__COUNT; why++)
+			free(lines[i].idle[why].items);
 	}
 	for (size_t i = 0; i < time->watched.cnt; i++)
 		free(watched[i].not .items);

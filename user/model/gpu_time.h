@@ -50,10 +50,10 @@ struct gpu_line {
 	struct gpu_spans kernels; /* compute and comm */
 	struct gpu_spans compute; /* kernels that are not NCCL's, and graphs */
 	struct gpu_spans comm;
-	uint64_t first_ns, last_ns;        /* from its first work to the end of its last */
-	uint64_t watched_ns;               /* of these: that CUPTI was at work in */
-	uint64_t idle_ns[GPU_IDLE__COUNT]; /* with the total of work they add up to watched_ns */
-	uint64_t untimed;                  /* pieces of work whose times are not known */
+	uint64_t first_ns, last_ns;             /* from its first work to the end of its last */
+	uint64_t watched_ns;                    /* of these: that CUPTI was at work in */
+	struct gpu_spans idle[GPU_IDLE__COUNT]; /* with work they add up to watched_ns */
+	uint64_t untimed;                       /* pieces of work whose times are not known */
 };
 
 /* A stream of it, its idle time as HTA splits it. */

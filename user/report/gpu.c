@@ -295,6 +295,36 @@ static const struct rec_gpu_device *find_device(const struct gpu *gpu, uint32_t 
 	return NULL;
 }
 
+/* Of the steps that CUPTI watched as a whole. */
+static void print_steps(const struct gpu_view *view, const struct gpu_line *line, FILE *out)
+{
+	size_t track_cnt, cnt = 0;
+	const struct step_track *tracks = steps__tracks(view->steps, &track_cnt);
+	double step_ns = 0, busy_ns = 0, idle_ns[GPU_IDLE__COUNT] = {0};
+
+	for (size_t t = 0; t < track_cnt; t++) {
+		for (size_t i = 0; tracks[t].pid == line->pid && i < tracks[t].step_cnt; i++) {
+			const struct step *step = &tracks[t].steps[i];
+
+			if (gpu_time__watched(view->time, line->pid, step->start_ns, step->end_ns) < step__ns(step))
+				continue;
+			cnt++;
+			step_ns += step__ns(step);
+			busy_ns += gpu_spans__within(&line->work, step->start_ns, step->end_ns);
+			for (int idle = 0; idle < GPU_IDLE__COUNT; idle++)
+				idle_ns[idle] += gpu_spans__within(&line->idle[idle], step->start_ns, step->end_ns);
+		}
+	}
+	if (cnt)
+		text__paragraph(
+			out,
+			"a step, on average of %zu: %.3f ms, the GPU busy for %.3f ms; idle: host %.3f ms, data "
+			"%.3f ms, launch %.3f ms, other %.3f ms",
+			cnt, step_ns / cnt / 1e6, busy_ns / cnt / 1e6, idle_ns[GPU_IDLE_HOST] / cnt / 1e6,
+			idle_ns[GPU_IDLE_DATA] / cnt / 1e6, idle_ns[GPU_IDLE_LAUNCH] / cnt / 1e6,
+			idle_ns[GPU_IDLE_OTHER] / cnt / 1e6);
+}
+
 static void print_line(const struct gpu_view *view, const struct gpu_line *line, FILE *out)
 {
 	const struct rec_gpu_device *device = find_device(view->gpu, line->pid, line->device);
@@ -306,11 +336,14 @@ static void print_line(const struct gpu_view *view, const struct gpu_line *line,
 	if (comm_ns)
 		text__paragraph(out, "communication %.3f ms, %.2f %% of it while other kernels ran", ms(comm_ns),
 				percent(gpu_line__overlap(line, 0, UINT64_MAX), comm_ns));
-	for (int idle = 0; idle < GPU_IDLE__COUNT; idle++)
-		if (line->idle_ns[idle])
-			text__paragraph(out, "idle, %s: %.3f ms (%.2f %%): %s", gpu_idle__name(idle),
-					ms(line->idle_ns[idle]), percent(line->idle_ns[idle], line->watched_ns),
-					gpu_idle__meaning(idle));
+	for (int idle = 0; idle < GPU_IDLE__COUNT; idle++) {
+		uint64_t ns = gpu_spans__total(&line->idle[idle]);
+
+		if (ns)
+			text__paragraph(out, "idle, %s: %.3f ms (%.2f %%): %s", gpu_idle__name(idle), ms(ns),
+					percent(ns, line->watched_ns), gpu_idle__meaning(idle));
+	}
+	print_steps(view, line, out);
 	if (line->untimed)
 		text__paragraph(out, "%" PRIu64 " pieces of work have no time and are in none of this", line->untimed);
 }
@@ -329,7 +362,8 @@ static void print_lines(const struct gpu_view *view, uint32_t pid, FILE *out)
 	}
 	if (per_step.steps)
 		text__paragraph(out,
-				"a step, on average of %" PRIu64 ": %.1f launches, %.1f copies of %.0f bytes in all, "
+				"calls of a step, on average of %" PRIu64
+				": %.1f launches, %.1f copies of %.0f bytes in all, "
 				"%.3f ms in calls and %.3f ms in waits for the GPU",
 				per_step.steps, per_step.launches, per_step.copies, per_step.copied_bytes,
 				per_step.api_ns / 1e6, per_step.sync_ns / 1e6);

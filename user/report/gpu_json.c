@@ -153,6 +153,16 @@ static json_t *json_idle(const uint64_t *idle_ns)
 	return common__json_unless_failed(json, failed);
 }
 
+/* Of one GPU, between two instants. */
+static json_t *json_idle_within(const struct gpu_line *line, uint64_t from_ns, uint64_t to_ns)
+{
+	uint64_t idle_ns[GPU_IDLE__COUNT];
+
+	for (int idle = 0; idle < GPU_IDLE__COUNT; idle++)
+		idle_ns[idle] = gpu_spans__within(&line->idle[idle], from_ns, to_ns);
+	return json_idle(idle_ns);
+}
+
 static json_t *json_line(const struct gpu_line *line)
 {
 	uint64_t busy_ns = gpu_spans__total(&line->work), comm_ns = gpu_spans__total(&line->comm);
@@ -165,7 +175,7 @@ static json_t *json_line(const struct gpu_line *line)
 		comm_ns / 1e3, "overlap_us", overlap_ns / 1e3, "overlap_percent",
 		comm_ns ? json_real(100.0 * overlap_ns / comm_ns) : json_null(), "idle_percent",
 		line->watched_ns ? json_real(100.0 * (line->watched_ns - busy_ns) / line->watched_ns) : json_null(),
-		"idle_us", json_idle(line->idle_ns), "untimed", integer(line->untimed));
+		"idle_us", json_idle_within(line, 0, UINT64_MAX), "untimed", integer(line->untimed));
 }
 
 static json_t *json_lines(const struct gpu_view *view, uint32_t pid)
@@ -255,13 +265,13 @@ static json_t *json_step(const struct gpu_line *line, const struct step *step, u
 {
 	uint64_t from = step->start_ns, to = step->end_ns, busy_ns = gpu_spans__within(&line->work, from, to);
 
-	return json_pack("{s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "pid", (json_int_t)line->pid, "device",
-			 (json_int_t)line->device, "index", integer(step->index), "duration_us", step__ns(step) / 1e3,
-			 "watched_us", watched_ns / 1e3, "busy_us", busy_ns / 1e3, "idle_us",
-			 watched_ns > busy_ns ? (watched_ns - busy_ns) / 1e3 : 0, "compute_us",
-			 gpu_spans__within(&line->compute, from, to) / 1e3, "comm_us",
-			 gpu_spans__within(&line->comm, from, to) / 1e3, "overlap_us",
-			 gpu_line__overlap(line, from, to) / 1e3);
+	return json_pack(
+		"{s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:o, s:f, s:f, s:f}", "pid", (json_int_t)line->pid, "device",
+		(json_int_t)line->device, "index", integer(step->index), "duration_us", step__ns(step) / 1e3,
+		"watched_us", watched_ns / 1e3, "busy_us", busy_ns / 1e3, "idle_us",
+		watched_ns > busy_ns ? (watched_ns - busy_ns) / 1e3 : 0, "idle", json_idle_within(line, from, to),
+		"compute_us", gpu_spans__within(&line->compute, from, to) / 1e3, "comm_us",
+		gpu_spans__within(&line->comm, from, to) / 1e3, "overlap_us", gpu_line__overlap(line, from, to) / 1e3);
 }
 
 /* Steps that lie, all or in part, in a window of CUPTI. */

@@ -272,7 +272,7 @@ static void add_lines(const struct gpu_view *view, uint32_t pid, struct gpu_rows
 		out->comm_ns = sum__u64(out->comm_ns, gpu_spans__total(&line->comm));
 		out->overlap_ns = sum__u64(out->overlap_ns, gpu_line__overlap(line, 0, UINT64_MAX));
 		for (int idle = 0; idle < GPU_IDLE__COUNT; idle++)
-			out->idle_ns[idle] = sum__u64(out->idle_ns[idle], line->idle_ns[idle]);
+			out->idle_ns[idle] = sum__u64(out->idle_ns[idle], gpu_spans__total(&line->idle[idle]));
 	}
 }
 
