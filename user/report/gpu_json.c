@@ -266,10 +266,9 @@ static json_t *json_step(const struct gpu_line *line, const struct step *step, u
 	uint64_t from = step->start_ns, to = step->end_ns, busy_ns = gpu_spans__within(&line->work, from, to);
 
 	return json_pack(
-		"{s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:o, s:f, s:f, s:f}", "pid", (json_int_t)line->pid, "device",
+		"{s:I, s:I, s:I, s:f, s:f, s:f, s:o, s:f, s:f, s:f}", "pid", (json_int_t)line->pid, "device",
 		(json_int_t)line->device, "index", integer(step->index), "duration_us", step__ns(step) / 1e3,
-		"watched_us", watched_ns / 1e3, "busy_us", busy_ns / 1e3, "idle_us",
-		watched_ns > busy_ns ? (watched_ns - busy_ns) / 1e3 : 0, "idle", json_idle_within(line, from, to),
+		"watched_us", watched_ns / 1e3, "busy_us", busy_ns / 1e3, "idle_us", json_idle_within(line, from, to),
 		"compute_us", gpu_spans__within(&line->compute, from, to) / 1e3, "comm_us",
 		gpu_spans__within(&line->comm, from, to) / 1e3, "overlap_us", gpu_line__overlap(line, from, to) / 1e3);
 }
