@@ -62,7 +62,7 @@ static void print_tier(const struct gpu_process *process, FILE *out)
 				process->lost);
 	if (process->unjoined)
 		text__paragraph(out,
-				"of %" PRIu64 " (%.2g %%) the operator and action are not known: the call that asked "
+				"of %" PRIu64 " (%.2f %%) the operator and action are not known: the call that asked "
 				"for them was not seen by the probes (of %" PRIu64 " not by CUPTI either)",
 				process->unjoined, percent(process->unjoined, process->activities), process->unasked);
 }
