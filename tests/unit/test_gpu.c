@@ -95,7 +95,7 @@ static void test_spans(void **state)
 	assert_int_equal(gpu_spans__within(&line->work, 150, 310), 60);
 	assert_int_equal(gpu_spans__within(&line->work, 200, 300), 0);
 	assert_int_equal(gpu_spans__within(&line->work, 310, 150), 0);
-	assert_int_equal(line->idle_ns[GPU_IDLE_OTHER], 100); /* who asked is not known */
+	assert_int_equal(gpu_spans__total(&line->idle[GPU_IDLE_OTHER]), 100); /* who asked is not known */
 	assert_int_equal(line->watched_ns, 250);
 	assert_int_equal(gpu_time__watched(time, 1, 0, 200), 100);
 	assert_int_equal(gpu_time__watched(time, 2, 0, 200), 0);
