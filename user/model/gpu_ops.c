@@ -39,19 +39,51 @@ char *gpu_work__text(struct job *job, enum gpu_activity kind, enum gpu_direction
 
 /* ---- which calls count ---- */
 
-/* Whether operators of the process were counted then; where no window says so, always. */
-static bool in_window(const struct rec_op_window *windows, size_t cnt, uint32_t pid, uint64_t time_ns)
-{
-	bool has = false;
+/* By pid and start; they do not overlap. */
+struct windows {
+	struct rec_op_window *items; /* malloc'ed */
+	size_t cnt;
+};
 
-	for (size_t i = 0; i < cnt; i++) {
-		if (windows[i].pid != pid)
-			continue;
-		if (windows[i].start_ns <= time_ns && time_ns <= windows[i].end_ns)
-			return true;
-		has = true;
+static int compare_window(const void *a, const void *b)
+{
+	const struct rec_op_window *x = a, *y = b;
+
+	return x->pid != y->pid ? ORDER(x->pid, y->pid) : ORDER(x->start_ns, y->start_ns);
+}
+
+static int list_windows(struct job *job, struct windows *out)
+{
+	const struct rec_op_window *windows = job__op_windows(job, &out->cnt);
+
+	out->items = calloc(out->cnt + 1, sizeof(*out->items));
+	if (!out->items)
+		return -ENOMEM;
+	for (size_t i = 0; i < out->cnt; i++)
+		out->items[i] = windows[i];
+	if (out->cnt)
+		qsort(out->items, out->cnt, sizeof(*out->items), compare_window);
+	return 0;
+}
+
+/* Whether operators of the process were counted then; where no window says so, always. */
+static bool in_window(const struct windows *windows, uint32_t pid, uint64_t time_ns)
+{
+	const struct rec_op_window key = {.pid = pid, .start_ns = time_ns}, *last;
+	size_t low = 0, high = windows->cnt;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (compare_window(&windows->items[middle], &key) <= 0)
+			low = middle + 1;
+		else
+			high = middle;
 	}
-	return !has;
+	last = low ? &windows->items[low - 1] : NULL;
+	if (last && last->pid == pid)
+		return time_ns <= last->end_ns;
+	return low == windows->cnt || windows->items[low].pid != pid;
 }
 
 /* ---- operators ---- */
@@ -238,7 +270,7 @@ static struct gpu_work *find_work(struct making *m, void **tree, const struct wo
 	return work;
 }
 
-static int add_works(struct making *m, const struct rec_op_window *windows, size_t window_cnt)
+static int add_works(struct making *m, const struct windows *windows)
 {
 	size_t cnt;
 	const struct gpu_act *activities = gpu__activities(m->gpu, &cnt);
@@ -256,7 +288,7 @@ static int add_works(struct making *m, const struct rec_op_window *windows, size
 		struct gpu_work *work;
 
 		if (!gpu_act__is_work(activity) ||
-		    !in_window(windows, window_cnt, activity->pid, call ? call->start_ns : activity->start_ns))
+		    !in_window(windows, activity->pid, call ? call->start_ns : activity->start_ns))
 			continue;
 		work = find_work(m, &tree, &key);
 		if (!work) {
@@ -275,24 +307,26 @@ static int add_works(struct making *m, const struct rec_op_window *windows, size
 int gpu_ops__new(struct job *job, struct gpu_ops *out)
 {
 	struct making m = {.job = job, .out = out, .gpu = job__gpu(job), .stacks = job__stacks(job)};
-	const struct rec_op_window *windows;
+	struct windows windows;
 	const struct gpu_call *calls;
-	size_t window_cnt, call_cnt;
+	size_t cnt;
 	int err;
 
 	*out = (struct gpu_ops){0};
 	if (!m.gpu)
 		return -ENOMEM;
-	windows = job__op_windows(job, &window_cnt);
-	calls = gpu__calls(m.gpu, &call_cnt);
-	err = call_cnt ? find_nodes(&m) : 0;
-	for (size_t i = 0; i < call_cnt && !err; i++)
-		if (calls[i].device_ns && in_window(windows, window_cnt, calls[i].pid, calls[i].start_ns))
+	calls = gpu__calls(m.gpu, &cnt);
+	err = list_windows(job, &windows);
+	if (!err && cnt)
+		err = find_nodes(&m);
+	for (size_t i = 0; i < cnt && !err; i++)
+		if (calls[i].device_ns && in_window(&windows, calls[i].pid, calls[i].start_ns))
 			err = add_call(&m, &calls[i]);
 	merge_ops(&m);
 	tdestroy(m.nodes, free);
 	if (!err)
-		err = add_works(&m, windows, window_cnt);
+		err = add_works(&m, &windows);
+	free(windows.items);
 	if (err)
 		gpu_ops__release(out);
 	return err;

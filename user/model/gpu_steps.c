@@ -98,30 +98,21 @@ static void add_up(struct gpu_steps *out, const struct step_track *track)
 		add(&out->slow, &out->steps[track->slow[i]]);
 }
 
-int gpu_steps__new(struct job *job, const struct steps *steps, const struct step_track *track, struct gpu_steps *out)
+int gpu_steps__new(const struct gpu *gpu, const struct gpu_time *time, const struct step_track *track,
+		   struct gpu_steps *out)
 {
-	const struct gpu *gpu = job__gpu(job);
-	const struct gpu_process *process = gpu ? gpu__process(gpu, track->pid) : NULL;
-	struct gpu_time *time;
+	const struct gpu_process *process = gpu__process(gpu, track->pid);
 
 	*out = (struct gpu_steps){0};
-	if (!gpu)
-		return -ENOMEM;
 	if (!process || process->tier == GPU_TIER_NONE)
 		return 0;
-	out->cuda = true;
-	out->tier = process->tier;
 	out->steps = calloc(track->step_cnt + 1, sizeof(*out->steps));
-	time = out->steps ? gpu_time__new(job, steps) : NULL;
-	if (!time) {
-		gpu_steps__release(out);
+	if (!out->steps)
 		return -ENOMEM;
-	}
 	add_calls(out, gpu, track);
 	add_work(out, time, track);
 	add_kernels(out, gpu, track);
 	add_up(out, track);
-	gpu_time__free(time);
 	return 0;
 }
 

@@ -19,15 +19,14 @@ struct gpu_step {
 };
 
 struct gpu_steps {
-	bool cuda; /* the process has it; else all is empty */
-	enum gpu_tier tier;
-	struct gpu_step *steps; /* of the track's, in their order */
+	struct gpu_step *steps; /* of the track's, in their order; NULL: the process has no CUDA, and all is empty */
 	struct gpu_step all, slow;
 	uint64_t kernels, kernel_ns; /* that began in steps: kernels and graphs, and their time */
 };
 
-/* 0 or -ENOMEM. Free with gpu_steps__release. */
-int gpu_steps__new(struct job *job, const struct steps *steps, const struct step_track *track, struct gpu_steps *out);
+/* time: of the job that gpu is of. 0 or -ENOMEM. Free with gpu_steps__release. */
+int gpu_steps__new(const struct gpu *gpu, const struct gpu_time *time, const struct step_track *track,
+		   struct gpu_steps *out);
 void gpu_steps__release(struct gpu_steps *gpu);
 
 /* Did CUPTI see all of a step, or of most of the time of several? Its windows are known to the millisecond. */

@@ -29,8 +29,12 @@ const char *const steps_report__sort_keys[] = {"duration", "index", NULL};
 int steps_view__new(struct job *job, const struct report_options *options, struct steps_view *view)
 {
 	*view = (struct steps_view){.job = job, .options = options, .steps = steps__new(job), .straggler = -1};
-	if (!view->steps)
+	view->gpu = view->steps ? job__gpu(job) : NULL;
+	view->gpu_time = view->gpu ? gpu_time__new(job, view->steps) : NULL;
+	if (!view->gpu_time) {
+		steps_view__release(view);
 		return -ENOMEM;
+	}
 	view->tracks = steps__tracks(view->steps, &view->track_cnt);
 	view->ranks = ranks__new(job, view->tracks, view->track_cnt);
 	if (view->ranks)
@@ -45,6 +49,7 @@ void steps_view__release(struct steps_view *view)
 {
 	free(view->straggler_why);
 	free(view->ranks);
+	gpu_time__free(view->gpu_time);
 	steps__free(view->steps);
 }
 
@@ -77,7 +82,7 @@ int steps_of__new(const struct steps_view *view, const struct step_track *track,
 	*of = (struct steps_of){.track = track, .order = calloc(track->slow_cnt + 1, sizeof(*of->order))};
 	err = of->order ? blame__new(view->job, view->steps, track, &of->blame) : -ENOMEM;
 	if (!err)
-		err = gpu_steps__new(view->job, view->steps, track, &of->gpu);
+		err = gpu_steps__new(view->gpu, view->gpu_time, track, &of->gpu);
 	if (!err)
 		err = verdict__new(view->job, view->steps, track, &of->blame, &of->gpu, &of->verdict);
 	if (err) {

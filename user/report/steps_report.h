@@ -12,6 +12,8 @@ struct steps_view {
 	struct job *job;
 	const struct report_options *options;
 	struct steps *steps;
+	const struct gpu *gpu;
+	struct gpu_time *gpu_time;
 	const struct step_track *tracks;
 	size_t track_cnt;
 	struct rank *ranks; /* of the tracks */
