@@ -190,6 +190,27 @@ def test_without_paths(tmp_path):
     assert rows_of(small(tmp_path)) == {"user": (0, 5), "aten::mm": (5, 5), "k": (5, 5)}
 
 
+def test_no_operators(tmp_path):
+    """Kernels alone are no table of operators; report --gpu has them."""
+    path = small(tmp_path, ops=False)
+    assert rows_of(path) == {} and table(path).startswith("This recording has no operators")
+
+
+def test_names_of_kernels(tmp_path):
+    """Those of C++ are told for people, and what is not understood as it came."""
+    names = {
+        "_ZN2at6native13reduce_kernelILi512ELi1ENS0_8ReduceOpIfNS0_14func_wrapper_tIfZNS0_11sum_functorIfffEclERNS_14TensorIteratorEEUlffE_EEjfLi4EEEEEvT1_": "at::native::reduce_kernel<ReduceOp func_wrapper_t sum_functor ...>",
+        "_Zbroken": "_Zbroken",
+        "ampere_sgemm_128x64_tn": "ampere_sgemm_128x64_tn",
+    }
+    job = gpu_recorded.random_job(random.Random(1))
+    works = [work for work in job.works() if work.kind == rec.KERNEL]
+    for i, work in enumerate(works):
+        work.name = list(names)[i % 3]
+    found = helpers.report(gpu_recorded.write(tmp_path / "run.rec", job), "--ops")["ops"]
+    assert {row["name"] for row in found if row["kind"] == "kernel"} == set(names.values())
+
+
 def test_not_joined(tmp_path):
     """Work whose call no probe saw is listed, and nobody's."""
     assert rows_of(small(tmp_path, calls=False)) == {"user": (0, 0), "aten::mm": (0, 0), "k": (5, 5)}

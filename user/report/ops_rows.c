@@ -365,7 +365,8 @@ static int collect(struct job *job, const struct report_options *options, uint32
 		set_device(&out->gpu, &ops[i], options, rows, &out->items[out->cnt - 1]);
 	}
 	free(rows);
-	return err ?: add_works(job, options, pid, by_action, out);
+	/* Of a recording without operators report --gpu tells more. */
+	return err || !out->has_rows ? err : add_works(job, options, pid, by_action, out);
 }
 
 int ops_rows__collect(struct job *job, const struct report_options *options, uint32_t pid, bool by_action,
