@@ -224,8 +224,9 @@ const struct argp cmd_record_argp = {
 	.parser = parse,
 	.args_doc = "-p PID\n-- CMD [ARG...]",
 	.doc = "Record what a running training job does, and print its simple report.\v"
-	       "The first Ctrl-C ends the recording and writes it; the second abandons. The job is never stopped or "
-	       "signalled. A "
+	       "The first Ctrl-C ends the recording and writes it; the second abandons. The job is never signalled, "
+	       "and "
+	       "stopped, for a moment, by --inject alone. A "
 	       "command started after -- runs on until it ends by itself, and its exit status is passed on.",
 };
 

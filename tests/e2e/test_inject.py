@@ -1,0 +1,339 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""
+A library is brought into running programs, which compare what they compute, and what each of their system calls returns and
+how long it takes, with what must be; stepflame is killed meanwhile; and who is refused.
+"""
+
+import ctypes
+import os
+import random
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import helpers
+import pytest
+
+pytestmark = helpers.needs_bpf
+
+TOOL = Path(helpers.STEPFLAME).parent / "tools" / "inject"
+OWN = Path(helpers.STEPFLAME).parent / "libstepflame-inject.so"
+ENTRY = "InitializeInjection"
+CALLS = ["nanosleep", "abstime", "poll", "select", "epoll", "cond", "semaphore", "read", "recv", "accept", "wait"]
+CALLS += ["registers", "signals"]
+LOOP = "plain_loop.py"
+LONG = (LOOP, "--epochs", 20, "--batches", 50, "--workers", 2)
+
+
+def compiled(out, source, *flags):
+    if subprocess.run(["cc", "-O1", "-w", "-o", str(out), *flags, str(source)], capture_output=True).returncode:
+        pytest.skip("no C compiler")
+    return out
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("inject")
+
+
+@pytest.fixture(scope="module")
+def library(folder):
+    return compiled(folder / "library.so", helpers.JOBS / "inject_library.c", "-shared", "-fPIC")
+
+
+@pytest.fixture(scope="module")
+def blocked(folder):
+    return compiled(folder / "blocked", helpers.JOBS / "blocked.c", "-pthread")
+
+
+@pytest.fixture(scope="module")
+def cuda(folder):
+    """Empty libraries of CUDA's names."""
+    source = folder / "empty.c"
+    source.write_text("int empty;\n")
+    for name in ("libcuda.so.1", "libcupti.so.12"):
+        compiled(folder / name, source, "-shared", "-fPIC")
+    return folder
+
+
+class Blocked:
+    """The program, and what it says at its end."""
+
+    def __init__(self, bench, program, which, seconds):
+        self.log = bench.directory / ("log%d" % len(bench.started))
+        self.process = bench.process(program, which, seconds, env=dict(os.environ, INJECT_LOG=str(self.log)))
+        self.pid = self.process.pid
+        self.process.until_says("^ready$", helpers.READY_SECONDS, "stdout")
+
+    def check(self):
+        assert self.process.wait() == 0, self.process.what()
+        found = re.search(r"^end rounds (\d+) wrong 0$", self.process.stdout, re.M)
+        assert found and int(found.group(1)) > 0, self.process.what()
+
+    def calls(self):
+        return re.findall(r"^pid (\d+) tid (\d+) int 1 usr1 1$", self.log.read_text(), re.M) if self.log.exists() else []
+
+
+def inject(pid, library, entry=ENTRY):
+    """(exit status, {tid, stopped_us, loaded_us, result}, why)"""
+    done = subprocess.run([TOOL, str(pid), str(library), entry], capture_output=True, text=True, timeout=120)
+    numbers, _, why = done.stdout.strip().partition(" why=")
+    return done.returncode, {key: int(value) for key, value in re.findall(r"(\w+)=(-?\d+)", numbers)}, why
+
+
+def tasks(pid):
+    return {int(tid) for tid in os.listdir("/proc/%d/task" % pid)}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_each_call(bench, blocked, library, call):
+    job = Blocked(bench, blocked, call, 3)
+    before = tasks(job.pid)
+    for _ in range(2):  # how many it has room for
+        status, found, why = inject(job.pid, library)
+        assert (status, why, found["result"]) == (0, "", 42) and found["tid"] in before | tasks(job.pid)
+    helpers.until(5, lambda: len(job.calls()) == 2, lambda: "the library did not say that it was called")
+    for pid, tid in job.calls():
+        assert int(pid) == job.pid and int(tid) not in before, "in a thread of its own"
+    job.check()
+
+
+@pytest.mark.parametrize("which", ["handler", "lock"])
+def test_unsafe(bench, blocked, library, which):
+    """A thread in a signal handler, or one that waits for a lock, is never the one that is stopped."""
+    job = Blocked(bench, blocked, which, 3)
+    time.sleep(0.5)  # until the lock is taken
+    status, found, why = inject(job.pid, library)
+    assert (status, why, found["tid"]) == (0, "", job.pid)
+    job.check()
+
+
+def test_many(bench, blocked, library):
+    """One after the other, all calls at once in each."""
+    for _ in range(10):
+        jobs = [Blocked(bench, blocked, "all", 2) for _ in range(5)]
+        for job in jobs:
+            status, found, why = inject(job.pid, library)
+            assert (status, why, found["result"]) == (0, "", 42)
+        for job in jobs:
+            job.check()
+            assert len(job.calls()) == 1
+
+
+def children(pid):
+    try:
+        return [int(child) for child in Path("/proc/%d/task/%d/children" % (pid, pid)).read_text().split()]
+    except OSError:
+        return []
+
+
+def kill(pid):
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+@pytest.mark.parametrize("who", ["both", "parent"])
+def test_killed(bench, blocked, library, who):
+    """Whoever is killed, whenever: the program does not notice. It is stopped no longer, and nobody traces it."""
+    chance, took, loaded = random.Random(1), 0.02, 0
+    for _ in range(12):
+        jobs = [Blocked(bench, blocked, "all", 2) for _ in range(4)]
+        for job in jobs:
+            began = time.monotonic()
+            tool = subprocess.Popen([TOOL, str(job.pid), str(library), ENTRY], stdout=subprocess.DEVNULL)
+            if job is jobs[0]:
+                assert tool.wait(60) == 0
+                took = time.monotonic() - began
+                continue
+            time.sleep(chance.random() * took)
+            injector = children(tool.pid) if who == "both" else []
+            for pid in [*injector, tool.pid]:
+                kill(pid)
+            tool.wait()
+        time.sleep(0.5)
+        for job in jobs:
+            states = [Path("/proc/%d/task/%d/status" % (job.pid, tid)).read_text() for tid in tasks(job.pid)]
+            assert all("TracerPid:\t0\n" in text and not re.search(r"^State:\s[tT]", text, re.M) for text in states)
+            job.check()
+            loaded += len(job.calls())
+    assert loaded >= 12
+
+
+def test_python(bench, library):
+    """A training loop computes the same, with a library brought into it and its threads, under load."""
+    alone = bench.job(*LONG).until_ready()
+    alone.release()
+    truth = alone.truth()
+    job = bench.job(*LONG).until_ready()
+    job.release()
+    job.until_says("^ready", helpers.READY_SECONDS, "stdout")
+    time.sleep(0.5)
+    for _ in range(5):
+        status, found, why = inject(job.pid, library)
+        assert (status, why, found["result"]) == (0, "", 42)
+    assert str(library) in Path("/proc/%d/maps" % job.pid).read_text()
+    mine = job.truth()
+    assert mine["weights"] == truth["weights"] and mine["steps"] == truth["steps"]
+
+
+def test_cannot_be_loaded(bench, blocked, library, folder):
+    job = Blocked(bench, blocked, "all", 3)
+    status, found, why = inject(job.pid, folder / "none.so")
+    assert status == 1 and "none.so" in why and "No such file" in why
+    status, found, why = inject(job.pid, library, "NoSuchFunction")
+    assert status == 1 and "NoSuchFunction" in why
+    job.check()
+
+
+def test_stopped(bench, blocked, library):
+    job = Blocked(bench, blocked, "all", 4)
+    os.kill(job.pid, signal.SIGSTOP)
+    helpers.until(5, lambda: "State:\tT" in Path("/proc/%d/status" % job.pid).read_text(), lambda: "it runs")
+    status, _, why = inject(job.pid, library)
+    assert status == 1 and why
+    time.sleep(0.2)
+    assert "State:\tT" in Path("/proc/%d/status" % job.pid).read_text()
+    os.kill(job.pid, signal.SIGCONT)
+    assert job.process.wait() in (0, 1)  # SIGSTOP itself ends epoll_wait by EINTR
+    assert not re.search("^(?!epoll|end)[a-z]+ rounds [0-9]+ wrong [^0]", job.process.stdout, re.M), job.process.what()
+
+
+# ---- record --inject ----
+
+IDLE = """
+import ctypes, sys, threading, time
+for name in sys.argv[1:]:
+    ctypes.CDLL(name)
+threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+%s
+print('ready', flush=True)
+while True:
+    time.sleep(1)
+"""
+FILTER = """
+class Program(ctypes.Structure):
+    _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.c_void_p)]
+allow = (ctypes.c_ubyte * 8)(6, 0, 0, 0, 0, 0, 0xff, 0x7f)
+libc = ctypes.CDLL(None)
+assert libc.prctl(38, 1, 0, 0, 0) == 0
+assert libc.prctl(22, 2, ctypes.byref(Program(1, ctypes.addressof(allow))), 0, 0) == 0
+"""
+
+
+def idle(bench, *libraries, extra="", prefix=(), **env):
+    command = [*prefix, helpers.PYTHON, "-c", IDLE % extra, *libraries]
+    job = bench.process(*command, env=dict(os.environ, **env))
+    job.until_says("^ready$", helpers.READY_SECONDS, "stdout")
+    return job
+
+
+def record(bench, job, library, *options):
+    env = dict(os.environ, STEPFLAME_INJECT=str(library))
+    out = bench.directory / "inject.rec"
+    return helpers.stepflame("record", "-p", job.pid, "-d", "1", "-o", out, "--inject", *options, env=env)
+
+
+def test_recorded(bench, cuda, library):
+    log = bench.directory / "log"
+    job = idle(bench, cuda / "libcuda.so.1", cuda / "libcupti.so.12", INJECT_LOG=str(log))
+    done = record(bench, job, library)
+    assert done.returncode == helpers.OK, done.stderr
+    said = [line for line in done.stderr.splitlines() if "--inject" in line]
+    assert re.search(r"--inject: stops one thread of %d for about \d+ ms and loads %s into it" % (job.pid, library), said[0])
+    assert re.search(r"thread \d+ of %d was stopped for [\d.]+ ms" % job.pid, said[1])
+    assert log.read_text().count("pid %d" % job.pid) == 1
+    assert job.running()
+
+
+def test_not_asked_for(bench, cuda, library):
+    job = idle(bench, cuda / "libcuda.so.1", cuda / "libcupti.so.12")
+    before = Path("/proc/%d/maps" % job.pid).read_text()
+    env = dict(os.environ, STEPFLAME_INJECT=str(library))
+    done = helpers.stepflame("record", "-p", job.pid, "-d", "1", "-o", bench.directory / "none.rec", env=env)
+    assert done.returncode == helpers.OK and "inject" not in done.stderr
+    assert before.count(".so") == Path("/proc/%d/maps" % job.pid).read_text().count(".so")
+
+
+@pytest.mark.skipif(not OWN.exists(), reason="libstepflame-inject.so was not built: no cupti.h")
+def test_own_library(bench, cuda):
+    """The library itself: its memory, its thread; a second recording finds it there."""
+    job = idle(bench, cuda / "libcuda.so.1", cuda / "libcupti.so.12")
+    done = record(bench, job, OWN)
+    assert done.returncode == helpers.OK, done.stderr
+    files = [os.readlink(entry.path) for entry in os.scandir("/proc/%d/fd" % job.pid)]
+    assert len([name for name in files if name.startswith("/memfd:stepflame-gpu")]) == 1
+    names = [Path("/proc/%d/task/%d/comm" % (job.pid, tid)).read_text().strip() for tid in tasks(job.pid)]
+    assert names.count("stepflame-gpu") == 1
+    done = record(bench, job, OWN)
+    assert done.returncode == helpers.OK and "already" in done.stderr, done.stderr
+    assert job.running()
+
+
+def test_elsewhere(bench, cuda, library, folder):
+    """A process that does not see the library gets a copy, which is gone afterwards."""
+    log, hidden = bench.directory / "log", folder / "hidden"
+    hidden.mkdir(exist_ok=True)
+    there = hidden / "library.so"
+    there.write_bytes(library.read_bytes())
+    script = 'mount --make-rprivate / && mount -t tmpfs none %s && exec "$@"' % hidden
+    if subprocess.run(["unshare", "-m", "sh", "-c", script, "sh", "true"], capture_output=True).returncode:
+        pytest.skip("no mount namespaces")
+    prefix = ["unshare", "-m", "sh", "-c", script, "sh"]
+    job = idle(bench, cuda / "libcuda.so.1", cuda / "libcupti.so.12", prefix=prefix, INJECT_LOG=str(log))
+    done = record(bench, job, there)
+    assert done.returncode == helpers.OK, done.stderr
+    copy = re.search(r"loads (\S+) \(a copy", done.stderr).group(1)
+    assert not os.path.exists("/proc/%d/root%s" % (job.pid, copy))
+    assert copy in Path("/proc/%d/maps" % job.pid).read_text()
+    assert log.read_text().count("\n") == 1
+
+
+def refused(bench, job, library, what, code=helpers.UNSUPPORTED):
+    done = record(bench, job, library)
+    assert done.returncode == code, done.stderr
+    assert what in done.stderr and "fix:" in done.stderr and "--inject: stops" not in done.stderr
+    assert str(library) not in Path("/proc/%d/maps" % job.pid).read_text()
+    assert job.running()
+
+
+def test_no_cuda(bench, library):
+    refused(bench, idle(bench), library, "does not use CUDA")
+
+
+def test_no_cupti(bench, cuda, library, folder):
+    apart = folder / "apart"
+    apart.mkdir(exist_ok=True)
+    (apart / "libcuda.so.1").write_bytes((cuda / "libcuda.so.1").read_bytes())
+    if list(Path("/usr/lib/x86_64-linux-gnu").glob("libcupti.so*")):
+        pytest.skip("this machine has a libcupti that all programs see")
+    script = 'mount --make-rprivate / && for d in /usr/local/cuda*; do mount -t tmpfs none $d || true; done; exec "$@"'
+    prefix = ["unshare", "-m", "sh", "-c", script, "sh"]
+    refused(bench, idle(bench, apart / "libcuda.so.1", prefix=prefix), library, "no libcupti")
+
+
+def test_seccomp(bench, cuda, library):
+    job = idle(bench, cuda / "libcuda.so.1", cuda / "libcupti.so.12", extra=FILTER)
+    refused(bench, job, library, "seccomp")
+
+
+def test_traced(bench, cuda, library):
+    job = idle(bench, cuda / "libcuda.so.1", cuda / "libcupti.so.12")
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+    assert libc.ptrace(0x4206, job.pid, None, None) == 0  # PTRACE_SEIZE: of this process, until the test ends
+    refused(bench, job, library, "is being traced by process", helpers.ERROR)
+    job.popen.kill()
+
+
+@pytest.mark.parametrize("options", [("--gpu", "off"), ("--gpu", "uprobe")])
+def test_of_no_use(bench, cuda, library, options):
+    job = idle(bench, cuda / "libcuda.so.1", cuda / "libcupti.so.12")
+    assert record(bench, job, library, *options).returncode == helpers.USAGE
+
+
+def test_with_a_command():
+    assert helpers.stepflame("record", "--inject", "--", "true").returncode == helpers.USAGE
