@@ -8,6 +8,7 @@ import ctypes
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -84,7 +85,10 @@ def inject(pid, library, entry=ENTRY):
 
 
 def tasks(pid):
-    return {int(tid) for tid in os.listdir("/proc/%d/task" % pid)}
+    try:
+        return {int(tid) for tid in os.listdir("/proc/%d/task" % pid)}
+    except FileNotFoundError:
+        return set()
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -136,12 +140,22 @@ def kill(pid):
         pass
 
 
+def check_free(pid):
+    """No thread of it is stopped or traced."""
+    for tid in tasks(pid):
+        try:
+            text = Path("/proc/%d/task/%d/status" % (pid, tid)).read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        assert "TracerPid:\t0\n" in text and not re.search(r"^State:\s[tT]", text, re.M), text
+
+
 @pytest.mark.parametrize("who", ["both", "parent"])
 def test_killed(bench, blocked, library, who):
     """Whoever is killed, whenever: the program does not notice. It is stopped no longer, and nobody traces it."""
     chance, took, loaded = random.Random(1), 0.02, 0
     for _ in range(12):
-        jobs = [Blocked(bench, blocked, "all", 2) for _ in range(4)]
+        jobs = [Blocked(bench, blocked, "all", 3) for _ in range(4)]
         for job in jobs:
             began = time.monotonic()
             tool = subprocess.Popen([TOOL, str(job.pid), str(library), ENTRY], stdout=subprocess.DEVNULL)
@@ -154,13 +168,38 @@ def test_killed(bench, blocked, library, who):
             for pid in [*injector, tool.pid]:
                 kill(pid)
             tool.wait()
-        time.sleep(0.5)
+        time.sleep(0.2)
         for job in jobs:
-            states = [Path("/proc/%d/task/%d/status" % (job.pid, tid)).read_text() for tid in tasks(job.pid)]
-            assert all("TracerPid:\t0\n" in text and not re.search(r"^State:\s[tT]", text, re.M) for text in states)
+            check_free(job.pid)
+        for job in jobs:
             job.check()
             loaded += len(job.calls())
     assert loaded >= 12
+
+
+# ptrace's calls in their order; POKEDATA, of which there are 48, comes fourth.
+STEPS = {"seize": 1, "interrupt": 2, "getregs": 3, "first poke": 4, "some poke": 25, "last poke": 51, "setregs": 52, "detach": 53}
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="no strace")
+@pytest.mark.parametrize("step", STEPS)
+def test_killed_in_step(bench, blocked, library, step):
+    """Killed on the way into each call that does something to the program: before it is done."""
+    loaded = 0
+    for call in ("poll", "cond", "read", "registers", "nanosleep"):
+        job = Blocked(bench, blocked, call, 1)
+        inject_at = "inject=ptrace:signal=SIGKILL:when=%d" % STEPS[step]
+        log = bench.directory / "strace"
+        command = ["strace", "-f", "-o", log, "-e", "trace=ptrace", "-e", inject_at, TOOL, str(job.pid), str(library), ENTRY]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        said = log.read_text()
+        assert "killed by SIGKILL" in said and "the process that does it was killed" in done.stdout, (said, done)
+        name = "PTRACE_" + step.split()[-1].upper()
+        assert name in [line for line in said.splitlines() if "ptrace(" in line][-1], said
+        check_free(job.pid)
+        job.check()
+        loaded += len(job.calls())
+    assert loaded == (5 if step == "detach" else 0), "it is in the registers that the thread goes elsewhere"
 
 
 def test_python(bench, library):
