@@ -368,10 +368,9 @@ def test_traced(bench, cuda, library):
     job.popen.kill()
 
 
-@pytest.mark.parametrize("options", [("--gpu", "off"), ("--gpu", "uprobe")])
-def test_of_no_use(bench, cuda, library, options):
+def test_of_no_use(bench, cuda, library):
     job = idle(bench, cuda / "libcuda.so.1", cuda / "libcupti.so.12")
-    assert record(bench, job, library, *options).returncode == helpers.USAGE
+    assert record(bench, job, library, "--gpu", "uprobe").returncode == helpers.USAGE
 
 
 def test_with_a_command():

@@ -41,7 +41,7 @@ class Recorded:
         env = dict(os.environ, NVML_DOUBLE=mode, NVML_DOUBLE_LOG=str(self.log))
         if library:
             env["LD_LIBRARY_PATH"] = str(library)
-        command = [helpers.STEPFLAME, "record", "-p", job.pid, "-o", self.file, *options]
+        command = [helpers.STEPFLAME, "record", "-p", job.pid, "-o", self.file, "--gpu", "auto", *options]
         self.record = bench.process(*command, env=env)
         self.record.until_says("armed", helpers.ARMED_SECONDS, "stderr")
         time.sleep(seconds)
@@ -123,7 +123,7 @@ def test_killed(bench, library):
     job.until_says("^ready$", helpers.READY_SECONDS, "stdout")
     log = bench.directory / "nvml.log"
     env = dict(os.environ, NVML_DOUBLE="hang-init", NVML_DOUBLE_LOG=str(log), LD_LIBRARY_PATH=str(library))
-    command = [helpers.STEPFLAME, "record", "-p", job.pid, "-o", bench.directory / "killed.rec"]
+    command = [helpers.STEPFLAME, "record", "-p", job.pid, "--gpu", "auto", "-o", bench.directory / "killed.rec"]
     record = bench.process(*command, env=env)
     record.until_says("armed", helpers.ARMED_SECONDS, "stderr")
     (child,) = [int(pid) for parent, _, pid in children_named("stepflame-nvml") if int(parent) == record.pid]

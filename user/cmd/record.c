@@ -63,9 +63,8 @@ static const struct argp_option options[] = {
 	{"frequency", 'F', "HZ", 0, "sample stacks HZ times a second, and waits (default 99; 0: not at all)", 0},
 	{"no-syscalls", OPT_NO_SYSCALLS, NULL, 0, "count no system calls and no files, which are for report --io", 0},
 	{"inject", OPT_INJECT, NULL, 0,
-	 "load the library that tells what the GPU does (by CUPTI) into the running processes of -p: stops a thread of "
-	 "each for "
-	 "about a millisecond; it stays there, asleep, when the recording has ended",
+	 "load the library that tells what the GPU does into the running processes of -p, which stops a thread of each "
+	 "for about a millisecond; it stays there, asleep, when the recording has ended (implies --gpu cupti)",
 	 0},
 	{"output", 'o', "FILE", 0, "write the recording to FILE (default stepflame.rec)", 0},
 	{"action", OPT_ACTION, "LIB:SYMBOL|FILE.py:QUALNAME", 0,
@@ -128,8 +127,10 @@ static void settle_or_die(struct argp_state *state, struct record_args *args)
 		argp_error(state, "--steps N is one window, --schedule says several: give one of them");
 	if (args->session.inject && args->command)
 		argp_error(state, "--inject is for processes that run already: start CMD with CUDA_INJECTION64_PATH");
-	if (args->session.inject && (args->session.gpu == SESSION_GPU_OFF || args->session.gpu == SESSION_GPU_UPROBE))
-		argp_error(state, "--inject is of no use with --gpu off and --gpu uprobe");
+	if (args->session.inject && args->session.gpu == SESSION_GPU_UPROBE)
+		argp_error(state, "--inject is of no use with --gpu uprobe");
+	if (args->session.inject && args->session.gpu == SESSION_GPU_OFF)
+		args->session.gpu = SESSION_GPU_CUPTI;
 	if (args->session.exact && !args->duration_ns && !args->session.steps)
 		argp_error(state, "--exact slows the job down: say for how long, with -d TIME or --steps N");
 	if (args->session.ops && args->session.steps) {
