@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "rhythm.h"
 
+#include <inttypes.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -96,4 +98,28 @@ struct rhythm rhythm__find(const uint64_t *indexes, const uint64_t *lost_ns, siz
 		rhythm = find(indexes, cnt, scratch);
 	free(kept);
 	return rhythm;
+}
+
+static const char *ordinal_end(uint64_t number)
+{
+	uint64_t last = number % 10;
+
+	if (number / 10 % 10 == 1)
+		return "th";
+	return last == 1 ? "st" : last == 2 ? "nd" : last == 3 ? "rd" : "th";
+}
+
+char *rhythm__text(const struct rhythm *rhythm)
+{
+	char *text;
+	int bytes;
+
+	if (!rhythm->shortest)
+		return strdup("");
+	if (rhythm->shortest == rhythm->longest)
+		bytes = asprintf(&text, "every %" PRIu64 "%s step", rhythm->shortest, ordinal_end(rhythm->shortest));
+	else
+		bytes = asprintf(&text, "every %" PRIu64 "%s or %" PRIu64 "%s step", rhythm->shortest,
+				 ordinal_end(rhythm->shortest), rhythm->longest, ordinal_end(rhythm->longest));
+	return bytes < 0 ? NULL : text;
 }

@@ -20,4 +20,7 @@ struct rhythm {
  */
 struct rhythm rhythm__find(const uint64_t *indexes, const uint64_t *lost_ns, size_t cnt);
 
+/* "every 37th step", "every 9th or 10th step"; malloc'ed, "" for none; NULL: no memory. */
+char *rhythm__text(const struct rhythm *rhythm);
+
 #endif

@@ -2,6 +2,7 @@
 #include "spots.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -98,4 +99,18 @@ void spots__free(struct spots *spots)
 	tallies__free(&spots->tallies);
 	intern__free(&spots->file_ids);
 	tallies__free(&spots->files);
+}
+
+char *spot__text(struct job *job, const struct spot *spot)
+{
+	struct code code = stacks__code(job__stacks(job), spot->code);
+	const char *file = code.file ? job__name_or_lost(job, code.file) : "?", *slash;
+	const char *name = code.name ? job__name_or_lost(job, code.name) : "?";
+	char *text;
+
+	if (!file || !name)
+		return NULL;
+	slash = strrchr(file, '/');
+	return asprintf(&text, "%s:%u %s", slash ? slash + 1 : file, spot->line ?: code.first_line, name) < 0 ? NULL
+													      : text;
 }

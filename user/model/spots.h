@@ -35,4 +35,7 @@ int spots__add(struct spots *spots, uint32_t slot, const struct sample *sample);
 int spots__top(const struct spots *spots, size_t slot_cnt, size_t cnt, struct spot *top);
 void spots__free(struct spots *spots);
 
+/* "train.py:42 Rows.__getitem__" of a spot that is one; malloc'ed, NULL: no memory. */
+char *spot__text(struct job *job, const struct spot *spot);
+
 #endif

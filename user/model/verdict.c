@@ -4,7 +4,7 @@
  * worth a word; the one that is furthest beyond its own wins. Slow steps are candidates, too, with the time that they
  * took longer.
  */
-#include "verdict.h"
+#include "verdict_private.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -37,7 +37,6 @@ const char *verdict_class__name(enum verdict_class class)
 #define UNKNOWN_SHARE 0.2  /* likewise, of no known cause: a machine that is stopped now and then is no one's fault */
 #define PYTHON_SHARE  0.4
 #define CPU_OP_SHARE  0.5
-#define MENTION_SHARE 0.02
 #define BUSY_SHARE    0.8 /* of the time that CUPTI watched: the GPU bounds */
 #define LAUNCH_SHARE  0.5 /* on the CPU, while the GPU waits */
 #define WATCHED_SHARE 0.1 /* that CUPTI watched, for it to say something of all steps */
@@ -45,12 +44,7 @@ const char *verdict_class__name(enum verdict_class class)
 #define ENDS_MAX      3 /* of workers, that are told of */
 
 /* Time in a phase, or by a cause in any other, that speaks for a class. */
-static const struct rule {
-	enum verdict_class class;
-	double share;
-	int phase, causes[3]; /* or NONE */
-	const char *what;
-} rules[] = {
+static const struct verdict_rule rules[] = {
 	{VERDICT_INPUT, 0.2, PHASE_DATA, {CAUSE_DATA_WAIT, NONE, NONE}, "goes into getting data"},
 	{VERDICT_COMM, 0.2, PHASE_COMM, {CAUSE_COLLECTIVE, NONE, NONE}, "goes into collectives"},
 	{VERDICT_GPU, 0.3, NONE, {CAUSE_GPU_SYNC, NONE, NONE}, "waits for the GPU"},
@@ -67,21 +61,6 @@ static const struct rule {
 
 #define RULE_CNT (sizeof(rules) / sizeof(*rules))
 
-struct judging {
-	struct job *job;
-	const struct steps *steps;
-	const struct step_track *track;
-	const struct blame *blame;
-	const struct gpu_steps *gpu;
-	struct verdict *verdict;
-	const struct rule *rule;         /* the winner; or */
-	const struct blame_group *group; /* the winner; or */
-	bool busy;                       /* that the GPU works is; or none of them */
-	double share;                    /* of it */
-	size_t workers;
-	int err;
-};
-
 /* ---- texts ---- */
 
 static char *format(const char *fmt, va_list ap)
@@ -91,7 +70,7 @@ static char *format(const char *fmt, va_list ap)
 	return vasprintf(&text, fmt, ap) < 0 ? NULL : text;
 }
 
-static void __attribute__((format(printf, 3, 4))) say(struct judging *j, struct array *list, const char *fmt, ...)
+void verdict__say(struct judging *j, struct array *list, const char *fmt, ...)
 {
 	va_list ap;
 	char **slot;
@@ -124,48 +103,10 @@ static void __attribute__((format(printf, 2, 3))) say_why(struct judging *j, con
 	free(text);
 }
 
-char *spot__text(struct job *job, const struct spot *spot)
-{
-	struct code code = stacks__code(job__stacks(job), spot->code);
-	const char *file = code.file ? job__name_or_lost(job, code.file) : "?", *slash;
-	const char *name = code.name ? job__name_or_lost(job, code.name) : "?";
-	char *text;
-
-	if (!file || !name)
-		return NULL;
-	slash = strrchr(file, '/');
-	return asprintf(&text, "%s:%u %s", slash ? slash + 1 : file, spot->line ?: code.first_line, name) < 0 ? NULL
-													      : text;
-}
-
-static const char *ordinal_end(uint64_t number)
-{
-	uint64_t last = number % 10;
-
-	if (number / 10 % 10 == 1)
-		return "th";
-	return last == 1 ? "st" : last == 2 ? "nd" : last == 3 ? "rd" : "th";
-}
-
-char *rhythm__text(const struct rhythm *rhythm)
-{
-	char *text;
-	int bytes;
-
-	if (!rhythm->shortest)
-		return strdup("");
-	if (rhythm->shortest == rhythm->longest)
-		bytes = asprintf(&text, "every %" PRIu64 "%s step", rhythm->shortest, ordinal_end(rhythm->shortest));
-	else
-		bytes = asprintf(&text, "every %" PRIu64 "%s or %" PRIu64 "%s step", rhythm->shortest,
-				 ordinal_end(rhythm->shortest), rhythm->longest, ordinal_end(rhythm->longest));
-	return bytes < 0 ? NULL : text;
-}
-
 /* ---- who wins ---- */
 
 /* cause: CAUSE_NONE of time on the CPU. */
-static bool rule__has(const struct rule *rule, int phase, unsigned int cause)
+static bool rule__has(const struct verdict_rule *rule, int phase, unsigned int cause)
 {
 	if (rule->phase == phase)
 		return true;
@@ -175,7 +116,7 @@ static bool rule__has(const struct rule *rule, int phase, unsigned int cause)
 	return false;
 }
 
-static double rule__share(const struct rule *rule, const struct step_sum *sum)
+static double rule__share(const struct verdict_rule *rule, const struct step_sum *sum)
 {
 	double ns = 0;
 
@@ -305,10 +246,10 @@ static void judge_cpu(struct judging *j)
 			100 * share_of(all, CPU_OP));
 	} else if (!j->track->thread) {
 		say_why(j, "the recording has no samples, so that what phases wait for is not known");
-		say(j, &j->verdict->next, "record with samples: without -F 0");
+		verdict__say(j, &j->verdict->next, "record with samples: without -F 0");
 	} else if (!count_samples(all, ANY)) {
 		say_why(j, "no sample met a step on the CPU");
-		say(j, &j->verdict->next, "record for longer");
+		verdict__say(j, &j->verdict->next, "record for longer");
 	} else {
 		say_why(j,
 			"no phase and no wait stands out: %.0f %% of the time of a step is on the CPU, %.0f %% waits",
@@ -351,11 +292,12 @@ static void say_busy(struct judging *j)
 	const struct gpu_steps *gpu = j->gpu;
 
 	if (busy_share(j) >= 0 && gpu->kernels)
-		say(j, &j->verdict->evidence, "GPU busy for %.1f %% of %.3g s, with %" PRIu64 " kernels of %.3g us",
-		    100 * busy_share(j), gpu->all.watched_ns / 1e9, gpu->kernels, gpu->kernel_ns / 1e3 / gpu->kernels);
+		verdict__say(j, &j->verdict->evidence,
+			     "GPU busy for %.1f %% of %.3g s, with %" PRIu64 " kernels of %.3g us", 100 * busy_share(j),
+			     gpu->all.watched_ns / 1e9, gpu->kernels, gpu->kernel_ns / 1e3 / gpu->kernels);
 	else if (busy_share(j) >= 0)
-		say(j, &j->verdict->evidence, "GPU busy for %.1f %% of %.3g s", 100 * busy_share(j),
-		    gpu->all.watched_ns / 1e9);
+		verdict__say(j, &j->verdict->evidence, "GPU busy for %.1f %% of %.3g s", 100 * busy_share(j),
+			     gpu->all.watched_ns / 1e9);
 }
 
 /* ---- why, evidence ---- */
@@ -385,7 +327,7 @@ static void say_group(struct judging *j, const struct blame_group *group)
 }
 
 /* What most of a rule's time is: "of that 95 % data_wait". */
-static void say_parts(struct judging *j, const struct rule *rule)
+static void say_parts(struct judging *j, const struct verdict_rule *rule)
 {
 	const struct step_sum *all = &j->blame->all;
 	double best_ns = 0, sum = 0;
@@ -420,7 +362,7 @@ static void say_spots(struct judging *j, const struct spot *spots, size_t cnt)
 			j->err = -ENOMEM;
 			return;
 		}
-		say(j, &j->verdict->evidence, "%s: %.3g s", text, spots[i].ns / 1e9);
+		verdict__say(j, &j->verdict->evidence, "%s: %.3g s", text, spots[i].ns / 1e9);
 		free(text);
 	}
 }
@@ -451,12 +393,12 @@ static void find_spots(struct judging *j, struct spot *top)
 }
 
 /* Who ended the wait before a thread waits for a CPU does not matter. */
-static bool is_one_waker(const struct blame_group *group)
+bool verdict__one_waker(const struct blame_group *group)
 {
 	return group->waker_pid && group->waker_ns >= 0.5 * group->wait_ns && group->cause != CAUSE_RUN_QUEUE;
 }
 
-static bool failed(const struct job *job, uint32_t pid)
+bool verdict__failed(const struct job *job, uint32_t pid)
 {
 	const struct rec_proc *exit = job__exit(job, pid);
 
@@ -467,20 +409,20 @@ static void say_end(struct judging *j, const struct rec_proc *exit)
 {
 	char *how = processes__end_text(exit);
 
-	say(j, &j->verdict->evidence, "process %u, a worker, ended at %.3f s: %s", exit->pid,
-	    ((double)exit->time_ns - job__window(j->job)->start_ns) / 1e9, how ?: "");
+	verdict__say(j, &j->verdict->evidence, "process %u, a worker, ended at %.3f s: %s", exit->pid,
+		     ((double)exit->time_ns - job__window(j->job)->start_ns) / 1e9, how ?: "");
 	free(how);
 }
 
 /* Workers that failed. One that lived too short to be known as one is, when it was waited for. */
 static void say_ended(struct judging *j)
 {
-	uint32_t waker = j->group && is_one_waker(j->group) ? j->group->waker_pid : 0;
+	uint32_t waker = j->group && verdict__one_waker(j->group) ? j->group->waker_pid : 0;
 	size_t cnt, said = 0;
 	const struct rec_target *targets = job__targets(j->job, &cnt);
 
 	for (size_t i = 0; i < cnt && said < ENDS_MAX; i++) {
-		if (targets[i].parent_pid != j->track->pid || !failed(j->job, targets[i].pid))
+		if (targets[i].parent_pid != j->track->pid || !verdict__failed(j->job, targets[i].pid))
 			continue;
 		if (targets[i].role != ROLE_WORKER && targets[i].pid != waker)
 			continue;
@@ -500,88 +442,14 @@ static void give_evidence(struct judging *j)
 		return;
 	if (group && !j->rule) {
 		say_spots(j, group->spots, BLAME_SPOTS);
-		if (is_one_waker(group))
-			say(j, &j->verdict->evidence, "%.0f %% of that wait was ended by process %u (its thread %u)",
-			    100.0 * group->waker_ns / group->wait_ns, group->waker_pid, group->waker_tid);
+		if (verdict__one_waker(group))
+			verdict__say(j, &j->verdict->evidence,
+				     "%.0f %% of that wait was ended by process %u (its thread %u)",
+				     100.0 * group->waker_ns / group->wait_ns, group->waker_pid, group->waker_tid);
 		return;
 	}
 	find_spots(j, top);
 	say_spots(j, top, BLAME_SPOTS);
-}
-
-/* ---- next ---- */
-
-static void advise_input(struct judging *j)
-{
-	struct array *next = &j->verdict->next;
-	const struct step_sum *all = &j->blame->all;
-	bool waited = false;
-
-	/* A process that waits for workers has some, whether the recording knows them as such or not. */
-	for (int phase = 0; phase < PHASE__COUNT; phase++)
-		waited |= all->ns[phase][CAUSE_DATA_WAIT] > 0;
-	if (waited && j->group && is_one_waker(j->group) && failed(j->job, j->group->waker_pid))
-		say(j, next,
-		    "a worker has died: see its last words, and whether it was killed for want of memory (dmesg)");
-	else if (waited && j->group && is_one_waker(j->group))
-		say(j, next, "one worker is waited for, process %u: see what it does that others do not",
-		    j->group->waker_pid);
-	else if (waited || j->workers)
-		say(j, next, "more DataLoader workers, persistent_workers=True, a larger prefetch_factor");
-	else
-		say(j, next, "set num_workers: the training process itself gets the data");
-	if (all->ns[PHASE_DATA][CAUSE_DISK_READ] > MENTION_SHARE * all->total_ns)
-		say(j, next, "faster storage, larger files that are read in order, or a cache in memory");
-	say(j, next, "stepflame report --io says which files were read, and what the workers did");
-}
-
-static void advise_python(struct judging *j)
-{
-	struct array *next = &j->verdict->next;
-
-	if (j->group && j->group->cause == BLAME_GC) {
-		say(j, next,
-		    "gc.freeze() when all is set up; a higher gc.set_threshold(); or gc.disable(), and gc.collect() "
-		    "where it does not hurt");
-		return;
-	}
-	say(j, next, "stepflame report --advanced --cpu says which functions");
-	say(j, next, "torch.compile, larger batches, fewer and larger operators, no Python loops over elements");
-}
-
-static const char *const advice[VERDICT__COUNT][2] = {
-	[VERDICT_UNCLEAR] = {"stepflame report --advanced --leaf says what runs there"},
-	[VERDICT_CPU_OP] = {"stepflame record --ops, then report --ops, says which operators",
-			    "a GPU; torch.set_num_threads() to the cores that there are; bfloat16; torch.compile"},
-	[VERDICT_GPU] =
-		{"fewer waits for the GPU: no .item(), .cpu() or print() of tensors in each step",
-		 "else the GPU is what bounds: mixed precision, torch.compile, or a faster one; stepflame report --gpu "
-		 "says which kernels"},
-	[VERDICT_LAUNCH] = {"fewer and larger kernels: torch.compile, fused optimizers, larger batches",
-			    "CUDA graphs: torch.compile(mode=\"reduce-overhead\"), torch.cuda.graphs"},
-	[VERDICT_COMM] = {"stepflame report --steps --per-rank: the rank that waits least is waited for",
-			  "gradient accumulation with no_sync(), larger buckets, a faster network"},
-	[VERDICT_CHECKPOINT] = {"save less often, or aside: torch.distributed.checkpoint.async_save, a thread",
-				"faster storage; fsync once, when all is written"},
-	[VERDICT_MEMORY] = {"check for swapping (vmstat 1), and mapped files that do not stay in memory",
-			    "memory that is used again: pin_memory=True, buffers made once, another malloc"},
-	[VERDICT_LOCK] = {"stepflame dump -p PID, or report --advanced --per-rank: what the other threads do meanwhile",
-			  "their work in processes of its own, or in native code that lets go of the GIL"},
-	[VERDICT_STARVED] = {"see what else runs (top), and the CPU limit of the container",
-			     "fewer threads: torch.set_num_threads(), num_workers; nice, taskset, or more cores"},
-};
-
-static void advise(struct judging *j)
-{
-	const char *const *texts = advice[j->verdict->class];
-
-	if (j->verdict->class == VERDICT_INPUT)
-		advise_input(j);
-	else if (j->verdict->class == VERDICT_PYTHON)
-		advise_python(j);
-	else if (j->verdict->class != VERDICT_UNCLEAR || j->rule || j->group)
-		for (int i = j->busy; i < 2 && texts[i]; i++)
-			say(j, &j->verdict->next, "%s", texts[i]);
 }
 
 /* ---- together ---- */
@@ -622,7 +490,7 @@ static void judge(struct judging *j)
 	}
 	give_evidence(j);
 	say_ended(j);
-	advise(j);
+	verdict__advise(j);
 }
 
 int verdict__new(struct job *job, const struct steps *steps, const struct step_track *track, const struct blame *blame,

@@ -42,9 +42,4 @@ int verdict__new(struct job *job, const struct steps *steps, const struct step_t
 		 const struct gpu_steps *gpu, struct verdict *verdict);
 void verdict__release(struct verdict *verdict);
 
-/* "train.py:42 Rows.__getitem__" of a spot that is one; malloc'ed, NULL: no memory. */
-char *spot__text(struct job *job, const struct spot *spot);
-/* "every 37th step", "every 9th or 10th step"; malloc'ed, "" for none; NULL: no memory. */
-char *rhythm__text(const struct rhythm *rhythm);
-
 #endif
