@@ -10,9 +10,11 @@
 #include <unistd.h>
 
 #include "../log.h"
+#include "../session/gpu_functions.h"
 #include "../session/landmarks.h"
 #include "../session/natives.h"
 #include "../session/programs.h"
+#include "../target/cuda.h"
 #include "../target/python.h"
 #include "../target/torch.h"
 #include "cmd.h"
@@ -167,7 +169,7 @@ static int check_python(struct doctor *d, const struct process *process)
 	return 0;
 }
 
-/* Collectives and waits for the GPU, in all files that hold some. Not to have them is no defect. */
+/* Collectives, in all files that hold some. Not to have them is no defect. */
 static void check_natives(struct doctor *d, const struct process *process, const struct mapped_file *torch)
 {
 	int function_cnt = 0, file_cnt = 0;
@@ -188,7 +190,35 @@ static void check_natives(struct doctor *d, const struct process *process, const
 		elf__free(elf);
 		probe_list__release(&list);
 	}
-	check(d, "collectives, GPU waits", OK, NULL, "%d functions in %d libraries", function_cnt, file_cnt);
+	check(d, "collectives", OK, NULL, "%d functions in %d libraries", function_cnt, file_cnt);
+}
+
+/* Functions of CUDA and NCCL, in whatever file they are. */
+static void check_gpu(struct doctor *d, const struct process *process)
+{
+	size_t function_cnt = 0, file_cnt = 0;
+	char libraries[160];
+
+	for (size_t i = 0; i < process->file_cnt; i++) {
+		struct probe_list sets[2] = {0};
+		struct elf *elf = NULL;
+
+		if (elf__new(process->files[i].open_path, &elf))
+			continue;
+		if (!file_probes__find_gpu(elf, sets)) {
+			function_cnt += sets[1].cnt;
+			file_cnt += sets[1].cnt > 0;
+		}
+		elf__free(elf);
+		probe_list__release(&sets[0]);
+		probe_list__release(&sets[1]);
+	}
+	cuda__libraries(process, libraries, sizeof(libraries));
+	if (!file_cnt)
+		check(d, "CUDA", OK, NULL, "none is mapped: record --gpu has nothing to count");
+	else
+		check(d, "CUDA", OK, NULL, "%zu functions in %zu files%s%s", function_cnt, file_cnt,
+		      libraries[0] ? ": " : "", libraries);
 }
 
 static int check_torch(struct doctor *d, const struct process *process)
@@ -227,6 +257,7 @@ static int check_process(struct doctor *d)
 	check(d, "process", OK, NULL, "%d (%s), %zu mapped files", process.pid, process.comm, process.file_cnt);
 	err = check_python(d, &process);
 	torch_err = check_torch(d, &process);
+	check_gpu(d, &process);
 	process__release(&process);
 	return err ?: torch_err;
 }

@@ -88,6 +88,13 @@ static void count_workers(struct row *rows, size_t n)
 	}
 }
 
+static const char *what_is_mapped_of_cuda(const struct row *row)
+{
+	if (process__file(&row->process, "libcuda.so"))
+		return ", CUDA";
+	return process__file(&row->process, "libcudart") ? ", CUDA (no driver)" : "";
+}
+
 static const char *what_is_seen(const struct row *row)
 {
 	if (row->python_err == -ENOENT)
@@ -111,15 +118,16 @@ int cmd_ps(int argc, char **argv)
 	count_workers(rows, n);
 	for (size_t i = 0; i < n; i++) {
 		const struct row *r = &rows[i];
-		char *command;
+		char *command, seen[64];
 
 		if (r->child)
 			continue;
 		if (!shown++)
-			printf("%8s %5s %7s %-8s %-14s %-20s %s\n", "PID", "RANK", "WORKERS", "PYTHON", "TORCH", "SEEN",
+			printf("%8s %5s %7s %-8s %-14s %-32s %s\n", "PID", "RANK", "WORKERS", "PYTHON", "TORCH", "SEEN",
 			       "COMMAND");
-		printf("%8d %5s %7d %-8s %-14s %-20s ", r->process.pid, r->rank, r->workers,
-		       r->python.version[0] ? r->python.version : "-", r->torch[0] ? r->torch : "-", what_is_seen(r));
+		snprintf(seen, sizeof(seen), "%s%s", what_is_seen(r), what_is_mapped_of_cuda(r));
+		printf("%8d %5s %7d %-8s %-14s %-32s ", r->process.pid, r->rank, r->workers,
+		       r->python.version[0] ? r->python.version : "-", r->torch[0] ? r->torch : "-", seen);
 		command = text__escape(r->process.command);
 		puts(command ?: "");
 		free(command);

@@ -13,6 +13,9 @@
  */
 int gpu_functions__add(const struct elf *elf, struct probe_list *ends, struct probe_list *begins);
 
+/* The same, kept for the next time: sets[0] the ends, sets[1] the beginnings. 0 or -ENOMEM. In file_probes.c. */
+int file_probes__find_gpu(const struct elf *elf, struct probe_list *sets);
+
 /* Leaves of such a list the waits for the GPU alone. */
 void gpu_functions__keep_waits(struct probe_list *list);
 

@@ -14,6 +14,7 @@
 #include "../target/cuda.h"
 #include "../target/demangle.h"
 #include "../target/symbols.h"
+#include "gpu_functions.h"
 #include "programs.h"
 #include "stepflame.skel.h"
 
@@ -312,6 +313,13 @@ int gpu_probes__snapshot(struct session *s)
 	s->gpu->sent = s->gpu->rows;
 	s->gpu->rows = before;
 	return s->sink_err;
+}
+
+void gpu_probes__say_missing(const struct session *s, const struct target *t)
+{
+	if (s->options.gpu != SESSION_GPU_OFF && !t->gpu.seen && s->selftest.backend != ATTACH_PERF)
+		log__warn(NULL, "process %d has mapped nothing of CUDA (yet): it is looked for each second",
+			  t->process.pid);
 }
 
 void gpu_probes__note(struct session *s)

@@ -31,6 +31,8 @@ void gpu_probes__object(struct session *s, const struct rec_gpu_object *rec);
 /* REC_GPU, and the rows that changed since the last call. 0 or -errno of the sink. */
 int gpu_probes__snapshot(struct session *s);
 uint64_t gpu_probes__unnamed(const struct session *s); /* kernels whose name was not found */
+/* At the beginning, on stderr: that a process has nothing of CUDA yet. */
+void gpu_probes__say_missing(const struct session *s, const struct target *t);
 /* At the end: which processes had nothing of CUDA. */
 void gpu_probes__note(struct session *s);
 

@@ -416,6 +416,7 @@ int session__attach(struct session *s, pid_t pid)
 		err = inject__into(s, &t->process);
 	if (err)
 		return err;
+	gpu_probes__say_missing(s, t);
 	add_children(s, pid);
 	s->attach_ns += session__now_ns() - start;
 	return 0;

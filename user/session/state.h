@@ -158,8 +158,6 @@ uint64_t session__emit_name(struct session *s, const char *text); /* interns a t
  */
 struct file_probes *file_probes__of(struct session *s, const struct mapped_file *file, const struct python *python,
 				    struct elf *elf, bool torch);
-/* Probes on functions of CUDA and NCCL in a file: sets[0] their ends, sets[1] their beginnings. 0 or -ENOMEM. */
-int file_probes__find_gpu(const struct elf *elf, struct probe_list *sets);
 bool file_probes__has_action(const struct session *s, const struct mapped_file *file); /* of --action LIB:SYMBOL */
 
 /* targets.c */
