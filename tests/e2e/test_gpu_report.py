@@ -71,15 +71,16 @@ class Job:
             op = "aten::op_%d" % rng.randrange(5)
             self.work.append((kind, name, stream, start, duration, asked, took, correlation, op))
 
-    def records(self, names, clock_ns=0, lost_calls=(), lost_asked=()):
-        """clock_ns: by how much CUPTI's clock is wrong; lost: correlations."""
+    def records(self, names, clock_ns=0, lost_calls=(), lost_asked=(), unseen_ends=()):
+        """clock_ns: by how much CUPTI's clock is wrong; the others: correlations."""
         forward = names("forward")
         for kind, name, stream, start, duration, asked, took, correlation, op in self.work:
             api = "cudaMemcpyAsync" if kind == r.COPY else "cudaLaunchKernel"
             direction = r.HTOD if kind == r.COPY else 0
             if correlation not in lost_calls:
                 key = r.gpu_key(PID, api, direction, op=names(op), action=forward)
-                yield r.gpu_call(key, TID, asked * US - 500, took * US + 800)
+                seen = 0 if correlation in unseen_ends else took * US + 800
+                yield r.gpu_call(key, TID, asked * US - 500, seen)
             if correlation not in lost_asked:
                 for driver, function in enumerate((FUNCTIONS[api], "cuLaunchKernel")):
                     inside = 900 * driver
@@ -208,6 +209,11 @@ class TestJoin:
         assert found["tiers"][0]["unjoined"] == len(unknown)
         assert found["tiers"][0]["unasked"] == len(lost_asked)
         assert "operator and action are not known" in report.text
+
+    @pytest.mark.parametrize("every", [1, 2])
+    def test_calls_whose_end_was_not_seen(self, report, every):
+        right, unknown, _ = self.joined(report, Job(13, copy_share=0), unseen_ends=range(1, 401, every))
+        assert len(right) == 400 and not unknown
 
     def test_probes_on_the_driver_alone(self, report):
         names = Names()
@@ -384,6 +390,7 @@ class TestTiers:
             r.gpu_calls(copy, 5, 50 * US, 10 * US, 5000),
             r.gpu_calls(r.gpu_key(PID, "cudaMalloc"), 2, 9 * MS, 5 * MS, 1 << 21),
             r.gpu_calls(r.gpu_key(PID, "cudaGraphLaunch"), 3, US, US),
+            r.gpu_calls(r.gpu_key(PID, "cudaEventRecord"), 4),  # whose ends were not seen
         ]
         tier = r.gpu(PID, 1, why="libcupti cannot be opened")
         found = report([*head(names)[:-len(names.ids) - 1], tier, *names.records(), *records])
@@ -402,6 +409,7 @@ class TestTiers:
             "cuLaunchKernel": (30, 3e-4, 1.1e-5),
             "cudaMemcpyAsync": (5, 5e-5, 1e-5),
             "cudaGraphLaunch": (3, 1e-6, 1e-6),
+            "cudaEventRecord": (4, None, None),
         }
         assert [(m["name"], m["bytes"]) for m in found["memory"]] == [("cudaMalloc", 1 << 21)]
         assert found["idle_percent"] is None and found["gpus"] == []

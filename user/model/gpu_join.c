@@ -21,7 +21,8 @@
 #define TRIED       256  /* of them, to find it */
 #define OFFSET_MAX  16000
 #define OFFSET_STEP 2000
-#define BACK_MAX    16 /* calls of a thread do not overlap, unless a recording lies */
+#define UNSEEN_NS   1000000 /* of a call whose end was not seen at most */
+#define BACK_MAX    16      /* calls of a thread do not overlap, unless a recording lies */
 
 /* A GPU_ACTIVITY_CALL. */
 struct asked {
@@ -117,11 +118,6 @@ static int list_asked(struct join *join, const struct names *names)
 
 /* ---- by time ---- */
 
-static uint64_t call_end(const struct gpu_call *call)
-{
-	return call->start_ns + call->duration_ns;
-}
-
 /* Moves a time; stays in range. */
 static uint64_t shift(uint64_t ns, int64_t offset)
 {
@@ -130,11 +126,24 @@ static uint64_t shift(uint64_t ns, int64_t offset)
 	return ns < UINT64_MAX - offset ? ns + offset : UINT64_MAX;
 }
 
-/* How long both last; below 0: how far they are apart. */
-static int64_t overlap(const struct asked *asked, const struct gpu_call *call, int64_t offset)
+/* Of one whose end was not seen the start of the next on its thread: then it was over. */
+static uint64_t call_end(const struct join *join, size_t at)
 {
+	const struct gpu_call *call = &join->calls[at], *next = call + 1;
+	bool has_next = at + 1 < join->gpu->calls.cnt && next->pid == call->pid && next->tid == call->tid;
+
+	if (call->duration_ns)
+		return call->start_ns + call->duration_ns;
+	return has_next && next->start_ns - call->start_ns < UNSEEN_NS ? next->start_ns
+								       : shift(call->start_ns, UNSEEN_NS);
+}
+
+/* How long both last; below 0: how far they are apart. */
+static int64_t overlap(const struct join *join, const struct asked *asked, size_t at, int64_t offset)
+{
+	const uint64_t call_start = join->calls[at].start_ns, end_ns = call_end(join, at);
 	uint64_t a = shift(asked->start_ns, offset), b = shift(asked->end_ns, offset);
-	uint64_t start = a > call->start_ns ? a : call->start_ns, end = b < call_end(call) ? b : call_end(call);
+	uint64_t start = a > call_start ? a : call_start, end = b < end_ns ? b : end_ns;
 	uint64_t ns = end >= start ? end - start : start - end;
 
 	if (ns > INT64_MAX)
@@ -173,10 +182,9 @@ static uint32_t best_of(const struct join *join, struct range calls, const struc
 			high = middle;
 	}
 	for (int back = 0; back < BACK_MAX && low > calls.from; back++) {
-		const struct gpu_call *call = &join->calls[--low];
-		int64_t ns = overlap(asked, call, offset);
+		int64_t ns = overlap(join, asked, --low, offset);
 
-		if (ns > *overlap_ns && fits(asked, call, ns)) {
+		if (ns > *overlap_ns && fits(asked, &join->calls[low], ns)) {
 			*overlap_ns = ns;
 			best = low;
 		}
@@ -227,7 +235,7 @@ static int64_t fine_offset(const struct join *join, struct range calls, const st
 			asked[a].call == GPU_NOT_JOINED ? best_of(join, calls, &asked[a], offset, &ns) : GPU_NOT_JOINED;
 		const struct gpu_call *call = &join->calls[at];
 
-		if (at == GPU_NOT_JOINED || gpu_api__class(call->api) == GPU_COMM)
+		if (at == GPU_NOT_JOINED || !call->duration_ns || gpu_api__class(call->api) == GPU_COMM)
 			continue;
 		apart[found++] = (int64_t)((call->start_ns + call->duration_ns / 2) -
 					   (asked[a].start_ns + (asked[a].end_ns - asked[a].start_ns) / 2));

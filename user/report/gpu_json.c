@@ -80,9 +80,10 @@ static json_t *json_copied(const struct gpu_view *view, const struct gpu_rows *r
 
 static json_t *json_call(const struct gpu_view *view, const struct gpu_rows *rows, const struct gpu_row *row)
 {
-	json_t *json = json_pack("{s:s, s:I, s:f, s:f, s:I}", "name", gpu_api__name(row->key.api), "count",
-				 integer(row->count), "total_s", row->total_ns / 1e9, "max_s", row->max_ns / 1e9,
-				 "bytes", integer(row->bytes));
+	json_t *json = json_pack("{s:s, s:I, s:o, s:o, s:I}", "name", gpu_api__name(row->key.api), "count",
+				 integer(row->count), "total_s",
+				 row->timed ? json_real(row->total_ns / 1e9) : json_null(), "max_s",
+				 row->timed ? json_real(row->max_ns / 1e9) : json_null(), "bytes", integer(row->bytes));
 
 	(void)rows;
 	return with_origin(view->job, row, json);

@@ -222,7 +222,7 @@ static void gather_calls(struct gather *gather, const struct gpu_calls *calls)
 	enum gpu_class class = gpu_api__class(calls->key.api);
 	struct gpu_row row = {.key = {.op = calls->key.op, .action = calls->key.action, .api = calls->key.api},
 			      .count = calls->val.calls,
-			      .timed = calls->val.calls,
+			      .timed = calls->val.total_ns ? calls->val.calls : 0, /* else no end was seen */
 			      .bytes = calls->val.bytes,
 			      .total_ns = calls->val.total_ns,
 			      .max_ns = calls->val.max_ns};
