@@ -52,10 +52,12 @@ class Span:
     correlation: int = 0
     tid: int = PID
     sequence: int = -1
+    inherited: str = None  # on a thread of the engine: the action that backward was called in
 
     @property
     def text(self):
-        return PREFIX + self.name if self.kind == rec.EVALUATE else self.name
+        """As torch has it."""
+        return PREFIX + self.name if self.kind == rec.EVALUATE else self.name.split(".")[0] if self.kind == rec.SPAN_OP else self.name
 
     @property
     def end(self):
@@ -68,6 +70,20 @@ class Span:
 
 
 IS_CALL = "call"
+
+
+def action_of(around):
+    """What rows of operators say: the innermost action, and backward only where there is none."""
+    action = around[0].inherited if around else None
+    for span in around:
+        if span.kind in (rec.ACTION, rec.USER) or (span.kind == rec.BACKWARD and not action):
+            action = span.name
+    return action
+
+
+def is_same(outer, inner):
+    """Whatever their overloads."""
+    return outer.kind == inner.kind and outer.text == inner.text
 
 
 class Job:
@@ -93,14 +109,13 @@ class Job:
         for span, around in self.spans():
             if span.kind not in (rec.LABEL, rec.SPAN_OP, rec.EVALUATE, rec.NODE):
                 continue
-            only = len(around) and around[-1].name == span.name and around[-1].kind == span.kind
-            if only and sum(s.kind != IS_CALL for s in around[-1].inside) == 1:
+            if around and is_same(around[-1], span) and sum(s.kind != IS_CALL for s in around[-1].inside) == 1:
                 continue  # one with its caller
             inside = span.inside
-            while len(ops := [s for s in inside if s.kind != IS_CALL]) == 1 and ops[0].name == span.name and ops[0].kind == span.kind:
+            while len(ops := [s for s in inside if s.kind != IS_CALL]) == 1 and is_same(span, ops[0]):
                 inside = ops[0].inside
             self_ns = span.duration - sum(s.duration for s in inside if s.kind != IS_CALL)
-            action = next((s.name for s in reversed(around) if s.kind in (rec.ACTION, rec.BACKWARD, rec.USER)), None)
+            action = action_of(around) if around else span.inherited
             row = rows.setdefault((span.kind, span.name, action), [0, 0, 0])
             row[:] = row[0] + 1, row[1] + span.duration, row[2] + self_ns
         return rows
@@ -115,8 +130,7 @@ class Job:
                 of_paths[shown] = len(of_paths) + 1
                 records.append(rec.path(of_paths[shown], shown))
             op = next((s for s in reversed(around) if s.kind in (rec.SPAN_OP, rec.EVALUATE, rec.NODE)), None)
-            action = next((s for s in reversed(around) if s.kind in (rec.ACTION, rec.BACKWARD, rec.USER)), None)
-            ids = (self.name(op.name) if op else 0, self.name(action.name) if action else 0)
+            ids = (self.name(op.name) if op else 0, self.name(action_of(around)))
             if calls:
                 key = rec.gpu_key(self.pid, span.name, op=ids[0], action=ids[1])
                 records.append(rec.gpu_call(key, span.tid, span.start, span.duration, path_id=of_paths.get(shown, 0)))
@@ -209,7 +223,8 @@ class Maker:
             inside += [lambda: self.op(tid, depth + 1) for _ in range(rng.choice([0, 1, 2]))]
         rng.shuffle(inside)
         if again:
-            return self.span(rec.SPAN_OP, name, tid, [lambda: self.span(rec.SPAN_OP, name, tid, inside)])
+            inner = name + rng.choice(["", ".out"])
+            return self.span(rec.SPAN_OP, name, tid, [lambda: self.span(rec.SPAN_OP, inner, tid, inside)])
         return self.span(rec.SPAN_OP, name, tid, inside)
 
     def node(self, tid):
@@ -220,7 +235,12 @@ class Maker:
         ops = lambda: [lambda: self.op(tid) for _ in range(self.rng.randrange(1, 5))]  # noqa: E731
         out = [self.span(rec.ACTION, "training_step", tid, ops())]
         self.pass_time()
-        out.append(self.span(rec.BACKWARD, "backward", tid, [lambda: self.node(tid) for _ in range(3)]))
+        backward = lambda: self.span(rec.BACKWARD, "backward", tid, [lambda: self.node(tid) for _ in range(3)])  # noqa: E731
+        out.append(self.span(rec.ACTION, "[Strategy].backward", tid, [backward]) if self.rng.random() < 0.5 else backward())
+        for _ in range(2):  # as the engine does for a GPU, on a thread of its own
+            self.pass_time()
+            out.append(self.node(tid + 1))
+            out[-1].inherited = "backward"
         self.pass_time()
         out.append(self.span(rec.LABEL, "Optimizer.step#AdamW.step", tid, ops() + [lambda: self.call(rec.KERNEL, tid)]))
         self.pass_time()

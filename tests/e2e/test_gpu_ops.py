@@ -151,7 +151,7 @@ def test_by_action(tmp_path):
     path = gpu_recorded.write(tmp_path / "run.rec", job)
     by_action = {}
     for span, around in job.spans():
-        action = next((s.name for s in reversed(around) if s.kind in (rec.ACTION, rec.BACKWARD)), "(none)")
+        action = gpu_recorded.action_of(around) or "(none)"
         by_action[action] = by_action.get(action, 0) + sum(work.duration for work in span.asks)
     text = table(path, "--by-action", "--limit", 0)
     found = dict(re.findall(r"^Profile stats for: (.*)\n(?:.+\n)*Self CUDA time total: (.*)$", text, re.M))

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/*
- * A call knows its innermost operator, and by its path the spans around it. Sums are made by appending and merging:
- * there are few keys and many calls.
- */
+/* A call knows its innermost operator, and by its path the spans around it. */
 #include "gpu_ops.h"
 
 #include <errno.h>
@@ -93,8 +90,7 @@ struct making {
 	struct gpu_ops *out;
 	const struct gpu *gpu;
 	const struct stacks *stacks;
-	size_t merged_cnt; /* of out->ops: when it was merged last */
-	void *nodes;       /* tree of struct gpu_op: keys of nodes among the rows */
+	void *nodes; /* tree of struct gpu_op: keys of nodes among the rows */
 };
 
 static int compare_op(const void *a, const void *b)
@@ -123,15 +119,13 @@ static void merge_ops(struct making *m)
 		ops[kept - 1].self_ns = sum__u64(ops[kept - 1].self_ns, ops[i].self_ns);
 		ops[kept - 1].total_ns = sum__u64(ops[kept - 1].total_ns, ops[i].total_ns);
 	}
-	m->out->ops.cnt = m->merged_cnt = kept;
+	m->out->ops.cnt = kept;
 }
 
 static int add_op(struct making *m, const struct gpu_op *op)
 {
 	struct gpu_op *slot;
 
-	if (m->out->ops.cnt > 4096 && m->out->ops.cnt > 2 * m->merged_cnt)
-		merge_ops(m);
 	slot = array__add(&m->out->ops, sizeof(*slot));
 	if (!slot)
 		return -ENOMEM;
@@ -144,62 +138,128 @@ static bool is_row(uint32_t kind)
 	return kind == SPAN_OP || kind == SPAN_EVALUATE || kind == SPAN_NODE || kind == SPAN_LABEL;
 }
 
-static bool is_action(uint32_t kind)
+/*
+ * A call whose only child has its own name, whatever its overload, is one with it in the table, under the caller's: a
+ * path does not tell of other children, so that all are taken for the only one.
+ */
+static bool is_same(const struct making *m, const struct path_span *outer, const struct path_span *inner)
 {
-	return kind == SPAN_ACTION || kind == SPAN_BACKWARD || kind == SPAN_USER;
+	const char *x, *y;
+	size_t length;
+
+	if (outer->kind != inner->kind || outer->name == inner->name)
+		return outer->kind == inner->kind;
+	x = outer->kind == SPAN_OP ? job__name(m->job, outer->name) : NULL;
+	y = x ? job__name(m->job, inner->name) : NULL;
+	length = x ? strcspn(x, ".") : 0;
+	return y && length == strcspn(y, ".") && !memcmp(x, y, length);
 }
 
-/*
- * To all that is open in the path. A call whose only child has its own name is one with it in the table: of two in a
- * row that have one name the inner one is left out.
- */
-static int add_path(struct making *m, uint32_t pid, const struct path *path, uint64_t ns)
+/* The action of what is inside of a span: as span__action() in bpf/span.h has it. */
+static uint64_t action_inside(const struct path_span *span, uint64_t action)
 {
-	struct gpu_op op = {.pid = pid, .total_ns = ns};
-	uint32_t innermost = path->cnt;
+	if (span->kind == SPAN_ACTION || span->kind == SPAN_USER)
+		return span->name;
+	return span->kind == SPAN_BACKWARD && !action ? span->name : action;
+}
+
+/* Where work was asked for. */
+struct place {
+	uint32_t pid;
+	uint32_t path; /* number; 0: not known, then op is */
+	uint64_t op, action;
+	uint64_t ns;
+};
+
+/* To all that is open in the path; by itself to the innermost of these. */
+static int add_path(struct making *m, const struct place *place, const struct path *path)
+{
+	struct gpu_op op = {.pid = place->pid, .total_ns = place->ns};
+	const struct path_span *outer = NULL;
+	size_t first = m->out->ops.cnt;
 	uint64_t action = 0;
-	int err = 0;
+	bool has_action = false;
 
 	for (uint32_t i = 0; i < path->cnt; i++)
-		if (is_row(path->spans[i].kind) && (!i || path->spans[i].kind != path->spans[i - 1].kind ||
-						    path->spans[i].name != path->spans[i - 1].name))
-			innermost = i;
-	for (uint32_t i = 0; i < path->cnt && !err; i++) {
+		has_action |= action_inside(&path->spans[i], 0) != 0;
+	/* Nodes on the engine's threads belong to the action that backward was called in. */
+	if (!has_action)
+		action = place->action;
+	for (uint32_t i = 0; i < path->cnt; i++) {
 		const struct path_span *span = &path->spans[i];
 
-		if (is_action(span->kind))
-			action = span->name;
-		if (!is_row(span->kind) ||
-		    (i && span->kind == path->spans[i - 1].kind && span->name == path->spans[i - 1].name))
-			continue;
-		op.kind = span->kind;
-		op.name = span->name;
-		op.action = action;
-		op.self_ns = i == innermost ? ns : 0;
-		err = add_op(m, &op);
+		if (is_row(span->kind) && !(outer && is_same(m, outer, span))) {
+			op.kind = span->kind;
+			op.name = span->name;
+			op.action = action;
+			if (add_op(m, &op))
+				return -ENOMEM;
+		}
+		if (is_row(span->kind))
+			outer = span;
+		action = action_inside(span, action);
 	}
-	return err;
+	if (m->out->ops.cnt > first)
+		((struct gpu_op *)m->out->ops.items)[m->out->ops.cnt - 1].self_ns = place->ns;
+	return 0;
 }
 
-static int add_call(struct making *m, const struct gpu_call *call)
+static int add_place(struct making *m, const struct place *place)
 {
-	struct gpu_op op = {.pid = call->pid,
-			    .kind = SPAN_OP,
-			    .name = call->op,
-			    .action = call->action,
-			    .self_ns = call->device_ns,
-			    .total_ns = call->device_ns};
-	struct path path = stacks__path(m->stacks, call->path);
+	struct gpu_op op = {.pid = place->pid,
+			    .kind = SPAN_NODE,
+			    .name = place->op,
+			    .action = place->action,
+			    .self_ns = place->ns,
+			    .total_ns = place->ns};
+	struct path path = stacks__path(m->stacks, place->path);
 
-	if (call->path && path.known)
-		return add_path(m, call->pid, &path, call->device_ns);
-	if (!call->op)
+	if (place->path && path.known)
+		return add_path(m, place, &path);
+	if (!place->op)
 		return 0;
 	m->out->without_paths = true;
-	op.kind = SPAN_NODE;
 	if (!tfind(&op, &m->nodes, compare_op))
 		op.kind = SPAN_OP;
 	return add_op(m, &op);
+}
+
+static int compare_place(const void *a, const void *b)
+{
+	const struct place *x = a, *y = b;
+
+	if (x->pid != y->pid)
+		return ORDER(x->pid, y->pid);
+	if (x->path != y->path)
+		return ORDER(x->path, y->path);
+	return x->op != y->op ? ORDER(x->op, y->op) : ORDER(x->action, y->action);
+}
+
+/* There are many calls, and few places that they are made at. */
+static int add_calls(struct making *m, const struct windows *windows)
+{
+	size_t cnt, kept = 0;
+	const struct gpu_call *calls = gpu__calls(m->gpu, &cnt);
+	struct place *places = calloc(cnt + 1, sizeof(*places)), *place = places;
+	int err = places ? 0 : -ENOMEM;
+
+	for (size_t i = 0; i < cnt && places; i++)
+		if (calls[i].device_ns && in_window(windows, calls[i].pid, calls[i].start_ns))
+			*place++ = (struct place){calls[i].pid, calls[i].path, calls[i].op, calls[i].action,
+						  calls[i].device_ns};
+	cnt = place - places;
+	if (cnt)
+		qsort(places, cnt, sizeof(*places), compare_place);
+	for (size_t i = 0; i < cnt; i++) {
+		if (kept && !compare_place(&places[kept - 1], &places[i]))
+			places[kept - 1].ns = sum__u64(places[kept - 1].ns, places[i].ns);
+		else
+			places[kept++] = places[i];
+	}
+	for (size_t i = 0; i < kept && !err; i++)
+		err = add_place(m, &places[i]);
+	free(places);
+	return err;
 }
 
 /* An operator and a node may have one name; a node's row tells. */
@@ -308,20 +368,16 @@ int gpu_ops__new(struct job *job, struct gpu_ops *out)
 {
 	struct making m = {.job = job, .out = out, .gpu = job__gpu(job), .stacks = job__stacks(job)};
 	struct windows windows;
-	const struct gpu_call *calls;
-	size_t cnt;
 	int err;
 
 	*out = (struct gpu_ops){0};
 	if (!m.gpu)
 		return -ENOMEM;
-	calls = gpu__calls(m.gpu, &cnt);
 	err = list_windows(job, &windows);
-	if (!err && cnt)
+	if (!err)
 		err = find_nodes(&m);
-	for (size_t i = 0; i < cnt && !err; i++)
-		if (calls[i].device_ns && in_window(&windows, calls[i].pid, calls[i].start_ns))
-			err = add_call(&m, &calls[i]);
+	if (!err)
+		err = add_calls(&m, &windows);
 	merge_ops(&m);
 	tdestroy(m.nodes, free);
 	if (!err)
