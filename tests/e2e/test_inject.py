@@ -4,18 +4,22 @@ A library is brought into running programs, which compare what they compute, and
 how long it takes, with what must be; stepflame is killed meanwhile; and who is refused.
 """
 
+import bisect
 import ctypes
+import json
 import os
 import random
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import time
 from pathlib import Path
 
 import helpers
 import pytest
+import recfile
 
 pytestmark = helpers.needs_bpf
 
@@ -375,3 +379,33 @@ def test_of_no_use(bench, cuda, library):
 
 def test_with_a_command():
     assert helpers.stepflame("record", "--inject", "--", "true").returncode == helpers.USAGE
+
+
+DOUBLES = Path(helpers.STEPFLAME).parent / "tests" / "gpu"
+
+
+@pytest.mark.skipif(not (DOUBLES / "train").exists() or not OWN.exists(), reason="no doubles of CUDA's libraries: make doubles")
+def test_what_the_gpu_did(bench):
+    """A program that trains since before, with doubles of CUDA and CUPTI: each kernel of their log, of the time recorded."""
+    log, go = bench.directory / "gpu.log", bench.directory / "go"
+    env = dict(os.environ, LD_LIBRARY_PATH=str(DOUBLES), GPU_DOUBLE_LOG=str(log))
+    job = bench.process(DOUBLES / "train", "--steps", 400, "--sleep-us", 10000, "--early", "--wait", go, env=env)
+    job.until_says(r"^ready \d+$", helpers.READY_SECONDS, "stdout")
+    go.touch()
+    time.sleep(0.5)
+    out = bench.directory / "gpu.rec"
+    done = helpers.stepflame("record", "-p", job.pid, "-d", "2", "-o", out, "--inject")
+    assert done.returncode == helpers.OK, done.stderr
+    assert job.wait() == 0, job.what()
+    entries = [json.loads(line) for line in Path("%s.%d" % (log, job.pid)).read_text().splitlines()]
+    truth = sorted((entry["start"], entry["end"]) for entry in entries if entry["log"] == "op" and entry["kind"] == "kernel")
+    payloads = [payload for kind, payload in recfile.read_records(out) if kind == recfile.GPU_ACTIVITY]
+    rows = [struct.unpack_from("=4Q3IH", payload) for payload in payloads]
+    told = sorted((row[0], row[0] + row[1]) for row in rows if row[7] == 1)  # GPU_ACTIVITY_KERNEL
+    slack_ns = 200000
+    within = [one for one in truth if told[0][0] - slack_ns <= one[0] <= told[-1][0] + slack_ns]
+    assert len(told) > 100 and abs(len(within) - len(told)) <= 2, (len(within), len(told))
+    starts = [start for start, _ in truth]
+    for start, end in told:
+        at = bisect.bisect(starts, start)
+        assert any(abs(s - start) < slack_ns and abs((e - s) - (end - start)) < 1000 for s, e in truth[max(at - 3, 0) : at + 3])
