@@ -6,6 +6,7 @@ import os
 import struct
 import subprocess
 import time
+from pathlib import Path
 
 import helpers
 import pytest
@@ -32,13 +33,13 @@ def library(tmp_path_factory):
 class Recorded:
     """An idle Python under `record` with the double, or without."""
 
-    def __init__(self, bench, library, *options, mode="", seconds=4):
+    def __init__(self, bench, library, *options, mode="", seconds=4, **more):
         job = bench.process(helpers.PYTHON, "-c", IDLE)
         job.until_says("^ready$", helpers.READY_SECONDS, "stdout")
         self.log = bench.directory / "nvml.log"
         self.log.touch()
         self.file = bench.directory / "nvml.rec"
-        env = dict(os.environ, NVML_DOUBLE=mode, NVML_DOUBLE_LOG=str(self.log))
+        env = dict(os.environ, NVML_DOUBLE=mode, NVML_DOUBLE_LOG=str(self.log), **more)
         if library:
             env["LD_LIBRARY_PATH"] = str(library)
         command = [helpers.STEPFLAME, "record", "-p", job.pid, "-o", self.file, "--gpu", "auto", *options]
@@ -85,6 +86,23 @@ def test_usage(bench, library):
     # Each look from then on, of both.
     looks = collections.Counter(row.used >> 20 for row in found.rows)
     assert set(looks.values()) == {2} and sorted(looks) == list(range(min(looks), max(looks) + 1)), looks
+
+
+DOUBLES = Path(helpers.STEPFLAME).parent / "tests" / "gpu"
+
+
+@pytest.mark.skipif(not (DOUBLES / "libnvidia-ml.so.1").exists(), reason="no doubles of NVIDIA's libraries: make doubles")
+def test_layouts(bench):
+    """The double that is built with NVIDIA's own nvml.h."""
+    figures = {"name": "A GPU", "memory": 80 * GIB, "memory_used": 5 * GIB, "busy": 71, "memory_busy": 23}
+    figures.update(power_mw=312345, temperature=63, sm_mhz=1755, mhz=1)
+    told = bench.directory / "figures"
+    told.write_text("".join("0 %s %s\n" % item for item in figures.items()) + "1 power_mw fail=3\n1 memory fail=3\n")
+    found = Recorded(bench, DOUBLES, seconds=2.5, GPU_DOUBLE_NVML=str(told), GPU_DOUBLE_DEVICES="2")
+    first, second = ([row for row in found.rows if row.device == device] for device in (0, 1))
+    assert len(first) >= 2 and len(second) >= 2
+    assert {row[1:] for row in first} == {(5 * GIB, 80 * GIB, 0, 71, 23, 312345, 63, 1755, "A GPU")}
+    assert {(row.used, row.total, row.busy, row.power) for row in second} == {(0, 0, 0, UNKNOWN)}
 
 
 def test_off(bench, library):
