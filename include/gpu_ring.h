@@ -24,10 +24,11 @@ enum gpu_ring_state {
 	GPU_RING_ASLEEP = 0, /* nothing of CUPTI is in use */
 	GPU_RING_STARTING,
 	GPU_RING_ACTIVE,
-	GPU_RING_STOPPING, /* flushing, then waiting for a call of the program's, in which CUPTI can be left */
-	GPU_RING_BUSY,     /* another tool has CUPTI: the window is lost */
-	GPU_RING_FAILED,   /* `error` says why */
-	GPU_RING_NO_CUPTI, /* libcupti cannot be opened */
+	GPU_RING_STOPPING,  /* flushing, then waiting for a call of the program's, in which CUPTI can be left */
+	GPU_RING_BUSY,      /* another tool has CUPTI: the window is lost */
+	GPU_RING_FAILED,    /* `error` says why */
+	GPU_RING_NO_CUPTI,  /* libcupti cannot be opened */
+	GPU_RING_NO_DRIVER, /* libcuda is not mapped: CUPTI must not be called */
 };
 
 struct gpu_ring_control {

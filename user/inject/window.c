@@ -300,6 +300,16 @@ static void set_writing(struct window *w, bool on)
 	pthread_mutex_unlock(&shared.writing);
 }
 
+/* CUPTI 13.2 calls itself until the stack is full where there is none. Who is brought in may be there before CUDA is. */
+static bool has_driver(void)
+{
+	void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+
+	if (driver)
+		dlclose(driver);
+	return driver;
+}
+
 void window__begin(struct window *w, uint32_t wanted)
 {
 	struct gpu_ring_control *control = w->ring->control;
@@ -309,6 +319,10 @@ void window__begin(struct window *w, uint32_t wanted)
 	shared.pid = getpid();
 	set_state(w, GPU_RING_STARTING, 0);
 	w->kinds = __atomic_load_n(&control->kinds, __ATOMIC_RELAXED);
+	if (!has_driver()) {
+		set_state(w, GPU_RING_NO_DRIVER, 0);
+		return;
+	}
 	open_err = make_buffers() ? cupti__open(&w->cupti, w->cupti_path) : -ENOMEM;
 	control->cupti_version = w->cupti.version;
 	if (open_err || !cupti__known(w->cupti.version)) {

@@ -246,6 +246,8 @@ static void say_why(struct gpu_cupti *g)
 		snprintf(why, size, "another tool uses CUPTI in it: torch.profiler, or one of NVIDIA's");
 	else if (st->state == GPU_RING_NO_CUPTI)
 		snprintf(why, size, "it can open no libcupti: say where one is, STEPFLAME_CUPTI=PATH at its start");
+	else if (st->state == GPU_RING_NO_DRIVER)
+		snprintf(why, size, "CUDA's driver is not in it");
 	else if (st->error == CUPTI_INSUFFICIENT_PRIVILEGES)
 		snprintf(why, size, "the driver lets only root profile (NVreg_RestrictProfilingToAdminUsers)");
 	else if (st->error == CUPTI_NOT_COMPATIBLE)
@@ -278,7 +280,7 @@ static void look_at_status(struct session *s, struct target *t, uint64_t now)
 	gpu_ring__status(g->ring, st);
 	if (g->broken || g->begun_ns || !st->begun)
 		return;
-	if (st->state == GPU_RING_BUSY || st->state == GPU_RING_NO_CUPTI || st->state == GPU_RING_FAILED) {
+	if (st->state >= GPU_RING_BUSY) {
 		g->broken = true;
 		gpu_probes__tell(s, t, false);
 		say_why(g);
