@@ -21,11 +21,13 @@ def environment(log, cupti="", injection=None, **more):
     The environment of a job that uses the doubles. log: where they write, a prefix. cupti: how CUPTI behaves
     (tests/gpu/cupti_double.h). injection: the library that CUDA shall load. more: variables, by their names.
 
-    libcupti is loaded before all: a torch with CUDA brings its own, and then that would be found.
+    libcupti is loaded before all: a torch with CUDA brings its own, which is mapped too, and without a GPU is of no use.
     """
+    cupti_path = os.path.join(DOUBLES, "libcupti.so.13")
     env = {
         "LD_LIBRARY_PATH": DOUBLES,
-        "LD_PRELOAD": os.path.join(DOUBLES, "libcupti.so.13"),
+        "LD_PRELOAD": cupti_path,
+        "STEPFLAME_CUPTI": cupti_path,
         "GPU_DOUBLES": DOUBLES,
         "GPU_DOUBLE_LOG": str(log),
         "GPU_DOUBLE_CUPTI": cupti,
