@@ -6,6 +6,7 @@ import json
 import re
 import struct
 import subprocess
+import zlib
 
 import helpers
 import pytest
@@ -105,10 +106,20 @@ def say(job):
 def ended(job, record, out):
     helpers.until(helpers.END_SECONDS, out.exists, job.what)
     helpers.until(helpers.END_SECONDS, lambda: out.read_text().endswith("]\n"), job.what)
+    truth = truth_of(json.loads(out.read_text()))
+    if truth:  # names are looked for while the process is there
+        helpers.until(helpers.END_SECONDS, lambda: has_rows(record.file), record.what)
     say(job)
     assert job.wait() == 0, job.what()
     assert record.wait() == helpers.OK, record.what()
-    return Recorded(record.file), truth_of(json.loads(out.read_text()))
+    return Recorded(record.file), truth
+
+
+def has_rows(file):
+    try:
+        return Recorded(file).rows
+    except (OSError, struct.error, zlib.error):  # it is being written
+        return False
 
 
 @pytest.mark.parametrize("program", ["calls", "static"])

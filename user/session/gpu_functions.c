@@ -9,6 +9,8 @@
 #include "../target/cuda.h"
 #include "../target/soft_ends.h"
 
+#define FUNCTIONS_MAX 1024 /* of a file; those of CUDA have some hundred */
+
 struct search {
 	const struct elf *elf;
 	struct probe_list *ends, *begins;
@@ -75,7 +77,7 @@ static int add_function(const struct elf_symbol *symbol, void *ctx)
 	uint64_t *found;
 	bool jumps_away;
 
-	if (!api && from < 0)
+	if ((!api && from < 0) || search->cnt == FUNCTIONS_MAX)
 		return 0;
 	for (size_t i = 0; i < search->cnt; i++)
 		if (search->found[i] == symbol->vaddr)

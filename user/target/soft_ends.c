@@ -10,6 +10,7 @@
 #define BEHIND_CALL_MAX 6 /* instructions from a call to the branch that looks at what it returned */
 #define TO_RETURN_MAX   24
 #define CALLEES_MAX     4
+#define TRIES_MAX       256
 #define CALLEE_DEPTH    2
 
 static const struct flow_node *succ_of(const struct flow *flow, const struct flow_node *node, uint32_t i)
@@ -90,15 +91,16 @@ static bool is_last(const struct flow *flow, const struct flow_node *node)
 static uint32_t find_in(const struct flow *flow, struct site *out)
 {
 	uint8_t *seen = malloc(flow->node_cnt);
-	uint32_t *queue = calloc(2 * flow->node_cnt, sizeof(*queue)), cnt = 0;
+	uint32_t *queue = calloc(2 * flow->node_cnt, sizeof(*queue)), cnt = 0, tries = 0;
 
 	for (size_t i = 0; seen && queue && i < flow->node_cnt && cnt < SOFT_ENDS_MAX; i++) {
 		const struct flow_node *node = &flow->node[i];
 		bool returns;
 
 		if ((node->kind != FLOW_BRANCH && node->kind != FLOW_JUMP) || !node->emulated || node->refused ||
-		    node->leaf || !node->reached || !follows_call(flow, node) ||
-		    !look_behind(flow, i, seen, queue, &returns) || !returns)
+		    node->leaf || !node->reached || !follows_call(flow, node) || tries++ >= TRIES_MAX)
+			continue;
+		if (!look_behind(flow, i, seen, queue, &returns) || !returns)
 			continue;
 		out[cnt] = (struct site){.depth = -1, .emulated = true};
 		cnt += !elf__offset(flow->elf, node->vaddr, &out[cnt].offset);
