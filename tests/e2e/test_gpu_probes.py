@@ -79,13 +79,14 @@ def truth_of(rows):
 
 
 def check(found, truth, untimed=()):
+    """Whoever is put off a processor between the double's clock and ours is so for us alone: `delayed` holds that."""
+    delayed = truth.pop(("delayed", 0))[2]
     assert {key: tuple(values[:2]) for key, values in found.items()} == {key: v[:2] for key, v in truth.items()}
     for key, (calls, _, seconds) in truth.items():
         if key[0] in untimed:
             continue
-        # Whoever is put off a processor in a call is so for both; between the clocks it is ours.
-        assert found[key][2] > 0.9 * seconds, key
-        assert found[key][2] < 1.3 * seconds + PER_CALL * calls + 0.1, key
+        assert found[key][2] >= seconds, key
+        assert found[key][2] < 1.05 * seconds + PER_CALL * calls + delayed, key
 
 
 def run(bench, doubles, mode, program="calls", options=()):
@@ -107,7 +108,7 @@ def ended(job, record, out):
     helpers.until(helpers.END_SECONDS, out.exists, job.what)
     helpers.until(helpers.END_SECONDS, lambda: out.read_text().endswith("]\n"), job.what)
     truth = truth_of(json.loads(out.read_text()))
-    if truth:  # names are looked for while the process is there
+    if len(truth) > 1:  # names are looked for while the process is there
         helpers.until(helpers.END_SECONDS, lambda: has_rows(record.file), record.what)
     say(job)
     assert job.wait() == 0, job.what()
@@ -127,7 +128,7 @@ def test_threads(bench, doubles, program):
     """Four threads, some hundred thousand calls a second; the runtime in a library, or in the program itself."""
     job, record, out = run(bench, doubles, "threads", program)
     found, truth = ended(job, record, out)
-    assert sum(calls for calls, _, _ in truth.values()) == 4 * 500 * 8 + 4 * 50 * 2
+    assert sum(calls for calls, _, _ in truth.values()) == 4 * 500 * 10 + 4 * 50 * 2
     check(found.sums(), truth)
     names = {(api, name) for _, api, _, _, _, _, name, *_ in found.rows if "Launch" in api}
     # 16 is no function's address
@@ -141,8 +142,13 @@ def test_threads(bench, doubles, program):
 
 
 def test_never_called(bench, doubles):
-    found, truth = ended(*run(bench, doubles, "idle"))
-    assert truth == {} and found.rows == []
+    job, record, out = run(bench, doubles, "idle")
+    said = helpers.stepflame("doctor", "-p", job.pid).stdout
+    (line,) = [line for line in said.splitlines() if re.match(r"OK +CUDA ", line)]
+    assert "functions in 3 files" in line
+    assert set(line.split(": ")[1].split(", ")) == {"libcuda.so.1", "libcudart.so.12", "libnccl.so.2"}
+    found, truth = ended(job, record, out)
+    assert list(truth) == [("delayed", 0)] and found.rows == []
     assert [tier for tier, _ in found.tiers.values()] == [1]
 
 
@@ -180,6 +186,7 @@ def test_detached_in_the_middle(bench, doubles):
     say(job)
     assert job.wait() == 0, job.what()
     truth = truth_of(json.loads(out.read_text()))
+    del truth["delayed", 0]
     assert all(0 < seen[key] < calls for key, (calls, _, _) in truth.items())
 
 
@@ -191,7 +198,9 @@ def test_actions_operators_steps(bench, doubles):
     truth = job.truth()
     assert record.wait() == helpers.OK, record.what()
     found, batches = Recorded(record.file), truth["batches"]
-    check(found.sums(job.pid), truth_of(truth["calls"]))
+    counted = truth_of(truth["calls"])
+    counted["delayed", 0] = (0, 0, truth["delayed"])
+    check(found.sums(job.pid), counted)
     where = {(api, action, op, name): calls for _, api, _, _, action, op, name, calls, *_ in found.rows}
     assert where.pop(("cudaLaunchKernel", "", "double::launch", "_Z4axpyPfi")) == batches
     assert where.pop(("cudaLaunchKernel", "backward", "LaunchBackward", "_Z4gradPf")) == batches

@@ -42,6 +42,8 @@ static void round_of_calls(int i)
 	cudaMemcpyAsync(NULL, NULL, 1000 + i, i % 5, NULL);
 	cudaMemcpyAsync_ptsz(NULL, NULL, 10, 1, NULL);
 	cuMemsetD32Async(0, 0, 25, NULL);
+	cudaMemset(NULL, 0, 32);
+	cudaMemsetAsync(NULL, 0, 64, NULL);
 	ncclAllReduce(NULL, NULL, 100, 7, 0, (void *)0x1234, NULL);
 	if (i % 10)
 		return;
@@ -59,6 +61,7 @@ static void *rounds(void *arg)
 		round_of_calls(i);
 		cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
 	}
+	double_thread_ends();
 	return arg;
 }
 
@@ -94,6 +97,7 @@ static void __attribute__((noinline)) left_calls(void)
 		double_hook = NULL;
 		round_of_calls(i);
 	}
+	double_thread_ends();
 }
 
 static void wait_for_line(void)

@@ -16,6 +16,7 @@ unsigned long double_enter(void);
 int double_leave(const char *name, int direction, unsigned long bytes, unsigned long start); /* 0 */
 int double_error(const char *name);
 void double_left(const char *name);
+void double_thread_ends(void); /* how long it was ready and did not run goes into the log */
 void double_reset(void);
 void double_write(const char *path);
 
@@ -49,6 +50,8 @@ int cudaLaunchKernel(const void *function, struct dim3 grid, struct dim3 block, 
 		     void *stream);
 int cudaMemcpyAsync(void *to, const void *from, unsigned long bytes, int kind, void *stream);
 int cudaMemcpyAsync_ptsz(void *to, const void *from, unsigned long bytes, int kind, void *stream);
+int cudaMemset(void *at, int value, unsigned long bytes);
+int cudaMemsetAsync(void *at, int value, unsigned long bytes, void *stream);
 int cudaMalloc(void **at, unsigned long bytes);
 int cudaStreamSynchronize(void *stream);
 int cudaEventQuery(void *event);
