@@ -29,7 +29,7 @@ ENTRY = "InitializeInjection"
 CALLS = ["nanosleep", "abstime", "poll", "select", "epoll", "cond", "semaphore", "read", "recv", "accept", "wait"]
 CALLS += ["registers", "signals"]
 LOOP = "plain_loop.py"
-LONG = (LOOP, "--epochs", 20, "--batches", 50, "--workers", 2)
+LONG = (LOOP, "--epochs", 8, "--batches", 50, "--workers", 2)
 
 
 def compiled(out, source, *flags):

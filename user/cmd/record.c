@@ -126,7 +126,7 @@ static void settle_or_die(struct argp_state *state, struct record_args *args)
 	if (args->session.steps && args->session.schedule[OP_ACTIVE])
 		argp_error(state, "--steps N is one window, --schedule says several: give one of them");
 	if (args->session.inject && args->command)
-		argp_error(state, "--inject is for processes that run already: start CMD with CUDA_INJECTION64_PATH");
+		argp_error(state, "--inject is for processes that run already: with CMD, give --gpu cupti");
 	if (args->session.inject && args->session.gpu == SESSION_GPU_UPROBE)
 		argp_error(state, "--inject is of no use with --gpu uprobe");
 	if (args->session.inject && args->session.gpu == SESSION_GPU_OFF)

@@ -134,7 +134,8 @@ static int explain(const struct process *process, const struct remote_load *load
 	const char *why = *load->why ? load->why : strerror(-err);
 
 	if (err == -EPERM || err == -EACCES)
-		log__error("run stepflame as root (sudo), or with CAP_SYS_PTRACE, and with kernel.yama.ptrace_scope below 3",
+		log__error("run stepflame as root (sudo), or with CAP_SYS_PTRACE, and with kernel.yama.ptrace_scope "
+			   "below 3",
 			   "--inject: process %d may not be stopped: permission denied", process->pid);
 	else if (err == -EAGAIN || err == -EBUSY)
 		log__error("try again", "--inject: nothing was loaded into process %d: %s", process->pid, why);
