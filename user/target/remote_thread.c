@@ -147,7 +147,19 @@ static int look_at_mapping(const struct mapping *map, void *ctx)
 	return 0;
 }
 
-/* Is a signal handler's frame on it? Its first word says where the handler returns to. */
+/*
+ * The kernel's struct rt_sigframe: where the handler returns to, uc_flags, uc_link (0), uc_stack, and the registers, cs among
+ * them. The address alone may be what is left of a struct sigaction. What cannot be read may be one.
+ */
+static bool is_signal_frame(pid_t pid, uint64_t address)
+{
+	uint64_t words[25];
+
+	return process__read_memory(pid, address, words, sizeof(words)) ||
+	       (!words[2] && (words[24] & 0xffff) == USER_CS);
+}
+
+/* Is a signal handler's frame on it? */
 static int scan(pid_t pid, const struct stack *stack, const struct remote_view *view)
 {
 	static uint64_t words[STACK_CHUNK / 8];
@@ -162,7 +174,7 @@ static int scan(pid_t pid, const struct stack *stack, const struct remote_view *
 			return -EAGAIN;
 		for (size_t i = 0; i < bytes / 8; i++)
 			for (size_t k = 0; k < view->restorer_cnt; k++)
-				if (words[i] == view->restorers[k])
+				if (words[i] == view->restorers[k] && is_signal_frame(pid, at + 8 * i))
 					return -EAGAIN;
 		at += bytes;
 	}
