@@ -372,7 +372,8 @@ static void forget_ended(struct session *s)
 
 		if (t->gone && t->role != ROLE_MAIN)
 			bpf_map_lookup_elem(bpf_map__fd(s->skel->maps.procs), &pid, &proc);
-		if (!t->gone || t->role == ROLE_MAIN || !proc.ended || proc.step_rule || t->gpu.tier == GPU_TIER_CUPTI) {
+		if (!t->gone || t->role == ROLE_MAIN || !proc.ended || proc.step_rule ||
+		    t->gpu.tier == GPU_TIER_CUPTI) {
 			s->targets[cnt++] = t;
 			continue;
 		}
