@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Kernels of a torch loop, by the operator that launched them, against the loop's own account and the doubles' log."""
+
+import collections
+import os
+
+import gpu
+import helpers
+import pytest
+
+pytestmark = [helpers.needs_bpf, gpu.needs_doubles]
+
+LIBRARY = os.path.join(os.path.dirname(helpers.STEPFLAME), "libstepflame-inject.so")
+BATCHES = 40
+
+
+@pytest.mark.skipif(not os.path.exists(LIBRARY), reason="the injection library is not built: CUPTI has no headers here")
+def test_kernels_by_operator(gpu_jobs, bench):
+    job = gpu_jobs.python("gpu_loop.py", "--batches", BATCHES, "--nccl", injection=LIBRARY).until_ready()
+    record = bench.record("-p", job.pid, "--gpu", "cupti", "--ops").until_armed()
+    job.release()
+    truth = job.truth()
+    assert record.wait() == helpers.OK, record.what()
+    assert not job.log.errors()
+
+    # each launch of the loop is one call in the log, which has the correlation id of the kernel
+    launches = job.log.calls("runtime", ["cudaLaunchKernel"])
+    assert len(launches) == len(truth["launches"])
+    operators = {call["correlation"]: op for call, (_, _, op, _) in zip(launches, truth["launches"])}
+    counts, busy_us = collections.Counter(), collections.Counter()
+    for op in job.log.ops("kernel"):
+        key = operators.get(op["correlation"]), op["name"]
+        counts[key] += 1
+        busy_us[key] += (op["end"] - op["start"]) / 1e3
+
+    found = helpers.report(record.file, "--gpu", "--by-op")
+    assert found["tier"] == 2 and found["tiers"][0]["unjoined"] == 0
+    # without the overload, which the loop does not say
+    rows = {(row["op"] and row["op"].partition(".")[0], row["mangled"]): row for row in found["kernels"]}
+    assert len(rows) == len(found["kernels"])
+    assert {key: row["count"] for key, row in rows.items()} == counts
+    for key, row in rows.items():
+        # the two clocks drift apart by 20 ppm, and CUPTI's times are whole ns
+        assert abs(row["total_us"] - busy_us[key]) <= 1e-4 * busy_us[key] + 0.002 * row["count"], key
