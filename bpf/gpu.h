@@ -318,8 +318,11 @@ static __always_inline void gpu__enter(struct pt_regs *ctx, struct task_struct *
 	open->key.action = action;
 	open->key.op = op;
 	gpu_row__begin(open, proc);
+	open->start_ns = t->now_ns;
 	if (flags & COOKIE_NO_END) {
 		count(CNT_GPU_UNTIMED);
+		if (gpu__tells(proc, open->start_ns))
+			gpu__tell(t, proc, task, 0);
 		return;
 	}
 	open->soft = flags & COOKIE_SOFT_END;
@@ -330,7 +333,7 @@ static __always_inline void gpu__enter(struct pt_regs *ctx, struct task_struct *
 		s->start_ns = open->start_ns;
 }
 
-/* `frame` 0: not known. */
+/* `frame` 0: not known. `api` 0: several functions end here, and the frame tells which one did. */
 static __always_inline void gpu__leave(struct pt_regs *ctx, struct task_struct *task, struct proc *proc, u32 pid,
 				       u32 api, u64 frame)
 {
@@ -338,13 +341,14 @@ static __always_inline void gpu__leave(struct pt_regs *ctx, struct task_struct *
 	struct gpu_open *open;
 	u64 ns;
 
-	if (!t)
+	if (!t || (!api && !frame))
 		return;
-	if (gpu_function__at(api)->class == GPU_SYNC &&
-	    !span__end(t, proc, pid, span__find(t, SPAN_SYNC, api, frame)) && !is_part(t, SPAN_SYNC))
+	if ((!api || gpu_function__at(api)->class == GPU_SYNC) &&
+	    !span__end(t, proc, pid, span__find(t, SPAN_SYNC, api ? api : TOKEN_ANY, frame)) && api &&
+	    !is_part(t, SPAN_SYNC))
 		count(CNT_OPEN_AT_START);
 	open = &t->gpu;
-	if (!open->frame || open->key.api != api || ctx->sp > open->frame || (frame && frame != open->frame))
+	if (!open->frame || (api && open->key.api != api) || ctx->sp > open->frame || (frame && frame != open->frame))
 		return;
 	ns = t->now_ns - open->start_ns;
 	open->frame = 0;

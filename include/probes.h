@@ -54,6 +54,7 @@ enum probe_event {
 #define COOKIE_FRAME_SECOND  1 /* flag of PROBE_EXACT_*: the Python frame is the second argument, not the first */
 #define COOKIE_SOFT_END      1 /* flag of PROBE_GPU_CALL: not each path to a return passes a probe */
 #define COOKIE_NO_END        2 /* flag of PROBE_GPU_CALL: none does */
+#define COOKIE_ENDS_WAITS    1 /* flag of PROBE_GPU_RETURN of no function, which is of several: waits are among them */
 #define COOKIE_PHASE_FIRST   1 /* flag of PROBE_GC: `phase` is the first argument, not the second; then `generation` */
 
 /*

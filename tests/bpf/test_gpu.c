@@ -125,6 +125,23 @@ static void test_inside(void **state)
 	expect_counters(CNT__COUNT);
 }
 
+/* One probe where several functions end: the frame says which one did. */
+static void test_shared_end(void **state)
+{
+	(void)state;
+	begin(GPU_API_cudaMemcpyAsync, SLOT(1), ARGS(1, 2, 300, 1));
+	wait_ns(7);
+	end(GPU_API_NONE, SLOT(2)); /* another call's */
+	end(GPU_API_NONE, 0);
+	end(GPU_API_NONE, SLOT(1));
+	expect_calls(row_of(GPU_API_cudaMemcpyAsync, GPU_HTOD_DIRECTION, 0, 0, 0), 1, 7, 7, 300);
+	begin(GPU_API_cuStreamSynchronize, SLOT(1), ARGS(1));
+	wait_ns(20);
+	end(GPU_API_NONE, SLOT(1));
+	expect_row(SPAN_SYNC, 0, 0, 1, 20, 20);
+	expect_counters(CNT__COUNT);
+}
+
 static void test_left(void **state)
 {
 	(void)state;
@@ -274,6 +291,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_arguments, gpu_setup, gpu_teardown),
 		cmocka_unit_test_setup_teardown(test_inside, gpu_setup, gpu_teardown),
+		cmocka_unit_test_setup_teardown(test_shared_end, gpu_setup, gpu_teardown),
 		cmocka_unit_test_setup_teardown(test_left, gpu_setup, gpu_teardown),
 		cmocka_unit_test_setup_teardown(test_soft_ends, gpu_setup, gpu_teardown),
 		cmocka_unit_test_setup_teardown(test_actions, gpu_setup, gpu_teardown),

@@ -43,7 +43,8 @@ static int look(struct dl_phdr_info *info, size_t size, void *ctx)
 	const char *path = info->dlpi_name ?: "", *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
 	struct mapped *mapped = ctx;
 
-	if (!strncmp(base, "libcupti.so", 11))
+	/* Of several the first is the one whose functions the program's libraries find. */
+	if (!*mapped->cupti && !strncmp(base, "libcupti.so", 11))
 		snprintf(mapped->cupti, PATH_MAX, "%s", path);
 	else if (slash && !strncmp(base, "libcudart.so", 12))
 		snprintf(mapped->cudart, PATH_MAX, "%.*s", (int)(slash - path), path);

@@ -97,13 +97,99 @@ static int add_function(const struct elf_symbol *symbol, void *ctx)
 	return add_sites(search, &sites, PROBE_GPU_CALL, PROBE_GPU_RETURN, api);
 }
 
+static bool ends_wait(uint64_t cookie)
+{
+	uint32_t fn = COOKIE_FN(cookie);
+
+	if (COOKIE_EVENT(cookie) != PROBE_GPU_RETURN)
+		return false;
+	return fn ? cuda__class(fn) == GPU_SYNC : COOKIE_FLAGS(cookie) & COOKIE_ENDS_WAITS;
+}
+
+/*
+ * Where many functions jump to the same code to end, each call of any would hit a probe for each of them. One does for all
+ * of which the frame is at the same depth there.
+ */
+static void join_shared(struct probe_list *ends)
+{
+	size_t cnt = 0, k;
+
+	for (size_t i = 0; i < ends->cnt; i++) {
+		uint64_t cookie = ends->cookies[i];
+		uint32_t event = COOKIE_EVENT(cookie), flags;
+
+		for (k = 0; k < cnt; k++)
+			if (ends->offsets[k] == ends->offsets[i] && event == PROBE_GPU_RETURN &&
+			    COOKIE_EVENT(ends->cookies[k]) == event &&
+			    COOKIE_DEPTH(ends->cookies[k]) == COOKIE_DEPTH(cookie) &&
+			    COOKIE_DEPTH(cookie) != COOKIE_DEPTH_UNKNOWN)
+				break;
+		if (k < cnt) {
+			flags = ends_wait(cookie) || ends_wait(ends->cookies[k]) ? COOKIE_ENDS_WAITS : 0;
+			ends->cookies[k] = COOKIE(event, flags, COOKIE_DEPTH(cookie), GPU_API_NONE);
+			continue;
+		}
+		ends->offsets[cnt] = ends->offsets[i];
+		ends->cookies[cnt++] = cookie;
+	}
+	ends->cnt = cnt;
+}
+
+#define SHARED_MAX 4 /* functions whose calls may all hit each other's probes */
+
+static size_t count_at(const struct probe_list *list, unsigned long offset)
+{
+	size_t cnt = 0;
+
+	for (size_t i = 0; i < list->cnt; i++)
+		cnt += list->offsets[i] == offset;
+	return cnt;
+}
+
+static bool is_end(uint64_t cookie)
+{
+	return COOKIE_EVENT(cookie) == PROBE_GPU_RETURN && COOKIE_FN(cookie);
+}
+
+/* Ends that are still those of too many functions are none: what ends there is not timed. 0 or -ENOMEM. */
+static int drop_shared(struct probe_list *ends, struct probe_list *begins)
+{
+	bool lost[GPU_API__COUNT] = {0}, has[GPU_API__COUNT] = {0}, *drop = calloc(ends->cnt + 1, sizeof(*drop));
+	size_t cnt = 0;
+
+	if (!drop)
+		return -ENOMEM;
+	for (size_t i = 0; i < ends->cnt; i++) {
+		drop[i] = is_end(ends->cookies[i]) && count_at(ends, ends->offsets[i]) > SHARED_MAX;
+		if (is_end(ends->cookies[i]))
+			(drop[i] ? lost : has)[COOKIE_FN(ends->cookies[i])] = true;
+	}
+	for (size_t i = 0; i < ends->cnt; i++) {
+		ends->offsets[cnt] = ends->offsets[i];
+		ends->cookies[cnt] = ends->cookies[i];
+		cnt += !drop[i];
+	}
+	ends->cnt = cnt;
+	for (size_t i = 0; i < begins->cnt; i++) {
+		uint64_t *cookie = &begins->cookies[i];
+		uint32_t fn = COOKIE_FN(*cookie);
+
+		if (COOKIE_EVENT(*cookie) == PROBE_GPU_CALL && lost[fn])
+			*cookie = COOKIE(PROBE_GPU_CALL, has[fn] ? COOKIE_SOFT_END : COOKIE_NO_END,
+					 COOKIE_DEPTH(*cookie), fn);
+	}
+	free(drop);
+	return 0;
+}
+
 int gpu_functions__add(const struct elf *elf, struct probe_list *ends, struct probe_list *begins)
 {
 	struct search search = {.elf = elf, .ends = ends, .begins = begins};
 	int err = elf__each_symbol(elf, add_function, &search);
 
 	free(search.found);
-	return err ?: (int)search.cnt;
+	join_shared(ends);
+	return err ?: drop_shared(ends, begins) ?: (int)search.cnt;
 }
 
 void gpu_functions__keep_waits(struct probe_list *list)
@@ -113,8 +199,7 @@ void gpu_functions__keep_waits(struct probe_list *list)
 	for (size_t i = 0; i < list->cnt; i++) {
 		uint32_t event = COOKIE_EVENT(list->cookies[i]), fn = COOKIE_FN(list->cookies[i]);
 
-		if ((event != PROBE_GPU_CALL && event != PROBE_GPU_RETURN) || fn >= GPU_API__COUNT ||
-		    cuda__class(fn) != GPU_SYNC)
+		if (!ends_wait(list->cookies[i]) && (event != PROBE_GPU_CALL || cuda__class(fn) != GPU_SYNC))
 			continue;
 		list->offsets[cnt] = list->offsets[i];
 		list->cookies[cnt++] = list->cookies[i];
