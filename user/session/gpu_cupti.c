@@ -304,7 +304,7 @@ static void open_ring(struct session *s, struct target *t, uint64_t now)
 	else if (err == -EPROTO)
 		snprintf(g->why, sizeof(g->why), "its libstepflame-inject.so is of another version");
 	else if (err)
-		snprintf(g->why, sizeof(g->why), "it was started without libstepflame-inject.so (docs/gpu.md)");
+		snprintf(g->why, sizeof(g->why), "it was started without libstepflame-inject.so: see --inject");
 	else
 		snprintf(g->why, sizeof(g->why), "its libstepflame-inject.so has not answered");
 	if (g->ring) {
