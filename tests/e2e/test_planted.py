@@ -65,8 +65,8 @@ def check_found(found, truth, cause):
     assert first["cause"] == cause
     ours = set(truth["planted"])
     others = [step for step in found["steps"] if step["index"] not in ours and step["cause"] not in (None, "unknown")]
-    extra = sum(step["duration_s"] - found["ordinary_s"] for step in others)
-    assert extra <= EXTRA_SHARE * found["all"]["total_s"] + truth["delayed"], causes
+    extra = {step["index"]: (step["cause"], step["duration_s"] - found["ordinary_s"]) for step in others}
+    assert sum(seconds for _, seconds in extra.values()) <= EXTRA_SHARE * found["all"]["total_s"] + truth["delayed"], extra
     every = truth["planted"][0]
     assert (first["rhythm"]["shortest"], first["rhythm"]["longest"]) == (every, every), first
     assert "(every %dth step)" % every in found["verdict"]["why"]

@@ -81,8 +81,9 @@ class Terminal:
     def rows(self):
         """[(numbers, name)] of the table shown."""
         found = []
-        columns = len(re.findall(r"\S+(?: ms/s| ms| s| %)|\S+", self.lines[5])) - 1
-        for line in self.lines[6:-1]:
+        header = 1 + next(i for i, line in enumerate(self.lines) if line.startswith(" 1 Actions"))  # above it notes may come
+        columns = len(re.findall(r"\S+(?: ms/s| ms| s| %)|\S+", self.lines[header])) - 1
+        for line in self.lines[header + 1 : -1]:
             words = line.split(None, columns)
             if len(words) > columns:
                 found.append((words[:columns], words[columns]))

@@ -258,6 +258,7 @@ def main():
     p.add_argument("--plant", choices=list(PLANTS), default="none")
     args = p.parse_args()
     common.prepare(args)
+    os.sync()  # what others wrote is on disk, and that is free
     come_first()
     layers = [torch.nn.Linear(INPUTS, args.work), torch.nn.ReLU(), torch.nn.Linear(args.work, args.work), torch.nn.ReLU()]
     model = torch.nn.Sequential(*layers, torch.nn.Linear(args.work, 1))
