@@ -27,12 +27,10 @@ BPF_SRC := $(wildcard bpf/*.bpf.c)
 BPF_OBJ := $(BPF_SRC:bpf/%.bpf.c=$(BUILD)/bpf/%.bpf.o)
 SKEL    := $(if $(BPF_SRC),$(BUILD)/stepflame.skel.h)
 
-# The library that programs with CUDA load, where CUPTI's headers are: of the toolkit, of the distribution, or pip's.
-CUPTI_H := $(firstword $(wildcard $(addsuffix /cupti.h,/usr/local/cuda/include /usr/local/cuda/extras/CUPTI/include \
-	/usr/local/cuda-*/include /usr/include $(HOME)/.cache/stepflame/venv-*/lib/python3*/site-packages/nvidia/*/include)))
-CUPTI_INCLUDE ?= $(patsubst %/,%,$(dir $(CUPTI_H)))
-INJECT  := $(if $(CUPTI_INCLUDE),$(BUILD)/libstepflame-inject.so)
-INJECT_HEADERS := $(addprefix -isystem ,$(CUPTI_INCLUDE) $(wildcard /usr/local/cuda/include))
+# The library that programs with CUDA load, where CUDA's headers are: those that set-up finds, or CUDA_INCLUDE="DIR...".
+INJECT_INCLUDE := $(or $(CUDA_INCLUDE),$(shell tools/setup.sh cuda --found))
+INJECT  := $(if $(INJECT_INCLUDE),$(BUILD)/libstepflame-inject.so)
+INJECT_HEADERS := $(addprefix -isystem ,$(INJECT_INCLUDE))
 INJECT_CFLAGS := $(CFLAGS) $(WARN) -D_GNU_SOURCE -fPIC -fvisibility=hidden $(INJECT_HEADERS)
 
 SRC     := $(filter-out user/main.c user/inject/%,$(wildcard user/*.c user/*/*.c))
@@ -40,7 +38,7 @@ OBJ     := $(SRC:%.c=$(BUILD)/%.o)
 LIB     := $(BUILD)/libstepflame.a
 BIN     := $(if $(wildcard user/main.c),$(BUILD)/stepflame)
 TOOLS   := $(patsubst tools/%.c,$(BUILD)/tools/%,$(wildcard tools/*.c))
-UNIT    := $(patsubst tests/unit/%.c,$(BUILD)/tests/unit/%,$(filter-out $(if $(CUPTI_INCLUDE),,%/test_gpu_inject.c),$(wildcard tests/unit/test_*.c)))
+UNIT    := $(patsubst tests/unit/%.c,$(BUILD)/tests/unit/%,$(filter-out $(if $(INJECT),,%/test_gpu_inject.c),$(wildcard tests/unit/test_*.c)))
 NATIVE  := $(patsubst tests/bpf/%.c,$(BUILD)/tests/bpf/%,$(wildcard tests/bpf/test_*.c))
 
 # The doubles of CUDA's libraries: what tests of GPUs run with where there is none. Made when the tests' Python is there, whose CUDA has headers.
@@ -177,9 +175,11 @@ e2e: all
 	$(Q)python=$$(tools/setup.sh python --readers) && $(MAKE) --no-print-directory doubles && STEPFLAME=$(BUILD)/stepflame STEPFLAME_PYTHON=$$python \
 		tests/e2e/run.sh $(ARGS)
 
-# Status 3: no browser can be had here, and the tests that want one are skipped.
+# Status 3: no browser can be had here, and the tests that want one are skipped. torch brings most of CUDA's headers.
 test: setup
 	$(Q)tools/setup.sh browser || [ $$? -eq 3 ]
+	$(Q)tools/setup.sh python --readers >/dev/null
+	$(Q)tools/setup.sh cuda --tests >/dev/null
 	$(Q)$(MAKE) --no-print-directory all unit
 	$(Q)$(MAKE) --no-print-directory e2e
 

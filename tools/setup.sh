@@ -11,6 +11,7 @@
 #   tools/setup.sh python --debian-torch  the system's Python with Debian's own python3-torch
 #   tools/setup.sh python --readers       the first one, with what the tests use when it is there: readers of traces and screens, pytest-xdist
 #   tools/setup.sh cuda                   CUDA's headers, to build what is loaded into a job; prints the folders that have them, on one line
+#   tools/setup.sh cuda --found           the same, but prints nothing where some would have to be got
 #   tools/setup.sh cuda --tests           those of NCCL and NVML too, to build the doubles that tests use
 #
 # PYTHON=... is used as it is when it has the packages. Environments are kept in ${XDG_CACHE_HOME:-$HOME/.cache}/stepflame.
@@ -278,7 +279,7 @@ setup_browser() {
 
 # The folders, of those that may have it, where header $1 is; the first is preferred.
 find_header() {
-	for candidate in "${CUDA_HOME:-/usr/local/cuda}/include" "$cache"/venv-*/lib/python*/site-packages/nvidia/cu13/include \
+	for candidate in "${CUDA_HOME:-/usr/local/cuda}/include" "${CUDA_HOME:-/usr/local/cuda}/extras/CUPTI/include" "$cache"/venv-*/lib/python*/site-packages/nvidia/cu13/include \
 		"$cache"/venv-*/lib/python*/site-packages/nvidia/nccl/include "$cache"/cuda/*/nvidia/*/include; do
 		[ -r "$candidate/$1" ] || continue
 		printf '%s\n' "$candidate"
@@ -301,13 +302,14 @@ get_headers() {
 	exec 9>&-
 }
 
+# The folders with the headers of the list $1; $2: only if all are there already.
 setup_cuda() {
 	cache=${XDG_CACHE_HOME:-$HOME/.cache}/stepflame
-	mkdir -p "$cache"
 	found=
 	for word in $1; do
 		dir=$(find_header "${word%:*}")
 		if [ -z "$dir" ]; then
+			[ -z "$2" ] || return 0
 			get_headers "${word#*:}"
 			dir=$(find_header "${word%:*}")
 		fi
@@ -344,8 +346,9 @@ browser)
 	;;
 cuda)
 	case ${2:-} in
-	'') setup_cuda "$CUDA_HEADERS" ;;
-	--tests) setup_cuda "$CUDA_HEADERS $CUDA_TEST_HEADERS" ;;
+	'') setup_cuda "$CUDA_HEADERS" '' ;;
+	--found) setup_cuda "$CUDA_HEADERS" only ;;
+	--tests) setup_cuda "$CUDA_HEADERS $CUDA_TEST_HEADERS" '' ;;
 	*) usage ;;
 	esac
 	;;
