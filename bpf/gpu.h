@@ -299,24 +299,25 @@ static __always_inline void gpu__enter(struct pt_regs *ctx, struct task_struct *
 	struct thread *t = thread__enter(task, entry_sp(ctx, frame));
 	struct gpu_open *open;
 	struct span *s = NULL;
-	u64 action, op;
+	bool counts;
 
 	if (!t)
 		return;
 	if (!frame)
 		frame = ctx->sp;
 	open = &t->gpu;
-	action = gpu__action(t, proc, task);
-	op = proc->op_slot ? gpu__operator(t) : 0;
+	counts = want_gpu && proc->window == WINDOW_OPEN && !gpu__is_inside(open, frame);
+	if (counts) {
+		gpu__fill(ctx, open, f);
+		open->key.pid = pid;
+		open->key.api = api;
+		open->key.action = gpu__action(t, proc, task);
+		open->key.op = proc->op_slot ? gpu__operator(t) : 0;
+	}
 	if (f->class == GPU_SYNC && !is_part(t, SPAN_SYNC))
 		s = span__begin(t, SPAN_SYNC, api, gpu_names[BOUND_INDEX(api, GPU_APIS)], frame);
-	if (!want_gpu || proc->window != WINDOW_OPEN || gpu__is_inside(open, frame))
+	if (!counts)
 		return;
-	gpu__fill(ctx, open, f);
-	open->key.pid = pid;
-	open->key.api = api;
-	open->key.action = action;
-	open->key.op = op;
 	gpu_row__begin(open, proc);
 	open->start_ns = t->now_ns;
 	if (flags & COOKIE_NO_END) {
