@@ -214,8 +214,7 @@ def test_joined(bench):
     train.release()
     train.end()
     assert record.wait() == helpers.OK, record.what()
-    if Activities(record.file).counters["gpu_untimed"]:
-        pytest.skip("the probes see no ends of the doubles' functions")
+    assert not Activities(record.file).counters["gpu_untimed"]
     (tier,) = helpers.report(record.file, "--gpu")["tiers"]
     assert tier["tier"] == 2 and tier["activities"] > 500
     assert tier["unjoined"] <= tier["activities"] / 100
