@@ -5,6 +5,7 @@
 #ifndef STEPFLAME_TESTS_LIBRARY_H
 #define STEPFLAME_TESTS_LIBRARY_H
 
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -12,6 +13,9 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -59,6 +63,42 @@ static inline struct elf *open_library(void)
 	}
 	assert_int_equal(elf__new(library, &elf), 0);
 	return elf;
+}
+
+/*
+ * Calls use() with the path of the library as it would be with some bytes flipped, or cut, so many times; ten times as
+ * often when STEPFLAME_LONG is set.
+ */
+static inline void flip_library(int rounds, void (*use)(const char *path))
+{
+	char path[sizeof(library)];
+	struct stat st;
+	int fd = open(library, O_RDONLY);
+	uint8_t *good, *bad;
+
+	assert_true(fd >= 0 && !fstat(fd, &st));
+	good = malloc(st.st_size);
+	bad = malloc(st.st_size);
+	assert_true(good && bad && read(fd, good, st.st_size) == st.st_size);
+	close(fd);
+	in_dir("flipped", path);
+	srandom(20240607);
+	rounds *= getenv("STEPFLAME_LONG") ? 10 : 1;
+	for (int round = 0; round < rounds; round++) {
+		/* Headers, and the dynamic part behind them, are hit more often than the rest. */
+		size_t reach = round % 3 ? (size_t)st.st_size : 1024;
+		size_t size = round % 10 ? (size_t)st.st_size : (size_t)random() % st.st_size;
+
+		memcpy(bad, good, st.st_size);
+		for (int flips = 1 + random() % 8; flips; flips--)
+			bad[random() % reach] = random();
+		fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+		assert_true(fd >= 0 && write(fd, bad, size) == (ssize_t)size);
+		close(fd);
+		use(path);
+	}
+	free(good);
+	free(bad);
 }
 
 static inline int clean(void **state)

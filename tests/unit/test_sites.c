@@ -6,7 +6,6 @@
  */
 #include <dlfcn.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -16,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>
-#include <sys/stat.h>
 #include <sys/user.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -28,7 +26,7 @@
 #include "target/functions.h"
 #include "target/sites.h"
 
-#define FLIP_ROUNDS 2000
+#define FLIP_ROUNDS 400
 #define STEPS_MAX   200000
 
 /* FUNCTION and END wrap a function in symbol size and unwind information, as compilers do. */
@@ -424,33 +422,8 @@ static void use(const char *path)
 
 static void test_flipped(void **state)
 {
-	struct elf *elf = open_library();
-	char path[sizeof(library)];
-	struct stat st;
-	int fd = open(library, O_RDONLY);
-
-	elf__free(elf);
-	assert_true(fd >= 0 && !fstat(fd, &st));
-	uint8_t *good = malloc(st.st_size), *bad = malloc(st.st_size);
-	assert_true(good && bad && read(fd, good, st.st_size) == st.st_size);
-	close(fd);
-	in_dir("flipped", path);
-	srandom(20240607);
-	for (int round = 0; round < FLIP_ROUNDS; round++) {
-		/* Headers, and the dynamic part behind them, are hit more often than the rest. */
-		size_t reach = round % 3 ? (size_t)st.st_size : 1024;
-
-		memcpy(bad, good, st.st_size);
-		for (int flips = 1 + random() % 8; flips; flips--)
-			bad[random() % reach] = random();
-		size_t size = round % 10 ? (size_t)st.st_size : (size_t)random() % st.st_size;
-		fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-		assert_true(fd >= 0 && write(fd, bad, size) == (ssize_t)size);
-		close(fd);
-		use(path);
-	}
-	free(good);
-	free(bad);
+	elf__free(open_library());
+	flip_library(FLIP_ROUNDS, use);
 }
 
 int main(void)
