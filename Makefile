@@ -44,7 +44,7 @@ NATIVE  := $(patsubst tests/bpf/%.c,$(BUILD)/tests/bpf/%,$(wildcard tests/bpf/te
 # The doubles of CUDA's libraries: what tests of GPUs run with where there is none. Made when the tests' Python is there, whose CUDA has headers.
 GPU     := $(BUILD)/tests/gpu
 DOUBLES := $(addprefix $(GPU)/,libcuda.so.1 libcudart.so.13 libcudart.so.12 libcupti.so.13 libnccl.so.2 libnvidia-ml.so.1 libkernels.so \
-	libcollector.so train train-static train-static-stripped)
+	libcollector.so train train-static train-static-stripped calls calls-static)
 
 .PHONY: all doubles setup demo test unit e2e test-matrix test-vm bench lint install clean
 .DELETE_ON_ERROR:
@@ -153,6 +153,13 @@ $(GPU)/train: $(addprefix $(GPU)/,train.o registered.o kernels.o libcudart.so.13
 
 # With the runtime linked into it, as nvcc does if not told otherwise.
 $(GPU)/train-static: $(addprefix $(GPU)/,train.o registered.o kernels.o runtime.o runtime_copy.o libnccl.so.2)
+	$(Q)$(GPU_PROGRAM)
+
+# They call the driver themselves, too.
+$(GPU)/calls: $(addprefix $(GPU)/,calls.o registered.o kernels.o libcudart.so.13 libnccl.so.2 libcuda.so.1)
+	$(Q)$(GPU_PROGRAM)
+
+$(GPU)/calls-static: $(addprefix $(GPU)/,calls.o registered.o kernels.o runtime.o runtime_copy.o libnccl.so.2 libcuda.so.1)
 	$(Q)$(GPU_PROGRAM)
 
 $(GPU)/train-static-stripped: $(GPU)/train-static

@@ -51,7 +51,10 @@ class Jobs:
         return job
 
     def train(self, *args, program="train", **environment_of):
-        """tests/gpu/train.c; program: train, train-static (the runtime is in it), train-static-stripped."""
+        """
+        tests/gpu/train.c, or calls.c; program: train, train-static (the runtime is in it), train-static-stripped,
+        calls, calls-static.
+        """
         return self._start(program, args, [os.path.join(DOUBLES, program)], environment_of)
 
     def python(self, script, *args, python=helpers.PYTHON, **environment_of):

@@ -5,38 +5,19 @@ import collections
 import json
 import re
 import struct
-import subprocess
 import zlib
 
+import gpu
 import helpers
 import pytest
 import recfile
 
-pytestmark = helpers.needs_bpf
+pytestmark = [helpers.needs_bpf, gpu.needs_doubles]
 
-SOURCES = helpers.ROOT / "tests" / "e2e" / "gpu"
 # From our clock to that of the double: two probes, and two more where the runtime's double calls the driver's.
 PER_CALL = 60e-6
 
 APIS = ["", *re.findall(r"X\((\w+), [A-Z_]+, \d, \d, \d, [A-Z]+\)", (helpers.ROOT / "include" / "gpu.h").read_text())]
-
-
-@pytest.fixture(scope="module")
-def doubles(tmp_path_factory):
-    """The directory with the libraries and the programs "calls" and "static", which has the runtime in itself."""
-    out = tmp_path_factory.mktemp("doubles")
-
-    def build(name, *args):
-        subprocess.run(["gcc", "-O2", "-o", out / name, *args, "-Wl,-rpath," + str(out)], cwd=SOURCES, check=True)
-
-    libraries = [out / "libcuda.so.1", out / "libnccl.so.2"]
-    build("libcuda.so.1", "-shared", "-fPIC", "-DDRIVER", "double.c")
-    build("libcudart.so.12", "-shared", "-fPIC", "-DRUNTIME", "double.c", out / "libcuda.so.1")
-    build("libnccl.so.2", "-shared", "-fPIC", "-DNCCL", "double.c", out / "libcuda.so.1")
-    build("libkernels.so", "-shared", "-fPIC", "kernels.c")
-    build("calls", "calls.c", out / "libcudart.so.12", *libraries, "-lpthread")
-    build("static", "-DRUNTIME", "calls.c", "double.c", *libraries, "-lpthread")
-    return out
 
 
 class Recorded:
@@ -74,14 +55,27 @@ class Recorded:
         return dict(found)
 
 
-def truth_of(rows):
-    return {(name, direction): (calls, size, ns / 1e9) for name, direction, calls, size, ns in rows}
+DIRECTIONS = {"HTOD": 1, "DTOH": 2, "DTOD": 3, "HTOH": 4, "": 5}
 
 
-def check(found, truth, untimed=()):
+def counted(log, since=0):
+    """The same of the doubles' log, of calls that are in no other."""
+    found = collections.defaultdict(lambda: [0, 0, 0.0])
+    for call in log.calls():
+        name = gpu.plain(call["name"])
+        if name in APIS and call["start"] >= since:
+            one = found[name, DIRECTIONS[call["text"]] if "Memcpy" in name else 0]
+            one[:] = one[0] + 1, one[1] + call["bytes"], one[2] + (call["end"] - call["start"]) / 1e9
+    return dict(found)
+
+
+def numbers(sums):
+    return {key: tuple(values[:2]) for key, values in sums.items()}
+
+
+def check(found, truth, delayed, untimed=()):
     """Whoever is put off a processor between the double's clock and ours is so for us alone: `delayed` holds that."""
-    delayed = truth.pop(("delayed", 0))[2]
-    assert {key: tuple(values[:2]) for key, values in found.items()} == {key: v[:2] for key, v in truth.items()}
+    assert numbers(found) == numbers(truth)
     for key, (calls, _, seconds) in truth.items():
         if key[0] in untimed:
             continue
@@ -89,31 +83,24 @@ def check(found, truth, untimed=()):
         assert found[key][2] < 1.05 * seconds + PER_CALL * calls + delayed, key
 
 
-def run(bench, doubles, mode, program="calls", options=()):
-    """Attaches to the program and lets it make its calls. (its process, record, recorded, truth)"""
-    out = bench.directory / (program + mode)
-    job = bench.process(doubles / program, mode, out, stdin=subprocess.PIPE)
-    job.until_says(r"^ready \d+$", helpers.READY_SECONDS, "stdout")
-    record = bench.record("-p", job.pid, "--gpu", "uprobe", *options).until_armed()
-    say(job)
-    return job, record, out
+def run(gpu_jobs, mode, program="calls"):
+    """Attaches to tests/gpu/calls.c, and lets it make its calls. (job, record)"""
+    job = gpu_jobs.train(mode, program=program).until_ready()
+    record = gpu_jobs.bench.record("-p", job.pid, "--gpu", "uprobe").until_armed()
+    job.release()
+    return job, record
 
 
-def say(job):
-    job.popen.stdin.write(b"\n")
-    job.popen.stdin.flush()
-
-
-def ended(job, record, out):
-    helpers.until(helpers.END_SECONDS, out.exists, job.what)
-    helpers.until(helpers.END_SECONDS, lambda: out.read_text().endswith("]\n"), job.what)
-    truth = truth_of(json.loads(out.read_text()))
-    if len(truth) > 1:  # names are looked for while the process is there
+def ended(job, record):
+    """(recorded, truth, delayed)"""
+    helpers.until(helpers.END_SECONDS, job.out.exists, job.what)
+    said = json.loads(job.out.read_text())
+    if job.args[0] != "idle":  # names are looked for while the process is there
         helpers.until(helpers.END_SECONDS, lambda: has_rows(record.file), record.what)
-    say(job)
+    job.go.unlink()
     assert job.wait() == 0, job.what()
     assert record.wait() == helpers.OK, record.what()
-    return Recorded(record.file), truth
+    return Recorded(record.file), counted(job.log, said["begin"]), said["delayed"] / 1e9
 
 
 def has_rows(file):
@@ -123,16 +110,16 @@ def has_rows(file):
         return False
 
 
-@pytest.mark.parametrize("program", ["calls", "static"])
-def test_threads(bench, doubles, program):
-    """Four threads, some hundred thousand calls a second; the runtime in a library, or in the program itself."""
-    job, record, out = run(bench, doubles, "threads", program)
-    found, truth = ended(job, record, out)
+@pytest.mark.parametrize("program", ["calls", "calls-static"])
+def test_threads(gpu_jobs, program):
+    """Four threads, as fast as they can; the runtime in a library, or in the program itself."""
+    job, record = run(gpu_jobs, "threads", program)
+    found, truth, delayed = ended(job, record)
     assert sum(calls for calls, _, _ in truth.values()) == 4 * 500 * 10 + 4 * 50 * 2
-    check(found.sums(), truth)
+    check(found.sums(), truth, delayed)
     names = {(api, name) for _, api, _, _, _, _, name, *_ in found.rows if "Launch" in api}
     # 16 is no function's address
-    expected = {("cudaLaunchKernel", name) for name in ("_Z4axpyPfi", "_Z6hiddenPf", "")}
+    expected = {("cudaLaunchKernel", name) for name in ("_Z9layernormmPf", "_Z6hiddenPf", "")}
     assert names == expected | {("cuLaunchKernel", "_Z3getv")}
     (comm,) = [row for row in found.rows if row[1] == "ncclAllReduce"]
     assert (comm[3], comm[6]) == (7, 0x1234)
@@ -141,79 +128,96 @@ def test_threads(bench, doubles, program):
     assert helpers.report(record.file)["lost"] == {"kernels_unnamed": 1}
 
 
-def test_never_called(bench, doubles):
-    job, record, out = run(bench, doubles, "idle")
+def test_never_called(gpu_jobs):
+    job, record = run(gpu_jobs, "idle")
     said = helpers.stepflame("doctor", "-p", job.pid).stdout
     (line,) = [line for line in said.splitlines() if re.match(r"OK +CUDA ", line)]
     assert "functions in 3 files" in line
-    assert set(line.split(": ")[1].split(", ")) == {"libcuda.so.1", "libcudart.so.12", "libnccl.so.2"}
-    found, truth = ended(job, record, out)
-    assert list(truth) == [("delayed", 0)] and found.rows == []
+    assert set(line.split(": ")[1].split(", ")) == {"libcuda.so.1", "libcudart.so.13", "libnccl.so.2"}
+    found, truth, _ = ended(job, record)
+    assert truth == {} and found.rows == []
     assert [tier for tier, _ in found.tiers.values()] == [1]
 
 
-def test_fork(bench, doubles):
-    """A child that was forked when calls had been made."""
-    job, record, out = run(bench, doubles, "fork")
-    found, truth = ended(job, record, out)
+def test_fork(gpu_jobs):
+    """A child that was forked when calls had been made. Its own fail, and so are not logged with what they are about."""
+    job, record = run(gpu_jobs, "fork")
+    found, truth, delayed = ended(job, record)
     (child,) = {row[0] for row in found.rows} - {job.pid}
-    check(found.sums(job.pid), truth)
-    check(found.sums(child), truth_of(json.loads((out.parent / (out.name + ".child")).read_text())))
+    check(found.sums(job.pid), truth, delayed)
+    assert numbers(found.sums(child)) == numbers(truth)
+    path = str(job.out) + ".child"
+    delayed = json.loads(open(path).read())["delayed"] / 1e9
+    by_name = [collections.defaultdict(lambda: [0, 0, 0.0]) for _ in range(2)]
+    for sums, rows in zip(by_name, (found.sums(child), counted(gpu.Log(job.log.path.rpartition(".")[0], child)))):
+        for (name, _), (calls, _, seconds) in rows.items():
+            sums[name][0] += calls
+            sums[name][2] += seconds
+    check(*by_name, delayed)
 
 
-def test_left_by_longjmp(bench, doubles):
+def test_left_by_longjmp(gpu_jobs):
     """The calls that are left are counted; those behind them are whole."""
-    found, truth = ended(*run(bench, doubles, "longjmp"))
-    check(found.sums(), truth, untimed=("cudaEventQuery",))
+    found, truth, delayed = ended(*run(gpu_jobs, "longjmp"))
+    check(found.sums(), truth, delayed, untimed=("cudaEventQuery",))
     assert found.sums()["cudaEventQuery", 0][0] == 100
 
 
-def test_detached_in_the_middle(bench, doubles):
-    """Attached and detached again and again while calls are made."""
-    out = bench.directory / "forever"
-    job = bench.process(doubles / "calls", "forever", out, stdin=subprocess.PIPE)
-    job.until_says(r"^ready \d+$", helpers.READY_SECONDS, "stdout")
-    say(job)
+def test_detached_in_the_middle(bench, gpu_jobs):
+    """Attached and detached again and again while calls are made; nothing is logged, for it to make more of them."""
+    job = gpu_jobs.train("forever", program="calls", GPU_DOUBLE_LOG="").until_ready()
+    job.release()
+    each = {("cudaLaunchKernel", 0): 3, ("cudaMemcpyAsync", 1): 2}
+    each.update({(name, 0): 1 for name in ("cuMemsetD32Async", "cudaMemset", "cudaMemsetAsync", "ncclAllReduce")})
     seen = collections.Counter()
     for _ in range(4):
         record = bench.record("-p", job.pid, "--gpu", "uprobe", "-d", "500ms")
         assert record.wait() == helpers.OK, record.what()
         found = Recorded(record.file).sums()
         seen.update({key: values[0] for key, values in found.items()})
+        # the driver's part of the call in which we came
+        assert sum(values[0] for key, values in found.items() if key not in each) <= 2
         # Each round makes one of these, two of those.
         assert abs(found["cudaMemcpyAsync", 1][0] - 2 * found["cuMemsetD32Async", 0][0]) <= 2
         assert abs(found["cudaLaunchKernel", 0][0] - 3 * found["ncclAllReduce", 0][0]) <= 3
-    say(job)
-    assert job.wait() == 0, job.what()
-    truth = truth_of(json.loads(out.read_text()))
-    del truth["delayed", 0]
-    assert all(0 < seen[key] < calls for key, (calls, _, _) in truth.items())
+    job.go.unlink()
+    rounds = job.truth()["rounds"]
+    assert all(0 < seen[key] < calls * rounds for key, calls in each.items())
 
 
-def test_actions_operators_steps(bench, doubles):
-    job = bench.job("gpu_calls.py", "--doubles", doubles).until_ready()
-    record = bench.record("-p", job.pid, "--gpu", "auto", "--ops", "--timeline", "--step-at", "gpu step")
-    record.until_armed()
+def test_actions_operators_steps(bench, gpu_jobs):
+    job = gpu_jobs.python("gpu_loop.py").until_ready()
+    options = ["--gpu", "auto", "--ops", "--timeline", "--step-at", "loss to host"]
+    record = bench.record("-p", job.pid, *options).until_armed()
     job.release()
     truth = job.truth()
     assert record.wait() == helpers.OK, record.what()
-    found, batches = Recorded(record.file), truth["batches"]
-    counted = truth_of(truth["calls"])
-    counted["delayed", 0] = (0, 0, truth["delayed"])
-    check(found.sums(job.pid), counted)
-    where = {(api, action, op, name): calls for _, api, _, _, action, op, name, calls, *_ in found.rows}
-    assert where.pop(("cudaLaunchKernel", "", "double::launch", "_Z4axpyPfi")) == batches
-    assert where.pop(("cudaLaunchKernel", "backward", "LaunchBackward", "_Z4gradPf")) == batches
-    assert set(where.values()) == {batches} and {key[1:3] for key in where} == {("", "")}
+    found = Recorded(record.file)
+    batches = truth["uploads"]
+    begin = truth["steps"][0][0]
+    check(found.sums(job.pid), counted(job.log, begin), truth["delayed"])
+    # each launch, by what it lies in
+    actions = {"backward": "backward"}
+    launches = collections.Counter((actions.get(part, ""), op, kernel) for _, part, op, kernel in truth["launches"])
+    where = collections.Counter()
+    for _, api, _, _, action, op, name, calls, *_ in found.rows:
+        where[api, action, op.partition(".")[0], name] += calls
+    assert {key[1:]: calls for key, calls in where.items() if key[0] == "cudaLaunchKernel"} == launches
+    rest = {key: calls for key, calls in where.items() if key[0] != "cudaLaunchKernel"}
+    assert rest == {
+        ("cudaMemcpyAsync", "", "", 0): 2 * batches,
+        ("cudaStreamSynchronize", "", "", 0): batches,
+    }
     # each by itself, and in sum
-    assert len(found.calls) == 4 * batches
-    assert [api for api, *_ in found.calls].count("cudaLaunchKernel") == 2 * batches
-    assert {tid for _, _, _, _, tid, _ in found.calls} == {job.pid}
-    # each step
+    calls = [call for call in job.log.calls() if call["start"] >= begin and call["name"] in APIS]
+    assert [api for api, *_ in found.calls] == [call["name"] for call in calls]
+    assert {tid for _, _, _, _, tid, _ in found.calls} == {call["tid"] for call in calls}
+    # each step, from label to label: the end of one turn of the loop, and most of the next
+    in_turn = collections.Counter(turn for turn, *_ in truth["launches"])
     assert len(found.steps) == batches - 1
-    for _, _, pid, _, launches, copies, size, api_ns, sync_ns in found.steps:
-        assert (pid, launches, copies, size) == (job.pid, 2, 1, 1000)
-        assert api_ns > 0 and sync_ns >= 50000
+    for turn, (_, _, pid, _, launches, copies, size, api_ns, sync_ns) in enumerate(found.steps, 1):
+        assert (pid, launches, copies, size) == (job.pid, in_turn[turn], 2, truth["bytes"] + 4)
+        assert api_ns > 0 and sync_ns > 0
     # waits are spans as well
     rows = helpers.actions(helpers.report(record.file, "--all"))
     assert rows["cudaStreamSynchronize"]["count"] == batches and rows["cudaStreamSynchronize"]["kind"] == "sync"

@@ -197,6 +197,8 @@ static const char *const libraries[] = {
 int core__leave(struct core_call *call, int result)
 {
 	call->result = result;
+	if (result)
+		thread.error = result;
 	call->inner_end_ns = core__now();
 	if (hooks)
 		hooks->leave(call);
@@ -213,6 +215,11 @@ int core__leave(struct core_call *call, int result)
 		  call->text ? call->text : "", call->stream, call->context, call->device,
 		  call->recorded ? "true" : "false");
 	return call->result;
+}
+
+int core__error(void)
+{
+	return thread.error;
 }
 
 const struct core_hooks *core__hooks(void)

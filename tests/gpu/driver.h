@@ -17,32 +17,39 @@
 
 #define WORDS(...)    __VA_ARGS__
 
+/* As CUDA's own functions, it ends by a look at what was returned to it, and if that was an error, by another call. */
+#define RUN(body)                                                                           \
+	do {                                                                                \
+		core__enter(&call);                                                         \
+		if (core__leave(&call, sim__ready() ? (body) : CUDA_ERROR_NOT_INITIALIZED)) \
+			return core__error();                                               \
+		return CUDA_SUCCESS;                                                        \
+	} while (0)
+
 /* A function that CUPTI tells of. body: what it does and returns, with `call` for what the log shall say. */
-#define API(name_, arguments, names, body)                                                     \
-	CUresult name_ arguments                                                               \
-	{                                                                                      \
-		name_##_params params = {WORDS names};                                         \
-		struct core_call call = {                                                      \
-			.library = CORE_DRIVER,                                                \
-			.cbid = CUPTI_DRIVER_TRACE_CBID_##name_,                               \
-			.name = #name_,                                                        \
-			.params = &params,                                                     \
-		};                                                                             \
-		core__enter(&call);                                                            \
-		return core__leave(&call, sim__ready() ? (body) : CUDA_ERROR_NOT_INITIALIZED); \
+#define API(name_, arguments, names, body)                       \
+	CUresult name_ arguments                                 \
+	{                                                        \
+		name_##_params params = {WORDS names};           \
+		struct core_call call = {                        \
+			.library = CORE_DRIVER,                  \
+			.cbid = CUPTI_DRIVER_TRACE_CBID_##name_, \
+			.name = #name_,                          \
+			.params = &params,                       \
+		};                                               \
+		RUN(body);                                       \
 	}
 
 /* One without arguments. */
-#define API0(name_, body)                                                                      \
-	CUresult name_(void)                                                                   \
-	{                                                                                      \
-		struct core_call call = {                                                      \
-			.library = CORE_DRIVER,                                                \
-			.cbid = CUPTI_DRIVER_TRACE_CBID_##name_,                               \
-			.name = #name_,                                                        \
-		};                                                                             \
-		core__enter(&call);                                                            \
-		return core__leave(&call, sim__ready() ? (body) : CUDA_ERROR_NOT_INITIALIZED); \
+#define API0(name_, body)                                        \
+	CUresult name_(void)                                     \
+	{                                                        \
+		struct core_call call = {                        \
+			.library = CORE_DRIVER,                  \
+			.cbid = CUPTI_DRIVER_TRACE_CBID_##name_, \
+			.name = #name_,                          \
+		};                                               \
+		RUN(body);                                       \
 	}
 
 /* The default stream of the variants for one per thread. */

@@ -78,11 +78,16 @@ int runtime__begin(void)
 	return error;
 }
 
-cudaError_t runtime__end(struct core_call *call, int result)
+int runtime__end(struct core_call *call, int result)
 {
 	if (result)
 		mine.error = result;
-	return (cudaError_t)runtime.core->leave(call, result);
+	return runtime.core->leave(call, result);
+}
+
+cudaError_t runtime__error(void)
+{
+	return (cudaError_t)mine.error;
 }
 
 /* --- kernels --- */

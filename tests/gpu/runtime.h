@@ -14,7 +14,8 @@
 const struct core *runtime__load(void); /* NULL: there is no driver */
 void *runtime__driver_entry(const char *name);
 int runtime__begin(void); /* the thread gets a context; 0 or an error */
-cudaError_t runtime__end(struct core_call *call, int result);
+int runtime__end(struct core_call *call, int result);
+cudaError_t runtime__error(void); /* the thread's last */
 
 /* What the call is about, for the log; these return the stream as it was. */
 CUstream runtime__about(struct core_call *call, CUstream stream);
@@ -30,6 +31,22 @@ CUstream runtime__about_ptsz(struct core_call *call, CUstream stream);
 
 #define WORDS(...) __VA_ARGS__
 
+/*
+ * What each does with its `call`, of which body says more. As CUDA's own functions, it ends by a look at what was returned
+ * to it, and if that was an error, by another call.
+ */
+#define RUN(body)                                                     \
+	do {                                                          \
+		int error;                                            \
+		if (!runtime__load())                                 \
+			return cudaErrorInsufficientDriver;           \
+		runtime__load()->enter(&call);                        \
+		error = runtime__begin();                             \
+		if (runtime__end(&call, error ? error : (int)(body))) \
+			return runtime__error();                      \
+		return cudaSuccess;                                   \
+	} while (0)
+
 /* A function that CUPTI tells of, by its name and version there. */
 #define API(name_, version, arguments, names, body)                           \
 	cudaError_t name_ arguments                                           \
@@ -41,12 +58,7 @@ CUstream runtime__about_ptsz(struct core_call *call, CUstream stream);
 			.name = #name_,                                       \
 			.params = &params,                                    \
 		};                                                            \
-		int error;                                                    \
-		if (!runtime__load())                                         \
-			return cudaErrorInsufficientDriver;                   \
-		runtime__load()->enter(&call);                                \
-		error = runtime__begin();                                     \
-		return runtime__end(&call, error ? error : (int)(body));      \
+		RUN(body);                                                    \
 	}
 
 /* One without arguments. */
@@ -58,12 +70,7 @@ CUstream runtime__about_ptsz(struct core_call *call, CUstream stream);
 			.cbid = CUPTI_RUNTIME_TRACE_CBID_##name_##_##version, \
 			.name = #name_,                                       \
 		};                                                            \
-		int error;                                                    \
-		if (!runtime__load())                                         \
-			return cudaErrorInsufficientDriver;                   \
-		runtime__load()->enter(&call);                                \
-		error = runtime__begin();                                     \
-		return runtime__end(&call, error ? error : (int)(body));      \
+		RUN(body);                                                    \
 	}
 
 #define ADDRESS(p) ((CUdeviceptr)(uintptr_t)(p))

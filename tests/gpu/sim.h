@@ -34,6 +34,7 @@ struct sim_context {
 };
 
 struct core_thread {
+	int error; /* of the last call that failed */
 	uint32_t tid, depth, correlation;
 	uint32_t api_depth;          /* calls of CUDA alone, which have correlation ids */
 	struct sim_context *context; /* current */
@@ -45,6 +46,7 @@ uint32_t core__tid(void);
 struct core_thread *core__thread(void);
 void core__enter(struct core_call *call);
 int core__leave(struct core_call *call, int result);
+int core__error(void); /* what the last call of the thread that failed returned */
 void core__log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 const struct core_hooks *core__hooks(void);
 
