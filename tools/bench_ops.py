@@ -8,16 +8,12 @@ steps of a small model (free, in a window, under torch.profiler, free again). Pr
 here passes or fails.
 """
 import argparse
-import ctypes
-import json
 import os
-import re
-import struct
 import subprocess
 import sys
 import tempfile
 
-from paired import Recording, spread
+from paired import Asked, BareProbes, Recording, spread
 
 # Of operators alone, as torch.profiler's is: samples and system calls are another thing, with a benchmark of their own.
 OPS = ["--ops", "-F", "0", "--no-syscalls"]
@@ -67,71 +63,8 @@ for line in sys.stdin:
 OP = "_ZN2at4_ops4neg_4callERNS_6TensorE"
 
 
-class Job:
-    """Does what it is asked, and is idle else."""
-
-    def __init__(self, folder: str):
-        script = os.path.join(folder, "job.py")
-        with open(script, "w") as f:
-            f.write(JOB)
-        self.process = subprocess.Popen([sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=subprocess.DEVNULL, text=True)
-        self.pid = self.process.pid
-        self.library = os.path.join(self._answer()["torch"], "lib", "libtorch_cpu.so")
-
-    def _answer(self):
-        for line in self.process.stdout:
-            if line.startswith(("{", "[")) or re.match(r"[0-9.]", line):
-                return json.loads(line)
-        sys.exit("bench: the job ended")
-
-    def ask(self, what: str):
-        self.process.stdin.write(what + "\n")
-        self.process.stdin.flush()
-        return self._answer()
-
-    def stop(self) -> None:
-        self.process.kill()
-        self.process.wait()
-
-
-class BareProbes:
-    """Uprobes whose program only counts its hits: by the bpf system call itself, so that nothing of stepflame is in it."""
-
-    MAP_CREATE, MAP_LOOKUP, PROG_LOAD, LINK_CREATE = 0, 1, 5, 28
-    ARRAY, KPROBE, UPROBE_MULTI = 2, 2, 48
-
-    def __init__(self, path: str, offsets: list[int], pid: int):
-        self.libc = ctypes.CDLL(None, use_errno=True)
-        self.map = self._bpf(self.MAP_CREATE, struct.pack("=IIII", self.ARRAY, 4, 8, 1))
-        # r1 = &value; r2 = 1; lock *r1 += r2; r0 = 0; exit
-        code = struct.pack("=" + "BBhi" * 6, 0x18, 0x21, 0, self.map, 0, 0, 0, 0, 0xB7, 2, 0, 1, 0xDB, 0x21, 0, 0, 0xB7, 0, 0, 0, 0x95, 0, 0, 0)
-        self.code, self.license = ctypes.create_string_buffer(code), ctypes.create_string_buffer(b"GPL")
-        attr = struct.pack("=IIQQ", self.KPROBE, len(code) // 8, ctypes.addressof(self.code), ctypes.addressof(self.license))
-        self.prog = self._bpf(self.PROG_LOAD, attr + struct.pack("=IIQII16sII", 0, 0, 0, 0, 0, b"", 0, self.UPROBE_MULTI))
-        self.path = ctypes.create_string_buffer(path.encode())
-        self.offsets = (ctypes.c_uint64 * len(offsets))(*offsets)
-        attr = struct.pack("=IIIIQQQQIII", self.prog, 0, self.UPROBE_MULTI, 0, ctypes.addressof(self.path),
-                           ctypes.addressof(self.offsets), 0, 0, len(offsets), 0, pid)
-        self.link = self._bpf(self.LINK_CREATE, attr)
-
-    def _bpf(self, command: int, attr: bytes) -> int:
-        buffer = ctypes.create_string_buffer(attr, 144)
-        fd = self.libc.syscall(321, command, buffer, 144)
-        if fd < 0:
-            sys.exit(f"bench: bpf command {command}: {os.strerror(ctypes.get_errno())}")
-        return fd
-
-    def hits(self) -> int:
-        key, value = ctypes.c_uint32(0), ctypes.c_uint64(0)
-        self._bpf(self.MAP_LOOKUP, struct.pack("=IIQQQ", self.map, 0, ctypes.addressof(key), ctypes.addressof(value), 0))
-        return value.value
-
-    def stop(self) -> int:
-        hits = self.hits()
-        for fd in (self.link, self.prog, self.map):
-            os.close(fd)
-        return hits
+def library_of(job: Asked) -> str:
+    return os.path.join(job.said["torch"], "lib", "libtorch_cpu.so")
 
 
 def sites(tool: str, library: str, symbol: str) -> list[int]:
@@ -140,12 +73,12 @@ def sites(tool: str, library: str, symbol: str) -> list[int]:
     return [int(word, 16) for word in line.split()[:-1]]
 
 
-def call_price(args, folder: str, job: Job) -> None:
-    places = sites(args.sites, job.library, OP)
+def call_price(args, folder: str, job: Asked) -> None:
+    places = sites(args.sites, library_of(job), OP)
     bare, window, torch_profiler = [], [], []
     for _ in range(args.rounds):
         free = job.ask(f"calls({args.calls})")
-        probes = BareProbes(job.library, places, job.pid)
+        probes = BareProbes(library_of(job), places, job.pid)
         bare.append((job.ask(f"calls({args.calls})") - free) * 1e9)
         hits = probes.stop()
         if hits != len(places) * args.calls:
@@ -162,7 +95,7 @@ def call_price(args, folder: str, job: Job) -> None:
           f"ratio {spread(ratios, '.2f')}; torch.profiler +{spread(torch_profiler, '.0f')} ns")
 
 
-def step_price(args, folder: str, job: Job) -> None:
+def step_price(args, folder: str, job: Asked) -> None:
     n, rows = args.steps, {}
 
     def add(**values):
@@ -199,7 +132,7 @@ def step_price(args, folder: str, job: Job) -> None:
           f"key_averages {spread(rows['averages'], '.2f')}")
 
 
-def timeline_size(args, folder: str, job: Job) -> None:
+def timeline_size(args, folder: str, job: Asked) -> None:
     n = args.steps
     plain = Recording(args.stepflame, folder, job.pid, *OPS)
     job.ask(f"steps({n})")
@@ -215,7 +148,7 @@ def timeline_size(args, folder: str, job: Job) -> None:
           f"{profiled['trace_bytes'] / profiled['events']:.0f} an event; lost {lost or 'nothing'}")
 
 
-def memory(args, folder: str, job: Job) -> None:
+def memory(args, folder: str, job: Asked) -> None:
     """Resident memory under a schedule that repeats; the first tenth warms up."""
     recording = Recording(args.stepflame, folder, job.pid, *OPS, "--schedule", "wait=40,warmup=5,active=5,repeat=0")
     seen = []
@@ -239,7 +172,7 @@ def main() -> None:
     args = parser.parse_args()
     parts = {"calls": call_price, "steps": step_price, "timeline": timeline_size, "memory": memory}
     with tempfile.TemporaryDirectory() as folder:
-        job = Job(folder)
+        job = Asked(folder, JOB)
         try:
             for name, part in parts.items():
                 if args.only in (None, name):

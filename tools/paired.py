@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """What the tools that measure share: a job that writes down how far it came, stepflame on a job, and a median with its spread."""
 import array
+import ctypes
 import json
 import os
 import re
 import resource
 import signal
 import statistics
+import struct
 import subprocess
 import sys
 import time
@@ -54,6 +56,73 @@ class Job:
         times = array.array("d")
         times.frombytes(raw[: len(raw) // 8 * 8])
         return list(times)
+
+
+class Asked:
+    """A script that prints a line of JSON when it is ready (`said`), and then one for each line that it reads: it does what it is asked, and is idle else."""
+
+    def __init__(self, folder: str, script: str, env: dict | None = None):
+        path = os.path.join(folder, "job.py")
+        with open(path, "w") as f:
+            f.write(script)
+        self.process = subprocess.Popen([sys.executable, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=subprocess.DEVNULL, text=True, env={**os.environ, **(env or {})})
+        self.pid = self.process.pid
+        self.said = self._answer()
+
+    def _answer(self):
+        for line in self.process.stdout:
+            if line.startswith(("{", "[")) or re.match(r"[0-9.]", line):
+                return json.loads(line)
+        sys.exit("bench: the job ended")
+
+    def ask(self, what: str):
+        self.process.stdin.write(what + "\n")
+        self.process.stdin.flush()
+        return self._answer()
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+class BareProbes:
+    """Uprobes whose program only counts its hits: by the bpf system call itself, so that nothing of stepflame is in it."""
+
+    MAP_CREATE, MAP_LOOKUP, PROG_LOAD, LINK_CREATE = 0, 1, 5, 28
+    ARRAY, KPROBE, UPROBE_MULTI = 2, 2, 48
+
+    def __init__(self, path: str, offsets: list[int], pid: int):
+        self.libc = ctypes.CDLL(None, use_errno=True)
+        self.map = self._bpf(self.MAP_CREATE, struct.pack("=IIII", self.ARRAY, 4, 8, 1))
+        # r1 = &value; r2 = 1; lock *r1 += r2; r0 = 0; exit
+        code = struct.pack("=" + "BBhi" * 6, 0x18, 0x21, 0, self.map, 0, 0, 0, 0, 0xB7, 2, 0, 1, 0xDB, 0x21, 0, 0, 0xB7, 0, 0, 0, 0x95, 0, 0, 0)
+        self.code, self.license = ctypes.create_string_buffer(code), ctypes.create_string_buffer(b"GPL")
+        attr = struct.pack("=IIQQ", self.KPROBE, len(code) // 8, ctypes.addressof(self.code), ctypes.addressof(self.license))
+        self.prog = self._bpf(self.PROG_LOAD, attr + struct.pack("=IIQII16sII", 0, 0, 0, 0, 0, b"", 0, self.UPROBE_MULTI))
+        self.path = ctypes.create_string_buffer(path.encode())
+        self.offsets = (ctypes.c_uint64 * len(offsets))(*offsets)
+        attr = struct.pack("=IIIIQQQQIII", self.prog, 0, self.UPROBE_MULTI, 0, ctypes.addressof(self.path),
+                           ctypes.addressof(self.offsets), 0, 0, len(offsets), 0, pid)
+        self.link = self._bpf(self.LINK_CREATE, attr)
+
+    def _bpf(self, command: int, attr: bytes) -> int:
+        buffer = ctypes.create_string_buffer(attr, 144)
+        fd = self.libc.syscall(321, command, buffer, 144)
+        if fd < 0:
+            sys.exit(f"bench: bpf command {command}: {os.strerror(ctypes.get_errno())}")
+        return fd
+
+    def hits(self) -> int:
+        key, value = ctypes.c_uint32(0), ctypes.c_uint64(0)
+        self._bpf(self.MAP_LOOKUP, struct.pack("=IIQQQ", self.map, 0, ctypes.addressof(key), ctypes.addressof(value), 0))
+        return value.value
+
+    def stop(self) -> int:
+        hits = self.hits()
+        for fd in (self.link, self.prog, self.map):
+            os.close(fd)
+        return hits
 
 
 class Recording:

@@ -3,7 +3,7 @@
  * Prints the probe sites that stepflame would choose in a library, for developers. In: an ELF file and a POSIX extended
  * regular expression over its (mangled) function names, or 0xADDRESS. Out: a line per function, "entry exit... name" as
  * file offsets, then a summary on stderr. With -v each site is followed by its depth, and by * when the kernel would
- * single-step it.
+ * single-step it. `gpu`: those of functions of CUDA and NCCL, a line per probe.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -13,8 +13,12 @@
 #include <string.h>
 #include <time.h>
 
+#include "session/gpu_functions.h"
+#include "target/cuda.h"
 #include "target/elf.h"
 #include "target/sites.h"
+
+#include "../include/probes.h"
 
 struct run {
 	const struct elf *elf;
@@ -94,6 +98,26 @@ static int each(const struct elf_symbol *symbol, void *ctx)
 	return 0;
 }
 
+/* Ends by themselves, then entries: several functions may share an end. */
+static int print_gpu(struct run *run)
+{
+	struct probe_list lists[2] = {0};
+	int cnt = gpu_functions__add(run->elf, &lists[0], &lists[1]);
+
+	for (size_t i = 0; i < 2; i++) {
+		for (size_t k = 0; cnt > 0 && k < lists[i].cnt; k++) {
+			uint32_t event = COOKIE_EVENT(lists[i].cookies[k]), fn = COOKIE_FN(lists[i].cookies[k]);
+			const char *name =
+				event == PROBE_GPU_CALL || event == PROBE_GPU_RETURN ? cuda__name(fn) : "handle";
+
+			if (!regexec(&run->want, name, 0, NULL, 0))
+				printf("%lx %s%s\n", lists[i].offsets[k], i ? "" : "end ", name);
+		}
+		probe_list__release(&lists[i]);
+	}
+	return cnt < 0 ? 1 : 0;
+}
+
 static double cpu_seconds(void)
 {
 	struct timespec t;
@@ -107,17 +131,19 @@ int main(int argc, char **argv)
 	struct run run = {.policy = SITES_STRICT};
 	struct elf *elf = NULL;
 	double start = cpu_seconds();
+	bool gpu = argc > 2 && !strcmp(argv[argc - 1], "gpu");
+	int err;
 
 	run.verbose = argc > 1 && !strcmp(argv[1], "-v");
 	argv += run.verbose;
 	argc -= run.verbose;
 	if (argc == 4 && !strcmp(argv[3], "after-work"))
 		run.policy = SITES_AFTER_WORK;
-	else if (argc != 3 && !(argc == 4 && !strcmp(argv[3], "strict"))) {
-		fprintf(stderr, "usage: sites [-v] LIB REGEX|0xADDRESS [strict|after-work]\n");
+	else if (argc != 3 && !(argc == 4 && (gpu || !strcmp(argv[3], "strict")))) {
+		fprintf(stderr, "usage: sites [-v] LIB REGEX|0xADDRESS [strict|after-work|gpu]\n");
 		return 2;
 	}
-	int err = elf__new(argv[1], &elf);
+	err = elf__new(argv[1], &elf);
 	if (err) {
 		fprintf(stderr, "sites: %s: %s\n", argv[1], strerror(-err));
 		return 1;
@@ -131,17 +157,20 @@ int main(int argc, char **argv)
 		free(run.seen);
 		return 2;
 	}
-	if (!strncmp(argv[2], "0x", 2))
+	if (gpu)
+		err = print_gpu(&run);
+	else if (!strncmp(argv[2], "0x", 2))
 		find(&run, &(struct elf_symbol){.name = argv[2], .vaddr = strtoull(argv[2], NULL, 16)});
 	else
 		elf__each_symbol(elf, each, &run);
-	fprintf(stderr,
-		"%u functions: %u one emulated exit, %u several, %u with a stepped exit, %u failed; "
-		"%u entries emulated; depth known at %u of %u exits; %.3f s of CPU\n",
-		run.function_cnt, run.one_cnt, run.several_cnt, run.stepped_cnt, run.failed_cnt, run.entry_cnt,
-		run.depth_cnt, run.site_cnt, cpu_seconds() - start);
+	if (!gpu)
+		fprintf(stderr,
+			"%u functions: %u one emulated exit, %u several, %u with a stepped exit, %u failed; "
+			"%u entries emulated; depth known at %u of %u exits; %.3f s of CPU\n",
+			run.function_cnt, run.one_cnt, run.several_cnt, run.stepped_cnt, run.failed_cnt, run.entry_cnt,
+			run.depth_cnt, run.site_cnt, cpu_seconds() - start);
 	regfree(&run.want);
 	free(run.seen);
 	elf__free(elf);
-	return 0;
+	return err;
 }

@@ -2,10 +2,11 @@
 /*
  * A client of CUPTI, by which the double of it is tested: loaded by CUDA_INJECTION64_PATH, it enables what the numbers in
  * GPU_COLLECTOR_KINDS say, writes each record as a line of JSON to GPU_COLLECTOR_OUT when the program ends, and counts
- * callbacks.
+ * callbacks. With GPU_COLLECTOR_SILENT it drops the records.
  */
 #include <cupti.h>
 #include <dlfcn.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,7 @@
 
 static FILE *out;
 static unsigned long entered, left;
+static bool silent;
 
 #define CUPTI(name) ((__typeof__(name) *)dlsym(library, #name))
 static void *library;
@@ -83,9 +85,9 @@ static void tell(const CUpti_Activity *record)
 static void complete(CUcontext context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid)
 {
 	CUpti_Activity *record = NULL;
-	CUptiResult result;
+	CUptiResult result = CUPTI_ERROR_MAX_LIMIT_REACHED;
 
-	while (!(result = CUPTI(cuptiActivityGetNextRecord)(buffer, valid, &record)))
+	while (!silent && !(result = CUPTI(cuptiActivityGetNextRecord)(buffer, valid, &record)))
 		tell(record);
 	if (valid && result != CUPTI_ERROR_MAX_LIMIT_REACHED)
 		fprintf(out, "{\"kind\":-1,\"result\":%d}\n", result);
@@ -121,6 +123,7 @@ int InitializeInjection(void)
 	out = library && path ? fopen(path, "we") : NULL;
 	if (!out)
 		return 0;
+	silent = getenv("GPU_COLLECTOR_SILENT");
 	atexit(end);
 	CUPTI(cuptiSetThreadIdType)(CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM);
 	result = CUPTI(cuptiSubscribe)(&subscriber, called, NULL);
@@ -128,7 +131,8 @@ int InitializeInjection(void)
 		fprintf(out, "{\"kind\":-3,\"result\":%d}\n", result);
 		return 1;
 	}
-	CUPTI(cuptiEnableDomain)(1, subscriber, CUPTI_CB_DOMAIN_RUNTIME_API);
+	if (!silent)
+		CUPTI(cuptiEnableDomain)(1, subscriber, CUPTI_CB_DOMAIN_RUNTIME_API);
 	CUPTI(cuptiActivityRegisterCallbacks)(request, complete);
 	for (char *rest = strdup(kinds ? kinds : ""), *word; (word = strsep(&rest, ","));)
 		if (*word)

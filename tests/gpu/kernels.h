@@ -24,4 +24,11 @@ typedef void (*kernels_register)(void **handle, const char *host, char *device, 
 
 void kernels__register(kernels_register register_function);
 
+/* cudaLaunchKernel, where a dim3 lies as it does in registers */
+typedef int (*kernels_launch)(const void *host, unsigned long grid_xy, unsigned long grid_z, unsigned long block_xy,
+			      unsigned long block_z, void **args, unsigned long shared, void *stream);
+
+/* Launches so many, by turns, and does nothing else. The first error, or 0. */
+int kernels__launch(kernels_launch launch, unsigned long cnt, void *stream);
+
 #endif
