@@ -12,14 +12,16 @@
 #include "span.h"
 #include "steps.h"
 
-#define GPU_ROWS    16384
-#define GPU_HANDLES 16384
+#define GPU_HANDLES   16384
+#define GPU_ROW_TRIES 16 /* neighbours looked at before the table counts as full */
 
+/* In an array that the verifier inlines and user space maps: as with operators, each call of the target passes here. */
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, GPU_ROWS);
-	__type(key, struct gpu_calls_key);
-	__type(value, struct gpu_calls_val);
+	__type(key, u32);
+	__type(value, struct gpu_entry);
 } gpu_rows __weak SEC(".maps");
 
 struct gpu_handle {
@@ -148,36 +150,65 @@ static __always_inline void gpu__send_object(const struct gpu_calls_key *key)
 	bpf_ringbuf_submit(rec, 0); /* at once: the process may be gone soon */
 }
 
-/* NULL (counted): there is no room. */
-static __always_inline struct gpu_calls_val *gpu_row__at(const struct gpu_calls_key *key)
+static __always_inline u64 gpu_key__hash(const struct gpu_calls_key *key)
 {
-	const struct gpu_calls_val zero = {};
-	struct gpu_calls_val *val = bpf_map_lookup_elem(&gpu_rows, key);
+	u64 h = ((u64)key->pid << 32 | (u32)key->api << 16 | (u32)key->direction << 8 | key->dtype) ^
+		key->action * 0x9e3779b97f4a7c15ULL ^ key->op * 0xd6e8feb86659fd93ULL ^
+		key->object * 0xa0761d6478bd642fULL;
 
-	if (val)
-		return val;
-	bpf_map_update_elem(&gpu_rows, key, &zero, BPF_NOEXIST);
-	val = bpf_map_lookup_elem(&gpu_rows, key);
-	if (!val)
-		count(CNT_GPU_CALLS_LOST);
-	else if (key->object && gpu_function__at(key->api)->class == GPU_LAUNCH)
-		gpu__send_object(key);
-	return val;
+	h = (h ^ h >> 29) * 0xbf58476d1ce4e5b9ULL;
+	return (h ^ h >> 32) | 1;
+}
+
+static __always_inline struct gpu_entry *gpu_row__at(u32 i)
+{
+	return bpf_map_lookup_elem(&gpu_rows, &i);
+}
+
+/* Index of the row of that key, which is made when it is not there; GPU_ROWS (counted): there is no room. */
+static __always_inline u32 gpu_row__find(const struct gpu_calls_key *key)
+{
+	u64 hash = gpu_key__hash(key);
+	u32 first = hash >> 40;
+
+	for (u32 n = 0; n < GPU_ROW_TRIES; n++) {
+		u32 i = (first + n) % GPU_ROWS;
+		struct gpu_entry *row = gpu_row__at(i);
+		u64 seen;
+
+		if (!row)
+			break;
+		seen = row->hash;
+		if (!seen) {
+			seen = __sync_val_compare_and_swap(&row->hash, 0, hash);
+			if (!seen) {
+				row->key = *key;
+				if (key->object && gpu_function__at(key->api)->class == GPU_LAUNCH)
+					gpu__send_object(key);
+				return i;
+			}
+		}
+		if (seen == hash)
+			return i;
+	}
+	count(CNT_GPU_CALLS_LOST);
+	return GPU_ROWS;
 }
 
 /* The call that is open on a thread begins. */
 __weak __noinline int gpu_row__begin(struct gpu_open *open, struct proc *proc)
 {
-	struct gpu_calls_val *val;
+	struct gpu_entry *row;
 	u32 class;
 
 	if (!open || !proc)
 		return 0;
-	val = gpu_row__at(&open->key);
-	if (val) {
-		__sync_fetch_and_add(&val->calls, 1);
+	open->row = gpu_row__find(&open->key);
+	row = gpu_row__at(open->row);
+	if (row) {
+		__sync_fetch_and_add(&row->val.calls, 1);
 		if (open->bytes)
-			__sync_fetch_and_add(&val->bytes, open->bytes);
+			__sync_fetch_and_add(&row->val.bytes, open->bytes);
 	}
 	class = gpu_function__at(open->key.api)->class;
 	if (class == GPU_LAUNCH || class == GPU_GRAPH)
@@ -190,26 +221,22 @@ __weak __noinline int gpu_row__begin(struct gpu_open *open, struct proc *proc)
 }
 
 /* It ends: it took so long. */
-__weak __noinline int gpu_row__end(struct gpu_open *open, struct proc *proc, u64 ns)
+static __always_inline void gpu_row__end(const struct gpu_open *open, struct proc *proc, u64 ns)
 {
-	struct gpu_calls_val *val;
+	struct gpu_entry *row = gpu_row__at(open->row);
 	u64 old;
 
-	if (!open || !proc)
-		return 0;
-	val = bpf_map_lookup_elem(&gpu_rows, &open->key);
-	if (val) {
-		__sync_fetch_and_add(&val->total_ns, ns);
-		old = val->max_ns;
+	if (row) {
+		__sync_fetch_and_add(&row->val.total_ns, ns);
+		old = row->val.max_ns;
 		/* As in agg__add: one retry is enough. */
-		if (ns > old && __sync_val_compare_and_swap(&val->max_ns, old, ns) != old && ns > val->max_ns)
-			val->max_ns = ns;
+		if (ns > old && __sync_val_compare_and_swap(&row->val.max_ns, old, ns) != old && ns > row->val.max_ns)
+			row->val.max_ns = ns;
 	}
 	if (gpu_function__at(open->key.api)->class == GPU_SYNC)
 		__sync_fetch_and_add(&proc->gpu.sync_ns, ns);
 	else
 		__sync_fetch_and_add(&proc->gpu.api_ns, ns);
-	return 0;
 }
 
 /* Is each call told now? */
@@ -292,11 +319,23 @@ static __always_inline void gpu__fill(struct pt_regs *ctx, struct gpu_open *open
 	open->key.object = gpu__argument(ctx, f->object);
 }
 
+/* As thread__enter, but for its time: a call's is taken last. */
+static __always_inline struct thread *gpu__thread(struct task_struct *task, u64 sp)
+{
+	struct thread *t = thread__of(task);
+
+	if (t && t->framed) {
+		t->now_ns = bpf_ktime_get_ns();
+		span__repair(t, sp);
+	}
+	return t;
+}
+
 static __always_inline void gpu__enter(struct pt_regs *ctx, struct task_struct *task, struct proc *proc, u32 pid,
 				       u32 api, u64 frame, u32 flags)
 {
 	const struct gpu_function *f = gpu_function__at(api);
-	struct thread *t = thread__enter(task, entry_sp(ctx, frame));
+	struct thread *t = gpu__thread(task, entry_sp(ctx, frame));
 	struct gpu_open *open;
 	struct span *s = NULL;
 	bool counts;
@@ -319,8 +358,8 @@ static __always_inline void gpu__enter(struct pt_regs *ctx, struct task_struct *
 	if (!counts)
 		return;
 	gpu_row__begin(open, proc);
-	open->start_ns = t->now_ns;
 	if (flags & COOKIE_NO_END) {
+		open->start_ns = bpf_ktime_get_ns();
 		count(CNT_GPU_UNTIMED);
 		if (gpu__tells(proc, open->start_ns))
 			gpu__tell(t, proc, task, 0);

@@ -84,7 +84,8 @@ struct gpu_open {
 	u64 start_ns;
 	u64 bytes;
 	struct gpu_calls_key key;
-	u64 soft;      /* it may end unseen */
+	u32 row;       /* index in gpu_rows */
+	u32 soft;      /* it may end unseen */
 	u64 handle_at; /* where a kernel's handle will be; 0: nowhere */
 	u64 handle_name;
 };

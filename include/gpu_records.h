@@ -43,6 +43,15 @@ struct gpu_calls_val {
 	__u64 bytes;
 };
 
+/* A row of the table in which BPF counts: an open hash table. */
+struct gpu_entry {
+	__u64 hash; /* of the key; 0: free */
+	struct gpu_calls_key key;
+	struct gpu_calls_val val; /* no calls: the key is not whole yet */
+};
+
+#define GPU_ROWS 16384
+
 struct rec_gpu_calls {
 	struct rec_hdr hdr;
 	struct gpu_calls_key key;

@@ -48,11 +48,38 @@ static void call(u32 api, u64 frame, u64 ns, struct arguments a)
 	end(api, frame);
 }
 
+struct find {
+	struct gpu_calls_key key;
+	const struct gpu_entry *row;
+	u32 cnt;
+};
+
+static bool find__visit(const void *key, void *value, void *arg)
+{
+	const struct gpu_entry *row = value;
+	struct find *find = arg;
+
+	(void)key;
+	find->cnt += row->hash != 0;
+	if (row->hash && !memcmp(&row->key, &find->key, sizeof(find->key)))
+		find->row = row;
+	return true;
+}
+
 static const struct gpu_calls_val *row_of(u32 api, u32 direction, u32 dtype, u64 action, u64 object)
 {
-	struct gpu_calls_key key = {JOB_PID, api, direction, dtype, action, 0, object};
+	struct find find = {.key = {JOB_PID, api, direction, dtype, action, 0, object}};
 
-	return bpf_map_lookup_elem(&gpu_rows, &key);
+	native_map__each(&gpu_rows, find__visit, &find);
+	return find.row ? &find.row->val : NULL;
+}
+
+static u32 row_cnt(void)
+{
+	struct find find = {};
+
+	native_map__each(&gpu_rows, find__visit, &find);
+	return find.cnt;
 }
 
 static void expect_calls(const struct gpu_calls_val *val, u64 calls, u64 total_ns, u64 max_ns, u64 bytes)
@@ -98,11 +125,34 @@ static void test_arguments(void **state)
 	expect_calls(row_of(GPU_API_ncclAllReduce, 0, 7, 0, 0x77), 1, 5, 5, 400);
 	expect_calls(row_of(GPU_API_ncclAllReduce, 0, 200, 0, 0x77), 1, 5, 5, 0); /* no such type */
 	expect_calls(row_of(GPU_API_cudaLaunchKernelExC, 0, 0, 0, 0x55), 2, 10, 5, 0);
-	assert_int_equal(native_map__cnt(&gpu_rows), 7);
+	assert_int_equal(row_cnt(), 7);
 	/* a kernel is told once */
 	assert_int_equal(((const struct rec_gpu_object *)record(REC_GPU_OBJECT, 0))->object, 0x55);
 	assert_null(record(REC_GPU_OBJECT, 1));
 	expect_counters(CNT__COUNT);
+}
+
+static bool called_once(const void *key, void *value, void *arg)
+{
+	const struct gpu_entry *row = value;
+
+	(void)key;
+	(void)arg;
+	if (row->hash)
+		expect_calls(&row->val, 1, 5, 5, 0);
+	return true;
+}
+
+/* What finds no room is lost, counted, and in no other row. */
+static void test_table_full(void **state)
+{
+	(void)state;
+	for (u64 i = 0; i < 2 * GPU_ROWS; i++)
+		call(GPU_API_cuLaunchKernel, SLOT(1), 5, ARGS(0x1000 + 64 * i));
+	native_map__each(&gpu_rows, called_once, NULL);
+	assert_in_range(row_cnt(), GPU_ROWS / 2, GPU_ROWS);
+	assert_int_equal(counter(CNT_GPU_CALLS_LOST) + row_cnt(), 2 * GPU_ROWS);
+	assert_int_equal(job.proc->gpu.launches, 2 * GPU_ROWS);
 }
 
 static void test_inside(void **state)
@@ -116,7 +166,7 @@ static void test_inside(void **state)
 	end(GPU_API_cudaMemcpyAsync, SLOT(1));
 	end(GPU_API_cudaMemcpyAsync, SLOT(1)); /* once more: it has ended */
 	expect_calls(row_of(GPU_API_cudaMemcpyAsync, GPU_HTOD_DIRECTION, 0, 0, 0), 1, 37, 37, 300);
-	assert_int_equal(native_map__cnt(&gpu_rows), 1);
+	assert_int_equal(row_cnt(), 1);
 	expect_row(SPAN_SYNC, 0, 0, 1, 20, 20);
 	assert_int_equal(job.proc->gpu.copies, 1);
 	assert_int_equal(job.proc->gpu.copied_bytes, 300);
@@ -281,7 +331,7 @@ static void test_off(void **state)
 	native__set_knob(&want_gpu, 0);
 	call(GPU_API_cudaStreamSynchronize, SLOT(1), 9, ARGS(1));
 	expect_row(SPAN_SYNC, 0, 0, 1, 9, 9);
-	assert_int_equal(native_map__cnt(&gpu_rows), 0);
+	assert_int_equal(row_cnt(), 0);
 	end(GPU_API_cudaStreamSynchronize, SLOT(1));
 	expect_counters(CNT_OPEN_AT_START, 1, CNT__COUNT);
 }
@@ -290,6 +340,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_arguments, gpu_setup, gpu_teardown),
+		cmocka_unit_test_setup_teardown(test_table_full, gpu_setup, gpu_teardown),
 		cmocka_unit_test_setup_teardown(test_inside, gpu_setup, gpu_teardown),
 		cmocka_unit_test_setup_teardown(test_shared_end, gpu_setup, gpu_teardown),
 		cmocka_unit_test_setup_teardown(test_left, gpu_setup, gpu_teardown),

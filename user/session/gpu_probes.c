@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* In: mapped files, the BPF maps gpu_rows and gpu_handles. Out: REC_GPU, REC_GPU_CALLS and names. */
+/* In: mapped files, the BPF maps gpu_rows (mapped) and gpu_handles. Out: REC_GPU, REC_GPU_CALLS and names. */
 #include "gpu_probes.h"
 
 #include <bpf/bpf.h>
@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "../log.h"
 #include "../order.h"
@@ -39,15 +41,35 @@ struct gpu_probes {
 	void *kernels;           /* a tree (tsearch) */
 	struct symbols *symbols; /* NULL: none was needed */
 	uint64_t unnamed;
+	const struct gpu_entry *table; /* gpu_rows; NULL: no calls are counted */
 };
+
+static size_t table_bytes(void)
+{
+	size_t page = sysconf(_SC_PAGESIZE);
+
+	return (GPU_ROWS * sizeof(struct gpu_entry) + page - 1) & ~(page - 1);
+}
+
+static int map_table(struct session *s)
+{
+	void *at = mmap(NULL, table_bytes(), PROT_READ, MAP_SHARED, bpf_map__fd(s->skel->maps.gpu_rows), 0);
+
+	if (at == MAP_FAILED)
+		return -errno;
+	s->gpu->table = at;
+	return 0;
+}
 
 int gpu_probes__new(struct session *s)
 {
 	s->gpu = calloc(1, sizeof(*s->gpu));
 	if (!s->gpu)
 		return -ENOMEM;
-	if (s->selftest.backend != ATTACH_PERF || s->options.gpu == SESSION_GPU_OFF)
+	if (s->options.gpu == SESSION_GPU_OFF)
 		return 0;
+	if (s->selftest.backend != ATTACH_PERF)
+		return map_table(s);
 	if (s->options.gpu == SESSION_GPU_AUTO) {
 		session__note(s, "this kernel attaches probes one by one (6.10 or later does not): calls of CUDA were "
 				 "not counted");
@@ -62,6 +84,8 @@ void gpu_probes__free(struct session *s)
 {
 	if (!s->gpu)
 		return;
+	if (s->gpu->table)
+		munmap((void *)s->gpu->table, table_bytes());
 	symbols__free(s->gpu->symbols);
 	tdestroy(s->gpu->kernels, free);
 	free(s->gpu->files.items);
@@ -245,18 +269,18 @@ static void merge_rows(struct array *rows)
 
 static int read_rows(struct session *s, struct array *rows)
 {
-	int fd = bpf_map__fd(s->skel->maps.gpu_rows);
-	struct gpu_calls_key key, *prev = NULL;
+	const struct gpu_entry *table = s->gpu->table;
 
 	rows->cnt = 0;
-	while (!bpf_map_get_next_key(fd, prev, &key)) {
-		struct rec_gpu_calls rec = {.hdr = {.type = REC_GPU_CALLS, .size = sizeof(rec)}, .key = key}, *row;
+	for (size_t i = 0; table && i < GPU_ROWS; i++) {
+		struct rec_gpu_calls rec = {.hdr = {.type = REC_GPU_CALLS, .size = sizeof(rec)}}, *row;
 
-		prev = &key;
-		if (key.api >= GPU_API__COUNT || bpf_map_lookup_elem(fd, &key, &rec.val))
+		if (!table[i].val.calls || table[i].key.api >= GPU_API__COUNT)
 			continue;
-		if (cuda__class(key.api) == GPU_LAUNCH)
-			rec.key.object = settled_name(s, &key);
+		rec.key = table[i].key;
+		rec.val = table[i].val;
+		if (cuda__class(rec.key.api) == GPU_LAUNCH)
+			rec.key.object = settled_name(s, &rec.key);
 		row = array__add(rows, sizeof(*row));
 		if (!row)
 			return -ENOMEM;
