@@ -135,6 +135,12 @@ static void add_library(const struct session *s, const struct mapped_file *file,
 		keep(elf, dir, LANDMARKS, sets, PROBES__COUNT);
 }
 
+/*
+ * Where there is nothing, that is kept only if it took long to see: a process maps a hundred libraries of some thousand
+ * symbols, all of which are looked through in 6 ms, and a few of hundreds of thousands.
+ */
+#define MANY_SYMBOLS 20000
+
 int file_probes__find_gpu(const struct elf *elf, struct probe_list *sets)
 {
 	char path[PATH_MAX];
@@ -144,7 +150,7 @@ int file_probes__find_gpu(const struct elf *elf, struct probe_list *sets)
 	if (!load_kept(elf, dir, GPU, sets, 2))
 		return 0;
 	cnt = gpu_functions__add(elf, &sets[0], &sets[1]);
-	if (cnt >= 0)
+	if (cnt > 0 || (!cnt && elf__symbol_cnt(elf) > MANY_SYMBOLS))
 		keep(elf, dir, GPU, sets, 2);
 	return cnt < 0 ? cnt : 0;
 }

@@ -237,6 +237,11 @@ int elf__each_symbol(const struct elf *elf, int (*fn)(const struct elf_symbol *s
 	return ret ? ret : each_of(&elf->symtab, fn, ctx);
 }
 
+size_t elf__symbol_cnt(const struct elf *elf)
+{
+	return elf->dynsym.cnt + elf->symtab.cnt;
+}
+
 int elf__each_symbol_once(const struct elf *elf, int (*fn)(const struct elf_symbol *symbol, void *ctx), void *ctx)
 {
 	return each_of(elf->symtab.cnt > elf->dynsym.cnt ? &elf->symtab : &elf->dynsym, fn, ctx);

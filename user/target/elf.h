@@ -37,6 +37,9 @@ int elf__symbol(const struct elf *elf, const char *name, struct elf_symbol *out)
 int elf__each_symbol(const struct elf *elf, int (*fn)(const struct elf_symbol *symbol, void *ctx), void *ctx);
 int elf__each_symbol_once(const struct elf *elf, int (*fn)(const struct elf_symbol *symbol, void *ctx), void *ctx);
 
+/* How many entries the tables of symbols have that elf__each_symbol walks. */
+size_t elf__symbol_cnt(const struct elf *elf);
+
 /* File offset of a symbol's name, 0 when it has none. */
 uint64_t elf__name_offset(const struct elf *elf, const struct elf_symbol *symbol);
 
