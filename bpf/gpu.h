@@ -353,7 +353,7 @@ static __always_inline void gpu__enter(struct pt_regs *ctx, struct task_struct *
 		open->key.action = gpu__action(t, proc, task);
 		open->key.op = proc->op_slot ? gpu__operator(t) : 0;
 	}
-	if (f->class == GPU_SYNC && !is_part(t, SPAN_SYNC))
+	if (f->class == GPU_SYNC && !(flags & COOKIE_NO_END) && !is_part(t, SPAN_SYNC))
 		s = span__begin(t, SPAN_SYNC, api, gpu_names[BOUND_INDEX(api, GPU_APIS)], frame);
 	if (!counts)
 		return;

@@ -240,6 +240,40 @@ def test_real_runtime(bench):
     assert counts == {name: call["count"] for name, call in truth["calls"].items()}
 
 
+def test_functions_that_jump_on(bench, tmp_path):
+    """
+    Stubs that jump to the driver, and a driver that jumps through its table: each call is counted once, and waits end when
+    they are over. A launch of the driver's, whose end would be stepped, has no time.
+    """
+
+    def build(name, *args):
+        command = ["gcc", "-O2", "-o", tmp_path / name, SOURCES / "forwards.c", *args, "-Wl,-rpath," + str(tmp_path)]
+        subprocess.run(command, check=True)
+
+    build("libcuda.so.1", "-shared", "-fPIC", "-DDRIVER")
+    build("libstub.so", "-shared", "-fPIC", "-DSTUB", "-Wl,-soname,libstub.so", "-ldl")
+    build("program", tmp_path / "libstub.so")
+    out = tmp_path / "truth"
+    job = bench.process(tmp_path / "program", out, stdin=subprocess.PIPE)
+    job.until_says(r"^ready \d+$", helpers.READY_SECONDS, "stdout")
+    record = bench.record("-p", job.pid, "--gpu", "uprobe").until_armed()
+    say(job)
+    helpers.until(helpers.END_SECONDS, lambda: out.exists() and out.read_text().endswith("\n"), job.what)
+    truth = json.loads(out.read_text())
+    helpers.until(helpers.END_SECONDS, lambda: has_rows(record.file), record.what)
+    say(job)
+    assert job.wait() == 0 and record.wait() == helpers.OK, record.what()
+    found = Recorded(record.file)
+    calls = {api: values[0] for (api, _), values in found.sums().items()}
+    assert calls == {"cuLaunchKernel": truth["launches"], "cuStreamSynchronize": truth["waits"]}
+    seconds = found.sums()["cuStreamSynchronize", 0][2]
+    assert 2e-3 * truth["waits"] <= seconds <= truth["waited"]
+    assert {row[6] for row in found.rows if row[1] == "cuLaunchKernel"} == {"axpy"}
+    rows = helpers.actions(helpers.report(record.file, "--all"))
+    assert rows["cuStreamSynchronize"]["count"] == truth["waits"]
+    assert helpers.report(record.file)["lost"] == {"gpu_untimed": truth["launches"]}
+
+
 def test_options():
     result = helpers.stepflame("record", "-p", 1, "--gpu", "all")
     assert result.returncode == helpers.USAGE and "--gpu is off, auto, uprobe or cupti" in result.stderr

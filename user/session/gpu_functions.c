@@ -40,7 +40,7 @@ static bool is_frequent(enum gpu_api api)
 	}
 }
 
-static int add_sites(struct search *search, const struct sites *sites, uint32_t begin, uint32_t end, uint32_t fn)
+static int add_ends(struct search *search, const struct sites *sites, uint32_t end, uint32_t fn)
 {
 	int err = 0;
 
@@ -48,12 +48,17 @@ static int add_sites(struct search *search, const struct sites *sites, uint32_t 
 		err = probe_list__add_site(search->ends, &sites->exit[i], end, 0, fn);
 	for (uint32_t i = 0; i < sites->unwind_cnt && !err; i++)
 		err = probe_list__add_site(search->ends, &sites->unwind[i], end, 0, fn);
-	return err ?: probe_list__add_site(search->begins, &sites->entry, begin, 0, fn);
+	return err;
 }
 
-/* A function whose returns would be stepped, or that jumps to where its work is done. */
+static int add_sites(struct search *search, const struct sites *sites, uint32_t begin, uint32_t end, uint32_t fn)
+{
+	return add_ends(search, sites, end, fn) ?: probe_list__add_site(search->begins, &sites->entry, begin, 0, fn);
+}
+
+/* A function whose returns would be stepped, or are not its own. */
 static int add_softly(struct search *search, const struct elf_symbol *symbol, const struct sites *sites,
-		      enum gpu_api api, bool jumps_away)
+		      enum gpu_api api, bool away)
 {
 	struct site ends[SOFT_ENDS_MAX];
 	uint32_t cnt = soft_ends__find(search->elf, symbol->vaddr, symbol->size, ends);
@@ -61,11 +66,41 @@ static int add_softly(struct search *search, const struct elf_symbol *symbol, co
 	int err = 0;
 
 	/* What the runtime calls must be known to lie inside of it. */
-	if (!cnt && cuda__is_of_runtime(api) && !jumps_away)
+	if (!cnt && cuda__is_of_runtime(api) && !away)
 		return add_sites(search, sites, PROBE_GPU_CALL, PROBE_GPU_RETURN, api);
 	for (uint32_t i = 0; i < cnt && !err; i++)
 		err = probe_list__add_site(search->ends, &ends[i], PROBE_GPU_RETURN, 0, api);
 	return err ?: probe_list__add_site(search->begins, &sites->entry, PROBE_GPU_CALL, flags, api);
+}
+
+static int add_call(struct search *search, const struct elf_symbol *symbol, const struct sites *sites, enum gpu_api api)
+{
+	struct sites there;
+	enum sites_away away = sites__away(search->elf, symbol->vaddr, symbol->size, sites, &there);
+
+	if (away == SITES_ELSEWHERE)
+		return 0; /* a call is counted where it is done */
+	if (away == SITES_AWAY && there.exit_cnt && (!is_frequent(api) || all_emulated(&there)))
+		return add_ends(search, &there, PROBE_GPU_RETURN, api)
+			       ?: probe_list__add_site(search->begins, &sites->entry, PROBE_GPU_CALL, COOKIE_SOFT_END,
+						       api);
+	if (away == SITES_AWAY || (is_frequent(api) && !all_emulated(sites)))
+		return add_softly(search, symbol, sites, api, away == SITES_AWAY);
+	return add_sites(search, sites, PROBE_GPU_CALL, PROBE_GPU_RETURN, api);
+}
+
+/* Its end must be where the handle has been written. */
+static int add_handle(struct search *search, const struct elf_symbol *symbol, const struct sites *sites, uint32_t from)
+{
+	struct sites there;
+	enum sites_away away = sites__away(search->elf, symbol->vaddr, symbol->size, sites, &there);
+
+	if (away == SITES_HERE)
+		return add_sites(search, sites, PROBE_GPU_HANDLE, PROBE_GPU_HANDLE_RETURN, from);
+	if (away == SITES_ELSEWHERE || !there.exit_cnt)
+		return 0;
+	return add_ends(search, &there, PROBE_GPU_HANDLE_RETURN, from)
+		       ?: probe_list__add_site(search->begins, &sites->entry, PROBE_GPU_HANDLE, 0, from);
 }
 
 static int add_function(const struct elf_symbol *symbol, void *ctx)
@@ -75,7 +110,6 @@ static int add_function(const struct elf_symbol *symbol, void *ctx)
 	struct search *search = ctx;
 	struct sites sites;
 	uint64_t *found;
-	bool jumps_away;
 
 	if ((!api && from < 0) || search->cnt == FUNCTIONS_MAX)
 		return 0;
@@ -90,11 +124,8 @@ static int add_function(const struct elf_symbol *symbol, void *ctx)
 	search->found = found;
 	found[search->cnt++] = symbol->vaddr;
 	if (!api)
-		return add_sites(search, &sites, PROBE_GPU_HANDLE, PROBE_GPU_HANDLE_RETURN, from);
-	jumps_away = sites__jump_away(search->elf, symbol->vaddr, symbol->size, &sites);
-	if (jumps_away || (is_frequent(api) && !all_emulated(&sites)))
-		return add_softly(search, symbol, &sites, api, jumps_away);
-	return add_sites(search, &sites, PROBE_GPU_CALL, PROBE_GPU_RETURN, api);
+		return add_handle(search, symbol, &sites, from);
+	return add_call(search, symbol, &sites, api);
 }
 
 static bool ends_wait(uint64_t cookie)

@@ -136,21 +136,71 @@ uint32_t soft_ends__find(const struct elf *elf, uint64_t vaddr, uint64_t size, s
 	return find(elf, vaddr, size, CALLEE_DEPTH, out);
 }
 
-bool sites__jump_away(const struct elf *elf, uint64_t vaddr, uint64_t size, const struct sites *sites)
+/*
+ * The code of this file to which a jump leads that leaves the function; through memory as long as the pointer there is the
+ * one that it is loaded with. 0: not known, or another file's.
+ */
+static uint64_t jump_target(const struct elf *elf, const struct flow_node *node)
 {
+	uint64_t target;
+	size_t have, at = 0;
+	const uint8_t *b = elf__bytes(elf, node->vaddr, node->size, &have);
+	int32_t disp;
+
+	if (node->kind == FLOW_JUMP)
+		return flow__import(elf, node->target) ? 0 : node->target;
+	while (b && at < have && (b[at] == 0xf2 || b[at] == 0x3e)) /* bnd, notrack */
+		at++;
+	if (!b || at + 6 != have || b[at] != 0xff || b[at + 1] != 0x25)
+		return 0;
+	memcpy(&disp, b + at + 2, sizeof(disp));
+	if (elf__pointer(elf, node->vaddr + node->size + (int64_t)disp, &target) || !elf__is_code(elf, target))
+		return 0;
+	return target;
+}
+
+static bool is_tail_jump(const struct flow_node *node)
+{
+	return node->leaf && (node->kind == FLOW_JUMP || node->kind == FLOW_JUMP_INDIRECT);
+}
+
+static const struct site *exit_at(const struct sites *sites, const struct elf *elf, uint64_t vaddr)
+{
+	uint64_t offset;
+
+	for (uint32_t i = 0; i < sites->exit_cnt && !elf__offset(elf, vaddr, &offset); i++)
+		if (sites->exit[i].offset == offset)
+			return &sites->exit[i];
+	return NULL;
+}
+
+enum sites_away sites__away(const struct elf *elf, uint64_t vaddr, uint64_t size, const struct sites *sites,
+			    struct sites *there)
+{
+	enum sites_away away = SITES_HERE;
 	struct flow *flow = NULL;
-	bool away = false;
+	const struct site *exit;
+	uint64_t work = 0, target;
 
+	there->exit_cnt = 0;
 	if (flow__new(elf, vaddr, size, &flow))
-		return false;
-	for (size_t i = 0; i < flow->node_cnt && !away; i++) {
+		return SITES_HERE;
+	for (size_t i = 0; i < flow->node_cnt && away != SITES_ELSEWHERE; i++) {
 		const struct flow_node *node = &flow->node[i];
-		uint64_t offset;
 
-		if (node->kind != FLOW_JUMP || !node->leaf || elf__offset(elf, node->vaddr, &offset))
+		if (!is_tail_jump(node) || !exit_at(sites, elf, node->vaddr))
 			continue;
-		for (uint32_t k = 0; k < sites->exit_cnt; k++)
-			away = away || sites->exit[k].offset == offset;
+		target = jump_target(elf, node);
+		work = away == SITES_HERE || work == target ? target : 0;
+		away = target || node->kind == FLOW_JUMP ? SITES_AWAY : SITES_ELSEWHERE;
+	}
+	if (away == SITES_AWAY && work && sites__find(elf, work, 0, SITES_STRICT, there))
+		there->exit_cnt = 0;
+	/* And where it returns itself. */
+	for (size_t i = 0; i < flow->node_cnt && there->exit_cnt && there->exit_cnt < SITES_MAX; i++) {
+		exit = is_tail_jump(&flow->node[i]) ? NULL : exit_at(sites, elf, flow->node[i].vaddr);
+		if (exit)
+			there->exit[there->exit_cnt++] = *exit;
 	}
 	flow__free(flow);
 	return away;

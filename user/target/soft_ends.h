@@ -17,7 +17,18 @@
  */
 uint32_t soft_ends__find(const struct elf *elf, uint64_t vaddr, uint64_t size, struct site out[SOFT_ENDS_MAX]);
 
-/* Does one of these sites lie at a tail jump, behind which the work of the function comes? */
-bool sites__jump_away(const struct elf *elf, uint64_t vaddr, uint64_t size, const struct sites *sites);
+enum sites_away {
+	SITES_HERE,
+	SITES_AWAY,      /* a tail jump leads on to the work, in this file as far as is known */
+	SITES_ELSEWHERE, /* one does so through a pointer that is found at run time: to a function of another file */
+};
+
+/*
+ * Do the exit sites of a function lie at tail jumps, behind which its work comes? Drivers before 580 jump through a table
+ * of theirs; implib.so, of which XLA has its stubs of CUDA and NCCL, through one that dlsym fills. *there, if they lead to
+ * one place: the exits there, and those returns that the function makes itself; else there->exit_cnt is 0.
+ */
+enum sites_away sites__away(const struct elf *elf, uint64_t vaddr, uint64_t size, const struct sites *sites,
+			    struct sites *there);
 
 #endif
