@@ -3,9 +3,11 @@
 
 import collections
 import json
+import os
 import re
 import struct
 import zlib
+from pathlib import Path
 
 import gpu
 import helpers
@@ -272,6 +274,35 @@ def test_functions_that_jump_on(bench, tmp_path):
     rows = helpers.actions(helpers.report(record.file, "--all"))
     assert rows["cuStreamSynchronize"]["count"] == truth["waits"]
     assert helpers.report(record.file)["lost"] == {"gpu_untimed": truth["launches"]}
+
+
+def real_runtimes():
+    """The libcudart that the environment's torch brings, or that of CUDA's toolkit."""
+    places = [Path(helpers.PYTHON).parents[1] / "lib", Path("/usr/local/cuda/lib64")]
+    found = [path for place in places for path in sorted(place.glob("**/libcudart.so.[0-9]*"))]
+    return [str(path) for path in found if not path.is_symlink()]
+
+
+def test_real_runtime_throws(bench, tmp_path):
+    """Eight threads at once; and exceptions pass through those who called it."""
+    libraries = os.environ.get("STEPFLAME_CUDART", "").split() or real_runtimes()
+    if not libraries:
+        pytest.skip("no libcudart is here")
+    subprocess.run(["g++", "-O2", "-pthread", "-o", tmp_path / "real", SOURCES / "real.cpp", "-ldl"], check=True)
+    for i, library in enumerate(libraries):
+        out = tmp_path / ("truth%d" % i)
+        job = bench.process(tmp_path / "real", library, out, stdin=subprocess.PIPE)
+        job.until_says(r"^ready \d+$", helpers.READY_SECONDS, "stdout")
+        record = bench.record("-p", job.pid, "--gpu", "uprobe").until_armed()
+        say(job)
+        helpers.until(helpers.END_SECONDS, lambda: out.exists() and out.read_text().endswith("\n"), job.what)
+        say(job)
+        assert job.wait() == 0 and record.wait() == helpers.OK, (library, job.what(), record.what())
+        truth, sums = json.loads(out.read_text()), Recorded(record.file).sums()
+        calls = sum(count for count, _ in truth["calls"].values())
+        assert truth["thrown"] == calls // 10, "a GPU is here"
+        assert {api: values[0] for (api, _), values in sums.items()} == {n: count for n, (count, _) in truth["calls"].items()}
+        assert all(values[2] <= truth["calls"][api][1] for (api, _), values in sums.items()), library
 
 
 def test_options():
