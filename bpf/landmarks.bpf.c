@@ -9,6 +9,7 @@
 #include "gc.h"
 #include "hit.h"
 #include "labels.h"
+#include "nvtx.h"
 
 const volatile __u64 fixed_names[FIXED_NAMES] = {};
 const volatile __u64 step_limit = 0;
@@ -21,6 +22,7 @@ const volatile __u64 op_schedule[OP_SCHEDULE__COUNT] = {};
 const volatile __u32 want_timeline = 0, want_shapes = 0, want_stacks = 0, want_modules = 0, want_gpu = 0;
 const volatile __u64 sample_period_ns = 0, wait_threshold_ns = 0;
 volatile __u32 pid_level = 0;
+volatile __u32 nvtx_epoch = 0;
 
 /* The self-test's answers. */
 __u64 test_hits = 0;
@@ -77,6 +79,9 @@ static __always_inline void dispatch(struct pt_regs *ctx, u64 cookie, struct tas
 		break;
 	case PROBE_GC:
 		on_gc(ctx, task, proc, pid, COOKIE_FLAGS(cookie), fn);
+		break;
+	case PROBE_NVTX:
+		on_nvtx(ctx, task, proc, pid, fn);
 		break;
 	}
 }

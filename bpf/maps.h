@@ -107,6 +107,7 @@ struct thread {
 	u8 gap_phase;               /* the one in which gap_ns was taken */
 	u8 evaluation;              /* 1 + spans around Lightning's evaluation loop; 0: not in it */
 	u8 step_ended;              /* a span of --step-at has, and no boundary was made of it yet */
+	u32 nvtx_epoch;             /* that of its NVTX ranges */
 	u64 phase_ns[PHASE__COUNT]; /* from phases_from_ns to phase_since_ns */
 	u64 gap_phase_ns;           /* of phase_ns[gap_phase] at gap_ns */
 	u64 phases_from_ns;         /* the last step boundary that it made; 0: none */
@@ -168,6 +169,13 @@ struct {
 } py_calls __weak SEC(".maps");
 
 struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, NVTX_SITES_MAX);
+	__type(key, u32);
+	__type(value, struct nvtx_site);
+} nvtx_sites __weak SEC(".maps");
+
+struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, CNT__COUNT);
 	__type(key, u32);
@@ -219,7 +227,8 @@ extern const volatile __u64 sample_period_ns;  /* of the timer */
 extern const volatile __u64 wait_threshold_ns; /* a wait so long has a sample of its own */
 
 /* Set by user space at run time. */
-extern volatile __u32 pid_level; /* of stepflame's pid namespace; 0 is the initial one */
+extern volatile __u32 pid_level;  /* of stepflame's pid namespace; 0 is the initial one */
+extern volatile __u32 nvtx_epoch; /* ranges of an earlier one have lost their ends */
 
 /*
  * Functions that are not inlined are global on purpose: the verifier checks each once, by its own arguments, instead of

@@ -34,7 +34,7 @@ static long path__step(u32 i, struct path_walk *walk)
 	const struct span *s = span__at(walk->t, i);
 	struct path_span *slot = &walk->room->spans[BOUND_INDEX(walk->cnt, SPAN_DEPTH)];
 
-	if (s->kind == SPAN_NONE)
+	if (s->kind == SPAN_NONE || !s->name) /* a range without a name */
 		return 0;
 	slot->name = s->name;
 	slot->kind = s->kind;

@@ -26,7 +26,7 @@ int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child
 		return 0;
 	copy->role = ROLE_CHILD;
 	copy->window = WINDOW_CLOSED; /* until user space has put the probes there */
-	copy->hits = copy->idle_hits = copy->sampled = copy->sampled_ns = copy->steps = 0;
+	copy->hits = copy->idle_hits = copy->range_hits = copy->sampled = copy->sampled_ns = copy->steps = 0;
 	copy->sampler_ns = copy->boundary_ns = 0;
 	copy->calls_sampled = copy->calls_sampled_ns = 0;
 	copy->forked_ns = want_children && proc->window == WINDOW_OPEN ? bpf_ktime_get_ns() : 0;

@@ -86,7 +86,13 @@ __weak __noinline int agg__add(const struct agg_key *key, u64 start_ns, u64 tota
 	return 0;
 }
 
-/* 1 + index of the innermost span below that depth that is no operator's; 0: none. */
+/* Nobody's parent: an operator, or an NVTX range without a name. */
+static __always_inline bool is_transparent(const struct span *s)
+{
+	return is_operator(s->kind) || !s->name;
+}
+
+/* 1 + index of the innermost span below that depth that is somebody's parent; 0: none. */
 static __always_inline u32 span__outer(struct thread *t, u32 depth)
 {
 	const struct span *below;
@@ -94,7 +100,7 @@ static __always_inline u32 span__outer(struct thread *t, u32 depth)
 	if (!depth)
 		return 0;
 	below = span__at(t, depth - 1);
-	return is_operator(below->kind) ? below->outer : depth;
+	return is_transparent(below) ? below->outer : depth;
 }
 
 /* What operators at that depth are done for. A backward inside of one of Lightning's actions is done for that. */
@@ -233,7 +239,7 @@ __weak __noinline int span__row_at(struct thread *t)
 	return 0;
 }
 
-/* 1 + index of the outermost span from that depth on that is no operator's, 0 when there is none. */
+/* 1 + index of the outermost span from that depth on that is not transparent, 0 when there is none. */
 __weak __noinline int span__first_inside(struct thread *t, u32 depth)
 {
 	if (!t)
@@ -241,7 +247,7 @@ __weak __noinline int span__first_inside(struct thread *t, u32 depth)
 	for (u32 n = 0; n < SPAN_DEPTH; n++) {
 		if (depth + n >= t->depth)
 			break;
-		if (!is_operator(span__at(t, depth + n)->kind))
+		if (!is_transparent(span__at(t, depth + n)))
 			return depth + n + 1;
 	}
 	return 0;
@@ -394,6 +400,87 @@ static __always_inline void gap__restart(struct thread *t)
 	t->gap_sampled = 0;
 }
 
+static __always_inline bool is_nvtx(const struct span *s)
+{
+	return s->kind == SPAN_LABEL && s->label == LABEL_NVTX;
+}
+
+/* Are all spans from that depth on NVTX ranges? */
+__weak __noinline int spans__are_nvtx(struct thread *t, u32 depth)
+{
+	if (!t)
+		return 0;
+	for (u32 n = 0; n < SPAN_DEPTH; n++) {
+		if (depth + n >= t->depth)
+			break;
+		if (!is_nvtx(span__at(t, depth + n)))
+			return 0;
+	}
+	return 1;
+}
+
+/* Takes span i out from under those above it, which go on. */
+__weak __noinline int span__take_out(struct thread *t, u32 i)
+{
+	u32 outer, depth;
+	bool nvtx;
+
+	if (!t || i >= t->depth)
+		return 0;
+	depth = t->depth;
+	outer = span__at(t, i)->outer;
+	nvtx = is_nvtx(span__at(t, i));
+	t->framed -= span__at(t, i)->frame != 0;
+	for (u32 n = 0; n < SPAN_DEPTH; n++) {
+		struct span *to = span__at(t, i + n), *from = span__at(t, i + n + 1);
+
+		if (i + n + 1 >= depth)
+			break;
+		if (!nvtx) /* they have none of their own */
+			from->phase = i ? span__at(t, i - 1)->phase : PHASE_OTHER;
+		*to = *from;
+		if (to->outer == i + 1)
+			to->outer = outer;
+		else if (to->outer > i + 1)
+			to->outer--;
+	}
+	t->depth = depth - 1;
+	t->gap_depth -= t->gap_depth > i;
+	t->pass.depth -= t->pass.depth > i;
+	t->evaluation -= t->evaluation > i + 1;
+	return 0;
+}
+
+/*
+ * Span i ends, and those above it go on: NVTX ranges begin and end where they like, and what is around one need not be
+ * around its end. The part of them that was inside is its child, and not again that of what is around both. It is then in
+ * the first free slot.
+ */
+__weak __noinline int span__slip(struct thread *t, const struct proc *proc, u32 pid, u32 i)
+{
+	u64 inside = 0;
+	u32 inner;
+
+	if (!t || !proc || i >= SPAN_DEPTH || i >= t->depth)
+		return 0;
+	t->derived = *span__at(t, i);
+	inner = span__first_inside(t, i + 1);
+	if (inner)
+		inside = t->now_ns - span__at(t, inner - 1)->start_ns;
+	span__take_out(t, i);
+	t->derived.child_ns += inside;
+	span__account(t, proc, &t->derived, pid, i);
+	inner = span__outer(t, i);
+	if (inner)
+		span__at(t, inner - 1)->child_ns -= inside;
+	if (in_gap(t, i, inner))
+		t->gap_child_ns -= inside;
+	if (in_pass(t, i, inner))
+		t->pass.child_ns -= inside;
+	*span__at(t, t->depth) = t->derived;
+	return 0;
+}
+
 /* From here on the span is bound to no frame. */
 static __always_inline void span__unbind(struct thread *t, struct span *s)
 {
@@ -452,7 +539,10 @@ static __always_inline struct span *span__end(struct thread *t, const struct pro
 		return NULL;
 	landmark = t->gap_ns && (u32)i < t->gap_depth;
 	s = span__at(t, i);
-	if (span__outlived(t, i)) {
+	if ((u32)i + 1 < t->depth && (is_nvtx(s) || spans__are_nvtx(t, i + 1))) {
+		span__slip(t, proc, pid, i);
+		s = span__at(t, t->depth);
+	} else if (span__outlived(t, i)) {
 		span__account(t, proc, s, pid, i);
 		s->kind = SPAN_NONE;
 		s->phase = span__at(t, i + 1)->phase = i ? span__at(t, i - 1)->phase : PHASE_OTHER;
@@ -549,6 +639,61 @@ __weak __noinline int is_part(struct thread *t, u32 kind)
 	return 0;
 }
 
+/* Index of the outermost NVTX range, and how many there are of them above it: -1 when there are not that many. */
+__weak __noinline int nvtx__outermost(struct thread *t, u32 above)
+{
+	u32 cnt = 0;
+	int first = -1;
+
+	if (!t)
+		return -1;
+	for (u32 n = 0; n < SPAN_DEPTH; n++) {
+		if (n >= t->depth)
+			break;
+		if (!is_nvtx(span__at(t, n)))
+			continue;
+		if (first < 0)
+			first = n;
+		cnt++;
+	}
+	return cnt > above ? first : -1;
+}
+
+/* What was inside of a range that is given up is inside of what was around it. */
+__weak __noinline int nvtx__give_up(struct thread *t, u32 i)
+{
+	u32 outer;
+
+	if (!t || i >= t->depth)
+		return 0;
+	outer = span__outer(t, i);
+	if (outer)
+		span__at(t, outer - 1)->child_ns += span__at(t, i)->child_ns;
+	op__lose(t, i);
+	span__take_out(t, i);
+	return 0;
+}
+
+#define NVTX_OPEN_MAX 16 /* on a thread: ranges that are never popped may not take all room */
+
+/* Their probes are gone, and will not tell of their ends. */
+__weak __noinline int nvtx__forget(struct thread *t)
+{
+	if (!t)
+		return 0;
+	t->nvtx_epoch = nvtx_epoch;
+	for (u32 n = 0; n < NVTX_OPEN_MAX; n++) {
+		int i = nvtx__outermost(t, 0);
+
+		if (i < 0)
+			break;
+		nvtx__give_up(t, i);
+		count(CNT_NVTX_NOT_POPPED);
+	}
+	phase__leave(t);
+	return 0;
+}
+
 /* What to repair for at the entry of a function: a span in the very same frame is dead too. */
 static __always_inline u64 entry_sp(const struct pt_regs *ctx, u64 frame)
 {
@@ -576,6 +721,8 @@ static __always_inline struct thread *thread__enter(struct task_struct *task, u6
 	if (!t)
 		return NULL;
 	t->now_ns = now;
+	if (t->nvtx_epoch != nvtx_epoch)
+		nvtx__forget(t);
 	if (t->framed)
 		span__repair(t, sp);
 	return t;

@@ -10,7 +10,7 @@
 #include "records.h"
 
 /* What torch's own labels begin with (torch/utils/data/dataloader.py, torch/optim/optimizer.py, torch/profiler/profiler.py). */
-enum label { LABEL_USER, LABEL_DATA, LABEL_OPTIMIZER, LABEL_ZERO_GRAD, LABEL_PROFILER_STEP };
+enum label { LABEL_USER, LABEL_DATA, LABEL_OPTIMIZER, LABEL_ZERO_GRAD, LABEL_PROFILER_STEP, LABEL_NVTX };
 
 /* `head`: the first 16 bytes of a name, padded with zeros. */
 static inline enum label label__classify(const __u64 head[2])

@@ -43,6 +43,7 @@ enum probe_event {
 	PROBE_GPU_RETURN,
 	PROBE_GPU_HANDLE, /* a function that hands out a kernel's handle */
 	PROBE_GPU_HANDLE_RETURN,
+	PROBE_NVTX, /* a range is pushed or popped; the "function" is the index of its struct nvtx_site */
 	PROBE_TEST, /* stepflame's own function, for the self-test and the price of a hit */
 };
 
@@ -84,6 +85,40 @@ struct probe_fn {
 	__u32 kind; /* enum span_kind */
 	__u32 pad;
 };
+
+/* Functions of NVTX's, whose pointer code reads at the place of a PROBE_NVTX. */
+enum nvtx_call {
+	NVTX_PUSH_A,
+	NVTX_PUSH_W,
+	NVTX_PUSH_EX,
+	NVTX_POP,
+	NVTX_DOMAIN_PUSH_EX,
+	NVTX_DOMAIN_POP,
+	NVTX__COUNT,
+};
+
+/* Where a value is found at a probe: base + disp, or the word there. Registers are numbered as instructions do, %rax 0. */
+enum nvtx_base { NVTX_BASE_SITE = 16 /* the address of the probe */, NVTX_BASE_NONE };
+struct nvtx_value {
+	__u8 base; /* a register, or enum nvtx_base */
+	__u8 loads;
+	__u16 pad;
+	__s32 disp;
+};
+
+struct nvtx_site {
+	__u8 call; /* enum nvtx_call */
+	/*
+	 * The register that holds the pointer, or NVTX_BASE_NONE. At the first call it leads to a function that, when it
+	 * has looked for a tool, comes to the same place again: at the address of the probe + init. That is no call.
+	 */
+	__u8 pointer;
+	__u16 pad;
+	__s32 init;
+	struct nvtx_value argument[2];
+};
+
+#define NVTX_SITES_MAX 1024 /* of a recording, in all files */
 
 /* A Python function that --action names, by name hashes of what its code object holds. */
 struct py_call {
@@ -131,6 +166,7 @@ struct proc {
 	__u32 step_rule;                      /* enum step_rule, as found so far */
 	__u64 hits;                           /* of its probes */
 	__u64 idle_hits;                      /* of PY_NEXT and PY_ITER_EXIT that were no landmark */
+	__u64 range_hits;                     /* of PROBE_NVTX */
 	__u64 sampled;                        /* hits whose program was timed: one in 64 */
 	__u64 sampled_ns;                     /* in all of them */
 	__u64 profile_code;                   /* code object of Lightning's Profiler.profile, once seen */

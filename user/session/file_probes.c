@@ -13,6 +13,7 @@
 #include "gpu_probes.h"
 #include "landmarks.h"
 #include "natives.h"
+#include "nvtx_probes.h"
 #include "state.h"
 
 static bool action_matches(const struct user_action *a, const struct mapped_file *file)
@@ -203,6 +204,8 @@ struct file_probes *file_probes__of(struct session *s, const struct mapped_file 
 		add_library(s, file, elf, torch, f->sets);
 	if (gpu_probes__holds(s, file))
 		add_gpu(s, elf, f->sets);
+	if (nvtx_probes__holds(s, file))
+		nvtx_probes__add(s, file, &f->sets[PROBES_NVTX]);
 	add_actions(s, file, elf, &f->sets[PROBES_ACTIONS]);
 	elf__free(own);
 	return f;

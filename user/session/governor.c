@@ -8,7 +8,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
-#include "state.h"
+#include "nvtx_probes.h"
 #include "stepflame.skel.h"
 
 #define PERIOD_NS 200000000ULL   /* over which the price is counted, and for which a trial lasts */
@@ -21,7 +21,11 @@ static void look(struct session *s, struct target *t, uint64_t elapsed_ns, uint6
 	struct proc proc;
 	uint64_t idle;
 
-	if (t->gone || !t->governor.inode || bpf_map_lookup_elem(bpf_map__fd(s->skel->maps.procs), &pid, &proc))
+	if (t->gone || bpf_map_lookup_elem(bpf_map__fd(s->skel->maps.procs), &pid, &proc))
+		return;
+	nvtx_probes__govern(s, t, proc.range_hits - t->nvtx.hits, elapsed_ns);
+	t->nvtx.hits = proc.range_hits;
+	if (!t->governor.inode)
 		return;
 	idle = proc.idle_hits - t->governor.idle_hits;
 	t->governor.idle_hits = proc.idle_hits;

@@ -28,6 +28,7 @@
 #include "modules.h"
 #include "natives.h"
 #include "nvml.h"
+#include "nvtx_probes.h"
 #include "op_probes.h"
 #include "programs.h"
 #include "sampler.h"
@@ -303,6 +304,7 @@ void session__free(struct session *s)
 	detach_all(s);
 	op_probes__free(s);
 	gpu_probes__free(s);
+	nvtx_probes__free(s);
 	sampler__free(s);
 	modules__free(s);
 	names__free(&s->names);
@@ -527,6 +529,7 @@ int session__finish(struct session *s)
 	calls__note(s);
 	nvml__end(s);
 	gpu_probes__note(s);
+	nvtx_probes__note(s);
 	sampler__stop(s);
 	gpu_cupti__close(s);
 	snapshot__emit(s);

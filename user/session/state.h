@@ -8,6 +8,7 @@
 
 #include "../../include/ops.h"
 #include "../../include/probes.h"
+#include "../model/array.h"
 #include "../model/intern.h"
 #include "../model/names.h"
 #include "../target/process.h"
@@ -34,6 +35,7 @@ enum probe_set {
 	PROBES_EXACT,   /* --exact: of a program of its own */
 	PROBES_GPU_END, /* functions of CUDA and NCCL: of two programs, the ends armed first */
 	PROBES_GPU,
+	PROBES_NVTX,
 	PROBES__COUNT,
 };
 
@@ -74,6 +76,11 @@ struct target {
 		uint64_t aside_until_ns; /* its landmarks are away until then; 0: they are there */
 		bool noted;
 	} governor;
+	struct {
+		uint64_t hits;    /* as last read */
+		uint64_t over_ns; /* for how long they have been too dear */
+		bool aside;       /* the probes were taken away */
+	} nvtx;
 	struct {
 		struct exact_file file;
 		bool armed;      /* all calls can be seen */
@@ -122,6 +129,10 @@ struct session {
 	struct guardian *guardian; /* NULL: no --exact */
 	struct nvml *nvml;         /* NULL: no GPUs asked for */
 	struct gpu_probes *gpu;
+	struct {
+		struct array files; /* of nvtx_probes.c */
+		uint32_t site_cnt;
+	} nvtx;
 	struct user_action *actions;
 	bool py_inlines; /* a Python function was wanted of an interpreter that inlines calls: CPython 3.11 and later */
 	size_t target_cnt;
@@ -176,6 +187,7 @@ void targets__detach(struct session *s, struct detachment *d); /* at the end: ha
 /* Takes the landmarks of a file that this target has mapped away, or attaches them again. */
 void target__put_aside(struct target *t, uint64_t dev, uint64_t inode);
 int target__attach_again(struct session *s, struct target *t);
+void target__put_nvtx_aside(struct target *t); /* for good */
 void target__free(struct target *t);
 
 /* governor.c: called some times a second. */

@@ -16,6 +16,7 @@
 #include "exact.h"
 #include "gpu_probes.h"
 #include "natives.h"
+#include "nvtx_probes.h"
 #include "op_probes.h"
 #include "programs.h"
 #include "sampler.h"
@@ -153,7 +154,7 @@ static int attach_sets(struct session *s, struct target *t, const struct file_pr
 	int err = 0;
 
 	for (int i = 0; i < PROBES__COUNT && !err; i++) {
-		if (file->sets[i] || (i == PROBES_LATE && !t->lightning))
+		if (file->sets[i] || (i == PROBES_LATE && !t->lightning) || (i == PROBES_NVTX && t->nvtx.aside))
 			continue;
 		err = attachment__new(program_of(s, i), s->selftest.backend, t->process.pid, &probes->sets[i],
 				      &file->sets[i]);
@@ -262,7 +263,7 @@ int targets__resolve(struct session *s, struct target *t)
 
 		if (file_probes__has_action(s, file))
 			err = attach_file(s, t, file, NULL, NULL, false);
-		else if ((natives__wanted(file->path) || gpu_probes__holds(s, file)) &&
+		else if ((natives__wanted(file->path) || gpu_probes__holds(s, file) || nvtx_probes__holds(s, file)) &&
 			 attach_file(s, t, file, NULL, NULL, false) && !t->told)
 			log__warn(NULL, "no probes could be placed in %s: rows of it will be missing", file->path);
 	}
@@ -335,6 +336,7 @@ static void forked(struct session *s, const struct rec_proc *rec)
 	t->forked = true;
 	t->governor.dev = parent->governor.dev;
 	t->governor.inode = parent->governor.inode;
+	t->nvtx.aside = parent->nvtx.aside;
 	snprintf(t->torch, sizeof(t->torch), "%s", parent->torch);
 	snprintf(t->python.version, sizeof(t->python.version), "%s", parent->python.version);
 	attach_fork(s, t);
@@ -411,6 +413,7 @@ void targets__event(struct session *s, const struct rec_proc *rec)
 	t->has_python = t->has_torch = t->forked = false;
 	t->python = (struct python){};
 	t->governor.inode = 0;
+	memset(&t->nvtx, 0, sizeof(t->nvtx));
 	memset(&t->exact, 0, sizeof(t->exact));
 	t->torch[0] = 0;
 	if (rec->event == PROC_EXIT) {
@@ -538,6 +541,12 @@ void target__put_aside(struct target *t, uint64_t dev, uint64_t inode)
 		return;
 	attachment__free_all(&file->sets[PROBES_LANDMARKS], 1);
 	attachment__free_all(&file->sets[PROBES_LATE], 1);
+}
+
+void target__put_nvtx_aside(struct target *t)
+{
+	for (size_t i = 0; i < t->file_cnt; i++)
+		attachment__free_all(&t->files[i].sets[PROBES_NVTX], 1);
 }
 
 void targets__detach(struct session *s, struct detachment *d)

@@ -247,6 +247,12 @@ int elf__each_symbol_once(const struct elf *elf, int (*fn)(const struct elf_symb
 	return each_of(elf->symtab.cnt > elf->dynsym.cnt ? &elf->symtab : &elf->dynsym, fn, ctx);
 }
 
+bool elf__mentions(const struct elf *elf, const char *text)
+{
+	return memmem(elf->dynsym.strs, elf->dynsym.strs_size, text, strlen(text)) ||
+	       memmem(elf->symtab.strs, elf->symtab.strs_size, text, strlen(text));
+}
+
 uint64_t elf__name_offset(const struct elf *elf, const struct elf_symbol *symbol)
 {
 	uintptr_t name = (uintptr_t)symbol->name, image = (uintptr_t)elf->image;

@@ -40,6 +40,9 @@ int elf__each_symbol_once(const struct elf *elf, int (*fn)(const struct elf_symb
 /* How many entries the tables of symbols have that elf__each_symbol walks. */
 size_t elf__symbol_cnt(const struct elf *elf);
 
+/* Whether that text is part of a symbol's name, of a defined one or not: sooner answered than by all of them. */
+bool elf__mentions(const struct elf *elf, const char *text);
+
 /* File offset of a symbol's name, 0 when it has none. */
 uint64_t elf__name_offset(const struct elf *elf, const struct elf_symbol *symbol);
 

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * NVTX ranges, nvtxRangePush and nvtxRangePop and those of domains: labels that begin and end where the program likes. A
+ * range is one of its thread and domain, as NVTX has it: a pop ends the innermost. Where the arguments are, the place of
+ * the probe says (user/target/nvtx.h).
+ */
+#ifndef STEPFLAME_NVTX_H
+#define STEPFLAME_NVTX_H
+
+#include "span.h"
+
+#define NVTX_NAMES_MAX 1024 /* different ones: some programs number theirs */
+#define NVTX_WIDE_MAX  (REC_NAME_MAX / 4)
+
+/* Names met, in all processes. */
+__weak __u64 nvtx_name_cnt = 0;
+
+/* nvtxEventAttributes_v2, nvtx3/nvToolsExt.h; 16-bit version and size first. */
+struct nvtx_attributes {
+	u16 version, size;
+	u32 category;
+	u32 colour_type, colour;
+	u32 payload_type, reserved;
+	u64 payload;
+	u32 message_type, pad;
+	u64 message;
+};
+
+enum nvtx_message { NVTX_MESSAGE_ASCII = 1, NVTX_MESSAGE_UNICODE };
+
+static __always_inline u64 nvtx__register(const struct pt_regs *ctx, u32 number)
+{
+	switch (number) {
+	case 0:
+		return LOAD_HERE(ctx->ax);
+	case 1:
+		return LOAD_HERE(ctx->cx);
+	case 2:
+		return LOAD_HERE(ctx->dx);
+	case 3:
+		return LOAD_HERE(ctx->bx);
+	case 4:
+		return LOAD_HERE(ctx->sp);
+	case 5:
+		return LOAD_HERE(ctx->bp);
+	case 6:
+		return LOAD_HERE(ctx->si);
+	case 7:
+		return LOAD_HERE(ctx->di);
+	case 8:
+		return LOAD_HERE(ctx->r8);
+	case 9:
+		return LOAD_HERE(ctx->r9);
+	case 10:
+		return LOAD_HERE(ctx->r10);
+	case 11:
+		return LOAD_HERE(ctx->r11);
+	case 12:
+		return LOAD_HERE(ctx->r12);
+	case 13:
+		return LOAD_HERE(ctx->r13);
+	case 14:
+		return LOAD_HERE(ctx->r14);
+	case 15:
+		return LOAD_HERE(ctx->r15);
+	case NVTX_BASE_SITE:
+		return LOAD_HERE(ctx->ip);
+	default:
+		return 0;
+	}
+}
+
+static __always_inline u64 nvtx__value(const struct pt_regs *ctx, const struct nvtx_value *value)
+{
+	u64 at = nvtx__register(ctx, value->base) + value->disp;
+
+	return value->loads ? read_u64(at) : at;
+}
+
+/* How many characters a wchar_t text has, of NVTX_WIDE_MAX + 1 at most, and all their bits. */
+__weak __noinline u64 nvtx__measure(u64 address)
+{
+	u32 bits = 0, cnt = 0;
+
+	for (; cnt <= NVTX_WIDE_MAX; cnt++) {
+		u32 c;
+
+		if (bpf_probe_read_user(&c, sizeof(c), (const void *)(address + 4 * cnt))) {
+			count(CNT_NAME_LOST);
+			return 0;
+		}
+		if (!c)
+			break;
+		bits |= c;
+	}
+	return (u64)bits << 32 | (cnt + 1);
+}
+
+/*
+ * The id of such a text, 0 when it cannot be read (counted). It is kept as Python keeps a str, by its widest character, and
+ * what is ASCII as other ranges have it: so the same text has the same id.
+ */
+__weak __noinline u64 nvtx__read_wide(struct name_buffer *b, u64 address)
+{
+	u64 measured = nvtx__measure(address);
+	u32 bits = measured >> 32, cnt = (u32)measured - 1, width = bits > 0xffff ? 4 : bits > 0xff ? 2 : 1, whole;
+
+	if (!b || !measured)
+		return 0;
+	whole = cnt * width;
+	if (cnt > NVTX_WIDE_MAX) {
+		count(CNT_NAME_CUT);
+		cnt = NVTX_WIDE_MAX;
+	}
+	for (u32 i = 0; i < NVTX_WIDE_MAX; i++) {
+		u32 c = 0, at = i * width;
+
+		if (i >= cnt)
+			break;
+		bpf_probe_read_user(&c, sizeof(c), (const void *)(address + 4 * i));
+		if (width == 4)
+			*(u32 *)(b->text + BOUND_INDEX(at, REC_NAME_MAX)) = c;
+		else if (width == 2)
+			*(u16 *)(b->text + BOUND_INDEX(at, REC_NAME_MAX)) = c;
+		else
+			b->text[BOUND_INDEX(at, REC_NAME_MAX)] = c;
+	}
+	if (width == 1)
+		return name__hash(b, cnt, whole, bits < 0x80 ? NAME_UTF8 : NAME_LATIN1);
+	return name__hash(b, cnt * width, whole, width == 2 ? NAME_UCS2 : NAME_UCS4);
+}
+
+/* The same of a message's: not known for those that NVTX's tool has registered. */
+static __always_inline u64 nvtx__read(struct name_buffer *b, u32 type, u64 address)
+{
+	if (!address || type < NVTX_MESSAGE_ASCII || type > NVTX_MESSAGE_UNICODE) {
+		count(CNT_NVTX_UNNAMED);
+		return 0;
+	}
+	return type == NVTX_MESSAGE_ASCII ? name__read_text(b, address) : nvtx__read_wide(b, address);
+}
+
+__weak __noinline u64 nvtx__read_message(struct name_buffer *b, u64 address)
+{
+	struct nvtx_attributes attributes;
+
+	if (!b)
+		return 0;
+	if (bpf_probe_read_user(&attributes, sizeof(attributes), (const void *)address)) {
+		count(CNT_NAME_LOST);
+		return 0;
+	}
+	if (!attributes.version || attributes.version > 3 || attributes.size < sizeof(attributes))
+		attributes.message_type = 0;
+	return nvtx__read(b, attributes.message_type, attributes.message);
+}
+
+/* Tells of the name just read, unless there are too many (counted): then 0. */
+__weak __noinline u64 nvtx__settle(struct name_buffer *b, u64 name)
+{
+	if (!b || !name)
+		return 0;
+	if (b->sent[BOUND_INDEX(name, SENT_NAMES)] != name && !bpf_map_lookup_elem(&names, &name)) {
+		if (nvtx_name_cnt >= NVTX_NAMES_MAX) {
+			count(CNT_NVTX_NAMES_FULL);
+			return 0;
+		}
+		__sync_fetch_and_add(&nvtx_name_cnt, 1);
+	}
+	name__send(b, name);
+	return name;
+}
+
+#define NVTX_TOKEN(domain) ((domain) | 1ULL << 63) /* that of no other label: those are addresses */
+
+/* A range without a name is there for its pop alone. */
+__weak __noinline int nvtx__push(struct thread *t, u64 domain, u64 name)
+{
+	struct span *s;
+	int first;
+
+	if (!t)
+		return 0;
+	first = nvtx__outermost(t, NVTX_OPEN_MAX - 1);
+	if (first >= 0) {
+		nvtx__give_up(t, first);
+		count(CNT_NVTX_NOT_POPPED);
+	}
+	s = span__begin(t, SPAN_LABEL, NVTX_TOKEN(domain), name, 0);
+	if (s)
+		s->label = LABEL_NVTX;
+	return 0;
+}
+
+__weak __noinline int nvtx__pop(struct thread *t, const struct proc *proc, u32 pid, u64 domain)
+{
+	int i;
+
+	if (!t || !proc)
+		return 0;
+	i = span__find(t, SPAN_LABEL, NVTX_TOKEN(domain), 0);
+	if (i < 0)
+		count(CNT_NVTX_NOT_PUSHED);
+	else if (span__at(t, i)->name)
+		span__end(t, proc, pid, i);
+	else
+		nvtx__give_up(t, i);
+	return 0;
+}
+
+static __always_inline void on_nvtx(struct pt_regs *ctx, struct task_struct *task, struct proc *proc, u32 pid, u32 fn)
+{
+	const struct nvtx_site *site = bpf_map_lookup_elem(&nvtx_sites, &fn);
+	u64 first, second, name;
+	struct thread *t;
+	u32 call;
+
+	__sync_fetch_and_add(&proc->range_hits, 1);
+	if (!site)
+		return;
+	if (site->pointer < NVTX_BASE_SITE && nvtx__register(ctx, site->pointer) == ctx->ip + site->init)
+		return;
+	t = thread__enter(task, ctx->sp);
+	if (!t)
+		return;
+	call = site->call;
+	first = nvtx__value(ctx, &site->argument[0]);
+	if (call == NVTX_POP || call == NVTX_DOMAIN_POP) {
+		nvtx__pop(t, proc, pid, call == NVTX_POP ? 0 : first);
+		return;
+	}
+	second = nvtx__value(ctx, &site->argument[1]);
+	if (call == NVTX_PUSH_A || call == NVTX_PUSH_W)
+		name = nvtx__read(&t->names, call == NVTX_PUSH_A ? NVTX_MESSAGE_ASCII : NVTX_MESSAGE_UNICODE, first);
+	else
+		name = nvtx__read_message(&t->names, call == NVTX_PUSH_EX ? first : second);
+	nvtx__push(t, call == NVTX_DOMAIN_PUSH_EX ? first : 0, nvtx__settle(&t->names, name));
+}
+
+#endif

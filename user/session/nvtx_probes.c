@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* In: mapped files. Out: probes, the BPF map nvtx_sites, notes. */
+#include "nvtx_probes.h"
+
+#include <bpf/bpf.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../target/nvtx.h"
+#include "../target/torch.h"
+#include "stepflame.skel.h"
+
+#define MAX_SHARE 0.03          /* of the time of one thread that their hits may take */
+#define MAX_NS    1000000000ULL /* and for how long they may take more */
+
+struct looked_at {
+	uint64_t dev, inode;
+	struct array places; /* struct nvtx_place */
+	size_t missed;
+	char name[64];
+};
+
+static struct looked_at *find(struct session *s, const struct mapped_file *file)
+{
+	struct looked_at *files = s->nvtx.files.items;
+
+	for (size_t i = 0; i < s->nvtx.files.cnt; i++)
+		if (files[i].dev == file->dev && files[i].inode == file->inode)
+			return &files[i];
+	return NULL;
+}
+
+static void look_into(struct looked_at *f, const struct mapped_file *file)
+{
+	const char *slash = strrchr(file->path, '/');
+	struct elf *elf;
+
+	snprintf(f->name, sizeof(f->name), "%.63s", slash ? slash + 1 : file->path);
+	if (nvtx__is_internal(file->path) || elf__new(file->open_path, &elf))
+		return;
+	nvtx__find(elf, &f->places, &f->missed);
+	elf__free(elf);
+}
+
+bool nvtx_probes__holds(struct session *s, const struct mapped_file *file)
+{
+	struct looked_at *f = find(s, file);
+
+	if (!f) {
+		f = array__add(&s->nvtx.files, sizeof(*f));
+		if (!f)
+			return false;
+		f->dev = file->dev;
+		f->inode = file->inode;
+		look_into(f, file);
+	}
+	return f->places.cnt;
+}
+
+void nvtx_probes__add(struct session *s, const struct mapped_file *file, struct probe_list *list)
+{
+	struct looked_at *f = find(s, file);
+	const struct nvtx_place *place = f ? f->places.items : NULL;
+	int fd = bpf_map__fd(s->skel->maps.nvtx_sites);
+
+	for (size_t i = 0; f && i < f->places.cnt; i++) {
+		uint32_t site = s->nvtx.site_cnt;
+
+		if (site == NVTX_SITES_MAX || bpf_map_update_elem(fd, &site, &place[i].site, BPF_ANY) ||
+		    probe_list__add(list, place[i].offset, COOKIE(PROBE_NVTX, 0, COOKIE_DEPTH_UNKNOWN, site))) {
+			f->missed += f->places.cnt - i;
+			return;
+		}
+		s->nvtx.site_cnt++;
+	}
+}
+
+void nvtx_probes__govern(struct session *s, struct target *t, uint64_t hits, uint64_t elapsed_ns)
+{
+	if (hits * s->selftest.hit_ns <= MAX_SHARE * elapsed_ns) {
+		t->nvtx.over_ns = 0;
+		return;
+	}
+	t->nvtx.over_ns += elapsed_ns;
+	if (t->nvtx.aside || t->nvtx.over_ns < MAX_NS)
+		return;
+	t->nvtx.aside = true;
+	target__put_nvtx_aside(t);
+	s->skel->bss->nvtx_epoch++;
+	session__note(
+		s,
+		"process %d pushes and pops NVTX ranges %.0f times a second: that is too dear, and what was counted "
+		"of them ends %.1f s after the start",
+		t->process.pid, hits * 1e9 / elapsed_ns, (session__now_ns() - s->window_start_ns) / 1e9);
+}
+
+void nvtx_probes__note(struct session *s)
+{
+	const struct looked_at *files = s->nvtx.files.items;
+
+	for (size_t i = 0; i < s->nvtx.files.cnt; i++)
+		if (files[i].missed)
+			session__note(s, "%zu of %zu places in %s that push or pop NVTX ranges cannot be watched",
+				      files[i].missed, files[i].missed + files[i].places.cnt, files[i].name);
+}
+
+void nvtx_probes__free(struct session *s)
+{
+	struct looked_at *files = s->nvtx.files.items;
+
+	for (size_t i = 0; i < s->nvtx.files.cnt; i++)
+		free(files[i].places.items);
+	free(files);
+}
