@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../target/kept.h"
 #include "../target/nvtx.h"
-#include "../target/torch.h"
 #include "stepflame.skel.h"
 
 #define MAX_SHARE 0.03          /* of the time of one thread that their hits may take */
@@ -30,15 +30,71 @@ static struct looked_at *find(struct session *s, const struct mapped_file *file)
 	return NULL;
 }
 
+/* What is kept of a file that has some. */
+enum part { OFFSETS, SITES, MISSED, PARTS };
+
+static const struct kept_part units[PARTS] = {
+	[OFFSETS].unit = sizeof(uint64_t),
+	[SITES].unit = sizeof(struct nvtx_site),
+	[MISSED].unit = sizeof(uint64_t),
+};
+
+static bool load_kept(struct looked_at *f, const struct elf *elf, const char *dir)
+{
+	struct kept_part part[PARTS];
+	bool found;
+
+	memcpy(part, units, sizeof(part));
+	if (kept__load(elf, dir, "nvtx", part, PARTS))
+		return false;
+	found = part[SITES].cnt == part[OFFSETS].cnt && part[MISSED].cnt == 1 &&
+		!array__grow(&f->places, part[OFFSETS].cnt, sizeof(struct nvtx_place));
+	for (size_t i = 0; found && i < part[OFFSETS].cnt; i++)
+		((struct nvtx_place *)f->places.items)[i] = (struct nvtx_place){
+			.offset = ((uint64_t *)part[OFFSETS].data)[i],
+			.site = ((struct nvtx_site *)part[SITES].data)[i],
+		};
+	if (found)
+		f->missed = *(uint64_t *)part[MISSED].data;
+	kept__release(part, PARTS);
+	return found;
+}
+
+static void keep(const struct looked_at *f, const struct elf *elf, const char *dir)
+{
+	const struct nvtx_place *place = f->places.items;
+	uint64_t *offsets = calloc(f->places.cnt + 1, sizeof(*offsets)), missed = f->missed;
+	struct nvtx_site *sites = calloc(f->places.cnt + 1, sizeof(*sites));
+	struct kept_part part[PARTS];
+
+	memcpy(part, units, sizeof(part));
+	for (size_t i = 0; offsets && sites && i < f->places.cnt; i++) {
+		offsets[i] = place[i].offset;
+		sites[i] = place[i].site;
+	}
+	part[OFFSETS].data = offsets;
+	part[SITES].data = sites;
+	part[MISSED].data = &missed;
+	part[OFFSETS].cnt = part[SITES].cnt = f->places.cnt;
+	part[MISSED].cnt = 1;
+	if (offsets && sites && (missed || f->places.cnt))
+		kept__save(elf, dir, "nvtx", part, PARTS);
+	free(offsets);
+	free(sites);
+}
+
 static void look_into(struct looked_at *f, const struct mapped_file *file)
 {
+	char path[PATH_MAX];
+	const char *dir = kept__dir(path, sizeof(path));
 	const char *slash = strrchr(file->path, '/');
 	struct elf *elf;
 
 	snprintf(f->name, sizeof(f->name), "%.63s", slash ? slash + 1 : file->path);
 	if (nvtx__is_internal(file->path) || elf__new(file->open_path, &elf))
 		return;
-	nvtx__find(elf, &f->places, &f->missed);
+	if (!load_kept(f, elf, dir) && !nvtx__find(elf, &f->places, &f->missed))
+		keep(f, elf, dir);
 	elf__free(elf);
 }
 

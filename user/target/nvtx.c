@@ -399,7 +399,8 @@ int nvtx__find(const struct elf *elf, struct array *places, size_t *missed)
 
 bool nvtx__is_internal(const char *path)
 {
-	static const char *const files[] = {"libtorch_cuda", "libtorch_nvshmem", "libnccl", "libnvshmem", "libcu"};
+	static const char *const files[] = {"libtorch_cuda", "libtorch_cpu", "libtorch_nvshmem", "libnccl",
+					     "libnvshmem",    "libcu"};
 	const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
 
 	for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++)
