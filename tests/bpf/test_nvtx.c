@@ -60,6 +60,21 @@ static void pop_in(u64 domain)
 	call(NVTX_DOMAIN_POP, domain, 0);
 }
 
+static bool add_calls(const void *key, void *value, void *sum)
+{
+	(void)key;
+	*(u64 *)sum += ((struct agg_val *)value)->calls;
+	return true;
+}
+
+static u64 call_sum(void)
+{
+	u64 sum = 0;
+
+	native_map__each(&aggs, add_calls, &sum);
+	return sum;
+}
+
 static void test_nesting(void **state)
 {
 	for (int i = 0; i < 2; i++) {
@@ -402,6 +417,48 @@ static void test_threads(void **state)
 	expect_counters(CNT_NVTX_NOT_PUSHED, 1, CNT__COUNT);
 }
 
+/*
+ * In any order: each instant in which something is open is the own time of one of them. Three domains, whose ranges end as
+ * they like, and actions, which end as they began.
+ */
+static void test_random(void **state)
+{
+	static const char *const names[] = {"a", "b", "c"};
+	u64 gen[3] = {action__new("x"), action__new("y"), action__new("z")}, covered = 0, ended = 0;
+	u32 open[3] = {0}, actions = 0, seed = 7;
+
+	for (int i = 0; i < 20000; i++) {
+		u32 dice = (seed = seed * 1103515245 + 12345) >> 16, which = dice % 3, what = dice / 3 % 5;
+
+		if (what < 2 && open[which] < 4) {
+			push_in(which * 0x1000, names[dice / 15 % 3]);
+			open[which]++;
+		} else if (what < 3 && open[which]) {
+			pop_in(which * 0x1000);
+			open[which]--;
+			ended++;
+		} else if (what == 3 && actions < 3) {
+			fakepy__set_created(&job.py, gen[actions], true);
+			action__next(gen[actions++], FRAME(1));
+		} else if (what == 4 && actions) {
+			action__next(gen[--actions], FRAME(1));
+			ended++;
+		}
+		assert_int_equal(depth(), open[0] + open[1] + open[2] + actions);
+		wait_ns(dice / 45 % 10);
+		covered += depth() ? dice / 45 % 10 : 0;
+	}
+	for (; actions; ended++)
+		action__next(gen[--actions], FRAME(1));
+	for (u32 which = 0; which < 3; which++)
+		for (; open[which]; open[which]--, ended++)
+			pop_in(which * 0x1000);
+	assert_int_equal(depth(), 0);
+	assert_int_equal(self_sum(), covered);
+	assert_int_equal(call_sum(), ended);
+	expect_counters(CNT__COUNT);
+}
+
 /* A range named as torch's labels are is none of them. */
 static void test_no_landmark(void **state)
 {
@@ -418,9 +475,10 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, nvtx_setup, teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(nesting),    TEST(values),    TEST(first_call),   TEST(wide_names),     TEST(attributes),
-		TEST(unnamed),    TEST(domains),   TEST(over_actions), TEST(over_functions), TEST(never_popped),
-		TEST(many_names), TEST(long_name), TEST(epoch),        TEST(threads),        TEST(no_landmark),
+		TEST(nesting),        TEST(values),       TEST(first_call),  TEST(wide_names),
+		TEST(attributes),     TEST(unnamed),      TEST(domains),     TEST(over_actions),
+		TEST(over_functions), TEST(never_popped), TEST(many_names),  TEST(long_name),
+		TEST(epoch),          TEST(threads),      TEST(no_landmark), TEST(random),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
