@@ -37,6 +37,8 @@ static __always_inline void on_fn(struct pt_regs *ctx, struct task_struct *task,
 	if (!s)
 		return;
 	phase__enter(t, s, phase__of_kind(f->kind));
+	if (f->kind == SPAN_COMPILE)
+		step__compiles(t);
 	if (f->kind == SPAN_BACKWARD)
 		backward__began(proc, s);
 }

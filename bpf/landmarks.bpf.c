@@ -8,6 +8,7 @@
 #include "functions.h"
 #include "gc.h"
 #include "hit.h"
+#include "jax.h"
 #include "labels.h"
 #include "nvtx.h"
 
@@ -82,6 +83,18 @@ static __always_inline void dispatch(struct pt_regs *ctx, u64 cookie, struct tas
 		break;
 	case PROBE_NVTX:
 		on_nvtx(ctx, task, proc, pid, fn);
+		break;
+	case PROBE_JIT:
+		on_jit(ctx, task, proc, fn, frame);
+		break;
+	case PROBE_JIT_EXIT:
+		on_jit_exit(ctx, task, proc, pid, fn, frame);
+		break;
+	case PROBE_ANNOTATION:
+		on_annotation(ctx, task, proc);
+		break;
+	case PROBE_ANNOTATION_END:
+		on_annotation_end(ctx, task, proc, pid);
 		break;
 	}
 }

@@ -16,10 +16,13 @@
 
 #define SPAN_DEPTH 32 /* keeps struct thread below two pages, the most that a task storage of Linux 7 takes */
 #define SENT_NAMES 32
+#define PHASE_ROOM 16 /* a power of two, for the verifier */
 #define AGG_ROWS   16384
 #define NAMES_MAX  16384
 #define RING_BYTES (1 << 20)
 #define PROCS_MAX  4096
+
+_Static_assert(PHASE__COUNT <= PHASE_ROOM, "make PHASE_ROOM larger");
 
 /* The name being read, ready to be sent. */
 struct name_buffer {
@@ -56,10 +59,11 @@ struct span {
 	u64 action;      /* name of the innermost action around it, 0 none */
 	u64 op_child_ns; /* time in the operators, nodes and labels inside that have ended */
 	u16 kind;        /* enum span_kind */
-	u8 label;        /* enum label, of a SPAN_LABEL; of a SPAN_ACTION 1: it is an optimizer_step hook */
-	u8 phase;        /* enum phase: its own, or that around it */
-	u16 outer;       /* 1 + index of the innermost span around it that is no operator's; 0: none */
-	u16 also;        /* enum fixed_name + 1 of a second row that gets the same duration; 0: none */
+	/* enum label, of a SPAN_LABEL; of a SPAN_ACTION 1: it is an optimizer_step hook; of a SPAN_JIT 1: XLA compiled in it */
+	u8 label;
+	u8 phase;  /* enum phase: its own, or that around it */
+	u16 outer; /* 1 + index of the innermost span around it that is no operator's; 0: none */
+	u16 also;  /* enum fixed_name + 1 of a second row that gets the same duration; 0: none */
 	struct op_span op;
 };
 
@@ -103,15 +107,15 @@ struct thread {
 	u64 gap_ns;      /* end of the last data, optimizer or backward span: forward begins there; 0: unknown */
 	u64 gap_child_ns;
 	u64 phase_since_ns;
-	u8 phase;                   /* enum phase since then */
-	u8 gap_phase;               /* the one in which gap_ns was taken */
-	u8 evaluation;              /* 1 + spans around Lightning's evaluation loop; 0: not in it */
-	u8 step_ended;              /* a span of --step-at has, and no boundary was made of it yet */
-	u32 nvtx_epoch;             /* that of its NVTX ranges */
-	u64 phase_ns[PHASE__COUNT]; /* from phases_from_ns to phase_since_ns */
-	u64 gap_phase_ns;           /* of phase_ns[gap_phase] at gap_ns */
-	u64 phases_from_ns;         /* the last step boundary that it made; 0: none */
-	u64 sequence_at;            /* address of its word in at::sequence_number; 0: not known yet */
+	u8 phase;                 /* enum phase since then */
+	u8 gap_phase;             /* the one in which gap_ns was taken */
+	u8 evaluation;            /* 1 + spans around Lightning's evaluation loop; 0: not in it */
+	u8 step_ended;            /* a span of --step-at has, and no boundary was made of it yet */
+	u32 nvtx_epoch;           /* that of its NVTX ranges */
+	u64 phase_ns[PHASE_ROOM]; /* from phases_from_ns to phase_since_ns */
+	u64 gap_phase_ns;         /* of phase_ns[gap_phase] at gap_ns */
+	u64 phases_from_ns;       /* the last step boundary that it made; 0: none */
+	u64 sequence_at;          /* address of its word in at::sequence_number; 0: not known yet */
 	u64 tstate; /* its PyThreadState, as seen when it held the GIL; torch's calls release it. 0: not seen yet */
 	struct span spans[SPAN_DEPTH];
 	struct pass pass;
@@ -167,6 +171,23 @@ struct {
 	__type(key, u32);
 	__type(value, struct py_call);
 } py_calls __weak SEC(".maps");
+
+/* JAX's jitted functions, of which one may be called once a step. */
+struct jit_key {
+	u64 name;
+	u32 pid, pad;
+};
+
+struct jit_val {
+	u64 calls, ns; /* without those in which XLA compiled */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1024);
+	__type(key, struct jit_key);
+	__type(value, struct jit_val);
+} jits __weak SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

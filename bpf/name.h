@@ -105,6 +105,28 @@ __weak __noinline u64 name__join(struct name_buffer *b, u64 address, u64 bytes)
 	return name__hash(b, end, end, NAME_UTF8);
 }
 
+#define JIT_PREFIX 4 /* "jit " */
+
+/* The same as name__read of UTF-8, with "jit " in front. Texts of more than NAME_HALF bytes are cut. */
+__weak __noinline u64 name__read_jit(struct name_buffer *b, u64 address, u64 bytes)
+{
+	u64 whole = bytes + JIT_PREFIX;
+
+	if (!b)
+		return 0;
+	if (bytes >= NAME_HALF) {
+		count(CNT_NAME_CUT);
+		bytes = NAME_HALF - 1;
+	}
+	bytes = BOUND_INDEX(bytes, NAME_HALF);
+	__builtin_memcpy(b->text, "jit ", JIT_PREFIX);
+	if (bpf_probe_read_user(b->text + JIT_PREFIX, bytes, (const void *)address)) {
+		count(CNT_NAME_LOST);
+		return 0;
+	}
+	return name__hash(b, bytes + JIT_PREFIX, whole, NAME_UTF8);
+}
+
 /* Sends the text of the name just read, unless it was sent before. */
 __weak __noinline int name__send(struct name_buffer *b, u64 id)
 {

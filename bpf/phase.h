@@ -15,7 +15,7 @@
 /* From t->now_ns on the thread is in that phase. */
 static __always_inline void phase__set(struct thread *t, u32 phase)
 {
-	t->phase_ns[BOUND_INDEX(t->phase, PHASE__COUNT)] += t->now_ns - t->phase_since_ns;
+	t->phase_ns[BOUND_INDEX(t->phase, PHASE_ROOM)] += t->now_ns - t->phase_since_ns;
 	t->phase_since_ns = t->now_ns;
 	t->phase = phase;
 }
@@ -67,13 +67,13 @@ static __always_inline void phase__mark(struct thread *t)
 {
 	phase__set(t, t->phase);
 	t->gap_phase = t->phase;
-	t->gap_phase_ns = t->phase_ns[BOUND_INDEX(t->phase, PHASE__COUNT)];
+	t->gap_phase_ns = t->phase_ns[BOUND_INDEX(t->phase, PHASE_ROOM)];
 }
 
 /* It did: what was spent in that phase since was forward. */
 static __always_inline void phase__forward(struct thread *t)
 {
-	u64 *before = &t->phase_ns[BOUND_INDEX(t->gap_phase, PHASE__COUNT)], spent;
+	u64 *before = &t->phase_ns[BOUND_INDEX(t->gap_phase, PHASE_ROOM)], spent;
 
 	phase__set(t, t->phase);
 	spent = *before - t->gap_phase_ns;

@@ -2,8 +2,9 @@
 /*
  * Step boundaries, by the first of these rules that a process shows: Lightning's run_training_batch; a DataLoader batch
  * and then an optimizer step (several optimizers, or several batches, make one step); an optimizer step alone, of the
- * first optimizer seen; ProfilerStep#; backward alone, of several since a batch came the first; the DataLoader's next
- * alone. A better rule replaces a worse one when it is first seen. What --step-at names is the only rule.
+ * first optimizer seen; ProfilerStep#; JAX's StepTraceAnnotation; backward alone, of several since a batch came the
+ * first; calls of one of JAX's jitted functions; the DataLoader's next alone. A better rule replaces a worse one when it
+ * is first seen. What --step-at names is the only rule.
  */
 #ifndef STEPFLAME_STEPS_H
 #define STEPFLAME_STEPS_H
@@ -162,6 +163,60 @@ static __always_inline void step__fetch(struct thread *t, struct proc *proc, u32
 		gap__end(t, proc, pid);
 	pass__fetch(t, proc, pid);
 	step__boundary(t, proc, pid, STEP_LOADER);
+}
+
+/* XLA compiles. */
+static __always_inline void step__compiles(struct thread *t)
+{
+	int i = span__find(t, SPAN_JIT, TOKEN_ANY, 0);
+
+	if (i >= 0)
+		span__at(t, i)->label = 1;
+}
+
+/*
+ * Which jitted function is the one that is called once a step? The one that takes most of the time of all their calls
+ * but those in which XLA compiles; where none takes half of it, in the end one that takes some.
+ */
+#define JIT_CALLS 4   /* of a function, before it is chosen */
+#define JIT_AWAY  256 /* calls of others, after which the function chosen is no more */
+
+static __always_inline bool jit__is_step(const struct proc *proc, const struct jit_val *val)
+{
+	u32 share = proc->jit_calls < 64 ? 2 : proc->jit_calls < 256 ? 4 : 16;
+
+	return val->calls >= JIT_CALLS && val->ns * share >= proc->jit_ns;
+}
+
+/* A call of a jitted function has ended, and took so long; 0: XLA compiled in it. */
+__weak __noinline int step__jit(struct thread *t, struct proc *proc, u32 pid, u64 name, u64 ns)
+{
+	struct jit_key key = {.name = name, .pid = pid};
+	struct jit_val *val, zero = {};
+
+	if (!t || !proc || (proc->step_rule && proc->step_rule < STEP_JIT))
+		return 0;
+	val = bpf_map_lookup_elem(&jits, &key);
+	if (!val) {
+		bpf_map_update_elem(&jits, &key, &zero, BPF_NOEXIST);
+		val = bpf_map_lookup_elem(&jits, &key);
+	}
+	if (val && ns) {
+		__sync_fetch_and_add(&val->calls, 1);
+		__sync_fetch_and_add(&val->ns, ns);
+		__sync_fetch_and_add(&proc->jit_ns, ns);
+		proc->jit_calls++;
+	}
+	if (proc->step_jit != name) {
+		if (!val || (proc->step_jit && ++proc->jit_others < JIT_AWAY) || !jit__is_step(proc, val))
+			return 0;
+		proc->step_jit = name;
+		if (proc->step_rule == STEP_JIT)
+			proc->step_rule = STEP_NONE; /* counts anew */
+	}
+	proc->jit_others = 0;
+	step__boundary(t, proc, pid, STEP_JIT);
+	return 0;
 }
 
 /* The event at hand may have ended a span of --step-at. */

@@ -107,6 +107,14 @@ static inline enum phase phase__of_kind(enum span_kind kind)
 		return PHASE_CHECKPOINT;
 	case SPAN_VALIDATION:
 		return PHASE_VALIDATION;
+	case SPAN_JIT:
+		return PHASE_JIT;
+	case SPAN_COMPILE:
+		return PHASE_COMPILE;
+	case SPAN_AWAIT:
+		return PHASE_AWAIT;
+	case SPAN_TRANSFER:
+		return PHASE_TRANSFER;
 	default:
 		return PHASE_OTHER;
 	}

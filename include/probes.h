@@ -44,6 +44,12 @@ enum probe_event {
 	PROBE_GPU_HANDLE, /* a function that hands out a kernel's handle */
 	PROBE_GPU_HANDLE_RETURN,
 	PROBE_NVTX, /* a range is pushed or popped; the "function" is the index of its struct nvtx_site */
+	/* Of JAX. JIT: PjitFunction's tp_vectorcall(callable, ...); the "function" is its struct probe_fn. */
+	PROBE_JIT,
+	PROBE_JIT_EXIT,
+	/* TraceMe's __init__ and __exit__, as nanobind calls them: (capture, PyObject **args, ...), args[0]: self */
+	PROBE_ANNOTATION,
+	PROBE_ANNOTATION_END,
 	PROBE_TEST, /* stepflame's own function, for the self-test and the price of a hit */
 };
 
@@ -187,6 +193,9 @@ struct proc {
 	__u32 ended;                          /* it has: nothing more is counted */
 	__u32 gpu_tell;                       /* each call of CUDA is told */
 	__u64 backward_action;                /* what Engine::execute was last called in, or its own name */
+	__u64 step_jit;                       /* name id of the jitted function whose calls are steps; 0: none yet */
+	__u64 jit_ns;                         /* in calls of such functions that did not compile */
+	__u32 jit_calls, jit_others;          /* those calls; calls of others since one of step_jit */
 	struct gpu_sums gpu, gpu_before;      /* since the window opened, and up to the last boundary */
 };
 

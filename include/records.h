@@ -78,6 +78,11 @@ enum span_kind {
 	SPAN_SYNC,     /* the CPU waits for the GPU */
 	SPAN_SAVE,     /* torch.save, and what else writes torch's zip files */
 	SPAN_VALIDATION, /* derived: an evaluation of a plain loop, from its first fetch to its last, or to the next loop's first */
+	SPAN_JIT,      /* a call of one of JAX's jitted functions, from Python that is not being traced for another */
+	SPAN_COMPILE,  /* XLA compiles, or loads what it had compiled */
+	SPAN_AWAIT,    /* the CPU waits for what XLA computes, or gets it */
+	SPAN_TRANSFER, /* values go to a device of XLA's */
+	SPAN_EXECUTE,  /* a PJRT plugin is told to execute */
 	SPAN__COUNT,
 };
 
@@ -110,6 +115,7 @@ struct rec_target {
 	__u32 pad;
 	char python[16];
 	char torch[32];
+	char jax[16]; /* version of jaxlib, "?" where it is not known; "": there is none */
 	char command[128];
 };
 
@@ -145,7 +151,9 @@ enum step_rule {
 	STEP_LOADER_OPTIMIZER,
 	STEP_OPTIMIZER,
 	STEP_PROFILER,
+	STEP_ANNOTATION, /* JAX's StepTraceAnnotation */
 	STEP_BACKWARD,
+	STEP_JIT, /* calls of one of JAX's jitted functions */
 	STEP_LOADER,
 	STEP_USER, /* --step-at, which is asked alone */
 	STEP__COUNT,
@@ -434,7 +442,11 @@ struct rec_calls {
 	X(OPTIMIZER, "optimizer")   /* step, zero_grad */                                           \
 	X(COMM, "comm")             /* collectives */                                               \
 	X(CHECKPOINT, "checkpoint") /* saving one */                                                \
-	X(VALIDATION, "validation") /* evaluation between steps */
+	X(VALIDATION, "validation") /* evaluation between steps */                                  \
+	X(JIT, "jit")               /* JAX: in a call of a jitted function */                       \
+	X(COMPILE, "compile")       /* XLA compiles */                                              \
+	X(AWAIT, "await")           /* for what XLA computes */                                     \
+	X(TRANSFER, "transfer")     /* to a device of XLA's */
 
 enum phase {
 #define X(id, name) PHASE_##id,

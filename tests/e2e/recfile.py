@@ -10,6 +10,8 @@ HOST, TARGET, NAME, PROC, WINDOW, AGG, COUNTER, COST, NOTE, OP, OP_GROUP, OP_WIN
 SPAN, CODE, STACK, PATH, SAMPLE, INTERVAL, MODULES, CALLS, STEP_END, SYSCALL, FILE = range(14, 25)
 GPU, GPU_CALLS, GPU_CALL, GPU_STEP, GPU_ACTIVITY, GPU_DEVICE, GPU_USAGE = range(25, 32)
 ACTION, LABEL, FORWARD, BACKWARD, USER, SPAN_OP, EVALUATE, NODE, STEP, GC, COMM, SYNC, SAVE, VALIDATION = range(1, 15)
+JIT, COMPILE, AWAIT, TRANSFER, EXECUTE = range(15, 20)
+PHASES = 12
 CPU, WAIT = 1, 2
 CAUSES = ["", "run_queue", "lock", "gil", "disk_read", "disk_write", "fsync", "page_fault", "sleep", "child_wait"]
 CAUSES += ["pipe", "socket", "poll", "unknown"]
@@ -40,11 +42,11 @@ def host(version="0.1.0", hostname="host", kernel="6.12.0", cpus=2, monotonic_ns
     )
 
 
-def target(pid, role=MAIN, rank=-1, parent=0, python="3.11.2", torch="2.6.0+cpu", command="python train.py"):
+def target(pid, role=MAIN, rank=-1, parent=0, python="3.11.2", torch="2.6.0+cpu", jax="", command="python train.py"):
     return record(
         TARGET,
         struct.pack(
-            "=IIIiII16s32s128s",
+            "=IIIiII16s32s16s128s",
             pid,
             pid,
             role,
@@ -53,6 +55,7 @@ def target(pid, role=MAIN, rank=-1, parent=0, python="3.11.2", torch="2.6.0+cpu"
             0,
             python.encode(),
             torch.encode(),
+            jax.encode(),
             command.encode(),
         ),
     )
@@ -232,9 +235,10 @@ def calls(pid, code_id, path_id, call_cnt, primitive_calls, self_ns, total_ns):
     )
 
 
-def boundary(pid, tid, index, time_ns, phases=(0,) * 8, rule=1):
+def boundary(pid, tid, index, time_ns, phases=(), rule=1):
     """The end of a step; phases: ns by enum phase."""
-    return record(STEP_END, struct.pack("=QQIIII8Q", time_ns, index, pid, rule, tid, 0, *phases))
+    phases = [*phases, *[0] * (PHASES - len(phases))]
+    return record(STEP_END, struct.pack("=QQIIII%dQ" % PHASES, time_ns, index, pid, rule, tid, 0, *phases))
 
 
 def syscall(pid, number, call_cnt, errors=0, total_ns=0, size=0, unfinished=0):

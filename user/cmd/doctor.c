@@ -14,7 +14,10 @@
 #include "../session/landmarks.h"
 #include "../session/natives.h"
 #include "../session/programs.h"
+#include "../session/xla.h"
 #include "../target/cuda.h"
+#include "../target/jax.h"
+#include "../target/pjrt.h"
 #include "../target/python.h"
 #include "../target/torch.h"
 #include "cmd.h"
@@ -221,6 +224,55 @@ static void check_gpu(struct doctor *d, const struct process *process)
 		      libraries[0] ? ": " : "", libraries);
 }
 
+static void check_jax(struct doctor *d, const struct process *process, const struct mapped_file *file)
+{
+	struct probe_list list = {0};
+	struct elf *elf = NULL;
+	char version[16], why[128];
+	int cnt;
+
+	jax__version(process, file, version, sizeof(version));
+	check(d, "JAX", OK, NULL, "jaxlib %s", version);
+	if (elf__new(file->open_path, &elf)) {
+		check(d, "JAX's landmarks", WARN, NULL, "%.128s cannot be read", file->path);
+		return;
+	}
+	cnt = xla__add_jax(&list, elf, why, sizeof(why));
+	if (cnt < 0)
+		snprintf(why, sizeof(why), "out of memory");
+	check(d, "JAX's landmarks", why[0] ? WARN : OK,
+	      "jaxlib of PyPI has the symbols of local functions; what remains are samples, and a PJRT plugin's "
+	      "functions",
+	      "%d functions%s%s", cnt > 0 ? cnt : 0, why[0] ? "; jaxlib " : "", why);
+	elf__free(elf);
+	probe_list__release(&list);
+}
+
+/* PJRT plugins: JAX computes on GPUs and TPUs through them, on the CPU without one. */
+static void check_plugins(struct doctor *d, const struct process *process)
+{
+	for (size_t i = 0; i < process->file_cnt; i++) {
+		const struct mapped_file *file = &process->files[i];
+		const char *slash = strrchr(file->path, '/'), *name = slash ? slash + 1 : file->path;
+		struct probe_list list = {0};
+		struct pjrt_table table;
+		struct elf *elf = NULL;
+		char why[128] = "";
+
+		if (!xla__is_plugin(file->path) || elf__new(file->open_path, &elf))
+			continue;
+		if (pjrt__find(process, file, elf, &table))
+			check(d, "PJRT plugin", WARN, "wait until the program has asked it for its functions",
+			      "%.64s: its PJRT_Api was not found, or is none that is known", name);
+		else
+			check(d, "PJRT plugin", OK, NULL, "%.64s: PJRT 0.%d, %d functions", name, table.minor,
+			      xla__add_plugin(&list, process, file, elf, why, sizeof(why)));
+		elf__free(elf);
+		probe_list__release(&list);
+	}
+}
+
+/* One of the frameworks is enough. */
 static int check_torch(struct doctor *d, const struct process *process)
 {
 	const struct mapped_file *file = torch__file(process);
@@ -229,7 +281,8 @@ static int check_torch(struct doctor *d, const struct process *process)
 	char version[32];
 
 	if (!file || elf__new(file->open_path, &elf)) {
-		check(d, "torch", FAIL, "wait until the process has imported torch", "libtorch_cpu is not mapped");
+		check(d, "torch", FAIL, "wait until the process has imported torch or JAX",
+		      "libtorch_cpu is not mapped, nor is jaxlib");
 		return -EOPNOTSUPP;
 	}
 	torch__version(process, file, version, sizeof(version));
@@ -245,7 +298,8 @@ static int check_torch(struct doctor *d, const struct process *process)
 static int check_process(struct doctor *d)
 {
 	struct process process = {0};
-	int err = process__read(d->pid, &process), torch_err;
+	int err = process__read(d->pid, &process), torch_err = 0;
+	const struct mapped_file *jax;
 
 	if (err) {
 		check(d, "process", FAIL,
@@ -256,7 +310,12 @@ static int check_process(struct doctor *d)
 	}
 	check(d, "process", OK, NULL, "%d (%s), %zu mapped files", process.pid, process.comm, process.file_cnt);
 	err = check_python(d, &process);
-	torch_err = check_torch(d, &process);
+	jax = jax__file(&process);
+	if (torch__file(&process) || !jax)
+		torch_err = check_torch(d, &process);
+	if (jax)
+		check_jax(d, &process, jax);
+	check_plugins(d, &process);
 	check_gpu(d, &process);
 	process__release(&process);
 	return err ?: torch_err;

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "../log.h"
+#include "../target/jax.h"
 #include "../target/python.h"
 #include "../target/pythread.h"
 #include "../target/torch.h"
@@ -57,7 +58,7 @@ const struct argp cmd_dump_argp = {
 	.doc = "Say what every thread of a running job does right now: its Python stack, and what it waits for.\v"
 	       "The job is not stopped: threads are seen one after the other, and a stack that changes while it is "
 	       "read is "
-	       "marked. Needs neither BPF nor torch; threads that run no Python have their system call.",
+	       "marked. Needs neither BPF nor torch nor JAX; threads that run no Python have their system call.",
 };
 
 /* ---- one process ---- */
@@ -127,7 +128,7 @@ static int dump_process__threads(struct dump_process *p, const struct process *p
 /* Fills p, which is zeroed. 0; -EOPNOTSUPP when it has threads, but their Python is not supported; or -errno. */
 static int dump_process__read(struct dump_process *p, pid_t pid, enum target_role role)
 {
-	const struct mapped_file *torch;
+	const struct mapped_file *torch, *jax;
 	struct process process;
 	struct python python;
 	int err = process__read(pid, &process), python_err;
@@ -143,6 +144,9 @@ static int dump_process__read(struct dump_process *p, pid_t pid, enum target_rol
 	torch = torch__file(&process);
 	if (torch)
 		torch__version(&process, torch, p->target.torch, sizeof(p->target.torch));
+	jax = jax__file(&process);
+	if (jax)
+		jax__version(&process, jax, p->target.jax, sizeof(p->target.jax));
 	python_err = python__find(&process, &python, NULL);
 	memcpy(p->target.python, python.version, sizeof(p->target.python));
 	if (python_err && python_err != -ENOENT)

@@ -7,6 +7,7 @@
 
 #include "../log.h"
 #include "../report/text.h"
+#include "../target/jax.h"
 #include "../target/python.h"
 #include "../target/torch.h"
 #include "cmd.h"
@@ -15,8 +16,8 @@ struct row {
 	struct process process;
 	struct python python;
 	int python_err;
-	char torch[32], rank[16];
-	int workers; /* children of it that have torch too */
+	char torch[32], jax[16], rank[16];
+	int workers; /* children of it that have torch or JAX too */
 	bool child;
 };
 
@@ -29,8 +30,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 const struct argp cmd_ps_argp = {
 	.parser = parse,
-	.doc = "List the processes of this host that have torch, with what stepflame can see of them.\v"
-	       "RANK is that of the process's environment. WORKERS are its child processes that have torch, such as "
+	.doc = "List the processes of this host that have torch or JAX, with what stepflame can see of them.\v"
+	       "RANK is that of the process's environment. WORKERS are its child processes that have either, such as "
 	       "those of a DataLoader; they have no "
 	       "line of their own.",
 };
@@ -53,7 +54,7 @@ static size_t collect(struct row **rows, size_t *hidden)
 	*hidden = 0;
 	for (int i = 0; *rows && i < cnt; i++) {
 		struct row *row = &(*rows)[n];
-		const struct mapped_file *torch;
+		const struct mapped_file *torch, *jax;
 		int err = process__read(pids[i], &row->process);
 
 		if (err) {
@@ -61,11 +62,15 @@ static size_t collect(struct row **rows, size_t *hidden)
 			continue;
 		}
 		torch = torch__file(&row->process);
-		if (!torch) {
+		jax = jax__file(&row->process);
+		if (!torch && !jax) {
 			process__release(&row->process);
 			continue;
 		}
-		torch__version(&row->process, torch, row->torch, sizeof(row->torch));
+		if (torch)
+			torch__version(&row->process, torch, row->torch, sizeof(row->torch));
+		if (jax)
+			jax__version(&row->process, jax, row->jax, sizeof(row->jax));
 		if (process__environ(pids[i], "RANK", row->rank, sizeof(row->rank)))
 			strcpy(row->rank, "-");
 		row->python_err = python__find(&row->process, &row->python, NULL);
@@ -97,6 +102,8 @@ static const char *what_is_mapped_of_cuda(const struct row *row)
 
 static const char *what_is_seen(const struct row *row)
 {
+	if (!row->torch[0] && row->jax[0])
+		return row->python_err ? "jitted calls (Python not supported)" : "jitted calls, compiles";
 	if (row->python_err == -ENOENT)
 		return "labels (no Python)";
 	if (row->python_err)
@@ -118,16 +125,21 @@ int cmd_ps(int argc, char **argv)
 	count_workers(rows, n);
 	for (size_t i = 0; i < n; i++) {
 		const struct row *r = &rows[i];
-		char *command, seen[64];
+		char *command, seen[64], framework[64];
 
 		if (r->child)
 			continue;
 		if (!shown++)
-			printf("%8s %5s %7s %-8s %-14s %-32s %s\n", "PID", "RANK", "WORKERS", "PYTHON", "TORCH", "SEEN",
-			       "COMMAND");
+			printf("%8s %5s %7s %-8s %-14s %-32s %s\n", "PID", "RANK", "WORKERS", "PYTHON", "TORCH/JAX",
+			       "SEEN", "COMMAND");
+		snprintf(framework, sizeof(framework), "%s%s%s%s", r->torch, r->torch[0] && r->jax[0] ? "+" : "",
+			 r->jax[0]     ? "JAX "
+			 : r->torch[0] ? ""
+				       : "-",
+			 r->jax);
 		snprintf(seen, sizeof(seen), "%s%s", what_is_seen(r), what_is_mapped_of_cuda(r));
 		printf("%8d %5s %7d %-8s %-14s %-32s ", r->process.pid, r->rank, r->workers,
-		       r->python.version[0] ? r->python.version : "-", r->torch[0] ? r->torch : "-", seen);
+		       r->python.version[0] ? r->python.version : "-", framework, seen);
 		command = text__escape(r->process.command);
 		puts(command ?: "");
 		free(command);
@@ -136,7 +148,7 @@ int cmd_ps(int argc, char **argv)
 		process__release(&rows[i].process);
 	free(rows);
 	if (!shown)
-		log__info("no process with torch is running here");
+		log__info("no process with torch or JAX is running here");
 	if (hidden)
 		log__warn("run it as root (sudo) to see them too",
 			  "%zu processes of other users could not be looked into", hidden);

@@ -128,6 +128,7 @@ static int add_target(struct job *job, const struct rec_hdr *record)
 	*target = *new;
 	CLEAN(target->python);
 	CLEAN(target->torch);
+	CLEAN(target->jax);
 	CLEAN(target->command);
 	return 0;
 }

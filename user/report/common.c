@@ -23,7 +23,9 @@ static const struct {
 	[STEP_LOADER_OPTIMIZER] = {"loader_optimizer", "DataLoader's next with Optimizer.step"},
 	[STEP_OPTIMIZER] = {"optimizer", "Optimizer.step"},
 	[STEP_PROFILER] = {"profiler_step", "ProfilerStep#"},
+	[STEP_ANNOTATION] = {"step_annotation", "StepTraceAnnotation"},
 	[STEP_BACKWARD] = {"backward", "backward alone"},
+	[STEP_JIT] = {"jit", "calls of a jitted function"},
 	[STEP_LOADER] = {"loader", "DataLoader's next alone"},
 	[STEP_USER] = {"step_at", "--step-at"},
 };
@@ -119,9 +121,9 @@ static void print_targets(const struct job *job, FILE *out)
 		}
 		if (t->rank >= 0)
 			snprintf(rank, sizeof(rank), ", rank %d", t->rank);
-		text__paragraph(out, "target: pid %u%s%s%s%s%s%s%s", REC_PID(t->pid), host ? " on " : "", host ?: "",
-				rank, t->python[0] ? ", Python " : "", t->python, t->torch[0] ? ", torch " : "",
-				t->torch);
+		text__paragraph(out, "target: pid %u%s%s%s%s%s%s%s%s%s", REC_PID(t->pid), host ? " on " : "",
+				host ?: "", rank, t->python[0] ? ", Python " : "", t->python,
+				t->torch[0] ? ", torch " : "", t->torch, t->jax[0] ? ", JAX " : "", t->jax);
 	}
 	if (children)
 		text__paragraph(out, "inside: %zu child process%s (--per-rank: their rows)", children,
@@ -270,10 +272,11 @@ static json_t *json_unless_negative(double value)
 
 json_t *common__json_target(const struct rec_target *target)
 {
-	return json_pack("{s:I, s:s, s:o, s:o, s:o}", "pid", (json_int_t)target->pid, "role",
+	return json_pack("{s:I, s:s, s:o, s:o, s:o, s:o}", "pid", (json_int_t)target->pid, "role",
 			 labels__role(target->role), "rank",
 			 target->rank >= 0 ? json_integer(target->rank) : json_null(), "python",
-			 common__json_text(target->python), "torch", common__json_text(target->torch));
+			 common__json_text(target->python), "torch", common__json_text(target->torch), "jax",
+			 common__json_text(target->jax));
 }
 
 static json_t *json_targets(const struct job *job)

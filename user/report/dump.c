@@ -73,8 +73,9 @@ int dump__text(const struct dump *dump, FILE *out)
 		common__process(&process->target, out);
 		text__line(out, "  %s", process->command);
 		if (process->target.python[0])
-			fprintf(out, "  Python %s%s%s\n", process->target.python,
-				process->target.torch[0] ? ", torch " : "", process->target.torch);
+			fprintf(out, "  Python %s%s%s%s%s\n", process->target.python,
+				process->target.torch[0] ? ", torch " : "", process->target.torch,
+				process->target.jax[0] ? ", JAX " : "", process->target.jax);
 		if (process->trouble)
 			fprintf(out, "  (no stacks: %s)\n", process->trouble);
 		if (process->hidden_stacks)

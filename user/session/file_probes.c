@@ -15,6 +15,7 @@
 #include "natives.h"
 #include "nvtx_probes.h"
 #include "state.h"
+#include "xla.h"
 
 static bool action_matches(const struct user_action *a, const struct mapped_file *file)
 {
@@ -178,8 +179,20 @@ static void add_python(struct session *s, const struct mapped_file *file, const 
 		f->exact.why = "out of memory";
 }
 
-struct file_probes *file_probes__of(struct session *s, const struct mapped_file *file, const struct python *python,
-				    struct elf *elf, bool torch)
+/* JAX's functions, or those of a PJRT plugin. */
+static void add_xla(const struct process *process, const struct mapped_file *file, const struct elf *elf,
+		    enum file_holds holds, struct probe_list *list)
+{
+	char why[128];
+	int cnt = holds == HOLDS_JAX ? xla__add_jax(list, elf, why, sizeof(why))
+				     : xla__add_plugin(list, process, file, elf, why, sizeof(why));
+
+	if (cnt < 0 || why[0])
+		log__warn(NULL, "%s: %s: rows of it will be missing", file->path, cnt < 0 ? strerror(-cnt) : why);
+}
+
+struct file_probes *file_probes__of(struct session *s, const struct process *process, const struct mapped_file *file,
+				    const struct python *python, struct elf *elf, enum file_holds holds)
 {
 	struct file_probes *files, *f;
 	struct elf *own = NULL;
@@ -200,8 +213,10 @@ struct file_probes *file_probes__of(struct session *s, const struct mapped_file 
 	*f = (struct file_probes){.dev = file->dev, .inode = file->inode};
 	if (python)
 		add_python(s, file, elf, python, f);
-	if (torch || natives__wanted(file->path))
-		add_library(s, file, elf, torch, f->sets);
+	if (holds == HOLDS_TORCH || natives__wanted(file->path))
+		add_library(s, file, elf, holds == HOLDS_TORCH, f->sets);
+	if (holds == HOLDS_JAX || holds == HOLDS_PLUGIN)
+		add_xla(process, file, elf, holds, &f->sets[PROBES_KEPT]);
 	if (gpu_probes__holds(s, file))
 		add_gpu(s, elf, f->sets);
 	if (nvtx_probes__holds(s, file))

@@ -21,6 +21,17 @@ static const struct {
 } natives[] = {
 	[NATIVE_BACKWARD] = {"", "backward", SPAN_BACKWARD},
 	[NATIVE_SAVE] = {"", "torch.save", SPAN_SAVE},
+	[NATIVE_JIT] = {"", "jit", SPAN_JIT}, /* the name of the function is read at each call */
+	[NATIVE_XLA_COMPILE] = {"", "xla compile", SPAN_COMPILE},
+	[NATIVE_XLA_LOAD] = {"", "xla load executable", SPAN_COMPILE},
+	[NATIVE_XLA_WAIT] = {"", "xla wait", SPAN_AWAIT},
+	[NATIVE_XLA_TO_HOST] = {"", "xla to host", SPAN_AWAIT},
+	[NATIVE_XLA_TO_DEVICE] = {"", "xla to device", SPAN_TRANSFER},
+	[NATIVE_PJRT_COMPILE] = {"", "pjrt compile", SPAN_COMPILE},
+	[NATIVE_PJRT_EXECUTE] = {"", "pjrt execute", SPAN_EXECUTE},
+	[NATIVE_PJRT_AWAIT] = {"", "pjrt await", SPAN_AWAIT},
+	[NATIVE_PJRT_TO_HOST] = {"", "pjrt to host", SPAN_AWAIT},
+	[NATIVE_PJRT_TO_DEVICE] = {"", "pjrt to device", SPAN_TRANSFER},
 	{"allreduce", "comm all_reduce", SPAN_COMM},
 	{"allreduce_sparse", "comm all_reduce", SPAN_COMM},
 	{"allreduce_coalesced", "comm all_reduce_coalesced", SPAN_COMM},
@@ -142,7 +153,7 @@ static uint32_t fn_of(const char *symbol)
 		return NATIVE_SAVE;
 	if (!comm || strchr(symbol, '.')) /* a part that the compiler split off */
 		return 0;
-	for (uint32_t fn = NATIVE_SAVE + 1; fn < NATIVE_CNT; fn++)
+	for (uint32_t fn = NATIVE_FOUND_ELSEWHERE; fn < NATIVE_CNT; fn++)
 		if (part_is(&method, natives[fn].symbol))
 			return fn;
 	return 0;

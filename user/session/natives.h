@@ -6,9 +6,24 @@
 #include "../../include/records.h"
 #include "probe_list.h"
 
-#define NATIVE_BACKWARD 0 /* Engine::execute, which landmarks__torch finds */
-
-#define NATIVE_SAVE     1 /* two functions: PyTorchStreamWriter's setup and writeEndOfFile */
+/* Those that are not known by c10d's names. */
+enum native {
+	NATIVE_BACKWARD = 0, /* Engine::execute, which landmarks__torch finds */
+	NATIVE_SAVE,         /* two functions: PyTorchStreamWriter's setup and writeEndOfFile */
+	/* xla.h finds them */
+	NATIVE_JIT,
+	NATIVE_XLA_COMPILE,
+	NATIVE_XLA_LOAD,
+	NATIVE_XLA_WAIT,
+	NATIVE_XLA_TO_HOST,
+	NATIVE_XLA_TO_DEVICE,
+	NATIVE_PJRT_COMPILE,
+	NATIVE_PJRT_EXECUTE,
+	NATIVE_PJRT_AWAIT,
+	NATIVE_PJRT_TO_HOST,
+	NATIVE_PJRT_TO_DEVICE,
+	NATIVE_FOUND_ELSEWHERE, /* how many they are */
+};
 
 /* Their numbers, which probes carry, are below natives__cnt(); the user's own functions follow. */
 uint32_t natives__cnt(void);

@@ -362,14 +362,16 @@ static int check_target(struct session *s, struct target *t, int err)
 		log__error(NULL, "cannot attach to process %d: %s", pid, strerror(-err));
 		return err;
 	}
-	if (t->has_torch)
+	if (t->has_torch || t->jax[0])
 		return 0;
 	if (!s->options.frequency) {
-		log__error("wait until it has imported torch, or start it with: stepflame record -- CMD",
-			   "process %d is Python %s but has no torch", pid, t->python.version);
+		log__error("wait until it has imported torch or JAX, or start it with: stepflame record -- CMD",
+			   "process %d is Python %s but has no torch and no JAX", pid, t->python.version);
 		return -EOPNOTSUPP;
 	}
-	log__warn(NULL, "process %d is Python %s but has no torch (yet): there will be samples of it, and no actions",
+	log__warn(NULL,
+		  "process %d is Python %s but has no torch and no JAX (yet): there will be samples of it, and no "
+		  "actions",
 		  pid, t->python.version);
 	return 0;
 }

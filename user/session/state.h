@@ -62,6 +62,7 @@ struct target {
 	struct process process;
 	struct python python;
 	char torch[32];
+	char jax[16]; /* as in struct rec_target */
 	enum target_role role;
 	bool has_python, has_torch;
 	bool lightning; /* it has shown an action of Lightning's */
@@ -163,12 +164,14 @@ void session__note(struct session *s, const char *fmt, ...) __attribute__((forma
 uint64_t session__name_id(const char *text);                      /* the id that a text has, without sending it */
 uint64_t session__emit_name(struct session *s, const char *text); /* interns a text of ours; its id */
 
+enum file_holds { HOLDS_NOTHING = 0, HOLDS_TORCH, HOLDS_JAX, HOLDS_PLUGIN };
+
 /*
- * file_probes.c: the probes of a file, found once per session. `python` is NULL when it is no interpreter, `elf` when the
- * file is not open yet. NULL: no memory, or unreadable. Valid until the next call.
+ * file_probes.c: the probes of a file that a process has mapped, found once per session. `python` is NULL when it is no
+ * interpreter, `elf` when the file is not open yet. NULL: no memory, or unreadable. Valid until the next call.
  */
-struct file_probes *file_probes__of(struct session *s, const struct mapped_file *file, const struct python *python,
-				    struct elf *elf, bool torch);
+struct file_probes *file_probes__of(struct session *s, const struct process *process, const struct mapped_file *file,
+				    const struct python *python, struct elf *elf, enum file_holds holds);
 bool file_probes__has_action(const struct session *s, const struct mapped_file *file); /* of --action LIB:SYMBOL */
 
 /* targets.c */

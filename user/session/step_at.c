@@ -50,7 +50,7 @@ void step_at__set_knobs(const struct session *s, struct program_knobs *knobs)
 static bool is_candidate(uint32_t kind)
 {
 	return kind == SPAN_ACTION || kind == SPAN_LABEL || kind == SPAN_USER || kind == SPAN_BACKWARD ||
-	       kind == SPAN_FORWARD || kind == SPAN_VALIDATION;
+	       kind == SPAN_FORWARD || kind == SPAN_VALIDATION || kind == SPAN_JIT;
 }
 
 #define CANDIDATES 5

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "../log.h"
+#include "../target/jax.h"
 #include "../target/pythread.h"
 #include "../target/torch.h"
 #include "exact.h"
@@ -22,6 +23,7 @@
 #include "sampler.h"
 #include "state.h"
 #include "stepflame.skel.h"
+#include "xla.h"
 
 /* When a forked child is looked at again: by then a DataLoader's worker has given itself its name. */
 #define FORK_SETTLE_NS (300 * 1000000ULL)
@@ -90,6 +92,7 @@ static void emit_target(struct session *s, const struct target *t)
 		rec.rank = atoi(rank);
 	snprintf(rec.python, sizeof(rec.python), "%s", t->python.version);
 	snprintf(rec.torch, sizeof(rec.torch), "%s", t->torch);
+	snprintf(rec.jax, sizeof(rec.jax), "%s", t->jax);
 	snprintf(rec.command, sizeof(rec.command), "%.*s", (int)sizeof(rec.command) - 1, t->process.command);
 	session__emit(s, &rec.hdr);
 }
@@ -178,7 +181,7 @@ int target__attach_again(struct session *s, struct target *t)
 }
 
 static int attach_file(struct session *s, struct target *t, const struct mapped_file *file, const struct python *python,
-		       struct elf *elf, bool torch)
+		       struct elf *elf, enum file_holds holds)
 {
 	struct attached_file *files;
 	struct file_probes *probes;
@@ -190,7 +193,7 @@ static int attach_file(struct session *s, struct target *t, const struct mapped_
 	if (!files)
 		return -ENOMEM;
 	t->files = files;
-	probes = file_probes__of(s, file, python, elf, torch);
+	probes = file_probes__of(s, &t->process, file, python, elf, holds);
 	if (!probes)
 		return -ENOMEM;
 	files += t->file_cnt;
@@ -229,14 +232,27 @@ static int resolve_python(struct session *s, struct target *t)
 		return err;
 	order.py = t->python.process;
 	programs__order(s->skel, &order);
-	err = attach_file(s, t, t->python.file, &t->python, elf, false);
+	err = attach_file(s, t, t->python.file, &t->python, elf, HOLDS_NOTHING);
 	elf__free(elf);
 	t->has_python = !err;
 	if (t->has_python)
-		t->exact.file = file_probes__of(s, t->python.file, NULL, NULL, false)->exact;
+		t->exact.file = file_probes__of(s, &t->process, t->python.file, NULL, NULL, HOLDS_NOTHING)->exact;
 	t->governor.dev = t->python.file->dev;
 	t->governor.inode = t->python.file->inode;
 	return err;
+}
+
+/* True when it is there, and was not before. Without its probes there still are samples. */
+static bool resolve_jax(struct session *s, struct target *t)
+{
+	const struct mapped_file *jax = t->jax[0] ? NULL : jax__file(&t->process);
+
+	if (!jax)
+		return false;
+	if (attach_file(s, t, jax, NULL, NULL, HOLDS_JAX))
+		log__warn(NULL, "no probes could be placed in %s: rows of it will be missing", jax->path);
+	jax__version(&t->process, jax, t->jax, sizeof(t->jax));
+	return true;
 }
 
 int targets__resolve(struct session *s, struct target *t)
@@ -250,7 +266,7 @@ int targets__resolve(struct session *s, struct target *t)
 		news = t->has_python;
 	}
 	if (torch && !t->has_torch) {
-		err = attach_file(s, t, torch, NULL, NULL, true);
+		err = attach_file(s, t, torch, NULL, NULL, HOLDS_TORCH);
 		t->has_torch = !err;
 		t->torch_ns = session__now_ns();
 		if (t->has_torch)
@@ -258,13 +274,16 @@ int targets__resolve(struct session *s, struct target *t)
 		err = err ?: op_probes__add_target(s, t);
 		news = news || t->has_torch;
 	}
+	news = resolve_jax(s, t) || news;
 	for (size_t i = 0; i < t->process.file_cnt && !err; i++) {
 		const struct mapped_file *file = &t->process.files[i];
+		enum file_holds holds = xla__is_plugin(file->path) ? HOLDS_PLUGIN : HOLDS_NOTHING;
 
 		if (file_probes__has_action(s, file))
-			err = attach_file(s, t, file, NULL, NULL, false);
-		else if ((natives__wanted(file->path) || gpu_probes__holds(s, file) || nvtx_probes__holds(s, file)) &&
-			 attach_file(s, t, file, NULL, NULL, false) && !t->told)
+			err = attach_file(s, t, file, NULL, NULL, HOLDS_NOTHING);
+		else if ((natives__wanted(file->path) || holds || gpu_probes__holds(s, file) ||
+			  nvtx_probes__holds(s, file)) &&
+			 attach_file(s, t, file, NULL, NULL, holds) && !t->told)
 			log__warn(NULL, "no probes could be placed in %s: rows of it will be missing", file->path);
 	}
 	if (t->role == ROLE_CHILD && torch__is_worker(&t->process))
@@ -272,7 +291,7 @@ int targets__resolve(struct session *s, struct target *t)
 	if (news || !t->told)
 		emit_target(s, t);
 	t->told = true;
-	t->pending = !t->has_torch || !t->has_python || !t->python.started ||
+	t->pending = !(t->has_torch || t->jax[0]) || !t->has_python || !t->python.started ||
 		     session__now_ns() - t->torch_ns < TORCH_SETTLES_NS;
 	for (size_t i = 0; i < s->options.action_cnt; i++)
 		t->pending = t->pending || (s->actions[i].library && !s->actions[i].found);
@@ -315,7 +334,7 @@ static void attach_fork(struct session *s, struct target *t)
 
 		for (size_t k = 0; k < s->file_cnt; k++)
 			if (s->files[k].dev == file->dev && s->files[k].inode == file->inode)
-				attach_file(s, t, file, NULL, NULL, false);
+				attach_file(s, t, file, NULL, NULL, HOLDS_NOTHING);
 	}
 }
 
@@ -338,6 +357,7 @@ static void forked(struct session *s, const struct rec_proc *rec)
 	t->governor.inode = parent->governor.inode;
 	t->nvtx.aside = parent->nvtx.aside;
 	snprintf(t->torch, sizeof(t->torch), "%s", parent->torch);
+	snprintf(t->jax, sizeof(t->jax), "%s", parent->jax);
 	snprintf(t->python.version, sizeof(t->python.version), "%s", parent->python.version);
 	attach_fork(s, t);
 	exact__forked(s, t, parent, s->options.children != CHILDREN_NONE);
@@ -415,7 +435,7 @@ void targets__event(struct session *s, const struct rec_proc *rec)
 	t->governor.inode = 0;
 	memset(&t->nvtx, 0, sizeof(t->nvtx));
 	memset(&t->exact, 0, sizeof(t->exact));
-	t->torch[0] = 0;
+	t->torch[0] = t->jax[0] = 0;
 	if (rec->event == PROC_EXIT) {
 		leave(t);
 		t->pending = false;
@@ -446,7 +466,7 @@ static void settle_fork(struct session *s, struct target *t)
 
 static uint64_t look_delay(const struct target *t, uint64_t now)
 {
-	if (now - t->since_ns < YOUNG_NS && !t->has_torch)
+	if (now - t->since_ns < YOUNG_NS && !t->has_torch && !t->jax[0])
 		return LOOK_OFTEN_NS;
 	return LOOK_SELDOM_NS;
 }

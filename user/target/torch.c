@@ -4,29 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "version_file.h"
+
 const struct mapped_file *torch__file(const struct process *process)
 {
 	return process__file(process, "libtorch_cpu.so");
-}
-
-/* `__version__ = '2.15.0+cpu'`, as torch's build writes it. */
-static bool read_version(const char *path, char *version, size_t size)
-{
-	char line[256], quote, *value;
-	bool found = false;
-	FILE *f = fopen(path, "re");
-
-	if (!f)
-		return false;
-	while (!found && fgets(line, sizeof(line), f)) {
-		if (strncmp(line, "__version__", 11) || !(value = strpbrk(line, "'\"")))
-			continue;
-		quote = *value++;
-		snprintf(version, size, "%.*s", (int)(strcspn(value, (char[]){quote, '\n', 0})), value);
-		found = true;
-	}
-	fclose(f);
-	return found;
 }
 
 void torch__version(const struct process *process, const struct mapped_file *libtorch, char *version, size_t size)
@@ -40,7 +22,8 @@ void torch__version(const struct process *process, const struct mapped_file *lib
 	version[0] = 0;
 	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
 		snprintf(path, sizeof(path), "/proc/%d/root%.*s%s", process->pid, dir, libtorch->path, places[i]);
-		if (read_version(path, version, size))
+		/* `__version__ = '2.15.0+cpu'`, as torch's build writes it. */
+		if (version_file__read(path, "__version__", version, size))
 			return;
 	}
 }

@@ -444,6 +444,8 @@ static char *target_text(const struct job *job)
 		fprintf(out, "  Python %s", first->python);
 	if (first && first->torch[0])
 		fprintf(out, "  torch %s", first->torch);
+	if (first && first->jax[0])
+		fprintf(out, "  JAX %s", first->jax);
 	if (first)
 		fprintf(out, "  %s", first->command);
 	if (fclose(out)) {
