@@ -343,7 +343,7 @@ static int check_target(struct session *s, struct target *t, int err)
 	for (size_t i = 0; i < s->options.action_cnt; i++)
 		if (s->actions[i].found)
 			return 0;
-	if ((t->has_python && s->options.exact) || t->gpu.seen)
+	if ((t->has_python && s->options.exact) || t->gpu.seen || t->has_pjrt)
 		return 0;
 	if (err == -ENOENT) {
 		log__error("give the PID of the Python process itself; stepflame ps lists them",

@@ -65,6 +65,7 @@ struct target {
 	char jax[16]; /* as in struct rec_target */
 	enum target_role role;
 	bool has_python, has_torch;
+	bool has_pjrt; /* functions of a PJRT plugin are watched */
 	bool lightning; /* it has shown an action of Lightning's */
 	bool told;      /* a REC_TARGET was sent */
 	bool gone;

@@ -208,6 +208,8 @@ static int attach_file(struct session *s, struct target *t, const struct mapped_
 		t->file_cnt++;
 	if (!err && probes->sets[PROBES_GPU].cnt)
 		gpu_probes__found(s, t);
+	if (!err && holds == HOLDS_PLUGIN && probes->sets[PROBES_KEPT].cnt)
+		t->has_pjrt = true;
 	return err;
 }
 
@@ -430,7 +432,7 @@ void targets__event(struct session *s, const struct rec_proc *rec)
 	op_probes__remove_target(s, t);
 	sampler__forget(s, pid);
 	t->lightning = t->interpreters_noted = false;
-	t->has_python = t->has_torch = t->forked = false;
+	t->has_python = t->has_torch = t->has_pjrt = t->forked = false;
 	t->python = (struct python){};
 	t->governor.inode = 0;
 	memset(&t->nvtx, 0, sizeof(t->nvtx));

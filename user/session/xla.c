@@ -122,10 +122,8 @@ static int add_function(const struct elf_symbol *symbol, void *ctx)
 				return 0;
 		if (search->found_cnt == FOUND_MAX)
 			return 0;
-		/* Behind the work lie destructors, of which some are called by pointers. */
-		if (sites__find(search->elf, symbol->vaddr, symbol->size, SITES_STRICT, &sites) ||
-		    (!sites.exit[0].emulated &&
-		     sites__find(search->elf, symbol->vaddr, symbol->size, SITES_AFTER_WORK, &sites)))
+		/* Their work is in calls like any others: a stepped end, a few times a step, before one that is too early. */
+		if (sites__find(search->elf, symbol->vaddr, symbol->size, SITES_STRICT, &sites))
 			continue;
 		search->found[search->found_cnt++] = symbol->vaddr;
 		search->cnt[i]++;
@@ -198,8 +196,7 @@ int xla__add_plugin(struct probe_list *list, const struct process *process, cons
 	for (int i = 0; i < PJRT_FN__COUNT && err != -ENOMEM; i++) {
 		struct sites sites;
 
-		if (sites__find(elf, table.fn[i], 0, SITES_STRICT, &sites) ||
-		    (!sites.exit[0].emulated && sites__find(elf, table.fn[i], 0, SITES_AFTER_WORK, &sites))) {
+		if (sites__find(elf, table.fn[i], 0, SITES_STRICT, &sites)) {
 			snprintf(why, why_size, "%s has no place for a probe", natives__name(of_table[i]));
 			continue;
 		}
