@@ -245,6 +245,8 @@ static __always_inline bool gpu__tells(const struct proc *proc, u64 start_ns)
 	u32 slot = proc->op_slot - 1;
 	const struct op_proc *p = want_timeline && proc->op_slot ? bpf_map_lookup_elem(&op_procs, &slot) : NULL;
 
+	if (proc->gpu_tell && want_gpu_windows)
+		return proc->gpu_window_ns && start_ns >= proc->gpu_window_ns;
 	return proc->gpu_tell || (p && p->open && start_ns >= p->window_start_ns);
 }
 

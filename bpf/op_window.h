@@ -7,6 +7,7 @@
 #define STEPFLAME_OP_WINDOW_H
 
 #include "op_rows.h"
+#include "schedule.h"
 
 /* `step` is the first one behind it. */
 static __always_inline void op_window__send(const struct op_proc *p, u64 step)
@@ -50,39 +51,32 @@ static __always_inline void op_window__step(struct op_proc *p, u64 step, u64 now
 		timeline__put(p, SPAN_STEP, 0, 0, step, start_ns, now, 0);
 }
 
-/* A step ends and the next begins, numbered from 0. torch.profiler.schedule says whether that one is recorded. */
-static __always_inline void op_window__boundary(const struct proc *proc, u64 now)
+/* A step ends and the next begins. Returns the number of that one, from 0. */
+static __always_inline u64 op_window__boundary(struct op_proc *p, u64 now)
 {
-	u64 cycle = op_schedule[OP_WAIT] + op_schedule[OP_WARMUP] + op_schedule[OP_ACTIVE], step, in_cycle;
-	u32 slot = proc->op_slot - 1;
-	struct op_proc *p = proc->op_slot ? bpf_map_lookup_elem(&op_procs, &slot) : NULL;
-	bool active = false, first = false;
+	u64 step = p->boundaries;
+	enum schedule_phase phase;
+	bool first;
 
-	if (!p)
-		return;
-	step = p->boundaries++;
+	p->boundaries = step + 1;
 	if (!step)
 		p->first_boundary_ns = now;
 	else if (want_timeline)
 		op_window__step(p, step - 1, now);
 	p->last_boundary_ns = now;
 	if (!op_schedule[OP_ACTIVE])
-		return;
-	if (step >= op_schedule[OP_SKIP_FIRST] &&
-	    (!op_schedule[OP_REPEAT] || (step - op_schedule[OP_SKIP_FIRST]) / cycle < op_schedule[OP_REPEAT])) {
-		in_cycle = (step - op_schedule[OP_SKIP_FIRST]) % cycle;
-		active = in_cycle >= op_schedule[OP_WAIT] + op_schedule[OP_WARMUP];
-		first = in_cycle == op_schedule[OP_WAIT] + op_schedule[OP_WARMUP];
-	}
-	if (p->open && (!active || first)) {
+		return step;
+	phase = schedule__phase(step, &first);
+	if (p->open && (phase != SCHEDULE_RECORDS || first)) {
 		p->open = 0;
 		p->window_end_ns = now;
 		if (op_schedule[OP_REPEAT] == 1) /* the recording is over but for the news of it */
 			p->counting = 0;
 		op_window__send(p, step);
 	}
-	if (active && !p->open && p->armed)
+	if (phase == SCHEDULE_RECORDS && !p->open && p->armed)
 		op_window__begin(p, step, now);
+	return step;
 }
 
 #endif

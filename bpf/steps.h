@@ -9,6 +9,7 @@
 #ifndef STEPFLAME_STEPS_H
 #define STEPFLAME_STEPS_H
 
+#include "gpu_window.h"
 #include "op_window.h"
 #include "pass.h"
 #include "phase.h"
@@ -100,6 +101,19 @@ static __always_inline bool step__holds(struct proc *proc, u32 rule)
 	return true;
 }
 
+/* Windows of operators count from when these were found. */
+static __always_inline void step__schedule(struct proc *proc, u32 pid, u64 now)
+{
+	u32 slot = proc->op_slot - 1;
+	struct op_proc *p = proc->op_slot ? bpf_map_lookup_elem(&op_procs, &slot) : NULL;
+	u64 step = proc->boundaries++;
+
+	if (p)
+		step = op_window__boundary(p, now);
+	if (want_gpu_windows)
+		gpu_window__boundary(proc, pid, step, now);
+}
+
 /* A step ends and the next begins, at t->now_ns. */
 __weak __noinline int step__boundary(struct thread *t, struct proc *proc, u32 pid, u32 rule)
 {
@@ -114,7 +128,7 @@ __weak __noinline int step__boundary(struct thread *t, struct proc *proc, u32 pi
 		if (proc->window == WINDOW_WAITING)
 			return 0; /* opens when the rule has held for a step: the first boundary may be of a worse one */
 	}
-	op_window__boundary(proc, t->now_ns);
+	step__schedule(proc, pid, t->now_ns);
 	if (proc->window == WINDOW_WAITING) {
 		proc->window_start_ns = t->now_ns;
 		proc->steps = 0;

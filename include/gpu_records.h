@@ -111,6 +111,37 @@ struct rec_gpu_activity {
 	__u32 detail[8]; /* as in struct gpu_ring_activity; of CALL the first is 0 */
 };
 
+/* X(id, name): why a window of CUPTI's ended. */
+#define STEPFLAME_GPU_WINDOW_ENDS(X)                                                                             \
+	X(OPEN, "open")           /* it had not when the recording was cut off: up to here is told what ended */ \
+	X(STEPS, "steps")         /* the schedule's steps were over */                                           \
+	X(RECORDING, "recording") /* the recording was */                                                        \
+	X(EXIT, "exit")           /* the process ended, or called exec */                                        \
+	X(BUSY, "busy")           /* none began: another tool had CUPTI */                                       \
+	X(FAILED, "failed")       /* none began: CUPTI could not be had, see error */                            \
+	X(LATE, "late")           /* none began: the steps were over before CUPTI was at work */
+
+enum gpu_window_end {
+#define X(id, name) GPU_WINDOW_##id,
+	STEPFLAME_GPU_WINDOW_ENDS(X)
+#undef X
+		GPU_WINDOW__COUNT,
+};
+
+/*
+ * What a GPU did between the two instants is told. BPF sends it at the boundaries of the schedule: index is that of the
+ * window there, start_ns 0 for its warm-up, end_ns that of its last step; the rest is user space's.
+ */
+struct rec_gpu_window {
+	struct rec_hdr hdr;
+	__u32 pid;
+	__u32 index; /* 0, 1, ... */
+	__u64 start_ns;
+	__u64 end_ns; /* so far; of one that did not begin start_ns */
+	__u32 end;    /* enum gpu_window_end */
+	__u32 error;  /* CUptiResult, of FAILED */
+};
+
 struct rec_gpu_device {
 	struct rec_hdr hdr;
 	__u32 pid; /* that numbers it so */

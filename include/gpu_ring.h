@@ -15,7 +15,7 @@
 
 #define GPU_RING_NAME        "stepflame-gpu"       /* of the memfd: /memfd:stepflame-gpu */
 #define GPU_RING_MAGIC       0x31677072666c7473ULL /* "stlfrpg1", little-endian */
-#define GPU_RING_VERSION     1
+#define GPU_RING_VERSION     2
 #define GPU_RING_CONTROL     4096       /* bytes before the ring */
 #define GPU_RING_BYTES       (8u << 20) /* a power of two; pages that were never written cost nothing */
 #define GPU_RING_PATIENCE_NS 5000000000ULL
@@ -49,11 +49,12 @@ struct gpu_ring_control {
 	uint32_t error; /* CUptiResult of the last failure */
 	uint32_t seen;  /* the last `wanted` that it acted on: of an end, when all is in the ring */
 	uint32_t pad;
-	uint64_t head;    /* bytes written since the ring was made */
-	uint64_t full;    /* records that found no room */
-	uint64_t dropped; /* records that CUPTI says it lost */
-	uint64_t unknown; /* records of kinds, or in a form, that the library does not know */
-	uint64_t start;   /* head when the window that is `seen` began; what lies before is nobody's */
+	uint64_t head;               /* bytes written since the ring was made */
+	uint64_t full;               /* records that found no room */
+	uint64_t dropped;            /* records that CUPTI says it lost */
+	uint64_t unknown;            /* records of kinds, or in a form, that the library does not know */
+	uint64_t start;              /* head when the window that is `seen` began; what lies before is nobody's */
+	uint64_t begun_ns, ended_ns; /* CLOCK_MONOTONIC: CUPTI has told of all in between; ended 0: it still does */
 };
 
 /* Records of the ring: a header, then one of the structs; each starts at a multiple of 8, and may wrap at the end. */

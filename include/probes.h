@@ -196,6 +196,10 @@ struct proc {
 	__u64 step_jit;                       /* name id of the jitted function whose calls are steps; 0: none yet */
 	__u64 jit_ns;                         /* in calls of such functions that did not compile */
 	__u32 jit_calls, jit_others;          /* those calls; calls of others since one of step_jit */
+	__u64 boundaries;                     /* step boundaries seen, by any rule */
+	__u64 gpu_window_ns;                  /* when the steps of a window of CUPTI's began; 0: in none */
+	__u32 gpu_window;                     /* windows that have ended */
+	__u32 gpu_warm;                       /* the warm-up of the next one was told */
 	struct gpu_sums gpu, gpu_before;      /* since the window opened, and up to the last boundary */
 };
 

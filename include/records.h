@@ -5,7 +5,7 @@
  * Every record starts with struct rec_hdr; `size` is that of the whole record, a multiple of 8. Integers are in the
  * byte order of the machine that wrote them (the file header says which). Times are CLOCK_MONOTONIC nanoseconds. A
  * reader skips record types that it does not know. Cumulative records (AGG, COUNTER, COST, WINDOW, OP, OP_WINDOW,
- * CALLS, SYSCALL, FILE, GPU, GPU_CALLS) may come several times for the same key: the last one holds.
+ * CALLS, SYSCALL, FILE, GPU, GPU_CALLS, GPU_WINDOW) may come several times for the same key: the last one holds.
  */
 #ifndef STEPFLAME_RECORDS_H
 #define STEPFLAME_RECORDS_H
@@ -59,6 +59,7 @@ enum rec_type {
 	REC_GPU_DEVICE,   /* user: one GPU */
 	REC_GPU_USAGE,    /* user: how busy a GPU was, by NVML */
 	REC_GPU_OBJECT, /* bpf: a kernel is launched for the first time, and its name can be looked for; not in files */
+	REC_GPU_WINDOW, /* bpf, completed by user: a window of CUPTI's, cumulative by pid and index */
 };
 
 /* What a span is; decides in which report and under which switch it is listed. */

@@ -8,7 +8,7 @@ from pathlib import Path
 
 HOST, TARGET, NAME, PROC, WINDOW, AGG, COUNTER, COST, NOTE, OP, OP_GROUP, OP_WINDOW, SPANS = range(1, 14)
 SPAN, CODE, STACK, PATH, SAMPLE, INTERVAL, MODULES, CALLS, STEP_END, SYSCALL, FILE = range(14, 25)
-GPU, GPU_CALLS, GPU_CALL, GPU_STEP, GPU_ACTIVITY, GPU_DEVICE, GPU_USAGE = range(25, 32)
+GPU, GPU_CALLS, GPU_CALL, GPU_STEP, GPU_ACTIVITY, GPU_DEVICE, GPU_USAGE, _, GPU_WINDOW = range(25, 34)
 ACTION, LABEL, FORWARD, BACKWARD, USER, SPAN_OP, EVALUATE, NODE, STEP, GC, COMM, SYNC, SAVE, VALIDATION = range(1, 15)
 JIT, COMPILE, AWAIT, TRANSFER, EXECUTE = range(15, 20)
 PHASES = 12
@@ -28,6 +28,7 @@ GPU_APIS = {n: i for i, n in enumerate(re.findall(r"^\tX\((\w+), [A-Z_]+, \d", G
 KERNEL, COPY, SET, GRAPH, GPU_SYNC, GPU_API_CALL, OVERHEAD = range(1, 8)
 NO_DIRECTION, HTOD, DTOH, DTOD, HTOH, UNKNOWN_DIRECTION = range(6)
 GPU_UNKNOWN = 0xFFFFFFFF
+WINDOW_ENDS = ["open", "steps", "recording", "exit", "busy", "failed", "late"]
 
 
 def record(kind, payload):
@@ -324,6 +325,11 @@ def gpu_device(pid, device, memory=1 << 34, multiprocessors=132, compute=(9, 0),
         GPU_DEVICE,
         struct.pack("=IIQII64s", pid, device, memory, multiprocessors, compute[0] << 16 | compute[1], device_name.encode()),
     )
+
+
+def gpu_window(pid, index, start_ns, end_ns, end="recording", error=0):
+    """end: one of WINDOW_ENDS."""
+    return record(GPU_WINDOW, struct.pack("=IIQQII", pid, index, start_ns, end_ns, WINDOW_ENDS.index(end), error))
 
 
 def gpu_usage(device, time_ns, used, memory, values=(GPU_UNKNOWN,) * 5, device_name="NVIDIA H100"):

@@ -88,7 +88,7 @@ class Activities:
     """REC_GPU_ACTIVITY and what goes with it."""
 
     def __init__(self, path):
-        self.rows, self.names, self.devices, self.gpu, self.counters = [], {}, {}, {}, {}
+        self.rows, self.names, self.devices, self.gpu, self.counters, self.last = [], {}, {}, {}, {}, {}
         for kind, payload in recfile.read_records(path):
             if kind == recfile.NAME:
                 ident, _, _, size, _ = struct.unpack_from("=QBBHI", payload)
@@ -106,12 +106,19 @@ class Activities:
             elif kind == recfile.GPU_DEVICE:
                 pid, device, memory, processors, compute, name = struct.unpack("=IIQII64s", payload)
                 self.devices[device] = (name.rstrip(b"\0").decode(), memory, processors, compute)
+            elif kind == recfile.GPU_WINDOW:
+                pid, index, start, end, how, error = struct.unpack("=IIQQII", payload)
+                self.last[pid, index] = dict(start=start, end=end, how=recfile.WINDOW_ENDS[how], error=error)
             elif kind == recfile.GPU:
                 pid, tier, ns, lost, version, _, why = struct.unpack("=IIQQII96s", payload)
                 self.gpu[pid] = dict(tier=tier, ns=ns, lost=lost, version=version, why=why.rstrip(b"\0").decode())
             elif kind == recfile.COUNTER:
                 value, name = struct.unpack("=Q32s", payload)
                 self.counters[name.rstrip(b"\0").decode()] = value
+
+    def windows(self, pid):
+        """In their order, the last word on each."""
+        return [window for key, window in sorted(self.last.items()) if key[0] == pid]
 
     def of(self, *kinds):
         return [row for row in self.rows if row["kind"] in kinds]

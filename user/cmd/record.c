@@ -89,8 +89,8 @@ static const struct argp_option options[] = {
 	{"memory", OPT_MEMORY, NULL, 0, "record what operators allocate and free (implies --ops)", 0},
 	{"timeline", OPT_TIMELINE, NULL, 0, "keep each span, for export (implies --ops)", 0},
 	{"schedule", OPT_SCHEDULE, "KEY=N,...", 0,
-	 "record operators in windows of steps, as torch.profiler.schedule has them: skip_first, wait, warmup, active, "
-	 "repeat (implies --ops)",
+	 "record operators, and what the GPU does (--gpu cupti), in windows of steps, as torch.profiler.schedule has "
+	 "them: skip_first, wait, warmup, active, repeat (implies --ops, unless --gpu is cupti or auto)",
 	 0},
 	{0},
 };
@@ -115,7 +115,6 @@ static void parse_schedule(struct argp_state *state, struct record_args *args, c
 	free(copy);
 	if (!args->session.schedule[OP_ACTIVE])
 		argp_error(state, "--schedule needs active=N: the steps to record in each window");
-	args->session.ops = true;
 }
 
 /* All options are there: whether they go together, and what they say of each other. */
@@ -133,6 +132,10 @@ static void settle_or_die(struct argp_state *state, struct record_args *args)
 		args->session.gpu = SESSION_GPU_CUPTI;
 	if (args->session.exact && !args->duration_ns && !args->session.steps)
 		argp_error(state, "--exact slows the job down: say for how long, with -d TIME or --steps N");
+	args->session.gpu_windows = args->session.schedule[OP_ACTIVE] &&
+				    (args->session.gpu == SESSION_GPU_CUPTI || args->session.gpu == SESSION_GPU_AUTO);
+	if (args->session.schedule[OP_ACTIVE] && !args->session.gpu_windows)
+		args->session.ops = true;
 	if (args->session.ops && args->session.steps) {
 		args->session.schedule[OP_ACTIVE] = args->session.steps;
 		args->session.schedule[OP_REPEAT] = 1;

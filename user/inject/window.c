@@ -318,6 +318,7 @@ void window__begin(struct window *w, uint32_t wanted)
 
 	shared.pid = getpid();
 	set_state(w, GPU_RING_STARTING, 0);
+	__atomic_store_n(&control->ended_ns, 0, __ATOMIC_RELAXED);
 	w->kinds = __atomic_load_n(&control->kinds, __ATOMIC_RELAXED);
 	if (!has_driver()) {
 		set_state(w, GPU_RING_NO_DRIVER, 0);
@@ -348,6 +349,7 @@ void window__begin(struct window *w, uint32_t wanted)
 		set_state(w, GPU_RING_FAILED, err);
 		return;
 	}
+	__atomic_store_n(&control->begun_ns, now_ns(), __ATOMIC_RELAXED);
 	set_state(w, GPU_RING_ACTIVE, 0);
 }
 
@@ -399,6 +401,7 @@ void window__end(struct window *w, uint32_t wanted, bool may_leave)
 	struct gpu_ring_control *control = w->ring->control;
 
 	set_state(w, GPU_RING_STOPPING, 0);
+	__atomic_store_n(&control->ended_ns, now_ns(), __ATOMIC_RELEASE);
 	disable(w);
 	flush(w, may_leave ? GRACE_NS : 0);
 	set_writing(w, false);

@@ -98,6 +98,9 @@ static const struct field {
 	FIELD(REC_GPU_ACTIVITY, rec_gpu_activity, tid, TID),
 	FIELD(REC_GPU_DEVICE, rec_gpu_device, pid, PID),
 	FIELD(REC_GPU_USAGE, rec_gpu_usage, time_ns, TIME),
+	FIELD(REC_GPU_WINDOW, rec_gpu_window, pid, PID),
+	FIELD(REC_GPU_WINDOW, rec_gpu_window, start_ns, TIME),
+	FIELD(REC_GPU_WINDOW, rec_gpu_window, end_ns, TIME),
 };
 
 #define FIELD_CNT (sizeof(fields) / sizeof(*fields))

@@ -29,5 +29,7 @@ bool gpu_clock__add(struct gpu_clock *clock, const struct gpu_ring_clock *pair, 
 bool gpu_clock__translate(const struct gpu_clock *clock, uint64_t cupti_ns, uint64_t *ns);
 /* CUPTI's time of the last pair; 0: none. */
 uint64_t gpu_clock__last(const struct gpu_clock *clock);
+/* The same on CLOCK_MONOTONIC. */
+uint64_t gpu_clock__last_ns(const struct gpu_clock *clock);
 
 #endif

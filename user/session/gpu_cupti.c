@@ -13,10 +13,12 @@
 
 #include "../../include/gpu_records.h"
 #include "../log.h"
-#include "../target/task.h"
+#include "../order.h"
 #include "gpu_clock.h"
 #include "gpu_probes.h"
 #include "gpu_ring.h"
+#include "gpu_tids.h"
+#include "gpu_window.h"
 #include "state.h"
 
 #define KINDS                                                                                                     \
@@ -27,7 +29,6 @@
 #define CUPTI_INSUFFICIENT_PRIVILEGES 35
 
 #define LOOK_NS                       1000000000ULL /* between searches for a ring */
-#define THREADS_NS                    200000000ULL  /* between readings of the list of threads */
 #define END_WAIT_NS                   5000000000ULL
 #define NAMES_MAX                     65536
 #define PENDING_MAX                   65536
@@ -43,18 +44,20 @@ struct gpu_cupti {
 	struct gpu_ring *ring; /* NULL: none was found */
 	struct gpu_clock clock;
 	uint64_t look_at_ns;
-	uint64_t start_ns, begun_ns, end_ns; /* of the window: asked for, seen to begin, ended; 0: not yet */
-	bool broken;                         /* no window can be had */
-	uint64_t *names;                     /* REC_NAME ids, by that of the ring; owned */
+	struct gpu_window window; /* that there is, */
+	struct gpu_window next;   /* and that the schedule wants, as asked_ns says; its own times alone */
+	bool over;                /* without a schedule: its window */
+	bool seen;                /* a window was had */
+	uint64_t watched_ns;      /* in those that have ended */
+	uint64_t *names;          /* REC_NAME ids, by that of the ring; owned */
 	uint32_t names_cnt;
 	struct pending pending; /* activities that ended after the last pair of readings */
-	pid_t *tids, *nstids;   /* owned */
-	int tid_cnt;
-	uint64_t tids_ns;
+	struct gpu_tids tids;
 	uint32_t device_cnt;
 	uint64_t lost; /* in reading */
 	struct gpu_ring_status status;
-	char why[96]; /* no window, or "" */
+	struct gpu_cupti_losses before; /* in windows that have ended */
+	char why[96];                   /* no window, or "" */
 };
 
 void gpu_cupti__free(struct gpu_cupti *g)
@@ -64,47 +67,8 @@ void gpu_cupti__free(struct gpu_cupti *g)
 	gpu_ring__free(g->ring);
 	free(g->names);
 	free(g->pending.items);
-	free(g->tids);
-	free(g->nstids);
+	gpu_tids__release(&g->tids);
 	free(g);
-}
-
-static void read_threads(struct gpu_cupti *g, pid_t pid, uint64_t now)
-{
-	pid_t *nstids;
-	int cnt;
-
-	g->tids_ns = now;
-	free(g->tids);
-	g->tids = NULL;
-	g->tid_cnt = 0;
-	cnt = task__list(pid, &g->tids);
-	nstids = cnt > 0 ? reallocarray(g->nstids, cnt, sizeof(*nstids)) : NULL;
-	if (!nstids)
-		return;
-	g->nstids = nstids;
-	g->tid_cnt = cnt;
-	for (int i = 0; i < cnt; i++) {
-		struct task task;
-
-		g->nstids[i] = task__read(pid, g->tids[i], &task) ? 0 : task.nstid;
-	}
-}
-
-/* A thread as we number it; 0: not known. */
-static pid_t translate_tid(struct gpu_cupti *g, const struct process *process, uint32_t tid, uint64_t now)
-{
-	if (process->nspid == process->pid)
-		return tid < 1u << REC_PID_BITS ? tid : 0;
-	for (int turn = 0; turn < 2; turn++) {
-		for (int i = 0; i < g->tid_cnt; i++)
-			if (g->nstids[i] == (pid_t)tid)
-				return g->tids[i];
-		if (turn || now - g->tids_ns < THREADS_NS)
-			break;
-		read_threads(g, process->pid, now);
-	}
-	return 0;
 }
 
 static void add_name(struct session *s, struct gpu_cupti *g, const struct gpu_ring_name *rec)
@@ -144,8 +108,9 @@ static void add_device(struct session *s, struct gpu_cupti *g, const struct targ
 	session__emit(s, &out.hdr);
 }
 
-static void emit(struct session *s, struct gpu_cupti *g, const struct target *t, const struct gpu_ring_activity *rec,
-		 uint64_t now)
+/* false: whether it is in the window is not known yet. */
+static bool emit(struct session *s, struct gpu_cupti *g, const struct target *t, const struct gpu_ring_activity *rec,
+		 uint64_t now, bool last)
 {
 	struct rec_gpu_activity out = {
 		.hdr = {.type = REC_GPU_ACTIVITY, .size = sizeof(out)},
@@ -165,16 +130,39 @@ static void emit(struct session *s, struct gpu_cupti *g, const struct target *t,
 	if (!rec->start_ns || !rec->end_ns || !gpu_clock__translate(&g->clock, rec->start_ns, &start_ns) ||
 	    !gpu_clock__translate(&g->clock, rec->end_ns, &end_ns) || end_ns < start_ns || end_ns > now) {
 		g->lost++;
-		return;
+		return true;
+	}
+	switch (gpu_window__judge(&g->window, rec->kind, rec->correlation, start_ns, end_ns, s->consumed_ns, last)) {
+	case GPU_NOT_YET_KNOWN:
+		return false;
+	case GPU_LEFT_OUT:
+		return true;
+	case GPU_TOLD:
+		break;
 	}
 	out.start_ns = start_ns;
 	out.duration_ns = end_ns - start_ns;
 	memcpy(out.detail, rec->words, sizeof(out.detail));
 	if (rec->kind == GPU_ACTIVITY_CALL) {
-		out.tid = translate_tid(g, &t->process, rec->call.tid, now);
+		out.tid = gpu_tids__translate(&g->tids, &t->process, rec->call.tid, now);
 		out.detail[0] = 0;
 	}
 	session__emit(s, &out.hdr);
+	return true;
+}
+
+/* Calls before the work that they asked for. What is alike follows each other, and takes less room in the file. */
+static int compare_activity(const void *a, const void *b)
+{
+	const struct gpu_ring_activity *x = a, *y = b;
+
+	bool x_calls = x->kind == GPU_ACTIVITY_CALL, y_calls = y->kind == GPU_ACTIVITY_CALL;
+
+	if (x->kind != y->kind)
+		return x_calls || y_calls ? ORDER(y_calls, x_calls) : ORDER(x->kind, y->kind);
+	if (x_calls && x->call.driver != y->call.driver)
+		return ORDER(x->call.driver, y->call.driver);
+	return ORDER(x->start_ns, y->start_ns);
 }
 
 /* Those that ended before the last pair of readings; at the end all. */
@@ -183,11 +171,15 @@ static void emit_pending(struct session *s, struct gpu_cupti *g, const struct ta
 	uint64_t until = gpu_clock__last(&g->clock), now = session__now_ns();
 	size_t kept = 0;
 
-	for (size_t i = 0; i < g->pending.cnt; i++)
-		if (all || g->pending.items[i].end_ns <= until)
-			emit(s, g, t, &g->pending.items[i], now);
-		else
-			g->pending.items[kept++] = g->pending.items[i];
+	if (g->pending.cnt)
+		qsort(g->pending.items, g->pending.cnt, sizeof(*g->pending.items), compare_activity);
+	for (size_t i = 0; i < g->pending.cnt; i++) {
+		const struct gpu_ring_activity *rec = &g->pending.items[i];
+
+		if ((all || rec->end_ns <= until) && emit(s, g, t, rec, now, all))
+			continue;
+		g->pending.items[kept++] = *rec;
+	}
 	g->pending.cnt = kept;
 }
 
@@ -229,7 +221,7 @@ static void drain(struct session *s, struct target *t)
 			add_device(s, g, t, &rec.device);
 			break;
 		default:
-			if (gpu_clock__add(&g->clock, &rec.clock, g->start_ns, session__now_ns()))
+			if (gpu_clock__add(&g->clock, &rec.clock, g->window.asked_ns, session__now_ns()))
 				emit_pending(s, g, t, false);
 			else
 				g->lost++;
@@ -256,44 +248,179 @@ static void say_why(struct gpu_cupti *g)
 		snprintf(why, size, "CUPTI refused, with error %u", st->error);
 }
 
-/* What REC_GPU says. */
-static void tell_target(struct target *t, uint64_t now)
+static void losses(const struct gpu_cupti *g, struct gpu_cupti_losses *out)
 {
-	const struct gpu_cupti *g = t->cupti;
+	*out = g->before;
+	out->dropped += g->status.dropped;
+	out->full += g->status.full;
+	out->bad += g->status.bad + g->status.unknown;
+}
 
-	if (g->begun_ns) {
+/* What REC_GPU says. */
+static void tell_target(struct target *t)
+{
+	struct gpu_cupti *g = t->cupti;
+	struct gpu_cupti_losses lost;
+
+	g->seen = g->seen || gpu_window__ns(&g->window);
+	if (g->seen) {
+		losses(g, &lost);
 		t->gpu.seen = true;
 		t->gpu.tier = GPU_TIER_CUPTI;
-		t->gpu.cupti_ns = (g->end_ns ?: now) - g->begun_ns;
-		t->gpu.lost = g->status.full + g->status.dropped + g->status.unknown + g->status.bad + g->lost;
+		t->gpu.cupti_ns = g->watched_ns + gpu_window__ns(&g->window);
+		t->gpu.lost = lost.full + lost.dropped + lost.bad + g->lost;
 	}
-	t->gpu.cupti_version = g->status.cupti_version;
+	t->gpu.cupti_version = g->status.cupti_version ?: t->gpu.cupti_version;
 	memset(t->gpu.why, 0, sizeof(t->gpu.why));
-	snprintf(t->gpu.why, sizeof(t->gpu.why), "%s", g->why);
+	snprintf(t->gpu.why, sizeof(t->gpu.why), "%s", g->seen ? "" : g->why);
+}
+
+static void tell_window(struct session *s, struct target *t)
+{
+	struct rec_gpu_window rec;
+
+	if (!gpu_window__record(&t->cupti->window, &rec))
+		return;
+	rec.pid = t->process.pid;
+	rec.index = t->cupti->window.index;
+	session__emit(s, &rec.hdr);
+}
+
+/* Its steps came and went before it was asked for. */
+static void tell_missed(struct session *s, struct target *t, uint64_t end_ns)
+{
+	struct rec_gpu_window rec = {
+		.hdr = {.type = REC_GPU_WINDOW, .size = sizeof(rec)},
+		.pid = t->process.pid,
+		.index = t->gpu.windows++,
+		.start_ns = end_ns,
+		.end_ns = end_ns,
+		.end = GPU_WINDOW_LATE,
+	};
+
+	session__emit(s, &rec.hdr);
+}
+
+/* ---- windows ---- */
+
+static void stop(struct session *s, struct target *t, enum gpu_window_end end)
+{
+	struct gpu_window *w = &t->cupti->window;
+
+	w->end = end;
+	w->stopped = true;
+	gpu_probes__tell(s, t, false);
+	gpu_ring__stop(t->cupti->ring);
+	t->cupti->status.seen = false; /* that was the start */
+}
+
+static void refuse(struct session *s, struct target *t)
+{
+	struct gpu_cupti *g = t->cupti;
+	struct gpu_window *w = &g->window;
+
+	w->refused = true;
+	w->error = g->status.error;
+	say_why(g);
+	stop(s, t, g->status.state == GPU_RING_BUSY ? GPU_WINDOW_BUSY : GPU_WINDOW_FAILED);
+	log__warn(NULL, "process %d: %s: what its GPU does is not recorded%s, only its calls", t->process.pid, g->why,
+		  w->by_steps ? " in this window" : "");
 }
 
 static void look_at_status(struct session *s, struct target *t, uint64_t now)
 {
 	struct gpu_cupti *g = t->cupti;
+	struct gpu_window *w = &g->window;
 	struct gpu_ring_status *st = &g->status;
 
 	gpu_ring__status(g->ring, st);
-	if (g->broken || g->begun_ns || !st->begun)
+	if (!w->asked_ns || w->refused || !st->begun)
 		return;
-	if (st->state >= GPU_RING_BUSY) {
-		g->broken = true;
-		gpu_probes__tell(s, t, false);
-		say_why(g);
-		log__warn(NULL, "process %d: %s: what its GPU does is not recorded, only its calls", t->process.pid,
-			  g->why);
-		return;
+	if (!w->begun_ns && st->state >= GPU_RING_BUSY)
+		return refuse(s, t);
+	/* Its word on times is believed as far as it can be. */
+	if (!w->begun_ns) {
+		w->begun_ns = st->begun_ns > w->asked_ns && st->begun_ns < now ? st->begun_ns : now;
+		*g->why = 0;
 	}
-	g->begun_ns = now;
-	*g->why = 0;
+	if (!w->ended_ns && st->ended_ns > w->begun_ns && st->ended_ns <= now)
+		w->ended_ns = st->ended_ns;
+}
+
+static void ask(struct session *s, struct target *t, uint64_t now)
+{
+	struct gpu_cupti *g = t->cupti;
+
+	losses(g, &g->before);
+	g->status = (struct gpu_ring_status){0};
+	g->clock = (struct gpu_clock){0};
+	g->names_cnt = g->device_cnt = 0; /* texts and devices come anew */
+	g->window = g->next;
+	g->window.by_steps = s->options.gpu_windows;
+	g->window.asked_ns = now;
+	g->window.index = t->gpu.windows++;
+	gpu_probes__tell(s, t, true); /* what the GPU does is joined to the calls */
+	gpu_ring__start(g->ring, KINDS, now);
+}
+
+/* All of it is in the ring, and was read. */
+static void close_window(struct session *s, struct target *t)
+{
+	struct gpu_cupti *g = t->cupti;
+	struct gpu_window *w = &g->window;
+
+	emit_pending(s, g, t, true);
+	tell_window(s, t);
+	g->watched_ns += gpu_window__ns(w);
+	g->seen = g->seen || g->watched_ns;
+	g->over = !w->by_steps;
+	if (g->next.scheduled == w->scheduled)
+		g->next = (struct gpu_window){0};
+	*w = (struct gpu_window){0};
+}
+
+static bool is_gone(const struct target *t)
+{
+	return t->gone || !process__alive(&t->process);
+}
+
+/* By the schedule, and by what became of the process. */
+static void steer(struct session *s, struct target *t, uint64_t now)
+{
+	struct gpu_cupti *g = t->cupti;
+	struct gpu_window *w = &g->window;
+
+	if (w->asked_ns && g->next.scheduled == w->scheduled && w->by_steps) {
+		w->steps_ns = g->next.steps_ns;
+		w->until_ns = g->next.until_ns;
+	}
+	if (w->asked_ns && !w->stopped && t->gone)
+		stop(s, t, GPU_WINDOW_EXIT);
+	else if (w->asked_ns && !w->stopped && w->until_ns)
+		stop(s, t, GPU_WINDOW_STEPS);
+	if (w->stopped && (g->status.seen || is_gone(t)))
+		close_window(s, t);
+	if (w->asked_ns || t->gone || s->window_end_ns)
+		return;
+	if (s->options.gpu_windows ? g->next.asked_ns && !g->next.until_ns : !g->over)
+		ask(s, t, now);
+}
+
+void gpu_cupti__snapshot(struct session *s)
+{
+	for (size_t i = 0; i < s->target_cnt; i++)
+		if (s->targets[i]->cupti && !s->targets[i]->cupti->window.stopped)
+			tell_window(s, s->targets[i]);
+}
+
+bool gpu_cupti__done(const struct session *s, const struct target *t)
+{
+	return s->options.schedule[OP_REPEAT] && t->gpu.windows_over >= s->options.schedule[OP_REPEAT] &&
+	       !(t->cupti && t->cupti->window.asked_ns);
 }
 
 /* Not every 10 ms, which looking for libraries may take: a program may have thousands of open files. */
-static void open_ring(struct session *s, struct target *t, uint64_t now)
+static void open_ring(const struct session *s, struct target *t, uint64_t now)
 {
 	struct gpu_cupti *g = t->cupti;
 	int err = gpu_ring__open(t->process.pid, t->process.nspid, &g->ring);
@@ -306,12 +433,9 @@ static void open_ring(struct session *s, struct target *t, uint64_t now)
 	else if (err)
 		snprintf(g->why, sizeof(g->why), "it was started without libstepflame-inject.so: see --inject");
 	else
-		snprintf(g->why, sizeof(g->why), "its libstepflame-inject.so has not answered");
-	if (g->ring) {
-		g->start_ns = now;
-		gpu_probes__tell(s, t, true); /* what the GPU does is joined to the calls */
-		gpu_ring__start(g->ring, KINDS, now);
-	}
+		snprintf(g->why, sizeof(g->why), "%s",
+			 s->options.gpu_windows ? "no window of the schedule has begun"
+						: "its libstepflame-inject.so has not answered");
 }
 
 static void tend(struct session *s, struct target *t, uint64_t now)
@@ -321,21 +445,28 @@ static void tend(struct session *s, struct target *t, uint64_t now)
 	if (!g->ring && now >= g->look_at_ns && !t->gone)
 		open_ring(s, t, now);
 	if (g->ring) {
-		if (!g->end_ns)
+		if (g->window.asked_ns && !g->window.stopped)
 			gpu_ring__live(g->ring, now);
-		drain(s, t);
 		look_at_status(s, t, now);
+		drain(s, t);
+		g->window.told_ns = gpu_clock__last_ns(&g->clock);
+		steer(s, t, now);
 	}
-	tell_target(t, now);
+	tell_target(t);
 }
 
 void gpu_cupti__forget(struct session *s, struct target *t)
 {
-	if (t->cupti && t->cupti->ring) {
+	struct gpu_cupti *g = t->cupti;
+
+	if (g && g->ring) {
 		tend(s, t, session__now_ns());
-		emit_pending(s, t->cupti, t, true);
+		if (g->window.asked_ns && !g->window.stopped)
+			stop(s, t, GPU_WINDOW_EXIT);
+		if (g->window.asked_ns)
+			close_window(s, t);
 	}
-	gpu_cupti__free(t->cupti);
+	gpu_cupti__free(g);
 	t->cupti = NULL;
 }
 
@@ -349,6 +480,30 @@ static bool is_for_us(const struct target *t)
 	return t->role != ROLE_WORKER && !(t->gone && !t->cupti);
 }
 
+static struct gpu_cupti *state_of(struct target *t)
+{
+	if (!t->cupti)
+		t->cupti = calloc(1, sizeof(*t->cupti));
+	return t->cupti;
+}
+
+void gpu_cupti__boundary(struct session *s, const struct rec_gpu_window *rec)
+{
+	struct target *t = targets__find(s, rec->pid);
+	struct gpu_cupti *g = t && is_for_us(t) ? state_of(t) : NULL;
+
+	if (!g)
+		return;
+	t->gpu.windows_over += rec->end_ns != 0;
+	/* That before is not over yet, and has seen its end. */
+	if (g->ring && g->next.asked_ns && g->next.scheduled != rec->index)
+		steer(s, t, session__now_ns());
+	if (g->ring && rec->end_ns && !(g->window.asked_ns && g->window.scheduled == rec->index))
+		tell_missed(s, t, rec->end_ns);
+	g->next = (struct gpu_window){
+		.scheduled = rec->index, .asked_ns = 1, .steps_ns = rec->start_ns, .until_ns = rec->end_ns};
+}
+
 void gpu_cupti__tend(struct session *s)
 {
 	uint64_t now = session__now_ns();
@@ -356,11 +511,7 @@ void gpu_cupti__tend(struct session *s)
 	for (size_t i = 0; is_on(s) && s->opened && i < s->target_cnt; i++) {
 		struct target *t = s->targets[i];
 
-		if (!is_for_us(t))
-			continue;
-		if (!t->cupti)
-			t->cupti = calloc(1, sizeof(*t->cupti));
-		if (t->cupti)
+		if (is_for_us(t) && state_of(t))
 			tend(s, t, now);
 	}
 }
@@ -376,7 +527,7 @@ static bool all_ended(struct session *s, uint64_t now)
 		if (!t->cupti || !t->cupti->ring)
 			continue;
 		tend(s, t, now);
-		ended = ended && (t->cupti->status.seen || t->gone || !process__alive(&t->process));
+		ended = ended && !t->cupti->window.asked_ns;
 	}
 	return ended;
 }
@@ -390,9 +541,8 @@ void gpu_cupti__stop(struct session *s)
 
 		if (g && g->ring) {
 			tend(s, s->targets[i], now);
-			g->end_ns = now;
-			gpu_probes__tell(s, s->targets[i], false);
-			gpu_ring__stop(g->ring);
+			if (g->window.asked_ns && !g->window.stopped)
+				stop(s, s->targets[i], is_gone(s->targets[i]) ? GPU_WINDOW_EXIT : GPU_WINDOW_RECORDING);
 		}
 	}
 }
@@ -408,11 +558,10 @@ void gpu_cupti__close(struct session *s)
 	for (size_t i = 0; i < s->target_cnt; i++) {
 		struct gpu_cupti *g = s->targets[i]->cupti;
 
-		if (!g || !g->ring)
-			continue;
-		tend(s, s->targets[i], now);
-		emit_pending(s, g, s->targets[i], true);
-		tell_target(s->targets[i], now);
+		if (g && g->window.asked_ns)
+			close_window(s, s->targets[i]);
+		if (g)
+			tell_target(s->targets[i]);
 	}
 }
 
@@ -420,12 +569,13 @@ void gpu_cupti__losses(const struct session *s, struct gpu_cupti_losses *out)
 {
 	*out = (struct gpu_cupti_losses){0};
 	for (size_t i = 0; i < s->target_cnt; i++) {
-		const struct gpu_cupti *g = s->targets[i]->cupti;
+		struct gpu_cupti_losses one;
 
-		if (!g)
+		if (!s->targets[i]->cupti)
 			continue;
-		out->dropped += g->status.dropped;
-		out->full += g->status.full;
-		out->bad += g->status.bad + g->status.unknown + g->lost;
+		losses(s->targets[i]->cupti, &one);
+		out->dropped += one.dropped;
+		out->full += one.full;
+		out->bad += one.bad + s->targets[i]->cupti->lost;
 	}
 }

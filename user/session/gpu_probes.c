@@ -329,6 +329,7 @@ int gpu_probes__snapshot(struct session *s)
 	if (s->options.gpu == SESSION_GPU_OFF)
 		return s->sink_err;
 	emit_tiers(s);
+	gpu_cupti__snapshot(s);
 	err = read_rows(s, &s->gpu->rows);
 	if (err)
 		return err;

@@ -243,6 +243,8 @@ void gpu_ring__status(struct gpu_ring *ring, struct gpu_ring_status *out)
 		.state = GET(c->state),
 		.error = GET(c->error),
 		.cupti_version = GET(c->cupti_version),
+		.begun_ns = GET(c->begun_ns),
+		.ended_ns = GET(c->ended_ns),
 		.full = since(GET(c->full), ring->full),
 		.dropped = since(GET(c->dropped), ring->dropped),
 		.unknown = since(GET(c->unknown), ring->unknown),

@@ -29,8 +29,9 @@ struct gpu_ring_status {
 	uint32_t state; /* enum gpu_ring_state, as the target says: of no effect here */
 	uint32_t error;
 	uint32_t cupti_version;
-	bool seen;  /* the last start or stop was acted on: of a stop, all is in the ring */
-	bool begun; /* the window of the last start has begun: there may be records */
+	bool seen;                   /* the last start or stop was acted on: of a stop, all is in the ring */
+	bool begun;                  /* the window of the last start has begun: there may be records */
+	uint64_t begun_ns, ended_ns; /* as in struct gpu_ring_control */
 	/* since that start */
 	uint64_t full, dropped, unknown; /* as in struct gpu_ring_control */
 	uint64_t bad; /* records that were not as they should be, and stretches that could not be read */

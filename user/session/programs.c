@@ -100,6 +100,7 @@ static int load(const struct program_knobs *knobs, enum attach_backend backend, 
 		memcpy((void *)skel->rodata->op_schedule, knobs->op_schedule, sizeof(knobs->op_schedule));
 		memcpy((void *)skel->rodata->gpu_names, knobs->gpu_names, sizeof(knobs->gpu_names));
 		skel->rodata->want_gpu = knobs->gpu;
+		skel->rodata->want_gpu_windows = knobs->gpu_windows;
 		skel->rodata->want_timeline = knobs->timeline;
 		skel->rodata->want_step_times = knobs->step_times;
 		skel->rodata->want_children = knobs->children;

@@ -21,6 +21,7 @@ struct program_knobs {
 	bool ops, shapes, stacks, modules, timeline, exact, step_times, syscalls;
 	uint64_t gpu_names[128]; /* ids of waits for the GPU, by enum gpu_api */
 	bool gpu;                /* calls of CUDA and NCCL are counted */
+	bool gpu_windows;        /* of CUPTI's, by the schedule */
 	bool children;           /* forks are followed */
 	uint32_t frequency;      /* of samples, a second; 0: none */
 };

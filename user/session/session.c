@@ -155,6 +155,10 @@ static int on_record(void *ctx, void *data, size_t size)
 		sampler__sample(s, data);
 		return 0;
 	}
+	if (record->type == REC_GPU_WINDOW && size == sizeof(struct rec_gpu_window)) {
+		gpu_cupti__boundary(s, data);
+		return 0;
+	}
 	if (record->type == REC_GPU_OBJECT && size == sizeof(struct rec_gpu_object)) {
 		gpu_probes__object(s, data);
 		return 0;
@@ -207,6 +211,7 @@ static int load(struct session *s)
 		.frequency = s->options.frequency,
 		.syscalls = s->options.syscalls,
 		.gpu = s->options.gpu != SESSION_GPU_OFF,
+		.gpu_windows = s->options.gpu_windows,
 		.children = s->options.children != CHILDREN_NONE,
 		.step_times = s->options.live_ns || s->options.frequency,
 	};
@@ -468,12 +473,20 @@ int session__open(struct session *s)
 	return s->sink_err;
 }
 
+static void consume(struct session *s)
+{
+	uint64_t now = session__now_ns();
+
+	ring_buffer__consume(s->ring);
+	s->consumed_ns = now;
+}
+
 int session__poll(struct session *s, int timeout_ms)
 {
 	uint64_t now;
 
 	ring_buffer__poll(s->ring, targets__timeout_ms(s, timeout_ms));
-	ring_buffer__consume(s->ring);
+	consume(s);
 	targets__tend(s);
 	governor__tend(s);
 	sampler__tend(s);
@@ -489,7 +502,7 @@ int session__poll(struct session *s, int timeout_ms)
 	if (s->opened && now >= s->next_snapshot_ns) {
 		if (s->options.live_ns) {
 			sampler__cut(s);
-			ring_buffer__consume(s->ring);
+			consume(s);
 		}
 		s->next_snapshot_ns = now + snapshot_interval_ns(s);
 		snapshot__emit(s);
@@ -512,6 +525,7 @@ int session__finish(struct session *s)
 	int err;
 
 	s->window_end_ns = session__now_ns();
+	consume(s);
 	gpu_cupti__stop(s);
 	op_probes__close(s);
 	sampler__close(s);

@@ -135,6 +135,13 @@ void hit_sums__add(const struct session *s, struct hit_sums *sums, const struct 
 		sums->busiest = one.busiest;
 }
 
+/* Those of operators, of CUPTI's, or both. */
+static bool windows_done(const struct session *s, const struct target *t)
+{
+	return (!s->options.ops || op_probes__done(s, t)) && (!s->options.gpu_windows || gpu_cupti__done(s, t)) &&
+	       (s->options.ops || s->options.gpu_windows);
+}
+
 /* Window and cost, from the processes' own counts. */
 static void measure(struct session *s, struct rec_window *window, struct rec_cost *cost)
 {
@@ -155,7 +162,7 @@ static void measure(struct session *s, struct rec_window *window, struct rec_cos
 		s->step_at_seen = s->step_at_seen || proc.step_rule == STEP_USER;
 		if (t->role != ROLE_MAIN)
 			continue;
-		done = done && (t->gone || proc.window == WINDOW_DONE || op_probes__done(s, t));
+		done = done && (t->gone || proc.window == WINDOW_DONE || windows_done(s, t));
 		if (proc.window_start_ns && (!start || proc.window_start_ns < start))
 			start = proc.window_start_ns;
 		if (proc.window_end_ns > end)

@@ -97,6 +97,8 @@ struct target {
 		uint32_t tier; /* as in struct rec_gpu, as all below */
 		uint32_t cupti_version;
 		uint64_t cupti_ns, lost;
+		uint32_t windows;      /* of CUPTI's that were told */
+		uint32_t windows_over; /* of the schedule that have passed */
 		char why[96];
 	} gpu;
 	bool forked;         /* has its parent's memory layout, as BPF knows already */
@@ -151,6 +153,7 @@ struct session {
 	uint64_t files_ns;        /* files used before have their record */
 	uint64_t cpu_start_ns;
 	uint64_t next_snapshot_ns;
+	uint64_t consumed_ns; /* what BPF sent before has been taken */
 	uint64_t governed_ns; /* when the governor last looked */
 	struct session_progress progress;
 	struct names names; /* all that were told of, with --step-at */
