@@ -297,17 +297,36 @@ class TestIdle:
         assert "idle, data: 0.350 ms" in report.text
 
     def test_between_windows_of_cupti(self, report):
-        """Two windows of 10 ms, 1 s apart, and in the first a wait of 4 ms: that is idle time, the second is none."""
+        """Two windows, 1 s apart, and in the first a wait of 4 ms: that is idle time, what lies between them is none."""
         names = Names()
         made = []
         for i, at in enumerate([0, 2000, 6000, 10000, 1010000, 1014000, 1020000], 1):
             made += self.launched(names, i, at, at + 5, 100)
-        records = [r.host(), r.target(PID), r.gpu(PID, 2, 20 * MS), *names.records(), *made]
-        (gpu,) = report(records)["gpus"]
-        # from the first kernel to the end of the fourth, and from the fifth launch to the end of the last kernel
-        assert gpu["watched_us"] == 10100 + 10105
-        assert gpu["busy_us"] == 700
-        (gpu,) = report([r.host(), r.target(PID), r.gpu(PID, 2, 1020 * MS), *names.records(), *made])["gpus"]
+        told = [r.host(), r.window(START, START + 2 * 10**9), r.target(PID), r.gpu(PID, 2, 20 * MS), *names.records(), *made]
+        windows = [
+            r.gpu_window(PID, 1, START + 1009 * MS, START + 1020 * MS + 35 * US),
+            r.gpu_window(PID, 0, START - MS, START + 5 * MS, "open"),
+            r.gpu_window(PID, 2, START + 1500 * MS, START + 1500 * MS, "busy"),
+            r.gpu_window(PID, 3, START + 1600 * MS, START + 1600 * MS, "failed", 35),
+            r.gpu_window(PID, 0, START - MS, START + 11 * MS, "steps"),
+            r.gpu_window(PID + 1, 0, 0, 2**64 - 1),
+            r.gpu_window(PID, 4, START + 3, START + 2),  # says nothing
+        ]
+        found = report(told + windows)
+        (gpu,) = found["gpus"]
+        # from the first kernel to the end of the first window, and from the second to its end, within the last kernel
+        assert gpu["watched_us"] == 10995 + 11035
+        assert gpu["busy_us"] == 600 + 30
+        assert sum(gpu["idle_us"].values()) == gpu["watched_us"] - gpu["busy_us"]
+        (stream,) = found["streams"]
+        assert stream["busy_us"] == 630 and stream["host_wait_us"] == gpu["watched_us"] - 630
+        assert [(w["index"], w["end"], w["error"]) for w in found["windows"] if w["pid"] == PID] == [
+            (0, "steps", None), (1, "recording", None), (2, "busy", None), (3, "failed", 35)
+        ]  # fmt: skip
+        assert found["windows"][1]["start_s"] == pytest.approx(1.009) and found["windows"][1]["duration_s"] == pytest.approx(0.011035)
+        assert "1 of 4 windows could not be had: another tool used CUPTI" in report.text
+        # of a recording without windows: from the first word to the last
+        (gpu,) = report(told)["gpus"]
         assert gpu["watched_us"] == 1020100
 
 

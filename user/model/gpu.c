@@ -37,6 +37,17 @@ const char *gpu_api__name(unsigned int api)
 	return apis[api < GPU_API__COUNT ? api : GPU_API_NONE].name;
 }
 
+const char *gpu_window__end_name(unsigned int end)
+{
+	static const char *const names[] = {
+#define X(id, name) [GPU_WINDOW_##id] = name,
+		STEPFLAME_GPU_WINDOW_ENDS(X)
+#undef X
+	};
+
+	return names[end < GPU_WINDOW__COUNT ? end : GPU_WINDOW_OPEN];
+}
+
 enum gpu_class gpu_api__class(unsigned int api)
 {
 	return apis[api < GPU_API__COUNT ? api : GPU_API_NONE].class;
@@ -237,6 +248,19 @@ static int add_usage(struct gpu *gpu, const struct rec_gpu_usage *record)
 	return 0;
 }
 
+static int add_window(struct gpu *gpu, const struct rec_gpu_window *record)
+{
+	uint32_t number;
+
+	if (record->end >= GPU_WINDOW__COUNT || record->start_ns > record->end_ns)
+		return -EINVAL;
+	if (intern__add(&gpu->window_ids, (uint64_t)record->pid << 32 | record->index, &number) ||
+	    array__grow(&gpu->windows, number, sizeof(*record)))
+		return -ENOMEM;
+	((struct rec_gpu_window *)gpu->windows.items)[number - 1] = *record;
+	return 0;
+}
+
 int gpu__add(struct gpu *gpu, struct stacks *stacks, const struct rec_hdr *record)
 {
 	const struct rec_gpu *process = (const void *)record;
@@ -245,6 +269,7 @@ int gpu__add(struct gpu *gpu, struct stacks *stacks, const struct rec_hdr *recor
 	const struct rec_gpu_activity *activity = (const void *)record;
 	const struct rec_gpu_step *step = (const void *)record;
 	const struct rec_gpu_device *device = (const void *)record;
+	const struct rec_gpu_window *window = (const void *)record;
 	uint32_t number;
 
 	gpu->joined = false;
@@ -261,6 +286,8 @@ int gpu__add(struct gpu *gpu, struct stacks *stacks, const struct rec_hdr *recor
 		return number_pid(gpu, step->pid, &number) ?: add_step(gpu, step);
 	case REC_GPU_DEVICE:
 		return number_pid(gpu, device->pid, &number) ?: add_device(gpu, device);
+	case REC_GPU_WINDOW:
+		return number_pid(gpu, window->pid, &number) ?: add_window(gpu, window);
 	}
 	return add_usage(gpu, (const void *)record);
 }
@@ -315,6 +342,14 @@ static int compare_device(const void *a, const void *b)
 	return ORDER(x->device, y->device);
 }
 
+static int compare_window(const void *a, const void *b)
+{
+	const struct rec_gpu_window *x = a, *y = b;
+
+	DIFFER(pid);
+	return ORDER(x->index, y->index);
+}
+
 static int compare_usage(const void *a, const void *b)
 {
 	const struct rec_gpu_usage *x = a, *y = b;
@@ -334,6 +369,18 @@ static void sort(struct array *array, size_t item_bytes, int (*compare)(const vo
 {
 	if (array->cnt)
 		qsort(array->items, array->cnt, item_bytes, compare);
+}
+
+/* A sorted copy. 0 or -ENOMEM. */
+static int sort_into(struct array *to, const struct array *from, size_t item_bytes,
+		     int (*compare)(const void *a, const void *b))
+{
+	if (array__grow(to, from->cnt, item_bytes))
+		return -ENOMEM;
+	if (from->cnt)
+		memcpy(to->items, from->items, from->cnt * item_bytes);
+	sort(to, item_bytes, compare);
+	return 0;
 }
 
 /* ---- processes ---- */
@@ -421,11 +468,10 @@ int gpu__join(struct gpu *gpu, const struct names *names)
 	sort(&gpu->activities, sizeof(struct gpu_act), compare_activity);
 	sort(&gpu->steps, sizeof(struct rec_gpu_step), compare_step);
 	sort(&gpu->usages, sizeof(struct rec_gpu_usage), compare_usage);
-	if (array__grow(&gpu->sorted_devices, gpu->devices.cnt, sizeof(struct rec_gpu_device)))
-		return -ENOMEM;
-	if (gpu->devices.cnt)
-		memcpy(gpu->sorted_devices.items, gpu->devices.items, gpu->devices.cnt * sizeof(struct rec_gpu_device));
-	sort(&gpu->sorted_devices, sizeof(struct rec_gpu_device), compare_device);
+	err = sort_into(&gpu->sorted_devices, &gpu->devices, sizeof(struct rec_gpu_device), compare_device)
+		      ?: sort_into(&gpu->sorted_windows, &gpu->windows, sizeof(struct rec_gpu_window), compare_window);
+	if (err)
+		return err;
 	for (size_t i = 0; i < gpu->calls.cnt; i++)
 		calls[i].device_ns = calls[i].activities = 0;
 	err = list_processes(gpu) ?: gpu_join__all(gpu, names);
@@ -479,6 +525,12 @@ const struct rec_gpu_device *gpu__devices(const struct gpu *gpu, size_t *cnt)
 	return gpu->sorted_devices.items;
 }
 
+const struct rec_gpu_window *gpu__windows(const struct gpu *gpu, size_t *cnt)
+{
+	*cnt = gpu->sorted_windows.cnt;
+	return gpu->sorted_windows.items;
+}
+
 const struct rec_gpu_usage *gpu__usages(const struct gpu *gpu, size_t *cnt)
 {
 	*cnt = gpu->usages.cnt;
@@ -522,5 +574,8 @@ void gpu__free(struct gpu *gpu)
 	free(gpu->devices.items);
 	free(gpu->sorted_devices.items);
 	free(gpu->usages.items);
+	intern__free(&gpu->window_ids);
+	free(gpu->windows.items);
+	free(gpu->sorted_windows.items);
 	*gpu = (struct gpu){0};
 }

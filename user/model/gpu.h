@@ -85,7 +85,10 @@ struct gpu {
 	struct array devices; /* struct rec_gpu_device, sorted by gpu__join into: */
 	struct array sorted_devices;
 	struct array usages; /* struct rec_gpu_usage */
-	bool joined;         /* since the last record */
+	struct intern window_ids;
+	struct array windows; /* struct rec_gpu_window, sorted by gpu__join into: */
+	struct array sorted_windows;
+	bool joined; /* since the last record */
 };
 
 /* Takes one of the records, whose size holds its struct. 0, -ENOMEM, or -EINVAL when it makes no sense. */
@@ -111,6 +114,9 @@ const struct rec_gpu_device *gpu__devices(const struct gpu *gpu, size_t *cnt);
 /* By device and time, likewise. */
 const struct rec_gpu_usage *gpu__usages(const struct gpu *gpu, size_t *cnt);
 
+/* By pid and index; the last state each. start_ns is not behind end_ns, and end below GPU_WINDOW__COUNT. */
+const struct rec_gpu_window *gpu__windows(const struct gpu *gpu, size_t *cnt);
+
 /* The call of the CPU, as CUPTI saw it; NULL: not joined. */
 const struct gpu_act *gpu__asked_by(const struct gpu *gpu, const struct gpu_act *activity);
 /* The call with its operator, action, step and path, as the probes saw it; NULL: not joined. */
@@ -128,6 +134,7 @@ static inline uint64_t gpu_act__end_ns(const struct gpu_act *activity)
 }
 
 const char *gpu_api__name(unsigned int api);             /* "cudaLaunchKernel"; "" for what is none */
+const char *gpu_window__end_name(unsigned int end);      /* "steps" */
 enum gpu_class gpu_api__class(unsigned int api);         /* GPU_NONE for what is none */
 const char *gpu_direction__name(unsigned int direction); /* "host to device" */
 /* A function's name as CUPTI has it ("cudaLaunchKernel_v7000", "cuMemcpyHtoDAsync_v2_ptsz"); GPU_API_NONE: not watched. */

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * Work of a GPU in the order of its start; what is between the end of all before and the start of the next is idle, for
- * the reason that this next one gives. CUPTI may watch in windows, of which a recording has no bounds but says how long
- * they were in all: the longest times without any word of the process are between them, as many as that takes.
+ * the reason that this next one gives. What lies outside of CUPTI's windows is neither.
  */
 #include "gpu_time.h"
 
@@ -13,13 +12,10 @@
 #include "../order.h"
 #include "sums.h"
 
-#define SILENT_NS 1000000 /* shorter times without a word are in a window */
-
-/* What CUPTI told of a process. */
+/* When CUPTI told of a process, and when it did not. */
 struct watched {
 	uint32_t pid;
-	uint64_t first_ns, last_ns;
-	struct gpu_spans not ;
+	struct gpu_spans windows, not ;
 };
 
 /* A thread of the CPU is in a DataLoader's next, or in a copy. */
@@ -121,71 +117,73 @@ uint64_t gpu_line__overlap(const struct gpu_line *line, uint64_t start_ns, uint6
 
 /* ---- when CUPTI watched ---- */
 
-static int compare_longest(const void *a, const void *b)
-{
-	const struct gpu_span *x = a, *y = b;
-	uint64_t x_ns = x->end_ns - x->start_ns, y_ns = y->end_ns - y->start_ns;
-
-	return x_ns != y_ns ? ORDER(y_ns, x_ns) : ORDER(x->start_ns, y->start_ns);
-}
-
 static int compare_start(const void *a, const void *b)
 {
 	return ORDER(((const struct gpu_span *)a)->start_ns, ((const struct gpu_span *)b)->start_ns);
 }
 
-/* Of silent times, spans by length, those that make up for what CUPTI was not at work. 0 or -ENOMEM. */
-static int keep_unwatched(struct watched *watched, struct array *silent, uint64_t cupti_ns)
+/* What is left between spans, from the beginning of time to its end. 0 or -ENOMEM. */
+static int complement(const struct array *spans, struct array *out)
 {
-	uint64_t all_ns = watched->last_ns - watched->first_ns, left_ns = all_ns > cupti_ns ? all_ns - cupti_ns : 0;
-	struct gpu_span *spans = silent->items;
-	struct array kept = {0};
+	const struct gpu_span *items = spans->items;
+	uint64_t from_ns = 0;
+	int err = 0;
+
+	for (size_t i = 0; i < spans->cnt && !err; i++) {
+		err = spans__add(out, from_ns, items[i].start_ns);
+		from_ns = items[i].end_ns;
+	}
+	return err ?: spans__add(out, from_ns, UINT64_MAX);
+}
+
+struct slice {
+	const struct rec_gpu_window *windows; /* of a process, as activities */
+	const struct gpu_act *activities;     /* in the order of their start */
+	size_t window_cnt, activity_cnt;
+};
+
+/* Where a recording has no windows, it is one from the first word of the process to the last. 0 or -ENOMEM. */
+static int list_windows(const struct slice *slice, struct array *out)
+{
+	struct gpu_span *spans = calloc(slice->window_cnt + 1, sizeof(*spans));
 	size_t cnt = 0;
 	int err = 0;
 
-	if (!cupti_ns || !silent->cnt)
-		return 0;
-	qsort(spans, silent->cnt, sizeof(*spans), compare_longest);
-	/* One that is half as long again as what is missing is rather a wait inside of a window. */
-	for (size_t i = 0; i < silent->cnt; i++) {
-		uint64_t ns = spans[i].end_ns - spans[i].start_ns;
-
-		if (ns > left_ns + left_ns / 2)
-			continue;
-		left_ns -= ns < left_ns ? ns : left_ns;
-		spans[cnt++] = spans[i];
-	}
+	if (!spans)
+		return -ENOMEM;
+	for (size_t i = 0; i < slice->window_cnt; i++)
+		spans[cnt++] = (struct gpu_span){slice->windows[i].start_ns, slice->windows[i].end_ns, 0};
 	qsort(spans, cnt, sizeof(*spans), compare_start);
 	for (size_t i = 0; i < cnt && !err; i++)
-		err = spans__add(&kept, spans[i].start_ns, spans[i].end_ns);
-	watched->not = (struct gpu_spans){kept.items, kept.cnt};
+		err = spans__add(out, spans[i].start_ns, spans[i].end_ns);
+	if (!out->cnt) {
+		*spans = (struct gpu_span){UINT64_MAX, 0, 0};
+		for (size_t i = 0; i < slice->activity_cnt; i++) {
+			const struct gpu_act *activity = &slice->activities[i];
+
+			if (!activity->start_ns)
+				continue;
+			if (activity->start_ns < spans->start_ns)
+				spans->start_ns = activity->start_ns;
+			if (gpu_act__end_ns(activity) > spans->end_ns)
+				spans->end_ns = gpu_act__end_ns(activity);
+		}
+		err = err ?: spans__add(out, spans->start_ns, spans->end_ns);
+	}
+	free(spans);
 	return err;
 }
 
-/* Activities of one process, in the order of their start. 0 or -ENOMEM. */
-static int watch_process(struct gpu_time *time, const struct gpu_act *activities, size_t cnt)
+/* 0 or -ENOMEM. */
+static int watch_process(struct gpu_time *time, uint32_t pid, const struct slice *slice)
 {
 	struct watched *watched = array__add(&time->watched, sizeof(*watched));
-	const struct gpu_process *process = gpu__process(time->gpu, activities->pid);
-	struct array silent = {0};
-	int err = watched ? 0 : -ENOMEM;
+	struct array windows = {0}, not = {0};
+	int err = watched ? list_windows(slice, &windows) : -ENOMEM;
 
-	for (size_t i = 0; i < cnt && !err; i++) {
-		uint64_t start_ns = activities[i].start_ns, end_ns = gpu_act__end_ns(&activities[i]);
-
-		watched->pid = activities->pid;
-		if (!start_ns)
-			continue;
-		if (!watched->last_ns)
-			watched->first_ns = start_ns;
-		else if (start_ns > watched->last_ns && start_ns - watched->last_ns >= SILENT_NS)
-			err = spans__add(&silent, watched->last_ns, start_ns);
-		if (end_ns > watched->last_ns)
-			watched->last_ns = end_ns;
-	}
-	if (!err)
-		err = keep_unwatched(watched, &silent, process->cupti_ns);
-	free(silent.items);
+	err = err ?: complement(&windows, &not );
+	if (watched)
+		*watched = (struct watched){pid, {windows.items, windows.cnt}, {not .items, not .cnt}};
 	return err;
 }
 
@@ -213,13 +211,7 @@ const struct gpu_spans *gpu_time__unwatched(const struct gpu_time *time, uint32_
 
 uint64_t gpu_time__watched(const struct gpu_time *time, uint32_t pid, uint64_t start_ns, uint64_t end_ns)
 {
-	const struct watched *watched = find_watched(time, pid);
-
-	if (start_ns < watched->first_ns)
-		start_ns = watched->first_ns;
-	if (end_ns > watched->last_ns)
-		end_ns = watched->last_ns;
-	return end_ns > start_ns ? end_ns - start_ns - gpu_spans__within(&watched->not, start_ns, end_ns) : 0;
+	return gpu_spans__within(&find_watched(time, pid)->windows, start_ns, end_ns);
 }
 
 /* ---- when the CPU fetched data ---- */
@@ -412,10 +404,11 @@ static int make_line(struct gpu_time *time, const struct gpu_act *const *acts, s
 			err = add_idle(time, idle, act, line->last_ns);
 		if (end_ns > line->last_ns)
 			line->last_ns = end_ns;
-		err = err ?: spans__add(&work, act->start_ns, end_ns);
+		err = err ?: add_watched(time, line->pid, &work, act->start_ns, end_ns);
 		if (!err && (act->kind == GPU_ACTIVITY_KERNEL || act->kind == GPU_ACTIVITY_GRAPH))
-			err = spans__add(&kernels, act->start_ns, end_ns)
-				      ?: spans__add(act->is_comm ? &comm : &compute, act->start_ns, end_ns);
+			err = add_watched(time, line->pid, &kernels, act->start_ns, end_ns)
+				      ?: add_watched(time, line->pid, act->is_comm ? &comm : &compute, act->start_ns,
+						     end_ns);
 	}
 	take(&line->work, &work);
 	take(&line->kernels, &kernels);
@@ -454,24 +447,47 @@ static int make_stream(struct gpu_time *time, const struct gpu_act *const *acts,
 			  : idle == GPU_IDLE_LAUNCH ? &stream->kernel_wait_ns
 						    : &stream->other_ns) += ns;
 		}
-		stream->busy_ns += end_ns > done_ns ? end_ns - (start_ns > done_ns ? start_ns : done_ns) : 0;
+		stream->busy_ns +=
+			gpu_time__watched(time, stream->pid, start_ns > done_ns ? start_ns : done_ns, end_ns);
 		done_ns = end_ns > done_ns ? end_ns : done_ns;
 	}
 	return 0;
 }
 
+/* Sets when each process was watched, and picks its work. 0 or -ENOMEM. */
+static int watch(struct gpu_time *time, const struct gpu_act **work, size_t *work_cnt)
+{
+	size_t process_cnt, window_cnt, cnt;
+	const struct gpu_process *processes = gpu__processes(time->gpu, &process_cnt);
+	const struct rec_gpu_window *window = gpu__windows(time->gpu, &window_cnt), *windows_end = window + window_cnt;
+	const struct gpu_act *activity = gpu__activities(time->gpu, &cnt), *activities_end = activity + cnt;
+	int err = 0;
+
+	for (size_t i = 0; i < process_cnt && !err; i++) {
+		struct slice slice = {.windows = window, .activities = activity};
+
+		for (; window < windows_end && window->pid == processes[i].pid; window++)
+			slice.window_cnt++;
+		for (; activity < activities_end && activity->pid == processes[i].pid; activity++) {
+			slice.activity_cnt++;
+			if (gpu_act__is_work(activity))
+				work[(*work_cnt)++] = activity;
+		}
+		err = watch_process(time, processes[i].pid, &slice);
+	}
+	return err;
+}
+
 static int make(struct gpu_time *time, const struct samples *samples, const struct steps *steps)
 {
 	size_t cnt, work_cnt = 0;
-	const struct gpu_act *acts = gpu__activities(time->gpu, &cnt), **work = calloc(cnt + 1, sizeof(*work));
-	int err = work ? list_fetches(time, samples, steps) : -ENOMEM;
+	const struct gpu_act **work;
+	int err;
 
-	for (size_t from = 0, to; from < cnt && !err; from = to) {
-		for (to = from; to < cnt && acts[to].pid == acts[from].pid; to++)
-			if (gpu_act__is_work(&acts[to]))
-				work[work_cnt++] = &acts[to];
-		err = watch_process(time, &acts[from], to - from);
-	}
+	gpu__activities(time->gpu, &cnt);
+	work = calloc(cnt + 1, sizeof(*work));
+	err = work ? list_fetches(time, samples, steps) : -ENOMEM;
+	err = err ?: watch(time, work, &work_cnt);
 	if (work_cnt)
 		qsort(work, work_cnt, sizeof(*work), compare_device);
 	for (size_t from = 0, to; from < work_cnt && !err; from = to) {
@@ -525,8 +541,10 @@ void gpu_time__free(struct gpu_time *time)
 		for (int why = 0; why < GPU_IDLE__COUNT; why++)
 			free(lines[i].idle[why].items);
 	}
-	for (size_t i = 0; i < time->watched.cnt; i++)
+	for (size_t i = 0; i < time->watched.cnt; i++) {
+		free(watched[i].windows.items);
 		free(watched[i].not .items);
+	}
 	free(time->lines.items);
 	free(time->streams.items);
 	free(time->watched.items);

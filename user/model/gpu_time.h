@@ -46,12 +46,12 @@ enum gpu_idle {
 /* One GPU as one process numbers it. */
 struct gpu_line {
 	uint32_t pid, device;
-	struct gpu_spans work;    /* kernels, graphs, copies, sets, of all streams */
+	struct gpu_spans work; /* kernels, graphs, copies, sets, of all streams; in windows of CUPTI's, as all below */
 	struct gpu_spans kernels; /* compute and comm */
 	struct gpu_spans compute; /* kernels that are not NCCL's, and graphs */
 	struct gpu_spans comm;
 	uint64_t first_ns, last_ns;             /* from its first work to the end of its last */
-	uint64_t watched_ns;                    /* of these: that CUPTI was at work in */
+	uint64_t watched_ns;                    /* of these: in windows of CUPTI's */
 	struct gpu_spans idle[GPU_IDLE__COUNT]; /* with work they add up to watched_ns */
 	uint64_t untimed;                       /* pieces of work whose times are not known */
 };
@@ -73,7 +73,7 @@ void gpu_time__free(struct gpu_time *time); /* accepts NULL */
 const struct gpu_line *gpu_time__lines(const struct gpu_time *time, size_t *cnt);
 /* By pid, device, context and stream. */
 const struct gpu_stream *gpu_time__streams(const struct gpu_time *time, size_t *cnt);
-/* Times of a process in which CUPTI told nothing, by its own account of how long it was at work. */
+/* Times of a process outside of CUPTI's windows. */
 const struct gpu_spans *gpu_time__unwatched(const struct gpu_time *time, uint32_t pid);
 /* How long CUPTI watched a process between two instants. */
 uint64_t gpu_time__watched(const struct gpu_time *time, uint32_t pid, uint64_t start_ns, uint64_t end_ns);

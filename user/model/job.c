@@ -304,6 +304,7 @@ static const struct {
 	[REC_GPU_ACTIVITY] = {sizeof(struct rec_gpu_activity), add_gpu},
 	[REC_GPU_DEVICE] = {sizeof(struct rec_gpu_device), add_gpu},
 	[REC_GPU_USAGE] = {sizeof(struct rec_gpu_usage), add_gpu},
+	[REC_GPU_WINDOW] = {sizeof(struct rec_gpu_window), add_gpu},
 };
 
 int job__add(struct job *job, const struct rec_hdr *record)

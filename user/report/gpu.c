@@ -36,7 +36,28 @@ static double percent(uint64_t part, uint64_t whole)
 
 /* ---- tiers ---- */
 
-static void print_tier(const struct gpu_process *process, FILE *out)
+/* Those that were not had, or were cut off. */
+static void print_windows(const struct gpu *gpu, uint32_t pid, FILE *out)
+{
+	static const char *const why[GPU_WINDOW__COUNT] = {
+		[GPU_WINDOW_OPEN] = "was cut off with the recording",
+		[GPU_WINDOW_BUSY] = "could not be had: another tool used CUPTI",
+		[GPU_WINDOW_FAILED] = "could not be had: CUPTI refused",
+		[GPU_WINDOW_LATE] = "was over before CUPTI was at work: give it warm-up steps (--schedule warmup=N)",
+	};
+	size_t cnt, all = 0, ends[GPU_WINDOW__COUNT] = {0};
+	const struct rec_gpu_window *windows = gpu__windows(gpu, &cnt);
+
+	for (size_t i = 0; i < cnt; i++) {
+		all += windows[i].pid == pid;
+		ends[windows[i].end] += windows[i].pid == pid;
+	}
+	for (int end = 0; end < GPU_WINDOW__COUNT; end++)
+		if (ends[end] && why[end])
+			text__paragraph(out, "%zu of %zu windows %s", ends[end], all, why[end]);
+}
+
+static void print_tier(const struct gpu *gpu, const struct gpu_process *process, FILE *out)
 {
 	static const char *const not_known = "not known: when kernels ran and for how long, how long copies took, when "
 					     "the GPU was idle and why";
@@ -57,6 +78,7 @@ static void print_tier(const struct gpu_process *process, FILE *out)
 			"tier 2, what the GPU did, by CUPTI: %" PRIu64 " pieces of work%s, in windows of %.4g s%s%s",
 			process->activities, process->activities ? "" : " (was it idle?)", process->cupti_ns / 1e9,
 			process->why[0] ? "; " : "", process->why);
+	print_windows(gpu, process->pid, out);
 	if (process->lost)
 		text__paragraph(out, "%" PRIu64 " pieces of work or calls were lost: figures are too low",
 				process->lost);
@@ -91,7 +113,7 @@ static void print_tiers(const struct gpu_view *view, uint32_t pid, FILE *out)
 			continue;
 		if (pid == PROCESSES_ALL_MAIN)
 			common__process(&target, out);
-		print_tier(&processes[i], out);
+		print_tier(view->gpu, &processes[i], out);
 	}
 	fputc('\n', out);
 }

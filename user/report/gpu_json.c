@@ -142,6 +142,28 @@ static json_t *json_tiers(const struct gpu_view *view, uint32_t pid)
 	return common__json_unless_failed(list, failed);
 }
 
+static json_t *json_windows(const struct gpu_view *view, uint32_t pid)
+{
+	size_t cnt;
+	const struct rec_gpu_window *windows = gpu__windows(view->gpu, &cnt);
+	double from_ns = job__window(view->job)->start_ns;
+	json_t *list = json_array();
+	int failed = 0;
+
+	for (size_t i = 0; i < cnt; i++) {
+		const struct rec_gpu_window *w = &windows[i];
+
+		if (!processes__in_scope(view->job, w->pid, pid))
+			continue;
+		failed |= json_array_append_new(
+			list, json_pack("{s:I, s:I, s:f, s:f, s:s, s:o}", "pid", (json_int_t)w->pid, "index",
+					(json_int_t)w->index, "start_s", (w->start_ns - from_ns) / 1e9, "duration_s",
+					(w->end_ns - w->start_ns) / 1e9, "end", gpu_window__end_name(w->end), "error",
+					w->error ? json_integer(w->error) : json_null()));
+	}
+	return common__json_unless_failed(list, failed);
+}
+
 /* ---- GPUs ---- */
 
 static json_t *json_idle(const uint64_t *idle_ns)
@@ -325,6 +347,7 @@ static int add_scope(const struct gpu_view *view, uint32_t pid, json_t *object)
 	idle_ns = rows.watched_ns - (rows.work_ns < rows.watched_ns ? rows.work_ns : rows.watched_ns);
 	failed |= json_object_set_new(object, "tier", json_integer(rows.tier));
 	failed |= json_object_set_new(object, "tiers", json_tiers(view, pid));
+	failed |= json_object_set_new(object, "windows", json_windows(view, pid));
 	failed |= json_object_set_new(object, "kernels", json_table(view, &rows, &rows.kernels, json_kernel));
 	failed |= json_object_set_new(object, "copies", json_table(view, &rows, &rows.copies, json_copied));
 	failed |= json_object_set_new(object, "sets", json_table(view, &rows, &rows.sets, json_copied));
