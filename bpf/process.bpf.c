@@ -67,15 +67,15 @@ int BPF_PROG(process_exit, struct task_struct *task)
 	if (!proc)
 		return 0;
 	signal = BPF_CORE_READ(task, signal);
-	if (BPF_CORE_READ(signal, live.counter))
-		return 0; /* other threads go on */
+	/* Other threads go on, or one of them that ends at this moment too has told: each counts itself off before it comes here. */
+	if (BPF_CORE_READ(signal, live.counter) || __sync_lock_test_and_set(&proc->ended, 1))
+		return 0;
 	proc->forked_ns = 0;
 	code = BPF_CORE_READ(signal, group_exit_code);
 	if (!code)
 		code = BPF_CORE_READ(task, exit_code);
 	if (proc->window != WINDOW_DONE)
 		proc->window = WINDOW_CLOSED; /* its number may become that of a process that is none of ours */
-	proc->ended = 1;
 	event__send(PROC_EXIT, pid, 0, code, task);
 	return 0;
 }

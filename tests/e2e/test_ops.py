@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Operators against torch.profiler, which runs in the same process over the same steps."""
 
+import json
 import os
 import re
 import signal
@@ -227,3 +228,13 @@ def test_lightning_schedule(bench):
     theirs = ops_compare.summed(truth["ops"], "count")
     assert theirs
     assert [name for name in theirs if ours[name] < theirs[name]] == []
+
+
+def test_of_a_command(bench):
+    """Operators of `record -- CMD`, of which nothing is mapped when the recording begins."""
+    out = bench.directory / "truth"
+    record = bench.record("--ops", "--", helpers.PYTHON, helpers.JOBS / "plain_loop.py", "--out", out)
+    assert record.wait() == helpers.OK, record.what()
+    steps = json.loads(out.read_text())["steps"]
+    counts = ops_compare.summed(helpers.report(record.file, "--ops")["ops"], "count")
+    assert (counts["Optimizer.step#SGD.step"], counts["AddmmBackward0"]) == (steps, 2 * steps)  # two nn.Linear

@@ -360,3 +360,16 @@ def test_record_in_a_pid_namespace(bench):
     go.touch()
     assert shell.wait() == helpers.OK, shell.what()
     assert json.loads(out.read_text())["steps"] == steps_of(file)
+
+
+def test_launched_by_a_launcher(bench):
+    """A shell, or torchrun, that starts what trains: its rows are those of the job."""
+    out = bench.directory / "truth"
+    command = "'%s' '%s' --labels --out '%s'; true" % (helpers.PYTHON, helpers.JOBS / LOOP, out)
+    record = bench.record("--", "sh", "-c", command)
+    assert record.wait() == helpers.OK, record.what()
+    truth = json.loads(out.read_text())
+    found = helpers.report(record.file, "--all", "--per-rank")
+    assert helpers.actions(found)[STEP]["count"] == truth["steps"]
+    (trains,) = [process for process in found["processes"] if process["pid"] == truth["pid"]]
+    assert trains["role"] == "main"

@@ -549,6 +549,7 @@ int session__finish(struct session *s)
 	sampler__stop(s);
 	gpu_cupti__close(s);
 	snapshot__emit(s);
+	targets__tell_trainers(s);
 	err = step_at__end(s);
 	detach_all(s);
 	s->detach_ns = session__now_ns() - s->window_end_ns;

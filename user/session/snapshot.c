@@ -158,7 +158,7 @@ static void measure(struct session *s, struct rec_window *window, struct rec_cos
 			continue;
 		hit_sums__add(s, &sums, &proc, op_probes__hits(s, t));
 		if (proc.step_rule && t->role == ROLE_CHILD)
-			t->role = ROLE_MAIN; /* it trains */
+			targets__trains(s, t);
 		s->step_at_seen = s->step_at_seen || proc.step_rule == STEP_USER;
 		if (t->role != ROLE_MAIN)
 			continue;

@@ -67,7 +67,8 @@ struct target {
 	bool has_python, has_torch;
 	bool has_pjrt; /* functions of a PJRT plugin are watched */
 	bool lightning; /* it has shown an action of Lightning's */
-	bool told;      /* a REC_TARGET was sent */
+	bool told;      /* a REC_TARGET was sent: */
+	struct rec_target sent;
 	bool gone;
 	bool pending;            /* libraries may still come: look again */
 	bool open;               /* its window was opened */
@@ -185,6 +186,13 @@ int targets__add(struct session *s, struct process *process, enum target_role ro
 /* Looks at what it has mapped and attaches what is not attached yet. 0 or -errno. */
 int targets__resolve(struct session *s, struct target *t);
 int targets__open(struct session *s, struct target *t);
+/* A child has steps of its own: its operators are recorded, too. */
+void targets__trains(struct session *s, struct target *t);
+/*
+ * To be called at the end: in the report such children are main processes, unless they are those of one that trains too.
+ * So are those of launchers: torchrun, a shell.
+ */
+void targets__tell_trainers(struct session *s);
 void targets__event(struct session *s, const struct rec_proc *rec);
 /* Attends to pending targets and to exits that no event told. */
 void targets__tend(struct session *s);

@@ -76,7 +76,7 @@ static void leave(struct target *t)
 	process__release(&t->process);
 }
 
-static void emit_target(struct session *s, const struct target *t)
+static void emit_target(struct session *s, struct target *t)
 {
 	struct rec_target rec = {
 		.hdr = {.type = REC_TARGET, .size = sizeof(rec)},
@@ -95,6 +95,7 @@ static void emit_target(struct session *s, const struct target *t)
 	snprintf(rec.jax, sizeof(rec.jax), "%s", t->jax);
 	snprintf(rec.command, sizeof(rec.command), "%.*s", (int)sizeof(rec.command) - 1, t->process.command);
 	session__emit(s, &rec.hdr);
+	t->sent = rec;
 }
 
 int targets__add(struct session *s, struct process *process, enum target_role role, struct target **out)
@@ -274,6 +275,8 @@ int targets__resolve(struct session *s, struct target *t)
 		if (t->has_torch)
 			torch__version(&t->process, torch, t->torch, sizeof(t->torch));
 		err = err ?: op_probes__add_target(s, t);
+		if (!err && t->open)
+			op_probes__open(s, t); /* of a command, which had no torch when its window was opened */
 		news = news || t->has_torch;
 	}
 	news = resolve_jax(s, t) || news;
@@ -316,6 +319,32 @@ int targets__open(struct session *s, struct target *t)
 	op_probes__open(s, t);
 	order.start_ns = session__now_ns();
 	return programs__order(s->skel, &order);
+}
+
+void targets__trains(struct session *s, struct target *t)
+{
+	t->role = ROLE_MAIN;
+	if (t->has_torch && !op_probes__add_target(s, t) && t->open)
+		op_probes__open(s, t);
+}
+
+static bool has_steps(struct session *s, uint32_t pid)
+{
+	struct proc proc;
+
+	return !bpf_map_lookup_elem(bpf_map__fd(s->skel->maps.procs), &pid, &proc) && proc.step_rule;
+}
+
+void targets__tell_trainers(struct session *s)
+{
+	for (size_t i = 0; i < s->target_cnt; i++) {
+		struct target *t = s->targets[i];
+
+		if (!t->told || t->sent.role != ROLE_CHILD || t->role != ROLE_MAIN || has_steps(s, t->process.parent))
+			continue;
+		t->sent.role = ROLE_MAIN;
+		session__emit(s, &t->sent.hdr);
+	}
 }
 
 static void look_later(struct target *t, uint64_t now, uint64_t delay)
