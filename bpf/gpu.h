@@ -257,7 +257,10 @@ static __always_inline u64 gpu__path(struct thread *t, struct task_struct *task)
 	if (!sample_period_ns)
 		return 0;
 	room = bpf_task_storage_get(&gpu_paths, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	return room ? path__of(room, t) : 0;
+	if (!room)
+		return 0;
+	room->by_group = 1;
+	return path__of(room, t);
 }
 
 static __always_inline void gpu__tell(struct thread *t, const struct proc *proc, struct task_struct *task, u64 ns)

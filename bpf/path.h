@@ -19,6 +19,7 @@ struct {
 struct path_room {
 	struct rec_path rec;
 	struct path_span spans[SPAN_DEPTH];
+	u64 by_group; /* set by its owner: operators of different groups make different paths */
 };
 
 struct path_walk {
@@ -38,8 +39,8 @@ static long path__step(u32 i, struct path_walk *walk)
 		return 0;
 	slot->name = s->name;
 	slot->kind = s->kind;
-	slot->pad = 0;
-	walk->hash = name_hash__add(name_hash__add(walk->hash, s->name), s->kind);
+	slot->group = walk->room->by_group ? s->op.group : 0;
+	walk->hash = name_hash__add(name_hash__add(walk->hash, s->name), (u64)slot->group << 32 | s->kind);
 	walk->cnt++;
 	return 0;
 }

@@ -53,6 +53,7 @@ class Span:
     tid: int = PID
     sequence: int = -1
     inherited: str = None  # on a thread of the engine: the action that backward was called in
+    shapes: tuple = ()  # of an operator: (dims, ...) of its tensors
 
     @property
     def text(self):
@@ -91,7 +92,7 @@ class Job:
 
     def __init__(self, roots, pid=PID, rank=-1, tier=2):
         self.roots, self.pid, self.rank, self.tier = roots, pid, rank, tier
-        self.ids, self.extra = {}, []
+        self.ids, self.extra, self.groups = {}, [], {}
 
     def spans(self):
         for root in self.roots:
@@ -103,6 +104,10 @@ class Job:
 
     def name(self, text):
         return self.ids.setdefault(text, len(self.ids) + 1 + self.pid * 1000) if text else 0
+
+    def group(self, span):
+        """An id, that some records say half of; 0: of no shapes."""
+        return self.groups.setdefault(span.shapes, (len(self.groups) + 1) * 0x1_0000_0001) if span.shapes else 0
 
     def op_rows(self):
         rows = {}
@@ -116,7 +121,7 @@ class Job:
                 inside = ops[0].inside
             self_ns = span.duration - sum(s.duration for s in inside if s.kind != IS_CALL)
             action = action_of(around) if around else span.inherited
-            row = rows.setdefault((span.kind, span.name, action), [0, 0, 0])
+            row = rows.setdefault((span.kind, span.name, action, self.group(span)), [0, 0, 0])
             row[:] = row[0] + 1, row[1] + span.duration, row[2] + self_ns
         return rows
 
@@ -125,7 +130,7 @@ class Job:
         for span, around in self.spans():
             if span.kind != IS_CALL:
                 continue
-            shown = tuple((s.kind, self.name(s.name)) for s in around if s.kind != IS_CALL)
+            shown = tuple((s.kind, self.name(s.name), self.group(s)) for s in around if s.kind != IS_CALL)
             if paths and shown not in of_paths:
                 of_paths[shown] = len(of_paths) + 1
                 records.append(rec.path(of_paths[shown], shown))
@@ -156,8 +161,11 @@ class Job:
         if timeline:
             body += self.timeline()
         if ops:
-            for (kind, name, action), (calls, total, self_ns) in self.op_rows().items():
-                body.append(rec.op(self.pid, kind, self.name(name), calls, total, self_ns, self.name(action)))
+            for (kind, name, action, group), (calls, total, self_ns) in self.op_rows().items():
+                body.append(rec.op(self.pid, kind, self.name(name), calls, total, self_ns, self.name(action), group))
+        for shapes, group in self.groups.items():
+            words = b"".join(rec.word(rec.WORD_TENSOR, dims) for dims in shapes)
+            body.append(rec.op_group(group, words))
         names = [rec.name(ident, text) for text, ident in self.ids.items()]
         return [rec.target(self.pid, rank=self.rank), rec.gpu(self.pid, self.tier), *names, *body]
 

@@ -183,8 +183,8 @@ def stack(ident, frames, cut=0):
 
 
 def path(ident, path_spans):
-    """path_spans: (kind, name id), the outermost first."""
-    data = b"".join(struct.pack("=QII", name_id, kind, 0) for kind, name_id in path_spans)
+    """path_spans: (kind, name id), or (kind, name id, group id), the outermost first."""
+    data = b"".join(struct.pack("=QII", name_id, kind, sum(group) & 0xFFFFFFFF) for kind, name_id, *group in path_spans)
     return record(PATH, struct.pack("=QII", ident, len(path_spans), 0) + data)
 
 

@@ -211,9 +211,9 @@ def test_torch_loop(gpu_jobs, tmp_path, python):
     job.release()
     truth = job.truth()
     launches = job.log.calls("runtime", ["cudaLaunchKernel"])
-    assert [call["text"] for call in launches] == [kernel for _, _, _, kernel in truth["launches"]]
-    assert {part for _, part, _, _ in truth["launches"]} == {"forward", "backward", "optimizer"}
-    for call, (step, _, _, _) in zip(launches, truth["launches"]):
+    assert [call["text"] for call in launches] == [kernel for _, _, _, kernel, _ in truth["launches"]]
+    assert {part for _, part, *_ in truth["launches"]} == {"forward", "backward", "optimizer"}
+    for call, (step, *_) in zip(launches, truth["launches"]):
         start, end = truth["steps"][step]
         assert start <= call["start"] <= call["end"] <= end
     counts = collections.Counter(call["name"] for call in job.log.calls())

@@ -26,7 +26,7 @@ def test_kernels_by_operator(gpu_jobs, bench):
     # each launch of the loop is one call in the log, which has the correlation id of the kernel
     launches = job.log.calls("runtime", ["cudaLaunchKernel"])
     assert len(launches) == len(truth["launches"])
-    operators = {call["correlation"]: op for call, (_, _, op, _) in zip(launches, truth["launches"])}
+    operators = {call["correlation"]: op for call, (_, _, op, *_) in zip(launches, truth["launches"])}
     counts, busy_us = collections.Counter(), collections.Counter()
     for op in job.log.ops("kernel"):
         key = operators.get(op["correlation"]), op["name"]
@@ -35,10 +35,34 @@ def test_kernels_by_operator(gpu_jobs, bench):
 
     found = helpers.report(record.file, "--gpu", "--by-op")
     assert found["tier"] == 2 and found["tiers"][0]["unjoined"] == 0
-    # without the overload, which the loop does not say
-    rows = {(row["op"] and row["op"].partition(".")[0], row["mangled"]): row for row in found["kernels"]}
+    rows = {(row["op"], row["mangled"]): row for row in found["kernels"]}
     assert len(rows) == len(found["kernels"])
     assert {key: row["count"] for key, row in rows.items()} == counts
     for key, row in rows.items():
         # the two clocks drift apart by 20 ppm, and CUPTI's times are whole ns
         assert abs(row["total_us"] - busy_us[key]) <= 1e-4 * busy_us[key] + 0.002 * row["count"], key
+
+
+@pytest.mark.skipif(not os.path.exists(LIBRARY), reason="the injection library is not built: CUPTI has no headers here")
+def test_device_time_by_shapes(gpu_jobs, bench):
+    job = gpu_jobs.python("gpu_loop.py", "--batches", BATCHES, "--kernel-us", 150, injection=LIBRARY).until_ready()
+    record = bench.record("-p", job.pid, "--gpu", "cupti", "--shapes").until_armed()
+    job.release()
+    truth = job.truth()
+    assert record.wait() == helpers.OK, record.what()
+
+    kernels = {op["correlation"]: op for op in job.log.ops("kernel")}
+    busy_us, counts = collections.Counter(), collections.Counter()
+    for call, (_, _, op, _, shapes) in zip(job.log.calls("runtime", ["cudaLaunchKernel"]), truth["launches"]):
+        # what is behind the schema's positional arguments is not passed
+        key = op, tuple(map(tuple, shapes[:2]))
+        kernel = kernels[call["correlation"]]
+        busy_us[key] += (kernel["end"] - kernel["start"]) / 1e3
+        counts[key] += 1
+    assert len([key for key in counts if key[0] == "aten::add_"]) == 4  # the parameters
+
+    found = collections.Counter()
+    for row in helpers.report(record.file, "--ops", "--shapes")["ops"]:
+        if row["kind"] == "op" and row["self_device_us"]:
+            found[row["name"], tuple(map(tuple, row["input_shapes"][:2]))] += row["self_device_us"]
+    assert found == {key: pytest.approx(us, rel=1e-4, abs=0.002 * counts[key]) for key, us in busy_us.items()}

@@ -29,7 +29,7 @@ class Event:
         "is_async": False,
         "overload_name": "",
         "fwd_thread_id": 0,
-        "shapes": (),
+        "shapes": [],
         "concrete_inputs": (),
         "kwinputs": {},
         "stack": (),
@@ -75,6 +75,7 @@ def events_of(job):
                     scope=1 if span.kind == rec.NODE else 0,
                     fwd_thread_id=span.tid,
                     is_user_annotation=span.kind == rec.LABEL,
+                    shapes=[list(dims) for dims in span.shapes],
                 )
             )
         linked = next((numbers[id(s)] for s in reversed(around) if id(s) in numbers), 0)
@@ -95,12 +96,12 @@ def events_of(job):
     return events
 
 
-def averages(job):
+def averages(job, **options):
     """torch's key_averages(), with times that are whole ns."""
     result = types.SimpleNamespace(events=lambda: events_of(job), trace_start_ns=lambda: gpu_recorded.START)
     events = profiler.EventList(profiler.profile._parse_kineto_results(types.SimpleNamespace(use_device="cuda"), result), use_device="cuda")
     events._build_tree()
-    events = events.key_averages()
+    events = events.key_averages(**options)
     for event in events:
         for key in ("cpu_time_total", "self_cpu_time_total", "device_time_total", "self_device_time_total"):
             setattr(event, key, round(getattr(event, key) * 1000) / 1000)
@@ -222,8 +223,26 @@ def test_windows(tmp_path):
     assert "k" in rows_of(small(tmp_path, [rec.op_window(PID, 0, 0, 1, 200_000, 300_000), rec.op_window(PID, 1, 0, 1, 100_000, 125_000)]))
 
 
-def test_shapes(tmp_path):
-    """Calls of a GPU do not tell the shapes of their operator."""
+@pytest.mark.parametrize("seed", range(6))
+def test_torchs_table_by_shapes(tmp_path, seed):
+    """As group_by_input_shape has it: what was done for the calls of these shapes."""
+    rng = random.Random(100 + seed)
+    job = gpu_recorded.random_job(rng)
+    for span, _ in job.spans():
+        if span.kind == rec.SPAN_OP or (span.kind == rec.NODE and rng.random() < 0.5):
+            span.shapes = rng.choice([((2, 3),), ((4, 4), (4,)), ((), (5,)), ()])
+    path = gpu_recorded.write(tmp_path / "run.rec", job)
+    events = averages(job, group_by_input_shapes=True)
+    assert len(events) > len(averages(job)) and sum(event.self_device_time_total for event in events) > 0
+    for key in ("cuda_time_total", "self_cuda_time_total", "cpu_time_total"):
+        expected = events.table(sort_by=key, row_limit=-1)
+        assert table(path, "--shapes", "--sort", key, "--limit", 0)[: len(expected)] == expected
+    expected = averages(job).table(sort_by="cuda_time_total", row_limit=-1)
+    assert table(path, "--limit", 0)[: len(expected)] == expected
+
+
+def test_shapes_not_told(tmp_path):
+    """Calls without a path do not tell the shapes of their operator."""
     records = rec.read_records(small(tmp_path, ops=False))
     records = [rec.record(kind, payload) for kind, payload in records]
     mm = next(rec_name for rec_name in range(PID * 1000, PID * 1000 + 50) if rec.name(rec_name, "aten::mm") in records)

@@ -377,10 +377,11 @@ static void print_end(const struct record_args *args, const struct sink *sink)
 	}
 	log__info("recording written to %s (%llu KiB)", file,
 		  (unsigned long long)recording_writer__bytes(sink->writer) / 1024 + 1);
-	log__info("next: stepflame report %s %s%s%s%s--leaf | --all | --per-rank | --json", file,
+	log__info("next: stepflame report %s %s%s%s%s%s--leaf | --all | --per-rank | --json", file,
 		  args->session.frequency ? "--steps | " : "",
 		  args->session.frequency || args->session.exact ? "--advanced | " : "",
-		  args->session.ops ? "--ops | " : "", args->session.syscalls ? "--io | " : "");
+		  args->session.ops ? "--ops | " : "", args->session.gpu ? "--gpu | " : "",
+		  args->session.syscalls ? "--io | " : "");
 	if (args->session.frequency)
 		log__info("or:   stepflame flame %s", file);
 	if (args->session.timeline)

@@ -84,7 +84,7 @@ static const struct argp_option options[] = {
 	{"stacks", OPT_STACKS, NULL, 0, "The Python lines that call them apart, where they were recorded", 0},
 	{"modules", OPT_MODULES, NULL, 0, "The nn.Modules around them apart, where they were recorded", 0},
 	{"flops", OPT_FLOPS, NULL, 0, "A column of FLOPs by torch.profiler's formulas, where shapes were recorded", 0},
-	{.doc = "With --gpu (--by-action, too: rows apart by action):"},
+	{.doc = "With --gpu (--by-action and --overloads, too: rows apart by them):"},
 	{"by-op", OPT_BY_OP, NULL, 0, "Rows apart by the operator that asked for it, where operators were recorded", 0},
 	{.doc = "How it is printed:"},
 	{"json", OPT_JSON, NULL, 0, "One JSON object", 0},
@@ -104,13 +104,18 @@ static int parse_limit(const char *text)
 
 static void check_sort_key_or_die(struct argp_state *state, const struct arguments *arguments)
 {
-	const char *const *keys = report__find(arguments->report)->sort_keys;
+	const char *const *keys = report__find(arguments->report)->sort_keys, *const *key = keys;
 	const char *sort = arguments->options.sort;
+	char known[512] = "";
 
-	while (sort && *keys && strcmp(sort, *keys))
-		keys++;
-	if (sort && !*keys)
-		argp_error(state, "the %s report has no sort key '%s'", arguments->report, sort);
+	while (sort && *key && strcmp(sort, *key))
+		key++;
+	if (!sort || *key)
+		return;
+	for (key = keys; *key; key++)
+		snprintf(known + strlen(known), sizeof(known) - strlen(known), "%s%s", key == keys ? "" : ", ", *key);
+	argp_error(state, "the %s report has no sort key '%s'; it has: %s", arguments->report, sort,
+		   *known ? known : "none");
 }
 
 /* Switches that not every report has, and those that do. */
@@ -124,7 +129,7 @@ static const struct {
 	{OPT_CPU, offsetof(struct report_options, cpu), {"advanced"}},
 	{OPT_BY_ACTION, offsetof(struct report_options, by_action), {"ops", "gpu"}},
 	{OPT_BY_OP, offsetof(struct report_options, by_op), {"gpu"}},
-	{OPT_OVERLOADS, offsetof(struct report_options, overloads), {"ops"}},
+	{OPT_OVERLOADS, offsetof(struct report_options, overloads), {"ops", "gpu"}},
 	{OPT_SHAPES, offsetof(struct report_options, shapes), {"ops"}},
 	{OPT_STACKS, offsetof(struct report_options, stacks), {"ops"}},
 	{OPT_MODULES, offsetof(struct report_options, modules), {"ops"}},

@@ -101,7 +101,9 @@ static int compare_op(const void *a, const void *b)
 		return ORDER(x->pid, y->pid);
 	if (x->kind != y->kind)
 		return ORDER(x->kind, y->kind);
-	return x->name != y->name ? ORDER(x->name, y->name) : ORDER(x->action, y->action);
+	if (x->name != y->name)
+		return ORDER(x->name, y->name);
+	return x->action != y->action ? ORDER(x->action, y->action) : ORDER(x->group, y->group);
 }
 
 static void merge_ops(struct making *m)
@@ -192,6 +194,8 @@ static int add_path(struct making *m, const struct place *place, const struct pa
 			op.kind = span->kind;
 			op.name = span->name;
 			op.action = action;
+			op.group = span->group;
+			m->out->groups_told |= span->group != 0;
 			if (add_op(m, &op))
 				return -ENOMEM;
 		}
@@ -398,10 +402,13 @@ void gpu_ops__release(struct gpu_ops *ops)
 	*ops = (struct gpu_ops){0};
 }
 
-const struct gpu_op *gpu_ops__find(const struct gpu_ops *ops, uint32_t pid, enum span_kind kind, uint64_t name,
-				   uint64_t action)
+const struct gpu_op *gpu_ops__find(const struct gpu_ops *ops, const struct op_row *row)
 {
-	const struct gpu_op key = {.pid = pid, .kind = kind, .name = name, .action = action};
+	const struct gpu_op key = {.pid = row->pid,
+				   .kind = row->kind,
+				   .name = row->name_id,
+				   .action = row->action_id,
+				   .group = ops->groups_told ? row->group_id : 0};
 
 	return ops->ops.cnt ? bsearch(&key, ops->ops.items, ops->ops.cnt, sizeof(key), compare_op) : NULL;
 }

@@ -10,10 +10,11 @@
 #include "gpu.h"
 #include "job.h"
 
-/* Rows of the operator table of one key but for their group, which the calls do not tell. */
+/* What was done for the rows of the operator table of one key. */
 struct gpu_op {
 	uint32_t pid;
 	enum span_kind kind;
+	uint32_t group;        /* low half of that in struct op_key, 0: none, or the calls do not tell */
 	uint64_t name, action; /* as in struct op_key */
 	uint64_t self_ns;
 	uint64_t total_ns; /* with what is inside */
@@ -32,6 +33,7 @@ struct gpu_ops {
 	struct array ops;   /* struct gpu_op, by key */
 	struct array works; /* struct gpu_work, in the order of their first start */
 	struct array texts; /* char * */
+	bool groups_told;   /* calls tell groups; else each op is of all groups */
 	bool without_paths; /* some calls are known without what is around their operator: totals lack it */
 };
 
@@ -39,8 +41,7 @@ struct gpu_ops {
 int gpu_ops__new(struct job *job, struct gpu_ops *out);
 void gpu_ops__release(struct gpu_ops *ops);
 /* NULL: nothing was done for it. */
-const struct gpu_op *gpu_ops__find(const struct gpu_ops *ops, uint32_t pid, enum span_kind kind, uint64_t name,
-				   uint64_t action);
+const struct gpu_op *gpu_ops__find(const struct gpu_ops *ops, const struct op_row *row);
 
 /*
  * What a GPU did, as Kineto names it: "at::native::reduce_kernel<ReduceOp sum_functor ...>", "Memcpy HtoD",

@@ -285,6 +285,7 @@ static void build_row(struct build *build, const struct op_node *node)
 
 	*row = (struct op_row){.name_id = node->key.name,
 			       .action_id = node->key.action,
+			       .group_id = node->key.group,
 			       .kind = node->key.kind,
 			       .pid = node->key.pid,
 			       .val = node->val};

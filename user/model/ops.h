@@ -32,13 +32,13 @@ struct op_row {
 	 * "ProfilerStep*".
 	 */
 	const char *name;
-	const char *overload;        /* "Tensor"; "" when there is none */
-	const char *action;          /* the innermost around it; NULL: none */
-	const char *source;          /* as op_group__source; NULL: not recorded */
-	const char *module;          /* NULL: not recorded */
-	const uint64_t *words;       /* of its group (words.h), checked */
-	size_t word_cnt;             /* 0: not recorded */
-	uint64_t name_id, action_id; /* of its key */
+	const char *overload;                  /* "Tensor"; "" when there is none */
+	const char *action;                    /* the innermost around it; NULL: none */
+	const char *source;                    /* as op_group__source; NULL: not recorded */
+	const char *module;                    /* NULL: not recorded */
+	const uint64_t *words;                 /* of its group (words.h), checked */
+	size_t word_cnt;                       /* 0: not recorded */
+	uint64_t name_id, action_id, group_id; /* of its key */
 	enum span_kind kind;
 	uint32_t pid;
 	uint64_t flops; /* of one call; 0: no formula, or not recorded */

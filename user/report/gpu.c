@@ -57,7 +57,8 @@ static void print_windows(const struct gpu *gpu, uint32_t pid, FILE *out)
 			text__paragraph(out, "%zu of %zu windows %s", ends[end], all, why[end]);
 }
 
-static void print_tier(const struct gpu *gpu, const struct gpu_process *process, FILE *out)
+static void print_tier(const struct gpu *gpu, const struct gpu_process *process, const struct rec_window *window,
+		       FILE *out)
 {
 	static const char *const not_known = "not known: when kernels ran and for how long, how long copies took, when "
 					     "the GPU was idle and why";
@@ -75,9 +76,10 @@ static void print_tier(const struct gpu *gpu, const struct gpu_process *process,
 		break;
 	}
 	text__paragraph(out,
-			"tier 2, what the GPU did, by CUPTI: %" PRIu64 " pieces of work%s, in windows of %.4g s%s%s",
+			"tier 2, what the GPU did, by CUPTI: %" PRIu64 " pieces of work%s, in windows of %.4g s of "
+			"the %.4g s recorded%s%s",
 			process->activities, process->activities ? "" : " (was it idle?)", process->cupti_ns / 1e9,
-			process->why[0] ? "; " : "", process->why);
+			(window->end_ns - window->start_ns) / 1e9, process->why[0] ? "; " : "", process->why);
 	print_windows(gpu, process->pid, out);
 	if (process->lost)
 		text__paragraph(out, "%" PRIu64 " pieces of work or calls were lost: figures are too low",
@@ -113,7 +115,7 @@ static void print_tiers(const struct gpu_view *view, uint32_t pid, FILE *out)
 			continue;
 		if (pid == PROCESSES_ALL_MAIN)
 			common__process(&target, out);
-		print_tier(view->gpu, &processes[i], out);
+		print_tier(view->gpu, &processes[i], job__window(view->job), out);
 	}
 	fputc('\n', out);
 }
@@ -129,8 +131,7 @@ static void print_head(FILE *out, const char *title, const char *head, const cha
 /* A row's text at the end of its line, with the operator and the action that it is apart by. */
 static void print_name(const struct gpu_view *view, const struct gpu_row *row, const char *name, FILE *out)
 {
-	const char *op = row->key.op ? job__name_or_lost(view->job, row->key.op) : "(no operator)";
-	char *op_text = op ? strdup(op) : NULL;
+	char *op_text = row->key.op ? gpu_row__op_name(view, row) : strdup("(no operator)");
 	const char *action = row->key.action ? job__name_or_lost(view->job, row->key.action) : "(no action)";
 	bool by_op = view->options->by_op, by_action = view->options->by_action;
 
@@ -473,8 +474,10 @@ static int print_text(struct job *job, const struct report_options *options, FIL
 		return err;
 	gpu__processes(view.gpu, &cnt);
 	if (!cnt)
-		text__paragraph(out, "This recording has nothing of GPUs: no process of it had CUDA, or it was made "
-				     "with --gpu off, or by an older stepflame.");
+		text__paragraph(out,
+				"This recording has nothing of GPUs: no process of it had CUDA, or it was made "
+				"without --gpu. Record again: stepflame record --gpu auto -p PID; stepflame doctor "
+				"-p PID says what of CUDA the process has.");
 	else if (options->per_rank)
 		err = print_processes(&view, out);
 	else

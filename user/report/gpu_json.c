@@ -33,11 +33,13 @@ static json_int_t integer(uint64_t value)
 /* ---- rows ---- */
 
 /* Adds where a row is from. NULL stays NULL. */
-static json_t *with_origin(struct job *job, const struct gpu_row *row, json_t *json)
+static json_t *with_origin(const struct gpu_view *view, const struct gpu_row *row, json_t *json)
 {
-	int failed = json_object_set_new(json, "op", json_name(job, row->key.op));
+	char *op = row->key.op ? gpu_row__op_name(view, row) : NULL;
+	int failed = json_object_set_new(json, "op", row->key.op ? json_string(op ?: "") : json_null());
 
-	failed |= json_object_set_new(json, "action", json_name(job, row->key.action));
+	free(op);
+	failed |= json_object_set_new(json, "action", json_name(view->job, row->key.action));
 	return common__json_unless_failed(json, failed);
 }
 
@@ -62,7 +64,7 @@ static json_t *json_kernel(const struct gpu_view *view, const struct gpu_rows *r
 			  row->timed && rows->work_ns ? json_real(100.0 * row->total_ns / rows->work_ns) : json_null());
 
 	free(name);
-	return with_origin(view->job, row, json_times(json, row));
+	return with_origin(view, row, json_times(json, row));
 }
 
 static json_t *json_copied(const struct gpu_view *view, const struct gpu_rows *rows, const struct gpu_row *row)
@@ -75,7 +77,7 @@ static json_t *json_copied(const struct gpu_view *view, const struct gpu_rows *r
 				 has_speed ? json_real((double)row->bytes / row->total_ns) : json_null());
 
 	(void)rows;
-	return with_origin(view->job, row, json_times(json, row));
+	return with_origin(view, row, json_times(json, row));
 }
 
 static json_t *json_call(const struct gpu_view *view, const struct gpu_rows *rows, const struct gpu_row *row)
@@ -86,7 +88,7 @@ static json_t *json_call(const struct gpu_view *view, const struct gpu_rows *row
 				 row->timed ? json_real(row->max_ns / 1e9) : json_null(), "bytes", integer(row->bytes));
 
 	(void)rows;
-	return with_origin(view->job, row, json);
+	return with_origin(view, row, json);
 }
 
 static json_t *json_collective(const struct gpu_view *view, const struct gpu_rows *rows, const struct gpu_row *row)

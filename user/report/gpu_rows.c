@@ -2,6 +2,7 @@
 #include "gpu_rows.h"
 
 #include <errno.h>
+#include <search.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -86,28 +87,90 @@ static void add_row(struct gpu_row *sum, const struct gpu_row *row)
 	sum->device_cnt = sum__u64(sum->device_cnt, row->device_cnt);
 }
 
-/* Rows of one key to one; ordered. Takes the array over. */
-static void finish(struct gpu_table *table, struct array *array, const struct gpu_view *view)
+/* Bytes of an operator's name without its overload. A node's, which has none, has no dot behind a "::". */
+static size_t plain_length(const char *name)
 {
-	struct order order = {.job = view->job};
-	struct gpu_row *rows = array->items;
+	const char *rest = strstr(name, "::");
+
+	return rest ? rest - name + strcspn(rest, ".") : strlen(name);
+}
+
+struct plain_op {
+	const char *name;
+	size_t length;
+	uint64_t id; /* of one with any overload */
+};
+
+static int compare_plain_op(const void *a, const void *b)
+{
+	const struct plain_op *x = a, *y = b;
+
+	return x->length != y->length ? ORDER(x->length, y->length) : memcmp(x->name, y->name, x->length);
+}
+
+/* Gives rows of an operator's overloads one id. 0 or -ENOMEM. */
+static int drop_overloads(struct job *job, struct gpu_row *rows, size_t cnt)
+{
+	void *tree = NULL;
+	int err = 0;
+
+	for (size_t i = 0; i < cnt && !err; i++) {
+		const char *name = rows[i].key.op ? job__name(job, rows[i].key.op) : NULL;
+		struct plain_op *op = name ? malloc(sizeof(*op)) : NULL, **kept;
+
+		if (!name)
+			continue;
+		if (op)
+			*op = (struct plain_op){name, plain_length(name), rows[i].key.op};
+		kept = op ? tsearch(op, &tree, compare_plain_op) : NULL;
+		if (kept)
+			rows[i].key.op = (*kept)->id;
+		else
+			err = -ENOMEM;
+		if (!kept || *kept != op)
+			free(op);
+	}
+	tdestroy(tree, free);
+	return err;
+}
+
+/* Rows of one key to one; how many are left. */
+static size_t merge(struct gpu_row *rows, size_t cnt)
+{
 	size_t kept = 0;
 
-	if (array->cnt)
-		qsort(rows, array->cnt, sizeof(*rows), compare_key);
-	for (size_t i = 0; i < array->cnt; i++) {
-		add_row(&table->sum, &rows[i]);
+	if (cnt)
+		qsort(rows, cnt, sizeof(*rows), compare_key);
+	for (size_t i = 0; i < cnt; i++) {
 		if (kept && !compare_key(&rows[kept - 1], &rows[i]))
 			add_row(&rows[kept - 1], &rows[i]);
 		else
 			rows[kept++] = rows[i];
 	}
+	return kept;
+}
+
+/* Rows of one key to one; ordered. Takes the array over. 0 or -ENOMEM. */
+static int finish(struct gpu_table *table, struct array *array, const struct gpu_view *view)
+{
+	struct order order = {.job = view->job};
+	struct gpu_row *rows = array->items;
+	size_t kept = merge(rows, array->cnt);
+	int err = 0;
+
+	if (view->options->by_op && !view->options->overloads) {
+		err = drop_overloads(view->job, rows, kept);
+		kept = merge(rows, kept);
+	}
+	for (size_t i = 0; i < kept; i++)
+		add_row(&table->sum, &rows[i]);
 	while (view->options->sort && strcmp(view->options->sort, gpu_rows__sort_keys[order.key]))
 		order.key++;
 	if (kept)
 		qsort_r(rows, kept, sizeof(*rows), compare_row, &order);
 	table->rows = rows;
 	table->cnt = kept;
+	return err;
 }
 
 /* ---- which rows ---- */
@@ -299,6 +362,7 @@ int gpu_rows__collect(const struct gpu_view *view, uint32_t pid, struct gpu_rows
 {
 	struct gather gather = {.view = view};
 	size_t cnt;
+	int err = 0;
 	const struct gpu_process *processes = gpu__processes(view->gpu, &cnt);
 
 	*out = (struct gpu_rows){.pid = pid};
@@ -310,17 +374,19 @@ int gpu_rows__collect(const struct gpu_view *view, uint32_t pid, struct gpu_rows
 			out->tier = processes[i].tier;
 	}
 	gather_all(&gather, pid);
-	finish(&out->kernels, &gather.kernels, view);
-	finish(&out->copies, &gather.copies, view);
-	finish(&out->sets, &gather.sets, view);
-	finish(&out->apis, &gather.apis, view);
-	finish(&out->collectives, &gather.collectives, view);
-	finish(&out->memory, &gather.memory, view);
+	err |= finish(&out->kernels, &gather.kernels, view);
+	err |= finish(&out->copies, &gather.copies, view);
+	err |= finish(&out->sets, &gather.sets, view);
+	err |= finish(&out->apis, &gather.apis, view);
+	err |= finish(&out->collectives, &gather.collectives, view);
+	err |= finish(&out->memory, &gather.memory, view);
 	out->elsewhere = gather.elsewhere;
 	add_lines(view, pid, out);
-	if (gather.err)
+	if (gather.err || err) {
 		gpu_rows__release(out);
-	return gather.err;
+		return -ENOMEM;
+	}
+	return 0;
 }
 
 void gpu_rows__release(struct gpu_rows *rows)
@@ -381,6 +447,13 @@ char *gpu_row__kernel_name(struct job *job, const struct gpu_row *row)
 		return strdup("(kernel not known)");
 	name = job__name_or_lost(job, row->key.name);
 	return name ? kernel_name__for_people(name) : NULL;
+}
+
+char *gpu_row__op_name(const struct gpu_view *view, const struct gpu_row *row)
+{
+	const char *name = job__name_or_lost(view->job, row->key.op);
+
+	return name ? strndup(name, view->options->overloads ? strlen(name) : plain_length(name)) : NULL;
 }
 
 const char *gpu_row__dtype(unsigned int dtype)

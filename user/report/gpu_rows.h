@@ -69,6 +69,8 @@ int gpu_rows__processes(struct job *job, struct rec_target **out, size_t *cnt);
 
 /* Of a kernel or graph for people: demangled. malloc'ed; NULL: no memory. */
 char *gpu_row__kernel_name(struct job *job, const struct gpu_row *row);
+/* Of its operator, without the overload unless that is told apart; malloc'ed, NULL: no memory. */
+char *gpu_row__op_name(const struct gpu_view *view, const struct gpu_row *row);
 /* "float32" of an ncclDataType_t. */
 const char *gpu_row__dtype(unsigned int dtype);
 

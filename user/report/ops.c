@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "../model/labels.h"
+#include "../model/sums.h"
 #include "../model/words.h"
 #include "common.h"
 #include "ops_table.h"
@@ -72,6 +73,33 @@ static void explain_missing(const struct ops_rows *rows, const struct report_opt
 				shapes ? " --shapes" : "", stacks ? " --stacks" : "", modules ? " --modules" : "");
 }
 
+/* Windows of operators begin with the recording, those of CUPTI when the process has CUDA. */
+#define CUPTI_LATE_NS 100000000
+
+static void explain_unwatched(struct job *job, uint32_t pid, FILE *out)
+{
+	const struct gpu *gpu = job__gpu(job);
+	size_t cnt, process_cnt = 0;
+	const struct rec_op_window *windows = job__op_windows(job, &cnt);
+	const struct gpu_process *processes = gpu ? gpu__processes(gpu, &process_cnt) : NULL;
+
+	for (size_t p = 0; p < process_cnt; p++) {
+		uint64_t counted_ns = 0;
+
+		if (processes[p].tier != GPU_TIER_CUPTI || !processes__in_scope(job, processes[p].pid, pid))
+			continue;
+		for (size_t i = 0; i < cnt; i++)
+			if (windows[i].pid == processes[p].pid && windows[i].end_ns > windows[i].start_ns)
+				counted_ns = sum__u64(counted_ns, windows[i].end_ns - windows[i].start_ns);
+		if (counted_ns > processes[p].cupti_ns && counted_ns - processes[p].cupti_ns > CUPTI_LATE_NS)
+			text__paragraph(
+				out,
+				"device times: of pid %u CUPTI watched at most %.4g s of the %.4g s in which operators "
+				"were counted: calls outside are in no device time, and averages by call are too low",
+				REC_PID(processes[p].pid), processes[p].cupti_ns / 1e9, counted_ns / 1e9);
+	}
+}
+
 static void explain_device(const struct ops_rows *rows, FILE *out)
 {
 	bool unknown = false;
@@ -125,8 +153,10 @@ static int print_tables(struct job *job, const struct report_options *options, u
 	}
 	if (!err && rows.cnt)
 		explain_missing(&rows, options, out);
-	if (!err && rows.has_device)
+	if (!err && rows.has_device) {
+		explain_unwatched(job, pid, out);
 		explain_device(&rows, out);
+	}
 	if (!err && rows.processes > 1)
 		text__paragraph(out, "rows: added over %zu processes (--per-rank: apart)", rows.processes);
 	ops_rows__release(&rows);

@@ -171,13 +171,13 @@ static uint64_t add_saturating(uint64_t a, uint64_t b)
 }
 
 /*
- * The calls of a GPU do not tell a row's group: where rows of a key are one in the table, the first has it all; where
- * they are apart, it is not known which has how much. rows: by gpu_op, how many rows have its key; 0 when one has it.
+ * Calls that do not tell groups: where rows of a key are one in the table, the first has it all; where they are apart, it
+ * is not known which has how much. rows: by gpu_op, how many rows have its key; 0 when one has it.
  */
 static void set_device(const struct gpu_ops *gpu, const struct op_row *op, const struct report_options *options,
 		       uint32_t *rows, struct ops_row *row)
 {
-	const struct gpu_op *of = gpu_ops__find(gpu, op->pid, op->kind, op->name_id, op->action_id);
+	const struct gpu_op *of = gpu_ops__find(gpu, op);
 	uint32_t *cnt = of ? &rows[of - (const struct gpu_op *)gpu->ops.items] : NULL;
 
 	if (!of)
@@ -197,7 +197,7 @@ static uint32_t *count_rows(const struct gpu_ops *gpu, const struct op_row *ops,
 	uint32_t *rows = calloc(gpu->ops.cnt + 1, sizeof(*rows));
 
 	for (size_t i = 0; rows && i < op_cnt; i++) {
-		const struct gpu_op *of = gpu_ops__find(gpu, ops[i].pid, ops[i].kind, ops[i].name_id, ops[i].action_id);
+		const struct gpu_op *of = gpu_ops__find(gpu, &ops[i]);
 
 		if (of)
 			rows[of - (const struct gpu_op *)gpu->ops.items]++;

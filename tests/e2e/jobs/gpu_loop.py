@@ -4,7 +4,7 @@
 A dispatch mode launches them from inside of the operators, where torch does it for tensors of a GPU: in forward, in
 backward, in the optimizer. Batches are copied to the device and losses back by the loop itself, which waits for them.
 
-Its truth: each launch in order, as [step, part of the loop, operator, kernel]; the copies and waits of a step; when
+Its truth: each launch in order, as [step, part of the loop, operator, kernel, shapes of its arguments]; the copies and waits of a step; when
 each step began and ended on CLOCK_MONOTONIC. The log of the doubles has the same calls in the same order.
 """
 
@@ -109,7 +109,8 @@ class Launches(TorchDispatchMode):
         kernel = KERNELS.get(name)
         if kernel and self.part:
             self.gpu.launch(kernel)
-            self.made.append((self.step, self.part, name, kernel))
+            shapes = [list(a.shape) if isinstance(a, torch.Tensor) else [] for a in args]
+            self.made.append((self.step, self.part, name, kernel, shapes))
         return func(*args, **(kwargs or {}))
 
     @contextlib.contextmanager
