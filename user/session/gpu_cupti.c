@@ -46,7 +46,8 @@ struct gpu_cupti {
 	uint64_t look_at_ns;
 	struct gpu_window window; /* that there is, */
 	struct gpu_window next;   /* and that the schedule wants, as asked_ns says; its own times alone */
-	bool over;                /* without a schedule: its window */
+	bool over;                /* without a schedule: its window, */
+	uint32_t settled;         /* with one: so many of its windows, the refused ones too */
 	bool seen;                /* a window was had */
 	uint64_t watched_ns;      /* in those that have ended */
 	uint64_t *names;          /* REC_NAME ids, by that of the ring; owned */
@@ -363,6 +364,14 @@ static void ask(struct session *s, struct target *t, uint64_t now)
 	gpu_ring__start(g->ring, KINDS, now);
 }
 
+/* Nothing more becomes of that window of the schedule. */
+static void settle(struct gpu_cupti *g, uint32_t scheduled)
+{
+	g->settled = scheduled + 1;
+	if (g->next.scheduled == scheduled)
+		g->next = (struct gpu_window){0};
+}
+
 /* All of it is in the ring, and was read. */
 static void close_window(struct session *s, struct target *t)
 {
@@ -374,8 +383,7 @@ static void close_window(struct session *s, struct target *t)
 	g->watched_ns += gpu_window__ns(w);
 	g->seen = g->seen || g->watched_ns;
 	g->over = !w->by_steps;
-	if (g->next.scheduled == w->scheduled)
-		g->next = (struct gpu_window){0};
+	settle(g, w->scheduled);
 	*w = (struct gpu_window){0};
 }
 
@@ -495,11 +503,17 @@ void gpu_cupti__boundary(struct session *s, const struct rec_gpu_window *rec)
 	if (!g)
 		return;
 	t->gpu.windows_over += rec->end_ns != 0;
+	if (rec->index < g->settled)
+		return;
 	/* That before is not over yet, and has seen its end. */
 	if (g->ring && g->next.asked_ns && g->next.scheduled != rec->index)
 		steer(s, t, session__now_ns());
-	if (g->ring && rec->end_ns && !(g->window.asked_ns && g->window.scheduled == rec->index))
-		tell_missed(s, t, rec->end_ns);
+	if (rec->end_ns && !(g->window.asked_ns && g->window.scheduled == rec->index)) {
+		if (g->ring)
+			tell_missed(s, t, rec->end_ns);
+		settle(g, rec->index);
+		return;
+	}
 	g->next = (struct gpu_window){
 		.scheduled = rec->index, .asked_ns = 1, .steps_ns = rec->start_ns, .until_ns = rec->end_ns};
 }
