@@ -44,7 +44,8 @@ NATIVE  := $(patsubst tests/bpf/%.c,$(BUILD)/tests/bpf/%,$(wildcard tests/bpf/te
 # The doubles of CUDA's libraries: what tests of GPUs run with where there is none. Made when the tests' Python is there, whose CUDA has headers.
 GPU     := $(BUILD)/tests/gpu
 DOUBLES := $(addprefix $(GPU)/,libcuda.so.1 libcudart.so.13 libcudart.so.12 libcupti.so.13 libnccl.so.2 libnvidia-ml.so.1 libkernels.so \
-	libcollector.so train train-static train-static-stripped calls calls-static)
+	libcollector.so train train-static train-static-stripped calls calls-static libnvtx_log.so libnvtx_ranges-O0.so \
+	libnvtx_ranges-O2.so)
 
 .PHONY: all doubles setup demo test unit e2e test-matrix test-vm bench lint install clean
 .DELETE_ON_ERROR:
@@ -144,6 +145,13 @@ $(GPU)/libkernels.so: $(GPU)/kernels.o
 $(GPU)/libcollector.so: $(GPU)/collector.o
 $(GPU)/libkernels.so $(GPU)/libcollector.so:
 	$(Q)$(GPU_SO)
+
+# What writes down NVTX's ranges, and a library that has some, as compilers make it with and without optimization.
+$(GPU)/libnvtx_log.so: $(GPU)/nvtx_log.o
+	$(Q)$(GPU_SO)
+
+$(GPU)/libnvtx_ranges-%.so: tests/gpu/nvtx_ranges.c $(GPU)/include_dirs
+	$(Q)$(CC) $(GPU_CFLAGS) -$* -shared $< -o $@ -ldl
 
 # They find the doubles beside them, and so do these each other.
 GPU_PROGRAM = $(CC) $(CFLAGS) $^ -o $@ -Wl,--disable-new-dtags,-rpath,'$$ORIGIN' -ldl -lpthread

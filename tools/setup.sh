@@ -33,12 +33,12 @@ TORCH_2_5_MINOR=3.11
 TORCH_2_5_PACKAGES='torch==2.5.1 lightning==2.4.0 numpy pytest'
 # Of HolisticTraceAnalysis's own requirements, jupyterlab and what it brings are not needed to read a trace.
 HTA=HolisticTraceAnalysis
-READER_PACKAGES='perfetto protobuf pandas plotly networkx pydot psutil pyyaml pyte py-spy greenlet pytest-xdist'
+READER_PACKAGES='perfetto protobuf pandas plotly networkx pydot psutil pyyaml pyte py-spy greenlet nvtx pytest-xdist'
 VENV_NEED_KIB=$((8 * 1024 * 1024))
 
 # A header, and the package of PyPI that has it. Of a toolkit, or of the Python environment's CUDA, some may be missing.
 CUDA_HEADERS='cupti.h:nvidia-cuda-cupti cuda_runtime_api.h:nvidia-cuda-runtime crt/host_defines.h:nvidia-cuda-crt'
-CUDA_TEST_HEADERS='nv/target:nvidia-cuda-cccl nvml.h:nvidia-nvml-dev nccl.h:nvidia-nccl-cu13'
+CUDA_TEST_HEADERS='nv/target:nvidia-cuda-cccl nvml.h:nvidia-nvml-dev nccl.h:nvidia-nccl-cu13 nvtx3/nvToolsExt.h:nvidia-nvtx'
 CUDA_PACKAGES_MAX=14 # they are of CUDA 13
 
 say() {

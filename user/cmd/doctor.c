@@ -18,6 +18,7 @@
 #include "../target/cuda.h"
 #include "../target/jax.h"
 #include "../target/pjrt.h"
+#include "../target/nvtx.h"
 #include "../target/python.h"
 #include "../target/torch.h"
 #include "cmd.h"
@@ -272,6 +273,39 @@ static void check_plugins(struct doctor *d, const struct process *process)
 	}
 }
 
+/* Where ranges are pushed and popped. Not to have any is no defect. */
+static void check_nvtx(struct doctor *d, const struct process *process)
+{
+	size_t cnt = 0, missed = 0, used = 0;
+	char files[160] = "";
+
+	for (size_t i = 0; i < process->file_cnt; i++) {
+		const struct mapped_file *file = &process->files[i];
+		const char *slash = strrchr(file->path, '/');
+		struct array places = {0};
+		size_t unseen = 0;
+		struct elf *elf;
+
+		if (nvtx__is_internal(file->path) || elf__new(file->open_path, &elf))
+			continue;
+		nvtx__find(elf, &places, &unseen);
+		if ((places.cnt || unseen) && used < sizeof(files))
+			used += snprintf(files + used, sizeof(files) - used, "%s%s", used ? ", " : "",
+					 slash ? slash + 1 : file->path);
+		cnt += places.cnt;
+		missed += unseen;
+		elf__free(elf);
+		free(places.items);
+	}
+	if (missed)
+		check(d, "NVTX ranges", WARN, "mark what is missing with torch.profiler.record_function",
+		      "%zu of %zu places cannot be watched: %s", missed, missed + cnt, files);
+	else if (cnt)
+		check(d, "NVTX ranges", OK, NULL, "%zu places in %s", cnt, files);
+	else
+		check(d, "NVTX ranges", OK, NULL, "nothing that is mapped, with symbols, pushes any");
+}
+
 /* One of the frameworks is enough. */
 static int check_torch(struct doctor *d, const struct process *process)
 {
@@ -316,6 +350,7 @@ static int check_process(struct doctor *d)
 	if (jax)
 		check_jax(d, &process, jax);
 	check_plugins(d, &process);
+	check_nvtx(d, &process);
 	check_gpu(d, &process);
 	process__release(&process);
 	return err ?: torch_err;
