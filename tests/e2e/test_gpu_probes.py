@@ -225,6 +225,27 @@ def test_actions_operators_steps(bench, gpu_jobs):
     assert rows["cudaStreamSynchronize"]["count"] == batches and rows["cudaStreamSynchronize"]["kind"] == "sync"
 
 
+def build_id(path):
+    said = subprocess.run(["readelf", "-n", path], capture_output=True, text=True, check=True).stdout
+    return re.search(r"Build ID: (\w+)", said).group(1)
+
+
+def test_kept(bench, doubles, tmp_path, monkeypatch):
+    """Functions are looked for once; of the libraries that have none nothing is kept."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    seen = []
+    for _ in range(2):
+        job, record, out = run(bench, doubles, "threads")
+        found, truth = ended(job, record, out)
+        check(found.sums(), truth)
+        out.unlink()
+        files = (tmp_path / "stepflame").glob("*.gpu")
+        seen.append({file.name.partition(".")[0]: file.read_bytes() for file in files})
+    libraries = ("libcuda.so.1", "libcudart.so.12", "libnccl.so.2")
+    assert set(seen[0]) == {build_id(doubles / name) for name in libraries}
+    assert seen[0] == seen[1]
+
+
 def test_real_runtime(bench):
     """That which torch brings; or none at all."""
     job = bench.job("gpu_waits.py").until_ready()
