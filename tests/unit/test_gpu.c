@@ -62,6 +62,30 @@ static void test_kernel_names(void **state)
 	}
 }
 
+static void test_names_to_keep(void **state)
+{
+	/* Two that differ behind what a recording has room for, one that has just room. */
+	char long_name[800], kept[2][REC_NAME_MAX + 1];
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		snprintf(long_name, sizeof(long_name), "_ZN7cutlass6KernelI500%0500dLi%dEEvNT_6ParamsE", 0, i);
+		memset(strstr(long_name, "I500") + 4, 'x', 500);
+		kernel_name__to_keep(long_name, kept[i], sizeof(kept[i]));
+		assert_non_null(strstr(kept[i], "cutlass::Kernel<"));
+		assert_int_equal(kept[i][strlen(kept[i]) - 9], '#');
+	}
+	assert_string_not_equal(kept[0], kept[1]);
+	memset(long_name, 'k', REC_NAME_MAX);
+	long_name[REC_NAME_MAX] = 0;
+	kernel_name__to_keep(long_name, kept[0], sizeof(kept[0]));
+	assert_string_equal(kept[0], long_name);
+	kernel_name__to_keep("_Z4gemmPf", kept[0], sizeof(kept[0]));
+	assert_string_equal(kept[0], "_Z4gemmPf");
+	kernel_name__to_keep("long", kept[0], 3);
+	assert_true(strlen(kept[0]) < 3);
+}
+
 static void add_activity(struct job *job, enum gpu_activity kind, __u64 start_ns, __u64 duration_ns)
 {
 	struct rec_gpu_activity activity = {.hdr = {.type = REC_GPU_ACTIVITY, .size = sizeof(activity)},
@@ -108,6 +132,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_functions),
 		cmocka_unit_test(test_kernel_names),
+		cmocka_unit_test(test_names_to_keep),
 		cmocka_unit_test(test_spans),
 	};
 

@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -131,4 +132,29 @@ char *kernel_name__for_people(const char *mangled)
 	if (asprintf(&whole, "%.*s<%s ...>%s", (int)(dots - name), name, arguments, dots + strlen("<...>")) < 0)
 		return NULL;
 	return whole;
+}
+
+/* FNV-1a, folded. */
+static unsigned hash_of(const char *text)
+{
+	uint64_t hash = 0xcbf29ce484222325ULL;
+
+	while (*text)
+		hash = (hash ^ (unsigned char)*text++) * 0x100000001b3ULL;
+	return (unsigned)(hash ^ hash >> 32);
+}
+
+void kernel_name__to_keep(const char *mangled, char *out, size_t size)
+{
+	size_t hash_bytes = strlen(" #12345678");
+	char *name;
+
+	if (strlen(mangled) < size) {
+		snprintf(out, size, "%s", mangled);
+		return;
+	}
+	name = kernel_name__for_people(mangled);
+	snprintf(out, size, "%.*s #%08x", size > hash_bytes ? (int)(size - 1 - hash_bytes) : 0, name ?: mangled,
+		 hash_of(mangled));
+	free(name);
 }

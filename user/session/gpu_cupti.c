@@ -13,6 +13,7 @@
 
 #include "../../include/gpu_records.h"
 #include "../log.h"
+#include "../model/kernel_name.h"
 #include "../order.h"
 #include "gpu_clock.h"
 #include "gpu_probes.h"
@@ -74,6 +75,8 @@ void gpu_cupti__free(struct gpu_cupti *g)
 
 static void add_name(struct session *s, struct gpu_cupti *g, const struct gpu_ring_name *rec)
 {
+	char name[REC_NAME_MAX + 1];
+
 	if (rec->id >= NAMES_MAX)
 		return;
 	if (rec->id >= g->names_cnt) {
@@ -86,7 +89,8 @@ static void add_name(struct session *s, struct gpu_cupti *g, const struct gpu_ri
 		g->names = names;
 		g->names_cnt = cnt;
 	}
-	g->names[rec->id] = session__emit_name(s, rec->text);
+	kernel_name__to_keep(rec->text, name, sizeof(name));
+	g->names[rec->id] = session__emit_name(s, name);
 }
 
 static void add_device(struct session *s, struct gpu_cupti *g, const struct target *t,

@@ -12,9 +12,9 @@
 #include <unistd.h>
 
 #include "../log.h"
+#include "../model/kernel_name.h"
 #include "../order.h"
 #include "../target/cuda.h"
-#include "../target/demangle.h"
 #include "../target/symbols.h"
 #include "gpu_functions.h"
 #include "programs.h"
@@ -175,7 +175,7 @@ static struct kernel *find_kernel(struct gpu_probes *g, uint32_t pid, uint64_t o
 	return NULL;
 }
 
-/* The name of a host function. A mangled one that would be cut could not be read any more. */
+/* The name of a host function. */
 static uint64_t host_name(struct session *s, const struct kernel *kernel)
 {
 	char mangled[MANGLED_MAX], name[REC_NAME_MAX + 1];
@@ -185,8 +185,7 @@ static uint64_t host_name(struct session *s, const struct kernel *kernel)
 	if (!s->gpu->symbols ||
 	    symbols__function(s->gpu->symbols, kernel->pid, kernel->object, mangled, sizeof(mangled)) || !mangled[0])
 		return 0;
-	if (strlen(mangled) <= REC_NAME_MAX || !demangle__name(mangled, name, sizeof(name)))
-		return session__emit_name(s, mangled);
+	kernel_name__to_keep(mangled, name, sizeof(name));
 	return session__emit_name(s, name);
 }
 
