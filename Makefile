@@ -47,7 +47,7 @@ DOUBLES := $(addprefix $(GPU)/,libcuda.so.1 libcudart.so.13 libcudart.so.12 libc
 	libcollector.so train train-static train-static-stripped calls calls-static libnvtx_log.so libnvtx_ranges-O0.so \
 	libnvtx_ranges-O2.so)
 
-.PHONY: all doubles setup demo test unit e2e test-matrix test-vm bench lint install clean
+.PHONY: all portable doubles setup demo test unit e2e test-gpu test-matrix test-vm bench lint install clean
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -95,6 +95,19 @@ $(BUILD)/libstepflame-inject.so: $(wildcard user/inject/*.[ch]) include/gpu.h in
 	@mkdir -p $(@D)
 	@echo '  LD    $@'
 	$(Q)$(CC) $(INJECT_CFLAGS) -shared -Wl,-z,defs,-z,nodelete,-z,now $(filter %.c,$^) $(LDFLAGS) -ldl -lpthread -o $@
+
+# For a machine that has none of the libraries: the program, its libraries and the injection library in one folder.
+portable: $(BUILD)/portable/stepflame $(if $(INJECT),$(BUILD)/portable/libstepflame-inject.so)
+
+$(BUILD)/portable/stepflame: $(BUILD)/user/main.o $(LIB) tools/portable.sh
+	@mkdir -p $(@D)
+	@echo '  LD    $@'
+	$(Q)$(CC) $(ALL_CFLAGS) $(filter-out %.sh,$^) $(LDFLAGS) -s -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/lib' $(LIBS) -o $@
+	$(Q)tools/portable.sh $@
+
+$(BUILD)/portable/libstepflame-inject.so: $(BUILD)/libstepflame-inject.so
+	@mkdir -p $(@D)
+	$(Q)cp $< $@
 
 $(BUILD)/tools/%: $(BUILD)/tools/%.o $(LIB)
 	$(Q)$(CC) $(ALL_CFLAGS) $^ $(LDFLAGS) $(LIBS) -o $@
@@ -197,6 +210,11 @@ test: setup
 	$(Q)tools/setup.sh cuda --tests >/dev/null
 	$(Q)$(MAKE) --no-print-directory all unit
 	$(Q)$(MAKE) --no-print-directory e2e
+
+# What a real GPU does, on a machine that has one and may have nothing else: TEST_PYTHON there has torch and pytest. Figures are printed, and
+# written with small recordings into the folder OUT, if it is set.
+test-gpu: all portable
+	$(Q)STEPFLAME=$(BUILD)/portable/stepflame $(or $(TEST_PYTHON),$$(tools/setup.sh python)) -m pytest -v -rs tests/e2e/test_gpu_hardware.py tests/e2e/test_gpu_compare.py $(ARGS)
 
 # The comparison with Lightning on every other interpreter that is installed, and on an older torch.
 test-matrix: setup
