@@ -203,6 +203,19 @@ def test_calls(bench, args):
     assert Counter(r["correlation"] for r in found.of(recfile.GPU_SYNC)) == Counter(s["correlation"] for s in syncs)
 
 
+def test_doctor(bench):
+    train = Train(bench, "-s", 10)
+    pid = train.pid
+    said = helpers.stepflame("doctor", "-p", pid).stdout
+    assert re.search(r"^OK +GPU +tier 2: what it does can be recorded", said, re.M)
+    record = bench.record("-p", pid, "--gpu", "cupti", "-F", 0, "--no-syscalls").until_armed()
+    helpers.until(helpers.ARMED_SECONDS, lambda: "being recorded by another" in helpers.stepflame("doctor", "-p", pid).stdout, record.what)
+    train.release()
+    train.end()
+    assert record.wait() == helpers.OK, record.what()
+    assert not train.log("error")
+
+
 def test_launched(bench):
     """A command that is started with --gpu cupti has the library; its first work may come before the window."""
     log = bench.directory / "log"

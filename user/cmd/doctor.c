@@ -11,14 +11,16 @@
 
 #include "../log.h"
 #include "../session/gpu_functions.h"
+#include "../session/gpu_ring.h"
 #include "../session/landmarks.h"
 #include "../session/natives.h"
 #include "../session/programs.h"
 #include "../session/xla.h"
 #include "../target/cuda.h"
 #include "../target/jax.h"
-#include "../target/pjrt.h"
+#include "../target/nvidia.h"
 #include "../target/nvtx.h"
+#include "../target/pjrt.h"
 #include "../target/python.h"
 #include "../target/torch.h"
 #include "cmd.h"
@@ -122,6 +124,31 @@ static int check_bpf(struct doctor *d)
 	return 0;
 }
 
+#define RESTRICTED_FIX                                                                        \
+	"where record --gpu cupti says that permission is missing: options nvidia "           \
+	"NVreg_RestrictProfilingToAdminUsers=0 in /etc/modprobe.d/nvidia.conf, then reboot; " \
+	"or give the job CAP_SYS_ADMIN"
+
+/* A machine without a GPU has no defect. */
+static void check_driver(struct doctor *d)
+{
+	FILE *file = fopen(NVIDIA_VERSION, "re");
+	char version[32];
+
+	if (!file) {
+		check(d, "NVIDIA driver", OK, NULL, "none is loaded: no GPU to record");
+		return;
+	}
+	check(d, "NVIDIA driver", OK, NULL, "%s",
+	      nvidia__version(file, version, sizeof(version)) ? "version unknown" : version);
+	fclose(file);
+	file = fopen(NVIDIA_PARAMS, "re");
+	if (file && nvidia__restricts_profiling(file) == 1)
+		check(d, "GPU profiling", WARN, RESTRICTED_FIX, "for administrators alone: CUPTI may refuse");
+	if (file)
+		fclose(file);
+}
+
 static int check_machine(struct doctor *d)
 {
 	struct utsname uts;
@@ -135,6 +162,7 @@ static int check_machine(struct doctor *d)
 		return -EOPNOTSUPP;
 	}
 	check(d, "type information", OK, NULL, "/sys/kernel/btf/vmlinux");
+	check_driver(d);
 	return check_bpf(d);
 }
 
@@ -197,6 +225,27 @@ static void check_natives(struct doctor *d, const struct process *process, const
 	check(d, "collectives", OK, NULL, "%d functions in %d libraries", function_cnt, file_cnt);
 }
 
+/* What record --gpu can have of it: the tiers of docs/gpu.md. */
+static void check_tier(struct doctor *d, const struct process *process)
+{
+	struct gpu_ring *ring = NULL;
+	int err = gpu_ring__open(process->pid, process->nspid, &ring);
+
+	gpu_ring__free(ring);
+	if (!err)
+		check(d, "GPU", OK, NULL, "tier 2: what it does can be recorded (--gpu cupti)");
+	else if (err == -EBUSY)
+		check(d, "GPU", OK, NULL, "tier 2: what it does is being recorded by another stepflame");
+	else if (err == -EPROTO)
+		check(d, "GPU", WARN, "restart the job with this stepflame's library",
+		      "tier 1: the injection library in it is of another version");
+	else
+		check(d, "GPU", OK, NULL,
+		      "tier 1: calls of the CPU (--gpu uprobe). What the GPU does: record --inject -p %d, or start the "
+		      "job by record --gpu cupti -- CMD",
+		      process->pid);
+}
+
 /* Functions of CUDA and NCCL, in whatever file they are. */
 static void check_gpu(struct doctor *d, const struct process *process)
 {
@@ -223,6 +272,8 @@ static void check_gpu(struct doctor *d, const struct process *process)
 	else
 		check(d, "CUDA", OK, NULL, "%zu functions in %zu files%s%s", function_cnt, file_cnt,
 		      libraries[0] ? ": " : "", libraries);
+	if (file_cnt)
+		check_tier(d, process);
 }
 
 static void check_jax(struct doctor *d, const struct process *process, const struct mapped_file *file)
