@@ -3,6 +3,7 @@
 
 import collections
 import os
+import re
 import struct
 import subprocess
 import time
@@ -108,6 +109,27 @@ def test_layouts(bench):
 def test_off(bench, library):
     found = Recorded(bench, library, "--gpu", "off", seconds=1.5)
     assert not found.rows and not found.looks
+
+
+def test_top(bench, library):
+    """The header of `top` has the last reading of each GPU, and says nothing of what is not told."""
+    job = bench.process(helpers.PYTHON, "-c", IDLE)
+    job.until_says("^ready$", helpers.READY_SECONDS, "stdout")
+    log = bench.directory / "nvml.log"
+    env = dict(os.environ, NVML_DOUBLE_LOG=str(log), LD_LIBRARY_PATH=str(library))
+    top = bench.process(helpers.STEPFLAME, "top", "-p", job.pid, "--batch", "-n", 3, env=env)
+    assert top.wait() == helpers.OK, top.what()
+    looks = len(log.read_text().splitlines())
+    said = re.findall(r"^GPU 0  busy (\d+) %  idle (\d+) %  memory (\S+) of 85.9 GB  100 W  (\d+) C  (\d+) MHz  Double 0$", top.stdout, re.M)
+    assert len(said) >= 2
+    for busy, idle, memory, celsius, mhz in said:
+        look = int(busy)
+        assert 1 <= look <= looks
+        assert (idle, memory, celsius, mhz) == (str(100 - look), "%.1f" % (look * (1 << 20) / 1e9), str(40 + look), str(1000 + look))
+    assert int(said[-1][0]) > int(said[0][0])
+    assert re.search(r"^GPU 1  memory \S+ of 85.9 GB  Double 1$", top.stdout, re.M)
+    without = helpers.stepflame("top", "-p", job.pid, "--batch", "-n", 1)
+    assert not re.search("^GPU", without.stdout, re.M)
 
 
 @pytest.mark.parametrize("mode", [None, "no-driver"])

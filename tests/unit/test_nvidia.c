@@ -36,10 +36,12 @@ static void test_version(void **state)
 	expect_version("NVRM version: NVIDIA UNIX x86_64 Kernel Module  384.81  Wed Aug 17 22:24:07 PDT 2016\n"
 		       "GCC version:  gcc version 4.8.5 20150623 (Red Hat 4.8.5-4) (GCC)\n",
 		       "384.81");
-	expect_version("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  555.42.06  Release Build  (abuild@host)  "
-		       "Thu Jul 11 12:00:00 UTC 2024\nGCC version:  gcc version 7.5.0 (SUSE Linux) \n",
-		       "555.42.06");
-	expect_version("NVRM version: NVIDIA UNIX x86_64 Kernel Module  515.65.01  Wed Mar 16 11:24:05 UTC 2022\n", "515.65.01");
+	expect_version(
+		"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  555.42.06  Release Build  (abuild@host)  "
+		"Thu Jul 11 12:00:00 UTC 2024\nGCC version:  gcc version 7.5.0 (SUSE Linux) \n",
+		"555.42.06");
+	expect_version("NVRM version: NVIDIA UNIX x86_64 Kernel Module  515.65.01  Wed Mar 16 11:24:05 UTC 2022\n",
+		       "515.65.01");
 	expect_version("NVRM version: none\n", NULL);
 	expect_version("GCC version:  gcc version 12.2.0 (GCC)\n", NULL);
 }

@@ -308,7 +308,7 @@ static void catch_signals(void)
 int cmd_top(int argc, char **argv)
 {
 	struct top_args args = {
-		.session = {.frequency = FREQUENCY, .live_ns = INTERVAL_NS}, .view = TOP__VIEWS, .limit = LIMIT};
+		.session = {.frequency = FREQUENCY, .live_ns = INTERVAL_NS, .usage = true}, .view = TOP__VIEWS, .limit = LIMIT};
 	struct live live = {.args = &args};
 	int err;
 

@@ -177,7 +177,7 @@ int nvml__new(struct session *s)
 {
 	int sockets[2];
 
-	if (s->options.gpu == SESSION_GPU_OFF)
+	if (s->options.gpu == SESSION_GPU_OFF && !s->options.usage)
 		return 0;
 	s->nvml = calloc(1, sizeof(*s->nvml));
 	if (!s->nvml)

@@ -11,7 +11,7 @@
 #include "state.h"
 
 /*
- * Starts it, when GPUs are asked for. Before there are probes and maps, which its process would keep open. 0 or -errno; no
+ * Starts it, when GPUs, or how busy they are, are asked for. Before there are probes and maps, which its process would keep open. 0 or -errno; no
  * library and no driver are no error.
  */
 int nvml__new(struct session *s);

@@ -38,6 +38,7 @@ struct session_options {
 	bool syscalls;      /* system calls, and the files that they read and write */
 	enum session_gpu gpu;
 	bool gpu_windows;     /* what the GPU does is told in the schedule's windows alone */
+	bool usage;           /* how busy the host's GPUs are, also with gpu off */
 	bool inject;          /* the library that tells what the GPU does is brought into those that are attached */
 	uint64_t live_ns;     /* for a view: a snapshot so often, of waits that go on too; 0: no */
 	uint64_t schedule[5]; /* torch.profiler.schedule, by enum op_schedule_word; active 0: always */

@@ -29,7 +29,8 @@ int nvidia__restricts_profiling(FILE *file)
 	while (fgets(line, sizeof(line), file)) {
 		const char *value = strchr(line, ':');
 
-		if (value && (!strncmp(line, "RmProfilingAdminOnly:", 21) || strstr(line, "RestrictProfilingToAdminUsers:")))
+		if (value &&
+		    (!strncmp(line, "RmProfilingAdminOnly:", 21) || strstr(line, "RestrictProfilingToAdminUsers:")))
 			return atoi(value + 1) != 0;
 	}
 	return -ENODATA;

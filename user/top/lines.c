@@ -119,6 +119,34 @@ static void format_value(double value, enum top_format format, char *out, size_t
 
 /* ---- header ---- */
 
+static void __attribute__((format(printf, 4, 5)))
+add_reading(char *text, size_t size, uint32_t value, const char *fmt, ...)
+{
+	size_t used = strlen(text);
+	va_list ap;
+
+	if (value == GPU_UNKNOWN)
+		return;
+	va_start(ap, fmt);
+	vsnprintf(text + used, size - used, fmt, ap);
+	va_end(ap);
+}
+
+static int put_gpu(const struct rec_gpu_usage *gpu, const struct top_state *state, struct array *lines)
+{
+	char text[160] = "";
+
+	add_reading(text, sizeof(text), gpu->busy_percent, "  busy %u %%  idle %u %%", gpu->busy_percent,
+		    gpu->busy_percent < 100 ? 100 - gpu->busy_percent : 0);
+	if (gpu->memory_bytes)
+		add_reading(text, sizeof(text), 0, "  memory %.1f of %.1f GB", gpu->memory_used_bytes / 1e9,
+			    gpu->memory_bytes / 1e9);
+	add_reading(text, sizeof(text), gpu->power_mw, "  %.0f W", gpu->power_mw / 1e3);
+	add_reading(text, sizeof(text), gpu->temperature_c, "  %u C", gpu->temperature_c);
+	add_reading(text, sizeof(text), gpu->sm_mhz, "  %u MHz", gpu->sm_mhz);
+	return put(lines, state, STYLE_PLAIN, "GPU %u%s  %s", gpu->device, text, gpu->name);
+}
+
 static int put_header(const struct top_frame *frame, const struct top_state *state, struct array *lines)
 {
 	char cpu[32] = "?", rate[32];
@@ -140,6 +168,8 @@ static int put_header(const struct top_frame *frame, const struct top_state *sta
 	err = err
 		      ?: put(lines, state, *frame->losses ? STYLE_WARN : STYLE_PLAIN, "lost %s",
 			     *frame->losses ? frame->losses : "nothing");
+	for (size_t i = 0; i < frame->gpu_cnt && !err; i++)
+		err = put_gpu(&frame->gpus[i], state, lines);
 	if (!err && *frame->note)
 		err = put(lines, state, STYLE_WARN, "note %s", frame->note);
 	return err;

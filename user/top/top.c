@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../model/gpu.h"
 #include "../model/samples.h"
 #include "../model/stacks.h"
 #include "../order.h"
@@ -91,6 +92,8 @@ struct top {
 	struct array functions; /* struct function_time by code number; 0: no Python frame */
 	struct time_sum sums[CAUSE__END];
 	struct step_times steps;
+	struct rec_gpu_usage gpus[TOP_GPUS_MAX];
+	size_t gpu_cnt;
 	uint64_t sample_cnt;
 	uint64_t frame_ns, base_ns; /* ends of the last frame, and of that before the last reset; 0: none yet */
 	uint64_t busiest_hits, busiest_calls, hits, own_cpu_ns, step_cnt; /* at the last frame */
@@ -472,6 +475,29 @@ static char *losses_text(struct job *job)
 	return text;
 }
 
+/* NVML tells at its own pace: what it said last holds. */
+static int set_gpus(struct top *top, struct job *job, struct top_frame *frame)
+{
+	const struct gpu *gpu = job__gpu(job);
+	size_t cnt = 0;
+	const struct rec_gpu_usage *usages = gpu ? gpu__usages(gpu, &cnt) : NULL;
+
+	for (size_t i = 0; i < cnt; i++) {
+		size_t at = 0;
+
+		while (at < top->gpu_cnt && top->gpus[at].device != usages[i].device)
+			at++;
+		if (at == TOP_GPUS_MAX)
+			continue;
+		top->gpus[at] = usages[i];
+		if (at == top->gpu_cnt)
+			top->gpu_cnt++;
+	}
+	memcpy(frame->gpus, top->gpus, sizeof(frame->gpus));
+	frame->gpu_cnt = top->gpu_cnt;
+	return gpu ? 0 : -ENOMEM;
+}
+
 static int set_header(struct interval *interval)
 {
 	const struct rec_window *window = job__window(interval->job);
@@ -517,7 +543,7 @@ int top__update(struct top *top, struct job *job, const struct top_usage *usage,
 	interval.seconds = since(window->end_ns, top->frame_ns ?: window->start_ns) / 1e9;
 	interval.base_seconds = since(window->end_ns, top->base_ns ?: window->start_ns) / 1e9;
 	top->frame_ns = window->end_ns;
-	err = set_header(&interval) ?: add_actions(&interval) ?: add_samples(&interval) ?: add_functions(&interval);
+	err = set_header(&interval) ?: set_gpus(top, job, frame) ?: add_actions(&interval) ?: add_samples(&interval) ?: add_functions(&interval);
 	err = err ?: add_waits(&interval) ?: add_threads(&interval);
 	err = err ?: step_times__rows(&top->steps, job, interval.seconds, &frame->rows[TOP_STEPS]);
 	free(interval.threads.items);

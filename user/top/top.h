@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "../../include/gpu_records.h"
 #include "../model/array.h"
 #include "../model/job.h"
 
@@ -28,6 +29,7 @@ enum top_format {
 #define TOP_HISTORY       24  /* steps in a row's sparkline */
 #define TOP_STEPS_KEPT    256 /* of a process: mean and percentiles are of these */
 #define TOP_PROCESSES_MAX 256 /* with steps */
+#define TOP_GPUS_MAX      16
 
 struct top_column {
 	const char *title;
@@ -69,6 +71,8 @@ struct top_frame {
 	const char *step_rule;           /* static text */
 	double hits_per_s, cost_percent; /* of the interval; the busiest process pays at least so much of its time */
 	double own_percent, own_mb;
+	struct rec_gpu_usage gpus[TOP_GPUS_MAX]; /* the host's, as NVML last said; by device */
+	size_t gpu_cnt;
 	struct array rows[TOP__VIEWS]; /* struct top_row */
 };
 
