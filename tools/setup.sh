@@ -8,6 +8,7 @@
 #   tools/setup.sh python                 a Python with torch, lightning, numpy and pytest; prints its path, alone, on stdout
 #   tools/setup.sh python --minor 3.12    the same for another installed interpreter
 #   tools/setup.sh python --torch 2.5     the same with an older torch, and the interpreter and Lightning of its time
+#   tools/setup.sh python --jax           a Python with JAX and without torch, for the tests of JAX
 #   tools/setup.sh python --debian-torch  the system's Python with Debian's own python3-torch
 #   tools/setup.sh python --readers       the first one, with what the tests use when it is there: readers of traces and screens, pytest-xdist
 #   tools/setup.sh cuda                   CUDA's headers, to build what is loaded into a job; prints the folders that have them, on one line
@@ -34,7 +35,10 @@ TORCH_2_5_PACKAGES='torch==2.5.1 lightning==2.4.0 numpy pytest'
 # Of HolisticTraceAnalysis's own requirements, jupyterlab and what it brings are not needed to read a trace.
 HTA=HolisticTraceAnalysis
 READER_PACKAGES='perfetto protobuf pandas plotly networkx pydot psutil pyyaml pyte py-spy greenlet nvtx pytest-xdist'
+# jaxlib's landmarks are local symbols: a version of which they are known to be there.
+JAX_PACKAGES='jax==0.10.2 jaxlib==0.10.2 numpy'
 VENV_NEED_KIB=$((8 * 1024 * 1024))
+VENV_SIZE='some 6 GB and a few minutes'
 
 # A header, and the package of PyPI that has it. Of a toolkit, or of the Python environment's CUDA, some may be missing.
 CUDA_HEADERS='cupti.h:nvidia-cuda-cupti cuda_runtime_api.h:nvidia-cuda-runtime crt/host_defines.h:nvidia-cuda-crt'
@@ -221,9 +225,9 @@ fill_venv() {
 	fi
 	free=$(df -Pk "$cache" | awk 'NR == 2 { print $4 }')
 	[ "$free" -ge "$VENV_NEED_KIB" ] ||
-		fail "$cache has $((free / 1024 / 1024)) GiB free, and a Python with torch wants $((VENV_NEED_KIB / 1024 / 1024))" \
+		fail "$cache has $((free / 1024 / 1024)) GiB free, and a Python with $packages wants $((VENV_NEED_KIB / 1024 / 1024))" \
 			'free some, or set XDG_CACHE_HOME to a larger disk, or PYTHON to a Python that has torch, lightning and pytest'
-	say "making $venv with $packages: some 6 GB and a few minutes, once"
+	say "making $venv with $packages: $VENV_SIZE, once"
 	rm -rf "$venv"
 	"$interpreter" -m venv "$venv" >&2 ||
 		fail "$interpreter cannot make an environment" "install python$minor-venv (tools/setup.sh build does for the system's)"
@@ -244,6 +248,12 @@ setup_python() {
 		say "PYTHON=$PYTHON lacks one of $PIP_PACKAGES: using an environment of our own"
 	fi
 	setup_venv '' "$PIP_PACKAGES"
+}
+
+setup_jax() {
+	VENV_NEED_KIB=$((2 * 1024 * 1024))
+	VENV_SIZE='some 0.6 GB and a minute'
+	setup_venv '' "$JAX_PACKAGES" jax
 }
 
 setup_readers() {
@@ -364,6 +374,10 @@ python)
 	--torch)
 		[ "${3:-}" = 2.5 ] || usage
 		setup_venv "$TORCH_2_5_MINOR" "$TORCH_2_5_PACKAGES" torch2.5
+		;;
+	--jax)
+		[ $# -eq 2 ] || usage
+		setup_jax
 		;;
 	--debian-torch)
 		[ $# -eq 2 ] || usage

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Fixtures of the end-to-end tests. STEPFLAME_PYTHON chooses the Python of the jobs, STEPFLAME the program."""
 
+import os
 import subprocess
 
 import gpu
@@ -43,11 +44,22 @@ def shared(tmp_path_factory):
     return Shared(tmp_path_factory.mktemp)
 
 
+def set_up(option, what):
+    """A Python that tools/setup.sh makes, where it is not there."""
+    command = [helpers.ROOT / "tools" / "setup.sh", "python", option]
+    found = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if found.returncode != 0:
+        pytest.skip("no %s: %s" % (what, (found.stderr.strip() or "unknown").splitlines()[0]))
+    return found.stdout.strip()
+
+
 @pytest.fixture(scope="session")
 def debian_python():
     """The system's Python with Debian's torch 1.13: static, stripped, old."""
-    command = [helpers.ROOT / "tools" / "setup.sh", "python", "--debian-torch"]
-    found = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-    if found.returncode != 0:
-        pytest.skip("no Debian torch: " + (found.stderr.strip() or "unknown").splitlines()[0])
-    return found.stdout.strip()
+    return set_up("--debian-torch", "Debian torch")
+
+
+@pytest.fixture(scope="session")
+def jax_python():
+    """A Python with JAX, and without torch. STEPFLAME_JAX_PYTHON: that one."""
+    return os.environ.get("STEPFLAME_JAX_PYTHON") or set_up("--jax", "JAX")
