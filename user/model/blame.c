@@ -129,7 +129,9 @@ static unsigned int find_cause(const struct excess *excess, double over, double 
 	static const struct {
 		int phase;
 		unsigned int cause;
-	} whole[] = {{PHASE_CHECKPOINT, BLAME_CHECKPOINT}, {PHASE_VALIDATION, BLAME_VALIDATION}};
+	} whole[] = {{PHASE_CHECKPOINT, BLAME_CHECKPOINT},
+		     {PHASE_VALIDATION, BLAME_VALIDATION},
+		     {PHASE_COMPILE, BLAME_COMPILE}};
 	unsigned int best = 0;
 
 	*phase = ANY_PHASE;

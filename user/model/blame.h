@@ -18,6 +18,7 @@
 	X(GC, "gc")                 /* collections of garbage, on whatever thread */   \
 	X(CHECKPOINT, "checkpoint") /* its phase, with all its waits */                \
 	X(VALIDATION, "validation") /* likewise */                                     \
+	X(COMPILE, "compile")       /* likewise */                                     \
 	X(PYTHON, "python")         /* on the CPU, as told by timer samples: Python */ \
 	X(OP, "op")                 /* torch's operators, and libraries of theirs */   \
 	X(NATIVE, "native")         /* other native code */                            \

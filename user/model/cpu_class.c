@@ -8,8 +8,9 @@
 /* Beginnings of file names. */
 static const char *const interpreters[] = {"libpython", "python"};
 static const char *const torch_libraries[] = {
-	"libtorch",  "libc10", "libgomp", "libiomp",  "libomp",  "libmkl",  "libdnnl", "libcuda", "libcudnn",
-	"libcublas", "libcuf", "libcus",  "libnvrtc", "libnccl", "libgloo", "libtbb",  "_C.",
+	"libtorch", "libc10",   "libgomp", "libiomp", "libomp",    "libmkl", "libdnnl",
+	"libcuda",  "libcudnn", "libjax_", "xla_",    "libcublas", "libcuf", "libcus",
+	"libnvrtc", "libnccl",  "libgloo", "libtbb",  "_C.",
 };
 
 static bool begins(const char *text, const char *const *beginnings, size_t cnt)
@@ -36,8 +37,8 @@ enum cpu_class cpu_class__of(const struct job *job, const struct sample *sample,
 		return CPU_KERNEL;
 	if (begins(library, interpreters, COUNT(interpreters)))
 		return CPU_PYTHON;
-	/* What libc and its like do there is an operator's, or so little that it does not matter. */
-	if (phase == PHASE_FORWARD || phase == PHASE_BACKWARD || phase == PHASE_OPTIMIZER)
+	/* What libc and its like do there is an operator's (of JAX: code that XLA made has no library), or so little that it does not matter. */
+	if (phase == PHASE_FORWARD || phase == PHASE_BACKWARD || phase == PHASE_OPTIMIZER || phase >= PHASE_JIT)
 		return CPU_OP;
 	return begins(library, torch_libraries, COUNT(torch_libraries)) ? CPU_OP : CPU_NATIVE;
 }

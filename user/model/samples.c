@@ -230,6 +230,8 @@ static uint8_t cause_of_path(const struct path *path)
 			return CAUSE_COLLECTIVE;
 		if (path->spans[i - 1].kind == SPAN_SYNC)
 			return CAUSE_GPU_SYNC;
+		if (path->spans[i - 1].kind == SPAN_AWAIT)
+			return CAUSE_XLA_WAIT;
 	}
 	return CAUSE_NONE;
 }

@@ -21,7 +21,8 @@
 #define STEPFLAME_REFINED_CAUSES(X)                                                           \
 	X(DATA_WAIT, "data_wait")   /* a DataLoader's iterator, for a batch of its workers */ \
 	X(COLLECTIVE, "collective") /* in a span of SPAN_COMM */                              \
-	X(GPU_SYNC, "gpu_sync")     /* in a span of SPAN_SYNC */
+	X(GPU_SYNC, "gpu_sync")     /* in a span of SPAN_SYNC */                              \
+	X(XLA_WAIT, "xla_wait")     /* in a span of SPAN_AWAIT */
 
 enum sample_cause {
 	CAUSE__BEFORE_REFINED = CAUSE__COUNT - 1,

@@ -49,6 +49,8 @@ static const struct verdict_rule rules[] = {
 	{VERDICT_COMM, 0.2, PHASE_COMM, {CAUSE_COLLECTIVE, NONE, NONE}, "goes into collectives"},
 	{VERDICT_GPU, 0.3, NONE, {CAUSE_GPU_SYNC, NONE, NONE}, "waits for the GPU"},
 	{VERDICT_CHECKPOINT, 0.1, PHASE_CHECKPOINT, {CAUSE_FSYNC, CAUSE_DISK_WRITE, NONE}, "goes into writing to disk"},
+	{VERDICT_COMPILE, 0.1, PHASE_COMPILE, {NONE, NONE, NONE}, "goes into XLA's compiles"},
+	{VERDICT_COMPUTE, 0.3, NONE, {CAUSE_XLA_WAIT, NONE, NONE}, "waits for what XLA computes"},
 	{VERDICT_MEMORY, 0.1, NONE, {CAUSE_PAGE_FAULT, NONE, NONE}, "waits for memory (page faults)"},
 	{VERDICT_LOCK, 0.1, NONE, {CAUSE_LOCK, CAUSE_GIL, NONE}, "waits for locks that other threads hold"},
 	{VERDICT_STARVED, 0.1, NONE, {CAUSE_RUN_QUEUE, NONE, NONE}, "waits for a CPU that others have"},
@@ -135,6 +137,8 @@ static bool class_of_group(const struct blame_group *group, enum verdict_class *
 		return false;
 	if (group->cause == BLAME_CHECKPOINT)
 		*class = VERDICT_CHECKPOINT;
+	else if (group->cause == BLAME_COMPILE)
+		*class = VERDICT_COMPILE;
 	else if (group->cause == BLAME_GC)
 		*class = VERDICT_PYTHON;
 	else if (group->phase == PHASE_DATA || group->cause == CAUSE_DISK_READ)

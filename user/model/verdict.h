@@ -20,7 +20,9 @@
 	X(CHECKPOINT, "checkpoint") \
 	X(MEMORY, "memory")         \
 	X(LOCK, "lock-bound")       \
-	X(STARVED, "CPU-starved")
+	X(STARVED, "CPU-starved")   \
+	X(COMPILE, "compile-bound") \
+	X(COMPUTE, "compute-bound")
 
 enum verdict_class {
 #define X(id, name) VERDICT_##id,

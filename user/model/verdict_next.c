@@ -27,6 +27,20 @@ static void advise_input(struct judging *j)
 	verdict__say(j, next, "stepflame report --io says which files were read, and what the workers did");
 }
 
+static bool is_jax_alone(const struct job *job)
+{
+	size_t cnt;
+	const struct rec_target *targets = job__targets(job, &cnt);
+	bool jax = false;
+
+	for (size_t i = 0; i < cnt; i++) {
+		if (targets[i].torch[0])
+			return false;
+		jax = jax || targets[i].jax[0];
+	}
+	return jax;
+}
+
 static void advise_python(struct judging *j)
 {
 	struct array *next = &j->verdict->next;
@@ -39,8 +53,11 @@ static void advise_python(struct judging *j)
 		return;
 	}
 	verdict__say(j, next, "stepflame report --advanced --cpu says which functions");
-	verdict__say(j, next,
-		     "torch.compile, larger batches, fewer and larger operators, no Python loops over elements");
+	verdict__say(
+		j, next, "%s",
+		is_jax_alone(j->job)
+			? "more of the step under jax.jit, larger batches, no Python loops over elements"
+			: "torch.compile, larger batches, fewer and larger operators, no Python loops over elements");
 }
 
 static const char *const advice[VERDICT__COUNT][2] = {
@@ -63,11 +80,36 @@ static const char *const advice[VERDICT__COUNT][2] = {
 			  "their work in processes of its own, or in native code that lets go of the GIL"},
 	[VERDICT_STARVED] = {"see what else runs (top), and the CPU limit of the container",
 			     "fewer threads: torch.set_num_threads(), num_workers; nice, taskset, or more cores"},
+	[VERDICT_COMPILE] = {"the same shapes, dtypes and static arguments in each call: pad batches, drop_last",
+			     "JAX_EXPLAIN_CACHE_MISSES=1 or JAX_LOG_COMPILES=1 says what was compiled and why; "
+			     "jax_compilation_cache_dir keeps it"},
+	[VERDICT_COMPUTE] =
+		{"fewer float(), print() or block_until_ready() of values in each step: calls are asynchronous",
+		 "else the computation is what bounds: stepflame report --gpu; bfloat16, a faster device"},
+};
+
+/* Where there is JAX and no torch. */
+static const char *const advice_jax[VERDICT__COUNT][2] = {
+	[VERDICT_CPU_OP] = {"a GPU or TPU; bfloat16",
+			    "larger batches; more under one jax.jit, jax.lax.scan over steps"},
+	[VERDICT_GPU] =
+		{"fewer float(), print() or block_until_ready() of values in each step",
+		 "else the GPU is what bounds: bfloat16, or a faster one; stepflame report --gpu says which kernels"},
+	[VERDICT_LAUNCH] = {"fewer and larger kernels: more under one jax.jit, larger batches",
+			    "jax.lax.scan over steps"},
+	[VERDICT_CHECKPOINT] = {"save less often, or aside: orbax's AsyncCheckpointer, a thread",
+				"faster storage; fsync once, when all is written"},
+	[VERDICT_STARVED] = {"see what else runs (top), and the CPU limit of the container",
+			     "fewer processes and threads; nice, taskset, or more cores"},
 };
 
 void verdict__advise(struct judging *j)
 {
 	const char *const *texts = advice[j->verdict->class];
+	bool jax = is_jax_alone(j->job);
+
+	if (jax && advice_jax[j->verdict->class][0])
+		texts = advice_jax[j->verdict->class];
 
 	if (j->verdict->class == VERDICT_INPUT)
 		advise_input(j);

@@ -45,6 +45,15 @@ struct target *targets__find(struct session *s, pid_t pid)
 	return NULL;
 }
 
+/* Also one that is gone, whose counts may not have been read yet. */
+static bool is_known(const struct session *s, pid_t pid)
+{
+	for (size_t i = 0; i < s->target_cnt; i++)
+		if (s->targets[i]->process.pid == pid)
+			return true;
+	return false;
+}
+
 static void take_links(struct target *t, struct detachment *d)
 {
 	for (size_t i = 0; i < t->file_cnt; i++)
@@ -448,7 +457,7 @@ void targets__event(struct session *s, const struct rec_proc *rec)
 		return;
 	}
 	t = targets__find(s, pid);
-	if (!t && rec->event == PROC_EXIT)
+	if (!t && rec->event == PROC_EXIT && !is_known(s, pid))
 		forget_number(s, pid); /* of a child that ended before it was looked at, or is not recorded */
 	if (!t)
 		return;
