@@ -224,7 +224,8 @@ test-matrix: setup
 # Other kernels, in virtual machines.
 test-vm: setup
 	$(Q)$(MAKE) --no-print-directory all
-	$(Q)python=$$(tools/setup.sh python) && STEPFLAME=$(BUILD)/stepflame $$python -m pytest -v -rs tests/vm $(ARGS)
+	$(Q)python=$$(tools/setup.sh python) && $(MAKE) --no-print-directory doubles && STEPFLAME=$(BUILD)/stepflame \
+		$$python -m pytest -v -rs tests/vm $(ARGS)
 
 bench: setup
 	$(Q)$(MAKE) --no-print-directory all

@@ -19,13 +19,15 @@ static __always_inline bool gpu__is_watched(const struct proc *proc)
 SEC("uprobe.multi")
 int gpu_enter(struct pt_regs *ctx)
 {
-	u64 cookie = bpf_get_attach_cookie(ctx), start;
+	u64 cookie = probe__cookie(ctx), start;
 	struct task_struct *task = bpf_get_current_task_btf();
 	u32 pid = task_pid(task);
 	struct proc *proc;
 
-	if (COOKIE_EVENT(cookie) == PROBE_NONE)
+	if (cookie == COOKIE_NONE) {
 		REFUSE_PRIVATE_STACK(ctx);
+		return 0;
+	}
 	proc = proc__enter(pid, &start);
 	if (!proc)
 		return 0;
@@ -40,13 +42,15 @@ int gpu_enter(struct pt_regs *ctx)
 SEC("uprobe.multi")
 int gpu_exit(struct pt_regs *ctx)
 {
-	u64 cookie = bpf_get_attach_cookie(ctx), start;
+	u64 cookie = probe__cookie(ctx), start;
 	struct task_struct *task = bpf_get_current_task_btf();
 	u32 pid = task_pid(task);
 	struct proc *proc;
 
-	if (COOKIE_EVENT(cookie) == PROBE_NONE)
+	if (cookie == COOKIE_NONE) {
 		REFUSE_PRIVATE_STACK(ctx);
+		return 0;
+	}
 	proc = proc__enter(pid, &start);
 	if (!proc)
 		return 0;

@@ -22,6 +22,7 @@ const volatile __u64 py_call_lengths = 0;
 const volatile __u64 op_schedule[OP_SCHEDULE__COUNT] = {};
 const volatile __u32 want_timeline = 0, want_shapes = 0, want_stacks = 0, want_modules = 0, want_gpu = 0;
 const volatile __u32 want_gpu_windows = 0;
+const volatile __u32 cookies_by_place = 0;
 const volatile __u64 sample_period_ns = 0, wait_threshold_ns = 0;
 volatile __u32 pid_level = 0;
 volatile __u32 nvtx_epoch = 0;
@@ -103,13 +104,15 @@ static __always_inline void dispatch(struct pt_regs *ctx, u64 cookie, struct tas
 SEC("uprobe.multi")
 int probe(struct pt_regs *ctx)
 {
-	u64 cookie = bpf_get_attach_cookie(ctx), start;
+	u64 cookie = probe__cookie(ctx), start;
 	struct task_struct *task = bpf_get_current_task_btf();
 	u32 pid = task_pid(task);
 	struct proc *proc;
 
-	if (COOKIE_EVENT(cookie) == PROBE_NONE)
+	if (cookie == COOKIE_NONE) {
 		REFUSE_PRIVATE_STACK(ctx);
+		return 0;
+	}
 	if (COOKIE_EVENT(cookie) == PROBE_TEST)
 		return on_test(task);
 	proc = proc__enter(pid, &start);

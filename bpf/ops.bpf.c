@@ -7,6 +7,7 @@
  * They run at every operator call of the target, so they do what the usual case needs and no more; what an exception or
  * an unlucky start has left behind goes the long way through span.h.
  */
+#include "hit.h"
 #include "origin.h"
 #include "sequence.h"
 #include "shapes.h"
@@ -33,7 +34,7 @@ struct {
 static __always_inline struct op_proc *op__hit(struct pt_regs *ctx, u64 cookie)
 {
 	u32 slot = OP_SLOT(cookie);
-	struct op_proc *p = bpf_map_lookup_elem(&op_procs, &slot);
+	struct op_proc *p = cookie != COOKIE_NONE ? bpf_map_lookup_elem(&op_procs, &slot) : NULL;
 
 	if (!p)
 		REFUSE_PRIVATE_STACK(ctx);
@@ -118,7 +119,7 @@ static __always_inline u64 op__group(struct thread *t, const struct op_proc *p, 
 SEC("uprobe.multi")
 int op_enter(struct pt_regs *ctx)
 {
-	u64 cookie = bpf_get_attach_cookie(ctx), frame = ctx->sp + COOKIE_DEPTH(cookie);
+	u64 cookie = probe__cookie(ctx), frame = ctx->sp + COOKIE_DEPTH(cookie);
 	u32 index = COOKIE_FN(cookie);
 	struct op_def *def = bpf_map_lookup_elem(&op_defs, &index);
 	struct op_proc *p = op__hit(ctx, cookie);
@@ -261,7 +262,7 @@ static __always_inline bool handle__read(struct thread *t, const struct op_proc 
 SEC("uprobe.multi")
 int boxed_enter(struct pt_regs *ctx)
 {
-	u64 cookie = bpf_get_attach_cookie(ctx), frame = ctx->sp + COOKIE_DEPTH(cookie);
+	u64 cookie = probe__cookie(ctx), frame = ctx->sp + COOKIE_DEPTH(cookie);
 	struct op_proc *p = op__hit(ctx, cookie);
 	struct thread *t = op__thread(p, frame);
 	struct handle handle = {.slot = OP_SLOT(cookie)};
@@ -308,7 +309,7 @@ static __always_inline u32 node__kind(u32 event)
 SEC("uprobe.multi")
 int node_enter(struct pt_regs *ctx)
 {
-	u64 cookie = bpf_get_attach_cookie(ctx), frame = ctx->sp + COOKIE_DEPTH(cookie), name, subject;
+	u64 cookie = probe__cookie(ctx), frame = ctx->sp + COOKIE_DEPTH(cookie), name, subject;
 	u32 event = COOKIE_EVENT(cookie), kind = node__kind(event);
 	struct op_proc *p = op__hit(ctx, cookie);
 	struct thread *t = op__thread(p, frame);
@@ -338,7 +339,7 @@ int node_enter(struct pt_regs *ctx)
 SEC("uprobe.multi")
 int op_exit(struct pt_regs *ctx)
 {
-	u64 now = bpf_ktime_get_ns(), cookie = bpf_get_attach_cookie(ctx), frame = ctx->sp + COOKIE_DEPTH(cookie);
+	u64 now = bpf_ktime_get_ns(), cookie = probe__cookie(ctx), frame = ctx->sp + COOKIE_DEPTH(cookie);
 	struct op_proc *p = op__hit(ctx, cookie);
 	struct thread *t = p ? thread__of(bpf_get_current_task_btf()) : NULL;
 	struct span *s;
@@ -423,7 +424,7 @@ static __always_inline void memory__add(struct op_proc *p, u64 sp, u32 device, s
 SEC("uprobe.multi")
 int op_memory(struct pt_regs *ctx)
 {
-	u64 cookie = bpf_get_attach_cookie(ctx), *known, bytes;
+	u64 cookie = probe__cookie(ctx), *known, bytes;
 	struct op_proc *p = op__hit(ctx, cookie);
 	struct allocation allocation = {.slot = OP_SLOT(cookie), .address = ctx->si};
 

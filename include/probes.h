@@ -83,6 +83,18 @@ enum saved_register { SAVED_NONE = 0, SAVED_RBX, SAVED_RBP, SAVED_R12, SAVED_R13
 #define COOKIE_DEPTH(c) ((__u32)(c) >> 16)
 #define COOKIE_FN(c)    ((__u32)((c) >> 32))
 
+/*
+ * Where probes have no cookies of their own, but a link of many has one (user/session/trace_events.h): the file's address
+ * less its offset, a multiple of 4096, and a number for the rest of the key of probe_cookies.
+ */
+struct probe_place {
+	__u64 list; /* the number; below PROBE_LISTS */
+	__u64 offset;
+};
+
+#define PROBE_LISTS     4096
+#define COOKIE_NONE     (~(__u64)0) /* there is no probe of ours */
+
 #define HITS_PER_SAMPLE 64  /* one hit, and one system call, in so many has its program timed */
 #define FN_MAX          128 /* functions with a span: those of user/session/natives.c, and one per --action */
 

@@ -7,6 +7,7 @@ build/stepflame.
 import json
 import os
 import pathlib
+import re
 import subprocess
 import time
 
@@ -16,6 +17,7 @@ pytestmark = pytest.mark.vm
 
 HERE = pathlib.Path(__file__).resolve().parent
 STEPFLAME = os.environ.get("STEPFLAME", str(HERE.parents[1] / "build" / "stepflame"))
+DOUBLES = pathlib.Path(STEPFLAME).parent / "tests" / "gpu"
 # The oldest supported, without uprobe_multi; a long-term one with it; the newest that Debian has.
 KERNELS = ["6.1", "6.12", "7"]
 # Every function begins with a push, behind which it may return early.
@@ -74,7 +76,7 @@ def parse(text):
 def machine(request, targets):
     version = request.param
     begin = time.monotonic()
-    done = subprocess.run([HERE / "run.sh", version, "env", f"STEPFLAME={STEPFLAME}", HERE / "inside.sh", targets],
+    done = subprocess.run([HERE / "run.sh", version, "env", f"STEPFLAME={STEPFLAME}", HERE / "inside.sh", targets, DOUBLES],
                           capture_output=True, text=True)
     if done.returncode == 1 and not done.stdout:
         pytest.skip(f"no machine with Linux {version}: {done.stderr.strip()}")
@@ -121,3 +123,18 @@ def test_exceptions_pass_a_probed_function(machine):
     total, caught = int(run.values["vm_pass"]), int(run.values["vm_pass_caught"])
     assert total - caught <= run.count("vm_pass") <= total
     assert "stack_full" not in run.report["lost"]
+
+
+def test_calls_of_cuda_are_counted(machine):
+    """Each call of CUDA and NCCL that lies in no other, as the doubles log them, and their bytes; and nothing is left behind."""
+    run = recorded(machine, "gpu")
+    assert run.values["target_status"] == "0"
+    report = run.report
+    assert [t["tier"] for t in report["tiers"]] == [1]
+    seen = {row["name"]: (row["count"], row["bytes"] or 0) for row in report["apis"]}
+    watched = re.findall(r"X\((\w+), [A-Z_]+, \d", (HERE.parents[1] / "include" / "gpu.h").read_text())
+    truth = {name: tuple(map(int, run.values[name].split())) for name in watched if name in run.values}
+    assert truth["cudaLaunchKernel"][0] == 486  # 8 a step, and 3 that are captured
+    assert seen == truth
+    assert "unwound" not in report["lost"]
+    assert run.values["events_left"] == "0"

@@ -114,12 +114,15 @@ static int check_bpf(struct doctor *d)
 		return err;
 	}
 	check(d, "BPF programs", OK, NULL, "load (task storage, ring buffer, tracepoints with type information)");
-	if (selftest.backend == ATTACH_MULTI)
+	if (selftest.attacher.backend == ATTACH_MULTI)
 		check(d, "uprobes", OK, NULL, "uprobe_multi with a process filter; a hit costs %llu ns",
 		      (unsigned long long)selftest.hit_ns);
+	else if (selftest.attacher.backend == ATTACH_EVENTS)
+		check(d, "uprobes", OK, NULL, "as events of tracefs, with a process filter; a hit costs %llu ns",
+		      (unsigned long long)selftest.hit_ns);
 	else
-		check(d, "uprobes", WARN, "Linux 6.10 or later attaches all at once",
-		      "one by one only; a hit costs %llu ns", (unsigned long long)selftest.hit_ns);
+		check(d, "uprobes", WARN, PROBES_TOGETHER, "one by one only; a hit costs %llu ns",
+		      (unsigned long long)selftest.hit_ns);
 	stepflame_bpf__destroy(skel);
 	return 0;
 }

@@ -1,16 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "attach.h"
 
+#include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <unistd.h>
+
+#include "../../include/probes.h"
+#include "../target/process.h"
+#include "trace_events.h"
 
 #define DETACH_THREADS 16
 
 struct attachment {
 	size_t cnt;
-	struct bpf_link *links[];
+	struct held held[];
 };
 
 static int attach_multi(struct attachment *a, struct bpf_program *program, pid_t pid, const struct probe_list *list)
@@ -18,8 +25,8 @@ static int attach_multi(struct attachment *a, struct bpf_program *program, pid_t
 	LIBBPF_OPTS(bpf_uprobe_multi_opts, opts, .offsets = list->offsets, .cookies = (const __u64 *)list->cookies,
 		    .cnt = list->cnt);
 
-	a->links[0] = bpf_program__attach_uprobe_multi(program, pid, list->path, NULL, &opts);
-	if (!a->links[0])
+	a->held[0].link = bpf_program__attach_uprobe_multi(program, pid, list->path, NULL, &opts);
+	if (!a->held[0].link)
 		return -errno;
 	a->cnt = 1;
 	return 0;
@@ -30,15 +37,135 @@ static int attach_perf(struct attachment *a, struct bpf_program *program, pid_t 
 	for (size_t i = 0; i < list->cnt; i++) {
 		LIBBPF_OPTS(bpf_uprobe_opts, opts, .bpf_cookie = list->cookies[i]);
 
-		a->links[i] = bpf_program__attach_uprobe_opts(program, pid, list->path, list->offsets[i], &opts);
-		if (!a->links[i])
+		a->held[i].link = bpf_program__attach_uprobe_opts(program, pid, list->path, list->offsets[i], &opts);
+		if (!a->held[i].link)
 			return -errno;
 		a->cnt++;
 	}
 	return 0;
 }
 
-int attachment__new(struct bpf_program *program, enum attach_backend backend, pid_t pid, const struct probe_list *list,
+/* ---- as events of tracefs ---- */
+
+/* A probe of a list: an event has no two at one offset. */
+struct place {
+	uint32_t layer; /* how many before it are at its offset */
+	bool mapped;
+	uint64_t bias; /* address less offset */
+};
+
+struct placing {
+	const struct probe_list *list;
+	struct place *places;
+	bool any;
+};
+
+static int place_mapped(const struct mapping *map, void *ctx)
+{
+	const struct placing *p = ctx;
+
+	if (!map->executable || map->dev != p->list->dev || map->inode != p->list->inode)
+		return 0;
+	for (size_t i = 0; i < p->list->cnt; i++) {
+		uint64_t offset = p->list->offsets[i];
+
+		if (p->places[i].mapped || offset < map->offset || offset - map->offset >= map->end - map->start)
+			continue;
+		p->places[i].mapped = ((struct placing *)ctx)->any = true;
+		p->places[i].bias = map->start - map->offset;
+	}
+	return 0;
+}
+
+/* What each of its probes means is told to BPF once, by offset and layer. 0 or -errno: -ENOSPC there is no room. */
+static int number_list(struct attacher *attacher, struct probe_list *list, const struct place *places)
+{
+	uint32_t number = attacher->number + 1, last = number;
+	int err = 0;
+
+	for (size_t i = 0; i < list->cnt && !err; i++) {
+		struct probe_place place = {.list = number + places[i].layer, .offset = list->offsets[i]};
+
+		if (place.list >= PROBE_LISTS)
+			return -ENOSPC;
+		last = place.list > last ? place.list : last;
+		err = bpf_map_update_elem(attacher->cookies_fd, &place, &list->cookies[i], BPF_ANY);
+	}
+	if (err)
+		return err;
+	attacher->number = last;
+	list->number = number;
+	return 0;
+}
+
+/* The probes of that layer and bias. */
+static int attach_event(struct attachment *a, struct bpf_program *program, struct attacher *attacher, pid_t pid, int fd,
+			const struct placing *placing, const struct place *like)
+{
+	LIBBPF_OPTS(bpf_perf_event_opts, opts, .bpf_cookie = like->bias | (placing->list->number + like->layer));
+	uint64_t *offsets = calloc(placing->list->cnt, sizeof(*offsets));
+	struct held *held = &a->held[a->cnt];
+	int id, perf_fd = -ENOMEM;
+	size_t cnt = 0;
+
+	for (size_t i = 0; offsets && i < placing->list->cnt; i++) {
+		const struct place *p = &placing->places[i];
+
+		if (p->mapped && p->layer == like->layer && p->bias == like->bias)
+			offsets[cnt++] = placing->list->offsets[i];
+	}
+	if (offsets) {
+		id = trace_event__make(attacher->event_cnt + 1, fd, offsets, cnt);
+		perf_fd = id < 0 ? id : trace_event__open(id, pid);
+		held->event = id < 0 ? 0 : ++attacher->event_cnt;
+		a->cnt += id >= 0;
+	}
+	free(offsets);
+	if (perf_fd < 0)
+		return perf_fd;
+	held->link = bpf_program__attach_perf_event_opts(program, perf_fd, &opts);
+	if (held->link)
+		return 0;
+	id = -errno;
+	close(perf_fd);
+	return id;
+}
+
+static bool is_first(const struct place *places, size_t i)
+{
+	for (size_t k = 0; k < i; k++)
+		if (places[k].mapped && places[k].layer == places[i].layer && places[k].bias == places[i].bias)
+			return false;
+	return places[i].mapped;
+}
+
+static int attach_events(struct attachment *a, struct bpf_program *program, struct attacher *attacher, pid_t pid,
+			 struct probe_list *list)
+{
+	struct placing placing = {.list = list, .places = calloc(list->cnt, sizeof(*placing.places))};
+	int fd = open(list->path, O_RDONLY | O_CLOEXEC), err = fd < 0 ? -errno : 0;
+
+	if (!placing.places)
+		err = -ENOMEM;
+	for (size_t i = 0; i < list->cnt && !err; i++)
+		for (size_t k = 0; k < i; k++)
+			placing.places[i].layer += list->offsets[k] == list->offsets[i];
+	if (!err)
+		err = process__each_mapping(pid, place_mapped, &placing);
+	if (!err && !placing.any)
+		err = -ENOENT;
+	if (!err && !list->number)
+		err = number_list(attacher, list, placing.places);
+	for (size_t i = 0; i < list->cnt && !err; i++)
+		if (is_first(placing.places, i))
+			err = attach_event(a, program, attacher, pid, fd, &placing, &placing.places[i]);
+	free(placing.places);
+	if (fd >= 0)
+		close(fd);
+	return err;
+}
+
+int attachment__new(struct bpf_program *program, struct attacher *attacher, pid_t pid, struct probe_list *list,
 		    struct attachment **out)
 {
 	struct attachment *a;
@@ -47,10 +174,15 @@ int attachment__new(struct bpf_program *program, enum attach_backend backend, pi
 	*out = NULL;
 	if (!list->cnt)
 		return 0;
-	a = calloc(1, sizeof(*a) + list->cnt * sizeof(a->links[0]));
+	a = calloc(1, sizeof(*a) + list->cnt * sizeof(a->held[0]));
 	if (!a)
 		return -ENOMEM;
-	err = backend == ATTACH_MULTI ? attach_multi(a, program, pid, list) : attach_perf(a, program, pid, list);
+	if (attacher->backend == ATTACH_MULTI)
+		err = attach_multi(a, program, pid, list);
+	else if (attacher->backend == ATTACH_EVENTS)
+		err = attach_events(a, program, attacher, pid, list);
+	else
+		err = attach_perf(a, program, pid, list);
 	if (err) {
 		attachment__free_all(&a, 1);
 		return err;
@@ -59,19 +191,26 @@ int attachment__new(struct bpf_program *program, enum attach_backend backend, pi
 	return 0;
 }
 
+static void let_go(struct held *held)
+{
+	bpf_link__destroy(held->link);
+	if (held->event)
+		trace_event__remove(held->event);
+}
+
 void detachment__add(struct detachment *d, struct attachment **attachments, size_t cnt)
 {
 	for (size_t i = 0; i < cnt; i++) {
 		struct attachment *a = attachments[i];
-		struct bpf_link **links = a ? reallocarray(d->links, d->cnt + a->cnt, sizeof(*links)) : NULL;
+		struct held *held = a ? reallocarray(d->held, d->cnt + a->cnt, sizeof(*held)) : NULL;
 
-		if (links)
-			d->links = links;
+		if (held)
+			d->held = held;
 		for (size_t k = 0; a && k < a->cnt; k++) {
-			if (links)
-				d->links[d->cnt++] = a->links[k];
+			if (held)
+				d->held[d->cnt++] = a->held[k];
 			else
-				bpf_link__destroy(a->links[k]);
+				let_go(&a->held[k]);
 		}
 		free(a);
 		attachments[i] = NULL;
@@ -92,7 +231,7 @@ static void *detach_some(void *arg)
 
 		if (i >= detaching->d->cnt)
 			return NULL;
-		bpf_link__destroy(detaching->d->links[i]);
+		let_go(&detaching->d->held[i]);
 	}
 }
 
@@ -108,7 +247,7 @@ void detachment__run(struct detachment *d)
 	detach_some(&detaching);
 	for (size_t i = 0; i < started; i++)
 		pthread_join(threads[i], NULL);
-	free(d->links);
+	free(d->held);
 	*d = (struct detachment){};
 }
 

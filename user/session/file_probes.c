@@ -122,7 +122,7 @@ static void add_library(const struct session *s, const struct mapped_file *file,
 			struct probe_list *sets)
 {
 	/* Collectives are many: attached one by one, each costs a tenth of a second when detaching. */
-	bool natives = s->selftest.backend == ATTACH_MULTI;
+	bool natives = s->selftest.attacher.backend != ATTACH_PERF;
 	char path[PATH_MAX];
 	const char *dir = natives ? kept__dir(path, sizeof(path)) : NULL;
 	int missing = 0;

@@ -68,15 +68,14 @@ int gpu_probes__new(struct session *s)
 		return -ENOMEM;
 	if (s->options.gpu == SESSION_GPU_OFF)
 		return 0;
-	if (s->selftest.backend != ATTACH_PERF)
+	if (s->selftest.attacher.backend != ATTACH_PERF)
 		return map_table(s);
 	if (s->options.gpu == SESSION_GPU_AUTO) {
-		session__note(s, "this kernel attaches probes one by one (6.10 or later does not): calls of CUDA were "
-				 "not counted");
+		session__note(s, "this kernel attaches probes one by one: calls of CUDA were not counted; to have "
+				 "them, " PROBES_TOGETHER);
 		return 0;
 	}
-	log__error("record without --gpu, or on Linux 6.10 or later",
-		   "this kernel attaches probes one by one, and the functions of CUDA have hundreds");
+	log__error(PROBES_TOGETHER, "this kernel attaches probes one by one, and the functions of CUDA have hundreds");
 	return -EOPNOTSUPP;
 }
 
@@ -116,7 +115,7 @@ bool gpu_probes__holds(struct session *s, const struct mapped_file *file)
 {
 	struct looked_at *files = s->gpu->files.items, *f;
 
-	if (s->selftest.backend == ATTACH_PERF)
+	if (s->selftest.attacher.backend == ATTACH_PERF)
 		return false;
 	if (s->options.gpu == SESSION_GPU_OFF)
 		return cuda__is_library(file->path);
@@ -341,7 +340,7 @@ int gpu_probes__snapshot(struct session *s)
 
 void gpu_probes__say_missing(const struct session *s, const struct target *t)
 {
-	if (s->options.gpu != SESSION_GPU_OFF && !t->gpu.seen && s->selftest.backend != ATTACH_PERF)
+	if (s->options.gpu != SESSION_GPU_OFF && !t->gpu.seen && s->selftest.attacher.backend != ATTACH_PERF)
 		log__warn(NULL, "process %d has mapped nothing of CUDA (yet): it is looked for each second",
 			  t->process.pid);
 }
@@ -351,7 +350,7 @@ void gpu_probes__note(struct session *s)
 	for (size_t i = 0; s->options.gpu != SESSION_GPU_OFF && i < s->target_cnt; i++) {
 		const struct target *t = s->targets[i];
 
-		if (t->role == ROLE_MAIN && !t->gpu.seen && s->selftest.backend != ATTACH_PERF)
+		if (t->role == ROLE_MAIN && !t->gpu.seen && s->selftest.attacher.backend != ATTACH_PERF)
 			session__note(s, "process %d had no functions of CUDA mapped: nothing is known of its GPU",
 				      t->process.pid);
 	}

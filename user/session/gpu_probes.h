@@ -10,8 +10,8 @@
 #include "state.h"
 
 /*
- * Prepares, after the programs are loaded. 0 or -errno, after a message: -EOPNOTSUPP --gpu was asked for, and this kernel
- * attaches probes one by one.
+ * Prepares, after the programs are loaded. 0 or -errno, after a message: -EOPNOTSUPP --gpu uprobe was asked for, and
+ * this kernel attaches probes one by one.
  */
 int gpu_probes__new(struct session *s);
 void gpu_probes__free(struct session *s);

@@ -48,9 +48,8 @@ int op_probes__new(struct session *s)
 {
 	if (!s->options.ops)
 		return 0;
-	if (s->selftest.backend == ATTACH_PERF) {
-		log__error("record without --ops, or on Linux 6.10 or later",
-			   "this kernel attaches probes one by one, and operators have thousands");
+	if (s->selftest.attacher.backend == ATTACH_PERF) {
+		log__error(PROBES_TOGETHER, "this kernel attaches probes one by one, and operators have thousands");
 		return -EOPNOTSUPP;
 	}
 	s->ops = calloc(1, sizeof(*s->ops));
@@ -90,7 +89,7 @@ static int arm(struct session *s, uint32_t slot)
 
 	for (int link = 0; link < LINK__COUNT; link++)
 		for (size_t i = 0; i < t->library_cnt && !err; i++)
-			err = attachment__new(programs[link], s->selftest.backend, t->target->process.pid,
+			err = attachment__new(programs[link], &s->selftest.attacher, t->target->process.pid,
 					      &t->libraries[i].lists[link], &t->libraries[i].links[link]);
 	if (err)
 		disarm(s->ops, slot);
@@ -271,7 +270,7 @@ static struct op_library *add_library(struct op_target *t, const struct mapped_f
 	struct op_library *library = &t->libraries[t->library_cnt++];
 
 	for (int link = 0; link < LINK__COUNT; link++)
-		snprintf(library->lists[link].path, sizeof(library->lists[link].path), "%s", file->open_path);
+		probe_list__set_file(&library->lists[link], file);
 	return library;
 }
 
@@ -466,7 +465,7 @@ static void sweep(struct session *s, uint32_t slot, uint64_t now)
 		for (int link = 0; link < LINK__COUNT; link++) {
 			struct attachment *attachment;
 
-			attachment__new(s->skel->progs.op_exit, s->selftest.backend, getpid(),
+			attachment__new(s->skel->progs.op_exit, &s->selftest.attacher, getpid(),
 					&t->libraries[i].lists[link], &attachment);
 			attachment__free_all(&attachment, 1);
 		}

@@ -10,14 +10,20 @@
 #include "../target/elf.h"
 #include "../target/sites.h"
 
+struct mapped_file;
+
 struct probe_list {
 	char path[PATH_MAX]; /* openable from here */
+	uint64_t dev, inode; /* of the file, as /proc/PID/maps has them */
+	uint32_t number;     /* trace_events.c's; 0: none yet */
 	size_t cnt, room;
 	unsigned long *offsets; /* in the file */
 	uint64_t *cookies;
 };
 
 void probe_list__release(struct probe_list *list); /* accepts a zeroed struct */
+/* The file that it is of, as that process has it mapped. */
+void probe_list__set_file(struct probe_list *list, const struct mapped_file *file);
 /* One probe. 0 or -ENOMEM. */
 int probe_list__add(struct probe_list *list, uint64_t offset, uint64_t cookie);
 /* One probe at a site, whose depth goes into the cookie. 0 or -ENOMEM. */

@@ -12,6 +12,7 @@
 #include "../../include/probes.h"
 #include "../../include/records.h"
 #include "stepflame.skel.h"
+#include "trace_events.h"
 
 _Static_assert(sizeof(((struct program_knobs *)0)->fixed_names) == 8 * FIXED_NAMES, "room for every fixed name");
 
@@ -79,6 +80,14 @@ static void leave_syscalls_out(struct stepflame_bpf *skel)
 	bpf_map__set_max_entries(skel->maps.file_rows, 1);
 }
 
+static void unset_attach_types(struct stepflame_bpf *skel)
+{
+	struct bpf_program *program;
+
+	bpf_object__for_each_program(program, skel->obj) if (bpf_program__type(program) == BPF_PROG_TYPE_KPROBE)
+		bpf_program__set_expected_attach_type(program, 0);
+}
+
 /*
  * The kernel looks at the attach type when it loads or when it attaches, by version: for perf uprobes it must be 0
  * (6.12 refuses others), for uprobe_multi what the section name says. So each way is tried whole.
@@ -128,10 +137,12 @@ static int load(const struct program_knobs *knobs, enum attach_backend backend, 
 		bpf_map__set_max_entries(skel->maps.paths, 1);
 	if (!knobs || !(knobs->frequency || knobs->exact || knobs->stacks || knobs->modules))
 		bpf_map__set_max_entries(skel->maps.codes, 1);
-	if (backend == ATTACH_PERF) {
-		bpf_program__set_expected_attach_type(skel->progs.probe, 0);
-		bpf_program__set_expected_attach_type(skel->progs.exact, 0);
-	}
+	if (backend == ATTACH_EVENTS)
+		skel->rodata->cookies_by_place = 1;
+	else
+		bpf_map__set_max_entries(skel->maps.probe_cookies, 1);
+	if (backend != ATTACH_MULTI)
+		unset_attach_types(skel);
 	err = stepflame_bpf__load(skel);
 	if (!err)
 		err = selftest__run(skel, backend, selftest);
@@ -144,13 +155,24 @@ static int load(const struct program_knobs *knobs, enum attach_backend backend, 
 
 int programs__load(const struct program_knobs *knobs, struct stepflame_bpf **out, struct selftest *selftest)
 {
-	int err;
+	static const struct {
+		enum attach_backend backend;
+		const char *name;
+	} ways[] = {{ATTACH_MULTI, "multi"}, {ATTACH_EVENTS, "events"}, {ATTACH_PERF, "perf"}};
+	const char *only = getenv("STEPFLAME_PROBES"); /* for tests */
+	int err = -EOPNOTSUPP;
 
 	libbpf_set_print(print);
 	*out = NULL;
-	err = load(knobs, ATTACH_MULTI, out, selftest);
-	if (err && err != -EPERM)
-		err = load(knobs, ATTACH_PERF, out, selftest);
+	for (size_t i = 0; i < sizeof(ways) / sizeof(*ways) && err && err != -EPERM; i++) {
+		if (only && strcmp(only, ways[i].name))
+			continue;
+		if (ways[i].backend == ATTACH_EVENTS && !trace_events__work())
+			continue;
+		err = load(knobs, ways[i].backend, out, selftest);
+	}
+	if (!err && selftest->attacher.backend == ATTACH_EVENTS)
+		trace_events__tidy();
 	if (!err)
 		return 0;
 	/* The verifier says EACCES too; to root it cannot mean permission. */

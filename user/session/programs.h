@@ -27,8 +27,8 @@ struct program_knobs {
 };
 
 /*
- * Opens, loads and tests the programs: for uprobe_multi links, or else for perf uprobes (kernels before 6.10). *out is
- * to be destroyed with stepflame_bpf__destroy. knobs may be NULL. 0 or -errno: -EPERM no permission, -EOPNOTSUPP this
+ * Opens, loads and tests the programs: for uprobe_multi links, or else (kernels before 6.10) for events of
+ * tracefs, or else for perf uprobes. *out is to be destroyed with stepflame_bpf__destroy. knobs may be NULL. 0 or -errno: -EPERM no permission, -EOPNOTSUPP this
  * kernel cannot.
  */
 int programs__load(const struct program_knobs *knobs, struct stepflame_bpf **out, struct selftest *selftest);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "../../include/probes.h"
+#include "../target/process.h"
 #include "stepflame.skel.h"
 
 #define CALLS      250
@@ -38,6 +39,17 @@ static int find_offset(struct dl_phdr_info *info, size_t size, void *ctx)
 			*offset = vaddr - p->p_vaddr + p->p_offset;
 	}
 	return 1; /* the first object is the program itself */
+}
+
+static int find_file(const struct mapping *map, void *ctx)
+{
+	struct probe_list *list = ctx;
+
+	if ((uint64_t)selftest_target - map->start >= map->end - map->start)
+		return 0;
+	list->dev = map->dev;
+	list->inode = map->inode;
+	return 1;
 }
 
 static uint64_t now_ns(void)
@@ -91,7 +103,7 @@ uint64_t selftest__call_ns(void)
 	return median_ns(call_kernel);
 }
 
-static int count_calls(struct stepflame_bpf *skel, enum attach_backend backend, const struct probe_list *list,
+static int count_calls(struct stepflame_bpf *skel, struct attacher *attacher, struct probe_list *list,
 		       struct selftest *out)
 {
 	struct attachment *attachment;
@@ -100,8 +112,7 @@ static int count_calls(struct stepflame_bpf *skel, enum attach_backend backend, 
 	int err;
 
 	call_target(&free_ns);
-	err = attachment__new(skel->progs.probe, backend, getpid(), list, &attachment);
-
+	err = attachment__new(skel->progs.probe, attacher, getpid(), list, &attachment);
 	if (err)
 		return err;
 	skel->bss->test_hits = 0;
@@ -114,18 +125,20 @@ static int count_calls(struct stepflame_bpf *skel, enum attach_backend backend, 
 	if (skel->bss->test_hits != CALLS)
 		return -EOPNOTSUPP;
 	*out = (struct selftest){
-		.backend = backend, .hit_ns = ns > free_ns ? ns - free_ns : 0, .pid_level = skel->bss->test_level};
+		.attacher = *attacher, .hit_ns = ns > free_ns ? ns - free_ns : 0, .pid_level = skel->bss->test_level};
 	return 0;
 }
 
 int selftest__run(struct stepflame_bpf *skel, enum attach_backend backend, struct selftest *out)
 {
+	struct attacher attacher = {.backend = backend, .cookies_fd = bpf_map__fd(skel->maps.probe_cookies)};
 	struct probe_list list = {.path = "/proc/self/exe"};
 	uint64_t offset = 0;
 	int err;
 
 	dl_iterate_phdr(find_offset, &offset);
-	err = probe_list__add(&list, offset, COOKIE(PROBE_TEST, 0, 0, 0)) ?: count_calls(skel, backend, &list, out);
+	process__each_mapping(getpid(), find_file, &list);
+	err = probe_list__add(&list, offset, COOKIE(PROBE_TEST, 0, 0, 0)) ?: count_calls(skel, &attacher, &list, out);
 	probe_list__release(&list);
 	return err;
 }

@@ -10,7 +10,7 @@
 struct stepflame_bpf;
 
 struct selftest {
-	enum attach_backend backend;
+	struct attacher attacher;
 	uint64_t hit_ns;    /* of a probe on an emulated instruction, without the program's work */
 	uint32_t pid_level; /* of our pid namespace */
 };

@@ -230,10 +230,9 @@ static int load(struct session *s)
 	err = programs__load(&knobs, &s->skel, &s->selftest);
 	if (!err) {
 		s->skel->bss->pid_level = s->selftest.pid_level;
-		if (s->selftest.backend == ATTACH_PERF)
-			log__warn(NULL,
-				  "this kernel has no uprobe_multi that filters by process (6.10 or later has): probes "
-				  "are attached one by one, none on collectives and waits for the GPU");
+		if (s->selftest.attacher.backend == ATTACH_PERF)
+			log__warn(PROBES_TOGETHER, "this kernel attaches probes one by one: none are on collectives, "
+						   "operators and calls of CUDA");
 		err = stepflame_bpf__attach(s->skel);
 		s->call_ns = s->options.syscalls ? selftest__call_ns() : 0;
 		s->call_ns = s->call_ns > call_ns ? s->call_ns - call_ns : 0;

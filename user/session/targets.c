@@ -160,8 +160,7 @@ static struct bpf_program *program_of(const struct session *s, enum probe_set se
 }
 
 /* Attaches those sets that are not. */
-static int attach_sets(struct session *s, struct target *t, const struct file_probes *probes,
-		       struct attached_file *file)
+static int attach_sets(struct session *s, struct target *t, struct file_probes *probes, struct attached_file *file)
 {
 	struct proc_order order = {.what = ORDER_FETCHES, .pid = t->process.pid};
 	int err = 0;
@@ -169,7 +168,7 @@ static int attach_sets(struct session *s, struct target *t, const struct file_pr
 	for (int i = 0; i < PROBES__COUNT && !err; i++) {
 		if (file->sets[i] || (i == PROBES_LATE && !t->lightning) || (i == PROBES_NVTX && t->nvtx.aside))
 			continue;
-		err = attachment__new(program_of(s, i), s->selftest.backend, t->process.pid, &probes->sets[i],
+		err = attachment__new(program_of(s, i), &s->selftest.attacher, t->process.pid, &probes->sets[i],
 				      &file->sets[i]);
 		if (!err && i == PROBES_LATE && file->sets[i])
 			err = programs__order(s->skel, &order);
@@ -210,7 +209,7 @@ static int attach_file(struct session *s, struct target *t, const struct mapped_
 	*files = (struct attached_file){.dev = file->dev, .inode = file->inode};
 	/* The path is the process's own: another one that shared the file may be gone. */
 	for (int i = 0; i < PROBES__COUNT; i++)
-		snprintf(probes->sets[i].path, sizeof(probes->sets[i].path), "%s", file->open_path);
+		probe_list__set_file(&probes->sets[i], file);
 	err = attach_sets(s, t, probes, files);
 	if (err)
 		attachment__free_all(files->sets, PROBES__COUNT);

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* By the text files of tracefs. No state of ours: an event's name has our pid and its number. */
+#include "trace_events.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/perf_event.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define GROUP      "stepflame"
+#define LINE_BYTES 128
+
+static const char *directory(void)
+{
+	static const char *const places[] = {"/sys/kernel/tracing", "/sys/kernel/debug/tracing"};
+	char path[64];
+
+	for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++) {
+		snprintf(path, sizeof(path), "%s/uprobe_events", places[i]);
+		if (!access(path, R_OK | W_OK))
+			return places[i];
+	}
+	return NULL;
+}
+
+bool trace_events__work(void)
+{
+	return directory();
+}
+
+/* Never with O_TRUNC, which would remove everybody's. */
+static int open_events(int flags)
+{
+	const char *dir = directory();
+	char path[64];
+	int fd;
+
+	if (!dir)
+		return -ENOENT;
+	snprintf(path, sizeof(path), "%s/uprobe_events", dir);
+	fd = open(path, flags | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
+/* Whole lines, which the kernel takes one after the other. */
+static int tell(const char *text, size_t size)
+{
+	int fd = open_events(O_WRONLY | O_APPEND), err = fd < 0 ? fd : 0;
+
+	while (!err && size) {
+		ssize_t written = write(fd, text, size);
+
+		if (written <= 0)
+			err = written ? -errno : -EIO;
+		else
+			text += written, size -= written;
+	}
+	if (fd >= 0)
+		close(fd);
+	return err;
+}
+
+static int read_id(uint32_t number)
+{
+	char path[128];
+	int id = -EIO;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/events/" GROUP "/p%d_%u/id", directory() ?: "", getpid(), number);
+	f = fopen(path, "re");
+	if (!f)
+		return -errno;
+	if (fscanf(f, "%d", &id) != 1)
+		id = -EIO;
+	fclose(f);
+	return id;
+}
+
+int trace_event__make(uint32_t number, int fd, const uint64_t *offsets, size_t cnt)
+{
+	char *text = malloc(cnt * LINE_BYTES + 1);
+	size_t size = 0;
+	int err;
+
+	if (!text)
+		return -ENOMEM;
+	for (size_t i = 0; i < cnt; i++)
+		size += snprintf(text + size, LINE_BYTES, "p:" GROUP "/p%d_%u /proc/self/fd/%d:0x%" PRIx64 "\n",
+				 getpid(), number, fd, offsets[i]);
+	err = tell(text, size);
+	free(text);
+	if (!err)
+		err = read_id(number);
+	if (err < 0)
+		trace_event__remove(number);
+	return err;
+}
+
+void trace_event__remove(uint32_t number)
+{
+	char line[LINE_BYTES];
+
+	tell(line, snprintf(line, sizeof(line), "-:" GROUP "/p%d_%u\n", getpid(), number));
+}
+
+void trace_events__tidy(void)
+{
+	int fd = open_events(O_RDONLY), pid, last_pid = 0;
+	FILE *f = fd < 0 ? NULL : fdopen(fd, "r");
+	uint32_t number, last_number = 0;
+	char *line = NULL;
+	size_t room = 0;
+
+	while (f && getline(&line, &room, f) > 0) {
+		char order[LINE_BYTES];
+
+		if (sscanf(line, "p:" GROUP "/p%d_%u ", &pid, &number) != 2 || pid <= 0 ||
+		    (pid == last_pid && number == last_number) || !kill(pid, 0) || errno != ESRCH)
+			continue;
+		last_pid = pid;
+		last_number = number;
+		tell(order, snprintf(order, sizeof(order), "-:" GROUP "/p%d_%u\n", pid, number));
+	}
+	free(line);
+	if (f)
+		fclose(f);
+}
+
+int trace_event__open(int id, pid_t pid)
+{
+	struct perf_event_attr attr = {
+		.type = PERF_TYPE_TRACEPOINT,
+		.size = sizeof(attr),
+		.config = id,
+	};
+	int fd = syscall(SYS_perf_event_open, &attr, pid, -1, -1, PERF_FLAG_FD_CLOEXEC);
+
+	return fd < 0 ? -errno : fd;
+}
