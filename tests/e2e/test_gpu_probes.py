@@ -5,7 +5,9 @@ import collections
 import json
 import os
 import re
+import shlex
 import struct
+import subprocess
 import zlib
 from pathlib import Path
 
@@ -20,6 +22,31 @@ pytestmark = [helpers.needs_bpf, gpu.needs_doubles]
 PER_CALL = 60e-6
 
 APIS = ["", *re.findall(r"X\((\w+), [A-Z_]+, \d, \d, \d, [A-Z]+\)", (helpers.ROOT / "include" / "gpu.h").read_text())]
+
+
+EVENTS = "/sys/kernel/tracing/uprobe_events"
+MOUNTED = 'test -e %s || mount -t tracefs tracefs /sys/kernel/tracing && exec "$@"' % EVENTS
+WITH_TRACEFS = ["unshare", "-m", "sh", "-c", MOUNTED, "sh"]
+
+
+@pytest.fixture(params=["", "events"])
+def way(request, tmp_path, monkeypatch):
+    """How probes are attached: as this kernel does it, and as those before 6.10 do."""
+    if not request.param:
+        return
+    if subprocess.run([*WITH_TRACEFS, "test", "-w", EVENTS]).returncode:
+        pytest.skip("tracefs cannot be mounted")
+    program = tmp_path / "stepflame"
+    program.write_text("#!/bin/sh\nexec %s %s \"$@\"\n" % (shlex.join(WITH_TRACEFS), helpers.STEPFLAME))
+    program.chmod(0o755)
+    monkeypatch.setattr(helpers, "STEPFLAME", str(program))
+    monkeypatch.setenv("STEPFLAME_PROBES", request.param)
+
+
+def events():
+    """Those of stepflame in tracefs, by name."""
+    said = subprocess.run([*WITH_TRACEFS, "cat", EVENTS], capture_output=True, text=True)
+    return set(re.findall(r"^p:stepflame/(\w+) ", said.stdout, re.M))
 
 
 class Recorded:
@@ -113,7 +140,7 @@ def has_rows(file):
 
 
 @pytest.mark.parametrize("program", ["calls", "calls-static"])
-def test_threads(gpu_jobs, program):
+def test_threads(gpu_jobs, program, way):
     """Four threads, as fast as they can; the runtime in a library, or in the program itself."""
     job, record = run(gpu_jobs, "threads", program)
     found, truth, delayed = ended(job, record)
@@ -144,7 +171,7 @@ def test_never_called(gpu_jobs):
     assert [tier for tier, _ in found.tiers.values()] == [1]
 
 
-def test_fork(gpu_jobs):
+def test_fork(gpu_jobs, way):
     """A child that was forked when calls had been made. Its own fail, and so are not logged with what they are about."""
     job, record = run(gpu_jobs, "fork")
     found, truth, delayed = ended(job, record)
@@ -161,6 +188,21 @@ def test_fork(gpu_jobs):
     check(*by_name, delayed)
 
 
+@pytest.mark.parametrize("way", ["events"], indirect=True)
+def test_killed_with_events(bench, gpu_jobs, way):
+    """The definitions that are left do nothing, and the next one takes them away; its own are gone as it ends."""
+    job = gpu_jobs.train("idle", program="calls").until_ready()
+    first = bench.record("-p", job.pid, "--gpu", "uprobe").until_armed()
+    of_first = {name for name in events() if name.startswith("p%d_" % first.pid)}
+    assert len(of_first) >= 6  # ends and beginnings of three files
+    first.popen.kill()
+    first.wait()
+    assert of_first <= events()
+    second = bench.record("-p", job.pid, "--gpu", "uprobe", "-d", "200ms")
+    assert second.wait() == helpers.OK, second.what()
+    assert not {name for name in events() if name.startswith(("p%d_" % first.pid, "p%d_" % second.pid))}
+
+
 def test_left_by_longjmp(gpu_jobs):
     """The calls that are left are counted; those behind them are whole."""
     found, truth, delayed = ended(*run(gpu_jobs, "longjmp"))
@@ -168,7 +210,7 @@ def test_left_by_longjmp(gpu_jobs):
     assert found.sums()["cudaEventQuery", 0][0] == 100
 
 
-def test_detached_in_the_middle(bench, gpu_jobs):
+def test_detached_in_the_middle(bench, gpu_jobs, way):
     """Attached and detached again and again while calls are made; nothing is logged, for it to make more of them."""
     job = gpu_jobs.train("forever", program="calls", GPU_DOUBLE_LOG="").until_ready()
     job.release()

@@ -112,20 +112,21 @@ static void *work(void *ctx)
 	struct window *window = &inject.window;
 	uint32_t *word = &window->ring->control->wanted, wanted, acted = 0;
 	struct pulse pulse = {0};
-	bool exits = false;
+	bool exits = false, open = false; /* the window may be ended by the thread that exits */
 
 	prctl(PR_SET_NAME, GPU_RING_NAME);
 	while (!exits) {
 		wanted = __atomic_load_n(word, __ATOMIC_ACQUIRE);
 		if (wanted == acted)
-			syscall(SYS_futex, word, FUTEX_WAIT, wanted, window->open ? &tick : NULL, NULL, 0);
+			syscall(SYS_futex, word, FUTEX_WAIT, wanted, open ? &tick : NULL, NULL, 0);
 		wanted = __atomic_load_n(word, __ATOMIC_ACQUIRE);
-		if (wanted == acted && !window->open)
+		if (wanted == acted && !open)
 			continue;
 		pthread_mutex_lock(&inject.busy);
 		exits = inject.exits;
 		if (!exits)
 			attend(window, wanted, &acted, &pulse);
+		open = window->open;
 		pthread_mutex_unlock(&inject.busy);
 	}
 	return NULL;
