@@ -109,27 +109,31 @@ void trace_event__remove(uint32_t number)
 	tell(line, snprintf(line, sizeof(line), "-:" GROUP "/p%d_%u\n", getpid(), number));
 }
 
+/* All before any is removed: what is removed moves what has not been read yet. */
 void trace_events__tidy(void)
 {
 	int fd = open_events(O_RDONLY), pid, last_pid = 0;
 	FILE *f = fd < 0 ? NULL : fdopen(fd, "r");
 	uint32_t number, last_number = 0;
-	char *line = NULL;
-	size_t room = 0;
+	char *line = NULL, *orders = NULL;
+	size_t room = 0, size = 0;
+	FILE *out = f ? open_memstream(&orders, &size) : NULL;
 
-	while (f && getline(&line, &room, f) > 0) {
-		char order[LINE_BYTES];
-
+	while (out && getline(&line, &room, f) > 0) {
 		if (sscanf(line, "p:" GROUP "/p%d_%u ", &pid, &number) != 2 || pid <= 0 ||
 		    (pid == last_pid && number == last_number) || !kill(pid, 0) || errno != ESRCH)
 			continue;
 		last_pid = pid;
 		last_number = number;
-		tell(order, snprintf(order, sizeof(order), "-:" GROUP "/p%d_%u\n", pid, number));
+		fprintf(out, "-:" GROUP "/p%d_%u\n", pid, number);
 	}
 	free(line);
 	if (f)
 		fclose(f);
+	if (out && !fclose(out))
+		for (char *at = orders, *end; (end = strchr(at, '\n')); at = end + 1)
+			tell(at, end + 1 - at);
+	free(orders);
 }
 
 int trace_event__open(int id, pid_t pid)
