@@ -208,33 +208,56 @@ __weak __noinline int nvtx__pop(struct thread *t, const struct proc *proc, u32 p
 	return 0;
 }
 
+/* The name that a push is called with; 0: not known. */
+__weak __noinline u64 nvtx__name(struct name_buffer *b, u32 call, u64 argument)
+{
+	u64 name;
+
+	if (!b)
+		return 0;
+	if (call == NVTX_PUSH_A)
+		name = nvtx__read(b, NVTX_MESSAGE_ASCII, argument);
+	else if (call == NVTX_PUSH_W)
+		name = nvtx__read(b, NVTX_MESSAGE_UNICODE, argument);
+	else
+		name = nvtx__read_message(b, argument);
+	return nvtx__settle(b, name);
+}
+
+#define NVTX_MORE 4 /* calls at one place */
+
 static __always_inline void on_nvtx(struct pt_regs *ctx, struct task_struct *task, struct proc *proc, u32 pid, u32 fn)
 {
 	const struct nvtx_site *site = bpf_map_lookup_elem(&nvtx_sites, &fn);
-	u64 first, second, name;
 	struct thread *t;
-	u32 call;
+	u64 pointer;
 
 	__sync_fetch_and_add(&proc->range_hits, 1);
 	if (!site)
 		return;
-	if (site->pointer < NVTX_BASE_SITE && nvtx__register(ctx, site->pointer) == ctx->ip + site->init)
+	pointer = nvtx__register(ctx, site->pointer);
+	if (site->init && pointer == ctx->ip + site->init)
 		return;
 	t = thread__enter(task, ctx->sp);
 	if (!t)
 		return;
-	call = site->call;
-	first = nvtx__value(ctx, &site->argument[0]);
-	if (call == NVTX_POP || call == NVTX_DOMAIN_POP) {
-		nvtx__pop(t, proc, pid, call == NVTX_POP ? 0 : first);
-		return;
+	for (u32 n = 0; n < NVTX_MORE; n++) {
+		u64 first = nvtx__value(ctx, &site->argument[0]), second = nvtx__value(ctx, &site->argument[1]);
+		u32 call = site->call;
+
+		if (call == NVTX_POP || call == NVTX_DOMAIN_POP)
+			nvtx__pop(t, proc, pid, call == NVTX_POP ? 0 : first);
+		else if (call == NVTX_DOMAIN_PUSH_EX)
+			nvtx__push(t, first, nvtx__name(&t->names, call, second));
+		else
+			nvtx__push(t, 0, nvtx__name(&t->names, call, first));
+		if (pointer || !site->more)
+			break;
+		fn++;
+		site = bpf_map_lookup_elem(&nvtx_sites, &fn);
+		if (!site)
+			break;
 	}
-	second = nvtx__value(ctx, &site->argument[1]);
-	if (call == NVTX_PUSH_A || call == NVTX_PUSH_W)
-		name = nvtx__read(&t->names, call == NVTX_PUSH_A ? NVTX_MESSAGE_ASCII : NVTX_MESSAGE_UNICODE, first);
-	else
-		name = nvtx__read_message(&t->names, call == NVTX_PUSH_EX ? first : second);
-	nvtx__push(t, call == NVTX_DOMAIN_PUSH_EX ? first : 0, nvtx__settle(&t->names, name));
 }
 
 #endif

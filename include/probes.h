@@ -125,13 +125,18 @@ struct nvtx_value {
 };
 
 struct nvtx_site {
-	__u8 call; /* enum nvtx_call */
+	__u8 call;    /* enum nvtx_call */
+	__u8 pointer; /* the register that holds the pointer, or NVTX_BASE_NONE */
 	/*
-	 * The register that holds the pointer, or NVTX_BASE_NONE. At the first call it leads to a function that, when it
-	 * has looked for a tool, comes to the same place again: at the address of the probe + init. That is no call.
+	 * Where the pointer is NULL compilers leave out the checks of calls that follow at once: then the site behind this
+	 * one in the map is such a call, which has no probe of its own.
 	 */
-	__u8 pointer;
-	__u16 pad;
+	__u8 more;
+	__u8 pad;
+	/*
+	 * At the first call the pointer leads to a function that, when it has looked for a tool, comes to the same place
+	 * again: at the address of the probe + init. That is no call. 0: it does not.
+	 */
 	__s32 init;
 	struct nvtx_value argument[2];
 };

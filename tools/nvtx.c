@@ -34,6 +34,7 @@ static int print(const char *path)
 		printf("%#8" PRIx64 "  %u  r%u%+d", p->offset, p->site.call, p->site.pointer, p->site.init);
 		print_value(&p->site.argument[0]);
 		print_value(&p->site.argument[1]);
+		printf("%s", p->site.more ? "  and" : "");
 		putchar('\n');
 	}
 	printf("%s: %zu places, %zu not understood\n", path, places.cnt, missed);

@@ -124,12 +124,15 @@ def has_package():
 @pytest.mark.skipif(not has_package(), reason="PyPI's package nvtx is not there: tools/setup.sh python --readers")
 @pytest.mark.parametrize("tooled", [False, True], ids=["no tool", "a tool"])
 def test_package(bench, tooled):
-    """Its ranges are seen, and have no name: they are counted, and disturb nothing."""
+    """
+    With a tool its ranges are seen, and have no name: they are counted, and disturb nothing. Without one the package
+    pushes none.
+    """
     env = tool(bench.directory) if tooled else {}
     record, truth = bench.recorded("nvtx_package.py", env=env)
     found = helpers.report(record.file)
     assert {name: row["count"] for name, row in rows_of(found).items()} == {"around": 50}
-    assert found["lost"] == {"nvtx_unnamed": 200}
+    assert found["lost"] == ({"nvtx_unnamed": 200} if tooled else {})
     if tooled:
         log, left, none = read_log(bench.directory, truth["pid"])
         counts = {name: count for name, (count, _) in log.items()}
@@ -158,8 +161,8 @@ def test_options(bench):
     """What works on labels works on ranges."""
     record, truth = bench.recorded("nvtx_torch.py", options=("--step-at", "step", "--ops", "--timeline"))
     steps = helpers.report(record.file, "--steps")
-    assert steps["window"]["step_rule"] == "--step-at"
-    assert len(steps["steps"]) >= 60 - 1
+    assert steps["window"]["step_rule"] == "step_at"
+    assert steps["window"]["steps"] == 2 * 60
     only = helpers.actions(helpers.report(record.file, "--action", "in the label"))
     assert only["in the label"]["count"] == 120
     folded = helpers.stepflame("flame", record.file, "--folded")

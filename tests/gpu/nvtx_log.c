@@ -188,8 +188,7 @@ EXPORT int InitializeInjectionNvtx2(NvtxGetExportTableFunc_t get_table)
 	NvtxFunctionTable table;
 	unsigned size;
 
-	if (!getenv("NVTX_LOG") || !callbacks ||
-	    !callbacks->GetModuleFunctionTable(NVTX_CB_MODULE_CORE, &table, &size))
+	if (!getenv("NVTX_LOG") || !callbacks || !callbacks->GetModuleFunctionTable(NVTX_CB_MODULE_CORE, &table, &size))
 		return 0;
 	set(table, size, NVTX_CBID_CORE_RangePushA, (NvtxFunctionPointer)range_push_a);
 	set(table, size, NVTX_CBID_CORE_RangePushW, (NvtxFunctionPointer)range_push_w);

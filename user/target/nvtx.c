@@ -165,25 +165,27 @@ static bool is_known(struct nvtx_value value)
 }
 
 /* What BPF needs is known. Attributes that are written behind the jump are not there yet. */
-static bool is_told(enum nvtx_call call, const struct nvtx_code *code)
+static bool is_told(enum nvtx_call call, const struct nvtx_arguments *a)
 {
 	switch (call) {
 	case NVTX_PUSH_A:
 	case NVTX_PUSH_W:
 	case NVTX_DOMAIN_POP:
-		return is_known(code->argument[0]);
+		return is_known(a->value[0]);
 	case NVTX_PUSH_EX:
-		return is_known(code->argument[0]) && !code->stores;
+		return is_known(a->value[0]) && !a->stores;
 	case NVTX_DOMAIN_PUSH_EX:
-		return is_known(code->argument[0]) && is_known(code->argument[1]) && !code->stores;
+		return is_known(a->value[0]) && is_known(a->value[1]) && !a->stores;
 	default:
 		return true;
 	}
 }
 
-static int add_place(struct search *s, const struct nvtx_place *place)
+/* `place` and those that it has more, one behind the other. */
+static int add_places(struct search *s, const struct nvtx_place *place)
 {
 	struct nvtx_place *known = s->places->items;
+	bool more = true;
 
 	for (size_t i = 0; i < s->places->cnt; i++) {
 		if (known[i].offset != place->offset)
@@ -193,43 +195,58 @@ static int add_place(struct search *s, const struct nvtx_place *place)
 			known[i].site.call = NVTX__COUNT;
 		return 0;
 	}
-	known = array__add(s->places, sizeof(*known));
-	if (!known)
-		return -ENOMEM;
-	*known = *place;
+	for (; more; place++) {
+		known = array__add(s->places, sizeof(*known));
+		if (!known)
+			return -ENOMEM;
+		*known = *place;
+		more = place->site.more;
+	}
 	return 0;
 }
 
 static void drop_ambiguous(struct search *s)
 {
 	struct nvtx_place *place = s->places->items;
+	bool follows = false, drop = false;
 	size_t cnt = 0;
 
 	for (size_t i = 0; i < s->places->cnt; i++) {
-		if (place[i].site.call == NVTX__COUNT)
-			++*s->missed;
-		else
+		if (!follows) {
+			drop = place[i].site.call == NVTX__COUNT;
+			*s->missed += drop;
+		}
+		follows = place[i].site.more;
+		if (!drop)
 			place[cnt++] = place[i];
 	}
 	s->places->cnt = cnt;
 }
 
-static int add_code(struct search *s, enum nvtx_call call, uint64_t init, bool comes_again,
-		    const struct nvtx_code *code)
+static int add_code(struct search *s, enum nvtx_call call, uint64_t init, const struct nvtx_code *code)
 {
-	struct nvtx_place place = {
-		.site = {.call = call,
-			 .pointer = comes_again ? code->pointer : NVTX_BASE_NONE,
-			 .init = comes_again ? (int64_t)(init - code->jump) : 0,
-			 .argument = {code->argument[0], code->argument[1]}},
-	};
+	struct nvtx_place place[NVTX_MERGED_MAX] = {0};
+	int64_t distance = (int64_t)(init - code->jump);
+	uint64_t offset = 0;
+	bool told = !elf__offset(s->elf, code->jump, &offset) && distance == (int32_t)distance;
 
-	if (!is_told(call, code) || elf__offset(s->elf, code->jump, &place.offset) ||
-	    (comes_again && place.site.init != (int64_t)(init - code->jump))) {
-		++*s->missed;
-		return 0;
+	for (uint8_t i = 0; i < code->cnt; i++) {
+		const struct nvtx_arguments *a = &code->call[i];
+
+		told = told && is_told(call, a);
+		place[i] = (struct nvtx_place){
+			.offset = offset,
+			.site = {.call = call,
+				 .pointer = code->pointer,
+				 .more = i + 1 < code->cnt,
+				 .init = i ? 0 : distance,
+				 .argument = {a->value[0], a->value[1]}},
+		};
 	}
-	return add_place(s, &place);
+	if (told)
+		return add_places(s, place);
+	++*s->missed;
+	return 0;
 }
 
 /* Whether an instruction begins there, by decoding its function from the start. */
@@ -273,7 +290,7 @@ static int add_use(struct search *s, uint64_t vaddr, uint64_t target)
 		return 0;
 	}
 	slot = find_slot(s, code.slot);
-	return slot ? add_code(s, slot->call, slot->init, true, &code) : 0;
+	return slot ? add_code(s, slot->call, slot->init, &code) : 0;
 }
 
 /* mov or lea, of a 64-bit register, relative to %rip: REX.W, 8b or 8d, ModRM 00 reg 101, disp32. */
@@ -318,10 +335,8 @@ static void settle_inits(struct search *s)
 	for (size_t i = 0; i < s->places->cnt; i++)
 		for (size_t k = 0; k < s->slots.cnt; k++)
 			if (slot[k].init_reads && !elf__vaddr(s->elf, place[i].offset, &vaddr) &&
-			    place[i].site.call == slot[k].call && vaddr + place[i].site.init == slot[k].init) {
-				place[i].site.pointer = NVTX_BASE_NONE;
+			    place[i].site.call == slot[k].call && vaddr + place[i].site.init == slot[k].init)
 				place[i].site.init = 0;
-			}
 }
 
 static bool has_place(const struct search *s, const struct function *f)
@@ -347,7 +362,7 @@ static int add_entry(struct search *s, const struct function *f)
 		return 0;
 	}
 	place.offset = sites.entry.offset;
-	return add_place(s, &place);
+	return add_places(s, &place);
 }
 
 /* Functions whose table has no symbol, or that are made in another way. */
@@ -364,7 +379,7 @@ static int add_functions(struct search *s)
 			continue;
 		if (!nvtx_code__read(&s->decoder, s->elf, f[i].start, &code) &&
 		    !elf__pointer(s->elf, code.slot, &init) && elf__is_code(s->elf, init))
-			err = add_code(s, f[i].call, init, true, &code);
+			err = add_code(s, f[i].call, init, &code);
 		else
 			err = add_entry(s, &f[i]);
 	}
@@ -399,8 +414,8 @@ int nvtx__find(const struct elf *elf, struct array *places, size_t *missed)
 
 bool nvtx__is_internal(const char *path)
 {
-	static const char *const files[] = {"libtorch_cuda", "libtorch_cpu", "libtorch_nvshmem", "libnccl",
-					     "libnvshmem",    "libcu"};
+	static const char *const files[] = {"libtorch_cuda", "libtorch_cpu", "libtorch_nvshmem",
+					    "libnccl",       "libnvshmem",   "libcu"};
 	const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
 
 	for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++)

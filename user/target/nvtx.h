@@ -18,6 +18,7 @@
 #include "../model/array.h"
 #include "elf.h"
 
+/* One whose site has `more` is followed by one that has no probe of its own. */
 struct nvtx_place {
 	uint64_t offset; /* of the jump, in the file */
 	struct nvtx_site site;

@@ -210,31 +210,41 @@ static int pointer_tested(const struct state *s)
 	return -1;
 }
 
-/* From vaddr to the jump. *next: where it goes on when the pointer is not NULL. */
-static int read_before(struct decoder *decoder, const struct elf *elf, uint64_t vaddr, struct nvtx_code *out,
-		       uint64_t *next)
+/* A conditional jump by whether a pointer is NULL. */
+struct check {
+	uint64_t jump, slot;
+	uint8_t pointer;
+	uint64_t null, other; /* where it goes on */
+};
+
+/* From vaddr straight to such a jump. */
+static int find_check(struct decoder *decoder, const struct elf *elf, uint64_t vaddr, struct state *s,
+		      struct check *out)
 {
 	struct flow_node node;
-	struct state s;
 
-	state__begin(&s);
-	for (int i = 0; i < BEFORE_MAX; i++, vaddr += node.size) {
+	for (int i = 0; i < BEFORE_MAX; i++) {
 		decoder__node(decoder, elf, vaddr, SIZE_MAX, &node);
 		if (node.kind == FLOW_BRANCH) {
 			unsigned id = decoder->insn->id;
-			int pointer = pointer_tested(&s);
+			int pointer = pointer_tested(s);
+			uint64_t next = vaddr + node.size;
 
 			if (pointer < 0 || !node.emulated || node.refused || (id != X86_INS_JE && id != X86_INS_JNE))
 				return -ENOENT;
-			out->slot = s.reg[pointer].disp;
-			out->pointer = pointer;
-			out->jump = vaddr;
-			*next = id == X86_INS_JE ? vaddr + node.size : node.target;
+			*out = (struct check){.jump = vaddr, .slot = s->reg[pointer].disp, .pointer = pointer};
+			out->null = id == X86_INS_JE ? node.target : next;
+			out->other = id == X86_INS_JE ? next : node.target;
 			return 0;
+		}
+		if (node.kind == FLOW_JUMP) {
+			vaddr = node.target;
+			continue;
 		}
 		if (node.kind != FLOW_PLAIN)
 			return -ENOENT;
-		follow(&s, decoder->handle, decoder->insn);
+		follow(s, decoder->handle, decoder->insn);
+		vaddr += node.size;
 	}
 	return -ENOENT;
 }
@@ -248,24 +258,43 @@ static struct nvtx_value value_for(struct value v, uint64_t site)
 	return (struct nvtx_value){.base = v.base, .loads = v.loads, .disp = disp};
 }
 
-/* From there to the call. */
-static int read_behind(struct decoder *decoder, const struct elf *elf, uint64_t vaddr, struct nvtx_code *out)
+/* What a call may change. */
+static void follow_call(struct state *s)
 {
-	struct flow_node node;
-	struct state s;
+	static const uint8_t kept[] = {3, RSP, 5, 12, 13, 14, 15}; /* %rbx, %rsp, %rbp, %r12 to %r15 */
+	struct value reg[REGISTERS];
 
-	state__begin(&s);
+	memcpy(reg, s->reg, sizeof(reg));
+	for (int i = 0; i < REGISTERS; i++)
+		s->reg[i] = unknown;
+	for (size_t i = 0; i < sizeof(kept); i++)
+		s->reg[kept[i]] = reg[kept[i]];
+	s->stores = true;
+	s->tested = TESTED_NONE;
+}
+
+/* From a check to its call. *next: behind it, 0 when it is the function's last. Values are those at `site`. */
+static int find_call(struct decoder *decoder, const struct elf *elf, const struct check *check, uint64_t site,
+		     struct state *s, struct nvtx_arguments *out, uint64_t *next)
+{
+	uint64_t vaddr = check->other;
+	struct flow_node node;
+
 	for (int i = 0; i < BEHIND_MAX; i++) {
 		decoder__node(decoder, elf, vaddr, SIZE_MAX, &node);
 		if (node.kind == FLOW_CALL_INDIRECT || node.kind == FLOW_JUMP_INDIRECT) {
-			struct value callee = operand(&s, decoder->insn, &decoder->insn->detail->x86.operands[0]);
+			const cs_x86_op *op = &decoder->insn->detail->x86.operands[0];
+			struct value callee = operand(s, decoder->insn, op);
 
 			/* The pointer, or what the stack has of it. */
-			if (callee.base == NVTX_BASE_UNKNOWN || (!callee.loads && callee.base != out->pointer))
+			if (op->type != X86_OP_REG ||
+			    (check->jump == site && !callee.loads && callee.base != check->pointer))
 				return -ENOENT;
-			out->argument[0] = value_for(s.reg[RDI], out->jump);
-			out->argument[1] = value_for(s.reg[RSI], out->jump);
-			out->stores = s.stores;
+			out->value[0] = value_for(s->reg[RDI], site);
+			out->value[1] = value_for(s->reg[RSI], site);
+			out->stores = s->stores;
+			*next = node.kind == FLOW_CALL_INDIRECT ? vaddr + node.size : 0;
+			follow_call(s);
 			return 0;
 		}
 		if (node.kind == FLOW_JUMP) {
@@ -274,16 +303,73 @@ static int read_behind(struct decoder *decoder, const struct elf *elf, uint64_t 
 		}
 		if (node.kind != FLOW_PLAIN)
 			return -ENOENT;
-		follow(&s, decoder->handle, decoder->insn);
+		follow(s, decoder->handle, decoder->insn);
 		vaddr += node.size;
 	}
 	return -ENOENT;
 }
 
+/* Does the program, when pointers are NULL, come from vaddr to that check before it does anything else? */
+static bool comes_to(struct decoder *decoder, const struct elf *elf, uint64_t vaddr, uint64_t jump)
+{
+	struct check check;
+	struct state s;
+
+	for (int i = 0; i < 2 * NVTX_MERGED_MAX; i++) {
+		state__begin(&s);
+		if (find_check(decoder, elf, vaddr, &s, &check))
+			return false;
+		if (check.jump == jump)
+			return true;
+		vaddr = check.null;
+	}
+	return false;
+}
+
+/*
+ * Calls of the same function that follow at once: compilers know that its pointer is still NULL, if it was, and go on
+ * behind them. Where it was not, they have checks of their own.
+ */
+static void find_merged(struct decoder *decoder, const struct elf *elf, const struct check *first, uint64_t vaddr,
+			struct state *s, struct nvtx_code *out)
+{
+	for (int i = 0; i < 2 * NVTX_MERGED_MAX && vaddr; i++) {
+		struct nvtx_arguments arguments;
+		struct check check;
+
+		if (find_check(decoder, elf, vaddr, s, &check) ||
+		    find_call(decoder, elf, &check, first->jump, s, &arguments, &vaddr))
+			return;
+		if (check.slot != first->slot || check.jump == first->jump)
+			continue;
+		if (comes_to(decoder, elf, first->null, check.jump))
+			return;
+		if (out->cnt == NVTX_MERGED_MAX)
+			return;
+		out->call[out->cnt++] = arguments;
+	}
+}
+
 int nvtx_code__read(struct decoder *decoder, const struct elf *elf, uint64_t vaddr, struct nvtx_code *out)
 {
+	struct check check;
+	struct state s;
 	uint64_t next;
+	int err;
 
 	*out = (struct nvtx_code){0};
-	return read_before(decoder, elf, vaddr, out, &next) ?: read_behind(decoder, elf, next, out);
+	state__begin(&s);
+	err = find_check(decoder, elf, vaddr, &s, &check);
+	if (err)
+		return err;
+	state__begin(&s);
+	err = find_call(decoder, elf, &check, check.jump, &s, &out->call[0], &next);
+	if (err)
+		return err;
+	out->slot = check.slot;
+	out->jump = check.jump;
+	out->pointer = check.pointer;
+	out->cnt = 1;
+	find_merged(decoder, elf, &check, next, &s, out);
+	return 0;
 }

@@ -6,13 +6,19 @@
 #include "target/insn.h"
 #include "target/nvtx.h"
 
+#define NVTX_MERGED_MAX 4 /* calls that one jump leaves out, the first among them */
+
 /* Code that reads a pointer of NVTX's, and what it does with it. */
 struct nvtx_code {
 	uint64_t slot; /* vaddr of the pointer */
 	uint64_t jump; /* of the conditional jump */
 	uint8_t pointer;
-	struct nvtx_value argument[2]; /* base NVTX_BASE_UNKNOWN: not known */
-	bool stores;                   /* memory is written between the jump and the call */
+	uint8_t cnt;
+	/* The call, and those of the same function that are left out with it where the pointer is NULL. */
+	struct nvtx_arguments {
+		struct nvtx_value value[2]; /* base NVTX_BASE_UNKNOWN: not known */
+		bool stores;                /* memory is written between the jump and the call */
+	} call[NVTX_MERGED_MAX];
 };
 
 #define NVTX_BASE_UNKNOWN 0xff
