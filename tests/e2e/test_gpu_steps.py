@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """What `report --steps` says of GPUs: figures of each step against sums made here, and who is to blame. Needs no root and no GPU."""
 
+import json
 import random
+import subprocess
 
 import helpers
 import pytest
@@ -137,3 +139,32 @@ def test_steps_of_another_rule(tmp_path):
     twice = [rec.gpu_step(PID, 1, START + 10 * MS, launches=n) for n in (5, 6)]
     found = helpers.report(write(tmp_path / "y.rec", records_of(job, [], tier=1, told=False) + twice), "--steps")
     assert found["steps"][0]["gpu"]["launches"] in (5, 6) and found["all"]["gpu"]["launches"] in (5, 6)
+
+
+def test_diff(tmp_path):
+    """What GPUs did in a step, before and after: of the steps that CUPTI watched as a whole."""
+
+    def recorded(name, us, cnt):
+        job = Job()
+        for _ in range(cnt):
+            job.step({"other": 10 * MS})
+        # from the middle of the first step to the middle of the last
+        work = [(at, at + us * US) for at in range(START + 5 * MS, START + cnt * 10 * MS - 5 * MS, MS)]
+        return write(tmp_path / name, records_of(job, kernels(work)))
+
+    a, b = recorded("a.rec", 400, 40), recorded("b.rec", 700, 25)
+    command = [helpers.STEPFLAME, "diff", a, b, "--json", "--all", "--limit", "0"]
+    found = json.loads(subprocess.run(list(map(str, command)), capture_output=True, text=True, check=True).stdout)
+    (busy,) = [row for row in found["gpu"] if row["name"] == "busy"]
+    assert (busy["a_s"], busy["b_s"]) == (pytest.approx(0.004), pytest.approx(0.007))
+    idle = [sum(row[side] for row in found["gpu"] if row["name"] != "busy") for side in ("a_s", "b_s")]
+    assert idle == [pytest.approx(0.006), pytest.approx(0.003)]
+    (work,) = found["gpu_work"]
+    assert (work["a_s"], work["b_s"], work["changed"]) == (pytest.approx(0.004), pytest.approx(0.007), True)
+    # that nothing is known of one of them is no change
+    job = Job()
+    for _ in range(20):
+        job.step({"other": 10 * MS})
+    plain = write(tmp_path / "plain.rec", preamble() + job.records)
+    found = json.loads(subprocess.run([helpers.STEPFLAME, "diff", plain, b, "--json", "--all"], capture_output=True, text=True, check=True).stdout)
+    assert found["gpu"] == found["gpu_work"] == []

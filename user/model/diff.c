@@ -12,9 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gpu_ops.h"
+#include "gpu_time.h"
+#include "intern.h"
 #include "processes.h"
 #include "samples.h"
 #include "steps.h"
+#include "sums.h"
 
 #define SURE 1.96 /* standard deviations of a normal distribution that 95 % lie within */
 
@@ -257,6 +261,156 @@ static void add_ops(struct making *m)
 		    m->diff->per_step ? side->op_steps : seconds);
 }
 
+/* ---- GPUs ---- */
+
+/* What steps of main processes, or where there are none their time, CUPTI watched. */
+struct watched {
+	struct making *m;
+	const struct gpu_time *time;
+	const struct step_track *tracks;
+	size_t track_cnt;
+	double units;
+};
+
+static bool is_watched(const struct watched *w, const struct step_track *track, const struct step *step)
+{
+	return gpu_time__watched(w->time, track->pid, step->start_ns, step->end_ns) >= step__ns(step);
+}
+
+static double count_watched(const struct watched *w)
+{
+	size_t cnt;
+	const struct gpu_line *lines = gpu_time__lines(w->time, &cnt);
+	double units = 0;
+
+	for (size_t t = 0; t < w->track_cnt; t++)
+		for (size_t i = 0; w->m->diff->per_step && i < w->tracks[t].step_cnt; i++)
+			units += is_watched(w, &w->tracks[t], &w->tracks[t].steps[i]);
+	for (size_t i = 0; !w->m->diff->per_step && i < cnt; i++)
+		units += processes__is_main(w->m->job, lines[i].pid) ? lines[i].watched_ns / 1e9 : 0;
+	return units;
+}
+
+static bool counts(const struct watched *w, const struct gpu_act *act)
+{
+	if (!gpu_act__is_work(act) || !act->start_ns || !processes__is_main(w->m->job, act->pid))
+		return false;
+	for (size_t t = 0; t < w->track_cnt && w->m->diff->per_step; t++) {
+		long at = w->tracks[t].pid == act->pid ? step_track__at(&w->tracks[t], act->start_ns) : -1;
+
+		if (at >= 0)
+			return is_watched(w, &w->tracks[t], &w->tracks[t].steps[at]);
+	}
+	return !w->m->diff->per_step;
+}
+
+/* Names are hashes; what has none is told apart by small numbers. */
+static uint64_t work_key(const struct gpu_act *act)
+{
+	if (act->kind == GPU_ACTIVITY_KERNEL && act->name)
+		return act->name;
+	return 1 + (uint64_t)act->kind * GPU_DIRECTION__COUNT + act->direction;
+}
+
+/* One of each kind of work, and how long all of its kind took. */
+struct work {
+	const struct gpu_act *act;
+	uint64_t ns;
+};
+
+static int sum_works(const struct watched *w, struct intern *keys, struct array *works)
+{
+	size_t cnt;
+	const struct gpu_act *acts = gpu__activities(job__gpu(w->m->job), &cnt);
+
+	for (size_t i = 0; i < cnt; i++) {
+		struct work *work;
+		uint32_t number;
+
+		if (!counts(w, &acts[i]))
+			continue;
+		if (intern__add(keys, work_key(&acts[i]), &number) || array__grow(works, number + 1, sizeof(*work)))
+			return -ENOMEM;
+		work = &((struct work *)works->items)[number];
+		work->act = &acts[i];
+		work->ns = sum__u64(work->ns, acts[i].duration_ns);
+	}
+	return 0;
+}
+
+static void add_works(const struct watched *w)
+{
+	struct intern keys = {0};
+	struct array works = {0};
+	const struct work *work;
+	int err = sum_works(w, &keys, &works);
+
+	work = works.items;
+	for (size_t i = 0; i < works.cnt && !err; i++) {
+		const struct gpu_act *act = work[i].act;
+		char *name = act ? gpu_work__text(w->m->job, act->kind, act->direction, act->name) : NULL;
+
+		if (act && !name)
+			err = -ENOMEM;
+		add(w->m, DIFF_GPU_WORK, name, work[i].ns / 1e9, 0, w->units);
+		free(name);
+	}
+	intern__free(&keys);
+	free(works.items);
+	if (err)
+		w->m->err = err;
+}
+
+static double within_steps(const struct watched *w, const struct gpu_line *line, const struct gpu_spans *spans)
+{
+	uint64_t ns = w->m->diff->per_step ? 0 : gpu_spans__total(spans);
+
+	for (size_t t = 0; t < w->track_cnt && w->m->diff->per_step; t++)
+		for (size_t i = 0; w->tracks[t].pid == line->pid && i < w->tracks[t].step_cnt; i++) {
+			const struct step *step = &w->tracks[t].steps[i];
+
+			if (is_watched(w, &w->tracks[t], step))
+				ns = sum__u64(ns, gpu_spans__within(spans, step->start_ns, step->end_ns));
+		}
+	return ns / 1e9;
+}
+
+static void add_lines(const struct watched *w)
+{
+	size_t cnt;
+	const struct gpu_line *lines = gpu_time__lines(w->time, &cnt);
+
+	for (size_t i = 0; i < cnt; i++) {
+		if (!processes__is_main(w->m->job, lines[i].pid))
+			continue;
+		add(w->m, DIFF_GPU, "busy", within_steps(w, &lines[i], &lines[i].work), 0, w->units);
+		for (int idle = 0; idle < GPU_IDLE__COUNT; idle++) {
+			char name[32];
+
+			snprintf(name, sizeof(name), "idle, %s", gpu_idle__name(idle));
+			add(w->m, DIFF_GPU, name, within_steps(w, &lines[i], &lines[i].idle[idle]), 0, w->units);
+		}
+	}
+}
+
+static void add_gpu(struct making *m)
+{
+	struct gpu_time *time = job__gpu(m->job) ? gpu_time__new(m->job, m->steps) : NULL;
+	struct watched w = {.m = m, .time = time};
+
+	if (!time) {
+		m->err = -ENOMEM;
+		return;
+	}
+	w.tracks = steps__tracks(m->steps, &w.track_cnt);
+	w.units = m->diff->sides[m->side].gpu_units = count_watched(&w);
+	if (w.units > 0) {
+		add_works(&w);
+		add_lines(&w);
+	}
+	gpu_time__free(time);
+}
+
 /* ---- all together ---- */
 
 static void count_steps(const struct steps *steps, struct diff_side *side)
@@ -297,6 +451,10 @@ static void take_entry(const void *node, VISIT visit, void *ctx)
 
 	if (visit != postorder && visit != leaf)
 		return;
+	/* What GPUs did is known of recordings with CUPTI alone: that the other has none of it is no change. */
+	if ((entry->section == DIFF_GPU || entry->section == DIFF_GPU_WORK) &&
+	    (m->diff->sides[DIFF_A].gpu_units <= 0 || m->diff->sides[DIFF_B].gpu_units <= 0))
+		return;
 	row = array__add(&m->diff->rows[entry->section], sizeof(*row));
 	if (!row) {
 		m->err = -ENOMEM;
@@ -328,6 +486,7 @@ static int make(struct making *m, struct job *const jobs[], struct steps *const 
 		add_functions(m);
 		add_actions(m);
 		add_ops(m);
+		add_gpu(m);
 	}
 	if (!m->err)
 		twalk_r(m->entries, take_entry, m);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * What changed between two recordings, in time per step (per second of recording where one of them has no steps): steps
- * and their phases, waits of the thread that makes them, functions on it, actions, operators. Of main processes, all
+ * and their phases, waits of the thread that makes them, functions on it, actions, operators, GPUs. Of main processes, all
  * together.
  */
 #ifndef STEPFLAME_DIFF_H
@@ -17,7 +17,9 @@
 	X(WAITS, "waits")          \
 	X(FUNCTIONS, "functions")  \
 	X(ACTIONS, "actions")      \
-	X(OPS, "ops")
+	X(OPS, "ops")              \
+	X(GPU, "gpu")              \
+	X(GPU_WORK, "gpu_work")
 
 enum diff_section {
 #define X(id, name) DIFF_##id,
@@ -40,7 +42,8 @@ struct diff_side {
 	double median_s, p99_s; /* of steps; 0 without */
 	double mean_error_s;    /* of the mean, as above */
 	double mean_s;
-	double op_steps; /* in which operators were counted */
+	double op_steps;  /* in which operators were counted */
+	double gpu_units; /* steps, or seconds, that CUPTI watched as a whole */
 };
 
 struct diff {

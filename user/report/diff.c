@@ -17,6 +17,8 @@ static const char *const titles[] = {
 	[DIFF_FUNCTIONS] = "Python functions of its thread: own time, waits included",
 	[DIFF_ACTIONS] = "Actions, with what is inside",
 	[DIFF_OPS] = "Operators: own time",
+	[DIFF_GPU] = "GPUs, in steps that CUPTI watched: busy, and idle by reason",
+	[DIFF_GPU_WORK] = "Kernels and copies in these steps",
 };
 
 static bool is_shown(const struct diff *diff, const struct diff_options *options, const struct diff_row *row,
