@@ -47,7 +47,7 @@ DOUBLES := $(addprefix $(GPU)/,libcuda.so.1 libcudart.so.13 libcudart.so.12 libc
 	libcollector.so train train-static train-static-stripped calls calls-static libnvtx_log.so libnvtx_ranges-O0.so \
 	libnvtx_ranges-O2.so)
 
-.PHONY: all portable doubles setup demo test unit e2e test-gpu test-matrix test-vm bench lint install clean
+.PHONY: all portable doubles setup demo test unit e2e test-long test-gpu test-matrix test-vm bench lint install clean
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -210,6 +210,10 @@ test: setup
 	$(Q)tools/setup.sh cuda --tests >/dev/null
 	$(Q)$(MAKE) --no-print-directory all unit
 	$(Q)$(MAKE) --no-print-directory e2e
+
+# The same, with what takes long, on all interpreters that are installed; each job is started anew.
+test-long:
+	$(Q)STEPFLAME_LONG=1 $(MAKE) --no-print-directory test
 
 # What a real GPU does, on a machine that has one and may have nothing else: TEST_PYTHON there has torch and pytest. Figures are printed, and
 # written with small recordings into the folder OUT, if it is set.

@@ -10,12 +10,15 @@ import sys
 import time
 from pathlib import Path
 
+import forked
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 STEPFLAME = str(ROOT / os.environ.get("STEPFLAME", "build/stepflame"))
 PYTHON = os.environ.get("STEPFLAME_PYTHON", sys.executable)
 JOBS = Path(__file__).resolve().parent / "jobs"
+
+LONG = bool(os.environ.get("STEPFLAME_LONG"))  # make test-long: more of what is done at random, and each job started anew
 
 READY_SECONDS = 180  # a cold import of torch from disk, or compilers of it, on a slow machine
 ARMED_SECONDS = 30
@@ -56,10 +59,12 @@ class Process:
         self.out_path = directory / (name + ".stdout")
         self.err_path = directory / (name + ".stderr")
         with open(self.out_path, "wb") as out, open(self.err_path, "wb") as err:
-            command = [str(word) for word in command]
             popen.setdefault("stdin", subprocess.DEVNULL)
-            self.popen = subprocess.Popen(command, stdout=out, stderr=err, **popen)
+            self.popen = self.start([str(word) for word in command], stdout=out, stderr=err, **popen)
         self.pid = self.popen.pid
+
+    def start(self, command, **popen):
+        return subprocess.Popen(command, **popen)
 
     @property
     def stdout(self):
@@ -103,15 +108,36 @@ class Process:
 
 
 class Job(Process):
-    """A training job from jobs/, or another command, which waits for release() before its first step."""
+    """
+    A training job from jobs/, or another command, which waits for release() before its first step.
 
-    def __init__(self, directory, name, script, *args, python=PYTHON, command=None, env=None):
+    Where nothing speaks against it, it is forked from a process that has imported torch. cold: it is not.
+    """
+
+    def __init__(self, directory, name, script, *args, python=PYTHON, command=None, env=None, cold=LONG):
+        self.nursery = None
+        if python == PYTHON and not (command or env or cold):
+            self.nursery = self.modules_of(JOBS / script)
         self.go = directory / (name + ".go")
         self.out = directory / (name + ".truth")
         self.args = [str(a) for a in args]
         self.script = script
         command = [*(command or [python, JOBS / script]), *self.args, "--wait", self.go, "--out", self.out]
         super().__init__(directory, name, command, env=dict(os.environ, PYTHONUNBUFFERED="1", **(env or {})))
+
+    @staticmethod
+    def modules_of(script):
+        """What the script imports of what takes long, directly or by torch's optimizers; None: nothing."""
+        text = script.read_text()
+        if "import torch" not in text and "import lightning" not in text:
+            return None
+        return ("torch", "torch._dynamo", *(["lightning.pytorch"] if "import lightning" in text else []))
+
+    def start(self, command, **popen):
+        if not self.nursery:
+            return super().start(command, **popen)
+        nursery = forked.Nursery.of(PYTHON, self.nursery)
+        return nursery.start(command[1:], str(self.out_path), str(self.err_path))
 
     def until_ready(self):
         self.until_says(r"^ready \d+$", READY_SECONDS, "stdout")

@@ -23,7 +23,4 @@ for name in ${PYTHONS:-3.10 3.12 3.13 torch2.5}; do
 		"$runner" -m pytest -q tests/e2e/test_lightning.py tests/e2e/test_plain.py tests/e2e/test_landmarks.py tests/e2e/test_ops.py tests/e2e/test_timeline.py \
 		tests/e2e/test_pyaction.py "$@" || status=1
 done
-echo "matrix: what takes long, on all interpreters that are installed"
-STEPFLAME=${STEPFLAME:-build/stepflame} STEPFLAME_LONG=1 "$runner" -m pytest -q tests/e2e/test_samples.py tests/e2e/test_dump.py tests/e2e/test_exact.py \
-	-k 'shares or churn or busy or left_as_it_was' "$@" || status=1
 exit $status

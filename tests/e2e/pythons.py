@@ -9,7 +9,6 @@ import helpers
 import pytest
 
 SYSTEM = "/usr/bin/python3"  # Debian's is static and stripped
-LONG = bool(os.environ.get("STEPFLAME_LONG"))  # make test-matrix
 
 
 def version_of(python):
@@ -36,7 +35,7 @@ MINOR = {path: version[1] for path, version in VERSIONS.items()}
 SUPPORTED = {name(path, version): path for path, version in VERSIONS.items() if 8 <= version[1] <= 14}
 OLDEST, NEWEST = [*SUPPORTED.values()][0], [*SUPPORTED.values()][-1]
 # For what takes long, and hardly depends on the version.
-FEW = {name: path for name, path in SUPPORTED.items() if LONG or path in (OLDEST, SYSTEM, NEWEST)}
+FEW = {name: path for name, path in SUPPORTED.items() if helpers.LONG or path in (OLDEST, SYSTEM, NEWEST)}
 
 
 def of_minor(*minors):

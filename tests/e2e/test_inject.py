@@ -95,17 +95,20 @@ def tasks(pid):
         return set()
 
 
-@pytest.mark.parametrize("call", CALLS)
-def test_each_call(bench, blocked, library, call):
-    job = Blocked(bench, blocked, call, 3)
-    before = tasks(job.pid)
-    for _ in range(2):  # how many it has room for
-        status, found, why = inject(job.pid, library)
-        assert (status, why, found["result"]) == (0, "", 42) and found["tid"] in before | tasks(job.pid)
-    helpers.until(5, lambda: len(job.calls()) == 2, lambda: "the library did not say that it was called")
-    for pid, tid in job.calls():
-        assert int(pid) == job.pid and int(tid) not in before, "in a thread of its own"
-    job.check()
+def test_each_call(bench, blocked, library):
+    """One program for each, all at once: they do nothing but wait."""
+    jobs = {call: Blocked(bench, blocked, call, 6) for call in CALLS}
+    for call, job in jobs.items():
+        before = tasks(job.pid)
+        for _ in range(2):  # how many it has room for
+            status, found, why = inject(job.pid, library)
+            assert (status, why, found["result"]) == (0, "", 42), call
+            assert found["tid"] in before | tasks(job.pid), call
+        helpers.until(5, lambda job=job: len(job.calls()) == 2, lambda call=call: "not said that it was called: " + call)
+        for pid, tid in job.calls():
+            assert int(pid) == job.pid and int(tid) not in before, "in a thread of its own: " + call
+    for job in jobs.values():
+        job.check()
 
 
 @pytest.mark.parametrize("which", ["handler", "lock"])
@@ -120,7 +123,7 @@ def test_unsafe(bench, blocked, library, which):
 
 def test_many(bench, blocked, library):
     """One after the other, all calls at once in each."""
-    for _ in range(10):
+    for _ in range(10 if helpers.LONG else 4):
         jobs = [Blocked(bench, blocked, "all", 2) for _ in range(5)]
         for job in jobs:
             status, found, why = inject(job.pid, library)
@@ -158,7 +161,8 @@ def check_free(pid):
 def test_killed(bench, blocked, library, who):
     """Whoever is killed, whenever: the program does not notice. It is stopped no longer, and nobody traces it."""
     chance, took, loaded = random.Random(1), 0.02, 0
-    for _ in range(12):
+    rounds = 12 if helpers.LONG else 4
+    for _ in range(rounds):
         jobs = [Blocked(bench, blocked, "all", 3) for _ in range(4)]
         for job in jobs:
             began = time.monotonic()
@@ -178,7 +182,7 @@ def test_killed(bench, blocked, library, who):
         for job in jobs:
             job.check()
             loaded += len(job.calls())
-    assert loaded >= 12
+    assert loaded >= rounds
 
 
 # ptrace's calls in their order; POKEDATA, of which there are 48, comes fourth.
@@ -190,8 +194,8 @@ STEPS = {"seize": 1, "interrupt": 2, "getregs": 3, "first poke": 4, "some poke":
 def test_killed_in_step(bench, blocked, library, step):
     """Killed on the way into each call that does something to the program: before it is done."""
     loaded = 0
-    for call in ("poll", "cond", "read", "registers", "nanosleep"):
-        job = Blocked(bench, blocked, call, 1)
+    jobs = [Blocked(bench, blocked, call, 3) for call in ("poll", "cond", "read", "registers", "nanosleep")]
+    for job in jobs:
         inject_at = "inject=ptrace:signal=SIGKILL:when=%d" % STEPS[step]
         log = bench.directory / "strace"
         command = ["strace", "-f", "-o", log, "-e", "trace=ptrace", "-e", inject_at, TOOL, str(job.pid), str(library), ENTRY]
@@ -201,6 +205,7 @@ def test_killed_in_step(bench, blocked, library, step):
         name = "PTRACE_" + step.split()[-1].upper()
         assert name in [line for line in said.splitlines() if "ptrace(" in line][-1], said
         check_free(job.pid)
+    for job in jobs:
         job.check()
         loaded += len(job.calls())
     assert loaded == (5 if step == "detach" else 0), "it is in the registers that the thread goes elsewhere"

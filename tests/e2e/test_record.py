@@ -139,6 +139,11 @@ def test_second_interrupt(bench, long_weights, pause):
     assert job.truth()["weights"] == long_weights
 
 
+def has_actions(file):
+    result = helpers.stepflame("report", file, "--all", "--json")
+    return result.returncode == helpers.OK and json.loads(result.stdout)["actions"]
+
+
 def test_killed(bench, long_weights):
     """kill -9 at many moments of its life, the arming among them: the job runs on, at its speed, to the same end."""
     job = bench.job(*LONG, "--slow", 0.0001).until_ready()
@@ -150,9 +155,9 @@ def test_killed(bench, long_weights):
         record.wait()
         assert job.running(), job.what()
     record = bench.record("-p", job.pid).until_armed()
-    time.sleep(1.5)
-    record.kill()
     # what was flushed while it recorded is there
+    helpers.until(helpers.END_SECONDS, lambda: has_actions(record.file), record.what)
+    record.kill()
     assert helpers.report(record.file, "--all")["actions"]
     assert job.truth()["weights"] == long_weights
 

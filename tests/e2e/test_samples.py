@@ -84,7 +84,7 @@ def check_shares(samples, truth):
 @pythons.on_few
 def test_shares(bench, python):
     """What of the CPU's time each function had, and how long each thread waited for what."""
-    seconds = 20 if pythons.LONG else 8 if python == pythons.NEWEST else 3
+    seconds = 20 if helpers.LONG else 8 if python == pythons.NEWEST else 3
     samples, truth, found, _ = sampled_run(bench, "shares.py", "--seconds", seconds, python=python)
     check_shares(samples, truth)
     check_waits(samples, truth)

@@ -19,7 +19,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 STEPFLAME = os.environ.get("STEPFLAME", str(HERE.parents[1] / "build" / "stepflame"))
 DOUBLES = pathlib.Path(STEPFLAME).parent / "tests" / "gpu"
 # The oldest supported, without uprobe_multi; a long-term one with it; the newest that Debian has.
-KERNELS = ["6.1", "6.12", "7"]
+KERNELS = ["6.1", *(pytest.param(version, marks=pytest.mark.long) for version in ("6.12", "7"))]
 # Every function begins with a push, behind which it may return early.
 CFLAGS = ["-O1", "-g", "-Wall", "-Wextra", "-Werror",
           "-fno-omit-frame-pointer", "-fcf-protection=none", "-fno-shrink-wrap"]

@@ -59,6 +59,14 @@ def reads_a_file(path, mapped):
             return sum(pages[at] for at in range(0, MAPPED_BYTES, mmap.PAGESIZE))
 
 
+def kill_a_worker(batches):
+    """torch tells of it by a signal, whose handler raises where we are."""
+    pids = [worker.pid for worker in batches._workers]
+    print("workers", *pids, flush=True)
+    os.kill(pids[1], signal.SIGKILL)
+    time.sleep(common.WAIT_SECONDS)
+
+
 def main():
     p = common.parser(__doc__, epochs=1, batches=60)
     p.add_argument("--workers", type=int, default=4)
@@ -70,6 +78,7 @@ def main():
     p.add_argument("--cold", metavar="DIRECTORY", help="what is slow reads a file there, of its worker, instead, from the disk")
     p.add_argument("--mapped", action="store_true", help="by a mapping")
     p.add_argument("--killed-at", type=int, default=-1, help="the worker that makes that batch is killed; the loop goes on with others")
+    p.add_argument("--killed-in-step", type=int, default=-1, help="worker 1 is killed in that step, which lasts until torch says so")
     args = p.parse_args()
     common.prepare(args)
     model = torch.nn.Linear(8, 1)
@@ -100,6 +109,8 @@ def main():
             optimizer.zero_grad()
             model(torch.ones(8)).sum().backward()
             time.sleep(args.step)
+            if len(truth["batches"]) == args.killed_in_step:
+                kill_a_worker(batches)
             optimizer.step()
     common.write(args, truth)
 
