@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * The sampler (bpf/samples.bpf.c): what the timer and the scheduler's events of a process's threads become, to the nanosecond. What a
- * wait is for is test_wait_causes.c's, what the threads' Python stacks are is test_pystack.c's.
+ * wait is for is test_wait_causes.c's, windows are test_sample_windows.c's, what the threads' Python stacks are is test_pystack.c's.
  */
 #include <math.h>
 
@@ -68,24 +68,6 @@ static void test_weights(void **state)
 	timer(USER_CS, USER_IP);
 	assert_int_equal(next_sample()->weight_ns, 2 * PERIOD);
 	expect_no_more();
-}
-
-static void test_windows(void **state)
-{
-	static const u32 others[] = {WINDOW_CLOSED, WINDOW_WAITING, WINDOW_DONE};
-
-	(void)state;
-	for (size_t i = 0; i < 3; i++) {
-		job.proc->window = others[i];
-		timer(USER_CS, USER_IP);
-		wait_for(2 * THRESHOLD, 2 * THRESHOLD);
-	}
-	job.proc->window = WINDOW_OPEN;
-	native.task = &cpu.other;
-	timer(USER_CS, USER_IP);
-	switch_to(&cpu.other, SLEEPS);
-	expect_no_more();
-	expect_counters(CNT__COUNT);
 }
 
 /* The spans that are open: told once, by their ids. */
@@ -408,144 +390,6 @@ static void test_gil_flush(void **state)
 	expect_counters(CNT__COUNT);
 }
 
-/* ---- windows that open and close while threads wait ---- */
-
-static void test_open(void **state)
-{
-	(void)state;
-	native.task = &cpu.other;
-	job.thread.on_cpu = 1;
-	cpu.user = in_call(SYS_WAIT4, 0, 0, 0);
-	job.proc->window_start_ns = native.now_ns;
-	visit(VISIT_OPEN);
-	wait_ns(THRESHOLD);
-	sample_waking(&job.task);
-	back();
-	assert_int_equal(expect_wait(CAUSE_CHILD_WAIT, THRESHOLD, 1)->stack, 0);
-	/* one that ran then has not waited */
-	switch_to(&job.thread, SLEEPS);
-	assert_null(bpf_task_storage_get(&waits, &job.thread, NULL, 0));
-	/* visited again, a wait that is known goes on */
-	wait_ns(THRESHOLD);
-	visit(VISIT_OPEN);
-	wait_ns(THRESHOLD);
-	sample_waking(&job.task);
-	back();
-	assert_true(expect_wait(CAUSE_CHILD_WAIT, 2 * THRESHOLD, 1)->stack != 0);
-	expect_no_more();
-}
-
-static void test_close(void **state)
-{
-	(void)state;
-	cpu.user = in_call(SYS_WAIT4, 0, 0, 0);
-	away();
-	wait_ns(THRESHOLD);
-	visit(VISIT_CLOSE);
-	expect_wait(CAUSE_CHILD_WAIT, THRESHOLD, 1);
-	/* once, whatever comes */
-	visit(VISIT_CLOSE);
-	wait_ns(THRESHOLD);
-	back();
-	visit(VISIT_CLOSE);
-	expect_no_more();
-	/* waiting for a CPU at the end */
-	away();
-	wait_ns(2 * THRESHOLD);
-	sample_waking(&job.task);
-	wait_ns(3 * THRESHOLD);
-	visit(VISIT_CLOSE);
-	expect_wait(CAUSE_CHILD_WAIT, 2 * THRESHOLD, 1);
-	expect_wait(CAUSE_RUN_QUEUE, 3 * THRESHOLD, 1);
-	expect_no_more();
-}
-
-/* A wait so far, of one that goes on: in parts, it is as long as it was. */
-static void test_cut(void **state)
-{
-	(void)state;
-	job.thread.on_cpu = 1;
-	cpu.user = in_call(SYS_WAIT4, 0, 0, 0);
-	away();
-	for (int i = 2; i < 5; i++) {
-		wait_ns(i * THRESHOLD);
-		visit(VISIT_CUT);
-		assert_true(expect_wait(CAUSE_CHILD_WAIT, i * THRESHOLD, 1)->stack != 0);
-	}
-	wait_ns(THRESHOLD);
-	sample_waking(&job.task);
-	wait_ns(2 * THRESHOLD);
-	visit(VISIT_CUT); /* it waits for a CPU */
-	expect_wait(CAUSE_CHILD_WAIT, THRESHOLD, 1);
-	expect_wait(CAUSE_RUN_QUEUE, 2 * THRESHOLD, 1);
-	wait_ns(3 * THRESHOLD);
-	back();
-	expect_wait(CAUSE_RUN_QUEUE, 3 * THRESHOLD, 1);
-	visit(VISIT_CUT); /* it runs */
-	expect_no_more();
-	expect_counters(CNT__COUNT);
-}
-
-/* The steps asked for have been seen while a thread waited: it waits until then. */
-static void test_done(void **state)
-{
-	(void)state;
-	cpu.user = in_call(SYS_WAIT4, 0, 0, 0);
-	away();
-	wait_ns(THRESHOLD);
-	job.proc->window = WINDOW_DONE;
-	job.proc->window_end_ns = native.now_ns;
-	wait_ns(THRESHOLD);
-	back();
-	wait_for(THRESHOLD, THRESHOLD);
-	expect_no_more();
-	visit(VISIT_CLOSE);
-	expect_wait(CAUSE_CHILD_WAIT, THRESHOLD, 1);
-	visit(VISIT_CLOSE);
-	expect_no_more();
-}
-
-/* A wait that began before the window, at a step's boundary, opened (--steps), or before user space came to a forked child. */
-static void test_open_later(void **state)
-{
-	(void)state;
-	job.thread.on_cpu = 1;
-	cpu.user = in_call(SYS_WAIT4, 0, 0, 0);
-	for (u32 window = WINDOW_CLOSED; window <= WINDOW_WAITING; window += WINDOW_WAITING) {
-		job.proc->window = window;
-		away();
-		wait_ns(THRESHOLD);
-		job.proc->window = WINDOW_OPEN;
-		job.proc->window_start_ns = native.now_ns;
-		wait_ns(2 * THRESHOLD);
-		sample_waking(&job.task);
-		back();
-		assert_int_equal(!expect_wait(CAUSE_CHILD_WAIT, 2 * THRESHOLD, 1)->stack, window == WINDOW_CLOSED);
-		/* woken before it, it only waits for a CPU */
-		job.proc->window = window;
-		away();
-		sample_waking(&job.task);
-		wait_ns(THRESHOLD);
-		job.proc->window = WINDOW_OPEN;
-		job.proc->window_start_ns = native.now_ns;
-		wait_ns(2 * THRESHOLD);
-		back();
-		expect_wait(CAUSE_RUN_QUEUE, 2 * THRESHOLD, 1);
-		/* one that was over by then is none, nor is one whose thread runs since */
-		job.proc->window = window;
-		wait_for(THRESHOLD, THRESHOLD);
-		job.proc->window = WINDOW_OPEN;
-		job.proc->window_start_ns = native.now_ns;
-		job.task.on_cpu = 1;
-		wait_ns(THRESHOLD);
-		visit(VISIT_CLOSE);
-		visit(VISIT_OPEN);
-		job.task.on_cpu = 0;
-		expect_no_more();
-	}
-	expect_counters(CNT__COUNT);
-}
-
 /* ---- threads and processes that end, begin, change ---- */
 
 static void test_exit(void **state)
@@ -636,7 +480,6 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_timer),
 		TEST(test_weights),
-		TEST(test_windows),
 		TEST(test_paths),
 		TEST(test_wait),
 		TEST(test_preempted),
@@ -649,11 +492,6 @@ int main(void)
 		TEST(test_gil_walks),
 		TEST(test_gil_of_steps),
 		TEST(test_gil_flush),
-		TEST(test_open),
-		TEST(test_close),
-		TEST(test_cut),
-		TEST(test_done),
-		TEST(test_open_later),
 		TEST(test_exit),
 		TEST(test_fork),
 		TEST(test_ring_full),

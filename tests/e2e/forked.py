@@ -12,7 +12,7 @@ NURSERY = Path(__file__).resolve().parent / "nursery.py"
 
 
 class Nursery:
-    """One for each set of modules; it ends with us."""
+    """One for each set of modules and each environment, which /proc says of its jobs, too; it ends with us."""
 
     known = {}
 
@@ -26,7 +26,8 @@ class Nursery:
 
     @classmethod
     def of(cls, python, modules):
-        key = (os.getpid(), python, modules)
+        environment = frozenset(item for item in os.environ.items() if item[0] != "PYTEST_CURRENT_TEST")
+        key = (os.getpid(), python, modules, environment)
         if key not in cls.known:
             cls.known[key] = cls(python, modules)
         return cls.known[key]

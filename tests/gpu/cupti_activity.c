@@ -34,14 +34,27 @@ static CUpti_ActivityKind kernel_kind(void)
 								       : CUPTI_ACTIVITY_KIND_KERNEL;
 }
 
+/* What records of all kinds of work have, by the same names. */
+#define PLACE(r)                                      \
+	do {                                          \
+		(r)->start = start;                   \
+		(r)->end = end;                       \
+		(r)->deviceId = op->device;           \
+		(r)->contextId = op->context;         \
+		(r)->streamId = op->stream;           \
+		(r)->correlationId = op->correlation; \
+	} while (0)
+
+#define PLACE_IN_GRAPH(r)                          \
+	do {                                       \
+		(r)->graphNodeId = op->graph_node; \
+		(r)->graphId = op->graph;          \
+	} while (0)
+
 static void kernel_record(record_kernel *r, const struct core_op *op, uint64_t start, uint64_t end)
 {
-	r->start = start;
-	r->end = end;
-	r->deviceId = op->device;
-	r->contextId = op->context;
-	r->streamId = op->stream;
-	r->correlationId = op->correlation;
+	PLACE(r);
+	PLACE_IN_GRAPH(r);
 	r->gridX = op->grid[0];
 	r->gridY = op->grid[1];
 	r->gridZ = op->grid[2];
@@ -51,64 +64,37 @@ static void kernel_record(record_kernel *r, const struct core_op *op, uint64_t s
 	r->dynamicSharedMemory = op->shared_bytes;
 	r->registersPerThread = op->registers;
 	r->name = op->name;
-	r->graphNodeId = op->graph_node;
-	r->graphId = op->graph;
 	r->gridId = op->correlation;
 }
 
-static void copy_record(struct item *item, const struct core_op *op, uint64_t start, uint64_t end)
+static void copy_record(record_memcpy *r, const struct core_op *op, uint64_t start, uint64_t end)
 {
-	record_memcpy *r = &item->copy;
-
+	PLACE(r);
+	PLACE_IN_GRAPH(r);
 	r->copyKind = op->direction;
 	r->flags = op->async ? CUPTI_ACTIVITY_FLAG_MEMCPY_ASYNC : 0;
 	r->bytes = op->bytes;
-	r->start = start;
-	r->end = end;
-	r->deviceId = op->device;
-	r->contextId = op->context;
-	r->streamId = op->stream;
-	r->correlationId = op->correlation;
-	r->graphNodeId = op->graph_node;
-	r->graphId = op->graph;
 }
 
-static void peer_record(struct item *item, const struct core_op *op, uint64_t start, uint64_t end)
+static void peer_record(record_memcpy_peer *r, const struct core_op *op, uint64_t start, uint64_t end)
 {
-	record_memcpy_peer *r = &item->peer;
-
+	PLACE(r);
 	r->copyKind = op->direction;
 	r->bytes = op->bytes;
-	r->start = start;
-	r->end = end;
-	r->deviceId = r->srcDeviceId = r->dstDeviceId = op->device;
-	r->contextId = op->context;
-	r->streamId = op->stream;
-	r->correlationId = op->correlation;
+	r->srcDeviceId = r->dstDeviceId = op->device;
 }
 
 static void set_record(record_memset *r, const struct core_op *op, uint64_t start, uint64_t end)
 {
+	PLACE(r);
+	PLACE_IN_GRAPH(r);
 	r->value = op->value;
 	r->bytes = op->bytes;
-	r->start = start;
-	r->end = end;
-	r->deviceId = op->device;
-	r->contextId = op->context;
-	r->streamId = op->stream;
-	r->correlationId = op->correlation;
-	r->graphNodeId = op->graph_node;
-	r->graphId = op->graph;
 }
 
 static void graph_record(record_graph *r, const struct core_op *op, uint64_t start, uint64_t end)
 {
-	r->start = start;
-	r->end = end;
-	r->deviceId = op->device;
-	r->contextId = op->context;
-	r->streamId = op->stream;
-	r->correlationId = op->correlation;
+	PLACE(r);
 	r->graphId = op->graph;
 }
 
@@ -143,10 +129,10 @@ bool activity__op(const struct core_op *op)
 	item = item__new(kind);
 	switch ((int)kind) {
 	case CUPTI_ACTIVITY_KIND_MEMCPY:
-		copy_record(item, op, start, end);
+		copy_record(&item->copy, op, start, end);
 		return item__add(item, sizeof(item->copy), op->end_ns);
 	case CUPTI_ACTIVITY_KIND_MEMCPY2:
-		peer_record(item, op, start, end);
+		peer_record(&item->peer, op, start, end);
 		return item__add(item, sizeof(item->peer), op->end_ns);
 	case CUPTI_ACTIVITY_KIND_MEMSET:
 		set_record(&item->set, op, start, end);
