@@ -110,7 +110,7 @@ bool nvtx_probes__holds(struct session *s, const struct mapped_file *file)
 		f->dev = file->dev;
 		f->inode = file->inode;
 		look_into(f, file);
-		if (s->selftest.backend == ATTACH_PERF && f->places.cnt > PERF_MAX) {
+		if (s->selftest.attacher.backend == ATTACH_PERF && f->places.cnt > PERF_MAX) {
 			f->missed += f->places.cnt;
 			f->places.cnt = 0;
 		}
