@@ -294,6 +294,83 @@ def test_asleep(bench):
     assert not last["recorded"]
 
 
+def test_runs_as_main(bench):
+    """The library's thread is not bound, polite or otherwise like the thread that it was made by, but like the main one."""
+    script = """
+import ctypes, os, sys, threading, time
+def begin():
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 7)
+    os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    assert ctypes.CDLL("libcudart.so.13").cudaFree(None) == 0
+os.setpriority(os.PRIO_PROCESS, 0, 3)
+thread = threading.Thread(target=begin)
+thread.start()
+thread.join()
+print("ready %d" % os.getpid(), flush=True)
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.01)
+"""
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("one CPU alone: no thread can be bound to less")
+    go = bench.directory / "go"
+    train = Train(bench, command=[helpers.PYTHON, "-c", script, go])
+
+    def state(tid):
+        return os.sched_getaffinity(tid), os.sched_getscheduler(tid), os.getpriority(os.PRIO_PROCESS, tid)
+
+    def library():
+        tids = [int(tid) for tid in os.listdir("/proc/%d/task" % train.pid)]
+        return [state(tid) for tid in tids if Path("/proc/%d/task/%d/comm" % (train.pid, tid)).read_text() == "stepflame-gpu\n"]
+
+    assert state(train.pid) == (os.sched_getaffinity(0), os.SCHED_OTHER, 3)
+    helpers.until(5, lambda: library() == [state(train.pid)], lambda: str(library()))
+    go.touch()
+    train.end()
+
+
+def step_ns(directory, library):
+    """The median step of the program that trains: 200 launches, each a call that CUDA's callbacks could slow down."""
+    out = directory / "steps"
+    env = {**os.environ, "LD_LIBRARY_PATH": str(GPU), **({"CUDA_INJECTION64_PATH": str(INJECT)} if library else {})}
+    subprocess.run([GPU / "train", "-s", "1500", "-l", "200", "-k", "1", "-c", "0", "-m", "0", "--out", out], env=env, check=True, stdout=subprocess.DEVNULL)
+    (steps,) = json.loads(out.read_text())["threads"]
+    return statistics.median(end - start for start, end in steps)
+
+
+def asleep_ratios(directory, rounds):
+    """([with / without the library, asleep], [without / without]), one of each a round, in turn."""
+    ratios, noise = [], []
+    for _ in range(rounds):
+        before, asleep, behind = (step_ns(directory, library) for library in (False, True, False))
+        ratios.append(2 * asleep / (before + behind))
+        noise.append(behind / before)
+    return ratios, noise
+
+
+@pytest.mark.alone
+def test_asleep_cost(tmp_path):
+    """The library that sleeps costs nothing that is seen beside what two runs without it differ by."""
+    ratios, noise = asleep_ratios(tmp_path, 15)
+    print("asleep: %.4f (%.4f to %.4f); without: %.4f (%.4f to %.4f)" % tuple(f(r) for r in (ratios, noise) for f in (statistics.median, min, max)))
+    low, _, high = statistics.quantiles(noise, n=4)
+    assert abs(statistics.median(ratios) - 1) <= max(0.01, high - low)
+
+
+def test_file_size(bench):
+    """Some 2,000 launches a step, of kernels at random: bytes of the file for each thing that CUPTI told, calls that the probes saw included."""
+    train, record = started(bench, "-s", 8, "-l", 2000, "-k", 2000, "-j", 30, "-u", 50000)
+    train.release()
+    train.end()
+    assert record.wait() == helpers.OK, record.what()
+    found = Activities(record.file)
+    check_ops(found, train)
+    assert len(found.rows) > 3 * 8 * 2000  # a kernel, a call of the runtime and one of the driver
+    size = record.file.stat().st_size / len(found.rows)
+    print("%.1f bytes per activity" % size)
+    assert size <= 24
+
+
 def test_two_windows(bench):
     train = Train(bench, "-s", 400, "-u", 20000)
     train.release()

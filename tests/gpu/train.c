@@ -20,13 +20,14 @@
 
 #include "kernels.h"
 
-#define KERNEL_COUNT 6
-#define STREAMS_MAX  65536
+#define KERNEL_COUNT   6
+#define STREAMS_MAX    65536
+#define JITTER_KERNELS 100 /* kernels and grids together */
 
 enum fork_mode { FORK_NONE, FORK_BEFORE, FORK_AFTER };
 
 static struct options {
-	int steps, launches, copies, sets, threads, streams, devices, graph, nccl, sleep_us, each;
+	int steps, launches, copies, sets, threads, streams, devices, graph, nccl, sleep_us, each, jitter;
 	unsigned long kernel_ns, bytes;
 	bool ptsz, early;
 	enum fork_mode fork;
@@ -53,6 +54,7 @@ static const struct argp_option table[] = {
 	{"graph", 'g', "N", 0, "launch a graph of N kernels per step", 0},
 	{"nccl", 'n', "N", 0, "collectives per step, in a group where there are several", 0},
 	{"kernel-ns", 'k', "NS", 0, "how long a kernel runs", 0},
+	{"jitter", 'j', "PERCENT", 0, "kernels at random, that run up to so much longer", 0},
 	{"bytes", 'b', "N", 0, "of a copy, a set, a collective", 0},
 	{"sleep-us", 'u', "US", 0, "between steps", 0},
 	{"sync-each", 'e', "N", 0, "wait for the device behind every so many steps", 0},
@@ -72,7 +74,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	int *const numbers[128] = {
 		['s'] = &o->steps,    ['l'] = &o->launches, ['c'] = &o->copies,  ['m'] = &o->sets,
 		['t'] = &o->threads,  ['S'] = &o->streams,  ['d'] = &o->devices, ['g'] = &o->graph,
-		['u'] = &o->sleep_us, ['n'] = &o->nccl,     ['e'] = &o->each,
+		['u'] = &o->sleep_us, ['n'] = &o->nccl,     ['e'] = &o->each,    ['j'] = &o->jitter,
 	};
 
 	if (key > 0 && key < 128 && numbers[key])
@@ -108,6 +110,7 @@ cudaError_t cudaMemsetAsync_ptsz(void *to, int value, size_t bytes, cudaStream_t
 struct trainer {
 	pthread_t id;
 	int index, device;
+	unsigned int seed;
 	void *memory, *host;
 	cudaStream_t *streams;
 	int stream_count, next;
@@ -145,14 +148,17 @@ static void launch(struct trainer *t, int i, cudaStream_t stream)
 #define X(name) (const void *)name,
 	static const void *const kernels[] = {KERNELS(X)};
 #undef X
-	dim3 grid = {i + 1, 2, 1}, block = {128, 1, 1};
-	unsigned long ns = options.kernel_ns * (i % KERNEL_COUNT + 1);
+	int which = options.jitter ? rand_r(&t->seed) % JITTER_KERNELS : i;
+	dim3 grid = {which + 1, 2, 1}, block = {128, 1, 1};
+	unsigned long ns = options.kernel_ns * (which % KERNEL_COUNT + 1), more = ns * options.jitter / 100;
 	void *args[] = {&ns, &t->memory, &t->memory};
 
+	if (more)
+		ns += rand_r(&t->seed) % more;
 	if (options.ptsz)
-		CHECK(cudaLaunchKernel_ptsz(kernels[i % KERNEL_COUNT], grid, block, args, 1024, stream));
+		CHECK(cudaLaunchKernel_ptsz(kernels[which % KERNEL_COUNT], grid, block, args, 1024, stream));
 	else
-		CHECK(cudaLaunchKernel(kernels[i % KERNEL_COUNT], grid, block, args, 1024, stream));
+		CHECK(cudaLaunchKernel(kernels[which % KERNEL_COUNT], grid, block, args, 1024, stream));
 }
 
 static void make_graph(struct trainer *t)

@@ -51,6 +51,8 @@ char *export__track_name(const struct timeline_track *track)
 	const char *more = !track->lane ? "" : track->gpu ? ": overlaps" : ": steps and overlaps";
 	char *name;
 
+	if (track->gpu && track->tid == TIMELINE_WINDOWS)
+		return strdup("windows of CUPTI");
 	return asprintf(&name, "%s %u%s", track->gpu ? "stream" : "thread", track->tid, more) < 0 ? NULL : name;
 }
 
@@ -101,6 +103,8 @@ static char *name_text(struct job *job, const struct timeline_name *name)
 	const char *text;
 	char *prefixed;
 
+	if (name->kind == SPAN_NONE && !name->activity && !name->api)
+		return strdup("CUPTI");
 	if (name->kind == SPAN_NONE)
 		return name->api ? strdup(gpu_api__name(name->api))
 				 : gpu_work__text(job, name->activity, name->direction, name->id);

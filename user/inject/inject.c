@@ -3,12 +3,15 @@
  * libstepflame-inject.so, which CUDA's driver loads by CUDA_INJECTION64_PATH: makes the memory that it shares with
  * stepflame, and a thread that sleeps until a window is wanted there.
  */
+#include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -106,6 +109,26 @@ static void attend(struct window *window, uint32_t wanted, uint32_t *acted, stru
 	__atomic_store_n(&control->seen, wanted, __ATOMIC_RELEASE);
 }
 
+/*
+ * As the program's main thread runs, and not as the one that has made us: which --inject picks, or which is bound to a
+ * processor, urgent or of low priority for what it does itself. What may not be changed stays.
+ */
+static void run_as_main(void)
+{
+	const struct sched_param ordinary = {0};
+	cpu_set_t cpus[8]; /* 8,192 processors */
+	int nice;
+
+	memset(cpus, 0, sizeof(cpus));
+	if (!sched_getaffinity(getpid(), sizeof(cpus), cpus))
+		sched_setaffinity(0, sizeof(cpus), cpus);
+	sched_setscheduler(0, SCHED_OTHER, &ordinary);
+	errno = 0;
+	nice = getpriority(PRIO_PROCESS, getpid());
+	if (!errno)
+		setpriority(PRIO_PROCESS, 0, nice);
+}
+
 static void *work(void *ctx)
 {
 	const struct timespec tick = {.tv_sec = TICK_NS / 1000000000, .tv_nsec = TICK_NS % 1000000000};
@@ -115,6 +138,7 @@ static void *work(void *ctx)
 	bool exits = false, open = false; /* the window may be ended by the thread that exits */
 
 	prctl(PR_SET_NAME, GPU_RING_NAME);
+	run_as_main();
 	while (!exits) {
 		wanted = __atomic_load_n(word, __ATOMIC_ACQUIRE);
 		if (wanted == acted)

@@ -255,6 +255,54 @@ static int add_call(struct timeline *timeline, const struct gpu_call *call)
 			  });
 }
 
+/* Those of a process, on a GPU of its. */
+static int add_windows(struct timeline *timeline, const struct gpu *gpu, uint32_t pid, uint32_t device)
+{
+	static const struct timeline_name wanted;
+	size_t cnt, low = 0, high;
+	const struct rec_gpu_window *windows = gpu__windows(gpu, &cnt);
+	int err = 0;
+
+	for (high = cnt; low < high;) {
+		size_t middle = low + (high - low) / 2;
+
+		if (windows[middle].pid < pid)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	for (size_t i = low; i < cnt && windows[i].pid == pid && !err; i++)
+		if (windows[i].start_ns < windows[i].end_ns)
+			err = add_of_gpu(timeline, &wanted,
+					 (struct timeline_span){
+						 .start_ns = windows[i].start_ns,
+						 .duration_ns = windows[i].end_ns - windows[i].start_ns,
+						 .pid = pid,
+						 .tid = TIMELINE_WINDOWS,
+						 .gpu = device + 1,
+					 });
+	return err;
+}
+
+/* Of each process, on each GPU that did something for it; activities are by process. */
+static int add_all_windows(struct timeline *timeline, const struct gpu *gpu)
+{
+	size_t cnt;
+	const struct gpu_act *activities = gpu__activities(gpu, &cnt);
+	bool seen[GPU_MAX] = {false};
+	int err = 0;
+
+	for (size_t i = 0; i < cnt && !err; i++) {
+		if (i && activities[i].pid != activities[i - 1].pid)
+			memset(seen, 0, sizeof(seen));
+		if (!gpu_act__is_work(&activities[i]) || activities[i].device >= GPU_MAX || seen[activities[i].device])
+			continue;
+		seen[activities[i].device] = true;
+		err = add_windows(timeline, gpu, activities[i].pid, activities[i].device);
+	}
+	return err;
+}
+
 int timeline__add_gpu(struct timeline *timeline, const struct gpu *gpu)
 {
 	size_t activity_cnt, call_cnt;
@@ -272,7 +320,7 @@ int timeline__add_gpu(struct timeline *timeline, const struct gpu *gpu)
 		if (!process || process->tier != GPU_TIER_CUPTI)
 			err = add_call(timeline, &calls[i]);
 	}
-	return err;
+	return err ?: add_all_windows(timeline, gpu);
 }
 
 int timeline__add(struct timeline *timeline, const struct rec_hdr *record)

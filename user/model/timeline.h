@@ -16,13 +16,14 @@
 
 #define TIMELINE_MAX       (8u << 20) /* spans that are kept: 450 MB, and 2 GB as a Chrome trace */
 #define TIMELINE_DEPTH_MAX 1024       /* of a track */
+#define TIMELINE_WINDOWS   0xffffff   /* tid of the track with the windows of CUPTI's, of each GPU */
 
 struct timeline;
 
 struct timeline_name {
 	uint64_t id;         /* REC_NAME; 0 of activities without a name of their own */
-	enum span_kind kind; /* SPAN_NONE: an activity */
-	enum gpu_activity activity;
+	enum span_kind kind; /* SPAN_NONE: an activity, a call, */
+	enum gpu_activity activity;   /* or, with neither here nor in api, a window of CUPTI's */
 	enum gpu_direction direction; /* of a copy */
 	enum gpu_api api;             /* of a call that probes saw */
 };
@@ -55,7 +56,7 @@ void timeline__free(struct timeline *timeline);  /* accepts NULL */
 /* Takes one record; all but REC_SPANS are skipped. 0 or -ENOMEM. */
 int timeline__add(struct timeline *timeline, const struct rec_hdr *record);
 /*
- * Adds what GPUs did, and the calls of CUDA on the CPU: as CUPTI tells them, or, of a process without, the probes.
+ * Adds what GPUs did, the windows in which CUPTI told of it, and the calls of CUDA on the CPU: as CUPTI tells them, or, of a process without, the probes.
  * 0 or -ENOMEM.
  */
 int timeline__add_gpu(struct timeline *timeline, const struct gpu *gpu);

@@ -339,7 +339,7 @@ static void look_at_status(struct session *s, struct target *t, uint64_t now)
 	struct gpu_ring_status *st = &g->status;
 
 	gpu_ring__status(g->ring, st);
-	if (!w->asked_ns || w->refused || !st->begun)
+	if (w->refused || !st->begun)
 		return;
 	if (!w->begun_ns && st->state >= GPU_RING_BUSY)
 		return refuse(s, t);
@@ -459,9 +459,12 @@ static void tend(struct session *s, struct target *t, uint64_t now)
 	if (g->ring) {
 		if (g->window.asked_ns && !g->window.stopped)
 			gpu_ring__live(g->ring, now);
-		look_at_status(s, t, now);
-		drain(s, t);
-		g->window.told_ns = gpu_clock__last_ns(&g->clock);
+		/* What is there before our first window was left by a stepflame that was killed. */
+		if (g->window.asked_ns) {
+			look_at_status(s, t, now);
+			drain(s, t);
+			g->window.told_ns = gpu_clock__last_ns(&g->clock);
+		}
 		steer(s, t, now);
 	}
 	tell_target(t);
