@@ -6,6 +6,7 @@ where there is none, as in production.
 
 import collections
 import json
+import math
 import os
 import subprocess
 
@@ -86,6 +87,23 @@ def test_left_open(bench):
     assert {name: row["count"] for name, row in rows.items()} == cut(truth["popped"])
     # one of them is the outermost whenever the others are too many
     assert 100 - 16 <= found["lost"]["nvtx_not_popped"] <= 100
+
+
+def test_lightning(bench):
+    """Ranges that begin in one of Lightning's hooks and end in another take nothing from its actions, nor from the steps."""
+    record, truth = bench.recorded("lightning_fit.py", "--nvtx", "--no-callbacks", "--logger", "none")
+    found = helpers.report(record.file)
+    rows = helpers.actions(found)
+    batches = len(truth["actions"]["run_training_batch"])
+    counts = {name: len(d) for name, d in truth["actions"].items()}
+    helpers.check_counts(rows, {**counts, "batch range": batches, "inner range": batches})
+    assert found["lost"] == {}
+    assert found["window"]["steps"] == batches
+    # from the first hook to the last one of a batch
+    around = math.fsum(truth["actions"]["run_training_batch"])
+    for name in ("batch range", "inner range"):
+        assert rows[name]["total_s"] > around
+        assert rows[name]["total_s"] < around + 2e-3 * batches + truth["delayed"]
 
 
 NAMES = ["round", "ascii", "attributes", "wide \u00e9\u4e2d\U0001f525", "domain", "chain"]

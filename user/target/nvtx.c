@@ -228,7 +228,8 @@ static int add_code(struct search *s, enum nvtx_call call, uint64_t init, const 
 	struct nvtx_place place[NVTX_MERGED_MAX] = {0};
 	int64_t distance = (int64_t)(init - code->jump);
 	uint64_t offset = 0;
-	bool told = !elf__offset(s->elf, code->jump, &offset) && distance == (int32_t)distance;
+	bool told = elf__is_code(s->elf, code->jump) && !elf__offset(s->elf, code->jump, &offset) &&
+		    distance == (int32_t)distance;
 
 	for (uint8_t i = 0; i < code->cnt; i++) {
 		const struct nvtx_arguments *a = &code->call[i];
@@ -414,8 +415,9 @@ int nvtx__find(const struct elf *elf, struct array *places, size_t *missed)
 
 bool nvtx__is_internal(const char *path)
 {
-	static const char *const files[] = {"libtorch_cuda", "libtorch_cpu", "libtorch_nvshmem",
-					    "libnccl",       "libnvshmem",   "libcu"};
+	/* libtorch_cpu has none, and is large. */
+	static const char *const files[] = {"libtorch_cuda", "libtorch_cpu", "libtorch_nvshmem", "libnccl",
+					    "libnvshmem"};
 	const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
 
 	for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++)

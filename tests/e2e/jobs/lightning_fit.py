@@ -124,7 +124,21 @@ class Norms(Callback):
         self.norms = self.norms[-100:]
 
 
+class Ranges(Callback):
+    """Two ranges of NVTX's around each batch, of which neither hook has both ends."""
+
+    def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
+        torch.cuda.nvtx.range_push("batch range")
+        torch.cuda.nvtx.range_push("inner range")
+
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+        torch.cuda.nvtx.range_pop()
+        torch.cuda.nvtx.range_pop()
+
+
 def callbacks(args, directory):
+    if args.nvtx:
+        return [Ranges()]
     if not args.callbacks:
         return []
     found = [
@@ -158,6 +172,7 @@ def main():
     p.add_argument("--accumulate", type=int, default=1)
     p.add_argument("--logger", choices=["none", "csv"], default="csv")
     p.add_argument("--no-callbacks", dest="callbacks", action="store_false")
+    p.add_argument("--nvtx", action="store_true", help="ranges over hooks, and no other callback")
     args = p.parse_args()
     common.prepare(args)
 
