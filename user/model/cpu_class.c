@@ -38,7 +38,17 @@ enum cpu_class cpu_class__of(const struct job *job, const struct sample *sample,
 	if (begins(library, interpreters, COUNT(interpreters)))
 		return CPU_PYTHON;
 	/* What libc and its like do there is an operator's (of JAX: code that XLA made has no library), or so little that it does not matter. */
-	if (phase == PHASE_FORWARD || phase == PHASE_BACKWARD || phase == PHASE_OPTIMIZER || phase >= PHASE_JIT)
+	switch (phase) {
+	case PHASE_FORWARD:
+	case PHASE_BACKWARD:
+	case PHASE_OPTIMIZER:
+	case PHASE_JIT:
+	case PHASE_COMPILE:
+	case PHASE_AWAIT:
+	case PHASE_TRANSFER:
 		return CPU_OP;
+	default:
+		break;
+	}
 	return begins(library, torch_libraries, COUNT(torch_libraries)) ? CPU_OP : CPU_NATIVE;
 }

@@ -52,7 +52,7 @@ int session__emit(struct session *s, const struct rec_hdr *record)
 {
 	int err = s->sink(record, s->sink_ctx);
 
-	if (!err && s->options.step_at && record && record->type == REC_NAME)
+	if (!err && (s->options.step_at || s->has_jax) && record && record->type == REC_NAME)
 		err = names__add(&s->names, (const void *)record);
 	if (err && !s->sink_err)
 		s->sink_err = err;
@@ -519,6 +519,23 @@ void session__progress(const struct session *s, struct session_progress *out)
 	*out = s->progress;
 }
 
+/* Which jitted function's calls are steps was found by itself: it may be the wrong one. */
+static void note_jits(struct session *s)
+{
+	for (size_t i = 0; i < s->target_cnt; i++) {
+		uint32_t pid = s->targets[i]->process.pid;
+		struct proc proc;
+
+		if (bpf_map_lookup_elem(bpf_map__fd(s->skel->maps.procs), &pid, &proc) || proc.step_rule != STEP_JIT)
+			continue;
+		session__note(
+			s,
+			"steps of process %u are the calls of '%.128s', in which it spends most of the time of its "
+			"jitted calls: --step-at names another",
+			pid, names__find(&s->names, proc.step_jit) ?: "(name lost)");
+	}
+}
+
 int session__finish(struct session *s)
 {
 	int err;
@@ -540,6 +557,7 @@ int session__finish(struct session *s)
 				      "--action %s was found in no process: is the library loaded, and the symbol as "
 				      "nm -D prints it?",
 				      s->options.actions[i]);
+	note_jits(s);
 	exact__end(s);
 	calls__note(s);
 	nvml__end(s);

@@ -157,7 +157,8 @@ struct session {
 	uint64_t consumed_ns; /* what BPF sent before has been taken */
 	uint64_t governed_ns; /* when the governor last looked */
 	struct session_progress progress;
-	struct names names; /* all that were told of, with --step-at */
+	struct names names; /* all that were told of, with --step-at or where there is JAX */
+	bool has_jax;
 	bool step_at_seen;
 };
 

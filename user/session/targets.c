@@ -260,6 +260,7 @@ static bool resolve_jax(struct session *s, struct target *t)
 
 	if (!jax)
 		return false;
+	s->has_jax = true;
 	if (attach_file(s, t, jax, NULL, NULL, HOLDS_JAX))
 		log__warn(NULL, "no probes could be placed in %s: rows of it will be missing", jax->path);
 	jax__version(&t->process, jax, t->jax, sizeof(t->jax));

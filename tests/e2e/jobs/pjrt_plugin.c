@@ -11,14 +11,14 @@
 
 enum lie {
 	NONE,
-	TOO_LARGE,       /* struct_size says more than there is */
-	ODD_SIZE,        /* struct_size is no multiple of a word */
-	TOO_SMALL,       /* a table of another kind: without what is looked for */
+	TOO_LARGE, /* struct_size says more than there is */
+	ODD_SIZE,  /* struct_size is no multiple of a word */
+	TOO_SMALL, /* a table of another kind: without what is looked for */
 	VERSION_SIZE,
-	OUTSIDE,         /* a function that is not in the plugin's code */
-	IN_DATA,         /* a function that is no code at all */
-	MISSING,         /* none where one is needed */
-	ANOTHER,         /* a second table that says something else */
+	OUTSIDE, /* a function that is not in the plugin's code */
+	IN_DATA, /* a function that is no code at all */
+	MISSING, /* none where one is needed */
+	ANOTHER, /* a second table that says something else */
 };
 
 #ifndef LIE
@@ -47,11 +47,11 @@ __attribute__((noinline)) static void take(long ns)
 	nanosleep(&time, NULL);
 }
 
-#define FUNCTION(n, ns)                             \
-	static void *function_##n(void *args)       \
-	{                                           \
-		take(ns);                           \
-		calls[n]++;                         \
+#define FUNCTION(n, ns)                              \
+	static void *function_##n(void *args)        \
+	{                                            \
+		take(ns);                            \
+		calls[n]++;                          \
 		return args ? (void *)0 : (void *)1; \
 	}
 
