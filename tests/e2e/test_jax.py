@@ -68,6 +68,8 @@ def test_equals_jax_profiler(bench, jax_python):
     rows, events = rows_of(record), truth["events"]
     assert rows["jit train_step"]["count"] == events["PjitFunction(train_step)"] == truth["steps"]
     assert rows["jit eval_step"]["count"] == events["PjitFunction(eval_step)"] == 7
+    # two arrays a step by device_put; two of numpy's, as arguments
+    assert rows["xla to device"]["count"] == 2 * truth["steps"] + 2 * 7
     assert rows["train"]["count"] == events["train"] == truth["steps"]
     assert rows["mein Étikett"]["count"] == events["mein Étikett"] == truth["steps"]
 

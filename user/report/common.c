@@ -272,11 +272,14 @@ static json_t *json_unless_negative(double value)
 
 json_t *common__json_target(const struct rec_target *target)
 {
-	return json_pack("{s:I, s:s, s:o, s:o, s:o, s:o}", "pid", (json_int_t)target->pid, "role",
-			 labels__role(target->role), "rank",
-			 target->rank >= 0 ? json_integer(target->rank) : json_null(), "python",
-			 common__json_text(target->python), "torch", common__json_text(target->torch), "jax",
-			 common__json_text(target->jax));
+	json_t *object = json_pack("{s:I, s:s, s:o, s:o, s:o}", "pid", (json_int_t)target->pid, "role",
+				   labels__role(target->role), "rank",
+				   target->rank >= 0 ? json_integer(target->rank) : json_null(), "python",
+				   common__json_text(target->python), "torch", common__json_text(target->torch));
+
+	if (target->jax[0])
+		json_object_set_new(object, "jax", common__json_text(target->jax));
+	return object;
 }
 
 static json_t *json_targets(const struct job *job)

@@ -58,6 +58,20 @@ static const struct {
 	 PROBE_FN_EXIT,
 	 NATIVE_XLA_TO_DEVICE,
 	 true},
+	/* of arguments of jitted functions, one by one */
+	{{"_ZN3jax19DevicePutWithDeviceE", "_ZN3xla19DevicePutWithDeviceE"},
+	 "",
+	 PROBE_FN,
+	 PROBE_FN_EXIT,
+	 NATIVE_XLA_TO_DEVICE,
+	 false},
+	{{"_ZN3jax21DevicePutWithShardingE", "_ZN3xla21DevicePutWithShardingE"},
+	 "",
+	 PROBE_FN,
+	 PROBE_FN_EXIT,
+	 NATIVE_XLA_TO_DEVICE,
+	 false},
+	{{"_ZN3xla9DevicePutE"}, "", PROBE_FN, PROBE_FN_EXIT, NATIVE_XLA_TO_DEVICE, false}, /* up to 0.5 */
 	/* nanobind's wrappers of TraceMe.__init__(str, **kwargs) and of __exit__(object, object, object) */
 	{{"_ZZN8nanobind6detail11func_createILb0ELb1EZNS_4initIJNS_3strENS_6kwargsEEE7executeI"},
 	 "TraceMeWrapper",
