@@ -232,11 +232,12 @@ test-vm: setup
 		$$python -m pytest -v -rs tests/vm $(ARGS)
 
 bench: setup
-	$(Q)$(MAKE) --no-print-directory all
+	$(Q)$(MAKE) --no-print-directory all doubles
 	$(Q)python=$$(tools/setup.sh python) && $$python tools/bench.py --stepflame $(BUILD)/stepflame $(ARGS) \
 		&& $$python tools/bench_ops.py --stepflame $(BUILD)/stepflame --sites $(BUILD)/tools/sites \
 		&& $$python tools/bench_samples.py --stepflame $(BUILD)/stepflame \
-		&& $$python tools/bench_io.py --stepflame $(BUILD)/stepflame
+		&& $$python tools/bench_io.py --stepflame $(BUILD)/stepflame \
+		&& $$python tools/bench_gpu.py --stepflame $(BUILD)/stepflame --sites $(BUILD)/tools/sites --doubles $(GPU) --library $(BUILD)/libstepflame-inject.so
 
 LINT_SRC = $(filter-out user/inject/%,$(wildcard user/*.c user/*/*.c tools/*.c))
 

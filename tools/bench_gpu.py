@@ -7,7 +7,6 @@ CPU time of the jobs (of the thread that calls, or of all threads where it says 
 the clock. What a real GPU's driver does besides is not in them. Nothing here passes or fails.
 """
 import argparse
-import ctypes
 import os
 import statistics
 import subprocess
@@ -46,12 +45,14 @@ def launches(n):
     return statistics.median(times)
 a, b = torch.randn(64, 64), torch.randn(64, 64)
 def mix(steps):
-    start = cpu()
+    times = []
     for _ in range(steps):
+        start = cpu()
         for _ in range(2000):
             torch.relu(torch.mm(a, b))
             launch_many(launch_kernel, 1, stream)
-    return (cpu() - start) / steps
+        times.append(cpu() - start)
+    return statistics.median(times)
 real = None
 def fails(n):
     "cudaEventQuery of the real runtime, which fails for want of a driver."
@@ -60,9 +61,12 @@ def fails(n):
         path = re.search(r"/\S*/nvidia/\S*libcudart\S*$", open("/proc/self/maps").read(), re.M)
         real = ctypes.CDLL(path.group()) if path else False
     if not real: return None
-    call, start = real.cudaEventQuery, cpu()
-    for _ in range(n): call(None)
-    return (cpu() - start) / n
+    call, times = real.cudaEventQuery, []
+    for _ in range(n // 1000):
+        start = cpu()
+        for _ in range(1000): call(None)
+        times.append((cpu() - start) / 1000)
+    return statistics.median(times)
 launches(1000)
 mix(1)
 print(json.dumps({"torch": os.path.dirname(torch.__file__)}), flush=True)
@@ -79,11 +83,10 @@ def environment(args, injection: str = "", **more: str) -> dict:
     return env
 
 
-def bare_probes(args, pid: int) -> list[BareProbes]:
-    """Uprobes that do nothing, where stepflame has its own."""
+def bare_probes(args, pid: int, libraries: list[str]) -> list[BareProbes]:
+    """Uprobes that only count, where stepflame has its own."""
     probes = []
-    for library in ("libcudart.so.13", "libcuda.so.1"):
-        path = os.path.join(args.doubles, library)
+    for path in libraries:
         lines = subprocess.check_output([args.sites, path, "", "gpu"], text=True, stderr=subprocess.DEVNULL).splitlines()
         probes.append(BareProbes(path, [int(line.split()[0], 16) for line in lines], pid))
     return probes
@@ -92,10 +95,11 @@ def bare_probes(args, pid: int) -> list[BareProbes]:
 def launch_price(args, folder: str) -> None:
     """A hot loop of launches: free, under bare probes, recorded."""
     job = Asked(folder, JOB, environment(args))
+    libraries = [os.path.join(args.doubles, name) for name in ("libcudart.so.13", "libcuda.so.1")]
     bare, window, hits = [], [], 0
     for _ in range(args.rounds):
         free = job.ask(f"launches({args.calls})")
-        probes = bare_probes(args, job.pid)
+        probes = bare_probes(args, job.pid, libraries)
         bare.append((job.ask(f"launches({args.calls})") - free) * 1e9)
         hits = sum(p.stop() for p in probes) / args.calls
         recording = Recording(args.stepflame, folder, job.pid, "--gpu", "uprobe", *ALONE)
@@ -112,21 +116,25 @@ def launch_price(args, folder: str) -> None:
           f"bare probes: ratio {spread(ratios, '.2f')}; {statistics.median(window) / hits:.0f} ns a hit", flush=True)
 
 
-def failing_price(args, folder: str) -> None:
-    """A call of the real runtime."""
+def real_price(args, folder: str) -> None:
+    """A call of the real runtime, which fails for want of a driver: one hit, that of its entry."""
     job = Asked(folder, JOB, environment(args))
-    window = []
+    window, bare = [], []
     for _ in range(args.rounds):
-        free = job.ask(f"fails({args.calls // 10})")
+        free = job.ask(f"fails({args.calls})")
         if free is None:
             print("the real runtime   torch has none")
             break
+        probes = bare_probes(args, job.pid, job.ask("[real._name]"))
+        bare.append((job.ask(f"fails({args.calls})") - free) * 1e9)
+        hits = sum(p.stop() for p in probes) / args.calls
         recording = Recording(args.stepflame, folder, job.pid, "--gpu", "uprobe", *ALONE)
-        window.append((job.ask(f"fails({args.calls // 10})") - free) * 1e9)
+        window.append((job.ask(f"fails({args.calls})") - free) * 1e9)
         recording.stop()
     job.stop()
     if window:
-        print(f"cudaEventQuery of the real runtime, without a driver   {free * 1e9:.0f} ns free, +{spread(window, '.0f')} ns recorded", flush=True)
+        print(f"cudaEventQuery of the real runtime, without a driver   {free * 1e9:.0f} ns free, +{spread(window, '.0f')} ns recorded, "
+              f"+{spread(bare, '.0f')} ns under the same {hits:.1f} bare probes", flush=True)
 
 
 def mix_price(args, folder: str) -> None:
@@ -154,16 +162,15 @@ def asleep_price(args, folder: str) -> None:
     """The injection library loaded and asleep, or not loaded: pairs of jobs, asked in turn."""
     ratios = []
     for pair in range(args.pairs):
-        jobs = [Asked(folder, JOB, environment(args, injection)) for injection in (args.library, "")]
-        if pair % 2:
-            jobs.reverse()
-        values = [[job.ask(f"launches({args.calls})") for _ in range(args.rounds) for job in (job,)] for job in jobs]
+        jobs = {injection: Asked(folder, JOB, environment(args, injection)) for injection in ([args.library, ""], ["", args.library])[pair % 2]}
+        values: dict = {injection: [] for injection in jobs}
+        if os.path.basename(args.library) not in open(f"/proc/{jobs[args.library].pid}/maps").read():
+            sys.exit("bench: the injection library is not in the process")
         for _ in range(args.rounds):
-            for k, job in enumerate(jobs):
-                values[k].append(job.ask(f"launches({args.calls})"))
-        loaded, free = [statistics.median(v[args.rounds :]) for v in values][:: -1 if pair % 2 else 1]
-        ratios.append(loaded / free)
-        for job in jobs:
+            for injection, job in jobs.items():
+                values[injection].append(job.ask(f"launches({args.calls})"))
+        ratios.append(statistics.median(values[args.library]) / statistics.median(values[""]))
+        for job in jobs.values():
             job.stop()
     print(f"the library asleep   x{spread(ratios, '.4f')} of a launch, {args.pairs} pairs of jobs", flush=True)
 
@@ -193,31 +200,29 @@ def window_of(job: Asked, recording, calls: int) -> float:
 
 
 def awake_price(args, folder: str) -> None:
-    """The library at work. The double's own work is that of a client of CUPTI that drops what it is told."""
+    """The library at work: each launch is a kernel and the two calls that asked for it. The double's own work is that of a client of CUPTI that drops what it is told."""
     collector = {"GPU_COLLECTOR_OUT": "/dev/null", "GPU_COLLECTOR_SILENT": "1", "GPU_COLLECTOR_KINDS": "10,4,5"}
     ours = Asked(folder, JOB, environment(args, args.library))
     double = Asked(folder, JOB, environment(args, os.path.join(args.doubles, "libcollector.so"), **collector))
     plain = Asked(folder, JOB, environment(args))
-    prices, alone, sizes = [], [], []
+    all_in, library, sizes, lost = [], [], [], {}
     for _ in range(args.rounds):
         recording = Recording(args.stepflame, folder, ours.pid, "--gpu", "uprobe", *ALONE)
         probes, small = window_of(ours, recording, args.calls), recording.bytes
         recording = Recording(args.stepflame, folder, ours.pid, "--gpu", "cupti", *ALONE)
         cupti = window_of(ours, recording, args.calls)
-        tier = recording.report("--gpu")["tiers"][0]
-        if not tier["activities"]:
-            print(f"bench: no activity was told: {tier['why']}")
-            break
+        report = recording.report("--gpu")
+        tier, lost = report["tiers"][0], {name: value for name, value in report["lost"].items() if value}
+        if tier["activities"] != args.calls:
+            print(f"bench: {tier['activities']} kernels were told of {args.calls} {tier['why']}")
         collected, free = window_of(double, None, args.calls), window_of(plain, None, args.calls)
-        prices.append((cupti - probes) / tier["activities"] * 1e9)
-        alone.append((collected - free) / tier["activities"] * 1e9)
-        sizes.append((recording.bytes - small) / tier["activities"])
-        lost = {name: value for name, value in recording.report("--gpu")["lost"].items() if value}
+        all_in.append((cupti - probes) / args.calls * 1e9)
+        library.append(all_in[-1] - (collected - free) / args.calls * 1e9)
+        sizes.append((recording.bytes - small) / args.calls)
     for job in (ours, double, plain):
         job.stop()
-    if prices:
-        print(f"the library awake   {spread(prices, '.0f')} ns of the job's CPU time an activity, of which the double {spread(alone, '.0f')}; "
-              f"{spread(sizes, '.1f')} bytes an activity in the recording, {tier['activities']} of them, lost {lost or 'nothing'}", flush=True)
+    print(f"the library awake   {spread(all_in, '.0f')} ns of CPU time of all threads a launch, {spread(library, '.0f')} ns without the double's own; "
+          f"{spread(sizes, '.1f')} bytes in the recording, lost {lost or 'nothing'}", flush=True)
 
 
 def attach_time(args, folder: str) -> None:
@@ -250,7 +255,7 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=100000, help="launches a round")
     parser.add_argument("--steps", type=int, default=20, help="a round")
     parser.add_argument("--pairs", type=int, default=6, help="of jobs with and without the library")
-    parts = {"launch": launch_price, "real": failing_price, "mix": mix_price, "asleep": asleep_price, "awake": awake_price, "attach": attach_time}
+    parts = {"launch": launch_price, "real": real_price, "mix": mix_price, "asleep": asleep_price, "awake": awake_price, "attach": attach_time}
     parser.add_argument("--only", choices=parts)
     args = parser.parse_args()
     args.doubles, args.library = os.path.abspath(args.doubles), os.path.abspath(args.library)
