@@ -244,6 +244,7 @@ LINT_SRC = $(filter-out user/inject/%,$(wildcard user/*.c user/*/*.c tools/*.c))
 lint: $(SKEL) $(BUILD)/syscall_names.h $(BUILD)/finders.h
 	$(Q)clang-format --dry-run -Werror $(wildcard include/*.h bpf/*.[ch] user/*.[ch] user/*/*.[ch] tools/*.c tests/*.h tests/*/*.[ch] tests/bpf/native/*.h)
 	$(Q)clang-tidy --quiet $(LINT_SRC) -- $(filter-out -Werror,$(ALL_CFLAGS))
+	$(Q)$(if $(INJECT),clang-tidy --quiet $(wildcard user/inject/*.c) -- $(filter-out -Werror,$(INJECT_CFLAGS)))
 	$(Q)! command -v shellcheck >/dev/null || shellcheck -x -e SC1091 tools/*.sh tools/*/*.sh tests/*/*.sh .ci/run
 
 install: all

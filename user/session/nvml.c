@@ -20,8 +20,9 @@
 #define LIBRARY     "libnvidia-ml.so.1"
 #define PERIOD_NS   1000000000ULL
 #define DEVICES_MAX 256
-#define PATIENCE_MS 500 /* for an answer at the end */
-#define SOCKET      3   /* in its process */
+#define READ_MAX    (4 * DEVICES_MAX) /* messages in one go */
+#define PATIENCE_MS 500               /* for an answer at the end */
+#define SOCKET      3                 /* in its process */
 
 /*
  * Of NVIDIA's nvml.h (NVML API Reference Guide; the same since CUDA 8), which need not be there: nvmlReturn_t, of which 0 is
@@ -232,11 +233,17 @@ static void take_leave(struct session *s)
 void nvml__tend(struct session *s)
 {
 	struct message m;
-	ssize_t got;
+	ssize_t got = -1;
 
 	if (!s->nvml || s->nvml->socket < 0)
 		return;
-	while ((got = recv(s->nvml->socket, &m, sizeof(m), MSG_DONTWAIT)) == sizeof(m)) {
+	for (int i = 0; i < READ_MAX; i++) {
+		got = recv(s->nvml->socket, &m, sizeof(m), MSG_DONTWAIT);
+		if (got != sizeof(m))
+			break;
+		/* What a library has written over in there is nothing to rely on. */
+		m.usage.hdr = (struct rec_hdr){.type = REC_GPU_USAGE, .size = sizeof(m.usage)};
+		m.usage.name[sizeof(m.usage.name) - 1] = 0;
 		s->nvml->cpu_ns = m.cpu_ns;
 		s->nvml->rss_bytes = m.rss_bytes;
 		if (s->opened)

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What the process that asks NVML may say, whose library may have written over anything in there. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define session__emit emit_told
+#include "user/session/nvml.c"
+#undef session__emit
+
+static struct rec_gpu_usage told;
+static int told_cnt;
+
+int emit_told(struct session *s, const struct rec_hdr *record)
+{
+	assert_int_equal(record->type, REC_GPU_USAGE);
+	assert_int_equal(record->size, sizeof(told));
+	memcpy(&told, record, record->size);
+	assert_non_null(memchr(told.name, 0, sizeof(told.name)));
+	told_cnt++;
+	return 0;
+}
+
+/* A session whose process is the other end of a socket, in *other. */
+static struct session *session_with(int *other)
+{
+	struct session *s = calloc(1, sizeof(*s));
+	int sockets[2];
+
+	assert_non_null(s);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets), 0);
+	s->opened = true;
+	s->nvml = calloc(1, sizeof(*s->nvml));
+	assert_non_null(s->nvml);
+	s->nvml->socket = sockets[0];
+	*other = sockets[1];
+	told_cnt = 0;
+	return s;
+}
+
+static void end(struct session *s, int other)
+{
+	close(other);
+	nvml__free(s);
+	free(s);
+}
+
+/* Sizes and types are ours, whatever it says; texts end. */
+static void test_bytes(void **state)
+{
+	struct message m;
+	int other;
+	struct session *s = session_with(&other);
+
+	memset(&m, 0xff, sizeof(m));
+	assert_int_equal(send(other, &m, sizeof(m), 0), sizeof(m));
+	nvml__tend(s);
+	assert_int_equal(told_cnt, 1);
+	assert_int_equal(told.device, 0xffffffff);
+	srandom(1);
+	for (int i = 0; i < 2000; i++) {
+		for (size_t k = 0; k < sizeof(m); k++)
+			((unsigned char *)&m)[k] = random();
+		assert_int_equal(send(other, &m, sizeof(m), 0), sizeof(m));
+		nvml__tend(s);
+	}
+	assert_int_equal(told_cnt, 2001);
+	end(s, other);
+}
+
+/* Messages that are too short are no figures, and no end either. */
+static void test_short(void **state)
+{
+	char bytes[sizeof(struct message)] = {0};
+	int other;
+	struct session *s = session_with(&other);
+
+	for (size_t size = 1; size < sizeof(bytes); size++) {
+		assert_int_equal(send(other, bytes, size, 0), size);
+		nvml__tend(s);
+	}
+	assert_int_equal(told_cnt, 0);
+	assert_true(s->nvml->socket >= 0);
+	end(s, other);
+}
+
+/* One that never stops keeps nobody. */
+static void test_flood(void **state)
+{
+	struct message m = {0};
+	int other, sent = 0;
+	struct session *s = session_with(&other);
+
+	while (send(other, &m, sizeof(m), MSG_DONTWAIT) == sizeof(m))
+		sent++;
+	assert_true(sent > 0);
+	nvml__tend(s);
+	assert_true(told_cnt <= READ_MAX && told_cnt <= sent);
+	nvml__tend(s);
+	end(s, other);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_bytes),
+		cmocka_unit_test(test_short),
+		cmocka_unit_test(test_flood),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
