@@ -5,8 +5,10 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -308,6 +310,18 @@ static void test_head(void **state)
 	}
 }
 
+static void assert_sound(const union gpu_ring_record *out)
+{
+	assert_in_range(out->hdr.type, GPU_RING_NAME_TEXT, GPU_RING_DEVICE);
+	assert_true(out->hdr.size <= sizeof(*out));
+	if (out->hdr.type == GPU_RING_NAME_TEXT)
+		assert_true(strlen(out->name.text) <= out->name.bytes);
+	if (out->hdr.type == GPU_RING_DEVICE)
+		assert_true(strlen(out->device.name) < sizeof(out->device.name));
+	if (out->hdr.type == GPU_RING_ACTIVITY)
+		assert_in_range(out->activity.kind, 1, GPU_ACTIVITY__COUNT - 1);
+}
+
 /* Anything at all, changed while it is read by nothing but chance: under SAN=1 a read out of bounds would end it. */
 static void test_fuzz(void **state)
 {
@@ -325,19 +339,52 @@ static void test_fuzz(void **state)
 		side.control->head += rand() % 50 ? 8 * (rand() % 64) : rand();
 		side.control->tail = rand();
 		side.control->start = rand();
-		for (int i = 0; i < 100 && gpu_ring__next(ring, &out); i++) {
-			assert_in_range(out.hdr.type, GPU_RING_NAME_TEXT, GPU_RING_DEVICE);
-			assert_true(out.hdr.size <= sizeof(out));
-			if (out.hdr.type == GPU_RING_NAME_TEXT)
-				assert_true(strlen(out.name.text) <= out.name.bytes);
-			if (out.hdr.type == GPU_RING_DEVICE)
-				assert_true(strlen(out.device.name) < sizeof(out.device.name));
-			if (out.hdr.type == GPU_RING_ACTIVITY)
-				assert_in_range(out.activity.kind, 1, GPU_ACTIVITY__COUNT - 1);
-		}
+		for (int i = 0; i < 100 && gpu_ring__next(ring, &out); i++)
+			assert_sound(&out);
 	}
 	gpu_ring__free(ring);
 	side__free(&side);
+}
+
+struct scribbler {
+	struct side side;
+	bool stop;
+};
+
+/* Over records that are sound, and where the reader is. */
+static void *scribble(void *ctx)
+{
+	struct scribbler *s = ctx;
+	struct gpu_ring_activity rec = activity(1);
+	unsigned int seed = 1;
+
+	while (!__atomic_load_n(&s->stop, __ATOMIC_RELAXED)) {
+		uint64_t head = s->side.control->head;
+		uint32_t word = rand_r(&seed) % 3 ? rand_r(&seed) % 128 : rand_r(&seed);
+
+		memcpy(s->side.bytes + (head & MASK & ~7ULL), &rec, sizeof(rec) / 2);
+		memcpy(s->side.bytes + ((head + 4 * (rand_r(&seed) % 64)) & MASK & ~3ULL), &word, sizeof(word));
+		__atomic_store_n(&s->side.control->head, head + 8 * (rand_r(&seed) % 64), __ATOMIC_RELEASE);
+	}
+	return NULL;
+}
+
+/* What was looked at is what is given out, though it is another by then. */
+static void test_scribbled(void **state)
+{
+	union gpu_ring_record out;
+	struct scribbler s = {.stop = false};
+	struct gpu_ring *ring = begun(&s.side, 0);
+	pthread_t thread;
+
+	assert_int_equal(pthread_create(&thread, NULL, scribble, &s), 0);
+	for (int i = 0; i < 300000; i++)
+		if (gpu_ring__next(ring, &out))
+			assert_sound(&out);
+	__atomic_store_n(&s.stop, true, __ATOMIC_RELAXED);
+	pthread_join(thread, NULL);
+	gpu_ring__free(ring);
+	side__free(&s.side);
 }
 
 #define OFFSET_NS 1700000000000000000LL
@@ -414,10 +461,10 @@ static void test_clock_lies(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_refused), cmocka_unit_test(test_found),      cmocka_unit_test(test_begins),
-		cmocka_unit_test(test_wraps),   cmocka_unit_test(test_names),      cmocka_unit_test(test_sizes),
-		cmocka_unit_test(test_kinds),   cmocka_unit_test(test_head),       cmocka_unit_test(test_fuzz),
-		cmocka_unit_test(test_clock),   cmocka_unit_test(test_clock_lies),
+		cmocka_unit_test(test_refused),   cmocka_unit_test(test_found), cmocka_unit_test(test_begins),
+		cmocka_unit_test(test_wraps),     cmocka_unit_test(test_names), cmocka_unit_test(test_sizes),
+		cmocka_unit_test(test_kinds),     cmocka_unit_test(test_head),  cmocka_unit_test(test_fuzz),
+		cmocka_unit_test(test_scribbled), cmocka_unit_test(test_clock), cmocka_unit_test(test_clock_lies),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
