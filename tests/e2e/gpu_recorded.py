@@ -170,8 +170,8 @@ class Job:
         return [rec.target(self.pid, rank=self.rank), rec.gpu(self.pid, self.tier), *names, *body]
 
 
-def write(path, *jobs, **options):
-    records = [rec.host(monotonic_ns=0, realtime_ns=1_700_000_000_000_000_000), rec.window(START, START + 10**10, 10, 1)]
+def write(path, *jobs, window=(1, START + 10**10), **options):
+    records = [rec.host(monotonic_ns=0, realtime_ns=1_700_000_000_000_000_000), rec.window(*window, 10, 1)]
     path.write_bytes(rec.recording(records + [record for job in jobs for record in job.records(**options)]))
     return path
 

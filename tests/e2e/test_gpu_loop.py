@@ -66,3 +66,21 @@ def test_device_time_by_shapes(gpu_jobs, bench):
         if row["kind"] == "op" and row["self_device_us"]:
             found[row["name"], tuple(map(tuple, row["input_shapes"][:2]))] += row["self_device_us"]
     assert found == {key: pytest.approx(us, rel=1e-4, abs=0.002 * counts[key]) for key, us in busy_us.items()}
+
+
+@pytest.mark.skipif(not os.path.exists(LIBRARY), reason="the injection library is not built: CUPTI has no headers here")
+def test_whole_steps(gpu_jobs, bench):
+    """--steps: what the GPU did for these steps, not what it did while CUPTI was there."""
+    job = gpu_jobs.python("gpu_loop.py", "--batches", 300, "--kernel-us", 100, injection=LIBRARY).until_ready()
+    record = bench.record("-p", job.pid, "--gpu", "cupti", "--steps", 20).until_armed()
+    job.release()
+    truth = job.truth()
+    assert record.wait() == helpers.OK, record.what()
+    a_step = collections.Counter(kernel for step, _, _, kernel, _ in truth["launches"] if step == 5)
+    found = helpers.report(record.file, "--gpu")
+    assert {row["mangled"]: row["count"] for row in found["kernels"]} == {kernel: 20 * cnt for kernel, cnt in a_step.items()}
+    assert {row["direction"]: row["count"] for row in found["copies"]} == {"host to device": 20, "device to host": 20}
+    (tier,) = found["tiers"]
+    assert (tier["tier"], tier["unjoined"], tier["activities"]) == (2, 0, 20 * (sum(a_step.values()) + 2))
+    recorded = [op for op in job.log.ops("kernel") if op["recorded"]]
+    assert len(recorded) > 20 * sum(a_step.values())

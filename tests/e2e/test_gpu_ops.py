@@ -4,6 +4,7 @@ Device times in `report --ops` against torch's own table: the events that torch.
 made into FunctionEvents, and attributed, by torch. Needs no root and no GPU.
 """
 
+import collections
 import inspect
 import json
 import random
@@ -215,6 +216,24 @@ def test_names_of_kernels(tmp_path):
 def test_not_joined(tmp_path):
     """Work whose call no probe saw is listed, and nobody's."""
     assert rows_of(small(tmp_path, calls=False)) == {"user": (0, 0), "aten::mm": (0, 0), "k": (5, 5)}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_outside_of_the_time_observed(tmp_path, seed):
+    """CUPTI tells of more than a window of steps: what was asked for before and behind it is in no table."""
+    rng = random.Random(200 + seed)
+    job = gpu_recorded.random_job(rng, steps=6)
+    calls = [span for span, _ in job.spans() if span.kind == IS_CALL]
+    starts = sorted(span.start for span in calls)
+    window = starts[len(starts) // 4], starts[len(starts) * 3 // 4]
+    path = gpu_recorded.write(tmp_path / "run.rec", job, window=window, calls=False)
+    inside = [work for span in calls if window[0] <= span.start <= window[1] for work in span.asks]
+    found = helpers.report(path, "--gpu")
+    names = collections.Counter(work.name for work in inside if work.kind == rec.KERNEL)
+    assert {row["mangled"]: row["count"] for row in found["kernels"]} == names
+    assert sum(row["bytes"] for row in found["copies"]) == sum(work.size for work in inside if work.kind == rec.COPY)
+    (tier,) = found["tiers"]
+    assert (tier["activities"], tier["unasked"]) == (len(inside), 0)
 
 
 def test_windows(tmp_path):

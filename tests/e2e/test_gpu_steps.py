@@ -31,6 +31,7 @@ def kernels(spans, device=0):
 def records_of(job, activities, tier=2, told=True):
     """cupti_ns: all the time."""
     out = preamble() + [rec.name(80, EVAL), rec.name(90, "kernel"), rec.gpu(PID, tier, cupti_ns=10**12)] + job.records + activities
+    out.append(rec.window(START - 5 * MS, job.now + 5 * MS, len(job.steps), 1))
     if told:
         for i, step in enumerate(job.steps):
             end = START + step["start"] + step["duration"]

@@ -457,7 +457,49 @@ static void count_joined(struct gpu *gpu)
 	}
 }
 
-int gpu__join(struct gpu *gpu, const struct names *names)
+static bool is_within(const struct gpu *gpu, const struct gpu_act *activity, const struct rec_window *window)
+{
+	const struct gpu_act *asked_by = gpu__asked_by(gpu, activity);
+
+	/* Probes see calls in the window alone. */
+	if (activity->call != GPU_NOT_JOINED || !activity->start_ns)
+		return true;
+	if (asked_by && asked_by->start_ns)
+		return asked_by->start_ns >= window->start_ns && asked_by->start_ns <= window->end_ns;
+	return gpu_act__end_ns(activity) >= window->start_ns && activity->start_ns <= window->end_ns;
+}
+
+static int drop_outside(struct gpu *gpu, const struct rec_window *window)
+{
+	struct gpu_act *activities = gpu->activities.items;
+	uint32_t *places = calloc(gpu->activities.cnt + 1, sizeof(*places)); /* 1 + that of those that are kept; 0 */
+	size_t kept = 0;
+
+	if (!places)
+		return -ENOMEM;
+	for (size_t i = 0; i < gpu->activities.cnt; i++) {
+		if (!is_within(gpu, &activities[i], window))
+			continue;
+		places[i] = 1;
+		if (activities[i].asked_by != GPU_NOT_JOINED)
+			places[activities[i].asked_by] = 1;
+	}
+	for (size_t i = 0; i < gpu->activities.cnt; i++)
+		if (places[i])
+			places[i] = ++kept;
+	for (size_t i = 0; i < gpu->activities.cnt; i++) {
+		if (!places[i])
+			continue;
+		if (activities[i].asked_by != GPU_NOT_JOINED)
+			activities[i].asked_by = places[activities[i].asked_by] - 1;
+		activities[places[i] - 1] = activities[i];
+	}
+	gpu->activities.cnt = kept;
+	free(places);
+	return 0;
+}
+
+int gpu__join(struct gpu *gpu, const struct names *names, const struct rec_window *window)
 {
 	struct gpu_call *calls = gpu->calls.items;
 	int err;
@@ -475,6 +517,8 @@ int gpu__join(struct gpu *gpu, const struct names *names)
 	for (size_t i = 0; i < gpu->calls.cnt; i++)
 		calls[i].device_ns = calls[i].activities = 0;
 	err = list_processes(gpu) ?: gpu_join__all(gpu, names);
+	if (!err && window && window->end_ns > window->start_ns)
+		err = drop_outside(gpu, window);
 	if (err)
 		return err;
 	count_joined(gpu);

@@ -93,8 +93,11 @@ struct gpu {
 
 /* Takes one of the records, whose size holds its struct. 0, -ENOMEM, or -EINVAL when it makes no sense. */
 int gpu__add(struct gpu *gpu, struct stacks *stacks, const struct rec_hdr *record);
-/* Sorts, and joins activities to calls; does nothing when no record came. 0 or -ENOMEM. */
-int gpu__join(struct gpu *gpu, const struct names *names);
+/*
+ * Sorts, joins activities to calls, and drops what was asked for outside of the time observed (CUPTI begins before a window
+ * of steps does, and ends after it; NULL: of no time); does nothing when no record came. 0 or -ENOMEM.
+ */
+int gpu__join(struct gpu *gpu, const struct names *names, const struct rec_window *window);
 
 /* All below: after gpu__join, valid until the next record; NULL only with *cnt == 0. */
 

@@ -398,7 +398,7 @@ const struct io *job__io(const struct job *job)
 
 const struct gpu *job__gpu(struct job *job)
 {
-	return gpu__join(&job->gpu, &job->names) ? NULL : &job->gpu;
+	return gpu__join(&job->gpu, &job->names, job__window(job)) ? NULL : &job->gpu;
 }
 
 const struct samples *job__samples(struct job *job)

@@ -60,6 +60,7 @@ static void print_windows(const struct gpu *gpu, uint32_t pid, FILE *out)
 static void print_tier(const struct gpu *gpu, const struct gpu_process *process, const struct rec_window *window,
 		       FILE *out)
 {
+	uint64_t recorded_ns = window->end_ns - window->start_ns;
 	static const char *const not_known = "not known: when kernels ran and for how long, how long copies took, when "
 					     "the GPU was idle and why";
 
@@ -78,8 +79,9 @@ static void print_tier(const struct gpu *gpu, const struct gpu_process *process,
 	text__paragraph(out,
 			"tier 2, what the GPU did, by CUPTI: %" PRIu64 " pieces of work%s, in windows of %.4g s of "
 			"the %.4g s recorded%s%s",
-			process->activities, process->activities ? "" : " (was it idle?)", process->cupti_ns / 1e9,
-			(window->end_ns - window->start_ns) / 1e9, process->why[0] ? "; " : "", process->why);
+			process->activities, process->activities ? "" : " (was it idle?)",
+			(process->cupti_ns < recorded_ns ? process->cupti_ns : recorded_ns) / 1e9, recorded_ns / 1e9,
+			process->why[0] ? "; " : "", process->why);
 	print_windows(gpu, process->pid, out);
 	if (process->lost)
 		text__paragraph(out, "%" PRIu64 " pieces of work or calls were lost: figures are too low",
@@ -143,7 +145,8 @@ static void print_name(const struct gpu_view *view, const struct gpu_row *row, c
 static void print_left_out(const struct gpu_table *table, size_t limit, const char *what, FILE *out)
 {
 	if (table->cnt > limit)
-		text__paragraph(out, "%zu more %s (--limit %zu)", table->cnt - limit, what, limit);
+		text__paragraph(out, "%zu more %s%s (--limit %zu)", table->cnt - limit, what,
+				table->cnt - limit == 1 ? "" : "s", limit);
 	fputc('\n', out);
 }
 
@@ -194,7 +197,7 @@ static int print_kernels(const struct gpu_view *view, const struct gpu_rows *row
 		free(name);
 	}
 	print_kernel(view, rows, &rows->kernels.sum, "total", out);
-	print_left_out(&rows->kernels, limit, "kernels", out);
+	print_left_out(&rows->kernels, limit, "kernel", out);
 	return 0;
 }
 
@@ -256,7 +259,7 @@ static void print_apis(const struct gpu_view *view, const struct gpu_rows *rows,
 	}
 	print_call(&rows->apis.sum, false, out);
 	fputs("total\n", out);
-	print_left_out(&rows->apis, limit, "functions", out);
+	print_left_out(&rows->apis, limit, "function", out);
 }
 
 static void print_collectives(const struct gpu_view *view, const struct gpu_rows *rows, FILE *out)
@@ -286,7 +289,7 @@ static void print_collectives(const struct gpu_view *view, const struct gpu_rows
 		fputs("  ", out);
 		print_name(view, row, name, out);
 	}
-	print_left_out(&rows->collectives, limit, "collectives", out);
+	print_left_out(&rows->collectives, limit, "collective", out);
 }
 
 static void print_memory(const struct gpu_view *view, const struct gpu_rows *rows, FILE *out)
@@ -302,7 +305,7 @@ static void print_memory(const struct gpu_view *view, const struct gpu_rows *row
 		print_call(&rows->memory.rows[i], true, out);
 		print_name(view, &rows->memory.rows[i], gpu_api__name(rows->memory.rows[i].key.api), out);
 	}
-	print_left_out(&rows->memory, limit, "functions", out);
+	print_left_out(&rows->memory, limit, "function", out);
 }
 
 /* ---- GPUs ---- */
@@ -353,9 +356,12 @@ static void print_line(const struct gpu_view *view, const struct gpu_line *line,
 	const struct rec_gpu_device *device = find_device(view->gpu, line->pid, line->device);
 	uint64_t busy_ns = gpu_spans__total(&line->work), comm_ns = gpu_spans__total(&line->comm);
 
-	text__paragraph(out, "GPU %u of pid %u%s%s: busy %.3f ms of %.3f ms (%.2f %%), %.3f ms of it in kernels",
-			line->device, REC_PID(line->pid), device ? ", " : "", device ? device->name : "", ms(busy_ns),
-			ms(line->watched_ns), percent(busy_ns, line->watched_ns), ms(gpu_spans__total(&line->kernels)));
+	text__paragraph(
+		out,
+		"GPU %u of pid %u%s%s: busy %.3f ms of the %.3f ms from its first work to its last (%.2f %%), %.3f "
+		"ms of it in kernels",
+		line->device, REC_PID(line->pid), device ? ", " : "", device ? device->name : "", ms(busy_ns),
+		ms(line->watched_ns), percent(busy_ns, line->watched_ns), ms(gpu_spans__total(&line->kernels)));
 	if (comm_ns)
 		text__paragraph(out, "communication %.3f ms, %.2f %% of it while other kernels ran", ms(comm_ns),
 				percent(gpu_line__overlap(line, 0, UINT64_MAX), comm_ns));
