@@ -23,7 +23,6 @@ import time
 import torch
 from torch import nn
 
-WIDTH, BATCH = 1024, 256
 PINNED_BYTES = 4 << 20
 WARM = 5
 
@@ -34,6 +33,7 @@ class Kinds:
     def __init__(self, args):
         self.args, self.device = args, torch.device(args.device)
         self.cuda = args.device == "cuda"
+        self.width, self.batch = (1024, 256) if self.cuda else (64, 16)
         self.copied = {}
         self.made = {}
 
@@ -58,13 +58,13 @@ class Kinds:
         return memory.pin_memory() if self.cuda else memory
 
     def model(self):
-        layers = [nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, WIDTH), nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 10)]
+        layers = [nn.Linear(self.width, self.width), nn.ReLU(), nn.Linear(self.width, self.width), nn.LayerNorm(self.width), nn.Linear(self.width, 10)]
         return nn.Sequential(*layers).to(self.device)
 
     def training(self, model):
         optimizer = torch.optim.AdamW(model.parameters(), 1e-4)
-        x = torch.randn(BATCH, WIDTH, device=self.device)
-        y = torch.randint(10, (BATCH,), device=self.device)
+        x = torch.randn(self.batch, self.width, device=self.device)
+        y = torch.randint(10, (self.batch,), device=self.device)
 
         def step():
             optimizer.zero_grad()
@@ -94,7 +94,7 @@ class Kinds:
 
     def make_streams(self):
         streams = [torch.cuda.Stream() for _ in range(3)] if self.cuda else []
-        matrices = [torch.randn(WIDTH, WIDTH, device=self.device) for _ in range(3)]
+        matrices = [torch.randn(self.width, self.width, device=self.device) for _ in range(3)]
 
         def step():
             if not streams:
@@ -111,7 +111,7 @@ class Kinds:
         return step
 
     def make_graph(self):
-        a = torch.randn(WIDTH, WIDTH, device=self.device)
+        a = torch.randn(self.width, self.width, device=self.device)
 
         def work():
             return torch.relu(a @ a).sum()
@@ -263,12 +263,12 @@ def train_lightning(args):
             if not commands.goes_on:
                 trainer.should_stop = True
 
-    data = TensorDataset(torch.randn(BATCH * 20, WIDTH).repeat(100, 1), torch.randint(10, (BATCH * 2000,)))
+    data = TensorDataset(torch.randn(kinds.batch * 20, kinds.width).repeat(100, 1), torch.randint(10, (kinds.batch * 2000,)))
     trainer = pl.Trainer(
         max_epochs=1, accelerator="gpu" if args.device == "cuda" else "cpu", devices=1, callbacks=[Told()], logger=False,
         enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
     )  # fmt: skip
-    trainer.fit(Model(), DataLoader(data, BATCH))
+    trainer.fit(Model(), DataLoader(data, kinds.batch))
 
 
 def main():
@@ -279,6 +279,8 @@ def main():
     p.add_argument("--step-ms", type=float, default=50)
     args = p.parse_args()
     torch.manual_seed(1)
+    if args.device == "cpu":
+        torch.set_num_threads(1)
     (train_lightning if args.lightning else train_plain)(args)
 
 
