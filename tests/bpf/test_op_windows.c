@@ -68,7 +68,7 @@ static void check_schedule(const u64 *w, u64 armed)
 		wait_ns(100);
 		op_proc->armed = step >= armed;
 		boundaries[step] = native.now_ns;
-		op_window__boundary(job.proc, native.now_ns);
+		op_window__boundary(op_proc, native.now_ns);
 		if (before == RECORD_AND_SAVE && in_window) {
 			expect_window(windows, step - in_window, in_window, boundaries);
 			windows++;
@@ -166,7 +166,7 @@ static void test_no_room(void **state)
 	op_proc->armed = 1;
 	native.ring_full = true;
 	for (int i = 0; i < 4; i++)
-		op_window__boundary(job.proc, ++native.now_ns);
+		op_window__boundary(op_proc, ++native.now_ns);
 	expect_counters(CNT_RING_FULL, 1, CNT__COUNT);
 	assert_int_equal(op_proc->index, 2);
 }
