@@ -20,6 +20,7 @@ from test_export import chrome, export, nests, ns, perfetto_slices, slices
 
 CATEGORIES = {rec.KERNEL: "kernel", rec.COPY: "gpu_memcpy", rec.SET: "gpu_memset"}
 REAL = 1_700_000_000_000_000_000
+WINDOWS = [(gpu_recorded.START + 10_000, gpu_recorded.START + 400_000), (gpu_recorded.START + 500_001, gpu_recorded.START + 900_000)]
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +28,8 @@ def recorded(tmp_path_factory):
     """(job, its recording)"""
     job = gpu_recorded.random_job(random.Random(8), steps=6, rank=3)
     job.extra = [rec.gpu_device(PID, 0, 80 << 30, 132, (9, 0), 'NVIDIA "H100"')]
+    job.extra += [rec.gpu_window(PID, i, *window, "steps") for i, window in enumerate(WINDOWS)]
+    job.extra += [rec.gpu_window(PID, 2, WINDOWS[1][1], WINDOWS[1][1], "busy"), rec.gpu_window(PID + 1, 0, *WINDOWS[0])]
     for i in range(6):
         syncs = [span for span in job.roots if span.name == "cudaStreamSynchronize"]
         begin = syncs[i - 1].end if i else gpu_recorded.START
@@ -58,6 +61,17 @@ def test_streams(recorded):
             assert args["bytes"] == work.size
             assert float(args["memory bandwidth (GB/s)"]) == pytest.approx(work.size / work.duration)
     assert nests(trace)
+
+
+def test_windows(recorded):
+    """Those of CUPTI, on a track of their own of the GPU."""
+    trace = chrome(recorded[1])
+    found = [e for e in slices(trace) if e["name"] == "CUPTI"]
+    assert [(ns(e["ts"]) - base(trace), ns(e["ts"]) + ns(e["dur"]) - base(trace)) for e in found] == WINDOWS
+    (track,) = {(e["pid"], e["tid"]) for e in found}
+    names = [e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "thread_name" and (e["pid"], e["tid"]) == track]
+    assert names == ["windows of CUPTI"] and track[0] == 0
+    assert {e["cat"] for e in found} == {"cupti_window"}
 
 
 def test_calls(recorded):

@@ -94,6 +94,8 @@ enum export_category export__category(const struct timeline_name *name, const ch
 	case GPU_ACTIVITY_CALL: /* "cuLaunchKernel" and "cudaLaunchKernel" */
 		return strncmp(text, "cu", 2) || !strncmp(text, "cuda", 4) ? EXPORT_RUNTIME : EXPORT_DRIVER;
 	default:
+		if (name->kind == SPAN_NONE && !name->api)
+			return EXPORT_WINDOW;
 		return export__is_op(name->kind) ? EXPORT_OP : EXPORT_ANNOTATION;
 	}
 }

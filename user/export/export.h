@@ -62,7 +62,8 @@ bool export__is_op(enum span_kind kind);
 	X(COPY, "gpu_memcpy")            \
 	X(SET, "gpu_memset")             \
 	X(RUNTIME, "cuda_runtime")       \
-	X(DRIVER, "cuda_driver")
+	X(DRIVER, "cuda_driver")         \
+	X(WINDOW, "cupti_window")
 
 enum export_category {
 #define X(id, name) EXPORT_##id,
