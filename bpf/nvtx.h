@@ -182,10 +182,8 @@ __weak __noinline int nvtx__push(struct thread *t, u64 domain, u64 name)
 	if (!t)
 		return 0;
 	first = nvtx__outermost(t, NVTX_OPEN_MAX - 1);
-	if (first >= 0) {
+	if (first >= 0)
 		nvtx__give_up(t, first);
-		count(CNT_NVTX_NOT_POPPED);
-	}
 	s = span__begin(t, SPAN_LABEL, NVTX_TOKEN(domain), name, 0);
 	if (s)
 		s->label = LABEL_NVTX;

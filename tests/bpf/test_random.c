@@ -415,6 +415,12 @@ static void hostile__start(void)
 		strings[i][1] = strlen(label_texts[i]);
 		pool[i] = (u64)strings[i];
 	}
+	for (u32 fn = 0; fn < FN_CNT + 2; fn++) {
+		struct nvtx_site site = {
+			.call = fn % (NVTX__COUNT + 1), .pointer = fn, .argument = {{.base = 7}, {.base = 6}}};
+
+		bpf_map_update_elem(&nvtx_sites, &fn, &site, BPF_ANY);
+	}
 	pool[LABEL_CNT] = program.loader;
 	pool[LABEL_CNT + 1] = job.tstate_word;
 	pool[LABEL_CNT + 2] = FAKEPY_NO_ADDRESS;
@@ -462,21 +468,22 @@ static bool add_calls(const void *key, void *value, void *sum)
 	return true;
 }
 
-/* Without those that have ended under a label that goes on. */
+/* Without those that have ended under a label that goes on, and NVTX ranges without a name. */
 static u32 spans_open(void)
 {
 	struct thread *t = job__thread();
 	u32 cnt = 0;
 
 	for (u32 i = 0; t && i < t->depth; i++)
-		cnt += t->spans[i].kind != SPAN_NONE;
+		cnt += t->spans[i].kind != SPAN_NONE && t->spans[i].name;
 	return cnt;
 }
 
 /* Spans that are known: open, ended, or lost and counted. */
 static u64 spans_known(void)
 {
-	u64 sum = counter(CNT_UNWOUND) + counter(CNT_DROPPED_INNER) + counter(CNT_SPAN_REUSED);
+	u64 sum = counter(CNT_UNWOUND) + counter(CNT_DROPPED_INNER) + counter(CNT_SPAN_REUSED) +
+		  counter(CNT_NVTX_NOT_POPPED);
 
 	native.task = &job.task;
 	sum += spans_open();

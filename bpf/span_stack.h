@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The spans that are open on a thread, as a stack: what is around a span, which is meant by an event, and what is to be
+ * dropped because its end is lost. What becomes of those that end: span.h.
+ */
+#ifndef STEPFLAME_SPAN_STACK_H
+#define STEPFLAME_SPAN_STACK_H
+
+#include "op_rows.h"
+#include "phase.h"
+
+/* Nobody's parent: an operator, or an NVTX range without a name. */
+static __always_inline bool is_transparent(const struct span *s)
+{
+	return is_operator(s->kind) || !s->name;
+}
+
+/* 1 + index of the innermost span below that depth that is somebody's parent; 0: none. */
+static __always_inline u32 span__outer(struct thread *t, u32 depth)
+{
+	const struct span *below;
+
+	if (!depth)
+		return 0;
+	below = span__at(t, depth - 1);
+	return is_transparent(below) ? below->outer : depth;
+}
+
+/* What operators at that depth are done for. A backward inside of one of Lightning's actions is done for that. */
+static __always_inline u64 span__action(struct thread *t, u32 depth)
+{
+	const struct span *below;
+
+	if (!depth)
+		return 0;
+	below = span__at(t, depth - 1);
+	if (below->kind == SPAN_ACTION || below->kind == SPAN_USER)
+		return below->name;
+	return below->kind == SPAN_BACKWARD && !below->action ? below->name : below->action;
+}
+
+/* Is a span at that depth directly inside of what may be forward? Operators between do not count. */
+static __always_inline bool in_gap(const struct thread *t, u32 depth, u32 outer)
+{
+	return depth >= t->gap_depth && outer <= t->gap_depth;
+}
+
+/* Likewise inside of what may be an evaluation? */
+static __always_inline bool in_pass(const struct thread *t, u32 depth, u32 outer)
+{
+	return t->pass.loop && depth >= t->pass.depth && outer <= t->pass.depth;
+}
+
+/*
+ * Drops the spans from that depth on, counted. When they ended is not known, nor, if the last landmark was inside, when
+ * forward began. The spans in them that had ended become the enclosing span's.
+ */
+__weak __noinline int span__drop(struct thread *t, u32 depth, u32 counter)
+{
+	u64 child_ns = 0, cnt = 0;
+	u32 outer;
+
+	if (!t)
+		return 0;
+	for (u32 n = 0; n < SPAN_DEPTH; n++) {
+		u64 i = t->depth - 1 - n;
+		struct span *s;
+
+		if (depth + n >= t->depth)
+			break;
+		s = span__at(t, i);
+		/* SPAN_NONE: that one has ended, span__outlived. A range without a name was counted as such. */
+		cnt += MASK_IF(s->kind) & MASK_IF(s->name >> 1 | (s->name & 1)) & 1;
+		child_ns += s->child_ns;
+		t->framed -= MASK_IF(s->frame) & 1;
+		op__lose(t, i);
+	}
+	outer = span__outer(t, depth);
+	if (outer)
+		span__at(t, outer - 1)->child_ns += child_ns;
+	if (in_gap(t, depth, outer))
+		t->gap_child_ns += child_ns;
+	else if (depth < t->gap_depth)
+		t->gap_ns = 0;
+	if (in_pass(t, depth, outer))
+		t->pass.child_ns += child_ns;
+	t->depth = depth;
+	phase__leave(t);
+	count_many(counter, cnt);
+	return 0;
+}
+
+/* A span that begins again has lost its end. */
+static __always_inline void span__drop_reused(struct thread *t, u32 i)
+{
+	span__drop(t, i + 1, CNT_DROPPED_INNER);
+	span__drop(t, i, CNT_SPAN_REUSED);
+}
+
+/*
+ * Closes what an exception or a longjmp left open: a native span is dead when the stack pointer is above the slot of
+ * its return address, and so is all that was begun inside it. When it ended is not known, so it is not timed.
+ */
+__weak __noinline int span__repair(struct thread *t, u64 sp)
+{
+	u32 depth;
+
+	if (!t)
+		return 0;
+	depth = t->depth;
+	for (u32 i = 0; i < SPAN_DEPTH; i++) {
+		if (i >= depth)
+			break;
+		if (span__at(t, i)->frame && span__at(t, i)->frame < sp) {
+			span__drop(t, i, CNT_UNWOUND);
+			break;
+		}
+	}
+	return 0;
+}
+
+#define TOKEN_ANY (~0ULL)
+
+/*
+ * Index of the innermost open span with that kind and token (or TOKEN_ANY) whose frame, when both are known, is
+ * `frame`; or -1.
+ */
+__weak __noinline int span__find(struct thread *t, u32 kind, u64 token, u64 frame)
+{
+	u64 by_token = token == TOKEN_ANY ? 0 : ~0ULL, by_frame = MASK_IF(frame);
+	u32 depth;
+
+	if (!t)
+		return -1;
+	depth = t->depth;
+	for (u32 n = 0; n < SPAN_DEPTH; n++) {
+		const struct span *s;
+
+		if (n >= depth)
+			break;
+		s = span__at(t, depth - 1 - n);
+		if (!((s->kind ^ kind) | ((s->token ^ token) & by_token) |
+		      ((s->frame ^ frame) & by_frame & MASK_IF(s->frame))))
+			return depth - 1 - n;
+	}
+	return -1;
+}
+
+/* 1 + index of the innermost span that has a row in the operator table, 0 when there is none. */
+__weak __noinline int span__row_at(struct thread *t)
+{
+	u32 depth;
+
+	if (!t)
+		return 0;
+	depth = t->depth;
+	for (u32 n = 0; n < SPAN_DEPTH; n++) {
+		if (n >= depth)
+			break;
+		if (has_op_row(span__at(t, depth - 1 - n)->kind))
+			return depth - n;
+	}
+	return 0;
+}
+
+/* 1 + index of the outermost span from that depth on that is not transparent, 0 when there is none. */
+__weak __noinline int span__first_inside(struct thread *t, u32 depth)
+{
+	if (!t)
+		return 0;
+	for (u32 n = 0; n < SPAN_DEPTH; n++) {
+		if (depth + n >= t->depth)
+			break;
+		if (!is_transparent(span__at(t, depth + n)))
+			return depth + n + 1;
+	}
+	return 0;
+}
+
+/* 1 + index of the operator that runs in that very frame, 0 when there is none. */
+__weak __noinline int span__operator_at(struct thread *t, u64 frame)
+{
+	u32 depth;
+
+	if (!t)
+		return 0;
+	depth = t->depth;
+	for (u32 n = 0; n < SPAN_DEPTH; n++) {
+		const struct span *s;
+
+		if (n >= depth)
+			break;
+		s = span__at(t, depth - 1 - n);
+		if (s->frame == frame && is_operator(s->kind))
+			return depth - n;
+	}
+	return 0;
+}
+
+/*
+ * For the end of an operator that is not the innermost span: what is inside of it has lost its end and is dropped,
+ * counted. Returns 1 + its index, 0 when it is not there.
+ */
+static __always_inline u32 span__unwind_to(struct thread *t, u64 frame)
+{
+	u32 depth;
+
+	span__repair(t, frame);
+	depth = span__operator_at(t, frame);
+	if (depth && depth < t->depth)
+		span__drop(t, depth, CNT_DROPPED_INNER);
+	return depth;
+}
+
+/*
+ * For an end whose frame is not known: it is that of the innermost operator, which lies above sp, since what was called
+ * from there has ended. Returns 1 + its index, 0 when there is none with that token (or TOKEN_ANY).
+ */
+static __always_inline u32 span__unwind_out(struct thread *t, u64 sp, u64 token)
+{
+	const struct span *s;
+	u32 depth;
+
+	span__repair(t, sp);
+	depth = t->depth;
+	s = span__at(t, depth - 1);
+	return depth && is_operator(s->kind) && (token == TOKEN_ANY || s->token == token) ? depth : 0;
+}
+
+static __always_inline bool is_nvtx(const struct span *s)
+{
+	return s->kind == SPAN_LABEL && s->label == LABEL_NVTX;
+}
+
+/* Are all spans from that depth on NVTX ranges? */
+__weak __noinline int spans__are_nvtx(struct thread *t, u32 depth)
+{
+	if (!t)
+		return 0;
+	for (u32 n = 0; n < SPAN_DEPTH; n++) {
+		if (depth + n >= t->depth)
+			break;
+		if (!is_nvtx(span__at(t, depth + n)))
+			return 0;
+	}
+	return 1;
+}
+
+/* Takes span i out from under those above it, which go on. */
+__weak __noinline int span__take_out(struct thread *t, u32 i)
+{
+	u32 outer, depth;
+	bool nvtx;
+
+	if (!t || i >= t->depth)
+		return 0;
+	depth = t->depth;
+	outer = span__at(t, i)->outer;
+	nvtx = is_nvtx(span__at(t, i));
+	t->framed -= span__at(t, i)->frame != 0;
+	for (u32 n = 0; n < SPAN_DEPTH; n++) {
+		struct span *to = span__at(t, i + n), *from = span__at(t, i + n + 1);
+
+		if (i + n + 1 >= depth)
+			break;
+		if (!nvtx) /* they have none of their own */
+			from->phase = i ? span__at(t, i - 1)->phase : PHASE_OTHER;
+		*to = *from;
+		if (to->outer == i + 1)
+			to->outer = outer;
+		else if (to->outer > i + 1)
+			to->outer--;
+	}
+	t->depth = depth - 1;
+	t->gap_depth -= t->gap_depth > i;
+	t->pass.depth -= t->pass.depth > i;
+	t->evaluation -= t->evaluation > i + 1;
+	return 0;
+}
+
+/* Index of the outermost NVTX range, and how many there are of them above it: -1 when there are not that many. */
+__weak __noinline int nvtx__outermost(struct thread *t, u32 above)
+{
+	u32 cnt = 0;
+	int first = -1;
+
+	if (!t)
+		return -1;
+	for (u32 n = 0; n < SPAN_DEPTH; n++) {
+		if (n >= t->depth)
+			break;
+		if (!is_nvtx(span__at(t, n)))
+			continue;
+		if (first < 0)
+			first = n;
+		cnt++;
+	}
+	return cnt > above ? first : -1;
+}
+
+/* What was inside of a range that is given up is inside of what was around it. One without a name was counted as such. */
+__weak __noinline int nvtx__give_up(struct thread *t, u32 i)
+{
+	u32 outer;
+
+	if (!t || i >= t->depth)
+		return 0;
+	if (span__at(t, i)->name)
+		count(CNT_NVTX_NOT_POPPED);
+	outer = span__outer(t, i);
+	if (outer)
+		span__at(t, outer - 1)->child_ns += span__at(t, i)->child_ns;
+	op__lose(t, i);
+	span__take_out(t, i);
+	return 0;
+}
+
+#define NVTX_OPEN_MAX 16 /* on a thread: ranges that are never popped may not take all room */
+
+/* Their probes are gone, and will not tell of their ends. */
+__weak __noinline int nvtx__forget(struct thread *t)
+{
+	if (!t)
+		return 0;
+	t->nvtx_epoch = nvtx_epoch;
+	for (u32 n = 0; n < NVTX_OPEN_MAX; n++) {
+		int i = nvtx__outermost(t, 0);
+
+		if (i < 0)
+			break;
+		nvtx__give_up(t, i);
+	}
+	phase__leave(t);
+	return 0;
+}
+
+#endif
