@@ -79,32 +79,20 @@ static bool is_wanted_text(const char *file, const char *name)
 	return is_wanted(fakepy__text(&job.py, file), name);
 }
 
-static u64 wide_text(int kind, u32 first, const char *rest)
-{
-	u32 wide[128] = {first}, cnt = 1;
-	u16 half[128];
-
-	while (*rest)
-		wide[cnt++] = (u8)*rest++;
-	for (u32 i = 0; i < cnt; i++)
-		half[i] = (u16)wide[i];
-	return fakepy__str(&job.py, kind, false, kind == 4 ? (void *)wide : half, cnt);
-}
-
 static void test_match(void **state)
 {
 	(void)state;
 	assert_true(is_wanted_text("/home/me/pkg/train.py", "step"));
 	assert_true(is_wanted_text("pkg/train.py", "step"));
 	assert_true(is_wanted_text("/pkg/train.py", "step"));
-	assert_true(is_wanted(wide_text(2, 0x4e2d, "/pkg/train.py"), "step"));
-	assert_true(is_wanted(wide_text(4, 0x1f525, "/pkg/train.py"), "step"));
+	assert_true(is_wanted(fakepy__wide_text(&job.py, 2, 0x4e2d, "/pkg/train.py"), "step"));
+	assert_true(is_wanted(fakepy__wide_text(&job.py, 4, 0x1f525, "/pkg/train.py"), "step"));
 	assert_true(is_wanted(fakepy__str(&job.py, 1, false, "\xe9/pkg/train.py", 14), "step"));
 	expect_row(SPAN_USER, FN_ID(FN), 0, 6, 42, 42);
 
 	assert_false(is_wanted_text("/home/me/xpkg/train.py", "step"));
-	assert_false(is_wanted(wide_text(2, 0x4e2d, "pkg/train.py"), "step"));
-	assert_false(is_wanted(wide_text(4, 0x2f00002f, "pkg/train.py"), "step"));
+	assert_false(is_wanted(fakepy__wide_text(&job.py, 2, 0x4e2d, "pkg/train.py"), "step"));
+	assert_false(is_wanted(fakepy__wide_text(&job.py, 4, 0x2f00002f, "pkg/train.py"), "step"));
 	assert_false(is_wanted_text("/home/me/pkg/train.pyc", "step"));
 	assert_false(is_wanted_text("train.py", "step"));
 	assert_false(is_wanted_text("", "step"));

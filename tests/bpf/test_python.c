@@ -160,18 +160,6 @@ static bool is_action_of(const char *file, const char *function)
 	return is_action(fakepy__text(&job.py, file), function);
 }
 
-static u64 wide_text(int kind, u32 first, const char *rest)
-{
-	u32 wide[128] = {first}, cnt = 1;
-	u16 half[128];
-
-	while (*rest)
-		wide[cnt++] = (u8)*rest++;
-	for (u32 i = 0; i < cnt; i++)
-		half[i] = wide[i];
-	return fakepy__str(&job.py, kind, false, kind == 4 ? (void *)wide : half, cnt);
-}
-
 static void test_generators(void **state)
 {
 	static const char own[] = LIB "lightning/pytorch/profilers/profiler.py";
@@ -182,8 +170,8 @@ static void test_generators(void **state)
 	assert_true(is_action_of(LIB "pytorch_lightning/profiler/profiler.py", "profile"));
 	assert_true(is_action_of(LIB "pytorch_lightning/profiler/base.py", "profile"));
 	assert_true(is_action(fakepy__str(&job.py, 1, false, latin, sizeof(latin) - 1), "profile"));
-	assert_true(is_action(wide_text(2, 0x4e2d, own), "profile"));
-	assert_true(is_action(wide_text(4, 0x1f525, own), "profile"));
+	assert_true(is_action(fakepy__wide_text(&job.py, 2, 0x4e2d, own), "profile"));
+	assert_true(is_action(fakepy__wide_text(&job.py, 4, 0x1f525, own), "profile"));
 	expect_counters(CNT__COUNT);
 
 	idle = job.proc->idle_hits;
@@ -192,7 +180,7 @@ static void test_generators(void **state)
 	assert_false(is_action_of(own, "start"));
 	assert_false(is_action_of("/usr/lib/python3/contextlib.py", "profile"));
 	assert_false(is_action_of("profiler.py", "profile"));
-	assert_false(is_action(wide_text(2, 0x4e2d, "/profilers/other.py"), "profile"));
+	assert_false(is_action(fakepy__wide_text(&job.py, 2, 0x4e2d, "/profilers/other.py"), "profile"));
 	assert_int_equal(job.proc->idle_hits, idle + 6);
 	/* an argument of next() that is no generator, no object, or nothing */
 	gen = fakepy__generator(&job.py, job.profile_code, fakepy__text(&job.py, "an action"));

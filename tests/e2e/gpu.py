@@ -14,6 +14,10 @@ needs_doubles = pytest.mark.skipif(
     not os.access(os.path.join(DOUBLES, "train"), os.X_OK),
     reason="the doubles of CUDA's libraries are not built: run make doubles",
 )
+INJECT = os.path.join(os.path.dirname(helpers.STEPFLAME), "libstepflame-inject.so")
+needs_cupti = pytest.mark.skipif(
+    not os.path.exists(INJECT), reason="libstepflame-inject.so was not built: CUPTI's headers are not here"
+)
 
 
 def environment(log, cupti="", injection=None, **more):

@@ -389,3 +389,18 @@ def read_calls(path):
         total = summed.setdefault((pid, *codes[code]), [0, 0, 0, 0])
         total[:] = map(sum, zip(total, values))
     return summed
+
+
+def interned(records):
+    """The function that gives the id of a value of a kind; its record is made when it is first asked for. 0: of nothing."""
+    ids = {}
+
+    def intern(kind, value, make):
+        if value is None or value == ():
+            return 0
+        if (kind, value) not in ids:
+            ids[kind, value] = ident = len(ids) + 1
+            records.append(make(ident, value))
+        return ids[kind, value]
+
+    return intern

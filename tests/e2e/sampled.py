@@ -71,15 +71,9 @@ class Job:
     rows: list = field(default_factory=list)  # of the aggregates: (kind, name), in order of first occurrence
 
     def write(self, path):
-        records, ids = [rec.host(), *self.targets, rec.window(START, START + 10**10, 10, 1)], {}
+        records = [rec.host(), *self.targets, rec.window(START, START + 10**10, 10, 1)]
 
-        def intern(kind, value, make):
-            if value is None or value == ():
-                return 0
-            if (kind, value) not in ids:
-                ids[kind, value] = ident = len(ids) + 1
-                records.append(make(ident, value))
-            return ids[kind, value]
+        intern = rec.interned(records)
 
         def name(text):
             return intern("name", text, rec.name)

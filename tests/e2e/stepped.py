@@ -121,15 +121,9 @@ class Job:
         return max([end for _, end, _ in self.steps] + [row.time for row in self.rows])
 
     def write(self, path):
-        records, ids = [rec.host(), *self.targets, rec.window(START, START + self.end, len(self.steps), 1 if self.steps else 0)], {}
+        records = [rec.host(), *self.targets, rec.window(START, START + self.end, len(self.steps), 1 if self.steps else 0)]
 
-        def intern(kind, value, make):
-            if value is None or value == ():
-                return 0
-            if (kind, value) not in ids:
-                ids[kind, value] = ident = len(ids) + 1
-                records.append(make(ident, value))
-            return ids[kind, value]
+        intern = rec.interned(records)
 
         def name(text):
             return intern("name", text, rec.name)

@@ -16,19 +16,14 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import gpu
 import helpers
 import pytest
 import recfile
 
-BUILD = Path(helpers.STEPFLAME).parent
-GPU = BUILD / "tests" / "gpu"
-INJECT = BUILD / "libstepflame-inject.so"
+GPU = Path(gpu.DOUBLES)
 
-pytestmark = [
-    helpers.needs_bpf,
-    pytest.mark.skipif(not INJECT.exists(), reason="no libstepflame-inject.so: CUPTI's headers are not here"),
-    pytest.mark.skipif(not (GPU / "train").exists(), reason="no doubles of CUDA's libraries: make doubles"),
-]
+pytestmark = [helpers.needs_bpf, gpu.needs_doubles, gpu.needs_cupti]
 
 OPS = {"kernel": recfile.KERNEL, "copy": recfile.COPY, "set": recfile.SET}
 PATIENCE_SECONDS = 5  # GPU_RING_PATIENCE_NS
@@ -45,7 +40,7 @@ class Train:
         self.go = bench.directory / ("go%d" % len(bench.started))
         env = dict(os.environ, LD_LIBRARY_PATH=str(GPU), GPU_DOUBLE_LOG=str(self.log_path), GPU_DOUBLE_CUPTI=cupti, **more)
         if inject:
-            env["CUDA_INJECTION64_PATH"] = str(INJECT)
+            env["CUDA_INJECTION64_PATH"] = str(gpu.INJECT)
         program = command or [GPU / "train", *args, "--early", "--wait", self.go]
         self.process = bench.process(*program, env=env)
         found = self.process.until_says(r"^ready (\d+)$", helpers.READY_SECONDS, "stdout")
@@ -514,12 +509,12 @@ def test_no_cuda(tmp_path):
     """The library in a program that never calls it does nothing: no output, thread, memory or open file."""
     script = "import os; print(len(os.listdir('/proc/self/task')), 'stepflame-gpu' in open('/proc/self/maps').read(), len(os.listdir('/proc/self/fd')))"
     outputs = []
-    for env in ({}, {"LD_PRELOAD": str(INJECT), "CUDA_INJECTION64_PATH": str(INJECT)}):
+    for env in ({}, {"LD_PRELOAD": str(gpu.INJECT), "CUDA_INJECTION64_PATH": str(gpu.INJECT)}):
         done = subprocess.run([helpers.PYTHON, "-c", script], env={**os.environ, **env}, capture_output=True, text=True)
         assert done.returncode == 0 and not done.stderr
         outputs.append(done.stdout)
     assert outputs[0] == outputs[1]
-    symbols = subprocess.run(["nm", "-D", "--defined-only", INJECT], capture_output=True, text=True, check=True)
+    symbols = subprocess.run(["nm", "-D", "--defined-only", gpu.INJECT], capture_output=True, text=True, check=True)
     assert re.findall(r" [A-Z] (\w+)", symbols.stdout) == ["InitializeInjection"]
 
 
@@ -534,7 +529,7 @@ while not os.path.exists(sys.argv[2]):
 assert "libcupti" not in open("/proc/self/maps").read()
 """
     go = bench.directory / "go"
-    program = bench.process(helpers.PYTHON, "-c", script, INJECT, go)
+    program = bench.process(helpers.PYTHON, "-c", script, gpu.INJECT, go)
     program.until_says("ready", helpers.READY_SECONDS, "stdout")
     record = bench.record("-p", program.pid, "--gpu", "cupti", "-d", "1s")
     assert record.wait() == helpers.OK, record.what()

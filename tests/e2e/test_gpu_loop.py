@@ -2,21 +2,17 @@
 """Kernels of a torch loop, by the operator that launched them, against the loop's own account and the doubles' log."""
 
 import collections
-import os
 
 import gpu
 import helpers
-import pytest
 
-pytestmark = [helpers.needs_bpf, gpu.needs_doubles]
+pytestmark = [helpers.needs_bpf, gpu.needs_doubles, gpu.needs_cupti]
 
-LIBRARY = os.path.join(os.path.dirname(helpers.STEPFLAME), "libstepflame-inject.so")
 BATCHES = 40
 
 
-@pytest.mark.skipif(not os.path.exists(LIBRARY), reason="the injection library is not built: CUPTI has no headers here")
 def test_kernels_by_operator(gpu_jobs, bench):
-    job = gpu_jobs.python("gpu_loop.py", "--batches", BATCHES, "--nccl", injection=LIBRARY).until_ready()
+    job = gpu_jobs.python("gpu_loop.py", "--batches", BATCHES, "--nccl", injection=gpu.INJECT).until_ready()
     record = bench.record("-p", job.pid, "--gpu", "cupti", "--ops").until_armed()
     job.release()
     truth = job.truth()

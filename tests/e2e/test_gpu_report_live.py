@@ -6,18 +6,13 @@ import os
 from collections import Counter
 from pathlib import Path
 
+import gpu
 import helpers
 import pytest
 
-BUILD = Path(helpers.STEPFLAME).parent
-GPU = BUILD / "tests" / "gpu"
-INJECT = BUILD / "libstepflame-inject.so"
+GPU = Path(gpu.DOUBLES)
 
-pytestmark = [
-    helpers.needs_bpf,
-    pytest.mark.skipif(not INJECT.exists(), reason="no libstepflame-inject.so: CUPTI's headers are not here"),
-    pytest.mark.skipif(not (GPU / "train").exists(), reason="no doubles of CUDA's libraries: make doubles"),
-]
+pytestmark = [helpers.needs_bpf, gpu.needs_doubles, gpu.needs_cupti]
 
 DIRECTIONS = {1: "host to device", 2: "device to host", 8: "device to device"}
 ARGS = ["--steps", 60, "--launches", 6, "--nccl", 1, "--streams", 2, "--sleep-us", 2000, "--sync-each", 5]
@@ -33,7 +28,7 @@ def union_ns(intervals):
 
 def test_against_what_was_played(bench):
     log, go = bench.directory / "log", bench.directory / "go"
-    env = dict(os.environ, LD_LIBRARY_PATH=str(GPU), GPU_DOUBLE_LOG=str(log), CUDA_INJECTION64_PATH=str(INJECT))
+    env = dict(os.environ, LD_LIBRARY_PATH=str(GPU), GPU_DOUBLE_LOG=str(log), CUDA_INJECTION64_PATH=str(gpu.INJECT))
     job = bench.process(GPU / "train", *ARGS, "--early", "--wait", go, env=env)
     pid = int(job.until_says(r"^ready (\d+)$", helpers.READY_SECONDS, "stdout")[1])
     record = bench.record("-p", pid, "--gpu", "cupti", "-F", 0, "--no-syscalls").until_armed()
@@ -58,11 +53,11 @@ def test_against_what_was_played(bench):
     assert {c["direction"]: c["bytes"] for c in found["copies"]} == {
         DIRECTIONS[d]: sum(op["bytes"] for op in copies if op["direction"] == d) for d in {op["direction"] for op in copies}
     }
-    (gpu,) = found["gpus"]
+    (one,) = found["gpus"]
     busy_us = union_ns([(op["start"], op["end"]) for op in ops]) / 1000
-    assert gpu["busy_us"] == pytest.approx(busy_us, rel=1e-3, abs=2 * len(ops))
+    assert one["busy_us"] == pytest.approx(busy_us, rel=1e-3, abs=2 * len(ops))
     span_us = (max(op["end"] for op in ops) - min(op["start"] for op in ops)) / 1000
-    assert gpu["watched_us"] == pytest.approx(span_us, rel=1e-3)
+    assert one["watched_us"] == pytest.approx(span_us, rel=1e-3)
 
     # what asked for a kernel of NCCL: probes see the end of each collective
     (tier,) = found["tiers"]

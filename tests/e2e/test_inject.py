@@ -17,6 +17,7 @@ import subprocess
 import time
 from pathlib import Path
 
+import gpu
 import helpers
 import pytest
 import recfile
@@ -24,7 +25,6 @@ import recfile
 pytestmark = helpers.needs_bpf
 
 TOOL = Path(helpers.STEPFLAME).parent / "tools" / "inject"
-OWN = Path(helpers.STEPFLAME).parent / "libstepflame-inject.so"
 ENTRY = "InitializeInjection"
 CALLS = ["nanosleep", "abstime", "poll", "select", "epoll", "cond", "semaphore", "read", "recv", "accept", "wait"]
 CALLS += ["registers", "signals"]
@@ -306,17 +306,17 @@ def test_not_asked_for(bench, cuda, library):
     assert before.count(".so") == Path("/proc/%d/maps" % job.pid).read_text().count(".so")
 
 
-@pytest.mark.skipif(not OWN.exists(), reason="libstepflame-inject.so was not built: no cupti.h")
+@gpu.needs_cupti
 def test_own_library(bench, cuda):
     """The library itself: its memory, its thread; a second recording finds it there."""
     job = idle(bench, cuda / "libcuda.so.1", cuda / "libcupti.so.12")
-    done = record(bench, job, OWN)
+    done = record(bench, job, gpu.INJECT)
     assert done.returncode == helpers.OK, done.stderr
     files = [os.readlink(entry.path) for entry in os.scandir("/proc/%d/fd" % job.pid)]
     assert len([name for name in files if name.startswith("/memfd:stepflame-gpu")]) == 1
     names = [Path("/proc/%d/task/%d/comm" % (job.pid, tid)).read_text().strip() for tid in tasks(job.pid)]
     assert names.count("stepflame-gpu") == 1
-    done = record(bench, job, OWN)
+    done = record(bench, job, gpu.INJECT)
     assert done.returncode == helpers.OK and "already" in done.stderr, done.stderr
     assert job.running()
 
@@ -386,15 +386,13 @@ def test_with_a_command():
     assert helpers.stepflame("record", "--inject", "--", "true").returncode == helpers.USAGE
 
 
-DOUBLES = Path(helpers.STEPFLAME).parent / "tests" / "gpu"
-
-
-@pytest.mark.skipif(not (DOUBLES / "train").exists() or not OWN.exists(), reason="no doubles of CUDA's libraries: make doubles")
+@gpu.needs_doubles
+@gpu.needs_cupti
 def test_what_the_gpu_did(bench):
     """A program that trains since before, with doubles of CUDA and CUPTI: each kernel of their log, of the time recorded."""
     log, go = bench.directory / "gpu.log", bench.directory / "go"
-    env = dict(os.environ, LD_LIBRARY_PATH=str(DOUBLES), GPU_DOUBLE_LOG=str(log))
-    job = bench.process(DOUBLES / "train", "--steps", 400, "--sleep-us", 10000, "--early", "--wait", go, env=env)
+    env = dict(os.environ, LD_LIBRARY_PATH=gpu.DOUBLES, GPU_DOUBLE_LOG=str(log))
+    job = bench.process(Path(gpu.DOUBLES) / "train", "--steps", 400, "--sleep-us", 10000, "--early", "--wait", go, env=env)
     job.until_says(r"^ready \d+$", helpers.READY_SECONDS, "stdout")
     go.touch()
     time.sleep(0.5)

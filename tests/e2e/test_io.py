@@ -1,16 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """System calls and files against strace, /proc/PID/io and what the job knows; DataLoader workers against the job's own log."""
 
-import json
 import re
 import shutil
 import statistics
-import subprocess
 import time
 
 import helpers
 import pytest
-import recfile
 
 COUNTED = {"read", "pread64", "preadv2", "write", "pwrite64", "writev", "openat", "close", "lseek", "fsync", "sendfile"}
 COUNTED |= {"pipe2", "clone", "wait4"}

@@ -98,4 +98,14 @@ static inline int add_counter(struct job *job, const char *name, __u64 value)
 	return add_copy(job, &counter);
 }
 
+/* The same numbers in each run. */
+static inline uint64_t next_random(void)
+{
+	static uint64_t state = 1;
+
+	state ^= state << 13;
+	state ^= state >> 7;
+	return state ^= state << 17;
+}
+
 #endif

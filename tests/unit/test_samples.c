@@ -449,15 +449,6 @@ static void test_malformed(void **state)
 	job__free(job);
 }
 
-static uint64_t random_state = 1;
-
-static uint64_t next_random(void)
-{
-	random_state ^= random_state << 13;
-	random_state ^= random_state >> 7;
-	return random_state ^= random_state << 17;
-}
-
 /* A record of the five types whose words are small, huge or anything: ids meet, counts lie. */
 static void add_random(struct job *job)
 {

@@ -323,15 +323,6 @@ static void test_boundaries(void **state)
 
 /* ---- which are slow ---- */
 
-static uint64_t random_state = 1;
-
-static uint64_t next_random(void)
-{
-	random_state ^= random_state << 13;
-	random_state ^= random_state >> 7;
-	return random_state ^= random_state << 17;
-}
-
 /* `noise` percent of each, either way. */
 static uint64_t noisy(uint64_t ns, uint64_t noise)
 {

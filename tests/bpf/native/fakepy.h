@@ -81,6 +81,19 @@ static inline u64 fakepy__text(struct fakepy *f, const char *text)
 	return fakepy__str(f, 1, true, text, strlen(text));
 }
 
+/* Of characters of two bytes, or four: this one, and the text. */
+static inline u64 fakepy__wide_text(struct fakepy *f, int kind, u32 first, const char *rest)
+{
+	u32 wide[128] = {first}, cnt = 1;
+	u16 half[128];
+
+	while (*rest)
+		wide[cnt++] = (u8)*rest++;
+	for (u32 i = 0; i < cnt; i++)
+		half[i] = (u16)wide[i];
+	return fakepy__str(f, kind, false, kind == 4 ? (void *)wide : half, cnt);
+}
+
 static inline u64 fakepy__code_of(struct fakepy *f, u64 file, u64 name)
 {
 	u64 address = fakepy__alloc(f, 256);
