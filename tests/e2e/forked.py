@@ -71,11 +71,8 @@ class Forked:
             self.returncode = self.nursery.codes.pop(self.pid, None)
         return self.returncode
 
-    def wait(self, timeout=None):
-        deadline = time.monotonic() + timeout if timeout is not None else None
+    def wait(self):
         while self.poll() is None:
-            if deadline is not None and time.monotonic() > deadline:
-                raise subprocess.TimeoutExpired("forked job", timeout)
             time.sleep(0.005)
         return self.returncode
 

@@ -39,14 +39,17 @@ def why_no_bpf():
 needs_bpf = pytest.mark.skipif(why_no_bpf() is not None, reason=str(why_no_bpf()))
 
 
-def until(seconds, condition, what):
-    """The first true value of condition(), polled; fails after `seconds` with what what() says."""
-    deadline = time.monotonic() + seconds
+def until(seconds, condition, what, delayed=lambda: 0):
+    """
+    The first true value of condition(), polled; fails after `seconds` with what what() says. Time that delayed() has come
+    to meanwhile does not count.
+    """
+    begin = time.monotonic() - delayed()
     while True:
         value = condition()
         if value:
             return value
-        if time.monotonic() > deadline:
+        if time.monotonic() - begin > seconds + delayed():
             pytest.fail("%d s passed: %s" % (seconds, what()))
         time.sleep(0.01)
 
@@ -80,11 +83,19 @@ class Process:
     def running(self):
         return self.popen.poll() is None
 
-    def wait(self, seconds=END_SECONDS):
+    def delayed(self):
+        """Seconds for which that of its threads which had to wait longest was ready to run, and did not."""
+        most = 0
         try:
-            return self.popen.wait(seconds)
-        except subprocess.TimeoutExpired:
-            pytest.fail("still running after %d s: %s" % (seconds, self.what()))
+            for task in os.scandir("/proc/%d/task" % self.pid):
+                most = max(most, int(Path(task.path, "schedstat").read_text().split()[1]))
+        except (OSError, IndexError):
+            pass  # it ends
+        return most / 1e9
+
+    def wait(self, seconds=END_SECONDS):
+        until(seconds, lambda: not self.running(), lambda: "still running: " + self.what(), self.delayed)
+        return self.popen.poll()
 
     def until_says(self, pattern, seconds, stream):
         """Waits for a line that matches on "stdout" or "stderr"; fails if the process ends first."""
@@ -96,7 +107,7 @@ class Process:
                 pytest.fail("ended without saying %r: %s" % (pattern, self.what()))
             return found
 
-        return until(seconds, look, self.what)
+        return until(seconds, look, self.what, self.delayed)
 
     def interrupt(self):
         self.popen.send_signal(signal.SIGINT)
