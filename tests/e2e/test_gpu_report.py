@@ -4,9 +4,11 @@
 import gzip
 import json
 import random
+import re
 import struct
 import subprocess
 
+import gpu_recorded
 import helpers
 import pytest
 import recfile as r
@@ -555,3 +557,31 @@ def test_usage_of_switches(tmp_path):
     for args in (["--ops", "--by-op"], ["--gpu", "--sort", "beauty"], ["--gpu", "--flops"]):
         assert helpers.stepflame("report", *args, tmp_path / "a.rec").returncode == helpers.USAGE
     assert "--gpu" in subprocess.run([helpers.STEPFLAME, "report", "--help"], stdout=subprocess.PIPE, text=True).stdout
+
+
+def covered(works):
+    total, until = 0, 0
+    for work in sorted(works, key=lambda work: work.start):
+        total += max(0, work.start + work.duration - max(work.start, until))
+        until = max(until, work.start + work.duration)
+    return total
+
+
+def test_several_gpus(tmp_path):
+    """Several ranks are rows of one table, each with its own GPU."""
+    jobs = [gpu_recorded.random_job(random.Random(seed), pid=PID + seed, rank=seed) for seed in range(3)]
+    for job in jobs:
+        job.extra = [r.gpu(job.pid, 2, cupti_ns=10**12)]
+    text = helpers.report_text(gpu_recorded.write(tmp_path / "ranks.rec", *jobs, paths=False), "--gpu")
+    for job in jobs:
+        works = list(job.works())
+        kernels = [work for work in works if work.kind == r.KERNEL]
+        comm = [work for work in kernels if work.name.startswith("nccl")]
+        span = max(work.start + work.duration for work in works) - min(work.start for work in works)
+        (line,) = [line.split() for line in text.splitlines() if re.match(r" +%d +%d +0 " % (job.rank, job.pid), line)]
+        expected = [span / 1e6, 100 * covered(works) / span, covered(kernels) / 1e6, covered(comm) / 1e6]
+        assert [float(value) for value in line[3:7]] == [pytest.approx(value, abs=0.006) for value in expected]
+        # busy and idle are all
+        assert float(line[4]) + sum(map(float, line[8:12])) == pytest.approx(100, abs=0.03)
+    alone = helpers.report_text(tmp_path / "ranks.rec", "--gpu", "--per-rank")
+    assert len(re.findall(r"^GPU 0 of pid \d+: busy ", alone, re.M)) == 3

@@ -377,18 +377,72 @@ static void print_line(const struct gpu_view *view, const struct gpu_line *line,
 		text__paragraph(out, "%" PRIu64 " pieces of work have no time and are in none of this", line->untimed);
 }
 
-static void print_lines(const struct gpu_view *view, uint32_t pid, FILE *out)
+/* Of several, a row each, so that they can be held against each other. */
+static void print_line_row(const struct gpu_view *view, const struct gpu_line *line, FILE *out)
 {
-	struct gpu_per_step per_step = gpu_per_step__of(view, pid);
-	size_t cnt, printed = 0;
-	const struct gpu_line *lines = gpu_time__lines(view->time, &cnt);
+	const struct rec_gpu_device *device = find_device(view->gpu, line->pid, line->device);
+	struct rec_target target = target_of(view->job, line->pid);
+	uint64_t busy_ns = gpu_spans__total(&line->work), comm_ns = gpu_spans__total(&line->comm);
 
+	if (target.rank >= 0)
+		fprintf(out, "%4d", target.rank);
+	else
+		fputs("   -", out);
+	fprintf(out, " %8u %3u %10.2f %6.2f %10.2f %9.2f", REC_PID(line->pid), line->device, ms(line->watched_ns),
+		percent(busy_ns, line->watched_ns), ms(gpu_spans__total(&line->kernels)), ms(comm_ns));
+	if (comm_ns)
+		fprintf(out, " %9.2f", percent(gpu_line__overlap(line, 0, UINT64_MAX), comm_ns));
+	else
+		fprintf(out, " %9s", "-");
+	for (int idle = 0; idle < GPU_IDLE__COUNT; idle++)
+		fprintf(out, " %6.2f", percent(gpu_spans__total(&line->idle[idle]), line->watched_ns));
+	text__line(out, "  %s", device ? device->name : "");
+}
+
+static void print_line_table(const struct gpu_view *view, uint32_t pid, FILE *out)
+{
+	size_t cnt;
+	const struct gpu_line *lines = gpu_time__lines(view->time, &cnt);
+	uint64_t untimed = 0;
+
+	print_head(
+		out, "GPUs, each from its first work to its last, and idle in % of it by what it waited for",
+		"rank      pid GPU         ms % busy kernels ms   comm ms overlap %   host   data launch  other  name",
+		"---- -------- --- ---------- ------ ---------- --------- --------- ------ ------ ------ ------  "
+		"----------------");
 	for (size_t i = 0; i < cnt; i++) {
 		if (!processes__in_scope(view->job, lines[i].pid, pid))
 			continue;
-		print_line(view, &lines[i], out);
-		printed++;
+		print_line_row(view, &lines[i], out);
+		untimed += lines[i].untimed;
 	}
+	for (int idle = 0; idle < GPU_IDLE__COUNT; idle++)
+		text__paragraph(out, "%s: %s", gpu_idle__name(idle), gpu_idle__meaning(idle));
+	if (untimed)
+		text__paragraph(out, "%" PRIu64 " pieces of work have no time and are in none of this", untimed);
+}
+
+static size_t count_lines(const struct gpu_view *view, uint32_t pid)
+{
+	size_t cnt, in_scope = 0;
+	const struct gpu_line *lines = gpu_time__lines(view->time, &cnt);
+
+	for (size_t i = 0; i < cnt; i++)
+		in_scope += processes__in_scope(view->job, lines[i].pid, pid);
+	return in_scope;
+}
+
+static void print_lines(const struct gpu_view *view, uint32_t pid, FILE *out)
+{
+	struct gpu_per_step per_step = gpu_per_step__of(view, pid);
+	size_t cnt, printed = count_lines(view, pid);
+	const struct gpu_line *lines = gpu_time__lines(view->time, &cnt);
+
+	if (printed > 1)
+		print_line_table(view, pid, out);
+	for (size_t i = 0; i < cnt && printed == 1; i++)
+		if (processes__in_scope(view->job, lines[i].pid, pid))
+			print_line(view, &lines[i], out);
 	if (per_step.steps)
 		text__paragraph(out,
 				"calls of a step, on average of %" PRIu64
