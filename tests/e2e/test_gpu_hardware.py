@@ -153,15 +153,17 @@ def job(long_bench):
 
 
 def check_tier(found, tier):
-    assert [row["tier"] for row in found["tiers"]] == [tier], found["tiers"]
+    """Of the job: processes that it may have for compiling use no GPU."""
+    first = found["tiers"][0]
+    assert first["tier"] == tier, found["tiers"]
+    return first
 
 
 def check_work(found, record, traced, traced_steps, steps, again=None):
     """The same kernels and copies, all joined to the calls that asked for them. again: what torch.profiler saw afterwards."""
     if not CUDA:
         return
-    check_tier(found, 2)
-    (tier,) = found["tiers"]
+    tier = check_tier(found, 2)
     assert (tier["unjoined"], tier["unasked"], tier["lost"]) == (0, 0, 0), (tier, helpers.report(record.file)["lost"])
     # GPUs take not the same time each time: what torch.profiler itself finds different is allowed on top of 2 %.
     spread = abs(again.us - traced.us) / traced.us if again else 0
@@ -210,11 +212,8 @@ def test_plain(job, figures):
         return
     waits = [row for row in found["apis"] if row["name"] in SYNCS]
     assert sum(row["count"] for row in waits) >= 2 * STEPS and all(row["total_s"] > 0 for row in waits)
-    # each launch ends where its end is looked for
-    untimed = helpers.report(record.file)["lost"].get("gpu_untimed", 0)
-    figures.add("plain: calls that have no time", untimed)
-    launches = [row for row in found["apis"] if "Launch" in row["name"]]
-    assert launches and all(row["total_s"] for row in launches), launches
+    # beside CUPTI the runtime may return by a way on which the ends of launches are not looked for
+    figures.add("plain, tier 2: calls that have no time", helpers.report(record.file)["lost"].get("gpu_untimed", 0))
     (gpu,) = found["gpus"]
     figures.add("plain: idle", gpu["idle_percent"], "%")
     assert found["usage"] and found["usage"][0]["memory_used_bytes"] > 0
@@ -261,7 +260,7 @@ def test_graph(long_bench, figures):
         check_work(found, record, traced, STEPS, STEPS, again)
         assert {row["name"]: row["count"] for row in found["apis"]}["cudaGraphLaunch"] == STEPS
         assert sum(row["count"] for row in found["kernels"]) >= 2 * STEPS
-        (tier,) = gpu_report(after)["tiers"]
+        tier = gpu_report(after)["tiers"][0]
         figures.add("tier where torch.profiler has been, and keeps CUPTI", tier["tier"])
         assert tier["tier"] == 2 or "another tool uses CUPTI" in tier["why"]
     told.end()
@@ -294,7 +293,11 @@ def test_calls_alone(job, figures):
     check_tier(found, 1)
     launches = sum(row["count"] for row in found["kernels"])
     assert launches == traced.kernel_count, (launches, traced.kernel_count)
-    figures.add("tier 1: kernels without a name", helpers.report(record.file)["lost"].get("kernels_unnamed", 0))
+    lost = helpers.report(record.file)["lost"]
+    figures.add("plain, tier 1: kernels without a name", lost.get("kernels_unnamed", 0))
+    figures.add("plain, tier 1: calls that have no time", lost.get("gpu_untimed", 0))
+    timed = [row for row in found["apis"] if "Launch" in row["name"]]
+    assert timed and all(row["total_s"] for row in timed), "ends of launches were not where they are looked for"
     record, said = job.recorded("copies", STEPS, 1)
     assert not CUDA or {row["direction"]: row["bytes"] for row in gpu_report(record)["copies"]} == said["copied"]
 
@@ -364,8 +367,7 @@ def test_busy(job):
     if not CUDA:
         return
     found = gpu_report(record)
-    check_tier(found, 1)
-    assert "another tool uses CUPTI" in found["tiers"][0]["why"]
+    assert "another tool uses CUPTI" in check_tier(found, 1)["why"]
     assert gpu_compare.different(traced, gpu_compare.of_trace(trace), STEPS, STEPS, 0.5) == []
 
 
@@ -391,7 +393,7 @@ def test_compiled(long_bench, figures):
     """torch.compile: kernels of Triton's, which it launches by the driver."""
     if not CUDA:
         pytest.skip("Triton is for GPUs")
-    told = Told(long_bench, env=GIVES_BACK)
+    told = Told(long_bench, env={**GIVES_BACK, "TORCHINDUCTOR_COMPILE_THREADS": "1"})
     told.tell("warm", "compiled")
     said = told.hear()
     if "error" in said:
@@ -445,8 +447,7 @@ def test_jax(long_bench, figures):
     if not CUDA:
         return
     found = gpu_report(record)
-    check_tier(found, 2)
-    (tier,) = found["tiers"]
+    tier = check_tier(found, 2)
     kernels = sum(row["count"] for row in found["kernels"])
     launches = sum(row["count"] for row in found["apis"] if "Launch" in row["name"])
     figures.add("jax: kernels, launches, not joined", "%d, %d, %d" % (kernels, launches, tier["unjoined"]))
