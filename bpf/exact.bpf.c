@@ -29,21 +29,13 @@ static __always_inline void exact__dispatch(struct pt_regs *ctx, u64 cookie, str
 SEC("uprobe.multi")
 int exact(struct pt_regs *ctx)
 {
-	u64 cookie = probe__cookie(ctx), start;
-	struct task_struct *task = bpf_get_current_task_btf();
-	u32 pid = task_pid(task);
-	struct proc *proc;
+	struct hit h;
 
-	if (cookie == COOKIE_NONE) {
-		REFUSE_PRIVATE_STACK(ctx);
+	if (!hit__begin(ctx, &h))
 		return 0;
-	}
-	proc = proc__enter(pid, &start);
-	if (!proc)
-		return 0;
-	if (proc->window != WINDOW_CLOSED && proc->window != WINDOW_DONE && proc->py.layout.minor)
-		exact__dispatch(ctx, cookie, task, proc, pid);
-	proc__leave(proc, start);
+	if (hit__counts(&h) && h.proc->py.layout.minor)
+		exact__dispatch(ctx, h.cookie, h.task, h.proc, h.pid);
+	hit__end(&h);
 	return 0;
 }
 

@@ -11,57 +11,37 @@ static __always_inline u64 gpu__frame(const struct pt_regs *ctx, u64 cookie)
 	return COOKIE_DEPTH(cookie) != COOKIE_DEPTH_UNKNOWN ? ctx->sp + COOKIE_DEPTH(cookie) : 0;
 }
 
-static __always_inline bool gpu__is_watched(const struct proc *proc)
-{
-	return proc->window != WINDOW_CLOSED && proc->window != WINDOW_DONE;
-}
-
 SEC("uprobe.multi")
 int gpu_enter(struct pt_regs *ctx)
 {
-	u64 cookie = probe__cookie(ctx), start;
-	struct task_struct *task = bpf_get_current_task_btf();
-	u32 pid = task_pid(task);
-	struct proc *proc;
+	struct hit h;
 
-	if (cookie == COOKIE_NONE) {
-		REFUSE_PRIVATE_STACK(ctx);
+	if (!hit__begin(ctx, &h))
 		return 0;
-	}
-	proc = proc__enter(pid, &start);
-	if (!proc)
-		return 0;
-	if (COOKIE_EVENT(cookie) == PROBE_GPU_HANDLE)
-		gpu__ask_handle(ctx, task, pid, COOKIE_FN(cookie));
-	else if (gpu__is_watched(proc))
-		gpu__enter(ctx, task, proc, pid, COOKIE_FN(cookie), gpu__frame(ctx, cookie), COOKIE_FLAGS(cookie));
-	proc__leave(proc, start);
+	if (COOKIE_EVENT(h.cookie) == PROBE_GPU_HANDLE)
+		gpu__ask_handle(ctx, h.task, h.pid, COOKIE_FN(h.cookie));
+	else if (hit__counts(&h))
+		gpu__enter(ctx, h.task, h.proc, h.pid, COOKIE_FN(h.cookie), gpu__frame(ctx, h.cookie),
+			   COOKIE_FLAGS(h.cookie));
+	hit__end(&h);
 	return 0;
 }
 
 SEC("uprobe.multi")
 int gpu_exit(struct pt_regs *ctx)
 {
-	u64 cookie = probe__cookie(ctx), start;
-	struct task_struct *task = bpf_get_current_task_btf();
-	u32 pid = task_pid(task);
-	struct proc *proc;
+	struct hit h;
 
-	if (cookie == COOKIE_NONE) {
-		REFUSE_PRIVATE_STACK(ctx);
+	if (!hit__begin(ctx, &h))
 		return 0;
-	}
-	proc = proc__enter(pid, &start);
-	if (!proc)
-		return 0;
-	if (COOKIE_EVENT(cookie) == PROBE_GPU_HANDLE_RETURN) {
-		gpu__know_handle(task, pid);
-	} else if (gpu__is_watched(proc)) {
-		gpu__leave(ctx, task, proc, pid, COOKIE_FN(cookie), gpu__frame(ctx, cookie));
+	if (COOKIE_EVENT(h.cookie) == PROBE_GPU_HANDLE_RETURN) {
+		gpu__know_handle(h.task, h.pid);
+	} else if (hit__counts(&h)) {
+		gpu__leave(ctx, h.task, h.proc, h.pid, COOKIE_FN(h.cookie), gpu__frame(ctx, h.cookie));
 		if (step_at[0])
-			step__user(task, proc, pid);
+			step__user(h.task, h.proc, h.pid);
 	}
-	proc__leave(proc, start);
+	hit__end(&h);
 	return 0;
 }
 

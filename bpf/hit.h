@@ -27,23 +27,45 @@ static __always_inline u64 probe__cookie(struct pt_regs *ctx)
 	return found ? *found : COOKIE_NONE;
 }
 
-/* NULL: the process is none of ours. *start_ns goes to proc__leave. */
-static __always_inline struct proc *proc__enter(u32 pid, u64 *start_ns)
-{
-	struct proc *proc = bpf_map_lookup_elem(&procs, &pid);
+struct hit {
+	u64 cookie;
+	u64 start_ns; /* 0: it is not timed */
+	struct task_struct *task;
+	struct proc *proc;
+	u32 pid;
+};
 
-	*start_ns = 0;
-	if (proc && __sync_fetch_and_add(&proc->hits, 1) % HITS_PER_SAMPLE == 0)
-		*start_ns = bpf_ktime_get_ns();
-	return proc;
+/* false: it is none of ours. Else hit__end ends it. */
+static __always_inline bool hit__begin(struct pt_regs *ctx, struct hit *h)
+{
+	h->cookie = probe__cookie(ctx);
+	h->start_ns = 0;
+	h->task = bpf_get_current_task_btf();
+	h->pid = task_pid(h->task);
+	if (h->cookie == COOKIE_NONE) {
+		REFUSE_PRIVATE_STACK(ctx);
+		return false;
+	}
+	h->proc = bpf_map_lookup_elem(&procs, &h->pid);
+	if (!h->proc)
+		return false;
+	if (__sync_fetch_and_add(&h->proc->hits, 1) % HITS_PER_SAMPLE == 0)
+		h->start_ns = bpf_ktime_get_ns();
+	return true;
 }
 
-static __always_inline void proc__leave(struct proc *proc, u64 start_ns)
+static __always_inline void hit__end(const struct hit *h)
 {
-	if (!start_ns)
+	if (!h->start_ns)
 		return;
-	__sync_fetch_and_add(&proc->sampled, 1);
-	__sync_fetch_and_add(&proc->sampled_ns, bpf_ktime_get_ns() - start_ns);
+	__sync_fetch_and_add(&h->proc->sampled, 1);
+	__sync_fetch_and_add(&h->proc->sampled_ns, bpf_ktime_get_ns() - h->start_ns);
+}
+
+/* Does what the probes of that process see count? */
+static __always_inline bool hit__counts(const struct hit *h)
+{
+	return h->proc->window != WINDOW_CLOSED && h->proc->window != WINDOW_DONE;
 }
 
 #endif

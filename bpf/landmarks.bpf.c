@@ -104,25 +104,15 @@ static __always_inline void dispatch(struct pt_regs *ctx, u64 cookie, struct tas
 SEC("uprobe.multi")
 int probe(struct pt_regs *ctx)
 {
-	u64 cookie = probe__cookie(ctx), start;
-	struct task_struct *task = bpf_get_current_task_btf();
-	u32 pid = task_pid(task);
-	struct proc *proc;
+	struct hit h;
 
-	if (cookie == COOKIE_NONE) {
-		REFUSE_PRIVATE_STACK(ctx);
-		return 0;
-	}
-	if (COOKIE_EVENT(cookie) == PROBE_TEST)
-		return on_test(task);
-	proc = proc__enter(pid, &start);
-	if (!proc)
-		return 0;
-	if (proc->window != WINDOW_CLOSED && proc->window != WINDOW_DONE)
-		dispatch(ctx, cookie, task, proc, pid);
+	if (!hit__begin(ctx, &h))
+		return COOKIE_EVENT(h.cookie) == PROBE_TEST ? on_test(h.task) : 0;
+	if (hit__counts(&h))
+		dispatch(ctx, h.cookie, h.task, h.proc, h.pid);
 	if (step_at[0])
-		step__user(task, proc, pid);
-	proc__leave(proc, start);
+		step__user(h.task, h.proc, h.pid);
+	hit__end(&h);
 	return 0;
 }
 
