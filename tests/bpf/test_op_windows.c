@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Windows of operators by schedule (bpf/op_window.h), against torch.profiler.schedule. */
+/* Windows of operators (bpf/op_window.h) and of CUPTI's (bpf/gpu_window.h) by schedule, against torch.profiler.schedule. */
 #include "native/ops.h"
 
 #define STEPS 30
@@ -52,6 +52,44 @@ static void expect_window(u32 index, u64 first, u64 steps, const u64 *boundaries
 	assert_int_equal(rec->cut, 0);
 }
 
+struct gpu_told {
+	u32 cnt, windows;
+	bool warm;
+	u64 start_ns; /* of the window that is open, else 0 */
+};
+
+static void expect_gpu(struct gpu_told *told, u64 start_ns, u64 end_ns)
+{
+	const struct rec_gpu_window *rec = record(REC_GPU_WINDOW, told->cnt++);
+
+	assert_non_null(rec);
+	assert_int_equal(rec->pid, JOB_PID);
+	assert_int_equal(rec->index, told->windows);
+	assert_int_equal(rec->start_ns, start_ns);
+	assert_int_equal(rec->end_ns, end_ns);
+}
+
+/* Told are the end of a window, the begin of the warm-up, and that of the first step, as torch has them. */
+static void check_gpu(struct gpu_told *told, int before, int action, u64 now)
+{
+	if (before == RECORD_AND_SAVE) {
+		expect_gpu(told, told->start_ns, now);
+		told->windows++;
+		told->start_ns = 0;
+		told->warm = false;
+	}
+	if (action == WARMUP && !told->warm) {
+		expect_gpu(told, 0, 0);
+		told->warm = true;
+	}
+	if (action >= RECORD && !told->start_ns) {
+		told->start_ns = now;
+		expect_gpu(told, now, 0);
+	}
+	assert_null(record(REC_GPU_WINDOW, told->cnt));
+	assert_int_equal(job.proc->gpu_window_ns, told->start_ns);
+}
+
 /*
  * Armed before step `armed`: what is recorded is what torch records from there on, in windows that end where torch
  * saves.
@@ -60,15 +98,20 @@ static void check_schedule(const u64 *w, u64 armed)
 {
 	u64 boundaries[STEPS], in_window = 0;
 	u32 windows = 0;
+	struct gpu_told told = {};
 
 	start(w);
+	native__set_knob(&want_gpu_windows, 1);
+	job.proc->gpu_window = job.proc->gpu_warm = 0;
+	job.proc->gpu_window_ns = 0;
 	for (u64 step = 0; step < STEPS; step++) {
 		int before = step ? torch_schedule(w, step - 1) : NOTHING, action = torch_schedule(w, step);
 
 		wait_ns(100);
 		op_proc->armed = step >= armed;
 		boundaries[step] = native.now_ns;
-		op_window__boundary(op_proc, native.now_ns);
+		step__schedule(job.proc, JOB_PID, native.now_ns);
+		check_gpu(&told, before, action, native.now_ns);
 		if (before == RECORD_AND_SAVE && in_window) {
 			expect_window(windows, step - in_window, in_window, boundaries);
 			windows++;
