@@ -217,7 +217,7 @@ def test_launched(bench):
     log = bench.directory / "log"
     env = dict(os.environ, LD_LIBRARY_PATH=str(GPU), GPU_DOUBLE_LOG=str(log))
     out = bench.directory / "launched.rec"
-    record = bench.process(helpers.STEPFLAME, "record", "--gpu", "cupti", "-o", out, "--", GPU / "train", "-s", 60, "-u", 50000, env=env)
+    record = bench.process(helpers.STEPFLAME, "record", "--gpu", "cupti", "-o", out, "--", GPU / "train", "-s", 150, "-u", 50000, env=env)
     assert record.wait() == helpers.OK, record.what()
     (path,) = log.parent.glob("log.*")
     ops = [op for op in map(json.loads, path.read_text().splitlines()) if op["log"] == "op" and op["recorded"]]

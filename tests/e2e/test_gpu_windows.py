@@ -312,10 +312,10 @@ def test_fork_between(bench):
 
 @gpu.needs_doubles
 def test_with_operators(gpu_jobs, bench):
-    """The windows of both are the same steps, once the operators are armed, which may take a busy machine some windows."""
+    """The windows of both are the same steps. With so short a wait operators are armed from the beginning on."""
     active = 10
     job = gpu_jobs.python("gpu_loop.py", "--batches", 400, injection=INJECT).until_ready()
-    record = bench.record("-p", job.pid, "--gpu", "cupti", "--ops", "--schedule", "wait=40,warmup=20,active=%d" % active).until_armed()
+    record = bench.record("-p", job.pid, "--gpu", "cupti", "--ops", "--schedule", "wait=2,warmup=58,active=%d" % active).until_armed()
     job.release()
     job.truth()
     assert record.wait() == helpers.OK, record.what()

@@ -396,8 +396,8 @@ static bool is_gone(const struct target *t)
 	return t->gone || !process__alive(&t->process);
 }
 
-/* By the schedule, and by what became of the process. */
-static void steer(struct session *s, struct target *t, uint64_t now)
+/* By the schedule, and by what became of the process; `gone`: before its ring was last read. */
+static void steer(struct session *s, struct target *t, bool gone, uint64_t now)
 {
 	struct gpu_cupti *g = t->cupti;
 	struct gpu_window *w = &g->window;
@@ -410,7 +410,7 @@ static void steer(struct session *s, struct target *t, uint64_t now)
 		stop(s, t, GPU_WINDOW_EXIT);
 	else if (w->asked_ns && !w->stopped && w->until_ns)
 		stop(s, t, GPU_WINDOW_STEPS);
-	if (w->stopped && (g->status.seen || is_gone(t)))
+	if (w->stopped && (g->status.seen || gone))
 		close_window(s, t);
 	if (w->asked_ns || t->gone || s->window_end_ns)
 		return;
@@ -453,6 +453,7 @@ static void open_ring(const struct session *s, struct target *t, uint64_t now)
 static void tend(struct session *s, struct target *t, uint64_t now)
 {
 	struct gpu_cupti *g = t->cupti;
+	bool gone = t->gone || (g->window.stopped && is_gone(t));
 
 	if (!g->ring && now >= g->look_at_ns && !t->gone)
 		open_ring(s, t, now);
@@ -465,7 +466,7 @@ static void tend(struct session *s, struct target *t, uint64_t now)
 			drain(s, t);
 			g->window.told_ns = gpu_clock__last_ns(&g->clock);
 		}
-		steer(s, t, now);
+		steer(s, t, gone, now);
 	}
 	tell_target(t);
 }
@@ -514,7 +515,7 @@ void gpu_cupti__boundary(struct session *s, const struct rec_gpu_window *rec)
 		return;
 	/* That before is not over yet, and has seen its end. */
 	if (g->ring && g->next.asked_ns && g->next.scheduled != rec->index)
-		steer(s, t, session__now_ns());
+		steer(s, t, false, session__now_ns());
 	if (rec->end_ns && !(g->window.asked_ns && g->window.scheduled == rec->index)) {
 		if (g->ring)
 			tell_missed(s, t, rec->end_ns);
