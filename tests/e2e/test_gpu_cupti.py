@@ -212,6 +212,26 @@ def test_doctor(bench):
     assert not train.log("error")
 
 
+@pytest.mark.parametrize(
+    "more, said",
+    [
+        ({"inject": False}, ("started without", "fix: record --inject -p PID")),
+        ({"cupti": "fail_cuptiSubscribe=35"}, ("the driver lets only root profile", "fix: options nvidia NVreg_RestrictProfilingToAdminUsers=0")),
+    ],
+    ids=["no library", "no permission"],
+)
+def test_refused_is_told(bench, more, said):
+    """Who asks for what the GPU does hears while it is recorded that nothing of it is."""
+    train = Train(bench, "-s", 10, **more)
+    record = bench.record("-p", train.pid, "--gpu", "cupti", "-F", 0, "--no-syscalls").until_armed()
+    record.until_says(said[0] + ".*: what its GPU does is not recorded", helpers.ARMED_SECONDS, "stderr")
+    record.interrupt()
+    assert record.wait() == helpers.OK, record.what()
+    assert record.stderr.count("is not recorded") == 1 and said[1] in record.stderr
+    train.release()
+    train.end()
+
+
 def test_launched(bench):
     """A command that is started with --gpu cupti has the library; its first work may come before the window."""
     log = bench.directory / "log"

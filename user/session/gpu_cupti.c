@@ -36,6 +36,8 @@
 #define READ_MAX                      1000000 /* records in one go */
 #define DEVICES_MAX                   64
 
+#define DRIVER_LOADS_NS               1000000000ULL /* what CUDA is told to inject, once it is there */
+
 struct pending {
 	size_t cnt, capacity;
 	struct gpu_ring_activity *items; /* owned */
@@ -60,6 +62,9 @@ struct gpu_cupti {
 	struct gpu_ring_status status;
 	struct gpu_cupti_losses before; /* in windows that have ended */
 	char why[96];                   /* no window, or "" */
+	const char *fix;                /* of that; static, NULL: none */
+	uint64_t driver_ns;             /* when CUDA's driver was seen, which would have loaded the library */
+	bool warned;
 };
 
 void gpu_cupti__free(struct gpu_cupti *g)
@@ -239,15 +244,19 @@ static void say_why(struct gpu_cupti *g)
 	char *why = g->why;
 	size_t size = sizeof(g->why);
 
-	if (st->state == GPU_RING_BUSY)
+	g->fix = NULL;
+	if (st->state == GPU_RING_BUSY) {
 		snprintf(why, size, "another tool uses CUPTI in it: torch.profiler, or one of NVIDIA's");
-	else if (st->state == GPU_RING_NO_CUPTI)
+		g->fix = "record when that has ended";
+	} else if (st->state == GPU_RING_NO_CUPTI)
 		snprintf(why, size, "it can open no libcupti: say where one is, STEPFLAME_CUPTI=PATH at its start");
 	else if (st->state == GPU_RING_NO_DRIVER)
 		snprintf(why, size, "CUDA's driver is not in it");
-	else if (st->error == CUPTI_INSUFFICIENT_PRIVILEGES)
+	else if (st->error == CUPTI_INSUFFICIENT_PRIVILEGES) {
 		snprintf(why, size, "the driver lets only root profile (NVreg_RestrictProfilingToAdminUsers)");
-	else if (st->error == CUPTI_NOT_COMPATIBLE)
+		g->fix = "options nvidia NVreg_RestrictProfilingToAdminUsers=0 in /etc/modprobe.d/nvidia.conf, then "
+			 "reboot; or give the job CAP_SYS_ADMIN";
+	} else if (st->error == CUPTI_NOT_COMPATIBLE)
 		snprintf(why, size, "its CUPTI has a version, %u, that is not known", st->cupti_version);
 	else
 		snprintf(why, size, "CUPTI refused, with error %u", st->error);
@@ -328,7 +337,7 @@ static void refuse(struct session *s, struct target *t)
 	w->error = g->status.error;
 	say_why(g);
 	stop(s, t, g->status.state == GPU_RING_BUSY ? GPU_WINDOW_BUSY : GPU_WINDOW_FAILED);
-	log__warn(NULL, "process %d: %s: what its GPU does is not recorded%s, only its calls", t->process.pid, g->why,
+	log__warn(g->fix, "process %d: %s: what its GPU does is not recorded%s, only its calls", t->process.pid, g->why,
 		  w->by_steps ? " in this window" : "");
 }
 
@@ -438,16 +447,34 @@ static void open_ring(const struct session *s, struct target *t, uint64_t now)
 	int err = gpu_ring__open(t->process.pid, t->process.nspid, &g->ring);
 
 	g->look_at_ns = now + LOOK_NS;
+	g->fix = NULL;
 	if (err == -EBUSY)
 		snprintf(g->why, sizeof(g->why), "another stepflame watches its GPU");
 	else if (err == -EPROTO)
 		snprintf(g->why, sizeof(g->why), "its libstepflame-inject.so is of another version");
-	else if (err)
-		snprintf(g->why, sizeof(g->why), "it was started without libstepflame-inject.so: see --inject");
-	else
+	else if (!err)
 		snprintf(g->why, sizeof(g->why), "%s",
 			 s->options.gpu_windows ? "no window of the schedule has begun"
 						: "its libstepflame-inject.so has not answered");
+	else {
+		snprintf(g->why, sizeof(g->why), "it was started without libstepflame-inject.so: see --inject");
+		g->fix = "record --inject -p PID loads it; or start the job by record --gpu cupti -- CMD";
+	}
+}
+
+/* --gpu cupti asks for what cannot be had: that is to be known before the recording has ended. */
+static void warn(struct session *s, const struct target *t, uint64_t now)
+{
+	struct gpu_cupti *g = t->cupti;
+
+	if (g->warned || s->options.gpu != SESSION_GPU_CUPTI || t->gone || !g->why[0])
+		return;
+	if (!g->driver_ns && process__file(&t->process, "libcuda.so"))
+		g->driver_ns = now;
+	if (g->ring || !g->driver_ns || now - g->driver_ns < DRIVER_LOADS_NS)
+		return;
+	g->warned = true;
+	log__warn(g->fix, "process %d: %s: what its GPU does is not recorded, only its calls", t->process.pid, g->why);
 }
 
 static void tend(struct session *s, struct target *t, uint64_t now)
