@@ -496,6 +496,7 @@ static void tend(struct session *s, struct target *t, uint64_t now)
 		steer(s, t, gone, now);
 	}
 	tell_target(t);
+	warn(s, t, now);
 }
 
 void gpu_cupti__forget(struct session *s, struct target *t)
