@@ -44,8 +44,8 @@ NATIVE  := $(patsubst tests/bpf/%.c,$(BUILD)/tests/bpf/%,$(wildcard tests/bpf/te
 # The doubles of CUDA's libraries: what tests of GPUs run with where there is none. Made when the tests' Python is there, whose CUDA has headers.
 GPU     := $(BUILD)/tests/gpu
 DOUBLES := $(addprefix $(GPU)/,libcuda.so.1 libcudart.so.13 libcudart.so.12 libcupti.so.13 libnccl.so.2 libnvidia-ml.so.1 libkernels.so \
-	libcollector.so train train-static train-static-stripped calls calls-static libnvtx_log.so libnvtx_ranges-O0.so \
-	libnvtx_ranges-O2.so)
+	libcollector.so train train-static train-static-stripped calls calls-static calls-static-stripped libnvtx_log.so \
+	libnvtx_ranges-O0.so libnvtx_ranges-O2.so)
 
 .PHONY: all portable doubles setup demo test unit e2e test-long test-gpu test-matrix test-vm bench lint install clean
 .DELETE_ON_ERROR:
@@ -183,7 +183,7 @@ $(GPU)/calls: $(addprefix $(GPU)/,calls.o registered.o kernels.o libcudart.so.13
 $(GPU)/calls-static: $(addprefix $(GPU)/,calls.o registered.o kernels.o runtime.o runtime_copy.o libnccl.so.2 libcuda.so.1)
 	$(Q)$(GPU_PROGRAM)
 
-$(GPU)/train-static-stripped: $(GPU)/train-static
+$(GPU)/%-stripped: $(GPU)/%
 	$(Q)strip -o $@ $<
 
 setup:

@@ -57,7 +57,7 @@ class Jobs:
     def train(self, *args, program="train", **environment_of):
         """
         tests/gpu/train.c, or calls.c; program: train, train-static (the runtime is in it), train-static-stripped,
-        calls, calls-static.
+        calls, calls-static, calls-static-stripped.
         """
         return self._start(program, args, [os.path.join(DOUBLES, program)], environment_of)
 

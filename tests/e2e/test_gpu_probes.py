@@ -275,20 +275,33 @@ def build_id(path):
     return re.search(r"Build ID: (\w+)", said).group(1)
 
 
-def test_kept(bench, doubles, tmp_path, monkeypatch):
+def test_kept(gpu_jobs, tmp_path, monkeypatch):
     """Functions are looked for once; of the libraries that have none nothing is kept."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     seen = []
     for _ in range(2):
-        job, record, out = run(bench, doubles, "threads")
-        found, truth = ended(job, record, out)
-        check(found.sums(), truth)
-        out.unlink()
+        job, record = run(gpu_jobs, "threads")
+        found, truth, delayed = ended(job, record)
+        check(found.sums(), truth, delayed)
+        job.out.unlink()
         files = (tmp_path / "stepflame").glob("*.gpu")
         seen.append({file.name.partition(".")[0]: file.read_bytes() for file in files})
-    libraries = ("libcuda.so.1", "libcudart.so.12", "libnccl.so.2")
-    assert set(seen[0]) == {build_id(doubles / name) for name in libraries}
+    libraries = ("libcuda.so.1", "libcudart.so.13", "libnccl.so.2")
+    assert set(seen[0]) == {build_id(os.path.join(gpu.DOUBLES, name)) for name in libraries}
     assert seen[0] == seen[1]
+
+
+def test_kept_of_a_stripped_copy(gpu_jobs, tmp_path, monkeypatch):
+    """Which has the same build id, and none of the functions."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    sums = []
+    for program in ("calls-static-stripped", "calls-static"):
+        job, record = run(gpu_jobs, "threads", program)
+        found, truth, delayed = ended(job, record)
+        sums.append({api: values[0] for (api, _), values in found.sums().items()})
+    assert build_id(os.path.join(gpu.DOUBLES, "calls-static")) == build_id(os.path.join(gpu.DOUBLES, "calls-static-stripped"))
+    assert not [api for api in sums[0] if api.startswith("cuda")]
+    check(found.sums(), truth, delayed)
 
 
 def test_real_runtime(bench):
@@ -308,6 +321,11 @@ def test_real_runtime(bench):
     assert counts == {name: call["count"] for name, call in truth["calls"].items()}
 
 
+def say(job):
+    job.popen.stdin.write(b"\n")
+    job.popen.stdin.flush()
+
+
 def test_functions_that_jump_on(bench, tmp_path):
     """
     Stubs that jump to the driver, and a driver that jumps through its table: each call is counted once, and waits end when
@@ -315,7 +333,7 @@ def test_functions_that_jump_on(bench, tmp_path):
     """
 
     def build(name, *args):
-        command = ["gcc", "-O2", "-o", tmp_path / name, SOURCES / "forwards.c", *args, "-Wl,-rpath," + str(tmp_path)]
+        command = ["gcc", "-O2", "-o", tmp_path / name, helpers.JOBS / "gpu_forwards.c", *args, "-Wl,-rpath," + str(tmp_path)]
         subprocess.run(command, check=True)
 
     build("libcuda.so.1", "-shared", "-fPIC", "-DDRIVER")
@@ -354,7 +372,7 @@ def test_real_runtime_throws(bench, tmp_path):
     libraries = os.environ.get("STEPFLAME_CUDART", "").split() or real_runtimes()
     if not libraries:
         pytest.skip("no libcudart is here")
-    subprocess.run(["g++", "-O2", "-pthread", "-o", tmp_path / "real", SOURCES / "real.cpp", "-ldl"], check=True)
+    subprocess.run(["g++", "-O2", "-pthread", "-o", tmp_path / "real", helpers.JOBS / "gpu_real.cpp", "-ldl"], check=True)
     for i, library in enumerate(libraries):
         out = tmp_path / ("truth%d" % i)
         job = bench.process(tmp_path / "real", library, out, stdin=subprocess.PIPE)

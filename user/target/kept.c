@@ -27,6 +27,7 @@ struct header {
 	char magic[8];
 	uint32_t finders;
 	uint32_t unit[KEPT_PARTS];
+	uint32_t symbol_cnt; /* a stripped copy has the same build id */
 	uint32_t cnt[KEPT_PARTS];
 	uint32_t code_sum; /* of the code at all sites */
 	uint32_t sum;      /* of the whole file, this as 0 */
@@ -45,9 +46,9 @@ const char *kept__dir(char *path, size_t size)
 	return path;
 }
 
-static struct header header_of(const struct kept_part *part, size_t part_cnt)
+static struct header header_of(const struct elf *elf, const struct kept_part *part, size_t part_cnt)
 {
-	struct header header = {.magic = MAGIC, .finders = FINDERS};
+	struct header header = {.magic = MAGIC, .finders = FINDERS, .symbol_cnt = elf__symbol_cnt(elf)};
 
 	for (size_t i = 0; i < part_cnt; i++) {
 		header.unit[i] = part[i].unit;
@@ -165,7 +166,7 @@ int kept__load(const struct elf *elf, const char *dir, const char *what, struct 
 
 	for (size_t i = 0; i < part_cnt; i++)
 		part[i] = (struct kept_part){.unit = part[i].unit};
-	want = header_of(part, part_cnt);
+	want = header_of(elf, part, part_cnt);
 	if (path_of(elf, dir, what, "", path))
 		file = read_file(path, &size);
 	header = (const struct header *)file;
@@ -182,7 +183,7 @@ int kept__load(const struct elf *elf, const char *dir, const char *what, struct 
 /* The bytes of a file, to be freed, or NULL. */
 static uint8_t *build(const struct elf *elf, const struct kept_part *part, size_t part_cnt, size_t *size)
 {
-	struct header header = header_of(part, part_cnt);
+	struct header header = header_of(elf, part, part_cnt);
 	uint8_t *file, *at;
 
 	*size = file_size(&header);
