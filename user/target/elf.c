@@ -247,10 +247,14 @@ int elf__each_symbol_once(const struct elf *elf, int (*fn)(const struct elf_symb
 	return each_of(elf->symtab.cnt > elf->dynsym.cnt ? &elf->symtab : &elf->dynsym, fn, ctx);
 }
 
+static bool table_mentions(const struct symtab *table, const char *text)
+{
+	return table->strs_size && memmem(table->strs, table->strs_size, text, strlen(text));
+}
+
 bool elf__mentions(const struct elf *elf, const char *text)
 {
-	return memmem(elf->dynsym.strs, elf->dynsym.strs_size, text, strlen(text)) ||
-	       memmem(elf->symtab.strs, elf->symtab.strs_size, text, strlen(text));
+	return table_mentions(&elf->dynsym, text) || table_mentions(&elf->symtab, text);
 }
 
 uint64_t elf__name_offset(const struct elf *elf, const struct elf_symbol *symbol)
