@@ -328,8 +328,8 @@ struct rec_path {
 	__u32 span_cnt;
 	__u32 pad;
 	struct path_span {
-		__u64 name; /* REC_NAME id, as in struct agg_key and struct op_key */
-		__u32 kind; /* enum span_kind */
+		__u64 name;  /* REC_NAME id, as in struct agg_key and struct op_key */
+		__u32 kind;  /* enum span_kind */
 		__u32 group; /* of the path of a REC_GPU_CALL: low half of the operator's REC_OP_GROUP id; else 0 */
 	} spans[];
 };

@@ -307,8 +307,9 @@ static void catch_signals(void)
 
 int cmd_top(int argc, char **argv)
 {
-	struct top_args args = {
-		.session = {.frequency = FREQUENCY, .live_ns = INTERVAL_NS, .usage = true}, .view = TOP__VIEWS, .limit = LIMIT};
+	struct top_args args = {.session = {.frequency = FREQUENCY, .live_ns = INTERVAL_NS, .usage = true},
+				.view = TOP__VIEWS,
+				.limit = LIMIT};
 	struct live live = {.args = &args};
 	int err;
 
