@@ -33,7 +33,7 @@ int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child
 	copy->step_rule = copy->data_seen = copy->backwards = copy->batches = copy->fetches = copy->op_slot = 0;
 	copy->gpu = copy->gpu_before = (struct gpu_sums){};
 	copy->gpu_tell = copy->gpu_window = copy->gpu_warm = 0;
-	copy->boundaries = copy->gpu_window_ns = 0;
+	copy->boundaries = copy->gpu_window_ns = copy->step_jit = copy->jit_ns = copy->jit_calls = copy->jit_others = 0;
 	copy->profile_code = 0; /* so that its first Lightning action is told, too */
 	event__send(PROC_FORK, pid, parent_pid, 0, child);
 	return 0;
@@ -51,7 +51,7 @@ int BPF_PROG(process_exec, struct task_struct *task)
 	proc->py.layout.minor = 0;
 	proc->profile_code = proc->loader_type = 0;
 	proc->fetches = proc->op_slot = proc->gpu_tell = proc->gpu_warm = 0;
-	proc->boundaries = proc->gpu_window_ns = 0;
+	proc->boundaries = proc->gpu_window_ns = proc->step_jit = proc->jit_ns = proc->jit_calls = proc->jit_others = 0;
 	event__send(PROC_EXEC, pid, 0, 0, task);
 	return 0;
 }

@@ -104,7 +104,9 @@ static void expect_child(u32 pid, u32 parent_pid)
 	expected.hits = expected.idle_hits = expected.sampled = expected.sampled_ns = 0;
 	expected.steps = expected.sampler_ns = expected.boundary_ns = expected.forked_ns = 0;
 	expected.calls_sampled = expected.calls_sampled_ns = 0;
-	expected.backwards = expected.batches = expected.gpu_tell = 0;
+	expected.backwards = expected.batches = expected.gpu_tell = expected.gpu_window = expected.gpu_warm = 0;
+	expected.range_hits = expected.boundaries = expected.gpu_window_ns = 0;
+	expected.step_jit = expected.jit_ns = expected.jit_calls = expected.jit_others = 0;
 	expected.gpu = expected.gpu_before = (struct gpu_sums){0};
 	assert_memory_equal(proc_of(pid), &expected, sizeof(expected));
 }
@@ -194,7 +196,9 @@ static void test_exec(void **state)
 
 	expected.py.layout.minor = 0;
 	expected.profile_code = expected.loader_type = 0;
-	expected.fetches = expected.op_slot = 0;
+	expected.fetches = expected.op_slot = expected.gpu_tell = expected.gpu_warm = 0;
+	expected.boundaries = expected.gpu_window_ns = 0;
+	expected.step_jit = expected.jit_ns = expected.jit_calls = expected.jit_others = 0;
 	process_exec(&parent.task);
 	assert_memory_equal(proc_of(PARENT), &expected, sizeof(expected));
 	expect_told(PROC_EXEC, PARENT, 0, 0, "python3");

@@ -168,38 +168,38 @@ static void test_no_code(void **state)
 {
 	struct elf *elf = open_library();
 	struct site ends[SOFT_ENDS_MAX];
-	struct sites none = {};
+	struct sites none = {}, there;
 
 	for (uint64_t vaddr = 0; vaddr < 3; vaddr++) {
 		assert_int_equal(soft_ends__find(elf, vaddr - 1, 16, ends), 0);
 		assert_int_equal(soft_ends__find(elf, vaddr - 1, UINT64_MAX, ends), 0);
-		assert_false(sites__jump_away(elf, vaddr - 1, 16, &none));
+		assert_int_equal(sites__away(elf, vaddr - 1, 16, &none, &there), SITES_HERE);
 	}
 	elf__free(elf);
 }
 
-static void test_jump_away(void **state)
+static void test_away(void **state)
 {
 	static const struct {
 		const char *name;
-		bool away;
+		enum sites_away away;
 	} functions[] = {
-		{"jumps_to", true}, {"either", true}, {"looks", false},
-		{"shares", false},  {"wraps", false}, {"table", false},
+		{"jumps_to", SITES_AWAY}, {"either", SITES_AWAY}, {"looks", SITES_HERE},
+		{"shares", SITES_HERE},   {"wraps", SITES_HERE},  {"table", SITES_HERE},
 	};
 	struct elf *elf = open_library();
 
 	for (size_t i = 0; i < sizeof(functions) / sizeof(*functions); i++) {
 		struct elf_symbol symbol;
-		struct sites sites;
+		struct sites sites, there;
 
 		assert_int_equal(elf__symbol(elf, functions[i].name, &symbol), 0);
 		if (sites__find(elf, symbol.vaddr, symbol.size, SITES_STRICT, &sites))
 			fail_msg("%s has no sites", functions[i].name);
-		if (sites__jump_away(elf, symbol.vaddr, symbol.size, &sites) != functions[i].away)
+		if (sites__away(elf, symbol.vaddr, symbol.size, &sites, &there) != functions[i].away)
 			fail_msg("%s", functions[i].name);
 		sites.exit_cnt = 0;
-		assert_false(sites__jump_away(elf, symbol.vaddr, symbol.size, &sites));
+		assert_int_equal(sites__away(elf, symbol.vaddr, symbol.size, &sites, &there), SITES_HERE);
 	}
 	elf__free(elf);
 }
@@ -208,12 +208,12 @@ static int use_symbol(const struct elf_symbol *symbol, void *ctx)
 {
 	const struct elf *elf = ctx;
 	struct site ends[SOFT_ENDS_MAX];
-	struct sites sites;
+	struct sites sites, there;
 
 	assert_true(soft_ends__find(elf, symbol->vaddr, symbol->size, ends) <= SOFT_ENDS_MAX);
 	assert_true(soft_ends__find(elf, symbol->vaddr, 0, ends) <= SOFT_ENDS_MAX);
 	if (!sites__find(elf, symbol->vaddr, symbol->size, SITES_STRICT, &sites))
-		sites__jump_away(elf, symbol->vaddr, symbol->size, &sites);
+		sites__away(elf, symbol->vaddr, symbol->size, &sites, &there);
 	return 0;
 }
 
@@ -236,8 +236,8 @@ static void test_flipped(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_expected),  cmocka_unit_test(test_many),    cmocka_unit_test(test_no_code),
-		cmocka_unit_test(test_jump_away), cmocka_unit_test(test_flipped),
+		cmocka_unit_test(test_expected), cmocka_unit_test(test_many),    cmocka_unit_test(test_no_code),
+		cmocka_unit_test(test_away),     cmocka_unit_test(test_flipped),
 	};
 
 	return cmocka_run_group_tests(tests, build, clean);

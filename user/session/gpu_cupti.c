@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/*
- * Windows of CUPTI's in the targets of a session. In: the rings of their injection libraries. Out: records, with times of
- * CLOCK_MONOTONIC and threads as we number them.
- */
+/* Windows of CUPTI's in the targets of a session: who is asked for one, when, what became of it, and why there was none. */
 #include "gpu_cupti.h"
 
 #include <errno.h>
@@ -13,12 +10,9 @@
 
 #include "../../include/gpu_records.h"
 #include "../log.h"
-#include "../model/kernel_name.h"
-#include "../order.h"
-#include "gpu_clock.h"
 #include "gpu_probes.h"
+#include "gpu_reader.h"
 #include "gpu_ring.h"
-#include "gpu_tids.h"
 #include "gpu_window.h"
 #include "state.h"
 
@@ -31,21 +25,11 @@
 
 #define LOOK_NS                       1000000000ULL /* between searches for a ring */
 #define END_WAIT_NS                   5000000000ULL
-#define NAMES_MAX                     65536
-#define PENDING_MAX                   65536
-#define READ_MAX                      1000000 /* records in one go */
-#define DEVICES_MAX                   64
-
 #define DRIVER_LOADS_NS               1000000000ULL /* what CUDA is told to inject, once it is there */
-
-struct pending {
-	size_t cnt, capacity;
-	struct gpu_ring_activity *items; /* owned */
-};
 
 struct gpu_cupti {
 	struct gpu_ring *ring; /* NULL: none was found */
-	struct gpu_clock clock;
+	struct gpu_reader reader;
 	uint64_t look_at_ns;
 	struct gpu_window window; /* that there is, */
 	struct gpu_window next;   /* and that the schedule wants, as asked_ns says; its own times alone */
@@ -53,12 +37,6 @@ struct gpu_cupti {
 	uint32_t settled;         /* with one: so many of its windows, the refused ones too */
 	bool seen;                /* a window was had */
 	uint64_t watched_ns;      /* in those that have ended */
-	uint64_t *names;          /* REC_NAME ids, by that of the ring; owned */
-	uint32_t names_cnt;
-	struct pending pending; /* activities that ended after the last pair of readings */
-	struct gpu_tids tids;
-	uint32_t device_cnt;
-	uint64_t lost; /* in reading */
 	struct gpu_ring_status status;
 	struct gpu_cupti_losses before; /* in windows that have ended */
 	char why[96];                   /* no window, or "" */
@@ -72,170 +50,8 @@ void gpu_cupti__free(struct gpu_cupti *g)
 	if (!g)
 		return;
 	gpu_ring__free(g->ring);
-	free(g->names);
-	free(g->pending.items);
-	gpu_tids__release(&g->tids);
+	gpu_reader__release(&g->reader);
 	free(g);
-}
-
-static void add_name(struct session *s, struct gpu_cupti *g, const struct gpu_ring_name *rec)
-{
-	char name[REC_NAME_MAX + 1];
-
-	if (rec->id >= NAMES_MAX)
-		return;
-	if (rec->id >= g->names_cnt) {
-		uint32_t cnt = 2 * rec->id + 64;
-		uint64_t *names = reallocarray(g->names, cnt, sizeof(*names));
-
-		if (!names)
-			return;
-		memset(names + g->names_cnt, 0, (cnt - g->names_cnt) * sizeof(*names));
-		g->names = names;
-		g->names_cnt = cnt;
-	}
-	kernel_name__to_keep(rec->text, name, sizeof(name));
-	g->names[rec->id] = session__emit_name(s, name);
-}
-
-static void add_device(struct session *s, struct gpu_cupti *g, const struct target *t,
-		       const struct gpu_ring_device *rec)
-{
-	struct rec_gpu_device out = {
-		.hdr = {.type = REC_GPU_DEVICE, .size = sizeof(out)},
-		.pid = t->process.pid,
-		.device = rec->device,
-		.memory_bytes = rec->memory_bytes,
-		.multiprocessors = rec->multiprocessors,
-		.compute = (rec->compute_major & 0xffff) << 16 | (rec->compute_minor & 0xffff),
-	};
-
-	if (g->device_cnt++ >= DEVICES_MAX) {
-		g->lost++;
-		return;
-	}
-	memcpy(out.name, rec->name, sizeof(out.name));
-	session__emit(s, &out.hdr);
-}
-
-/* false: whether it is in the window is not known yet. */
-static bool emit(struct session *s, struct gpu_cupti *g, const struct target *t, const struct gpu_ring_activity *rec,
-		 uint64_t now, bool last)
-{
-	struct rec_gpu_activity out = {
-		.hdr = {.type = REC_GPU_ACTIVITY, .size = sizeof(out)},
-		.name = rec->name < g->names_cnt ? g->names[rec->name] : 0,
-		.bytes = rec->bytes,
-		.pid = t->process.pid,
-		.correlation = rec->correlation,
-		.kind = rec->kind,
-		.direction = rec->direction,
-		.device = rec->device,
-		.context = rec->context,
-		.stream = rec->stream,
-	};
-	uint64_t start_ns, end_ns;
-
-	/* Without an end it was cut off by the window's, and without a time nothing can be said of it. */
-	if (!rec->start_ns || !rec->end_ns || !gpu_clock__translate(&g->clock, rec->start_ns, &start_ns) ||
-	    !gpu_clock__translate(&g->clock, rec->end_ns, &end_ns) || end_ns < start_ns || end_ns > now) {
-		g->lost++;
-		return true;
-	}
-	switch (gpu_window__judge(&g->window, rec->kind, rec->correlation, start_ns, end_ns, s->consumed_ns, last)) {
-	case GPU_NOT_YET_KNOWN:
-		return false;
-	case GPU_LEFT_OUT:
-		return true;
-	case GPU_TOLD:
-		break;
-	}
-	out.start_ns = start_ns;
-	out.duration_ns = end_ns - start_ns;
-	memcpy(out.detail, rec->words, sizeof(out.detail));
-	if (rec->kind == GPU_ACTIVITY_CALL) {
-		out.tid = gpu_tids__translate(&g->tids, &t->process, rec->call.tid, now);
-		out.detail[0] = 0;
-	}
-	session__emit(s, &out.hdr);
-	return true;
-}
-
-/* Calls before the work that they asked for. What is alike follows each other, and takes less room in the file. */
-static int compare_activity(const void *a, const void *b)
-{
-	const struct gpu_ring_activity *x = a, *y = b;
-
-	bool x_calls = x->kind == GPU_ACTIVITY_CALL, y_calls = y->kind == GPU_ACTIVITY_CALL;
-
-	if (x->kind != y->kind)
-		return x_calls || y_calls ? ORDER(y_calls, x_calls) : ORDER(x->kind, y->kind);
-	if (x_calls && x->call.driver != y->call.driver)
-		return ORDER(x->call.driver, y->call.driver);
-	return ORDER(x->start_ns, y->start_ns);
-}
-
-/* Those that ended before the last pair of readings; at the end all. */
-static void emit_pending(struct session *s, struct gpu_cupti *g, const struct target *t, bool all)
-{
-	uint64_t until = gpu_clock__last(&g->clock), now = session__now_ns();
-	size_t kept = 0;
-
-	if (g->pending.cnt)
-		qsort(g->pending.items, g->pending.cnt, sizeof(*g->pending.items), compare_activity);
-	for (size_t i = 0; i < g->pending.cnt; i++) {
-		const struct gpu_ring_activity *rec = &g->pending.items[i];
-
-		if ((all || rec->end_ns <= until) && emit(s, g, t, rec, now, all))
-			continue;
-		g->pending.items[kept++] = *rec;
-	}
-	g->pending.cnt = kept;
-}
-
-static void add_activity(struct session *s, struct gpu_cupti *g, const struct target *t,
-			 const struct gpu_ring_activity *rec)
-{
-	struct pending *p = &g->pending;
-
-	if (p->cnt == p->capacity) {
-		size_t capacity = 2 * p->capacity + 256;
-		struct gpu_ring_activity *items =
-			p->cnt < PENDING_MAX ? reallocarray(p->items, capacity, sizeof(*items)) : NULL;
-
-		if (!items)
-			emit_pending(s, g, t, true);
-		p->items = items ?: p->items;
-		p->capacity = items ? capacity : p->capacity;
-	}
-	if (p->cnt < p->capacity)
-		p->items[p->cnt++] = *rec;
-	else
-		g->lost++;
-}
-
-static void drain(struct session *s, struct target *t)
-{
-	struct gpu_cupti *g = t->cupti;
-	union gpu_ring_record rec;
-
-	for (int i = 0; i < READ_MAX && gpu_ring__next(g->ring, &rec); i++)
-		switch (rec.hdr.type) {
-		case GPU_RING_NAME_TEXT:
-			add_name(s, g, &rec.name);
-			break;
-		case GPU_RING_ACTIVITY:
-			add_activity(s, g, t, &rec.activity);
-			break;
-		case GPU_RING_DEVICE:
-			add_device(s, g, t, &rec.device);
-			break;
-		default:
-			if (gpu_clock__add(&g->clock, &rec.clock, g->window.asked_ns, session__now_ns()))
-				emit_pending(s, g, t, false);
-			else
-				g->lost++;
-		}
 }
 
 static void say_why(struct gpu_cupti *g)
@@ -282,7 +98,7 @@ static void tell_target(struct target *t)
 		t->gpu.seen = true;
 		t->gpu.tier = GPU_TIER_CUPTI;
 		t->gpu.cupti_ns = g->watched_ns + gpu_window__ns(&g->window);
-		t->gpu.lost = lost.full + lost.dropped + lost.bad + g->lost;
+		t->gpu.lost = lost.full + lost.dropped + lost.bad + g->reader.lost;
 	}
 	t->gpu.cupti_version = g->status.cupti_version ?: t->gpu.cupti_version;
 	memset(t->gpu.why, 0, sizeof(t->gpu.why));
@@ -367,8 +183,7 @@ static void ask(struct session *s, struct target *t, uint64_t now)
 
 	losses(g, &g->before);
 	g->status = (struct gpu_ring_status){0};
-	g->clock = (struct gpu_clock){0};
-	g->names_cnt = g->device_cnt = 0; /* texts and devices come anew */
+	gpu_reader__restart(&g->reader);
 	g->window = g->next;
 	g->window.by_steps = s->options.gpu_windows;
 	g->window.asked_ns = now;
@@ -391,7 +206,7 @@ static void close_window(struct session *s, struct target *t)
 	struct gpu_cupti *g = t->cupti;
 	struct gpu_window *w = &g->window;
 
-	emit_pending(s, g, t, true);
+	gpu_reader__finish(&g->reader, s, t, w);
 	tell_window(s, t);
 	g->watched_ns += gpu_window__ns(w);
 	g->seen = g->seen || g->watched_ns;
@@ -490,8 +305,8 @@ static void tend(struct session *s, struct target *t, uint64_t now)
 		/* What is there before our first window was left by a stepflame that was killed. */
 		if (g->window.asked_ns) {
 			look_at_status(s, t, now);
-			drain(s, t);
-			g->window.told_ns = gpu_clock__last_ns(&g->clock);
+			gpu_reader__drain(&g->reader, s, t, g->ring, &g->window);
+			g->window.told_ns = gpu_clock__last_ns(&g->reader.clock);
 		}
 		steer(s, t, gone, now);
 	}
@@ -626,6 +441,6 @@ void gpu_cupti__losses(const struct session *s, struct gpu_cupti_losses *out)
 		losses(s->targets[i]->cupti, &one);
 		out->dropped += one.dropped;
 		out->full += one.full;
-		out->bad += one.bad + s->targets[i]->cupti->lost;
+		out->bad += one.bad + s->targets[i]->cupti->reader.lost;
 	}
 }
