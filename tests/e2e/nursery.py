@@ -25,6 +25,7 @@ def become(argv, out, err):
     """In the child: a process as if it had been started so."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for fd, path, flags in ((0, os.devnull, os.O_RDONLY), (1, out, os.O_WRONLY), (2, err, os.O_WRONLY)):
         file = os.open(path, flags)
         os.dup2(file, fd)
@@ -48,6 +49,7 @@ def serve():
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: for who has us, who ends our stdin
     signal.set_wakeup_fd(wake)
     text = b""
     while True:
