@@ -122,8 +122,12 @@ static int link_nodes(struct flow *flow, struct decoder *decoder)
 		uint64_t next = node->vaddr + node->size;
 
 		node->leaf = node->kind == FLOW_RETURN || node->kind == FLOW_OUT;
-		if (falls_through(node) && flow__region_of(flow, node->vaddr) == flow__region_of(flow, next))
-			err = flow__add_edge(flow, i, i + 1);
+		if (falls_through(node) && flow__region_of(flow, node->vaddr) == flow__region_of(flow, next)) {
+			/* ranges of a damaged file may overlap */
+			bool adjoins = i + 1 < flow->node_cnt && flow->node[i + 1].vaddr == next;
+
+			err = adjoins ? flow__add_edge(flow, i, i + 1) : -ENOTSUP;
+		}
 		if (!err && (node->kind == FLOW_JUMP || node->kind == FLOW_BRANCH) &&
 		    flow__region_of(flow, node->target)) {
 			const struct flow_node *target = flow__node_at(flow, node->target);
