@@ -23,7 +23,9 @@
 #define CUPTI_NOT_COMPATIBLE          14
 #define CUPTI_INSUFFICIENT_PRIVILEGES 35
 
-#define LOOK_NS                       1000000000ULL /* between searches for a ring */
+#define LOOK_NS                       1000000000ULL /* between searches for a ring, */
+#define LOOK_OFTEN_NS                 100000000ULL  /* and in a process that began a short time ago */
+#define YOUNG_NS                      60000000000ULL
 #define END_WAIT_NS                   5000000000ULL
 #define DRIVER_LOADS_NS               1000000000ULL /* what CUDA is told to inject, once it is there */
 
@@ -261,7 +263,7 @@ static void open_ring(const struct session *s, struct target *t, uint64_t now)
 	struct gpu_cupti *g = t->cupti;
 	int err = gpu_ring__open(t->process.pid, t->process.nspid, &g->ring);
 
-	g->look_at_ns = now + LOOK_NS;
+	g->look_at_ns = now + (now - t->since_ns < YOUNG_NS ? LOOK_OFTEN_NS : LOOK_NS);
 	g->fix = NULL;
 	if (err == -EBUSY)
 		snprintf(g->why, sizeof(g->why), "another stepflame watches its GPU");

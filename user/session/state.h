@@ -65,7 +65,7 @@ struct target {
 	char jax[16]; /* as in struct rec_target */
 	enum target_role role;
 	bool has_python, has_torch;
-	bool has_pjrt; /* functions of a PJRT plugin are watched */
+	bool has_pjrt;  /* functions of a PJRT plugin are watched */
 	bool lightning; /* it has shown an action of Lightning's */
 	bool told;      /* a REC_TARGET was sent: */
 	struct rec_target sent;
@@ -199,12 +199,18 @@ void targets__event(struct session *s, const struct rec_proc *rec);
 void targets__tend(struct session *s);
 /* How long to wait at most until some target is to be looked at. */
 int targets__timeout_ms(const struct session *s, int timeout_ms);
-void targets__detach(struct session *s, struct detachment *d); /* at the end: hands over what is attached */
+void target__free(struct target *t);
+
+/* target_probes.c */
+/* Attaches what that file is to have, if it is not attached yet; python and elf may be NULL. 0 or -errno. */
+int target__attach(struct session *s, struct target *t, const struct mapped_file *file, const struct python *python,
+		   struct elf *elf, enum file_holds holds);
 /* Takes the landmarks of a file that this target has mapped away, or attaches them again. */
 void target__put_aside(struct target *t, uint64_t dev, uint64_t inode);
 int target__attach_again(struct session *s, struct target *t);
 void target__put_nvtx_aside(struct target *t); /* for good */
-void target__free(struct target *t);
+void target__detach(struct target *t);
+void targets__detach(struct session *s, struct detachment *d); /* at the end: hands over what is attached */
 
 /* governor.c: called some times a second. */
 void governor__tend(struct session *s);

@@ -54,24 +54,9 @@ static bool is_known(const struct session *s, pid_t pid)
 	return false;
 }
 
-static void take_links(struct target *t, struct detachment *d)
-{
-	for (size_t i = 0; i < t->file_cnt; i++)
-		detachment__add(d, t->files[i].sets, PROBES__COUNT);
-	t->file_cnt = 0;
-}
-
-static void detach(struct target *t)
-{
-	struct detachment d = {};
-
-	take_links(t, &d);
-	detachment__run(&d);
-}
-
 void target__free(struct target *t)
 {
-	detach(t);
+	target__detach(t);
 	gpu_cupti__free(t->cupti);
 	free(t->files);
 	process__release(&t->process);
@@ -137,91 +122,6 @@ int targets__add(struct session *s, struct process *process, enum target_role ro
 	return 0;
 }
 
-static struct attached_file *find_attached(const struct target *t, uint64_t dev, uint64_t inode)
-{
-	for (size_t i = 0; i < t->file_cnt; i++)
-		if (t->files[i].dev == dev && t->files[i].inode == inode)
-			return &t->files[i];
-	return NULL;
-}
-
-static struct bpf_program *program_of(const struct session *s, enum probe_set set)
-{
-	switch (set) {
-	case PROBES_EXACT:
-		return s->skel->progs.exact;
-	case PROBES_GPU_END:
-		return s->skel->progs.gpu_exit;
-	case PROBES_GPU:
-		return s->skel->progs.gpu_enter;
-	default:
-		return s->skel->progs.probe;
-	}
-}
-
-/* Attaches those sets that are not. */
-static int attach_sets(struct session *s, struct target *t, struct file_probes *probes, struct attached_file *file)
-{
-	struct proc_order order = {.what = ORDER_FETCHES, .pid = t->process.pid};
-	int err = 0;
-
-	for (int i = 0; i < PROBES__COUNT && !err; i++) {
-		if (file->sets[i] || (i == PROBES_LATE && !t->lightning) || (i == PROBES_NVTX && t->nvtx.aside))
-			continue;
-		err = attachment__new(program_of(s, i), &s->selftest.attacher, t->process.pid, &probes->sets[i],
-				      &file->sets[i]);
-		if (!err && i == PROBES_LATE && file->sets[i])
-			err = programs__order(s->skel, &order);
-	}
-	return err;
-}
-
-int target__attach_again(struct session *s, struct target *t)
-{
-	int err = 0;
-
-	for (size_t i = 0; i < s->file_cnt && !err; i++) {
-		struct attached_file *file = find_attached(t, s->files[i].dev, s->files[i].inode);
-
-		if (file)
-			err = attach_sets(s, t, &s->files[i], file);
-	}
-	return err;
-}
-
-static int attach_file(struct session *s, struct target *t, const struct mapped_file *file, const struct python *python,
-		       struct elf *elf, enum file_holds holds)
-{
-	struct attached_file *files;
-	struct file_probes *probes;
-	int err;
-
-	if (find_attached(t, file->dev, file->inode))
-		return 0;
-	files = reallocarray(t->files, t->file_cnt + 1, sizeof(*files));
-	if (!files)
-		return -ENOMEM;
-	t->files = files;
-	probes = file_probes__of(s, &t->process, file, python, elf, holds);
-	if (!probes)
-		return -ENOMEM;
-	files += t->file_cnt;
-	*files = (struct attached_file){.dev = file->dev, .inode = file->inode};
-	/* The path is the process's own: another one that shared the file may be gone. */
-	for (int i = 0; i < PROBES__COUNT; i++)
-		probe_list__set_file(&probes->sets[i], file);
-	err = attach_sets(s, t, probes, files);
-	if (err)
-		attachment__free_all(files->sets, PROBES__COUNT);
-	else
-		t->file_cnt++;
-	if (!err && probes->sets[PROBES_GPU].cnt)
-		gpu_probes__found(s, t);
-	if (!err && holds == HOLDS_PLUGIN && probes->sets[PROBES_KEPT].cnt)
-		t->has_pjrt = true;
-	return err;
-}
-
 /* The file may be mapped long before an interpreter is made. */
 static bool has_news_of_python(const struct target *t)
 {
@@ -243,7 +143,7 @@ static int resolve_python(struct session *s, struct target *t)
 		return err;
 	order.py = t->python.process;
 	programs__order(s->skel, &order);
-	err = attach_file(s, t, t->python.file, &t->python, elf, HOLDS_NOTHING);
+	err = target__attach(s, t, t->python.file, &t->python, elf, HOLDS_NOTHING);
 	elf__free(elf);
 	t->has_python = !err;
 	if (t->has_python)
@@ -261,7 +161,7 @@ static bool resolve_jax(struct session *s, struct target *t)
 	if (!jax)
 		return false;
 	s->has_jax = true;
-	if (attach_file(s, t, jax, NULL, NULL, HOLDS_JAX))
+	if (target__attach(s, t, jax, NULL, NULL, HOLDS_JAX))
 		log__warn(NULL, "no probes could be placed in %s: rows of it will be missing", jax->path);
 	jax__version(&t->process, jax, t->jax, sizeof(t->jax));
 	return true;
@@ -278,7 +178,7 @@ int targets__resolve(struct session *s, struct target *t)
 		news = t->has_python;
 	}
 	if (torch && !t->has_torch) {
-		err = attach_file(s, t, torch, NULL, NULL, HOLDS_TORCH);
+		err = target__attach(s, t, torch, NULL, NULL, HOLDS_TORCH);
 		t->has_torch = !err;
 		t->torch_ns = session__now_ns();
 		if (t->has_torch)
@@ -294,10 +194,10 @@ int targets__resolve(struct session *s, struct target *t)
 		enum file_holds holds = xla__is_plugin(file->path) ? HOLDS_PLUGIN : HOLDS_NOTHING;
 
 		if (file_probes__has_action(s, file))
-			err = attach_file(s, t, file, NULL, NULL, HOLDS_NOTHING);
+			err = target__attach(s, t, file, NULL, NULL, HOLDS_NOTHING);
 		else if ((natives__wanted(file->path) || holds || gpu_probes__holds(s, file) ||
 			  nvtx_probes__holds(s, file)) &&
-			 attach_file(s, t, file, NULL, NULL, holds) && !t->told)
+			 target__attach(s, t, file, NULL, NULL, holds) && !t->told)
 			log__warn(NULL, "no probes could be placed in %s: rows of it will be missing", file->path);
 	}
 	if (t->role == ROLE_CHILD && torch__is_worker(&t->process))
@@ -374,7 +274,7 @@ static void attach_fork(struct session *s, struct target *t)
 
 		for (size_t k = 0; k < s->file_cnt; k++)
 			if (s->files[k].dev == file->dev && s->files[k].inode == file->inode)
-				attach_file(s, t, file, NULL, NULL, HOLDS_NOTHING);
+				target__attach(s, t, file, NULL, NULL, HOLDS_NOTHING);
 	}
 }
 
@@ -402,7 +302,7 @@ static void forked(struct session *s, const struct rec_proc *rec)
 	attach_fork(s, t);
 	exact__forked(s, t, parent, s->options.children != CHILDREN_NONE);
 	if (s->options.children == CHILDREN_NONE) {
-		detach(t);
+		target__detach(t);
 		leave(t); /* as far as we care */
 		return;
 	}
@@ -466,7 +366,7 @@ void targets__event(struct session *s, const struct rec_proc *rec)
 		target__attach_again(s, t);
 		return;
 	}
-	detach(t);
+	target__detach(t);
 	op_probes__remove_target(s, t);
 	sampler__forget(s, pid);
 	t->lightning = t->interpreters_noted = false;
@@ -500,7 +400,7 @@ static void settle_fork(struct session *s, struct target *t)
 		emit_target(s, t);
 	} else if (s->options.children == CHILDREN_WORKERS) {
 		exact__disarm(s, t);
-		detach(t);
+		target__detach(t);
 	}
 }
 
@@ -583,7 +483,7 @@ void targets__tend(struct session *s)
 		if (!t->gone && t->pending && t->look_at_ns <= now)
 			look(s, t, now);
 		if (!t->gone && !process__alive(&t->process)) {
-			detach(t);
+			target__detach(t);
 			leave(t);
 		}
 		if (!t->gone)
@@ -591,26 +491,4 @@ void targets__tend(struct session *s)
 		s->progress.alive = s->progress.alive || (!t->gone && t->role == ROLE_MAIN);
 	}
 	forget_ended(s);
-}
-
-void target__put_aside(struct target *t, uint64_t dev, uint64_t inode)
-{
-	struct attached_file *file = find_attached(t, dev, inode);
-
-	if (!file)
-		return;
-	attachment__free_all(&file->sets[PROBES_LANDMARKS], 1);
-	attachment__free_all(&file->sets[PROBES_LATE], 1);
-}
-
-void target__put_nvtx_aside(struct target *t)
-{
-	for (size_t i = 0; i < t->file_cnt; i++)
-		attachment__free_all(&t->files[i].sets[PROBES_NVTX], 1);
-}
-
-void targets__detach(struct session *s, struct detachment *d)
-{
-	for (size_t i = 0; i < s->target_cnt; i++)
-		take_links(s->targets[i], d);
 }
