@@ -242,6 +242,9 @@ static void check_tier(struct doctor *d, const struct process *process)
 	else if (err == -EPROTO)
 		check(d, "GPU", WARN, "restart the job with this stepflame's library",
 		      "tier 1: the injection library in it is of another version");
+	else if (err != -ENOENT)
+		check(d, "GPU", WARN, NULL, "whether the injection library is in it cannot be seen: %s",
+		      strerror(-err));
 	else
 		check(d, "GPU", OK, NULL,
 		      "tier 1: calls of the CPU (--gpu uprobe). What the GPU does: record --inject -p %d, or start the "

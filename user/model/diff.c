@@ -274,7 +274,7 @@ struct watched {
 
 static bool is_watched(const struct watched *w, const struct step_track *track, const struct step *step)
 {
-	return gpu_time__watched(w->time, track->pid, step->start_ns, step->end_ns) >= step__ns(step);
+	return gpu_time__watched(w->time, track->pid, step->start_ns, step->end_ns) >= step__ns(step) && step__ns(step);
 }
 
 static double count_watched(const struct watched *w)

@@ -15,7 +15,7 @@
 
 #include "../../include/records.h"
 
-#define RECORDING_VERSION     1
+#define RECORDING_VERSION     2
 #define RECORDING_CHUNK_BYTES (64 * 1024)   /* a chunk is closed when it holds that much */
 #define RECORDING_CHUNK_MAX   (1024 * 1024) /* a larger one is refused by the reader */
 

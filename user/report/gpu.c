@@ -61,6 +61,7 @@ static void print_tier(const struct gpu *gpu, const struct gpu_process *process,
 		       FILE *out)
 {
 	uint64_t recorded_ns = window->end_ns - window->start_ns;
+	char windows[48] = "all";
 	static const char *const not_known = "not known: when kernels ran and for how long, how long copies took, when "
 					     "the GPU was idle and why";
 
@@ -76,11 +77,12 @@ static void print_tier(const struct gpu *gpu, const struct gpu_process *process,
 	case GPU_TIER_CUPTI:
 		break;
 	}
+	if (process->cupti_ns < recorded_ns)
+		snprintf(windows, sizeof(windows), "windows of %.4g s", process->cupti_ns / 1e9);
 	text__paragraph(out,
-			"tier 2, what the GPU did, by CUPTI: %" PRIu64 " pieces of work%s, in windows of %.4g s of "
-			"the %.4g s recorded%s%s",
-			process->activities, process->activities ? "" : " (was it idle?)",
-			(process->cupti_ns < recorded_ns ? process->cupti_ns : recorded_ns) / 1e9, recorded_ns / 1e9,
+			"tier 2, what the GPU did, by CUPTI: %" PRIu64
+			" pieces of work%s, in %s of the %.4g s recorded%s%s",
+			process->activities, process->activities ? "" : " (was it idle?)", windows, recorded_ns / 1e9,
 			process->why[0] ? "; " : "", process->why);
 	print_windows(gpu, process->pid, out);
 	if (process->lost)

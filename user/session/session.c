@@ -563,6 +563,7 @@ int session__finish(struct session *s)
 	nvml__end(s);
 	gpu_probes__note(s);
 	nvtx_probes__note(s);
+	targets__note(s);
 	sampler__stop(s);
 	gpu_cupti__close(s);
 	snapshot__emit(s);

@@ -65,9 +65,10 @@ struct target {
 	char jax[16]; /* as in struct rec_target */
 	enum target_role role;
 	bool has_python, has_torch;
-	bool has_pjrt;  /* functions of a PJRT plugin are watched */
-	bool lightning; /* it has shown an action of Lightning's */
-	bool told;      /* a REC_TARGET was sent: */
+	bool has_pjrt;   /* functions of a PJRT plugin are watched; */
+	bool lacks_pjrt; /* it has a plugin whose table was not found yet */
+	bool lightning;  /* it has shown an action of Lightning's */
+	bool told;       /* a REC_TARGET was sent: */
 	struct rec_target sent;
 	bool gone;
 	bool pending;            /* libraries may still come: look again */
@@ -194,6 +195,7 @@ void targets__trains(struct session *s, struct target *t);
  * So are those of launchers: torchrun, a shell.
  */
 void targets__tell_trainers(struct session *s);
+void targets__note(struct session *s); /* at the end: what they have that could not be watched */
 void targets__event(struct session *s, const struct rec_proc *rec);
 /* Attends to pending targets and to exits that no event told. */
 void targets__tend(struct session *s);

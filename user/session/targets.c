@@ -34,6 +34,9 @@
 /* With --gpu, when all else is there. */
 #define LOOK_FOR_DRIVER_NS (1000 * 1000000ULL)
 #define LOOK_FOR_MORE_NS   (10000 * 1000000ULL)
+/* JAX opens a plugin when it first computes; and that makes its table when it is first asked for it. */
+#define LOOK_FOR_PLUGIN_NS (500 * 1000000ULL)
+#define PLUGIN_COMES_NS    (120 * 1000000000ULL)
 /* The libraries of `import torch` come one after another. */
 #define TORCH_SETTLES_NS (2 * 1000000000ULL)
 
@@ -167,6 +170,11 @@ static bool resolve_jax(struct session *s, struct target *t)
 	return true;
 }
 
+static bool awaits_plugin(const struct target *t)
+{
+	return !t->has_pjrt && (t->jax[0] || t->lacks_pjrt) && session__now_ns() - t->since_ns < PLUGIN_COMES_NS;
+}
+
 int targets__resolve(struct session *s, struct target *t)
 {
 	const struct mapped_file *torch = torch__file(&t->process);
@@ -189,10 +197,15 @@ int targets__resolve(struct session *s, struct target *t)
 		news = news || t->has_torch;
 	}
 	news = resolve_jax(s, t) || news;
+	t->lacks_pjrt = false;
 	for (size_t i = 0; i < t->process.file_cnt && !err; i++) {
 		const struct mapped_file *file = &t->process.files[i];
 		enum file_holds holds = xla__is_plugin(file->path) ? HOLDS_PLUGIN : HOLDS_NOTHING;
 
+		if (holds == HOLDS_PLUGIN && !t->has_pjrt && !xla__plugin_is_ready(&t->process, file)) {
+			t->lacks_pjrt = true;
+			continue;
+		}
 		if (file_probes__has_action(s, file))
 			err = target__attach(s, t, file, NULL, NULL, HOLDS_NOTHING);
 		else if ((natives__wanted(file->path) || holds || gpu_probes__holds(s, file) ||
@@ -209,6 +222,7 @@ int targets__resolve(struct session *s, struct target *t)
 		     session__now_ns() - t->torch_ns < TORCH_SETTLES_NS;
 	for (size_t i = 0; i < s->options.action_cnt; i++)
 		t->pending = t->pending || (s->actions[i].library && !s->actions[i].found);
+	t->pending = t->pending || awaits_plugin(t);
 	return err ?: python_err;
 }
 
@@ -370,7 +384,7 @@ void targets__event(struct session *s, const struct rec_proc *rec)
 	op_probes__remove_target(s, t);
 	sampler__forget(s, pid);
 	t->lightning = t->interpreters_noted = false;
-	t->has_python = t->has_torch = t->has_pjrt = t->forked = false;
+	t->has_python = t->has_torch = t->has_pjrt = t->lacks_pjrt = t->forked = false;
 	t->python = (struct python){};
 	t->governor.inode = 0;
 	memset(&t->nvtx, 0, sizeof(t->nvtx));
@@ -406,6 +420,8 @@ static void settle_fork(struct session *s, struct target *t)
 
 static uint64_t look_delay(const struct target *t, uint64_t now)
 {
+	if (awaits_plugin(t))
+		return LOOK_FOR_PLUGIN_NS;
 	if (now - t->since_ns < YOUNG_NS && !t->has_torch && !t->jax[0])
 		return LOOK_OFTEN_NS;
 	return LOOK_SELDOM_NS;
@@ -491,4 +507,14 @@ void targets__tend(struct session *s)
 		s->progress.alive = s->progress.alive || (!t->gone && t->role == ROLE_MAIN);
 	}
 	forget_ended(s);
+}
+
+void targets__note(struct session *s)
+{
+	for (size_t i = 0; i < s->target_cnt; i++)
+		if (s->targets[i]->lacks_pjrt && !s->targets[i]->has_pjrt)
+			session__note(s,
+				      "the PJRT_Api of process %d's plugin was not found, or is none that is known: "
+				      "there are no pjrt rows",
+				      s->targets[i]->process.pid);
 }

@@ -190,6 +190,19 @@ bool xla__is_plugin(const char *path)
 				       starts_with(name, "libtpu"));
 }
 
+bool xla__plugin_is_ready(const struct process *process, const struct mapped_file *file)
+{
+	struct pjrt_table table;
+	struct elf *elf;
+	bool ready;
+
+	if (elf__new(file->open_path, &elf))
+		return true;
+	ready = pjrt__find(process, file, elf, &table) != -ENOENT;
+	elf__free(elf);
+	return ready;
+}
+
 static const uint32_t of_table[PJRT_FN__COUNT] = {
 	[PJRT_EVENT_AWAIT] = NATIVE_PJRT_AWAIT,          [PJRT_CLIENT_COMPILE] = NATIVE_PJRT_COMPILE,
 	[PJRT_BUFFER_FROM_HOST] = NATIVE_PJRT_TO_DEVICE, [PJRT_EXECUTE] = NATIVE_PJRT_EXECUTE,
@@ -203,8 +216,6 @@ int xla__add_plugin(struct probe_list *list, const struct process *process, cons
 	int cnt = 0, err = pjrt__find(process, file, elf, &table);
 
 	why[0] = 0;
-	if (err == -ENOENT)
-		snprintf(why, why_size, "its PJRT_Api was not found, or is none that is known");
 	if (err)
 		return err == -ENOMEM ? err : 0;
 	for (int i = 0; i < PJRT_FN__COUNT && err != -ENOMEM; i++) {

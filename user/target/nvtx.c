@@ -21,9 +21,11 @@ static const char *const calls[NVTX__COUNT] = {
 
 #define INIT        "_impl_init_v" /* behind the name of a function: what its pointer leads to at first */
 #define GLOBALS     "nvtxGlobals_v"
-#define TABLES_MAX  16        /* copies of the table in a file */
-#define TABLE_BYTES (4 << 10) /* of one, when its size is not told */
-#define SWEEP_MAX   (1 << 20) /* bytes of code decoded to find where an instruction begins */
+#define TABLES_MAX  16         /* copies of the table in a file */
+#define TABLE_BYTES (4 << 10)  /* of one, when its size is not told */
+#define SWEEP_MAX   (1 << 20)  /* bytes of code decoded to find where an instruction begins, */
+#define SWEPT_MAX   (64 << 20) /* and in all */
+#define NAMED_MAX   1024       /* functions of each kind, of which there are some dozens: a file may claim millions */
 
 /* A function of NVTX's, under its own name. */
 struct function {
@@ -52,7 +54,7 @@ struct search {
 	size_t table_cnt;
 	struct array *places;
 	size_t *missed;
-	int err;
+	uint64_t swept; /* bytes of code decoded */
 };
 
 static int call_of(const char *name, size_t size)
@@ -76,6 +78,8 @@ static int add_function(struct array *array, enum nvtx_call call, const struct e
 	for (size_t i = 0; i < array->cnt; i++)
 		if (f[i].start == symbol->vaddr)
 			return 0;
+	if (array->cnt == NAMED_MAX)
+		return 0;
 	new = array__add(array, sizeof(*new));
 	if (!new)
 		return -ENOMEM;
@@ -100,7 +104,7 @@ static int add_symbol(const struct elf_symbol *symbol, void *ctx)
 	call = call_of(symbol->name, strlen(symbol->name));
 	if (call >= 0)
 		return add_function(&s->functions, call, symbol);
-	if (!strstr(symbol->name, "_v"))
+	if (!strstr(symbol->name, "_v") || s->internal.cnt == NAMED_MAX)
 		return 0;
 	range = array__add(&s->internal, sizeof(*range));
 	if (!range)
@@ -257,8 +261,9 @@ static bool begins_instruction(struct search *s, uint64_t vaddr)
 	struct flow_node node;
 	uint64_t at;
 
-	if (functions__at(s->elf, vaddr, &range) || vaddr - range.start > SWEEP_MAX)
+	if (functions__at(s->elf, vaddr, &range) || vaddr - range.start > SWEEP_MAX || s->swept > SWEPT_MAX)
 		return false;
+	s->swept += vaddr - range.start;
 	for (at = range.start; at < vaddr; at += node.size) {
 		decoder__node(&s->decoder, s->elf, at, SIZE_MAX, &node);
 		if (node.kind == FLOW_BAD)
