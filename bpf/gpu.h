@@ -183,6 +183,7 @@ static __always_inline u32 gpu_row__find(const struct gpu_calls_key *key)
 			seen = __sync_val_compare_and_swap(&row->hash, 0, hash);
 			if (!seen) {
 				row->key = *key;
+				__sync_fetch_and_or(&row->whole, 1); /* behind all of it */
 				if (key->object && gpu_function__at(key->api)->class == GPU_LAUNCH)
 					gpu__send_object(key);
 				return i;

@@ -8,7 +8,7 @@
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 1 << 18);
+	__uint(max_entries, 1 << 20);
 	__type(key, struct probe_place);
 	__type(value, u64);
 } probe_cookies __weak SEC(".maps");

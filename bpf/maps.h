@@ -244,7 +244,7 @@ extern const volatile __u64 op_schedule[OP_SCHEDULE__COUNT];
 extern const volatile __u64 gpu_names[GPU_APIS]; /* of waits for the GPU: REC_NAME ids, by enum gpu_api */
 extern const volatile __u32 want_step_times;     /* REC_STEP */
 extern const volatile __u32 want_timeline, want_shapes, want_stacks, want_modules, want_gpu;
-extern const volatile __u32 want_gpu_windows; /* of CUPTI's, by the schedule */
+extern const volatile __u32 want_gpu_windows;  /* of CUPTI's, by the schedule */
 extern const volatile __u32 cookies_by_place;  /* struct probe_place */
 extern const volatile __u64 sample_period_ns;  /* of the timer */
 extern const volatile __u64 wait_threshold_ns; /* a wait so long has a sample of its own */

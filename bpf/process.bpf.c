@@ -49,7 +49,8 @@ int BPF_PROG(process_exec, struct task_struct *task)
 		return 0;
 	/* Another program: what was known of its memory holds no more. */
 	proc->py.layout.minor = 0;
-	proc->profile_code = proc->loader_type = 0;
+	proc->profile_code = proc->loader_type = proc->backward_action = proc->boundary_ns = 0;
+	proc->step_rule = proc->data_seen = proc->backwards = proc->batches = 0;
 	proc->fetches = proc->op_slot = proc->gpu_tell = proc->gpu_warm = 0;
 	proc->boundaries = proc->gpu_window_ns = proc->step_jit = proc->jit_ns = proc->jit_calls = proc->jit_others = 0;
 	event__send(PROC_EXEC, pid, 0, 0, task);

@@ -301,6 +301,7 @@ __weak __noinline int nvtx__outermost(struct thread *t, u32 above)
 /* What was inside of a range that is given up is inside of what was around it. One without a name was counted as such. */
 __weak __noinline int nvtx__give_up(struct thread *t, u32 i)
 {
+	u64 child_ns;
 	u32 outer;
 
 	if (!t || i >= t->depth)
@@ -308,8 +309,13 @@ __weak __noinline int nvtx__give_up(struct thread *t, u32 i)
 	if (span__at(t, i)->name)
 		count(CNT_NVTX_NOT_POPPED);
 	outer = span__outer(t, i);
+	child_ns = span__at(t, i)->child_ns;
 	if (outer)
-		span__at(t, outer - 1)->child_ns += span__at(t, i)->child_ns;
+		span__at(t, outer - 1)->child_ns += child_ns;
+	if (in_gap(t, i, outer))
+		t->gap_child_ns += child_ns;
+	if (in_pass(t, i, outer))
+		t->pass.child_ns += child_ns;
 	op__lose(t, i);
 	span__take_out(t, i);
 	return 0;

@@ -45,8 +45,9 @@ struct gpu_calls_val {
 
 /* A row of the table in which BPF counts: an open hash table. */
 struct gpu_entry {
-	__u64 hash;               /* of the key; 0: free */
-	struct gpu_calls_val val; /* no calls: the key is not whole yet */
+	__u64 hash;  /* of the key; 0: free */
+	__u64 whole; /* the key is there */
+	struct gpu_calls_val val;
 	struct gpu_calls_key key;
 };
 

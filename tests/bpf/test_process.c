@@ -195,7 +195,8 @@ static void test_exec(void **state)
 	struct proc expected = *proc_of(PARENT);
 
 	expected.py.layout.minor = 0;
-	expected.profile_code = expected.loader_type = 0;
+	expected.profile_code = expected.loader_type = expected.backward_action = expected.boundary_ns = 0;
+	expected.step_rule = expected.data_seen = expected.backwards = expected.batches = 0;
 	expected.fetches = expected.op_slot = expected.gpu_tell = expected.gpu_warm = 0;
 	expected.boundaries = expected.gpu_window_ns = 0;
 	expected.step_jit = expected.jit_ns = expected.jit_calls = expected.jit_others = 0;

@@ -347,7 +347,7 @@ while not os.path.exists(sys.argv[1]):
 
 def cpu_seconds(library):
     """CPU time of the program that trains: 300,000 launches, which CUPTI's callbacks would slow down. Its time by the clock says less on a busy machine."""
-    env = {**os.environ, "LD_LIBRARY_PATH": str(GPU), **({"CUDA_INJECTION64_PATH": str(INJECT)} if library else {})}
+    env = {**os.environ, "LD_LIBRARY_PATH": str(GPU), **({"CUDA_INJECTION64_PATH": str(gpu.INJECT)} if library else {})}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([GPU / "train", "-s", "1500", "-l", "200", "-k", "1", "-c", "0", "-m", "0"], env=env, check=True, stdout=subprocess.DEVNULL)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

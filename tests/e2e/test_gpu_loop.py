@@ -5,6 +5,7 @@ import collections
 
 import gpu
 import helpers
+import pytest
 
 pytestmark = [helpers.needs_bpf, gpu.needs_doubles, gpu.needs_cupti]
 
@@ -39,9 +40,8 @@ def test_kernels_by_operator(gpu_jobs, bench):
         assert abs(row["total_us"] - busy_us[key]) <= 1e-4 * busy_us[key] + 0.002 * row["count"], key
 
 
-@pytest.mark.skipif(not os.path.exists(LIBRARY), reason="the injection library is not built: CUPTI has no headers here")
 def test_device_time_by_shapes(gpu_jobs, bench):
-    job = gpu_jobs.python("gpu_loop.py", "--batches", BATCHES, "--kernel-us", 150, injection=LIBRARY).until_ready()
+    job = gpu_jobs.python("gpu_loop.py", "--batches", BATCHES, "--kernel-us", 150, injection=gpu.INJECT).until_ready()
     record = bench.record("-p", job.pid, "--gpu", "cupti", "--shapes").until_armed()
     job.release()
     truth = job.truth()
@@ -64,10 +64,9 @@ def test_device_time_by_shapes(gpu_jobs, bench):
     assert found == {key: pytest.approx(us, rel=1e-4, abs=0.002 * counts[key]) for key, us in busy_us.items()}
 
 
-@pytest.mark.skipif(not os.path.exists(LIBRARY), reason="the injection library is not built: CUPTI has no headers here")
 def test_whole_steps(gpu_jobs, bench):
     """--steps: what the GPU did for these steps, not what it did while CUPTI was there."""
-    job = gpu_jobs.python("gpu_loop.py", "--batches", 300, "--kernel-us", 100, injection=LIBRARY).until_ready()
+    job = gpu_jobs.python("gpu_loop.py", "--batches", 300, "--kernel-us", 100, injection=gpu.INJECT).until_ready()
     record = bench.record("-p", job.pid, "--gpu", "cupti", "--steps", 20).until_armed()
     job.release()
     truth = job.truth()

@@ -245,7 +245,7 @@ def test_actions_operators_steps(bench, gpu_jobs):
     check(found.sums(job.pid), counted(job.log, begin), truth["delayed"])
     # each launch, by what it lies in
     actions = {"backward": "backward"}
-    launches = collections.Counter((actions.get(part, ""), op, kernel) for _, part, op, kernel in truth["launches"])
+    launches = collections.Counter((actions.get(part, ""), op, kernel) for _, part, op, kernel, *_ in truth["launches"])
     where = collections.Counter()
     for _, api, _, _, action, op, name, calls, *_ in found.rows:
         where[api, action, op.partition(".")[0], name] += calls

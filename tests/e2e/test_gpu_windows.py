@@ -14,7 +14,7 @@ import helpers
 import pytest
 import recfile
 import test_gpu_cupti
-from test_gpu_cupti import ALL_ONES, INJECT, OPS, Activities, Train, check_times
+from test_gpu_cupti import ALL_ONES, OPS, Activities, Train, check_times
 
 pytestmark = test_gpu_cupti.pytestmark
 
@@ -314,7 +314,7 @@ def test_fork_between(bench):
 def test_with_operators(gpu_jobs, bench):
     """The windows of both are the same steps. With so short a wait operators are armed from the beginning on."""
     active = 10
-    job = gpu_jobs.python("gpu_loop.py", "--batches", 400, injection=INJECT).until_ready()
+    job = gpu_jobs.python("gpu_loop.py", "--batches", 400, injection=gpu.INJECT).until_ready()
     record = bench.record("-p", job.pid, "--gpu", "cupti", "--ops", "--schedule", "wait=2,warmup=58,active=%d" % active).until_armed()
     job.release()
     job.truth()

@@ -26,7 +26,7 @@ def plugin(directory, lie="NONE", name="pjrt_plugin_test.so"):
 def test_stripped_plugin(bench, tmp_path, late):
     """late: it is asked for its table while it is watched."""
     record, truth = bench.recorded("pjrt_calls.py", "--plugin", plugin(tmp_path), "--late", late)
-    assert "no torch" not in record.stderr, record.stderr
+    assert late != "0" or "no torch" not in record.stderr, record.stderr
     rows = helpers.actions(helpers.report(record.file, "--all"))
     rows = {name: row for name, row in rows.items() if name.startswith("pjrt ")}
     calls = {NAMES[place]: tuple(found) for place, found in truth["calls"].items()}

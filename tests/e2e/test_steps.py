@@ -10,8 +10,8 @@ import recfile as rec
 
 pytestmark = helpers.needs_bpf
 
-PHASES = ["other", "data", "forward", "backward", "optimizer", "comm", "checkpoint", "validation"]
-LIGHTNING, LOADER_OPTIMIZER, OPTIMIZER, PROFILER, BACKWARD, LOADER, USER = range(1, 8)
+PHASES = ["other", "data", "forward", "backward", "optimizer", "comm", "checkpoint", "validation", "jit", "compile", "await", "transfer"]
+LIGHTNING, LOADER_OPTIMIZER, OPTIMIZER, PROFILER, ANNOTATION, BACKWARD, JIT, LOADER, USER = range(1, 10)
 SAMPLE_SECONDS = 1 / 99  # what a sample of the timer stands for
 PATIENCE = 32  # boundaries until backward alone, or the DataLoader alone, counts
 
@@ -19,7 +19,7 @@ PATIENCE = 32  # boundaries until backward alone, or the DataLoader alone, count
 def read_steps(file):
     """[(start, end, {phase: ns})] of the rule that came last, after checks of what holds for every recording."""
     records = [
-        struct.unpack("=QQIIII8Q", payload) for kind, payload in rec.read_records(file) if kind == rec.STEP_END
+        struct.unpack("=QQIIII%dQ" % len(PHASES), payload) for kind, payload in rec.read_records(file) if kind == rec.STEP_END
     ]
     rule = records[-1][3]
     records = [r for r in records if r[3] == rule]

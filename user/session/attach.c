@@ -98,6 +98,17 @@ static int number_list(struct attacher *attacher, struct probe_list *list, const
 	return 0;
 }
 
+void attacher__forget(const struct attacher *attacher, struct probe_list *list)
+{
+	for (size_t i = 0; list->number && i < list->cnt; i++) {
+		struct probe_place place = {.list = list->number, .offset = list->offsets[i]};
+
+		while (!bpf_map_delete_elem(attacher->cookies_fd, &place))
+			place.list++;
+	}
+	list->number = 0;
+}
+
 /* The probes of that layer and bias. */
 static int attach_event(struct attachment *a, struct bpf_program *program, struct attacher *attacher, pid_t pid, int fd,
 			const struct placing *placing, const struct place *like)

@@ -35,6 +35,9 @@ struct attachment; /* the links of one probe_list in one process */
 int attachment__new(struct bpf_program *program, struct attacher *attacher, pid_t pid, struct probe_list *list,
 		    struct attachment **out);
 
+/* The list is attached nowhere, and will not be again: what BPF was told of it is taken back. */
+void attacher__forget(const struct attacher *attacher, struct probe_list *list);
+
 /* What is attached by one link. */
 struct held {
 	struct bpf_link *link;

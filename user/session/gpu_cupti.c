@@ -88,6 +88,16 @@ static void losses(const struct gpu_cupti *g, struct gpu_cupti_losses *out)
 	out->bad += g->status.bad + g->status.unknown;
 }
 
+static void add_losses(const struct gpu_cupti *g, struct gpu_cupti_losses *sum)
+{
+	struct gpu_cupti_losses one;
+
+	losses(g, &one);
+	sum->dropped += one.dropped;
+	sum->full += one.full;
+	sum->bad += one.bad + g->reader.lost;
+}
+
 /* What REC_GPU says. */
 static void tell_target(struct target *t)
 {
@@ -326,6 +336,7 @@ void gpu_cupti__forget(struct session *s, struct target *t)
 			stop(s, t, GPU_WINDOW_EXIT);
 		if (g->window.asked_ns)
 			close_window(s, t);
+		add_losses(g, &s->gpu_lost);
 	}
 	gpu_cupti__free(g);
 	t->cupti = NULL;
@@ -355,7 +366,11 @@ void gpu_cupti__boundary(struct session *s, const struct rec_gpu_window *rec)
 
 	if (!g)
 		return;
-	t->gpu.windows_over += rec->end_ns != 0;
+	if (t->gpu.windows_over < rec->index + (rec->end_ns != 0))
+		t->gpu.windows_over = rec->index + (rec->end_ns != 0);
+	/* The word of that one's end was lost. */
+	if (g->window.asked_ns && g->window.by_steps && g->window.scheduled < rec->index && !g->window.until_ns)
+		g->window.until_ns = rec->start_ns;
 	if (rec->index < g->settled)
 		return;
 	/* That before is not over yet, and has seen its end. */
@@ -434,15 +449,8 @@ void gpu_cupti__close(struct session *s)
 
 void gpu_cupti__losses(const struct session *s, struct gpu_cupti_losses *out)
 {
-	*out = (struct gpu_cupti_losses){0};
-	for (size_t i = 0; i < s->target_cnt; i++) {
-		struct gpu_cupti_losses one;
-
-		if (!s->targets[i]->cupti)
-			continue;
-		losses(s->targets[i]->cupti, &one);
-		out->dropped += one.dropped;
-		out->full += one.full;
-		out->bad += one.bad + s->targets[i]->cupti->reader.lost;
-	}
+	*out = s->gpu_lost;
+	for (size_t i = 0; i < s->target_cnt; i++)
+		if (s->targets[i]->cupti)
+			add_losses(s->targets[i]->cupti, out);
 }

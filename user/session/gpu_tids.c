@@ -8,25 +8,25 @@
 
 #define THREADS_NS 200000000ULL /* between readings of the list of threads */
 
+/* Nothing changes when none can be read any more. */
 static void read_threads(struct gpu_tids *t, pid_t pid, uint64_t now)
 {
-	pid_t *nstids;
-	int cnt;
+	pid_t *tids = NULL, *nstids;
+	int cnt = task__list(pid, &tids);
 
 	t->read_ns = now;
-	free(t->tids);
-	t->tids = NULL;
-	t->cnt = 0;
-	cnt = task__list(pid, &t->tids);
-	nstids = cnt > 0 ? reallocarray(t->nstids, cnt, sizeof(*nstids)) : NULL;
-	if (!nstids)
+	nstids = cnt > 0 ? reallocarray(NULL, cnt, sizeof(*nstids)) : NULL;
+	if (!nstids) {
+		free(tids);
 		return;
-	t->nstids = nstids;
-	t->cnt = cnt;
+	}
+	free(t->tids);
+	free(t->nstids);
+	*t = (struct gpu_tids){tids, nstids, cnt, now};
 	for (int i = 0; i < cnt; i++) {
 		struct task task;
 
-		t->nstids[i] = task__read(pid, t->tids[i], &task) ? 0 : task.nstid;
+		nstids[i] = task__read(pid, tids[i], &task) ? 0 : task.nstid;
 	}
 }
 

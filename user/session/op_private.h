@@ -32,6 +32,7 @@ struct op_library {
 };
 
 struct op_target {
+	bool refused; /* its probes cannot be attached */
 	struct target *target; /* NULL: the slot is free */
 	uint64_t sweep_ns;     /* when the children that it forked while armed are relieved; 0: there are none */
 	uint64_t swept_ns;     /* the last time */

@@ -98,12 +98,15 @@ static int arm(struct session *s, uint32_t slot)
 	return err;
 }
 
-static void release(struct op_target *t)
+static void release(const struct session *s, struct op_target *t)
 {
 	for (size_t i = 0; i < t->library_cnt; i++)
-		for (int link = 0; link < LINK__COUNT; link++)
+		for (int link = 0; link < LINK__COUNT; link++) {
+			attacher__forget(&s->selftest.attacher, &t->libraries[i].lists[link]);
 			probe_list__release(&t->libraries[i].lists[link]);
+		}
 	t->library_cnt = 0;
+	t->refused = false;
 	t->target = NULL;
 }
 
@@ -114,7 +117,7 @@ void op_probes__free(struct session *s)
 	if (!ops)
 		return;
 	for (uint32_t slot = 0; slot < OP_PROCS_MAX; slot++)
-		release(&ops->targets[slot]);
+		release(s, &ops->targets[slot]);
 	op_table__unmap(s);
 	for (size_t i = 0; i < ops->file_cnt; i++)
 		torch_ops__free(ops->files[i].found);
@@ -373,7 +376,7 @@ int op_probes__add_target(struct session *s, struct target *t)
 	if (err) {
 		log__error("report this version of torch", "the operators of process %u cannot be seen: %s", order.pid,
 			   strerror(-err));
-		release(&s->ops->targets[slot]);
+		release(s, &s->ops->targets[slot]);
 		return err;
 	}
 	t->op_slot = slot + 1;
@@ -401,7 +404,7 @@ void op_probes__remove_target(struct session *s, struct target *t)
 	if (!s->ops || !t->op_slot)
 		return;
 	disarm(s->ops, t->op_slot - 1);
-	release(&s->ops->targets[t->op_slot - 1]);
+	release(s, &s->ops->targets[t->op_slot - 1]);
 }
 
 /* Steps from the one that begins next to the first one that is to be recorded; UINT64_MAX: none is. */
@@ -421,6 +424,20 @@ static uint64_t steps_ahead(const uint64_t *schedule, uint64_t step)
 	return cycle - at % cycle + lead;
 }
 
+/* What cannot be attached once is not tried again, many times a second. */
+static void arm_in_time(struct session *s, uint32_t slot)
+{
+	struct op_target *t = &s->ops->targets[slot];
+	int err = t->refused ? 0 : arm(s, slot);
+
+	if (!err)
+		return;
+	t->refused = true;
+	if (err != -ESRCH)
+		session__note(s, "the operators of process %d could not be watched: %s", t->target->process.pid,
+			      strerror(-err));
+}
+
 static void tend(struct session *s, uint32_t slot)
 {
 	const struct op_proc *p = &s->ops->procs[slot];
@@ -431,7 +448,7 @@ static void tend(struct session *s, uint32_t slot)
 	if (p->boundaries > 1)
 		step_ns = (p->last_boundary_ns - p->first_boundary_ns) / (p->boundaries - 1);
 	if (!p->armed && (step_ns ? ahead < ARM_AHEAD_NS / step_ns + 1 : ahead <= ARM_BLIND))
-		arm(s, slot);
+		arm_in_time(s, slot);
 	else if (p->armed && (ahead == UINT64_MAX || (step_ns && ahead > DISARM_FAR_NS / step_ns + 1)))
 		disarm(s->ops, slot);
 }

@@ -169,10 +169,10 @@ int programs__load(const struct program_knobs *knobs, struct stepflame_bpf **out
 			continue;
 		if (ways[i].backend == ATTACH_EVENTS && !trace_events__work())
 			continue;
+		if (ways[i].backend == ATTACH_EVENTS)
+			trace_events__tidy();
 		err = load(knobs, ways[i].backend, out, selftest);
 	}
-	if (!err && selftest->attacher.backend == ATTACH_EVENTS)
-		trace_events__tidy();
 	if (!err)
 		return 0;
 	/* The verifier says EACCES too; to root it cannot mean permission. */

@@ -155,8 +155,9 @@ struct session {
 	uint64_t files_ns;        /* files used before have their record */
 	uint64_t cpu_start_ns;
 	uint64_t next_snapshot_ns;
-	uint64_t consumed_ns; /* what BPF sent before has been taken */
-	uint64_t governed_ns; /* when the governor last looked */
+	uint64_t consumed_ns;             /* what BPF sent before has been taken */
+	struct gpu_cupti_losses gpu_lost; /* of processes that have ended */
+	uint64_t governed_ns;             /* when the governor last looked */
 	struct session_progress progress;
 	struct names names; /* all that were told of, with --step-at or where there is JAX */
 	bool has_jax;

@@ -170,9 +170,14 @@ static bool resolve_jax(struct session *s, struct target *t)
 	return true;
 }
 
+static bool is_young(const struct target *t, uint64_t age_ns)
+{
+	return session__now_ns() - t->since_ns < age_ns;
+}
+
 static bool awaits_plugin(const struct target *t)
 {
-	return !t->has_pjrt && (t->jax[0] || t->lacks_pjrt) && session__now_ns() - t->since_ns < PLUGIN_COMES_NS;
+	return !t->has_pjrt && (t->jax[0] || t->lacks_pjrt) && is_young(t, PLUGIN_COMES_NS);
 }
 
 int targets__resolve(struct session *s, struct target *t)
@@ -204,10 +209,11 @@ int targets__resolve(struct session *s, struct target *t)
 
 		if (holds == HOLDS_PLUGIN && !t->has_pjrt && !xla__plugin_is_ready(&t->process, file)) {
 			t->lacks_pjrt = true;
-			continue;
+			if (is_young(t, PLUGIN_COMES_NS))
+				continue;
 		}
 		if (file_probes__has_action(s, file))
-			err = target__attach(s, t, file, NULL, NULL, HOLDS_NOTHING);
+			err = target__attach(s, t, file, NULL, NULL, holds);
 		else if ((natives__wanted(file->path) || holds || gpu_probes__holds(s, file) ||
 			  nvtx_probes__holds(s, file)) &&
 			 target__attach(s, t, file, NULL, NULL, holds) && !t->told)
@@ -247,7 +253,8 @@ int targets__open(struct session *s, struct target *t)
 void targets__trains(struct session *s, struct target *t)
 {
 	t->role = ROLE_MAIN;
-	if (t->has_torch && !op_probes__add_target(s, t) && t->open)
+	/* has_torch is not told of a fork, which has its parent's probes. */
+	if (torch__file(&t->process) && !op_probes__add_target(s, t) && t->open)
 		op_probes__open(s, t);
 }
 
@@ -263,7 +270,8 @@ void targets__tell_trainers(struct session *s)
 	for (size_t i = 0; i < s->target_cnt; i++) {
 		struct target *t = s->targets[i];
 
-		if (!t->told || t->sent.role != ROLE_CHILD || t->role != ROLE_MAIN || has_steps(s, t->process.parent))
+		if (!t->sent.pid || t->sent.role != ROLE_CHILD || t->role != ROLE_MAIN ||
+		    has_steps(s, t->process.parent))
 			continue;
 		t->sent.role = ROLE_MAIN;
 		session__emit(s, &t->sent.hdr);
@@ -355,6 +363,7 @@ static void forget_ended(struct session *s)
 		}
 		hit_sums__add(s, &s->ended, &proc, 0);
 		forget_number(s, pid);
+		gpu_cupti__forget(s, t);
 		target__free(t);
 	}
 	s->target_cnt = cnt;
@@ -363,7 +372,7 @@ static void forget_ended(struct session *s)
 void targets__event(struct session *s, const struct rec_proc *rec)
 {
 	uint64_t now = session__now_ns();
-	uint32_t pid = rec->pid;
+	uint32_t pid = rec->pid, windows;
 	struct target *t;
 
 	if (rec->event == PROC_FORK) {
@@ -396,7 +405,9 @@ void targets__event(struct session *s, const struct rec_proc *rec)
 	} else {
 		t->op_slot = 0;
 		gpu_cupti__forget(s, t);
+		windows = t->gpu.windows; /* they are told by pid and number */
 		memset(&t->gpu, 0, sizeof(t->gpu));
+		t->gpu.windows = windows;
 		t->since_ns = now;
 		look_later(t, now, 0);
 	}

@@ -109,7 +109,7 @@ void trace_event__remove(uint32_t number)
 	tell(line, snprintf(line, sizeof(line), "-:" GROUP "/p%d_%u\n", getpid(), number));
 }
 
-/* All before any is removed: what is removed moves what has not been read yet. */
+/* Of our own number there is none yet of ours. All before any is removed: what is removed moves what has not been read yet. */
 void trace_events__tidy(void)
 {
 	int fd = open_events(O_RDONLY), pid, last_pid = 0;
@@ -121,7 +121,8 @@ void trace_events__tidy(void)
 
 	while (out && getline(&line, &room, f) > 0) {
 		if (sscanf(line, "p:" GROUP "/p%d_%u ", &pid, &number) != 2 || pid <= 0 ||
-		    (pid == last_pid && number == last_number) || !kill(pid, 0) || errno != ESRCH)
+		    (pid == last_pid && number == last_number) ||
+		    (pid != getpid() && (!kill(pid, 0) || errno != ESRCH)))
 			continue;
 		last_pid = pid;
 		last_number = number;

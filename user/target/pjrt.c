@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "functions.h"
+
 #define TABLE_HEAD    40   /* bytes in front of the functions */
 #define FUNCTIONS_MIN 71   /* the last that is wanted is there */
 #define TABLE_MAX     4096 /* bytes; version 0.54 has 880, 0.112 1,160 or so */
@@ -72,10 +74,13 @@ static bool read_table(const struct process *process, const struct mapped_file *
 		if (word[i] && !elf__is_code(elf, word[i] - file->base))
 			return false;
 	out->minor = word[4] >> 32;
+	/* Where a function begins, by the file: a probe anywhere else could be in the middle of an instruction. */
 	for (int i = 0; i < PJRT_FN__COUNT; i++) {
-		if (!word[TABLE_HEAD / 8 + place[i]])
-			return false;
+		struct function_range range;
+
 		out->fn[i] = word[TABLE_HEAD / 8 + place[i]] - file->base;
+		if (functions__at(elf, out->fn[i], &range) || range.start != out->fn[i] || range.frame)
+			return false;
 	}
 	return true;
 }
