@@ -218,6 +218,18 @@ def test_another_job_is_not_seen(bench):
     assert steps_of(record.file) == steps
 
 
+def test_ps_shows_what_a_program_started(bench):
+    """A program that another one with torch has started is none of its workers; what that one forked is."""
+    inner = "import os, sys, torch; child = os.fork(); print('ready' if child else 'forked', flush=True); sys.stdin.read()"
+    outer = "import subprocess, sys, torch; subprocess.run([sys.executable, '-c', %r])" % inner
+    job = bench.process(helpers.PYTHON, "-c", outer, stdin=subprocess.PIPE)
+    job.until_says(r"^ready$", helpers.READY_SECONDS, "stdout")
+    job.until_says(r"^forked$", helpers.READY_SECONDS, "stdout")
+    (started,) = Path("/proc/%d/task/%d/children" % (job.pid, job.pid)).read_text().split()
+    rows = {row[0]: row for row in map(str.split, helpers.stepflame("ps").stdout.splitlines()) if row}
+    assert rows[str(job.pid)][2] == "0" and rows[started][2] == "1"
+
+
 @pytest.mark.parametrize("early", [False, True], ids=["under the tracer", "before it"])
 def test_children(bench, early):
     # as a user starts it: what its children import first takes longer than they are looked for

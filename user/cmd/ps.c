@@ -81,11 +81,18 @@ static size_t collect(struct row **rows, size_t *hidden)
 	return n;
 }
 
+/* Forked, or started by multiprocessing: not a program of its own that a process with torch has started. */
+static bool is_part_of(const struct process *process, const struct process *parent)
+{
+	return process->parent == parent->pid &&
+	       (!strcmp(process->command, parent->command) || strstr(process->command, "multiprocessing"));
+}
+
 static void count_workers(struct row *rows, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
 		for (size_t k = 0; k < n; k++) {
-			if (rows[k].process.pid != rows[i].process.parent || strcmp(rows[i].rank, rows[k].rank))
+			if (!is_part_of(&rows[i].process, &rows[k].process) || strcmp(rows[i].rank, rows[k].rank))
 				continue;
 			rows[i].child = true;
 			rows[k].workers++;
