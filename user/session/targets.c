@@ -429,11 +429,11 @@ static void settle_fork(struct session *s, struct target *t)
 	}
 }
 
-static uint64_t look_delay(const struct target *t, uint64_t now)
+static uint64_t look_delay(const struct target *t)
 {
 	if (awaits_plugin(t))
 		return LOOK_FOR_PLUGIN_NS;
-	if (now - t->since_ns < YOUNG_NS && !t->has_torch && !t->jax[0])
+	if (is_young(t, YOUNG_NS) && !t->has_torch && !t->jax[0])
 		return LOOK_OFTEN_NS;
 	return LOOK_SELDOM_NS;
 }
@@ -463,7 +463,7 @@ static void look(struct session *s, struct target *t, uint64_t now)
 	else if (t->open)
 		exact__arm(s, t);
 	t->pending = t->pending || exact__waits(s, t);
-	t->look_at_ns = now + (t->pending ? look_delay(t, now) : gpu_delay(t));
+	t->look_at_ns = now + (t->pending ? look_delay(t) : gpu_delay(t));
 	t->pending = t->pending || (s->options.gpu != SESSION_GPU_OFF && !t->forked);
 }
 
