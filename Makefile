@@ -20,7 +20,7 @@ WARN    := -std=gnu11 -Wall -Wextra -Werror -Wno-unused-parameter -Wstrict-proto
 comma    := ,
 SANFLAGS := $(if $(SAN),-fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
 ALL_CFLAGS := $(CFLAGS) $(WARN) $(SANFLAGS) -DSTEPFLAME_VERSION='"$(VERSION)"' -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 \
-	-I. -Iinclude -Iuser -isystem $(BUILD)
+	-I. -isystem $(BUILD)
 LIBS    := -lbpf -lelf -lcapstone -ljansson -lncursesw -liberty -lz -lm -lpthread -lstdc++
 
 BPF_SRC := $(wildcard bpf/*.bpf.c)
@@ -31,9 +31,9 @@ SKEL    := $(if $(BPF_SRC),$(BUILD)/stepflame.skel.h)
 INJECT_INCLUDE := $(or $(CUDA_INCLUDE),$(shell tools/setup.sh cuda --found))
 INJECT  := $(if $(INJECT_INCLUDE),$(BUILD)/libstepflame-inject.so)
 INJECT_HEADERS := $(addprefix -isystem ,$(INJECT_INCLUDE))
-INJECT_CFLAGS := $(CFLAGS) $(WARN) -D_GNU_SOURCE -fPIC -fvisibility=hidden $(INJECT_HEADERS)
+INJECT_CFLAGS := $(CFLAGS) $(WARN) -I. -D_GNU_SOURCE -fPIC -fvisibility=hidden $(INJECT_HEADERS)
 
-SRC     := $(filter-out user/main.c user/inject/%,$(wildcard user/*.c user/*/*.c))
+SRC     := $(filter-out user/main.c user/inject/%,$(wildcard user/*/*.c user/*/*/*.c))
 OBJ     := $(SRC:%.c=$(BUILD)/%.o)
 LIB     := $(BUILD)/libstepflame.a
 BIN     := $(if $(wildcard user/main.c),$(BUILD)/stepflame)
@@ -47,7 +47,7 @@ DOUBLES := $(addprefix $(GPU)/,libcuda.so.1 libcudart.so.13 libcudart.so.12 libc
 	libcollector.so train train-static train-static-stripped calls calls-static calls-static-stripped libnvtx_log.so \
 	libnvtx_ranges-O0.so libnvtx_ranges-O2.so)
 
-.PHONY: all portable doubles setup demo test unit e2e test-long test-gpu test-matrix test-vm bench lint install clean
+.PHONY: all portable doubles setup demo test unit e2e test-long test-gpu test-matrix test-vm zoo bench lint install clean
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -56,7 +56,7 @@ all: $(BIN) $(TOOLS) $(INJECT)
 $(BUILD)/bpf/%.bpf.o: bpf/%.bpf.c $(wildcard bpf/*.h include/*.h)
 	@mkdir -p $(@D)
 	@echo '  BPF   $<'
-	$(Q)$(CLANG) -target bpf -mcpu=v3 -O2 -g -Wall -Werror -Wno-gnu-variable-sized-type-not-at-end -D__TARGET_ARCH_x86 -Iinclude -Ibpf -I/usr/include/$(shell uname -m)-linux-gnu -c $< -o $@
+	$(Q)$(CLANG) -target bpf -mcpu=v3 -O2 -g -Wall -Werror -Wno-gnu-variable-sized-type-not-at-end -D__TARGET_ARCH_x86 -I. -I/usr/include/$(shell uname -m)-linux-gnu -c $< -o $@
 
 $(BUILD)/stepflame.bpf.o: $(BPF_OBJ)
 	$(Q)$(BPFTOOL) gen object $@ $^
@@ -70,7 +70,7 @@ $(BUILD)/syscall_names.h:
 	$(Q)echo '#include <sys/syscall.h>' | $(CC) -E -dM - | sed -n 's/^#define __NR_\([a-z0-9_]*\) \([0-9]*\)$$/[\2] = "\1",/p' > $@
 
 # What has been found in a file, and was kept, holds as long as this is what looks for it.
-$(BUILD)/finders.h: $(wildcard user/target/*.[ch] $(addprefix user/session/,file_probes.c gpu_functions.c landmarks.c natives.c probe_list.c) include/*.h)
+$(BUILD)/finders.h: $(wildcard user/elf/*.[ch] user/x86/*.[ch] user/proc/*.[ch] user/runtime/*/* $(addprefix user/session/,file_probes.c gpu_functions.c landmarks.c natives.c probe_list.c) include/*.h)
 	@mkdir -p $(@D)
 	$(Q)cat $(sort $^) | cksum | sed 's/^\([0-9]*\).*/#define FINDERS \1u/' > $@
 
@@ -133,7 +133,7 @@ $(GPU)/include_dirs: tools/setup.sh
 $(GPU)/cupti_records.h: $(GPU)/include_dirs tests/gpu/cupti_headers.sh
 	$(Q)tests/gpu/cupti_headers.sh $(GPU) $$(cat $<)
 
-GPU_CFLAGS = $(CFLAGS) $(filter-out -Wmissing-prototypes,$(WARN)) -Wno-deprecated-declarations -D_GNU_SOURCE -fPIC -I$(GPU) \
+GPU_CFLAGS = $(CFLAGS) $(filter-out -Wmissing-prototypes,$(WARN)) -Wno-deprecated-declarations -D_GNU_SOURCE -fPIC -I. -I$(GPU) \
 	$(addprefix -isystem ,$(shell cat $(GPU)/include_dirs))
 
 $(GPU)/%.o: tests/gpu/%.c $(GPU)/cupti_records.h
@@ -225,6 +225,13 @@ test-matrix: setup
 	$(Q)$(MAKE) --no-print-directory all
 	$(Q)tests/e2e/matrix.sh
 
+# Training programs that others wrote, and whether what the steps report says of them is right: tests/zoo/README.md. The table and the recordings go
+# to the folder OUT; ZOO_SOURCES=DIR has checkouts. ARGS='-k NAME', '--list', '--seconds N'
+zoo: setup
+	$(Q)$(MAKE) --no-print-directory all
+	$(Q)pythons=$$(tools/setup.sh python --zoo) && STEPFLAME=$(BUILD)/stepflame OUT=$(or $(OUT),$(BUILD)/zoo) \
+		python3 tests/zoo/zoo.py --pythons "$$pythons" $(ARGS)
+
 # Other kernels, in virtual machines.
 test-vm: setup
 	$(Q)$(MAKE) --no-print-directory all
@@ -239,10 +246,12 @@ bench: setup
 		&& $$python tools/bench_io.py --stepflame $(BUILD)/stepflame \
 		&& $$python tools/bench_gpu.py --stepflame $(BUILD)/stepflame --sites $(BUILD)/tools/sites --doubles $(GPU) --library $(BUILD)/libstepflame-inject.so
 
-LINT_SRC = $(filter-out user/inject/%,$(wildcard user/*.c user/*/*.c tools/*.c))
+LINT_SRC = $(filter-out user/inject/%,$(wildcard user/*.c user/*/*.c user/*/*/*.c tools/*.c))
 
 lint: $(SKEL) $(BUILD)/syscall_names.h $(BUILD)/finders.h
-	$(Q)clang-format --dry-run -Werror $(wildcard include/*.h bpf/*.[ch] user/*.[ch] user/*/*.[ch] tools/*.c tests/*.h tests/*/*.[ch] tests/bpf/native/*.h)
+	$(Q)tools/guards.sh
+	$(Q)python3 tools/layers.py
+	$(Q)clang-format --dry-run -Werror $(wildcard include/*.h bpf/*.[ch] user/*.[ch] user/*/*.[ch] user/*/*/*.[ch] tools/*.c tests/*.h tests/*/*.[ch] tests/bpf/native/*.h)
 	$(Q)clang-tidy --quiet $(LINT_SRC) -- $(filter-out -Werror,$(ALL_CFLAGS))
 	$(Q)$(if $(INJECT),clang-tidy --quiet $(wildcard user/inject/*.c) -- $(filter-out -Werror,$(INJECT_CFLAGS)))
 	$(Q)! command -v shellcheck >/dev/null || shellcheck -x -e SC1091 tools/*.sh tools/*/*.sh tests/*/*.sh .ci/run

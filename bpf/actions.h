@@ -7,13 +7,13 @@
  * there: the batch fetches are taken from next() on a CombinedLoader, which those calls bracket, and the manual
  * optimizer_step from torch's own label (labels.h).
  */
-#ifndef STEPFLAME_ACTIONS_H
-#define STEPFLAME_ACTIONS_H
+#ifndef STEPFLAME_BPF_ACTIONS_H
+#define STEPFLAME_BPF_ACTIONS_H
 
-#include "event.h"
-#include "python.h"
-#include "span.h"
-#include "steps.h"
+#include "bpf/event.h"
+#include "bpf/python.h"
+#include "bpf/span.h"
+#include "bpf/steps.h"
 
 #define OBJECT_HEAD 16
 

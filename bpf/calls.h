@@ -4,11 +4,11 @@
  * 3.8 to 3.10). Known by the names in their code objects, since a function may be defined at any time, and its address
  * be used again.
  */
-#ifndef STEPFLAME_CALLS_H
-#define STEPFLAME_CALLS_H
+#ifndef STEPFLAME_BPF_CALLS_H
+#define STEPFLAME_BPF_CALLS_H
 
-#include "python.h"
-#include "span.h"
+#include "bpf/python.h"
+#include "bpf/span.h"
 
 /* The frame that runs in the current thread; while the loop is being entered or left, that of the caller. */
 static __always_inline u64 py__current(const struct proc *proc)

@@ -2,43 +2,44 @@
 /*
  * What user space changes of a process while its probes may run: written into the map's element by this program, since
  * an update from outside would put another element in its place, and lose what running programs still write to the old
- * one. In: struct proc_order. Returns 0, or 1: no such process.
+ * one. In: struct proc_command. Returns 0, or 1: no such process.
  */
-#include "maps.h"
+#include "bpf/maps.h"
 
 SEC("syscall")
-int control(struct proc_order *order)
+int control(struct proc_command *command)
 {
-	u32 pid = order->pid;
+	u32 pid = command->pid;
 	struct proc *proc = bpf_map_lookup_elem(&procs, &pid);
 
 	if (!proc)
 		return 1;
-	switch (order->what) {
-	case ORDER_PYTHON:
-		proc->py = order->py;
+	switch (command->what) {
+	case COMMAND_PYTHON:
+		proc->py = command->py;
 		break;
-	case ORDER_FETCHES:
+	case COMMAND_FETCHES:
 		proc->fetches = 1;
 		break;
-	case ORDER_OPEN:
-		proc->role = order->role;
-		proc->window_start_ns = order->start_ns;
-		proc->boundary_ns = 0;
-		proc->window = order->wait ? WINDOW_WAITING : WINDOW_OPEN;
+	case COMMAND_OPEN:
+		proc->role = command->role;
+		proc->window_start_ns = command->start_ns;
+		proc->step_epoch++;
+		proc->steps = proc->gpu_from_ns = 0;
+		proc->window = command->wait ? WINDOW_WAITING : WINDOW_OPEN;
 		break;
-	case ORDER_CLOSE:
+	case COMMAND_CLOSE:
 		proc->forked_ns = 0;
 		if (proc->window != WINDOW_DONE)
 			proc->window = WINDOW_CLOSED;
 		break;
-	case ORDER_OPERATORS:
-		proc->op_slot = order->op_slot;
+	case COMMAND_OPERATORS:
+		proc->op_slot = command->op_slot;
 		break;
-	case ORDER_GPU:
-		proc->gpu_tell = order->wait;
+	case COMMAND_GPU:
+		proc->gpu_tell = command->wait;
 		break;
-	case ORDER_FORGET:
+	case COMMAND_FORGET:
 		if (proc->ended)
 			bpf_map_delete_elem(&procs, &pid);
 		break;

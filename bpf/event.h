@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* What happens to a process, told to user space at once. False (counted) when the ring buffer is full. */
-#ifndef STEPFLAME_EVENT_H
-#define STEPFLAME_EVENT_H
+#ifndef STEPFLAME_BPF_EVENT_H
+#define STEPFLAME_BPF_EVENT_H
 
-#include "maps.h"
+#include "bpf/maps.h"
 
 static __always_inline bool event__send(u32 event, u32 pid, u32 parent_pid, s32 exit_code, struct task_struct *task)
 {
@@ -22,7 +22,7 @@ static __always_inline bool event__send(u32 event, u32 pid, u32 parent_pid, s32 
 	rec->parent_pid = parent_pid;
 	rec->exit_code = exit_code;
 	BPF_CORE_READ_INTO(&rec->comm, task, comm);
-	bpf_ringbuf_submit(rec, 0);
+	bpf_ringbuf_submit(rec, BPF_RB_FORCE_WAKEUP);
 	return true;
 }
 

@@ -3,8 +3,8 @@
  * The program behind `record --exact`: one of its own, since it runs at every call of a Python function. In: a uprobe
  * whose cookie says what it means. Out: rows in a map of their own; functions and paths in the ring buffer.
  */
-#include "exact.h"
-#include "hit.h"
+#include "bpf/exact.h"
+#include "bpf/hit.h"
 
 static __always_inline void exact__dispatch(struct pt_regs *ctx, u64 cookie, struct task_struct *task,
 					    struct proc *proc, u32 pid)

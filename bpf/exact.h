@@ -11,9 +11,9 @@
 #ifndef STEPFLAME_BPF_EXACT_H
 #define STEPFLAME_BPF_EXACT_H
 
-#include "path.h"
-#include "pystack.h"
-#include "span.h"
+#include "bpf/path.h"
+#include "bpf/pystack.h"
+#include "bpf/span.h"
 
 #define PY_MINOR_CLEARS 12   /* from then on frames are cleared by the function that runs them */
 #define CALL_DEPTH      1024 /* CPython's own limit of recursion is 1,000 */

@@ -4,10 +4,10 @@
  * process's root, across mounts, while the file is at hand. User space would come too late: a loader closes its file at
  * once.
  */
-#ifndef STEPFLAME_FILE_PATH_H
-#define STEPFLAME_FILE_PATH_H
+#ifndef STEPFLAME_BPF_FILE_PATH_H
+#define STEPFLAME_BPF_FILE_PATH_H
 
-#include "name.h"
+#include "bpf/name.h"
 
 #define PATH_STEPS    64  /* directories and mounts */
 #define COMPONENT_MAX 256 /* bytes, more than a name may have */
@@ -38,6 +38,8 @@ static __always_inline bool climb__put(struct climb *c, const void *text, u32 by
 {
 	u32 at = c->at;
 
+	if (!bytes) /* at the very end there is no index for it */
+		return true;
 	if (bytes >= COMPONENT_MAX || at > REC_NAME_MAX || at < bytes + sizeof(CUT) - 1)
 		return false;
 	bytes = BOUND_INDEX(bytes, COMPONENT_MAX);

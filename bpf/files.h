@@ -3,11 +3,11 @@
  * Files: which one a call or a page fault is on, and what each process has read and written of it, in the map that user space
  * reads.
  */
-#ifndef STEPFLAME_FILES_H
-#define STEPFLAME_FILES_H
+#ifndef STEPFLAME_BPF_FILES_H
+#define STEPFLAME_BPF_FILES_H
 
-#include "file_path.h"
-#include "waits.h"
+#include "bpf/file_path.h"
+#include "bpf/waits.h"
 
 #define FILE_ROWS     65536
 #define FILE_ROWS_OWN (FILE_ROWS - 2048) /* then files share the row of their directory */
@@ -48,6 +48,7 @@ struct syscall_thread {
 	u8 on_file;  /* `file` is what it transfers, or syncs */
 	u8 copies;   /* to another file */
 	u8 turn;     /* one call in HITS_PER_SAMPLE has its programs timed */
+	u8 on_pipe;  /* file.key is that of the pipe which it reads or writes */
 	struct file_at file;
 	u64 disk_bytes; /* that came into the page cache in it */
 	u64 enter_ns;   /* that its first program took; 0: not timed */
@@ -81,12 +82,22 @@ static __always_inline bool key__of_inode(struct file_key *key, const struct ino
 	return true;
 }
 
-/* The open file of a descriptor. False: none, or one that is no regular file and no disk. */
-static __always_inline bool file__at(struct file_at *at, struct task_struct *task, u32 fd, u32 pid)
+/* Of what a page is of. A disk's own have an inode of no directory; it is known by its number. */
+static __always_inline bool key__of_page(struct file_key *key, const struct inode *inode, u32 pid)
 {
-	const struct file *file = task__file(task, fd);
+	if (!key__of_inode(key, inode, pid))
+		return false;
+	if ((BPF_CORE_READ(inode, i_mode) & MODE_TYPE) == MODE_BLOCK) {
+		key->dev = BPF_CORE_READ(inode, i_rdev);
+		key->inode = 0;
+	}
+	return true;
+}
 
-	if (!file || !key__of_inode(&at->key, BPF_CORE_READ(file, f_inode), pid))
+/* An open file. False: it is no regular file and no disk. */
+static __always_inline bool file__at(struct file_at *at, const struct file *file, u32 pid)
+{
+	if (!key__of_inode(&at->key, BPF_CORE_READ(file, f_inode), pid))
 		return false;
 	at->dentry = (u64)BPF_CORE_READ(file, f_path.dentry);
 	at->mnt = (u64)BPF_CORE_READ(file, f_path.mnt);
@@ -113,7 +124,7 @@ static __always_inline u64 inode__mount(const struct inode *inode, struct task_s
 /* A new row of that key, without its name; NULL: no room. */
 static __always_inline struct file_val *file_row__new(const struct file_key *key, u64 mnt)
 {
-	struct file_val empty = {.flags = mnt ? 0 : FILE_MOUNT_UNKNOWN};
+	struct file_val empty = {.flags = mnt ? 0 : key->inode ? FILE_MOUNT_UNKNOWN : FILE_DISK};
 
 	if (!bpf_map_update_elem(&file_rows, key, &empty, BPF_NOEXIST))
 		__sync_fetch_and_add(&file_row_cnt, 1);

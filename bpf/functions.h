@@ -3,11 +3,11 @@
  * Spans of native functions: backward (Engine::execute), collectives, torch.save, and what the user names by --action
  * LIB:SYMBOL. Known by the frame they run in.
  */
-#ifndef STEPFLAME_FUNCTIONS_H
-#define STEPFLAME_FUNCTIONS_H
+#ifndef STEPFLAME_BPF_FUNCTIONS_H
+#define STEPFLAME_BPF_FUNCTIONS_H
 
-#include "span.h"
-#include "steps.h"
+#include "bpf/span.h"
+#include "bpf/steps.h"
 
 /* Nodes on the engine's own threads are done for what this one does. */
 static __always_inline void backward__began(struct proc *proc, const struct span *s)
@@ -55,6 +55,7 @@ static __always_inline void on_fn_exit(struct pt_regs *ctx, struct task_struct *
 		if (f->kind != SPAN_BACKWARD)
 			return;
 		gap__begin(t);
+		t->backward = BACKWARD_EVER | BACKWARD_NEW;
 		step__backward(t, proc, pid);
 	} else if (!is_part(t, f->kind) && span__find(t, f->kind, fn, 0) < 0) {
 		count(CNT_OPEN_AT_START);

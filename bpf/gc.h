@@ -4,10 +4,10 @@
  * generation, ...), before it with the phase "start" and behind it with "stop", whether there are callbacks or not. It
  * never collects inside a collection.
  */
-#ifndef STEPFLAME_GC_H
-#define STEPFLAME_GC_H
+#ifndef STEPFLAME_BPF_GC_H
+#define STEPFLAME_BPF_GC_H
 
-#include "span.h"
+#include "bpf/span.h"
 
 #define GC_GENERATIONS 3
 #define GC_PAGE_MASK   0xfff

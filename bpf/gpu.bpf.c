@@ -3,8 +3,8 @@
  * Probes on functions of CUDA and NCCL. In: uprobes whose cookie says which function (include/gpu.h). Out: rows in
  * gpu_rows, spans of waits, sums for step boundaries, names of kernels.
  */
-#include "gpu.h"
-#include "hit.h"
+#include "bpf/gpu.h"
+#include "bpf/hit.h"
 
 static __always_inline u64 gpu__frame(const struct pt_regs *ctx, u64 cookie)
 {

@@ -8,9 +8,9 @@
 #ifndef STEPFLAME_BPF_GPU_H
 #define STEPFLAME_BPF_GPU_H
 
-#include "path.h"
-#include "span.h"
-#include "steps.h"
+#include "bpf/path.h"
+#include "bpf/span.h"
+#include "bpf/steps.h"
 
 #define GPU_HANDLES   16384
 #define GPU_ROW_TRIES 16 /* neighbours looked at before the table counts as full */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Windows of CUPTI's by the schedule: user space, which opens and closes them, is told of the boundaries that it names. */
-#ifndef STEPFLAME_GPU_WINDOW_H
-#define STEPFLAME_GPU_WINDOW_H
+#ifndef STEPFLAME_BPF_GPU_WINDOW_H
+#define STEPFLAME_BPF_GPU_WINDOW_H
 
-#include "../include/gpu_records.h"
-#include "schedule.h"
+#include "bpf/schedule.h"
+#include "include/gpu_records.h"
 
 static __always_inline void gpu_window__send(const struct proc *proc, u32 pid, u64 end_ns)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* What a hit of a probe begins and ends with: what it means, whose it is; it is counted, and one in 64 is timed. */
-#ifndef STEPFLAME_HIT_H
-#define STEPFLAME_HIT_H
+#ifndef STEPFLAME_BPF_HIT_H
+#define STEPFLAME_BPF_HIT_H
 
-#include "maps.h"
+#include "bpf/maps.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

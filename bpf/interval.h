@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Intervals that samples are seen against, told one by one as they end: forwards, collections of garbage. */
-#ifndef STEPFLAME_INTERVAL_H
-#define STEPFLAME_INTERVAL_H
+#ifndef STEPFLAME_BPF_INTERVAL_H
+#define STEPFLAME_BPF_INTERVAL_H
 
-#include "maps.h"
+#include "bpf/maps.h"
+
+#define DEPTH_AND_STEP(depth, step) ((u64)(depth) << 32 | (u32)(step))
+#define KIND_BY_RULE(kind, rule)    ((u32)(kind) | (u32)(rule) << 16) /* struct rec_interval's rule, if it has one */
 
 /* Of the current thread, from start_ns to now; `depth` spans are around it, `step` boundaries before its end. */
 __weak __noinline int interval__send(u32 kind, u64 name, u64 start_ns, u64 now, u64 depth_and_step)
@@ -23,14 +26,12 @@ __weak __noinline int interval__send(u32 kind, u64 name, u64 start_ns, u64 now, 
 	rec->start_ns = start_ns;
 	rec->duration_ns = now - start_ns;
 	rec->name = name;
-	rec->kind = kind;
+	rec->kind = kind & 0xffff;
 	rec->depth = depth_and_step >> 32;
 	rec->step = depth_and_step;
-	rec->pad = 0;
+	rec->rule = kind >> 16;
 	bpf_ringbuf_submit(rec, BPF_RB_NO_WAKEUP);
 	return 0;
 }
-
-#define DEPTH_AND_STEP(depth, step) ((u64)(depth) << 32 | (u32)(step))
 
 #endif

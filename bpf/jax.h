@@ -6,12 +6,12 @@
  * and the type's tp_vectorcall_offset says where the function pointer is (jaxlib/pjit.cc, 0.4.30 to 0.11). A call inside
  * of another one is traced for that, and does not run: it is no span.
  */
-#ifndef STEPFLAME_JAX_H
-#define STEPFLAME_JAX_H
+#ifndef STEPFLAME_BPF_JAX_H
+#define STEPFLAME_BPF_JAX_H
 
-#include "python.h"
-#include "span.h"
-#include "steps.h"
+#include "bpf/python.h"
+#include "bpf/span.h"
+#include "bpf/steps.h"
 
 #define TYPE_NAME              24 /* PyTypeObject.tp_name, behind PyVarObject's head, in CPython 3.8 to 3.14 */
 #define TYPE_VECTORCALL_OFFSET 56

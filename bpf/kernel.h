@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* The kernel structs that the programs read, with only the fields used; relocated against the running kernel's BTF. */
-#ifndef STEPFLAME_KERNEL_H
-#define STEPFLAME_KERNEL_H
+#ifndef STEPFLAME_BPF_KERNEL_H
+#define STEPFLAME_BPF_KERNEL_H
 
 #include <stdbool.h>
 
@@ -99,6 +99,7 @@ struct inode {
 	unsigned short i_mode;
 	struct super_block *i_sb;
 	unsigned long i_ino;
+	u32 i_rdev;
 	struct hlist_head i_dentry;
 };
 
@@ -186,6 +187,7 @@ struct task_struct {
 	unsigned int flags;
 	unsigned int on_cpu; /* an int, from Linux 7 on a byte */
 	struct sched_entity se;
+	unsigned int __state;
 	unsigned in_iowait : 1;
 	struct files_struct *files;
 	struct fs_struct *fs;

@@ -7,12 +7,12 @@
  * record_function_enter_new constructs it and record_function_exit_new ends it. RecordFunction::end itself is called
  * again by the destructor, and for objects that are no label's.
  */
-#ifndef STEPFLAME_LABELS_H
-#define STEPFLAME_LABELS_H
+#ifndef STEPFLAME_BPF_LABELS_H
+#define STEPFLAME_BPF_LABELS_H
 
-#include "python.h"
-#include "span.h"
-#include "steps.h"
+#include "bpf/python.h"
+#include "bpf/span.h"
+#include "bpf/steps.h"
 
 /*
  * Is the innermost action of this thread an optimizer_step hook? Then the step is automatic optimization's, and no
@@ -181,11 +181,11 @@ static __always_inline void on_label_end(struct pt_regs *ctx, struct task_struct
 	else if (s->label == LABEL_OPTIMIZER)
 		pass__train(t);
 	if (s->label == LABEL_ZERO_GRAD && t->phase == PHASE_OTHER)
-		gap__restart(t); /* as often between forward and backward as before them: not a phase's end */
+		gap__set_apart(t, s->start_ns);
 	else
 		gap__begin(t);
 	if (s->label == LABEL_DATA)
-		proc->data_seen = DATA_EVER | DATA_FOR_OPTIMIZER;
+		step__fetched(t, proc);
 	else if (s->label == LABEL_OPTIMIZER)
 		step__optimizer(t, proc, pid, s->name);
 }

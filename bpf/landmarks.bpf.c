@@ -3,14 +3,14 @@
  * The probe program: one for all landmarks, so that one link holds all probes of a library. In: a uprobe whose cookie
  * says what it means. Out: rows in the aggregate map, names in the ring buffer.
  */
-#include "actions.h"
-#include "calls.h"
-#include "functions.h"
-#include "gc.h"
-#include "hit.h"
-#include "jax.h"
-#include "labels.h"
-#include "nvtx.h"
+#include "bpf/actions.h"
+#include "bpf/calls.h"
+#include "bpf/functions.h"
+#include "bpf/gc.h"
+#include "bpf/hit.h"
+#include "bpf/jax.h"
+#include "bpf/labels.h"
+#include "bpf/nvtx.h"
 
 const volatile __u64 fixed_names[FIXED_NAMES] = {};
 const volatile __u64 step_limit = 0;
@@ -26,6 +26,7 @@ const volatile __u32 cookies_by_place = 0;
 const volatile __u64 sample_period_ns = 0, wait_threshold_ns = 0;
 volatile __u32 pid_level = 0;
 volatile __u32 nvtx_epoch = 0;
+volatile __u32 around_cnt = 0;
 
 /* The self-test's answers. */
 __u64 test_hits = 0;
@@ -112,6 +113,8 @@ int probe(struct pt_regs *ctx)
 		dispatch(ctx, h.cookie, h.task, h.proc, h.pid);
 	if (step_at[0])
 		step__user(h.task, h.proc, h.pid);
+	if (around_cnt)
+		around__tell(h.proc, h.pid);
 	hit__end(&h);
 	return 0;
 }

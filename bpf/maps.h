@@ -3,26 +3,28 @@
  * The maps and knobs that the sources share, and the counters. Included by each source; the linker merges the
  * definitions.
  */
-#ifndef STEPFLAME_MAPS_H
-#define STEPFLAME_MAPS_H
+#ifndef STEPFLAME_BPF_MAPS_H
+#define STEPFLAME_BPF_MAPS_H
 
-#include "kernel.h"
+#include "bpf/kernel.h"
 
-#include "counters.h"
-#include "gpu_records.h"
-#include "ops.h"
-#include "probes.h"
-#include "records.h"
+#include "include/counters.h"
+#include "include/gpu_records.h"
+#include "include/ops.h"
+#include "include/probes.h"
+#include "include/records.h"
 
 #define SPAN_DEPTH 32 /* keeps struct thread below two pages, the most that a task storage of Linux 7 takes */
 #define SENT_NAMES 32
 #define PHASE_ROOM 16 /* a power of two, for the verifier */
+#define RULE_ROOM  16
 #define AGG_ROWS   16384
 #define NAMES_MAX  16384
 #define RING_BYTES (1 << 20)
 #define PROCS_MAX  4096
 
 _Static_assert(PHASE__COUNT <= PHASE_ROOM, "make PHASE_ROOM larger");
+_Static_assert(STEP__COUNT <= RULE_ROOM, "make RULE_ROOM larger");
 
 /* The name being read, ready to be sent. */
 struct name_buffer {
@@ -104,18 +106,28 @@ struct thread {
 	u32 framed;      /* open spans that are bound to a native frame */
 	u32 gap_depth;   /* depth at which gap_ns was taken */
 	u32 gap_sampled; /* a sample was taken since gap_ns */
-	u64 gap_ns;      /* end of the last data, optimizer or backward span: forward begins there; 0: unknown */
+	u32 sampled;     /* by index of a span: it is to be told what is around it, when it ends */
+	u32 around_kind, around_nested;
+	u32 pad;
+	u64 around; /* as around_kind, around_nested in struct rec_around: of the span that ended at this hit; 0: none */
+	u64 gap_ns; /* end of the last data, optimizer or backward span: forward begins there; 0: unknown */
 	u64 gap_child_ns;
+	u64 gap_apart_ns; /* of zero_grad since gap_ns, which is no part of forward */
 	u64 phase_since_ns;
 	u8 phase;                 /* enum phase since then */
 	u8 gap_phase;             /* the one in which gap_ns was taken */
 	u8 evaluation;            /* 1 + spans around Lightning's evaluation loop; 0: not in it */
+	u8 backward;              /* BACKWARD_: bpf/steps.h */
 	u8 step_ended;            /* a span of --step-at has, and no boundary was made of it yet */
 	u32 nvtx_epoch;           /* that of its NVTX ranges */
 	u64 phase_ns[PHASE_ROOM]; /* from phases_from_ns to phase_since_ns */
 	u64 gap_phase_ns;         /* of phase_ns[gap_phase] at gap_ns */
-	u64 phases_from_ns;       /* the last step boundary that it made; 0: none */
-	u64 sequence_at;          /* address of its word in at::sequence_number; 0: not known yet */
+	u64 phases_from_ns;       /* the last step boundary that it made in this step_epoch; 0: none */
+	u64 forward_ns;           /* struct rec_step's of the boundary at hand */
+	u32 step_serial, step_epoch;
+	u32 rule_steps[RULE_ROOM]; /* boundaries by each rule, in this step_epoch */
+	u32 data_seen;             /* of its own DataLoader: bpf/steps.h */
+	u64 sequence_at;           /* address of its word in at::sequence_number; 0: not known yet */
 	u64 tstate; /* its PyThreadState, as seen when it held the GIL; torch's calls release it. 0: not seen yet */
 	struct span spans[SPAN_DEPTH];
 	struct pass pass;
@@ -251,6 +263,7 @@ extern const volatile __u64 wait_threshold_ns; /* a wait so long has a sample of
 
 /* Set by user space at run time. */
 extern volatile __u32 pid_level;  /* of stepflame's pid namespace; 0 is the initial one */
+extern volatile __u32 around_cnt; /* threads that have a span to tell of: mostly none */
 extern volatile __u32 nvtx_epoch; /* ranges of an earlier one have lost their ends */
 
 /*

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Names: read from the target into the buffer, hashed to an id, and sent to user space when first met. */
-#ifndef STEPFLAME_NAME_H
-#define STEPFLAME_NAME_H
+#ifndef STEPFLAME_BPF_NAME_H
+#define STEPFLAME_BPF_NAME_H
 
 #include <linux/errno.h>
 
-#include "maps.h"
-#include "name_hash.h"
+#include "bpf/maps.h"
+#include "include/name_hash.h"
 
 /* The id of the text in the buffer, of `size` bytes, cut from `whole`. What lies behind it in its last word becomes zero. */
 __weak __noinline u64 name__hash(struct name_buffer *b, u32 size, u64 whole, u32 encoding)

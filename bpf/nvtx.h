@@ -2,12 +2,12 @@
 /*
  * NVTX ranges, nvtxRangePush and nvtxRangePop and those of domains: labels that begin and end where the program likes. A
  * range is one of its thread and domain, as NVTX has it: a pop ends the innermost. Where the arguments are, the place of
- * the probe says (user/target/nvtx.h).
+ * the probe says (user/runtime/nvtx/nvtx.h).
  */
-#ifndef STEPFLAME_NVTX_H
-#define STEPFLAME_NVTX_H
+#ifndef STEPFLAME_BPF_NVTX_H
+#define STEPFLAME_BPF_NVTX_H
 
-#include "span.h"
+#include "bpf/span.h"
 
 #define NVTX_NAMES_MAX 1024 /* different ones: some programs number theirs */
 #define NVTX_WIDE_MAX  (REC_NAME_MAX / 4)

@@ -3,11 +3,11 @@
  * The operator table: what a call of an operator, a node or a label becomes when it ends. This is on the path of every
  * operator call of the target while a window is open; nothing here calls a helper but for the timeline.
  */
-#ifndef STEPFLAME_OP_ROWS_H
-#define STEPFLAME_OP_ROWS_H
+#ifndef STEPFLAME_BPF_OP_ROWS_H
+#define STEPFLAME_BPF_OP_ROWS_H
 
-#include "maps.h"
-#include "sequence.h"
+#include "bpf/maps.h"
+#include "bpf/sequence.h"
 
 #define OP_ROW_TRIES 8 /* neighbours looked at before the table counts as full */
 

@@ -3,11 +3,11 @@
  * Windows in which operators count, opened and closed at step boundaries by the schedule, when user space has the
  * probes there.
  */
-#ifndef STEPFLAME_OP_WINDOW_H
-#define STEPFLAME_OP_WINDOW_H
+#ifndef STEPFLAME_BPF_OP_WINDOW_H
+#define STEPFLAME_BPF_OP_WINDOW_H
 
-#include "op_rows.h"
-#include "schedule.h"
+#include "bpf/op_rows.h"
+#include "bpf/schedule.h"
 
 /* `step` is the first one behind it. */
 static __always_inline void op_window__send(const struct op_proc *p, u64 step)

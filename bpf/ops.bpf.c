@@ -7,11 +7,11 @@
  * They run at every operator call of the target, so they do what the usual case needs and no more; what an exception or
  * an unlucky start has left behind goes the long way through span.h.
  */
-#include "hit.h"
-#include "origin.h"
-#include "sequence.h"
-#include "shapes.h"
-#include "span.h"
+#include "bpf/hit.h"
+#include "bpf/origin.h"
+#include "bpf/sequence.h"
+#include "bpf/shapes.h"
+#include "bpf/span.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

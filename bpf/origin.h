@@ -3,11 +3,11 @@
  * Where in Python an operator is called: the innermost frame, and the torch.nn.Modules whose calls are around it. They
  * become part of the operator's group (shapes.h).
  */
-#ifndef STEPFLAME_ORIGIN_H
-#define STEPFLAME_ORIGIN_H
+#ifndef STEPFLAME_BPF_ORIGIN_H
+#define STEPFLAME_BPF_ORIGIN_H
 
-#include "pystack.h"
-#include "shapes.h"
+#include "bpf/pystack.h"
+#include "bpf/shapes.h"
 
 #define ORIGIN_FRAMES 256 /* looked at for modules */
 

@@ -11,11 +11,11 @@
  * one, and a function that is called to train and to evaluate has two. A loop that does both in turns trains until its
  * loader is empty.
  */
-#ifndef STEPFLAME_PASS_H
-#define STEPFLAME_PASS_H
+#ifndef STEPFLAME_BPF_PASS_H
+#define STEPFLAME_BPF_PASS_H
 
-#include "pyframe.h"
-#include "span.h"
+#include "bpf/pyframe.h"
+#include "bpf/span.h"
 
 #define PASS_FETCHES 2
 

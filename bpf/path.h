@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* The spans that are open on a thread, to an id; told to user space when first met. */
-#ifndef STEPFLAME_PATH_H
-#define STEPFLAME_PATH_H
+#ifndef STEPFLAME_BPF_PATH_H
+#define STEPFLAME_BPF_PATH_H
 
-#include "name.h"
+#include "bpf/name.h"
 
 #define PATHS_MAX 32768
 

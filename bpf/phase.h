@@ -6,11 +6,11 @@
  * Lightning's evaluation loop is no action: it lasts from the first of its actions to the strategy's last one, and in
  * between all is validation that is no deeper.
  */
-#ifndef STEPFLAME_PHASE_H
-#define STEPFLAME_PHASE_H
+#ifndef STEPFLAME_BPF_PHASE_H
+#define STEPFLAME_BPF_PHASE_H
 
-#include "maps.h"
-#include "phases.h"
+#include "bpf/maps.h"
+#include "include/phases.h"
 
 /* From t->now_ns on the thread is in that phase. */
 static __always_inline void phase__set(struct thread *t, u32 phase)

@@ -6,8 +6,8 @@
 #ifndef STEPFLAME_BPF_PYFRAME_H
 #define STEPFLAME_BPF_PYFRAME_H
 
-#include "name.h"
-#include "python.h"
+#include "bpf/name.h"
+#include "bpf/python.h"
 
 #define PF_EXITING 0x4 /* include/linux/sched.h */
 

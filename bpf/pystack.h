@@ -12,7 +12,7 @@
 #ifndef STEPFLAME_BPF_PYSTACK_H
 #define STEPFLAME_BPF_PYSTACK_H
 
-#include "pyframe.h"
+#include "bpf/pyframe.h"
 
 #define CODES_MAX  16384
 #define STACKS_MAX 32768

@@ -6,7 +6,7 @@
 #ifndef STEPFLAME_BPF_PYTHON_H
 #define STEPFLAME_BPF_PYTHON_H
 
-#include "name.h"
+#include "bpf/name.h"
 
 /*
  * Frames looked at to find out which of Lightning's loops runs: it lies below the user's own iterators and the

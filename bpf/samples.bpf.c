@@ -11,10 +11,10 @@
  *
  * None of these programs can be interrupted by another of them on its CPU, but by an NMI.
  */
-#include "files.h"
-#include "path.h"
-#include "pystack.h"
-#include "span.h"
+#include "bpf/around.h"
+#include "bpf/files.h"
+#include "bpf/span.h"
+#include "bpf/window.h"
 
 /* include/linux/sched.h */
 #define TASK_STOPPED 0x04
@@ -164,8 +164,10 @@ static __always_inline void timer__sample(struct bpf_perf_event_data *ctx, const
 
 	if (!rec) /* first: Linux 6.1 forgets what was not asked at once */
 		return;
-	if (t)
+	if (t) {
 		t->gap_sampled = 1;
+		around__ask(t, path);
+	}
 	rec->time_ns = bpf_ktime_get_ns();
 	rec->weight_ns = weight_ns;
 	rec->stack = stack;
@@ -173,7 +175,7 @@ static __always_inline void timer__sample(struct bpf_perf_event_data *ctx, const
 	rec->native = user->ip;
 	rec->kernel = in_kernel ? ctx->regs.ip : 0;
 	rec->waits = 0;
-	rec->syscall = in_kernel ? task__syscall(user) : -1;
+	rec->syscall = in_kernel ? regs__syscall(user) : -1;
 	rec->kind = SAMPLE_CPU;
 	rec->cause = CAUSE_NONE;
 	rec->file = in_kernel ? timer__file(task) : 0;
@@ -189,7 +191,7 @@ int sample_timer(struct bpf_perf_event_data *ctx)
 	struct sample_room *room;
 	u64 start;
 
-	if (!proc || proc->window != WINDOW_OPEN)
+	if (!proc || !window__is_open(proc))
 		return 0;
 	start = bpf_ktime_get_ns();
 	room = room__enter();
@@ -201,21 +203,24 @@ int sample_timer(struct bpf_perf_event_data *ctx)
 	return 0;
 }
 
-/* cause: CAUSE_NONE, when its call tells. */
-static __always_inline void wait__what(struct wait *w, struct task_struct *task, const struct proc *proc, u32 cause)
+/* cause: CAUSE_NONE, when its call tells. state: in which it waits. */
+static __always_inline void wait__what(struct wait *w, struct task_struct *task, const struct proc *proc, u32 cause,
+				       u32 state)
 {
 	const struct pt_regs *user = (const struct pt_regs *)bpf_task_pt_regs(task);
-	const struct thread *t;
+	struct thread *t;
 
 	w->native = user->ip;
-	w->syscall = task__syscall(user);
-	w->cause = cause ? cause : cause__of(task, &proc->py, user, w->syscall);
+	w->syscall = regs__syscall(user);
+	w->cause = cause ? cause : cause__of(task, &proc->py, user, w->syscall, state);
 	w->woken_ns = 0;
 	w->ran_ns = task->se.sum_exec_runtime;
 	w->waker_pid = w->waker_tid = 0;
 	w->stack = w->file = 0;
 	w->walked = 0;
-	t = w->cause == CAUSE_GIL ? bpf_task_storage_get(&threads, task, NULL, 0) : NULL;
+	t = bpf_task_storage_get(&threads, task, NULL, 0);
+	if (t)
+		t->gap_sampled = 1; /* the wait may be told only when a forward around it is over */
 	w->gil_by_chance = w->cause == CAUSE_GIL && !(t && (t->depth || t->gap_ns));
 }
 
@@ -231,7 +236,7 @@ static __always_inline u64 wait__file(const struct wait *w, struct task_struct *
 /* The first of many for the GIL always: it is what there is at the end. */
 static __always_inline bool wait__wants_stack(const struct wait *w, const struct proc *proc)
 {
-	return proc->window != WINDOW_CLOSED &&
+	return (proc->window != WINDOW_CLOSED || proc->forked_ns) &&
 	       (!w->gil_by_chance || !w->gil.ns || bpf_get_prandom_u32() % GIL_WALKED == 0);
 }
 
@@ -248,6 +253,7 @@ static __always_inline bool wait__emit(const struct proc *proc, u32 pid, struct 
 		t->gap_sampled = 1;
 	if (room) {
 		path = path__of(&room->path, t);
+		around__ask(t, path);
 		room__leave(room);
 	}
 	rec = sample__reserve(proc, pid, task);
@@ -295,7 +301,7 @@ static __always_inline void wait__sample(const struct proc *proc, u32 pid, struc
 
 static __always_inline bool is_counted(const struct proc *proc)
 {
-	return proc->window != WINDOW_CLOSED && proc->window != WINDOW_WAITING;
+	return window__is_open(proc) || proc->window == WINDOW_DONE;
 }
 
 struct stretch {
@@ -308,8 +314,8 @@ static __attribute__((noinline)) int wait__ended(const struct proc *proc, u32 pi
 {
 	u64 since = away->since, now = away->now, woken;
 
-	if (since < proc->window_start_ns)
-		since = proc->window_start_ns;
+	if (since < window__since(proc))
+		since = window__since(proc);
 	if (since >= now)
 		return 0;
 	woken = w->cause == CAUSE_RUN_QUEUE ? since : w->woken_ns ? w->woken_ns : now;
@@ -367,7 +373,7 @@ static __always_inline void wait__unseen(const struct proc *proc, u32 pid, struc
  * The current thread leaves the CPU. The window may open while it waits, at a step or when user space comes to a fork; one
  * that is closed may stay so, and no stack is taken for it.
  */
-static __always_inline void wait__begin(struct task_struct *task, u32 cause)
+static __always_inline void wait__begin(struct task_struct *task, u32 cause, u32 state)
 {
 	u32 pid = task_pid(task);
 	struct proc *proc = bpf_map_lookup_elem(&procs, &pid);
@@ -384,7 +390,7 @@ static __always_inline void wait__begin(struct task_struct *task, u32 cause)
 		return;
 	}
 	wait__unseen(proc, pid, task, w, start);
-	wait__what(w, task, proc, cause);
+	wait__what(w, task, proc, cause, state);
 	room = wait__wants_stack(w, proc) ? room__enter() : NULL;
 	if (room) {
 		w->stack = stack__current(room, proc, pid);
@@ -423,9 +429,11 @@ int BPF_PROG(sample_switch, bool preempt, struct task_struct *prev, struct task_
 	if (!runs_on && prev_state & TASK_DEAD)
 		waits__flush(prev);
 	else
-		wait__begin(prev, runs_on                                     ? CAUSE_RUN_QUEUE
-				  : prev_state & (TASK_STOPPED | TASK_TRACED) ? CAUSE_UNKNOWN
-									      : CAUSE_NONE);
+		wait__begin(prev,
+			    runs_on                                     ? CAUSE_RUN_QUEUE
+			    : prev_state & (TASK_STOPPED | TASK_TRACED) ? CAUSE_UNKNOWN
+									: CAUSE_NONE,
+			    prev_state);
 	wait__end(next, VISIT_OPEN);
 	return 0;
 }
@@ -478,7 +486,7 @@ int sample_threads(struct bpf_iter__task *ctx)
 		return 0;
 	w = bpf_task_storage_get(&waits, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (w && !w->since_ns) {
-		wait__what(w, task, proc, CAUSE_NONE);
+		wait__what(w, task, proc, CAUSE_NONE, task->__state);
 		w->since_ns = bpf_ktime_get_ns();
 	}
 	return 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* What torch.profiler.schedule says of a step. */
-#ifndef STEPFLAME_SCHEDULE_H
-#define STEPFLAME_SCHEDULE_H
+#ifndef STEPFLAME_BPF_SCHEDULE_H
+#define STEPFLAME_BPF_SCHEDULE_H
 
-#include "maps.h"
+#include "bpf/maps.h"
 
 enum schedule_phase { SCHEDULE_WAITS, SCHEDULE_WARMS_UP, SCHEDULE_RECORDS };
 

@@ -3,10 +3,10 @@
  * Autograd's sequence numbers, by which the timeline links a node to the operator that made it. Each thread counts its
  * own (at::sequence_number, ATen/SequenceNumber.cpp); a node gets the next one when it is made.
  */
-#ifndef STEPFLAME_SEQUENCE_H
-#define STEPFLAME_SEQUENCE_H
+#ifndef STEPFLAME_BPF_SEQUENCE_H
+#define STEPFLAME_BPF_SEQUENCE_H
 
-#include "maps.h"
+#include "bpf/maps.h"
 
 #define DTV_ENTRY 16 /* glibc: dtv[-1] holds the number of entries; one is -1 until the thread uses that module */
 

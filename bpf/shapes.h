@@ -4,13 +4,13 @@
  * behind them. The words make the group that tells calls of one operator apart; a group is sent to user space when it
  * is first met.
  */
-#ifndef STEPFLAME_SHAPES_H
-#define STEPFLAME_SHAPES_H
+#ifndef STEPFLAME_BPF_SHAPES_H
+#define STEPFLAME_BPF_SHAPES_H
 
 #include <linux/errno.h>
 
-#include "maps.h"
-#include "name_hash.h"
+#include "bpf/maps.h"
+#include "include/name_hash.h"
 
 #define SHAPE_WORDS 256 /* of a group, at most: what follows is cut */
 #define SHAPE_DIMS  32  /* of a tensor or an int list, at most */

@@ -5,11 +5,12 @@
  *
  *   span__begin -> thread.spans[] -> span__end -> aggs
  */
-#ifndef STEPFLAME_SPAN_H
-#define STEPFLAME_SPAN_H
+#ifndef STEPFLAME_BPF_SPAN_H
+#define STEPFLAME_BPF_SPAN_H
 
-#include "interval.h"
-#include "span_stack.h"
+#include "bpf/around.h"
+#include "bpf/interval.h"
+#include "bpf/span_stack.h"
 
 /* 0 when the interval is not wholly inside the window of its process. */
 static __always_inline bool in_window(const struct proc *proc, u64 start_ns)
@@ -111,6 +112,7 @@ static __always_inline struct span *span__begin(struct thread *t, u32 kind, u64 
 	s->op.merged = name;
 	s->op.sequence = -1;
 	t->depth = depth + 1;
+	t->sampled &= ~(1u << (depth & (SPAN_DEPTH - 1)));
 	t->framed += frame != 0;
 	s->start_ns = bpf_ktime_get_ns();
 	return s;
@@ -146,6 +148,8 @@ __weak __noinline int span__account(struct thread *t, const struct proc *proc, s
 	if (!t || !proc || !s)
 		return 0;
 	total = t->now_ns - s->start_ns;
+	if (s->kind == SPAN_FORWARD)
+		total -= t->gap_apart_ns;
 	self = total > s->child_ns ? total - s->child_ns : 0;
 	key.pid = pid;
 	key.kind = s->kind;
@@ -173,13 +177,28 @@ __weak __noinline int span__account(struct thread *t, const struct proc *proc, s
 	return 0;
 }
 
-/* Forward may begin, but no earlier than now. */
-static __always_inline void gap__restart(struct thread *t)
+/* A landmark ended: forward may begin, but no earlier than now. */
+static __always_inline void gap__begin(struct thread *t)
 {
 	t->gap_ns = t->now_ns;
 	t->gap_depth = t->depth;
 	t->gap_child_ns = 0;
+	t->gap_apart_ns = 0;
 	t->gap_sampled = 0;
+	phase__mark(t);
+}
+
+/* A zero_grad ended: as often between forward and backward as before them, and a part of neither. */
+static __always_inline void gap__set_apart(struct thread *t, u64 start_ns)
+{
+	u64 ns = t->now_ns - start_ns;
+
+	if (t->gap_ns <= start_ns && t->gap_ns) {
+		t->gap_apart_ns += ns;
+		t->gap_child_ns -= ns;
+	} else if (!t->gap_ns) {
+		gap__begin(t);
+	}
 }
 
 /*
@@ -217,13 +236,6 @@ static __always_inline void span__unbind(struct thread *t, struct span *s)
 {
 	t->framed -= s->frame != 0;
 	s->frame = 0;
-}
-
-/* A landmark ended, after which forward may begin. */
-static __always_inline void gap__begin(struct thread *t)
-{
-	gap__restart(t);
-	phase__mark(t);
 }
 
 /*
@@ -269,6 +281,8 @@ static __always_inline struct span *span__end(struct thread *t, const struct pro
 	if (i < 0)
 		return NULL;
 	landmark = t->gap_ns && (u32)i < t->gap_depth;
+	if (t->sampled >> (i & (SPAN_DEPTH - 1)) & 1)
+		around__note(t, i);
 	s = span__at(t, i);
 	if ((u32)i + 1 < t->depth && (is_nvtx(s) || spans__are_nvtx(t, i + 1))) {
 		span__slip(t, proc, pid, i);
@@ -291,7 +305,7 @@ static __always_inline struct span *span__end(struct thread *t, const struct pro
 	if (span__ends_step(s))
 		t->step_ended = 1;
 	if (landmark) /* the last one was inside */
-		gap__restart(t);
+		gap__begin(t);
 	return s;
 }
 

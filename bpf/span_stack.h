@@ -3,11 +3,11 @@
  * The spans that are open on a thread, as a stack: what is around a span, which is meant by an event, and what is to be
  * dropped because its end is lost. What becomes of those that end: span.h.
  */
-#ifndef STEPFLAME_SPAN_STACK_H
-#define STEPFLAME_SPAN_STACK_H
+#ifndef STEPFLAME_BPF_SPAN_STACK_H
+#define STEPFLAME_BPF_SPAN_STACK_H
 
-#include "op_rows.h"
-#include "phase.h"
+#include "bpf/op_rows.h"
+#include "bpf/phase.h"
 
 /* Nobody's parent: an operator, or an NVTX range without a name. */
 static __always_inline bool is_transparent(const struct span *s)

@@ -4,22 +4,23 @@
  * and then an optimizer step (several optimizers, or several batches, make one step); an optimizer step alone, of the
  * first optimizer seen; ProfilerStep#; JAX's StepTraceAnnotation; backward alone, of several since a batch came the
  * first; calls of one of JAX's jitted functions; the DataLoader's next alone. A better rule replaces a worse one when it
- * is first seen. What --step-at names is the only rule.
+ * is first seen. What --step-at names is the only rule. By which rule a thread's steps are is said in the end by
+ * user/model/boundaries.c; here, as far as is known so far.
  */
-#ifndef STEPFLAME_STEPS_H
-#define STEPFLAME_STEPS_H
+#ifndef STEPFLAME_BPF_STEPS_H
+#define STEPFLAME_BPF_STEPS_H
 
-#include "gpu_window.h"
-#include "op_window.h"
-#include "pass.h"
-#include "phase.h"
+#include "bpf/gpu_window.h"
+#include "bpf/op_window.h"
+#include "bpf/pass.h"
+#include "bpf/phase.h"
 
-/* struct proc.data_seen */
+/* data_seen of struct thread and struct proc */
 #define DATA_FOR_OPTIMIZER 1 /* no optimizer has stepped since a DataLoader batch came */
 #define DATA_USED          2 /* a backward has, and none came */
 #define DATA_EVER          4
 
-static __always_inline void step__send(const struct thread *t, const struct proc *proc, u32 pid)
+static __always_inline void step__send(const struct thread *t, u32 pid, u32 rule, u64 index)
 {
 	struct rec_step *rec = bpf_ringbuf_reserve(&ring, sizeof(*rec), 0);
 
@@ -31,13 +32,13 @@ static __always_inline void step__send(const struct thread *t, const struct proc
 	rec->hdr.flags = 0;
 	rec->hdr.size = sizeof(*rec);
 	rec->time_ns = t->now_ns;
-	rec->index = proc->steps;
+	rec->index = index;
 	rec->pid = pid;
-	rec->rule = proc->step_rule;
+	rec->rule = rule;
 	rec->tid = task_tid(bpf_get_current_task_btf());
-	rec->pad = 0;
-	/* The step began at another thread's boundary, or with the recording: what this one did since is not all of it. */
-	if (proc->boundary_ns && proc->boundary_ns == t->phases_from_ns)
+	rec->serial = t->step_serial;
+	rec->forward_ns = t->forward_ns;
+	if (t->phases_from_ns)
 		__builtin_memcpy(rec->phase_ns, t->phase_ns, sizeof(rec->phase_ns));
 	else
 		__builtin_memset(rec->phase_ns, 0, sizeof(rec->phase_ns));
@@ -48,47 +49,62 @@ static __always_inline void step__send(const struct thread *t, const struct proc
 static __always_inline void step__send_gpu(const struct thread *t, struct proc *proc, u32 pid)
 {
 	struct gpu_sums now = proc->gpu, before = proc->gpu_before;
+	u64 from_ns = proc->gpu_from_ns;
 	struct rec_gpu_step *rec;
 
-	proc->gpu_before = now;
-	if (!proc->boundary_ns || !(now.launches | now.copies | now.api_ns | now.sync_ns))
-		return; /* no step ends here; or the process has no CUDA */
-	rec = bpf_ringbuf_reserve(&ring, sizeof(*rec), 0);
-	if (!rec) {
-		count(CNT_RING_FULL);
-		return;
+	/* No step ends with the first; and a process may have no CUDA. */
+	if (from_ns && now.launches | now.copies | now.api_ns | now.sync_ns) {
+		rec = bpf_ringbuf_reserve(&ring, sizeof(*rec), 0);
+		if (!rec) {
+			count(CNT_RING_FULL);
+			return; /* the next one tells of both */
+		}
+		rec->hdr.type = REC_GPU_STEP;
+		rec->hdr.flags = 0;
+		rec->hdr.size = sizeof(*rec);
+		rec->time_ns = t->now_ns;
+		rec->from_ns = from_ns;
+		rec->pid = pid;
+		rec->pad = 0;
+		rec->launches = now.launches - before.launches;
+		rec->copies = now.copies - before.copies;
+		rec->copied_bytes = now.copied_bytes - before.copied_bytes;
+		rec->api_ns = now.api_ns - before.api_ns;
+		rec->sync_ns = now.sync_ns - before.sync_ns;
+		bpf_ringbuf_submit(rec, BPF_RB_NO_WAKEUP);
 	}
-	rec->hdr.type = REC_GPU_STEP;
-	rec->hdr.flags = 0;
-	rec->hdr.size = sizeof(*rec);
-	rec->time_ns = t->now_ns;
-	rec->index = proc->steps;
-	rec->pid = pid;
-	rec->pad = 0;
-	rec->launches = now.launches - before.launches;
-	rec->copies = now.copies - before.copies;
-	rec->copied_bytes = now.copied_bytes - before.copied_bytes;
-	rec->api_ns = now.api_ns - before.api_ns;
-	rec->sync_ns = now.sync_ns - before.sync_ns;
-	bpf_ringbuf_submit(rec, BPF_RB_NO_WAKEUP);
+	proc->gpu_before = now;
+	proc->gpu_from_ns = t->now_ns;
 }
 
-static __always_inline void step__end(struct thread *t, struct proc *proc, u32 pid)
+/* Boundaries of the current thread by that rule, in this window: in one of --steps the first of them ends none. */
+static __always_inline u64 step__count(struct thread *t, const struct proc *proc, u32 rule)
+{
+	if (t->step_epoch != proc->step_epoch) {
+		t->step_epoch = proc->step_epoch;
+		t->phases_from_ns = 0;
+		__builtin_memset(t->rule_steps, 0, sizeof(t->rule_steps));
+	}
+	t->step_serial++;
+	return ++t->rule_steps[BOUND_INDEX(rule, RULE_ROOM)] - (step_limit != 0);
+}
+
+static __always_inline void step__end(struct thread *t, struct proc *proc, u32 pid, u32 rule, u64 index)
 {
 	phase__set(t, t->phase);
 	pass__cut(t);
 	if (want_step_times)
-		step__send(t, proc, pid);
+		step__send(t, pid, rule, index);
 	if (want_gpu)
 		step__send_gpu(t, proc, pid);
 	phase__restart(t);
 	phase__keep(t, t->pass.before_ns);
-	proc->boundary_ns = t->now_ns;
 }
 
 /*
  * What the last two rules see is there too before a better one is first seen: the backwards of gradient accumulation, the
- * batches of a validation. So they hold only when so many have passed with no better one.
+ * batches of a validation. So windows go by them only when so many have passed with no better one. They are told from the
+ * first on: who reads them knows what came later.
  */
 #define STEP_PATIENCE 32
 
@@ -114,44 +130,109 @@ static __always_inline void step__schedule(struct proc *proc, u32 pid, u64 now)
 		gpu_window__boundary(proc, pid, step, now);
 }
 
+/*
+ * Steps may be by this rule, so far. A window that waits opens when a rule has held for a step: the first boundary may be of
+ * a worse one.
+ */
+static __always_inline bool step__is_by(struct proc *proc, u32 rule, bool holds)
+{
+	bool counted = proc->step_rule;
+
+	if (!holds && proc->seen_rule && proc->seen_rule < rule)
+		return false;
+	if (!proc->seen_rule || proc->seen_rule > rule) {
+		proc->seen_rule = rule;
+		if (!counted)
+			proc->steps = 0;
+	}
+	if (!holds)
+		return proc->window == WINDOW_OPEN;
+	if (proc->step_rule == rule)
+		return true;
+	proc->step_rule = rule;
+	proc->steps = 0;
+	return proc->window != WINDOW_WAITING;
+}
+
 /* A step ends and the next begins, at t->now_ns. */
 __weak __noinline int step__boundary(struct thread *t, struct proc *proc, u32 pid, u32 rule)
 {
-	if (!t || !proc || (step_at[0] && rule != STEP_USER))
+	u64 index;
+	bool holds;
+
+	if (!t || !proc || (step_at[0] && rule != STEP_USER) || (proc->step_rule && proc->step_rule < rule))
 		return 0;
-	if ((proc->step_rule && proc->step_rule < rule) || !step__holds(proc, rule))
+	holds = step__holds(proc, rule);
+	if (!step__is_by(proc, rule, holds))
 		return 0;
-	if (proc->step_rule != rule) {
-		proc->step_rule = rule;
-		proc->steps = 0;
-		proc->boundary_ns = 0;
-		if (proc->window == WINDOW_WAITING)
-			return 0; /* opens when the rule has held for a step: the first boundary may be of a worse one */
-	}
-	step__schedule(proc, pid, t->now_ns);
+	if (holds)
+		step__schedule(proc, pid, t->now_ns);
 	if (proc->window == WINDOW_WAITING) {
 		proc->window_start_ns = t->now_ns;
-		proc->steps = 0;
 		proc->window = WINDOW_OPEN;
-		proc->boundary_ns = 0;
+		proc->step_epoch++;
+		proc->steps = proc->gpu_from_ns = 0;
 	} else if (proc->window != WINDOW_OPEN) {
 		return 0;
-	} else if (++proc->steps == step_limit) {
+	}
+	index = step__count(t, proc, rule);
+	if (rule == (proc->step_rule ?: proc->seen_rule) && index > proc->steps)
+		proc->steps = index;
+	if (holds && step_limit && index == step_limit) {
 		proc->window_end_ns = t->now_ns;
 		proc->window = WINDOW_DONE;
 	}
-	step__end(t, proc, pid);
+	step__end(t, proc, pid, rule, index);
 	return 0;
 }
 
+/* ---- by which rules ---- */
+
+/*
+ * A batch was fetched. Threads that train are told apart: each has its own. One that does not fetches for those that train,
+ * as far as is known.
+ */
+static __always_inline void step__fetched(struct thread *t, struct proc *proc)
+{
+	t->data_seen = DATA_EVER | DATA_FOR_OPTIMIZER;
+	if (!t->pass.trains)
+		proc->data_seen = DATA_EVER | DATA_FOR_OPTIMIZER;
+}
+
+/* It was there, and no backward has used it yet. */
+static __always_inline bool data__is_new(u32 seen)
+{
+	return seen & DATA_EVER && !(seen & DATA_USED);
+}
+
+/* Does this backward, or an earlier one, use what was fetched last? */
+static __always_inline bool step__uses_data(struct thread *t, struct proc *proc)
+{
+	bool is_new = data__is_new(t->data_seen) || data__is_new(proc->data_seen);
+
+	if (t->data_seen)
+		t->data_seen |= DATA_USED;
+	if (proc->data_seen)
+		proc->data_seen |= DATA_USED;
+	return is_new;
+}
+
+/* struct thread.backward */
+#define BACKWARD_EVER 1
+#define BACKWARD_NEW  2 /* since the last step of an optimizer that ended a step */
+
+/* Some libraries have an optimizer for each parameter, all of one class: what steps for one backward is one step. */
 static __always_inline void step__optimizer(struct thread *t, struct proc *proc, u32 pid, u64 name)
 {
 	if (!proc->optimizer)
 		proc->optimizer = name;
-	if (proc->data_seen & DATA_FOR_OPTIMIZER) {
+	if ((t->data_seen | proc->data_seen) & DATA_FOR_OPTIMIZER) {
+		t->data_seen &= ~DATA_FOR_OPTIMIZER;
 		proc->data_seen &= ~DATA_FOR_OPTIMIZER;
 		step__boundary(t, proc, pid, STEP_LOADER_OPTIMIZER);
-	} else if (proc->step_rule != STEP_LOADER_OPTIMIZER && name == proc->optimizer) {
+	} else if (proc->step_rule != STEP_LOADER_OPTIMIZER && name == proc->optimizer &&
+		   t->backward != BACKWARD_EVER) {
+		t->backward &= ~BACKWARD_NEW;
 		step__boundary(t, proc, pid, STEP_OPTIMIZER);
 	}
 }
@@ -159,12 +240,24 @@ static __always_inline void step__optimizer(struct thread *t, struct proc *proc,
 /* In plain loops: not inside of Lightning's actions, nor of an optimizer's closure. */
 static __always_inline void step__backward(struct thread *t, struct proc *proc, u32 pid)
 {
-	if (t->phase != PHASE_OTHER || proc->data_seen & DATA_USED)
+	bool has_data = t->data_seen | proc->data_seen;
+
+	if (t->phase != PHASE_OTHER || (!step__uses_data(t, proc) && has_data))
 		return;
-	if (proc->data_seen)
-		proc->data_seen |= DATA_USED;
 	proc->batches = 0; /* it trains */
 	step__boundary(t, proc, pid, STEP_BACKWARD);
+}
+
+/* If this is an inference, a forward ends here; that it is one is known only later, when nothing was trained. */
+static __always_inline void step__perhaps_forward(struct thread *t, const struct proc *proc)
+{
+	if (proc->profile_code || !t->gap_ns || t->depth < t->gap_depth || t->gap_phase != PHASE_OTHER)
+		return;
+	phase__set(t, PHASE_OTHER);
+	t->forward_ns = t->phase_ns[PHASE_OTHER] - t->gap_phase_ns;
+	if (sample_period_ns && t->gap_sampled)
+		interval__send(KIND_BY_RULE(SPAN_FORWARD, STEP_LOADER), fixed_names[NAME_FORWARD], t->gap_ns, t->now_ns,
+			       DEPTH_AND_STEP(t->gap_depth, proc->steps));
 }
 
 /* A batch is about to be fetched, and what was done with the one before is done. */
@@ -172,11 +265,16 @@ static __always_inline void step__fetch(struct thread *t, struct proc *proc, u32
 {
 	if (t->phase != PHASE_OTHER)
 		return;
-	if (proc->step_rule == STEP_LOADER && !t->pass.trains &&
-	    !t->pass.empty) /* an inference: a forward has no backward */
-		gap__end(t, proc, pid);
+	t->forward_ns = 0;
+	if (!t->pass.trains && !t->pass.empty) { /* an inference: a forward has no backward */
+		if (proc->step_rule == STEP_LOADER)
+			gap__end(t, proc, pid);
+		else if (!proc->seen_rule || proc->seen_rule == STEP_LOADER)
+			step__perhaps_forward(t, proc);
+	}
 	pass__fetch(t, proc, pid);
 	step__boundary(t, proc, pid, STEP_LOADER);
+	t->forward_ns = 0;
 }
 
 /* XLA compiles. */
@@ -225,8 +323,10 @@ __weak __noinline int step__jit(struct thread *t, struct proc *proc, u32 pid, u6
 		if (!val || (proc->step_jit && ++proc->jit_others < JIT_AWAY) || !jit__is_step(proc, val))
 			return 0;
 		proc->step_jit = name;
-		if (proc->step_rule == STEP_JIT)
-			proc->step_rule = STEP_NONE; /* counts anew */
+		if (proc->step_rule == STEP_JIT) { /* counts anew */
+			proc->step_rule = STEP_NONE;
+			proc->step_epoch++;
+		}
 	}
 	proc->jit_others = 0;
 	step__boundary(t, proc, pid, STEP_JIT);

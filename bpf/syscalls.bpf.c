@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * System calls of the job's processes, counted and timed by process and number, and what they read and write, by
- * process and file. In: each system call of the machine, and each page that comes into its page cache. Out: rows in
+ * process and file or pipe. In: each system call of the machine, and each page that comes into its page cache. Out: rows in
  * maps, and the paths of files in the ring buffer.
  *
  * A process of another job pays for one look-up that finds nothing.
  */
-#include "files.h"
+#include "bpf/pipes.h"
+#include "bpf/window.h"
 
 #define SYSCALL_ROWS 16384
 #define PAGE_BYTES   4096
@@ -76,6 +77,7 @@ int BPF_PROG(syscall_enter, struct pt_regs *regs, long number)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct syscall_thread *t = syscall_thread__get(task);
+	const struct file *file;
 	u64 start = 0;
 	u32 fd;
 
@@ -87,7 +89,10 @@ int BPF_PROG(syscall_enter, struct pt_regs *regs, long number)
 	t->disk_bytes = 0;
 	t->transfer = transfer__of(t->number, regs, &fd);
 	t->copies = t->number == SYS_SENDFILE || t->number == SYS_COPY_FILE_RANGE;
-	t->on_file = t->transfer >= TRANSFER_SYNC && file__at(&t->file, task, fd, task_pid(task));
+	file = t->transfer >= TRANSFER_SYNC ? task__file(task, fd) : NULL;
+	t->on_file = file && file__at(&t->file, file, task_pid(task));
+	t->on_pipe =
+		file && !t->on_file && t->transfer >= TRANSFER_READ && pipe__at(&t->file.key, file, task_pid(task));
 	t->since_ns = bpf_ktime_get_ns();
 	t->enter_ns = start ? t->since_ns - start : 0;
 	return 0;
@@ -96,9 +101,7 @@ int BPF_PROG(syscall_enter, struct pt_regs *regs, long number)
 /* Whether what began then, and ends now, lies in the process's window. */
 static __always_inline bool call_counts(const struct proc *proc, u64 since_ns)
 {
-	if (proc->window == WINDOW_OPEN)
-		return since_ns >= (proc->forked_ns ? proc->forked_ns : proc->window_start_ns);
-	return proc->window == WINDOW_CLOSED && proc->forked_ns;
+	return window__is_open(proc) && since_ns >= window__since(proc);
 }
 
 static __always_inline struct syscall_val *syscall_row__of(u32 pid, u32 number)
@@ -162,6 +165,8 @@ int BPF_PROG(syscall_exit, struct pt_regs *regs, long result)
 	}
 	if (t->on_file && t->transfer != TRANSFER_SYNC)
 		call__add_file(t, result, now, now - since);
+	else if (t->on_pipe)
+		pipe__add(proc, &t->file.key, t->transfer == TRANSFER_WRITE, result, now);
 	if (t->enter_ns) {
 		__sync_fetch_and_add(&proc->calls_sampled, 1);
 		__sync_fetch_and_add(&proc->calls_sampled_ns, t->enter_ns + bpf_ktime_get_ns() - now);
@@ -195,7 +200,7 @@ int BPF_PROG(page_added, struct folio *folio)
 	pid = task_pid(task);
 	proc = bpf_map_lookup_elem(&procs, &pid);
 	add.now = bpf_ktime_get_ns();
-	if (!proc || !call_counts(proc, add.now) || !key__of_inode(&key, inode, pid))
+	if (!proc || !call_counts(proc, add.now) || !key__of_page(&key, inode, pid))
 		return 0;
 	add.faults = !t->since_ns;
 	name = file__add(&key, inode__dentry(inode), inode__mount(inode, task), &add);

@@ -5,8 +5,8 @@
  * X(ID, "name", "meaning"): BPF adds to counter ID, the recording carries the name, reports print the nonzero ones.
  * This list is the only place where a counter is defined.
  */
-#ifndef STEPFLAME_COUNTERS_H
-#define STEPFLAME_COUNTERS_H
+#ifndef STEPFLAME_INCLUDE_COUNTERS_H
+#define STEPFLAME_INCLUDE_COUNTERS_H
 
 #define STEPFLAME_COUNTERS(X)                                                                                  \
 	X(OPEN_AT_START, "open_at_start", "spans that had begun before the probes were armed")                 \

@@ -6,8 +6,8 @@
  * Arguments are numbered from 1, as the C function has them; 0: there is none. By the System V ABI the first six
  * integers and pointers are in registers; a dim3 takes two of these.
  */
-#ifndef STEPFLAME_GPU_H
-#define STEPFLAME_GPU_H
+#ifndef STEPFLAME_INCLUDE_GPU_H
+#define STEPFLAME_INCLUDE_GPU_H
 
 enum gpu_class {
 	GPU_NONE,

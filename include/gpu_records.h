@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* The records about GPUs; see records.h for what all records have. */
-#ifndef STEPFLAME_GPU_RECORDS_H
-#define STEPFLAME_GPU_RECORDS_H
+#ifndef STEPFLAME_INCLUDE_GPU_RECORDS_H
+#define STEPFLAME_INCLUDE_GPU_RECORDS_H
 
-#include "gpu.h"
-#include "records.h"
+#include "include/gpu.h"
+#include "include/records.h"
 
 /* Of a process that has CUDA. */
 struct rec_gpu {
@@ -79,11 +79,11 @@ struct rec_gpu_object {
 	__u64 object;
 };
 
-/* Of all threads of the process between two boundaries; comes with the REC_STEP that ends it. */
+/* Of all threads of the process between two boundaries, of whichever; comes with the REC_STEP that ends it. */
 struct rec_gpu_step {
 	struct rec_hdr hdr;
 	__u64 time_ns; /* of the boundary at its end */
-	__u64 index;   /* as in struct rec_step */
+	__u64 from_ns; /* of the boundary before */
 	__u32 pid;
 	__u32 pad;
 	__u64 launches; /* kernels and graphs */

@@ -8,8 +8,8 @@
  * thread of the library writes records at a time; stepflame alone reads. All in there is the target's, and stepflame
  * believes none of it.
  */
-#ifndef STEPFLAME_GPU_RING_H
-#define STEPFLAME_GPU_RING_H
+#ifndef STEPFLAME_INCLUDE_GPU_RING_H
+#define STEPFLAME_INCLUDE_GPU_RING_H
 
 #include <stdint.h>
 

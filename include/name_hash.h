@@ -4,8 +4,8 @@
  * Multiply-xorshift over 8-byte words (the finalizer of splitmix64 per word); not meant to withstand an adversary, who
  * could only mislabel rows of the process that is his already.
  */
-#ifndef STEPFLAME_NAME_HASH_H
-#define STEPFLAME_NAME_HASH_H
+#ifndef STEPFLAME_INCLUDE_NAME_HASH_H
+#define STEPFLAME_INCLUDE_NAME_HASH_H
 
 #ifndef __VMLINUX_H__
 #include <linux/types.h>

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Operators: what a probe on one knows by its cookie, and what the BPF side must know of an operator's arguments.
- * Filled by user/session/op_probes.c from user/target/ops.h, read by bpf/ops.bpf.c and bpf/shapes.h.
+ * Filled by user/session/op_probes.c from user/runtime/torch/ops.h, read by bpf/ops.bpf.c and bpf/shapes.h.
  */
-#ifndef STEPFLAME_OPS_H
-#define STEPFLAME_OPS_H
+#ifndef STEPFLAME_INCLUDE_OPS_H
+#define STEPFLAME_INCLUDE_OPS_H
 
 #ifndef __VMLINUX_H__
 #include <linux/types.h>
 #endif
 
-#include "records.h"
+#include "include/records.h"
 
 #define OPS_MAX       8192 /* operators and node classes of all torch libraries of a session */
 #define OP_ARGS_MAX   24   /* arguments looked at; of the 3,110 operators of torch 2.15 none has more than 23 */
@@ -94,7 +94,7 @@ struct op_proc {
 	__u32 old_strings; /* its std::string is that from before the C++11 ABI */
 	/*
 	 * For the timeline, where at::sequence_number keeps a thread's next number: a thread_word
-	 * (user/target/getter.h), of which both are 0 when it is not known; and bytes from a Node to its number, 0 not
+	 * (user/proc/getter.h), of which both are 0 when it is not known; and bytes from a Node to its number, 0 not
 	 * known.
 	 */
 	__u32 sequence_module;

@@ -3,11 +3,11 @@
  * Which spans have a phase of their own; all others are in that of the span around them. Both sides ask here: BPF as
  * spans begin, readers of the spans around a sample.
  */
-#ifndef STEPFLAME_PHASES_H
-#define STEPFLAME_PHASES_H
+#ifndef STEPFLAME_INCLUDE_PHASES_H
+#define STEPFLAME_INCLUDE_PHASES_H
 
-#include "name_hash.h"
-#include "records.h"
+#include "include/name_hash.h"
+#include "include/records.h"
 
 /* What torch's own labels begin with (torch/utils/data/dataloader.py, torch/optim/optimizer.py, torch/profiler/profiler.py). */
 enum label { LABEL_USER, LABEL_DATA, LABEL_OPTIMIZER, LABEL_ZERO_GRAD, LABEL_PROFILER_STEP, LABEL_NVTX };

@@ -2,14 +2,14 @@
 /*
  * What a probe means, carried in its cookie; and what the BPF side knows of each traced process.
  */
-#ifndef STEPFLAME_PROBES_H
-#define STEPFLAME_PROBES_H
+#ifndef STEPFLAME_INCLUDE_PROBES_H
+#define STEPFLAME_INCLUDE_PROBES_H
 
 #ifndef __VMLINUX_H__
 #include <linux/types.h>
 #endif
 
-#include "python.h"
+#include "include/python.h"
 
 enum probe_event {
 	PROBE_NONE = 0,
@@ -186,7 +186,9 @@ struct gpu_sums {
 struct proc {
 	struct py_process py;                 /* py.layout.minor == 0: not a Python whose layout is known */
 	__u32 role;                           /* enum target_role */
-	__u32 step_rule;                      /* enum step_rule, as found so far */
+	__u32 step_rule;                      /* enum step_rule that holds: the best so far, and some time seen */
+	__u32 seen_rule;                      /* the best that was seen, though it may not hold yet */
+	__u32 step_epoch;                     /* boundaries are counted anew when it changes */
 	__u64 hits;                           /* of its probes */
 	__u64 idle_hits;                      /* of PY_NEXT and PY_ITER_EXIT that were no landmark */
 	__u64 range_hits;                     /* of PROBE_NVTX */
@@ -196,28 +198,30 @@ struct proc {
 	__u64 loader_type;                    /* Lightning's CombinedLoader, once seen */
 	__u64 optimizer;                      /* name id of the first optimizer whose step was seen */
 	__u64 window_start_ns, window_end_ns; /* end 0: not yet */
-	__u64 forked_ns;                      /* in its parent's window: from then on its system calls count; else 0 */
-	__u64 steps;                          /* boundaries since the window began */
-	__u64 boundary_ns;                    /* of the last one; 0: none by this rule and in this window */
-	__u64 sampler_ns;                     /* in the sampler's programs */
-	__u64 calls_sampled;                  /* system calls whose programs were timed: of each thread one in 64 */
-	__u64 calls_sampled_ns;               /* in all of them */
-	__u32 data_seen;                      /* of the DataLoader: bpf/steps.h */
-	__u32 backwards, batches;             /* of those that may be steps, STEP_PATIENCE at most */
-	__u32 window;                         /* enum proc_window */
-	__u32 fetches;                        /* late PROBE_PY_ITER_EXIT are armed: fetches can be timed */
-	__u32 op_slot;                        /* 1 + its struct op_proc; 0: its operators are not recorded */
-	__u32 ended;                          /* it has: nothing more is counted */
-	__u32 gpu_tell;                       /* each call of CUDA is told */
-	__u64 backward_action;                /* what Engine::execute was last called in, or its own name */
-	__u64 step_jit;                       /* name id of the jitted function whose calls are steps; 0: none yet */
-	__u64 jit_ns;                         /* in calls of such functions that did not compile */
-	__u32 jit_calls, jit_others;          /* those calls; calls of others since one of step_jit */
-	__u64 boundaries;                     /* step boundaries seen, by any rule */
-	__u64 gpu_window_ns;                  /* when the steps of a window of CUPTI's began; 0: in none */
-	__u32 gpu_window;                     /* windows that have ended */
-	__u32 gpu_warm;                       /* the warm-up of the next one was told */
-	struct gpu_sums gpu, gpu_before;      /* since the window opened, and up to the last boundary */
+	__u64 forked_ns;                 /* in its parent's window: from then on its calls and samples count; else 0 */
+	__u64 steps;                     /* of the thread with most, in the window, by step_rule or seen_rule */
+	__u64 gpu_from_ns;               /* the boundary up to which gpu_before goes; 0: none in this window */
+	__u64 sampler_ns;                /* in the sampler's programs */
+	__u64 calls_sampled;             /* system calls whose programs were timed: of each thread one in 64 */
+	__u64 calls_sampled_ns;          /* in all of them */
+	__u64 last_pipe;                 /* inode of that of which it read a message last */
+	__u64 pipe_rows;                 /* messages that it read of the same pipe as the one before */
+	__u32 data_seen;                 /* of the DataLoader: bpf/steps.h */
+	__u32 backwards, batches;        /* of those that may be steps, STEP_PATIENCE at most */
+	__u32 window;                    /* enum proc_window */
+	__u32 fetches;                   /* late PROBE_PY_ITER_EXIT are armed: fetches can be timed */
+	__u32 op_slot;                   /* 1 + its struct op_proc; 0: its operators are not recorded */
+	__u32 ended;                     /* it has: nothing more is counted */
+	__u32 gpu_tell;                  /* each call of CUDA is told */
+	__u64 backward_action;           /* what Engine::execute was last called in, or its own name */
+	__u64 step_jit;                  /* name id of the jitted function whose calls are steps; 0: none yet */
+	__u64 jit_ns;                    /* in calls of such functions that did not compile */
+	__u32 jit_calls, jit_others;     /* those calls; calls of others since one of step_jit */
+	__u64 boundaries;                /* step boundaries seen, by rules that held */
+	__u64 gpu_window_ns;             /* when the steps of a window of CUPTI's began; 0: in none */
+	__u32 gpu_window;                /* windows that have ended */
+	__u32 gpu_warm;                  /* the warm-up of the next one was told */
+	struct gpu_sums gpu, gpu_before; /* since the window opened, and up to the last boundary */
 };
 
 enum proc_window {
@@ -241,14 +245,14 @@ enum thread_visit {
 	VISIT_CLOSE, /* the window is over: a wait so far is a sample */
 };
 
-enum proc_order_what {
-	ORDER_PYTHON,    /* sets py */
-	ORDER_FETCHES,   /* sets fetches */
-	ORDER_OPEN,      /* opens the window at start_ns, or at the next boundary when `wait` */
-	ORDER_CLOSE,     /* closes it, unless it is done */
-	ORDER_OPERATORS, /* sets op_slot */
-	ORDER_GPU,       /* sets gpu_tell to `wait` */
-	ORDER_FORGET,    /* removes a process that has ended; not another one that has its number by now */
+enum proc_command_what {
+	COMMAND_PYTHON,    /* sets py */
+	COMMAND_FETCHES,   /* sets fetches */
+	COMMAND_OPEN,      /* opens the window at start_ns, or at the next boundary when `wait` */
+	COMMAND_CLOSE,     /* closes it, unless it is done */
+	COMMAND_OPERATORS, /* sets op_slot */
+	COMMAND_GPU,       /* sets gpu_tell to `wait` */
+	COMMAND_FORGET,    /* removes a process that has ended; not another one that has its number by now */
 };
 
 /* Rows of --exact: as struct rec_calls has them. */
@@ -267,8 +271,8 @@ struct call_val {
 };
 
 /* What user space changes of a process: the context of the program `control`. */
-struct proc_order {
-	__u32 what; /* enum proc_order_what */
+struct proc_command {
+	__u32 what; /* enum proc_command_what */
 	__u32 pid;
 	__u32 role; /* enum target_role */
 	__u32 wait;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * What the BPF side must know of a CPython process to read it: layout offsets of its version, and where its thread
- * state is. Filled by user/target/python.c, read by bpf/python.h. Offsets are bytes from the start of the object.
+ * state is. Filled by user/runtime/python/python.c, read by bpf/python.h. Offsets are bytes from the start of the object.
  */
-#ifndef STEPFLAME_PYTHON_H
-#define STEPFLAME_PYTHON_H
+#ifndef STEPFLAME_INCLUDE_PYTHON_H
+#define STEPFLAME_INCLUDE_PYTHON_H
 
 #ifndef __VMLINUX_H__
 #include <linux/types.h>

@@ -4,11 +4,11 @@
  *
  * Every record starts with struct rec_hdr; `size` is that of the whole record, a multiple of 8. Integers are in the
  * byte order of the machine that wrote them (the file header says which). Times are CLOCK_MONOTONIC nanoseconds. A
- * reader skips record types that it does not know. Cumulative records (AGG, COUNTER, COST, WINDOW, OP, OP_WINDOW,
- * CALLS, SYSCALL, FILE, GPU, GPU_CALLS, GPU_WINDOW) may come several times for the same key: the last one holds.
+ * reader skips record types that it does not know. A cumulative record may come several times for the same key: the last one
+ * holds. Which are, and what merge does with each, is in user/recording/descriptors.h.
  */
-#ifndef STEPFLAME_RECORDS_H
-#define STEPFLAME_RECORDS_H
+#ifndef STEPFLAME_INCLUDE_RECORDS_H
+#define STEPFLAME_INCLUDE_RECORDS_H
 
 #ifndef __VMLINUX_H__
 #include <linux/types.h>
@@ -26,8 +26,7 @@
 	40 /* log2 histogram: bucket i counts durations in [2^i, 2^(i+1)) ns, the last one all longer ones */
 
 enum rec_type {
-	REC_HOST =
-		1, /* user: the machine and the recorder, first; merged recordings have one before the records of each */
+	REC_HOST = 1,  /* user: a machine and its recorder, before its records */
 	REC_TARGET,    /* user: one attached process */
 	REC_NAME,      /* bpf, user: id -> text */
 	REC_PROC,      /* bpf: a process of the job started, called exec, or ended */
@@ -60,6 +59,9 @@ enum rec_type {
 	REC_GPU_USAGE,    /* user: how busy a GPU was, by NVML */
 	REC_GPU_OBJECT, /* bpf: a kernel is launched for the first time, and its name can be looked for; not in files */
 	REC_GPU_WINDOW, /* bpf, completed by user: a window of CUPTI's, cumulative by pid and index */
+	REC_PIPE,       /* user: a pipe that a process reads or writes, cumulative */
+	REC_AROUND,     /* bpf: the Python frames around a span */
+	REC__COUNT,
 };
 
 /* What a span is; decides in which report and under which switch it is listed. */
@@ -334,6 +336,18 @@ struct rec_path {
 	} spans[];
 };
 
+/*
+ * The Python stack as a span ends in which samples were taken. What their stacks share with it is around the span, not in it. Told of the
+ * first few spans of each path.
+ */
+struct rec_around {
+	struct rec_hdr hdr;
+	__u64 name;   /* REC_NAME id, as in struct path_span */
+	__u64 stack;  /* REC_STACK id */
+	__u32 kind;   /* enum span_kind */
+	__u32 nested; /* spans of this kind and name around it */
+};
+
 enum sample_kind {
 	SAMPLE_CPU = 1, /* the timer met the thread running */
 	SAMPLE_WAIT,    /* the thread runs again: it was blocked, or others ran */
@@ -404,7 +418,7 @@ struct rec_interval {
 	__u32 kind;  /* enum span_kind: SPAN_FORWARD, SPAN_VALIDATION, SPAN_GC */
 	__u32 depth; /* spans around it */
 	__u32 step;  /* boundaries in the process before its end */
-	__u32 pad;
+	__u32 rule; /* enum step_rule: it is one where the thread's steps are by that; STEP_NONE: whatever they are by */
 };
 
 #define MODULES_MAX 32
@@ -457,18 +471,22 @@ enum phase {
 };
 
 /*
- * The instant at which a step ended and the next began, and the phases of the step that ended: those of the thread that
- * makes the boundaries, each instant in that of the innermost span that has one. They add up to the step.
+ * An instant at which a thread ended a step and began the next, by a rule. Until a better rule is seen in the process none
+ * can be ruled out: so a thread may make boundaries by several, of which one rule's are its steps.
+ *
+ * The phases are those of the thread since its last boundary by any rule, each instant in that of the innermost span that
+ * has one: they add up to that time, and those of all boundaries in a step to the step.
  */
 struct rec_step {
 	struct rec_hdr hdr;
 	__u64 time_ns;
-	__u64 index; /* boundaries in the process before it and it itself, by this rule; 0: a window opens with it */
+	__u64 index; /* boundaries of the thread by this rule, with it; in a window of --steps but for the first: 0 */
 	__u32 pid;
 	__u32 rule; /* enum step_rule */
 	__u32 tid;
-	__u32 pad;
-	__u64 phase_ns[PHASE__COUNT]; /* all 0: the first boundary, or the one before was another thread's */
+	__u32 serial;                 /* one more than in the thread's boundary before it, by whatever rule */
+	__u64 forward_ns;             /* of the time in PHASE_OTHER: forward, if this is the rule */
+	__u64 phase_ns[PHASE__COUNT]; /* all 0: of the thread's first boundary */
 };
 
 #define SYSCALL_NUMBERS 1024 /* numbers below are told apart */
@@ -504,6 +522,7 @@ struct file_key {
 enum file_flag {
 	FILE_DIRECTORY = 1,     /* so many files that those of this directory are together */
 	FILE_MOUNT_UNKNOWN = 2, /* the path begins at the root of its file system */
+	FILE_DISK = 4, /* no file, but a disk itself, the key's device: what its file system keeps beside files */
 };
 
 /*
@@ -528,6 +547,27 @@ struct rec_file {
 	struct rec_hdr hdr;
 	struct file_key key;
 	struct file_val val;
+};
+
+/*
+ * By read and write. A DataLoader's iterator has a pipe of its own, which its workers write and no other's do. A message is a read
+ * of 4 bytes: Python's multiprocessing reads the length first, and then what is so long. What lies between two messages of a pipe is
+ * active time, unless the process read several ones of another pipe in a row meanwhile.
+ */
+struct pipe_val {
+	__u64 writes;
+	__u64 messages;
+	__u64 first_ns; /* message; 0: none */
+	__u64 last_ns;  /* message or write */
+	__u64 active_ns;
+	__u64 active_cnt; /* of messages, those that active time lay before */
+	__u64 rows;       /* of others: for the kernel side alone */
+};
+
+struct rec_pipe {
+	struct rec_hdr hdr;
+	struct file_key key;
+	struct pipe_val val;
 };
 
 struct rec_counter {

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "user/target/python.h"
+#include "user/runtime/python/python.h"
 
 #define PYTHON_MAX 32
 

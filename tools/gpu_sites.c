@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../include/probes.h"
-#include "session/gpu_functions.h"
-#include "target/cuda.h"
-#include "target/insn.h"
+#include "include/probes.h"
+#include "user/runtime/cuda/cuda.h"
+#include "user/session/gpu_functions.h"
+#include "user/x86/insn.h"
 
 /* From the best to the worst; a function has that of the worst of its symbols. */
 enum end { END_NONE_FOUND, END_EMULATED, END_SOFT, END_SHARED, END_STEPPED, END_UNTIMED, END_NO_PROBE, END__COUNT };

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cmd/cmd.h"
+#include "user/cmd/cmd.h"
 
 /* Text for roff: a leading dot and backslashes mean something to it, and so does a plain hyphen in an option. */
 static void put(const char *text)

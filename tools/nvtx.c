@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "target/elf.h"
-#include "target/nvtx.h"
+#include "user/elf/elf.h"
+#include "user/runtime/nvtx/nvtx.h"
 
 static void print_value(const struct nvtx_value *v)
 {

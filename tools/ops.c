@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "target/ops.h"
+#include "user/runtime/torch/ops.h"
 
 static const char *const kinds[OP_ARG__COUNT] = {
 	[OP_ARG_OTHER] = "-",

@@ -11,6 +11,7 @@
 #   tools/setup.sh python --jax           a Python with JAX and without torch, for the tests of JAX
 #   tools/setup.sh python --debian-torch  the system's Python with Debian's own python3-torch
 #   tools/setup.sh python --readers       the first one, with what the tests use when it is there: readers of traces and screens, pytest-xdist
+#   tools/setup.sh python --zoo           environments with what the programs of tests/zoo want, over each that has torch; prints "3.11 PATH" for each
 #   tools/setup.sh cuda                   CUDA's headers, to build what is loaded into a job; prints the folders that have them, on one line
 #   tools/setup.sh cuda --found           the same, but prints nothing where some would have to be got
 #   tools/setup.sh cuda --tests           those of NCCL and NVML too, to build the doubles that tests use
@@ -37,6 +38,26 @@ HTA=HolisticTraceAnalysis
 READER_PACKAGES='perfetto protobuf pandas plotly networkx pydot psutil pyyaml pyte py-spy greenlet nvtx pytest-xdist'
 # jaxlib's landmarks are local symbols: a version of which they are known to be there.
 JAX_PACKAGES='jax==0.10.2 jaxlib==0.10.2 numpy'
+# What the programs of tests/zoo want: a group is installed together, or the programs that want it are skipped. The others: on interpreters that are
+# not the first one.
+ZOO_GROUPS='transformers accelerate
+stable-baselines3
+torch-geometric
+torchvision timm
+skorch
+pytorch-ignite
+fastai
+pyro-ppl gpytorch
+pytorch-metric-learning
+monai
+pytorch-tabnet
+sentence-transformers
+neuralforecast
+tyro tensorboard'
+ZOO_GROUPS_OTHERS='transformers accelerate
+stable-baselines3
+torch-geometric'
+ZOO_MINORS='3.10 3.11 3.12 3.13 3.14'
 VENV_NEED_KIB=$((8 * 1024 * 1024))
 VENV_SIZE='some 6 GB and a few minutes'
 
@@ -276,6 +297,55 @@ setup_readers() {
 	printf '%s\n' "$python"
 }
 
+# Installs those of the groups $3, a line each, that are not there yet into the environment $1. It finds torch in that of the Python $2, and
+# gets no other one.
+fill_zoo() {
+	zoo=$1
+	base=$2
+	if ! quietly "$zoo/bin/python" -c 'import torch'; then
+		rm -rf "$zoo"
+		"$("$base" -c 'import os, sys; print(os.path.realpath(sys.executable))')" -m venv "$zoo" >&2 ||
+			fail "$base cannot make an environment" 'install python3-venv'
+		where='import sysconfig; print(sysconfig.get_path("purelib"))'
+		"$base" -c "$where" >"$("$zoo/bin/python" -c "$where")/base.pth"
+	fi
+	"$base" -c 'import importlib.metadata as m; print("torch==" + m.version("torch"))' >"$zoo/constraints"
+	touch "$zoo/.groups"
+	printf '%s\n' "$3" | while read -r group; do
+		! grep -qxF "$group" "$zoo/.groups" || continue
+		say "installing $group for $zoo/bin/python"
+		# shellcheck disable=SC2086 # a list of words
+		if "$zoo/bin/python" -m pip install --quiet --disable-pip-version-check -c "$zoo/constraints" $group </dev/null >&2; then
+			printf '%s\n' "$group" >>"$zoo/.groups"
+		else
+			say "warning: $group cannot be installed for $zoo/bin/python: programs of the zoo that want it are skipped"
+		fi
+	done
+}
+
+# For each environment with torch that is there, and the first in any case, one over it, so that torch is there once.
+setup_zoo() {
+	first=$(setup_python)
+	first_minor=$("$first" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+	cache=${XDG_CACHE_HOME:-$HOME/.cache}/stepflame
+	mkdir -p "$cache"
+	for minor in $ZOO_MINORS; do
+		base=$cache/venv-$minor/bin/python
+		groups=$ZOO_GROUPS_OTHERS
+		if [ "$minor" = "$first_minor" ]; then
+			base=$first
+			groups=$ZOO_GROUPS
+		elif ! [ -e "$cache/venv-$minor/.complete" ]; then
+			continue
+		fi
+		exec 9>"$cache/zoo-$minor.lock"
+		flock 9
+		fill_zoo "$cache/zoo-$minor" "$base" "$groups"
+		exec 9>&-
+		printf '%s %s\n' "$minor" "$cache/zoo-$minor/bin/python"
+	done
+}
+
 setup_browser() {
 	packages=$(missing "$BROWSER_PACKAGES")
 	[ -n "$packages" ] || return 0
@@ -386,6 +456,10 @@ python)
 	--readers)
 		[ $# -eq 2 ] || usage
 		setup_readers
+		;;
+	--zoo)
+		[ $# -eq 2 ] || usage
+		setup_zoo
 		;;
 	*) usage ;;
 	esac

@@ -13,12 +13,12 @@
 #include <string.h>
 #include <time.h>
 
-#include "session/gpu_functions.h"
-#include "target/cuda.h"
-#include "target/elf.h"
-#include "target/sites.h"
+#include "user/elf/elf.h"
+#include "user/runtime/cuda/cuda.h"
+#include "user/session/gpu_functions.h"
+#include "user/x86/sites.h"
 
-#include "../include/probes.h"
+#include "include/probes.h"
 
 struct run {
 	const struct elf *elf;

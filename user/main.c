@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* stepflame COMMAND ...: finds the command and runs it. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "cmd/cmd.h"
-#include "log.h"
+#include "user/cmd/cmd.h"
+#include "user/lib/log.h"
 
 static void print_help(FILE *out)
 {
@@ -21,7 +22,10 @@ static void print_help(FILE *out)
 
 static int end_of_output(void)
 {
-	return fflush(stdout) ? SF_EXIT_ERROR : SF_EXIT_OK;
+	if (!fflush(stdout))
+		return SF_EXIT_OK;
+	log__error("write it elsewhere", "cannot write the output: %s", strerror(errno));
+	return SF_EXIT_ERROR;
 }
 
 int main(int argc, char **argv)

@@ -3,9 +3,9 @@
  * Calls of the Python functions that the user names (bpf/calls.h), in images of the CPythons that show them: 3.8 to
  * 3.10.
  */
-#include "native/job.h"
+#include "tests/bpf/native/job.h"
 
-#include "name_hash.h"
+#include "include/name_hash.h"
 
 #define FN     (FN_FIRST + 1) /* not the first: the one before it is a native function */
 #define CALLER 0x1000         /* a frame's address, never read */

@@ -7,10 +7,10 @@
 
 #include <cmocka.h>
 
-#include "native/kernel.h"
+#include "tests/bpf/native/kernel.h"
 
-struct proc_order;
-int control(struct proc_order *order);
+struct proc_command;
+int control(struct proc_command *command);
 
 #include "bpf/control.bpf.c"
 
@@ -30,9 +30,9 @@ static void add(u32 pid, u32 ended)
 
 static int forget(u32 pid)
 {
-	struct proc_order order = {.what = ORDER_FORGET, .pid = pid};
+	struct proc_command command = {.what = COMMAND_FORGET, .pid = pid};
 
-	return control(&order);
+	return control(&command);
 }
 
 static void what_has_ended_is_forgotten(void **state)

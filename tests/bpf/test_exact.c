@@ -3,7 +3,7 @@
  * Every call of a Python function (bpf/exact.bpf.c), in images of each CPython: begun, ended, unwound, too deep, of
  * many threads.
  */
-#include "native/job.h"
+#include "tests/bpf/native/job.h"
 
 #define LICENSE LICENSE_OF_EXACT /* job.h has included a program with one of its own */
 #include "bpf/exact.bpf.c"

@@ -3,7 +3,7 @@
  * Forward, which is derived: what lies between the end of a landmark and backward (gap__begin, gap__end in bpf/span.h);
  * and backward.
  */
-#include "native/job.h"
+#include "tests/bpf/native/job.h"
 
 enum { F = FN_FIRST, G };
 
@@ -28,6 +28,45 @@ static void test_forward(void **state)
 	expect_row(SPAN_BACKWARD, FIXED_ID(BACKWARD), latin_id("epoch"), 3, 60, 60);
 	expect_row(SPAN_ACTION, latin_id("epoch"), 0, 1, 156, 3);
 	assert_int_equal(self_sum(), 156);
+	expect_counters(CNT__COUNT);
+}
+
+/*
+ * zero_grad behind the loss, as in PyTorch's tutorial, and in front of the model, by itself and in a label: what is around
+ * it is forward, it is not, and phases and the interval that samples are seen against say the same.
+ */
+static void test_forward_around_zero_grad(void **state)
+{
+	u64 expected[PHASE__COUNT] = {0};
+	const struct rec_interval *interval;
+
+	native__set_knob(&want_step_times, 1);
+	native__set_knob(&sample_period_ns, 1);
+	for (int i = 0; i < 3; i++) {
+		label__run(DATA_LABEL, 10, FRAME(2));
+		wait_ns(3);
+		label__run(i == 1 ? ZERO_LABEL : "layer", 2, FRAME(2));
+		wait_ns(8);
+		if (i == 2)
+			label__enter("prepare", 0x7000, FRAME(1));
+		label__run(i == 1 ? "layer" : ZERO_LABEL, 2, FRAME(2));
+		wait_ns(1);
+		if (i == 2)
+			label__exit(0x7000, FRAME(1));
+		job__thread()->gap_sampled = 1;
+		backward(20, FRAME(3));
+		label__run(OPTIMIZER_LABEL, 4, FRAME(2));
+	}
+	/* 12 and the layer's 2 each time */
+	expect_row(SPAN_FORWARD, FIXED_ID(FORWARD), 0, 3, 42, 35);
+	interval = record(REC_INTERVAL, 2);
+	assert_non_null(interval);
+	assert_int_equal(interval->duration_ns, 16);
+	expected[PHASE_DATA] = 10;
+	expected[PHASE_FORWARD] = 14;
+	expected[PHASE_BACKWARD] = 20;
+	expected[PHASE_OPTIMIZER] = 6;
+	assert_memory_equal(((const struct rec_step *)record(REC_STEP, 4))->phase_ns, expected, sizeof(expected));
 	expect_counters(CNT__COUNT);
 }
 
@@ -131,8 +170,13 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(forward),         TEST(forward_across_labels), TEST(forward_in_new_span),
-		TEST(forward_unknown), TEST(backward_again),        TEST(backward_reentrant),
+		TEST(forward),
+		TEST(forward_across_labels),
+		TEST(forward_in_new_span),
+		TEST(forward_around_zero_grad),
+		TEST(forward_unknown),
+		TEST(backward_again),
+		TEST(backward_reentrant),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

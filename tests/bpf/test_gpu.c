@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Calls of CUDA and NCCL (bpf/gpu.bpf.c): rows, what lies inside of another call, sums of steps, names of kernels. */
-#include "native/job.h"
+#include "tests/bpf/native/job.h"
 
 #define LICENSE LICENSE_OF_GPU /* job.h has included a program with one of its own */
 #include "bpf/gpu.bpf.c"
@@ -259,6 +259,7 @@ static void test_actions(void **state)
 static void test_steps(void **state)
 {
 	const struct rec_gpu_step *step;
+	u64 from_ns;
 
 	(void)state;
 	call(GPU_API_cudaGraphLaunch, SLOT(1), 5, ARGS(1));
@@ -267,11 +268,15 @@ static void test_steps(void **state)
 		call(GPU_API_cudaLaunchKernel, SLOT(1), 5 + n, ARGS(1));
 		call(GPU_API_cudaStreamSynchronize, SLOT(1), 9, ARGS(1));
 	}
-	for (u32 n = 0; n < 2; n++) {
+	step = record(REC_GPU_STEP, 0);
+	assert_non_null(step);
+	assert_int_equal(step->time_ns - step->from_ns, 100 + 5 + 9); /* from the first boundary to the second */
+	from_ns = step->from_ns;
+	for (u32 n = 0; n < 2; n++, from_ns = step->time_ns) {
 		step = record(REC_GPU_STEP, n);
 		assert_non_null(step);
 		assert_int_equal(step->pid, JOB_PID);
-		assert_int_equal(step->index, n + 2);
+		assert_int_equal(step->from_ns, from_ns);
 		assert_int_equal(step->launches, 1);
 		assert_int_equal(step->copies, 0);
 		assert_int_equal(step->api_ns, 5 + n);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* JAX's jitted calls and annotations (bpf/jax.h), and which jitted function's calls are steps (bpf/steps.h). */
-#include "native/job.h"
+#include "tests/bpf/native/job.h"
 
 enum { JIT = FN_FIRST, COMPILE };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* What a step's time was spent in, where Lightning's actions tell (bpf/phase.h, include/phases.h). */
-#include "native/phases.h"
+#include "tests/bpf/native/phases.h"
 
 static void action_begin(u64 *gen, const char *name)
 {

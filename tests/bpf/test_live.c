@@ -4,7 +4,7 @@
  * Lightning's names, says where its objects are, and waits; the probe program reads its memory. Interpreters: the
  * colon-separated STEPFLAME_PYTHONS, else those of pyenv and the system's. Those not there are not tested.
  */
-#include "native/job.h"
+#include "tests/bpf/native/job.h"
 
 #include <sys/stat.h>
 

@@ -3,7 +3,7 @@
  * Collections of garbage (bpf/gc.h), and calls of native functions that are part of another of their kind
  * (bpf/functions.h).
  */
-#include "native/job.h"
+#include "tests/bpf/native/job.h"
 
 #define START 0x5555aaaa1c07ULL /* the texts, at some addresses with the bits 0-11 that the file gives them */
 #define STOP  0x5555aaab429eULL

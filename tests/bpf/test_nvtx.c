@@ -2,7 +2,7 @@
 /* NVTX ranges (bpf/nvtx.h): where their arguments are, their names, and beginnings and ends in any order. */
 #include <wchar.h>
 
-#include "native/job.h"
+#include "tests/bpf/native/job.h"
 
 enum { F = FN_FIRST };
 enum { RDI = 7, RSI = 6, R12 = 12 };

@@ -2,7 +2,7 @@
 /*
  * What has its name read from the target: nodes, operators of the boxed dispatcher, classes of Python (bpf/ops.bpf.c).
  */
-#include "native/ops.h"
+#include "tests/bpf/native/ops.h"
 
 static void test_nodes(void **state)
 {

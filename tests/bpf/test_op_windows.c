@@ -1,27 +1,58 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Windows of operators (bpf/op_window.h) and of CUPTI's (bpf/gpu_window.h) by schedule, against torch.profiler.schedule. */
-#include "native/ops.h"
+/*
+ * Windows of operators (bpf/op_window.h) and of CUPTI's (bpf/gpu_window.h) by schedule, against what torch.profiler.schedule said of each
+ * step: tests/data/torch_schedule.txt, which torch_schedule.py there made.
+ */
+#include "tests/bpf/native/ops.h"
 
-#define STEPS 30
+#define TABLE         "tests/data/torch_schedule.txt"
+#define STEPS         30
+#define SCHEDULES_MAX 1000
 
 enum { NOTHING, WARMUP, RECORD, RECORD_AND_SAVE }; /* torch.profiler.ProfilerAction */
 
-/* torch/profiler/profiler.py, schedule(...).schedule_fn */
-static int torch_schedule(const u64 *w, u64 step)
-{
-	u64 cycle = w[OP_WAIT] + w[OP_WARMUP] + w[OP_ACTIVE], at;
+static struct schedule {
+	u64 words[OP_SCHEDULE__COUNT];
+	int actions[STEPS];
+} schedules[SCHEDULES_MAX];
+static size_t schedule_cnt;
 
-	if (step < w[OP_SKIP_FIRST])
-		return NOTHING;
-	step -= w[OP_SKIP_FIRST];
-	if (w[OP_REPEAT] > 0 && step / cycle >= w[OP_REPEAT])
-		return NOTHING;
-	at = step % cycle;
-	if (at < w[OP_WAIT])
-		return NOTHING;
-	if (at < w[OP_WAIT] + w[OP_WARMUP])
-		return WARMUP;
-	return at < cycle - 1 ? RECORD : RECORD_AND_SAVE;
+static bool schedule__scan(struct schedule *s, const char *line)
+{
+	unsigned skip_first, wait, warmup, active, repeat;
+	int at;
+
+	if (sscanf(line, "%u %u %u %u %u %n", &skip_first, &wait, &warmup, &active, &repeat, &at) != 5)
+		return false;
+	s->words[OP_SKIP_FIRST] = skip_first;
+	s->words[OP_WAIT] = wait;
+	s->words[OP_WARMUP] = warmup;
+	s->words[OP_ACTIVE] = active;
+	s->words[OP_REPEAT] = repeat;
+	for (int step = 0; step < STEPS; step++) {
+		s->actions[step] = line[at + step] - '0';
+		if (s->actions[step] < NOTHING || s->actions[step] > RECORD_AND_SAVE)
+			return false;
+	}
+	return true;
+}
+
+static int read_table(void **state)
+{
+	FILE *file = fopen(TABLE, "r");
+	char line[128];
+	bool good = file;
+
+	while (good && fgets(line, sizeof(line), file)) {
+		good = schedule_cnt < SCHEDULES_MAX && schedule__scan(&schedules[schedule_cnt], line);
+		schedule_cnt += good;
+	}
+	if (file)
+		fclose(file);
+	if (good && schedule_cnt)
+		return 0;
+	print_message("no table: run this where " TABLE " is\n");
+	return -1;
 }
 
 static void set_schedule(const u64 *words)
@@ -94,18 +125,18 @@ static void check_gpu(struct gpu_told *told, int before, int action, u64 now)
  * Armed before step `armed`: what is recorded is what torch records from there on, in windows that end where torch
  * saves.
  */
-static void check_schedule(const u64 *w, u64 armed)
+static void check_schedule(const struct schedule *s, u64 armed)
 {
 	u64 boundaries[STEPS], in_window = 0;
 	u32 windows = 0;
 	struct gpu_told told = {};
 
-	start(w);
+	start(s->words);
 	native__set_knob(&want_gpu_windows, 1);
 	job.proc->gpu_window = job.proc->gpu_warm = 0;
 	job.proc->gpu_window_ns = 0;
 	for (u64 step = 0; step < STEPS; step++) {
-		int before = step ? torch_schedule(w, step - 1) : NOTHING, action = torch_schedule(w, step);
+		int before = step ? s->actions[step - 1] : NOTHING, action = s->actions[step];
 
 		wait_ns(100);
 		op_proc->armed = step >= armed;
@@ -130,19 +161,15 @@ static void check_schedule(const u64 *w, u64 armed)
 
 static void test_schedules(void **state)
 {
-	u64 recorded, w[OP_SCHEDULE__COUNT];
+	for (size_t n = 0; n < schedule_cnt; n++) {
+		const struct schedule *s = &schedules[n];
 
-	for (u64 n = 0; n < 4 * 3 * 3 * 3 * 4; n++) {
-		w[OP_SKIP_FIRST] = n % 4;
-		w[OP_WAIT] = n / 4 % 3;
-		w[OP_WARMUP] = n / 12 % 3;
-		w[OP_ACTIVE] = 1 + n / 36 % 3;
-		w[OP_REPEAT] = n / 108;
 		for (u64 armed = 0; armed < 12; armed += 1 + n % 5) {
-			check_schedule(w, armed);
-			recorded = 0;
+			u64 recorded = 0;
+
+			check_schedule(s, armed);
 			for (u64 step = armed; step < STEPS; step++)
-				recorded += torch_schedule(w, step) >= RECORD;
+				recorded += s->actions[step] >= RECORD;
 			assert_int_equal(recorded ? op_val(SPAN_OP, OP_ID(0), 0)->calls : 0, recorded);
 		}
 	}
@@ -221,5 +248,5 @@ int main(void)
 		TEST(schedules), TEST(steps), TEST(wholly), TEST(dup_over_the_edge), TEST(no_room),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests(tests, read_table, NULL);
 }

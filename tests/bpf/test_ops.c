@@ -3,7 +3,7 @@
  * Operators, nodes and labels one by one: their rows, what they are done for, how they end, memory, windows
  * (bpf/ops.bpf.c, op_rows.h, op_window.h).
  */
-#include "native/ops.h"
+#include "tests/bpf/native/ops.h"
 
 #define F FN_FIRST
 

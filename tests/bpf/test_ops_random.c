@@ -5,8 +5,8 @@
  * call has ended, as torch.profiler does from its list of events; the programs make theirs call by call. STEPFLAME_SEED
  * and STEPFLAME_EVENTS choose others, and more.
  */
-#include "native/ops.h"
-#include "native/random.h"
+#include "tests/bpf/native/ops.h"
+#include "tests/bpf/native/random.h"
 
 #define TREE_NODES  16384
 #define TREE_DEPTH  (SPAN_DEPTH - 2)

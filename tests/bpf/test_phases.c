@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* What a step's time was spent in, of plain loops (bpf/phase.h, include/phases.h). */
-#include "native/phases.h"
+#include "tests/bpf/native/phases.h"
 
 static void plain_step(void)
 {
@@ -17,7 +17,8 @@ static void plain_step(void)
 static void test_plain(void **state)
 {
 	plain_step();
-	expect_phases(NOTHING); /* when it began is not known */
+	expect_phases(PHASE_OTHER, 3, PHASE_OPTIMIZER, 4,
+		      NOTHING); /* since its backward, which might have been the rule */
 	for (int i = 0; i < 3; i++) {
 		plain_step();
 		expect_phases(PHASE_OTHER, 1 + 3, PHASE_DATA, 10, PHASE_FORWARD, 20 + 5, PHASE_OPTIMIZER, 2 + 4,
@@ -247,6 +248,43 @@ static void test_inference(void **state)
 	assert_null(row(SPAN_VALIDATION, FIXED_ID(VALIDATION), 0));
 }
 
+/* Likewise before it is: told beside `other`, with the interval, for it may yet have been something else. */
+static void test_perhaps_inference(void **state)
+{
+	const struct rec_interval *interval;
+	const struct rec_step *step;
+
+	start_python(12);
+	for (u32 i = 0; i < 4; i++) {
+		fetch_at(200, 10, false);
+		job__thread()->gap_sampled = 1;
+		wait_ns(20);
+	}
+	expect_phases(PHASE_OTHER, 20, PHASE_DATA, 10, NOTHING);
+	for (u32 i = 1; i < 4; i++) {
+		step = record(REC_STEP, i);
+		assert_int_equal(step->rule, STEP_LOADER);
+		assert_int_equal(step->forward_ns, 20);
+		interval = record(REC_INTERVAL, i - 1);
+		assert_int_equal(interval->kind, SPAN_FORWARD);
+		assert_int_equal(interval->rule, STEP_LOADER);
+		assert_int_equal(interval->name, FIXED_ID(FORWARD));
+		assert_int_equal(interval->start_ns + interval->duration_ns, step->time_ns);
+	}
+	assert_null(row(SPAN_FORWARD, FIXED_ID(FORWARD), 0));
+	/* behind a loop there is none; nor where something is trained */
+	fetch_at(200, 3, true);
+	wait_ns(40);
+	fetch_at(200, 10, false);
+	step = record(REC_STEP, 5);
+	assert_int_equal(step->forward_ns, 0);
+	backward(5, SP);
+	assert_int_equal(((const struct rec_step *)record(REC_STEP, 6))->forward_ns, 0);
+	fetch_at(200, 10, false);
+	assert_null(record(REC_STEP, 7));
+	assert_null(record(REC_INTERVAL, 4));
+}
+
 /* Two backwards a step, collectives inside of backward and of forward, a collective that is made of others. */
 static void test_inner(void **state)
 {
@@ -310,20 +348,21 @@ static void test_exception(void **state)
 	expect_counters(CNT_UNWOUND, 3, CNT__COUNT);
 }
 
-/* Boundaries of two threads: what one did since the other's is not all of a step. */
+/* Boundaries of two threads: each has the phases of its own time. */
 static void test_threads(void **state)
 {
 	plain_step();
 	plain_step();
 	native.task = &job.thread;
 	plain_step();
-	expect_phases(NOTHING);
+	expect_phases(NOTHING); /* when it began is not known */
 	plain_step();
 	expect_phases(PHASE_OTHER, 4, PHASE_DATA, 10, PHASE_FORWARD, 25, PHASE_OPTIMIZER, 6, PHASE_BACKWARD, 30,
 		      NOTHING);
 	native.task = &job.task;
 	plain_step();
-	expect_phases(NOTHING);
+	expect_phases(PHASE_OTHER, 2 * 75 + 4, PHASE_DATA, 10, PHASE_FORWARD, 25, PHASE_OPTIMIZER, 6, PHASE_BACKWARD,
+		      30, NOTHING);
 }
 
 /* ---- torch.save ---- */
@@ -372,6 +411,7 @@ int main(void)
 		TEST(fetching_thread),
 		TEST(evaluation_of_steps),
 		TEST(inference),
+		TEST(perhaps_inference),
 		TEST(inner),
 		TEST(closure),
 		TEST(exception),

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "native/kernel.h"
+#include "tests/bpf/native/kernel.h"
 
 #include "bpf/process.bpf.c"
 
@@ -92,21 +92,30 @@ static void expect_nothing(u32 procs_cnt)
 	assert_int_equal(native_map__cnt(&procs), procs_cnt);
 }
 
+/* Of the training: neither a child nor another program has what was found of it. */
+static void expect_no_training(struct proc *expected)
+{
+	expected->step_rule = expected->seen_rule = expected->data_seen = expected->backwards = expected->batches = 0;
+	expected->step_epoch++;
+	expected->optimizer = expected->backward_action = expected->profile_code = 0;
+	expected->steps = expected->gpu_from_ns = expected->boundaries = 0;
+	expected->step_jit = expected->jit_ns = expected->jit_calls = expected->jit_others = 0;
+	expected->fetches = expected->op_slot = 0;
+	expected->gpu_tell = expected->gpu_warm = 0;
+	expected->gpu_window_ns = 0;
+}
+
 /* What a child has of its parent is its memory; what was counted of the parent it has not. */
 static void expect_child(u32 pid, u32 parent_pid)
 {
 	struct proc expected = *proc_of(parent_pid);
 
+	expect_no_training(&expected);
 	expected.role = ROLE_CHILD;
 	expected.window = WINDOW_CLOSED;
-	expected.step_rule = expected.data_seen = expected.fetches = expected.op_slot = 0;
-	expected.profile_code = 0;
-	expected.hits = expected.idle_hits = expected.sampled = expected.sampled_ns = 0;
-	expected.steps = expected.sampler_ns = expected.boundary_ns = expected.forked_ns = 0;
-	expected.calls_sampled = expected.calls_sampled_ns = 0;
-	expected.backwards = expected.batches = expected.gpu_tell = expected.gpu_window = expected.gpu_warm = 0;
-	expected.range_hits = expected.boundaries = expected.gpu_window_ns = 0;
-	expected.step_jit = expected.jit_ns = expected.jit_calls = expected.jit_others = 0;
+	expected.hits = expected.idle_hits = expected.range_hits = expected.sampled = expected.sampled_ns = 0;
+	expected.sampler_ns = expected.forked_ns = expected.calls_sampled = expected.calls_sampled_ns = 0;
+	expected.gpu_window = expected.last_pipe = expected.pipe_rows = 0;
 	expected.gpu = expected.gpu_before = (struct gpu_sums){0};
 	assert_memory_equal(proc_of(pid), &expected, sizeof(expected));
 }
@@ -194,12 +203,9 @@ static void test_exec(void **state)
 {
 	struct proc expected = *proc_of(PARENT);
 
-	expected.py.layout.minor = 0;
-	expected.profile_code = expected.loader_type = expected.backward_action = expected.boundary_ns = 0;
-	expected.step_rule = expected.data_seen = expected.backwards = expected.batches = 0;
-	expected.fetches = expected.op_slot = expected.gpu_tell = expected.gpu_warm = 0;
-	expected.boundaries = expected.gpu_window_ns = 0;
-	expected.step_jit = expected.jit_ns = expected.jit_calls = expected.jit_others = 0;
+	expect_no_training(&expected);
+	expected.py = (struct py_process){0};
+	expected.loader_type = 0;
 	process_exec(&parent.task);
 	assert_memory_equal(proc_of(PARENT), &expected, sizeof(expected));
 	expect_told(PROC_EXEC, PARENT, 0, 0, "python3");

@@ -3,9 +3,9 @@
  * Walks over Python stacks (bpf/pystack.h) in images of every version of the table, and in broken ones, in which a stack may end early,
  * counted, but has no frame that is not there. Each test runs for each version. Real interpreters: test_pystack_live.c.
  */
-#include "native/seen.h"
+#include "tests/bpf/native/seen.h"
 
-#include "native/random.h"
+#include "tests/bpf/native/random.h"
 
 #define FILE_A  "/home/me/train.py"
 #define FILE_B  "/opt/venv/lib/python3/site-packages/lib/loop.py"

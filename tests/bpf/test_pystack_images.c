@@ -3,7 +3,7 @@
  * Walks over Python stacks (bpf/pystack.h) in images of real interpreters, tests/data/pystack: as they were, with each word in turn not
  * there (its page is swapped out, say), and with each word wrong. test_pystack_live.c makes them.
  */
-#include "native/image.h"
+#include "tests/bpf/native/image.h"
 
 #include <glob.h>
 

@@ -5,7 +5,7 @@
  *
  * With STEPFLAME_SAVE_IMAGES=tests/data/pystack what was read is saved there, for test_pystack_images.c.
  */
-#include "native/image.h"
+#include "tests/bpf/native/image.h"
 
 #include "tests/children.h"
 #include "tests/pythons.h"

@@ -4,7 +4,7 @@
  * kinds, chains of frames; and in broken ones, where a wrong pointer must be a counter. Each test runs for each
  * version. Real interpreters: test_live.c.
  */
-#include "native/job.h"
+#include "tests/bpf/native/job.h"
 
 #include <stdarg.h>
 

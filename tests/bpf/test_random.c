@@ -4,8 +4,8 @@
  * program subtracts what has ended. Hostile ones must not crash it, overflow its stack, or lose a span that no counter tells of.
  * STEPFLAME_SEED and STEPFLAME_EVENTS choose others, and more.
  */
-#include "native/job.h"
-#include "native/random.h"
+#include "tests/bpf/native/job.h"
+#include "tests/bpf/native/random.h"
 
 /* ---- the model ---- */
 
@@ -16,6 +16,7 @@ struct open {
 	u32 kind;
 	u64 name, token, frame, start_ns, self_ns;
 	bool landmark;    /* its end is one */
+	bool apart;       /* a zero_grad: its end is none between forward and backward */
 	enum phase phase; /* PHASE_OTHER: as around it */
 };
 
@@ -28,7 +29,7 @@ static struct {
 	struct open open[MODEL_DEPTH];
 	u32 depth;
 	bool gap; /* forward may be running, since gap_ns, at gap_depth */
-	u64 gap_ns, gap_self_ns;
+	u64 gap_ns, gap_self_ns, gap_apart_ns;
 	u32 gap_depth;
 	struct expected rows[MODEL_ROWS];
 	u32 row_cnt;
@@ -59,7 +60,7 @@ static void model__steps(void)
 		rec = (const void *)(native.ring + model.ring_at);
 		if (rec->hdr.type != REC_STEP)
 			continue;
-		if (model.step_ns && rec->index > 1)
+		if (model.step_ns)
 			assert_memory_equal(rec->phase_ns, model.phase_ns, sizeof(rec->phase_ns));
 		memset(model.phase_ns, 0, sizeof(model.phase_ns));
 		model.step_ns = rec->time_ns;
@@ -71,7 +72,7 @@ static void model__steps(void)
 static void model__add(u32 kind, u64 name, u32 at_depth, u64 start_ns, u64 self_ns)
 {
 	struct agg_key key = {.pid = JOB_PID, .kind = kind, .name = name};
-	u64 total_ns = native.now_ns - start_ns;
+	u64 total_ns = native.now_ns - start_ns - (kind == SPAN_FORWARD ? model.gap_apart_ns : 0);
 	struct agg_val *val;
 	u32 i = 0, bucket = 0;
 
@@ -97,11 +98,19 @@ static void model__add(u32 kind, u64 name, u32 at_depth, u64 start_ns, u64 self_
 	val->first_ns = start_ns < val->first_ns ? start_ns : val->first_ns;
 }
 
+static enum phase model__phase(void)
+{
+	for (u32 i = model.depth; i; i--)
+		if (model.open[i - 1].phase)
+			return model.open[i - 1].phase;
+	return PHASE_OTHER;
+}
+
 static void model__landmark(void)
 {
 	model.gap = true;
 	model.gap_ns = native.now_ns;
-	model.gap_self_ns = 0;
+	model.gap_self_ns = model.gap_apart_ns = 0;
 	model.gap_depth = model.depth;
 }
 
@@ -142,8 +151,12 @@ static void model__end(u32 i)
 	model__drop(i + 1, CNT_DROPPED_INNER);
 	open = model.open[--model.depth];
 	model__add(open.kind, open.name, model.depth, open.start_ns, open.self_ns);
-	if (inside || open.landmark)
+	if (open.apart && model__phase() == PHASE_OTHER && model.gap && !inside) {
+		if (model.gap_ns <= open.start_ns)
+			model.gap_apart_ns += native.now_ns - open.start_ns;
+	} else if (inside || open.landmark) {
 		model__landmark();
+	}
 }
 
 static bool compare_row(const void *key, void *value, void *arg)
@@ -252,7 +265,7 @@ static void program__begin(void)
 		which = random_below(LABEL_CNT);
 		label__enter(label_texts[which], sp, sp);
 		model__begin((struct open){SPAN_LABEL, program.label_ids[which], .token = sp, .landmark = which < 3,
-					   .phase = label_phases[which]});
+					   .apart = which == 2, .phase = label_phases[which]});
 		break;
 	case 6 ... 7:
 		which = FN_FIRST + random_below(FN_CNT - FN_FIRST);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* The sampler (bpf/samples.bpf.c) where windows open and close: what is sampled then of threads that run, and that wait. */
-#include "native/sampler.h"
+#include "tests/bpf/native/sampler.h"
 
 static void test_windows(void **state)
 {

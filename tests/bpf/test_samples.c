@@ -5,7 +5,7 @@
  */
 #include <math.h>
 
-#include "native/sampler.h"
+#include "tests/bpf/native/sampler.h"
 
 /* ---- the timer ---- */
 
@@ -101,6 +101,79 @@ static void test_paths(void **state)
 	action__next(gen, STACK);
 	timer(USER_CS, USER_IP);
 	assert_int_equal(next_sample()->path, 0);
+	expect_counters(CNT__COUNT);
+}
+
+/* ---- what is around a span ---- */
+
+static void action__run(const char *name, u32 samples, u32 instr)
+{
+	u64 gen = action__new(name);
+
+	action__next(gen, STACK);
+	for (u32 i = 0; i < samples; i++)
+		timer(USER_CS, USER_IP);
+	fakepy__set_instr(&job.py, cpu.frame, cpu.function, instr);
+	action__next(gen, STACK);
+}
+
+/* Of those that end with a sample in them, and each stack once. */
+static void test_around(void **state)
+{
+	const struct rec_around *rec;
+	struct seen seen;
+
+	(void)state;
+	action__run("fit", 0, 2);
+	assert_int_equal(records(REC_AROUND), 0);
+	action__run("fit", 3, 2);
+	assert_int_equal(records(REC_AROUND), 1);
+	rec = record(REC_AROUND, 0);
+	assert_int_equal(rec->hdr.size, sizeof(*rec));
+	assert_int_equal(rec->name, latin_id("fit"));
+	assert_int_equal(rec->kind, SPAN_ACTION);
+	assert_int_equal(rec->nested, 0);
+	assert_int_equal(rec->stack, next_sample()->stack); /* of the same instruction */
+	seen = seen__read();
+	assert_int_equal(seen__stack(&seen, rec->stack).cnt, 1);
+	seen__free(&seen);
+	action__run("fit", 1, 2);
+	assert_int_equal(records(REC_AROUND), 1);
+	action__run("fit", 1, 4); /* from another place */
+	assert_int_equal(records(REC_AROUND), 2);
+	assert_true(((const struct rec_around *)record(REC_AROUND, 1))->stack != rec->stack);
+	assert_int_equal(around_cnt, 0);
+	expect_counters(CNT__COUNT);
+}
+
+/* One within another of its name; and a wait is a sample, too. */
+static void test_around_nested(void **state)
+{
+	u64 outer = action__new("fit"), inner = action__new("fit");
+	const struct rec_around *rec;
+
+	(void)state;
+	action__next(outer, STACK);
+	action__next(inner, STACK);
+	wait_for(THRESHOLD, 0);
+	action__next(inner, STACK);
+	action__next(outer, STACK);
+	assert_int_equal(records(REC_AROUND), 2);
+	rec = record(REC_AROUND, 0);
+	assert_int_equal(rec->nested, 1);
+	rec = record(REC_AROUND, 1);
+	assert_int_equal(rec->nested, 0);
+	assert_int_equal(rec->name, latin_id("fit"));
+	expect_counters(CNT__COUNT);
+}
+
+/* Of a path no more are asked for than that, whatever comes. */
+static void test_around_is_bounded(void **state)
+{
+	(void)state;
+	for (u32 i = 0; i < 3 * AROUND_ASKS; i++)
+		action__run("fit", 2, 2 + 2 * i);
+	assert_int_equal(records(REC_AROUND), AROUND_ASKS);
 	expect_counters(CNT__COUNT);
 }
 
@@ -481,6 +554,9 @@ int main(void)
 		TEST(test_timer),
 		TEST(test_weights),
 		TEST(test_paths),
+		TEST(test_around),
+		TEST(test_around_nested),
+		TEST(test_around_is_bounded),
 		TEST(test_wait),
 		TEST(test_preempted),
 		TEST(test_unseen),

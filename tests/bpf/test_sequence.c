@@ -3,7 +3,7 @@
  * Autograd's sequence numbers in the timeline (bpf/sequence.h): where a thread's are, which operators keep one, those
  * of nodes.
  */
-#include "native/ops.h"
+#include "tests/bpf/native/ops.h"
 
 #define MODULE  3
 #define ENTRIES 4

@@ -3,9 +3,9 @@
  * What an operator was given (bpf/shapes.h): calls with tensors, lists and numbers in registers and on a stack, all in
  * this process's memory. What is read must be what was put there, and what cannot be read must be no number.
  */
-#include "native/ops.h"
+#include "tests/bpf/native/ops.h"
 
-#include "user/model/words.h"
+#include "user/lib/words.h"
 
 #define OP    0
 #define SIZES 64 /* in an object of this test's, beginning with what nobody reads */

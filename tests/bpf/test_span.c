@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Spans (bpf/span.h) and their sources: nesting, times, rows, names, labels, and every loss with its counter. */
-#include "native/job.h"
+#include "tests/bpf/native/job.h"
 
 enum { F = FN_FIRST, G, H };
 

@@ -3,7 +3,7 @@
  * System calls (bpf/syscalls.bpf.c): what calls, and pages that come into the cache, add to which row, the paths of files, and
  * which file a sample has.
  */
-#include "native/sampler.h"
+#include "tests/bpf/native/sampler.h"
 
 #define LICENSE LICENSE_OF_SYSCALLS /* job.h has included a program with one of its own */
 #include "bpf/syscalls.bpf.c"
@@ -284,9 +284,32 @@ static void test_disk(void **state)
 	assert_int_equal(row_of(12)->flags, FILE_MOUNT_UNKNOWN);
 }
 
+/* Blocks of directories and the like, which a file system reads by the disk that it is on. */
+static void test_disk_itself(void **state)
+{
+	struct file_key key = {.pid = JOB_PID, .dev = 254 << 20};
+	const struct file_val *row;
+	struct test_file disk;
+
+	(void)state;
+	open_as(&disk, 3, "", 254 << 20, MODE_BLOCK);
+	disk.inode.i_rdev = 254 << 20;
+	disk.dentry.d_parent = &disk.dentry;
+	disk.dentry.d_hash.pprev = NULL;
+	call(39, 0, 0, 1);
+	page(&disk, 2);
+	row = bpf_map_lookup_elem(&file_rows, &key);
+	assert_non_null(row);
+	assert_int_equal(row->disk_bytes, 2 * 4096);
+	assert_int_equal(row->flags, FILE_DISK);
+	assert_int_equal(row->name, 0);
+	expect_no_more();
+	expect_counters(CNT__COUNT);
+}
+
 static void test_paths(void **state)
 {
-	struct test_file f, g, h, i;
+	struct test_file f, g, h, i, nameless;
 
 	(void)state;
 	open_as(&f, 1, "gone", 1, MODE_FILE);
@@ -298,6 +321,10 @@ static void test_paths(void **state)
 	g.dentry.d_parent = &g.dentry;
 	call(SYS_READ, 2, 1, 1);
 	expect_path(row_of(2), "memfd:x");
+	open_as(&nameless, 5, "", 5, MODE_FILE);
+	nameless.dentry.d_parent = &nameless.dentry;
+	call(SYS_READ, 5, 1, 1);
+	assert_int_equal(row_of(5)->name, 0);
 	/* as a process sees it that has its root elsewhere */
 	host.fs.root = (struct file_place){&host.mount.mnt, &host.top};
 	open_as(&h, 3, "h", 3, MODE_FILE);
@@ -365,6 +392,52 @@ static void test_many_files(void **state)
 	assert_int_equal(row_of(500)->reads, 3);
 	assert_int_equal(row_of(500)->flags, FILE_DIRECTORY);
 	expect_path(row_of(500), "/mnt/d");
+	expect_counters(CNT__COUNT);
+}
+
+/* ---- pipes ---- */
+
+static const struct pipe_val *pipe_of(u64 inode)
+{
+	struct file_key key = {JOB_PID, host.sb.s_dev, inode};
+
+	return bpf_map_lookup_elem(&pipe_rows, &key);
+}
+
+static void test_pipes(void **state)
+{
+	struct test_file a, b, f;
+	u64 first;
+
+	(void)state;
+	open_as(&a, 3, "", 11, MODE_FIFO);
+	open_as(&b, 4, "", 12, MODE_FIFO);
+	open_as(&f, 5, "f", 13, MODE_FILE);
+	call(SYS_READ, 3, 4, 10);
+	first = native.now_ns;
+	call(SYS_READ, 3, 300, 10); /* what the message is */
+	call(SYS_READ, 3, 4, 20);
+	call(SYS_READ, 4, 4, 5); /* in turns */
+	call(SYS_READ, 3, 4, 5);
+	call(SYS_READ, 4, 4, 7);
+	call(SYS_READ, 4, 4, 100);
+	call(SYS_READ, 3, 4, 1); /* the other one had two in a row */
+	call(SYS_READ, 3, -4, 9);
+	call(SYS_WRITE, 3, 4, 9);
+	call(SYS_WRITE, 3, 0, 9);
+	call(SYS_READ, 5, 4, 9);
+	assert_non_null(pipe_of(11));
+	assert_int_equal(pipe_of(11)->messages, 4);
+	assert_int_equal(pipe_of(11)->first_ns, first);
+	assert_int_equal(pipe_of(11)->active_cnt, 2);
+	assert_int_equal(pipe_of(11)->active_ns, 10 + 20 + 5 + 5);
+	assert_int_equal(pipe_of(11)->writes, 1);
+	assert_int_equal(pipe_of(12)->messages, 3);
+	assert_int_equal(pipe_of(12)->active_cnt, 2);
+	assert_int_equal(pipe_of(12)->active_ns, 5 + 7 + 100);
+	assert_int_equal(pipe_of(12)->writes, 0);
+	assert_null(pipe_of(13));
+	assert_null(row_of(11));
 	expect_counters(CNT__COUNT);
 }
 
@@ -480,11 +553,23 @@ static void test_no_storage(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_counts),         TEST(test_others),         TEST(test_window),
-		TEST(test_unfinished),     TEST(test_fork),           TEST(test_files),
-		TEST(test_disk),           TEST(test_paths),          TEST(test_long_paths),
-		TEST(test_full_ring),      TEST(test_many_files),     TEST(test_no_storage),
-		TEST(test_waits_in_calls), TEST(test_timer_in_calls), TEST(test_waits_in_faults),
+		TEST(test_counts),
+		TEST(test_others),
+		TEST(test_window),
+		TEST(test_unfinished),
+		TEST(test_fork),
+		TEST(test_files),
+		TEST(test_disk),
+		TEST(test_paths),
+		TEST(test_pipes),
+		TEST(test_disk_itself),
+		TEST(test_long_paths),
+		TEST(test_full_ring),
+		TEST(test_many_files),
+		TEST(test_no_storage),
+		TEST(test_waits_in_calls),
+		TEST(test_timer_in_calls),
+		TEST(test_waits_in_faults),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

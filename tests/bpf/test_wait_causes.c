@@ -1,6 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What a wait is for (bpf/waits.h): by the system call that the thread is in, its arguments and its files. */
-#include "native/sampler.h"
+/*
+ * What a wait is for (include/waits.h): by the system call that the thread is in, its arguments and its files; and that
+ * samples (bpf/waits.h) and `dump` (user/proc/task.c) say the same of it.
+ */
+#include "tests/bpf/native/sampler.h"
+
+#include <fcntl.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include "user/proc/task.h"
 
 static u32 cause_in(struct pt_regs user, u32 state)
 {
@@ -55,7 +65,7 @@ static void test_causes(void **state)
 		{SYS_CONNECT, 0, 0, CAUSE_SOCKET},
 		{SYS_ACCEPT, 0, 0, CAUSE_SOCKET},
 		{SYS_ACCEPT4, 0, 0, CAUSE_SOCKET},
-		{SYS_RECVMSG - 2, 0, 0, CAUSE_SOCKET}, /* recvfrom */
+		{SYS_RECVFROM, 0, 0, CAUSE_SOCKET},
 		{SYS_RECVMSG, 0, 0, CAUSE_SOCKET},
 		{SYS_RECVMMSG, 0, 0, CAUSE_SOCKET},
 		{SYS_SENDMMSG, 0, 0, CAUSE_SOCKET},
@@ -79,7 +89,13 @@ static void test_causes(void **state)
 		{SYS_WRITEV, FD_SOCKET, 0, CAUSE_SOCKET},
 		{SYS_PWRITEV, FD_FILE, 0, CAUSE_DISK_WRITE},
 		{SYS_PWRITEV2, FD_FILE, 0, CAUSE_DISK_WRITE},
-		{16 /* ioctl */, FD_FILE, 0, CAUSE_UNKNOWN},
+		{SYS_IOCTL, FD_FILE, 0, CAUSE_UNKNOWN},
+		{SYS_SENDFILE, FD_SOCKET, FD_FILE, CAUSE_SOCKET},
+		{SYS_SENDFILE, FD_FILE, FD_FILE, CAUSE_UNKNOWN},
+		{SYS_SPLICE, FD_PIPE, 0, CAUSE_PIPE},
+		{SYS_VFORK, 0, 0, CAUSE_CHILD_WAIT},
+		{SYS_FLOCK, FD_FILE, 0, CAUSE_LOCK},
+		{SYS_OPENAT, 0, 0, CAUSE_UNKNOWN},
 		{1023, 0, 0, CAUSE_UNKNOWN},
 		{1024, 0, 0, CAUSE_PAGE_FAULT}, /* no call has that number */
 	};
@@ -101,11 +117,73 @@ static void test_causes(void **state)
 		print_message("case %zu: call %ld\n", i, cases[i].number);
 		fail();
 	}
+	/* cannot be interrupted */
+	assert_int_equal(cause_in(in_call(SYS_OPENAT, 0, 0, 0), BLOCKED), CAUSE_DISK_READ);
+	assert_int_equal(cause_in(in_call(SYS_SENDFILE, FD_SOCKET, FD_FILE, 0), BLOCKED), CAUSE_DISK_READ);
+	assert_int_equal(cause_in(in_call(SYS_WRITE, FD_FILE, 0, 0), BLOCKED), CAUSE_DISK_WRITE);
+	assert_int_equal(cause_in(in_call(SYS_READ, FD_PIPE, 0, 0), BLOCKED), CAUSE_PIPE);
+	assert_int_equal(cause_in(in_call(SYS_MMAP, 0, 0, 0), BLOCKED), CAUSE_UNKNOWN);
 	/* in another call, for a disk */
 	job.task.in_iowait = 1;
-	assert_int_equal(cause_of(217 /* getdents64 */, FD_FILE, 0), CAUSE_DISK_READ);
+	assert_int_equal(cause_of(SYS_GETDENTS64, FD_FILE, 0), CAUSE_DISK_READ);
+	assert_int_equal(cause_of(83 /* mkdir, which is not in the table */, 0, 0), CAUSE_DISK_READ);
+	assert_int_equal(cause_of(SYS_MMAP, 0, 0), CAUSE_DISK_READ);
 	assert_int_equal(cause_of(SYS_FSYNC, FD_FILE, 0), CAUSE_FSYNC);
 	expect_counters(CNT__COUNT);
+}
+
+enum { OPEN_MAX_FD = 64 };
+
+/* What `dump` says of a thread of this process, and a sample of one whose files are the same. */
+static void expect_same(long number, u64 arg0, u64 arg1, bool blocked)
+{
+	const struct task task = {
+		.state = blocked ? 'D' : 'S', .syscall = number < 0 ? TASK_NO_SYSCALL : number, .args = {arg0, arg1}};
+	struct pt_regs user = number < 0 ? in_user() : in_call(number, arg0, arg1, 0);
+	u32 dump = task__cause(getpid(), &task, &job.proc->py), sample = cause_in(user, blocked ? BLOCKED : SLEEPS);
+
+	if (dump == sample)
+		return;
+	print_message("call %ld(%llx, %llx), %d: dump %u, sample %u\n", number, (unsigned long long)arg0,
+		      (unsigned long long)arg1, blocked, dump, sample);
+	fail();
+}
+
+static void test_dump_says_the_same(void **state)
+{
+	struct inode inodes[OPEN_MAX_FD] = {0};
+	struct file files[OPEN_MAX_FD], *open_files[OPEN_MAX_FD] = {0};
+	struct fdtable table = {.max_fds = OPEN_MAX_FD, .fd = open_files};
+	struct files_struct all = {.fdt = &table};
+	int ends[2], fds[6] = {open("/proc/self/exe", O_RDONLY), socket(AF_UNIX, SOCK_STREAM, 0),
+			       open("/dev/null", O_RDONLY), eventfd(0, 0), open("/", O_RDONLY | O_DIRECTORY)};
+
+	(void)state;
+	assert_int_equal(pipe(ends), 0);
+	fds[5] = ends[1];
+	for (int fd = 0; fd < OPEN_MAX_FD; fd++) {
+		struct stat file;
+
+		if (fstat(fd, &file))
+			continue;
+		inodes[fd].i_mode = (u16)file.st_mode;
+		files[fd].f_inode = &inodes[fd];
+		open_files[fd] = &files[fd];
+	}
+	job.task.files = &all;
+	job.proc->py.gil_address = 0x7f0000010000ULL;
+	job.proc->py.gil_bytes = 208;
+	for (long number = -1; number < 500; number++) {
+		const u64 others[] = {OPEN_MAX_FD - 1, 1000000, ~0ull, 0x7f0000010008ULL, 0x7f0000020000ULL};
+
+		for (int i = 0; i < 2 * 2 * 6; i++)
+			expect_same(number, (u64)fds[i / 4], i & 1, i & 2);
+		for (int i = 0; i < 2 * 2 * 5; i++)
+			expect_same(number, others[i / 4], i & 1, i & 2);
+	}
+	for (int i = 0; i < 6; i++)
+		close(fds[i]);
+	close(ends[0]);
 }
 
 static void test_futex(void **state)
@@ -137,7 +215,8 @@ static void test_no_call(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {TEST(test_causes), TEST(test_futex), TEST(test_no_call)};
+	const struct CMUnitTest tests[] = {TEST(test_causes), TEST(test_dump_says_the_same), TEST(test_futex),
+					   TEST(test_no_call)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

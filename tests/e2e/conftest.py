@@ -7,6 +7,16 @@ import subprocess
 import gpu
 import helpers
 import pytest
+import skips
+
+
+def pytest_addoption(parser):
+    parser.addoption("--no-unexpected-skips", action="store_true", default=bool(os.environ.get("CI")), help="fail where a test is skipped that skips.py does not allow")
+
+
+def pytest_configure(config):
+    if config.getoption("--no-unexpected-skips") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(skips.Watch())
 
 
 @pytest.fixture
@@ -28,6 +38,9 @@ class Shared:
         self.new_directory = new_directory
         self.known = {}
 
+    def forget(self):
+        self.known.clear()
+
     def recorded(self, *args, python=helpers.PYTHON, options=()):
         key = (args, python, options)
         if key not in self.known:
@@ -42,6 +55,27 @@ class Shared:
 @pytest.fixture(scope="session")
 def shared(tmp_path_factory):
     return Shared(tmp_path_factory.mktemp)
+
+
+TRIES = 3
+CALM_SECONDS = 60  # that are waited for a calm one
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem):
+    """As pytest calls a test; once more, with recordings of its own, where helpers.Busy says that the machine may be to blame."""
+    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    for left in reversed(range(TRIES)):
+        try:
+            pyfuncitem.obj(**arguments)
+            return True
+        except helpers.Busy as busy:
+            if not left:
+                raise
+            print("repeated: %s" % busy)
+            helpers.await_calm(CALM_SECONDS)
+            if "shared" in arguments:
+                arguments["shared"].forget()
 
 
 def set_up(option, what):

@@ -1,28 +1,83 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Writes recordings without stepflame's own code: include/records.h and the file format in struct's words."""
+"""
+Writes and reads recordings: what a record is made of is asked of `recdump --describe`, which has it of user/recording/descriptors.h; the file
+format is here in struct's words, and values mean what include/records.h says.
+"""
 
+import json
+import os
 import re
 import struct
+import subprocess
+import types
 import zlib
 from pathlib import Path
 
-HOST, TARGET, NAME, PROC, WINDOW, AGG, COUNTER, COST, NOTE, OP, OP_GROUP, OP_WINDOW, SPANS = range(1, 14)
-SPAN, CODE, STACK, PATH, SAMPLE, INTERVAL, MODULES, CALLS, STEP_END, SYSCALL, FILE = range(14, 25)
-GPU, GPU_CALLS, GPU_CALL, GPU_STEP, GPU_ACTIVITY, GPU_DEVICE, GPU_USAGE, _, GPU_WINDOW = range(25, 34)
+ROOT = Path(__file__).parents[2]
+RECDUMP = Path(os.environ.get("STEPFLAME", ROOT / "build" / "stepflame")).parent / "tools" / "recdump"
+
+
+class Layout:
+    """Of a record type: its fields as struct has them."""
+
+    def __init__(self, described):
+        self.type, self.fields = described["type"], described["fields"]
+        self.struct = struct.Struct("=" + "".join(map(self.code, self.fields)))
+        assert self.struct.size == described["bytes"] - 8
+
+    @staticmethod
+    def code(field):
+        if field["kind"] in ("text", "pad"):
+            return "%ds" % (field["bytes"] * field["cnt"])
+        letter = {1: "b", 2: "h", 4: "i", 8: "q"}[field["bytes"]]
+        return "%d%s" % (field["cnt"], letter if field["kind"] == "signed" else letter.upper())
+
+    def pack(self, **values):
+        """Of fields by their names; what is not given is 0. Of an array as many as are given."""
+        flat = []
+        for field in self.fields:
+            if field["kind"] == "pad":
+                flat.append(b"")
+                continue
+            value = values.pop(field["name"], b"" if field["kind"] == "text" else 0)
+            if field["cnt"] > 1:
+                value = list(value or ())
+                flat += value + [0] * (field["cnt"] - len(value))
+            else:
+                flat.append(value.encode() if isinstance(value, str) else value)
+        assert not values, values
+        return self.struct.pack(*flat)
+
+    def unpack(self, payload):
+        """A namespace of the fields; `tail` is what is behind them."""
+        flat, out = iter(self.struct.unpack_from(payload)), {"tail": payload[self.struct.size :]}
+        for field in self.fields:
+            values = [next(flat) for _ in range(1 if field["kind"] in ("text", "pad") else field["cnt"])]
+            if field["kind"] == "text":
+                out[field["name"]] = values[0].split(b"\0")[0].decode(errors="replace")
+            elif field["kind"] != "pad":
+                out[field["name"]] = values if field["cnt"] > 1 else values[0]
+        return types.SimpleNamespace(**out)
+
+
+DESCRIBED = subprocess.run([RECDUMP, "--describe"], check=True, capture_output=True, text=True).stdout
+LAYOUTS = {type_name: Layout(described) for type_name, described in json.loads(DESCRIBED).items()}
+NUMBERS = {type_name: layout.type for type_name, layout in LAYOUTS.items()}  # enum rec_type
+TYPES = {number: type_name for type_name, number in NUMBERS.items()}
 ACTION, LABEL, FORWARD, BACKWARD, USER, SPAN_OP, EVALUATE, NODE, STEP, GC, COMM, SYNC, SAVE, VALIDATION = range(1, 15)
 JIT, COMPILE, AWAIT, TRANSFER, EXECUTE = range(15, 20)
-PHASES = 12
 CPU, WAIT = 1, 2
 CAUSES = ["", "run_queue", "lock", "gil", "disk_read", "disk_write", "fsync", "page_fault", "sleep", "child_wait"]
 CAUSES += ["pipe", "socket", "poll", "unknown"]
 WORD_NONE, WORD_TENSOR, WORD_TENSOR_LIST, WORD_INTS, WORD_INT, WORD_OPAQUE, WORD_CUT = range(7)
 MAIN, CHILD, WORKER = range(3)
 UTF8, LATIN1, UCS2, UCS4 = 0, 1, 2, 4
+CODECS = {UTF8: "utf-8", LATIN1: "latin-1", UCS2: "utf-16-le", UCS4: "utf-32-le"}
 BUCKETS = 40
-VERSION = 2
+VERSION = 4
 BYTE_ORDER = 0x01020304
 CHUNK_BYTES = 64 * 1024
-GPU_HEADER = (Path(__file__).parents[2] / "include/gpu.h").read_text()
+GPU_HEADER = (ROOT / "include/gpu.h").read_text()
 # enum gpu_api: the functions in the order of the table there
 GPU_APIS = {n: i for i, n in enumerate(re.findall(r"^\tX\((\w+), [A-Z_]+, \d", GPU_HEADER, re.M), 1)}
 KERNEL, COPY, SET, GRAPH, GPU_SYNC, GPU_API_CALL, OVERHEAD = range(1, 8)
@@ -31,42 +86,30 @@ GPU_UNKNOWN = 0xFFFFFFFF
 WINDOW_ENDS = ["open", "steps", "recording", "exit", "busy", "failed", "late"]
 
 
-def record(kind, payload):
+def record(type_name, tail=b"", **values):
+    """One of that type, with these fields, and what is behind them."""
+    return raw(NUMBERS[type_name], LAYOUTS[type_name].pack(**values) + tail)
+
+
+def raw(number, payload):
     payload += b"\0" * (-len(payload) % 8)
-    return struct.pack("=HHI", kind, 0, 8 + len(payload)) + payload
+    return struct.pack("=HHI", number, 0, 8 + len(payload)) + payload
 
 
 def host(version="0.1.0", hostname="host", kernel="6.12.0", cpus=2, monotonic_ns=1, realtime_ns=2):
-    return record(
-        HOST,
-        struct.pack("=QQII32s64s64s", monotonic_ns, realtime_ns, cpus, 0, version.encode(), hostname.encode(), kernel.encode()),
-    )
+    names = {"version": version, "hostname": hostname, "kernel": kernel}
+    return record("HOST", monotonic_ns=monotonic_ns, realtime_ns=realtime_ns, cpus=cpus, **names)
 
 
 def target(pid, role=MAIN, rank=-1, parent=0, python="3.11.2", torch="2.6.0+cpu", jax="", command="python train.py"):
-    return record(
-        TARGET,
-        struct.pack(
-            "=IIIiII16s32s16s128s",
-            pid,
-            pid,
-            role,
-            rank,
-            parent,
-            0,
-            python.encode(),
-            torch.encode(),
-            jax.encode(),
-            command.encode(),
-        ),
-    )
+    versions = {"python": python, "torch": torch, "jax": jax}
+    return record("TARGET", pid=pid, nspid=pid, role=role, rank=rank, parent_pid=parent, command=command, **versions)
 
 
 def name(ident, text, encoding=UTF8, cut=0):
     """text: str, or the bytes as they are."""
-    codec = {UTF8: "utf-8", LATIN1: "latin-1", UCS2: "utf-16-le", UCS4: "utf-32-le"}[encoding]
-    data = text if isinstance(text, bytes) else text.encode(codec)
-    return record(NAME, struct.pack("=QBBHI", ident, encoding, cut, len(data), len(data)) + data)
+    data = text if isinstance(text, bytes) else text.encode(CODECS[encoding])
+    return record("NAME", data, id=ident, encoding=encoding, cut=cut, bytes=len(data), whole_bytes=len(data))
 
 
 def narrowest_name(ident, text):
@@ -77,43 +120,38 @@ def narrowest_name(ident, text):
 
 def proc(event, time_ms, parent, pid, status=0):
     """event: 1 fork, 2 exec, 3 exit; status: as wait(2) has it."""
-    return record(PROC, struct.pack("=QIIIi16s", time_ms * 1000000, event, pid, parent, status, b"pt_data_worker"))
+    who = {"pid": pid, "parent_pid": parent, "comm": "pt_data_worker"}
+    return record("PROC", time_ns=time_ms * 1000000, event=event, exit_code=status, **who)
 
 
 def window(start_ns, end_ns, steps=0, rule=0):
-    return record(WINDOW, struct.pack("=QQQII", start_ns, end_ns, steps, rule, 0))
+    return record("WINDOW", start_ns=start_ns, end_ns=end_ns, steps=steps, step_rule=rule)
 
 
-def agg(pid, kind, ident, calls, total_ns, parent=0, self_ns=None, min_ns=0, max_ns=0, first_ns=0):
-    self_ns = total_ns if self_ns is None else self_ns
-    return record(
-        AGG,
-        struct.pack("=IIQQ", pid, kind, ident, parent)
-        + struct.pack("=6Q", calls, total_ns, self_ns, min_ns, max_ns, first_ns)
-        + struct.pack(f"={BUCKETS}I", *[0] * BUCKETS),
-    )
+def agg(pid, kind, ident, calls, total_ns, parent=0, self_ns=None, min_ns=0, max_ns=0, first_ns=0, hist=None):
+    key = {"pid": pid, "kind": kind, "name": ident, "parent": parent}
+    times = {"total_ns": total_ns, "self_ns": total_ns if self_ns is None else self_ns, "min_ns": min_ns, "max_ns": max_ns}
+    return record("AGG", calls=calls, first_ns=first_ns, hist=hist, **key, **times)
 
 
 def counter(counter_name, value):
-    return record(COUNTER, struct.pack("=Q32s", value, counter_name.encode()))
+    return record("COUNTER", value=value, name=counter_name)
 
 
 def cost(hits, busiest_hits, hit_ns, own_cpu_ns, own_rss_bytes, calls=0, call_ns=0):
-    return record(COST, struct.pack("=10Q", hits, busiest_hits, hit_ns, 0, 0, own_cpu_ns, own_rss_bytes, 0, calls, call_ns))
+    own = {"own_cpu_ns": own_cpu_ns, "own_rss_bytes": own_rss_bytes}
+    return record("COST", hits=hits, busiest_hits=busiest_hits, hit_ns=hit_ns, busiest_calls=calls, call_ns=call_ns, **own)
 
 
 def note(text):
     data = text.encode()
-    return record(NOTE, struct.pack("=II", len(data), 0) + data)
+    return record("NOTE", data, bytes=len(data))
 
 
 def op(pid, kind, ident, calls, total_ns, self_ns, action=0, group=0, self_bytes=(0, 0), total_bytes=(0, 0)):
     """Bytes: (CPU, device)."""
-    return record(
-        OP,
-        struct.pack("=IIQQQ", pid, kind, ident, action, group)
-        + struct.pack("=3Q4q", calls, total_ns, self_ns, *self_bytes, *total_bytes),
-    )
+    key = {"pid": pid, "kind": kind, "name": ident, "action": action, "group": group}
+    return record("OP", calls=calls, total_ns=total_ns, self_ns=self_ns, self_bytes=self_bytes, total_bytes=total_bytes, **key)
 
 
 def word(tag, values=(), dtype=0, count=None):
@@ -123,11 +161,12 @@ def word(tag, values=(), dtype=0, count=None):
 
 
 def op_group(ident, words=b"", source=0, module=0):
-    return record(OP_GROUP, struct.pack("=QQQII", ident, source, module, len(words) // 8, 0) + words)
+    return record("OP_GROUP", words, id=ident, source=source, module=module, word_cnt=len(words) // 8)
 
 
 def op_window(pid, index, first_step, steps, start_ns, end_ns, cut=0):
-    return record(OP_WINDOW, struct.pack("=IIQQQQQ", pid, index, first_step, steps, start_ns, end_ns, cut))
+    which = {"pid": pid, "index": index, "first_step": first_step, "steps": steps}
+    return record("OP_WINDOW", start_ns=start_ns, end_ns=end_ns, cut=cut, **which)
 
 
 def leb128(value):
@@ -166,26 +205,28 @@ def spans(pid, tid, rows, base_ns=0):
     plain += dictionary(names) + dictionary(groups)
     plain += differences(depths) + differences([s for s in sequences if s != -1])
     payload = zlib.compress(plain)
-    return record(SPANS, struct.pack("=IIIIQ", pid, tid, len(rows), len(payload), base_ns) + payload)
+    return record("SPANS", payload, pid=pid, tid=tid, span_cnt=len(rows), bytes=len(payload), base_ns=base_ns)
 
 
 def code(ident, file, code_name, first_line=1, lines=()):
     """file, code_name: name ids; lines: (offset, line)."""
-    data = struct.pack("=QQQQIIII", ident, file, code_name, 0, 0, first_line, len(lines), 0)
-    return record(CODE, data + b"".join(struct.pack("=Ii", *line) for line in lines))
+    data = b"".join(struct.pack("=Ii", *line) for line in lines)
+    return record("CODE", data, id=ident, file=file, name=code_name, first_line=first_line, line_cnt=len(lines))
 
 
 def stack(ident, frames, cut=0):
     """frames: (code id, offset), the innermost first."""
-    return record(
-        STACK, struct.pack("=QII", ident, len(frames), cut) + b"".join(struct.pack("=QII", *frame, 0) for frame in frames)
-    )
+    return record("STACK", b"".join(struct.pack("=QII", *frame, 0) for frame in frames), id=ident, frame_cnt=len(frames), cut=cut)
+
+
+def around(kind, name_id, stack_id, nested=0):
+    return record("AROUND", name=name_id, stack=stack_id, kind=kind, nested=nested)
 
 
 def path(ident, path_spans):
     """path_spans: (kind, name id), or (kind, name id, group id), the outermost first."""
     data = b"".join(struct.pack("=QII", name_id, kind, sum(group) & 0xFFFFFFFF) for kind, name_id, *group in path_spans)
-    return record(PATH, struct.pack("=QII", ident, len(path_spans), 0) + data)
+    return record("PATH", data, id=ident, span_cnt=len(path_spans))
 
 
 def sample(
@@ -207,73 +248,81 @@ def sample(
 ):
     """cause: one of CAUSES; waker: (pid, tid); file_id: name id."""
     return record(
-        SAMPLE,
-        struct.pack(
-            "=6Q4IhBB3IQ",
-            time_ns,
-            weight_ns,
-            stack_id,
-            path_id,
-            native,
-            kernel,
-            pid,
-            tid,
-            step,
-            waits if kind == WAIT else 0,
-            syscall,
-            kind,
-            CAUSES.index(cause or ""),
-            *waker,
-            0,
-            file_id,
-        ),
+        "SAMPLE",
+        time_ns=time_ns,
+        weight_ns=weight_ns,
+        stack=stack_id,
+        path=path_id,
+        native=native,
+        kernel=kernel,
+        pid=pid,
+        tid=tid,
+        step=step,
+        waits=waits if kind == WAIT else 0,
+        syscall=syscall,
+        kind=kind,
+        cause=CAUSES.index(cause or ""),
+        waker_pid=waker[0],
+        waker_tid=waker[1],
+        file=file_id,
     )
 
 
 def calls(pid, code_id, path_id, call_cnt, primitive_calls, self_ns, total_ns):
-    return record(
-        CALLS, struct.pack("=IIQQQQQQ", pid, 0, code_id, path_id, call_cnt, primitive_calls, self_ns, total_ns)
-    )
+    figures = {"calls": call_cnt, "primitive_calls": primitive_calls, "self_ns": self_ns, "total_ns": total_ns}
+    return record("CALLS", pid=pid, code=code_id, path=path_id, **figures)
 
 
-def boundary(pid, tid, index, time_ns, phases=(), rule=1):
-    """The end of a step; phases: ns by enum phase."""
-    phases = [*phases, *[0] * (PHASES - len(phases))]
-    return record(STEP_END, struct.pack("=QQIIII%dQ" % PHASES, time_ns, index, pid, rule, tid, 0, *phases))
+def boundary(pid, tid, index, time_ns, phases=(), rule=1, serial=None, forward=0):
+    """The end of a step; phases: ns by enum phase; serial: as if the thread made boundaries by no other rule."""
+    serial = (index + 1 if serial is None else serial) & 0xFFFFFFFF
+    which = {"pid": pid, "tid": tid, "index": index, "rule": rule, "serial": serial}
+    return record("STEP", time_ns=time_ns, forward_ns=forward, phase_ns=phases, **which)
 
 
 def syscall(pid, number, call_cnt, errors=0, total_ns=0, size=0, unfinished=0):
-    return record(SYSCALL, struct.pack("=II5Q", pid, number, call_cnt, errors, total_ns, size, unfinished))
+    """number: -1 of one that is not known."""
+    number = struct.unpack("=i", struct.pack("=I", number & 0xFFFFFFFF))[0]
+    figures = {"calls": call_cnt, "errors": errors, "total_ns": total_ns, "bytes": size, "unfinished": unfinished}
+    return record("SYSCALL", pid=pid, number=number, **figures)
 
 
 def file(pid, dev, inode, ident, reads=0, writes=0, read_bytes=0, written_bytes=0, total_ns=0, disk=(0, 0, 0), flags=0):
     """disk: reads, page faults and bytes."""
-    values = (ident, reads, writes, read_bytes, written_bytes, total_ns, *disk, 1)
-    return record(FILE, struct.pack("=IIQ10QII", pid, dev, inode, *values, flags, 0))
+    figures = {"reads": reads, "writes": writes, "read_bytes": read_bytes, "written_bytes": written_bytes, "total_ns": total_ns}
+    figures.update(zip(("disk_reads", "faults", "disk_bytes"), disk))
+    return record("FILE", pid=pid, dev=dev, inode=inode, name=ident, last_ns=1, flags=flags, **figures)
+
+
+def pipe(pid, inode, writes=0, messages=0, first_ns=0, last_ns=0, active=(0, 0)):
+    """active: ns and messages."""
+    figures = {"writes": writes, "messages": messages, "active_ns": active[0], "active_cnt": active[1]}
+    return record("PIPE", pid=pid, dev=13, inode=inode, first_ns=first_ns, last_ns=last_ns, **figures)
 
 
 def gpu(pid, tier, cupti_ns=0, lost=0, version=0, why=""):
-    return record(GPU, struct.pack("=IIQQII96s", pid, tier, cupti_ns, lost, version, 0, why.encode()))
+    return record("GPU", pid=pid, tier=tier, cupti_ns=cupti_ns, lost=lost, cupti_version=version, why=why)
 
 
 def gpu_key(pid, api, direction=0, dtype=0, action=0, op=0, target=0):
     """api: a name; target: the kernel's name id, or the communicator."""
-    return struct.pack("=IHBBQQQ", pid, GPU_APIS.get(api, api), direction, dtype, action, op, target)
+    which = {"pid": pid, "api": GPU_APIS.get(api, api), "direction": direction, "dtype": dtype}
+    return dict(which, action=action, op=op, object=target)
 
 
 def gpu_calls(key, call_cnt, total_ns=0, max_ns=0, size=0):
     """key: gpu_key()."""
-    return record(GPU_CALLS, key + struct.pack("=4Q", call_cnt, total_ns, max_ns, size))
+    return record("GPU_CALLS", calls=call_cnt, total_ns=total_ns, max_ns=max_ns, bytes=size, **key)
 
 
 def gpu_call(key, tid, start_ns, duration_ns, size=0, path_id=0, step=0):
-    return record(GPU_CALL, struct.pack("=QQ", start_ns, duration_ns) + key + struct.pack("=QQII", size, path_id, tid, step))
+    times = {"start_ns": start_ns, "duration_ns": duration_ns}
+    return record("GPU_CALL", bytes=size, path=path_id, tid=tid, step=step, **times, **key)
 
 
-def gpu_step(pid, index, time_ns, launches=0, copies=0, copied_bytes=0, api_ns=0, sync_ns=0):
-    return record(
-        GPU_STEP, struct.pack("=QQII5Q", time_ns, index, pid, 0, launches, copies, copied_bytes, api_ns, sync_ns)
-    )
+def gpu_step(pid, from_ns, time_ns, launches=0, copies=0, copied_bytes=0, api_ns=0, sync_ns=0):
+    figures = {"launches": launches, "copies": copies, "copied_bytes": copied_bytes, "api_ns": api_ns, "sync_ns": sync_ns}
+    return record("GPU_STEP", time_ns=time_ns, from_ns=from_ns, pid=pid, **figures)
 
 
 def gpu_activity(
@@ -293,24 +342,20 @@ def gpu_activity(
 ):
     """ident: name id."""
     return record(
-        GPU_ACTIVITY,
-        struct.pack(
-            "=4Q3IHH4I8I",
-            start_ns,
-            duration_ns,
-            ident,
-            size,
-            pid,
-            tid,
-            correlation,
-            kind,
-            direction,
-            device,
-            context,
-            stream,
-            0,
-            *detail,
-        ),
+        "GPU_ACTIVITY",
+        start_ns=start_ns,
+        duration_ns=duration_ns,
+        name=ident,
+        bytes=size,
+        pid=pid,
+        tid=tid,
+        correlation=correlation,
+        kind=kind,
+        direction=direction,
+        device=device,
+        context=context,
+        stream=stream,
+        detail=detail,
     )
 
 
@@ -321,69 +366,102 @@ def gpu_api_call(pid, tid, start_ns, duration_ns, ident, correlation, driver=0):
 
 
 def gpu_device(pid, device, memory=1 << 34, multiprocessors=132, compute=(9, 0), device_name="NVIDIA H100"):
-    return record(
-        GPU_DEVICE,
-        struct.pack("=IIQII64s", pid, device, memory, multiprocessors, compute[0] << 16 | compute[1], device_name.encode()),
-    )
+    what = {"memory_bytes": memory, "multiprocessors": multiprocessors, "compute": compute[0] << 16 | compute[1]}
+    return record("GPU_DEVICE", pid=pid, device=device, name=device_name, **what)
 
 
 def gpu_window(pid, index, start_ns, end_ns, end="recording", error=0):
     """end: one of WINDOW_ENDS."""
-    return record(GPU_WINDOW, struct.pack("=IIQQII", pid, index, start_ns, end_ns, WINDOW_ENDS.index(end), error))
+    end = WINDOW_ENDS.index(end)
+    return record("GPU_WINDOW", pid=pid, index=index, start_ns=start_ns, end_ns=end_ns, end=end, error=error)
+
+
+USAGE_FIELDS = ("busy_percent", "memory_busy_percent", "power_mw", "temperature_c", "sm_mhz")
 
 
 def gpu_usage(device, time_ns, used, memory, values=(GPU_UNKNOWN,) * 5, device_name="NVIDIA H100"):
-    """values: % busy, % of memory busy, mW, degrees Celsius, MHz."""
-    return record(GPU_USAGE, struct.pack("=QQQ6I64s", time_ns, used, memory, device, *values, device_name.encode()))
+    """values: of USAGE_FIELDS."""
+    which = {"device": device, "time_ns": time_ns, "memory_used_bytes": used, "memory_bytes": memory, "name": device_name}
+    return record("GPU_USAGE", **which, **dict(zip(USAGE_FIELDS, values)))
 
 
 def header(version=VERSION, byte_order=BYTE_ORDER):
     return struct.pack("=8sIIII", b"stepflam", version, byte_order, 24, 0)
 
 
-def chunk(data):
-    return struct.pack("=4sIII", b"chnk", len(data), zlib.crc32(data), 0) + data
+def chunk(data, magic=b"chnk"):
+    return struct.pack("=4sIII", magic, len(data), zlib.crc32(data), 0) + data
+
+
+def mark(data):
+    """A chunk with which a snapshot ends."""
+    return chunk(data, b"send")
 
 
 def recording(records, version=VERSION):
-    """The bytes of a whole file."""
+    """The bytes of a whole file, with which a snapshot ends."""
     out, pending = header(version), b""
     for one in records:
         if pending and len(pending) + len(one) > CHUNK_BYTES:
             out, pending = out + chunk(pending), b""
         pending += one
-    return out + (chunk(pending) if pending else b"")
+    return out + (mark(pending) if pending else b"")
 
 
-def read_records(path):
-    """(type, payload) of each record in a recording, by the same words as above."""
+def chunk_ends(path):
+    """Where the header ends, and where each chunk does."""
     data = path.read_bytes()
     at = struct.unpack_from("=8sIIII", data)[3]
+    yield at
     while at < len(data):
-        _, size, _, plain_size = struct.unpack_from("=IIII", data, at)
-        chunk_data = data[at + 16 : at + 16 + size]
-        at += 16 + size
+        at += 16 + struct.unpack_from("=II", data, at)[1]
+        yield at
+
+
+def snapshot_ends(path):
+    """Where each chunk ends that ends a snapshot (user/recording/format.h)."""
+    data, ends = path.read_bytes(), list(chunk_ends(path))
+    for start, end in zip(ends, ends[1:]):
+        if data[start : start + 4] == b"send":
+            yield end
+
+
+def read_raw(path):
+    """(number of the type, bytes behind the header) of each record in a recording."""
+    data = path.read_bytes()
+    ends = list(chunk_ends(path))
+    for start, end in zip(ends, ends[1:]):
+        plain_size = struct.unpack_from("=IIII", data, start)[3]
+        chunk_data = data[start + 16 : end]
         plain = zlib.decompress(chunk_data) if plain_size else chunk_data
         while plain:
-            kind, _, size = struct.unpack_from("=HHI", plain)
-            yield kind, plain[8:size]
+            number, _, size = struct.unpack_from("=HHI", plain)
+            yield number, plain[8:size]
             plain = plain[size:]
 
 
+def read_records(path):
+    """(name of the type, Layout.unpack's namespace) of each record in a recording."""
+    for number, payload in read_raw(path):
+        yield TYPES[number], LAYOUTS[TYPES[number]].unpack(payload)
+
+
+def text_of(record_fields):
+    """Of a NAME or a NOTE."""
+    codec = CODECS[getattr(record_fields, "encoding", UTF8)]
+    return record_fields.tail[: record_fields.bytes].decode(codec)
+
+
 def read_calls(path):
-    """{(pid, file, line, name): [calls, primitive calls, self ns, total ns]} of REC_CALLS, over all paths."""
+    """{(pid, file, line, name): [calls, primitive calls, self ns, total ns]} of CALLS, over all paths."""
     texts, codes, rows = {}, {}, {}
-    for kind, payload in read_records(path):
-        if kind == NAME:
-            ident, encoding, _, size, _ = struct.unpack_from("=QBBHI", payload)
-            codec = {UTF8: "utf-8", LATIN1: "latin-1", UCS2: "utf-16-le", UCS4: "utf-32-le"}[encoding]
-            texts[ident] = payload[16 : 16 + size].decode(codec)
-        elif kind == CODE:
-            ident, file, function, _, _, line = struct.unpack_from("=QQQQII", payload)
-            codes[ident] = (texts[file], line, texts[function])
-        elif kind == CALLS:
-            pid, _, code, around, *values = struct.unpack("=IIQQ4Q", payload)
-            rows[pid, code, around] = values
+    for kind, row in read_records(path):
+        if kind == "NAME":
+            texts[row.id] = text_of(row)
+        elif kind == "CODE":
+            codes[row.id] = (texts[row.file], row.first_line, texts[row.name])
+        elif kind == "CALLS":
+            rows[row.pid, row.code, row.path] = [row.calls, row.primitive_calls, row.self_ns, row.total_ns]
     summed = {}
     for (pid, code, _), values in rows.items():
         total = summed.setdefault((pid, *codes[code]), [0, 0, 0, 0])

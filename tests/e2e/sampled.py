@@ -5,6 +5,7 @@ not by stepflame.
 """
 
 import random
+import re
 from dataclasses import dataclass, field
 
 import recfile as rec
@@ -13,6 +14,8 @@ PID = 4242
 START = 1_000_000_000
 PERIOD = 10_101_010
 LOADER = "/venv/lib/python3.11/site-packages/torch/utils/data/dataloader.py"
+NATIVES = [None, "at::_ops::mm::call (libtorch_cpu.so)", "memcpy (libc.so.6)", "_PyEval_EvalFrameDefault (python3.11)"]
+NATIVES += ["dict_get (libpython3.12.so.1.0)", "scan (python_lexer.cpython-311-x86_64-linux-gnu.so)"]
 VAGUE = ("lock", "sleep", "pipe", "socket", "poll", "unknown")
 
 
@@ -30,6 +33,11 @@ class Function:
 
 def builtin(text):
     return "~", 0, f"<{text}>"
+
+
+def is_interpreter(native):
+    """The program, or its library; not a module of C."""
+    return re.search(r" \((python[0-9.]*[a-z]?|libpython[^/]*)\)$", native) is not None
 
 
 @dataclass
@@ -55,11 +63,16 @@ class Sample:
         loader = any(f.file.endswith("torch/utils/data/dataloader.py") and f.key[2] in ("_get_data", "_try_get_data") for f, _ in self.frames)
         return "data_wait" if loader else self.cause
 
-    def chain(self, leaf=False):
-        """Keys, callers first."""
-        keys = [function.key for function, _ in reversed(self.frames)] or [builtin("no Python frames")]
-        if leaf:
-            keys += [builtin(text) for text in (self.native, self.kernel) if text]
+    def native_apart(self, native):
+        """The native function, unless it is part of the Python function."""
+        return None if not native and self.native and self.frames and is_interpreter(self.native) else self.native
+
+    def chain(self, leaf=False, native=False, inside=None):
+        """Keys, callers first; of the frames those that are inside, the innermost ones."""
+        keys = [function.key for function, _ in reversed(self.frames[:inside])]
+        keys = keys or [builtin("directly in the action" if self.frames else "no Python frames")]
+        if leaf or native:
+            keys += [builtin(text) for text in (self.native_apart(native), self.kernel) if text]
         return keys + ([builtin(f"waiting: {self.refined}")] if self.cause else [])
 
 
@@ -69,6 +82,23 @@ class Job:
     samples: list = field(default_factory=list)
     calls: list = field(default_factory=list)  # (Function, spans, calls, primitive calls, self ns, total ns)
     rows: list = field(default_factory=list)  # of the aggregates: (kind, name), in order of first occurrence
+    arounds: list = field(default_factory=list)  # (kind, name, frames, nested): as such a span ended
+
+    def inside(self, sample, action):
+        """How many of a sample's frames are the action's; None: that is not known."""
+        most = 0
+        for kind, name, frames, nested in self.arounds:
+            if (kind, name) != action or nested:
+                continue
+            shared = 0
+            for (function, at), (other, other_at) in zip(reversed(sample.frames), reversed(frames)):
+                if function != other:
+                    break
+                shared += 1
+                if at != other_at:
+                    break
+            most = max(most, shared)
+        return len(sample.frames) - most if most or not sample.frames else None
 
     def write(self, path):
         records = [rec.host(), *self.targets, rec.window(START, START + 10**10, 10, 1)]
@@ -98,6 +128,8 @@ class Job:
                     s.pid, s.tid, rec.WAIT if s.cause else rec.CPU, START + i * 10**6, s.weight, cause=s.cause, waits=s.waits, syscall=s.syscall, **ids_of
                 )
             )
+        for kind, text, frames, nested in self.arounds:
+            records.append(rec.around(kind, name(text), stack(frames), nested))
         for function, spans, *numbers in self.calls:
             ids_of = code(function), path_of(spans)
             records.append(rec.calls(PID, *ids_of, *numbers))
@@ -133,7 +165,7 @@ def random_job(seed, samples=400):
                 PERIOD,
                 rng.choice(stacks),
                 rng.choice(paths),
-                native=rng.choice([None, "at::_ops::mm::call (libtorch_cpu.so)", "memcpy (libc.so.6)"]),
+                native=rng.choice(NATIVES),
                 kernel=rng.choice([None, None, "copy_page"]),
                 syscall=rng.choice([-1, 0, 202]),
             )
@@ -142,7 +174,23 @@ def random_job(seed, samples=400):
             job.samples[-1].cause = rng.choice(rec.CAUSES[1:])
             job.samples[-1].weight = rng.randrange(10**9)
             job.samples[-1].waits = rng.choice([1, 1, 7])
+    job.arounds = random_arounds(rng, job, stacks)
     return job
+
+
+def random_arounds(rng, job, stacks):
+    """Ends of spans: beside the samples in them, at other places, and within themselves; of some spans none."""
+    arounds = []
+    for kind, name in dict.fromkeys(span for s in job.samples for span in s.spans):
+        samples = [s for s in job.samples if (kind, name) in s.spans and s.frames]
+        for _ in range(rng.randrange(4) if samples else 0):
+            frames = rng.choice(samples).frames
+            frames = frames[rng.randrange(len(frames)) :]
+            ends = [(frames[0][0], frames[0][1] + rng.choice([0, 1])), *frames[1:]]
+            arounds.append((kind, name, rng.choice([[], rng.choice(stacks)[:2]]) + ends, rng.choice([0, 0, 0, 1])))
+        if rng.random() < 0.5:
+            arounds.append((kind, name, rng.choice(stacks), 0))
+    return arounds
 
 
 def random_calls(seed):
@@ -169,19 +217,19 @@ class Stats:
         pass
 
 
-def stats_of_samples(job, choose=lambda sample: True, leaf=False, cpu=False, counts=False):
+def stats_of_samples(job, choose=lambda sample: True, leaf=False, cpu=False, counts=False, native=False, action=None):
     """
     {key: (0, 0, own time, time, {})} of the chosen ones, in the order in which functions first occur in all; counts:
-    samples for calls, and callers.
+    samples for calls, and callers. action: what is around it is not in it.
     """
     stats = {}
-    for sample in job.samples:
-        if cpu and sample.cause:
-            continue
-        chain = sample.chain(leaf)
+    samples = [s for s in job.samples if not (cpu and s.cause)]
+    for sample in samples:
+        for key in sample.chain(leaf, native):
+            stats.setdefault(key, [0, 0, 0, {}])
+    for sample in filter(choose, samples):
+        chain = sample.chain(leaf, native, job.inside(sample, action))
         rows = [stats.setdefault(key, [0, 0, 0, {}]) for key in chain]
-        if not choose(sample):
-            continue
         for key in dict.fromkeys(chain):
             stats[key][0] += 1
             stats[key][2] += sample.weight

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import recfile as rec
+import sampled
 
 PID = 4242
 START = 1_000_000_000
@@ -38,11 +39,14 @@ class Spot:
 
     @property
     def stack(self):
+        return self.stack_with(self.native if not self.frames or not sampled.is_interpreter(self.native or "") else None)
+
+    def stack_with(self, native):
         """(text, file, line) as the flame has it, from the phase on."""
         out = [(self.phase, "", 0)]
         out += [(name, file, line) for file, name, line in self.frames] or [("{no Python frames}", "", 0)]
         out += [(op, "", 0) for op in self.ops]
-        out += [(self.native, "", 0)] if self.native else []
+        out += [(native, "", 0)] if native else []
         out += [(f"syscall {SYSCALLS[self.syscall]}", "", 0)] if self.syscall >= 0 else []
         out += [(f"{self.kernel} (kernel)", "", 0)] if self.kernel else []
         return tuple(out + ([(f"{{waiting: {self.cause}}}", "", 0)] if self.cause else []))

@@ -10,6 +10,7 @@ import math
 import pstats
 import re
 import subprocess
+import textwrap
 
 import helpers
 import pytest
@@ -69,21 +70,35 @@ def head_line(samples):
     return line + (f", error at most +-{100 * error / (cpu + wait):.3g} % (95 %)" if error else "")
 
 
-def sampled_table(job, choose, sort="cumulative", limit=20, leaf=False, cpu=False):
+def sampled_table(job, choose, sort="tottime", limit=20, leaf=False, cpu=False, native=False, action=None):
     """pstats' text, in which only the first line and the calls, that are not known, differ."""
-    stats = sampled.stats_of_samples(job, choose, leaf, cpu)
+    stats = sampled.stats_of_samples(job, choose, leaf, cpu, native=native, action=action)
     text = printed(stats, sort, limit)
     rest = text.split("\n", 1)[1].replace("\n        0 ", "\n        - ")
     return head_line([s for s in job.samples if choose(s) and not (cpu and s.cause)]) + "\n" + rest
 
 
 def expected(job, every=False, only=None, **options):
-    out = "Profiler Report\n"
+    """And what is said of the tables below them."""
+    tables, left_out, callers = [], 0, 0
     for action in [*actions_of(job, every), None]:
         name = action[1] if action else "(none)"
         choose = chooser(job, action, every)
-        if (only is None or only == name) and any(choose(s) and not (options.get("cpu") and s.cause) for s in job.samples):
-            out += f"Profile stats for: {name}\n" + sampled_table(job, choose, **options) + "\n"
+        samples = [s for s in job.samples if choose(s) and not (options.get("cpu") and s.cause)]
+        if (only is not None and only != name) or not samples:
+            continue
+        if len(samples) < 20 and not every and only is None:
+            left_out += 1
+            continue
+        callers += action is not None and any(job.inside(s, action) is None for s in samples)
+        text = f"Profile stats for: {name}\n" + sampled_table(job, choose, action=action, **options) + "\n"
+        tables.append((action is None, -sum(s.weight for s in samples), len(tables), text))
+    out = "Profiler Report\n" + "".join(text for *_, text in sorted(tables))
+    if left_out:
+        out += f"left out: {left_out} table{'s' * (left_out != 1)} of fewer than 20 samples (--all: with them)\n"
+    if callers:
+        text = f"callers: of {callers} action{'s' * (callers != 1)} it was not recorded where they begin: their tables have what called them, too"
+        out += textwrap.fill(text, 80, subsequent_indent="  ") + "\n"
     return out
 
 
@@ -102,8 +117,10 @@ def check(text, wanted):
 def test_byte_for_byte(tmp_path, seed):
     job = sampled.random_job(seed)
     gil = check(report(job.write(tmp_path / "r.rec")), expected(job))
-    seconds = sum(s.weight for s in job.samples if s.refined == "gil") / 1e9
-    assert float(gil[1]) if gil else 0 == pytest.approx(seconds, rel=0.01)
+    waited = [(s.weight / 1e9, s.tid == PID) for s in job.samples if s.refined == "gil"]
+    told = (float(gil[1]), float(gil[2])) if gil else (0, 0)
+    assert told[0] == pytest.approx(sum(seconds for seconds, _ in waited), rel=0.01)
+    assert told[1] == pytest.approx(sum(seconds for seconds, is_main in waited if is_main), rel=0.01)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -112,6 +129,7 @@ def test_byte_for_byte(tmp_path, seed):
     [
         (["--all"], {"every": True}),
         (["--leaf"], {"leaf": True}),
+        (["--native"], {"native": True}),
         (["--cpu"], {"cpu": True}),
         (["--cpu", "--leaf", "--limit", 0], {"cpu": True, "leaf": True, "limit": 0}),
         (["--limit", 3], {"limit": 3}),
@@ -125,6 +143,7 @@ def test_options(tmp_path, seed, args, options):
     job.rows = [(rec.ACTION, "action 3"), *(row for row in job.rows if row[1] != "action 3")]
     for sample in job.samples:
         sample.spans = [(rec.ACTION, name) if name == "action 3" else (kind, name) for kind, name in sample.spans]
+    job.arounds = [(rec.ACTION if name == "action 3" else kind, name, *rest) for kind, name, *rest in job.arounds]
     check(report(job.write(tmp_path / "r.rec"), *args), expected(job, **options))
 
 
@@ -164,8 +183,9 @@ def test_json(tmp_path, seed):
     assert [(a["kind"], a["name"]) for a in data["actions"]] == [(KINDS[a[0]], a[1]) if a else (None, "(none)") for a in wanted]
     for action, found in zip(wanted, data["actions"]):
         choose = chooser(job, action, False)
-        stats = sampled.stats_of_samples(job, choose, leaf=True, counts=True)
+        stats = sampled.stats_of_samples(job, choose, leaf=True, counts=True, action=action)
         samples = [s for s in job.samples if choose(s)]
+        assert found["callers"] == sum(action is not None and job.inside(s, action) is None for s in samples)
         assert found["samples"] == len(samples) and found["exact"] is False
         waits = {}
         for s in samples:
@@ -182,7 +202,7 @@ def test_json(tmp_path, seed):
             row = rows[key]
             assert row["samples"] == cnt and row["ncalls"] is None and row["primitive_calls"] is None
             assert row["tottime_s"] == pytest.approx(own) and row["cumtime_s"] == pytest.approx(total)
-            assert row["error_s"] == pytest.approx(error_ns([s for s in samples if key in s.chain(True)]) / 1e9)
+            assert row["error_s"] == pytest.approx(error_ns([s for s in samples if key in s.chain(True, False, job.inside(s, action))]) / 1e9)
         # All time is own time of something.
         assert sum(f["tottime_s"] for f in found["functions"]) == pytest.approx(found["wall_s"])
         assert [f["cumtime_s"] for f in found["functions"]] == sorted((f["cumtime_s"] for f in found["functions"]), reverse=True)
@@ -221,7 +241,9 @@ def test_layout_is_lightnings(tmp_path):
     spans = [(rec.ACTION, "run_training_batch"), (rec.ACTION, "[Strategy]S.training_step")]
     job = Job(targets=[rec.target(PID, rank=3)])
     job.samples = [Sample(PID, PERIOD, [(Function("/t.py", 1, "main"), 0)], spans[:depth]) for depth in (0, 1, 2)]
-    tables = {name: sampled_table(job, chooser(job, (kind, name), False)) for kind, name in spans}
+    job.samples *= 20
+    job.arounds = [(*span, job.samples[0].frames, 0) for span in spans]
+    tables = {name: sampled_table(job, chooser(job, (kind, name), False), action=(kind, name)) for kind, name in spans}
     tables["(none)"] = sampled_table(job, chooser(job, None, False))
     job.rows = spans
     check(report(job.write(tmp_path / "r.rec")), profiler._stats_to_str(tables) + "\n")
@@ -239,15 +261,88 @@ def two_ranks():
 
 def test_ranks_are_added_or_apart(tmp_path):
     path = two_ranks().write(tmp_path / "r.rec")
-    text = report(path)
+    text = report(path, "--all")
     assert "Profile stats for: a\n         3 samples, " in text and "times: added over 2 processes" in text
-    text = report(path, "--per-rank")
+    text = report(path, "--per-rank", "--all")
     assert "pid 1 (main, rank 0)\nProfiler Report\nProfile stats for: a rank: 0\n         2 samples, " in text
     assert "pid 2 (main, rank 1)\nProfiler Report\nProfile stats for: a rank: 1\n         1 sample, " in text
     assert "pid 3 (worker)\nProfiler Report\nProfile stats for: a\n         3 samples, " in text
     data = report_json(path, "--per-rank")
     assert data["actions"][0]["samples"] == 3
     assert [(p["pid"], p["actions"][0]["samples"]) for p in data["processes"]] == [(1, 2), (2, 1), (3, 3)]
+
+
+# ---- what is around an action ----
+
+
+def nested_actions():
+    """main -> fit -> step, with an action around the call of fit and one around that of step; step is called from two lines."""
+    main, fit, step, enter = (Function("/t.py", line, name) for line, name in ((1, "main"), (10, "fit"), (20, "step"), (5, "__exit__")))
+    outer, inner = (rec.ACTION, "outer"), (rec.ACTION, "inner")
+    job = Job(rows=[outer, inner])
+    for at in (30, 34):
+        frames = [(step, 8), (fit, at), (main, 4)]
+        job.samples += [Sample(PID, PERIOD, frames, [outer, inner]), Sample(PID, PERIOD, frames[1:], [outer, inner])]
+    job.samples.append(Sample(PID, PERIOD, [(main, 4)], [outer]))
+    job.arounds = [(*outer, [(enter, 2), (main, 9)], 0), (*inner, [(enter, 2), (fit, 38), (main, 4)], 0)]
+    return job
+
+
+def functions_of(path, *args):
+    return {action["name"]: {f["name"]: f for f in action["functions"]} for action in report_json(path, *args)["actions"]}
+
+
+def test_what_is_around_an_action_is_not_in_it(tmp_path):
+    functions = functions_of(nested_actions().write(tmp_path / "r.rec"))
+    assert functions["outer"].keys() == {"fit", "step", "<directly in the action>"}
+    assert functions["inner"].keys() == {"step", "<directly in the action>"}
+    assert functions["inner"]["<directly in the action>"]["samples"] == 2
+
+
+def test_an_action_within_itself(tmp_path):
+    """It begins with the outer one, whatever was told of the inner one."""
+    job = nested_actions()
+    job.arounds = [(rec.ACTION, "outer", job.arounds[0][2], 0), (rec.ACTION, "outer", job.arounds[1][2], 1)]
+    job.samples = [Sample(s.tid, s.weight, s.frames, [(kind, "outer") for kind, _ in s.spans]) for s in job.samples]
+    functions = functions_of(job.write(tmp_path / "r.rec"))
+    assert functions["outer"].keys() == {"fit", "step", "<directly in the action>"}
+
+
+def test_callers_that_are_not_known_are_listed_and_said(tmp_path):
+    job = nested_actions()
+    job.arounds = job.arounds[:1]
+    path = job.write(tmp_path / "r.rec")
+    assert functions_of(path)["inner"].keys() == {"main", "fit", "step"}
+    assert [action["callers"] for action in report_json(path)["actions"]] == [0, 4]
+    assert "callers: of 1 action it was not recorded" in report(path, "--all")
+
+
+def test_cut_stacks_begin_nowhere(tmp_path):
+    """One that lacks its outer frames is compared with none."""
+    path = tmp_path / "r.rec"
+    records = [rec.target(PID), rec.window(START, START + 10**9), rec.name(1, "f"), rec.name(2, "a"), rec.code(1, 1, 1, 3), rec.code(2, 1, 1, 4)]
+    records += [rec.stack(1, [(2, 0), (1, 0)], cut=1), rec.stack(2, [(1, 0)]), rec.path(1, [(rec.ACTION, 2)])]
+    records += [rec.around(rec.ACTION, 2, 2), rec.around(rec.ACTION, 2, 9), rec.sample(PID, PID, rec.CPU, START, PERIOD, 1, 1)]
+    path.write_bytes(rec.recording(records))
+    (action,) = report_json(path)["actions"]
+    assert len(action["functions"]) == 2 and action["callers"] == 1
+
+
+# ---- what is left out ----
+
+
+def test_tables_of_few_samples_are_left_out(tmp_path):
+    frames = [(Function("/t.py", 1, "main"), 0)]
+    job = Job(rows=[(rec.ACTION, name) for name in ("few", "short", "long", "many")])
+    for name, cnt, weight in (("few", 19, 10**9), ("short", 20, PERIOD), ("long", 20, 3 * PERIOD), ("many", 40, PERIOD)):
+        job.samples += [Sample(PID, weight, frames, [(rec.ACTION, name)]) for _ in range(cnt)]
+    path = job.write(tmp_path / "r.rec")
+    found = re.findall(r"Profile stats for: (\w+)", text := report(path))
+    assert found == ["long", "many", "short"] and "left out: 1 table of fewer than 20 samples (--all: with them)" in text
+    assert re.findall(r"Profile stats for: (\w+)", text := report(path, "--all")) == ["few", "long", "many", "short"]
+    assert "left out" not in text
+    assert re.findall(r"Profile stats for: (\w+)", report(path, "--action", "few")) == ["few"]
+    assert len(report_json(path)["actions"]) == 4
 
 
 # ---- what is missing ----
@@ -294,9 +389,9 @@ def test_control_characters_do_not_reach_the_terminal(tmp_path):
     job = Job(samples=[Sample(PID, PERIOD, [(function, 0)], [(rec.ACTION, evil)], native=evil)])
     path = job.write(tmp_path / "r.rec")
     folded = subprocess.run([helpers.STEPFLAME, "export", str(path), "-f", "folded"], capture_output=True, timeout=60).stdout.decode()
-    assert "\\x1b]0;title" in report(path, "--leaf")
+    assert "\\x1b]0;title" in report(path, "--leaf", "--all")
     assert folded.count("\n") == 1 and re.fullmatch(r"\S+ 10101\n", folded)
-    for text in (report(path, "--leaf"), folded):
+    for text in (report(path, "--leaf", "--all"), folded):
         assert not {c for c in text if (ord(c) < 32 and c != "\n") or 0x7F <= ord(c) < 0xA0 or c == "\u202e"}
     row = report_json(path)["actions"][0]["functions"][0]
     assert (row["file"], row["name"], row["qualname"]) == (function.file, evil, function.qualname)
@@ -307,6 +402,7 @@ def test_switches_of_other_reports(tmp_path):
     for args, words in (
         (["--advanced", "--shapes"], "--shapes is for --ops, not for --advanced"),
         (["--simple", "--cpu"], "--cpu is for --advanced, not for --simple"),
+        (["--simple", "--native"], "--native is for --advanced, not for --simple"),
         (["--ops", "--leaf"], "--leaf is for --simple and --advanced, not for --ops"),
         (["--advanced", "--sort", "percent"], "no sort key 'percent'"),
     ):

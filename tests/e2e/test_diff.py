@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""stepflame diff of recordings made by hand, whose steps, waits and functions are known."""
+"""stepflame diff: of recordings made by hand, whose steps, waits and functions are known, and of jobs that know their times themselves."""
 
 import json
+import math
 import random
+import signal
 import statistics
 import subprocess
+import time
 
 import helpers
 import pytest
@@ -14,6 +17,8 @@ MS = 10**6
 PID, MAIN, OTHER = 100, 100, 101  # a thread that makes steps, and one that does not
 DATA, FORWARD, BACKWARD = 1, 2, 3  # enum phase
 LOAD, MODEL, FIRST = 10, 11, 12  # functions
+BLOCKS, STUDENT_19 = 20, 2.093  # a table's value: 95 % of the distribution with 19 degrees of freedom lie within
+SECTIONS = ("step", "phases", "waits", "functions", "actions", "ops")
 
 
 def functions():
@@ -98,8 +103,15 @@ def test_slower_data(tmp_path):
     ]
 
 
+def batch_error(values):
+    """Of their mean, by the means of 20 blocks of as many."""
+    size = len(values) // BLOCKS
+    means = [statistics.mean(values[i * size : (i + 1) * size]) for i in range(BLOCKS)]
+    return STUDENT_19 * statistics.stdev(means) / math.sqrt(BLOCKS)
+
+
 def test_error(tmp_path):
-    """The error is that of the mean of values that vary, as statistics has it."""
+    """The error is that of the mean of blocks that vary, as statistics has it."""
     a, b = write(tmp_path, "a.rec", recording(6)), write(tmp_path, "b.rec", recording(6, seed=2))
     found = changes(a, b, "--all")
     slept = []
@@ -107,10 +119,127 @@ def test_error(tmp_path):
         noise = random.Random(seed)
         slept.append([(6 + noise.uniform(-0.1, 0.1), noise.uniform(-0.1, 0.1))[0] / 1e3 for _ in range(200)])
     row = by_name(found["phases"])["data"]
-    variance = sum(statistics.variance(values) / len(values) for values in slept)
     assert row["change_s"] == pytest.approx(statistics.mean(slept[1]) - statistics.mean(slept[0]), abs=1e-8)
-    assert row["error_s"] == pytest.approx(1.96 * variance**0.5, rel=1e-3)
-    assert not any(changes(a, b)[section] for section in ("phases", "waits", "functions", "actions", "ops"))
+    assert row["error_s"] == pytest.approx(math.hypot(*map(batch_error, slept)), rel=1e-3)
+    assert not any(changes(a, b)[section] for section in SECTIONS)
+    assert "Nothing changed by more than chance" in diff(a, b).stdout
+
+
+def counted(seed, steps=200, ms=5, each=3, every=10, at=0.0):
+    """
+    An action that is called so many times a step, and an operator; snapshots every so many steps, at that share of a step.
+    (records, seconds of the action's calls in whole steps).
+    """
+    noise = random.Random(seed)
+    calls, records = [], [rf.target(PID), rf.name(8, "training_step"), rf.name(7, "aten::mm")]
+    for index in range(steps + 1):
+        records.append(rf.boundary(PID, PID, index, (100 + 20 * index) * MS, (0, 20 * MS) if index else ()))
+        calls += [round(noise.uniform(0.9, 1.1) * ms * MS / each) for _ in range(each)]  # of the step that begins
+        if index % every == 0:
+            so_far, now = each * index + int(at * each), int((100 + 20 * index + 20 * at) * MS)
+            records.append(rf.window(100 * MS, now, index, 1))
+            records.append(rf.agg(PID, rf.ACTION, 8, so_far, sum(calls[:so_far]), first_ns=100 * MS))
+            records.append(rf.op(PID, rf.SPAN_OP, 7, index, index * MS, index * MS))
+            records.append(rf.op_window(PID, 0, 0, index, 100 * MS, (100 + 20 * index) * MS))
+    return records, [ns / 1e9 for ns in calls[: each * steps]]
+
+
+def test_error_of_counted_rows(tmp_path):
+    (first, a_calls), (second, b_calls) = counted(1), counted(2)
+    found = changes(write(tmp_path, "a.rec", first), write(tmp_path, "b.rec", second), "--all")
+    row, op = by_name(found["actions"])["training_step"], by_name(found["ops"])["aten::mm"]
+    assert row["a_s"] == pytest.approx(sum(a_calls) / 200, rel=1e-6) and row["b_s"] == pytest.approx(sum(b_calls) / 200, rel=1e-6)
+    assert row["error_s"] == pytest.approx(3 * math.hypot(batch_error(a_calls), batch_error(b_calls)), rel=1e-3)
+    assert not row["changed"] and op["a_s"] == pytest.approx(1e-3) and op["error_s"] == pytest.approx(0, abs=1e-9)
+    assert found["a"]["actions_of"] == found["a"]["ops_of"] == 200
+
+
+def test_error_by_histogram(tmp_path):
+    """Of a recording without snapshots among its steps the histogram tells how actions vary, if calls do not depend on each other."""
+    noise = random.Random(4)
+
+    def once(values):
+        hist = [0] * rf.BUCKETS
+        for ns in values:
+            hist[ns.bit_length() - 1] += 1
+        yield rf.target(PID)
+        yield rf.name(8, "training_step")
+        for index in range(len(values) + 1):
+            yield rf.boundary(PID, PID, index, (100 + 20 * index) * MS, (0, 20 * MS) if index else ())
+        yield rf.agg(PID, rf.ACTION, 8, len(values), sum(values), min_ns=min(values), max_ns=max(values), hist=hist)
+        yield rf.window(100 * MS, (100 + 20 * len(values)) * MS, len(values), 1)
+
+    sides = [[round(noise.lognormvariate(0, 0.6) * 5 * MS) for _ in range(100)] for _ in range(2)]
+    a, b = (write(tmp_path, name, once(values)) for name, values in zip(("a.rec", "b.rec"), sides))
+    row = by_name(changes(a, b, "--all")["actions"])["training_step"]
+    assert row["a_s"] == pytest.approx(statistics.mean(sides[0]) / 1e9)
+    truth = 1.96 * math.sqrt(sum(statistics.variance(values) / len(values) for values in sides)) / 1e9
+    assert row["error_s"] == pytest.approx(truth, rel=0.2)
+
+
+@pytest.mark.parametrize("at", [0.1, 0.5, 0.9])
+def test_snapshots_within_steps(tmp_path, at):
+    """Which calls of a step a snapshot has is chance: what each step calls as often takes so many calls' mean, however few steps there are."""
+    records, calls = counted(1, at=at)
+    whole = write(tmp_path, "whole.rec", records)
+    for steps in (10, 30, 50, 110):
+        part = counted(1, steps=steps, at=at)[0]
+        row = by_name(changes(write(tmp_path, "part.rec", part), whole, "--all")["actions"])["training_step"]
+        assert row["a_s"] == pytest.approx(statistics.mean(calls) * 3, rel=0.03), steps
+        assert not row["changed"]
+
+
+def test_behind_the_last_snapshot(tmp_path):
+    """What came behind it is of no snapshot, and not read; of a file without any, all is."""
+    whole = list(recording(6))
+    more = list(recording(60, seed=3))
+    head = rf.recording(whole)
+    cut = tmp_path / "cut.rec"
+    cut.write_bytes(head + rf.chunk(b"".join(more)))
+    a = write(tmp_path, "a.rec", whole)
+    done = diff(cut, a, "--json")
+    assert "goes on behind its last snapshot" in done.stderr
+    found = json.loads(done.stdout)
+    assert found["a"]["steps"] == found["b"]["steps"] == 200 and not any(found[section] for section in SECTIONS)
+    cut.write_bytes(rf.header() + rf.chunk(b"".join(whole)))
+    assert changes(cut, a)["a"]["steps"] == 200
+
+
+def test_one_percentile(tmp_path):
+    """p99 and median are those of report --steps, by nearest rank."""
+    rng = random.Random(5)
+    for steps in (1, 2, 7, 99, 100, 101, 250, 300):
+        a = write(tmp_path, "a.rec", recording(6, steps=steps, seed=rng.random()))
+        of_steps, of_diff = helpers.report(a, "--steps"), changes(a, a)["a"]
+        durations = sorted(step["duration_s"] for step in of_steps["steps"])
+        for key, rank in [("p99_s", math.ceil(steps * 99 / 100)), ("median_s", math.ceil(steps / 2))]:
+            assert of_diff[key] == of_steps[key] == durations[rank - 1], (steps, key)
+        assert of_diff["steps"] == len(durations)
+
+
+def test_words(tmp_path):
+    """What was compared, where both recordings are not of one kind."""
+
+    def two_ranks():
+        yield from recording(6, steps=50)
+        yield from recording(6, steps=50, pid=PID + 10)
+
+    a = write(tmp_path, "a.rec", recording(6))
+    two = write(tmp_path, "two.rec", two_ranks())
+    assert "A is of 1 process, B of 2: all is of one of them, on average." in diff(a, two).stdout
+    assert "Actions are compared as counted: in 200 steps of A and 100 of B." in diff(a, two).stdout
+    bare = write(tmp_path, "bare.rec", [one for one in recording(6) if one[0] not in (rf.NUMBERS["SAMPLE"], rf.NUMBERS["STEP"])])
+    text = diff(a, bare, "--all").stdout
+    assert "Compared is time per second, not per step: B has no steps, which are told with samples alone (not with record -F 0)" in text
+    assert "Waits and functions are not compared: B has none (no samples)." in text
+    assert "Python functions" not in text and "Actions, with what is inside" in text
+    other = write(tmp_path, "other.rec", [one for one in recording(6) if one[0] not in (rf.NUMBERS["OP"], rf.NUMBERS["OP_WINDOW"])])
+    text = diff(other, a).stdout
+    assert "Operators are not compared: A has none (record --ops)." in text
+    ruled = [rf.boundary(PID, PID, i, 10**9 + 10 * i * MS, (0, 10 * MS), rule=2) for i in range(9)]
+    ruled += [rf.target(PID), rf.window(10**9, 2 * 10**9, 9, 2)]
+    text = diff(write(tmp_path, "ruled.rec", ruled), a).stdout
+    assert "in A by DataLoader's next with Optimizer.step, in B by Lightning's run_training_batch" in text
 
 
 def test_threshold(tmp_path):
@@ -126,10 +255,13 @@ def test_threshold(tmp_path):
 def test_text(tmp_path):
     a, b = write(tmp_path, "a.rec", recording(6)), write(tmp_path, "b.rec", recording(9))
     text = diff(a, b).stdout
-    assert "A  %s: 200 steps of 1 process, median " % a in text
+    assert "A  %s: 200 steps of 1 process in 1.999 s, median " % a in text
     assert "B's median step takes 30." in text
     assert "Net.forward" not in text
-    assert max(map(len, text.splitlines())) < 120
+    assert max(len(line.replace(str(a), "a.rec").replace(str(b), "b.rec")) for line in text.splitlines()) < 120
+    assert not [line for line in text.splitlines() if line.startswith("~")]
+    rows = [line for line in diff(a, b, "--all").stdout.splitlines() if " +- " in line and "median" not in line]
+    assert any(line.startswith("~ forward") for line in rows) and any(line.startswith("  data") for line in rows)
 
 
 def test_without_steps(tmp_path):
@@ -167,3 +299,100 @@ def test_usage(tmp_path):
     for args in ([], [a], [a, a, a], [a, a, "--threshold", "x"], [a, a, "--threshold", -1], [a, a, "--limit", "no"]):
         assert diff(*args).returncode == helpers.USAGE
     assert diff(a, tmp_path / "none.rec").returncode == helpers.ERROR
+
+
+# ---- of jobs ----
+
+
+def recorded_together(bench, *jobs):
+    """Jobs that run at the same time, whatever else the machine does, each with a recording of its own: [(file, truth)]."""
+    started = [bench.job("known.py", *args).until_ready() for args in jobs]
+    records = [bench.record("-p", job.pid).until_armed() for job in started]
+    for job in started:
+        job.release()
+    truths = [job.truth() for job in started]
+    for record in records:
+        assert record.wait() == helpers.OK, record.what()
+    return [(record.file, truth) for record, truth in zip(records, truths)]
+
+
+def check_change(found, section, name, truth_s):
+    row = by_name(found[section])[name]
+    assert row["error_s"] is not None and row["changed"] == (abs(row["change_s"]) > 2 * row["error_s"]), row
+    assert row["change_s"] == pytest.approx(truth_s, abs=max(row["error_s"], 5e-5)), (section, name)
+
+
+def all_rows(found):
+    return [(section, row) for section in SECTIONS for row in found[section]]
+
+
+@pytest.mark.alone
+@helpers.needs_bpf
+def test_planted_changes(bench):
+    """A, A again, A with 3 ms more in the optimizer's step, A with a forward of 2 ms more."""
+    same, again, step, forward = recorded_together(bench, [], [], ["--step-ms", 5], ["--forward-ms", 6])
+
+    def mean(run, part):
+        return statistics.mean(run[1]["parts"][part][1:])  # the first step has no beginning
+
+    found = changes(same[0], again[0], "--all", "--limit", 0)
+    assert not [(section, row) for section, row in all_rows(found) if row["changed"]]
+    assert all(row["error_s"] is not None for _, row in all_rows(found))
+    for part, run, phase, action in [
+        ("step", step, "optimizer", "Optimizer.step#SlowSGD.step"),
+        ("forward", forward, "forward", "forward"),
+    ]:
+        found = changes(same[0], run[0], "--all", "--limit", 0)
+        more = mean(run, part) - mean(same, part)
+        check_change(found, "phases", phase, more)
+        check_change(found, "actions", action, more)
+        assert by_name(found["waits"])["sleep"]["changed"]  # of what else the machine does only the others depend
+        check_change(found, "waits", "sleep", 3e-3 if part == "step" else 2e-3)
+        ends = [run[1]["ends"] for run in (same, run)]
+        lasted = [(end[-1] - end[0]) / (len(end) - 1) for end in ends]
+        check_change(found, "step", "mean", lasted[1] - lasted[0])
+        assert not by_name(found["phases"])["data"]["changed"]
+
+
+def check_cut(cut, whole):
+    """How many rows there are, and how many are beyond their error. What is cut short is consistent in itself."""
+    done = diff(cut, whole, "--json", "--all", "--limit", 0)
+    if done.returncode:
+        assert "have nothing in common" in done.stderr  # it ends before the first snapshot
+        return 0, 0
+    found = json.loads(done.stdout)
+    rows = [row for _, row in all_rows(found) if row["error_s"] is not None]
+    assert not [row for row in rows if row["changed"]], found
+    simple, steps = helpers.report(cut), helpers.report(cut, "--steps")
+    by_action = helpers.actions(simple)
+    if found["a"]["steps"] and by_action:
+        # a call a step, but for those of a step at both ends
+        assert abs(by_action["Optimizer.step#SlowSGD.step"]["count"] - len(steps["steps"])) <= 2
+        assert 0 <= len(steps["steps"]) - simple["window"]["steps"] + 1 <= 3
+    return len(rows), len([row for row in rows if abs(row["change_s"]) > row["error_s"]])
+
+
+@helpers.needs_bpf
+def test_cut_recordings(bench, tmp_path):
+    """The beginning of a recording differs from the whole of it by chance alone."""
+    job = bench.job("known.py", "--batches", 100000).until_ready()
+    job.release()
+    time.sleep(1)
+    record = bench.record("-p", job.pid, "-d", "8").until_armed()
+    assert record.wait() == helpers.OK, record.what()
+    killed = bench.record("-p", job.pid).until_armed()
+    time.sleep(4)
+    killed.popen.send_signal(signal.SIGKILL)
+    killed.popen.wait()
+    job.kill()
+    data = record.file.read_bytes()
+    rng = random.Random(1)
+    cut = tmp_path / "cut.rec"
+    rows = beyond = 0
+    for _ in range(20):
+        cut.write_bytes(data[: rng.randrange(len(data) // 5, len(data))])
+        more_rows, more_beyond = check_cut(cut, record.file)
+        rows, beyond = rows + more_rows, beyond + more_beyond
+    assert rows > 300 and beyond <= 0.05 * rows, (rows, beyond)
+    assert changes(killed.file, record.file)["a"]["steps"] > 50
+    check_cut(killed.file, record.file)

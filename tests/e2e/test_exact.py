@@ -129,15 +129,6 @@ class Word:
             return struct.unpack("=Q", f.read(8))[0]
 
 
-def call_ns(job, seconds):
-    """What the job says of its calls in so many seconds from now."""
-    before = len(job.stdout.splitlines())
-    time.sleep(seconds)
-    # the first may have begun earlier, and the last is being written
-    helpers.until(20, lambda: len(job.stdout.splitlines()) > before + 2, job.what)
-    return min(float(line.split()[0]) for line in job.stdout.splitlines()[before + 1 : -1])
-
-
 def guardians():
     """Our processes that put words back, but for those that have ended and wait for their parent to notice."""
     found = []
@@ -161,11 +152,11 @@ def test_left_as_it_was(bench, python, end):
     job = bench.job("exact_speed.py", python=python).until_ready()
     job.release()
     job.until_says(r" ns$", 10, "stdout")
-    free = call_ns(job, 0.5)
+    free = helpers.call_ns(job, 0.5)
     record = bench.record("-p", job.pid, "--exact=force", "-d", 2 if end == "time is over" else SECONDS).until_armed()
     word = Word(job.pid, record.stderr) if pythons.MINOR[python] >= 11 else None
     assert not word or word.read() != 0
-    assert call_ns(job, 0.5) > free + 200
+    assert helpers.call_ns(job, 0.5) > free + 200
     if end == "killed":
         record.popen.send_signal(signal.SIGKILL)
     elif end == "interrupted":
@@ -175,7 +166,7 @@ def test_left_as_it_was(bench, python, end):
         helpers.until(5, lambda: word.read() == 0, lambda: hex(word.read()))
     helpers.until(5, lambda: not guardians(), guardians)
     # uprobes are taken away behind us when the process was killed
-    helpers.until(3, lambda: call_ns(job, 0.2) < 1.25 * free, job.what)
+    helpers.until(3, lambda: helpers.call_ns(job, 0.2) < 1.25 * free, job.what)
     assert job.running()
 
 

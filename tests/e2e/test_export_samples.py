@@ -8,6 +8,7 @@ import gzip
 import json
 import pstats
 import subprocess
+import sys
 from collections import Counter
 
 import helpers
@@ -36,31 +37,32 @@ def line_of(function, offset):
 SYSCALLS = {0: "read", 202: "futex"}
 
 
-def frames_of(sample):
+def frames_of(sample, native=False):
     """(name, file, line) from the process to the leaf."""
     frames = [("pid 4242 (main)", "", 0), (f"thread {sample.tid}", "", 0)]
     frames += [(f.qualname, f.file, line_of(f, offset)) for f, offset in reversed(sample.frames)] or [("{no Python frames}", "", 0)]
-    frames += [(sample.native, "", 0)] if sample.native else []
+    leaf = sample.native_apart(native)
+    frames += [(leaf, "", 0)] if leaf else []
     frames += [(f"syscall {SYSCALLS[sample.syscall]}", "", 0)] if sample.syscall >= 0 else []
     frames += [(f"{sample.kernel} (kernel)", "", 0)] if sample.kernel else []
     return tuple(frames + ([(f"{{waiting: {sample.refined}}}", "", 0)] if sample.cause else []))
 
 
 def choices(job):
-    """Options of the command, and the samples that they choose."""
+    """Options of the command, the samples that they choose, and whether the interpreter's functions are frames."""
     return [
-        ([], job.samples),
-        (["--cpu"], [s for s in job.samples if not s.cause]),
-        (["--action", "action 3"], [s for s in job.samples if "action 3" in [name for _, name in s.spans]]),
-        (["-p", PID], job.samples),
+        ([], job.samples, False),
+        (["--cpu"], [s for s in job.samples if not s.cause], False),
+        (["--action", "action 3"], [s for s in job.samples if "action 3" in [name for _, name in s.spans]], False),
+        (["-p", PID, "--native"], job.samples, True),
     ]
 
 
-def totals(samples):
+def totals(samples, native=False):
     """{frames: [samples, ns on CPU, ns]}"""
     out = {}
     for sample in samples:
-        row = out.setdefault(frames_of(sample), [0, 0, 0])
+        row = out.setdefault(frames_of(sample, native), [0, 0, 0])
         row[0] += 1
         row[1] += 0 if sample.cause else sample.weight
         row[2] += sample.weight
@@ -72,14 +74,24 @@ def totals(samples):
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_pstats(tmp_path, seed):
+    """Of the main thread, unless more is asked for."""
     job = sampled.random_job(seed)
     path = job.write(tmp_path / "r.rec")
-    for args, samples in choices(job):
-        out = tmp_path / "out.pstats"
-        export(path, "-f", "pstats", "-o", out, *args)
-        found = pstats.Stats(str(out)).stats
-        wanted = sampled.stats_of_samples(Job(samples=samples), counts=True)
-        check_stats(found, wanted)
+    for args, samples, _ in [*choices(job)[:3], (["-p", PID], job.samples, False)]:
+        for more, chosen in (([], [s for s in samples if s.tid == PID]), (["--all-threads"], samples)):
+            out = tmp_path / "out.pstats"
+            export(path, "-f", "pstats", "-o", out, *args, *more)
+            found = pstats.Stats(str(out))
+            check_stats(found.stats, {key: (0, 0, *row[2:]) for key, row in sampled.stats_of_samples(Job(samples=chosen), counts=True).items()})
+            assert found.total_calls == 0 and found.total_tt == pytest.approx(sum(s.weight for s in chosen) / 1e9)
+
+
+def test_pstats_prints_no_calls(tmp_path):
+    """As a person reads it."""
+    out = tmp_path / "out.pstats"
+    export(sampled.random_job(1).write(tmp_path / "r.rec"), "-f", "pstats", "-o", out)
+    result = subprocess.run([sys.executable, "-m", "pstats", str(out)], input="sort tottime\nstats 5\ncallers 5\n", capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0 and " 0 function calls in " in result.stdout and "Traceback" not in result.stdout + result.stderr
 
 
 def check_stats(found, wanted):
@@ -88,7 +100,7 @@ def check_stats(found, wanted):
         assert found[key][:4] == pytest.approx(row[:4])
         assert found[key][4].keys() == row[4].keys()
         for caller, edge in row[4].items():
-            assert found[key][4][caller] == pytest.approx(edge)
+            assert found[key][4][caller] == pytest.approx((0, 0, *edge[2:]))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -104,11 +116,11 @@ def test_pstats_of_exact_calls(tmp_path, seed):
 def test_pstats_is_of_main_processes(tmp_path):
     frames = [(Function("/t.py", 1, "f"), 0)]
     job = Job(targets=[rec.target(1), rec.target(2, role=rec.WORKER, parent=1)])
-    job.samples = [Sample(pid, PERIOD, frames, [], pid=pid) for pid in (1, 2, 2)]
+    job.samples = [Sample(tid, PERIOD, frames, [], pid=pid) for pid, tid in ((1, 1), (2, 2), (2, 2), (1, 5), (1, 5), (1, 5))]
     path, out = job.write(tmp_path / "r.rec"), tmp_path / "out"
-    for args, cnt in (([], 1), (["-p", 1], 1), (["-p", 2], 2)):
+    for args, cnt in (([], 1), (["-p", 1], 1), (["-p", 2], 2), (["--all-threads"], 4), (["-p", 1, "--all-threads"], 4)):
         export(path, "-f", "pstats", "-o", out, *args)
-        assert pstats.Stats(str(out)).stats["/t.py", 1, "f"][1] == cnt
+        assert pstats.Stats(str(out)).stats["/t.py", 1, "f"][2] == pytest.approx(cnt * PERIOD / 1e9)
 
 
 # ---- folded ----
@@ -124,13 +136,13 @@ def folded_name(frame):
 def test_folded(tmp_path, seed):
     job = sampled.random_job(seed)
     path = job.write(tmp_path / "r.rec")
-    for args, samples in choices(job):
+    for args, samples, native in choices(job):
         found, wanted = Counter(), Counter()
         for line in export(path, "-f", "folded", *args).decode().splitlines():
             stack, us = line.rsplit(" ", 1)
             assert " " not in stack
             found[stack] += int(us)
-        for frames, (_, _, ns) in totals(samples).items():
+        for frames, (_, _, ns) in totals(samples, native).items():
             wanted[";".join(map(folded_name, frames))] += ns / 1000
         assert found.keys() <= wanted.keys()
         assert all(abs(found[stack] - us) <= 2 for stack, us in wanted.items())
@@ -144,7 +156,7 @@ def test_speedscope(tmp_path, seed):
     """The shape is that of speedscope's file-format-schema.json."""
     job = sampled.random_job(seed)
     path = job.write(tmp_path / "r.rec")
-    for args, samples in choices(job):
+    for args, samples, native in choices(job):
         data = json.loads(export(path, "-f", "speedscope", *args))
         assert data["$schema"] == "https://www.speedscope.app/file-format-schema.json"
         assert data.keys() <= {"$schema", "shared", "profiles", "name", "activeProfileIndex", "exporter"}
@@ -157,10 +169,11 @@ def test_speedscope(tmp_path, seed):
             assert sum(profile["weights"]) == profile["endValue"]
             wanted = []
             for s in (s for s in samples if profile["name"].endswith(f"thread {s.tid}")):
-                if wanted and wanted[-1][0] == frames_of(s)[2:]:
+                frames_here = frames_of(s, native)[2:]
+                if wanted and wanted[-1][0] == frames_here:
                     wanted[-1][1] += s.weight
                 else:
-                    wanted.append([frames_of(s)[2:], s.weight])
+                    wanted.append([frames_here, s.weight])
             found = [[tuple(frames[i] for i in stack), weight] for stack, weight in zip(profile["samples"], profile["weights"])]
             assert found == wanted
 
@@ -207,7 +220,7 @@ def profile_class():
 def test_pprof(tmp_path, seed, profile_class):
     job = sampled.random_job(seed)
     path = job.write(tmp_path / "r.rec")
-    for args, samples in choices(job):
+    for args, samples, native in choices(job):
         data = export(path, "-f", "pprof", *args)
         profile = profile_class.FromString(gzip.decompress(data))
         strings = profile.string_table
@@ -233,7 +246,7 @@ def test_pprof(tmp_path, seed, profile_class):
 
         found = {tuple(map(frame, reversed(s.location_id))): list(s.value) for s in profile.sample}
         assert len(found) == len(profile.sample)
-        assert found == totals(samples)
+        assert found == totals(samples, native)
 
 
 def test_pprof_is_compressed_once(tmp_path):
@@ -263,6 +276,13 @@ def test_switches_are_for_samples(tmp_path, switch):
     path = sampled.random_job(1).write(tmp_path / "r.rec")
     result = helpers.stepflame("export", path, "-f", "chrome", *switch)
     assert result.returncode == helpers.USAGE and f"{switch[0]} is for formats of samples" in result.stderr
+
+
+@pytest.mark.parametrize("form, switch", [("folded", "--all-threads"), ("pstats", "--native"), ("chrome", "--native")])
+def test_switches_are_for_some_formats(tmp_path, form, switch):
+    path = sampled.random_job(1).write(tmp_path / "r.rec")
+    result = helpers.stepflame("export", path, "-f", form, switch, "-o", tmp_path / "out")
+    assert result.returncode == helpers.USAGE and f"{switch} is for " in result.stderr
 
 
 def test_full_disk(tmp_path):

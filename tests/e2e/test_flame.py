@@ -119,6 +119,24 @@ def test_folded_diff(run, tmp_path):
         close({stack: us[which] for stack, us in found.items() if us[which]}, of.folded())
 
 
+def test_the_interpreters_functions(tmp_path):
+    """They are Python's own time, unless they are asked for; what has no Python frame keeps them."""
+    spots = [stepped.spot("other", [("/home/me/train.py", "f", 7)], native=native) for native in sampled.NATIVES if native]
+    spots.append(Spot("other", (), native="_PyEval_EvalFrameDefault (python3.11)"))
+    job = Job(rows=[Row(PID, (i + 1) * 20_000_000, 10_000_000, at) for i, at in enumerate(spots)])
+    path = job.write(tmp_path / "r.rec")
+    plain, native = (flame(path, "--folded", *args).stdout.decode() for args in ([], ["--native"]))
+    close(parse(plain), job.folded())
+    close(parse(native), {at.stack_with(at.native): 10_000_000 for at in spots})
+    assert plain.count("(python3.11)") == 1 and "libpython" not in plain and native.count("(python3.11)") == 2
+    # and in what the page says without scripts
+    for args, own in ([], "20.000"), (["--native"], None):
+        flame(path, "-o", tmp_path / "page.html", *args)
+        text = (tmp_path / "page.html").read_text()
+        assert re.findall(r"<tr><td>([\d.]+)<td>50.000<td>f<td>/home/me/train.py", text) == ([own] if own else [])
+        assert ("dict_get" in text) == (own is None)
+
+
 def test_no_steps(tmp_path):
     job = Job(rows=[Row(PID, 20_000_000, 10_000_000, stepped.WAIT_DATA)])
     path = job.write(tmp_path / "r.rec")
@@ -244,12 +262,12 @@ def test_damaged_recordings(tmp_path, seed):
     job = stepped.training(steps=12, slow=5, spots=20, seed=seed)
     path = job.write(tmp_path / "r.rec")
     records = []
-    for kind, payload in rec.read_records(path):
+    for kind, payload in rec.read_raw(path):
         data = bytearray(payload)
         for _ in range(rng.choice([0, 0, 1, 3])):
             at = rng.randrange(len(data) // 8) * 8
             data[at : at + 8] = rng.choice([b"\0" * 8, b"\xff" * 8, rng.randbytes(8), (1).to_bytes(8, "little")])
-        records.append(rec.record(kind, bytes(data)))
+        records.append(rec.raw(kind, bytes(data)))
     path.write_bytes(rec.recording(records))
     for args in (["-o", tmp_path / "page.html"], ["--folded"], ["--folded", "--slowest", 3, "--all-threads"], ["--folded", "--diff", path]):
         result = subprocess.run([helpers.STEPFLAME, "flame", str(path), *map(str, args)], capture_output=True, timeout=60)

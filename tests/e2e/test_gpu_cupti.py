@@ -10,7 +10,6 @@ import re
 import resource
 import signal
 import statistics
-import struct
 import subprocess
 import time
 from collections import Counter
@@ -85,32 +84,23 @@ class Activities:
 
     def __init__(self, path):
         self.rows, self.names, self.devices, self.gpu, self.counters, self.last = [], {}, {}, {}, {}, {}
-        for kind, payload in recfile.read_records(path):
-            if kind == recfile.NAME:
-                ident, _, _, size, _ = struct.unpack_from("=QBBHI", payload)
-                self.names[ident] = payload[16 : 16 + size].decode()
-            elif kind == recfile.GPU_ACTIVITY:
-                start, duration, name, size, pid, tid, correlation, what, direction, device, context, stream, _ = (
-                    struct.unpack_from("=QQQQIIIHHIIII", payload)
-                )
-                detail = struct.unpack_from("=8I", payload, 64)
-                self.rows.append(
-                    dict(start=start, end=start + duration, name=self.names.get(name, ""), bytes=size, pid=pid, tid=tid,
-                         correlation=correlation, kind=what, direction=direction, device=device, context=context,
-                         stream=stream, detail=detail)
-                )  # fmt: skip
-            elif kind == recfile.GPU_DEVICE:
-                pid, device, memory, processors, compute, name = struct.unpack("=IIQII64s", payload)
-                self.devices[device] = (name.rstrip(b"\0").decode(), memory, processors, compute)
-            elif kind == recfile.GPU_WINDOW:
-                pid, index, start, end, how, error = struct.unpack("=IIQQII", payload)
-                self.last[pid, index] = dict(start=start, end=end, how=recfile.WINDOW_ENDS[how], error=error)
-            elif kind == recfile.GPU:
-                pid, tier, ns, lost, version, _, why = struct.unpack("=IIQQII96s", payload)
-                self.gpu[pid] = dict(tier=tier, ns=ns, lost=lost, version=version, why=why.rstrip(b"\0").decode())
-            elif kind == recfile.COUNTER:
-                value, name = struct.unpack("=Q32s", payload)
-                self.counters[name.rstrip(b"\0").decode()] = value
+        same = ("bytes", "pid", "tid", "correlation", "kind", "direction", "device", "context", "stream")
+        for kind, row in recfile.read_records(path):
+            if kind == "NAME":
+                self.names[row.id] = recfile.text_of(row)
+            elif kind == "GPU_ACTIVITY":
+                times = {"start": row.start_ns, "end": row.start_ns + row.duration_ns}
+                more = {"name": self.names.get(row.name, ""), "detail": tuple(row.detail)}
+                self.rows.append({**times, **more, **{field: getattr(row, field) for field in same}})
+            elif kind == "GPU_DEVICE":
+                self.devices[row.device] = (row.name, row.memory_bytes, row.multiprocessors, row.compute)
+            elif kind == "GPU_WINDOW":
+                how = recfile.WINDOW_ENDS[row.end]
+                self.last[row.pid, row.index] = dict(start=row.start_ns, end=row.end_ns, how=how, error=row.error)
+            elif kind == "GPU":
+                self.gpu[row.pid] = dict(tier=row.tier, ns=row.cupti_ns, lost=row.lost, version=row.cupti_version, why=row.why)
+            elif kind == "COUNTER":
+                self.counters[row.name] = row.value
 
     def windows(self, pid):
         """In their order, the last word on each."""
@@ -291,7 +281,7 @@ def thread_of(pid):
 
 def test_asleep(bench):
     """Before a window nothing of CUPTI is loaded, and behind it nothing is called; its thread does not run."""
-    train = Train(bench, "-s", 300, "-u", 20000)
+    train = Train(bench, "-s", 3000, "-u", 20000)
     train.release()
     before = thread_of(train.pid)
     assert before[0] == 0

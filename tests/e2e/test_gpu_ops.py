@@ -262,8 +262,7 @@ def test_torchs_table_by_shapes(tmp_path, seed):
 
 def test_shapes_not_told(tmp_path):
     """Calls without a path do not tell the shapes of their operator."""
-    records = rec.read_records(small(tmp_path, ops=False))
-    records = [rec.record(kind, payload) for kind, payload in records]
+    records = [rec.raw(kind, payload) for kind, payload in rec.read_raw(small(tmp_path, ops=False))]
     mm = next(rec_name for rec_name in range(PID * 1000, PID * 1000 + 50) if rec.name(rec_name, "aten::mm") in records)
     for i in 1, 2:
         records += [rec.op_group(i, rec.word(rec.WORD_TENSOR, [i], 6)), rec.op(PID, rec.SPAN_OP, mm, 1, 10, 10, group=i)]

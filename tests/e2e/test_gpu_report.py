@@ -157,7 +157,7 @@ class TestSums:
         made = list(job.records(names))
         ends = [START + i * MS for i in range(0, 30)]
         made += [r.boundary(PID, TID, i, end) for i, end in enumerate(ends)]
-        made += [r.gpu_step(PID, i, end, 10 * i, i, 100 * i, 1000, 2000) for i, end in enumerate(ends)]
+        made += [r.gpu_step(PID, ends[i - 1], ends[i], 10 * i, i, 100 * i, 1000, 2000) for i in range(1, len(ends))]
         found = report(head(names) + made)
         assert len(found["steps"]) > 10
         for step in found["steps"]:

@@ -6,7 +6,6 @@ doubles (tests/gpu).
 
 import json
 import signal
-import struct
 import time
 
 import gpu
@@ -320,10 +319,9 @@ def test_with_operators(gpu_jobs, bench):
     job.truth()
     assert record.wait() == helpers.OK, record.what()
     found, ops = Activities(record.file), {}
-    for kind, payload in recfile.read_records(record.file):
-        if kind == recfile.OP_WINDOW:
-            pid, index, _, steps, start, end, _ = struct.unpack("=IIQQQQQ", payload)
-            ops[index] = steps, start, end
+    for kind, row in recfile.read_records(record.file):
+        if kind == "OP_WINDOW":
+            ops[row.index] = row.steps, row.start_ns, row.end_ns
     windows = {window["end"]: window for window in found.windows(job.pid)}
     whole = [(start, end) for steps, start, end in ops.values() if steps == active]
     assert whole and len(windows) >= 5
@@ -335,4 +333,4 @@ def test_no_operators(bench):
     """With --gpu a schedule is CUPTI's alone unless --ops is there, too."""
     trained = Trained(bench, "-s", 20, schedule="wait=1,active=2,repeat=1")
     trained.end()
-    assert not any(kind == recfile.OP_WINDOW for kind, _ in recfile.read_records(trained.record.file))
+    assert not any(kind == "OP_WINDOW" for kind, _ in recfile.read_records(trained.record.file))

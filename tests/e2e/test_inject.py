@@ -12,7 +12,6 @@ import random
 import re
 import shutil
 import signal
-import struct
 import subprocess
 import time
 from pathlib import Path
@@ -402,9 +401,8 @@ def test_what_the_gpu_did(bench):
     assert job.wait() == 0, job.what()
     entries = [json.loads(line) for line in Path("%s.%d" % (log, job.pid)).read_text().splitlines()]
     truth = sorted((entry["start"], entry["end"]) for entry in entries if entry["log"] == "op" and entry["kind"] == "kernel")
-    payloads = [payload for kind, payload in recfile.read_records(out) if kind == recfile.GPU_ACTIVITY]
-    rows = [struct.unpack_from("=4Q3IH", payload) for payload in payloads]
-    told = sorted((row[0], row[0] + row[1]) for row in rows if row[7] == 1)  # GPU_ACTIVITY_KERNEL
+    rows = [row for kind, row in recfile.read_records(out) if kind == "GPU_ACTIVITY" and row.kind == recfile.KERNEL]
+    told = sorted((row.start_ns, row.start_ns + row.duration_ns) for row in rows)
     slack_ns = 200000
     within = [one for one in truth if told[0][0] - slack_ns <= one[0] <= told[-1][0] + slack_ns]
     assert len(told) > 100 and abs(len(within) - len(told)) <= 2, (len(within), len(told))

@@ -60,15 +60,17 @@ def test_record(bench, python):
     record = bench.record("-p", job.pid, "-d", 1)
     assert record.wait() == helpers.OK, record.what()
     samples = dumped_samples.Samples(record.file)
-    seen = {}
+    seen, of_main = {}, []
     for sample in samples:
         names = [frame.name.rpartition(".")[2] for frame in sample.stack]
         if sample.tid == job.pid:
-            assert names == [] or names[-2:] == ["main", "<module>"], names
+            of_main.append(names[-2:])
         else:
             check_stack(names, tids.get(sample.tid), in_other)
             seen.setdefault(tids.get(sample.tid), set()).update(names)
     assert "work_main" in seen["main"] and "work_inner" in seen[None]
+    # a stack may be met while it is made
+    assert of_main.count(["main", "<module>"]) >= 0.95 * len(of_main) > 0 and {*map(tuple, of_main)} <= {("main", "<module>"), ()}, of_main
     for name in tids.values():
         assert name == "main" or ("host" if not in_other else "run_" + name) in seen[name] or name == "inner", (name, seen)
     assert any(sample.cause == "gil" for sample in samples)

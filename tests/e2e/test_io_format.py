@@ -148,9 +148,12 @@ class TestWorkers:
                 records.append(r.sample(*MAIN, r.WAIT, end * MS, weight, stack, cause="poll", waits=waits, waker=(100, 1100)))
             records.append(r.sample(*MAIN, r.CPU, (end + 5) * MS, MS))
         found = report(*head(1), *records)["workers"][0]
-        assert (found["waited"], found["late"]) == (3, 1)
+        assert (found["waited"], found["late"], found["wait_s"], found["handover_s"]) == (1, 1, 0.011, 0.003)
+        assert (found["workers"][0]["waits"], found["workers"][0]["wait_s"]) == (1, 0.011)
         assert [(w["start_s"], w["late"]) for w in found["waits"]] == [(0.02, True), (0.01, False), (0.04, False)]
-        assert "of the waits 1 was for a batch that was not there yet, the others for" in re.sub(r"\s+", " ", report.text)
+        text = re.sub(r"\s+", " ", report.text)
+        assert "100 batches fetched, 1 of them waited for: 0.011 s, 1.1 % of 1 s" in text
+        assert "0.003 s more went by as batches that were there were handed over" in text
 
     def test_who_is_idle_as_steps_begin(self, report):
         steps = [r.boundary(10, 10, i, (10 + 20 * i) * MS, (20 * MS, *[0] * 7)) for i in range(6)]  # at 10, 30, ... 110
@@ -192,7 +195,85 @@ class TestWorkers:
         assert [w["pid"] for w in found["workers"]] == [60]
 
 
+class TestLoaders:
+    """Workers 100, 101 write pipe 7, 102 pipe 8, and the main process, which waits for all at two places, reads both."""
+
+    PIPES = [r.pipe(100, 7, writes=20), r.pipe(101, 7, writes=20), r.pipe(102, 8, writes=9), r.pipe(102, 9, writes=5)]
+    ELSEWHERE = [r.code(6, 8, 9, lines=[(0, 50), (10, 60)]), r.stack(11, [(1, 0), (6, 0)]), r.stack(12, [(1, 0), (6, 10)])]
+
+    def waits(self):
+        for i in range(4):
+            yield wait(MAIN, 100 * i + 50, 100 * i + 54, 11, waker=(100 + i % 2, 1))
+            yield r.sample(*MAIN, r.CPU, (100 * i + 55) * MS, MS)
+        yield wait(MAIN, 500, 507, 12, waker=(102, 1))
+        yield r.sample(*MAIN, r.CPU, 508 * MS, MS)
+
+    def test_each_has_its_workers(self, report):
+        reads = [r.pipe(10, 7, messages=40, first_ns=52 * MS, last_ns=400 * MS, active=(390 * MS, 39))]
+        reads.append(r.pipe(10, 8, messages=9, first_ns=507 * MS, last_ns=600 * MS, active=(80 * MS, 8)))
+        train, val = report(*head(3), *self.ELSEWHERE, *self.PIPES, *reads, *self.waits())["workers"]
+        assert [[w["pid"] for w in loader["workers"]] for loader in (train, val)] == [[100, 101], [102]]
+        assert [w["number"] for w in train["workers"]] == [0, 1] and val["workers"][0]["number"] == 0
+        assert [(x["loader"], x["loaders"], x["batches"], x["waited"], x["wait_s"]) for x in (train, val)] == [(0, 2, 40, 4, 0.016), (1, 2, 9, 1, 0.007)]
+        assert [x["place"]["line"] for x in (train, val)] == [50, 60]
+        # the first wait, for the start of the workers, is in no time between batches
+        assert train["observed_s"] == 0.394 and train["batch_s"] == 0.01
+        assert train["consume_s"] == pytest.approx((0.390 - 0.012) / 39, abs=1e-6)
+        assert "loader 1 of 2: fetched at data.py:50 Rows.__getitem__\n" in report.text
+
+    def test_iterators_that_follow_each_other_are_of_one(self, report):
+        reads = [r.pipe(10, 7, messages=40, first_ns=52 * MS, last_ns=400 * MS, active=(390 * MS, 39))]
+        again = [r.pipe(10, 8, messages=40, first_ns=507 * MS, last_ns=600 * MS, active=(80 * MS, 39))]
+        pipes = [r.pipe(pid, 7 + (pid > 101), writes=20) for pid in range(100, 104)]
+        same = [wait(MAIN, 500, 507, 11, waker=(102, 1)), r.sample(*MAIN, r.CPU, 508 * MS, MS)]
+        records = [*list(self.waits())[:8], *same]
+        (found,) = report(*head(4), *self.ELSEWHERE, *pipes, *reads, *again, *records)["workers"]
+        assert found["loaders"] == 1 and len(found["workers"]) == 4 and found["batches"] == 100
+
+    def test_loaders_that_are_zipped(self, report):
+        """Both at one place, and at the same time."""
+        reads = [r.pipe(10, inode, messages=40, first_ns=52 * MS, last_ns=400 * MS) for inode in (7, 8)]
+        parts = [wait(MAIN, 50, 54, 11, waker=(100, 1)), wait(MAIN, 54, 60, 11, waker=(102, 1))]
+        both = report(*head(3), *self.ELSEWHERE, *self.PIPES, *reads, *parts)["workers"]
+        assert sorted((x["waited"], x["wait_s"], len(x["workers"])) for x in both) == [(1, 0.004, 2), (1, 0.006, 1)]
+
+    def test_workers_without_a_batch(self, report):
+        """They are of the iterator of those before them."""
+        reads = [r.pipe(10, 7, messages=40, first_ns=52 * MS, last_ns=400 * MS), r.pipe(10, 8, messages=9, first_ns=507 * MS, last_ns=600 * MS)]
+        pipes = [r.pipe(100, 7, writes=20), r.pipe(102, 8, writes=9)]
+        found = report(*head(3), *self.ELSEWHERE, *pipes, *reads, *self.waits())["workers"]
+        assert [[w["pid"] for w in loader["workers"]] for loader in found] == [[100, 101], [102]]
+
+    def test_without_pipes(self, report):
+        (found,) = report(*head(3), *self.ELSEWHERE, *self.waits())["workers"]
+        assert found["loaders"] == 1 and len(found["workers"]) == 3 and found["waited"] == 5
+
+    def test_nonsense(self, report):
+        found = report(*head(3), *self.ELSEWHERE, *self.PIPES, r.pipe(10, 7, messages=1, active=(5, 9)), *self.waits())
+        assert found["lost"]["malformed_records"] == 1 and len(found["workers"]) == 1
+
+
 class TestTables:
+    def test_files_of_a_kind(self, report):
+        names = ["/dev/shm/torch_100_%d_0" % i for i in range(30)] + ["/tmp/tmp%08d/a" % i for i in range(3)] + ["/x/%d (deleted)" % i for i in range(4)]
+        names += ["/data/shard-1", "/data/shard-2", "/tmp/tmpabcdefgh/one"]
+        files = [r.name(100 + i, text) for i, text in enumerate(names)]
+        files += [r.file(10, 1, 100 + i, 100 + i, writes=1, written_bytes=i, total_ns=1000 * i) for i in range(len(names))]
+        files.append(r.file(10, 254 << 20, 0, 0, disk=(0, 3, 8192), flags=4))
+        found = report(*head(0), r.syscall(10, 0, 1), *files)["processes"][0]["files"]
+        assert len(found) == len(names) + 1
+        rows = dict(reversed(re.match(r"\s*(?:[\d.]+ +){5}(\d+) +\d+ (/.*|\(.*)$", line).groups()) for line in report.text.splitlines() if re.search(r"\d [/(]\S* ?.*$", line) and re.match(r"\s*0\.\d{6} ", line) and ("/" in line or "(disk" in line))
+        assert rows == {
+            "/dev/shm/torch_* (30 files)": "30",
+            "/tmp/tmp*/a (3 files)": "3",
+            "/x/* (deleted) (4 files)": "4",
+            "/data/shard-1": "1",
+            "/data/shard-2": "1",
+            "/tmp/tmpabcdefgh/one": "1",
+            "(disk 254:0, beside files: its file system's own)": "0",
+        }
+
+
     def test_rows(self, report):
         records = [
             r.syscall(10, 0, 5, errors=1, total_ns=2500, size=70),

@@ -19,6 +19,7 @@ def python(request):
     return helpers.PYTHON if request.param == "torch 2" else request.getfixturevalue("debian_python")
 
 
+@pytest.mark.alone
 def test_garbage_collections(bench, python):
     record, truth = bench.recorded("garbage.py", python=python)
     found = helpers.report(record.file, "--all")
@@ -68,6 +69,7 @@ def recorded_ranks(bench, python, *args):
     return [(helpers.report(record.file, "--all"), truth) for record, truth in zip(records, truths)]
 
 
+@pytest.mark.alone
 def test_collectives(bench, python):
     for found, truth in recorded_ranks(bench, python):
         rows = rows_of(found, "comm")

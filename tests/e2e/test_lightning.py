@@ -28,6 +28,7 @@ RUNS = {
 }
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("run", RUNS.values(), ids=RUNS.keys())
 def test_equals_simple_profiler(shared, run):
     record, truth = shared.recorded(*run)
@@ -36,7 +37,7 @@ def test_equals_simple_profiler(shared, run):
     helpers.check_counts(rows, {name: len(d) for name, d in truth["actions"].items()})
     totals = {name: (len(d), math.fsum(d)) for name, d in truth["actions"].items()}
     per_call = {name: MANUAL_OPTIMIZER_STEP if name == "optimizer_step" else PER_CALL for name in totals}
-    helpers.check_totals(rows, totals, RELATIVE, per_call, truth["delayed"])
+    helpers.check_totals(rows, totals, RELATIVE, per_call, truth["delayed"], crowded="--workers" in run)
     for name, durations in truth["actions"].items():
         row = rows[name]
         assert row["min_s"] <= row["mean_s"] <= row["max_s"], row

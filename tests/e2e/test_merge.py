@@ -45,7 +45,7 @@ def report(file, *args):
 
 
 def samples(file):
-    return [rf.struct.unpack_from("=6Q4IhBB3IQ", payload) for kind, payload in rf.read_records(file) if kind == rf.SAMPLE]
+    return [row for kind, row in rf.read_records(file) if kind == "SAMPLE"]
 
 
 def test_two_hosts(tmp_path):
@@ -66,12 +66,37 @@ def test_two_hosts(tmp_path):
     assert found["lost"] == {"ring_full": 5}
     assert found["overhead"]["hits"] == 200
     first, second = samples(out)
-    assert second[0] - first[0] == SECOND // 4
-    assert first[6:8] == (100, 101) and first[13:15] == (100, 102)
-    assert second[7] - second[6] == 1 and second[14] - second[13] == 2
+    assert second.time_ns - first.time_ns == SECOND // 4
+    assert (first.pid, first.tid) == (100, 101) and (first.waker_pid, first.waker_tid) == (100, 102)
+    assert second.tid - second.pid == 1 and second.waker_tid - second.waker_pid == 2
     text = subprocess.run([helpers.STEPFLAME, "report", str(out)], capture_output=True, check=True, text=True).stdout
     assert "target: pid 100 on alpha, rank 0" in text and "target: pid 100 on beta, rank 1" in text
     assert text.count("a note") == 1
+
+
+WHOLE = {"HOST", "TARGET", "WINDOW", "COST", "COUNTER"}  # one for all that is merged, or what tells recordings apart
+
+
+def moved_fields(type_name):
+    """{name: kind} of those that merge changes."""
+    return {field["name"]: field["kind"] for field in rf.LAYOUTS[type_name].fields if field["kind"] in ("time", "pid", "tid")}
+
+
+@pytest.mark.parametrize("type_name", [name for name in sorted(rf.LAYOUTS.keys() - WHOLE) if moved_fields(name)])
+def test_each_record(tmp_path, type_name):
+    """Of a record of a second host each process, thread and time moves; what is 0 stays so."""
+    kinds = moved_fields(type_name)
+    values = {name: (7000 * SECOND if kind == "time" else 100) + i for i, (name, kind) in enumerate(kinds.items())}
+    a = write(tmp_path, "a.rec", of_rank(0, "alpha"))
+    more = [rf.record(type_name, **values), rf.record(type_name)]
+    b = write(tmp_path, "b.rec", [*of_rank(1, "beta", boot_ns=-1000 * SECOND), *more])
+    out = tmp_path / "out.rec"
+    assert merge(a, b, "-o", out).returncode == helpers.OK
+    *_, moved, zero = [row for kind, row in rf.read_records(out) if kind == type_name]
+    assert not any(getattr(zero, name) for name in values)
+    for name, value in values.items():
+        told = getattr(moved, name)
+        assert told - value == -1000 * SECOND if kinds[name] == "time" else (told % 2**22 == value and told > 2**22), name
 
 
 def test_one_host(tmp_path):
@@ -83,8 +108,8 @@ def test_one_host(tmp_path):
     found = report(out)
     assert "host" not in found["target"][0]
     first, second = samples(out)
-    assert (first[6], second[6]) == (100, 200)
-    assert first[0] - second[0] == 3_000_000  # as each clock had it
+    assert (first.pid, second.pid) == (100, 200)
+    assert first.time_ns - second.time_ns == 3_000_000  # as each clock had it
 
 
 def test_apart(tmp_path):

@@ -59,6 +59,7 @@ def cut(counts):
     return dict(result)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("tooled", [False, True], ids=["no tool", "a tool"])
 def test_torch(bench, tooled):
     env = tool(bench.directory) if tooled else {}
@@ -75,7 +76,7 @@ def test_torch(bench, tooled):
         log.pop("first")  # before the recording
         log = {name[:512]: value for name, value in log.items()}
         assert {name: count for name, (count, _) in log.items()} == expected and not left and none == 1
-        helpers.check_totals(rows, log, RELATIVE, PER_CALL, truth["delayed"] * 4)
+        helpers.check_totals(rows, log, RELATIVE, PER_CALL, truth["delayed"])
 
 
 def test_left_open(bench):
@@ -117,6 +118,7 @@ def expected_of_library(rounds):
     return expected
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("tooled", [False, True], ids=["no tool", "a tool"])
 @pytest.mark.parametrize("level", ["O0", "O2"])
 def test_library(bench, level, tooled):
@@ -157,22 +159,26 @@ def test_package(bench, tooled):
         assert counts == dict.fromkeys(["context", "decorated", "overlapping", "plain"], 50) and not left and none == 0
 
 
+def has_torch(file):
+    result = helpers.stepflame("report", file, "--json")
+    return result.returncode == helpers.OK and [target for target in json.loads(result.stdout)["target"] if target["torch"]]
+
+
 def test_started(bench):
     """A command's first push, at which NVTX looks for a tool, is one, too."""
-    env = tool(bench.directory)
-    out = bench.directory / "truth"
-    record = bench.process(
-        *[helpers.STEPFLAME, "record", "-o", bench.directory / "r.rec", "--", helpers.PYTHON, helpers.JOBS / "nvtx_torch.py"],
-        *["--out", out],
-        env=dict(os.environ, **env),
-    )
+    out, go, file = (bench.directory / name for name in ("truth", "go", "r.rec"))
+    job = [helpers.PYTHON, helpers.JOBS / "nvtx_torch.py", "--first-later", "--wait", go, "--out", out]
+    record = bench.process(helpers.STEPFLAME, "record", "-o", file, "--", *job, env=dict(os.environ, **tool(bench.directory)))
+    record.until_says(r"^ready \d+$", helpers.READY_SECONDS, "stdout")
+    helpers.until(helpers.ARMED_SECONDS, lambda: has_torch(file), record.what)
+    go.touch()
     assert record.wait(helpers.READY_SECONDS) == 0, record.what()
     truth = json.loads(out.read_text())
-    rows = rows_by_name(helpers.report(bench.directory / "r.rec"))
+    rows = rows_by_name(helpers.report(file))
     rows.pop("labelled")
-    first = rows.pop("first", {"count": 1})  # torch may be found when it has been
-    assert first["count"] == 1
-    assert {name: row["count"] for name, row in rows.items()} == cut(truth["popped"])
+    helpers.check_counts(rows, {**cut(truth["popped"]), "first": 1})
+    log, _, _ = read_log(bench.directory, truth["pid"])
+    helpers.check_counts(rows, cut({name: count for name, (count, _) in log.items()}))
 
 
 def test_options(bench):
@@ -180,7 +186,7 @@ def test_options(bench):
     record, truth = bench.recorded("nvtx_torch.py", options=("--step-at", "step", "--ops", "--timeline"))
     steps = helpers.report(record.file, "--steps")
     assert steps["window"]["step_rule"] == "step_at"
-    assert steps["window"]["steps"] == 2 * 60
+    assert steps["window"]["steps"] == 60  # both threads make as many: they are one's
     only = helpers.actions(helpers.report(record.file, "--action", "in the label"))
     assert only["in the label"]["count"] == 120
     ops = {op["name"]: op for op in helpers.report(record.file, "--ops")["ops"]}
@@ -204,7 +210,7 @@ def test_too_many(bench):
     assert "pushes and pops NVTX ranges" in " ".join(text.split())
     found = helpers.report(record.file)
     # whoever was inside of them has lost them, and no more
-    assert found["lost"].keys() <= {"nvtx_unnamed", "nvtx_not_popped", "nvtx_not_pushed"}
+    helpers.check_lost_at_most(found, "nvtx_unnamed", "nvtx_not_popped", "nvtx_not_pushed")
 
 
 def test_doctor(bench):

@@ -196,14 +196,21 @@ def test_steps(bench):
     assert ours == a_step
 
 
+def test_schedule_is_torchs():
+    """The table that tests/bpf/test_op_windows.c goes by is what this torch says."""
+    table = helpers.ROOT / "tests" / "data" / "torch_schedule"
+    said = subprocess.run([PYTHON, table.with_suffix(".py")], capture_output=True, text=True, check=True).stdout
+    assert said.splitlines() == table.with_suffix(".txt").read_text().splitlines()
+
+
 def test_no_step(bench):
     """Operators, but nothing that looks like a step: it says so."""
     job = bench.job("ops.py", "--model", "threads").until_ready()
     record = bench.record("-p", job.pid, "--ops", "--steps", 5).until_armed()
     job.release()
     job.truth()
-    record.wait()
-    assert "no step" in record.stdout + record.stderr, record.what()
+    assert record.wait() == helpers.OK, record.what()
+    assert "no step" in record.stdout, record.what()
 
 
 def test_same_with_and_without_torch_profiler(shared):

@@ -509,7 +509,7 @@ def test_hostile_groups(tmp_path):
         recording.op(rec.SPAN_OP, "aten::mm", 2**63, 2**64 - 1, 2**64 - 1, "a", group=recording.group(data))
     recording.op(rec.SPAN_OP, "aten::mm", 2**63, 2**64 - 1, 1, self_bytes=(-(2**63), 2**63 - 1), group=77)
     recording.op(rec.ACTION, "no operator", 1, 1, 1)
-    recording.records.append(rec.record(rec.OP_GROUP, b"\0" * 8))
+    recording.records.append(rec.raw(rec.NUMBERS["OP_GROUP"], b"\0" * 8))
     path = recording.write(tmp_path / "run.rec")
     rows = {row["name"]: row["input_shapes"] for row in report_json(path, "--shapes")["ops"] if row["name"] in words}
     assert rows == {name: [[2]] if name == "cut" else [[]] if name == "list cut" else None for name in words}

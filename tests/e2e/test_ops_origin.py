@@ -19,7 +19,7 @@ MODULE_INDEX = re.compile(r"_\d+(?=/|$)")
 def recorded(tmp_path_factory):
     ops_compare.needs("torch._C._profiler._ExperimentalConfig(verbose=True)")
     bench = helpers.Bench(tmp_path_factory.mktemp("origin"))
-    record, truth = bench.recorded("ops_origin.py", options=["--stacks", "--modules"])
+    record, truth = bench.recorded("ops_origin.py", options=["--stacks", "--modules", "-F", "0"])
     yield helpers.report(record.file, "--ops", "--stacks", "--modules"), truth
     bench.close()
 

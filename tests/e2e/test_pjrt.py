@@ -22,6 +22,7 @@ def plugin(directory, lie="NONE", name="pjrt_plugin_test.so"):
     return path
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("late", ["0", "5"])
 def test_stripped_plugin(bench, tmp_path, late):
     """late: it is asked for its table while it is watched."""

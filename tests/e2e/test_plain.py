@@ -50,6 +50,7 @@ def python(request):
     return helpers.PYTHON if request.param == "torch 2" else request.getfixturevalue("debian_python")
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     "args",
     [[], ["--labels"], ["--optimizer", "Adam", "--labels"], ["--workers", 2, "--epochs", 1]],
@@ -62,7 +63,7 @@ def test_equals_perf_counter(shared, python, args):
     assert parts["backward"]["count"] == truth["parts"]["backward"]["count"]
     helpers.check_counts(parts, {name: p["count"] for name, p in truth["parts"].items()})
     totals = {name: (p["count"], p["seconds"]) for name, p in truth["parts"].items()}
-    helpers.check_totals(parts, totals, RELATIVE, PER_CALL, truth["delayed"])
+    helpers.check_totals(parts, totals, RELATIVE, PER_CALL, truth["delayed"], crowded="--workers" in args)
     for name, (_, seconds) in totals.items():
         # whatever the machine does, ours lies within the job's pair, but for forward, which encloses it
         assert (parts[name]["total_s"] > seconds) == (name == "forward"), name
@@ -89,13 +90,15 @@ def test_beside_torch_profiler(bench, python):
     assert parts["step"]["count"] == truth["steps"]
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("threads", [1, 2])
 def test_slow_data(bench, threads):
     """A loop that waits for its data: the row says so."""
     record, truth = bench.recorded("plain_loop.py", "--slow", 0.0002, "--epochs", 1, "--threads", threads)
     parts = rows_by_part(helpers.report(record.file, "--all"))
     assert max(parts, key=lambda part: parts[part]["total_s"]) == "data"
-    assert parts["data"]["total_s"] == pytest.approx(truth["parts"]["data"]["seconds"], rel=0.02, abs=0.002 + truth["delayed"])
+    data = truth["parts"]["data"]
+    helpers.check_totals({"data": parts["data"]}, {"data": (data["count"], data["seconds"])}, RELATIVE, PER_CALL, truth["delayed"])
 
 
 def test_exceptions(shared, python):

@@ -43,6 +43,7 @@ def wanted(*functions, file=JOB):
     return [word for name in functions for word in ("--action", "%s:%s" % (file, name))]
 
 
+@pytest.mark.alone
 def test_all_calls(bench, old_python):
     """Called by Python and by C, by four threads, recursive, raising, resumed, forked inside: counts are exact."""
     record, truth = bench.recorded(JOB, python=old_python, options=wanted(*FUNCTIONS))

@@ -11,12 +11,14 @@ from pathlib import Path
 
 import helpers
 import pytest
+import recfile
 
 pytestmark = helpers.needs_bpf
 
 STEP = "Optimizer.step#SGD.step"
 LOOP = "plain_loop.py"
-LONG = (LOOP, "--epochs", 20, "--batches", 50)  # some 4 s and 1,000 steps
+WAKE_SECONDS = 0.1  # between two looks at the clock
+LONG = (LOOP, "--epochs", 80, "--batches", 50)  # some seconds, on a quick machine too, and 4,000 steps
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +56,7 @@ def test_launched_exit_status(bench, how, code):
 
 def test_launched_not_there(bench):
     record = bench.record("--", bench.directory / "no such program")
-    assert record.wait() != helpers.OK
+    assert record.wait() == 127, record.what()  # as a shell has it
     assert "no such program" in record.stderr and "fix:" in record.stderr
 
 
@@ -71,10 +73,16 @@ def test_duration(bench, long_weights, time_given, seconds):
     job = bench.job(*LONG).until_ready()
     record = bench.record("-p", job.pid, "-d", time_given).until_armed()
     job.release()
+    record_delayed = 0
+    while record.running():
+        record_delayed = max(record_delayed, record.delayed())
+        time.sleep(0.01)
     assert record.wait() == helpers.OK, record.what()
     assert job.running()
     found = helpers.report(record.file)
-    assert found["window"]["seconds"] == pytest.approx(seconds, abs=0.3)
+    late = found["window"]["seconds"] - seconds
+    assert late >= 0
+    helpers.check_error(late, WAKE_SECONDS, record_delayed, (late, record_delayed))
     assert found["window"]["steps"] > 0
     assert job.truth()["weights"] == long_weights
 
@@ -100,6 +108,7 @@ def test_steps_plain(bench, long_weights):
     assert job.truth()["weights"] == long_weights
 
 
+@pytest.mark.alone
 def test_in_the_middle(bench, long_weights):
     """Attached while it trains: what had begun before is counted, and no call has a time from before."""
     job = bench.job(*LONG).until_ready()
@@ -134,7 +143,8 @@ def test_second_interrupt(bench, long_weights, pause):
     record.interrupt()
     time.sleep(pause)
     record.interrupt()
-    record.wait(10)
+    # that the second came too late is no error; nor is it that what was recorded is there
+    assert record.wait(10) == helpers.OK, record.what()
     helpers.report(record.file)
     assert job.truth()["weights"] == long_weights
 
@@ -144,20 +154,29 @@ def has_actions(file):
     return result.returncode == helpers.OK and json.loads(result.stdout)["actions"]
 
 
+@pytest.mark.alone
 def test_killed(bench, long_weights):
-    """kill -9 at many moments of its life, the arming among them: the job runs on, at its speed, to the same end."""
+    """kill -9 at many moments of its life, the arming among them: jobs run on, at their speed, to the same end."""
+    speed = bench.job("label_speed.py").until_ready()
+    speed.release()
+    speed.until_says(r" ns$", 10, "stdout")
+    free = helpers.call_ns(speed, 0.5)
     job = bench.job(*LONG, "--slow", 0.0001).until_ready()
     job.release()
+    targets = "%d,%d" % (job.pid, speed.pid)
     for pause in (0.0, 0.01, 0.03, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5):
-        record = bench.record("-p", job.pid)
+        record = bench.record("-p", targets)
         time.sleep(pause)
         record.popen.send_signal(signal.SIGKILL)
         record.wait()
         assert job.running(), job.what()
-    record = bench.record("-p", job.pid).until_armed()
+    record = bench.record("-p", targets).until_armed()
+    assert helpers.call_ns(speed, 0.5) > 1.2 * free, "labels are not watched"  # when they are not any more it is below 1.1
     # what was flushed while it recorded is there
     helpers.until(helpers.END_SECONDS, lambda: has_actions(record.file), record.what)
     record.kill()
+    # probes are taken away behind us when the process was killed
+    helpers.until(3, lambda: helpers.call_ns(speed, 0.2) < 1.1 * free, speed.what, speed.delayed)
     assert helpers.report(record.file, "--all")["actions"]
     assert job.truth()["weights"] == long_weights
 
@@ -311,20 +330,39 @@ def test_default_file(bench):
     assert helpers.stepflame("report", cwd=bench.directory).stdout == record.stdout
 
 
+HOW_IT_ENDS = ("is cut off after", "is damaged behind its first", "goes on behind its last snapshot")
+
+
+def report_of(file):
+    """(what is printed with --json, whether it is said that the file does not end as it should)"""
+    result = helpers.stepflame("report", file, "--all", "--json")
+    assert result.returncode == helpers.OK, result
+    return result.stdout, any(how in result.stderr for how in HOW_IT_ENDS)
+
+
 def test_cut_recording(shared, tmp_path):
-    """Cut anywhere, a recording reports what is whole, says that it is cut, or says why it is none; it never crashes."""
+    """Cut anywhere, a recording reports what it holds up to its last whole snapshot, and says that it is cut; with none it is an error."""
     record, _ = shared.recorded("lightning_fit.py")
     whole = record.file.read_bytes()
-    file = tmp_path / "cut.rec"
-    for cut in sorted({0, 1, 7, 8, 16, 24, 40, 100, len(whole) // 3, len(whole) // 2, len(whole) - 100, len(whole) - 1}):
+    header, *ends = recfile.chunk_ends(record.file)
+    marks = list(recfile.snapshot_ends(record.file))
+    assert header == 24 and marks[-1] == ends[-1] == len(whole) and len(marks) > 1
+    file, sound = tmp_path / "cut.rec", tmp_path / "sound.rec"
+    for cut in (0, 1, 7, 8, 16, header - 1, header, header + 16, ends[0] - 1):
         file.write_bytes(whole[:cut])
-        result = helpers.stepflame("report", file)
-        assert result.returncode in (helpers.OK, helpers.ERROR), (cut, result)
-        if result.returncode == helpers.ERROR:
-            helpers.check_message(result, helpers.ERROR)
-    # damage in the last chunk keeps the chunks before it
+        helpers.check_message(helpers.stepflame("report", file), helpers.ERROR)
+    near_ends = {end + i for end in ends for i in (-1, 0, 1, 16)}
+    for cut in sorted({len(whole) // 3, len(whole) // 2, len(whole) - 100, *near_ends}):
+        if marks[0] <= cut <= len(whole):
+            file.write_bytes(whole[:cut])
+            before = max(end for end in marks if end <= cut)
+            sound.write_bytes(whole[:before])
+            assert report_of(sound) == (report_of(sound)[0], False)
+            assert report_of(file) == (report_of(sound)[0], cut != before), cut
+    # damage in the last chunk keeps the snapshots before it
     file.write_bytes(whole[:-20] + bytes(20))
-    assert helpers.stepflame("report", file).returncode in (helpers.OK, helpers.ERROR)
+    sound.write_bytes(whole[: marks[-2]])
+    assert report_of(file) == (report_of(sound)[0], True)
 
 
 def test_owner_under_sudo(bench):

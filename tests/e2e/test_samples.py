@@ -218,6 +218,45 @@ def test_py_spy(bench):
         assert one == pytest.approx(other, abs=error_of(one, sum(ours.values())) + error_of(other, sum(theirs.values())))
 
 
+@pytest.mark.alone
+@pytest.mark.skipif(not PY_SPY, reason="there is no py-spy: tools/setup.sh python --readers, or pip install py-spy")
+def test_own_time_as_py_spy_has_it(bench):
+    """What the interpreter does is the own time of the Python function that it runs: in the flame, and in the tables."""
+    job = bench.job("python_bound.py", "--seconds", 9).until_ready()
+    record = bench.record("-p", job.pid).until_armed()
+    spied = bench.directory / "spied"
+    spy = bench.process(PY_SPY, "record", "-p", job.pid, "-f", "raw", "-r", 100, "-d", 8, "-F", "-o", spied)
+    job.release()
+    computed = job.truth()["computed"]
+    assert spy.wait() == 0, spy.what()
+    assert record.wait() == helpers.OK, record.what()
+    # by the innermost frame: of the flame on the CPU alone
+    theirs, flame, table = dict.fromkeys(computed, 0), dict.fromkeys(computed, 0), {}
+    for line in spied.read_text().splitlines():
+        stack, _, count = line.rpartition(" ")
+        name = stack.rpartition(";")[2].partition(" ")[0]
+        if name in theirs:
+            theirs[name] += int(count)
+    for line in helpers.stepflame("flame", "--folded", record.file).stdout.splitlines():
+        stack, _, count = line.rpartition(" ")
+        name = stack.rpartition(";")[2].split(":")[1:2]
+        if name and name[0] in flame:
+            flame[name[0]] += int(count)
+    (none,) = helpers.report(record.file, "--advanced", "--leaf", "--cpu")["actions"]
+    table = {f["name"]: f["tottime_s"] for f in none["functions"] if f["name"] in computed}
+    for name in computed:
+        of = [counts[name] / sum(counts.values()) for counts in (flame, table, theirs, computed)]
+        errors = error_of(of[0], none["samples"]), error_of(of[2], sum(theirs.values()))
+        assert of[0] == pytest.approx(of[1], abs=0.001) and of[0] == pytest.approx(of[3], abs=errors[0]), (name, of)
+        assert of[0] == pytest.approx(of[2], abs=sum(errors)), (name, of)
+    # of the interpreter's own rows there is what it does without Python: as it ends
+    rows = {f["name"]: f for f in none["functions"]}
+    own = sum(f["tottime_s"] for name, f in rows.items() if "(python" in name or "(libpython" in name)
+    assert own <= rows.get("<no Python frames>", {"cumtime_s": 0})["cumtime_s"] + 1e-9
+    native = helpers.report(record.file, "--advanced", "--native", "--cpu")["actions"][0]["functions"]
+    assert sum(f["tottime_s"] for f in native if f["name"] in computed) < 0.2 * none["cpu_s"]
+
+
 # ---- programs that make it difficult ----
 
 

@@ -163,7 +163,7 @@ def test_json_agrees_with_text(tmp_path):
 
 def test_json_of_nothing(tmp_path):
     path = tmp_path / "empty.rec"
-    path.write_bytes(rec.recording([]))
+    path.write_bytes(rec.recording([rec.host()]))
     data = json.loads(report(path, "--json", "--per-rank").stdout)
     assert data["actions"] == data["target"] == data["processes"] == data["notes"] == []
     assert data["window"] == {"seconds": None, "steps": None, "step_rule": None}
@@ -266,7 +266,7 @@ def test_lost_and_cost(tmp_path):
     records += [rec.counter("unwound", 3), rec.counter("open_at_end", 0), rec.counter("from_the_future", 1)]
     path.write_bytes(rec.recording(records))
     text = report(path).stdout.decode()
-    assert "window: 10 s, 1000 steps (Optimizer.step)\n" in text
+    assert "window: 10 s, 1000 steps ended (Optimizer.step)\n" in text
     whole = "cost: 5000 hits x 2000 ns + 64000 system calls x 300 ns = at least 0.29 % of the busiest process;"
     assert whole in re.sub(r"\s+", " ", text)
     assert "lost: unwound=3 (native spans closed by an exception or a longjmp, not timed)," in text
@@ -312,7 +312,7 @@ def test_cut_recording_is_reported_with_a_warning(tmp_path, lightning_job):
     path = tmp_path / "cut.rec"
     path.write_bytes(lightning_job.read_bytes() + rec.chunk(rec.note("late"))[:-1])
     result = report(path)
-    assert result.returncode == 0 and b"is cut or damaged" in result.stderr
+    assert result.returncode == 0 and b"is cut off after" in result.stderr
     assert result.stdout == report(lightning_job).stdout
 
 
@@ -327,8 +327,9 @@ def test_damage_never_crashes(tmp_path, lightning_job):
         path.write_bytes(rec.header() + rec.chunk(bytes(bad)))
         for args in (["--json", "--per-rank"], ["--all"]):
             result = report(path, *args)
-            assert result.returncode == 0, (result.stderr, bytes(bad))
-            if args[0] == "--json":
+            useless = result.returncode == 1 and b"nothing in it can be reported" in result.stderr
+            assert useless or result.returncode == 0, (result.stderr, bytes(bad))
+            if args[0] == "--json" and not useless:
                 json.loads(result.stdout)
 
 

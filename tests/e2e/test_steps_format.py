@@ -36,8 +36,8 @@ def write(path, records):
 class Job:
     """Steps whose waits fit; records in the order in which they come, and what the report has to say."""
 
-    def __init__(self, pid=PID, start=START, rule=LOADER_OPTIMIZER):
-        self.pid, self.now, self.rule = pid, start, rule
+    def __init__(self, pid=PID, start=START, rule=LOADER_OPTIMIZER, stack=STACK):
+        self.pid, self.now, self.rule, self.stack = pid, start, rule, stack
         self.records = [rec.boundary(pid, pid, 0, start, rule=rule)]
         self.steps = []
 
@@ -50,9 +50,9 @@ class Job:
         for phase, cause, _, ns in waits:
             at = max(longest + ns, begin + ns)
             longest = at
-            self.records.append(rec.sample(self.pid, self.pid, rec.WAIT, at, ns, STACK, PATHS.get(phase, 0), cause=cause))
+            self.records.append(rec.sample(self.pid, self.pid, rec.WAIT, at, ns, self.stack, PATHS.get(phase, 0), cause=cause))
         for phase, native in cpu:
-            ids = (STACK, PATHS.get(phase, 0))
+            ids = (self.stack, PATHS.get(phase, 0))
             self.records.append(rec.sample(self.pid, self.pid, rec.CPU, self.now - 1, 10 * MS, *ids, native=native))
         index = (self.steps[-1]["index"] if self.steps else 0) + 1 + lost
         self.records.append(rec.boundary(self.pid, self.pid, index, self.now, [phases.get(p, 0) for p in PHASES], self.rule))
@@ -182,6 +182,41 @@ def test_on_cpu(tmp_path, phase, symbol, cause, verdict):
     assert found["verdict"]["class"] == verdict
     assert found["of_slow"]["cpu"][cause]["share"] == 1
     assert found["all"]["cpu"]["kernel"] == {"share": 0, "error": pytest.approx(1 / 50)}
+
+
+def slow_reads(steps, every, stack=STACK):
+    """Every N-th step waits 30 ms more for a file of the dataset."""
+    job = Job(stack=stack)
+    for i in range(1, steps + 1):
+        slow = i % every == 0
+        job.step({"data": 30 * MS * slow + MS, "forward": 9 * MS}, [("data", "disk_read", "disk_read", 30 * MS)] * slow)
+    return job
+
+
+def rhythm_of(group):
+    return group["rhythm"]["shortest"], group["rhythm"]["longest"]
+
+
+@pytest.mark.parametrize("stack", [STACK, 0, 77], ids=["", "no stacks", "stacks that are not there"])
+def test_stacks_that_cannot_be_read(tmp_path, stack):
+    """There is a cause all the same, and no place."""
+    job = slow_reads(200, 20, stack)
+    found = helpers.report(write(tmp_path / "x.rec", preamble() + job.records), "--steps")
+    verdict, (group,) = found["verdict"], found["causes"]
+    assert (verdict["class"], verdict["cause"], verdict["phase"]) == ("input-bound", "disk_read", "data"), verdict
+    assert group["over_s"] == pytest.approx(0.3) and rhythm_of(group) == (20, 20)
+    # ordinary steps have no samples here, that those of slow ones could be held against
+    assert verdict["place"] is None
+    assert [spot["name"] for spot in group["where"]] == ["Net.load"] * (stack == STACK)
+    assert verdict["evidence"] == ["train.py:12 Net.load: 0.3 s"] * (stack == STACK)
+
+
+def test_a_hundred_thousand_steps(tmp_path):
+    job = slow_reads(100000, 20)
+    found = helpers.report(write(tmp_path / "x.rec", preamble() + job.records), "--steps")
+    assert len(found["steps"]) == 100000 and found["verdict"]["class"] == "input-bound"
+    (group,) = found["causes"]
+    assert group["over_s"] == pytest.approx(150) and rhythm_of(group) == (20, 20)
 
 
 def test_nothing_to_tell(tmp_path):

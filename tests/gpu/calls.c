@@ -19,8 +19,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core.h"
-#include "kernels.h"
+#include "tests/gpu/core.h"
+#include "tests/gpu/kernels.h"
 
 #define THREADS 4
 #define ROUNDS  500

@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "sim.h"
+#include "tests/gpu/sim.h"
 
 #define LOG_LINE_MAX  2048
 #define LOG_PERIOD_NS (50 * NS_PER_MS)

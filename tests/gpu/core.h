@@ -7,8 +7,8 @@
  * Simulated time is CLOCK_MONOTONIC. What a stream is given to do has its start and its end from the beginning: that of
  * what is before it in the stream, and how long it takes. So no thread plays the GPU; who waits for it sleeps.
  */
-#ifndef GPU_DOUBLE_CORE_H
-#define GPU_DOUBLE_CORE_H
+#ifndef STEPFLAME_TESTS_GPU_CORE_H
+#define STEPFLAME_TESTS_GPU_CORE_H
 
 #include <stdbool.h>
 #include <stddef.h>

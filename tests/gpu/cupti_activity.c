@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cupti_double.h"
+#include "tests/gpu/cupti_double.h"
 
 #define KINDS         256
 #define CBIDS_MAX     2048

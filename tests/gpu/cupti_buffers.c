@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cupti_double.h"
+#include "tests/gpu/cupti_double.h"
 
 #define UNKNOWN_KIND 0x7eadbeef
 #define WORKER_NS    (5 * NS_PER_MS)

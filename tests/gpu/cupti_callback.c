@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cupti_double.h"
+#include "tests/gpu/cupti_double.h"
 
 #define CBIDS_MAX    2048
 #define FAILURES_MAX 8

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* The double of libcupti: what its two halves share, callbacks (cupti_callback.c) and records (cupti_activity.c). */
-#ifndef GPU_DOUBLE_CUPTI_H
-#define GPU_DOUBLE_CUPTI_H
+#ifndef STEPFLAME_TESTS_GPU_CUPTI_DOUBLE_H
+#define STEPFLAME_TESTS_GPU_CUPTI_DOUBLE_H
 
 #include <cupti.h>
 
-#include "core.h"
 #include "cupti_records.h" /* record_kernel and so on: the newest struct of each that the header has */
+#include "tests/gpu/core.h"
 
 /* How it behaves: GPU_DOUBLE_CUPTI, or gpu_double_cupti(), "late_ms=20,shuffle=1,fail_cuptiSubscribe=35". */
 #define CUPTI_SETTINGS(X)                                                                          \

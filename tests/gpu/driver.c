@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "driver.h"
+#include "tests/gpu/driver.h"
 
 #define DEVICE_BYTES (24ULL << 30)
 

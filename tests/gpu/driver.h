@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* How the double of libcuda defines the functions that it exports. */
-#ifndef GPU_DOUBLE_DRIVER_H
-#define GPU_DOUBLE_DRIVER_H
+#ifndef STEPFLAME_TESTS_GPU_DRIVER_H
+#define STEPFLAME_TESTS_GPU_DRIVER_H
 
 /* All variants of the functions, each by its own name. */
 #define __CUDA_API_VERSION_INTERNAL
@@ -9,7 +9,7 @@
 #include <cupti_driver_cbid.h>
 #include <generated_cuda_meta.h>
 
-#include "sim.h"
+#include "tests/gpu/sim.h"
 
 /* Addresses of device memory: nothing is there, and nothing else either. */
 #define ADDRESSES     0x700000000000ULL

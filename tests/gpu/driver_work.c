@@ -2,7 +2,7 @@
 /* The double of libcuda: what the GPU is given to do. */
 #include <stdlib.h>
 
-#include "driver.h"
+#include "tests/gpu/driver.h"
 
 #define KERNEL_NS         10000 /* of a kernel that says nothing */
 #define KERNEL_MAX_NS     (10 * NS_PER_SEC)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#include "kernels.h"
+#include "tests/gpu/kernels.h"
 
 /* Nobody calls them: their addresses are what counts. */
 #define X(name)         \

@@ -3,8 +3,8 @@
  * Host functions of kernels, as nvcc makes them of template<int N> void gemm_tile(unsigned long ns, float *) and so on:
  * mangled names, registered with the runtime before the first of them is launched. The first parameter is how long the kernel runs.
  */
-#ifndef GPU_DOUBLE_KERNELS_H
-#define GPU_DOUBLE_KERNELS_H
+#ifndef STEPFLAME_TESTS_GPU_KERNELS_H
+#define STEPFLAME_TESTS_GPU_KERNELS_H
 
 #define KERNELS(X)                  \
 	X(_Z9gemm_tileILi64EEvmPf)  \

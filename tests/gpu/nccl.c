@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core.h"
+#include "tests/gpu/core.h"
 
 #define OPS_MAX      256
 #define LATENCY_NS   20000

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* What nvcc adds to a program: its kernels are registered before main. */
-#include "kernels.h"
+#include "tests/gpu/kernels.h"
 
 void **__cudaRegisterFatBinary(void *binary);
 void __cudaRegisterFatBinaryEnd(void **handle);

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime.h"
+#include "tests/gpu/runtime.h"
 
 #define KERNELS_MAX 4096
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* How the double of libcudart defines the functions that it exports: each by calls of the driver. */
-#ifndef GPU_DOUBLE_RUNTIME_H
-#define GPU_DOUBLE_RUNTIME_H
+#ifndef STEPFLAME_TESTS_GPU_RUNTIME_H
+#define STEPFLAME_TESTS_GPU_RUNTIME_H
 
 /* All variants of the functions, each by its own name. */
 #define __CUDA_API_VERSION_INTERNAL
@@ -9,7 +9,7 @@
 #include <cupti_runtime_cbid.h>
 #include <generated_cuda_runtime_api_meta.h>
 
-#include "core.h"
+#include "tests/gpu/core.h"
 
 const struct core *runtime__load(void); /* NULL: there is no driver */
 void *runtime__driver_entry(const char *name);

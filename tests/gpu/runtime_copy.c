@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* The double of libcudart: copies and sets. */
-#include "runtime.h"
+#include "tests/gpu/runtime.h"
 
 static const char *const directions[] = {"HTOH", "HTOD", "DTOH", "DTOD", ""}; /* by cudaMemcpyKind */
 

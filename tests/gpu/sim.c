@@ -5,7 +5,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "sim.h"
+#include "tests/gpu/sim.h"
 
 #define LATENCY_NS      4000 /* between the call and the start on an idle GPU */
 #define LEGACY_ID       7    /* as CUPTI numbers the default stream of a process's first context */

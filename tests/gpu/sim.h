@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* The GPUs that the double of libcuda plays: contexts, streams, events, graphs. All is kept until the process ends. */
-#ifndef GPU_DOUBLE_SIM_H
-#define GPU_DOUBLE_SIM_H
+#ifndef STEPFLAME_TESTS_GPU_SIM_H
+#define STEPFLAME_TESTS_GPU_SIM_H
 
-#include "core.h"
+#include "tests/gpu/core.h"
 
 #define SIM_DEVICES_MAX 8
 

@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "kernels.h"
+#include "tests/gpu/kernels.h"
 
 #define KERNEL_COUNT   6
 #define STREAMS_MAX    65536

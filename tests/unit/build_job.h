@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Short forms of job__add for tests: each makes one record and adds it. */
-#ifndef STEPFLAME_BUILD_JOB_H
-#define STEPFLAME_BUILD_JOB_H
+#ifndef STEPFLAME_TESTS_UNIT_BUILD_JOB_H
+#define STEPFLAME_TESTS_UNIT_BUILD_JOB_H
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/job.h"
+#include "user/model/job.h"
 
 /* A copy in memory of its own, so that a sanitizer sees a read beyond hdr.size. */
 static inline int add_copy(struct job *job, const void *record)

@@ -2,8 +2,8 @@
 /*
  * A shared library that the machine's compiler makes of a test's own sources, in a folder that goes when the test ends.
  */
-#ifndef STEPFLAME_TESTS_LIBRARY_H
-#define STEPFLAME_TESTS_LIBRARY_H
+#ifndef STEPFLAME_TESTS_UNIT_LIBRARY_H
+#define STEPFLAME_TESTS_UNIT_LIBRARY_H
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -19,7 +19,7 @@
 
 #include <cmocka.h>
 
-#include "target/elf.h"
+#include "user/elf/elf.h"
 
 static char dir[] = "/tmp/stepflame-library-XXXXXX";
 static char library[sizeof(dir) + 16]; /* empty: there is no compiler that makes it */

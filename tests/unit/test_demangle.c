@@ -15,8 +15,8 @@
 
 #include <cmocka.h>
 
-#include "target/demangle.h"
-#include "target/elf.h"
+#include "user/elf/demangle.h"
+#include "user/elf/elf.h"
 
 extern char *__cxa_demangle(const char *mangled, char *buffer, size_t *size, int *status);
 

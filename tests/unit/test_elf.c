@@ -16,9 +16,9 @@
 
 #include <cmocka.h>
 
-#include "library.h"
-#include "target/functions.h"
-#include "target/pygc.h"
+#include "tests/unit/library.h"
+#include "user/elf/functions.h"
+#include "user/runtime/python/pygc.h"
 
 static char packed[sizeof(library)];
 

@@ -17,8 +17,8 @@
 
 #include <cmocka.h>
 
-#include "user/target/getter.h"
-#include "user/target/process.h"
+#include "user/proc/getter.h"
+#include "user/proc/process.h"
 
 static const char source[] = "static __thread void *other, *tstate __attribute__((used));\n"
 			     "void **place(void) { return &tstate; }\n"

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* The model of GPUs, and names of kernels. What joins and what is idle is in tests/e2e/test_gpu_report.py. */
-#include "library.h"
+#include "tests/unit/library.h"
 
-#include "build_job.h"
-#include "model/gpu.h"
-#include "model/gpu_time.h"
-#include "model/kernel_name.h"
+#include "tests/unit/build_job.h"
+#include "user/analysis/gpu_time.h"
+#include "user/elf/kernel_name.h"
+#include "user/model/gpu.h"
 
 static void test_functions(void **state)
 {

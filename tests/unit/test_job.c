@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "build_job.h"
+#include "tests/unit/build_job.h"
 
 static int set_up(void **state)
 {

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "../../user/target/nvidia.h"
+#include "user/runtime/cuda/nvidia.h"
 
 static FILE *file_of(const char *text)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Places of NVTX's ranges (user/target/nvtx.h) in a library that has its table and its functions' form, written in
+ * Places of NVTX's ranges (user/runtime/nvtx/nvtx.h) in a library that has its table and its functions' form, written in
  * assembly so that each case is certain; then in the same file with bytes flipped. That compilers make this form is
  * tests/e2e/test_nvtx.py's.
  */
@@ -9,9 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../../include/probes.h"
-#include "library.h"
-#include "target/nvtx.h"
+#include "include/probes.h"
+#include "tests/unit/library.h"
+#include "user/runtime/nvtx/nvtx.h"
 
 #define FLIP_ROUNDS 1000
 

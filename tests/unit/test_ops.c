@@ -10,10 +10,10 @@
 
 #include <cmocka.h>
 
-#include "build_job.h"
-#include "model/flops.h"
-#include "model/words.h"
-#include "report/report.h"
+#include "tests/unit/build_job.h"
+#include "user/lib/words.h"
+#include "user/report/report.h"
+#include "user/runtime/torch/flops.h"
 
 #define COUNT(array)          (sizeof(array) / sizeof(*(array)))
 

@@ -3,8 +3,8 @@
  * Copies of Dispatcher::callBoxed in a stripped library that a C compiler builds: found, and nothing like them taken
  * for one.
  */
-#include "library.h"
-#include "target/ops_private.h"
+#include "tests/unit/library.h"
+#include "user/runtime/torch/ops_private.h"
 
 #define GET  "_ZN2at27getStepCallbacksUnlessEmptyENS_11RecordScopeE"
 #define TELL "_ZN3c1010Dispatcher17runRecordFunctionERN2at14RecordFunctionENS_8ArrayRefIKNS_6IValueEEE"

@@ -28,7 +28,7 @@
 #include <cmocka.h>
 
 #include "tests/children.h"
-#include "user/target/process.h"
+#include "user/proc/process.h"
 
 /* ---- helpers ---- */
 

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "pyfloat.h"
+#include "user/lib/pyfloat.h"
 
 /* Printed by: for x in ...: print(f"{x!r}, '{x:.5}'") */
 static const struct {

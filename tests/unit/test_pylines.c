@@ -12,7 +12,7 @@
 
 #include "tests/children.h"
 #include "tests/pythons.h"
-#include "user/target/pylines.h"
+#include "user/runtime/python/pylines.h"
 
 /* ---- by hand ---- */
 

@@ -21,7 +21,8 @@
 #include "include/records.h"
 #include "tests/children.h"
 #include "tests/pythons.h"
-#include "user/target/python.h"
+#include "user/runtime/python/pycheck.h"
+#include "user/runtime/python/python.h"
 
 #define LABEL "\xc3\xa9tape \xe2\x89\xa5 3" /* a str of 2-byte characters */
 
@@ -40,6 +41,7 @@ static const char script[] =
 	"    print('version', '%d.%d.%d' % sys.version_info[:3])\n"
 	"    print('fresh', hex(id(fresh)))\n"
 	"    print('started', hex(id(started)))\n"
+	"    print('label', hex(id(sys.argv[1])))\n"
 	"    try:\n"
 	"        import ctypes\n"
 	"    except ImportError:\n"
@@ -70,7 +72,7 @@ static const char script[] =
 
 struct facts {
 	char version[16];
-	uint64_t fresh, started, gen_type, next, throw_, iternext, eval, tstate; /* 0: not told */
+	uint64_t fresh, started, label, gen_type, next, throw_, iternext, eval, tstate; /* 0: not told */
 };
 
 struct child {
@@ -89,6 +91,7 @@ static void child__read_facts(struct child *child, FILE *from)
 		{"gen_type", &child->facts.gen_type}, {"next", &child->facts.next},
 		{"throw", &child->facts.throw_},      {"iternext", &child->facts.iternext},
 		{"eval", &child->facts.eval},         {"tstate", &child->facts.tstate},
+		{"label", &child->facts.label},
 	};
 	char line[128], name[16], value[32];
 
@@ -340,6 +343,56 @@ static void test_busy(void **state)
 	end_child(pid);
 }
 
+/* ---- a layout that is not the process's ---- */
+
+struct wrong {
+	const char *name;
+	size_t at; /* of a 16-bit field of struct py_layout */
+};
+
+#define WRONG(field)                                      \
+	{                                                 \
+#field, offsetof(struct py_layout, field) \
+	}
+
+/*
+ * Each contradicts what is read, however often; the process runs on. Without change the same is taken. (What lies behind
+ * co_filename is co_name, another str: nothing contradicts that.)
+ */
+static void test_wrong_layout(void **state)
+{
+	static const struct wrong fields[] = {WRONG(frame_code), WRONG(frame_previous), WRONG(code_linetable)};
+	struct process process;
+	struct python python;
+	struct child child;
+	struct elf *elf;
+
+	child__start(&child, *state);
+	assert_int_equal(process__read(child.pid, &process), 0);
+	assert_int_equal(python__find(&process, &python, &elf), 0);
+	for (size_t i = 0; i <= sizeof(fields) / sizeof(fields[0]); i++) {
+		struct py_internals internals = *py_internals__find(python.process.layout.minor);
+		const struct py_check check = {.process = &process,
+					       .python = &python,
+					       .elf = elf,
+					       .internals = &internals,
+					       .unicode_type = word(child.pid, child.facts.label + 8)};
+
+		if (i == sizeof(fields) / sizeof(fields[0])) {
+			assert_int_equal(py_check__process(&check), 0);
+			break;
+		}
+		*(uint16_t *)((char *)&internals.layout + fields[i].at) += 8;
+		if (py_check__process(&check) != -ENOTSUP) {
+			print_message("%s\n", fields[i].name);
+			fail();
+		}
+	}
+	elf__free(elf);
+	process__release(&process);
+	child__stop(&child);
+}
+
 /* ---- a CPython that is none: the symbols of a static one, whose values a fork sets ---- */
 
 uint64_t Py_Version;
@@ -450,20 +503,27 @@ static void test_layouts(void **state)
 
 int main(void)
 {
-	struct CMUnitTest tests[2 * PYTHON_MAX + 3] = {
+	static const struct {
+		const char *name;
+		CMUnitTestFunction function;
+	} of_each[] = {{"test_interpreter", test_interpreter},
+		       {"test_busy", test_busy},
+		       {"test_wrong_layout", test_wrong_layout}};
+	enum { KINDS = sizeof(of_each) / sizeof(of_each[0]) };
+	struct CMUnitTest tests[KINDS * PYTHON_MAX + 3] = {
 		cmocka_unit_test(test_layouts),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_no_python),
 	};
-	char *pythons[PYTHON_MAX], names[2 * PYTHON_MAX][256];
+	char *pythons[PYTHON_MAX], names[KINDS * PYTHON_MAX][256];
 	size_t python_cnt = find_pythons(pythons), cnt = 3;
 	int failed;
 
-	for (size_t i = 0; i < 2 * python_cnt; i++) {
-		snprintf(names[i], sizeof(names[i]), "%s %s", i % 2 ? "test_busy" : "test_interpreter", pythons[i / 2]);
+	for (size_t i = 0; i < KINDS * python_cnt; i++) {
+		snprintf(names[i], sizeof(names[i]), "%s %s", of_each[i % KINDS].name, pythons[i / KINDS]);
 		tests[cnt++] = (struct CMUnitTest){.name = names[i],
-						   .test_func = i % 2 ? test_busy : test_interpreter,
-						   .initial_state = pythons[i / 2]};
+						   .test_func = of_each[i % KINDS].function,
+						   .initial_state = pythons[i / KINDS]};
 	}
 	if (python_cnt == 0)
 		print_message("[  SKIPPED ] no CPython found: set STEPFLAME_PYTHONS\n");

@@ -10,7 +10,7 @@
 
 #include "tests/children.h"
 #include "tests/pythons.h"
-#include "user/target/pythread.h"
+#include "user/runtime/python/pythread.h"
 
 #define SPINNER_CNT 3
 #define FUTEX_NR    202 /* x86-64 */

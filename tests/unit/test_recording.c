@@ -16,8 +16,8 @@
 #include <cmocka.h>
 #include <zlib.h>
 
-#include "recording/format.h"
-#include "recording/recording.h"
+#include "user/recording/format.h"
+#include "user/recording/recording.h"
 
 #define FILE_HEADER  sizeof(struct recording_file_header)
 #define CHUNK_HEADER sizeof(struct recording_chunk_header)
@@ -121,8 +121,7 @@ static void test_roundtrip(void **state)
 {
 	struct seen seen = {.stop_at = -1};
 	struct recording_writer *w;
-	enum recording_end end;
-	uint32_t version = 0;
+	struct recording_extent extent;
 	struct stat st;
 
 	assert_int_equal(recording_writer__new(path, &w), 0);
@@ -134,25 +133,25 @@ static void test_roundtrip(void **state)
 	assert_int_equal(st.st_size, recording_writer__bytes(w));
 	append(w, 10000);
 	assert_int_equal(recording_writer__free(w), 0);
-	assert_int_equal(recording__read(path, check_next, &seen, &end, &version), 0);
+	assert_int_equal(recording__read(path, check_next, &seen, &extent), 0);
 	assert_int_equal(seen.cnt, 10001);
-	assert_int_equal(end, RECORDING_WHOLE);
-	assert_int_equal(version, RECORDING_VERSION);
+	assert_int_equal(extent.end, RECORDING_WHOLE);
+	assert_int_equal(extent.version, RECORDING_VERSION);
 	assert_int_equal(recording_writer__free(NULL), 0);
 }
 
 static void test_empty_and_stopped(void **state)
 {
 	struct seen seen = {.stop_at = 5};
-	enum recording_end end;
+	struct recording_extent extent;
 	size_t bytes;
 
 	free(small_file(0, 1, &bytes));
 	assert_int_equal(bytes, FILE_HEADER);
-	assert_int_equal(recording__read(path, check_next, &seen, &end, NULL), 0);
-	assert_int_equal(end, RECORDING_WHOLE);
+	assert_int_equal(recording__read(path, check_next, &seen, &extent), 0);
+	assert_int_equal(extent.end, RECORDING_WHOLE);
 	free(small_file(2, 10, &bytes));
-	assert_int_equal(recording__read(path, check_next, &seen, NULL, NULL), 7);
+	assert_int_equal(recording__read(path, check_next, &seen, NULL), 7);
 	assert_int_equal(seen.cnt, 5);
 }
 
@@ -161,7 +160,7 @@ static void test_record_sizes(void **state)
 	struct rec_hdr *record = calloc(1, RECORDING_CHUNK_MAX + 8);
 	struct seen seen = {0};
 	struct recording_writer *w;
-	enum recording_end end;
+	struct recording_extent extent;
 
 	assert_int_equal(recording_writer__new(path, &w), 0);
 	for (size_t i = 0; i < 4; i++) {
@@ -177,8 +176,8 @@ static void test_record_sizes(void **state)
 		assert_int_equal(recording_writer__append(w, record), 0);
 	}
 	assert_int_equal(recording_writer__free(w), 0);
-	assert_int_equal(recording__read(path, count_any, &seen, &end, NULL), 0);
-	assert_int_equal(end, RECORDING_WHOLE);
+	assert_int_equal(recording__read(path, count_any, &seen, &extent), 0);
+	assert_int_equal(extent.end, RECORDING_WHOLE);
 	assert_int_equal(seen.cnt, 4);
 	assert_int_equal(seen.bytes, 16 + RECORDING_CHUNK_BYTES + RECORDING_CHUNK_MAX);
 	free(record);
@@ -211,18 +210,52 @@ static void test_cut_at_every_byte(void **state)
 	assert_int_equal(rest, 0);
 	for (size_t cut = 0; cut <= bytes; cut++) {
 		struct seen seen = {.stop_at = -1};
-		enum recording_end end;
+		struct recording_extent extent;
 		int err;
 
 		write_file(data, cut);
-		err = recording__read(path, check_next, &seen, &end, NULL);
+		err = recording__read(path, check_next, &seen, &extent);
 		if (cut < FILE_HEADER) {
-			assert_int_equal(err, -EBADMSG);
+			assert_int_equal(err, -ENODATA);
 			continue;
 		}
 		assert_int_equal(err, 0);
 		assert_int_equal(seen.cnt, whole_chunks(data, cut, &rest) * each);
-		assert_int_equal(end, rest ? RECORDING_CUT : RECORDING_WHOLE);
+		assert_int_equal(extent.end, rest ? RECORDING_CUT : RECORDING_WHOLE);
+		assert_int_equal(extent.bytes, cut);
+		assert_int_equal(extent.sound_bytes, cut - rest);
+	}
+	free(data);
+}
+
+/* A snapshot ends with the second chunk of each three: what follows the last such chunk that is whole is not handed out. */
+static void test_cut_behind_snapshots(void **state)
+{
+	const unsigned int chunks = 9, each = 3;
+	struct recording_writer *w;
+	unsigned char *data;
+	size_t bytes, rest;
+
+	assert_int_equal(recording_writer__new(path, &w), 0);
+	for (unsigned int i = 0; i < chunks * each; i++) {
+		append(w, i);
+		if (i % each == each - 1)
+			assert_int_equal(i / each % 3 == 1 ? recording_writer__mark(w) : recording_writer__flush(w), 0);
+	}
+	assert_int_equal(recording_writer__free(w), 0);
+	data = read_file(&bytes);
+	for (size_t cut = FILE_HEADER; cut <= bytes; cut++) {
+		struct seen seen = {.stop_at = -1};
+		size_t whole = whole_chunks(data, cut, &rest), told = whole < 2 ? whole : (whole - 2) / 3 * 3 + 2;
+		struct recording_extent extent;
+
+		write_file(data, cut);
+		assert_int_equal(recording__read(path, check_next, &seen, &extent), 0);
+		assert_int_equal(seen.cnt, told * each);
+		assert_int_equal(extent.end, rest           ? RECORDING_CUT
+					     : told < whole ? RECORDING_UNFINISHED
+							    : RECORDING_WHOLE);
+		assert_int_equal(extent.bytes, cut);
 	}
 	free(data);
 }
@@ -235,19 +268,20 @@ static void test_flipped_bytes(void **state)
 
 	for (size_t at = FILE_HEADER; at < bytes; at++) {
 		struct seen seen = {.stop_at = -1};
-		enum recording_end end;
+		struct recording_extent extent;
 
 		data[at] ^= 0x41;
 		write_file(data, bytes);
 		data[at] ^= 0x41;
-		assert_int_equal(recording__read(path, check_next, &seen, &end, NULL), 0);
+		assert_int_equal(recording__read(path, check_next, &seen, &extent), 0);
 		assert_int_equal(seen.cnt, whole_chunks(data, at, &rest) * each);
-		assert_int_equal(end, RECORDING_CUT);
+		assert_int_not_equal(extent.end, RECORDING_WHOLE);
+		assert_int_equal(extent.sound_bytes, at - rest);
 	}
 	free(data);
 }
 
-static int read_patched(size_t at, const void *patch, size_t patch_bytes, uint32_t *version, enum recording_end *end)
+static int read_patched(size_t at, const void *patch, size_t patch_bytes, struct recording_extent *extent)
 {
 	struct seen seen = {0};
 	size_t bytes;
@@ -257,13 +291,13 @@ static int read_patched(size_t at, const void *patch, size_t patch_bytes, uint32
 	memcpy(data + at, patch, patch_bytes);
 	write_file(data, bytes);
 	free(data);
-	err = recording__read(path, count_any, &seen, end, version);
+	err = recording__read(path, count_any, &seen, extent);
 	return err ? err : (int)seen.cnt;
 }
 
-static int read_patched_u32(size_t at, uint32_t value, uint32_t *version, enum recording_end *end)
+static int read_patched_u32(size_t at, uint32_t value, struct recording_extent *extent)
 {
-	return read_patched(at, &value, sizeof(value), version, end);
+	return read_patched(at, &value, sizeof(value), extent);
 }
 
 #define HEADER_FIELD(field) offsetof(struct recording_file_header, field)
@@ -272,21 +306,23 @@ static void test_other_files(void **state)
 {
 	struct recording_file_header foreign = {.version = __builtin_bswap32(RECORDING_VERSION),
 						.byte_order = __builtin_bswap32(RECORDING_BYTE_ORDER)};
-	uint32_t version = 0;
+	struct recording_extent extent = {0};
 
-	assert_int_equal(read_patched(0, "STEPFLAM", 8, NULL, NULL), -EBADMSG);
-	assert_int_equal(read_patched_u32(HEADER_FIELD(version), 9, &version, NULL), -EPROTONOSUPPORT);
-	assert_int_equal(version, 9);
-	assert_int_equal(read_patched(HEADER_FIELD(version), &foreign.version, 8, &version, NULL), -EPROTONOSUPPORT);
-	assert_int_equal(version, RECORDING_VERSION);
-	assert_int_equal(read_patched_u32(HEADER_FIELD(byte_order), 0x55555555, &version, NULL), -EBADMSG);
-	assert_int_equal(read_patched_u32(HEADER_FIELD(header_bytes), 8, NULL, NULL), -EBADMSG);
-	assert_int_equal(read_patched_u32(HEADER_FIELD(header_bytes), UINT32_MAX, NULL, NULL), -EBADMSG);
-	assert_int_equal(read_patched_u32(HEADER_FIELD(header_bytes), 4096, NULL, NULL), -EBADMSG);
-	assert_int_equal(recording__read("/nonexistent/a.rec", count_any, NULL, NULL, NULL), -ENOENT);
-	assert_int_equal(recording__read(dir, count_any, NULL, NULL, NULL), -EISDIR);
+	assert_int_equal(read_patched(0, "STEPFLAM", 8, NULL), -EBADMSG);
+	assert_int_equal(read_patched_u32(HEADER_FIELD(version), 9, &extent), -EPROTONOSUPPORT);
+	assert_int_equal(extent.version, 9);
+	assert_int_equal(read_patched(HEADER_FIELD(version), &foreign.version, 8, &extent), -EPROTONOSUPPORT);
+	assert_int_equal(extent.version, RECORDING_VERSION);
+	assert_int_equal(read_patched_u32(HEADER_FIELD(byte_order), 0x55555555, &extent), -EBADMSG);
+	assert_int_equal(read_patched_u32(HEADER_FIELD(header_bytes), 8, NULL), -EBADMSG);
+	assert_int_equal(read_patched_u32(HEADER_FIELD(header_bytes), UINT32_MAX, NULL), -EBADMSG);
+	assert_int_equal(read_patched_u32(HEADER_FIELD(header_bytes), 4096, NULL), -ENODATA);
+	assert_int_equal(recording__read("/nonexistent/a.rec", count_any, NULL, NULL), -ENOENT);
+	assert_int_equal(recording__read(dir, count_any, NULL, NULL), -EISDIR);
 	write_file("", 0);
-	assert_int_equal(recording__read(path, count_any, NULL, NULL, NULL), -EBADMSG);
+	assert_int_equal(recording__read(path, count_any, NULL, NULL), -ENODATA);
+	write_file("stepflax", 8);
+	assert_int_equal(recording__read(path, count_any, NULL, NULL), -EBADMSG);
 }
 
 static void test_longer_file_header(void **state)
@@ -301,7 +337,7 @@ static void test_longer_file_header(void **state)
 	memcpy(longer, &header, sizeof(header));
 	memcpy(longer + sizeof(header) + more, data + sizeof(header), bytes - sizeof(header));
 	write_file(longer, bytes + more);
-	assert_int_equal(recording__read(path, check_next, &seen, NULL, NULL), 0);
+	assert_int_equal(recording__read(path, check_next, &seen, NULL), 0);
 	assert_int_equal(seen.cnt, 3);
 	free(longer);
 	free(data);
@@ -311,11 +347,11 @@ static void test_absurd_sizes(void **state)
 {
 	static const uint32_t sizes[] = {0, 4, 100, 1 << 20, (1 << 20) + 8, 0x7ffffff8, 0x80000000, 0xfffffff8};
 	size_t at = FILE_HEADER + offsetof(struct recording_chunk_header, bytes);
-	enum recording_end end;
+	struct recording_extent extent;
 
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
-		assert_int_equal(read_patched_u32(at, sizes[i], NULL, &end), 0);
-		assert_int_equal(end, RECORDING_CUT);
+		assert_int_equal(read_patched_u32(at, sizes[i], &extent), 0);
+		assert_int_not_equal(extent.end, RECORDING_WHOLE);
 	}
 }
 
@@ -327,7 +363,7 @@ static void test_absurd_record_sizes(void **state)
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
 		struct rec_counter counter = {.hdr = {.type = REC_COUNTER, .size = sizeof(counter)}};
 		struct recording_chunk_header header = {.magic = RECORDING_CHUNK_MAGIC, .bytes = sizeof(counter)};
-		enum recording_end end;
+		struct recording_extent extent;
 		struct seen seen = {0};
 		unsigned char *data, *more;
 		size_t bytes;
@@ -343,9 +379,9 @@ static void test_absurd_record_sizes(void **state)
 		write_file(more, bytes + sizeof(header) + sizeof(counter));
 		free(data);
 		free(more);
-		assert_int_equal(recording__read(path, count_any, &seen, &end, NULL), 0);
+		assert_int_equal(recording__read(path, count_any, &seen, &extent), 0);
 		assert_int_equal(seen.cnt, 1);
-		assert_int_equal(end, RECORDING_CUT);
+		assert_int_equal(extent.end, RECORDING_DAMAGED);
 	}
 }
 
@@ -364,7 +400,7 @@ static void test_full_disk(void **state)
 	struct rec_counter counter = {.hdr = {.type = REC_COUNTER, .size = sizeof(counter)}};
 	struct seen seen = {.stop_at = -1};
 	struct recording_writer *w;
-	enum recording_end end;
+	struct recording_extent extent;
 	unsigned int appended;
 	char file[96];
 	struct stat st;
@@ -388,8 +424,8 @@ static void test_full_disk(void **state)
 	assert_int_equal(stat(file, &st), 0);
 	assert_int_equal(st.st_size, recording_writer__bytes(w));
 	assert_int_equal(recording_writer__free(w), -ENOSPC);
-	assert_int_equal(recording__read(file, check_next, &seen, &end, NULL), 0);
-	assert_int_equal(end, RECORDING_WHOLE);
+	assert_int_equal(recording__read(file, check_next, &seen, &extent), 0);
+	assert_int_equal(extent.end, RECORDING_WHOLE);
 	assert_true(seen.cnt > 1000 && seen.cnt < appended);
 	assert_int_equal(umount(dir), 0);
 }
@@ -432,7 +468,7 @@ static void test_killed(void **state)
 {
 	struct seen seen = {.stop_at = -1};
 	struct recording_writer *w;
-	enum recording_end end;
+	struct recording_extent extent;
 	pid_t pid = fork();
 	int status;
 
@@ -445,7 +481,7 @@ static void test_killed(void **state)
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_true(WIFSIGNALED(status));
-	assert_int_equal(recording__read(path, check_next, &seen, &end, NULL), 0);
+	assert_int_equal(recording__read(path, check_next, &seen, &extent), 0);
 	assert_int_equal(seen.cnt, 3000 / (RECORDING_CHUNK_BYTES / sizeof(struct rec_counter)) *
 					   (RECORDING_CHUNK_BYTES / sizeof(struct rec_counter)));
 }
@@ -457,6 +493,7 @@ int main(void)
 		cmocka_unit_test(test_empty_and_stopped),
 		cmocka_unit_test(test_record_sizes),
 		cmocka_unit_test(test_cut_at_every_byte),
+		cmocka_unit_test(test_cut_behind_snapshots),
 		cmocka_unit_test(test_flipped_bytes),
 		cmocka_unit_test(test_other_files),
 		cmocka_unit_test(test_longer_file_header),

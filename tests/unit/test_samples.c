@@ -12,10 +12,10 @@
 
 #include <cmocka.h>
 
-#include "build_job.h"
-#include "export/export.h"
-#include "model/profile.h"
-#include "report/report.h"
+#include "tests/unit/build_job.h"
+#include "user/analysis/profile.h"
+#include "user/export/export.h"
+#include "user/report/report.h"
 
 #define COUNT(array) (sizeof(array) / sizeof(*(array)))
 
@@ -457,7 +457,8 @@ static void add_random(struct job *job)
 		size_t bytes;
 	} types[] = {{REC_CODE, sizeof(struct rec_code)},         {REC_STACK, sizeof(struct rec_stack)},
 		     {REC_PATH, sizeof(struct rec_path)},         {REC_SAMPLE, sizeof(struct rec_sample)},
-		     {REC_INTERVAL, sizeof(struct rec_interval)}, {REC_CALLS, sizeof(struct rec_calls)}};
+		     {REC_INTERVAL, sizeof(struct rec_interval)}, {REC_CALLS, sizeof(struct rec_calls)},
+		     {REC_AROUND, sizeof(struct rec_around)}};
 	size_t type = next_random() % COUNT(types), bytes = types[type].bytes + next_random() % 8 * 8;
 	struct rec_hdr *record = new_record(types[type].type, bytes);
 	uint32_t *words = (uint32_t *)(record + 1);

@@ -12,11 +12,11 @@
 
 #include <cmocka.h>
 
-#include "build_job.h"
-#include "model/labels.h"
-#include "report/report.h"
-#include "report/rows.h"
-#include "report/text.h"
+#include "tests/unit/build_job.h"
+#include "user/model/labels.h"
+#include "user/report/report.h"
+#include "user/report/rows.h"
+#include "user/report/text.h"
 
 #define DATA "tests/data/"
 

@@ -21,10 +21,10 @@
 
 #include <cmocka.h>
 
-#include "../../include/probes.h"
-#include "library.h"
-#include "target/functions.h"
-#include "target/sites.h"
+#include "include/probes.h"
+#include "tests/unit/library.h"
+#include "user/elf/functions.h"
+#include "user/x86/sites.h"
 
 #define FLIP_ROUNDS 400
 #define STEPS_MAX   200000

@@ -6,10 +6,10 @@
 #include <dlfcn.h>
 #include <string.h>
 
-#include "library.h"
-#include "target/functions.h"
-#include "target/sites.h"
-#include "target/soft_ends.h"
+#include "tests/unit/library.h"
+#include "user/elf/functions.h"
+#include "user/x86/sites.h"
+#include "user/x86/soft_ends.h"
 
 #define FLIP_ROUNDS 100
 #define LABELS_MAX  (SOFT_ENDS_MAX + 1)

@@ -16,7 +16,7 @@
 #include <cmocka.h>
 #include <zlib.h>
 
-#include "recording/spans.h"
+#include "user/recording/spans.h"
 
 /* Records as the sink got them, each in memory of its own, so that a sanitizer sees a read beyond it. */
 struct records {

@@ -8,11 +8,11 @@
 
 #include <cmocka.h>
 
-#include "build_job.h"
-#include "model/blame.h"
-#include "model/slow.h"
-#include "model/steps.h"
-#include "report/report.h"
+#include "tests/unit/build_job.h"
+#include "user/analysis/blame.h"
+#include "user/analysis/slow.h"
+#include "user/analysis/steps.h"
+#include "user/report/report.h"
 
 #define COUNT(array) (sizeof(array) / sizeof(*(array)))
 #define MS           1000000ull
@@ -26,6 +26,7 @@ static void add_boundary(struct job *job, __u64 time_ns, __u64 index, const __u6
 	struct rec_step record = {.hdr = {.type = REC_STEP, .size = sizeof(record)},
 				  .time_ns = time_ns,
 				  .index = index,
+				  .serial = index + 1,
 				  .pid = PID,
 				  .tid = TID,
 				  .rule = STEP_OPTIMIZER};
@@ -281,8 +282,8 @@ static void test_boundaries(void **state)
 				 .time_ns = 15 * MS,
 				 .index = 1,
 				 .pid = PID + 1,
-				 .tid = TID,
-				 .rule = STEP_LIGHTNING};
+				 .tid = OTHER_TID,
+				 .rule = STEP_OPTIMIZER};
 	struct job *job = new_job();
 	const struct step_track *track;
 	struct steps *steps;
@@ -290,7 +291,7 @@ static void test_boundaries(void **state)
 
 	add_target(job, PID, ROLE_MAIN, 0);
 	add_target(job, PID + 1, ROLE_WORKER, -1);
-	/* By a worse rule, out of order, twice, with two lost, and at the same time. */
+	/* By another thread, out of order, twice, with two lost, and at the same time. */
 	other.pid = PID;
 	add_copy(job, &other);
 	add_boundary(job, 30 * MS, 2, NULL);
@@ -398,7 +399,7 @@ static void test_slow_wide(void **state)
 static void check_rhythm(const uint64_t *indexes, const uint64_t *lost_ns, size_t cnt, uint64_t shortest,
 			 uint64_t longest)
 {
-	struct rhythm rhythm = rhythm__find(indexes, lost_ns, cnt);
+	struct rhythm rhythm = rhythm__find(indexes, lost_ns, cnt, false);
 
 	assert_int_equal(rhythm.shortest, shortest);
 	assert_int_equal(rhythm.longest, longest);
@@ -414,6 +415,11 @@ static void test_rhythm(void **state)
 	check_rhythm(indexes, ones, COUNT(indexes), 37, 37);
 	check_rhythm(indexes, ones, 4, 37, 37);
 	check_rhythm(indexes, ones, 3, 0, 0);
+	assert_int_equal(rhythm__find(indexes, ones, 3, true).shortest, 37);
+	assert_int_equal(rhythm__find(indexes, ones, 2, true).shortest, 0);
+	indexes[1]++;
+	assert_int_equal(rhythm__find(indexes, ones, 3, true).shortest, 0);
+	indexes[1]--;
 	check_rhythm(indexes, ones, 0, 0, 0);
 	/* Some are missing, and some came between. */
 	memmove(indexes + 10, indexes + 20, 80 * sizeof(*indexes));
@@ -510,6 +516,32 @@ static void test_blame(void **state)
 	}
 }
 
+/* Every 10th of 100 steps has 13 ms of a checkpoint more, 12 of an evaluation, and 5 of something else. */
+static void test_whole(void **state)
+{
+	struct job *job = new_job();
+	struct blame blame;
+	struct steps *steps;
+	__u64 time_ns = MS;
+
+	add_boundary(job, time_ns, 0, NULL);
+	for (__u64 i = 1; i <= 100; i++) {
+		__u64 ms = i % 10 ? 0 : MS, phases[PHASE__COUNT] = {10 * MS};
+
+		phases[PHASE_CHECKPOINT] = 13 * ms;
+		phases[PHASE_VALIDATION] = 12 * ms;
+		time_ns += 10 * MS + 30 * ms;
+		add_boundary(job, time_ns, i, phases);
+	}
+	steps = steps__new(job);
+	assert_int_equal(blame__new(job, steps, only_track(steps), &blame), 0);
+	assert_int_equal(blame.groups[0].cause, BLAME_CHECKPOINT);
+	assert_int_equal(blame.groups[0].cause_ns, 130 * MS);
+	blame__release(&blame);
+	steps__free(steps);
+	job__free(job);
+}
+
 static void print_all(struct job *job)
 {
 	static const struct report_options options[] = {
@@ -561,7 +593,7 @@ int main(void)
 		cmocka_unit_test(test_parts),     cmocka_unit_test(test_phases),     cmocka_unit_test(test_no_phases),
 		cmocka_unit_test(test_pauses),    cmocka_unit_test(test_boundaries), cmocka_unit_test(test_slow),
 		cmocka_unit_test(test_slow_wide), cmocka_unit_test(test_rhythm),     cmocka_unit_test(test_blame),
-		cmocka_unit_test(test_fuzz),
+		cmocka_unit_test(test_whole),     cmocka_unit_test(test_fuzz),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

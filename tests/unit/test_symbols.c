@@ -21,11 +21,11 @@
 
 #include <cmocka.h>
 
-#include "library.h"
-#include "target/function_table.h"
-#include "target/kernel_symbols.h"
-#include "target/symbols.h"
 #include "tests/children.h"
+#include "tests/unit/library.h"
+#include "user/elf/function_table.h"
+#include "user/elf/kernel_symbols.h"
+#include "user/proc/symbols.h"
 
 static const char fixture[] =
 	"static __attribute__((noinline)) int hidden(int x) { return x * 3 + 1; }\n"

@@ -11,7 +11,7 @@
 #include <sys/syscall.h>
 
 #include "tests/children.h"
-#include "user/target/task.h"
+#include "user/proc/task.h"
 
 static enum wait_cause cause(char state, long syscall, uint64_t arg0, uint64_t arg1)
 {
@@ -37,6 +37,10 @@ static void test_causes(void **state)
 	assert_int_equal(cause('S', SYS_write, (uint64_t)ends[1], 0), CAUSE_PIPE);
 	assert_int_equal(cause('S', SYS_read, (uint64_t)sockets[0], 0), CAUSE_SOCKET);
 	assert_int_equal(cause('D', SYS_pread64, (uint64_t)file, 0), CAUSE_DISK_READ);
+	assert_int_equal(cause('D', SYS_write, (uint64_t)file, 0), CAUSE_DISK_WRITE);
+	assert_int_equal(cause('D', SYS_pwritev2, (uint64_t)file, 0), CAUSE_DISK_WRITE);
+	assert_int_equal(cause('S', SYS_sendfile, (uint64_t)sockets[0], (uint64_t)file), CAUSE_SOCKET);
+	assert_int_equal(cause('D', SYS_sendfile, (uint64_t)sockets[0], (uint64_t)file), CAUSE_DISK_READ);
 	assert_int_equal(cause('S', SYS_read, (uint64_t)null, 0), CAUSE_UNKNOWN);
 	assert_int_equal(cause('S', SYS_read, 9999, 0), CAUSE_UNKNOWN);
 	assert_int_equal(cause('S', SYS_select, 0, 0), CAUSE_SLEEP);

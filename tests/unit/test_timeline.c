@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
-#include "model/timeline.h"
-#include "recording/spans.h"
+#include "user/analysis/timeline.h"
+#include "user/recording/spans.h"
 
 static int add_record(const struct rec_hdr *record, void *timeline)
 {

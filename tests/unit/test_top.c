@@ -9,12 +9,12 @@
 
 #include <cmocka.h>
 
-#include "build_job.h"
-#include "model/samples.h"
-#include "model/stacks.h"
-#include "top/keys.h"
-#include "top/lines.h"
-#include "top/top.h"
+#include "tests/unit/build_job.h"
+#include "user/model/samples.h"
+#include "user/model/stacks.h"
+#include "user/top/keys.h"
+#include "user/top/lines.h"
+#include "user/top/top.h"
 
 #define PID 10
 #define S   1000000000ULL

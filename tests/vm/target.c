@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <sys/wait.h>
 
-#include "target.h"
+#include "tests/vm/target.h"
 
 #define RECURSE_DEPTH 9
 

@@ -3,8 +3,8 @@
  * What the native targets share: the functions of libtarget.so that get probed, and the wait that lets a tracer attach
  * before the first call.
  */
-#ifndef TARGET_H
-#define TARGET_H
+#ifndef STEPFLAME_TESTS_VM_TARGET_H
+#define STEPFLAME_TESTS_VM_TARGET_H
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  * libtarget.so: functions to put probes on. Built (see test_kernels.py) without endbr64 and with frame pointers set up
  * first, so that each begins with a push, which the kernel emulates.
  */
-#include "target.h"
+#include "tests/vm/target.h"
 
 /* volatile, so that the calls are made and not computed at compile time. */
 static volatile int sink;

@@ -22,7 +22,7 @@ DOUBLES = pathlib.Path(STEPFLAME).parent / "tests" / "gpu"
 KERNELS = ["6.1", *(pytest.param(version, marks=pytest.mark.long) for version in ("6.12", "7"))]
 # Every function begins with a push, behind which it may return early.
 CFLAGS = ["-O1", "-g", "-Wall", "-Wextra", "-Werror",
-          "-fno-omit-frame-pointer", "-fcf-protection=none", "-fno-shrink-wrap"]
+          "-fno-omit-frame-pointer", "-fcf-protection=none", "-fno-shrink-wrap", "-I", str(HERE.parents[1])]
 
 
 @pytest.fixture(scope="session")

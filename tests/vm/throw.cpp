@@ -6,7 +6,7 @@
  */
 #include <stdexcept>
 
-#include "target.h"
+#include "tests/vm/target.h"
 
 extern "C" __attribute__((noinline)) int vm_throw(int n)
 {

@@ -4,7 +4,7 @@
 # Writes the table of CPython layouts to standard output: one row per include directory given, each of which holds a
 # Python.h and its internal/ folder. Used once per CPython release:
 #
-#   tools/pylayout/generate.sh ~/.pyenv/versions/*/include/python3.{8,9,1?} > user/target/pylayout.inc
+#   tools/pylayout/generate.sh ~/.pyenv/versions/*/include/python3.{8,9,1?} > user/runtime/python/pylayout.inc
 #
 # A directory below 3.8 is left out. For Debian's split headers the parent directory is searched too.
 set -eu

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Prints one row of user/target/pylayout.inc. Compiled against the headers of one CPython version, its internal ones
+ * Prints one row of user/runtime/python/pylayout.inc. Compiled against the headers of one CPython version, its internal ones
  * included, by generate.sh; needs no interpreter. Every number comes from the compiler: offsetof, sizeof, a constant of
  * the headers, or, for bit fields, the bits that are set in memory once the field has been written.
  */
@@ -157,7 +157,7 @@ static void put_thread(void)
 #endif
 }
 
-/* In the order of enum py_walk_field (user/target/pylayout.h). */
+/* In the order of enum py_walk_field (user/runtime/python/pylayout.h). */
 static void put_internals(void)
 {
 #if PY_VERSION_HEX >= 0x030b0000

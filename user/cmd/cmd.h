@@ -3,8 +3,8 @@
  * The commands, one file each. argv[0] is what usage messages call the command ("stepflame report"). The exit code is
  * returned. Each has one argp, whose option table drives parsing, --help, the man page and the shell completion.
  */
-#ifndef STEPFLAME_CMD_H
-#define STEPFLAME_CMD_H
+#ifndef STEPFLAME_USER_CMD_CMD_H
+#define STEPFLAME_USER_CMD_CMD_H
 
 #include <argp.h>
 

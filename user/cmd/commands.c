@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-#include "cmd.h"
+#include "user/cmd/cmd.h"
 
 const struct command commands[] = {
 	{"record", cmd_record, &cmd_record_argp, "attach to a running job, or start one, and record it"},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* stepflame diff: two recordings in, what got slower out, and in the exit code. Needs no root and no target. */
-#include "cmd.h"
+#include "user/cmd/cmd.h"
 
 #include <errno.h>
 #include <math.h>
@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../log.h"
-#include "../report/diff.h"
-#include "input.h"
+#include "user/cmd/input.h"
+#include "user/lib/log.h"
+#include "user/report/diff.h"
 
 #define LIMIT 10
 
@@ -25,9 +25,9 @@ struct arguments {
 
 static const struct argp_option options[] = {
 	{"threshold", OPT_THRESHOLD, "PCT", 0,
-	 "Exit with 6 if FILE2's median step takes more than PCT percent longer than FILE1's", 0},
+	 "Exit with 6 if FILE2's median step takes more than PCT percent longer than FILE1's, and more than chance", 0},
 	{"limit", OPT_LIMIT, "N", 0, "At most N rows of a kind (default: 10); 0 is all", 0},
-	{"all", OPT_ALL, NULL, 0, "Rows that may have changed by chance, too", 0},
+	{"all", OPT_ALL, NULL, 0, "Rows that may have changed by chance (~), too", 0},
 	{"json", OPT_JSON, NULL, 0, "One JSON object", 0},
 	{0},
 };
@@ -70,6 +70,8 @@ static error_t parse_or_die(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_END:
 		if (!files[DIFF_B])
 			argp_error(state, "name two recordings");
+		if (input__is_stdin(files[DIFF_A]) && input__is_stdin(files[DIFF_B]))
+			argp_error(state, "standard input ('-') can be one of them, not both");
 		break;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -86,13 +88,15 @@ const struct argp cmd_diff_argp = {
 	       "functions, actions, operators.",
 };
 
-static int add_record(const struct rec_hdr *record, void *job)
+static int add_record(const struct rec_hdr *record, void *ctx)
 {
-	return job__add(job, record);
+	const struct diff_input *input = ctx;
+
+	return job__add(input->job, record) ?: history__add(input->history, record);
 }
 
 /* 0, or -EINVAL after a message. */
-static int check(const struct arguments *arguments, const struct diff *diff)
+static int check_inputs(const struct arguments *arguments, const struct diff *diff)
 {
 	const char *const *files = arguments->options.files;
 
@@ -110,7 +114,7 @@ static int check(const struct arguments *arguments, const struct diff *diff)
 	return 0;
 }
 
-static int print(const struct arguments *arguments, const struct diff *diff)
+static int print_diff(const struct arguments *arguments, const struct diff *diff)
 {
 	int err = (arguments->json ? report_diff__json : report_diff__text)(diff, &arguments->options, stdout);
 
@@ -122,23 +126,28 @@ static int print(const struct arguments *arguments, const struct diff *diff)
 }
 
 /* The exit code. */
-static int compare(const struct arguments *arguments, struct job *const jobs[])
+static int compare_inputs(const struct arguments *arguments, const struct diff_input inputs[])
 {
 	struct diff diff;
-	double slower;
-	int err = diff__make(jobs[DIFF_A], jobs[DIFF_B], &diff);
+	double slower, error;
+	int err = diff__make(inputs, &diff);
 
 	if (err) {
 		log__error(NULL, "cannot compare: %s", strerror(-err));
 		return log__exit_code(err);
 	}
-	err = check(arguments, &diff);
+	err = check_inputs(arguments, &diff);
 	if (!err)
-		err = print(arguments, &diff);
-	slower = diff__slower_percent(&diff);
+		err = print_diff(arguments, &diff);
+	slower = diff__slower_percent(&diff, &error);
 	diff__release(&diff);
 	if (err || isnan(arguments->threshold_percent) || slower <= arguments->threshold_percent)
 		return log__exit_code(err);
+	if (!(slower > error)) {
+		log__info("the median step takes %.1f %% longer, which may be chance: record for longer to know",
+			  slower);
+		return SF_EXIT_OK;
+	}
 	log__info("slower: the median step takes %.1f %% longer, more than %g %%", slower,
 		  arguments->threshold_percent);
 	return SF_EXIT_SLOWER;
@@ -147,18 +156,23 @@ static int compare(const struct arguments *arguments, struct job *const jobs[])
 int cmd_diff(int argc, char **argv)
 {
 	struct arguments arguments = {.options.limit = LIMIT, .threshold_percent = NAN};
-	struct job *jobs[DIFF__SIDES] = {0};
+	struct diff_input inputs[DIFF__SIDES] = {0};
 	int err = 0, code;
 
 	argp_parse(&cmd_diff_argp, argc, argv, 0, NULL, &arguments);
 	/* Who reads us may stop early (head, less): an error of write, not a signal. */
 	signal(SIGPIPE, SIG_IGN);
 	for (int i = 0; i < DIFF__SIDES && !err; i++) {
-		jobs[i] = job__new();
-		err = jobs[i] ? input__read(arguments.options.files[i], add_record, jobs[i]) : -ENOMEM;
+		inputs[i] = (struct diff_input){job__new(), history__new()};
+		err = inputs[i].job && inputs[i].history
+			      ? input__read(arguments.options.files[i], add_record, &inputs[i])
+			      : -ENOMEM;
+		arguments.options.files[i] = input__name(arguments.options.files[i]);
 	}
-	code = err ? log__exit_code(err) : compare(&arguments, jobs);
-	job__free(jobs[DIFF_A]);
-	job__free(jobs[DIFF_B]);
+	code = err ? log__exit_code(err) : compare_inputs(&arguments, inputs);
+	for (int i = 0; i < DIFF__SIDES; i++) {
+		job__free(inputs[i].job);
+		history__free(inputs[i].history);
+	}
 	return code;
 }

@@ -9,22 +9,23 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "../log.h"
-#include "../session/gpu_functions.h"
-#include "../session/gpu_ring.h"
-#include "../session/landmarks.h"
-#include "../session/natives.h"
-#include "../session/programs.h"
-#include "../session/xla.h"
-#include "../target/cuda.h"
-#include "../target/jax.h"
-#include "../target/nvidia.h"
-#include "../target/nvtx.h"
-#include "../target/pjrt.h"
-#include "../target/python.h"
-#include "../target/torch.h"
-#include "cmd.h"
 #include "stepflame.skel.h"
+#include "user/cmd/cmd.h"
+#include "user/lib/log.h"
+#include "user/runtime/cuda/cuda.h"
+#include "user/runtime/cuda/nvidia.h"
+#include "user/runtime/nvtx/nvtx.h"
+#include "user/runtime/python/python.h"
+#include "user/runtime/torch/torch.h"
+#include "user/runtime/xla/jax.h"
+#include "user/runtime/xla/pjrt.h"
+#include "user/session/gpu_functions.h"
+#include "user/session/gpu_ring.h"
+#include "user/session/landmarks.h"
+#include "user/session/natives.h"
+#include "user/session/programs.h"
+#include "user/session/session.h"
+#include "user/session/xla.h"
 
 #define CHECKS_MAX 32
 
@@ -51,7 +52,7 @@ static const struct argp_option options[] = {
 	{0},
 };
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t parse_doctor(int key, char *arg, struct argp_state *state)
 {
 	struct doctor *d = state->input;
 	char *end;
@@ -77,7 +78,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 const struct argp cmd_doctor_argp = {
 	.options = options,
-	.parser = parse,
+	.parser = parse_doctor,
 	.doc = "Check what this machine, and a process on it, let stepflame do.\v"
 	       "The exit code is 0 when nothing fails, else that of the first failure: 3 permission, 4 no such "
 	       "process, 5 not supported.",
@@ -177,20 +178,22 @@ static void check_list(struct doctor *d, const char *name, const struct probe_li
 		check(d, name, OK, NULL, "%zu probe sites", list->cnt);
 }
 
-static int check_python(struct doctor *d, const struct process *process)
+/* other: what `record` records of a process that is no Python program. */
+static int check_python(struct doctor *d, const struct process *process, bool other, struct python *found)
 {
 	struct probe_list list = {0}, late = {0};
 	struct python python = {0};
+	char why[PYTHON_WHY_BYTES];
 	struct elf *elf = NULL;
+	const char *fix;
 	int err = python__find(process, &python, &elf);
 
+	*found = python;
+	found->file = err ? NULL : python.file;
 	if (err) {
-		check(d, "Python", FAIL,
-		      err == -ENOENT ? "give the PID of the Python process itself; stepflame ps lists them"
-				     : "CPython 3.8 to 3.14 without free threading is supported",
-		      err == -ENOENT ? "%s is not a Python program" : "%s: version or layout not supported",
-		      process->comm);
-		return -EOPNOTSUPP;
+		fix = python__explain(err, process->pid, process->comm, python.version, why);
+		check(d, "Python", other ? WARN : FAIL, fix, "%s", why);
+		return other ? 0 : err == -ENOENT ? -EOPNOTSUPP : err;
 	}
 	check(d, "Python", OK, NULL, "%s, layout checked against the process", python.version);
 	check_list(d, "Lightning's actions", &list, landmarks__python(&list, &late, elf, &python.functions),
@@ -363,18 +366,25 @@ static void check_nvtx(struct doctor *d, const struct process *process)
 		check(d, "NVTX ranges", OK, NULL, "nothing that is mapped, with symbols, pushes any");
 }
 
-/* One of the frameworks is enough. */
-static int check_torch(struct doctor *d, const struct process *process)
+/* Is there a PJRT plugin whose functions `record` would find? */
+static bool has_plugin(const struct process *process)
 {
-	const struct mapped_file *file = torch__file(process);
+	for (size_t i = 0; i < process->file_cnt; i++)
+		if (xla__is_plugin(process->files[i].path) && xla__plugin_is_ready(process, &process->files[i]))
+			return true;
+	return false;
+}
+
+static int check_torch(struct doctor *d, const struct process *process, const struct mapped_file *file)
+{
 	struct probe_list list = {0};
 	struct elf *elf = NULL;
 	char version[32];
+	int err = elf__new(file->open_path, &elf);
 
-	if (!file || elf__new(file->open_path, &elf)) {
-		check(d, "torch", FAIL, "wait until the process has imported torch or JAX",
-		      "libtorch_cpu is not mapped, nor is jaxlib");
-		return -EOPNOTSUPP;
+	if (err) {
+		check(d, "torch", FAIL, NULL, "%.128s cannot be read: %s", file->path, strerror(-err));
+		return err;
 	}
 	torch__version(process, file, version, sizeof(version));
 	check(d, "torch", OK, NULL, "%s", version[0] ? version : "version unknown");
@@ -386,31 +396,40 @@ static int check_torch(struct doctor *d, const struct process *process)
 	return 0;
 }
 
+/* One of the frameworks is enough, and none leaves samples. */
+static int check_frameworks(struct doctor *d, const struct process *process, const struct python *python)
+{
+	const struct mapped_file *torch = torch__file(process), *jax = jax__file(process);
+	int err = torch ? check_torch(d, process, torch) : 0;
+
+	if (jax)
+		check_jax(d, process, jax);
+	if (!torch && !jax && python->file)
+		check(d, "torch", WARN, NO_FRAMEWORK_FIX, NO_FRAMEWORK_YET, process->pid, python->version);
+	return err;
+}
+
 static int check_process(struct doctor *d)
 {
 	struct process process = {0};
-	int err = process__read(d->pid, &process), torch_err = 0;
-	const struct mapped_file *jax;
+	struct python python;
+	char why[128];
+	const char *fix;
+	int err = process__read(d->pid, &process), framework_err;
 
 	if (err) {
-		check(d, "process", FAIL,
-		      err == -ESRCH ? "stepflame ps lists training processes"
-				    : "run as root (sudo), or as its owner with CAP_SYS_PTRACE",
-		      "%d cannot be read: %s", d->pid, strerror(-err));
+		fix = process__explain(err, d->pid, why, sizeof(why));
+		check(d, "process", FAIL, fix, "%s", why);
 		return err;
 	}
 	check(d, "process", OK, NULL, "%d (%s), %zu mapped files", process.pid, process.comm, process.file_cnt);
-	err = check_python(d, &process);
-	jax = jax__file(&process);
-	if (torch__file(&process) || !jax)
-		torch_err = check_torch(d, &process);
-	if (jax)
-		check_jax(d, &process, jax);
+	err = check_python(d, &process, has_plugin(&process), &python);
+	framework_err = check_frameworks(d, &process, &python);
 	check_plugins(d, &process);
 	check_nvtx(d, &process);
 	check_gpu(d, &process);
 	process__release(&process);
-	return err ?: torch_err;
+	return err ?: framework_err;
 }
 
 static int print_json(const struct doctor *d)

@@ -3,19 +3,19 @@
  * stepflame dump: what every thread of a job does right now. In: pids. Out: struct dump, printed. Reads /proc and the
  * processes' memory only, while they run on.
  */
-#include "../report/dump.h"
+#include "user/report/dump.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "../log.h"
-#include "../target/jax.h"
-#include "../target/python.h"
-#include "../target/pythread.h"
-#include "../target/torch.h"
-#include "cmd.h"
-#include "pids.h"
+#include "user/cmd/cmd.h"
+#include "user/cmd/pids.h"
+#include "user/lib/log.h"
+#include "user/runtime/python/python.h"
+#include "user/runtime/python/pythread.h"
+#include "user/runtime/torch/torch.h"
+#include "user/runtime/xla/jax.h"
 
 struct dump_args {
 	struct pids pids;
@@ -28,7 +28,7 @@ static const struct argp_option options[] = {
 	{0},
 };
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t parse_dump(int key, char *arg, struct argp_state *state)
 {
 	struct dump_args *args = state->input;
 
@@ -53,7 +53,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 const struct argp cmd_dump_argp = {
 	.options = options,
-	.parser = parse,
+	.parser = parse_dump,
 	.args_doc = "-p PID",
 	.doc = "Say what every thread of a running job does right now: its Python stack, and what it waits for.\v"
 	       "The job is not stopped: threads are seen one after the other, and a stack that changes while it is "
@@ -200,14 +200,17 @@ static int dump__add(struct dump *dump, pid_t pid, enum target_role role)
 /* Children may end at any time: only of those that were asked for is it an error. */
 static int dump__add_job(struct dump *dump, pid_t pid)
 {
+	char why[PYTHON_WHY_BYTES];
 	pid_t *children = NULL;
-	int cnt, err = dump__add(dump, pid, ROLE_MAIN);
+	int at, cnt, err = dump__add(dump, pid, ROLE_MAIN);
 
-	if (err == -EOPNOTSUPP)
-		log__error("CPython 3.8 to 3.14 without free threading is supported",
-			   "process %d runs a Python that is not supported or not laid out as expected", pid);
-	else if (err)
-		return log__process_error(pid, err);
+	if (err) {
+		at = dump__find(dump, pid);
+		log__error(python__explain(err, pid, "", at < 0 ? "" : dump->processes[at].target.python, why), "%s",
+			   why);
+	}
+	if (err && err != -EOPNOTSUPP)
+		return err;
 	cnt = process__children(pid, true, &children);
 	for (int i = 0; i < cnt; i++) {
 		if (dump__find(dump, children[i]) < 0)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* stepflame export: a recording in, a file for another program out. Needs no root and no target. */
-#include "cmd.h"
+#include "user/cmd/cmd.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -10,11 +10,11 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "../export/export.h"
-#include "../log.h"
-#include "../output.h"
-#include "../utf8.h"
-#include "input.h"
+#include "user/cmd/input.h"
+#include "user/export/export.h"
+#include "user/lib/log.h"
+#include "user/lib/output.h"
+#include "user/lib/utf8.h"
 
 struct arguments {
 	const char *file;
@@ -22,10 +22,12 @@ struct arguments {
 	const struct export_ops *format;
 	const char *action;
 	bool cpu;
+	bool all_threads;
+	bool native;
 	uint32_t pid; /* 0: all */
 };
 
-enum { OPT_ACTION = 256, OPT_CPU };
+enum { OPT_ACTION = 256, OPT_CPU, OPT_ALL_THREADS, OPT_NATIVE };
 
 static const struct argp_option options[] = {
 	{"format", 'f', "FORMAT", 0,
@@ -35,10 +37,18 @@ static const struct argp_option options[] = {
 	 "pstats, "
 	 "for python -m pstats and snakeviz",
 	 0},
-	{"output", 'o', "OUT", 0, "The file to write, gzipped if its name ends in .gz (stdout)", 0},
+	{"output", 'o', "OUT", 0,
+	 "The file to write, gzipped if its name ends in .gz (default: standard output, which is -, too)", 0},
 	{"pid", 'p', "PID", 0, "Only this process: Holistic Trace Analysis wants a file for each rank", 0},
 	{"action", OPT_ACTION, "NAME", 0, "Of samples, only those in this action", 0},
 	{"cpu", OPT_CPU, NULL, 0, "Of samples, only those on the CPU, no waits", 0},
+	{"all-threads", OPT_ALL_THREADS, NULL, 0,
+	 "Of pstats, all threads added together, and not the main one of each process alone", 0},
+	{"native", OPT_NATIVE, NULL, 0,
+	 "Of speedscope, pprof and folded, frames of the interpreter's own functions, too, which else are part of the "
+	 "Python "
+	 "function that they run",
+	 0},
 	{0},
 };
 
@@ -51,6 +61,24 @@ static uint32_t parse_pid(const char *text)
 	errno = 0;
 	pid = strtol(text, &rest, 10);
 	return errno || *rest || pid <= 0 || pid > INT32_MAX ? 0 : pid;
+}
+
+static bool is_pstats(const struct arguments *arguments)
+{
+	return arguments->format == &export_pstats;
+}
+
+static void check_switches_or_die(struct argp_state *state, const struct arguments *arguments)
+{
+	const char *format = arguments->format->name;
+
+	if (arguments->format->source == EXPORT_TIMELINE && (arguments->action || arguments->cpu))
+		argp_error(state, "--%s is for formats of samples, not for %s", arguments->action ? "action" : "cpu",
+			   format);
+	if (arguments->all_threads && !is_pstats(arguments))
+		argp_error(state, "--all-threads is for pstats, not for %s", format);
+	if (arguments->native && (arguments->format->source == EXPORT_TIMELINE || is_pstats(arguments)))
+		argp_error(state, "--native is for speedscope, pprof and folded, not for %s", format);
 }
 
 static error_t parse_or_die(int key, char *arg, struct argp_state *state)
@@ -77,6 +105,12 @@ static error_t parse_or_die(int key, char *arg, struct argp_state *state)
 	case OPT_CPU:
 		arguments->cpu = true;
 		break;
+	case OPT_ALL_THREADS:
+		arguments->all_threads = true;
+		break;
+	case OPT_NATIVE:
+		arguments->native = true;
+		break;
 	case ARGP_KEY_ARG:
 		if (arguments->file)
 			argp_error(state, "one recording at a time, not '%s' too", arg);
@@ -85,9 +119,7 @@ static error_t parse_or_die(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_END:
 		if (!arguments->format)
 			argp_error(state, "which format? -f and one of %s", export__list());
-		if (arguments->format->source == EXPORT_TIMELINE && (arguments->action || arguments->cpu))
-			argp_error(state, "--%s is for formats of samples, not for %s",
-				   arguments->action ? "action" : "cpu", arguments->format->name);
+		check_switches_or_die(state, arguments);
 		if (arguments->format->binary && !arguments->output && isatty(STDOUT_FILENO))
 			argp_error(state, "%s is not for a terminal: name a file with -o", arguments->format->name);
 		break;
@@ -145,11 +177,21 @@ static int check_timeline(const struct arguments *arguments, const struct timeli
 		if (!arguments->pid || tracks[i].pid == arguments->pid)
 			return 0;
 	if (arguments->pid && cnt)
-		log__error("name a process of the recording", "%s has no timeline of process %u", arguments->file,
-			   arguments->pid);
+		log__error("name a process of the recording", "%s has no timeline of process %u",
+			   input__name(arguments->file), arguments->pid);
 	else
-		log__error("record again with --timeline", "%s has no timeline", arguments->file);
+		log__error("record again with --timeline", "%s has no timeline", input__name(arguments->file));
 	return -ENODATA;
+}
+
+static struct export_options options_of(const struct arguments *arguments, const char *name)
+{
+	return (struct export_options){.pid = arguments->pid,
+				       .name = name,
+				       .action = arguments->action,
+				       .cpu = arguments->cpu,
+				       .main_threads = is_pstats(arguments) && !arguments->all_threads,
+				       .native = arguments->native};
 }
 
 static int count_sample(const struct sample *sample, void *cnt)
@@ -166,15 +208,11 @@ static int count_calls(const struct calls *calls, void *cnt)
 
 static int check_samples(const struct arguments *arguments, struct job *job)
 {
-	const struct export_options chosen = {.pid = arguments->pid,
-					      .action = arguments->action,
-					      .cpu = arguments->cpu},
-				    any = {0};
-	bool calls = !strcmp(arguments->format->name, export_pstats.name);
+	const struct export_options chosen = options_of(arguments, NULL), any = {0};
 	size_t cnt = 0, all = 0;
 	int err = export__each_sample(job, &chosen, count_sample, &cnt);
 
-	if (!err && calls)
+	if (!err && is_pstats(arguments))
 		err = export__each_calls(job, &chosen, count_calls, &cnt);
 	if (err || cnt)
 		return err;
@@ -183,14 +221,14 @@ static int check_samples(const struct arguments *arguments, struct job *job)
 		return err;
 	if (all)
 		log__error("see stepflame report --advanced for the actions, and --per-rank for the processes",
-			   "no sample of %s is what the options choose", arguments->file);
+			   "no sample of %s is what the options choose", input__name(arguments->file));
 	else
 		log__error("record again, for some seconds: stepflame record -p PID -d 30s", "%s has no samples",
-			   arguments->file);
+			   input__name(arguments->file));
 	return -ENODATA;
 }
 
-static int prepare(const struct arguments *arguments, struct models *models)
+static int prepare_models(const struct arguments *arguments, struct models *models)
 {
 	const struct gpu *gpu;
 	int err;
@@ -203,7 +241,7 @@ static int prepare(const struct arguments *arguments, struct models *models)
 		err = timeline__build(models->timeline);
 	if (err)
 		return err;
-	warn_of_losses(arguments->file, models);
+	warn_of_losses(input__name(arguments->file), models);
 	return check_timeline(arguments, models->timeline);
 }
 
@@ -255,15 +293,16 @@ static FILE *open_out(const char *path, bool gzipped)
 
 static int write_out(const struct models *models, const struct arguments *arguments)
 {
-	char name[4096];
-	struct export_options export_options = {
-		.pid = arguments->pid, .name = name, .action = arguments->action, .cpu = arguments->cpu};
+	char name[4096] = "";
+	const struct export_options export_options = options_of(arguments, name);
 	FILE *out = open_out(arguments->output, arguments->format->gzip || is_gzip(arguments->output));
 	int err, failed;
 
 	if (!out)
 		return -errno;
-	utf8__copy(name, sizeof(name), arguments->output ? arguments->output : "stdout", sizeof(name));
+	utf8__copy(name, sizeof(name),
+		   arguments->output && !output__is_stdout(arguments->output) ? arguments->output : "stdout",
+		   sizeof(name));
 	err = arguments->format->write(models->job, models->timeline, &export_options, out);
 	errno = 0;
 	failed = fflush(out) || ferror(out);
@@ -293,7 +332,7 @@ int cmd_export(int argc, char **argv)
 	if (models.job && (models.timeline || arguments.format->source != EXPORT_TIMELINE))
 		err = input__read(arguments.file, add_record, &models);
 	if (!err)
-		err = prepare(&arguments, &models);
+		err = prepare_models(&arguments, &models);
 	if (err)
 		goto out;
 	err = write_out(&models, &arguments);

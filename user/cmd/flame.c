@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* stepflame flame: a recording in, or two, a page of its steps' flames out, or their stacks as text. Needs no root and no target. */
-#include "cmd.h"
+#include "user/cmd/cmd.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -8,35 +8,38 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../export/folded.h"
-#include "../log.h"
-#include "../model/flame.h"
-#include "../output.h"
-#include "../page/page.h"
-#include "../report/common.h"
-#include "../utf8.h"
-#include "input.h"
+#include "user/analysis/flame.h"
+#include "user/cmd/input.h"
+#include "user/export/folded.h"
+#include "user/lib/log.h"
+#include "user/lib/output.h"
+#include "user/lib/utf8.h"
+#include "user/page/page.h"
+#include "user/report/common.h"
 
 #define OUTPUT_DEFAULT "flame.html"
 /* What a browser draws without a pause, and some 6 MB of page. */
 #define ROWS_MAX 1200000
 
-enum { OPT_STEP = 256, OPT_SLOWEST, OPT_DIFF, OPT_FOLDED, OPT_ALL_THREADS };
+enum { OPT_STEP = 256, OPT_SLOWEST, OPT_DIFF, OPT_FOLDED, OPT_ALL_THREADS, OPT_NATIVE };
 
 struct arguments {
 	const char *files[PAGE_RECORDINGS];
 	const char *output;
 	struct flame_choice choice;
 	bool folded;
+	bool native;
 };
 
 static const struct argp_option options[] = {
-	{"output", 'o', "OUT", 0, "The page to write (" OUTPUT_DEFAULT ")", 0},
+	{"output", 'o', "OUT", 0, "The page to write (" OUTPUT_DEFAULT "); -: standard output", 0},
 	{"step", OPT_STEP, "N", 0, "Begin with step N, as report --steps numbers them", 0},
 	{"slowest", OPT_SLOWEST, "K", 0, "Begin with the K slowest steps", 0},
 	{"diff", OPT_DIFF, "FILE2", 0, "Compare with another recording: what took longer in FILE2 than in FILE", 0},
 	{"pid", 'p', "PID", 0, "Begin with this process, a rank or a worker", 0},
 	{"all-threads", OPT_ALL_THREADS, NULL, 0, "Begin with all threads, not only the one that makes the steps", 0},
+	{"native", OPT_NATIVE, NULL, 0,
+	 "Frames of the interpreter's own functions, too, which else are part of the Python function that they run", 0},
 	{"folded", OPT_FOLDED, NULL, 0,
 	 "No page: what it would begin with as folded stacks on stdout, in us; with --diff two counts each, FILE's "
 	 "first",
@@ -89,6 +92,9 @@ static error_t parse_or_die(int key, char *arg, struct argp_state *state)
 	case OPT_ALL_THREADS:
 		arguments->choice.all_threads = true;
 		break;
+	case OPT_NATIVE:
+		arguments->native = true;
+		break;
 	case OPT_FOLDED:
 		arguments->folded = true;
 		break;
@@ -100,6 +106,9 @@ static error_t parse_or_die(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_END:
 		if (arguments->folded && arguments->output)
 			argp_error(state, "--folded writes to stdout, and -o names a page");
+		if (arguments->files[0] && arguments->files[1] && input__is_stdin(arguments->files[0]) &&
+		    input__is_stdin(arguments->files[1]))
+			argp_error(state, "standard input ('-') can be one of the two recordings, not both");
 		break;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -152,7 +161,7 @@ static int check_samples(const char *file, struct job *job)
 }
 
 /* *text becomes malloc'ed. */
-static int read_recording(const char *file, struct flame *flame, char **text)
+static int read_recording(const char *file, bool native, struct flame *flame, char **text)
 {
 	struct job *job = job__new();
 	struct steps *steps = NULL;
@@ -163,7 +172,7 @@ static int read_recording(const char *file, struct flame *flame, char **text)
 	if (!err) {
 		steps = steps__new(job);
 		*text = about(job);
-		err = steps && *text ? flame__add(flame, job, steps) : -ENOMEM;
+		err = steps && *text ? flame__add(flame, job, steps, native) : -ENOMEM;
 	}
 	steps__free(steps);
 	job__free(job);
@@ -344,10 +353,10 @@ static int write_page(const struct arguments *arguments, struct flame *flame, st
 	if (err)
 		return err;
 	for (uint32_t i = 0; i < page->recording_cnt; i++) {
-		const char *slash = strrchr(arguments->files[i], '/');
+		const char *file = input__name(arguments->files[i]), *slash = strrchr(file, '/');
 
-		utf8__copy(page->recordings[i].file, sizeof(page->recordings[i].file),
-			   slash ? slash + 1 : arguments->files[i], sizeof(page->recordings[i].file));
+		utf8__copy(page->recordings[i].file, sizeof(page->recordings[i].file), slash ? slash + 1 : file,
+			   sizeof(page->recordings[i].file));
 	}
 	fd = output__open(path);
 	out = fd >= 0 ? fdopen(fd, "wb") : NULL;
@@ -361,8 +370,8 @@ static int write_page(const struct arguments *arguments, struct flame *flame, st
 			err = -errno;
 	}
 	if (err)
-		log__error(NULL, "cannot write %s: %s", path, strerror(-err));
-	else
+		log__error(NULL, "cannot write %s: %s", output__name(path), strerror(-err));
+	else if (!output__is_stdout(path))
 		log__info("wrote %s: open it in a browser", path);
 	return err;
 }
@@ -381,7 +390,7 @@ int cmd_flame(int argc, char **argv)
 	signal(SIGPIPE, SIG_IGN);
 
 	for (uint32_t i = 0; i < PAGE_RECORDINGS && arguments.files[i] && !err; i++) {
-		err = read_recording(arguments.files[i], flame, &page.recordings[i].about);
+		err = read_recording(arguments.files[i], arguments.native, flame, &page.recordings[i].about);
 		page.recording_cnt++;
 	}
 	if (!err)

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-#include "input.h"
+#include "user/cmd/input.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "../log.h"
+#include "user/lib/log.h"
 
-static void explain_read(const char *file, int err, uint32_t version)
+static void explain_read(const char *file, int err, const struct recording_extent *extent)
 {
 	switch (err) {
 	case -ENOENT:
@@ -18,31 +20,125 @@ static void explain_read(const char *file, int err, uint32_t version)
 	case -EBADMSG:
 		log__error("name a file that stepflame record wrote", "%s is not a stepflame recording", file);
 		break;
+	case -ENODATA:
+		if (extent->bytes)
+			log__error("copy it anew from where it was recorded, or record again",
+				   "%s is cut off after %" PRIu64 " bytes: nothing in it can be reported", file,
+				   extent->bytes);
+		else
+			log__error("name a file that stepflame record wrote", "%s is empty", file);
+		break;
 	case -EPROTONOSUPPORT:
-		if (version == RECORDING_VERSION)
+		if (extent->version == RECORDING_VERSION)
 			log__error("report it on a machine of the kind that recorded it",
 				   "%s has the byte order of another machine", file);
 		else
 			log__error("use the stepflame that wrote it",
 				   "%s has recording format %u, this is stepflame " STEPFLAME_VERSION
 				   " and reads format %u",
-				   file, version, RECORDING_VERSION);
+				   file, extent->version, RECORDING_VERSION);
 		break;
 	default:
 		log__error("name a file that stepflame record wrote", "cannot read %s: %s", file, strerror(-err));
 	}
 }
 
+/* Records that reports can be made of; others name or explain something. */
+static bool is_data(uint32_t type)
+{
+	switch (type) {
+	case REC_WINDOW:
+	case REC_AGG:
+	case REC_OP:
+	case REC_SPANS:
+	case REC_SAMPLE:
+	case REC_CALLS:
+	case REC_STEP:
+	case REC_SYSCALL:
+	case REC_FILE:
+	case REC_GPU_CALLS:
+	case REC_GPU_CALL:
+	case REC_GPU_ACTIVITY:
+		return true;
+	}
+	return false;
+}
+
+struct reading {
+	int (*fn)(const struct rec_hdr *record, void *ctx);
+	void *ctx;
+	bool any, data; /* some came; some that reports can be made of */
+};
+
+static int read_record(const struct rec_hdr *record, void *ctx)
+{
+	struct reading *reading = ctx;
+
+	reading->any = true;
+	reading->data |= is_data(record->type);
+	return reading->fn(record, reading->ctx);
+}
+
+/* A file that did not end as it should. 0, or -ENODATA: nothing in it can be used. */
+static int explain_end(const char *file, const struct recording_extent *extent, bool data)
+{
+	static const char *const hows[] = {
+		[RECORDING_UNFINISHED] = "goes on behind its last snapshot, to",
+		[RECORDING_CUT] = "is cut off after",
+		[RECORDING_DAMAGED] = "is damaged behind its first",
+	};
+	const char *fix = "copy it anew from where it was recorded, or record again", *how = hows[extent->end];
+	uint64_t bytes = extent->end == RECORDING_DAMAGED ? extent->sound_bytes : extent->bytes;
+
+	if (!data) {
+		log__error(fix, "%s %s %" PRIu64 " bytes: nothing in it can be reported", file, how, bytes);
+		return -ENODATA;
+	}
+	log__warn(extent->end == RECORDING_UNFINISHED ? "none needed while it is being written; else record again"
+						      : fix,
+		  "%s %s %" PRIu64 " bytes: this is what its first %" PRIu64 " bytes hold", file, how, bytes,
+		  extent->sound_bytes);
+	return 0;
+}
+
+static int explain_nothing(const char *file)
+{
+	log__error("record again",
+		   "%s has no records: it was cut off, or who recorded was killed before the first came", file);
+	return -ENODATA;
+}
+
+const char *input__name(const char *file)
+{
+	return input__is_stdin(file) ? "standard input" : file;
+}
+
+bool input__is_stdin(const char *file)
+{
+	return !strcmp(file, "-");
+}
+
 int input__read(const char *file, int (*fn)(const struct rec_hdr *record, void *ctx), void *ctx)
 {
-	enum recording_end end = RECORDING_WHOLE;
-	uint32_t version = 0;
-	int err = recording__read(file, fn, ctx, &end, &version);
+	struct recording_extent extent = {.end = RECORDING_WHOLE};
+	struct reading reading = {.fn = fn, .ctx = ctx};
+	int err = recording__read(file, read_record, &reading, &extent);
 
 	if (err)
-		explain_read(file, err, version);
-	else if (end == RECORDING_CUT)
-		log__warn("none needed; record again if it matters",
-			  "%s is cut or damaged; this is what its sound part holds", file);
+		explain_read(input__name(file), err, &extent);
+	else if (extent.end != RECORDING_WHOLE)
+		err = explain_end(input__name(file), &extent, reading.data);
+	else if (!reading.any)
+		err = explain_nothing(input__name(file));
+	return err;
+}
+
+int input__read_again(const char *file, int (*fn)(const struct rec_hdr *record, void *ctx), void *ctx)
+{
+	struct recording_extent extent = {.end = RECORDING_WHOLE};
+	int err = recording__read(file, fn, ctx, &extent);
+
+	if (err)
+		explain_read(input__name(file), err, &extent);
 	return err;
 }

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* stepflame merge: recordings of several ranks in, one out. Needs no root and no target. */
-#include "cmd.h"
+#include "user/cmd/cmd.h"
 
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "../log.h"
-#include "../recording/merge.h"
-#include "input.h"
+#include "user/cmd/input.h"
+#include "user/lib/log.h"
+#include "user/lib/output.h"
+#include "user/recording/merge.h"
 
 #define FILES_MAX 1024 /* process numbers have room for so many files: 32 less REC_PID_BITS bits */
 
@@ -20,7 +21,7 @@ struct arguments {
 };
 
 static const struct argp_option options[] = {
-	{"output", 'o', "OUT", 0, "The recording to write", 0},
+	{"output", 'o', "OUT", 0, "The recording to write; -: standard output", 0},
 	{0},
 };
 
@@ -29,7 +30,7 @@ static bool is_same_file(const char *a, const char *b)
 {
 	struct stat x, y;
 
-	return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+	return !output__is_stdout(b) && !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
 static error_t parse_or_die(int key, char *arg, struct argp_state *state)
@@ -51,7 +52,9 @@ static error_t parse_or_die(int key, char *arg, struct argp_state *state)
 		if (!arguments->output)
 			argp_error(state, "name the recording to write: -o OUT");
 		for (size_t i = 0; i < arguments->file_cnt; i++)
-			if (is_same_file(arguments->files[i], arguments->output))
+			if (input__is_stdin(arguments->files[i]))
+				argp_error(state, "each recording is read twice, which standard input ('-') cannot be");
+			else if (is_same_file(arguments->files[i], arguments->output))
 				argp_error(state, "%s would be read and written", arguments->output);
 		break;
 	default:
@@ -74,14 +77,14 @@ struct reading {
 	size_t file;
 };
 
-static int look(const struct rec_hdr *record, void *ctx)
+static int look_at_record(const struct rec_hdr *record, void *ctx)
 {
 	const struct reading *reading = ctx;
 
 	return merge__look(reading->merge, reading->file, record);
 }
 
-static int add(const struct rec_hdr *record, void *ctx)
+static int add_record(const struct rec_hdr *record, void *ctx)
 {
 	const struct reading *reading = ctx;
 
@@ -104,7 +107,7 @@ static int write_record(const struct rec_hdr *record, void *ctx)
 }
 
 /* 0, or -EINVAL after a message: they do not belong together. */
-static int check(struct merge *merge, const struct arguments *arguments)
+static int check_fit(struct merge *merge, const struct arguments *arguments)
 {
 	struct merge_verdict verdict;
 	int err = merge__judge(merge, &verdict);
@@ -137,7 +140,8 @@ static int read_all(const struct arguments *arguments, struct merge *merge,
 	int err = 0;
 
 	for (size_t i = 0; i < arguments->file_cnt && !err; i++)
-		err = input__read(arguments->files[i], fn, &(struct reading){merge, i});
+		err = (fn == look_at_record ? input__read : input__read_again)(arguments->files[i], fn,
+									       &(struct reading){merge, i});
 	return err;
 }
 
@@ -146,16 +150,18 @@ static int write_merged(const struct arguments *arguments, struct merge *merge, 
 	int err, end_err;
 
 	writing->err = recording_writer__new(arguments->output, &writing->writer);
-	err = writing->err ? 0 : read_all(arguments, merge, add);
+	err = writing->err ? 0 : read_all(arguments, merge, add_record);
 	if (!err && !writing->err)
 		err = merge__finish(merge);
+	if (!err && !writing->err)
+		writing->err = recording_writer__mark(writing->writer);
 	end_err = recording_writer__free(writing->writer);
 	if (!writing->err)
 		writing->err = end_err;
 	if (writing->err)
-		log__error(NULL, "cannot write %s: %s", arguments->output, strerror(-writing->err));
+		log__error(NULL, "cannot write %s: %s", output__name(arguments->output), strerror(-writing->err));
 	else if (!err)
-		log__info("%zu recordings merged into %s", arguments->file_cnt, arguments->output);
+		log__info("%zu recordings merged into %s", arguments->file_cnt, output__name(arguments->output));
 	return writing->err ?: err;
 }
 
@@ -169,9 +175,9 @@ int cmd_merge(int argc, char **argv)
 	argp_parse(&cmd_merge_argp, argc, argv, 0, NULL, &arguments);
 	merge = merge__new(arguments.file_cnt, write_record, &writing);
 	if (merge)
-		err = read_all(&arguments, merge, look);
+		err = read_all(&arguments, merge, look_at_record);
 	if (!err)
-		err = check(merge, &arguments);
+		err = check_fit(merge, &arguments);
 	if (!err)
 		err = write_merged(&arguments, merge, &writing);
 	merge__free(merge);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* The processes that a command is given by -p. */
-#ifndef STEPFLAME_PIDS_H
-#define STEPFLAME_PIDS_H
+#ifndef STEPFLAME_USER_CMD_PIDS_H
+#define STEPFLAME_USER_CMD_PIDS_H
 
 #include <argp.h>
 #include <stddef.h>

@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../log.h"
-#include "../report/text.h"
-#include "../target/jax.h"
-#include "../target/python.h"
-#include "../target/torch.h"
-#include "cmd.h"
+#include "user/cmd/cmd.h"
+#include "user/lib/log.h"
+#include "user/report/text.h"
+#include "user/runtime/python/python.h"
+#include "user/runtime/torch/torch.h"
+#include "user/runtime/xla/jax.h"
 
 struct row {
 	struct process process;
@@ -21,7 +21,7 @@ struct row {
 	bool child;
 };
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t parse_ps(int key, char *arg, struct argp_state *state)
 {
 	if (key == ARGP_KEY_ARG)
 		argp_error(state, "ps takes no argument");
@@ -29,7 +29,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 }
 
 const struct argp cmd_ps_argp = {
-	.parser = parse,
+	.parser = parse_ps,
 	.doc = "List the processes of this host that have torch or JAX, with what stepflame can see of them.\v"
 	       "RANK is that of the process's environment. WORKERS are its child processes that have either, such as "
 	       "those of a DataLoader; they have no "
@@ -44,7 +44,7 @@ static int by_pid(const void *a, const void *b)
 }
 
 /* Reads what is on the host; rows whose maps may not be read are only counted. */
-static size_t collect(struct row **rows, size_t *hidden)
+static size_t collect_processes(struct row **rows, size_t *hidden)
 {
 	pid_t *pids = NULL;
 	int cnt = process__list(&pids);
@@ -126,7 +126,7 @@ int cmd_ps(int argc, char **argv)
 	size_t hidden, n, shown = 0;
 
 	argp_parse(&cmd_ps_argp, argc, argv, 0, NULL, NULL);
-	n = collect(&rows, &hidden);
+	n = collect_processes(&rows, &hidden);
 	if (!rows)
 		return SF_EXIT_ERROR;
 	count_workers(rows, n);

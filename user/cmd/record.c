@@ -10,16 +10,17 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../../include/ops.h"
-#include "../log.h"
-#include "../recording/recording.h"
-#include "../report/report.h"
-#include "../session/inject_library.h"
-#include "../session/launch.h"
-#include "../session/session.h"
-#include "cmd.h"
-#include "pids.h"
-#include "session_args.h"
+#include "include/ops.h"
+#include "user/cmd/cmd.h"
+#include "user/cmd/pids.h"
+#include "user/cmd/session_args.h"
+#include "user/lib/log.h"
+#include "user/lib/output.h"
+#include "user/recording/recording.h"
+#include "user/report/report.h"
+#include "user/session/inject_library.h"
+#include "user/session/launch.h"
+#include "user/session/session.h"
 
 #define POLL_MS      100
 #define SCHEDULE_MAX 1000000000
@@ -66,7 +67,9 @@ static const struct argp_option options[] = {
 	 "load the library that tells what the GPU does into the running processes of -p, which stops a thread of each "
 	 "for about a millisecond; it stays there, asleep, when the recording has ended (implies --gpu cupti)",
 	 0},
-	{"output", 'o', "FILE", 0, "write the recording to FILE (default stepflame.rec)", 0},
+	{"output", 'o', "FILE", 0,
+	 "write the recording to FILE (default stepflame.rec); -: to standard output, and the report to standard error",
+	 0},
 	{"action", OPT_ACTION, "LIB:SYMBOL|FILE.py:QUALNAME", 0,
 	 "time calls of a function as an action: a native one, LIB being a mapped library's path or the beginning of "
 	 "its file name, or a Python one (up to 3.10), FILE.py being its path or the end of that",
@@ -142,7 +145,7 @@ static void settle_or_die(struct argp_state *state, struct record_args *args)
 	}
 }
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t parse_record(int key, char *arg, struct argp_state *state)
 {
 	struct record_args *args = state->input;
 	char *end;
@@ -217,6 +220,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_END:
 		settle_or_die(state, args);
+		if (args->command && output__is_stdout(args->output))
+			argp_error(state, "the command writes to standard output, too: name a file with -o");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -225,7 +230,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 const struct argp cmd_record_argp = {
 	.options = options,
-	.parser = parse,
+	.parser = parse_record,
 	.args_doc = "-p PID\n-- CMD [ARG...]",
 	.doc = "Record what a running training job does, and print its simple report.\v"
 	       "The first Ctrl-C ends the recording and writes it; the second abandons. The job is never signalled, "
@@ -259,7 +264,7 @@ static int sink_record(const struct rec_hdr *record, void *ctx)
 
 	if (!record) {
 		if (!sink->write_err)
-			sink->write_err = recording_writer__flush(sink->writer);
+			sink->write_err = recording_writer__mark(sink->writer);
 		return sink->write_err;
 	}
 	if (sink->writer) {
@@ -285,7 +290,7 @@ static int sink_open(struct sink *sink, const char *path)
 	int err = recording_writer__new(path, &sink->writer);
 
 	if (err) {
-		log__error("choose a file that can be written with -o FILE", "cannot write %s: %s", path,
+		log__error("choose a file that can be written with -o FILE", "cannot write %s: %s", output__name(path),
 			   strerror(-err));
 		return err;
 	}
@@ -315,7 +320,7 @@ static void clear_progress(void)
 }
 
 /* Until the time or the steps are over, the targets have ended, a signal came, or the sink failed. */
-static int run(struct session *session, const struct record_args *args, struct launch *launch)
+static int run_session(struct session *session, const struct record_args *args, struct launch *launch)
 {
 	struct session_progress progress;
 	int err;
@@ -340,7 +345,8 @@ static void prepare_injection(const struct record_args *args)
 		return;
 	if (inject_library__own(path))
 		log__warn("make it where CUPTI's headers are, or say where it is with STEPFLAME_INJECT",
-			  "libstepflame-inject.so is not there: of GPUs only calls will be recorded");
+			  "libstepflame-inject.so is not there: stepflame records calls of CUDA, and not what the GPU "
+			  "does");
 	else
 		setenv("CUDA_INJECTION64_PATH", path, 0);
 }
@@ -368,7 +374,7 @@ static int start_targets(struct session *session, const struct record_args *args
 
 static void print_end(const struct record_args *args, const struct sink *sink)
 {
-	const char *file = args->output;
+	const char *file = output__name(args->output);
 
 	if (sink->write_err) {
 		log__error("free some space, or write elsewhere with -o",
@@ -377,6 +383,8 @@ static void print_end(const struct record_args *args, const struct sink *sink)
 	}
 	log__info("recording written to %s (%llu KiB)", file,
 		  (unsigned long long)recording_writer__bytes(sink->writer) / 1024 + 1);
+	if (output__is_stdout(args->output))
+		return;
 	log__info("next: stepflame report %s %s%s%s%s%s--leaf | --all | --per-rank | --json", file,
 		  args->session.frequency ? "--steps | " : "",
 		  args->session.frequency || args->session.exact ? "--advanced | " : "",
@@ -399,8 +407,8 @@ static int record(const struct record_args *args, struct sink *sink, struct laun
 	err = start_targets(session, args, sink, launch);
 	if (err)
 		goto out;
-	log__info("armed; recording to %s%s", args->output, args->duration_ns ? "" : "; Ctrl-C ends it");
-	err = run(session, args, launch);
+	log__info("armed; recording to %s%s", output__name(args->output), args->duration_ns ? "" : "; Ctrl-C ends it");
+	err = run_session(session, args, launch);
 	if (interrupts < 2) {
 		int end_err = session__finish(session);
 
@@ -409,7 +417,7 @@ static int record(const struct record_args *args, struct sink *sink, struct laun
 	recording_writer__flush(sink->writer);
 	if (err && err != sink->write_err && err != -ENOENT) /* which was said already */
 		log__error(NULL, "recording failed: %s", strerror(-err));
-	report_simple.text(sink->job, &report, stdout);
+	report_simple.text(sink->job, &report, output__is_stdout(args->output) ? stderr : stdout);
 	fflush(stdout);
 	print_end(args, sink);
 out:
@@ -445,7 +453,7 @@ int cmd_record(int argc, char **argv)
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
 	signal(SIGPIPE, SIG_IGN);
-	err = check_output(args.output);
+	err = output__is_stdout(args.output) ? 0 : check_output(args.output);
 	if (err)
 		return log__exit_code(err);
 	sink.job = job__new();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* stepflame report: a recording in, a report on stdout out. Needs no root and no target. */
-#include "cmd.h"
+#include "user/cmd/cmd.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -10,9 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../log.h"
-#include "../report/report.h"
-#include "input.h"
+#include "user/cmd/input.h"
+#include "user/lib/log.h"
+#include "user/report/report.h"
 
 enum {
 	OPT_SIMPLE = 256,
@@ -36,6 +36,7 @@ enum {
 	OPT_MODULES,
 	OPT_FLOPS,
 	OPT_CPU,
+	OPT_NATIVE,
 };
 
 struct arguments {
@@ -59,8 +60,8 @@ static const struct argp_option options[] = {
 	{"per-rank", OPT_PER_RANK, NULL, 0, "Each process apart, also children and workers", 0},
 	{"sort", OPT_SORT, "KEY", 0,
 	 "percent (default), name, calls, mean, total, min, max, first or self; with --advanced those of pstats: "
-	 "cumulative "
-	 "(default), tottime, ncalls, pcalls, name, file, line, nfl, stdname; with --ops cpu_time_total (default, "
+	 "tottime "
+	 "(default), cumulative, ncalls, pcalls, name, file, line, nfl, stdname; with --ops cpu_time_total (default, "
 	 "of a table with device times cuda_time_total), self_cpu_time_total, self_cuda_time_total, cpu_time, "
 	 "cuda_time, count, cpu_memory_usage, self_cpu_memory_usage, device_memory_usage, "
 	 "self_device_memory_usage, flops or name; with --steps duration (default) or index; with --io time (default), "
@@ -70,13 +71,21 @@ static const struct argp_option options[] = {
 	 "At most N rows of a table, 0: all (default: all, with --advanced, --ops, --io and --gpu 20, with --steps 10)",
 	 0},
 	{.doc = "With --simple and --advanced:"},
-	{"all", OPT_ALL, NULL, 0, "Every action: torch's own labels, forward and backward too", 0},
+	{"all", OPT_ALL, NULL, 0,
+	 "Every action: torch's own labels, forward and backward too; with --advanced also those of fewer than 20 "
+	 "samples",
+	 0},
 	{"leaf", OPT_LEAF, NULL, 0,
 	 "Only rows that contain no other row, so that nothing counts twice; with --advanced rows for native code and "
 	 "the kernel, too",
 	 0},
 	{.doc = "With --advanced:"},
 	{"cpu", OPT_CPU, NULL, 0, "Time on the CPU alone, without waits", 0},
+	{"native", OPT_NATIVE, NULL, 0,
+	 "Rows for native code and the kernel, as with --leaf, and for the interpreter's own functions, which else are "
+	 "part of "
+	 "the Python function that they run",
+	 0},
 	{.doc = "With --ops:"},
 	{"by-action", OPT_BY_ACTION, NULL, 0, "A table for each action that operators were directly in", 0},
 	{"overloads", OPT_OVERLOADS, NULL, 0, "Overloads apart: add.Tensor, add.out", 0},
@@ -127,6 +136,7 @@ static const struct {
 	{OPT_ALL, offsetof(struct report_options, all), {"simple", "advanced"}},
 	{OPT_LEAF, offsetof(struct report_options, leaf), {"simple", "advanced"}},
 	{OPT_CPU, offsetof(struct report_options, cpu), {"advanced"}},
+	{OPT_NATIVE, offsetof(struct report_options, native), {"advanced"}},
 	{OPT_BY_ACTION, offsetof(struct report_options, by_action), {"ops", "gpu"}},
 	{OPT_BY_OP, offsetof(struct report_options, by_op), {"gpu"}},
 	{OPT_OVERLOADS, offsetof(struct report_options, overloads), {"ops", "gpu"}},

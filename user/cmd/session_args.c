@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-#include "session_args.h"
+#include "user/cmd/session_args.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Options that commands with a session share. A usage error ends the program. */
-#ifndef STEPFLAME_SESSION_ARGS_H
-#define STEPFLAME_SESSION_ARGS_H
+#ifndef STEPFLAME_USER_CMD_SESSION_ARGS_H
+#define STEPFLAME_USER_CMD_SESSION_ARGS_H
 
 #include <argp.h>
 
-#include "../session/session.h"
+#include "user/session/session.h"
 
 #define ACTIONS_MAX   63
 

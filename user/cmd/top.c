@@ -3,7 +3,7 @@
  * stepflame top: attach, keep a model of the last interval, show it until the end. In: a session's records and keys.
  * Out: a screen, or snapshots as text.
  */
-#include "../top/top.h"
+#include "user/top/top.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -11,17 +11,17 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../log.h"
-#include "../model/stacks.h"
-#include "../report/common.h"
-#include "../session/session.h"
-#include "../top/keys.h"
-#include "../top/lines.h"
-#include "../top/screen.h"
-#include "../top/usage.h"
-#include "cmd.h"
-#include "pids.h"
-#include "session_args.h"
+#include "user/cmd/cmd.h"
+#include "user/cmd/pids.h"
+#include "user/cmd/session_args.h"
+#include "user/lib/log.h"
+#include "user/model/stacks.h"
+#include "user/report/common.h"
+#include "user/session/session.h"
+#include "user/top/keys.h"
+#include "user/top/lines.h"
+#include "user/top/screen.h"
+#include "user/top/usage.h"
 
 #define POLL_MS       50 /* also how long a key waits */
 #define BATCH_POLL_MS 100
@@ -78,7 +78,7 @@ static enum top_view parse_view(struct argp_state *state, const char *text)
 	return TOP__VIEWS;
 }
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static error_t parse_top(int key, char *arg, struct argp_state *state)
 {
 	struct top_args *args = state->input;
 
@@ -130,7 +130,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 const struct argp cmd_top_argp = {
 	.options = options,
-	.parser = parse,
+	.parser = parse_top,
 	.args_doc = "-p PID",
 	.doc = "Watch a running training job: its actions, functions, waits, threads and steps, as they are now.\v"
 	       "q or Ctrl-C ends it, h explains the keys. The job is never stopped or signalled. Where stdout is no "
@@ -247,7 +247,7 @@ static int attend_keys(struct live *live)
 	return err ?: keys && live->frames ? draw(live) : 0;
 }
 
-static int run(struct live *live)
+static int run_live(struct live *live)
 {
 	const struct top_args *args = live->args;
 	struct session_progress progress;
@@ -263,7 +263,7 @@ static int run(struct live *live)
 	return err;
 }
 
-static int watch(struct live *live)
+static int watch_live(struct live *live)
 {
 	const struct top_args *args = live->args;
 	struct top_usage before; /* what the processes have used up to now counts for nothing */
@@ -276,7 +276,7 @@ static int watch(struct live *live)
 		err = screen__open(&live->screen);
 	if (err)
 		return err;
-	err = run(live);
+	err = run_live(live);
 	screen__close(live->screen);
 	live->screen = NULL;
 	end_err = session__finish(live->session);
@@ -326,7 +326,7 @@ int cmd_top(int argc, char **argv)
 	live.job = job__new();
 	live.top = top__new();
 	err = live.job && live.top ? session__new(&args.session, sink_record, &live, &live.session) : -ENOMEM;
-	err = err ?: watch(&live);
+	err = err ?: watch_live(&live);
 	session__free(live.session);
 	usage__free(&live.usage);
 	top_frame__release(&live.frame);

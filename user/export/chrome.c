@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../model/words.h"
-#include "export.h"
+#include "user/export/export.h"
+#include "user/lib/words.h"
 
 /*
  * Kineto counts from the last multiple of that, so that microseconds with three decimals are exact in a double, and

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* The table of formats, and how they name things. */
-#include "export.h"
+#include "user/export/export.h"
 
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "../model/gpu_ops.h"
-#include "../model/stacks.h"
+#include "user/analysis/gpu_ops.h"
+#include "user/model/stacks.h"
 
 #define STEP_PREFIX "ProfilerStep#"
 
@@ -171,7 +171,8 @@ int export__each_sample(struct job *job, const struct export_options *options,
 		struct sample sample = samples__get(samples, i);
 
 		if (paths[sample.path] && (!options->pid || sample.pid == options->pid) &&
-		    (!options->cpu || sample.kind == SAMPLE_CPU))
+		    (!options->cpu || sample.kind == SAMPLE_CPU) &&
+		    (!options->main_threads || sample.tid == sample.pid))
 			err = fn(&sample, ctx);
 	}
 	free(paths);

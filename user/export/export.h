@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* One struct export_ops per format; adding a format is adding a file and a line in export.c's table. */
-#ifndef STEPFLAME_EXPORT_H
-#define STEPFLAME_EXPORT_H
+#ifndef STEPFLAME_USER_EXPORT_EXPORT_H
+#define STEPFLAME_USER_EXPORT_EXPORT_H
 
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "../model/job.h"
-#include "../model/samples.h"
-#include "../model/timeline.h"
+#include "user/analysis/timeline.h"
+#include "user/model/job.h"
+#include "user/model/samples.h"
 
 struct export_options {
 	uint32_t pid;       /* only this process; 0: all */
 	const char *name;   /* of what is written: a file name; UTF-8 */
 	const char *action; /* of samples, only those in a span of this name; NULL: all */
 	bool cpu;           /* of samples, only those on the CPU */
+	bool main_threads;  /* of samples, only those of the thread with which its process began */
+	bool native;        /* the interpreter's own functions, too */
 };
 
 /* What a format is made of. */

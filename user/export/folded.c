@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../model/calltree.h"
-#include "../utf8.h"
-#include "export.h"
-#include "folded.h"
+#include "user/analysis/calltree.h"
+#include "user/export/export.h"
+#include "user/export/folded.h"
+#include "user/lib/utf8.h"
 
 static bool is_separator(uint32_t code)
 {
@@ -101,7 +101,7 @@ static int add_sample(const struct sample *sample, void *tree)
 static int write_folded(struct job *job, const struct timeline *timeline, const struct export_options *options,
 			FILE *out)
 {
-	struct calltree *tree = calltree__new(job, NULL);
+	struct calltree *tree = calltree__new(job, NULL, options->native);
 	int err = tree ? export__each_sample(job, options, add_sample, tree) : -ENOMEM;
 	size_t text_cnt = 0, cnt = 0;
 	char **texts = err ? NULL : frame_texts(tree, &text_cnt);

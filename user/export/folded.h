@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* How folded stacks name frames. */
-#ifndef STEPFLAME_FOLDED_H
-#define STEPFLAME_FOLDED_H
+#ifndef STEPFLAME_USER_EXPORT_FOLDED_H
+#define STEPFLAME_USER_EXPORT_FOLDED_H
 
 #include <stdint.h>
 

@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../model/words.h"
-#include "export.h"
-#include "proto.h"
+#include "user/export/export.h"
+#include "user/export/proto.h"
+#include "user/lib/words.h"
 
 /* Field numbers, by message (protos/perfetto/trace/perfetto_trace.proto). */
 enum { TRACE_PACKET = 1 };

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../model/calltree.h"
-#include "export.h"
-#include "proto.h"
+#include "user/analysis/calltree.h"
+#include "user/export/export.h"
+#include "user/export/proto.h"
 
 enum profile_field {
 	PROFILE_SAMPLE_TYPE = 1,
@@ -48,7 +48,7 @@ struct pprof {
 	uint64_t period_ns;
 };
 
-static int compare(const void *a, const void *b)
+static int compare_strings(const void *a, const void *b)
 {
 	return strcmp(((const struct string *)a)->text, ((const struct string *)b)->text);
 }
@@ -56,14 +56,14 @@ static int compare(const void *a, const void *b)
 /* The index of a text, which is written when it is new. */
 static uint64_t string(struct pprof *p, const char *text)
 {
-	struct string key = {.text = text}, **found = tfind(&key, &p->strings, compare), *new;
+	struct string key = {.text = text}, **found = tfind(&key, &p->strings, compare_strings), *new;
 
 	if (found)
 		return (*found)->index;
 	new = malloc(sizeof(*new));
 	if (new)
 		*new = (struct string){text, p->string_cnt};
-	if (!new || !tsearch(new, &p->strings, compare)) {
+	if (!new || !tsearch(new, &p->strings, compare_strings)) {
 		free(new);
 		p->proto.failed = true;
 		return 0;
@@ -108,7 +108,7 @@ static void put_location(struct pprof *p, uint64_t id, const struct calltree_fra
 }
 
 /* Writes what is there and starts again: fields of the outermost message may come in any order. */
-static void flush(struct proto *proto, FILE *out)
+static void flush_proto(struct proto *proto, FILE *out)
 {
 	if (!proto->failed)
 		fwrite(proto->bytes, 1, proto->cnt, out);
@@ -129,7 +129,7 @@ static int put_frames(struct pprof *p, FILE *out)
 			put_function(p, &frames[i]);
 		written[frames[i].function] = true;
 		put_location(p, i, &frames[i]);
-		flush(&p->proto, out);
+		flush_proto(&p->proto, out);
 	}
 	free(written);
 	return 0;
@@ -152,7 +152,7 @@ static void put_samples(struct pprof *p, FILE *out)
 		proto__int(&p->proto, SAMPLE_VALUE, nodes[i].cpu_ns);
 		proto__int(&p->proto, SAMPLE_VALUE, nodes[i].cpu_ns + nodes[i].wait_ns);
 		proto__end(&p->proto, message);
-		flush(&p->proto, out);
+		flush_proto(&p->proto, out);
 	}
 }
 
@@ -186,7 +186,7 @@ static int add_sample(const struct sample *sample, void *ctx)
 static int write_pprof(struct job *job, const struct timeline *timeline, const struct export_options *options,
 		       FILE *out)
 {
-	struct pprof p = {.tree = calltree__new(job, NULL)};
+	struct pprof p = {.tree = calltree__new(job, NULL, options->native)};
 	int err = p.tree ? export__each_sample(job, options, add_sample, &p) : -ENOMEM;
 
 	if (err)
@@ -195,7 +195,7 @@ static int write_pprof(struct job *job, const struct timeline *timeline, const s
 	err = put_frames(&p, out);
 	if (!err)
 		put_samples(&p, out);
-	flush(&p.proto, out);
+	flush_proto(&p.proto, out);
 	if (p.proto.failed)
 		err = -ENOMEM;
 out:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-#include "proto.h"
+#include "user/export/proto.h"
 
 #include <endian.h>
 #include <stdlib.h>
@@ -39,7 +39,7 @@ static size_t varint(unsigned char *out, uint64_t value)
 	return cnt;
 }
 
-static void put(struct proto *p, const void *data, size_t bytes)
+static void put_bytes(struct proto *p, const void *data, size_t bytes)
 {
 	unsigned char *at = extend(p, bytes);
 
@@ -51,7 +51,7 @@ static void put_varint(struct proto *p, uint64_t value)
 {
 	unsigned char bytes[VARINT_MAX];
 
-	put(p, bytes, varint(bytes, value));
+	put_bytes(p, bytes, varint(bytes, value));
 }
 
 static void put_key(struct proto *p, uint32_t field, enum wire_type type)
@@ -70,7 +70,7 @@ void proto__fixed64(struct proto *p, uint32_t field, uint64_t value)
 	uint64_t little = htole64(value);
 
 	put_key(p, field, I64);
-	put(p, &little, sizeof(little));
+	put_bytes(p, &little, sizeof(little));
 }
 
 void proto__text(struct proto *p, uint32_t field, const char *text)
@@ -79,7 +79,7 @@ void proto__text(struct proto *p, uint32_t field, const char *text)
 
 	put_key(p, field, LEN);
 	put_varint(p, bytes);
-	put(p, text, bytes);
+	put_bytes(p, text, bytes);
 }
 
 size_t proto__begin(struct proto *p, uint32_t field)

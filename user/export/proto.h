@@ -3,8 +3,8 @@
  * Writes protobuf (https://protobuf.dev/programming-guides/encoding/) into memory: fields as they come, messages
  * within messages.
  */
-#ifndef STEPFLAME_PROTO_H
-#define STEPFLAME_PROTO_H
+#ifndef STEPFLAME_USER_EXPORT_PROTO_H
+#define STEPFLAME_USER_EXPORT_PROTO_H
 
 #include <stdbool.h>
 #include <stddef.h>

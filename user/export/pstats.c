@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * What cProfile's dump_stats() writes, for `python -m pstats`, snakeviz and others: a marshalled dict {(file, line, name):
- * (primitive calls, calls, own time, time, callers)}, callers {(file, line, name): (calls, primitive calls, own time, time)}. Of
- * samples, calls are samples. Exact calls know no callers.
+ * (primitive calls, calls, own time, time, callers)}, callers {(file, line, name): (calls, primitive calls, own time, time)}. Samples
+ * know of no calls: 0, which pstats, snakeviz and gprof2dot show as such. Exact calls know no callers.
  *
  * marshal: CPython's Python/marshal.c; little-endian, and what is written here has been the same since version 2.
  */
@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../model/processes.h"
-#include "../model/profile.h"
-#include "../order.h"
-#include "export.h"
+#include "user/analysis/profile.h"
+#include "user/export/export.h"
+#include "user/lib/compare.h"
+#include "user/model/processes.h"
 
 struct pstats {
 	struct job *job;
@@ -91,7 +91,7 @@ static int compare_edge(const void *a, const void *b)
 
 	if (x->function != y->function)
 		return x->function < y->function ? -1 : 1;
-	return ORDER(x->caller, y->caller);
+	return COMPARE(x->caller, y->caller);
 }
 
 /* *edge: the first of the function's, then behind its last. */
@@ -100,8 +100,8 @@ static void put_row(const struct pstats *p, const struct profile_table *table, c
 {
 	put_function(p, row->function);
 	begin_tuple(5, p->out);
-	put_int(table->exact ? row->primitive_calls : row->samples, p->out);
-	put_int(table->exact ? row->calls : row->samples, p->out);
+	put_int(row->primitive_calls, p->out);
+	put_int(row->calls, p->out);
 	put_seconds(row->self_ns, p->out);
 	put_seconds(row->total_ns, p->out);
 	fputc('{', p->out);
@@ -110,8 +110,8 @@ static void put_row(const struct pstats *p, const struct profile_table *table, c
 
 		put_function(p, e->caller);
 		begin_tuple(4, p->out);
-		put_int(e->samples, p->out);
-		put_int(e->samples, p->out);
+		put_int(0, p->out);
+		put_int(0, p->out);
 		put_seconds(e->self_ns, p->out);
 		put_seconds(e->total_ns, p->out);
 	}

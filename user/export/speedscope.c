@@ -7,9 +7,9 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "../model/calltree.h"
-#include "../order.h"
-#include "export.h"
+#include "user/analysis/calltree.h"
+#include "user/export/export.h"
+#include "user/lib/compare.h"
 
 struct entry {
 	uint32_t thread, node;
@@ -34,22 +34,22 @@ static int add_sample(const struct sample *sample, void *ctx)
 	return calltree__add(s->tree, sample, &entry->node);
 }
 
-static int compare(const void *a, const void *b)
+static int compare_samples(const void *a, const void *b)
 {
 	const struct entry *x = a, *y = b;
 
 	if (x->thread != y->thread)
 		return x->thread < y->thread ? -1 : 1;
-	return ORDER(x->time_ns, y->time_ns);
+	return COMPARE(x->time_ns, y->time_ns);
 }
 
-static void merge(struct speedscope *s)
+static void merge_samples(struct speedscope *s)
 {
 	struct entry *entries = s->entries.items;
 	size_t kept = 0;
 
 	if (s->entries.cnt)
-		qsort(entries, s->entries.cnt, sizeof(*entries), compare);
+		qsort(entries, s->entries.cnt, sizeof(*entries), compare_samples);
 	for (size_t i = 0; i < s->entries.cnt; i++) {
 		struct entry *last = kept ? &entries[kept - 1] : NULL;
 
@@ -172,13 +172,13 @@ static int put_profiles(const struct speedscope *s, FILE *out)
 static int write_speedscope(struct job *job, const struct timeline *timeline, const struct export_options *options,
 			    FILE *out)
 {
-	struct speedscope s = {.tree = calltree__new(job, NULL)};
+	struct speedscope s = {.tree = calltree__new(job, NULL, options->native)};
 	char *name = export__json_text(options->name);
 	int err = s.tree && name ? export__each_sample(job, options, add_sample, &s) : -ENOMEM;
 
 	if (err)
 		goto out;
-	merge(&s);
+	merge_samples(&s);
 	fprintf(out, "{\"$schema\": \"https://www.speedscope.app/file-format-schema.json\",\n\"name\": %s,\n", name);
 	fputs("\"exporter\": \"stepflame " STEPFLAME_VERSION
 	      "\",\n\"activeProfileIndex\": 0,\n\"shared\": {\"frames\": [\n",

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "inject.h"
+#include "user/inject/inject.h"
 
 /* Records of CUDA 11.0 (13) up to 13.x: all begin with what decode.c reads of them. */
 #define VERSION_FIRST    13
@@ -38,7 +38,7 @@ bool cupti__known(uint32_t version)
 	       (version >= VERSION_NEW && version < VERSION_END);
 }
 
-static int look(struct dl_phdr_info *info, size_t size, void *ctx)
+static int look_at_library(struct dl_phdr_info *info, size_t size, void *ctx)
 {
 	const char *path = info->dlpi_name ?: "", *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
 	struct mapped *mapped = ctx;
@@ -79,7 +79,7 @@ static void *open_library(const char *path)
 	}
 	if (!mapped)
 		return NULL;
-	dl_iterate_phdr(look, mapped);
+	dl_iterate_phdr(look_at_library, mapped);
 	if (*mapped->cupti)
 		library = dlopen(mapped->cupti, RTLD_NOW | RTLD_NOLOAD);
 	if (!library)

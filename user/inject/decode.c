@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "inject.h"
+#include "user/inject/inject.h"
 
 /* Since CUDA 11.0. */
 typedef CUpti_ActivityKernel5 oldest_kernel;
@@ -224,7 +224,7 @@ static void overhead(const CUpti_ActivityOverhead *r, struct gpu_ring_activity *
 	out->other.type = r->overheadKind;
 }
 
-static void copy(const oldest_copy *r, struct gpu_ring_activity *out)
+static void decode_copy(const oldest_copy *r, struct gpu_ring_activity *out)
 {
 	ON_DEVICE(out, r);
 	out->kind = GPU_ACTIVITY_COPY;
@@ -271,7 +271,7 @@ void decoder__record(struct decoder *d, const CUpti_Activity *record, size_t byt
 		break;
 		AS(CUPTI_ACTIVITY_KIND_KERNEL, oldest_kernel, kernel(d, r, &out))
 		AS(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, oldest_kernel, kernel(d, r, &out))
-		AS(CUPTI_ACTIVITY_KIND_MEMCPY, oldest_copy, copy(r, &out))
+		AS(CUPTI_ACTIVITY_KIND_MEMCPY, oldest_copy, decode_copy(r, &out))
 		AS(CUPTI_ACTIVITY_KIND_MEMCPY2, oldest_peer_copy, peer_copy(r, &out))
 		AS(CUPTI_ACTIVITY_KIND_MEMSET, oldest_set, set(r, &out))
 		AS(CUPTI_ACTIVITY_KIND_SYNCHRONIZATION, CUpti_ActivitySynchronization, sync_of(r, &out))

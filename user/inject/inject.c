@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "inject.h"
+#include "user/inject/inject.h"
 
 #define TICK_NS      1000000000L
 #define EXIT_WAIT_NS 2000000000ULL

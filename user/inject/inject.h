@@ -3,8 +3,8 @@
  * The insides of the injection library. It lives in a process that is not ours: it prints nothing, ends nothing, and
  * while no window is wanted its one thread sleeps and nothing of CUPTI is in use.
  */
-#ifndef STEPFLAME_INJECT_H
-#define STEPFLAME_INJECT_H
+#ifndef STEPFLAME_USER_INJECT_INJECT_H
+#define STEPFLAME_USER_INJECT_INJECT_H
 
 #include <cupti.h>
 #if __has_include(<cupti_activity_deprecated.h>)
@@ -16,8 +16,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "../../include/gpu.h"
-#include "../../include/gpu_ring.h"
+#include "include/gpu.h"
+#include "include/gpu_ring.h"
 
 /* X(function without its prefix, needed): what is asked of CUPTI. */
 #define INJECT_CUPTI(X)                    \

@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "inject.h"
+#include "user/inject/inject.h"
 
 #define BYTES (GPU_RING_CONTROL + GPU_RING_BYTES)
 

@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "inject.h"
+#include "user/inject/inject.h"
 
 #define BUFFERS          8
 #define BUFFER_BYTES     (1u << 20)
@@ -120,7 +120,7 @@ static void count_dropped(const struct cupti *cupti)
 		__atomic_fetch_add(&shared.decoder.ring->control->dropped, dropped, __ATOMIC_RELAXED);
 }
 
-static void decode(uint8_t *buffer, size_t size)
+static void decode_buffer(uint8_t *buffer, size_t size)
 {
 	const struct cupti *cupti = shared.decoder.cupti;
 	CUpti_Activity *record = NULL;
@@ -149,7 +149,7 @@ static void on_completed(CUcontext context, uint32_t stream, uint8_t *buffer, si
 		return;
 	pthread_mutex_lock(&shared.writing);
 	if (shared.decoder.ring && valid)
-		decode(buffer, valid);
+		decode_buffer(buffer, valid);
 	pthread_mutex_unlock(&shared.writing);
 	__atomic_fetch_and(&shared.taken, ~(1u << at / BUFFER_BYTES), __ATOMIC_RELEASE);
 }
@@ -365,7 +365,7 @@ void window__tick(struct window *w)
  * Out of the process, if a call of the program's comes along. After graphs CUPTI stays, with nothing in use: to come back
  * after cuptiFinalize where there are graphs has crashed programs.
  */
-static void leave(struct window *w)
+static void leave_window(struct window *w)
 {
 	const struct timespec timeout = {.tv_nsec = LEAVE_NS % 1000000000, .tv_sec = LEAVE_NS / 1000000000};
 	struct cupti *cupti = &w->cupti;
@@ -384,7 +384,7 @@ static void leave(struct window *w)
 }
 
 /* What the GPU still has to do is waited for, for some time: an end that is forced tells it without its times. */
-static void flush(struct window *w, uint64_t grace_ns)
+static void flush_window(struct window *w, uint64_t grace_ns)
 {
 	const struct timespec pause = {.tv_nsec = grace_ns / 10};
 	uint64_t start = now_ns();
@@ -403,13 +403,13 @@ void window__end(struct window *w, uint32_t wanted, bool may_leave)
 	set_state(w, GPU_RING_STOPPING, 0);
 	__atomic_store_n(&control->ended_ns, now_ns(), __ATOMIC_RELEASE);
 	disable(w);
-	flush(w, may_leave ? GRACE_NS : 0);
+	flush_window(w, may_leave ? GRACE_NS : 0);
 	set_writing(w, false);
 	if (!(wanted & 1))
 		__atomic_store_n(&control->seen, wanted, __ATOMIC_RELEASE);
 	set_thread_ids(w, false);
 	if (may_leave && !shared.decoder.graphs && w->cupti.Finalize && w->cupti.EnableDomain)
-		leave(w);
+		leave_window(w);
 	else
 		w->cupti.Unsubscribe(w->subscriber);
 	w->open = false;

@@ -2,16 +2,16 @@
 /*
  * Keyed state lies in a balanced tree (tsearch): its order is what merges the rows, and no recording can make it slow.
  */
-#include "actions.h"
+#include "user/model/actions.h"
 
 #include <errno.h>
 #include <search.h>
 #include <stdlib.h>
 
-#include "../order.h"
-#include "job.h"
-#include "names.h"
-#include "sums.h"
+#include "user/lib/compare.h"
+#include "user/lib/names.h"
+#include "user/lib/saturating.h"
+#include "user/model/job.h"
 
 static int compare_agg(const void *a, const void *b)
 {
@@ -23,7 +23,7 @@ static int compare_agg(const void *a, const void *b)
 		return x->kind < y->kind ? -1 : 1;
 	if (x->name != y->name)
 		return x->name < y->name ? -1 : 1;
-	return ORDER(x->parent, y->parent);
+	return COMPARE(x->parent, y->parent);
 }
 
 void actions__free(struct actions *actions)
@@ -70,9 +70,9 @@ void job__add_val(struct agg_val *sum, const struct agg_val *val)
 		sum->first_ns = val->first_ns;
 	if (val->max_ns > sum->max_ns)
 		sum->max_ns = val->max_ns;
-	sum->calls = sum__u64(sum->calls, val->calls);
-	sum->total_ns = sum__u64(sum->total_ns, val->total_ns);
-	sum->self_ns = sum__u64(sum->self_ns, val->self_ns);
+	sum->calls = saturating__add(sum->calls, val->calls);
+	sum->total_ns = saturating__add(sum->total_ns, val->total_ns);
+	sum->self_ns = saturating__add(sum->self_ns, val->self_ns);
 	for (int i = 0; i < AGG_BUCKETS; i++)
 		sum->hist[i] += val->hist[i];
 }
@@ -127,7 +127,7 @@ static int compare_first(const void *a, const void *b)
 		return x->pid < y->pid ? -1 : 1;
 	if (x->kind != y->kind)
 		return x->kind < y->kind ? -1 : 1;
-	return ORDER(x->name_id, y->name_id);
+	return COMPARE(x->name_id, y->name_id);
 }
 
 static int build_rows(struct actions *actions, struct names *names)

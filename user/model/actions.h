@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Rows of the aggregate table, REC_AGG. Used by the job, which hands them out: job__actions. */
-#ifndef STEPFLAME_ACTIONS_H
-#define STEPFLAME_ACTIONS_H
+#ifndef STEPFLAME_USER_MODEL_ACTIONS_H
+#define STEPFLAME_USER_MODEL_ACTIONS_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "../../include/records.h"
-#include "array.h"
+#include "include/records.h"
+#include "user/lib/array.h"
 
 struct job_action;
 struct names;

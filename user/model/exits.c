@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-#include "exits.h"
+#include "user/model/exits.h"
 
 #include <errno.h>
 #include <search.h>
 #include <stdlib.h>
 
-#include "../order.h"
+#include "user/lib/compare.h"
 
-static int compare(const void *a, const void *b)
+static int compare_exits(const void *a, const void *b)
 {
-	return ORDER(((const struct rec_proc *)a)->pid, ((const struct rec_proc *)b)->pid);
+	return COMPARE(((const struct rec_proc *)a)->pid, ((const struct rec_proc *)b)->pid);
 }
 
 int exits__add(struct exits *exits, const struct rec_proc *record)
@@ -18,7 +18,7 @@ int exits__add(struct exits *exits, const struct rec_proc *record)
 
 	if (record->event != PROC_EXIT)
 		return 0;
-	known = tfind(record, &exits->by_pid, compare);
+	known = tfind(record, &exits->by_pid, compare_exits);
 	if (known) {
 		**known = *record;
 		return 0;
@@ -27,7 +27,7 @@ int exits__add(struct exits *exits, const struct rec_proc *record)
 	if (!exit)
 		return -ENOMEM;
 	*exit = *record;
-	if (tsearch(exit, &exits->by_pid, compare))
+	if (tsearch(exit, &exits->by_pid, compare_exits))
 		return 0;
 	free(exit);
 	return -ENOMEM;
@@ -36,7 +36,7 @@ int exits__add(struct exits *exits, const struct rec_proc *record)
 const struct rec_proc *exits__find(const struct exits *exits, __u32 pid)
 {
 	const struct rec_proc key = {.pid = pid};
-	struct rec_proc *const *known = tfind(&key, &exits->by_pid, compare);
+	struct rec_proc *const *known = tfind(&key, &exits->by_pid, compare_exits);
 
 	return known ? *known : NULL;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* How processes ended, by their numbers. Part of the job (job.h), which owns it. */
-#ifndef STEPFLAME_EXITS_H
-#define STEPFLAME_EXITS_H
+#ifndef STEPFLAME_USER_MODEL_EXITS_H
+#define STEPFLAME_USER_MODEL_EXITS_H
 
-#include "../../include/records.h"
+#include "include/records.h"
 
 /* Empty: all 0. */
 struct exits {

@@ -3,17 +3,17 @@
  * Records in, sorted rows out. What is cumulative is kept by its key in a tree or a seeded table, so that no recording
  * can make it slow. Joining is gpu_join.c.
  */
-#include "gpu.h"
+#include "user/model/gpu.h"
 
 #include <errno.h>
 #include <search.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "../order.h"
-#include "../utf8.h"
-#include "gpu_join.h"
-#include "sums.h"
+#include "user/lib/compare.h"
+#include "user/lib/saturating.h"
+#include "user/lib/utf8.h"
+#include "user/model/gpu_join.h"
 
 /* ---- records ---- */
 
@@ -224,10 +224,10 @@ int gpu__add(struct gpu *gpu, struct stacks *stacks, const struct rec_hdr *recor
 
 /* ---- order ---- */
 
-#define DIFFER(field)                                     \
-	do {                                              \
-		if (x->field != y->field)                 \
-			return ORDER(x->field, y->field); \
+#define DIFFER(field)                                       \
+	do {                                                \
+		if (x->field != y->field)                   \
+			return COMPARE(x->field, y->field); \
 	} while (0)
 
 static int compare_call(const void *a, const void *b)
@@ -238,7 +238,7 @@ static int compare_call(const void *a, const void *b)
 	DIFFER(tid);
 	DIFFER(start_ns);
 	DIFFER(duration_ns);
-	return ORDER(x->api, y->api);
+	return COMPARE(x->api, y->api);
 }
 
 static int compare_activity(const void *a, const void *b)
@@ -252,7 +252,7 @@ static int compare_activity(const void *a, const void *b)
 	DIFFER(stream);
 	DIFFER(duration_ns);
 	DIFFER(correlation);
-	return ORDER(x->name, y->name);
+	return COMPARE(x->name, y->name);
 }
 
 static int compare_step(const void *a, const void *b)
@@ -261,7 +261,7 @@ static int compare_step(const void *a, const void *b)
 
 	DIFFER(pid);
 	DIFFER(time_ns);
-	return ORDER(x->index, y->index);
+	return COMPARE(x->from_ns, y->from_ns);
 }
 
 static int compare_device(const void *a, const void *b)
@@ -269,7 +269,7 @@ static int compare_device(const void *a, const void *b)
 	const struct rec_gpu_device *x = a, *y = b;
 
 	DIFFER(pid);
-	return ORDER(x->device, y->device);
+	return COMPARE(x->device, y->device);
 }
 
 static int compare_window(const void *a, const void *b)
@@ -277,7 +277,7 @@ static int compare_window(const void *a, const void *b)
 	const struct rec_gpu_window *x = a, *y = b;
 
 	DIFFER(pid);
-	return ORDER(x->index, y->index);
+	return COMPARE(x->index, y->index);
 }
 
 static int compare_usage(const void *a, const void *b)
@@ -285,17 +285,17 @@ static int compare_usage(const void *a, const void *b)
 	const struct rec_gpu_usage *x = a, *y = b;
 
 	DIFFER(device);
-	return ORDER(x->time_ns, y->time_ns);
+	return COMPARE(x->time_ns, y->time_ns);
 }
 
 static int compare_process(const void *a, const void *b)
 {
 	const struct gpu_process *x = a, *y = b;
 
-	return ORDER(x->pid, y->pid);
+	return COMPARE(x->pid, y->pid);
 }
 
-static void sort(struct array *array, size_t item_bytes, int (*compare)(const void *a, const void *b))
+static void sort_items(struct array *array, size_t item_bytes, int (*compare)(const void *a, const void *b))
 {
 	if (array->cnt)
 		qsort(array->items, array->cnt, item_bytes, compare);
@@ -309,7 +309,7 @@ static int sort_into(struct array *to, const struct array *from, size_t item_byt
 		return -ENOMEM;
 	if (from->cnt)
 		memcpy(to->items, from->items, from->cnt * item_bytes);
-	sort(to, item_bytes, compare);
+	sort_items(to, item_bytes, compare);
 	return 0;
 }
 
@@ -353,7 +353,7 @@ static int list_processes(struct gpu *gpu)
 		process->cupti_version = told[i - 1].cupti_version;
 		utf8__copy(process->why, sizeof(process->why), told[i - 1].why, sizeof(told[i - 1].why));
 	}
-	sort(&gpu->processes, sizeof(struct gpu_process), compare_process);
+	sort_items(&gpu->processes, sizeof(struct gpu_process), compare_process);
 	for (size_t i = 0; i < gpu->sums.cnt; i++)
 		at_least(gpu, sums[i].key.pid, GPU_TIER_PROBES);
 	for (size_t i = 0; i < gpu->activities.cnt; i++)
@@ -381,7 +381,7 @@ static void count_joined(struct gpu *gpu)
 		if (activity->call != GPU_NOT_JOINED) {
 			struct gpu_call *call = &calls[activity->call];
 
-			call->device_ns = sum__u64(call->device_ns, activity->duration_ns);
+			call->device_ns = saturating__add(call->device_ns, activity->duration_ns);
 			call->activities++;
 		}
 	}
@@ -436,10 +436,10 @@ int gpu__join(struct gpu *gpu, const struct names *names, const struct rec_windo
 
 	if (gpu->joined)
 		return 0;
-	sort(&gpu->calls, sizeof(struct gpu_call), compare_call);
-	sort(&gpu->activities, sizeof(struct gpu_act), compare_activity);
-	sort(&gpu->steps, sizeof(struct rec_gpu_step), compare_step);
-	sort(&gpu->usages, sizeof(struct rec_gpu_usage), compare_usage);
+	sort_items(&gpu->calls, sizeof(struct gpu_call), compare_call);
+	sort_items(&gpu->activities, sizeof(struct gpu_act), compare_activity);
+	sort_items(&gpu->steps, sizeof(struct rec_gpu_step), compare_step);
+	sort_items(&gpu->usages, sizeof(struct rec_gpu_usage), compare_usage);
 	err = sort_into(&gpu->sorted_devices, &gpu->devices, sizeof(struct rec_gpu_device), compare_device)
 		      ?: sort_into(&gpu->sorted_windows, &gpu->windows, sizeof(struct rec_gpu_window), compare_window);
 	if (err)

@@ -3,18 +3,18 @@
  * GPUs: the records of gpu_records.h in; processes, calls, and what the GPU did, joined to the call that asked for it,
  * out. Part of the job (job.h), which owns it: job__gpu.
  */
-#ifndef STEPFLAME_MODEL_GPU_H
-#define STEPFLAME_MODEL_GPU_H
+#ifndef STEPFLAME_USER_MODEL_GPU_H
+#define STEPFLAME_USER_MODEL_GPU_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "../../include/gpu_records.h"
-#include "array.h"
-#include "intern.h"
-#include "names.h"
-#include "stacks.h"
+#include "include/gpu_records.h"
+#include "user/lib/array.h"
+#include "user/lib/intern.h"
+#include "user/lib/names.h"
+#include "user/model/stacks.h"
 
 /* A process that has CUDA: REC_GPU, or another record that names it. */
 struct gpu_process {

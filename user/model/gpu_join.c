@@ -9,13 +9,14 @@
  * they lie, with an offset at which most of them meet, and then again with the offset that their middles have. Each
  * call is matched to that which it overlaps most, if it is that one's best match as well. All else is left alone.
  */
-#include "gpu_join.h"
+#include "user/model/gpu_join.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "../order.h"
+#include "user/lib/compare.h"
+#include "user/lib/percentile.h"
 
 #define BLOCK       4096 /* calls with one offset: clocks drift, and are compared anew in each window */
 #define TRIED       256  /* of them, to find it */
@@ -47,10 +48,10 @@ struct join {
 
 /* ---- what is asked ---- */
 
-#define DIFFER(field)                                     \
-	do {                                              \
-		if (x->field != y->field)                 \
-			return ORDER(x->field, y->field); \
+#define DIFFER(field)                                       \
+	do {                                                \
+		if (x->field != y->field)                   \
+			return COMPARE(x->field, y->field); \
 	} while (0)
 
 static int compare_thread(const void *a, const void *b)
@@ -61,7 +62,7 @@ static int compare_thread(const void *a, const void *b)
 	DIFFER(pid);
 	DIFFER(tid);
 	DIFFER(start_ns);
-	return ORDER(x->activity, y->activity);
+	return COMPARE(x->activity, y->activity);
 }
 
 static int compare_correlation(const void *a, const void *b)
@@ -72,7 +73,7 @@ static int compare_correlation(const void *a, const void *b)
 	DIFFER(correlation);
 	DIFFER(driver);
 	DIFFER(start_ns);
-	return ORDER(x->activity, y->activity);
+	return COMPARE(x->activity, y->activity);
 }
 
 static bool is_comm_kernel(const char *name)
@@ -152,7 +153,7 @@ static int64_t overlap(const struct join *join, const struct asked *asked, size_
 }
 
 /* A collective makes calls; they lie in it. */
-static bool fits(const struct asked *asked, const struct gpu_call *call, int64_t overlap_ns)
+static bool fits_call(const struct asked *asked, const struct gpu_call *call, int64_t overlap_ns)
 {
 	if (gpu_api__class(call->api) == GPU_COMM)
 		return overlap_ns > 0 && 2 * (uint64_t)overlap_ns >= asked->end_ns - asked->start_ns;
@@ -184,7 +185,7 @@ static uint32_t best_of(const struct join *join, struct range calls, const struc
 	for (int back = 0; back < BACK_MAX && low > calls.from; back++) {
 		int64_t ns = overlap(join, asked, --low, offset);
 
-		if (ns > *overlap_ns && fits(asked, &join->calls[low], ns)) {
+		if (ns > *overlap_ns && fits_call(asked, &join->calls[low], ns)) {
 			*overlap_ns = ns;
 			best = low;
 		}
@@ -220,7 +221,7 @@ static int64_t coarse_offset(const struct join *join, struct range calls, const 
 
 static int compare_ns(const void *a, const void *b)
 {
-	return ORDER(*(const int64_t *)a, *(const int64_t *)b);
+	return COMPARE(*(const int64_t *)a, *(const int64_t *)b);
 }
 
 /* The median of how far middles are apart, of calls that meet at an offset; that one where none does. */
@@ -243,7 +244,7 @@ static int64_t fine_offset(const struct join *join, struct range calls, const st
 	if (!found)
 		return offset;
 	qsort(apart, found, sizeof(*apart), compare_ns);
-	ns = apart[found / 2];
+	ns = apart[percentile__index(found, 50)];
 	return ns > -2 * OFFSET_MAX && ns < 2 * OFFSET_MAX ? ns : offset;
 }
 
@@ -277,7 +278,7 @@ static struct range thread_calls(const struct join *join, uint32_t pid, uint32_t
 {
 	struct range range = {0, join->gpu->calls.cnt};
 	const uint64_t wanted = (uint64_t)pid << 32 | tid;
-	size_t low = 0, high = range.to;
+	size_t low = 0, high;
 
 	for (int end = 0; end < 2; end++) {
 		high = range.to;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-#include "io.h"
+#include "user/model/io.h"
 
 #include <errno.h>
 #include <search.h>
 #include <stdlib.h>
 
-#include "sums.h"
+#include "user/lib/saturating.h"
 
-#define ORDER(a, b) (((a) > (b)) - ((a) < (b)))
+#define COMPARE(a, b) (((a) > (b)) - ((a) < (b)))
 
 /* Of a call: inode 0 and dev its number. */
 struct io_node {
@@ -15,19 +15,19 @@ struct io_node {
 	size_t index;
 };
 
-static int compare(const void *a, const void *b)
+static int compare_keys(const void *a, const void *b)
 {
 	const struct file_key *x = a, *y = b;
 
 	if (x->pid != y->pid)
-		return ORDER(x->pid, y->pid);
-	return x->dev != y->dev ? ORDER(x->dev, y->dev) : ORDER(x->inode, y->inode);
+		return COMPARE(x->pid, y->pid);
+	return x->dev != y->dev ? COMPARE(x->dev, y->dev) : COMPARE(x->inode, y->inode);
 }
 
 /* The item of a key, zeroed when it is new. NULL: no memory. */
 static void *item_of(struct array *items, size_t item_bytes, void **tree, const struct file_key *key)
 {
-	struct io_node **found = tfind(key, tree, compare), *node;
+	struct io_node **found = tfind(key, tree, compare_keys), *node;
 	void *item;
 
 	if (found)
@@ -36,7 +36,7 @@ static void *item_of(struct array *items, size_t item_bytes, void **tree, const 
 	item = node ? array__add(items, item_bytes) : NULL;
 	if (item) {
 		*node = (struct io_node){*key, items->cnt - 1};
-		if (tsearch(node, tree, compare))
+		if (tsearch(node, tree, compare_keys))
 			return item;
 		items->cnt--;
 	}
@@ -71,9 +71,24 @@ static int add_file(struct io *io, const struct rec_file *record)
 	return 0;
 }
 
+static int add_pipe(struct io *io, const struct rec_pipe *record)
+{
+	struct io_pipe *pipe;
+
+	if (record->val.active_cnt > record->val.messages)
+		return -EINVAL;
+	pipe = item_of(&io->pipes, sizeof(*pipe), &io->pipes_by_key, &record->key);
+	if (!pipe)
+		return -ENOMEM;
+	*pipe = (struct io_pipe){record->key, record->val};
+	return 0;
+}
+
 int io__add(struct io *io, const struct rec_hdr *record)
 {
-	return record->type == REC_SYSCALL ? add_call(io, (const void *)record) : add_file(io, (const void *)record);
+	if (record->type == REC_SYSCALL)
+		return add_call(io, (const void *)record);
+	return record->type == REC_FILE ? add_file(io, (const void *)record) : add_pipe(io, (const void *)record);
 }
 
 const struct io_call *io__calls(const struct io *io, size_t *cnt)
@@ -88,35 +103,43 @@ const struct io_file *io__files(const struct io *io, size_t *cnt)
 	return io->files.items;
 }
 
+const struct io_pipe *io__pipes(const struct io *io, size_t *cnt)
+{
+	*cnt = io->pipes.cnt;
+	return io->pipes.items;
+}
+
 void io__free(struct io *io)
 {
 	tdestroy(io->calls_by_key, free);
 	tdestroy(io->files_by_key, free);
+	tdestroy(io->pipes_by_key, free);
 	free(io->calls.items);
 	free(io->files.items);
+	free(io->pipes.items);
 	*io = (struct io){0};
 }
 
 void io__add_call(struct syscall_val *sum, const struct syscall_val *val)
 {
-	sum->calls = sum__u64(sum->calls, val->calls);
-	sum->errors = sum__u64(sum->errors, val->errors);
-	sum->total_ns = sum__u64(sum->total_ns, val->total_ns);
-	sum->bytes = sum__u64(sum->bytes, val->bytes);
-	sum->unfinished = sum__u64(sum->unfinished, val->unfinished);
+	sum->calls = saturating__add(sum->calls, val->calls);
+	sum->errors = saturating__add(sum->errors, val->errors);
+	sum->total_ns = saturating__add(sum->total_ns, val->total_ns);
+	sum->bytes = saturating__add(sum->bytes, val->bytes);
+	sum->unfinished = saturating__add(sum->unfinished, val->unfinished);
 }
 
 void io__add_file(struct file_val *sum, const struct file_val *val)
 {
 	sum->name = sum->name ?: val->name;
-	sum->reads = sum__u64(sum->reads, val->reads);
-	sum->writes = sum__u64(sum->writes, val->writes);
-	sum->read_bytes = sum__u64(sum->read_bytes, val->read_bytes);
-	sum->written_bytes = sum__u64(sum->written_bytes, val->written_bytes);
-	sum->total_ns = sum__u64(sum->total_ns, val->total_ns);
-	sum->disk_reads = sum__u64(sum->disk_reads, val->disk_reads);
-	sum->faults = sum__u64(sum->faults, val->faults);
-	sum->disk_bytes = sum__u64(sum->disk_bytes, val->disk_bytes);
+	sum->reads = saturating__add(sum->reads, val->reads);
+	sum->writes = saturating__add(sum->writes, val->writes);
+	sum->read_bytes = saturating__add(sum->read_bytes, val->read_bytes);
+	sum->written_bytes = saturating__add(sum->written_bytes, val->written_bytes);
+	sum->total_ns = saturating__add(sum->total_ns, val->total_ns);
+	sum->disk_reads = saturating__add(sum->disk_reads, val->disk_reads);
+	sum->faults = saturating__add(sum->faults, val->faults);
+	sum->disk_bytes = saturating__add(sum->disk_bytes, val->disk_bytes);
 	sum->last_ns = sum->last_ns > val->last_ns ? sum->last_ns : val->last_ns;
 	sum->flags |= val->flags;
 }

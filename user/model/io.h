@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* System calls and files: REC_SYSCALL and REC_FILE in, their last state out. Part of the job (job.h), which owns it. */
-#ifndef STEPFLAME_IO_H
-#define STEPFLAME_IO_H
+/* System calls, files and pipes: REC_SYSCALL, REC_FILE and REC_PIPE in, their last state out. Part of the job (job.h), which owns it. */
+#ifndef STEPFLAME_USER_MODEL_IO_H
+#define STEPFLAME_USER_MODEL_IO_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#include "../../include/records.h"
-#include "array.h"
+#include "include/records.h"
+#include "user/lib/array.h"
 
 struct io_call {
 	struct syscall_key key;
@@ -19,16 +19,22 @@ struct io_file {
 	struct file_val val;
 };
 
-struct io {
-	struct array calls, files;         /* struct io_call, struct io_file */
-	void *calls_by_key, *files_by_key; /* trees, see io.c; empty: NULL */
+struct io_pipe {
+	struct file_key key;
+	struct pipe_val val;
 };
 
-/* Takes one of the two records, whose size holds its struct. 0, -ENOMEM, or -EINVAL when it makes no sense. */
+struct io {
+	struct array calls, files, pipes;                 /* struct io_call, struct io_file, struct io_pipe */
+	void *calls_by_key, *files_by_key, *pipes_by_key; /* trees, see io.c; empty: NULL */
+};
+
+/* Takes one of the three records, whose size holds its struct. 0, -ENOMEM, or -EINVAL when it makes no sense. */
 int io__add(struct io *io, const struct rec_hdr *record);
 /* In the order of their first record. */
 const struct io_call *io__calls(const struct io *io, size_t *cnt);
 const struct io_file *io__files(const struct io *io, size_t *cnt);
+const struct io_pipe *io__pipes(const struct io *io, size_t *cnt);
 /* Leaves it empty. */
 void io__free(struct io *io);
 

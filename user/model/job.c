@@ -5,23 +5,25 @@
  * Cumulative records are kept as their last state; rows are built from them when asked for, and again after the next
  * record.
  */
-#include "job.h"
+#include "user/model/job.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../include/counters.h"
-#include "../utf8.h"
-#include "actions.h"
-#include "array.h"
-#include "exits.h"
-#include "gpu.h"
-#include "io.h"
-#include "names.h"
-#include "ops.h"
-#include "samples.h"
-#include "stacks.h"
+#include "include/counters.h"
+#include "user/lib/array.h"
+#include "user/lib/names.h"
+#include "user/lib/utf8.h"
+#include "user/model/actions.h"
+#include "user/model/boundaries.h"
+#include "user/model/exits.h"
+#include "user/model/gpu.h"
+#include "user/model/io.h"
+#include "user/model/ops.h"
+#include "user/model/samples.h"
+#include "user/model/stacks.h"
+#include "user/recording/descriptors.h"
 
 struct job {
 	struct array hosts; /* struct rec_host; those of the targets come behind each */
@@ -271,55 +273,31 @@ static int add_gpu(struct job *job, const struct rec_hdr *record)
 	return count_malformed(job, gpu__add(&job->gpu, &job->stacks, record));
 }
 
-/* By type. A record may be longer than its struct, which a later version may extend at the end, but not shorter. */
-static const struct {
-	size_t bytes;
-	int (*add)(struct job *job, const struct rec_hdr *record); /* NULL: nothing reads it yet */
-} handlers[] = {
-	[REC_HOST] = {sizeof(struct rec_host), add_host},
-	[REC_TARGET] = {sizeof(struct rec_target), add_target},
-	[REC_NAME] = {sizeof(struct rec_name), add_name},
-	[REC_PROC] = {sizeof(struct rec_proc), add_proc},
-	[REC_WINDOW] = {sizeof(struct rec_window), add_window},
-	[REC_AGG] = {sizeof(struct rec_agg), add_action},
-	[REC_COUNTER] = {sizeof(struct rec_counter), add_counter},
-	[REC_COST] = {sizeof(struct rec_cost), add_cost},
-	[REC_NOTE] = {sizeof(struct rec_note), add_note},
-	[REC_OP] = {sizeof(struct rec_op), add_ops},
-	[REC_OP_GROUP] = {sizeof(struct rec_op_group), add_ops},
-	[REC_OP_WINDOW] = {sizeof(struct rec_op_window), add_ops},
-	[REC_CODE] = {sizeof(struct rec_code), add_stacks},
-	[REC_STACK] = {sizeof(struct rec_stack), add_stacks},
-	[REC_PATH] = {sizeof(struct rec_path), add_stacks},
-	[REC_SAMPLE] = {sizeof(struct rec_sample), add_samples},
-	[REC_INTERVAL] = {sizeof(struct rec_interval), add_samples},
-	[REC_SYSCALL] = {sizeof(struct rec_syscall), add_io},
-	[REC_FILE] = {sizeof(struct rec_file), add_io},
-	[REC_CALLS] = {sizeof(struct rec_calls), add_samples},
-	[REC_STEP] = {sizeof(struct rec_step), add_boundary},
-	[REC_GPU] = {sizeof(struct rec_gpu), add_gpu},
-	[REC_GPU_CALLS] = {sizeof(struct rec_gpu_calls), add_gpu},
-	[REC_GPU_CALL] = {sizeof(struct rec_gpu_call), add_gpu},
-	[REC_GPU_STEP] = {sizeof(struct rec_gpu_step), add_gpu},
-	[REC_GPU_ACTIVITY] = {sizeof(struct rec_gpu_activity), add_gpu},
-	[REC_GPU_DEVICE] = {sizeof(struct rec_gpu_device), add_gpu},
-	[REC_GPU_USAGE] = {sizeof(struct rec_gpu_usage), add_gpu},
-	[REC_GPU_WINDOW] = {sizeof(struct rec_gpu_window), add_gpu},
+#define add_nothing NULL
+
+/* By type. */
+static int (*const readers[])(struct job *job, const struct rec_hdr *record) = {
+#define X(type, record, reader, ...) [REC_##type] = add_##reader,
+	STEPFLAME_RECORDS(X)
+#undef X
 };
 
+/* A record may be longer than its struct, which a later version may extend at the end, but not shorter. */
 int job__add(struct job *job, const struct rec_hdr *record)
 {
+	const struct record_descriptor *descriptor = record_descriptor__of(record->type);
+
 	job->actions.stale = true;
 	job->ops.stale = true;
 	job->unrefined = true;
 	job->gpu.joined = false;
-	if (record->type >= sizeof(handlers) / sizeof(*handlers) || !handlers[record->type].bytes)
+	if (!descriptor || !readers[record->type])
 		return 0;
-	if (record->size < handlers[record->type].bytes) {
+	if (record->size < descriptor->bytes) {
 		job->malformed++;
 		return 0;
 	}
-	return handlers[record->type].add ? handlers[record->type].add(job, record) : 0;
+	return readers[record->type](job, record);
 }
 
 const struct rec_host *job__host(const struct job *job)
@@ -401,8 +379,35 @@ const struct gpu *job__gpu(struct job *job)
 	return gpu__join(&job->gpu, &job->names, job__window(job)) ? NULL : &job->gpu;
 }
 
+static bool is_step_rule(uint32_t pid, uint32_t rule, void *boundaries)
+{
+	size_t cnt;
+	const struct boundary_track *tracks = boundaries__tracks(boundaries, &cnt);
+
+	for (size_t i = 0; i < cnt; i++)
+		if (tracks[i].pid == pid)
+			return tracks[i].rule == rule;
+	return false;
+}
+
+static int choose_rules(struct job *job)
+{
+	struct boundaries *boundaries;
+
+	if (!samples__has_rules(&job->samples))
+		return 0;
+	boundaries = boundaries__new(job);
+	if (!boundaries)
+		return -ENOMEM;
+	samples__choose_rules(&job->samples, is_step_rule, boundaries);
+	boundaries__free(boundaries);
+	return 0;
+}
+
 const struct samples *job__samples(struct job *job)
 {
+	if (job->unrefined && choose_rules(job))
+		return NULL;
 	if (job->unrefined && samples__refine(&job->samples, &job->stacks, &job->names))
 		return NULL;
 	job->unrefined = false;

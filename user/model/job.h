@@ -4,15 +4,15 @@
  * reports read it. Records are hostile input: sizes are checked against their type, and what does not fit is counted in
  * job.malformed.
  */
-#ifndef STEPFLAME_JOB_H
-#define STEPFLAME_JOB_H
+#ifndef STEPFLAME_USER_MODEL_JOB_H
+#define STEPFLAME_USER_MODEL_JOB_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "../../include/records.h"
-#include "ops.h"
+#include "include/records.h"
+#include "user/model/ops.h"
 
 struct job;
 struct gpu;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* The rules about names, as tables. */
-#include "labels.h"
+#include "user/model/labels.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "../../include/phases.h"
+#include "include/phases.h"
 
 /* Prefixes of record_function labels that torch 1.13 to 2.15 and Lightning 2.x put. */
 static const char *const torch_prefixes[] = {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* What the names of spans tell: which rows a report lists by default, and which stage of Lightning's trainer ran. */
-#ifndef STEPFLAME_LABELS_H
-#define STEPFLAME_LABELS_H
+#ifndef STEPFLAME_USER_MODEL_LABELS_H
+#define STEPFLAME_USER_MODEL_LABELS_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "job.h"
+#include "user/model/job.h"
 
 /* "action", "label", ...: the word for a kind in JSON. */
 const char *labels__kind(enum span_kind kind);

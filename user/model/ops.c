@@ -3,7 +3,7 @@
  * Cumulative records are kept as their last state, in trees (tsearch) as in job.c; rows are built from them when asked
  * for.
  */
-#include "ops.h"
+#include "user/model/ops.h"
 
 #include <errno.h>
 #include <search.h>
@@ -11,10 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../order.h"
-#include "flops.h"
-#include "sums.h"
-#include "words.h"
+#include "user/lib/compare.h"
+#include "user/lib/saturating.h"
+#include "user/lib/words.h"
+#include "user/runtime/torch/flops.h"
 
 struct op_node {
 	struct op_key key; /* first: what compare_op looks at */
@@ -45,32 +45,32 @@ static int compare_op(const void *a, const void *b)
 	const struct op_key *x = a, *y = b;
 
 	if (x->pid != y->pid)
-		return ORDER(x->pid, y->pid);
+		return COMPARE(x->pid, y->pid);
 	if (x->kind != y->kind)
-		return ORDER(x->kind, y->kind);
+		return COMPARE(x->kind, y->kind);
 	if (x->name != y->name)
-		return ORDER(x->name, y->name);
+		return COMPARE(x->name, y->name);
 	if (x->action != y->action)
-		return ORDER(x->action, y->action);
-	return ORDER(x->group, y->group);
+		return COMPARE(x->action, y->action);
+	return COMPARE(x->group, y->group);
 }
 
 static int compare_group(const void *a, const void *b)
 {
 	const uint64_t *x = a, *y = b;
 
-	return ORDER(*x, *y);
+	return COMPARE(*x, *y);
 }
 
 static int compare_window(const void *a, const void *b)
 {
 	const struct rec_op_window *x = a, *y = b;
 
-	return x->pid != y->pid ? ORDER(x->pid, y->pid) : ORDER(x->index, y->index);
+	return x->pid != y->pid ? COMPARE(x->pid, y->pid) : COMPARE(x->index, y->index);
 }
 
 /* Puts item, malloc'ed (NULL: no memory), into a tree that does not hold it. */
-static int insert(void **tree, void *item, int (*compare)(const void *, const void *))
+static int insert_row(void **tree, void *item, int (*compare)(const void *, const void *))
 {
 	if (item && tsearch(item, tree, compare))
 		return 0;
@@ -95,7 +95,7 @@ static int add_op(struct ops *ops, const struct rec_op *op)
 	node = malloc(sizeof(*node));
 	if (node)
 		*node = (struct op_node){.key = op->key, .val = op->val, .order = ops->row_cnt};
-	err = insert(&ops->rows, node, compare_op);
+	err = insert_row(&ops->rows, node, compare_op);
 	if (!err)
 		ops->row_cnt++;
 	return err;
@@ -118,7 +118,7 @@ static int add_group(struct ops *ops, const struct rec_op_group *group)
 					    group->source_offset};
 		memcpy(node->words, words, bytes);
 	}
-	return insert(&ops->groups, node, compare_group);
+	return insert_row(&ops->groups, node, compare_group);
 }
 
 static int add_window(struct ops *ops, const struct rec_op_window *window)
@@ -136,7 +136,7 @@ static int add_window(struct ops *ops, const struct rec_op_window *window)
 	node = malloc(sizeof(*node));
 	if (node)
 		*node = *window;
-	err = insert(&ops->windows, node, compare_window);
+	err = insert_row(&ops->windows, node, compare_window);
 	if (!err)
 		ops->window_cnt++;
 	return err;
@@ -215,9 +215,9 @@ static int64_t add_s64(int64_t a, int64_t b)
 
 void op_val__add(struct op_val *sum, const struct op_val *val)
 {
-	sum->calls = sum__u64(sum->calls, val->calls);
-	sum->total_ns = sum__u64(sum->total_ns, val->total_ns);
-	sum->self_ns = sum__u64(sum->self_ns, val->self_ns);
+	sum->calls = saturating__add(sum->calls, val->calls);
+	sum->total_ns = saturating__add(sum->total_ns, val->total_ns);
+	sum->self_ns = saturating__add(sum->self_ns, val->self_ns);
 	for (int i = 0; i < OP_MEMORY__COUNT; i++) {
 		sum->self_bytes[i] = add_s64(sum->self_bytes[i], val->self_bytes[i]);
 		sum->total_bytes[i] = add_s64(sum->total_bytes[i], val->total_bytes[i]);

@@ -3,16 +3,16 @@
  * Operators: REC_OP, REC_OP_GROUP and REC_OP_WINDOW in, rows with their texts out. Part of the job (job.h), which owns
  * it.
  */
-#ifndef STEPFLAME_OPS_H
-#define STEPFLAME_OPS_H
+#ifndef STEPFLAME_USER_MODEL_OPS_H
+#define STEPFLAME_USER_MODEL_OPS_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "../../include/records.h"
-#include "names.h"
-#include "stacks.h"
+#include "include/records.h"
+#include "user/lib/names.h"
+#include "user/model/stacks.h"
 
 #define OP_EVALUATE_PREFIX "autograd::engine::evaluate_function: "
 

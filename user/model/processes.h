@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Which processes a report is of. */
-#ifndef STEPFLAME_PROCESSES_H
-#define STEPFLAME_PROCESSES_H
+#ifndef STEPFLAME_USER_MODEL_PROCESSES_H
+#define STEPFLAME_USER_MODEL_PROCESSES_H
 
-#include "job.h"
+#include "user/model/job.h"
 
 #define PROCESSES_ALL_MAIN 0 /* instead of a pid: all main processes, added together */
 

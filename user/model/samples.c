@@ -2,15 +2,16 @@
 /*
  * Samples are kept packed, half the size of their records: 20 threads at 99 Hz give two million in 17 minutes.
  */
-#include "samples.h"
+#include "user/model/samples.h"
 
 #include <errno.h>
 #include <search.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "../order.h"
-#include "sums.h"
+#include "user/lib/compare.h"
+#include "user/lib/saturating.h"
+#include "user/model/labels.h"
 
 struct packed {
 	uint64_t time_ns, weight_ns;
@@ -26,6 +27,7 @@ struct packed {
 /* What is known only when it ends, a forward or an evaluation: the paths of the samples in it, which came before, lack it. */
 struct enclosure {
 	uint32_t thread, depth;
+	uint32_t pid, rule; /* see struct rec_interval */
 	uint64_t start_ns, end_ns;
 	struct path_span span;
 };
@@ -51,8 +53,8 @@ static int compare_calls(const void *a, const void *b)
 	const struct calls_node *x = a, *y = b;
 
 	if (x->pid != y->pid)
-		return ORDER(x->pid, y->pid);
-	return x->code != y->code ? ORDER(x->code, y->code) : ORDER(x->path, y->path);
+		return COMPARE(x->pid, y->pid);
+	return x->code != y->code ? COMPARE(x->code, y->code) : COMPARE(x->path, y->path);
 }
 
 static int add_sample(struct samples *samples, struct stacks *stacks, const struct rec_sample *record)
@@ -143,9 +145,12 @@ static int add_enclosure(struct samples *samples, const struct rec_interval *rec
 	if (!new)
 		return -ENOMEM;
 	*new = (struct enclosure){.depth = record->depth,
+				  .pid = record->pid,
+				  .rule = record->rule,
 				  .start_ns = record->start_ns,
-				  .end_ns = sum__u64(record->start_ns, record->duration_ns),
+				  .end_ns = saturating__add(record->start_ns, record->duration_ns),
 				  .span = {.name = record->name, .kind = record->kind}};
+	samples->has_rules |= record->rule != STEP_NONE;
 	return intern__add(&samples->threads, (uint64_t)record->pid << 32 | record->tid, &new->thread);
 }
 
@@ -160,6 +165,16 @@ static int add_interval(struct samples *samples, const struct rec_interval *reco
 	return -EINVAL;
 }
 
+static int add_around(struct samples *samples, struct stacks *stacks, const struct rec_around *record)
+{
+	struct around *around = array__add(&samples->arounds, sizeof(*around));
+
+	if (!around)
+		return -ENOMEM;
+	*around = (struct around){.name = record->name, .kind = record->kind, .nested = record->nested};
+	return stacks__stack_number(stacks, record->stack, &around->stack);
+}
+
 int samples__add(struct samples *samples, struct stacks *stacks, const struct rec_hdr *record)
 {
 	switch (record->type) {
@@ -167,6 +182,8 @@ int samples__add(struct samples *samples, struct stacks *stacks, const struct re
 		return add_sample(samples, stacks, (const void *)record);
 	case REC_INTERVAL:
 		return add_interval(samples, (const void *)record);
+	case REC_AROUND:
+		return add_around(samples, stacks, (const void *)record);
 	case REC_CALLS:
 		return add_calls(samples, stacks, (const void *)record);
 	default:
@@ -240,7 +257,7 @@ static int compare_enclosure(const void *a, const void *b)
 {
 	const struct enclosure *x = a, *y = b;
 
-	return x->thread != y->thread ? ORDER(x->thread, y->thread) : ORDER(x->start_ns, y->start_ns);
+	return x->thread != y->thread ? COMPARE(x->thread, y->thread) : COMPARE(x->start_ns, y->start_ns);
 }
 
 /* The last of the sample's thread that began before it, if it had not ended. */
@@ -263,7 +280,18 @@ static const struct enclosure *find_enclosure(const struct samples *samples, con
 	return &all[low - 1];
 }
 
-static int put_enclosures(struct samples *samples, struct stacks *stacks)
+/* zero_grad lies as often in the middle of a forward as before it, and is no part of it: so bpf/span.h has it, too. */
+static bool is_apart(const struct stacks *stacks, uint32_t number, const struct names *names)
+{
+	struct path path = stacks__path(stacks, number);
+
+	for (uint32_t i = 0; i < path.cnt; i++)
+		if (labels__phase(path.spans[i].kind, names__find(names, path.spans[i].name)) == PHASE_OPTIMIZER)
+			return true;
+	return false;
+}
+
+static int put_enclosures(struct samples *samples, struct stacks *stacks, const struct names *names)
 {
 	struct packed *packed = samples->packed.items;
 
@@ -272,7 +300,7 @@ static int put_enclosures(struct samples *samples, struct stacks *stacks)
 	for (size_t i = 0; samples->enclosures.cnt && i < samples->packed.cnt; i++) {
 		const struct enclosure *found = packed[i].enclosed ? NULL : find_enclosure(samples, &packed[i]);
 
-		if (!found)
+		if (!found || (found->span.kind == SPAN_FORWARD && is_apart(stacks, packed[i].path, names)))
 			continue;
 		if (stacks__path_with(stacks, packed[i].path, &found->span, found->depth, &packed[i].path))
 			return -ENOMEM;
@@ -281,9 +309,26 @@ static int put_enclosures(struct samples *samples, struct stacks *stacks)
 	return 0;
 }
 
+bool samples__has_rules(const struct samples *samples)
+{
+	return samples->has_rules;
+}
+
+void samples__choose_rules(struct samples *samples, bool (*is_by)(uint32_t pid, uint32_t rule, void *ctx), void *ctx)
+{
+	struct enclosure *all = samples->enclosures.items;
+	size_t kept = 0;
+
+	for (size_t i = 0; i < samples->enclosures.cnt; i++)
+		if (all[i].rule == STEP_NONE || is_by(all[i].pid, all[i].rule, ctx))
+			all[kept++] = all[i];
+	samples->enclosures.cnt = kept;
+	samples->has_rules = false;
+}
+
 int samples__refine(struct samples *samples, struct stacks *stacks, const struct names *names)
 {
-	int err = put_enclosures(samples, stacks);
+	int err = put_enclosures(samples, stacks, names);
 	size_t path_end = stacks__path_end(stacks);
 	uint8_t *causes;
 
@@ -369,6 +414,12 @@ void samples__thread(const struct samples *samples, uint32_t thread, uint32_t *p
 	*tid = key;
 }
 
+const struct around *samples__arounds(const struct samples *samples, size_t *cnt)
+{
+	*cnt = samples->arounds.cnt;
+	return samples->arounds.items;
+}
+
 const struct gc_pause *samples__gc_pauses(const struct samples *samples, size_t *cnt)
 {
 	*cnt = samples->pauses.cnt;
@@ -383,7 +434,7 @@ const struct calls *samples__calls(const struct samples *samples, size_t *cnt)
 
 void samples__forget(struct samples *samples)
 {
-	samples->packed.cnt = samples->enclosures.cnt = samples->pauses.cnt = 0;
+	samples->packed.cnt = samples->enclosures.cnt = samples->pauses.cnt = samples->arounds.cnt = 0;
 	intern__free(&samples->threads);
 	intern__free(&samples->symbols);
 	intern__free(&samples->wakers);
@@ -395,6 +446,7 @@ void samples__free(struct samples *samples)
 	free(samples->packed.items);
 	free(samples->enclosures.items);
 	free(samples->pauses.items);
+	free(samples->arounds.items);
 	free(samples->calls.items);
 	free(samples->loaders.items);
 	free(samples->causes.items);

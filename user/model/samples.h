@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Samples and exact calls: REC_SAMPLE, REC_INTERVAL and REC_CALLS in, samples by index out, in the order of the recording (of one
+ * Samples and exact calls: REC_SAMPLE, REC_INTERVAL, REC_AROUND and REC_CALLS in, samples by index out, in the order of the recording (of one
  * thread that is the order of time). Part of the job (job.h), which owns it.
  */
-#ifndef STEPFLAME_SAMPLES_H
-#define STEPFLAME_SAMPLES_H
+#ifndef STEPFLAME_USER_MODEL_SAMPLES_H
+#define STEPFLAME_USER_MODEL_SAMPLES_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "../../include/records.h"
-#include "names.h"
-#include "stacks.h"
+#include "include/records.h"
+#include "user/lib/names.h"
+#include "user/model/stacks.h"
 
 /*
  * What a wait was for: enum wait_cause, and what the Python stack and the spans around it tell beyond the kernel's
@@ -61,6 +61,14 @@ struct calls {
 	uint64_t calls, primitive_calls, self_ns, total_ns;
 };
 
+/* Where a span was, as it ended: struct rec_around. */
+struct around {
+	uint64_t name;  /* REC_NAME id */
+	uint32_t kind;  /* enum span_kind */
+	uint32_t stack; /* number for stacks__stack */
+	uint32_t nested;
+};
+
 /* A collection of garbage. */
 struct gc_pause {
 	uint64_t start_ns, duration_ns;
@@ -75,15 +83,23 @@ struct samples {
 	struct intern symbols;   /* and paths of files */
 	struct intern wakers;    /* pid and tid */
 	struct array enclosures; /* struct enclosure, see samples.c */
+	bool has_rules;          /* some of them have one */
 	struct array pauses;     /* struct gc_pause */
+	struct array arounds;    /* struct around */
 	struct array calls;      /* struct calls, in the order of their first record */
 	void *calls_by_key;      /* tree, see samples.c; empty: NULL */
 	struct array loaders;    /* bool by stack: it waits for a DataLoader */
 	struct array causes;     /* uint8_t by path: enum sample_cause of what waits in it, or CAUSE_NONE */
 };
 
-/* Takes one of the three records, whose size holds its struct. 0, -ENOMEM, or -EINVAL when it makes no sense. */
+/* Takes one of the four records, whose size holds its struct. 0, -ENOMEM, or -EINVAL when it makes no sense. */
 int samples__add(struct samples *samples, struct stacks *stacks, const struct rec_hdr *record);
+/*
+ * Where samples__has_rules says that some forwards are ones only if their process makes steps by a rule (struct rec_interval),
+ * before samples__refine: drops those of which is_by says that they are none.
+ */
+bool samples__has_rules(const struct samples *samples);
+void samples__choose_rules(struct samples *samples, bool (*is_by)(uint32_t pid, uint32_t rule, void *ctx), void *ctx);
 /*
  * After records came, and before samples__get: puts forwards and evaluations into the paths of the samples in them, and finds what stacks
  * and paths tell of causes. 0 or -ENOMEM.
@@ -98,6 +114,7 @@ struct sample samples__get(const struct samples *samples, size_t index);
 size_t samples__thread_end(const struct samples *samples);
 void samples__thread(const struct samples *samples, uint32_t thread, uint32_t *pid, uint32_t *tid);
 const struct calls *samples__calls(const struct samples *samples, size_t *cnt);
+const struct around *samples__arounds(const struct samples *samples, size_t *cnt);
 const struct gc_pause *samples__gc_pauses(const struct samples *samples, size_t *cnt);
 
 /* Drops samples, pauses and the numbers of threads; exact calls stay. */

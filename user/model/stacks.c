@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* Definitions by number. The first of an id stays: an id is a hash of what it stands for. */
-#include "stacks.h"
+#include "user/model/stacks.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* A copy of bytes, or of none; malloc'ed, NULL: no memory. */
-static void *copy(const void *data, size_t bytes)
+static void *copy_bytes(const void *data, size_t bytes)
 {
 	void *out = malloc(bytes + 1);
 
@@ -15,7 +15,7 @@ static void *copy(const void *data, size_t bytes)
 }
 
 /* The place of an id's number in an array that grows with the numbers; NULL: no memory. */
-static void *place(struct intern *ids, struct array *array, uint64_t id, size_t item_bytes)
+static void *place_item(struct intern *ids, struct array *array, uint64_t id, size_t item_bytes)
 {
 	uint32_t number;
 
@@ -39,7 +39,7 @@ static int add_code(struct stacks *stacks, const struct rec_code *record)
 
 	if (!record->id || bytes > record->hdr.size - sizeof(*record) || !lines_ascend(record))
 		return -EINVAL;
-	code = place(&stacks->code_ids, &stacks->codes, record->id, sizeof(*code));
+	code = place_item(&stacks->code_ids, &stacks->codes, record->id, sizeof(*code));
 	if (!code)
 		return -ENOMEM;
 	if (!code->known) {
@@ -51,7 +51,7 @@ static int add_code(struct stacks *stacks, const struct rec_code *record)
 	/* One process may have no line table to read where another has. */
 	if (code->lines || !record->line_cnt)
 		return 0;
-	code->lines = copy(record->lines, bytes);
+	code->lines = copy_bytes(record->lines, bytes);
 	code->line_cnt = code->lines ? record->line_cnt : 0;
 	return code->lines ? 0 : -ENOMEM;
 }
@@ -64,7 +64,7 @@ static int add_stack(struct stacks *stacks, const struct rec_stack *record)
 
 	if (!record->id || record->frame_cnt > STACK_FRAMES_MAX || bytes > record->hdr.size - sizeof(*record))
 		return -EINVAL;
-	stack = place(&stacks->stack_ids, &stacks->stacks, record->id, sizeof(*stack));
+	stack = place_item(&stacks->stack_ids, &stacks->stacks, record->id, sizeof(*stack));
 	if (!stack)
 		return -ENOMEM;
 	if (stack->known)
@@ -94,12 +94,12 @@ static int add_path(struct stacks *stacks, const struct rec_path *record)
 		if (record->spans[i].kind == SPAN_NONE || record->spans[i].kind >= SPAN__COUNT ||
 		    !record->spans[i].name)
 			return -EINVAL;
-	path = place(&stacks->path_ids, &stacks->paths, record->id, sizeof(*path));
+	path = place_item(&stacks->path_ids, &stacks->paths, record->id, sizeof(*path));
 	if (!path)
 		return -ENOMEM;
 	if (path->known)
 		return 0;
-	path->spans = copy(record->spans, bytes);
+	path->spans = copy_bytes(record->spans, bytes);
 	path->cnt = path->spans ? record->span_cnt : 0;
 	path->known = path->spans;
 	return path->known ? 0 : -ENOMEM;
@@ -148,7 +148,7 @@ int stacks__path_with(struct stacks *stacks, uint32_t path_number, const struct 
 		depth = old.cnt;
 	/* As unlikely to be that of another path as ids are by themselves. */
 	id = (id ^ id >> 31 ^ depth) * 0x9e3779b97f4a7c15ull | 1;
-	new = place(&stacks->path_ids, &stacks->paths, id, sizeof(*new));
+	new = place_item(&stacks->path_ids, &stacks->paths, id, sizeof(*new));
 	if (!new || intern__add(&stacks->path_ids, id, number))
 		return -ENOMEM;
 	if (new->known)

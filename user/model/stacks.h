@@ -4,15 +4,15 @@
  * samples.h gives. Part of the job (job.h), which owns it. What is referred to may come later than the reference, or
  * not at all: then it is there, but not known.
  */
-#ifndef STEPFLAME_STACKS_H
-#define STEPFLAME_STACKS_H
+#ifndef STEPFLAME_USER_MODEL_STACKS_H
+#define STEPFLAME_USER_MODEL_STACKS_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "../../include/records.h"
-#include "intern.h"
+#include "include/records.h"
+#include "user/lib/intern.h"
 
 /* A Python function. */
 struct code {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* Numbers go column by column, which gzip makes half as long as row by row. */
-#include "data.h"
+#include "user/page/data.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "../report/common.h"
+#include "user/report/common.h"
 
 #define NUMBER_MAX ((1ull << 53) - 1) /* whole numbers in JavaScript */
 #define BLOCK      3072               /* bytes at a time: a multiple of base64's 3 */
@@ -70,7 +70,7 @@ static void put_byte(struct packer *packer, unsigned char byte)
 	packer->plain[packer->plain_cnt++] = byte;
 }
 
-static void put(struct packer *packer, uint64_t value)
+static void put_number(struct packer *packer, uint64_t value)
 {
 	if (value > NUMBER_MAX)
 		value = NUMBER_MAX;
@@ -93,7 +93,7 @@ static uint64_t bounded(uint64_t value)
 /* What a number is more than the one before. */
 static void put_difference(struct packer *packer, uint64_t value, uint64_t *before)
 {
-	put(packer, folded(bounded(value) - *before));
+	put_number(packer, folded(bounded(value) - *before));
 	*before = bounded(value);
 }
 
@@ -101,7 +101,7 @@ static void put_text(struct packer *packer, const char *text)
 {
 	size_t bytes = strlen(text);
 
-	put(packer, bytes);
+	put_number(packer, bytes);
 	for (size_t i = 0; i < bytes; i++)
 		put_byte(packer, text[i]);
 }
@@ -134,10 +134,10 @@ static char *make_head(const struct page *page)
 }
 
 /* field: of each of `cnt` items. */
-#define PUT_COLUMN(packer, items, cnt, field)           \
-	do {                                            \
-		for (size_t i_ = 0; i_ < (cnt); i_++)   \
-			put(packer, (items)[i_].field); \
+#define PUT_COLUMN(packer, items, cnt, field)                  \
+	do {                                                   \
+		for (size_t i_ = 0; i_ < (cnt); i_++)          \
+			put_number(packer, (items)[i_].field); \
 	} while (0)
 
 static void put_tree(struct packer *packer, const struct flame *flame)
@@ -148,20 +148,20 @@ static void put_tree(struct packer *packer, const struct flame *flame)
 	const struct flame_frame *frames = flame__frames(flame, &frame_cnt);
 	const struct flame_node *nodes = flame__nodes(flame, &node_cnt);
 
-	put(packer, text_cnt);
+	put_number(packer, text_cnt);
 	for (size_t i = 0; i < text_cnt; i++)
 		put_text(packer, texts[i]);
-	put(packer, function_cnt);
+	put_number(packer, function_cnt);
 	PUT_COLUMN(packer, functions, function_cnt, kind);
 	PUT_COLUMN(packer, functions, function_cnt, name);
 	PUT_COLUMN(packer, functions, function_cnt, file);
 	PUT_COLUMN(packer, functions, function_cnt, first_line);
-	put(packer, frame_cnt);
+	put_number(packer, frame_cnt);
 	PUT_COLUMN(packer, frames, frame_cnt, function);
 	PUT_COLUMN(packer, frames, frame_cnt, line);
-	put(packer, node_cnt);
+	put_number(packer, node_cnt);
 	for (size_t i = 0; i < node_cnt; i++)
-		put(packer, i - nodes[i].parent);
+		put_number(packer, i - nodes[i].parent);
 	PUT_COLUMN(packer, nodes, node_cnt, frame);
 }
 
@@ -170,24 +170,24 @@ static void put_track(struct packer *packer, const struct flame_track *track)
 	const struct flame_step *steps = track->steps;
 	uint64_t end_us = 0, index = 0, slow = 0;
 
-	put(packer, track->recording);
-	put(packer, track->pid);
-	put(packer, track->tid);
-	put(packer, track->rank + 1);
+	put_number(packer, track->recording);
+	put_number(packer, track->pid);
+	put_number(packer, track->tid);
+	put_number(packer, track->rank + 1);
 	put_text(packer, common__step_rule(track->rule));
-	put(packer, track->step_cnt);
+	put_number(packer, track->step_cnt);
 	for (size_t i = 0; i < track->step_cnt; i++) {
 		put_difference(packer, steps[i].start_us, &end_us);
 		end_us = bounded(steps[i].end_us);
 	}
 	for (size_t i = 0; i < track->step_cnt; i++)
-		put(packer, steps[i].end_us - steps[i].start_us);
+		put_number(packer, steps[i].end_us - steps[i].start_us);
 	for (size_t i = 0; i < track->step_cnt; i++)
 		put_difference(packer, steps[i].index, &index);
 	PUT_COLUMN(packer, steps, track->step_cnt, gc_us);
 	for (int p = 0; p < PHASE__COUNT; p++)
 		PUT_COLUMN(packer, steps, track->step_cnt, phase_us[p]);
-	put(packer, track->slow_cnt);
+	put_number(packer, track->slow_cnt);
 	for (size_t i = 0; i < track->slow_cnt; i++)
 		put_difference(packer, track->slow[i], &slow);
 }
@@ -197,21 +197,22 @@ static void put_thread(struct packer *packer, const struct flame_thread *thread)
 	const struct flame_row *rows = thread->rows.items;
 	uint64_t end_us = 0;
 
-	put(packer, thread->recording);
-	put(packer, thread->pid);
-	put(packer, thread->tid);
-	put(packer, thread->role);
-	put(packer, thread->rank + 1);
-	put(packer, thread->track + 1);
-	put(packer, thread->steps | thread->main << 1);
-	put(packer, thread->rows.cnt);
+	put_number(packer, thread->recording);
+	put_number(packer, thread->pid);
+	put_number(packer, thread->tid);
+	put_number(packer, thread->role);
+	put_number(packer, thread->rank + 1);
+	put_number(packer, thread->track + 1);
+	put_number(packer, thread->steps | thread->main << 1);
+	put_number(packer, thread->rows.cnt);
 	for (size_t i = 0; i < thread->rows.cnt; i++)
 		put_difference(packer, rows[i].end_us, &end_us);
 	PUT_COLUMN(packer, rows, thread->rows.cnt, weight_ns);
 	/* 0: none; mostly it is the weight: 1. */
 	for (size_t i = 0; i < thread->rows.cnt; i++)
-		put(packer,
-		    rows[i].span_us ? 1 + folded(bounded(rows[i].span_us) - bounded(rows[i].weight_ns / 1000)) : 0);
+		put_number(packer, rows[i].span_us
+					   ? 1 + folded(bounded(rows[i].span_us) - bounded(rows[i].weight_ns / 1000))
+					   : 0);
 	PUT_COLUMN(packer, rows, thread->rows.cnt, node);
 }
 
@@ -223,10 +224,10 @@ static void put_all(struct packer *packer, const struct page *page, const char *
 
 	put_text(packer, head);
 	put_tree(packer, page->flame);
-	put(packer, track_cnt);
+	put_number(packer, track_cnt);
 	for (size_t i = 0; i < track_cnt; i++)
 		put_track(packer, &tracks[i]);
-	put(packer, thread_cnt);
+	put_number(packer, thread_cnt);
 	for (size_t i = 0; i < thread_cnt; i++)
 		put_thread(packer, &threads[i]);
 }

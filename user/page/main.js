@@ -302,7 +302,7 @@ class App {
   hoverStep(track, step, event) {
     if (step < 0 || !event) return this.tip(null);
     const took = track.durations[step] * 1000;
-    const usual = quantile(track, 0.5) * 1000;
+    const usual = percentile(track, 50) * 1000;
     const rows = this.data.head.phases.map((name, i) => [name, track.phases[i][step] * 1000]).filter(([, ns]) => ns).sort((x, y) => y[1] - x[1]);
     const cells = rows.map(([name, ns]) => [name, duration(ns), percent(ns / took)]);
     if (track.gc[step]) cells.push(['garbage collection', duration(track.gc[step] * 1000), 'of the above']);

@@ -16,9 +16,9 @@ class Overview {
   constructor(canvas, data, track, colours, events) {
     Object.assign(this, {canvas, data, track, colours, events, sets: []});
     this.grid = element('canvas');
-    const longest = quantile(track, 1);
+    const longest = percentile(track, 100);
     /* Longer steps are cut off there, and marked. */
-    this.top = Math.min(longest, Math.max(quantile(track, 0.99) * 1.15, quantile(track, 0.5) * 4)) * 1.04 || 1;
+    this.top = Math.min(longest, Math.max(percentile(track, 99) * 1.15, percentile(track, 50) * 4)) * 1.04 || 1;
     canvas.addEventListener('pointerdown', (event) => this.begin(event));
     canvas.addEventListener('pointermove', (event) => this.move(event));
     canvas.addEventListener('pointerup', (event) => this.end(event));
@@ -70,7 +70,7 @@ class Overview {
       const first = Math.floor((column * track.count) / count);
       const last = Math.max(first + 1, Math.floor(((column + 1) * track.count) / count));
       const sorted = track.durations.slice(first, last).sort();
-      return [sorted[sorted.length >> 1], sorted[sorted.length - 1], track.slow.subarray(first, last).includes(1)];
+      return [sorted[rankOf(sorted.length, 50)], sorted[sorted.length - 1], track.slow.subarray(first, last).includes(1)];
     }));
   }
 
@@ -173,7 +173,7 @@ class Overview {
 
   drawAxes(context, scale) {
     const {colours, track, width} = this;
-    const levels = [['p50', quantile(track, 0.5)], ['p99', quantile(track, 0.99)]];
+    const levels = [['p50', percentile(track, 50)], ['p99', percentile(track, 99)]];
     let below = Infinity;
     for (const [name, value] of levels) {
       const y = Math.max(0.5, STRIP - value * scale);
@@ -195,7 +195,7 @@ class Overview {
     context.fillStyle = colours.dim;
     const heat = STRIP + GAP;
     context.fillText('0', LEFT - 6, heat + 6);
-    for (const time of [quantile(track, 0.5), this.top])
+    for (const time of [percentile(track, 50), this.top])
       context.fillText(duration(time * 1000).replace(' ', '\u2009'), LEFT - 6, heat + Math.min(HEAT - 6, Math.sqrt(time / this.top) * HEAT));
     context.strokeStyle = colours.line;
     context.strokeRect(LEFT - 0.5, heat - 0.5, width + 1, HEAT + 1);

@@ -3,14 +3,14 @@
  * The page's parts lie beside this file as a browser would have them, and are put into the program by the assembler (C has
  * #embed only from C23 on). Its policy lets nothing in but the one style and the one script that bear the page's nonce.
  */
-#include "page.h"
+#include "user/page/page.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <sys/random.h>
 
-#include "data.h"
-#include "top_list.h"
+#include "user/page/data.h"
+#include "user/page/top_list.h"
 
 #define EMBED(symbol, file)                                                                                    \
 	asm(".pushsection .rodata\n" #symbol ":\n\t.incbin \"user/page/" file "\"\n\t.byte 0\n.popsection\n"); \

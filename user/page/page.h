@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* The flame page: a flame in, one HTML file out, which opens offline and asks nothing of any address. */
-#ifndef STEPFLAME_PAGE_H
-#define STEPFLAME_PAGE_H
+#ifndef STEPFLAME_USER_PAGE_PAGE_H
+#define STEPFLAME_USER_PAGE_PAGE_H
 
 #include <stdio.h>
 
-#include "../model/flame.h"
+#include "user/analysis/flame.h"
 
 #define PAGE_RECORDINGS 2
 

@@ -1,4 +1,4 @@
-/* Which steps and threads are looked at, and what they weigh: by the rules of user/model/flame_choose.c. */
+/* Which steps and threads are looked at, and what they weigh: by the rules of user/analysis/flame_choose.c. */
 
 /* The last step that starts at or before an instant, -1: none. `near`: where to look first. */
 function findStep(track, time, near) {
@@ -28,7 +28,9 @@ function rowSteps(thread, track) {
   }
 }
 
-const quantile = (track, share) => (track.count ? track.durations[track.order[Math.min(track.count - 1, Math.floor(share * track.count))]] : 0);
+/* By nearest rank, as user/lib/percentile.h has it. */
+const rankOf = (count, percent) => Math.max(0, Math.ceil((count * percent) / 100) - 1);
+const percentile = (track, percent) => (track.count ? track.durations[track.order[rankOf(track.count, percent)]] : 0);
 
 /*
  * Steps of a track by a word of the address: "all" (the whole time, also outside of steps), "10-20" (by their numbers),

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-#include "top_list.h"
+#include "user/page/top_list.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "../report/text.h"
+#include "user/report/text.h"
 
 #define ROWS 25
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* What the page says where scripts do not run: the functions that take most time, the longest steps, and what was lost. */
-#ifndef STEPFLAME_TOP_LIST_H
-#define STEPFLAME_TOP_LIST_H
+#ifndef STEPFLAME_USER_PAGE_TOP_LIST_H
+#define STEPFLAME_USER_PAGE_TOP_LIST_H
 
 #include <stdio.h>
 
-#include "page.h"
+#include "user/page/page.h"
 
 /* HTML. 0 or -ENOMEM; errors of out are left to the caller. */
 int top_list__write(const struct page *page, FILE *out);

@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/*
- * One table says where records hold processes, threads and times; all but the records that are one for a whole recording
- * pass with these changed.
- */
-#include "merge.h"
+/* Records pass with their processes, threads and times changed (descriptors.h says where those are), but those that are one for the whole. */
+#include "user/recording/merge.h"
 
 #include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../include/gpu_records.h"
-#include "../../include/name_hash.h"
-#include "../model/array.h"
-#include "../model/intern.h"
-#include "../model/sums.h"
+#include "include/name_hash.h"
+#include "user/lib/array.h"
+#include "user/lib/intern.h"
+#include "user/lib/saturating.h"
+#include "user/recording/descriptors.h"
 
 /* One clock of a host, read twice, differs by what NTP did meanwhile; those of two boots by much more. */
 #define SAME_CLOCK_NS 10000000000LL
@@ -40,76 +37,14 @@ struct merge {
 	struct source *sources;
 	size_t cnt;
 	struct array counters; /* struct counted */
-	struct intern notes;   /* hashes of those that have passed */
+	struct intern once;    /* hashes of those that have passed */
 	struct array room;     /* of the record being changed, uint64_t */
 };
 
-enum what { PID, TID, TIME };
-
-/* 32-bit numbers and 64-bit times. A tid follows the processes: it is of the same host. */
-static const struct field {
-	uint16_t type, offset;
-	enum what what;
-} fields[] = {
-#define FIELD(type, record, member, what)                   \
-	{                                                   \
-		type, offsetof(struct record, member), what \
-	}
-	FIELD(REC_HOST, rec_host, monotonic_ns, TIME),
-	FIELD(REC_TARGET, rec_target, pid, PID),
-	FIELD(REC_TARGET, rec_target, parent_pid, PID),
-	FIELD(REC_PROC, rec_proc, time_ns, TIME),
-	FIELD(REC_PROC, rec_proc, pid, PID),
-	FIELD(REC_PROC, rec_proc, parent_pid, PID),
-	FIELD(REC_AGG, rec_agg, key.pid, PID),
-	FIELD(REC_AGG, rec_agg, val.first_ns, TIME),
-	FIELD(REC_OP, rec_op, key.pid, PID),
-	FIELD(REC_OP_WINDOW, rec_op_window, pid, PID),
-	FIELD(REC_OP_WINDOW, rec_op_window, start_ns, TIME),
-	FIELD(REC_OP_WINDOW, rec_op_window, end_ns, TIME),
-	FIELD(REC_SPANS, rec_spans, pid, PID),
-	FIELD(REC_SPANS, rec_spans, tid, TID),
-	FIELD(REC_SPANS, rec_spans, base_ns, TIME),
-	FIELD(REC_CODE, rec_code, pid, PID),
-	FIELD(REC_SAMPLE, rec_sample, time_ns, TIME),
-	FIELD(REC_SAMPLE, rec_sample, pid, PID),
-	FIELD(REC_SAMPLE, rec_sample, tid, TID),
-	FIELD(REC_SAMPLE, rec_sample, waker_pid, PID),
-	FIELD(REC_SAMPLE, rec_sample, waker_tid, TID),
-	FIELD(REC_INTERVAL, rec_interval, pid, PID),
-	FIELD(REC_INTERVAL, rec_interval, tid, TID),
-	FIELD(REC_INTERVAL, rec_interval, start_ns, TIME),
-	FIELD(REC_CALLS, rec_calls, pid, PID),
-	FIELD(REC_STEP, rec_step, time_ns, TIME),
-	FIELD(REC_STEP, rec_step, pid, PID),
-	FIELD(REC_STEP, rec_step, tid, TID),
-	FIELD(REC_SYSCALL, rec_syscall, key.pid, PID),
-	FIELD(REC_FILE, rec_file, key.pid, PID),
-	FIELD(REC_FILE, rec_file, val.last_ns, TIME),
-	FIELD(REC_GPU, rec_gpu, pid, PID),
-	FIELD(REC_GPU_CALLS, rec_gpu_calls, key.pid, PID),
-	FIELD(REC_GPU_CALL, rec_gpu_call, start_ns, TIME),
-	FIELD(REC_GPU_CALL, rec_gpu_call, key.pid, PID),
-	FIELD(REC_GPU_CALL, rec_gpu_call, tid, TID),
-	FIELD(REC_GPU_STEP, rec_gpu_step, time_ns, TIME),
-	FIELD(REC_GPU_STEP, rec_gpu_step, pid, PID),
-	FIELD(REC_GPU_ACTIVITY, rec_gpu_activity, start_ns, TIME),
-	FIELD(REC_GPU_ACTIVITY, rec_gpu_activity, pid, PID),
-	FIELD(REC_GPU_ACTIVITY, rec_gpu_activity, tid, TID),
-	FIELD(REC_GPU_DEVICE, rec_gpu_device, pid, PID),
-	FIELD(REC_GPU_USAGE, rec_gpu_usage, time_ns, TIME),
-	FIELD(REC_GPU_WINDOW, rec_gpu_window, pid, PID),
-	FIELD(REC_GPU_WINDOW, rec_gpu_window, start_ns, TIME),
-	FIELD(REC_GPU_WINDOW, rec_gpu_window, end_ns, TIME),
-};
-
-#define FIELD_CNT (sizeof(fields) / sizeof(*fields))
-
-static bool holds(const struct rec_hdr *record, const struct field *field)
+/* Is a field of that kind, and wholly in the record? 32-bit numbers, 64-bit times. */
+static bool holds(const struct rec_hdr *record, const struct record_field *field, enum field_kind kind)
 {
-	size_t bytes = field->what == TIME ? sizeof(uint64_t) : sizeof(uint32_t);
-
-	return record->type == field->type && record->size >= field->offset + bytes;
+	return field->kind == kind && record->size >= field->offset + field->bytes;
 }
 
 /* ---- what a file is ---- */
@@ -147,13 +82,14 @@ static int look_at_counter(struct merge *merge, size_t file, const struct rec_co
 
 int merge__look(struct merge *merge, size_t file, const struct rec_hdr *record)
 {
+	const struct record_descriptor *descriptor = record_descriptor__of(record->type);
 	struct source *source = &merge->sources[file];
 	uint32_t pid, number;
 
-	for (size_t i = 0; i < FIELD_CNT; i++) {
-		if (fields[i].what != PID || !holds(record, &fields[i]))
+	for (size_t i = 0; descriptor && i < descriptor->field_cnt; i++) {
+		if (!holds(record, &descriptor->fields[i], FIELD_PID))
 			continue;
-		memcpy(&pid, (const char *)record + fields[i].offset, sizeof(pid));
+		memcpy(&pid, (const char *)record + descriptor->fields[i].offset, sizeof(pid));
 		if (intern__add(&source->pids, pid, &number))
 			return -ENOMEM;
 	}
@@ -241,7 +177,7 @@ static int number_processes(struct merge *merge, size_t file, struct intern *tak
 	return 0;
 }
 
-static void compare(const struct merge *merge, size_t a, size_t b, struct merge_verdict *worst)
+static void compare_sources(const struct merge *merge, size_t a, size_t b, struct merge_verdict *worst)
 {
 	const struct source *x = &merge->sources[a], *y = &merge->sources[b];
 	uint32_t number = 0;
@@ -263,7 +199,7 @@ int merge__judge(struct merge *merge, struct merge_verdict *verdict)
 		merge->sources[i].clock_ns = clock_difference(&merge->sources[0], &merge->sources[i]);
 		err = number_processes(merge, i, &taken);
 		for (size_t before = 0; before < i; before++)
-			compare(merge, before, i, verdict);
+			compare_sources(merge, before, i, verdict);
 	}
 	intern__free(&taken);
 	return err;
@@ -271,61 +207,59 @@ int merge__judge(struct merge *merge, struct merge_verdict *verdict)
 
 /* ---- what comes out ---- */
 
-static void change(const struct source *source, struct rec_hdr *record)
+static void move_fields(const struct source *source, const struct record_descriptor *descriptor, struct rec_hdr *record)
 {
-	for (size_t i = 0; i < FIELD_CNT; i++) {
-		char *at = (char *)record + fields[i].offset;
+	for (size_t i = 0; i < descriptor->field_cnt; i++) {
+		const struct record_field *field = &descriptor->fields[i];
+		char *at = (char *)record + field->offset;
 		uint64_t time_ns;
 		uint32_t number;
 
-		if (!holds(record, &fields[i]))
-			continue;
-		if (fields[i].what == TIME) {
+		if (holds(record, field, FIELD_TIME)) {
 			memcpy(&time_ns, at, sizeof(time_ns));
-			time_ns += source->clock_ns;
+			time_ns += time_ns ? source->clock_ns : 0;
 			memcpy(at, &time_ns, sizeof(time_ns));
-			continue;
+		} else if (holds(record, field, FIELD_PID) || holds(record, field, FIELD_TID)) {
+			memcpy(&number, at, sizeof(number));
+			number += number ? source->pid_shift : 0;
+			memcpy(at, &number, sizeof(number));
 		}
-		memcpy(&number, at, sizeof(number));
-		number += number ? source->pid_shift : 0;
-		memcpy(at, &number, sizeof(number));
 	}
 }
 
-/* Has a note with this text passed? 0, 1, -ENOMEM. */
-static int is_known_note(struct merge *merge, const struct rec_hdr *record)
+/* Has a record with these bytes passed? 0, 1, -ENOMEM. */
+static int is_known(struct merge *merge, const struct rec_hdr *record)
 {
 	uint64_t hash = name_hash__seed(0, record->size), word;
-	size_t before = intern__end(&merge->notes);
+	size_t before = intern__end(&merge->once);
 	uint32_t number;
 
 	for (size_t at = sizeof(*record); at < record->size; at += sizeof(word)) {
 		memcpy(&word, (const char *)record + at, sizeof(word));
 		hash = name_hash__add(hash, word);
 	}
-	if (intern__add(&merge->notes, name_hash__end(hash), &number))
+	if (intern__add(&merge->once, name_hash__end(hash), &number))
 		return -ENOMEM;
-	return intern__end(&merge->notes) == before;
+	return intern__end(&merge->once) == before;
 }
 
 int merge__add(struct merge *merge, size_t file, const struct rec_hdr *record)
 {
+	const struct record_descriptor *descriptor = record_descriptor__of(record->type);
 	int known;
 
-	switch (record->type) {
-	case REC_WINDOW:
-	case REC_COST:
-	case REC_COUNTER: /* merge__finish */
-		return 0;
-	case REC_NOTE:
-		known = is_known_note(merge, record);
+	if (descriptor && descriptor->merge == MERGE_WHOLE)
+		return 0; /* merge__finish */
+	if (descriptor && descriptor->merge == MERGE_ONCE) {
+		known = is_known(merge, record);
 		if (known)
 			return known < 0 ? known : 0;
 	}
 	if (array__grow(&merge->room, record->size / sizeof(uint64_t), sizeof(uint64_t)))
 		return -ENOMEM;
 	memcpy(merge->room.items, record, record->size);
-	change(&merge->sources[file], merge->room.items);
+	if (descriptor)
+		move_fields(&merge->sources[file], descriptor, merge->room.items);
 	return merge->sink(merge->room.items, merge->ctx);
 }
 
@@ -371,9 +305,9 @@ static struct rec_cost whole_cost(const struct merge *merge)
 
 		if (one->hdr.type)
 			whole.hdr = one->hdr;
-		whole.hits = sum__u64(whole.hits, one->hits);
-		whole.own_cpu_ns = sum__u64(whole.own_cpu_ns, one->own_cpu_ns);
-		whole.own_rss_bytes = sum__u64(whole.own_rss_bytes, one->own_rss_bytes);
+		whole.hits = saturating__add(whole.hits, one->hits);
+		whole.own_cpu_ns = saturating__add(whole.own_cpu_ns, one->own_cpu_ns);
+		whole.own_rss_bytes = saturating__add(whole.own_rss_bytes, one->own_rss_bytes);
 		RAISE(busiest_hits);
 		RAISE(hit_ns);
 		RAISE(attach_ns);
@@ -400,7 +334,7 @@ static int add_counters(struct merge *merge)
 				continue;
 			first &= j > i;
 			if (first)
-				sum->value = sum__u64(sum->value, counters[j].counter.value);
+				sum->value = saturating__add(sum->value, counters[j].counter.value);
 		}
 		sum->hdr.size = sizeof(*sum);
 		if (first)
@@ -449,7 +383,7 @@ void merge__free(struct merge *merge)
 	}
 	free(merge->sources);
 	free(merge->counters.items);
-	intern__free(&merge->notes);
+	intern__free(&merge->once);
 	free(merge->room.items);
 	free(merge);
 }

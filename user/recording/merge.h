@@ -4,13 +4,13 @@
  * whether they belong together; then each is added, and its records come out with the first one's clock and with process
  * numbers that no other has. Names, functions, stacks and paths have the same ids everywhere.
  */
-#ifndef STEPFLAME_MERGE_H
-#define STEPFLAME_MERGE_H
+#ifndef STEPFLAME_USER_RECORDING_MERGE_H
+#define STEPFLAME_USER_RECORDING_MERGE_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#include "../../include/records.h"
+#include "include/records.h"
 
 struct merge;
 

@@ -3,28 +3,39 @@
  * Reads a recording: whole chunks in, their records out, one by one. A recording is hostile input: nothing is believed
  * before it is checked, and a chunk is handed out only when all of it is sound.
  */
-#include "recording.h"
+#include "user/recording/recording.h"
 
 #include <byteswap.h>
 #include <errno.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
 
-#include "format.h"
+#include "user/recording/format.h"
+
+struct source {
+	FILE *file;
+	uint64_t bytes; /* read so far */
+};
 
 /* 1 when all bytes came, 0 when the file ended before, or -errno. */
-static int read_whole(FILE *file, void *data, size_t bytes)
+static int read_whole(struct source *source, void *data, size_t bytes)
 {
+	size_t got;
+
 	errno = 0;
-	if (fread(data, 1, bytes, file) == bytes)
+	got = fread(data, 1, bytes, source->file);
+	source->bytes += got;
+	if (got == bytes)
 		return 1;
-	return ferror(file) ? -(errno ? errno : EIO) : 0;
+	return ferror(source->file) ? -(errno ? errno : EIO) : 0;
 }
 
-static int read_file_header(FILE *file, uint32_t *version)
+static int read_file_header(struct source *file, uint32_t *version)
 {
+	size_t magic = sizeof(RECORDING_MAGIC) - 1;
 	struct recording_file_header header;
 	char rest[RECORDING_HEADER_MAX];
 	int got;
@@ -32,6 +43,8 @@ static int read_file_header(FILE *file, uint32_t *version)
 	got = read_whole(file, &header, sizeof(header));
 	if (got < 0)
 		return got;
+	if (!got && !memcmp(&header, RECORDING_MAGIC, file->bytes < magic ? file->bytes : magic))
+		return -ENODATA;
 	if (!got || memcmp(header.magic, RECORDING_MAGIC, sizeof(header.magic)))
 		return -EBADMSG;
 	if (header.byte_order != RECORDING_BYTE_ORDER) {
@@ -44,7 +57,7 @@ static int read_file_header(FILE *file, uint32_t *version)
 	if (header.header_bytes < sizeof(header) || header.header_bytes > RECORDING_HEADER_MAX)
 		return -EBADMSG;
 	got = read_whole(file, rest, header.header_bytes - sizeof(header));
-	return got < 0 ? got : got ? 0 : -EBADMSG;
+	return got < 0 ? got : got ? 0 : -ENODATA;
 }
 
 static bool records_fit(const unsigned char *chunk, size_t bytes)
@@ -85,14 +98,12 @@ struct chunk {
 	size_t bytes;
 };
 
-/* 1 with the records of a chunk that was read, 0 when it is not sound, or -errno. */
-static int unpack(struct chunk *chunk, const struct recording_chunk_header *header)
+/* 1 with the records of a chunk whose checksum is right, 0 when they are not sound, or -errno. */
+static int unpack_chunk(struct chunk *chunk, const struct recording_chunk_header *header)
 {
 	uLongf bytes = header->plain_bytes;
 	int err;
 
-	if (crc32(0, chunk->stored.data, header->bytes) != header->crc)
-		return 0;
 	chunk->records = chunk->stored.data;
 	chunk->bytes = header->bytes;
 	if (!header->plain_bytes)
@@ -112,68 +123,127 @@ static bool header_fits(const struct recording_chunk_header *header)
 {
 	uint32_t plain = header->plain_bytes ? header->plain_bytes : header->bytes;
 
-	return header->magic == RECORDING_CHUNK_MAGIC && header->bytes && header->bytes <= RECORDING_CHUNK_MAX &&
-	       plain % 8 == 0 && plain <= RECORDING_CHUNK_MAX;
+	return (header->magic == RECORDING_CHUNK_MAGIC || header->magic == RECORDING_MARK_MAGIC) && header->bytes &&
+	       header->bytes <= RECORDING_CHUNK_MAX && plain % 8 == 0 && plain <= RECORDING_CHUNK_MAX;
 }
 
-/* 1 with the next chunk, 0 at the end with *end set, or -errno. */
-static int read_chunk(FILE *file, struct chunk *chunk, enum recording_end *end)
+/* 1 with the next chunk as it is stored, whose checksum is right; 0 at the end with *end set; or -errno. */
+static int read_stored(struct source *source, struct chunk *chunk, struct recording_chunk_header *header,
+		       enum recording_end *end)
 {
-	struct recording_chunk_header header;
 	int got;
 
 	/* A clean end is one where not even a first byte follows. */
-	got = fgetc(file);
+	got = fgetc(source->file);
 	if (got == EOF) {
 		*end = RECORDING_WHOLE;
-		return ferror(file) ? -EIO : 0;
+		return ferror(source->file) ? -EIO : 0;
 	}
-	ungetc(got, file);
+	ungetc(got, source->file);
 	*end = RECORDING_CUT;
-	got = read_whole(file, &header, sizeof(header));
+	got = read_whole(source, header, sizeof(*header));
 	if (got <= 0)
 		return got;
-	if (!header_fits(&header))
+	*end = RECORDING_DAMAGED;
+	if (!header_fits(header))
 		return 0;
-	got = buffer__grow(&chunk->stored, header.bytes);
+	got = buffer__grow(&chunk->stored, header->bytes);
 	if (got < 0)
 		return got;
-	got = read_whole(file, chunk->stored.data, header.bytes);
-	return got <= 0 ? got : unpack(chunk, &header);
+	got = read_whole(source, chunk->stored.data, header->bytes);
+	if (!got)
+		*end = RECORDING_CUT;
+	return got <= 0 ? got : crc32(0, chunk->stored.data, header->bytes) == header->crc;
+}
+
+/*
+ * *limit becomes the number of chunks up to the end of the last snapshot, or, without one, of any number of them; reads on from
+ * where it was. And how the file ends. 0 or -errno.
+ */
+static int find_last_snapshot(struct source *source, struct chunk *chunk, size_t *limit,
+			      struct recording_extent *extent)
+{
+	struct recording_chunk_header header;
+	struct source at = *source;
+	off_t begin = ftello(at.file);
+	size_t cnt = 0;
+	int got;
+
+	*limit = SIZE_MAX;
+	if (begin < 0)
+		return 0;
+	while ((got = read_stored(&at, chunk, &header, &extent->end)) > 0) {
+		cnt++;
+		if (header.magic == RECORDING_MARK_MAGIC)
+			*limit = cnt;
+	}
+	extent->bytes = at.bytes;
+	if (got < 0)
+		return got;
+	if (extent->end == RECORDING_WHOLE && *limit < cnt)
+		extent->end = RECORDING_UNFINISHED;
+	return fseeko(at.file, begin, SEEK_SET) ? -errno : 0;
+}
+
+static int hand_out(const struct chunk *chunk, int (*fn)(const struct rec_hdr *record, void *ctx), void *ctx)
+{
+	int err = 0;
+
+	for (size_t at = 0; at < chunk->bytes && !err;) {
+		const struct rec_hdr *record = (const void *)(chunk->records + at);
+
+		at += record->size;
+		err = fn(record, ctx);
+	}
+	return err;
+}
+
+static int read_chunks(struct source *source, int (*fn)(const struct rec_hdr *record, void *ctx), void *ctx,
+		       struct recording_extent *extent)
+{
+	struct recording_chunk_header header;
+	struct chunk chunk = {0};
+	enum recording_end end;
+	size_t limit;
+	int got;
+
+	extent->sound_bytes = source->bytes;
+	got = find_last_snapshot(source, &chunk, &limit, extent);
+	while (!got && limit--) {
+		got = read_stored(source, &chunk, &header, &end);
+		if (got <= 0) {
+			extent->end = end;
+			break;
+		}
+		got = unpack_chunk(&chunk, &header);
+		if (got <= 0) {
+			extent->end = RECORDING_DAMAGED;
+			break;
+		}
+		extent->sound_bytes = source->bytes;
+		got = hand_out(&chunk, fn, ctx);
+	}
+	free(chunk.stored.data);
+	free(chunk.plain.data);
+	return got;
 }
 
 int recording__read(const char *path, int (*fn)(const struct rec_hdr *record, void *ctx), void *ctx,
-		    enum recording_end *end, uint32_t *version)
+		    struct recording_extent *extent)
 {
-	enum recording_end how = RECORDING_CUT;
-	struct chunk chunk = {0};
-	uint32_t found = 0;
-	FILE *file = fopen(path, "rbe");
+	struct recording_extent found = {.end = RECORDING_CUT};
+	bool is_stdin = !strcmp(path, "-");
+	struct source source = {.file = is_stdin ? stdin : fopen(path, "rbe")};
 	int err;
 
-	if (!file)
+	if (!source.file)
 		return -errno;
-	err = read_file_header(file, &found);
-	while (!err) {
-		int got = read_chunk(file, &chunk, &how);
-
-		if (got <= 0) {
-			err = got;
-			break;
-		}
-		for (size_t at = 0; at < chunk.bytes && !err;) {
-			const struct rec_hdr *record = (const void *)(chunk.records + at);
-
-			at += record->size;
-			err = fn(record, ctx);
-		}
-	}
-	if (end)
-		*end = how;
-	if (version)
-		*version = found;
-	free(chunk.stored.data);
-	free(chunk.plain.data);
-	fclose(file);
+	err = read_file_header(&source, &found.version) ?: read_chunks(&source, fn, ctx, &found);
+	if (source.bytes > found.bytes)
+		found.bytes = source.bytes;
+	if (extent)
+		*extent = found;
+	if (!is_stdin)
+		fclose(source.file);
 	return err;
 }

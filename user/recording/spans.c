@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* Packs spans into REC_SPANS and unpacks them; the encoding is described in spans.h. One thread owns an encoder. */
-#include "spans.h"
+#include "user/recording/spans.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "../order.h"
+#include "user/lib/compare.h"
 
 #define BATCH_MAX      64               /* threads that are packed at a time: 16 MB at most */
 #define PLAIN_MAX      (SPANS_MAX * 64) /* a span takes at worst 16 bytes in the dictionaries and 40 in the columns */
@@ -54,7 +54,7 @@ static uint64_t end_of(const struct rec_span *span)
 
 /* ---- packing ---- */
 
-static unsigned char *put(unsigned char *at, uint64_t value)
+static unsigned char *put_leb128(unsigned char *at, uint64_t value)
 {
 	for (; value >= 0x80; value >>= 7)
 		*at++ = value | 0x80;
@@ -66,7 +66,7 @@ static int compare_ids(const void *a, const void *b)
 {
 	const uint64_t *x = a, *y = b;
 
-	return ORDER(*x, *y);
+	return COMPARE(*x, *y);
 }
 
 static uint64_t id_at(const struct rec_span *span, size_t field)
@@ -103,14 +103,14 @@ static unsigned char *put_ids(unsigned char *at, uint64_t *ids, const struct bat
 {
 	size_t cnt = collect_ids(ids, batch, field);
 
-	at = put(at, cnt);
+	at = put_leb128(at, cnt);
 	memcpy(at, ids, cnt * sizeof(*ids));
 	at += cnt * sizeof(*ids);
 	for (size_t i = 0; i < batch->cnt; i++) {
 		uint64_t id = id_at(&batch->spans[i], field), *found;
 
 		found = bsearch(&id, ids, cnt, sizeof(*ids), compare_ids);
-		at = put(at, found - ids);
+		at = put_leb128(at, found - ids);
 	}
 	return at;
 }
@@ -128,11 +128,11 @@ static unsigned char *put_times(unsigned char *at, const struct batch *batch, ui
 	for (size_t i = 0; i < batch->cnt; i++) {
 		const struct rec_span *span = &batch->spans[i];
 
-		at = put(at, fold((is_around(span, before) ? end_of(span) : span->start_ns) - before));
+		at = put_leb128(at, fold((is_around(span, before) ? end_of(span) : span->start_ns) - before));
 		before = end_of(span);
 	}
 	for (size_t i = 0; i < batch->cnt; i++)
-		at = put(at, batch->spans[i].duration_ns);
+		at = put_leb128(at, batch->spans[i].duration_ns);
 	return at;
 }
 
@@ -143,8 +143,8 @@ static unsigned char *put_tags(unsigned char *at, const struct batch *batch, uin
 	for (size_t i = 0; i < batch->cnt; i++) {
 		const struct rec_span *span = &batch->spans[i];
 
-		at = put(at, span->kind << TAG_KIND_SHIFT | (span->sequence != -1 ? TAG_SEQUENCE : 0) |
-				     (is_around(span, before) ? TAG_AROUND : 0));
+		at = put_leb128(at, span->kind << TAG_KIND_SHIFT | (span->sequence != -1 ? TAG_SEQUENCE : 0) |
+					    (is_around(span, before) ? TAG_AROUND : 0));
 		before = end_of(span);
 	}
 	return at;
@@ -155,20 +155,20 @@ static unsigned char *put_depths_and_sequences(unsigned char *at, const struct b
 	uint64_t before = 0;
 
 	for (size_t i = 0; i < batch->cnt; i++) {
-		at = put(at, fold(batch->spans[i].depth - before));
+		at = put_leb128(at, fold(batch->spans[i].depth - before));
 		before = batch->spans[i].depth;
 	}
 	before = 0;
 	for (size_t i = 0; i < batch->cnt; i++) {
 		if (batch->spans[i].sequence == -1)
 			continue;
-		at = put(at, fold(batch->spans[i].sequence - before));
+		at = put_leb128(at, fold(batch->spans[i].sequence - before));
 		before = batch->spans[i].sequence;
 	}
 	return at;
 }
 
-static size_t pack(struct spans_encoder *encoder, const struct batch *batch, uint64_t base)
+static size_t pack_batch(struct spans_encoder *encoder, const struct batch *batch, uint64_t base)
 {
 	unsigned char *at = encoder->plain;
 
@@ -190,7 +190,7 @@ static int flush_batch(struct spans_encoder *encoder, struct batch *batch)
 		return 0;
 	*record = (struct rec_spans){
 		.pid = batch->pid, .tid = batch->tid, .span_cnt = batch->cnt, .base_ns = batch->spans[0].start_ns};
-	plain = pack(encoder, batch, record->base_ns);
+	plain = pack_batch(encoder, batch, record->base_ns);
 	batch->cnt = 0;
 	if (compress2(record->payload, &bytes, encoder->plain, plain, DEFLATE_LEVEL) != Z_OK)
 		return -ENOMEM; /* there is room for the worst */
@@ -368,7 +368,7 @@ static void get_depths_and_sequences(struct input *in, struct rec_span *spans, s
 	}
 }
 
-static bool unpack(const struct rec_spans *record, struct input *in, struct rec_span *spans)
+static bool unpack_spans(const struct rec_spans *record, struct input *in, struct rec_span *spans)
 {
 	size_t cnt = record->span_cnt;
 
@@ -409,7 +409,7 @@ int spans__decode(const struct rec_spans *record, struct rec_span *out, size_t *
 	} else if (got == Z_OK) {
 		struct input in = {.at = plain, .end = plain + plain_bytes};
 
-		if (unpack(record, &in, out)) {
+		if (unpack_spans(record, &in, out)) {
 			*cnt = record->span_cnt;
 			err = 0;
 		}

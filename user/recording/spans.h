@@ -18,13 +18,13 @@
  * column holds what varies alike, and what deflate cannot shrink in it is the jitter of the times: some 5 bytes per
  * operator, exact to the nanosecond.
  */
-#ifndef STEPFLAME_SPANS_H
-#define STEPFLAME_SPANS_H
+#ifndef STEPFLAME_USER_RECORDING_SPANS_H
+#define STEPFLAME_USER_RECORDING_SPANS_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#include "../../include/records.h"
+#include "include/records.h"
 
 #define SPANS_MAX 4096u /* in one record */
 

@@ -5,7 +5,7 @@
  * A chunk is built in memory and written in one go, so that whatever ends the recorder leaves whole chunks and at most
  * one piece of a chunk at the end, which the reader drops.
  */
-#include "recording.h"
+#include "user/recording/recording.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -14,8 +14,8 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "../output.h"
-#include "format.h"
+#include "user/lib/output.h"
+#include "user/recording/format.h"
 
 struct recording_writer {
 	int fd;
@@ -84,7 +84,7 @@ int recording_writer__new(const char *path, struct recording_writer **out)
 		err = -errno;
 		goto out;
 	}
-	w->regular = S_ISREG(st.st_mode);
+	w->regular = S_ISREG(st.st_mode) && !output__is_stdout(path); /* which others may have written before */
 	err = write_whole(w, &header, sizeof(header));
 out:
 	if (err)
@@ -122,7 +122,7 @@ int recording_writer__append(struct recording_writer *w, const struct rec_hdr *r
 }
 
 /* The chunk deflated, behind room for its header; NULL when that does not make it smaller. */
-static unsigned char *pack(struct recording_writer *w, size_t *bytes)
+static unsigned char *pack_chunk(struct recording_writer *w, size_t *bytes)
 {
 	size_t header = sizeof(struct recording_chunk_header), need = header + compressBound(w->used);
 	uLongf packed = need - header;
@@ -141,15 +141,15 @@ static unsigned char *pack(struct recording_writer *w, size_t *bytes)
 	return w->packed;
 }
 
-int recording_writer__flush(struct recording_writer *w)
+static int write_chunk(struct recording_writer *w, uint32_t magic)
 {
-	struct recording_chunk_header header = {.magic = RECORDING_CHUNK_MAGIC};
+	struct recording_chunk_header header = {.magic = magic};
 	size_t bytes = w->used;
 	unsigned char *chunk;
 
 	if (w->err || !w->used)
 		return w->err;
-	chunk = pack(w, &bytes);
+	chunk = pack_chunk(w, &bytes);
 	if (chunk)
 		header.plain_bytes = w->used;
 	else
@@ -159,6 +159,16 @@ int recording_writer__flush(struct recording_writer *w)
 	memcpy(chunk, &header, sizeof(header));
 	w->used = 0;
 	return write_whole(w, chunk, sizeof(header) + bytes);
+}
+
+int recording_writer__flush(struct recording_writer *w)
+{
+	return write_chunk(w, RECORDING_CHUNK_MAGIC);
+}
+
+int recording_writer__mark(struct recording_writer *w)
+{
+	return write_chunk(w, RECORDING_MARK_MAGIC);
 }
 
 uint64_t recording_writer__bytes(const struct recording_writer *w)

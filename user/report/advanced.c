@@ -7,23 +7,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../model/labels.h"
-#include "../model/processes.h"
-#include "../model/profile.h"
-#include "../order.h"
-#include "common.h"
-#include "interpreter.h"
-#include "pstats_table.h"
-#include "text.h"
+#include "user/analysis/profile.h"
+#include "user/lib/array.h"
+#include "user/lib/compare.h"
+#include "user/model/labels.h"
+#include "user/model/processes.h"
+#include "user/report/common.h"
+#include "user/report/interpreter.h"
+#include "user/report/pstats_table.h"
+#include "user/report/text.h"
 
 #define DEFAULT_LIMIT 20
+#define SAMPLES_MIN   20 /* a table of fewer says next to nothing: each of its times may be off by half */
 
 /* What is in a report of some processes. */
 struct advanced {
 	struct job *job;
 	struct profile *profile; /* owned */
 	size_t processes;
-	bool has_any; /* samples or calls, in these processes */
+	bool has_any;   /* samples or calls, in these processes */
+	size_t dropped; /* tables of too few samples */
+	size_t callers; /* actions of which the frames around them are listed, too */
 };
 
 static size_t limit_of(const struct report_options *options, size_t default_limit)
@@ -90,10 +94,13 @@ static size_t count_processes(struct job *job, const struct rec_target *targets,
 	return in_scope;
 }
 
-static int collect(struct job *job, const struct report_options *options, uint32_t pid, struct advanced *out)
+static int collect_sections(struct job *job, const struct report_options *options, uint32_t pid, struct advanced *out)
 {
-	const struct profile_options profile_options = {
-		.all = options->all, .action = options->action, .cpu = options->cpu, .leaf = options->leaf};
+	const struct profile_options profile_options = {.all = options->all,
+							.action = options->action,
+							.cpu = options->cpu,
+							.leaf = options->leaf || options->native,
+							.native = options->native};
 	const struct samples *samples = job__samples(job);
 	struct rec_target *targets = NULL;
 	size_t cnt = 0;
@@ -113,8 +120,8 @@ static int collect(struct job *job, const struct report_options *options, uint32
 }
 
 /*
- * Calls fn with the table of each chosen action that has any, those of no action last. fn returns 0 or -errno. *cnt: how
- * often.
+ * Calls fn with the table of each chosen action that has any, in the order of first occurrence, those of no action last. fn returns 0 or
+ * -errno. *cnt: how often.
  */
 static int for_each_action(struct advanced *a, const struct report_options *options,
 			   int (*fn)(struct advanced *a, const struct profile_action *action,
@@ -144,25 +151,95 @@ static int for_each_action(struct advanced *a, const struct report_options *opti
 
 /* ---- text ---- */
 
+struct section {
+	char *text;  /* owned */
+	double time; /* of a table of samples in all, of exact calls in its functions themselves */
+	bool last;   /* of no action */
+	size_t order;
+};
+
 struct text_context {
 	const struct report_options *options;
 	int rank; /* -1: not known, or several */
-	FILE *out;
+	struct array sections;
 };
 
-static int print_action(struct advanced *a, const struct profile_action *action, struct profile_table *table, void *ctx)
+static double table_time(const struct profile_table *table)
 {
-	const struct text_context *text = ctx;
+	double time = (double)table->cpu_ns + table->wait_ns;
+
+	for (size_t i = 0; table->exact && i < table->row_cnt; i++)
+		time += table->rows[i].self_ns;
+	return time;
+}
+
+static int write_section(struct advanced *a, const struct text_context *text, const struct profile_action *action,
+			 struct profile_table *table, FILE *out)
+{
 	char rank[32] = "";
 	int err;
 
 	if (text->rank >= 0)
 		snprintf(rank, sizeof(rank), " rank: %d", text->rank);
-	text__line(text->out, "Profile stats for: %s%s", action->name, rank);
-	err = pstats_table__print(a->profile, table, text->options->sort, limit_of(text->options, DEFAULT_LIMIT),
-				  text->out);
-	fputc('\n', text->out);
+	text__line(out, "Profile stats for: %s%s", action->name, rank);
+	err = pstats_table__print(a->profile, table, text->options->sort, limit_of(text->options, DEFAULT_LIMIT), out);
+	fputc('\n', out);
 	return err;
+}
+
+static int add_section(struct advanced *a, const struct profile_action *action, struct profile_table *table, void *ctx)
+{
+	struct text_context *text = ctx;
+	struct section *section;
+	size_t bytes;
+	FILE *out;
+	int err;
+
+	if (!table->exact && table->samples < SAMPLES_MIN && !text->options->all && !text->options->action) {
+		a->dropped++;
+		return 0;
+	}
+	section = array__add(&text->sections, sizeof(*section));
+	if (!section)
+		return -ENOMEM;
+	section->time = table_time(table);
+	section->last = action->kind == SPAN_NONE;
+	section->order = text->sections.cnt;
+	a->callers += table->callers > 0;
+	out = open_memstream(&section->text, &bytes);
+	if (!out)
+		return -ENOMEM;
+	err = write_section(a, text, action, table, out);
+	return fclose(out) ? -ENOMEM : err;
+}
+
+/* The longest first; those of no action behind the others. */
+static int compare_sections(const void *a, const void *b)
+{
+	const struct section *x = a, *y = b;
+
+	if (x->last != y->last)
+		return x->last - y->last;
+	return x->time != y->time ? COMPARE(y->time, x->time) : COMPARE(x->order, y->order);
+}
+
+static void put_sections(struct array *sections, FILE *out)
+{
+	struct section *items = sections->items;
+
+	if (sections->cnt)
+		qsort(items, sections->cnt, sizeof(*items), compare_sections);
+	for (size_t i = 0; i < sections->cnt; i++)
+		fputs(items[i].text, out);
+}
+
+static void free_sections(struct array *sections)
+{
+	struct section *items = sections->items;
+
+	for (size_t i = 0; i < sections->cnt; i++)
+		free(items[i].text);
+	free(items);
 }
 
 static void explain_empty(struct advanced *a, const struct report_options *options, uint32_t pid, FILE *out)
@@ -205,27 +282,45 @@ static int rank_of(const struct job *job, uint32_t pid)
 	return found == 1 ? rank : -1;
 }
 
+/* What is not in the tables, or is and should not be. */
+static void print_remarks(const struct advanced *a, FILE *out)
+{
+	if (a->dropped)
+		text__paragraph(out, "left out: %zu table%s of fewer than %d samples (--all: with them)", a->dropped,
+				a->dropped == 1 ? "" : "s", SAMPLES_MIN);
+	if (a->callers)
+		text__paragraph(out,
+				"callers: of %zu action%s it was not recorded where they begin: their tables have what "
+				"called them, too",
+				a->callers, a->callers == 1 ? "" : "s");
+}
+
 static int print_tables(struct job *job, const struct report_options *options, uint32_t pid, FILE *out)
 {
-	struct text_context text = {.options = options, .rank = rank_of(job, pid), .out = out};
+	struct text_context text = {.options = options, .rank = rank_of(job, pid)};
 	const struct job_action *actions;
 	struct advanced a;
 	const char *stage;
 	size_t cnt;
-	int err = collect(job, options, pid, &a);
+	int err = collect_sections(job, options, pid, &a);
 
 	if (err)
 		return err;
 	actions = job__actions(job, &cnt);
 	stage = labels__stage(actions, cnt);
 	fprintf(out, "%s%sProfiler Report\n", stage ? stage : "", stage ? " " : "");
-	err = for_each_action(&a, options, print_action, &text, &cnt);
+	err = for_each_action(&a, options, add_section, &text, &cnt);
+	if (!err)
+		put_sections(&text.sections, out);
 	if (!err && !cnt)
 		explain_empty(&a, options, pid, out);
+	if (!err)
+		print_remarks(&a, out);
 	if (!err)
 		interpreter__text(job, pid, out);
 	if (!err && a.processes > 1)
 		text__paragraph(out, "times: added over %zu processes (--per-rank: apart)", a.processes);
+	free_sections(&text.sections);
 	profile__free(a.profile);
 	return err;
 }
@@ -283,7 +378,7 @@ static int compare_total(const void *a, const void *b)
 
 	if (x->total_ns != y->total_ns)
 		return x->total_ns < y->total_ns ? 1 : -1;
-	return ORDER(x->function, y->function);
+	return COMPARE(x->function, y->function);
 }
 
 /* By cumulative time. NULL: no memory. */
@@ -322,15 +417,16 @@ static int add_json_action(struct advanced *a, const struct profile_action *acti
 	const struct json_context *json = ctx;
 	double wall_ns = (double)table->cpu_ns + table->wait_ns;
 	bool sampled = !table->exact;
-	json_t *object = json_pack("{s:s, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name", action->name, "kind",
-				   action->kind == SPAN_NONE ? json_null() : json_string(labels__kind(action->kind)),
-				   "exact", table->exact, "samples", json_count(sampled, table->samples), "wall_s",
-				   sampled ? json_real(wall_ns / 1e9) : json_null(), "cpu_s",
-				   sampled ? json_real(table->cpu_ns / 1e9) : json_null(), "wait_s",
-				   sampled ? json_real(table->wait_ns / 1e9) : json_null(), "error_s",
-				   sampled ? json_real(profile__error_ns(table->squares) / 1e9) : json_null(), "waits",
-				   sampled ? json_waits(table) : json_null(), "functions",
-				   json_functions(a, table, limit_of(json->options, 0)));
+	json_t *object =
+		json_pack("{s:s, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name", action->name, "kind",
+			  action->kind == SPAN_NONE ? json_null() : json_string(labels__kind(action->kind)), "exact",
+			  table->exact, "samples", json_count(sampled, table->samples), "wall_s",
+			  sampled ? json_real(wall_ns / 1e9) : json_null(), "cpu_s",
+			  sampled ? json_real(table->cpu_ns / 1e9) : json_null(), "wait_s",
+			  sampled ? json_real(table->wait_ns / 1e9) : json_null(), "error_s",
+			  sampled ? json_real(profile__error_ns(table->squares) / 1e9) : json_null(), "waits",
+			  sampled ? json_waits(table) : json_null(), "callers", json_count(sampled, table->callers),
+			  "functions", json_functions(a, table, limit_of(json->options, 0)));
 
 	return json_array_append_new(json->list, object) ? -ENOMEM : 0;
 }
@@ -343,7 +439,7 @@ static json_t *json_actions(struct job *job, const struct report_options *option
 	size_t cnt;
 	int err;
 
-	if (collect(job, options, pid, &a))
+	if (collect_sections(job, options, pid, &a))
 		return NULL;
 	json.list = json_array();
 	err = for_each_action(&a, options, add_json_action, &json, &cnt);

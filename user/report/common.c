@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-#include "common.h"
+#include "user/report/common.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../include/counters.h"
-#include "../model/labels.h"
-#include "rows.h"
-#include "text.h"
+#include "include/counters.h"
+#include "user/model/boundaries.h"
+#include "user/model/labels.h"
+#include "user/report/rows.h"
+#include "user/report/text.h"
 
 #define MALFORMED_NAME    "malformed_records"
 #define MALFORMED_MEANING "records that made no sense, skipped"
@@ -94,14 +95,16 @@ static double own_percent(const struct job *job)
 
 static void print_window(const struct job *job, FILE *out)
 {
-	const struct rec_window *window = job__window(job);
+	uint64_t steps;
+	uint32_t rule;
 
-	if (!window->hdr.type)
+	if (!job__window(job)->hdr.type) {
 		text__paragraph(out, "window: not recorded");
-	else
-		text__paragraph(out, "window: %.4g s, %" PRIu64 " step%s (%s)", rows__window_s(job),
-				(uint64_t)window->steps, window->steps == 1 ? "" : "s",
-				common__step_rule(window->step_rule));
+		return;
+	}
+	boundaries__count(job, &steps, &rule);
+	text__paragraph(out, "window: %.4g s, %" PRIu64 " step%s ended (%s)", rows__window_s(job), steps,
+			steps == 1 ? "" : "s", common__step_rule(rule));
 }
 
 static void print_targets(const struct job *job, FILE *out)
@@ -301,12 +304,14 @@ static json_t *json_targets(const struct job *job)
 
 static json_t *json_window(const struct job *job)
 {
-	const struct rec_window *window = job__window(job);
+	uint64_t steps;
+	uint32_t rule;
 
-	if (!window->hdr.type)
+	if (!job__window(job)->hdr.type)
 		return json_pack("{s:n, s:n, s:n}", "seconds", "steps", "step_rule");
-	return json_pack("{s:f, s:I, s:o}", "seconds", rows__window_s(job), "steps", (json_int_t)window->steps,
-			 "step_rule", common__json_text(step_rules[window->step_rule].json));
+	boundaries__count(job, &steps, &rule);
+	return json_pack("{s:f, s:I, s:o}", "seconds", rows__window_s(job), "steps", (json_int_t)steps, "step_rule",
+			 common__json_text(step_rules[rule].json));
 }
 
 static json_t *json_overhead(const struct job *job)

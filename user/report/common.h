@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* What every report says besides its own table: what was observed, what it cost, what was lost. */
-#ifndef STEPFLAME_REPORT_COMMON_H
-#define STEPFLAME_REPORT_COMMON_H
+#ifndef STEPFLAME_USER_REPORT_COMMON_H
+#define STEPFLAME_USER_REPORT_COMMON_H
 
 #include <jansson.h>
 
-#include "report.h"
+#include "user/report/report.h"
 
 /* "Optimizer.step": by what steps are told apart (enum step_rule); static. */
 const char *common__step_rule(uint32_t rule);

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-#include "diff.h"
+#include "user/report/diff.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 
-#include "common.h"
-#include "text.h"
+#include "user/report/common.h"
+#include "user/report/diff_notes.h"
+#include "user/report/text.h"
 
 #define NAME_WIDTH_MIN 30
 #define NAME_WIDTH_MAX 70
 
 static const char *const titles[] = {
+	[DIFF_STEP] = "A step",
 	[DIFF_PHASES] = "Phases of a step",
 	[DIFF_WAITS] = "What its thread waited for",
 	[DIFF_FUNCTIONS] = "Python functions of its thread: own time, waits included",
@@ -46,22 +48,22 @@ static const char *print_s(char *text, size_t bytes, const char *sign, double s)
 static int print_row(const struct diff_row *row, size_t width, FILE *out)
 {
 	double change = row->s[DIFF_B] - row->s[DIFF_A];
-	char a[32], b[32], by[32], percent[32] = "new", error[48] = "";
+	char a[32], b[32], by[32], percent[32] = "new", error[32] = "?";
 	char *name = text__escape(row->name);
 
 	if (!name)
 		return -ENOMEM;
 	if (row->in[DIFF_A])
+		percent[0] = 0;
+	if (row->s[DIFF_A] > 0)
 		snprintf(percent, sizeof(percent), "%+.1f %%", 100 * change / row->s[DIFF_A]);
 	if (!row->in[DIFF_B])
 		snprintf(percent, sizeof(percent), "gone");
-	if (row->error_s > 0) {
-		print_s(by, sizeof(by), "", row->error_s);
-		snprintf(error, sizeof(error), "  +- %s", by);
-	}
-	fputs("  ", out);
+	if (!isnan(row->error_s))
+		print_s(error, sizeof(error), "", row->error_s);
+	fputs(diff__is_chance(row) ? "~ " : "  ", out);
 	text__pad(out, name, width);
-	fprintf(out, " %12s %12s %13s %10s%s\n", print_s(a, sizeof(a), "", row->s[DIFF_A]),
+	fprintf(out, " %12s %12s %13s %10s  +- %s\n", print_s(a, sizeof(a), "", row->s[DIFF_A]),
 		print_s(b, sizeof(b), "", row->s[DIFF_B]), print_s(by, sizeof(by), change >= 0 ? "+" : "", change),
 		percent, error);
 	free(name);
@@ -88,7 +90,7 @@ static size_t name_width(const struct diff *diff, const struct diff_options *opt
 }
 
 static int print_section(const struct diff *diff, const struct diff_options *options, enum diff_section section,
-			 size_t width, FILE *out)
+			 size_t width, size_t *chances, FILE *out)
 {
 	const struct diff_row *rows = diff->rows[section].items;
 	size_t shown = 0;
@@ -99,6 +101,7 @@ static int print_section(const struct diff *diff, const struct diff_options *opt
 			continue;
 		if (!shown++)
 			fprintf(out, "\n%s\n", titles[section]);
+		*chances += diff__is_chance(&rows[i]);
 		err = print_row(&rows[i], width, out);
 	}
 	return err;
@@ -109,28 +112,58 @@ static void print_side(const struct diff_side *side, const char *letter, const c
 	char median[32], p99[32];
 
 	if (!side->steps)
-		text__line(out, "%s  %s: no steps", letter, file);
+		text__line(out, "%s  %s: no steps, in %.4g s", letter, file, side->window_s);
 	else
-		text__line(out, "%s  %s: %zu steps of %zu process%s, median %s, p99 %s", letter, file, side->steps,
-			   side->ranks, side->ranks == 1 ? "" : "es",
+		text__line(out, "%s  %s: %zu steps of %zu process%s in %.4g s, median %s, p99 %s", letter, file,
+			   side->steps, side->ranks, side->ranks == 1 ? "" : "es", side->window_s,
 			   print_s(median, sizeof(median), "", side->median_s),
 			   print_s(p99, sizeof(p99), "", side->p99_s));
 }
 
+static void print_slower(const struct diff *diff, FILE *out)
+{
+	double error, slower = diff__slower_percent(diff, &error);
+	const char *how = slower >= 0 ? "longer" : "less";
+
+	if (isnan(slower))
+		return;
+	if (fabs(slower) > error)
+		text__line(out, "B's median step takes %.1f %% %s, +- %.1f %%.", fabs(slower), how, error);
+	else if (isnan(error))
+		text__line(out, "B's median step takes %.1f %% %s; how much of that is chance is not known.",
+			   fabs(slower), how);
+	else
+		text__line(
+			out,
+			"B's median step takes as long as A's: what it takes %s, %.1f %%, may be chance (+- %.1f %%).",
+			how, fabs(slower), error);
+}
+
 int report_diff__text(const struct diff *diff, const struct diff_options *options, FILE *out)
 {
-	double slower = diff__slower_percent(diff);
-	size_t width = name_width(diff, options);
-	int err = 0;
+	struct array notes = {0};
+	size_t width = name_width(diff, options), chances = 0, changes = 0;
+	int err = diff_notes__make(diff, &notes);
 
 	print_side(&diff->sides[DIFF_A], "A", options->files[DIFF_A], out);
 	print_side(&diff->sides[DIFF_B], "B", options->files[DIFF_B], out);
-	if (!isnan(slower))
-		text__line(out, "B's median step takes %.1f %% %s.", fabs(slower), slower >= 0 ? "longer" : "less");
-	fprintf(out, "\n%-*s %12s %12s %13s\n", (int)width + 2, diff->per_step ? "Time per step" : "Time per second",
-		"A", "B", "change");
+	print_slower(diff, out);
+	for (size_t i = 0; i < notes.cnt; i++)
+		text__line(out, "%s", ((char **)notes.items)[i]);
+	diff_notes__free(&notes);
+	for (int i = 0; i < DIFF__SECTIONS; i++)
+		for (size_t r = 0; r < diff->rows[i].cnt; r++)
+			changes += diff__is_change(diff, &((const struct diff_row *)diff->rows[i].items)[r]);
+	if (!changes)
+		text__line(out, "Nothing changed by more than chance and a hundredth of %s.",
+			   diff->per_step ? "a step" : "the time");
+	if (changes || options->all)
+		fprintf(out, "\n%-*s %12s %12s %13s\n", (int)width + 2,
+			diff->per_step ? "Time per step" : "Time per second", "A", "B", "change");
 	for (int i = 0; i < DIFF__SECTIONS && !err; i++)
-		err = print_section(diff, options, i, width, out);
+		err = print_section(diff, options, i, width, &chances, out);
+	if (chances)
+		fputs("\n~ may be chance: the change is no more than twice its error (+-, 95 %)\n", out);
 	return err ?: common__flush(out);
 }
 
@@ -153,29 +186,45 @@ static json_t *json_rows(const struct diff *diff, const struct diff_options *opt
 		if (!is_shown(diff, options, row, json_array_size(list)))
 			continue;
 		failed |= json_array_append_new(
-			list, json_pack("{s:s, s:o, s:o, s:f, s:f, s:b}", "name", row->name, "a_s",
+			list, json_pack("{s:s, s:o, s:o, s:f, s:o, s:b, s:b}", "name", row->name, "a_s",
 					row->in[DIFF_A] ? json_real(row->s[DIFF_A]) : json_null(), "b_s",
 					row->in[DIFF_B] ? json_real(row->s[DIFF_B]) : json_null(), "change_s",
-					row->s[DIFF_B] - row->s[DIFF_A], "error_s", row->error_s, "changed",
-					diff__is_change(diff, row)));
+					row->s[DIFF_B] - row->s[DIFF_A], "error_s", json_number(row->error_s), "chance",
+					diff__is_chance(row), "changed", diff__is_change(diff, row)));
 	}
 	return common__json_unless_failed(list, failed);
 }
 
 static json_t *json_side(const struct diff_side *side, const char *file)
 {
-	return json_pack("{s:o, s:I, s:I, s:f, s:f, s:f, s:f}", "file", common__json_text(file), "steps",
-			 (json_int_t)side->steps, "processes", (json_int_t)side->ranks, "median_s", side->median_s,
-			 "p99_s", side->p99_s, "mean_s", side->mean_s, "mean_error_s", side->mean_error_s);
+	return json_pack("{s:o, s:I, s:I, s:f, s:f, s:o, s:f, s:f, s:o, s:f, s:f, s:f}", "file",
+			 common__json_text(file), "steps", (json_int_t)side->steps, "processes",
+			 (json_int_t)side->ranks, "window_s", side->window_s, "median_s", side->median_s,
+			 "median_error_s", json_number(side->steps ? side->median_error_s : NAN), "p99_s", side->p99_s,
+			 "mean_s", side->mean_s, "mean_error_s", json_number(side->steps ? side->mean_error_s : NAN),
+			 "actions_of", side->action_units, "ops_of", side->op_units, "gpu_of", side->gpu_units);
+}
+
+static json_t *json_notes(const struct diff *diff)
+{
+	struct array notes = {0};
+	int failed = diff_notes__make(diff, &notes);
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < notes.cnt; i++)
+		failed |= json_array_append_new(list, common__json_text(((char **)notes.items)[i]));
+	diff_notes__free(&notes);
+	return common__json_unless_failed(list, failed);
 }
 
 int report_diff__json(const struct diff *diff, const struct diff_options *options, FILE *out)
 {
-	json_t *object = json_pack("{s:s, s:s, s:s, s:o, s:o, s:o}", "report", "diff", "stepflame", STEPFLAME_VERSION,
-				   "per", diff->per_step ? "step" : "second", "a",
-				   json_side(&diff->sides[DIFF_A], options->files[DIFF_A]), "b",
-				   json_side(&diff->sides[DIFF_B], options->files[DIFF_B]), "slower_percent",
-				   json_number(diff__slower_percent(diff)));
+	double error, slower = diff__slower_percent(diff, &error);
+	json_t *object = json_pack(
+		"{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "report", "diff", "stepflame", STEPFLAME_VERSION, "per",
+		diff->per_step ? "step" : "second", "a", json_side(&diff->sides[DIFF_A], options->files[DIFF_A]), "b",
+		json_side(&diff->sides[DIFF_B], options->files[DIFF_B]), "slower_percent", json_number(slower),
+		"slower_error_percent", json_number(error), "notes", json_notes(diff));
 	int failed = !object;
 
 	for (int i = 0; i < DIFF__SECTIONS && !failed; i++)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* What changed between two recordings, as text and as JSON. */
-#ifndef STEPFLAME_REPORT_DIFF_H
-#define STEPFLAME_REPORT_DIFF_H
+#ifndef STEPFLAME_USER_REPORT_DIFF_H
+#define STEPFLAME_USER_REPORT_DIFF_H
 
 #include <stdio.h>
 
-#include "../model/diff.h"
+#include "user/analysis/diff.h"
 
 struct diff_options {
 	const char *files[DIFF__SIDES];

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* Prints what threads do. In: struct dump. Out: text, or JSON. */
-#include "dump.h"
+#include "user/report/dump.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common.h"
-#include "text.h"
+#include "user/report/common.h"
+#include "user/report/text.h"
 
 /* "" for CAUSE_NONE */
 static const char *cause_name(enum wait_cause cause)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* What the threads of a job did at one moment: what `stepflame dump` collects, and how it is printed. */
-#ifndef STEPFLAME_REPORT_DUMP_H
-#define STEPFLAME_REPORT_DUMP_H
+#ifndef STEPFLAME_USER_REPORT_DUMP_H
+#define STEPFLAME_USER_REPORT_DUMP_H
 
 #include <stdio.h>
 
-#include "../../include/records.h"
-#include "../target/pyframes.h"
-#include "../target/task.h"
+#include "include/records.h"
+#include "user/proc/task.h"
+#include "user/runtime/python/pyframes.h"
 
 struct dump_thread {
 	struct task task;

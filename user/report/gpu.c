@@ -3,17 +3,17 @@
  * The GPU report: from where its figures come, and so what is not known; kernels, copies, calls, collectives, memory;
  * what GPUs did and what they waited for. gpu_rows.c adds up, gpu_json.c is the same as JSON.
  */
-#include "gpu.h"
+#include "user/report/gpu.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "../model/processes.h"
-#include "common.h"
-#include "gpu_rows.h"
-#include "text.h"
+#include "user/model/processes.h"
+#include "user/report/common.h"
+#include "user/report/gpu_rows.h"
+#include "user/report/text.h"
 
 #define DEFAULT_LIMIT 20
 
@@ -67,7 +67,7 @@ static void print_tier(const struct gpu *gpu, const struct gpu_process *process,
 
 	switch (process->tier) {
 	case GPU_TIER_NONE:
-		text__paragraph(out, "tier 0: nothing is known of CUDA in it%s%s", process->why[0] ? ": " : "",
+		text__paragraph(out, "tier 0: there are no figures of its GPU%s%s", process->why[0] ? ": " : "",
 				process->why);
 		return;
 	case GPU_TIER_PROBES:

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#ifndef STEPFLAME_REPORT_GPU_H
-#define STEPFLAME_REPORT_GPU_H
+#ifndef STEPFLAME_USER_REPORT_GPU_H
+#define STEPFLAME_USER_REPORT_GPU_H
 
-#include "report.h"
+#include "user/report/report.h"
 
 /* The GPU report as JSON; see struct report_ops. */
 int report_gpu__json(struct job *job, const struct report_options *options, FILE *out);

@@ -3,10 +3,10 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "../model/processes.h"
-#include "common.h"
-#include "gpu.h"
-#include "gpu_rows.h"
+#include "user/model/processes.h"
+#include "user/report/common.h"
+#include "user/report/gpu.h"
+#include "user/report/gpu_rows.h"
 
 static json_t *json_us(bool known, uint64_t ns)
 {

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-#include "gpu_rows.h"
+#include "user/report/gpu_rows.h"
 
 #include <errno.h>
 #include <search.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "../model/kernel_name.h"
-#include "../model/processes.h"
-#include "../model/sums.h"
-#include "../order.h"
+#include "user/analysis/gpu_steps.h"
+#include "user/elf/kernel_name.h"
+#include "user/lib/compare.h"
+#include "user/lib/saturating.h"
+#include "user/model/processes.h"
 
 /* ---- order ---- */
 
@@ -21,10 +22,10 @@ struct order {
 	size_t key; /* index into gpu_rows__sort_keys */
 };
 
-#define DIFFER(field)                                     \
-	do {                                              \
-		if (x->field != y->field)                 \
-			return ORDER(x->field, y->field); \
+#define DIFFER(field)                                       \
+	do {                                                \
+		if (x->field != y->field)                   \
+			return COMPARE(x->field, y->field); \
 	} while (0)
 
 static int compare_key(const void *a, const void *b)
@@ -37,7 +38,7 @@ static int compare_key(const void *a, const void *b)
 	DIFFER(op);
 	DIFFER(action);
 	DIFFER(object);
-	return ORDER(x->dtype, y->dtype);
+	return COMPARE(x->dtype, y->dtype);
 }
 
 static double value_of(const struct gpu_row *row, size_t key)
@@ -65,9 +66,9 @@ static int compare_row(const void *a, const void *b, void *ctx)
 	int by_name = strcmp(x_name ?: "", y_name ?: "");
 
 	if (order->key != BY_NAME && x_value != y_value)
-		return ORDER(y_value, x_value);
+		return COMPARE(y_value, x_value);
 	if (order->key != BY_NAME && x->count != y->count)
-		return ORDER(y->count, x->count);
+		return COMPARE(y->count, x->count);
 	return by_name ?: compare_key(a, b);
 }
 
@@ -79,12 +80,12 @@ static void add_row(struct gpu_row *sum, const struct gpu_row *row)
 		sum->min_ns = row->min_ns;
 	if (row->max_ns > sum->max_ns)
 		sum->max_ns = row->max_ns;
-	sum->count = sum__u64(sum->count, row->count);
-	sum->bytes = sum__u64(sum->bytes, row->bytes);
-	sum->total_ns = sum__u64(sum->total_ns, row->total_ns);
-	sum->timed = sum__u64(sum->timed, row->timed);
-	sum->device_ns = sum__u64(sum->device_ns, row->device_ns);
-	sum->device_cnt = sum__u64(sum->device_cnt, row->device_cnt);
+	sum->count = saturating__add(sum->count, row->count);
+	sum->bytes = saturating__add(sum->bytes, row->bytes);
+	sum->total_ns = saturating__add(sum->total_ns, row->total_ns);
+	sum->timed = saturating__add(sum->timed, row->timed);
+	sum->device_ns = saturating__add(sum->device_ns, row->device_ns);
+	sum->device_cnt = saturating__add(sum->device_cnt, row->device_cnt);
 }
 
 /* Bytes of an operator's name without its overload. A node's, which has none, has no dot behind a "::". */
@@ -105,7 +106,7 @@ static int compare_plain_op(const void *a, const void *b)
 {
 	const struct plain_op *x = a, *y = b;
 
-	return x->length != y->length ? ORDER(x->length, y->length) : memcmp(x->name, y->name, x->length);
+	return x->length != y->length ? COMPARE(x->length, y->length) : memcmp(x->name, y->name, x->length);
 }
 
 /* Gives rows of an operator's overloads one id. 0 or -ENOMEM. */
@@ -135,7 +136,7 @@ static int drop_overloads(struct job *job, struct gpu_row *rows, size_t cnt)
 }
 
 /* Rows of one key to one; how many are left. */
-static size_t merge(struct gpu_row *rows, size_t cnt)
+static size_t merge_equal_keys(struct gpu_row *rows, size_t cnt)
 {
 	size_t kept = 0;
 
@@ -155,12 +156,12 @@ static int finish(struct gpu_table *table, struct array *array, const struct gpu
 {
 	struct order order = {.job = view->job};
 	struct gpu_row *rows = array->items;
-	size_t kept = merge(rows, array->cnt);
+	size_t kept = merge_equal_keys(rows, array->cnt);
 	int err = 0;
 
 	if (view->options->by_op && !view->options->overloads) {
 		err = drop_overloads(view->job, rows, kept);
-		kept = merge(rows, kept);
+		kept = merge_equal_keys(rows, kept);
 	}
 	for (size_t i = 0; i < kept; i++)
 		add_row(&table->sum, &rows[i]);
@@ -193,7 +194,7 @@ static bool is_wanted(const struct gather *gather, uint64_t action)
 	return name && !strcmp(name, wanted);
 }
 
-static void put(struct gather *gather, struct array *table, const struct gpu_row *row)
+static void gather_row(struct gather *gather, struct array *table, const struct gpu_row *row)
 {
 	struct gpu_row *new = gather->err ? NULL : array__add(table, sizeof(*new));
 
@@ -234,20 +235,20 @@ static void gather_activity(struct gather *gather, const struct gpu_act *act)
 	switch (act->kind) {
 	case GPU_ACTIVITY_COPY:
 		row.key.direction = act->direction;
-		put(gather, &gather->copies, &row);
+		gather_row(gather, &gather->copies, &row);
 		break;
 	case GPU_ACTIVITY_SET:
-		put(gather, &gather->sets, &row);
+		gather_row(gather, &gather->sets, &row);
 		break;
 	case GPU_ACTIVITY_KERNEL:
 		row.key.name = act->name;
 		row.bytes = 0;
-		put(gather, &gather->kernels, &row);
+		gather_row(gather, &gather->kernels, &row);
 		break;
 	case GPU_ACTIVITY_GRAPH:
 		row.key.api = GPU_API_cudaGraphLaunch;
 		row.bytes = 0;
-		put(gather, &gather->kernels, &row);
+		gather_row(gather, &gather->kernels, &row);
 		break;
 	}
 }
@@ -260,20 +261,20 @@ static void gather_asked(struct gather *gather, const struct gpu_calls *calls)
 	switch (gpu_api__class(calls->key.api)) {
 	case GPU_LAUNCH:
 		row.key.name = calls->key.object;
-		put(gather, &gather->kernels, &row);
+		gather_row(gather, &gather->kernels, &row);
 		break;
 	case GPU_GRAPH:
 		row.key.api = GPU_API_cudaGraphLaunch;
-		put(gather, &gather->kernels, &row);
+		gather_row(gather, &gather->kernels, &row);
 		break;
 	case GPU_COPY:
 		row.key.direction = calls->key.direction;
 		row.bytes = calls->val.bytes;
-		put(gather, &gather->copies, &row);
+		gather_row(gather, &gather->copies, &row);
 		break;
 	case GPU_SET:
 		row.bytes = calls->val.bytes;
-		put(gather, &gather->sets, &row);
+		gather_row(gather, &gather->sets, &row);
 		break;
 	default:
 		break;
@@ -292,13 +293,13 @@ static void gather_calls(struct gather *gather, const struct gpu_calls *calls)
 
 	if (!calls->val.calls || !is_wanted(gather, calls->key.action))
 		return;
-	put(gather, &gather->apis, &row);
+	gather_row(gather, &gather->apis, &row);
 	if (class == GPU_ALLOC || class == GPU_FREE || class == GPU_HOST_ALLOC)
-		put(gather, &gather->memory, &row);
+		gather_row(gather, &gather->memory, &row);
 	if (class == GPU_COMM) {
 		row.key.object = calls->key.object;
 		row.key.dtype = calls->key.dtype;
-		put(gather, &gather->collectives, &row);
+		gather_row(gather, &gather->collectives, &row);
 	}
 	if (!is_watched(gather, calls->key.pid))
 		gather_asked(gather, calls);
@@ -316,7 +317,7 @@ static void gather_comm(struct gather *gather, const struct gpu_call *call)
 			      .device_cnt = call->activities};
 
 	if (gpu_api__class(call->api) == GPU_COMM && call->activities && is_wanted(gather, call->action))
-		put(gather, &gather->collectives, &row);
+		gather_row(gather, &gather->collectives, &row);
 }
 
 static void add_lines(const struct gpu_view *view, uint32_t pid, struct gpu_rows *out)
@@ -329,13 +330,13 @@ static void add_lines(const struct gpu_view *view, uint32_t pid, struct gpu_rows
 
 		if (!processes__in_scope(view->job, line->pid, pid))
 			continue;
-		out->work_ns = sum__u64(out->work_ns, gpu_spans__total(&line->work));
-		out->watched_ns = sum__u64(out->watched_ns, line->watched_ns);
-		out->compute_ns = sum__u64(out->compute_ns, gpu_spans__total(&line->compute));
-		out->comm_ns = sum__u64(out->comm_ns, gpu_spans__total(&line->comm));
-		out->overlap_ns = sum__u64(out->overlap_ns, gpu_line__overlap(line, 0, UINT64_MAX));
+		out->work_ns = saturating__add(out->work_ns, gpu_spans__total(&line->work));
+		out->watched_ns = saturating__add(out->watched_ns, line->watched_ns);
+		out->compute_ns = saturating__add(out->compute_ns, gpu_spans__total(&line->compute));
+		out->comm_ns = saturating__add(out->comm_ns, gpu_spans__total(&line->comm));
+		out->overlap_ns = saturating__add(out->overlap_ns, gpu_line__overlap(line, 0, UINT64_MAX));
 		for (int idle = 0; idle < GPU_IDLE__COUNT; idle++)
-			out->idle_ns[idle] = sum__u64(out->idle_ns[idle], gpu_spans__total(&line->idle[idle]));
+			out->idle_ns[idle] = saturating__add(out->idle_ns[idle], gpu_spans__total(&line->idle[idle]));
 	}
 }
 
@@ -522,22 +523,31 @@ int gpu_usage__list(const struct gpu *gpu, struct gpu_usage **out, size_t *cnt)
 	return 0;
 }
 
+static void add_step(struct gpu_per_step *sum, const struct gpu_step *step)
+{
+	sum->steps++;
+	sum->launches += step->launches;
+	sum->copies += step->copies;
+	sum->copied_bytes += step->copied_bytes;
+	sum->api_ns += step->api_ns;
+	sum->sync_ns += step->sync_ns;
+}
+
 struct gpu_per_step gpu_per_step__of(const struct gpu_view *view, uint32_t pid)
 {
 	size_t cnt;
-	const struct rec_gpu_step *steps = gpu__steps(view->gpu, &cnt);
+	const struct step_track *tracks = steps__tracks(view->steps, &cnt);
 	struct gpu_per_step sum = {0};
 
-	for (size_t i = 0; i < cnt; i++) {
-		/* that of index 0 only opens a window */
-		if (!steps[i].index || !processes__in_scope(view->job, steps[i].pid, pid))
-			continue;
-		sum.steps++;
-		sum.launches += steps[i].launches;
-		sum.copies += steps[i].copies;
-		sum.copied_bytes += steps[i].copied_bytes;
-		sum.api_ns += steps[i].api_ns;
-		sum.sync_ns += steps[i].sync_ns;
+	for (size_t t = 0; t < cnt; t++) {
+		size_t at = 0;
+
+		for (size_t i = 0; processes__in_scope(view->job, tracks[t].pid, pid) && i < tracks[t].step_cnt; i++) {
+			struct gpu_step step;
+
+			if (gpu_step__calls(view->gpu, &tracks[t], &tracks[t].steps[i], &at, &step))
+				add_step(&sum, &step);
+		}
 	}
 	if (!sum.steps)
 		return sum;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* The rows of the GPU report: of some processes, added up, in order. */
-#ifndef STEPFLAME_GPU_ROWS_H
-#define STEPFLAME_GPU_ROWS_H
+#ifndef STEPFLAME_USER_REPORT_GPU_ROWS_H
+#define STEPFLAME_USER_REPORT_GPU_ROWS_H
 
-#include "../model/gpu.h"
-#include "../model/gpu_time.h"
-#include "report.h"
+#include "user/analysis/gpu_time.h"
+#include "user/model/gpu.h"
+#include "user/report/report.h"
 
 struct gpu_key {
 	uint64_t name; /* of kernels: REC_NAME id of the mangled name, 0: not known */
@@ -87,7 +87,7 @@ struct gpu_usage {
 /* By device, malloc'ed. 0 or -ENOMEM. */
 int gpu_usage__list(const struct gpu *gpu, struct gpu_usage **out, size_t *cnt);
 
-/* What calls come to in a step: means of REC_GPU_STEP, of main processes or of one. */
+/* What calls come to in a step: means over the whole steps of main processes, or of one. */
 struct gpu_per_step {
 	uint64_t steps;
 	double launches, copies, copied_bytes, api_ns, sync_ns;

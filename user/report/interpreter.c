@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-#include "interpreter.h"
+#include "user/report/interpreter.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-#include "../model/labels.h"
-#include "../model/processes.h"
-#include "../model/samples.h"
-#include "common.h"
-#include "text.h"
+#include "user/model/labels.h"
+#include "user/model/processes.h"
+#include "user/model/samples.h"
+#include "user/report/common.h"
+#include "user/report/text.h"
 
 struct generation {
 	uint64_t cnt, total_ns, max_ns;
@@ -53,7 +53,7 @@ static void add_pauses(struct job *job, const struct samples *samples, uint32_t 
 	}
 }
 
-static struct interpreter collect(struct job *job, uint32_t pid)
+static struct interpreter collect_shares(struct job *job, uint32_t pid)
 {
 	const struct samples *samples = job__samples(job);
 	struct interpreter sum = {0};
@@ -67,7 +67,7 @@ static struct interpreter collect(struct job *job, uint32_t pid)
 
 void interpreter__text(struct job *job, uint32_t pid, FILE *out)
 {
-	struct interpreter sum = collect(job, pid);
+	struct interpreter sum = collect_shares(job, pid);
 
 	if (sum.gil_ns)
 		text__paragraph(out, "gil: threads waited %.3g s for it, main threads %.3g s of that", sum.gil_ns / 1e9,
@@ -86,7 +86,7 @@ void interpreter__text(struct job *job, uint32_t pid, FILE *out)
 
 json_t *interpreter__json(struct job *job, uint32_t pid)
 {
-	struct interpreter sum = collect(job, pid);
+	struct interpreter sum = collect_shares(job, pid);
 	json_t *gc = json_array();
 	int failed = 0;
 

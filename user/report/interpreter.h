@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* What the interpreter itself takes: waits for its lock (the GIL), and collections of garbage. */
-#ifndef STEPFLAME_REPORT_INTERPRETER_H
-#define STEPFLAME_REPORT_INTERPRETER_H
+#ifndef STEPFLAME_USER_REPORT_INTERPRETER_H
+#define STEPFLAME_USER_REPORT_INTERPRETER_H
 
 #include <jansson.h>
 #include <stdint.h>
 #include <stdio.h>
 
-#include "../model/job.h"
+#include "user/model/job.h"
 
 /*
  * The paragraphs `gil` and `gc` below a table of pid, or of PROCESSES_ALL_MAIN; nothing where there was none of them.

@@ -8,12 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../model/labels.h"
-#include "../model/processes.h"
-#include "common.h"
-#include "io_rows.h"
-#include "text.h"
-#include "workers.h"
+#include "user/model/labels.h"
+#include "user/model/processes.h"
+#include "user/report/common.h"
+#include "user/report/io_rows.h"
+#include "user/report/text.h"
+#include "user/report/workers.h"
 
 #define DEFAULT_LIMIT 20
 
@@ -72,21 +72,24 @@ static int print_files(struct job *job, const struct io_rows *rows, size_t limit
 {
 	static const char *const dashes = "----------- --------- --------------- --------- --------------- --------- "
 					  "--------------- ----------------\n";
+	size_t more = 0;
 
 	fputs("    seconds     reads      bytes read from disk bytes from disk    writes   bytes written file\n", out);
 	fputs(dashes, out);
 	for (size_t i = 0; i < rows->file_cnt && i < limit; i++) {
-		char *path = io_rows__path(job, &rows->files[i]);
+		char *path = io_rows__row_path(job, &rows->files[i]);
 
 		if (!path)
 			return -ENOMEM;
-		print_file(out, &rows->files[i].val, path);
+		print_file(out, &rows->files[i].file.val, path);
 		free(path);
 	}
 	fputs(dashes, out);
 	print_file(out, &rows->file_sum, "total");
-	if (rows->file_cnt > limit)
-		text__paragraph(out, "%zu more files (--limit %zu)", rows->file_cnt - limit, limit);
+	for (size_t i = limit; i < rows->file_cnt; i++)
+		more += rows->files[i].cnt;
+	if (more)
+		text__paragraph(out, "%zu more files (--limit %zu)", more, limit);
 	return 0;
 }
 
@@ -126,7 +129,8 @@ static int print_roles(struct job *job, const struct report_options *options, FI
 	int err = 0;
 
 	for (size_t i = 0; i < sizeof(roles) / sizeof(*roles) && !err; i++)
-		err = print_scope(job, options, &(struct io_scope){.role = roles[i].role}, roles[i].title, out);
+		err = print_scope(job, options, &(struct io_scope){.role = roles[i].role, .kinds = true},
+				  roles[i].title, out);
 	return err;
 }
 
@@ -152,7 +156,7 @@ static int print_processes(struct job *job, const struct report_options *options
 
 	for (size_t i = 0; i < cnt && !err; i++) {
 		common__process(&targets[i], out);
-		err = print_scope(job, options, &(struct io_scope){.pid = targets[i].pid}, NULL, out);
+		err = print_scope(job, options, &(struct io_scope){.pid = targets[i].pid, .kinds = true}, NULL, out);
 	}
 	free(targets);
 	return err;
@@ -217,7 +221,7 @@ static json_t *json_process(struct job *job, const struct report_options *option
 	for (size_t i = 0; i < rows.call_cnt && i < limit; i++)
 		failed |= json_array_append_new(calls, json_call(&rows.calls[i]));
 	for (size_t i = 0; i < rows.file_cnt && i < limit; i++)
-		failed |= json_array_append_new(files, json_file(job, &rows.files[i]));
+		failed |= json_array_append_new(files, json_file(job, &rows.files[i].file));
 	io_rows__release(&rows);
 	process = common__json_process(target, "syscalls", calls);
 	failed |= json_object_set_new(process, "files", files);

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-#include "io_rows.h"
+#include "user/report/io_rows.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "../model/processes.h"
-#include "../model/syscalls.h"
+#include "user/analysis/syscalls.h"
+#include "user/model/processes.h"
+#include "user/report/file_kind.h"
 
-#define ORDER(a, b) (((a) > (b)) - ((a) < (b)))
+#define COMPARE(a, b) (((a) > (b)) - ((a) < (b)))
 
 static enum target_role role_of(const struct job *job, uint32_t pid)
 {
@@ -33,7 +34,7 @@ static int compare_number(const void *a, const void *b)
 {
 	const struct io_call *x = a, *y = b;
 
-	return ORDER(x->key.number, y->key.number);
+	return COMPARE(x->key.number, y->key.number);
 }
 
 static void merge_calls(struct io_rows *rows)
@@ -54,9 +55,10 @@ static void merge_calls(struct io_rows *rows)
 
 static int compare_inode(const void *a, const void *b)
 {
-	const struct file_key *x = &((const struct io_file *)a)->key, *y = &((const struct io_file *)b)->key;
+	const struct file_key *x = &((const struct io_file_row *)a)->file.key;
+	const struct file_key *y = &((const struct io_file_row *)b)->file.key;
 
-	return x->dev != y->dev ? ORDER(x->dev, y->dev) : ORDER(x->inode, y->inode);
+	return x->dev != y->dev ? COMPARE(x->dev, y->dev) : COMPARE(x->inode, y->inode);
 }
 
 static void merge_files(struct io_rows *rows)
@@ -66,13 +68,62 @@ static void merge_files(struct io_rows *rows)
 	if (rows->file_cnt)
 		qsort(rows->files, rows->file_cnt, sizeof(*rows->files), compare_inode);
 	for (size_t i = 0; i < rows->file_cnt; i++) {
-		io__add_file(&rows->file_sum, &rows->files[i].val);
+		io__add_file(&rows->file_sum, &rows->files[i].file.val);
 		if (kept && !compare_inode(&rows->files[kept - 1], &rows->files[i]))
-			io__add_file(&rows->files[kept - 1].val, &rows->files[i].val);
+			io__add_file(&rows->files[kept - 1].file.val, &rows->files[i].file.val);
 		else
 			rows->files[kept++] = rows->files[i];
 	}
 	rows->file_cnt = kept;
+}
+
+/* ---- rows of files of a kind to one ---- */
+
+static int find_kind(struct job *job, struct io_file_row *row)
+{
+	char *path;
+	int err;
+
+	if (row->file.val.flags & FILE_DIRECTORY || !job__name(job, row->file.val.name))
+		return 0;
+	path = io_rows__path(job, &row->file);
+	err = path ? file_kind__of(path, &row->kind) : -ENOMEM;
+	free(path);
+	return err;
+}
+
+static int compare_kind(const void *a, const void *b)
+{
+	const struct io_file_row *x = a, *y = b;
+	int by_kind = strcmp(x->kind ?: "", y->kind ?: "");
+
+	return by_kind ?: compare_inode(a, b);
+}
+
+/* 0 or -ENOMEM. */
+static int merge_kinds(struct job *job, struct io_rows *rows)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < rows->file_cnt; i++)
+		if (find_kind(job, &rows->files[i]))
+			return -ENOMEM;
+	if (rows->file_cnt)
+		qsort(rows->files, rows->file_cnt, sizeof(*rows->files), compare_kind);
+	for (size_t i = 0; i < rows->file_cnt; i++) {
+		struct io_file_row row = rows->files[i], *before = kept ? &rows->files[kept - 1] : NULL;
+
+		rows->files[i].kind = NULL;
+		if (before && before->kind && row.kind && !strcmp(before->kind, row.kind)) {
+			io__add_file(&before->file.val, &row.file.val);
+			before->cnt += row.cnt;
+			free(row.kind);
+		} else {
+			rows->files[kept++] = row;
+		}
+	}
+	rows->file_cnt = kept;
+	return 0;
 }
 
 /* ---- order ---- */
@@ -108,8 +159,8 @@ static int compare_call(const void *a, const void *b, void *ctx)
 	if (order->key == BY_NAME)
 		return strcmp(io_rows__call_name(x->key.number, x_name), io_rows__call_name(y->key.number, y_name));
 	if (x_value != y_value)
-		return ORDER(y_value, x_value);
-	return ORDER(x->key.number, y->key.number);
+		return COMPARE(y_value, x_value);
+	return COMPARE(x->key.number, y->key.number);
 }
 
 static uint64_t file_value(const struct io_file *file, size_t key)
@@ -128,21 +179,21 @@ static uint64_t file_value(const struct io_file *file, size_t key)
 static int compare_file(const void *a, const void *b, void *ctx)
 {
 	const struct order *order = ctx;
-	const struct io_file *x = a, *y = b;
+	const struct io_file *x = &((const struct io_file_row *)a)->file, *y = &((const struct io_file_row *)b)->file;
 	const char *x_name = job__name(order->job, x->val.name), *y_name = job__name(order->job, y->val.name);
 	uint64_t x_value = file_value(x, order->key), y_value = file_value(y, order->key);
 	int by_name = strcmp(x_name ?: "", y_name ?: "");
 
 	if (order->key != BY_NAME && x_value != y_value)
-		return ORDER(y_value, x_value);
-	return by_name ?: compare_inode(x, y);
+		return COMPARE(y_value, x_value);
+	return by_name ?: compare_inode(a, b);
 }
 
 /* ---- processes ---- */
 
 static int compare_pid(const void *a, const void *b)
 {
-	return ORDER(*(const uint32_t *)a, *(const uint32_t *)b);
+	return COMPARE(*(const uint32_t *)a, *(const uint32_t *)b);
 }
 
 int io_rows__pids(const struct job *job, uint32_t **out, size_t *cnt)
@@ -179,7 +230,7 @@ int io_rows__collect(struct job *job, const struct io_scope *scope, const char *
 	uint32_t *pids;
 
 	*out = (struct io_rows){.calls = calloc(call_cnt + 1, sizeof(*calls)),
-				.files = calloc(file_cnt + 1, sizeof(*files))};
+				.files = calloc(file_cnt + 1, sizeof(*out->files))};
 	if (!out->calls || !out->files || io_rows__pids(job, &pids, &pid_cnt)) {
 		io_rows__release(out);
 		return -ENOMEM;
@@ -189,12 +240,16 @@ int io_rows__collect(struct job *job, const struct io_scope *scope, const char *
 			out->calls[out->call_cnt++] = calls[i];
 	for (size_t i = 0; i < file_cnt; i++)
 		if (in_scope(job, scope, files[i].key.pid))
-			out->files[out->file_cnt++] = files[i];
+			out->files[out->file_cnt++] = (struct io_file_row){.file = files[i], .cnt = 1};
 	for (size_t i = 0; i < pid_cnt; i++)
 		out->process_cnt += in_scope(job, scope, pids[i]);
 	free(pids);
 	merge_calls(out);
 	merge_files(out);
+	if (scope->kinds && merge_kinds(job, out)) {
+		io_rows__release(out);
+		return -ENOMEM;
+	}
 	while (sort && strcmp(sort, io_rows__sort_keys[order.key]))
 		order.key++;
 	qsort_r(out->calls, out->call_cnt, sizeof(*out->calls), compare_call, &order);
@@ -204,6 +259,8 @@ int io_rows__collect(struct job *job, const struct io_scope *scope, const char *
 
 void io_rows__release(struct io_rows *rows)
 {
+	for (size_t i = 0; i < rows->file_cnt; i++)
+		free(rows->files[i].kind);
 	free(rows->calls);
 	free(rows->files);
 	*rows = (struct io_rows){0};
@@ -228,7 +285,9 @@ char *io_rows__path(struct job *job, const struct io_file *file)
 	char *path;
 	int len;
 
-	if (!name)
+	if (!name && file->val.flags == FILE_DISK)
+		len = asprintf(&path, "(disk %u:%u, beside files: its file system's own)", major, minor);
+	else if (!name)
 		len = asprintf(&path, "(path not known: device %u:%u, inode %" PRIu64 ")", major, minor,
 			       (uint64_t)file->key.inode);
 	else if (file->val.flags & FILE_MOUNT_UNKNOWN)
@@ -236,6 +295,15 @@ char *io_rows__path(struct job *job, const struct io_file *file)
 	else
 		len = asprintf(&path, "%s%s", name, more);
 	return len < 0 ? NULL : path;
+}
+
+char *io_rows__row_path(struct job *job, const struct io_file_row *row)
+{
+	char *path;
+
+	if (row->cnt == 1)
+		return io_rows__path(job, &row->file);
+	return asprintf(&path, "%s (%zu files)", row->kind, row->cnt) < 0 ? NULL : path;
 }
 
 char *io_rows__path_of_name(struct job *job, uint64_t name)

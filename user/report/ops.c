@@ -6,12 +6,12 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "../model/labels.h"
-#include "../model/sums.h"
-#include "../model/words.h"
-#include "common.h"
-#include "ops_table.h"
-#include "text.h"
+#include "user/lib/saturating.h"
+#include "user/lib/words.h"
+#include "user/model/labels.h"
+#include "user/report/common.h"
+#include "user/report/ops_table.h"
+#include "user/report/text.h"
 
 #define DEFAULT_LIMIT 20 /* of Lightning's PyTorchProfiler */
 
@@ -90,7 +90,7 @@ static void explain_unwatched(struct job *job, uint32_t pid, FILE *out)
 			continue;
 		for (size_t i = 0; i < cnt; i++)
 			if (windows[i].pid == processes[p].pid && windows[i].end_ns > windows[i].start_ns)
-				counted_ns = sum__u64(counted_ns, windows[i].end_ns - windows[i].start_ns);
+				counted_ns = saturating__add(counted_ns, windows[i].end_ns - windows[i].start_ns);
 		if (counted_ns > processes[p].cupti_ns && counted_ns - processes[p].cupti_ns > CUPTI_LATE_NS)
 			text__paragraph(
 				out,

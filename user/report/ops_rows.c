@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* The job's operators in, the rows of a table out: choose, merge what the options do not tell apart, sort. */
-#include "ops_rows.h"
+#include "user/report/ops_rows.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "../model/words.h"
-#include "../order.h"
+#include "user/lib/compare.h"
+#include "user/lib/words.h"
 
 const char *const ops_rows__sort_keys[] = {"cpu_time_total",
 					   "cuda_time_total",
@@ -118,9 +118,9 @@ static int compare_identity(const struct ops_row *x, const struct ops_row *y)
 	if (!order)
 		order = strcmp(x->name, y->name);
 	if (!order)
-		order = ORDER(x->kind, y->kind);
+		order = COMPARE(x->kind, y->kind);
 	if (!order)
-		order = ORDER(x->activity, y->activity);
+		order = COMPARE(x->activity, y->activity);
 	if (!order)
 		order = compare_text(x->overload, y->overload);
 	if (!order)
@@ -135,7 +135,7 @@ static int compare_to_merge(const void *a, const void *b)
 	const struct ops_row *x = a, *y = b;
 	int order = compare_identity(x, y);
 
-	return order ? order : ORDER(x->order, y->order);
+	return order ? order : COMPARE(x->order, y->order);
 }
 
 struct order {
@@ -155,7 +155,7 @@ static int compare_to_sort(const void *a, const void *b, void *ctx)
 		return sort->value(x) > sort->value(y) ? -1 : 1;
 	order = sort->value ? 0 : strcmp(x->name, y->name);
 	/* Python's sort is stable. */
-	return order ? order : ORDER(x->order, y->order);
+	return order ? order : COMPARE(x->order, y->order);
 }
 
 static uint64_t multiply_saturating(uint64_t a, uint64_t b)
@@ -245,7 +245,7 @@ static void merge_into(struct ops_row *sum, struct ops_row *row)
 	free(row->shapes);
 }
 
-static void merge(struct ops_rows *rows)
+static void merge_equal_rows(struct ops_rows *rows)
 {
 	size_t kept = 0;
 
@@ -261,7 +261,7 @@ static void merge(struct ops_rows *rows)
 	rows->cnt = kept;
 }
 
-/* The rows of one action lie together after merge(). */
+/* The rows of one action lie together after merge_equal_rows(). */
 static void add_up_actions(struct ops_rows *rows)
 {
 	for (size_t first = 0, next; first < rows->cnt; first = next) {
@@ -290,7 +290,7 @@ static int compare_pid(const void *a, const void *b)
 {
 	const uint32_t *x = a, *y = b;
 
-	return ORDER(*x, *y);
+	return COMPARE(*x, *y);
 }
 
 static int count_processes(struct ops_rows *rows)
@@ -308,7 +308,7 @@ static int count_processes(struct ops_rows *rows)
 	return 0;
 }
 
-static bool chosen(const char *action, const struct report_options *options)
+static bool action_chosen(const char *action, const struct report_options *options)
 {
 	return !options->action || !strcmp(options->action, action ? action : OPS_NO_ACTION);
 }
@@ -325,7 +325,7 @@ static int add_works(struct job *job, const struct report_options *options, uint
 
 		if (works[i].action && !action)
 			return -ENOMEM;
-		if (!processes__in_scope(job, works[i].pid, pid) || !chosen(action, options))
+		if (!processes__in_scope(job, works[i].pid, pid) || !action_chosen(action, options))
 			continue;
 		*row = (struct ops_row){.name = works[i].name,
 					.overload = options->overloads ? "" : NULL,
@@ -344,8 +344,8 @@ static int add_works(struct job *job, const struct report_options *options, uint
 	return 0;
 }
 
-static int collect(struct job *job, const struct report_options *options, uint32_t pid, bool by_action,
-		   struct ops_rows *out)
+static int collect_rows(struct job *job, const struct report_options *options, uint32_t pid, bool by_action,
+			struct ops_rows *out)
 {
 	size_t cnt;
 	const struct op_row *ops = job__ops(job, &cnt);
@@ -359,7 +359,7 @@ static int collect(struct job *job, const struct report_options *options, uint32
 		if (!processes__in_scope(job, ops[i].pid, pid))
 			continue;
 		out->has_rows = true;
-		if (!chosen(ops[i].action, options))
+		if (!action_chosen(ops[i].action, options))
 			continue;
 		err = make_row(&ops[i], options, by_action, i, &out->items[out->cnt++]);
 		set_device(&out->gpu, &ops[i], options, rows, &out->items[out->cnt - 1]);
@@ -377,14 +377,14 @@ int ops_rows__collect(struct job *job, const struct report_options *options, uin
 	*out = (struct ops_rows){0};
 	err = gpu_ops__new(job, &out->gpu);
 	if (!err)
-		err = collect(job, options, pid, by_action, out);
+		err = collect_rows(job, options, pid, by_action, out);
 	if (!err)
 		err = count_processes(out);
 	if (err) {
 		ops_rows__release(out);
 		return err;
 	}
-	merge(out);
+	merge_equal_rows(out);
 	for (size_t i = 0; i < out->cnt; i++)
 		out->has_device |= out->items[i].self_device_ns > 0;
 	add_up_actions(out);

@@ -2,12 +2,12 @@
 /*
  * The rows of the operator report: those of the recording added up over what the options do not tell apart, in order.
  */
-#ifndef STEPFLAME_OPS_ROWS_H
-#define STEPFLAME_OPS_ROWS_H
+#ifndef STEPFLAME_USER_REPORT_OPS_ROWS_H
+#define STEPFLAME_USER_REPORT_OPS_ROWS_H
 
-#include "../model/gpu_ops.h"
-#include "../model/processes.h"
-#include "report.h"
+#include "user/analysis/gpu_ops.h"
+#include "user/model/processes.h"
+#include "user/report/report.h"
 
 #define OPS_NO_ACTION "(none)" /* the action of what lies in no action */
 

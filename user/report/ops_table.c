@@ -3,7 +3,7 @@
  * torch's table of operators. Times become double us before they are added or divided, as in torch, so that they round
  * alike.
  */
-#include "ops_table.h"
+#include "user/report/ops_table.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text.h"
+#include "user/report/text.h"
 
 #define NUMBER_WIDTH  12
 #define NAME_WIDEST   55 /* code points of the widest column of this kind */
@@ -194,8 +194,8 @@ static void measure_flops(struct layout *layout, const struct ops_row *rows, siz
 	layout->flops_scale = pow(10, -3 * unit);
 }
 
-static int measure(struct layout *layout, const struct ops_row *rows, size_t cnt,
-		   const struct ops_table_options *options)
+static int measure_columns(struct layout *layout, const struct ops_row *rows, size_t cnt,
+			   const struct ops_table_options *options)
 {
 	size_t *width = layout->width, shapes = 0;
 	bool overloads = false, some_shapes = false;
@@ -335,7 +335,7 @@ int ops_table__print(const struct ops_row *rows, size_t cnt, const struct ops_ta
 {
 	struct layout layout = {0};
 	cell_text sum;
-	int err = measure(&layout, rows, cnt, options);
+	int err = measure_columns(&layout, rows, cnt, options);
 
 	if (err || !cnt)
 		return err;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#ifndef STEPFLAME_OPS_TABLE_H
-#define STEPFLAME_OPS_TABLE_H
+#ifndef STEPFLAME_USER_REPORT_OPS_TABLE_H
+#define STEPFLAME_USER_REPORT_OPS_TABLE_H
 
-#include "ops_rows.h"
+#include "user/report/ops_rows.h"
 
 struct ops_table_options {
 	size_t limit; /* rows that are printed; widths and sums are over all */

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-#include "pstats_table.h"
+#include "user/report/pstats_table.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "../order.h"
-#include "text.h"
+#include "user/lib/compare.h"
+#include "user/report/text.h"
 
 struct line {
 	const char *file; /* without its folders */
@@ -48,10 +48,10 @@ static int compare_function(const void *a, const void *b)
 	int order = strcmp(x->file, y->file);
 
 	if (!order)
-		order = ORDER(x->line, y->line);
+		order = COMPARE(x->line, y->line);
 	if (!order)
 		order = strcmp(x->name, y->name);
-	return order ? order : ORDER(x->order, y->order);
+	return order ? order : COMPARE(x->order, y->order);
 }
 
 static bool same_function(const struct line *x, const struct line *y)
@@ -60,7 +60,7 @@ static bool same_function(const struct line *x, const struct line *y)
 }
 
 /* Those that differ by folder alone become one, at the place of the first. */
-static void merge(struct lines *lines)
+static void merge_lines(struct lines *lines)
 {
 	size_t kept = 0;
 
@@ -104,7 +104,7 @@ static int make_lines(const struct profile *profile, const struct profile_table 
 			.order = row->function,
 		};
 	}
-	merge(lines);
+	merge_lines(lines);
 	for (size_t i = 0; i < lines->cnt; i++) {
 		lines->items[i].label = std_string(lines->items[i].file, lines->items[i].line, lines->items[i].name);
 		if (!lines->items[i].label)
@@ -113,7 +113,7 @@ static int make_lines(const struct profile *profile, const struct profile_table 
 	return 0;
 }
 
-static void release(struct lines *lines)
+static void release_lines(struct lines *lines)
 {
 	for (size_t i = 0; lines->items && i < lines->cnt; i++)
 		free(lines->items[i].label);
@@ -126,24 +126,24 @@ static int by_calls(const struct line *x, const struct line *y)
 {
 	uint64_t a = x->calls ? x->calls : x->samples, b = y->calls ? y->calls : y->samples;
 
-	return ORDER(b, a);
+	return COMPARE(b, a);
 }
 
 static int by_primitive_calls(const struct line *x, const struct line *y)
 {
 	uint64_t a = x->calls ? x->primitive_calls : x->samples, b = y->calls ? y->primitive_calls : y->samples;
 
-	return ORDER(b, a);
+	return COMPARE(b, a);
 }
 
 static int by_self(const struct line *x, const struct line *y)
 {
-	return ORDER(y->self_s, x->self_s);
+	return COMPARE(y->self_s, x->self_s);
 }
 
 static int by_total(const struct line *x, const struct line *y)
 {
-	return ORDER(y->total_s, x->total_s);
+	return COMPARE(y->total_s, x->total_s);
 }
 
 static int by_file(const struct line *x, const struct line *y)
@@ -153,7 +153,7 @@ static int by_file(const struct line *x, const struct line *y)
 
 static int by_line(const struct line *x, const struct line *y)
 {
-	return ORDER(x->line, y->line);
+	return COMPARE(x->line, y->line);
 }
 
 static int by_name(const struct line *x, const struct line *y)
@@ -176,10 +176,10 @@ static int by_label(const struct line *x, const struct line *y)
 }
 
 #define SORT_KEYS(X)                                            \
-	X("cumulative", by_total, "cumulative time")            \
-	X("cumtime", by_total, "cumulative time")               \
 	X("tottime", by_self, "internal time")                  \
 	X("time", by_self, "internal time")                     \
+	X("cumulative", by_total, "cumulative time")            \
+	X("cumtime", by_total, "cumulative time")               \
 	X("ncalls", by_calls, "call count")                     \
 	X("calls", by_calls, "call count")                      \
 	X("pcalls", by_primitive_calls, "primitive call count") \
@@ -217,7 +217,7 @@ static int compare_lines(const void *a, const void *b, void *ctx)
 	int order = sort->compare(x, y);
 
 	/* Python's sort is stable. */
-	return order ? order : ORDER(x->order, y->order);
+	return order ? order : COMPARE(x->order, y->order);
 }
 
 static const struct sort *find_sort(const char *key)
@@ -313,6 +313,6 @@ int pstats_table__print(const struct profile *profile, const struct profile_tabl
 		err = print_line(&lines.items[i], table->exact, out);
 	fputs("\n\n", out);
 out:
-	release(&lines);
+	release_lines(&lines);
 	return err;
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* A table of functions as CPython's pstats prints it: Stats(...).strip_dirs().sort_stats(KEY).print_stats(LIMIT). */
-#ifndef STEPFLAME_PSTATS_TABLE_H
-#define STEPFLAME_PSTATS_TABLE_H
+#ifndef STEPFLAME_USER_REPORT_PSTATS_TABLE_H
+#define STEPFLAME_USER_REPORT_PSTATS_TABLE_H
 
 #include <stdio.h>
 
-#include "../model/profile.h"
+#include "user/analysis/profile.h"
 
-/* pstats' own, NULL-terminated; the first is that of Lightning's AdvancedProfiler. */
+/* pstats' own, NULL-terminated; the first is the default. */
 extern const char *const pstats_table__sort_keys[];
 
 /*

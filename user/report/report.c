@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* The table of reports. */
-#include "report.h"
+#include "user/report/report.h"
 
 #include <string.h>
 

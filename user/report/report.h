@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* One struct report_ops per report; adding a report is adding a file and a line in report.c's table. */
-#ifndef STEPFLAME_REPORT_H
-#define STEPFLAME_REPORT_H
+#ifndef STEPFLAME_USER_REPORT_REPORT_H
+#define STEPFLAME_USER_REPORT_REPORT_H
 
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "../model/job.h"
+#include "user/model/job.h"
 
 struct report_options {
-	bool all;      /* every row, torch's own labels and the derived ones too */
+	bool all; /* every row, torch's own labels and the derived ones too; of the advanced one tables of few samples, too */
 	bool leaf;     /* of the simple report only rows that contain no other; of the advanced one symbols, too */
 	bool per_rank; /* one table per process */
 	bool json;
@@ -22,6 +22,7 @@ struct report_options {
 	bool by_op;     /* of the GPU report: rows apart */
 	bool flops;
 	bool cpu;           /* of the advanced report: without waits */
+	bool native;        /* likewise: as leaf, and the interpreter's own functions */
 	const char *sort;   /* NULL: the report's own order */
 	const char *action; /* only actions of this name; NULL: all */
 	int limit;          /* rows; 0: all; below 0: as many as the report shows by itself */

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* The job's actions in, the rows of a table out: list, find leaves, add over processes, sort, cut. */
-#include "rows.h"
+#include "user/report/rows.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "../model/labels.h"
-#include "../order.h"
+#include "user/lib/compare.h"
+#include "user/model/labels.h"
 
 double rows__window_s(const struct job *job)
 {
@@ -38,7 +38,7 @@ static int compare_id(const void *a, const void *b)
 
 	if (x->pid != y->pid)
 		return x->pid < y->pid ? -1 : 1;
-	return ORDER(x->name_id, y->name_id);
+	return COMPARE(x->name_id, y->name_id);
 }
 
 static size_t lower_bound(struct choice *const *by_id, size_t cnt, uint32_t pid, uint64_t name_id)
@@ -111,8 +111,8 @@ static int compare_name(const void *a, const void *b)
 	int order = strcmp(x->name, y->name);
 
 	if (!order)
-		order = ORDER(x->kind, y->kind);
-	return order ? order : ORDER(x->order, y->order);
+		order = COMPARE(x->kind, y->kind);
+	return order ? order : COMPARE(x->order, y->order);
 }
 
 static void merge_same_names(struct rows *rows)
@@ -181,7 +181,7 @@ static int compare_value(const void *a, const void *b, void *ctx)
 	if (value && value(x) != value(y))
 		return value(x) > value(y) ? -1 : 1;
 	/* Python's sort is stable, and Lightning's rows come in the order of their first occurrence. */
-	return ORDER(x->order, y->order);
+	return COMPARE(x->order, y->order);
 }
 
 static void sort_rows(struct rows *rows, const char *key)
@@ -195,7 +195,7 @@ static void sort_rows(struct rows *rows, const char *key)
 			qsort_r(rows->items, rows->cnt, sizeof(*rows->items), compare_value, (void *)&sort_values[i]);
 }
 
-static bool chosen(const struct choice *choice, const struct report_options *options)
+static bool row_chosen(const struct choice *choice, const struct report_options *options)
 {
 	/* A name that was asked for is shown whatever it is. */
 	return options->action ? !strcmp(options->action, choice->action->name) : choice->listed;
@@ -251,7 +251,7 @@ int rows__collect(struct job *job, const struct report_options *options, uint32_
 	for (size_t i = 0; i < cnt; i++) {
 		if (!processes__in_scope(job, actions[i].pid, pid))
 			continue;
-		if (!chosen(&choices[i], options)) {
+		if (!row_chosen(&choices[i], options)) {
 			out->unlisted++;
 			continue;
 		}

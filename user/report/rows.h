@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* The rows of the simple report: which of the job's actions are listed, added over processes, in order. */
-#ifndef STEPFLAME_ROWS_H
-#define STEPFLAME_ROWS_H
+#ifndef STEPFLAME_USER_REPORT_ROWS_H
+#define STEPFLAME_USER_REPORT_ROWS_H
 
-#include "../model/processes.h"
-#include "report.h"
+#include "user/model/processes.h"
+#include "user/report/report.h"
 
 struct row {
 	const char *name;

@@ -12,11 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../model/labels.h"
-#include "../pyfloat.h"
-#include "common.h"
-#include "rows.h"
-#include "text.h"
+#include "user/lib/pyfloat.h"
+#include "user/model/labels.h"
+#include "user/report/common.h"
+#include "user/report/rows.h"
+#include "user/report/text.h"
 
 /* ---- the table ---- */
 

@@ -9,12 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../model/profile.h"
-#include "common.h"
-#include "io_rows.h"
-#include "rows.h"
-#include "steps_report.h"
-#include "text.h"
+#include "user/analysis/profile.h"
+#include "user/report/common.h"
+#include "user/report/io_rows.h"
+#include "user/report/rows.h"
+#include "user/report/steps_report.h"
+#include "user/report/text.h"
 
 #define DEFAULT_LIMIT 10
 #define WAIT_COLUMNS  4
@@ -28,7 +28,7 @@ const char *const steps_report__sort_keys[] = {"duration", "index", NULL};
 
 int steps_view__new(struct job *job, const struct report_options *options, struct steps_view *view)
 {
-	*view = (struct steps_view){.job = job, .options = options, .steps = steps__new(job), .straggler = -1};
+	*view = (struct steps_view){.job = job, .options = options, .steps = steps__new(job), .straggler.index = -1};
 	view->gpu = view->steps ? job__gpu(job) : NULL;
 	view->gpu_time = view->gpu ? gpu_time__new(job, view->steps) : NULL;
 	if (!view->gpu_time) {
@@ -37,9 +37,7 @@ int steps_view__new(struct job *job, const struct report_options *options, struc
 	}
 	view->tracks = steps__tracks(view->steps, &view->track_cnt);
 	view->ranks = ranks__new(job, view->tracks, view->track_cnt);
-	if (view->ranks)
-		view->straggler = ranks__straggler(view->ranks, view->track_cnt, &view->straggler_why);
-	if (view->ranks && (view->straggler < 0 || view->straggler_why))
+	if (view->ranks && !ranks__straggler(job, view->steps, view->ranks, view->track_cnt, &view->straggler))
 		return 0;
 	steps_view__release(view);
 	return -ENOMEM;
@@ -47,7 +45,7 @@ int steps_view__new(struct job *job, const struct report_options *options, struc
 
 void steps_view__release(struct steps_view *view)
 {
-	free(view->straggler_why);
+	straggler__release(&view->straggler);
 	free(view->ranks);
 	gpu_time__free(view->gpu_time);
 	steps__free(view->steps);
@@ -57,8 +55,8 @@ const struct step_track *steps_view__shown(const struct steps_view *view)
 {
 	size_t shown = 0;
 
-	if (view->straggler >= 0)
-		return &view->tracks[view->straggler];
+	if (view->straggler.index >= 0)
+		return &view->tracks[view->straggler.index];
 	for (size_t i = 1; i < view->track_cnt; i++)
 		if (view->ranks[i].rank < view->ranks[shown].rank)
 			shown = i;
@@ -74,8 +72,9 @@ static int compare_duration(const void *a, const void *b, void *ctx)
 	return x != y ? (x < y) - (x > y) : (i > k) - (i < k);
 }
 
-int steps_of__new(const struct steps_view *view, const struct step_track *track, struct steps_of *of)
+int steps_of__new(const struct steps_view *view, const struct step_track *track, bool of_job, struct steps_of *of)
 {
+	const struct straggler *straggler = of_job && view->straggler.index >= 0 ? &view->straggler : NULL;
 	const char *sort = view->options->sort;
 	int err;
 
@@ -84,7 +83,9 @@ int steps_of__new(const struct steps_view *view, const struct step_track *track,
 	if (!err)
 		err = gpu_steps__new(view->gpu, view->gpu_time, track, &of->gpu);
 	if (!err)
-		err = verdict__new(view->job, view->steps, track, &of->blame, &of->gpu, &of->verdict);
+		err = verdict__new(view->job, view->steps, track, &of->blame, &of->gpu, straggler, &of->verdict);
+	if (!err)
+		err = outside__find(view->job, track, &of->outside);
 	if (err) {
 		steps_of__release(of);
 		return err;
@@ -315,7 +316,7 @@ static void print_below(const struct steps_of *of, FILE *out)
 				"waits: not known, the recording has no samples of the thread that makes the steps");
 	if (!track->has_phases)
 		text__paragraph(out, "phases: not known, all is in \"other\"");
-	text__paragraph(out, "remainder: %.2f %% of the time was told twice, or does not fit where it was told to be",
+	text__paragraph(out, "remainder: %.2f %% of the time was counted twice, or lies outside of its step or phase",
 			100.0 * track->misfit_ns / track->total_ns);
 }
 
@@ -441,15 +442,15 @@ static void print_ranks(const struct steps_view *view, FILE *out)
 		print_ms(out, rank->comm_ns, rank->sum.step_cnt);
 		fprintf(out, "%8zu\n", rank->track->slow_cnt);
 	}
-	if (view->straggler >= 0)
-		text__paragraph(out, "straggler: rank %d: %s", view->ranks[view->straggler].rank, view->straggler_why);
+	if (view->straggler.index >= 0)
+		text__paragraph(out, "straggler: rank %d: %s", view->straggler.rank, view->straggler.why);
 	fputc('\n', out);
 }
 
 static int print_track(const struct steps_view *view, const struct step_track *track, FILE *out)
 {
 	struct steps_of of;
-	int err = steps_of__new(view, track, &of);
+	int err = steps_of__new(view, track, !view->options->per_rank, &of);
 
 	if (err)
 		return err;
@@ -457,31 +458,14 @@ static int print_track(const struct steps_view *view, const struct step_track *t
 	print_steps_line(&of, out);
 	print_table(&of, out);
 	print_below(&of, out);
+	err = steps_report__print_compile(view->job, &of, out) ?: steps_report__print_outside(view->job, &of, out);
 	fputc('\n', out);
-	if (track->slow_cnt)
+	if (track->slow_cnt && !err)
 		err = print_groups(view->job, &of, out);
 	if (track->slow_cnt && !err)
 		print_slow(view->job, &of, view->options, out);
 	steps_of__release(&of);
 	return err;
-}
-
-static void explain_empty(struct job *job, FILE *out)
-{
-	const struct rec_window *window = job__window(job);
-	size_t cnt;
-
-	job__boundaries(job, &cnt);
-	if (cnt)
-		text__paragraph(
-			out, "No whole step is in this recording. Record for longer: stepflame record -p PID -d 30s");
-	else if (window->steps)
-		text__paragraph(out, "This recording counted its steps, but did not time them: record with samples, "
-				     "without -F 0.");
-	else
-		text__paragraph(
-			out, "No step was seen. Is the job training, past its set-up? Then record for longer, or say "
-			     "what ends a step: stepflame record --step-at NAME");
 }
 
 static const struct rec_target *target_of(const struct job *job, const struct step_track *track,
@@ -507,7 +491,7 @@ static int print_text(struct job *job, const struct report_options *options, FIL
 		return err;
 	fputs("Step Report\n\n", out);
 	if (!view.track_cnt)
-		explain_empty(job, out);
+		err = steps_report__explain_empty(job, out);
 	if (view.track_cnt > 1)
 		print_ranks(&view, out);
 	for (size_t i = 0; i < view.track_cnt && !err; i++) {

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common.h"
-#include "io_rows.h"
-#include "steps_report.h"
+#include "user/report/common.h"
+#include "user/report/io_rows.h"
+#include "user/report/steps_report.h"
 
 #define FLAGS (JSON_ENSURE_ASCII | JSON_REAL_PRECISION(15))
 
@@ -108,8 +108,12 @@ static json_t *json_texts(const struct array *list)
 
 static json_t *json_verdict(const struct verdict *verdict)
 {
-	return json_pack("{s:s, s:s, s:o, s:o}", "class", verdict_class__name(verdict->class), "why", verdict->why,
-			 "evidence", json_texts(&verdict->evidence), "next", json_texts(&verdict->next));
+	return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "class", verdict_class__name(verdict->class),
+			 "why", verdict->why, "share", verdict->share ? json_real(verdict->share) : json_null(),
+			 "cause", verdict->cause ? json_string(blame_cause__name(verdict->cause)) : json_null(),
+			 "phase", verdict->phase < 0 ? json_null() : json_string(phase__name(verdict->phase)), "place",
+			 common__json_text(verdict->place), "evidence", json_texts(&verdict->evidence), "next",
+			 json_texts(&verdict->next));
 }
 
 static json_t *json_cpu(const struct step_sum *sum)
@@ -151,13 +155,13 @@ static json_t *json_sum(const struct step_track *track, const struct step_sum *s
 			 json_gpu(gpu, 0));
 }
 
-static json_t *json_spots(struct job *job, const struct spot *spots)
+static json_t *json_spots(struct job *job, const struct spot *spots, size_t cnt)
 {
 	const struct stacks *stacks = job__stacks(job);
 	json_t *list = json_array();
 	int failed = 0;
 
-	for (size_t i = 0; i < BLAME_SPOTS && spots[i].ns; i++) {
+	for (size_t i = 0; i < cnt && spots[i].ns; i++) {
 		struct code code = stacks__code(stacks, spots[i].code);
 
 		char *path = spots[i].file ? io_rows__path_of_name(job, spots[i].file) : NULL;
@@ -190,7 +194,7 @@ static json_t *json_group(struct job *job, const struct blame_group *group)
 			 group->wait ? json_string(sample_cause__name(group->wait)) : json_null(), "count",
 			 (json_int_t)group->step_cnt, "over_s", group->over_ns / 1e9, "cause_s", group->cause_ns / 1e9,
 			 "gc_generation", group->cause == BLAME_GC ? json_integer(group->gc_generation) : json_null(),
-			 "rhythm", rhythm, "waker", waker, "where", json_spots(job, group->spots));
+			 "rhythm", rhythm, "waker", waker, "where", json_spots(job, group->spots, BLAME_SPOTS));
 }
 
 static json_t *json_groups(struct job *job, const struct blame *blame)
@@ -213,6 +217,12 @@ static json_t *json_slow(const struct step_track *track)
 	return common__json_unless_failed(list, failed);
 }
 
+static json_t *json_outside(struct job *job, const struct outside_part *part)
+{
+	return json_pack("{s:f, s:f, s:o}", "seconds", part->ns / 1e9, "compile_s", part->compile_ns / 1e9, "where",
+			 json_spots(job, &part->spot, 1));
+}
+
 /* All of a track but its steps. */
 static int set_track(struct job *job, const struct steps_of *of, json_t *object)
 {
@@ -231,6 +241,14 @@ static int set_track(struct job *job, const struct steps_of *of, json_t *object)
 	failed |= json_object_set_new(object, "all", json_sum(track, &of->blame.all, &of->gpu.all));
 	failed |= json_object_set_new(object, "of_slow", json_sum(track, &of->blame.slow, &of->gpu.slow));
 	failed |= json_object_set_new(object, "verdict", json_verdict(&of->verdict));
+	failed |= json_object_set_new(object, "compile",
+				      json_pack("{s:f, s:I, s:o}", "seconds", of->blame.compile.ns / 1e9, "steps",
+						(json_int_t)of->blame.compile.step_cnt, "where",
+						json_spots(job, &of->blame.compile.spot, 1)));
+	failed |= json_object_set_new(object, "outside",
+				      json_pack("{s:o, s:o}", "before",
+						json_outside(job, &of->outside.parts[OUTSIDE_BEFORE]), "after",
+						json_outside(job, &of->outside.parts[OUTSIDE_AFTER])));
 	return failed;
 }
 
@@ -245,17 +263,18 @@ static int set_no_track(json_t *object)
 
 static json_t *json_straggler(const struct steps_view *view)
 {
-	if (view->straggler < 0)
+	if (view->straggler.index < 0)
 		return json_null();
-	return json_pack("{s:i, s:s}", "rank", view->ranks[view->straggler].rank, "why", view->straggler_why);
+	return json_pack("{s:i, s:s}", "rank", view->straggler.rank, "why", view->straggler.why);
 }
 
 /* An object with the track's keys, its steps behind, and without its end. Takes the object over. */
-static int print_track(const struct steps_view *view, const struct step_track *track, json_t *object, FILE *out)
+static int print_track(const struct steps_view *view, const struct step_track *track, bool of_job, json_t *object,
+		       FILE *out)
 {
 	struct steps_of of;
 	char *text = NULL;
-	int err = object ? steps_of__new(view, track, &of) : -ENOMEM;
+	int err = object ? steps_of__new(view, track, of_job, &of) : -ENOMEM;
 
 	if (!err) {
 		if (!set_track(view->job, &of, object))
@@ -283,7 +302,7 @@ static int print_processes(const struct steps_view *view, FILE *out)
 					   "rank", rank < 0 ? json_null() : json_integer(rank));
 
 		fputs(i ? ",\n" : "\n", out);
-		err = print_track(view, &view->tracks[i], object, out);
+		err = print_track(view, &view->tracks[i], false, object, out);
 		fputs("\n}", out);
 	}
 	fputs("]", out);
@@ -299,7 +318,7 @@ static int print_json(const struct steps_view *view, FILE *out)
 		failed |= set_no_track(object);
 		return common__print_json(common__json_unless_failed(object, failed), out);
 	}
-	err = print_track(view, steps_view__shown(view), common__json_unless_failed(object, failed), out);
+	err = print_track(view, steps_view__shown(view), true, common__json_unless_failed(object, failed), out);
 	if (!err && view->options->per_rank)
 		err = print_processes(view, out);
 	fputs("\n}\n", out);

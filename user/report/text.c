@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-#include "text.h"
+#include "user/report/text.h"
 
 #include <stdarg.h>
 #include <stdbool.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../utf8.h"
+#include "user/lib/utf8.h"
 
 static bool is_bidi_or_separator(uint32_t code)
 {

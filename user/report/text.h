@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Text for terminals. What comes from a target is escaped here, on its way out, and nowhere else. */
-#ifndef STEPFLAME_TEXT_H
-#define STEPFLAME_TEXT_H
+#ifndef STEPFLAME_USER_REPORT_TEXT_H
+#define STEPFLAME_USER_REPORT_TEXT_H
 
 #include <stddef.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-#include "workers.h"
+#include "user/report/workers.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -7,12 +7,13 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "../model/processes.h"
-#include "../model/stacks.h"
-#include "../model/workers.h"
-#include "common.h"
-#include "io_rows.h"
-#include "text.h"
+#include "user/analysis/place.h"
+#include "user/analysis/workers.h"
+#include "user/model/processes.h"
+#include "user/model/stacks.h"
+#include "user/report/common.h"
+#include "user/report/io_rows.h"
+#include "user/report/text.h"
 
 #define DOINGS_TEXT 2 /* for a worker */
 #define DOINGS_JSON 20
@@ -114,21 +115,57 @@ static void print_advice(const struct loader *loader, FILE *out)
 	}
 }
 
-static void print_loader(struct job *job, const struct loader *loader, FILE *out)
+/* "in [_EvaluationLoop].val_next", "at train.py:42 main, in an evaluation"; malloc'ed. NULL: not known, or no memory. */
+static char *place_text(struct job *job, const struct loader_place *place)
 {
-	fprintf(out, "DataLoader workers of pid %u\n", loader->pid);
+	const char *action = place->action ? job__name_or_lost(job, place->action) : NULL;
+	char *line, *text;
+	int len;
+
+	if (action)
+		return asprintf(&text, "in %s", action) < 0 ? NULL : text;
+	line = place->code ? spot__text(job, &(struct spot){.code = place->code, .line = place->line}) : NULL;
+	if (!line)
+		return NULL;
+	len = asprintf(&text, "at %s%s", line, place->validation ? ", in an evaluation" : "");
+	free(line);
+	return len < 0 ? NULL : text;
+}
+
+static void print_title(struct job *job, const struct loader *loader, FILE *out)
+{
+	char *place = place_text(job, &loader->place);
+
+	if (loader->of_cnt == 1)
+		fprintf(out, "DataLoader workers of pid %u\n", loader->pid);
+	else if (place)
+		text__line(out, "DataLoader workers of pid %u, loader %u of %u: fetched %s", loader->pid,
+			   loader->number + 1, loader->of_cnt, place);
+	else
+		fprintf(out, "DataLoader workers of pid %u, %u of %u: where their batches are fetched is not known\n",
+			loader->pid, loader->number + 1, loader->of_cnt);
+	free(place);
+}
+
+static void print_waits(const struct loader *loader, FILE *out)
+{
 	if (loader->batches)
 		text__paragraph(out, "%" PRIu64 " batches fetched, %zu of them waited for: %.3f s, %.1f %% of %.4g s",
-				loader->batches, loader->wait_cnt, loader->wait_ns / 1e9,
+				loader->batches, loader->late_cnt, loader->wait_ns / 1e9,
 				percent(loader->wait_ns, loader->observed_ns), loader->observed_ns / 1e9);
 	else
-		text__paragraph(out, "%zu batches waited for: %.3f s, %.1f %% of %.4g s", loader->wait_cnt,
+		text__paragraph(out, "%zu batches waited for: %.3f s, %.1f %% of %.4g s", loader->late_cnt,
 				loader->wait_ns / 1e9, percent(loader->wait_ns, loader->observed_ns),
 				loader->observed_ns / 1e9);
-	if (loader->wait_cnt > loader->late_cnt)
-		text__paragraph(out, "of the waits %zu %s not there yet, the others for its handing over",
-				loader->late_cnt,
-				loader->late_cnt == 1 ? "was for a batch that was" : "were for a batch that was");
+	if (loader->handover_ns)
+		text__paragraph(out, "%.3f s more went by as batches that were there were handed over",
+				loader->handover_ns / 1e9);
+}
+
+static void print_loader(struct job *job, const struct loader *loader, FILE *out)
+{
+	print_title(job, loader, out);
+	print_waits(loader, out);
 	if (loader->ahead.step_cnt)
 		text__paragraph(out,
 				"ahead: as a step began, %.2f workers on average were idle, and all that they may make "
@@ -143,6 +180,11 @@ static void print_loader(struct job *job, const struct loader *loader, FILE *out
 		text__paragraph(out, "%.3f s were waited for no known worker", loader->unknown_ns / 1e9);
 	print_advice(loader, out);
 	fputc('\n', out);
+	if (loader->no_loader_ns && loader->number + 1 == loader->of_cnt) {
+		text__paragraph(out, "%.3f s were waited in pid %u for batches of which the loader is not known",
+				loader->no_loader_ns / 1e9, loader->pid);
+		fputc('\n', out);
+	}
 }
 
 int report_workers__text(struct job *job, FILE *out)
@@ -225,6 +267,18 @@ static json_t *json_waits(struct job *job, const struct loader *loader)
 	return list;
 }
 
+static json_t *json_place(struct job *job, const struct loader_place *place)
+{
+	struct code code = stacks__code(job__stacks(job), place->code);
+
+	if (!place->key)
+		return json_null();
+	return json_pack("{s:o, s:o, s:I, s:o, s:b}", "action",
+			 common__json_text(place->action ? job__name_or_lost(job, place->action) : NULL), "file",
+			 common__json_text(job__name(job, code.file)), "line", (json_int_t)place->line, "name",
+			 common__json_text(job__name(job, code.name)), "validation", place->validation);
+}
+
 static json_t *json_loader(struct job *job, const struct loader *loader)
 {
 	static const char *const advice[] = {"unknown", "keeps_up", "one_slow", "cpu_full", "more", "uneven"};
@@ -237,15 +291,19 @@ static json_t *json_loader(struct job *job, const struct loader *loader)
 	for (size_t i = 0; i < loader->worker_cnt; i++)
 		json_array_append_new(workers, json_worker(job, &loader->workers[i]));
 	return json_pack(
-		"{s:I, s:o, s:I, s:f, s:f, s:o, s:f, s:f, s:f, s:I, s:s, s:o, s:o, s:o, s:o, s:I}", "pid",
-		(json_int_t)loader->pid, "batches", loader->batches ? json_integer(loader->batches) : json_null(),
-		"waited", (json_int_t)loader->wait_cnt, "wait_s", loader->wait_ns / 1e9, "unknown_wait_s",
-		loader->unknown_ns / 1e9, "slow",
+		"{s:I, s:o, s:I, s:f, s:f, s:o, s:f, s:f, s:f, s:I, s:s, s:o, s:o, s:o, s:o, s:I, s:f, s:f, s:f, s:I, "
+		"s:I, s:o}",
+		"pid", (json_int_t)loader->pid, "batches",
+		loader->batches ? json_integer(loader->batches) : json_null(), "waited", (json_int_t)loader->late_cnt,
+		"wait_s", loader->wait_ns / 1e9, "unknown_wait_s", loader->unknown_ns / 1e9, "slow",
 		loader->slow == WORKER_NONE ? json_null() : json_integer(loader->slow), "produce_s",
 		loader->produce_ns / 1e9, "consume_s", loader->consume_ns / 1e9, "batch_s", loader->batch_ns / 1e9,
 		"at_once", (json_int_t)loader->at_once, "advice", advice[loader->advice], "needed",
 		loader->needed ? json_integer(loader->needed) : json_null(), "workers", workers, "waits",
-		json_waits(job, loader), "ahead", ahead, "late", (json_int_t)loader->late_cnt);
+		json_waits(job, loader), "ahead", ahead, "late", (json_int_t)loader->late_cnt, "handover_s",
+		loader->handover_ns / 1e9, "no_loader_wait_s", loader->no_loader_ns / 1e9, "observed_s",
+		loader->observed_ns / 1e9, "loader", (json_int_t)loader->number, "loaders", (json_int_t)loader->of_cnt,
+		"place", json_place(job, &loader->place));
 }
 
 json_t *report_workers__json(struct job *job)

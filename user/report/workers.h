@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* What DataLoader workers did for the steps: a section of the I/O report. */
-#ifndef STEPFLAME_REPORT_WORKERS_H
-#define STEPFLAME_REPORT_WORKERS_H
+#ifndef STEPFLAME_USER_REPORT_WORKERS_H
+#define STEPFLAME_USER_REPORT_WORKERS_H
 
 #include <jansson.h>
 #include <stdio.h>
 
-#include "../model/job.h"
+#include "user/model/job.h"
 
 /* Nothing where there are no workers. 0 or -ENOMEM. */
 int report_workers__text(struct job *job, FILE *out);

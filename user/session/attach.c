@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-#include "attach.h"
+#include "user/session/attach.h"
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "../../include/probes.h"
-#include "../target/process.h"
-#include "trace_events.h"
+#include "include/probes.h"
+#include "user/proc/process.h"
+#include "user/session/trace_events.h"
 
 #define DETACH_THREADS 16
 

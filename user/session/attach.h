@@ -3,13 +3,13 @@
  * Links that hold probes in one process: one uprobe_multi link per file where the kernel has it (and filters it by
  * process rightly); below, one perf event for all of a file where tracefs is there, else perf uprobes, one each.
  */
-#ifndef STEPFLAME_ATTACH_H
-#define STEPFLAME_ATTACH_H
+#ifndef STEPFLAME_USER_SESSION_ATTACH_H
+#define STEPFLAME_USER_SESSION_ATTACH_H
 
 #include <stddef.h>
 #include <sys/types.h>
 
-#include "probe_list.h"
+#include "user/session/probe_list.h"
 
 struct bpf_program;
 

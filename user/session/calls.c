@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-#include "calls.h"
+#include "user/session/calls.h"
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <string.h>
 
-#include "../../include/name_hash.h"
-#include "../log.h"
-#include "natives.h"
-#include "programs.h"
+#include "include/name_hash.h"
 #include "stepflame.skel.h"
+#include "user/lib/log.h"
+#include "user/session/natives.h"
+#include "user/session/programs.h"
 
 #define PY_MINOR_INLINES 11
 #define NOT_IN_311 \

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Python functions that the user names: --action FILE.py:QUALNAME. */
-#ifndef STEPFLAME_SESSION_CALLS_H
-#define STEPFLAME_SESSION_CALLS_H
+#ifndef STEPFLAME_USER_SESSION_CALLS_H
+#define STEPFLAME_USER_SESSION_CALLS_H
 
-#include "../target/python.h"
-#include "state.h"
+#include "user/runtime/python/python.h"
+#include "user/session/state.h"
 
 /*
  * What the BPF side compares with: lengths for knobs->py_call_lengths, and the count. Before the programs are loaded.

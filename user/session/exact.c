@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-#include "exact.h"
+#include "user/session/exact.h"
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../log.h"
-#include "guardian.h"
 #include "stepflame.skel.h"
+#include "user/lib/log.h"
+#include "user/session/guardian.h"
 
 #define WAY_OUT "record without --exact: samples tell where the time goes, without counts of calls"
 
@@ -69,7 +69,7 @@ int exact__check(struct session *s, const struct target *t)
 	return -EOPNOTSUPP;
 }
 
-static int explain(const struct target *t, int err)
+static int explain_exact(const struct target *t, int err)
 {
 	if (err == -EACCES || err == -EPERM)
 		log__error("run stepflame as root (sudo), or with CAP_SYS_PTRACE",
@@ -190,7 +190,7 @@ int exact__arm(struct session *s, struct target *t)
 	for (int i = 0; i < cnt && !err; i++)
 		err = write_word(s, t, words[i]);
 	if (err)
-		return explain(t, err);
+		return explain_exact(t, err);
 	t->exact.word_cnt = cnt;
 	t->exact.armed = true;
 	note_subscripts(s, t);

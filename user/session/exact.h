@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* `record --exact`: every call of a Python function. Each function does nothing when it was not asked for. */
-#ifndef STEPFLAME_SESSION_EXACT_H
-#define STEPFLAME_SESSION_EXACT_H
+#ifndef STEPFLAME_USER_SESSION_EXACT_H
+#define STEPFLAME_USER_SESSION_EXACT_H
 
-#include "state.h"
+#include "user/session/state.h"
 
 /* Starts the guardian; once the programs are loaded. 0 or -errno, after a message. */
 int exact__new(struct session *s);

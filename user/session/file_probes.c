@@ -5,17 +5,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../log.h"
-#include "../target/kept.h"
-#include "calls.h"
-#include "exact.h"
-#include "gpu_functions.h"
-#include "gpu_probes.h"
-#include "landmarks.h"
-#include "natives.h"
-#include "nvtx_probes.h"
-#include "state.h"
-#include "xla.h"
+#include "user/elf/cache.h"
+#include "user/lib/log.h"
+#include "user/session/calls.h"
+#include "user/session/exact.h"
+#include "user/session/gpu_functions.h"
+#include "user/session/gpu_probes.h"
+#include "user/session/landmarks.h"
+#include "user/session/natives.h"
+#include "user/session/nvtx_probes.h"
+#include "user/session/state.h"
+#include "user/session/xla.h"
 
 static bool action_matches(const struct user_action *a, const struct mapped_file *file)
 {
@@ -63,7 +63,7 @@ static int add_actions(struct session *s, const struct mapped_file *file, const 
 
 enum part { OFFSETS, COOKIES, COUNTS, PARTS };
 
-static const struct kept_part units[PARTS] = {
+static const struct cache_part units[PARTS] = {
 	[OFFSETS].unit = sizeof(uint64_t),
 	[COOKIES].unit = sizeof(uint64_t),
 	[COUNTS].unit = sizeof(uint64_t),
@@ -71,12 +71,12 @@ static const struct kept_part units[PARTS] = {
 
 static int load_kept(const struct elf *elf, const char *dir, const char *what, struct probe_list *sets, size_t set_cnt)
 {
-	struct kept_part part[PARTS];
+	struct cache_part part[PARTS];
 	const uint64_t *offset, *cookie, *cnt;
 	int err;
 
 	memcpy(part, units, sizeof(part));
-	err = kept__load(elf, dir, what, part, PARTS);
+	err = cache__load(elf, dir, what, part, PARTS);
 	if (err)
 		return err;
 	offset = part[OFFSETS].data;
@@ -87,18 +87,18 @@ static int load_kept(const struct elf *elf, const char *dir, const char *what, s
 	for (size_t i = 0, k = 0; i < set_cnt && !err; i++)
 		for (size_t n = 0; n < cnt[i] && !err; n++, k++)
 			err = k < part[OFFSETS].cnt ? probe_list__add(&sets[i], offset[k], cookie[k]) : -ENOENT;
-	kept__release(part, PARTS);
+	cache__release(part, PARTS);
 	for (size_t i = 0; i < set_cnt && err; i++)
 		probe_list__release(&sets[i]);
 	return err;
 }
 
-static void keep(const struct elf *elf, const char *dir, const char *what, const struct probe_list *sets,
-		 size_t set_cnt)
+static void cache_lists(const struct elf *elf, const char *dir, const char *what, const struct probe_list *sets,
+			size_t set_cnt)
 {
 	struct probe_list all = {0};
 	uint64_t cnt[PROBES__COUNT];
-	struct kept_part part[PARTS];
+	struct cache_part part[PARTS];
 	int err = 0;
 
 	for (size_t i = 0; i < set_cnt; i++) {
@@ -113,7 +113,7 @@ static void keep(const struct elf *elf, const char *dir, const char *what, const
 	part[COUNTS].data = cnt;
 	part[COUNTS].cnt = set_cnt;
 	if (!err)
-		kept__save(elf, dir, what, part, PARTS);
+		cache__save(elf, dir, what, part, PARTS);
 	probe_list__release(&all);
 }
 
@@ -124,7 +124,7 @@ static void add_library(const struct session *s, const struct mapped_file *file,
 	/* Collectives are many: attached one by one, each costs a tenth of a second when detaching. */
 	bool natives = s->selftest.attacher.backend != ATTACH_PERF;
 	char path[PATH_MAX];
-	const char *dir = natives ? kept__dir(path, sizeof(path)) : NULL;
+	const char *dir = natives ? cache__dir(path, sizeof(path)) : NULL;
 	int missing = 0;
 
 	if (!load_kept(elf, dir, LANDMARKS, sets, PROBES__COUNT))
@@ -134,7 +134,7 @@ static void add_library(const struct session *s, const struct mapped_file *file,
 	if (missing == -ENOENT)
 		log__warn(NULL, "%s exports none of torch's landmarks: labels and backward cannot be seen", file->path);
 	if (natives && natives__add(&sets[PROBES_KEPT], elf) >= 0 && !missing)
-		keep(elf, dir, LANDMARKS, sets, PROBES__COUNT);
+		cache_lists(elf, dir, LANDMARKS, sets, PROBES__COUNT);
 }
 
 /*
@@ -146,14 +146,14 @@ static void add_library(const struct session *s, const struct mapped_file *file,
 int file_probes__find_gpu(const struct elf *elf, struct probe_list *sets)
 {
 	char path[PATH_MAX];
-	const char *dir = kept__dir(path, sizeof(path));
+	const char *dir = cache__dir(path, sizeof(path));
 	int cnt;
 
 	if (!load_kept(elf, dir, GPU, sets, 2))
 		return 0;
 	cnt = gpu_functions__add(elf, &sets[0], &sets[1]);
 	if (cnt > 0 || (!cnt && elf__symbol_cnt(elf) > MANY_SYMBOLS))
-		keep(elf, dir, GPU, sets, 2);
+		cache_lists(elf, dir, GPU, sets, 2);
 	return cnt < 0 ? cnt : 0;
 }
 

@@ -8,14 +8,14 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
-#include "nvtx_probes.h"
 #include "stepflame.skel.h"
+#include "user/session/nvtx_probes.h"
 
 #define PERIOD_NS 200000000ULL   /* over which the price is counted, and for which a trial lasts */
 #define ASIDE_NS  10000000000ULL /* between trials */
 #define MAX_SHARE 0.01           /* of the time of one thread */
 
-static void look(struct session *s, struct target *t, uint64_t elapsed_ns, uint64_t now)
+static void look_at_target(struct session *s, struct target *t, uint64_t elapsed_ns, uint64_t now)
 {
 	uint32_t pid = t->process.pid;
 	struct proc proc;
@@ -40,8 +40,7 @@ static void look(struct session *s, struct target *t, uint64_t elapsed_ns, uint6
 		if (!t->governor.noted)
 			session__note(s,
 				      "process %u calls next() %.0f times a second and shows no Lightning action: "
-				      "those probes "
-				      "were put aside, and tried again every %llu s",
+				      "stepflame detached those probes, and tries them again every %llu s",
 				      pid, idle * 1e9 / elapsed_ns, ASIDE_NS / 1000000000);
 		t->governor.noted = true;
 	}
@@ -54,6 +53,6 @@ void governor__tend(struct session *s)
 	if (elapsed < PERIOD_NS)
 		return;
 	for (size_t i = 0; i < s->target_cnt && s->governed_ns; i++)
-		look(s, s->targets[i], elapsed, now);
+		look_at_target(s, s->targets[i], elapsed, now);
 	s->governed_ns = now;
 }

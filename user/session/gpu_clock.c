@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-#include "gpu_clock.h"
+#include "user/session/gpu_clock.h"
 
 #include <string.h>
 
@@ -13,7 +13,7 @@ static uint64_t distance(uint64_t a, uint64_t b)
 	return a > b ? a - b : b - a;
 }
 
-static bool fits(const struct gpu_clock_pair *before, const struct gpu_clock_pair *pair)
+static bool fits_before(const struct gpu_clock_pair *before, const struct gpu_clock_pair *pair)
 {
 	uint64_t cupti_ns = pair->cupti_ns - before->cupti_ns, ns = pair->ns - before->ns;
 
@@ -29,8 +29,8 @@ bool gpu_clock__add(struct gpu_clock *clock, const struct gpu_ring_clock *rec, u
 	    pair.width_ns > WIDTH_MAX_NS || !rec->cupti_ns)
 		return false;
 	pair.ns = rec->before_ns + pair.width_ns / 2;
-	if (clock->cnt && !fits(&clock->pairs[clock->cnt - 1], &pair)) {
-		if (!clock->has_odd || !fits(&clock->odd, &pair)) {
+	if (clock->cnt && !fits_before(&clock->pairs[clock->cnt - 1], &pair)) {
+		if (!clock->has_odd || !fits_before(&clock->odd, &pair)) {
 			clock->odd = pair;
 			clock->has_odd = true;
 			return false;

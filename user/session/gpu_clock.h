@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* From CUPTI's clock to CLOCK_MONOTONIC, by pairs of readings: between two of them in a straight line. */
-#ifndef STEPFLAME_SESSION_GPU_CLOCK_H
-#define STEPFLAME_SESSION_GPU_CLOCK_H
+#ifndef STEPFLAME_USER_SESSION_GPU_CLOCK_H
+#define STEPFLAME_USER_SESSION_GPU_CLOCK_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "../../include/gpu_ring.h"
+#include "include/gpu_ring.h"
 
 #define GPU_CLOCK_PAIRS 256
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* Windows of CUPTI's in the targets of a session: who is asked for one, when, what became of it, and why there was none. */
-#include "gpu_cupti.h"
+#include "user/session/gpu_cupti.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -8,13 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../include/gpu_records.h"
-#include "../log.h"
-#include "gpu_probes.h"
-#include "gpu_reader.h"
-#include "gpu_ring.h"
-#include "gpu_window.h"
-#include "state.h"
+#include "include/gpu_records.h"
+#include "user/lib/log.h"
+#include "user/session/gpu_probes.h"
+#include "user/session/gpu_reader.h"
+#include "user/session/gpu_ring.h"
+#include "user/session/gpu_window.h"
+#include "user/session/state.h"
 
 #define KINDS                                                                                                     \
 	(1u << GPU_ACTIVITY_KERNEL | 1u << GPU_ACTIVITY_COPY | 1u << GPU_ACTIVITY_SET | 1u << GPU_ACTIVITY_SYNC | \
@@ -145,7 +145,7 @@ static void tell_missed(struct session *s, struct target *t, uint64_t end_ns)
 
 /* ---- windows ---- */
 
-static void stop(struct session *s, struct target *t, enum gpu_window_end end)
+static void stop_window(struct session *s, struct target *t, enum gpu_window_end end)
 {
 	struct gpu_window *w = &t->cupti->window;
 
@@ -164,7 +164,7 @@ static void refuse(struct session *s, struct target *t)
 	w->refused = true;
 	w->error = g->status.error;
 	say_why(g);
-	stop(s, t, g->status.state == GPU_RING_BUSY ? GPU_WINDOW_BUSY : GPU_WINDOW_FAILED);
+	stop_window(s, t, g->status.state == GPU_RING_BUSY ? GPU_WINDOW_BUSY : GPU_WINDOW_FAILED);
 	log__warn(g->fix, "process %d: %s: what its GPU does is not recorded%s, only its calls", t->process.pid, g->why,
 		  w->by_steps ? " in this window" : "");
 }
@@ -189,7 +189,7 @@ static void look_at_status(struct session *s, struct target *t, uint64_t now)
 		w->ended_ns = st->ended_ns;
 }
 
-static void ask(struct session *s, struct target *t, uint64_t now)
+static void ask_for_window(struct session *s, struct target *t, uint64_t now)
 {
 	struct gpu_cupti *g = t->cupti;
 
@@ -205,7 +205,7 @@ static void ask(struct session *s, struct target *t, uint64_t now)
 }
 
 /* Nothing more becomes of that window of the schedule. */
-static void settle(struct gpu_cupti *g, uint32_t scheduled)
+static void settle_window(struct gpu_cupti *g, uint32_t scheduled)
 {
 	g->settled = scheduled + 1;
 	if (g->next.scheduled == scheduled)
@@ -223,7 +223,7 @@ static void close_window(struct session *s, struct target *t)
 	g->watched_ns += gpu_window__ns(w);
 	g->seen = g->seen || g->watched_ns;
 	g->over = !w->by_steps;
-	settle(g, w->scheduled);
+	settle_window(g, w->scheduled);
 	*w = (struct gpu_window){0};
 }
 
@@ -243,15 +243,15 @@ static void steer(struct session *s, struct target *t, bool gone, uint64_t now)
 		w->until_ns = g->next.until_ns;
 	}
 	if (w->asked_ns && !w->stopped && t->gone)
-		stop(s, t, GPU_WINDOW_EXIT);
+		stop_window(s, t, GPU_WINDOW_EXIT);
 	else if (w->asked_ns && !w->stopped && w->until_ns)
-		stop(s, t, GPU_WINDOW_STEPS);
+		stop_window(s, t, GPU_WINDOW_STEPS);
 	if (w->stopped && (g->status.seen || gone))
 		close_window(s, t);
 	if (w->asked_ns || t->gone || s->window_end_ns)
 		return;
 	if (s->options.gpu_windows ? g->next.asked_ns && !g->next.until_ns : !g->over)
-		ask(s, t, now);
+		ask_for_window(s, t, now);
 }
 
 void gpu_cupti__snapshot(struct session *s)
@@ -304,7 +304,7 @@ static void warn(struct session *s, const struct target *t, uint64_t now)
 	log__warn(g->fix, "process %d: %s: what its GPU does is not recorded, only its calls", t->process.pid, g->why);
 }
 
-static void tend(struct session *s, struct target *t, uint64_t now)
+static void tend_target(struct session *s, struct target *t, uint64_t now)
 {
 	struct gpu_cupti *g = t->cupti;
 	bool gone = t->gone || (g->window.stopped && is_gone(t));
@@ -331,9 +331,9 @@ void gpu_cupti__forget(struct session *s, struct target *t)
 	struct gpu_cupti *g = t->cupti;
 
 	if (g && g->ring) {
-		tend(s, t, session__now_ns());
+		tend_target(s, t, session__now_ns());
 		if (g->window.asked_ns && !g->window.stopped)
-			stop(s, t, GPU_WINDOW_EXIT);
+			stop_window(s, t, GPU_WINDOW_EXIT);
 		if (g->window.asked_ns)
 			close_window(s, t);
 		add_losses(g, &s->gpu_lost);
@@ -379,7 +379,7 @@ void gpu_cupti__boundary(struct session *s, const struct rec_gpu_window *rec)
 	if (rec->end_ns && !(g->window.asked_ns && g->window.scheduled == rec->index)) {
 		if (g->ring)
 			tell_missed(s, t, rec->end_ns);
-		settle(g, rec->index);
+		settle_window(g, rec->index);
 		return;
 	}
 	g->next = (struct gpu_window){
@@ -394,7 +394,7 @@ void gpu_cupti__tend(struct session *s)
 		struct target *t = s->targets[i];
 
 		if (is_for_us(t) && state_of(t))
-			tend(s, t, now);
+			tend_target(s, t, now);
 	}
 }
 
@@ -408,7 +408,7 @@ static bool all_ended(struct session *s, uint64_t now)
 
 		if (!t->cupti || !t->cupti->ring)
 			continue;
-		tend(s, t, now);
+		tend_target(s, t, now);
 		ended = ended && !t->cupti->window.asked_ns;
 	}
 	return ended;
@@ -422,9 +422,10 @@ void gpu_cupti__stop(struct session *s)
 		struct gpu_cupti *g = s->targets[i]->cupti;
 
 		if (g && g->ring) {
-			tend(s, s->targets[i], now);
+			tend_target(s, s->targets[i], now);
 			if (g->window.asked_ns && !g->window.stopped)
-				stop(s, s->targets[i], is_gone(s->targets[i]) ? GPU_WINDOW_EXIT : GPU_WINDOW_RECORDING);
+				stop_window(s, s->targets[i],
+					    is_gone(s->targets[i]) ? GPU_WINDOW_EXIT : GPU_WINDOW_RECORDING);
 		}
 	}
 }

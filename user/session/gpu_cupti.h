@@ -4,8 +4,8 @@
  * long as the recording. Goes to the session as REC_NAME, REC_GPU_ACTIVITY, REC_GPU_DEVICE and REC_GPU_WINDOW; what
  * REC_GPU says of it is put into the target.
  */
-#ifndef STEPFLAME_SESSION_GPU_CUPTI_H
-#define STEPFLAME_SESSION_GPU_CUPTI_H
+#ifndef STEPFLAME_USER_SESSION_GPU_CUPTI_H
+#define STEPFLAME_USER_SESSION_GPU_CUPTI_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* By symbols. In: an opened ELF file. Out: probes. No state. */
-#include "gpu_functions.h"
+#include "user/session/gpu_functions.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-#include "../../include/probes.h"
-#include "../target/cuda.h"
-#include "../target/soft_ends.h"
+#include "include/probes.h"
+#include "user/runtime/cuda/cuda.h"
+#include "user/x86/soft_ends.h"
 
 #define FUNCTIONS_MAX 1024 /* of a file; those of CUDA have some hundred */
 

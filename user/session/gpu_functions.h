@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Probes on the functions of CUDA and NCCL that a file holds: bpf/gpu.bpf.c. */
-#ifndef STEPFLAME_SESSION_GPU_FUNCTIONS_H
-#define STEPFLAME_SESSION_GPU_FUNCTIONS_H
+#ifndef STEPFLAME_USER_SESSION_GPU_FUNCTIONS_H
+#define STEPFLAME_USER_SESSION_GPU_FUNCTIONS_H
 
 #include <stdbool.h>
 
-#include "probe_list.h"
+#include "user/session/probe_list.h"
 
 /*
  * Adds those of a file, stripped or not: ends and beginnings to lists of their own, for they are armed one after the

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* In: mapped files, the BPF maps gpu_rows (mapped) and gpu_handles. Out: REC_GPU, REC_GPU_CALLS and names. */
-#include "gpu_probes.h"
+#include "user/session/gpu_probes.h"
 
 #include <bpf/bpf.h>
 #include <errno.h>
@@ -11,14 +11,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "../log.h"
-#include "../model/kernel_name.h"
-#include "../order.h"
-#include "../target/cuda.h"
-#include "../target/symbols.h"
-#include "gpu_functions.h"
-#include "programs.h"
 #include "stepflame.skel.h"
+#include "user/elf/kernel_name.h"
+#include "user/lib/compare.h"
+#include "user/lib/log.h"
+#include "user/proc/symbols.h"
+#include "user/runtime/cuda/cuda.h"
+#include "user/session/gpu_functions.h"
+#include "user/session/programs.h"
 
 #define MANGLED_MAX 4096
 
@@ -143,9 +143,9 @@ void gpu_probes__found(struct session *s, struct target *t)
 
 int gpu_probes__tell(struct session *s, const struct target *t, bool each)
 {
-	struct proc_order order = {.what = ORDER_GPU, .pid = t->process.pid, .wait = each};
+	struct proc_command command = {.what = COMMAND_GPU, .pid = t->process.pid, .wait = each};
 
-	return programs__order(s->skel, &order);
+	return programs__command(s->skel, &command);
 }
 
 /* ---- kernels ---- */
@@ -154,7 +154,7 @@ static int compare_kernels(const void *a, const void *b)
 {
 	const struct kernel *x = a, *y = b;
 
-	return ORDER(x->pid, y->pid) ?: ORDER(x->object, y->object);
+	return COMPARE(x->pid, y->pid) ?: COMPARE(x->object, y->object);
 }
 
 /* NULL: no memory. */
@@ -341,7 +341,7 @@ int gpu_probes__snapshot(struct session *s)
 void gpu_probes__say_missing(const struct session *s, const struct target *t)
 {
 	if (s->options.gpu != SESSION_GPU_OFF && !t->gpu.seen && s->selftest.attacher.backend != ATTACH_PERF)
-		log__warn(NULL, "process %d has mapped nothing of CUDA (yet): it is looked for each second",
+		log__warn(NULL, "process %d has not loaded CUDA yet: stepflame looks for it each second",
 			  t->process.pid);
 }
 
@@ -351,7 +351,7 @@ void gpu_probes__note(struct session *s)
 		const struct target *t = s->targets[i];
 
 		if (t->role == ROLE_MAIN && !t->gpu.seen && s->selftest.attacher.backend != ATTACH_PERF)
-			session__note(s, "process %d had no functions of CUDA mapped: nothing is known of its GPU",
+			session__note(s, "process %d had no functions of CUDA mapped: there are no figures of its GPU",
 				      t->process.pid);
 	}
 }

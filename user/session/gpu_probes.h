@@ -3,11 +3,11 @@
  * Calls of CUDA and NCCL in a session: which files hold such functions, and the rows that bpf/gpu.bpf.c counts as
  * records, with the names of kernels. Used by the session's own files only.
  */
-#ifndef STEPFLAME_SESSION_GPU_PROBES_H
-#define STEPFLAME_SESSION_GPU_PROBES_H
+#ifndef STEPFLAME_USER_SESSION_GPU_PROBES_H
+#define STEPFLAME_USER_SESSION_GPU_PROBES_H
 
-#include "../../include/gpu_records.h"
-#include "state.h"
+#include "include/gpu_records.h"
+#include "user/session/state.h"
 
 /*
  * Prepares, after the programs are loaded. 0 or -errno, after a message: -EOPNOTSUPP --gpu uprobe was asked for, and

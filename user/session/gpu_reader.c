@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* Out of a ring, into the recording: gpu_reader.h. */
-#include "gpu_reader.h"
+#include "user/session/gpu_reader.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "../model/kernel_name.h"
-#include "../order.h"
-#include "gpu_ring.h"
-#include "state.h"
+#include "user/elf/kernel_name.h"
+#include "user/lib/compare.h"
+#include "user/session/gpu_ring.h"
+#include "user/session/state.h"
 
 #define NAMES_MAX   65536
 #define PENDING_MAX 65536
@@ -77,7 +77,7 @@ static void add_device(const struct reading *to, const struct gpu_ring_device *r
 }
 
 /* false: whether it is in the window is not known yet. */
-static bool emit(const struct reading *to, const struct gpu_ring_activity *rec, uint64_t now, bool last)
+static bool emit_activity(const struct reading *to, const struct gpu_ring_activity *rec, uint64_t now, bool last)
 {
 	struct gpu_reader *r = to->r;
 	struct rec_gpu_activity out = {
@@ -127,10 +127,10 @@ static int compare_activity(const void *a, const void *b)
 	bool x_calls = x->kind == GPU_ACTIVITY_CALL, y_calls = y->kind == GPU_ACTIVITY_CALL;
 
 	if (x->kind != y->kind)
-		return x_calls || y_calls ? ORDER(y_calls, x_calls) : ORDER(x->kind, y->kind);
+		return x_calls || y_calls ? COMPARE(y_calls, x_calls) : COMPARE(x->kind, y->kind);
 	if (x_calls && x->call.driver != y->call.driver)
-		return ORDER(x->call.driver, y->call.driver);
-	return ORDER(x->start_ns, y->start_ns);
+		return COMPARE(x->call.driver, y->call.driver);
+	return COMPARE(x->start_ns, y->start_ns);
 }
 
 /* Those that ended before the last pair of readings; at the end all. */
@@ -145,7 +145,7 @@ static void emit_pending(const struct reading *to, bool all)
 	for (size_t i = 0; i < r->pending_cnt; i++) {
 		const struct gpu_ring_activity *rec = &r->pending[i];
 
-		if ((all || rec->end_ns <= until) && emit(to, rec, now, all))
+		if ((all || rec->end_ns <= until) && emit_activity(to, rec, now, all))
 			continue;
 		r->pending[kept++] = *rec;
 	}

@@ -3,13 +3,13 @@
  * What comes out of a ring becomes records: with times of CLOCK_MONOTONIC, names as REC_NAME ids, and threads as we
  * number them.
  */
-#ifndef STEPFLAME_SESSION_GPU_READER_H
-#define STEPFLAME_SESSION_GPU_READER_H
+#ifndef STEPFLAME_USER_SESSION_GPU_READER_H
+#define STEPFLAME_USER_SESSION_GPU_READER_H
 
-#include "../../include/gpu_ring.h"
-#include "gpu_clock.h"
-#include "gpu_tids.h"
-#include "gpu_window.h"
+#include "include/gpu_ring.h"
+#include "user/session/gpu_clock.h"
+#include "user/session/gpu_tids.h"
+#include "user/session/gpu_window.h"
 
 struct session;
 struct target;

@@ -3,7 +3,7 @@
  * Reader's side of the memory that the injection library shares. In: a file of the target's. Out: records that are whole
  * and within bounds; whether they are true is another matter.
  */
-#include "gpu_ring.h"
+#include "user/session/gpu_ring.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -21,7 +21,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "../target/process.h"
+#include "user/proc/process.h"
 
 #define LINK_NAME   "/memfd:" GPU_RING_NAME
 #define RECORD_MIN  16
@@ -131,7 +131,7 @@ int gpu_ring__open(pid_t pid, pid_t nspid, struct gpu_ring **out)
 	return err < 0 ? err : search.err;
 }
 
-static int check(int fd, const struct gpu_ring_control *control, pid_t nspid)
+static int check_ring(int fd, const struct gpu_ring_control *control, pid_t nspid)
 {
 	if (GET(control->magic) != GPU_RING_MAGIC || GET(control->version) != GPU_RING_VERSION ||
 	    GET(control->ring_bytes) != GPU_RING_BYTES)
@@ -160,7 +160,7 @@ int gpu_ring__of_file(int fd, pid_t nspid, struct gpu_ring **out)
 		err = -EPROTO;
 	if (!err) {
 		ring->control = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-		err = ring->control == MAP_FAILED ? -errno : check(fd, ring->control, nspid);
+		err = ring->control == MAP_FAILED ? -errno : check_ring(fd, ring->control, nspid);
 	}
 	if (err) {
 		if (ring->control != MAP_FAILED)

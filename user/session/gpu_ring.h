@@ -3,15 +3,15 @@
  * Reader's side of the memory that the injection library shares (include/gpu_ring.h). All that is in it is the target's,
  * and may change while it is read: it is copied out first, then checked.
  */
-#ifndef STEPFLAME_SESSION_GPU_RING_H
-#define STEPFLAME_SESSION_GPU_RING_H
+#ifndef STEPFLAME_USER_SESSION_GPU_RING_H
+#define STEPFLAME_USER_SESSION_GPU_RING_H
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "../../include/gpu.h"
-#include "../../include/gpu_ring.h"
+#include "include/gpu.h"
+#include "include/gpu_ring.h"
 
 struct gpu_ring;
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-#include "gpu_tids.h"
+#include "user/session/gpu_tids.h"
 
 #include <stdlib.h>
 
-#include "../../include/records.h"
-#include "../target/task.h"
+#include "include/records.h"
+#include "user/proc/task.h"
 
 #define THREADS_NS 200000000ULL /* between readings of the list of threads */
 

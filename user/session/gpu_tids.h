@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Threads of a process that has a PID namespace of its own: as it numbers them, and as we do. */
-#ifndef STEPFLAME_SESSION_GPU_TIDS_H
-#define STEPFLAME_SESSION_GPU_TIDS_H
+#ifndef STEPFLAME_USER_SESSION_GPU_TIDS_H
+#define STEPFLAME_USER_SESSION_GPU_TIDS_H
 
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "../target/process.h"
+#include "user/proc/process.h"
 
 /* Begins zeroed. */
 struct gpu_tids {

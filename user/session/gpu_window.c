@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-#include "gpu_window.h"
+#include "user/session/gpu_window.h"
 
 /* Correlation ids grow with each call of the process, and wrap. */
 static bool is_behind(uint32_t correlation, uint32_t last)

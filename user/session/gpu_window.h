@@ -3,13 +3,13 @@
  * One window of CUPTI's in one process, on paper: since when, until when, and what of CUPTI's word belongs to it. Who
  * opens and closes it is gpu_cupti.c. Times are CLOCK_MONOTONIC, ns.
  */
-#ifndef STEPFLAME_SESSION_GPU_WINDOW_H
-#define STEPFLAME_SESSION_GPU_WINDOW_H
+#ifndef STEPFLAME_USER_SESSION_GPU_WINDOW_H
+#define STEPFLAME_USER_SESSION_GPU_WINDOW_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "../../include/gpu_records.h"
+#include "include/gpu_records.h"
 
 struct gpu_window {
 	bool by_steps;      /* of a schedule: what its steps are not is left out */

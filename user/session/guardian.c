@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-#include "guardian.h"
+#include "user/session/guardian.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,11 +15,11 @@
 
 #define WORDS_MAX 4096
 
-enum order { ORDER_WRITE, ORDER_RESTORE, ORDER_END };
+enum command { COMMAND_WRITE, COMMAND_RESTORE, COMMAND_END };
 
 /* From stepflame to the guardian; an int comes back. */
 struct message {
-	enum order order;
+	enum command command;
 	pid_t pid;
 	uint64_t start_time, address, value;
 };
@@ -59,7 +59,7 @@ static bool is_writable(pid_t pid, uint64_t address)
 }
 
 /* One aligned store: the target may read the word at any time. */
-static int change(int memory, uint64_t address, uint64_t from, uint64_t to)
+static int change_word(int memory, uint64_t address, uint64_t from, uint64_t to)
 {
 	uint64_t now;
 
@@ -99,7 +99,7 @@ static int words__write(struct words *words, const struct message *m)
 	memory = open_memory(m);
 	if (memory < 0)
 		return memory;
-	err = change(memory, m->address, 0, m->value);
+	err = change_word(memory, m->address, 0, m->value);
 	if (err && err != -EALREADY) {
 		close(memory);
 		return err;
@@ -132,7 +132,7 @@ static void restore_forks(const struct message *m)
 		memory = is_writable(fork.pid, fork.address) ? open_memory(&fork) : -1;
 		if (memory < 0)
 			continue;
-		change(memory, fork.address, fork.value, 0);
+		change_word(memory, fork.address, fork.value, 0);
 		close(memory);
 	}
 	free(children);
@@ -142,7 +142,7 @@ static void words__restore(struct words *words, size_t i)
 {
 	struct word *word = &words->word[i];
 
-	change(word->memory, word->of.address, word->of.value, 0);
+	change_word(word->memory, word->of.address, word->of.value, 0);
 	close(word->memory);
 	*word = words->word[--words->cnt];
 }
@@ -165,9 +165,9 @@ static void guard(int socket)
 	while (recv(socket, &m, sizeof(m), 0) == sizeof(m)) {
 		int answer = 0;
 
-		if (m.order == ORDER_WRITE) {
+		if (m.command == COMMAND_WRITE) {
 			answer = words__write(&words, &m);
-		} else if (m.order == ORDER_RESTORE) {
+		} else if (m.command == COMMAND_RESTORE) {
 			for (size_t i = words.cnt; i--;)
 				if (words.word[i].of.pid == m.pid)
 					words__restore(&words, i);
@@ -231,7 +231,7 @@ fail:
 }
 
 /* Sends and waits for the answer. A signal that ends the recording does not end this. */
-static int ask(struct guardian *g, const struct message *m)
+static int ask_guardian(struct guardian *g, const struct message *m)
 {
 	ssize_t got;
 	int answer;
@@ -246,26 +246,26 @@ static int ask(struct guardian *g, const struct message *m)
 
 int guardian__write(struct guardian *g, const struct process *process, uint64_t address, uint64_t value)
 {
-	const struct message m = {ORDER_WRITE, process->pid, process->start_time, address, value};
+	const struct message m = {COMMAND_WRITE, process->pid, process->start_time, address, value};
 
-	return ask(g, &m);
+	return ask_guardian(g, &m);
 }
 
 void guardian__restore(struct guardian *g, const struct process *process)
 {
-	const struct message m = {.order = ORDER_RESTORE, .pid = process->pid};
+	const struct message m = {.command = COMMAND_RESTORE, .pid = process->pid};
 
-	ask(g, &m);
+	ask_guardian(g, &m);
 }
 
 int guardian__free(struct guardian *g)
 {
-	const struct message m = {.order = ORDER_END};
+	const struct message m = {.command = COMMAND_END};
 	int err;
 
 	if (!g)
 		return 0;
-	err = ask(g, &m);
+	err = ask_guardian(g, &m);
 	close(g->socket);
 	while (waitpid(g->pid, NULL, 0) < 0 && errno == EINTR)
 		;

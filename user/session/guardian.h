@@ -4,12 +4,12 @@
  * however it does: it ignores the signals of the terminal, holds none of stepflame's files, and waits for the end of a
  * socket. A word is changed only from NULL, and back only from what was written.
  */
-#ifndef STEPFLAME_GUARDIAN_H
-#define STEPFLAME_GUARDIAN_H
+#ifndef STEPFLAME_USER_SESSION_GUARDIAN_H
+#define STEPFLAME_USER_SESSION_GUARDIAN_H
 
 #include <stdint.h>
 
-#include "../target/process.h"
+#include "user/proc/process.h"
 
 struct guardian;
 

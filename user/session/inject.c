@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-#include "inject.h"
+#include "user/session/inject.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,8 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../log.h"
-#include "inject_library.h"
+#include "user/lib/log.h"
+#include "user/session/inject_library.h"
 
 #define ENTRY       "InitializeInjection" /* as CUDA's driver wants it of CUDA_INJECTION64_PATH */
 #define PATIENCE_MS 45000
@@ -99,7 +99,7 @@ static long status_number(pid_t pid, const char *key)
 	return number;
 }
 
-static int check(const struct process *process)
+static int check_process(const struct process *process)
 {
 	long tracer = status_number(process->pid, "TracerPid");
 	int pid = process->pid;
@@ -129,7 +129,7 @@ static int check(const struct process *process)
 	return 0;
 }
 
-static int explain(const struct process *process, const struct remote_load *load, int err)
+static int explain_load(const struct process *process, const struct remote_load *load, int err)
 {
 	const char *why = *load->why ? load->why : strerror(-err);
 
@@ -154,7 +154,7 @@ int inject__into(struct session *s, const struct process *process)
 		log__info("--inject: the library is in process %d already", process->pid);
 		return 0;
 	}
-	err = check(process);
+	err = check_process(process);
 	if (err)
 		return err;
 	err = inject_library__make(process, &library);
@@ -167,13 +167,10 @@ int inject__into(struct session *s, const struct process *process)
 	err = inject__load(process, library.path, ENTRY, &load);
 	inject_library__release(process, &library);
 	if (err)
-		return explain(process, &load, err);
+		return explain_load(process, &load, err);
 	log__info("--inject: thread %d of %d was stopped for %.2f ms; the library was there %.0f ms later", load.tid,
 		  process->pid, load.stopped_ns / 1e6, load.loaded_ns / 1e6);
-	session__note(
-		s,
-		"injected into process %d: CUDA graphs that were made before may be told as a whole, without their "
-		"kernels",
-		process->pid);
+	session__note(s, "injected into process %d: of CUDA graphs that it made before, the kernels may be missing",
+		      process->pid);
 	return 0;
 }

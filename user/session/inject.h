@@ -3,11 +3,11 @@
  * record --inject: the injection library is brought into a process that runs already. Said before it is done, and not done
  * where it may do harm, or is of no use.
  */
-#ifndef STEPFLAME_SESSION_INJECT_H
-#define STEPFLAME_SESSION_INJECT_H
+#ifndef STEPFLAME_USER_SESSION_INJECT_H
+#define STEPFLAME_USER_SESSION_INJECT_H
 
-#include "../target/remote_load.h"
-#include "state.h"
+#include "user/proc/remote_load.h"
+#include "user/session/state.h"
 
 /* 0 (it is there, perhaps since before), or -errno after a message. */
 int inject__into(struct session *s, const struct process *process);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-#include "inject_library.h"
+#include "user/session/inject_library.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Which files a process can see, and the injection library among them. Its file system is hostile: no link leads out of it. */
-#ifndef STEPFLAME_SESSION_INJECT_LIBRARY_H
-#define STEPFLAME_SESSION_INJECT_LIBRARY_H
+#ifndef STEPFLAME_USER_SESSION_INJECT_LIBRARY_H
+#define STEPFLAME_USER_SESSION_INJECT_LIBRARY_H
 
 #include <limits.h>
 #include <stdbool.h>
 
-#include "../target/process.h"
+#include "user/proc/process.h"
 
 struct inject_library {
 	char path[PATH_MAX]; /* as the process sees it */

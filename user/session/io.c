@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-#include "io.h"
+#include "user/session/io.h"
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
-#include "programs.h"
-#include "state.h"
 #include "stepflame.skel.h"
+#include "user/session/programs.h"
+#include "user/session/state.h"
 
 #define FILES_OVERLAP_NS 100000000ULL
 
@@ -43,6 +43,20 @@ static void emit_files(struct session *s, uint64_t since_ns)
 	}
 }
 
+static void emit_pipes(struct session *s, uint64_t since_ns)
+{
+	int fd = bpf_map__fd(s->skel->maps.pipe_rows);
+	struct file_key key, *prev = NULL;
+
+	while (!bpf_map_get_next_key(fd, prev, &key)) {
+		struct rec_pipe rec = {.hdr = {.type = REC_PIPE, .size = sizeof(rec)}, .key = key};
+
+		if (!bpf_map_lookup_elem(fd, &key, &rec.val) && rec.val.last_ns >= since_ns)
+			session__emit(s, &rec.hdr);
+		prev = &key;
+	}
+}
+
 int io__snapshot(struct session *s)
 {
 	uint64_t since_ns = s->files_ns;
@@ -53,5 +67,6 @@ int io__snapshot(struct session *s)
 	s->files_ns = session__now_ns() - FILES_OVERLAP_NS;
 	emit_syscalls(s);
 	emit_files(s, since_ns);
+	emit_pipes(s, since_ns);
 	return s->sink_err;
 }

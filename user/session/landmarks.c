@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-#include "landmarks.h"
+#include "user/session/landmarks.h"
 
 #include <errno.h>
 #include <string.h>
 
-#include "../../include/probes.h"
-#include "../log.h"
-#include "../target/flow.h"
-#include "../target/functions.h"
-#include "natives.h"
+#include "include/probes.h"
+#include "user/elf/functions.h"
+#include "user/lib/log.h"
+#include "user/session/natives.h"
+#include "user/x86/flow.h"
 
 /*
  * Where a fetch of Lightning's ends: in the function that next() calls for an object of a Python class. Such classes

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Which functions of a file are landmarks, as probes. */
-#ifndef STEPFLAME_LANDMARKS_H
-#define STEPFLAME_LANDMARKS_H
+#ifndef STEPFLAME_USER_SESSION_LANDMARKS_H
+#define STEPFLAME_USER_SESSION_LANDMARKS_H
 
-#include "../target/python.h"
-#include "probe_list.h"
+#include "user/runtime/python/python.h"
+#include "user/session/probe_list.h"
 
 /*
  * Lightning's actions: `next`, throw and __next__ of an interpreter. Those of __next__ go to `late` where the kernel

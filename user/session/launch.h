@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* A command that `record -- CMD` starts: it waits before exec until the probes' side is ready. */
-#ifndef STEPFLAME_LAUNCH_H
-#define STEPFLAME_LAUNCH_H
+#ifndef STEPFLAME_USER_SESSION_LAUNCH_H
+#define STEPFLAME_USER_SESSION_LAUNCH_H
 
 #include <stdbool.h>
 #include <sys/types.h>

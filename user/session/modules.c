@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* In: REC_MODULES and REC_NAME from the kernel. Out: REC_NAMEs that are paths of modules. */
-#include "modules.h"
+#include "user/session/modules.h"
 
 #include <errno.h>
 #include <search.h>
@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../model/names.h"
-#include "../order.h"
+#include "user/lib/compare.h"
+#include "user/lib/names.h"
 
 /* A module of a process. An address that an object of another class has next is another's. */
 struct module {
@@ -33,17 +33,17 @@ struct modules {
 static int compare_module(const void *a, const void *b)
 {
 	const struct module *x = a, *y = b;
-	int order = ORDER(x->pid, y->pid);
+	int order = COMPARE(x->pid, y->pid);
 
-	order = order ?: ORDER(x->object, y->object);
-	return order ?: ORDER(x->type, y->type);
+	order = order ?: COMPARE(x->object, y->object);
+	return order ?: COMPARE(x->type, y->type);
 }
 
 static int compare_class(const void *a, const void *b)
 {
 	const struct class *x = a, *y = b;
 
-	return ORDER(x->pid, y->pid) ?: ORDER(x->type, y->type);
+	return COMPARE(x->pid, y->pid) ?: COMPARE(x->type, y->type);
 }
 
 /* The element of a tree that equals *key, made as a copy of it when there is none. NULL: no memory. */

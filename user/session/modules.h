@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* torch.nn.Modules around operators: from their addresses to a path of names. */
-#ifndef STEPFLAME_SESSION_MODULES_H
-#define STEPFLAME_SESSION_MODULES_H
+#ifndef STEPFLAME_USER_SESSION_MODULES_H
+#define STEPFLAME_USER_SESSION_MODULES_H
 
-#include "state.h"
+#include "user/session/state.h"
 
 /* Remembers the text of a name, as far as modules may bear it. 0 or -ENOMEM. */
 int modules__name(struct session *s, const struct rec_name *rec);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* By the names of exported functions. In: an opened ELF file. Out: probes. No state. */
-#include "natives.h"
+#include "user/session/natives.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../include/probes.h"
-#include "../target/elf.h"
+#include "include/probes.h"
+#include "user/elf/elf.h"
 
 /*
  * Collectives: methods of torch's backends, c10d::ProcessGroupGloo, ...NCCL and so on, which all ways into c10d lead to

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* The native functions whose calls are spans, whatever the user asks for: backward, collectives, torch.save. */
-#ifndef STEPFLAME_NATIVES_H
-#define STEPFLAME_NATIVES_H
+#ifndef STEPFLAME_USER_SESSION_NATIVES_H
+#define STEPFLAME_USER_SESSION_NATIVES_H
 
-#include "../../include/records.h"
-#include "probe_list.h"
+#include "include/records.h"
+#include "user/session/probe_list.h"
 
 /* Those that are not known by c10d's names. */
 enum native {

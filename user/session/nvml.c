@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-#include "nvml.h"
+#include "user/session/nvml.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../../include/gpu_records.h"
+#include "include/gpu_records.h"
 
 #define LIBRARY     "libnvidia-ml.so.1"
 #define PERIOD_NS   1000000000ULL
@@ -87,7 +87,7 @@ static bool find_functions(struct functions *f)
 /* A function that this driver lacks, or does not offer for this GPU, leaves what was there. */
 #define ASK(function, ...) (f->function && f->function(__VA_ARGS__) == NVML_SUCCESS)
 
-static void look(const struct functions *f, void *device, struct rec_gpu_usage *usage)
+static void look_at_device(const struct functions *f, void *device, struct rec_gpu_usage *usage)
 {
 	struct nvml_utilization utilization;
 	struct nvml_memory memory;
@@ -129,7 +129,7 @@ static bool look_at_all(const struct functions *f, int socket)
 			continue;
 		m.usage.device = i;
 		m.usage.time_ns = session__now_ns();
-		look(f, device, &m.usage);
+		look_at_device(f, device, &m.usage);
 		m.cpu_ns = session__cpu_ns();
 		m.rss_bytes = session__rss_bytes();
 		if (send(socket, &m, sizeof(m), MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno != EAGAIN)
@@ -198,7 +198,7 @@ int nvml__new(struct session *s)
 }
 
 /* Its process ends when the socket does. NULL, or what was wrong with it. */
-static const char *stop(struct nvml *nvml)
+static const char *stop_child(struct nvml *nvml)
 {
 	const struct timespec pause = {.tv_nsec = 1000000};
 	bool ended = nvml->pid <= 0;
@@ -224,7 +224,7 @@ static const char *stop(struct nvml *nvml)
 
 static void take_leave(struct session *s)
 {
-	const char *wrong = stop(s->nvml);
+	const char *wrong = stop_child(s->nvml);
 
 	if (wrong)
 		session__note(s, "GPU usage: NVML (%s) %s: figures are missing", LIBRARY, wrong);
@@ -263,7 +263,7 @@ void nvml__end(struct session *s)
 void nvml__free(struct session *s)
 {
 	if (s->nvml)
-		stop(s->nvml);
+		stop_child(s->nvml);
 	free(s->nvml);
 	s->nvml = NULL;
 }

@@ -5,10 +5,10 @@
  * A process of its own asks it. A call of NVML may wait for the driver for seconds, or for good when a GPU is broken, and a
  * thread in such a call could keep stepflame from ending; nor does a crash in the vendor's library end the recording.
  */
-#ifndef STEPFLAME_NVML_H
-#define STEPFLAME_NVML_H
+#ifndef STEPFLAME_USER_SESSION_NVML_H
+#define STEPFLAME_USER_SESSION_NVML_H
 
-#include "state.h"
+#include "user/session/state.h"
 
 /*
  * Starts it, when GPUs, or how busy they are, are asked for. Before there are probes and maps, which its process would keep open. 0 or -errno; no

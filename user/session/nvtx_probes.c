@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* In: mapped files. Out: probes, the BPF map nvtx_sites, notes. */
-#include "nvtx_probes.h"
+#include "user/session/nvtx_probes.h"
 
 #include <bpf/bpf.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "../target/kept.h"
-#include "../target/nvtx.h"
 #include "stepflame.skel.h"
+#include "user/elf/cache.h"
+#include "user/runtime/nvtx/nvtx.h"
 
 #define MAX_SHARE 0.03          /* of the time of one thread that their hits may take */
 #define PERF_MAX  16            /* places of a file, where the kernel attaches probes one by one */
@@ -21,7 +21,7 @@ struct looked_at {
 	char name[64];
 };
 
-static struct looked_at *find(struct session *s, const struct mapped_file *file)
+static struct looked_at *find_looked_at(struct session *s, const struct mapped_file *file)
 {
 	struct looked_at *files = s->nvtx.files.items;
 
@@ -34,7 +34,7 @@ static struct looked_at *find(struct session *s, const struct mapped_file *file)
 /* What is kept of a file that has some. */
 enum part { OFFSETS, SITES, MISSED, PARTS };
 
-static const struct kept_part units[PARTS] = {
+static const struct cache_part units[PARTS] = {
 	[OFFSETS].unit = sizeof(uint64_t),
 	[SITES].unit = sizeof(struct nvtx_site),
 	[MISSED].unit = sizeof(uint64_t),
@@ -42,11 +42,11 @@ static const struct kept_part units[PARTS] = {
 
 static bool load_kept(struct looked_at *f, const struct elf *elf, const char *dir)
 {
-	struct kept_part part[PARTS];
+	struct cache_part part[PARTS];
 	bool found;
 
 	memcpy(part, units, sizeof(part));
-	if (kept__load(elf, dir, "nvtx", part, PARTS))
+	if (cache__load(elf, dir, "nvtx", part, PARTS))
 		return false;
 	found = part[SITES].cnt == part[OFFSETS].cnt && part[MISSED].cnt == 1 &&
 		!array__grow(&f->places, part[OFFSETS].cnt, sizeof(struct nvtx_place));
@@ -57,16 +57,16 @@ static bool load_kept(struct looked_at *f, const struct elf *elf, const char *di
 		};
 	if (found)
 		f->missed = *(uint64_t *)part[MISSED].data;
-	kept__release(part, PARTS);
+	cache__release(part, PARTS);
 	return found;
 }
 
-static void keep(const struct looked_at *f, const struct elf *elf, const char *dir)
+static void keep_sites(const struct looked_at *f, const struct elf *elf, const char *dir)
 {
 	const struct nvtx_place *place = f->places.items;
 	uint64_t *offsets = calloc(f->places.cnt + 1, sizeof(*offsets)), missed = f->missed;
 	struct nvtx_site *sites = calloc(f->places.cnt + 1, sizeof(*sites));
-	struct kept_part part[PARTS];
+	struct cache_part part[PARTS];
 
 	memcpy(part, units, sizeof(part));
 	for (size_t i = 0; offsets && sites && i < f->places.cnt; i++) {
@@ -79,7 +79,7 @@ static void keep(const struct looked_at *f, const struct elf *elf, const char *d
 	part[OFFSETS].cnt = part[SITES].cnt = f->places.cnt;
 	part[MISSED].cnt = 1;
 	if (offsets && sites && (missed || f->places.cnt))
-		kept__save(elf, dir, "nvtx", part, PARTS);
+		cache__save(elf, dir, "nvtx", part, PARTS);
 	free(offsets);
 	free(sites);
 }
@@ -87,7 +87,7 @@ static void keep(const struct looked_at *f, const struct elf *elf, const char *d
 static void look_into(struct looked_at *f, const struct mapped_file *file)
 {
 	char path[PATH_MAX];
-	const char *dir = kept__dir(path, sizeof(path));
+	const char *dir = cache__dir(path, sizeof(path));
 	const char *slash = strrchr(file->path, '/');
 	struct elf *elf;
 
@@ -95,13 +95,13 @@ static void look_into(struct looked_at *f, const struct mapped_file *file)
 	if (nvtx__is_internal(file->path) || elf__new(file->open_path, &elf))
 		return;
 	if (!load_kept(f, elf, dir) && !nvtx__find(elf, &f->places, &f->missed))
-		keep(f, elf, dir);
+		keep_sites(f, elf, dir);
 	elf__free(elf);
 }
 
 bool nvtx_probes__holds(struct session *s, const struct mapped_file *file)
 {
-	struct looked_at *f = find(s, file);
+	struct looked_at *f = find_looked_at(s, file);
 
 	if (!f) {
 		f = array__add(&s->nvtx.files, sizeof(*f));
@@ -120,7 +120,7 @@ bool nvtx_probes__holds(struct session *s, const struct mapped_file *file)
 
 void nvtx_probes__add(struct session *s, const struct mapped_file *file, struct probe_list *list)
 {
-	struct looked_at *f = find(s, file);
+	struct looked_at *f = find_looked_at(s, file);
 	const struct nvtx_place *place = f ? f->places.items : NULL;
 	int fd = bpf_map__fd(s->skel->maps.nvtx_sites);
 
@@ -150,11 +150,10 @@ void nvtx_probes__govern(struct session *s, struct target *t, uint64_t hits, uin
 	t->nvtx.aside = true;
 	target__put_nvtx_aside(t);
 	s->skel->bss->nvtx_epoch++;
-	session__note(
-		s,
-		"process %d pushes and pops NVTX ranges %.0f times a second: that is too dear, and what was counted "
-		"of them ends %.1f s after the start",
-		t->process.pid, hits * 1e9 / elapsed_ns, (session__now_ns() - s->window_start_ns) / 1e9);
+	session__note(s,
+		      "process %d pushes and pops NVTX ranges %.0f times a second, and counting them cost too much: "
+		      "stepflame stopped %.1f s after the start",
+		      t->process.pid, hits * 1e9 / elapsed_ns, (session__now_ns() - s->window_start_ns) / 1e9);
 }
 
 void nvtx_probes__note(struct session *s)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Probes where processes push and pop NVTX ranges: bpf/nvtx.h. */
-#ifndef STEPFLAME_SESSION_NVTX_PROBES_H
-#define STEPFLAME_SESSION_NVTX_PROBES_H
+#ifndef STEPFLAME_USER_SESSION_NVTX_PROBES_H
+#define STEPFLAME_USER_SESSION_NVTX_PROBES_H
 
-#include "../model/array.h"
-#include "state.h"
+#include "user/lib/array.h"
+#include "user/session/state.h"
 
 /*
  * Whether there are such places in a file, which is looked into once per session. False, too, when none of them is

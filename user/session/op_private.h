@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Shared by op_probes.c (probes and windows) and op_table.c (rows as records) only. */
-#ifndef STEPFLAME_SESSION_OP_PRIVATE_H
-#define STEPFLAME_SESSION_OP_PRIVATE_H
+#ifndef STEPFLAME_USER_SESSION_OP_PRIVATE_H
+#define STEPFLAME_USER_SESSION_OP_PRIVATE_H
 
-#include "../../include/ops.h"
-#include "../target/ops.h"
-#include "op_probes.h"
+#include "include/ops.h"
+#include "user/runtime/torch/ops.h"
+#include "user/session/op_probes.h"
 
 /* Names that rows may bear. Ids are hashes of the texts, so that a text is sent only when a row first bears it. */
 struct op_name {
@@ -32,7 +32,7 @@ struct op_library {
 };
 
 struct op_target {
-	bool refused; /* its probes cannot be attached */
+	bool refused;          /* its probes cannot be attached */
 	struct target *target; /* NULL: the slot is free */
 	uint64_t sweep_ns;     /* when the children that it forked while armed are relieved; 0: there are none */
 	uint64_t swept_ns;     /* the last time */

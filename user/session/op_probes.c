@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * The probes of operators in each process with torch: armed just before a window of the schedule, and gone after it.
- * In: user/target/ops.h, and the step boundaries that BPF counts (struct op_proc). Out: links, and the words of struct
+ * In: user/runtime/torch/ops.h, and the step boundaries that BPF counts (struct op_proc). Out: links, and the words of struct
  * op_proc that user space writes.
  */
 #include <bpf/bpf.h>
@@ -13,15 +13,15 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../log.h"
-#include "../model/flops.h"
-#include "../target/getter.h"
-#include "../target/kept.h"
-#include "../target/tensor.h"
-#include "../target/torch.h"
-#include "op_private.h"
-#include "programs.h"
 #include "stepflame.skel.h"
+#include "user/elf/cache.h"
+#include "user/lib/log.h"
+#include "user/proc/getter.h"
+#include "user/runtime/torch/flops.h"
+#include "user/runtime/torch/tensor.h"
+#include "user/runtime/torch/torch.h"
+#include "user/session/op_private.h"
+#include "user/session/programs.h"
 
 /* How long before a window the probes are armed, and how far the next one must be for them to be taken away. */
 #define ARM_AHEAD_NS  500000000ULL
@@ -98,7 +98,7 @@ static int arm(struct session *s, uint32_t slot)
 	return err;
 }
 
-static void release(const struct session *s, struct op_target *t)
+static void release_target(const struct session *s, struct op_target *t)
 {
 	for (size_t i = 0; i < t->library_cnt; i++)
 		for (int link = 0; link < LINK__COUNT; link++) {
@@ -117,7 +117,7 @@ void op_probes__free(struct session *s)
 	if (!ops)
 		return;
 	for (uint32_t slot = 0; slot < OP_PROCS_MAX; slot++)
-		release(s, &ops->targets[slot]);
+		release_target(s, &ops->targets[slot]);
 	op_table__unmap(s);
 	for (size_t i = 0; i < ops->file_cnt; i++)
 		torch_ops__free(ops->files[i].found);
@@ -187,7 +187,7 @@ static int find_file(struct session *s, const struct mapped_file *file, bool ten
 	err = elf__new(file->open_path, &elf);
 	if (err)
 		return err;
-	err = torch_ops__find(elf, kept__dir(cache, sizeof(cache)), &f->found);
+	err = torch_ops__find(elf, cache__dir(cache, sizeof(cache)), &f->found);
 	if (!err && s->options.shapes && tensors)
 		err = find_tensors(s, elf);
 	elf__free(elf);
@@ -363,7 +363,7 @@ static int add_probes(struct session *s, struct target *t, uint32_t slot)
 
 int op_probes__add_target(struct session *s, struct target *t)
 {
-	struct proc_order order = {.what = ORDER_OPERATORS, .pid = t->process.pid};
+	struct proc_command command = {.what = COMMAND_OPERATORS, .pid = t->process.pid};
 	int slot, err;
 
 	if (!s->ops || t->op_slot || t->role != ROLE_MAIN)
@@ -374,15 +374,15 @@ int op_probes__add_target(struct session *s, struct target *t)
 	s->ops->targets[slot].target = t;
 	err = add_probes(s, t, slot);
 	if (err) {
-		log__error("report this version of torch", "the operators of process %u cannot be seen: %s", order.pid,
-			   strerror(-err));
-		release(s, &s->ops->targets[slot]);
+		log__error("report this version of torch", "the operators of process %u cannot be seen: %s",
+			   command.pid, strerror(-err));
+		release_target(s, &s->ops->targets[slot]);
 		return err;
 	}
 	t->op_slot = slot + 1;
-	s->ops->procs[slot].pid = order.pid;
-	order.op_slot = t->op_slot;
-	programs__order(s->skel, &order);
+	s->ops->procs[slot].pid = command.pid;
+	command.op_slot = t->op_slot;
+	programs__command(s->skel, &command);
 	/* A window that may begin with the first step: the probes are there before the recording is. */
 	return s->options.schedule[OP_SKIP_FIRST] + s->options.schedule[OP_WAIT] <= ARM_BLIND ? arm(s, slot) : 0;
 }
@@ -404,7 +404,7 @@ void op_probes__remove_target(struct session *s, struct target *t)
 	if (!s->ops || !t->op_slot)
 		return;
 	disarm(s->ops, t->op_slot - 1);
-	release(s, &s->ops->targets[t->op_slot - 1]);
+	release_target(s, &s->ops->targets[t->op_slot - 1]);
 }
 
 /* Steps from the one that begins next to the first one that is to be recorded; UINT64_MAX: none is. */
@@ -438,7 +438,7 @@ static void arm_in_time(struct session *s, uint32_t slot)
 			      strerror(-err));
 }
 
-static void tend(struct session *s, uint32_t slot)
+static void tend_slot(struct session *s, uint32_t slot)
 {
 	const struct op_proc *p = &s->ops->procs[slot];
 	uint64_t ahead = steps_ahead(s->options.schedule, p->boundaries), step_ns = 0;
@@ -499,7 +499,7 @@ void op_probes__tend(struct session *s)
 		if (!s->ops->targets[slot].target)
 			continue;
 		if (s->options.schedule[OP_ACTIVE])
-			tend(s, slot);
+			tend_slot(s, slot);
 		if (s->ops->targets[slot].sweep_ns && s->ops->targets[slot].sweep_ns <= now)
 			sweep(s, slot, now);
 	}

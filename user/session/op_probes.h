@@ -3,10 +3,10 @@
  * Operators of a session: which probes they mean in each process, when these are there (the schedule), and their table
  * as records. Used by the session's own files only.
  */
-#ifndef STEPFLAME_SESSION_OP_PROBES_H
-#define STEPFLAME_SESSION_OP_PROBES_H
+#ifndef STEPFLAME_USER_SESSION_OP_PROBES_H
+#define STEPFLAME_USER_SESSION_OP_PROBES_H
 
-#include "state.h"
+#include "user/session/state.h"
 
 /*
  * Prepares, after the programs are loaded. 0 or -errno, after a message: -EOPNOTSUPP this kernel attaches probes one by

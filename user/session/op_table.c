@@ -10,9 +10,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "../recording/spans.h"
-#include "op_private.h"
 #include "stepflame.skel.h"
+#include "user/recording/spans.h"
+#include "user/session/op_private.h"
 
 static size_t mapped_bytes(const struct bpf_map *map)
 {
@@ -28,7 +28,7 @@ static void *map_values(const struct bpf_map *map, int protection)
 	return at == MAP_FAILED ? NULL : at;
 }
 
-static int emit(const struct rec_hdr *record, void *ctx)
+static int emit_span(const struct rec_hdr *record, void *ctx)
 {
 	return session__emit(ctx, record);
 }
@@ -41,7 +41,7 @@ int op_table__map(struct session *s)
 	ops->procs = map_values(s->skel->maps.op_procs, PROT_READ | PROT_WRITE);
 	ops->rows = map_values(s->skel->maps.op_rows, PROT_READ);
 	if (s->options.timeline)
-		ops->spans = spans_encoder__new(emit, s);
+		ops->spans = spans_encoder__new(emit_span, s);
 	return ops->sent && ops->procs && ops->rows && (ops->spans || !s->options.timeline) ? 0 : -ENOMEM;
 }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-#include "probe_list.h"
+#include "user/session/probe_list.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "../../include/probes.h"
-#include "../target/process.h"
+#include "include/probes.h"
+#include "user/proc/process.h"
 
 void probe_list__release(struct probe_list *list)
 {

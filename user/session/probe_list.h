@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* The probes of one file: offsets with their cookies, in the order in which they are to be armed. */
-#ifndef STEPFLAME_PROBES_LIST_H
-#define STEPFLAME_PROBES_LIST_H
+#ifndef STEPFLAME_USER_SESSION_PROBE_LIST_H
+#define STEPFLAME_USER_SESSION_PROBE_LIST_H
 
 #include <limits.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "../target/elf.h"
-#include "../target/sites.h"
+#include "user/elf/elf.h"
+#include "user/x86/sites.h"
 
 struct mapped_file;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-#include "programs.h"
+#include "user/session/programs.h"
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -9,15 +9,15 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../../include/probes.h"
-#include "../../include/records.h"
+#include "include/probes.h"
+#include "include/records.h"
 #include "stepflame.skel.h"
-#include "trace_events.h"
+#include "user/session/trace_events.h"
 
 _Static_assert(sizeof(((struct program_knobs *)0)->fixed_names) == 8 * FIXED_NAMES, "room for every fixed name");
 
 /* libbpf's messages are for developers; STEPFLAME_DEBUG=1 shows them. */
-static int print(enum libbpf_print_level level, const char *fmt, va_list args)
+static int print_libbpf(enum libbpf_print_level level, const char *fmt, va_list args)
 {
 	return level == LIBBPF_WARN && getenv("STEPFLAME_DEBUG") ? vfprintf(stderr, fmt, args) : 0;
 }
@@ -68,6 +68,7 @@ static void leave_samples_out(struct stepflame_bpf *skel)
 	bpf_program__set_autoload(skel->progs.sample_waking, false);
 	bpf_program__set_autoload(skel->progs.sample_threads, false);
 	bpf_map__set_max_entries(skel->maps.stacks, 1);
+	bpf_map__set_max_entries(skel->maps.arounds, 1);
 }
 
 static void leave_syscalls_out(struct stepflame_bpf *skel)
@@ -78,6 +79,7 @@ static void leave_syscalls_out(struct stepflame_bpf *skel)
 	bpf_program__set_autoload(skel->progs.syscall_unfinished, false);
 	bpf_map__set_max_entries(skel->maps.syscall_rows, 1);
 	bpf_map__set_max_entries(skel->maps.file_rows, 1);
+	bpf_map__set_max_entries(skel->maps.pipe_rows, 1);
 }
 
 static void unset_attach_types(struct stepflame_bpf *skel)
@@ -92,8 +94,8 @@ static void unset_attach_types(struct stepflame_bpf *skel)
  * The kernel looks at the attach type when it loads or when it attaches, by version: for perf uprobes it must be 0
  * (6.12 refuses others), for uprobe_multi what the section name says. So each way is tried whole.
  */
-static int load(const struct program_knobs *knobs, enum attach_backend backend, struct stepflame_bpf **out,
-		struct selftest *selftest)
+static int load_skeleton(const struct program_knobs *knobs, enum attach_backend backend, struct stepflame_bpf **out,
+			 struct selftest *selftest)
 {
 	struct stepflame_bpf *skel = stepflame_bpf__open();
 	int err;
@@ -162,7 +164,7 @@ int programs__load(const struct program_knobs *knobs, struct stepflame_bpf **out
 	const char *only = getenv("STEPFLAME_PROBES"); /* for tests */
 	int err = -EOPNOTSUPP;
 
-	libbpf_set_print(print);
+	libbpf_set_print(print_libbpf);
 	*out = NULL;
 	for (size_t i = 0; i < sizeof(ways) / sizeof(*ways) && err && err != -EPERM; i++) {
 		if (only && strcmp(only, ways[i].name))
@@ -171,7 +173,7 @@ int programs__load(const struct program_knobs *knobs, struct stepflame_bpf **out
 			continue;
 		if (ways[i].backend == ATTACH_EVENTS)
 			trace_events__tidy();
-		err = load(knobs, ways[i].backend, out, selftest);
+		err = load_skeleton(knobs, ways[i].backend, out, selftest);
 	}
 	if (!err)
 		return 0;
@@ -179,9 +181,9 @@ int programs__load(const struct program_knobs *knobs, struct stepflame_bpf **out
 	return err == -EPERM || (err == -EACCES && geteuid()) ? -EPERM : -EOPNOTSUPP;
 }
 
-int programs__order(struct stepflame_bpf *skel, const struct proc_order *order)
+int programs__command(struct stepflame_bpf *skel, const struct proc_command *command)
 {
-	LIBBPF_OPTS(bpf_test_run_opts, opts, .ctx_in = order, .ctx_size_in = sizeof(*order));
+	LIBBPF_OPTS(bpf_test_run_opts, opts, .ctx_in = command, .ctx_size_in = sizeof(*command));
 	int err = bpf_prog_test_run_opts(bpf_program__fd(skel->progs.control), &opts);
 
 	return err ?: opts.retval ? -ESRCH : 0;

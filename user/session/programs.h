@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* The BPF programs, loaded in the form that this kernel takes. */
-#ifndef STEPFLAME_PROGRAMS_H
-#define STEPFLAME_PROGRAMS_H
+#ifndef STEPFLAME_USER_SESSION_PROGRAMS_H
+#define STEPFLAME_USER_SESSION_PROGRAMS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "selftest.h"
+#include "user/session/selftest.h"
 
 struct stepflame_bpf;
-struct proc_order;
+struct proc_command;
 struct bpf_program;
 
 struct program_knobs {
@@ -37,7 +37,7 @@ int programs__load(const struct program_knobs *knobs, struct stepflame_bpf **out
  * Runs the program `control`: changes in place what BPF knows of a process. 0, -ESRCH when it knows none of that pid,
  * or -errno.
  */
-int programs__order(struct stepflame_bpf *skel, const struct proc_order *order);
+int programs__command(struct stepflame_bpf *skel, const struct proc_command *command);
 
 /* Runs an iterator over the host's threads once. 0 or -errno. */
 int programs__iterate(struct bpf_program *program);

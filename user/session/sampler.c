@@ -3,7 +3,7 @@
  * Samples: a timer on each CPU, whose program the kernel runs; and what its records lack: the lines of a function,
  * from the table that came with it, and the names of native and kernel addresses.
  */
-#include "sampler.h"
+#include "user/session/sampler.h"
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -15,12 +15,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "../log.h"
-#include "../target/pylines.h"
-#include "../target/symbols.h"
-#include "programs.h"
 #include "stepflame.skel.h"
-#include "waiting.h"
+#include "user/lib/log.h"
+#include "user/proc/symbols.h"
+#include "user/runtime/python/pylines.h"
+#include "user/session/programs.h"
+#include "user/session/waiting.h"
 
 #define SENT_SYMBOLS 1024 /* a power of two */
 
@@ -190,6 +190,7 @@ void sampler__resend_stacks(struct session *s)
 {
 	clear(s->skel->maps.stacks);
 	clear(s->skel->maps.paths);
+	clear(s->skel->maps.arounds);
 }
 
 void sampler__free(struct session *s)

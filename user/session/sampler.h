@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Samples of a session: the timers, and what the kernel's records of stacks lack. */
-#ifndef STEPFLAME_SESSION_SAMPLER_H
-#define STEPFLAME_SESSION_SAMPLER_H
+#ifndef STEPFLAME_USER_SESSION_SAMPLER_H
+#define STEPFLAME_USER_SESSION_SAMPLER_H
 
-#include "state.h"
+#include "user/session/state.h"
 
 /* When windows have opened, and before they close: threads that wait do so from then, or until then. 0 or -errno. */
 int sampler__open(struct session *s);

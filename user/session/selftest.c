@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-#include "selftest.h"
+#include "user/session/selftest.h"
 
 #include <bpf/libbpf.h>
 #include <errno.h>
@@ -10,9 +10,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../../include/probes.h"
-#include "../target/process.h"
+#include "include/probes.h"
 #include "stepflame.skel.h"
+#include "user/lib/percentile.h"
+#include "user/proc/process.h"
 
 #define CALLS      250
 #define WORK_BYTES (256 << 10)
@@ -60,7 +61,7 @@ static uint64_t now_ns(void)
 	return ts.tv_sec * 1000000000ULL + ts.tv_nsec;
 }
 
-static int compare(const void *a, const void *b)
+static int compare_times(const void *a, const void *b)
 {
 	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
 
@@ -83,8 +84,8 @@ static uint64_t median_ns(void (*call)(void))
 		call();
 		ns[i] = now_ns() - ns[i];
 	}
-	qsort(ns, CALLS, sizeof(*ns), compare);
-	return ns[CALLS / 2];
+	qsort(ns, CALLS, sizeof(*ns), compare_times);
+	return ns[percentile__index(CALLS, 50)];
 }
 
 static void *call_target(void *arg)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* What this machine's uprobes can do and cost, found by probing stepflame itself. */
-#ifndef STEPFLAME_SELFTEST_H
-#define STEPFLAME_SELFTEST_H
+#ifndef STEPFLAME_USER_SESSION_SELFTEST_H
+#define STEPFLAME_USER_SESSION_SELFTEST_H
 
 #include <stdint.h>
 
-#include "attach.h"
+#include "user/session/attach.h"
 
 struct stepflame_bpf;
 

@@ -3,7 +3,7 @@
  * Life of a recording: programs loaded, self-test, targets attached, records pumped from the ring to the sink, and the
  * end.
  */
-#include "session.h"
+#include "user/session/session.h"
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -15,29 +15,32 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../../include/name_hash.h"
-#include "../log.h"
-#include "../target/cuda.h"
-#include "../target/torch.h"
-#include "calls.h"
-#include "exact.h"
-#include "gpu_probes.h"
-#include "inject.h"
-#include "io.h"
-#include "landmarks.h"
-#include "modules.h"
-#include "natives.h"
-#include "nvml.h"
-#include "nvtx_probes.h"
-#include "op_probes.h"
-#include "programs.h"
-#include "sampler.h"
-#include "state.h"
-#include "step_at.h"
+#include "include/name_hash.h"
 #include "stepflame.skel.h"
+#include "user/lib/log.h"
+#include "user/runtime/cuda/cuda.h"
+#include "user/runtime/torch/torch.h"
+#include "user/session/calls.h"
+#include "user/session/exact.h"
+#include "user/session/gpu_probes.h"
+#include "user/session/inject.h"
+#include "user/session/io.h"
+#include "user/session/landmarks.h"
+#include "user/session/modules.h"
+#include "user/session/natives.h"
+#include "user/session/nvml.h"
+#include "user/session/nvtx_probes.h"
+#include "user/session/op_probes.h"
+#include "user/session/programs.h"
+#include "user/session/sampler.h"
+#include "user/session/state.h"
+#include "user/session/step_at.h"
 
-/* Snapshots of the rows: each second at first, then ever farther apart, so that a day of recording stays small. */
-#define SNAPSHOT_MIN_NS 1000000000ULL
+/*
+ * Snapshots of the rows: often at first, for a short recording to hold several, whose differences tell by how much figures vary
+ * (user/analysis/diff.c); then ever farther apart, so that a day of recording stays small.
+ */
+#define SNAPSHOT_MIN_NS 100000000ULL
 #define SNAPSHOT_GROWTH 20
 
 uint64_t session__now_ns(void)
@@ -193,7 +196,7 @@ static int parse_actions(struct session *s)
 	return 0;
 }
 
-static int load(struct session *s)
+static int load_programs(struct session *s)
 {
 	static const char *const fixed[NAME__COUNT] = {
 #define X(id, text) text,
@@ -213,7 +216,7 @@ static int load(struct session *s)
 		.gpu = s->options.gpu != SESSION_GPU_OFF,
 		.gpu_windows = s->options.gpu_windows,
 		.children = s->options.children != CHILDREN_NONE,
-		.step_times = s->options.live_ns || s->options.frequency,
+		.step_times = s->options.live_ns || s->options.frequency || s->options.gpu != SESSION_GPU_OFF,
 	};
 	uint64_t call_ns = s->options.syscalls ? selftest__call_ns() : 0;
 	const char *why, *fix;
@@ -278,7 +281,7 @@ int session__new(const struct session_options *options, session_sink sink, void 
 	s->sink = sink;
 	s->sink_ctx = ctx;
 	emit_host(s);
-	err = nvml__new(s) ?: parse_actions(s) ?: load(s) ?: set_functions(s) ?: op_probes__new(s) ?: gpu_probes__new(s) ?:
+	err = nvml__new(s) ?: parse_actions(s) ?: load_programs(s) ?: set_functions(s) ?: op_probes__new(s) ?: gpu_probes__new(s) ?:
 	      sampler__start(s) ?: exact__new(s);
 	if (err)
 		session__free(s);
@@ -336,6 +339,8 @@ void session__free(struct session *s)
 static int check_target(struct session *s, struct target *t, int err)
 {
 	int pid = t->process.pid;
+	char why[PYTHON_WHY_BYTES];
+	const char *fix;
 
 	if (err == -ESRCH || !process__alive(&t->process)) {
 		log__error("stepflame ps lists the training processes of this host",
@@ -349,34 +354,18 @@ static int check_target(struct session *s, struct target *t, int err)
 			return 0;
 	if ((t->has_python && s->options.exact) || t->gpu.seen || t->has_pjrt)
 		return 0;
-	if (err == -ENOENT) {
-		log__error("give the PID of the Python process itself; stepflame ps lists them",
-			   "process %d (%s) is not a Python program", pid, t->process.comm);
-		return -EOPNOTSUPP;
-	}
-	if (err == -EPERM || err == -EACCES)
-		return log__process_error(pid, err);
-	if (err == -EOPNOTSUPP || err == -ENOTSUP) {
-		log__error("CPython 3.8 to 3.14 without free threading is supported",
-			   "process %d runs Python %s, which is not supported or not laid out as expected", pid,
-			   t->python.version[0] ? t->python.version : "(unknown version)");
-		return -EOPNOTSUPP;
-	}
 	if (err) {
-		log__error(NULL, "cannot attach to process %d: %s", pid, strerror(-err));
-		return err;
+		fix = python__explain(err, pid, t->process.comm, t->python.version, why);
+		log__error(fix, "%s", why);
+		return err == -ENOENT ? -EOPNOTSUPP : err;
 	}
 	if (t->has_torch || t->jax[0])
 		return 0;
 	if (!s->options.frequency) {
-		log__error("wait until it has imported torch or JAX, or start it with: stepflame record -- CMD",
-			   "process %d is Python %s but has no torch and no JAX", pid, t->python.version);
+		log__error(NO_FRAMEWORK_FIX, NO_FRAMEWORK, pid, t->python.version);
 		return -EOPNOTSUPP;
 	}
-	log__warn(NULL,
-		  "process %d is Python %s but has no torch and no JAX (yet): there will be samples of it, and no "
-		  "actions",
-		  pid, t->python.version);
+	log__warn(NULL, NO_FRAMEWORK_YET, pid, t->python.version);
 	return 0;
 }
 
@@ -400,6 +389,16 @@ static void add_children(struct session *s, pid_t pid)
 	free(children);
 }
 
+/* Says why a process cannot be read, with the fix. Returns err. */
+static int refuse_process(pid_t pid, int err)
+{
+	char why[128];
+	const char *fix = process__explain(err, pid, why, sizeof(why));
+
+	log__error(fix, "%s", why);
+	return err;
+}
+
 int session__attach(struct session *s, pid_t pid)
 {
 	uint64_t start = session__now_ns();
@@ -408,7 +407,7 @@ int session__attach(struct session *s, pid_t pid)
 	int err = process__read(pid, &process);
 
 	if (err)
-		return log__process_error(pid, err);
+		return refuse_process(pid, err);
 	if (targets__find(s, process.pid)) {
 		process__release(&process);
 		log__warn(NULL, "process %d was given twice", pid);
@@ -437,7 +436,7 @@ int session__follow(struct session *s, pid_t pid)
 	int err = process__read(pid, &process);
 
 	if (err)
-		return log__process_error(pid, err);
+		return refuse_process(pid, err);
 	err = targets__add(s, &process, ROLE_MAIN, &t);
 	if (err)
 		process__release(&process);
@@ -547,9 +546,9 @@ int session__finish(struct session *s)
 	sampler__close(s);
 	io__close(s);
 	for (size_t i = 0; i < s->target_cnt; i++) {
-		struct proc_order order = {.what = ORDER_CLOSE, .pid = s->targets[i]->process.pid};
+		struct proc_command command = {.what = COMMAND_CLOSE, .pid = s->targets[i]->process.pid};
 
-		programs__order(s->skel, &order);
+		programs__command(s->skel, &command);
 	}
 	for (size_t i = 0; i < s->options.action_cnt; i++)
 		if (s->actions[i].library && !s->actions[i].found)

@@ -3,15 +3,15 @@
  * A recording in progress: BPF programs loaded, probes attached to the targets, records handed to a sink as they come.
  * One thread owns it. Freeing it (or the death of the process) leaves the targets as they were.
  */
-#ifndef STEPFLAME_SESSION_H
-#define STEPFLAME_SESSION_H
+#ifndef STEPFLAME_USER_SESSION_SESSION_H
+#define STEPFLAME_USER_SESSION_SESSION_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "../../include/records.h"
+#include "include/records.h"
 
 struct session;
 
@@ -93,5 +93,10 @@ void session__resend_stacks(struct session *s);
  * sink; or -ENOENT, after a message: what --step-at names never came.
  */
 int session__finish(struct session *s);
+
+/* What `record` and `doctor` say of a Python, by pid and version, with neither torch nor JAX: without samples, and with. */
+#define NO_FRAMEWORK     "process %d is Python %s but has no torch and no JAX"
+#define NO_FRAMEWORK_YET NO_FRAMEWORK " (yet): there will be samples of it, and no actions"
+#define NO_FRAMEWORK_FIX "wait until it has imported torch or JAX, or start it with: stepflame record -- CMD"
 
 #endif

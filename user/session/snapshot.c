@@ -9,14 +9,14 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "../../include/counters.h"
-#include "exact.h"
-#include "gpu_probes.h"
-#include "io.h"
-#include "nvml.h"
-#include "op_probes.h"
-#include "state.h"
+#include "include/counters.h"
 #include "stepflame.skel.h"
+#include "user/session/exact.h"
+#include "user/session/gpu_probes.h"
+#include "user/session/io.h"
+#include "user/session/nvml.h"
+#include "user/session/op_probes.h"
+#include "user/session/state.h"
 
 /* The counters that mean that something is missing from the report; the others tell of the recording's edges. */
 static bool is_loss(enum counter c)
@@ -143,7 +143,7 @@ static bool windows_done(const struct session *s, const struct target *t)
 }
 
 /* Window and cost, from the processes' own counts. */
-static void measure(struct session *s, struct rec_window *window, struct rec_cost *cost)
+static void measure_window(struct session *s, struct rec_window *window, struct rec_cost *cost)
 {
 	uint64_t start = 0, end = 0;
 	struct hit_sums sums = s->ended;
@@ -157,7 +157,7 @@ static void measure(struct session *s, struct rec_window *window, struct rec_cos
 		if (bpf_map_lookup_elem(bpf_map__fd(s->skel->maps.procs), &pid, &proc))
 			continue;
 		hit_sums__add(s, &sums, &proc, op_probes__hits(s, t));
-		if (proc.step_rule && t->role == ROLE_CHILD)
+		if (targets__has_steps(&proc) && t->role == ROLE_CHILD)
 			targets__trains(s, t);
 		s->step_at_seen = s->step_at_seen || proc.step_rule == STEP_USER;
 		if (t->role != ROLE_MAIN)
@@ -169,7 +169,7 @@ static void measure(struct session *s, struct rec_window *window, struct rec_cos
 			end = proc.window_end_ns;
 		if (proc.steps >= window->steps) {
 			window->steps = proc.steps;
-			window->step_rule = proc.step_rule;
+			window->step_rule = proc.step_rule ?: proc.seen_rule;
 		}
 	}
 	s->progress.done = done && (s->options.steps || s->options.schedule[OP_REPEAT]);
@@ -194,7 +194,7 @@ void snapshot__progress(struct session *s)
 	struct rec_window window = {0};
 	struct rec_cost cost = {0};
 
-	measure(s, &window, &cost);
+	measure_window(s, &window, &cost);
 }
 
 static int emit_window(struct session *s)
@@ -202,7 +202,7 @@ static int emit_window(struct session *s)
 	struct rec_window window = {.hdr = {.type = REC_WINDOW, .size = sizeof(window)}};
 	struct rec_cost cost = {.hdr = {.type = REC_COST, .size = sizeof(cost)}};
 
-	measure(s, &window, &cost);
+	measure_window(s, &window, &cost);
 	session__emit(s, &window.hdr);
 	return session__emit(s, &cost.hdr);
 }
@@ -211,6 +211,9 @@ int snapshot__emit(struct session *s)
 {
 	int err = emit_window(s);
 
-	return err ?: emit_rows(s) ?: op_table__snapshot(s) ?: exact__snapshot(s) ?: io__snapshot(s) ?: gpu_probes__snapshot(s) ?:
-	       emit_counters(s) ?: session__emit(s, NULL);
+	err = err ?: emit_rows(s) ?: op_table__snapshot(s) ?: exact__snapshot(s) ?: io__snapshot(s) ?: gpu_probes__snapshot(s) ?:
+	      emit_counters(s);
+	/* What was told up to here, names of rows and steps, is to be there if this snapshot is the recording's last. */
+	ring_buffer__consume(s->ring);
+	return err ?: session__emit(s, NULL);
 }

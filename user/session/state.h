@@ -3,21 +3,21 @@
  * The session's insides, shared by its files only: session.c (life cycle), targets.c (processes), snapshot.c (maps to
  * records).
  */
-#ifndef STEPFLAME_SESSION_STATE_H
-#define STEPFLAME_SESSION_STATE_H
+#ifndef STEPFLAME_USER_SESSION_STATE_H
+#define STEPFLAME_USER_SESSION_STATE_H
 
-#include "../../include/ops.h"
-#include "../../include/probes.h"
-#include "../model/array.h"
-#include "../model/intern.h"
-#include "../model/names.h"
-#include "../target/process.h"
-#include "../target/pyexact.h"
-#include "../target/python.h"
-#include "attach.h"
-#include "gpu_cupti.h"
-#include "selftest.h"
-#include "session.h"
+#include "include/ops.h"
+#include "include/probes.h"
+#include "user/lib/array.h"
+#include "user/lib/intern.h"
+#include "user/lib/names.h"
+#include "user/proc/process.h"
+#include "user/runtime/python/pyexact.h"
+#include "user/runtime/python/python.h"
+#include "user/session/attach.h"
+#include "user/session/gpu_cupti.h"
+#include "user/session/selftest.h"
+#include "user/session/session.h"
 
 /* One --action. */
 struct user_action {
@@ -191,6 +191,12 @@ int targets__resolve(struct session *s, struct target *t);
 int targets__open(struct session *s, struct target *t);
 /* A child has steps of its own: its operators are recorded, too. */
 void targets__trains(struct session *s, struct target *t);
+/* Has it? To fetch some batches is not enough. */
+static inline bool targets__has_steps(const struct proc *proc)
+{
+	return proc->step_rule || proc->seen_rule == STEP_BACKWARD;
+}
+
 /*
  * To be called at the end: in the report such children are main processes, unless they are those of one that trains too.
  * So are those of launchers: torchrun, a shell.

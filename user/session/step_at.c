@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-#include "step_at.h"
+#include "user/session/step_at.h"
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../include/name_hash.h"
-#include "../log.h"
-#include "../utf8.h"
-#include "programs.h"
+#include "include/name_hash.h"
 #include "stepflame.skel.h"
+#include "user/lib/log.h"
+#include "user/lib/utf8.h"
+#include "user/session/programs.h"
 
 #define FIX "give the name of an action or a label, as report --all lists them"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* --step-at NAME: each end of a span of that name is a step boundary. */
-#ifndef STEPFLAME_STEP_AT_H
-#define STEPFLAME_STEP_AT_H
+#ifndef STEPFLAME_USER_SESSION_STEP_AT_H
+#define STEPFLAME_USER_SESSION_STEP_AT_H
 
-#include "state.h"
+#include "user/session/state.h"
 
 struct program_knobs;
 

@@ -3,10 +3,10 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "gpu_probes.h"
-#include "programs.h"
-#include "state.h"
 #include "stepflame.skel.h"
+#include "user/session/gpu_probes.h"
+#include "user/session/programs.h"
+#include "user/session/state.h"
 
 static struct attached_file *find_attached(const struct target *t, uint64_t dev, uint64_t inode)
 {
@@ -33,7 +33,7 @@ static struct bpf_program *program_of(const struct session *s, enum probe_set se
 /* Attaches those sets that are not. */
 static int attach_sets(struct session *s, struct target *t, struct file_probes *probes, struct attached_file *file)
 {
-	struct proc_order order = {.what = ORDER_FETCHES, .pid = t->process.pid};
+	struct proc_command command = {.what = COMMAND_FETCHES, .pid = t->process.pid};
 	int err = 0;
 
 	for (int i = 0; i < PROBES__COUNT && !err; i++) {
@@ -42,7 +42,7 @@ static int attach_sets(struct session *s, struct target *t, struct file_probes *
 		err = attachment__new(program_of(s, i), &s->selftest.attacher, t->process.pid, &probes->sets[i],
 				      &file->sets[i]);
 		if (!err && i == PROBES_LATE && file->sets[i])
-			err = programs__order(s->skel, &order);
+			err = programs__command(s->skel, &command);
 	}
 	return err;
 }

@@ -10,20 +10,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../log.h"
-#include "../target/jax.h"
-#include "../target/pythread.h"
-#include "../target/torch.h"
-#include "exact.h"
-#include "gpu_probes.h"
-#include "natives.h"
-#include "nvtx_probes.h"
-#include "op_probes.h"
-#include "programs.h"
-#include "sampler.h"
-#include "state.h"
 #include "stepflame.skel.h"
-#include "xla.h"
+#include "user/lib/log.h"
+#include "user/runtime/python/pythread.h"
+#include "user/runtime/torch/torch.h"
+#include "user/runtime/xla/jax.h"
+#include "user/session/exact.h"
+#include "user/session/gpu_probes.h"
+#include "user/session/natives.h"
+#include "user/session/nvtx_probes.h"
+#include "user/session/op_probes.h"
+#include "user/session/programs.h"
+#include "user/session/sampler.h"
+#include "user/session/state.h"
+#include "user/session/xla.h"
 
 /* When a forked child is looked at again: by then a DataLoader's worker has given itself its name. */
 #define FORK_SETTLE_NS (300 * 1000000ULL)
@@ -67,7 +67,7 @@ void target__free(struct target *t)
 }
 
 /* What it had mapped, some 8 KB a library, is of no more use: a job may have thousands of children, one after the other. */
-static void leave(struct target *t)
+static void leave_target(struct target *t)
 {
 	t->gone = true;
 	process__release(&t->process);
@@ -134,7 +134,7 @@ static bool has_news_of_python(const struct target *t)
 
 static int resolve_python(struct session *s, struct target *t)
 {
-	struct proc_order order = {.what = ORDER_PYTHON, .pid = t->process.pid};
+	struct proc_command command = {.what = COMMAND_PYTHON, .pid = t->process.pid};
 	struct elf *elf = NULL;
 	struct python found;
 	int err;
@@ -144,8 +144,8 @@ static int resolve_python(struct session *s, struct target *t)
 		t->python = found;
 	if (err)
 		return err;
-	order.py = t->python.process;
-	programs__order(s->skel, &order);
+	command.py = t->python.process;
+	programs__command(s->skel, &command);
 	err = target__attach(s, t, t->python.file, &t->python, elf, HOLDS_NOTHING);
 	elf__free(elf);
 	t->has_python = !err;
@@ -234,8 +234,8 @@ int targets__resolve(struct session *s, struct target *t)
 
 int targets__open(struct session *s, struct target *t)
 {
-	struct proc_order order = {
-		.what = ORDER_OPEN,
+	struct proc_command command = {
+		.what = COMMAND_OPEN,
 		.pid = t->process.pid,
 		.role = t->role,
 		.wait = s->options.steps && t->role == ROLE_MAIN,
@@ -246,8 +246,8 @@ int targets__open(struct session *s, struct target *t)
 		return err;
 	t->open = true;
 	op_probes__open(s, t);
-	order.start_ns = session__now_ns();
-	return programs__order(s->skel, &order);
+	command.start_ns = session__now_ns();
+	return programs__command(s->skel, &command);
 }
 
 void targets__trains(struct session *s, struct target *t)
@@ -262,7 +262,7 @@ static bool has_steps(struct session *s, uint32_t pid)
 {
 	struct proc proc;
 
-	return !bpf_map_lookup_elem(bpf_map__fd(s->skel->maps.procs), &pid, &proc) && proc.step_rule;
+	return !bpf_map_lookup_elem(bpf_map__fd(s->skel->maps.procs), &pid, &proc) && targets__has_steps(&proc);
 }
 
 void targets__tell_trainers(struct session *s)
@@ -300,6 +300,19 @@ static void attach_fork(struct session *s, struct target *t)
 	}
 }
 
+/* A child that ended before it was looked at is told by what its parent is: workers of short epochs are such children. */
+static void emit_ended_child(struct session *s, const struct target *parent, uint32_t pid)
+{
+	struct rec_target rec = parent->sent;
+
+	if (!rec.pid || s->options.children == CHILDREN_NONE)
+		return;
+	rec.pid = rec.nspid = pid;
+	rec.parent_pid = parent->process.pid;
+	rec.role = ROLE_CHILD;
+	session__emit(s, &rec.hdr);
+}
+
 static void forked(struct session *s, const struct rec_proc *rec)
 {
 	struct target *parent = targets__find(s, rec->parent_pid), *t;
@@ -308,8 +321,10 @@ static void forked(struct session *s, const struct rec_proc *rec)
 	if (!parent)
 		return;
 	op_probes__forked(s, parent);
-	if (process__read(rec->pid, &process))
+	if (process__read(rec->pid, &process)) {
+		emit_ended_child(s, parent, rec->pid);
 		return;
+	}
 	if (targets__add(s, &process, ROLE_CHILD, &t)) {
 		process__release(&process);
 		return;
@@ -325,7 +340,7 @@ static void forked(struct session *s, const struct rec_proc *rec)
 	exact__forked(s, t, parent, s->options.children != CHILDREN_NONE);
 	if (s->options.children == CHILDREN_NONE) {
 		target__detach(t);
-		leave(t); /* as far as we care */
+		leave_target(t); /* as far as we care */
 		return;
 	}
 	emit_target(s, t);
@@ -336,9 +351,9 @@ static void forked(struct session *s, const struct rec_proc *rec)
 
 static void forget_number(struct session *s, pid_t pid)
 {
-	struct proc_order order = {.what = ORDER_FORGET, .pid = pid};
+	struct proc_command command = {.what = COMMAND_FORGET, .pid = pid};
 
-	programs__order(s->skel, &order);
+	programs__command(s->skel, &command);
 }
 
 /*
@@ -356,7 +371,7 @@ static void forget_ended(struct session *s)
 
 		if (t->gone && t->role != ROLE_MAIN)
 			bpf_map_lookup_elem(bpf_map__fd(s->skel->maps.procs), &pid, &proc);
-		if (!t->gone || t->role == ROLE_MAIN || !proc.ended || proc.step_rule ||
+		if (!t->gone || t->role == ROLE_MAIN || !proc.ended || targets__has_steps(&proc) ||
 		    t->gpu.tier == GPU_TIER_CUPTI) {
 			s->targets[cnt++] = t;
 			continue;
@@ -400,7 +415,7 @@ void targets__event(struct session *s, const struct rec_proc *rec)
 	memset(&t->exact, 0, sizeof(t->exact));
 	t->torch[0] = t->jax[0] = 0;
 	if (rec->event == PROC_EXIT) {
-		leave(t);
+		leave_target(t);
 		t->pending = false;
 	} else {
 		t->op_slot = 0;
@@ -444,12 +459,12 @@ static uint64_t gpu_delay(const struct target *t)
 	return process__file(&t->process, "libcuda.so") ? LOOK_FOR_MORE_NS : LOOK_FOR_DRIVER_NS;
 }
 
-static void look(struct session *s, struct target *t, uint64_t now)
+static void look_at_target(struct session *s, struct target *t, uint64_t now)
 {
 	struct process process;
 
 	if (process__read(t->process.pid, &process)) {
-		leave(t);
+		leave_target(t);
 		return;
 	}
 	process__release(&t->process);
@@ -508,10 +523,10 @@ void targets__tend(struct session *s)
 		struct target *t = s->targets[i];
 
 		if (!t->gone && t->pending && t->look_at_ns <= now)
-			look(s, t, now);
+			look_at_target(s, t, now);
 		if (!t->gone && !process__alive(&t->process)) {
 			target__detach(t);
-			leave(t);
+			leave_target(t);
 		}
 		if (!t->gone)
 			note_interpreters(s, t);

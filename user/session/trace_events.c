@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* By the text files of tracefs. No state of ours: an event's name has our pid and its number. */
-#include "trace_events.h"
+#include "user/session/trace_events.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -6,8 +6,8 @@
  *
  * The event is there for all to see until it is removed; its breakpoints go with the perf event, whatever becomes of us.
  */
-#ifndef STEPFLAME_TRACE_EVENTS_H
-#define STEPFLAME_TRACE_EVENTS_H
+#ifndef STEPFLAME_USER_SESSION_TRACE_EVENTS_H
+#define STEPFLAME_USER_SESSION_TRACE_EVENTS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -3,19 +3,19 @@
  * Stacks of waits that began before the window, read from outside as `stepflame dump` does. In: the targets. Out:
  * REC_CODE and REC_STACK, and the id of the latter for the samples of that one wait.
  */
-#include "waiting.h"
+#include "user/session/waiting.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../include/counters.h"
-#include "../../include/name_hash.h"
-#include "../target/pyframes.h"
-#include "../target/pythread.h"
-#include "../target/task.h"
-#include "sampler.h"
-#include "session.h"
+#include "include/counters.h"
+#include "include/name_hash.h"
+#include "user/proc/task.h"
+#include "user/runtime/python/pyframes.h"
+#include "user/runtime/python/pythread.h"
+#include "user/session/sampler.h"
+#include "user/session/session.h"
 
 #define READING_NS 200000000 /* the ring is not read meanwhile */
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Threads that wait already when the window opens: BPF, which takes a stack when a wait begins, has none of that wait. */
-#ifndef STEPFLAME_SESSION_WAITING_H
-#define STEPFLAME_SESSION_WAITING_H
+#ifndef STEPFLAME_USER_SESSION_WAITING_H
+#define STEPFLAME_USER_SESSION_WAITING_H
 
-#include "state.h"
+#include "user/session/state.h"
 
 struct waiting {
 	struct waiting_thread {

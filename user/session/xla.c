@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* In: an opened ELF file; of a plugin, also a process's memory. Out: probes. No state. */
-#include "xla.h"
+#include "user/session/xla.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "../../include/probes.h"
-#include "../target/pjrt.h"
-#include "natives.h"
+#include "include/probes.h"
+#include "user/runtime/xla/pjrt.h"
+#include "user/session/natives.h"
 
 /*
  * What the mangled names of jaxlib's functions begin with, in 0.4.30 to 0.11.0: they are local symbols, which PyPI's

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* The landmarks of JAX: functions of jaxlib by their symbols, and those of a PJRT plugin by its table. */
-#ifndef STEPFLAME_XLA_H
-#define STEPFLAME_XLA_H
+#ifndef STEPFLAME_USER_SESSION_XLA_H
+#define STEPFLAME_USER_SESSION_XLA_H
 
 #include <stdbool.h>
 
-#include "../target/process.h"
-#include "probe_list.h"
+#include "user/proc/process.h"
+#include "user/session/probe_list.h"
 
 /*
  * Calls of jitted functions, compiles, waits, transfers and annotations, in jaxlib's library. Ends before beginnings.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-#include "keys.h"
+#include "user/top/keys.h"
 
 #include <string.h>
 

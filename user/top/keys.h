@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* What keys do to the state of the screen. */
-#ifndef STEPFLAME_TOP_KEYS_H
-#define STEPFLAME_TOP_KEYS_H
+#ifndef STEPFLAME_USER_TOP_KEYS_H
+#define STEPFLAME_USER_TOP_KEYS_H
 
-#include "lines.h"
+#include "user/top/lines.h"
 
 /* Keys that are no ASCII character. */
 enum top_key {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-#include "lines.h"
+#include "user/top/lines.h"
 
 #include <errno.h>
 #include <math.h>
@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../report/text.h"
-#include "../utf8.h"
+#include "user/lib/utf8.h"
+#include "user/report/text.h"
 
 #define COLUMN_MIN 7
 #define NAME_MIN   12

@@ -3,10 +3,10 @@
  * A frame as lines of text: those of a screen, which has a size and what its keys have set, or all of them for a file.
  * Texts of the job are escaped here.
  */
-#ifndef STEPFLAME_TOP_LINES_H
-#define STEPFLAME_TOP_LINES_H
+#ifndef STEPFLAME_USER_TOP_LINES_H
+#define STEPFLAME_USER_TOP_LINES_H
 
-#include "top.h"
+#include "user/top/top.h"
 
 #define TOP_FILTER_MAX 64
 

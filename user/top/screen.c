@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-#include "screen.h"
+#include "user/top/screen.h"
 
 #include <errno.h>
 #include <langinfo.h>
@@ -12,8 +12,8 @@
 #include <termios.h>
 #include <unistd.h>
 
-#include "../log.h"
-#include "keys.h"
+#include "user/lib/log.h"
+#include "user/top/keys.h"
 
 #include <term.h> /* last: it has macros such as `lines` */
 
@@ -124,7 +124,7 @@ int screen__open(struct screen **out)
 	screen->curses = newterm(NULL, stdout, stdin);
 	if (!screen->curses) {
 		log__error("set TERM to what the terminal is, such as xterm-256color, or use --batch",
-			   "nothing is known of a terminal '%s'", term ?: "");
+			   "the terminal '%s' is not known", term ?: "");
 		free(screen);
 		return -ENOTTY;
 	}

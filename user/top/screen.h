@@ -3,10 +3,10 @@
  * The terminal: lines drawn, keys read. While it is open, stderr is kept back, and printed when it closes. Where the
  * program ends by a fault instead, the terminal is put right all the same.
  */
-#ifndef STEPFLAME_TOP_SCREEN_H
-#define STEPFLAME_TOP_SCREEN_H
+#ifndef STEPFLAME_USER_TOP_SCREEN_H
+#define STEPFLAME_USER_TOP_SCREEN_H
 
-#include "lines.h"
+#include "user/top/lines.h"
 
 struct screen;
 

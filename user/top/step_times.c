@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-#include "step_times.h"
+#include "user/top/step_times.h"
 
 #include <errno.h>
 #include <math.h>
@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../order.h"
+#include "user/lib/compare.h"
+#include "user/lib/percentile.h"
 
 /* NULL: no memory, or more processes than are kept. */
 static struct process_steps *times_of(struct step_times *steps, uint32_t pid)
@@ -25,21 +26,54 @@ static struct process_steps *times_of(struct step_times *steps, uint32_t pid)
 	return new;
 }
 
+#define WORSE_FOR_GOOD 32 /* boundaries by a worse rule, with none by the better: that was, and is no more */
+
+/* Steps are by the best rule that shows. Does this one count? */
+static bool is_by_rule(struct process_steps *times, const struct rec_step *record)
+{
+	if (record->rule == times->rule) {
+		times->others = 0;
+		return true;
+	}
+	if (times->rule && record->rule > times->rule && ++times->others < WORSE_FOR_GOOD)
+		return false;
+	times->rule = record->rule;
+	times->index = record->index;
+	times->step_cnt = times->others = times->next_thread = 0;
+	memset(times->threads, 0, sizeof(times->threads));
+	return true;
+}
+
+static struct thread_boundary *boundary_of(struct process_steps *times, uint32_t tid)
+{
+	struct thread_boundary *new;
+
+	for (int i = 0; i < STEP_THREADS; i++)
+		if (times->threads[i].tid == tid)
+			return &times->threads[i];
+	new = &times->threads[times->next_thread++ % STEP_THREADS];
+	*new = (struct thread_boundary){.tid = tid};
+	return new;
+}
+
 int step_times__add(struct step_times *steps, const struct rec_step *record)
 {
 	struct process_steps *times = times_of(steps, record->pid);
+	struct thread_boundary *before;
 
 	if (!times)
 		return steps->processes.cnt == TOP_PROCESSES_MAX ? 0 : -ENOMEM;
-	/* Not so where a better rule was found, or a record was lost: the time between is no step's. */
-	if (record->index == times->index + 1 && record->rule == times->rule && times->time_ns &&
-	    record->time_ns > times->time_ns)
-		times->ms[times->step_cnt++ % TOP_STEPS_KEPT] = (record->time_ns - times->time_ns) / 1e6;
-	if (record->rule == times->rule && record->index > times->index)
+	if (!is_by_rule(times, record))
+		return 0;
+	before = boundary_of(times, record->tid);
+	/* Not so where a record was lost: the time between is no step's. */
+	if (record->index == before->index + 1 && before->time_ns && record->time_ns > before->time_ns)
+		times->ms[times->step_cnt++ % TOP_STEPS_KEPT] = (record->time_ns - before->time_ns) / 1e6;
+	if (record->index > times->index) {
 		times->boundaries += record->index - times->index;
-	times->rule = record->rule;
-	times->index = record->index;
-	times->time_ns = record->time_ns;
+		times->index = record->index;
+	}
+	*before = (struct thread_boundary){record->tid, record->index, record->time_ns};
 	return 0;
 }
 
@@ -47,13 +81,7 @@ static int compare_float(const void *a, const void *b)
 {
 	const float *x = a, *y = b;
 
-	return ORDER(*x, *y);
-}
-
-/* Nearest rank, of sorted values. */
-static double percentile(const float *sorted, size_t cnt, double p)
-{
-	return sorted[(size_t)fmax(0, ceil(p * cnt) - 1)];
+	return COMPARE(*x, *y);
 }
 
 static void set_times(const struct process_steps *times, struct top_row *row)
@@ -72,8 +100,8 @@ static void set_times(const struct process_steps *times, struct top_row *row)
 		sum += sorted[i];
 	row->values[2] = times->ms[(times->step_cnt - 1) % TOP_STEPS_KEPT];
 	row->values[3] = sum / cnt;
-	row->values[4] = percentile(sorted, cnt, 0.5);
-	row->values[5] = percentile(sorted, cnt, 0.95);
+	row->values[4] = sorted[percentile__index(cnt, 50)];
+	row->values[5] = sorted[percentile__index(cnt, 95)];
 	row->values[6] = sorted[cnt - 1];
 	row->history->cnt = cnt < TOP_HISTORY ? cnt : TOP_HISTORY;
 	for (size_t i = 0; i < row->history->cnt; i++)

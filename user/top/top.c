@@ -3,7 +3,7 @@
  * From two states of a job to rows. Actions are cumulative in the job: the last frame's sums are kept, and those of the
  * last reset. Samples are those since the last frame, as the job's owner forgets them after it.
  */
-#include "top.h"
+#include "user/top/top.h"
 
 #include <errno.h>
 #include <math.h>
@@ -12,13 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../model/gpu.h"
-#include "../model/samples.h"
-#include "../model/stacks.h"
-#include "../order.h"
-#include "../report/common.h"
-#include "../report/rows.h"
-#include "step_times.h"
+#include "user/lib/compare.h"
+#include "user/model/gpu.h"
+#include "user/model/samples.h"
+#include "user/model/stacks.h"
+#include "user/report/common.h"
+#include "user/report/rows.h"
+#include "user/top/step_times.h"
 
 #define COLUMNS(...)                                         \
 	.columns = (const struct top_column[]){__VA_ARGS__}, \
@@ -191,7 +191,7 @@ static int compare_seen(const void *a, const void *b)
 {
 	const struct seen *x = a, *y = b;
 
-	return x->kind != y->kind ? ORDER(x->kind, y->kind) : strcmp(x->name, y->name);
+	return x->kind != y->kind ? COMPARE(x->kind, y->kind) : strcmp(x->name, y->name);
 }
 
 /* NULL: no memory. */

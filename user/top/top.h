@@ -4,16 +4,16 @@
  * table per view, of what happened since the last one and since the start. Knows no terminal and no process. Its size
  * is bounded by the names, functions and threads that the job shows, not by time.
  */
-#ifndef STEPFLAME_TOP_H
-#define STEPFLAME_TOP_H
+#ifndef STEPFLAME_USER_TOP_TOP_H
+#define STEPFLAME_USER_TOP_TOP_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "../../include/gpu_records.h"
-#include "../model/array.h"
-#include "../model/job.h"
+#include "include/gpu_records.h"
+#include "user/lib/array.h"
+#include "user/model/job.h"
 
 struct top;
 

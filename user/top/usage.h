@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* What /proc tells of the job's processes: CPU time, threads and their names. */
-#ifndef STEPFLAME_TOP_USAGE_H
-#define STEPFLAME_TOP_USAGE_H
+#ifndef STEPFLAME_USER_TOP_USAGE_H
+#define STEPFLAME_USER_TOP_USAGE_H
 
-#include "top.h"
+#include "user/top/top.h"
 
 struct usage {
 	struct array processes; /* struct usage_process, see usage.c */

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Objects of a CPython that is not there: str, code, frame, generator, type and thread state, laid out in this
- * process's memory by the real table of layouts (user/target/pylayout.inc). Everything else in them is 0xa5, so that a
+ * process's memory by the real table of layouts (user/runtime/python/pylayout.inc). Everything else in them is 0xa5, so that a
  * read beside a field shows.
  */
-#ifndef STEPFLAME_TESTS_FAKEPY_H
-#define STEPFLAME_TESTS_FAKEPY_H
+#ifndef STEPFLAME_TESTS_BPF_NATIVE_FAKEPY_H
+#define STEPFLAME_TESTS_BPF_NATIVE_FAKEPY_H
 
-#include "kernel.h"
+#include "tests/bpf/native/kernel.h"
 
-#include "user/target/python.h"
+#include "user/runtime/python/python.h"
 
 #define FAKEPY_BYTES      (1 << 19)
 #define FAKEPY_GUARD      4096

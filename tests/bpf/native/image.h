@@ -4,12 +4,12 @@
  * these are. A file of them is gzipped text: "version minor tss_offset code_type words", for each word, in the order of addresses, a line of its
  * value in hexadecimal, with its distance from the end of the one before it where that is not 0, and what told.h reads.
  */
-#ifndef STEPFLAME_TESTS_IMAGE_H
-#define STEPFLAME_TESTS_IMAGE_H
+#ifndef STEPFLAME_TESTS_BPF_NATIVE_IMAGE_H
+#define STEPFLAME_TESTS_BPF_NATIVE_IMAGE_H
 
 #include <zlib.h>
 
-#include "told.h"
+#include "tests/bpf/native/told.h"
 
 #define IMAGE_WORDS_MAX (1u << 20)
 #define IMAGE_BYTES_MAX (64u << 20)

@@ -4,8 +4,8 @@
  * in, rows, names and counters come out. Its native stack is numbers only: programs compare stack pointers and do not
  * read there.
  */
-#ifndef STEPFLAME_TESTS_JOB_H
-#define STEPFLAME_TESTS_JOB_H
+#ifndef STEPFLAME_TESTS_BPF_NATIVE_JOB_H
+#define STEPFLAME_TESTS_BPF_NATIVE_JOB_H
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,11 +15,11 @@
 
 #include <cmocka.h>
 
-#include "kernel.h"
+#include "tests/bpf/native/kernel.h"
 
 #include "bpf/landmarks.bpf.c"
 
-#include "fakepy.h"
+#include "tests/bpf/native/fakepy.h"
 
 #define JOB_PID      4242
 #define FIXED_ID(id) (0xf1000000ULL + NAME_##id)

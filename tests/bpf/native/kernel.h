@@ -7,8 +7,9 @@
  * an allocation of its own, so that ASan sees a step outside. The target's memory is this process's, or that of native.memory_pid, and is
  * read by process_vm_readv: a bad address fails as it does in the kernel, and leaves zeros.
  */
-#ifndef STEPFLAME_KERNEL_H
-#define STEPFLAME_KERNEL_H
+#ifndef STEPFLAME_TESTS_BPF_NATIVE_KERNEL_H
+#define STEPFLAME_TESTS_BPF_NATIVE_KERNEL_H
+#define STEPFLAME_BPF_KERNEL_H /* in the place of which it stands */
 
 #include <errno.h>
 #include <stdbool.h>
@@ -102,6 +103,7 @@ struct inode {
 	unsigned short i_mode;
 	struct super_block *i_sb;
 	unsigned long i_ino;
+	u32 i_rdev;
 	struct hlist_head i_dentry;
 };
 
@@ -179,6 +181,7 @@ struct task_struct {
 	struct {
 		u64 sum_exec_runtime;
 	} se;
+	unsigned int __state;
 	unsigned in_iowait : 1;
 	struct files_struct *files;
 	struct fs_struct *fs;

@@ -3,10 +3,10 @@
  * The process of native/job.h with its operators probed: the programs of bpf/ops.bpf.c, compiled here, share maps and
  * span stacks with the landmarks' one. Its window is open from the time 0.
  */
-#ifndef STEPFLAME_TESTS_OPS_H
-#define STEPFLAME_TESTS_OPS_H
+#ifndef STEPFLAME_TESTS_BPF_NATIVE_OPS_H
+#define STEPFLAME_TESTS_BPF_NATIVE_OPS_H
 
-#include "job.h"
+#include "tests/bpf/native/job.h"
 
 #define LICENSE LICENSE_OF_OPS /* job.h has included a program with one of its own */
 #include "bpf/ops.bpf.c"

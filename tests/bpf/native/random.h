@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Random numbers, the same in each run of the same seed. */
-#ifndef STEPFLAME_TESTS_RANDOM_H
-#define STEPFLAME_TESTS_RANDOM_H
+#ifndef STEPFLAME_TESTS_BPF_NATIVE_RANDOM_H
+#define STEPFLAME_TESTS_BPF_NATIVE_RANDOM_H
 
 #include <stdlib.h>
 
-#include "kernel.h"
+#include "tests/bpf/native/kernel.h"
 
 static u64 seed;
 

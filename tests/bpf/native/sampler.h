@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* The sampler (bpf/samples.bpf.c) on the job of job.h: what happens on its CPU goes in, samples come out. */
-#ifndef STEPFLAME_TESTS_SAMPLER_H
-#define STEPFLAME_TESTS_SAMPLER_H
+#ifndef STEPFLAME_TESTS_BPF_NATIVE_SAMPLER_H
+#define STEPFLAME_TESTS_BPF_NATIVE_SAMPLER_H
 
-#include "seen.h"
+#include "tests/bpf/native/seen.h"
 
 #define LICENSE LICENSE_OF_SAMPLES /* job.h has included a program with one of its own */
 #include "bpf/samples.bpf.c"
@@ -12,7 +12,7 @@
 #include "bpf/process.bpf.c"
 #undef LICENSE
 
-#include "random.h"
+#include "tests/bpf/native/random.h"
 
 #define PERIOD    10101010
 #define THRESHOLD 100000
@@ -23,6 +23,7 @@
 #define KERNEL_CS 0x10
 #define RUNNABLE  0 /* prev_state of the scheduler's switch */
 #define SLEEPS    1
+#define BLOCKED   2 /* cannot be interrupted */
 #define STOPPED   4
 #define TRACED    8
 

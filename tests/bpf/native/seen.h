@@ -3,13 +3,13 @@
  * What walks have sent (bpf/pystack.h), as a report reads it: the records in the ring go through the model's own
  * tables.
  */
-#ifndef STEPFLAME_TESTS_SEEN_H
-#define STEPFLAME_TESTS_SEEN_H
+#ifndef STEPFLAME_TESTS_BPF_NATIVE_SEEN_H
+#define STEPFLAME_TESTS_BPF_NATIVE_SEEN_H
 
-#include "job.h"
+#include "tests/bpf/native/job.h"
 
 #include "bpf/pystack.h"
-#include "user/model/names.h"
+#include "user/lib/names.h"
 #include "user/model/stacks.h"
 
 struct seen {

@@ -3,13 +3,13 @@
  * Walks over stacks of real interpreters (bpf/pystack.h), compared with what these say of themselves. In: for each thread a line
  * "pthread_self<tab>frames", then for each frame, innermost first, "file<tab>name<tab>first line<tab>line<tab>offset"; at last "end".
  */
-#ifndef STEPFLAME_TESTS_TOLD_H
-#define STEPFLAME_TESTS_TOLD_H
+#ifndef STEPFLAME_TESTS_BPF_NATIVE_TOLD_H
+#define STEPFLAME_TESTS_BPF_NATIVE_TOLD_H
 
-#include "seen.h"
+#include "tests/bpf/native/seen.h"
 
-#include "random.h"
-#include "user/target/pylines.h"
+#include "tests/bpf/native/random.h"
+#include "user/runtime/python/pylines.h"
 
 #define TOLD_THREADS    11
 #define TOLD_FRAMES_MAX 1024

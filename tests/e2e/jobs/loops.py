@@ -2,13 +2,14 @@
 """Training loops without Lightning, one of each kind in use.
 
 Its truth is what the loop was doing when: (phase, start, end) by time.perf_counter(), which on Linux is the clock of a recording,
-how many iterations it made, and what a label costs there.
+how many iterations it made, when each ended (of some loops; by thread of those with several), and what a label costs there.
 """
 
 import contextlib
 import itertools
 import os
 import statistics
+import threading
 import time
 
 import common
@@ -22,6 +23,7 @@ class Loop:
     def __init__(self, args):
         self.args = args
         self.intervals = []
+        self.ends = {}
         self.labels = []
         self.model = self.network()
         self.rows = TensorDataset(torch.randn(BATCH * args.batches, INPUTS), torch.randn(BATCH * args.batches, 1))
@@ -87,6 +89,10 @@ class Loop:
 
     def sgd(self, model=None):
         return torch.optim.SGD((model or self.model).parameters(), lr=1e-3)
+
+    def end(self):
+        """Of an iteration of the current thread."""
+        self.ends.setdefault(threading.get_native_id(), []).append(time.perf_counter())
 
     def label(self):
         """An empty one, timed with its probes: so far a clock beside a label is from the label's own."""
@@ -246,6 +252,7 @@ class Loop:
         return self.args.batches
 
     def update(self):
+        time.sleep(self.args.pause)
         with torch.no_grad():
             for p in self.model.parameters():
                 p -= 1e-3 * p.grad
@@ -256,6 +263,7 @@ class Loop:
         x, y = self.rows[:BATCH]
         for _ in range(self.args.batches):
             self.backward(self.forward(x, y))
+            self.end()
             with self.phase("forward"):  # what lies between two backwards counts as that
                 self.update()
         return self.args.batches
@@ -264,6 +272,7 @@ class Loop:
         """A DataLoader, no optimizer, and two backwards a batch."""
         for x, y in self.batches():
             self.backward(self.forward(x, y))
+            self.end()
             self.backward(self.forward(x, y))
             self.update()
         return self.args.batches
@@ -273,8 +282,91 @@ class Loop:
             for x, _ in self.batches():
                 with self.phase("forward"):
                     self.label()
+                    time.sleep(self.args.pause)
                     self.model(x)
+                self.end()
         return self.args.batches
+
+    def late_optimizer(self):
+        """Twenty backwards before the first optimizer's step is seen."""
+        optimizer = self.sgd()
+        for i, (x, y) in enumerate(self.batches()):
+            self.backward(self.forward(x, y) / 20)
+            if i % 20 == 19:
+                self.step(optimizer)
+                self.end()
+        return self.args.batches // 20
+
+    def late_optimizer_no_loader(self):
+        optimizer = self.sgd()
+        x, y = self.rows[:BATCH]
+        for i in range(self.args.batches):
+            self.backward(self.forward(x, y) / 20)
+            if i % 20 == 19:
+                with self.phase("optimizer"):
+                    optimizer.step()
+                self.end()
+                with self.phase("optimizer"):
+                    optimizer.zero_grad()
+        return self.args.batches // 20
+
+    def infers_then_trains(self):
+        self.inference()
+        self.ends.clear()
+        self.intervals.clear()
+        return self.accumulate()
+
+    def infers_long(self):
+        """And trains a little behind it."""
+        self.inference()
+        optimizer = self.sgd()
+        for i, (x, y) in enumerate(self.batches()):
+            if i == 3:
+                break
+            self.backward(self.forward(x, y))
+            optimizer.step()
+        return self.args.batches
+
+    def two_models(self):
+        """One after the other: updates by hand, then an optimizer's, of another model."""
+        self.manual()
+        self.ends.clear()
+        self.intervals.clear()
+        self.model = self.network()
+        return self.no_loader()
+
+    def changing(self):
+        """Steps by hand, of 5, 50 and 5 ms."""
+        for self.args.pause in (0.005, 0.05, 0.005):
+            self.manual()
+        return 3 * self.args.batches
+
+    def train_alone(self, with_loader, pause):
+        model = self.network()
+        optimizer = self.sgd(model)
+        batches = self.args.batches
+        for x, y in DataLoader(self.rows, batch_size=BATCH) if with_loader else [self.rows[:BATCH]] * batches:
+            time.sleep(pause)
+            torch.nn.functional.mse_loss(model(x), y).backward()
+            optimizer.step()
+            self.end()
+
+    def in_threads(self, *threads):
+        threads = [threading.Thread(target=self.train_alone, args=args) for args in threads]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.label()
+        return self.args.batches
+
+    def threads(self):
+        """Two of them, each with a model, an optimizer, and steps of another length."""
+        return self.in_threads((False, 0.02), (False, 0.03))
+
+    def threads_loader(self):
+        """Likewise, each with a DataLoader of its own."""
+        return self.in_threads((True, 0.02), (True, 0.03))
 
     def save(self):
         """A checkpoint every tenth step; and zero_grad is between forward and backward."""
@@ -297,13 +389,14 @@ class Loop:
 
 def main():
     p = common.parser(__doc__, batches=80, work=256)
+    p.add_argument("--pause", type=float, default=0, help="of updates by hand and of inferences, in seconds")
     p.add_argument("loop")
     args = p.parse_args()
     common.prepare(args)
     loop = Loop(args)
     common.wait(args)
     steps = getattr(loop, args.loop)()
-    common.write(args, {"steps": steps, "intervals": loop.intervals, "label": statistics.median(loop.labels)})
+    common.write(args, {"steps": steps, "intervals": loop.intervals, "ends": loop.ends, "label": statistics.median(loop.labels)})
 
 
 if __name__ == "__main__":

@@ -91,11 +91,15 @@ def run(r, batches, label):
 def main():
     p = common.parser(__doc__, batches=60)
     p.add_argument("--leak", type=int, default=0, help="ranges that are pushed and never popped")
+    p.add_argument("--first-later", action="store_true", help="the first push, too, comes behind the wait")
     args = p.parse_args()
     common.prepare(args)
+    if args.first_later:
+        common.wait(args)
     nvtx.range_push("first")  # looks for a tool
     nvtx.range_pop()
-    common.wait(args)
+    if not args.first_later:
+        common.wait(args)
 
     mine, other = Ranges(), Ranges()
     mine.pop()

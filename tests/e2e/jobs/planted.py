@@ -243,23 +243,13 @@ def train(model, loader, plant):
     return log
 
 
-def come_first():
-    """What else runs on the machine is not planted: a session of its own, which the scheduler weighs as one, before the others."""
-    os.setsid()
-    try:
-        with open("/proc/self/autogroup", "w") as f:
-            f.write("-20")
-    except OSError:
-        os.nice(-20)
-
-
 def main():
     p = common.parser(__doc__, batches=250, work=768)
     p.add_argument("--plant", choices=list(PLANTS), default="none")
     args = p.parse_args()
     common.prepare(args)
     os.sync()  # what others wrote is on disk, and that is free
-    come_first()
+    common.come_first()
     layers = [torch.nn.Linear(INPUTS, args.work), torch.nn.ReLU(), torch.nn.Linear(args.work, args.work), torch.nn.ReLU()]
     model = torch.nn.Sequential(*layers, torch.nn.Linear(args.work, 1))
     with tempfile.TemporaryDirectory(dir=os.path.dirname(args.out)) as directory:

@@ -22,6 +22,7 @@ class Rows(Dataset):
 
     def __init__(self, args):
         self.args = args
+        self.disk = 0  # bytes that came from the disk for this worker's files, by /proc
 
     def __len__(self):
         return self.args.batches * BATCH
@@ -33,10 +34,17 @@ class Rows(Dataset):
             os.kill(os.getpid(), signal.SIGKILL)
         slow = worker == self.args.slow_worker or (every and i // BATCH % every == 0)
         if slow and self.args.cold:
+            before = disk_bytes()
             reads_a_file(os.path.join(self.args.cold, "cold%d" % worker), self.args.mapped)
+            self.disk += disk_bytes() - before
         else:
             loads_a_row(self.args.slow if slow else self.args.load)
-        return torch.tensor([worker, os.getpid(), time.perf_counter()], dtype=torch.float64)
+        return torch.tensor([worker, os.getpid(), time.perf_counter(), self.disk], dtype=torch.float64)
+
+
+def disk_bytes():
+    with open("/proc/self/io") as f:
+        return int(dict(line.split(": ") for line in f)["read_bytes"])
 
 
 def loads_a_row(seconds):
@@ -104,8 +112,8 @@ def main():
             waited = time.perf_counter() - start
             if rows is None:
                 break
-            worker, pid, made = rows[-1].tolist()
-            truth["batches"].append({"worker": int(worker), "pid": int(pid), "made": made, "start": start, "waited": waited})
+            worker, pid, made, disk = rows[-1].tolist()
+            truth["batches"].append({"worker": int(worker), "pid": int(pid), "made": made, "start": start, "waited": waited, "disk": disk})
             optimizer.zero_grad()
             model(torch.ones(8)).sum().backward()
             time.sleep(args.step)

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The Python frames around a span: what of a sample's stack was there before the span began. The stack is walked as a span ends in
+ * which samples were taken, so that the others cost nothing.
+ *
+ *   sample of a path -> thread.sampled -> end of a span -> REC_AROUND, when its stack is a new one
+ */
+#ifndef STEPFLAME_BPF_AROUND_H
+#define STEPFLAME_BPF_AROUND_H
+
+#include "bpf/op_rows.h"
+#include "bpf/path.h"
+#include "bpf/pystack.h"
+
+#define AROUND_MAX  8192
+#define AROUND_ASKS 8 /* spans asked for because of one path: not all of its calls come from the same place */
+
+/* Those that user space has been told of. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, AROUND_MAX);
+	__type(key, u64);
+	__type(value, u8);
+} arounds __weak SEC(".maps");
+
+/* Not that of samples, which a timer takes in between. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct stack_room);
+} around_rooms __weak SEC(".maps");
+
+/* A sample was taken in the spans that are open. */
+static __always_inline void around__ask(struct thread *t, u64 path)
+{
+	u32 depth = t->depth, open = depth < SPAN_DEPTH ? (1u << depth) - 1 : ~0u;
+	u8 *asked = path ? bpf_map_lookup_elem(&paths, &path) : NULL;
+
+	if (!asked || !depth || *asked > AROUND_ASKS || (t->sampled & open) == open)
+		return;
+	if (is_operator(span__at(t, depth - 1)->kind)) /* these make a path each */
+		return;
+	++*asked;
+	t->sampled |= open;
+}
+
+/*
+ * Span i ends. It is told of once the program is done with it: the verifier allows no walk from deeper inside. In that of CUDA's functions, which
+ * have no Python inside, nothing is.
+ */
+__weak __noinline int around__note(struct thread *t, u32 i)
+{
+	const struct span *s;
+	u32 nested = 0;
+
+	if (!t || i >= SPAN_DEPTH)
+		return 0;
+	s = span__at(t, i);
+	if (!s->name || !s->kind || s->kind == SPAN_SYNC || is_operator(s->kind))
+		return 0;
+	for (u32 n = 0; n < SPAN_DEPTH; n++) {
+		if (n >= i)
+			break;
+		nested += span__at(t, n)->kind == s->kind && span__at(t, n)->name == s->name;
+	}
+	if (!t->around)
+		__sync_fetch_and_add(&around_cnt, 1);
+	t->around = s->name;
+	t->around_kind = s->kind;
+	t->around_nested = nested;
+	return 0;
+}
+
+static __always_inline struct thread *around__thread(void)
+{
+	struct thread *t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), NULL, 0);
+
+	return t && t->around ? t : NULL;
+}
+
+__weak __noinline int around__send(u64 stack)
+{
+	struct thread *t = around__thread();
+	struct rec_around *rec;
+	u8 one = 1;
+	u64 key;
+
+	if (!t || !stack)
+		return 0;
+	key = name_hash__seed(t->around_kind, t->around_nested);
+	key = name_hash__end(name_hash__add(name_hash__add(key, t->around), stack));
+	if (bpf_map_lookup_elem(&arounds, &key))
+		return 0;
+	rec = bpf_ringbuf_reserve(&ring, sizeof(*rec), 0);
+	if (!rec) {
+		count(CNT_RING_FULL);
+		return 0;
+	}
+	rec->hdr.type = REC_AROUND;
+	rec->hdr.flags = 0;
+	rec->hdr.size = sizeof(*rec);
+	rec->name = t->around;
+	rec->stack = stack;
+	rec->kind = t->around_kind;
+	rec->nested = t->around_nested;
+	bpf_ringbuf_submit(rec, BPF_RB_NO_WAKEUP);
+	bpf_map_update_elem(&arounds, &key, &one, BPF_ANY);
+	return 0;
+}
+
+/* A function of its own that holds next to nothing: programs have 512 bytes of stack, and a walk needs most of them. */
+__weak __noinline u64 around__walk(struct stack_room *room, const struct proc *proc, u32 pid)
+{
+	return room && proc ? stack__of(room, proc, pid) : 0;
+}
+
+/* The current thread's span that has just ended, if it is to be told of. */
+static __always_inline void around__tell(const struct proc *proc, u32 pid)
+{
+	static const u32 zero = 0;
+	struct thread *t = around__thread();
+	struct stack_room *room = bpf_map_lookup_elem(&around_rooms, &zero);
+	u64 stack;
+
+	if (!t)
+		return;
+	__sync_fetch_and_sub(&around_cnt, 1);
+	/* Where another thread has come between on this CPU, that one's is told of, and this one's the next time. */
+	if (room && proc->window == WINDOW_OPEN && !__sync_lock_test_and_set(&room->busy, 1)) {
+		stack = around__walk(room, proc, pid);
+		__sync_lock_test_and_set(&room->busy, 0);
+		around__send(stack);
+	}
+	t->around = 0;
+}
+
+#endif

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What a thread that is blocked in a system call waits for. In: the call, two of its arguments, the kind of a file, and
+ * whether it waits for a disk. Out: enum wait_cause. Samples (bpf/waits.h) ask as the thread leaves the CPU, `dump`
+ * (user/proc/task.c) by /proc while it waits: of the same wait both say the same.
+ */
+#ifndef STEPFLAME_INCLUDE_WAITS_H
+#define STEPFLAME_INCLUDE_WAITS_H
+
+#include "include/records.h"
+
+/* How a call tells. */
+enum wait_rule {
+	RULE_CAUSE = CAUSE__COUNT, /* below: that cause */
+	RULE_READ,                 /* by the file of its first argument */
+	RULE_WRITE,                /* likewise */
+	RULE_COPY,                 /* likewise, but for a disk it waits as one that reads */
+	RULE_FUTEX,                /* the address is its first argument */
+	RULE_POLL,   /* of no file: sleeps, as time.sleep of old; files are counted by its second argument */
+	RULE_SELECT, /* likewise, by the first */
+	RULE_DISK,   /* for a disk, or nobody knows for what */
+};
+
+/*
+ * The calls in which threads block, and others that are known by name: X(ID, name, number, rule). Numbers of x86-64,
+ * arch/x86/entry/syscalls/syscall_64.tbl. An ABI. A call that is not here, or is CAUSE_UNKNOWN, waits for a disk where the
+ * kernel counts it so (task_struct.in_iowait), which only samples see.
+ */
+#define STEPFLAME_SYSCALLS(X)                                       \
+	X(READ, read, 0, RULE_READ)                                 \
+	X(WRITE, write, 1, RULE_WRITE)                              \
+	X(OPEN, open, 2, RULE_DISK)                                 \
+	X(CLOSE, close, 3, RULE_DISK)                               \
+	X(STAT, stat, 4, RULE_DISK)                                 \
+	X(LSTAT, lstat, 6, RULE_DISK)                               \
+	X(POLL, poll, 7, RULE_POLL)                                 \
+	X(MMAP, mmap, 9, CAUSE_UNKNOWN)                             \
+	X(MUNMAP, munmap, 11, CAUSE_UNKNOWN)                        \
+	X(IOCTL, ioctl, 16, CAUSE_UNKNOWN)                          \
+	X(PREAD64, pread64, 17, RULE_READ)                          \
+	X(PWRITE64, pwrite64, 18, RULE_WRITE)                       \
+	X(READV, readv, 19, RULE_READ)                              \
+	X(WRITEV, writev, 20, RULE_WRITE)                           \
+	X(SELECT, select, 23, RULE_SELECT)                          \
+	X(MSYNC, msync, 26, CAUSE_FSYNC)                            \
+	X(MADVISE, madvise, 28, CAUSE_UNKNOWN)                      \
+	X(PAUSE, pause, 34, CAUSE_UNKNOWN)                          \
+	X(NANOSLEEP, nanosleep, 35, CAUSE_SLEEP)                    \
+	X(SENDFILE, sendfile, 40, RULE_COPY)                        \
+	X(CONNECT, connect, 42, CAUSE_SOCKET)                       \
+	X(ACCEPT, accept, 43, CAUSE_SOCKET)                         \
+	X(SENDTO, sendto, 44, CAUSE_SOCKET)                         \
+	X(RECVFROM, recvfrom, 45, CAUSE_SOCKET)                     \
+	X(SENDMSG, sendmsg, 46, CAUSE_SOCKET)                       \
+	X(RECVMSG, recvmsg, 47, CAUSE_SOCKET)                       \
+	X(VFORK, vfork, 58, CAUSE_CHILD_WAIT)                       \
+	X(EXIT, exit, 60, CAUSE_UNKNOWN)                            \
+	X(WAIT4, wait4, 61, CAUSE_CHILD_WAIT)                       \
+	X(FCNTL, fcntl, 72, CAUSE_UNKNOWN)                          \
+	X(FLOCK, flock, 73, CAUSE_LOCK)                             \
+	X(FSYNC, fsync, 74, CAUSE_FSYNC)                            \
+	X(FDATASYNC, fdatasync, 75, CAUSE_FSYNC)                    \
+	X(FTRUNCATE, ftruncate, 77, RULE_DISK)                      \
+	X(RENAME, rename, 82, RULE_DISK)                            \
+	X(UNLINK, unlink, 87, RULE_DISK)                            \
+	X(RT_SIGTIMEDWAIT, rt_sigtimedwait, 128, CAUSE_UNKNOWN)     \
+	X(RT_SIGSUSPEND, rt_sigsuspend, 130, CAUSE_UNKNOWN)         \
+	X(SYNC, sync, 162, CAUSE_FSYNC)                             \
+	X(FUTEX, futex, 202, RULE_FUTEX)                            \
+	X(GETDENTS64, getdents64, 217, RULE_DISK)                   \
+	X(CLOCK_NANOSLEEP, clock_nanosleep, 230, CAUSE_SLEEP)       \
+	X(EXIT_GROUP, exit_group, 231, CAUSE_UNKNOWN)               \
+	X(EPOLL_WAIT, epoll_wait, 232, CAUSE_POLL)                  \
+	X(WAITID, waitid, 247, CAUSE_CHILD_WAIT)                    \
+	X(OPENAT, openat, 257, RULE_DISK)                           \
+	X(NEWFSTATAT, newfstatat, 262, RULE_DISK)                   \
+	X(PSELECT6, pselect6, 270, RULE_SELECT)                     \
+	X(PPOLL, ppoll, 271, RULE_POLL)                             \
+	X(SPLICE, splice, 275, RULE_COPY)                           \
+	X(TEE, tee, 276, RULE_COPY)                                 \
+	X(SYNC_FILE_RANGE, sync_file_range, 277, CAUSE_FSYNC)       \
+	X(VMSPLICE, vmsplice, 278, RULE_COPY)                       \
+	X(EPOLL_PWAIT, epoll_pwait, 281, CAUSE_POLL)                \
+	X(FALLOCATE, fallocate, 285, RULE_DISK)                     \
+	X(ACCEPT4, accept4, 288, CAUSE_SOCKET)                      \
+	X(PREADV, preadv, 295, RULE_READ)                           \
+	X(PWRITEV, pwritev, 296, RULE_WRITE)                        \
+	X(RECVMMSG, recvmmsg, 299, CAUSE_SOCKET)                    \
+	X(SYNCFS, syncfs, 306, CAUSE_FSYNC)                         \
+	X(SENDMMSG, sendmmsg, 307, CAUSE_SOCKET)                    \
+	X(PROCESS_VM_READV, process_vm_readv, 310, CAUSE_UNKNOWN)   \
+	X(PROCESS_VM_WRITEV, process_vm_writev, 311, CAUSE_UNKNOWN) \
+	X(COPY_FILE_RANGE, copy_file_range, 326, RULE_DISK)         \
+	X(PREADV2, preadv2, 327, RULE_READ)                         \
+	X(PWRITEV2, pwritev2, 328, RULE_WRITE)                      \
+	X(STATX, statx, 332, RULE_DISK)                             \
+	X(IO_URING_ENTER, io_uring_enter, 426, CAUSE_UNKNOWN)       \
+	X(EPOLL_PWAIT2, epoll_pwait2, 441, CAUSE_POLL)
+
+enum syscall {
+#define X(id, name, number, rule) SYS_##id = number,
+	STEPFLAME_SYSCALLS(X)
+#undef X
+};
+
+static inline __u32 syscall__rule(__u32 number)
+{
+	switch (number) {
+#define X(id, name, number, rule) \
+	case number:              \
+		return rule;
+		STEPFLAME_SYSCALLS(X)
+#undef X
+	}
+	return CAUSE_UNKNOWN;
+}
+
+/* Types of files, as in st_mode. */
+#define MODE_TYPE   0170000
+#define MODE_FIFO   0010000
+#define MODE_BLOCK  0060000
+#define MODE_FILE   0100000
+#define MODE_SOCKET 0140000
+
+/* Is rule__cause to be told the kind of the file of the first argument? */
+static inline _Bool rule__wants_file(__u32 rule)
+{
+	return rule == RULE_READ || rule == RULE_WRITE || rule == RULE_COPY;
+}
+
+static inline __u32 rule__of_file(__u32 rule, __u32 mode)
+{
+	switch (mode & MODE_TYPE) {
+	case MODE_FIFO:
+		return CAUSE_PIPE;
+	case MODE_SOCKET:
+		return CAUSE_SOCKET;
+	case MODE_FILE:
+	case MODE_BLOCK:
+		return rule == RULE_READ ? CAUSE_DISK_READ : rule == RULE_WRITE ? CAUSE_DISK_WRITE : CAUSE_UNKNOWN;
+	}
+	return CAUSE_UNKNOWN; /* a terminal, an eventfd */
+}
+
+/*
+ * mode: of that file, 0 when it is not known. on_disk: the thread cannot be interrupted, or the kernel counts it as one
+ * that waits for a disk. in_gil: the address of a futex is in the GIL.
+ */
+static inline __u32 rule__cause(__u32 rule, __u64 arg0, __u64 arg1, __u32 mode, _Bool on_disk, _Bool in_gil)
+{
+	switch (rule) {
+	case RULE_COPY:
+		return on_disk ? CAUSE_DISK_READ : rule__of_file(rule, mode);
+	case RULE_READ:
+	case RULE_WRITE:
+		return rule__of_file(rule, mode);
+	case RULE_FUTEX:
+		return in_gil ? CAUSE_GIL : CAUSE_LOCK;
+	case RULE_POLL:
+		return arg1 ? CAUSE_POLL : CAUSE_SLEEP;
+	case RULE_SELECT:
+		return arg0 ? CAUSE_POLL : CAUSE_SLEEP;
+	case RULE_DISK:
+		return on_disk ? CAUSE_DISK_READ : CAUSE_UNKNOWN;
+	}
+	return rule;
+}
+
+#endif

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""
+The table of the zoo: programs, the faults planted around them, and, written down before the program runs, what a report has to say to be right.
+
+What counts as right is what one who knows the program would say of it, not what stepflame can tell.
+"""
+
+from dataclasses import dataclass, field
+
+# Classes of the verdict.
+OPS = frozenset({"CPU-op-bound", "compute-bound"})
+PYTHON = frozenset({"Python-bound"})
+COMPUTES = OPS | PYTHON
+# It is what the slow steps do that is looked for; whether the verdict names it or the rest of the time is all one.
+EVALUATES = COMPUTES | {"validation", "extra-work"}
+# What is true of a fault, and does not say what it is: an abstention.
+VAGUE_CLASSES, VAGUE_CAUSES = frozenset({"unclear", "extra-work"}), frozenset({"unknown", "extra_work"})
+
+
+@dataclass(frozen=True)
+class Slow:
+    """The slow steps that cost most: why, in which function (None: not judged), and every how many-th (None: not judged)."""
+
+    causes: frozenset
+    functions: frozenset = None
+    every: int = None
+    optional: bool = False  # it is right, too, not to tell them
+    coarse: frozenset = frozenset({"<module>", "main"})  # functions in which all steps are: true, and no answer
+
+
+@dataclass(frozen=True)
+class Expect:
+    classes: frozenset
+    slow: Slow = None
+    straggler: int = None
+    place: frozenset = None  # functions that the verdict may name; None: not judged
+
+
+@dataclass(frozen=True)
+class Program:
+    """words: the script in programs/ and its arguments. needs: modules. source: a checkout and what prepares it (sources.py)."""
+
+    words: tuple
+    needs: tuple = ()
+    source: str = None
+    prepare: str = None
+    ranks: int = 0
+    about: str = ""
+
+
+@dataclass(frozen=True)
+class Case:
+    program: str
+    expect: Expect
+    fault: str = ""
+    python: str = "3.11"
+    env: tuple = ()
+    tolerated: frozenset = field(default=frozenset())  # causes of other slow steps that are so, or may be
+
+    @property
+    def name(self):
+        return "-".join(word for word in (self.program, self.fault.replace(":", ""), self.python) if word)
+
+
+def slow(causes, functions=None, every=None, optional=False):
+    return Slow(frozenset(causes.split()), frozenset(functions.split()) if functions else None, every, optional)
+
+
+def item(every, rhythm=True):
+    """A dataset that waits at an item of every N-th batch."""
+    return Expect(frozenset({"input-bound"}), slow("sleep", "SlowItems.wait_for_storage", every if rhythm else None))
+
+
+def cold(every):
+    return Expect(frozenset({"input-bound"}), slow("disk_read", "Cold.wait_for_storage", every))
+
+
+def fsync(every):
+    return Expect(frozenset({"checkpoint"}), slow("fsync checkpoint", "Fsync.save_to_disk", every))
+
+
+def collect(every):
+    return Expect(PYTHON, slow("gc", "Collect.clean_up", every))
+
+
+def lock(every):
+    return Expect(frozenset({"lock-bound"}), slow("lock", "Lock.take_lock", every))
+
+
+def outside(function, *classes):
+    """All steps take longer for what the machine lacks, in that function."""
+    return Expect(frozenset(classes), place=frozenset({function}))
+
+
+PAGED = frozenset({"disk_read", "page_fault"})
+
+
+def work(every):
+    return Expect(PYTHON | {"extra-work"}, slow("extra_work python", "Work.log_statistics Work.log_statistics.<locals>.<genexpr>", every))
+
+
+# the items are made in workers
+CRAWL = Expect(
+    frozenset({"input-bound"}), slow("data_wait sleep", optional=True), place=frozenset({"SlowItems.wait_for_storage", "Crawl.__getitem__"})
+)
+HOG = Expect(frozenset({"CPU-starved"}))
+
+PROGRAMS = {
+    "hf_trainer": Program(("hf_trainer.py",), ("transformers", "accelerate"), about="transformers' Trainer, GPT-2, evaluation, 2 workers"),
+    "hf_trainer_plain": Program(
+        ("hf_trainer.py", "--no-eval", "--no-workers"), ("transformers", "accelerate"), about="the same without evaluation and workers"
+    ),
+    "hf_trainer_workers": Program(("hf_trainer.py", "--no-eval"), ("transformers", "accelerate"), about="the same without evaluation"),
+    "lightning_transformer": Program(("lightning_demo.py",), ("lightning",), about="Lightning's demo Transformer"),
+    "lightning_boring": Program(("lightning_demo.py", "--validate"), ("lightning",), about="Lightning's demo BoringModel with validation"),
+    "manual": Program(("manual.py",), about="LSTM, updates by hand, no DataLoader"),
+    "infer": Program(("manual.py", "--infer"), about="inference of an LSTM"),
+    "sb3_ppo": Program(("sb3_ppo.py",), ("stable_baselines3",), about="stable-baselines3's PPO"),
+    "sb3_dqn": Program(("sb3_ppo.py", "--dqn"), ("stable_baselines3",), about="stable-baselines3's DQN"),
+    "pyg_gcn": Program(("pyg_gcn.py",), ("torch_geometric",), about="torch_geometric's GCN on its FakeDataset"),
+    "fastai": Program(("fastai_learner.py",), ("fastai",), about="fastai's Learner"),
+    "accelerate": Program(("accelerate_loop.py",), ("accelerate",), about="accelerate, accumulation, save_state"),
+    "skorch": Program(("skorch_net.py",), ("skorch",), about="skorch's NeuralNetClassifier"),
+    "ignite": Program(("ignite_engine.py",), ("ignite",), about="pytorch-ignite's trainer, evaluator and checkpoint"),
+    "timm": Program(("timm_resnet.py",), ("timm", "torchvision"), about="timm's resnet10t on torchvision's FakeData"),
+    "compiled": Program(("compiled_shapes.py",), about="torch.compile, which compiles again"),
+    "ddp": Program(("ranks.py",), ranks=2, about="DDP over gloo, two ranks"),
+    "fsdp": Program(("ranks.py", "--fsdp"), ranks=2, about="FSDP over gloo, two ranks"),
+    "pyro": Program(("pyro_svi.py",), ("pyro",), about="pyro's SVI"),
+    "gpytorch": Program(("gpytorch_gp.py",), ("gpytorch",), about="gpytorch's exact GP"),
+    "metric_learning": Program(("metric_learning.py",), ("pytorch_metric_learning",), about="pytorch-metric-learning's MetricLossOnly"),
+    "monai": Program(("monai_trainer.py",), ("monai", "ignite"), about="monai's SupervisedTrainer"),
+    "tabnet": Program(("tabnet.py",), ("pytorch_tabnet",), about="pytorch-tabnet's TabNetClassifier"),
+    "sentence_transformer": Program(("sentence_transformer.py",), ("sentence_transformers",), about="sentence-transformers' fit"),
+    "neuralforecast": Program(("forecast.py",), ("neuralforecast",), about="neuralforecast's NHITS"),
+    "mingpt": Program(("source.py",), (), "karpathy+minGPT", "mingpt", about="minGPT's adder"),
+    "dcgan": Program(("source.py",), ("torchvision",), "pytorch+examples", "dcgan", about="dcgan's main.py, on FakeData"),
+    "reinforce": Program(("source.py",), ("gymnasium",), "pytorch+examples", "reinforce", about="reinforce.py"),
+    "cleanrl_ppo": Program(("source.py",), ("gymnasium", "tyro", "tensorboard"), "vwxyzjn+cleanrl", "cleanrl_ppo", about="cleanrl's ppo.py"),
+    "nanogpt": Program(("source.py",), ("numpy",), "karpathy+nanoGPT", "nanogpt", about="nanoGPT's train.py"),
+    "word_lm": Program(("source.py", "--forward"), (), "pytorch+examples", "word_lm", about="word_language_model's main.py"),
+}
+
+# Trainer.evaluate's loop, and what calls it
+TRAINER_EVALUATES = "Trainer.evaluate Trainer.evaluation_loop Trainer.prediction_step Trainer._evaluate Trainer._maybe_log_save_evaluate"
+ROLLOUT = "OnPolicyAlgorithm.collect_rollouts"
+FASTAI = "Learner._do_epoch_validate Learner._do_epoch Learner._do_fit Learner.all_batches Learner.one_batch Learner._do_one_batch"
+SKORCH = "NeuralNet.run_single_epoch NeuralNet.validation_step NeuralNet.evaluation_step NeuralNet.fit_loop"
+IGNITE = "evaluate Engine.run Engine._internal_run_as_gen Engine._run_once_on_dataset_as_gen"
+MONAI = "ValidationHandler.__call__ Evaluator.run Workflow.run SupervisedEvaluator._iteration"
+TABNET = "TabModel._predict_epoch TabModel._predict_batch TabModel.fit TabNetClassifier.predict_func"
+SAVES = "Accelerator.save_state save_accelerator_state save <module>"
+MINGPT = "eval_split batch_end_callback GPT.generate"
+RANKS = COMPUTES | {"comm-bound"}
+WAITS = frozenset({"collective"})
+
+# How many steps are between two faults is such that the fault takes a good part of the time, on a machine like those of 2025.
+CASES = [
+    Case("hf_trainer", Expect(EVALUATES, slow("validation extra_work op python", TRAINER_EVALUATES, 20))),
+    Case("hf_trainer_workers", Expect(COMPUTES)),
+    Case("hf_trainer_workers", CRAWL, "crawl:20"),
+    Case("hf_trainer_plain", Expect(COMPUTES), python="3.12"),
+    Case("hf_trainer_plain", item(10), "item:10"),
+    Case("hf_trainer_plain", HOG, "hog"),
+    Case("lightning_transformer", Expect(COMPUTES)),
+    Case("lightning_transformer", fsync(20), "fsync:20", python="3.10"),
+    Case("lightning_transformer", collect(20), "gc:20"),
+    Case("lightning_boring", Expect(PYTHON | {"validation", "extra-work"}, slow("validation", None, 50))),
+    Case("lightning_boring", item(100), "item:100", python="3.13"),
+    Case("manual", Expect(COMPUTES)),
+    Case("manual", Expect(frozenset({"extra-work"}), slow("sleep extra_work", "write_summary", 20)), "sleep:20", python="3.13"),
+    Case("infer", Expect(COMPUTES)),
+    Case("infer", item(20), "item:20"),
+    Case("sb3_ppo", Expect(COMPUTES | {"extra-work"}, slow("extra_work python op native", ROLLOUT, 16))),
+    Case("sb3_ppo", Expect(COMPUTES | {"extra-work"}, slow("extra_work python op native", ROLLOUT, 16)), python="3.12"),
+    Case("sb3_ppo", HOG, "hog", tolerated=frozenset({"extra_work"})),  # its rollouts, which it has without the hog, too
+    # steps in which the policy acts, not chance, take longer, and so do those with a log
+    Case("sb3_dqn", Expect(COMPUTES | {"extra-work"}, slow("extra_work python op native", None, None, optional=True))),
+    Case("pyg_gcn", Expect(COMPUTES), python="3.13"),
+    Case("pyg_gcn", item(10), "item:10"),
+    Case("fastai", Expect(EVALUATES, slow("validation extra_work op python", FASTAI, 100))),
+    Case("fastai", item(50), "item:50"),
+    Case("accelerate", Expect(COMPUTES | {"checkpoint"}, slow("checkpoint fsync", SAVES, 20))),
+    Case("accelerate", lock(30), "lock:30"),
+    Case("accelerate", cold(30), "cold:30"),
+    Case("accelerate", outside("Disk.read_item", "input-bound"), "disk:32", tolerated=PAGED),
+    Case("metric_learning", outside("Memory.read_item", "memory", "input-bound"), "memory:16", tolerated=PAGED),
+    Case("skorch", Expect(EVALUATES, slow("validation extra_work op python", SKORCH, 100, optional=True))),
+    # validation takes items of the same dataset: in no rhythm of steps
+    Case("skorch", item(50, rhythm=False), "item:50"),
+    Case("ignite", Expect(EVALUATES, slow("validation extra_work op python", IGNITE, 50))),
+    Case("timm", Expect(OPS)),
+    Case("timm", item(5), "item:5"),
+    Case("compiled", Expect(PYTHON | {"compile-bound"}, slow("compile python", None, 40))),
+    Case("ddp", Expect(RANKS), tolerated=WAITS),
+    Case("ddp", Expect(frozenset({"straggler"}), straggler=1, place=frozenset({"augment"})), "rank", tolerated=WAITS),
+    Case("ddp", Expect(frozenset({"input-bound", "straggler"}), slow("sleep", "SlowItems.wait_for_storage", 20), straggler=1), "item:20"),
+    Case("fsdp", Expect(RANKS), tolerated=WAITS),
+    Case("pyro", Expect(COMPUTES)),
+    Case("gpytorch", Expect(COMPUTES)),
+    Case("gpytorch", lock(30), "lock:30"),
+    Case("metric_learning", Expect(COMPUTES)),
+    Case("metric_learning", work(10), "work:10"),
+    # its transforms are a good part of each step, in the training process
+    Case("monai", Expect(EVALUATES | {"input-bound"}, slow("validation extra_work op python", MONAI, 40, optional=True))),
+    Case("tabnet", Expect(EVALUATES, slow("validation extra_work op python", TABNET, 25))),
+    Case("sentence_transformer", Expect(COMPUTES)),
+    Case("sentence_transformer", collect(10), "gc:10"),
+    # some 5 % of the time: on either side of what counts
+    Case("neuralforecast", Expect(EVALUATES, slow("validation extra_work op python", None, 50, optional=True))),
+    Case("nanogpt", Expect(EVALUATES, slow("validation extra_work op python", "estimate_loss", 50))),
+    Case("nanogpt", fsync(20), "fsync:20", tolerated=frozenset({"op", "python", "validation"})),  # it evaluates, too
+    Case("word_lm", Expect(EVALUATES, slow("validation extra_work op python", "evaluate", None, optional=True))),
+    # every 500th step: one or two in a window
+    Case("mingpt", Expect(EVALUATES, slow("validation extra_work op python", MINGPT, None, optional=True))),
+    # 4 epochs of 4 minibatches, then a rollout, all in the script's own lines
+    Case("cleanrl_ppo", Expect(COMPUTES | {"extra-work"}, slow("extra_work python op native", None, 16))),
+    # FakeData makes and scales its images in the training process
+    Case("dcgan", Expect(OPS | {"input-bound"})),
+    Case("reinforce", Expect(COMPUTES | {"extra-work"}, slow("extra_work python op native", "select_action", None, optional=True))),
+]

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Holds what a report told against what was expected and against the program's own clock: right, wrong or abstained, each with why."""
+
+import bisect
+import re
+import statistics
+from dataclasses import dataclass
+
+from cases import VAGUE_CAUSES, VAGUE_CLASSES
+
+RIGHT, ABSTAINED, WRONG = "right", "abstained", "wrong"
+COUNT_SHARE, COUNT_LEAST = 0.02, 2  # steps that may be missing or too many: both ends of the window
+MEDIAN_SHARE, MEDIAN_SECONDS = 0.05, 0.0003
+ALIGNED_STEPS, ALIGNED_SECONDS = 100, 1
+GROUP_SHARE = 0.05  # of the time of all steps: slow steps that lost less are no statement
+STARVED_SHARE = 0.05  # of the window, for which the program was ready to run and did not: other load is to blame, too
+
+
+@dataclass
+class Truth:
+    steps: list  # their ends, by the program's clock
+    begin: float  # of the recording's window, by the same clock
+    delayed_share: float  # of the window, for which the thread that trains waited for a CPU, by /proc
+
+    def of(self, found):
+        """Durations of the steps that ended while the report's steps lasted, and for how long these did."""
+        begin, end = told_ends(found)[0] - found["steps"][0]["duration_s"], told_ends(found)[-1]
+        offset = self.offset(found)
+        # a boundary of ours and the program's own are some calls of Python apart
+        slack = min(step["duration_s"] for step in found["steps"]) / 2
+        first = bisect.bisect_left(self.steps, begin + offset - slack)
+        last = bisect.bisect_right(self.steps, end + offset + slack)
+        ends = self.steps[first:last]
+        return [b - a for a, b in zip(ends, ends[1:])], end - begin
+
+    def offset(self, found):
+        """The program's clock less the report's: that at which the first steps fit best, not far from when recording was said to begin."""
+        told = told_ends(found)[:ALIGNED_STEPS]
+        best = (float("inf"), self.begin)
+        near = bisect.bisect_left(self.steps, self.begin + told[0] - ALIGNED_SECONDS)
+        for first in range(near, len(self.steps) - len(told) + 1):
+            if self.steps[first] > self.begin + told[0] + ALIGNED_SECONDS:
+                break
+            apart = [own - ours for own, ours in zip(self.steps[first:], told)]
+            middle = statistics.median(apart)
+            best = min(best, (sum(abs(a - middle) for a in apart), middle))
+        return best[1]
+
+
+def told_ends(found):
+    return [step["start_s"] + step["duration_s"] for step in found["steps"]]
+
+
+def rates(found, truth):
+    """Steps a second and median step, of the program and of the report."""
+    durations, seconds = truth.of(found)
+    told = [step["duration_s"] for step in found["steps"]]
+    own = (len(durations) / seconds, statistics.median(durations) if durations else 0)
+    return own, (len(told) / seconds, statistics.median(told)), len(durations)
+
+
+def judge_steps(found, truth):
+    if not found["steps"]:
+        return [(ABSTAINED, "no steps")]
+    own, told, count = rates(found, truth)
+    if abs(len(found["steps"]) - count) > max(COUNT_LEAST, COUNT_SHARE * count):
+        return [(WRONG, "%d steps, in truth %d" % (len(found["steps"]), count))]
+    if abs(told[1] - own[1]) > max(MEDIAN_SECONDS, MEDIAN_SHARE * own[1]):
+        return [(WRONG, "median %.4g ms, in truth %.4g ms" % (told[1] * 1e3, own[1] * 1e3))]
+    return [(RIGHT, "")]
+
+
+def judge_class(found, expect, starved):
+    told = found["verdict"]["class"]
+    if told in expect.classes or (starved and told == "CPU-starved"):
+        return [(RIGHT, "")]
+    return [(ABSTAINED if told in VAGUE_CLASSES else WRONG, "class %s" % told)]
+
+
+def names_match(name, functions, python):
+    """Before CPython 3.11 code has no qualified name."""
+    if python == "3.10":
+        return name in {function.rpartition(".")[2] for function in functions}
+    return name in functions or any(name.endswith("." + function) for function in functions)
+
+
+def judge_group(group, expected, python):
+    """What the report says of the steps that lost most, with those that were expected to."""
+    out = []
+    if group["cause"] not in expected.causes:
+        return [(ABSTAINED if group["cause"] in VAGUE_CAUSES else WRONG, "slow steps: %s" % group["cause"])]
+    if expected.functions:
+        where = group["where"]
+        if not where:
+            out.append((ABSTAINED, "no place"))
+        elif not names_match(where[0]["name"], expected.functions, python):
+            coarse = where[0]["name"] in expected.coarse
+            out.append((ABSTAINED, "place only %s" % where[0]["name"]) if coarse else (WRONG, "place %s" % where[0]["name"]))
+    if expected.every:
+        rhythm = group["rhythm"]
+        if not rhythm:
+            out.append((ABSTAINED, "no rhythm"))
+        elif not rhythm["shortest"] <= expected.every <= rhythm["longest"]:
+            out.append((WRONG, "rhythm %s" % rhythm_text(rhythm)))
+    return out or [(RIGHT, "")]
+
+
+def judge_slow(found, expect, tolerated, python):
+    total = found["all"]["total_s"] if found["all"] else 0
+    groups = [g for g in found["causes"] if g["over_s"] >= GROUP_SHARE * total and g["cause"] not in tolerated]
+    if expect.slow:
+        if not groups:
+            return [(RIGHT if expect.slow.optional else ABSTAINED, "slow steps not told")]
+        return judge_group(groups[0], expect.slow, python)
+    return [(WRONG, "slow steps: %s" % g["cause"]) for g in groups if g["cause"] != "unknown"] or [(RIGHT, "")]
+
+
+def judge_straggler(found, expect):
+    told = found["straggler"]
+    if expect.straggler is None:
+        return [(WRONG, "straggler %s" % told["rank"])] if told else []
+    if not told:
+        return [(ABSTAINED, "no straggler")]
+    return [(RIGHT if told["rank"] == expect.straggler else WRONG, "straggler %s" % told["rank"])]
+
+
+def judge_place(found, expect, python):
+    """Of the verdict: "train.py:20 Items.read", or several places with what called them."""
+    told = found["verdict"]["place"]
+    if expect.place is None:
+        return []
+    if not told:
+        return [(ABSTAINED, "the verdict has no place")]
+    words = re.findall(r"[^\s,]+", told)
+    return [(RIGHT if any(names_match(word, expect.place, python) for word in words) else WRONG, "the verdict's place %s" % told)]
+
+
+def judge(found, case, truth):
+    """(right, wrong or abstained; why)"""
+    starved = truth.delayed_share >= STARVED_SHARE
+    tolerated = case.tolerated | ({"run_queue"} if starved and "CPU-starved" not in case.expect.classes else frozenset())
+    if "CPU-starved" in case.expect.classes:
+        tolerated = case.tolerated | {"run_queue"}
+    all_of_it = judge_steps(found, truth)
+    if found["steps"]:
+        all_of_it += judge_class(found, case.expect, starved) + judge_slow(found, case.expect, tolerated, case.python)
+        all_of_it += judge_straggler(found, case.expect) + judge_place(found, case.expect, case.python)
+    for verdict in (WRONG, ABSTAINED):
+        why = [text for which, text in all_of_it if which == verdict]
+        if why:
+            return verdict, "; ".join(why)
+    return RIGHT, ""
+
+
+def rhythm_text(rhythm):
+    if not rhythm:
+        return "-"
+    both = {rhythm["shortest"], rhythm["longest"]}
+    return "every " + " or ".join("%d" % n for n in sorted(both))
+
+
+def group_text(found):
+    """The slow steps that lost most, in a few words."""
+    total = found["all"]["total_s"] if found.get("all") else 0
+    if not found["causes"] or not total:
+        return "none slow"
+    g = found["causes"][0]
+    where = g["where"][0]["name"] if g["where"] else "-"
+    return "%s in %s %.1f %%; %s; %s" % (g["cause"], g["phase"] or "-", 100 * g["over_s"] / total, where, rhythm_text(g["rhythm"]))

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""
+Faults that a machine has and a program does not know of: too little memory for the pages that it reads again and again, and a disk that
+others have filled with work. Both by a cgroup that the program is started in, of whichever version the machine has.
+"""
+
+import os
+import tempfile
+from pathlib import Path
+
+ROOT = Path("/sys/fs/cgroup")
+READ_BYTES_PER_SECOND = 16 << 20
+KEPT_SHARE = 0.25  # of the page cache that the program has filled
+
+
+class Unavailable(Exception):
+    """Why there can be no such limit here."""
+
+
+def disk_of(path):
+    """MAJOR:MINOR of the disk, not the partition, that a file is on."""
+    device = os.stat(path).st_dev
+    entry = Path("/sys/dev/block/%d:%d" % (os.major(device), os.minor(device))).resolve()
+    return ((entry.parent if (entry / "partition").exists() else entry) / "dev").read_text().strip()
+
+
+class Limit:
+    """A cgroup of one controller: a program that calls enter() before exec is in it, and its children."""
+
+    def __init__(self, controller):
+        old = ROOT / ("blkio" if controller == "io" else controller)
+        self.is_old = old.is_dir()
+        parent = old if self.is_old else ROOT
+        if not self.is_old and controller not in (ROOT / "cgroup.controllers").read_text().split():
+            raise Unavailable("no cgroup controller %s" % controller)
+        try:
+            if not self.is_old:
+                (ROOT / "cgroup.subtree_control").write_text("+" + controller)
+            self.folder = Path(tempfile.mkdtemp(prefix="zoo-", dir=parent))
+        except OSError as error:
+            raise Unavailable("no cgroup can be made: %s" % error) from error
+
+    def enter(self):
+        (self.folder / "cgroup.procs").write_text(str(os.getpid()))
+
+    def write(self, old_name, old_text, name, text):
+        try:
+            (self.folder / (old_name if self.is_old else name)).write_text(old_text if self.is_old else text)
+        except OSError as error:
+            raise Unavailable("%s: %s" % (self.folder, error)) from error
+
+    def remove(self):
+        self.folder.rmdir()
+
+
+class SlowDisk(Limit):
+    def __init__(self):
+        super().__init__("io")
+
+    def set(self, path):
+        disk = disk_of(path)
+        self.write(
+            "blkio.throttle.read_bps_device", "%s %d" % (disk, READ_BYTES_PER_SECOND), "io.max", "%s rbps=%d" % (disk, READ_BYTES_PER_SECOND)
+        )
+
+
+class LittleMemory(Limit):
+    def __init__(self):
+        super().__init__("memory")
+
+    def set(self, path):
+        """From now on, so that the program has all that it needs but pages of files."""
+        stat = dict(line.split() for line in (self.folder / "memory.stat").read_text().splitlines())
+        used = int((self.folder / ("memory.usage_in_bytes" if self.is_old else "memory.current")).read_text())
+        cached = int(stat["total_cache" if self.is_old else "file"])
+        limit = str(int(used - (1 - KEPT_SHARE) * cached))
+        self.write("memory.limit_in_bytes", limit, "memory.max", limit)
+
+
+LIMITS = {"disk": SlowDisk, "memory": LittleMemory}

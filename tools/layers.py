@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""
+Checks how files include each other: by their path from the root, and only what is in their own folder or in one further up in LAYERS.
+Status 1: some do not.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+LAYERS = [
+    "include",  # contracts of the kernel's side and ours
+    "user/lib",
+    "user/elf",
+    "user/x86",
+    "user/proc",
+    "user/runtime",
+    "user/recording",
+    "user/session",
+    "user/model",
+    "user/analysis",
+    "user/report",
+    "user/export",
+    "user/page",
+    "user/top",
+    "user/cmd",
+]
+ALONE = {"bpf": ["include", "bpf"], "user/inject": ["include", "user/inject"]}  # built by themselves
+GENERATED = {"stepflame.skel.h", "syscall_names.h", "finders.h"}
+INCLUDE = re.compile(r'^#\s*include "([^"]+)"', re.M)
+
+
+def layer_of(path):
+    return next((i for i, layer in enumerate(LAYERS) if path.startswith(layer + "/")), None)
+
+
+def wrong_with(path, included):
+    if included in GENERATED:
+        return None
+    if not (ROOT / included).is_file():
+        return "is not a path from the root"
+    for folder, may in ALONE.items():
+        if path.startswith(folder + "/"):
+            return None if included.startswith(tuple(one + "/" for one in may)) else "%s is built by itself" % folder
+    mine, other = layer_of(path), layer_of(included)
+    if mine is not None and (other is None or other > mine):
+        return "%s is below it" % LAYERS[mine]
+    return None
+
+
+def main():
+    status = 0
+    for folder in ("include", "bpf", "user"):
+        for file in sorted((ROOT / folder).rglob("*.[ch]")):
+            path = str(file.relative_to(ROOT))
+            for included in INCLUDE.findall(file.read_text()):
+                wrong = wrong_with(path, included)
+                if wrong:
+                    print('%s: "%s": %s' % (path, included, wrong), file=sys.stderr)
+                    status = 1
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

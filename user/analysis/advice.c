@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * A model of a DataLoader: each of n workers makes a batch in time P, the process uses one in time C, so a batch takes
+ * the larger of C and P/n. That holds while workers do not slow each other down: with CPU left, and where no single one of
+ * them is slower than the others.
+ */
+#include "user/analysis/advice.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "user/lib/percentile.h"
+#include "user/lib/saturating.h"
+
+#define HARDLY_WAITS   0.02 /* of the window */
+#define SLOWER         1.5  /* times as busy as the median of the others, */
+#define BUSY           0.6  /* and so busy: else it would have batches ready */
+#define CPU_FULL       0.95 /* of the machine */
+#define QUEUED         0.1  /* of the workers' time: they wait for a CPU */
+#define BATCHES_ENOUGH 10
+
+static uint64_t busy_ns(const struct worker *worker)
+{
+	return worker->seen_ns > worker->idle_ns ? worker->seen_ns - worker->idle_ns : 0;
+}
+
+/* Of its time; what it waits for a CPU says nothing of it. */
+static double busy_share(const struct worker *worker)
+{
+	uint64_t busy = busy_ns(worker);
+
+	busy -= worker->queued_ns < busy ? worker->queued_ns : busy;
+	return worker->seen_ns ? (double)busy / worker->seen_ns : 0;
+}
+
+static int compare_share(const void *a, const void *b)
+{
+	const double *x = a, *y = b;
+
+	return (*x > *y) - (*x < *y);
+}
+
+/* The median busy share of all workers but one. NAN: no memory, or no other. */
+static double median_of_others(const struct loader *loader, size_t but)
+{
+	double *shares = calloc(loader->worker_cnt, sizeof(*shares)), median = NAN;
+	size_t cnt = 0;
+
+	for (size_t i = 0; shares && i < loader->worker_cnt; i++)
+		if (i != but && loader->workers[i].seen_ns)
+			shares[cnt++] = busy_share(&loader->workers[i]);
+	if (cnt) {
+		qsort(shares, cnt, sizeof(*shares), compare_share);
+		median = shares[percentile__index(cnt, 50)];
+	}
+	free(shares);
+	return median;
+}
+
+/* Without the longest wait, which may be that for its start. */
+static uint64_t later_waits_ns(const struct worker *worker)
+{
+	return worker->wait_ns - worker->longest_ns;
+}
+
+/* One whose batches make most of the waits, and who is busier than the others. */
+static uint32_t find_slow(const struct loader *loader)
+{
+	uint64_t all = 0;
+
+	for (size_t i = 0; i < loader->worker_cnt; i++)
+		all = saturating__add(all, later_waits_ns(&loader->workers[i]));
+	for (size_t i = 0; i < loader->worker_cnt; i++) {
+		const struct worker *worker = &loader->workers[i];
+
+		if (later_waits_ns(worker) > all / 2 && busy_share(worker) > BUSY &&
+		    busy_share(worker) > SLOWER * median_of_others(loader, i))
+			return i;
+	}
+	return WORKER_NONE;
+}
+
+/* The most that were there at one time. */
+static uint32_t count_at_once(const struct loader *loader)
+{
+	uint32_t most = 0;
+
+	for (size_t i = 0; i < loader->worker_cnt; i++) {
+		const struct worker *worker = &loader->workers[i];
+		uint32_t cnt = 0;
+
+		for (size_t k = 0; k < loader->worker_cnt; k++)
+			cnt += loader->workers[k].first_ns <= worker->first_ns &&
+			       loader->workers[k].last_ns > worker->first_ns;
+		most = cnt > most ? cnt : most;
+	}
+	return most;
+}
+
+/*
+ * Per batch: with steps, those of the steps alone; what lies before and behind them is no consumption. Of one of several loaders the
+ * time in which none of the others was fetched from.
+ */
+static void find_times(struct loader *loader, uint64_t busy)
+{
+	const struct step_track *track = loader->track;
+	uint64_t waited = 0, batches = loader->batches;
+
+	loader->produce_ns = busy / loader->batches;
+	if (loader->of_cnt > 1) {
+		waited = loader->active_wait_ns;
+		if (!loader->active_cnt)
+			return;
+		loader->consume_ns = waited < loader->active_ns ? (loader->active_ns - waited) / loader->active_cnt : 0;
+		loader->batch_ns = loader->active_ns / loader->active_cnt;
+		return;
+	}
+
+	for (size_t i = 0; i < loader->wait_cnt; i++)
+		waited += track && loader->waits[i].step < 0 ? 0 : loader->waits[i].ns;
+	if (track && track->step_cnt)
+		batches = track->step_cnt * fmax(1, round((double)loader->batches / track->step_cnt));
+	loader->consume_ns = waited < loader->observed_ns ? (loader->observed_ns - waited) / batches : 0;
+	loader->batch_ns = loader->observed_ns / batches;
+}
+
+static enum loader_advice choose_advice(struct loader *loader, uint32_t cpus, uint64_t cpu, bool queued)
+{
+	if (!loader->produce_ns || !loader->consume_ns)
+		return LOADER_UNKNOWN;
+	loader->needed = ceil((double)loader->produce_ns / loader->consume_ns);
+	if (loader->wait_ns <= HARDLY_WAITS * loader->observed_ns)
+		return LOADER_KEEPS_UP;
+	loader->slow = find_slow(loader);
+	if (loader->slow != WORKER_NONE)
+		return LOADER_ONE_SLOW;
+	if (!cpus || queued || (double)cpu / loader->batches / loader->consume_ns > CPU_FULL * cpus)
+		return LOADER_CPU_FULL;
+	return loader->needed > loader->at_once ? LOADER_MORE : LOADER_UNEVEN;
+}
+
+void advice__find(struct loader *loader, uint32_t cpus)
+{
+	uint64_t busy = 0, cpu = loader->main_cpu_ns, queued = 0;
+
+	for (size_t i = 0; i < loader->worker_cnt; i++) {
+		busy = saturating__add(busy, busy_ns(&loader->workers[i]));
+		cpu = saturating__add(cpu, loader->workers[i].cpu_ns);
+		queued = saturating__add(queued, loader->workers[i].queued_ns);
+	}
+	if (loader->of_cnt == 1 || !loader->at_once)
+		loader->at_once = count_at_once(loader);
+	if (!loader->observed_ns || loader->batches < BATCHES_ENOUGH)
+		return;
+	find_times(loader, busy);
+	loader->advice = choose_advice(loader, cpus, cpu, queued > QUEUED * busy);
+}

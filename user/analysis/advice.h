@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef STEPFLAME_USER_ANALYSIS_ADVICE_H
+#define STEPFLAME_USER_ANALYSIS_ADVICE_H
+
+#include "user/analysis/workers.h"
+
+/* From what was measured: what holds a process up, and what more workers would buy. cpus 0: not known. */
+void advice__find(struct loader *loader, uint32_t cpus);
+
+#endif

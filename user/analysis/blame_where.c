@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* Where slow steps lost their time, by the samples in them: kinds of code, functions, lines, who ended the waits, and the rhythm. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "user/analysis/blame_private.h"
+#include "user/analysis/spots.h"
+#include "user/lib/saturating.h"
+#include "user/model/stacks.h"
+
+#define HALF        0.5
+#define SAMPLES_MIN 3 /* that tell what was on the CPU */
+
+/* ---- kinds of code ---- */
+
+static int count_class(struct blaming *b, const struct sample *sample, enum phase phase, uint32_t slow, void *ctx)
+{
+	enum cpu_class class;
+
+	if (sample->kind != SAMPLE_CPU)
+		return 0;
+	class = cpu_class__of(b->job, sample, phase);
+	b->blame->all.samples[phase][class]++;
+	b->blame->all.sampled_ns += sample->weight_ns;
+	if (slow != NO_SLOT) {
+		uint32_t number = b->blame->steps[slow].group;
+		const struct blame_group *group = &b->blame->groups[number];
+
+		b->blame->slow.samples[phase][class]++;
+		b->blame->slow.sampled_ns += sample->weight_ns;
+		b->classes[number][class] += group->phase == ANY_PHASE || group->phase == (int)phase;
+	}
+	return 0;
+}
+
+/* Which code made steps slow that were so on the CPU: that which has more samples than in as many ordinary steps. */
+static unsigned int find_class(const struct blaming *b, const struct blame_group *group, const uint64_t *counts)
+{
+	const struct step_sum *all = &b->blame->all, *slow = &b->blame->slow;
+	double best_cnt = 0, sum = 0;
+	int best = 0;
+
+	for (int class = 0; class < CPU__COUNT; class ++) {
+		double cnt = counts[class];
+
+		for (int p = 0; p < PHASE__COUNT; p++)
+			if (group->phase == ANY_PHASE || group->phase == p)
+				cnt -= group->step_cnt *
+				       blame__ordinary(b->blame, all->samples[p][class], slow->samples[p][class]);
+		sum += cnt > 0 ? cnt : 0;
+		if (cnt <= best_cnt)
+			continue;
+		best_cnt = cnt;
+		best = class;
+	}
+	return best_cnt >= SAMPLES_MIN && best_cnt >= HALF * sum ? BLAME_PYTHON + best : CAUSE_UNKNOWN;
+}
+
+static void find_classes(struct blaming *b)
+{
+	for (size_t i = 0; i < b->blame->group_cnt; i++) {
+		struct blame_group *group = &b->blame->groups[i];
+
+		if (group->cause == CAUSE_NONE)
+			group->cause = find_class(b, group, b->classes[i]);
+	}
+}
+
+/* ---- where ---- */
+
+static bool stack_has(const struct blaming *b, uint32_t number, uint32_t code)
+{
+	struct stack stack = stacks__stack(job__stacks(b->job), number);
+
+	for (uint32_t i = 0; i < stack.cnt; i++)
+		if (stack.frames[i].code == code)
+			return true;
+	return false;
+}
+
+static bool is_of(const struct blaming *b, const struct blame_group *group, const struct sample *sample,
+		  enum phase phase)
+{
+	switch (group->cause) {
+	case BLAME_GC:
+		return b->in_gc[sample->path];
+	case BLAME_COMPILE:
+		return b->compiles[sample->stack] || phase == PHASE_COMPILE;
+	case BLAME_EXTRA:
+		return stack_has(b, sample->stack, place__main(&group->place)->code);
+	}
+	if (group->phase != ANY_PHASE && group->phase != (int)phase)
+		return false;
+	if (group->cause == CAUSE_UNKNOWN || group->cause == BLAME_CHECKPOINT || group->cause == BLAME_VALIDATION)
+		return true;
+	if (group->cause < CAUSE__END)
+		return sample->kind == SAMPLE_WAIT && sample->cause == group->cause;
+	return sample->kind == SAMPLE_CPU && cpu_class__of(b->job, sample, phase) == group->cause - BLAME_PYTHON;
+}
+
+/*
+ * By group: lines, causes of waits, and who ended them. By slow step, behind the groups: lines. `places` has the samples
+ * of the groups' causes, behind them those of ordinary steps that are like them, and behind these all of ordinary steps.
+ */
+struct where {
+	struct spots spots;
+	struct places places;
+	struct tallies waits, wakers;
+	struct intern waker_ids; /* pid and tid */
+};
+
+static int add_ordinary(struct blaming *b, struct where *where, const struct sample *sample, enum phase phase)
+{
+	size_t cnt = b->blame->group_cnt;
+	int err = places__add(&where->places, 2 * cnt, sample);
+
+	for (size_t g = 0; g < cnt && !err; g++)
+		if (is_of(b, &b->blame->groups[g], sample, phase))
+			err = places__add(&where->places, cnt + g, sample);
+	return err;
+}
+
+static int add_where(struct blaming *b, const struct sample *sample, enum phase phase, uint32_t slow, void *ctx)
+{
+	struct where *where = ctx;
+	struct blame_group *group;
+	uint32_t waker, number;
+	int err;
+
+	if (slow == NO_SLOT)
+		return add_ordinary(b, where, sample, phase);
+	number = b->blame->steps[slow].group;
+	group = &b->blame->groups[number];
+	if (!is_of(b, group, sample, phase))
+		return 0;
+	err = places__add(&where->places, number, sample) ?: spots__add(&where->spots, number, sample) ?:
+	      spots__add(&where->spots, b->blame->group_cnt + slow, sample);
+	if (err || sample->kind != SAMPLE_WAIT)
+		return err;
+	group->wait_ns = saturating__add(group->wait_ns, sample->weight_ns);
+	err = tallies__add(&where->waits, number, sample->cause, sample->weight_ns);
+	if (err || !sample->waker_pid)
+		return err;
+	return intern__add(&where->waker_ids, (uint64_t)sample->waker_pid << 32 | sample->waker_tid, &waker)
+		       ?: tallies__add(&where->wakers, number, waker, sample->weight_ns);
+}
+
+/* A thread that waits for a CPU is where it happens to be: lines have that time, no function is to blame for it. */
+static bool has_place(const struct blame_group *group)
+{
+	return group->cause != CAUSE_RUN_QUEUE && group->cause != BLAME_EXTRA && group->cause != BLAME_COMPILE;
+}
+
+static int find_place(struct blaming *b, struct where *where, size_t number)
+{
+	struct blame_group *group = &b->blame->groups[number];
+	size_t cnt = b->blame->group_cnt, slots = 2 * cnt + 1;
+	double ordinary_cnt = b->blame->all.step_cnt - b->blame->slow.step_cnt;
+	bool *more = calloc(3 * slots, sizeof(*more)), *less = more + slots, *all = less + slots;
+	struct place_question ask = {
+		.more = {more, slots, group->step_cnt},
+		.less = {less, slots, ordinary_cnt},
+		.all = {all, slots, ordinary_cnt},
+	};
+	int err = more ? 0 : -ENOMEM;
+
+	if (!err && ordinary_cnt) {
+		more[number] = less[cnt + number] = all[2 * cnt] = true;
+		err = places__find(&where->places, &ask, &group->place);
+	}
+	free(more);
+	return err;
+}
+
+/* The place comes first; what its line is known of, it keeps. */
+static void put_first(struct blame_group *group)
+{
+	struct spot first = *place__main(&group->place);
+	int at = 0;
+
+	while (at < BLAME_SPOTS - 1 && (group->spots[at].code != first.code || group->spots[at].line != first.line))
+		at++;
+	for (int i = 0; i < BLAME_SPOTS; i++)
+		if (group->spots[i].code == first.code && !first.file)
+			first.file = group->spots[i].file;
+	for (; at > 0; at--)
+		group->spots[at] = group->spots[at - 1];
+	group->spots[0] = first;
+}
+
+static int put_where(struct blaming *b, struct where *where)
+{
+	size_t group_cnt = b->blame->group_cnt, slots = group_cnt + b->track->slow_cnt;
+	struct spot(*spots)[BLAME_SPOTS] = calloc(slots + 1, sizeof(*spots));
+	struct tally_top *waits = calloc(group_cnt + 1, sizeof(*waits));
+	struct tally_top *wakers = calloc(group_cnt + 1, sizeof(*wakers));
+	int err = -ENOMEM;
+
+	if (spots && waits && wakers)
+		err = spots__top(&where->spots, slots, BLAME_SPOTS, *spots);
+	if (err)
+		goto out;
+	tallies__top(&where->waits, group_cnt, 1, waits);
+	tallies__top(&where->wakers, group_cnt, 1, wakers);
+	for (size_t i = 0; i < group_cnt && !err; i++) {
+		struct blame_group *group = &b->blame->groups[i];
+		uint64_t waker = intern__key(&where->waker_ids, wakers[i].value);
+
+		group->wait = waits[i].value;
+		group->waker_pid = waker >> 32;
+		group->waker_tid = waker;
+		group->waker_ns = wakers[i].sum;
+		if (group->cause == CAUSE_UNKNOWN)
+			continue;
+		for (int k = 0; k < BLAME_SPOTS; k++)
+			group->spots[k] = spots[i][k];
+		if (has_place(group))
+			err = find_place(b, where, i);
+		/* Which function of the loader waits says nothing: who is waited for does. */
+		if (group->cause == CAUSE_DATA_WAIT && !group->place.users)
+			group->place = (struct place){0};
+		if (group->place.outer.code)
+			put_first(group);
+	}
+	for (size_t i = 0; i < b->track->slow_cnt; i++) {
+		const struct blame_group *group = &b->blame->groups[b->blame->steps[i].group];
+
+		if (group->cause != CAUSE_UNKNOWN)
+			b->blame->steps[i].spot =
+				group->cause == BLAME_EXTRA ? group->spots[0] : spots[group_cnt + i][0];
+	}
+out:
+	free(spots);
+	free(waits);
+	free(wakers);
+	return err;
+}
+
+static int find_where(struct blaming *b)
+{
+	struct where where = {.spots = {.places = &b->blame->places, .lines = b->blame->lines}, .places.job = b->job};
+	int err = blaming__each(b, add_where, &where) ?: put_where(b, &where);
+
+	spots__free(&where.spots);
+	places__free(&where.places);
+	tallies__free(&where.waits);
+	tallies__free(&where.wakers);
+	intern__free(&where.waker_ids);
+	return err;
+}
+
+/* ---- rhythms ---- */
+
+static int find_rhythms(struct blaming *b)
+{
+	size_t room = b->track->slow_cnt + 1;
+	uint64_t *indexes = calloc(2 * room, sizeof(*indexes));
+
+	for (size_t g = 0; indexes && g < b->blame->group_cnt; g++) {
+		size_t cnt = 0;
+
+		for (size_t i = 0; i < b->track->slow_cnt; i++) {
+			const struct blame_step *blamed = &b->blame->steps[i];
+
+			if (blamed->group != g)
+				continue;
+			indexes[cnt] = b->track->steps[blamed->step].index;
+			indexes[room + cnt++] = blamed->over_ns;
+		}
+		b->blame->groups[g].rhythm = rhythm__find(indexes, indexes + room, cnt, b->blame->groups[g].place.rare);
+	}
+	free(indexes);
+	return indexes ? 0 : -ENOMEM;
+}
+
+/* ---- together ---- */
+
+/* The line that called what was compiled, of most of it. */
+static int find_compiled(struct blaming *b)
+{
+	struct spots spots = {.places = &b->blame->places, .lines = b->blame->lines};
+	int err = 0;
+
+	for (size_t i = 0; b->blame->compile.ns && i < samples__cnt(b->samples) && !err; i++) {
+		struct sample sample;
+
+		if (samples__thread_of(b->samples, i) != b->track->thread)
+			continue;
+		sample = samples__get(b->samples, i);
+		if (b->compiles[sample.stack] && step_track__at(b->track, sample.time_ns) >= 0)
+			err = spots__add(&spots, 0, &sample);
+	}
+	err = err ?: spots__top(&spots, 1, 1, &b->blame->compile.spot);
+	spots__free(&spots);
+	return err;
+}
+
+/* Lines stand for stacks by what all steps have in common. */
+static int find_lines(struct blaming *b)
+{
+	size_t slots = b->track->slow_cnt + 2;
+	bool *all = malloc(slots);
+	struct place_set set = {all, slots, b->track->step_cnt};
+
+	for (size_t i = 0; all && i < slots; i++)
+		all[i] = true;
+	b->blame->lines = all ? places__lines(&b->blame->places, &set) : NULL;
+	free(all);
+	return b->blame->lines ? 0 : -ENOMEM;
+}
+
+int blaming__find_where(struct blaming *b)
+{
+	int err;
+
+	b->classes = calloc(b->blame->group_cnt + 1, sizeof(*b->classes));
+	err = b->classes ? blaming__each(b, count_class, NULL) : -ENOMEM;
+	if (err)
+		return err;
+	find_classes(b);
+	return find_lines(b) ?: find_where(b) ?: find_rhythms(b) ?: find_compiled(b);
+}

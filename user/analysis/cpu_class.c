@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "user/analysis/cpu_class.h"
+
+#include <string.h>
+
+#define COUNT(array) (sizeof(array) / sizeof(*(array)))
+
+/* Beginnings of file names. */
+static const char *const torch_libraries[] = {
+	"libtorch", "libc10",   "libgomp", "libiomp", "libomp",    "libmkl", "libdnnl",
+	"libcuda",  "libcudnn", "libjax_", "xla_",    "libcublas", "libcuf", "libcus",
+	"libnvrtc", "libnccl",  "libgloo", "libtbb",  "_C.",
+};
+
+static bool begins(const char *text, const char *const *beginnings, size_t cnt)
+{
+	for (size_t i = 0; i < cnt; i++)
+		if (!strncmp(text, beginnings[i], strlen(beginnings[i])))
+			return true;
+	return false;
+}
+
+/* Of "symbol (library)": "library)"; "" when it is not known. */
+static const char *library_of(const char *native)
+{
+	const char *paren = native ? strrchr(native, '(') : NULL;
+
+	return paren ? paren + 1 : "";
+}
+
+/* "libpython3.11.so.1.0", "python3.11", "python3.13t"; a module of C, "python_magic.cpython-311-x86_64-linux-gnu.so", is not it. */
+static bool is_interpreter(const char *library)
+{
+	static const char *const shared[] = {"libpython"}, *const program[] = {"python"};
+
+	return begins(library, shared, COUNT(shared)) ||
+	       (begins(library, program, COUNT(program)) && !strstr(library, ".so"));
+}
+
+bool cpu_class__is_interpreter(const struct job *job, uint64_t native)
+{
+	return native && is_interpreter(library_of(job__name(job, native)));
+}
+
+enum cpu_class cpu_class__of(const struct job *job, const struct sample *sample, enum phase phase)
+{
+	const char *library = library_of(sample->native ? job__name(job, sample->native) : NULL);
+
+	if (sample->kernel)
+		return CPU_KERNEL;
+	if (is_interpreter(library))
+		return CPU_PYTHON;
+	/* What libc and its like do there is an operator's (of JAX: code that XLA made has no library), or so little that it does not matter. */
+	switch (phase) {
+	case PHASE_FORWARD:
+	case PHASE_BACKWARD:
+	case PHASE_OPTIMIZER:
+	case PHASE_JIT:
+	case PHASE_COMPILE:
+	case PHASE_AWAIT:
+	case PHASE_TRANSFER:
+		return CPU_OP;
+	default:
+		break;
+	}
+	return begins(library, torch_libraries, COUNT(torch_libraries)) ? CPU_OP : CPU_NATIVE;
+}

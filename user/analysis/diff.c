@@ -1,0 +1,503 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Two jobs in, rows of what both or one of them has out. A row is known by its section and name; a function's is its file's
+ * base name and its qualified name, since paths and lines move from one version of a program to the next.
+ *
+ * What samples and steps tell is put into blocks of time (blocks.h), by the step in which it lies; diff_rows.c has what is counted.
+ */
+#include "user/analysis/diff_private.h"
+
+#include <errno.h>
+#include <math.h>
+#include <search.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "user/lib/compare.h"
+#include "user/lib/percentile.h"
+#include "user/model/processes.h"
+#include "user/model/samples.h"
+
+struct diff_entry {
+	enum diff_section section;
+	struct diff_row row;
+	double sums[BLOCKS_MAX]; /* of the side at hand */
+	struct array rows;       /* const struct history_row *, of the side at hand */
+	struct agg_val val;      /* of these, of the side at hand */
+	double square;           /* of the errors of both */
+	double chance;           /* of what a timer met: weights squared, of both */
+};
+
+const char *diff__section_name(enum diff_section section)
+{
+	static const char *const names[] = {
+#define X(id, name) name,
+		STEPFLAME_DIFF_SECTIONS(X)
+#undef X
+	};
+
+	return names[section];
+}
+
+static int compare_entries(const void *a, const void *b)
+{
+	const struct diff_entry *x = a, *y = b;
+
+	return x->section != y->section ? (int)x->section - (int)y->section : strcmp(x->row.name, y->row.name);
+}
+
+/* NULL: no memory, or there was none before. */
+static struct diff_entry *entry_of(struct making *m, enum diff_section section, const char *name)
+{
+	struct diff_entry key = {.section = section, .row.name = (char *)name}, **found, *entry;
+
+	if (m->err || !name)
+		return NULL;
+	found = tfind(&key, &m->entries, compare_entries);
+	entry = found ? *found : calloc(1, sizeof(*entry));
+	if (!found && entry) {
+		entry->section = section;
+		entry->row.name = strdup(name);
+		if (!entry->row.name || !tsearch(entry, &m->entries, compare_entries)) {
+			free(entry->row.name);
+			free(entry);
+			entry = NULL;
+		}
+	}
+	if (entry)
+		entry->row.in[m->side] = true;
+	else
+		m->err = -ENOMEM;
+	return entry;
+}
+
+void diff__add(struct making *m, enum diff_section section, const char *name, int block, double seconds)
+{
+	struct diff_entry *entry = block >= 0 ? entry_of(m, section, name) : NULL;
+
+	if (entry)
+		entry->sums[block] += seconds;
+}
+
+void diff__add_row(struct making *m, enum diff_section section, const char *name, const struct history_row *row,
+		   const struct agg_val *val)
+{
+	struct diff_entry *entry = row ? entry_of(m, section, name) : NULL;
+	const struct history_row **slot;
+
+	for (size_t i = 0; entry && i < entry->rows.cnt; i++)
+		if (((const struct history_row **)entry->rows.items)[i] == row)
+			return;
+	slot = entry ? array__add(&entry->rows, sizeof(*slot)) : NULL;
+	if (slot)
+		*slot = row;
+	else if (entry)
+		m->err = -ENOMEM;
+	if (slot && val)
+		job__add_val(&entry->val, val);
+}
+
+/* ---- steps ---- */
+
+static void add_step(struct making *m, const struct step *step)
+{
+	uint64_t waits_ns[CAUSE__END] = {0};
+	int block = blocks__at(&m->blocks, step->end_ns);
+
+	diff__add(m, DIFF_STEP, "mean", block, step__ns(step) / 1e9);
+	for (int i = 0; i < PHASE__COUNT; i++)
+		if (step->phase_ns[i])
+			diff__add(m, DIFF_PHASES, phase__name(i), block, step->phase_ns[i] / 1e9);
+	for (uint32_t i = 0; i < step->part_cnt; i++)
+		waits_ns[step->parts[i].cause] += step->parts[i].ns;
+	for (unsigned int i = CAUSE_NONE + 1; i < CAUSE__END; i++)
+		if (waits_ns[i])
+			diff__add(m, DIFF_WAITS, sample_cause__name(i), block, waits_ns[i] / 1e9);
+}
+
+static int compare_u64(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return COMPARE(x, y);
+}
+
+static double median_of(uint64_t *ns, size_t cnt)
+{
+	qsort(ns, cnt, sizeof(*ns), compare_u64);
+	return ns[percentile__index(cnt, 50)] / 1e9;
+}
+
+/* By how much the medians of the blocks differ tells how far that of all steps is off. */
+static double median_error(const struct making *m, const struct step_track *tracks, size_t track_cnt, uint64_t *room)
+{
+	double medians[BLOCKS_MAX];
+
+	for (size_t b = 0; b < m->blocks.cnt; b++) {
+		size_t cnt = 0;
+
+		for (size_t t = 0; t < track_cnt; t++)
+			for (size_t i = 0; i < tracks[t].step_cnt; i++)
+				if (blocks__at(&m->blocks, tracks[t].steps[i].end_ns) == (int)b)
+					room[cnt++] = step__ns(&tracks[t].steps[i]);
+		medians[b] = cnt ? median_of(room, cnt) : 0;
+	}
+	return block_values__error(medians, m->blocks.cnt);
+}
+
+/* The durations of all steps, as if they were of one track. */
+static void measure_steps(struct making *m, const struct step_track *tracks, size_t track_cnt, uint64_t *room)
+{
+	struct diff_side *side = &m->diff->sides[m->side];
+	size_t cnt = 0;
+
+	for (size_t t = 0; t < track_cnt; t++)
+		for (size_t i = 0; i < tracks[t].step_cnt; i++) {
+			room[cnt++] = step__ns(&tracks[t].steps[i]);
+			side->mean_s += step__ns(&tracks[t].steps[i]) / 1e9 / side->steps;
+		}
+	side->median_s = median_of(room, cnt);
+	side->p99_s = room[percentile__index(cnt, 99)] / 1e9;
+	side->median_error_s = median_error(m, tracks, track_cnt, room);
+}
+
+/* Cuts the side's time into blocks. */
+static void cut(struct making *m, const struct step_track *tracks, size_t track_cnt, uint64_t *room)
+{
+	const struct rec_window *window = job__window(m->job);
+	size_t cnt = 0;
+
+	if (!m->diff->per_step) {
+		blocks__of_time(&m->blocks, window->start_ns, window->end_ns);
+		return;
+	}
+	for (size_t t = 0; t < track_cnt; t++)
+		for (size_t i = 0; i < tracks[t].step_cnt; i++)
+			room[cnt++] = tracks[t].steps[i].end_ns;
+	blocks__of_instants(&m->blocks, room, cnt);
+}
+
+static void add_steps(struct making *m)
+{
+	struct diff_side *side = &m->diff->sides[m->side];
+	size_t cnt;
+	const struct step_track *tracks = steps__tracks(m->steps, &cnt);
+	uint64_t *room = calloc(side->steps + 1, sizeof(*room));
+
+	if (!room) {
+		m->err = -ENOMEM;
+		return;
+	}
+	cut(m, tracks, cnt, room);
+	if (m->diff->per_step) {
+		measure_steps(m, tracks, cnt, room);
+		for (size_t t = 0; t < cnt; t++)
+			for (size_t i = 0; i < tracks[t].step_cnt; i++)
+				add_step(m, &tracks[t].steps[i]);
+	}
+	free(room);
+}
+
+/* ---- functions ---- */
+
+/*
+ * The block in which a sample counts: of a track the thread that makes the steps, by its step; without steps the main thread, by its
+ * time. -1: in none.
+ */
+static int block_of(const struct making *m, const struct sample *sample)
+{
+	size_t cnt;
+	const struct step_track *tracks = steps__tracks(m->steps, &cnt);
+
+	for (size_t i = 0; i < cnt && m->diff->per_step; i++) {
+		long at = tracks[i].pid == sample->pid && tracks[i].tid == sample->tid
+				  ? step_track__at(&tracks[i], sample->time_ns)
+				  : -1;
+
+		if (at >= 0)
+			return blocks__at(&m->blocks, tracks[i].steps[at].end_ns);
+	}
+	if (m->diff->per_step || sample->pid != sample->tid || !processes__is_main(m->job, sample->pid))
+		return -1;
+	return blocks__at(&m->blocks, sample->time_ns);
+}
+
+/* "train.py:Net.forward"; malloc'ed. NULL: no memory. */
+static char *function_name(struct job *job, const struct code *code)
+{
+	const char *file = job__name_or_lost(job, code->file), *name = job__name_or_lost(job, code->name);
+	const char *slash = file ? strrchr(file, '/') : NULL;
+	char *text;
+
+	return file && name && asprintf(&text, "%s:%s", slash ? slash + 1 : file, name) >= 0 ? text : NULL;
+}
+
+/* Time of the innermost Python function of each sample. */
+static void add_functions(struct making *m)
+{
+	const struct samples *samples = job__samples(m->job);
+	const struct stacks *stacks = job__stacks(m->job);
+	size_t code_end = stacks__code_end(stacks);
+	double(*sums)[BLOCKS_MAX] = calloc(code_end, sizeof(*sums)), *chances = calloc(code_end, sizeof(*chances));
+
+	if (!sums || !chances || !samples)
+		m->err = -ENOMEM;
+	for (size_t i = 0; !m->err && i < samples__cnt(samples); i++) {
+		struct sample sample = samples__get(samples, i);
+		struct stack stack = stacks__stack(stacks, sample.stack);
+		int block = stack.cnt ? block_of(m, &sample) : -1;
+
+		if (block < 0)
+			continue;
+		sums[stack.frames[0].code][block] += sample.weight_ns / 1e9;
+		if (sample.waits != 1)
+			chances[stack.frames[0].code] += sample.weight_ns / 1e9 * (sample.weight_ns / 1e9);
+	}
+	for (size_t i = 0; !m->err && i < code_end; i++) {
+		struct code code = stacks__code(stacks, i);
+		struct diff_entry *entry;
+		char *name = NULL;
+
+		for (size_t b = 0; b < m->blocks.cnt && !m->err; b++) {
+			if (sums[i][b] > 0 && !name && !(name = function_name(m->job, &code)))
+				m->err = -ENOMEM;
+			if (sums[i][b] > 0)
+				diff__add(m, DIFF_FUNCTIONS, name, b, sums[i][b]);
+		}
+		entry = name ? entry_of(m, DIFF_FUNCTIONS, name) : NULL;
+		if (entry)
+			entry->chance += chances[i];
+		free(name);
+	}
+	free(chances);
+	free(sums);
+}
+
+/* ---- all together ---- */
+
+static void describe(struct job *job, const struct steps *steps, struct diff_side *side)
+{
+	const struct rec_window *window = job__window(job);
+	size_t cnt;
+	const struct step_track *tracks = steps__tracks(steps, &cnt);
+	const struct samples *samples = job__samples(job);
+
+	side->ranks = cnt;
+	for (size_t i = 0; i < cnt; i++) {
+		side->steps += tracks[i].step_cnt;
+		side->rule = tracks[i].rule;
+	}
+	side->window_s = (window->end_ns - window->start_ns) / 1e9;
+	side->sampled = samples && samples__cnt(samples);
+}
+
+static double row_change(const struct diff_row *row)
+{
+	return row->s[DIFF_B] - row->s[DIFF_A];
+}
+
+static int compare_changes(const void *a, const void *b)
+{
+	const struct diff_row *x = a, *y = b;
+	double p = fabs(row_change(x)), q = fabs(row_change(y));
+
+	return p != q ? (p < q) - (p > q) : strcmp(x->name, y->name);
+}
+
+/* Do both recordings know of such things at all? That the other has none is no change then. */
+static bool is_comparable(const struct diff *diff, enum diff_section section)
+{
+	const struct diff_side *a = &diff->sides[DIFF_A], *b = &diff->sides[DIFF_B];
+
+	switch (section) {
+	case DIFF_FUNCTIONS:
+	case DIFF_WAITS:
+		return a->sampled && b->sampled;
+	case DIFF_ACTIONS:
+		return a->action_units > 0 && b->action_units > 0;
+	case DIFF_OPS:
+		return a->op_units > 0 && b->op_units > 0;
+	case DIFF_GPU:
+	case DIFF_GPU_WORK:
+		return a->gpu_units > 0 && b->gpu_units > 0;
+	default:
+		return true;
+	}
+}
+
+/*
+ * What samples of a timer tell is off by this at least, in s^2: a side that they never met, or seldom, varies as the other does. A
+ * sample by chance has its weight for a standard deviation.
+ */
+static double sampling_square(const struct making *m, const struct diff_entry *entry)
+{
+	const double *units = m->units, each = entry->chance / (units[DIFF_A] + units[DIFF_B]);
+
+	if (!entry->chance || units[DIFF_A] <= 0 || units[DIFF_B] <= 0)
+		return 0;
+	return SURE * SURE * each * (1 / units[DIFF_A] + 1 / units[DIFF_B]);
+}
+
+static void take_entry(const void *node, VISIT visit, void *ctx)
+{
+	struct diff_entry *entry = *(struct diff_entry *const *)node;
+	struct making *m = ctx;
+	struct diff_row *row;
+	double least;
+
+	if ((visit != postorder && visit != leaf) || !is_comparable(m->diff, entry->section))
+		return;
+	if (!entry->row.s[DIFF_A] && !entry->row.s[DIFF_B]) /* there was none in what is compared */
+		return;
+	row = array__add(&m->diff->rows[entry->section], sizeof(*row));
+	if (!row) {
+		m->err = -ENOMEM;
+		return;
+	}
+	*row = entry->row;
+	entry->row.name = NULL;
+	least = sampling_square(m, entry);
+	row->error_s = sqrt(least > entry->square ? least : entry->square);
+	m->diff->common += row->in[DIFF_A] && row->in[DIFF_B] && entry->section != DIFF_STEP;
+}
+
+/* Makes a row of what was added to an entry on this side. */
+struct settling {
+	struct making *m;
+	struct grid *grids[DIFF__SECTIONS]; /* of those with rows of history */
+};
+
+static void settle_entry(const void *node, VISIT visit, void *ctx)
+{
+	struct diff_entry *entry = *(struct diff_entry *const *)node;
+	const struct settling *settling = ctx;
+	struct making *m = settling->m;
+	const struct blocks *blocks =
+		entry->section == DIFF_GPU || entry->section == DIFF_GPU_WORK ? &m->watched : &m->blocks;
+	double sum = 0, error_s;
+
+	if ((visit != postorder && visit != leaf) || !entry->row.in[m->side])
+		return;
+	if (settling->grids[entry->section]) {
+		grid__measure(settling->grids[entry->section], &entry->rows, &entry->val, &entry->row.s[m->side],
+			      &error_s);
+	} else {
+		for (size_t i = 0; i < blocks->cnt; i++)
+			sum += entry->sums[i];
+		entry->row.s[m->side] = blocks__units(blocks) > 0 ? sum / blocks__units(blocks) : 0;
+		error_s = block_means__error(entry->sums, blocks->units, blocks->cnt);
+	}
+	entry->square += error_s * error_s;
+	if (entry->section == DIFF_STEP)
+		m->diff->sides[m->side].mean_error_s = error_s;
+	memset(entry->sums, 0, sizeof(entry->sums));
+	entry->rows.cnt = 0;
+	entry->val = (struct agg_val){0};
+}
+
+static void settle_rows(struct making *m)
+{
+	struct settling settling = {.m = m};
+
+	m->units[m->side] = blocks__units(&m->blocks);
+	settling.grids[DIFF_ACTIONS] = grid__new(m, DIFF_ACTIONS);
+	settling.grids[DIFF_OPS] = grid__new(m, DIFF_OPS);
+	if (settling.grids[DIFF_ACTIONS] && settling.grids[DIFF_OPS]) {
+		m->diff->sides[m->side].action_units = grid__units(settling.grids[DIFF_ACTIONS]);
+		m->diff->sides[m->side].op_units = grid__units(settling.grids[DIFF_OPS]);
+		twalk_r(m->entries, settle_entry, &settling);
+	} else {
+		m->err = -ENOMEM;
+	}
+	grid__free(settling.grids[DIFF_ACTIONS]);
+	grid__free(settling.grids[DIFF_OPS]);
+}
+
+static void free_entry(void *node)
+{
+	struct diff_entry *entry = node;
+
+	free(entry->row.name);
+	free(entry->rows.items);
+	free(entry);
+}
+
+static int make_diff(struct making *m, const struct diff_input inputs[DIFF__SIDES], struct steps *const steps[])
+{
+	for (m->side = 0; m->side < DIFF__SIDES && !m->err; m->side++) {
+		m->job = inputs[m->side].job;
+		m->history = inputs[m->side].history;
+		m->steps = steps[m->side];
+		add_steps(m);
+		add_functions(m);
+		diff__add_actions(m);
+		diff__add_ops(m);
+		if (!m->err)
+			diff__add_gpu(m, &m->watched);
+		if (!m->err)
+			settle_rows(m);
+	}
+	if (!m->err)
+		twalk_r(m->entries, take_entry, m);
+	tdestroy(m->entries, free_entry);
+	for (int i = 0; i < DIFF__SECTIONS; i++)
+		if (m->diff->rows[i].cnt)
+			qsort(m->diff->rows[i].items, m->diff->rows[i].cnt, sizeof(struct diff_row), compare_changes);
+	return m->err;
+}
+
+int diff__make(const struct diff_input inputs[DIFF__SIDES], struct diff *diff)
+{
+	struct steps *const steps[] = {steps__new(inputs[DIFF_A].job), steps__new(inputs[DIFF_B].job)};
+	struct making m = {.diff = diff};
+	int err = -ENOMEM;
+
+	*diff = (struct diff){0};
+	if (steps[DIFF_A] && steps[DIFF_B]) {
+		for (int i = 0; i < DIFF__SIDES; i++)
+			describe(inputs[i].job, steps[i], &diff->sides[i]);
+		diff->per_step = diff->sides[DIFF_A].steps && diff->sides[DIFF_B].steps;
+		err = make_diff(&m, inputs, steps);
+	}
+	steps__free(steps[DIFF_A]);
+	steps__free(steps[DIFF_B]);
+	if (err)
+		diff__release(diff);
+	return err;
+}
+
+void diff__release(struct diff *diff)
+{
+	for (int i = 0; i < DIFF__SECTIONS; i++) {
+		struct diff_row *rows = diff->rows[i].items;
+
+		for (size_t r = 0; r < diff->rows[i].cnt; r++)
+			free(rows[r].name);
+		free(rows);
+	}
+	*diff = (struct diff){0};
+}
+
+bool diff__is_chance(const struct diff_row *row)
+{
+	return !(fabs(row_change(row)) > 2 * row->error_s);
+}
+
+bool diff__is_change(const struct diff *diff, const struct diff_row *row)
+{
+	double unit_s = diff->per_step ? diff->sides[DIFF_A].mean_s : 1;
+
+	return !diff__is_chance(row) && fabs(row_change(row)) >= unit_s / 100;
+}
+
+double diff__slower_percent(const struct diff *diff, double *error)
+{
+	const struct diff_side *a = &diff->sides[DIFF_A], *b = &diff->sides[DIFF_B];
+
+	*error = NAN;
+	if (!diff->per_step || a->median_s <= 0)
+		return NAN;
+	*error = 100 * hypot(a->median_error_s, b->median_error_s) / a->median_s;
+	return 100 * (b->median_s - a->median_s) / a->median_s;
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What changed between two recordings, in time per step (per second of recording where one of them has no steps): steps
+ * and their phases, waits of the thread that makes them, functions on it, actions, operators, GPUs. Of main processes, all
+ * together.
+ */
+#ifndef STEPFLAME_USER_ANALYSIS_DIFF_H
+#define STEPFLAME_USER_ANALYSIS_DIFF_H
+
+#include <stdbool.h>
+
+#include "user/analysis/history.h"
+#include "user/lib/array.h"
+#include "user/model/job.h"
+
+#define STEPFLAME_DIFF_SECTIONS(X) \
+	X(STEP, "step")            \
+	X(PHASES, "phases")        \
+	X(WAITS, "waits")          \
+	X(FUNCTIONS, "functions")  \
+	X(ACTIONS, "actions")      \
+	X(OPS, "ops")              \
+	X(GPU, "gpu")              \
+	X(GPU_WORK, "gpu_work")
+
+enum diff_section {
+#define X(id, name) DIFF_##id,
+	STEPFLAME_DIFF_SECTIONS(X)
+#undef X
+		DIFF__SECTIONS,
+};
+
+enum { DIFF_A, DIFF_B, DIFF__SIDES };
+
+struct diff_row {
+	char *name; /* UTF-8, control characters as they came; owned */
+	double s[DIFF__SIDES];
+	double error_s; /* that s[DIFF_B] - s[DIFF_A] may be off by, with a probability of 95 %; NAN: not known */
+	bool in[DIFF__SIDES];
+};
+
+struct diff_side {
+	size_t steps, ranks;
+	uint32_t rule; /* enum step_rule */
+	bool sampled;
+	double window_s;
+	double median_s, p99_s, mean_s;      /* of steps; 0 without */
+	double median_error_s, mean_error_s; /* as error_s */
+	/* Steps, or seconds, of which actions, operators and GPUs (those that CUPTI watched as a whole) are compared. */
+	double action_units, op_units, gpu_units;
+};
+
+struct diff {
+	struct diff_side sides[DIFF__SIDES];
+	bool per_step;
+	struct array rows[DIFF__SECTIONS]; /* struct diff_row, by how much time the change is, most first */
+	size_t common;                     /* names that both have */
+};
+
+/* Both of which have all records of a recording. */
+struct diff_input {
+	struct job *job;
+	struct history *history;
+};
+
+/* 0 or -ENOMEM. Leave with diff__release. */
+int diff__make(const struct diff_input inputs[DIFF__SIDES], struct diff *diff);
+void diff__release(struct diff *diff);
+
+/* "functions" */
+const char *diff__section_name(enum diff_section section);
+/* It may be chance: the change is not beyond twice its error (of so many rows some pass it once), or that is not known. */
+bool diff__is_chance(const struct diff_row *row);
+/* It is not, and a hundredth of A's mean step (or of the time observed) or more. */
+bool diff__is_change(const struct diff *diff, const struct diff_row *row);
+/* How much longer B's median step is, in percent of A's, and what that is off by; NAN when one has no steps. */
+double diff__slower_percent(const struct diff *diff, double *error);
+
+#endif

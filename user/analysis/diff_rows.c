@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Of diff.h, what was counted: actions and operators, which a recording holds as sums at each snapshot. They are compared from the first
+ * snapshot behind the first step's begin to the last before the last step's end, where the sums and the steps are of the same time; of a
+ * short recording, where too little lies between these, as a whole.
+ *
+ * A snapshot lies anywhere in a step: which calls of that step are in the sums, and which are not, is chance. Of a row that is called
+ * as often in each step (all counts say so, to less than the calls of a step) that does not matter: its time per step is that of so many
+ * calls, whose mean is known. Of any other it is the sum by the steps that passed, that one counted by the share of its time.
+ */
+#include "user/analysis/diff_private.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "user/model/processes.h"
+
+#define LEAST_SHARE   0.5 /* of the steps */
+#define STEPS_A_BLOCK 4   /* at least: what is chance at its ends should not be all of it */
+
+/* An instant at which the sums are known: a snapshot, or the beginning of the window. */
+struct point {
+	double units; /* passed by then */
+	uint32_t snapshot;
+	int block; /* of what is between it and the point before; -1: it is not compared */
+	double ns, calls;
+};
+
+struct grid {
+	struct point *points;
+	size_t cnt;
+	size_t first, last; /* what is compared lies between these */
+	double more;      /* units to add, where that is all there is: shares of steps that began, or ended, outside */
+	size_t track_cnt; /* processes that make steps; 0: units are seconds */
+	size_t block_cnt;
+};
+
+/* ---- time to units ---- */
+
+static double index_of(const struct step_track *track, double index)
+{
+	return index - ((double)track->steps[0].index - 1);
+}
+
+/* How many steps of a track had passed, from its first on; those whose boundaries were lost count. */
+static double steps_at(const struct step_track *track, uint64_t time_ns)
+{
+	const struct step *step, *next;
+	size_t low = 0, high = track->step_cnt;
+	double gap;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (track->steps[middle].start_ns <= time_ns)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (!low)
+		return 0;
+	step = &track->steps[low - 1];
+	next = low < track->step_cnt ? step + 1 : NULL;
+	if (time_ns < step->end_ns)
+		return index_of(track, step->index - 1) + (double)(time_ns - step->start_ns) / step__ns(step);
+	gap = next ? (double)next->index - 1 - step->index : 0;
+	if (gap <= 0)
+		return index_of(track, step->index);
+	return index_of(track, step->index) + gap * (time_ns - step->end_ns) / (next->start_ns - step->end_ns);
+}
+
+static double between(const struct making *m, const struct step_track *track, uint64_t from, uint64_t to)
+{
+	if (to <= from)
+		return 0;
+	return m->diff->per_step ? steps_at(track, to) - steps_at(track, from) : (to - from) / 1e9;
+}
+
+/* Of operators only what is in their windows counts. */
+static double op_units_at(struct making *m, const struct step_track *tracks, size_t track_cnt, uint64_t time_ns)
+{
+	size_t cnt;
+	const struct rec_op_window *windows = job__op_windows(m->job, &cnt);
+	double units = 0;
+
+	for (size_t i = 0; i < cnt; i++) {
+		uint64_t to = time_ns < windows[i].end_ns ? time_ns : windows[i].end_ns;
+
+		if (!m->diff->per_step)
+			units += between(m, NULL, windows[i].start_ns, to);
+		for (size_t t = 0; t < track_cnt && m->diff->per_step; t++)
+			if (tracks[t].pid == windows[i].pid)
+				units += between(m, &tracks[t], windows[i].start_ns, to);
+	}
+	return units;
+}
+
+static double units_at(struct making *m, enum diff_section section, uint64_t time_ns)
+{
+	size_t cnt;
+	const struct step_track *tracks = steps__tracks(m->steps, &cnt);
+	double units = 0;
+
+	if (section == DIFF_OPS)
+		return op_units_at(m, tracks, cnt, time_ns);
+	if (!m->diff->per_step)
+		return between(m, NULL, job__window(m->job)->start_ns, time_ns);
+	for (size_t t = 0; t < cnt; t++)
+		units += steps_at(&tracks[t], time_ns);
+	return units;
+}
+
+/* ---- the grid ---- */
+
+struct stretch {
+	uint64_t from, to;
+};
+
+/* From the begin of the first step to the end of the last one; of no steps all. */
+static struct stretch steps_stretch(const struct making *m)
+{
+	struct stretch all = {UINT64_MAX, 0};
+	size_t cnt;
+	const struct step_track *tracks = steps__tracks(m->steps, &cnt);
+
+	if (!m->diff->per_step)
+		return (struct stretch){0, UINT64_MAX};
+	for (size_t t = 0; t < cnt; t++) {
+		uint64_t from = tracks[t].steps[0].start_ns, to = tracks[t].steps[tracks[t].step_cnt - 1].end_ns;
+
+		all.from = from < all.from ? from : all.from;
+		all.to = to > all.to ? to : all.to;
+	}
+	return all;
+}
+
+/* In which operators were counted. */
+static struct stretch counted(struct making *m)
+{
+	size_t cnt;
+	const struct rec_op_window *windows = job__op_windows(m->job, &cnt);
+	struct stretch all = {UINT64_MAX, 0};
+
+	for (size_t i = 0; i < cnt; i++) {
+		all.from = windows[i].start_ns < all.from ? windows[i].start_ns : all.from;
+		all.to = windows[i].end_ns > all.to ? windows[i].end_ns : all.to;
+	}
+	return all;
+}
+
+/* Where too little lies between snapshots, all that was counted is compared: with the shares of the steps at both ends. */
+static void take_all(struct grid *grid, const struct making *m, struct stretch whole)
+{
+	size_t cnt;
+	const struct step_track *tracks = steps__tracks(m->steps, &cnt);
+
+	grid->first = 0;
+	grid->last = grid->cnt - 1;
+	for (size_t t = 0; t < cnt && m->diff->per_step; t++) {
+		const struct step *first = &tracks[t].steps[0], *last = &tracks[t].steps[tracks[t].step_cnt - 1];
+		double mean_ns = (double)tracks[t].total_ns / tracks[t].step_cnt;
+
+		if (whole.from < first->start_ns)
+			grid->more += fmin(1, (first->start_ns - whole.from) / mean_ns);
+		if (whole.to > last->end_ns)
+			grid->more += fmin(1, (whole.to - last->end_ns) / mean_ns);
+	}
+}
+
+/* All of about the same units, none so short that only chance is in it. */
+static void cut_blocks(struct grid *grid, const struct making *m)
+{
+	double begin = grid->points[grid->first].units, units = grid->points[grid->last].units - begin;
+	double wanted = m->diff->per_step ? units / STEPS_A_BLOCK : BLOCKS_MAX;
+	int block = -1, last = -1;
+
+	wanted = fmin(fmax(floor(wanted), 2), BLOCKS_MAX);
+	for (size_t i = 0; i < grid->cnt; i++) {
+		struct point *point = &grid->points[i];
+		int at;
+
+		point->block = -1;
+		if (i <= grid->first || i > grid->last || point->units <= point[-1].units)
+			continue;
+		at = ((point->units + point[-1].units) / 2 - begin) / units * wanted;
+		block += at != last;
+		last = at;
+		point->block = block;
+	}
+	grid->block_cnt = block + 1;
+}
+
+struct grid *grid__new(struct making *m, enum diff_section section)
+{
+	const struct rec_window *window = job__window(m->job);
+	size_t snapshot_cnt;
+	const uint64_t *snapshots = history__snapshots(m->history, &snapshot_cnt);
+	struct grid *grid = calloc(1, sizeof(*grid));
+	struct stretch steps = steps_stretch(m), whole = {window->start_ns, window->end_ns};
+
+	if (grid)
+		grid->points = calloc(snapshot_cnt + 2, sizeof(*grid->points));
+	if (!grid || !grid->points) {
+		free(grid);
+		return NULL;
+	}
+	if (section == DIFF_OPS)
+		whole = counted(m);
+	grid->first = grid->last = SIZE_MAX;
+	for (size_t i = 0; i <= snapshot_cnt || i <= 1; i++) {
+		uint64_t at = !i ? whole.from : i >= snapshot_cnt ? window->end_ns : snapshots[i - 1];
+		struct point *point = &grid->points[grid->cnt];
+
+		if (i && i < snapshot_cnt && at <= whole.from)
+			continue;
+		at = at < whole.to ? at : whole.to;
+		*point = (struct point){.units = units_at(m, section, at), .snapshot = i ? i - 1 : 0, .block = -1};
+		if (grid->first == SIZE_MAX && at >= steps.from && at <= steps.to)
+			grid->first = grid->cnt;
+		if (at >= steps.from && at <= steps.to)
+			grid->last = grid->cnt;
+		grid->cnt++;
+	}
+	if (grid->first == SIZE_MAX ||
+	    grid__units(grid) < LEAST_SHARE * (grid->points[grid->cnt - 1].units - grid->points[0].units) ||
+	    grid__units(grid) <= 0)
+		take_all(grid, m, whole);
+	if (m->diff->per_step)
+		steps__tracks(m->steps, &grid->track_cnt);
+	cut_blocks(grid, m);
+	return grid;
+}
+
+void grid__free(struct grid *grid)
+{
+	if (grid)
+		free(grid->points);
+	free(grid);
+}
+
+double grid__units(const struct grid *grid)
+{
+	return grid->points[grid->last].units - grid->points[grid->first].units + grid->more;
+}
+
+/* ---- rows ---- */
+
+/* What the rows, in sum, had come to at each point; at the window's beginning to nothing, at its end to all. */
+static void add_up(struct grid *grid, const struct array *rows)
+{
+	const struct history_row *const *row = rows->items;
+
+	for (size_t i = 0; i < grid->cnt; i++)
+		grid->points[i].ns = grid->points[i].calls = 0;
+	for (size_t r = 0; r < rows->cnt; r++) {
+		const struct growth *growth = row[r]->growths.items;
+		size_t at = 0;
+
+		for (size_t i = 1; i < grid->cnt; i++)
+			for (; at < row[r]->growths.cnt &&
+			       (i + 1 == grid->cnt || growth[at].snapshot <= grid->points[i].snapshot);
+			     at++) {
+				grid->points[i].ns += growth[at].ns;
+				grid->points[i].calls += growth[at].calls;
+			}
+	}
+	for (size_t i = 1; i < grid->cnt; i++) {
+		grid->points[i].ns += grid->points[i - 1].ns;
+		grid->points[i].calls += grid->points[i - 1].calls;
+	}
+}
+
+/*
+ * How often the rows are called in each step, 0: not as often in each. *over: calls by which the counts are further apart than those
+ * of a step in each process, which may be where a snapshot took long to read.
+ */
+static double calls_a_step(const struct grid *grid, double *over)
+{
+	const struct point *points = grid->points, *first = &points[grid->first], *last = &points[grid->last];
+	double steps = grid__units(grid), each = round((last->calls - first->calls) / steps), low = 0, high = 0;
+
+	*over = 0;
+	if (!grid->track_cnt || each < 1)
+		return 0;
+	for (size_t i = grid->first; i <= grid->last; i++) {
+		double more = i == grid->last ? grid->more : 0;
+		double off = points[i].calls - first->calls - each * (points[i].units - first->units + more);
+
+		low = fmin(low, off);
+		high = fmax(high, off);
+	}
+	*over = fmax(0, high - low - each * grid->track_cnt);
+	return *over <= each * grid->track_cnt ? each : 0;
+}
+
+/* Of durations, as far as a histogram tells: they are spread evenly in each of its buckets. In ns^2. */
+static double variance_of(const struct agg_val *val)
+{
+	double mean = (double)val->total_ns / val->calls, sum = 0, cnt = 0;
+
+	for (int i = 0; i < AGG_BUCKETS; i++) {
+		double low = fmax(i ? ldexp(1, i) : 0, val->min_ns);
+		double high = fmin(i + 1 < AGG_BUCKETS ? ldexp(1, i + 1) : INFINITY, val->max_ns);
+
+		if (!val->hist[i])
+			continue;
+		cnt += val->hist[i];
+		if (high > low)
+			sum += val->hist[i] * (pow(high - mean, 3) - pow(low - mean, 3)) / 3 / (high - low);
+		else
+			sum += val->hist[i] * (high - mean) * (high - mean);
+	}
+	return cnt ? sum / cnt : NAN;
+}
+
+/*
+ * Where there are no snapshots to tell: the error of the sum, in ns, if calls do not depend on each other, and if, where they are not as
+ * many in each step, they come by chance.
+ */
+static double error_by_histogram(const struct agg_val *val, double calls, bool regular)
+{
+	double mean = val->calls ? (double)val->total_ns / val->calls : 0;
+
+	if (calls < 2 || !val->calls)
+		return NAN;
+	return SURE * sqrt(calls * (variance_of(val) + (regular ? 0 : mean * mean)));
+}
+
+void grid__measure(struct grid *grid, const struct array *rows, const struct agg_val *val, double *s, double *error_s)
+{
+	double ns[BLOCKS_MAX] = {0}, per[BLOCKS_MAX] = {0}, units = grid__units(grid), each, over, calls, sum;
+
+	add_up(grid, rows);
+	each = calls_a_step(grid, &over);
+	for (size_t i = grid->first + 1; i <= grid->last; i++) {
+		const struct point *point = &grid->points[i];
+
+		if (point->block < 0)
+			continue;
+		ns[point->block] += point->ns - point[-1].ns;
+		per[point->block] += each > 0 ? point->calls - point[-1].calls : point->units - point[-1].units;
+	}
+	sum = grid->points[grid->last].ns - grid->points[grid->first].ns;
+	calls = grid->points[grid->last].calls - grid->points[grid->first].calls;
+	*s = 0;
+	*error_s = 0;
+	if (units <= 0 || calls <= 0)
+		return;
+	*error_s = block_means__error(ns, per, grid->block_cnt) / 1e9;
+	if (isnan(*error_s))
+		*error_s = error_by_histogram(val, calls, each > 0) / (each > 0 ? calls : units) / 1e9;
+	*s = sum / units / 1e9;
+	if (each > 0) {
+		*s = sum / calls * each / 1e9;
+		*error_s = *error_s * each + over / units * sum / calls / 1e9;
+	}
+}
+
+void diff__add_actions(struct making *m)
+{
+	size_t cnt;
+	const struct job_action *actions = job__actions(m->job, &cnt);
+
+	for (size_t i = 0; i < cnt; i++)
+		if (processes__is_main(m->job, actions[i].pid))
+			diff__add_row(
+				m, DIFF_ACTIONS, actions[i].name,
+				history__find(m->history, REC_AGG, actions[i].pid, actions[i].kind, actions[i].name_id),
+				&actions[i].val);
+}
+
+void diff__add_ops(struct making *m)
+{
+	size_t cnt;
+	const struct op_row *ops = job__ops(m->job, &cnt);
+
+	/* What tells rows of one name apart here is one row there, which counts once. */
+	for (size_t i = 0; i < cnt; i++)
+		diff__add_row(m, DIFF_OPS, ops[i].name,
+			      history__find(m->history, REC_OP, ops[i].pid, ops[i].kind, ops[i].name_id), NULL);
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Flames of steps: the samples of one or two recordings as rows of one call tree (phase, Python frames by line, operators, what
+ * the sample was in), and the steps in whose time they lie. Owns all that it holds, so that a job may end once it is added.
+ * Times are in microseconds from the start of their recording, weights in nanoseconds.
+ */
+#ifndef STEPFLAME_USER_ANALYSIS_FLAME_H
+#define STEPFLAME_USER_ANALYSIS_FLAME_H
+
+#include "user/analysis/calltree.h"
+#include "user/analysis/steps.h"
+#include "user/model/job.h"
+
+struct flame;
+
+struct flame_function {
+	enum calltree_kind kind;
+	uint32_t name, file; /* texts; file: 0 but for Python */
+	uint32_t first_line;
+};
+
+struct flame_frame {
+	uint32_t function;
+	uint32_t line; /* the one at hand; 0: not known */
+};
+
+struct flame_node {
+	uint32_t parent; /* comes before it; that of the root is 0, its own */
+	uint32_t frame;
+};
+
+/*
+ * A sample, or several of one node. Of a wait the weight lies evenly in the span before `end`; of a timer, and of waits too
+ * short to be told apart, it stands for time around it: span 0, all in the step of `end`.
+ */
+struct flame_row {
+	uint64_t end_us;
+	uint64_t weight_ns;
+	uint32_t span_us; /* at most 71 minutes */
+	uint32_t node;
+};
+
+struct flame_thread {
+	uint32_t recording; /* 0 or 1 */
+	uint32_t pid, tid;
+	uint32_t role;     /* enum target_role */
+	int rank;          /* -1: not known */
+	long track;        /* whose steps it works for: index of a track; -1: none */
+	bool steps;        /* it makes them */
+	bool main;         /* of a main process */
+	struct array rows; /* struct flame_row by end */
+};
+
+struct flame_step {
+	uint64_t start_us, end_us;
+	uint64_t index; /* as in struct step */
+	uint32_t gc_us;
+	uint32_t phase_us[PHASE__COUNT];
+};
+
+struct flame_track {
+	uint32_t recording;
+	uint32_t pid, tid;
+	int rank;
+	uint32_t rule;
+	struct flame_step *steps;
+	size_t step_cnt;
+	uint32_t *slow; /* indexes into steps */
+	size_t slow_cnt;
+};
+
+struct flame *flame__new(void);        /* NULL: no memory */
+void flame__free(struct flame *flame); /* accepts NULL */
+/*
+ * Adds the samples and steps of a recording; the second is what the first is compared with. native: as calltree__new has it. 0 or
+ * -ENOMEM.
+ */
+int flame__add(struct flame *flame, struct job *job, const struct steps *steps, bool native);
+/*
+ * Merges rows of a thread that are of one node and near each other, those of threads that make no steps first, until there
+ * are at most row_max. *grain_us, *step_grain_us: how near, of those that make none and those that do; 0: not merged.
+ */
+void flame__thin(struct flame *flame, size_t row_max, uint64_t *grain_us, uint64_t *step_grain_us);
+
+/* Valid until the next flame__add. The first text is empty; the first function, frame and node are those of the root. */
+char *const *flame__texts(const struct flame *flame, size_t *cnt);
+const struct flame_function *flame__functions(const struct flame *flame, size_t *cnt);
+const struct flame_frame *flame__frames(const struct flame *flame, size_t *cnt);
+const struct flame_node *flame__nodes(const struct flame *flame, size_t *cnt);
+const struct flame_thread *flame__threads(const struct flame *flame, size_t *cnt);
+const struct flame_track *flame__tracks(const struct flame *flame, size_t *cnt);
+
+/* ---- a part of it ---- */
+
+enum flame_steps {
+	FLAME_ALL_TIME, /* also what lies in no step */
+	FLAME_STEP,     /* number: its index */
+	FLAME_SLOWEST,  /* number: how many of each track */
+};
+
+struct flame_choice {
+	uint32_t recording;
+	uint32_t pid;     /* only this process; 0: all */
+	bool all_threads; /* not only those that make steps (where there are none: those of `pid`, or of main processes) */
+	enum flame_steps steps;
+	uint64_t number;
+};
+
+/* Whether a thread is chosen, apart from its samples. */
+bool flame__chooses(const struct flame *flame, const struct flame_choice *choice, const struct flame_thread *thread);
+/*
+ * Adds to ns[node] what the chosen samples that end in it weigh in the chosen steps. *step_cnt: of these, over all tracks.
+ * 0 or -ENOMEM.
+ */
+int flame__weigh(const struct flame *flame, const struct flame_choice *choice, double *ns, size_t *step_cnt);
+
+#endif

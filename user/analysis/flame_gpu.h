@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What GPUs did while a thread waited for them: its wait, divided among that. */
+#ifndef STEPFLAME_USER_ANALYSIS_FLAME_GPU_H
+#define STEPFLAME_USER_ANALYSIS_FLAME_GPU_H
+
+#include "user/analysis/calltree.h"
+#include "user/model/gpu.h"
+
+struct flame_gpu;
+
+/* A part of a sample's weight. */
+struct flame_part {
+	uint32_t node;
+	uint64_t ns;
+};
+
+struct flame_gpu *flame_gpu__new(struct job *job); /* NULL: no memory */
+void flame_gpu__free(struct flame_gpu *gpu);       /* accepts NULL */
+/*
+ * The parts of a sample in which some GPU of its process worked, as nodes below `node`, at which it ends: of a wait in
+ * a synchronisation its time, of a sample on the CPU in one (a thread that spins) all of it. The rest is the node's.
+ * *parts is valid until the next call. 0 or -ENOMEM.
+ */
+int flame_gpu__split(struct flame_gpu *gpu, struct calltree *tree, const struct sample *sample, uint32_t node,
+		     const struct flame_part **parts, size_t *cnt);
+
+#endif

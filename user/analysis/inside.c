@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Both stacks, that of the sample and that of a span's end, have the frames around the span: from outside inwards the same functions at the
+ * same instructions, but for the last one, which begins the span and ends it. Of the stacks that were told of a span the longest match
+ * counts: those of other calls of it share less. They are in order, so that it is beside where the sample's would be.
+ */
+#include "user/analysis/inside.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "user/lib/compare.h"
+
+struct inside {
+	const struct stacks *stacks;
+	struct around *arounds; /* by span, then by stack */
+	size_t cnt;
+};
+
+/* From outside inwards. *shared: how many frames are of the same functions up to where they differ, the one that calls otherwise included. */
+static int compare_stacks(const struct stack *x, const struct stack *y, uint32_t *shared)
+{
+	uint32_t cnt = x->cnt < y->cnt ? x->cnt : y->cnt;
+
+	*shared = 0;
+	for (uint32_t i = 1; i <= cnt; i++) {
+		const struct frame *a = &x->frames[x->cnt - i], *b = &y->frames[y->cnt - i];
+
+		if (a->code != b->code)
+			return COMPARE(a->code, b->code);
+		*shared = i;
+		if (a->offset != b->offset)
+			return COMPARE(a->offset, b->offset);
+	}
+	return COMPARE(x->cnt, y->cnt);
+}
+
+static int compare_spans(const struct around *x, const struct around *y)
+{
+	return x->name != y->name ? COMPARE(x->name, y->name) : COMPARE(x->kind, y->kind);
+}
+
+static int compare_around(const void *a, const void *b, void *stacks)
+{
+	const struct around *x = a, *y = b;
+	struct stack of_x = stacks__stack(stacks, x->stack), of_y = stacks__stack(stacks, y->stack);
+	int order = compare_spans(x, y);
+
+	return order ? order : compare_stacks(&of_x, &of_y, &(uint32_t){0});
+}
+
+uint32_t inside__frames(const struct inside *inside, const struct path_span *span, uint32_t stack, bool *known)
+{
+	const struct around key = {.name = span->name, .kind = span->kind, .stack = stack}, *all = inside->arounds;
+	struct stack of_sample = stacks__stack(inside->stacks, stack);
+	size_t low = 0, high = inside->cnt;
+	uint32_t around = 0;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (compare_around(&all[middle], &key, (void *)inside->stacks) < 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	for (size_t i = low ? low - 1 : 0; i <= low && i < inside->cnt && !of_sample.cut; i++) {
+		struct stack other = stacks__stack(inside->stacks, all[i].stack);
+		uint32_t shared = 0;
+
+		if (!compare_spans(&all[i], &key))
+			compare_stacks(&of_sample, &other, &shared);
+		around = shared > around ? shared : around;
+	}
+	*known = around || !of_sample.cnt;
+	return of_sample.cnt - around;
+}
+
+struct inside *inside__new(const struct stacks *stacks, const struct samples *samples)
+{
+	struct inside *inside = calloc(1, sizeof(*inside));
+	size_t cnt;
+	const struct around *arounds = samples__arounds(samples, &cnt);
+
+	if (!inside)
+		return NULL;
+	inside->stacks = stacks;
+	inside->arounds = calloc(cnt + 1, sizeof(*inside->arounds));
+	if (!inside->arounds) {
+		free(inside);
+		return NULL;
+	}
+	/* A span within one of its own name is part of that one. A stack without its outer frames begins nowhere. */
+	for (size_t i = 0; i < cnt; i++)
+		if (!arounds[i].nested && !stacks__stack(stacks, arounds[i].stack).cut)
+			inside->arounds[inside->cnt++] = arounds[i];
+	if (inside->cnt)
+		qsort_r(inside->arounds, inside->cnt, sizeof(*inside->arounds), compare_around, (void *)stacks);
+	return inside;
+}
+
+void inside__free(struct inside *inside)
+{
+	if (!inside)
+		return;
+	free(inside->arounds);
+	free(inside);
+}

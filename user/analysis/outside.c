@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "user/analysis/outside.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "user/analysis/spots.h"
+#include "user/lib/saturating.h"
+
+enum { IN_STEPS = OUTSIDE__COUNT, SLOTS };
+
+struct finding {
+	const struct step_track *track; /* NULL: it made no steps */
+	uint32_t pid, tid;
+	const struct samples *samples;
+	struct outside *outside;
+	struct places places;
+	bool *compiles;
+	uint64_t sampled_ns[SLOTS];
+};
+
+static int side_of(const struct step_track *track, uint64_t time_ns)
+{
+	if (!track || time_ns < track->steps[0].start_ns)
+		return OUTSIDE_BEFORE;
+	return time_ns >= track->steps[track->step_cnt - 1].end_ns ? OUTSIDE_AFTER : IN_STEPS;
+}
+
+static int add_samples(struct finding *f, struct spots *spots)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < samples__cnt(f->samples) && !err; i++) {
+		struct sample sample = samples__get(f->samples, i);
+		int side;
+
+		if (sample.pid != f->pid || sample.tid != f->tid)
+			continue;
+		side = side_of(f->track, sample.time_ns);
+		if (!spots)
+			f->sampled_ns[side] = saturating__add(f->sampled_ns[side], sample.weight_ns);
+		if (!spots)
+			err = places__add(&f->places, side, &sample);
+		else if (side != IN_STEPS)
+			err = spots__add(spots, side, &sample);
+		if (!spots && side != IN_STEPS && f->compiles[sample.stack])
+			f->outside->parts[side].compile_ns =
+				saturating__add(f->outside->parts[side].compile_ns, sample.weight_ns);
+	}
+	return err;
+}
+
+/* Lines stand for stacks by what all of the thread's time has in common. */
+static int find_spots(struct finding *f)
+{
+	static const bool all[SLOTS] = {true, true, true};
+	const struct place_set set = {all, SLOTS, 1};
+	struct spot top[OUTSIDE__COUNT] = {0};
+	uint32_t *lines = places__lines(&f->places, &set);
+	struct spots spots = {.places = &f->places, .lines = lines};
+	int err = lines ? add_samples(f, &spots) : -ENOMEM;
+
+	if (!err)
+		err = spots__top(&spots, OUTSIDE__COUNT, 1, top);
+	for (int side = 0; side < OUTSIDE__COUNT && !err; side++)
+		if (top[side].ns >= f->sampled_ns[side] / 2)
+			f->outside->parts[side].spot = top[side];
+	spots__free(&spots);
+	free(lines);
+	return err;
+}
+
+static int find_outside(struct finding *f, struct job *job)
+{
+	int err = -ENOMEM;
+
+	f->places.job = job;
+	f->samples = job__samples(job);
+	f->compiles = f->samples ? blame__compiles(job) : NULL;
+	if (f->compiles)
+		err = add_samples(f, NULL) ?: find_spots(f);
+	places__free(&f->places);
+	free(f->compiles);
+	return err;
+}
+
+int outside__find(struct job *job, const struct step_track *track, struct outside *outside)
+{
+	const struct rec_window *window = job__window(job);
+	uint64_t first_ns = track->steps[0].start_ns, last_ns = track->steps[track->step_cnt - 1].end_ns;
+	struct finding f = {.track = track, .pid = track->pid, .tid = track->tid, .outside = outside};
+
+	*outside = (struct outside){0};
+	if (window->start_ns && first_ns > window->start_ns)
+		outside->parts[OUTSIDE_BEFORE].ns = first_ns - window->start_ns;
+	if (window->end_ns > last_ns)
+		outside->parts[OUTSIDE_AFTER].ns = window->end_ns - last_ns;
+	return find_outside(&f, job);
+}
+
+int outside__all(struct job *job, uint32_t pid, struct outside_part *part)
+{
+	const struct rec_window *window = job__window(job);
+	struct outside outside = {0};
+	struct finding f = {.pid = pid, .tid = pid, .outside = &outside};
+	int err;
+
+	outside.parts[OUTSIDE_BEFORE].ns = window->end_ns > window->start_ns ? window->end_ns - window->start_ns : 0;
+	err = find_outside(&f, job);
+	*part = outside.parts[OUTSIDE_BEFORE];
+	return err;
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "user/analysis/ranks.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define STRAGGLER_SHARE 0.05 /* of a step */
+
+static int rank_of(const struct job *job, uint32_t pid)
+{
+	size_t cnt;
+	const struct rec_target *targets = job__targets(job, &cnt);
+
+	for (size_t i = 0; i < cnt; i++)
+		if (targets[i].pid == pid)
+			return targets[i].rank;
+	return -1;
+}
+
+struct rank *ranks__new(const struct job *job, const struct step_track *tracks, size_t cnt)
+{
+	struct rank *ranks = calloc(cnt + 1, sizeof(*ranks));
+
+	for (size_t i = 0; ranks && i < cnt; i++) {
+		struct rank *rank = &ranks[i];
+
+		rank->track = &tracks[i];
+		rank->rank = rank_of(job, tracks[i].pid);
+		for (size_t s = 0; s < tracks[i].step_cnt; s++)
+			step_sum__add(&rank->sum, &tracks[i].steps[s]);
+		for (int phase = 0; phase < PHASE__COUNT; phase++)
+			for (unsigned int cause = 0; cause < CAUSE__END; cause++)
+				if (phase == PHASE_COMM || cause == CAUSE_COLLECTIVE)
+					rank->comm_ns += rank->sum.ns[phase][cause];
+	}
+	return ranks;
+}
+
+static double each(const struct rank *rank, uint64_t ns)
+{
+	return (double)ns / rank->sum.step_cnt;
+}
+
+/* Mean over the others, each with its own count of steps. */
+static double others_comm(const struct rank *ranks, size_t cnt, size_t but)
+{
+	double sum = 0;
+
+	for (size_t i = 0; i < cnt; i++)
+		if (i != but)
+			sum += each(&ranks[i], ranks[i].comm_ns);
+	return sum / (cnt - 1);
+}
+
+/* Where outside of collectives a rank spends most more than the others. */
+static void find_more(const struct rank *ranks, size_t cnt, struct straggler *found)
+{
+	for (int p = 0; p < PHASE__COUNT; p++) {
+		for (unsigned int c = 0; c < CAUSE__END; c++) {
+			double more = each(&ranks[found->index], ranks[found->index].sum.ns[p][c]);
+
+			if (p == PHASE_COMM || c == CAUSE_COLLECTIVE)
+				continue;
+			for (size_t i = 0; i < cnt; i++)
+				if ((long)i != found->index)
+					more -= each(&ranks[i], ranks[i].sum.ns[p][c]) / (cnt - 1);
+			if (more <= found->more_ns)
+				continue;
+			found->more_ns = more;
+			found->phase = p;
+			found->cause = c;
+		}
+	}
+}
+
+/* Of the samples of that kind: those of the straggler in slot 0, of the others in slot 1. All of the others' in slot 2. */
+static int add_samples(struct job *job, const struct steps *steps, const struct rank *ranks, size_t cnt,
+		       const struct straggler *found, struct places *places)
+{
+	const struct samples *samples = job__samples(job);
+	int err = samples ? 0 : -ENOMEM;
+
+	for (size_t i = 0; samples && i < samples__cnt(samples) && !err; i++) {
+		uint32_t thread = samples__thread_of(samples, i);
+
+		for (size_t r = 0; r < cnt && !err; r++) {
+			const struct step_track *track = ranks[r].track;
+			struct sample sample;
+
+			if (!track->thread || track->thread != thread)
+				continue;
+			sample = samples__get(samples, i);
+			if (step_track__at(track, sample.time_ns) < 0)
+				continue;
+			if ((long)r != found->index)
+				err = places__add(places, 2, &sample);
+			if (!err && sample.cause == found->cause &&
+			    step_track__phase(track, steps, &sample) == found->phase)
+				err = places__add(places, (long)r != found->index, &sample);
+		}
+	}
+	return err;
+}
+
+static int find_place(struct job *job, const struct steps *steps, const struct rank *ranks, size_t cnt,
+		      struct straggler *found)
+{
+	static const bool slots[][3] = {{true, false, false}, {false, true, false}, {false, false, true}};
+	double own = ranks[found->index].sum.step_cnt, others = -own;
+	struct places places = {.job = job};
+	int err;
+
+	for (size_t i = 0; i < cnt; i++)
+		others += ranks[i].sum.step_cnt;
+	err = add_samples(job, steps, ranks, cnt, found, &places);
+	if (!err && others) {
+		struct place_question ask = {{slots[0], 3, own}, {slots[1], 3, others}, {slots[2], 3, others}};
+
+		err = places__find(&places, &ask, &found->place);
+	}
+	places__free(&places);
+	return err;
+}
+
+static int find_least(const struct rank *ranks, size_t cnt)
+{
+	size_t least = 0;
+
+	for (size_t i = 0; i < cnt; i++) {
+		if (ranks[i].rank < 0)
+			return -1;
+		if (each(&ranks[i], ranks[i].comm_ns) < each(&ranks[least], ranks[least].comm_ns))
+			least = i;
+	}
+	return cnt < 2 ? -1 : (int)least;
+}
+
+int ranks__straggler(struct job *job, const struct steps *steps, const struct rank *ranks, size_t cnt,
+		     struct straggler *found)
+{
+	double own, others;
+
+	*found = (struct straggler){.index = find_least(ranks, cnt)};
+	if (found->index < 0)
+		return 0;
+	own = each(&ranks[found->index], ranks[found->index].comm_ns);
+	others = others_comm(ranks, cnt, found->index);
+	if (others - own < STRAGGLER_SHARE * ranks[found->index].track->rule_of_slow.median_ns) {
+		found->index = -1;
+		return 0;
+	}
+	found->rank = ranks[found->index].rank;
+	find_more(ranks, cnt, found);
+	if (asprintf(&found->why,
+		     "it is in collectives for %.3g ms of a step, the others for %.3g ms; it spends %.3g ms more %s%s "
+		     "in %s",
+		     own / 1e6, others / 1e6, found->more_ns / 1e6, found->cause ? "waiting: " : "on the CPU",
+		     sample_cause__name(found->cause), phase__name(found->phase)) < 0) {
+		found->why = NULL;
+		return -ENOMEM;
+	}
+	return find_place(job, steps, ranks, cnt, found);
+}
+
+void straggler__release(struct straggler *straggler)
+{
+	free(straggler->why);
+	*straggler = (struct straggler){.index = -1};
+}

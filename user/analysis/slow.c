@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "user/analysis/slow.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "user/lib/percentile.h"
+
+#define TIMES_ORDINARY 1.5
+#define TIMES_SPREAD   5
+#define FASTER_SHARE   0.25 /* of all, at least, are the faster kind */
+#define SLOWER_SHARE   0.10
+#define TOP_PERCENT    95
+
+static int compare_u64(const void *a, const void *b)
+{
+	const uint64_t *x = a, *y = b;
+
+	return (*x > *y) - (*x < *y);
+}
+
+static uint64_t percentile(const uint64_t *sorted, size_t cnt, unsigned int percent)
+{
+	return sorted[percentile__index(cnt, percent)];
+}
+
+/*
+ * Median distance from the middle of sorted values. Of the k nearest, a run that takes in the middle, it is the
+ * furthest: so neither a copy nor a sort is needed.
+ */
+static uint64_t spread(const uint64_t *sorted, size_t cnt)
+{
+	size_t low = percentile__index(cnt, 50), high = low, taken = 1;
+	uint64_t middle = sorted[low], furthest = 0;
+
+	for (; taken < (cnt + 1) / 2; taken++) {
+		uint64_t below = low ? middle - sorted[low - 1] : UINT64_MAX;
+		uint64_t above = high + 1 < cnt ? sorted[high + 1] - middle : UINT64_MAX;
+
+		furthest = below < above ? below : above;
+		if (below < above)
+			low--;
+		else
+			high++;
+	}
+	return furthest;
+}
+
+/*
+ * Otsu's: the split of sorted values that sets the means of both sides furthest apart. The count of the lower side.
+ */
+static size_t best_split(const uint64_t *sorted, size_t cnt)
+{
+	size_t first = ceil(cnt * FASTER_SHARE), last = cnt - (size_t)ceil(cnt * SLOWER_SHARE), best = 0;
+	double top = log(percentile(sorted, cnt, TOP_PERCENT) + 1.0); /* a few that are huge decide nothing */
+	double sum = 0, lower = 0, best_distance = -1;
+
+	for (size_t i = 0; i < cnt; i++)
+		sum += fmin(log(sorted[i] + 1.0), top);
+	for (size_t i = 0; i < last; i++) {
+		double n = i + 1, rest = cnt - n, apart, distance;
+
+		lower += fmin(log(sorted[i] + 1.0), top);
+		apart = (sum - lower) / rest - lower / n;
+		distance = n * rest * apart * apart;
+		if (i + 1 >= first && distance > best_distance) {
+			best_distance = distance;
+			best = i + 1;
+		}
+	}
+	return best;
+}
+
+/* How many of the sorted values are of the ordinary kind: all, or the faster ones. */
+static size_t count_ordinary(const uint64_t *sorted, size_t cnt)
+{
+	size_t split = best_split(sorted, cnt), rest = cnt - split;
+	double fast = percentile(sorted, split, 50), slow = percentile(sorted + split, rest, 50);
+	/* In logarithms, where a spread is a share of the middle. */
+	double spreads = log1p(spread(sorted, split) / fast) + log1p(spread(sorted + split, rest) / slow);
+
+	return slow > TIMES_ORDINARY * fast && log(slow / fast) > TIMES_SPREAD * spreads ? split : cnt;
+}
+
+struct slow_rule slow__rule(uint64_t *durations_ns, size_t cnt)
+{
+	struct slow_rule rule = {.limit_ns = UINT64_MAX};
+	size_t ordinary = cnt;
+	double limit;
+
+	qsort(durations_ns, cnt, sizeof(*durations_ns), compare_u64);
+	rule.median_ns = percentile(durations_ns, cnt, 50);
+	rule.p99_ns = percentile(durations_ns, cnt, 99);
+	rule.min_ns = durations_ns[0];
+	rule.max_ns = durations_ns[cnt - 1];
+	if (cnt >= SLOW_MIN_CNT)
+		ordinary = count_ordinary(durations_ns, cnt);
+	rule.ordinary_ns = percentile(durations_ns, ordinary, 50);
+	if (cnt < SLOW_MIN_CNT)
+		return rule;
+	limit = fmax(TIMES_ORDINARY * rule.ordinary_ns,
+		     (double)rule.ordinary_ns + TIMES_SPREAD * (double)spread(durations_ns, ordinary));
+	rule.limit_ns = limit < 0x1p63 ? (uint64_t)limit : UINT64_MAX;
+	return rule;
+}

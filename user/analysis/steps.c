@@ -1,0 +1,418 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Steps lie between boundaries.h's. A step's phases are those that its boundaries say; its waits are those of its thread that
+ * ended in it, each in the phase of its spans; what is left of a phase is time on the CPU. Where a recording says more than there
+ * is room for, the rest is counted (misfit_ns), so that parts always add up to the step.
+ */
+#include "user/analysis/steps.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "include/phases.h"
+#include "user/lib/array.h"
+#include "user/lib/compare.h"
+#include "user/lib/saturating.h"
+#include "user/model/boundaries.h"
+#include "user/model/labels.h"
+#include "user/model/stacks.h"
+
+struct steps {
+	struct array tracks; /* struct step_track; what they point to is owned */
+	uint8_t *phases;     /* enum phase by path */
+};
+
+static const char *const phase_names[] = {
+#define X(id, name) [PHASE_##id] = name,
+	STEPFLAME_PHASES(X)
+#undef X
+};
+
+const char *phase__name(enum phase phase)
+{
+	return phase_names[phase];
+}
+
+enum phase steps__phase(const struct steps *steps, uint32_t path)
+{
+	return steps->phases[path];
+}
+
+enum phase step_track__phase(const struct step_track *track, const struct steps *steps, const struct sample *sample)
+{
+	return track->has_phases ? steps->phases[sample->path] : PHASE_OTHER;
+}
+
+static int classify_paths(struct steps *steps, struct job *job)
+{
+	const struct stacks *stacks = job__stacks(job);
+	size_t end = stacks__path_end(stacks);
+
+	steps->phases = calloc(end, sizeof(*steps->phases));
+	if (!steps->phases)
+		return -ENOMEM;
+	for (size_t i = 0; i < end; i++) {
+		struct path path = stacks__path(stacks, i);
+
+		for (uint32_t s = 0; s < path.cnt; s++)
+			steps->phases[i] =
+				phase__inside(steps->phases[i],
+					      labels__phase(path.spans[s].kind, job__name(job, path.spans[s].name)));
+	}
+	return 0;
+}
+
+/* ---- boundaries to steps ---- */
+
+/* Of the time between two boundaries of a thread, by what its steps are by. */
+static void add_phases(uint64_t sums[PHASE__COUNT], const struct rec_step *end, uint32_t rule)
+{
+	uint64_t forward_ns = 0;
+
+	if (end->rule == rule)
+		forward_ns =
+			end->forward_ns < end->phase_ns[PHASE_OTHER] ? end->forward_ns : end->phase_ns[PHASE_OTHER];
+	for (int p = 0; p < PHASE__COUNT; p++)
+		sums[p] = saturating__add(sums[p], end->phase_ns[p] - (p == PHASE_OTHER ? forward_ns : 0));
+	sums[PHASE_FORWARD] = saturating__add(sums[PHASE_FORWARD], forward_ns);
+}
+
+/* What is in no phase is in PHASE_OTHER, said or not. */
+static void set_phases(struct step_track *track, struct step *step, const uint64_t said_ns[PHASE__COUNT])
+{
+	uint64_t left = step__ns(step);
+
+	for (int p = 0; p < PHASE__COUNT; p++) {
+		uint64_t ns = said_ns[p] < left ? said_ns[p] : left;
+
+		track->has_phases |= ns > 0;
+		if (p == PHASE_OTHER)
+			continue;
+		step->phase_ns[p] = ns;
+		left -= ns;
+		track->misfit_ns = saturating__add(track->misfit_ns, said_ns[p] - ns);
+	}
+	step->phase_ns[PHASE_OTHER] = left;
+	if (said_ns[PHASE_OTHER] > left)
+		track->misfit_ns = saturating__add(track->misfit_ns, said_ns[PHASE_OTHER] - left);
+}
+
+static int make_steps(struct step_track *track, const struct boundaries *boundaries, const struct boundary_track *of)
+{
+	struct step *steps = calloc(of->cnt, sizeof(*steps));
+	size_t from, to = 0;
+
+	track->steps = steps;
+	if (!steps)
+		return -ENOMEM;
+	track->pid = of->pid;
+	track->tid = of->tid;
+	track->rule = of->rule;
+	track->lost = of->lost;
+	while (boundaries__next(boundaries, of, &from, &to)) {
+		struct step *step = &steps[track->step_cnt];
+		uint64_t said_ns[PHASE__COUNT] = {0};
+
+		if (track->step_cnt && of->all[from]->time_ns < step[-1].end_ns)
+			continue; /* the recording lies */
+		track->step_cnt++;
+		*step = (struct step){.start_ns = of->all[from]->time_ns,
+				      .end_ns = of->all[to]->time_ns,
+				      .index = of->all[to]->index};
+		track->total_ns += step__ns(step);
+		for (size_t i = from + 1; i <= to; i++)
+			add_phases(said_ns, of->all[i], of->rule);
+		set_phases(track, step, said_ns);
+	}
+	return 0;
+}
+
+long step_track__at(const struct step_track *track, uint64_t time_ns)
+{
+	size_t low = 0, high = track->step_cnt;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (track->steps[middle].start_ns <= time_ns)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low && time_ns < track->steps[low - 1].end_ns ? (long)low - 1 : -1;
+}
+
+/* ---- waits ---- */
+
+/* The parts of one step while they are added up. */
+struct tally {
+	uint64_t room[PHASE__COUNT];
+	uint64_t ns[PHASE__COUNT][CAUSE__END];
+};
+
+/*
+ * Short waits that one sample stands for may have been in another phase, or step: they are where their sample is, as
+ * far as there is room. What Lightning's evaluation loop does between its actions is validation, though no span says
+ * so.
+ */
+static void add_wait(struct step_track *track, const struct step *step, struct tally *tally,
+		     const struct sample *sample, enum phase phase)
+{
+	uint64_t ns = sample->weight_ns, since_start = sample->time_ns - step->start_ns;
+
+	if (sample->waits <= 1 && ns > since_start)
+		ns = since_start;
+	if (phase == PHASE_OTHER && ns > tally->room[phase] && step->phase_ns[PHASE_VALIDATION])
+		phase = PHASE_VALIDATION;
+	if (ns > tally->room[phase])
+		ns = tally->room[phase];
+	tally->room[phase] -= ns;
+	tally->ns[phase][sample->cause] += ns;
+	track->misfit_ns = saturating__add(track->misfit_ns, sample->weight_ns - ns);
+}
+
+/* step->part_cnt parts, at the end of the array. 0 or -ENOMEM. */
+static int put_parts(struct step *step, struct tally *tally, struct array *parts)
+{
+	for (int phase = 0; phase < PHASE__COUNT; phase++) {
+		tally->ns[phase][CAUSE_NONE] = tally->room[phase];
+		for (unsigned int cause = 0; cause < CAUSE__END && step->phase_ns[phase]; cause++) {
+			struct step_part *part;
+
+			if (!tally->ns[phase][cause])
+				continue;
+			part = array__add(parts, sizeof(*part));
+			if (!part)
+				return -ENOMEM;
+			*part = (struct step_part){phase, cause, tally->ns[phase][cause]};
+			step->part_cnt++;
+		}
+	}
+	return 0;
+}
+
+static int compare_sample(const void *a, const void *b, void *samples)
+{
+	uint32_t i = *(const uint32_t *)a, k = *(const uint32_t *)b;
+	struct sample x = samples__get(samples, i), y = samples__get(samples, k);
+
+	return x.time_ns != y.time_ns ? COMPARE(x.time_ns, y.time_ns) : COMPARE(i, k);
+}
+
+/* uint32_t: the waits of the track's thread in the order of time, which nearly always is theirs. 0 or -ENOMEM. */
+static int sort_waits(const struct step_track *track, const struct samples *samples, struct array *waits)
+{
+	bool sorted = true;
+	uint64_t last_ns = 0;
+
+	for (size_t i = 0; track->thread && i < samples__cnt(samples); i++) {
+		struct sample sample;
+		uint32_t *slot;
+
+		if (samples__thread_of(samples, i) != track->thread)
+			continue;
+		sample = samples__get(samples, i);
+		if (sample.kind != SAMPLE_WAIT)
+			continue;
+		slot = array__add(waits, sizeof(*slot));
+		if (!slot)
+			return -ENOMEM;
+		*slot = i;
+		sorted &= sample.time_ns >= last_ns;
+		last_ns = sample.time_ns;
+	}
+	if (!sorted)
+		qsort_r(waits->items, waits->cnt, sizeof(uint32_t), compare_sample, (void *)samples);
+	return 0;
+}
+
+static int make_parts(struct steps *steps, struct step_track *track, const struct samples *samples, struct array *parts)
+{
+	struct step *all = (struct step *)track->steps;
+	struct array waits = {0};
+	int err = sort_waits(track, samples, &waits);
+	size_t at = 0;
+
+	for (size_t i = 0; i < track->step_cnt && !err; i++) {
+		struct tally tally = {0};
+
+		for (int p = 0; p < PHASE__COUNT; p++)
+			tally.room[p] = all[i].phase_ns[p];
+		for (; at < waits.cnt; at++) {
+			struct sample sample = samples__get(samples, ((const uint32_t *)waits.items)[at]);
+
+			if (sample.time_ns >= all[i].end_ns)
+				break;
+			if (sample.time_ns >= all[i].start_ns)
+				add_wait(track, &all[i], &tally, &sample, step_track__phase(track, steps, &sample));
+		}
+		err = put_parts(&all[i], &tally, parts);
+	}
+	free(waits.items);
+	return err;
+}
+
+/* The parts are in one array, which has moved while it grew. */
+static void point_to_parts(struct step_track *track, const struct step_part *parts)
+{
+	struct step *steps = (struct step *)track->steps;
+
+	for (size_t i = 0; i < track->step_cnt; i++) {
+		steps[i].parts = parts;
+		parts += steps[i].part_cnt;
+	}
+}
+
+/* ---- collections of garbage ---- */
+
+static void add_pause_to(struct step_track *track, long at, const struct gc_pause *pause, int generation)
+{
+	struct step *step = (struct step *)track->steps + at;
+	uint64_t end_ns = saturating__add(pause->start_ns, pause->duration_ns), left = step__ns(step) - step->gc_ns;
+	uint64_t from = pause->start_ns > step->start_ns ? pause->start_ns : step->start_ns;
+	uint64_t to = end_ns < step->end_ns ? end_ns : step->end_ns, ns = to > from ? to - from : 0;
+
+	step->gc_ns += ns < left ? ns : left;
+	if (generation > (int)step->gc_generation)
+		step->gc_generation = generation;
+}
+
+/* Of any thread: it holds the GIL meanwhile, so that one lies in a step, or in two. */
+static void add_pauses(struct job *job, struct step_track *track, const struct samples *samples)
+{
+	size_t cnt;
+	const struct gc_pause *pauses = samples__gc_pauses(samples, &cnt);
+
+	for (size_t i = 0; i < cnt; i++) {
+		int generation = labels__gc_generation(job__name(job, pauses[i].name));
+		long first, last;
+
+		if (pauses[i].pid != track->pid)
+			continue;
+		first = step_track__at(track, pauses[i].start_ns);
+		last = step_track__at(track, saturating__add(pauses[i].start_ns, pauses[i].duration_ns));
+		if (first >= 0)
+			add_pause_to(track, first, &pauses[i], generation);
+		if (last >= 0 && last != first)
+			add_pause_to(track, last, &pauses[i], generation);
+	}
+}
+
+/* ---- together ---- */
+
+static int find_slow(struct step_track *track)
+{
+	uint64_t *durations = malloc((track->step_cnt + 1) * sizeof(*durations));
+	struct array slow = {0};
+	int err = durations ? 0 : -ENOMEM;
+
+	for (size_t i = 0; durations && i < track->step_cnt; i++)
+		durations[i] = step__ns(&track->steps[i]);
+	if (durations && track->step_cnt)
+		track->rule_of_slow = slow__rule(durations, track->step_cnt);
+	free(durations);
+	for (size_t i = 0; i < track->step_cnt && !err; i++) {
+		uint32_t *slot;
+
+		if (step__ns(&track->steps[i]) <= track->rule_of_slow.limit_ns)
+			continue;
+		slot = array__add(&slow, sizeof(*slot));
+		if (slot)
+			*slot = i;
+		else
+			err = -ENOMEM;
+	}
+	track->slow = slow.items;
+	track->slow_cnt = slow.cnt;
+	return err;
+}
+
+static uint32_t find_thread(const struct samples *samples, uint32_t pid, uint32_t tid)
+{
+	uint32_t found_pid, found_tid;
+
+	for (uint32_t i = 1; i < samples__thread_end(samples); i++) {
+		samples__thread(samples, i, &found_pid, &found_tid);
+		if (found_pid == pid && found_tid == tid)
+			return i;
+	}
+	return 0;
+}
+
+static int make_track(struct steps *steps, struct job *job, const struct samples *samples,
+		      const struct boundaries *boundaries, const struct boundary_track *of)
+{
+	struct step_track *track = array__add(&steps->tracks, sizeof(*track));
+	struct array parts = {0};
+	int err = track ? make_steps(track, boundaries, of) : -ENOMEM;
+
+	if (!err && !track->step_cnt) { /* no track */
+		free((void *)track->steps);
+		steps->tracks.cnt--;
+		return 0;
+	}
+	if (err)
+		return err;
+	track->thread = find_thread(samples, track->pid, track->tid);
+	err = make_parts(steps, track, samples, &parts);
+	if (err) {
+		free(parts.items);
+		return err;
+	}
+	point_to_parts(track, parts.items);
+	add_pauses(job, track, samples);
+	return find_slow(track);
+}
+
+static int make_tracks(struct steps *steps, struct job *job)
+{
+	const struct samples *samples = job__samples(job);
+	struct boundaries *boundaries = samples ? boundaries__new(job) : NULL;
+	const struct boundary_track *tracks;
+	size_t cnt;
+	int err;
+
+	if (!boundaries)
+		return -ENOMEM;
+	tracks = boundaries__tracks(boundaries, &cnt);
+	err = classify_paths(steps, job);
+	for (size_t i = 0; i < cnt && !err; i++)
+		err = make_track(steps, job, samples, boundaries, &tracks[i]);
+	boundaries__free(boundaries);
+	return err;
+}
+
+struct steps *steps__new(struct job *job)
+{
+	struct steps *steps = calloc(1, sizeof(*steps));
+
+	if (steps && make_tracks(steps, job)) {
+		steps__free(steps);
+		steps = NULL;
+	}
+	return steps;
+}
+
+void steps__free(struct steps *steps)
+{
+	struct step_track *tracks;
+
+	if (!steps)
+		return;
+	tracks = steps->tracks.items;
+	for (size_t i = 0; i < steps->tracks.cnt; i++) {
+		if (tracks[i].step_cnt)
+			free((void *)tracks[i].steps[0].parts);
+		free((void *)tracks[i].steps);
+		free((void *)tracks[i].slow);
+	}
+	free(tracks);
+	free(steps->phases);
+	free(steps);
+}
+
+const struct step_track *steps__tracks(const struct steps *steps, size_t *cnt)
+{
+	*cnt = steps->tracks.cnt;
+	return steps->tracks.items;
+}

@@ -1,0 +1,520 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Candidates are what may bound a step, each with its share of the time of all steps and the share from which it is
+ * worth a word; the one that is furthest beyond its own wins. Slow steps are candidates, too, with the time that they
+ * took longer.
+ */
+#include "user/analysis/verdict_private.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "user/analysis/profile.h"
+#include "user/model/processes.h"
+
+static const char *const class_names[] = {
+#define X(id, name) [VERDICT_##id] = name,
+	STEPFLAME_VERDICTS(X)
+#undef X
+};
+
+const char *verdict_class__name(enum verdict_class class)
+{
+	return class_names[class];
+}
+
+/* Shares of the time of all steps. */
+#define SLOW_SHARE       0.05 /* lost in slow steps of one cause */
+#define CPU_SLOW_SHARE   0.15 /* likewise, in what all steps do: some need longer for it */
+#define VALIDATION_SHARE 0.1  /* likewise, for what a program does on purpose */
+#define PYTHON_SHARE     0.4
+#define CPU_OP_SHARE     0.5
+#define CPU_SHARE        0.8 /* on the CPU in all: it computes */
+#define BUSY_SHARE       0.8 /* of the time that CUPTI watched: the GPU bounds */
+#define LAUNCH_SHARE     0.5 /* on the CPU, while the GPU waits */
+
+#define WRITTEN_SHARE    0.3 /* of extra work */
+#define NEARLY_ALL       0.9 /* of a rule's time */
+
+/* Time in a phase, or by a cause in any other, that speaks for a class. */
+static const struct verdict_rule rules[] = {
+	{VERDICT_INPUT, 0.2, PHASE_DATA, {CAUSE_DATA_WAIT, NONE, NONE}, "goes into getting data"},
+	{VERDICT_COMM, 0.2, PHASE_COMM, {CAUSE_COLLECTIVE, NONE, NONE}, "goes into collectives"},
+	{VERDICT_GPU, 0.3, NONE, {CAUSE_GPU_SYNC, NONE, NONE}, "waits for the GPU"},
+	{VERDICT_CHECKPOINT, 0.1, PHASE_CHECKPOINT, {CAUSE_FSYNC, CAUSE_DISK_WRITE, NONE}, "goes into writing to disk"},
+	{VERDICT_COMPILE, 0.1, PHASE_COMPILE, {NONE, NONE, NONE}, "goes into XLA's compiles"},
+	{VERDICT_COMPUTE, 0.3, NONE, {CAUSE_XLA_WAIT, NONE, NONE}, "waits for what XLA computes"},
+	{VERDICT_MEMORY, 0.1, NONE, {CAUSE_PAGE_FAULT, NONE, NONE}, "waits for memory (page faults)"},
+	{VERDICT_LOCK, 0.1, NONE, {CAUSE_LOCK, CAUSE_GIL, NONE}, "waits for locks that other threads hold"},
+	{VERDICT_STARVED, 0.1, NONE, {CAUSE_RUN_QUEUE, NONE, NONE}, "waits for a CPU that others have"},
+	{VERDICT_UNCLEAR, 0.1, NONE, {CAUSE_SLEEP, NONE, NONE}, "is slept"},
+	{VERDICT_UNCLEAR, 0.1, NONE, {CAUSE_DISK_READ, NONE, NONE}, "waits for reads from disk"},
+	{VERDICT_UNCLEAR, 0.1, NONE, {CAUSE_PIPE, CAUSE_SOCKET, CAUSE_POLL}, "waits for pipes or sockets"},
+	{VERDICT_UNCLEAR, 0.1, NONE, {CAUSE_CHILD_WAIT, NONE, NONE}, "waits for child processes"},
+	{VERDICT_UNCLEAR, 0.1, NONE, {CAUSE_UNKNOWN, NONE, NONE}, "waits for what is not known"},
+};
+
+#define RULE_CNT (sizeof(rules) / sizeof(*rules))
+
+/* ---- texts ---- */
+
+static char *format(const char *fmt, va_list ap)
+{
+	char *text;
+
+	return vasprintf(&text, fmt, ap) < 0 ? NULL : text;
+}
+
+void verdict__say(struct judging *j, struct array *list, const char *fmt, ...)
+{
+	va_list ap;
+	char **slot;
+
+	va_start(ap, fmt);
+	slot = array__add(list, sizeof(*slot));
+	if (slot)
+		*slot = format(fmt, ap);
+	if (!slot || !*slot) {
+		list->cnt -= slot != NULL;
+		j->err = -ENOMEM;
+	}
+	va_end(ap);
+}
+
+static void __attribute__((format(printf, 2, 3))) say_why(struct judging *j, const char *fmt, ...)
+{
+	char *old = j->verdict->why, *text;
+	va_list ap;
+
+	va_start(ap, fmt);
+	text = format(fmt, ap);
+	va_end(ap);
+	if (!text || asprintf(&j->verdict->why, "%s%s%s", old ?: "", old ? "; " : "", text) < 0) {
+		j->verdict->why = old;
+		j->err = -ENOMEM;
+	} else {
+		free(old);
+	}
+	free(text);
+}
+
+/* ---- who wins ---- */
+
+static double rule__share(const struct verdict_rule *rule, const struct step_sum *sum)
+{
+	double ns = 0;
+
+	for (int phase = 0; phase < PHASE__COUNT; phase++)
+		for (unsigned int cause = 0; cause < CAUSE__END; cause++)
+			if (verdict_rule__has(rule, phase, cause))
+				ns += sum->ns[phase][cause];
+	return ns / sum->total_ns;
+}
+
+/* A wait that alone speaks for no class, but for getting data where it lies there. */
+static bool rule__is_in_data(const struct verdict_rule *rule, const struct step_sum *sum)
+{
+	double ns = 0, in_data = 0;
+
+	for (int phase = 0; phase < PHASE__COUNT; phase++)
+		for (unsigned int cause = 0; cause < CAUSE__END; cause++)
+			if (verdict_rule__has(rule, phase, cause)) {
+				ns += sum->ns[phase][cause];
+				in_data += phase == PHASE_DATA ? sum->ns[phase][cause] : 0;
+			}
+	return in_data >= NEARLY_ALL * ns;
+}
+
+/* Work that waits for the disk to take what it writes is a checkpoint, whoever writes it. */
+static bool is_written(const struct blame_group *group)
+{
+	return (group->wait == CAUSE_FSYNC || group->wait == CAUSE_DISK_WRITE) &&
+	       group->wait_ns >= WRITTEN_SHARE * group->cause_ns;
+}
+
+static enum verdict_class class_of_cause(const struct blame_group *group)
+{
+	switch (group->cause) {
+	case BLAME_VALIDATION:
+		return VERDICT_VALIDATION;
+	case BLAME_EXTRA:
+		return is_written(group) ? VERDICT_CHECKPOINT : VERDICT_EXTRA;
+	case BLAME_CHECKPOINT:
+		return VERDICT_CHECKPOINT;
+	case BLAME_COMPILE:
+		return VERDICT_COMPILE;
+	case BLAME_GC:
+		return VERDICT_PYTHON;
+	default:
+		return VERDICT_UNCLEAR;
+	}
+}
+
+/* Of slow steps. */
+static enum verdict_class class_of_group(const struct blame_group *group)
+{
+	enum verdict_class class = class_of_cause(group);
+
+	if (class != VERDICT_UNCLEAR || group->cause == CAUSE_UNKNOWN)
+		return class;
+	if (group->phase == PHASE_DATA || group->cause == CAUSE_DISK_READ)
+		return VERDICT_INPUT;
+	if (group->cause == BLAME_PYTHON)
+		return VERDICT_PYTHON;
+	if (group->cause == BLAME_OP)
+		return VERDICT_CPU_OP;
+	for (size_t i = 0; i < RULE_CNT && class == VERDICT_UNCLEAR; i++)
+		if (verdict_rule__has(&rules[i], group->phase, group->cause))
+			class = rules[i].class;
+	/* A wait that speaks for no class, in a function that other steps do not call. */
+	return class == VERDICT_UNCLEAR && group->place.rare ? VERDICT_EXTRA : class;
+}
+
+/* From which share on slow steps of one cause are the verdict; 0: never. A machine that is stopped now and then is no one's fault. */
+static double least_of_group(const struct blame_group *group)
+{
+	if (group->cause == CAUSE_UNKNOWN)
+		return 0;
+	if (group->cause >= BLAME_PYTHON)
+		return CPU_SLOW_SHARE;
+	return group->cause == BLAME_VALIDATION ? VALIDATION_SHARE : SLOW_SHARE;
+}
+
+/*
+ * What could be won. A second kind of work that waits for a CPU is not to blame for that, as little as the steps around it.
+ */
+static double group__share(const struct blame_group *group, const struct step_sum *all)
+{
+	bool work = group->cause == BLAME_EXTRA || group->cause == BLAME_VALIDATION;
+
+	return (double)(group->over_ns - (work ? group->queue_ns : 0)) / all->total_ns;
+}
+
+static void find_winner(struct judging *j)
+{
+	const struct step_sum *all = &j->blame->all;
+	double best = 1, share;
+
+	for (size_t i = 0; i < RULE_CNT; i++) {
+		share = rule__share(&rules[i], all);
+		if (share < best * rules[i].share)
+			continue;
+		best = share / rules[i].share;
+		j->rule = &rules[i];
+		j->share = share;
+		j->verdict->class = rules[i].class == VERDICT_UNCLEAR && rule__is_in_data(&rules[i], all)
+					    ? VERDICT_INPUT
+					    : rules[i].class;
+	}
+	for (size_t i = 0; i < j->blame->group_cnt; i++) {
+		const struct blame_group *group = &j->blame->groups[i];
+		double least = least_of_group(group);
+
+		share = group__share(group, all);
+		if (!least || share < best * least)
+			continue;
+		best = share / least;
+		j->rule = NULL;
+		j->group = group;
+		j->share = share;
+		j->verdict->class = class_of_group(group);
+	}
+	if (verdict__busy_share(j) >= best * BUSY_SHARE) {
+		j->rule = NULL;
+		j->group = NULL;
+		j->busy = true;
+		j->verdict->class = VERDICT_GPU;
+	}
+}
+
+/* ---- the CPU, where nothing else wins ---- */
+
+static uint64_t on_cpu_ns(const struct step_sum *sum)
+{
+	uint64_t ns = 0;
+
+	for (int phase = 0; phase < PHASE__COUNT; phase++)
+		ns += sum->ns[phase][CAUSE_NONE];
+	return ns;
+}
+
+static uint64_t count_samples(const struct step_sum *sum, int class)
+{
+	uint64_t cnt = 0;
+
+	for (int phase = 0; phase < PHASE__COUNT; phase++)
+		for (int c = 0; c < CPU__COUNT; c++)
+			if (class == ANY || class == c)
+				cnt += sum->samples[phase][c];
+	return cnt;
+}
+
+/* At least this share of the time is of that class (95 %). */
+static double least_share(const struct step_sum *sum, enum cpu_class class)
+{
+	double all = count_samples(sum, ANY), cnt = count_samples(sum, class);
+
+	if (!all)
+		return 0;
+	return fmax(0, cnt - profile__error_ns(cnt * (1 - cnt / all))) / all * on_cpu_ns(sum) / sum->total_ns;
+}
+
+static double share_of(const struct step_sum *sum, enum cpu_class class)
+{
+	return (double)count_samples(sum, class) / count_samples(sum, ANY) * on_cpu_ns(sum) / sum->total_ns;
+}
+
+/* Slow steps that something is to blame for: not the machine, which has a CPU for others now and then. */
+static bool has_blamed(const struct judging *j)
+{
+	uint64_t over_ns = 0;
+
+	for (size_t i = 0; i < j->blame->group_cnt; i++)
+		if (j->blame->groups[i].cause != CAUSE_UNKNOWN && j->blame->groups[i].cause != CAUSE_RUN_QUEUE)
+			over_ns += j->blame->groups[i].over_ns;
+	return over_ns >= MENTION_SHARE * j->blame->all.total_ns;
+}
+
+static void judge_cpu(struct judging *j)
+{
+	const struct step_sum *all = &j->blame->all;
+	double cpu = (double)on_cpu_ns(all) / all->total_ns;
+
+	if (!j->track->thread) {
+		say_why(j, "the recording has no samples, so that what phases wait for is not known");
+		verdict__say(j, &j->verdict->next, "record with samples: without -F 0");
+	} else if (!count_samples(all, ANY)) {
+		say_why(j, "no sample met a step on the CPU");
+		verdict__say(j, &j->verdict->next, "record for longer");
+	} else if (least_share(all, CPU_PYTHON) >= PYTHON_SHARE) {
+		j->verdict->class = VERDICT_PYTHON;
+		say_why(j, "%.0f %% of the time of a step runs Python itself, not operators",
+			100 * share_of(all, CPU_PYTHON));
+	} else if (least_share(all, CPU_OP) >= CPU_OP_SHARE) {
+		j->verdict->class = VERDICT_CPU_OP;
+		say_why(j, "%.0f %% of the time of a step runs operators on the CPU%s", 100 * share_of(all, CPU_OP),
+			has_blamed(j) ? "" : ": it computes, and nothing is to blame");
+	} else if (cpu >= CPU_SHARE) {
+		j->verdict->class = VERDICT_COMPUTE;
+		say_why(j,
+			"%.0f %% of the time of a step is on the CPU: %.0f %% operators, %.0f %% Python, %.0f %% other "
+			"native code, %.0f %% kernel; no wait stands out",
+			100 * cpu, 100 * share_of(all, CPU_OP), 100 * share_of(all, CPU_PYTHON),
+			100 * share_of(all, CPU_NATIVE), 100 * share_of(all, CPU_KERNEL));
+	} else {
+		say_why(j,
+			"no phase and no wait stands out: %.0f %% of the time of a step is on the CPU, %.0f %% waits "
+			"for several causes",
+			100 * cpu, 100 - 100 * cpu);
+	}
+}
+
+/* ---- the GPU, where the CPU does not wait for it ---- */
+
+/* On the CPU, for each kernel that the GPU is given. */
+static double ns_per_kernel(const struct judging *j)
+{
+	const struct step_sum *all = &j->blame->all;
+
+	return (double)on_cpu_ns(all) / all->total_ns * j->gpu->all.watched_ns / j->gpu->kernels;
+}
+
+static bool is_launch_bound(const struct judging *j)
+{
+	const struct step_sum *all = &j->blame->all;
+	double busy = verdict__busy_share(j);
+
+	return busy >= 0 && busy < BUSY_SHARE && j->gpu->kernels && j->track->thread &&
+	       on_cpu_ns(all) >= LAUNCH_SHARE * all->total_ns &&
+	       (double)j->gpu->kernel_ns / j->gpu->kernels < ns_per_kernel(j);
+}
+
+static void judge_launches(struct judging *j)
+{
+	j->verdict->class = VERDICT_LAUNCH;
+	say_why(j,
+		"the GPU works for %.0f %% of the time of a step, and waits for the CPU, which takes %.3g us to ask "
+		"for "
+		"each kernel of %.3g us",
+		100 * verdict__busy_share(j), ns_per_kernel(j) / 1e3, j->gpu->kernel_ns / 1e3 / j->gpu->kernels);
+}
+
+/* ---- why ---- */
+
+static void say_group(struct judging *j, const struct blame_group *group)
+{
+	double share = 100 * group__share(group, &j->blame->all);
+	char *rhythm = rhythm__text(&group->rhythm), *place = NULL, cause[64];
+	bool work = group->cause == BLAME_EXTRA || group->cause == BLAME_VALIDATION;
+
+	if (group->place.outer.code)
+		place = place__text(j->job, &group->place);
+	if (!rhythm || (group->place.outer.code && !place)) {
+		j->err = -ENOMEM;
+		goto out;
+	}
+	if (group->cause == BLAME_GC)
+		snprintf(cause, sizeof(cause), "gc of generation %u", group->gc_generation);
+	else if (group->cause == BLAME_EXTRA)
+		snprintf(cause, sizeof(cause), "work that other steps do not have");
+	else if (group->phase != ANY && group->cause != BLAME_CHECKPOINT && group->cause != BLAME_VALIDATION)
+		snprintf(cause, sizeof(cause), "%s in %s", blame_cause__name(group->cause), phase__name(group->phase));
+	else
+		snprintf(cause, sizeof(cause), "%s", blame_cause__name(group->cause));
+	if (work)
+		say_why(j, "%.1f %% of the time goes into %s, in %u slow step%s%s%s%s%s%s", share, cause,
+			group->step_cnt, group->step_cnt == 1 ? "" : "s", *rhythm ? " (" : "", rhythm,
+			*rhythm ? ")" : "", place ? ": " : "", place ?: "");
+	else
+		say_why(j, "%.1f %% of the time is lost in %u slow step%s%s%s%s, to %s%s%s", share, group->step_cnt,
+			group->step_cnt == 1 ? "" : "s", *rhythm ? " (" : "", rhythm, *rhythm ? ")" : "", cause,
+			place ? ": " : "", place ?: "");
+out:
+	free(rhythm);
+	free(place);
+}
+
+/* What most of a rule's time is: "of that 95 % data_wait". */
+static void say_parts(struct judging *j, const struct verdict_rule *rule)
+{
+	const struct step_sum *all = &j->blame->all;
+	double best_ns = 0, sum = 0;
+	unsigned int best = 0;
+
+	for (unsigned int cause = 0; cause < CAUSE__END; cause++) {
+		double ns = 0;
+
+		for (int phase = 0; phase < PHASE__COUNT; phase++)
+			if (verdict_rule__has(rule, phase, cause))
+				ns += all->ns[phase][cause];
+		sum += ns;
+		if (ns <= best_ns)
+			continue;
+		best_ns = ns;
+		best = cause;
+	}
+	/* What the rule's own words do not say. */
+	if (!j->track->thread || (rule->phase == NONE && best_ns >= 0.99 * sum))
+		say_why(j, "%.0f %% of the time of a step %s", 100 * j->share, rule->what);
+	else
+		say_why(j, "%.0f %% of the time of a step %s, %.0f %% of that %s%s", 100 * j->share, rule->what,
+			100 * best_ns / sum, best ? "waiting: " : "on the CPU", sample_cause__name(best));
+}
+
+/* The one thing that the headline names, for who reads it with a program. */
+static void set_named(struct judging *j)
+{
+	struct verdict *verdict = j->verdict;
+
+	verdict->phase = ANY;
+	if (j->group && !j->rule) {
+		verdict->cause = j->group->cause;
+		verdict->phase = j->group->phase;
+		verdict->share = j->share;
+	} else if (j->rule) {
+		verdict->cause = j->rule->causes[0] == NONE ? CAUSE_NONE : (unsigned int)j->rule->causes[0];
+		verdict->phase = j->rule->phase == NONE ? ANY : j->rule->phase;
+		verdict->share = j->share;
+	}
+}
+
+/* ---- together ---- */
+
+static size_t count_workers(const struct job *job, uint32_t pid)
+{
+	size_t cnt, workers = 0;
+	const struct rec_target *targets = job__targets(job, &cnt);
+
+	for (size_t i = 0; i < cnt; i++)
+		workers += targets[i].role == ROLE_WORKER && targets[i].parent_pid == pid;
+	return workers;
+}
+
+static void judge_steps(struct judging *j)
+{
+	if (j->track->step_cnt < SLOW_MIN_CNT) {
+		say_why(j, "only %zu step%s: record for longer", j->track->step_cnt,
+			j->track->step_cnt == 1 ? "" : "s");
+		return;
+	}
+	find_winner(j);
+	if (j->rule)
+		say_parts(j, j->rule);
+	else if (j->group)
+		say_group(j, j->group);
+	else if (j->busy)
+		say_why(j, "the GPU works for %.0f %% of the time of a step", 100 * verdict__busy_share(j));
+	else if (is_launch_bound(j))
+		judge_launches(j);
+	else
+		judge_cpu(j);
+	set_named(j);
+	verdict__give_evidence(j);
+	verdict__advise(j);
+}
+
+/* The others wait for this rank: what its steps have more than theirs. */
+static void judge_straggler(struct judging *j)
+{
+	const struct straggler *straggler = j->straggler;
+	struct verdict *verdict = j->verdict;
+	double step_ns = j->track->rule_of_slow.median_ns;
+
+	verdict->class = VERDICT_STRAGGLER;
+	verdict->cause = straggler->cause;
+	verdict->phase = straggler->phase;
+	verdict->share = fmin(1, straggler->more_ns / step_ns);
+	verdict->place = straggler->place.outer.code ? place__text(j->job, &straggler->place) : NULL;
+	say_why(j, "rank %d holds the others up, %.3g ms of each step of %.3g ms: %s%s in %s%s%s", straggler->rank,
+		straggler->more_ns / 1e6, step_ns / 1e6, straggler->cause ? "waiting, " : "on the CPU",
+		sample_cause__name(straggler->cause), phase__name(straggler->phase), verdict->place ? ", " : "",
+		verdict->place ?: "");
+	verdict__say(j, &verdict->evidence, "%s", straggler->why);
+	verdict__say(j, &verdict->next, "see what rank %d does there that the others do not%s", straggler->rank,
+		     straggler->phase == PHASE_DATA        ? ": its shard of the data, its disk, its workers"
+		     : straggler->cause == CAUSE_RUN_QUEUE ? ": what else runs on its CPUs"
+							   : "");
+}
+
+int verdict__new(struct job *job, const struct steps *steps, const struct step_track *track, const struct blame *blame,
+		 const struct gpu_steps *gpu, const struct straggler *straggler, struct verdict *verdict)
+{
+	struct judging j = {.job = job,
+			    .steps = steps,
+			    .track = track,
+			    .blame = blame,
+			    .gpu = gpu,
+			    .straggler = straggler,
+			    .verdict = verdict,
+			    .workers = count_workers(job, track->pid)};
+
+	*verdict = (struct verdict){.phase = ANY};
+	if (straggler && track->step_cnt >= SLOW_MIN_CNT)
+		judge_straggler(&j);
+	else
+		judge_steps(&j);
+	if (j.err)
+		verdict__release(verdict);
+	return j.err;
+}
+
+static void free_texts(struct array *list)
+{
+	for (size_t i = 0; i < list->cnt; i++)
+		free(((char **)list->items)[i]);
+	free(list->items);
+}
+
+void verdict__release(struct verdict *verdict)
+{
+	free(verdict->why);
+	free(verdict->place);
+	free_texts(&verdict->evidence);
+	free_texts(&verdict->next);
+	*verdict = (struct verdict){0};
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What bounds the steps of a track, and what to try: out of what they are made of, and what slow steps are blamed on.
+ * It abstains where data is missing or nothing stands out.
+ */
+#ifndef STEPFLAME_USER_ANALYSIS_VERDICT_H
+#define STEPFLAME_USER_ANALYSIS_VERDICT_H
+
+#include "user/analysis/blame.h"
+#include "user/analysis/gpu_steps.h"
+#include "user/analysis/ranks.h"
+
+#define STEPFLAME_VERDICTS(X)       \
+	X(UNCLEAR, "unclear")       \
+	X(INPUT, "input-bound")     \
+	X(PYTHON, "Python-bound")   \
+	X(CPU_OP, "CPU-op-bound")   \
+	X(GPU, "GPU-bound")         \
+	X(LAUNCH, "launch-bound")   \
+	X(COMM, "comm-bound")       \
+	X(CHECKPOINT, "checkpoint") \
+	X(MEMORY, "memory")         \
+	X(LOCK, "lock-bound")       \
+	X(STARVED, "CPU-starved")   \
+	X(COMPILE, "compile-bound") \
+	X(COMPUTE, "compute-bound") \
+	X(VALIDATION, "validation") \
+	X(EXTRA, "extra-work")      \
+	X(STRAGGLER, "straggler")
+
+enum verdict_class {
+#define X(id, name) VERDICT_##id,
+	STEPFLAME_VERDICTS(X)
+#undef X
+		VERDICT__COUNT,
+};
+
+/* Texts are malloc'ed, UTF-8, with control characters as they came. */
+struct verdict {
+	enum verdict_class class;
+	char *why;
+	double share;                /* of the time of all steps: what could be won at most; 0: not known, or nothing */
+	char *place;                 /* where, as spot__text or place__text; NULL: not known */
+	unsigned int cause;          /* that it names: as in struct blame_group; CAUSE_NONE: on the CPU, or none */
+	int phase;                   /* that it names; -1: none */
+	struct array evidence, next; /* char * */
+};
+
+const char *verdict_class__name(enum verdict_class class); /* "input-bound" */
+/* All of one track; `straggler`: NULL, or what its rank does that the others wait for, which is then the headline. 0 or -ENOMEM. Free with verdict__release. */
+int verdict__new(struct job *job, const struct steps *steps, const struct step_track *track, const struct blame *blame,
+		 const struct gpu_steps *gpu, const struct straggler *straggler, struct verdict *verdict);
+void verdict__release(struct verdict *verdict);
+
+#endif

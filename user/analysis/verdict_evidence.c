@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* What speaks for a verdict: the place, the lines that had the time, who ended the waits, workers that failed. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "user/analysis/spots.h"
+#include "user/analysis/verdict_private.h"
+#include "user/model/processes.h"
+#include "user/model/stacks.h"
+
+#define WATCHED_SHARE 0.1 /* of the steps' time that CUPTI watched, for it to say something of all steps */
+#define ENDS_MAX      3   /* of workers, that are told of */
+
+/* cause: CAUSE_NONE of time on the CPU. */
+bool verdict_rule__has(const struct verdict_rule *rule, int phase, unsigned int cause)
+{
+	if (rule->phase == phase)
+		return true;
+	for (int i = 0; i < 3; i++)
+		if (cause != CAUSE_NONE && rule->causes[i] == (int)cause)
+			return true;
+	return false;
+}
+
+/* Of the time that CUPTI watched; -1: too little. */
+double verdict__busy_share(const struct judging *j)
+{
+	const struct gpu_step *all = &j->gpu->all;
+
+	return all->watched_ns && all->watched_ns >= WATCHED_SHARE * j->blame->all.total_ns ? gpu_step__busy(all) : -1;
+}
+
+static void say_busy(struct judging *j)
+{
+	const struct gpu_steps *gpu = j->gpu;
+
+	if (verdict__busy_share(j) >= 0 && gpu->kernels)
+		verdict__say(j, &j->verdict->evidence,
+			     "GPU busy for %.1f %% of %.3g s, with %" PRIu64 " kernels of %.3g us",
+			     100 * verdict__busy_share(j), gpu->all.watched_ns / 1e9, gpu->kernels,
+			     gpu->kernel_ns / 1e3 / gpu->kernels);
+	else if (verdict__busy_share(j) >= 0)
+		verdict__say(j, &j->verdict->evidence, "GPU busy for %.1f %% of %.3g s", 100 * verdict__busy_share(j),
+			     gpu->all.watched_ns / 1e9);
+}
+
+/* The place, if there is one, and the lines of it. */
+static void say_spots(struct judging *j, const struct spot *spots, size_t cnt, const struct place *place)
+{
+	const struct spot *main = place__main(place);
+
+	if (main->code) {
+		j->verdict->place = place__text(j->job, place);
+		if (j->verdict->place)
+			verdict__say(j, &j->verdict->evidence, "%s: %.3g s", j->verdict->place, main->ns / 1e9);
+		else
+			j->err = -ENOMEM;
+	}
+	for (size_t i = 0; i < cnt && spots[i].ns; i++) {
+		char *text;
+
+		if (main->code == spots[i].code)
+			continue;
+		text = spot__text(j->job, &spots[i]);
+		if (text)
+			verdict__say(j, &j->verdict->evidence, "%s: %.3g s", text, spots[i].ns / 1e9);
+		else
+			j->err = -ENOMEM;
+		free(text);
+	}
+}
+
+/* Where a rule's time was; without one, where a step's time on the CPU was. */
+static void find_spots(struct judging *j, struct spot *top)
+{
+	const struct samples *samples = job__samples(j->job);
+	struct spots spots = {.places = &j->blame->places, .lines = j->blame->lines};
+	int err = samples ? 0 : -ENOMEM;
+
+	for (size_t i = 0; samples && j->track->thread && i < samples__cnt(samples) && !err; i++) {
+		struct sample sample;
+		enum phase phase;
+
+		if (samples__thread_of(samples, i) != j->track->thread)
+			continue;
+		sample = samples__get(samples, i);
+		phase = step_track__phase(j->track, j->steps, &sample);
+		if (step_track__at(j->track, sample.time_ns) < 0)
+			continue;
+		if (j->rule ? verdict_rule__has(j->rule, phase, sample.cause) : sample.kind == SAMPLE_CPU)
+			err = spots__add(&spots, 0, &sample);
+	}
+	err = err ?: spots__top(&spots, 1, BLAME_SPOTS, top);
+	spots__free(&spots);
+	j->err = j->err ?: err;
+}
+
+/* Who ended the wait before a thread waits for a CPU does not matter. */
+bool verdict__one_waker(const struct blame_group *group)
+{
+	return group->waker_pid && group->waker_ns >= 0.5 * group->wait_ns && group->cause != CAUSE_RUN_QUEUE;
+}
+
+bool verdict__failed(const struct job *job, uint32_t pid)
+{
+	const struct rec_proc *exit = job__exit(job, pid);
+
+	return exit && exit->exit_code;
+}
+
+static void say_end(struct judging *j, const struct rec_proc *exit)
+{
+	char *how = processes__end_text(exit);
+
+	verdict__say(j, &j->verdict->evidence, "process %u, a worker, ended at %.3f s: %s", exit->pid,
+		     ((double)exit->time_ns - job__window(j->job)->start_ns) / 1e9, how ?: "");
+	free(how);
+}
+
+/* Workers that failed. One that lived too short to be known as one is, when it was waited for. */
+static void say_ended(struct judging *j)
+{
+	uint32_t waker = j->group && verdict__one_waker(j->group) ? j->group->waker_pid : 0;
+	size_t cnt, said = 0;
+	const struct rec_target *targets = job__targets(j->job, &cnt);
+
+	for (size_t i = 0; i < cnt && said < ENDS_MAX; i++) {
+		if (targets[i].parent_pid != j->track->pid || !verdict__failed(j->job, targets[i].pid))
+			continue;
+		if (targets[i].role != ROLE_WORKER && targets[i].pid != waker)
+			continue;
+		say_end(j, job__exit(j->job, targets[i].pid));
+		said++;
+	}
+}
+
+/* The function that has half of a rule's time, and little of any other. */
+static void find_place(struct judging *j, struct place *place)
+{
+	static const bool slots[][2] = {{true, false}, {false, true}};
+	const struct place_question ask = {
+		.more = {slots[0], 2, j->track->step_cnt},
+		.less = {slots[1], 0, j->track->step_cnt},
+		.all = {slots[1], 2, j->track->step_cnt},
+	};
+	const struct samples *samples = job__samples(j->job);
+	struct places places = {.job = j->job};
+	int err = samples ? 0 : -ENOMEM;
+
+	for (size_t i = 0; samples && i < samples__cnt(samples) && !err; i++) {
+		struct sample sample;
+
+		if (samples__thread_of(samples, i) != j->track->thread)
+			continue;
+		sample = samples__get(samples, i);
+		if (step_track__at(j->track, sample.time_ns) >= 0)
+			err = places__add(&places,
+					  !verdict_rule__has(j->rule, step_track__phase(j->track, j->steps, &sample),
+							     sample.cause),
+					  &sample);
+	}
+	err = err ?: places__find(&places, &ask, place);
+	places__free(&places);
+	j->err = j->err ?: err;
+}
+
+/* A place is where a thread does something, or waits for something: not where it happens to want a CPU. */
+static bool has_place(const struct judging *j)
+{
+	return !j->rule || j->rule->causes[0] != CAUSE_RUN_QUEUE;
+}
+
+static void say_group(struct judging *j, const struct blame_group *group, bool workers)
+{
+	if (!workers)
+		say_spots(j, group->spots, BLAME_SPOTS, &group->place);
+	if (!j->verdict->place && group->cause == BLAME_COMPILE && group->spots[0].ns)
+		j->verdict->place = spot__text(j->job, &group->spots[0]);
+	if (verdict__one_waker(group) && (!workers || j->slow_worker))
+		verdict__say(j, &j->verdict->evidence, "%.0f %% of that wait was ended by process %u (its thread %u)",
+			     100.0 * group->waker_ns / group->wait_ns, group->waker_pid, group->waker_tid);
+}
+
+static void give_evidence(struct judging *j)
+{
+	struct spot top[BLAME_SPOTS] = {0};
+	struct place place = {0};
+	bool workers;
+
+	if (j->verdict->class == VERDICT_GPU || j->verdict->class == VERDICT_LAUNCH)
+		say_busy(j);
+	if (j->busy)
+		return;
+	workers = verdict__say_workers(j);
+	if (j->group && !j->rule)
+		say_group(j, j->group, workers);
+	else if (!workers && has_place(j) && j->blame->lines && j->track->thread) {
+		if (j->rule)
+			find_place(j, &place);
+		find_spots(j, top);
+		say_spots(j, top, BLAME_SPOTS, &place);
+	}
+}
+
+void verdict__give_evidence(struct judging *j)
+{
+	give_evidence(j);
+	say_ended(j);
+}

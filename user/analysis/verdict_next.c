@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* What to try next, by the class of a verdict. */
+#include "user/analysis/verdict_private.h"
+
+static void advise_input(struct judging *j)
+{
+	struct array *next = &j->verdict->next;
+	const struct step_sum *all = &j->blame->all;
+	bool waited = false;
+
+	/* A process that waits for workers has some, whether the recording knows them as such or not. */
+	for (int phase = 0; phase < PHASE__COUNT; phase++)
+		waited |= all->ns[phase][CAUSE_DATA_WAIT] > 0;
+	if (waited && j->group && verdict__one_waker(j->group) && verdict__failed(j->job, j->group->waker_pid))
+		verdict__say(
+			j, next,
+			"a worker has died: see its last words, and whether it was killed for want of memory (dmesg)");
+	else if (j->slow_worker)
+		verdict__say(
+			j, next,
+			"one worker is waited for, process %u: stepflame report --io says what it does that others "
+			"do not",
+			j->slow_worker);
+	else if (all->ns[PHASE_DATA][CAUSE_DISK_READ] > MENTION_SHARE * all->total_ns)
+		verdict__say(j, next,
+			     "stepflame report --io says which files are read from disk: faster storage, larger files "
+			     "that are read in order, or a cache in memory");
+	else if (waited || j->workers)
+		verdict__say(
+			j, next,
+			"more DataLoader workers; stepflame report --io says how many would keep up, and what they "
+			"wait for");
+	else
+		verdict__say(j, next, "set num_workers in the DataLoader: the training process itself gets the data");
+}
+
+static bool is_jax_alone(const struct job *job)
+{
+	size_t cnt;
+	const struct rec_target *targets = job__targets(job, &cnt);
+	bool jax = false;
+
+	for (size_t i = 0; i < cnt; i++) {
+		if (targets[i].torch[0])
+			return false;
+		jax = jax || targets[i].jax[0];
+	}
+	return jax;
+}
+
+static void advise_python(struct judging *j)
+{
+	struct array *next = &j->verdict->next;
+
+	if (j->group && j->group->cause == BLAME_GC)
+		verdict__say(j, next,
+			     "gc.freeze() when all is set up, or a higher gc.set_threshold(); if the program calls "
+			     "gc.collect(), less often");
+	else
+		verdict__say(
+			j, next, "%s",
+			is_jax_alone(j->job)
+				? "more of the step under jax.jit; stepflame report --advanced --cpu says which "
+				  "functions"
+				: "stepflame report --advanced --cpu says which functions; torch.compile, or larger "
+				  "batches, take Python out of the step");
+}
+
+static const char *const advice[VERDICT__COUNT] = {
+	[VERDICT_UNCLEAR] = "stepflame report --advanced --leaf says what runs there",
+	[VERDICT_CPU_OP] = "stepflame record --ops, then report --ops, says which operators",
+	[VERDICT_GPU] = "fewer waits for the GPU: no .item(), .cpu() or print() of tensors in each step",
+	[VERDICT_LAUNCH] =
+		"fewer and larger kernels: torch.compile(mode=\"reduce-overhead\") makes CUDA graphs of them",
+	[VERDICT_COMM] = "gradient accumulation with no_sync(), larger buckets, a faster network",
+	[VERDICT_CHECKPOINT] = "save less often, or aside: torch.distributed.checkpoint.async_save, a thread",
+	[VERDICT_MEMORY] = "see whether it swaps (vmstat 1), or maps files that do not stay in memory",
+	[VERDICT_LOCK] =
+		"stepflame dump -p PID, or report --advanced --per-rank, says what the other threads do meanwhile",
+	[VERDICT_STARVED] = "see what else runs (top), and the CPU limit of the container",
+	[VERDICT_COMPILE] =
+		("the same shapes in each call (pad batches, drop_last=True), or torch.compile(dynamic=True); "
+		 "TORCH_LOGS=recompiles says what changed"),
+	[VERDICT_COMPUTE] = "stepflame report --advanced --cpu says which functions, record --ops which operators",
+	[VERDICT_VALIDATION] =
+		"validate less often, or on fewer batches, if you can; stepflame flame shows what it does",
+	[VERDICT_EXTRA] = "do it less often, or in another process, if you can; stepflame flame shows what it does",
+};
+
+/* Where there is JAX and no torch. */
+static const char *const advice_jax[VERDICT__COUNT] = {
+	[VERDICT_CPU_OP] = "larger batches; more under one jax.jit, jax.lax.scan over steps",
+	[VERDICT_GPU] = "fewer float(), print() or block_until_ready() of values in each step",
+	[VERDICT_LAUNCH] = "fewer and larger kernels: more under one jax.jit, jax.lax.scan over steps",
+	[VERDICT_CHECKPOINT] = "save less often, or aside: orbax's AsyncCheckpointer, a thread",
+	[VERDICT_COMPILE] =
+		("the same shapes, dtypes and static arguments in each call: pad batches; JAX_LOG_COMPILES=1 says "
+		 "what was compiled"),
+	[VERDICT_COMPUTE] =
+		"fewer float(), print() or block_until_ready() of values in each step: calls are asynchronous",
+};
+
+void verdict__advise(struct judging *j)
+{
+	const char *text = advice[j->verdict->class];
+
+	if (is_jax_alone(j->job) && advice_jax[j->verdict->class])
+		text = advice_jax[j->verdict->class];
+	if (j->busy)
+		text = "the GPU is what bounds: stepflame report --gpu says which kernels; mixed precision, or a "
+		       "faster one";
+	if (j->verdict->class == VERDICT_INPUT)
+		advise_input(j);
+	else if (j->verdict->class == VERDICT_PYTHON)
+		advise_python(j);
+	else if (text && !j->verdict->next.cnt)
+		verdict__say(j, &j->verdict->next, "%s", text);
+}

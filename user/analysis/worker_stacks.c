@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "user/analysis/worker_stacks.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "user/model/stacks.h"
+
+static bool ends_with(const char *text, const char *end)
+{
+	size_t length = text ? strlen(text) : 0, wanted = strlen(end);
+
+	return length >= wanted && !strcmp(text + length - wanted, end);
+}
+
+static bool is_function(const struct job *job, uint32_t code_number, const char *file, const char *name)
+{
+	struct code code = stacks__code(job__stacks(job), code_number);
+	const char *text = job__name(job, code.name), *dot = text ? strrchr(text, '.') : NULL;
+
+	return text && !strcmp(dot ? dot + 1 : text, name) && ends_with(job__name(job, code.file), file);
+}
+
+/*
+ * _worker_loop (torch/utils/data/_utils/worker.py, 1.8 to 2.15) calls get of its index queue; _feed, in a thread of its
+ * own, waits by a condition. A batch has come when its tensors' memory is taken over: the worker hands a descriptor out.
+ */
+enum loop_function { LOOP_NONE, LOOP_WORKER, LOOP_FEED, LOOP_GET, LOOP_WAIT, LOOP_TAKE };
+
+static enum loop_function loop_function(const struct job *job, uint32_t code)
+{
+	if (is_function(job, code, "torch/utils/data/_utils/worker.py", "_worker_loop"))
+		return LOOP_WORKER;
+	if (is_function(job, code, "multiprocessing/queues.py", "_feed"))
+		return LOOP_FEED;
+	if (is_function(job, code, "multiprocessing/queues.py", "get"))
+		return LOOP_GET;
+	if (is_function(job, code, "multiprocessing/resource_sharer.py", "detach"))
+		return LOOP_TAKE;
+	return is_function(job, code, "threading.py", "wait") ? LOOP_WAIT : LOOP_NONE;
+}
+
+static enum worker_stack classify_stack(const struct stack *stack, const uint8_t *functions)
+{
+	enum worker_stack found = STACK_OTHER;
+
+	for (uint32_t f = 0; f < stack->cnt; f++) {
+		uint8_t function = functions[stack->frames[f].code];
+		uint8_t called = f ? functions[stack->frames[f - 1].code] : LOOP_NONE;
+
+		if ((function == LOOP_WORKER && called == LOOP_GET) || (function == LOOP_FEED && called == LOOP_WAIT))
+			return STACK_IDLE;
+		if (function == LOOP_WORKER || function == LOOP_FEED)
+			found = STACK_WORKS;
+		else if (function == LOOP_TAKE)
+			found = STACK_TAKES;
+	}
+	return found;
+}
+
+uint8_t *worker_stacks__new(const struct job *job)
+{
+	const struct stacks *stacks = job__stacks(job);
+	size_t end = stacks__stack_end(stacks), code_end = stacks__code_end(stacks);
+	uint8_t *functions = calloc(code_end, sizeof(*functions)), *found = calloc(end, sizeof(*found));
+
+	for (size_t i = 0; functions && i < code_end; i++)
+		functions[i] = loop_function(job, i);
+	for (size_t i = 0; found && functions && i < end; i++) {
+		struct stack stack = stacks__stack(stacks, i);
+
+		found[i] = classify_stack(&stack, functions);
+	}
+	if (!functions) {
+		free(found);
+		found = NULL;
+	}
+	free(functions);
+	return found;
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What a DataLoader worker does, told by its Python stack. */
+#ifndef STEPFLAME_USER_ANALYSIS_WORKER_STACKS_H
+#define STEPFLAME_USER_ANALYSIS_WORKER_STACKS_H
+
+#include "user/model/job.h"
+
+/* Where a worker is. */
+enum worker_stack {
+	STACK_OTHER,
+	STACK_WORKS, /* in its loop, or in the thread that sends batches */
+	STACK_IDLE,  /* there, waiting for what to load or to send next */
+	STACK_TAKES, /* of any process: takes over memory that another one shares */
+};
+
+/* enum worker_stack by stack, malloc'ed. NULL: no memory. */
+uint8_t *worker_stacks__new(const struct job *job);
+
+#endif

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Pointers of an ELF file as they are after relocation. In: its RELA sections and .dynsym, by libelf. Out: values and
+ * names of symbols by address. The table is built at the first question that needs it, and belongs to the struct elf;
+ * the thread that owns that asks.
+ */
+#include <elf.h>
+#include <errno.h>
+#include <gelf.h>
+#include <stdlib.h>
+
+#include "user/elf/elf.h"
+#include "user/elf/elf_private.h"
+
+/* What a relocation leaves at its place, for load bias 0. */
+static struct reloc reloc_of(const struct elf *elf, const GElf_Rela *rela, bool dynamic_symbols)
+{
+	struct reloc reloc = {.vaddr = rela->r_offset, .kind = RELOC_UNKNOWN};
+	uint32_t type = GELF_R_TYPE(rela->r_info);
+	GElf_Sym sym;
+
+	if (type == R_X86_64_RELATIVE) {
+		reloc.value = rela->r_addend;
+		reloc.kind = RELOC_VALUE;
+		return reloc;
+	}
+	if (type != R_X86_64_64 && type != R_X86_64_GLOB_DAT && type != R_X86_64_JUMP_SLOT)
+		return reloc;
+	if (!dynamic_symbols || !elf->dynsym.data || GELF_R_SYM(rela->r_info) >= elf->dynsym.cnt ||
+	    !gelf_getsym(elf->dynsym.data, GELF_R_SYM(rela->r_info), &sym) || sym.st_name >= elf->dynsym.strs_size)
+		return reloc;
+	reloc.symbol = elf->dynsym.strs + sym.st_name;
+	if (sym.st_shndx != SHN_UNDEF && GELF_ST_TYPE(sym.st_info) != STT_TLS &&
+	    GELF_ST_TYPE(sym.st_info) != STT_GNU_IFUNC) {
+		reloc.value = sym.st_value + (type == R_X86_64_64 ? (uint64_t)rela->r_addend : 0);
+		reloc.kind = RELOC_VALUE;
+	}
+	return reloc;
+}
+
+static int compare_relocs(const void *a, const void *b)
+{
+	const struct reloc *x = a, *y = b;
+
+	return x->vaddr < y->vaddr ? -1 : x->vaddr > y->vaddr;
+}
+
+static int add_relocs(struct elf *elf, Elf_Scn *scn, const GElf_Shdr *shdr)
+{
+	Elf_Data *data = elf_getdata(scn, NULL);
+	GElf_Shdr link;
+	Elf_Scn *link_scn = elf_getscn(elf->handle, shdr->sh_link);
+	bool dynamic = link_scn && gelf_getshdr(link_scn, &link) && link.sh_type == SHT_DYNSYM;
+
+	if (!data || !data->d_buf || data->d_type != ELF_T_RELA)
+		return 0;
+	size_t cnt = data->d_size / sizeof(Elf64_Rela);
+	struct reloc *grown = reallocarray(elf->reloc, elf->reloc_cnt + cnt, sizeof(*grown));
+	if (!grown)
+		return cnt ? -ENOMEM : 0;
+	elf->reloc = grown;
+	for (size_t i = 0; i < cnt; i++) {
+		GElf_Rela rela;
+
+		if (gelf_getrela(data, i, &rela))
+			elf->reloc[elf->reloc_cnt++] = reloc_of(elf, &rela, dynamic);
+	}
+	return 0;
+}
+
+/*
+ * The dynamic relocations, sorted. RELR needs no entry: its addends lie in place, so the bytes in the file are the
+ * answer. Without memory the table stays empty, and pointers are read as they lie in the file.
+ */
+void elf__need_relocs(const struct elf *const_elf)
+{
+	struct elf *elf = (struct elf *)const_elf; /* a cache: no answer changes by it */
+	bool sorted = true;
+
+	if (elf->relocs_known)
+		return;
+	elf->relocs_known = true;
+	for (Elf_Scn *scn = elf_nextscn(elf->handle, NULL); scn; scn = elf_nextscn(elf->handle, scn)) {
+		GElf_Shdr shdr;
+
+		if (gelf_getshdr(scn, &shdr) && shdr.sh_type == SHT_RELA && (shdr.sh_flags & SHF_ALLOC) &&
+		    add_relocs(elf, scn, &shdr))
+			break;
+	}
+	for (size_t i = 1; i < elf->reloc_cnt && sorted; i++)
+		sorted = elf->reloc[i - 1].vaddr <= elf->reloc[i].vaddr;
+	if (!sorted)
+		qsort(elf->reloc, elf->reloc_cnt, sizeof(*elf->reloc), compare_relocs);
+}
+
+const struct reloc *elf__find_reloc(const struct elf *elf, uint64_t vaddr)
+{
+	struct reloc key = {.vaddr = vaddr};
+
+	elf__need_relocs(elf);
+	if (!elf->reloc_cnt)
+		return NULL;
+	return bsearch(&key, elf->reloc, elf->reloc_cnt, sizeof(*elf->reloc), compare_relocs);
+}
+
+int elf__pointer(const struct elf *elf, uint64_t vaddr, uint64_t *value)
+{
+	const struct reloc *reloc = elf__find_reloc(elf, vaddr);
+	const uint8_t *bytes;
+	size_t have;
+
+	if (reloc) {
+		*value = reloc->value;
+		return reloc->kind == RELOC_VALUE ? 0 : -ENOENT;
+	}
+	bytes = elf__bytes(elf, vaddr, sizeof(*value), &have);
+	if (!bytes || have < sizeof(*value))
+		return -ENOENT;
+	*value = read_u64(bytes);
+	return 0;
+}
+
+const char *elf__slot_symbol(const struct elf *elf, uint64_t vaddr)
+{
+	const struct reloc *reloc = elf__find_reloc(elf, vaddr);
+
+	return reloc ? reloc->symbol : NULL;
+}
+
+void elf__each_pointer(const struct elf *elf, void (*fn)(uint64_t vaddr, uint64_t value, const char *symbol, void *ctx),
+		       void *ctx)
+{
+	elf__need_relocs(elf);
+	for (size_t i = 0; i < elf->reloc_cnt; i++)
+		fn(elf->reloc[i].vaddr, elf->reloc[i].value, elf->reloc[i].symbol, ctx);
+}

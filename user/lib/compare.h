@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef STEPFLAME_USER_LIB_COMPARE_H
+#define STEPFLAME_USER_LIB_COMPARE_H
+
+/* Below, equal or above 0, as qsort wants it: a difference may not fit. Both are evaluated twice. */
+#define COMPARE(a, b) (((a) > (b)) - ((a) < (b)))
+
+#endif

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * The name table, a balanced tree (tsearch): ids come from a recording, and one made to collide would turn a hash table
+ * into a list.
+ */
+#include "user/lib/names.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <search.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "user/lib/compare.h"
+#include "user/lib/utf8.h"
+
+struct name {
+	uint64_t id;
+	char *text;
+	bool lost; /* text was made up because none came */
+};
+
+static uint32_t next_code_point(const char **at, const char *end, enum name_encoding encoding, int *cut)
+{
+	size_t width = encoding == NAME_UCS4 ? 4 : encoding == NAME_UCS2 ? 2 : 1;
+	uint16_t two;
+	uint32_t code;
+
+	if (encoding == NAME_UTF8)
+		return utf8__next(at, end, cut);
+	if ((size_t)(end - *at) < width) {
+		*at = end;
+		*cut = 1;
+		return UTF8_REPLACEMENT;
+	}
+	if (width == 4) {
+		memcpy(&code, *at, 4);
+	} else if (width == 2) {
+		memcpy(&two, *at, 2);
+		code = two;
+	} else {
+		code = (unsigned char)**at;
+	}
+	*at += width;
+	return code;
+}
+
+char *name__utf8(const char *bytes, size_t len, enum name_encoding encoding, bool cut)
+{
+	/* The worst case is one byte that becomes U+FFFD, three bytes. */
+	const char *at = bytes, *end = bytes + len;
+	char *text = malloc(3 * len + sizeof("..."));
+	size_t used = 0;
+
+	if (!text)
+		return NULL;
+	while (at < end) {
+		int piece = 0;
+		uint32_t code = next_code_point(&at, end, encoding, &piece);
+
+		if (piece && cut && at == end)
+			break;
+		used += utf8__put(text + used, code ? code : UTF8_REPLACEMENT);
+	}
+	strcpy(text + used, cut ? "..." : "");
+	return text;
+}
+
+static int compare_ids(const void *a, const void *b)
+{
+	const struct name *x = a, *y = b;
+
+	return COMPARE(x->id, y->id);
+}
+
+static struct name *find_name(const struct names *names, uint64_t id)
+{
+	struct name key = {.id = id};
+	struct name **node = tfind(&key, &names->tree, compare_ids);
+
+	return node ? *node : NULL;
+}
+
+/* Takes text over; NULL is no memory. */
+static struct name *insert_name(struct names *names, uint64_t id, char *text, bool lost)
+{
+	struct name *name = text ? malloc(sizeof(*name)) : NULL;
+
+	if (name) {
+		*name = (struct name){.id = id, .text = text, .lost = lost};
+		if (tsearch(name, &names->tree, compare_ids))
+			return name;
+	}
+	free(name);
+	free(text);
+	return NULL;
+}
+
+/*
+ * Names that are cut at the same place are told apart by their lengths, as their ids are. malloc'ed; NULL: no memory.
+ */
+static char *record_text(const struct rec_name *record)
+{
+	char *text = name__utf8(record->text, record->bytes, record->encoding, record->cut), *longer;
+
+	if (!text || !record->cut)
+		return text;
+	if (asprintf(&longer, "%s (%u bytes)", text, record->whole_bytes) < 0)
+		longer = NULL;
+	free(text);
+	return longer;
+}
+
+int names__add(struct names *names, const struct rec_name *record)
+{
+	struct name *name = find_name(names, record->id);
+	char *text;
+
+	if (name && !name->lost)
+		return 0;
+	text = record_text(record);
+	if (!name)
+		return insert_name(names, record->id, text, false) ? 0 : -ENOMEM;
+	if (!text)
+		return -ENOMEM;
+	free(name->text);
+	name->text = text;
+	name->lost = false;
+	return 0;
+}
+
+const char *names__find(const struct names *names, uint64_t id)
+{
+	struct name *name = find_name(names, id);
+
+	return name && !name->lost ? name->text : NULL;
+}
+
+const char *names__find_or_lost(struct names *names, uint64_t id)
+{
+	struct name *name = find_name(names, id);
+	char *text = NULL;
+
+	if (!name) {
+		if (asprintf(&text, "(name lost, id %016" PRIx64 ")", id) < 0)
+			return NULL;
+		name = insert_name(names, id, text, true);
+	}
+	return name ? name->text : NULL;
+}
+
+static void free_name(void *ptr)
+{
+	struct name *name = ptr;
+
+	free(name->text);
+	free(name);
+}
+
+void names__free(struct names *names)
+{
+	tdestroy(names->tree, free_name);
+	names->tree = NULL;
+}

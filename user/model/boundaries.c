@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * The best rule that a process shows is the one, but where a worse one covers far more time: of a program that infers for a
+ * minute and then trains for a second, the minute is told. A rule that one boundary was made by covers nothing, though a
+ * step may have lasted since long before: then what may be a part of that step, such as the backwards of gradient
+ * accumulation, is no step.
+ *
+ * Boundaries of other threads, and by other rules, do not matter to a step, but for one: batches are not told while the
+ * process trains, so that what lies between two of them may be many.
+ */
+#include "user/model/boundaries.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "user/lib/array.h"
+#include "user/lib/compare.h"
+#include "user/lib/saturating.h"
+#include "user/model/processes.h"
+
+#define FAR_MORE 10 /* times as much time */
+
+struct boundaries {
+	const struct rec_step **sorted; /* by pid, tid, serial */
+	uint64_t *backwards;            /* when boundaries by STEP_BACKWARD were made, ascending in each process */
+	struct array processes;         /* struct process, by pid */
+	struct array tracks;            /* struct boundary_track; of processes, in their order */
+};
+
+struct process {
+	uint32_t pid;
+	size_t from, cnt; /* in boundaries.sorted */
+	size_t backwards_from, backward_cnt;
+};
+
+/* What a rule comes to on the thread that has most whole steps by it. */
+struct candidate {
+	struct boundary_track track;
+	size_t boundary_cnt, step_cnt;
+	uint64_t covered_ns; /* by whole steps */
+	uint64_t first_ns;
+};
+
+static int compare_boundary(const void *a, const void *b)
+{
+	const struct rec_step *const *x = a, *const *y = b;
+
+	if ((*x)->pid != (*y)->pid)
+		return COMPARE((*x)->pid, (*y)->pid);
+	if ((*x)->tid != (*y)->tid)
+		return COMPARE((*x)->tid, (*y)->tid);
+	if ((*x)->serial != (*y)->serial)
+		return COMPARE((*x)->serial, (*y)->serial);
+	return COMPARE(*x, *y);
+}
+
+static int compare_time(const void *a, const void *b)
+{
+	const uint64_t *x = a, *y = b;
+
+	return COMPARE(*x, *y);
+}
+
+/* Those of main processes. 0 or -ENOMEM. */
+static int sort_boundaries(struct boundaries *boundaries, const struct job *job, size_t *cnt)
+{
+	size_t all;
+	const struct rec_step *steps = job__boundaries(job, &all);
+	bool sorted = true;
+
+	boundaries->sorted = malloc((all + 1) * sizeof(*boundaries->sorted));
+	*cnt = 0;
+	for (size_t i = 0; boundaries->sorted && i < all; i++) {
+		if (!processes__is_main(job, steps[i].pid))
+			continue;
+		boundaries->sorted[*cnt] = &steps[i];
+		sorted &= !*cnt || compare_boundary(&boundaries->sorted[*cnt - 1], &boundaries->sorted[*cnt]) < 0;
+		(*cnt)++;
+	}
+	if (!sorted)
+		qsort(boundaries->sorted, *cnt, sizeof(*boundaries->sorted), compare_boundary);
+	return boundaries->sorted ? 0 : -ENOMEM;
+}
+
+static int add_processes(struct boundaries *boundaries, size_t cnt)
+{
+	const struct rec_step **sorted = boundaries->sorted;
+	struct process *process = NULL;
+	size_t backward_cnt = 0;
+
+	boundaries->backwards = malloc((cnt + 1) * sizeof(*boundaries->backwards));
+	if (!boundaries->backwards)
+		return -ENOMEM;
+	for (size_t i = 0; i < cnt; i++) {
+		if (!process || process->pid != sorted[i]->pid) {
+			process = array__add(&boundaries->processes, sizeof(*process));
+			if (!process)
+				return -ENOMEM;
+			*process = (struct process){.pid = sorted[i]->pid, .from = i, .backwards_from = backward_cnt};
+		}
+		process->cnt++;
+		if (sorted[i]->rule != STEP_BACKWARD)
+			continue;
+		boundaries->backwards[backward_cnt++] = sorted[i]->time_ns;
+		process->backward_cnt++;
+	}
+	process = boundaries->processes.items;
+	for (size_t i = 0; i < boundaries->processes.cnt; i++)
+		qsort(boundaries->backwards + process[i].backwards_from, process[i].backward_cnt,
+		      sizeof(*boundaries->backwards), compare_time);
+	return 0;
+}
+
+/* Did the process train between these? */
+static bool has_backward(const struct boundaries *boundaries, const struct rec_step *a, const struct rec_step *b)
+{
+	const struct process *all = boundaries->processes.items, *process = NULL;
+	const uint64_t *times;
+	size_t low = 0, high = boundaries->processes.cnt;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (all[middle].pid <= a->pid)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (!low)
+		return false;
+	process = &all[low - 1];
+	times = boundaries->backwards + process->backwards_from;
+	for (low = 0, high = process->backward_cnt; low < high;) {
+		size_t middle = low + (high - low) / 2;
+
+		if (times[middle] <= a->time_ns)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < process->backward_cnt && times[low] < b->time_ns;
+}
+
+/* The next by the track's rule behind `at`, or the first one; track->cnt: there is none. */
+static size_t next_by_rule(const struct boundary_track *track, size_t at)
+{
+	while (at < track->cnt && track->all[at]->rule != track->rule)
+		at++;
+	return at;
+}
+
+/* Is all there of what lies between two boundaries by the rule, and is it one step? */
+static bool is_whole(const struct boundaries *boundaries, const struct boundary_track *track, size_t from, size_t to)
+{
+	const struct rec_step *a = track->all[from], *b = track->all[to];
+
+	if (b->index != a->index + 1 || b->serial - a->serial != to - from || b->time_ns <= a->time_ns)
+		return false;
+	return track->rule != STEP_LOADER || !has_backward(boundaries, a, b);
+}
+
+bool boundaries__next(const struct boundaries *boundaries, const struct boundary_track *track, size_t *from, size_t *to)
+{
+	*from = next_by_rule(track, *to);
+	while (*from < track->cnt) {
+		*to = next_by_rule(track, *from + 1);
+		if (*to == track->cnt)
+			return false;
+		if (is_whole(boundaries, track, *from, *to))
+			return true;
+		*from = *to;
+	}
+	return false;
+}
+
+static void count_lost(struct boundary_track *track)
+{
+	for (size_t from = next_by_rule(track, 0), to; from < track->cnt; from = to) {
+		const struct rec_step *a = track->all[from], *b;
+
+		to = next_by_rule(track, from + 1);
+		b = to < track->cnt ? track->all[to] : NULL;
+		if (b && b->index > a->index + 1)
+			track->lost = saturating__add(track->lost, b->index - a->index - 1);
+		else if (b && b->index == a->index + 1 && b->serial - a->serial != to - from)
+			track->lost = saturating__add(track->lost, 1);
+	}
+}
+
+/* ---- which rule ---- */
+
+static void look_at(const struct boundaries *boundaries, struct boundary_track thread, uint32_t rule,
+		    struct candidate *best)
+{
+	struct candidate new = {.track = thread};
+	size_t from, to = 0;
+
+	new.track.rule = rule;
+	for (size_t i = next_by_rule(&new.track, 0); i < thread.cnt; i = next_by_rule(&new.track, i + 1)) {
+		if (!new.boundary_cnt++)
+			new.first_ns = thread.all[i]->time_ns;
+		new.track.last = thread.all[i];
+	}
+	if (!new.boundary_cnt)
+		return;
+	while (boundaries__next(boundaries, &new.track, &from, &to)) {
+		new.step_cnt++;
+		new.covered_ns = saturating__add(new.covered_ns, thread.all[to]->time_ns - thread.all[from]->time_ns);
+	}
+	if (!best->boundary_cnt || new.step_cnt > best->step_cnt ||
+	    (new.step_cnt == best->step_cnt &&new.boundary_cnt > best->boundary_cnt))
+		*best = new;
+}
+
+/* How long the first step by a rule may have lasted before its first boundary, for all that is known. */
+static uint64_t unknown_ns(const struct candidate *better, const struct candidate *worse)
+{
+	uint64_t since_ns = better->first_ns;
+
+	for (size_t i = next_by_rule(&worse->track, 0); i < worse->track.cnt; i = next_by_rule(&worse->track, i + 1)) {
+		if (worse->track.all[i]->time_ns >= better->first_ns)
+			break;
+		since_ns = worse->track.all[i]->time_ns;
+	}
+	return better->first_ns - since_ns;
+}
+
+static bool takes_over(const struct candidate *worse, const struct candidate *better)
+{
+	if (!worse->step_cnt || (!better->step_cnt && worse->track.rule != STEP_LOADER))
+		return false;
+	return worse->covered_ns / FAR_MORE > saturating__add(better->covered_ns, unknown_ns(better, worse));
+}
+
+static int choose_rule(struct boundaries *boundaries, const struct process *process)
+{
+	struct candidate candidates[STEP__COUNT] = {0}, *chosen = NULL;
+	const struct rec_step **all = boundaries->sorted + process->from;
+	struct boundary_track *track;
+
+	for (size_t from = 0, to; from < process->cnt; from = to) {
+		struct boundary_track thread = {.pid = process->pid, .tid = all[from]->tid, .all = all + from};
+		bool seen[STEP__COUNT] = {0};
+
+		for (to = from; to < process->cnt && all[to]->tid == all[from]->tid; to++)
+			seen[all[to]->rule] = true;
+		thread.cnt = to - from;
+		for (uint32_t rule = 0; rule < STEP__COUNT; rule++)
+			if (seen[rule])
+				look_at(boundaries, thread, rule, &candidates[rule]);
+	}
+	for (uint32_t rule = 0; rule < STEP__COUNT; rule++)
+		if (candidates[rule].boundary_cnt && (!chosen || takes_over(&candidates[rule], chosen)))
+			chosen = &candidates[rule];
+	if (!chosen)
+		return 0;
+	track = array__add(&boundaries->tracks, sizeof(*track));
+	if (!track)
+		return -ENOMEM;
+	*track = chosen->track;
+	count_lost(track);
+	return 0;
+}
+
+/* ---- together ---- */
+
+/* What was told twice. */
+static void drop_doubles(struct boundaries *boundaries, size_t *cnt)
+{
+	const struct rec_step **sorted = boundaries->sorted;
+	size_t kept = 0;
+
+	for (size_t i = 0; i < *cnt; i++)
+		if (!kept || sorted[i]->serial != sorted[kept - 1]->serial || sorted[i]->tid != sorted[kept - 1]->tid ||
+		    sorted[i]->pid != sorted[kept - 1]->pid)
+			sorted[kept++] = sorted[i];
+	*cnt = kept;
+}
+
+struct boundaries *boundaries__new(const struct job *job)
+{
+	struct boundaries *boundaries = calloc(1, sizeof(*boundaries));
+	const struct process *processes;
+	size_t cnt;
+	int err = boundaries ? sort_boundaries(boundaries, job, &cnt) : -ENOMEM;
+
+	if (!err) {
+		drop_doubles(boundaries, &cnt);
+		err = add_processes(boundaries, cnt);
+	}
+	processes = err ? NULL : boundaries->processes.items;
+	for (size_t i = 0; !err && i < boundaries->processes.cnt; i++)
+		err = choose_rule(boundaries, &processes[i]);
+	if (err) {
+		boundaries__free(boundaries);
+		boundaries = NULL;
+	}
+	return boundaries;
+}
+
+void boundaries__free(struct boundaries *boundaries)
+{
+	if (!boundaries)
+		return;
+	free(boundaries->sorted);
+	free(boundaries->backwards);
+	free(boundaries->processes.items);
+	free(boundaries->tracks.items);
+	free(boundaries);
+}
+
+const struct boundary_track *boundaries__tracks(const struct boundaries *boundaries, size_t *cnt)
+{
+	*cnt = boundaries->tracks.cnt;
+	return boundaries->tracks.items;
+}
+
+void boundaries__count(const struct job *job, uint64_t *steps, uint32_t *rule)
+{
+	struct boundaries *boundaries = boundaries__new(job);
+	const struct boundary_track *tracks = NULL;
+	size_t cnt = 0;
+
+	*steps = job__window(job)->steps;
+	*rule = job__window(job)->step_rule;
+	if (boundaries)
+		tracks = boundaries__tracks(boundaries, &cnt);
+	for (size_t i = 0; i < cnt; i++) {
+		if (i && tracks[i].last->index <= *steps)
+			continue;
+		*steps = tracks[i].last->index;
+		*rule = tracks[i].rule;
+	}
+	boundaries__free(boundaries);
+}

@@ -1,8 +1,0 @@
-/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#ifndef STEPFLAME_ORDER_H
-#define STEPFLAME_ORDER_H
-
-/* Below, equal or above 0, as qsort wants it: a difference may not fit. Both are evaluated twice. */
-#define ORDER(a, b) (((a) > (b)) - ((a) < (b)))
-
-#endif

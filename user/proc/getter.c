@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Follows a few instructions of getters that CPython, or torch, exports. In: the file's code (not the process's, in
+ * which probes may have been written) and words of the process's memory. Out: places of thread-local words, the
+ * version's text.
+ * Owned by the thread that calls it.
+ */
+#include "user/proc/getter.h"
+
+#include <capstone/capstone.h>
+#include <ctype.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "user/proc/process.h"
+
+#define STEPS_MAX  64          /* instructions followed; the longest of these functions takes 8 */
+#define RETURN_MAX 3           /* calls followed into */
+#define MODULE_MAX 0xffff      /* files with thread-local data in a process */
+#define TLS_MAX    (16u << 20) /* bytes of thread-local data of one file */
+
+/* What a register is known to hold. */
+enum value_kind {
+	VALUE_UNKNOWN,
+	VALUE_NUMBER, /* an address of the process, or any other number */
+	VALUE_THREAD, /* thread pointer + number */
+	VALUE_BLOCK,  /* the thread's TLS block of a module + number */
+};
+
+struct value {
+	enum value_kind kind;
+	uint32_t module;
+	uint64_t number;
+};
+
+enum { RAX, RBX, RCX, RDX, RSI, RDI, RBP, RSP, R8, R9, R10, R11, R12, R13, R14, R15, REG_CNT };
+
+struct walk {
+	const struct elf *elf;
+	pid_t pid;
+	uint64_t bias;
+	csh capstone;
+	struct value regs[REG_CNT];
+	uint64_t at; /* vaddr of the next instruction, 0: stop */
+	uint64_t returns[RETURN_MAX];
+	int return_cnt;
+	struct value loaded; /* the place in thread-local storage that was loaded from, once known */
+};
+
+static int reg__index(x86_reg reg)
+{
+	static const x86_reg names[REG_CNT][2] = {
+		[RAX] = {X86_REG_RAX, X86_REG_EAX},  [RBX] = {X86_REG_RBX, X86_REG_EBX},
+		[RCX] = {X86_REG_RCX, X86_REG_ECX},  [RDX] = {X86_REG_RDX, X86_REG_EDX},
+		[RSI] = {X86_REG_RSI, X86_REG_ESI},  [RDI] = {X86_REG_RDI, X86_REG_EDI},
+		[RBP] = {X86_REG_RBP, X86_REG_EBP},  [RSP] = {X86_REG_RSP, X86_REG_ESP},
+		[R8] = {X86_REG_R8, X86_REG_R8D},    [R9] = {X86_REG_R9, X86_REG_R9D},
+		[R10] = {X86_REG_R10, X86_REG_R10D}, [R11] = {X86_REG_R11, X86_REG_R11D},
+		[R12] = {X86_REG_R12, X86_REG_R12D}, [R13] = {X86_REG_R13, X86_REG_R13D},
+		[R14] = {X86_REG_R14, X86_REG_R14D}, [R15] = {X86_REG_R15, X86_REG_R15D},
+	};
+
+	for (int i = 0; i < REG_CNT; i++) {
+		if (reg == names[i][0] || reg == names[i][1])
+			return i;
+	}
+	return -1;
+}
+
+static struct value walk__reg(const struct walk *walk, x86_reg reg)
+{
+	int index = reg__index(reg);
+
+	return index < 0 ? (struct value){0} : walk->regs[index];
+}
+
+static void walk__set(struct walk *walk, int index, struct value value)
+{
+	if (index >= 0)
+		walk->regs[index] = value;
+}
+
+static struct value value__add(struct value a, struct value b)
+{
+	if (a.kind == VALUE_NUMBER) { /* the number second */
+		struct value swap = a;
+
+		a = b;
+		b = swap;
+	}
+	/*
+	 * A TLS descriptor gives its block less the thread pointer, so that the sum with the thread pointer is the
+	 * block.
+	 */
+	if (a.kind == VALUE_THREAD && b.kind == VALUE_BLOCK)
+		return value__add(b, (struct value){.kind = VALUE_NUMBER, .number = a.number});
+	if (a.kind == VALUE_BLOCK && b.kind == VALUE_THREAD)
+		return value__add(a, (struct value){.kind = VALUE_NUMBER, .number = b.number});
+	if (a.kind == VALUE_UNKNOWN || b.kind != VALUE_NUMBER)
+		return (struct value){0};
+	a.number += b.number;
+	return a;
+}
+
+/* The address that a memory operand names, %fs: counted as the thread pointer. */
+static struct value walk__address(const struct walk *walk, const cs_insn *insn, const x86_op_mem *mem)
+{
+	struct value address = {.kind = VALUE_NUMBER, .number = (uint64_t)mem->disp};
+
+	if (mem->index != X86_REG_INVALID || (mem->segment != X86_REG_INVALID && mem->segment != X86_REG_FS))
+		return (struct value){0};
+	if (mem->base == X86_REG_RIP)
+		address.number += walk->bias + insn->address + insn->size;
+	else if (mem->base != X86_REG_INVALID)
+		address = value__add(address, walk__reg(walk, mem->base));
+	if (mem->segment == X86_REG_FS)
+		address = value__add((struct value){.kind = VALUE_THREAD}, address);
+	return address;
+}
+
+/* The value of an 8-byte load; a load of thread-local data ends the walk. */
+static struct value walk__load(struct walk *walk, struct value address)
+{
+	struct value value = {.kind = VALUE_NUMBER};
+
+	if (address.kind == VALUE_NUMBER &&
+	    !process__read_memory(walk->pid, address.number, &value.number, sizeof(value.number)))
+		return value;
+	if (address.kind == VALUE_THREAD && address.number == 0) /* the TCB begins with its own address */
+		return address;
+	/*
+	 * Variables lie below the thread pointer; above it are the TCB's words, such as the stack protector's at 0x28.
+	 */
+	if (address.kind == VALUE_BLOCK || (address.kind == VALUE_THREAD && -address.number <= TLS_MAX))
+		walk->loaded = address;
+	return (struct value){0};
+}
+
+static struct value walk__operand(struct walk *walk, const cs_insn *insn, const cs_x86_op *op)
+{
+	switch (op->type) {
+	case X86_OP_REG:
+		return walk__reg(walk, op->reg);
+	case X86_OP_IMM:
+		return (struct value){.kind = VALUE_NUMBER, .number = (uint64_t)op->imm};
+	case X86_OP_MEM:
+		if (op->size == 8)
+			return walk__load(walk, walk__address(walk, insn, &op->mem));
+		return (struct value){0};
+	default:
+		return (struct value){0};
+	}
+}
+
+/* A tls_index {module, offset} of the process (System V ABI for x86-64, __tls_get_addr). */
+static struct value walk__tls_index(const struct walk *walk, uint64_t address)
+{
+	uint64_t index[2];
+
+	if (process__read_memory(walk->pid, address, index, sizeof(index)) || index[0] == 0 || index[0] > MODULE_MAX ||
+	    index[1] > TLS_MAX)
+		return (struct value){0};
+	return (struct value){.kind = VALUE_BLOCK, .module = (uint32_t)index[0], .number = index[1]};
+}
+
+/*
+ * A TLS descriptor {entry, argument} of the process: the argument is an offset from the thread pointer, or points at a
+ * tls_index (glibc sysdeps/x86_64/dl-tlsdesc.S and dl-tlsdesc.h: _dl_tlsdesc_return, tlsdesc_dynamic_arg).
+ */
+static struct value walk__descriptor(const struct walk *walk, uint64_t address)
+{
+	uint64_t words[2];
+
+	if (process__read_memory(walk->pid, address, words, sizeof(words)))
+		return (struct value){0};
+	if (-words[1] <= TLS_MAX)
+		return (struct value){.kind = VALUE_NUMBER, .number = words[1]};
+	return walk__tls_index(walk, words[1]);
+}
+
+static void walk__call(struct walk *walk, const cs_insn *insn, const cs_x86_op *op)
+{
+	struct value rdi = walk->regs[RDI], result = {0};
+
+	if (op->type == X86_OP_MEM && op->mem.base == X86_REG_RAX && walk->regs[RAX].kind == VALUE_NUMBER) {
+		walk->regs[RAX] = walk__descriptor(walk, walk->regs[RAX].number);
+		return; /* a descriptor's entry keeps all other registers */
+	}
+	if (rdi.kind == VALUE_NUMBER)
+		result = walk__tls_index(walk, rdi.number);
+	if (result.kind == VALUE_UNKNOWN && op->type == X86_OP_IMM && walk->return_cnt < RETURN_MAX) {
+		walk->returns[walk->return_cnt++] = walk->at;
+		walk->at = (uint64_t)op->imm;
+		return;
+	}
+	for (int i = 0; i < REG_CNT; i++) {
+		if (i != RBX && i != RBP && i < R12)
+			walk->regs[i] = (struct value){0};
+	}
+	walk->regs[RAX] = result;
+}
+
+static void walk__step(struct walk *walk, const cs_insn *insn)
+{
+	const cs_x86 *x86 = &insn->detail->x86;
+	const cs_x86_op *op = x86->operands;
+	int target = x86->op_count && op[0].type == X86_OP_REG ? reg__index(op[0].reg) : -1;
+	cs_regs read, written;
+	uint8_t read_cnt, written_cnt;
+
+	walk->at = insn->address + insn->size;
+	if (insn->id == X86_INS_CALL) {
+		walk__call(walk, insn, op);
+	} else if (insn->id == X86_INS_RET) {
+		walk->at = walk->return_cnt ? walk->returns[--walk->return_cnt] : 0;
+	} else if (insn->id == X86_INS_JMP) {
+		walk->at = op->type == X86_OP_IMM ? (uint64_t)op->imm : 0;
+	} else if (insn->id == X86_INS_MOV || insn->id == X86_INS_MOVABS) {
+		walk__set(walk, target, walk__operand(walk, insn, &op[1]));
+	} else if (insn->id == X86_INS_LEA) {
+		walk__set(walk, target, walk__address(walk, insn, &op[1].mem));
+	} else if (insn->id == X86_INS_ADD && target >= 0) {
+		walk__set(walk, target, value__add(walk->regs[target], walk__operand(walk, insn, &op[1])));
+	} else if (!cs_regs_access(walk->capstone, insn, read, &read_cnt, written, &written_cnt)) {
+		for (int i = 0; i < written_cnt; i++)
+			walk__set(walk, reg__index(written[i]), (struct value){0});
+	}
+}
+
+/* Follows the function until it loads a thread-local word. */
+static bool walk__function(struct walk *walk, uint64_t vaddr)
+{
+	cs_insn *insn = cs_malloc(walk->capstone);
+
+	if (!insn)
+		return false;
+	walk->at = vaddr;
+	for (int step = 0; step < STEPS_MAX && walk->at && walk->loaded.kind == VALUE_UNKNOWN; step++) {
+		uint64_t address = walk->at;
+		size_t have = 0;
+		const uint8_t *code;
+
+		if (!elf__is_code(walk->elf, walk->at))
+			break;
+		code = elf__bytes(walk->elf, walk->at, 16, &have);
+		if (!code || !cs_disasm_iter(walk->capstone, &code, &have, &address, insn))
+			break;
+		walk__step(walk, insn);
+	}
+	cs_free(insn, 1);
+	return walk->loaded.kind != VALUE_UNKNOWN;
+}
+
+static int capstone__open(csh *capstone)
+{
+	if (cs_open(CS_ARCH_X86, CS_MODE_64, capstone) != CS_ERR_OK)
+		return -ENOMEM;
+	cs_option(*capstone, CS_OPT_DETAIL, CS_OPT_ON);
+	return 0;
+}
+
+int getter__thread_word(const struct elf *elf, pid_t pid, uint64_t bias, const char *getter, struct thread_word *out)
+{
+	struct walk walk = {.elf = elf, .pid = pid, .bias = bias};
+	struct elf_symbol symbol;
+	int err;
+
+	if (elf__symbol(elf, getter, &symbol))
+		return -ENOENT;
+	err = capstone__open(&walk.capstone);
+	if (err)
+		return err;
+	if (walk__function(&walk, symbol.vaddr))
+		*out = (struct thread_word){.module = walk.loaded.module, .offset = walk.loaded.number};
+	else
+		err = -ENOENT;
+	cs_close(&walk.capstone);
+	return err;
+}
+
+int getter__tstate(const struct elf *elf, pid_t pid, uint64_t bias, struct py_process *out)
+{
+	/* 3.12 and later; 3.12 alone; 3.13 and later; all, but with an error path. */
+	static const char *const getters[] = {"_PyThreadState_GetCurrent", "_PyThreadState_UncheckedGet",
+					      "PyThreadState_GetUnchecked", "PyThreadState_Get"};
+
+	for (size_t i = 0; i < sizeof(getters) / sizeof(getters[0]); i++) {
+		struct thread_word word;
+
+		if (getter__thread_word(elf, pid, bias, getters[i], &word))
+			continue;
+		out->tstate_where = word.module ? PY_TSTATE_DTV : PY_TSTATE_TLS;
+		out->tls_module = word.module;
+		out->tstate_address = word.offset;
+		return 0;
+	}
+	return -ENOENT;
+}
+
+/* "3.9.18", "3.9.0rc1+" and the like; what follows the digits and letters is cut. */
+static bool version__parse(const char *text, char *version, size_t size)
+{
+	int minor, micro, length = 0;
+
+	if (sscanf(text, "3.%2d.%2d%n", &minor, &micro, &length) != 2)
+		return false;
+	while (isalnum((unsigned char)text[length]))
+		length++;
+	return snprintf(version, size, "%.*s", length, text) < (int)size;
+}
+
+int getter__version(const struct elf *elf, pid_t pid, uint64_t bias, char *version, size_t size)
+{
+	struct elf_symbol symbol;
+	const uint8_t *code;
+	char text[24];
+	cs_insn *insns;
+	size_t have, cnt;
+	csh capstone;
+	int err;
+
+	if (elf__symbol(elf, "Py_GetVersion", &symbol))
+		return -ENOENT;
+	code = elf__bytes(elf, symbol.vaddr, symbol.size ? symbol.size : 128, &have);
+	if (!code)
+		return -ENOENT;
+	err = capstone__open(&capstone);
+	if (err)
+		return err;
+	err = -ENOENT;
+	cnt = cs_disasm(capstone, code, have, symbol.vaddr, STEPS_MAX, &insns);
+	for (size_t i = 0; err && i < cnt; i++) {
+		const cs_x86 *x86 = &insns[i].detail->x86;
+		uint64_t address = 0;
+
+		if (x86->op_count != 2)
+			continue;
+		if (insns[i].id == X86_INS_LEA && x86->operands[1].mem.base == X86_REG_RIP)
+			address = bias + insns[i].address + insns[i].size + (uint64_t)x86->operands[1].mem.disp;
+		else if (insns[i].id == X86_INS_MOV && x86->operands[1].type == X86_OP_IMM)
+			address = (uint64_t)x86->operands[1].imm; /* a static executable at a fixed address */
+		text[sizeof(text) - 1] = 0;
+		if (address && !process__read_memory(pid, address, text, sizeof(text) - 1) &&
+		    version__parse(text, version, size))
+			err = 0;
+	}
+	if (cnt)
+		cs_free(insns, cnt);
+	cs_close(&capstone);
+	return err;
+}

@@ -1,0 +1,525 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * A live process by way of /proc: identity, command line, mapped files, environment, memory, children. In: a pid. Out:
+ * struct process. Whatever thread calls it; there is no state. The target chooses its comm (any bytes, ')' too), its
+ * command line and the names of the files that it maps, so nothing here trusts those.
+ */
+#include "user/proc/process.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#define FILE_MAX_BYTES (64u << 20) /* of one /proc file: 64 MiB are some 600,000 mappings */
+#define PF_KTHREAD     0x00200000u /* Linux include/linux/sched.h */
+
+/* ---- files of /proc ---- */
+
+/*
+ * Reads /proc/PID/NAME whole; *out is malloc'ed and has a 0 behind its *size bytes. These files have no size to ask
+ * for. A file that is gone, and a read that finds its process gone, are -ESRCH.
+ */
+static int proc__slurp(pid_t pid, const char *name, char **out, size_t *size)
+{
+	size_t used = 0, capacity = 16384;
+	char path[64], *data = NULL, *more;
+	int fd, err = -ENOMEM;
+	ssize_t got;
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return errno == ENOENT ? -ESRCH : -errno;
+	data = malloc(capacity + 1);
+	while (data) {
+		got = read(fd, data + used, capacity - used);
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0) {
+			err = -errno;
+			break;
+		}
+		if (got == 0) {
+			err = 0;
+			break;
+		}
+		used += (size_t)got;
+		if (used < capacity)
+			continue;
+		if (capacity >= FILE_MAX_BYTES) {
+			err = -EFBIG;
+			break;
+		}
+		capacity *= 2;
+		more = realloc(data, capacity + 1);
+		if (!more)
+			break;
+		data = more;
+	}
+	close(fd);
+	if (err) {
+		free(data);
+		return err;
+	}
+	data[used] = 0;
+	*out = data;
+	*size = used;
+	return 0;
+}
+
+struct proc_stat {
+	char comm[16];
+	char state;
+	pid_t parent;
+	unsigned int flags;
+	uint64_t start_time;
+};
+
+/* "PID (COMM) S PPID ..." (proc(5)): COMM may hold any byte, ')' and newlines too, so it ends at the last ')'. */
+static int proc__stat(pid_t pid, struct proc_stat *out)
+{
+	char *data, *name, *end;
+	size_t size, length;
+	int err;
+
+	err = proc__slurp(pid, "stat", &data, &size);
+	if (err)
+		return err;
+	err = -ESRCH;
+	name = memchr(data, '(', size);
+	end = memrchr(data, ')', size);
+	if (!name || !end || end < name)
+		goto out;
+	memset(out, 0, sizeof(*out));
+	length = (size_t)(end - name - 1);
+	if (length >= sizeof(out->comm))
+		length = sizeof(out->comm) - 1;
+	memcpy(out->comm, name + 1, length);
+	if (sscanf(end + 1,
+		   " %c %d %*d %*d %*d %*d %u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %" SCNu64, /* 3..22 */
+		   &out->state, &out->parent, &out->flags, &out->start_time) != 4)
+		goto out;
+	err = 0;
+out:
+	free(data);
+	return err;
+}
+
+static bool proc_stat__dead(const struct proc_stat *stat)
+{
+	return stat->state == 'Z' || stat->state == 'X' || stat->state == 'x';
+}
+
+/* Value of "KEY:" in /proc/PID/status. The first line is the name, whose newlines the kernel escapes. */
+static const char *status__value(const char *status, const char *key)
+{
+	size_t length = strlen(key);
+
+	for (const char *line = status; line; line = strchr(line, '\n')) {
+		line += *line == '\n';
+		if (!strncmp(line, key, length) && line[length] == ':')
+			return line + length + 1;
+	}
+	return NULL;
+}
+
+/* The thread group and the pid in the innermost namespace: "Tgid:\t12" and "NSpid:\t12\t3". */
+static int proc__ids(pid_t pid, pid_t *tgid, pid_t *nspid)
+{
+	const char *value;
+	char *status;
+	size_t size;
+	int err;
+
+	err = proc__slurp(pid, "status", &status, &size);
+	if (err)
+		return err;
+	value = status__value(status, "Tgid");
+	*tgid = value ? atoi(value) : 0;
+	*nspid = *tgid;
+	value = status__value(status, "NSpid");
+	while (value && *value && *value != '\n') {
+		*nspid = atoi(value);
+		value += strspn(value, " \t");
+		value += strcspn(value, " \t\n");
+	}
+	free(status);
+	return *tgid > 0 ? 0 : -ESRCH;
+}
+
+/* ---- mapped files ---- */
+
+/*
+ * "55d0c8a00000-55d0c8a28000 r-xp 00002000 fe:01 1234      /usr/bin/a b" (proc(5)); the name goes to the end of the
+ * line.
+ */
+static bool mapping__parse(char *line, struct mapping *out)
+{
+	unsigned int major, minor;
+	char perms[5];
+	int name = 0;
+
+	if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %x:%x %" SCNu64 "%n", &out->start, &out->end, perms,
+		   &out->offset, &major, &minor, &out->inode, &name) != 7)
+		return false;
+	out->dev = makedev(major, minor);
+	out->executable = perms[2] == 'x';
+	out->name = line + name + strspn(line + name, " ");
+	return true;
+}
+
+static struct mapped_file *process__find_inode(const struct process *p, uint64_t dev, uint64_t inode)
+{
+	for (size_t i = 0; i < p->file_cnt; i++) {
+		if (p->files[i].dev == dev && p->files[i].inode == inode)
+			return &p->files[i];
+	}
+	return NULL;
+}
+
+/* Is /proc/PID/root + path the file that is mapped? */
+static bool mapped_file__is_at(const struct mapped_file *file, pid_t pid, const char *path, char open_path[PATH_MAX])
+{
+	struct stat st;
+
+	if (snprintf(open_path, PATH_MAX, "/proc/%d/root%s", pid, path) >= PATH_MAX)
+		return false;
+	return !stat(open_path, &st) && st.st_ino == file->inode && st.st_dev == file->dev;
+}
+
+/*
+ * The kernel writes a newline of a name as \012 and leaves a backslash alone, so what "\012" was is for the file system
+ * to tell.
+ */
+static void name__unescape(char *name)
+{
+	char *out = name;
+
+	for (char *in = name; *in; in++) {
+		bool newline = !strncmp(in, "\\012", 4);
+
+		*out++ = newline ? '\n' : *in;
+		in += newline ? 3 : 0;
+	}
+	*out = 0;
+}
+
+/*
+ * Path and open_path. A file can be named "x (deleted)", so the names that maps may mean are tried until one is the
+ * mapped file; map_files opens deleted ones, and those whose device stat(2) gives otherwise than maps does (btrfs,
+ * overlayfs).
+ */
+void mapped_file__locate(struct mapped_file *file, pid_t pid, const struct mapping *first)
+{
+	static const char deleted[] = " (deleted)";
+	size_t length;
+
+	memset(file, 0, sizeof(*file));
+	file->dev = first->dev;
+	file->inode = first->inode;
+	snprintf(file->path, sizeof(file->path), "%s", first->name);
+	if (mapped_file__is_at(file, pid, file->path, file->open_path))
+		return;
+	name__unescape(file->path);
+	if (mapped_file__is_at(file, pid, file->path, file->open_path))
+		return;
+	length = strlen(file->path);
+	if (length >= sizeof(deleted) && !strcmp(file->path + length - strlen(deleted), deleted))
+		file->path[length - strlen(deleted)] = 0;
+	if (mapped_file__is_at(file, pid, file->path, file->open_path))
+		return;
+	snprintf(file->open_path, sizeof(file->open_path), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, pid, first->start,
+		 first->end);
+	/* map_files takes CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE, the root link only ptrace access. */
+	if (access(file->open_path, R_OK) &&
+	    snprintf(file->open_path, PATH_MAX, "/proc/%d/root%s", pid, file->path) >= PATH_MAX)
+		file->open_path[0] = 0;
+}
+
+static int process__add_file(struct process *p, const struct mapping *map, uint64_t base)
+{
+	struct mapped_file *file;
+
+	if ((p->file_cnt & (p->file_cnt - 1)) == 0) { /* full at each power of two */
+		file = realloc(p->files, (p->file_cnt ? p->file_cnt * 2 : 1) * sizeof(*file));
+		if (!file)
+			return -ENOMEM;
+		p->files = file;
+	}
+	file = &p->files[p->file_cnt++];
+	mapped_file__locate(file, p->pid, map);
+	file->base = base;
+	return 0;
+}
+
+int process__each_mapping(pid_t pid, int (*fn)(const struct mapping *map, void *ctx), void *ctx)
+{
+	char *maps, *line, *next;
+	struct mapping map;
+	size_t size;
+	int err;
+
+	err = proc__slurp(pid, "maps", &maps, &size);
+	if (err)
+		return err;
+	if (size == 0)
+		err = -ESRCH; /* exiting: its memory is gone already */
+	for (line = maps; !err && line < maps + size; line = next) {
+		next = strchrnul(line, '\n');
+		if (*next)
+			*next++ = 0;
+		if (mapping__parse(line, &map))
+			err = fn(&map, ctx);
+	}
+	free(maps);
+	return err;
+}
+
+struct file_reader {
+	struct process *process;
+	struct mapping run;
+};
+
+/*
+ * One file per inode with an executable mapping. Its base comes from the first mapping of the run that the loader made
+ * around the first executable one: a program may also map a library as plain data, at any lower address.
+ */
+static int process__read_mapping(const struct mapping *map, void *ctx)
+{
+	struct file_reader *reader = ctx;
+	struct mapping *run = &reader->run;
+
+	if (map->inode == 0)
+		return 0;
+	if (map->dev != run->dev || map->inode != run->inode || map->offset < run->offset || map->offset == 0)
+		*run = *map;
+	if (!map->executable || map->name[0] != '/' || process__find_inode(reader->process, map->dev, map->inode))
+		return 0;
+	return process__add_file(reader->process, run, run->start - run->offset);
+}
+
+static int process__read_files(struct process *p)
+{
+	struct file_reader reader = {.process = p};
+
+	return process__each_mapping(p->pid, process__read_mapping, &reader);
+}
+
+/* ---- a process ---- */
+
+static int process__read_command(struct process *p)
+{
+	size_t size, length;
+	char *data;
+	int err;
+
+	err = proc__slurp(p->pid, "cmdline", &data, &size);
+	if (err)
+		return err;
+	length = size < sizeof(p->command) ? size : sizeof(p->command) - 1;
+	memcpy(p->command, data, length);
+	while (length && !p->command[length - 1])
+		length--;
+	for (size_t i = 0; i < length; i++) {
+		if (!p->command[i])
+			p->command[i] = ' ';
+	}
+	p->command[length] = 0;
+	free(data);
+	return 0;
+}
+
+int process__read(pid_t pid, struct process *out)
+{
+	struct proc_stat stat;
+	int err;
+
+	memset(out, 0, sizeof(*out));
+	if (pid <= 0)
+		return -ESRCH;
+	err = proc__ids(pid, &out->pid, &out->nspid);
+	if (err)
+		return err;
+	err = proc__stat(out->pid, &stat);
+	if (err)
+		return err;
+	if (proc_stat__dead(&stat) || (stat.flags & PF_KTHREAD))
+		return -ESRCH;
+	out->parent = stat.parent;
+	out->start_time = stat.start_time;
+	memcpy(out->comm, stat.comm, sizeof(out->comm));
+	err = process__read_command(out);
+	if (!err)
+		err = process__read_files(out);
+	if (err)
+		process__release(out);
+	return err;
+}
+
+const char *process__explain(int err, pid_t pid, char *why, size_t size)
+{
+	switch (err) {
+	case -ESRCH:
+		snprintf(why, size, "there is no process %d", pid);
+		return "stepflame ps lists the training processes of this host";
+	case -EPERM:
+	case -EACCES:
+		snprintf(why, size, "may not look into process %d: permission denied", pid);
+		return "run stepflame as root (sudo), or as the owner of the process with CAP_SYS_PTRACE";
+	}
+	snprintf(why, size, "cannot look into process %d: %s", pid, strerror(-err));
+	return NULL;
+}
+
+void process__release(struct process *p)
+{
+	free(p->files);
+	p->files = NULL;
+	p->file_cnt = 0;
+}
+
+uint64_t process__age_ns(const struct process *p)
+{
+	uint64_t start_ns = p->start_time * (1000000000ULL / sysconf(_SC_CLK_TCK)), now_ns;
+	struct timespec now;
+
+	clock_gettime(CLOCK_BOOTTIME, &now);
+	now_ns = now.tv_sec * 1000000000ULL + now.tv_nsec;
+	return now_ns > start_ns ? now_ns - start_ns : 0;
+}
+
+bool process__alive(const struct process *p)
+{
+	struct proc_stat stat;
+
+	return !proc__stat(p->pid, &stat) && stat.start_time == p->start_time && !proc_stat__dead(&stat);
+}
+
+const struct mapped_file *process__file(const struct process *p, const char *prefix)
+{
+	size_t length = strlen(prefix);
+
+	for (size_t i = 0; i < p->file_cnt; i++) {
+		const char *slash = strrchr(p->files[i].path, '/');
+
+		if (!strncmp(slash ? slash + 1 : p->files[i].path, prefix, length))
+			return &p->files[i];
+	}
+	return NULL;
+}
+
+int process__environ(pid_t pid, const char *name, char *value, size_t size)
+{
+	size_t length = strlen(name), total;
+	char *data;
+	int err;
+
+	err = proc__slurp(pid, "environ", &data, &total);
+	if (err)
+		return err;
+	err = -ENOENT;
+	for (char *entry = data; entry < data + total; entry += strlen(entry) + 1) {
+		if (!strncmp(entry, name, length) && entry[length] == '=') {
+			snprintf(value, size, "%s", entry + length + 1);
+			err = 0;
+			break;
+		}
+	}
+	free(data);
+	return err;
+}
+
+int process__read_memory(pid_t pid, uint64_t address, void *buffer, size_t size)
+{
+	struct iovec local = {.iov_base = buffer, .iov_len = size};
+	struct iovec remote = {.iov_base = (void *)(uintptr_t)address, .iov_len = size};
+	ssize_t got;
+
+	got = process_vm_readv(pid, &local, 1, &remote, 1, 0);
+	if (got < 0)
+		return -errno;
+	return (size_t)got == size ? 0 : -EFAULT;
+}
+
+/* ---- other processes ---- */
+
+int process__list(pid_t **out)
+{
+	pid_t *pids = NULL, *more;
+	struct dirent *entry;
+	int cnt = 0, capacity = 0;
+	DIR *dir;
+
+	*out = NULL;
+	dir = opendir("/proc");
+	if (!dir)
+		return -errno;
+	while ((entry = readdir(dir))) {
+		if (!isdigit((unsigned char)entry->d_name[0]))
+			continue;
+		if (cnt == capacity) {
+			capacity = capacity ? capacity * 2 : 256;
+			more = realloc(pids, (size_t)capacity * sizeof(*pids));
+			if (!more) {
+				free(pids);
+				closedir(dir);
+				return -ENOMEM;
+			}
+			pids = more;
+		}
+		pids[cnt++] = atoi(entry->d_name);
+	}
+	closedir(dir);
+	*out = pids;
+	return cnt;
+}
+
+int process__children(pid_t pid, bool deep, pid_t **out)
+{
+	pid_t *all, *parents = NULL, *found = NULL;
+	struct proc_stat stat;
+	int total, cnt = 0, err = -ENOMEM;
+
+	*out = NULL;
+	total = process__list(&all);
+	if (total <= 0)
+		return total;
+	parents = calloc((size_t)total, sizeof(*parents));
+	found = calloc((size_t)total, sizeof(*found));
+	if (!parents || !found)
+		goto out;
+	for (int i = 0; i < total; i++)
+		parents[i] = proc__stat(all[i], &stat) || proc_stat__dead(&stat) ? 0 : stat.parent;
+
+	/* Generation by generation: `found` is the queue too, and holds each process once since it has one parent. */
+	for (int at = -1; at < cnt; at++) {
+		pid_t parent = at < 0 ? pid : found[at];
+
+		for (int i = 0; i < total; i++) {
+			if (parents[i] == parent && all[i] != pid) {
+				found[cnt++] = all[i];
+				parents[i] = 0;
+			}
+		}
+		if (!deep)
+			break;
+	}
+	*out = found;
+	found = NULL;
+	err = cnt;
+out:
+	free(all);
+	free(parents);
+	free(found);
+	return err;
+}

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Which thread of a process can be stopped and sent elsewhere: one that waits in a system call, in which the program could
+ * as well have started a thread itself; and stopping it, by ptrace(2), PTRACE_SEIZE. A thread that is let go, or whose
+ * tracer dies, goes on as if nothing had been: the kernel begins its call again.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <linux/futex.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "user/proc/process.h"
+#include "user/proc/remote_private.h"
+#include "user/proc/task.h"
+
+#define STOP_NS     3000000000ULL /* a thread that waits stops as soon as it gets a processor */
+#define STACK_CHUNK 65536
+#define SCAN_BYTES  (8u << 20) /* of a stack */
+#define USER_CS     0x33       /* 64-bit code */
+#define NOT_MAIN    10
+
+/* What a system call that was interrupted left in rax for the kernel's way out (include/linux/errno.h). */
+#define ERESTARTSYS           512
+#define ERESTARTNOINTR        513
+#define ERESTARTNOHAND        514
+#define ERESTART_RESTARTBLOCK 516
+
+/*
+ * Calls that begin again and end as they would have, in the order in which they are liked. With a time-out the kernel
+ * remembers the end (RESTARTBLOCK) or has written back what is left of it. epoll_wait is the exception: it returns EINTR
+ * (signal(7)), its time-out begins anew, and so it comes last.
+ */
+static const struct {
+	long number;
+	int rank;
+	bool interrupted; /* EINTR, if no signal is there, was our doing */
+} calls[] = {
+	{SYS_poll, 2, false},   {SYS_ppoll, 2, false},     {SYS_clock_nanosleep, 2, false}, {SYS_nanosleep, 2, false},
+	{SYS_select, 3, false}, {SYS_pselect6, 3, false},  {SYS_wait4, 3, false},           {SYS_waitid, 3, false},
+	{SYS_read, 4, true},    {SYS_recvfrom, 4, true},   {SYS_recvmsg, 4, true},          {SYS_accept, 4, true},
+	{SYS_accept4, 4, true}, {SYS_epoll_wait, 5, true}, {SYS_epoll_pwait, 5, true},
+};
+
+static int find_call(long number)
+{
+	for (size_t i = 0; i < sizeof(calls) / sizeof(*calls); i++)
+		if (calls[i].number == number)
+			return (int)i;
+	return -1;
+}
+
+/* ---- by /proc ---- */
+
+/*
+ * FUTEX_WAIT is how glibc waits for a lock, with who knows what half done; condition variables, semaphores and joins wait by
+ * FUTEX_WAIT_BITSET.
+ */
+static int rank(const struct remote_thread *thread)
+{
+	int call = find_call(thread->syscall);
+
+	if (thread->syscall == SYS_futex)
+		return (thread->args[1] & FUTEX_CMD_MASK) != FUTEX_WAIT_BITSET ? -1 : thread->args[3] ? 1 : 0;
+	return call < 0 ? -1 : calls[call].rank;
+}
+
+/* "NUMBER 0xARG ... 0xSP 0xPC"; a thread that runs, or sleeps in no call, has less. */
+static bool read_thread(pid_t pid, pid_t tid, struct remote_thread *out)
+{
+	char path[64];
+	bool waits;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/syscall", pid, tid);
+	f = fopen(path, "re");
+	if (!f)
+		return false;
+	out->tid = tid;
+	waits = fscanf(f,
+		       "%ld %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64
+		       " %" SCNx64,
+		       &out->syscall, &out->args[0], &out->args[1], &out->args[2], &out->args[3], &out->args[4],
+		       &out->args[5], &out->sp, &out->pc) == 9;
+	fclose(f);
+	return waits;
+}
+
+static int compare_ranks(const void *a, const void *b)
+{
+	const struct remote_thread *x = a, *y = b;
+
+	return x->rank - y->rank;
+}
+
+int remote_thread__list(pid_t pid, struct remote_thread **out)
+{
+	pid_t *tids;
+	int cnt = task__list(pid, &tids), found = 0;
+
+	if (cnt < 0)
+		return cnt;
+	*out = calloc(cnt ?: 1, sizeof(**out));
+	for (int i = 0; *out && i < cnt; i++) {
+		struct remote_thread *thread = &(*out)[found];
+
+		if (!read_thread(pid, tids[i], thread))
+			continue;
+		thread->rank = rank(thread);
+		if (thread->rank < 0)
+			continue;
+		thread->rank += tids[i] == pid ? NOT_MAIN : 0;
+		found++;
+	}
+	free(tids);
+	if (!*out)
+		return -ENOMEM;
+	qsort(*out, found, sizeof(**out), compare_ranks);
+	return found;
+}
+
+struct stack {
+	const struct remote_thread *thread;
+	uint64_t start, end;
+	bool in_loader;
+};
+
+static int look_at_mapping(const struct mapping *map, void *ctx)
+{
+	const char *slash = map->name ? strrchr(map->name, '/') : NULL;
+	struct stack *stack = ctx;
+
+	if (stack->thread->sp >= map->start && stack->thread->sp < map->end) {
+		stack->start = map->start;
+		stack->end = map->end;
+	}
+	if (stack->thread->pc >= map->start && stack->thread->pc < map->end)
+		stack->in_loader = !slash || !strncmp(slash, "/ld-", 4) || !strncmp(slash, "/ld.", 4);
+	return 0;
+}
+
+/*
+ * The kernel's struct rt_sigframe: where the handler returns to, uc_flags, uc_link (0), uc_stack, and the registers, cs among
+ * them. The address alone may be what is left of a struct sigaction. What cannot be read may be one.
+ */
+static bool is_signal_frame(pid_t pid, uint64_t address)
+{
+	uint64_t words[25];
+
+	return process__read_memory(pid, address, words, sizeof(words)) ||
+	       (!words[2] && (words[24] & 0xffff) == USER_CS);
+}
+
+/* Is a signal handler's frame on it? */
+static int scan_stack(pid_t pid, const struct stack *stack, const struct remote_view *view)
+{
+	static uint64_t words[STACK_CHUNK / 8];
+	uint64_t at = stack->thread->sp & ~7ULL, end = stack->end;
+
+	if (end - at > SCAN_BYTES)
+		end = at + SCAN_BYTES;
+	while (at < end) {
+		size_t bytes = end - at < sizeof(words) ? end - at : sizeof(words);
+
+		if (process__read_memory(pid, at, words, bytes))
+			return -EAGAIN;
+		for (size_t i = 0; i < bytes / 8; i++)
+			for (size_t k = 0; k < view->restorer_cnt; k++)
+				if (words[i] == view->restorers[k] && is_signal_frame(pid, at + 8 * i))
+					return -EAGAIN;
+		at += bytes;
+	}
+	return 0;
+}
+
+int remote_thread__check(pid_t pid, const struct remote_thread *thread, const struct remote_view *view)
+{
+	struct stack stack = {.thread = thread, .in_loader = true};
+	int err = process__each_mapping(pid, look_at_mapping, &stack);
+
+	if (err)
+		return err;
+	if (stack.in_loader || !stack.end || thread->sp - stack.start < view->stack_bytes)
+		return -EAGAIN;
+	return scan_stack(pid, &stack, view);
+}
+
+/* ---- by ptrace ---- */
+
+/* A signal waits for this thread, or for any of its process. */
+static bool has_signal(pid_t pid, pid_t tid)
+{
+	uint64_t own = 0, shared = 0, blocked = 0;
+	char path[64], line[256];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/status", pid, tid);
+	f = fopen(path, "re");
+	if (!f)
+		return true;
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, "SigPnd: %" SCNx64, &own) != 1 && sscanf(line, "ShdPnd: %" SCNx64, &shared) != 1)
+			sscanf(line, "SigBlk: %" SCNx64, &blocked);
+	fclose(f);
+	return (own | shared) & ~blocked;
+}
+
+/* Registers with which the call that was interrupted begins again. false: it was not, or is over. */
+static bool begin_again(const struct user_regs_struct *regs, bool quiet, struct user_regs_struct *again)
+{
+	int call = find_call((long)regs->orig_rax);
+
+	*again = *regs;
+	switch (-(long)regs->rax) {
+	case ERESTARTSYS:
+	case ERESTARTNOINTR:
+	case ERESTARTNOHAND:
+		again->rax = regs->orig_rax;
+		break;
+	case ERESTART_RESTARTBLOCK:
+		again->rax = SYS_restart_syscall;
+		break;
+	case EINTR:
+		if (!quiet || call < 0 || !calls[call].interrupted)
+			return false;
+		again->rax = regs->orig_rax;
+		break;
+	default:
+		return false;
+	}
+	again->rip -= 2; /* of `syscall` */
+	again->orig_rax = -1;
+	return true;
+}
+
+/* glibc's thread control block begins with its own address, and has it again at 16 (sysdeps/x86_64/nptl/tls.h). */
+static bool is_glibc_thread(pid_t pid, uint64_t tcb)
+{
+	uint64_t words[3];
+
+	return !process__read_memory(pid, tcb, words, sizeof(words)) && words[0] == tcb && words[2] == tcb;
+}
+
+static bool is_where_it_was(pid_t pid, const struct remote_thread *thread, const struct user_regs_struct *regs)
+{
+	static const uint8_t instruction[2] = {0x0f, 0x05}; /* syscall */
+	uint8_t code[2];
+
+	return regs->cs == USER_CS && (long)regs->orig_rax == thread->syscall && regs->rsp == thread->sp &&
+	       regs->rip == thread->pc && !process__read_memory(pid, regs->rip - 2, code, sizeof(code)) &&
+	       !memcmp(code, instruction, sizeof(code)) && is_glibc_thread(pid, regs->fs_base);
+}
+
+/* 0: it is in the stop that was asked for. */
+static int wait_for_stop(pid_t tid)
+{
+	const struct timespec moment = {.tv_nsec = 20000};
+	struct timespec now;
+	uint64_t end = 0, at;
+	int status;
+	pid_t got;
+
+	do {
+		got = waitpid(tid, &status, __WALL | WNOHANG);
+		clock_gettime(CLOCK_MONOTONIC, &now);
+		at = now.tv_sec * 1000000000ULL + now.tv_nsec;
+		end = end ?: at + STOP_NS;
+		if (!got)
+			nanosleep(&moment, NULL);
+	} while (!got && at < end);
+	if (!got)
+		return -ETIMEDOUT;
+	if (got < 0 || !WIFSTOPPED(status))
+		return -EAGAIN; /* it has ended */
+	if (status >> 16 == PTRACE_EVENT_STOP && WSTOPSIG(status) == SIGTRAP)
+		return 0;
+	if (status >> 16 == PTRACE_EVENT_STOP) { /* SIGSTOP and the like: it stays stopped */
+		ptrace(PTRACE_DETACH, tid, NULL, NULL);
+		return -EBUSY;
+	}
+	ptrace(PTRACE_DETACH, tid, NULL, (void *)(long)WSTOPSIG(status)); /* a signal, which it is to have */
+	return -EAGAIN;
+}
+
+int remote_thread__stop(pid_t pid, const struct remote_thread *thread, struct user_regs_struct *regs,
+			struct user_regs_struct *again)
+{
+	bool quiet;
+	int err;
+
+	if (ptrace(PTRACE_SEIZE, thread->tid, NULL, NULL))
+		return errno == ESRCH ? -EAGAIN : -errno;
+	if (ptrace(PTRACE_INTERRUPT, thread->tid, NULL, NULL))
+		return -EAGAIN;
+	err = wait_for_stop(thread->tid);
+	if (err)
+		return err;
+	if (ptrace(PTRACE_GETREGS, thread->tid, NULL, regs)) {
+		ptrace(PTRACE_DETACH, thread->tid, NULL, NULL);
+		return -EAGAIN;
+	}
+	quiet = !has_signal(pid, thread->tid);
+	if (!begin_again(regs, quiet, again)) {
+		ptrace(PTRACE_DETACH, thread->tid, NULL, NULL);
+		return -EAGAIN;
+	}
+	if (quiet && is_where_it_was(pid, thread, regs))
+		return 0;
+	/* The kernel begins all of them again but those that it ended with EINTR. */
+	remote_thread__release(thread, (long)regs->rax == -EINTR ? again : regs);
+	return -EAGAIN;
+}
+
+void remote_thread__release(const struct remote_thread *thread, const struct user_regs_struct *regs)
+{
+	ptrace(PTRACE_SETREGS, thread->tid, NULL, regs);
+	ptrace(PTRACE_DETACH, thread->tid, NULL, NULL);
+}

@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Texts for instruction pointers. In: /proc/PID/maps, the mapped files, /proc/kallsyms. Out: texts. One thread.
+ *	(pid, ip) -> range -> file and offset -> function -> text
+ * Ranges are those of the process when maps was last read; files are shared by the processes, and loaded at the first
+ * address in them; texts are kept by function. So an address seen before costs two binary searches and a hash.
+ */
+#include "user/proc/symbols.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "user/elf/demangle.h"
+#include "user/elf/function_table.h"
+#include "user/elf/kernel_symbols.h"
+#include "user/lib/utf8.h"
+#include "user/proc/process.h"
+
+/* More than jobs have; beyond, addresses have less text, or none. */
+#define PROCESSES_MAX 512
+#define RANGES_MAX    8192
+#define FILES_MAX     4096
+#define TABLES_MAX    128 /* each holds a descriptor */
+#define FUNCTIONS_MAX 4000000
+#define TEXTS_MAX     16384
+#define TEXT_SLOTS    (2 * TEXTS_MAX)
+
+#define MANGLED_MAX   4096
+#define NAME_BYTES    200
+#define LIBRARY_MAX   72
+
+/* A library may have come where nothing was, or, what is rare, in the place of another one. */
+#define MISS_INTERVAL_NS 1000000000ULL
+#define HIT_INTERVAL_NS  10000000000ULL
+#define RETRY_NS         1000000000ULL
+
+struct file {
+	uint64_t dev, inode;
+	uint32_t id; /* of no other file, ever */
+	uint32_t ref_cnt;
+	char *path; /* as maps has it */
+	bool settled;
+	uint64_t retry_ns;
+	struct function_table *table; /* NULL: no functions known */
+	char text[LIBRARY_MAX];       /* without a function */
+};
+
+struct range {
+	uint64_t start, end, offset;
+	struct file *file; /* NULL: no file */
+	const char *text;  /* then */
+};
+
+struct known_process {
+	pid_t pid;
+	uint64_t read_ns, took_ns; /* maps */
+	size_t range_cnt;
+	struct range *ranges;
+};
+
+struct text_slot {
+	uint64_t key; /* file id << 32 | function */
+	char *text;   /* NULL: free */
+};
+
+struct symbols {
+	size_t process_cnt, file_cnt, table_cnt, function_cnt, text_cnt;
+	uint32_t last_id;
+	struct known_process processes[PROCESSES_MAX];
+	struct file *files[FILES_MAX];
+	struct text_slot texts[TEXT_SLOTS];
+	struct kernel_symbols *kernel;
+	bool kernel_known;
+	char kernel_text[SYMBOL_TEXT_MAX];
+};
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000ULL + (uint64_t)ts.tv_nsec;
+}
+
+/* Valid UTF-8 on one line. */
+static void put_clean(char *out, size_t size, const char *text)
+{
+	utf8__copy(out, size, text, size);
+	for (; *out; out++) {
+		if ((unsigned char)*out < ' ' || *out == 0x7f)
+			*out = '?';
+	}
+}
+
+/* ---- files ---- */
+
+static void file__release(struct symbols *s, struct file *file)
+{
+	if (file->table) {
+		s->table_cnt--;
+		s->function_cnt -= function_table__cnt(file->table);
+		function_table__free(file->table);
+	}
+	free(file->path);
+	free(file);
+}
+
+static void symbols__sweep_files(struct symbols *s)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < s->file_cnt; i++) {
+		if (s->files[i]->ref_cnt)
+			s->files[kept++] = s->files[i];
+		else
+			file__release(s, s->files[i]);
+	}
+	s->file_cnt = kept;
+}
+
+static struct file *symbols__file(struct symbols *s, const struct mapping *map)
+{
+	struct file *file;
+
+	for (size_t i = 0; i < s->file_cnt; i++) {
+		if (s->files[i]->dev == map->dev && s->files[i]->inode == map->inode)
+			return s->files[i];
+	}
+	if (s->file_cnt == FILES_MAX)
+		return NULL;
+	file = calloc(1, sizeof(*file));
+	if (!file)
+		return NULL;
+	file->path = strdup(map->name);
+	if (!file->path) {
+		free(file);
+		return NULL;
+	}
+	file->dev = map->dev;
+	file->inode = map->inode;
+	file->id = ++s->last_id;
+	s->files[s->file_cnt++] = file;
+	return file;
+}
+
+/* By way of a process that maps it there. */
+static void symbols__load_file(struct symbols *s, pid_t pid, const struct range *range)
+{
+	struct file *file = range->file;
+	struct mapping map = {
+		.start = range->start,
+		.end = range->end,
+		.dev = file->dev,
+		.inode = file->inode,
+		.name = file->path,
+	};
+	struct mapped_file found;
+	const char *slash;
+	int err = -EMFILE;
+
+	mapped_file__locate(&found, pid, &map);
+	slash = strrchr(found.path, '/');
+	put_clean(file->text, sizeof(file->text), slash ? slash + 1 : found.path);
+	if (s->table_cnt < TABLES_MAX)
+		err = function_table__load(found.open_path, FUNCTIONS_MAX - s->function_cnt, &file->table);
+	if (!err) {
+		s->table_cnt++;
+		s->function_cnt += function_table__cnt(file->table);
+	}
+	if (err == -ENOEXEC)
+		snprintf(file->text, sizeof(file->text), "[jit]");
+	/* Gone, perhaps, with the process; another one may map it still. */
+	file->settled = err != -ENOENT && err != -ESRCH && err != -EACCES;
+	file->retry_ns = now_ns() + RETRY_NS;
+}
+
+/* ---- processes ---- */
+
+struct ranges {
+	struct symbols *symbols;
+	size_t cnt, capacity;
+	struct range *items;
+};
+
+static const char *special_text(const char *name)
+{
+	static const char *const names[] = {"[vdso]", "[vsyscall]", "[uprobes]"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+		if (!strcmp(name, names[i]))
+			return names[i];
+	}
+	return "[jit]";
+}
+
+static int add_range(const struct mapping *map, void *ctx)
+{
+	struct ranges *ranges = ctx;
+	struct range *range;
+
+	if (!map->executable || ranges->cnt == RANGES_MAX)
+		return 0;
+	if (ranges->cnt == ranges->capacity) {
+		size_t capacity = ranges->capacity ? 2 * ranges->capacity : 64;
+		struct range *grown = reallocarray(ranges->items, capacity, sizeof(*grown));
+
+		if (!grown)
+			return -ENOMEM;
+		ranges->items = grown;
+		ranges->capacity = capacity;
+	}
+	range = &ranges->items[ranges->cnt];
+	*range = (struct range){.start = map->start, .end = map->end, .offset = map->offset};
+	if (map->inode) {
+		range->file = symbols__file(ranges->symbols, map);
+		if (!range->file)
+			return 0;
+		range->file->ref_cnt++;
+	} else {
+		range->text = special_text(map->name);
+	}
+	ranges->cnt++;
+	return 0;
+}
+
+static void ranges__release(struct range *ranges, size_t cnt)
+{
+	for (size_t i = 0; i < cnt; i++) {
+		if (ranges[i].file)
+			ranges[i].file->ref_cnt--;
+	}
+	free(ranges);
+}
+
+/* What was known stays when maps cannot be read: the last samples of a process come when it has ended. */
+static void symbols__read_ranges(struct symbols *s, struct known_process *p)
+{
+	struct ranges ranges = {.symbols = s};
+	uint64_t begin = now_ns();
+	int err = process__each_mapping(p->pid, add_range, &ranges);
+
+	p->read_ns = now_ns();
+	p->took_ns = p->read_ns - begin;
+	if (err) {
+		ranges__release(ranges.items, ranges.cnt);
+	} else {
+		ranges__release(p->ranges, p->range_cnt);
+		p->ranges = ranges.items;
+		p->range_cnt = ranges.cnt;
+	}
+	symbols__sweep_files(s);
+}
+
+static struct known_process *symbols__process(struct symbols *s, pid_t pid)
+{
+	struct known_process *oldest = &s->processes[0];
+
+	for (size_t i = 0; i < s->process_cnt; i++) {
+		if (s->processes[i].pid == pid)
+			return &s->processes[i];
+		if (s->processes[i].read_ns < oldest->read_ns)
+			oldest = &s->processes[i];
+	}
+	if (s->process_cnt == PROCESSES_MAX)
+		symbols__forget(s, oldest->pid);
+	oldest = &s->processes[s->process_cnt++];
+	*oldest = (struct known_process){.pid = pid};
+	return oldest;
+}
+
+void symbols__forget(struct symbols *s, pid_t pid)
+{
+	for (size_t i = 0; i < s->process_cnt; i++) {
+		struct known_process *p = &s->processes[i];
+
+		if (p->pid != pid)
+			continue;
+		ranges__release(p->ranges, p->range_cnt);
+		*p = s->processes[--s->process_cnt];
+		symbols__sweep_files(s);
+		return;
+	}
+}
+
+static const struct range *process__range(const struct known_process *p, uint64_t ip)
+{
+	size_t low = 0, high = p->range_cnt;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (p->ranges[middle].end <= ip)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < p->range_cnt && p->ranges[low].start <= ip ? &p->ranges[low] : NULL;
+}
+
+/* Reading maps again takes at most 2 % of the time, however many mappings there are. */
+static const struct range *symbols__range(struct symbols *s, struct known_process *p, uint64_t ip)
+{
+	const struct range *range = process__range(p, ip);
+	uint64_t interval = range ? HIT_INTERVAL_NS : MISS_INTERVAL_NS;
+
+	if (p->read_ns && now_ns() - p->read_ns < interval + 50 * p->took_ns)
+		return range;
+	symbols__read_ranges(s, p);
+	return process__range(p, ip);
+}
+
+/* ---- texts ---- */
+
+static void symbols__drop_texts(struct symbols *s)
+{
+	for (size_t i = 0; i < TEXT_SLOTS; i++)
+		free(s->texts[i].text);
+	memset(s->texts, 0, sizeof(s->texts));
+	s->text_cnt = 0;
+}
+
+static char *make_text(const struct file *file, size_t function)
+{
+	char mangled[MANGLED_MAX], name[NAME_BYTES], clean[NAME_BYTES], text[SYMBOL_TEXT_MAX];
+
+	if (function_table__name(file->table, function, mangled, sizeof(mangled)) || !mangled[0])
+		return NULL;
+	put_clean(clean, sizeof(clean), demangle__name(mangled, name, sizeof(name)) ? name : mangled);
+	snprintf(text, sizeof(text), "%s (%s)", clean, file->text);
+	return strdup(text);
+}
+
+static const char *symbols__text(struct symbols *s, const struct file *file, size_t function)
+{
+	uint64_t key = (uint64_t)file->id << 32 | function;
+	size_t first = (key * 0x9e3779b97f4a7c15ULL >> 40) % TEXT_SLOTS, slot;
+	char *text;
+
+	for (slot = first; s->texts[slot].text; slot = (slot + 1) % TEXT_SLOTS) {
+		if (s->texts[slot].key == key)
+			return s->texts[slot].text;
+	}
+	text = make_text(file, function);
+	if (!text)
+		return NULL;
+	if (s->text_cnt == TEXTS_MAX) {
+		symbols__drop_texts(s);
+		slot = first;
+	}
+	s->texts[slot] = (struct text_slot){key, text};
+	s->text_cnt++;
+	return text;
+}
+
+/* The function that covers an address of that range, or -1. */
+static int64_t symbols__find(struct symbols *s, pid_t pid, const struct range *range, uint64_t ip)
+{
+	struct file *file = range->file;
+
+	if (!file->settled && now_ns() >= file->retry_ns)
+		symbols__load_file(s, pid, range);
+	return file->table ? function_table__find(file->table, ip - range->start + range->offset) : -1;
+}
+
+const char *symbols__user(struct symbols *s, pid_t pid, uint64_t ip)
+{
+	const struct range *range = symbols__range(s, symbols__process(s, pid), ip);
+	const char *text = NULL;
+	int64_t function;
+
+	if (!range || !range->file)
+		return range ? range->text : NULL;
+	function = symbols__find(s, pid, range, ip);
+	if (function >= 0)
+		text = symbols__text(s, range->file, (size_t)function);
+	return text ? text : range->file->text;
+}
+
+int symbols__function(struct symbols *s, pid_t pid, uint64_t address, char *mangled, size_t size)
+{
+	const struct range *range = symbols__range(s, symbols__process(s, pid), address);
+	int64_t function = range && range->file ? symbols__find(s, pid, range, address) : -1;
+
+	if (function < 0 ||
+	    function_table__offset(range->file->table, (size_t)function) != address - range->start + range->offset)
+		return -ENOENT;
+	return function_table__name(range->file->table, (size_t)function, mangled, size);
+}
+
+const char *symbols__kernel(struct symbols *s, uint64_t ip)
+{
+	const char *name;
+
+	if (!s->kernel_known) {
+		s->kernel_known = true;
+		kernel_symbols__new("/proc/kallsyms", &s->kernel);
+	}
+	name = s->kernel ? kernel_symbols__find(s->kernel, ip) : NULL;
+	if (!name)
+		return NULL;
+	put_clean(s->kernel_text, sizeof(s->kernel_text), name);
+	return s->kernel_text;
+}
+
+struct symbols *symbols__new(void)
+{
+	return calloc(1, sizeof(struct symbols));
+}
+
+void symbols__free(struct symbols *s)
+{
+	if (!s)
+		return;
+	while (s->process_cnt)
+		symbols__forget(s, s->processes[0].pid);
+	symbols__drop_texts(s);
+	kernel_symbols__free(s->kernel);
+	free(s);
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What the kernel says of a thread: its name, whether it runs, which system call it is in, what for and how long. */
+#ifndef STEPFLAME_USER_PROC_TASK_H
+#define STEPFLAME_USER_PROC_TASK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "include/python.h"
+#include "include/records.h"
+
+#define TASK_NO_SYSCALL      (-1) /* blocked, but in none */
+#define TASK_SYSCALL_UNKNOWN (-2) /* it runs, or /proc does not tell */
+
+struct task {
+	pid_t tid;
+	pid_t nstid;   /* as its process sees it */
+	char name[16]; /* any bytes, 0-terminated */
+	char state;    /* as in /proc/PID/stat: R, S, D, T, t, Z, ... */
+	int processor; /* on which it ran last */
+	long syscall;  /* number, or TASK_... */
+	uint64_t args[6];
+	double blocked_s; /* since it last ran; below 0: it runs, or not known */
+};
+
+/* The thread ids of a process in ascending order, malloc'ed into *out. Count, or -errno: -ESRCH when it is gone. */
+int task__list(pid_t pid, pid_t **out);
+
+/* Reads one of them. 0, -ESRCH when it is gone, or -errno. The system call takes ptrace access. */
+int task__read(pid_t pid, pid_t tid, struct task *out);
+
+/*
+ * Does a thread wait? 0, with its id as its process sees it and how often it was put on a processor until now: it has waited
+ * all the time between two calls that say the same. -EAGAIN: it does not; or -errno, where the kernel does not tell.
+ */
+int task__waits(pid_t pid, pid_t tid, pid_t *nstid, uint64_t *runs);
+
+/* "sleeping" and the like. */
+const char *task__state(const struct task *task);
+
+/* The name of the task's system call, NULL when it is in none or has no name here. */
+const char *task__syscall(const struct task *task);
+
+/* What a thread that is blocked waits for; CAUSE_NONE: it is not. py may be NULL. */
+enum wait_cause task__cause(pid_t pid, const struct task *task, const struct py_process *py);
+
+#endif

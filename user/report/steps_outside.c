@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* What the text of the steps report says of time in torch.compile, and in no step. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "user/report/steps_report.h"
+#include "user/report/text.h"
+
+#define SAID_SHARE    0.001 /* of the steps' time in compiles, of the rest: less is not told */
+#define OUTSIDE_SHARE 0.02  /* of the window */
+
+/* "2.31 s before the first (2.1 s of it in torch.compile; most of it in train.py:33 main)". 0 or -ENOMEM. */
+static int say_outside(struct job *job, const struct outside_part *part, const char *side, char **text)
+{
+	char *spot = part->spot.ns ? spot__text(job, &part->spot) : NULL, compile[64] = "";
+	bool compiles = part->compile_ns >= SAID_SHARE * part->ns && part->compile_ns;
+	int bytes;
+
+	if (part->spot.ns && !spot)
+		return -ENOMEM;
+	if (compiles)
+		snprintf(compile, sizeof(compile), "%.3g s of it in torch.compile%s", part->compile_ns / 1e9,
+			 spot ? "; " : "");
+	bytes = asprintf(text, "%.3g s %s%s%s%s%s%s", part->ns / 1e9, side, compiles || spot ? " (" : "", compile,
+			 spot ? "most of it in " : "", spot ?: "", compiles || spot ? ")" : "");
+	free(spot);
+	return bytes < 0 ? -ENOMEM : 0;
+}
+
+/* Where it is more than the steps that the window cuts. */
+int steps_report__print_outside(struct job *job, const struct steps_of *of, FILE *out)
+{
+	const struct outside_part *parts = of->outside.parts;
+	uint64_t usual_ns = 2 * of->track->rule_of_slow.median_ns, ns = parts[0].ns + parts[1].ns;
+	char *before = NULL, *after = NULL;
+	int err;
+
+	if (ns <= usual_ns || ns < OUTSIDE_SHARE * (ns + of->track->total_ns))
+		return 0;
+	err = say_outside(job, &parts[OUTSIDE_BEFORE], "before the first boundary", &before)
+		      ?: say_outside(job, &parts[OUTSIDE_AFTER], "after the last", &after);
+	if (!err)
+		text__paragraph(out, "in no step: %s, %s", before, after);
+	free(before);
+	free(after);
+	return err;
+}
+
+int steps_report__print_compile(struct job *job, const struct steps_of *of, FILE *out)
+{
+	const struct compile_sum *compile = &of->blame.compile;
+	char *spot;
+
+	if (compile->ns < SAID_SHARE * of->track->total_ns)
+		return 0;
+	spot = compile->spot.ns ? spot__text(job, &compile->spot) : NULL;
+	if (compile->spot.ns && !spot)
+		return -ENOMEM;
+	text__paragraph(out,
+			"compile: %.3g s in torch.compile, in %zu step%s, %.1f %% of the time, in what is above%s%s",
+			compile->ns / 1e9, compile->step_cnt, compile->step_cnt == 1 ? "" : "s",
+			100.0 * compile->ns / of->track->total_ns, spot ? "; called at " : "", spot ?: "");
+	free(spot);
+	return 0;
+}
+
+/* What a process did instead of steps. */
+static int say_instead(struct job *job, const struct rec_target *target, FILE *out)
+{
+	struct outside_part part;
+	char *text = NULL;
+	int err = outside__all(job, target->pid, &part);
+
+	if (err || (!part.spot.ns && !part.compile_ns))
+		return err;
+	err = say_outside(job, &part, "of its main thread", &text);
+	if (!err)
+		text__paragraph(out, "pid %u: %s", REC_PID(target->pid), text);
+	free(text);
+	return err;
+}
+
+int steps_report__explain_empty(struct job *job, FILE *out)
+{
+	const struct rec_window *window = job__window(job);
+	const struct rec_target *targets;
+	size_t cnt;
+	int err = 0;
+
+	job__boundaries(job, &cnt);
+	if (cnt)
+		text__paragraph(
+			out, "No whole step is in this recording. Record for longer: stepflame record -p PID -d 30s");
+	else if (window->steps)
+		text__paragraph(out, "This recording counted its steps, but did not time them: record with samples, "
+				     "without -F 0.");
+	else
+		text__paragraph(
+			out, "No step was seen. Is the job training, past its set-up? Then record for longer, or say "
+			     "what ends a step: stepflame record --step-at NAME");
+	targets = job__targets(job, &cnt);
+	for (size_t i = 0; i < cnt && !err; i++)
+		if (targets[i].role == ROLE_MAIN)
+			err = say_instead(job, &targets[i], out);
+	return err;
+}

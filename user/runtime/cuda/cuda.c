@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "user/runtime/cuda/cuda.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+	const char *name;
+	enum gpu_class class;
+} apis[GPU_API__COUNT] = {[GPU_API_NONE] = {"", GPU_NONE},
+#define X(name, class, ...) [GPU_API_##name] = {#name, GPU_##class},
+			  STEPFLAME_GPU_APIS(X)
+#undef X
+};
+
+static const struct {
+	const char *name;
+	enum gpu_handle_from from;
+} handles[] = {
+#define X(name, from) {#name, GPU_HANDLE_##from},
+	STEPFLAME_GPU_HANDLES(X)
+#undef X
+};
+
+static bool ends_in(const char *text, size_t size, const char *end)
+{
+	size_t bytes = strlen(end);
+
+	return size > bytes && !memcmp(text + size - bytes, end, bytes);
+}
+
+/* Bytes of the symbol without what its variants have behind. */
+static size_t base_size(const char *symbol)
+{
+	static const char *const variants[] = {"_ptsz", "_ptds"}, *const versions[] = {"_v2", "_v3"};
+	size_t size = strlen(symbol);
+
+	for (size_t i = 0; i < 2; i++)
+		if (ends_in(symbol, size, variants[i]))
+			size -= strlen(variants[i]);
+	for (size_t i = 0; i < 2; i++)
+		if (ends_in(symbol, size, versions[i]))
+			size -= strlen(versions[i]);
+	return size;
+}
+
+static bool is_named(const char *symbol, size_t size, const char *name)
+{
+	return !strncmp(symbol, name, size) && !name[size];
+}
+
+/* Asked for each symbol of each file that a process maps. */
+static bool may_be_one(const char *symbol)
+{
+	return (symbol[0] == 'c' && symbol[1] == 'u') || (symbol[0] == 'n' && symbol[1] == 'c');
+}
+
+enum gpu_api cuda__api(const char *symbol)
+{
+	size_t size;
+
+	if (!may_be_one(symbol))
+		return GPU_API_NONE;
+	size = base_size(symbol);
+	for (enum gpu_api api = GPU_API_NONE + 1; api < GPU_API__COUNT; api++)
+		if (is_named(symbol, size, apis[api].name))
+			return api;
+	return GPU_API_NONE;
+}
+
+int cuda__handle_from(const char *symbol)
+{
+	size_t size = may_be_one(symbol) ? base_size(symbol) : 0;
+
+	for (size_t i = 0; size && i < sizeof(handles) / sizeof(*handles); i++)
+		if (is_named(symbol, size, handles[i].name))
+			return handles[i].from;
+	return -1;
+}
+
+const char *cuda__name(enum gpu_api api)
+{
+	return apis[api].name;
+}
+
+enum gpu_class cuda__class(enum gpu_api api)
+{
+	return apis[api].class;
+}
+
+bool cuda__is_of_runtime(enum gpu_api api)
+{
+	return !strncmp(apis[api].name, "cuda", 4);
+}
+
+static const char *base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
+bool cuda__is_library(const char *path)
+{
+	/* By beginnings: old wheels of torch have libcudart-SOMETHING.so. */
+	static const char *const files[] = {"libcudart.so", "libcudart-", "libcuda.so", "libnccl.so", "libnccl-"};
+
+	for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++)
+		if (!strncmp(base_name(path), files[i], strlen(files[i])))
+			return true;
+	return false;
+}
+
+void cuda__libraries(const struct process *process, char *text, uint32_t size)
+{
+	size_t used = 0;
+
+	text[0] = 0;
+	for (size_t i = 0; i < process->file_cnt && used < size; i++)
+		if (cuda__is_library(process->files[i].path))
+			used += snprintf(text + used, size - used, "%s%s", used ? ", " : "",
+					 base_name(process->files[i].path));
+}

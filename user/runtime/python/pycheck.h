@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Holds what was found of a CPython against the live process. Reads only; the process runs on, so what moves is read
+ * again.
+ */
+#ifndef STEPFLAME_USER_RUNTIME_PYTHON_PYCHECK_H
+#define STEPFLAME_USER_RUNTIME_PYTHON_PYCHECK_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "user/elf/elf.h"
+#include "user/runtime/python/pylayout.h"
+#include "user/runtime/python/python.h"
+
+struct py_check {
+	const struct process *process;
+	const struct python *python; /* all but the check is done */
+	const struct elf *elf;
+	const struct py_internals *internals;
+	uint64_t unicode_type; /* address of PyUnicode_Type */
+	uint64_t until_ns;     /* of the calling thread's CPU time; py_check__process sets its own */
+};
+
+/*
+ * From 3.13: _Py_DebugOffsets at the start of _PyRuntime is of this version and agrees with the table. 0 (also before
+ * 3.13), -EOPNOTSUPP for a free-threaded build, -ENOTSUP when they differ, or -errno.
+ */
+int py_check__debug_offsets(pid_t pid, uint64_t runtime, const struct py_internals *internals);
+
+/* All other checks that python.h lists. 0, -ENOTSUP on a contradiction, or -errno when the memory cannot be read. */
+int py_check__process(const struct py_check *check);
+
+#endif

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Where every call of a Python function can be seen to begin and to end. Up to CPython 3.10 each enters and leaves
+ * _PyEval_EvalFrameDefault. From 3.11 on calls between Python functions stay within it, unless the interpreter's eval_frame
+ * is set; then every call comes through the few places that call by that pointer, and is seen to end there. From 3.12
+ * on some of these jump instead of calling: so calls end where their frame is cleared, too.
+ */
+#ifndef STEPFLAME_USER_RUNTIME_PYTHON_PYEXACT_H
+#define STEPFLAME_USER_RUNTIME_PYTHON_PYEXACT_H
+
+#include "user/runtime/python/python.h"
+#include "user/x86/sites.h"
+
+#define PY_EXACT_CALLERS 64 /* Debian's 3.11 has 17 */
+#define PY_EXACT_WORDS   16 /* interpreters of a process */
+
+struct py_exact {
+	struct site begin; /* in _PyEval_EvalFrameDefault(tstate, frame, throwflag) */
+	struct site end;   /* up to 3.10: in it, before its last call */
+	/* From 3.11. */
+	uint32_t word_offset; /* of PyInterpreterState.eval_frame; 0 up to 3.10 */
+	uint64_t eval;        /* vaddr of _PyEval_EvalFrameDefault */
+	uint32_t returned_cnt;
+	struct site returned[PY_EXACT_CALLERS]; /* behind calls by the pointer; depth: of the call's own frame, -8 */
+	/* From 3.12: entry of the function that clears a frame. */
+	struct site clear;
+	bool clear_second; /* the frame is its second argument, not the first */
+};
+
+/*
+ * Finds them in the interpreter's file. 0; -ENOTSUP with *why set (static text): a site is missing, or would be
+ * single-stepped, which is some ten times dearer.
+ */
+int py_exact__find(const struct elf *elf, const struct python *python, struct py_exact *out, const char **why);
+
+/* sys.getrecursionlimit() in the process, from CPython 3.11; -1: not known. */
+int py_exact__recursion_limit(const struct process *process, const struct python *python);
+
+/*
+ * How many calls deep a Python function may recurse while eval_frame is set, before CPython 3.12 or later raises
+ * RecursionError: in 3.12 and 3.13 each call then takes two of the limit of recursion in C, which is read from the
+ * thread states. -1: not known, or there is no such limit.
+ */
+int py_exact__safe_depth(const struct process *process, const struct python *python);
+
+/* Addresses of the word in each interpreter of the process, at most PY_EXACT_WORDS. Count (0: none yet), or -errno. */
+int py_exact__words(const struct process *process, const struct python *python, uint32_t word_offset,
+		    uint64_t words[PY_EXACT_WORDS]);
+
+#endif

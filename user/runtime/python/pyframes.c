@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Walks the frames of a Python thread that may run meanwhile. In: a pid and a thread state. Out: struct py_stack. No
+ * state.
+ *
+ * Frames and the links between them are read one after the other, so a reading of a thread that runs may be of frames
+ * that never were at one time: a chain is taken for true when several readings agree, the first before its code objects
+ * were read, the others after. Frames hold their code objects, so these were alive. Only the innermost frame may go on
+ * to another instruction.
+ */
+#include "user/runtime/python/pyframes.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+
+#include "user/proc/process.h"
+#include "user/runtime/python/pylines.h"
+#include "user/runtime/python/pyobject.h"
+
+#define READING_TRIES 50
+#define ATTEMPTS      30
+#define READINGS      5   /* that must agree */
+#define FRAME_BYTES   128 /* of a frame, up to its last field that is read */
+#define PAGE          4096ul
+
+/* What a code object says; unchanged, it is the same function. */
+struct code_head {
+	uint64_t type, file, name, line_table;
+	uint64_t first_line; /* an int; of 8 bytes so that heads can be compared as bytes */
+};
+
+struct py_code {
+	uint64_t address;
+	struct code_head head;
+	char *file, *name;
+	struct rec_code *lines; /* NULL: not readable */
+};
+
+struct link {
+	struct py_link frame;
+	uint32_t index; /* of the code in stack->codes */
+};
+
+struct chain {
+	struct link *links;
+	uint32_t cnt;
+	bool cut;
+};
+
+struct reader {
+	pid_t pid;
+	const struct py_process *py;
+	uint64_t tstate;
+	struct py_stack *stack;
+};
+
+/* ---- the chain of frames ---- */
+
+static int read_pointer(const struct reader *r, uint64_t address, uint64_t *value)
+{
+	return process__read_memory(r->pid, address, value, sizeof(*value));
+}
+
+static uint64_t pointer_in(const uint8_t *bytes, uint16_t at)
+{
+	uint64_t value;
+
+	memcpy(&value, bytes + at, sizeof(value));
+	return value;
+}
+
+int py_link__innermost(pid_t pid, const struct py_layout *layout, uint64_t tstate, uint64_t *frame)
+{
+	int err = process__read_memory(pid, tstate + layout->tstate_frame, frame, sizeof(*frame));
+
+	if (!err && layout->tstate_cframe && *frame)
+		err = process__read_memory(pid, *frame + layout->cframe_current, frame, sizeof(*frame));
+	return err;
+}
+
+/* Bytes of a frame that hold all that is read of one; what is behind may not be mapped. */
+static size_t frame__bytes(const struct py_layout *layout)
+{
+	const size_t ends[] = {layout->frame_code + 8u, layout->frame_previous + 8u,
+			       layout->frame_instr + (layout->instr_bytes ? 4u : 8u), layout->frame_owner + 1u};
+	size_t most = 0;
+
+	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
+		most = ends[i] > most ? ends[i] : most;
+	return most < FRAME_BYTES ? most : FRAME_BYTES;
+}
+
+/* Reads to the end of the frame from the start of its page, then the pages below as far as there are such. */
+static int py_window__fill(struct py_window *window, pid_t pid, uint64_t frame, size_t size)
+{
+	uint64_t page = frame & ~(uint64_t)(PAGE - 1);
+	struct iovec local[PY_WINDOW_PAGES], remote[PY_WINDOW_PAGES];
+	size_t first = frame + size - page;
+	ssize_t got;
+
+	if (page < sizeof(window->bytes))
+		return -EFAULT;
+	window->base = page - (PY_WINDOW_PAGES - 1) * PAGE;
+	for (size_t i = 0; i < PY_WINDOW_PAGES; i++) {
+		remote[i] = (struct iovec){(void *)(uintptr_t)(page - i * PAGE), i ? PAGE : first};
+		local[i] = (struct iovec){window->bytes + (PY_WINDOW_PAGES - 1 - i) * PAGE, remote[i].iov_len};
+	}
+	window->start = window->end = 0;
+	got = process_vm_readv(pid, local, PY_WINDOW_PAGES, remote, PY_WINDOW_PAGES, 0);
+	if (got < (ssize_t)first)
+		return got < 0 ? -errno : -EFAULT;
+	window->end = frame + size;
+	window->start = page - ((size_t)got - first) / PAGE * PAGE;
+	return 0;
+}
+
+/* Up to 3.10 a frame is an object, and one that is being taken down, whose f_back leads nowhere, has no references. */
+int py_link__read(pid_t pid, const struct py_layout *layout, struct py_window *window, uint64_t frame,
+		  struct py_link *out)
+{
+	size_t size = frame__bytes(layout);
+	const uint8_t *bytes;
+	int32_t index;
+	int err;
+
+	if (frame < window->start || frame >= window->end || size > window->end - frame) {
+		err = py_window__fill(window, pid, frame, size);
+		if (err)
+			return err;
+	}
+	bytes = window->bytes + (frame - window->base);
+	if (layout->instr_bytes && pointer_in(bytes, 0) == 0)
+		return -EAGAIN;
+	*out = (struct py_link){.frame = frame,
+				.code = pointer_in(bytes, layout->frame_code) & ~(uint64_t)layout->ref_mask,
+				.previous = pointer_in(bytes, layout->frame_previous),
+				.owner = layout->frame_owner ? (int8_t)bytes[layout->frame_owner] : 0};
+	out->python = layout->frame_owner_c < 0 || out->owner < layout->frame_owner_c;
+	if (layout->instr_bytes) {
+		memcpy(&index, bytes + layout->frame_instr, sizeof(index));
+		out->offset = (int64_t)index * layout->instr_bytes;
+	} else {
+		out->offset = (int64_t)(pointer_in(bytes, layout->frame_instr) - out->code - layout->code_instructions);
+	}
+	return 0;
+}
+
+/*
+ * All frames of Python functions, innermost first, if the same one was the innermost before and after. chain->links has
+ * room for PY_FRAMES_MAX.
+ */
+static int reader__chain(const struct reader *r, struct chain *chain)
+{
+	struct py_window window;
+	const struct py_layout *layout = &r->py->layout;
+	uint64_t innermost, frame;
+	int err = py_link__innermost(r->pid, layout, r->tstate, &innermost);
+
+	window.start = window.end = 0;
+	chain->cnt = 0;
+	frame = err ? 0 : innermost;
+	/* Between two Python frames may lie one of an entry from C. */
+	for (uint32_t i = 0; !err && frame && chain->cnt < PY_FRAMES_MAX && i < 2 * PY_FRAMES_MAX; i++) {
+		struct py_link *link = &chain->links[chain->cnt].frame;
+
+		err = py_link__read(r->pid, layout, &window, frame, link);
+		if (err)
+			break;
+		frame = link->previous;
+		chain->cnt += link->python;
+	}
+	chain->cut = !err && frame;
+	err = err ?: py_link__innermost(r->pid, layout, r->tstate, &frame);
+	return err ?: frame == innermost ? 0 : -EAGAIN;
+}
+
+/* One reading: a thread that runs meanwhile spoils some. */
+static int reader__reading(const struct reader *r, struct chain *chain)
+{
+	int err = -EAGAIN;
+
+	for (int i = 0; i < READING_TRIES && (err == -EAGAIN || err == -EFAULT); i++)
+		err = reader__chain(r, chain);
+	return err;
+}
+
+/* How many of the outermost frames, `most` at most, are the same in both. */
+static uint32_t chain__common(const struct chain *a, const struct chain *b, uint32_t most)
+{
+	uint32_t same = 0;
+
+	while (same < most && same < b->cnt) {
+		const struct py_link *x = &a->links[a->cnt - 1 - same].frame, *y = &b->links[b->cnt - 1 - same].frame;
+		bool innermost = same + 1 == a->cnt && a->cnt == b->cnt;
+
+		if (x->frame != y->frame || x->code != y->code || x->previous != y->previous ||
+		    (x->offset != y->offset && !innermost))
+			break;
+		same++;
+	}
+	return same;
+}
+
+/* ---- code objects ---- */
+
+static int reader__head(const struct reader *r, uint64_t code, struct code_head *out)
+{
+	const struct py_layout *layout = &r->py->layout;
+	int err;
+
+	memset(out, 0, sizeof(*out));
+	err = read_pointer(r, code + 8, &out->type) ?:
+	      read_pointer(r, code + layout->code_filename, &out->file) ?:
+	      read_pointer(r, code + (layout->code_qualname ?: layout->code_name), &out->name) ?:
+	      read_pointer(r, code + layout->code_linetable, &out->line_table) ?:
+	      process__read_memory(r->pid, code + layout->code_firstlineno, &out->first_line, sizeof(uint32_t));
+	return err ?: out->type == r->py->code_type ? 0 : -EAGAIN;
+}
+
+static void code__clear(struct py_code *code)
+{
+	free(code->file);
+	free(code->name);
+	free(code->lines);
+	memset(code, 0, sizeof(*code));
+}
+
+/* Fills a code, or leaves it alone if it is filled and the same still. */
+static int reader__fill(const struct reader *r, struct py_code *code, uint64_t address)
+{
+	const struct py_layout *layout = &r->py->layout;
+	struct rec_code record = {.pid = (uint32_t)r->pid, .table_bytes = -1};
+	struct code_head head;
+	int err = reader__head(r, address, &head);
+
+	if (err || (code->address == address && !memcmp(&head, &code->head, sizeof(head))))
+		return err;
+	code__clear(code);
+	code->address = address;
+	code->head = head;
+	record.line_table = head.line_table;
+	record.first_line = (uint32_t)head.first_line;
+	py_lines__complete(layout, &record, &code->lines);
+	err = py_object__str(r->pid, layout, head.file, &code->file);
+	if (err == -ENOMEM)
+		return err;
+	err = py_object__str(r->pid, layout, head.name, &code->name);
+	return err == -ENOMEM ? err : 0;
+}
+
+/* Makes the code objects of the chain known; each is read once, and looked at again in each attempt. */
+static int reader__codes(const struct reader *r, struct chain *chain)
+{
+	struct py_stack *stack = r->stack;
+	uint32_t seen = 0; /* in this attempt: the first of stack->codes */
+	int err = 0;
+
+	for (uint32_t i = 0; !err && i < chain->cnt; i++) {
+		struct link *link = &chain->links[i];
+		struct py_code *more, swap;
+		uint32_t k = 0;
+
+		while (k < stack->code_cnt && stack->codes[k].address != link->frame.code)
+			k++;
+		if (k == stack->code_cnt) {
+			more = realloc(stack->codes, (k + 1) * sizeof(*more));
+			if (!more)
+				return -ENOMEM;
+			stack->codes = more;
+			memset(&more[stack->code_cnt++], 0, sizeof(*more));
+		}
+		if (k >= seen) {
+			err = reader__fill(r, &stack->codes[k], link->frame.code);
+			swap = stack->codes[seen];
+			stack->codes[seen] = stack->codes[k];
+			stack->codes[k] = swap;
+			k = seen++;
+		}
+		link->index = k;
+	}
+	return err;
+}
+
+/*
+ * From 3.12 the interpreter may put a frame of its own beneath one of __init__, whose code (_Py_InitCleanup, CPython
+ * Python/specialize.c) has one str for all its names, and no first line. Tracebacks leave it out.
+ */
+static bool code__is_function(const struct py_code *code)
+{
+	return code->head.file != code->head.name || code->head.first_line;
+}
+
+/* ---- the stack ---- */
+
+static int stack__set(struct py_stack *stack, const struct link *links, uint32_t cnt)
+{
+	stack->frames = calloc(cnt ? cnt : 1, sizeof(*stack->frames));
+	if (!stack->frames)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < cnt; i++) {
+		const struct py_code *code = &stack->codes[links[i].index];
+		const struct rec_code *lines = code->lines;
+		int64_t offset = links[i].frame.offset;
+
+		if (!code__is_function(code))
+			continue;
+		stack->frames[stack->frame_cnt++] = (struct py_frame){
+			.file = code->file ?: "",
+			.name = code->name ?: "",
+			.line = lines ? py_lines__at(lines->lines, lines->line_cnt, lines->first_line, offset) : 0,
+			.first_line = (uint32_t)code->head.first_line,
+			.offset = offset > 0 ? (uint32_t)offset : 0,
+			.lines = lines,
+		};
+	}
+	return 0;
+}
+
+/* One attempt. 0 when all readings agreed; -EAGAIN when the last `*common` frames of the first one were in all. */
+static int reader__attempt(const struct reader *r, struct chain *first, struct chain *again, uint32_t *common)
+{
+	int err = reader__reading(r, first) ?: reader__codes(r, first);
+	bool whole = true;
+
+	*common = first->cnt;
+	for (int i = 1; !err && i < READINGS && (whole || *common); i++) {
+		err = reader__reading(r, again);
+		if (err)
+			break;
+		*common = chain__common(first, again, *common);
+		whole = whole && *common == first->cnt && *common == again->cnt && first->cut == again->cut;
+	}
+	if (err)
+		*common = 0;
+	return err == -EFAULT || (!err && !whole) ? -EAGAIN : err;
+}
+
+int py_stack__read(pid_t pid, const struct py_process *py, uint64_t tstate, struct py_stack *out)
+{
+	struct reader r = {pid, py, tstate, out};
+	struct chain first = {0}, again = {0};
+	uint32_t common = 0;
+	int err;
+
+	memset(out, 0, sizeof(*out));
+	first.links = malloc(PY_FRAMES_MAX * sizeof(*first.links));
+	again.links = malloc(PY_FRAMES_MAX * sizeof(*again.links));
+	err = first.links && again.links ? -EAGAIN : -ENOMEM;
+	for (int i = 0; err == -EAGAIN && (i < ATTEMPTS || (!common && i < 2 * ATTEMPTS)); i++)
+		err = reader__attempt(&r, &first, &again, &common);
+	if (!err || err == -EAGAIN) {
+		out->moving = err == -EAGAIN;
+		out->cut = !err && first.cut;
+		err = stack__set(out, first.links + first.cnt - common, common);
+	}
+	free(first.links);
+	free(again.links);
+	return err;
+}
+
+void py_stack__release(struct py_stack *stack)
+{
+	for (uint32_t i = 0; i < stack->code_cnt; i++)
+		code__clear(&stack->codes[i]);
+	free(stack->codes);
+	free(stack->frames);
+	memset(stack, 0, sizeof(*stack));
+}

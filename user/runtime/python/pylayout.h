@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What stepflame knows of a CPython version beyond the layout that the BPF side gets (include/python.h): the way from
+ * _PyRuntime to the thread states, and what _Py_DebugOffsets must say. For python.c and its tests.
+ */
+#ifndef STEPFLAME_USER_RUNTIME_PYTHON_PYLAYOUT_H
+#define STEPFLAME_USER_RUNTIME_PYTHON_PYLAYOUT_H
+
+#include <stdint.h>
+
+#include "include/python.h"
+
+/* Offsets on the way from _PyRuntime to a thread state. */
+enum py_walk_field {
+	PY_WALK_INTERPRETERS,   /* _PyRuntime.interpreters.head */
+	PY_WALK_INTERP_NEXT,    /* PyInterpreterState.next */
+	PY_WALK_INTERP_THREADS, /* PyInterpreterState.threads.head */
+	PY_WALK_TSTATE_NEXT,    /* PyThreadState.next */
+	PY_WALK_TSTATE_INTERP,  /* PyThreadState.interp */
+	PY_WALK_TSTATE_THREAD,  /* PyThreadState.thread_id: the pthread_t, so the thread pointer */
+	PY_WALK_TSTATE_NATIVE,  /* PyThreadState.native_thread_id: the thread id; 0 before 3.11 */
+	PY_WALK_GIL, /* PyInterpreterState.ceval.gil, a pointer; up to 3.11 _PyRuntime.ceval.gil, the struct itself */
+	PY_WALK_CNT,
+};
+
+#define PY_DEBUG_MAX 24
+
+struct py_internals {
+	struct py_layout layout;
+	uint32_t walk[PY_WALK_CNT];
+	uint32_t tss_key;                           /* _PyRuntime.(gilstate.)autoTSSkey._key */
+	uint32_t gil_bytes, gil_holder, gil_locked; /* struct _gil_runtime_state: its size, last_holder, locked */
+	uint32_t recursion_limit;                   /* PyInterpreterState.ceval.recursion_limit; 0 before 3.11 */
+	/*
+	 * From 3.13 _PyRuntime begins with _Py_DebugOffsets (CPython Include/internal/pycore_runtime.h or
+	 * pycore_debug_offsets.h): where in _PyRuntime the 64-bit words are that tell walk[], the version and
+	 * "free-threaded", and what others must hold. 0 before 3.13.
+	 */
+	uint32_t walk_at[PY_WALK_CNT];
+	uint32_t debug_version_at;
+	uint32_t debug_free_threaded_at;
+	struct {
+		uint16_t at, value;
+	} debug[PY_DEBUG_MAX]; /* ends at the first at == 0 */
+};
+
+/* The row of a minor version, or NULL. py_layout__find (python.h) gives its layout. */
+const struct py_internals *py_internals__find(int minor);
+
+#endif

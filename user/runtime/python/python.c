@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Finds CPython in a process. In: the mapped files of struct process, and reads of the process's memory, which goes on
+ * running. Out: struct python. Owned by the thread that calls it. First the file is understood, then the process must
+ * agree (pycheck.c).
+ */
+#include "user/runtime/python/python.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "user/proc/getter.h"
+#include "user/runtime/python/pycheck.h"
+#include "user/runtime/python/pylayout.h"
+#include "user/runtime/python/pythread.h"
+
+#define METH_FASTCALL 0x80 /* CPython Include/methodobject.h */
+
+/* ---- the interpreter's file ---- */
+
+static const char *file__name(const struct mapped_file *file)
+{
+	const char *slash = strrchr(file->path, '/');
+
+	return slash ? slash + 1 : file->path;
+}
+
+/* Opens the file if it defines an interpreter: 0, -ENOENT if not, or -errno. */
+static int file__open_python(const struct mapped_file *file, struct elf **elf)
+{
+	static const char *const needed[] = {"_PyRuntime", "PyGen_Type", "PyUnicode_Type", "_PyEval_EvalFrameDefault"};
+	struct elf_symbol symbol;
+	int err;
+
+	err = elf__new(file->open_path, elf);
+	if (err)
+		return err;
+	for (size_t i = 0; !err && i < sizeof(needed) / sizeof(needed[0]); i++)
+		err = elf__symbol(*elf, needed[i], &symbol);
+	if (err) {
+		elf__free(*elf);
+		*elf = NULL;
+	}
+	return err;
+}
+
+/* "libpython3.11.so.1.0"; not the stable ABI's forwarder libpython3.so. */
+static bool file__is_libpython(const struct mapped_file *file)
+{
+	return !strncmp(file__name(file), "libpython3.", 11) && isdigit((unsigned char)file__name(file)[11]);
+}
+
+static bool file__is_executable(const struct mapped_file *file, pid_t pid)
+{
+	struct stat running, mapped;
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/exe", pid);
+	return !stat(path, &running) && !stat(file->open_path, &mapped) && running.st_dev == mapped.st_dev &&
+	       running.st_ino == mapped.st_ino;
+}
+
+/*
+ * The executable goes first: what it defines wins over a libpython that an extension brought. A file named python is
+ * the executable too, when the process was started by way of the loader (ld.so /usr/bin/python3).
+ */
+static int process__find_python(const struct process *process, const struct mapped_file **file, struct elf **elf)
+{
+	int err, result = -ENOENT;
+
+	for (int round = 0; round < 3; round++) {
+		for (size_t i = 0; i < process->file_cnt; i++) {
+			*file = &process->files[i];
+			if (round == 0 ? !file__is_executable(*file, process->pid)
+				       : (round == 1 ? !file__is_libpython(*file)
+						     : strncmp(file__name(*file), "python", 6) != 0))
+				continue;
+			err = file__open_python(*file, elf);
+			if (!err)
+				return 0;
+			if (round == 1) /* a libpython that cannot be read is worth saying */
+				result = err;
+		}
+	}
+	return result;
+}
+
+/* ---- version ---- */
+
+/* Py_Version, as in PY_VERSION_HEX: 0x030c01f0 is 3.12.1, final. 0 or -ENOENT. */
+static int version__from_hex(const struct elf *elf, pid_t pid, uint64_t bias, char version[16])
+{
+	static const char *const levels[16] = {[0xa] = "a", [0xb] = "b", [0xc] = "rc"};
+	struct elf_symbol symbol;
+	char pre[5] = "";
+	uint64_t hex;
+
+	if (elf__symbol(elf, "Py_Version", &symbol) ||
+	    process__read_memory(pid, bias + symbol.vaddr, &hex, sizeof(hex)) || (hex >> 24) != 3)
+		return -ENOENT;
+	if (levels[(hex >> 4) & 15])
+		snprintf(pre, sizeof(pre), "%s%u", levels[(hex >> 4) & 15], (unsigned)hex & 15);
+	snprintf(version, 16, "3.%u.%u%s", (unsigned)(hex >> 16) & 255, (unsigned)(hex >> 8) & 255, pre);
+	return 0;
+}
+
+/* Sets out->version, from the best source that there is, and returns the minor version; -1 when nothing tells. */
+static int python__version(struct python *out, const struct elf *elf, pid_t pid)
+{
+	int minor;
+
+	if (version__from_hex(elf, pid, out->bias, out->version) &&
+	    getter__version(elf, pid, out->bias, out->version, sizeof(out->version))) {
+		if (sscanf(file__name(out->file), "libpython3.%2d", &minor) != 1 &&
+		    sscanf(file__name(out->file), "python3.%2d", &minor) != 1)
+			return -1;
+		snprintf(out->version, sizeof(out->version), "3.%d", minor);
+	}
+	return sscanf(out->version, "3.%d", &minor) == 1 ? minor : -1;
+}
+
+/* ---- functions and thread state ---- */
+
+static void python__find_functions(struct python *out, const struct elf *elf, uint64_t gen_type)
+{
+	const struct py_layout *layout = &out->process.layout;
+	struct py_functions *functions = &out->functions;
+	struct elf_symbol symbol;
+	uint64_t methods;
+
+	if (elf__method(elf, "next", METH_FASTCALL, &functions->next))
+		functions->next = 0;
+	if (elf__pointer(elf, gen_type + layout->type_methods, &methods) ||
+	    elf__method_in(elf, methods, "throw", &functions->throw_))
+		functions->throw_ = 0;
+	if (!elf__symbol(elf, "slot_tp_iternext", &symbol))
+		functions->iternext = symbol.vaddr;
+	else if (elf__slot(elf, "__next__", layout->type_iternext, &functions->iternext))
+		functions->iternext = 0;
+	if (!elf__symbol(elf, "_PyEval_EvalFrameDefault", &symbol))
+		functions->eval = symbol.vaddr;
+	if (py_gc__find(elf, &functions->gc))
+		functions->gc.callback = 0;
+}
+
+static void python__find_tstate(struct python *out, const struct elf *elf, const struct process *process)
+{
+	struct py_process *py = &out->process;
+
+	if (py->layout.runtime_tstate) {
+		py->tstate_where = PY_TSTATE_GLOBAL;
+		py->tstate_address = out->runtime + py->layout.runtime_tstate;
+		return;
+	}
+	/* musl's dtv has 8-byte entries, so there a word that needs the dtv stays unknown. */
+	if (getter__tstate(elf, process->pid, out->bias, py) ||
+	    (py->tstate_where == PY_TSTATE_DTV && process__file(process, "ld-musl-"))) {
+		py->tstate_where = PY_TSTATE_UNKNOWN;
+		py->tls_module = 0;
+		py->tstate_address = 0;
+	}
+}
+
+static void python__find_threads(struct python *out, const struct process *process,
+				 const struct py_internals *internals)
+{
+	struct py_process *py = &out->process;
+
+	out->started = py_thread__interpreters(process->pid, out->runtime, out->walk) > 0;
+	if (!process__file(process, "ld-musl-"))
+		py->tss_offset = py_thread__find_tss(process->pid, out->runtime, internals, out->walk);
+	py->gil_address = py_thread__find_gil(process->pid, out->runtime, internals, out->walk);
+	py->gil_bytes = py->gil_address ? internals->gil_bytes : 0;
+}
+
+/* ---- all together ---- */
+
+static int python__describe(const struct process *process, struct python *out, const struct elf *elf)
+{
+	struct elf_symbol runtime, gen_type, unicode_type, cell_type, code_type;
+	const struct py_internals *internals;
+	uint64_t first;
+	int minor, err;
+
+	/*
+	 * The lowest mapping begins at file offset 0 in all but odd files, and a load bias is the same in all segments.
+	 */
+	if (elf__symbol(elf, "_PyRuntime", &runtime) || elf__symbol(elf, "PyGen_Type", &gen_type) ||
+	    elf__symbol(elf, "PyUnicode_Type", &unicode_type) || elf__symbol(elf, "PyCode_Type", &code_type) ||
+	    elf__symbol(elf, "PyCell_Type", &cell_type) || elf__vaddr(elf, 0, &first))
+		return -ENOEXEC;
+	out->bias = out->file->base - first;
+	snprintf(out->build_id, sizeof(out->build_id), "%s", elf__build_id(elf));
+	out->runtime = out->bias + runtime.vaddr;
+	out->process.gen_type = out->bias + gen_type.vaddr;
+	out->process.code_type = out->bias + code_type.vaddr;
+	out->process.cell_type = out->bias + cell_type.vaddr;
+
+	minor = python__version(out, elf, process->pid);
+	internals = minor < PY_MINOR_MIN || minor > PY_MINOR_MAX ? NULL : py_internals__find(minor);
+	if (!internals)
+		return -EOPNOTSUPP;
+	out->process.layout = internals->layout;
+	err = py_check__debug_offsets(process->pid, out->runtime, internals)
+		      ?: py_walk__resolve(process->pid, out->runtime, internals, out->walk);
+	if (err)
+		return err;
+	python__find_functions(out, elf, gen_type.vaddr);
+	python__find_tstate(out, elf, process);
+	err = py_check__process(&(struct py_check){
+		.process = process,
+		.python = out,
+		.elf = elf,
+		.internals = internals,
+		.unicode_type = out->bias + unicode_type.vaddr,
+	});
+	if (!err)
+		python__find_threads(out, process, internals);
+	return err;
+}
+
+int python__find(const struct process *process, struct python *out, struct elf **elf)
+{
+	struct elf *opened = NULL;
+	int err;
+
+	memset(out, 0, sizeof(*out));
+	if (elf)
+		*elf = NULL;
+	err = process__find_python(process, &out->file, &opened);
+	if (err) {
+		out->file = NULL;
+		return err;
+	}
+	err = python__describe(process, out, opened);
+	if (elf && !err)
+		*elf = opened;
+	else
+		elf__free(opened);
+	return err;
+}
+
+const char *python__explain(int err, pid_t pid, const char *comm, const char *version, char why[PYTHON_WHY_BYTES])
+{
+	switch (err) {
+	case -ENOENT:
+		snprintf(why, PYTHON_WHY_BYTES, "process %d (%s) is not a Python program", pid, comm);
+		return "give the PID of the Python process itself; stepflame ps lists them";
+	case -ENOTSUP: /* EOPNOTSUPP is the same */
+		snprintf(why, PYTHON_WHY_BYTES,
+			 "process %d runs Python %s, which is not supported or not laid out as expected", pid,
+			 version[0] ? version : "(unknown version)");
+		return "CPython 3.8 to 3.14 without free threading is supported";
+	}
+	return process__explain(err, pid, why, PYTHON_WHY_BYTES);
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The CPython interpreter in a process: its file, version, layout, and the functions that landmarks sit on. */
+#ifndef STEPFLAME_USER_RUNTIME_PYTHON_PYTHON_H
+#define STEPFLAME_USER_RUNTIME_PYTHON_PYTHON_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "include/python.h"
+#include "user/elf/elf.h"
+#include "user/proc/process.h"
+#include "user/runtime/python/pygc.h"
+#include "user/runtime/python/pylayout.h"
+
+#define PY_MINOR_MIN 8
+#define PY_MINOR_MAX 14
+
+/* Functions by vaddr in the interpreter's file; 0 when not found. */
+struct py_functions {
+	uint64_t next;     /* builtin_next(self, args, nargs) */
+	uint64_t throw_;   /* gen_throw(gen, ...), of PyGen_Type's methods */
+	uint64_t iternext; /* slot_tp_iternext(self) */
+	uint64_t eval;     /* _PyEval_EvalFrameDefault(tstate, frame, throwflag) */
+	struct py_gc gc;   /* gc.callback 0: not found */
+};
+
+struct python {
+	const struct mapped_file *file; /* in the struct process given: libpython, or the static executable */
+	char version[16];               /* "3.11.7" */
+	char build_id[64];
+	uint64_t bias; /* address = bias + vaddr */
+	struct py_functions functions;
+	struct py_process process;  /* what the BPF side needs */
+	uint64_t runtime;           /* address of _PyRuntime */
+	uint32_t walk[PY_WALK_CNT]; /* from there to the threads (pythread.h), as this process has them */
+	bool started;               /* it had an interpreter; else what is known from threads is not known yet */
+};
+
+/* The layout of a minor version, or NULL when there is none in the table. */
+const struct py_layout *py_layout__find(int minor);
+
+/*
+ * Finds CPython among the mapped files (the executable before a libpython3.x), its exact version (Py_Version, or the
+ * text that Py_GetVersion formats), layout, functions and thread state. *elf (may be NULL) receives the opened file, to
+ * be freed by the caller; NULL on error. 0; -ENOENT no CPython there; -EOPNOTSUPP a version outside the table, or a
+ * free-threaded build (version is set); -ENOTSUP the live process contradicts the table; or -errno. A function or a
+ * thread state, tss_offset or GIL that is not found is no error: 0, PY_TSTATE_UNKNOWN. The check against the live
+ * process: PyGen_Type's and PyUnicode_Type's tp_name read "generator" and "str"; `next` found is the one in the
+ * process; where a thread runs Python, its thread state leads to frames whose code objects have readable names and a
+ * line table, and its thread-local word (by way of its thread_id, which is its thread pointer) holds that state or
+ * nothing; from 3.13, _Py_DebugOffsets agree.
+ */
+int python__find(const struct process *process, struct python *out, struct elf **elf);
+
+/*
+ * What an error of python__find says of the process, in words that all commands use; the way out is returned, NULL when
+ * none is known. version may be "".
+ */
+#define PYTHON_WHY_BYTES 256
+const char *python__explain(int err, pid_t pid, const char *comm, const char *version, char why[PYTHON_WHY_BYTES]);
+
+#endif

@@ -1,0 +1,425 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Finds operators, boxed calls, and the autograd engine's functions in a torch library. In: its symbols and code. Out:
+ * struct torch_ops, with probe sites. No state but the cache on disk (ops_cache.c).
+ */
+#include "user/runtime/torch/ops.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "user/runtime/torch/ops_private.h"
+
+#define OPS_PREFIX   "_ZN2at4_ops"
+#define CALL_SUFFIX  "4callE"
+#define CALL_BOXED   "_ZNK3c1010Dispatcher9callBoxedERKNS_14OperatorHandleEPSt6vectorINS_6IValueESaIS5_EE"
+#define EVALUATE     "_ZN5torch8autograd6Engine17evaluate_functionE"
+#define NODE_CALL    "_ZN5torch8autograd4NodeclE"
+#define COLLECTIVE   "_ZN4c10d12ProcessGroup"                                  /* ::allreduce, ... */
+#define COLLECTIVE_1 "_ZN4c10d3ops"                                            /* of torch 1 */
+#define LABEL_ENTER  "_ZN5torch8autograd8profiler25record_function_enter_newE" /* takes a std::string */
+#define VARIABLE     "_ZN5torch8autograd12VariableType12_GLOBAL__N_1"
+#define TEXT_ENTER   "_pytorch_record_function_enter"
+#define TEXT_EXIT    "_pytorch_record_function_exit"
+#define OLD_OPTIONAL "3c108optionalI"
+
+enum { RDI, RSI, RDX };
+
+/* Functions that are no operators of the dispatcher, by how their symbols begin. */
+struct landmark {
+	const char *symbol;
+	uint8_t event;
+	uint8_t subject;       /* of an OP_CALL: its one tensor */
+	uint8_t clone_subject; /* in GCC's clone of it, which does without an argument of which nothing is used */
+	const char *name;
+};
+
+static const struct landmark landmarks[] = {
+	{CALL_BOXED, OP_BOXED, RSI, RDI, "Dispatcher::callBoxed"},
+	{EVALUATE, OP_EVALUATE, RDX, RDX, "Engine::evaluate_function"},
+	{NODE_CALL, OP_NODE, RSI, RSI, "Node::operator()"}, /* %rdi: where the result goes */
+	{VARIABLE "6detachE", OP_CALL, RDX, RDX, "detach"},
+	{VARIABLE "7detach_E", OP_CALL, RSI, RDI, "detach_"},
+	{"_Z17THPFunction_applyP", OP_PYTHON, RDI, RDI, "THPFunction_apply"},
+	{"_ZN12_GLOBAL__N_117THPFunction_applyE", OP_PYTHON, RDI, RDI, "THPFunction_apply"}, /* 2.15 */
+	{TEXT_ENTER, OP_TEXT, RDI, RDI, TEXT_ENTER},
+};
+
+/* A function to look into, before its sites are known. */
+struct candidate {
+	const char *symbol, *name; /* name NULL: its schema's */
+	uint64_t vaddr, size;
+	uint8_t event, subject;
+};
+
+struct finder {
+	const struct elf *elf;
+	struct candidate *candidate;
+	size_t candidate_cnt, candidate_cap;
+	struct ops_names names;
+	bool old_optional;
+	bool bracketed; /* the end of OP_TEXT is there */
+	struct torch_ops *ops;
+	size_t site_cap;
+};
+
+/* Of "_ZN2at4_ops10add_Tensor4callE...": "add_Tensor". NULL when the symbol is not an operator's. */
+static const char *joined_name(const char *symbol, size_t *len)
+{
+	char *end;
+
+	if (strncmp(symbol, OPS_PREFIX, strlen(OPS_PREFIX)))
+		return NULL;
+	*len = strtoul(symbol + strlen(OPS_PREFIX), &end, 10);
+	if (!*len || *len >= OP_NAME_MAX || strnlen(end, *len) < *len ||
+	    strncmp(end + *len, CALL_SUFFIX, strlen(CALL_SUFFIX)))
+		return NULL;
+	return end;
+}
+
+/*
+ * A function that calls one operator of the namespace c10d through a handle of its own; there is no at::_ops of
+ * these.
+ */
+static bool is_collective(const char *symbol)
+{
+	return !strncmp(symbol, COLLECTIVE, strlen(COLLECTIVE)) || !strncmp(symbol, COLLECTIVE_1, strlen(COLLECTIVE_1));
+}
+
+/* Fills in what the entry of this function means. false: nothing. */
+static bool classify(const char *symbol, struct candidate *out)
+{
+	size_t len;
+
+	if (joined_name(symbol, &len) || is_collective(symbol)) {
+		out->event = OP_CALL;
+		return true;
+	}
+	for (size_t i = 0; i < sizeof(landmarks) / sizeof(*landmarks); i++) {
+		const struct landmark *landmark = &landmarks[i];
+
+		if (strncmp(symbol, landmark->symbol, strlen(landmark->symbol)))
+			continue;
+		out->name = landmark->name;
+		out->event = landmark->event;
+		out->subject = strstr(symbol, ".isra.") ? landmark->clone_subject : landmark->subject;
+		return true;
+	}
+	return false;
+}
+
+static int add_candidate(const struct elf_symbol *symbol, void *ctx)
+{
+	struct candidate candidate = {.symbol = symbol->name, .vaddr = symbol->vaddr, .size = symbol->size};
+	struct finder *finder = ctx;
+
+	if (!symbol->function || *symbol->name != '_' || !elf__is_code(finder->elf, symbol->vaddr))
+		return 0;
+	if (!strcmp(symbol->name, FIND_SCHEMA))
+		finder->names.own = symbol->vaddr;
+	if (!strncmp(symbol->name, LABEL_ENTER, strlen(LABEL_ENTER)))
+		finder->ops->string_bytes = strstr(symbol->name, "RKSs") ? 8 : 32;
+	if (!classify(symbol->name, &candidate) || strstr(symbol->name, ".cold") ||
+	    finder->candidate_cnt == 2 * OPS_MAX)
+		return 0;
+	finder->old_optional = finder->old_optional || strstr(symbol->name, OLD_OPTIONAL);
+	if (finder->candidate_cnt == finder->candidate_cap) {
+		size_t cap = finder->candidate_cap ? 2 * finder->candidate_cap : 4096;
+		struct candidate *grown = reallocarray(finder->candidate, cap, sizeof(*grown));
+
+		if (!grown)
+			return -ENOMEM;
+		finder->candidate = grown;
+		finder->candidate_cap = cap;
+	}
+	finder->candidate[finder->candidate_cnt++] = candidate;
+	return 0;
+}
+
+static int compare_candidates(const void *a, const void *b)
+{
+	const struct candidate *x = a, *y = b;
+
+	return x->vaddr < y->vaddr ? -1 : x->vaddr > y->vaddr;
+}
+
+static unsigned count_stepped(const struct sites *sites)
+{
+	unsigned cnt = !sites->entry.emulated;
+
+	for (uint32_t i = 0; i < sites->exit_cnt; i++)
+		cnt += !sites->exit[i].emulated;
+	return cnt;
+}
+
+/* A function that begins what another one ends, called from the same frame: the entry of that is the exit. */
+static int find_bracket(const struct elf *elf, const struct candidate *candidate, struct sites *out)
+{
+	struct elf_symbol symbol;
+	struct sites end;
+	int err = elf__symbol(elf, TEXT_EXIT, &symbol);
+
+	err = err ?: sites__find(elf, symbol.vaddr, symbol.size, SITES_STRICT, &end);
+	err = err ?: sites__find(elf, candidate->vaddr, candidate->size, SITES_STRICT, out);
+	if (err)
+		return err;
+	out->exit[0] = end.entry;
+	out->exit_cnt = 1;
+	out->unwind_cnt = 0;
+	return 0;
+}
+
+/* The sites behind all that the function does, or, where the kernel would step these, the ones behind its work. */
+static int find_sites(const struct elf *elf, const struct candidate *candidate, struct sites *out, uint8_t *policy)
+{
+	struct sites after;
+	int err;
+
+	*policy = SITES_STRICT;
+	if (candidate->event == OP_TEXT)
+		return find_bracket(elf, candidate, out);
+	err = sites__find(elf, candidate->vaddr, candidate->size, SITES_STRICT, out);
+	if (!err && !count_stepped(out))
+		return 0;
+	if (!sites__find(elf, candidate->vaddr, candidate->size, SITES_AFTER_WORK, &after) &&
+	    (err || count_stepped(&after) < count_stepped(out))) {
+		*out = after;
+		*policy = SITES_AFTER_WORK;
+		err = 0;
+	}
+	return err;
+}
+
+static int add_sites(struct finder *finder, const struct sites *sites, struct torch_fn *fn)
+{
+	struct torch_ops *ops = finder->ops;
+	size_t cnt = sites->exit_cnt + sites->unwind_cnt;
+
+	if (ops->site_cnt + cnt > finder->site_cap) {
+		size_t cap = 2 * (ops->site_cnt + cnt);
+		struct site *grown = reallocarray(ops->site, cap, sizeof(*grown));
+
+		if (!grown)
+			return -ENOMEM;
+		ops->site = grown;
+		finder->site_cap = cap;
+	}
+	fn->entry = sites->entry;
+	fn->first_site = ops->site_cnt;
+	fn->exit_cnt = sites->exit_cnt;
+	fn->unwind_cnt = sites->unwind_cnt;
+	fn->stepped = count_stepped(sites);
+	memcpy(ops->site + ops->site_cnt, sites->exit, sites->exit_cnt * sizeof(*sites->exit));
+	memcpy(ops->site + ops->site_cnt + sites->exit_cnt, sites->unwind, sites->unwind_cnt * sizeof(*sites->unwind));
+	ops->site_cnt += cnt;
+	return 0;
+}
+
+/*
+ * Argument places. The function's symbol tells its parameters but not what it returns; the type that its handle is
+ * checked against tells both, and must say the same of the parameters. What is not certain is left unknown.
+ */
+static void find_args(const struct finder *finder, const char *symbol, const char *mangled_type, struct torch_fn *fn)
+{
+	char *whole = ops_names__demangle(symbol), *type = mangled_type ? ops_names__demangle(mangled_type) : NULL;
+	const char *params = whole ? strstr(whole, "::call(") : NULL, *same;
+
+	if (params && type) {
+		params += strlen("::call");
+		same = strlen(type) > strlen(params) ? type + strlen(type) - strlen(params) : "";
+		if (strcmp(same, params) || ops_abi__args(type, finder->old_optional, fn->arg, &fn->arg_cnt)) {
+			fn->arg_cnt = 0;
+			memset(fn->arg, 0, sizeof(fn->arg));
+		}
+	}
+	free(whole);
+	free(type);
+}
+
+static int add_function(struct finder *finder, const struct candidate *candidate)
+{
+	struct torch_ops *ops = finder->ops;
+	struct torch_fn *fn = &ops->fn[ops->fn_cnt];
+	struct op_schema schema;
+	struct sites sites;
+	const char *joined;
+	size_t len = 0;
+
+	*fn = (struct torch_fn){.event = candidate->event, .subject = candidate->subject};
+	if (candidate->name && candidate->event == OP_CALL) {
+		fn->arg[0] = (struct op_arg){.kind = OP_ARG_TENSOR, .place = candidate->subject};
+		fn->arg_cnt = 1;
+	} else if (!candidate->name) {
+		joined = joined_name(candidate->symbol, &len);
+		if (ops_names__find(&finder->names, joined, len, candidate->vaddr, candidate->size, &schema)) {
+			ops->unnamed_cnt += joined != NULL; /* the others are methods of many kinds */
+			return 0;
+		}
+		if (joined)
+			find_args(finder, candidate->symbol, schema.type, fn);
+	}
+	if (find_sites(finder->elf, candidate, &sites, &fn->policy)) {
+		ops->unplaced_cnt++;
+		return 0;
+	}
+	if (fn->event == OP_TEXT) { /* of 2.5 there are two that begin, and one that ends */
+		sites.exit_cnt = finder->bracketed ? 0 : sites.exit_cnt;
+		finder->bracketed = true;
+	}
+	if (add_sites(finder, &sites, fn))
+		return -ENOMEM;
+	fn->name = strdup(candidate->name ? candidate->name : schema.name);
+	if (!fn->name)
+		return -ENOMEM;
+	ops->fn_cnt++;
+	return 0;
+}
+
+static int compare_functions(const void *a, const void *b)
+{
+	const struct torch_fn *x = a, *y = b;
+
+	return x->event != y->event ? (int)x->event - y->event : strcmp(x->name, y->name);
+}
+
+static int compare_nodes(const void *a, const void *b)
+{
+	const struct torch_node *x = a, *y = b;
+
+	return x->vtable < y->vtable ? -1 : x->vtable > y->vtable;
+}
+
+/* Node::operator() is a local function, which a stripped file does not name. 0 or -ENOMEM. */
+static int find_node_call(struct finder *finder)
+{
+	const struct candidate *evaluate = NULL;
+	struct elf_symbol symbol = {.name = NODE_CALL, .function = true};
+	struct function_range range;
+
+	for (size_t i = 0; i < finder->candidate_cnt; i++) {
+		if (finder->candidate[i].event == OP_NODE)
+			return 0;
+		if (finder->candidate[i].event == OP_EVALUATE)
+			evaluate = &finder->candidate[i];
+	}
+	if (!evaluate || ops_nodes__find_call(finder->elf, evaluate->vaddr, evaluate->size, &range))
+		return 0;
+	symbol.vaddr = range.start;
+	symbol.size = range.end - range.start;
+	return add_candidate(&symbol, finder);
+}
+
+/* As GCC clones callBoxed for its own file: without `this`. */
+static int add_boxed(uint64_t vaddr, uint64_t size, void *finder)
+{
+	const struct elf_symbol symbol = {.name = CALL_BOXED ".isra.", .vaddr = vaddr, .size = size, .function = true};
+
+	return add_candidate(&symbol, finder);
+}
+
+/* Nor does a stripped file name Dispatcher::callBoxed. 0 or -ENOMEM. */
+static int find_boxed(struct finder *finder)
+{
+	for (size_t i = 0; i < finder->candidate_cnt; i++)
+		if (finder->candidate[i].event == OP_BOXED)
+			return 0;
+	return finder->candidate_cnt ? ops_boxed__find(finder->elf, add_boxed, finder) : 0;
+}
+
+static int find_functions(struct finder *finder)
+{
+	struct torch_ops *ops = finder->ops;
+	int err = elf__each_symbol(finder->elf, add_candidate, finder);
+
+	err = err ?: find_node_call(finder);
+	err = err ?: find_boxed(finder);
+	if (err)
+		return err;
+	ops->fn = calloc(finder->candidate_cnt + 1, sizeof(*ops->fn));
+	if (!ops->fn)
+		return -ENOMEM;
+	if (finder->candidate_cnt)
+		qsort(finder->candidate, finder->candidate_cnt, sizeof(*finder->candidate), compare_candidates);
+	for (size_t i = 0; i < finder->candidate_cnt && !err; i++)
+		/* .symtab repeats .dynsym */
+		if (!i || finder->candidate[i].vaddr != finder->candidate[i - 1].vaddr)
+			err = add_function(finder, &finder->candidate[i]);
+	qsort(ops->fn, ops->fn_cnt, sizeof(*ops->fn), compare_functions);
+	return err;
+}
+
+/* Moves all names into one allocation. */
+static int pack_names(struct torch_ops *ops)
+{
+	size_t used = 0;
+
+	for (size_t i = 0; i < ops->fn_cnt; i++)
+		ops->names_size += strlen(ops->fn[i].name) + 1;
+	for (size_t i = 0; i < ops->node_cnt; i++)
+		ops->names_size += strlen(ops->node[i].name) + 1;
+	ops->names = malloc(ops->names_size + 1);
+	if (!ops->names)
+		return -ENOMEM;
+	for (size_t i = 0; i < ops->fn_cnt + ops->node_cnt; i++) {
+		const char **name = i < ops->fn_cnt ? &ops->fn[i].name : &ops->node[i - ops->fn_cnt].name;
+		size_t size = strlen(*name) + 1;
+
+		memcpy(ops->names + used, *name, size);
+		free((char *)*name);
+		*name = ops->names + used;
+		used += size;
+	}
+	return 0;
+}
+
+static int find_all(const struct elf *elf, struct torch_ops *ops)
+{
+	struct finder finder = {.elf = elf, .names.elf = elf, .ops = ops};
+	int err = find_functions(&finder);
+
+	err = err ?: ops_nodes__find(elf, &ops->node, &ops->node_cnt);
+	ops->sequence_nr = ops_nodes__sequence_nr(elf);
+	if (ops->node_cnt)
+		qsort(ops->node, ops->node_cnt, sizeof(*ops->node), compare_nodes);
+	free(finder.candidate);
+	return err ?: pack_names(ops);
+}
+
+int torch_ops__find(const struct elf *elf, const char *cache_dir, struct torch_ops **out)
+{
+	struct torch_ops *ops;
+	int err;
+
+	if (!ops_cache__load(elf, cache_dir, out))
+		return 0;
+	ops = calloc(1, sizeof(*ops));
+	if (!ops)
+		return -ENOMEM;
+	err = find_all(elf, ops);
+	if (!err && !ops->fn_cnt && !ops->node_cnt)
+		err = -ENOENT;
+	if (err) {
+		torch_ops__free(ops);
+		return err;
+	}
+	ops_cache__save(elf, cache_dir, ops);
+	*out = ops;
+	return 0;
+}
+
+void torch_ops__free(struct torch_ops *ops)
+{
+	if (!ops)
+		return;
+	/* Until they are packed, names are allocated one by one. */
+	for (size_t i = 0; !ops->names && i < ops->fn_cnt; i++)
+		free((char *)ops->fn[i].name);
+	for (size_t i = 0; !ops->names && i < ops->node_cnt; i++)
+		free((char *)ops->node[i].name);
+	free(ops->fn);
+	free(ops->site);
+	free(ops->node);
+	free(ops->names);
+	free(ops);
+}

@@ -1,0 +1,513 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Chooses probe sites on the control flow of a function. In: its place in an ELF file. Out: struct sites. No state.
+ *
+ * Exit sites are the border of a set A of nodes "after the work". A holds every leaf (return or tail jump) and with a
+ * node all that follows it, so a path that entered A stays in it. If each node of A has either all of its predecessors
+ * in A or none (and is not entered otherwise), then those with none are sites of which every path passes exactly one. A
+ * starts as the leaves, whose sites are single-stepped returns, and grows backward from them until the border is made
+ * of instructions that the kernel emulates. It never takes in a call (by policy), a cycle, or the prologue up to the
+ * entry site. Paths that reach no leaf (calls that do not return) are ignored.
+ */
+#include "user/x86/sites.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "include/probes.h"
+#include "user/elf/functions.h"
+#include "user/x86/flow.h"
+#include "user/x86/insn.h"
+
+#define LAST_CALL_MAX  24 /* instructions from a function's last call to its return */
+#define ENTRY_SCAN_MAX 24 /* instructions; prologues are shorter, and arguments are soon overwritten */
+
+/* The border as it grows. Arrays are by node. */
+struct cut {
+	const struct flow *flow;
+	bool *live;      /* can reach a leaf */
+	bool *permitted; /* may be in A: nor a call, nor the prologue, nor a cycle lies at it or behind it */
+	bool *after;     /* A */
+	uint32_t *added; /* nodes in the order in which they came into A, for taking a step back */
+	size_t added_cnt;
+	size_t settled; /* of `added`, those that have been looked at */
+	uint32_t *queue;
+};
+
+static const struct flow_node *succ_of(const struct flow *flow, const struct flow_node *node, uint32_t i)
+{
+	return &flow->node[flow->succ[node->succ + i]];
+}
+
+static const struct flow_node *pred_of(const struct flow *flow, const struct flow_node *node, uint32_t i)
+{
+	return &flow->node[flow->pred[node->pred + i]];
+}
+
+static bool is_call(const struct flow_node *node)
+{
+	return node->kind == FLOW_CALL || node->kind == FLOW_CALL_INDIRECT || node->kind == FLOW_CALL_NORETURN ||
+	       node->kind == FLOW_CALL_RELEASE;
+}
+
+/*
+ * The entry site: an emulated instruction on the straight line from the entry, with no way back to it and the arguments
+ * intact: the first nop or jump, which the kernel need not write to the stack for (some 25 ns of 610), else the first.
+ * Node number.
+ */
+static int find_entry(const struct flow *flow, struct decoder *decoder, uint32_t *site)
+{
+	const struct flow_node *node = &flow->node[0];
+	bool found = false;
+
+	if (node->pred_cnt || node->refused)
+		return -ENOTSUP; /* each way back to the entry would count as a call */
+	if (node->leaf)
+		return -ENOTSUP; /* nothing between entry and exit */
+	*site = 0;
+	for (uint32_t i = 0; i < ENTRY_SCAN_MAX && i < flow->node_cnt; i++) {
+		node = &flow->node[i];
+		if (i && (node->pred_cnt != 1 || node->vaddr != node[-1].vaddr + node[-1].size))
+			break;
+		if (node->leaf || is_call(node) || node->kind == FLOW_TRAP || node->kind == FLOW_BAD)
+			break;
+		if (node->emulated && (!found || node->rsp_effect == FLOW_KEEPS)) {
+			*site = i;
+			found = true;
+			if (node->rsp_effect == FLOW_KEEPS)
+				break;
+		}
+		if (node->kind != FLOW_PLAIN || decoder__writes_argument(decoder, flow->elf, node))
+			break;
+	}
+	return 0;
+}
+
+static void find_live(struct cut *cut)
+{
+	const struct flow *flow = cut->flow;
+	size_t cnt = 0;
+
+	for (size_t i = 0; i < flow->node_cnt; i++) {
+		if (!flow->node[i].active || !flow->node[i].leaf)
+			continue;
+		cut->live[i] = true;
+		cut->queue[cnt++] = i;
+	}
+	while (cnt) {
+		const struct flow_node *node = &flow->node[cut->queue[--cnt]];
+
+		for (uint32_t p = 0; p < node->pred_cnt; p++) {
+			size_t from = pred_of(flow, node, p) - flow->node;
+
+			if (cut->live[from])
+				continue;
+			cut->live[from] = true;
+			cut->queue[cnt++] = from;
+		}
+	}
+}
+
+static bool allowed(const struct cut *cut, size_t i, enum sites_policy policy, uint32_t entry)
+{
+	const struct flow_node *node = &cut->flow->node[i];
+
+	if (i <= entry || node->kind == FLOW_CALL_INDIRECT || node->kind == FLOW_JUMP_INDIRECT)
+		return false;
+	return policy == SITES_AFTER_WORK || node->kind != FLOW_CALL;
+}
+
+/* Peels nodes off the graph from the leaves: what lies in a cycle, or leads into one, is never reached. */
+static int find_permitted(struct cut *cut, enum sites_policy policy, uint32_t entry)
+{
+	const struct flow *flow = cut->flow;
+	uint32_t *left = calloc(flow->node_cnt, sizeof(*left)); /* live successors not yet permitted */
+	size_t cnt = 0;
+
+	if (!left)
+		return -ENOMEM;
+	for (size_t i = 0; i < flow->node_cnt; i++) {
+		const struct flow_node *node = &flow->node[i];
+
+		if (!cut->live[i])
+			continue;
+		for (uint32_t s = 0; s < node->succ_cnt; s++)
+			left[i] += cut->live[succ_of(flow, node, s) - flow->node];
+		if (node->leaf && !left[i]) {
+			cut->permitted[i] = true;
+			cut->queue[cnt++] = i;
+		}
+	}
+	while (cnt) {
+		const struct flow_node *node = &flow->node[cut->queue[--cnt]];
+
+		for (uint32_t p = 0; p < node->pred_cnt; p++) {
+			size_t from = pred_of(flow, node, p) - flow->node;
+
+			if (--left[from] || !allowed(cut, from, policy, entry))
+				continue;
+			cut->permitted[from] = true;
+			cut->queue[cnt++] = from;
+		}
+	}
+	free(left);
+	return 0;
+}
+
+static bool add_node(struct cut *cut, const struct flow_node *node)
+{
+	size_t i = node - cut->flow->node;
+
+	if (cut->after[i])
+		return true;
+	if (!cut->permitted[i])
+		return false;
+	cut->after[i] = true;
+	cut->added[cut->added_cnt++] = i;
+	return true;
+}
+
+/* True when a node of A has a predecessor in A, so that it is no site. */
+static bool is_inner(const struct cut *cut, const struct flow_node *node)
+{
+	for (uint32_t p = 0; p < node->pred_cnt; p++) {
+		if (cut->after[pred_of(cut->flow, node, p) - cut->flow->node])
+			return true;
+	}
+	return false;
+}
+
+/* Takes all predecessors into A. Fails at a node that is entered in other ways, too. */
+static bool add_preds(struct cut *cut, const struct flow_node *node)
+{
+	if (node->root || !node->pred_cnt)
+		return false;
+	for (uint32_t p = 0; p < node->pred_cnt; p++) {
+		if (!add_node(cut, pred_of(cut->flow, node, p)))
+			return false;
+	}
+	return true;
+}
+
+/* Makes A valid again after nodes were added: all that follows is in A, and no node has predecessors on both sides. */
+static bool close_set(struct cut *cut)
+{
+	const struct flow *flow = cut->flow;
+
+	while (cut->settled < cut->added_cnt) {
+		const struct flow_node *node = &flow->node[cut->added[cut->settled++]];
+
+		for (uint32_t s = 0; s < node->succ_cnt; s++) {
+			const struct flow_node *succ = succ_of(flow, node, s);
+
+			if (!cut->live[succ - flow->node])
+				continue;
+			if (!add_node(cut, succ) || !add_preds(cut, succ))
+				return false;
+		}
+		if (is_inner(cut, node) && !add_preds(cut, node))
+			return false;
+	}
+	return true;
+}
+
+static bool is_good(const struct flow_node *node)
+{
+	return node->emulated && !node->refused && node->kind != FLOW_OUT;
+}
+
+/*
+ * Moves one site backward, and with it whatever must move at the same time, until all new sites are emulated. Undone
+ * when that cannot be.
+ */
+static bool push_back(struct cut *cut, uint32_t site)
+{
+	const struct flow *flow = cut->flow;
+	size_t start = cut->added_cnt;
+	bool ok = add_preds(cut, &flow->node[site]) && close_set(cut);
+
+	for (size_t i = start; ok && i < cut->added_cnt; i++) {
+		const struct flow_node *node = &flow->node[cut->added[i]];
+
+		if (!is_inner(cut, node) && !is_good(node))
+			ok = add_preds(cut, node) && close_set(cut);
+	}
+	while (!ok && cut->added_cnt > start)
+		cut->after[cut->added[--cut->added_cnt]] = false;
+	cut->settled = cut->added_cnt;
+	return ok;
+}
+
+static void place_site(const struct flow *flow, const struct flow_node *node, struct site *out)
+{
+	uint64_t offset = 0;
+
+	elf__offset(flow->elf, node->vaddr, &offset); /* decoded from there, so it is there */
+	*out = (struct site){
+		.offset = offset,
+		.depth = node->rsp == FLOW_UNKNOWN || node->rsp < 0 ? -1 : node->rsp,
+		.emulated = is_good(node),
+	};
+}
+
+static int collect_sites(const struct cut *cut, struct sites *out)
+{
+	const struct flow *flow = cut->flow;
+
+	for (size_t i = 0; i < flow->node_cnt; i++) {
+		const struct flow_node *node = &flow->node[i];
+
+		if (!cut->after[i] || is_inner(cut, node))
+			continue;
+		if (node->kind == FLOW_OUT || node->refused || out->exit_cnt == SITES_MAX)
+			return -ENOTSUP;
+		place_site(flow, node, &out->exit[out->exit_cnt++]);
+	}
+	return out->exit_cnt ? 0 : -ENOTSUP;
+}
+
+static int find_exits(struct cut *cut, enum sites_policy policy, uint32_t entry, struct sites *out)
+{
+	const struct flow *flow = cut->flow;
+	size_t leaf_cnt;
+	int err;
+
+	find_live(cut);
+	err = find_permitted(cut, policy, entry);
+	if (err)
+		return err;
+	for (size_t i = 0; i < flow->node_cnt; i++) {
+		if (flow->node[i].leaf && flow->node[i].active && !add_node(cut, &flow->node[i]))
+			return -ENOTSUP; /* an emulated tail jump that may also go on */
+	}
+	cut->settled = leaf_cnt = cut->added_cnt;
+	for (size_t i = 0; i < leaf_cnt && !flow->unresolved; i++) {
+		uint32_t site = cut->added[i];
+
+		if (!is_inner(cut, &flow->node[site]) && !is_good(&flow->node[site]))
+			push_back(cut, site);
+	}
+	return collect_sites(cut, out);
+}
+
+/*
+ * The parts of a function that landing pads lie in or lead to: most often an X.cold, which is no part of the flow when
+ * nothing returns from it.
+ */
+struct pad_parts {
+	const struct flow *flow;
+	struct function_range part[FLOW_REGIONS_MAX];
+	size_t cnt;
+};
+
+static void add_part(uint64_t pad, void *ctx)
+{
+	struct pad_parts *parts = ctx;
+	struct function_range range;
+
+	for (size_t i = 0; i < parts->cnt; i++)
+		if (pad >= parts->part[i].start && pad < parts->part[i].end)
+			return;
+	if (parts->cnt < FLOW_REGIONS_MAX && !functions__at(parts->flow->elf, pad, &range))
+		parts->part[parts->cnt++] = range;
+}
+
+/* A part may lead into another one. */
+static bool is_known_unwind(const struct sites *sites, uint64_t offset)
+{
+	for (uint32_t i = 0; i < sites->unwind_cnt; i++)
+		if (sites->unwind[i].offset == offset)
+			return true;
+	return false;
+}
+
+static void add_unwinds(const struct flow *flow, struct sites *out)
+{
+	for (size_t i = 0; i < flow->node_cnt && out->unwind_cnt < SITES_MAX; i++) {
+		const struct flow_node *node = &flow->node[i];
+		const char *import = node->kind == FLOW_CALL_NORETURN ? flow__import(flow->elf, node->target) : NULL;
+
+		if (!import || strcmp(import, "_Unwind_Resume") || !is_good(node))
+			continue;
+		place_site(flow, node, &out->unwind[out->unwind_cnt]);
+		out->unwind_cnt += !is_known_unwind(out, out->unwind[out->unwind_cnt].offset);
+	}
+}
+
+static void find_unwinds(const struct flow *flow, struct sites *out)
+{
+	struct pad_parts parts = {.flow = flow};
+	struct function_range range;
+
+	if (functions__at(flow->elf, flow->node[0].vaddr, &range) ||
+	    functions__each_pad(flow->elf, &range, add_part, &parts))
+		return;
+	for (size_t i = 0; i < flow->node_cnt; i++) {
+		const struct flow_node *node = &flow->node[i];
+
+		if ((node->kind == FLOW_JUMP || node->kind == FLOW_BRANCH) && !node->leaf &&
+		    (node->target < range.start || node->target >= range.end))
+			add_part(node->target, &parts);
+	}
+	for (size_t i = 0; i < parts.cnt; i++) {
+		const struct function_range *part = &parts.part[i];
+		struct flow *cold = NULL;
+
+		if (part->start == range.start) {
+			add_unwinds(flow, out);
+		} else if (!flow__new(flow->elf, part->start, part->end - part->start, &cold)) {
+			uint32_t first = out->unwind_cnt;
+
+			add_unwinds(cold, out);
+			for (uint32_t k = first; k < out->unwind_cnt; k++)
+				out->unwind[k].depth = -1; /* the part does not begin with an empty frame */
+			flow__free(cold);
+		}
+	}
+}
+
+int sites__find(const struct elf *elf, uint64_t vaddr, uint64_t size, enum sites_policy policy, struct sites *out)
+{
+	struct flow *flow = NULL;
+	struct cut cut = {0};
+	struct decoder decoder;
+	uint32_t entry;
+	int err = flow__new(elf, vaddr, size, &flow);
+
+	if (err)
+		return err;
+	cut.flow = flow;
+	cut.live = calloc(flow->node_cnt, sizeof(*cut.live));
+	cut.permitted = calloc(flow->node_cnt, sizeof(*cut.permitted));
+	cut.after = calloc(flow->node_cnt, sizeof(*cut.after));
+	cut.added = calloc(flow->node_cnt, sizeof(*cut.added));
+	cut.queue = calloc(flow->node_cnt, sizeof(*cut.queue));
+	err = -ENOMEM;
+	if (!cut.live || !cut.permitted || !cut.after || !cut.added || !cut.queue)
+		goto out;
+	err = decoder__open(&decoder);
+	if (err)
+		goto out;
+	memset(out, 0, sizeof(*out));
+	err = flow->unresolved && !flow->sized ? -ENOTSUP : find_entry(flow, &decoder, &entry);
+	decoder__close(&decoder);
+	if (!err)
+		err = find_exits(&cut, policy, entry, out);
+	if (!err) {
+		place_site(flow, &flow->node[entry], &out->entry);
+		find_unwinds(flow, out);
+	}
+out:
+	free(cut.live);
+	free(cut.permitted);
+	free(cut.after);
+	free(cut.added);
+	free(cut.queue);
+	flow__free(flow);
+	return err;
+}
+
+/* Does the function, when that call returns, go straight to its own return? */
+static bool is_last(const struct flow *flow, const struct flow_node *node)
+{
+	if (node->leaf)
+		return true; /* a tail jump */
+	for (uint32_t i = 0; i < LAST_CALL_MAX && node->kind != FLOW_RETURN; i++) {
+		if (node->leaf || node->succ_cnt != 1)
+			return false;
+		node = succ_of(flow, node, 0);
+		if (is_call(node))
+			return false;
+	}
+	return node->kind == FLOW_RETURN;
+}
+
+/*
+ * The register that callees save and that holds, at that node, the second argument: by the straight line from the
+ * entry. 0 when none is known to.
+ */
+static uint32_t find_second(const struct flow *flow, size_t at)
+{
+	uint32_t holders = 1; /* bit 0: %rsi */
+	struct decoder decoder;
+
+	if (flow->node[0].pred_cnt || decoder__open(&decoder))
+		return SAVED_NONE;
+	for (size_t i = 0; i < at && holders; i++) {
+		const struct flow_node *node = &flow->node[i], *next = node + 1;
+
+		if (is_call(node))
+			holders &= ~1u;
+		else
+			decoder__follow_copies(&decoder, flow->elf, node, &holders);
+		if (next->pred_cnt != 1 || next->root || next->vaddr != node->vaddr + node->size)
+			holders = 0;
+	}
+	decoder__close(&decoder);
+	holders &= ~1u;
+	return holders ? __builtin_ctz(holders) : SAVED_NONE;
+}
+
+static int find_call(const struct elf *elf, uint64_t vaddr, uint64_t size, const char *callee, bool last,
+		     struct call_site *out)
+{
+	struct elf_symbol own = {0};
+	struct flow *flow = NULL;
+	int err = flow__new(elf, vaddr, size, &flow);
+
+	if (err)
+		return err;
+	elf__symbol(elf, callee, &own);
+	err = -ENOENT;
+	for (size_t i = 0; i < flow->node_cnt && err != -ENOTUNIQ; i++) {
+		const struct flow_node *node = &flow->node[i];
+		const char *import;
+
+		if (node->kind != FLOW_CALL && !(node->kind == FLOW_JUMP && node->leaf))
+			continue;
+		import = flow__import(elf, node->target);
+		if (import ? strcmp(import, callee) != 0 : !own.vaddr || node->target != own.vaddr)
+			continue;
+		if (last && !is_last(flow, node))
+			continue;
+		if (err != -ENOENT) {
+			err = -ENOTUNIQ;
+			break;
+		}
+		err = is_good(node) ? 0 : -ENOTSUP;
+		place_site(flow, node, &out->site);
+		out->second_in = find_second(flow, i);
+	}
+	flow__free(flow);
+	return err;
+}
+
+int sites__find_call(const struct elf *elf, uint64_t vaddr, uint64_t size, const char *callee, struct call_site *out)
+{
+	return find_call(elf, vaddr, size, callee, false, out);
+}
+
+int sites__find_last_call(const struct elf *elf, uint64_t vaddr, uint64_t size, const char *callee,
+			  struct call_site *out)
+{
+	return find_call(elf, vaddr, size, callee, true, out);
+}
+
+int sites__find_callee_frame(const struct elf *elf, uint64_t vaddr, uint64_t size)
+{
+	struct flow *flow = NULL;
+	int err = flow__new(elf, vaddr, size, &flow), depth = -ENOENT;
+
+	if (err)
+		return err;
+	for (size_t i = 0; i < flow->node_cnt && depth != -ENOTSUP && depth != -ENOTUNIQ; i++) {
+		const struct flow_node *node = &flow->node[i];
+		int own = node->rsp == FLOW_UNKNOWN || node->rsp < 0 ? -ENOTSUP : node->rsp + 8;
+
+		if (node->kind == FLOW_CALL_INDIRECT && node->active)
+			depth = depth == -ENOENT || depth == own ? own : -ENOTUNIQ;
+	}
+	flow__free(flow);
+	return depth;
+}
