@@ -11,7 +11,7 @@
 
 #include "include/probes.h"
 #include "user/runtime/cuda/cuda.h"
-#include "user/session/gpu_functions.h"
+#include "user/session/sources/gpu_functions.h"
 #include "user/x86/insn.h"
 
 /* From the best to the worst; a function has that of the worst of its symbols. */

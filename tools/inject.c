@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "user/session/inject.h"
+#include "user/session/sources/inject.h"
 
 int main(int argc, char **argv)
 {

@@ -15,7 +15,7 @@
 
 #include "user/elf/elf.h"
 #include "user/runtime/cuda/cuda.h"
-#include "user/session/gpu_functions.h"
+#include "user/session/sources/gpu_functions.h"
 #include "user/x86/sites.h"
 
 #include "include/probes.h"

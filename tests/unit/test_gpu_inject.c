@@ -16,7 +16,7 @@
 
 #include "user/inject/decode.c"
 #include "user/inject/ring.c"
-#include "user/session/gpu_ring.h"
+#include "user/session/sources/gpu_ring.h"
 
 static struct ring shared;
 static struct decoder decoder;

@@ -17,8 +17,8 @@
 
 #include <cmocka.h>
 
-#include "user/session/gpu_clock.h"
-#include "user/session/gpu_ring.h"
+#include "user/session/sources/gpu_clock.h"
+#include "user/session/sources/gpu_ring.h"
 
 #define BYTES (GPU_RING_CONTROL + GPU_RING_BYTES)
 #define MASK  (GPU_RING_BYTES - 1)

@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "user/session/guardian.h"
+#include "user/session/sources/guardian.h"
 
 #define VALUE 0x7f0012345678ULL
 

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #define session__emit emit_told
-#include "user/session/nvml.c"
+#include "user/session/sources/nvml.c"
 #undef session__emit
 
 static struct rec_gpu_usage told;
@@ -29,23 +29,28 @@ int emit_told(struct session *s, const struct rec_hdr *record)
 static struct session *session_with(int *other)
 {
 	struct session *s = calloc(1, sizeof(*s));
+	struct nvml *nvml = calloc(1, sizeof(*nvml));
 	int sockets[2];
 
 	assert_non_null(s);
+	assert_non_null(nvml);
 	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets), 0);
 	s->opened = true;
-	s->nvml = calloc(1, sizeof(*s->nvml));
-	assert_non_null(s->nvml);
-	s->nvml->socket = sockets[0];
+	s->state[SOURCE_NVML] = nvml;
+	nvml->socket = sockets[0];
+	nvml->pid = fork();
+	if (!nvml->pid)
+		_exit(0);
 	*other = sockets[1];
 	told_cnt = 0;
 	return s;
 }
 
-static void end(struct session *s, int other)
+static void end_session(struct session *s, int other)
 {
 	close(other);
-	nvml__free(s);
+	stop(s);
+	free(state_of(s));
 	free(s);
 }
 
@@ -58,7 +63,7 @@ static void test_bytes(void **state)
 
 	memset(&m, 0xff, sizeof(m));
 	assert_int_equal(send(other, &m, sizeof(m), 0), sizeof(m));
-	nvml__tend(s);
+	tend(s);
 	assert_int_equal(told_cnt, 1);
 	assert_int_equal(told.device, 0xffffffff);
 	srandom(1);
@@ -66,10 +71,10 @@ static void test_bytes(void **state)
 		for (size_t k = 0; k < sizeof(m); k++)
 			((unsigned char *)&m)[k] = random();
 		assert_int_equal(send(other, &m, sizeof(m), 0), sizeof(m));
-		nvml__tend(s);
+		tend(s);
 	}
 	assert_int_equal(told_cnt, 2001);
-	end(s, other);
+	end_session(s, other);
 }
 
 /* Messages that are too short are no figures, and no end either. */
@@ -81,11 +86,11 @@ static void test_short(void **state)
 
 	for (size_t size = 1; size < sizeof(bytes); size++) {
 		assert_int_equal(send(other, bytes, size, 0), size);
-		nvml__tend(s);
+		tend(s);
 	}
 	assert_int_equal(told_cnt, 0);
-	assert_true(s->nvml->socket >= 0);
-	end(s, other);
+	assert_true(state_of(s)->pid);
+	end_session(s, other);
 }
 
 /* One that never stops keeps nobody. */
@@ -98,10 +103,10 @@ static void test_flood(void **state)
 	while (send(other, &m, sizeof(m), MSG_DONTWAIT) == sizeof(m))
 		sent++;
 	assert_true(sent > 0);
-	nvml__tend(s);
+	tend(s);
 	assert_true(told_cnt <= READ_MAX && told_cnt <= sent);
-	nvml__tend(s);
-	end(s, other);
+	tend(s);
+	end_session(s, other);
 }
 
 int main(void)

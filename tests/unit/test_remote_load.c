@@ -9,7 +9,7 @@
 #include <time.h>
 
 #include "tests/children.h"
-#include "user/session/inject.h"
+#include "user/session/sources/inject.h"
 
 #define NAP_MS 20
 

@@ -19,13 +19,13 @@
 #include "user/runtime/torch/torch.h"
 #include "user/runtime/xla/jax.h"
 #include "user/runtime/xla/pjrt.h"
-#include "user/session/gpu_functions.h"
-#include "user/session/gpu_ring.h"
-#include "user/session/landmarks.h"
-#include "user/session/natives.h"
+#include "user/session/sources/gpu_functions.h"
+#include "user/session/sources/gpu_ring.h"
+#include "user/session/sources/landmarks.h"
+#include "user/session/sources/natives.h"
 #include "user/session/programs.h"
 #include "user/session/session.h"
-#include "user/session/xla.h"
+#include "user/session/sources/xla.h"
 
 #define CHECKS_MAX 32
 
@@ -107,7 +107,7 @@ static int check_bpf(struct doctor *d)
 	struct stepflame_bpf *skel;
 	struct selftest selftest;
 	const char *why, *fix;
-	int err = programs__load(NULL, &skel, &selftest);
+	int err = programs__load(NULL, NULL, &skel, &selftest);
 
 	if (err) {
 		programs__explain(err, &why, &fix);
@@ -267,7 +267,7 @@ static void check_gpu(struct doctor *d, const struct process *process)
 
 		if (elf__new(process->files[i].open_path, &elf))
 			continue;
-		if (!file_probes__find_gpu(elf, sets)) {
+		if (!gpu_functions__find(elf, sets)) {
 			function_cnt += sets[1].cnt;
 			file_cnt += sets[1].cnt > 0;
 		}

@@ -18,7 +18,7 @@
 #include "user/lib/output.h"
 #include "user/recording/recording.h"
 #include "user/report/report.h"
-#include "user/session/inject_library.h"
+#include "user/session/sources/inject_library.h"
 #include "user/session/launch.h"
 #include "user/session/session.h"
 

@@ -2,24 +2,27 @@
 #include "user/session/probe_list.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "include/probes.h"
 #include "user/proc/process.h"
 
 void probe_list__release(struct probe_list *list)
 {
+	free(list->path);
 	free(list->offsets);
 	free(list->cookies);
 	*list = (struct probe_list){};
 }
 
-void probe_list__set_file(struct probe_list *list, const struct mapped_file *file)
+int probe_list__set_file(struct probe_list *list, const struct mapped_file *file)
 {
-	snprintf(list->path, sizeof(list->path), "%s", file->open_path);
+	free(list->path);
+	list->path = strdup(file->open_path);
 	list->dev = file->dev;
 	list->inode = file->inode;
+	return list->path ? 0 : -ENOMEM;
 }
 
 int probe_list__add(struct probe_list *list, uint64_t offset, uint64_t cookie)

@@ -3,7 +3,6 @@
 #ifndef STEPFLAME_USER_SESSION_PROBE_LIST_H
 #define STEPFLAME_USER_SESSION_PROBE_LIST_H
 
-#include <limits.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -13,7 +12,7 @@
 struct mapped_file;
 
 struct probe_list {
-	char path[PATH_MAX]; /* openable from here */
+	char *path;          /* openable from here; owned, NULL: none was set */
 	uint64_t dev, inode; /* of the file, as /proc/PID/maps has them */
 	uint32_t number;     /* trace_events.c's; 0: none yet */
 	size_t cnt, room;
@@ -22,8 +21,8 @@ struct probe_list {
 };
 
 void probe_list__release(struct probe_list *list); /* accepts a zeroed struct */
-/* The file that it is of, as that process has it mapped. */
-void probe_list__set_file(struct probe_list *list, const struct mapped_file *file);
+/* The file that it is of, as that process has it mapped. 0 or -ENOMEM. */
+int probe_list__set_file(struct probe_list *list, const struct mapped_file *file);
 /* One probe. 0 or -ENOMEM. */
 int probe_list__add(struct probe_list *list, uint64_t offset, uint64_t cookie);
 /* One probe at a site, whose depth goes into the cookie. 0 or -ENOMEM. */

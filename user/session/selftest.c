@@ -133,13 +133,14 @@ static int count_calls(struct stepflame_bpf *skel, struct attacher *attacher, st
 int selftest__run(struct stepflame_bpf *skel, enum attach_backend backend, struct selftest *out)
 {
 	struct attacher attacher = {.backend = backend, .cookies_fd = bpf_map__fd(skel->maps.probe_cookies)};
-	struct probe_list list = {.path = "/proc/self/exe"};
+	const struct mapped_file self = {.open_path = "/proc/self/exe"};
+	struct probe_list list = {};
 	uint64_t offset = 0;
-	int err;
+	int err = probe_list__set_file(&list, &self);
 
 	dl_iterate_phdr(find_offset, &offset);
 	process__each_mapping(getpid(), find_file, &list);
-	err = probe_list__add(&list, offset, COOKIE(PROBE_TEST, 0, 0, 0)) ?: count_calls(skel, &attacher, &list, out);
+	err = err ?: probe_list__add(&list, offset, COOKIE(PROBE_TEST, 0, 0, 0)) ?: count_calls(skel, &attacher, &list, out);
 	probe_list__release(&list);
 	return err;
 }

@@ -18,23 +18,8 @@
 #include "include/name_hash.h"
 #include "stepflame.skel.h"
 #include "user/lib/log.h"
-#include "user/runtime/cuda/cuda.h"
-#include "user/runtime/torch/torch.h"
-#include "user/session/calls.h"
-#include "user/session/exact.h"
-#include "user/session/gpu_probes.h"
-#include "user/session/inject.h"
-#include "user/session/io.h"
-#include "user/session/landmarks.h"
-#include "user/session/modules.h"
-#include "user/session/natives.h"
-#include "user/session/nvml.h"
-#include "user/session/nvtx_probes.h"
-#include "user/session/op_probes.h"
 #include "user/session/programs.h"
-#include "user/session/sampler.h"
 #include "user/session/state.h"
-#include "user/session/step_at.h"
 
 /*
  * Snapshots of the rows: often at first, for a short recording to hold several, whose differences tell by how much figures vary
@@ -55,7 +40,7 @@ int session__emit(struct session *s, const struct rec_hdr *record)
 {
 	int err = s->sink(record, s->sink_ctx);
 
-	if (!err && (s->options.step_at || s->has_jax) && record && record->type == REC_NAME)
+	if (!err && s->keeps_names && record && record->type == REC_NAME)
 		err = names__add(&s->names, (const void *)record);
 	if (err && !s->sink_err)
 		s->sink_err = err;
@@ -134,66 +119,39 @@ static void emit_host(struct session *s)
 static int on_record(void *ctx, void *data, size_t size)
 {
 	const struct rec_hdr *record = data;
+	const struct record_handler *handler;
 	struct session *s = ctx;
 
 	if (size < sizeof(*record) || record->size != size)
 		return 0;
 	if (record->type == REC_PROC)
 		targets__event(s, data);
-	if (record->type == REC_SPAN && size == sizeof(struct rec_span)) {
-		op_table__span(s, data);
-		return 0;
-	}
-	if (record->type == REC_CODE && size >= sizeof(struct rec_code)) {
-		sampler__code(s, data);
-		return 0;
-	}
-	if (record->type == REC_MODULES && size >= sizeof(struct rec_modules)) {
-		modules__path(s, data);
-		return 0;
-	}
-	if (record->type == REC_NAME && s->options.modules)
-		modules__name(s, data);
-	if (record->type == REC_SAMPLE && size == sizeof(struct rec_sample)) {
-		sampler__sample(s, data);
-		return 0;
-	}
-	if (record->type == REC_GPU_WINDOW && size == sizeof(struct rec_gpu_window)) {
-		gpu_cupti__boundary(s, data);
-		return 0;
-	}
-	if (record->type == REC_GPU_OBJECT && size == sizeof(struct rec_gpu_object)) {
-		gpu_probes__object(s, data);
-		return 0;
-	}
-	if (record->type == REC_OP_WINDOW)
-		op_table__flush_spans(s);
-	session__emit(s, record);
+	handler = record->type < REC__COUNT ? s->handlers[record->type] : NULL;
+	if (!handler || size < handler->bytes || !handler->handle(s, record))
+		session__emit(s, record);
 	return 0; /* the ring is drained even when the sink has failed */
 }
 
-static int parse_actions(struct session *s)
+static void configure_programs(struct stepflame_bpf *skel, enum attach_backend backend, void *ctx)
 {
-	s->actions = calloc(s->options.action_cnt ?: 1, sizeof(*s->actions));
-	if (!s->actions)
-		return -ENOMEM;
-	if (s->options.action_cnt + natives__cnt() > FN_MAX) {
-		log__error("name fewer", "at most %d functions can be named by --action", FN_MAX - natives__cnt());
-		return -EINVAL;
-	}
-	for (size_t i = 0; i < s->options.action_cnt; i++) {
-		const char *text = s->options.actions[i], *colon = strchr(text, ':');
-		char *where = strndup(text, colon - text);
+	static const char *const fixed[NAME__COUNT] = {
+#define X(id, text) text,
+		STEPFLAME_FIXED_NAMES(X)
+#undef X
+	};
+	const struct session *s = ctx;
 
-		if (session__is_python_action(text))
-			s->actions[i].file = where;
-		else
-			s->actions[i].library = where;
-		s->actions[i].symbol = strdup(colon + 1);
-		if (!where || !s->actions[i].symbol)
-			return -ENOMEM;
+	for (size_t i = 0; i < NAME__COUNT; i++)
+		((uint64_t *)skel->rodata->fixed_names)[i] = session__name_id(fixed[i]);
+	skel->rodata->step_limit = s->options.steps;
+	skel->rodata->want_step_times = s->options.live_ns || s->options.frequency || s->options.gpu != SESSION_GPU_OFF;
+	skel->rodata->want_children = s->options.children != CHILDREN_NONE;
+	if (!s->options.frequency && !s->options.exact) {
+		bpf_map__set_max_entries(skel->maps.paths, 1);
+		if (!s->options.stacks && !s->options.modules)
+			bpf_map__set_max_entries(skel->maps.codes, 1);
 	}
-	return 0;
+	SOURCES_CALL(configure, s, skel, backend);
 }
 
 static int load_programs(struct session *s)
@@ -203,34 +161,13 @@ static int load_programs(struct session *s)
 		STEPFLAME_FIXED_NAMES(X)
 #undef X
 	};
-	struct program_knobs knobs = {
-		.step_limit = s->options.steps,
-		.ops = s->options.ops,
-		.exact = s->options.exact,
-		.shapes = s->options.shapes,
-		.stacks = s->options.stacks,
-		.modules = s->options.modules,
-		.timeline = s->options.timeline,
-		.frequency = s->options.frequency,
-		.syscalls = s->options.syscalls,
-		.gpu = s->options.gpu != SESSION_GPU_OFF,
-		.gpu_windows = s->options.gpu_windows,
-		.children = s->options.children != CHILDREN_NONE,
-		.step_times = s->options.live_ns || s->options.frequency || s->options.gpu != SESSION_GPU_OFF,
-	};
 	uint64_t call_ns = s->options.syscalls ? selftest__call_ns() : 0;
 	const char *why, *fix;
 	int err;
 
-	memcpy(knobs.op_schedule, s->options.schedule, sizeof(knobs.op_schedule));
 	for (size_t i = 0; i < NAME__COUNT; i++)
-		knobs.fixed_names[i] = session__emit_name(s, fixed[i]);
-	for (enum gpu_api api = GPU_API_NONE; api < GPU_API__COUNT; api++)
-		if (cuda__class(api) == GPU_SYNC)
-			knobs.gpu_names[api] = session__emit_name(s, cuda__name(api));
-	calls__set_knobs(s, &knobs);
-	step_at__set_knobs(s, &knobs);
-	err = programs__load(&knobs, &s->skel, &s->selftest);
+		session__emit_name(s, fixed[i]);
+	err = programs__load(configure_programs, s, &s->skel, &s->selftest);
 	if (!err) {
 		s->skel->bss->pid_level = s->selftest.pid_level;
 		if (s->selftest.attacher.backend == ATTACH_PERF)
@@ -252,21 +189,29 @@ static int load_programs(struct session *s)
 	return err;
 }
 
-static int set_functions(struct session *s)
+static void find_handlers(struct session *s)
 {
-	int fd = bpf_map__fd(s->skel->maps.fns);
+	for (int id = 0; id < SOURCE__COUNT; id++)
+		for (int i = 0; i < SOURCE_RECORDS && sources[id]->records[i].handle; i++)
+			s->handlers[sources[id]->records[i].type] = &sources[id]->records[i];
+}
 
-	for (uint32_t i = 0; i < natives__cnt() + s->options.action_cnt; i++) {
-		bool user = i >= natives__cnt();
-		struct probe_fn fn = {
-			.name = session__emit_name(s, user ? s->options.actions[i - natives__cnt()] : natives__name(i)),
-			.kind = user ? SPAN_USER : natives__kind(i),
-		};
-
-		if (bpf_map_update_elem(fd, &i, &fn, BPF_ANY))
-			return -errno;
+static int make_states(struct session *s)
+{
+	for (int id = 0; id < SOURCE__COUNT; id++) {
+		if (!sources[id]->session_bytes)
+			continue;
+		s->state[id] = calloc(1, sources[id]->session_bytes);
+		if (!s->state[id])
+			return -ENOMEM;
 	}
-	return calls__set_map(s);
+	return 0;
+}
+
+static void free_states(struct session *s)
+{
+	for (int id = 0; id < SOURCE__COUNT; id++)
+		free(s->state[id]);
 }
 
 int session__new(const struct session_options *options, session_sink sink, void *ctx, struct session **out)
@@ -281,8 +226,14 @@ int session__new(const struct session_options *options, session_sink sink, void 
 	s->sink = sink;
 	s->sink_ctx = ctx;
 	emit_host(s);
-	err = nvml__new(s) ?: parse_actions(s) ?: load_programs(s) ?: set_functions(s) ?: op_probes__new(s) ?: gpu_probes__new(s) ?:
-	      sampler__start(s) ?: exact__new(s);
+	find_handlers(s);
+	err = make_states(s);
+	if (err) {
+		free_states(s);
+		free(s);
+		return err;
+	}
+	err = SOURCES_TRY(prepare, s) ?: load_programs(s) ?: SOURCES_TRY(start, s);
 	if (err)
 		session__free(s);
 	else
@@ -295,10 +246,10 @@ static void detach_all(struct session *s)
 {
 	struct detachment d = {};
 
-	op_probes__detach(s, false, &d);
+	SOURCES_CALL(detach, s, false, &d);
 	targets__detach(s, &d);
 	detachment__run(&d);
-	op_probes__detach(s, true, &d);
+	SOURCES_CALL(detach, s, true, &d);
 	detachment__run(&d);
 }
 
@@ -306,32 +257,19 @@ void session__free(struct session *s)
 {
 	if (!s)
 		return;
-	exact__free(s);
-	nvml__free(s);
+	SOURCES_CALL(restore, s);
 	detach_all(s);
-	op_probes__free(s);
-	gpu_probes__free(s);
-	nvtx_probes__free(s);
-	sampler__free(s);
-	modules__free(s);
+	SOURCES_CALL(free, s);
+	free_states(s);
 	names__free(&s->names);
 	for (size_t i = 0; i < s->target_cnt; i++)
 		target__free(s->targets[i]);
 	for (size_t i = 0; i < s->file_cnt; i++)
-		for (int k = 0; k < PROBES__COUNT; k++)
-			probe_list__release(&s->files[i].sets[k]);
-	for (size_t i = 0; s->actions && i < s->options.action_cnt; i++) {
-		free(s->actions[i].library);
-		free(s->actions[i].file);
-		free(s->actions[i].symbol);
-	}
-	intern__free(&s->codes);
-	free(s->codes_lined.items);
+		file_probes__release(&s->files[i]);
 	ring_buffer__free(s->ring);
 	stepflame_bpf__destroy(s->skel);
 	free(s->targets);
 	free(s->files);
-	free(s->actions);
 	free(s);
 }
 
@@ -347,13 +285,11 @@ static int check_target(struct session *s, struct target *t, int err)
 			   "process %d ended while probes were being attached", pid);
 		return -ESRCH;
 	}
-	if (t->has_python && exact__check(s, t))
+	if (SOURCES_TRY(check, s, t))
 		return -EOPNOTSUPP;
-	for (size_t i = 0; i < s->options.action_cnt; i++)
-		if (s->actions[i].found)
+	for (int id = 0; id < SOURCE__COUNT; id++)
+		if (sources[id]->watches && sources[id]->watches(s, t))
 			return 0;
-	if ((t->has_python && s->options.exact) || t->gpu.seen || t->has_pjrt)
-		return 0;
 	if (err) {
 		fix = python__explain(err, pid, t->process.comm, t->python.version, why);
 		log__error(fix, "%s", why);
@@ -419,11 +355,9 @@ int session__attach(struct session *s, pid_t pid)
 		return err;
 	}
 	err = check_target(s, t, targets__resolve(s, t));
-	if (!err && s->options.inject)
-		err = inject__into(s, &t->process);
+	err = err ?: SOURCES_TRY(attached, s, t);
 	if (err)
 		return err;
-	gpu_probes__say_missing(s, t);
 	add_children(s, pid);
 	s->attach_ns += session__now_ns() - start;
 	return 0;
@@ -460,14 +394,14 @@ int session__open(struct session *s)
 		if (err)
 			return err;
 	}
-	sampler__open(s);
+	SOURCES_TRY(open, s);
 	s->opened = true;
 	s->window_start_ns = session__now_ns();
 	s->attach_ns += s->window_start_ns - start;
 	s->cpu_start_ns = session__cpu_ns();
 	s->next_snapshot_ns = s->window_start_ns + snapshot_interval_ns(s);
 	s->progress.alive = true;
-	gpu_cupti__tend(s);
+	SOURCES_CALL(tend, s);
 	return s->sink_err;
 }
 
@@ -486,12 +420,7 @@ int session__poll(struct session *s, int timeout_ms)
 	ring_buffer__poll(s->ring, targets__timeout_ms(s, timeout_ms));
 	consume(s);
 	targets__tend(s);
-	governor__tend(s);
-	sampler__tend(s);
-	op_probes__tend(s);
-	exact__tend(s);
-	nvml__tend(s);
-	gpu_cupti__tend(s);
+	SOURCES_CALL(tend, s);
 	now = session__now_ns();
 	if (s->opened) {
 		s->progress.elapsed_ns = now - s->window_start_ns;
@@ -499,7 +428,7 @@ int session__poll(struct session *s, int timeout_ms)
 	}
 	if (s->opened && now >= s->next_snapshot_ns) {
 		if (s->options.live_ns) {
-			sampler__cut(s);
+			SOURCES_CALL(cut, s);
 			consume(s);
 		}
 		s->next_snapshot_ns = now + snapshot_interval_ns(s);
@@ -510,29 +439,12 @@ int session__poll(struct session *s, int timeout_ms)
 
 void session__resend_stacks(struct session *s)
 {
-	sampler__resend_stacks(s);
+	SOURCES_CALL(resend, s);
 }
 
 void session__progress(const struct session *s, struct session_progress *out)
 {
 	*out = s->progress;
-}
-
-/* Which jitted function's calls are steps was found by itself: it may be the wrong one. */
-static void note_jits(struct session *s)
-{
-	for (size_t i = 0; i < s->target_cnt; i++) {
-		uint32_t pid = s->targets[i]->process.pid;
-		struct proc proc;
-
-		if (bpf_map_lookup_elem(bpf_map__fd(s->skel->maps.procs), &pid, &proc) || proc.step_rule != STEP_JIT)
-			continue;
-		session__note(
-			s,
-			"steps of process %u are the calls of '%.128s', in which it spends most of the time of its "
-			"jitted calls: --step-at names another",
-			pid, names__find(&s->names, proc.step_jit) ?: "(name lost)");
-	}
 }
 
 int session__finish(struct session *s)
@@ -541,36 +453,20 @@ int session__finish(struct session *s)
 
 	s->window_end_ns = session__now_ns();
 	consume(s);
-	gpu_cupti__stop(s);
-	op_probes__close(s);
-	sampler__close(s);
-	io__close(s);
+	SOURCES_CALL(close, s);
 	for (size_t i = 0; i < s->target_cnt; i++) {
 		struct proc_command command = {.what = COMMAND_CLOSE, .pid = s->targets[i]->process.pid};
 
 		programs__command(s->skel, &command);
 	}
-	for (size_t i = 0; i < s->options.action_cnt; i++)
-		if (s->actions[i].library && !s->actions[i].found)
-			session__note(s,
-				      "--action %s was found in no process: is the library loaded, and the symbol as "
-				      "nm -D prints it?",
-				      s->options.actions[i]);
-	note_jits(s);
-	exact__end(s);
-	calls__note(s);
-	nvml__end(s);
-	gpu_probes__note(s);
-	nvtx_probes__note(s);
-	targets__note(s);
-	sampler__stop(s);
-	gpu_cupti__close(s);
+	SOURCES_CALL(end, s);
+	SOURCES_CALL(note, s);
 	snapshot__emit(s);
-	targets__tell_trainers(s);
-	err = step_at__end(s);
+	targets__emit_trainers(s);
+	err = SOURCES_TRY(finish, s);
 	detach_all(s);
 	s->detach_ns = session__now_ns() - s->window_end_ns;
 	ring_buffer__consume(s->ring);
-	op_table__flush_spans(s);
+	SOURCES_CALL(drained, s);
 	return snapshot__emit(s) ?: err;
 }

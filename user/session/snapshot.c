@@ -10,12 +10,8 @@
 #include <unistd.h>
 
 #include "include/counters.h"
+#include "include/ops.h"
 #include "stepflame.skel.h"
-#include "user/session/exact.h"
-#include "user/session/gpu_probes.h"
-#include "user/session/io.h"
-#include "user/session/nvml.h"
-#include "user/session/op_probes.h"
 #include "user/session/state.h"
 
 /* The counters that mean that something is missing from the report; the others tell of the recording's edges. */
@@ -55,30 +51,19 @@ static int emit_counters(struct session *s)
 #undef X
 	};
 	int cpus = libbpf_num_possible_cpus(), fd = bpf_map__fd(s->skel->maps.counters);
-	struct gpu_cupti_losses lost;
-	uint64_t *values = calloc(cpus > 0 ? cpus : 1, sizeof(*values));
+	uint64_t *values = calloc(cpus > 0 ? cpus : 1, sizeof(*values)), total[CNT__COUNT] = {0};
 
 	if (!values)
 		return -ENOMEM;
-	gpu_cupti__losses(s, &lost);
+	SOURCES_CALL(count, s, total);
 	s->progress.lost = 0;
 	for (uint32_t c = 0; c < CNT__COUNT; c++) {
-		struct rec_counter rec = {.hdr = {.type = REC_COUNTER, .size = sizeof(rec)}};
+		struct rec_counter rec = {.hdr = {.type = REC_COUNTER, .size = sizeof(rec)}, .value = total[c]};
 
 		if (bpf_map_lookup_elem(fd, &c, values))
 			continue;
 		for (int i = 0; i < cpus; i++)
 			rec.value += values[i];
-		if (c == CNT_LINES_LOST)
-			rec.value = s->lines_lost;
-		if (c == CNT_KERNELS_UNNAMED)
-			rec.value = gpu_probes__unnamed(s);
-		if (c == CNT_GPU_DROPPED)
-			rec.value = lost.dropped;
-		if (c == CNT_GPU_RING_FULL)
-			rec.value = lost.full;
-		if (c == CNT_GPU_BAD)
-			rec.value = lost.bad;
 		if (is_loss(c))
 			s->progress.lost += rec.value;
 		snprintf(rec.name, sizeof(rec.name), "%s", names[c]);
@@ -135,11 +120,28 @@ void hit_sums__add(const struct session *s, struct hit_sums *sums, const struct 
 		sums->busiest = one.busiest;
 }
 
-/* Those of operators, of CUPTI's, or both. */
-static bool windows_done(const struct session *s, const struct target *t)
+/* Of the sources that were asked for windows: have all of them passed? */
+static bool windows_passed(const struct session *s, const struct target *t)
 {
-	return (!s->options.ops || op_probes__done(s, t)) && (!s->options.gpu_windows || gpu_cupti__done(s, t)) &&
-	       (s->options.ops || s->options.gpu_windows);
+	bool any = false;
+
+	for (int id = 0; id < SOURCE__COUNT; id++) {
+		enum source_windows windows = sources[id]->windows ? sources[id]->windows(s, t) : WINDOWS_NONE;
+
+		if (windows == WINDOWS_AHEAD)
+			return false;
+		any = any || windows == WINDOWS_PASSED;
+	}
+	return any;
+}
+
+static uint64_t sources_hits(const struct session *s, const struct target *t)
+{
+	uint64_t hits = 0;
+
+	for (int id = 0; id < SOURCE__COUNT; id++)
+		hits += sources[id]->hits ? sources[id]->hits(s, t) : 0;
+	return hits;
 }
 
 /* Window and cost, from the processes' own counts. */
@@ -151,18 +153,17 @@ static void measure_window(struct session *s, struct rec_window *window, struct 
 
 	for (size_t i = 0; i < s->target_cnt; i++) {
 		struct target *t = s->targets[i];
-		uint32_t pid = t->process.pid;
 		struct proc proc;
 
-		if (bpf_map_lookup_elem(bpf_map__fd(s->skel->maps.procs), &pid, &proc))
+		if (!target__proc(s, t, &proc))
 			continue;
-		hit_sums__add(s, &sums, &proc, op_probes__hits(s, t));
+		hit_sums__add(s, &sums, &proc, sources_hits(s, t));
 		if (targets__has_steps(&proc) && t->role == ROLE_CHILD)
 			targets__trains(s, t);
-		s->step_at_seen = s->step_at_seen || proc.step_rule == STEP_USER;
+		SOURCES_CALL(observe, s, t, &proc);
 		if (t->role != ROLE_MAIN)
 			continue;
-		done = done && (t->gone || proc.window == WINDOW_DONE || windows_done(s, t));
+		done = done && (t->gone || proc.window == WINDOW_DONE || windows_passed(s, t));
 		if (proc.window_start_ns && (!start || proc.window_start_ns < start))
 			start = proc.window_start_ns;
 		if (proc.window_end_ns > end)
@@ -185,8 +186,9 @@ static void measure_window(struct session *s, struct rec_window *window, struct 
 	cost->hit_ns = s->selftest.hit_ns + (sums.sampled ? sums.sampled_ns / sums.sampled : 0);
 	cost->attach_ns = s->attach_ns;
 	cost->detach_ns = s->detach_ns;
-	cost->own_cpu_ns = session__cpu_ns() + nvml__cpu_ns(s) - s->cpu_start_ns;
-	cost->own_rss_bytes = session__rss_bytes() + nvml__rss_bytes(s);
+	cost->own_cpu_ns = session__cpu_ns() - s->cpu_start_ns;
+	cost->own_rss_bytes = session__rss_bytes();
+	SOURCES_CALL(cost, s, cost);
 }
 
 void snapshot__progress(struct session *s)
@@ -211,8 +213,7 @@ int snapshot__emit(struct session *s)
 {
 	int err = emit_window(s);
 
-	err = err ?: emit_rows(s) ?: op_table__snapshot(s) ?: exact__snapshot(s) ?: io__snapshot(s) ?: gpu_probes__snapshot(s) ?:
-	      emit_counters(s);
+	err = err ?: emit_rows(s) ?: SOURCES_TRY(snapshot, s) ?: emit_counters(s);
 	/* What was told up to here, names of rows and steps, is to be there if this snapshot is the recording's last. */
 	ring_buffer__consume(s->ring);
 	return err ?: session__emit(s, NULL);

@@ -1,115 +1,52 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The session's insides, shared by its files only: session.c (life cycle), targets.c (processes), snapshot.c (maps to
- * records).
+ * The session's insides, for its own files and the sources: session.c (life cycle), targets.c (processes),
+ * target_probes.c (their probes), file_probes.c (the probes of a file), snapshot.c (maps to records).
  */
 #ifndef STEPFLAME_USER_SESSION_STATE_H
 #define STEPFLAME_USER_SESSION_STATE_H
 
-#include "include/ops.h"
 #include "include/probes.h"
 #include "user/lib/array.h"
-#include "user/lib/intern.h"
 #include "user/lib/names.h"
 #include "user/proc/process.h"
-#include "user/runtime/python/pyexact.h"
 #include "user/runtime/python/python.h"
-#include "user/session/attach.h"
-#include "user/session/gpu_cupti.h"
 #include "user/session/selftest.h"
 #include "user/session/session.h"
-
-/* One --action. */
-struct user_action {
-	char *library; /* of a native function: base name prefix, or a path; else NULL */
-	char *file;    /* of a Python function: the end of its path; else NULL */
-	char *symbol;  /* or qualified name */
-	bool found;    /* it can be timed in some target */
-};
-
-enum probe_set {
-	PROBES_LANDMARKS,
-	PROBES_LATE,    /* those that are for Lightning only, where it is there */
-	PROBES_KEPT,    /* what the governor leaves alone: garbage, collectives */
-	PROBES_ACTIONS, /* --action */
-	PROBES_EXACT,   /* --exact: of a program of its own */
-	PROBES_GPU_END, /* functions of CUDA and NCCL: of two programs, the ends armed first */
-	PROBES_GPU,
-	PROBES_NVTX,
-	PROBES__COUNT,
-};
-
-/* How the calls of an interpreter are seen. */
-struct exact_file {
-	const char *why;      /* they cannot be; else NULL */
-	uint32_t word_offset; /* as in struct py_exact */
-	uint64_t eval;
-};
+#include "user/session/source.h"
 
 /* Probes of one file, found once and used for every process that maps it. */
 struct file_probes {
 	uint64_t dev, inode;
-	struct probe_list sets[PROBES__COUNT];
-	struct exact_file exact;
+	struct probe_list lists[SOURCE__COUNT][SOURCE_SETS];
 };
 
 struct attached_file {
 	uint64_t dev, inode;
-	struct attachment *sets[PROBES__COUNT];
+	struct attachment *sets[SOURCE__COUNT][SOURCE_SETS];
 };
 
 struct target {
 	struct process process;
 	struct python python;
+	uint64_t python_dev, python_inode; /* of the interpreter's file; 0: none was found */
 	char torch[32];
 	char jax[16]; /* as in struct rec_target */
 	enum target_role role;
 	bool has_python, has_torch;
-	bool has_pjrt;   /* functions of a PJRT plugin are watched; */
-	bool lacks_pjrt; /* it has a plugin whose table was not found yet */
-	bool lightning;  /* it has shown an action of Lightning's */
-	bool told;       /* a REC_TARGET was sent: */
+	bool emitted; /* a REC_TARGET was: */
 	struct rec_target sent;
 	bool gone;
 	bool pending;            /* libraries may still come: look again */
 	bool open;               /* its window was opened */
 	bool interpreters_noted; /* it has several */
-	struct {
-		uint64_t dev, inode;     /* of the interpreter's file */
-		uint64_t idle_hits;      /* as last read */
-		uint64_t aside_until_ns; /* its landmarks are away until then; 0: they are there */
-		bool noted;
-	} governor;
-	struct {
-		uint64_t hits;    /* as last read */
-		uint64_t over_ns; /* for how long they have been too dear */
-		bool aside;       /* the probes were taken away */
-	} nvtx;
-	struct {
-		struct exact_file file;
-		bool armed;      /* all calls can be seen */
-		bool incomplete; /* not all can, which was told */
-		size_t word_cnt;
-		uint64_t words[PY_EXACT_WORDS]; /* set, or left alone since the program had */
-	} exact;
-	struct gpu_cupti *cupti; /* NULL: not looked for */
-	struct {
-		bool seen;     /* it has mapped functions of CUDA or NCCL, and they are watched */
-		bool noted;    /* that it has none */
-		uint32_t tier; /* as in struct rec_gpu, as all below */
-		uint32_t cupti_version;
-		uint64_t cupti_ns, lost;
-		uint32_t windows;      /* of CUPTI's that were told */
-		uint32_t windows_over; /* of the schedule that have passed */
-		char why[96];
-	} gpu;
-	bool forked;         /* has its parent's memory layout, as BPF knows already */
-	uint64_t look_at_ns; /* when to look again */
-	uint64_t since_ns;   /* when it began, or was seen to call exec */
-	uint32_t op_slot;    /* 1 + that of its operators; 0: not recorded */
-	uint64_t torch_ns;   /* when torch was found in it */
+	bool forked;             /* has its parent's memory layout, as BPF knows already */
+	uint64_t look_at_ns;     /* when to look again */
+	uint64_t since_ns;       /* when it began, or was seen to call exec */
+	uint64_t torch_ns;       /* when torch was found in it */
 	size_t file_cnt;
 	struct attached_file *files; /* owned */
+	void *state[SOURCE__COUNT];  /* owned; target__state() */
 };
 
 /* What processes paid. */
@@ -128,19 +65,9 @@ struct session {
 	struct stepflame_bpf *skel;
 	struct ring_buffer *ring;
 	struct selftest selftest;
-	uint64_t call_ns;        /* what a system call takes more since they are watched, without the programs' work */
-	struct ops *ops;         /* NULL: not asked for */
-	struct modules *modules; /* NULL: none was met */
-	struct sampler *sampler; /* NULL: not asked for */
-	struct guardian *guardian; /* NULL: no --exact */
-	struct nvml *nvml;         /* NULL: no GPUs asked for */
-	struct gpu_probes *gpu;
-	struct {
-		struct array files; /* of nvtx_probes.c */
-		uint32_t site_cnt;
-	} nvtx;
-	struct user_action *actions;
-	bool py_inlines; /* a Python function was wanted of an interpreter that inlines calls: CPython 3.11 and later */
+	uint64_t call_ns; /* what a system call takes more since they are watched, without the programs' work */
+	void *state[SOURCE__COUNT];                        /* owned; session__state() */
+	const struct record_handler *handlers[REC__COUNT]; /* by enum rec_type */
 	size_t target_cnt;
 	struct target **targets; /* owned */
 	struct hit_sums ended;   /* of children that are forgotten */
@@ -149,20 +76,32 @@ struct session {
 	bool opened;
 	uint64_t window_start_ns, window_end_ns;
 	uint64_t attach_ns, detach_ns;
-	struct intern codes;      /* functions that were told of, by id */
-	struct array codes_lined; /* bool by number: with their lines */
-	uint64_t lines_lost;      /* as the counter of that name, which BPF does not add to: those without */
-	uint64_t files_ns;        /* files used before have their record */
 	uint64_t cpu_start_ns;
 	uint64_t next_snapshot_ns;
-	uint64_t consumed_ns;             /* what BPF sent before has been taken */
-	struct gpu_cupti_losses gpu_lost; /* of processes that have ended */
-	uint64_t governed_ns;             /* when the governor last looked */
+	uint64_t consumed_ns; /* what BPF sent before has been taken */
 	struct session_progress progress;
-	struct names names; /* all that were told of, with --step-at or where there is JAX */
-	bool has_jax;
-	bool step_at_seen;
+	bool keeps_names;   /* a source wants them: */
+	struct names names; /* all that were emitted since */
 };
+
+/* What a source knows of the session, and of a target: as many bytes as it asked for. */
+static inline void *session__state(const struct session *s, enum source_id id)
+{
+	return s->state[id];
+}
+
+static inline void *target__state(const struct target *t, enum source_id id)
+{
+	return t->state[id];
+}
+
+/* Is that its interpreter's file? */
+static inline bool target__is_python(const struct target *t, const struct mapped_file *file)
+{
+	return t->python_inode == file->inode && t->python_dev == file->dev && file->inode;
+}
+
+void target__clear_state(struct target *t, enum source_id id);
 
 uint64_t session__now_ns(void);
 uint64_t session__cpu_ns(void); /* of this process, user and system */
@@ -172,15 +111,13 @@ void session__note(struct session *s, const char *fmt, ...) __attribute__((forma
 uint64_t session__name_id(const char *text);                      /* the id that a text has, without sending it */
 uint64_t session__emit_name(struct session *s, const char *text); /* interns a text of ours; its id */
 
-enum file_holds { HOLDS_NOTHING = 0, HOLDS_TORCH, HOLDS_JAX, HOLDS_PLUGIN };
-
 /*
- * file_probes.c: the probes of a file that a process has mapped, found once per session. `python` is NULL when it is no
- * interpreter, `elf` when the file is not open yet. NULL: no memory, or unreadable. Valid until the next call.
+ * file_probes.c: the probes of a file that a process has mapped, found once per session. `elf` is NULL when the file is
+ * not open yet. NULL: no memory, or unreadable. Valid until the next call.
  */
-struct file_probes *file_probes__of(struct session *s, const struct process *process, const struct mapped_file *file,
-				    const struct python *python, struct elf *elf, enum file_holds holds);
-bool file_probes__has_action(const struct session *s, const struct mapped_file *file); /* of --action LIB:SYMBOL */
+struct file_probes *file_probes__of(struct session *s, struct target *t, const struct mapped_file *file,
+				    struct elf *elf);
+void file_probes__release(struct file_probes *f);
 
 /* targets.c */
 struct target *targets__find(struct session *s, pid_t pid);
@@ -201,28 +138,29 @@ static inline bool targets__has_steps(const struct proc *proc)
  * To be called at the end: in the report such children are main processes, unless they are those of one that trains too.
  * So are those of launchers: torchrun, a shell.
  */
-void targets__tell_trainers(struct session *s);
-void targets__note(struct session *s); /* at the end: what they have that could not be watched */
+void targets__emit_trainers(struct session *s);
 void targets__event(struct session *s, const struct rec_proc *rec);
 /* Attends to pending targets and to exits that no event told. */
 void targets__tend(struct session *s);
 /* How long to wait at most until some target is to be looked at. */
 int targets__timeout_ms(const struct session *s, int timeout_ms);
+bool targets__is_young(const struct target *t, uint64_t age_ns); /* it began, or called exec, less than that ago */
 void target__free(struct target *t);
+/* What BPF knows of it. false: nothing. */
+bool target__proc(const struct session *s, const struct target *t, struct proc *out);
 
 /* target_probes.c */
-/* Attaches what that file is to have, if it is not attached yet; python and elf may be NULL. 0 or -errno. */
-int target__attach(struct session *s, struct target *t, const struct mapped_file *file, const struct python *python,
-		   struct elf *elf, enum file_holds holds);
-/* Takes the landmarks of a file that this target has mapped away, or attaches them again. */
-void target__put_aside(struct target *t, uint64_t dev, uint64_t inode);
+/* Attaches what that file is to have, if it is not attached yet; elf may be NULL. 0 or -errno. */
+int target__attach(struct session *s, struct target *t, const struct mapped_file *file, struct elf *elf);
+/* Attaches what its files are to have, and have not (any more). 0 or -errno. */
 int target__attach_again(struct session *s, struct target *t);
-void target__put_nvtx_aside(struct target *t); /* for good */
+/* Has the file any of a source's, where it is attached to that target? */
+bool target__has_probes(const struct session *s, const struct target *t, const struct mapped_file *file,
+			enum source_id id);
+/* Detaches a set of a source from one file (by device and inode) or, with inode 0, from all. */
+void target__detach_set(struct target *t, enum source_id id, int set, uint64_t dev, uint64_t inode);
 void target__detach(struct target *t);
 void targets__detach(struct session *s, struct detachment *d); /* at the end: hands over what is attached */
-
-/* governor.c: called some times a second. */
-void governor__tend(struct session *s);
 
 /* snapshot.c: the maps as records. 0 or -errno of the sink. */
 int snapshot__emit(struct session *s);

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* The probes of one target: attached file by file, put aside, taken away. */
+/* The probes of one target: attached file by file, detached for a while, or for good. */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "stepflame.skel.h"
-#include "user/session/gpu_probes.h"
-#include "user/session/programs.h"
 #include "user/session/state.h"
 
 static struct attached_file *find_attached(const struct target *t, uint64_t dev, uint64_t inode)
@@ -16,34 +14,26 @@ static struct attached_file *find_attached(const struct target *t, uint64_t dev,
 	return NULL;
 }
 
-static struct bpf_program *program_of(const struct session *s, enum probe_set set)
+static int attach_set(struct session *s, struct target *t, const struct probe_set *set, struct probe_list *list,
+		      struct attachment **attachment)
 {
-	switch (set) {
-	case PROBES_EXACT:
-		return s->skel->progs.exact;
-	case PROBES_GPU_END:
-		return s->skel->progs.gpu_exit;
-	case PROBES_GPU:
-		return s->skel->progs.gpu_enter;
-	default:
-		return s->skel->progs.probe;
-	}
+	int err;
+
+	if (*attachment || !list->cnt || (set->wanted && !set->wanted(s, t)))
+		return 0;
+	err = attachment__new(set->program ? set->program(s->skel) : s->skel->progs.probe, &s->selftest.attacher,
+			      t->process.pid, list, attachment);
+	return err ?: set->attached ? set->attached(s, t) : 0;
 }
 
 /* Attaches those sets that are not. */
 static int attach_sets(struct session *s, struct target *t, struct file_probes *probes, struct attached_file *file)
 {
-	struct proc_command command = {.what = COMMAND_FETCHES, .pid = t->process.pid};
 	int err = 0;
 
-	for (int i = 0; i < PROBES__COUNT && !err; i++) {
-		if (file->sets[i] || (i == PROBES_LATE && !t->lightning) || (i == PROBES_NVTX && t->nvtx.aside))
-			continue;
-		err = attachment__new(program_of(s, i), &s->selftest.attacher, t->process.pid, &probes->sets[i],
-				      &file->sets[i]);
-		if (!err && i == PROBES_LATE && file->sets[i])
-			err = programs__command(s->skel, &command);
-	}
+	for (int id = 0; id < SOURCE__COUNT; id++)
+		for (int set = 0; set < SOURCE_SETS && !err; set++)
+			err = attach_set(s, t, &sources[id]->sets[set], &probes->lists[id][set], &file->sets[id][set]);
 	return err;
 }
 
@@ -60,12 +50,11 @@ int target__attach_again(struct session *s, struct target *t)
 	return err;
 }
 
-int target__attach(struct session *s, struct target *t, const struct mapped_file *file, const struct python *python,
-		   struct elf *elf, enum file_holds holds)
+int target__attach(struct session *s, struct target *t, const struct mapped_file *file, struct elf *elf)
 {
 	struct attached_file *files;
 	struct file_probes *probes;
-	int err;
+	int err = 0;
 
 	if (find_attached(t, file->dev, file->inode))
 		return 0;
@@ -73,30 +62,39 @@ int target__attach(struct session *s, struct target *t, const struct mapped_file
 	if (!files)
 		return -ENOMEM;
 	t->files = files;
-	probes = file_probes__of(s, &t->process, file, python, elf, holds);
+	probes = file_probes__of(s, t, file, elf);
 	if (!probes)
 		return -ENOMEM;
 	files += t->file_cnt;
 	*files = (struct attached_file){.dev = file->dev, .inode = file->inode};
 	/* The path is the process's own: another one that shared the file may be gone. */
-	for (int i = 0; i < PROBES__COUNT; i++)
-		probe_list__set_file(&probes->sets[i], file);
-	err = attach_sets(s, t, probes, files);
+	for (int id = 0; id < SOURCE__COUNT; id++)
+		for (int set = 0; set < SOURCE_SETS && !err; set++)
+			if (probes->lists[id][set].cnt)
+				err = probe_list__set_file(&probes->lists[id][set], file);
+	err = err ?: attach_sets(s, t, probes, files);
 	if (err)
-		attachment__free_all(files->sets, PROBES__COUNT);
+		attachment__free_all(&files->sets[0][0], SOURCE__COUNT * SOURCE_SETS);
 	else
 		t->file_cnt++;
-	if (!err && probes->sets[PROBES_GPU].cnt)
-		gpu_probes__found(s, t);
-	if (!err && holds == HOLDS_PLUGIN && probes->sets[PROBES_KEPT].cnt)
-		t->has_pjrt = true;
 	return err;
+}
+
+bool target__has_probes(const struct session *s, const struct target *t, const struct mapped_file *file,
+			enum source_id id)
+{
+	for (size_t i = 0; i < s->file_cnt && find_attached(t, file->dev, file->inode); i++)
+		for (int set = 0; set < SOURCE_SETS; set++)
+			if (s->files[i].dev == file->dev && s->files[i].inode == file->inode &&
+			    s->files[i].lists[id][set].cnt)
+				return true;
+	return false;
 }
 
 static void take_links(struct target *t, struct detachment *d)
 {
 	for (size_t i = 0; i < t->file_cnt; i++)
-		detachment__add(d, t->files[i].sets, PROBES__COUNT);
+		detachment__add(d, &t->files[i].sets[0][0], SOURCE__COUNT * SOURCE_SETS);
 	t->file_cnt = 0;
 }
 
@@ -108,20 +106,11 @@ void target__detach(struct target *t)
 	detachment__run(&d);
 }
 
-void target__put_aside(struct target *t, uint64_t dev, uint64_t inode)
-{
-	struct attached_file *file = find_attached(t, dev, inode);
-
-	if (!file)
-		return;
-	attachment__free_all(&file->sets[PROBES_LANDMARKS], 1);
-	attachment__free_all(&file->sets[PROBES_LATE], 1);
-}
-
-void target__put_nvtx_aside(struct target *t)
+void target__detach_set(struct target *t, enum source_id id, int set, uint64_t dev, uint64_t inode)
 {
 	for (size_t i = 0; i < t->file_cnt; i++)
-		attachment__free_all(&t->files[i].sets[PROBES_NVTX], 1);
+		if (!inode || (t->files[i].dev == dev && t->files[i].inode == inode))
+			attachment__free_all(&t->files[i].sets[id][set], 1);
 }
 
 void targets__detach(struct session *s, struct detachment *d)

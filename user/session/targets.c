@@ -15,15 +15,8 @@
 #include "user/runtime/python/pythread.h"
 #include "user/runtime/torch/torch.h"
 #include "user/runtime/xla/jax.h"
-#include "user/session/exact.h"
-#include "user/session/gpu_probes.h"
-#include "user/session/natives.h"
-#include "user/session/nvtx_probes.h"
-#include "user/session/op_probes.h"
 #include "user/session/programs.h"
-#include "user/session/sampler.h"
 #include "user/session/state.h"
-#include "user/session/xla.h"
 
 /* When a forked child is looked at again: by then a DataLoader's worker has given itself its name. */
 #define FORK_SETTLE_NS (300 * 1000000ULL)
@@ -31,12 +24,6 @@
 #define LOOK_OFTEN_NS  (10 * 1000000ULL)
 #define LOOK_SELDOM_NS (200 * 1000000ULL)
 #define YOUNG_NS       (20 * 1000000000ULL)
-/* With --gpu, when all else is there. */
-#define LOOK_FOR_DRIVER_NS (1000 * 1000000ULL)
-#define LOOK_FOR_MORE_NS   (10000 * 1000000ULL)
-/* JAX opens a plugin when it first computes; and that makes its table when it is first asked for it. */
-#define LOOK_FOR_PLUGIN_NS (500 * 1000000ULL)
-#define PLUGIN_COMES_NS    (120 * 1000000000ULL)
 /* The libraries of `import torch` come one after another. */
 #define TORCH_SETTLES_NS (2 * 1000000000ULL)
 
@@ -57,10 +44,42 @@ static bool is_known(const struct session *s, pid_t pid)
 	return false;
 }
 
+bool target__proc(const struct session *s, const struct target *t, struct proc *out)
+{
+	uint32_t pid = t->process.pid;
+
+	return !bpf_map_lookup_elem(bpf_map__fd(s->skel->maps.procs), &pid, out);
+}
+
+void target__clear_state(struct target *t, enum source_id id)
+{
+	if (t->state[id])
+		memset(t->state[id], 0, sources[id]->target_bytes);
+}
+
+static int make_states(struct target *t)
+{
+	for (int id = 0; id < SOURCE__COUNT; id++) {
+		if (!sources[id]->target_bytes)
+			continue;
+		t->state[id] = calloc(1, sources[id]->target_bytes);
+		if (!t->state[id])
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static void free_states(struct target *t)
+{
+	for (int id = 0; id < SOURCE__COUNT; id++)
+		free(t->state[id]);
+}
+
 void target__free(struct target *t)
 {
 	target__detach(t);
-	gpu_cupti__free(t->cupti);
+	SOURCES_CALL(free_target, t);
+	free_states(t);
 	free(t->files);
 	process__release(&t->process);
 	free(t);
@@ -102,17 +121,20 @@ int targets__add(struct session *s, struct process *process, enum target_role ro
 	struct target *t = calloc(1, sizeof(*t));
 	uint32_t pid = process->pid;
 	uint64_t now, age;
+	int err = t ? make_states(t) : -ENOMEM;
 
 	if (targets)
 		s->targets = targets;
-	if (!targets || !t) {
-		free(t);
-		return -ENOMEM;
-	}
+	if (!targets)
+		err = -ENOMEM;
 	/* A fork's entry is there already, made by BPF from its parent's. */
-	if (bpf_map_update_elem(bpf_map__fd(s->skel->maps.procs), &pid, &proc, BPF_NOEXIST) && errno != EEXIST) {
+	if (!err && bpf_map_update_elem(bpf_map__fd(s->skel->maps.procs), &pid, &proc, BPF_NOEXIST) && errno != EEXIST)
+		err = -errno;
+	if (err) {
+		if (t)
+			free_states(t);
 		free(t);
-		return -errno;
+		return err;
 	}
 	t->process = *process;
 	*process = (struct process){};
@@ -146,89 +168,106 @@ static int resolve_python(struct session *s, struct target *t)
 		return err;
 	command.py = t->python.process;
 	programs__command(s->skel, &command);
-	err = target__attach(s, t, t->python.file, &t->python, elf, HOLDS_NOTHING);
+	t->python_dev = t->python.file->dev;
+	t->python_inode = t->python.file->inode;
+	err = target__attach(s, t, t->python.file, elf);
 	elf__free(elf);
 	t->has_python = !err;
-	if (t->has_python)
-		t->exact.file = file_probes__of(s, &t->process, t->python.file, NULL, NULL, HOLDS_NOTHING)->exact;
-	t->governor.dev = t->python.file->dev;
-	t->governor.inode = t->python.file->inode;
 	return err;
 }
 
-/* True when it is there, and was not before. Without its probes there still are samples. */
-static bool resolve_jax(struct session *s, struct target *t)
+static int resolve_torch(struct session *s, struct target *t, const struct mapped_file *torch)
+{
+	int err = target__attach(s, t, torch, NULL);
+
+	t->has_torch = !err;
+	t->torch_ns = session__now_ns();
+	if (!err)
+		torch__version(&t->process, torch, t->torch, sizeof(t->torch));
+	return err;
+}
+
+static bool has_jax_news(struct target *t)
 {
 	const struct mapped_file *jax = t->jax[0] ? NULL : jax__file(&t->process);
 
-	if (!jax)
-		return false;
-	s->has_jax = true;
-	if (target__attach(s, t, jax, NULL, NULL, HOLDS_JAX))
-		log__warn(NULL, "no probes could be placed in %s: rows of it will be missing", jax->path);
-	jax__version(&t->process, jax, t->jax, sizeof(t->jax));
-	return true;
+	if (jax)
+		jax__version(&t->process, jax, t->jax, sizeof(t->jax));
+	return jax;
 }
 
-static bool is_young(const struct target *t, uint64_t age_ns)
+/* What the sources that want a file most say. */
+static enum source_holds ask_sources(struct session *s, struct target *t, const struct mapped_file *file)
+{
+	enum source_holds most = HOLDS_NO;
+
+	for (int id = 0; id < SOURCE__COUNT; id++) {
+		enum source_holds holds = sources[id]->holds ? sources[id]->holds(s, t, file) : HOLDS_NO;
+
+		if (holds == HOLDS_LATER)
+			return holds; /* a file is looked into once */
+		most = holds > most ? holds : most;
+	}
+	return most;
+}
+
+static int resolve_files(struct session *s, struct target *t)
+{
+	for (size_t i = 0; i < t->process.file_cnt; i++) {
+		const struct mapped_file *file = &t->process.files[i];
+		enum source_holds holds = ask_sources(s, t, file);
+		int err = holds >= HOLDS_YES ? target__attach(s, t, file, NULL) : 0;
+
+		if (err && holds == HOLDS_MUST)
+			return err;
+		if (err && !t->emitted)
+			log__warn(NULL, "no probes could be placed in %s: rows of it will be missing", file->path);
+	}
+	return 0;
+}
+
+bool targets__is_young(const struct target *t, uint64_t age_ns)
 {
 	return session__now_ns() - t->since_ns < age_ns;
 }
 
-static bool awaits_plugin(const struct target *t)
+/* The soonest that a source wants it looked at again, in ns from now; 0: none does. */
+static uint64_t sources_delay(const struct session *s, const struct target *t)
 {
-	return !t->has_pjrt && (t->jax[0] || t->lacks_pjrt) && is_young(t, PLUGIN_COMES_NS);
+	uint64_t soonest = 0;
+
+	for (int id = 0; id < SOURCE__COUNT; id++) {
+		uint64_t delay = sources[id]->look_again_ns ? sources[id]->look_again_ns(s, t) : 0;
+
+		if (delay && (!soonest || delay < soonest))
+			soonest = delay;
+	}
+	return soonest;
 }
 
 int targets__resolve(struct session *s, struct target *t)
 {
 	const struct mapped_file *torch = torch__file(&t->process);
-	bool news = false;
 	int err = 0, python_err = 0;
+	bool news = false;
 
 	if (has_news_of_python(t)) {
 		python_err = resolve_python(s, t);
 		news = t->has_python;
 	}
 	if (torch && !t->has_torch) {
-		err = target__attach(s, t, torch, NULL, NULL, HOLDS_TORCH);
-		t->has_torch = !err;
-		t->torch_ns = session__now_ns();
-		if (t->has_torch)
-			torch__version(&t->process, torch, t->torch, sizeof(t->torch));
-		err = err ?: op_probes__add_target(s, t);
-		if (!err && t->open)
-			op_probes__open(s, t); /* of a command, which had no torch when its window was opened */
+		err = resolve_torch(s, t, torch);
 		news = news || t->has_torch;
 	}
-	news = resolve_jax(s, t) || news;
-	t->lacks_pjrt = false;
-	for (size_t i = 0; i < t->process.file_cnt && !err; i++) {
-		const struct mapped_file *file = &t->process.files[i];
-		enum file_holds holds = xla__is_plugin(file->path) ? HOLDS_PLUGIN : HOLDS_NOTHING;
-
-		if (holds == HOLDS_PLUGIN && !t->has_pjrt && !xla__plugin_is_ready(&t->process, file)) {
-			t->lacks_pjrt = true;
-			if (is_young(t, PLUGIN_COMES_NS))
-				continue;
-		}
-		if (file_probes__has_action(s, file))
-			err = target__attach(s, t, file, NULL, NULL, holds);
-		else if ((natives__wanted(file->path) || holds || gpu_probes__holds(s, file) ||
-			  nvtx_probes__holds(s, file)) &&
-			 target__attach(s, t, file, NULL, NULL, holds) && !t->told)
-			log__warn(NULL, "no probes could be placed in %s: rows of it will be missing", file->path);
-	}
+	news = has_jax_news(t) || news;
+	err = err ?: resolve_files(s, t) ?: SOURCES_TRY(looked_at, s, t);
 	if (t->role == ROLE_CHILD && torch__is_worker(&t->process))
 		t->role = ROLE_WORKER;
-	if (news || !t->told)
+	if (news || !t->emitted)
 		emit_target(s, t);
-	t->told = true;
+	t->emitted = true;
 	t->pending = !(t->has_torch || t->jax[0]) || !t->has_python || !t->python.started ||
 		     session__now_ns() - t->torch_ns < TORCH_SETTLES_NS;
-	for (size_t i = 0; i < s->options.action_cnt; i++)
-		t->pending = t->pending || (s->actions[i].library && !s->actions[i].found);
-	t->pending = t->pending || awaits_plugin(t);
 	return err ?: python_err;
 }
 
@@ -240,12 +279,11 @@ int targets__open(struct session *s, struct target *t)
 		.role = t->role,
 		.wait = s->options.steps && t->role == ROLE_MAIN,
 	};
-	int err = exact__arm(s, t);
+	int err = SOURCES_TRY(open_target, s, t);
 
-	if (err && err != -EAGAIN)
+	if (err)
 		return err;
 	t->open = true;
-	op_probes__open(s, t);
 	command.start_ns = session__now_ns();
 	return programs__command(s->skel, &command);
 }
@@ -253,9 +291,7 @@ int targets__open(struct session *s, struct target *t)
 void targets__trains(struct session *s, struct target *t)
 {
 	t->role = ROLE_MAIN;
-	/* has_torch is not told of a fork, which has its parent's probes. */
-	if (torch__file(&t->process) && !op_probes__add_target(s, t) && t->open)
-		op_probes__open(s, t);
+	SOURCES_TRY(looked_at, s, t);
 }
 
 static bool has_steps(struct session *s, uint32_t pid)
@@ -265,7 +301,7 @@ static bool has_steps(struct session *s, uint32_t pid)
 	return !bpf_map_lookup_elem(bpf_map__fd(s->skel->maps.procs), &pid, &proc) && targets__has_steps(&proc);
 }
 
-void targets__tell_trainers(struct session *s)
+void targets__emit_trainers(struct session *s)
 {
 	for (size_t i = 0; i < s->target_cnt; i++) {
 		struct target *t = s->targets[i];
@@ -296,11 +332,11 @@ static void attach_fork(struct session *s, struct target *t)
 
 		for (size_t k = 0; k < s->file_cnt; k++)
 			if (s->files[k].dev == file->dev && s->files[k].inode == file->inode)
-				target__attach(s, t, file, NULL, NULL, HOLDS_NOTHING);
+				target__attach(s, t, file, NULL);
 	}
 }
 
-/* A child that ended before it was looked at is told by what its parent is: workers of short epochs are such children. */
+/* A child that ended before it was looked at is emitted as what its parent is: workers of short epochs are such children. */
 static void emit_ended_child(struct session *s, const struct target *parent, uint32_t pid)
 {
 	struct rec_target rec = parent->sent;
@@ -316,12 +352,13 @@ static void emit_ended_child(struct session *s, const struct target *parent, uin
 static void forked(struct session *s, const struct rec_proc *rec)
 {
 	struct target *parent = targets__find(s, rec->parent_pid), *t;
+	bool followed = s->options.children != CHILDREN_NONE;
 	struct process process = {};
 
 	if (!parent)
 		return;
-	op_probes__forked(s, parent);
 	if (process__read(rec->pid, &process)) {
+		SOURCES_CALL(on_fork, s, parent, NULL, followed);
 		emit_ended_child(s, parent, rec->pid);
 		return;
 	}
@@ -330,15 +367,14 @@ static void forked(struct session *s, const struct rec_proc *rec)
 		return;
 	}
 	t->forked = true;
-	t->governor.dev = parent->governor.dev;
-	t->governor.inode = parent->governor.inode;
-	t->nvtx.aside = parent->nvtx.aside;
+	t->python_dev = parent->python_dev;
+	t->python_inode = parent->python_inode;
 	snprintf(t->torch, sizeof(t->torch), "%s", parent->torch);
 	snprintf(t->jax, sizeof(t->jax), "%s", parent->jax);
 	snprintf(t->python.version, sizeof(t->python.version), "%s", parent->python.version);
+	SOURCES_CALL(on_fork, s, parent, t, followed);
 	attach_fork(s, t);
-	exact__forked(s, t, parent, s->options.children != CHILDREN_NONE);
-	if (s->options.children == CHILDREN_NONE) {
+	if (!followed) {
 		target__detach(t);
 		leave_target(t); /* as far as we care */
 		return;
@@ -356,6 +392,14 @@ static void forget_number(struct session *s, pid_t pid)
 	programs__command(s->skel, &command);
 }
 
+static bool is_kept(const struct target *t)
+{
+	for (int id = 0; id < SOURCE__COUNT; id++)
+		if (sources[id]->keeps && sources[id]->keeps(t))
+			return true;
+	return false;
+}
+
 /*
  * Children that have ended: what they paid is added up, and all else goes, since a job may have any number of them. Those
  * that train are kept, for the window is theirs, too.
@@ -366,65 +410,61 @@ static void forget_ended(struct session *s)
 
 	for (size_t i = 0; i < s->target_cnt; i++) {
 		struct target *t = s->targets[i];
-		uint32_t pid = t->process.pid;
 		struct proc proc = {.ended = 1};
 
 		if (t->gone && t->role != ROLE_MAIN)
-			bpf_map_lookup_elem(bpf_map__fd(s->skel->maps.procs), &pid, &proc);
-		if (!t->gone || t->role == ROLE_MAIN || !proc.ended || targets__has_steps(&proc) ||
-		    t->gpu.tier == GPU_TIER_CUPTI) {
+			target__proc(s, t, &proc);
+		if (!t->gone || t->role == ROLE_MAIN || !proc.ended || targets__has_steps(&proc) || is_kept(t)) {
 			s->targets[cnt++] = t;
 			continue;
 		}
 		hit_sums__add(s, &s->ended, &proc, 0);
-		forget_number(s, pid);
-		gpu_cupti__forget(s, t);
+		forget_number(s, t->process.pid);
+		SOURCES_CALL(forget, s, t);
 		target__free(t);
 	}
 	s->target_cnt = cnt;
 }
 
+/* It is another program now, or none: nothing holds any more of what was found in it. */
+static void forget_program(struct session *s, struct target *t, bool ended)
+{
+	target__detach(t);
+	for (int id = 0; id < SOURCE__COUNT; id++) {
+		void (*hook)(struct session * s, struct target * t) =
+			ended ? sources[id]->on_exit : sources[id]->on_exec;
+
+		if (hook)
+			hook(s, t);
+		else
+			target__clear_state(t, id);
+	}
+	t->interpreters_noted = t->has_python = t->has_torch = t->forked = false;
+	t->python = (struct python){};
+	t->python_dev = t->python_inode = 0;
+	t->torch[0] = t->jax[0] = 0;
+}
+
 void targets__event(struct session *s, const struct rec_proc *rec)
 {
-	uint64_t now = session__now_ns();
-	uint32_t pid = rec->pid, windows;
 	struct target *t;
 
 	if (rec->event == PROC_FORK) {
 		forked(s, rec);
 		return;
 	}
-	t = targets__find(s, pid);
-	if (!t && rec->event == PROC_EXIT && !is_known(s, pid))
-		forget_number(s, pid); /* of a child that ended before it was looked at, or is not recorded */
-	if (!t)
+	t = targets__find(s, rec->pid);
+	if (!t && rec->event == PROC_EXIT && !is_known(s, rec->pid))
+		forget_number(s, rec->pid); /* of a child that ended before it was looked at, or is not recorded */
+	if (!t || (rec->event != PROC_EXEC && rec->event != PROC_EXIT))
 		return;
-	if (rec->event == PROC_LIGHTNING) {
-		t->lightning = true;
-		target__attach_again(s, t);
-		return;
-	}
-	target__detach(t);
-	op_probes__remove_target(s, t);
-	sampler__forget(s, pid);
-	t->lightning = t->interpreters_noted = false;
-	t->has_python = t->has_torch = t->has_pjrt = t->lacks_pjrt = t->forked = false;
-	t->python = (struct python){};
-	t->governor.inode = 0;
-	memset(&t->nvtx, 0, sizeof(t->nvtx));
-	memset(&t->exact, 0, sizeof(t->exact));
-	t->torch[0] = t->jax[0] = 0;
+	forget_program(s, t, rec->event == PROC_EXIT);
 	if (rec->event == PROC_EXIT) {
 		leave_target(t);
 		t->pending = false;
 	} else {
-		t->op_slot = 0;
-		gpu_cupti__forget(s, t);
-		windows = t->gpu.windows; /* they are told by pid and number */
-		memset(&t->gpu, 0, sizeof(t->gpu));
-		t->gpu.windows = windows;
-		t->since_ns = now;
-		look_later(t, now, 0);
+		t->since_ns = session__now_ns();
+		look_later(t, t->since_ns, 0);
 	}
 }
 
@@ -439,29 +479,21 @@ static void settle_fork(struct session *s, struct target *t)
 		t->role = ROLE_WORKER;
 		emit_target(s, t);
 	} else if (s->options.children == CHILDREN_WORKERS) {
-		exact__disarm(s, t);
+		SOURCES_CALL(unfollow, s, t);
 		target__detach(t);
 	}
 }
 
+/* Often while a program begins, until it has what it is to be watched for. */
 static uint64_t look_delay(const struct target *t)
 {
-	if (awaits_plugin(t))
-		return LOOK_FOR_PLUGIN_NS;
-	if (is_young(t, YOUNG_NS) && !t->has_torch && !t->jax[0])
-		return LOOK_OFTEN_NS;
-	return LOOK_SELDOM_NS;
-}
-
-/* All is there but what CUDA brings: the runtime maps the driver when it is first called. */
-static uint64_t gpu_delay(const struct target *t)
-{
-	return process__file(&t->process, "libcuda.so") ? LOOK_FOR_MORE_NS : LOOK_FOR_DRIVER_NS;
+	return targets__is_young(t, YOUNG_NS) && !t->has_torch && !t->jax[0] ? LOOK_OFTEN_NS : LOOK_SELDOM_NS;
 }
 
 static void look_at_target(struct session *s, struct target *t, uint64_t now)
 {
 	struct process process;
+	uint64_t delay;
 
 	if (process__read(t->process.pid, &process)) {
 		leave_target(t);
@@ -476,10 +508,12 @@ static void look_at_target(struct session *s, struct target *t, uint64_t now)
 	if (!t->open && s->opened && t->file_cnt)
 		targets__open(s, t);
 	else if (t->open)
-		exact__arm(s, t);
-	t->pending = t->pending || exact__waits(s, t);
-	t->look_at_ns = now + (t->pending ? look_delay(t) : gpu_delay(t));
-	t->pending = t->pending || (s->options.gpu != SESSION_GPU_OFF && !t->forked);
+		SOURCES_TRY(open_target, s, t); /* what could not be done then */
+	delay = sources_delay(s, t);
+	if (t->pending && (!delay || look_delay(t) < delay))
+		delay = look_delay(t);
+	t->pending = delay;
+	t->look_at_ns = now + delay;
 }
 
 int targets__timeout_ms(const struct session *s, int timeout_ms)
@@ -533,14 +567,4 @@ void targets__tend(struct session *s)
 		s->progress.alive = s->progress.alive || (!t->gone && t->role == ROLE_MAIN);
 	}
 	forget_ended(s);
-}
-
-void targets__note(struct session *s)
-{
-	for (size_t i = 0; i < s->target_cnt; i++)
-		if (s->targets[i]->lacks_pjrt && !s->targets[i]->has_pjrt)
-			session__note(s,
-				      "the PJRT_Api of process %d's plugin was not found, or is none that is known: "
-				      "there are no pjrt rows",
-				      s->targets[i]->process.pid);
 }

@@ -1,0 +1,544 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * What the GPU did in a process that has the injection library, in windows of CUPTI's: those of the schedule, or one as
+ * long as the recording. Who is asked for one, when, what became of it, and why there was none. Out: REC_NAME,
+ * REC_GPU_ACTIVITY, REC_GPU_DEVICE, REC_GPU_WINDOW, and what REC_GPU says of it (gpu.h).
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "include/gpu_records.h"
+#include "include/ops.h"
+#include "user/lib/log.h"
+#include "user/session/sources/gpu.h"
+#include "user/session/sources/gpu_reader.h"
+#include "user/session/sources/gpu_ring.h"
+#include "user/session/sources/gpu_window.h"
+#include "user/session/sources/inject.h"
+
+#define KINDS                                                                                                     \
+	(1u << GPU_ACTIVITY_KERNEL | 1u << GPU_ACTIVITY_COPY | 1u << GPU_ACTIVITY_SET | 1u << GPU_ACTIVITY_SYNC | \
+	 1u << GPU_ACTIVITY_CALL | 1u << GPU_ACTIVITY_OVERHEAD)
+/* CUptiResult */
+#define CUPTI_NOT_COMPATIBLE          14
+#define CUPTI_INSUFFICIENT_PRIVILEGES 35
+
+#define LOOK_NS                       1000000000ULL /* between searches for a ring, */
+#define LOOK_OFTEN_NS                 100000000ULL  /* and in a process that began a short time ago */
+#define YOUNG_NS                      60000000000ULL
+#define END_WAIT_NS                   5000000000ULL
+#define DRIVER_LOADS_NS               1000000000ULL /* what CUDA is told to inject, once it is there */
+
+/* Activities that CUPTI lost, that found no room in the ring, and that could not be read or timed. */
+struct losses {
+	uint64_t dropped, full, bad;
+};
+
+/* Of a session. */
+struct cupti_session {
+	struct losses ended; /* of processes that have ended */
+};
+
+/* Of a target: its pointer outlives exec. */
+struct cupti_target {
+	struct cupti *cupti;   /* NULL: not looked for */
+	uint32_t windows;      /* of CUPTI's that were emitted: they are known by pid and number */
+	uint32_t windows_over; /* of the schedule that have passed */
+};
+
+struct cupti {
+	struct gpu_ring *ring; /* NULL: none was found */
+	struct gpu_reader reader;
+	uint64_t look_at_ns;
+	struct gpu_window window; /* that there is, */
+	struct gpu_window next;   /* and that the schedule wants, as asked_ns says; its own times alone */
+	bool over;                /* without a schedule: its window, */
+	uint32_t settled;         /* with one: so many of its windows, the refused ones too */
+	bool seen;                /* a window was had */
+	uint64_t watched_ns;      /* in those that have ended */
+	struct gpu_ring_status status;
+	struct losses before; /* in windows that have ended */
+	char why[96];         /* no window, or "" */
+	const char *fix;      /* of that; static, NULL: none */
+	uint64_t driver_ns;   /* when CUDA's driver was seen, which would have loaded the library */
+	bool warned;
+};
+
+static struct cupti_target *state_of(const struct target *t)
+{
+	return target__state(t, SOURCE_CUPTI);
+}
+
+static void free_cupti(struct cupti *g)
+{
+	if (!g)
+		return;
+	gpu_ring__free(g->ring);
+	gpu_reader__release(&g->reader);
+	free(g);
+}
+
+static void say_why(struct cupti *g)
+{
+	const struct gpu_ring_status *st = &g->status;
+	char *why = g->why;
+	size_t size = sizeof(g->why);
+
+	g->fix = NULL;
+	if (st->state == GPU_RING_BUSY) {
+		snprintf(why, size, "another tool uses CUPTI in it: torch.profiler, or one of NVIDIA's");
+		g->fix = "record when that has ended";
+	} else if (st->state == GPU_RING_NO_CUPTI)
+		snprintf(why, size, "it can open no libcupti: say where one is, STEPFLAME_CUPTI=PATH at its start");
+	else if (st->state == GPU_RING_NO_DRIVER)
+		snprintf(why, size, "CUDA's driver is not in it");
+	else if (st->error == CUPTI_INSUFFICIENT_PRIVILEGES) {
+		snprintf(why, size, "the driver lets only root profile (NVreg_RestrictProfilingToAdminUsers)");
+		g->fix = "options nvidia NVreg_RestrictProfilingToAdminUsers=0 in /etc/modprobe.d/nvidia.conf, then "
+			 "reboot; or give the job CAP_SYS_ADMIN";
+	} else if (st->error == CUPTI_NOT_COMPATIBLE)
+		snprintf(why, size, "its CUPTI has a version, %u, that is not known", st->cupti_version);
+	else
+		snprintf(why, size, "CUPTI refused, with error %u", st->error);
+}
+
+static void losses_of(const struct cupti *g, struct losses *out)
+{
+	*out = g->before;
+	out->dropped += g->status.dropped;
+	out->full += g->status.full;
+	out->bad += g->status.bad + g->status.unknown;
+}
+
+static void add_losses(const struct cupti *g, struct losses *sum)
+{
+	struct losses one;
+
+	losses_of(g, &one);
+	sum->dropped += one.dropped;
+	sum->full += one.full;
+	sum->bad += one.bad + g->reader.lost;
+}
+
+/* What REC_GPU says. */
+static void tell_target(struct target *t)
+{
+	struct cupti *g = state_of(t)->cupti;
+	struct losses lost;
+
+	g->seen = g->seen || gpu_window__ns(&g->window);
+	if (g->seen) {
+		losses_of(g, &lost);
+		gpu__of(t)->seen = true;
+		gpu__of(t)->tier = GPU_TIER_CUPTI;
+		gpu__of(t)->cupti_ns = g->watched_ns + gpu_window__ns(&g->window);
+		gpu__of(t)->lost = lost.full + lost.dropped + lost.bad + g->reader.lost;
+	}
+	gpu__of(t)->cupti_version = g->status.cupti_version ?: gpu__of(t)->cupti_version;
+	memset(gpu__of(t)->why, 0, sizeof(gpu__of(t)->why));
+	snprintf(gpu__of(t)->why, sizeof(gpu__of(t)->why), "%s", g->seen ? "" : g->why);
+}
+
+static void tell_window(struct session *s, struct target *t)
+{
+	struct rec_gpu_window rec;
+
+	if (!gpu_window__record(&state_of(t)->cupti->window, &rec))
+		return;
+	rec.pid = t->process.pid;
+	rec.index = state_of(t)->cupti->window.index;
+	session__emit(s, &rec.hdr);
+}
+
+/* Its steps came and went before it was asked for. */
+static void tell_missed(struct session *s, struct target *t, uint64_t end_ns)
+{
+	struct rec_gpu_window rec = {
+		.hdr = {.type = REC_GPU_WINDOW, .size = sizeof(rec)},
+		.pid = t->process.pid,
+		.index = state_of(t)->windows++,
+		.start_ns = end_ns,
+		.end_ns = end_ns,
+		.end = GPU_WINDOW_LATE,
+	};
+
+	session__emit(s, &rec.hdr);
+}
+
+/* ---- windows ---- */
+
+static void stop_window(struct session *s, struct target *t, enum gpu_window_end end)
+{
+	struct gpu_window *w = &state_of(t)->cupti->window;
+
+	w->end = end;
+	w->stopped = true;
+	gpu__emit_calls(s, t, false);
+	gpu_ring__stop(state_of(t)->cupti->ring);
+	state_of(t)->cupti->status.seen = false; /* that was the start */
+}
+
+static void refuse(struct session *s, struct target *t)
+{
+	struct cupti *g = state_of(t)->cupti;
+	struct gpu_window *w = &g->window;
+
+	w->refused = true;
+	w->error = g->status.error;
+	say_why(g);
+	stop_window(s, t, g->status.state == GPU_RING_BUSY ? GPU_WINDOW_BUSY : GPU_WINDOW_FAILED);
+	log__warn(g->fix, "process %d: %s: what its GPU does is not recorded%s, only its calls", t->process.pid, g->why,
+		  w->by_steps ? " in this window" : "");
+}
+
+static void look_at_status(struct session *s, struct target *t, uint64_t now)
+{
+	struct cupti *g = state_of(t)->cupti;
+	struct gpu_window *w = &g->window;
+	struct gpu_ring_status *st = &g->status;
+
+	gpu_ring__status(g->ring, st);
+	if (w->refused || !st->begun)
+		return;
+	if (!w->begun_ns && st->state >= GPU_RING_BUSY)
+		return refuse(s, t);
+	/* Its word on times is believed as far as it can be. */
+	if (!w->begun_ns) {
+		w->begun_ns = st->begun_ns > w->asked_ns && st->begun_ns < now ? st->begun_ns : now;
+		*g->why = 0;
+	}
+	if (!w->ended_ns && st->ended_ns > w->begun_ns && st->ended_ns <= now)
+		w->ended_ns = st->ended_ns;
+}
+
+static void ask_for_window(struct session *s, struct target *t, uint64_t now)
+{
+	struct cupti *g = state_of(t)->cupti;
+
+	losses_of(g, &g->before);
+	g->status = (struct gpu_ring_status){0};
+	gpu_reader__restart(&g->reader);
+	g->window = g->next;
+	g->window.by_steps = s->options.gpu_windows;
+	g->window.asked_ns = now;
+	g->window.index = state_of(t)->windows++;
+	gpu__emit_calls(s, t, true); /* what the GPU does is joined to the calls */
+	gpu_ring__start(g->ring, KINDS, now);
+}
+
+/* Nothing more becomes of that window of the schedule. */
+static void settle_window(struct cupti *g, uint32_t scheduled)
+{
+	g->settled = scheduled + 1;
+	if (g->next.scheduled == scheduled)
+		g->next = (struct gpu_window){0};
+}
+
+/* All of it is in the ring, and was read. */
+static void close_window(struct session *s, struct target *t)
+{
+	struct cupti *g = state_of(t)->cupti;
+	struct gpu_window *w = &g->window;
+
+	gpu_reader__finish(&g->reader, s, t, w);
+	tell_window(s, t);
+	g->watched_ns += gpu_window__ns(w);
+	g->seen = g->seen || g->watched_ns;
+	g->over = !w->by_steps;
+	settle_window(g, w->scheduled);
+	*w = (struct gpu_window){0};
+}
+
+static bool is_gone(const struct target *t)
+{
+	return t->gone || !process__alive(&t->process);
+}
+
+/* By the schedule, and by what became of the process; `gone`: before its ring was last read. */
+static void steer(struct session *s, struct target *t, bool gone, uint64_t now)
+{
+	struct cupti *g = state_of(t)->cupti;
+	struct gpu_window *w = &g->window;
+
+	if (w->asked_ns && g->next.scheduled == w->scheduled && w->by_steps) {
+		w->steps_ns = g->next.steps_ns;
+		w->until_ns = g->next.until_ns;
+	}
+	if (w->asked_ns && !w->stopped && t->gone)
+		stop_window(s, t, GPU_WINDOW_EXIT);
+	else if (w->asked_ns && !w->stopped && w->until_ns)
+		stop_window(s, t, GPU_WINDOW_STEPS);
+	if (w->stopped && (g->status.seen || gone))
+		close_window(s, t);
+	if (w->asked_ns || t->gone || s->window_end_ns)
+		return;
+	if (s->options.gpu_windows ? g->next.asked_ns && !g->next.until_ns : !g->over)
+		ask_for_window(s, t, now);
+}
+
+static int snapshot(struct session *s)
+{
+	for (size_t i = 0; i < s->target_cnt; i++)
+		if (state_of(s->targets[i])->cupti && !state_of(s->targets[i])->cupti->window.stopped)
+			tell_window(s, s->targets[i]);
+	return s->sink_err;
+}
+
+static enum source_windows windows(const struct session *s, const struct target *t)
+{
+	bool passed = s->options.schedule[OP_REPEAT] && state_of(t)->windows_over >= s->options.schedule[OP_REPEAT] &&
+		      !(state_of(t)->cupti && state_of(t)->cupti->window.asked_ns);
+
+	if (!s->options.gpu_windows)
+		return WINDOWS_NONE;
+	return passed ? WINDOWS_PASSED : WINDOWS_AHEAD;
+}
+
+/* Not every 10 ms, which looking for libraries may take: a program may have thousands of open files. */
+static void open_ring(const struct session *s, struct target *t, uint64_t now)
+{
+	struct cupti *g = state_of(t)->cupti;
+	int err = gpu_ring__open(t->process.pid, t->process.nspid, &g->ring);
+
+	g->look_at_ns = now + (now - t->since_ns < YOUNG_NS ? LOOK_OFTEN_NS : LOOK_NS);
+	g->fix = NULL;
+	if (err == -EBUSY)
+		snprintf(g->why, sizeof(g->why), "another stepflame watches its GPU");
+	else if (err == -EPROTO)
+		snprintf(g->why, sizeof(g->why), "its libstepflame-inject.so is of another version");
+	else if (!err)
+		snprintf(g->why, sizeof(g->why), "%s",
+			 s->options.gpu_windows ? "no window of the schedule has begun"
+						: "its libstepflame-inject.so has not answered");
+	else {
+		snprintf(g->why, sizeof(g->why), "it was started without libstepflame-inject.so: see --inject");
+		g->fix = "record --inject -p PID loads it; or start the job by record --gpu cupti -- CMD";
+	}
+}
+
+/* --gpu cupti asks for what cannot be had: that is to be known before the recording has ended. */
+static void warn(struct session *s, const struct target *t, uint64_t now)
+{
+	struct cupti *g = state_of(t)->cupti;
+
+	if (g->warned || s->options.gpu != SESSION_GPU_CUPTI || t->gone || !g->why[0])
+		return;
+	if (!g->driver_ns && process__file(&t->process, "libcuda.so"))
+		g->driver_ns = now;
+	if (g->ring || !g->driver_ns || now - g->driver_ns < DRIVER_LOADS_NS)
+		return;
+	g->warned = true;
+	log__warn(g->fix, "process %d: %s: what its GPU does is not recorded, only its calls", t->process.pid, g->why);
+}
+
+static void tend_target(struct session *s, struct target *t, uint64_t now)
+{
+	struct cupti *g = state_of(t)->cupti;
+	bool gone = t->gone || (g->window.stopped && is_gone(t));
+
+	if (!g->ring && now >= g->look_at_ns && !t->gone)
+		open_ring(s, t, now);
+	if (g->ring) {
+		if (g->window.asked_ns && !g->window.stopped)
+			gpu_ring__live(g->ring, now);
+		/* What is there before our first window was left by a stepflame that was killed. */
+		if (g->window.asked_ns) {
+			look_at_status(s, t, now);
+			gpu_reader__drain(&g->reader, s, t, g->ring, &g->window);
+			g->window.told_ns = gpu_clock__last_ns(&g->reader.clock);
+		}
+		steer(s, t, gone, now);
+	}
+	tell_target(t);
+	warn(s, t, now);
+}
+
+/* What its ring still has is read, and another one may come. */
+static void forget(struct session *s, struct target *t)
+{
+	struct cupti *g = state_of(t)->cupti;
+
+	if (g && g->ring) {
+		tend_target(s, t, session__now_ns());
+		if (g->window.asked_ns && !g->window.stopped)
+			stop_window(s, t, GPU_WINDOW_EXIT);
+		if (g->window.asked_ns)
+			close_window(s, t);
+		add_losses(g, &((struct cupti_session *)session__state(s, SOURCE_CUPTI))->ended);
+	}
+	free_cupti(g);
+	state_of(t)->cupti = NULL;
+}
+
+static void on_exec(struct session *s, struct target *t)
+{
+	forget(s, t);
+	target__clear_state(t, SOURCE_GPU); /* anew, for what it said came of CUPTI */
+	state_of(t)->windows_over = 0;
+}
+
+/* Its ring is read until the end of its window. */
+static void keep_state(struct session *s, struct target *t)
+{
+}
+
+static bool keeps(const struct target *t)
+{
+	return gpu__of(t)->tier == GPU_TIER_CUPTI;
+}
+
+static void free_target(struct target *t)
+{
+	free_cupti(state_of(t)->cupti);
+}
+
+static bool is_on(const struct session *s)
+{
+	return s->options.gpu == SESSION_GPU_AUTO || s->options.gpu == SESSION_GPU_CUPTI;
+}
+
+static bool is_for_us(const struct target *t)
+{
+	return t->role != ROLE_WORKER && !(t->gone && !state_of(t)->cupti);
+}
+
+static struct cupti *cupti_of(struct target *t)
+{
+	if (!state_of(t)->cupti)
+		state_of(t)->cupti = calloc(1, sizeof(*state_of(t)->cupti));
+	return state_of(t)->cupti;
+}
+
+/* At a boundary of the schedule's, as BPF says: the warm-up, the first step or the end of a window. */
+static bool on_boundary(struct session *s, const struct rec_hdr *record)
+{
+	const struct rec_gpu_window *rec = (const void *)record;
+	struct target *t = targets__find(s, rec->pid);
+	struct cupti *g = t && is_for_us(t) ? cupti_of(t) : NULL;
+
+	if (!g)
+		return true;
+	if (state_of(t)->windows_over < rec->index + (rec->end_ns != 0))
+		state_of(t)->windows_over = rec->index + (rec->end_ns != 0);
+	/* The word of that one's end was lost. */
+	if (g->window.asked_ns && g->window.by_steps && g->window.scheduled < rec->index && !g->window.until_ns)
+		g->window.until_ns = rec->start_ns;
+	if (rec->index < g->settled)
+		return true;
+	/* That before is not over yet, and has seen its end. */
+	if (g->ring && g->next.asked_ns && g->next.scheduled != rec->index)
+		steer(s, t, false, session__now_ns());
+	if (rec->end_ns && !(g->window.asked_ns && g->window.scheduled == rec->index)) {
+		if (g->ring)
+			tell_missed(s, t, rec->end_ns);
+		settle_window(g, rec->index);
+		return true;
+	}
+	g->next = (struct gpu_window){
+		.scheduled = rec->index, .asked_ns = 1, .steps_ns = rec->start_ns, .until_ns = rec->end_ns};
+	return true;
+}
+
+/* Finds rings, starts windows, reads. */
+static void tend(struct session *s)
+{
+	uint64_t now = session__now_ns();
+
+	for (size_t i = 0; is_on(s) && s->opened && i < s->target_cnt; i++) {
+		struct target *t = s->targets[i];
+
+		if (is_for_us(t) && cupti_of(t))
+			tend_target(s, t, now);
+	}
+}
+
+/* Have all said that they have ended, or are gone? */
+static bool all_ended(struct session *s, uint64_t now)
+{
+	bool ended = true;
+
+	for (size_t i = 0; i < s->target_cnt; i++) {
+		struct target *t = s->targets[i];
+
+		if (!state_of(t)->cupti || !state_of(t)->cupti->ring)
+			continue;
+		tend_target(s, t, now);
+		ended = ended && !state_of(t)->cupti->window.asked_ns;
+	}
+	return ended;
+}
+
+/* Ends all windows, */
+static void stop(struct session *s)
+{
+	uint64_t now = session__now_ns();
+
+	for (size_t i = 0; i < s->target_cnt; i++) {
+		struct cupti *g = state_of(s->targets[i])->cupti;
+
+		if (g && g->ring) {
+			tend_target(s, s->targets[i], now);
+			if (g->window.asked_ns && !g->window.stopped)
+				stop_window(s, s->targets[i],
+					    is_gone(s->targets[i]) ? GPU_WINDOW_EXIT : GPU_WINDOW_RECORDING);
+		}
+	}
+}
+
+/* and reads what still comes, for some seconds at most. */
+static void end(struct session *s)
+{
+	uint64_t start = session__now_ns(), now = start;
+
+	while (!all_ended(s, now) && now - start < END_WAIT_NS) {
+		poll(NULL, 0, 5);
+		now = session__now_ns();
+	}
+	for (size_t i = 0; i < s->target_cnt; i++) {
+		struct cupti *g = state_of(s->targets[i])->cupti;
+
+		if (g && g->window.asked_ns)
+			close_window(s, s->targets[i]);
+		if (g)
+			tell_target(s->targets[i]);
+	}
+}
+
+static void count(const struct session *s, uint64_t counters[CNT__COUNT])
+{
+	struct losses lost = ((struct cupti_session *)session__state(s, SOURCE_CUPTI))->ended;
+
+	for (size_t i = 0; i < s->target_cnt; i++)
+		if (state_of(s->targets[i])->cupti)
+			add_losses(state_of(s->targets[i])->cupti, &lost);
+	counters[CNT_GPU_DROPPED] += lost.dropped;
+	counters[CNT_GPU_RING_FULL] += lost.full;
+	counters[CNT_GPU_BAD] += lost.bad;
+}
+
+static int inject(struct session *s, struct target *t)
+{
+	return s->options.inject ? inject__into(s, &t->process) : 0;
+}
+
+const struct source source_cupti = {
+	.name = "cupti",
+	.session_bytes = sizeof(struct cupti_session),
+	.target_bytes = sizeof(struct cupti_target),
+	.records = {{REC_GPU_WINDOW, sizeof(struct rec_gpu_window), on_boundary}},
+	.tend = tend,
+	.close = stop,
+	.end = end,
+	.snapshot = snapshot,
+	.count = count,
+	.attached = inject,
+	.windows = windows,
+	.on_exec = on_exec,
+	.on_exit = keep_state,
+	.keeps = keeps,
+	.forget = forget,
+	.free_target = free_target,
+};

@@ -1,0 +1,438 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* `record --exact`: every call of a Python function. */
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "stepflame.skel.h"
+#include "user/lib/log.h"
+#include "user/runtime/python/pyexact.h"
+#include "user/session/sources/guardian.h"
+#include "user/session/state.h"
+
+#define LOOK_NS 10000000ULL /* between looks for an interpreter that is to come */
+#define WAY_OUT "record without --exact: samples tell where the time goes, without counts of calls"
+
+/* How the calls of an interpreter are seen. */
+struct exact_file {
+	uint64_t dev, inode;
+	const char *why;      /* they cannot be; else NULL */
+	uint32_t word_offset; /* as in struct py_exact */
+	uint64_t eval;
+};
+
+/* Of a session. */
+struct exact {
+	struct guardian *guardian;
+	struct array files; /* struct exact_file */
+};
+
+/* Of a target. */
+struct exact_target {
+	struct exact_file file;
+	bool armed;      /* all calls can be seen */
+	bool incomplete; /* not all can, which was noted */
+	size_t word_cnt;
+	uint64_t words[PY_EXACT_WORDS]; /* set, or left alone since the program had */
+};
+
+static struct exact *state_of(const struct session *s)
+{
+	return session__state(s, SOURCE_EXACT);
+}
+
+static struct exact_target *target_state(const struct target *t)
+{
+	return target__state(t, SOURCE_EXACT);
+}
+
+static void configure(const struct session *s, struct stepflame_bpf *skel, enum attach_backend backend)
+{
+	if (s && s->options.exact)
+		return;
+	bpf_program__set_autoload(skel->progs.exact, false);
+	bpf_program__set_autoload(skel->progs.exact_exit, false);
+	bpf_map__set_max_entries(skel->maps.exact_threads, 1);
+	bpf_map__set_max_entries(skel->maps.exact_free, 1);
+	bpf_map__set_max_entries(skel->maps.call_rows, 1);
+}
+
+static int start(struct session *s)
+{
+	int err;
+
+	if (!s->options.exact)
+		return 0;
+	for (uint32_t i = 0; i < bpf_map__max_entries(s->skel->maps.exact_free); i++)
+		if (bpf_map_update_elem(bpf_map__fd(s->skel->maps.exact_free), NULL, &i, BPF_ANY))
+			return -errno;
+	err = guardian__new(&state_of(s)->guardian);
+	if (err)
+		log__error(NULL, "cannot start the process that undoes what --exact writes: %s", strerror(-err));
+	return err;
+}
+
+static void restore(struct session *s)
+{
+	guardian__free(state_of(s)->guardian);
+	state_of(s)->guardian = NULL;
+}
+
+static void free_files(struct session *s)
+{
+	free(state_of(s)->files.items);
+}
+
+static enum source_holds holds(struct session *s, struct target *t, const struct mapped_file *file)
+{
+	return s->options.exact && target__is_python(t, file) ? HOLDS_MUST : HOLDS_NO;
+}
+
+static int find(struct session *s, struct target *t, const struct mapped_file *file, struct elf *elf,
+		struct probe_list sets[SOURCE_SETS])
+{
+	bool second = t->python.process.layout.minor > 8; /* (frame, throwflag) became (tstate, frame, throwflag) */
+	struct exact_file *f = array__add(&state_of(s)->files, sizeof(*f));
+	struct py_exact found;
+	int err = 0;
+
+	if (!f)
+		return -ENOMEM;
+	f->dev = file->dev;
+	f->inode = file->inode;
+	if (py_exact__find(elf, &t->python, &found, &f->why))
+		return 0;
+	f->why = NULL;
+	f->word_offset = found.word_offset;
+	f->eval = found.eval;
+	/* Ends before beginnings. */
+	for (uint32_t i = 0; !err && i < found.returned_cnt; i++)
+		err = probe_list__add(sets, found.returned[i].offset,
+				      COOKIE(PROBE_EXACT_RETURN, 0, found.returned[i].depth, 0));
+	if (!err && found.end.emulated)
+		err = probe_list__add_site(sets, &found.end, PROBE_EXACT_RETURN, 0, 0);
+	if (!err && found.clear.emulated)
+		err = probe_list__add_site(sets, &found.clear, PROBE_EXACT_CLEAR,
+					   found.clear_second ? COOKIE_FRAME_SECOND : 0, 0);
+	err = err ?: probe_list__add_site(sets, &found.begin, PROBE_EXACT_CALL, second ? COOKIE_FRAME_SECOND : 0, 0);
+	if (err)
+		f->why = "out of memory";
+	return err;
+}
+
+static int looked_at(struct session *s, struct target *t)
+{
+	const struct exact_file *files = state_of(s)->files.items;
+
+	for (size_t i = 0; t->has_python && i < state_of(s)->files.cnt; i++)
+		if (files[i].dev == t->python_dev && files[i].inode == t->python_inode && !target_state(t)->file.inode)
+			target_state(t)->file = files[i];
+	return 0;
+}
+
+/* Can the calls of that target be seen? */
+static int check(struct session *s, const struct target *t)
+{
+	const struct exact_file *file = &target_state(t)->file;
+
+	if (!t->has_python || !s->options.exact || !file->why)
+		return 0;
+	log__error(WAY_OUT, "the calls of Python %s in process %d cannot be seen: %s", t->python.version,
+		   t->process.pid, file->why);
+	return -EOPNOTSUPP;
+}
+
+static bool watches(const struct session *s, const struct target *t)
+{
+	return t->has_python && s->options.exact;
+}
+
+static int explain_exact(const struct target *t, int err)
+{
+	if (err == -EACCES || err == -EPERM)
+		log__error("run stepflame as root (sudo), or with CAP_SYS_PTRACE",
+			   "--exact may not write into process %d: permission denied", t->process.pid);
+	else if (err != -ESRCH)
+		log__error(WAY_OUT, "--exact cannot write into process %d: %s", t->process.pid, strerror(-err));
+	return err;
+}
+
+/* Of CPython 3.11, which relies on its recursion limit: with 8 MiB of stack 20,000 calls fit. */
+#define DEPTH_311 10000
+
+/*
+ * Calls that would stay within one run of the loop nest on the C stack meanwhile. From 3.12 on there is a limit to that,
+ * beyond which RecursionError is raised: by us, in a program that is right.
+ */
+static int check_depth(struct session *s, const struct target *t)
+{
+	int limit = py_exact__recursion_limit(&t->process, &t->python), minor = t->python.process.layout.minor;
+	int depth = py_exact__safe_depth(&t->process, &t->python);
+
+	if (minor == 11 && (limit < 0 || limit > DEPTH_311)) {
+		log__error(
+			WAY_OUT,
+			"process %d allows recursion %d calls deep: while --exact makes all calls visible, they would "
+			"overflow its C stack (up to %d are safe)",
+			t->process.pid, limit, DEPTH_311);
+		return -EOPNOTSUPP;
+	}
+	if (minor < 12 || (limit >= 0 && limit <= depth))
+		return 0;
+	if (!s->options.exact_force) {
+		log__error("record without --exact, or with --exact=force if nothing in the job recurses that deep",
+			   "while --exact makes all calls visible, recursion deeper than some %d calls raises "
+			   "RecursionError in Python %s: process %d allows %d",
+			   depth, t->python.version, t->process.pid, limit);
+		return -EOPNOTSUPP;
+	}
+	session__note(s,
+		      "exact calls: meanwhile, recursion deeper than some %d calls raised RecursionError in process %d",
+		      depth, t->process.pid);
+	return 0;
+}
+
+/* Up to 3.11.3, this instruction does not ask for eval_frame (CPython gh-104405). */
+static void note_subscripts(struct session *s, const struct target *t)
+{
+	int micro;
+
+	if (sscanf(t->python.version, "3.11.%d", &micro) == 1 && micro < 4)
+		session__note(s,
+			      "exact calls: Python %s calls `__getitem__` of classes where it is not seen (fixed in "
+			      "3.11.4): those "
+			      "calls are missing, their time is in their callers",
+			      t->python.version);
+	if (t->python.process.layout.minor == 13)
+		session__note(s, "exact calls: Python 3.13 calls `__init__` of simple classes where it is not seen to "
+				 "begin: these "
+				 "calls are counted, their time is in their callers");
+}
+
+/* Sets one word of it. */
+static int write_word(struct session *s, struct target *t, uint64_t address)
+{
+	int err = guardian__write(state_of(s)->guardian, &t->process, address,
+				  t->python.bias + target_state(t)->file.eval);
+
+	if (err == -EBUSY) {
+		log__warn(NULL,
+			  "process %d has an evaluation function of its own (torch.compile sets one): it is left as it "
+			  "is",
+			  t->process.pid);
+		session__note(s,
+			      "exact calls: process %d has an evaluation function of its own (torch.compile sets one), "
+			      "which was left as it is: calls that it does not pass on are missing",
+			      t->process.pid);
+		target_state(t)->incomplete = true;
+		return 0;
+	}
+	return err == -EALREADY ? 0 : err;
+}
+
+/* A process that was not named, and is recorded all the same. */
+static void note_unseen(struct session *s, struct target *t)
+{
+	if (!target_state(t)->incomplete)
+		session__note(s, "exact calls: those of Python %s in process %d cannot be seen: %s", t->python.version,
+			      t->process.pid, target_state(t)->file.why);
+	target_state(t)->incomplete = true;
+}
+
+/* Makes every call visible: sets the word of each interpreter in the target, once (CPython from 3.11). */
+static int open_target(struct session *s, struct target *t)
+{
+	uint64_t *words = target_state(t)->words;
+	int cnt, err = 0;
+
+	if (!s->options.exact || target_state(t)->armed || !t->has_python)
+		return 0;
+	if (target_state(t)->file.why) {
+		note_unseen(s, t);
+		return 0;
+	}
+	if (!target_state(t)->file.word_offset) {
+		target_state(t)->armed = true;
+		return 0;
+	}
+	cnt = py_exact__words(&t->process, &t->python, target_state(t)->file.word_offset, words);
+	if (cnt <= 0)
+		return cnt; /* none is there yet */
+	err = check_depth(s, t);
+	if (err) {
+		target_state(t)->file.why = "its recursion may be too deep";
+		return err;
+	}
+	log__info(
+		"--exact writes one word into process %d (8 bytes at 0x%llx, PyInterpreterState.eval_frame), and puts "
+		"NULL back at the end",
+		t->process.pid, (unsigned long long)words[0]);
+	for (int i = 0; i < cnt && !err; i++)
+		err = write_word(s, t, words[i]);
+	if (err)
+		return explain_exact(t, err);
+	target_state(t)->word_cnt = cnt;
+	target_state(t)->armed = true;
+	note_subscripts(s, t);
+	return 0;
+}
+
+/* There is to be an interpreter in it. */
+static uint64_t look_again_ns(const struct session *s, const struct target *t)
+{
+	return s->options.exact && t->has_python && !target_state(t)->armed && !target_state(t)->file.why ? LOOK_NS : 0;
+}
+
+/* Its calls are seen no more. */
+static void disarm(struct session *s, struct target *t)
+{
+	if (target_state(t)->word_cnt)
+		guardian__restore(state_of(s)->guardian, &t->process);
+	target_state(t)->armed = false;
+	target_state(t)->word_cnt = 0;
+}
+
+static void on_fork(struct session *s, struct target *parent, struct target *child, bool followed)
+{
+	if (!child || !s->options.exact || !target_state(parent)->armed)
+		return;
+	*target_state(child) = *target_state(parent);
+	for (size_t i = 0; i < target_state(child)->word_cnt; i++)
+		guardian__write(state_of(s)->guardian, &child->process, target_state(child)->words[i],
+				parent->python.bias + target_state(child)->file.eval);
+	child->python.bias = parent->python.bias;
+	child->python.runtime = parent->python.runtime;
+	memcpy(child->python.walk, parent->python.walk, sizeof(child->python.walk));
+	if (!followed)
+		disarm(s, child);
+}
+
+static void note_changed(struct session *s, struct target *t)
+{
+	if (!target_state(t)->incomplete)
+		session__note(s,
+			      "exact calls: process %d has set an evaluation function of its own meanwhile "
+			      "(torch.compile does): "
+			      "from then on calls between Python functions may be missing",
+			      t->process.pid);
+	target_state(t)->incomplete = true;
+}
+
+static bool has_word(const struct target *t, uint64_t word)
+{
+	for (size_t i = 0; i < target_state(t)->word_cnt; i++)
+		if (target_state(t)->words[i] == word)
+			return true;
+	return false;
+}
+
+/* Interpreters begin and end in a process. */
+static void tend_words(struct session *s, struct target *t)
+{
+	uint64_t words[PY_EXACT_WORDS], value;
+	int cnt = py_exact__words(&t->process, &t->python, target_state(t)->file.word_offset, words);
+
+	for (int i = 0; i < cnt; i++) {
+		if (!has_word(t, words[i])) {
+			if (!target_state(t)->incomplete)
+				session__note(
+					s,
+					"exact calls: an interpreter began in process %d meanwhile: its first calls "
+					"are missing",
+					t->process.pid);
+			target_state(t)->incomplete = true;
+			write_word(s, t, words[i]);
+		} else if (!process__read_memory(t->process.pid, words[i], &value, sizeof(value)) &&
+			   value != t->python.bias + target_state(t)->file.eval) {
+			note_changed(s, t);
+		}
+	}
+	if (cnt > 0) {
+		memcpy(target_state(t)->words, words, (size_t)cnt * sizeof(*words));
+		target_state(t)->word_cnt = (size_t)cnt;
+	}
+}
+
+/* Sees whether a program has changed its word itself. */
+static void tend(struct session *s)
+{
+	for (size_t i = 0; s->options.exact && i < s->target_cnt; i++)
+		if (!s->targets[i]->gone && target_state(s->targets[i])->word_cnt)
+			tend_words(s, s->targets[i]);
+}
+
+static int snapshot(struct session *s)
+{
+	struct call_key key, *prev = NULL;
+	int fd;
+
+	if (!s->options.exact)
+		return 0;
+	fd = bpf_map__fd(s->skel->maps.call_rows);
+	while (!bpf_map_get_next_key(fd, prev, &key)) {
+		struct rec_calls rec = {.hdr = {.type = REC_CALLS, .size = sizeof(rec)}};
+		struct call_val val;
+
+		if (!bpf_map_lookup_elem(fd, &key, &val)) {
+			rec.pid = key.pid;
+			rec.code = key.code;
+			rec.path = key.path;
+			rec.calls = val.calls;
+			rec.primitive_calls = val.primitive_calls;
+			rec.self_ns = val.self_ns;
+			rec.total_ns = val.total_ns;
+			session__emit(s, &rec.hdr);
+		}
+		prev = &key;
+	}
+	return s->sink_err;
+}
+
+/* Puts all words back, before the probes are detached. */
+static void end(struct session *s)
+{
+	int err;
+
+	if (!s->options.exact)
+		return;
+	tend(s);
+	err = guardian__free(state_of(s)->guardian);
+	state_of(s)->guardian = NULL;
+	if (err)
+		session__note(s, "exact calls: what was written into the process may not have been put back (%s)",
+			      strerror(-err));
+	session__note(s, "exact calls: those of Python functions that began and ended in the window; calls of built-in "
+			 "functions are in "
+			 "the time of their callers");
+}
+
+static struct bpf_program *program(const struct stepflame_bpf *skel)
+{
+	return skel->progs.exact;
+}
+
+const struct source source_exact = {
+	.name = "exact",
+	.session_bytes = sizeof(struct exact),
+	.target_bytes = sizeof(struct exact_target),
+	.sets = {{.program = program}},
+	.configure = configure,
+	.start = start,
+	.tend = tend,
+	.end = end,
+	.snapshot = snapshot,
+	.restore = restore,
+	.free = free_files,
+	.holds = holds,
+	.find = find,
+	.looked_at = looked_at,
+	.look_again_ns = look_again_ns,
+	.check = check,
+	.watches = watches,
+	.open_target = open_target,
+	.on_fork = on_fork,
+	.unfollow = disarm,
+};

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* Out of a ring, into the recording: gpu_reader.h. */
+#include "user/session/sources/gpu_reader.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "user/elf/kernel_name.h"
+#include "user/lib/compare.h"
+#include "user/session/sources/gpu_ring.h"
+#include "user/session/state.h"
+
+#define NAMES_MAX   65536
+#define PENDING_MAX 65536
+#define READ_MAX    1000000 /* records in one go */
+#define DEVICES_MAX 64
+
+/* Whose window is read, and where it goes. */
+struct reading {
+	struct gpu_reader *r;
+	struct session *s;
+	const struct target *t;
+	struct gpu_window *window;
+};
+
+void gpu_reader__restart(struct gpu_reader *r)
+{
+	r->clock = (struct gpu_clock){0};
+	r->name_cnt = r->device_cnt = 0;
+}
+
+void gpu_reader__release(struct gpu_reader *r)
+{
+	free(r->names);
+	free(r->pending);
+	gpu_tids__release(&r->tids);
+}
+
+static void add_name(const struct reading *to, const struct gpu_ring_name *rec)
+{
+	struct gpu_reader *r = to->r;
+	char name[REC_NAME_MAX + 1];
+
+	if (rec->id >= NAMES_MAX)
+		return;
+	if (rec->id >= r->name_cnt) {
+		uint32_t cnt = 2 * rec->id + 64;
+		uint64_t *names = reallocarray(r->names, cnt, sizeof(*names));
+
+		if (!names)
+			return;
+		memset(names + r->name_cnt, 0, (cnt - r->name_cnt) * sizeof(*names));
+		r->names = names;
+		r->name_cnt = cnt;
+	}
+	kernel_name__to_keep(rec->text, name, sizeof(name));
+	r->names[rec->id] = session__emit_name(to->s, name);
+}
+
+static void add_device(const struct reading *to, const struct gpu_ring_device *rec)
+{
+	struct rec_gpu_device out = {
+		.hdr = {.type = REC_GPU_DEVICE, .size = sizeof(out)},
+		.pid = to->t->process.pid,
+		.device = rec->device,
+		.memory_bytes = rec->memory_bytes,
+		.multiprocessors = rec->multiprocessors,
+		.compute = (rec->compute_major & 0xffff) << 16 | (rec->compute_minor & 0xffff),
+	};
+
+	if (to->r->device_cnt++ >= DEVICES_MAX) {
+		to->r->lost++;
+		return;
+	}
+	memcpy(out.name, rec->name, sizeof(out.name));
+	session__emit(to->s, &out.hdr);
+}
+
+/* false: whether it is in the window is not known yet. */
+static bool emit_activity(const struct reading *to, const struct gpu_ring_activity *rec, uint64_t now, bool last)
+{
+	struct gpu_reader *r = to->r;
+	struct rec_gpu_activity out = {
+		.hdr = {.type = REC_GPU_ACTIVITY, .size = sizeof(out)},
+		.name = rec->name < r->name_cnt ? r->names[rec->name] : 0,
+		.bytes = rec->bytes,
+		.pid = to->t->process.pid,
+		.correlation = rec->correlation,
+		.kind = rec->kind,
+		.direction = rec->direction,
+		.device = rec->device,
+		.context = rec->context,
+		.stream = rec->stream,
+	};
+	uint64_t start_ns, end_ns;
+
+	/* Without an end it was cut off by the window's, and without a time nothing can be said of it. */
+	if (!rec->start_ns || !rec->end_ns || !gpu_clock__translate(&r->clock, rec->start_ns, &start_ns) ||
+	    !gpu_clock__translate(&r->clock, rec->end_ns, &end_ns) || end_ns < start_ns || end_ns > now) {
+		r->lost++;
+		return true;
+	}
+	switch (gpu_window__judge(to->window, rec->kind, rec->correlation, start_ns, end_ns, to->s->consumed_ns,
+				  last)) {
+	case GPU_NOT_YET_KNOWN:
+		return false;
+	case GPU_LEFT_OUT:
+		return true;
+	case GPU_TOLD:
+		break;
+	}
+	out.start_ns = start_ns;
+	out.duration_ns = end_ns - start_ns;
+	memcpy(out.detail, rec->words, sizeof(out.detail));
+	if (rec->kind == GPU_ACTIVITY_CALL) {
+		out.tid = gpu_tids__translate(&r->tids, &to->t->process, rec->call.tid, now);
+		out.detail[0] = 0;
+	}
+	session__emit(to->s, &out.hdr);
+	return true;
+}
+
+/* Calls before the work that they asked for. What is alike follows each other, and takes less room in the file. */
+static int compare_activity(const void *a, const void *b)
+{
+	const struct gpu_ring_activity *x = a, *y = b;
+	bool x_calls = x->kind == GPU_ACTIVITY_CALL, y_calls = y->kind == GPU_ACTIVITY_CALL;
+
+	if (x->kind != y->kind)
+		return x_calls || y_calls ? COMPARE(y_calls, x_calls) : COMPARE(x->kind, y->kind);
+	if (x_calls && x->call.driver != y->call.driver)
+		return COMPARE(x->call.driver, y->call.driver);
+	return COMPARE(x->start_ns, y->start_ns);
+}
+
+/* Those that ended before the last pair of readings; at the end all. */
+static void emit_pending(const struct reading *to, bool all)
+{
+	struct gpu_reader *r = to->r;
+	uint64_t until = gpu_clock__last(&r->clock), now = session__now_ns();
+	size_t kept = 0;
+
+	if (r->pending_cnt)
+		qsort(r->pending, r->pending_cnt, sizeof(*r->pending), compare_activity);
+	for (size_t i = 0; i < r->pending_cnt; i++) {
+		const struct gpu_ring_activity *rec = &r->pending[i];
+
+		if ((all || rec->end_ns <= until) && emit_activity(to, rec, now, all))
+			continue;
+		r->pending[kept++] = *rec;
+	}
+	r->pending_cnt = kept;
+}
+
+static void add_activity(const struct reading *to, const struct gpu_ring_activity *rec)
+{
+	struct gpu_reader *r = to->r;
+
+	if (r->pending_cnt == r->pending_room) {
+		size_t room = 2 * r->pending_room + 256;
+		struct gpu_ring_activity *pending =
+			r->pending_cnt < PENDING_MAX ? reallocarray(r->pending, room, sizeof(*pending)) : NULL;
+
+		if (!pending)
+			emit_pending(to, true);
+		r->pending = pending ?: r->pending;
+		r->pending_room = pending ? room : r->pending_room;
+	}
+	if (r->pending_cnt < r->pending_room)
+		r->pending[r->pending_cnt++] = *rec;
+	else
+		r->lost++;
+}
+
+void gpu_reader__drain(struct gpu_reader *r, struct session *s, const struct target *t, struct gpu_ring *ring,
+		       struct gpu_window *window)
+{
+	const struct reading to = {r, s, t, window};
+	union gpu_ring_record rec;
+
+	for (int i = 0; i < READ_MAX && gpu_ring__next(ring, &rec); i++)
+		switch (rec.hdr.type) {
+		case GPU_RING_NAME_TEXT:
+			add_name(&to, &rec.name);
+			break;
+		case GPU_RING_ACTIVITY:
+			add_activity(&to, &rec.activity);
+			break;
+		case GPU_RING_DEVICE:
+			add_device(&to, &rec.device);
+			break;
+		default:
+			if (gpu_clock__add(&r->clock, &rec.clock, window->asked_ns, session__now_ns()))
+				emit_pending(&to, false);
+			else
+				r->lost++;
+		}
+}
+
+void gpu_reader__finish(struct gpu_reader *r, struct session *s, const struct target *t, struct gpu_window *window)
+{
+	emit_pending(&(struct reading){r, s, t, window}, true);
+}

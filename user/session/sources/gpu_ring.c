@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Reader's side of the memory that the injection library shares. In: a file of the target's. Out: records that are whole
+ * and within bounds; whether they are true is another matter.
+ */
+#include "user/session/sources/gpu_ring.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "user/proc/process.h"
+
+#define LINK_NAME   "/memfd:" GPU_RING_NAME
+#define RECORD_MIN  16
+#define SKIPPED_MAX 4096 /* bad records in one call */
+
+struct gpu_ring {
+	int fd;
+	struct gpu_ring_control *control;
+	char *bytes;
+	uint32_t wanted; /* as we wrote it */
+	bool reads;      /* the window has begun: tail is valid */
+	uint64_t tail;
+	uint64_t bad;
+	uint64_t full, dropped, unknown; /* as they were at the start */
+};
+
+#define GET(field)        __atomic_load_n(&(field), __ATOMIC_ACQUIRE)
+#define PUT(field, value) __atomic_store_n(&(field), value, __ATOMIC_RELEASE)
+
+/* Only memory that cannot be made smaller: what is gone when it is read would end us. Opens nothing else. */
+static int open_checked(const char *path)
+{
+	char self[64];
+	struct statfs fs;
+	struct stat st;
+	int fd, at = open(path, O_PATH | O_CLOEXEC);
+
+	if (at < 0)
+		return -errno;
+	fd = -EPROTO;
+	if (!fstat(at, &st) && S_ISREG(st.st_mode) && !fstatfs(at, &fs) && fs.f_type == TMPFS_MAGIC) {
+		snprintf(self, sizeof(self), "/proc/self/fd/%d", at);
+		fd = open(self, O_RDWR | O_CLOEXEC | O_NOCTTY);
+		fd = fd < 0 ? -errno : fd;
+	}
+	close(at);
+	return fd;
+}
+
+static bool is_link(int dir, const char *name)
+{
+	char text[64];
+	ssize_t bytes = readlinkat(dir, name, text, sizeof(text) - 1);
+
+	if (bytes < 0)
+		return false;
+	text[bytes] = 0;
+	return !strncmp(text, LINK_NAME, strlen(LINK_NAME)) &&
+	       (!text[strlen(LINK_NAME)] || text[strlen(LINK_NAME)] == ' ');
+}
+
+/* Calls of_file for the first that is one; -ENOENT: there is none, else as of_file. */
+static int look_in_fds(pid_t pid, pid_t nspid, struct gpu_ring **out)
+{
+	char path[PATH_MAX];
+	struct dirent *entry;
+	int err = -ENOENT;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
+	dir = opendir(path);
+	if (!dir)
+		return -errno;
+	while (err && (entry = readdir(dir))) {
+		int fd;
+
+		if (!is_link(dirfd(dir), entry->d_name))
+			continue;
+		snprintf(path, sizeof(path), "/proc/%d/fd/%.16s", pid, entry->d_name);
+		fd = open_checked(path);
+		err = fd < 0 ? fd : gpu_ring__of_file(fd, nspid, out);
+	}
+	closedir(dir);
+	return err;
+}
+
+struct search {
+	pid_t pid, nspid;
+	struct gpu_ring **out;
+	int err;
+};
+
+static int look_at_mapping(const struct mapping *map, void *ctx)
+{
+	struct search *search = ctx;
+	char path[PATH_MAX];
+	int fd;
+
+	if (!map->name || strncmp(map->name, LINK_NAME, strlen(LINK_NAME)))
+		return 0;
+	snprintf(path, sizeof(path), "/proc/%d/map_files/%llx-%llx", search->pid, (unsigned long long)map->start,
+		 (unsigned long long)map->end);
+	fd = open_checked(path);
+	search->err = fd < 0 ? fd : gpu_ring__of_file(fd, search->nspid, search->out);
+	return !search->err;
+}
+
+/* A program may have closed the descriptor, with all that it did not know. */
+int gpu_ring__open(pid_t pid, pid_t nspid, struct gpu_ring **out)
+{
+	struct search search = {.pid = pid, .nspid = nspid, .out = out, .err = -ENOENT};
+	int err = look_in_fds(pid, nspid, out);
+
+	if (err != -ENOENT)
+		return err;
+	err = process__each_mapping(pid, look_at_mapping, &search);
+	return err < 0 ? err : search.err;
+}
+
+static int check_ring(int fd, const struct gpu_ring_control *control, pid_t nspid)
+{
+	if (GET(control->magic) != GPU_RING_MAGIC || GET(control->version) != GPU_RING_VERSION ||
+	    GET(control->ring_bytes) != GPU_RING_BYTES)
+		return -EPROTO;
+	/* That of its parent, which it has inherited. */
+	if (GET(control->pid) != (uint32_t)nspid)
+		return -ENOENT;
+	return flock(fd, LOCK_EX | LOCK_NB) ? -EBUSY : 0;
+}
+
+int gpu_ring__of_file(int fd, pid_t nspid, struct gpu_ring **out)
+{
+	size_t bytes = GPU_RING_CONTROL + GPU_RING_BYTES;
+	struct gpu_ring *ring = calloc(1, sizeof(*ring));
+	struct stat st;
+	int seals = fcntl(fd, F_GET_SEALS), err = 0;
+
+	*out = NULL;
+	if (!ring) {
+		close(fd);
+		return -ENOMEM;
+	}
+	ring->fd = fd;
+	ring->control = MAP_FAILED;
+	if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(fd, &st) || st.st_size != (off_t)bytes)
+		err = -EPROTO;
+	if (!err) {
+		ring->control = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		err = ring->control == MAP_FAILED ? -errno : check_ring(fd, ring->control, nspid);
+	}
+	if (err) {
+		if (ring->control != MAP_FAILED)
+			munmap(ring->control, bytes);
+		close(fd);
+		free(ring);
+		return err;
+	}
+	ring->bytes = (char *)ring->control + GPU_RING_CONTROL;
+	ring->wanted = GET(ring->control->wanted);
+	*out = ring;
+	return 0;
+}
+
+void gpu_ring__free(struct gpu_ring *ring)
+{
+	if (!ring)
+		return;
+	gpu_ring__stop(ring);
+	munmap(ring->control, GPU_RING_CONTROL + GPU_RING_BYTES);
+	close(ring->fd);
+	free(ring);
+}
+
+static void want(struct gpu_ring *ring, uint32_t wanted)
+{
+	ring->wanted = wanted;
+	PUT(ring->control->wanted, wanted);
+	syscall(SYS_futex, &ring->control->wanted, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+void gpu_ring__start(struct gpu_ring *ring, uint32_t kinds, uint64_t now_ns)
+{
+	struct gpu_ring_control *c = ring->control;
+
+	ring->reads = false;
+	ring->bad = 0;
+	ring->full = GET(c->full);
+	ring->dropped = GET(c->dropped);
+	ring->unknown = GET(c->unknown);
+	PUT(c->kinds, kinds);
+	gpu_ring__live(ring, now_ns);
+	/* Odd already: a stepflame that was killed has wanted it. */
+	want(ring, (ring->wanted + 1) | 1);
+}
+
+void gpu_ring__live(struct gpu_ring *ring, uint64_t now_ns)
+{
+	PUT(ring->control->alive_ns, now_ns);
+}
+
+void gpu_ring__stop(struct gpu_ring *ring)
+{
+	if (ring->wanted & 1)
+		want(ring, ring->wanted + 1);
+}
+
+static uint64_t since(uint64_t now, uint64_t then)
+{
+	return now > then ? now - then : 0;
+}
+
+/* A window that is stopped before it was seen to begin has no records. */
+static void look_for_begin(struct gpu_ring *ring)
+{
+	if (ring->reads || !(ring->wanted & 1) || GET(ring->control->seen) != ring->wanted)
+		return;
+	ring->tail = GET(ring->control->start) & ~7ULL;
+	ring->reads = true;
+}
+
+void gpu_ring__status(struct gpu_ring *ring, struct gpu_ring_status *out)
+{
+	const struct gpu_ring_control *c = ring->control;
+
+	look_for_begin(ring);
+	*out = (struct gpu_ring_status){
+		.seen = GET(c->seen) == ring->wanted,
+		.begun = ring->reads,
+		.state = GET(c->state),
+		.error = GET(c->error),
+		.cupti_version = GET(c->cupti_version),
+		.begun_ns = GET(c->begun_ns),
+		.ended_ns = GET(c->ended_ns),
+		.full = since(GET(c->full), ring->full),
+		.dropped = since(GET(c->dropped), ring->dropped),
+		.unknown = since(GET(c->unknown), ring->unknown),
+		.bad = ring->bad,
+	};
+}
+
+static void copy_out(const struct gpu_ring *ring, uint64_t from, void *out, size_t size)
+{
+	size_t at = from & (GPU_RING_BYTES - 1), first = GPU_RING_BYTES - at;
+
+	first = first < size ? first : size;
+	memcpy(out, ring->bytes + at, first);
+	memcpy((char *)out + first, ring->bytes, size - first);
+}
+
+static bool is_good(union gpu_ring_record *rec)
+{
+	switch (rec->hdr.type) {
+	case GPU_RING_NAME_TEXT: {
+		uint32_t bytes = rec->name.bytes;
+
+		if (bytes > GPU_RING_TEXT_MAX || ((sizeof(rec->name) + bytes + 7) & ~(size_t)7) != rec->hdr.size)
+			return false;
+		rec->name.text[bytes] = 0;
+		return rec->name.id != 0;
+	}
+	case GPU_RING_ACTIVITY:
+		return rec->hdr.size == sizeof(rec->activity) && rec->activity.kind > GPU_ACTIVITY_NONE &&
+		       rec->activity.kind < GPU_ACTIVITY__COUNT && rec->activity.direction < GPU_DIRECTION__COUNT &&
+		       rec->activity.start_ns <= rec->activity.end_ns;
+	case GPU_RING_CLOCK:
+		return rec->hdr.size == sizeof(rec->clock) && rec->clock.before_ns <= rec->clock.behind_ns;
+	case GPU_RING_DEVICE:
+		if (rec->hdr.size != sizeof(rec->device))
+			return false;
+		rec->device.name[sizeof(rec->device.name) - 1] = 0;
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* 1: a record; 0: none; -1: one that is no good, passed by. */
+static int step(struct gpu_ring *ring, union gpu_ring_record *out)
+{
+	uint64_t head = GET(ring->control->head), unread = head - ring->tail;
+	struct gpu_ring_hdr hdr;
+
+	if (!unread)
+		return 0;
+	copy_out(ring, ring->tail, &hdr, sizeof(hdr));
+	/* Where the next one begins is not known then. */
+	if (unread > GPU_RING_BYTES || unread < RECORD_MIN || hdr.size < RECORD_MIN || hdr.size % 8 ||
+	    hdr.size > unread || hdr.size > sizeof(*out) - 8) {
+		ring->tail = head & ~7ULL;
+		PUT(ring->control->tail, ring->tail);
+		ring->bad++;
+		return head & 7 ? 0 : -1;
+	}
+	copy_out(ring, ring->tail, out, hdr.size);
+	out->hdr = hdr;
+	ring->tail += hdr.size;
+	PUT(ring->control->tail, ring->tail);
+	if (is_good(out))
+		return 1;
+	ring->bad++;
+	return -1;
+}
+
+bool gpu_ring__next(struct gpu_ring *ring, union gpu_ring_record *out)
+{
+	int got = -1;
+
+	look_for_begin(ring);
+	for (int i = 0; ring->reads && got < 0 && i < SKIPPED_MAX; i++)
+		got = step(ring, out);
+	return got > 0;
+}

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "user/session/sources/guardian.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define WORDS_MAX 4096
+
+enum command { COMMAND_WRITE, COMMAND_RESTORE, COMMAND_END };
+
+/* From stepflame to the guardian; an int comes back. */
+struct message {
+	enum command command;
+	pid_t pid;
+	uint64_t start_time, address, value;
+};
+
+/* A word that is to be put back. The file is the memory as it was then: after an exec, it is that of nobody. */
+struct word {
+	struct message of;
+	int memory;
+};
+
+struct guardian {
+	pid_t pid;
+	int socket;
+};
+
+struct words {
+	struct word word[WORDS_MAX];
+	size_t cnt;
+};
+
+/* Private writable memory only: a write by /proc/PID/mem would get around the protection of any other. */
+static bool is_writable(pid_t pid, uint64_t address)
+{
+	unsigned long long start, end;
+	char path[32], line[512], mode[5];
+	bool found = false;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
+	f = fopen(path, "re");
+	while (f && !found && fgets(line, sizeof(line), f))
+		found = sscanf(line, "%llx-%llx %4s", &start, &end, mode) == 3 && address >= start &&
+			address + 8 <= end && !strncmp(mode, "rw", 2) && mode[3] == 'p';
+	if (f)
+		fclose(f);
+	return found;
+}
+
+/* One aligned store: the target may read the word at any time. */
+static int change_word(int memory, uint64_t address, uint64_t from, uint64_t to)
+{
+	uint64_t now;
+
+	if (pread(memory, &now, sizeof(now), (off_t)address) != sizeof(now))
+		return -EFAULT;
+	if (now == to && from != to)
+		return -EALREADY;
+	if (now != from)
+		return -EBUSY;
+	return pwrite(memory, &to, sizeof(to), (off_t)address) == sizeof(to) ? 0 : -EFAULT;
+}
+
+static int open_memory(const struct message *m)
+{
+	const struct process process = {.pid = m->pid, .start_time = m->start_time};
+	char path[32];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/mem", m->pid);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd < 0)
+		return errno == ENOENT ? -ESRCH : -errno;
+	if (process__alive(&process)) /* so it was that one's when it was opened */
+		return fd;
+	close(fd);
+	return -ESRCH;
+}
+
+static int words__write(struct words *words, const struct message *m)
+{
+	int memory, err;
+
+	if (words->cnt == WORDS_MAX)
+		return -ENOSPC;
+	if (m->address % 8 || !is_writable(m->pid, m->address))
+		return -EFAULT;
+	memory = open_memory(m);
+	if (memory < 0)
+		return memory;
+	err = change_word(memory, m->address, 0, m->value);
+	if (err && err != -EALREADY) {
+		close(memory);
+		return err;
+	}
+	for (size_t i = 0; err && i < words->cnt; i++)
+		if (words->word[i].of.pid == m->pid && words->word[i].of.address == m->address) {
+			close(memory); /* said twice */
+			return err;
+		}
+	words->word[words->cnt++] = (struct word){*m, memory};
+	return err;
+}
+
+/* What forked from it has the same memory, and may have come too late to be told of. */
+static void restore_forks(const struct message *m)
+{
+	pid_t *children = NULL;
+	int cnt = process__children(m->pid, true, &children);
+
+	for (int i = 0; i < cnt; i++) {
+		struct message fork = *m;
+		struct process process;
+		int memory;
+
+		if (process__read(children[i], &process))
+			continue;
+		fork.pid = children[i];
+		fork.start_time = process.start_time;
+		process__release(&process);
+		memory = is_writable(fork.pid, fork.address) ? open_memory(&fork) : -1;
+		if (memory < 0)
+			continue;
+		change_word(memory, fork.address, fork.value, 0);
+		close(memory);
+	}
+	free(children);
+}
+
+static void words__restore(struct words *words, size_t i)
+{
+	struct word *word = &words->word[i];
+
+	change_word(word->memory, word->of.address, word->of.value, 0);
+	close(word->memory);
+	*word = words->word[--words->cnt];
+}
+
+static void words__restore_all(struct words *words)
+{
+	while (words->cnt) {
+		struct message m = words->word[words->cnt - 1].of;
+
+		words__restore(words, words->cnt - 1);
+		restore_forks(&m);
+	}
+}
+
+static void guard(int socket)
+{
+	static struct words words;
+	struct message m;
+
+	while (recv(socket, &m, sizeof(m), 0) == sizeof(m)) {
+		int answer = 0;
+
+		if (m.command == COMMAND_WRITE) {
+			answer = words__write(&words, &m);
+		} else if (m.command == COMMAND_RESTORE) {
+			for (size_t i = words.cnt; i--;)
+				if (words.word[i].of.pid == m.pid)
+					words__restore(&words, i);
+		} else {
+			words__restore_all(&words);
+		}
+		if (send(socket, &answer, sizeof(answer), MSG_NOSIGNAL) != sizeof(answer))
+			break;
+	}
+	words__restore_all(&words);
+}
+
+/*
+ * Nothing of stepflame's must live on in it: its files are the probes, and whoever reads its output waits for their
+ * end.
+ */
+static void become_guardian(int socket)
+{
+	static const int ignored[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2, SIGTSTP};
+
+	setsid();
+	for (size_t i = 0; i < sizeof(ignored) / sizeof(ignored[0]); i++)
+		signal(ignored[i], SIG_IGN);
+	prctl(PR_SET_NAME, "stepflame-guard");
+	if (socket)
+		close_range(0, socket - 1, 0);
+	close_range(socket + 1, ~0U, 0);
+	if (chdir("/"))
+		_exit(1);
+}
+
+int guardian__new(struct guardian **out)
+{
+	struct guardian *g = calloc(1, sizeof(*g));
+	int sockets[2], err;
+
+	*out = NULL;
+	if (!g)
+		return -ENOMEM;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets))
+		goto fail;
+	g->pid = fork();
+	if (g->pid < 0) {
+		close(sockets[0]);
+		close(sockets[1]);
+		goto fail;
+	}
+	if (!g->pid) {
+		become_guardian(sockets[1]);
+		guard(sockets[1]);
+		_exit(0);
+	}
+	close(sockets[1]);
+	g->socket = sockets[0];
+	*out = g;
+	return 0;
+fail:
+	err = -errno;
+	free(g);
+	return err;
+}
+
+/* Sends and waits for the answer. A signal that ends the recording does not end this. */
+static int ask_guardian(struct guardian *g, const struct message *m)
+{
+	ssize_t got;
+	int answer;
+
+	if (send(g->socket, m, sizeof(*m), MSG_NOSIGNAL) != sizeof(*m))
+		return -errno;
+	do
+		got = recv(g->socket, &answer, sizeof(answer), 0);
+	while (got < 0 && errno == EINTR);
+	return got == sizeof(answer) ? answer : -EPIPE;
+}
+
+int guardian__write(struct guardian *g, const struct process *process, uint64_t address, uint64_t value)
+{
+	const struct message m = {COMMAND_WRITE, process->pid, process->start_time, address, value};
+
+	return ask_guardian(g, &m);
+}
+
+void guardian__restore(struct guardian *g, const struct process *process)
+{
+	const struct message m = {.command = COMMAND_RESTORE, .pid = process->pid};
+
+	ask_guardian(g, &m);
+}
+
+int guardian__free(struct guardian *g)
+{
+	const struct message m = {.command = COMMAND_END};
+	int err;
+
+	if (!g)
+		return 0;
+	err = ask_guardian(g, &m);
+	close(g->socket);
+	while (waitpid(g->pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	free(g);
+	return err;
+}

@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "user/session/sources/landmarks.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "include/probes.h"
+#include "stepflame.skel.h"
+#include "user/elf/functions.h"
+#include "user/lib/log.h"
+#include "user/runtime/torch/torch.h"
+#include "user/session/probe_cache.h"
+#include "user/session/programs.h"
+#include "user/session/sources/natives.h"
+#include "user/session/state.h"
+#include "user/x86/flow.h"
+
+/*
+ * Where a fetch of Lightning's ends: in the function that next() calls for an object of a Python class. Such classes
+ * abound, and a stepped probe is some ten times dearer (in virtual machines up to a hundred times).
+ */
+static int add_fetches(struct probe_list *list, struct probe_list *late, const struct elf *elf, uint64_t iternext)
+{
+	struct sites sites;
+	int err = sites__find(elf, iternext, 0, SITES_STRICT, &sites);
+
+	for (uint32_t i = 0; !err && i < sites.exit_cnt; i++)
+		err = probe_list__add_site(sites.exit[0].emulated ? list : late, &sites.exit[i], PROBE_PY_ITER_EXIT, 0,
+					   0);
+	return err;
+}
+
+int landmarks__python(struct probe_list *list, struct probe_list *late, const struct elf *elf,
+		      const struct py_functions *functions)
+{
+	int callee;
+
+	if (!functions->next)
+		return -ENOENT;
+	callee = sites__find_callee_frame(elf, functions->next, 0);
+	/* Without these two, exceptions inside an action and batch fetches are missed; the rest holds. */
+	if (callee < 0 || !functions->iternext || add_fetches(list, late, elf, functions->iternext)) {
+		log__warn(NULL, "the interpreter's __next__ slot was not found: rows of batch fetches will be missing");
+		callee = 0;
+	}
+	if (!functions->throw_ ||
+	    probe_list__add_function(list, elf, functions->throw_, 0, PROBE_PY_THROW, PROBE_NONE, 0, 0))
+		log__warn(NULL,
+			  "the interpreter's generator throw() was not found: actions that raise are not counted");
+	return probe_list__add_function(list, elf, functions->next, 0, PROBE_PY_NEXT, PROBE_NONE,
+					late->cnt ? COOKIE_LATE_FETCHES : 0, callee);
+}
+
+int landmarks__gc(struct probe_list *list, const struct elf *elf, const struct py_functions *functions)
+{
+	const struct py_gc *gc = &functions->gc;
+	uint32_t flags = gc->phase_first ? COOKIE_PHASE_FIRST : 0;
+	struct sites sites;
+
+	/* A young generation may be collected several times a step: never by a stepped probe. */
+	if (!gc->callback || sites__find(elf, gc->callback, 0, SITES_STRICT, &sites) || !sites.entry.emulated)
+		return -ENOENT;
+	return probe_list__add_site(list, &sites.entry, PROBE_GC, flags, gc->start);
+}
+
+/* By the mangled names' beginnings: what follows differs with the C++ ABI and with c10::optional or std::optional. */
+#define LABEL_ENTER "_ZN5torch8autograd8profiler25record_function_enter_newE"
+#define LABEL_LEAVE "_ZN5torch8autograd8profilerL24record_function_exit_newE" /* a local symbol */
+#define RECORD_NEW  "_ZN2at14RecordFunctionC1ENS_11RecordScopeE"
+#define RECORD_END  "_ZN2at14RecordFunction3endEv"
+#define EXECUTE     "_ZN5torch8autograd6Engine7executeE"
+
+enum torch_function { TORCH_ENTER, TORCH_LEAVE, TORCH_END, TORCH_EXECUTE, TORCH__COUNT };
+
+static const char *const torch_prefixes[TORCH__COUNT] = {
+	[TORCH_ENTER] = LABEL_ENTER,
+	[TORCH_LEAVE] = LABEL_LEAVE,
+	[TORCH_END] = RECORD_END,
+	[TORCH_EXECUTE] = EXECUTE,
+};
+
+static int find_function(const struct elf_symbol *symbol, void *ctx)
+{
+	struct elf_symbol *found = ctx;
+
+	if (!symbol->function || strncmp(symbol->name, "_ZN", 3) || strstr(symbol->name, ".cold"))
+		return 0;
+	for (int i = 0; i < TORCH__COUNT; i++)
+		if (!found[i].name && !strncmp(symbol->name, torch_prefixes[i], strlen(torch_prefixes[i])))
+			found[i] = *symbol;
+	return 0;
+}
+
+/*
+ * Where a function that makes a label constructs the label's RecordFunction; and its entry, unless the label's name can
+ * be found there too.
+ */
+static int add_label_enter(struct probe_list *list, const struct elf *elf, uint64_t vaddr, uint64_t size,
+			   uint32_t flags)
+{
+	struct call_site call;
+	int err = sites__find_call(elf, vaddr, size, RECORD_NEW, &call);
+
+	if (!err && call.second_in)
+		return probe_list__add_site(list, &call.site, PROBE_LABEL, flags | COOKIE_NAME_IN(call.second_in), 0);
+	err = err ?: probe_list__add_site(list, &call.site, PROBE_LABEL_HANDLE, 0, 0);
+	return err ?: probe_list__add_function(list, elf, vaddr, size, PROBE_LABEL, PROBE_NONE, flags, 0);
+}
+
+/*
+ * record_function_enter_legacy(name, args), which Debian's torch 1.13 makes its labels with, is a local function, and
+ * those libraries are stripped. It stands in the same source file as record_function_enter_new, so nearby, and is the
+ * other one there that constructs a RecordFunction of the user's scope.
+ */
+static void add_legacy_label(struct probe_list *list, const struct elf *elf, uint64_t enter, uint32_t flags)
+{
+	static const uint8_t user_scope[] = {0xbe, 7, 0, 0, 0}; /* mov $RecordScope::USER_SCOPE,%esi */
+	const uint64_t around = 64 << 10, start = enter - around;
+	struct function_range range, legacy = {0};
+	size_t have;
+	const uint8_t *code = elf__bytes(elf, start, 2 * around, &have);
+
+	for (size_t i = 32; code && i + 5 <= have; i++) {
+		int32_t distance;
+		const char *import;
+
+		if (code[i] != 0xe8 || !memmem(code + i - 32, 32, user_scope, sizeof(user_scope))) /* call rel32 */
+			continue;
+		memcpy(&distance, code + i + 1, sizeof(distance));
+		import = flow__import(elf, start + i + 5 + (int64_t)distance);
+		if (!import || strcmp(import, RECORD_NEW) || functions__at(elf, start + i, &range) ||
+		    range.start == enter || range.start == legacy.start)
+			continue;
+		if (legacy.start)
+			return; /* which of them is not known */
+		legacy = range;
+	}
+	if (legacy.start)
+		add_label_enter(list, elf, legacy.start, legacy.end - legacy.start, flags);
+}
+
+/*
+ * A label begins in record_function_enter_new, and is known by the RecordFunction whose constructor is called there. It
+ * ends in record_function_exit_new, where that calls RecordFunction::end; by end itself, which many others call, where
+ * local symbols are stripped.
+ */
+static int add_labels(struct probe_list *list, const struct elf *elf, const struct elf_symbol *found)
+{
+	const struct elf_symbol *enter = &found[TORCH_ENTER], *leave = &found[TORCH_LEAVE], *end = &found[TORCH_END];
+	uint32_t flags = strstr(enter->name, "RKSs") ? COOKIE_OLD_STRING : 0;
+	struct call_site call;
+	int err;
+
+	if (leave->name && !sites__find_call(elf, leave->vaddr, leave->size, RECORD_END, &call)) {
+		err = probe_list__add_site(list, &call.site, PROBE_LABEL_END, 0, 0);
+	} else {
+		err = probe_list__add_function(list, elf, end->vaddr, end->size, PROBE_LABEL_END, PROBE_NONE, 0, 0);
+		add_legacy_label(list, elf, enter->vaddr, flags);
+	}
+	return err ?: add_label_enter(list, elf, enter->vaddr, enter->size, flags);
+}
+
+int landmarks__torch(struct probe_list *list, const struct elf *elf)
+{
+	struct elf_symbol found[TORCH__COUNT] = {0}, *execute = &found[TORCH_EXECUTE];
+	bool labels = false, backward;
+
+	elf__each_symbol(elf, find_function, found);
+	/* Ends before beginnings. */
+	if (found[TORCH_ENTER].name && found[TORCH_END].name)
+		labels = !add_labels(list, elf, found);
+	backward = execute->name && !probe_list__add_function(list, elf, execute->vaddr, execute->size, PROBE_FN,
+							      PROBE_FN_EXIT, 0, NATIVE_BACKWARD);
+	if (labels != backward)
+		log__warn(NULL, "this torch has no place for a probe on %s: those rows will be missing",
+			  labels ? "backward" : "record_function labels");
+	return labels && backward ? 0 : labels || backward ? -ENOTSUP : -ENOENT;
+}
+
+/* ---- the source ---- */
+
+enum landmark_set {
+	SET_LANDMARKS,
+	SET_LATE, /* those that are for Lightning only, where it is there */
+	SET_GC,   /* which the governor leaves alone */
+};
+
+/*
+ * The governor keeps the interpreter's landmarks from slowing a job that has no use for them: next() and __next__ are
+ * called for much else than Lightning's actions. While a process shows no action of Lightning's and pays more than
+ * MAX_SHARE of its time for such hits, they are detached, and tried again now and then, in case Lightning starts later.
+ */
+#define PERIOD_NS   200000000ULL   /* over which the price is counted, and for which a trial lasts */
+#define DETACHED_NS 10000000000ULL /* between trials */
+#define MAX_SHARE   0.01           /* of the time of one thread */
+
+/* Of a target. */
+struct landmarks {
+	bool lightning;             /* it has shown an action of Lightning's */
+	uint64_t idle_hits;         /* as last read, */
+	uint64_t read_ns;           /* then */
+	uint64_t detached_until_ns; /* 0: they are attached */
+	bool noted;
+};
+
+static struct landmarks *state_of(const struct target *t)
+{
+	return target__state(t, SOURCE_LANDMARKS);
+}
+
+static enum source_holds holds(struct session *s, struct target *t, const struct mapped_file *file)
+{
+	return target__is_python(t, file) || file == torch__file(&t->process) ? HOLDS_MUST : HOLDS_NO;
+}
+
+static void find_in_python(const struct target *t, const struct mapped_file *file, const struct elf *elf,
+			   struct probe_list *sets)
+{
+	const struct py_functions *functions = &t->python.functions;
+
+	if (landmarks__python(&sets[SET_LANDMARKS], &sets[SET_LATE], elf, functions))
+		log__warn("build Python without stripping its builtin tables, or report this interpreter",
+			  "the builtin next() of %s was not found: Lightning's actions cannot be seen", file->path);
+	if (landmarks__gc(&sets[SET_GC], elf, functions))
+		log__warn(NULL, "%s has no place for a probe on garbage collection: those rows will be missing",
+			  file->path);
+}
+
+/* Looking for them takes 80 to 220 ms. */
+static void find_in_torch(const struct mapped_file *file, const struct elf *elf, struct probe_list *sets)
+{
+	int err;
+
+	if (!probe_cache__load(elf, "landmarks", sets, 1))
+		return;
+	err = landmarks__torch(sets, elf);
+	if (err == -ENOENT)
+		log__warn(NULL, "%s exports none of torch's landmarks: labels and backward cannot be seen", file->path);
+	if (!err)
+		probe_cache__save(elf, "landmarks", sets, 1);
+}
+
+static int find(struct session *s, struct target *t, const struct mapped_file *file, struct elf *elf,
+		struct probe_list sets[SOURCE_SETS])
+{
+	if (target__is_python(t, file))
+		find_in_python(t, file, elf, sets);
+	if (file == torch__file(&t->process))
+		find_in_torch(file, elf, sets);
+	return 0;
+}
+
+static bool shows_lightning(const struct session *s, const struct target *t)
+{
+	return state_of(t)->lightning;
+}
+
+/* From now on BPF looks for the ends of fetches. */
+static int enable_fetches(struct session *s, struct target *t)
+{
+	struct proc_command command = {.what = COMMAND_FETCHES, .pid = t->process.pid};
+
+	return programs__command(s->skel, &command);
+}
+
+static bool on_event(struct session *s, const struct rec_hdr *record)
+{
+	const struct rec_proc *rec = (const void *)record;
+	struct target *t = rec->event == PROC_LIGHTNING ? targets__find(s, rec->pid) : NULL;
+
+	if (t) {
+		state_of(t)->lightning = true;
+		target__attach_again(s, t);
+	}
+	return false;
+}
+
+static void govern(struct session *s, struct target *t, uint64_t idle, uint64_t elapsed_ns, uint64_t now)
+{
+	struct landmarks *l = state_of(t);
+
+	target__detach_set(t, SOURCE_LANDMARKS, SET_LANDMARKS, t->python_dev, t->python_inode);
+	target__detach_set(t, SOURCE_LANDMARKS, SET_LATE, t->python_dev, t->python_inode);
+	l->detached_until_ns = now + DETACHED_NS;
+	if (!l->noted)
+		session__note(s,
+			      "process %u calls next() %.0f times a second and shows no Lightning action: "
+			      "stepflame detached those probes, and tries them again every %llu s",
+			      t->process.pid, idle * 1e9 / elapsed_ns, DETACHED_NS / 1000000000);
+	l->noted = true;
+}
+
+static void observe(struct session *s, struct target *t, const struct proc *proc)
+{
+	struct landmarks *l = state_of(t);
+	uint64_t now = session__now_ns(), elapsed = now - l->read_ns, idle = proc->idle_hits - l->idle_hits;
+	bool first = !l->read_ns;
+
+	if (t->gone || !t->python_inode || elapsed < PERIOD_NS || s->window_end_ns)
+		return;
+	l->idle_hits = proc->idle_hits;
+	l->read_ns = now;
+	if (first || now < l->detached_until_ns)
+		return;
+	if (l->detached_until_ns) {
+		l->detached_until_ns = 0;
+		target__attach_again(s, t);
+	} else if (!proc->profile_code && idle * s->selftest.hit_ns > MAX_SHARE * elapsed) {
+		govern(s, t, idle, elapsed, now);
+	}
+}
+
+const struct source source_landmarks = {
+	.name = "landmarks",
+	.target_bytes = sizeof(struct landmarks),
+	.sets = {[SET_LATE] = {.wanted = shows_lightning, .attached = enable_fetches}},
+	.records = {{REC_PROC, sizeof(struct rec_proc), on_event}},
+	.holds = holds,
+	.find = find,
+	.observe = observe,
+};

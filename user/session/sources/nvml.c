@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * How busy the host's GPUs are, once a second, as NVML (libnvidia-ml.so.1, found at run time) tells: REC_GPU_USAGE.
+ *
+ * A process of its own asks it. A call of NVML may wait for the driver for seconds, or for good when a GPU is broken, and a
+ * thread in such a call could keep stepflame from ending; nor does a crash in the vendor's library end the recording.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "include/gpu_records.h"
+#include "user/session/state.h"
+
+#define LIBRARY     "libnvidia-ml.so.1"
+#define PERIOD_NS   1000000000ULL
+#define DEVICES_MAX 256
+#define READ_MAX    (4 * DEVICES_MAX) /* messages in one go */
+#define PATIENCE_MS 500               /* for an answer at the end */
+#define SOCKET      3                 /* in its process */
+
+/*
+ * Of NVIDIA's nvml.h (NVML API Reference Guide; the same since CUDA 8), which need not be there: nvmlReturn_t, of which 0 is
+ * success, nvmlUtilization_t, nvmlMemory_t, NVML_TEMPERATURE_GPU and NVML_CLOCK_SM. Not nvmlDeviceGetMemoryInfo_v2: older
+ * drivers lack it.
+ */
+#define NVML_SUCCESS         0
+#define NVML_TEMPERATURE_GPU 0
+#define NVML_CLOCK_SM        1
+
+struct nvml_utilization {
+	unsigned int gpu, memory; /* percent of the time of the last sample in which it was busy */
+};
+
+struct nvml_memory {
+	unsigned long long total, free, used; /* bytes */
+};
+
+#define NVML_FUNCTIONS(X)                                                     \
+	X(nvmlInit_v2, (void))                                                \
+	X(nvmlDeviceGetCount_v2, (unsigned int *))                            \
+	X(nvmlDeviceGetHandleByIndex_v2, (unsigned int, void **))             \
+	X(nvmlDeviceGetName, (void *, char *, unsigned int))                  \
+	X(nvmlDeviceGetUtilizationRates, (void *, struct nvml_utilization *)) \
+	X(nvmlDeviceGetMemoryInfo, (void *, struct nvml_memory *))            \
+	X(nvmlDeviceGetPowerUsage, (void *, unsigned int *))                  \
+	X(nvmlDeviceGetTemperature, (void *, int, unsigned int *))            \
+	X(nvmlDeviceGetClockInfo, (void *, int, unsigned int *))
+
+struct functions {
+#define X(name, arguments) int(*name) arguments;
+	NVML_FUNCTIONS(X)
+#undef X
+};
+
+/* From its process to stepflame. */
+struct message {
+	struct rec_gpu_usage usage;
+	uint64_t cpu_ns, rss_bytes; /* of the process */
+};
+
+/* Of a session. */
+struct nvml {
+	pid_t pid; /* of its process; 0: there is none */
+	int socket;
+	uint64_t cpu_ns, rss_bytes;
+};
+
+/* ---- its process ---- */
+
+static bool find_functions(struct functions *f)
+{
+	void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+
+	if (!library)
+		return false;
+#define X(name, arguments) *(void **)&f->name = dlsym(library, #name);
+	NVML_FUNCTIONS(X)
+#undef X
+	return f->nvmlInit_v2 && f->nvmlDeviceGetCount_v2 && f->nvmlDeviceGetHandleByIndex_v2;
+}
+
+/* A function that this driver lacks, or does not offer for this GPU, leaves what was there. */
+#define ASK(function, ...) (f->function && f->function(__VA_ARGS__) == NVML_SUCCESS)
+
+static void look_at_device(const struct functions *f, void *device, struct rec_gpu_usage *usage)
+{
+	struct nvml_utilization utilization;
+	struct nvml_memory memory;
+	unsigned int value;
+
+	usage->busy_percent = usage->memory_busy_percent = usage->power_mw = GPU_UNKNOWN;
+	usage->temperature_c = usage->sm_mhz = GPU_UNKNOWN;
+	if (!ASK(nvmlDeviceGetName, device, usage->name, sizeof(usage->name)))
+		usage->name[0] = 0;
+	usage->name[sizeof(usage->name) - 1] = 0;
+	if (ASK(nvmlDeviceGetUtilizationRates, device, &utilization)) {
+		usage->busy_percent = utilization.gpu;
+		usage->memory_busy_percent = utilization.memory;
+	}
+	if (ASK(nvmlDeviceGetMemoryInfo, device, &memory)) {
+		usage->memory_bytes = memory.total;
+		usage->memory_used_bytes = memory.used;
+	}
+	if (ASK(nvmlDeviceGetPowerUsage, device, &value))
+		usage->power_mw = value;
+	if (ASK(nvmlDeviceGetTemperature, device, NVML_TEMPERATURE_GPU, &value))
+		usage->temperature_c = value;
+	if (ASK(nvmlDeviceGetClockInfo, device, NVML_CLOCK_SM, &value))
+		usage->sm_mhz = value;
+}
+
+/* Asks for all devices once. false: stepflame is gone. */
+static bool look_at_all(const struct functions *f, int socket)
+{
+	unsigned int cnt = 0;
+
+	if (!ASK(nvmlDeviceGetCount_v2, &cnt))
+		return true;
+	for (unsigned int i = 0; i < cnt && i < DEVICES_MAX; i++) {
+		struct message m = {.usage.hdr = {.type = REC_GPU_USAGE, .size = sizeof(m.usage)}};
+		void *device;
+
+		if (!ASK(nvmlDeviceGetHandleByIndex_v2, i, &device))
+			continue;
+		m.usage.device = i;
+		m.usage.time_ns = session__now_ns();
+		look_at_device(f, device, &m.usage);
+		m.cpu_ns = session__cpu_ns();
+		m.rss_bytes = session__rss_bytes();
+		if (send(socket, &m, sizeof(m), MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno != EAGAIN)
+			return false;
+	}
+	return true;
+}
+
+/* Until the other end of the socket is closed. */
+static void serve(int socket)
+{
+	struct pollfd closed = {.fd = socket, .events = POLLIN};
+	uint64_t now, next = session__now_ns();
+	struct functions f = {0};
+
+	if (!find_functions(&f) || f.nvmlInit_v2() != NVML_SUCCESS)
+		return;
+	while (look_at_all(&f, socket)) {
+		now = session__now_ns();
+		next = next + PERIOD_NS > now ? next + PERIOD_NS : now;
+		if (poll(&closed, 1, (next - now) / 1000000) > 0)
+			return;
+	}
+}
+
+/* The terminal's signals are for stepflame, and what the library prints for nobody. */
+static void become_server(int socket)
+{
+	int null, kept = fcntl(socket, F_DUPFD, 4);
+
+	setsid();
+	signal(SIGINT, SIG_DFL);
+	signal(SIGTERM, SIG_DFL);
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	prctl(PR_SET_NAME, "stepflame-nvml");
+	null = open("/dev/null", O_RDWR);
+	for (int fd = 0; fd < 3; fd++)
+		dup2(null, fd);
+	dup2(kept, SOCKET);
+	close_range(SOCKET + 1, ~0U, 0);
+}
+
+/* ---- stepflame ---- */
+
+static struct nvml *state_of(const struct session *s)
+{
+	return session__state(s, SOURCE_NVML);
+}
+
+/* Before there are probes and maps, which its process would keep open. No library and no driver are no error. */
+static int prepare(struct session *s)
+{
+	struct nvml *nvml = state_of(s);
+	int sockets[2];
+
+	if (s->options.gpu == SESSION_GPU_OFF && !s->options.usage)
+		return 0;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets))
+		return -errno;
+	nvml->pid = fork();
+	if (!nvml->pid) {
+		become_server(sockets[1]);
+		serve(SOCKET);
+		_exit(0);
+	}
+	close(sockets[1]);
+	if (nvml->pid < 0) {
+		close(sockets[0]);
+		return -errno;
+	}
+	nvml->socket = sockets[0];
+	return 0;
+}
+
+/* Its process ends when the socket does. NULL, or what was wrong with it. */
+static const char *stop_child(struct nvml *nvml)
+{
+	const struct timespec pause = {.tv_nsec = 1000000};
+	bool ended = false;
+	int status = 0;
+
+	close(nvml->socket);
+	for (int i = 0; i < PATIENCE_MS && !ended; i++) {
+		ended = waitpid(nvml->pid, &status, WNOHANG) != 0;
+		if (!ended)
+			nanosleep(&pause, NULL);
+	}
+	if (!ended) {
+		kill(nvml->pid, SIGKILL);
+		nanosleep(&pause, NULL);
+		waitpid(nvml->pid, NULL, WNOHANG);
+	}
+	nvml->pid = 0;
+	nvml->rss_bytes = 0;
+	return !ended ? "did not answer" : WIFSIGNALED(status) ? "crashed" : NULL;
+}
+
+static void take_leave(struct session *s)
+{
+	const char *wrong = stop_child(state_of(s));
+
+	if (wrong)
+		session__note(s, "GPU usage: NVML (%s) %s: figures are missing", LIBRARY, wrong);
+}
+
+/* Hands on what was told since, without waiting. */
+static void tend(struct session *s)
+{
+	struct nvml *nvml = state_of(s);
+	struct message m;
+	ssize_t got = -1;
+
+	if (!nvml->pid)
+		return;
+	for (int i = 0; i < READ_MAX; i++) {
+		got = recv(nvml->socket, &m, sizeof(m), MSG_DONTWAIT);
+		if (got != sizeof(m))
+			break;
+		/* What a library has written over in there is nothing to rely on. */
+		m.usage.hdr = (struct rec_hdr){.type = REC_GPU_USAGE, .size = sizeof(m.usage)};
+		m.usage.name[sizeof(m.usage.name) - 1] = 0;
+		nvml->cpu_ns = m.cpu_ns;
+		nvml->rss_bytes = m.rss_bytes;
+		if (s->opened)
+			session__emit(s, &m.usage.hdr);
+	}
+	if (!got)
+		take_leave(s); /* no library, or no driver */
+}
+
+static void end(struct session *s)
+{
+	tend(s);
+	if (state_of(s)->pid)
+		take_leave(s);
+}
+
+static void stop(struct session *s)
+{
+	if (state_of(s)->pid)
+		stop_child(state_of(s));
+}
+
+static void cost(const struct session *s, struct rec_cost *cost)
+{
+	cost->own_cpu_ns += state_of(s)->cpu_ns;
+	cost->own_rss_bytes += state_of(s)->rss_bytes;
+}
+
+const struct source source_nvml = {
+	.name = "nvml",
+	.session_bytes = sizeof(struct nvml),
+	.prepare = prepare,
+	.tend = tend,
+	.end = end,
+	.restore = stop,
+	.cost = cost,
+};

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* Places where processes push and pop NVTX ranges (bpf/nvtx.h). In: mapped files. Out: probes, the BPF map nvtx_sites. */
+#include <bpf/bpf.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "stepflame.skel.h"
+#include "user/elf/cache.h"
+#include "user/runtime/nvtx/nvtx.h"
+#include "user/session/state.h"
+
+#define PERIOD_NS 200000000ULL  /* over which their hits are counted */
+#define MAX_SHARE 0.03          /* of the time of one thread that their hits may take */
+#define PERF_MAX  16            /* places of a file, where the kernel attaches probes one by one */
+#define MAX_NS    1000000000ULL /* and for how long they may take more */
+
+struct looked_at {
+	uint64_t dev, inode;
+	struct array places; /* struct nvtx_place */
+	size_t missed;
+	char name[64];
+};
+
+/* Of a session. */
+struct nvtx {
+	struct array files; /* struct looked_at */
+	uint32_t site_cnt;
+};
+
+/* Of a target. */
+struct nvtx_target {
+	uint64_t hits;    /* as last read, */
+	uint64_t read_ns; /* then */
+	uint64_t over_ns; /* for how long they have been too dear */
+	bool detached;    /* for good */
+};
+
+static struct nvtx *state_of(const struct session *s)
+{
+	return session__state(s, SOURCE_NVTX);
+}
+
+static struct nvtx_target *target_state(const struct target *t)
+{
+	return target__state(t, SOURCE_NVTX);
+}
+
+static struct looked_at *find_looked_at(struct session *s, const struct mapped_file *file)
+{
+	struct looked_at *files = state_of(s)->files.items;
+
+	for (size_t i = 0; i < state_of(s)->files.cnt; i++)
+		if (files[i].dev == file->dev && files[i].inode == file->inode)
+			return &files[i];
+	return NULL;
+}
+
+/* What is kept of a file that has some. */
+enum part { OFFSETS, SITES, MISSED, PARTS };
+
+static const struct cache_part units[PARTS] = {
+	[OFFSETS].unit = sizeof(uint64_t),
+	[SITES].unit = sizeof(struct nvtx_site),
+	[MISSED].unit = sizeof(uint64_t),
+};
+
+static bool load_kept(struct looked_at *f, const struct elf *elf, const char *dir)
+{
+	struct cache_part part[PARTS];
+	bool found;
+
+	memcpy(part, units, sizeof(part));
+	if (cache__load(elf, dir, "nvtx", part, PARTS))
+		return false;
+	found = part[SITES].cnt == part[OFFSETS].cnt && part[MISSED].cnt == 1 &&
+		!array__grow(&f->places, part[OFFSETS].cnt, sizeof(struct nvtx_place));
+	for (size_t i = 0; found && i < part[OFFSETS].cnt; i++)
+		((struct nvtx_place *)f->places.items)[i] = (struct nvtx_place){
+			.offset = ((uint64_t *)part[OFFSETS].data)[i],
+			.site = ((struct nvtx_site *)part[SITES].data)[i],
+		};
+	if (found)
+		f->missed = *(uint64_t *)part[MISSED].data;
+	cache__release(part, PARTS);
+	return found;
+}
+
+static void keep_sites(const struct looked_at *f, const struct elf *elf, const char *dir)
+{
+	const struct nvtx_place *place = f->places.items;
+	uint64_t *offsets = calloc(f->places.cnt + 1, sizeof(*offsets)), missed = f->missed;
+	struct nvtx_site *sites = calloc(f->places.cnt + 1, sizeof(*sites));
+	struct cache_part part[PARTS];
+
+	memcpy(part, units, sizeof(part));
+	for (size_t i = 0; offsets && sites && i < f->places.cnt; i++) {
+		offsets[i] = place[i].offset;
+		sites[i] = place[i].site;
+	}
+	part[OFFSETS].data = offsets;
+	part[SITES].data = sites;
+	part[MISSED].data = &missed;
+	part[OFFSETS].cnt = part[SITES].cnt = f->places.cnt;
+	part[MISSED].cnt = 1;
+	if (offsets && sites && (missed || f->places.cnt))
+		cache__save(elf, dir, "nvtx", part, PARTS);
+	free(offsets);
+	free(sites);
+}
+
+static void look_into(struct looked_at *f, const struct mapped_file *file)
+{
+	char path[PATH_MAX];
+	const char *dir = cache__dir(path, sizeof(path));
+	const char *slash = strrchr(file->path, '/');
+	struct elf *elf;
+
+	snprintf(f->name, sizeof(f->name), "%.63s", slash ? slash + 1 : file->path);
+	if (nvtx__is_internal(file->path) || elf__new(file->open_path, &elf))
+		return;
+	if (!load_kept(f, elf, dir) && !nvtx__find(elf, &f->places, &f->missed))
+		keep_sites(f, elf, dir);
+	elf__free(elf);
+}
+
+/* None that is understood: no. A file is looked into once per session. */
+static enum source_holds holds(struct session *s, struct target *t, const struct mapped_file *file)
+{
+	struct looked_at *f = find_looked_at(s, file);
+
+	if (!f) {
+		f = array__add(&state_of(s)->files, sizeof(*f));
+		if (!f)
+			return HOLDS_NO;
+		f->dev = file->dev;
+		f->inode = file->inode;
+		look_into(f, file);
+		if (s->selftest.attacher.backend == ATTACH_PERF && f->places.cnt > PERF_MAX) {
+			f->missed += f->places.cnt;
+			f->places.cnt = 0;
+		}
+	}
+	return f->places.cnt ? HOLDS_YES : HOLDS_NO;
+}
+
+/* The places, and their descriptions in the map nvtx_sites. */
+static int find(struct session *s, struct target *t, const struct mapped_file *file, struct elf *elf,
+		struct probe_list sets[SOURCE_SETS])
+{
+	struct looked_at *f = find_looked_at(s, file);
+	const struct nvtx_place *place = f->places.items;
+	int fd = bpf_map__fd(s->skel->maps.nvtx_sites);
+
+	for (size_t i = 0; i < f->places.cnt; i++) {
+		uint32_t site = state_of(s)->site_cnt;
+		bool follows = i && place[i - 1].site.more;
+
+		if (site == NVTX_SITES_MAX || bpf_map_update_elem(fd, &site, &place[i].site, BPF_ANY) ||
+		    (!follows &&
+		     probe_list__add(sets, place[i].offset, COOKIE(PROBE_NVTX, 0, COOKIE_DEPTH_UNKNOWN, site)))) {
+			f->missed += f->places.cnt - i;
+			break;
+		}
+		state_of(s)->site_cnt++;
+	}
+	return 0;
+}
+
+static bool wanted(const struct session *s, const struct target *t)
+{
+	return !target_state(t)->detached;
+}
+
+static void on_fork(struct session *s, struct target *parent, struct target *child, bool followed)
+{
+	if (child)
+		target_state(child)->detached = target_state(parent)->detached;
+}
+
+/* Detaches them when a process pays too much for them, for the rest of the recording. */
+static void observe(struct session *s, struct target *t, const struct proc *proc)
+{
+	struct nvtx_target *own = target_state(t);
+	uint64_t now = session__now_ns(), elapsed = now - own->read_ns, hits = proc->range_hits - own->hits;
+	bool first = !own->read_ns;
+
+	if (t->gone || elapsed < PERIOD_NS || s->window_end_ns)
+		return;
+	own->hits = proc->range_hits;
+	own->read_ns = now;
+	if (first || hits * s->selftest.hit_ns <= MAX_SHARE * elapsed) {
+		own->over_ns = 0;
+		return;
+	}
+	own->over_ns += elapsed;
+	if (own->detached || own->over_ns < MAX_NS)
+		return;
+	own->detached = true;
+	target__detach_set(t, SOURCE_NVTX, 0, 0, 0);
+	s->skel->bss->nvtx_epoch++;
+	session__note(s,
+		      "process %d pushes and pops NVTX ranges %.0f times a second, and counting them cost too much: "
+		      "stepflame stopped %.1f s after the start",
+		      t->process.pid, hits * 1e9 / elapsed, (now - s->window_start_ns) / 1e9);
+}
+
+static void note(struct session *s)
+{
+	const struct looked_at *files = state_of(s)->files.items;
+
+	for (size_t i = 0; i < state_of(s)->files.cnt; i++)
+		if (files[i].missed)
+			session__note(s, "%zu of %zu places in %s that push or pop NVTX ranges cannot be watched",
+				      files[i].missed, files[i].missed + files[i].places.cnt, files[i].name);
+}
+
+static void free_files(struct session *s)
+{
+	struct looked_at *files = state_of(s)->files.items;
+
+	for (size_t i = 0; i < state_of(s)->files.cnt; i++)
+		free(files[i].places.items);
+	free(files);
+}
+
+const struct source source_nvtx = {
+	.name = "nvtx",
+	.session_bytes = sizeof(struct nvtx),
+	.target_bytes = sizeof(struct nvtx_target),
+	.sets = {{.wanted = wanted}},
+	.holds = holds,
+	.find = find,
+	.observe = observe,
+	.on_fork = on_fork,
+	.note = note,
+	.free = free_files,
+};

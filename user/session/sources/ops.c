@@ -1,0 +1,670 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * The probes of operators in each process with torch: armed just before a window of the schedule, and gone after it.
+ * In: user/runtime/torch/ops.h, and the step boundaries that BPF counts (struct op_proc). Out: links, and the words of struct
+ * op_proc that user space writes.
+ */
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "stepflame.skel.h"
+#include "user/elf/cache.h"
+#include "user/lib/log.h"
+#include "user/proc/getter.h"
+#include "user/runtime/torch/flops.h"
+#include "user/runtime/torch/tensor.h"
+#include "user/runtime/torch/torch.h"
+#include "user/session/programs.h"
+#include "user/session/sources/ops.h"
+
+/* How long before a window the probes are armed, and how far the next one must be for them to be taken away. */
+#define ARM_AHEAD_NS  500000000ULL
+#define DISARM_FAR_NS 2000000000ULL
+#define ARM_BLIND     20 /* steps ahead, while it is not known how long a step takes */
+
+/* How long after a fork its children are relieved, so that workers come together; and how far apart that is at least. */
+#define SWEEP_DELAY_NS      1000000000ULL
+#define SWEEP_APART_NS      10000000000ULL
+
+#define TIMELINE_RING_BYTES (32 << 20) /* some 400,000 spans between two polls */
+
+#define PEEK                "_ZN2at15sequence_number4peekEv"
+
+/* Of a target. */
+struct ops_target {
+	uint32_t slot; /* 1 + that of its operators; 0: they are not recorded */
+	bool tried;    /* its operators were looked for */
+};
+
+static struct ops_target *target_state(const struct target *t)
+{
+	return target__state(t, SOURCE_OPS);
+}
+
+/* NULL: its operators are not recorded. */
+static struct op_proc *proc_of(const struct session *s, const struct target *t)
+{
+	uint32_t slot = target_state(t)->slot;
+
+	return slot ? &ops__of(s)->procs[slot - 1] : NULL;
+}
+
+static void configure(const struct session *s, struct stepflame_bpf *skel, enum attach_backend backend)
+{
+	if (!s || !s->options.ops || backend == ATTACH_PERF) { /* which cannot attach so many */
+		bpf_program__set_autoload(skel->progs.op_enter, false);
+		bpf_program__set_autoload(skel->progs.node_enter, false);
+		bpf_program__set_autoload(skel->progs.boxed_enter, false);
+		bpf_program__set_autoload(skel->progs.op_exit, false);
+		bpf_program__set_autoload(skel->progs.op_memory, false);
+		bpf_map__set_max_entries(skel->maps.op_rows, 1);
+		bpf_map__set_max_entries(skel->maps.op_procs, 1);
+		bpf_map__set_max_entries(skel->maps.op_defs, 1);
+		bpf_map__set_max_entries(skel->maps.node_classes, 1);
+		bpf_map__set_max_entries(skel->maps.handles, 1);
+		bpf_map__set_max_entries(skel->maps.groups, 1);
+		bpf_map__set_max_entries(skel->maps.allocations, 1);
+	}
+	if (!s)
+		return;
+	memcpy((void *)skel->rodata->op_schedule, s->options.schedule, sizeof(s->options.schedule));
+	skel->rodata->want_timeline = s->options.timeline;
+	skel->rodata->want_shapes = s->options.shapes;
+	skel->rodata->want_stacks = s->options.stacks;
+	skel->rodata->want_modules = s->options.modules;
+	if (s->options.timeline)
+		bpf_map__set_max_entries(skel->maps.ring, TIMELINE_RING_BYTES);
+}
+
+static int prepare(struct session *s)
+{
+	s->keeps_names = s->keeps_names || s->options.modules;
+	return 0;
+}
+
+/* What torch.profiler calls memory that no operator asked for. */
+static int define_memory(struct session *s)
+{
+	uint64_t name = session__emit_name(s, "[memory]");
+	struct op_def def = {.name = name, .merged = name};
+	uint32_t index = OP_DEF_MEMORY;
+
+	return bpf_map_update_elem(bpf_map__fd(s->skel->maps.op_defs), &index, &def, BPF_ANY) ? -errno : 0;
+}
+
+static int start(struct session *s)
+{
+	if (!s->options.ops)
+		return 0;
+	if (s->selftest.attacher.backend == ATTACH_PERF) {
+		log__error(PROBES_TOGETHER, "this kernel attaches probes one by one, and operators have thousands");
+		return -EOPNOTSUPP;
+	}
+	return (s->options.memory ? define_memory(s) : 0) ?: op_table__map(s);
+}
+
+static void take_links(struct op_target *t, bool exits, struct detachment *d)
+{
+	for (size_t i = 0; i < t->library_cnt; i++)
+		detachment__add(d, &t->libraries[i].links[exits ? LINK_EXIT : LINK_ENTER],
+				exits ? 1 : LINK__COUNT - LINK_ENTER);
+}
+
+static void disarm(struct ops *ops, uint32_t slot)
+{
+	struct detachment d = {};
+
+	ops->procs[slot].armed = 0;
+	/* Exits last: what has been entered still ends. */
+	take_links(&ops->targets[slot], false, &d);
+	detachment__run(&d);
+	take_links(&ops->targets[slot], true, &d);
+	detachment__run(&d);
+}
+
+static int arm(struct session *s, uint32_t slot)
+{
+	struct bpf_program *const programs[LINK__COUNT] = {
+		[LINK_EXIT] = s->skel->progs.op_exit,     [LINK_ENTER] = s->skel->progs.op_enter,
+		[LINK_NODE] = s->skel->progs.node_enter,  [LINK_BOXED] = s->skel->progs.boxed_enter,
+		[LINK_MEMORY] = s->skel->progs.op_memory,
+	};
+	struct op_target *t = &ops__of(s)->targets[slot];
+	int err = 0;
+
+	for (int link = 0; link < LINK__COUNT; link++)
+		for (size_t i = 0; i < t->library_cnt && !err; i++)
+			err = attachment__new(programs[link], &s->selftest.attacher, t->target->process.pid,
+					      &t->libraries[i].lists[link], &t->libraries[i].links[link]);
+	if (err)
+		disarm(ops__of(s), slot);
+	else
+		ops__of(s)->procs[slot].armed = 1;
+	return err;
+}
+
+static void release_target(const struct session *s, struct op_target *t)
+{
+	for (size_t i = 0; i < t->library_cnt; i++)
+		for (int link = 0; link < LINK__COUNT; link++) {
+			attacher__forget(&s->selftest.attacher, &t->libraries[i].lists[link]);
+			probe_list__release(&t->libraries[i].lists[link]);
+		}
+	t->library_cnt = 0;
+	t->refused = false;
+	t->target = NULL;
+}
+
+static void free_ops(struct session *s)
+{
+	struct ops *ops = ops__of(s);
+
+	for (uint32_t slot = 0; slot < OP_PROCS_MAX; slot++)
+		release_target(s, &ops->targets[slot]);
+	op_table__unmap(s);
+	for (size_t i = 0; i < ops->file_cnt; i++)
+		torch_ops__free(ops->files[i].found);
+	free(ops->files);
+	modules__free(ops->modules);
+}
+
+/* Tells BPF of the operators of a library. Functions of other kinds leave their entries unused. */
+static int define(struct session *s, const struct op_file *file)
+{
+	int fd = bpf_map__fd(s->skel->maps.op_defs);
+
+	for (uint32_t i = 0; i < file->found->fn_cnt; i++) {
+		const struct torch_fn *fn = &file->found->fn[i];
+		struct op_def def = {.arg_cnt = fn->arg_cnt};
+		uint32_t index = file->first + i;
+		char merged[REC_NAME_MAX];
+
+		if (fn->event != OP_CALL)
+			continue;
+		snprintf(merged, sizeof(merged), "%.*s", (int)strcspn(fn->name, "."), fn->name);
+		def.name = session__name_id(fn->name);
+		def.merged = session__name_id(merged);
+		def.wants_ints = flops__wants_ints(merged);
+		memcpy(def.args, fn->arg, sizeof(def.args));
+		for (uint32_t k = 0; k < def.arg_cnt; k++)
+			def.on_stack |= def.args[k].place >= OP_ARG_STACK || def.args[k].place2 >= OP_ARG_STACK;
+		if (bpf_map_update_elem(fd, &index, &def, BPF_ANY))
+			return -errno;
+	}
+	return 0;
+}
+
+static int find_tensors(struct session *s, const struct elf *elf)
+{
+	uint32_t offset;
+
+	if (tensor__sizes_offset(elf, &offset)) {
+		log__warn("report this version of torch", "how its tensors are laid out was not found: no shapes");
+		return 0;
+	}
+	s->skel->bss->tensor_sizes = offset;
+	return 0;
+}
+
+/* The operators of a library, found once per session. 0 or -errno. */
+static int find_file(struct session *s, const struct mapped_file *file, bool tensors, struct op_file **out)
+{
+	struct ops *ops = ops__of(s);
+	struct op_file *files, *f;
+	char cache[PATH_MAX];
+	struct elf *elf;
+	int err;
+
+	for (size_t i = 0; i < ops->file_cnt; i++) {
+		*out = &ops->files[i];
+		if ((*out)->dev == file->dev && (*out)->inode == file->inode)
+			return 0;
+	}
+	files = reallocarray(ops->files, ops->file_cnt + 1, sizeof(*files));
+	if (!files)
+		return -ENOMEM;
+	ops->files = files;
+	f = &files[ops->file_cnt];
+	*f = (struct op_file){.dev = file->dev, .inode = file->inode, .first = ops->def_cnt};
+	err = elf__new(file->open_path, &elf);
+	if (err)
+		return err;
+	err = torch_ops__find(elf, cache__dir(cache, sizeof(cache)), &f->found);
+	if (!err && s->options.shapes && tensors)
+		err = find_tensors(s, elf);
+	elf__free(elf);
+	if (err)
+		return err;
+	if (ops->def_cnt + f->found->fn_cnt > OP_DEF_MEMORY)
+		err = -E2BIG;
+	err = err ?: define(s, f) ?: op_table__add_names(ops, f->found);
+	if (err) {
+		torch_ops__free(f->found);
+		return err;
+	}
+	ops->def_cnt += f->found->fn_cnt;
+	ops->file_cnt++;
+	*out = f;
+	return 0;
+}
+
+static enum op_link enter_link(uint8_t event)
+{
+	return event == OP_CALL ? LINK_ENTER : event == OP_BOXED ? LINK_BOXED : LINK_NODE;
+}
+
+/*
+ * No profiler sees them (ATen/core/dispatch/ObservedOperators.cpp): to probe them would cost, and make time inside of
+ * others theirs.
+ */
+static bool is_unobserved(const char *name)
+{
+	static const char *const names[] = {"aten::size", "aten::is_leaf", "aten::output_nr", "aten::_version",
+					    "aten::is_complex"};
+	size_t bytes = strcspn(name, ".");
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (strlen(names[i]) == bytes && !strncmp(name, names[i], bytes))
+			return true;
+	return false;
+}
+
+static int add_function(struct op_library *library, const struct op_file *file, uint32_t i, uint32_t slot)
+{
+	const struct torch_fn *fn = &file->found->fn[i];
+	const struct site *site = &file->found->site[fn->first_site];
+	uint32_t index = fn->event == OP_CALL ? file->first + i : fn->subject;
+	int err = 0;
+
+	if (fn->event == OP_CALL && is_unobserved(fn->name))
+		return 0;
+	if (fn->stepped) /* some ten times dearer, and on the path of every call */
+		return 0;
+	for (uint32_t k = 0; k < fn->exit_cnt + fn->unwind_cnt && !err; k++)
+		err = probe_list__add_site(&library->lists[LINK_EXIT], &site[k], fn->event, slot, index);
+	return err ?: probe_list__add_site(&library->lists[enter_link(fn->event)], &fn->entry, fn->event, slot, index);
+}
+
+static int add_nodes(struct session *s, const struct torch_ops *found, uint64_t base, uint32_t slot)
+{
+	int fd = bpf_map__fd(s->skel->maps.node_classes);
+
+	for (size_t i = 0; i < found->node_cnt; i++) {
+		struct node_class key = {.slot = slot, .vtable = base + found->node[i].vtable};
+		struct node_val val = {
+			.name = found->node[i].name[0] ? session__name_id(found->node[i].name) : 0,
+			.object = found->node[i].object,
+		};
+
+		if (bpf_map_update_elem(fd, &key, &val, BPF_ANY))
+			return -errno;
+	}
+	return 0;
+}
+
+static int free_slot(const struct ops *ops)
+{
+	for (int slot = 0; slot < OP_PROCS_MAX; slot++)
+		if (!ops->targets[slot].target && !ops->procs[slot].pid)
+			return slot;
+	return -ENOSPC;
+}
+
+static struct op_library *add_library(struct op_target *t, const struct mapped_file *file)
+{
+	struct op_library *library = &t->libraries[t->library_cnt++];
+
+	for (int link = 0; link < LINK__COUNT; link++)
+		probe_list__set_file(&library->lists[link], file);
+	return library;
+}
+
+/* For the timeline: where autograd's sequence numbers are, without which nodes are not linked to operators. */
+static void find_sequence(const struct target *t, const struct mapped_file *file, struct op_proc *p)
+{
+	struct thread_word word = {0};
+	struct elf *elf = NULL;
+	uint64_t first;
+	int err = elf__new(file->open_path, &elf);
+
+	err = err ?: elf__vaddr(elf, 0, &first);
+	err = err ?: getter__thread_word(elf, t->process.pid, file->base - first, PEEK, &word);
+	elf__free(elf);
+	/* musl's dtv has 8-byte entries. */
+	if (err || (word.module && process__file(&t->process, "ld-musl-"))) {
+		log__warn("report this version of torch", "its sequence numbers were not found: in the timeline no "
+							  "node is linked to the operator that made it");
+		return;
+	}
+	p->sequence_module = word.module;
+	p->sequence_offset = word.offset;
+}
+
+/* What a library has of operators and nodes. Having none is no error. */
+static int add_torch(struct session *s, const struct mapped_file *file, bool tensors, uint32_t slot)
+{
+	struct op_proc *p = &ops__of(s)->procs[slot];
+	struct op_library *library;
+	struct op_file *found;
+	int err = find_file(s, file, tensors, &found);
+
+	if (err)
+		return err == -ENOENT && !tensors ? 0 : err;
+	if (found->found->string_bytes == 8)
+		p->old_strings = 1;
+	if (found->found->sequence_nr)
+		p->node_sequence = found->found->sequence_nr;
+	if (tensors && s->options.timeline)
+		find_sequence(ops__of(s)->targets[slot].target, file, p);
+	library = add_library(&ops__of(s)->targets[slot], file);
+	for (uint32_t i = 0; !err && i < found->found->fn_cnt; i++)
+		err = add_function(library, found, i, slot);
+	return err ?: add_nodes(s, found->found, file->base, slot);
+}
+
+/* The allocators' reports, in libc10. */
+static int add_memory(struct session *s, const struct mapped_file *file, uint32_t slot)
+{
+	static const struct {
+		const char *symbol;
+		uint32_t event;
+	} functions[] = {
+		{"_ZN3c1025ProfiledCPUMemoryReporter3NewEPvm", OP_ALLOCATE},
+		{"_ZN3c1025ProfiledCPUMemoryReporter6DeleteEPv", OP_FREE},
+		{"_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE", OP_REPORT},
+		{"_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE", OP_REPORT}, /* 1.13 */
+	};
+	struct op_library *library = add_library(&ops__of(s)->targets[slot], file);
+	struct elf *elf;
+	int err = elf__new(file->open_path, &elf);
+
+	for (size_t i = 0; !err && i < sizeof(functions) / sizeof(functions[0]); i++) {
+		struct elf_symbol symbol;
+
+		if (!elf__symbol(elf, functions[i].symbol, &symbol))
+			err = probe_list__add_function(&library->lists[LINK_MEMORY], elf, symbol.vaddr, symbol.size,
+						       functions[i].event, PROBE_NONE, slot, 0);
+	}
+	elf__free(elf);
+	return err;
+}
+
+/* All probes of one process, by the libraries that it has mapped. */
+static int add_probes(struct session *s, struct target *t, uint32_t slot)
+{
+	const struct mapped_file *python = process__file(&t->process, "libtorch_python.so");
+	const struct mapped_file *c10 = process__file(&t->process, "libc10.so");
+	int err = add_torch(s, torch__file(&t->process), true, slot);
+
+	if (!err && python)
+		err = add_torch(s, python, false, slot);
+	if (!err && c10 && s->options.memory)
+		err = add_memory(s, c10, slot);
+	return err;
+}
+
+/*
+ * Finds the operators of a process that has torch, and arms them unless the schedule's first window is far. A failure is
+ * said, and the rest of the recording goes on.
+ */
+static int add_target(struct session *s, struct target *t)
+{
+	struct proc_command command = {.what = COMMAND_OPERATORS, .pid = t->process.pid};
+	int slot = free_slot(ops__of(s)), err;
+
+	if (slot < 0)
+		return slot;
+	ops__of(s)->targets[slot].target = t;
+	err = add_probes(s, t, slot);
+	if (err) {
+		log__error("report this version of torch", "the operators of process %u cannot be seen: %s",
+			   command.pid, strerror(-err));
+		release_target(s, &ops__of(s)->targets[slot]);
+		return err;
+	}
+	target_state(t)->slot = slot + 1;
+	ops__of(s)->procs[slot].pid = command.pid;
+	command.op_slot = slot + 1;
+	programs__command(s->skel, &command);
+	/* A window that may begin with the first step: the probes are there before the recording is. */
+	return s->options.schedule[OP_SKIP_FIRST] + s->options.schedule[OP_WAIT] <= ARM_BLIND ? arm(s, slot) : 0;
+}
+
+/* Without a schedule operators count from here on. */
+static int open_target(struct session *s, struct target *t)
+{
+	struct op_proc *p = proc_of(s, t);
+
+	if (!p || s->options.schedule[OP_ACTIVE] || p->open)
+		return 0;
+	p->window_start_ns = session__now_ns();
+	p->index = 1;
+	p->counting = 1;
+	__atomic_store_n(&p->open, 1, __ATOMIC_RELEASE);
+	return 0;
+}
+
+static int looked_at(struct session *s, struct target *t)
+{
+	int err;
+
+	if (!s->options.ops || target_state(t)->tried || t->role != ROLE_MAIN || !torch__file(&t->process))
+		return 0;
+	target_state(t)->tried = true;
+	err = add_target(s, t);
+	return err ?: t->open ? open_target(s, t) : 0;
+}
+
+/* Detaches; its counts stay. */
+static void remove_target(struct session *s, struct target *t)
+{
+	uint32_t slot = target_state(t)->slot;
+
+	if (!slot)
+		return;
+	disarm(ops__of(s), slot - 1);
+	release_target(s, &ops__of(s)->targets[slot - 1]);
+}
+
+static void on_exec(struct session *s, struct target *t)
+{
+	remove_target(s, t);
+	*target_state(t) = (struct ops_target){};
+}
+
+/* Steps from the one that begins next to the first one that is to be recorded; UINT64_MAX: none is. */
+static uint64_t steps_ahead(const uint64_t *schedule, uint64_t step)
+{
+	uint64_t lead = schedule[OP_WAIT] + schedule[OP_WARMUP], cycle = lead + schedule[OP_ACTIVE], at;
+
+	if (step < schedule[OP_SKIP_FIRST])
+		return schedule[OP_SKIP_FIRST] - step + lead;
+	at = step - schedule[OP_SKIP_FIRST];
+	if (schedule[OP_REPEAT] && at / cycle >= schedule[OP_REPEAT])
+		return UINT64_MAX;
+	if (at % cycle <= lead)
+		return lead - at % cycle;
+	if (schedule[OP_REPEAT] && at / cycle + 1 == schedule[OP_REPEAT])
+		return UINT64_MAX; /* in the last window: nothing follows */
+	return cycle - at % cycle + lead;
+}
+
+/* What cannot be attached once is not tried again, many times a second. */
+static void arm_in_time(struct session *s, uint32_t slot)
+{
+	struct op_target *t = &ops__of(s)->targets[slot];
+	int err = t->refused ? 0 : arm(s, slot);
+
+	if (!err)
+		return;
+	t->refused = true;
+	if (err != -ESRCH)
+		session__note(s, "the operators of process %d could not be watched: %s", t->target->process.pid,
+			      strerror(-err));
+}
+
+static void tend_slot(struct session *s, uint32_t slot)
+{
+	const struct op_proc *p = &ops__of(s)->procs[slot];
+	uint64_t ahead = steps_ahead(s->options.schedule, p->boundaries), step_ns = 0;
+
+	if (p->open)
+		return;
+	if (p->boundaries > 1)
+		step_ns = (p->last_boundary_ns - p->first_boundary_ns) / (p->boundaries - 1);
+	if (!p->armed && (step_ns ? ahead < ARM_AHEAD_NS / step_ns + 1 : ahead <= ARM_BLIND))
+		arm_in_time(s, slot);
+	else if (p->armed && (ahead == UINT64_MAX || (step_ns && ahead > DISARM_FAR_NS / step_ns + 1)))
+		disarm(ops__of(s), slot);
+}
+
+/* The child is relieved of the breakpoints that it inherits, within some seconds. */
+static void on_fork(struct session *s, struct target *parent, struct target *child, bool followed)
+{
+	uint32_t slot = target_state(parent)->slot;
+	struct op_target *t = slot ? &ops__of(s)->targets[slot - 1] : NULL;
+	uint64_t now = session__now_ns();
+
+	/* It keeps us for as long as arming does, in which the ring buffer may overflow with spans. */
+	if (!t || t->sweep_ns || s->options.timeline)
+		return;
+	t->sweep_ns = now + SWEEP_DELAY_NS;
+	if (t->swept_ns && t->sweep_ns < t->swept_ns + SWEEP_APART_NS)
+		t->sweep_ns = t->swept_ns + SWEEP_APART_NS;
+}
+
+/*
+ * A child inherits the breakpoints, and pays for each hit, though no program of its parent's links runs in it. When a
+ * link goes, the kernel takes each breakpoint out of all processes in which no other link wants it. One to ourselves,
+ * where these libraries are not, does: no program of it ever runs.
+ */
+static void sweep(struct session *s, uint32_t slot, uint64_t now)
+{
+	struct op_target *t = &ops__of(s)->targets[slot];
+
+	t->sweep_ns = 0;
+	if (!ops__of(s)->procs[slot].armed)
+		return; /* they went with the parent's */
+	for (size_t i = 0; i < t->library_cnt; i++)
+		for (int link = 0; link < LINK__COUNT; link++) {
+			struct attachment *attachment;
+
+			attachment__new(s->skel->progs.op_exit, &s->selftest.attacher, getpid(),
+					&t->libraries[i].lists[link], &attachment);
+			attachment__free_all(&attachment, 1);
+		}
+	t->swept_ns = now;
+}
+
+/* Arms and disarms by the schedule, and relieves children. */
+static void tend(struct session *s)
+{
+	uint64_t now = session__now_ns();
+
+	if (!s->options.ops || !s->opened)
+		return;
+	for (uint32_t slot = 0; slot < OP_PROCS_MAX; slot++) {
+		if (!ops__of(s)->targets[slot].target)
+			continue;
+		if (s->options.schedule[OP_ACTIVE])
+			tend_slot(s, slot);
+		if (ops__of(s)->targets[slot].sweep_ns && ops__of(s)->targets[slot].sweep_ns <= now)
+			sweep(s, slot, now);
+	}
+}
+
+/* Nothing counts from here on. */
+static void close_windows(struct session *s)
+{
+	if (!s->options.ops)
+		return;
+	op_table__windows(s); /* those that end here, and not by BPF */
+	for (uint32_t slot = 0; slot < OP_PROCS_MAX; slot++) {
+		struct op_proc *p = &ops__of(s)->procs[slot];
+
+		__atomic_store_n(&p->open, 0, __ATOMIC_RELEASE);
+		p->counting = 0;
+	}
+}
+
+static int snapshot(struct session *s)
+{
+	return s->options.ops ? op_table__snapshot(s) : 0;
+}
+
+/* Exits last: what has been entered still ends. */
+static void detach(struct session *s, bool last, struct detachment *d)
+{
+	for (uint32_t slot = 0; slot < OP_PROCS_MAX; slot++)
+		take_links(&ops__of(s)->targets[slot], last, d);
+}
+
+static uint64_t hits(const struct session *s, const struct target *t)
+{
+	const struct op_proc *p = proc_of(s, t);
+
+	return p ? p->hits : 0;
+}
+
+static enum source_windows windows(const struct session *s, const struct target *t)
+{
+	const struct op_proc *p = proc_of(s, t);
+
+	if (!s->options.ops)
+		return WINDOWS_NONE;
+	return p && s->options.schedule[OP_REPEAT] && !p->open && p->boundaries &&
+			       steps_ahead(s->options.schedule, p->boundaries) == UINT64_MAX
+		       ? WINDOWS_PASSED
+		       : WINDOWS_AHEAD;
+}
+
+/* ---- records ---- */
+
+static bool on_span(struct session *s, const struct rec_hdr *record)
+{
+	op_table__span(s, (const void *)record);
+	return true;
+}
+
+static bool on_window(struct session *s, const struct rec_hdr *record)
+{
+	op_table__flush_spans(s);
+	return false;
+}
+
+static bool on_modules(struct session *s, const struct rec_hdr *record)
+{
+	modules__path(s, &ops__of(s)->modules, (const void *)record);
+	return true;
+}
+
+const struct source source_ops = {
+	.name = "ops",
+	.session_bytes = sizeof(struct ops),
+	.target_bytes = sizeof(struct ops_target),
+	.records = {{REC_SPAN, sizeof(struct rec_span), on_span},
+		    {REC_OP_WINDOW, sizeof(struct rec_op_window), on_window},
+		    {REC_MODULES, sizeof(struct rec_modules), on_modules}},
+	.prepare = prepare,
+	.configure = configure,
+	.start = start,
+	.tend = tend,
+	.close = close_windows,
+	.snapshot = snapshot,
+	.drained = op_table__flush_spans,
+	.detach = detach,
+	.free = free_ops,
+	.looked_at = looked_at,
+	.open_target = open_target,
+	.hits = hits,
+	.windows = windows,
+	.on_fork = on_fork,
+	.on_exec = on_exec,
+	.on_exit = remove_target,
+};

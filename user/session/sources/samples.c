@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Samples: a timer on each CPU, whose program the kernel runs; and what its records lack: the lines of a function,
+ * from the table that came with it, and the names of native and kernel addresses.
+ */
+#include "user/session/sources/samples.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <linux/perf_event.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "stepflame.skel.h"
+#include "user/lib/intern.h"
+#include "user/lib/log.h"
+#include "user/proc/symbols.h"
+#include "user/runtime/python/pylines.h"
+#include "user/session/programs.h"
+#include "user/session/sources/waiting.h"
+
+#define SENT_SYMBOLS 1024      /* a power of two */
+#define RING_BYTES   (4 << 20) /* a job's stacks are all new at first */
+
+/* A period lasts so long, and so many of itself. */
+#define SPELL_NS      90000000
+#define SPELL_PERIODS 9
+
+/* Of a session. */
+struct samples {
+	struct intern codes;      /* functions that were told of, by id */
+	struct array codes_lined; /* bool by number: with their lines */
+	uint64_t lines_lost;      /* as the counter of that name, which BPF does not add to: those without */
+	struct sampler *sampler;  /* NULL: not asked for */
+};
+
+struct sampler {
+	struct symbols *symbols;
+	uint64_t sent[SENT_SYMBOLS]; /* ids of texts that the sink has, by their low bits */
+	struct waiting waiting;
+	uint64_t spell_start_ns;
+	unsigned int seed;
+	int cpus;                   /* possible ones */
+	struct timer_spell *spells; /* by CPU, as BPF knows them */
+	size_t timer_cnt;
+	struct timer {
+		struct bpf_link *link;
+		int fd; /* the link's */
+		int cpu;
+	} timers[];
+};
+
+static struct samples *state_of(const struct session *s)
+{
+	return session__state(s, SOURCE_SAMPLES);
+}
+
+static int timer__open(int cpu, uint64_t period_ns)
+{
+	struct perf_event_attr attr = {
+		.type = PERF_TYPE_SOFTWARE,
+		.size = sizeof(attr),
+		.config = PERF_COUNT_SW_CPU_CLOCK,
+		.sample_period = period_ns,
+	};
+	int fd = syscall(SYS_perf_event_open, &attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC);
+
+	return fd < 0 ? -errno : fd;
+}
+
+static int timer__start(struct session *s, int cpu)
+{
+	int fd = timer__open(cpu, 1000000000 / s->options.frequency);
+	struct bpf_link *link;
+
+	if (fd == -ENODEV || fd == -ENOENT) /* a CPU that is not there */
+		return 0;
+	if (fd < 0)
+		return fd;
+	link = bpf_program__attach_perf_event(s->skel->progs.sample_timer, fd);
+	if (!link) {
+		int err = -errno;
+
+		close(fd);
+		return err;
+	}
+	state_of(s)->sampler->timers[state_of(s)->sampler->timer_cnt++] = (struct timer){link, fd, cpu};
+	return 0;
+}
+
+static int tell_spells(struct session *s)
+{
+	const __u32 zero = 0;
+
+	return bpf_map__update_elem(s->skel->maps.timer_spells, &zero, sizeof(zero), state_of(s)->sampler->spells,
+				    state_of(s)->sampler->cpus * sizeof(*state_of(s)->sampler->spells), BPF_ANY);
+}
+
+/* One timer per CPU. */
+static int start(struct session *s)
+{
+	int cpus = libbpf_num_possible_cpus(), err = 0;
+
+	if (!s->options.frequency)
+		return 0;
+	if (cpus < 0)
+		return cpus;
+	state_of(s)->sampler =
+		calloc(1, sizeof(*state_of(s)->sampler) + cpus * sizeof(state_of(s)->sampler->timers[0]));
+	if (!state_of(s)->sampler)
+		return -ENOMEM;
+	state_of(s)->sampler->spell_start_ns = session__now_ns();
+	state_of(s)->sampler->seed = (unsigned int)state_of(s)->sampler->spell_start_ns;
+	state_of(s)->sampler->symbols = symbols__new();
+	state_of(s)->sampler->cpus = cpus;
+	state_of(s)->sampler->spells = calloc(cpus, sizeof(*state_of(s)->sampler->spells));
+	if (!state_of(s)->sampler->symbols || !state_of(s)->sampler->spells)
+		return -ENOMEM;
+	for (int cpu = 0; cpu < cpus; cpu++)
+		state_of(s)->sampler->spells[cpu].period_ns = 1000000000 / s->options.frequency;
+	err = tell_spells(s);
+	for (int cpu = 0; cpu < cpus && !err; cpu++)
+		err = timer__start(s, cpu);
+	if (err)
+		log__error("record with -F 0, or give CAP_PERFMON", "cannot start the timer that samples: %s",
+			   strerror(-err));
+	return err;
+}
+
+/*
+ * A timer of one period would meet a job of the same rhythm, or of twice that, in the same places always. So each has another
+ * one in each spell: of a rate between half of that asked for and one and a half, any as likely as any other. A new
+ * period begins anew, which costs half a sample on average.
+ */
+static void tend(struct session *s)
+{
+	uint64_t now = session__now_ns(), spell_ns;
+	double rate;
+
+	if (!state_of(s)->sampler)
+		return;
+	spell_ns = now - state_of(s)->sampler->spell_start_ns;
+	if (spell_ns < SPELL_NS || spell_ns < SPELL_PERIODS * 1000000000ULL / s->options.frequency)
+		return;
+	state_of(s)->sampler->spell_start_ns = now;
+	rate = s->options.frequency + 0.5e9 / spell_ns;
+	for (size_t i = 0; i < state_of(s)->sampler->timer_cnt; i++) {
+		double any = (double)rand_r(&state_of(s)->sampler->seed) / RAND_MAX;
+		struct timer_spell *spell = &state_of(s)->sampler->spells[state_of(s)->sampler->timers[i].cpu];
+
+		*spell = (struct timer_spell){now, 1e9 / (rate * (0.5 + any)), spell->period_ns};
+		ioctl(state_of(s)->sampler->timers[i].fd, PERF_EVENT_IOC_PERIOD, &spell->period_ns);
+	}
+	tell_spells(s);
+}
+
+/* Lets sample_threads see each thread of the host. */
+static int visit_threads(struct session *s, enum thread_visit visit)
+{
+	if (!state_of(s)->sampler)
+		return 0;
+	s->skel->bss->thread_visit = visit;
+	return programs__iterate(s->skel->progs.sample_threads);
+}
+
+/* Threads that wait do so from now on. */
+static int open_windows(struct session *s)
+{
+	int err = visit_threads(s, VISIT_OPEN);
+
+	if (state_of(s)->sampler && !err)
+		err = waiting__read(s, &state_of(s)->sampler->waiting);
+	return err;
+}
+
+static void cut(struct session *s)
+{
+	visit_threads(s, VISIT_CUT);
+}
+
+static void close_windows(struct session *s)
+{
+	visit_threads(s, VISIT_CLOSE);
+}
+
+static void stop(struct session *s)
+{
+	if (!state_of(s)->sampler)
+		return;
+	for (size_t i = 0; i < state_of(s)->sampler->timer_cnt; i++)
+		bpf_link__destroy(state_of(s)->sampler->timers[i].link);
+	state_of(s)->sampler->timer_cnt = 0;
+}
+
+static void clear(const struct bpf_map *map)
+{
+	uint64_t key;
+
+	while (!bpf_map_get_next_key(bpf_map__fd(map), NULL, &key) && !bpf_map_delete_elem(bpf_map__fd(map), &key))
+		;
+}
+
+static void resend(struct session *s)
+{
+	clear(s->skel->maps.stacks);
+	clear(s->skel->maps.paths);
+	clear(s->skel->maps.arounds);
+}
+
+static void free_sampler(struct session *s)
+{
+	struct samples *own = state_of(s);
+
+	stop(s);
+	if (own->sampler) {
+		symbols__free(own->sampler->symbols);
+		waiting__free(&own->sampler->waiting);
+		free(own->sampler->spells);
+	}
+	free(own->sampler);
+	intern__free(&own->codes);
+	free(own->codes_lined.items);
+}
+
+/* How the interpreter of a process lays its objects out. A child that was not looked at yet is a fork of some target. */
+static const struct py_layout *layout_of(struct session *s, pid_t pid)
+{
+	struct target *t = targets__find(s, pid);
+
+	for (size_t i = 0; (!t || !t->has_python) && i < s->target_cnt; i++)
+		t = s->targets[i];
+	return t && t->has_python ? &t->python.process.layout : NULL;
+}
+
+bool *samples__lined(struct session *s, uint64_t code, bool *again)
+{
+	uint32_t number;
+
+	if (intern__add(&state_of(s)->codes, code, &number))
+		return NULL;
+	*again = number < state_of(s)->codes_lined.cnt;
+	if (array__grow(&state_of(s)->codes_lined, intern__end(&state_of(s)->codes), sizeof(bool)))
+		return NULL;
+	return (bool *)state_of(s)->codes_lined.items + number;
+}
+
+/* Each process tells of its functions, which most others have, too; one that ended meanwhile has no lines to read. */
+static bool on_code(struct session *s, const struct rec_hdr *record)
+{
+	const struct rec_code *rec = (const void *)record;
+	const struct py_layout *layout = layout_of(s, rec->pid);
+	struct rec_code *complete = NULL, bare = *rec;
+	bool *lined, again;
+	int err;
+
+	lined = samples__lined(s, rec->id, &again);
+	if (!lined || *lined)
+		return true;
+	err = layout ? py_lines__complete(layout, rec, &complete) : -ESRCH;
+	*lined = !err;
+	state_of(s)->lines_lost += (err && !again) - (!err && again);
+	bare.line_table = bare.table_bytes = 0;
+	bare.hdr.size = sizeof(bare);
+	session__emit(s, err ? &bare.hdr : &complete->hdr);
+	free(complete);
+	return true;
+}
+
+/* The id of a symbol's text, which the sink has been handed; 0: there is no text. */
+static uint64_t symbol_id(struct session *s, const char *text)
+{
+	uint64_t id = text ? session__name_id(text) : 0;
+	uint64_t *slot = &state_of(s)->sampler->sent[id % SENT_SYMBOLS];
+
+	if (id && *slot != id) {
+		session__emit_name(s, text);
+		*slot = id;
+	}
+	return id;
+}
+
+static bool on_sample(struct session *s, const struct rec_hdr *record)
+{
+	struct sampler *sampler = state_of(s)->sampler;
+	struct rec_sample named = *(const struct rec_sample *)record;
+
+	if (!sampler)
+		return true;
+	if (!named.stack)
+		named.stack = waiting__stack(&sampler->waiting, &named);
+	named.native = symbol_id(s, symbols__user(sampler->symbols, named.pid, named.native));
+	named.kernel = named.kernel ? symbol_id(s, symbols__kernel(sampler->symbols, named.kernel)) : 0;
+	session__emit(s, &named.hdr);
+	return true;
+}
+
+static void forget_process(struct session *s, struct target *t)
+{
+	if (state_of(s)->sampler)
+		symbols__forget(state_of(s)->sampler->symbols, t->process.pid);
+}
+
+static void count(const struct session *s, uint64_t counters[CNT__COUNT])
+{
+	counters[CNT_LINES_LOST] += state_of(s)->lines_lost;
+}
+
+static void configure(const struct session *s, struct stepflame_bpf *skel, enum attach_backend backend)
+{
+	skel->rodata->sample_period_ns = s && s->options.frequency ? 1000000000 / s->options.frequency : 0;
+	skel->rodata->wait_threshold_ns = WAIT_THRESHOLD_NS;
+	if (s && s->options.frequency) {
+		if (bpf_map__max_entries(skel->maps.ring) < RING_BYTES)
+			bpf_map__set_max_entries(skel->maps.ring, RING_BYTES);
+		return;
+	}
+	bpf_program__set_autoload(skel->progs.sample_timer, false);
+	bpf_program__set_autoload(skel->progs.sample_switch, false);
+	bpf_program__set_autoload(skel->progs.sample_waking, false);
+	bpf_program__set_autoload(skel->progs.sample_threads, false);
+	bpf_map__set_max_entries(skel->maps.stacks, 1);
+	bpf_map__set_max_entries(skel->maps.arounds, 1);
+}
+
+const struct source source_samples = {
+	.name = "samples",
+	.session_bytes = sizeof(struct samples),
+	.records = {{REC_CODE, sizeof(struct rec_code), on_code}, {REC_SAMPLE, sizeof(struct rec_sample), on_sample}},
+	.configure = configure,
+	.start = start,
+	.open = open_windows,
+	.tend = tend,
+	.cut = cut,
+	.close = close_windows,
+	.end = stop,
+	.count = count,
+	.resend = resend,
+	.free = free_sampler,
+	.on_exec = forget_process,
+	.on_exit = forget_process,
+};

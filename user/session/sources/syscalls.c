@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* System calls and files: what bpf/syscalls.bpf.c counts, as records. */
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+
+#include "stepflame.skel.h"
+#include "user/session/programs.h"
+#include "user/session/state.h"
+
+#define FILES_OVERLAP_NS 100000000ULL
+
+/* Of a session. */
+struct syscalls {
+	uint64_t files_ns; /* files used before have their record */
+};
+
+static void configure(const struct session *s, struct stepflame_bpf *skel, enum attach_backend backend)
+{
+	if (s && s->options.syscalls)
+		return;
+	bpf_program__set_autoload(skel->progs.syscall_enter, false);
+	bpf_program__set_autoload(skel->progs.syscall_exit, false);
+	bpf_program__set_autoload(skel->progs.page_added, false);
+	bpf_program__set_autoload(skel->progs.syscall_unfinished, false);
+	bpf_map__set_max_entries(skel->maps.syscall_rows, 1);
+	bpf_map__set_max_entries(skel->maps.file_rows, 1);
+	bpf_map__set_max_entries(skel->maps.pipe_rows, 1);
+}
+
+/* Counts the calls that are in progress. */
+static void count_unfinished(struct session *s)
+{
+	if (s->options.syscalls)
+		programs__iterate(s->skel->progs.syscall_unfinished);
+}
+
+static void emit_syscalls(struct session *s)
+{
+	int fd = bpf_map__fd(s->skel->maps.syscall_rows);
+	struct syscall_key key, *prev = NULL;
+
+	while (!bpf_map_get_next_key(fd, prev, &key)) {
+		struct rec_syscall rec = {.hdr = {.type = REC_SYSCALL, .size = sizeof(rec)}, .key = key};
+
+		if (!bpf_map_lookup_elem(fd, &key, &rec.val))
+			session__emit(s, &rec.hdr);
+		prev = &key;
+	}
+}
+
+static void emit_files(struct session *s, uint64_t since_ns)
+{
+	int fd = bpf_map__fd(s->skel->maps.file_rows);
+	struct file_key key, *prev = NULL;
+
+	while (!bpf_map_get_next_key(fd, prev, &key)) {
+		struct rec_file rec = {.hdr = {.type = REC_FILE, .size = sizeof(rec)}, .key = key};
+
+		if (!bpf_map_lookup_elem(fd, &key, &rec.val) && rec.val.last_ns && rec.val.last_ns >= since_ns)
+			session__emit(s, &rec.hdr);
+		prev = &key;
+	}
+}
+
+static void emit_pipes(struct session *s, uint64_t since_ns)
+{
+	int fd = bpf_map__fd(s->skel->maps.pipe_rows);
+	struct file_key key, *prev = NULL;
+
+	while (!bpf_map_get_next_key(fd, prev, &key)) {
+		struct rec_pipe rec = {.hdr = {.type = REC_PIPE, .size = sizeof(rec)}, .key = key};
+
+		if (!bpf_map_lookup_elem(fd, &key, &rec.val) && rec.val.last_ns >= since_ns)
+			session__emit(s, &rec.hdr);
+		prev = &key;
+	}
+}
+
+/* Of files and pipes those that were used since the last time. */
+static int snapshot(struct session *s)
+{
+	struct syscalls *own = session__state(s, SOURCE_SYSCALLS);
+	uint64_t since_ns = own->files_ns;
+
+	if (!s->options.syscalls)
+		return s->sink_err;
+	/* A call that ends just now may have looked at the clock before us, and come to its row after us. */
+	own->files_ns = session__now_ns() - FILES_OVERLAP_NS;
+	emit_syscalls(s);
+	emit_files(s, since_ns);
+	emit_pipes(s, since_ns);
+	return s->sink_err;
+}
+
+const struct source source_syscalls = {
+	.name = "syscalls",
+	.session_bytes = sizeof(struct syscalls),
+	.configure = configure,
+	.close = count_unfinished,
+	.snapshot = snapshot,
+};

@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* JAX. In: an opened ELF file; of a plugin, also a process's memory. Out: probes. */
+#include "user/session/sources/xla.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "include/probes.h"
+#include "user/lib/log.h"
+#include "user/runtime/xla/jax.h"
+#include "user/runtime/xla/pjrt.h"
+#include "user/session/sources/natives.h"
+#include "user/session/state.h"
+
+/*
+ * What the mangled names of jaxlib's functions begin with, in 0.4.30 to 0.11.0: they are local symbols, which PyPI's
+ * wheels have. The namespace was xla up to 0.6, and is jax since. A `part` is in the name, too.
+ */
+static const struct {
+	const char *prefix[2], *part;
+	uint32_t enter, exit, fn;
+	bool needed; /* without it something is missing from the report */
+} functions[] = {
+	{{"PjitFunction_tp_vectorcall"}, "", PROBE_JIT, PROBE_JIT_EXIT, NATIVE_JIT, true},
+	{{"_ZN3jax8PyClient25CompileAndLoadIfrtProgramE", "_ZN3xla8PyClient25CompileAndLoadIfrtProgramE"},
+	 "",
+	 PROBE_FN,
+	 PROBE_FN_EXIT,
+	 NATIVE_XLA_COMPILE,
+	 true},
+	/* up to 0.5 */
+	{{"_ZN3xla8PyClient18CompileIfrtProgramE"}, "", PROBE_FN, PROBE_FN_EXIT, NATIVE_XLA_COMPILE, true},
+	{{"_ZN3jax8PyClient21DeserializeExecutableE", "_ZN3xla8PyClient21DeserializeExecutableE"},
+	 "",
+	 PROBE_FN,
+	 PROBE_FN_EXIT,
+	 NATIVE_XLA_LOAD,
+	 false},
+	{{"_ZNK3jax7PyArray15BlockUntilReadyE", "_ZNK3xla7PyArray15BlockUntilReadyE"},
+	 "",
+	 PROBE_FN,
+	 PROBE_FN_EXIT,
+	 NATIVE_XLA_WAIT,
+	 true},
+	{{"_ZN3jax7PyArray22BatchedBlockUntilReadyE", "_ZN3xla7PyArray22BatchedBlockUntilReadyE"},
+	 "",
+	 PROBE_FN,
+	 PROBE_FN_EXIT,
+	 NATIVE_XLA_WAIT,
+	 false},
+	{{"_ZN3jax11PyHostValue12AsNumPyArrayE", "_ZN3xla11PyHostValue12AsNumPyArrayE"},
+	 "",
+	 PROBE_FN,
+	 PROBE_FN_EXIT,
+	 NATIVE_XLA_TO_HOST,
+	 true},
+	{{"_ZN3jax7PyArray16BatchedDevicePutE", "_ZN3xla7PyArray16BatchedDevicePutE"},
+	 "",
+	 PROBE_FN,
+	 PROBE_FN_EXIT,
+	 NATIVE_XLA_TO_DEVICE,
+	 true},
+	/* of arguments of jitted functions, one by one */
+	{{"_ZN3jax19DevicePutWithDeviceE", "_ZN3xla19DevicePutWithDeviceE"},
+	 "",
+	 PROBE_FN,
+	 PROBE_FN_EXIT,
+	 NATIVE_XLA_TO_DEVICE,
+	 false},
+	{{"_ZN3jax21DevicePutWithShardingE", "_ZN3xla21DevicePutWithShardingE"},
+	 "",
+	 PROBE_FN,
+	 PROBE_FN_EXIT,
+	 NATIVE_XLA_TO_DEVICE,
+	 false},
+	{{"_ZN3xla9DevicePutE"}, "", PROBE_FN, PROBE_FN_EXIT, NATIVE_XLA_TO_DEVICE, false}, /* up to 0.5 */
+	/* nanobind's wrappers of TraceMe.__init__(str, **kwargs) and of __exit__(object, object, object) */
+	{{"_ZZN8nanobind6detail11func_createILb0ELb1EZNS_4initIJNS_3strENS_6kwargsEEE7executeI"},
+	 "TraceMeWrapper",
+	 PROBE_ANNOTATION,
+	 PROBE_NONE,
+	 0,
+	 true},
+	{{"_ZZN8nanobind6detail11func_createILb0ELb1EZN3xla22BuildProfilerSubmoduleE",
+	  "_ZZN8nanobind6detail11func_createILb0ELb1EZN3xlaL"},
+	 "JLm0ELm1ELm2ELm3EEJNS_5scopeENS_4nameENS_9is_methodENS_3argE",
+	 PROBE_ANNOTATION_END,
+	 PROBE_NONE,
+	 0,
+	 true},
+};
+
+#define FUNCTION_CNT (sizeof(functions) / sizeof(*functions))
+
+static bool starts_with(const char *text, const char *start)
+{
+	return start && !strncmp(text, start, strlen(start));
+}
+
+/* nanobind's wrappers have a static member beside them, and clean-up of lambdas in functions bears their names, too. */
+static bool is_function(size_t i, const char *name)
+{
+	bool wrapper = functions[i].enter == PROBE_ANNOTATION || functions[i].enter == PROBE_ANNOTATION_END;
+
+	if (!starts_with(name, functions[i].prefix[0]) && !starts_with(name, functions[i].prefix[1]))
+		return false;
+	if (strchr(name, '.')) /* a part that the compiler split off */
+		return false;
+	if (wrapper)
+		return strstr(name, functions[i].part) && strstr(name, "_8__invokeE") &&
+		       (functions[i].enter == PROBE_ANNOTATION || strstr(name, "rofiler"));
+	return functions[i].enter != PROBE_JIT || !strcmp(name, functions[i].prefix[0]);
+}
+
+#define FOUND_MAX 32
+
+struct search {
+	struct probe_list *list;
+	const struct elf *elf;
+	size_t cnt[FUNCTION_CNT];
+	size_t found_cnt;
+	uint64_t found[FOUND_MAX]; /* vaddrs: a function may have several symbols */
+};
+
+static int add_function(const struct elf_symbol *symbol, void *ctx)
+{
+	struct search *search = ctx;
+	struct sites sites;
+	int err = 0;
+
+	if (!symbol->function || (symbol->name[0] != '_' && symbol->name[0] != 'P'))
+		return 0;
+	for (size_t i = 0; i < FUNCTION_CNT && !err; i++) {
+		if (!is_function(i, symbol->name))
+			continue;
+		for (size_t k = 0; k < search->found_cnt; k++)
+			if (search->found[k] == symbol->vaddr)
+				return 0;
+		if (search->found_cnt == FOUND_MAX)
+			return 0;
+		/* Their work is in calls like any others: a stepped end, a few times a step, before one that is too early. */
+		if (sites__find(search->elf, symbol->vaddr, symbol->size, SITES_STRICT, &sites))
+			continue;
+		search->found[search->found_cnt++] = symbol->vaddr;
+		search->cnt[i]++;
+		err = probe_list__add_sites(search->list, &sites, functions[i].enter, functions[i].exit, 0,
+					    functions[i].fn);
+	}
+	return err;
+}
+
+/* Several lines of the table may stand for the same thing, by version. */
+static bool has_any(const struct search *search, size_t i)
+{
+	for (size_t k = 0; k < FUNCTION_CNT; k++)
+		if (functions[k].enter == functions[i].enter && functions[k].fn == functions[i].fn && search->cnt[k])
+			return true;
+	return false;
+}
+
+static const char *meaning_of(size_t i)
+{
+	if (functions[i].enter == PROBE_ANNOTATION || functions[i].enter == PROBE_ANNOTATION_END)
+		return "annotations";
+	return functions[i].fn == NATIVE_JIT ? "calls of jitted functions" : natives__name(functions[i].fn);
+}
+
+int xla__add_jax(struct probe_list *list, const struct elf *elf, char *why, size_t why_size)
+{
+	struct search search = {.list = list, .elf = elf};
+	int err = elf__each_symbol_once(elf, add_function, &search);
+	const char *last = NULL;
+	size_t used = 0;
+
+	why[0] = 0;
+	for (size_t i = 0; i < FUNCTION_CNT && used < why_size; i++) {
+		if (!functions[i].needed || has_any(&search, i) || last == meaning_of(i))
+			continue;
+		last = meaning_of(i);
+		used += snprintf(why + used, why_size - used, "%s%s", used ? ", " : "has no symbols for ", last);
+	}
+	if (!search.found_cnt)
+		snprintf(why, why_size, "is stripped: calls, compiles, waits and annotations cannot be seen");
+	return err ?: (int)search.found_cnt;
+}
+
+bool xla__is_plugin(const char *path)
+{
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+
+	return strstr(name, ".so") && ((starts_with(name, "xla_") && strstr(name, "plugin")) || strstr(name, "pjrt") ||
+				       starts_with(name, "libtpu"));
+}
+
+bool xla__plugin_is_ready(const struct process *process, const struct mapped_file *file)
+{
+	struct pjrt_table table;
+	struct elf *elf;
+	bool ready;
+
+	if (elf__new(file->open_path, &elf))
+		return true;
+	ready = pjrt__find(process, file, elf, &table) != -ENOENT;
+	elf__free(elf);
+	return ready;
+}
+
+static const uint32_t of_table[PJRT_FN__COUNT] = {
+	[PJRT_EVENT_AWAIT] = NATIVE_PJRT_AWAIT,          [PJRT_CLIENT_COMPILE] = NATIVE_PJRT_COMPILE,
+	[PJRT_BUFFER_FROM_HOST] = NATIVE_PJRT_TO_DEVICE, [PJRT_EXECUTE] = NATIVE_PJRT_EXECUTE,
+	[PJRT_BUFFER_TO_HOST] = NATIVE_PJRT_TO_HOST,
+};
+
+int xla__add_plugin(struct probe_list *list, const struct process *process, const struct mapped_file *file,
+		    const struct elf *elf, char *why, size_t why_size)
+{
+	struct pjrt_table table;
+	int cnt = 0, err = pjrt__find(process, file, elf, &table);
+
+	why[0] = 0;
+	if (err)
+		return err == -ENOMEM ? err : 0;
+	for (int i = 0; i < PJRT_FN__COUNT && err != -ENOMEM; i++) {
+		struct sites sites;
+
+		if (sites__find(elf, table.fn[i], 0, SITES_STRICT, &sites)) {
+			snprintf(why, why_size, "%s has no place for a probe", natives__name(of_table[i]));
+			continue;
+		}
+		err = probe_list__add_sites(list, &sites, PROBE_FN, PROBE_FN_EXIT, 0, of_table[i]);
+		cnt += !err;
+	}
+	return err ?: cnt;
+}
+
+/* ---- the source ---- */
+
+/* JAX opens a plugin when it first computes; and that makes its table when it is first asked for it. */
+#define LOOK_FOR_PLUGIN_NS (500 * 1000000ULL)
+#define PLUGIN_COMES_NS    (120 * 1000000000ULL)
+
+/* Of a target. */
+struct xla {
+	bool has_plugin;   /* functions of a PJRT plugin are watched */
+	bool lacks_plugin; /* it has a plugin whose table was not found yet, */
+	uint64_t look_ns;  /* when that was last looked for */
+};
+
+static struct xla *state_of(const struct target *t)
+{
+	return target__state(t, SOURCE_XLA);
+}
+
+static enum source_holds holds(struct session *s, struct target *t, const struct mapped_file *file)
+{
+	uint64_t now = session__now_ns();
+	struct xla *x = state_of(t);
+
+	if (file == jax__file(&t->process)) {
+		s->keeps_names = true;
+		return HOLDS_YES;
+	}
+	if (!xla__is_plugin(file->path))
+		return HOLDS_NO;
+	if (x->has_plugin)
+		return HOLDS_YES;
+	if (x->lacks_plugin && now - x->look_ns < LOOK_FOR_PLUGIN_NS)
+		return HOLDS_LATER;
+	x->look_ns = now;
+	x->lacks_plugin = !xla__plugin_is_ready(&t->process, file);
+	return x->lacks_plugin && targets__is_young(t, PLUGIN_COMES_NS) ? HOLDS_LATER : HOLDS_YES;
+}
+
+static int find(struct session *s, struct target *t, const struct mapped_file *file, struct elf *elf,
+		struct probe_list sets[SOURCE_SETS])
+{
+	char why[128];
+	int cnt = xla__is_plugin(file->path) ? xla__add_plugin(sets, &t->process, file, elf, why, sizeof(why))
+					     : xla__add_jax(sets, elf, why, sizeof(why));
+
+	if (cnt < 0 || why[0])
+		log__warn(NULL, "%s: %s: rows of it will be missing", file->path, cnt < 0 ? strerror(-cnt) : why);
+	return 0;
+}
+
+static int looked_at(struct session *s, struct target *t)
+{
+	struct xla *x = state_of(t);
+
+	for (size_t i = 0; i < t->process.file_cnt; i++) {
+		const struct mapped_file *file = &t->process.files[i];
+
+		if (xla__is_plugin(file->path) && target__has_probes(s, t, file, SOURCE_XLA))
+			x->has_plugin = true;
+	}
+	return 0;
+}
+
+static uint64_t look_again_ns(const struct session *s, const struct target *t)
+{
+	const struct xla *x = state_of(t);
+
+	return !x->has_plugin && (t->jax[0] || x->lacks_plugin) && targets__is_young(t, PLUGIN_COMES_NS)
+		       ? LOOK_FOR_PLUGIN_NS
+		       : 0;
+}
+
+static bool watches(const struct session *s, const struct target *t)
+{
+	return state_of(t)->has_plugin;
+}
+
+/* Which jitted function's calls are steps was found by itself: it may be the wrong one. */
+static void note_jit(struct session *s, const struct target *t)
+{
+	struct proc proc;
+
+	if (target__proc(s, t, &proc) && proc.step_rule == STEP_JIT)
+		session__note(
+			s,
+			"steps of process %u are the calls of '%.128s', in which it spends most of the time of its "
+			"jitted calls: --step-at names another",
+			t->process.pid, names__find(&s->names, proc.step_jit) ?: "(name lost)");
+}
+
+static void note(struct session *s)
+{
+	for (size_t i = 0; i < s->target_cnt; i++) {
+		const struct target *t = s->targets[i];
+
+		note_jit(s, t);
+		if (state_of(t)->lacks_plugin && !state_of(t)->has_plugin)
+			session__note(s,
+				      "the PJRT_Api of process %d's plugin was not found, or is none that is known: "
+				      "there are no pjrt rows",
+				      t->process.pid);
+	}
+}
+
+const struct source source_xla = {
+	.name = "xla",
+	.target_bytes = sizeof(struct xla),
+	.holds = holds,
+	.find = find,
+	.looked_at = looked_at,
+	.look_again_ns = look_again_ns,
+	.watches = watches,
+	.note = note,
+};
