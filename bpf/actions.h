@@ -28,7 +28,7 @@ static __always_inline bool is_profile(struct proc *proc, u32 pid, u64 code)
 
 	if (!code)
 		return false;
-	if (code == proc->profile_code)
+	if (code == proc->landmarks.profile_code)
 		return true;
 	if (!py__head(py, read_u64(code + py->code_name), head) || !HEAD_IS(head, "profile\0\0\0\0\0\0\0\0\0"))
 		return false;
@@ -37,8 +37,8 @@ static __always_inline bool is_profile(struct proc *proc, u32 pid, u64 code)
 	      TAIL_IS(tail, "profiler/base.py")))
 		return false;
 	/* Remembered only once it is told: what is not will be tried again. */
-	if (proc->profile_code || event__send(PROC_LIGHTNING, pid, 0, 0, bpf_get_current_task_btf()))
-		proc->profile_code = code;
+	if (proc->landmarks.profile_code || event__send(PROC_LIGHTNING, pid, 0, 0, bpf_get_current_task_btf()))
+		proc->landmarks.profile_code = code;
 	return true;
 }
 
@@ -194,12 +194,12 @@ static __always_inline bool is_combined_loader(struct proc *proc, u64 type)
 {
 	u64 name[2] = {};
 
-	if (type == proc->loader_type)
+	if (type == proc->landmarks.loader_type)
 		return true;
 	bpf_probe_read_user(name, 15, (const void *)read_u64(type + proc->py.layout.type_name));
 	if (name[0] != WORD8("Combined") || name[1] != WORD8("Loader\0\0"))
 		return false;
-	proc->loader_type = type;
+	proc->landmarks.loader_type = type;
 	return true;
 }
 
@@ -245,7 +245,7 @@ __weak __noinline int next__object(struct thread *t, struct proc *proc, u32 pid,
 			action__end(t, proc, pid, object);
 		return true;
 	}
-	if (!proc->profile_code || !callee_frame || !is_combined_loader(proc, type))
+	if (!proc->landmarks.profile_code || !callee_frame || !is_combined_loader(proc, type))
 		return false;
 	fetch__begin(t, proc, callee_frame);
 	return true;
@@ -257,7 +257,7 @@ static __always_inline void on_py_next(struct pt_regs *ctx, struct task_struct *
 	struct thread *t = thread__enter(task, ctx->sp);
 
 	if (t && !next__object(t, proc, pid, read_u64(ctx->si), callee_frame))
-		__sync_fetch_and_add(&proc->idle_hits, 1);
+		__sync_fetch_and_add(&proc->landmarks.idle_hits, 1);
 }
 
 static __always_inline void on_py_throw(struct pt_regs *ctx, struct task_struct *task, struct proc *proc, u32 pid)
@@ -277,7 +277,7 @@ static __always_inline void on_py_iter_exit(struct pt_regs *ctx, struct task_str
 	struct thread *t = thread__enter(task, ctx->sp);
 
 	if (t && !span__end(t, proc, pid, span__find(t, SPAN_ACTION, frame, frame)))
-		__sync_fetch_and_add(&proc->idle_hits, 1);
+		__sync_fetch_and_add(&proc->landmarks.idle_hits, 1);
 }
 
 #endif

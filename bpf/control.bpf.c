@@ -19,13 +19,13 @@ int control(struct proc_command *command)
 		proc->py = command->py;
 		break;
 	case COMMAND_FETCHES:
-		proc->fetches = 1;
+		proc->landmarks.fetches = 1;
 		break;
 	case COMMAND_OPEN:
 		proc->role = command->role;
 		proc->window_start_ns = command->start_ns;
 		proc->step_epoch++;
-		proc->steps = proc->gpu_from_ns = 0;
+		proc->steps.cnt = proc->gpu.from_ns = 0;
 		proc->window = command->wait ? WINDOW_WAITING : WINDOW_OPEN;
 		break;
 	case COMMAND_CLOSE:
@@ -34,10 +34,10 @@ int control(struct proc_command *command)
 			proc->window = WINDOW_CLOSED;
 		break;
 	case COMMAND_OPERATORS:
-		proc->op_slot = command->op_slot;
+		proc->ops.slot = command->op_slot;
 		break;
 	case COMMAND_GPU:
-		proc->gpu_tell = command->wait;
+		proc->gpu.emits = command->wait;
 		break;
 	case COMMAND_FORGET:
 		if (proc->ended)

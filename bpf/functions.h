@@ -12,12 +12,12 @@
 /* Nodes on the engine's own threads are done for what this one does. */
 static __always_inline void backward__began(struct proc *proc, const struct span *s)
 {
-	u32 slot = proc->op_slot - 1;
-	struct op_proc *p = proc->op_slot ? bpf_map_lookup_elem(&op_procs, &slot) : NULL;
+	u32 slot = proc->ops.slot - 1;
+	struct op_proc *p = proc->ops.slot ? bpf_map_lookup_elem(&op_procs, &slot) : NULL;
 
-	proc->backward_action = s->action ?: s->name;
+	proc->steps.backward_action = s->action ?: s->name;
 	if (p)
-		p->backward_action = proc->backward_action;
+		p->backward_action = proc->steps.backward_action;
 }
 
 static __always_inline void on_fn(struct pt_regs *ctx, struct task_struct *task, struct proc *proc, u32 pid, u32 fn,

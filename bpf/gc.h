@@ -38,7 +38,7 @@ static __always_inline void on_gc(struct pt_regs *ctx, struct task_struct *task,
 			count(CNT_OPEN_AT_START);
 		else if (sample_period_ns && in_window(proc, collection->start_ns))
 			interval__send(SPAN_GC, collection->name, collection->start_ns, t->now_ns,
-				       DEPTH_AND_STEP(open, proc->steps));
+				       DEPTH_AND_STEP(open, proc->steps.cnt));
 		return;
 	}
 	if (open >= 0) /* its end was missed while the probes were away */

@@ -127,10 +127,10 @@ static __always_inline u64 gpu__action(struct thread *t, const struct proc *proc
 
 	if (t->depth)
 		return span__action(t, t->depth);
-	if (!proc->backward_action)
+	if (!proc->steps.backward_action)
 		return 0;
 	BPF_CORE_READ_INTO((char(*)[16])comm, task, comm);
-	return comm[0] == WORD8("pt_autog") ? proc->backward_action : 0;
+	return comm[0] == WORD8("pt_autog") ? proc->steps.backward_action : 0;
 }
 
 static __always_inline void gpu__send_object(const struct gpu_calls_key *key)
@@ -213,10 +213,10 @@ __weak __noinline int gpu_row__begin(struct gpu_open *open, struct proc *proc)
 	}
 	class = gpu_function__at(open->key.api)->class;
 	if (class == GPU_LAUNCH || class == GPU_GRAPH)
-		__sync_fetch_and_add(&proc->gpu.launches, 1);
+		__sync_fetch_and_add(&proc->gpu.sums.launches, 1);
 	if (class == GPU_COPY) {
-		__sync_fetch_and_add(&proc->gpu.copies, 1);
-		__sync_fetch_and_add(&proc->gpu.copied_bytes, open->bytes);
+		__sync_fetch_and_add(&proc->gpu.sums.copies, 1);
+		__sync_fetch_and_add(&proc->gpu.sums.copied_bytes, open->bytes);
 	}
 	return 0;
 }
@@ -235,20 +235,20 @@ static __always_inline void gpu_row__end(const struct gpu_open *open, struct pro
 			row->val.max_ns = ns;
 	}
 	if (gpu_function__at(open->key.api)->class == GPU_SYNC)
-		__sync_fetch_and_add(&proc->gpu.sync_ns, ns);
+		__sync_fetch_and_add(&proc->gpu.sums.sync_ns, ns);
 	else
-		__sync_fetch_and_add(&proc->gpu.api_ns, ns);
+		__sync_fetch_and_add(&proc->gpu.sums.api_ns, ns);
 }
 
 /* Is each call told now? */
 static __always_inline bool gpu__tells(const struct proc *proc, u64 start_ns)
 {
-	u32 slot = proc->op_slot - 1;
-	const struct op_proc *p = want_timeline && proc->op_slot ? bpf_map_lookup_elem(&op_procs, &slot) : NULL;
+	u32 slot = proc->ops.slot - 1;
+	const struct op_proc *p = want_timeline && proc->ops.slot ? bpf_map_lookup_elem(&op_procs, &slot) : NULL;
 
-	if (proc->gpu_tell && want_gpu_windows)
-		return proc->gpu_window_ns && start_ns >= proc->gpu_window_ns;
-	return proc->gpu_tell || (p && p->open && start_ns >= p->window_start_ns);
+	if (proc->gpu.emits && want_gpu_windows)
+		return proc->gpu.window_ns && start_ns >= proc->gpu.window_ns;
+	return proc->gpu.emits || (p && p->open && start_ns >= p->window_start_ns);
 }
 
 static __always_inline u64 gpu__path(struct thread *t, struct task_struct *task)
@@ -288,7 +288,7 @@ static __always_inline void gpu__tell(struct thread *t, const struct proc *proc,
 	rec->bytes = t->gpu.bytes;
 	rec->path = path;
 	rec->tid = task_tid(task);
-	rec->step = proc->steps;
+	rec->step = proc->steps.cnt;
 	bpf_ringbuf_submit(rec, BPF_RB_NO_WAKEUP);
 }
 
@@ -357,7 +357,7 @@ static __always_inline void gpu__enter(struct pt_regs *ctx, struct task_struct *
 		open->key.pid = pid;
 		open->key.api = api;
 		open->key.action = gpu__action(t, proc, task);
-		open->key.op = proc->op_slot ? gpu__operator(t) : 0;
+		open->key.op = proc->ops.slot ? gpu__operator(t) : 0;
 	}
 	if (f->class == GPU_SYNC && !(flags & COOKIE_NO_END) && !is_part(t, SPAN_SYNC))
 		s = span__begin(t, SPAN_SYNC, api, gpu_names[BOUND_INDEX(api, GPU_APIS)], frame);

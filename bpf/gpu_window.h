@@ -19,7 +19,7 @@ static __always_inline void gpu_window__send(const struct proc *proc, u32 pid, u
 	rec->hdr.size = sizeof(*rec);
 	rec->pid = pid;
 	rec->index = proc->gpu_window;
-	rec->start_ns = proc->gpu_window_ns;
+	rec->start_ns = proc->gpu.window_ns;
 	rec->end_ns = end_ns;
 	rec->end = rec->error = 0;
 	/* Steps may be short, and records that wake nobody may be unread. */
@@ -31,17 +31,17 @@ static __always_inline void gpu_window__boundary(struct proc *proc, u32 pid, u64
 	bool first;
 	enum schedule_phase phase = schedule__phase(step, &first);
 
-	if (proc->gpu_window_ns && (phase != SCHEDULE_RECORDS || first)) {
+	if (proc->gpu.window_ns && (phase != SCHEDULE_RECORDS || first)) {
 		gpu_window__send(proc, pid, now);
-		proc->gpu_window_ns = 0;
-		proc->gpu_warm = 0;
+		proc->gpu.window_ns = 0;
+		proc->gpu.warm = 0;
 		proc->gpu_window++;
 	}
 	if (first) {
-		proc->gpu_window_ns = now;
+		proc->gpu.window_ns = now;
 		gpu_window__send(proc, pid, 0);
-	} else if (phase == SCHEDULE_WARMS_UP && !proc->gpu_warm) {
-		proc->gpu_warm = 1;
+	} else if (phase == SCHEDULE_WARMS_UP && !proc->gpu.warm) {
+		proc->gpu.warm = 1;
 		gpu_window__send(proc, pid, 0);
 	}
 }

@@ -49,7 +49,7 @@ static __always_inline bool hit__begin(struct pt_regs *ctx, struct hit *h)
 	h->proc = bpf_map_lookup_elem(&procs, &h->pid);
 	if (!h->proc)
 		return false;
-	if (__sync_fetch_and_add(&h->proc->hits, 1) % HITS_PER_SAMPLE == 0)
+	if (__sync_fetch_and_add(&h->proc->paid.hits, 1) % HITS_PER_SAMPLE == 0)
 		h->start_ns = bpf_ktime_get_ns();
 	return true;
 }
@@ -58,8 +58,8 @@ static __always_inline void hit__end(const struct hit *h)
 {
 	if (!h->start_ns)
 		return;
-	__sync_fetch_and_add(&h->proc->sampled, 1);
-	__sync_fetch_and_add(&h->proc->sampled_ns, bpf_ktime_get_ns() - h->start_ns);
+	__sync_fetch_and_add(&h->proc->paid.sampled, 1);
+	__sync_fetch_and_add(&h->proc->paid.sampled_ns, bpf_ktime_get_ns() - h->start_ns);
 }
 
 /* Does what the probes of that process see count? */

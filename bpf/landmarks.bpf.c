@@ -47,7 +47,7 @@ static __always_inline void dispatch(struct pt_regs *ctx, u64 cookie, struct tas
 
 	switch (COOKIE_EVENT(cookie)) {
 	case PROBE_PY_NEXT:
-		if (!fn || (COOKIE_FLAGS(cookie) & COOKIE_LATE_FETCHES && !proc->fetches))
+		if (!fn || (COOKIE_FLAGS(cookie) & COOKIE_LATE_FETCHES && !proc->landmarks.fetches))
 			frame = 0; /* the end of a fetch would not be seen */
 		on_py_next(ctx, task, proc, pid, frame ? frame - fn : 0);
 		break;

@@ -230,7 +230,7 @@ static __always_inline void on_nvtx(struct pt_regs *ctx, struct task_struct *tas
 	struct thread *t;
 	u64 pointer;
 
-	__sync_fetch_and_add(&proc->range_hits, 1);
+	__sync_fetch_and_add(&proc->nvtx.hits, 1);
 	if (!site)
 		return;
 	pointer = nvtx__register(ctx, site->pointer);

@@ -123,7 +123,7 @@ static __always_inline void pass__tell(struct thread *t, const struct proc *proc
 	span__derive(t, proc, pid, pass->depth);
 	if (sample_period_ns)
 		interval__send(SPAN_VALIDATION, derived->name, derived->start_ns, t->now_ns,
-			       DEPTH_AND_STEP(pass->depth, proc->steps));
+			       DEPTH_AND_STEP(pass->depth, proc->steps.cnt));
 	/* No forward began in it. */
 	t->gap_ns = 0;
 	phase__mark(t);
@@ -134,7 +134,7 @@ static __always_inline void pass__fetch(struct thread *t, const struct proc *pro
 {
 	struct pass *pass = &t->pass;
 
-	if (!pass->trains || proc->profile_code)
+	if (!pass->trains || proc->landmarks.profile_code)
 		return;
 	pass->fetching = loop__of(t, proc);
 	if (pass->loop && pass->fetching == pass->loop) {
@@ -155,7 +155,7 @@ static __always_inline void pass__fetched(struct thread *t, const struct proc *p
 {
 	struct pass *pass = &t->pass;
 
-	if (t->phase != PHASE_OTHER || proc->profile_code)
+	if (t->phase != PHASE_OTHER || proc->landmarks.profile_code)
 		return;
 	pass->empty = fetch__raised(t, proc);
 	if (!pass->empty)

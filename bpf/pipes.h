@@ -31,15 +31,15 @@ static __always_inline bool pipe__at(struct file_key *key, const struct file *fi
 
 static __always_inline void pipe__add_message(struct pipe_val *row, struct proc *proc, u64 inode, u64 now)
 {
-	bool again = proc->last_pipe == inode;
+	bool again = proc->io.last_pipe == inode;
 
-	if (row->messages && (again || row->rows == proc->pipe_rows)) {
+	if (row->messages && (again || row->rows == proc->io.pipe_rows)) {
 		row->active_ns += now - row->last_ns;
 		row->active_cnt++;
 	}
-	proc->pipe_rows += again;
-	proc->last_pipe = inode;
-	row->rows = proc->pipe_rows;
+	proc->io.pipe_rows += again;
+	proc->io.last_pipe = inode;
+	row->rows = proc->io.pipe_rows;
 	row->first_ns = row->first_ns ?: now;
 	row->messages++;
 }

@@ -8,19 +8,13 @@
 const volatile __u32 want_children = 0; /* system calls and samples of forks count from their first instruction on */
 
 /*
- * What was found of its training, and armed for it: a child trains in its own way or not at all, and so does another
- * program. What the process paid for its probes is none of this, nor are the windows that user space knows it by.
+ * What its sources know of it holds no more: a child trains in its own way or not at all, and so does another program.
+ * What it paid stays, and the number of windows that user space knows.
  */
-static __always_inline void proc__forget_training(struct proc *proc)
+static __always_inline void proc__forget_program(struct proc *proc)
 {
-	proc->step_rule = proc->seen_rule = proc->data_seen = proc->backwards = proc->batches = 0;
+	__builtin_memset((char *)proc + PROC_IDENTITY_BYTES, 0, sizeof(*proc) - PROC_IDENTITY_BYTES);
 	proc->step_epoch++;
-	proc->optimizer = proc->backward_action = 0;
-	proc->steps = proc->gpu_from_ns = proc->boundaries = 0;
-	proc->step_jit = proc->jit_ns = proc->jit_calls = proc->jit_others = 0;
-	proc->fetches = proc->op_slot = proc->gpu_tell = proc->gpu_warm = 0;
-	proc->gpu_window_ns = 0;
-	proc->profile_code = 0; /* so that its first Lightning action is told, too */
 }
 
 SEC("tp_btf/sched_process_fork")
@@ -42,13 +36,10 @@ int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child
 		return 0;
 	copy->role = ROLE_CHILD;
 	copy->window = WINDOW_CLOSED; /* until user space has put the probes there */
-	proc__forget_training(copy);
-	copy->hits = copy->idle_hits = copy->range_hits = copy->sampled = copy->sampled_ns = 0;
-	copy->sampler_ns = copy->calls_sampled = copy->calls_sampled_ns = 0;
-	copy->last_pipe = copy->pipe_rows = 0;
-	copy->forked_ns = want_children && proc->window == WINDOW_OPEN ? bpf_ktime_get_ns() : 0;
-	copy->gpu = copy->gpu_before = (struct gpu_sums){};
+	proc__forget_program(copy);
+	copy->paid = (struct proc_paid){};
 	copy->gpu_window = 0;
+	copy->forked_ns = want_children && proc->window == WINDOW_OPEN ? bpf_ktime_get_ns() : 0;
 	event__send(PROC_FORK, pid, parent_pid, 0, child);
 	return 0;
 }
@@ -63,8 +54,7 @@ int BPF_PROG(process_exec, struct task_struct *task)
 		return 0;
 	/* Another program: what was known of its memory holds no more. */
 	proc->py = (struct py_process){};
-	proc->loader_type = 0;
-	proc__forget_training(proc);
+	proc__forget_program(proc);
 	event__send(PROC_EXEC, pid, 0, 0, task);
 	return 0;
 }

@@ -119,7 +119,7 @@ static __always_inline struct rec_sample *sample__reserve(const struct proc *pro
 	rec->hdr.size = sizeof(*rec);
 	rec->pid = pid;
 	rec->tid = task_tid(task);
-	rec->step = proc->steps;
+	rec->step = proc->steps.cnt;
 	rec->waker_pid = rec->waker_tid = 0;
 	rec->pad = 0;
 	rec->file = 0;
@@ -199,7 +199,7 @@ int sample_timer(struct bpf_perf_event_data *ctx)
 		return 0;
 	timer__sample(ctx, proc, pid, task, room, timer__weight(start));
 	room__leave(room);
-	__sync_fetch_and_add(&proc->sampler_ns, bpf_ktime_get_ns() - start);
+	__sync_fetch_and_add(&proc->paid.sampler_ns, bpf_ktime_get_ns() - start);
 	return 0;
 }
 
@@ -401,7 +401,7 @@ static __always_inline void wait__begin(struct task_struct *task, u32 cause, u32
 		room__leave(room);
 	}
 	w->since_ns = bpf_ktime_get_ns();
-	__sync_fetch_and_add(&proc->sampler_ns, w->since_ns - start);
+	__sync_fetch_and_add(&proc->paid.sampler_ns, w->since_ns - start);
 }
 
 /* The thread, or the window, ends: the waits for the GIL that wait for another still. */

@@ -123,8 +123,8 @@ static __always_inline struct span *span__begin(struct thread *t, u32 kind, u64 
  */
 static __always_inline void span__account_op(struct thread *t, const struct proc *proc, struct span *s, u32 depth)
 {
-	u32 slot = proc->op_slot - 1;
-	struct op_proc *p = proc->op_slot ? bpf_map_lookup_elem(&op_procs, &slot) : NULL;
+	u32 slot = proc->ops.slot - 1;
+	struct op_proc *p = proc->ops.slot ? bpf_map_lookup_elem(&op_procs, &slot) : NULL;
 
 	if (!p)
 		return;
@@ -355,12 +355,12 @@ static __always_inline void gap__end(struct thread *t, const struct proc *proc, 
 		return;
 	forward = span__derived(t, SPAN_FORWARD, NAME_FORWARD, t->gap_ns, t->gap_child_ns);
 	t->gap_ns = 0;
-	if (!proc->profile_code) /* Lightning's training_step says better where it is */
+	if (!proc->landmarks.profile_code) /* Lightning's training_step says better where it is */
 		phase__forward(t);
 	span__derive(t, proc, pid, depth);
 	if (sample_period_ns && t->gap_sampled)
 		interval__send(SPAN_FORWARD, forward->name, forward->start_ns, t->now_ns,
-			       DEPTH_AND_STEP(depth, proc->steps));
+			       DEPTH_AND_STEP(depth, proc->steps.cnt));
 }
 
 /*

@@ -48,8 +48,8 @@ static __always_inline void step__send(const struct thread *t, u32 pid, u32 rule
 /* Calls of CUDA since the last boundary. What other threads add meanwhile is in the next step. */
 static __always_inline void step__send_gpu(const struct thread *t, struct proc *proc, u32 pid)
 {
-	struct gpu_sums now = proc->gpu, before = proc->gpu_before;
-	u64 from_ns = proc->gpu_from_ns;
+	struct gpu_sums now = proc->gpu.sums, before = proc->gpu.before;
+	u64 from_ns = proc->gpu.from_ns;
 	struct rec_gpu_step *rec;
 
 	/* No step ends with the first; and a process may have no CUDA. */
@@ -73,8 +73,8 @@ static __always_inline void step__send_gpu(const struct thread *t, struct proc *
 		rec->sync_ns = now.sync_ns - before.sync_ns;
 		bpf_ringbuf_submit(rec, BPF_RB_NO_WAKEUP);
 	}
-	proc->gpu_before = now;
-	proc->gpu_from_ns = t->now_ns;
+	proc->gpu.before = now;
+	proc->gpu.from_ns = t->now_ns;
 }
 
 /* Boundaries of the current thread by that rule, in this window: in one of --steps the first of them ends none. */
@@ -111,18 +111,18 @@ static __always_inline void step__end(struct thread *t, struct proc *proc, u32 p
 static __always_inline bool step__holds(struct proc *proc, u32 rule)
 {
 	if (rule == STEP_BACKWARD)
-		return proc->backwards >= STEP_PATIENCE || ++proc->backwards == STEP_PATIENCE;
+		return proc->steps.backwards >= STEP_PATIENCE || ++proc->steps.backwards == STEP_PATIENCE;
 	if (rule == STEP_LOADER)
-		return proc->batches >= STEP_PATIENCE || ++proc->batches == STEP_PATIENCE;
+		return proc->steps.batches >= STEP_PATIENCE || ++proc->steps.batches == STEP_PATIENCE;
 	return true;
 }
 
 /* Windows of operators count from when these were found. */
 static __always_inline void step__schedule(struct proc *proc, u32 pid, u64 now)
 {
-	u32 slot = proc->op_slot - 1;
-	struct op_proc *p = proc->op_slot ? bpf_map_lookup_elem(&op_procs, &slot) : NULL;
-	u64 step = proc->boundaries++;
+	u32 slot = proc->ops.slot - 1;
+	struct op_proc *p = proc->ops.slot ? bpf_map_lookup_elem(&op_procs, &slot) : NULL;
+	u64 step = proc->steps.boundaries++;
 
 	if (p)
 		step = op_window__boundary(p, now);
@@ -136,21 +136,21 @@ static __always_inline void step__schedule(struct proc *proc, u32 pid, u64 now)
  */
 static __always_inline bool step__is_by(struct proc *proc, u32 rule, bool holds)
 {
-	bool counted = proc->step_rule;
+	bool counted = proc->steps.rule;
 
-	if (!holds && proc->seen_rule && proc->seen_rule < rule)
+	if (!holds && proc->steps.seen_rule && proc->steps.seen_rule < rule)
 		return false;
-	if (!proc->seen_rule || proc->seen_rule > rule) {
-		proc->seen_rule = rule;
+	if (!proc->steps.seen_rule || proc->steps.seen_rule > rule) {
+		proc->steps.seen_rule = rule;
 		if (!counted)
-			proc->steps = 0;
+			proc->steps.cnt = 0;
 	}
 	if (!holds)
 		return proc->window == WINDOW_OPEN;
-	if (proc->step_rule == rule)
+	if (proc->steps.rule == rule)
 		return true;
-	proc->step_rule = rule;
-	proc->steps = 0;
+	proc->steps.rule = rule;
+	proc->steps.cnt = 0;
 	return proc->window != WINDOW_WAITING;
 }
 
@@ -160,7 +160,7 @@ __weak __noinline int step__boundary(struct thread *t, struct proc *proc, u32 pi
 	u64 index;
 	bool holds;
 
-	if (!t || !proc || (step_at[0] && rule != STEP_USER) || (proc->step_rule && proc->step_rule < rule))
+	if (!t || !proc || (step_at[0] && rule != STEP_USER) || (proc->steps.rule && proc->steps.rule < rule))
 		return 0;
 	holds = step__holds(proc, rule);
 	if (!step__is_by(proc, rule, holds))
@@ -171,13 +171,13 @@ __weak __noinline int step__boundary(struct thread *t, struct proc *proc, u32 pi
 		proc->window_start_ns = t->now_ns;
 		proc->window = WINDOW_OPEN;
 		proc->step_epoch++;
-		proc->steps = proc->gpu_from_ns = 0;
+		proc->steps.cnt = proc->gpu.from_ns = 0;
 	} else if (proc->window != WINDOW_OPEN) {
 		return 0;
 	}
 	index = step__count(t, proc, rule);
-	if (rule == (proc->step_rule ?: proc->seen_rule) && index > proc->steps)
-		proc->steps = index;
+	if (rule == (proc->steps.rule ?: proc->steps.seen_rule) && index > proc->steps.cnt)
+		proc->steps.cnt = index;
 	if (holds && step_limit && index == step_limit) {
 		proc->window_end_ns = t->now_ns;
 		proc->window = WINDOW_DONE;
@@ -196,7 +196,7 @@ static __always_inline void step__fetched(struct thread *t, struct proc *proc)
 {
 	t->data_seen = DATA_EVER | DATA_FOR_OPTIMIZER;
 	if (!t->pass.trains)
-		proc->data_seen = DATA_EVER | DATA_FOR_OPTIMIZER;
+		proc->steps.data_seen = DATA_EVER | DATA_FOR_OPTIMIZER;
 }
 
 /* It was there, and no backward has used it yet. */
@@ -208,12 +208,12 @@ static __always_inline bool data__is_new(u32 seen)
 /* Does this backward, or an earlier one, use what was fetched last? */
 static __always_inline bool step__uses_data(struct thread *t, struct proc *proc)
 {
-	bool is_new = data__is_new(t->data_seen) || data__is_new(proc->data_seen);
+	bool is_new = data__is_new(t->data_seen) || data__is_new(proc->steps.data_seen);
 
 	if (t->data_seen)
 		t->data_seen |= DATA_USED;
-	if (proc->data_seen)
-		proc->data_seen |= DATA_USED;
+	if (proc->steps.data_seen)
+		proc->steps.data_seen |= DATA_USED;
 	return is_new;
 }
 
@@ -224,13 +224,13 @@ static __always_inline bool step__uses_data(struct thread *t, struct proc *proc)
 /* Some libraries have an optimizer for each parameter, all of one class: what steps for one backward is one step. */
 static __always_inline void step__optimizer(struct thread *t, struct proc *proc, u32 pid, u64 name)
 {
-	if (!proc->optimizer)
-		proc->optimizer = name;
-	if ((t->data_seen | proc->data_seen) & DATA_FOR_OPTIMIZER) {
+	if (!proc->steps.optimizer)
+		proc->steps.optimizer = name;
+	if ((t->data_seen | proc->steps.data_seen) & DATA_FOR_OPTIMIZER) {
 		t->data_seen &= ~DATA_FOR_OPTIMIZER;
-		proc->data_seen &= ~DATA_FOR_OPTIMIZER;
+		proc->steps.data_seen &= ~DATA_FOR_OPTIMIZER;
 		step__boundary(t, proc, pid, STEP_LOADER_OPTIMIZER);
-	} else if (proc->step_rule != STEP_LOADER_OPTIMIZER && name == proc->optimizer &&
+	} else if (proc->steps.rule != STEP_LOADER_OPTIMIZER && name == proc->steps.optimizer &&
 		   t->backward != BACKWARD_EVER) {
 		t->backward &= ~BACKWARD_NEW;
 		step__boundary(t, proc, pid, STEP_OPTIMIZER);
@@ -240,24 +240,24 @@ static __always_inline void step__optimizer(struct thread *t, struct proc *proc,
 /* In plain loops: not inside of Lightning's actions, nor of an optimizer's closure. */
 static __always_inline void step__backward(struct thread *t, struct proc *proc, u32 pid)
 {
-	bool has_data = t->data_seen | proc->data_seen;
+	bool has_data = t->data_seen | proc->steps.data_seen;
 
 	if (t->phase != PHASE_OTHER || (!step__uses_data(t, proc) && has_data))
 		return;
-	proc->batches = 0; /* it trains */
+	proc->steps.batches = 0; /* it trains */
 	step__boundary(t, proc, pid, STEP_BACKWARD);
 }
 
 /* If this is an inference, a forward ends here; that it is one is known only later, when nothing was trained. */
 static __always_inline void step__perhaps_forward(struct thread *t, const struct proc *proc)
 {
-	if (proc->profile_code || !t->gap_ns || t->depth < t->gap_depth || t->gap_phase != PHASE_OTHER)
+	if (proc->landmarks.profile_code || !t->gap_ns || t->depth < t->gap_depth || t->gap_phase != PHASE_OTHER)
 		return;
 	phase__set(t, PHASE_OTHER);
 	t->forward_ns = t->phase_ns[PHASE_OTHER] - t->gap_phase_ns;
 	if (sample_period_ns && t->gap_sampled)
 		interval__send(KIND_BY_RULE(SPAN_FORWARD, STEP_LOADER), fixed_names[NAME_FORWARD], t->gap_ns, t->now_ns,
-			       DEPTH_AND_STEP(t->gap_depth, proc->steps));
+			       DEPTH_AND_STEP(t->gap_depth, proc->steps.cnt));
 }
 
 /* A batch is about to be fetched, and what was done with the one before is done. */
@@ -267,9 +267,9 @@ static __always_inline void step__fetch(struct thread *t, struct proc *proc, u32
 		return;
 	t->forward_ns = 0;
 	if (!t->pass.trains && !t->pass.empty) { /* an inference: a forward has no backward */
-		if (proc->step_rule == STEP_LOADER)
+		if (proc->steps.rule == STEP_LOADER)
 			gap__end(t, proc, pid);
-		else if (!proc->seen_rule || proc->seen_rule == STEP_LOADER)
+		else if (!proc->steps.seen_rule || proc->steps.seen_rule == STEP_LOADER)
 			step__perhaps_forward(t, proc);
 	}
 	pass__fetch(t, proc, pid);
@@ -295,9 +295,9 @@ static __always_inline void step__compiles(struct thread *t)
 
 static __always_inline bool jit__is_step(const struct proc *proc, const struct jit_val *val)
 {
-	u32 share = proc->jit_calls < 64 ? 2 : proc->jit_calls < 256 ? 4 : 16;
+	u32 share = proc->jit.calls < 64 ? 2 : proc->jit.calls < 256 ? 4 : 16;
 
-	return val->calls >= JIT_CALLS && val->ns * share >= proc->jit_ns;
+	return val->calls >= JIT_CALLS && val->ns * share >= proc->jit.ns;
 }
 
 /* A call of a jitted function has ended, and took so long; 0: XLA compiled in it. */
@@ -306,7 +306,7 @@ __weak __noinline int step__jit(struct thread *t, struct proc *proc, u32 pid, u6
 	struct jit_key key = {.name = name, .pid = pid};
 	struct jit_val *val, zero = {};
 
-	if (!t || !proc || (proc->step_rule && proc->step_rule < STEP_JIT))
+	if (!t || !proc || (proc->steps.rule && proc->steps.rule < STEP_JIT))
 		return 0;
 	val = bpf_map_lookup_elem(&jits, &key);
 	if (!val) {
@@ -316,19 +316,19 @@ __weak __noinline int step__jit(struct thread *t, struct proc *proc, u32 pid, u6
 	if (val && ns) {
 		__sync_fetch_and_add(&val->calls, 1);
 		__sync_fetch_and_add(&val->ns, ns);
-		__sync_fetch_and_add(&proc->jit_ns, ns);
-		proc->jit_calls++;
+		__sync_fetch_and_add(&proc->jit.ns, ns);
+		proc->jit.calls++;
 	}
-	if (proc->step_jit != name) {
-		if (!val || (proc->step_jit && ++proc->jit_others < JIT_AWAY) || !jit__is_step(proc, val))
+	if (proc->jit.name != name) {
+		if (!val || (proc->jit.name && ++proc->jit.others < JIT_AWAY) || !jit__is_step(proc, val))
 			return 0;
-		proc->step_jit = name;
-		if (proc->step_rule == STEP_JIT) { /* counts anew */
-			proc->step_rule = STEP_NONE;
+		proc->jit.name = name;
+		if (proc->steps.rule == STEP_JIT) { /* counts anew */
+			proc->steps.rule = STEP_NONE;
 			proc->step_epoch++;
 		}
 	}
-	proc->jit_others = 0;
+	proc->jit.others = 0;
 	step__boundary(t, proc, pid, STEP_JIT);
 	return 0;
 }

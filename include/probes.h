@@ -177,52 +177,92 @@ enum fixed_name {
 #define FIXED_NAMES 16 /* room for them, a power of two; the rest is 0 */
 _Static_assert(NAME__COUNT <= FIXED_NAMES, "make FIXED_NAMES larger");
 
+/* What a process paid for being watched, since its fork. */
+struct proc_paid {
+	__u64 hits;             /* of its probes */
+	__u64 sampled;          /* hits whose program was timed: one in 64 */
+	__u64 sampled_ns;       /* in all of them */
+	__u64 sampler_ns;       /* in the sampler's programs */
+	__u64 calls_sampled;    /* system calls whose programs were timed: of each thread one in 64 */
+	__u64 calls_sampled_ns; /* in all of them */
+};
+
+struct proc_landmarks {
+	__u64 idle_hits;    /* of PY_NEXT and PY_ITER_EXIT that were no landmark */
+	__u64 profile_code; /* code object of Lightning's Profiler.profile, once seen */
+	__u64 loader_type;  /* Lightning's CombinedLoader, once seen */
+	__u32 fetches;      /* late PROBE_PY_ITER_EXIT are armed: fetches can be timed */
+	__u32 pad;
+};
+
+struct proc_steps {
+	__u32 rule;               /* enum step_rule that holds: the best so far, and some time seen */
+	__u32 seen_rule;          /* the best that was seen, though it may not hold yet */
+	__u32 data_seen;          /* of the DataLoader: bpf/steps.h */
+	__u32 backwards, batches; /* of those that may be steps, STEP_PATIENCE at most */
+	__u32 pad;
+	__u64 cnt;             /* of the thread with most, in the window, by rule or seen_rule */
+	__u64 boundaries;      /* step boundaries seen, by rules that held */
+	__u64 optimizer;       /* name id of the first optimizer whose step was seen */
+	__u64 backward_action; /* what Engine::execute was last called in, or its own name */
+};
+
+struct proc_jit {
+	__u64 name;          /* id of the jitted function whose calls are steps; 0: none yet */
+	__u64 ns;            /* in calls of such functions that did not compile */
+	__u32 calls, others; /* those calls; calls of others since one of `name` */
+};
+
 /* What the calls of a process come to, as in struct rec_gpu_step. */
 struct gpu_sums {
 	__u64 launches, copies, copied_bytes, api_ns, sync_ns;
+};
+
+struct proc_gpu {
+	__u64 from_ns;                /* the boundary up to which `before` goes; 0: none in this window */
+	__u64 window_ns;              /* when the steps of a window of CUPTI's began; 0: in none */
+	__u32 warm;                   /* the warm-up of the next one was told */
+	__u32 emits;                  /* each call of CUDA is emitted */
+	struct gpu_sums sums, before; /* since the window opened, and up to the last boundary */
+};
+
+struct proc_nvtx {
+	__u64 hits;
+};
+
+struct proc_io {
+	__u64 last_pipe; /* inode of that of which it read a message last */
+	__u64 pipe_rows; /* messages that it read of the same pipe as the one before */
+};
+
+struct proc_ops {
+	__u32 slot; /* 1 + its struct op_proc; 0: its operators are not recorded */
+	__u32 pad;
 };
 
 /* One traced process. Key of its map: the pid as stepflame sees it. */
 struct proc {
 	struct py_process py;                 /* py.layout.minor == 0: not a Python whose layout is known */
 	__u32 role;                           /* enum target_role */
-	__u32 step_rule;                      /* enum step_rule that holds: the best so far, and some time seen */
-	__u32 seen_rule;                      /* the best that was seen, though it may not hold yet */
+	__u32 window;                         /* enum proc_window */
+	__u32 ended;                          /* it has: nothing more is counted */
 	__u32 step_epoch;                     /* boundaries are counted anew when it changes */
-	__u64 hits;                           /* of its probes */
-	__u64 idle_hits;                      /* of PY_NEXT and PY_ITER_EXIT that were no landmark */
-	__u64 range_hits;                     /* of PROBE_NVTX */
-	__u64 sampled;                        /* hits whose program was timed: one in 64 */
-	__u64 sampled_ns;                     /* in all of them */
-	__u64 profile_code;                   /* code object of Lightning's Profiler.profile, once seen */
-	__u64 loader_type;                    /* Lightning's CombinedLoader, once seen */
-	__u64 optimizer;                      /* name id of the first optimizer whose step was seen */
+	__u32 gpu_window;                     /* windows of CUPTI's that have ended, by which user space knows them */
+	__u32 pad;
 	__u64 window_start_ns, window_end_ns; /* end 0: not yet */
-	__u64 forked_ns;                 /* in its parent's window: from then on its calls and samples count; else 0 */
-	__u64 steps;                     /* of the thread with most, in the window, by step_rule or seen_rule */
-	__u64 gpu_from_ns;               /* the boundary up to which gpu_before goes; 0: none in this window */
-	__u64 sampler_ns;                /* in the sampler's programs */
-	__u64 calls_sampled;             /* system calls whose programs were timed: of each thread one in 64 */
-	__u64 calls_sampled_ns;          /* in all of them */
-	__u64 last_pipe;                 /* inode of that of which it read a message last */
-	__u64 pipe_rows;                 /* messages that it read of the same pipe as the one before */
-	__u32 data_seen;                 /* of the DataLoader: bpf/steps.h */
-	__u32 backwards, batches;        /* of those that may be steps, STEP_PATIENCE at most */
-	__u32 window;                    /* enum proc_window */
-	__u32 fetches;                   /* late PROBE_PY_ITER_EXIT are armed: fetches can be timed */
-	__u32 op_slot;                   /* 1 + its struct op_proc; 0: its operators are not recorded */
-	__u32 ended;                     /* it has: nothing more is counted */
-	__u32 gpu_tell;                  /* each call of CUDA is told */
-	__u64 backward_action;           /* what Engine::execute was last called in, or its own name */
-	__u64 step_jit;                  /* name id of the jitted function whose calls are steps; 0: none yet */
-	__u64 jit_ns;                    /* in calls of such functions that did not compile */
-	__u32 jit_calls, jit_others;     /* those calls; calls of others since one of step_jit */
-	__u64 boundaries;                /* step boundaries seen, by rules that held */
-	__u64 gpu_window_ns;             /* when the steps of a window of CUPTI's began; 0: in none */
-	__u32 gpu_window;                /* windows that have ended */
-	__u32 gpu_warm;                  /* the warm-up of the next one was told */
-	struct gpu_sums gpu, gpu_before; /* since the window opened, and up to the last boundary */
+	__u64 forked_ns; /* in its parent's window: from then on its calls and samples count; else 0 */
+	struct proc_paid paid;
+	/* One of each source, for the program that runs: with a fork, and with exec, all begin zeroed. */
+	struct proc_landmarks landmarks;
+	struct proc_steps steps;
+	struct proc_jit jit;
+	struct proc_gpu gpu;
+	struct proc_nvtx nvtx;
+	struct proc_io io;
+	struct proc_ops ops;
 };
+
+#define PROC_IDENTITY_BYTES offsetof(struct proc, landmarks)
 
 enum proc_window {
 	WINDOW_CLOSED = 0, /* probes come or go: events are ignored */

@@ -152,7 +152,7 @@ static void test_table_full(void **state)
 	native_map__each(&gpu_rows, called_once, NULL);
 	assert_in_range(row_cnt(), GPU_ROWS / 2, GPU_ROWS);
 	assert_int_equal(counter(CNT_GPU_CALLS_LOST) + row_cnt(), 2 * GPU_ROWS);
-	assert_int_equal(job.proc->gpu.launches, 2 * GPU_ROWS);
+	assert_int_equal(job.proc->gpu.sums.launches, 2 * GPU_ROWS);
 }
 
 static void test_inside(void **state)
@@ -168,10 +168,10 @@ static void test_inside(void **state)
 	expect_calls(row_of(GPU_API_cudaMemcpyAsync, GPU_HTOD_DIRECTION, 0, 0, 0), 1, 37, 37, 300);
 	assert_int_equal(row_cnt(), 1);
 	expect_row(SPAN_SYNC, 0, 0, 1, 20, 20);
-	assert_int_equal(job.proc->gpu.copies, 1);
-	assert_int_equal(job.proc->gpu.copied_bytes, 300);
-	assert_int_equal(job.proc->gpu.api_ns, 37);
-	assert_int_equal(job.proc->gpu.sync_ns, 0);
+	assert_int_equal(job.proc->gpu.sums.copies, 1);
+	assert_int_equal(job.proc->gpu.sums.copied_bytes, 300);
+	assert_int_equal(job.proc->gpu.sums.api_ns, 37);
+	assert_int_equal(job.proc->gpu.sums.sync_ns, 0);
 	expect_counters(CNT__COUNT);
 }
 
@@ -292,7 +292,7 @@ static void test_told(void **state)
 
 	(void)state;
 	call(GPU_API_cudaMemset, SLOT(1), 5, ARGS(1, 0, 64));
-	job.proc->gpu_tell = 1;
+	job.proc->gpu.emits = 1;
 	call(GPU_API_cudaMemset, SLOT(1), 6, ARGS(1, 0, 64));
 	call(GPU_API_cudaMalloc, SLOT(1), 6, ARGS(1, 64)); /* not of those that are */
 	told = record(REC_GPU_CALL, 0);

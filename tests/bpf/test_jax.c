@@ -104,16 +104,16 @@ static void test_steps(void **state)
 		jit__call("train_step", 100, false);
 		jit__call("multiply", 3, false);
 	}
-	assert_int_equal(job.proc->step_rule, STEP_JIT);
-	assert_int_equal(job.proc->step_jit, utf8_id("jit train_step"));
-	assert_int_equal(job.proc->steps, 20 - (JIT_CALLS - 1));
+	assert_int_equal(job.proc->steps.rule, STEP_JIT);
+	assert_int_equal(job.proc->jit.name, utf8_id("jit train_step"));
+	assert_int_equal(job.proc->steps.cnt, 20 - (JIT_CALLS - 1));
 	expect_row(SPAN_COMPILE, FN_ID(COMPILE), utf8_id("jit train_step"), 1, 1000000, 1000000);
 	/* it is called no more: another one is the step, and counts anew */
 	for (int i = 0; i < JIT_AWAY + 10; i++)
 		jit__call("other_step", 400, false);
-	assert_int_equal(job.proc->step_jit, utf8_id("jit other_step"));
+	assert_int_equal(job.proc->jit.name, utf8_id("jit other_step"));
 	/* multiply's last call was the first of JIT_AWAY, and the one that changed it ends a step */
-	assert_int_equal(job.proc->steps, 10 + 2);
+	assert_int_equal(job.proc->steps.cnt, 10 + 2);
 }
 
 static void annotation(const char *class, const char *name, u64 ns)
@@ -129,14 +129,14 @@ static void annotation(const char *class, const char *name, u64 ns)
 static void test_annotations(void **state)
 {
 	annotation("TraceAnnotation\0.......", "load", 5);
-	assert_int_equal(job.proc->step_rule, STEP_NONE);
+	assert_int_equal(job.proc->steps.rule, STEP_NONE);
 	for (int i = 0; i < 8; i++)
 		jit__call("train_step", 100, false);
-	assert_int_equal(job.proc->step_rule, STEP_JIT);
+	assert_int_equal(job.proc->steps.rule, STEP_JIT);
 	for (int i = 0; i < 3; i++)
 		annotation("StepTraceAnnotation", "train", 9);
-	assert_int_equal(job.proc->step_rule, STEP_ANNOTATION);
-	assert_int_equal(job.proc->steps, 3);
+	assert_int_equal(job.proc->steps.rule, STEP_ANNOTATION);
+	assert_int_equal(job.proc->steps.cnt, 3);
 	expect_counters(CNT__COUNT);
 	hit(PROBE_ANNOTATION_END, 0, FRAME(3), 0, 0, (u64)&job.proc);
 	expect_counters(CNT_OPEN_AT_START, 1, CNT__COUNT);

@@ -64,7 +64,7 @@ static int lightning_setup(void **state)
 	u64 id;
 
 	phases_setup(state);
-	job.proc->profile_code = job.profile_code;
+	job.proc->landmarks.profile_code = job.profile_code;
 	action("run_training_batch", 1);
 	id = latin_id("run_training_batch");
 	job__stop();

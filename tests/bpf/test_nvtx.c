@@ -95,7 +95,7 @@ static void test_nesting(void **state)
 	assert_int_equal(self_sum(), 36);
 	assert_int_equal(depth(), 0);
 	expect_counters(CNT__COUNT);
-	assert_int_equal(job.proc->range_hits, 12);
+	assert_int_equal(job.proc->nvtx.hits, 12);
 }
 
 /* The site says where a value is: a register and a number, the word there, by the probe's own address, or a number. */
@@ -466,9 +466,9 @@ static void test_no_landmark(void **state)
 	pop();
 	push(DATA_LABEL);
 	pop();
-	assert_int_equal(job.proc->steps, 0);
+	assert_int_equal(job.proc->steps.cnt, 0);
 	assert_int_equal(job__thread()->gap_ns, 0);
-	assert_int_equal(job.proc->data_seen, 0);
+	assert_int_equal(job.proc->steps.data_seen, 0);
 }
 
 int main(void)

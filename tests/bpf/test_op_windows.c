@@ -118,7 +118,7 @@ static void check_gpu(struct gpu_told *told, int before, int action, u64 now)
 		expect_gpu(told, now, 0);
 	}
 	assert_null(record(REC_GPU_WINDOW, told->cnt));
-	assert_int_equal(job.proc->gpu_window_ns, told->start_ns);
+	assert_int_equal(job.proc->gpu.window_ns, told->start_ns);
 }
 
 /*
@@ -133,8 +133,8 @@ static void check_schedule(const struct schedule *s, u64 armed)
 
 	start(s->words);
 	native__set_knob(&want_gpu_windows, 1);
-	job.proc->gpu_window = job.proc->gpu_warm = 0;
-	job.proc->gpu_window_ns = 0;
+	job.proc->gpu_window = job.proc->gpu.warm = 0;
+	job.proc->gpu.window_ns = 0;
 	for (u64 step = 0; step < STEPS; step++) {
 		int before = step ? s->actions[step - 1] : NOTHING, action = s->actions[step];
 

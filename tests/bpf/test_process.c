@@ -92,17 +92,11 @@ static void expect_nothing(u32 procs_cnt)
 	assert_int_equal(native_map__cnt(&procs), procs_cnt);
 }
 
-/* Of the training: neither a child nor another program has what was found of it. */
-static void expect_no_training(struct proc *expected)
+/* Neither a child nor another program has what the sources know of the process; what it paid stays. */
+static void expect_another_program(struct proc *expected)
 {
-	expected->step_rule = expected->seen_rule = expected->data_seen = expected->backwards = expected->batches = 0;
+	memset((char *)expected + PROC_IDENTITY_BYTES, 0, sizeof(*expected) - PROC_IDENTITY_BYTES);
 	expected->step_epoch++;
-	expected->optimizer = expected->backward_action = expected->profile_code = 0;
-	expected->steps = expected->gpu_from_ns = expected->boundaries = 0;
-	expected->step_jit = expected->jit_ns = expected->jit_calls = expected->jit_others = 0;
-	expected->fetches = expected->op_slot = 0;
-	expected->gpu_tell = expected->gpu_warm = 0;
-	expected->gpu_window_ns = 0;
 }
 
 /* What a child has of its parent is its memory; what was counted of the parent it has not. */
@@ -110,13 +104,11 @@ static void expect_child(u32 pid, u32 parent_pid)
 {
 	struct proc expected = *proc_of(parent_pid);
 
-	expect_no_training(&expected);
+	expect_another_program(&expected);
 	expected.role = ROLE_CHILD;
 	expected.window = WINDOW_CLOSED;
-	expected.hits = expected.idle_hits = expected.range_hits = expected.sampled = expected.sampled_ns = 0;
-	expected.sampler_ns = expected.forked_ns = expected.calls_sampled = expected.calls_sampled_ns = 0;
-	expected.gpu_window = expected.last_pipe = expected.pipe_rows = 0;
-	expected.gpu = expected.gpu_before = (struct gpu_sums){0};
+	expected.paid = (struct proc_paid){0};
+	expected.forked_ns = expected.gpu_window = 0;
 	assert_memory_equal(proc_of(pid), &expected, sizeof(expected));
 }
 
@@ -136,7 +128,7 @@ static void test_fork(void **state)
 static void test_fork_again(void **state)
 {
 	trace(CHILD);
-	proc_of(PARENT)->profile_code = 42;
+	proc_of(PARENT)->landmarks.profile_code = 42;
 	process_fork(&parent.task, &child.task);
 	expect_child(CHILD, PARENT);
 	expect_told(PROC_FORK, CHILD, PARENT, 0, "pt_data_worker");
@@ -203,9 +195,8 @@ static void test_exec(void **state)
 {
 	struct proc expected = *proc_of(PARENT);
 
-	expect_no_training(&expected);
+	expect_another_program(&expected);
 	expected.py = (struct py_process){0};
-	expected.loader_type = 0;
 	process_exec(&parent.task);
 	assert_memory_equal(proc_of(PARENT), &expected, sizeof(expected));
 	expect_told(PROC_EXEC, PARENT, 0, 0, "python3");

@@ -146,7 +146,7 @@ static bool is_action(u64 file, const char *function)
 				    fakepy__text(&job.py, "an action"));
 	bool begun;
 
-	job.proc->profile_code = 0;
+	job.proc->landmarks.profile_code = 0;
 	action__next(gen, SP);
 	begun = depth() == 1;
 	if (begun)
@@ -174,24 +174,24 @@ static void test_generators(void **state)
 	assert_true(is_action(fakepy__wide_text(&job.py, 4, 0x1f525, own), "profile"));
 	expect_counters(CNT__COUNT);
 
-	idle = job.proc->idle_hits;
+	idle = job.proc->landmarks.idle_hits;
 	assert_false(is_action_of(own, "profil"));
 	assert_false(is_action_of(own, "profiler"));
 	assert_false(is_action_of(own, "start"));
 	assert_false(is_action_of("/usr/lib/python3/contextlib.py", "profile"));
 	assert_false(is_action_of("profiler.py", "profile"));
 	assert_false(is_action(fakepy__wide_text(&job.py, 2, 0x4e2d, "/profilers/other.py"), "profile"));
-	assert_int_equal(job.proc->idle_hits, idle + 6);
+	assert_int_equal(job.proc->landmarks.idle_hits, idle + 6);
 	/* an argument of next() that is no generator, no object, or nothing */
 	gen = fakepy__generator(&job.py, job.profile_code, fakepy__text(&job.py, "an action"));
 	fakepy__put(gen + 8, job.py.gen_type + 8, 8);
 	action__next(gen, SP);
 	hit(PROBE_PY_NEXT, 0, SP, 0, 0, (u64) & (u64){FAKEPY_NO_ADDRESS});
 	hit(PROBE_PY_NEXT, 0, SP, 0, 0, FAKEPY_NO_ADDRESS);
-	assert_int_equal(job.proc->idle_hits, idle + 9);
+	assert_int_equal(job.proc->landmarks.idle_hits, idle + 9);
 	/* one that has no code, or in old versions no frame, before Profiler.profile was ever seen, and after */
 	for (int i = 0; i < 2; i++) {
-		job.proc->profile_code = i ? job.profile_code : 0;
+		job.proc->landmarks.profile_code = i ? job.profile_code : 0;
 		gen = fakepy__generator(&job.py, 0, fakepy__text(&job.py, "an action"));
 		action__next(gen, SP);
 		action__throw(gen, SP);
@@ -199,7 +199,7 @@ static void test_generators(void **state)
 	if (!job.py.py->gen_embedded)
 		fakepy__put(gen + job.py.py->gen_frame, 0, 8);
 	hit(PROBE_PY_NEXT, 0, SP, 0, 0, (u64)&gen);
-	assert_int_equal(job.proc->idle_hits, idle + 12);
+	assert_int_equal(job.proc->landmarks.idle_hits, idle + 12);
 	assert_int_equal(native_map__cnt(&aggs), 1);
 	expect_counters(CNT__COUNT);
 }
@@ -322,19 +322,19 @@ static void test_thread_state(void **state)
 	for (u32 armed = 0; armed < 2; armed++) {
 		struct pt_regs regs = {.sp = SP, .si = (u64)(u64[]){fakepy__object(&job.py, "CombinedLoader")}};
 
-		job.proc->fetches = armed;
+		job.proc->landmarks.fetches = armed;
 		native.cookie = COOKIE(PROBE_PY_NEXT, COOKIE_LATE_FETCHES, 8, 32);
 		probe(&regs);
 		assert_int_equal(depth(), armed);
 	}
 	loader__exit(SP + 8 - 32);
 	assert_int_equal(depth(), 0);
-	job.proc->idle_hits = 0;
+	job.proc->landmarks.idle_hits = 0;
 	/* what is no CombinedLoader is idle, and not looked at further */
 	loader__next(fakepy__object(&job.py, "CombinedLoaders"), SP);
 	loader__next(fakepy__object(&job.py, "list_iterator"), SP);
 	loader__next(FAKEPY_NO_ADDRESS, SP);
-	assert_int_equal(job.proc->idle_hits, 3);
+	assert_int_equal(job.proc->landmarks.idle_hits, 3);
 	expect_counters(CNT_FRAME_LOST, 2, CNT__COUNT);
 }
 
@@ -399,12 +399,12 @@ static void broken__start(void)
 static void broken__restore(void)
 {
 	memcpy(job.py.base, broken.image, broken.used);
-	job.proc->profile_code = 0;
+	job.proc->landmarks.profile_code = 0;
 }
 
 static u64 losses(void)
 {
-	u64 sum = job.proc->idle_hits;
+	u64 sum = job.proc->landmarks.idle_hits;
 
 	for (u32 id = 0; id < CNT__COUNT; id++)
 		sum += counter(id);

@@ -389,7 +389,7 @@ static void test_model(void **state)
 	assert_int_equal(native_map__cnt(&names), ACTION_CNT + LABEL_CNT);
 	assert_true(model.counters[CNT_UNWOUND] && model.counters[CNT_DROPPED_INNER]);
 	assert_true(model.step_cnt > events / 200);
-	print_message("  %u rows, %u hits, %u steps\n", model.row_cnt, (u32)job.proc->hits, model.step_cnt);
+	print_message("  %u rows, %u hits, %u steps\n", model.row_cnt, (u32)job.proc->paid.hits, model.step_cnt);
 }
 
 /* ---- hostile ---- */
@@ -543,7 +543,7 @@ static void test_garbage(void **state)
 		case 0:
 			job.proc->window = random_below(WINDOW_DONE + 1);
 			job.proc->window_start_ns = random_below(native.now_ns);
-			job.proc->steps = 0;
+			job.proc->steps.cnt = 0;
 			break;
 		case 1:
 			native.storage_failures = random_below(4);
@@ -565,7 +565,7 @@ static void test_garbage(void **state)
 				    1 + random_below(8));
 			break;
 		}
-		job.proc->profile_code = random_below(10) ? job.proc->profile_code : random_word();
+		job.proc->landmarks.profile_code = random_below(10) ? job.proc->landmarks.profile_code : random_word();
 		if (job.proc->window == WINDOW_CLOSED || job.proc->window == WINDOW_DONE)
 			job.proc->window = random_below(50) ? job.proc->window : WINDOW_OPEN;
 		hostile__hit();

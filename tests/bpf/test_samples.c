@@ -15,7 +15,7 @@ static void test_timer(void **state)
 	struct seen seen;
 
 	(void)state;
-	job.proc->steps = 7;
+	job.proc->steps.cnt = 7;
 	native.task = &job.thread;
 	timer(USER_CS, USER_IP);
 	rec = next_sample();

@@ -6,8 +6,8 @@
 
 static void expect_steps(u32 rule, u64 steps)
 {
-	assert_int_equal(job.proc->step_rule, rule);
-	assert_int_equal(job.proc->steps, steps);
+	assert_int_equal(job.proc->steps.rule, rule);
+	assert_int_equal(job.proc->steps.cnt, steps);
 }
 
 static void data(void)
@@ -52,8 +52,8 @@ static void test_lightning(void **state)
 	data();
 	optimizer(OPTIMIZER_LABEL);
 	label__run("ProfilerStep#3", 1, SP);
-	assert_int_equal(job.proc->step_rule, STEP_LIGHTNING);
-	assert_int_equal(job.proc->steps, 5);
+	assert_int_equal(job.proc->steps.rule, STEP_LIGHTNING);
+	assert_int_equal(job.proc->steps.cnt, 5);
 }
 
 static void test_loader_optimizer(void **state)
@@ -87,7 +87,7 @@ static void test_gan(void **state)
 		expect_steps(STEP_LOADER_OPTIMIZER, i);
 		for (int k = 0; k < 2; k++)
 			optimizer("Optimizer.step#RMSprop.step");
-		assert_int_equal(job.proc->steps, i);
+		assert_int_equal(job.proc->steps.cnt, i);
 	}
 }
 
@@ -101,7 +101,7 @@ static void test_validation(void **state)
 	}
 	for (int i = 0; i < 5; i++)
 		data();
-	assert_int_equal(job.proc->steps, 4);
+	assert_int_equal(job.proc->steps.cnt, 4);
 	data();
 	optimizer(OPTIMIZER_LABEL);
 	expect_steps(STEP_LOADER_OPTIMIZER, 5);
@@ -113,14 +113,14 @@ static void test_optimizer_alone(void **state)
 		optimizer("Optimizer.step#Adam.step");
 		expect_steps(STEP_OPTIMIZER, i);
 		optimizer("Optimizer.step#RMSprop.step"); /* not the first one seen */
-		assert_int_equal(job.proc->steps, i);
+		assert_int_equal(job.proc->steps.cnt, i);
 	}
 	/* a loader comes: better, and counted anew */
 	data();
 	optimizer("Optimizer.step#Adam.step");
 	expect_steps(STEP_LOADER_OPTIMIZER, 1);
 	optimizer("Optimizer.step#Adam.step");
-	assert_int_equal(job.proc->steps, 1);
+	assert_int_equal(job.proc->steps.cnt, 1);
 }
 
 /* An optimizer for each parameter, all of one class; another one's step in front of them changes nothing. */
@@ -158,7 +158,7 @@ static void test_backward_alone(void **state)
 		wait_ns(1);
 		backward(5, SP);
 		expect_steps(i < STEP_PATIENCE ? STEP_NONE : STEP_BACKWARD, i);
-		assert_int_equal(job.proc->seen_rule, STEP_BACKWARD);
+		assert_int_equal(job.proc->steps.seen_rule, STEP_BACKWARD);
 	}
 	/* an optimizer is better, and counted anew */
 	optimizer(OPTIMIZER_LABEL);
@@ -213,7 +213,7 @@ static void test_no_false_steps(void **state)
 	label__enter(OPTIMIZER_LABEL, 77, SP);
 	for (int i = 0; i < 2 * STEP_PATIENCE; i++)
 		backward(5, FRAME(1));
-	assert_int_equal(job.proc->step_rule, STEP_NONE);
+	assert_int_equal(job.proc->steps.rule, STEP_NONE);
 	label__exit(77, SP);
 	expect_steps(STEP_LOADER_OPTIMIZER, 1);
 
@@ -226,7 +226,7 @@ static void test_no_false_steps(void **state)
 		backward(5, FRAME(1));
 	}
 	action__next(action, SP);
-	assert_int_equal(job.proc->step_rule, STEP_NONE);
+	assert_int_equal(job.proc->steps.rule, STEP_NONE);
 }
 
 /* ---- --step-at ---- */
@@ -292,13 +292,13 @@ static void test_other_labels(void **state)
 
 	for (size_t i = 0; i < sizeof(labels) / sizeof(labels[0]); i++)
 		label__run(labels[i], 5, SP);
-	assert_int_equal(job.proc->step_rule, STEP_NONE);
-	assert_int_equal(job.proc->data_seen, 0);
+	assert_int_equal(job.proc->steps.rule, STEP_NONE);
+	assert_int_equal(job.proc->steps.data_seen, 0);
 	assert_int_equal(job__thread()->gap_ns, 0);
 	/* "ProfilerSto" after it must not be read with the rest of a longer name that was there before */
 	label__run("ProfilerStep#1", 5, SP);
 	label__run("Profiler", 5, SP);
-	assert_int_equal(job.proc->steps, 1);
+	assert_int_equal(job.proc->steps.cnt, 1);
 	assert_int_equal(native_map__cnt(&aggs), sizeof(labels) / sizeof(labels[0]) + 2);
 }
 
@@ -327,7 +327,7 @@ static void test_window(void **state)
 			assert_int_equal(job.proc->window_end_ns, native.now_ns);
 		}
 	}
-	assert_int_equal(job.proc->steps, 3);
+	assert_int_equal(job.proc->steps.cnt, 3);
 	/* exactly three, and in them no less than all of the window: the one ns after each landmark is in no span */
 	expect_row(SPAN_LABEL, utf8_id(DATA_LABEL), 0, 3, 30, 30);
 	expect_row(SPAN_LABEL, utf8_id(OPTIMIZER_LABEL), 0, 3, 12, 12);
@@ -346,14 +346,14 @@ static void test_window_better_rule(void **state)
 	data();
 	optimizer(OPTIMIZER_LABEL);
 	assert_int_equal(job.proc->window, WINDOW_WAITING);
-	assert_int_equal(job.proc->step_rule, STEP_LOADER_OPTIMIZER);
+	assert_int_equal(job.proc->steps.rule, STEP_LOADER_OPTIMIZER);
 	optimizer(OPTIMIZER_LABEL);
 	assert_int_equal(job.proc->window, WINDOW_WAITING);
 	data();
 	optimizer(OPTIMIZER_LABEL);
 	assert_int_equal(job.proc->window, WINDOW_OPEN);
 	for (int i = 0; i < 2; i++) {
-		assert_int_equal(job.proc->steps, i);
+		assert_int_equal(job.proc->steps.cnt, i);
 		data();
 		optimizer(OPTIMIZER_LABEL);
 	}
@@ -386,7 +386,7 @@ static void test_no_limit(void **state)
 		optimizer(OPTIMIZER_LABEL);
 	}
 	assert_int_equal(job.proc->window, WINDOW_OPEN);
-	assert_int_equal(job.proc->steps, 1000);
+	assert_int_equal(job.proc->steps.cnt, 1000);
 }
 
 /* ---- what is told of boundaries ---- */
@@ -516,7 +516,7 @@ static void test_threads(void **state)
 			optimizer(OPTIMIZER_LABEL);
 			optimizer("Optimizer.step#Adam.step"); /* with the same batch */
 		}
-		assert_int_equal(job.proc->steps, i);
+		assert_int_equal(job.proc->steps.cnt, i);
 	}
 	expect_told(n++, &job.task, STEP_LOADER, 1, 1);
 	expect_told(n++, &job.thread, STEP_LOADER, 1, 1);

@@ -110,12 +110,12 @@ static uint64_t busiest_ns(const struct session *s, const struct hit_sums *sums)
 void hit_sums__add(const struct session *s, struct hit_sums *sums, const struct proc *proc, uint64_t op_hits)
 {
 	struct hit_sums one = {
-		.busiest = {proc->hits + op_hits, proc->sampler_ns, proc->calls_sampled, proc->calls_sampled_ns},
+		.busiest = {proc->paid.hits + op_hits, proc->paid.sampler_ns, proc->paid.calls_sampled, proc->paid.calls_sampled_ns},
 	};
 
 	sums->hits += one.busiest.hits;
-	sums->sampled += proc->sampled;
-	sums->sampled_ns += proc->sampled_ns;
+	sums->sampled += proc->paid.sampled;
+	sums->sampled_ns += proc->paid.sampled_ns;
 	if (busiest_ns(s, &one) >= busiest_ns(s, sums))
 		sums->busiest = one.busiest;
 }
@@ -168,9 +168,9 @@ static void measure_window(struct session *s, struct rec_window *window, struct 
 			start = proc.window_start_ns;
 		if (proc.window_end_ns > end)
 			end = proc.window_end_ns;
-		if (proc.steps >= window->steps) {
-			window->steps = proc.steps;
-			window->step_rule = proc.step_rule ?: proc.seen_rule;
+		if (proc.steps.cnt >= window->steps) {
+			window->steps = proc.steps.cnt;
+			window->step_rule = proc.steps.rule ?: proc.steps.seen_rule;
 		}
 	}
 	s->progress.done = done && (s->options.steps || s->options.schedule[OP_REPEAT]);

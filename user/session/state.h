@@ -131,7 +131,7 @@ void targets__trains(struct session *s, struct target *t);
 /* Has it? To fetch some batches is not enough. */
 static inline bool targets__has_steps(const struct proc *proc)
 {
-	return proc->step_rule || proc->seen_rule == STEP_BACKWARD;
+	return proc->steps.rule || proc->steps.seen_rule == STEP_BACKWARD;
 }
 
 /*

@@ -146,7 +146,7 @@ static inline void loader__next(u64 object, u64 frame)
 {
 	enum { BELOW = 32, PUSHED = 8 };
 
-	job.proc->profile_code = job.profile_code;
+	job.proc->landmarks.profile_code = job.profile_code;
 	hit(PROBE_PY_NEXT, BELOW, frame + BELOW - PUSHED, frame + BELOW, 0, (u64)&object);
 }
 

@@ -34,7 +34,7 @@ static inline void ops__start(void)
 	u32 slot = OP_SLOT_USED;
 
 	job__start(12);
-	job.proc->op_slot = slot + 1;
+	job.proc->ops.slot = slot + 1;
 	op_proc = bpf_map_lookup_elem(&op_procs, &slot);
 	*op_proc = (struct op_proc){.pid = JOB_PID, .open = 1, .armed = 1, .index = 1, .counting = 1};
 	for (u32 op = 0; op < OP_CNT; op++)

@@ -293,19 +293,19 @@ static void govern(struct session *s, struct target *t, uint64_t idle, uint64_t 
 static void observe(struct session *s, struct target *t, const struct proc *proc)
 {
 	struct landmarks *l = state_of(t);
-	uint64_t now = session__now_ns(), elapsed = now - l->read_ns, idle = proc->idle_hits - l->idle_hits;
+	uint64_t now = session__now_ns(), elapsed = now - l->read_ns, idle = proc->landmarks.idle_hits - l->idle_hits;
 	bool first = !l->read_ns;
 
 	if (t->gone || !t->python_inode || elapsed < PERIOD_NS || s->window_end_ns)
 		return;
-	l->idle_hits = proc->idle_hits;
+	l->idle_hits = proc->landmarks.idle_hits;
 	l->read_ns = now;
 	if (first || now < l->detached_until_ns)
 		return;
 	if (l->detached_until_ns) {
 		l->detached_until_ns = 0;
 		target__attach_again(s, t);
-	} else if (!proc->profile_code && idle * s->selftest.hit_ns > MAX_SHARE * elapsed) {
+	} else if (!proc->landmarks.profile_code && idle * s->selftest.hit_ns > MAX_SHARE * elapsed) {
 		govern(s, t, idle, elapsed, now);
 	}
 }

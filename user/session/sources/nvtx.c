@@ -181,12 +181,12 @@ static void on_fork(struct session *s, struct target *parent, struct target *chi
 static void observe(struct session *s, struct target *t, const struct proc *proc)
 {
 	struct nvtx_target *own = target_state(t);
-	uint64_t now = session__now_ns(), elapsed = now - own->read_ns, hits = proc->range_hits - own->hits;
+	uint64_t now = session__now_ns(), elapsed = now - own->read_ns, hits = proc->nvtx.hits - own->hits;
 	bool first = !own->read_ns;
 
 	if (t->gone || elapsed < PERIOD_NS || s->window_end_ns)
 		return;
-	own->hits = proc->range_hits;
+	own->hits = proc->nvtx.hits;
 	own->read_ns = now;
 	if (first || hits * s->selftest.hit_ns <= MAX_SHARE * elapsed) {
 		own->over_ns = 0;

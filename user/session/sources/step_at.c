@@ -63,7 +63,7 @@ static void observe(struct session *s, struct target *t, const struct proc *proc
 {
 	struct step_at *own = session__state(s, SOURCE_STEP_AT);
 
-	own->seen = own->seen || proc->step_rule == STEP_USER;
+	own->seen = own->seen || proc->steps.rule == STEP_USER;
 }
 
 static bool is_candidate(uint32_t kind)

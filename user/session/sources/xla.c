@@ -316,12 +316,12 @@ static void note_jit(struct session *s, const struct target *t)
 {
 	struct proc proc;
 
-	if (target__proc(s, t, &proc) && proc.step_rule == STEP_JIT)
+	if (target__proc(s, t, &proc) && proc.steps.rule == STEP_JIT)
 		session__note(
 			s,
 			"steps of process %u are the calls of '%.128s', in which it spends most of the time of its "
 			"jitted calls: --step-at names another",
-			t->process.pid, names__find(&s->names, proc.step_jit) ?: "(name lost)");
+			t->process.pid, names__find(&s->names, proc.jit.name) ?: "(name lost)");
 }
 
 static void note(struct session *s)
