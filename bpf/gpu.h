@@ -9,6 +9,7 @@
 #define STEPFLAME_BPF_GPU_H
 
 #include "bpf/path.h"
+#include "bpf/row.h"
 #include "bpf/span.h"
 #include "bpf/steps.h"
 
@@ -101,23 +102,11 @@ static __always_inline u32 gpu__direction(u32 kind)
 }
 
 /* The name of the innermost operator or node that is open, 0: none. */
-__weak __noinline u64 gpu__operator(struct thread *t)
+static __always_inline u64 gpu__operator(struct thread *t)
 {
-	u32 depth;
+	u32 i = span__innermost(t, OPERATOR_KINDS, 0);
 
-	if (!t)
-		return 0;
-	depth = t->depth;
-	for (u32 n = 0; n < SPAN_DEPTH; n++) {
-		const struct span *s;
-
-		if (n >= depth)
-			break;
-		s = span__at(t, depth - 1 - n);
-		if (is_operator(s->kind))
-			return s->name;
-	}
-	return 0;
+	return i ? span__at(t, i - 1)->name : 0;
 }
 
 /* The engine's own threads ("pt_autograd_0") do what Engine::execute was called for; no other that has no spans does. */
@@ -152,12 +141,9 @@ static __always_inline void gpu__send_object(const struct gpu_calls_key *key)
 
 static __always_inline u64 gpu_key__hash(const struct gpu_calls_key *key)
 {
-	u64 h = ((u64)key->pid << 32 | (u32)key->api << 16 | (u32)key->direction << 8 | key->dtype) ^
-		key->action * 0x9e3779b97f4a7c15ULL ^ key->op * 0xd6e8feb86659fd93ULL ^
-		key->object * 0xa0761d6478bd642fULL;
-
-	h = (h ^ h >> 29) * 0xbf58476d1ce4e5b9ULL;
-	return (h ^ h >> 32) | 1;
+	return row__hash(((u64)key->pid << 32 | (u32)key->api << 16 | (u32)key->direction << 8 | key->dtype) ^
+			 key->action * 0x9e3779b97f4a7c15ULL ^ key->op * 0xd6e8feb86659fd93ULL ^
+			 key->object * 0xa0761d6478bd642fULL);
 }
 
 static __always_inline struct gpu_entry *gpu_row__at(u32 i)
@@ -169,31 +155,19 @@ static __always_inline struct gpu_entry *gpu_row__at(u32 i)
 static __always_inline u32 gpu_row__find(const struct gpu_calls_key *key)
 {
 	u64 hash = gpu_key__hash(key);
-	u32 first = hash >> 40;
+	bool fresh;
+	u32 i = ROW_CLAIM(&gpu_rows, GPU_ROWS, GPU_ROW_TRIES, hash, &fresh);
+	struct gpu_entry *row = fresh ? gpu_row__at(i) : NULL;
 
-	for (u32 n = 0; n < GPU_ROW_TRIES; n++) {
-		u32 i = (first + n) % GPU_ROWS;
-		struct gpu_entry *row = gpu_row__at(i);
-		u64 seen;
-
-		if (!row)
-			break;
-		seen = row->hash;
-		if (!seen) {
-			seen = __sync_val_compare_and_swap(&row->hash, 0, hash);
-			if (!seen) {
-				row->key = *key;
-				__sync_fetch_and_or(&row->whole, 1); /* behind all of it */
-				if (key->object && gpu_function__at(key->api)->class == GPU_LAUNCH)
-					gpu__send_object(key);
-				return i;
-			}
-		}
-		if (seen == hash)
-			return i;
+	if (row) {
+		row->key = *key;
+		row__publish(&row->head);
+		if (key->object && gpu_function__at(key->api)->class == GPU_LAUNCH)
+			gpu__send_object(key);
 	}
-	count(CNT_GPU_CALLS_LOST);
-	return GPU_ROWS;
+	if (i == GPU_ROWS)
+		count(CNT_GPU_CALLS_LOST);
+	return i;
 }
 
 /* The call that is open on a thread begins. */

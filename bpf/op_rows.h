@@ -7,11 +7,15 @@
 #define STEPFLAME_BPF_OP_ROWS_H
 
 #include "bpf/maps.h"
+#include "bpf/row.h"
 #include "bpf/sequence.h"
 
 #define OP_ROW_TRIES 8 /* neighbours looked at before the table counts as full */
 
 /* Of an operator's own kinds, which no other report lists and which are nobody's parent there. */
+#define OPERATOR_KINDS (1ULL << SPAN_OP | 1ULL << SPAN_EVALUATE | 1ULL << SPAN_NODE)
+#define OP_ROW_KINDS   (OPERATOR_KINDS | 1ULL << SPAN_LABEL)
+
 static __always_inline bool is_operator(u32 kind)
 {
 	return kind == SPAN_OP || kind == SPAN_EVALUATE || kind == SPAN_NODE;
@@ -24,11 +28,8 @@ static __always_inline bool has_op_row(u32 kind)
 
 static __always_inline u64 op_key__hash(const struct op_key *key)
 {
-	u64 h = key->name ^ key->action * 0x9e3779b97f4a7c15ULL ^ key->group * 0xd6e8feb86659fd93ULL ^
-		((u64)key->pid << 8 | key->kind) * 0xa0761d6478bd642fULL;
-
-	h = (h ^ h >> 29) * 0xbf58476d1ce4e5b9ULL;
-	return (h ^ h >> 32) | 1;
+	return row__hash(key->name ^ key->action * 0x9e3779b97f4a7c15ULL ^ key->group * 0xd6e8feb86659fd93ULL ^
+			 ((u64)key->pid << 8 | key->kind) * 0xa0761d6478bd642fULL);
 }
 
 static __always_inline struct op_entry *op_row__at(u32 i)
@@ -40,28 +41,17 @@ static __always_inline struct op_entry *op_row__at(u32 i)
 static __always_inline u32 op_row__find(const struct op_key *key)
 {
 	u64 hash = op_key__hash(key);
-	u32 first = hash >> 40;
+	bool fresh;
+	u32 i = ROW_CLAIM(&op_rows, OP_ROWS, OP_ROW_TRIES, hash, &fresh);
+	struct op_entry *row = fresh ? op_row__at(i) : NULL;
 
-	for (u32 n = 0; n < OP_ROW_TRIES; n++) {
-		u32 i = (first + n) % OP_ROWS;
-		struct op_entry *row = op_row__at(i);
-		u64 seen;
-
-		if (!row)
-			break;
-		seen = row->hash;
-		if (!seen) {
-			seen = __sync_val_compare_and_swap(&row->hash, 0, hash);
-			if (!seen) {
-				row->key = *key;
-				return i;
-			}
-		}
-		if (seen == hash)
-			return i;
+	if (row) {
+		row->key = *key;
+		row__publish(&row->head);
 	}
-	count(CNT_OP_ROWS_FULL);
-	return OP_ROWS;
+	if (i == OP_ROWS)
+		count(CNT_OP_ROWS_FULL);
+	return i;
 }
 
 /* Takes a call back that turned out to be the same as the one around it, whose only child it is. */

@@ -390,7 +390,7 @@ struct {
 /* The operator, node or label that runs on this thread, if one does. */
 static __always_inline struct span *op__innermost(struct thread *t)
 {
-	u32 i = span__row_at(t);
+	u32 i = span__innermost(t, OP_ROW_KINDS, 0);
 
 	return i ? span__at(t, i - 1) : NULL;
 }

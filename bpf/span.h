@@ -368,20 +368,9 @@ static __always_inline void gap__end(struct thread *t, const struct proc *proc, 
  * collective that is made of others, and the driver's wait inside the runtime's. What the user names is counted at each
  * call.
  */
-__weak __noinline int is_part(struct thread *t, u32 kind)
+static __always_inline bool is_part(struct thread *t, u32 kind)
 {
-	u32 depth;
-
-	if (!t || kind == SPAN_USER)
-		return 0;
-	depth = t->depth;
-	for (u32 n = 0; n < SPAN_DEPTH; n++) {
-		if (n >= depth)
-			break;
-		if (span__at(t, n)->kind == kind)
-			return 1;
-	}
-	return 0;
+	return kind != SPAN_USER && span__innermost(t, 1ULL << (kind & 63), 0);
 }
 
 /* What to repair for at the entry of a function: a span in the very same frame is dead too. */

@@ -146,8 +146,8 @@ __weak __noinline int span__find(struct thread *t, u32 kind, u64 token, u64 fram
 	return -1;
 }
 
-/* 1 + index of the innermost span that has a row in the operator table, 0 when there is none. */
-__weak __noinline int span__row_at(struct thread *t)
+/* 1 + index of the innermost span of one of those kinds (bits) that runs in that very frame, or in any (0); 0: there is none. */
+__weak __noinline int span__innermost(struct thread *t, u64 kinds, u64 frame)
 {
 	u32 depth;
 
@@ -155,9 +155,12 @@ __weak __noinline int span__row_at(struct thread *t)
 		return 0;
 	depth = t->depth;
 	for (u32 n = 0; n < SPAN_DEPTH; n++) {
+		const struct span *s;
+
 		if (n >= depth)
 			break;
-		if (has_op_row(span__at(t, depth - 1 - n)->kind))
+		s = span__at(t, depth - 1 - n);
+		if ((kinds >> (s->kind & 63) & 1) > (((s->frame ^ frame) & MASK_IF(frame)) != 0))
 			return depth - n;
 	}
 	return 0;
@@ -177,26 +180,6 @@ __weak __noinline int span__first_inside(struct thread *t, u32 depth)
 	return 0;
 }
 
-/* 1 + index of the operator that runs in that very frame, 0 when there is none. */
-__weak __noinline int span__operator_at(struct thread *t, u64 frame)
-{
-	u32 depth;
-
-	if (!t)
-		return 0;
-	depth = t->depth;
-	for (u32 n = 0; n < SPAN_DEPTH; n++) {
-		const struct span *s;
-
-		if (n >= depth)
-			break;
-		s = span__at(t, depth - 1 - n);
-		if (s->frame == frame && is_operator(s->kind))
-			return depth - n;
-	}
-	return 0;
-}
-
 /*
  * For the end of an operator that is not the innermost span: what is inside of it has lost its end and is dropped,
  * counted. Returns 1 + its index, 0 when it is not there.
@@ -206,7 +189,7 @@ static __always_inline u32 span__unwind_to(struct thread *t, u64 frame)
 	u32 depth;
 
 	span__repair(t, frame);
-	depth = span__operator_at(t, frame);
+	depth = span__innermost(t, OPERATOR_KINDS, frame);
 	if (depth && depth < t->depth)
 		span__drop(t, depth, CNT_DROPPED_INNER);
 	return depth;

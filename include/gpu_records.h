@@ -5,6 +5,7 @@
 
 #include "include/gpu.h"
 #include "include/records.h"
+#include "include/row.h"
 
 /* Of a process that has CUDA. */
 struct rec_gpu {
@@ -45,8 +46,7 @@ struct gpu_calls_val {
 
 /* A row of the table in which BPF counts: an open hash table. */
 struct gpu_entry {
-	__u64 hash;  /* of the key; 0: free */
-	__u64 whole; /* the key is there */
+	struct row_head head;
 	struct gpu_calls_val val;
 	struct gpu_calls_key key;
 };

@@ -11,6 +11,7 @@
 #endif
 
 #include "include/records.h"
+#include "include/row.h"
 
 #define OPS_MAX       8192 /* operators and node classes of all torch libraries of a session */
 #define OP_ARGS_MAX   24   /* arguments looked at; of the 3,110 operators of torch 2.15 none has more than 23 */
@@ -71,7 +72,7 @@ struct op_def {
 
 /* The operator table is an open hash table in an array of these. */
 struct op_entry {
-	__u64 hash; /* 0: free */
+	struct row_head head;
 	struct op_key key;
 	struct op_val val;
 };

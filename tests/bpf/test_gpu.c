@@ -60,8 +60,8 @@ static bool find__visit(const void *key, void *value, void *arg)
 	struct find *find = arg;
 
 	(void)key;
-	find->cnt += row->hash != 0;
-	if (row->hash && !memcmp(&row->key, &find->key, sizeof(find->key)))
+	find->cnt += row->head.hash != 0;
+	if (row->head.hash && !memcmp(&row->key, &find->key, sizeof(find->key)))
 		find->row = row;
 	return true;
 }
@@ -138,7 +138,7 @@ static bool called_once(const void *key, void *value, void *arg)
 
 	(void)key;
 	(void)arg;
-	if (row->hash)
+	if (row->head.hash)
 		expect_calls(&row->val, 1, 5, 5, 0);
 	return true;
 }

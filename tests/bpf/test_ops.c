@@ -375,7 +375,7 @@ static void test_neighbours(void **state)
 		op__run(0, 1, FRAME(1));
 		op__run(0, 1, FRAME(1)); /* found again */
 		assert_int_equal(op_row__at((OP_ROWS - 2 + taken) % OP_ROWS)->val.calls, 2);
-		op_row__at((OP_ROWS - 2 + taken) % OP_ROWS)->hash ^= 2; /* now another's */
+		op_row__at((OP_ROWS - 2 + taken) % OP_ROWS)->head.hash ^= 2; /* now another's */
 	}
 	expect_counters(CNT__COUNT);
 	op__enter(2, FRAME(1));
@@ -388,7 +388,7 @@ static void test_neighbours(void **state)
 static void test_table_full(void **state)
 {
 	for (u32 i = 0; i < OP_ROWS; i++)
-		op_row__at(i)->hash = 2;
+		op_row__at(i)->head.hash = 2;
 	op__enter(0, FRAME(1));
 	op__run(0, 5, FRAME(2)); /* one with it, and neither has a row */
 	op__exit(FRAME(1));

@@ -425,7 +425,7 @@ static bool compare_row(const void *index, void *value, void *arg)
 	const struct op_entry *row = value;
 
 	(void)index;
-	if (!row->hash)
+	if (!row->head.hash)
 		return true;
 	assert_memory_equal(&row->val, model__row(&row->key), sizeof(row->val));
 	*(u32 *)arg += 1;

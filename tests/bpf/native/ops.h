@@ -144,7 +144,7 @@ static inline bool op_find__visit(const void *index, void *value, void *arg)
 	struct op_find *find = arg;
 
 	(void)index;
-	if (!row->hash || memcmp(&row->key, find->key, sizeof(row->key)))
+	if (!row->head.hash || memcmp(&row->key, find->key, sizeof(row->key)))
 		return true;
 	assert_null(find->row);
 	find->row = row;

@@ -340,7 +340,7 @@ static int read_rows(struct session *s, struct array *rows)
 	for (size_t i = 0; table && i < GPU_ROWS; i++) {
 		struct rec_gpu_calls rec = {.hdr = {.type = REC_GPU_CALLS, .size = sizeof(rec)}}, *row;
 
-		if (!__atomic_load_n(&table[i].whole, __ATOMIC_ACQUIRE) || table[i].key.api >= GPU_API__COUNT)
+		if (!__atomic_load_n(&table[i].head.whole, __ATOMIC_ACQUIRE) || table[i].key.api >= GPU_API__COUNT)
 			continue;
 		rec.key = table[i].key;
 		rec.val = table[i].val;

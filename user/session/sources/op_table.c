@@ -101,7 +101,7 @@ static void emit_rows(struct session *s)
 		const struct op_entry *row = &ops__of(s)->rows[i];
 		struct rec_op rec = {.hdr = {.type = REC_OP, .size = sizeof(rec)}};
 
-		if (!row->hash || !row->key.name)
+		if (!__atomic_load_n(&row->head.whole, __ATOMIC_ACQUIRE) || !row->key.name)
 			continue;
 		rec.key = row->key;
 		rec.val = row->val;
