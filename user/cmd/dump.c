@@ -23,7 +23,7 @@ struct dump_args {
 };
 
 static const struct argp_option options[] = {
-	{"pid", 'p', "PID[,PID...]", 0, "these processes and their children; may be given several times", 0},
+	{"pid", 'p', "PID[,PID...]", 0, "dump these processes and their children; may be given several times", 0},
 	{"json", 'j', NULL, 0, "print one JSON object", 0},
 	{0},
 };

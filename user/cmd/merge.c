@@ -21,7 +21,7 @@ struct arguments {
 };
 
 static const struct argp_option options[] = {
-	{"output", 'o', "OUT", 0, "The recording to write; -: standard output", 0},
+	{"output", 'o', "OUT", 0, "the recording to write; -: standard output", 0},
 	{0},
 };
 

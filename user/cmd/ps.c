@@ -157,7 +157,7 @@ int cmd_ps(int argc, char **argv)
 	if (!shown)
 		log__info("no process with torch or JAX is running here");
 	if (hidden)
-		log__warn("run it as root (sudo) to see them too",
-			  "%zu processes of other users could not be looked into", hidden);
+		log__warn("run stepflame ps as root (sudo) to see them too",
+			  "stepflame may not examine %zu processes of other users", hidden);
 	return fflush(stdout) ? SF_EXIT_ERROR : SF_EXIT_OK;
 }
