@@ -84,8 +84,7 @@ const struct argp cmd_diff_argp = {
 	.parser = parse_or_die,
 	.args_doc = "FILE1 FILE2",
 	.doc = "Say what takes longer in FILE2 than in FILE1, two recordings of one program: steps and their phases, "
-	       "waits, "
-	       "functions, actions, operators.",
+	       "waits, functions, actions, operators.",
 };
 
 static int add_record(const struct rec_hdr *record, void *ctx)

@@ -56,9 +56,9 @@ const struct argp cmd_dump_argp = {
 	.parser = parse_dump,
 	.args_doc = "-p PID",
 	.doc = "Say what every thread of a running job does right now: its Python stack, and what it waits for.\v"
-	       "The job is not stopped: threads are seen one after the other, and a stack that changes while it is "
-	       "read is "
-	       "marked. Needs neither BPF nor torch nor JAX; threads that run no Python have their system call.",
+	       "dump does not stop the job: it reads the threads one after the other, and marks a stack that changes "
+	       "while it is read. It needs neither BPF nor torch nor JAX; for threads that run no Python it prints "
+	       "their system call.",
 };
 
 /* ---- one process ---- */

@@ -122,9 +122,9 @@ const struct argp cmd_flame_argp = {
 	.options = options,
 	.parser = parse_or_die,
 	.args_doc = "[FILE]",
-	.doc = "Write an HTML page of where the time of each step went (of " INPUT_DEFAULT
-	       " unless FILE is given): steps and their flames, to be compared with each other. It opens without a "
-	       "network.",
+	.doc = "Write an HTML page that shows where the time of each step of a recording (" INPUT_DEFAULT
+	       " unless FILE is given) went: steps and their flames, to compare with each other. The page opens "
+	       "without a network.",
 };
 
 /* ---- what comes in ---- */

@@ -31,9 +31,8 @@ static error_t parse_ps(int key, char *arg, struct argp_state *state)
 const struct argp cmd_ps_argp = {
 	.parser = parse_ps,
 	.doc = "List the processes of this host that have torch or JAX, with what stepflame can see of them.\v"
-	       "RANK is that of the process's environment. WORKERS are its child processes that have either, such as "
-	       "those of a DataLoader; they have no "
-	       "line of their own.",
+	       "RANK is that in the process's environment. WORKERS counts its child processes that have torch or JAX, "
+	       "such as those of a DataLoader; these have no line of their own.",
 };
 
 static int by_pid(const void *a, const void *b)

@@ -237,10 +237,9 @@ const struct argp cmd_record_argp = {
 	.parser = parse_record,
 	.args_doc = "-p PID\n-- CMD [ARG...]",
 	.doc = "Record what a running training job does, and print its simple report.\v"
-	       "The first Ctrl-C ends the recording and writes it; the second abandons. The job is never signalled, "
-	       "and "
-	       "stopped, for a moment, by --inject alone. A "
-	       "command started after -- runs on until it ends by itself, and its exit status is passed on.",
+	       "The first Ctrl-C ends the recording and writes it; a second one skips the last snapshot. stepflame "
+	       "never signals the job, and stops it only with --inject, for a moment. A command started after -- "
+	       "runs on until it ends by itself, and stepflame returns its exit status.",
 };
 
 static volatile sig_atomic_t interrupts;

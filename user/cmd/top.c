@@ -134,8 +134,8 @@ const struct argp cmd_top_argp = {
 	.parser = parse_top,
 	.args_doc = "-p PID",
 	.doc = "Watch a running training job: its actions, functions, waits, threads and steps, as they are now.\v"
-	       "q or Ctrl-C ends it, h explains the keys. The job is never stopped or signalled. Where stdout is no "
-	       "terminal, one picture is printed as text after one interval; --batch prints one each interval.",
+	       "q or Ctrl-C ends it, h explains the keys. stepflame never stops or signals the job. If stdout is not a "
+	       "terminal, top prints one picture as text after one interval; --batch prints one each interval.",
 };
 
 static volatile sig_atomic_t interrupted;
