@@ -251,6 +251,7 @@ LINT_SRC = $(filter-out user/inject/%,$(wildcard user/*.c user/*/*.c user/*/*/*.
 lint: $(SKEL) $(BUILD)/syscall_names.h $(BUILD)/finders.h
 	$(Q)tools/guards.sh
 	$(Q)python3 tools/layers.py
+	$(Q)python3 tools/docs.py
 	$(Q)clang-format --dry-run -Werror $(wildcard include/*.h bpf/*.[ch] user/*.[ch] user/*/*.[ch] user/*/*/*.[ch] tools/*.c tests/*.h tests/*/*.[ch] tests/bpf/native/*.h)
 	$(Q)clang-tidy --quiet $(LINT_SRC) -- $(filter-out -Werror,$(ALL_CFLAGS))
 	$(Q)$(if $(INJECT),clang-tidy --quiet $(wildcard user/inject/*.c) -- $(filter-out -Werror,$(INJECT_CFLAGS)))

@@ -95,9 +95,9 @@ def expected(job, every=False, only=None, **options):
         tables.append((action is None, -sum(s.weight for s in samples), len(tables), text))
     out = "Profiler Report\n" + "".join(text for *_, text in sorted(tables))
     if left_out:
-        out += f"left out: {left_out} table{'s' * (left_out != 1)} of fewer than 20 samples (--all: with them)\n"
+        out += f"left out: {left_out} table{'s' * (left_out != 1)} of fewer than 20 samples (--all prints them)\n"
     if callers:
-        text = f"callers: of {callers} action{'s' * (callers != 1)} it was not recorded where they begin: their tables have what called them, too"
+        text = f"callers: the recording does not say where {callers} action{'s begin' if callers != 1 else ' begins'}: their tables have the callers, too"
         out += textwrap.fill(text, 80, subsequent_indent="  ") + "\n"
     return out
 
@@ -314,7 +314,7 @@ def test_callers_that_are_not_known_are_listed_and_said(tmp_path):
     path = job.write(tmp_path / "r.rec")
     assert functions_of(path)["inner"].keys() == {"main", "fit", "step"}
     assert [action["callers"] for action in report_json(path)["actions"]] == [0, 4]
-    assert "callers: of 1 action it was not recorded" in report(path, "--all")
+    assert "callers: the recording does not say where 1 action begins" in report(path, "--all")
 
 
 def test_cut_stacks_begin_nowhere(tmp_path):
@@ -338,7 +338,7 @@ def test_tables_of_few_samples_are_left_out(tmp_path):
         job.samples += [Sample(PID, weight, frames, [(rec.ACTION, name)]) for _ in range(cnt)]
     path = job.write(tmp_path / "r.rec")
     found = re.findall(r"Profile stats for: (\w+)", text := report(path))
-    assert found == ["long", "many", "short"] and "left out: 1 table of fewer than 20 samples (--all: with them)" in text
+    assert found == ["long", "many", "short"] and "left out: 1 table of fewer than 20 samples (--all prints them)" in text
     assert re.findall(r"Profile stats for: (\w+)", text := report(path, "--all")) == ["few", "long", "many", "short"]
     assert "left out" not in text
     assert re.findall(r"Profile stats for: (\w+)", report(path, "--action", "few")) == ["few"]

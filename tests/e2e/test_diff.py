@@ -226,11 +226,11 @@ def test_words(tmp_path):
 
     a = write(tmp_path, "a.rec", recording(6))
     two = write(tmp_path, "two.rec", two_ranks())
-    assert "A is of 1 process, B of 2: all is of one of them, on average." in diff(a, two).stdout
+    assert "A has 1 process, B has 2: figures are per process, on average." in diff(a, two).stdout
     assert "Actions are compared as counted: in 200 steps of A and 100 of B." in diff(a, two).stdout
     bare = write(tmp_path, "bare.rec", [one for one in recording(6) if one[0] not in (rf.NUMBERS["SAMPLE"], rf.NUMBERS["STEP"])])
     text = diff(a, bare, "--all").stdout
-    assert "Compared is time per second, not per step: B has no steps, which are told with samples alone (not with record -F 0)" in text
+    assert "Figures are time per second, not per step: B has no steps, which only a recording with samples has (not with record -F 0)" in text
     assert "Waits and functions are not compared: B has none (no samples)." in text
     assert "Python functions" not in text and "Actions, with what is inside" in text
     other = write(tmp_path, "other.rec", [one for one in recording(6) if one[0] not in (rf.NUMBERS["OP"], rf.NUMBERS["OP_WINDOW"])])
@@ -239,7 +239,7 @@ def test_words(tmp_path):
     ruled = [rf.boundary(PID, PID, i, 10**9 + 10 * i * MS, (0, 10 * MS), rule=2) for i in range(9)]
     ruled += [rf.target(PID), rf.window(10**9, 2 * 10**9, 9, 2)]
     text = diff(write(tmp_path, "ruled.rec", ruled), a).stdout
-    assert "in A by DataLoader's next with Optimizer.step, in B by Lightning's run_training_batch" in text
+    assert "in A DataLoader's next with Optimizer.step, in B Lightning's run_training_batch" in text
 
 
 def test_threshold(tmp_path):

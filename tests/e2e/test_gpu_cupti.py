@@ -193,9 +193,9 @@ def test_doctor(bench):
     train = Train(bench, "-s", 10)
     pid = train.pid
     said = helpers.stepflame("doctor", "-p", pid).stdout
-    assert re.search(r"^OK +GPU +tier 2: what it does can be recorded", said, re.M)
+    assert re.search(r"^OK +GPU +tier 2: stepflame can record what the GPU does", said, re.M)
     record = bench.record("-p", pid, "--gpu", "cupti", "-F", 0, "--no-syscalls").until_armed()
-    helpers.until(helpers.ARMED_SECONDS, lambda: "being recorded by another" in helpers.stepflame("doctor", "-p", pid).stdout, record.what)
+    helpers.until(helpers.ARMED_SECONDS, lambda: "another stepflame is recording" in helpers.stepflame("doctor", "-p", pid).stdout, record.what)
     train.release()
     train.end()
     assert record.wait() == helpers.OK, record.what()

@@ -188,7 +188,7 @@ def test_without_paths(tmp_path):
     """Without samples nobody knows what is around an operator, and the table says so."""
     path = small(tmp_path, paths=False)
     assert rows_of(path) == {"user": (0, 0), "aten::mm": (5, 5), "k": (5, 5)}
-    assert "CUDA total is of the innermost operators alone" in " ".join(table(path).split())
+    assert "CUDA total has only the innermost operators" in " ".join(table(path).split())
     assert rows_of(small(tmp_path)) == {"user": (0, 5), "aten::mm": (5, 5), "k": (5, 5)}
 
 
@@ -272,5 +272,5 @@ def test_shapes_not_told(tmp_path):
     rows = helpers.report(path, "--ops", "--shapes")["ops"]
     assert [(row["name"], row["self_device_us"]) for row in rows] == [("k", 5), ("aten::mm", None), ("aten::mm", None)]
     text = table(path, "--shapes")
-    assert re.search(r"aten::mm .* -- +-- +-- +-- +1 +\[\[1\]\]", text) and "it is not known which launched what" in " ".join(text.split())
+    assert re.search(r"aten::mm .* -- +-- +-- +-- +1 +\[\[1\]\]", text) and "it is not known which of these rows' calls launched the work" in " ".join(text.split())
     assert json.dumps(rows)

@@ -166,7 +166,7 @@ def test_never_called(gpu_jobs):
     assert set(line.split(": ")[1].split(", ")) == {"libcuda.so.1", "libcudart.so.13", "libnccl.so.2"}
     assert re.search(r"^OK +GPU +tier 1: .*record --inject -p %d," % job.pid, said, re.M)
     loaded = os.path.exists("/proc/driver/nvidia/version")
-    assert bool(re.search(r"^OK +NVIDIA driver +none is loaded", said, re.M)) != loaded
+    assert bool(re.search(r"^OK +NVIDIA driver +no driver is loaded", said, re.M)) != loaded
     found, truth, _ = ended(job, record)
     assert truth == {} and found.rows == []
     assert [tier for tier, _ in found.tiers.values()] == [1]

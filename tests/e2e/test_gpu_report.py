@@ -326,7 +326,7 @@ class TestIdle:
             (0, "steps", None), (1, "recording", None), (2, "busy", None), (3, "failed", 35)
         ]  # fmt: skip
         assert found["windows"][1]["start_s"] == pytest.approx(1.009) and found["windows"][1]["duration_s"] == pytest.approx(0.011035)
-        assert "1 of 4 windows could not be had: another tool used CUPTI" in report.text
+        assert "1 of 4 windows did not open: another tool used CUPTI" in report.text
         # of a recording without windows: from the first word to the last
         (gpu,) = report(told)["gpus"]
         assert gpu["watched_us"] == 1020100
@@ -463,7 +463,7 @@ class TestTiers:
     def test_nothing(self, report):
         found = report([r.host(), r.target(PID)])
         assert (found["tier"], found["kernels"], found["usage"]) == (0, [], [])
-        assert "nothing of GPUs" in report.text
+        assert "no figures of GPUs" in report.text
 
     def test_devices_and_usage(self, report):
         usage = [

@@ -179,7 +179,7 @@ def test_busy(bench):
     assert windows[1]["start"] == windows[1]["end"]
     check_content(trained, [windows[0], windows[2]])
     assert "another tool uses CUPTI in it" in trained.record.stderr and "in this window" in trained.record.stderr
-    assert "1 of 3 windows could not be had: another tool used CUPTI" in " ".join(helpers.report_text(trained.record.file, "--gpu").split())
+    assert "1 of 3 windows did not open: another tool used CUPTI" in " ".join(helpers.report_text(trained.record.file, "--gpu").split())
     (tier,) = helpers.report(trained.record.file, "--gpu")["tiers"]
     assert tier["tier"] == 2
 
@@ -241,7 +241,7 @@ def test_cut_by_a_kill_of_ours(bench):
     sure, _ = wanted(trained, window)
     sure = {key for key, op in sure.items() if op["end"] < window["end"]}
     assert sure and sure <= set(map(key_of, trained.found.of(*OPS.values())))
-    assert "was cut off with the recording" in helpers.report_text(trained.record.file, "--gpu")
+    assert "ended when the recording was cut" in helpers.report_text(trained.record.file, "--gpu")
     trained.train.until_cupti("cuptiUnsubscribe", seconds=4 * test_gpu_cupti.PATIENCE_SECONDS)
     trained.train.process.kill()
 
@@ -256,7 +256,7 @@ def test_late(bench):
     assert [w["how"] for w in windows] == ["late", "steps"]
     assert windows[0]["start"] == windows[0]["end"]
     check_content(trained, windows[1:])
-    assert "1 of 2 windows was over before CUPTI was at work" in " ".join(helpers.report_text(trained.record.file, "--gpu").split())
+    assert "1 of 2 windows ended before CUPTI was ready" in " ".join(helpers.report_text(trained.record.file, "--gpu").split())
     trained.train.process.kill()
 
 

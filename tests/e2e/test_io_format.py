@@ -153,7 +153,7 @@ class TestWorkers:
         assert [(w["start_s"], w["late"]) for w in found["waits"]] == [(0.02, True), (0.01, False), (0.04, False)]
         text = re.sub(r"\s+", " ", report.text)
         assert "100 batches fetched, 1 of them waited for: 0.011 s, 1.1 % of 1 s" in text
-        assert "0.003 s more went by as batches that were there were handed over" in text
+        assert "0.003 s more were spent on handing over batches that were there" in text
 
     def test_who_is_idle_as_steps_begin(self, report):
         steps = [r.boundary(10, 10, i, (10 + 20 * i) * MS, (20 * MS, *[0] * 7)) for i in range(6)]  # at 10, 30, ... 110
@@ -164,7 +164,7 @@ class TestWorkers:
         found = report(*head(3), *steps, *records)["workers"][0]
         # at 10: 100; at 30: 101; at 50: 100; at 70: none; at 90: 101
         assert found["ahead"] == {"steps": 5, "none_idle": 1, "idle_mean": 0.8}
-        assert "0.80 workers on average were idle" in report.text and "in 20.0 % of 5 steps none was" in re.sub(r"\s+", " ", report.text)
+        assert "0.80 workers were idle on average" in report.text and "in 20.0 % of 5 steps no worker was idle" in re.sub(r"\s+", " ", report.text)
 
     def test_a_hundred_workers(self, report):
         records = [x for i in range(100) for x in step(i, 100 + i, i * 10, i * 10 + 5)]
@@ -183,7 +183,7 @@ class TestWorkers:
         assert [(w["waits"], w["wait_s"]) for w in found["workers"]] == [(1, 0.02), (0, 0), (1, 0.01)]
         assert [(w["worker"], w["broken"]) for w in found["waits"]] == [(0, False), (2, False), (0, True)]
         assert (found["wait_s"], found["unknown_wait_s"]) == (0.039, 0)
-        assert "ended at 0.035 s: killed by signal 9 (SIGKILL); 0.009 s were waited for it in vain\n" in report.text
+        assert "ended at 0.035 s: killed by signal 9 (SIGKILL); the process waited for it in vain for 0.009 s\n" in report.text
         assert "ended at 0.035 s: exit status 3\n" in report.text
 
     def test_nobody_waits_for_a_process_that_is_no_worker(self, report):

@@ -25,10 +25,10 @@ struct arguments {
 
 static const struct argp_option options[] = {
 	{"threshold", OPT_THRESHOLD, "PCT", 0,
-	 "Exit with 6 if FILE2's median step takes more than PCT percent longer than FILE1's, and more than chance", 0},
-	{"limit", OPT_LIMIT, "N", 0, "At most N rows of a kind (default: 10); 0 is all", 0},
-	{"all", OPT_ALL, NULL, 0, "Rows that may have changed by chance (~), too", 0},
-	{"json", OPT_JSON, NULL, 0, "One JSON object", 0},
+	 "exit with 6 if FILE2's median step takes more than PCT percent longer than FILE1's, and more than chance", 0},
+	{"limit", OPT_LIMIT, "N", 0, "at most N rows of a kind (default 10; 0: all)", 0},
+	{"all", OPT_ALL, NULL, 0, "also rows that may have changed by chance (~)", 0},
+	{"json", OPT_JSON, NULL, 0, "one JSON object", 0},
 	{0},
 };
 
@@ -84,8 +84,7 @@ const struct argp cmd_diff_argp = {
 	.parser = parse_or_die,
 	.args_doc = "FILE1 FILE2",
 	.doc = "Say what takes longer in FILE2 than in FILE1, two recordings of one program: steps and their phases, "
-	       "waits, "
-	       "functions, actions, operators.",
+	       "waits, functions, actions, operators.",
 };
 
 static int add_record(const struct rec_hdr *record, void *ctx)

@@ -47,7 +47,7 @@ struct doctor {
 };
 
 static const struct argp_option options[] = {
-	{"pid", 'p', "PID", 0, "look at this process too", 0},
+	{"pid", 'p', "PID", 0, "check this process, too", 0},
 	{"json", 'j', NULL, 0, "print one JSON object", 0},
 	{0},
 };
@@ -79,8 +79,9 @@ static error_t parse_doctor(int key, char *arg, struct argp_state *state)
 const struct argp cmd_doctor_argp = {
 	.options = options,
 	.parser = parse_doctor,
-	.doc = "Check what this machine, and a process on it, let stepflame do.\v"
-	       "The exit code is 0 when nothing fails, else that of the first failure: 3 permission, 4 no such "
+	.doc = "Check what this machine, and a process on it, allow stepflame to do.\v"
+	       "The exit code is 0 if no check fails; otherwise it is that of the first failure: 3 permission, 4 no "
+	       "such "
 	       "process, 5 not supported.",
 };
 
@@ -129,8 +130,8 @@ static int check_bpf(struct doctor *d)
 }
 
 #define RESTRICTED_FIX                                                                        \
-	"where record --gpu cupti says that permission is missing: options nvidia "           \
-	"NVreg_RestrictProfilingToAdminUsers=0 in /etc/modprobe.d/nvidia.conf, then reboot; " \
+	"if record --gpu cupti says that permission is missing, put options nvidia "          \
+	"NVreg_RestrictProfilingToAdminUsers=0 into /etc/modprobe.d/nvidia.conf and reboot, " \
 	"or give the job CAP_SYS_ADMIN"
 
 /* A machine without a GPU has no defect. */
@@ -140,7 +141,7 @@ static void check_driver(struct doctor *d)
 	char version[32];
 
 	if (!file) {
-		check(d, "NVIDIA driver", OK, NULL, "none is loaded: no GPU to record");
+		check(d, "NVIDIA driver", OK, NULL, "no driver is loaded: no GPU to record");
 		return;
 	}
 	check(d, "NVIDIA driver", OK, NULL, "%s",
@@ -148,7 +149,7 @@ static void check_driver(struct doctor *d)
 	fclose(file);
 	file = fopen(NVIDIA_PARAMS, "re");
 	if (file && nvidia__restricts_profiling(file) == 1)
-		check(d, "GPU profiling", WARN, RESTRICTED_FIX, "for administrators alone: CUPTI may refuse");
+		check(d, "GPU profiling", WARN, RESTRICTED_FIX, "only administrators may profile: CUPTI may refuse");
 	if (file)
 		fclose(file);
 }
@@ -239,19 +240,19 @@ static void check_tier(struct doctor *d, const struct process *process)
 
 	gpu_ring__free(ring);
 	if (!err)
-		check(d, "GPU", OK, NULL, "tier 2: what it does can be recorded (--gpu cupti)");
+		check(d, "GPU", OK, NULL, "tier 2: stepflame can record what the GPU does (--gpu cupti)");
 	else if (err == -EBUSY)
-		check(d, "GPU", OK, NULL, "tier 2: what it does is being recorded by another stepflame");
+		check(d, "GPU", OK, NULL, "tier 2: another stepflame is recording what the GPU does");
 	else if (err == -EPROTO)
 		check(d, "GPU", WARN, "restart the job with this stepflame's library",
-		      "tier 1: the injection library in it is of another version");
+		      "tier 1: the injection library in the process is of another version");
 	else if (err != -ENOENT)
-		check(d, "GPU", WARN, NULL, "whether the injection library is in it cannot be seen: %s",
+		check(d, "GPU", WARN, NULL, "cannot see whether the process has the injection library: %s",
 		      strerror(-err));
 	else
 		check(d, "GPU", OK, NULL,
-		      "tier 1: calls of the CPU (--gpu uprobe). What the GPU does: record --inject -p %d, or start the "
-		      "job by record --gpu cupti -- CMD",
+		      "tier 1: calls of the CPU (--gpu uprobe). For what the GPU does: record --inject -p %d, or start "
+		      "the job by record --gpu cupti -- CMD",
 		      process->pid);
 }
 
@@ -277,7 +278,7 @@ static void check_gpu(struct doctor *d, const struct process *process)
 	}
 	cuda__libraries(process, libraries, sizeof(libraries));
 	if (!file_cnt)
-		check(d, "CUDA", OK, NULL, "none is mapped: record --gpu has nothing to count");
+		check(d, "CUDA", OK, NULL, "no CUDA library is mapped: record --gpu has nothing to count");
 	else
 		check(d, "CUDA", OK, NULL, "%zu functions in %zu files%s%s", function_cnt, file_cnt,
 		      libraries[0] ? ": " : "", libraries);
@@ -302,8 +303,8 @@ static void check_jax(struct doctor *d, const struct process *process, const str
 	if (cnt < 0)
 		snprintf(why, sizeof(why), "out of memory");
 	check(d, "JAX's landmarks", why[0] ? WARN : OK,
-	      "jaxlib of PyPI has the symbols of local functions; what remains are samples, and a PJRT plugin's "
-	      "functions",
+	      "install jaxlib from PyPI, which has the symbols of local functions; without them stepflame records only "
+	      "samples and a PJRT plugin's functions",
 	      "%d functions%s%s", cnt > 0 ? cnt : 0, why[0] ? "; jaxlib " : "", why);
 	elf__free(elf);
 	probe_list__release(&list);
@@ -323,8 +324,8 @@ static void check_plugins(struct doctor *d, const struct process *process)
 		if (!xla__is_plugin(file->path) || elf__new(file->open_path, &elf))
 			continue;
 		if (pjrt__find(process, file, elf, &table))
-			check(d, "PJRT plugin", WARN, "wait until the program has asked it for its functions",
-			      "%.64s: its PJRT_Api was not found, or is none that is known", name);
+			check(d, "PJRT plugin", WARN, "wait until the program has asked the plugin for its functions",
+			      "%.64s: its PJRT_Api was not found, or has an unknown form", name);
 		else
 			check(d, "PJRT plugin", OK, NULL, "%.64s: PJRT 0.%d, %d functions", name, table.minor,
 			      xla__add_plugin(&list, process, file, elf, why, sizeof(why)));
@@ -358,12 +359,12 @@ static void check_nvtx(struct doctor *d, const struct process *process)
 		free(places.items);
 	}
 	if (missed)
-		check(d, "NVTX ranges", WARN, "mark what is missing with torch.profiler.record_function",
-		      "%zu of %zu places cannot be watched: %s", missed, missed + cnt, files);
+		check(d, "NVTX ranges", WARN, "mark the missing ranges with torch.profiler.record_function instead",
+		      "stepflame cannot probe %zu of %zu places: %s", missed, missed + cnt, files);
 	else if (cnt)
 		check(d, "NVTX ranges", OK, NULL, "%zu places in %s", cnt, files);
 	else
-		check(d, "NVTX ranges", OK, NULL, "nothing that is mapped, with symbols, pushes any");
+		check(d, "NVTX ranges", OK, NULL, "no mapped file with symbols pushes any");
 }
 
 /* Is there a PJRT plugin whose functions `record` would find? */

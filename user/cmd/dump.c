@@ -23,7 +23,7 @@ struct dump_args {
 };
 
 static const struct argp_option options[] = {
-	{"pid", 'p', "PID[,PID...]", 0, "these processes and their children; may be given several times", 0},
+	{"pid", 'p', "PID[,PID...]", 0, "dump these processes and their children; may be given several times", 0},
 	{"json", 'j', NULL, 0, "print one JSON object", 0},
 	{0},
 };
@@ -56,9 +56,9 @@ const struct argp cmd_dump_argp = {
 	.parser = parse_dump,
 	.args_doc = "-p PID",
 	.doc = "Say what every thread of a running job does right now: its Python stack, and what it waits for.\v"
-	       "The job is not stopped: threads are seen one after the other, and a stack that changes while it is "
-	       "read is "
-	       "marked. Needs neither BPF nor torch nor JAX; threads that run no Python have their system call.",
+	       "dump does not stop the job: it reads the threads one after the other, and marks a stack that changes "
+	       "while it is read. It needs neither BPF nor torch nor JAX; for threads that run no Python it prints "
+	       "their system call.",
 };
 
 /* ---- one process ---- */

@@ -31,23 +31,20 @@ enum { OPT_ACTION = 256, OPT_CPU, OPT_ALL_THREADS, OPT_NATIVE };
 
 static const struct argp_option options[] = {
 	{"format", 'f', "FORMAT", 0,
-	 "Of the timeline: chrome, as torch.profiler writes it, for Perfetto, chrome://tracing and Holistic Trace "
-	 "Analysis; "
-	 "perfetto, Perfetto's own, a seventh of the size. Of samples: speedscope; pprof; folded, for flamegraph.pl; "
-	 "pstats, "
-	 "for python -m pstats and snakeviz",
+	 "for the timeline: chrome, as torch.profiler writes it, for Perfetto, chrome://tracing and Holistic Trace "
+	 "Analysis; perfetto, Perfetto's own format, a seventh of the size. For samples: speedscope; pprof; folded, "
+	 "for flamegraph.pl; pstats, for python -m pstats and snakeviz",
 	 0},
 	{"output", 'o', "OUT", 0,
-	 "The file to write, gzipped if its name ends in .gz (default: standard output, which is -, too)", 0},
-	{"pid", 'p', "PID", 0, "Only this process: Holistic Trace Analysis wants a file for each rank", 0},
-	{"action", OPT_ACTION, "NAME", 0, "Of samples, only those in this action", 0},
-	{"cpu", OPT_CPU, NULL, 0, "Of samples, only those on the CPU, no waits", 0},
+	 "the file to write, gzipped if its name ends in .gz (default, and -: standard output)", 0},
+	{"pid", 'p', "PID", 0, "only this process: Holistic Trace Analysis wants a file for each rank", 0},
+	{"action", OPT_ACTION, "NAME", 0, "of the samples, only those in this action", 0},
+	{"cpu", OPT_CPU, NULL, 0, "of the samples, only those on the CPU, no waits", 0},
 	{"all-threads", OPT_ALL_THREADS, NULL, 0,
-	 "Of pstats, all threads added together, and not the main one of each process alone", 0},
+	 "with pstats, add all threads together, instead of only the main thread of each process", 0},
 	{"native", OPT_NATIVE, NULL, 0,
-	 "Of speedscope, pprof and folded, frames of the interpreter's own functions, too, which else are part of the "
-	 "Python "
-	 "function that they run",
+	 "with speedscope, pprof and folded, frames of the interpreter's own functions, too, which are otherwise part "
+	 "of the Python function that they run",
 	 0},
 	{0},
 };
@@ -162,10 +159,10 @@ static void warn_of_losses(const char *file, struct models *models)
 		cut += windows[i].cut;
 	if (cut)
 		log__warn("record fewer or shorter windows, with a pause between them",
-			  "%s lacks %" PRIu64 " spans, which came faster than they could be kept", file, cut);
+			  "%s lacks %" PRIu64 " spans, which came faster than stepflame could record them", file, cut);
 	if (left_out)
 		log__warn("record a shorter window",
-			  "%" PRIu64 " spans of %s are left out: malformed, or more than fit", left_out, file);
+			  "%" PRIu64 " spans of %s are left out: they are malformed, or too many", left_out, file);
 }
 
 static int check_timeline(const struct arguments *arguments, const struct timeline *timeline)
@@ -220,8 +217,8 @@ static int check_samples(const struct arguments *arguments, struct job *job)
 	if (err)
 		return err;
 	if (all)
-		log__error("see stepflame report --advanced for the actions, and --per-rank for the processes",
-			   "no sample of %s is what the options choose", input__name(arguments->file));
+		log__error("choose another action or process: stepflame report --advanced --per-rank lists them",
+			   "no sample of %s matches the options", input__name(arguments->file));
 	else
 		log__error("record again, for some seconds: stepflame record -p PID -d 30s", "%s has no samples",
 			   input__name(arguments->file));

@@ -32,16 +32,18 @@ struct arguments {
 };
 
 static const struct argp_option options[] = {
-	{"output", 'o', "OUT", 0, "The page to write (" OUTPUT_DEFAULT "); -: standard output", 0},
-	{"step", OPT_STEP, "N", 0, "Begin with step N, as report --steps numbers them", 0},
-	{"slowest", OPT_SLOWEST, "K", 0, "Begin with the K slowest steps", 0},
-	{"diff", OPT_DIFF, "FILE2", 0, "Compare with another recording: what took longer in FILE2 than in FILE", 0},
-	{"pid", 'p', "PID", 0, "Begin with this process, a rank or a worker", 0},
-	{"all-threads", OPT_ALL_THREADS, NULL, 0, "Begin with all threads, not only the one that makes the steps", 0},
+	{"output", 'o', "OUT", 0, "the page to write (" OUTPUT_DEFAULT "); -: standard output", 0},
+	{"step", OPT_STEP, "N", 0, "begin with step N, as report --steps numbers them", 0},
+	{"slowest", OPT_SLOWEST, "K", 0, "begin with the K slowest steps", 0},
+	{"diff", OPT_DIFF, "FILE2", 0, "compare with another recording: what took longer in FILE2 than in FILE", 0},
+	{"pid", 'p', "PID", 0, "begin with this process, a rank or a worker", 0},
+	{"all-threads", OPT_ALL_THREADS, NULL, 0, "begin with all threads, not only the one that makes the steps", 0},
 	{"native", OPT_NATIVE, NULL, 0,
-	 "Frames of the interpreter's own functions, too, which else are part of the Python function that they run", 0},
+	 "frames of the interpreter's own functions, too, which are otherwise part of the Python function that they "
+	 "run",
+	 0},
 	{"folded", OPT_FOLDED, NULL, 0,
-	 "No page: what it would begin with as folded stacks on stdout, in us; with --diff two counts each, FILE's "
+	 "no page: print its first view to stdout as folded stacks, in us; with --diff two counts on each line, FILE's "
 	 "first",
 	 0},
 	{0},
@@ -120,9 +122,9 @@ const struct argp cmd_flame_argp = {
 	.options = options,
 	.parser = parse_or_die,
 	.args_doc = "[FILE]",
-	.doc = "Write an HTML page of where the time of each step went (of " INPUT_DEFAULT
-	       " unless FILE is given): steps and their flames, to be compared with each other. It opens without a "
-	       "network.",
+	.doc = "Write an HTML page that shows where the time of each step of a recording (" INPUT_DEFAULT
+	       " unless FILE is given) went: steps and their flames, to compare with each other. The page opens "
+	       "without a network.",
 };
 
 /* ---- what comes in ---- */
@@ -212,13 +214,13 @@ static int check_choice(const struct arguments *arguments, const struct flame *f
 			found = tracks[i].steps[s].index == choice->number;
 	}
 	if (!step_cnt && choice->steps != FLAME_ALL_TIME) {
-		log__error(
-			"leave --step and --slowest away for the whole time; record --step-at NAME says what a step is",
-			"%s has no steps", arguments->files[0]);
+		log__error("leave out --step and --slowest to see the whole time, or record with --step-at NAME, which "
+			   "says what ends a step",
+			   "%s has no steps", arguments->files[0]);
 		return -ENODATA;
 	}
 	if (!found)
-		log__error("see stepflame report --steps for those that are there", "%s has no step %" PRIu64,
+		log__error("see stepflame report --steps for the steps of the recording", "%s has no step %" PRIu64,
 			   arguments->files[0], choice->number);
 	return found ? 0 : -ENODATA;
 }

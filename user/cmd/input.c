@@ -15,14 +15,15 @@ static void explain_read(const char *file, int err, const struct recording_exten
 		log__error("name a recording, or make one: stepflame record -p PID -d 30s", "no recording %s", file);
 		break;
 	case -EACCES:
-		log__error("run as its owner, or have it made readable", "cannot read %s: %s", file, strerror(-err));
+		log__error("run as the file's owner, or make the file readable", "cannot read %s: %s", file,
+			   strerror(-err));
 		break;
 	case -EBADMSG:
 		log__error("name a file that stepflame record wrote", "%s is not a stepflame recording", file);
 		break;
 	case -ENODATA:
 		if (extent->bytes)
-			log__error("copy it anew from where it was recorded, or record again",
+			log__error("copy the file again from where it was recorded, or record again",
 				   "%s is cut off after %" PRIu64 " bytes: nothing in it can be reported", file,
 				   extent->bytes);
 		else
@@ -30,7 +31,7 @@ static void explain_read(const char *file, int err, const struct recording_exten
 		break;
 	case -EPROTONOSUPPORT:
 		if (extent->version == RECORDING_VERSION)
-			log__error("report it on a machine of the kind that recorded it",
+			log__error("read it on a machine of the same architecture as the one that recorded it",
 				   "%s has the byte order of another machine", file);
 		else
 			log__error("use the stepflame that wrote it",
@@ -87,7 +88,7 @@ static int explain_end(const char *file, const struct recording_extent *extent, 
 		[RECORDING_CUT] = "is cut off after",
 		[RECORDING_DAMAGED] = "is damaged behind its first",
 	};
-	const char *fix = "copy it anew from where it was recorded, or record again", *how = hows[extent->end];
+	const char *fix = "copy the file again from where it was recorded, or record again", *how = hows[extent->end];
 	uint64_t bytes = extent->end == RECORDING_DAMAGED ? extent->sound_bytes : extent->bytes;
 
 	if (!data) {
@@ -104,7 +105,8 @@ static int explain_end(const char *file, const struct recording_extent *extent, 
 static int explain_nothing(const char *file)
 {
 	log__error("record again",
-		   "%s has no records: it was cut off, or who recorded was killed before the first came", file);
+		   "%s has no records: the file was cut, or the recorder was killed before it wrote the first record",
+		   file);
 	return -ENODATA;
 }
 

@@ -21,7 +21,7 @@ struct arguments {
 };
 
 static const struct argp_option options[] = {
-	{"output", 'o', "OUT", 0, "The recording to write; -: standard output", 0},
+	{"output", 'o', "OUT", 0, "the recording to write; -: standard output", 0},
 	{0},
 };
 
@@ -67,9 +67,9 @@ const struct argp cmd_merge_argp = {
 	.options = options,
 	.parser = parse_or_die,
 	.args_doc = "FILE FILE... -o OUT",
-	.doc = "Make one recording of those of several ranks of a job, of one host or of several. Reports of it have "
+	.doc = "Join the recordings of several ranks of a job, from one host or several, into one. Its reports show "
 	       "the "
-	       "ranks side by side; times are the first one's, by the clocks of the hosts.",
+	       "ranks side by side; its times are those of the first recording's host, by the clocks of the hosts.",
 };
 
 struct reading {

@@ -31,9 +31,8 @@ static error_t parse_ps(int key, char *arg, struct argp_state *state)
 const struct argp cmd_ps_argp = {
 	.parser = parse_ps,
 	.doc = "List the processes of this host that have torch or JAX, with what stepflame can see of them.\v"
-	       "RANK is that of the process's environment. WORKERS are its child processes that have either, such as "
-	       "those of a DataLoader; they have no "
-	       "line of their own.",
+	       "RANK is that in the process's environment. WORKERS counts its child processes that have torch or JAX, "
+	       "such as those of a DataLoader; these have no line of their own.",
 };
 
 static int by_pid(const void *a, const void *b)
@@ -157,7 +156,7 @@ int cmd_ps(int argc, char **argv)
 	if (!shown)
 		log__info("no process with torch or JAX is running here");
 	if (hidden)
-		log__warn("run it as root (sudo) to see them too",
-			  "%zu processes of other users could not be looked into", hidden);
+		log__warn("run stepflame ps as root (sudo) to see them too",
+			  "stepflame may not examine %zu processes of other users", hidden);
 	return fflush(stdout) ? SF_EXIT_ERROR : SF_EXIT_OK;
 }

@@ -57,43 +57,47 @@ static const struct argp_option options[] = {
 	{"duration", 'd', "TIME", 0, "stop after TIME: 10s (or 10), 500ms, 2m, 1h; default: when the targets end", 0},
 	{"steps", OPT_STEPS, "N", 0, "record N whole training steps, then stop", 0},
 	{"step-at", OPT_STEP_AT, "NAME", 0,
-	 "a step ends with each span of that name, as report --all lists it: an action, a label, an --action, "
-	 "backward, "
-	 "forward",
+	 "end a step with each span of that name, as report --all lists it: an action, a label, an --action, "
+	 "backward, forward",
 	 0},
-	{"frequency", 'F', "HZ", 0, "sample stacks HZ times a second, and waits (default 99; 0: not at all)", 0},
-	{"no-syscalls", OPT_NO_SYSCALLS, NULL, 0, "count no system calls and no files, which are for report --io", 0},
+	{"frequency", 'F', "HZ", 0, "sample stacks HZ times a second, and record waits (default 99; 0: neither)", 0},
+	{"no-syscalls", OPT_NO_SYSCALLS, NULL, 0, "do not count the system calls and files that report --io prints", 0},
 	{"inject", OPT_INJECT, NULL, 0,
-	 "load the library that tells what the GPU does into the running processes of -p, which stops a thread of each "
-	 "for about a millisecond; it stays there, asleep, when the recording has ended (implies --gpu cupti)",
+	 "load the library that records what the GPU does into the running processes of -p; this stops one thread of "
+	 "each for about a millisecond, and the library stays there, asleep, after the recording (implies --gpu cupti)",
 	 0},
 	{"output", 'o', "FILE", 0,
-	 "write the recording to FILE (default stepflame.rec); -: to standard output, and the report to standard error",
+	 "write the recording to FILE (default stepflame.rec); -: write it to standard output, and the report to "
+	 "standard error",
 	 0},
 	{"action", OPT_ACTION, "LIB:SYMBOL|FILE.py:QUALNAME", 0,
-	 "time calls of a function as an action: a native one, LIB being a mapped library's path or the beginning of "
-	 "its file name, or a Python one (up to 3.10), FILE.py being its path or the end of that",
+	 "time calls of a function as an action: of a native function, where LIB is a mapped library's path or the "
+	 "beginning of its file name; or of a Python function (up to 3.10), where FILE.py is its path or the end of it",
 	 0},
 	{"children", OPT_CHILDREN, "all|workers|none", 0,
 	 "which child processes to record: all (default), DataLoader workers, none", 0},
 	{"exact", OPT_EXACT, "force", OPTION_ARG_OPTIONAL,
 	 "count and time every call of a Python function, for report --advanced; needs -d or --steps, slows the job "
-	 "down, and from CPython 3.11 on writes one word into it, which is put back at the end; =force: also where "
-	 "deep recursion would raise RecursionError meanwhile (CPython 3.12)",
+	 "down, and from CPython 3.11 on writes one word into it and restores it at the end; =force: also where "
+	 "deep recursion would raise RecursionError during the recording (CPython 3.12)",
 	 0},
 	{"gpu", OPT_GPU, "off|auto|uprobe|cupti", 0,
-	 "count calls of CUDA and NCCL (uprobe), record what the GPU did too (cupti, in a process that was started for "
-	 "it), the best of these that there is (auto), or neither (off, the default)",
+	 "uprobe: count calls of CUDA and NCCL; cupti: also record what the GPU did, in a process that has the "
+	 "injection library (started by record -- CMD, or with --inject); auto: the best of these that the process "
+	 "allows; off: neither (default)",
 	 0},
 	{"ops", OPT_OPS, NULL, 0, "record operators and autograd nodes too, for report --ops", 0},
-	{"shapes", OPT_SHAPES, NULL, 0, "tell operators apart by the shapes of their inputs (implies --ops)", 0},
-	{"stacks", OPT_STACKS, NULL, 0, "tell operators apart by the Python line that calls them (implies --ops)", 0},
-	{"modules", OPT_MODULES, NULL, 0, "tell operators apart by the nn.Modules they run in (implies --ops)", 0},
+	{"shapes", OPT_SHAPES, NULL, 0, "count operators separately by the shapes of their inputs (implies --ops)", 0},
+	{"stacks", OPT_STACKS, NULL, 0, "count operators separately by the Python line that calls them (implies --ops)",
+	 0},
+	{"modules", OPT_MODULES, NULL, 0,
+	 "count operators separately by the nn.Modules that they run in (implies --ops)", 0},
 	{"memory", OPT_MEMORY, NULL, 0, "record what operators allocate and free (implies --ops)", 0},
-	{"timeline", OPT_TIMELINE, NULL, 0, "keep each span, for export (implies --ops)", 0},
+	{"timeline", OPT_TIMELINE, NULL, 0, "record each span with its times, for export (implies --ops)", 0},
 	{"schedule", OPT_SCHEDULE, "KEY=N,...", 0,
-	 "record operators, and what the GPU does (--gpu cupti), in windows of steps, as torch.profiler.schedule has "
-	 "them: skip_first, wait, warmup, active, repeat (implies --ops, unless --gpu is cupti or auto)",
+	 "record operators, and what the GPU does (--gpu cupti), in windows of steps, with the keys of "
+	 "torch.profiler.schedule: skip_first, wait, warmup, active, repeat (implies --ops, unless --gpu is cupti or "
+	 "auto)",
 	 0},
 	{0},
 };
@@ -126,11 +130,11 @@ static void settle_or_die(struct argp_state *state, struct record_args *args)
 	if (!args->command == !args->targets.cnt)
 		argp_error(state, "give either -p PID or -- CMD");
 	if (args->session.steps && args->session.schedule[OP_ACTIVE])
-		argp_error(state, "--steps N is one window, --schedule says several: give one of them");
+		argp_error(state, "--steps N records one window, --schedule several: give only one of them");
 	if (args->session.inject && args->command)
-		argp_error(state, "--inject is for processes that run already: with CMD, give --gpu cupti");
+		argp_error(state, "--inject is for processes that already run: with -- CMD, give --gpu cupti instead");
 	if (args->session.inject && args->session.gpu == SESSION_GPU_UPROBE)
-		argp_error(state, "--inject is of no use with --gpu uprobe");
+		argp_error(state, "--inject loads a library that --gpu uprobe does not use: leave one of them out");
 	if (args->session.inject && args->session.gpu == SESSION_GPU_OFF)
 		args->session.gpu = SESSION_GPU_CUPTI;
 	if (args->session.exact && !args->duration_ns && !args->session.steps)
@@ -233,10 +237,9 @@ const struct argp cmd_record_argp = {
 	.parser = parse_record,
 	.args_doc = "-p PID\n-- CMD [ARG...]",
 	.doc = "Record what a running training job does, and print its simple report.\v"
-	       "The first Ctrl-C ends the recording and writes it; the second abandons. The job is never signalled, "
-	       "and "
-	       "stopped, for a moment, by --inject alone. A "
-	       "command started after -- runs on until it ends by itself, and its exit status is passed on.",
+	       "The first Ctrl-C ends the recording and writes it; a second one skips the last snapshot. stepflame "
+	       "never signals the job, and stops it only with --inject, for a moment. A command started after -- "
+	       "runs on until it ends by itself, and stepflame returns its exit status.",
 };
 
 static volatile sig_atomic_t interrupts;
@@ -290,7 +293,7 @@ static int sink_open(struct sink *sink, const char *path)
 	int err = recording_writer__new(path, &sink->writer);
 
 	if (err) {
-		log__error("choose a file that can be written with -o FILE", "cannot write %s: %s", output__name(path),
+		log__error("choose another file with -o FILE", "cannot write %s: %s", output__name(path),
 			   strerror(-err));
 		return err;
 	}
@@ -344,8 +347,8 @@ static void prepare_injection(const struct record_args *args)
 	if (args->session.gpu != SESSION_GPU_CUPTI)
 		return;
 	if (inject_library__own(path))
-		log__warn("make it where CUPTI's headers are, or say where it is with STEPFLAME_INJECT",
-			  "libstepflame-inject.so is not there: stepflame records calls of CUDA, and not what the GPU "
+		log__warn("build stepflame where CUPTI's headers are, or set STEPFLAME_INJECT to the library's path",
+			  "libstepflame-inject.so was not found: stepflame records calls of CUDA, but not what the GPU "
 			  "does");
 	else
 		setenv("CUDA_INJECTION64_PATH", path, 0);
@@ -378,7 +381,8 @@ static void print_end(const struct record_args *args, const struct sink *sink)
 
 	if (sink->write_err) {
 		log__error("free some space, or write elsewhere with -o",
-			   "writing %s failed: %s; it holds what came before", file, strerror(-sink->write_err));
+			   "cannot write to %s any more: %s; the file has everything up to that point", file,
+			   strerror(-sink->write_err));
 		return;
 	}
 	log__info("recording written to %s (%llu KiB)", file,
@@ -435,8 +439,7 @@ static int check_output(const char *path)
 	if (access(path, W_OK) && (errno != ENOENT || access(dirname(dir), W_OK)))
 		err = -errno;
 	if (err)
-		log__error("choose a file that can be written with -o FILE", "cannot write %s: %s", path,
-			   strerror(-err));
+		log__error("choose another file with -o FILE", "cannot write %s: %s", path, strerror(-err));
 	return err;
 }
 

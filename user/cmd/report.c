@@ -49,54 +49,55 @@ struct arguments {
 static const struct argp_option options[] = {
 	{.doc = "Which report:"},
 	{"simple", OPT_SIMPLE, NULL, 0, "Lightning's table of actions (default)", 0},
-	{"advanced", OPT_ADVANCED, NULL, 0, "Lightning's tables of functions, an action each, in the form of pstats",
-	 0},
-	{"ops", OPT_OPS, NULL, 0, "torch.profiler's table of operators, of a recording made with --ops", 0},
-	{"steps", OPT_STEPS, NULL, 0, "Where the time of a step goes, which steps were slow, and why", 0},
-	{"io", OPT_IO, NULL, 0, "System calls, files, and what the DataLoader's workers did", 0},
-	{"gpu", OPT_GPU, NULL, 0, "What GPUs did and waited for: kernels, copies, calls of CUDA and NCCL", 0},
+	{"advanced", OPT_ADVANCED, NULL, 0,
+	 "Lightning's tables of functions, one for each action, in the form of pstats", 0},
+	{"ops", OPT_OPS, NULL, 0, "torch.profiler's table of operators; needs a recording made with --ops", 0},
+	{"steps", OPT_STEPS, NULL, 0, "where the time of a step goes, which steps were slow, and why", 0},
+	{"io", OPT_IO, NULL, 0, "system calls, files, and what the DataLoader's workers did", 0},
+	{"gpu", OPT_GPU, NULL, 0, "what GPUs did and waited for: kernels, copies, calls of CUDA and NCCL", 0},
 	{.doc = "What is in it:"},
-	{"action", OPT_ACTION, "NAME", 0, "Only the action of this name; of operators, those directly in it", 0},
-	{"per-rank", OPT_PER_RANK, NULL, 0, "Each process apart, also children and workers", 0},
+	{"action", OPT_ACTION, "NAME", 0, "only the action of this name; with --ops and --gpu, what is directly in it",
+	 0},
+	{"per-rank", OPT_PER_RANK, NULL, 0, "each process separately, also children and workers", 0},
 	{"sort", OPT_SORT, "KEY", 0,
 	 "percent (default), name, calls, mean, total, min, max, first or self; with --advanced those of pstats: "
-	 "tottime "
-	 "(default), cumulative, ncalls, pcalls, name, file, line, nfl, stdname; with --ops cpu_time_total (default, "
-	 "of a table with device times cuda_time_total), self_cpu_time_total, self_cuda_time_total, cpu_time, "
+	 "tottime (default), cumulative, ncalls, pcalls, name, file, line, nfl, stdname; with --ops cpu_time_total "
+	 "(default; cuda_time_total if the table has device times), self_cpu_time_total, self_cuda_time_total, "
+	 "cpu_time, "
 	 "cuda_time, count, cpu_memory_usage, self_cpu_memory_usage, device_memory_usage, "
 	 "self_device_memory_usage, flops or name; with --steps duration (default) or index; with --io time (default), "
 	 "calls, errors, bytes, disk or name; with --gpu total (default), count, avg, max, bytes or name",
 	 0},
 	{"limit", OPT_LIMIT, "N", 0,
-	 "At most N rows of a table, 0: all (default: all, with --advanced, --ops, --io and --gpu 20, with --steps 10)",
+	 "at most N rows of a table, 0: all (default: all; 20 with --advanced, --ops, --io and --gpu; 10 with --steps)",
 	 0},
 	{.doc = "With --simple and --advanced:"},
 	{"all", OPT_ALL, NULL, 0,
-	 "Every action: torch's own labels, forward and backward too; with --advanced also those of fewer than 20 "
+	 "every action: also torch's own labels, forward and backward; with --advanced also actions of fewer than 20 "
 	 "samples",
 	 0},
 	{"leaf", OPT_LEAF, NULL, 0,
-	 "Only rows that contain no other row, so that nothing counts twice; with --advanced rows for native code and "
+	 "only rows that contain no other row, so that nothing counts twice; with --advanced, rows for native code and "
 	 "the kernel, too",
 	 0},
 	{.doc = "With --advanced:"},
-	{"cpu", OPT_CPU, NULL, 0, "Time on the CPU alone, without waits", 0},
+	{"cpu", OPT_CPU, NULL, 0, "time on the CPU alone, without waits", 0},
 	{"native", OPT_NATIVE, NULL, 0,
-	 "Rows for native code and the kernel, as with --leaf, and for the interpreter's own functions, which else are "
-	 "part of "
-	 "the Python function that they run",
+	 "rows for native code and the kernel, as with --leaf, and for the interpreter's own functions, which are "
+	 "otherwise part of the Python function that they run",
 	 0},
 	{.doc = "With --ops:"},
-	{"by-action", OPT_BY_ACTION, NULL, 0, "A table for each action that operators were directly in", 0},
-	{"overloads", OPT_OVERLOADS, NULL, 0, "Overloads apart: add.Tensor, add.out", 0},
-	{"shapes", OPT_SHAPES, NULL, 0, "Input shapes apart, where they were recorded", 0},
-	{"stacks", OPT_STACKS, NULL, 0, "The Python lines that call them apart, where they were recorded", 0},
-	{"modules", OPT_MODULES, NULL, 0, "The nn.Modules around them apart, where they were recorded", 0},
-	{"flops", OPT_FLOPS, NULL, 0, "A column of FLOPs by torch.profiler's formulas, where shapes were recorded", 0},
-	{.doc = "With --gpu (--by-action and --overloads, too: rows apart by them):"},
-	{"by-op", OPT_BY_OP, NULL, 0, "Rows apart by the operator that asked for it, where operators were recorded", 0},
+	{"by-action", OPT_BY_ACTION, NULL, 0, "a table for each action that contains operators directly", 0},
+	{"overloads", OPT_OVERLOADS, NULL, 0, "a row for each overload: add.Tensor, add.out", 0},
+	{"shapes", OPT_SHAPES, NULL, 0, "a row for each set of input shapes, if they were recorded", 0},
+	{"stacks", OPT_STACKS, NULL, 0, "a row for each Python line that calls the operator, if lines were recorded",
+	 0},
+	{"modules", OPT_MODULES, NULL, 0, "a row for each nn.Module around the operator, if modules were recorded", 0},
+	{"flops", OPT_FLOPS, NULL, 0, "a column of FLOPs by torch.profiler's formulas, if shapes were recorded", 0},
+	{.doc = "With --gpu (also --by-action and --overloads, which split its rows):"},
+	{"by-op", OPT_BY_OP, NULL, 0, "a row for each operator that asked for the work, if operators were recorded", 0},
 	{.doc = "How it is printed:"},
-	{"json", OPT_JSON, NULL, 0, "One JSON object", 0},
+	{"json", OPT_JSON, NULL, 0, "one JSON object", 0},
 	{0},
 };
 

@@ -44,14 +44,15 @@ struct top_args {
 
 static const struct argp_option options[] = {
 	{"pid", 'p', "PID[,PID...]", 0, "watch these running processes; may be given several times", 0},
-	{"interval", 'i', "TIME", 0, "show what happened in the last TIME, anew each TIME: 2s (default), 500ms", 0},
-	{"frequency", 'F', "HZ", 0, "sample stacks HZ times a second, and waits (default 99; 0: not at all)", 0},
-	{"batch", 'b', NULL, 0, "print each picture as text, as is the rule where there is no terminal", 0},
+	{"interval", 'i', "TIME", 0, "show what happened in the last TIME, and redraw every TIME: 2s (default), 500ms",
+	 0},
+	{"frequency", 'F', "HZ", 0, "sample stacks HZ times a second, and record waits (default 99; 0: neither)", 0},
+	{"batch", 'b', NULL, 0, "print each picture as text (the default where there is no terminal)", 0},
 	{"iterations", 'n', "N", 0, "end after N pictures", 0},
 	{"once", OPT_ONCE, NULL, 0, "the same as --batch --iterations=1", 0},
 	{"view", OPT_VIEW, "VIEW", 0,
-	 "begin with actions (default), functions, waits, threads or steps; print only that", 0},
-	{"limit", OPT_LIMIT, "N", 0, "rows of each table that is printed (default 20; 0: all)", 0},
+	 "begin with actions (default), functions, waits, threads or steps; as text, print only that view", 0},
+	{"limit", OPT_LIMIT, "N", 0, "print at most N rows of each table (default 20; 0: all)", 0},
 	{"action", OPT_ACTION, "LIB:SYMBOL|FILE.py:QUALNAME", 0,
 	 "time calls of a function as an action, as record does", 0},
 	{"children", OPT_CHILDREN, "all|workers|none", 0,
@@ -133,8 +134,8 @@ const struct argp cmd_top_argp = {
 	.parser = parse_top,
 	.args_doc = "-p PID",
 	.doc = "Watch a running training job: its actions, functions, waits, threads and steps, as they are now.\v"
-	       "q or Ctrl-C ends it, h explains the keys. The job is never stopped or signalled. Where stdout is no "
-	       "terminal, one picture is printed as text after one interval; --batch prints one each interval.",
+	       "q or Ctrl-C ends it, h explains the keys. stepflame never stops or signals the job. If stdout is not a "
+	       "terminal, top prints one picture as text after one interval; --batch prints one each interval.",
 };
 
 static volatile sig_atomic_t interrupted;

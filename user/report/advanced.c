@@ -253,10 +253,10 @@ static void explain_empty(struct advanced *a, const struct report_options *optio
 		text__paragraph(
 			out,
 			"No sample was taken%s in an action named \"%s\". Names are matched exactly; --all lists "
-			"every action, (none) is what lies in none.",
+			"every action, and (none) has what is in no action.",
 			where, options->action);
 	else if (a->has_any)
-		text__paragraph(out, "No sample%s was taken on the CPU: without --cpu the waits are listed.", where);
+		text__paragraph(out, "No sample%s was taken on the CPU. Leave out --cpu to list the waits.", where);
 	else if (samples__cnt(samples) || call_cnt)
 		text__paragraph(out, "No sample was taken%s. Record for longer; --per-rank lists what children did.",
 				where);
@@ -286,13 +286,13 @@ static int rank_of(const struct job *job, uint32_t pid)
 static void print_remarks(const struct advanced *a, FILE *out)
 {
 	if (a->dropped)
-		text__paragraph(out, "left out: %zu table%s of fewer than %d samples (--all: with them)", a->dropped,
+		text__paragraph(out, "left out: %zu table%s of fewer than %d samples (--all prints them)", a->dropped,
 				a->dropped == 1 ? "" : "s", SAMPLES_MIN);
 	if (a->callers)
 		text__paragraph(out,
-				"callers: of %zu action%s it was not recorded where they begin: their tables have what "
-				"called them, too",
-				a->callers, a->callers == 1 ? "" : "s");
+				"callers: the recording does not say where %zu action%s begin%s: their tables have the "
+				"callers, too",
+				a->callers, a->callers == 1 ? "" : "s", a->callers == 1 ? "s" : "");
 }
 
 static int print_tables(struct job *job, const struct report_options *options, uint32_t pid, FILE *out)

@@ -39,8 +39,8 @@ static int say_per_second(struct array *notes, const struct diff_side *a, const 
 	const char *who = !a->steps && !b->steps ? "neither has" : !a->steps ? "A has no" : "B has no";
 	bool sampled = (a->steps || a->sampled) && (b->steps || b->sampled);
 
-	return say(notes, "Compared is time per second, not per step: %s steps%s.", who,
-		   sampled ? "" : ", which are told with samples alone (not with record -F 0)");
+	return say(notes, "Figures are time per second, not per step: %s steps%s.", who,
+		   sampled ? "" : ", which only a recording with samples has (not with record -F 0)");
 }
 
 /* Of how much of both recordings. */
@@ -58,15 +58,15 @@ int diff_notes__make(const struct diff *diff, struct array *notes)
 	if (!diff->per_step)
 		err = say_per_second(notes, a, b);
 	else if (a->rule != b->rule)
-		err = say(notes, "Steps are not told in the same way, and may not be the same: in A by %s, in B by %s.",
+		err = say(notes, "Steps may not be comparable, because different rules end them: in A %s, in B %s.",
 			  common__step_rule(a->rule), common__step_rule(b->rule));
 	if (!err && a->ranks != b->ranks && diff->per_step)
-		err = say(notes, "A is of %zu process%s, B of %zu: all is of one of them, on average.", a->ranks,
+		err = say(notes, "A has %zu process%s, B has %zu: figures are per process, on average.", a->ranks,
 			  a->ranks == 1 ? "" : "es", b->ranks);
 	return err ?:
 	       say_missing(notes, "Waits and functions", a->sampled, b->sampled, " (no samples)") ?:
 	       say_missing(notes, "Actions", a->action_units > 0, b->action_units > 0,
-			   " (it was cut before its first snapshot)") ?:
+			   " (the file was cut before its first snapshot)") ?:
 	       say_missing(notes, "Operators", a->op_units > 0, b->op_units > 0, " (record --ops)") ?:
 	       say_missing(notes, "GPUs", a->gpu_units > 0, b->gpu_units > 0, " that CUPTI watched") ?:
 	       say_amount(notes, "Actions are compared as counted", unit, a->action_units, b->action_units) ?:

@@ -40,10 +40,10 @@ static double percent(uint64_t part, uint64_t whole)
 static void print_windows(const struct gpu *gpu, uint32_t pid, FILE *out)
 {
 	static const char *const why[GPU_WINDOW__COUNT] = {
-		[GPU_WINDOW_OPEN] = "was cut off with the recording",
-		[GPU_WINDOW_BUSY] = "could not be had: another tool used CUPTI",
-		[GPU_WINDOW_FAILED] = "could not be had: CUPTI refused",
-		[GPU_WINDOW_LATE] = "was over before CUPTI was at work: give it warm-up steps (--schedule warmup=N)",
+		[GPU_WINDOW_OPEN] = "ended when the recording was cut",
+		[GPU_WINDOW_BUSY] = "did not open: another tool used CUPTI",
+		[GPU_WINDOW_FAILED] = "did not open: CUPTI refused",
+		[GPU_WINDOW_LATE] = "ended before CUPTI was ready: add warm-up steps (--schedule warmup=N)",
 	};
 	size_t cnt, all = 0, ends[GPU_WINDOW__COUNT] = {0};
 	const struct rec_gpu_window *windows = gpu__windows(gpu, &cnt);
@@ -67,8 +67,7 @@ static void print_tier(const struct gpu *gpu, const struct gpu_process *process,
 
 	switch (process->tier) {
 	case GPU_TIER_NONE:
-		text__paragraph(out, "tier 0: there are no figures of its GPU%s%s", process->why[0] ? ": " : "",
-				process->why);
+		text__paragraph(out, "tier 0: no figures of its GPU%s%s", process->why[0] ? ": " : "", process->why);
 		return;
 	case GPU_TIER_PROBES:
 		text__paragraph(out, "tier 1, calls of the CPU alone, by probes%s%s; %s", process->why[0] ? ": " : "",
@@ -90,8 +89,9 @@ static void print_tier(const struct gpu *gpu, const struct gpu_process *process,
 				process->lost);
 	if (process->unjoined)
 		text__paragraph(out,
-				"of %" PRIu64 " (%.2f %%) the operator and action are not known: the call that asked "
-				"for them was not seen by the probes (of %" PRIu64 " not by CUPTI either)",
+				"operator and action are not known for %" PRIu64
+				" (%.2f %%): the probes did not see the "
+				"call that asked for them (nor did CUPTI for %" PRIu64 ")",
 				process->unjoined, percent(process->unjoined, process->activities), process->unasked);
 }
 
@@ -376,7 +376,7 @@ static void print_line(const struct gpu_view *view, const struct gpu_line *line,
 	}
 	print_steps(view, line, out);
 	if (line->untimed)
-		text__paragraph(out, "%" PRIu64 " pieces of work have no time and are in none of this", line->untimed);
+		text__paragraph(out, "%" PRIu64 " pieces of work have no time and are left out", line->untimed);
 }
 
 /* Of several, a row each, so that they can be held against each other. */
@@ -408,7 +408,7 @@ static void print_line_table(const struct gpu_view *view, uint32_t pid, FILE *ou
 	uint64_t untimed = 0;
 
 	print_head(
-		out, "GPUs, each from its first work to its last, and idle in % of it by what it waited for",
+		out, "GPUs, each from its first to its last work; idle time in % of that, by reason",
 		"rank      pid GPU         ms % busy kernels ms   comm ms overlap %   host   data launch  other  name",
 		"---- -------- --- ---------- ------ ---------- --------- --------- ------ ------ ------ ------  "
 		"----------------");
@@ -421,7 +421,7 @@ static void print_line_table(const struct gpu_view *view, uint32_t pid, FILE *ou
 	for (int idle = 0; idle < GPU_IDLE__COUNT; idle++)
 		text__paragraph(out, "%s: %s", gpu_idle__name(idle), gpu_idle__meaning(idle));
 	if (untimed)
-		text__paragraph(out, "%" PRIu64 " pieces of work have no time and are in none of this", untimed);
+		text__paragraph(out, "%" PRIu64 " pieces of work have no time and are left out", untimed);
 }
 
 static size_t count_lines(const struct gpu_view *view, uint32_t pid)
@@ -503,7 +503,7 @@ static int print_scope(const struct gpu_view *view, uint32_t pid, FILE *out)
 	print_apis(view, &rows, out);
 	print_memory(view, &rows, out);
 	if (rows.elsewhere)
-		text__paragraph(out, "Of %" PRIu64 " pieces of work the action is not known: they are in no table.",
+		text__paragraph(out, "The action is not known for %" PRIu64 " pieces of work: they are in no table.",
 				rows.elsewhere);
 	gpu_rows__release(&rows);
 	return err;
@@ -537,9 +537,9 @@ static int print_text(struct job *job, const struct report_options *options, FIL
 	gpu__processes(view.gpu, &cnt);
 	if (!cnt)
 		text__paragraph(out,
-				"This recording has nothing of GPUs: no process of it had CUDA, or it was made "
-				"without --gpu. Record again: stepflame record --gpu auto -p PID; stepflame doctor "
-				"-p PID says what of CUDA the process has.");
+				"This recording has no figures of GPUs: no process used CUDA, or it was made without "
+				"--gpu. Record again: stepflame record --gpu auto -p PID; stepflame doctor -p PID says "
+				"which CUDA libraries the process has.");
 	else if (options->per_rank)
 		err = print_processes(&view, out);
 	else

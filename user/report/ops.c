@@ -46,7 +46,7 @@ static void explain_empty(struct job *job, const struct ops_rows *rows, const st
 	if (rows->has_rows)
 		text__paragraph(out,
 				"No operator was seen%s in an action named \"%s\". Names are matched exactly; "
-				"--by-action shows every action, %s what lies in none.",
+				"--by-action shows every action, and %s has what is in no action.",
 				where, options->action, OPS_NO_ACTION);
 	else if (window_cnt)
 		text__paragraph(out,
@@ -54,8 +54,9 @@ static void explain_empty(struct job *job, const struct ops_rows *rows, const st
 				"imports and set-up? Then record for longer; --per-rank lists what its children did.",
 				where);
 	else
-		text__paragraph(out, "This recording has no operators: they are counted only when they are asked for, "
-				     "because each call costs. Record again with --ops: stepflame record --ops -p PID");
+		text__paragraph(out,
+				"This recording has no operators: stepflame counts them only on request, because each "
+				"call costs. Record again with --ops: stepflame record --ops -p PID");
 }
 
 /* What the options ask for and no row has: the recording was made without. */
@@ -95,7 +96,7 @@ static void explain_unwatched(struct job *job, uint32_t pid, FILE *out)
 			text__paragraph(
 				out,
 				"device times: of pid %u CUPTI watched at most %.4g s of the %.4g s in which operators "
-				"were counted: calls outside are in no device time, and averages by call are too low",
+				"were counted: device times lack the calls outside, and averages by call are too low",
 				REC_PID(processes[p].pid), processes[p].cupti_ns / 1e9, counted_ns / 1e9);
 	}
 }
@@ -108,12 +109,12 @@ static void explain_device(const struct ops_rows *rows, FILE *out)
 		unknown |= rows->items[i].device_unknown;
 	if (unknown)
 		text__paragraph(out,
-				"device times: --: of calls that are told apart here it is not known which launched "
-				"what");
+				"device times: -- means that it is not known which of these rows' calls launched the "
+				"work");
 	if (rows->gpu.without_paths)
 		text__paragraph(out,
-				"device times: CUDA total is of the innermost operators alone, without samples what "
-				"is around them is not known");
+				"device times: CUDA total has only the innermost operators, because without samples "
+				"it is not known what is around them");
 }
 
 static void explain_left_out(size_t cnt, size_t limit, FILE *out)

@@ -309,13 +309,14 @@ static void print_below(const struct steps_of *of, FILE *out)
 	if (track->slow_cnt)
 		print_gpu("GPU in slow steps", &of->gpu.slow, out);
 	if (of->blame.all.gc_ns >= SHOWN_SHARE * track->total_ns)
-		text__paragraph(out, "gc: %.4g s of collections, %.1f %% of the time, in what is above",
+		text__paragraph(out, "gc: %.4g s of collections, %.1f %% of the time, included above",
 				of->blame.all.gc_ns / 1e9, 100.0 * of->blame.all.gc_ns / track->total_ns);
 	if (!track->thread)
-		text__paragraph(out,
-				"waits: not known, the recording has no samples of the thread that makes the steps");
+		text__paragraph(
+			out,
+			"waits: not known, because the recording has no samples of the thread that makes the steps");
 	if (!track->has_phases)
-		text__paragraph(out, "phases: not known, all is in \"other\"");
+		text__paragraph(out, "phases: not known, so all time is in \"other\"");
 	text__paragraph(out, "remainder: %.2f %% of the time was counted twice, or lies outside of its step or phase",
 			100.0 * track->misfit_ns / track->total_ns);
 }
@@ -331,10 +332,10 @@ static void print_steps_line(const struct steps_of *of, FILE *out)
 			track->step_cnt, common__step_rule(track->rule), rule->median_ns / 1e6, rule->p99_ns / 1e6,
 			rule->min_ns / 1e6, rule->max_ns / 1e6);
 	if (track->lost)
-		text__paragraph(out, "lost: %" PRIu64 " step%s, whose boundaries are not in the recording", track->lost,
+		text__paragraph(out, "lost: %" PRIu64 " step%s, whose boundaries the recording lacks", track->lost,
 				track->lost == 1 ? "" : "s");
 	if (rule->limit_ns == UINT64_MAX)
-		text__paragraph(out, "slow: not told of fewer than %d steps", SLOW_MIN_CNT);
+		text__paragraph(out, "slow: not determined, because there are fewer than %d steps", SLOW_MIN_CNT);
 	else
 		text__paragraph(out, "slow: %zu step%s longer than %.4g ms (an ordinary one: %.4g ms)", track->slow_cnt,
 				track->slow_cnt == 1 ? "" : "s", rule->limit_ns / 1e6, rule->ordinary_ns / 1e6);

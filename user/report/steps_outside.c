@@ -57,8 +57,7 @@ int steps_report__print_compile(struct job *job, const struct steps_of *of, FILE
 	spot = compile->spot.ns ? spot__text(job, &compile->spot) : NULL;
 	if (compile->spot.ns && !spot)
 		return -ENOMEM;
-	text__paragraph(out,
-			"compile: %.3g s in torch.compile, in %zu step%s, %.1f %% of the time, in what is above%s%s",
+	text__paragraph(out, "compile: %.3g s in torch.compile, in %zu step%s, %.1f %% of the time, included above%s%s",
 			compile->ns / 1e9, compile->step_cnt, compile->step_cnt == 1 ? "" : "s",
 			100.0 * compile->ns / of->track->total_ns, spot ? "; called at " : "", spot ?: "");
 	free(spot);

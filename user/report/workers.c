@@ -57,7 +57,8 @@ static void print_end(struct job *job, const struct worker *worker, FILE *out)
 	char *how = processes__end_text(worker->end), waited[64] = "";
 
 	if (worker->end_wait_ns)
-		snprintf(waited, sizeof(waited), "; %.3f s were waited for it in vain", worker->end_wait_ns / 1e9);
+		snprintf(waited, sizeof(waited), "; the process waited for it in vain for %.3f s",
+			 worker->end_wait_ns / 1e9);
 	text__line(out, "%38sended at %.3f s: %s%s", "", since_start_s(job, worker->end->time_ns), how ?: "", waited);
 	free(how);
 }
@@ -89,28 +90,31 @@ static void print_advice(const struct loader *loader, FILE *out)
 				loader->needed == 1 ? "" : "s", loader->at_once);
 	switch (loader->advice) {
 	case LOADER_UNKNOWN:
-		text__paragraph(out, "advice: none; too few batches, or no samples of workers, were seen");
+		text__paragraph(out,
+				"advice: none, because the recording has too few batches, or no samples of workers");
 		break;
 	case LOADER_KEEPS_UP:
-		text__paragraph(out, "advice: the workers keep up; more of them would bring nothing");
+		text__paragraph(out, "advice: the workers keep up; more of them would not help");
 		break;
 	case LOADER_ONE_SLOW:
 		text__paragraph(out,
 				"advice: worker %u (pid %u) is slower than the others and causes %.0f %% of the "
-				"waits; more workers would not help before that is known",
+				"waits; find out why before you add workers",
 				loader->slow, loader->workers[loader->slow].pid,
 				percent(loader->workers[loader->slow].wait_ns, loader->wait_ns));
 		break;
 	case LOADER_CPU_FULL:
-		text__paragraph(out, "advice: none about more workers; the CPU is full, or would be with so many");
+		text__paragraph(out, "advice: do not add workers; the CPU is full, or would be with so many");
 		break;
 	case LOADER_MORE:
 		text__paragraph(out, "advice: try num_workers=%u; a batch would take %.4g ms instead of %.4g ms",
 				loader->needed, loader->consume_ns / 1e6, loader->batch_ns / 1e6);
 		break;
 	case LOADER_UNEVEN:
-		text__paragraph(out, "advice: there are workers enough on average; batches take unlike times, or the "
-				     "first ones of short epochs are waited for (persistent_workers, prefetch_factor)");
+		text__paragraph(out,
+				"advice: there are enough workers on average, but batches differ in duration, or the "
+				"process waits for the first ones of short epochs (try persistent_workers, "
+				"prefetch_factor)");
 		break;
 	}
 }
@@ -142,7 +146,9 @@ static void print_title(struct job *job, const struct loader *loader, FILE *out)
 		text__line(out, "DataLoader workers of pid %u, loader %u of %u: fetched %s", loader->pid,
 			   loader->number + 1, loader->of_cnt, place);
 	else
-		fprintf(out, "DataLoader workers of pid %u, %u of %u: where their batches are fetched is not known\n",
+		fprintf(out,
+			"DataLoader workers of pid %u, loader %u of %u: it is not known where their batches are "
+			"fetched\n",
 			loader->pid, loader->number + 1, loader->of_cnt);
 	free(place);
 }
@@ -158,7 +164,7 @@ static void print_waits(const struct loader *loader, FILE *out)
 				loader->wait_ns / 1e9, percent(loader->wait_ns, loader->observed_ns),
 				loader->observed_ns / 1e9);
 	if (loader->handover_ns)
-		text__paragraph(out, "%.3f s more went by as batches that were there were handed over",
+		text__paragraph(out, "%.3f s more were spent on handing over batches that were there",
 				loader->handover_ns / 1e9);
 }
 
@@ -167,21 +173,23 @@ static void print_loader(struct job *job, const struct loader *loader, FILE *out
 	print_title(job, loader, out);
 	print_waits(loader, out);
 	if (loader->ahead.step_cnt)
-		text__paragraph(out,
-				"ahead: as a step began, %.2f workers on average were idle, and all that they may make "
-				"ahead lay ready; in %.1f %% of %zu steps none was",
-				(double)loader->ahead.idle_cnt / loader->ahead.step_cnt,
-				percent(loader->ahead.none_cnt, loader->ahead.step_cnt), loader->ahead.step_cnt);
+		text__paragraph(
+			out,
+			"ahead: when a step began, %.2f workers were idle on average, with all the batches ready "
+			"that they may make ahead; in %.1f %% of %zu steps no worker was idle",
+			(double)loader->ahead.idle_cnt / loader->ahead.step_cnt,
+			percent(loader->ahead.none_cnt, loader->ahead.step_cnt), loader->ahead.step_cnt);
 	fputs("worker       pid   waits   waited s share % longest ms  busy %   CPU %\n", out);
 	fputs("------ --------- ------- ---------- ------- ---------- ------- -------\n", out);
 	for (size_t i = 0; i < loader->worker_cnt; i++)
 		print_worker(job, loader, &loader->workers[i], out);
 	if (loader->unknown_ns)
-		text__paragraph(out, "%.3f s were waited for no known worker", loader->unknown_ns / 1e9);
+		text__paragraph(out, "the process waited %.3f s for workers that are not known",
+				loader->unknown_ns / 1e9);
 	print_advice(loader, out);
 	fputc('\n', out);
 	if (loader->no_loader_ns && loader->number + 1 == loader->of_cnt) {
-		text__paragraph(out, "%.3f s were waited in pid %u for batches of which the loader is not known",
+		text__paragraph(out, "%.3f s of waits in pid %u were for batches whose loader is not known",
 				loader->no_loader_ns / 1e9, loader->pid);
 		fputc('\n', out);
 	}

@@ -364,7 +364,7 @@ static int put_help(const struct top_state *state, struct array *lines)
 		"q, Ctrl-C          quit; the job goes on",
 		"Tab, 1 to 5        the next view; that one",
 		"s or >, <          sort by the next column; by the one before",
-		"/                  show rows with a text; Enter keeps it, Esc takes it away",
+		"/                  show rows with a text; Enter applies it, Esc removes it",
 		"arrows, PgUp, PgDn scroll; also Home, End, j and k",
 		"p or space         hold the picture; stepflame goes on counting",
 		"r                  count totals from now on",

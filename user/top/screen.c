@@ -123,7 +123,7 @@ int screen__open(struct screen **out)
 	tcgetattr(STDOUT_FILENO, &restore.termios);
 	screen->curses = newterm(NULL, stdout, stdin);
 	if (!screen->curses) {
-		log__error("set TERM to what the terminal is, such as xterm-256color, or use --batch",
+		log__error("set TERM to the terminal's type, such as xterm-256color, or use --batch",
 			   "the terminal '%s' is not known", term ?: "");
 		free(screen);
 		return -ENOTTY;
