@@ -15,7 +15,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "include/name_hash.h"
 #include "stepflame.skel.h"
 #include "user/lib/log.h"
 #include "user/session/programs.h"
@@ -27,77 +26,6 @@
  */
 #define SNAPSHOT_MIN_NS 100000000ULL
 #define SNAPSHOT_GROWTH 20
-
-uint64_t session__now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec * 1000000000ULL + ts.tv_nsec;
-}
-
-int session__emit(struct session *s, const struct rec_hdr *record)
-{
-	int err = s->sink(record, s->sink_ctx);
-
-	if (!err && s->keeps_names && record && record->type == REC_NAME)
-		err = names__add(&s->names, (const void *)record);
-	if (err && !s->sink_err)
-		s->sink_err = err;
-	return s->sink_err;
-}
-
-/* The record of a name, in a buffer of NAME_WORDS words. */
-#define NAME_WORDS ((sizeof(struct rec_name) + REC_NAME_MAX) / 8)
-
-static const struct rec_name *make_name(const char *text, uint64_t *buffer)
-{
-	struct rec_name *rec = (void *)buffer;
-	const uint64_t *words = (void *)rec->text;
-	size_t whole = strlen(text), bytes = whole < REC_NAME_MAX ? whole : REC_NAME_MAX, word_cnt = (bytes + 7) / 8;
-	uint64_t hash = name_hash__seed(NAME_UTF8, whole);
-
-	memset(buffer, 0, 8 * NAME_WORDS);
-	memcpy(rec->text, text, bytes);
-	for (size_t i = 0; i < word_cnt; i++)
-		hash = name_hash__add(hash, words[i]);
-	rec->hdr = (struct rec_hdr){.type = REC_NAME, .size = sizeof(*rec) + 8 * word_cnt};
-	rec->id = name_hash__end(hash);
-	rec->cut = whole > bytes;
-	rec->bytes = bytes;
-	rec->whole_bytes = whole;
-	return rec;
-}
-
-uint64_t session__name_id(const char *text)
-{
-	uint64_t buffer[NAME_WORDS];
-
-	return make_name(text, buffer)->id;
-}
-
-uint64_t session__emit_name(struct session *s, const char *text)
-{
-	uint64_t buffer[NAME_WORDS];
-	const struct rec_name *rec = make_name(text, buffer);
-
-	session__emit(s, &rec->hdr);
-	return rec->id;
-}
-
-void session__note(struct session *s, const char *fmt, ...)
-{
-	uint64_t buffer[64] = {0};
-	struct rec_note *rec = (void *)buffer;
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(rec->text, sizeof(buffer) - sizeof(*rec), fmt, ap);
-	va_end(ap);
-	rec->bytes = strlen(rec->text);
-	rec->hdr = (struct rec_hdr){.type = REC_NOTE, .size = sizeof(*rec) + ((rec->bytes + 7) & ~7u)};
-	session__emit(s, &rec->hdr);
-}
 
 static void emit_host(struct session *s)
 {

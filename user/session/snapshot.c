@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include "include/counters.h"
 #include "include/ops.h"
@@ -73,53 +71,6 @@ static int emit_counters(struct session *s)
 	return s->sink_err;
 }
 
-uint64_t session__cpu_ns(void)
-{
-	struct rusage usage;
-
-	getrusage(RUSAGE_SELF, &usage);
-	return (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000000000ULL +
-	       (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1000ULL;
-}
-
-uint64_t session__rss_bytes(void)
-{
-	unsigned long size, resident = 0;
-	FILE *f = fopen("/proc/self/statm", "re");
-
-	if (f) {
-		if (fscanf(f, "%lu %lu", &size, &resident) != 2)
-			resident = 0;
-		fclose(f);
-	}
-	return (uint64_t)resident * sysconf(_SC_PAGESIZE);
-}
-
-/* What a process paid for its system calls. */
-static uint64_t calls_ns(const struct session *s, uint64_t sampled, uint64_t sampled_ns)
-{
-	return HITS_PER_SAMPLE * (sampled * s->call_ns + sampled_ns);
-}
-
-static uint64_t busiest_ns(const struct session *s, const struct hit_sums *sums)
-{
-	return sums->busiest.hits * s->selftest.hit_ns + sums->busiest.sampler_ns +
-	       calls_ns(s, sums->busiest.calls_sampled, sums->busiest.calls_sampled_ns);
-}
-
-void hit_sums__add(const struct session *s, struct hit_sums *sums, const struct proc *proc, uint64_t op_hits)
-{
-	struct hit_sums one = {
-		.busiest = {proc->paid.hits + op_hits, proc->paid.sampler_ns, proc->paid.calls_sampled, proc->paid.calls_sampled_ns},
-	};
-
-	sums->hits += one.busiest.hits;
-	sums->sampled += proc->paid.sampled;
-	sums->sampled_ns += proc->paid.sampled_ns;
-	if (busiest_ns(s, &one) >= busiest_ns(s, sums))
-		sums->busiest = one.busiest;
-}
-
 /* Of the sources that were asked for windows: have all of them passed? */
 static bool windows_passed(const struct session *s, const struct target *t)
 {
@@ -135,15 +86,6 @@ static bool windows_passed(const struct session *s, const struct target *t)
 	return any;
 }
 
-static uint64_t sources_hits(const struct session *s, const struct target *t)
-{
-	uint64_t hits = 0;
-
-	for (int id = 0; id < SOURCE__COUNT; id++)
-		hits += sources[id]->hits ? sources[id]->hits(s, t) : 0;
-	return hits;
-}
-
 /* Window and cost, from the processes' own counts. */
 static void measure_window(struct session *s, struct rec_window *window, struct rec_cost *cost)
 {
@@ -157,7 +99,7 @@ static void measure_window(struct session *s, struct rec_window *window, struct 
 
 		if (!target__proc(s, t, &proc))
 			continue;
-		hit_sums__add(s, &sums, &proc, sources_hits(s, t));
+		hit_sums__add(s, &sums, t, &proc);
 		if (targets__has_steps(&proc) && t->role == ROLE_CHILD)
 			targets__trains(s, t);
 		SOURCES_CALL(observe, s, t, &proc);
@@ -177,18 +119,7 @@ static void measure_window(struct session *s, struct rec_window *window, struct 
 	s->progress.steps = window->steps;
 	window->start_ns = start ?: s->window_start_ns;
 	window->end_ns = s->progress.done && end ? end : s->window_end_ns ?: session__now_ns();
-	cost->hits = sums.hits;
-	cost->busiest_hits = sums.busiest.hits;
-	cost->busiest_sampler_ns = sums.busiest.sampler_ns;
-	cost->busiest_calls = HITS_PER_SAMPLE * sums.busiest.calls_sampled;
-	if (sums.busiest.calls_sampled)
-		cost->call_ns = s->call_ns + sums.busiest.calls_sampled_ns / sums.busiest.calls_sampled;
-	cost->hit_ns = s->selftest.hit_ns + (sums.sampled ? sums.sampled_ns / sums.sampled : 0);
-	cost->attach_ns = s->attach_ns;
-	cost->detach_ns = s->detach_ns;
-	cost->own_cpu_ns = session__cpu_ns() - s->cpu_start_ns;
-	cost->own_rss_bytes = session__rss_bytes();
-	SOURCES_CALL(cost, s, cost);
+	hit_sums__cost(s, &sums, cost);
 }
 
 void snapshot__progress(struct session *s)

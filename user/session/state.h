@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * The session's insides, for its own files and the sources: session.c (life cycle), targets.c (processes),
- * target_probes.c (their probes), file_probes.c (the probes of a file), snapshot.c (maps to records).
+ * target_probes.c (their probes), file_probes.c (the probes of a file), snapshot.c (maps to records), cost.c, emit.c.
  */
 #ifndef STEPFLAME_USER_SESSION_STATE_H
 #define STEPFLAME_USER_SESSION_STATE_H
@@ -103,9 +103,8 @@ static inline bool target__is_python(const struct target *t, const struct mapped
 
 void target__clear_state(struct target *t, enum source_id id);
 
+/* emit.c */
 uint64_t session__now_ns(void);
-uint64_t session__cpu_ns(void); /* of this process, user and system */
-uint64_t session__rss_bytes(void);
 int session__emit(struct session *s, const struct rec_hdr *record); /* to the sink; remembers the first error */
 void session__note(struct session *s, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* for the report */
 uint64_t session__name_id(const char *text);                      /* the id that a text has, without sending it */
@@ -162,9 +161,14 @@ void target__detach_set(struct target *t, enum source_id id, int set, uint64_t d
 void target__detach(struct target *t);
 void targets__detach(struct session *s, struct detachment *d); /* at the end: hands over what is attached */
 
+/* cost.c */
+void hit_sums__add(const struct session *s, struct hit_sums *sums, const struct target *t, const struct proc *proc);
+void hit_sums__cost(const struct session *s, const struct hit_sums *sums, struct rec_cost *cost);
+uint64_t session__cpu_ns(void); /* of this process, user and system */
+uint64_t session__rss_bytes(void);
+
 /* snapshot.c: the maps as records. 0 or -errno of the sink. */
 int snapshot__emit(struct session *s);
-void hit_sums__add(const struct session *s, struct hit_sums *sums, const struct proc *proc, uint64_t op_hits);
 /* Steps, and whether all are done, without emitting anything. */
 void snapshot__progress(struct session *s);
 

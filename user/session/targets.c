@@ -418,7 +418,7 @@ static void forget_ended(struct session *s)
 			s->targets[cnt++] = t;
 			continue;
 		}
-		hit_sums__add(s, &s->ended, &proc, 0);
+		hit_sums__add(s, &s->ended, t, &proc);
 		forget_number(s, t->process.pid);
 		SOURCES_CALL(forget, s, t);
 		target__free(t);
