@@ -21,25 +21,25 @@
 	X(NAME_LOST, "name_lost", "names that could not be read")                                              \
 	X(FRAME_LOST, "frame_lost", "Python frames that could not be walked far enough")                       \
 	X(OP_ROWS_FULL, "op_rows_full", "operator calls whose row did not fit in the table")                   \
-	X(GROUPS_FULL, "groups_full", "operator calls whose shapes were too many to be told apart")            \
-	X(SHAPES_CUT, "shapes_cut", "operator calls with more or larger inputs than are kept")                 \
+	X(GROUPS_FULL, "groups_full", "operator calls whose shapes exceeded the table of different shapes")    \
+	X(SHAPES_CUT, "shapes_cut", "operator calls with more or larger inputs than a recording can hold")     \
 	X(SPANS_CUT, "spans_cut", "spans of the timeline that did not fit")                                    \
 	X(STACK_LOST, "stack_lost", "stacks of which a frame could not be read, cut there")                    \
-	X(STACK_CUT, "stack_cut", "stacks with more Python frames than are kept, cut")                         \
+	X(STACK_CUT, "stack_cut", "stacks with more Python frames than a recording can hold, cut")             \
 	X(LINES_LOST, "lines_lost", "functions whose line table could not be read")                            \
 	X(SAMPLES_LOST, "samples_lost", "samples that did not fit in the ring buffer")                         \
 	X(CALLS_LOST, "calls_lost", "system calls whose row did not fit in the table")                         \
 	X(FILES_LOST, "files_lost", "reads and writes whose file did not fit in the table")                    \
 	X(GPU_CALLS_LOST, "gpu_calls_lost", "calls of CUDA whose row did not fit in the table")                \
 	X(KERNELS_UNNAMED, "kernels_unnamed", "kernels of a GPU whose name is not known")                      \
-	X(GPU_UNTIMED, "gpu_untimed", "calls of CUDA that were counted and not timed: no probe saw them end")  \
+	X(GPU_UNTIMED, "gpu_untimed", "calls of CUDA that were counted but not timed: no probe saw them end")  \
 	X(GPU_DROPPED, "gpu_dropped", "activities of a GPU that CUPTI had no room for")                        \
 	X(GPU_RING_FULL, "gpu_ring_full", "activities of a GPU that came faster than they were read")          \
 	X(GPU_BAD, "gpu_bad", "activities of a GPU without times, or of an unknown form")                      \
 	X(CALL_UNSEEN, "call_unseen", "ends of Python calls whose beginning was not seen")                     \
 	X(SPAN_REUSED, "span_reused", "spans begun twice with no end between")                                 \
 	X(NVTX_UNNAMED, "nvtx_unnamed", "NVTX ranges without a name, or with one that only NVTX's tool knows") \
-	X(NVTX_NAMES_FULL, "nvtx_names_full", "NVTX ranges of more different names than are kept")             \
+	X(NVTX_NAMES_FULL, "nvtx_names_full", "NVTX ranges of more different names than a recording can hold") \
 	X(NVTX_NOT_PUSHED, "nvtx_not_pushed", "ends of NVTX ranges whose beginning was not seen")              \
 	X(NVTX_NOT_POPPED, "nvtx_not_popped", "NVTX ranges given up: too many were open on a thread")
 

@@ -214,10 +214,10 @@ def test_refused_is_told(bench, more, said):
     """Who asks for what the GPU does hears while it is recorded that nothing of it is."""
     train = Train(bench, "-s", 10, **more)
     record = bench.record("-p", train.pid, "--gpu", "cupti", "-F", 0, "--no-syscalls").until_armed()
-    record.until_says(said[0] + ".*: what its GPU does is not recorded", helpers.ARMED_SECONDS, "stderr")
+    record.until_says(said[0] + ".*: stepflame records only its calls, not what its GPU does", helpers.ARMED_SECONDS, "stderr")
     record.interrupt()
     assert record.wait() == helpers.OK, record.what()
-    assert record.stderr.count("is not recorded") == 1 and said[1] in record.stderr
+    assert record.stderr.count("not what its GPU does") == 1 and said[1] in record.stderr
     train.release()
     train.end()
 
@@ -411,7 +411,7 @@ REFUSALS = {
     "busy=1": "another tool uses CUPTI",
     "fail_cuptiSubscribe=15": "CUPTI refused, with error 15",
     "fail_cuptiActivityEnable=35": "lets only root profile",
-    "version=150000": "version, 150000, that is not known",
+    "version=150000": "unsupported version 150000",
 }
 
 
@@ -434,7 +434,7 @@ def test_refused(bench, cupti):
 
 def test_no_cupti(bench):
     train, record = start(bench, "-s", 10, STEPFLAME_CUPTI="/nonexistent/libcupti.so")
-    record.until_says("can open no libcupti", 10, "stderr")
+    record.until_says("cannot open libcupti", 10, "stderr")
     train.release()
     train.end()
     assert record.wait() == helpers.OK, record.what()

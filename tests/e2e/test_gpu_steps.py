@@ -123,7 +123,7 @@ def test_launch_bound(tmp_path):
 def test_not_the_gpu(tmp_path):
     """A CPU that waits for something else is not bound by its launches."""
     verdict = judged(tmp_path, 10, 50, [("other", "sleep", "sleep", 8 * MS)])
-    assert verdict["class"] == "unclear" and "slept" in verdict["why"]
+    assert verdict["class"] == "unclear" and "spent sleeping" in verdict["why"]
     verdict = judged(tmp_path, 10, 50, [("other", "lock", "lock", 8 * MS)])
     assert verdict["class"] == "lock-bound"
 

@@ -178,7 +178,7 @@ def test_busy(bench):
     assert [w["how"] for w in windows] == ["steps", "busy", "steps"]
     assert windows[1]["start"] == windows[1]["end"]
     check_content(trained, [windows[0], windows[2]])
-    assert "another tool uses CUPTI in it" in trained.record.stderr and "in this window" in trained.record.stderr
+    assert "another tool uses CUPTI in this process" in trained.record.stderr and "in this window" in trained.record.stderr
     assert "1 of 3 windows did not open: another tool used CUPTI" in " ".join(helpers.report_text(trained.record.file, "--gpu").split())
     (tier,) = helpers.report(trained.record.file, "--gpu")["tiers"]
     assert tier["tier"] == 2

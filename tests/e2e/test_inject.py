@@ -200,7 +200,7 @@ def test_killed_in_step(bench, blocked, library, step):
         command = ["strace", "-f", "-o", log, "-e", "trace=ptrace", "-e", inject_at, TOOL, str(job.pid), str(library), ENTRY]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120)
         said = log.read_text()
-        assert "killed by SIGKILL" in said and "the process that does it was killed" in done.stdout, (said, done)
+        assert "killed by SIGKILL" in said and "the process stepflame-inject was killed" in done.stdout, (said, done)
         name = "PTRACE_" + step.split()[-1].upper()
         assert name in [line for line in said.splitlines() if "ptrace(" in line][-1], said
         check_free(job.pid)
@@ -359,7 +359,7 @@ def test_no_cupti(bench, cuda, library, folder):
         pytest.skip("this machine has a libcupti that all programs see")
     script = 'mount --make-rprivate / && for d in /usr/local/cuda*; do mount -t tmpfs none $d || true; done; exec "$@"'
     prefix = ["unshare", "-m", "sh", "-c", script, "sh"]
-    refused(bench, idle(bench, apart / "libcuda.so.1", prefix=prefix), library, "no libcupti")
+    refused(bench, idle(bench, apart / "libcuda.so.1", prefix=prefix), library, "sees no libcupti")
 
 
 def test_seccomp(bench, cuda, library):

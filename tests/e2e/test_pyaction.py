@@ -78,7 +78,7 @@ def test_not_seen(bench, old_python, file, function):
     """A name that is no function's, or an end of a file's name that begins within a word: said in the report."""
     record, _ = bench.recorded(JOB, python=old_python, options=wanted(function, file=file))
     assert helpers.report(record.file)["actions"] == []
-    assert "%s:%s was not seen" % (file, function) in record.stdout
+    assert "--action %s:%s has no calls" % (file, function) in record.stdout
 
 
 def test_does_not_change_the_job(bench, old_python):

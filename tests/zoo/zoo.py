@@ -299,7 +299,7 @@ def expected_text(expect):
     return "; ".join(out)
 
 
-HEAD = ("program", "python", "fault", "expected", "told", "steps/s: program / stepflame", "judgement")
+HEAD = ("program", "python", "fault", "expected", "reported", "steps/s: program / stepflame", "judgement")
 
 
 def line(cells):

@@ -52,11 +52,11 @@ static const struct verdict_rule rules[] = {
 	{VERDICT_MEMORY, 0.1, NONE, {CAUSE_PAGE_FAULT, NONE, NONE}, "waits for memory (page faults)"},
 	{VERDICT_LOCK, 0.1, NONE, {CAUSE_LOCK, CAUSE_GIL, NONE}, "waits for locks that other threads hold"},
 	{VERDICT_STARVED, 0.1, NONE, {CAUSE_RUN_QUEUE, NONE, NONE}, "waits for a CPU that others have"},
-	{VERDICT_UNCLEAR, 0.1, NONE, {CAUSE_SLEEP, NONE, NONE}, "is slept"},
+	{VERDICT_UNCLEAR, 0.1, NONE, {CAUSE_SLEEP, NONE, NONE}, "is spent sleeping"},
 	{VERDICT_UNCLEAR, 0.1, NONE, {CAUSE_DISK_READ, NONE, NONE}, "waits for reads from disk"},
 	{VERDICT_UNCLEAR, 0.1, NONE, {CAUSE_PIPE, CAUSE_SOCKET, CAUSE_POLL}, "waits for pipes or sockets"},
 	{VERDICT_UNCLEAR, 0.1, NONE, {CAUSE_CHILD_WAIT, NONE, NONE}, "waits for child processes"},
-	{VERDICT_UNCLEAR, 0.1, NONE, {CAUSE_UNKNOWN, NONE, NONE}, "waits for what is not known"},
+	{VERDICT_UNCLEAR, 0.1, NONE, {CAUSE_UNKNOWN, NONE, NONE}, "waits for an unknown cause"},
 };
 
 #define RULE_CNT (sizeof(rules) / sizeof(*rules))
@@ -286,7 +286,7 @@ static void judge_cpu(struct judging *j)
 	double cpu = (double)on_cpu_ns(all) / all->total_ns;
 
 	if (!j->track->thread) {
-		say_why(j, "the recording has no samples, so that what phases wait for is not known");
+		say_why(j, "the recording has no samples, so it is not known what phases wait for");
 		verdict__say(j, &j->verdict->next, "record with samples: without -F 0");
 	} else if (!count_samples(all, ANY)) {
 		say_why(j, "no sample met a step on the CPU");
@@ -298,7 +298,7 @@ static void judge_cpu(struct judging *j)
 	} else if (least_share(all, CPU_OP) >= CPU_OP_SHARE) {
 		j->verdict->class = VERDICT_CPU_OP;
 		say_why(j, "%.0f %% of the time of a step runs operators on the CPU%s", 100 * share_of(all, CPU_OP),
-			has_blamed(j) ? "" : ": it computes, and nothing is to blame");
+			has_blamed(j) ? "" : ": it computes, and no cause of delay stands out");
 	} else if (cpu >= CPU_SHARE) {
 		j->verdict->class = VERDICT_COMPUTE;
 		say_why(j,
@@ -475,7 +475,7 @@ static void judge_straggler(struct judging *j)
 		sample_cause__name(straggler->cause), phase__name(straggler->phase), verdict->place ? ", " : "",
 		verdict->place ?: "");
 	verdict__say(j, &verdict->evidence, "%s", straggler->why);
-	verdict__say(j, &verdict->next, "see what rank %d does there that the others do not%s", straggler->rank,
+	verdict__say(j, &verdict->next, "find out what rank %d does there that the others do not%s", straggler->rank,
 		     straggler->phase == PHASE_DATA        ? ": its shard of the data, its disk, its workers"
 		     : straggler->cause == CAUSE_RUN_QUEUE ? ": what else runs on its CPUs"
 							   : "");

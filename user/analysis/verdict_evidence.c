@@ -178,8 +178,8 @@ static void say_group(struct judging *j, const struct blame_group *group, bool w
 	if (!j->verdict->place && group->cause == BLAME_COMPILE && group->spots[0].ns)
 		j->verdict->place = spot__text(j->job, &group->spots[0]);
 	if (verdict__one_waker(group) && (!workers || j->slow_worker))
-		verdict__say(j, &j->verdict->evidence, "%.0f %% of that wait was ended by process %u (its thread %u)",
-			     100.0 * group->waker_ns / group->wait_ns, group->waker_pid, group->waker_tid);
+		verdict__say(j, &j->verdict->evidence, "process %u (thread %u) ended %.0f %% of that wait",
+			     group->waker_pid, group->waker_tid, 100.0 * group->waker_ns / group->wait_ns);
 }
 
 static void give_evidence(struct judging *j)

@@ -12,13 +12,12 @@ static void advise_input(struct judging *j)
 	for (int phase = 0; phase < PHASE__COUNT; phase++)
 		waited |= all->ns[phase][CAUSE_DATA_WAIT] > 0;
 	if (waited && j->group && verdict__one_waker(j->group) && verdict__failed(j->job, j->group->waker_pid))
-		verdict__say(
-			j, next,
-			"a worker has died: see its last words, and whether it was killed for want of memory (dmesg)");
+		verdict__say(j, next,
+			     "a worker died: read its last output, and check in dmesg whether it ran out of memory");
 	else if (j->slow_worker)
 		verdict__say(
 			j, next,
-			"one worker is waited for, process %u: stepflame report --io says what it does that others "
+			"the job waits for one worker, process %u: stepflame report --io says what it does that others "
 			"do not",
 			j->slow_worker);
 	else if (all->ns[PHASE_DATA][CAUSE_DISK_READ] > MENTION_SHARE * all->total_ns)
@@ -73,7 +72,8 @@ static const char *const advice[VERDICT__COUNT] = {
 	[VERDICT_LAUNCH] =
 		"fewer and larger kernels: torch.compile(mode=\"reduce-overhead\") makes CUDA graphs of them",
 	[VERDICT_COMM] = "gradient accumulation with no_sync(), larger buckets, a faster network",
-	[VERDICT_CHECKPOINT] = "save less often, or aside: torch.distributed.checkpoint.async_save, a thread",
+	[VERDICT_CHECKPOINT] =
+		"save less often, or in the background: torch.distributed.checkpoint.async_save, a thread",
 	[VERDICT_MEMORY] = "see whether it swaps (vmstat 1), or maps files that do not stay in memory",
 	[VERDICT_LOCK] =
 		"stepflame dump -p PID, or report --advanced --per-rank, says what the other threads do meanwhile",
@@ -92,7 +92,7 @@ static const char *const advice_jax[VERDICT__COUNT] = {
 	[VERDICT_CPU_OP] = "larger batches; more under one jax.jit, jax.lax.scan over steps",
 	[VERDICT_GPU] = "fewer float(), print() or block_until_ready() of values in each step",
 	[VERDICT_LAUNCH] = "fewer and larger kernels: more under one jax.jit, jax.lax.scan over steps",
-	[VERDICT_CHECKPOINT] = "save less often, or aside: orbax's AsyncCheckpointer, a thread",
+	[VERDICT_CHECKPOINT] = "save less often, or in the background: orbax's AsyncCheckpointer, a thread",
 	[VERDICT_COMPILE] =
 		("the same shapes, dtypes and static arguments in each call: pad batches; JAX_LOG_COMPILES=1 says "
 		 "what was compiled"),
@@ -107,8 +107,8 @@ void verdict__advise(struct judging *j)
 	if (is_jax_alone(j->job) && advice_jax[j->verdict->class])
 		text = advice_jax[j->verdict->class];
 	if (j->busy)
-		text = "the GPU is what bounds: stepflame report --gpu says which kernels; mixed precision, or a "
-		       "faster one";
+		text = "the GPU is the limit: stepflame report --gpu says which kernels; use mixed precision, or a "
+		       "faster GPU";
 	if (j->verdict->class == VERDICT_INPUT)
 		advise_input(j);
 	else if (j->verdict->class == VERDICT_PYTHON)

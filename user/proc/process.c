@@ -374,10 +374,10 @@ const char *process__explain(int err, pid_t pid, char *why, size_t size)
 		return "stepflame ps lists the training processes of this host";
 	case -EPERM:
 	case -EACCES:
-		snprintf(why, size, "may not look into process %d: permission denied", pid);
+		snprintf(why, size, "may not examine process %d: permission denied", pid);
 		return "run stepflame as root (sudo), or as the owner of the process with CAP_SYS_PTRACE";
 	}
-	snprintf(why, size, "cannot look into process %d: %s", pid, strerror(-err));
+	snprintf(why, size, "cannot examine process %d: %s", pid, strerror(-err));
 	return NULL;
 }
 

@@ -155,7 +155,7 @@ static int find_functions(struct loader *l)
 	}
 	if (!f->pthread_create || !f->pthread_detach || !f->errno_location || !f->call.dlopen || !f->call.dlsym ||
 	    !l->view.restorer_cnt)
-		return fail(l, -EOPNOTSUPP, "it has no GNU C library that is known here");
+		return fail(l, -EOPNOTSUPP, "it has no supported GNU C library");
 	return 0;
 }
 
@@ -329,7 +329,7 @@ static int judge_call(struct loader *l, const struct remote_call *call)
 	error[sizeof(error) - 1] = 0;
 	if (call->result)
 		return fail(l, -EAGAIN, "it cannot start a thread: %s", strerror(call->result));
-	return fail(l, -ENOENT, "it cannot load it%s%s", *error ? ": " : "", error);
+	return fail(l, -ENOENT, "it cannot load the library%s%s", *error ? ": " : "", error);
 }
 
 static int wait_for_it(struct loader *l)
@@ -350,9 +350,9 @@ static int wait_for_it(struct loader *l)
 			return fail(l, -ESRCH, "it ended");
 	} while (waited < (call.state == REMOTE_NONE ? BEGIN_NS : LOAD_NS));
 	return fail(l, -ETIMEDOUT, "%s",
-		    call.state == REMOTE_NONE    ? "its thread has not come to it"
+		    call.state == REMOTE_NONE    ? "its thread has not started to load the library"
 		    : call.state == REMOTE_BEGUN ? "it is still being loaded: another thread may be in the loader"
-						 : "it is loaded, and has not come to an end with its beginning");
+						 : "the library is loaded, but its start-up has not finished");
 }
 
 int remote__load(const struct process *process, const char *library, const char *entry, struct remote_load *out)
@@ -379,7 +379,7 @@ int remote__load(const struct process *process, const char *library, const char 
 		nanosleep(&pause, NULL);
 	}
 	if (err == -EAGAIN)
-		return fail(&l, err, "no thread of it waited where it can be stopped safely");
+		return fail(&l, err, "none of its threads waited where stepflame can stop it safely");
 	if (err == -ETIMEDOUT)
 		return fail(&l, err, "a thread of it did not stop");
 	if (err)

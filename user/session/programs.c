@@ -123,7 +123,7 @@ void programs__explain(int err, const char **why, const char **fix)
 		*why = "this kernel has no type information (/sys/kernel/btf/vmlinux)";
 		*fix = "use a kernel built with CONFIG_DEBUG_INFO_BTF=y";
 	} else {
-		*why = "this kernel does not take the BPF programs";
+		*why = "this kernel refuses the BPF programs";
 		*fix = "use Linux 6.1 or later, with CONFIG_BPF_SYSCALL, CONFIG_UPROBES and CONFIG_UPROBE_EVENTS; "
 		       "STEPFLAME_DEBUG=1 shows what the kernel says";
 	}

@@ -99,8 +99,8 @@ static int load_programs(struct session *s)
 	if (!err) {
 		s->skel->bss->pid_level = s->selftest.pid_level;
 		if (s->selftest.attacher.backend == ATTACH_PERF)
-			log__warn(PROBES_TOGETHER, "this kernel attaches probes one by one: none are on collectives, "
-						   "operators and calls of CUDA");
+			log__warn(PROBES_TOGETHER, "this kernel attaches probes one by one: stepflame does not probe "
+						   "collectives, operators and calls of CUDA");
 		err = stepflame_bpf__attach(s->skel);
 		s->call_ns = s->options.syscalls ? selftest__call_ns() : 0;
 		s->call_ns = s->call_ns > call_ns ? s->call_ns - call_ns : 0;
@@ -274,7 +274,7 @@ int session__attach(struct session *s, pid_t pid)
 		return refuse_process(pid, err);
 	if (targets__find(s, process.pid)) {
 		process__release(&process);
-		log__warn(NULL, "process %d was given twice", pid);
+		log__warn(NULL, "process %d was given twice: it is recorded once", pid);
 		return 0;
 	}
 	err = targets__add(s, &process, ROLE_MAIN, &t);

@@ -96,7 +96,7 @@ int session__finish(struct session *s);
 
 /* What `record` and `doctor` say of a Python, by pid and version, with neither torch nor JAX: without samples, and with. */
 #define NO_FRAMEWORK     "process %d is Python %s but has no torch and no JAX"
-#define NO_FRAMEWORK_YET NO_FRAMEWORK " (yet): there will be samples of it, and no actions"
+#define NO_FRAMEWORK_YET NO_FRAMEWORK " (yet): stepflame records samples of it, but no actions"
 #define NO_FRAMEWORK_FIX "wait until it has imported torch or JAX, or start it with: stepflame record -- CMD"
 
 #endif

@@ -221,7 +221,7 @@ static int resolve_files(struct session *s, struct target *t)
 		if (err && holds == HOLDS_MUST)
 			return err;
 		if (err && !t->emitted)
-			log__warn(NULL, "no probes could be placed in %s: rows of it will be missing", file->path);
+			log__warn(NULL, "no probes could be placed in %s: its rows will be missing", file->path);
 	}
 	return 0;
 }
@@ -541,8 +541,8 @@ static void note_interpreters(struct session *s, struct target *t)
 	session__note(
 		s,
 		t->python.process.layout.minor < MINOR_BINDS
-			? "process %d has several interpreters: what a thread runs in another than its first is in "
-			  "the function that calls it"
+			? "process %d has several interpreters: code that a thread runs outside its first "
+			  "interpreter counts for the function that calls it"
 			: "process %d has several interpreters: stacks are those within the one that runs, without "
 			  "what called it in another",
 		t->process.pid);

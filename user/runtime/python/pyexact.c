@@ -238,7 +238,7 @@ static int find_ends(const struct elf *elf, const struct elf_symbol *loop, int m
 		out->end = last.site;
 		return 0;
 	}
-	*why = "where its eval_frame pointer lies is not known";
+	*why = "the place of its eval_frame pointer is not known";
 	out->word_offset = find_offset(elf, "_PyInterpreterState_GetEvalFrameFunc", true, decoder);
 	if (!out->word_offset ||
 	    out->word_offset != find_offset(elf, "_PyInterpreterState_SetEvalFrameFunc", false, decoder))

@@ -76,7 +76,7 @@ static int prepare(struct session *s)
 	if (!own->actions)
 		return -ENOMEM;
 	if (s->options.action_cnt + natives__cnt() > FN_MAX) {
-		log__error("name fewer", "at most %d functions can be named by --action", FN_MAX - natives__cnt());
+		log__error("give fewer --action", "--action can name at most %d functions", FN_MAX - natives__cnt());
 		return -EINVAL;
 	}
 	for (size_t i = 0; i < s->options.action_cnt; i++) {
@@ -269,18 +269,17 @@ static void note_python(struct session *s, const struct action *a, const char *t
 	if (!a->found && state_of(s)->py_inlines)
 		session__note(s, "--action %s " NOT_IN_311 "; " WAY_OUT, text, "3.11 and later");
 	else if (!a->found)
-		session__note(s, "--action %s is not timed: there was no Python whose calls can be seen", text);
+		session__note(s, "--action %s was not timed: no process has a Python whose calls stepflame can probe",
+			      text);
 	else if (!seen)
-		session__note(
-			s,
-			"--action %s was not seen: it was not called, or no function of that name was defined in a "
-			"file of that name",
-			text);
+		session__note(s,
+			      "--action %s has no calls: nobody called it, or that file does not define that function",
+			      text);
 	else if (last_part(a->symbol) != a->symbol)
 		session__note(
 			s,
 			"--action %s stands for every function `%s` of that file: up to 3.10, CPython's code objects "
-			"do not say which class they are of",
+			"do not name their class",
 			text, last_part(a->symbol));
 }
 
@@ -298,8 +297,8 @@ static void note(struct session *s)
 			note_python(s, a, s->options.actions[i], call.seen);
 		} else if (!a->found) {
 			session__note(s,
-				      "--action %s was found in no process: is the library loaded, and the symbol as "
-				      "nm -D prints it?",
+				      "no process has --action %s: check that the library is loaded and that nm -D "
+				      "prints this symbol",
 				      s->options.actions[i]);
 		}
 	}

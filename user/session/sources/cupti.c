@@ -89,10 +89,10 @@ static void say_why(struct cupti *g)
 
 	g->fix = NULL;
 	if (st->state == GPU_RING_BUSY) {
-		snprintf(why, size, "another tool uses CUPTI in it: torch.profiler, or one of NVIDIA's");
-		g->fix = "record when that has ended";
+		snprintf(why, size, "another tool uses CUPTI in this process: torch.profiler, or one of NVIDIA's");
+		g->fix = "record after that tool has ended";
 	} else if (st->state == GPU_RING_NO_CUPTI)
-		snprintf(why, size, "it can open no libcupti: say where one is, STEPFLAME_CUPTI=PATH at its start");
+		snprintf(why, size, "it cannot open libcupti: start it with STEPFLAME_CUPTI=PATH");
 	else if (st->state == GPU_RING_NO_DRIVER)
 		snprintf(why, size, "CUDA's driver is not in it");
 	else if (st->error == CUPTI_INSUFFICIENT_PRIVILEGES) {
@@ -100,7 +100,7 @@ static void say_why(struct cupti *g)
 		g->fix = "options nvidia NVreg_RestrictProfilingToAdminUsers=0 in /etc/modprobe.d/nvidia.conf, then "
 			 "reboot; or give the job CAP_SYS_ADMIN";
 	} else if (st->error == CUPTI_NOT_COMPATIBLE)
-		snprintf(why, size, "its CUPTI has a version, %u, that is not known", st->cupti_version);
+		snprintf(why, size, "its CUPTI has the unsupported version %u", st->cupti_version);
 	else
 		snprintf(why, size, "CUPTI refused, with error %u", st->error);
 }
@@ -190,8 +190,8 @@ static void refuse(struct session *s, struct target *t)
 	w->error = g->status.error;
 	say_why(g);
 	stop_window(s, t, g->status.state == GPU_RING_BUSY ? GPU_WINDOW_BUSY : GPU_WINDOW_FAILED);
-	log__warn(g->fix, "process %d: %s: what its GPU does is not recorded%s, only its calls", t->process.pid, g->why,
-		  w->by_steps ? " in this window" : "");
+	log__warn(g->fix, "process %d: %s: stepflame records only its calls%s, not what its GPU does", t->process.pid,
+		  g->why, w->by_steps ? " in this window" : "");
 }
 
 static void look_at_status(struct session *s, struct target *t, uint64_t now)
@@ -306,7 +306,7 @@ static void open_ring(const struct session *s, struct target *t, uint64_t now)
 	g->look_at_ns = now + (now - t->since_ns < YOUNG_NS ? LOOK_OFTEN_NS : LOOK_NS);
 	g->fix = NULL;
 	if (err == -EBUSY)
-		snprintf(g->why, sizeof(g->why), "another stepflame watches its GPU");
+		snprintf(g->why, sizeof(g->why), "another stepflame records its GPU");
 	else if (err == -EPROTO)
 		snprintf(g->why, sizeof(g->why), "its libstepflame-inject.so is of another version");
 	else if (!err)
@@ -331,7 +331,8 @@ static void warn(struct session *s, const struct target *t, uint64_t now)
 	if (g->ring || !g->driver_ns || now - g->driver_ns < DRIVER_LOADS_NS)
 		return;
 	g->warned = true;
-	log__warn(g->fix, "process %d: %s: what its GPU does is not recorded, only its calls", t->process.pid, g->why);
+	log__warn(g->fix, "process %d: %s: stepflame records only its calls, not what its GPU does", t->process.pid,
+		  g->why);
 }
 
 static void tend_target(struct session *s, struct target *t, uint64_t now)

@@ -13,8 +13,9 @@
 #include "user/session/sources/guardian.h"
 #include "user/session/state.h"
 
-#define LOOK_NS 10000000ULL /* between looks for an interpreter that is to come */
-#define WAY_OUT "record without --exact: samples tell where the time goes, without counts of calls"
+#define LOOK_NS      10000000ULL /* between looks for an interpreter that is to come */
+#define WAY_OUT      "record without --exact: samples show where the time goes, without counts of calls"
+#define CANNOT_COUNT "--exact cannot count the calls of Python %s in process %d: %s"
 
 /* How the calls of an interpreter are seen. */
 struct exact_file {
@@ -71,7 +72,7 @@ static int start(struct session *s)
 			return -errno;
 	err = guardian__new(&state_of(s)->guardian);
 	if (err)
-		log__error(NULL, "cannot start the process that undoes what --exact writes: %s", strerror(-err));
+		log__error(NULL, "cannot start stepflame-guard, which undoes what --exact writes: %s", strerror(-err));
 	return err;
 }
 
@@ -140,8 +141,7 @@ static int check(struct session *s, const struct target *t)
 
 	if (!t->has_python || !s->options.exact || !file->why)
 		return 0;
-	log__error(WAY_OUT, "the calls of Python %s in process %d cannot be seen: %s", t->python.version,
-		   t->process.pid, file->why);
+	log__error(WAY_OUT, CANNOT_COUNT, t->python.version, t->process.pid, file->why);
 	return -EOPNOTSUPP;
 }
 
@@ -175,8 +175,8 @@ static int check_depth(struct session *s, const struct target *t)
 	if (minor == 11 && (limit < 0 || limit > DEPTH_311)) {
 		log__error(
 			WAY_OUT,
-			"process %d allows recursion %d calls deep: while --exact makes all calls visible, they would "
-			"overflow its C stack (up to %d are safe)",
+			"process %d allows recursion %d calls deep; under --exact that would overflow its C stack (up "
+			"to %d are safe)",
 			t->process.pid, limit, DEPTH_311);
 		return -EOPNOTSUPP;
 	}
@@ -184,13 +184,14 @@ static int check_depth(struct session *s, const struct target *t)
 		return 0;
 	if (!s->options.exact_force) {
 		log__error("record without --exact, or with --exact=force if nothing in the job recurses that deep",
-			   "while --exact makes all calls visible, recursion deeper than some %d calls raises "
-			   "RecursionError in Python %s: process %d allows %d",
+			   "under --exact, recursion deeper than some %d calls raises RecursionError in Python %s, and "
+			   "process %d allows %d",
 			   depth, t->python.version, t->process.pid, limit);
 		return -EOPNOTSUPP;
 	}
 	session__note(s,
-		      "exact calls: meanwhile, recursion deeper than some %d calls raised RecursionError in process %d",
+		      "exact calls: during the recording, recursion deeper than some %d calls raised RecursionError in "
+		      "process %d",
 		      depth, t->process.pid);
 	return 0;
 }
@@ -202,14 +203,12 @@ static void note_subscripts(struct session *s, const struct target *t)
 
 	if (sscanf(t->python.version, "3.11.%d", &micro) == 1 && micro < 4)
 		session__note(s,
-			      "exact calls: Python %s calls `__getitem__` of classes where it is not seen (fixed in "
-			      "3.11.4): those "
-			      "calls are missing, their time is in their callers",
+			      "exact calls: Python %s calls `__getitem__` of classes where no probe sees it (fixed in "
+			      "3.11.4): these calls are missing, their time is in their callers",
 			      t->python.version);
 	if (t->python.process.layout.minor == 13)
-		session__note(s, "exact calls: Python 3.13 calls `__init__` of simple classes where it is not seen to "
-				 "begin: these "
-				 "calls are counted, their time is in their callers");
+		session__note(s, "exact calls: Python 3.13 begins `__init__` of simple classes where no probe sees it: "
+				 "these calls are counted, but their time is in their callers");
 }
 
 /* Sets one word of it. */
@@ -220,12 +219,12 @@ static int write_word(struct session *s, struct target *t, uint64_t address)
 
 	if (err == -EBUSY) {
 		log__warn(NULL,
-			  "process %d has an evaluation function of its own (torch.compile sets one): it is left as it "
-			  "is",
+			  "process %d has an evaluation function of its own (torch.compile sets one): stepflame does "
+			  "not replace it",
 			  t->process.pid);
 		session__note(s,
 			      "exact calls: process %d has an evaluation function of its own (torch.compile sets one), "
-			      "which was left as it is: calls that it does not pass on are missing",
+			      "which stepflame did not replace: calls that it does not forward are missing",
 			      t->process.pid);
 		target_state(t)->incomplete = true;
 		return 0;
@@ -237,8 +236,7 @@ static int write_word(struct session *s, struct target *t, uint64_t address)
 static void note_unseen(struct session *s, struct target *t)
 {
 	if (!target_state(t)->incomplete)
-		session__note(s, "exact calls: those of Python %s in process %d cannot be seen: %s", t->python.version,
-			      t->process.pid, target_state(t)->file.why);
+		session__note(s, CANNOT_COUNT, t->python.version, t->process.pid, target_state(t)->file.why);
 	target_state(t)->incomplete = true;
 }
 
@@ -266,10 +264,9 @@ static int open_target(struct session *s, struct target *t)
 		target_state(t)->file.why = "its recursion may be too deep";
 		return err;
 	}
-	log__info(
-		"--exact writes one word into process %d (8 bytes at 0x%llx, PyInterpreterState.eval_frame), and puts "
-		"NULL back at the end",
-		t->process.pid, (unsigned long long)words[0]);
+	log__info("--exact writes one word into process %d (8 bytes at 0x%llx, PyInterpreterState.eval_frame), and "
+		  "restores NULL at the end",
+		  t->process.pid, (unsigned long long)words[0]);
 	for (int i = 0; i < cnt && !err; i++)
 		err = write_word(s, t, words[i]);
 	if (err)
@@ -314,9 +311,8 @@ static void note_changed(struct session *s, struct target *t)
 {
 	if (!target_state(t)->incomplete)
 		session__note(s,
-			      "exact calls: process %d has set an evaluation function of its own meanwhile "
-			      "(torch.compile does): "
-			      "from then on calls between Python functions may be missing",
+			      "exact calls: process %d set its own evaluation function during the recording "
+			      "(torch.compile does): from then on calls between Python functions may be missing",
 			      t->process.pid);
 	target_state(t)->incomplete = true;
 }
@@ -340,8 +336,8 @@ static void tend_words(struct session *s, struct target *t)
 			if (!target_state(t)->incomplete)
 				session__note(
 					s,
-					"exact calls: an interpreter began in process %d meanwhile: its first calls "
-					"are missing",
+					"exact calls: process %d started an interpreter during the recording: its "
+					"first calls are missing",
 					t->process.pid);
 			target_state(t)->incomplete = true;
 			write_word(s, t, words[i]);
@@ -402,7 +398,7 @@ static void end(struct session *s)
 	err = guardian__free(state_of(s)->guardian);
 	state_of(s)->guardian = NULL;
 	if (err)
-		session__note(s, "exact calls: what was written into the process may not have been put back (%s)",
+		session__note(s, "exact calls: stepflame may not have undone what it wrote into the process (%s)",
 			      strerror(-err));
 	session__note(s, "exact calls: those of Python functions that began and ended in the window; calls of built-in "
 			 "functions are in "

@@ -109,11 +109,11 @@ static int start(struct session *s)
 	if (s->selftest.attacher.backend != ATTACH_PERF)
 		return map_table(s);
 	if (s->options.gpu == SESSION_GPU_AUTO) {
-		session__note(s, "this kernel attaches probes one by one: calls of CUDA were not counted; to have "
+		session__note(s, "this kernel attaches probes one by one: calls of CUDA were not counted; to count "
 				 "them, " PROBES_TOGETHER);
 		return 0;
 	}
-	log__error(PROBES_TOGETHER, "this kernel attaches probes one by one, and the functions of CUDA have hundreds");
+	log__error(PROBES_TOGETHER, "this kernel attaches probes one by one, and CUDA needs hundreds");
 	return -EOPNOTSUPP;
 }
 
@@ -420,7 +420,8 @@ static void note(struct session *s)
 		const struct target *t = s->targets[i];
 
 		if (t->role == ROLE_MAIN && !gpu__of(t)->seen && s->selftest.attacher.backend != ATTACH_PERF)
-			session__note(s, "process %d had no functions of CUDA mapped: there are no figures of its GPU",
+			session__note(s,
+				      "process %d mapped no functions of CUDA: the recording has no figures of its GPU",
 				      t->process.pid);
 	}
 }

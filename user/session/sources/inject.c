@@ -48,7 +48,7 @@ static void become_injector(int socket)
 
 int inject__load(const struct process *process, const char *library, const char *entry, struct remote_load *out)
 {
-	struct answer answer = {.err = -EPIPE, .load.why = "the process that does it was killed"};
+	struct answer answer = {.err = -EPIPE, .load.why = "the process stepflame-inject was killed"};
 	int sockets[2], got;
 	struct pollfd ready;
 	pid_t pid;
@@ -105,7 +105,7 @@ static int check_process(const struct process *process)
 	int pid = process->pid;
 
 	if (tracer) {
-		log__error("end it, and try again",
+		log__error("end the tracer, and try again",
 			   "--inject: process %d is being traced by process %ld (a debugger, strace)", pid, tracer);
 		return -EBUSY;
 	}
@@ -123,7 +123,7 @@ static int check_process(const struct process *process)
 	}
 	if (!inject_library__finds_cupti(process)) {
 		log__error("install the CUPTI of the job's CUDA (pip: nvidia-cuda-cupti) where the job sees it",
-			   "--inject: there is no libcupti in what process %d sees", pid);
+			   "--inject: process %d sees no libcupti", pid);
 		return -EOPNOTSUPP;
 	}
 	return 0;
@@ -136,7 +136,7 @@ static int explain_load(const struct process *process, const struct remote_load 
 	if (err == -EPERM || err == -EACCES)
 		log__error("run stepflame as root (sudo), or with CAP_SYS_PTRACE, and with kernel.yama.ptrace_scope "
 			   "below 3",
-			   "--inject: process %d may not be stopped: permission denied", process->pid);
+			   "--inject: stepflame may not stop process %d: permission denied", process->pid);
 	else if (err == -EAGAIN || err == -EBUSY)
 		log__error("try again", "--inject: nothing was loaded into process %d: %s", process->pid, why);
 	else
@@ -151,7 +151,7 @@ int inject__into(struct session *s, const struct process *process)
 	int err;
 
 	if (process__file(process, "libstepflame-inject.so")) {
-		log__info("--inject: the library is in process %d already", process->pid);
+		log__info("--inject: process %d already has the library", process->pid);
 		return 0;
 	}
 	err = check_process(process);
@@ -170,7 +170,7 @@ int inject__into(struct session *s, const struct process *process)
 		return explain_load(process, &load, err);
 	log__info("--inject: thread %d of %d was stopped for %.2f ms; the library was there %.0f ms later", load.tid,
 		  process->pid, load.stopped_ns / 1e6, load.loaded_ns / 1e6);
-	session__note(s, "injected into process %d: of CUDA graphs that it made before, the kernels may be missing",
+	session__note(s, "injected into process %d: kernels of CUDA graphs that it made earlier may be missing",
 		      process->pid);
 	return 0;
 }

@@ -172,7 +172,7 @@ int landmarks__torch(struct probe_list *list, const struct elf *elf)
 	backward = execute->name && !probe_list__add_function(list, elf, execute->vaddr, execute->size, PROBE_FN,
 							      PROBE_FN_EXIT, 0, NATIVE_BACKWARD);
 	if (labels != backward)
-		log__warn(NULL, "this torch has no place for a probe on %s: those rows will be missing",
+		log__warn(NULL, "no probe can be placed on %s of this torch: those rows will be missing",
 			  labels ? "backward" : "record_function labels");
 	return labels && backward ? 0 : labels || backward ? -ENOTSUP : -ENOENT;
 }
@@ -220,9 +220,9 @@ static void find_in_python(const struct target *t, const struct mapped_file *fil
 
 	if (landmarks__python(&sets[SET_LANDMARKS], &sets[SET_LATE], elf, functions))
 		log__warn("build Python without stripping its builtin tables, or report this interpreter",
-			  "the builtin next() of %s was not found: Lightning's actions cannot be seen", file->path);
+			  "the builtin next() of %s was not found: Lightning's actions will be missing", file->path);
 	if (landmarks__gc(&sets[SET_GC], elf, functions))
-		log__warn(NULL, "%s has no place for a probe on garbage collection: those rows will be missing",
+		log__warn(NULL, "no probe can be placed on garbage collection in %s: those rows will be missing",
 			  file->path);
 }
 
@@ -235,7 +235,8 @@ static void find_in_torch(const struct mapped_file *file, const struct elf *elf,
 		return;
 	err = landmarks__torch(sets, elf);
 	if (err == -ENOENT)
-		log__warn(NULL, "%s exports none of torch's landmarks: labels and backward cannot be seen", file->path);
+		log__warn(NULL, "%s exports none of torch's landmarks: labels and backward will be missing",
+			  file->path);
 	if (!err)
 		probe_cache__save(elf, "landmarks", sets, 1);
 }

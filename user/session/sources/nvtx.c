@@ -210,7 +210,9 @@ static void note(struct session *s)
 
 	for (size_t i = 0; i < state_of(s)->files.cnt; i++)
 		if (files[i].missed)
-			session__note(s, "%zu of %zu places in %s that push or pop NVTX ranges cannot be watched",
+			session__note(s,
+				      "stepflame cannot probe %zu of %zu places in %s that push or pop NVTX ranges: "
+				      "those ranges are missing",
 				      files[i].missed, files[i].missed + files[i].places.cnt, files[i].name);
 }
 

@@ -103,7 +103,7 @@ static int start(struct session *s)
 	if (!s->options.ops)
 		return 0;
 	if (s->selftest.attacher.backend == ATTACH_PERF) {
-		log__error(PROBES_TOGETHER, "this kernel attaches probes one by one, and operators have thousands");
+		log__error(PROBES_TOGETHER, "this kernel attaches probes one by one, and operators need thousands");
 		return -EOPNOTSUPP;
 	}
 	return (s->options.memory ? define_memory(s) : 0) ?: op_table__map(s);
@@ -205,7 +205,8 @@ static int find_tensors(struct session *s, const struct elf *elf)
 	uint32_t offset;
 
 	if (tensor__sizes_offset(elf, &offset)) {
-		log__warn("report this version of torch", "how its tensors are laid out was not found: no shapes");
+		log__warn("report this version of torch",
+			  "the layout of its tensors was not found: shapes are missing");
 		return 0;
 	}
 	s->skel->bss->tensor_sizes = offset;
@@ -338,8 +339,8 @@ static void find_sequence(const struct target *t, const struct mapped_file *file
 	elf__free(elf);
 	/* musl's dtv has 8-byte entries. */
 	if (err || (word.module && process__file(&t->process, "ld-musl-"))) {
-		log__warn("report this version of torch", "its sequence numbers were not found: in the timeline no "
-							  "node is linked to the operator that made it");
+		log__warn("report this version of torch", "its sequence numbers were not found: the timeline does "
+							  "not link nodes to operators");
 		return;
 	}
 	p->sequence_module = word.module;
@@ -423,8 +424,8 @@ static int add_target(struct session *s, struct target *t)
 	ops__of(s)->targets[slot].target = t;
 	err = add_probes(s, t, slot);
 	if (err) {
-		log__error("report this version of torch", "the operators of process %u cannot be seen: %s",
-			   command.pid, strerror(-err));
+		log__error("report this version of torch", "cannot probe the operators of process %u: %s", command.pid,
+			   strerror(-err));
 		release_target(s, &ops__of(s)->targets[slot]);
 		return err;
 	}
@@ -505,7 +506,7 @@ static void arm_in_time(struct session *s, uint32_t slot)
 		return;
 	t->refused = true;
 	if (err != -ESRCH)
-		session__note(s, "the operators of process %d could not be watched: %s", t->target->process.pid,
+		session__note(s, "cannot probe the operators of process %d: %s", t->target->process.pid,
 			      strerror(-err));
 }
 

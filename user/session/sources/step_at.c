@@ -142,10 +142,9 @@ static int finish(struct session *s)
 	if (!s->options.step_at || own->seen)
 		return 0;
 	print_candidates(s, seen, sizeof(seen));
-	session__note(s, "no step was found: no span named '%.64s' ended, which --step-at asks for; %s; " FIX,
-		      s->options.step_at, seen);
-	log__error(FIX, "no step was found: no span named '%s' ended, which --step-at asks for; %s", s->options.step_at,
-		   seen);
+	session__note(s, "no step was found: no span named '%.64s' (--step-at) ended; %s; " FIX, s->options.step_at,
+		      seen);
+	log__error(FIX, "no step was found: no span named '%s' (--step-at) ended; %s", s->options.step_at, seen);
 	return -ENOENT;
 }
 

@@ -319,8 +319,8 @@ static void note_jit(struct session *s, const struct target *t)
 	if (target__proc(s, t, &proc) && proc.steps.rule == STEP_JIT)
 		session__note(
 			s,
-			"steps of process %u are the calls of '%.128s', in which it spends most of the time of its "
-			"jitted calls: --step-at names another",
+			"steps of process %u are the calls of '%.128s': stepflame chose this jitted function by its "
+			"share of the time; choose another with --step-at",
 			t->process.pid, names__find(&s->names, proc.jit.name) ?: "(name lost)");
 }
 
@@ -332,8 +332,8 @@ static void note(struct session *s)
 		note_jit(s, t);
 		if (state_of(t)->lacks_plugin && !state_of(t)->has_plugin)
 			session__note(s,
-				      "the PJRT_Api of process %d's plugin was not found, or is none that is known: "
-				      "there are no pjrt rows",
+				      "the PJRT_Api of process %d's plugin was not found, or has an unknown form: "
+				      "pjrt rows are missing",
 				      t->process.pid);
 	}
 }
