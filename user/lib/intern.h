@@ -7,14 +7,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "user/lib/array.h"
+#include "user/lib/map.h"
 
 /* Empty: all 0. */
 struct intern {
-	struct array keys; /* uint64_t by number - 1 */
-	uint32_t *slots;   /* numbers; 0: empty */
-	size_t slot_cnt;
-	uint64_t seed;
+	struct map keys; /* uint64_t by number - 1 */
 };
 
 /* *index becomes the number of key, from 1; that of key 0 is 0. 0 or -ENOMEM. */

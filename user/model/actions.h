@@ -7,14 +7,14 @@
 #include <stddef.h>
 
 #include "include/records.h"
-#include "user/lib/array.h"
+#include "user/lib/map.h"
 
 struct job_action;
 struct names;
 
 /* Zeroed: empty. */
 struct actions {
-	void *aggs;           /* tree of malloc'ed struct rec_agg by key */
+	struct map aggs;      /* struct agg, see actions.c */
 	struct array rows;    /* struct job_action, valid while !stale */
 	struct array parents; /* uint64_t, those of all rows back to back */
 	bool stale;           /* records came since the rows were built; the job sets it */
