@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "user/lib/search.h"
 #include "user/model/processes.h"
 
 #define LEAST_SHARE   0.5 /* of the steps */
@@ -48,17 +49,8 @@ static double index_of(const struct step_track *track, double index)
 static double steps_at(const struct step_track *track, uint64_t time_ns)
 {
 	const struct step *step, *next;
-	size_t low = 0, high = track->step_cnt;
 	double gap;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (track->steps[middle].start_ns <= time_ns)
-			low = middle + 1;
-		else
-			high = middle;
-	}
+	size_t low = SEARCH(i, 0, track->step_cnt, track->steps[i].start_ns <= time_ns);
 	if (!low)
 		return 0;
 	step = &track->steps[low - 1];

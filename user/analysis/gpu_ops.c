@@ -9,6 +9,7 @@
 #include "user/elf/kernel_name.h"
 #include "user/lib/compare.h"
 #include "user/lib/saturating.h"
+#include "user/lib/search.h"
 #include "user/model/stacks.h"
 
 char *gpu_work__text(struct job *job, enum gpu_activity kind, enum gpu_direction direction, uint64_t name)
@@ -66,16 +67,7 @@ static int list_windows(struct job *job, struct windows *out)
 static bool in_window(const struct windows *windows, uint32_t pid, uint64_t time_ns)
 {
 	const struct rec_op_window key = {.pid = pid, .start_ns = time_ns}, *last;
-	size_t low = 0, high = windows->cnt;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (compare_window(&windows->items[middle], &key) <= 0)
-			low = middle + 1;
-		else
-			high = middle;
-	}
+	size_t low = SEARCH(i, 0, windows->cnt, compare_window(&windows->items[i], &key) <= 0);
 	last = low ? &windows->items[low - 1] : NULL;
 	if (last && last->pid == pid)
 		return time_ns <= last->end_ns;

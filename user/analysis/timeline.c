@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "user/lib/compare.h"
+#include "user/lib/search.h"
 #include "user/recording/spans.h"
 
 #define LANE_MAX  15 /* tracks of one thread */
@@ -206,19 +207,12 @@ static int add_call(struct timeline *timeline, const struct gpu_call *call)
 static int add_windows(struct timeline *timeline, const struct gpu *gpu, uint32_t pid, uint32_t device)
 {
 	static const struct timeline_name wanted;
-	size_t cnt, low = 0, high;
+	size_t cnt, first;
 	const struct rec_gpu_window *windows = gpu__windows(gpu, &cnt);
 	int err = 0;
 
-	for (high = cnt; low < high;) {
-		size_t middle = low + (high - low) / 2;
-
-		if (windows[middle].pid < pid)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	for (size_t i = low; i < cnt && windows[i].pid == pid && !err; i++)
+	first = SEARCH(i, 0, cnt, windows[i].pid < pid);
+	for (size_t i = first; i < cnt && windows[i].pid == pid && !err; i++)
 		if (windows[i].start_ns < windows[i].end_ns)
 			err = add_of_gpu(timeline, &wanted,
 					 (struct timeline_span){

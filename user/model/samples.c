@@ -10,6 +10,7 @@
 
 #include "user/lib/compare.h"
 #include "user/lib/saturating.h"
+#include "user/lib/search.h"
 #include "user/model/labels.h"
 
 struct packed {
@@ -229,16 +230,7 @@ static const struct enclosure *find_enclosure(const struct samples *samples, con
 {
 	const struct enclosure *all = samples->enclosures.items;
 	const struct enclosure key = {.thread = packed->thread, .start_ns = packed->time_ns};
-	size_t low = 0, high = samples->enclosures.cnt;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (compare_enclosure(&all[middle], &key) <= 0)
-			low = middle + 1;
-		else
-			high = middle;
-	}
+	size_t low = SEARCH(i, 0, samples->enclosures.cnt, compare_enclosure(&all[i], &key) <= 0);
 	if (!low || all[low - 1].thread != packed->thread || all[low - 1].end_ns < packed->time_ns)
 		return NULL;
 	return &all[low - 1];
