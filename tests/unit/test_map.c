@@ -68,7 +68,7 @@ static void test_many_numbers(void **state)
 				assert_true(number == i + 1);
 			}
 		assert_true(intern__end(&intern) == MANY + 1);
-		assert_true(intern__has(&intern, choices[c](MANY - 1)) && !intern__has(&intern, choices[c](MANY)));
+		assert_true(intern__find(&intern, choices[c](MANY - 1)) && !intern__find(&intern, choices[c](MANY)));
 		intern__free(&intern);
 	}
 }

@@ -76,15 +76,11 @@ static int merge_tree(struct flame *flame, const struct calltree *tree, uint32_t
 
 /* ---- steps ---- */
 
-static struct rec_target find_target(const struct job *job, uint32_t pid)
+static struct rec_target target_of(const struct job *job, uint32_t pid)
 {
-	size_t cnt;
-	const struct rec_target *targets = job__targets(job, &cnt);
+	const struct rec_target *target = job__target(job, pid);
 
-	for (size_t i = 0; i < cnt; i++)
-		if (targets[i].pid == pid)
-			return targets[i];
-	return (struct rec_target){.pid = pid, .rank = -1};
+	return target ? *target : (struct rec_target){.pid = pid, .rank = -1};
 }
 
 static uint64_t us_since(uint64_t time_ns, uint64_t origin_ns)
@@ -119,7 +115,7 @@ static int add_track(struct flame *flame, const struct job *job, const struct st
 	*copy = (struct flame_track){.recording = flame->recording_cnt,
 				     .pid = track->pid,
 				     .tid = track->tid,
-				     .rank = find_target(job, track->pid).rank,
+				     .rank = target_of(job, track->pid).rank,
 				     .rule = track->rule};
 	copy->steps = calloc(track->step_cnt + 1, sizeof(*copy->steps));
 	copy->slow = calloc(track->slow_cnt + 1, sizeof(*copy->slow));
@@ -165,7 +161,7 @@ static long find_track(const struct flame *flame, const struct job *job, uint32_
 	long last = -1;
 
 	/* A recording that lies may make a ring of parents. */
-	for (int hops = 0; hops < 16 && pid; hops++, pid = find_target(job, pid).parent_pid)
+	for (int hops = 0; hops < 16 && pid; hops++, pid = target_of(job, pid).parent_pid)
 		for (size_t i = 0; i < flame->tracks.cnt; i++)
 			if (tracks[i].recording == flame->recording_cnt && tracks[i].pid == pid)
 				return i;
@@ -181,7 +177,7 @@ static long find_track(const struct flame *flame, const struct job *job, uint32_
 static int add_thread(struct flame *flame, const struct job *job, uint32_t pid, uint32_t tid)
 {
 	struct flame_thread *thread = array__add(&flame->threads, sizeof(*thread));
-	struct rec_target target = find_target(job, pid);
+	struct rec_target target = target_of(job, pid);
 	const struct flame_track *track;
 
 	if (!thread)

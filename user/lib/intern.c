@@ -11,9 +11,11 @@ int intern__add(struct intern *intern, uint64_t key, uint32_t *index)
 	return key && !item ? -ENOMEM : 0;
 }
 
-bool intern__has(const struct intern *intern, uint64_t key)
+uint32_t intern__find(const struct intern *intern, uint64_t key)
 {
-	return MAP_FIND(&intern->keys, uint64_t, &key);
+	const uint64_t *item = MAP_FIND(&intern->keys, uint64_t, &key);
+
+	return item ? MAP_INDEX(&intern->keys, item) + 1 : 0;
 }
 
 uint64_t intern__key(const struct intern *intern, uint32_t index)

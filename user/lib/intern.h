@@ -3,7 +3,6 @@
 #ifndef STEPFLAME_USER_LIB_INTERN_H
 #define STEPFLAME_USER_LIB_INTERN_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,8 +15,8 @@ struct intern {
 
 /* *index becomes the number of key, from 1; that of key 0 is 0. 0 or -ENOMEM. */
 int intern__add(struct intern *intern, uint64_t key, uint32_t *index);
-/* Was the key added? */
-bool intern__has(const struct intern *intern, uint64_t key);
+/* The number of a key, 0: it was not added. */
+uint32_t intern__find(const struct intern *intern, uint64_t key);
 /* The key of a number that intern__add gave. */
 uint64_t intern__key(const struct intern *intern, uint32_t index);
 /* Above the highest number. */

@@ -44,8 +44,9 @@ struct job {
 	struct array unknown;  /* struct job_counter, names owned */
 	struct array counters; /* struct job_counter, the view handed out */
 	struct array targets;  /* struct rec_target */
-	struct array on;       /* uint32_t by target: its host's number in hosts, from 1; 0: none had come */
-	struct array notes;    /* char *, owned */
+	struct intern target_pids;
+	struct array on;    /* uint32_t by target: its host's number in hosts, from 1; 0: none had come */
+	struct array notes; /* char *, owned */
 };
 
 static const char *const counter_names[] = {
@@ -78,6 +79,7 @@ void job__free(struct job *job)
 	free(job->counters.items);
 	free(job->hosts.items);
 	free(job->targets.items);
+	intern__free(&job->target_pids);
 	free(job->on.items);
 	free(job->notes.items);
 	free(job->boundaries.items);
@@ -107,26 +109,29 @@ static int add_host(struct job *job, const struct rec_hdr *record)
 	return 0;
 }
 
+#define TARGET_KEY(pid) (1ull << 32 | (pid)) /* 0 is no key */
+
 static int add_target(struct job *job, const struct rec_hdr *record)
 {
 	const struct rec_target *new = (const void *)record;
-	struct rec_target *target = NULL, *targets = job->targets.items;
+	struct rec_target *target;
+	uint32_t number;
 
 	if (new->role > ROLE_WORKER) {
 		job->malformed++;
 		return 0;
 	}
-	for (size_t i = 0; i < job->targets.cnt && !target; i++)
-		if (targets[i].pid == new->pid)
-			target = &targets[i];
-	if (!target) {
+	if (intern__add(&job->target_pids, TARGET_KEY(new->pid), &number) ||
+	    array__grow(&job->targets, number, sizeof(*target)))
+		return -ENOMEM;
+	while (job->on.cnt < number) {
 		uint32_t *on = array__add(&job->on, sizeof(*on));
 
-		target = on ? array__add(&job->targets, sizeof(*target)) : NULL;
-		if (!target)
+		if (!on)
 			return -ENOMEM;
 		*on = job->hosts.cnt;
 	}
+	target = &((struct rec_target *)job->targets.items)[number - 1];
 	*target = *new;
 	CLEAN(target->python);
 	CLEAN(target->torch);
@@ -321,6 +326,14 @@ const struct rec_target *job__targets(const struct job *job, size_t *cnt)
 {
 	*cnt = job->targets.cnt;
 	return job->targets.items;
+}
+
+const struct rec_target *job__target(const struct job *job, uint32_t pid)
+{
+	uint32_t number = intern__find(&job->target_pids, TARGET_KEY(pid));
+
+	return number && number <= job->targets.cnt ? &((const struct rec_target *)job->targets.items)[number - 1]
+						    : NULL;
 }
 
 const char *job__target_host(const struct job *job, size_t target)

@@ -51,6 +51,8 @@ const struct rec_window *job__window(const struct job *job);
 const struct rec_cost *job__cost(const struct job *job);
 const struct rec_target *job__targets(const struct job *job,
 				      size_t *cnt); /* in the order of their first record, last state each */
+/* NULL: the recording does not introduce it. */
+const struct rec_target *job__target(const struct job *job, uint32_t pid);
 /* Where the target of that index runs, of a merged recording of several hosts; else NULL. */
 const char *job__target_host(const struct job *job, size_t target);
 const char *job__name(const struct job *job, uint64_t id); /* NULL when unknown */

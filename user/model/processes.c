@@ -7,21 +7,10 @@
 #include <string.h>
 #include <sys/wait.h>
 
-static const struct rec_target *find_target(const struct job *job, uint32_t pid)
-{
-	size_t cnt;
-	const struct rec_target *targets = job__targets(job, &cnt);
-
-	for (size_t i = 0; i < cnt; i++)
-		if (targets[i].pid == pid)
-			return &targets[i];
-	return NULL;
-}
-
 /* A process that the recording does not introduce is a main one only where no other is. */
 bool processes__is_main(const struct job *job, uint32_t pid)
 {
-	const struct rec_target *target = find_target(job, pid);
+	const struct rec_target *target = job__target(job, pid);
 	size_t cnt;
 	const struct rec_target *targets = job__targets(job, &cnt);
 

@@ -163,7 +163,7 @@ static int number_processes(struct merge *merge, size_t file, struct intern *tak
 	while (same < file && !same_host(&merge->sources[same], source))
 		same++;
 	for (uint32_t i = 1; same == file && i < intern__end(&source->pids); i++)
-		source->pid_shift |= intern__has(taken, intern__key(&source->pids, i));
+		source->pid_shift |= intern__find(taken, intern__key(&source->pids, i)) > 0;
 	if (source->pid_shift) {
 		for (uint32_t i = 1; i < intern__end(taken); i++)
 			top = intern__key(taken, i) > top ? intern__key(taken, i) : top;
