@@ -15,7 +15,7 @@
 
 #include "user/lib/compare.h"
 #include "user/lib/percentile.h"
-#include "user/model/processes.h"
+#include "user/model/job.h"
 #include "user/model/samples.h"
 
 struct diff_entry {
@@ -203,7 +203,7 @@ static int block_of(const struct making *m, const struct sample *sample)
 		if (at >= 0)
 			return blocks__at(&m->blocks, tracks[i].steps[at].end_ns);
 	}
-	if (m->diff->per_step || sample->pid != sample->tid || !processes__is_main(m->job, sample->pid))
+	if (m->diff->per_step || sample->pid != sample->tid || !job__is_main(m->job, sample->pid))
 		return -1;
 	return blocks__at(&m->blocks, sample->time_ns);
 }

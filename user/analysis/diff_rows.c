@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "user/lib/search.h"
-#include "user/model/processes.h"
+#include "user/model/job.h"
 
 #define LEAST_SHARE   0.5 /* of the steps */
 #define STEPS_A_BLOCK 4   /* at least: what is chance at its ends should not be all of it */
@@ -356,7 +356,7 @@ void diff__add_actions(struct making *m)
 	const struct job_action *actions = job__actions(m->job, &cnt);
 
 	for (size_t i = 0; i < cnt; i++)
-		if (processes__is_main(m->job, actions[i].pid))
+		if (job__is_main(m->job, actions[i].pid))
 			diff__add_row(
 				m, DIFF_ACTIONS, actions[i].name,
 				history__find(m->history, REC_AGG, actions[i].pid, actions[i].kind, actions[i].name_id),

@@ -12,7 +12,7 @@
 #include "user/analysis/flame_gpu.h"
 #include "user/lib/compare.h"
 #include "user/lib/saturating.h"
-#include "user/model/processes.h"
+#include "user/model/job.h"
 #include "user/model/samples.h"
 
 struct flame {
@@ -188,7 +188,7 @@ static int add_thread(struct flame *flame, const struct job *job, uint32_t pid, 
 					.role = target.role,
 					.rank = target.rank,
 					.track = find_track(flame, job, pid),
-					.main = processes__is_main(job, pid)};
+					.main = job__is_main(job, pid)};
 	if (thread->track < 0)
 		return 0;
 	track = &((const struct flame_track *)flame->tracks.items)[thread->track];

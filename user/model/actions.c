@@ -7,7 +7,6 @@
 #include "user/lib/compare.h"
 #include "user/lib/names.h"
 #include "user/lib/saturating.h"
-#include "user/model/job.h"
 
 /* The last state of a key. */
 struct agg {

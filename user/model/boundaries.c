@@ -17,7 +17,7 @@
 #include "user/lib/compare.h"
 #include "user/lib/saturating.h"
 #include "user/lib/search.h"
-#include "user/model/processes.h"
+#include "user/model/job.h"
 
 #define FAR_MORE 10 /* times as much time */
 
@@ -72,7 +72,7 @@ static int sort_boundaries(struct boundaries *boundaries, const struct job *job,
 	boundaries->sorted = malloc((all + 1) * sizeof(*boundaries->sorted));
 	*cnt = 0;
 	for (size_t i = 0; boundaries->sorted && i < all; i++) {
-		if (!processes__is_main(job, steps[i].pid))
+		if (!job__is_main(job, steps[i].pid))
 			continue;
 		boundaries->sorted[*cnt] = &steps[i];
 		sorted &= !*cnt || compare_boundary(&boundaries->sorted[*cnt - 1], &boundaries->sorted[*cnt]) < 0;

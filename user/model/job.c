@@ -336,6 +336,20 @@ const struct rec_target *job__target(const struct job *job, uint32_t pid)
 						    : NULL;
 }
 
+bool job__is_main(const struct job *job, uint32_t pid)
+{
+	const struct rec_target *target = job__target(job, pid);
+	size_t cnt;
+	const struct rec_target *targets = job__targets(job, &cnt);
+
+	if (target)
+		return target->role == ROLE_MAIN;
+	for (size_t i = 0; i < cnt; i++)
+		if (targets[i].role == ROLE_MAIN)
+			return false;
+	return true;
+}
+
 const char *job__target_host(const struct job *job, size_t target)
 {
 	const struct rec_host *hosts = job->hosts.items;
