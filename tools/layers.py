@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """
-Checks how files include each other: by their path from the root, and only what is in their own folder or in one further up in LAYERS.
-Status 1: some do not.
+Checks how files include each other: by their path from the root, and only what is in their own folder or in one further up in LAYERS;
+and that no more than two (a .c and its .h are one) include each other in a circle. Status 1: some do not.
 """
 
 import re
@@ -29,6 +29,7 @@ LAYERS = [
 ]
 ALONE = {"bpf": ["include", "bpf"], "user/inject": ["include", "user/inject"]}  # built by themselves
 GENERATED = {"stepflame.skel.h", "syscall_names.h", "finders.h"}
+CIRCLES = ("user/session/", "user/page/")  # there are some
 INCLUDE = re.compile(r'^#\s*include "([^"]+)"', re.M)
 
 
@@ -50,16 +51,38 @@ def wrong_with(path, included):
     return None
 
 
+def reached_from(unit, units):
+    seen, todo = set(), [unit]
+    while todo:
+        new = units.get(todo.pop(), set()) - seen
+        seen |= new
+        todo += new
+    return seen
+
+
+def circles(units):
+    """Sets of more than two that all include each other, directly or not."""
+    reached = {unit: reached_from(unit, units) for unit in units}
+    found = {frozenset(other for other in reached[unit] if unit in reached.get(other, ())) for unit in units}
+    return [circle for circle in found if len(circle) > 2 and not min(circle).startswith(CIRCLES)]
+
+
 def main():
     status = 0
+    units = {}  # what each file, without its ending, includes
     for folder in ("include", "bpf", "user"):
         for file in sorted((ROOT / folder).rglob("*.[ch]")):
             path = str(file.relative_to(ROOT))
             for included in INCLUDE.findall(file.read_text()):
+                if included[:-2] != path[:-2]:
+                    units.setdefault(path[:-2], set()).add(included[:-2])
                 wrong = wrong_with(path, included)
                 if wrong:
                     print('%s: "%s": %s' % (path, included, wrong), file=sys.stderr)
                     status = 1
+    for circle in circles(units):
+        print("%s include each other in a circle" % ", ".join(sorted(circle)), file=sys.stderr)
+        status = 1
     return status
 
 

@@ -2,7 +2,7 @@
 #ifndef STEPFLAME_USER_ANALYSIS_ADVICE_H
 #define STEPFLAME_USER_ANALYSIS_ADVICE_H
 
-#include "user/analysis/workers.h"
+#include "user/analysis/loader.h"
 
 /* From what was measured: what holds a process up, and what more workers would buy. cpus 0: not known. */
 void advice__find(struct loader *loader, uint32_t cpus);

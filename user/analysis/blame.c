@@ -15,6 +15,7 @@
 
 #include "user/lib/compare.h"
 #include "user/lib/saturating.h"
+#include "user/lib/search.h"
 #include "user/model/stacks.h"
 
 #define HALF        0.5
@@ -283,16 +284,7 @@ static int sort_groups(struct blaming *b)
 
 uint32_t blaming__slow_at(const struct blaming *b, long step)
 {
-	size_t low = 0, high = b->track->slow_cnt;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if ((long)b->track->slow[middle] < step)
-			low = middle + 1;
-		else
-			high = middle;
-	}
+	size_t low = SEARCH(i, 0, b->track->slow_cnt, (long)b->track->slow[i] < step);
 	return low < b->track->slow_cnt && (long)b->track->slow[low] == step ? low : NO_SLOT;
 }
 

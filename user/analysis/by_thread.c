@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "user/analysis/by_thread.h"
 
+#include "user/lib/search.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
@@ -55,15 +57,6 @@ struct sample by_thread__get(const struct by_thread *by, uint32_t thread, size_t
 
 size_t by_thread__ended(const struct by_thread *by, uint32_t thread, uint64_t time_ns)
 {
-	size_t low = 0, high = by_thread__cnt(by, thread);
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (by_thread__get(by, thread, middle).time_ns <= time_ns)
-			low = middle + 1;
-		else
-			high = middle;
-	}
+	size_t low = SEARCH(i, 0, by_thread__cnt(by, thread), by_thread__get(by, thread, i).time_ns <= time_ns);
 	return low;
 }

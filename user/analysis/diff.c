@@ -9,19 +9,20 @@
 
 #include <errno.h>
 #include <math.h>
-#include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "user/lib/compare.h"
 #include "user/lib/percentile.h"
-#include "user/model/processes.h"
+#include "user/model/job.h"
 #include "user/model/samples.h"
 
 struct diff_entry {
-	enum diff_section section;
-	struct diff_row row;
+	struct entry_key {
+		uint32_t section, name; /* enum diff_section; a text */
+	} key;
+	struct diff_row row;     /* without its name */
 	double sums[BLOCKS_MAX]; /* of the side at hand */
 	struct array rows;       /* const struct history_row *, of the side at hand */
 	struct agg_val val;      /* of these, of the side at hand */
@@ -40,31 +41,15 @@ const char *diff__section_name(enum diff_section section)
 	return names[section];
 }
 
-static int compare_entries(const void *a, const void *b)
-{
-	const struct diff_entry *x = a, *y = b;
-
-	return x->section != y->section ? (int)x->section - (int)y->section : strcmp(x->row.name, y->row.name);
-}
-
-/* NULL: no memory, or there was none before. */
+/* Valid until the next one is asked for. NULL: no memory, or there was none before. */
 static struct diff_entry *entry_of(struct making *m, enum diff_section section, const char *name)
 {
-	struct diff_entry key = {.section = section, .row.name = (char *)name}, **found, *entry;
+	struct entry_key key = {.section = section};
+	struct diff_entry *entry;
 
 	if (m->err || !name)
 		return NULL;
-	found = tfind(&key, &m->entries, compare_entries);
-	entry = found ? *found : calloc(1, sizeof(*entry));
-	if (!found && entry) {
-		entry->section = section;
-		entry->row.name = strdup(name);
-		if (!entry->row.name || !tsearch(entry, &m->entries, compare_entries)) {
-			free(entry->row.name);
-			free(entry);
-			entry = NULL;
-		}
-	}
+	entry = map__add_text(&m->entry_names, name, &key.name) ? NULL : MAP_ADD(&m->entries, struct diff_entry, &key);
 	if (entry)
 		entry->row.in[m->side] = true;
 	else
@@ -218,7 +203,7 @@ static int block_of(const struct making *m, const struct sample *sample)
 		if (at >= 0)
 			return blocks__at(&m->blocks, tracks[i].steps[at].end_ns);
 	}
-	if (m->diff->per_step || sample->pid != sample->tid || !processes__is_main(m->job, sample->pid))
+	if (m->diff->per_step || sample->pid != sample->tid || !job__is_main(m->job, sample->pid))
 		return -1;
 	return blocks__at(&m->blocks, sample->time_ns);
 }
@@ -339,49 +324,40 @@ static double sampling_square(const struct making *m, const struct diff_entry *e
 	return SURE * SURE * each * (1 / units[DIFF_A] + 1 / units[DIFF_B]);
 }
 
-static void take_entry(const void *node, VISIT visit, void *ctx)
+static void take_entry(struct making *m, const struct diff_entry *entry)
 {
-	struct diff_entry *entry = *(struct diff_entry *const *)node;
-	struct making *m = ctx;
 	struct diff_row *row;
 	double least;
 
-	if ((visit != postorder && visit != leaf) || !is_comparable(m->diff, entry->section))
+	if (!is_comparable(m->diff, entry->key.section))
 		return;
 	if (!entry->row.s[DIFF_A] && !entry->row.s[DIFF_B]) /* there was none in what is compared */
 		return;
-	row = array__add(&m->diff->rows[entry->section], sizeof(*row));
-	if (!row) {
+	row = array__add(&m->diff->rows[entry->key.section], sizeof(*row));
+	if (row) {
+		*row = entry->row;
+		row->name = strdup(((char *const *)m->entry_names.items.items)[entry->key.name]);
+	}
+	if (!row || !row->name) {
 		m->err = -ENOMEM;
 		return;
 	}
-	*row = entry->row;
-	entry->row.name = NULL;
 	least = sampling_square(m, entry);
 	row->error_s = sqrt(least > entry->square ? least : entry->square);
-	m->diff->common += row->in[DIFF_A] && row->in[DIFF_B] && entry->section != DIFF_STEP;
+	m->diff->common += row->in[DIFF_A] && row->in[DIFF_B] && entry->key.section != DIFF_STEP;
 }
 
-/* Makes a row of what was added to an entry on this side. */
-struct settling {
-	struct making *m;
-	struct grid *grids[DIFF__SECTIONS]; /* of those with rows of history */
-};
-
-static void settle_entry(const void *node, VISIT visit, void *ctx)
+/* Makes a row of what was added to an entry on this side. grids: by section, of those with rows of history. */
+static void settle_entry(struct making *m, struct diff_entry *entry, struct grid *const *grids)
 {
-	struct diff_entry *entry = *(struct diff_entry *const *)node;
-	const struct settling *settling = ctx;
-	struct making *m = settling->m;
-	const struct blocks *blocks =
-		entry->section == DIFF_GPU || entry->section == DIFF_GPU_WORK ? &m->watched : &m->blocks;
+	enum diff_section section = entry->key.section;
+	const struct blocks *blocks = section == DIFF_GPU || section == DIFF_GPU_WORK ? &m->watched : &m->blocks;
 	double sum = 0, error_s;
 
-	if ((visit != postorder && visit != leaf) || !entry->row.in[m->side])
+	if (!entry->row.in[m->side])
 		return;
-	if (settling->grids[entry->section]) {
-		grid__measure(settling->grids[entry->section], &entry->rows, &entry->val, &entry->row.s[m->side],
-			      &error_s);
+	if (grids[section]) {
+		grid__measure(grids[section], &entry->rows, &entry->val, &entry->row.s[m->side], &error_s);
 	} else {
 		for (size_t i = 0; i < blocks->cnt; i++)
 			sum += entry->sums[i];
@@ -389,7 +365,7 @@ static void settle_entry(const void *node, VISIT visit, void *ctx)
 		error_s = block_means__error(entry->sums, blocks->units, blocks->cnt);
 	}
 	entry->square += error_s * error_s;
-	if (entry->section == DIFF_STEP)
+	if (section == DIFF_STEP)
 		m->diff->sides[m->side].mean_error_s = error_s;
 	memset(entry->sums, 0, sizeof(entry->sums));
 	entry->rows.cnt = 0;
@@ -398,29 +374,31 @@ static void settle_entry(const void *node, VISIT visit, void *ctx)
 
 static void settle_rows(struct making *m)
 {
-	struct settling settling = {.m = m};
+	struct diff_entry *entries = m->entries.items.items;
+	struct grid *grids[DIFF__SECTIONS] = {
+		[DIFF_ACTIONS] = grid__new(m, DIFF_ACTIONS), [DIFF_OPS] = grid__new(m, DIFF_OPS)};
 
 	m->units[m->side] = blocks__units(&m->blocks);
-	settling.grids[DIFF_ACTIONS] = grid__new(m, DIFF_ACTIONS);
-	settling.grids[DIFF_OPS] = grid__new(m, DIFF_OPS);
-	if (settling.grids[DIFF_ACTIONS] && settling.grids[DIFF_OPS]) {
-		m->diff->sides[m->side].action_units = grid__units(settling.grids[DIFF_ACTIONS]);
-		m->diff->sides[m->side].op_units = grid__units(settling.grids[DIFF_OPS]);
-		twalk_r(m->entries, settle_entry, &settling);
+	if (grids[DIFF_ACTIONS] && grids[DIFF_OPS]) {
+		m->diff->sides[m->side].action_units = grid__units(grids[DIFF_ACTIONS]);
+		m->diff->sides[m->side].op_units = grid__units(grids[DIFF_OPS]);
+		for (size_t i = 0; i < m->entries.items.cnt; i++)
+			settle_entry(m, &entries[i], grids);
 	} else {
 		m->err = -ENOMEM;
 	}
-	grid__free(settling.grids[DIFF_ACTIONS]);
-	grid__free(settling.grids[DIFF_OPS]);
+	grid__free(grids[DIFF_ACTIONS]);
+	grid__free(grids[DIFF_OPS]);
 }
 
-static void free_entry(void *node)
+static void free_entries(struct making *m)
 {
-	struct diff_entry *entry = node;
+	struct diff_entry *entries = m->entries.items.items;
 
-	free(entry->row.name);
-	free(entry->rows.items);
-	free(entry);
+	for (size_t i = 0; i < m->entries.items.cnt; i++)
+		free(entries[i].rows.items);
+	map__free(&m->entries);
+	map__free_texts(&m->entry_names);
 }
 
 static int make_diff(struct making *m, const struct diff_input inputs[DIFF__SIDES], struct steps *const steps[])
@@ -438,9 +416,9 @@ static int make_diff(struct making *m, const struct diff_input inputs[DIFF__SIDE
 		if (!m->err)
 			settle_rows(m);
 	}
-	if (!m->err)
-		twalk_r(m->entries, take_entry, m);
-	tdestroy(m->entries, free_entry);
+	for (size_t i = 0; i < m->entries.items.cnt && !m->err; i++)
+		take_entry(m, &((const struct diff_entry *)m->entries.items.items)[i]);
+	free_entries(m);
 	for (int i = 0; i < DIFF__SECTIONS; i++)
 		if (m->diff->rows[i].cnt)
 			qsort(m->diff->rows[i].items, m->diff->rows[i].cnt, sizeof(struct diff_row), compare_changes);

@@ -10,7 +10,7 @@
 #include "user/analysis/gpu_time.h"
 #include "user/lib/intern.h"
 #include "user/lib/saturating.h"
-#include "user/model/processes.h"
+#include "user/model/job.h"
 
 /* What steps of main processes, or where there are none their time, CUPTI watched. */
 struct watched {
@@ -65,7 +65,7 @@ static void cut_time(struct watched *w, struct blocks *blocks)
 	for (size_t b = 0; b < blocks->cnt; b++) {
 		blocks->units[b] = 0;
 		for (size_t i = 0; i < cnt; i++)
-			if (processes__is_main(w->m->job, lines[i].pid))
+			if (job__is_main(w->m->job, lines[i].pid))
 				blocks->units[b] += watched_s(w, &lines[i], from, blocks->end_ns[b]);
 		from = blocks->end_ns[b];
 	}
@@ -74,7 +74,7 @@ static void cut_time(struct watched *w, struct blocks *blocks)
 /* The block in which work counts, -1: in none. */
 static int block_of(const struct watched *w, const struct gpu_act *act)
 {
-	if (!gpu_act__is_work(act) || !act->start_ns || !processes__is_main(w->m->job, act->pid))
+	if (!gpu_act__is_work(act) || !act->start_ns || !job__is_main(w->m->job, act->pid))
 		return -1;
 	for (size_t t = 0; t < w->track_cnt && w->m->diff->per_step; t++) {
 		long at = w->tracks[t].pid == act->pid ? step_track__at(&w->tracks[t], act->start_ns) : -1;
@@ -171,7 +171,7 @@ static void add_lines(const struct watched *w)
 	const struct gpu_line *lines = gpu_time__lines(w->time, &cnt);
 
 	for (size_t i = 0; i < cnt; i++) {
-		if (!processes__is_main(w->m->job, lines[i].pid))
+		if (!job__is_main(w->m->job, lines[i].pid))
 			continue;
 		add_spans(w, "busy", &lines[i], &lines[i].work);
 		for (int idle = 0; idle < GPU_IDLE__COUNT; idle++) {

@@ -12,7 +12,7 @@
 
 struct making {
 	struct diff *diff;
-	void *entries; /* tree of struct diff_entry, see diff.c */
+	struct map entry_names, entries; /* texts; struct diff_entry, see diff.c */
 	struct job *job;
 	const struct history *history;
 	const struct steps *steps;

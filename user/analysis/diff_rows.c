@@ -15,7 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "user/model/processes.h"
+#include "user/lib/search.h"
+#include "user/model/job.h"
 
 #define LEAST_SHARE   0.5 /* of the steps */
 #define STEPS_A_BLOCK 4   /* at least: what is chance at its ends should not be all of it */
@@ -48,17 +49,8 @@ static double index_of(const struct step_track *track, double index)
 static double steps_at(const struct step_track *track, uint64_t time_ns)
 {
 	const struct step *step, *next;
-	size_t low = 0, high = track->step_cnt;
 	double gap;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (track->steps[middle].start_ns <= time_ns)
-			low = middle + 1;
-		else
-			high = middle;
-	}
+	size_t low = SEARCH(i, 0, track->step_cnt, track->steps[i].start_ns <= time_ns);
 	if (!low)
 		return 0;
 	step = &track->steps[low - 1];
@@ -364,7 +356,7 @@ void diff__add_actions(struct making *m)
 	const struct job_action *actions = job__actions(m->job, &cnt);
 
 	for (size_t i = 0; i < cnt; i++)
-		if (processes__is_main(m->job, actions[i].pid))
+		if (job__is_main(m->job, actions[i].pid))
 			diff__add_row(
 				m, DIFF_ACTIONS, actions[i].name,
 				history__find(m->history, REC_AGG, actions[i].pid, actions[i].kind, actions[i].name_id),

@@ -6,141 +6,45 @@
 #include "user/analysis/flame.h"
 
 #include <errno.h>
-#include <search.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "user/analysis/flame_gpu.h"
+#include "user/lib/compare.h"
 #include "user/lib/saturating.h"
-#include "user/model/processes.h"
+#include "user/model/job.h"
 #include "user/model/samples.h"
 
 struct flame {
-	struct array texts; /* char *, owned */
-	void *text_tree;    /* struct text */
-	struct array functions;
-	void *function_tree; /* struct function */
-	struct intern frame_keys, node_keys;
-	struct array frames, nodes;
+	struct map texts, functions, frames, nodes;
 	struct array threads, tracks;
 	uint32_t recording_cnt;
 };
 
-struct text {
-	char *text;
-	uint32_t number;
-};
-
-struct function {
-	struct flame_function function;
-	uint32_t number;
-};
-
-#define COMPARE(a, b) (((a) > (b)) - ((a) < (b)))
-
 /* ---- texts, functions, frames, nodes ---- */
 
-static int compare_texts(const void *a, const void *b)
+/* NULL: no memory. */
+static struct flame_function *add_function(struct flame *flame, const struct calltree_frame *frame)
 {
-	return strcmp(((const struct text *)a)->text, ((const struct text *)b)->text);
+	struct flame_function function = {.kind = frame->kind, .first_line = frame->first_line};
+
+	if (map__add_text(&flame->texts, frame->name ?: "", &function.name) ||
+	    map__add_text(&flame->texts, frame->file ?: "", &function.file))
+		return NULL;
+	return MAP_ADD(&flame->functions, struct flame_function, &function);
 }
 
-static int compare_functions(const void *a, const void *b)
-{
-	const struct flame_function *x = &((const struct function *)a)->function;
-	const struct flame_function *y = &((const struct function *)b)->function;
-
-	if (x->kind != y->kind)
-		return COMPARE(x->kind, y->kind);
-	if (x->name != y->name)
-		return COMPARE(x->name, y->name);
-	return x->file != y->file ? COMPARE(x->file, y->file) : COMPARE(x->first_line, y->first_line);
-}
-
-/*
- * The item of a tree that is like `wanted`, or a copy of it, `bytes` long, with *number the one that it gets. NULL: no
- * memory.
- */
-static void *find_or_add(void **tree, const void *wanted, size_t bytes, int (*compare)(const void *, const void *))
-{
-	void *const *found = tfind(wanted, tree, compare);
-	void *item;
-
-	if (found)
-		return *found;
-	item = malloc(bytes);
-	if (item && tsearch(memcpy(item, wanted, bytes), tree, compare))
-		return item;
-	free(item);
-	return NULL;
-}
-
-static int number_text(struct flame *flame, const char *text, uint32_t *number)
-{
-	struct text wanted = {.text = (char *)text, .number = flame->texts.cnt}, *item;
-	char **slot;
-
-	item = find_or_add(&flame->text_tree, &wanted, sizeof(wanted), compare_texts);
-	if (!item)
-		return -ENOMEM;
-	*number = item->number;
-	if (item->number < flame->texts.cnt)
-		return 0;
-	item->text = strdup(text);
-	slot = item->text ? array__add(&flame->texts, sizeof(*slot)) : NULL;
-	if (slot) {
-		*slot = item->text;
-		return 0;
-	}
-	/* Out of the tree, or it would be compared with a text that is gone. */
-	free(item->text);
-	item->text = (char *)text;
-	tdelete(item, &flame->text_tree, compare_texts);
-	free(item);
-	return -ENOMEM;
-}
-
-static int number_function(struct flame *flame, const struct calltree_frame *frame, uint32_t *number)
-{
-	struct function wanted = {.function = {.kind = frame->kind, .first_line = frame->first_line},
-				  .number = flame->functions.cnt},
-			*item;
-	struct flame_function *slot;
-	int err = number_text(flame, frame->name ?: "", &wanted.function.name);
-
-	if (!err)
-		err = number_text(flame, frame->file ?: "", &wanted.function.file);
-	if (err)
-		return err;
-	item = find_or_add(&flame->function_tree, &wanted, sizeof(wanted), compare_functions);
-	if (!item)
-		return -ENOMEM;
-	*number = item->number;
-	if (item->number < flame->functions.cnt)
-		return 0;
-	slot = array__add(&flame->functions, sizeof(*slot));
-	if (!slot) {
-		tdelete(item, &flame->function_tree, compare_functions);
-		free(item);
-		return -ENOMEM;
-	}
-	*slot = wanted.function;
-	return 0;
-}
-
-/* The root's function, frame and node are 0, and have no key. */
 static int number_frame(struct flame *flame, const struct calltree_frame *from, uint32_t *number)
 {
-	struct flame_frame frame = {.line = from->kind == CALLTREE_PYTHON ? from->line : 0};
-	int err = number_function(flame, from, &frame.function);
+	const struct flame_function *function = add_function(flame, from);
+	struct flame_frame frame = {.line = from->kind == CALLTREE_PYTHON ? from->line : 0}, *added = NULL;
 
-	if (err)
-		return err;
-	if (intern__add(&flame->frame_keys, (uint64_t)frame.function << 32 | frame.line, number) ||
-	    array__grow(&flame->frames, intern__end(&flame->frame_keys), sizeof(frame)))
-		return -ENOMEM;
-	((struct flame_frame *)flame->frames.items)[*number] = frame;
-	return 0;
+	if (function) {
+		frame.function = MAP_INDEX(&flame->functions, function);
+		added = MAP_ADD(&flame->frames, struct flame_frame, &frame);
+	}
+	*number = added ? MAP_INDEX(&flame->frames, added) : 0;
+	return added ? 0 : -ENOMEM;
 }
 
 /* *numbers: of the tree's nodes here, by index there; malloc'ed. */
@@ -158,13 +62,13 @@ static int merge_tree(struct flame *flame, const struct calltree *tree, uint32_t
 	for (size_t i = 0; i < frame_cnt && !err; i++)
 		err = number_frame(flame, &frames[i], &frame_numbers[i]);
 	for (size_t i = 1; i < node_cnt && !err; i++) {
-		struct flame_node node = {(*numbers)[nodes[i].parent], frame_numbers[nodes[i].frame]};
+		const struct flame_node node = {(*numbers)[nodes[i].parent], frame_numbers[nodes[i].frame]};
+		const struct flame_node *added = MAP_ADD(&flame->nodes, struct flame_node, &node);
 
-		if (intern__add(&flame->node_keys, (uint64_t)node.parent << 32 | node.frame, &(*numbers)[i]) ||
-		    array__grow(&flame->nodes, intern__end(&flame->node_keys), sizeof(node)))
-			err = -ENOMEM;
+		if (added)
+			(*numbers)[i] = MAP_INDEX(&flame->nodes, added);
 		else
-			((struct flame_node *)flame->nodes.items)[(*numbers)[i]] = node;
+			err = -ENOMEM;
 	}
 	free(frame_numbers);
 	return err;
@@ -172,15 +76,11 @@ static int merge_tree(struct flame *flame, const struct calltree *tree, uint32_t
 
 /* ---- steps ---- */
 
-static struct rec_target find_target(const struct job *job, uint32_t pid)
+static struct rec_target target_of(const struct job *job, uint32_t pid)
 {
-	size_t cnt;
-	const struct rec_target *targets = job__targets(job, &cnt);
+	const struct rec_target *target = job__target(job, pid);
 
-	for (size_t i = 0; i < cnt; i++)
-		if (targets[i].pid == pid)
-			return targets[i];
-	return (struct rec_target){.pid = pid, .rank = -1};
+	return target ? *target : (struct rec_target){.pid = pid, .rank = -1};
 }
 
 static uint64_t us_since(uint64_t time_ns, uint64_t origin_ns)
@@ -215,7 +115,7 @@ static int add_track(struct flame *flame, const struct job *job, const struct st
 	*copy = (struct flame_track){.recording = flame->recording_cnt,
 				     .pid = track->pid,
 				     .tid = track->tid,
-				     .rank = find_target(job, track->pid).rank,
+				     .rank = target_of(job, track->pid).rank,
 				     .rule = track->rule};
 	copy->steps = calloc(track->step_cnt + 1, sizeof(*copy->steps));
 	copy->slow = calloc(track->slow_cnt + 1, sizeof(*copy->slow));
@@ -261,7 +161,7 @@ static long find_track(const struct flame *flame, const struct job *job, uint32_
 	long last = -1;
 
 	/* A recording that lies may make a ring of parents. */
-	for (int hops = 0; hops < 16 && pid; hops++, pid = find_target(job, pid).parent_pid)
+	for (int hops = 0; hops < 16 && pid; hops++, pid = target_of(job, pid).parent_pid)
 		for (size_t i = 0; i < flame->tracks.cnt; i++)
 			if (tracks[i].recording == flame->recording_cnt && tracks[i].pid == pid)
 				return i;
@@ -277,7 +177,7 @@ static long find_track(const struct flame *flame, const struct job *job, uint32_
 static int add_thread(struct flame *flame, const struct job *job, uint32_t pid, uint32_t tid)
 {
 	struct flame_thread *thread = array__add(&flame->threads, sizeof(*thread));
-	struct rec_target target = find_target(job, pid);
+	struct rec_target target = target_of(job, pid);
 	const struct flame_track *track;
 
 	if (!thread)
@@ -288,7 +188,7 @@ static int add_thread(struct flame *flame, const struct job *job, uint32_t pid, 
 					.role = target.role,
 					.rank = target.rank,
 					.track = find_track(flame, job, pid),
-					.main = processes__is_main(job, pid)};
+					.main = job__is_main(job, pid)};
 	if (thread->track < 0)
 		return 0;
 	track = &((const struct flame_track *)flame->tracks.items)[thread->track];
@@ -483,26 +383,26 @@ void flame__thin(struct flame *flame, size_t row_max, uint64_t *grain_us, uint64
 
 char *const *flame__texts(const struct flame *flame, size_t *cnt)
 {
-	*cnt = flame->texts.cnt;
-	return flame->texts.items;
+	*cnt = flame->texts.items.cnt;
+	return flame->texts.items.items;
 }
 
 const struct flame_function *flame__functions(const struct flame *flame, size_t *cnt)
 {
-	*cnt = flame->functions.cnt;
-	return flame->functions.items;
+	*cnt = flame->functions.items.cnt;
+	return flame->functions.items.items;
 }
 
 const struct flame_frame *flame__frames(const struct flame *flame, size_t *cnt)
 {
-	*cnt = flame->frames.cnt;
-	return flame->frames.items;
+	*cnt = flame->frames.items.cnt;
+	return flame->frames.items.items;
 }
 
 const struct flame_node *flame__nodes(const struct flame *flame, size_t *cnt)
 {
-	*cnt = flame->nodes.cnt;
-	return flame->nodes.items;
+	*cnt = flame->nodes.items.cnt;
+	return flame->nodes.items.items;
 }
 
 const struct flame_thread *flame__threads(const struct flame *flame, size_t *cnt)
@@ -525,8 +425,8 @@ struct flame *flame__new(void)
 
 	if (!flame)
 		return NULL;
-	if (!number_function(flame, &root, &number) && array__add(&flame->frames, sizeof(struct flame_frame)) &&
-	    array__add(&flame->nodes, sizeof(struct flame_node)))
+	/* They are 0. */
+	if (!number_frame(flame, &root, &number) && MAP_ADD(&flame->nodes, struct flame_node, &(struct flame_node){0}))
 		return flame;
 	flame__free(flame);
 	return NULL;
@@ -536,22 +436,16 @@ void flame__free(struct flame *flame)
 {
 	if (!flame)
 		return;
-	for (size_t i = 0; i < flame->texts.cnt; i++)
-		free(((char **)flame->texts.items)[i]);
 	for (size_t i = 0; i < flame->threads.cnt; i++)
 		free(((struct flame_thread *)flame->threads.items)[i].rows.items);
 	for (size_t i = 0; i < flame->tracks.cnt; i++) {
 		free(((struct flame_track *)flame->tracks.items)[i].steps);
 		free(((struct flame_track *)flame->tracks.items)[i].slow);
 	}
-	tdestroy(flame->text_tree, free);
-	tdestroy(flame->function_tree, free);
-	intern__free(&flame->frame_keys);
-	intern__free(&flame->node_keys);
-	free(flame->texts.items);
-	free(flame->functions.items);
-	free(flame->frames.items);
-	free(flame->nodes.items);
+	map__free_texts(&flame->texts);
+	map__free(&flame->functions);
+	map__free(&flame->frames);
+	map__free(&flame->nodes);
 	free(flame->threads.items);
 	free(flame->tracks.items);
 	free(flame);

@@ -6,6 +6,8 @@
 
 #include "user/analysis/flame.h"
 
+#include "user/lib/search.h"
+
 /* The steps of a track that are chosen. */
 struct chosen {
 	const struct flame_track *track;
@@ -73,16 +75,7 @@ static int choose_steps(const struct flame_choice *choice, struct chosen *chosen
 /* The last step that starts at or before an instant; -1: none. */
 static long find_step(const struct flame_track *track, uint64_t time_us)
 {
-	size_t low = 0, high = track->step_cnt;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (track->steps[middle].start_us <= time_us)
-			low = middle + 1;
-		else
-			high = middle;
-	}
+	size_t low = SEARCH(i, 0, track->step_cnt, track->steps[i].start_us <= time_us);
 	return (long)low - 1;
 }
 

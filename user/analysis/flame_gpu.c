@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "user/lib/compare.h"
+#include "user/lib/search.h"
 #include "user/model/stacks.h"
 
 /* In which work of one name was under way. Those of a process do not overlap, and come in the order of time. */
@@ -107,16 +108,8 @@ static bool is_sync(const struct flame_gpu *gpu, uint32_t path_number)
 static size_t find_piece(const struct flame_gpu *gpu, uint32_t pid, uint64_t time_ns)
 {
 	const struct piece *pieces = gpu->pieces.items;
-	size_t low = 0, high = gpu->pieces.cnt;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (pieces[middle].pid < pid || (pieces[middle].pid == pid && pieces[middle].end_ns <= time_ns))
-			low = middle + 1;
-		else
-			high = middle;
-	}
+	size_t low = SEARCH(i, 0, gpu->pieces.cnt,
+			    pieces[i].pid < pid || (pieces[i].pid == pid && pieces[i].end_ns <= time_ns));
 	return low;
 }
 

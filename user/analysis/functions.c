@@ -2,65 +2,49 @@
 #include "user/analysis/functions.h"
 
 #include <errno.h>
-#include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "user/lib/compare.h"
-
 struct node {
-	struct function function; /* first: what compare looks at */
-	uint32_t number;
-	char *made; /* the name, where it is not the job's; owned */
+	struct node_key {
+		uint32_t file, name; /* texts */
+		uint64_t line;
+	} key;
+	struct function function;
 };
 
-static int compare_functions(const void *a, const void *b)
+static int number_function(struct functions *functions, const struct function *function, uint32_t *number)
 {
-	const struct function *x = a, *y = b;
-	int order = strcmp(x->name, y->name);
+	struct node_key key = {.line = function->line};
+	struct node *node;
+	uint32_t qualname;
+	char *const *texts;
 
-	if (order)
-		return order;
-	return x->line != y->line ? COMPARE(x->line, y->line) : strcmp(x->file, y->file);
-}
-
-/* made (may be NULL) is taken over. */
-static int number_function(struct functions *functions, const struct function *key, char *made, uint32_t *number)
-{
-	struct node **found = tfind(key, &functions->by_key, compare_functions), *node, **slot;
-
-	if (found) {
-		free(made);
-		*number = (*found)->number;
-		return 0;
-	}
-	node = malloc(sizeof(*node));
-	slot = node ? array__add(&functions->by_number, sizeof(*slot)) : NULL;
-	if (!slot) {
-		free(node);
-		free(made);
+	if (map__add_text(&functions->texts, function->file, &key.file) ||
+	    map__add_text(&functions->texts, function->name, &key.name) ||
+	    map__add_text(&functions->texts, function->qualname, &qualname))
 		return -ENOMEM;
-	}
-	*node = (struct node){*key, functions->by_number.cnt, made};
-	*slot = node;
-	if (!tsearch(node, &functions->by_key, compare_functions)) {
-		functions->by_number.cnt--;
-		free(node);
-		free(made);
+	node = MAP_ADD(&functions->by_key, struct node, &key);
+	if (!node)
 		return -ENOMEM;
-	}
-	*number = node->number;
+	texts = functions->texts.items.items;
+	if (!node->function.file)
+		node->function = (struct function){texts[key.file], key.line, texts[key.name], texts[qualname]};
+	*number = MAP_INDEX(&functions->by_key, node) + 1;
 	return 0;
 }
 
 int functions__builtin(struct functions *functions, const char *prefix, const char *text, uint32_t *number)
 {
 	char *name;
+	int err;
 
 	if (!text || asprintf(&name, "<%s%s>", prefix, text) < 0)
 		return -ENOMEM;
-	return number_function(functions, &(struct function){FUNCTION_BUILTIN_FILE, 0, name, name}, name, number);
+	err = number_function(functions, &(struct function){FUNCTION_BUILTIN_FILE, 0, name, name}, number);
+	free(name);
+	return err;
 }
 
 static int number_known(struct functions *functions, const struct code *code, uint32_t *number)
@@ -77,7 +61,7 @@ static int number_known(struct functions *functions, const struct code *code, ui
 	/* cProfile, and so Lightning, shows co_name. */
 	dot = strrchr(key.qualname, '.');
 	key.name = dot && dot[1] ? dot + 1 : key.qualname;
-	return number_function(functions, &key, NULL, number);
+	return number_function(functions, &key, number);
 }
 
 int functions__code(struct functions *functions, uint32_t code_number, uint32_t *number)
@@ -127,26 +111,18 @@ int functions__symbol(struct functions *functions, uint64_t name_id, uint32_t *n
 
 const struct function *functions__get(const struct functions *functions, uint32_t number)
 {
-	return &((struct node *const *)functions->by_number.items)[number - 1]->function;
+	return &((const struct node *)functions->by_key.items.items)[number - 1].function;
 }
 
 size_t functions__end(const struct functions *functions)
 {
-	return functions->by_number.cnt + 1;
-}
-
-static void free_node(void *item)
-{
-	struct node *node = item;
-
-	free(node->made);
-	free(node);
+	return functions->by_key.items.cnt + 1;
 }
 
 void functions__free(struct functions *functions)
 {
-	tdestroy(functions->by_key, free_node);
-	free(functions->by_number.items);
+	map__free(&functions->by_key);
+	map__free_texts(&functions->texts);
 	free(functions->code_numbers.items);
 	intern__free(&functions->symbols);
 	free(functions->symbol_numbers.items);

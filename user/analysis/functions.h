@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Functions as cProfile names them, numbered from 1 in the order in which they are asked for. Told apart by file, line
- * and name, so that one of several code objects is one. Texts are those of the job, which takes no record meanwhile.
+ * and name, so that one of several code objects is one.
  */
 #ifndef STEPFLAME_USER_ANALYSIS_FUNCTIONS_H
 #define STEPFLAME_USER_ANALYSIS_FUNCTIONS_H
@@ -21,8 +21,8 @@ struct function {
 
 struct functions {
 	struct job *job;
-	void *by_key; /* tree, see functions.c; empty: NULL */
-	struct array by_number;
+	struct map texts;          /* of their files and names */
+	struct map by_key;         /* struct node, see functions.c */
 	struct array code_numbers; /* uint32_t by code; 0: not asked for */
 	struct intern symbols;
 	struct array symbol_numbers; /* uint32_t by symbol; 0: not asked for */
@@ -37,6 +37,7 @@ int functions__builtin(struct functions *functions, const char *prefix, const ch
 /* "<symbol (library)>" of a REC_NAME id; 0 for id 0. */
 int functions__symbol(struct functions *functions, uint64_t name_id, uint32_t *number);
 
+/* Valid until the next one is asked for; its texts stay. */
 const struct function *functions__get(const struct functions *functions, uint32_t number);
 /* Above the highest number. */
 size_t functions__end(const struct functions *functions);

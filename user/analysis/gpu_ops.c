@@ -3,13 +3,13 @@
 #include "user/analysis/gpu_ops.h"
 
 #include <errno.h>
-#include <search.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "user/elf/kernel_name.h"
 #include "user/lib/compare.h"
 #include "user/lib/saturating.h"
+#include "user/lib/search.h"
 #include "user/model/stacks.h"
 
 char *gpu_work__text(struct job *job, enum gpu_activity kind, enum gpu_direction direction, uint64_t name)
@@ -67,16 +67,7 @@ static int list_windows(struct job *job, struct windows *out)
 static bool in_window(const struct windows *windows, uint32_t pid, uint64_t time_ns)
 {
 	const struct rec_op_window key = {.pid = pid, .start_ns = time_ns}, *last;
-	size_t low = 0, high = windows->cnt;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (compare_window(&windows->items[middle], &key) <= 0)
-			low = middle + 1;
-		else
-			high = middle;
-	}
+	size_t low = SEARCH(i, 0, windows->cnt, compare_window(&windows->items[i], &key) <= 0);
 	last = low ? &windows->items[low - 1] : NULL;
 	if (last && last->pid == pid)
 		return time_ns <= last->end_ns;
@@ -90,48 +81,17 @@ struct making {
 	struct gpu_ops *out;
 	const struct gpu *gpu;
 	const struct stacks *stacks;
-	void *nodes; /* tree of struct gpu_op: keys of nodes among the rows */
+	struct map nodes; /* struct op_key, without groups: those of nodes among the rows */
 };
 
-static int compare_op(const void *a, const void *b)
+static int add_op(struct making *m, const struct op_key *key, uint64_t self_ns, uint64_t total_ns)
 {
-	const struct gpu_op *x = a, *y = b;
+	struct gpu_op *op = MAP_ADD(&m->out->ops, struct gpu_op, key);
 
-	if (x->pid != y->pid)
-		return COMPARE(x->pid, y->pid);
-	if (x->kind != y->kind)
-		return COMPARE(x->kind, y->kind);
-	if (x->name != y->name)
-		return COMPARE(x->name, y->name);
-	return x->action != y->action ? COMPARE(x->action, y->action) : COMPARE(x->group, y->group);
-}
-
-static void merge_ops(struct making *m)
-{
-	struct gpu_op *ops = m->out->ops.items;
-	size_t kept = 0;
-
-	if (m->out->ops.cnt)
-		qsort(ops, m->out->ops.cnt, sizeof(*ops), compare_op);
-	for (size_t i = 0; i < m->out->ops.cnt; i++) {
-		if (!kept || compare_op(&ops[kept - 1], &ops[i])) {
-			ops[kept++] = ops[i];
-			continue;
-		}
-		ops[kept - 1].self_ns = saturating__add(ops[kept - 1].self_ns, ops[i].self_ns);
-		ops[kept - 1].total_ns = saturating__add(ops[kept - 1].total_ns, ops[i].total_ns);
-	}
-	m->out->ops.cnt = kept;
-}
-
-static int add_op(struct making *m, const struct gpu_op *op)
-{
-	struct gpu_op *slot;
-
-	slot = array__add(&m->out->ops, sizeof(*slot));
-	if (!slot)
+	if (!op)
 		return -ENOMEM;
-	*slot = *op;
+	op->self_ns = saturating__add(op->self_ns, self_ns);
+	op->total_ns = saturating__add(op->total_ns, total_ns);
 	return 0;
 }
 
@@ -167,18 +127,19 @@ static uint64_t action_inside(const struct path_span *span, uint64_t action)
 
 /* Where work was asked for. */
 struct place {
-	uint32_t pid;
-	uint32_t path; /* number; 0: not known, then op is */
-	uint64_t op, action;
+	struct place_key {
+		uint32_t pid;
+		uint32_t path; /* number; 0: not known, then op is */
+		uint64_t op, action;
+	} key;
 	uint64_t ns;
 };
 
 /* To all that is open in the path; by itself to the innermost of these. */
 static int add_path(struct making *m, const struct place *place, const struct path *path)
 {
-	struct gpu_op op = {.pid = place->pid, .total_ns = place->ns};
 	const struct path_span *outer = NULL;
-	size_t first = m->out->ops.cnt;
+	struct op_key key = {.pid = place->key.pid};
 	uint64_t action = 0;
 	bool has_action = false;
 
@@ -186,83 +147,61 @@ static int add_path(struct making *m, const struct place *place, const struct pa
 		has_action |= action_inside(&path->spans[i], 0) != 0;
 	/* Nodes on the engine's threads belong to the action that backward was called in. */
 	if (!has_action)
-		action = place->action;
+		action = place->key.action;
 	for (uint32_t i = 0; i < path->cnt; i++) {
 		const struct path_span *span = &path->spans[i];
 
 		if (is_row(span->kind) && !(outer && is_same(m, outer, span))) {
-			op.kind = span->kind;
-			op.name = span->name;
-			op.action = action;
-			op.group = span->group;
+			key = (struct op_key){key.pid, span->kind, span->name, action, span->group};
 			m->out->groups_told |= span->group != 0;
-			if (add_op(m, &op))
+			if (add_op(m, &key, 0, place->ns))
 				return -ENOMEM;
 		}
 		if (is_row(span->kind))
 			outer = span;
 		action = action_inside(span, action);
 	}
-	if (m->out->ops.cnt > first)
-		((struct gpu_op *)m->out->ops.items)[m->out->ops.cnt - 1].self_ns = place->ns;
-	return 0;
+	return key.name ? add_op(m, &key, place->ns, 0) : 0;
 }
 
 static int add_place(struct making *m, const struct place *place)
 {
-	struct gpu_op op = {.pid = place->pid,
-			    .kind = SPAN_NODE,
-			    .name = place->op,
-			    .action = place->action,
-			    .self_ns = place->ns,
-			    .total_ns = place->ns};
-	struct path path = stacks__path(m->stacks, place->path);
+	struct op_key key = {place->key.pid, SPAN_NODE, place->key.op, place->key.action, 0};
+	struct path path = stacks__path(m->stacks, place->key.path);
 
-	if (place->path && path.known)
+	if (place->key.path && path.known)
 		return add_path(m, place, &path);
-	if (!place->op)
+	if (!place->key.op)
 		return 0;
 	m->out->without_paths = true;
-	if (!tfind(&op, &m->nodes, compare_op))
-		op.kind = SPAN_OP;
-	return add_op(m, &op);
-}
-
-static int compare_place(const void *a, const void *b)
-{
-	const struct place *x = a, *y = b;
-
-	if (x->pid != y->pid)
-		return COMPARE(x->pid, y->pid);
-	if (x->path != y->path)
-		return COMPARE(x->path, y->path);
-	return x->op != y->op ? COMPARE(x->op, y->op) : COMPARE(x->action, y->action);
+	if (!MAP_FIND(&m->nodes, struct op_key, &key))
+		key.kind = SPAN_OP;
+	return add_op(m, &key, place->ns, place->ns);
 }
 
 /* There are many calls, and few places that they are made at. */
 static int add_calls(struct making *m, const struct windows *windows)
 {
-	size_t cnt, kept = 0;
+	size_t cnt;
 	const struct gpu_call *calls = gpu__calls(m->gpu, &cnt);
-	struct place *places = calloc(cnt + 1, sizeof(*places)), *place = places;
-	int err = places ? 0 : -ENOMEM;
+	struct map places = {0};
+	int err = 0;
 
-	for (size_t i = 0; i < cnt && places; i++)
-		if (calls[i].device_ns && in_window(windows, calls[i].pid, calls[i].start_ns))
-			*place++ = (struct place){calls[i].pid, calls[i].path, calls[i].op, calls[i].action,
-						  calls[i].device_ns};
-	cnt = place - places;
-	if (cnt)
-		qsort(places, cnt, sizeof(*places), compare_place);
-	for (size_t i = 0; i < cnt; i++) {
-		if (kept && !compare_place(&places[kept - 1], &places[i]))
-			places[kept - 1].ns = saturating__add(places[kept - 1].ns, places[i].ns);
+	for (size_t i = 0; i < cnt && !err; i++) {
+		const struct place_key key = {calls[i].pid, calls[i].path, calls[i].op, calls[i].action};
+		struct place *place;
+
+		if (!calls[i].device_ns || !in_window(windows, calls[i].pid, calls[i].start_ns))
+			continue;
+		place = MAP_ADD(&places, struct place, &key);
+		if (place)
+			place->ns = saturating__add(place->ns, calls[i].device_ns);
 		else
-			places[kept++] = places[i];
+			err = -ENOMEM;
 	}
-	for (size_t i = 0; i < kept && !err; i++)
-		err = add_place(m, &places[i]);
-	free(places);
+	for (size_t i = 0; i < places.items.cnt && !err; i++)
+		err = add_place(m, &((const struct place *)places.items.items)[i]);
+	map__free(&places);
 	return err;
 }
 
@@ -273,63 +212,42 @@ static int find_nodes(struct making *m)
 	const struct op_row *rows = job__ops(m->job, &cnt);
 
 	for (size_t i = 0; i < cnt; i++) {
-		struct gpu_op *op;
+		const struct op_key key = {rows[i].pid, SPAN_NODE, rows[i].name_id, rows[i].action_id, 0};
 
-		if (rows[i].kind != SPAN_NODE)
-			continue;
-		op = malloc(sizeof(*op));
-		if (!op)
+		if (rows[i].kind == SPAN_NODE && !MAP_ADD(&m->nodes, struct op_key, &key))
 			return -ENOMEM;
-		*op = (struct gpu_op){
-			.pid = rows[i].pid, .kind = SPAN_NODE, .name = rows[i].name_id, .action = rows[i].action_id};
-		if (!tsearch(op, &m->nodes, compare_op) || *(struct gpu_op **)tfind(op, &m->nodes, compare_op) != op)
-			free(op);
 	}
 	return 0;
 }
 
 /* ---- what GPUs did ---- */
 
-/* A key of works: what they are told apart by. */
-struct work_node {
-	uint32_t pid, kind, direction;
-	uint64_t name, action;
-	size_t index; /* in works */
+struct work_key {
+	uint32_t pid, kind;
+	uint64_t direction, name, action;
 };
 
-static int compare_work(const void *a, const void *b)
-{
-	const struct work_node *x = a, *y = b;
-
-	if (x->pid != y->pid)
-		return COMPARE(x->pid, y->pid);
-	if (x->kind != y->kind)
-		return COMPARE(x->kind, y->kind);
-	if (x->direction != y->direction)
-		return COMPARE(x->direction, y->direction);
-	return x->name != y->name ? COMPARE(x->name, y->name) : COMPARE(x->action, y->action);
-}
+struct work {
+	struct work_key key;
+	size_t index; /* in works, from 1 */
+};
 
 /* NULL: no memory. */
-static struct gpu_work *find_work(struct making *m, void **tree, const struct work_node *key)
+static struct gpu_work *find_work(struct making *m, struct map *map, const struct work_key *key)
 {
-	struct work_node **found = tfind(key, tree, compare_work), *node;
+	struct work *known = MAP_ADD(map, struct work, key);
 	struct gpu_work *work;
 	char **text;
 
-	if (found)
-		return &((struct gpu_work *)m->out->works.items)[(*found)->index];
-	text = array__add(&m->out->texts, sizeof(*text));
+	if (known && known->index)
+		return &((struct gpu_work *)m->out->works.items)[known->index - 1];
+	text = known ? array__add(&m->out->texts, sizeof(*text)) : NULL;
 	if (text)
 		*text = gpu_work__text(m->job, key->kind, key->direction, key->name);
-	node = text && *text ? malloc(sizeof(*node)) : NULL;
-	work = node ? array__add(&m->out->works, sizeof(*work)) : NULL;
-	if (!work || !tsearch(node, tree, compare_work)) {
-		free(node);
+	work = text && *text ? array__add(&m->out->works, sizeof(*work)) : NULL;
+	if (!work)
 		return NULL;
-	}
-	*node = *key;
-	node->index = m->out->works.cnt - 1;
+	known->index = m->out->works.cnt;
 	*work = (struct gpu_work){.name = *text, .pid = key->pid, .kind = key->kind, .action = key->action};
 	return work;
 }
@@ -338,23 +256,20 @@ static int add_works(struct making *m, const struct windows *windows)
 {
 	size_t cnt;
 	const struct gpu_act *activities = gpu__activities(m->gpu, &cnt);
-	void *tree = NULL;
+	struct map map = {0};
 	int err = 0;
 
 	for (size_t i = 0; i < cnt && !err; i++) {
 		const struct gpu_act *activity = &activities[i];
 		const struct gpu_call *call = gpu__call_of(m->gpu, activity);
-		struct work_node key = {.pid = activity->pid,
-					.kind = activity->kind,
-					.direction = activity->direction,
-					.name = activity->name,
-					.action = call ? call->action : 0};
+		const struct work_key key = {activity->pid, activity->kind, activity->direction, activity->name,
+					     call ? call->action : 0};
 		struct gpu_work *work;
 
 		if (!gpu_act__is_work(activity) ||
 		    !in_window(windows, activity->pid, call ? call->start_ns : activity->start_ns))
 			continue;
-		work = find_work(m, &tree, &key);
+		work = find_work(m, &map, &key);
 		if (!work) {
 			err = -ENOMEM;
 			break;
@@ -362,7 +277,7 @@ static int add_works(struct making *m, const struct windows *windows)
 		work->cnt++;
 		work->total_ns = saturating__add(work->total_ns, activity->duration_ns);
 	}
-	tdestroy(tree, free);
+	map__free(&map);
 	return err;
 }
 
@@ -382,8 +297,7 @@ int gpu_ops__new(struct job *job, struct gpu_ops *out)
 		err = find_nodes(&m);
 	if (!err)
 		err = add_calls(&m, &windows);
-	merge_ops(&m);
-	tdestroy(m.nodes, free);
+	map__free(&m.nodes);
 	if (!err)
 		err = add_works(&m, &windows);
 	free(windows.items);
@@ -398,17 +312,14 @@ void gpu_ops__release(struct gpu_ops *ops)
 		free(((char **)ops->texts.items)[i]);
 	free(ops->texts.items);
 	free(ops->works.items);
-	free(ops->ops.items);
+	map__free(&ops->ops);
 	*ops = (struct gpu_ops){0};
 }
 
 const struct gpu_op *gpu_ops__find(const struct gpu_ops *ops, const struct op_row *row)
 {
-	const struct gpu_op key = {.pid = row->pid,
-				   .kind = row->kind,
-				   .name = row->name_id,
-				   .action = row->action_id,
-				   .group = ops->groups_told ? row->group_id : 0};
+	const struct op_key key = {row->pid, row->kind, row->name_id, row->action_id,
+				   ops->groups_told ? (uint32_t)row->group_id : 0};
 
-	return ops->ops.cnt ? bsearch(&key, ops->ops.items, ops->ops.cnt, sizeof(key), compare_op) : NULL;
+	return MAP_FIND(&ops->ops, struct gpu_op, &key);
 }

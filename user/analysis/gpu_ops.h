@@ -12,10 +12,7 @@
 
 /* What was done for the rows of the operator table of one key. */
 struct gpu_op {
-	uint32_t pid;
-	enum span_kind kind;
-	uint32_t group;        /* low half of that in struct op_key, 0: none, or the calls do not tell */
-	uint64_t name, action; /* as in struct op_key */
+	struct op_key key; /* of its group the low half, 0: none, or the calls do not tell */
 	uint64_t self_ns;
 	uint64_t total_ns; /* with what is inside */
 };
@@ -30,7 +27,7 @@ struct gpu_work {
 };
 
 struct gpu_ops {
-	struct array ops;   /* struct gpu_op, by key */
+	struct map ops;     /* struct gpu_op */
 	struct array works; /* struct gpu_work, in the order of their first start */
 	struct array texts; /* char * */
 	bool groups_told;   /* calls tell groups; else each op is of all groups */

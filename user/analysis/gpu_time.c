@@ -11,6 +11,7 @@
 
 #include "user/lib/compare.h"
 #include "user/lib/saturating.h"
+#include "user/lib/search.h"
 
 /* When CUPTI told of a process, and when it did not. */
 struct watched {
@@ -87,17 +88,8 @@ uint64_t gpu_spans__total(const struct gpu_spans *spans)
 /* How long before an instant. */
 static uint64_t before(const struct gpu_spans *spans, uint64_t time_ns)
 {
-	size_t low = 0, high = spans->cnt;
 	const struct gpu_span *at;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (spans->items[middle].start_ns < time_ns)
-			low = middle + 1;
-		else
-			high = middle;
-	}
+	size_t low = SEARCH(i, 0, spans->cnt, spans->items[i].start_ns < time_ns);
 	if (!low)
 		return 0;
 	at = &spans->items[low - 1];
@@ -191,16 +183,7 @@ static const struct watched *find_watched(const struct gpu_time *time, uint32_t 
 {
 	static const struct watched none;
 	const struct watched *watched = time->watched.items;
-	size_t low = 0, high = time->watched.cnt;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (watched[middle].pid < pid)
-			low = middle + 1;
-		else
-			high = middle;
-	}
+	size_t low = SEARCH(i, 0, time->watched.cnt, watched[i].pid < pid);
 	return low < time->watched.cnt && watched[low].pid == pid ? &watched[low] : &none;
 }
 
@@ -276,16 +259,7 @@ static int list_fetches(struct gpu_time *time, const struct samples *samples, co
 static size_t find_fetch(const struct gpu_time *time, uint32_t pid, uint32_t tid, uint64_t start_ns)
 {
 	const struct fetch key = {pid, tid, start_ns, 0}, *fetches = time->fetches.items;
-	size_t low = 0, high = time->fetches.cnt;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (compare_fetch(&fetches[middle], &key) < 0)
-			low = middle + 1;
-		else
-			high = middle;
-	}
+	size_t low = SEARCH(i, 0, time->fetches.cnt, compare_fetch(&fetches[i], &key) < 0);
 	if (low && fetches[low - 1].pid == pid && fetches[low - 1].tid == tid && fetches[low - 1].end_ns > start_ns)
 		low--;
 	return low;
@@ -331,17 +305,8 @@ static enum gpu_idle idle_before(const struct gpu_time *time, const struct gpu_a
 static int add_watched(const struct gpu_time *time, uint32_t pid, struct array *spans, uint64_t from_ns, uint64_t to_ns)
 {
 	const struct gpu_spans *not = gpu_time__unwatched(time, pid);
-	size_t low = 0, high = not ->cnt;
 	int err = 0;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (not ->items[middle].end_ns <= from_ns)
-			low = middle + 1;
-		else
-			high = middle;
-	}
+	size_t low = SEARCH(i, 0, not ->cnt, not ->items[i].end_ns <= from_ns);
 	for (; low < not ->cnt && not ->items[low].start_ns < to_ns && !err; low++) {
 		err = spans__add(spans, from_ns, not ->items[low].start_ns);
 		from_ns = not ->items[low].end_ns;

@@ -6,62 +6,22 @@
 #include "user/analysis/history.h"
 
 #include <errno.h>
-#include <search.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "user/lib/compare.h"
+#include "user/lib/map.h"
 
 #define SNAPSHOTS_MAX 1024 /* a day has 250; later ones count as the last */
 
-/* What a record tells apart, and what it said last. */
+/* What a record said last; of an action the key has the enclosing one. */
 struct state {
-	uint16_t type; /* first: what compare_states looks at */
-	uint32_t pid, kind;
-	uint64_t name, around, group;
+	struct history_key key;
 	uint64_t ns, calls;
-	struct history_row *row;
 };
 
 struct history {
-	void *states; /* trees */
-	void *rows;
-	struct array snapshots; /* uint64_t */
+	struct map states, rows; /* struct state, struct history_row */
+	struct array snapshots;  /* uint64_t */
 };
-
-static int compare_rows(const void *a, const void *b)
-{
-	const struct history_row *x = a, *y = b;
-
-	if (x->type != y->type)
-		return COMPARE(x->type, y->type);
-	if (x->pid != y->pid)
-		return COMPARE(x->pid, y->pid);
-	return x->kind != y->kind ? COMPARE(x->kind, y->kind) : COMPARE(x->name, y->name);
-}
-
-static int compare_states(const void *a, const void *b)
-{
-	const struct state *x = a, *y = b;
-
-	if (x->type != y->type)
-		return COMPARE(x->type, y->type);
-	if (x->pid != y->pid)
-		return COMPARE(x->pid, y->pid);
-	if (x->kind != y->kind)
-		return COMPARE(x->kind, y->kind);
-	if (x->name != y->name)
-		return COMPARE(x->name, y->name);
-	return x->around != y->around ? COMPARE(x->around, y->around) : COMPARE(x->group, y->group);
-}
-
-static void free_row(void *node)
-{
-	struct history_row *row = node;
-
-	free(row->growths.items);
-	free(row);
-}
 
 struct history *history__new(void)
 {
@@ -70,29 +30,17 @@ struct history *history__new(void)
 
 void history__free(struct history *history)
 {
+	struct history_row *rows;
+
 	if (!history)
 		return;
-	tdestroy(history->states, free);
-	tdestroy(history->rows, free_row);
+	rows = history->rows.items.items;
+	for (size_t i = 0; i < history->rows.items.cnt; i++)
+		free(rows[i].growths.items);
+	map__free(&history->rows);
+	map__free(&history->states);
 	free(history->snapshots.items);
 	free(history);
-}
-
-/* What is in the tree under the key that item begins with, or else a copy of item. NULL: no memory. */
-static void *find_or_add(void **tree, const void *item, size_t bytes, int (*compare)(const void *, const void *))
-{
-	void **found = tfind(item, tree, compare), *copy;
-
-	if (found)
-		return *found;
-	copy = malloc(bytes);
-	if (!copy)
-		return NULL;
-	memcpy(copy, item, bytes);
-	if (tsearch(copy, tree, compare))
-		return copy;
-	free(copy);
-	return NULL;
 }
 
 static struct growth *growth_at(struct history_row *row, uint32_t snapshot)
@@ -107,24 +55,21 @@ static struct growth *growth_at(struct history_row *row, uint32_t snapshot)
 	return growths;
 }
 
-static int add_row(struct history *history, const struct state *new)
+static int add_row(struct history *history, uint64_t type, const struct op_key *key, uint64_t ns, uint64_t calls)
 {
-	struct history_row key = {.type = new->type, .pid = new->pid, .kind = new->kind, .name = new->name};
-	struct state empty = *new, *state;
-	struct growth *growth;
+	const struct history_key own = {type, *key},
+				 of = {type, {.pid = key->pid, .kind = key->kind, .name = key->name}};
+	struct state *state = MAP_ADD(&history->states, struct state, &own);
+	struct history_row *row = MAP_ADD(&history->rows, struct history_row, &of);
+	struct growth *growth =
+		state && row ? growth_at(row, history->snapshots.cnt ? history->snapshots.cnt - 1 : 0) : NULL;
 
-	empty.ns = empty.calls = 0;
-	state = find_or_add(&history->states, &empty, sizeof(empty), compare_states);
-	if (state && !state->row)
-		state->row = find_or_add(&history->rows, &key, sizeof(key), compare_rows);
-	growth = state && state->row ? growth_at(state->row, history->snapshots.cnt ? history->snapshots.cnt - 1 : 0)
-				     : NULL;
 	if (!growth)
 		return -ENOMEM;
-	growth->ns += new->ns > state->ns ? new->ns - state->ns : 0;
-	growth->calls += new->calls > state->calls ? new->calls - state->calls : 0;
-	state->ns = new->ns;
-	state->calls = new->calls;
+	growth->ns += ns > state->ns ? ns - state->ns : 0;
+	growth->calls += calls > state->calls ? calls - state->calls : 0;
+	state->ns = ns;
+	state->calls = calls;
 	return 0;
 }
 
@@ -153,26 +98,11 @@ int history__add(struct history *history, const struct rec_hdr *record)
 	if (record->type == REC_WINDOW && record->size >= sizeof(struct rec_window))
 		return add_snapshot(history, (const void *)record);
 	if (record->type == REC_AGG && record->size >= sizeof(*agg))
-		return add_row(history, &(struct state){
-						.type = REC_AGG,
-						.pid = agg->key.pid,
-						.kind = agg->key.kind,
-						.name = agg->key.name,
-						.around = agg->key.parent,
-						.ns = agg->val.total_ns,
-						.calls = agg->val.calls,
-					});
+		return add_row(history, REC_AGG,
+			       &(struct op_key){agg->key.pid, agg->key.kind, agg->key.name, agg->key.parent, 0},
+			       agg->val.total_ns, agg->val.calls);
 	if (record->type == REC_OP && record->size >= sizeof(*op))
-		return add_row(history, &(struct state){
-						.type = REC_OP,
-						.pid = op->key.pid,
-						.kind = op->key.kind,
-						.name = op->key.name,
-						.around = op->key.action,
-						.group = op->key.group,
-						.ns = op->val.self_ns,
-						.calls = op->val.calls,
-					});
+		return add_row(history, REC_OP, &op->key, op->val.self_ns, op->val.calls);
 	return 0;
 }
 
@@ -185,8 +115,7 @@ const uint64_t *history__snapshots(const struct history *history, size_t *cnt)
 const struct history_row *history__find(const struct history *history, uint16_t type, uint32_t pid, uint32_t kind,
 					uint64_t name)
 {
-	struct history_row key = {.type = type, .pid = pid, .kind = kind, .name = name}, **found;
+	const struct history_key key = {type, {.pid = pid, .kind = kind, .name = name}};
 
-	found = tfind(&key, &history->rows, compare_rows);
-	return found ? *found : NULL;
+	return MAP_FIND(&history->rows, struct history_row, &key);
 }

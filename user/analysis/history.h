@@ -21,9 +21,10 @@ struct growth {
 };
 
 struct history_row {
-	uint16_t type; /* REC_AGG or REC_OP */
-	uint32_t pid, kind;
-	uint64_t name;        /* as in struct agg_key and struct op_key; over all that else is told apart */
+	struct history_key {
+		uint64_t type;     /* REC_AGG or REC_OP */
+		struct op_key row; /* of an action, too; 0 in it: over all that else is told apart */
+	} key;
 	struct array growths; /* struct growth, by snapshot */
 };
 

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "user/lib/compare.h"
+#include "user/lib/search.h"
 
 struct inside {
 	const struct stacks *stacks;
@@ -53,17 +54,8 @@ uint32_t inside__frames(const struct inside *inside, const struct path_span *spa
 {
 	const struct around key = {.name = span->name, .kind = span->kind, .stack = stack}, *all = inside->arounds;
 	struct stack of_sample = stacks__stack(inside->stacks, stack);
-	size_t low = 0, high = inside->cnt;
 	uint32_t around = 0;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (compare_around(&all[middle], &key, (void *)inside->stacks) < 0)
-			low = middle + 1;
-		else
-			high = middle;
-	}
+	size_t low = SEARCH(i, 0, inside->cnt, compare_around(&all[i], &key, (void *)inside->stacks) < 0);
 	for (size_t i = low ? low - 1 : 0; i <= low && i < inside->cnt && !of_sample.cut; i++) {
 		struct stack other = stacks__stack(inside->stacks, all[i].stack);
 		uint32_t shared = 0;

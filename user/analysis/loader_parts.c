@@ -61,7 +61,8 @@ static int assign_writers(const struct job *job, struct worker *workers, size_t 
 	for (size_t i = 0; i < cnt && !failed; i++) {
 		const struct io_pipe *pipe = &pipes[i];
 
-		if (!pipe->val.writes || !intern__has(&pids, pipe->key.pid) || !intern__has(keys, pipe_key(&pipe->key)))
+		if (!pipe->val.writes || !intern__find(&pids, pipe->key.pid) ||
+		    !intern__find(keys, pipe_key(&pipe->key)))
 			continue;
 		failed = intern__add(&pids, pipe->key.pid, &number);
 		if (failed || pipe->val.writes <= most[number])

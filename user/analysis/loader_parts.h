@@ -7,7 +7,7 @@
 #ifndef STEPFLAME_USER_ANALYSIS_LOADER_PARTS_H
 #define STEPFLAME_USER_ANALYSIS_LOADER_PARTS_H
 
-#include "user/analysis/workers.h"
+#include "user/analysis/loader.h"
 #include "user/lib/array.h"
 #include "user/model/job.h"
 

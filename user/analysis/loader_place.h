@@ -2,7 +2,7 @@
 #ifndef STEPFLAME_USER_ANALYSIS_LOADER_PLACE_H
 #define STEPFLAME_USER_ANALYSIS_LOADER_PLACE_H
 
-#include "user/analysis/workers.h"
+#include "user/analysis/loader.h"
 
 /* Where a sample of a process in its DataLoader was. */
 struct loader_place loader_place__of(const struct job *job, const struct steps *steps, const struct sample *sample);

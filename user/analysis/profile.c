@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <math.h>
-#include <search.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,11 +44,6 @@ struct path_action {
 	uint32_t span; /* the first of the path's that is it; NO_SPAN: a special one */
 };
 
-struct action_node {
-	struct profile_action action; /* first: what compare_action looks at */
-	uint32_t index;
-};
-
 struct profile {
 	struct job *job;
 	const struct stacks *stacks;
@@ -57,7 +51,8 @@ struct profile {
 	bool lightning;
 	struct functions functions;
 	struct inside *inside;     /* made with the first table */
-	void *actions_by_key;      /* tree */
+	struct map action_names;   /* texts */
+	struct intern action_keys; /* {kind + 1, name} */
 	struct array actions;      /* struct profile_action */
 	struct array path_ranges;  /* struct path_range by path */
 	struct array path_actions; /* struct path_action */
@@ -72,35 +67,18 @@ const struct function *profile__function(const struct profile *profile, uint32_t
 
 /* ---- actions ---- */
 
-static int compare_action(const void *a, const void *b)
-{
-	const struct profile_action *x = a, *y = b;
-
-	return x->kind != y->kind ? COMPARE(x->kind, y->kind) : strcmp(x->name, y->name);
-}
-
 static int number_action(struct profile *p, enum span_kind kind, const char *name, uint32_t *index)
 {
-	struct profile_action key = {name, kind}, *slot;
-	struct action_node **found = tfind(&key, &p->actions_by_key, compare_action), *node;
+	struct profile_action *action;
+	uint32_t text, number;
 
-	if (found) {
-		*index = (*found)->index;
-		return 0;
-	}
-	node = malloc(sizeof(*node));
-	slot = node ? array__add(&p->actions, sizeof(*slot)) : NULL;
-	if (!slot) {
-		free(node);
+	if (map__add_text(&p->action_names, name, &text) ||
+	    intern__add(&p->action_keys, (uint64_t)(kind + 1) << 32 | text, &number) ||
+	    array__grow(&p->actions, number, sizeof(*action)))
 		return -ENOMEM;
-	}
-	*slot = key;
-	*node = (struct action_node){key, p->actions.cnt - 1};
-	if (!tsearch(node, &p->actions_by_key, compare_action)) {
-		free(node);
-		return -ENOMEM;
-	}
-	*index = node->index;
+	*index = number - 1;
+	action = &((struct profile_action *)p->actions.items)[*index];
+	*action = (struct profile_action){((char **)p->action_names.items.items)[text], kind};
 	return 0;
 }
 
@@ -234,7 +212,8 @@ void profile__free(struct profile *profile)
 {
 	if (!profile)
 		return;
-	tdestroy(profile->actions_by_key, free);
+	map__free_texts(&profile->action_names);
+	intern__free(&profile->action_keys);
 	functions__free(&profile->functions);
 	inside__free(profile->inside);
 	free(profile->actions.items);

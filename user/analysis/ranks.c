@@ -9,13 +9,9 @@
 
 static int rank_of(const struct job *job, uint32_t pid)
 {
-	size_t cnt;
-	const struct rec_target *targets = job__targets(job, &cnt);
+	const struct rec_target *target = job__target(job, pid);
 
-	for (size_t i = 0; i < cnt; i++)
-		if (targets[i].pid == pid)
-			return targets[i].rank;
-	return -1;
+	return target ? target->rank : -1;
 }
 
 struct rank *ranks__new(const struct job *job, const struct step_track *tracks, size_t cnt)

@@ -13,6 +13,7 @@
 #include "user/lib/array.h"
 #include "user/lib/compare.h"
 #include "user/lib/saturating.h"
+#include "user/lib/search.h"
 #include "user/model/boundaries.h"
 #include "user/model/labels.h"
 #include "user/model/stacks.h"
@@ -129,16 +130,7 @@ static int make_steps(struct step_track *track, const struct boundaries *boundar
 
 long step_track__at(const struct step_track *track, uint64_t time_ns)
 {
-	size_t low = 0, high = track->step_cnt;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (track->steps[middle].start_ns <= time_ns)
-			low = middle + 1;
-		else
-			high = middle;
-	}
+	size_t low = SEARCH(i, 0, track->step_cnt, track->steps[i].start_ns <= time_ns);
 	return low && time_ns < track->steps[low - 1].end_ns ? (long)low - 1 : -1;
 }
 

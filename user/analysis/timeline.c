@@ -8,11 +8,11 @@
 #include "user/analysis/timeline.h"
 
 #include <errno.h>
-#include <search.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "user/lib/compare.h"
+#include "user/lib/search.h"
 #include "user/recording/spans.h"
 
 #define LANE_MAX  15 /* tracks of one thread */
@@ -22,51 +22,16 @@
 
 _Static_assert(TIMELINE_DEPTH_MAX <= UINT16_MAX, "depth has 16 bits");
 
-/* What an id became: its index in names or groups. */
-struct interned {
-	uint64_t id;
-	uint32_t kind; /* of names all but their id; 0 for groups */
-	uint32_t index;
-};
-
 struct timeline {
 	struct timeline_span *spans;
 	size_t span_cnt, span_room, span_max;
 	struct timeline_track *tracks;
 	size_t track_cnt;
-	struct timeline_name *names;
-	size_t name_cnt;
-	uint64_t *groups;
-	size_t group_cnt;
-	void *name_tree, *group_tree; /* of struct interned */
+	struct map names;  /* struct timeline_name */
+	struct map groups; /* uint64_t */
 	uint64_t left_out;
 	struct rec_span unpacked[SPANS_MAX];
 };
-
-static int compare_interned(const void *a, const void *b)
-{
-	const struct interned *x = a, *y = b;
-
-	return x->kind != y->kind ? COMPARE(x->kind, y->kind) : COMPARE(x->id, y->id);
-}
-
-/* The index of an id, `next` when it is new; -ENOMEM. */
-static int64_t intern(void **tree, uint64_t id, uint32_t kind, size_t next)
-{
-	struct interned key = {.id = id, .kind = kind, .index = next}, **found = tfind(&key, tree, compare_interned),
-			*new;
-
-	if (found)
-		return (*found)->index;
-	new = malloc(sizeof(*new));
-	if (new)
-		*new = key;
-	if (!new || !tsearch(new, tree, compare_interned)) {
-		free(new);
-		return -ENOMEM;
-	}
-	return next;
-}
 
 /* Room for one more of `cnt` items, which grows at powers of two. */
 static void *grow_items(void *items, size_t cnt, size_t item_bytes)
@@ -74,35 +39,20 @@ static void *grow_items(void *items, size_t cnt, size_t item_bytes)
 	return cnt & (cnt - 1) ? items : reallocarray(items, cnt ? 2 * cnt : 1, item_bytes);
 }
 
-static int64_t intern_name(struct timeline *timeline, const struct timeline_name *name)
+/* -ENOMEM. */
+static int64_t number_name(struct timeline *timeline, const struct timeline_name *name)
 {
-	uint32_t kind = name->kind | name->activity << 8 | name->direction << 12 | name->api << 16;
-	int64_t index = intern(&timeline->name_tree, name->id, kind, timeline->name_cnt);
-	struct timeline_name *names;
+	const struct timeline_name *item = MAP_ADD(&timeline->names, struct timeline_name, name);
 
-	if (index != (int64_t)timeline->name_cnt)
-		return index;
-	names = grow_items(timeline->names, timeline->name_cnt, sizeof(*names));
-	if (!names)
-		return -ENOMEM;
-	timeline->names = names;
-	names[timeline->name_cnt++] = *name;
-	return index;
+	return item ? (int64_t)MAP_INDEX(&timeline->names, item) : -ENOMEM;
 }
 
-static int64_t intern_group(struct timeline *timeline, uint64_t id)
+/* -ENOMEM. */
+static int64_t number_group(struct timeline *timeline, uint64_t id)
 {
-	int64_t index = intern(&timeline->group_tree, id, 0, timeline->group_cnt);
-	uint64_t *groups;
+	const uint64_t *item = MAP_ADD(&timeline->groups, uint64_t, &id);
 
-	if (index != (int64_t)timeline->group_cnt)
-		return index;
-	groups = grow_items(timeline->groups, timeline->group_cnt, sizeof(*groups));
-	if (!groups)
-		return -ENOMEM;
-	timeline->groups = groups;
-	groups[timeline->group_cnt++] = id;
-	return index;
+	return item ? (int64_t)MAP_INDEX(&timeline->groups, item) : -ENOMEM;
 }
 
 struct timeline *timeline__new(size_t span_max)
@@ -112,7 +62,7 @@ struct timeline *timeline__new(size_t span_max)
 	if (!timeline)
 		return NULL;
 	timeline->span_max = span_max;
-	if (intern_group(timeline, 0) < 0) {
+	if (number_group(timeline, 0) < 0) {
 		timeline__free(timeline);
 		return NULL;
 	}
@@ -123,10 +73,8 @@ void timeline__free(struct timeline *timeline)
 {
 	if (!timeline)
 		return;
-	tdestroy(timeline->name_tree, free);
-	tdestroy(timeline->group_tree, free);
-	free(timeline->names);
-	free(timeline->groups);
+	map__free(&timeline->names);
+	map__free(&timeline->groups);
 	free(timeline->tracks);
 	free(timeline->spans);
 	free(timeline);
@@ -169,8 +117,8 @@ static int add_span(struct timeline *timeline, const struct rec_span *span)
 		timeline->left_out++;
 		return 0;
 	}
-	name = intern_name(timeline, &wanted);
-	group = intern_group(timeline, span->group);
+	name = number_name(timeline, &wanted);
+	group = number_group(timeline, span->group);
 	if (name < 0 || group < 0)
 		return -ENOMEM;
 	timeline->spans[timeline->span_cnt++] = (struct timeline_span){.start_ns = span->start_ns,
@@ -209,7 +157,7 @@ static int add_of_gpu(struct timeline *timeline, const struct timeline_name *wan
 		timeline->left_out++;
 		return 0;
 	}
-	name = intern_name(timeline, wanted);
+	name = number_name(timeline, wanted);
 	if (name < 0 || make_room(timeline, 1))
 		return -ENOMEM;
 	span.name = name;
@@ -259,19 +207,12 @@ static int add_call(struct timeline *timeline, const struct gpu_call *call)
 static int add_windows(struct timeline *timeline, const struct gpu *gpu, uint32_t pid, uint32_t device)
 {
 	static const struct timeline_name wanted;
-	size_t cnt, low = 0, high;
+	size_t cnt, first;
 	const struct rec_gpu_window *windows = gpu__windows(gpu, &cnt);
 	int err = 0;
 
-	for (high = cnt; low < high;) {
-		size_t middle = low + (high - low) / 2;
-
-		if (windows[middle].pid < pid)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	for (size_t i = low; i < cnt && windows[i].pid == pid && !err; i++)
+	first = SEARCH(i, 0, cnt, windows[i].pid < pid);
+	for (size_t i = first; i < cnt && windows[i].pid == pid && !err; i++)
 		if (windows[i].start_ns < windows[i].end_ns)
 			err = add_of_gpu(timeline, &wanted,
 					 (struct timeline_span){
@@ -349,10 +290,15 @@ static int compare_spans(const void *a, const void *b)
 	return COMPARE(x->depth, y->depth);
 }
 
+static enum span_kind kind_of(const struct timeline *timeline, const struct timeline_span *span)
+{
+	return ((const struct timeline_name *)timeline->names.items.items)[span->name].kind;
+}
+
 /* The first lane of a span. Both end and begin amid actions, which keep the thread's own track. */
 static uint8_t first_lane(const struct timeline *timeline, const struct timeline_span *span)
 {
-	enum span_kind kind = timeline->names[span->name].kind;
+	enum span_kind kind = kind_of(timeline, span);
 
 	return kind == SPAN_STEP || kind == SPAN_FORWARD || kind == SPAN_VALIDATION;
 }
@@ -506,7 +452,7 @@ static int link_flows(struct timeline *timeline)
 		return -ENOMEM;
 	for (size_t i = 0; i < timeline->span_cnt; i++) {
 		struct timeline_span *span = &timeline->spans[i];
-		enum span_kind kind = timeline->names[span->name].kind;
+		enum span_kind kind = kind_of(timeline, span);
 
 		if (span->sequence >= 0 && (kind == SPAN_OP || kind == SPAN_NODE || kind == SPAN_EVALUATE))
 			ends[cnt++] = (struct end){.span = span, .kind = kind};
@@ -542,14 +488,14 @@ const struct timeline_track *timeline__tracks(const struct timeline *timeline, s
 
 const struct timeline_name *timeline__names(const struct timeline *timeline, size_t *cnt)
 {
-	*cnt = timeline->name_cnt;
-	return timeline->names;
+	*cnt = timeline->names.items.cnt;
+	return timeline->names.items.items;
 }
 
 const uint64_t *timeline__groups(const struct timeline *timeline, size_t *cnt)
 {
-	*cnt = timeline->group_cnt;
-	return timeline->groups;
+	*cnt = timeline->groups.items.cnt;
+	return timeline->groups.items.items;
 }
 
 uint64_t timeline__left_out(const struct timeline *timeline)

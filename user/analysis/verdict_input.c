@@ -7,70 +7,58 @@
 
 #include "user/analysis/verdict_private.h"
 #include "user/analysis/worker_stacks.h"
+#include "user/analysis/workers.h"
+#include "user/lib/intern.h"
 #include "user/lib/saturating.h"
 
-#define SLOWER 1.5 /* times the share of its time at work of any other worker */
+#define SLOWER 1.5 /* times as busy as any other worker */
 
 enum slot { SLOT_WORKS, SLOT_OTHER };
 #define NO_SLOT (-1)
 
-struct child {
-	uint32_t pid;
-	uint64_t works_ns, idle_ns;
-};
-
-struct children {
-	struct child *items;
-	size_t cnt, last; /* last: the one that was asked for */
-};
-
-static int find_children(const struct judging *j, struct children *out)
+static double busy_share(const struct worker *worker)
 {
-	size_t cnt;
-	const struct rec_target *targets = job__targets(j->job, &cnt);
-
-	out->items = calloc(cnt + 1, sizeof(*out->items));
-	for (size_t i = 0; out->items && i < cnt; i++)
-		if (targets[i].parent_pid == j->track->pid && targets[i].role != ROLE_MAIN)
-			out->items[out->cnt++].pid = targets[i].pid;
-	return out->items ? 0 : -1;
-}
-
-static struct child *find_child(struct children *children, uint32_t pid)
-{
-	for (size_t i = 0; i < children->cnt; i++) {
-		size_t at = (children->last + i) % children->cnt;
-
-		if (children->items[at].pid == pid) {
-			children->last = at;
-			return &children->items[at];
-		}
-	}
-	return NULL;
-}
-
-static double work_share(const struct child *child)
-{
-	return child->works_ns ? (double)child->works_ns / (child->works_ns + child->idle_ns) : 0;
+	return worker->seen_ns > worker->idle_ns ? (double)(worker->seen_ns - worker->idle_ns) / worker->seen_ns : 0;
 }
 
 /* One that hardly idles, while all others do: it holds up the rest. A worker that has none beside it does not. */
-static bool is_slower(const struct children *children, uint32_t pid)
+static bool is_slower(const struct loader *loader, uint32_t pid)
 {
 	double share = 0, most = 0;
 	bool others = false;
 
-	for (size_t i = 0; i < children->cnt; i++) {
-		const struct child *child = &children->items[i];
+	for (size_t i = 0; i < loader->worker_cnt; i++) {
+		const struct worker *worker = &loader->workers[i];
 
-		if (child->pid == pid) {
-			share = work_share(child);
+		if (worker->pid == pid) {
+			share = busy_share(worker);
 		} else {
-			most = fmax(most, work_share(child));
-			others |= child->works_ns || child->idle_ns;
+			most = fmax(most, busy_share(worker));
+			others |= worker->seen_ns > 0;
 		}
 	}
 	return others && share > SLOWER * most;
+}
+
+/* The workers of the process, and the one that ends most of its waits, if it is slower than the others. */
+static int find_workers(struct judging *j, struct intern *pids)
+{
+	uint32_t waker = j->group && verdict__one_waker(j->group) ? j->group->waker_pid : 0, number;
+	struct workers *workers = workers__new(j->job, j->steps);
+	size_t cnt = 0;
+	const struct loader *loaders = workers ? workers__loaders(workers, &cnt) : NULL;
+	int err = workers ? 0 : -ENOMEM;
+
+	for (size_t i = 0; i < cnt && !err; i++) {
+		if (loaders[i].pid != j->track->pid)
+			continue;
+		for (size_t w = 0; w < loaders[i].worker_cnt && !err; w++)
+			err = intern__add(pids, loaders[i].workers[w].pid, &number);
+		if (waker && is_slower(&loaders[i], waker))
+			j->slow_worker = waker;
+	}
+	workers__free(workers);
+	return err;
 }
 
 static unsigned int main_cause(const uint64_t *ns)
@@ -118,21 +106,13 @@ static bool waits_for_workers(const struct judging *j)
 }
 
 /* A worker's work, and what that is held against: workers that idle, and the thread that trains, whose frames those of a fork begin with. */
-static int slot_of(const struct judging *j, const uint8_t *stacks, const struct sample *s, struct children *children)
+static int slot_of(const struct judging *j, const uint8_t *stacks, const struct sample *s, const struct intern *workers)
 {
-	struct child *child;
-
 	if (s->pid == j->track->pid)
 		return s->tid == j->track->tid ? SLOT_OTHER : NO_SLOT;
-	child = find_child(children, s->pid);
-	if (!child || (stacks[s->stack] != STACK_WORKS && stacks[s->stack] != STACK_IDLE))
+	if ((stacks[s->stack] != STACK_WORKS && stacks[s->stack] != STACK_IDLE) || !intern__find(workers, s->pid))
 		return NO_SLOT;
-	if (stacks[s->stack] == STACK_IDLE) {
-		child->idle_ns = saturating__add(child->idle_ns, s->weight_ns);
-		return SLOT_OTHER;
-	}
-	child->works_ns = saturating__add(child->works_ns, s->weight_ns);
-	return SLOT_WORKS;
+	return stacks[s->stack] == STACK_IDLE ? SLOT_OTHER : SLOT_WORKS;
 }
 
 bool verdict__say_workers(struct judging *j)
@@ -143,7 +123,7 @@ bool verdict__say_workers(struct judging *j)
 	const struct samples *samples = job__samples(j->job);
 	struct places places = {.job = j->job};
 	uint64_t ns[CAUSE__END] = {0};
-	struct children children = {0};
+	struct intern workers = {0};
 	struct place place = {0};
 	uint8_t *stacks;
 	int err;
@@ -151,10 +131,10 @@ bool verdict__say_workers(struct judging *j)
 	if (!waits_for_workers(j))
 		return false;
 	stacks = samples ? worker_stacks__new(j->job) : NULL;
-	err = !stacks || find_children(j, &children) ? -ENOMEM : 0;
+	err = !stacks || find_workers(j, &workers) ? -ENOMEM : 0;
 	for (size_t i = 0; !err && i < samples__cnt(samples); i++) {
 		struct sample s = samples__get(samples, i);
-		int slot = slot_of(j, stacks, &s, &children);
+		int slot = slot_of(j, stacks, &s, &workers);
 
 		if (slot == NO_SLOT)
 			continue;
@@ -163,12 +143,10 @@ bool verdict__say_workers(struct judging *j)
 			ns[s.cause] = saturating__add(ns[s.cause], s.weight_ns);
 	}
 	err = err ?: places__find(&places, &ask, &place);
-	if (j->group && verdict__one_waker(j->group) && is_slower(&children, j->group->waker_pid))
-		j->slow_worker = j->group->waker_pid;
 	if (!err && place.outer.code)
 		say_place(j, &place, ns);
 	places__free(&places);
-	free(children.items);
+	intern__free(&workers);
 	free(stacks);
 	j->err = j->err ?: err;
 	return place.outer.code;

@@ -35,17 +35,6 @@ struct workers {
 
 /* ---- processes ---- */
 
-static const struct rec_target *find_target(const struct job *job, uint32_t pid)
-{
-	size_t cnt;
-	const struct rec_target *targets = job__targets(job, &cnt);
-
-	for (size_t i = 0; i < cnt; i++)
-		if (targets[i].pid == pid)
-			return &targets[i];
-	return NULL;
-}
-
 /* Whose worker it is: a main process's that it descends from. 0: of none. */
 static uint32_t main_of(const struct job *job, const struct rec_target *worker)
 {
@@ -54,7 +43,7 @@ static uint32_t main_of(const struct job *job, const struct rec_target *worker)
 	for (int i = 0; i < 8 && at; i++) {
 		if (at->role == ROLE_MAIN)
 			return at->pid;
-		at = find_target(job, at->parent_pid);
+		at = job__target(job, at->parent_pid);
 	}
 	return 0;
 }

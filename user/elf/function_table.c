@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "user/elf/elf.h"
+#include "user/lib/search.h"
 
 #define NAME_BYTES_MAX 4096
 #define NESTED_MAX     16 /* functions that begin between an offset and the beginning of the one that covers it */
@@ -177,16 +178,7 @@ size_t function_table__cnt(const struct function_table *table)
 
 int64_t function_table__find(const struct function_table *table, uint64_t offset)
 {
-	size_t low = 0, high = table->cnt;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (table->functions[middle].offset <= offset)
-			low = middle + 1;
-		else
-			high = middle;
-	}
+	size_t low = SEARCH(i, 0, table->cnt, table->functions[i].offset <= offset);
 	for (size_t i = low; i-- > 0 && low - i <= NESTED_MAX;) {
 		if (offset - table->functions[i].offset < table->functions[i].size)
 			return (int64_t)i;

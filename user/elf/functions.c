@@ -10,6 +10,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "user/lib/search.h"
+
 #define ENC_ABSPTR     0x00
 #define ENC_ULEB128    0x01
 #define ENC_UDATA4     0x03
@@ -207,21 +209,11 @@ static int search_unwind(const struct elf *elf, uint64_t vaddr, struct function_
 	if (r.bad || cnt > (uint64_t)(r.end - r.at) / 8)
 		return -ENOENT;
 
-	size_t low = 0, high = cnt; /* the last entry that begins at or before vaddr lies in [low, high) */
-	int32_t entry[2];
-	while (high - low > 1) {
-		size_t mid = low + (high - low) / 2;
-
-		memcpy(entry, r.at + 8 * mid, sizeof(entry));
-		if (hdr + (int64_t)entry[0] <= vaddr)
-			low = mid;
-		else
-			high = mid;
-	}
-	if (low == high)
-		return -ENOENT;
-	memcpy(entry, r.at + 8 * low, sizeof(entry));
-	if (read_fde(elf, hdr + (int64_t)entry[1], out))
+	const struct {
+		int32_t function, fde;
+	} __attribute__((packed)) *entries = (const void *)r.at;
+	size_t low = SEARCH(i, 0, cnt, hdr + (int64_t)entries[i].function <= vaddr);
+	if (!low || read_fde(elf, hdr + (int64_t)entries[low - 1].fde, out))
 		return -ENOENT;
 	return vaddr >= out->start && vaddr < out->end ? 0 : -ENOENT;
 }

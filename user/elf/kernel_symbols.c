@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "user/elf/function_table.h"
+#include "user/lib/search.h"
 
 #define NAMES_MAX_BYTES (64u << 20)
 /*
@@ -152,16 +153,7 @@ void kernel_symbols__free(struct kernel_symbols *s)
 
 const char *kernel_symbols__find(const struct kernel_symbols *s, uint64_t ip)
 {
-	size_t low = 0, high = s->cnt;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (s->symbols[middle].address <= ip)
-			low = middle + 1;
-		else
-			high = middle;
-	}
+	size_t low = SEARCH(i, 0, s->cnt, s->symbols[i].address <= ip);
 	if (!low || !s->symbols[low - 1].name || ip - s->symbols[low - 1].address >= FUNCTION_MAX_BYTES)
 		return NULL;
 	return s->names + s->symbols[low - 1].name;

@@ -3,24 +3,20 @@
 #ifndef STEPFLAME_USER_LIB_INTERN_H
 #define STEPFLAME_USER_LIB_INTERN_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "user/lib/array.h"
+#include "user/lib/map.h"
 
 /* Empty: all 0. */
 struct intern {
-	struct array keys; /* uint64_t by number - 1 */
-	uint32_t *slots;   /* numbers; 0: empty */
-	size_t slot_cnt;
-	uint64_t seed;
+	struct map keys; /* uint64_t by number - 1 */
 };
 
 /* *index becomes the number of key, from 1; that of key 0 is 0. 0 or -ENOMEM. */
 int intern__add(struct intern *intern, uint64_t key, uint32_t *index);
-/* Was the key added? */
-bool intern__has(const struct intern *intern, uint64_t key);
+/* The number of a key, 0: it was not added. */
+uint32_t intern__find(const struct intern *intern, uint64_t key);
 /* The key of a number that intern__add gave. */
 uint64_t intern__key(const struct intern *intern, uint32_t index);
 /* Above the highest number. */

@@ -1,18 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/*
- * The name table, a balanced tree (tsearch): ids come from a recording, and one made to collide would turn a hash table
- * into a list.
- */
 #include "user/lib/names.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "user/lib/compare.h"
 #include "user/lib/utf8.h"
 
 struct name {
@@ -67,34 +61,16 @@ char *name__utf8(const char *bytes, size_t len, enum name_encoding encoding, boo
 	return text;
 }
 
-static int compare_ids(const void *a, const void *b)
-{
-	const struct name *x = a, *y = b;
-
-	return COMPARE(x->id, y->id);
-}
-
-static struct name *find_name(const struct names *names, uint64_t id)
-{
-	struct name key = {.id = id};
-	struct name **node = tfind(&key, &names->tree, compare_ids);
-
-	return node ? *node : NULL;
-}
-
 /* Takes text over; NULL is no memory. */
 static struct name *insert_name(struct names *names, uint64_t id, char *text, bool lost)
 {
-	struct name *name = text ? malloc(sizeof(*name)) : NULL;
+	struct name *name = text ? MAP_ADD(&names->by_id, struct name, &id) : NULL;
 
-	if (name) {
+	if (name)
 		*name = (struct name){.id = id, .text = text, .lost = lost};
-		if (tsearch(name, &names->tree, compare_ids))
-			return name;
-	}
-	free(name);
-	free(text);
-	return NULL;
+	else
+		free(text);
+	return name;
 }
 
 /*
@@ -114,7 +90,7 @@ static char *record_text(const struct rec_name *record)
 
 int names__add(struct names *names, const struct rec_name *record)
 {
-	struct name *name = find_name(names, record->id);
+	struct name *name = MAP_FIND(&names->by_id, struct name, &record->id);
 	char *text;
 
 	if (name && !name->lost)
@@ -132,14 +108,14 @@ int names__add(struct names *names, const struct rec_name *record)
 
 const char *names__find(const struct names *names, uint64_t id)
 {
-	struct name *name = find_name(names, id);
+	struct name *name = MAP_FIND(&names->by_id, struct name, &id);
 
 	return name && !name->lost ? name->text : NULL;
 }
 
 const char *names__find_or_lost(struct names *names, uint64_t id)
 {
-	struct name *name = find_name(names, id);
+	struct name *name = MAP_FIND(&names->by_id, struct name, &id);
 	char *text = NULL;
 
 	if (!name) {
@@ -150,16 +126,11 @@ const char *names__find_or_lost(struct names *names, uint64_t id)
 	return name ? name->text : NULL;
 }
 
-static void free_name(void *ptr)
-{
-	struct name *name = ptr;
-
-	free(name->text);
-	free(name);
-}
-
 void names__free(struct names *names)
 {
-	tdestroy(names->tree, free_name);
-	names->tree = NULL;
+	struct name *all = names->by_id.items.items;
+
+	for (size_t i = 0; i < names->by_id.items.cnt; i++)
+		free(all[i].text);
+	map__free(&names->by_id);
 }

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "include/records.h"
+#include "user/lib/map.h"
 
 /*
  * The bytes of a name as UTF-8, malloc'ed; NULL: no memory. What is not a character in its encoding becomes U+FFFD, and
@@ -16,8 +17,9 @@
  */
 char *name__utf8(const char *bytes, size_t len, enum name_encoding encoding, bool cut);
 
+/* Empty: all 0. */
 struct names {
-	void *tree; /* empty: NULL */
+	struct map by_id; /* struct name, see names.c */
 };
 
 /* Adds a name; the first text of an id stays. 0 or -ENOMEM. */

@@ -1,34 +1,33 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/*
- * Keyed state lies in a balanced tree (tsearch): its order is what merges the rows, and no recording can make it slow.
- */
 #include "user/model/actions.h"
 
 #include <errno.h>
-#include <search.h>
 #include <stdlib.h>
 
 #include "user/lib/compare.h"
 #include "user/lib/names.h"
 #include "user/lib/saturating.h"
-#include "user/model/job.h"
+
+/* The last state of a key. */
+struct agg {
+	struct agg_key key;
+	struct agg_val val;
+};
 
 static int compare_agg(const void *a, const void *b)
 {
-	const struct agg_key *x = &((const struct rec_agg *)a)->key, *y = &((const struct rec_agg *)b)->key;
+	const struct agg_key *x = &((const struct agg *)a)->key, *y = &((const struct agg *)b)->key;
 
 	if (x->pid != y->pid)
-		return x->pid < y->pid ? -1 : 1;
+		return COMPARE(x->pid, y->pid);
 	if (x->kind != y->kind)
-		return x->kind < y->kind ? -1 : 1;
-	if (x->name != y->name)
-		return x->name < y->name ? -1 : 1;
-	return COMPARE(x->parent, y->parent);
+		return COMPARE(x->kind, y->kind);
+	return x->name != y->name ? COMPARE(x->name, y->name) : COMPARE(x->parent, y->parent);
 }
 
 void actions__free(struct actions *actions)
 {
-	tdestroy(actions->aggs, free);
+	map__free(&actions->aggs);
 	free(actions->rows.items);
 	free(actions->parents.items);
 }
@@ -42,23 +41,14 @@ static bool is_row_kind(uint32_t kind)
 int actions__add(struct actions *actions, const struct rec_hdr *record)
 {
 	const struct rec_agg *new = (const void *)record;
-	struct rec_agg **found, *agg;
+	struct agg *agg;
 
 	if (!is_row_kind(new->key.kind) || !new->key.name)
 		return -EINVAL;
-	found = tfind(new, &actions->aggs, compare_agg);
-	if (found) {
-		(*found)->val = new->val;
-		return 0;
-	}
-	agg = malloc(sizeof(*agg));
+	agg = MAP_ADD(&actions->aggs, struct agg, &new->key);
 	if (!agg)
 		return -ENOMEM;
-	*agg = *new;
-	if (!tsearch(agg, &actions->aggs, compare_agg)) {
-		free(agg);
-		return -ENOMEM;
-	}
+	agg->val = new->val;
 	return 0;
 }
 
@@ -77,44 +67,31 @@ void job__add_val(struct agg_val *sum, const struct agg_val *val)
 		sum->hist[i] += val->hist[i];
 }
 
-struct build {
-	struct actions *actions;
-	int err;
-};
-
-/* Called in the order of the keys, so that the aggregates of one row come one after the other. */
-static void build_row(const void *node, VISIT visit, void *ctx)
+/* The aggregates of one row come one after the other. */
+static int add_to_rows(struct actions *actions, const struct agg *agg)
 {
-	struct build *build = ctx;
-	struct actions *actions = build->actions;
-	const struct rec_agg *agg = *(const struct rec_agg *const *)node;
 	const struct agg_key *key = &agg->key;
 	struct job_action *row = actions->rows.items;
 	uint64_t *parent;
 
-	if ((visit != postorder && visit != leaf) || build->err || !agg->val.calls)
-		return;
 	row = actions->rows.cnt ? &row[actions->rows.cnt - 1] : NULL;
 	if (!row || row->pid != key->pid || row->kind != key->kind || row->name_id != key->name) {
 		row = array__add(&actions->rows, sizeof(*row));
-		if (!row) {
-			build->err = -ENOMEM;
-			return;
-		}
+		if (!row)
+			return -ENOMEM;
 		row->pid = key->pid;
 		row->kind = key->kind;
 		row->name_id = key->name;
 	}
 	job__add_val(&row->val, &agg->val);
 	if (!key->parent)
-		return;
+		return 0;
 	parent = array__add(&actions->parents, sizeof(*parent));
-	if (!parent) {
-		build->err = -ENOMEM;
-		return;
-	}
+	if (!parent)
+		return -ENOMEM;
 	*parent = key->parent;
 	row->parent_cnt++;
+	return 0;
 }
 
 static int compare_first(const void *a, const void *b)
@@ -132,15 +109,19 @@ static int compare_first(const void *a, const void *b)
 
 static int build_rows(struct actions *actions, struct names *names)
 {
-	struct build build = {.actions = actions};
+	struct agg *aggs = map__sorted(&actions->aggs, sizeof(*aggs), compare_agg);
 	struct job_action *rows;
 	const uint64_t *parent;
+	int err = aggs ? 0 : -ENOMEM;
 
 	actions->rows.cnt = 0;
 	actions->parents.cnt = 0;
-	twalk_r(actions->aggs, build_row, &build);
-	if (build.err)
-		return build.err;
+	for (size_t i = 0; i < actions->aggs.items.cnt && !err; i++)
+		if (aggs[i].val.calls)
+			err = add_to_rows(actions, &aggs[i]);
+	free(aggs);
+	if (err)
+		return err;
 	rows = actions->rows.items;
 	parent = actions->parents.items;
 	for (size_t i = 0; i < actions->rows.cnt; i++) {

@@ -5,16 +5,30 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "include/records.h"
-#include "user/lib/array.h"
+#include "user/lib/map.h"
 
-struct job_action;
 struct names;
+
+/* One row: calls of one name in one process, over all enclosing actions. */
+struct job_action {
+	const char *name; /* UTF-8, control characters as they came; owned by the job */
+	uint64_t name_id;
+	uint32_t pid;
+	enum span_kind kind;
+	struct agg_val val;      /* histograms and all, summed over the enclosing actions */
+	const uint64_t *parents; /* name ids of the actions that it was seen in; owned by the job */
+	size_t parent_cnt;
+};
+
+/* Adds val to sum, which is empty while sum->calls is 0. */
+void job__add_val(struct agg_val *sum, const struct agg_val *val);
 
 /* Zeroed: empty. */
 struct actions {
-	void *aggs;           /* tree of malloc'ed struct rec_agg by key */
+	struct map aggs;      /* struct agg, see actions.c */
 	struct array rows;    /* struct job_action, valid while !stale */
 	struct array parents; /* uint64_t, those of all rows back to back */
 	bool stale;           /* records came since the rows were built; the job sets it */

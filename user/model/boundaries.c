@@ -16,7 +16,8 @@
 #include "user/lib/array.h"
 #include "user/lib/compare.h"
 #include "user/lib/saturating.h"
-#include "user/model/processes.h"
+#include "user/lib/search.h"
+#include "user/model/job.h"
 
 #define FAR_MORE 10 /* times as much time */
 
@@ -71,7 +72,7 @@ static int sort_boundaries(struct boundaries *boundaries, const struct job *job,
 	boundaries->sorted = malloc((all + 1) * sizeof(*boundaries->sorted));
 	*cnt = 0;
 	for (size_t i = 0; boundaries->sorted && i < all; i++) {
-		if (!processes__is_main(job, steps[i].pid))
+		if (!job__is_main(job, steps[i].pid))
 			continue;
 		boundaries->sorted[*cnt] = &steps[i];
 		sorted &= !*cnt || compare_boundary(&boundaries->sorted[*cnt - 1], &boundaries->sorted[*cnt]) < 0;
@@ -115,29 +116,14 @@ static int add_processes(struct boundaries *boundaries, size_t cnt)
 static bool has_backward(const struct boundaries *boundaries, const struct rec_step *a, const struct rec_step *b)
 {
 	const struct process *all = boundaries->processes.items, *process = NULL;
+	size_t low = SEARCH(i, 0, boundaries->processes.cnt, all[i].pid <= a->pid);
 	const uint64_t *times;
-	size_t low = 0, high = boundaries->processes.cnt;
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (all[middle].pid <= a->pid)
-			low = middle + 1;
-		else
-			high = middle;
-	}
 	if (!low)
 		return false;
 	process = &all[low - 1];
 	times = boundaries->backwards + process->backwards_from;
-	for (low = 0, high = process->backward_cnt; low < high;) {
-		size_t middle = low + (high - low) / 2;
-
-		if (times[middle] <= a->time_ns)
-			low = middle + 1;
-		else
-			high = middle;
-	}
+	low = SEARCH(i, 0, process->backward_cnt, times[i] <= a->time_ns);
 	return low < process->backward_cnt && times[low] < b->time_ns;
 }
 

@@ -2,47 +2,35 @@
 #include "user/model/exits.h"
 
 #include <errno.h>
-#include <search.h>
-#include <stdlib.h>
 
-#include "user/lib/compare.h"
-
-static int compare_exits(const void *a, const void *b)
-{
-	return COMPARE(((const struct rec_proc *)a)->pid, ((const struct rec_proc *)b)->pid);
-}
+struct exit {
+	uint64_t pid;
+	struct rec_proc record;
+};
 
 int exits__add(struct exits *exits, const struct rec_proc *record)
 {
-	struct rec_proc **known, *exit;
+	const uint64_t pid = record->pid;
+	struct exit *exit;
 
 	if (record->event != PROC_EXIT)
 		return 0;
-	known = tfind(record, &exits->by_pid, compare_exits);
-	if (known) {
-		**known = *record;
-		return 0;
-	}
-	exit = malloc(sizeof(*exit));
+	exit = MAP_ADD(&exits->by_pid, struct exit, &pid);
 	if (!exit)
 		return -ENOMEM;
-	*exit = *record;
-	if (tsearch(exit, &exits->by_pid, compare_exits))
-		return 0;
-	free(exit);
-	return -ENOMEM;
+	exit->record = *record;
+	return 0;
 }
 
 const struct rec_proc *exits__find(const struct exits *exits, __u32 pid)
 {
-	const struct rec_proc key = {.pid = pid};
-	struct rec_proc *const *known = tfind(&key, &exits->by_pid, compare_exits);
+	const uint64_t key = pid;
+	const struct exit *exit = MAP_FIND(&exits->by_pid, struct exit, &key);
 
-	return known ? *known : NULL;
+	return exit ? &exit->record : NULL;
 }
 
 void exits__free(struct exits *exits)
 {
-	tdestroy(exits->by_pid, free);
-	*exits = (struct exits){0};
+	map__free(&exits->by_pid);
 }

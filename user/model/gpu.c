@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Records in, sorted rows out. What is cumulative is kept by its key in a tree or a seeded table, so that no recording
- * can make it slow. Joining is gpu_join.c.
+ * Records in, sorted rows out. What is cumulative is kept by its key. Joining is gpu_join.c.
  */
 #include "user/model/gpu.h"
 
 #include <errno.h>
-#include <search.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,16 +39,6 @@ static int add_process(struct gpu *gpu, uint32_t number, const struct rec_gpu *r
 	return 0;
 }
 
-struct sum_node {
-	struct gpu_calls_key key;
-	size_t index;
-};
-
-static int compare_key(const void *a, const void *b)
-{
-	return memcmp(a, b, sizeof(struct gpu_calls_key));
-}
-
 static bool is_call(const struct gpu_calls_key *key)
 {
 	return key->api > GPU_API_NONE && key->api < GPU_API__COUNT && key->direction < GPU_DIRECTION__COUNT;
@@ -58,26 +46,15 @@ static bool is_call(const struct gpu_calls_key *key)
 
 static int add_sum(struct gpu *gpu, const struct rec_gpu_calls *record)
 {
-	struct sum_node **found = tfind(&record->key, &gpu->sums_by_key, compare_key), *node;
 	struct gpu_calls *sum;
 
 	if (!is_call(&record->key))
 		return -EINVAL;
-	if (found) {
-		((struct gpu_calls *)gpu->sums.items)[(*found)->index].val = record->val;
-		return 0;
-	}
-	node = malloc(sizeof(*node));
-	sum = node ? array__add(&gpu->sums, sizeof(*sum)) : NULL;
-	if (sum) {
-		*node = (struct sum_node){record->key, gpu->sums.cnt - 1};
-		*sum = (struct gpu_calls){record->key, record->val};
-		if (tsearch(node, &gpu->sums_by_key, compare_key))
-			return 0;
-		gpu->sums.cnt--;
-	}
-	free(node);
-	return -ENOMEM;
+	sum = MAP_ADD(&gpu->sums, struct gpu_calls, &record->key);
+	if (!sum)
+		return -ENOMEM;
+	sum->val = record->val;
+	return 0;
 }
 
 static bool ends(uint64_t start_ns, uint64_t duration_ns)
@@ -334,7 +311,7 @@ static void at_least(struct gpu *gpu, uint32_t pid, enum gpu_tier tier)
 
 static int list_processes(struct gpu *gpu)
 {
-	const struct gpu_calls *sums = gpu->sums.items;
+	const struct gpu_calls *sums = gpu->sums.items.items;
 	const struct gpu_act *activities = gpu->activities.items;
 	const struct rec_gpu *told = gpu->told.items;
 
@@ -354,7 +331,7 @@ static int list_processes(struct gpu *gpu)
 		utf8__copy(process->why, sizeof(process->why), told[i - 1].why, sizeof(told[i - 1].why));
 	}
 	sort_items(&gpu->processes, sizeof(struct gpu_process), compare_process);
-	for (size_t i = 0; i < gpu->sums.cnt; i++)
+	for (size_t i = 0; i < gpu->sums.items.cnt; i++)
 		at_least(gpu, sums[i].key.pid, GPU_TIER_PROBES);
 	for (size_t i = 0; i < gpu->activities.cnt; i++)
 		if (!i || activities[i].pid != activities[i - 1].pid)
@@ -471,8 +448,8 @@ const struct gpu_process *gpu__process(const struct gpu *gpu, uint32_t pid)
 
 const struct gpu_calls *gpu__sums(const struct gpu *gpu, size_t *cnt)
 {
-	*cnt = gpu->sums.cnt;
-	return gpu->sums.items;
+	*cnt = gpu->sums.items.cnt;
+	return gpu->sums.items.items;
 }
 
 const struct gpu_call *gpu__calls(const struct gpu *gpu, size_t *cnt)
@@ -536,12 +513,11 @@ void gpu__forget(struct gpu *gpu)
 
 void gpu__free(struct gpu *gpu)
 {
-	tdestroy(gpu->sums_by_key, free);
+	map__free(&gpu->sums);
 	intern__free(&gpu->pids);
 	intern__free(&gpu->device_ids);
 	free(gpu->told.items);
 	free(gpu->processes.items);
-	free(gpu->sums.items);
 	free(gpu->calls.items);
 	free(gpu->activities.items);
 	free(gpu->steps.items);

@@ -76,8 +76,7 @@ struct gpu {
 	struct array told;       /* struct rec_gpu by number of pids - 1, zeroed where it did not come */
 	struct intern pids;      /* of all records */
 	struct array processes;  /* struct gpu_process */
-	struct array sums;       /* struct gpu_calls, in the order of their first record */
-	void *sums_by_key;       /* tree, see gpu.c; empty: NULL */
+	struct map sums;         /* struct gpu_calls */
 	struct array calls;      /* struct gpu_call */
 	struct array activities; /* struct gpu_act */
 	struct array steps;      /* struct rec_gpu_step */

@@ -17,6 +17,7 @@
 
 #include "user/lib/compare.h"
 #include "user/lib/percentile.h"
+#include "user/lib/search.h"
 
 #define BLOCK       4096 /* calls with one offset: clocks drift, and are compared anew in each window */
 #define TRIED       256  /* of them, to find it */
@@ -170,18 +171,10 @@ static uint32_t best_of(const struct join *join, struct range calls, const struc
 			int64_t *overlap_ns)
 {
 	uint64_t end_ns = shift(asked->end_ns, offset);
-	size_t low = calls.from, high = calls.to;
+	size_t low = SEARCH(i, calls.from, calls.to, join->calls[i].start_ns < end_ns);
 	uint32_t best = GPU_NOT_JOINED;
 
 	*overlap_ns = 0;
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (join->calls[middle].start_ns < end_ns)
-			low = middle + 1;
-		else
-			high = middle;
-	}
 	for (int back = 0; back < BACK_MAX && low > calls.from; back++) {
 		int64_t ns = overlap(join, asked, --low, offset);
 
@@ -276,26 +269,11 @@ static void match_block(struct join *join, struct range calls, struct asked *ask
 
 static struct range thread_calls(const struct join *join, uint32_t pid, uint32_t tid)
 {
-	struct range range = {0, join->gpu->calls.cnt};
-	const uint64_t wanted = (uint64_t)pid << 32 | tid;
-	size_t low = 0, high;
+	const struct gpu_call *calls = join->calls;
+	size_t cnt = join->gpu->calls.cnt;
+	size_t from = SEARCH(i, 0, cnt, calls[i].pid < pid || (calls[i].pid == pid && calls[i].tid < tid));
 
-	for (int end = 0; end < 2; end++) {
-		high = range.to;
-		while (low < high) {
-			size_t middle = low + (high - low) / 2;
-			uint64_t at = (uint64_t)join->calls[middle].pid << 32 | join->calls[middle].tid;
-
-			if (at < wanted || (end && at == wanted))
-				low = middle + 1;
-			else
-				high = middle;
-		}
-		if (!end)
-			range.from = low;
-	}
-	range.to = low;
-	return range;
+	return (struct range){from, SEARCH(i, from, cnt, calls[i].pid == pid && calls[i].tid == tid)};
 }
 
 /* asked is sorted by thread, the runtime's calls before the driver's: these get what is left. */
@@ -333,16 +311,8 @@ static const struct asked *find_asked(const struct join *join, const struct gpu_
 				     .driver = driver,
 				     .start_ns = latest,
 				     .activity = UINT32_MAX};
-		size_t low = 0, high = join->asked_cnt;
+		size_t low = SEARCH(i, 0, join->asked_cnt, compare_correlation(&join->asked[i], &last) <= 0);
 
-		while (low < high) {
-			size_t middle = low + (high - low) / 2;
-
-			if (compare_correlation(&join->asked[middle], &last) <= 0)
-				low = middle + 1;
-			else
-				high = middle;
-		}
 		if (low && join->asked[low - 1].pid == key.pid && join->asked[low - 1].correlation == key.correlation &&
 		    join->asked[low - 1].driver == driver)
 			found[driver] = &join->asked[low - 1];

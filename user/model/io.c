@@ -2,56 +2,16 @@
 #include "user/model/io.h"
 
 #include <errno.h>
-#include <search.h>
-#include <stdlib.h>
 
 #include "user/lib/saturating.h"
 
-#define COMPARE(a, b) (((a) > (b)) - ((a) < (b)))
-
-/* Of a call: inode 0 and dev its number. */
-struct io_node {
-	struct file_key key;
-	size_t index;
-};
-
-static int compare_keys(const void *a, const void *b)
-{
-	const struct file_key *x = a, *y = b;
-
-	if (x->pid != y->pid)
-		return COMPARE(x->pid, y->pid);
-	return x->dev != y->dev ? COMPARE(x->dev, y->dev) : COMPARE(x->inode, y->inode);
-}
-
-/* The item of a key, zeroed when it is new. NULL: no memory. */
-static void *item_of(struct array *items, size_t item_bytes, void **tree, const struct file_key *key)
-{
-	struct io_node **found = tfind(key, tree, compare_keys), *node;
-	void *item;
-
-	if (found)
-		return (char *)items->items + (*found)->index * item_bytes;
-	node = malloc(sizeof(*node));
-	item = node ? array__add(items, item_bytes) : NULL;
-	if (item) {
-		*node = (struct io_node){*key, items->cnt - 1};
-		if (tsearch(node, tree, compare_keys))
-			return item;
-		items->cnt--;
-	}
-	free(node);
-	return NULL;
-}
-
 static int add_call(struct io *io, const struct rec_syscall *record)
 {
-	struct file_key key = {.pid = record->key.pid, .dev = record->key.number};
 	struct io_call *call;
 
 	if (record->val.errors > record->val.calls)
 		return -EINVAL;
-	call = item_of(&io->calls, sizeof(*call), &io->calls_by_key, &key);
+	call = MAP_ADD(&io->calls, struct io_call, &record->key);
 	if (!call)
 		return -ENOMEM;
 	*call = (struct io_call){record->key, record->val};
@@ -64,7 +24,7 @@ static int add_file(struct io *io, const struct rec_file *record)
 
 	if (record->val.disk_reads > record->val.reads)
 		return -EINVAL;
-	file = item_of(&io->files, sizeof(*file), &io->files_by_key, &record->key);
+	file = MAP_ADD(&io->files, struct io_file, &record->key);
 	if (!file)
 		return -ENOMEM;
 	*file = (struct io_file){record->key, record->val};
@@ -77,7 +37,7 @@ static int add_pipe(struct io *io, const struct rec_pipe *record)
 
 	if (record->val.active_cnt > record->val.messages)
 		return -EINVAL;
-	pipe = item_of(&io->pipes, sizeof(*pipe), &io->pipes_by_key, &record->key);
+	pipe = MAP_ADD(&io->pipes, struct io_pipe, &record->key);
 	if (!pipe)
 		return -ENOMEM;
 	*pipe = (struct io_pipe){record->key, record->val};
@@ -93,31 +53,27 @@ int io__add(struct io *io, const struct rec_hdr *record)
 
 const struct io_call *io__calls(const struct io *io, size_t *cnt)
 {
-	*cnt = io->calls.cnt;
-	return io->calls.items;
+	*cnt = io->calls.items.cnt;
+	return io->calls.items.items;
 }
 
 const struct io_file *io__files(const struct io *io, size_t *cnt)
 {
-	*cnt = io->files.cnt;
-	return io->files.items;
+	*cnt = io->files.items.cnt;
+	return io->files.items.items;
 }
 
 const struct io_pipe *io__pipes(const struct io *io, size_t *cnt)
 {
-	*cnt = io->pipes.cnt;
-	return io->pipes.items;
+	*cnt = io->pipes.items.cnt;
+	return io->pipes.items.items;
 }
 
 void io__free(struct io *io)
 {
-	tdestroy(io->calls_by_key, free);
-	tdestroy(io->files_by_key, free);
-	tdestroy(io->pipes_by_key, free);
-	free(io->calls.items);
-	free(io->files.items);
-	free(io->pipes.items);
-	*io = (struct io){0};
+	map__free(&io->calls);
+	map__free(&io->files);
+	map__free(&io->pipes);
 }
 
 void io__add_call(struct syscall_val *sum, const struct syscall_val *val)

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "include/records.h"
-#include "user/lib/array.h"
+#include "user/lib/map.h"
 
 struct io_call {
 	struct syscall_key key;
@@ -25,8 +25,7 @@ struct io_pipe {
 };
 
 struct io {
-	struct array calls, files, pipes;                 /* struct io_call, struct io_file, struct io_pipe */
-	void *calls_by_key, *files_by_key, *pipes_by_key; /* trees, see io.c; empty: NULL */
+	struct map calls, files, pipes; /* struct io_call, struct io_file, struct io_pipe */
 };
 
 /* Takes one of the three records, whose size holds its struct. 0, -ENOMEM, or -EINVAL when it makes no sense. */

@@ -41,11 +41,13 @@ struct job {
 	struct exits exits;
 	struct actions actions;
 	uint64_t known[CNT__COUNT];
-	struct array unknown;  /* struct job_counter, names owned */
+	struct map unknown_names;
+	struct array unknown;  /* uint64_t by name */
 	struct array counters; /* struct job_counter, the view handed out */
 	struct array targets;  /* struct rec_target */
-	struct array on;       /* uint32_t by target: its host's number in hosts, from 1; 0: none had come */
-	struct array notes;    /* char *, owned */
+	struct intern target_pids;
+	struct array on;    /* uint32_t by target: its host's number in hosts, from 1; 0: none had come */
+	struct array notes; /* char *, owned */
 };
 
 static const char *const counter_names[] = {
@@ -70,14 +72,14 @@ void job__free(struct job *job)
 	io__free(&job->io);
 	gpu__free(&job->gpu);
 	actions__free(&job->actions);
-	for (size_t i = 0; i < job->unknown.cnt; i++)
-		free((char *)((struct job_counter *)job->unknown.items)[i].name);
 	for (size_t i = 0; i < job->notes.cnt; i++)
 		free(((char **)job->notes.items)[i]);
+	map__free_texts(&job->unknown_names);
 	free(job->unknown.items);
 	free(job->counters.items);
 	free(job->hosts.items);
 	free(job->targets.items);
+	intern__free(&job->target_pids);
 	free(job->on.items);
 	free(job->notes.items);
 	free(job->boundaries.items);
@@ -107,26 +109,29 @@ static int add_host(struct job *job, const struct rec_hdr *record)
 	return 0;
 }
 
+#define TARGET_KEY(pid) (1ull << 32 | (pid)) /* 0 is no key */
+
 static int add_target(struct job *job, const struct rec_hdr *record)
 {
 	const struct rec_target *new = (const void *)record;
-	struct rec_target *target = NULL, *targets = job->targets.items;
+	struct rec_target *target;
+	uint32_t number;
 
 	if (new->role > ROLE_WORKER) {
 		job->malformed++;
 		return 0;
 	}
-	for (size_t i = 0; i < job->targets.cnt && !target; i++)
-		if (targets[i].pid == new->pid)
-			target = &targets[i];
-	if (!target) {
+	if (intern__add(&job->target_pids, TARGET_KEY(new->pid), &number) ||
+	    array__grow(&job->targets, number, sizeof(*target)))
+		return -ENOMEM;
+	while (job->on.cnt < number) {
 		uint32_t *on = array__add(&job->on, sizeof(*on));
 
-		target = on ? array__add(&job->targets, sizeof(*target)) : NULL;
-		if (!target)
+		if (!on)
 			return -ENOMEM;
 		*on = job->hosts.cnt;
 	}
+	target = &((struct rec_target *)job->targets.items)[number - 1];
 	*target = *new;
 	CLEAN(target->python);
 	CLEAN(target->torch);
@@ -162,8 +167,7 @@ static int add_window(struct job *job, const struct rec_hdr *record)
 static int add_counter(struct job *job, const struct rec_hdr *record)
 {
 	struct rec_counter new = *(const struct rec_counter *)record;
-	struct job_counter *counters = job->unknown.items, *counter;
-	char *name;
+	uint32_t index;
 
 	CLEAN(new.name);
 	for (size_t i = 0; i < CNT__COUNT; i++) {
@@ -172,19 +176,10 @@ static int add_counter(struct job *job, const struct rec_hdr *record)
 			return 0;
 		}
 	}
-	for (size_t i = 0; i < job->unknown.cnt; i++) {
-		if (!strcmp(counters[i].name, new.name)) {
-			counters[i].value = new.value;
-			return 0;
-		}
-	}
-	name = strdup(new.name);
-	counter = name ? array__add(&job->unknown, sizeof(*counter)) : NULL;
-	if (!counter) {
-		free(name);
+	if (map__add_text(&job->unknown_names, new.name, &index) ||
+	    array__grow(&job->unknown, index + 1, sizeof(uint64_t)))
 		return -ENOMEM;
-	}
-	*counter = (struct job_counter){.name = name, .value = new.value};
+	((uint64_t *)job->unknown.items)[index] = new.value;
 	return 0;
 }
 
@@ -321,6 +316,28 @@ const struct rec_target *job__targets(const struct job *job, size_t *cnt)
 {
 	*cnt = job->targets.cnt;
 	return job->targets.items;
+}
+
+const struct rec_target *job__target(const struct job *job, uint32_t pid)
+{
+	uint32_t number = intern__find(&job->target_pids, TARGET_KEY(pid));
+
+	return number && number <= job->targets.cnt ? &((const struct rec_target *)job->targets.items)[number - 1]
+						    : NULL;
+}
+
+bool job__is_main(const struct job *job, uint32_t pid)
+{
+	const struct rec_target *target = job__target(job, pid);
+	size_t cnt;
+	const struct rec_target *targets = job__targets(job, &cnt);
+
+	if (target)
+		return target->role == ROLE_MAIN;
+	for (size_t i = 0; i < cnt; i++)
+		if (targets[i].role == ROLE_MAIN)
+			return false;
+	return true;
 }
 
 const char *job__target_host(const struct job *job, size_t target)
@@ -465,14 +482,15 @@ static int show_counter(struct job *job, const char *name, uint64_t value)
 
 const struct job_counter *job__counters(struct job *job, size_t *cnt)
 {
-	const struct job_counter *unknown = job->unknown.items;
+	char *const *names = job->unknown_names.items.items;
+	const uint64_t *unknown = job->unknown.items;
 	int err = 0;
 
 	job->counters.cnt = 0;
 	for (size_t i = 0; i < CNT__COUNT && !err; i++)
 		err = show_counter(job, counter_names[i], job->known[i]);
 	for (size_t i = 0; i < job->unknown.cnt && !err; i++)
-		err = show_counter(job, unknown[i].name, unknown[i].value);
+		err = show_counter(job, names[i], unknown[i]);
 	*cnt = err ? 0 : job->counters.cnt;
 	return err ? NULL : job->counters.items;
 }

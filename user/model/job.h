@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "include/records.h"
+#include "user/model/actions.h"
 #include "user/model/ops.h"
 
 struct job;
@@ -26,20 +27,6 @@ struct job_counter {
 	uint64_t value;
 };
 
-/* One row: calls of one name in one process, over all enclosing actions. */
-struct job_action {
-	const char *name; /* UTF-8, control characters as they came; owned by the job */
-	uint64_t name_id;
-	uint32_t pid;
-	enum span_kind kind;
-	struct agg_val val;      /* histograms and all, summed over the enclosing actions */
-	const uint64_t *parents; /* name ids of the actions that it was seen in; owned by the job */
-	size_t parent_cnt;
-};
-
-/* Adds val to sum, which is empty while sum->calls is 0. */
-void job__add_val(struct agg_val *sum, const struct agg_val *val);
-
 struct job *job__new(void);      /* NULL: no memory */
 void job__free(struct job *job); /* accepts NULL */
 /* Takes one record. 0 or -ENOMEM. Unknown types are skipped. */
@@ -51,6 +38,10 @@ const struct rec_window *job__window(const struct job *job);
 const struct rec_cost *job__cost(const struct job *job);
 const struct rec_target *job__targets(const struct job *job,
 				      size_t *cnt); /* in the order of their first record, last state each */
+/* NULL: the recording does not introduce it. */
+const struct rec_target *job__target(const struct job *job, uint32_t pid);
+/* A process that the recording does not introduce is a main one only where no other is. */
+bool job__is_main(const struct job *job, uint32_t pid);
 /* Where the target of that index runs, of a merged recording of several hosts; else NULL. */
 const char *job__target_host(const struct job *job, size_t target);
 const char *job__name(const struct job *job, uint64_t id); /* NULL when unknown */

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "user/model/job.h"
+#include "user/model/actions.h"
 
 /* "action", "label", ...: the word for a kind in JSON. */
 const char *labels__kind(enum span_kind kind);

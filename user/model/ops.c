@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/*
- * Cumulative records are kept as their last state, in trees (tsearch) as in job.c; rows are built from them when asked
- * for.
- */
+/* Cumulative records are kept as their last state; rows are built from them when asked for. */
 #include "user/model/ops.h"
 
 #include <errno.h>
-#include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,18 +12,23 @@
 #include "user/lib/words.h"
 #include "user/runtime/torch/flops.h"
 
-struct op_node {
-	struct op_key key; /* first: what compare_op looks at */
+/* What stays of records; each begins with its key. */
+struct op {
+	struct op_key key;
 	struct op_val val;
-	size_t order; /* of its first record */
 };
 
-struct group_node {
-	uint64_t id; /* first: what compare_group looks at */
+struct group {
+	uint64_t id;
 	uint64_t source, module;
+	uint64_t *words; /* malloc'ed */
 	size_t word_cnt;
 	uint32_t source_offset;
-	uint64_t words[];
+};
+
+struct op_window {
+	uint64_t key; /* pid and index */
+	struct rec_op_window record;
 };
 
 /* Bookkeeping that torch drops from its tables too: _filter_name() in torch/autograd/profiler_util.py. */
@@ -40,106 +41,67 @@ static const char *const never_listed[] = {
 	"aten::_version",
 };
 
-static int compare_op(const void *a, const void *b)
-{
-	const struct op_key *x = a, *y = b;
-
-	if (x->pid != y->pid)
-		return COMPARE(x->pid, y->pid);
-	if (x->kind != y->kind)
-		return COMPARE(x->kind, y->kind);
-	if (x->name != y->name)
-		return COMPARE(x->name, y->name);
-	if (x->action != y->action)
-		return COMPARE(x->action, y->action);
-	return COMPARE(x->group, y->group);
-}
-
-static int compare_group(const void *a, const void *b)
-{
-	const uint64_t *x = a, *y = b;
-
-	return COMPARE(*x, *y);
-}
-
 static int compare_window(const void *a, const void *b)
 {
-	const struct rec_op_window *x = a, *y = b;
+	const struct op_window *x = a, *y = b;
 
-	return x->pid != y->pid ? COMPARE(x->pid, y->pid) : COMPARE(x->index, y->index);
+	return COMPARE(x->key, y->key);
 }
 
-/* Puts item, malloc'ed (NULL: no memory), into a tree that does not hold it. */
-static int insert_row(void **tree, void *item, int (*compare)(const void *, const void *))
+static int add_op(struct ops *ops, const struct rec_op *record)
 {
-	if (item && tsearch(item, tree, compare))
-		return 0;
-	free(item);
-	return -ENOMEM;
-}
+	struct op *op;
 
-static int add_op(struct ops *ops, const struct rec_op *op)
-{
-	struct op_node **found, *node;
-	int err;
-
-	if ((op->key.kind != SPAN_LABEL && op->key.kind != SPAN_OP && op->key.kind != SPAN_EVALUATE &&
-	     op->key.kind != SPAN_NODE) ||
-	    !op->key.name)
+	if ((record->key.kind != SPAN_LABEL && record->key.kind != SPAN_OP && record->key.kind != SPAN_EVALUATE &&
+	     record->key.kind != SPAN_NODE) ||
+	    !record->key.name)
 		return -EINVAL;
-	found = tfind(&op->key, &ops->rows, compare_op);
-	if (found) {
-		(*found)->val = op->val;
-		return 0;
-	}
-	node = malloc(sizeof(*node));
-	if (node)
-		*node = (struct op_node){.key = op->key, .val = op->val, .order = ops->row_cnt};
-	err = insert_row(&ops->rows, node, compare_op);
-	if (!err)
-		ops->row_cnt++;
-	return err;
+	op = MAP_ADD(&ops->rows, struct op, &record->key);
+	if (!op)
+		return -ENOMEM;
+	op->val = record->val;
+	return 0;
 }
 
 /* The first of an id stays: an id is a hash of what it stands for. */
-static int add_group(struct ops *ops, const struct rec_op_group *group)
+static int add_group(struct ops *ops, const struct rec_op_group *record)
 {
-	size_t bytes = group->word_cnt * sizeof(*group->words);
-	const uint64_t *words = (const void *)group->words;
-	struct group_node *node;
+	size_t bytes = record->word_cnt * sizeof(*record->words);
+	const uint64_t *words = (const void *)record->words, id = record->id;
+	struct group *group;
+	uint64_t *copy;
 
-	if (!group->id || bytes > group->hdr.size - sizeof(*group) || words__check(words, group->word_cnt))
+	if (!id || bytes > record->hdr.size - sizeof(*record) || words__check(words, record->word_cnt))
 		return -EINVAL;
-	if (tfind(&group->id, &ops->groups, compare_group))
+	if (MAP_FIND(&ops->groups, struct group, &id))
 		return 0;
-	node = malloc(sizeof(*node) + bytes);
-	if (node) {
-		*node = (struct group_node){group->id, group->source, group->module, group->word_cnt,
-					    group->source_offset};
-		memcpy(node->words, words, bytes);
+	copy = malloc(bytes + 1);
+	group = copy ? MAP_ADD(&ops->groups, struct group, &id) : NULL;
+	if (!group) {
+		free(copy);
+		return -ENOMEM;
 	}
-	return insert_row(&ops->groups, node, compare_group);
+	*group = (struct group){id,
+				record->source,
+				record->module,
+				memcpy(copy, words, bytes),
+				record->word_cnt,
+				record->source_offset};
+	return 0;
 }
 
-static int add_window(struct ops *ops, const struct rec_op_window *window)
+static int add_window(struct ops *ops, const struct rec_op_window *record)
 {
-	struct rec_op_window **found, *node;
-	int err;
+	const uint64_t key = (uint64_t)record->pid << 32 | record->index;
+	struct op_window *window;
 
-	if (window->end_ns < window->start_ns)
+	if (record->end_ns < record->start_ns)
 		return -EINVAL;
-	found = tfind(window, &ops->windows, compare_window);
-	if (found) {
-		**found = *window;
-		return 0;
-	}
-	node = malloc(sizeof(*node));
-	if (node)
-		*node = *window;
-	err = insert_row(&ops->windows, node, compare_window);
-	if (!err)
-		ops->window_cnt++;
-	return err;
+	window = MAP_ADD(&ops->windows, struct op_window, &key);
+	if (!window)
+		return -ENOMEM;
+	window->record = *record;
+	return 0;
 }
 
 int ops__add(struct ops *ops, const struct rec_hdr *record)
@@ -156,20 +118,20 @@ int ops__add(struct ops *ops, const struct rec_hdr *record)
 	}
 }
 
-bool ops__group(const struct ops *ops, uint64_t id, struct op_group *group)
+bool ops__group(const struct ops *ops, uint64_t id, struct op_group *out)
 {
-	struct group_node **found = tfind(&id, &ops->groups, compare_group);
+	const struct group *group = MAP_FIND(&ops->groups, struct group, &id);
 
-	*group = (struct op_group){0};
-	if (found)
-		*group = (struct op_group){
-			.source = (*found)->source,
-			.source_offset = (*found)->source_offset,
-			.module = (*found)->module,
-			.words = (*found)->words,
-			.word_cnt = (*found)->word_cnt,
+	*out = (struct op_group){0};
+	if (group)
+		*out = (struct op_group){
+			.source = group->source,
+			.source_offset = group->source_offset,
+			.module = group->module,
+			.words = group->words,
+			.word_cnt = group->word_cnt,
 		};
-	return found;
+	return group;
 }
 
 /* What is installed is known by what it is called there. */
@@ -254,18 +216,8 @@ struct build {
 	struct ops *ops;
 	struct names *names;
 	struct stacks *stacks;
-	const struct op_node **nodes; /* by order */
 	int err;
 };
-
-static void collect_node(const void *item, VISIT visit, void *ctx)
-{
-	const struct op_node *node = *(const struct op_node *const *)item;
-	struct build *build = ctx;
-
-	if (visit == postorder || visit == leaf)
-		build->nodes[node->order] = node;
-}
 
 /* NULL: no memory, which is kept in build, or id 0. */
 static const char *text_of(struct build *build, uint64_t id)
@@ -277,18 +229,18 @@ static const char *text_of(struct build *build, uint64_t id)
 	return text;
 }
 
-static void build_row(struct build *build, const struct op_node *node)
+static void build_row(struct build *build, const struct op *op)
 {
 	struct op_row *row = &build->ops->built[build->ops->built_cnt];
 	struct op_group group;
-	const char *text = text_of(build, node->key.name);
+	const char *text = text_of(build, op->key.name);
 
-	*row = (struct op_row){.name_id = node->key.name,
-			       .action_id = node->key.action,
-			       .group_id = node->key.group,
-			       .kind = node->key.kind,
-			       .pid = node->key.pid,
-			       .val = node->val};
+	*row = (struct op_row){.name_id = op->key.name,
+			       .action_id = op->key.action,
+			       .group_id = op->key.group,
+			       .kind = op->key.kind,
+			       .pid = op->key.pid,
+			       .val = op->val};
 	row->name = text ? printed_name(text, row->kind, &row->overload) : NULL;
 	if (!row->name) {
 		build->err = -ENOMEM;
@@ -299,8 +251,8 @@ static void build_row(struct build *build, const struct op_node *node)
 		return;
 	}
 	build->ops->built_cnt++;
-	row->action = text_of(build, node->key.action);
-	if (!ops__group(build->ops, node->key.group, &group))
+	row->action = text_of(build, op->key.action);
+	if (!ops__group(build->ops, op->key.group, &group))
 		return;
 	if (group.source) {
 		row->source = op_group__source(&group, build->names, build->stacks);
@@ -332,18 +284,15 @@ static void drop_built(struct ops *ops)
 static int build_rows(struct ops *ops, struct names *names, struct stacks *stacks)
 {
 	struct build build = {.ops = ops, .names = names, .stacks = stacks};
+	const struct op *op = ops->rows.items.items;
 
 	drop_built(ops);
-	build.nodes = calloc(ops->row_cnt + 1, sizeof(*build.nodes));
-	ops->built = calloc(ops->row_cnt + 1, sizeof(*ops->built));
-	if (!build.nodes || !ops->built)
-		build.err = -ENOMEM;
-	else
-		twalk_r(ops->rows, collect_node, &build);
-	for (size_t i = 0; i < ops->row_cnt && !build.err; i++)
-		if (build.nodes[i]->val.calls)
-			build_row(&build, build.nodes[i]);
-	free(build.nodes);
+	ops->built = calloc(ops->rows.items.cnt + 1, sizeof(*ops->built));
+	if (!ops->built)
+		return -ENOMEM;
+	for (size_t i = 0; i < ops->rows.items.cnt && !build.err; i++)
+		if (op[i].val.calls)
+			build_row(&build, &op[i]);
 	return build.err;
 }
 
@@ -356,38 +305,29 @@ const struct op_row *ops__rows(struct ops *ops, struct names *names, struct stac
 	return err ? NULL : ops->built;
 }
 
-struct list {
-	struct rec_op_window *items;
-	size_t cnt;
-};
-
-static void collect_window(const void *item, VISIT visit, void *ctx)
-{
-	const struct rec_op_window *window = *(const struct rec_op_window *const *)item;
-	struct list *list = ctx;
-
-	if (visit == postorder || visit == leaf)
-		list->items[list->cnt++] = *window;
-}
-
 const struct rec_op_window *ops__windows(struct ops *ops, size_t *cnt)
 {
-	struct list list = {.items = calloc(ops->window_cnt + 1, sizeof(*list.items))};
+	struct op_window *sorted = map__sorted(&ops->windows, sizeof(*sorted), compare_window);
 
 	free(ops->built_windows);
-	ops->built_windows = list.items;
-	if (list.items)
-		twalk_r(ops->windows, collect_window, &list);
-	*cnt = list.cnt;
-	return list.items;
+	ops->built_windows = sorted ? calloc(ops->windows.items.cnt + 1, sizeof(*ops->built_windows)) : NULL;
+	*cnt = ops->built_windows ? ops->windows.items.cnt : 0;
+	for (size_t i = 0; i < *cnt; i++)
+		ops->built_windows[i] = sorted[i].record;
+	free(sorted);
+	return ops->built_windows;
 }
 
 void ops__free(struct ops *ops)
 {
+	struct group *groups = ops->groups.items.items;
+
 	drop_built(ops);
+	for (size_t i = 0; i < ops->groups.items.cnt; i++)
+		free(groups[i].words);
 	free(ops->built_windows);
-	tdestroy(ops->rows, free);
-	tdestroy(ops->groups, free);
-	tdestroy(ops->windows, free);
+	map__free(&ops->rows);
+	map__free(&ops->groups);
+	map__free(&ops->windows);
 	*ops = (struct ops){0};
 }

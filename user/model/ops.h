@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "include/records.h"
+#include "user/lib/map.h"
 #include "user/lib/names.h"
 #include "user/model/stacks.h"
 
@@ -46,11 +47,8 @@ struct op_row {
 };
 
 struct ops {
-	void *rows; /* trees, see ops.c; empty: NULL */
-	void *groups;
-	void *windows;
-	size_t row_cnt, window_cnt;
-	struct op_row *built; /* valid while !stale */
+	struct map rows, groups, windows; /* see ops.c */
+	struct op_row *built;             /* valid while !stale */
 	size_t built_cnt;
 	bool stale; /* the owner sets it with every record: a name too makes rows change */
 	struct rec_op_window *built_windows;

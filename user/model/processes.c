@@ -7,35 +7,9 @@
 #include <string.h>
 #include <sys/wait.h>
 
-static const struct rec_target *find_target(const struct job *job, uint32_t pid)
-{
-	size_t cnt;
-	const struct rec_target *targets = job__targets(job, &cnt);
-
-	for (size_t i = 0; i < cnt; i++)
-		if (targets[i].pid == pid)
-			return &targets[i];
-	return NULL;
-}
-
-/* A process that the recording does not introduce is a main one only where no other is. */
-bool processes__is_main(const struct job *job, uint32_t pid)
-{
-	const struct rec_target *target = find_target(job, pid);
-	size_t cnt;
-	const struct rec_target *targets = job__targets(job, &cnt);
-
-	if (target)
-		return target->role == ROLE_MAIN;
-	for (size_t i = 0; i < cnt; i++)
-		if (targets[i].role == ROLE_MAIN)
-			return false;
-	return true;
-}
-
 bool processes__in_scope(const struct job *job, uint32_t row_pid, uint32_t pid)
 {
-	return pid == PROCESSES_ALL_MAIN ? processes__is_main(job, row_pid) : row_pid == pid;
+	return pid == PROCESSES_ALL_MAIN ? job__is_main(job, row_pid) : row_pid == pid;
 }
 
 int processes__list(const struct job *job, const uint32_t *pids, size_t pid_cnt, struct rec_target **out, size_t *cnt)
@@ -64,7 +38,7 @@ int processes__list(const struct job *job, const uint32_t *pids, size_t pid_cnt,
 		if (k == used)
 			found[used++] = (struct rec_target){
 				.pid = pids[i],
-				.role = processes__is_main(job, pids[i]) ? ROLE_MAIN : ROLE_CHILD,
+				.role = job__is_main(job, pids[i]) ? ROLE_MAIN : ROLE_CHILD,
 				.rank = -1,
 			};
 	}

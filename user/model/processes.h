@@ -7,8 +7,6 @@
 
 #define PROCESSES_ALL_MAIN 0 /* instead of a pid: all main processes, added together */
 
-/* A process that the recording does not introduce is a main one only where no other is. */
-bool processes__is_main(const struct job *job, uint32_t pid);
 /* Whether a row of row_pid belongs into a table of pid. */
 bool processes__in_scope(const struct job *job, uint32_t row_pid, uint32_t pid);
 /*

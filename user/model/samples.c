@@ -5,12 +5,12 @@
 #include "user/model/samples.h"
 
 #include <errno.h>
-#include <search.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "user/lib/compare.h"
 #include "user/lib/saturating.h"
+#include "user/lib/search.h"
 #include "user/model/labels.h"
 
 struct packed {
@@ -32,11 +32,6 @@ struct enclosure {
 	struct path_span span;
 };
 
-struct calls_node {
-	uint32_t pid, code, path; /* first: what compare_calls looks at */
-	size_t index;
-};
-
 static const char *const cause_names[] = {
 #define X(id, name) [CAUSE_##id] = name,
 	STEPFLAME_WAIT_CAUSES(X) STEPFLAME_REFINED_CAUSES(X)
@@ -46,15 +41,6 @@ static const char *const cause_names[] = {
 const char *sample_cause__name(unsigned int cause)
 {
 	return cause < CAUSE__END ? cause_names[cause] : "";
-}
-
-static int compare_calls(const void *a, const void *b)
-{
-	const struct calls_node *x = a, *y = b;
-
-	if (x->pid != y->pid)
-		return COMPARE(x->pid, y->pid);
-	return x->code != y->code ? COMPARE(x->code, y->code) : COMPARE(x->path, y->path);
 }
 
 static int add_sample(struct samples *samples, struct stacks *stacks, const struct rec_sample *record)
@@ -90,41 +76,20 @@ static int add_sample(struct samples *samples, struct stacks *stacks, const stru
 	return 0;
 }
 
-/* The row of a key, made when it is new. NULL: no memory. */
-static struct calls *calls_of(struct samples *samples, const struct calls_node *key)
-{
-	struct calls_node **found = tfind(key, &samples->calls_by_key, compare_calls), *node;
-	struct calls *calls;
-
-	if (found)
-		return &((struct calls *)samples->calls.items)[(*found)->index];
-	calls = array__add(&samples->calls, sizeof(*calls));
-	node = calls ? malloc(sizeof(*node)) : NULL;
-	if (!node)
-		return NULL;
-	*node = *key;
-	node->index = samples->calls.cnt - 1;
-	if (tsearch(node, &samples->calls_by_key, compare_calls))
-		return calls;
-	free(node);
-	return NULL;
-}
-
 static int add_calls(struct samples *samples, struct stacks *stacks, const struct rec_calls *record)
 {
-	struct calls_node key = {.pid = record->pid};
+	uint32_t code, path;
 	struct calls *calls;
 
 	if (!record->code || record->primitive_calls > record->calls)
 		return -EINVAL;
-	if (stacks__code_number(stacks, record->code, &key.code) ||
-	    stacks__path_number(stacks, record->path, &key.path))
+	if (stacks__code_number(stacks, record->code, &code) || stacks__path_number(stacks, record->path, &path))
 		return -ENOMEM;
-	calls = calls_of(samples, &key);
+	calls = MAP_ADD(&samples->calls, struct calls, &((const uint32_t[]){record->pid, code, path}));
 	if (!calls)
 		return -ENOMEM;
-	*calls = (struct calls){key.pid,         key.code,        key.path, record->calls, record->primitive_calls,
-				record->self_ns, record->total_ns};
+	*calls = (struct calls){record->pid,     code, path, record->calls, record->primitive_calls, record->self_ns,
+				record->total_ns};
 	return 0;
 }
 
@@ -265,16 +230,7 @@ static const struct enclosure *find_enclosure(const struct samples *samples, con
 {
 	const struct enclosure *all = samples->enclosures.items;
 	const struct enclosure key = {.thread = packed->thread, .start_ns = packed->time_ns};
-	size_t low = 0, high = samples->enclosures.cnt;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (compare_enclosure(&all[middle], &key) <= 0)
-			low = middle + 1;
-		else
-			high = middle;
-	}
+	size_t low = SEARCH(i, 0, samples->enclosures.cnt, compare_enclosure(&all[i], &key) <= 0);
 	if (!low || all[low - 1].thread != packed->thread || all[low - 1].end_ns < packed->time_ns)
 		return NULL;
 	return &all[low - 1];
@@ -428,8 +384,8 @@ const struct gc_pause *samples__gc_pauses(const struct samples *samples, size_t 
 
 const struct calls *samples__calls(const struct samples *samples, size_t *cnt)
 {
-	*cnt = samples->calls.cnt;
-	return samples->calls.items;
+	*cnt = samples->calls.items.cnt;
+	return samples->calls.items.items;
 }
 
 void samples__forget(struct samples *samples)
@@ -442,12 +398,11 @@ void samples__forget(struct samples *samples)
 
 void samples__free(struct samples *samples)
 {
-	tdestroy(samples->calls_by_key, free);
+	map__free(&samples->calls);
 	free(samples->packed.items);
 	free(samples->enclosures.items);
 	free(samples->pauses.items);
 	free(samples->arounds.items);
-	free(samples->calls.items);
 	free(samples->loaders.items);
 	free(samples->causes.items);
 	intern__free(&samples->threads);

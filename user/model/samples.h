@@ -55,7 +55,7 @@ struct sample {
 
 /* Calls of a function in exact windows, see struct rec_calls. */
 struct calls {
-	uint32_t pid;
+	uint32_t pid;  /* these three are its key */
 	uint32_t code; /* number for stacks__code */
 	uint32_t path; /* number for stacks__path */
 	uint64_t calls, primitive_calls, self_ns, total_ns;
@@ -86,8 +86,7 @@ struct samples {
 	bool has_rules;          /* some of them have one */
 	struct array pauses;     /* struct gc_pause */
 	struct array arounds;    /* struct around */
-	struct array calls;      /* struct calls, in the order of their first record */
-	void *calls_by_key;      /* tree, see samples.c; empty: NULL */
+	struct map calls;        /* struct calls */
 	struct array loaders;    /* bool by stack: it waits for a DataLoader */
 	struct array causes;     /* uint8_t by path: enum sample_cause of what waits in it, or CAUSE_NONE */
 };

@@ -2,6 +2,8 @@
 /* Definitions by number. The first of an id stays: an id is a hash of what it stands for. */
 #include "user/model/stacks.h"
 
+#include "user/lib/search.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -200,17 +202,8 @@ size_t stacks__path_end(const struct stacks *stacks)
 
 uint32_t code__line(const struct code *code, uint32_t offset)
 {
-	size_t low = 0, high = code->line_cnt;
-
-	/* The last one that begins at the offset or before it. */
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (code->lines[middle].offset <= offset)
-			low = middle + 1;
-		else
-			high = middle;
-	}
+	/* Behind the last one that begins at the offset or before it. */
+	size_t low = SEARCH(i, 0, code->line_cnt, code->lines[i].offset <= offset);
 	return low && code->lines[low - 1].line > 0 ? (uint32_t)code->lines[low - 1].line : 0;
 }
 

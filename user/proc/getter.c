@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "user/proc/process.h"
+#include "user/x86/regs.h"
 
 #define STEPS_MAX  64          /* instructions followed; the longest of these functions takes 8 */
 #define RETURN_MAX 3           /* calls followed into */
@@ -35,38 +36,21 @@ struct value {
 	uint64_t number;
 };
 
-enum { RAX, RBX, RCX, RDX, RSI, RDI, RBP, RSP, R8, R9, R10, R11, R12, R13, R14, R15, REG_CNT };
-
 struct walk {
 	const struct elf *elf;
 	pid_t pid;
 	uint64_t bias;
 	csh capstone;
-	struct value regs[REG_CNT];
+	struct value regs[X86_REGISTERS];
 	uint64_t at; /* vaddr of the next instruction, 0: stop */
 	uint64_t returns[RETURN_MAX];
 	int return_cnt;
 	struct value loaded; /* the place in thread-local storage that was loaded from, once known */
 };
 
-static int reg__index(x86_reg reg)
+static int reg__index(unsigned int reg)
 {
-	static const x86_reg names[REG_CNT][2] = {
-		[RAX] = {X86_REG_RAX, X86_REG_EAX},  [RBX] = {X86_REG_RBX, X86_REG_EBX},
-		[RCX] = {X86_REG_RCX, X86_REG_ECX},  [RDX] = {X86_REG_RDX, X86_REG_EDX},
-		[RSI] = {X86_REG_RSI, X86_REG_ESI},  [RDI] = {X86_REG_RDI, X86_REG_EDI},
-		[RBP] = {X86_REG_RBP, X86_REG_EBP},  [RSP] = {X86_REG_RSP, X86_REG_ESP},
-		[R8] = {X86_REG_R8, X86_REG_R8D},    [R9] = {X86_REG_R9, X86_REG_R9D},
-		[R10] = {X86_REG_R10, X86_REG_R10D}, [R11] = {X86_REG_R11, X86_REG_R11D},
-		[R12] = {X86_REG_R12, X86_REG_R12D}, [R13] = {X86_REG_R13, X86_REG_R13D},
-		[R14] = {X86_REG_R14, X86_REG_R14D}, [R15] = {X86_REG_R15, X86_REG_R15D},
-	};
-
-	for (int i = 0; i < REG_CNT; i++) {
-		if (reg == names[i][0] || reg == names[i][1])
-			return i;
-	}
-	return -1;
+	return regs__number(reg, 4);
 }
 
 static struct value walk__reg(const struct walk *walk, x86_reg reg)
@@ -182,10 +166,10 @@ static struct value walk__descriptor(const struct walk *walk, uint64_t address)
 
 static void walk__call(struct walk *walk, const cs_insn *insn, const cs_x86_op *op)
 {
-	struct value rdi = walk->regs[RDI], result = {0};
+	struct value rdi = walk->regs[X86_RDI], result = {0};
 
-	if (op->type == X86_OP_MEM && op->mem.base == X86_REG_RAX && walk->regs[RAX].kind == VALUE_NUMBER) {
-		walk->regs[RAX] = walk__descriptor(walk, walk->regs[RAX].number);
+	if (op->type == X86_OP_MEM && op->mem.base == X86_REG_RAX && walk->regs[X86_RAX].kind == VALUE_NUMBER) {
+		walk->regs[X86_RAX] = walk__descriptor(walk, walk->regs[X86_RAX].number);
 		return; /* a descriptor's entry keeps all other registers */
 	}
 	if (rdi.kind == VALUE_NUMBER)
@@ -195,11 +179,11 @@ static void walk__call(struct walk *walk, const cs_insn *insn, const cs_x86_op *
 		walk->at = (uint64_t)op->imm;
 		return;
 	}
-	for (int i = 0; i < REG_CNT; i++) {
-		if (i != RBX && i != RBP && i < R12)
+	for (int i = 0; i < X86_REGISTERS; i++) {
+		if (i != X86_RBX && i != X86_RBP && i < X86_R12)
 			walk->regs[i] = (struct value){0};
 	}
-	walk->regs[RAX] = result;
+	walk->regs[X86_RAX] = result;
 }
 
 static void walk__step(struct walk *walk, const cs_insn *insn)

@@ -9,7 +9,6 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,142 +19,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define FILE_MAX_BYTES (64u << 20) /* of one /proc file: 64 MiB are some 600,000 mappings */
-#define PF_KTHREAD     0x00200000u /* Linux include/linux/sched.h */
+#include "user/proc/proc.h"
 
-/* ---- files of /proc ---- */
-
-/*
- * Reads /proc/PID/NAME whole; *out is malloc'ed and has a 0 behind its *size bytes. These files have no size to ask
- * for. A file that is gone, and a read that finds its process gone, are -ESRCH.
- */
-static int proc__slurp(pid_t pid, const char *name, char **out, size_t *size)
-{
-	size_t used = 0, capacity = 16384;
-	char path[64], *data = NULL, *more;
-	int fd, err = -ENOMEM;
-	ssize_t got;
-
-	snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return errno == ENOENT ? -ESRCH : -errno;
-	data = malloc(capacity + 1);
-	while (data) {
-		got = read(fd, data + used, capacity - used);
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got < 0) {
-			err = -errno;
-			break;
-		}
-		if (got == 0) {
-			err = 0;
-			break;
-		}
-		used += (size_t)got;
-		if (used < capacity)
-			continue;
-		if (capacity >= FILE_MAX_BYTES) {
-			err = -EFBIG;
-			break;
-		}
-		capacity *= 2;
-		more = realloc(data, capacity + 1);
-		if (!more)
-			break;
-		data = more;
-	}
-	close(fd);
-	if (err) {
-		free(data);
-		return err;
-	}
-	data[used] = 0;
-	*out = data;
-	*size = used;
-	return 0;
-}
-
-struct proc_stat {
-	char comm[16];
-	char state;
-	pid_t parent;
-	unsigned int flags;
-	uint64_t start_time;
-};
-
-/* "PID (COMM) S PPID ..." (proc(5)): COMM may hold any byte, ')' and newlines too, so it ends at the last ')'. */
-static int proc__stat(pid_t pid, struct proc_stat *out)
-{
-	char *data, *name, *end;
-	size_t size, length;
-	int err;
-
-	err = proc__slurp(pid, "stat", &data, &size);
-	if (err)
-		return err;
-	err = -ESRCH;
-	name = memchr(data, '(', size);
-	end = memrchr(data, ')', size);
-	if (!name || !end || end < name)
-		goto out;
-	memset(out, 0, sizeof(*out));
-	length = (size_t)(end - name - 1);
-	if (length >= sizeof(out->comm))
-		length = sizeof(out->comm) - 1;
-	memcpy(out->comm, name + 1, length);
-	if (sscanf(end + 1,
-		   " %c %d %*d %*d %*d %*d %u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %" SCNu64, /* 3..22 */
-		   &out->state, &out->parent, &out->flags, &out->start_time) != 4)
-		goto out;
-	err = 0;
-out:
-	free(data);
-	return err;
-}
-
-static bool proc_stat__dead(const struct proc_stat *stat)
-{
-	return stat->state == 'Z' || stat->state == 'X' || stat->state == 'x';
-}
-
-/* Value of "KEY:" in /proc/PID/status. The first line is the name, whose newlines the kernel escapes. */
-static const char *status__value(const char *status, const char *key)
-{
-	size_t length = strlen(key);
-
-	for (const char *line = status; line; line = strchr(line, '\n')) {
-		line += *line == '\n';
-		if (!strncmp(line, key, length) && line[length] == ':')
-			return line + length + 1;
-	}
-	return NULL;
-}
-
-/* The thread group and the pid in the innermost namespace: "Tgid:\t12" and "NSpid:\t12\t3". */
-static int proc__ids(pid_t pid, pid_t *tgid, pid_t *nspid)
-{
-	const char *value;
-	char *status;
-	size_t size;
-	int err;
-
-	err = proc__slurp(pid, "status", &status, &size);
-	if (err)
-		return err;
-	value = status__value(status, "Tgid");
-	*tgid = value ? atoi(value) : 0;
-	*nspid = *tgid;
-	value = status__value(status, "NSpid");
-	while (value && *value && *value != '\n') {
-		*nspid = atoi(value);
-		value += strspn(value, " \t");
-		value += strcspn(value, " \t\n");
-	}
-	free(status);
-	return *tgid > 0 ? 0 : -ESRCH;
-}
+#define PF_KTHREAD 0x00200000u /* Linux include/linux/sched.h */
 
 /* ---- mapped files ---- */
 
@@ -269,7 +135,7 @@ int process__each_mapping(pid_t pid, int (*fn)(const struct mapping *map, void *
 	size_t size;
 	int err;
 
-	err = proc__slurp(pid, "maps", &maps, &size);
+	err = proc__slurp(pid, 0, "maps", &maps, &size);
 	if (err)
 		return err;
 	if (size == 0)
@@ -323,7 +189,7 @@ static int process__read_command(struct process *p)
 	char *data;
 	int err;
 
-	err = proc__slurp(p->pid, "cmdline", &data, &size);
+	err = proc__slurp(p->pid, 0, "cmdline", &data, &size);
 	if (err)
 		return err;
 	length = size < sizeof(p->command) ? size : sizeof(p->command) - 1;
@@ -341,16 +207,19 @@ static int process__read_command(struct process *p)
 
 int process__read(pid_t pid, struct process *out)
 {
+	struct proc_status status;
 	struct proc_stat stat;
 	int err;
 
 	memset(out, 0, sizeof(*out));
 	if (pid <= 0)
 		return -ESRCH;
-	err = proc__ids(pid, &out->pid, &out->nspid);
+	err = proc__status(pid, 0, &status);
 	if (err)
 		return err;
-	err = proc__stat(out->pid, &stat);
+	out->pid = status.tgid;
+	out->nspid = status.nspid;
+	err = proc__stat(out->pid, 0, &stat);
 	if (err)
 		return err;
 	if (proc_stat__dead(&stat) || (stat.flags & PF_KTHREAD))
@@ -402,7 +271,7 @@ bool process__alive(const struct process *p)
 {
 	struct proc_stat stat;
 
-	return !proc__stat(p->pid, &stat) && stat.start_time == p->start_time && !proc_stat__dead(&stat);
+	return !proc__stat(p->pid, 0, &stat) && stat.start_time == p->start_time && !proc_stat__dead(&stat);
 }
 
 const struct mapped_file *process__file(const struct process *p, const char *prefix)
@@ -424,7 +293,7 @@ int process__environ(pid_t pid, const char *name, char *value, size_t size)
 	char *data;
 	int err;
 
-	err = proc__slurp(pid, "environ", &data, &total);
+	err = proc__slurp(pid, 0, "environ", &data, &total);
 	if (err)
 		return err;
 	err = -ENOENT;
@@ -499,7 +368,7 @@ int process__children(pid_t pid, bool deep, pid_t **out)
 	if (!parents || !found)
 		goto out;
 	for (int i = 0; i < total; i++)
-		parents[i] = proc__stat(all[i], &stat) || proc_stat__dead(&stat) ? 0 : stat.parent;
+		parents[i] = proc__stat(all[i], 0, &stat) || proc_stat__dead(&stat) ? 0 : stat.parent;
 
 	/* Generation by generation: `found` is the queue too, and holds each process once since it has one parent. */
 	for (int at = -1; at < cnt; at++) {

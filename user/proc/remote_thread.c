@@ -5,11 +5,9 @@
  * tracer dies, goes on as if nothing had been: the kernel begins its call again.
  */
 #include <errno.h>
-#include <inttypes.h>
 #include <linux/futex.h>
 #include <signal.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>
@@ -18,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "user/proc/proc.h"
 #include "user/proc/process.h"
 #include "user/proc/remote_private.h"
 #include "user/proc/task.h"
@@ -73,25 +72,19 @@ static int rank(const struct remote_thread *thread)
 	return call < 0 ? -1 : calls[call].rank;
 }
 
-/* "NUMBER 0xARG ... 0xSP 0xPC"; a thread that runs, or sleeps in no call, has less. */
+/* A thread that runs, or sleeps in no call, has less. */
 static bool read_thread(pid_t pid, pid_t tid, struct remote_thread *out)
 {
-	char path[64];
-	bool waits;
-	FILE *f;
+	struct proc_syscall call;
 
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/syscall", pid, tid);
-	f = fopen(path, "re");
-	if (!f)
+	if (proc__syscall(pid, tid, &call) || call.field_cnt != 9)
 		return false;
 	out->tid = tid;
-	waits = fscanf(f,
-		       "%ld %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64
-		       " %" SCNx64,
-		       &out->syscall, &out->args[0], &out->args[1], &out->args[2], &out->args[3], &out->args[4],
-		       &out->args[5], &out->sp, &out->pc) == 9;
-	fclose(f);
-	return waits;
+	out->syscall = call.number;
+	memcpy(out->args, call.args, sizeof(out->args));
+	out->sp = call.sp;
+	out->pc = call.pc;
+	return true;
 }
 
 static int compare_ranks(const void *a, const void *b)
@@ -198,19 +191,9 @@ int remote_thread__check(pid_t pid, const struct remote_thread *thread, const st
 /* A signal waits for this thread, or for any of its process. */
 static bool has_signal(pid_t pid, pid_t tid)
 {
-	uint64_t own = 0, shared = 0, blocked = 0;
-	char path[64], line[256];
-	FILE *f;
+	struct proc_status status;
 
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/status", pid, tid);
-	f = fopen(path, "re");
-	if (!f)
-		return true;
-	while (fgets(line, sizeof(line), f))
-		if (sscanf(line, "SigPnd: %" SCNx64, &own) != 1 && sscanf(line, "ShdPnd: %" SCNx64, &shared) != 1)
-			sscanf(line, "SigBlk: %" SCNx64, &blocked);
-	fclose(f);
-	return (own | shared) & ~blocked;
+	return proc__status(pid, tid, &status) || (status.pending & ~status.blocked);
 }
 
 /* Registers with which the call that was interrupted begins again. false: it was not, or is over. */

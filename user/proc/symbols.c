@@ -17,6 +17,7 @@
 #include "user/elf/demangle.h"
 #include "user/elf/function_table.h"
 #include "user/elf/kernel_symbols.h"
+#include "user/lib/search.h"
 #include "user/lib/utf8.h"
 #include "user/proc/process.h"
 
@@ -288,16 +289,7 @@ void symbols__forget(struct symbols *s, pid_t pid)
 
 static const struct range *process__range(const struct known_process *p, uint64_t ip)
 {
-	size_t low = 0, high = p->range_cnt;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (p->ranges[middle].end <= ip)
-			low = middle + 1;
-		else
-			high = middle;
-	}
+	size_t low = SEARCH(i, 0, p->range_cnt, p->ranges[i].end <= ip);
 	return low < p->range_cnt && p->ranges[low].start <= ip ? &p->ranges[low] : NULL;
 }
 

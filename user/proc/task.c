@@ -5,7 +5,6 @@
  */
 #include "user/proc/task.h"
 
-#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -20,98 +19,57 @@
 
 #include "include/waits.h"
 #include "user/lib/compare.h"
+#include "user/proc/proc.h"
 
-#define FILE_BYTES 4096
-#define ATTEMPTS   3
+#define ATTEMPTS 3
 
 /* ---- /proc ---- */
 
-/* /proc/PID/task/TID/NAME, 0-terminated and cut to FILE_BYTES - 1. 0 or -errno. */
-static int task__file(pid_t pid, pid_t tid, const char *name, char text[FILE_BYTES])
-{
-	char path[96];
-	size_t size;
-	FILE *file;
-	int err;
-
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/%s", pid, tid, name);
-	file = fopen(path, "re");
-	if (!file)
-		return errno == ENOENT ? -ESRCH : -errno;
-	errno = 0;
-	size = fread(text, 1, FILE_BYTES - 1, file);
-	err = ferror(file) ? -(errno ?: EIO) : 0;
-	fclose(file);
-	text[size] = 0;
-	return err;
-}
-
-/* "TID (NAME) S ..." (proc(5)): the state is field 3, the processor field 39. NAME may hold ") R". */
 static int task__stat(pid_t pid, struct task *task)
 {
-	char text[FILE_BYTES], *name, *end;
-	int err = task__file(pid, task->tid, "stat", text);
+	struct proc_stat stat;
+	int err = proc__stat(pid, task->tid, &stat);
 
 	if (err)
 		return err;
-	name = strchr(text, '(');
-	end = strrchr(text, ')');
-	if (!name || !end)
-		return -ESRCH;
-	*end = 0;
-	snprintf(task->name, sizeof(task->name), "%s", name + 1);
-	task->state = end[1] && end[2] ? end[2] : '?';
-	task->processor = -1;
-	end += 2;
-	for (int field = 3; end && field < 39; field++)
-		end = strchr(end + 1, ' ');
-	if (end)
-		task->processor = atoi(end);
+	memcpy(task->name, stat.comm, sizeof(task->name));
+	task->state = stat.state;
+	task->processor = stat.processor;
 	return 0;
 }
 
-/* "NUMBER 0xARG ... 0xSP 0xPC", "-1 0xSP 0xPC" of a thread that is blocked in none, or "running". */
 static void task__read_syscall(pid_t pid, struct task *task)
 {
-	char text[FILE_BYTES];
+	struct proc_syscall call;
+	int err = proc__syscall(pid, task->tid, &call);
 
-	memset(task->args, 0, sizeof(task->args));
-	if (task__file(pid, task->tid, "syscall", text) ||
-	    sscanf(text, "%ld %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64, &task->syscall,
-		   &task->args[0], &task->args[1], &task->args[2], &task->args[3], &task->args[4],
-		   &task->args[5]) < 1) {
-		task->syscall = TASK_SYSCALL_UNKNOWN;
-		if (!strncmp(text, "running", 7))
-			task->state = 'R';
-	}
+	memcpy(task->args, call.args, sizeof(task->args));
+	task->syscall = call.field_cnt > 0 ? call.number : TASK_SYSCALL_UNKNOWN;
+	if (!err && call.field_cnt <= 0)
+		task->state = 'R';
 }
 
-/* "NSpid:\t12\t3": the last is the innermost namespace's. */
 static void task__read_nstid(pid_t pid, struct task *task)
 {
-	char text[FILE_BYTES], *line, *end;
+	struct proc_status status;
 
-	task->nstid = task->tid;
-	if (task__file(pid, task->tid, "status", text) || !(line = strstr(text, "\nNSpid:")))
-		return;
-	line += strlen("\nNSpid:");
-	end = strchrnul(line, '\n');
-	while (line < end && isspace((unsigned char)*line)) {
-		line += strspn(line, " \t");
-		task->nstid = atoi(line);
-		line += strcspn(line, " \t\n");
-	}
+	task->nstid = proc__status(pid, task->tid, &status) ? task->tid : status.nspid;
 }
 
 /* The file in which the kernel tells when a thread was last seen to run, by its processor's clock, in ms. Below 0: not told. */
 static double task__ran_ms(pid_t pid, pid_t tid)
 {
-	char text[FILE_BYTES], *at;
-	double ms;
+	char *text, *at;
+	double ms = -1;
+	size_t size;
 
-	if (task__file(pid, tid, "sched", text) || !(at = strstr(text, "se.exec_start")) || !(at = strchr(at, ':')) ||
-	    sscanf(at + 1, "%lf", &ms) != 1 || ms <= 0)
+	if (proc__slurp(pid, tid, "sched", &text, &size))
 		return -1;
+	at = strstr(text, "se.exec_start");
+	at = at ? strchr(at, ':') : NULL;
+	if (!at || sscanf(at + 1, "%lf", &ms) != 1 || ms <= 0)
+		ms = -1;
+	free(text);
 	return ms;
 }
 
@@ -177,11 +135,14 @@ int task__read(pid_t pid, pid_t tid, struct task *out)
 int task__waits(pid_t pid, pid_t tid, pid_t *nstid, uint64_t *runs)
 {
 	struct task task = {.tid = tid};
-	char text[FILE_BYTES];
-	int err = task__file(pid, tid, "schedstat", text);
+	size_t size;
+	char *text;
+	int err = proc__slurp(pid, tid, "schedstat", &text, &size);
 
-	if (!err && sscanf(text, "%*u %*u %" SCNu64, runs) != 1)
-		err = -EINVAL;
+	if (!err) {
+		err = sscanf(text, "%*u %*u %" SCNu64, runs) == 1 ? 0 : -EINVAL;
+		free(text);
+	}
 	err = err ?: task__stat(pid, &task);
 	if (err)
 		return err;

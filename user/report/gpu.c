@@ -103,8 +103,7 @@ static struct rec_target target_of(const struct job *job, uint32_t pid)
 	for (size_t i = 0; i < cnt; i++)
 		if (targets[i].pid == pid)
 			return targets[i];
-	return (struct rec_target){
-		.pid = pid, .role = processes__is_main(job, pid) ? ROLE_MAIN : ROLE_CHILD, .rank = -1};
+	return (struct rec_target){.pid = pid, .role = job__is_main(job, pid) ? ROLE_MAIN : ROLE_CHILD, .rank = -1};
 }
 
 static void print_tiers(const struct gpu_view *view, uint32_t pid, FILE *out)

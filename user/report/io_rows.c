@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "user/analysis/syscalls.h"
-#include "user/model/processes.h"
+#include "user/model/job.h"
 #include "user/report/file_kind.h"
 
 #define COMPARE(a, b) (((a) > (b)) - ((a) < (b)))
@@ -20,7 +20,7 @@ static enum target_role role_of(const struct job *job, uint32_t pid)
 	for (size_t i = 0; i < cnt; i++)
 		if (targets[i].pid == pid)
 			return targets[i].role;
-	return processes__is_main(job, pid) ? ROLE_MAIN : ROLE_CHILD;
+	return job__is_main(job, pid) ? ROLE_MAIN : ROLE_CHILD;
 }
 
 static bool in_scope(const struct job *job, const struct io_scope *scope, uint32_t pid)

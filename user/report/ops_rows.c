@@ -178,7 +178,7 @@ static void set_device(const struct gpu_ops *gpu, const struct op_row *op, const
 		       uint32_t *rows, struct ops_row *row)
 {
 	const struct gpu_op *of = gpu_ops__find(gpu, op);
-	uint32_t *cnt = of ? &rows[of - (const struct gpu_op *)gpu->ops.items] : NULL;
+	uint32_t *cnt = of ? &rows[of - (const struct gpu_op *)gpu->ops.items.items] : NULL;
 
 	if (!of)
 		return;
@@ -194,13 +194,13 @@ static void set_device(const struct gpu_ops *gpu, const struct op_row *op, const
 /* By gpu_op, how many rows have its key; malloc'ed, NULL: no memory. */
 static uint32_t *count_rows(const struct gpu_ops *gpu, const struct op_row *ops, size_t op_cnt)
 {
-	uint32_t *rows = calloc(gpu->ops.cnt + 1, sizeof(*rows));
+	uint32_t *rows = calloc(gpu->ops.items.cnt + 1, sizeof(*rows));
 
 	for (size_t i = 0; rows && i < op_cnt; i++) {
 		const struct gpu_op *of = gpu_ops__find(gpu, &ops[i]);
 
 		if (of)
-			rows[of - (const struct gpu_op *)gpu->ops.items]++;
+			rows[of - (const struct gpu_op *)gpu->ops.items.items]++;
 	}
 	return rows;
 }

@@ -272,7 +272,7 @@ static int add_sample(struct interval *interval, const struct sample *sample)
 {
 	struct stack stack = stacks__stack(job__stacks(interval->job), sample->stack);
 	struct top *top = interval->top;
-	bool is_main = sample->pid == sample->tid && processes__is_main(interval->job, sample->pid);
+	bool is_main = sample->pid == sample->tid && job__is_main(interval->job, sample->pid);
 	struct time_sum *interval_sum = &interval->causes[sample->cause], *sum = &top->sums[sample->cause];
 
 	if (array__grow(&interval->threads, sample->thread + 1, sizeof(struct thread_time)))

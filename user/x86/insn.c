@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "include/probes.h"
+#include "user/x86/regs.h"
 
 #define INSN_MAX       15
 #define TABLE_LOOKBACK 16 /* instructions between the load of a table entry and its jump */
@@ -133,26 +134,16 @@ static enum flow_kind kind_of(const cs_insn *insn)
 	}
 }
 
-static bool is_sp(unsigned reg)
-{
-	return reg == X86_REG_RSP || reg == X86_REG_ESP || reg == X86_REG_SP || reg == X86_REG_SPL;
-}
-
-static bool is_bp(unsigned reg)
-{
-	return reg == X86_REG_RBP || reg == X86_REG_EBP || reg == X86_REG_BP || reg == X86_REG_BPL;
-}
-
 /*
- * Whether operands say that a register of `family` is written. Reads that stand first (cmp, test, push) are told by
+ * Whether operands say that a register, by its number, or a part of it is written. Reads that stand first (cmp, test, push) are told by
  * capstone.
  */
-static bool writes(const cs_x86 *x86, bool (*family)(unsigned reg))
+static bool writes(const cs_x86 *x86, int number)
 {
 	for (int i = 0; i < x86->op_count; i++) {
 		const cs_x86_op *op = &x86->operands[i];
 
-		if (op->type == X86_OP_REG && family(op->reg) && (op->access & CS_AC_WRITE))
+		if (op->type == X86_OP_REG && regs__number(op->reg, 1) == number && (op->access & CS_AC_WRITE))
 			return true;
 	}
 	return false;
@@ -206,9 +197,9 @@ static void stack_effects(const cs_insn *insn, struct flow_node *node)
 	const cs_x86 *x86 = &insn->detail->x86;
 	int size = x86->op_count ? x86->operands[0].size : 8;
 
-	if (writes(x86, is_bp))
+	if (writes(x86, X86_RBP))
 		copy_effect(insn, X86_REG_RBP, &node->rbp_effect, &node->rbp_arg);
-	if (writes(x86, is_sp))
+	if (writes(x86, X86_RSP))
 		copy_effect(insn, X86_REG_RSP, &node->rsp_effect, &node->rsp_arg);
 	switch (insn->id) {
 	case X86_INS_PUSH:
@@ -293,37 +284,10 @@ void decoder__node(struct decoder *decoder, const struct elf *elf, uint64_t vadd
 
 static bool is_argument(unsigned reg)
 {
-	switch (reg) {
-	case X86_REG_RDI:
-	case X86_REG_EDI:
-	case X86_REG_DI:
-	case X86_REG_DIL:
-	case X86_REG_RSI:
-	case X86_REG_ESI:
-	case X86_REG_SI:
-	case X86_REG_SIL:
-	case X86_REG_RDX:
-	case X86_REG_EDX:
-	case X86_REG_DX:
-	case X86_REG_DL:
-	case X86_REG_DH:
-	case X86_REG_RCX:
-	case X86_REG_ECX:
-	case X86_REG_CX:
-	case X86_REG_CL:
-	case X86_REG_CH:
-	case X86_REG_R8:
-	case X86_REG_R8D:
-	case X86_REG_R8W:
-	case X86_REG_R8B:
-	case X86_REG_R9:
-	case X86_REG_R9D:
-	case X86_REG_R9W:
-	case X86_REG_R9B:
-		return true;
-	default:
-		return false;
-	}
+	int number = regs__number(reg, 1);
+
+	return number == X86_RDI || number == X86_RSI || number == X86_RDX || number == X86_RCX || number == X86_R8 ||
+	       number == X86_R9;
 }
 
 bool decoder__writes_argument(struct decoder *decoder, const struct elf *elf, const struct flow_node *node)
@@ -344,21 +308,11 @@ bool decoder__writes_argument(struct decoder *decoder, const struct elf *elf, co
 /* Index of the register that `reg` is, or is a part of: 0 for %rsi, enum saved_register; or -1. */
 static int holder_of(unsigned reg)
 {
-	static const unsigned parts[][5] = {
-		[0] = {X86_REG_RSI, X86_REG_ESI, X86_REG_SI, X86_REG_SIL},
-		[SAVED_RBX] = {X86_REG_RBX, X86_REG_EBX, X86_REG_BX, X86_REG_BL, X86_REG_BH},
-		[SAVED_RBP] = {X86_REG_RBP, X86_REG_EBP, X86_REG_BP, X86_REG_BPL},
-		[SAVED_R12] = {X86_REG_R12, X86_REG_R12D, X86_REG_R12W, X86_REG_R12B},
-		[SAVED_R13] = {X86_REG_R13, X86_REG_R13D, X86_REG_R13W, X86_REG_R13B},
-		[SAVED_R14] = {X86_REG_R14, X86_REG_R14D, X86_REG_R14W, X86_REG_R14B},
-		[SAVED_R15] = {X86_REG_R15, X86_REG_R15D, X86_REG_R15W, X86_REG_R15B},
-	};
+	static const int8_t holders[X86_REGISTERS] = {-1, -1, -1, SAVED_RBX, -1,        SAVED_RBP, 0,        -1, -1,
+						      -1, -1, -1, SAVED_R12, SAVED_R13, SAVED_R14, SAVED_R15};
+	int number = regs__number(reg, 1);
 
-	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
-		for (size_t k = 0; k < 5; k++)
-			if (parts[i][k] && parts[i][k] == reg)
-				return i;
-	return -1;
+	return number >= 0 ? holders[number] : -1;
 }
 
 void decoder__follow_copies(struct decoder *decoder, const struct elf *elf, const struct flow_node *node,

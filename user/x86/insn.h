@@ -6,7 +6,7 @@
 #include <capstone/capstone.h>
 
 #include "user/elf/elf.h"
-#include "user/x86/flow.h"
+#include "user/x86/flow_node.h"
 
 /* A disassembler and one instruction's worth of memory. */
 struct decoder {

@@ -8,33 +8,10 @@
 #include <string.h>
 
 #include "user/runtime/nvtx/nvtx_private.h"
+#include "user/x86/regs.h"
 
-#define REGISTERS  16
 #define BEFORE_MAX 24 /* instructions from the load to the jump */
 #define BEHIND_MAX 32 /* and from there to the call */
-#define RSP        4
-#define RSI        6
-#define RDI        7
-
-/* By number, %rax first; of each the parts that an instruction may name. */
-static const uint16_t names[REGISTERS][5] = {
-	{X86_REG_RAX, X86_REG_EAX, X86_REG_AX, X86_REG_AL, X86_REG_AH},
-	{X86_REG_RCX, X86_REG_ECX, X86_REG_CX, X86_REG_CL, X86_REG_CH},
-	{X86_REG_RDX, X86_REG_EDX, X86_REG_DX, X86_REG_DL, X86_REG_DH},
-	{X86_REG_RBX, X86_REG_EBX, X86_REG_BX, X86_REG_BL, X86_REG_BH},
-	{X86_REG_RSP, X86_REG_ESP, X86_REG_SP, X86_REG_SPL, 0},
-	{X86_REG_RBP, X86_REG_EBP, X86_REG_BP, X86_REG_BPL, 0},
-	{X86_REG_RSI, X86_REG_ESI, X86_REG_SI, X86_REG_SIL, 0},
-	{X86_REG_RDI, X86_REG_EDI, X86_REG_DI, X86_REG_DIL, 0},
-	{X86_REG_R8, X86_REG_R8D, X86_REG_R8W, X86_REG_R8B, 0},
-	{X86_REG_R9, X86_REG_R9D, X86_REG_R9W, X86_REG_R9B, 0},
-	{X86_REG_R10, X86_REG_R10D, X86_REG_R10W, X86_REG_R10B, 0},
-	{X86_REG_R11, X86_REG_R11D, X86_REG_R11W, X86_REG_R11B, 0},
-	{X86_REG_R12, X86_REG_R12D, X86_REG_R12W, X86_REG_R12B, 0},
-	{X86_REG_R13, X86_REG_R13D, X86_REG_R13W, X86_REG_R13B, 0},
-	{X86_REG_R14, X86_REG_R14D, X86_REG_R14W, X86_REG_R14B, 0},
-	{X86_REG_R15, X86_REG_R15D, X86_REG_R15W, X86_REG_R15B, 0},
-};
 
 /* Base: a register, NVTX_BASE_SITE for an address (disp is the vaddr), NVTX_BASE_NONE for a number, or unknown. */
 struct value {
@@ -46,35 +23,18 @@ struct value {
 static const struct value unknown = {.base = NVTX_BASE_UNKNOWN};
 
 struct state {
-	struct value reg[REGISTERS];
+	struct value reg[X86_REGISTERS];
 	bool stores;
 	int tested; /* register that the flags compare with 0; TESTED_OTHER, TESTED_NONE */
 };
 
-enum { TESTED_NONE = -1, TESTED_OTHER = -2 };
+enum { TESTED_NONE = -1 /* as of what is no register */, TESTED_OTHER = -2 };
 
 static void state__begin(struct state *s)
 {
 	*s = (struct state){.tested = TESTED_NONE};
-	for (uint8_t i = 0; i < REGISTERS; i++)
+	for (int i = 0; i < X86_REGISTERS; i++)
 		s->reg[i].base = i;
-}
-
-/* The number of a register, or of the one that it is a part of; -1: another. */
-static int number_of(unsigned reg)
-{
-	for (int i = 0; i < REGISTERS; i++)
-		for (size_t k = 0; k < sizeof(names[i]) / sizeof(*names[i]); k++)
-			if (reg && names[i][k] == reg)
-				return i;
-	return -1;
-}
-
-static int whole(unsigned reg)
-{
-	int number = number_of(reg);
-
-	return number >= 0 && names[number][0] == reg ? number : -1;
 }
 
 static struct value plus(struct value v, int64_t disp)
@@ -88,7 +48,7 @@ static struct value plus(struct value v, int64_t disp)
 /* The address of a memory operand. */
 static struct value address_of(const struct state *s, const cs_insn *insn, const cs_x86_op *op)
 {
-	int base = whole(op->mem.base);
+	int base = regs__number(op->mem.base, 8);
 
 	if (op->mem.segment != X86_REG_INVALID || op->mem.index != X86_REG_INVALID)
 		return unknown;
@@ -112,7 +72,7 @@ static struct value operand(const struct state *s, const cs_insn *insn, const cs
 
 	switch (op->type) {
 	case X86_OP_REG:
-		reg = whole(op->reg);
+		reg = regs__number(op->reg, 8);
 		return reg >= 0 ? s->reg[reg] : unknown;
 	case X86_OP_IMM:
 		return (struct value){.base = NVTX_BASE_NONE, .disp = op->imm};
@@ -127,7 +87,7 @@ static struct value operand(const struct state *s, const cs_insn *insn, const cs
 static struct value result(const struct state *s, const cs_insn *insn)
 {
 	const cs_x86_op *op = insn->detail->x86.operands;
-	int own = whole(op[0].reg);
+	int own = regs__number(op[0].reg, 8);
 
 	switch (insn->id) {
 	case X86_INS_MOV:
@@ -156,9 +116,9 @@ static void follow_flags(struct state *s, const cs_insn *insn)
 	const cs_x86_op *op = insn->detail->x86.operands;
 
 	if (insn->id == X86_INS_TEST && op[0].type == X86_OP_REG && op[1].type == X86_OP_REG && op[0].reg == op[1].reg)
-		s->tested = whole(op[0].reg) >= 0 ? whole(op[0].reg) : TESTED_NONE;
+		s->tested = regs__number(op[0].reg, 8);
 	else if (insn->id == X86_INS_CMP && op[1].type == X86_OP_IMM && !op[1].imm && op[0].size == 8)
-		s->tested = op[0].type == X86_OP_REG ? whole(op[0].reg) : TESTED_OTHER;
+		s->tested = op[0].type == X86_OP_REG ? regs__number(op[0].reg, 8) : TESTED_OTHER;
 	else if (insn->detail->x86.eflags &
 		 (X86_EFLAGS_MODIFY_ZF | X86_EFLAGS_RESET_ZF | X86_EFLAGS_SET_ZF | X86_EFLAGS_UNDEFINED_ZF))
 		s->tested = TESTED_NONE;
@@ -171,29 +131,29 @@ static void follow(struct state *s, csh handle, const cs_insn *insn)
 	struct value first = unknown, popped = unknown;
 	cs_regs read, written;
 	uint8_t read_cnt, written_cnt;
-	int own = x86->op_count && x86->operands[0].type == X86_OP_REG ? number_of(x86->operands[0].reg) : -1;
+	int own = x86->op_count && x86->operands[0].type == X86_OP_REG ? regs__number(x86->operands[0].reg, 1) : -1;
 
 	follow_flags(s, insn);
 	if (insn->id == X86_INS_POP && own >= 0)
-		popped = word_at(s, s->reg[RSP]);
+		popped = word_at(s, s->reg[X86_RSP]);
 	else if (own >= 0 && x86->op_count == 2)
 		first = result(s, insn);
 	for (int i = 0; i < x86->op_count; i++)
 		s->stores |= x86->operands[i].type == X86_OP_MEM && x86->operands[i].access & CS_AC_WRITE;
 	if (insn->id == X86_INS_PUSH || insn->id == X86_INS_POP) {
 		s->stores |= insn->id == X86_INS_PUSH;
-		s->reg[RSP] = plus(s->reg[RSP], insn->id == X86_INS_PUSH ? -8 : 8);
+		s->reg[X86_RSP] = plus(s->reg[X86_RSP], insn->id == X86_INS_PUSH ? -8 : 8);
 		if (own >= 0 && insn->id == X86_INS_POP)
-			s->reg[own] = own == RSP ? unknown : popped;
+			s->reg[own] = own == X86_RSP ? unknown : popped;
 		return;
 	}
 	if (cs_regs_access(handle, insn, read, &read_cnt, written, &written_cnt)) {
-		for (int i = 0; i < REGISTERS; i++)
+		for (int i = 0; i < X86_REGISTERS; i++)
 			s->reg[i] = unknown;
 		return;
 	}
 	for (int i = 0; i < written_cnt; i++) {
-		int number = number_of(written[i]);
+		int number = regs__number(written[i], 1);
 
 		if (number >= 0)
 			s->reg[number] = number == own ? first : unknown;
@@ -203,7 +163,7 @@ static void follow(struct state *s, csh handle, const cs_insn *insn)
 /* The register that holds a word of the file's data, which the flags compare with 0; -1: none does. */
 static int pointer_tested(const struct state *s)
 {
-	for (int i = 0; i < REGISTERS; i++)
+	for (int i = 0; i < X86_REGISTERS; i++)
 		if (s->reg[i].base == NVTX_BASE_SITE && s->reg[i].loads &&
 		    (s->tested == i || s->tested == TESTED_OTHER))
 			return i;
@@ -217,36 +177,44 @@ struct check {
 	uint64_t null, other; /* where it goes on */
 };
 
+/* Follows code from *vaddr on, and jumps, to the first instruction that is anything else, at *vaddr. 0, or -ENOENT: `max` are none. */
+static int follow_to(struct decoder *decoder, const struct elf *elf, uint64_t *vaddr, int max, struct state *s,
+		     struct flow_node *node)
+{
+	for (int i = 0; i < max; i++) {
+		decoder__node(decoder, elf, *vaddr, SIZE_MAX, node);
+		if (node->kind == FLOW_JUMP) {
+			*vaddr = node->target;
+			continue;
+		}
+		if (node->kind != FLOW_PLAIN)
+			return 0;
+		follow(s, decoder->handle, decoder->insn);
+		*vaddr += node->size;
+	}
+	return -ENOENT;
+}
+
 /* From vaddr straight to such a jump. */
 static int find_check(struct decoder *decoder, const struct elf *elf, uint64_t vaddr, struct state *s,
 		      struct check *out)
 {
 	struct flow_node node;
+	uint64_t next;
+	int pointer;
+	bool equal;
 
-	for (int i = 0; i < BEFORE_MAX; i++) {
-		decoder__node(decoder, elf, vaddr, SIZE_MAX, &node);
-		if (node.kind == FLOW_BRANCH) {
-			unsigned id = decoder->insn->id;
-			int pointer = pointer_tested(s);
-			uint64_t next = vaddr + node.size;
-
-			if (pointer < 0 || !node.emulated || node.refused || (id != X86_INS_JE && id != X86_INS_JNE))
-				return -ENOENT;
-			*out = (struct check){.jump = vaddr, .slot = s->reg[pointer].disp, .pointer = pointer};
-			out->null = id == X86_INS_JE ? node.target : next;
-			out->other = id == X86_INS_JE ? next : node.target;
-			return 0;
-		}
-		if (node.kind == FLOW_JUMP) {
-			vaddr = node.target;
-			continue;
-		}
-		if (node.kind != FLOW_PLAIN)
-			return -ENOENT;
-		follow(s, decoder->handle, decoder->insn);
-		vaddr += node.size;
-	}
-	return -ENOENT;
+	if (follow_to(decoder, elf, &vaddr, BEFORE_MAX, s, &node) || node.kind != FLOW_BRANCH)
+		return -ENOENT;
+	equal = decoder->insn->id == X86_INS_JE;
+	pointer = pointer_tested(s);
+	if (pointer < 0 || !node.emulated || node.refused || (!equal && decoder->insn->id != X86_INS_JNE))
+		return -ENOENT;
+	next = vaddr + node.size;
+	*out = (struct check){.jump = vaddr, .slot = s->reg[pointer].disp, .pointer = pointer};
+	out->null = equal ? node.target : next;
+	out->other = equal ? next : node.target;
+	return 0;
 }
 
 static struct nvtx_value value_for(struct value v, uint64_t site)
@@ -261,11 +229,11 @@ static struct nvtx_value value_for(struct value v, uint64_t site)
 /* What a call may change. */
 static void follow_call(struct state *s)
 {
-	static const uint8_t kept[] = {3, RSP, 5, 12, 13, 14, 15}; /* %rbx, %rsp, %rbp, %r12 to %r15 */
-	struct value reg[REGISTERS];
+	static const uint8_t kept[] = {X86_RBX, X86_RSP, X86_RBP, X86_R12, X86_R13, X86_R14, X86_R15};
+	struct value reg[X86_REGISTERS];
 
 	memcpy(reg, s->reg, sizeof(reg));
-	for (int i = 0; i < REGISTERS; i++)
+	for (int i = 0; i < X86_REGISTERS; i++)
 		s->reg[i] = unknown;
 	for (size_t i = 0; i < sizeof(kept); i++)
 		s->reg[kept[i]] = reg[kept[i]];
@@ -277,36 +245,24 @@ static void follow_call(struct state *s)
 static int find_call(struct decoder *decoder, const struct elf *elf, const struct check *check, uint64_t site,
 		     struct state *s, struct nvtx_arguments *out, uint64_t *next)
 {
+	const cs_x86_op *op = &decoder->insn->detail->x86.operands[0];
 	uint64_t vaddr = check->other;
 	struct flow_node node;
+	struct value callee;
 
-	for (int i = 0; i < BEHIND_MAX; i++) {
-		decoder__node(decoder, elf, vaddr, SIZE_MAX, &node);
-		if (node.kind == FLOW_CALL_INDIRECT || node.kind == FLOW_JUMP_INDIRECT) {
-			const cs_x86_op *op = &decoder->insn->detail->x86.operands[0];
-			struct value callee = operand(s, decoder->insn, op);
-
-			/* The pointer, or what the stack has of it. */
-			if (op->type != X86_OP_REG ||
-			    (check->jump == site && !callee.loads && callee.base != check->pointer))
-				return -ENOENT;
-			out->value[0] = value_for(s->reg[RDI], site);
-			out->value[1] = value_for(s->reg[RSI], site);
-			out->stores = s->stores;
-			*next = node.kind == FLOW_CALL_INDIRECT ? vaddr + node.size : 0;
-			follow_call(s);
-			return 0;
-		}
-		if (node.kind == FLOW_JUMP) {
-			vaddr = node.target;
-			continue;
-		}
-		if (node.kind != FLOW_PLAIN)
-			return -ENOENT;
-		follow(s, decoder->handle, decoder->insn);
-		vaddr += node.size;
-	}
-	return -ENOENT;
+	if (follow_to(decoder, elf, &vaddr, BEHIND_MAX, s, &node) ||
+	    (node.kind != FLOW_CALL_INDIRECT && node.kind != FLOW_JUMP_INDIRECT))
+		return -ENOENT;
+	callee = operand(s, decoder->insn, op);
+	/* The pointer, or what the stack has of it. */
+	if (op->type != X86_OP_REG || (check->jump == site && !callee.loads && callee.base != check->pointer))
+		return -ENOENT;
+	out->value[0] = value_for(s->reg[X86_RDI], site);
+	out->value[1] = value_for(s->reg[X86_RSI], site);
+	out->stores = s->stores;
+	*next = node.kind == FLOW_CALL_INDIRECT ? vaddr + node.size : 0;
+	follow_call(s);
+	return 0;
 }
 
 /* Does the program, when pointers are NULL, come from vaddr to that check before it does anything else? */

@@ -10,8 +10,7 @@
 #include <sys/types.h>
 
 #include "user/elf/elf.h"
-#include "user/runtime/python/pylayout.h"
-#include "user/runtime/python/python.h"
+#include "user/runtime/python/interpreter.h"
 
 struct py_check {
 	const struct process *process;

@@ -9,6 +9,7 @@
 
 #include "user/runtime/python/pylayout.h"
 #include "user/runtime/python/pythread.h"
+#include "user/x86/flow.h"
 #include "user/x86/insn.h"
 
 #define MINOR_INLINES   11         /* calls between Python functions stay within the loop */

@@ -2,11 +2,11 @@
 /* Finds invoke_gc_callback by what it is called with. In: an opened ELF file. Out: addresses in it. No state. */
 #include "user/runtime/python/pygc.h"
 
-#include <capstone/capstone.h>
 #include <errno.h>
 #include <string.h>
 
 #include "user/x86/flow.h"
+#include "user/x86/regs.h"
 
 #define ARGUMENT_SCAN 16 /* instructions before a call that may load its arguments */
 #define CALLEES_MAX   16 /* of PyGC_Collect; it has 3 to 6 */
@@ -23,9 +23,9 @@ static bool is_text(const struct elf *elf, uint64_t vaddr, const char *text)
 /* 0 for the register of the first argument, 1 for the second's, else -1. */
 static int argument_of(uint16_t reg)
 {
-	if (reg == X86_REG_RDI || reg == X86_REG_EDI)
-		return 0;
-	return reg == X86_REG_RSI || reg == X86_REG_ESI ? 1 : -1;
+	int number = regs__number(reg, 4);
+
+	return number == X86_RDI ? 0 : number == X86_RSI ? 1 : -1;
 }
 
 /*

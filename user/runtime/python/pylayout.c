@@ -3,7 +3,6 @@
 #include <stddef.h>
 
 #include "user/runtime/python/pylayout.h"
-#include "user/runtime/python/python.h"
 
 static const struct py_internals table[] = {
 #include "user/runtime/python/pylayout.inc"

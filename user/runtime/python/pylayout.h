@@ -10,6 +10,9 @@
 
 #include "include/python.h"
 
+#define PY_MINOR_MIN 8
+#define PY_MINOR_MAX 14
+
 /* Offsets on the way from _PyRuntime to a thread state. */
 enum py_walk_field {
 	PY_WALK_INTERPRETERS,   /* _PyRuntime.interpreters.head */
@@ -44,7 +47,9 @@ struct py_internals {
 	} debug[PY_DEBUG_MAX]; /* ends at the first at == 0 */
 };
 
-/* The row of a minor version, or NULL. py_layout__find (python.h) gives its layout. */
+/* The row of a minor version, or NULL. */
 const struct py_internals *py_internals__find(int minor);
+/* Its layout, likewise. */
+const struct py_layout *py_layout__find(int minor);
 
 #endif

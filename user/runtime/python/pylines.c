@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "user/lib/search.h"
 #include "user/proc/process.h"
 #include "user/runtime/python/pyobject.h"
 
@@ -122,18 +123,11 @@ uint32_t py_lines__decode(int minor, const uint8_t *table, size_t size, uint32_t
 
 int32_t py_lines__at(const struct code_line *lines, uint32_t line_cnt, uint32_t first_line, int64_t offset)
 {
-	uint32_t low = 0, high = line_cnt;
+
+	size_t low = SEARCH(i, 0, line_cnt, lines[i].offset <= offset);
 
 	if (offset < 0)
 		return first_line <= INT32_MAX ? (int32_t)first_line : 0;
-	while (low < high) {
-		uint32_t middle = low + (high - low) / 2;
-
-		if (lines[middle].offset <= offset)
-			low = middle + 1;
-		else
-			high = middle;
-	}
 	return low ? lines[low - 1].line : 0;
 }
 

@@ -11,7 +11,7 @@
 #include <time.h>
 
 #include "user/proc/process.h"
-#include "user/runtime/python/python.h"
+#include "user/runtime/python/interpreter.h"
 
 #define INTERPRETER_MAX 64
 #define THREAD_MAX      65536

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* The target chooses its name (any bytes, ')' too), so nothing here trusts that. */
+#include "user/proc/proc.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FILE_MAX_BYTES (64u << 20) /* of one file: 64 MiB are some 600,000 mappings */
+
+/* These files have no size to ask for. */
+int proc__slurp(pid_t pid, pid_t tid, const char *name, char **out, size_t *size)
+{
+	size_t used = 0, capacity = 16384;
+	char path[96], *data = NULL, *more;
+	int fd, err = -ENOMEM;
+	ssize_t got;
+
+	if (tid)
+		snprintf(path, sizeof(path), "/proc/%d/task/%d/%s", pid, tid, name);
+	else
+		snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return errno == ENOENT ? -ESRCH : -errno;
+	data = malloc(capacity + 1);
+	while (data) {
+		got = read(fd, data + used, capacity - used);
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0) {
+			err = -errno;
+			break;
+		}
+		if (got == 0) {
+			err = 0;
+			break;
+		}
+		used += (size_t)got;
+		if (used < capacity)
+			continue;
+		if (capacity >= FILE_MAX_BYTES) {
+			err = -EFBIG;
+			break;
+		}
+		capacity *= 2;
+		more = realloc(data, capacity + 1);
+		if (!more)
+			break;
+		data = more;
+	}
+	close(fd);
+	if (err) {
+		free(data);
+		return err;
+	}
+	data[used] = 0;
+	*out = data;
+	*size = used;
+	return 0;
+}
+
+/* "PID (COMM) S PPID ..." (proc(5)): COMM may hold any byte, ')' and newlines too, so it ends at the last ')'. */
+int proc__stat(pid_t pid, pid_t tid, struct proc_stat *out)
+{
+	char *data, *name, *end;
+	size_t size, length;
+	int err;
+
+	err = proc__slurp(pid, tid, "stat", &data, &size);
+	if (err)
+		return err;
+	err = -ESRCH;
+	name = memchr(data, '(', size);
+	end = memrchr(data, ')', size);
+	if (!name || !end || end < name)
+		goto out;
+	memset(out, 0, sizeof(*out));
+	length = (size_t)(end - name - 1);
+	if (length >= sizeof(out->comm))
+		length = sizeof(out->comm) - 1;
+	memcpy(out->comm, name + 1, length);
+	out->processor = -1;
+	if (sscanf(end + 1,
+		   " %c %d %*d %*d %*d %*d %u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %" SCNu64 /* 3..22 */
+		   " %*u %*d %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*d %d",               /* 23..39 */
+		   &out->state, &out->parent, &out->flags, &out->start_time, &out->processor) >= 4)
+		err = 0;
+out:
+	free(data);
+	return err;
+}
+
+bool proc_stat__dead(const struct proc_stat *stat)
+{
+	return stat->state == 'Z' || stat->state == 'X' || stat->state == 'x';
+}
+
+/* Value of "KEY:" in a file "status". The first line is the name, whose newlines the kernel escapes. */
+static const char *status__value(const char *status, const char *key)
+{
+	size_t length = strlen(key);
+
+	for (const char *line = status; line; line = strchr(line, '\n')) {
+		line += *line == '\n';
+		if (!strncmp(line, key, length) && line[length] == ':')
+			return line + length + 1;
+	}
+	return NULL;
+}
+
+static uint64_t status__bits(const char *status, const char *key)
+{
+	const char *value = status__value(status, key);
+
+	return value ? strtoull(value, NULL, 16) : 0;
+}
+
+/* "Tgid:\t12", "NSpid:\t12\t3" and "SigBlk:\t0000000000010000". */
+int proc__status(pid_t pid, pid_t tid, struct proc_status *out)
+{
+	const char *value;
+	char *status;
+	size_t size;
+	int err;
+
+	err = proc__slurp(pid, tid, "status", &status, &size);
+	if (err)
+		return err;
+	value = status__value(status, "Tgid");
+	out->tgid = value ? atoi(value) : 0;
+	out->nspid = tid ?: out->tgid;
+	value = status__value(status, "NSpid");
+	while (value && *value && *value != '\n') {
+		out->nspid = atoi(value);
+		value += strspn(value, " \t");
+		value += strcspn(value, " \t\n");
+	}
+	out->pending = status__bits(status, "SigPnd") | status__bits(status, "ShdPnd");
+	out->blocked = status__bits(status, "SigBlk");
+	free(status);
+	return out->tgid > 0 ? 0 : -ESRCH;
+}
+
+/* "NUMBER 0xARG ... 0xSP 0xPC", "-1 0xSP 0xPC" of a thread that is blocked in none, or "running". */
+int proc__syscall(pid_t pid, pid_t tid, struct proc_syscall *out)
+{
+	uint64_t *args = out->args;
+	char *text;
+	size_t size;
+	int err;
+
+	memset(out, 0, sizeof(*out));
+	err = proc__slurp(pid, tid, "syscall", &text, &size);
+	if (err)
+		return err;
+	out->field_cnt = sscanf(
+		text,
+		"%ld %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64,
+		&out->number, &args[0], &args[1], &args[2], &args[3], &args[4], &args[5], &out->sp, &out->pc);
+	free(text);
+	return 0;
+}
