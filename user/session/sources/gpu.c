@@ -4,7 +4,6 @@
 
 #include <bpf/bpf.h>
 #include <errno.h>
-#include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +12,8 @@
 
 #include "stepflame.skel.h"
 #include "user/elf/kernel_name.h"
-#include "user/lib/compare.h"
 #include "user/lib/log.h"
+#include "user/lib/map.h"
 #include "user/proc/symbols.h"
 #include "user/runtime/cuda/cuda.h"
 #include "user/session/programs.h"
@@ -28,9 +27,12 @@ struct looked_at {
 };
 
 /* What a process launches: a host function or a handle. */
+struct kernel_key {
+	uint64_t pid, object;
+};
+
 struct kernel {
-	uint32_t pid;
-	uint64_t object;
+	struct kernel_key key;
 	uint64_t name; /* REC_NAME id, 0: not known */
 	bool settled;  /* a row bears it: it stays */
 };
@@ -45,7 +47,7 @@ enum gpu_set { SET_ENDS, SET_BEGINS }; /* of two programs, the ends armed first 
 struct gpu {
 	struct array files;      /* struct looked_at */
 	struct array rows, sent; /* struct rec_gpu_calls, by key: as they are, as the sink has them */
-	void *kernels;           /* a tree (tsearch) */
+	struct map kernels;      /* struct kernel */
 	struct symbols *symbols; /* NULL: none was needed */
 	uint64_t unnamed;
 	const struct gpu_entry *table; /* gpu_rows; NULL: no calls are counted */
@@ -124,7 +126,7 @@ static void free_gpu(struct session *s)
 	if (g->table)
 		munmap((void *)g->table, table_bytes());
 	symbols__free(g->symbols);
-	tdestroy(g->kernels, free);
+	map__free(&g->kernels);
 	free(g->files.items);
 	free(g->rows.items);
 	free(g->sent.items);
@@ -213,28 +215,12 @@ int gpu__emit_calls(struct session *s, const struct target *t, bool each)
 
 /* ---- kernels ---- */
 
-static int compare_kernels(const void *a, const void *b)
-{
-	const struct kernel *x = a, *y = b;
-
-	return COMPARE(x->pid, y->pid) ?: COMPARE(x->object, y->object);
-}
-
-/* NULL: no memory. */
+/* Valid until the next call. NULL: no memory. */
 static struct kernel *find_kernel(struct gpu *g, uint32_t pid, uint64_t object)
 {
-	struct kernel key = {.pid = pid, .object = object}, **found = tsearch(&key, &g->kernels, compare_kernels);
+	struct kernel_key key = {pid, object};
 
-	if (!found || *found != &key)
-		return found ? *found : NULL;
-	*found = malloc(sizeof(key));
-	if (*found) {
-		**found = key;
-		return *found;
-	}
-	*found = &key; /* so that the tree can be searched for it */
-	tdelete(&key, &g->kernels, compare_kernels);
-	return NULL;
+	return MAP_ADD(&g->kernels, struct kernel, &key);
 }
 
 /* The name of a host function. */
@@ -245,7 +231,7 @@ static uint64_t host_name(struct session *s, const struct kernel *kernel)
 	if (!state_of(s)->symbols)
 		state_of(s)->symbols = symbols__new();
 	if (!state_of(s)->symbols ||
-	    symbols__function(state_of(s)->symbols, kernel->pid, kernel->object, mangled, sizeof(mangled)) ||
+	    symbols__function(state_of(s)->symbols, kernel->key.pid, kernel->key.object, mangled, sizeof(mangled)) ||
 	    !mangled[0])
 		return 0;
 	kernel_name__to_keep(mangled, name, sizeof(name));
@@ -255,12 +241,9 @@ static uint64_t host_name(struct session *s, const struct kernel *kernel)
 /* The name of a handle of the driver's, which BPF has sent. */
 static uint64_t handle_name(const struct session *s, const struct kernel *kernel)
 {
-	struct {
-		uint64_t pid, handle;
-	} key = {kernel->pid, kernel->object};
 	uint64_t name = 0;
 
-	return bpf_map_lookup_elem(bpf_map__fd(s->skel->maps.gpu_handles), &key, &name) ? 0 : name;
+	return bpf_map_lookup_elem(bpf_map__fd(s->skel->maps.gpu_handles), &kernel->key, &name) ? 0 : name;
 }
 
 static void find_name(struct session *s, struct kernel *kernel, enum gpu_api api)

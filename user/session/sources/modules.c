@@ -3,81 +3,50 @@
 #include "user/session/sources/modules.h"
 
 #include <errno.h>
-#include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "user/lib/compare.h"
+#include "user/lib/map.h"
 #include "user/lib/names.h"
 
-/* A module of a process. An address that an object of another class has next is another's. */
-struct module {
-	uint32_t pid;
-	uint64_t object, type;
-	uint32_t index; /* among those of its class */
+struct class_key {
+	uint64_t pid, type;
 };
 
 struct class
 {
-	uint32_t pid;
-	uint64_t type;
+	struct class_key key;
 	uint32_t cnt;
 };
 
-struct modules {
-	void *modules, *classes; /* trees (tsearch) */
+/* A module of a process. An address that an object of another class has next is another's. */
+struct module_key {
+	uint64_t pid, object, type;
 };
 
-static int compare_module(const void *a, const void *b)
-{
-	const struct module *x = a, *y = b;
-	int order = COMPARE(x->pid, y->pid);
+struct module {
+	struct module_key key;
+	uint32_t number; /* among those of its class, from 1 on; 0: it has none yet */
+};
 
-	order = order ?: COMPARE(x->object, y->object);
-	return order ?: COMPARE(x->type, y->type);
-}
-
-static int compare_class(const void *a, const void *b)
-{
-	const struct class *x = a, *y = b;
-
-	return COMPARE(x->pid, y->pid) ?: COMPARE(x->type, y->type);
-}
-
-/* The element of a tree that equals *key, made as a copy of it when there is none. NULL: no memory. */
-static void *find_or_add(void **tree, const void *key, size_t bytes, int (*compare)(const void *, const void *))
-{
-	void **found = tsearch(key, tree, compare), *copy;
-
-	if (!found || *found != key)
-		return found ? *found : NULL;
-	copy = malloc(bytes);
-	if (!copy) {
-		tdelete(key, tree, compare);
-		return NULL;
-	}
-	memcpy(copy, key, bytes);
-	*found = copy;
-	return copy;
-}
+struct modules {
+	struct map modules, classes;
+};
 
 /* Its number, counted from 0. -ENOMEM. */
-static int64_t module__index(struct modules *m, uint32_t pid, const struct rec_module *module)
+static int64_t module__index(struct modules *m, uint32_t pid, const struct rec_module *rec)
 {
-	struct module key = {.pid = pid, .object = module->object, .type = module->type, .index = UINT32_MAX}, *known;
-	struct class class_key = {.pid = pid, .type = module->type}, *class;
+	struct class_key class_key = {pid, rec->type};
+	struct module_key key = {pid, rec->object, rec->type};
+	struct module *module = MAP_ADD(&m->modules, struct module, &key);
+	struct class *class = MAP_ADD(&m->classes, struct class, &class_key);
 
-	known = find_or_add(&m->modules, &key, sizeof(key), compare_module);
-	if (!known)
+	if (!module || !class)
 		return -ENOMEM;
-	if (known->index == UINT32_MAX) {
-		class = find_or_add(&m->classes, &class_key, sizeof(class_key), compare_class);
-		if (!class)
-			return -ENOMEM;
-		known->index = class->cnt++;
-	}
-	return known->index;
+	if (!module->number)
+		module->number = ++class->cnt;
+	return module->number - 1;
 }
 
 int modules__path(struct session *s, struct modules **modules, const struct rec_modules *rec)
@@ -110,7 +79,7 @@ void modules__free(struct modules *m)
 {
 	if (!m)
 		return;
-	tdestroy(m->modules, free);
-	tdestroy(m->classes, free);
+	map__free(&m->modules);
+	map__free(&m->classes);
 	free(m);
 }
