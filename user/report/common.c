@@ -51,6 +51,18 @@ const char *common__step_rule(uint32_t rule)
 	return step_rules[rule < sizeof(step_rules) / sizeof(*step_rules) ? rule : STEP_NONE].text;
 }
 
+struct rec_target common__target(const struct job *job, uint32_t pid)
+{
+	size_t cnt;
+	const struct rec_target *targets = job__targets(job, &cnt);
+
+	for (size_t i = 0; i < cnt; i++)
+		if (targets[i].pid == pid)
+			return targets[i];
+	return (struct rec_target){
+		.pid = pid, .role = processes__is_main(job, pid) ? ROLE_MAIN : ROLE_CHILD, .rank = -1};
+}
+
 void common__process(const struct rec_target *target, FILE *out)
 {
 	fprintf(out, "pid %u (%s", REC_PID(target->pid), labels__role(target->role));
@@ -206,6 +218,21 @@ json_t *common__json_text(const char *text)
 	return text && *text ? json_string(text) : json_null();
 }
 
+json_t *common__json_real(bool known, double value)
+{
+	return known ? json_real(value) : json_null();
+}
+
+json_t *common__json_integer(uint64_t value)
+{
+	return json_integer(value > INT64_MAX ? INT64_MAX : (json_int_t)value);
+}
+
+json_t *common__json_percent(double part, double whole)
+{
+	return common__json_real(whole, 100 * part / whole);
+}
+
 json_t *common__json_unless_failed(json_t *value, int failed)
 {
 	if (!failed)
@@ -268,11 +295,6 @@ int common__json_tables(const struct common_tables *tables, struct job *job, con
 	return failed;
 }
 
-static json_t *json_unless_negative(double value)
-{
-	return value >= 0 ? json_real(value) : json_null();
-}
-
 json_t *common__json_target(const struct rec_target *target)
 {
 	json_t *object = json_pack("{s:I, s:s, s:o, s:o, s:o}", "pid", (json_int_t)target->pid, "role",
@@ -321,12 +343,12 @@ static json_t *json_overhead(const struct job *job)
 
 	/* A recording does not hold its budget yet. */
 	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:n, s:o, s:o, s:o, s:o}", "percent",
-			 json_unless_negative(target_percent(job)), "calls",
+			 common__json_real(target_percent(job) >= 0, target_percent(job)), "calls",
 			 known ? json_integer(cost->busiest_calls) : json_null(), "call_ns",
 			 known ? json_integer(cost->call_ns) : json_null(), "hits",
 			 known ? json_integer(cost->hits) : json_null(), "hit_ns",
 			 known ? json_integer(cost->hit_ns) : json_null(), "budget_percent", "own_cpu_percent",
-			 json_unless_negative(own_percent(job)), "own_rss_bytes",
+			 common__json_real(own_percent(job) >= 0, own_percent(job)), "own_rss_bytes",
 			 known ? json_integer(cost->own_rss_bytes) : json_null(), "attach_ms",
 			 known ? json_real(cost->attach_ns / 1e6) : json_null(), "detach_ms",
 			 known ? json_real(cost->detach_ns / 1e6) : json_null());

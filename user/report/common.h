@@ -10,6 +10,9 @@
 /* "Optimizer.step": by what steps are told apart (enum step_rule); static. */
 const char *common__step_rule(uint32_t rule);
 
+/* How the recording introduces a process, or what is known of one that it does not. */
+struct rec_target common__target(const struct job *job, uint32_t pid);
+
 /* "pid 42 (main, rank 0)": the line above a table of one process. */
 void common__process(const struct rec_target *target, FILE *out);
 
@@ -50,6 +53,11 @@ int common__json_tables(const struct common_tables *tables, struct job *job, con
 
 /* value, or NULL and value dropped. */
 json_t *common__json_unless_failed(json_t *value, int failed);
+/* A number that may not be known, which is null; an integer that may be more than JSON's. New references. */
+json_t *common__json_real(bool known, double value);
+json_t *common__json_integer(uint64_t value);
+/* part of whole in %; of nothing: null. */
+json_t *common__json_percent(double part, double whole);
 /* Text as a JSON string, "" as null. New reference. */
 json_t *common__json_text(const char *text);
 

@@ -436,6 +436,17 @@ void gpu_view__close(struct gpu_view *view)
 	*view = (struct gpu_view){0};
 }
 
+const struct rec_gpu_device *gpu_view__device(const struct gpu_view *view, uint32_t pid, uint32_t device)
+{
+	size_t cnt;
+	const struct rec_gpu_device *devices = gpu__devices(view->gpu, &cnt);
+
+	for (size_t i = 0; i < cnt; i++)
+		if (devices[i].pid == pid && devices[i].device == device)
+			return &devices[i];
+	return NULL;
+}
+
 /* ---- names ---- */
 
 char *gpu_row__kernel_name(struct job *job, const struct gpu_row *row)

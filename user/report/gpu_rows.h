@@ -61,6 +61,8 @@ extern const char *const gpu_rows__sort_keys[];
 /* 0 or -ENOMEM. */
 int gpu_view__open(struct gpu_view *view, struct job *job, const struct report_options *options);
 void gpu_view__close(struct gpu_view *view);
+/* NULL: the recording does not describe it. */
+const struct rec_gpu_device *gpu_view__device(const struct gpu_view *view, uint32_t pid, uint32_t device);
 /* 0 or -ENOMEM. */
 int gpu_rows__collect(const struct gpu_view *view, uint32_t pid, struct gpu_rows *out);
 void gpu_rows__release(struct gpu_rows *rows);
