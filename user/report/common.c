@@ -233,6 +233,16 @@ json_t *common__json_percent(double part, double whole)
 	return common__json_real(whole, 100 * part / whole);
 }
 
+void common__json_append(json_t **list, json_t *item)
+{
+	*list = common__json_unless_failed(*list, json_array_append_new(*list, item));
+}
+
+void common__json_set(json_t **object, const char *key, json_t *item)
+{
+	*object = common__json_unless_failed(*object, json_object_set_new(*object, key, item));
+}
+
 json_t *common__json_unless_failed(json_t *value, int failed)
 {
 	if (!failed)
@@ -245,6 +255,19 @@ json_t *common__json_process(const struct rec_target *target, const char *key, j
 {
 	return json_pack("{s:I, s:s, s:o, s:o}", "pid", (json_int_t)target->pid, "role", labels__role(target->role),
 			 "rank", target->rank >= 0 ? json_integer(target->rank) : json_null(), key, rows);
+}
+
+int common__processes(const struct job *job, const void *items, size_t cnt, size_t item_bytes, size_t pid_at,
+		      struct rec_target **out, size_t *out_cnt)
+{
+	uint32_t *pids = calloc(cnt + 1, sizeof(*pids));
+	int err;
+
+	for (size_t i = 0; pids && i < cnt; i++)
+		memcpy(&pids[i], (const char *)items + i * item_bytes + pid_at, sizeof(*pids));
+	err = processes__list(job, pids, cnt, out, out_cnt);
+	free(pids);
+	return err;
 }
 
 int common__print_tables(const struct common_tables *tables, struct job *job, const struct report_options *options,
@@ -269,30 +292,30 @@ int common__print_tables(const struct common_tables *tables, struct job *job, co
 static json_t *json_processes(const struct common_tables *tables, struct job *job, const struct report_options *options)
 {
 	struct rec_target *targets;
-	int failed = 0;
 	json_t *list;
 	size_t cnt;
 
 	if (tables->processes(job, &targets, &cnt))
 		return NULL;
 	list = json_array();
-	for (size_t i = 0; i < cnt; i++) {
-		json_t *rows = tables->rows(job, options, targets[i].pid);
-
-		failed |= json_array_append_new(list, common__json_process(&targets[i], tables->key, rows));
-	}
+	for (size_t i = 0; i < cnt; i++)
+		common__json_append(&list, common__json_process(&targets[i], tables->key,
+								tables->rows(job, options, targets[i].pid)));
 	free(targets);
-	return common__json_unless_failed(list, failed);
+	return list;
 }
 
-int common__json_tables(const struct common_tables *tables, struct job *job, const struct report_options *options,
-			json_t *object)
+json_t *common__json_tables(const char *name, const struct common_tables *tables, struct job *job,
+			    const struct report_options *options)
 {
-	int failed = json_object_set_new(object, tables->key, tables->rows(job, options, PROCESSES_ALL_MAIN));
+	json_t *object = common__json(job, name);
 
+	common__json_set(&object, tables->key, tables->rows(job, options, PROCESSES_ALL_MAIN));
+	if (tables->more)
+		common__json_set(&object, tables->more_key, tables->more(job, PROCESSES_ALL_MAIN));
 	if (options->per_rank)
-		failed |= json_object_set_new(object, "processes", json_processes(tables, job, options));
-	return failed;
+		common__json_set(&object, "processes", json_processes(tables, job, options));
+	return object;
 }
 
 json_t *common__json_target(const struct rec_target *target)

@@ -42,15 +42,28 @@ struct common_tables {
 	int (*print)(struct job *job, const struct report_options *options, uint32_t pid, FILE *out);
 	json_t *(*rows)(struct job *job, const struct report_options *options, uint32_t pid);
 	const char *key; /* of the rows */
+	/* What JSON has behind them; NULL: nothing. */
+	json_t *(*more)(struct job *job, uint32_t pid);
+	const char *more_key;
 };
 
 /* The table of all main processes, or with --per-rank one for each process. 0 or -errno. */
 int common__print_tables(const struct common_tables *tables, struct job *job, const struct report_options *options,
 			 FILE *out);
-/* Adds the rows of all main processes to a report's object, and with --per-rank `processes`. 0 or not: no memory. */
-int common__json_tables(const struct common_tables *tables, struct job *job, const struct report_options *options,
-			json_t *object);
+/* The object of a report with the rows of all main processes, and with --per-rank `processes`. NULL: no memory. */
+json_t *common__json_tables(const char *name, const struct common_tables *tables, struct job *job,
+			    const struct report_options *options);
 
+/*
+ * Processes that have a table of their own with --per-rank, of items that have a uint32_t pid at pid_at: targets in their
+ * order, then unknown pids. malloc'ed into *out. 0 or -ENOMEM.
+ */
+int common__processes(const struct job *job, const void *items, size_t cnt, size_t item_bytes, size_t pid_at,
+		      struct rec_target **out, size_t *out_cnt);
+
+/* Adds to a list, or object, which becomes NULL where there is no memory; takes item over (NULL: no memory). */
+void common__json_append(json_t **list, json_t *item);
+void common__json_set(json_t **object, const char *key, json_t *item);
 /* value, or NULL and value dropped. */
 json_t *common__json_unless_failed(json_t *value, int failed);
 /* A number that may not be known, which is null; an integer that may be more than JSON's. New references. */

@@ -171,7 +171,7 @@ int report_diff__text(const struct diff *diff, const struct diff_options *option
 
 static json_t *json_number(double value)
 {
-	return isnan(value) ? json_null() : json_real(value);
+	return common__json_real(!isnan(value), value);
 }
 
 static json_t *json_rows(const struct diff *diff, const struct diff_options *options, enum diff_section section)

@@ -301,7 +301,7 @@ static int print_processes(const struct gpu_view *view, FILE *out)
 {
 	struct rec_target *targets;
 	size_t cnt;
-	int err = gpu_rows__processes(view->job, &targets, &cnt);
+	int err = gpu_rows__processes(view, &targets, &cnt);
 
 	for (size_t i = 0; i < cnt && !err; i++) {
 		common__process(&targets[i], out);

@@ -227,7 +227,7 @@ static json_t *json_processes(const struct gpu_view *view)
 	json_t *list = json_array();
 	struct rec_target *targets;
 	size_t cnt;
-	int failed = gpu_rows__processes(view->job, &targets, &cnt);
+	int failed = gpu_rows__processes(view, &targets, &cnt);
 
 	for (size_t i = 0; i < cnt; i++) {
 		json_t *process = common__json_target(&targets[i]);

@@ -11,6 +11,7 @@
 #include "user/lib/compare.h"
 #include "user/lib/saturating.h"
 #include "user/model/processes.h"
+#include "user/report/common.h"
 
 /* ---- order ---- */
 
@@ -401,19 +402,13 @@ void gpu_rows__release(struct gpu_rows *rows)
 	*rows = (struct gpu_rows){0};
 }
 
-int gpu_rows__processes(struct job *job, struct rec_target **out, size_t *cnt)
+int gpu_rows__processes(const struct gpu_view *view, struct rec_target **out, size_t *cnt)
 {
-	const struct gpu *gpu = job__gpu(job);
-	size_t process_cnt = 0;
-	const struct gpu_process *processes = gpu ? gpu__processes(gpu, &process_cnt) : NULL;
-	uint32_t *pids = gpu ? calloc(process_cnt + 1, sizeof(*pids)) : NULL;
-	int err;
+	size_t process_cnt;
+	const struct gpu_process *processes = gpu__processes(view->gpu, &process_cnt);
 
-	for (size_t i = 0; pids && i < process_cnt; i++)
-		pids[i] = processes[i].pid;
-	err = processes__list(job, pids, process_cnt, out, cnt);
-	free(pids);
-	return err;
+	return common__processes(view->job, processes, process_cnt, sizeof(*processes),
+				 offsetof(struct gpu_process, pid), out, cnt);
 }
 
 /* ---- the view ---- */

@@ -67,7 +67,7 @@ const struct rec_gpu_device *gpu_view__device(const struct gpu_view *view, uint3
 int gpu_rows__collect(const struct gpu_view *view, uint32_t pid, struct gpu_rows *out);
 void gpu_rows__release(struct gpu_rows *rows);
 /* Processes that have a table of their own with --per-rank, malloc'ed. 0 or -ENOMEM. */
-int gpu_rows__processes(struct job *job, struct rec_target **out, size_t *cnt);
+int gpu_rows__processes(const struct gpu_view *view, struct rec_target **out, size_t *cnt);
 
 /* Of a kernel or graph for people: demangled. malloc'ed; NULL: no memory. */
 char *gpu_row__kernel_name(struct job *job, const struct gpu_row *row);

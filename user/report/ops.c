@@ -27,13 +27,6 @@ static bool saw_memory(struct job *job, enum op_memory memory)
 	return false;
 }
 
-static size_t limit_of(const struct report_options *options, int default_limit)
-{
-	int limit = options->limit < 0 ? default_limit : options->limit;
-
-	return limit ? (size_t)limit : SIZE_MAX;
-}
-
 /* ---- text ---- */
 
 static void explain_empty(struct job *job, const struct ops_rows *rows, const struct report_options *options,
@@ -125,7 +118,7 @@ static void explain_left_out(size_t cnt, size_t limit, FILE *out)
 static int print_tables(struct job *job, const struct report_options *options, uint32_t pid, FILE *out)
 {
 	struct ops_table_options table = {
-		.limit = limit_of(options, DEFAULT_LIMIT),
+		.limit = report_options__limit(options, DEFAULT_LIMIT),
 		.shapes = options->shapes,
 		.flops = options->flops,
 		.memory = saw_memory(job, OP_MEMORY_CPU),
@@ -266,7 +259,7 @@ static json_t *json_row(const struct ops_rows *rows, const struct ops_row *row, 
 static json_t *json_rows(struct job *job, const struct report_options *options, uint32_t pid)
 {
 	bool memory = saw_memory(job, OP_MEMORY_CPU);
-	size_t limit = limit_of(options, 0);
+	size_t limit = report_options__limit(options, 0);
 	struct ops_rows rows;
 	json_t *list;
 	int failed = 0;
@@ -321,11 +314,10 @@ static int print_text(struct job *job, const struct report_options *options, FIL
 
 static int print_json(struct job *job, const struct report_options *options, FILE *out)
 {
-	json_t *object = common__json(job, report_ops.name);
-	int failed = common__json_tables(&tables, job, options, object);
+	json_t *object = common__json_tables(report_ops.name, &tables, job, options);
 
-	failed |= json_object_set_new(object, "op_windows", json_windows(job));
-	return common__print_json(common__json_unless_failed(object, failed), out);
+	common__json_set(&object, "op_windows", json_windows(job));
+	return common__print_json(object, out);
 }
 
 const struct report_ops report_ops = {

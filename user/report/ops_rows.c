@@ -7,7 +7,9 @@
 #include <string.h>
 
 #include "user/lib/compare.h"
+#include "user/lib/saturating.h"
 #include "user/lib/words.h"
+#include "user/report/common.h"
 
 const char *const ops_rows__sort_keys[] = {"cpu_time_total",
 					   "cuda_time_total",
@@ -165,11 +167,6 @@ static uint64_t multiply_saturating(uint64_t a, uint64_t b)
 	return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
 }
 
-static uint64_t add_saturating(uint64_t a, uint64_t b)
-{
-	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
-}
-
 /*
  * Calls that do not tell groups: where rows of a key are one in the table, the first has it all; where they are apart, it
  * is not known which has how much. rows: by gpu_op, how many rows have its key; 0 when one has it.
@@ -233,10 +230,10 @@ static int make_row(const struct op_row *op, const struct report_options *option
 static void merge_into(struct ops_row *sum, struct ops_row *row)
 {
 	op_val__add(&sum->val, &row->val);
-	sum->device_ns = add_saturating(sum->device_ns, row->device_ns);
-	sum->self_device_ns = add_saturating(sum->self_device_ns, row->self_device_ns);
+	sum->device_ns = saturating__add(sum->device_ns, row->device_ns);
+	sum->self_device_ns = saturating__add(sum->self_device_ns, row->self_device_ns);
 	sum->device_unknown |= row->device_unknown;
-	sum->flops = add_saturating(sum->flops, row->flops);
+	sum->flops = saturating__add(sum->flops, row->flops);
 	sum->same_words &= sum->word_cnt == row->word_cnt &&
 			   (!row->word_cnt || !memcmp(sum->words, row->words, row->word_cnt * sizeof(*row->words)));
 	sum->shaped |= row->shaped;
@@ -269,7 +266,7 @@ static void add_up_actions(struct ops_rows *rows)
 
 		for (next = first; next < rows->cnt && ops_rows__same_action(&rows->items[first], &rows->items[next]);
 		     next++)
-			self_ns = add_saturating(self_ns, rows->items[next].val.self_ns);
+			self_ns = saturating__add(self_ns, rows->items[next].val.self_ns);
 		for (size_t i = first; i < next; i++)
 			rows->items[i].action_self_ns = self_ns;
 	}
@@ -405,12 +402,6 @@ int ops_rows__processes(struct job *job, struct rec_target **out, size_t *cnt)
 {
 	size_t op_cnt;
 	const struct op_row *ops = job__ops(job, &op_cnt);
-	uint32_t *pids = calloc(op_cnt + 1, sizeof(*pids));
-	int err;
 
-	for (size_t i = 0; pids && i < op_cnt; i++)
-		pids[i] = ops[i].pid;
-	err = processes__list(job, pids, op_cnt, out, cnt);
-	free(pids);
-	return err;
+	return common__processes(job, ops, op_cnt, sizeof(*ops), offsetof(struct op_row, pid), out, cnt);
 }

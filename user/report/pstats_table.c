@@ -304,7 +304,7 @@ int pstats_table__print(const struct profile *profile, const struct profile_tabl
 	else
 		print_samples(table, out);
 	fprintf(out, "\n   Ordered by: %s\n", order->text);
-	if (limit && limit < cnt) {
+	if (limit < cnt) {
 		fprintf(out, "   List reduced from %zu to %zu due to restriction <%zu>\n", cnt, limit, limit);
 		cnt = limit;
 	}

@@ -9,6 +9,7 @@
 
 #include "user/lib/compare.h"
 #include "user/model/labels.h"
+#include "user/report/common.h"
 
 double rows__window_s(const struct job *job)
 {
@@ -292,12 +293,7 @@ int rows__processes(struct job *job, struct rec_target **out, size_t *cnt)
 {
 	size_t action_cnt;
 	const struct job_action *actions = job__actions(job, &action_cnt);
-	uint32_t *pids = calloc(action_cnt + 1, sizeof(*pids));
-	int err;
 
-	for (size_t i = 0; pids && i < action_cnt; i++)
-		pids[i] = actions[i].pid;
-	err = processes__list(job, pids, action_cnt, out, cnt);
-	free(pids);
-	return err;
+	return common__processes(job, actions, action_cnt, sizeof(*actions), offsetof(struct job_action, pid), out,
+				 cnt);
 }

@@ -200,10 +200,7 @@ static int print_text(struct job *job, const struct report_options *options, FIL
 
 static int print_json(struct job *job, const struct report_options *options, FILE *out)
 {
-	json_t *object = common__json(job, report_simple.name);
-	int failed = common__json_tables(&tables, job, options, object);
-
-	return common__print_json(common__json_unless_failed(object, failed), out);
+	return common__print_json(common__json_tables(report_simple.name, &tables, job, options), out);
 }
 
 const struct report_ops report_simple = {

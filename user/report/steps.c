@@ -402,7 +402,7 @@ static int print_groups(struct job *job, const struct steps_of *of, FILE *out)
 static void print_slow(struct job *job, const struct steps_of *of, const struct report_options *options, FILE *out)
 {
 	const struct step_track *track = of->track;
-	size_t limit = options->limit < 0 ? DEFAULT_LIMIT : options->limit ? (size_t)options->limit : track->slow_cnt;
+	size_t limit = report_options__limit(options, DEFAULT_LIMIT);
 	uint64_t start_ns = job__window(job)->start_ns;
 
 	fprintf(out, "%9s%11s%13s%8s  %-28s%10s  %s\n", "step", "at s", "ms", "times", "because of", "ms of it",
@@ -468,22 +468,8 @@ static int print_track(const struct steps_view *view, const struct step_track *t
 	return err;
 }
 
-static const struct rec_target *target_of(const struct job *job, const struct step_track *track,
-					  struct rec_target *unknown)
-{
-	size_t cnt;
-	const struct rec_target *targets = job__targets(job, &cnt);
-
-	*unknown = (struct rec_target){.pid = track->pid, .role = ROLE_MAIN, .rank = -1};
-	for (size_t i = 0; i < cnt; i++)
-		if (targets[i].pid == track->pid)
-			return &targets[i];
-	return unknown;
-}
-
 static int print_text(struct job *job, const struct report_options *options, FILE *out)
 {
-	struct rec_target unknown;
 	struct steps_view view;
 	int err = steps_view__new(job, options, &view);
 
@@ -496,11 +482,12 @@ static int print_text(struct job *job, const struct report_options *options, FIL
 		print_ranks(&view, out);
 	for (size_t i = 0; i < view.track_cnt && !err; i++) {
 		const struct step_track *track = &view.tracks[i];
+		struct rec_target target = common__target(job, track->pid);
 
 		if (!options->per_rank && track != steps_view__shown(&view))
 			continue;
 		if (view.track_cnt > 1)
-			common__process(target_of(job, track, &unknown), out);
+			common__process(&target, out);
 		err = print_track(&view, track, out);
 	}
 	steps_view__release(&view);
