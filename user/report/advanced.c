@@ -353,25 +353,22 @@ static int compare_total(const void *a, const void *b)
 static json_t *json_functions(const struct advanced *a, struct profile_table *table, size_t limit)
 {
 	json_t *list = json_array();
-	int failed = 0;
 
 	qsort(table->rows, table->row_cnt, sizeof(*table->rows), compare_total);
 	for (size_t i = 0; i < table->row_cnt && i < limit; i++)
-		failed |= json_array_append_new(list, json_function(a, &table->rows[i], table->exact));
-	return common__json_unless_failed(list, failed);
+		common__json_append(&list, json_function(a, &table->rows[i], table->exact));
+	return list;
 }
 
 /* Seconds by cause, of those that there were. */
 static json_t *json_waits(const struct profile_table *table)
 {
 	json_t *waits = json_object();
-	int failed = 0;
 
 	for (unsigned int cause = 0; cause < CAUSE__END; cause++)
 		if (table->waits_ns[cause])
-			failed |= json_object_set_new(waits, sample_cause__name(cause),
-						      json_real(table->waits_ns[cause] / 1e9));
-	return common__json_unless_failed(waits, failed);
+			common__json_set(&waits, sample_cause__name(cause), json_real(table->waits_ns[cause] / 1e9));
+	return waits;
 }
 
 struct json_context {

@@ -20,22 +20,21 @@ static json_t *json_tiers(const struct gpu_view *view, uint32_t pid)
 	size_t cnt;
 	const struct gpu_process *processes = gpu__processes(view->gpu, &cnt);
 	json_t *list = json_array();
-	int failed = 0;
 
 	for (size_t i = 0; i < cnt; i++) {
 		const struct gpu_process *p = &processes[i];
 
 		if (!processes__in_scope(view->job, p->pid, pid))
 			continue;
-		failed |= json_array_append_new(
-			list,
-			json_pack("{s:I, s:i, s:o, s:o, s:f, s:I, s:I, s:I, s:I}", "pid", (json_int_t)p->pid, "tier",
-				  (int)p->tier, "why", common__json_text(p->why), "cupti_version",
-				  p->cupti_version ? json_integer(p->cupti_version) : json_null(), "cupti_s",
-				  p->cupti_ns / 1e9, "lost", integer(p->lost), "activities", integer(p->activities),
-				  "unjoined", integer(p->unjoined), "unasked", integer(p->unasked)));
+		common__json_append(&list, json_pack("{s:I, s:i, s:o, s:o, s:f, s:I, s:I, s:I, s:I}", "pid",
+						     (json_int_t)p->pid, "tier", (int)p->tier, "why",
+						     common__json_text(p->why), "cupti_version",
+						     p->cupti_version ? json_integer(p->cupti_version) : json_null(),
+						     "cupti_s", p->cupti_ns / 1e9, "lost", integer(p->lost),
+						     "activities", integer(p->activities), "unjoined",
+						     integer(p->unjoined), "unasked", integer(p->unasked)));
 	}
-	return common__json_unless_failed(list, failed);
+	return list;
 }
 
 static json_t *json_windows(const struct gpu_view *view, uint32_t pid)
@@ -44,20 +43,19 @@ static json_t *json_windows(const struct gpu_view *view, uint32_t pid)
 	const struct rec_gpu_window *windows = gpu__windows(view->gpu, &cnt);
 	double from_ns = job__window(view->job)->start_ns;
 	json_t *list = json_array();
-	int failed = 0;
 
 	for (size_t i = 0; i < cnt; i++) {
 		const struct rec_gpu_window *w = &windows[i];
 
 		if (!processes__in_scope(view->job, w->pid, pid))
 			continue;
-		failed |= json_array_append_new(
-			list, json_pack("{s:I, s:I, s:f, s:f, s:s, s:o}", "pid", (json_int_t)w->pid, "index",
-					(json_int_t)w->index, "start_s", (w->start_ns - from_ns) / 1e9, "duration_s",
-					(w->end_ns - w->start_ns) / 1e9, "end", gpu_window__end_name(w->end), "error",
-					w->error ? json_integer(w->error) : json_null()));
+		common__json_append(
+			&list, json_pack("{s:I, s:I, s:f, s:f, s:s, s:o}", "pid", (json_int_t)w->pid, "index",
+					 (json_int_t)w->index, "start_s", (w->start_ns - from_ns) / 1e9, "duration_s",
+					 (w->end_ns - w->start_ns) / 1e9, "end", gpu_window__end_name(w->end), "error",
+					 w->error ? json_integer(w->error) : json_null()));
 	}
-	return common__json_unless_failed(list, failed);
+	return list;
 }
 
 /* ---- GPUs ---- */
@@ -65,11 +63,10 @@ static json_t *json_windows(const struct gpu_view *view, uint32_t pid)
 static json_t *json_idle(const uint64_t idle_ns[GPU_IDLE__COUNT])
 {
 	json_t *json = json_object();
-	int failed = 0;
 
 	for (int idle = 0; idle < GPU_IDLE__COUNT; idle++)
-		failed |= json_object_set_new(json, gpu_idle__name(idle), json_real(idle_ns[idle] / 1e3));
-	return common__json_unless_failed(json, failed);
+		common__json_set(&json, gpu_idle__name(idle), json_real(idle_ns[idle] / 1e3));
+	return json;
 }
 
 json_t *gpu_line__json_idle(const struct gpu_line *line, uint64_t from_ns, uint64_t to_ns)
@@ -86,21 +83,20 @@ static json_t *json_streams(const struct gpu_view *view, uint32_t pid)
 	size_t cnt;
 	const struct gpu_stream *streams = gpu_time__streams(view->time, &cnt);
 	json_t *list = json_array();
-	int failed = 0;
 
 	for (size_t i = 0; i < cnt; i++) {
 		const struct gpu_stream *s = &streams[i];
 
 		if (!processes__in_scope(view->job, s->pid, pid))
 			continue;
-		failed |= json_array_append_new(
-			list, json_pack("{s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f}", "pid", (json_int_t)s->pid,
-					"device", (json_int_t)s->device, "context", (json_int_t)s->context, "stream",
-					(json_int_t)s->stream, "count", integer(s->activities), "busy_us",
-					s->busy_ns / 1e3, "host_wait_us", s->host_wait_ns / 1e3, "kernel_wait_us",
-					s->kernel_wait_ns / 1e3, "other_us", s->other_ns / 1e3));
+		common__json_append(&list, json_pack("{s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f}", "pid",
+						     (json_int_t)s->pid, "device", (json_int_t)s->device, "context",
+						     (json_int_t)s->context, "stream", (json_int_t)s->stream, "count",
+						     integer(s->activities), "busy_us", s->busy_ns / 1e3,
+						     "host_wait_us", s->host_wait_ns / 1e3, "kernel_wait_us",
+						     s->kernel_wait_ns / 1e3, "other_us", s->other_ns / 1e3));
 	}
-	return common__json_unless_failed(list, failed);
+	return list;
 }
 
 static json_t *json_devices(const struct gpu_view *view, uint32_t pid)
@@ -108,7 +104,6 @@ static json_t *json_devices(const struct gpu_view *view, uint32_t pid)
 	size_t cnt;
 	const struct rec_gpu_device *devices = gpu__devices(view->gpu, &cnt);
 	json_t *list = json_array();
-	int failed = 0;
 
 	for (size_t i = 0; i < cnt; i++) {
 		const struct rec_gpu_device *d = &devices[i];
@@ -117,13 +112,12 @@ static json_t *json_devices(const struct gpu_view *view, uint32_t pid)
 		if (!processes__in_scope(view->job, d->pid, pid))
 			continue;
 		snprintf(compute, sizeof(compute), "%u.%u", d->compute >> 16, d->compute & 0xffff);
-		failed |= json_array_append_new(
-			list,
-			json_pack("{s:I, s:I, s:s, s:I, s:I, s:s}", "pid", (json_int_t)d->pid, "device",
-				  (json_int_t)d->device, "name", d->name, "memory_bytes", integer(d->memory_bytes),
-				  "multiprocessors", (json_int_t)d->multiprocessors, "compute_capability", compute));
+		common__json_append(&list, json_pack("{s:I, s:I, s:s, s:I, s:I, s:s}", "pid", (json_int_t)d->pid,
+						     "device", (json_int_t)d->device, "name", d->name, "memory_bytes",
+						     integer(d->memory_bytes), "multiprocessors",
+						     (json_int_t)d->multiprocessors, "compute_capability", compute));
 	}
-	return common__json_unless_failed(list, failed);
+	return list;
 }
 
 /* ---- steps ---- */
@@ -148,7 +142,6 @@ static json_t *json_steps(const struct gpu_view *view, uint32_t pid)
 	const struct gpu_line *lines = gpu_time__lines(view->time, &line_cnt);
 	const struct step_track *tracks = steps__tracks(view->steps, &track_cnt);
 	json_t *list = json_array();
-	int failed = 0;
 
 	for (size_t t = 0; t < track_cnt; t++) {
 		for (size_t l = 0; l < line_cnt; l++) {
@@ -160,11 +153,11 @@ static json_t *json_steps(const struct gpu_view *view, uint32_t pid)
 					gpu_time__watched(view->time, tracks[t].pid, step->start_ns, step->end_ns);
 
 				if (ns)
-					failed |= json_array_append_new(list, json_step(&lines[l], step, ns));
+					common__json_append(&list, json_step(&lines[l], step, ns));
 			}
 		}
 	}
-	return common__json_unless_failed(list, failed);
+	return list;
 }
 
 static json_t *json_per_step(const struct gpu_view *view, uint32_t pid)

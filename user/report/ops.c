@@ -203,14 +203,13 @@ static json_t *json_dtypes(const struct ops_row *row)
 	json_t *list = json_array();
 	struct word_arg arg;
 	size_t at = 0;
-	int failed = 0;
 
 	while (words__next(row->words, row->word_cnt, &at, &arg) && arg.tag != OP_WORD_CUT) {
 		bool tensor = arg.tag == OP_WORD_TENSOR || arg.tag == OP_WORD_OPAQUE;
 
-		failed |= json_array_append_new(list, common__json_text(tensor ? words__dtype(arg.dtype) : NULL));
+		common__json_append(&list, common__json_text(tensor ? words__dtype(arg.dtype) : NULL));
 	}
-	return common__json_unless_failed(list, failed);
+	return list;
 }
 
 static json_t *json_bytes(bool known, int64_t bytes)
@@ -262,15 +261,14 @@ static json_t *json_rows(struct job *job, const struct report_options *options, 
 	size_t limit = report_options__limit(options, 0);
 	struct ops_rows rows;
 	json_t *list;
-	int failed = 0;
 
 	if (ops_rows__collect(job, options, pid, true, &rows))
 		return NULL;
 	list = json_array();
 	for (size_t i = 0; i < rows.cnt && i < limit; i++)
-		failed |= json_array_append_new(list, json_row(&rows, &rows.items[i], memory));
+		common__json_append(&list, json_row(&rows, &rows.items[i], memory));
 	ops_rows__release(&rows);
-	return common__json_unless_failed(list, failed);
+	return list;
 }
 
 static json_t *json_windows(struct job *job)
@@ -278,18 +276,17 @@ static json_t *json_windows(struct job *job)
 	size_t cnt;
 	const struct rec_op_window *windows = job__op_windows(job, &cnt);
 	json_t *list = json_array();
-	int failed = 0;
 
 	for (size_t i = 0; i < cnt; i++) {
 		const struct rec_op_window *w = &windows[i];
 
-		failed |= json_array_append_new(
-			list, json_pack("{s:I, s:I, s:I, s:I, s:f, s:I}", "pid", (json_int_t)w->pid, "index",
-					(json_int_t)w->index, "first_step", (json_int_t)w->first_step, "steps",
-					(json_int_t)w->steps, "seconds", (w->end_ns - w->start_ns) / 1e9, "cut",
-					(json_int_t)w->cut));
+		common__json_append(&list,
+				    json_pack("{s:I, s:I, s:I, s:I, s:f, s:I}", "pid", (json_int_t)w->pid, "index",
+					      (json_int_t)w->index, "first_step", (json_int_t)w->first_step, "steps",
+					      (json_int_t)w->steps, "seconds", (w->end_ns - w->start_ns) / 1e9, "cut",
+					      (json_int_t)w->cut));
 	}
-	return common__json_unless_failed(list, failed);
+	return list;
 }
 
 /* ---- together ---- */

@@ -168,15 +168,14 @@ static json_t *json_rows(struct job *job, const struct report_options *options, 
 {
 	struct rows rows;
 	json_t *list;
-	int failed = 0;
 
 	if (rows__collect(job, options, pid, "first", &rows))
 		return NULL;
 	list = json_array();
 	for (size_t i = 0; i < rows.cnt; i++)
-		failed |= json_array_append_new(list, json_row(job, &rows.items[i]));
+		common__json_append(&list, json_row(job, &rows.items[i]));
 	rows__release(&rows);
-	return common__json_unless_failed(list, failed);
+	return list;
 }
 
 /* ---- together ---- */

@@ -14,7 +14,6 @@
 static json_t *json_waits(const struct step_sum *sum, int phase)
 {
 	json_t *waits = json_object();
-	int failed = 0;
 
 	for (unsigned int cause = CAUSE_NONE + 1; cause < CAUSE__END; cause++) {
 		uint64_t ns = 0;
@@ -22,9 +21,9 @@ static json_t *json_waits(const struct step_sum *sum, int phase)
 		for (int p = 0; p < PHASE__COUNT; p++)
 			ns += phase < 0 || p == phase ? sum->ns[p][cause] : 0;
 		if (ns)
-			failed |= json_object_set_new(waits, sample_cause__name(cause), json_real(ns / 1e9));
+			common__json_set(&waits, sample_cause__name(cause), json_real(ns / 1e9));
 	}
-	return common__json_unless_failed(waits, failed);
+	return waits;
 }
 
 /* What was asked for in steps of so many ns, and how long the GPU worked; gpu NULL: the process has none. */
@@ -99,11 +98,10 @@ static json_t *json_texts(const struct array *list)
 {
 	char *const *texts = list->items;
 	json_t *json = json_array();
-	int failed = 0;
 
 	for (size_t i = 0; i < list->cnt; i++)
-		failed |= json_array_append_new(json, json_string(texts[i]));
-	return common__json_unless_failed(json, failed);
+		common__json_append(&json, json_string(texts[i]));
+	return json;
 }
 
 static json_t *json_verdict(const struct verdict *verdict)
@@ -121,13 +119,11 @@ static json_t *json_cpu(const struct step_sum *sum)
 	static const char *const names[] = {"python", "op", "native", "kernel"};
 	json_t *json = json_object();
 	double share, error;
-	int failed = 0;
 
 	for (int class = 0; class < CPU__COUNT; class ++)
 		if (step_sum__cpu_share(sum, class, &share, &error))
-			failed |= json_object_set_new(json, names[class],
-						      json_pack("{s:f, s:f}", "share", share, "error", error));
-	return common__json_unless_failed(json, failed);
+			common__json_set(&json, names[class], json_pack("{s:f, s:f}", "share", share, "error", error));
+	return json;
 }
 
 /* Where the time of all steps, or of the slow ones, went. */
@@ -159,22 +155,21 @@ static json_t *json_spots(struct job *job, const struct spot *spots, size_t cnt)
 {
 	const struct stacks *stacks = job__stacks(job);
 	json_t *list = json_array();
-	int failed = 0;
 
 	for (size_t i = 0; i < cnt && spots[i].ns; i++) {
 		struct code code = stacks__code(stacks, spots[i].code);
 
 		char *path = spots[i].file ? io_rows__path_of_name(job, spots[i].file) : NULL;
 
-		failed |= json_array_append_new(
-			list, json_pack("{s:o, s:I, s:o, s:f, s:o}", "file",
-					common__json_text(code.file ? job__name_or_lost(job, code.file) : NULL), "line",
-					(json_int_t)(spots[i].line ?: code.first_line), "name",
-					common__json_text(code.name ? job__name_or_lost(job, code.name) : NULL),
-					"seconds", spots[i].ns / 1e9, "path", common__json_text(path)));
+		common__json_append(&list,
+				    json_pack("{s:o, s:I, s:o, s:f, s:o}", "file",
+					      common__json_text(code.file ? job__name_or_lost(job, code.file) : NULL),
+					      "line", (json_int_t)(spots[i].line ?: code.first_line), "name",
+					      common__json_text(code.name ? job__name_or_lost(job, code.name) : NULL),
+					      "seconds", spots[i].ns / 1e9, "path", common__json_text(path)));
 		free(path);
 	}
-	return common__json_unless_failed(list, failed);
+	return list;
 }
 
 static json_t *json_group(struct job *job, const struct blame_group *group)
@@ -200,21 +195,19 @@ static json_t *json_group(struct job *job, const struct blame_group *group)
 static json_t *json_groups(struct job *job, const struct blame *blame)
 {
 	json_t *list = json_array();
-	int failed = 0;
 
 	for (size_t i = 0; i < blame->group_cnt; i++)
-		failed |= json_array_append_new(list, json_group(job, &blame->groups[i]));
-	return common__json_unless_failed(list, failed);
+		common__json_append(&list, json_group(job, &blame->groups[i]));
+	return list;
 }
 
 static json_t *json_slow(const struct step_track *track)
 {
 	json_t *list = json_array();
-	int failed = 0;
 
 	for (size_t i = 0; i < track->slow_cnt; i++)
-		failed |= json_array_append_new(list, json_integer(track->steps[track->slow[i]].index));
-	return common__json_unless_failed(list, failed);
+		common__json_append(&list, json_integer(track->steps[track->slow[i]].index));
+	return list;
 }
 
 static json_t *json_outside(struct job *job, const struct outside_part *part)
