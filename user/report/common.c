@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "include/counters.h"
+#include "user/lib/compare.h"
 #include "user/model/boundaries.h"
 #include "user/model/labels.h"
 #include "user/report/rows.h"
@@ -78,6 +79,14 @@ int common__flush(FILE *out)
 		return 0;
 	/* The write that failed may be long past; why it did is then not known. */
 	return errno ? -errno : -EIO;
+}
+
+int common__end(int err, struct job *job, FILE *out)
+{
+	if (err)
+		return err;
+	common__text(job, out);
+	return common__flush(out);
 }
 
 /* ---- the cost, in percent; negative: unknown ---- */
@@ -257,17 +266,43 @@ json_t *common__json_process(const struct rec_target *target, const char *key, j
 			 "rank", target->rank >= 0 ? json_integer(target->rank) : json_null(), key, rows);
 }
 
-int common__processes(const struct job *job, const void *items, size_t cnt, size_t item_bytes, size_t pid_at,
-		      struct rec_target **out, size_t *out_cnt)
+/* malloc'ed; NULL: no memory. */
+static uint32_t *copy_pids(const void *items, size_t cnt, size_t item_bytes, size_t pid_at)
 {
 	uint32_t *pids = calloc(cnt + 1, sizeof(*pids));
-	int err;
 
 	for (size_t i = 0; pids && i < cnt; i++)
 		memcpy(&pids[i], (const char *)items + i * item_bytes + pid_at, sizeof(*pids));
-	err = processes__list(job, pids, cnt, out, out_cnt);
+	return pids;
+}
+
+int common__processes(const struct job *job, const void *items, size_t cnt, size_t item_bytes, size_t pid_at,
+		      struct rec_target **out, size_t *out_cnt)
+{
+	uint32_t *pids = copy_pids(items, cnt, item_bytes, pid_at);
+	int err = processes__list(job, pids, cnt, out, out_cnt);
+
 	free(pids);
 	return err;
+}
+
+static int compare_pids(const void *a, const void *b)
+{
+	return COMPARE(*(const uint32_t *)a, *(const uint32_t *)b);
+}
+
+int common__count_processes(const void *items, size_t cnt, size_t item_bytes, size_t pid_at, size_t *out)
+{
+	uint32_t *pids = copy_pids(items, cnt, item_bytes, pid_at);
+
+	*out = 0;
+	if (!pids)
+		return -ENOMEM;
+	qsort(pids, cnt, sizeof(*pids), compare_pids);
+	for (size_t i = 0; i < cnt; i++)
+		*out += !i || pids[i] != pids[i - 1];
+	free(pids);
+	return 0;
 }
 
 int common__print_tables(const struct common_tables *tables, struct job *job, const struct report_options *options,

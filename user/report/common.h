@@ -61,6 +61,9 @@ json_t *common__json_tables(const char *name, const struct common_tables *tables
 int common__processes(const struct job *job, const void *items, size_t cnt, size_t item_bytes, size_t pid_at,
 		      struct rec_target **out, size_t *out_cnt);
 
+/* How many processes such items are of. 0 or -ENOMEM. */
+int common__count_processes(const void *items, size_t cnt, size_t item_bytes, size_t pid_at, size_t *out);
+
 /* Adds to a list, or object, which becomes NULL where there is no memory; takes item over (NULL: no memory). */
 void common__json_append(json_t **list, json_t *item);
 void common__json_set(json_t **object, const char *key, json_t *item);
@@ -74,6 +77,8 @@ json_t *common__json_percent(double part, double whole);
 /* Text as a JSON string, "" as null. New reference. */
 json_t *common__json_text(const char *text);
 
+/* The end of a report's text: the paragraphs below its tables, unless it failed with err. 0 or -errno. */
+int common__end(int err, struct job *job, FILE *out);
 /* -errno of what was printed to out so far, flushed; 0 when all of it went. */
 int common__flush(FILE *out);
 

@@ -334,10 +334,7 @@ static int print_text(struct job *job, const struct report_options *options, FIL
 		err = print_scope(&view, PROCESSES_ALL_MAIN, out);
 	err = err ?: print_usage(&view, out);
 	gpu_view__close(&view);
-	if (err)
-		return err;
-	common__text(job, out);
-	return common__flush(out);
+	return common__end(err, job, out);
 }
 
 const struct report_ops report_gpu = {

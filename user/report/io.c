@@ -210,10 +210,7 @@ static int print_text(struct job *job, const struct report_options *options, FIL
 				"stepflame? Record again: stepflame record -p PID");
 	err = options->per_rank ? print_processes(job, options, out) : print_roles(job, options, out);
 	err = err ?: report_workers__text(job, out);
-	if (err)
-		return err;
-	common__text(job, out);
-	return common__flush(out);
+	return common__end(err, job, out);
 }
 
 /* ---- JSON ---- */

@@ -302,11 +302,9 @@ static int print_text(struct job *job, const struct report_options *options, FIL
 {
 	int err = common__print_tables(&tables, job, options, out);
 
-	if (err)
-		return err;
-	print_windows(job, out);
-	common__text(job, out);
-	return common__flush(out);
+	if (!err)
+		print_windows(job, out);
+	return common__end(err, job, out);
 }
 
 static int print_json(struct job *job, const struct report_options *options, FILE *out)

@@ -189,12 +189,7 @@ static const struct common_tables tables = {
 
 static int print_text(struct job *job, const struct report_options *options, FILE *out)
 {
-	int err = common__print_tables(&tables, job, options, out);
-
-	if (err)
-		return err;
-	common__text(job, out);
-	return common__flush(out);
+	return common__end(common__print_tables(&tables, job, options, out), job, out);
 }
 
 static int print_json(struct job *job, const struct report_options *options, FILE *out)
