@@ -382,16 +382,15 @@ static int add_json_action(struct advanced *a, const struct profile_action *acti
 	const struct json_context *json = ctx;
 	double wall_ns = (double)table->cpu_ns + table->wait_ns;
 	bool sampled = !table->exact;
-	json_t *object =
-		json_pack("{s:s, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name", action->name, "kind",
-			  action->kind == SPAN_NONE ? json_null() : json_string(labels__kind(action->kind)), "exact",
-			  table->exact, "samples", json_count(sampled, table->samples), "wall_s",
-			  sampled ? json_real(wall_ns / 1e9) : json_null(), "cpu_s",
-			  sampled ? json_real(table->cpu_ns / 1e9) : json_null(), "wait_s",
-			  sampled ? json_real(table->wait_ns / 1e9) : json_null(), "error_s",
-			  sampled ? json_real(profile__error_ns(table->squares) / 1e9) : json_null(), "waits",
-			  sampled ? json_waits(table) : json_null(), "callers", json_count(sampled, table->callers),
-			  "functions", json_functions(a, table, report_options__limit(json->options, 0)));
+	json_t *object = json_pack(
+		"{s:s, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name", action->name, "kind",
+		action->kind == SPAN_NONE ? json_null() : json_string(labels__kind(action->kind)), "exact",
+		table->exact, "samples", json_count(sampled, table->samples), "wall_s",
+		common__json_real(sampled, wall_ns / 1e9), "cpu_s", common__json_real(sampled, table->cpu_ns / 1e9),
+		"wait_s", common__json_real(sampled, table->wait_ns / 1e9), "error_s",
+		common__json_real(sampled, profile__error_ns(table->squares) / 1e9), "waits",
+		sampled ? json_waits(table) : json_null(), "callers", json_count(sampled, table->callers), "functions",
+		json_functions(a, table, report_options__limit(json->options, 0)));
 
 	return json_array_append_new(json->list, object) ? -ENOMEM : 0;
 }

@@ -408,8 +408,8 @@ static json_t *json_overhead(const struct job *job)
 			 known ? json_integer(cost->hit_ns) : json_null(), "budget_percent", "own_cpu_percent",
 			 common__json_real(own_percent(job) >= 0, own_percent(job)), "own_rss_bytes",
 			 known ? json_integer(cost->own_rss_bytes) : json_null(), "attach_ms",
-			 known ? json_real(cost->attach_ns / 1e6) : json_null(), "detach_ms",
-			 known ? json_real(cost->detach_ns / 1e6) : json_null());
+			 common__json_real(known, cost->attach_ns / 1e6), "detach_ms",
+			 common__json_real(known, cost->detach_ns / 1e6));
 }
 
 static json_t *json_lost(struct job *job)

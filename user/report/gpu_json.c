@@ -8,7 +8,7 @@
 #include "user/report/gpu.h"
 
 /* A full integer may be more than JSON's. */
-static json_int_t integer(uint64_t value)
+static json_int_t to_json_int(uint64_t value)
 {
 	return value > INT64_MAX ? INT64_MAX : (json_int_t)value;
 }
@@ -30,9 +30,9 @@ static json_t *json_tiers(const struct gpu_view *view, uint32_t pid)
 						     (json_int_t)p->pid, "tier", (int)p->tier, "why",
 						     common__json_text(p->why), "cupti_version",
 						     p->cupti_version ? json_integer(p->cupti_version) : json_null(),
-						     "cupti_s", p->cupti_ns / 1e9, "lost", integer(p->lost),
-						     "activities", integer(p->activities), "unjoined",
-						     integer(p->unjoined), "unasked", integer(p->unasked)));
+						     "cupti_s", p->cupti_ns / 1e9, "lost", to_json_int(p->lost),
+						     "activities", to_json_int(p->activities), "unjoined",
+						     to_json_int(p->unjoined), "unasked", to_json_int(p->unasked)));
 	}
 	return list;
 }
@@ -92,7 +92,7 @@ static json_t *json_streams(const struct gpu_view *view, uint32_t pid)
 		common__json_append(&list, json_pack("{s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f}", "pid",
 						     (json_int_t)s->pid, "device", (json_int_t)s->device, "context",
 						     (json_int_t)s->context, "stream", (json_int_t)s->stream, "count",
-						     integer(s->activities), "busy_us", s->busy_ns / 1e3,
+						     to_json_int(s->activities), "busy_us", s->busy_ns / 1e3,
 						     "host_wait_us", s->host_wait_ns / 1e3, "kernel_wait_us",
 						     s->kernel_wait_ns / 1e3, "other_us", s->other_ns / 1e3));
 	}
@@ -114,7 +114,7 @@ static json_t *json_devices(const struct gpu_view *view, uint32_t pid)
 		snprintf(compute, sizeof(compute), "%u.%u", d->compute >> 16, d->compute & 0xffff);
 		common__json_append(&list, json_pack("{s:I, s:I, s:s, s:I, s:I, s:s}", "pid", (json_int_t)d->pid,
 						     "device", (json_int_t)d->device, "name", d->name, "memory_bytes",
-						     integer(d->memory_bytes), "multiprocessors",
+						     to_json_int(d->memory_bytes), "multiprocessors",
 						     (json_int_t)d->multiprocessors, "compute_capability", compute));
 	}
 	return list;
@@ -127,8 +127,8 @@ static json_t *json_step(const struct gpu_line *line, const struct step *step, u
 	uint64_t from = step->start_ns, to = step->end_ns, busy_ns = gpu_spans__within(&line->work, from, to);
 
 	return json_pack("{s:I, s:I, s:I, s:f, s:f, s:f, s:o, s:f, s:f, s:f}", "pid", (json_int_t)line->pid, "device",
-			 (json_int_t)line->device, "index", integer(step->index), "duration_us", step__ns(step) / 1e3,
-			 "watched_us", watched_ns / 1e3, "busy_us", busy_ns / 1e3, "idle_us",
+			 (json_int_t)line->device, "index", to_json_int(step->index), "duration_us",
+			 step__ns(step) / 1e3, "watched_us", watched_ns / 1e3, "busy_us", busy_ns / 1e3, "idle_us",
 			 gpu_line__json_idle(line, from, to), "compute_us",
 			 gpu_spans__within(&line->compute, from, to) / 1e3, "comm_us",
 			 gpu_spans__within(&line->comm, from, to) / 1e3, "overlap_us",
@@ -166,7 +166,7 @@ static json_t *json_per_step(const struct gpu_view *view, uint32_t pid)
 
 	if (!sum.steps)
 		return json_null();
-	return json_pack("{s:I, s:f, s:f, s:f, s:f, s:f}", "steps", integer(sum.steps), "launches", sum.launches,
+	return json_pack("{s:I, s:f, s:f, s:f, s:f, s:f}", "steps", to_json_int(sum.steps), "launches", sum.launches,
 			 "copies", sum.copies, "copied_bytes", sum.copied_bytes, "api_s", sum.api_ns / 1e9, "sync_s",
 			 sum.sync_ns / 1e9);
 }

@@ -153,7 +153,7 @@ static size_t merge_equal_keys(struct gpu_row *rows, size_t cnt)
 }
 
 /* Rows of one key to one; ordered. Takes the array over. 0 or -ENOMEM. */
-static int finish(struct gpu_table *table, struct array *array, const struct gpu_view *view)
+static int finish_table(struct gpu_table *table, struct array *array, const struct gpu_view *view)
 {
 	struct order order = {.job = view->job};
 	struct gpu_row *rows = array->items;
@@ -376,12 +376,12 @@ int gpu_rows__collect(const struct gpu_view *view, uint32_t pid, struct gpu_rows
 			out->tier = processes[i].tier;
 	}
 	gather_all(&gather, pid);
-	err |= finish(&out->kernels, &gather.kernels, view);
-	err |= finish(&out->copies, &gather.copies, view);
-	err |= finish(&out->sets, &gather.sets, view);
-	err |= finish(&out->apis, &gather.apis, view);
-	err |= finish(&out->collectives, &gather.collectives, view);
-	err |= finish(&out->memory, &gather.memory, view);
+	err |= finish_table(&out->kernels, &gather.kernels, view);
+	err |= finish_table(&out->copies, &gather.copies, view);
+	err |= finish_table(&out->sets, &gather.sets, view);
+	err |= finish_table(&out->apis, &gather.apis, view);
+	err |= finish_table(&out->collectives, &gather.collectives, view);
+	err |= finish_table(&out->memory, &gather.memory, view);
 	out->elsewhere = gather.elsewhere;
 	add_lines(view, pid, out);
 	if (gather.err || err) {
@@ -482,7 +482,7 @@ static void add_reading(double *sum, uint64_t *cnt, uint32_t value, double unit)
 	(*cnt)++;
 }
 
-static double mean(double sum, uint64_t cnt)
+static double mean_or_unknown(double sum, uint64_t cnt)
 {
 	return cnt ? sum / cnt : -1;
 }
@@ -504,11 +504,11 @@ static struct gpu_usage sum_usage(const struct rec_gpu_usage *usages, size_t cnt
 		if (usages[i].memory_used_bytes > sum.memory_used_bytes)
 			sum.memory_used_bytes = usages[i].memory_used_bytes;
 	}
-	sum.busy_percent = mean(sum.busy_percent, busy);
-	sum.memory_busy_percent = mean(sum.memory_busy_percent, memory);
-	sum.power_w = mean(sum.power_w, power);
-	sum.temperature_c = mean(sum.temperature_c, temperature);
-	sum.sm_mhz = mean(sum.sm_mhz, clock);
+	sum.busy_percent = mean_or_unknown(sum.busy_percent, busy);
+	sum.memory_busy_percent = mean_or_unknown(sum.memory_busy_percent, memory);
+	sum.power_w = mean_or_unknown(sum.power_w, power);
+	sum.temperature_c = mean_or_unknown(sum.temperature_c, temperature);
+	sum.sm_mhz = mean_or_unknown(sum.sm_mhz, clock);
 	return sum;
 }
 

@@ -166,7 +166,7 @@ static size_t text_width(const char *text, size_t most)
 	return width < most ? width : most;
 }
 
-static void widen(size_t *width, size_t other)
+static void widen_column(size_t *width, size_t other)
 {
 	if (other > *width)
 		*width = other;
@@ -181,11 +181,11 @@ static int measure_texts(struct layout *layout, const struct ops_row *rows, size
 
 		if (!name)
 			return -ENOMEM;
-		widen(&width[NAME], name);
+		widen_column(&width[NAME], name);
 		if (rows[i].module)
-			widen(&width[MODULE], text_width(rows[i].module, SOURCE_WIDEST));
+			widen_column(&width[MODULE], text_width(rows[i].module, SOURCE_WIDEST));
 		if (rows[i].source)
-			widen(&width[SOURCE], text_width(rows[i].source, SOURCE_WIDEST));
+			widen_column(&width[SOURCE], text_width(rows[i].source, SOURCE_WIDEST));
 	}
 	return 0;
 }
@@ -222,7 +222,7 @@ static int measure_columns(struct layout *layout, const struct ops_row *rows, si
 		overloads |= rows[i].overload && *rows[i].overload;
 		some_shapes |= rows[i].word_cnt;
 		if (rows[i].shapes)
-			widen(&shapes, strlen(rows[i].shapes) + 4);
+			widen_column(&shapes, strlen(rows[i].shapes) + 4);
 	}
 	for (enum column c = SELF_SHARE; c <= CALLS; c++)
 		width[c] = NUMBER_WIDTH;
