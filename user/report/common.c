@@ -81,6 +81,13 @@ int common__flush(FILE *out)
 	return errno ? -errno : -EIO;
 }
 
+void common__left_out(size_t cnt, size_t limit, const char *what, FILE *out)
+{
+	if (cnt > limit)
+		text__paragraph(out, "%zu more %s%s (--limit %zu)", cnt - limit, what, cnt - limit == 1 ? "" : "s",
+				limit);
+}
+
 int common__end(int err, struct job *job, FILE *out)
 {
 	if (err)

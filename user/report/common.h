@@ -77,6 +77,8 @@ json_t *common__json_percent(double part, double whole);
 /* Text as a JSON string, "" as null. New reference. */
 json_t *common__json_text(const char *text);
 
+/* "3 more rows (--limit 20)", of cnt rows; nothing where all of them are shown. */
+void common__left_out(size_t cnt, size_t limit, const char *what, FILE *out);
 /* The end of a report's text: the paragraphs below its tables, unless it failed with err. 0 or -errno. */
 int common__end(int err, struct job *job, FILE *out);
 /* -errno of what was printed to out so far, flushed; 0 when all of it went. */

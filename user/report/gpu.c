@@ -111,36 +111,29 @@ static struct table new_table(FILE *out, const char *title)
 	return (struct table){.out = out, .title = title, .gap = "  ", .unknown = "?"};
 }
 
-static void print_left_out(const struct gpu_table *table, size_t limit, const char *what, FILE *out)
-{
-	if (table->cnt > limit)
-		text__paragraph(out, "%zu more %s%s (--limit %zu)", table->cnt - limit, what,
-				table->cnt - limit == 1 ? "" : "s", limit);
-	fputc('\n', out);
-}
-
-/* with_sum: a row of all behind the others. */
-static int print_table(const struct gpu_view *view, const struct gpu_rows *rows, const struct gpu_table *from,
+/* what: a row. with_sum: a row of all behind the others. */
+static int print_table(const struct gpu_view *view, const struct gpu_rows *rows, enum gpu_table_id id,
 		       const char *title, const char *what, bool with_sum, FILE *out)
 {
-	size_t limit = report_options__limit(view->options, DEFAULT_LIMIT);
+	size_t limit = report_options__limit(view->options, DEFAULT_LIMIT), cnt = rows->tables[id].cnt;
 	struct table table = new_table(out, title);
 	int err;
 
-	if (!from->cnt)
+	if (!cnt)
 		return 0;
-	err = gpu_table__add(view, rows, from, limit, &table);
+	err = gpu_table__add(view, rows, id, limit, &table);
 	if (!err && with_sum)
-		err = gpu_table__add_sum(view, rows, from, &table);
-	print_left_out(from, limit, what, out);
+		err = gpu_table__add_sum(view, rows, id, &table);
+	common__left_out(cnt, limit, what, out);
+	fputc('\n', out);
 	return err;
 }
 
 static int print_copies(const struct gpu_view *view, const struct gpu_rows *rows, FILE *out)
 {
 	struct table table = new_table(out, "Copies");
-	int err = gpu_table__add(view, rows, &rows->copies, SIZE_MAX, &table)
-			  ?: gpu_table__add(view, rows, &rows->sets, SIZE_MAX, &table);
+	int err = gpu_table__add(view, rows, GPU_TABLE_COPIES, SIZE_MAX, &table)
+			  ?: gpu_table__add(view, rows, GPU_TABLE_SETS, SIZE_MAX, &table);
 
 	if (table.row_cnt)
 		fputc('\n', out);
@@ -149,13 +142,13 @@ static int print_copies(const struct gpu_view *view, const struct gpu_rows *rows
 
 static int print_rows(const struct gpu_view *view, const struct gpu_rows *rows, FILE *out)
 {
-	return print_table(view, rows, &rows->kernels, "Kernels", "kernel", true, out)
+	static const char memory[] = "Memory, asked from CUDA (torch's own caches are above it)";
+
+	return print_table(view, rows, GPU_TABLE_KERNELS, "Kernels", "kernel", true, out)
 		       ?: print_copies(view, rows, out)
-		       ?: print_table(view, rows, &rows->collectives, "Collectives of NCCL", "collective", false, out)
-		       ?: print_table(view, rows, &rows->apis, "Calls on the CPU", "function", true, out)
-		       ?: print_table(view, rows, &rows->memory,
-				      "Memory, asked from CUDA (torch's own caches are above it)", "function", false,
-				      out);
+		       ?: print_table(view, rows, GPU_TABLE_COLLECTIVES, "Collectives of NCCL", "collective", false, out)
+		       ?: print_table(view, rows, GPU_TABLE_APIS, "Calls on the CPU", "function", true, out)
+		       ?: print_table(view, rows, GPU_TABLE_MEMORY, memory, "function", false, out);
 }
 
 /* ---- GPUs ---- */

@@ -10,11 +10,11 @@
 int report_gpu__json(struct job *job, const struct report_options *options, FILE *out);
 
 /* All return 0 or -ENOMEM. */
-/* Adds the first `limit` rows of one of the tables of `rows`. */
-int gpu_table__add(const struct gpu_view *view, const struct gpu_rows *rows, const struct gpu_table *from, size_t limit,
+/* Adds the first `limit` rows of a table. */
+int gpu_table__add(const struct gpu_view *view, const struct gpu_rows *rows, enum gpu_table_id id, size_t limit,
 		   struct table *table);
 /* Adds the sum of all of them. */
-int gpu_table__add_sum(const struct gpu_view *view, const struct gpu_rows *rows, const struct gpu_table *from,
+int gpu_table__add_sum(const struct gpu_view *view, const struct gpu_rows *rows, enum gpu_table_id id,
 		       struct table *table);
 
 /* Adds a row for each GPU of pid, or of all main processes. */

@@ -173,12 +173,17 @@ static json_t *json_per_step(const struct gpu_view *view, uint32_t pid)
 
 /* ---- together ---- */
 
-static int add_rows(const struct gpu_view *view, const struct gpu_rows *rows, const struct gpu_table *from,
-		    json_t *object, const char *key)
+static int add_tables(const struct gpu_view *view, const struct gpu_rows *rows, json_t *object)
 {
-	struct table table = table__json(object, key);
+	static const char *const keys[] = {"kernels", "copies", "sets", "apis", "collectives", "memory"};
+	int err = 0;
 
-	return gpu_table__add(view, rows, from, report_options__limit(view->options, 0), &table);
+	for (int i = 0; i < GPU_TABLE__COUNT && !err; i++) {
+		struct table table = table__json(object, keys[i]);
+
+		err = gpu_table__add(view, rows, i, report_options__limit(view->options, 0), &table);
+	}
+	return err;
 }
 
 /* Adds what is told of pid, or of all main processes. Not 0: no memory. */
@@ -195,12 +200,7 @@ static int add_scope(const struct gpu_view *view, uint32_t pid, json_t *object)
 	failed |= json_object_set_new(object, "tier", json_integer(rows.tier));
 	failed |= json_object_set_new(object, "tiers", json_tiers(view, pid));
 	failed |= json_object_set_new(object, "windows", json_windows(view, pid));
-	failed |= add_rows(view, &rows, &rows.kernels, object, "kernels");
-	failed |= add_rows(view, &rows, &rows.copies, object, "copies");
-	failed |= add_rows(view, &rows, &rows.sets, object, "sets");
-	failed |= add_rows(view, &rows, &rows.apis, object, "apis");
-	failed |= add_rows(view, &rows, &rows.collectives, object, "collectives");
-	failed |= add_rows(view, &rows, &rows.memory, object, "memory");
+	failed |= add_tables(view, &rows, object);
 	failed |= json_object_set_new(object, "idle_percent", common__json_percent(idle_ns, rows.watched_ns));
 	failed |= json_object_set_new(object, "idle_us", rows.watched_ns ? json_idle(rows.idle_ns) : json_null());
 	failed |= json_object_set_new(object, "overlap_percent", common__json_percent(rows.overlap_ns, rows.comm_ns));

@@ -180,7 +180,7 @@ static int finish_table(struct gpu_table *table, struct array *array, const stru
 /* What the tables are made of, before they are added up. */
 struct gather {
 	const struct gpu_view *view;
-	struct array kernels, copies, sets, apis, collectives, memory; /* struct gpu_row */
+	struct array tables[GPU_TABLE__COUNT]; /* struct gpu_row */
 	uint64_t elsewhere;
 	int err;
 };
@@ -195,9 +195,9 @@ static bool is_wanted(const struct gather *gather, uint64_t action)
 	return name && !strcmp(name, wanted);
 }
 
-static void gather_row(struct gather *gather, struct array *table, const struct gpu_row *row)
+static void gather_row(struct gather *gather, enum gpu_table_id table, const struct gpu_row *row)
 {
-	struct gpu_row *new = gather->err ? NULL : array__add(table, sizeof(*new));
+	struct gpu_row *new = gather->err ? NULL : array__add(&gather->tables[table], sizeof(*new));
 
 	if (!new) {
 		gather->err = -ENOMEM;
@@ -236,20 +236,20 @@ static void gather_activity(struct gather *gather, const struct gpu_act *act)
 	switch (act->kind) {
 	case GPU_ACTIVITY_COPY:
 		row.key.direction = act->direction;
-		gather_row(gather, &gather->copies, &row);
+		gather_row(gather, GPU_TABLE_COPIES, &row);
 		break;
 	case GPU_ACTIVITY_SET:
-		gather_row(gather, &gather->sets, &row);
+		gather_row(gather, GPU_TABLE_SETS, &row);
 		break;
 	case GPU_ACTIVITY_KERNEL:
 		row.key.name = act->name;
 		row.bytes = 0;
-		gather_row(gather, &gather->kernels, &row);
+		gather_row(gather, GPU_TABLE_KERNELS, &row);
 		break;
 	case GPU_ACTIVITY_GRAPH:
 		row.key.api = GPU_API_cudaGraphLaunch;
 		row.bytes = 0;
-		gather_row(gather, &gather->kernels, &row);
+		gather_row(gather, GPU_TABLE_KERNELS, &row);
 		break;
 	}
 }
@@ -262,20 +262,20 @@ static void gather_asked(struct gather *gather, const struct gpu_calls *calls)
 	switch (gpu_api__class(calls->key.api)) {
 	case GPU_LAUNCH:
 		row.key.name = calls->key.object;
-		gather_row(gather, &gather->kernels, &row);
+		gather_row(gather, GPU_TABLE_KERNELS, &row);
 		break;
 	case GPU_GRAPH:
 		row.key.api = GPU_API_cudaGraphLaunch;
-		gather_row(gather, &gather->kernels, &row);
+		gather_row(gather, GPU_TABLE_KERNELS, &row);
 		break;
 	case GPU_COPY:
 		row.key.direction = calls->key.direction;
 		row.bytes = calls->val.bytes;
-		gather_row(gather, &gather->copies, &row);
+		gather_row(gather, GPU_TABLE_COPIES, &row);
 		break;
 	case GPU_SET:
 		row.bytes = calls->val.bytes;
-		gather_row(gather, &gather->sets, &row);
+		gather_row(gather, GPU_TABLE_SETS, &row);
 		break;
 	default:
 		break;
@@ -294,13 +294,13 @@ static void gather_calls(struct gather *gather, const struct gpu_calls *calls)
 
 	if (!calls->val.calls || !is_wanted(gather, calls->key.action))
 		return;
-	gather_row(gather, &gather->apis, &row);
+	gather_row(gather, GPU_TABLE_APIS, &row);
 	if (class == GPU_ALLOC || class == GPU_FREE || class == GPU_HOST_ALLOC)
-		gather_row(gather, &gather->memory, &row);
+		gather_row(gather, GPU_TABLE_MEMORY, &row);
 	if (class == GPU_COMM) {
 		row.key.object = calls->key.object;
 		row.key.dtype = calls->key.dtype;
-		gather_row(gather, &gather->collectives, &row);
+		gather_row(gather, GPU_TABLE_COLLECTIVES, &row);
 	}
 	if (!is_watched(gather, calls->key.pid))
 		gather_asked(gather, calls);
@@ -318,7 +318,7 @@ static void gather_comm(struct gather *gather, const struct gpu_call *call)
 			      .device_cnt = call->activities};
 
 	if (gpu_api__class(call->api) == GPU_COMM && call->activities && is_wanted(gather, call->action))
-		gather_row(gather, &gather->collectives, &row);
+		gather_row(gather, GPU_TABLE_COLLECTIVES, &row);
 }
 
 static void add_lines(const struct gpu_view *view, uint32_t pid, struct gpu_rows *out)
@@ -376,12 +376,8 @@ int gpu_rows__collect(const struct gpu_view *view, uint32_t pid, struct gpu_rows
 			out->tier = processes[i].tier;
 	}
 	gather_all(&gather, pid);
-	err |= finish_table(&out->kernels, &gather.kernels, view);
-	err |= finish_table(&out->copies, &gather.copies, view);
-	err |= finish_table(&out->sets, &gather.sets, view);
-	err |= finish_table(&out->apis, &gather.apis, view);
-	err |= finish_table(&out->collectives, &gather.collectives, view);
-	err |= finish_table(&out->memory, &gather.memory, view);
+	for (int i = 0; i < GPU_TABLE__COUNT; i++)
+		err |= finish_table(&out->tables[i], &gather.tables[i], view);
 	out->elsewhere = gather.elsewhere;
 	add_lines(view, pid, out);
 	if (gather.err || err) {
@@ -393,12 +389,8 @@ int gpu_rows__collect(const struct gpu_view *view, uint32_t pid, struct gpu_rows
 
 void gpu_rows__release(struct gpu_rows *rows)
 {
-	free(rows->kernels.rows);
-	free(rows->copies.rows);
-	free(rows->sets.rows);
-	free(rows->apis.rows);
-	free(rows->collectives.rows);
-	free(rows->memory.rows);
+	for (int i = 0; i < GPU_TABLE__COUNT; i++)
+		free(rows->tables[i].rows);
 	*rows = (struct gpu_rows){0};
 }
 

@@ -28,6 +28,16 @@ struct gpu_row {
 	uint64_t device_cnt;
 };
 
+enum gpu_table_id {
+	GPU_TABLE_KERNELS,
+	GPU_TABLE_COPIES,
+	GPU_TABLE_SETS,
+	GPU_TABLE_APIS,
+	GPU_TABLE_COLLECTIVES,
+	GPU_TABLE_MEMORY,
+	GPU_TABLE__COUNT
+};
+
 struct gpu_table {
 	struct gpu_row *rows; /* malloc'ed */
 	size_t cnt;
@@ -46,7 +56,7 @@ struct gpu_view {
 /* Of one process, or of PROCESSES_ALL_MAIN. */
 struct gpu_rows {
 	uint32_t pid;
-	struct gpu_table kernels, copies, sets, apis, collectives, memory;
+	struct gpu_table tables[GPU_TABLE__COUNT];
 	enum gpu_tier tier; /* the best of them */
 	size_t process_cnt;
 	uint64_t work_ns;    /* that GPUs were busy */

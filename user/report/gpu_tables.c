@@ -13,26 +13,29 @@
 /* ---- kernels, copies, calls ---- */
 
 /* What a row is called in the text. NULL: no memory. */
-static char *row_name(const struct gpu_view *view, const struct gpu_rows *rows, const struct gpu_table *from,
-		      const struct gpu_row *row)
+static char *row_name(const struct gpu_view *view, enum gpu_table_id id, const struct gpu_row *row)
 {
 	const char *name = gpu_api__name(row->key.api);
 	char *text;
 
-	if (row == &from->sum)
-		return strdup("total");
-	if (from == &rows->kernels)
+	switch (id) {
+	case GPU_TABLE_KERNELS:
 		return gpu_row__kernel_name(view->job, row);
-	if (from == &rows->sets)
-		return strdup("(memory set)");
-	if (from == &rows->copies)
+	case GPU_TABLE_COPIES:
 		return strdup(row->key.direction ? gpu_direction__name(row->key.direction) : "copy");
-	if (from != &rows->collectives || !row->key.object)
-		return strdup(name);
-	return asprintf(&text, "%s, %s, communicator %#" PRIx64, name, gpu_row__dtype(row->key.dtype),
-			row->key.object) < 0
-		       ? NULL
-		       : text;
+	case GPU_TABLE_SETS:
+		return strdup("(memory set)");
+	case GPU_TABLE_COLLECTIVES:
+		if (!row->key.object)
+			break;
+		if (asprintf(&text, "%s, %s, communicator %#" PRIx64, name, gpu_row__dtype(row->key.dtype),
+			     row->key.object) < 0)
+			return NULL;
+		return text;
+	default:
+		break;
+	}
+	return strdup(name);
 }
 
 /* With the operator and the action that it is apart by. NULL: no memory. */
@@ -107,17 +110,17 @@ static int add_work(const struct gpu_view *view, const struct gpu_rows *rows, co
 }
 
 /* Calls on the CPU: a row of APIs, of memory or of collectives. */
-static int add_calls(const struct gpu_view *view, const struct gpu_row *row, bool api, bool collective, char *title,
+static int add_calls(const struct gpu_view *view, const struct gpu_row *row, enum gpu_table_id id, char *title,
 		     struct table *table)
 {
-	bool timed = row->timed;
+	bool timed = row->timed, collective = id == GPU_TABLE_COLLECTIVES;
 	const struct cell cells[] = {
 		cell__json("name", json_string(gpu_api__name(row->key.api))),
 		cell__new("count", 1, "count", 9, 0, json_integer(row->count)),
 		cell__new("total_s", 2, "total ms", 12, 3, ns_of(timed, row->total_ns)),
 		cell__new(NULL, 3, "avg us", 10, 2, common__json_real(timed, row->total_ns / 1e3 / row->timed)),
 		cell__new("max_s", 4, "max us", 12, 2, ns_of(timed, row->max_ns)),
-		cell__new("bytes", api ? 0 : 5, "bytes", 17, 0, json_integer(row->bytes)),
+		cell__new("bytes", id == GPU_TABLE_APIS ? 0 : 5, "bytes", 17, 0, json_integer(row->bytes)),
 		cell__json("op", op_of(view, row)),
 		cell__json("action", name_of(view, row->key.action)),
 		cell__if(collective, cell__json("communicator", communicator_of(row))),
@@ -132,37 +135,39 @@ static int add_calls(const struct gpu_view *view, const struct gpu_row *row, boo
 	return TABLE_ADD(table, cells);
 }
 
-static int add_row(const struct gpu_view *view, const struct gpu_rows *rows, const struct gpu_table *from,
+static int add_row(const struct gpu_view *view, const struct gpu_rows *rows, enum gpu_table_id id,
 		   const struct gpu_row *row, struct table *table)
 {
-	char *name = row_name(view, rows, from, row), *title;
+	bool is_sum = row == &rows->tables[id].sum;
+	char *name = is_sum ? strdup("total") : row_name(view, id, row), *title;
 	int err;
 
 	if (!name)
 		return -ENOMEM;
-	title = row == &from->sum ? strdup(name) : row_title(view, row, name);
-	if (from == &rows->kernels || from == &rows->copies || from == &rows->sets)
-		err = add_work(view, rows, row, from == &rows->kernels, name, title, table);
+	title = is_sum ? strdup(name) : row_title(view, row, name);
+	if (id <= GPU_TABLE_SETS)
+		err = add_work(view, rows, row, id == GPU_TABLE_KERNELS, name, title, table);
 	else
-		err = add_calls(view, row, from == &rows->apis, from == &rows->collectives, title, table);
+		err = add_calls(view, row, id, title, table);
 	free(name);
 	return err;
 }
 
-int gpu_table__add(const struct gpu_view *view, const struct gpu_rows *rows, const struct gpu_table *from, size_t limit,
+int gpu_table__add(const struct gpu_view *view, const struct gpu_rows *rows, enum gpu_table_id id, size_t limit,
 		   struct table *table)
 {
+	const struct gpu_table *from = &rows->tables[id];
 	int err = 0;
 
 	for (size_t i = 0; i < from->cnt && i < limit && !err; i++)
-		err = add_row(view, rows, from, &from->rows[i], table);
+		err = add_row(view, rows, id, &from->rows[i], table);
 	return err;
 }
 
-int gpu_table__add_sum(const struct gpu_view *view, const struct gpu_rows *rows, const struct gpu_table *from,
+int gpu_table__add_sum(const struct gpu_view *view, const struct gpu_rows *rows, enum gpu_table_id id,
 		       struct table *table)
 {
-	return add_row(view, rows, from, &from->sum, table);
+	return add_row(view, rows, id, &rows->tables[id].sum, table);
 }
 
 /* ---- GPUs ---- */

@@ -109,12 +109,6 @@ static void explain_device(const struct ops_rows *rows, FILE *out)
 				"is around them is not known");
 }
 
-static void explain_left_out(size_t cnt, size_t limit, FILE *out)
-{
-	if (cnt > limit)
-		text__paragraph(out, "%zu more row%s (--limit %zu)", cnt - limit, cnt - limit == 1 ? "" : "s", limit);
-}
-
 static int print_tables(struct job *job, const struct report_options *options, uint32_t pid, FILE *out)
 {
 	struct ops_table_options table = {
@@ -140,7 +134,7 @@ static int print_tables(struct job *job, const struct report_options *options, u
 		if (options->by_action)
 			text__line(out, "Profile stats for: %s", action ? action : OPS_NO_ACTION);
 		err = ops_table__print(&rows.items[first], next - first, &table, out);
-		explain_left_out(next - first, table.limit, out);
+		common__left_out(next - first, table.limit, "row", out);
 		if (options->by_action)
 			fputc('\n', out);
 	}

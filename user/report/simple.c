@@ -136,9 +136,8 @@ static int print_table(struct job *job, const struct report_options *options, ui
 	err = simple__table(&rows, rows__window_s(job), out);
 	if (!err && !rows.cnt)
 		explain_empty(&rows, options, pid == PROCESSES_ALL_MAIN ? "" : " in this process", out);
-	if (!err && rows.left_out)
-		text__paragraph(out, "%zu more row%s (--limit %d)", rows.left_out, rows.left_out == 1 ? "" : "s",
-				options->limit);
+	if (!err)
+		common__left_out(rows.cnt + rows.left_out, rows.cnt, "row", out);
 	if (!err && rows.processes > 1)
 		text__paragraph(out, "rows: added over %zu processes (--per-rank: one table each)", rows.processes);
 	rows__release(&rows);
