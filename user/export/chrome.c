@@ -13,6 +13,7 @@
 
 #include "user/export/export.h"
 #include "user/lib/words.h"
+#include "user/report/common.h"
 
 /*
  * Kineto counts from the last multiple of that, so that microseconds with three decimals are exact in a double, and
@@ -266,7 +267,7 @@ static uint32_t track_pid(const struct chrome *c, const struct timeline_track *t
 
 static int put_process(struct chrome *c, const struct job *job, const struct timeline_track *track)
 {
-	struct rec_target target = export__target(job, track->pid);
+	struct rec_target target = common__target(job, track->pid);
 	uint32_t pid = track_pid(c, track);
 	char label[64] = "CPU";
 	int err = put_metadata(c, "\"process_name\"", pid, 0, "name", *target.command ? target.command : "(unknown)");
@@ -470,8 +471,8 @@ static bool is_exported(const struct timeline_track *track, const struct export_
 }
 
 /* The clock of the trace, and the rank of its first process that has one. */
-static void survey(struct chrome *c, const struct job *job, const struct timeline *timeline,
-		   const struct export_options *options, int *rank)
+static void find_clock_and_rank(struct chrome *c, const struct job *job, const struct timeline *timeline,
+				const struct export_options *options, int *rank)
 {
 	const struct rec_host *host = job__host(job);
 	size_t cnt;
@@ -486,7 +487,7 @@ static void survey(struct chrome *c, const struct job *job, const struct timelin
 		if (tracks[i].spans[0].start_ns < c->first_ns)
 			c->first_ns = tracks[i].spans[0].start_ns;
 		if (*rank < 0)
-			*rank = export__target(job, tracks[i].pid).rank;
+			*rank = common__target(job, tracks[i].pid).rank;
 	}
 	real_ns = c->first_ns - host->monotonic_ns + host->realtime_ns;
 	c->base_ns = real_ns - real_ns % BASE_UNIT_NS;
@@ -555,7 +556,7 @@ static int write_chrome(struct job *job, const struct timeline *timeline, const 
 		err = find_calls(c, job);
 	if (err)
 		goto out;
-	survey(c, job, timeline, options, &rank);
+	find_clock_and_rank(c, job, timeline, options, &rank);
 	err = put_head(c, job, rank, options);
 	if (!err)
 		err = put_tracks(c, job, timeline, options);

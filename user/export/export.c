@@ -35,17 +35,6 @@ const struct export_ops *export__find(const char *name)
 	return NULL;
 }
 
-struct rec_target export__target(const struct job *job, uint32_t pid)
-{
-	size_t cnt;
-	const struct rec_target *targets = job__targets(job, &cnt);
-
-	for (size_t i = 0; i < cnt; i++)
-		if (targets[i].pid == pid)
-			return targets[i];
-	return (struct rec_target){.pid = pid, .rank = -1};
-}
-
 char *export__track_name(const struct timeline_track *track)
 {
 	const char *more = !track->lane ? "" : track->gpu ? ": overlaps" : ": steps and overlaps";

@@ -48,8 +48,6 @@ const char *export__list(void);
 
 /* ---- what the formats share ---- */
 
-/* The process of a track, or an empty one with its pid when the recording does not introduce it. */
-struct rec_target export__target(const struct job *job, uint32_t pid);
 /* "thread 7", "thread 7: steps and overlaps", "stream 7"; malloc'ed, NULL: no memory. */
 char *export__track_name(const struct timeline_track *track);
 /* Text as a JSON string, malloc'ed, with its quotes, in ASCII; NULL: no memory. */

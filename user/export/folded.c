@@ -12,11 +12,11 @@
 #include "user/export/export.h"
 #include "user/export/folded.h"
 #include "user/lib/utf8.h"
+#include "user/report/text.h"
 
 static bool is_separator(uint32_t code)
 {
-	return code <= ' ' || code == ';' || (code >= 0x7f && code < 0xa0) || code == 0x61c || code == 0x200e ||
-	       code == 0x200f || (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
+	return code == ' ' || code == ';' || text__steers(code);
 }
 
 static void put_text(const char *text, FILE *out)

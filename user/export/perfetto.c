@@ -12,6 +12,7 @@
 #include "user/export/export.h"
 #include "user/export/proto.h"
 #include "user/lib/words.h"
+#include "user/report/common.h"
 
 /* Field numbers, by message (protos/perfetto/trace/perfetto_trace.proto). */
 enum { TRACE_PACKET = 1 };
@@ -152,7 +153,7 @@ static void put_clock(struct proto *packet, enum clock id, uint64_t ns)
 /* ---- processes and tracks ---- */
 
 /* Lanes are fewer than 16. */
-static uint64_t uuid(uint32_t pid, uint32_t tid, uint32_t lane)
+static uint64_t make_uuid(uint32_t pid, uint32_t tid, uint32_t lane)
 {
 	return ((uint64_t)pid << 32 | tid) << 5 | lane;
 }
@@ -161,13 +162,13 @@ static uint64_t uuid(uint32_t pid, uint32_t tid, uint32_t lane)
 static uint64_t track_uuid(const struct timeline_track *track)
 {
 	if (!track->gpu)
-		return uuid(track->pid, track->tid, track->lane);
-	return uuid(track->pid, track->gpu << 24 ^ track->tid, 16 + track->lane);
+		return make_uuid(track->pid, track->tid, track->lane);
+	return make_uuid(track->pid, track->gpu << 24 ^ track->tid, 16 + track->lane);
 }
 
 static uint64_t process_uuid(uint32_t pid)
 {
-	return uuid(pid, 0, 31);
+	return make_uuid(pid, 0, 31);
 }
 
 static int put_clocks(struct perfetto *p, const struct rec_host *host)
@@ -183,7 +184,7 @@ static int put_clocks(struct perfetto *p, const struct rec_host *host)
 
 static int put_process(struct perfetto *p, const struct job *job, uint32_t pid)
 {
-	struct rec_target target = export__target(job, pid);
+	struct rec_target target = common__target(job, pid);
 	size_t packet = packet__begin(p), descriptor = proto__begin(&p->packet, PACKET_TRACK_DESCRIPTOR), process;
 
 	proto__int(&p->packet, DESCRIPTOR_UUID, process_uuid(pid));

@@ -54,7 +54,7 @@ static int compare_strings(const void *a, const void *b)
 }
 
 /* The index of a text, which is written when it is new. */
-static uint64_t string(struct pprof *p, const char *text)
+static uint64_t string_index(struct pprof *p, const char *text)
 {
 	struct string key = {.text = text}, **found = tfind(&key, &p->strings, compare_strings), *new;
 
@@ -74,7 +74,7 @@ static uint64_t string(struct pprof *p, const char *text)
 
 static void put_value_type(struct pprof *p, enum profile_field field, const char *type, const char *unit)
 {
-	uint64_t type_index = string(p, type), unit_index = string(p, unit);
+	uint64_t type_index = string_index(p, type), unit_index = string_index(p, unit);
 	size_t message = proto__begin(&p->proto, field);
 
 	proto__int(&p->proto, VALUE_TYPE, type_index);
@@ -85,7 +85,7 @@ static void put_value_type(struct pprof *p, enum profile_field field, const char
 /* Without system_name: where it is the name, pprof demangles that, and "<listcomp>" becomes nothing. */
 static void put_function(struct pprof *p, const struct calltree_frame *frame)
 {
-	uint64_t name = string(p, frame->name), file = string(p, frame->file ?: "");
+	uint64_t name = string_index(p, frame->name), file = string_index(p, frame->file ?: "");
 	size_t message = proto__begin(&p->proto, PROFILE_FUNCTION);
 
 	proto__int(&p->proto, FUNCTION_ID, frame->function);
@@ -161,13 +161,13 @@ static void put_head(struct pprof *p, const struct job *job)
 	const struct rec_host *host = job__host(job);
 	const struct rec_window *window = job__window(job);
 
-	string(p, "");
+	string_index(p, "");
 	put_value_type(p, PROFILE_SAMPLE_TYPE, "samples", "count");
 	put_value_type(p, PROFILE_SAMPLE_TYPE, "cpu", "nanoseconds");
 	put_value_type(p, PROFILE_SAMPLE_TYPE, "wall", "nanoseconds");
 	put_value_type(p, PROFILE_PERIOD_TYPE, "cpu", "nanoseconds");
 	proto__int(&p->proto, PROFILE_PERIOD, p->period_ns);
-	proto__int(&p->proto, PROFILE_DEFAULT_SAMPLE_TYPE, string(p, "wall"));
+	proto__int(&p->proto, PROFILE_DEFAULT_SAMPLE_TYPE, string_index(p, "wall"));
 	if (host->hdr.type && window->hdr.type)
 		proto__int(&p->proto, PROFILE_TIME_NANOS, window->start_ns - host->monotonic_ns + host->realtime_ns);
 	proto__int(&p->proto, PROFILE_DURATION_NANOS, window->end_ns - window->start_ns);

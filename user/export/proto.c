@@ -10,7 +10,7 @@ enum wire_type { VARINT = 0, I64 = 1, LEN = 2 };
 #define VARINT_MAX 10
 
 /* Where `bytes` more can be written, which then count as written; NULL: no memory. */
-static unsigned char *extend(struct proto *p, size_t bytes)
+static unsigned char *extend_proto(struct proto *p, size_t bytes)
 {
 	if (p->failed)
 		return NULL;
@@ -29,7 +29,7 @@ static unsigned char *extend(struct proto *p, size_t bytes)
 	return p->bytes + p->cnt - bytes;
 }
 
-static size_t varint(unsigned char *out, uint64_t value)
+static size_t encode_varint(unsigned char *out, uint64_t value)
 {
 	size_t cnt = 0;
 
@@ -41,7 +41,7 @@ static size_t varint(unsigned char *out, uint64_t value)
 
 static void put_bytes(struct proto *p, const void *data, size_t bytes)
 {
-	unsigned char *at = extend(p, bytes);
+	unsigned char *at = extend_proto(p, bytes);
 
 	if (at)
 		memcpy(at, data, bytes);
@@ -51,7 +51,7 @@ static void put_varint(struct proto *p, uint64_t value)
 {
 	unsigned char bytes[VARINT_MAX];
 
-	put_bytes(p, bytes, varint(bytes, value));
+	put_bytes(p, bytes, encode_varint(bytes, value));
 }
 
 static void put_key(struct proto *p, uint32_t field, enum wire_type type)
@@ -92,9 +92,9 @@ size_t proto__begin(struct proto *p, uint32_t field)
 void proto__end(struct proto *p, size_t begun)
 {
 	unsigned char length[VARINT_MAX];
-	size_t message = p->cnt - begun, bytes = varint(length, message);
+	size_t message = p->cnt - begun, bytes = encode_varint(length, message);
 
-	if (!extend(p, bytes))
+	if (!extend_proto(p, bytes))
 		return;
 	memmove(p->bytes + begun + bytes, p->bytes + begun, message);
 	memcpy(p->bytes + begun, length, bytes);

@@ -44,7 +44,7 @@ static void put_base64(const unsigned char *data, size_t cnt, FILE *out)
 	}
 }
 
-static void zip(struct packer *packer, int flush)
+static void zip_block(struct packer *packer, int flush)
 {
 	int got;
 
@@ -66,7 +66,7 @@ static void zip(struct packer *packer, int flush)
 static void put_byte(struct packer *packer, unsigned char byte)
 {
 	if (packer->plain_cnt == BLOCK)
-		zip(packer, Z_NO_FLUSH);
+		zip_block(packer, Z_NO_FLUSH);
 	packer->plain[packer->plain_cnt++] = byte;
 }
 
@@ -80,12 +80,12 @@ static void put_number(struct packer *packer, uint64_t value)
 }
 
 /* Small numbers either side of 0 become small numbers. */
-static uint64_t folded(int64_t value)
+static uint64_t fold_sign(int64_t value)
 {
 	return value < 0 ? ~((uint64_t)value << 1) : (uint64_t)value << 1;
 }
 
-static uint64_t bounded(uint64_t value)
+static uint64_t bound_number(uint64_t value)
 {
 	return value < NUMBER_MAX / 2 ? value : NUMBER_MAX / 2;
 }
@@ -93,8 +93,8 @@ static uint64_t bounded(uint64_t value)
 /* What a number is more than the one before. */
 static void put_difference(struct packer *packer, uint64_t value, uint64_t *before)
 {
-	put_number(packer, folded(bounded(value) - *before));
-	*before = bounded(value);
+	put_number(packer, fold_sign(bound_number(value) - *before));
+	*before = bound_number(value);
 }
 
 static void put_text(struct packer *packer, const char *text)
@@ -178,7 +178,7 @@ static void put_track(struct packer *packer, const struct flame_track *track)
 	put_number(packer, track->step_cnt);
 	for (size_t i = 0; i < track->step_cnt; i++) {
 		put_difference(packer, steps[i].start_us, &end_us);
-		end_us = bounded(steps[i].end_us);
+		end_us = bound_number(steps[i].end_us);
 	}
 	for (size_t i = 0; i < track->step_cnt; i++)
 		put_number(packer, steps[i].end_us - steps[i].start_us);
@@ -210,9 +210,9 @@ static void put_thread(struct packer *packer, const struct flame_thread *thread)
 	PUT_COLUMN(packer, rows, thread->rows.cnt, weight_ns);
 	/* 0: none; mostly it is the weight: 1. */
 	for (size_t i = 0; i < thread->rows.cnt; i++)
-		put_number(packer, rows[i].span_us
-					   ? 1 + folded(bounded(rows[i].span_us) - bounded(rows[i].weight_ns / 1000))
-					   : 0);
+		put_number(packer, rows[i].span_us ? 1 + fold_sign(bound_number(rows[i].span_us) -
+								   bound_number(rows[i].weight_ns / 1000))
+						   : 0);
 	PUT_COLUMN(packer, rows, thread->rows.cnt, node);
 }
 
@@ -242,7 +242,7 @@ int page_data__write(const struct page *page, FILE *out)
 	if (head && deflateInit2(&packer->zip, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) == Z_OK) {
 		packer->out = out;
 		put_all(packer, page, head);
-		zip(packer, Z_FINISH);
+		zip_block(packer, Z_FINISH);
 		deflateEnd(&packer->zip);
 		err = 0;
 	}

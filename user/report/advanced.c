@@ -30,11 +30,6 @@ struct advanced {
 	size_t callers; /* actions of which the frames around them are listed, too */
 };
 
-static size_t limit_of(const struct report_options *options, size_t default_limit)
-{
-	return options->limit < 0 ? default_limit : (size_t)options->limit;
-}
-
 static int add_all(struct advanced *a, const struct samples *samples, uint32_t pid)
 {
 	size_t call_cnt;
@@ -182,7 +177,8 @@ static int write_section(struct advanced *a, const struct text_context *text, co
 	if (text->rank >= 0)
 		snprintf(rank, sizeof(rank), " rank: %d", text->rank);
 	text__line(out, "Profile stats for: %s%s", action->name, rank);
-	err = pstats_table__print(a->profile, table, text->options->sort, limit_of(text->options, DEFAULT_LIMIT), out);
+	err = pstats_table__print(a->profile, table, text->options->sort,
+				  report_options__limit(text->options, DEFAULT_LIMIT), out);
 	fputc('\n', out);
 	return err;
 }
@@ -325,34 +321,6 @@ static int print_tables(struct job *job, const struct report_options *options, u
 	return err;
 }
 
-static int print_per_rank(struct job *job, const struct report_options *options, FILE *out)
-{
-	struct rec_target *targets;
-	size_t cnt;
-	int err = list_processes(job, &targets, &cnt);
-
-	for (size_t i = 0; i < cnt && !err; i++) {
-		common__process(&targets[i], out);
-		err = print_tables(job, options, targets[i].pid, out);
-		fputc('\n', out);
-	}
-	if (!cnt && !err)
-		err = print_tables(job, options, PROCESSES_ALL_MAIN, out);
-	free(targets);
-	return err;
-}
-
-static int print_text(struct job *job, const struct report_options *options, FILE *out)
-{
-	int err = options->per_rank ? print_per_rank(job, options, out)
-				    : print_tables(job, options, PROCESSES_ALL_MAIN, out);
-
-	if (err)
-		return err;
-	common__text(job, out);
-	return common__flush(out);
-}
-
 /* ---- JSON ---- */
 
 static json_t *json_count(bool known, uint64_t cnt)
@@ -385,25 +353,22 @@ static int compare_total(const void *a, const void *b)
 static json_t *json_functions(const struct advanced *a, struct profile_table *table, size_t limit)
 {
 	json_t *list = json_array();
-	int failed = 0;
 
 	qsort(table->rows, table->row_cnt, sizeof(*table->rows), compare_total);
-	for (size_t i = 0; i < table->row_cnt && (!limit || i < limit); i++)
-		failed |= json_array_append_new(list, json_function(a, &table->rows[i], table->exact));
-	return common__json_unless_failed(list, failed);
+	for (size_t i = 0; i < table->row_cnt && i < limit; i++)
+		common__json_append(&list, json_function(a, &table->rows[i], table->exact));
+	return list;
 }
 
 /* Seconds by cause, of those that there were. */
 static json_t *json_waits(const struct profile_table *table)
 {
 	json_t *waits = json_object();
-	int failed = 0;
 
 	for (unsigned int cause = 0; cause < CAUSE__END; cause++)
 		if (table->waits_ns[cause])
-			failed |= json_object_set_new(waits, sample_cause__name(cause),
-						      json_real(table->waits_ns[cause] / 1e9));
-	return common__json_unless_failed(waits, failed);
+			common__json_set(&waits, sample_cause__name(cause), json_real(table->waits_ns[cause] / 1e9));
+	return waits;
 }
 
 struct json_context {
@@ -417,16 +382,15 @@ static int add_json_action(struct advanced *a, const struct profile_action *acti
 	const struct json_context *json = ctx;
 	double wall_ns = (double)table->cpu_ns + table->wait_ns;
 	bool sampled = !table->exact;
-	json_t *object =
-		json_pack("{s:s, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name", action->name, "kind",
-			  action->kind == SPAN_NONE ? json_null() : json_string(labels__kind(action->kind)), "exact",
-			  table->exact, "samples", json_count(sampled, table->samples), "wall_s",
-			  sampled ? json_real(wall_ns / 1e9) : json_null(), "cpu_s",
-			  sampled ? json_real(table->cpu_ns / 1e9) : json_null(), "wait_s",
-			  sampled ? json_real(table->wait_ns / 1e9) : json_null(), "error_s",
-			  sampled ? json_real(profile__error_ns(table->squares) / 1e9) : json_null(), "waits",
-			  sampled ? json_waits(table) : json_null(), "callers", json_count(sampled, table->callers),
-			  "functions", json_functions(a, table, limit_of(json->options, 0)));
+	json_t *object = json_pack(
+		"{s:s, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name", action->name, "kind",
+		action->kind == SPAN_NONE ? json_null() : json_string(labels__kind(action->kind)), "exact",
+		table->exact, "samples", json_count(sampled, table->samples), "wall_s",
+		common__json_real(sampled, wall_ns / 1e9), "cpu_s", common__json_real(sampled, table->cpu_ns / 1e9),
+		"wait_s", common__json_real(sampled, table->wait_ns / 1e9), "error_s",
+		common__json_real(sampled, profile__error_ns(table->squares) / 1e9), "waits",
+		sampled ? json_waits(table) : json_null(), "callers", json_count(sampled, table->callers), "functions",
+		json_functions(a, table, report_options__limit(json->options, 0)));
 
 	return json_array_append_new(json->list, object) ? -ENOMEM : 0;
 }
@@ -447,32 +411,25 @@ static json_t *json_actions(struct job *job, const struct report_options *option
 	return common__json_unless_failed(json.list, err);
 }
 
-static json_t *json_processes(struct job *job, const struct report_options *options)
-{
-	struct rec_target *targets;
-	int failed = 0;
-	json_t *list;
-	size_t cnt;
+/* ---- together ---- */
 
-	if (list_processes(job, &targets, &cnt))
-		return NULL;
-	list = json_array();
-	for (size_t i = 0; i < cnt; i++)
-		failed |= json_array_append_new(
-			list, common__json_process(&targets[i], "actions", json_actions(job, options, targets[i].pid)));
-	free(targets);
-	return common__json_unless_failed(list, failed);
+static const struct common_tables tables = {
+	.processes = list_processes,
+	.print = print_tables,
+	.rows = json_actions,
+	.key = "actions",
+	.more = interpreter__json,
+	.more_key = "interpreter",
+};
+
+static int print_text(struct job *job, const struct report_options *options, FILE *out)
+{
+	return common__end(common__print_tables(&tables, job, options, out), job, out);
 }
 
 static int print_json(struct job *job, const struct report_options *options, FILE *out)
 {
-	json_t *object = common__json(job, report_advanced.name);
-	int failed = json_object_set_new(object, "actions", json_actions(job, options, PROCESSES_ALL_MAIN));
-
-	failed |= json_object_set_new(object, "interpreter", interpreter__json(job, PROCESSES_ALL_MAIN));
-	if (options->per_rank)
-		failed |= json_object_set_new(object, "processes", json_processes(job, options));
-	return common__print_json(common__json_unless_failed(object, failed), out);
+	return common__print_json(common__json_tables(report_advanced.name, &tables, job, options), out);
 }
 
 const struct report_ops report_advanced = {

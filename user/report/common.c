@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "include/counters.h"
+#include "user/lib/compare.h"
 #include "user/model/boundaries.h"
 #include "user/model/labels.h"
 #include "user/report/rows.h"
@@ -51,6 +52,15 @@ const char *common__step_rule(uint32_t rule)
 	return step_rules[rule < sizeof(step_rules) / sizeof(*step_rules) ? rule : STEP_NONE].text;
 }
 
+struct rec_target common__target(const struct job *job, uint32_t pid)
+{
+	const struct rec_target *target = job__target(job, pid);
+
+	if (target)
+		return *target;
+	return (struct rec_target){.pid = pid, .role = job__is_main(job, pid) ? ROLE_MAIN : ROLE_CHILD, .rank = -1};
+}
+
 void common__process(const struct rec_target *target, FILE *out)
 {
 	fprintf(out, "pid %u (%s", REC_PID(target->pid), labels__role(target->role));
@@ -66,6 +76,21 @@ int common__flush(FILE *out)
 		return 0;
 	/* The write that failed may be long past; why it did is then not known. */
 	return errno ? -errno : -EIO;
+}
+
+void common__left_out(size_t cnt, size_t limit, const char *what, FILE *out)
+{
+	if (cnt > limit)
+		text__paragraph(out, "%zu more %s%s (--limit %zu)", cnt - limit, what, cnt - limit == 1 ? "" : "s",
+				limit);
+}
+
+int common__end(int err, struct job *job, FILE *out)
+{
+	if (err)
+		return err;
+	common__text(job, out);
+	return common__flush(out);
 }
 
 /* ---- the cost, in percent; negative: unknown ---- */
@@ -206,6 +231,31 @@ json_t *common__json_text(const char *text)
 	return text && *text ? json_string(text) : json_null();
 }
 
+json_t *common__json_real(bool known, double value)
+{
+	return known ? json_real(value) : json_null();
+}
+
+json_t *common__json_integer(uint64_t value)
+{
+	return json_integer(value > INT64_MAX ? INT64_MAX : (json_int_t)value);
+}
+
+json_t *common__json_percent(double part, double whole)
+{
+	return common__json_real(whole, 100 * part / whole);
+}
+
+void common__json_append(json_t **list, json_t *item)
+{
+	*list = common__json_unless_failed(*list, json_array_append_new(*list, item));
+}
+
+void common__json_set(json_t **object, const char *key, json_t *item)
+{
+	*object = common__json_unless_failed(*object, json_object_set_new(*object, key, item));
+}
+
 json_t *common__json_unless_failed(json_t *value, int failed)
 {
 	if (!failed)
@@ -218,6 +268,45 @@ json_t *common__json_process(const struct rec_target *target, const char *key, j
 {
 	return json_pack("{s:I, s:s, s:o, s:o}", "pid", (json_int_t)target->pid, "role", labels__role(target->role),
 			 "rank", target->rank >= 0 ? json_integer(target->rank) : json_null(), key, rows);
+}
+
+/* malloc'ed; NULL: no memory. */
+static uint32_t *copy_pids(const void *items, size_t cnt, size_t item_bytes, size_t pid_at)
+{
+	uint32_t *pids = calloc(cnt + 1, sizeof(*pids));
+
+	for (size_t i = 0; pids && i < cnt; i++)
+		memcpy(&pids[i], (const char *)items + i * item_bytes + pid_at, sizeof(*pids));
+	return pids;
+}
+
+int common__processes(const struct job *job, const void *items, size_t cnt, size_t item_bytes, size_t pid_at,
+		      struct rec_target **out, size_t *out_cnt)
+{
+	uint32_t *pids = copy_pids(items, cnt, item_bytes, pid_at);
+	int err = processes__list(job, pids, cnt, out, out_cnt);
+
+	free(pids);
+	return err;
+}
+
+static int compare_pids(const void *a, const void *b)
+{
+	return COMPARE(*(const uint32_t *)a, *(const uint32_t *)b);
+}
+
+int common__count_processes(const void *items, size_t cnt, size_t item_bytes, size_t pid_at, size_t *out)
+{
+	uint32_t *pids = copy_pids(items, cnt, item_bytes, pid_at);
+
+	*out = 0;
+	if (!pids)
+		return -ENOMEM;
+	qsort(pids, cnt, sizeof(*pids), compare_pids);
+	for (size_t i = 0; i < cnt; i++)
+		*out += !i || pids[i] != pids[i - 1];
+	free(pids);
+	return 0;
 }
 
 int common__print_tables(const struct common_tables *tables, struct job *job, const struct report_options *options,
@@ -242,35 +331,30 @@ int common__print_tables(const struct common_tables *tables, struct job *job, co
 static json_t *json_processes(const struct common_tables *tables, struct job *job, const struct report_options *options)
 {
 	struct rec_target *targets;
-	int failed = 0;
 	json_t *list;
 	size_t cnt;
 
 	if (tables->processes(job, &targets, &cnt))
 		return NULL;
 	list = json_array();
-	for (size_t i = 0; i < cnt; i++) {
-		json_t *rows = tables->rows(job, options, targets[i].pid);
-
-		failed |= json_array_append_new(list, common__json_process(&targets[i], tables->key, rows));
-	}
+	for (size_t i = 0; i < cnt; i++)
+		common__json_append(&list, common__json_process(&targets[i], tables->key,
+								tables->rows(job, options, targets[i].pid)));
 	free(targets);
-	return common__json_unless_failed(list, failed);
+	return list;
 }
 
-int common__json_tables(const struct common_tables *tables, struct job *job, const struct report_options *options,
-			json_t *object)
+json_t *common__json_tables(const char *name, const struct common_tables *tables, struct job *job,
+			    const struct report_options *options)
 {
-	int failed = json_object_set_new(object, tables->key, tables->rows(job, options, PROCESSES_ALL_MAIN));
+	json_t *object = common__json(job, name);
 
+	common__json_set(&object, tables->key, tables->rows(job, options, PROCESSES_ALL_MAIN));
+	if (tables->more)
+		common__json_set(&object, tables->more_key, tables->more(job, PROCESSES_ALL_MAIN));
 	if (options->per_rank)
-		failed |= json_object_set_new(object, "processes", json_processes(tables, job, options));
-	return failed;
-}
-
-static json_t *json_unless_negative(double value)
-{
-	return value >= 0 ? json_real(value) : json_null();
+		common__json_set(&object, "processes", json_processes(tables, job, options));
+	return object;
 }
 
 json_t *common__json_target(const struct rec_target *target)
@@ -321,15 +405,15 @@ static json_t *json_overhead(const struct job *job)
 
 	/* A recording does not hold its budget yet. */
 	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:n, s:o, s:o, s:o, s:o}", "percent",
-			 json_unless_negative(target_percent(job)), "calls",
+			 common__json_real(target_percent(job) >= 0, target_percent(job)), "calls",
 			 known ? json_integer(cost->busiest_calls) : json_null(), "call_ns",
 			 known ? json_integer(cost->call_ns) : json_null(), "hits",
 			 known ? json_integer(cost->hits) : json_null(), "hit_ns",
 			 known ? json_integer(cost->hit_ns) : json_null(), "budget_percent", "own_cpu_percent",
-			 json_unless_negative(own_percent(job)), "own_rss_bytes",
+			 common__json_real(own_percent(job) >= 0, own_percent(job)), "own_rss_bytes",
 			 known ? json_integer(cost->own_rss_bytes) : json_null(), "attach_ms",
-			 known ? json_real(cost->attach_ns / 1e6) : json_null(), "detach_ms",
-			 known ? json_real(cost->detach_ns / 1e6) : json_null());
+			 common__json_real(known, cost->attach_ns / 1e6), "detach_ms",
+			 common__json_real(known, cost->detach_ns / 1e6));
 }
 
 static json_t *json_lost(struct job *job)

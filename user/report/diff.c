@@ -171,28 +171,27 @@ int report_diff__text(const struct diff *diff, const struct diff_options *option
 
 static json_t *json_number(double value)
 {
-	return isnan(value) ? json_null() : json_real(value);
+	return common__json_real(!isnan(value), value);
 }
 
 static json_t *json_rows(const struct diff *diff, const struct diff_options *options, enum diff_section section)
 {
 	const struct diff_row *rows = diff->rows[section].items;
 	json_t *list = json_array();
-	int failed = 0;
 
 	for (size_t i = 0; i < diff->rows[section].cnt; i++) {
 		const struct diff_row *row = &rows[i];
 
 		if (!is_shown(diff, options, row, json_array_size(list)))
 			continue;
-		failed |= json_array_append_new(
-			list, json_pack("{s:s, s:o, s:o, s:f, s:o, s:b, s:b}", "name", row->name, "a_s",
-					row->in[DIFF_A] ? json_real(row->s[DIFF_A]) : json_null(), "b_s",
-					row->in[DIFF_B] ? json_real(row->s[DIFF_B]) : json_null(), "change_s",
-					row->s[DIFF_B] - row->s[DIFF_A], "error_s", json_number(row->error_s), "chance",
-					diff__is_chance(row), "changed", diff__is_change(diff, row)));
+		common__json_append(&list,
+				    json_pack("{s:s, s:o, s:o, s:f, s:o, s:b, s:b}", "name", row->name, "a_s",
+					      row->in[DIFF_A] ? json_real(row->s[DIFF_A]) : json_null(), "b_s",
+					      row->in[DIFF_B] ? json_real(row->s[DIFF_B]) : json_null(), "change_s",
+					      row->s[DIFF_B] - row->s[DIFF_A], "error_s", json_number(row->error_s),
+					      "chance", diff__is_chance(row), "changed", diff__is_change(diff, row)));
 	}
-	return common__json_unless_failed(list, failed);
+	return list;
 }
 
 static json_t *json_side(const struct diff_side *side, const char *file)

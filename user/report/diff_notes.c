@@ -8,7 +8,7 @@
 
 #include "user/report/common.h"
 
-__attribute__((format(printf, 2, 3))) static int say(struct array *notes, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static int add_note(struct array *notes, const char *format, ...)
 {
 	va_list ap;
 	char *text, **slot;
@@ -30,7 +30,7 @@ static int say_missing(struct array *notes, const char *what, bool a, bool b, co
 {
 	if (a == b)
 		return 0;
-	return say(notes, "%s are not compared: %s has none%s.", what, a ? "B" : "A", how);
+	return add_note(notes, "%s are not compared: %s has none%s.", what, a ? "B" : "A", how);
 }
 
 /* Why time per second is compared. */
@@ -39,14 +39,14 @@ static int say_per_second(struct array *notes, const struct diff_side *a, const 
 	const char *who = !a->steps && !b->steps ? "neither has" : !a->steps ? "A has no" : "B has no";
 	bool sampled = (a->steps || a->sampled) && (b->steps || b->sampled);
 
-	return say(notes, "Figures are time per second, not per step: %s steps%s.", who,
-		   sampled ? "" : ", which only a recording with samples has (not with record -F 0)");
+	return add_note(notes, "Figures are time per second, not per step: %s steps%s.", who,
+			sampled ? "" : ", which only a recording with samples has (not with record -F 0)");
 }
 
 /* Of how much of both recordings. */
 static int say_amount(struct array *notes, const char *what, const char *unit, double a, double b)
 {
-	return a > 0 && b > 0 ? say(notes, "%s: in %.4g %s of A and %.4g of B.", what, a, unit, b) : 0;
+	return a > 0 && b > 0 ? add_note(notes, "%s: in %.4g %s of A and %.4g of B.", what, a, unit, b) : 0;
 }
 
 int diff_notes__make(const struct diff *diff, struct array *notes)
@@ -58,11 +58,12 @@ int diff_notes__make(const struct diff *diff, struct array *notes)
 	if (!diff->per_step)
 		err = say_per_second(notes, a, b);
 	else if (a->rule != b->rule)
-		err = say(notes, "Steps may not be comparable, because different rules end them: in A %s, in B %s.",
-			  common__step_rule(a->rule), common__step_rule(b->rule));
+		err = add_note(notes,
+			       "Steps may not be comparable, because different rules end them: in A %s, in B %s.",
+			       common__step_rule(a->rule), common__step_rule(b->rule));
 	if (!err && a->ranks != b->ranks && diff->per_step)
-		err = say(notes, "A has %zu process%s, B has %zu: figures are per process, on average.", a->ranks,
-			  a->ranks == 1 ? "" : "es", b->ranks);
+		err = add_note(notes, "A has %zu process%s, B has %zu: figures are per process, on average.", a->ranks,
+			       a->ranks == 1 ? "" : "es", b->ranks);
 	return err ?:
 	       say_missing(notes, "Waits and functions", a->sampled, b->sampled, " (no samples)") ?:
 	       say_missing(notes, "Actions", a->action_units > 0, b->action_units > 0,

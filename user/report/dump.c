@@ -102,16 +102,15 @@ static json_t *json_text(const char *text)
 static json_t *json_frames(const struct py_stack *stack)
 {
 	json_t *frames = json_array();
-	int failed = 0;
 
 	for (uint32_t i = 0; i < stack->frame_cnt; i++) {
 		const struct py_frame *frame = &stack->frames[i];
 
-		failed |= json_array_append_new(frames, json_pack("{s:s, s:o, s:s}", "file", frame->file, "line",
-								  frame->line ? json_integer(frame->line) : json_null(),
-								  "name", frame->name));
+		common__json_append(&frames, json_pack("{s:s, s:o, s:s}", "file", frame->file, "line",
+						       frame->line ? json_integer(frame->line) : json_null(), "name",
+						       frame->name));
 	}
-	return common__json_unless_failed(frames, failed);
+	return frames;
 }
 
 static json_t *json_thread(uint32_t pid, const struct dump_thread *thread)

@@ -11,6 +11,7 @@
 #include "user/lib/compare.h"
 #include "user/lib/saturating.h"
 #include "user/model/processes.h"
+#include "user/report/common.h"
 
 /* ---- order ---- */
 
@@ -152,7 +153,7 @@ static size_t merge_equal_keys(struct gpu_row *rows, size_t cnt)
 }
 
 /* Rows of one key to one; ordered. Takes the array over. 0 or -ENOMEM. */
-static int finish(struct gpu_table *table, struct array *array, const struct gpu_view *view)
+static int finish_table(struct gpu_table *table, struct array *array, const struct gpu_view *view)
 {
 	struct order order = {.job = view->job};
 	struct gpu_row *rows = array->items;
@@ -179,7 +180,7 @@ static int finish(struct gpu_table *table, struct array *array, const struct gpu
 /* What the tables are made of, before they are added up. */
 struct gather {
 	const struct gpu_view *view;
-	struct array kernels, copies, sets, apis, collectives, memory; /* struct gpu_row */
+	struct array tables[GPU_TABLE__COUNT]; /* struct gpu_row */
 	uint64_t elsewhere;
 	int err;
 };
@@ -194,9 +195,9 @@ static bool is_wanted(const struct gather *gather, uint64_t action)
 	return name && !strcmp(name, wanted);
 }
 
-static void gather_row(struct gather *gather, struct array *table, const struct gpu_row *row)
+static void gather_row(struct gather *gather, enum gpu_table_id table, const struct gpu_row *row)
 {
-	struct gpu_row *new = gather->err ? NULL : array__add(table, sizeof(*new));
+	struct gpu_row *new = gather->err ? NULL : array__add(&gather->tables[table], sizeof(*new));
 
 	if (!new) {
 		gather->err = -ENOMEM;
@@ -235,20 +236,20 @@ static void gather_activity(struct gather *gather, const struct gpu_act *act)
 	switch (act->kind) {
 	case GPU_ACTIVITY_COPY:
 		row.key.direction = act->direction;
-		gather_row(gather, &gather->copies, &row);
+		gather_row(gather, GPU_TABLE_COPIES, &row);
 		break;
 	case GPU_ACTIVITY_SET:
-		gather_row(gather, &gather->sets, &row);
+		gather_row(gather, GPU_TABLE_SETS, &row);
 		break;
 	case GPU_ACTIVITY_KERNEL:
 		row.key.name = act->name;
 		row.bytes = 0;
-		gather_row(gather, &gather->kernels, &row);
+		gather_row(gather, GPU_TABLE_KERNELS, &row);
 		break;
 	case GPU_ACTIVITY_GRAPH:
 		row.key.api = GPU_API_cudaGraphLaunch;
 		row.bytes = 0;
-		gather_row(gather, &gather->kernels, &row);
+		gather_row(gather, GPU_TABLE_KERNELS, &row);
 		break;
 	}
 }
@@ -261,20 +262,20 @@ static void gather_asked(struct gather *gather, const struct gpu_calls *calls)
 	switch (gpu_api__class(calls->key.api)) {
 	case GPU_LAUNCH:
 		row.key.name = calls->key.object;
-		gather_row(gather, &gather->kernels, &row);
+		gather_row(gather, GPU_TABLE_KERNELS, &row);
 		break;
 	case GPU_GRAPH:
 		row.key.api = GPU_API_cudaGraphLaunch;
-		gather_row(gather, &gather->kernels, &row);
+		gather_row(gather, GPU_TABLE_KERNELS, &row);
 		break;
 	case GPU_COPY:
 		row.key.direction = calls->key.direction;
 		row.bytes = calls->val.bytes;
-		gather_row(gather, &gather->copies, &row);
+		gather_row(gather, GPU_TABLE_COPIES, &row);
 		break;
 	case GPU_SET:
 		row.bytes = calls->val.bytes;
-		gather_row(gather, &gather->sets, &row);
+		gather_row(gather, GPU_TABLE_SETS, &row);
 		break;
 	default:
 		break;
@@ -293,13 +294,13 @@ static void gather_calls(struct gather *gather, const struct gpu_calls *calls)
 
 	if (!calls->val.calls || !is_wanted(gather, calls->key.action))
 		return;
-	gather_row(gather, &gather->apis, &row);
+	gather_row(gather, GPU_TABLE_APIS, &row);
 	if (class == GPU_ALLOC || class == GPU_FREE || class == GPU_HOST_ALLOC)
-		gather_row(gather, &gather->memory, &row);
+		gather_row(gather, GPU_TABLE_MEMORY, &row);
 	if (class == GPU_COMM) {
 		row.key.object = calls->key.object;
 		row.key.dtype = calls->key.dtype;
-		gather_row(gather, &gather->collectives, &row);
+		gather_row(gather, GPU_TABLE_COLLECTIVES, &row);
 	}
 	if (!is_watched(gather, calls->key.pid))
 		gather_asked(gather, calls);
@@ -317,7 +318,7 @@ static void gather_comm(struct gather *gather, const struct gpu_call *call)
 			      .device_cnt = call->activities};
 
 	if (gpu_api__class(call->api) == GPU_COMM && call->activities && is_wanted(gather, call->action))
-		gather_row(gather, &gather->collectives, &row);
+		gather_row(gather, GPU_TABLE_COLLECTIVES, &row);
 }
 
 static void add_lines(const struct gpu_view *view, uint32_t pid, struct gpu_rows *out)
@@ -375,12 +376,8 @@ int gpu_rows__collect(const struct gpu_view *view, uint32_t pid, struct gpu_rows
 			out->tier = processes[i].tier;
 	}
 	gather_all(&gather, pid);
-	err |= finish(&out->kernels, &gather.kernels, view);
-	err |= finish(&out->copies, &gather.copies, view);
-	err |= finish(&out->sets, &gather.sets, view);
-	err |= finish(&out->apis, &gather.apis, view);
-	err |= finish(&out->collectives, &gather.collectives, view);
-	err |= finish(&out->memory, &gather.memory, view);
+	for (int i = 0; i < GPU_TABLE__COUNT; i++)
+		err |= finish_table(&out->tables[i], &gather.tables[i], view);
 	out->elsewhere = gather.elsewhere;
 	add_lines(view, pid, out);
 	if (gather.err || err) {
@@ -392,28 +389,18 @@ int gpu_rows__collect(const struct gpu_view *view, uint32_t pid, struct gpu_rows
 
 void gpu_rows__release(struct gpu_rows *rows)
 {
-	free(rows->kernels.rows);
-	free(rows->copies.rows);
-	free(rows->sets.rows);
-	free(rows->apis.rows);
-	free(rows->collectives.rows);
-	free(rows->memory.rows);
+	for (int i = 0; i < GPU_TABLE__COUNT; i++)
+		free(rows->tables[i].rows);
 	*rows = (struct gpu_rows){0};
 }
 
-int gpu_rows__processes(struct job *job, struct rec_target **out, size_t *cnt)
+int gpu_rows__processes(const struct gpu_view *view, struct rec_target **out, size_t *cnt)
 {
-	const struct gpu *gpu = job__gpu(job);
-	size_t process_cnt = 0;
-	const struct gpu_process *processes = gpu ? gpu__processes(gpu, &process_cnt) : NULL;
-	uint32_t *pids = gpu ? calloc(process_cnt + 1, sizeof(*pids)) : NULL;
-	int err;
+	size_t process_cnt;
+	const struct gpu_process *processes = gpu__processes(view->gpu, &process_cnt);
 
-	for (size_t i = 0; pids && i < process_cnt; i++)
-		pids[i] = processes[i].pid;
-	err = processes__list(job, pids, process_cnt, out, cnt);
-	free(pids);
-	return err;
+	return common__processes(view->job, processes, process_cnt, sizeof(*processes),
+				 offsetof(struct gpu_process, pid), out, cnt);
 }
 
 /* ---- the view ---- */
@@ -434,6 +421,17 @@ void gpu_view__close(struct gpu_view *view)
 	gpu_time__free(view->time);
 	steps__free(view->steps);
 	*view = (struct gpu_view){0};
+}
+
+const struct rec_gpu_device *gpu_view__device(const struct gpu_view *view, uint32_t pid, uint32_t device)
+{
+	size_t cnt;
+	const struct rec_gpu_device *devices = gpu__devices(view->gpu, &cnt);
+
+	for (size_t i = 0; i < cnt; i++)
+		if (devices[i].pid == pid && devices[i].device == device)
+			return &devices[i];
+	return NULL;
 }
 
 /* ---- names ---- */
@@ -476,7 +474,7 @@ static void add_reading(double *sum, uint64_t *cnt, uint32_t value, double unit)
 	(*cnt)++;
 }
 
-static double mean(double sum, uint64_t cnt)
+static double mean_or_unknown(double sum, uint64_t cnt)
 {
 	return cnt ? sum / cnt : -1;
 }
@@ -498,11 +496,11 @@ static struct gpu_usage sum_usage(const struct rec_gpu_usage *usages, size_t cnt
 		if (usages[i].memory_used_bytes > sum.memory_used_bytes)
 			sum.memory_used_bytes = usages[i].memory_used_bytes;
 	}
-	sum.busy_percent = mean(sum.busy_percent, busy);
-	sum.memory_busy_percent = mean(sum.memory_busy_percent, memory);
-	sum.power_w = mean(sum.power_w, power);
-	sum.temperature_c = mean(sum.temperature_c, temperature);
-	sum.sm_mhz = mean(sum.sm_mhz, clock);
+	sum.busy_percent = mean_or_unknown(sum.busy_percent, busy);
+	sum.memory_busy_percent = mean_or_unknown(sum.memory_busy_percent, memory);
+	sum.power_w = mean_or_unknown(sum.power_w, power);
+	sum.temperature_c = mean_or_unknown(sum.temperature_c, temperature);
+	sum.sm_mhz = mean_or_unknown(sum.sm_mhz, clock);
 	return sum;
 }
 

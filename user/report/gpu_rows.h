@@ -28,6 +28,16 @@ struct gpu_row {
 	uint64_t device_cnt;
 };
 
+enum gpu_table_id {
+	GPU_TABLE_KERNELS,
+	GPU_TABLE_COPIES,
+	GPU_TABLE_SETS,
+	GPU_TABLE_APIS,
+	GPU_TABLE_COLLECTIVES,
+	GPU_TABLE_MEMORY,
+	GPU_TABLE__COUNT
+};
+
 struct gpu_table {
 	struct gpu_row *rows; /* malloc'ed */
 	size_t cnt;
@@ -46,7 +56,7 @@ struct gpu_view {
 /* Of one process, or of PROCESSES_ALL_MAIN. */
 struct gpu_rows {
 	uint32_t pid;
-	struct gpu_table kernels, copies, sets, apis, collectives, memory;
+	struct gpu_table tables[GPU_TABLE__COUNT];
 	enum gpu_tier tier; /* the best of them */
 	size_t process_cnt;
 	uint64_t work_ns;    /* that GPUs were busy */
@@ -61,11 +71,13 @@ extern const char *const gpu_rows__sort_keys[];
 /* 0 or -ENOMEM. */
 int gpu_view__open(struct gpu_view *view, struct job *job, const struct report_options *options);
 void gpu_view__close(struct gpu_view *view);
+/* NULL: the recording does not describe it. */
+const struct rec_gpu_device *gpu_view__device(const struct gpu_view *view, uint32_t pid, uint32_t device);
 /* 0 or -ENOMEM. */
 int gpu_rows__collect(const struct gpu_view *view, uint32_t pid, struct gpu_rows *out);
 void gpu_rows__release(struct gpu_rows *rows);
 /* Processes that have a table of their own with --per-rank, malloc'ed. 0 or -ENOMEM. */
-int gpu_rows__processes(struct job *job, struct rec_target **out, size_t *cnt);
+int gpu_rows__processes(const struct gpu_view *view, struct rec_target **out, size_t *cnt);
 
 /* Of a kernel or graph for people: demangled. malloc'ed; NULL: no memory. */
 char *gpu_row__kernel_name(struct job *job, const struct gpu_row *row);

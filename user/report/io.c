@@ -12,91 +12,127 @@
 #include "user/model/processes.h"
 #include "user/report/common.h"
 #include "user/report/io_rows.h"
+#include "user/report/table.h"
 #include "user/report/text.h"
 #include "user/report/workers.h"
 
 #define DEFAULT_LIMIT 20
 
-static size_t limit_of(const struct report_options *options, int default_limit)
-{
-	int limit = options->limit < 0 ? default_limit : options->limit;
+/* ---- tables ---- */
 
-	return limit ? (size_t)limit : SIZE_MAX;
+static json_t *or_blank(uint64_t cnt)
+{
+	return cnt ? json_integer(cnt) : json_string("");
+}
+
+/* all_ns: of all calls. */
+static int add_call(struct table *table, const struct syscall_val *val, uint64_t all_ns, uint32_t number,
+		    const char *name)
+{
+	char more[48] = "", *title;
+
+	if (val->unfinished)
+		snprintf(more, sizeof(more), " (and %" PRIu64 " not finished)", (uint64_t)val->unfinished);
+	if (asprintf(&title, "%s%s", name, more) < 0)
+		return -ENOMEM;
+
+	const struct cell cells[] = {
+		cell__new(NULL, 1, "% time", 6, 2, json_real(all_ns ? 100.0 * val->total_ns / all_ns : 0)),
+		cell__new(NULL, 3, "usecs/call", 11, 2, json_real(val->calls ? val->total_ns / 1e3 / val->calls : 0)),
+		cell__new(NULL, 5, "errors", 9, 0, or_blank(val->errors)),
+		cell__new(NULL, 6, "bytes", 15, 0, or_blank(val->bytes)),
+		cell__json("name", json_string(name)),
+		cell__json("number", json_integer(number == SYSCALL_UNKNOWN ? -1 : (int)number)),
+		cell__new("count", 4, "calls", 9, 0, json_integer(val->calls)),
+		cell__json("errors", common__json_integer(val->errors)),
+		cell__new("total_s", 2, "seconds", 11, 6, json_integer(val->total_ns)),
+		cell__json("bytes", common__json_integer(val->bytes)),
+		cell__json("unfinished", common__json_integer(val->unfinished)),
+		cell__last(7, "syscall", title),
+	};
+
+	return TABLE_ADD(table, cells);
+}
+
+/* Takes the path over; NULL: no memory. */
+static int add_file(struct table *table, const struct file_val *val, bool path_known, char *path)
+{
+	const struct cell cells[] = {
+		cell__json("path", path ? json_string(path) : NULL),
+		cell__json("path_known", json_boolean(path_known)),
+		cell__json("bytes", common__json_integer(val->read_bytes + val->written_bytes)),
+		cell__new("reads", 2, "reads", 9, 0, json_integer(val->reads)),
+		cell__new("read_bytes", 3, "bytes read", 15, 0, json_integer(val->read_bytes)),
+		cell__new("writes", 6, "writes", 9, 0, json_integer(val->writes)),
+		cell__new("written_bytes", 7, "bytes written", 15, 0, json_integer(val->written_bytes)),
+		cell__new("total_s", 1, "seconds", 11, 6, json_integer(val->total_ns)),
+		cell__json("disk_reads", common__json_integer(val->disk_reads)),
+		cell__json("disk_faults", common__json_integer(val->faults)),
+		cell__new(NULL, 4, "from disk", 9, 0, json_integer(val->disk_reads + val->faults)),
+		cell__new("disk_bytes", 5, "bytes from disk", 15, 0, json_integer(val->disk_bytes)),
+		cell__last(8, "file", path),
+	};
+
+	return TABLE_ADD(table, cells);
+}
+
+static int add_calls(struct table *table, const struct io_rows *rows, size_t limit)
+{
+	char name[IO_NAME_MAX];
+	int err = 0;
+
+	for (size_t i = 0; i < rows->call_cnt && i < limit && !err; i++)
+		err = add_call(table, &rows->calls[i].val, rows->call_sum.total_ns, rows->calls[i].key.number,
+			       io_rows__call_name(rows->calls[i].key.number, name));
+	return err;
+}
+
+static int add_files(struct table *table, struct job *job, const struct io_rows *rows, size_t limit)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < rows->file_cnt && i < limit && !err; i++) {
+		const struct file_val *val = &rows->files[i].file.val;
+		bool known = job__name(job, val->name) && !(val->flags & (FILE_DIRECTORY | FILE_MOUNT_UNKNOWN));
+
+		err = add_file(table, val, known, io_rows__row_path(job, &rows->files[i]));
+	}
+	return err;
 }
 
 /* ---- text ---- */
 
-static void print_call(FILE *out, const struct syscall_val *val, uint64_t all_ns, const char *name)
+static int print_calls(const struct io_rows *rows, size_t limit, FILE *out)
 {
-	char errors[24] = "", bytes[24] = "";
+	struct table table = {.out = out, .gap = " "};
+	int err = add_calls(&table, rows, limit);
 
-	if (val->errors)
-		snprintf(errors, sizeof(errors), "%" PRIu64, (uint64_t)val->errors);
-	if (val->bytes)
-		snprintf(bytes, sizeof(bytes), "%" PRIu64, (uint64_t)val->bytes);
-	fprintf(out, "%6.2f %11.6f %11.2f %9" PRIu64 " %9s %15s %s", all_ns ? 100.0 * val->total_ns / all_ns : 0,
-		val->total_ns / 1e9, val->calls ? val->total_ns / 1e3 / val->calls : 0, (uint64_t)val->calls, errors,
-		bytes, name);
-	if (val->unfinished)
-		fprintf(out, " (and %" PRIu64 " not finished)", (uint64_t)val->unfinished);
-	fputc('\n', out);
-}
-
-static void print_calls(const struct io_rows *rows, size_t limit, FILE *out)
-{
-	static const char *const dashes =
-		"------ ----------- ----------- --------- --------- --------------- ----------------\n";
-	char name[IO_NAME_MAX];
-
-	fputs("% time     seconds  usecs/call     calls    errors           bytes syscall\n", out);
-	fputs(dashes, out);
-	for (size_t i = 0; i < rows->call_cnt && i < limit; i++)
-		print_call(out, &rows->calls[i].val, rows->call_sum.total_ns,
-			   io_rows__call_name(rows->calls[i].key.number, name));
-	fputs(dashes, out);
-	print_call(out, &rows->call_sum, rows->call_sum.total_ns, "total");
+	table.ruled = true;
+	err = err ?: add_call(&table, &rows->call_sum, rows->call_sum.total_ns, 0, "total");
 	if (rows->call_cnt > limit)
 		text__paragraph(out, "%zu more system calls (--limit %zu)", rows->call_cnt - limit, limit);
-}
-
-static void print_file(FILE *out, const struct file_val *val, const char *path)
-{
-	fprintf(out, "%11.6f %9" PRIu64 " %15" PRIu64 " %9" PRIu64 " %15" PRIu64 " %9" PRIu64 " %15" PRIu64 " ",
-		val->total_ns / 1e9, (uint64_t)val->reads, (uint64_t)val->read_bytes,
-		(uint64_t)(val->disk_reads + val->faults), (uint64_t)val->disk_bytes, (uint64_t)val->writes,
-		(uint64_t)val->written_bytes);
-	text__line(out, "%s", path);
+	return err;
 }
 
 static int print_files(struct job *job, const struct io_rows *rows, size_t limit, FILE *out)
 {
-	static const char *const dashes = "----------- --------- --------------- --------- --------------- --------- "
-					  "--------------- ----------------\n";
+	struct table table = {.out = out, .gap = " "};
+	int err = add_files(&table, job, rows, limit);
 	size_t more = 0;
 
-	fputs("    seconds     reads      bytes read from disk bytes from disk    writes   bytes written file\n", out);
-	fputs(dashes, out);
-	for (size_t i = 0; i < rows->file_cnt && i < limit; i++) {
-		char *path = io_rows__row_path(job, &rows->files[i]);
-
-		if (!path)
-			return -ENOMEM;
-		print_file(out, &rows->files[i].file.val, path);
-		free(path);
-	}
-	fputs(dashes, out);
-	print_file(out, &rows->file_sum, "total");
+	table.ruled = true;
+	err = err ?: add_file(&table, &rows->file_sum, false, strdup("total"));
 	for (size_t i = limit; i < rows->file_cnt; i++)
 		more += rows->files[i].cnt;
 	if (more)
 		text__paragraph(out, "%zu more files (--limit %zu)", more, limit);
-	return 0;
+	return err;
 }
 
 static int print_scope(struct job *job, const struct report_options *options, const struct io_scope *scope,
 		       const char *title, FILE *out)
 {
-	size_t limit = limit_of(options, DEFAULT_LIMIT);
+	size_t limit = report_options__limit(options, DEFAULT_LIMIT);
 	struct io_rows rows;
 	int err = io_rows__collect(job, scope, options->sort, &rows);
 
@@ -105,10 +141,10 @@ static int print_scope(struct job *job, const struct report_options *options, co
 	if (title && rows.process_cnt)
 		fprintf(out, "%s (%zu process%s)\n", title, rows.process_cnt, rows.process_cnt == 1 ? "" : "es");
 	if (rows.call_cnt)
-		print_calls(&rows, limit, out);
+		err = print_calls(&rows, limit, out);
 	if (rows.call_cnt && rows.file_cnt)
 		fputc('\n', out);
-	if (rows.file_cnt)
+	if (rows.file_cnt && !err)
 		err = print_files(job, &rows, limit, out);
 	if (rows.call_cnt || rows.file_cnt)
 		fputc('\n', out);
@@ -174,57 +210,22 @@ static int print_text(struct job *job, const struct report_options *options, FIL
 				"stepflame? Record again: stepflame record -p PID");
 	err = options->per_rank ? print_processes(job, options, out) : print_roles(job, options, out);
 	err = err ?: report_workers__text(job, out);
-	if (err)
-		return err;
-	common__text(job, out);
-	return common__flush(out);
+	return common__end(err, job, out);
 }
 
 /* ---- JSON ---- */
 
-static json_t *json_call(const struct io_call *call)
-{
-	const struct syscall_val *val = &call->val;
-	char name[IO_NAME_MAX];
-
-	return json_pack("{s:s, s:I, s:I, s:I, s:f, s:I, s:I}", "name", io_rows__call_name(call->key.number, name),
-			 "number", (json_int_t)(call->key.number == SYSCALL_UNKNOWN ? -1 : (int)call->key.number),
-			 "count", (json_int_t)val->calls, "errors", (json_int_t)val->errors, "total_s",
-			 val->total_ns / 1e9, "bytes", (json_int_t)val->bytes, "unfinished",
-			 (json_int_t)val->unfinished);
-}
-
-static json_t *json_file(struct job *job, const struct io_file *file)
-{
-	const struct file_val *val = &file->val;
-	char *path = io_rows__path(job, file);
-	json_t *row = json_pack("{s:s?, s:b, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:I, s:I}", "path", path, "path_known",
-				job__name(job, val->name) && !(val->flags & (FILE_DIRECTORY | FILE_MOUNT_UNKNOWN)),
-				"bytes", (json_int_t)(val->read_bytes + val->written_bytes), "reads",
-				(json_int_t)val->reads, "read_bytes", (json_int_t)val->read_bytes, "writes",
-				(json_int_t)val->writes, "written_bytes", (json_int_t)val->written_bytes, "total_s",
-				val->total_ns / 1e9, "disk_reads", (json_int_t)val->disk_reads, "disk_faults",
-				(json_int_t)val->faults, "disk_bytes", (json_int_t)val->disk_bytes);
-
-	free(path);
-	return row;
-}
-
 static json_t *json_process(struct job *job, const struct report_options *options, const struct rec_target *target)
 {
 	const struct io_scope scope = {.pid = target->pid};
-	json_t *calls = json_array(), *files = json_array(), *process;
-	size_t limit = limit_of(options, 0);
+	json_t *process = common__json_process(target, "syscalls", json_array());
+	struct table calls = table__json(process, "syscalls"), files = table__json(process, "files");
+	size_t limit = report_options__limit(options, 0);
 	struct io_rows rows;
 	int failed = io_rows__collect(job, &scope, options->sort, &rows);
 
-	for (size_t i = 0; i < rows.call_cnt && i < limit; i++)
-		failed |= json_array_append_new(calls, json_call(&rows.calls[i]));
-	for (size_t i = 0; i < rows.file_cnt && i < limit; i++)
-		failed |= json_array_append_new(files, json_file(job, &rows.files[i].file));
+	failed = failed ?: add_calls(&calls, &rows, limit) ?: add_files(&files, job, &rows, limit);
 	io_rows__release(&rows);
-	process = common__json_process(target, "syscalls", calls);
-	failed |= json_object_set_new(process, "files", files);
 	return common__json_unless_failed(process, failed);
 }
 

@@ -7,25 +7,13 @@
 #include <string.h>
 
 #include "user/analysis/syscalls.h"
-#include "user/model/job.h"
+#include "user/lib/compare.h"
+#include "user/report/common.h"
 #include "user/report/file_kind.h"
-
-#define COMPARE(a, b) (((a) > (b)) - ((a) < (b)))
-
-static enum target_role role_of(const struct job *job, uint32_t pid)
-{
-	size_t cnt;
-	const struct rec_target *targets = job__targets(job, &cnt);
-
-	for (size_t i = 0; i < cnt; i++)
-		if (targets[i].pid == pid)
-			return targets[i].role;
-	return job__is_main(job, pid) ? ROLE_MAIN : ROLE_CHILD;
-}
 
 static bool in_scope(const struct job *job, const struct io_scope *scope, uint32_t pid)
 {
-	return scope->pid ? scope->pid == pid : role_of(job, pid) == scope->role;
+	return scope->pid ? scope->pid == pid : common__target(job, pid).role == scope->role;
 }
 
 /* ---- rows of several processes to one ---- */

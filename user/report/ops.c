@@ -27,13 +27,6 @@ static bool saw_memory(struct job *job, enum op_memory memory)
 	return false;
 }
 
-static size_t limit_of(const struct report_options *options, int default_limit)
-{
-	int limit = options->limit < 0 ? default_limit : options->limit;
-
-	return limit ? (size_t)limit : SIZE_MAX;
-}
-
 /* ---- text ---- */
 
 static void explain_empty(struct job *job, const struct ops_rows *rows, const struct report_options *options,
@@ -117,16 +110,10 @@ static void explain_device(const struct ops_rows *rows, FILE *out)
 				"it is not known what is around them");
 }
 
-static void explain_left_out(size_t cnt, size_t limit, FILE *out)
-{
-	if (cnt > limit)
-		text__paragraph(out, "%zu more row%s (--limit %zu)", cnt - limit, cnt - limit == 1 ? "" : "s", limit);
-}
-
 static int print_tables(struct job *job, const struct report_options *options, uint32_t pid, FILE *out)
 {
 	struct ops_table_options table = {
-		.limit = limit_of(options, DEFAULT_LIMIT),
+		.limit = report_options__limit(options, DEFAULT_LIMIT),
 		.shapes = options->shapes,
 		.flops = options->flops,
 		.memory = saw_memory(job, OP_MEMORY_CPU),
@@ -148,7 +135,7 @@ static int print_tables(struct job *job, const struct report_options *options, u
 		if (options->by_action)
 			text__line(out, "Profile stats for: %s", action ? action : OPS_NO_ACTION);
 		err = ops_table__print(&rows.items[first], next - first, &table, out);
-		explain_left_out(next - first, table.limit, out);
+		common__left_out(next - first, table.limit, "row", out);
 		if (options->by_action)
 			fputc('\n', out);
 	}
@@ -211,14 +198,13 @@ static json_t *json_dtypes(const struct ops_row *row)
 	json_t *list = json_array();
 	struct word_arg arg;
 	size_t at = 0;
-	int failed = 0;
 
 	while (words__next(row->words, row->word_cnt, &at, &arg) && arg.tag != OP_WORD_CUT) {
 		bool tensor = arg.tag == OP_WORD_TENSOR || arg.tag == OP_WORD_OPAQUE;
 
-		failed |= json_array_append_new(list, common__json_text(tensor ? words__dtype(arg.dtype) : NULL));
+		common__json_append(&list, common__json_text(tensor ? words__dtype(arg.dtype) : NULL));
 	}
-	return common__json_unless_failed(list, failed);
+	return list;
 }
 
 static json_t *json_bytes(bool known, int64_t bytes)
@@ -267,18 +253,17 @@ static json_t *json_row(const struct ops_rows *rows, const struct ops_row *row, 
 static json_t *json_rows(struct job *job, const struct report_options *options, uint32_t pid)
 {
 	bool memory = saw_memory(job, OP_MEMORY_CPU);
-	size_t limit = limit_of(options, 0);
+	size_t limit = report_options__limit(options, 0);
 	struct ops_rows rows;
 	json_t *list;
-	int failed = 0;
 
 	if (ops_rows__collect(job, options, pid, true, &rows))
 		return NULL;
 	list = json_array();
 	for (size_t i = 0; i < rows.cnt && i < limit; i++)
-		failed |= json_array_append_new(list, json_row(&rows, &rows.items[i], memory));
+		common__json_append(&list, json_row(&rows, &rows.items[i], memory));
 	ops_rows__release(&rows);
-	return common__json_unless_failed(list, failed);
+	return list;
 }
 
 static json_t *json_windows(struct job *job)
@@ -286,18 +271,17 @@ static json_t *json_windows(struct job *job)
 	size_t cnt;
 	const struct rec_op_window *windows = job__op_windows(job, &cnt);
 	json_t *list = json_array();
-	int failed = 0;
 
 	for (size_t i = 0; i < cnt; i++) {
 		const struct rec_op_window *w = &windows[i];
 
-		failed |= json_array_append_new(
-			list, json_pack("{s:I, s:I, s:I, s:I, s:f, s:I}", "pid", (json_int_t)w->pid, "index",
-					(json_int_t)w->index, "first_step", (json_int_t)w->first_step, "steps",
-					(json_int_t)w->steps, "seconds", (w->end_ns - w->start_ns) / 1e9, "cut",
-					(json_int_t)w->cut));
+		common__json_append(&list,
+				    json_pack("{s:I, s:I, s:I, s:I, s:f, s:I}", "pid", (json_int_t)w->pid, "index",
+					      (json_int_t)w->index, "first_step", (json_int_t)w->first_step, "steps",
+					      (json_int_t)w->steps, "seconds", (w->end_ns - w->start_ns) / 1e9, "cut",
+					      (json_int_t)w->cut));
 	}
-	return common__json_unless_failed(list, failed);
+	return list;
 }
 
 /* ---- together ---- */
@@ -313,20 +297,17 @@ static int print_text(struct job *job, const struct report_options *options, FIL
 {
 	int err = common__print_tables(&tables, job, options, out);
 
-	if (err)
-		return err;
-	print_windows(job, out);
-	common__text(job, out);
-	return common__flush(out);
+	if (!err)
+		print_windows(job, out);
+	return common__end(err, job, out);
 }
 
 static int print_json(struct job *job, const struct report_options *options, FILE *out)
 {
-	json_t *object = common__json(job, report_ops.name);
-	int failed = common__json_tables(&tables, job, options, object);
+	json_t *object = common__json_tables(report_ops.name, &tables, job, options);
 
-	failed |= json_object_set_new(object, "op_windows", json_windows(job));
-	return common__print_json(common__json_unless_failed(object, failed), out);
+	common__json_set(&object, "op_windows", json_windows(job));
+	return common__print_json(object, out);
 }
 
 const struct report_ops report_ops = {

@@ -7,90 +7,50 @@
 #include <string.h>
 
 #include "user/lib/compare.h"
+#include "user/lib/saturating.h"
 #include "user/lib/words.h"
+#include "user/report/common.h"
 
-const char *const ops_rows__sort_keys[] = {"cpu_time_total",
-					   "cuda_time_total",
-					   "self_cpu_time_total",
-					   "self_cuda_time_total",
-					   "cuda_time",
-					   "cpu_time",
-					   "count",
-					   "cpu_memory_usage",
-					   "self_cpu_memory_usage",
-					   "device_memory_usage",
-					   "self_device_memory_usage",
-					   "flops",
-					   "name",
-					   NULL};
+/* Descending, but for names. Averages are as torch computes them: what is equal there must be equal here, and keep its order. */
+#define SORT_KEYS(X)                                                       \
+	X(cpu_time_total, row->val.total_ns)                               \
+	X(cuda_time_total, row->device_ns)                                 \
+	X(self_cpu_time_total, row->val.self_ns)                           \
+	X(self_cuda_time_total, row->self_device_ns)                       \
+	X(cuda_time, row->device_ns / 1e3 / row->val.calls)                \
+	X(cpu_time, row->val.total_ns / 1e3 / row->val.calls)              \
+	X(count, row->val.calls)                                           \
+	X(cpu_memory_usage, row->val.total_bytes[OP_MEMORY_CPU])           \
+	X(self_cpu_memory_usage, row->val.self_bytes[OP_MEMORY_CPU])       \
+	X(device_memory_usage, row->val.total_bytes[OP_MEMORY_DEVICE])     \
+	X(self_device_memory_usage, row->val.self_bytes[OP_MEMORY_DEVICE]) \
+	X(flops, row->flops)                                               \
+	X(name, 0)
 
-static double key_total(const struct ops_row *row)
-{
-	return row->val.total_ns;
-}
-
-static double key_self(const struct ops_row *row)
-{
-	return row->val.self_ns;
-}
-
-/* As torch computes it: what is equal there must be equal here, and keep its order. */
-static double key_average(const struct ops_row *row)
-{
-	return row->val.total_ns / 1e3 / row->val.calls;
-}
-
-static double key_device(const struct ops_row *row)
-{
-	return row->device_ns;
-}
-
-static double key_self_device(const struct ops_row *row)
-{
-	return row->self_device_ns;
-}
-
-static double key_device_average(const struct ops_row *row)
-{
-	return row->device_ns / 1e3 / row->val.calls;
-}
-
-static double key_count(const struct ops_row *row)
-{
-	return row->val.calls;
-}
-
-static double key_memory(const struct ops_row *row)
-{
-	return row->val.total_bytes[OP_MEMORY_CPU];
-}
-
-static double key_self_memory(const struct ops_row *row)
-{
-	return row->val.self_bytes[OP_MEMORY_CPU];
-}
-
-static double key_device_memory(const struct ops_row *row)
-{
-	return row->val.total_bytes[OP_MEMORY_DEVICE];
-}
-
-static double key_self_device_memory(const struct ops_row *row)
-{
-	return row->val.self_bytes[OP_MEMORY_DEVICE];
-}
-
-static double key_flops(const struct ops_row *row)
-{
-	return row->flops;
-}
-
-/* In the order of ops_rows__sort_keys, descending; NULL: by name. */
-static double (*const sort_values[])(const struct ops_row *row) = {
-	key_total, key_device, key_self,        key_self_device,   key_device_average,     key_average,
-	key_count, key_memory, key_self_memory, key_device_memory, key_self_device_memory, key_flops,
-	NULL,
+const char *const ops_rows__sort_keys[] = {
+#define X(key, value) #key,
+	SORT_KEYS(X)
+#undef X
+		NULL,
 };
+
+enum sort_key {
+#define X(key, value) BY_##key,
+	SORT_KEYS(X)
+#undef X
+};
+
+static double sort_value(const struct ops_row *row, enum sort_key key)
+{
+	switch (key) {
+#define X(key, value)  \
+	case BY_##key: \
+		return value;
+		SORT_KEYS(X)
+#undef X
+	}
+	return 0;
+}
 
 /* Texts that may be NULL, which comes first. */
 static int compare_text(const char *a, const char *b)
@@ -140,20 +100,21 @@ static int compare_to_merge(const void *a, const void *b)
 
 struct order {
 	bool by_action;
-	double (*value)(const struct ops_row *row); /* NULL: by name */
+	enum sort_key key;
 };
 
 static int compare_to_sort(const void *a, const void *b, void *ctx)
 {
 	const struct ops_row *x = a, *y = b;
 	const struct order *sort = ctx;
+	double x_value = sort_value(x, sort->key), y_value = sort_value(y, sort->key);
 	int order = sort->by_action ? compare_action(x, y) : 0;
 
 	if (order)
 		return order;
-	if (sort->value && sort->value(x) != sort->value(y))
-		return sort->value(x) > sort->value(y) ? -1 : 1;
-	order = sort->value ? 0 : strcmp(x->name, y->name);
+	if (x_value != y_value)
+		return x_value > y_value ? -1 : 1;
+	order = sort->key == BY_name ? strcmp(x->name, y->name) : 0;
 	/* Python's sort is stable. */
 	return order ? order : COMPARE(x->order, y->order);
 }
@@ -163,11 +124,6 @@ static uint64_t multiply_saturating(uint64_t a, uint64_t b)
 	uint64_t product;
 
 	return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
-}
-
-static uint64_t add_saturating(uint64_t a, uint64_t b)
-{
-	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
 /*
@@ -233,10 +189,10 @@ static int make_row(const struct op_row *op, const struct report_options *option
 static void merge_into(struct ops_row *sum, struct ops_row *row)
 {
 	op_val__add(&sum->val, &row->val);
-	sum->device_ns = add_saturating(sum->device_ns, row->device_ns);
-	sum->self_device_ns = add_saturating(sum->self_device_ns, row->self_device_ns);
+	sum->device_ns = saturating__add(sum->device_ns, row->device_ns);
+	sum->self_device_ns = saturating__add(sum->self_device_ns, row->self_device_ns);
 	sum->device_unknown |= row->device_unknown;
-	sum->flops = add_saturating(sum->flops, row->flops);
+	sum->flops = saturating__add(sum->flops, row->flops);
 	sum->same_words &= sum->word_cnt == row->word_cnt &&
 			   (!row->word_cnt || !memcmp(sum->words, row->words, row->word_cnt * sizeof(*row->words)));
 	sum->shaped |= row->shaped;
@@ -269,7 +225,7 @@ static void add_up_actions(struct ops_rows *rows)
 
 		for (next = first; next < rows->cnt && ops_rows__same_action(&rows->items[first], &rows->items[next]);
 		     next++)
-			self_ns = add_saturating(self_ns, rows->items[next].val.self_ns);
+			self_ns = saturating__add(self_ns, rows->items[next].val.self_ns);
 		for (size_t i = first; i < next; i++)
 			rows->items[i].action_self_ns = self_ns;
 	}
@@ -278,34 +234,11 @@ static void add_up_actions(struct ops_rows *rows)
 static void sort_rows(struct ops_rows *rows, const struct report_options *options)
 {
 	struct order order = {.by_action = options->by_action};
-	size_t key = !options->sort && rows->has_device;
 
-	while (options->sort && strcmp(ops_rows__sort_keys[key], options->sort))
-		key++;
-	order.value = sort_values[key];
+	order.key = !options->sort && rows->has_device ? BY_cuda_time_total : BY_cpu_time_total;
+	while (options->sort && strcmp(ops_rows__sort_keys[order.key], options->sort))
+		order.key++;
 	qsort_r(rows->items, rows->cnt, sizeof(*rows->items), compare_to_sort, &order);
-}
-
-static int compare_pid(const void *a, const void *b)
-{
-	const uint32_t *x = a, *y = b;
-
-	return COMPARE(*x, *y);
-}
-
-static int count_processes(struct ops_rows *rows)
-{
-	uint32_t *pids = calloc(rows->cnt + 1, sizeof(*pids));
-
-	if (!pids)
-		return -ENOMEM;
-	for (size_t i = 0; i < rows->cnt; i++)
-		pids[i] = rows->items[i].pid;
-	qsort(pids, rows->cnt, sizeof(*pids), compare_pid);
-	for (size_t i = 0; i < rows->cnt; i++)
-		rows->processes += !i || pids[i] != pids[i - 1];
-	free(pids);
-	return 0;
 }
 
 static bool action_chosen(const char *action, const struct report_options *options)
@@ -379,7 +312,8 @@ int ops_rows__collect(struct job *job, const struct report_options *options, uin
 	if (!err)
 		err = collect_rows(job, options, pid, by_action, out);
 	if (!err)
-		err = count_processes(out);
+		err = common__count_processes(out->items, out->cnt, sizeof(*out->items), offsetof(struct ops_row, pid),
+					      &out->processes);
 	if (err) {
 		ops_rows__release(out);
 		return err;
@@ -405,12 +339,6 @@ int ops_rows__processes(struct job *job, struct rec_target **out, size_t *cnt)
 {
 	size_t op_cnt;
 	const struct op_row *ops = job__ops(job, &op_cnt);
-	uint32_t *pids = calloc(op_cnt + 1, sizeof(*pids));
-	int err;
 
-	for (size_t i = 0; pids && i < op_cnt; i++)
-		pids[i] = ops[i].pid;
-	err = processes__list(job, pids, op_cnt, out, cnt);
-	free(pids);
-	return err;
+	return common__processes(job, ops, op_cnt, sizeof(*ops), offsetof(struct op_row, pid), out, cnt);
 }

@@ -18,35 +18,39 @@
 #define SHAPES_WIDEST 80
 #define SOURCE_WIDEST 75
 
+#define COLUMNS(X)                             \
+	X(NAME, "Name")                        \
+	X(OVERLOAD, "Overload Name")           \
+	X(SELF_SHARE, "Self CPU %")            \
+	X(SELF, "Self CPU")                    \
+	X(TOTAL_SHARE, "CPU total %")          \
+	X(TOTAL, "CPU total")                  \
+	X(AVERAGE, "CPU time avg")             \
+	X(SELF_DEVICE, "Self CUDA")            \
+	X(SELF_DEVICE_SHARE, "Self CUDA %")    \
+	X(DEVICE_TOTAL, "CUDA total")          \
+	X(DEVICE_AVERAGE, "CUDA time avg")     \
+	X(MEMORY, "CPU Mem")                   \
+	X(SELF_MEMORY, "Self CPU Mem")         \
+	X(DEVICE_MEMORY, "CUDA Mem")           \
+	X(SELF_DEVICE_MEMORY, "Self CUDA Mem") \
+	X(CALLS, "# of Calls")                 \
+	X(SHAPES, "Input Shapes")              \
+	X(MODULE, "Module")                    \
+	X(SOURCE, "Source Location")           \
+	X(FLOPS, NULL)
+
 enum column {
-	NAME,
-	OVERLOAD,
-	SELF_SHARE,
-	SELF,
-	TOTAL_SHARE,
-	TOTAL,
-	AVERAGE,
-	SELF_DEVICE,
-	SELF_DEVICE_SHARE,
-	DEVICE_TOTAL,
-	DEVICE_AVERAGE,
-	MEMORY,
-	SELF_MEMORY,
-	DEVICE_MEMORY,
-	SELF_DEVICE_MEMORY,
-	CALLS,
-	SHAPES,
-	MODULE,
-	SOURCE,
-	FLOPS,
-	COLUMN__COUNT
+#define X(column, title) column,
+	COLUMNS(X)
+#undef X
+		COLUMN__COUNT
 };
 
-static const char *const titles[COLUMN__COUNT] = {
-	"Name",          "Overload Name", "Self CPU %",   "Self CPU",        "CPU total %",
-	"CPU total",     "CPU time avg",  "Self CUDA",    "Self CUDA %",     "CUDA total",
-	"CUDA time avg", "CPU Mem",       "Self CPU Mem", "CUDA Mem",        "Self CUDA Mem",
-	"# of Calls",    "Input Shapes",  "Module",       "Source Location", NULL,
+static const char *const titles[] = {
+#define X(column, title) title,
+	COLUMNS(X)
+#undef X
 };
 
 struct layout {
@@ -86,23 +90,34 @@ static void copy_head(cell_text cell, const char *text, size_t cnt)
 	cell[bytes] = 0;
 }
 
-/* Names keep their start. */
-static void copy_name(cell_text cell, const char *name)
+/* Names keep their start. NULL is none. 0 or -ENOMEM. */
+static int put_name(cell_text cell, const char *name)
 {
-	copy_head(cell, name, NAME_WIDEST - 3);
-	if (text__width(name) >= NAME_WIDEST - 3)
+	char *escaped = text__escape(name ?: "");
+
+	if (!escaped)
+		return -ENOMEM;
+	copy_head(cell, escaped, NAME_WIDEST - 3);
+	if (text__width(escaped) >= NAME_WIDEST - 3)
 		strcat(cell, "...");
+	free(escaped);
+	return 0;
 }
 
-/* Paths keep their end. */
-static void copy_path(cell_text cell, const char *path, size_t width)
+/* Paths keep their end. NULL is none. 0 or -ENOMEM. */
+static int put_path(cell_text cell, const char *path, size_t width)
 {
-	size_t have = text__width(path);
+	char *escaped = text__escape(path ?: "");
+	size_t have = escaped ? text__width(escaped) : 0;
 
+	if (!escaped)
+		return -ENOMEM;
 	if (have <= width)
-		copy_head(cell, path, width);
+		copy_head(cell, escaped, width);
 	else
-		snprintf(cell, sizeof(cell_text), "...%s", skip_code_points(path, have - width + 3));
+		snprintf(cell, sizeof(cell_text), "...%s", skip_code_points(escaped, have - width + 3));
+	free(escaped);
+	return 0;
 }
 
 /* ---- numbers ---- */
@@ -151,7 +166,7 @@ static size_t text_width(const char *text, size_t most)
 	return width < most ? width : most;
 }
 
-static void widen(size_t *width, size_t other)
+static void widen_column(size_t *width, size_t other)
 {
 	if (other > *width)
 		*width = other;
@@ -166,11 +181,11 @@ static int measure_texts(struct layout *layout, const struct ops_row *rows, size
 
 		if (!name)
 			return -ENOMEM;
-		widen(&width[NAME], name);
+		widen_column(&width[NAME], name);
 		if (rows[i].module)
-			widen(&width[MODULE], text_width(rows[i].module, SOURCE_WIDEST));
+			widen_column(&width[MODULE], text_width(rows[i].module, SOURCE_WIDEST));
 		if (rows[i].source)
-			widen(&width[SOURCE], text_width(rows[i].source, SOURCE_WIDEST));
+			widen_column(&width[SOURCE], text_width(rows[i].source, SOURCE_WIDEST));
 	}
 	return 0;
 }
@@ -207,7 +222,7 @@ static int measure_columns(struct layout *layout, const struct ops_row *rows, si
 		overloads |= rows[i].overload && *rows[i].overload;
 		some_shapes |= rows[i].word_cnt;
 		if (rows[i].shapes)
-			widen(&shapes, strlen(rows[i].shapes) + 4);
+			widen_column(&shapes, strlen(rows[i].shapes) + 4);
 	}
 	for (enum column c = SELF_SHARE; c <= CALLS; c++)
 		width[c] = NUMBER_WIDTH;
@@ -265,26 +280,6 @@ static void print_header(const struct layout *layout, FILE *out)
 	print_dashes(layout, out);
 }
 
-static int put_texts(const struct layout *layout, const struct ops_row *row, cell_text *cells)
-{
-	char *name = text__escape(row->name), *overload = text__escape(row->overload ? row->overload : "");
-	char *module = text__escape(row->module ? row->module : ""),
-	     *source = text__escape(row->source ? row->source : "");
-	bool ok = name && overload && module && source;
-
-	if (ok) {
-		copy_name(cells[NAME], name);
-		copy_name(cells[OVERLOAD], overload);
-		copy_path(cells[MODULE], module, layout->width[MODULE]);
-		copy_path(cells[SOURCE], source, layout->width[SOURCE]);
-	}
-	free(name);
-	free(overload);
-	free(module);
-	free(source);
-	return ok ? 0 : -ENOMEM;
-}
-
 static void put_device(const struct layout *layout, const struct ops_row *row, cell_text *cells)
 {
 	double total_us = row->device_ns / 1e3, self_us = row->self_device_ns / 1e3;
@@ -306,7 +301,9 @@ static int print_row(const struct layout *layout, const struct ops_row *row, FIL
 	const struct op_val *val = &row->val;
 	double total_us = val->total_ns / 1e3, self_us = val->self_ns / 1e3;
 
-	if (put_texts(layout, row, cells))
+	if (put_name(cells[NAME], row->name) || put_name(cells[OVERLOAD], row->overload) ||
+	    put_path(cells[MODULE], row->module, layout->width[MODULE]) ||
+	    put_path(cells[SOURCE], row->source, layout->width[SOURCE]))
 		return -ENOMEM;
 	format_share(cells[SELF_SHARE], self_us, layout->self_us);
 	format_us(cells[SELF], self_us);

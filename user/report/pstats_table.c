@@ -122,110 +122,74 @@ static void release_lines(struct lines *lines)
 
 /* ---- sort_stats ---- */
 
-static int by_calls(const struct line *x, const struct line *y)
-{
-	uint64_t a = x->calls ? x->calls : x->samples, b = y->calls ? y->calls : y->samples;
-
-	return COMPARE(b, a);
-}
-
-static int by_primitive_calls(const struct line *x, const struct line *y)
-{
-	uint64_t a = x->calls ? x->primitive_calls : x->samples, b = y->calls ? y->primitive_calls : y->samples;
-
-	return COMPARE(b, a);
-}
-
-static int by_self(const struct line *x, const struct line *y)
-{
-	return COMPARE(y->self_s, x->self_s);
-}
-
-static int by_total(const struct line *x, const struct line *y)
-{
-	return COMPARE(y->total_s, x->total_s);
-}
-
-static int by_file(const struct line *x, const struct line *y)
-{
-	return strcmp(x->file, y->file);
-}
-
-static int by_line(const struct line *x, const struct line *y)
-{
-	return COMPARE(x->line, y->line);
-}
-
-static int by_name(const struct line *x, const struct line *y)
-{
-	return strcmp(x->name, y->name);
-}
-
-static int by_name_file_line(const struct line *x, const struct line *y)
-{
-	int order = by_name(x, y);
-
-	if (!order)
-		order = by_file(x, y);
-	return order ? order : by_line(x, y);
-}
-
-static int by_label(const struct line *x, const struct line *y)
-{
-	return strcmp(x->label, y->label);
-}
-
-#define SORT_KEYS(X)                                            \
-	X("tottime", by_self, "internal time")                  \
-	X("time", by_self, "internal time")                     \
-	X("cumulative", by_total, "cumulative time")            \
-	X("cumtime", by_total, "cumulative time")               \
-	X("ncalls", by_calls, "call count")                     \
-	X("calls", by_calls, "call count")                      \
-	X("pcalls", by_primitive_calls, "primitive call count") \
-	X("name", by_name, "function name")                     \
-	X("file", by_file, "file name")                         \
-	X("filename", by_file, "file name")                     \
-	X("module", by_file, "file name")                       \
-	X("line", by_line, "line number")                       \
-	X("nfl", by_name_file_line, "name/file/line")           \
-	X("stdname", by_label, "standard name")
+/* Key, order of x and y, what pstats says of it. Of samples there are no calls. */
+#define SORT_KEYS(X)                                                                                                \
+	X(tottime, COMPARE(y->self_s, x->self_s), "internal time")                                                  \
+	X(time, COMPARE(y->self_s, x->self_s), "internal time")                                                     \
+	X(cumulative, COMPARE(y->total_s, x->total_s), "cumulative time")                                           \
+	X(cumtime, COMPARE(y->total_s, x->total_s), "cumulative time")                                              \
+	X(ncalls, COMPARE(y->calls ?: y->samples, x->calls ?: x->samples), "call count")                            \
+	X(calls, COMPARE(y->calls ?: y->samples, x->calls ?: x->samples), "call count")                             \
+	X(pcalls, COMPARE(primitive_calls(y), primitive_calls(x)), "primitive call count")                          \
+	X(name, strcmp(x->name, y->name), "function name")                                                          \
+	X(file, strcmp(x->file, y->file), "file name")                                                              \
+	X(filename, strcmp(x->file, y->file), "file name")                                                          \
+	X(module, strcmp(x->file, y->file), "file name")                                                            \
+	X(line, COMPARE(x->line, y->line), "line number")                                                           \
+	X(nfl, strcmp(x->name, y->name) ?: strcmp(x->file, y->file) ?: COMPARE(x->line, y->line), "name/file/line") \
+	X(stdname, strcmp(x->label, y->label), "standard name")
 
 const char *const pstats_table__sort_keys[] = {
-#define X(key, compare, text) key,
+#define X(key, order, text) #key,
 	SORT_KEYS(X)
 #undef X
 		NULL,
 };
 
-struct sort {
-	int (*compare)(const struct line *x, const struct line *y);
-	const char *text;
-};
-
-/* In the order of pstats_table__sort_keys. */
-static const struct sort sorts[] = {
-#define X(key, compare, text) {compare, text},
+static const char *const sort_texts[] = {
+#define X(key, order, text) text,
 	SORT_KEYS(X)
 #undef X
 };
 
+enum sort_key {
+#define X(key, order, text) BY_##key,
+	SORT_KEYS(X)
+#undef X
+};
+
+static uint64_t primitive_calls(const struct line *line)
+{
+	return line->calls ? line->primitive_calls : line->samples;
+}
+
+static int compare_by(const struct line *x, const struct line *y, enum sort_key key)
+{
+	switch (key) {
+#define X(key, order, text) \
+	case BY_##key:      \
+		return order;
+		SORT_KEYS(X)
+#undef X
+	}
+	return 0;
+}
+
 static int compare_lines(const void *a, const void *b, void *ctx)
 {
 	const struct line *x = a, *y = b;
-	const struct sort *sort = ctx;
-	int order = sort->compare(x, y);
+	int order = compare_by(x, y, *(enum sort_key *)ctx);
 
 	/* Python's sort is stable. */
 	return order ? order : COMPARE(x->order, y->order);
 }
 
-static const struct sort *find_sort(const char *key)
+static enum sort_key find_sort(const char *name)
 {
-	for (size_t i = 0; key && pstats_table__sort_keys[i]; i++)
-		if (!strcmp(key, pstats_table__sort_keys[i]))
-			return &sorts[i];
-	return &sorts[0];
+	for (enum sort_key key = 0; name && pstats_table__sort_keys[key]; key++)
+		if (!strcmp(name, pstats_table__sort_keys[key]))
+			return key;
+	return 0;
 }
 
 /* ---- print_stats ---- */
@@ -291,20 +255,20 @@ static int print_line(const struct line *line, bool exact, FILE *out)
 int pstats_table__print(const struct profile *profile, const struct profile_table *table, const char *sort,
 			size_t limit, FILE *out)
 {
-	const struct sort *order = find_sort(sort);
+	enum sort_key key = find_sort(sort);
 	struct lines lines = {0};
 	int err = make_lines(profile, table, &lines);
 	size_t cnt = lines.cnt;
 
 	if (err)
 		goto out;
-	qsort_r(lines.items, lines.cnt, sizeof(*lines.items), compare_lines, (void *)order);
+	qsort_r(lines.items, lines.cnt, sizeof(*lines.items), compare_lines, &key);
 	if (table->exact)
 		print_calls(&lines, out);
 	else
 		print_samples(table, out);
-	fprintf(out, "\n   Ordered by: %s\n", order->text);
-	if (limit && limit < cnt) {
+	fprintf(out, "\n   Ordered by: %s\n", sort_texts[key]);
+	if (limit < cnt) {
 		fprintf(out, "   List reduced from %zu to %zu due to restriction <%zu>\n", cnt, limit, limit);
 		cnt = limit;
 	}

@@ -13,7 +13,7 @@ extern const char *const pstats_table__sort_keys[];
 /*
  * Byte for byte what Lib/pstats.py (3.8 to 3.14) prints for the same functions, but for control characters in names,
  * which are escaped, and for tables of samples: their first line says how many samples, and calls, which are not known,
- * are "-" (percall is empty, as pstats has it for no calls). limit: rows; 0: all. 0 or -ENOMEM.
+ * are "-" (percall is empty, as pstats has it for no calls). limit: rows. 0 or -ENOMEM.
  */
 int pstats_table__print(const struct profile *profile, const struct profile_table *table, const char *sort,
 			size_t limit, FILE *out);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* The table of reports. */
+/* The table of reports, and what all of them read of their options. */
 #include "user/report/report.h"
 
 #include <string.h>
@@ -14,4 +14,11 @@ const struct report_ops *report__find(const char *name)
 		if (!strcmp(reports[i]->name, name))
 			return reports[i];
 	return NULL;
+}
+
+size_t report_options__limit(const struct report_options *options, int default_limit)
+{
+	int limit = options->limit < 0 ? default_limit : options->limit;
+
+	return limit ? (size_t)limit : SIZE_MAX;
 }

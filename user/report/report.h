@@ -43,6 +43,9 @@ extern const struct report_ops report_gpu;
 extern const struct report_ops report_advanced;
 extern const struct report_ops report_steps;
 
+/* How many rows of a table are shown: SIZE_MAX for all, which default_limit 0 is too. */
+size_t report_options__limit(const struct report_options *options, int default_limit);
+
 /* NULL when there is none of that name. */
 const struct report_ops *report__find(const char *name);
 

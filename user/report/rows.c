@@ -9,6 +9,7 @@
 
 #include "user/lib/compare.h"
 #include "user/model/labels.h"
+#include "user/report/common.h"
 
 double rows__window_s(const struct job *job)
 {
@@ -135,64 +136,65 @@ static void merge_same_names(struct rows *rows)
 	rows->cnt = kept;
 }
 
-static double key_percent(const struct row *row)
-{
-	return row->val.total_ns / 1e9;
-}
+/* Descending, but for names and the first occurrence. */
+#define SORT_KEYS(X)                                      \
+	X(percent, row->val.total_ns / 1e9)               \
+	X(name, 0)                                        \
+	X(calls, row->val.calls)                          \
+	X(mean, row->val.total_ns / 1e9 / row->val.calls) \
+	X(total, row->val.total_ns / 1e9)                 \
+	X(min, row->val.min_ns)                           \
+	X(max, row->val.max_ns)                           \
+	X(first, 0)                                       \
+	X(self, row->val.self_ns)
 
-static double key_calls(const struct row *row)
-{
-	return row->val.calls;
-}
-
-static double key_mean(const struct row *row)
-{
-	return row->val.total_ns / 1e9 / row->val.calls;
-}
-
-static double key_min(const struct row *row)
-{
-	return row->val.min_ns;
-}
-
-static double key_max(const struct row *row)
-{
-	return row->val.max_ns;
-}
-
-static double key_self(const struct row *row)
-{
-	return row->val.self_ns;
-}
-
-const char *const rows__sort_keys[] = {"percent", "name", "calls", "mean", "total",
-				       "min",     "max",  "first", "self", NULL};
-
-/* In the order of rows__sort_keys; NULL: by name, or by first occurrence. The others are descending. */
-static double (*const sort_values[])(const struct row *row) = {
-	key_percent, NULL, key_calls, key_mean, key_percent, key_min, key_max, NULL, key_self,
+const char *const rows__sort_keys[] = {
+#define X(key, value) #key,
+	SORT_KEYS(X)
+#undef X
+		NULL,
 };
+
+enum sort_key {
+#define X(key, value) BY_##key,
+	SORT_KEYS(X)
+#undef X
+};
+
+static double sort_value(const struct row *row, enum sort_key key)
+{
+	switch (key) {
+#define X(key, value)  \
+	case BY_##key: \
+		return value;
+		SORT_KEYS(X)
+#undef X
+	}
+	return 0;
+}
 
 static int compare_value(const void *a, const void *b, void *ctx)
 {
-	double (*const value)(const struct row *row) = *(double (*const *)(const struct row *row))ctx;
+	enum sort_key key = *(enum sort_key *)ctx;
 	const struct row *x = a, *y = b;
+	double x_value = sort_value(x, key), y_value = sort_value(y, key);
 
-	if (value && value(x) != value(y))
-		return value(x) > value(y) ? -1 : 1;
+	if (x_value != y_value)
+		return x_value > y_value ? -1 : 1;
 	/* Python's sort is stable, and Lightning's rows come in the order of their first occurrence. */
 	return COMPARE(x->order, y->order);
 }
 
-static void sort_rows(struct rows *rows, const char *key)
+static void sort_rows(struct rows *rows, const char *name)
 {
-	if (!strcmp(key, "name")) {
+	enum sort_key key = 0;
+
+	while (strcmp(rows__sort_keys[key], name))
+		key++;
+	if (key == BY_name)
 		qsort(rows->items, rows->cnt, sizeof(*rows->items), compare_name);
-		return;
-	}
-	for (size_t i = 0; rows__sort_keys[i]; i++)
-		if (!strcmp(rows__sort_keys[i], key))
-			qsort_r(rows->items, rows->cnt, sizeof(*rows->items), compare_value, (void *)&sort_values[i]);
+	else
+		qsort_r(rows->items, rows->cnt, sizeof(*rows->items), compare_value, &key);
 }
 
 static bool row_chosen(const struct choice *choice, const struct report_options *options)
@@ -211,21 +213,6 @@ static void keep_leaves(struct rows *rows)
 			rows->items[kept++] = rows->items[i];
 	rows->unlisted += rows->cnt - kept;
 	rows->cnt = kept;
-}
-
-static size_t count_processes(const struct rows *rows)
-{
-	size_t cnt = 0;
-
-	/* Rows come in order of time here; few processes, so the square does not matter. */
-	for (size_t i = 0; i < rows->cnt; i++) {
-		size_t j = 0;
-
-		while (j < i && rows->items[j].pid != rows->items[i].pid)
-			j++;
-		cnt += j == i;
-	}
-	return cnt;
 }
 
 int rows__collect(struct job *job, const struct report_options *options, uint32_t pid, const char *order,
@@ -265,7 +252,10 @@ int rows__collect(struct job *job, const struct report_options *options, uint32_
 		};
 	}
 	out->stage = labels__stage(actions, cnt);
-	out->processes = count_processes(out);
+	err = common__count_processes(out->items, out->cnt, sizeof(*out->items), offsetof(struct row, pid),
+				      &out->processes);
+	if (err)
+		goto out;
 	merge_same_names(out);
 	if (options->leaf)
 		keep_leaves(out);
@@ -292,12 +282,7 @@ int rows__processes(struct job *job, struct rec_target **out, size_t *cnt)
 {
 	size_t action_cnt;
 	const struct job_action *actions = job__actions(job, &action_cnt);
-	uint32_t *pids = calloc(action_cnt + 1, sizeof(*pids));
-	int err;
 
-	for (size_t i = 0; pids && i < action_cnt; i++)
-		pids[i] = actions[i].pid;
-	err = processes__list(job, pids, action_cnt, out, cnt);
-	free(pids);
-	return err;
+	return common__processes(job, actions, action_cnt, sizeof(*actions), offsetof(struct job_action, pid), out,
+				 cnt);
 }

@@ -136,9 +136,8 @@ static int print_table(struct job *job, const struct report_options *options, ui
 	err = simple__table(&rows, rows__window_s(job), out);
 	if (!err && !rows.cnt)
 		explain_empty(&rows, options, pid == PROCESSES_ALL_MAIN ? "" : " in this process", out);
-	if (!err && rows.left_out)
-		text__paragraph(out, "%zu more row%s (--limit %d)", rows.left_out, rows.left_out == 1 ? "" : "s",
-				options->limit);
+	if (!err)
+		common__left_out(rows.cnt + rows.left_out, rows.cnt, "row", out);
 	if (!err && rows.processes > 1)
 		text__paragraph(out, "rows: added over %zu processes (--per-rank: one table each)", rows.processes);
 	rows__release(&rows);
@@ -168,15 +167,14 @@ static json_t *json_rows(struct job *job, const struct report_options *options, 
 {
 	struct rows rows;
 	json_t *list;
-	int failed = 0;
 
 	if (rows__collect(job, options, pid, "first", &rows))
 		return NULL;
 	list = json_array();
 	for (size_t i = 0; i < rows.cnt; i++)
-		failed |= json_array_append_new(list, json_row(job, &rows.items[i]));
+		common__json_append(&list, json_row(job, &rows.items[i]));
 	rows__release(&rows);
-	return common__json_unless_failed(list, failed);
+	return list;
 }
 
 /* ---- together ---- */
@@ -190,20 +188,12 @@ static const struct common_tables tables = {
 
 static int print_text(struct job *job, const struct report_options *options, FILE *out)
 {
-	int err = common__print_tables(&tables, job, options, out);
-
-	if (err)
-		return err;
-	common__text(job, out);
-	return common__flush(out);
+	return common__end(common__print_tables(&tables, job, options, out), job, out);
 }
 
 static int print_json(struct job *job, const struct report_options *options, FILE *out)
 {
-	json_t *object = common__json(job, report_simple.name);
-	int failed = common__json_tables(&tables, job, options, object);
-
-	return common__print_json(common__json_unless_failed(object, failed), out);
+	return common__print_json(common__json_tables(report_simple.name, &tables, job, options), out);
 }
 
 const struct report_ops report_simple = {

@@ -175,13 +175,38 @@ static int choose_columns(const struct step_sum *sum, unsigned int *columns)
 	return cnt;
 }
 
-struct table {
-	const struct steps_of *of;
-	unsigned int columns[WAIT_COLUMNS];
-	int column_cnt;
-	bool others, slow, samples;
-	FILE *out;
+#define CAUSE_ANY   -1 /* with none, too */
+#define CAUSE_OTHER -2 /* that has no column of its own */
+#define COLUMNS_MAX (4 + WAIT_COLUMNS)
+
+/* Of a table of phases: ms of a step on average. */
+struct column {
+	const char *head;
+	const struct step_sum *sum;
+	int cause;
 };
+
+static size_t make_columns(const struct steps_of *of, struct column *columns)
+{
+	const struct step_sum *all = &of->blame.all;
+	unsigned int causes[WAIT_COLUMNS];
+	int cause_cnt = choose_columns(all, causes);
+	uint64_t shown = sum_of(all, -1, CAUSE_NONE);
+	size_t cnt = 0;
+
+	columns[cnt++] = (struct column){"ms/step", all, CAUSE_ANY};
+	if (of->track->slow_cnt)
+		columns[cnt++] = (struct column){"ms/slow", &of->blame.slow, CAUSE_ANY};
+	if (of->track->thread)
+		columns[cnt++] = (struct column){"on CPU", all, CAUSE_NONE};
+	for (int i = 0; i < cause_cnt; i++) {
+		columns[cnt++] = (struct column){sample_cause__name(causes[i]), all, causes[i]};
+		shown += sum_of(all, -1, causes[i]);
+	}
+	if (shown < all->total_ns)
+		columns[cnt++] = (struct column){"others", all, CAUSE_OTHER};
+	return cnt;
+}
 
 static void print_ms(FILE *out, double ns, size_t cnt)
 {
@@ -191,73 +216,51 @@ static void print_ms(FILE *out, double ns, size_t cnt)
 		fprintf(out, "%*s", COLUMN, "-");
 }
 
-static void print_phase(const struct table *t, const char *name, int phase)
+static void print_phase(const struct column *columns, size_t cnt, const char *name, int phase, FILE *out)
 {
-	const struct step_sum *all = &t->of->blame.all, *slow = &t->of->blame.slow;
-	uint64_t ns = sum_of(all, phase, -1), others = ns - sum_of(all, phase, CAUSE_NONE);
+	const struct step_sum *all = columns[0].sum;
+	uint64_t ns = sum_of(all, phase, CAUSE_ANY), others = ns - sum_of(all, phase, CAUSE_NONE);
 
-	fprintf(t->out, "%-11s%*.4g", name, COLUMN, ns / 1e9);
-	fprintf(t->out, "%7.1f %%", 100.0 * ns / all->total_ns);
-	print_ms(t->out, ns, all->step_cnt);
-	if (t->slow)
-		print_ms(t->out, sum_of(slow, phase, -1), slow->step_cnt);
-	if (t->samples)
-		print_ms(t->out, sum_of(all, phase, CAUSE_NONE), all->step_cnt);
-	for (int i = 0; i < t->column_cnt; i++) {
-		print_ms(t->out, sum_of(all, phase, t->columns[i]), all->step_cnt);
-		others -= sum_of(all, phase, t->columns[i]);
+	fprintf(out, "%-11s%*.4g%7.1f %%", name, COLUMN, ns / 1e9, 100.0 * ns / all->total_ns);
+	for (size_t i = 0; i < cnt; i++) {
+		uint64_t part =
+			columns[i].cause == CAUSE_OTHER ? others : sum_of(columns[i].sum, phase, columns[i].cause);
+
+		if (columns[i].cause > CAUSE_NONE)
+			others -= part;
+		print_ms(out, part, columns[i].sum->step_cnt);
 	}
-	if (t->others)
-		print_ms(t->out, others, all->step_cnt);
-	fputc('\n', t->out);
+	fputc('\n', out);
 }
 
-static void print_header(const struct table *t)
+static void print_dashes(size_t cnt, FILE *out)
 {
-	fprintf(t->out, "%-11s%*s%9s%*s", "phase", COLUMN, "total s", "share", COLUMN, "ms/step");
-	if (t->slow)
-		fprintf(t->out, "%*s", COLUMN, "ms/slow");
-	if (t->samples)
-		fprintf(t->out, "%*s", COLUMN, "on CPU");
-	for (int i = 0; i < t->column_cnt; i++)
-		fprintf(t->out, "%*s", COLUMN, sample_cause__name(t->columns[i]));
-	if (t->others)
-		fprintf(t->out, "%*s", COLUMN, "others");
-	fputc('\n', t->out);
-}
-
-static void print_dashes(const struct table *t)
-{
-	int width = 11 + 9 + COLUMN * (2 + t->slow + t->samples + t->column_cnt + t->others);
-
-	while (width--)
-		fputc('-', t->out);
-	fputc('\n', t->out);
+	for (size_t i = 0; i < 11 + COLUMN + 9 + cnt * COLUMN; i++)
+		fputc('-', out);
+	fputc('\n', out);
 }
 
 static void print_table(const struct steps_of *of, FILE *out)
 {
-	const struct step_sum *all = &of->blame.all;
-	struct table t = {.of = of, .slow = of->track->slow_cnt, .samples = of->track->thread, .out = out};
-	uint64_t shown = sum_of(all, -1, CAUSE_NONE);
+	struct column columns[COLUMNS_MAX];
+	size_t cnt = make_columns(of, columns);
 
-	t.column_cnt = choose_columns(all, t.columns);
-	for (int i = 0; i < t.column_cnt; i++)
-		shown += sum_of(all, -1, t.columns[i]);
-	t.others = shown < all->total_ns;
 	fputs("Where the time of a step goes, in ms of a step on average\n", out);
-	print_dashes(&t);
-	print_header(&t);
-	print_dashes(&t);
+	print_dashes(cnt, out);
+	fprintf(out, "%-11s%*s%9s", "phase", COLUMN, "total s", "share");
+	for (size_t i = 0; i < cnt; i++)
+		fprintf(out, "%*s", COLUMN, columns[i].head);
+	fputc('\n', out);
+	print_dashes(cnt, out);
 	for (int phase = 0; phase < PHASE__COUNT; phase++) {
 		int at = (phase + 1) % PHASE__COUNT; /* PHASE_OTHER last */
 
-		if (sum_of(all, at, -1))
-			print_phase(&t, phase__name(at), at);
+		if (sum_of(&of->blame.all, at, CAUSE_ANY))
+			print_phase(columns, cnt, phase__name(at), at, out);
 	}
-	print_dashes(&t);
-	print_phase(&t, "all", -1);
-	print_dashes(&t);
+	print_dashes(cnt, out);
+	print_phase(columns, cnt, "all", -1, out);
+	print_dashes(cnt, out);
 }
 
 static void print_cpu(const char *title, const struct step_sum *sum, FILE *out)
@@ -403,7 +406,7 @@ static int print_groups(struct job *job, const struct steps_of *of, FILE *out)
 static void print_slow(struct job *job, const struct steps_of *of, const struct report_options *options, FILE *out)
 {
 	const struct step_track *track = of->track;
-	size_t limit = options->limit < 0 ? DEFAULT_LIMIT : options->limit ? (size_t)options->limit : track->slow_cnt;
+	size_t limit = report_options__limit(options, DEFAULT_LIMIT);
 	uint64_t start_ns = job__window(job)->start_ns;
 
 	fprintf(out, "%9s%11s%13s%8s  %-28s%10s  %s\n", "step", "at s", "ms", "times", "because of", "ms of it",
@@ -469,22 +472,8 @@ static int print_track(const struct steps_view *view, const struct step_track *t
 	return err;
 }
 
-static const struct rec_target *target_of(const struct job *job, const struct step_track *track,
-					  struct rec_target *unknown)
-{
-	size_t cnt;
-	const struct rec_target *targets = job__targets(job, &cnt);
-
-	*unknown = (struct rec_target){.pid = track->pid, .role = ROLE_MAIN, .rank = -1};
-	for (size_t i = 0; i < cnt; i++)
-		if (targets[i].pid == track->pid)
-			return &targets[i];
-	return unknown;
-}
-
 static int print_text(struct job *job, const struct report_options *options, FILE *out)
 {
-	struct rec_target unknown;
 	struct steps_view view;
 	int err = steps_view__new(job, options, &view);
 
@@ -497,18 +486,16 @@ static int print_text(struct job *job, const struct report_options *options, FIL
 		print_ranks(&view, out);
 	for (size_t i = 0; i < view.track_cnt && !err; i++) {
 		const struct step_track *track = &view.tracks[i];
+		struct rec_target target = common__target(job, track->pid);
 
 		if (!options->per_rank && track != steps_view__shown(&view))
 			continue;
 		if (view.track_cnt > 1)
-			common__process(target_of(job, track, &unknown), out);
+			common__process(&target, out);
 		err = print_track(&view, track, out);
 	}
 	steps_view__release(&view);
-	if (err)
-		return err;
-	common__text(job, out);
-	return common__flush(out);
+	return common__end(err, job, out);
 }
 
 const struct report_ops report_steps = {

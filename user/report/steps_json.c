@@ -14,7 +14,6 @@
 static json_t *json_waits(const struct step_sum *sum, int phase)
 {
 	json_t *waits = json_object();
-	int failed = 0;
 
 	for (unsigned int cause = CAUSE_NONE + 1; cause < CAUSE__END; cause++) {
 		uint64_t ns = 0;
@@ -22,9 +21,9 @@ static json_t *json_waits(const struct step_sum *sum, int phase)
 		for (int p = 0; p < PHASE__COUNT; p++)
 			ns += phase < 0 || p == phase ? sum->ns[p][cause] : 0;
 		if (ns)
-			failed |= json_object_set_new(waits, sample_cause__name(cause), json_real(ns / 1e9));
+			common__json_set(&waits, sample_cause__name(cause), json_real(ns / 1e9));
 	}
-	return common__json_unless_failed(waits, failed);
+	return waits;
 }
 
 /* What was asked for in steps of so many ns, and how long the GPU worked; gpu NULL: the process has none. */
@@ -37,14 +36,13 @@ static json_t *json_gpu(const struct gpu_step *gpu, uint64_t ns)
 		return json_null();
 	/* Of one step all of it, or nothing: what is left is no idle time. */
 	watched &= !ns || gpu_step__is_watched(gpu, ns);
-	busy = watched ? json_real(gpu->busy_ns / 1e9) : json_null();
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "launches",
-			 told ? json_integer(gpu->launches) : json_null(), "copies",
-			 told ? json_integer(gpu->copies) : json_null(), "copied_bytes",
-			 told ? json_integer(gpu->copied_bytes) : json_null(), "api_s",
-			 told ? json_real(gpu->api_ns / 1e9) : json_null(), "sync_s",
-			 told ? json_real(gpu->sync_ns / 1e9) : json_null(), "busy_s", busy, "idle_s",
-			 watched ? json_real((gpu->watched_ns - gpu->busy_ns) / 1e9) : json_null());
+	busy = common__json_real(watched, gpu->busy_ns / 1e9);
+	return json_pack(
+		"{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "launches", told ? json_integer(gpu->launches) : json_null(),
+		"copies", told ? json_integer(gpu->copies) : json_null(), "copied_bytes",
+		told ? json_integer(gpu->copied_bytes) : json_null(), "api_s",
+		common__json_real(told, gpu->api_ns / 1e9), "sync_s", common__json_real(told, gpu->sync_ns / 1e9),
+		"busy_s", busy, "idle_s", common__json_real(watched, (gpu->watched_ns - gpu->busy_ns) / 1e9));
 }
 
 static json_t *json_step(const struct step_track *track, const struct step *step, const struct gpu_step *gpu,
@@ -65,7 +63,7 @@ static json_t *json_step(const struct step_track *track, const struct step *step
 	phases = common__json_unless_failed(phases, failed);
 	return json_pack("{s:I, s:f, s:f, s:o, s:o, s:o, s:f, s:o, s:o}", "index", (json_int_t)step->index, "start_s",
 			 (int64_t)(step->start_ns - base_ns) / 1e9, "duration_s", step__ns(step) / 1e9, "phases",
-			 phases, "oncpu_s", track->thread ? json_real(on_cpu_ns / 1e9) : json_null(), "waits",
+			 phases, "oncpu_s", common__json_real(track->thread, on_cpu_ns / 1e9), "waits",
 			 track->thread ? json_waits(&sum, -1) : json_null(), "gc_s", step->gc_ns / 1e9, "gpu",
 			 json_gpu(gpu, step__ns(step)), "cause", cause ? json_string(cause) : json_null());
 }
@@ -99,11 +97,10 @@ static json_t *json_texts(const struct array *list)
 {
 	char *const *texts = list->items;
 	json_t *json = json_array();
-	int failed = 0;
 
 	for (size_t i = 0; i < list->cnt; i++)
-		failed |= json_array_append_new(json, json_string(texts[i]));
-	return common__json_unless_failed(json, failed);
+		common__json_append(&json, json_string(texts[i]));
+	return json;
 }
 
 static json_t *json_verdict(const struct verdict *verdict)
@@ -121,13 +118,11 @@ static json_t *json_cpu(const struct step_sum *sum)
 	static const char *const names[] = {"python", "op", "native", "kernel"};
 	json_t *json = json_object();
 	double share, error;
-	int failed = 0;
 
 	for (int class = 0; class < CPU__COUNT; class ++)
 		if (step_sum__cpu_share(sum, class, &share, &error))
-			failed |= json_object_set_new(json, names[class],
-						      json_pack("{s:f, s:f}", "share", share, "error", error));
-	return common__json_unless_failed(json, failed);
+			common__json_set(&json, names[class], json_pack("{s:f, s:f}", "share", share, "error", error));
+	return json;
 }
 
 /* Where the time of all steps, or of the slow ones, went. */
@@ -144,10 +139,9 @@ static json_t *json_sum(const struct step_track *track, const struct step_sum *s
 		if (!ns)
 			continue;
 		failed |= json_array_append_new(
-			phases,
-			json_pack("{s:s, s:f, s:o, s:o}", "name", phase__name(phase), "total_s", ns / 1e9, "oncpu_s",
-				  track->thread ? json_real(sum->ns[phase][CAUSE_NONE] / 1e9) : json_null(), "waits",
-				  track->thread ? json_waits(sum, phase) : json_null()));
+			phases, json_pack("{s:s, s:f, s:o, s:o}", "name", phase__name(phase), "total_s", ns / 1e9,
+					  "oncpu_s", common__json_real(track->thread, sum->ns[phase][CAUSE_NONE] / 1e9),
+					  "waits", track->thread ? json_waits(sum, phase) : json_null()));
 	}
 	phases = common__json_unless_failed(phases, failed);
 	return json_pack("{s:I, s:f, s:f, s:o, s:o, s:o}", "steps", (json_int_t)sum->step_cnt, "total_s",
@@ -159,22 +153,21 @@ static json_t *json_spots(struct job *job, const struct spot *spots, size_t cnt)
 {
 	const struct stacks *stacks = job__stacks(job);
 	json_t *list = json_array();
-	int failed = 0;
 
 	for (size_t i = 0; i < cnt && spots[i].ns; i++) {
 		struct code code = stacks__code(stacks, spots[i].code);
 
 		char *path = spots[i].file ? io_rows__path_of_name(job, spots[i].file) : NULL;
 
-		failed |= json_array_append_new(
-			list, json_pack("{s:o, s:I, s:o, s:f, s:o}", "file",
-					common__json_text(code.file ? job__name_or_lost(job, code.file) : NULL), "line",
-					(json_int_t)(spots[i].line ?: code.first_line), "name",
-					common__json_text(code.name ? job__name_or_lost(job, code.name) : NULL),
-					"seconds", spots[i].ns / 1e9, "path", common__json_text(path)));
+		common__json_append(&list,
+				    json_pack("{s:o, s:I, s:o, s:f, s:o}", "file",
+					      common__json_text(code.file ? job__name_or_lost(job, code.file) : NULL),
+					      "line", (json_int_t)(spots[i].line ?: code.first_line), "name",
+					      common__json_text(code.name ? job__name_or_lost(job, code.name) : NULL),
+					      "seconds", spots[i].ns / 1e9, "path", common__json_text(path)));
 		free(path);
 	}
-	return common__json_unless_failed(list, failed);
+	return list;
 }
 
 static json_t *json_group(struct job *job, const struct blame_group *group)
@@ -200,21 +193,19 @@ static json_t *json_group(struct job *job, const struct blame_group *group)
 static json_t *json_groups(struct job *job, const struct blame *blame)
 {
 	json_t *list = json_array();
-	int failed = 0;
 
 	for (size_t i = 0; i < blame->group_cnt; i++)
-		failed |= json_array_append_new(list, json_group(job, &blame->groups[i]));
-	return common__json_unless_failed(list, failed);
+		common__json_append(&list, json_group(job, &blame->groups[i]));
+	return list;
 }
 
 static json_t *json_slow(const struct step_track *track)
 {
 	json_t *list = json_array();
-	int failed = 0;
 
 	for (size_t i = 0; i < track->slow_cnt; i++)
-		failed |= json_array_append_new(list, json_integer(track->steps[track->slow[i]].index));
-	return common__json_unless_failed(list, failed);
+		common__json_append(&list, json_integer(track->steps[track->slow[i]].index));
+	return list;
 }
 
 static json_t *json_outside(struct job *job, const struct outside_part *part)
@@ -228,28 +219,21 @@ static int set_track(struct job *job, const struct steps_of *of, json_t *object)
 {
 	const struct step_track *track = of->track;
 	const struct slow_rule *rule = &track->rule_of_slow;
-	int failed = json_object_set_new(object, "median_s", json_real(rule->median_ns / 1e9));
+	json_t *compile =
+		json_pack("{s:f, s:I, s:o}", "seconds", of->blame.compile.ns / 1e9, "steps",
+			  (json_int_t)of->blame.compile.step_cnt, "where", json_spots(job, &of->blame.compile.spot, 1));
+	json_t *outside = json_pack("{s:o, s:o}", "before", json_outside(job, &of->outside.parts[OUTSIDE_BEFORE]),
+				    "after", json_outside(job, &of->outside.parts[OUTSIDE_AFTER]));
+	json_t *more = json_pack(
+		"{s:f, s:f, s:f, s:o, s:I, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "median_s", rule->median_ns / 1e9,
+		"p99_s", rule->p99_ns / 1e9, "ordinary_s", rule->ordinary_ns / 1e9, "limit_s",
+		common__json_real(rule->limit_ns != UINT64_MAX, rule->limit_ns / 1e9), "lost_steps",
+		(json_int_t)track->lost, "remainder_s", track->misfit_ns / 1e9, "slow", json_slow(track), "causes",
+		json_groups(job, &of->blame), "all", json_sum(track, &of->blame.all, &of->gpu.all), "of_slow",
+		json_sum(track, &of->blame.slow, &of->gpu.slow), "verdict", json_verdict(&of->verdict), "compile",
+		compile, "outside", outside);
 
-	failed |= json_object_set_new(object, "p99_s", json_real(rule->p99_ns / 1e9));
-	failed |= json_object_set_new(object, "ordinary_s", json_real(rule->ordinary_ns / 1e9));
-	failed |= json_object_set_new(object, "limit_s",
-				      rule->limit_ns == UINT64_MAX ? json_null() : json_real(rule->limit_ns / 1e9));
-	failed |= json_object_set_new(object, "lost_steps", json_integer(track->lost));
-	failed |= json_object_set_new(object, "remainder_s", json_real(track->misfit_ns / 1e9));
-	failed |= json_object_set_new(object, "slow", json_slow(track));
-	failed |= json_object_set_new(object, "causes", json_groups(job, &of->blame));
-	failed |= json_object_set_new(object, "all", json_sum(track, &of->blame.all, &of->gpu.all));
-	failed |= json_object_set_new(object, "of_slow", json_sum(track, &of->blame.slow, &of->gpu.slow));
-	failed |= json_object_set_new(object, "verdict", json_verdict(&of->verdict));
-	failed |= json_object_set_new(object, "compile",
-				      json_pack("{s:f, s:I, s:o}", "seconds", of->blame.compile.ns / 1e9, "steps",
-						(json_int_t)of->blame.compile.step_cnt, "where",
-						json_spots(job, &of->blame.compile.spot, 1)));
-	failed |= json_object_set_new(object, "outside",
-				      json_pack("{s:o, s:o}", "before",
-						json_outside(job, &of->outside.parts[OUTSIDE_BEFORE]), "after",
-						json_outside(job, &of->outside.parts[OUTSIDE_AFTER])));
-	return failed;
+	return json_object_update_new(object, more);
 }
 
 /* Where there is no step: the keys are there all the same. */

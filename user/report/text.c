@@ -2,17 +2,20 @@
 #include "user/report/text.h"
 
 #include <stdarg.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "user/lib/utf8.h"
 
-static bool is_bidi_or_separator(uint32_t code)
+static bool is_control(uint32_t code)
 {
-	return code == 0x61c || code == 0x200e || code == 0x200f || (code >= 0x2028 && code <= 0x202e) ||
-	       (code >= 0x2066 && code <= 0x2069);
+	return code < 0x20 || (code >= 0x7f && code < 0xa0);
+}
+
+bool text__steers(uint32_t code)
+{
+	return is_control(code) || code == 0x61c || code == 0x200e || code == 0x200f ||
+	       (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
 }
 
 char *text__escape(const char *text)
@@ -26,9 +29,9 @@ char *text__escape(const char *text)
 	while (at < end) {
 		uint32_t code = utf8__next(&at, end, NULL);
 
-		if (code < 0x20 || (code >= 0x7f && code < 0xa0))
+		if (is_control(code))
 			out += sprintf(out, "\\x%02x", code);
-		else if (is_bidi_or_separator(code))
+		else if (text__steers(code))
 			out += sprintf(out, "\\u%04x", code);
 		else
 			out += utf8__put(out, code);

@@ -3,7 +3,9 @@
 #ifndef STEPFLAME_USER_REPORT_TEXT_H
 #define STEPFLAME_USER_REPORT_TEXT_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #define TEXT_COLUMNS 80
@@ -13,6 +15,8 @@
  * DEL as \x1b, line and paragraph separators and the bidirectional controls as \u202e. NULL: no memory.
  */
 char *text__escape(const char *text);
+/* Is it one of these? */
+bool text__steers(uint32_t code_point);
 /* Code points of UTF-8 text, what Python's len() says. */
 size_t text__width(const char *text);
 /* text and spaces up to `width` code points, what Python's f"{text:<{width}}" gives. */

@@ -321,11 +321,10 @@ json_t *report_workers__json(struct job *job)
 	json_t *list = workers ? json_array() : NULL;
 	size_t cnt = 0;
 	const struct loader *loaders = workers ? workers__loaders(workers, &cnt) : NULL;
-	int failed = 0;
 
 	for (size_t i = 0; i < cnt; i++)
-		failed |= json_array_append_new(list, json_loader(job, &loaders[i]));
+		common__json_append(&list, json_loader(job, &loaders[i]));
 	workers__free(workers);
 	steps__free(steps);
-	return common__json_unless_failed(list, failed);
+	return list;
 }

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static void type(struct top_state *state, int key)
+static void type_filter(struct top_state *state, int key)
 {
 	size_t length = strlen(state->filter);
 
@@ -46,7 +46,7 @@ static long scroll_by(const struct top_state *state, int key)
 	}
 }
 
-static void show(struct top_state *state, int view)
+static void show_view(struct top_state *state, int view)
 {
 	state->view = view;
 	state->scroll = 0;
@@ -59,7 +59,7 @@ enum top_command top_state__key(struct top_state *state, int key)
 	if (key == TOP_KEY_NONE || key == TOP_KEY_RESIZE)
 		return TOP_GO_ON;
 	if (state->typing) {
-		type(state, key);
+		type_filter(state, key);
 		return TOP_GO_ON;
 	}
 	if (state->help && key != 'q') {
@@ -68,11 +68,11 @@ enum top_command top_state__key(struct top_state *state, int key)
 	}
 	state->scroll = scroll < 0 ? 0 : scroll;
 	if (key >= '1' && key < '1' + TOP__VIEWS)
-		show(state, key - '1');
+		show_view(state, key - '1');
 	else if (key == '\t')
-		show(state, (state->view + 1) % TOP__VIEWS);
+		show_view(state, (state->view + 1) % TOP__VIEWS);
 	else if (key == TOP_KEY_BACK_TAB)
-		show(state, (state->view + TOP__VIEWS - 1) % TOP__VIEWS);
+		show_view(state, (state->view + TOP__VIEWS - 1) % TOP__VIEWS);
 	else if (key == 's' || key == '>')
 		top_state__next_sort(state, 1);
 	else if (key == '<')

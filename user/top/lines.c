@@ -41,7 +41,7 @@ static const char *sort_title(const struct top_state *state, enum top_view view)
 /* ---- text ---- */
 
 /* Escaped, and cut to width columns (0: not) at its end, or, of a name, in the middle. malloc'ed; NULL: no memory. */
-static char *fit(const char *text, size_t width, bool middle, bool utf8)
+static char *fit_text(const char *text, size_t width, bool middle, bool utf8)
 {
 	char *escaped = text__escape(text), *out;
 	size_t have = escaped ? text__width(escaped) : 0, at = 0, bytes = 0;
@@ -83,7 +83,7 @@ static struct top_line *add_line(struct array *lines, enum top_style style, char
 }
 
 static int __attribute__((format(printf, 4, 5)))
-put(struct array *lines, const struct top_state *state, enum top_style style, const char *fmt, ...)
+put_line(struct array *lines, const struct top_state *state, enum top_style style, const char *fmt, ...)
 {
 	char *raw, *text;
 	va_list ap;
@@ -94,9 +94,22 @@ put(struct array *lines, const struct top_state *state, enum top_style style, co
 	va_end(ap);
 	if (bytes < 0)
 		return -ENOMEM;
-	text = fit(raw, state->width, false, state->utf8);
+	text = fit_text(raw, state->width, false, state->utf8);
 	free(raw);
 	return add_line(lines, style, text) ? 0 : -ENOMEM;
+}
+
+static int put_marked(struct array *lines, const struct top_state *state, enum top_style style, const char *text,
+		      size_t mark_at, size_t mark_cnt)
+{
+	struct top_line *line;
+
+	if (put_line(lines, state, style, "%s", text))
+		return -ENOMEM;
+	line = &((struct top_line *)lines->items)[lines->cnt - 1];
+	line->mark_at = mark_at;
+	line->mark_cnt = mark_cnt;
+	return 0;
 }
 
 static void format_value(double value, enum top_format format, char *out, size_t size)
@@ -144,7 +157,7 @@ static int put_gpu(const struct rec_gpu_usage *gpu, const struct top_state *stat
 	add_reading(text, sizeof(text), gpu->power_mw, "  %.0f W", gpu->power_mw / 1e3);
 	add_reading(text, sizeof(text), gpu->temperature_c, "  %u C", gpu->temperature_c);
 	add_reading(text, sizeof(text), gpu->sm_mhz, "  %u MHz", gpu->sm_mhz);
-	return put(lines, state, STYLE_PLAIN, "GPU %u%s  %s", gpu->device, text, gpu->name);
+	return put_line(lines, state, STYLE_PLAIN, "GPU %u%s  %s", gpu->device, text, gpu->name);
 }
 
 static int put_header(const struct top_frame *frame, const struct top_state *state, struct array *lines)
@@ -155,23 +168,23 @@ static int put_header(const struct top_frame *frame, const struct top_state *sta
 	if (!isnan(frame->cpu_percent))
 		snprintf(cpu, sizeof(cpu), "%.0f", frame->cpu_percent);
 	format_value(frame->steps_per_s, TOP_MS, rate, sizeof(rate));
-	err = put(lines, state, STYLE_TITLE, "stepflame top  %s", frame->target);
+	err = put_line(lines, state, STYLE_TITLE, "stepflame top  %s", frame->target);
 	err = err
-		      ?: put(lines, state, STYLE_PLAIN,
-			     "up %.1f s  CPU %s %%  %zu process%s  %zu threads  %llu steps  %s steps/s (%s)",
-			     frame->elapsed_s, cpu, frame->processes, frame->processes == 1 ? "" : "es", frame->threads,
-			     (unsigned long long)frame->steps, rate, frame->step_rule);
+		      ?: put_line(lines, state, STYLE_PLAIN,
+				  "up %.1f s  CPU %s %%  %zu process%s  %zu threads  %llu steps  %s steps/s (%s)",
+				  frame->elapsed_s, cpu, frame->processes, frame->processes == 1 ? "" : "es",
+				  frame->threads, (unsigned long long)frame->steps, rate, frame->step_rule);
 	err = err
-		      ?: put(lines, state, STYLE_PLAIN,
-			     "cost %.0f hits/s, at least %.2g %% of the job; stepflame %.1f %% CPU, %.1f MB",
-			     frame->hits_per_s, frame->cost_percent, frame->own_percent, frame->own_mb);
+		      ?: put_line(lines, state, STYLE_PLAIN,
+				  "cost %.0f hits/s, at least %.2g %% of the job; stepflame %.1f %% CPU, %.1f MB",
+				  frame->hits_per_s, frame->cost_percent, frame->own_percent, frame->own_mb);
 	err = err
-		      ?: put(lines, state, *frame->losses ? STYLE_WARN : STYLE_PLAIN, "lost %s",
-			     *frame->losses ? frame->losses : "nothing");
+		      ?: put_line(lines, state, *frame->losses ? STYLE_WARN : STYLE_PLAIN, "lost %s",
+				  *frame->losses ? frame->losses : "nothing");
 	for (size_t i = 0; i < frame->gpu_cnt && !err; i++)
 		err = put_gpu(&frame->gpus[i], state, lines);
 	if (!err && *frame->note)
-		err = put(lines, state, STYLE_WARN, "note %s", frame->note);
+		err = put_line(lines, state, STYLE_WARN, "note %s", frame->note);
 	return err;
 }
 
@@ -179,7 +192,6 @@ static int put_tabs(const struct top_state *state, struct array *lines)
 {
 	char text[256];
 	size_t at = 0, mark_at = 0, mark_cnt = 0;
-	struct top_line *line;
 
 	for (int i = 0; i < TOP__VIEWS; i++) {
 		int bytes = snprintf(text + at, sizeof(text) - at, " %d %s ", i + 1, top_views[i].title);
@@ -193,12 +205,7 @@ static int put_tabs(const struct top_state *state, struct array *lines)
 	snprintf(text + at, sizeof(text) - at, " by %s%s%s%s%s", sort_title(state, state->view),
 		 state->paused ? "  PAUSED" : "", *state->filter || state->typing ? "  /" : "", state->filter,
 		 state->typing ? "_" : "");
-	if (put(lines, state, STYLE_TABS, "%s", text))
-		return -ENOMEM;
-	line = &((struct top_line *)lines->items)[lines->cnt - 1];
-	line->mark_at = mark_at;
-	line->mark_cnt = mark_cnt;
-	return 0;
+	return put_marked(lines, state, STYLE_TABS, text, mark_at, mark_cnt);
 }
 
 /* ---- tables ---- */
@@ -232,8 +239,8 @@ static int compare_rows(const void *a, const void *b, void *ctx)
 }
 
 /* Those that the filter leaves, in order. malloc'ed, NULL: no memory. */
-static const struct top_row **choose(const struct top_frame *frame, const struct top_state *state, enum top_view view,
-				     size_t *cnt)
+static const struct top_row **choose_rows(const struct top_frame *frame, const struct top_state *state,
+					  enum top_view view, size_t *cnt)
 {
 	const struct array *rows = &frame->rows[view];
 	const struct top_row **chosen = calloc(rows->cnt + 1, sizeof(*chosen));
@@ -256,7 +263,6 @@ static int put_titles(const struct top_state *state, enum top_view view, struct 
 	const struct top_view_info *info = &top_views[view];
 	char text[256];
 	size_t at = 0, mark_at = 0, mark_cnt = 0;
-	struct top_line *line;
 
 	for (int i = 0; i <= info->column_cnt; i++) {
 		int width = i < info->column_cnt ? (int)column_width(&info->columns[i]) : 0;
@@ -268,12 +274,7 @@ static int put_titles(const struct top_state *state, enum top_view view, struct 
 		}
 		at += snprintf(text + at, sizeof(text) - at, "%*s%s", width, title, width ? " " : "");
 	}
-	if (put(lines, state, STYLE_COLUMNS, "%s", text))
-		return -ENOMEM;
-	line = &((struct top_line *)lines->items)[lines->cnt - 1];
-	line->mark_at = mark_at;
-	line->mark_cnt = mark_cnt;
-	return 0;
+	return put_marked(lines, state, STYLE_COLUMNS, text, mark_at, mark_cnt);
 }
 
 /* The newest steps that fit, as bars of their share of the longest one. */
@@ -316,7 +317,7 @@ static int put_row(const struct top_row *row, const struct top_state *state, enu
 	}
 	if (state->width)
 		room = state->width > (int)(used + NAME_MIN) ? state->width - used : NAME_MIN;
-	name = fit(row->name, room, true, state->utf8);
+	name = fit_text(row->name, room, true, state->utf8);
 	fputs(name ?: "", out);
 	if (name && row->history) {
 		size_t left = room ? room - text__width(name) : WHOLE;
@@ -337,7 +338,7 @@ static int put_rows(const struct top_frame *frame, const struct top_state *state
 		    size_t limit, struct array *lines)
 {
 	size_t cnt;
-	const struct top_row **rows = choose(frame, state, view, &cnt);
+	const struct top_row **rows = choose_rows(frame, state, view, &cnt);
 	int err = rows ? 0 : -ENOMEM;
 
 	for (size_t i = from; !err && i < cnt && (!limit || i - from < limit); i++)
@@ -350,7 +351,7 @@ static size_t count_chosen(const struct top_frame *frame, const struct top_state
 {
 	size_t cnt;
 
-	free(choose(frame, state, state->view, &cnt));
+	free(choose_rows(frame, state, state->view, &cnt));
 	return cnt;
 }
 
@@ -375,10 +376,10 @@ static int put_help(const struct top_state *state, struct array *lines)
 	int err = 0;
 
 	for (size_t i = 0; !err && i < sizeof(help) / sizeof(*help); i++)
-		err = put(lines, state, STYLE_PLAIN, "%s", help[i]);
-	err = err ?: put(lines, state, STYLE_TITLE, "%s", info->title);
+		err = put_line(lines, state, STYLE_PLAIN, "%s", help[i]);
+	err = err ?: put_line(lines, state, STYLE_TITLE, "%s", info->title);
 	for (int i = 0; !err && i < info->column_cnt; i++)
-		err = put(lines, state, STYLE_PLAIN, "%-18s %s", info->columns[i].title, info->columns[i].help);
+		err = put_line(lines, state, STYLE_PLAIN, "%-18s %s", info->columns[i].title, info->columns[i].help);
 	return err;
 }
 
@@ -397,10 +398,11 @@ int top_lines__screen(const struct top_frame *frame, struct top_state *state, st
 		state->scroll = cnt > room ? cnt - room : 0;
 	err = put_rows(frame, state, state->view, state->scroll, room, lines);
 	if (!err && !cnt)
-		err = put(lines, state, STYLE_PLAIN, *state->filter ? "no row has that text" : "nothing was seen yet");
+		err = put_line(lines, state, STYLE_PLAIN,
+			       *state->filter ? "no row has that text" : "nothing was seen yet");
 	while (!err && lines->cnt + 1 < (size_t)state->height)
-		err = put(lines, state, STYLE_PLAIN, "%s", "");
-	return err ?: put(lines, state, STYLE_TABS, "%s", keys);
+		err = put_line(lines, state, STYLE_PLAIN, "%s", "");
+	return err ?: put_line(lines, state, STYLE_TABS, "%s", keys);
 }
 
 int top_lines__batch(const struct top_frame *frame, const struct top_state *state, size_t limit, struct array *lines)
@@ -410,7 +412,7 @@ int top_lines__batch(const struct top_frame *frame, const struct top_state *stat
 	for (int view = 0; view < TOP__VIEWS && !err; view++) {
 		if (state->view != TOP__VIEWS && state->view != (enum top_view)view)
 			continue;
-		err = put(lines, state, STYLE_PLAIN, "%s", "") ?: put_titles(state, view, lines);
+		err = put_line(lines, state, STYLE_PLAIN, "%s", "") ?: put_titles(state, view, lines);
 		err = err ?: put_rows(frame, state, view, 0, limit, lines);
 	}
 	return err;

@@ -158,7 +158,7 @@ void screen__size(const struct screen *screen, int *width, int *height)
 	getmaxyx(stdscr, *height, *width);
 }
 
-static attr_t attributes(const struct screen *screen, enum top_style style)
+static attr_t style_attributes(const struct screen *screen, enum top_style style)
 {
 	switch (style) {
 	case STYLE_TITLE:
@@ -179,7 +179,7 @@ void screen__draw(struct screen *screen, const struct array *picture)
 
 	erase();
 	for (size_t i = 0; i < picture->cnt && (int)i < LINES; i++) {
-		attrset(attributes(screen, all[i].style));
+		attrset(style_attributes(screen, all[i].style));
 		mvaddstr(i, 0, all[i].text);
 		attrset(A_NORMAL);
 		if (all[i].mark_cnt && (int)all[i].mark_at < COLS)

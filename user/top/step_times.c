@@ -9,6 +9,7 @@
 
 #include "user/lib/compare.h"
 #include "user/lib/percentile.h"
+#include "user/report/common.h"
 
 /* NULL: no memory, or more processes than are kept. */
 static struct process_steps *times_of(struct step_times *steps, uint32_t pid)
@@ -108,24 +109,13 @@ static void set_times(const struct process_steps *times, struct top_row *row)
 		row->history->ms[i] = times->ms[(times->step_cnt - row->history->cnt + i) % TOP_STEPS_KEPT];
 }
 
-static int rank_of(const struct job *job, uint32_t pid)
-{
-	size_t cnt;
-	const struct rec_target *targets = job__targets(job, &cnt);
-
-	for (size_t i = 0; i < cnt; i++)
-		if (targets[i].pid == pid)
-			return targets[i].rank;
-	return -1;
-}
-
 int step_times__rows(struct step_times *steps, const struct job *job, double interval_s, struct array *rows)
 {
 	struct process_steps *all = steps->processes.items;
 
 	for (size_t i = 0; i < steps->processes.cnt; i++) {
 		struct top_row *row = array__add(rows, sizeof(*row));
-		int rank = rank_of(job, all[i].pid), bytes = -1;
+		int rank = common__target(job, all[i].pid).rank, bytes = -1;
 
 		if (row)
 			bytes = rank < 0 ? asprintf(&row->name, "pid %u", all[i].pid)

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* The tables of the GPU report: what their columns are called, and what is in them. */
+#include "user/report/gpu.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "user/model/processes.h"
+#include "user/report/common.h"
+
+/* ---- kernels, copies, calls ---- */
+
+/* What a row is called in the text. NULL: no memory. */
+static char *row_name(const struct gpu_view *view, enum gpu_table_id id, const struct gpu_row *row)
+{
+	const char *name = gpu_api__name(row->key.api);
+	char *text;
+
+	switch (id) {
+	case GPU_TABLE_KERNELS:
+		return gpu_row__kernel_name(view->job, row);
+	case GPU_TABLE_COPIES:
+		return strdup(row->key.direction ? gpu_direction__name(row->key.direction) : "copy");
+	case GPU_TABLE_SETS:
+		return strdup("(memory set)");
+	case GPU_TABLE_COLLECTIVES:
+		if (!row->key.object)
+			break;
+		if (asprintf(&text, "%s, %s, communicator %#" PRIx64, name, gpu_row__dtype(row->key.dtype),
+			     row->key.object) < 0)
+			return NULL;
+		return text;
+	default:
+		break;
+	}
+	return strdup(name);
+}
+
+/* With the operator and the action that it is apart by. NULL: no memory. */
+static char *row_title(const struct gpu_view *view, const struct gpu_row *row, const char *name)
+{
+	char *op = row->key.op ? gpu_row__op_name(view, row) : strdup("(no operator)"), *title;
+	const char *action = row->key.action ? job__name_or_lost(view->job, row->key.action) : "(no action)";
+	bool by_op = view->options->by_op, by_action = view->options->by_action;
+	int bytes = asprintf(&title, "%s%s%s%s%s", name, by_op ? " < " : "", by_op && op ? op : "",
+			     by_action ? " < " : "", by_action && action ? action : "");
+
+	free(op);
+	return bytes < 0 ? NULL : title;
+}
+
+static json_t *op_of(const struct gpu_view *view, const struct gpu_row *row)
+{
+	char *op = row->key.op ? gpu_row__op_name(view, row) : NULL;
+	json_t *json = row->key.op ? json_string(op ?: "") : json_null();
+
+	free(op);
+	return json;
+}
+
+/* null: none, not known, or not asked. */
+static json_t *name_of(const struct gpu_view *view, uint64_t name)
+{
+	return name ? json_string(job__name_or_lost(view->job, name) ?: "") : json_null();
+}
+
+static json_t *ns_of(bool known, uint64_t ns)
+{
+	return known ? json_integer(ns) : json_null();
+}
+
+static json_t *communicator_of(const struct gpu_row *row)
+{
+	char text[24] = "";
+
+	if (row->key.object)
+		snprintf(text, sizeof(text), "%#" PRIx64, row->key.object);
+	return common__json_text(text);
+}
+
+/* What the GPU did: a row of kernels, copies or sets. */
+static int add_work(const struct gpu_view *view, const struct gpu_rows *rows, const struct gpu_row *row, bool kernel,
+		    const char *name, char *title, struct table *table)
+{
+	/* bytes of those without a time would make it too fast */
+	bool has_speed = row->timed == row->count && row->total_ns, timed = row->timed;
+	const struct cell cells[] = {
+		cell__if(kernel, cell__json("name", json_string(name))),
+		cell__if(kernel, cell__json("mangled", name_of(view, row->key.name))),
+		cell__if(!kernel, cell__json("direction", common__json_text(gpu_direction__name(row->key.direction)))),
+		cell__new("count", 1, "count", 9, 0, json_integer(row->count)),
+		cell__if(!kernel, cell__new("bytes", 2, "bytes", 17, 0, json_integer(row->bytes))),
+		cell__if(kernel, cell__new("busy_percent", 7, "% busy", 7, 2,
+					   common__json_percent(row->total_ns, timed ? rows->work_ns : 0))),
+		cell__if(!kernel, cell__new("gb_per_s", 7, "GB/s", 9, 2,
+					    common__json_real(has_speed, (double)row->bytes / row->total_ns))),
+		cell__json("timed", common__json_integer(row->timed)),
+		cell__new("total_us", 3, "total ms", 12, 3, ns_of(timed, row->total_ns)),
+		cell__new("avg_us", 4, "avg us", 10, 2, common__json_real(timed, row->total_ns / 1e3 / row->timed)),
+		cell__new("min_us", 5, "min us", 10, 2, ns_of(timed, row->min_ns)),
+		cell__new("max_us", 6, "max us", 10, 2, ns_of(timed, row->max_ns)),
+		cell__json("op", op_of(view, row)),
+		cell__json("action", name_of(view, row->key.action)),
+		cell__last(8, kernel ? "kernel" : "direction", title),
+	};
+
+	return TABLE_ADD(table, cells);
+}
+
+/* Calls on the CPU: a row of APIs, of memory or of collectives. */
+static int add_calls(const struct gpu_view *view, const struct gpu_row *row, enum gpu_table_id id, char *title,
+		     struct table *table)
+{
+	bool timed = row->timed, collective = id == GPU_TABLE_COLLECTIVES;
+	const struct cell cells[] = {
+		cell__json("name", json_string(gpu_api__name(row->key.api))),
+		cell__new("count", 1, "count", 9, 0, json_integer(row->count)),
+		cell__new("total_s", 2, "total ms", 12, 3, ns_of(timed, row->total_ns)),
+		cell__new(NULL, 3, "avg us", 10, 2, common__json_real(timed, row->total_ns / 1e3 / row->timed)),
+		cell__new("max_s", 4, "max us", 12, 2, ns_of(timed, row->max_ns)),
+		cell__new("bytes", id == GPU_TABLE_APIS ? 0 : 5, "bytes", 17, 0, json_integer(row->bytes)),
+		cell__json("op", op_of(view, row)),
+		cell__json("action", name_of(view, row->key.action)),
+		cell__if(collective, cell__json("communicator", communicator_of(row))),
+		cell__if(collective,
+			 cell__json("dtype",
+				    common__json_text(row->key.object ? gpu_row__dtype(row->key.dtype) : NULL))),
+		cell__if(collective,
+			 cell__new("device_us", 6, "GPU ms", 12, 3, ns_of(row->device_cnt, row->device_ns))),
+		cell__last(7, collective ? "type" : "function", title),
+	};
+
+	return TABLE_ADD(table, cells);
+}
+
+static int add_row(const struct gpu_view *view, const struct gpu_rows *rows, enum gpu_table_id id,
+		   const struct gpu_row *row, struct table *table)
+{
+	bool is_sum = row == &rows->tables[id].sum;
+	char *name = is_sum ? strdup("total") : row_name(view, id, row), *title;
+	int err;
+
+	if (!name)
+		return -ENOMEM;
+	title = is_sum ? strdup(name) : row_title(view, row, name);
+	if (id <= GPU_TABLE_SETS)
+		err = add_work(view, rows, row, id == GPU_TABLE_KERNELS, name, title, table);
+	else
+		err = add_calls(view, row, id, title, table);
+	free(name);
+	return err;
+}
+
+int gpu_table__add(const struct gpu_view *view, const struct gpu_rows *rows, enum gpu_table_id id, size_t limit,
+		   struct table *table)
+{
+	const struct gpu_table *from = &rows->tables[id];
+	int err = 0;
+
+	for (size_t i = 0; i < from->cnt && i < limit && !err; i++)
+		err = add_row(view, rows, id, &from->rows[i], table);
+	return err;
+}
+
+int gpu_table__add_sum(const struct gpu_view *view, const struct gpu_rows *rows, enum gpu_table_id id,
+		       struct table *table)
+{
+	return add_row(view, rows, id, &rows->tables[id].sum, table);
+}
+
+/* ---- GPUs ---- */
+
+/* In % of all, or 0. */
+static json_t *share_of(uint64_t part, uint64_t all)
+{
+	return json_real(all ? 100.0 * part / all : 0);
+}
+
+/* Of several, a row each, so that they can be held against each other. */
+static int add_line(const struct gpu_view *view, const struct gpu_line *line, struct table *table)
+{
+	const struct rec_gpu_device *device = gpu_view__device(view, line->pid, line->device);
+	int rank = common__target(view->job, line->pid).rank;
+	uint64_t all_ns = line->watched_ns, busy_ns = gpu_spans__total(&line->work);
+	uint64_t comm_ns = gpu_spans__total(&line->comm), overlap_ns = gpu_line__overlap(line, 0, UINT64_MAX);
+	struct cell cells[16 + GPU_IDLE__COUNT] = {
+		cell__new(NULL, 1, "rank", 4, 0, rank < 0 ? json_null() : json_integer(rank)),
+		cell__new(NULL, 2, "pid", 8, 0, json_integer(REC_PID(line->pid))),
+		cell__json("pid", json_integer(line->pid)),
+		cell__new("device", 3, "GPU", 3, 0, json_integer(line->device)),
+		cell__new("watched_us", 4, "ms", 10, 2, json_integer(all_ns)),
+		cell__new(NULL, 5, "% busy", 6, 2, share_of(busy_ns, all_ns)),
+		cell__json("busy_us", json_integer(busy_ns)),
+		cell__new("kernel_us", 6, "kernels ms", 10, 2, json_integer(gpu_spans__total(&line->kernels))),
+		cell__json("compute_us", json_integer(gpu_spans__total(&line->compute))),
+		cell__new("comm_us", 7, "comm ms", 9, 2, json_integer(comm_ns)),
+		cell__json("overlap_us", json_integer(overlap_ns)),
+		cell__new("overlap_percent", 8, "overlap %", 9, 2, common__json_percent(overlap_ns, comm_ns)),
+		cell__json("idle_percent", common__json_percent(all_ns - busy_ns, all_ns)),
+		cell__json("idle_us", gpu_line__json_idle(line, 0, UINT64_MAX)),
+		cell__json("untimed", common__json_integer(line->untimed)),
+		cell__last(9 + GPU_IDLE__COUNT, "name", strdup(device ? device->name : "")),
+	};
+
+	for (int i = 0; i < GPU_IDLE__COUNT; i++)
+		cells[16 + i] = cell__new(NULL, 9 + i, gpu_idle__name(i), 6, 2,
+					  share_of(gpu_spans__total(&line->idle[i]), all_ns));
+	return TABLE_ADD(table, cells);
+}
+
+int gpu_tables__lines(const struct gpu_view *view, uint32_t pid, struct table *table)
+{
+	size_t cnt;
+	const struct gpu_line *lines = gpu_time__lines(view->time, &cnt);
+	int err = 0;
+
+	for (size_t i = 0; i < cnt && !err; i++)
+		if (processes__in_scope(view->job, lines[i].pid, pid))
+			err = add_line(view, &lines[i], table);
+	return err;
+}
+
+static json_t *reading_of(double mean)
+{
+	return common__json_real(mean >= 0, mean);
+}
+
+static int add_usage(const struct gpu_usage *usage, struct table *table)
+{
+	const struct cell cells[] = {
+		cell__new("device", 1, "GPU", 5, 0, json_integer(usage->device)),
+		cell__json("name", json_string(usage->name)),
+		cell__json("samples", common__json_integer(usage->samples)),
+		cell__new("busy_percent", 2, "% busy", 7, 1, reading_of(usage->busy_percent)),
+		cell__new("memory_busy_percent", 3, "% memory", 9, 1, reading_of(usage->memory_busy_percent)),
+		cell__json("memory_used_bytes", common__json_integer(usage->memory_used_bytes)),
+		cell__json("memory_bytes", common__json_integer(usage->memory_bytes)),
+		cell__new(NULL, 4, "used MB", 9, 0, json_real(usage->memory_used_bytes / 1e6)),
+		cell__new(NULL, 5, "of MB", 9, 0, json_real(usage->memory_bytes / 1e6)),
+		cell__new("power_w", 6, "power W", 7, 1, reading_of(usage->power_w)),
+		cell__new("temperature_c", 7, "deg C", 7, 0, reading_of(usage->temperature_c)),
+		cell__new("sm_mhz", 8, "MHz", 6, 0, reading_of(usage->sm_mhz)),
+		cell__last(9, "name", strdup(usage->name)),
+	};
+
+	return TABLE_ADD(table, cells);
+}
+
+int gpu_tables__usage(const struct gpu_view *view, struct table *table)
+{
+	struct gpu_usage *usages;
+	size_t cnt;
+	int err = gpu_usage__list(view->gpu, &usages, &cnt);
+
+	for (size_t i = 0; i < cnt && !err; i++)
+		err = add_usage(&usages[i], table);
+	free(usages);
+	return err;
+}

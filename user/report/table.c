@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "user/report/table.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "user/report/text.h"
+
+#define LAST_RULE 16 /* dashes below the last column */
+
+struct cell cell__new(const char *key, int place, const char *head, int width, int digits, json_t *value)
+{
+	return (struct cell){key, place, head, width, digits, value};
+}
+
+struct cell cell__last(int place, const char *head, char *text)
+{
+	json_t *value = text ? json_string_nocheck(text) : NULL;
+
+	free(text);
+	return cell__new(NULL, place, head, 0, 0, value);
+}
+
+struct cell cell__json(const char *key, json_t *value)
+{
+	return cell__new(key, 0, NULL, 0, 0, value);
+}
+
+struct cell cell__if(bool there, struct cell cell)
+{
+	return there ? cell : cell__new(NULL, 0, NULL, 0, 0, cell.value);
+}
+
+struct table table__json(json_t *object, const char *key)
+{
+	json_t *list = json_array();
+
+	return (struct table){.list = json_object_set_new(object, key, list) ? NULL : list};
+}
+
+/* ---- text ---- */
+
+enum line { LINE_HEAD, LINE_RULE, LINE_VALUES };
+
+/* ns in the unit that is the last word of a column's name; 0: it is none of time. */
+static double unit_ns(const char *name)
+{
+	static const struct {
+		const char *word;
+		double ns;
+	} units[] = {{"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"seconds", 1e9}};
+	const char *word = name + strlen(name);
+
+	while (word > name && word[-1] != '_' && word[-1] != ' ')
+		word--;
+	for (size_t i = 0; i < sizeof(units) / sizeof(*units); i++)
+		if (!strcmp(word, units[i].word))
+			return units[i].ns;
+	return 0;
+}
+
+static const char *cell_text(const struct table *table, const struct cell *cell, char buffer[64])
+{
+	bool is_integer = json_is_integer(cell->value);
+	uint64_t integer = json_integer_value(cell->value);
+	double unit = unit_ns(cell->head), real = is_integer ? integer / unit : json_real_value(cell->value);
+
+	if (json_is_string(cell->value))
+		return json_string_value(cell->value);
+	if (json_is_null(cell->value))
+		return table->unknown;
+	if (is_integer && !unit)
+		snprintf(buffer, 64, "%" PRIu64, integer);
+	else
+		snprintf(buffer, 64, "%.*f", cell->digits, real);
+	return buffer;
+}
+
+static void print_line(const struct table *table, const struct cell *cells, size_t cnt, enum line line)
+{
+	static const char dashes[] = "----------------------------------------";
+	int last = 0, column = 0;
+	char buffer[64];
+
+	for (size_t i = 0; i < cnt; i++)
+		last = cells[i].place > last ? cells[i].place : last;
+	for (int place = 1; place <= last; place++) {
+		for (size_t i = 0; i < cnt; i++) {
+			const char *text = line == LINE_HEAD ? cells[i].head : dashes;
+			int width = cells[i].width, most = line == LINE_RULE ? width : -1;
+
+			if (cells[i].place != place)
+				continue;
+			if (line == LINE_VALUES)
+				text = cell_text(table, &cells[i], buffer);
+			if (place == last)
+				text__line(table->out, "%s%.*s", table->gap, line == LINE_RULE ? LAST_RULE : -1, text);
+			else
+				fprintf(table->out, "%s%*.*s", column++ ? " " : "", width, most, text);
+		}
+	}
+}
+
+/* ---- rows ---- */
+
+static json_t *cell_json(const struct cell *cell)
+{
+	uint64_t integer = json_integer_value(cell->value);
+	double unit = unit_ns(cell->key);
+
+	if (!json_is_integer(cell->value) || (!unit && (!cell->head || integer <= INT64_MAX)))
+		return json_incref(cell->value);
+	return unit ? json_real(integer / unit) : json_integer(INT64_MAX);
+}
+
+static int append_object(struct table *table, const struct cell *cells, size_t cnt)
+{
+	json_t *row = json_object();
+	int failed = 0;
+
+	for (size_t i = 0; i < cnt; i++)
+		if (cells[i].key)
+			failed |= json_object_set_new(row, cells[i].key, cell_json(&cells[i]));
+	failed |= json_array_append_new(table->list, row);
+	return failed ? -ENOMEM : 0;
+}
+
+int table__add(struct table *table, const struct cell *cells, size_t cnt)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < cnt; i++)
+		if (!cells[i].value)
+			err = -ENOMEM;
+	if (!err && !table->out)
+		err = append_object(table, cells, cnt);
+	if (!err && table->out) {
+		if (!table->row_cnt && table->title)
+			fprintf(table->out, "%s\n", table->title);
+		if (!table->row_cnt)
+			print_line(table, cells, cnt, LINE_HEAD);
+		if (!table->row_cnt || table->ruled)
+			print_line(table, cells, cnt, LINE_RULE);
+		print_line(table, cells, cnt, LINE_VALUES);
+	}
+	table->row_cnt++;
+	for (size_t i = 0; i < cnt; i++)
+		json_decref(cells[i].value);
+	return err;
+}
