@@ -109,6 +109,11 @@ class Process:
 
         return until(seconds, look, self.what, self.delayed)
 
+    def until_ready(self):
+        """Until it has said so, as jobs/common.py does and most programs of tests."""
+        self.until_says(r"^ready\b", READY_SECONDS, "stdout")
+        return self
+
     def interrupt(self):
         self.popen.send_signal(signal.SIGINT)
 
@@ -149,10 +154,6 @@ class Job(Process):
             return super().start(command, **popen)
         nursery = forked.Nursery.of(PYTHON, self.nursery)
         return nursery.start(command[1:], str(self.out_path), str(self.err_path))
-
-    def until_ready(self):
-        self.until_says(r"^ready \d+$", READY_SECONDS, "stdout")
-        return self
 
     def release(self):
         self.go.touch()

@@ -31,8 +31,7 @@ def test_embedded(bench, program, python):
     folder, library, home = subprocess.run([python, "-c", WHERE], check=True, capture_output=True, text=True).stdout.split()
     go = bench.directory / "go"
     arguments = [os.path.join(folder, library), helpers.JOBS / "embedded.py", ROUNDS, go]
-    job = bench.process(program, *arguments, env=dict(os.environ, PYTHONHOME=home))
-    job.until_says("^ready$", helpers.READY_SECONDS, "stdout")
+    job = bench.process(program, *arguments, env=dict(os.environ, PYTHONHOME=home)).until_ready()
     record = bench.record("-p", job.pid).until_armed()
     go.touch()
     assert job.wait() == 0, job.what()

@@ -91,8 +91,7 @@ while time.monotonic() < end:
 @pythons.parametrize(pythons.of_minor(11, 12, 13))
 def test_recursion(bench, python):
     """Within the limit of the program, that is none of its errors: so 3.12.1, where it would be one, is left alone."""
-    job = bench.process(python, "-c", RECURSES)
-    job.until_says("^ready$", helpers.READY_SECONDS, "stdout")
+    job = bench.process(python, "-c", RECURSES).until_ready()
     record = bench.record("-p", job.pid, "--exact", "-F", 0, "-d", 1)
     if pythons.VERSIONS[python] == (3, 12, 1):
         assert record.wait() == helpers.UNSUPPORTED, record.what()

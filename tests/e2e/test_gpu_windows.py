@@ -12,10 +12,9 @@ import gpu
 import helpers
 import pytest
 import recfile
-import test_gpu_cupti
-from test_gpu_cupti import ALL_ONES, OPS, Activities, Train, check_times
+from gpu_train import ALL_ONES, NEEDS_CUPTI, OPS, PATIENCE_SECONDS, Activities, Train, check_times
 
-pytestmark = test_gpu_cupti.pytestmark
+pytestmark = NEEDS_CUPTI
 
 MS = 1000000
 AT = "libcudart.so.13:cudaEventSynchronize"  # the last call of a step of the program that trains
@@ -242,7 +241,7 @@ def test_cut_by_a_kill_of_ours(bench):
     sure = {key for key, op in sure.items() if op["end"] < window["end"]}
     assert sure and sure <= set(map(key_of, trained.found.of(*OPS.values())))
     assert "was cut off with the recording" in helpers.report_text(trained.record.file, "--gpu")
-    trained.train.until_cupti("cuptiUnsubscribe", seconds=4 * test_gpu_cupti.PATIENCE_SECONDS)
+    trained.train.until_cupti("cuptiUnsubscribe", seconds=4 * PATIENCE_SECONDS)
     trained.train.process.kill()
 
 

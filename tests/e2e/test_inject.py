@@ -69,7 +69,7 @@ class Blocked:
         self.log = bench.directory / ("log%d" % len(bench.started))
         self.process = bench.process(program, which, seconds, env=dict(os.environ, INJECT_LOG=str(self.log)))
         self.pid = self.process.pid
-        self.process.until_says("^ready$", helpers.READY_SECONDS, "stdout")
+        self.process.until_ready()
 
     def check(self):
         assert self.process.wait() == 0, self.process.what()
@@ -217,7 +217,7 @@ def test_python(bench, library):
     truth = alone.truth()
     job = bench.job(*LONG).until_ready()
     job.release()
-    job.until_says("^ready", helpers.READY_SECONDS, "stdout")
+    job.until_ready()
     time.sleep(0.5)
     for _ in range(5):
         status, found, why = inject(job.pid, library)
@@ -273,8 +273,7 @@ assert libc.prctl(22, 2, ctypes.byref(Program(1, ctypes.addressof(allow))), 0, 0
 
 def idle(bench, *libraries, extra="", prefix=(), **env):
     command = [*prefix, helpers.PYTHON, "-c", IDLE % extra, *libraries]
-    job = bench.process(*command, env=dict(os.environ, **env))
-    job.until_says("^ready$", helpers.READY_SECONDS, "stdout")
+    job = bench.process(*command, env=dict(os.environ, **env)).until_ready()
     return job
 
 
@@ -391,8 +390,7 @@ def test_what_the_gpu_did(bench):
     """A program that trains since before, with doubles of CUDA and CUPTI: each kernel of their log, of the time recorded."""
     log, go = bench.directory / "gpu.log", bench.directory / "go"
     env = dict(os.environ, LD_LIBRARY_PATH=gpu.DOUBLES, GPU_DOUBLE_LOG=str(log))
-    job = bench.process(Path(gpu.DOUBLES) / "train", "--steps", 400, "--sleep-us", 10000, "--early", "--wait", go, env=env)
-    job.until_says(r"^ready \d+$", helpers.READY_SECONDS, "stdout")
+    job = bench.process(Path(gpu.DOUBLES) / "train", "--steps", 400, "--sleep-us", 10000, "--early", "--wait", go, env=env).until_ready()
     go.touch()
     time.sleep(0.5)
     out = bench.directory / "gpu.rec"

@@ -168,8 +168,7 @@ def test_started(bench):
     """A command's first push, at which NVTX looks for a tool, is one, too."""
     out, go, file = (bench.directory / name for name in ("truth", "go", "r.rec"))
     job = [helpers.PYTHON, helpers.JOBS / "nvtx_torch.py", "--first-later", "--wait", go, "--out", out]
-    record = bench.process(helpers.STEPFLAME, "record", "-o", file, "--", *job, env=dict(os.environ, **tool(bench.directory)))
-    record.until_says(r"^ready \d+$", helpers.READY_SECONDS, "stdout")
+    record = bench.process(helpers.STEPFLAME, "record", "-o", file, "--", *job, env=dict(os.environ, **tool(bench.directory))).until_ready()
     helpers.until(helpers.ARMED_SECONDS, lambda: has_torch(file), record.what)
     go.touch()
     assert record.wait(helpers.READY_SECONDS) == 0, record.what()

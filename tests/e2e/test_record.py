@@ -241,8 +241,7 @@ def test_ps_shows_what_a_program_started(bench):
     """A program that another one with torch has started is none of its workers; what that one forked is."""
     inner = "import os, sys, torch; child = os.fork(); print('ready' if child else 'forked', flush=True); sys.stdin.read()"
     outer = "import subprocess, sys, torch; subprocess.run([sys.executable, '-c', %r])" % inner
-    job = bench.process(helpers.PYTHON, "-c", outer, stdin=subprocess.PIPE)
-    job.until_says(r"^ready$", helpers.READY_SECONDS, "stdout")
+    job = bench.process(helpers.PYTHON, "-c", outer, stdin=subprocess.PIPE).until_ready()
     job.until_says(r"^forked$", helpers.READY_SECONDS, "stdout")
     (started,) = Path("/proc/%d/task/%d/children" % (job.pid, job.pid)).read_text().split()
     rows = {row[0]: row for row in map(str.split, helpers.stepflame("ps").stdout.splitlines()) if row}
@@ -295,8 +294,7 @@ def processes_known(record):
 def test_children_that_ended_are_forgotten(bench):
     """There is room for 4,096, and a job may have any number of them, one after the other."""
     go = bench.directory / "go"
-    job = bench.process(helpers.PYTHON, "-c", CHILDREN % 30, go)
-    job.until_says("ready", helpers.READY_SECONDS, "stdout")
+    job = bench.process(helpers.PYTHON, "-c", CHILDREN % 30, go).until_ready()
     record = bench.record("-p", job.pid, "-F", "0").until_armed()
     go.touch()
     job.until_says("over", helpers.END_SECONDS, "stdout")
@@ -392,8 +390,7 @@ def test_job_in_a_pid_namespace(bench):
     """Recorded from outside: the job is process 1 to itself."""
     out, go = bench.directory / "truth", bench.directory / "go"
     script = 'exec "%s" "%s" --wait "%s" --out "%s"' % (helpers.PYTHON, helpers.JOBS / LOOP, go, out)
-    job = bench.process(*NAMESPACE, script)
-    job.until_says("ready", helpers.END_SECONDS, "stdout")
+    job = bench.process(*NAMESPACE, script).until_ready()
     pid = int(open("/proc/%d/task/%d/children" % (job.pid, job.pid)).read())
     record = bench.record("-p", pid).until_armed()
     go.touch()

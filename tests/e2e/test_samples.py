@@ -290,8 +290,7 @@ def test_stopped(bench):
 
 def test_execs_another_program(bench):
     """The target becomes another program, which is no Python: recorded until then, and left alone."""
-    job = bench.process(helpers.PYTHON, "-u", helpers.JOBS / "execs.py")
-    job.until_says("ready", helpers.READY_SECONDS, "stdout")
+    job = bench.process(helpers.PYTHON, "-u", helpers.JOBS / "execs.py").until_ready()
     record = bench.record("-p", job.pid).until_armed()
     assert job.wait() == 7, job.what()
     assert record.wait() == helpers.OK, record.what()

@@ -68,8 +68,7 @@ def page_out(pid):
 
 @pythons.parametrize(pythons.of_minor(9, 11, 13))
 def test_swapped(bench, swap, python):
-    job = bench.process(python, "-c", JOB)
-    job.until_says("^ready$", helpers.READY_SECONDS, "stdout")
+    job = bench.process(python, "-c", JOB).until_ready()
     record = bench.record("-p", job.pid, "-d", 2).until_armed()
     out_kb = 0
     for _ in range(3):
