@@ -4,6 +4,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -221,6 +222,14 @@ def call_ns(job, seconds):
     # the first may have begun earlier, and the last is being written
     until(20, lambda: len(job.stdout.splitlines()) > before + 2, job.what)
     return min(float(line.split()[0]) for line in job.stdout.splitlines()[before + 1 : -1])
+
+
+def compiled(out, source, *flags):
+    """`out`, by the C compiler; the test is skipped where there is none."""
+    if not shutil.which("cc"):
+        pytest.skip("no C compiler")
+    subprocess.run(["cc", "-O1", "-w", "-o", str(out), str(source), *map(str, flags)], check=True)
+    return out
 
 
 def stepflame(*args, seconds=END_SECONDS, **run):

@@ -19,11 +19,7 @@ WHERE = "import sys, sysconfig; print(sysconfig.get_config_var('LIBDIR'), syscon
 @pytest.fixture(scope="session")
 def program(tmp_path_factory):
     out = tmp_path_factory.mktemp("embedded") / "embedded"
-    source = helpers.JOBS / "embedded.c"
-    command = ["cc", "-O2", "-o", str(out), str(source), "-ldl", "-lpthread"]
-    if subprocess.run(command, capture_output=True).returncode:
-        pytest.skip("no C compiler")
-    return out
+    return helpers.compiled(out, helpers.JOBS / "embedded.c", "-O2", "-ldl", "-lpthread")
 
 
 @pythons.parametrize(pythons.of_minor(8, 11, 13))

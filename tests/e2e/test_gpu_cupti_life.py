@@ -11,7 +11,7 @@ import gpu
 import helpers
 import pytest
 import recfile
-from gpu_train import GPU, NEEDS_CUPTI, OPS, PATIENCE_SECONDS, Activities, Train, check_ops_of, check_times, start, started
+from gpu_train import NEEDS_CUPTI, OPS, PATIENCE_SECONDS, Activities, Train, check_ops_of, check_times, start, started
 
 pytestmark = NEEDS_CUPTI
 

@@ -336,8 +336,7 @@ def test_functions_that_jump_on(bench, tmp_path):
     """
 
     def build(name, *args):
-        command = ["gcc", "-O2", "-o", tmp_path / name, helpers.JOBS / "gpu_forwards.c", *args, "-Wl,-rpath," + str(tmp_path)]
-        subprocess.run(command, check=True)
+        helpers.compiled(tmp_path / name, helpers.JOBS / "gpu_forwards.c", "-O2", *args, "-Wl,-rpath," + str(tmp_path))
 
     build("libcuda.so.1", "-shared", "-fPIC", "-DDRIVER")
     build("libstub.so", "-shared", "-fPIC", "-DSTUB", "-Wl,-soname,libstub.so", "-ldl")

@@ -13,6 +13,7 @@ import helpers
 import pytest
 import recfile
 from gpu_train import ALL_ONES, NEEDS_CUPTI, OPS, PATIENCE_SECONDS, Activities, Train, check_times
+from intervals import length
 
 pytestmark = NEEDS_CUPTI
 
@@ -104,14 +105,6 @@ def check_bounds(trained, windows, first=0):
         assert is_near(window["end"], ends[begin + ACTIVE], ends), (i, window)
 
 
-def union_ns(spans, start, end):
-    total, at = 0, start
-    for a, b in sorted(spans):
-        total += max(0, min(b, end) - max(a, at))
-        at = max(at, min(b, end))
-    return total
-
-
 @pytest.mark.parametrize("args, cupti", [((), ""), (("-S", 3, "-k", 700000), "shuffle=1,late_ms=30"), (("-g", 3), "drift_ppm=-300")])
 def test_windows(bench, args, cupti):
     """Three of them; in between CUPTI is left, and nothing is recorded."""
@@ -147,7 +140,7 @@ def test_report(bench):
         assert told["duration_s"] == pytest.approx((window["end"] - window["start"]) / 1e9)
     (line,) = found["gpus"]
     spans = [(op["start"], op["end"]) for op in trained.ops()]
-    busy = sum(union_ns(spans, w["start"], w["end"]) for w in windows)
+    busy = sum(length(spans, w["start"], w["end"]) for w in windows)
     assert line["busy_us"] == pytest.approx(busy / 1e3, rel=0.01)
     # From the first work in the first window to the last work in the last one.
     watched = sum(w["end"] - w["start"] for w in windows)

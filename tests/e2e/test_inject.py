@@ -6,7 +6,6 @@ how long it takes, with what must be; stepflame is killed meanwhile; and who is 
 
 import bisect
 import ctypes
-import json
 import os
 import random
 import re
@@ -20,6 +19,7 @@ import gpu
 import helpers
 import pytest
 import recfile
+from gpu_train import Train
 
 pytestmark = helpers.needs_bpf
 
@@ -31,12 +31,6 @@ LOOP = "plain_loop.py"
 LONG = (LOOP, "--epochs", 8, "--batches", 50, "--workers", 2)
 
 
-def compiled(out, source, *flags):
-    if subprocess.run(["cc", "-O1", "-w", "-o", str(out), *flags, str(source)], capture_output=True).returncode:
-        pytest.skip("no C compiler")
-    return out
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("inject")
@@ -44,12 +38,12 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def library(folder):
-    return compiled(folder / "library.so", helpers.JOBS / "inject_library.c", "-shared", "-fPIC")
+    return helpers.compiled(folder / "library.so", helpers.JOBS / "inject_library.c", "-shared", "-fPIC")
 
 
 @pytest.fixture(scope="module")
 def blocked(folder):
-    return compiled(folder / "blocked", helpers.JOBS / "blocked.c", "-pthread")
+    return helpers.compiled(folder / "blocked", helpers.JOBS / "blocked.c", "-pthread")
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +52,7 @@ def cuda(folder):
     source = folder / "empty.c"
     source.write_text("int empty;\n")
     for name in ("libcuda.so.1", "libcupti.so.12"):
-        compiled(folder / name, source, "-shared", "-fPIC")
+        helpers.compiled(folder / name, source, "-shared", "-fPIC")
     return folder
 
 
@@ -388,17 +382,14 @@ def test_with_a_command():
 @gpu.needs_cupti
 def test_what_the_gpu_did(bench):
     """A program that trains since before, with doubles of CUDA and CUPTI: each kernel of their log, of the time recorded."""
-    log, go = bench.directory / "gpu.log", bench.directory / "go"
-    env = dict(os.environ, LD_LIBRARY_PATH=gpu.DOUBLES, GPU_DOUBLE_LOG=str(log))
-    job = bench.process(Path(gpu.DOUBLES) / "train", "--steps", 400, "--sleep-us", 10000, "--early", "--wait", go, env=env).until_ready()
-    go.touch()
+    train = Train(bench, "--steps", 400, "--sleep-us", 10000, inject=False)
+    train.release()
     time.sleep(0.5)
     out = bench.directory / "gpu.rec"
-    done = helpers.stepflame("record", "-p", job.pid, "-d", "2", "-o", out, "--inject")
+    done = helpers.stepflame("record", "-p", train.pid, "-d", "2", "-o", out, "--inject")
     assert done.returncode == helpers.OK, done.stderr
-    assert job.wait() == 0, job.what()
-    entries = [json.loads(line) for line in Path("%s.%d" % (log, job.pid)).read_text().splitlines()]
-    truth = sorted((entry["start"], entry["end"]) for entry in entries if entry["log"] == "op" and entry["kind"] == "kernel")
+    train.end()
+    truth = sorted((op["start"], op["end"]) for op in train.log("op") if op["kind"] == "kernel")
     rows = [row for kind, row in recfile.read_records(out) if kind == "GPU_ACTIVITY" and row.kind == recfile.KERNEL]
     told = sorted((row.start_ns, row.start_ns + row.duration_ns) for row in rows)
     slack_ns = 200000

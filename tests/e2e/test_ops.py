@@ -31,11 +31,6 @@ HEAVY = {
 BREAKPOINT = b"\xcc"
 
 
-@pytest.fixture(params=["torch 2", "Debian's torch 1.13"])
-def python(request):
-    return PYTHON if request.param == "torch 2" else request.getfixturevalue("debian_python")
-
-
 @pytest.fixture
 def all_threads():
     ops_compare.needs("torch._C._profiler._ExperimentalConfig(profile_all_threads=True)")

@@ -45,11 +45,6 @@ def rows_by_part(found):
     return parts
 
 
-@pytest.fixture(params=["torch 2", "Debian's torch 1.13"])
-def python(request):
-    return helpers.PYTHON if request.param == "torch 2" else request.getfixturevalue("debian_python")
-
-
 @pytest.mark.alone
 @pytest.mark.parametrize(
     "args",

@@ -84,11 +84,6 @@ def check_links(traced):
         assert ours == links(traced.theirs)
 
 
-@pytest.fixture(params=["torch 2", "Debian's torch 1.13"])
-def python(request):
-    return PYTHON if request.param == "torch 2" else request.getfixturevalue("debian_python")
-
-
 @pytest.mark.parametrize("model", EVERYWHERE)
 def test_links(traced, python, model):
     run = traced(model, python)
