@@ -93,7 +93,7 @@ def debian_python():
     return set_up("--debian-torch", "Debian torch")
 
 
-@pytest.fixture(params=["torch 2", "Debian's torch 1.13"])
+@pytest.fixture(params=["torch 2", helpers.OLD_TORCH])
 def python(request):
     """The jobs' Python, and one with a torch of another age; parametrize "python" for others."""
     return helpers.PYTHON if request.param == "torch 2" else request.getfixturevalue("debian_python")

@@ -119,7 +119,7 @@ def test_waiting(hang, python):
     assert [file for file, _, _ in frames(main)] == [str(JOB)] * 3
 
 
-@pythons.on_each
+@pythons.on_few
 def test_processes(hang, python):
     """Children are there, those that were forked and those that were started; and threads that run no Python."""
     job = hang(python)

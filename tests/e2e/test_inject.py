@@ -28,7 +28,7 @@ ENTRY = "InitializeInjection"
 CALLS = ["nanosleep", "abstime", "poll", "select", "epoll", "cond", "semaphore", "read", "recv", "accept", "wait"]
 CALLS += ["registers", "signals"]
 LOOP = "plain_loop.py"
-LONG = (LOOP, "--epochs", 8, "--batches", 50, "--workers", 2)
+LONG = (LOOP, "--epochs", 4, "--batches", 50, "--workers", 2)
 
 
 @pytest.fixture(scope="module")
@@ -116,8 +116,8 @@ def test_unsafe(bench, blocked, library, which):
 
 def test_many(bench, blocked, library):
     """One after the other, all calls at once in each."""
-    for _ in range(10 if helpers.LONG else 4):
-        jobs = [Blocked(bench, blocked, "all", 2) for _ in range(5)]
+    for _ in range(5 if helpers.LONG else 2):
+        jobs = [Blocked(bench, blocked, "all", 2) for _ in range(10)]
         for job in jobs:
             status, found, why = inject(job.pid, library)
             assert (status, why, found["result"]) == (0, "", 42)
@@ -154,9 +154,9 @@ def check_free(pid):
 def test_killed(bench, blocked, library, who):
     """Whoever is killed, whenever: the program does not notice. It is stopped no longer, and nobody traces it."""
     chance, took, loaded = random.Random(1), 0.02, 0
-    rounds = 12 if helpers.LONG else 4
+    rounds = 6 if helpers.LONG else 2
     for _ in range(rounds):
-        jobs = [Blocked(bench, blocked, "all", 3) for _ in range(4)]
+        jobs = [Blocked(bench, blocked, "all", 3) for _ in range(7)]
         for job in jobs:
             began = time.monotonic()
             tool = subprocess.Popen([TOOL, str(job.pid), str(library), ENTRY], stdout=subprocess.DEVNULL)
