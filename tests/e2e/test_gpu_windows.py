@@ -240,9 +240,9 @@ def test_cut_by_a_kill_of_ours(bench):
 
 def test_late(bench):
     """Steps that are over before stepflame has woken CUPTI: that is said, and nothing is made up."""
-    trained = Trained(bench, "-s", 100, "-u", 20000, schedule="wait=15,active=2,repeat=2")
+    trained = Trained(bench, "-s", 100, "-u", 20000, schedule="wait=30,active=2,repeat=2")
     trained.record.popen.send_signal(signal.SIGSTOP)
-    helpers.until(30, lambda: len(trained.ops()) > 25 * 11, trained.train.process.what)
+    helpers.until(30, lambda: len(trained.ops()) > 40 * 11, trained.train.process.what)
     trained.record.popen.send_signal(signal.SIGCONT)
     windows = trained.end()
     assert [w["how"] for w in windows] == ["late", "steps"]
@@ -279,7 +279,7 @@ for i in range(24):
             time.sleep(0.3)
             os._exit(0)
     assert cuda.cudaDeviceSynchronize() == 0
-    time.sleep(0.03)
+    time.sleep(0.05)
 assert os.waitpid(child, 0)[1] == 0
 """
 
@@ -288,7 +288,7 @@ def test_fork_between(bench):
     """A child that was forked between two windows has none of them, and the second is the parent's as the first was."""
     go = bench.directory / "go"
     trained = Trained(
-        bench, schedule="wait=4,warmup=1,active=4,repeat=2", at="libcudart.so.13:cudaDeviceSynchronize", command=[helpers.PYTHON, "-c", FORKS, bench.directory / "go0"]
+        bench, schedule="wait=3,warmup=2,active=4,repeat=2", at="libcudart.so.13:cudaDeviceSynchronize", command=[helpers.PYTHON, "-c", FORKS, bench.directory / "go0"]
     )  # fmt: skip
     assert not go.exists()
     windows = trained.end()
