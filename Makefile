@@ -203,11 +203,13 @@ e2e: all
 	$(Q)python=$$(tools/setup.sh python --readers) && $(MAKE) --no-print-directory -j $$(nproc) doubles && STEPFLAME=$(BUILD)/stepflame STEPFLAME_PYTHON=$$python \
 		tests/e2e/run.sh $(ARGS)
 
-# Status 3: no browser can be had here, and the tests that want one are skipped. torch brings most of CUDA's headers.
+# Status 3: no browser can be had here, and the tests that want one are skipped. torch brings most of CUDA's headers. Without JAX or Debian's torch
+# their tests say why they are skipped.
 test: setup
 	$(Q)tools/setup.sh browser || [ $$? -eq 3 ]
 	$(Q)tools/setup.sh python --readers >/dev/null
 	$(Q)tools/setup.sh cuda --tests >/dev/null
+	$(Q)for other in --jax --debian-torch; do tools/setup.sh python $$other >/dev/null || :; done
 	$(Q)$(MAKE) --no-print-directory -j $$(nproc) all unit
 	$(Q)$(MAKE) --no-print-directory e2e
 
