@@ -148,7 +148,7 @@ def test_to_the_end(bench):
 
 def test_ring_full(bench):
     """stepflame is held up for a while: what found no room is counted, and all the rest is there."""
-    train, record = started(bench, "-s", 40, "-l", 1500, "-k", 100, "-c", 0, "-m", 0)
+    train, record = started(bench, "-s", 25, "-l", 1500, "-k", 100, "-c", 0, "-m", 0)
     record.popen.send_signal(signal.SIGSTOP)
     train.release()
     try:
