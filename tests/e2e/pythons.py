@@ -44,8 +44,10 @@ def of_minor(*minors):
     return {name: path for name, path in SUPPORTED.items() if MINOR[path] in minors and path != SYSTEM}
 
 
-def parametrize(pythons):
-    return pytest.mark.parametrize("python", pythons.values(), ids=list(pythons))
+def parametrize(pythons, long=()):
+    """long: minor versions that run in `make test-long` alone."""
+    marked = [pytest.param(path, marks=pytest.mark.long if MINOR[path] in long else (), id=name) for name, path in pythons.items()]
+    return pytest.mark.parametrize("python", marked)
 
 
 on_each, on_few = parametrize(SUPPORTED), parametrize(FEW)

@@ -48,7 +48,7 @@ def check_counts(rows, truth):
     assert not off, "\n".join("%s: %s, by cProfile %s" % (key, counts.get(key), expected.get(key)) for key in off)
 
 
-@pythons.on_each
+@pythons.parametrize(pythons.SUPPORTED, long=(9, 10))
 def test_counts(bench, python):
     """ncalls and primitive calls are cProfile's: recursive, generators, exceptions, threads, asyncio, objects."""
     truth = profiled(bench, python)
@@ -67,7 +67,7 @@ def test_counts(bench, python):
     assert busy[2] == busy[3] <= around[3] and around[2] / 1e9 <= PER_CALL + own["delayed"]
 
 
-@pytest.mark.parametrize("python", [python for python in pythons.SUPPORTED.values() if pythons.MINOR[python] != 12])
+@pythons.parametrize({name: python for name, python in pythons.SUPPORTED.items() if pythons.MINOR[python] != 12}, long=(9, 10))
 def test_deep(bench, python):
     """More calls in each other than are kept: the rest is counted as lost. CPython 3.12 cannot recurse so deep while watched."""
     record, rows, _ = recorded(bench, python, "--deep", 2000)

@@ -120,7 +120,7 @@ def expected_of_library(rounds):
 
 @pytest.mark.alone
 @pytest.mark.parametrize("tooled", [False, True], ids=["no tool", "a tool"])
-@pytest.mark.parametrize("level", ["O0", "O2"])
+@pytest.mark.parametrize("level", [pytest.param("O0", marks=pytest.mark.long), "O2"])
 def test_library(bench, level, tooled):
     env = tool(bench.directory) if tooled else {}
     library = os.path.join(gpu.DOUBLES, "libnvtx_ranges-%s.so" % level)

@@ -130,7 +130,11 @@ LOOPS = [
 ]
 
 
-@pytest.mark.parametrize("loop, rule, more", LOOPS, ids=[loop[0] for loop in LOOPS])
+# Much like zipped, late_optimizer, and the two that infer and train.
+MORE_OF_THE_SAME = ("two_iterators", "late_optimizer_no_loader", "infers_then_trains")
+
+
+@pytest.mark.parametrize("loop, rule, more", [pytest.param(*of, marks=pytest.mark.long if of[0] in MORE_OF_THE_SAME else (), id=of[0]) for of in LOOPS])
 def test_loops(bench, loop, rule, more):
     record, truth = bench.recorded("loops.py", loop)
     found_rule, boundaries, steps = read_steps(record.file)
