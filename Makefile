@@ -47,7 +47,7 @@ DOUBLES := $(addprefix $(GPU)/,libcuda.so.1 libcudart.so.13 libcudart.so.12 libc
 	libcollector.so train train-static train-static-stripped calls calls-static calls-static-stripped libnvtx_log.so \
 	libnvtx_ranges-O0.so libnvtx_ranges-O2.so)
 
-.PHONY: all portable doubles setup demo test unit e2e test-long test-gpu test-matrix test-vm zoo bench lint install clean
+.PHONY: all portable doubles setup demo test unit e2e test-long test-gpu test-matrix test-vm zoo bench lint tidy install clean
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -200,15 +200,17 @@ unit: $(UNIT) $(NATIVE)
 
 # ARGS go to pytest: make e2e ARGS='-k gan'
 e2e: all
-	$(Q)python=$$(tools/setup.sh python --readers) && $(MAKE) --no-print-directory doubles && STEPFLAME=$(BUILD)/stepflame STEPFLAME_PYTHON=$$python \
+	$(Q)python=$$(tools/setup.sh python --readers) && $(MAKE) --no-print-directory -j $$(nproc) doubles && STEPFLAME=$(BUILD)/stepflame STEPFLAME_PYTHON=$$python \
 		tests/e2e/run.sh $(ARGS)
 
-# Status 3: no browser can be had here, and the tests that want one are skipped. torch brings most of CUDA's headers.
+# Status 3: no browser can be had here, and the tests that want one are skipped. torch brings most of CUDA's headers. Without JAX or Debian's torch
+# their tests say why they are skipped.
 test: setup
 	$(Q)tools/setup.sh browser || [ $$? -eq 3 ]
 	$(Q)tools/setup.sh python --readers >/dev/null
 	$(Q)tools/setup.sh cuda --tests >/dev/null
-	$(Q)$(MAKE) --no-print-directory all unit
+	$(Q)for other in --jax --debian-torch; do tools/setup.sh python $$other >/dev/null || :; done
+	$(Q)$(MAKE) --no-print-directory -j $$(nproc) all unit
 	$(Q)$(MAKE) --no-print-directory e2e
 
 # The same, with what takes long, on all interpreters that are installed; each job is started anew.
@@ -232,7 +234,7 @@ zoo: setup
 	$(Q)pythons=$$(tools/setup.sh python --zoo) && STEPFLAME=$(BUILD)/stepflame OUT=$(or $(OUT),$(BUILD)/zoo) \
 		python3 tests/zoo/zoo.py --pythons "$$pythons" $(ARGS)
 
-# Other kernels, in virtual machines.
+# Other kernels, in virtual machines: ARGS='-m "not long"' for the oldest alone.
 test-vm: setup
 	$(Q)$(MAKE) --no-print-directory all
 	$(Q)python=$$(tools/setup.sh python) && $(MAKE) --no-print-directory doubles && STEPFLAME=$(BUILD)/stepflame \
@@ -247,15 +249,35 @@ bench: setup
 		&& $$python tools/bench_gpu.py --stepflame $(BUILD)/stepflame --sites $(BUILD)/tools/sites --doubles $(GPU) --library $(BUILD)/libstepflame-inject.so
 
 LINT_SRC = $(filter-out user/inject/%,$(wildcard user/*.c user/*/*.c user/*/*/*.c tools/*.c))
+INJECT_SRC = $(if $(INJECT),$(wildcard user/inject/*.c))
+TIDY = $(patsubst %.c,$(BUILD)/tidy/%.ok,$(LINT_SRC) $(INJECT_SRC))
 
+# clang-tidy takes most of it, and all processors: a file once, until what it is made of changes.
 lint: $(SKEL) $(BUILD)/syscall_names.h $(BUILD)/finders.h
 	$(Q)tools/guards.sh
 	$(Q)python3 tools/layers.py
 	$(Q)python3 tools/docs.py
 	$(Q)clang-format --dry-run -Werror $(wildcard include/*.h bpf/*.[ch] user/*.[ch] user/*/*.[ch] user/*/*/*.[ch] tools/*.c tests/*.h tests/*/*.[ch] tests/bpf/native/*.h)
-	$(Q)clang-tidy --quiet $(LINT_SRC) -- $(filter-out -Werror,$(ALL_CFLAGS))
-	$(Q)$(if $(INJECT),clang-tidy --quiet $(wildcard user/inject/*.c) -- $(filter-out -Werror,$(INJECT_CFLAGS)))
 	$(Q)! command -v shellcheck >/dev/null || shellcheck -x -e SC1091 tools/*.sh tools/*/*.sh tests/*/*.sh .ci/run
+	$(Q)$(MAKE) --no-print-directory -j $$(nproc) tidy
+
+tidy: $(TIDY)
+
+TIDY_CFLAGS = $(filter-out -Werror,$(ALL_CFLAGS))
+$(patsubst %.c,$(BUILD)/tidy/%.ok,$(INJECT_SRC)): TIDY_CFLAGS = $(filter-out -Werror,$(INJECT_CFLAGS))
+
+# The object knows the headers; those of the injection library are all that its folder and include/ have.
+$(BUILD)/tidy/user/inject/%.ok: user/inject/%.c $(wildcard user/inject/*.h include/*.h) .clang-tidy
+	@mkdir -p $(@D)
+	@echo '  TIDY  $<'
+	$(Q)clang-tidy --quiet $< -- $(TIDY_CFLAGS)
+	@touch $@
+
+$(BUILD)/tidy/%.ok: %.c $(BUILD)/%.o .clang-tidy
+	@mkdir -p $(@D)
+	@echo '  TIDY  $<'
+	$(Q)clang-tidy --quiet $< -- $(TIDY_CFLAGS)
+	@touch $@
 
 install: all
 	install -D -m 755 $(BUILD)/stepflame $(DESTDIR)$(PREFIX)/bin/stepflame

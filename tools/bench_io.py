@@ -9,6 +9,8 @@ is installed. Then the price of a call: of the job's, and of a process of anothe
 """
 import argparse
 import array
+import functools
+import json
 import os
 import shutil
 import signal
@@ -92,7 +94,13 @@ def spread(values: list[float]) -> str:
     return f"{statistics.median(values):.4f} ({min(values):.4f} to {max(values):.4f})"
 
 
-def paired(job: Job, name: str, attach, rounds: int, seconds: float) -> None:
+def told(stepflame: str, file: str) -> str:
+    """What stepflame itself says of a call's price in a recording."""
+    report = json.loads(subprocess.check_output([stepflame, "report", file, "--json"]))
+    return f"; {report['overhead']['call_ns'] or 0:.0f} ns a call by the report" if report["overhead"]["calls"] else ""
+
+
+def paired(job: Job, name: str, attach, rounds: int, seconds: float, said=lambda: "") -> None:
     ratios, prices, frees = [], [], []
     for _ in range(rounds):
         before = job.seconds_a_read(seconds)
@@ -104,7 +112,7 @@ def paired(job: Job, name: str, attach, rounds: int, seconds: float) -> None:
         ratios.append(inside / frees[-1])
         prices.append(1e9 * (inside - frees[-1]))
     print(f"{name:30} {1 / statistics.median(frees):8.0f} reads/s free; watched/free {spread(ratios)}; "
-          f"{statistics.median(prices):6.0f} ns a read ({min(prices):.0f} to {max(prices):.0f})", flush=True)
+          f"{statistics.median(prices):6.0f} ns a read ({min(prices):.0f} to {max(prices):.0f}){said()}", flush=True)
 
 
 def work_for(folder: str, rate: float) -> int:
@@ -138,7 +146,8 @@ def main() -> None:
             try:
                 pid = job.process.pid
                 print(f"{'reads with work between' if work else 'reads alone'}:")
-                paired(job, "stepflame", record(pid), args.rounds, args.seconds)
+                said = functools.partial(told, args.stepflame, os.path.join(folder, "bench.rec"))
+                paired(job, "stepflame", record(pid), args.rounds, args.seconds, said)
                 paired(job, "stepflame --no-syscalls", record(pid, "--no-syscalls"), args.rounds, args.seconds)
                 paired(job, "stepflame, of another process", record(bystander.process.pid), args.rounds, args.seconds)
                 if shutil.which("strace"):

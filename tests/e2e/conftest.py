@@ -93,6 +93,12 @@ def debian_python():
     return set_up("--debian-torch", "Debian torch")
 
 
+@pytest.fixture(params=["torch 2", helpers.OLD_TORCH])
+def python(request):
+    """The jobs' Python, and one with a torch of another age; parametrize "python" for others."""
+    return helpers.PYTHON if request.param == "torch 2" else request.getfixturevalue("debian_python")
+
+
 @pytest.fixture(scope="session")
 def jax_python():
     """A Python with JAX, and without torch. STEPFLAME_JAX_PYTHON: that one."""

@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import time
 
 import helpers
@@ -136,11 +137,8 @@ class Log:
 
 
 def plain(name):
-    """cuMemcpyHtoDAsync_v2_ptsz: cuMemcpyHtoDAsync."""
-    for tail in ("_ptsz", "_ptds", "_v2", "_v3", "_v4"):
-        if name.endswith(tail):
-            name = name[: -len(tail)]
-    return name
+    """As C has a function of CUDA's libraries: cuMemcpyHtoDAsync_v2_ptsz is cuMemcpyHtoDAsync."""
+    return re.sub(r"(_(ptsz|ptds|v\d+))+$", "", name)
 
 
 def now_ns():

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Starting jobs and stepflame, and comparing what stepflame says with what the job knows of itself."""
 
+import array
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +21,8 @@ PYTHON = os.environ.get("STEPFLAME_PYTHON", sys.executable)
 JOBS = Path(__file__).resolve().parent / "jobs"
 
 LONG = bool(os.environ.get("STEPFLAME_LONG"))  # make test-long: more of what is done at random, and each job started anew
+
+OLD_TORCH = "Debian's torch 1.13"
 
 READY_SECONDS = 180  # a cold import of torch from disk, or compilers of it, on a slow machine
 ARMED_SECONDS = 30
@@ -37,6 +41,16 @@ def why_no_bpf():
 
 
 needs_bpf = pytest.mark.skipif(why_no_bpf() is not None, reason=str(why_no_bpf()))
+
+
+def on_torches(values, old):
+    """
+    Pairs for parametrize("python, ...", ..., indirect=["python"]): each value with the jobs' torch, and with one of another age (conftest.py's
+    `python`) those in `old`; in `make test-long` all.
+    """
+    return [("torch 2", value) for value in values] + [
+        pytest.param(OLD_TORCH, value, marks=() if value in old else pytest.mark.long) for value in values
+    ]
 
 
 def until(seconds, condition, what, delayed=lambda: 0):
@@ -109,6 +123,11 @@ class Process:
 
         return until(seconds, look, self.what, self.delayed)
 
+    def until_ready(self):
+        """Until it has said so, as jobs/common.py does and most programs of tests."""
+        self.until_says(r"^ready\b", READY_SECONDS, "stdout")
+        return self
+
     def interrupt(self):
         self.popen.send_signal(signal.SIGINT)
 
@@ -149,10 +168,6 @@ class Job(Process):
             return super().start(command, **popen)
         nursery = forked.Nursery.of(PYTHON, self.nursery)
         return nursery.start(command[1:], str(self.out_path), str(self.err_path))
-
-    def until_ready(self):
-        self.until_says(r"^ready \d+$", READY_SECONDS, "stdout")
-        return self
 
     def release(self):
         self.go.touch()
@@ -213,13 +228,37 @@ class Bench:
             process.kill()
 
 
-def call_ns(job, seconds):
-    """What jobs/exact_speed.py, or label_speed.py, says of its calls in so many seconds from now."""
-    before = len(job.stdout.splitlines())
-    time.sleep(seconds)
-    # the first may have begun earlier, and the last is being written
-    until(20, lambda: len(job.stdout.splitlines()) > before + 2, job.what)
-    return min(float(line.split()[0]) for line in job.stdout.splitlines()[before + 1 : -1])
+PAGE = os.sysconf("SC_PAGESIZE")
+PAGE_PRESENT, PAGE_OF_FILE = 1 << 63, 1 << 61  # of /proc/PID/pagemap
+BREAKPOINT = 0xCC
+
+
+def breakpoints(pid):
+    """Where uprobes are in a process's code: {(file, offset)} of the breakpoints in its memory that its files do not have."""
+    found = set()
+    with open("/proc/%d/pagemap" % pid, "rb", 0) as pagemap, open("/proc/%d/mem" % pid, "rb", 0) as memory:
+        for line in Path("/proc/%d/maps" % pid).read_text().splitlines():
+            span, access, offset, _, _, *path = line.split()
+            if "x" not in access or not path or not path[0].startswith("/"):
+                continue
+            low, high = (int(word, 16) for word in span.split("-"))
+            pages = array.array("Q", os.pread(pagemap.fileno(), (high - low) // PAGE * 8, low // PAGE * 8))
+            with open(path[0], "rb", 0) as file:
+                for number, page in enumerate(pages):
+                    # a page with a breakpoint is the process's own, no longer the file's
+                    if page & PAGE_PRESENT and not page & PAGE_OF_FILE:
+                        at = int(offset, 16) + number * PAGE
+                        ours, theirs = os.pread(memory.fileno(), PAGE, low + number * PAGE), os.pread(file.fileno(), PAGE, at)
+                        found |= {(path[0], at + i) for i, (a, b) in enumerate(zip(ours, theirs)) if a == BREAKPOINT != b}
+    return found
+
+
+def compiled(out, source, *flags):
+    """`out`, by the C compiler; the test is skipped where there is none."""
+    if not shutil.which("cc"):
+        pytest.skip("no C compiler")
+    subprocess.run(["cc", "-O1", "-w", "-o", str(out), str(source), *map(str, flags)], check=True)
+    return out
 
 
 def stepflame(*args, seconds=END_SECONDS, **run):

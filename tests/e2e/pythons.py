@@ -34,8 +34,9 @@ VERSIONS = installed()
 MINOR = {path: version[1] for path, version in VERSIONS.items()}
 SUPPORTED = {name(path, version): path for path, version in VERSIONS.items() if 8 <= version[1] <= 14}
 OLDEST, NEWEST = [*SUPPORTED.values()][0], [*SUPPORTED.values()][-1]
-# For what takes long, and hardly depends on the version.
-FEW = {name: path for name, path in SUPPORTED.items() if helpers.LONG or path in (OLDEST, SYSTEM, NEWEST)}
+# For what hardly depends on the version: how each lays out what is read is proven by images of all of them (tests/bpf/test_pystack_images.c), and on
+# each that runs by test_dump.py's test_waiting.
+FEW = {name: path for name, path in SUPPORTED.items() if helpers.LONG or path in (OLDEST, NEWEST)}
 
 
 def of_minor(*minors):
@@ -43,8 +44,10 @@ def of_minor(*minors):
     return {name: path for name, path in SUPPORTED.items() if MINOR[path] in minors and path != SYSTEM}
 
 
-def parametrize(pythons):
-    return pytest.mark.parametrize("python", pythons.values(), ids=list(pythons))
+def parametrize(pythons, long=()):
+    """long: minor versions that run in `make test-long` alone."""
+    marked = [pytest.param(path, marks=pytest.mark.long if MINOR[path] in long else (), id=name) for name, path in pythons.items()]
+    return pytest.mark.parametrize("python", marked)
 
 
 on_each, on_few = parametrize(SUPPORTED), parametrize(FEW)

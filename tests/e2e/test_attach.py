@@ -22,8 +22,7 @@ ATTACHES = int(os.environ.get("STEPFLAME_ATTACHES", 15))
 
 
 def start(bench, kind, python=helpers.PYTHON):
-    job = bench.process(python, helpers.JOBS / "busy.py", kind)
-    job.until_says(r"^ready \d+$", helpers.READY_SECONDS, "stdout")
+    job = bench.process(python, helpers.JOBS / "busy.py", kind).until_ready()
     return job
 
 
@@ -103,8 +102,7 @@ def test_refused(bench):
 
 @pytest.mark.parametrize("python", [python for python, minor in pythons.MINOR.items() if minor == 7])
 def test_old_python(bench, python):
-    job = bench.process(python, "-c", "import time; print('ready', flush=True); time.sleep(60)")
-    job.until_says("^ready$", helpers.READY_SECONDS, "stdout")
+    job = bench.process(python, "-c", "import time; print('ready', flush=True); time.sleep(60)").until_ready()
     check_refused(job.pid)
 
 

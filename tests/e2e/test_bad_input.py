@@ -198,8 +198,7 @@ def test_not_python(bench):
 
 @helpers.needs_bpf
 def test_python_without_torch(bench):
-    idle = bench.process(sys.executable, "-u", "-c", "import time; print('ready', flush=True); time.sleep(60)")
-    idle.until_says("ready", helpers.READY_SECONDS, "stdout")
+    idle = bench.process(sys.executable, "-u", "-c", "import time; print('ready', flush=True); time.sleep(60)").until_ready()
     result = stepflame("record", "-p", idle.pid, "-F", 0, "-o", bench.directory / "r")
     check_message(result, UNSUPPORTED)
     assert "torch" in result.stderr

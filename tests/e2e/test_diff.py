@@ -63,6 +63,17 @@ def write(directory, name, records):
     return path
 
 
+def snapshots(records, steps):
+    """The bytes of a recording with a snapshot every so many steps."""
+    out, pending, boundaries = rf.header(), b"", 0
+    for one in records:
+        pending += one
+        boundaries += one[0] == rf.NUMBERS["STEP"]
+        if boundaries == steps:
+            out, pending, boundaries = out + rf.mark(pending), b"", 0
+    return out + rf.mark(pending)
+
+
 def diff(*args):
     return subprocess.run([helpers.STEPFLAME, "diff", *map(str, args)], capture_output=True, text=True)
 
@@ -354,45 +365,58 @@ def test_planted_changes(bench):
         assert not by_name(found["phases"])["data"]["changed"]
 
 
-def check_cut(cut, whole):
-    """How many rows there are, and how many are beyond their error. What is cut short is consistent in itself."""
-    done = diff(cut, whole, "--json", "--all", "--limit", 0)
-    if done.returncode:
-        assert "have nothing in common" in done.stderr  # it ends before the first snapshot
-        return 0, 0
-    found = json.loads(done.stdout)
-    rows = [row for _, row in all_rows(found) if row["error_s"] is not None]
-    assert not [row for row in rows if row["changed"]], found
-    simple, steps = helpers.report(cut), helpers.report(cut, "--steps")
+def check_consistent(file):
+    """What is cut short tells steps and actions of the same time. What its steps took."""
+    simple, steps = helpers.report(file), helpers.report(file, "--steps")["steps"]
     by_action = helpers.actions(simple)
-    if found["a"]["steps"] and by_action:
+    if steps and by_action:
         # a call a step, but for those of a step at both ends
-        assert abs(by_action["Optimizer.step#SlowSGD.step"]["count"] - len(steps["steps"])) <= 2
-        assert 0 <= len(steps["steps"]) - simple["window"]["steps"] + 1 <= 3
-    return len(rows), len([row for row in rows if abs(row["change_s"]) > row["error_s"]])
+        assert abs(by_action["Optimizer.step#SlowSGD.step"]["count"] - len(steps)) <= 2
+        assert 0 <= len(steps) - simple["window"]["steps"] + 1 <= 3
+    return [(step["index"], step["start_s"], step["duration_s"], step["phases"]) for step in steps]
 
 
 @helpers.needs_bpf
 def test_cut_recordings(bench, tmp_path):
-    """The beginning of a recording differs from the whole of it by chance alone."""
+    """The beginning of a recording has its first steps, and is compared with the whole of it; that of one whose recorder was killed, too."""
     job = bench.job("known.py", "--batches", 100000).until_ready()
     job.release()
-    time.sleep(1)
-    record = bench.record("-p", job.pid, "-d", "8").until_armed()
+    time.sleep(0.5)
+    record = bench.record("-p", job.pid, "-d", "4").until_armed()
     assert record.wait() == helpers.OK, record.what()
     killed = bench.record("-p", job.pid).until_armed()
-    time.sleep(4)
+    time.sleep(3)
     killed.popen.send_signal(signal.SIGKILL)
     killed.popen.wait()
     job.kill()
-    data = record.file.read_bytes()
     rng = random.Random(1)
     cut = tmp_path / "cut.rec"
+    for whole, cuts in ((record.file, 16), (killed.file, 4)):
+        data, steps = whole.read_bytes(), check_consistent(whole)
+        assert len(steps) > 50
+        for at in (rng.randrange(len(data) // 5, len(data)) for _ in range(cuts)):
+            cut.write_bytes(data[:at])
+            begun = check_consistent(cut)
+            assert begun == steps[: len(begun)]
+            done = diff(cut, whole, "--json")
+            if done.returncode:
+                assert "have nothing in common" in done.stderr  # it ends before the first snapshot
+            else:
+                assert json.loads(done.stdout)["a"]["steps"] == len(begun)
+
+
+def test_cuts_of_a_steady_job(tmp_path):
+    """The beginning of a recording differs from the whole of it by chance alone, where nothing but chance moves the job's times."""
+    rng = random.Random(1)
     rows = beyond = 0
-    for _ in range(20):
-        cut.write_bytes(data[: rng.randrange(len(data) // 5, len(data))])
-        more_rows, more_beyond = check_cut(cut, record.file)
-        rows, beyond = rows + more_rows, beyond + more_beyond
+    for seed in range(10):
+        data = snapshots(recording(6, steps=400, seed=seed), steps=20)
+        whole, cut = tmp_path / "whole.rec", tmp_path / "cut.rec"
+        whole.write_bytes(data)
+        for at in (rng.randrange(len(data) // 5, len(data)) for _ in range(8)):
+            cut.write_bytes(data[:at])
+            found = changes(cut, whole, "--all", "--limit", 0)
+            told = [row for _, row in all_rows(found) if row["error_s"] is not None]
+            assert not [row for row in told if row["changed"]], found
+            rows, beyond = rows + len(told), beyond + len([row for row in told if abs(row["change_s"]) > row["error_s"]])
     assert rows > 300 and beyond <= 0.05 * rows, (rows, beyond)
-    assert changes(killed.file, record.file)["a"]["steps"] > 50
-    check_cut(killed.file, record.file)

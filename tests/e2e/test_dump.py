@@ -40,7 +40,7 @@ class Hang:
         self.pid = self.process.pid
 
     def until_ready(self):
-        self.process.until_says("^ready$", helpers.READY_SECONDS, "stdout")
+        self.process.until_ready()
         with open(self.out + ".json") as file:
             told = json.load(file)
         self.child, self.native = told["child"], told["native"]
@@ -119,7 +119,7 @@ def test_waiting(hang, python):
     assert [file for file, _, _ in frames(main)] == [str(JOB)] * 3
 
 
-@pythons.on_each
+@pythons.on_few
 def test_processes(hang, python):
     """Children are there, those that were forked and those that were started; and threads that run no Python."""
     job = hang(python)
@@ -209,8 +209,7 @@ def test_text(hang):
 def test_recursion(bench):
     """Deeper than what is kept: the innermost frames, and it is said."""
     code = "import sys, time, threading\nsys.setrecursionlimit(10000)\nthreading.stack_size(512 << 20)\ndef f(n):\n    f(n - 1) if n else (print('ready', flush=True), time.sleep(60))\nt = threading.Thread(target=f, args=(5000,), daemon=True)\nt.start()\nt.join()\n"
-    job = bench.process(pythons.NEWEST, "-c", code)
-    job.until_says("^ready$", helpers.READY_SECONDS, "stdout")
+    job = bench.process(pythons.NEWEST, "-c", code).until_ready()
     found = json.loads(stepflame("dump", "-p", job.pid, "--json").stdout)
     (deep,) = [thread for thread in found["threads"] if thread["tid"] != job.pid]
     assert deep["stack"] == "cut" and len(deep["frames"]) == 4096
@@ -228,8 +227,7 @@ def test_not_python(bench):
 @pytest.mark.parametrize("python", [python for python, minor in pythons.MINOR.items() if minor == 7])
 def test_old_python(bench, python):
     """Its threads are there, without stacks."""
-    job = bench.process(python, "-c", "import time; print('ready', flush=True); time.sleep(60)")
-    job.until_says("^ready$", helpers.READY_SECONDS, "stdout")
+    job = bench.process(python, "-c", "import time; print('ready', flush=True); time.sleep(60)").until_ready()
     result = stepflame("dump", "-p", job.pid)
     check_message(result, UNSUPPORTED)
     assert "(no stacks: " in result.stdout and "thread %d " % job.pid in result.stdout

@@ -19,20 +19,15 @@ WHERE = "import sys, sysconfig; print(sysconfig.get_config_var('LIBDIR'), syscon
 @pytest.fixture(scope="session")
 def program(tmp_path_factory):
     out = tmp_path_factory.mktemp("embedded") / "embedded"
-    source = helpers.JOBS / "embedded.c"
-    command = ["cc", "-O2", "-o", str(out), str(source), "-ldl", "-lpthread"]
-    if subprocess.run(command, capture_output=True).returncode:
-        pytest.skip("no C compiler")
-    return out
+    return helpers.compiled(out, helpers.JOBS / "embedded.c", "-O2", "-ldl", "-lpthread")
 
 
-@pythons.parametrize(pythons.of_minor(8, 11, 13))
+@pythons.parametrize(pythons.of_minor(8, 11, 13), long=(11,))
 def test_embedded(bench, program, python):
     folder, library, home = subprocess.run([python, "-c", WHERE], check=True, capture_output=True, text=True).stdout.split()
     go = bench.directory / "go"
     arguments = [os.path.join(folder, library), helpers.JOBS / "embedded.py", ROUNDS, go]
-    job = bench.process(program, *arguments, env=dict(os.environ, PYTHONHOME=home))
-    job.until_says("^ready$", helpers.READY_SECONDS, "stdout")
+    job = bench.process(program, *arguments, env=dict(os.environ, PYTHONHOME=home)).until_ready()
     record = bench.record("-p", job.pid).until_armed()
     go.touch()
     assert job.wait() == 0, job.what()

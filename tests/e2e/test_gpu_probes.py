@@ -336,15 +336,13 @@ def test_functions_that_jump_on(bench, tmp_path):
     """
 
     def build(name, *args):
-        command = ["gcc", "-O2", "-o", tmp_path / name, helpers.JOBS / "gpu_forwards.c", *args, "-Wl,-rpath," + str(tmp_path)]
-        subprocess.run(command, check=True)
+        helpers.compiled(tmp_path / name, helpers.JOBS / "gpu_forwards.c", "-O2", *args, "-Wl,-rpath," + str(tmp_path))
 
     build("libcuda.so.1", "-shared", "-fPIC", "-DDRIVER")
     build("libstub.so", "-shared", "-fPIC", "-DSTUB", "-Wl,-soname,libstub.so", "-ldl")
     build("program", tmp_path / "libstub.so")
     out = tmp_path / "truth"
-    job = bench.process(tmp_path / "program", out, stdin=subprocess.PIPE)
-    job.until_says(r"^ready \d+$", helpers.READY_SECONDS, "stdout")
+    job = bench.process(tmp_path / "program", out, stdin=subprocess.PIPE).until_ready()
     record = bench.record("-p", job.pid, "--gpu", "uprobe").until_armed()
     say(job)
     helpers.until(helpers.END_SECONDS, lambda: out.exists() and out.read_text().endswith("\n"), job.what)
@@ -378,8 +376,7 @@ def test_real_runtime_throws(bench, tmp_path):
     subprocess.run(["g++", "-O2", "-pthread", "-o", tmp_path / "real", helpers.JOBS / "gpu_real.cpp", "-ldl"], check=True)
     for i, library in enumerate(libraries):
         out = tmp_path / ("truth%d" % i)
-        job = bench.process(tmp_path / "real", library, out, stdin=subprocess.PIPE)
-        job.until_says(r"^ready \d+$", helpers.READY_SECONDS, "stdout")
+        job = bench.process(tmp_path / "real", library, out, stdin=subprocess.PIPE).until_ready()
         record = bench.record("-p", job.pid, "--gpu", "uprobe").until_armed()
         say(job)
         helpers.until(helpers.END_SECONDS, lambda: out.exists() and out.read_text().endswith("\n"), job.what)

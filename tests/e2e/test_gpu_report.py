@@ -12,6 +12,7 @@ import gpu_recorded
 import helpers
 import pytest
 import recfile as r
+from intervals import length
 
 US, MS = 1000, 1000000
 PID, TID = 10, 10
@@ -93,20 +94,6 @@ class Job:
             yield r.gpu_activity(
                 PID, kind, at, duration * US, ident, correlation, direction=direction, stream=stream, size=1000
             )
-
-
-def union(intervals):
-    merged = []
-    for start, end in sorted(intervals):
-        if merged and start <= merged[-1][1]:
-            merged[-1][1] = max(end, merged[-1][1])
-        else:
-            merged.append([start, end])
-    return merged
-
-
-def length(intervals):
-    return sum(end - start for start, end in union(intervals))
 
 
 def head(names, tier=2):
@@ -560,11 +547,7 @@ def test_usage_of_switches(tmp_path):
 
 
 def covered(works):
-    total, until = 0, 0
-    for work in sorted(works, key=lambda work: work.start):
-        total += max(0, work.start + work.duration - max(work.start, until))
-        until = max(until, work.start + work.duration)
-    return total
+    return length((work.start, work.start + work.duration) for work in works)
 
 
 def test_several_gpus(tmp_path):

@@ -8,20 +8,11 @@ import subprocess
 import helpers
 import pytest
 import recfile as rec
+from intervals import length
 from test_steps_format import MS, PID, START, Job, preamble, write
 
 US = 1000
 EVAL = "_PyEval_EvalFrameDefault (python3.11)"
-
-
-def union(spans, start, end):
-    """ns between two instants in which some span lasts."""
-    cut = sorted((max(a, start), min(b, end)) for a, b in spans if b > start and a < end)
-    total, at = 0, start
-    for a, b in cut:
-        total += max(0, b - max(a, at))
-        at = max(at, b)
-    return total
 
 
 def kernels(spans, device=0):
@@ -61,7 +52,7 @@ def test_figures(tmp_path, devices):
         assert (gpu["launches"], gpu["copies"], gpu["copied_bytes"]) == (100 + i, i, 1000 * i)
         assert (gpu["api_s"], gpu["sync_s"]) == (pytest.approx(3e-3 + i / 1e9), pytest.approx(1e-3 + i / 1e9))
         begin = START + step["start"]
-        busy = sum(union(spans, begin, begin + step["duration"]) for spans in lines) / devices
+        busy = sum(length(spans, begin, begin + step["duration"]) for spans in lines) / devices
         assert gpu["busy_s"] == pytest.approx(busy / 1e9, abs=2e-9)
         assert gpu["idle_s"] == pytest.approx((step["duration"] - busy) / 1e9, abs=2e-9)
         sums = [sums[0] + busy, sums[1] + step["duration"]]

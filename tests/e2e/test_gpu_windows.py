@@ -12,10 +12,10 @@ import gpu
 import helpers
 import pytest
 import recfile
-import test_gpu_cupti
-from test_gpu_cupti import ALL_ONES, OPS, Activities, Train, check_times
+from gpu_train import ALL_ONES, NEEDS_CUPTI, OPS, PATIENCE_SECONDS, Activities, Train, check_times
+from intervals import length
 
-pytestmark = test_gpu_cupti.pytestmark
+pytestmark = NEEDS_CUPTI
 
 MS = 1000000
 AT = "libcudart.so.13:cudaEventSynchronize"  # the last call of a step of the program that trains
@@ -105,14 +105,6 @@ def check_bounds(trained, windows, first=0):
         assert is_near(window["end"], ends[begin + ACTIVE], ends), (i, window)
 
 
-def union_ns(spans, start, end):
-    total, at = 0, start
-    for a, b in sorted(spans):
-        total += max(0, min(b, end) - max(a, at))
-        at = max(at, min(b, end))
-    return total
-
-
 @pytest.mark.parametrize("args, cupti", [((), ""), (("-S", 3, "-k", 700000), "shuffle=1,late_ms=30"), (("-g", 3), "drift_ppm=-300")])
 def test_windows(bench, args, cupti):
     """Three of them; in between CUPTI is left, and nothing is recorded."""
@@ -148,7 +140,7 @@ def test_report(bench):
         assert told["duration_s"] == pytest.approx((window["end"] - window["start"]) / 1e9)
     (line,) = found["gpus"]
     spans = [(op["start"], op["end"]) for op in trained.ops()]
-    busy = sum(union_ns(spans, w["start"], w["end"]) for w in windows)
+    busy = sum(length(spans, w["start"], w["end"]) for w in windows)
     assert line["busy_us"] == pytest.approx(busy / 1e3, rel=0.01)
     # From the first work in the first window to the last work in the last one.
     watched = sum(w["end"] - w["start"] for w in windows)
@@ -242,15 +234,15 @@ def test_cut_by_a_kill_of_ours(bench):
     sure = {key for key, op in sure.items() if op["end"] < window["end"]}
     assert sure and sure <= set(map(key_of, trained.found.of(*OPS.values())))
     assert "ended when the recording was cut" in helpers.report_text(trained.record.file, "--gpu")
-    trained.train.until_cupti("cuptiUnsubscribe", seconds=4 * test_gpu_cupti.PATIENCE_SECONDS)
+    trained.train.until_cupti("cuptiUnsubscribe", seconds=4 * PATIENCE_SECONDS)
     trained.train.process.kill()
 
 
 def test_late(bench):
     """Steps that are over before stepflame has woken CUPTI: that is said, and nothing is made up."""
-    trained = Trained(bench, "-s", 100, "-u", 20000, schedule="wait=15,active=2,repeat=2")
+    trained = Trained(bench, "-s", 100, "-u", 20000, schedule="wait=30,active=2,repeat=2")
     trained.record.popen.send_signal(signal.SIGSTOP)
-    helpers.until(30, lambda: len(trained.ops()) > 25 * 11, trained.train.process.what)
+    helpers.until(30, lambda: len(trained.ops()) > 40 * 11, trained.train.process.what)
     trained.record.popen.send_signal(signal.SIGCONT)
     windows = trained.end()
     assert [w["how"] for w in windows] == ["late", "steps"]
@@ -287,7 +279,7 @@ for i in range(24):
             time.sleep(0.3)
             os._exit(0)
     assert cuda.cudaDeviceSynchronize() == 0
-    time.sleep(0.03)
+    time.sleep(0.05)
 assert os.waitpid(child, 0)[1] == 0
 """
 
@@ -296,7 +288,7 @@ def test_fork_between(bench):
     """A child that was forked between two windows has none of them, and the second is the parent's as the first was."""
     go = bench.directory / "go"
     trained = Trained(
-        bench, schedule="wait=4,warmup=1,active=4,repeat=2", at="libcudart.so.13:cudaDeviceSynchronize", command=[helpers.PYTHON, "-c", FORKS, bench.directory / "go0"]
+        bench, schedule="wait=3,warmup=2,active=4,repeat=2", at="libcudart.so.13:cudaDeviceSynchronize", command=[helpers.PYTHON, "-c", FORKS, bench.directory / "go0"]
     )  # fmt: skip
     assert not go.exists()
     windows = trained.end()

@@ -6,7 +6,6 @@ how long it takes, with what must be; stepflame is killed meanwhile; and who is 
 
 import bisect
 import ctypes
-import json
 import os
 import random
 import re
@@ -20,6 +19,7 @@ import gpu
 import helpers
 import pytest
 import recfile
+from gpu_train import Train
 
 pytestmark = helpers.needs_bpf
 
@@ -28,13 +28,7 @@ ENTRY = "InitializeInjection"
 CALLS = ["nanosleep", "abstime", "poll", "select", "epoll", "cond", "semaphore", "read", "recv", "accept", "wait"]
 CALLS += ["registers", "signals"]
 LOOP = "plain_loop.py"
-LONG = (LOOP, "--epochs", 8, "--batches", 50, "--workers", 2)
-
-
-def compiled(out, source, *flags):
-    if subprocess.run(["cc", "-O1", "-w", "-o", str(out), *flags, str(source)], capture_output=True).returncode:
-        pytest.skip("no C compiler")
-    return out
+LONG = (LOOP, "--epochs", 4, "--batches", 50, "--workers", 2)
 
 
 @pytest.fixture(scope="module")
@@ -44,12 +38,12 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def library(folder):
-    return compiled(folder / "library.so", helpers.JOBS / "inject_library.c", "-shared", "-fPIC")
+    return helpers.compiled(folder / "library.so", helpers.JOBS / "inject_library.c", "-shared", "-fPIC")
 
 
 @pytest.fixture(scope="module")
 def blocked(folder):
-    return compiled(folder / "blocked", helpers.JOBS / "blocked.c", "-pthread")
+    return helpers.compiled(folder / "blocked", helpers.JOBS / "blocked.c", "-pthread")
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +52,7 @@ def cuda(folder):
     source = folder / "empty.c"
     source.write_text("int empty;\n")
     for name in ("libcuda.so.1", "libcupti.so.12"):
-        compiled(folder / name, source, "-shared", "-fPIC")
+        helpers.compiled(folder / name, source, "-shared", "-fPIC")
     return folder
 
 
@@ -69,7 +63,7 @@ class Blocked:
         self.log = bench.directory / ("log%d" % len(bench.started))
         self.process = bench.process(program, which, seconds, env=dict(os.environ, INJECT_LOG=str(self.log)))
         self.pid = self.process.pid
-        self.process.until_says("^ready$", helpers.READY_SECONDS, "stdout")
+        self.process.until_ready()
 
     def check(self):
         assert self.process.wait() == 0, self.process.what()
@@ -122,8 +116,8 @@ def test_unsafe(bench, blocked, library, which):
 
 def test_many(bench, blocked, library):
     """One after the other, all calls at once in each."""
-    for _ in range(10 if helpers.LONG else 4):
-        jobs = [Blocked(bench, blocked, "all", 2) for _ in range(5)]
+    for _ in range(5 if helpers.LONG else 2):
+        jobs = [Blocked(bench, blocked, "all", 2) for _ in range(10)]
         for job in jobs:
             status, found, why = inject(job.pid, library)
             assert (status, why, found["result"]) == (0, "", 42)
@@ -160,9 +154,9 @@ def check_free(pid):
 def test_killed(bench, blocked, library, who):
     """Whoever is killed, whenever: the program does not notice. It is stopped no longer, and nobody traces it."""
     chance, took, loaded = random.Random(1), 0.02, 0
-    rounds = 12 if helpers.LONG else 4
+    rounds = 6 if helpers.LONG else 2
     for _ in range(rounds):
-        jobs = [Blocked(bench, blocked, "all", 3) for _ in range(4)]
+        jobs = [Blocked(bench, blocked, "all", 3) for _ in range(7)]
         for job in jobs:
             began = time.monotonic()
             tool = subprocess.Popen([TOOL, str(job.pid), str(library), ENTRY], stdout=subprocess.DEVNULL)
@@ -189,25 +183,27 @@ STEPS = {"seize": 1, "interrupt": 2, "getregs": 3, "first poke": 4, "some poke":
 
 
 @pytest.mark.skipif(not shutil.which("strace"), reason="no strace")
-@pytest.mark.parametrize("step", STEPS)
-def test_killed_in_step(bench, blocked, library, step):
+@pytest.mark.parametrize("steps", list(zip(list(STEPS)[::2], list(STEPS)[1::2])), ids=" and ".join)
+def test_killed_in_step(bench, blocked, library, steps):
     """Killed on the way into each call that does something to the program: before it is done."""
-    loaded = 0
-    jobs = [Blocked(bench, blocked, call, 3) for call in ("poll", "cond", "read", "registers", "nanosleep")]
-    for job in jobs:
-        inject_at = "inject=ptrace:signal=SIGKILL:when=%d" % STEPS[step]
-        log = bench.directory / "strace"
-        command = ["strace", "-f", "-o", log, "-e", "trace=ptrace", "-e", inject_at, TOOL, str(job.pid), str(library), ENTRY]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-        said = log.read_text()
-        assert "killed by SIGKILL" in said and "the process stepflame-inject was killed" in done.stdout, (said, done)
-        name = "PTRACE_" + step.split()[-1].upper()
-        assert name in [line for line in said.splitlines() if "ptrace(" in line][-1], said
-        check_free(job.pid)
-    for job in jobs:
-        job.check()
-        loaded += len(job.calls())
-    assert loaded == (5 if step == "detach" else 0), "it is in the registers that the thread goes elsewhere"
+    jobs = {}
+    for step in steps:
+        jobs[step] = [Blocked(bench, blocked, call, 3) for call in ("poll", "cond", "read", "registers", "nanosleep")]
+        for job in jobs[step]:
+            inject_at = "inject=ptrace:signal=SIGKILL:when=%d" % STEPS[step]
+            log = bench.directory / "strace"
+            command = ["strace", "-f", "-o", log, "-e", "trace=ptrace", "-e", inject_at, TOOL, str(job.pid), str(library), ENTRY]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+            said = log.read_text()
+            assert "killed by SIGKILL" in said and "the process stepflame-inject was killed" in done.stdout, (said, done)
+            name = "PTRACE_" + step.split()[-1].upper()
+            assert name in [line for line in said.splitlines() if "ptrace(" in line][-1], said
+            check_free(job.pid)
+    for step in steps:
+        for job in jobs[step]:
+            job.check()
+        loaded = sum(len(job.calls()) for job in jobs[step])
+        assert loaded == (5 if step == "detach" else 0), "it is in the registers that the thread goes elsewhere"
 
 
 def test_python(bench, library):
@@ -217,7 +213,7 @@ def test_python(bench, library):
     truth = alone.truth()
     job = bench.job(*LONG).until_ready()
     job.release()
-    job.until_says("^ready", helpers.READY_SECONDS, "stdout")
+    job.until_ready()
     time.sleep(0.5)
     for _ in range(5):
         status, found, why = inject(job.pid, library)
@@ -273,8 +269,7 @@ assert libc.prctl(22, 2, ctypes.byref(Program(1, ctypes.addressof(allow))), 0, 0
 
 def idle(bench, *libraries, extra="", prefix=(), **env):
     command = [*prefix, helpers.PYTHON, "-c", IDLE % extra, *libraries]
-    job = bench.process(*command, env=dict(os.environ, **env))
-    job.until_says("^ready$", helpers.READY_SECONDS, "stdout")
+    job = bench.process(*command, env=dict(os.environ, **env)).until_ready()
     return job
 
 
@@ -389,18 +384,14 @@ def test_with_a_command():
 @gpu.needs_cupti
 def test_what_the_gpu_did(bench):
     """A program that trains since before, with doubles of CUDA and CUPTI: each kernel of their log, of the time recorded."""
-    log, go = bench.directory / "gpu.log", bench.directory / "go"
-    env = dict(os.environ, LD_LIBRARY_PATH=gpu.DOUBLES, GPU_DOUBLE_LOG=str(log))
-    job = bench.process(Path(gpu.DOUBLES) / "train", "--steps", 400, "--sleep-us", 10000, "--early", "--wait", go, env=env)
-    job.until_says(r"^ready \d+$", helpers.READY_SECONDS, "stdout")
-    go.touch()
+    train = Train(bench, "--steps", 400, "--sleep-us", 10000, inject=False)
+    train.release()
     time.sleep(0.5)
     out = bench.directory / "gpu.rec"
-    done = helpers.stepflame("record", "-p", job.pid, "-d", "2", "-o", out, "--inject")
+    done = helpers.stepflame("record", "-p", train.pid, "-d", "2", "-o", out, "--inject")
     assert done.returncode == helpers.OK, done.stderr
-    assert job.wait() == 0, job.what()
-    entries = [json.loads(line) for line in Path("%s.%d" % (log, job.pid)).read_text().splitlines()]
-    truth = sorted((entry["start"], entry["end"]) for entry in entries if entry["log"] == "op" and entry["kind"] == "kernel")
+    train.end()
+    truth = sorted((op["start"], op["end"]) for op in train.log("op") if op["kind"] == "kernel")
     rows = [row for kind, row in recfile.read_records(out) if kind == "GPU_ACTIVITY" and row.kind == recfile.KERNEL]
     told = sorted((row.start_ns, row.start_ns + row.duration_ns) for row in rows)
     slack_ns = 200000

@@ -3,8 +3,6 @@
 
 import re
 import shutil
-import statistics
-import time
 
 import helpers
 import pytest
@@ -124,24 +122,16 @@ class TestFiles:
 
 
 @helpers.needs_bpf
-def test_what_calls_cost(bench):
-    """The price of a call is what the job's calls take longer while they are watched, by its own CPU time."""
-    job = bench.job("reads.py", "--seconds", 6).until_ready()
+def test_calls_that_cost(bench):
+    """The calls whose cost is told are those that the job made; what one costs is measured in tools/bench_io.py."""
+    job = bench.job("reads.py", "--seconds", 1).until_ready()
+    record = bench.record("-p", job.pid).until_armed()
     job.release()
-    time.sleep(1)
-    record = bench.record("-p", job.pid, "-d", "3s")
-    begin = time.monotonic()
-    record.until_armed()
-    armed = time.monotonic()
+    truth = job.truth()
     assert record.wait() == helpers.OK, record.what()
-    end = time.monotonic()
-    log = job.truth()["log"]
-    free = [seconds for at, seconds in log if at < begin or at > end]
-    watched = [seconds for at, seconds in log if armed < at < armed + 2]
     overhead = helpers.report(record.file)["overhead"]
-    more_ns = 1e9 * (statistics.median(watched) - statistics.median(free))
-    assert 0.4 * more_ns < overhead["call_ns"] < 2.5 * more_ns, (overhead, more_ns)
     reads = calls(processes(helpers.report(record.file, "--io"))[job.pid])
+    assert reads["pread64"]["count"] == truth["reads"]
     made = sum(row["count"] for row in reads.values())
     assert overhead["calls"] % 64 == 0 and abs(overhead["calls"] - made) <= 64  # of each thread every 64th stands for all
     share = overhead["calls"] * overhead["call_ns"] / 1e9 / helpers.report(record.file)["window"]["seconds"]
@@ -248,9 +238,10 @@ class TestWorkers:
         assert {row["path"] for row in rows} == {path}
         named = sum(row["path_s"] for row in rows)
         assert named >= 0.95 * sum(row["seconds"] for row in rows)
-        # waited for, and not for a CPU, or on it
+        # of the time for which it was waited for, the share that its reads were blocked: the rest of them is the CPU's, or a wait for it
         waited = sum(b["waited"] for b in truth["batches"] if b["worker"] == 2)
-        assert named > 0.1 * waited
+        last = [b for b in truth["batches"] if b["worker"] == 2][-1]
+        assert named > 0.5 * waited * last["blocked"] / last["read"] > 0, (named, waited, last)
         if rows[0] in found["workers"][2]["doing"][:2]:  # as many as the text has
             assert "%s: %s" % (cause, path) in helpers.report_text(record.file, "--io")
 

@@ -14,11 +14,6 @@ def rows_of(found, kind):
     return {name: row for name, row in helpers.actions(found).items() if row["kind"] == kind}
 
 
-@pytest.fixture(params=["torch 2", "Debian's torch 1.13"])
-def python(request):
-    return helpers.PYTHON if request.param == "torch 2" else request.getfixturevalue("debian_python")
-
-
 @pytest.mark.alone
 def test_garbage_collections(bench, python):
     record, truth = bench.recorded("garbage.py", python=python)

@@ -120,7 +120,7 @@ def expected_of_library(rounds):
 
 @pytest.mark.alone
 @pytest.mark.parametrize("tooled", [False, True], ids=["no tool", "a tool"])
-@pytest.mark.parametrize("level", ["O0", "O2"])
+@pytest.mark.parametrize("level", [pytest.param("O0", marks=pytest.mark.long), "O2"])
 def test_library(bench, level, tooled):
     env = tool(bench.directory) if tooled else {}
     library = os.path.join(gpu.DOUBLES, "libnvtx_ranges-%s.so" % level)
@@ -168,8 +168,7 @@ def test_started(bench):
     """A command's first push, at which NVTX looks for a tool, is one, too."""
     out, go, file = (bench.directory / name for name in ("truth", "go", "r.rec"))
     job = [helpers.PYTHON, helpers.JOBS / "nvtx_torch.py", "--first-later", "--wait", go, "--out", out]
-    record = bench.process(helpers.STEPFLAME, "record", "-o", file, "--", *job, env=dict(os.environ, **tool(bench.directory)))
-    record.until_says(r"^ready \d+$", helpers.READY_SECONDS, "stdout")
+    record = bench.process(helpers.STEPFLAME, "record", "-o", file, "--", *job, env=dict(os.environ, **tool(bench.directory))).until_ready()
     helpers.until(helpers.ARMED_SECONDS, lambda: has_torch(file), record.what)
     go.touch()
     assert record.wait(helpers.READY_SECONDS) == 0, record.what()

@@ -3,7 +3,6 @@
 
 import json
 import os
-import re
 import signal
 import subprocess
 from pathlib import Path
@@ -22,18 +21,12 @@ NEWER = ["custom_op", "compiled_aot", "compiled_inductor"]
 # Not storm_threads: there torch.profiler itself, without us, hung in 5 of 6 runs.
 THREADS = {"threads": ["--all-threads"]}
 # The kernels are most of the time there, not what either profiler adds to each call.
-HEAVY = {
-    "mlp": ["--work", 1536],
-    "conv": ["--work", 512],
-    "transformer": ["--work", 256],
-    "lstm": ["--work", 256],
+HEAVY = {  # in `make test` two of them
+    "mlp": ["--work", 1536, "--batches", 30],
+    "conv": ["--work", 512, "--batches", 30],
+    "transformer": ["--work", 256, "--batches", 30],
+    "lstm": ["--work", 256, "--batches", 30],
 }
-BREAKPOINT = b"\xcc"
-
-
-@pytest.fixture(params=["torch 2", "Debian's torch 1.13"])
-def python(request):
-    return PYTHON if request.param == "torch 2" else request.getfixturevalue("debian_python")
 
 
 @pytest.fixture
@@ -45,11 +38,11 @@ def compare(bench, model, *args, python=PYTHON, options=()):
     found, truth = ops_compare.recorded(bench, "--model", model, *args, python=python, options=options)
     ops_compare.check_consistent(found["ops"])
     ops_compare.check_counts(found["ops"], truth)
-    assert found["lost"] == {}
+    helpers.check_lost_at_most(found, "stack_lost")  # which is a matter of samples: test_samples.py
     return found, truth
 
 
-@pytest.mark.parametrize("model", EVERYWHERE)
+@pytest.mark.parametrize("python, model", helpers.on_torches(EVERYWHERE, old=["mlp", "function", "labels", "unobserved"]), indirect=["python"])
 def test_equals_torch_profiler(shared, python, model):
     compare(shared, model, python=python)
 
@@ -75,14 +68,6 @@ def test_sees_threads_that_torch_profiler_does_not(shared, all_threads):
     ops_compare.check_counts(found["ops"], every)
 
 
-@pytest.mark.parametrize("model", ["mlp", "conv", "transformer", "lstm", "embedding", "autocast"])
-def test_shapes(bench, model):
-    record, truth = bench.recorded("ops.py", "--model", model, "--shapes", "--flops", options=("--ops", "--shapes"))
-    found = helpers.report(record.file, "--ops", "--shapes")
-    ops_compare.check_same(found["ops"], truth["by_shape"], "count", by_shape=True)
-    ops_compare.check_same(found["ops"], truth["by_shape"], "flops", by_shape=True)
-
-
 def test_shapes_of_odd_tensors(bench):
     """Undefined, sparse, nested, quantized, meta, strided, of no size, of many sizes: what torch says of each."""
     record, truth = bench.recorded("ops.py", "--model", "odd", "--shapes", options=("--ops", "--shapes"))
@@ -91,16 +76,8 @@ def test_shapes_of_odd_tensors(bench):
     ops_compare.check_same(found["ops"], truth["by_shape"], "count", by_shape=True)
 
 
-@pytest.mark.parametrize("model", ["mlp", "conv", "transformer", "lstm"])
-def test_memory(bench, model):
-    if not ops_compare.works("assert not torch.__version__.startswith('2.5')"):
-        pytest.skip("torch.profiler 2.5 says other bytes of the same job in each run: docs/ops-accuracy.md")
-    found, truth = compare(bench, model, "--memory", options=("--memory",))
-    ops_compare.check_same(found["ops"], truth["ops"], "self_cpu_memory")
-
-
 @pytest.mark.alone
-@pytest.mark.parametrize("model", HEAVY)
+@pytest.mark.parametrize("model", ["mlp", "transformer", *(pytest.param(name, marks=pytest.mark.long) for name in ("conv", "lstm"))])
 def test_shares_of_time(bench, model):
     """Self time, where it matters. Either profiler's own work lies within the other's times, so the steps are long ones."""
     for _ in range(ops_compare.TRIES):
@@ -148,43 +125,35 @@ os.wait()
 """
 
 
-def first_byte(pid, library, offset):
-    """Of what a process has mapped from that offset of a file, as the process would run it."""
-    for line in Path("/proc/%d/maps" % pid).read_text().splitlines():
-        span, _, start, _, _, *path = line.split()
-        low, high = (int(word, 16) for word in span.split("-"))
-        if path and path[0].endswith(library) and 0 <= offset - int(start, 16) < high - low:
-            with open("/proc/%d/mem" % pid, "rb") as memory:
-                memory.seek(low + offset - int(start, 16))
-                return memory.read(1)
-    raise AssertionError("%d has not mapped %s" % (pid, library))
-
-
 def test_child_is_relieved(bench):
-    """A child inherits the breakpoints of its parent, and does not keep them."""
-    torch_lib = subprocess.run([PYTHON, "-c", "import torch; print(torch.__path__[0])"], capture_output=True, text=True)
-    library = Path(torch_lib.stdout.strip(), "lib", "libtorch_cpu.so")
-    operators = subprocess.run([Path(helpers.STEPFLAME).parent / "tools/ops", library], capture_output=True, text=True)
-    site = int(re.search(r"^call aten::add\.Tensor ([0-9a-f]+):", operators.stdout, re.M)[1], 16)
-    job = bench.process(PYTHON, "-c", FORKS, bench.directory / "go")
-    job.until_says("ready", helpers.READY_SECONDS, "stdout")
-    original = first_byte(job.pid, library.name, site)
-    record = bench.record("-p", job.pid, "--ops").until_armed()
+    """A child inherits the breakpoints of its parent, and does not keep those of operators."""
+    job = bench.process(PYTHON, "-c", FORKS, bench.directory / "go").until_ready()
+
+    def recording(*options):
+        record = bench.record("-p", job.pid, *options).until_armed()
+        return record, helpers.breakpoints(job.pid)
+
+    def ended(record):
+        record.interrupt()
+        assert record.wait() == helpers.OK, record.what()
+        helpers.until(10, lambda: not helpers.breakpoints(job.pid), record.what)
+
+    record, without = recording()
+    ended(record)
+    record, placed = recording("--ops")
+    assert without < placed and len(placed) > 1000 + len(without)
     (bench.directory / "go").touch()
     children = Path("/proc/%d/task/%d/children" % (job.pid, job.pid))
     child = int(helpers.until(10, children.read_text, job.what))
-    assert first_byte(job.pid, library.name, site) == BREAKPOINT != original
-    helpers.until(10, lambda: first_byte(child, library.name, site) == original, record.what)
-    assert first_byte(job.pid, library.name, site) == BREAKPOINT
-    record.interrupt()
-    assert record.wait() == helpers.OK
-    assert first_byte(job.pid, library.name, site) == original
+    helpers.until(10, lambda: helpers.breakpoints(child) <= without, record.what)
+    assert helpers.breakpoints(job.pid) == placed
+    ended(record)
     os.kill(child, signal.SIGKILL)
 
 
 def test_steps(bench):
     """--steps N: from one boundary to another, N times a step's operators, wherever in the step the boundary is."""
-    job = bench.job("ops.py", "--model", "mlp", "--batches", 200).until_ready()
+    job = bench.job("ops.py", "--model", "mlp", "--batches", 60).until_ready()
     record = bench.record("-p", job.pid, "--ops", "--steps", 20).until_armed()
     job.release()
     assert record.wait() == helpers.OK, record.what()

@@ -10,7 +10,6 @@ import subprocess
 from pathlib import Path
 
 import helpers
-import pytest
 
 OPS = Path(helpers.STEPFLAME).parent / "tools" / "ops"
 ARGS_MAX = 24
@@ -106,11 +105,10 @@ def test_libtorch_python():
     assert set(found.ops) <= set(truth["ops"])
 
 
-def test_the_second_time_is_quick(tmp_path):
+def test_found_once(tmp_path):
+    """The second time what the first has kept is read: no search, which takes many times the CPU."""
     library = truth_of(helpers.PYTHON)["lib"] + "/libtorch_cpu.so"
     first, second = Found(library, tmp_path), Found(library, tmp_path)
     assert first.lines == second.lines
     cpu = [float(re.search(r"([0-9.]+) s of CPU", found.summary).group(1)) for found in (first, second)]
-    if cpu[0] < 0.1:
-        pytest.fail("finding operators took %s s: is this torch's library?" % cpu[0])
-    assert cpu[1] < 0.1
+    assert cpu[1] < cpu[0] / 4, cpu

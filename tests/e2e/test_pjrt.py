@@ -2,7 +2,6 @@
 """A stripped PJRT plugin, whose functions are known by its table alone, against its caller's counts and clock; and tables that lie."""
 
 import json
-import subprocess
 
 import helpers
 import pytest
@@ -16,10 +15,8 @@ RELATIVE = 0.02
 
 
 def plugin(directory, lie="NONE", name="pjrt_plugin_test.so"):
-    path = directory / name
-    command = ["cc", "-O2", "-fPIC", "-shared", "-s", "-fvisibility=hidden", "-DLIE=" + lie]
-    subprocess.run([*command, helpers.JOBS / "pjrt_plugin.c", "-o", path], check=True)
-    return path
+    flags = ["-O2", "-fPIC", "-shared", "-s", "-fvisibility=hidden", "-DLIE=" + lie]
+    return helpers.compiled(directory / name, helpers.JOBS / "pjrt_plugin.c", *flags)
 
 
 @pytest.mark.alone

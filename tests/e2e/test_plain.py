@@ -34,6 +34,14 @@ ROWS = {
 }
 
 
+RUNS = {
+    "SGD": (),
+    "labels": ("--labels",),
+    "Adam": ("--optimizer", "Adam", "--labels"),
+    "workers": ("--workers", 2, "--epochs", 1),
+}
+
+
 def rows_by_part(found):
     """{part: row}, each of exactly one row."""
     parts = {}
@@ -45,18 +53,10 @@ def rows_by_part(found):
     return parts
 
 
-@pytest.fixture(params=["torch 2", "Debian's torch 1.13"])
-def python(request):
-    return helpers.PYTHON if request.param == "torch 2" else request.getfixturevalue("debian_python")
-
-
 @pytest.mark.alone
-@pytest.mark.parametrize(
-    "args",
-    [[], ["--labels"], ["--optimizer", "Adam", "--labels"], ["--workers", 2, "--epochs", 1]],
-    ids=["SGD", "labels", "Adam", "workers"],
-)
-def test_equals_perf_counter(shared, python, args):
+@pytest.mark.parametrize("python, run", helpers.on_torches(RUNS, old=["labels"]), indirect=["python"])
+def test_equals_perf_counter(shared, python, run):
+    args = RUNS[run]
     record, truth = shared.recorded("plain_loop.py", *args, python=python)
     found = helpers.report(record.file, "--all")
     parts = rows_by_part(found)

@@ -32,7 +32,8 @@ MINOR = pythons.version_of(helpers.PYTHON)[1]
 OLD = {name: python for name, python in pythons.SUPPORTED.items() if pythons.MINOR[python] <= 10}  # all calls can be seen
 
 
-@pytest.fixture(params=OLD or ["none"])
+# The one between them in make test-long alone.
+@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.long if pythons.MINOR[OLD[name]] == 9 else ()) for name in OLD] or ["none"])
 def old_python(request):
     if request.param not in OLD:
         pytest.skip("no CPython 3.8 to 3.10 here (looked in ~/.pyenv/versions)")

@@ -84,7 +84,7 @@ def check_shares(samples, truth):
 @pythons.on_few
 def test_shares(bench, python):
     """What of the CPU's time each function had, and how long each thread waited for what."""
-    seconds = 20 if helpers.LONG else 8 if python == pythons.NEWEST else 3
+    seconds = 20 if helpers.LONG else 6 if python == pythons.NEWEST else 3
     samples, truth, found, _ = sampled_run(bench, "shares.py", "--seconds", seconds, python=python)
     check_shares(samples, truth)
     check_waits(samples, truth)
@@ -98,7 +98,7 @@ def test_shares(bench, python):
     assert {name: pytest.approx(s) for name, s in by_cause.items()} == none["waits"]
 
 
-@pytest.mark.parametrize("periods", (1, 2, 1.5))
+@pytest.mark.parametrize("periods", (1, 1.5, pytest.param(2, marks=pytest.mark.long)))
 def test_rhythm(bench, periods):
     """A job that goes round as the timer does, or twice as slowly."""
     samples, truth, found, _ = sampled_run(bench, "rhythm.py", "--period", periods / HZ)
@@ -108,7 +108,7 @@ def test_rhythm(bench, periods):
     check_lost(samples, found["lost"])
 
 
-@pytest.mark.parametrize("idle", (0, 0.3, 0.6))
+@pytest.mark.parametrize("idle", (0, 0.6, pytest.param(0.3, marks=pytest.mark.long)))
 def test_time_on_the_cpu(bench, idle):
     """The weights of a thread's samples add up to its CPU time, also where its CPU idles in between."""
     samples, truth, found, _ = sampled_run(bench, "rhythm.py", "--seconds", 4, "--idle", idle, options=("-F", 499))
@@ -124,7 +124,7 @@ def seconds_in(waits, function):
     return sum(s.seconds for s in waits if function in [f.name.rpartition(".")[2] for f in s.stack])
 
 
-@pythons.on_each
+@pythons.on_few
 def test_waits_already(bench, python):
     """Threads that wait when the recording begins, and never ran since: where they do is known."""
     samples, truth, found, _ = sampled_run(bench, "waiters.py", python=python)
@@ -144,7 +144,7 @@ def test_waits_already(bench, python):
 # ---- what is named is there ----
 
 
-@pythons.on_each
+@pythons.on_few
 def test_frames(bench, python):
     """Threads by the hundred, tasks, generators, functions that come and go, names of all kinds: nothing is named that is not there."""
     samples, truth, found, _ = sampled_run(bench, "python_shapes.py", python=python)
@@ -196,10 +196,10 @@ PY_SPY = shutil.which("py-spy", path=os.pathsep.join([os.environ.get("PATH", "")
 @pytest.mark.skipif(not PY_SPY, reason="there is no py-spy: tools/setup.sh python --readers, or pip install py-spy")
 def test_py_spy(bench):
     """Two watchers of one run: the same functions have the CPU, by the same shares."""
-    job = bench.job("shares.py", "--seconds", 8).until_ready()
+    job = bench.job("shares.py", "--seconds", 6).until_ready()
     record = bench.record("-p", job.pid).until_armed()
     spied = bench.directory / "spied"
-    spy = bench.process(PY_SPY, "record", "-p", job.pid, "-f", "raw", "-r", 100, "-d", 7, "-t", "-o", spied)
+    spy = bench.process(PY_SPY, "record", "-p", job.pid, "-f", "raw", "-r", 100, "-d", 5, "-t", "-o", spied)
     job.release()
     truth = job.truth()
     assert spy.wait() == 0, spy.what()
@@ -222,10 +222,10 @@ def test_py_spy(bench):
 @pytest.mark.skipif(not PY_SPY, reason="there is no py-spy: tools/setup.sh python --readers, or pip install py-spy")
 def test_own_time_as_py_spy_has_it(bench):
     """What the interpreter does is the own time of the Python function that it runs: in the flame, and in the tables."""
-    job = bench.job("python_bound.py", "--seconds", 9).until_ready()
+    job = bench.job("python_bound.py", "--seconds", 7).until_ready()
     record = bench.record("-p", job.pid).until_armed()
     spied = bench.directory / "spied"
-    spy = bench.process(PY_SPY, "record", "-p", job.pid, "-f", "raw", "-r", 100, "-d", 8, "-F", "-o", spied)
+    spy = bench.process(PY_SPY, "record", "-p", job.pid, "-f", "raw", "-r", 100, "-d", 6, "-F", "-o", spied)
     job.release()
     computed = job.truth()["computed"]
     assert spy.wait() == 0, spy.what()
@@ -290,8 +290,7 @@ def test_stopped(bench):
 
 def test_execs_another_program(bench):
     """The target becomes another program, which is no Python: recorded until then, and left alone."""
-    job = bench.process(helpers.PYTHON, "-u", helpers.JOBS / "execs.py")
-    job.until_says("ready", helpers.READY_SECONDS, "stdout")
+    job = bench.process(helpers.PYTHON, "-u", helpers.JOBS / "execs.py").until_ready()
     record = bench.record("-p", job.pid).until_armed()
     assert job.wait() == 7, job.what()
     assert record.wait() == helpers.OK, record.what()

@@ -48,32 +48,56 @@ def test_unexpected(tmp_path, options):
     assert found.returncode == skips.EXIT_BIT and "test_whole.py: all of it\n" in found.stdout, found.stdout
 
 
-# Stands for the Python of the tests: tests beside each other fail in it, or are skipped, and are good alone.
+# Stands for the Python of the tests: so many fail beside each other, so many alone, and with what exit code each part, and each part's second run, ends.
 PYTHON = """#!/bin/sh
+for word; do case $word in cache_dir=*) cache=${word#cache_dir=} ;; esac; done
+part() {
+	mkdir -p "$cache/v/cache"
+	echo "{$1}" >"$cache/v/cache/lastfailed"
+	exit $2
+}
 case "$*" in
 -c*xdist*) exit 0 ;;
--c*) exec %s "$@" ;;
-*"-n 2"*)
-	for word; do case $word in cache_dir=*) cache=${word#cache_dir=} ;; esac; done
-	mkdir -p "$cache/v/cache"
-	echo '{%s}' >"$cache/v/cache/lastfailed"
-	exit %d ;;
+-c*) exec %(python)s "$@" ;;
+*--last-failed*"not alone"*) exit %(together_again)d ;;
+*--last-failed*) exit %(alone_again)d ;;
+*"-n 2"*) part '%(beside)s' %(together)d ;;
 esac
-exit %d
+part '%(left)s' %(alone)d
 """
 
 
 @pytest.mark.parametrize(
-    "failing, together, alone, status",
-    [(0, 0, 0, 0), (3, 1, 0, 0), (4, 1, 0, 1), (1, 1, 1, 1), (0, 8, 0, 1), (1, 9, 0, 1), (0, 0, 8, 1), (0, 5, 5, 5), (0, 2, 0, 2)],
+    "beside, together, together_again, left, alone, alone_again, status",
+    [
+        (0, 0, 0, 0, 0, 0, 0),
+        (3, 1, 0, 0, 0, 0, 0),
+        (4, 1, 0, 0, 0, 0, 1),
+        (1, 1, 1, 0, 0, 0, 1),
+        (0, 0, 0, 3, 1, 0, 0),
+        (0, 0, 0, 4, 1, 0, 1),
+        (0, 0, 0, 1, 1, 1, 1),
+        (2, 1, 0, 2, 1, 0, 0),
+        (0, 8, 0, 0, 0, 0, 1),
+        (1, 9, 0, 0, 0, 0, 1),
+        (1, 1, 8, 0, 0, 0, 1),
+        (0, 0, 0, 0, 8, 0, 1),
+        (0, 5, 0, 0, 5, 0, 5),
+        (0, 2, 0, 0, 0, 0, 2),
+        (0, 0, 0, 0, 2, 0, 2),
+        (0, 5, 0, 1, 1, 0, 0),
+    ],
 )
-def test_run(tmp_path, failing, together, alone, status):
-    names = ["test_%d.py::test" % i for i in range(failing)]
+def test_run(tmp_path, beside, together, together_again, left, alone, alone_again, status):
+    names = [["test_%s%d.py::test" % (part, i) for i in range(count)] for part, count in (("beside", beside), ("left", left))]
+    failed = [", ".join('"%s": true' % name for name in part) for part in names]
     python = tmp_path / "python"
-    python.write_text(PYTHON % (sys.executable, ", ".join('"%s": true' % name for name in names), together, alone))
+    codes = {"together": together, "together_again": together_again, "alone": alone, "alone_again": alone_again}
+    python.write_text(PYTHON % {"python": sys.executable, "beside": failed[0], "left": failed[1], **codes})
     python.chmod(python.stat().st_mode | stat.S_IXUSR)
     found = subprocess.run([HERE / "run.sh"], env=dict(os.environ, STEPFLAME_PYTHON=str(python)), capture_output=True, text=True)
     assert found.returncode == status, found
-    told = "%d failed beside another test, and run once more, alone:\n%s\n" % (failing, "\n".join(names))
-    assert (told in found.stdout) == (failing > 0), found.stdout
-    assert ("more than 3 tests had to run once more" in found.stdout) == (failing > 3)
+    for part, how in zip(names, ("beside another test", "alone")):
+        told = "%d failed %s, and run once more, alone:\n%s\n" % (len(part), how, "\n".join(part))
+        assert (told in found.stdout) == bool(part), found.stdout
+    assert ("more than 3 tests had to run once more" in found.stdout) == (max(beside, left) > 3)

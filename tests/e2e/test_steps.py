@@ -6,6 +6,7 @@ import re
 import helpers
 import pytest
 import recfile as rec
+from intervals import length
 
 pytestmark = helpers.needs_bpf
 
@@ -74,8 +75,8 @@ def check_lengths(steps, truth, first=0):
     (ends,) = truth["ends"].values()
     theirs = [b - a for a, b in zip(ends[first:], ends[first + 1 :])]
     assert len(steps) == len(theirs)
-    for (start, end, _), length in zip(steps, theirs):
-        assert (end - start) / 1e9 == pytest.approx(length, rel=0.02, abs=4 * truth["label"] + truth["delayed"])
+    for (start, end, _), seconds in zip(steps, theirs):
+        assert (end - start) / 1e9 == pytest.approx(seconds, rel=0.02, abs=4 * truth["label"] + truth["delayed"])
 
 
 def folded(file):
@@ -83,10 +84,6 @@ def folded(file):
     done = helpers.stepflame("flame", file, "--folded")
     assert done.returncode == helpers.OK, done.stderr
     return [(stack, int(us) / 1e6) for stack, us in (line.rsplit(" ", 1) for line in done.stdout.splitlines())]
-
-
-def overlap(intervals, start, end):
-    return sum(max(0, min(end, b) - max(start, a)) for a, b in intervals)
 
 
 def check_phases(steps, truth):
@@ -98,11 +95,11 @@ def check_phases(steps, truth):
             spans.setdefault(phase, []).append((a * 1e9, b * 1e9))
     for phase in PHASES[1:]:
         ours = sum(phases[phase] for _, _, phases in steps)
-        theirs = overlap(spans.get(phase, []), start, end)
+        theirs = length(spans.get(phase, []), start, end)
         entries = len(spans.get(phase, []))
         if phase == "optimizer" and "closures" in spans:  # which has the others inside
-            theirs = overlap(spans["closures"], start, end)
-            theirs -= sum(overlap(spans[inner], start, end) for inner in ("forward", "backward"))
+            theirs = length(spans["closures"], start, end)
+            theirs -= sum(length(spans[inner], start, end) for inner in ("forward", "backward"))
         what = "%s: %.6f s, in truth %.6f s, entered %d times" % (phase, ours / 1e9, theirs / 1e9, entries)
         assert abs(ours - theirs) <= 0.02 * theirs + (2 * truth["label"] * entries + truth["delayed"]) * 1e9, (what, truth["label"])
 
@@ -133,7 +130,11 @@ LOOPS = [
 ]
 
 
-@pytest.mark.parametrize("loop, rule, more", LOOPS, ids=[loop[0] for loop in LOOPS])
+# Much like zipped, late_optimizer, and the two that infer and train.
+MORE_OF_THE_SAME = ("two_iterators", "late_optimizer_no_loader", "infers_then_trains")
+
+
+@pytest.mark.parametrize("loop, rule, more", [pytest.param(*of, marks=pytest.mark.long if of[0] in MORE_OF_THE_SAME else (), id=of[0]) for of in LOOPS])
 def test_loops(bench, loop, rule, more):
     record, truth = bench.recorded("loops.py", loop)
     found_rule, boundaries, steps = read_steps(record.file)
@@ -296,6 +297,8 @@ def test_step_at_nothing(bench):
     job.truth()
     assert record.wait() == helpers.ERROR, record.what()
     assert record.stderr.count("stepflame: error:") == 1 and "fix:" in record.stderr, record.stderr
-    assert "my lable" in record.stderr and "Optimizer.step#SGD.step" in record.stderr
+    seen = re.search("no span named 'my lable' ended.*; seen: (.*)$", record.stderr, re.M)[1].split("; ")
+    actions = [row["name"] for row in helpers.report(record.file, "--all")["actions"]]
+    assert len(seen) == 5 and set(seen) <= set(actions), (seen, actions)
     text = helpers.report_text(record.file)
     assert "note: no step was found" in text and "no step boundary found" in text

@@ -66,10 +66,9 @@ def page_out(pid):
         return int([line.split()[1] for line in status if line.startswith("VmSwap")][0])
 
 
-@pythons.parametrize(pythons.of_minor(9, 11, 13))
+@pythons.parametrize(pythons.of_minor(9, 11, 13), long=(11,))
 def test_swapped(bench, swap, python):
-    job = bench.process(python, "-c", JOB)
-    job.until_says("^ready$", helpers.READY_SECONDS, "stdout")
+    job = bench.process(python, "-c", JOB).until_ready()
     record = bench.record("-p", job.pid, "-d", 2).until_armed()
     out_kb = 0
     for _ in range(3):

@@ -15,7 +15,7 @@ SECONDS = 6
 
 @helpers.needs_bpf
 @pytest.mark.alone
-@pytest.mark.parametrize("case", ["manual-sleep20", "infer-item20", "lightning_boring-item100"])
+@pytest.mark.parametrize("case", ["manual-sleep20", *(pytest.param(case, marks=pytest.mark.long) for case in ("infer-item20", "lightning_boring-item100"))])
 def test_quick_part(case, tmp_path):
     command = [helpers.PYTHON, ZOO / "zoo.py", "-k", case, "--python", helpers.PYTHON, "--out", tmp_path, "--seconds", SECONDS]
     env = dict(os.environ, STEPFLAME=helpers.STEPFLAME)

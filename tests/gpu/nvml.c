@@ -1,69 +1,118 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * The double of libnvidia-ml. What it tells is in a file that GPU_DOUBLE_NVML names, read at each call, so that a test
- * can change it: lines "DEVICE KEY VALUE". A value `fail=N` makes the function that is asked for it return N. Calls are
- * counted in GPU_DOUBLE_NVML.calls, a line for each.
+ * can change it: lines "DEVICE KEY VALUE". Calls are counted in GPU_DOUBLE_NVML.calls, a line for each, and looks in
+ * GPU_DOUBLE_NVML.looks, "NUMBER TIME_NS" of CLOCK_MONOTONIC: one begins where the handle of device 0 is asked for.
+ *
+ * VALUE: a text; a number; BASE*STEP, which is BASE and STEP more for each look; `fail=N`: the function that is asked for
+ * it returns N; `hang`: it never does; `crash`. From the N-th look on alone: VALUE@N. Two keys are of no figure: `init`, of
+ * device 0, which may be `prints`, too, and `handle`.
  */
 #include <fcntl.h>
 #include <nvml.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define DEVICES_MAX 16
 
 static int started;
+static int looks;
 static int devices[DEVICES_MAX]; /* a handle is the address of one */
 
-static void told(const char *function)
+__attribute__((format(printf, 2, 3))) static void append(const char *ending, const char *format, ...)
 {
 	const char *path = getenv("GPU_DOUBLE_NVML");
 	char name[4096];
+	va_list args;
 	int fd;
 
 	if (!path)
 		return;
-	snprintf(name, sizeof(name), "%s.calls", path);
+	snprintf(name, sizeof(name), "%s.%s", path, ending);
 	fd = open(name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
 	if (fd < 0)
 		return;
-	dprintf(fd, "%s\n", function);
+	va_start(args, format);
+	vdprintf(fd, format, args);
+	va_end(args);
 	close(fd);
 }
 
-/* The value of a device's key, or what to fail with. Without a file all are 0. */
-static nvmlReturn_t look_up(nvmlDevice_t device, const char *key, char value[128])
+static void told(const char *function)
+{
+	append("calls", "%s\n", function);
+}
+
+static void look(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	append("looks", "%d %lld\n", ++looks, now.tv_sec * 1000000000LL + now.tv_nsec);
+}
+
+/* What a value says beside a figure: a code to fail with. */
+static nvmlReturn_t obey(const char *value)
+{
+	if (!strcmp(value, "hang"))
+		for (;;)
+			pause();
+	if (!strcmp(value, "crash"))
+		abort();
+	return strncmp(value, "fail=", 5) ? NVML_SUCCESS : (nvmlReturn_t)atoi(value + 5);
+}
+
+/* The text of a device's key, "" where there is none yet. */
+static void look_up(int device, const char *key, char value[128])
 {
 	const char *path = getenv("GPU_DOUBLE_NVML");
 	FILE *f = path ? fopen(path, "re") : NULL;
-	char line[512], found_key[64], found[128];
-	int index = (int *)device - devices, at;
-	nvmlReturn_t result = NVML_SUCCESS;
+	char line[512], found_key[64], found[128], *from;
+	int at;
 
-	strcpy(value, "0");
-	if (!started)
-		result = NVML_ERROR_UNINITIALIZED;
-	else if (index < 0 || index >= DEVICES_MAX)
-		result = NVML_ERROR_INVALID_ARGUMENT;
-	while (f && !result && fgets(line, sizeof(line), f))
-		if (sscanf(line, "%d %63s %127[^\n]", &at, found_key, found) == 3 && at == index &&
-		    !strcmp(found_key, key))
-			strcpy(value, found);
+	*value = 0;
+	while (f && fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "%d %63s %127[^\n]", &at, found_key, found) != 3 || at != device ||
+		    strcmp(found_key, key))
+			continue;
+		from = strrchr(found, '@');
+		if (from && looks < atoi(from + 1))
+			continue;
+		strcpy(value, found);
+		value[from ? from - found : (long)strlen(found)] = 0;
+	}
 	if (f)
 		fclose(f);
-	if (!result && !strncmp(value, "fail=", 5))
-		result = (nvmlReturn_t)atoi(value + 5);
-	return result;
+}
+
+static nvmlReturn_t text(nvmlDevice_t device, const char *key, char value[128])
+{
+	int index = (int *)device - devices;
+
+	if (!started)
+		return NVML_ERROR_UNINITIALIZED;
+	if (index < 0 || index >= DEVICES_MAX)
+		return NVML_ERROR_INVALID_ARGUMENT;
+	look_up(index, key, value);
+	return obey(value);
 }
 
 static nvmlReturn_t number(nvmlDevice_t device, const char *key, unsigned long long *value)
 {
-	char text[128];
-	nvmlReturn_t result = look_up(device, key, text);
+	char said[128], *end;
+	nvmlReturn_t result = text(device, key, said);
 
-	*value = strtoull(text, NULL, 0);
-	return result;
+	*value = 0;
+	if (result)
+		return result;
+	*value = strtoull(said, &end, 0);
+	if (*end == '*')
+		*value += looks * strtoll(end + 1, NULL, 0);
+	return NVML_SUCCESS;
 }
 
 static nvmlReturn_t number32(nvmlDevice_t device, const char *key, unsigned int *value)
@@ -77,13 +126,19 @@ static nvmlReturn_t number32(nvmlDevice_t device, const char *key, unsigned int 
 
 nvmlReturn_t nvmlInit_v2(void)
 {
-	const char *failing = getenv("GPU_DOUBLE_NVML_INIT");
+	char value[128];
+	nvmlReturn_t result;
 
 	told(__func__);
-	if (failing)
-		return (nvmlReturn_t)atoi(failing);
-	started++;
-	return NVML_SUCCESS;
+	look_up(0, "init", value);
+	if (!strcmp(value, "prints")) {
+		printf("NVML prints\n");
+		fflush(stdout);
+	}
+	result = obey(value);
+	if (!result)
+		started++;
+	return result;
 }
 
 nvmlReturn_t nvmlInitWithFlags(unsigned int flags)
@@ -122,12 +177,15 @@ nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *count)
 
 nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *device)
 {
+	char value[128];
 	unsigned int count;
 
 	if (nvmlDeviceGetCount_v2(&count))
 		return NVML_ERROR_UNINITIALIZED;
+	if (!index)
+		look();
 	*device = (nvmlDevice_t)&devices[index % DEVICES_MAX];
-	return index < count ? NVML_SUCCESS : NVML_ERROR_INVALID_ARGUMENT;
+	return index < count ? text(*device, "handle", value) : NVML_ERROR_INVALID_ARGUMENT;
 }
 
 nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *index)
@@ -139,10 +197,10 @@ nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *index)
 nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned int length)
 {
 	char value[128];
-	nvmlReturn_t result = look_up(device, "name", value);
+	nvmlReturn_t result = text(device, "name", value);
 
 	told(__func__);
-	if (strcmp(value, "0"))
+	if (!result && *value)
 		snprintf(name, length, "%s", value);
 	else
 		snprintf(name, length, "Double %d", (int)((int *)device - devices));

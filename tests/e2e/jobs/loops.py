@@ -6,6 +6,7 @@ how many iterations it made, when each ended (of some loops; by thread of those 
 """
 
 import contextlib
+import io
 import itertools
 import os
 import statistics
@@ -370,6 +371,7 @@ class Loop:
 
     def save(self):
         """A checkpoint every tenth step; and zero_grad is between forward and backward."""
+        torch.save({}, io.BytesIO())  # the first one of a process imports modules, before it opens a file
         optimizer = self.sgd()
         path = self.args.out + ".pt"
         state = {"model": self.model.state_dict(), "more": torch.zeros(1 << 20)}

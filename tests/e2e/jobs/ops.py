@@ -125,7 +125,7 @@ def links(prof):
 
 
 def main():
-    p = common.parser(__doc__, batches=30)
+    p = common.parser(__doc__, batches=10)
     p.add_argument("--model", choices=sorted(ops_models.MODELS), default="mlp")
     p.add_argument("--shapes", action="store_true")
     p.add_argument("--memory", action="store_true")

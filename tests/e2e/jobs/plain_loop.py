@@ -2,10 +2,12 @@
 """A plain torch training loop, on torch 1.13 as on 2.x.
 
 Its truth is a pair of time.perf_counter() around each part: count and seconds of data, forward (model and loss),
-backward, step, zero_grad and the user's own labels. Nothing is called between two parts, so that they adjoin.
+backward, step, zero_grad and the user's own labels. Nothing is called between two parts, so that they adjoin. And the sum of
+the weights behind each epoch.
 """
 
 import contextlib
+import os
 import time
 
 import common
@@ -83,6 +85,7 @@ def main():
     p.add_argument("--labels", action="store_true", help="record_function blocks of the loop's own")
     p.add_argument("--torch-profiler", action="store_true", help="with a schedule, which makes ProfilerStep#N labels")
     p.add_argument("--optimizer", choices=["SGD", "Adam"], default="SGD")
+    p.add_argument("--stop", metavar="FILE", help="behind the epoch in which FILE is there, train no more")
     args = p.parse_args()
     common.prepare(args)
 
@@ -92,7 +95,7 @@ def main():
     clock = Clock()
     common.wait(args)
 
-    schedule = None
+    schedule, weights = None, []
     if args.torch_profiler:
         schedule = torch.profiler.profile(
             activities=[torch.profiler.ProfilerActivity.CPU],
@@ -101,9 +104,10 @@ def main():
     with schedule or contextlib.nullcontext():
         for _ in range(args.epochs):
             epoch(args, model, optimizer, loader, clock, schedule)
-    weights = sum(p.sum().item() for p in model.parameters())
-    steps = args.epochs * args.batches
-    truth = {"parts": clock.parts, "steps": steps, "weights": weights}
+            weights.append(sum(p.sum().item() for p in model.parameters()))
+            if args.stop and os.path.exists(args.stop):
+                break
+    truth = {"parts": clock.parts, "steps": len(weights) * args.batches, "weights": weights}
     common.write(args, truth)
 
 

@@ -2,7 +2,7 @@
 """A training loop with DataLoader workers, which log which of them made which batch, and when.
 
 Its truth: for each worker its pid; for each batch the worker that made it, the time at which it was made, and the time that the
-loop waited for it.
+loop waited for it; so far, what came from the disk for its worker's reads, how long these took, and for how much of that it was blocked.
 """
 
 import mmap
@@ -23,6 +23,7 @@ class Rows(Dataset):
     def __init__(self, args):
         self.args = args
         self.disk = 0  # bytes that came from the disk for this worker's files, by /proc
+        self.read = self.blocked = 0.0  # seconds of its reads, and of those neither on a CPU nor ready for one
 
     def __len__(self):
         return self.args.batches * BATCH
@@ -34,12 +35,15 @@ class Rows(Dataset):
             os.kill(os.getpid(), signal.SIGKILL)
         slow = worker == self.args.slow_worker or (every and i // BATCH % every == 0)
         if slow and self.args.cold:
-            before = disk_bytes()
+            before, start, ran = disk_bytes(), time.perf_counter(), time.thread_time() + common.delayed()
             reads_a_file(os.path.join(self.args.cold, "cold%d" % worker), self.args.mapped)
+            seconds = time.perf_counter() - start
+            self.read += seconds
+            self.blocked += seconds - (time.thread_time() + common.delayed() - ran)
             self.disk += disk_bytes() - before
         else:
             loads_a_row(self.args.slow if slow else self.args.load)
-        return torch.tensor([worker, os.getpid(), time.perf_counter(), self.disk], dtype=torch.float64)
+        return torch.tensor([worker, os.getpid(), time.perf_counter(), self.disk, self.read, self.blocked], dtype=torch.float64)
 
 
 def disk_bytes():
@@ -112,8 +116,9 @@ def main():
             waited = time.perf_counter() - start
             if rows is None:
                 break
-            worker, pid, made, disk = rows[-1].tolist()
-            truth["batches"].append({"worker": int(worker), "pid": int(pid), "made": made, "start": start, "waited": waited, "disk": disk})
+            worker, pid, made, disk, read, blocked = rows[-1].tolist()
+            batch = {"worker": int(worker), "pid": int(pid), "made": made, "start": start, "waited": waited}
+            truth["batches"].append({**batch, "disk": disk, "read": read, "blocked": blocked})
             optimizer.zero_grad()
             model(torch.ones(8)).sum().backward()
             time.sleep(args.step)
