@@ -4,13 +4,13 @@
  * stacks of locations, the leaf first. A location is a line of a function.
  */
 #include <errno.h>
-#include <search.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "user/analysis/calltree.h"
 #include "user/export/export.h"
 #include "user/export/proto.h"
+#include "user/lib/map.h"
 
 enum profile_field {
 	PROFILE_SAMPLE_TYPE = 1,
@@ -35,41 +35,24 @@ enum function_field {
 	FUNCTION_START_LINE = 5,
 };
 
-struct string {
-	const char *text; /* not owned */
-	size_t index;
-};
-
 struct pprof {
 	struct calltree *tree;
 	struct proto proto;
-	void *strings; /* tree of struct string */
-	size_t string_cnt;
+	struct map strings;
 	uint64_t period_ns;
 };
-
-static int compare_strings(const void *a, const void *b)
-{
-	return strcmp(((const struct string *)a)->text, ((const struct string *)b)->text);
-}
 
 /* The index of a text, which is written when it is new. */
 static uint64_t string_index(struct pprof *p, const char *text)
 {
-	struct string key = {.text = text}, **found = tfind(&key, &p->strings, compare_strings), *new;
+	size_t cnt = p->strings.items.cnt;
+	uint32_t index = 0;
 
-	if (found)
-		return (*found)->index;
-	new = malloc(sizeof(*new));
-	if (new)
-		*new = (struct string){text, p->string_cnt};
-	if (!new || !tsearch(new, &p->strings, compare_strings)) {
-		free(new);
+	if (map__add_text(&p->strings, text, &index))
 		p->proto.failed = true;
-		return 0;
-	}
-	proto__text(&p->proto, PROFILE_STRING_TABLE, text);
-	return p->string_cnt++;
+	else if (p->strings.items.cnt > cnt)
+		proto__text(&p->proto, PROFILE_STRING_TABLE, text);
+	return index;
 }
 
 static void put_value_type(struct pprof *p, enum profile_field field, const char *type, const char *unit)
@@ -199,7 +182,7 @@ static int write_pprof(struct job *job, const struct timeline *timeline, const s
 	if (p.proto.failed)
 		err = -ENOMEM;
 out:
-	tdestroy(p.strings, free);
+	map__free_texts(&p.strings);
 	free(p.proto.bytes);
 	calltree__free(p.tree);
 	return err;

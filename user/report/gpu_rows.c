@@ -2,13 +2,13 @@
 #include "user/report/gpu_rows.h"
 
 #include <errno.h>
-#include <search.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "user/analysis/gpu_steps.h"
 #include "user/elf/kernel_name.h"
 #include "user/lib/compare.h"
+#include "user/lib/map.h"
 #include "user/lib/saturating.h"
 #include "user/model/processes.h"
 #include "user/report/common.h"
@@ -97,42 +97,30 @@ static size_t plain_length(const char *name)
 	return rest ? rest - name + strcspn(rest, ".") : strlen(name);
 }
 
-struct plain_op {
-	const char *name;
-	size_t length;
-	uint64_t id; /* of one with any overload */
-};
-
-static int compare_plain_op(const void *a, const void *b)
-{
-	const struct plain_op *x = a, *y = b;
-
-	return x->length != y->length ? COMPARE(x->length, y->length) : memcmp(x->name, y->name, x->length);
-}
-
-/* Gives rows of an operator's overloads one id. 0 or -ENOMEM. */
+/* Gives rows of an operator's overloads one id, that of the first. 0 or -ENOMEM. */
 static int drop_overloads(struct job *job, struct gpu_row *rows, size_t cnt)
 {
-	void *tree = NULL;
+	struct map names = {0};
+	struct array ids = {0};
 	int err = 0;
 
 	for (size_t i = 0; i < cnt && !err; i++) {
 		const char *name = rows[i].key.op ? job__name(job, rows[i].key.op) : NULL;
-		struct plain_op *op = name ? malloc(sizeof(*op)) : NULL, **kept;
+		char *plain = name ? strndup(name, plain_length(name)) : NULL;
+		uint32_t number;
 
 		if (!name)
 			continue;
-		if (op)
-			*op = (struct plain_op){name, plain_length(name), rows[i].key.op};
-		kept = op ? tsearch(op, &tree, compare_plain_op) : NULL;
-		if (kept)
-			rows[i].key.op = (*kept)->id;
-		else
+		if (!plain || map__add_text(&names, plain, &number) || array__grow(&ids, number + 1, sizeof(uint64_t)))
 			err = -ENOMEM;
-		if (!kept || *kept != op)
-			free(op);
+		else if (((uint64_t *)ids.items)[number])
+			rows[i].key.op = ((uint64_t *)ids.items)[number];
+		else
+			((uint64_t *)ids.items)[number] = rows[i].key.op;
+		free(plain);
 	}
-	tdestroy(tree, free);
+	map__free_texts(&names);
+	free(ids.items);
 	return err;
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "user/lib/compare.h"
+#include "user/lib/search.h"
 #include "user/model/labels.h"
 #include "user/report/common.h"
 
@@ -42,21 +43,12 @@ static int compare_id(const void *a, const void *b)
 	return COMPARE(x->name_id, y->name_id);
 }
 
-static size_t lower_bound(struct choice *const *by_id, size_t cnt, uint32_t pid, uint64_t name_id)
+static size_t find_first(struct choice *const *by_id, size_t cnt, uint32_t pid, uint64_t name_id)
 {
 	struct job_action wanted = {.pid = pid, .name_id = name_id};
 	struct choice key = {.action = &wanted}, *key_ptr = &key;
-	size_t low = 0, high = cnt;
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (compare_id(&by_id[middle], &key_ptr) < 0)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return SEARCH(i, 0, cnt, compare_id(&by_id[i], &key_ptr) < 0);
 }
 
 /*
@@ -86,7 +78,7 @@ static int mark_leaves(struct choice *choices, size_t cnt)
 		for (size_t p = 0; p < inner->parent_cnt; p++) {
 			if (inner->parents[p] == inner->name_id) /* recursion */
 				continue;
-			for (size_t i = lower_bound(by_id, cnt, inner->pid, inner->parents[p]);
+			for (size_t i = find_first(by_id, cnt, inner->pid, inner->parents[p]);
 			     i < cnt && by_id[i]->action->pid == inner->pid &&
 			     by_id[i]->action->name_id == inner->parents[p];
 			     i++) {

@@ -7,12 +7,11 @@
 
 #include <errno.h>
 #include <math.h>
-#include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "user/lib/compare.h"
+#include "user/lib/map.h"
 #include "user/model/gpu.h"
 #include "user/model/samples.h"
 #include "user/model/stacks.h"
@@ -70,8 +69,10 @@ const struct top_view_info top_views[TOP__VIEWS] = {
 
 /* What an action had at the last frame, and at the last reset. */
 struct seen {
-	char *name; /* owned; with kind what compare_seen looks at */
-	enum span_kind kind;
+	struct seen_key {
+		uint32_t name; /* of top->names */
+		uint32_t kind; /* enum span_kind */
+	} key;
 	uint64_t calls, total_ns;
 	uint64_t base_calls, base_ns;
 };
@@ -88,7 +89,8 @@ struct time_sum {
 };
 
 struct top {
-	void *seen;             /* tree of struct seen */
+	struct map names;       /* of actions */
+	struct map seen;        /* struct seen */
 	struct array functions; /* struct function_time by code number; 0: no Python frame */
 	struct time_sum sums[CAUSE__END];
 	struct step_times steps;
@@ -119,19 +121,12 @@ struct top *top__new(void)
 	return calloc(1, sizeof(struct top));
 }
 
-static void free_seen(void *item)
-{
-	struct seen *seen = item;
-
-	free(seen->name);
-	free(seen);
-}
-
 void top__free(struct top *top)
 {
 	if (!top)
 		return;
-	tdestroy(top->seen, free_seen);
+	map__free_texts(&top->names);
+	map__free(&top->seen);
 	free(top->functions.items);
 	step_times__free(&top->steps);
 	free(top);
@@ -142,21 +137,15 @@ int top__step(struct top *top, const struct rec_step *step)
 	return step_times__add(&top->steps, step);
 }
 
-static void reset_seen(const void *node, VISIT visit, int depth)
-{
-	struct seen *seen = *(struct seen *const *)node;
-
-	if (visit == postorder || visit == leaf) {
-		seen->base_calls = seen->calls;
-		seen->base_ns = seen->total_ns;
-	}
-}
-
 void top__reset(struct top *top)
 {
 	struct function_time *functions = top->functions.items;
+	struct seen *seen = top->seen.items.items;
 
-	twalk(top->seen, reset_seen);
+	for (size_t i = 0; i < top->seen.items.cnt; i++) {
+		seen[i].base_calls = seen[i].calls;
+		seen[i].base_ns = seen[i].total_ns;
+	}
 	for (size_t i = 0; i < top->functions.cnt; i++)
 		functions[i].own_sum_ns = functions[i].total_sum_ns = 0;
 	memset(top->sums, 0, sizeof(top->sums));
@@ -187,30 +176,12 @@ static double percent(uint64_t ns, double seconds)
 
 /* ---- actions ---- */
 
-static int compare_seen(const void *a, const void *b)
-{
-	const struct seen *x = a, *y = b;
-
-	return x->kind != y->kind ? COMPARE(x->kind, y->kind) : strcmp(x->name, y->name);
-}
-
-/* NULL: no memory. */
+/* Valid until the next one. NULL: no memory. */
 static struct seen *seen_of(struct top *top, const struct row *row)
 {
-	struct seen key = {.name = (char *)row->name, .kind = row->kind}, *new;
-	struct seen **found = tfind(&key, &top->seen, compare_seen);
+	struct seen_key key = {.kind = row->kind};
 
-	if (found)
-		return *found;
-	new = calloc(1, sizeof(*new));
-	if (!new)
-		return NULL;
-	new->kind = row->kind;
-	new->name = strdup(row->name);
-	if (new->name && tsearch(new, &top->seen, compare_seen))
-		return new;
-	free_seen(new);
-	return NULL;
+	return map__add_text(&top->names, row->name, &key.name) ? NULL : MAP_ADD(&top->seen, struct seen, &key);
 }
 
 static int add_action(struct interval *interval, const struct row *row)
