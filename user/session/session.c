@@ -60,17 +60,19 @@ static int on_record(void *ctx, void *data, size_t size)
 	return 0; /* the ring is drained even when the sink has failed */
 }
 
+static const char *const fixed_names[NAME__COUNT] = {
+#define X(id, text) text,
+	STEPFLAME_FIXED_NAMES(X)
+#undef X
+};
+
 static void configure_programs(struct stepflame_bpf *skel, enum attach_backend backend, void *ctx)
 {
-	static const char *const fixed[NAME__COUNT] = {
-#define X(id, text) text,
-		STEPFLAME_FIXED_NAMES(X)
-#undef X
-	};
 	const struct session *s = ctx;
+	uint64_t *names = (uint64_t *)skel->rodata->fixed_names;
 
 	for (size_t i = 0; i < NAME__COUNT; i++)
-		((uint64_t *)skel->rodata->fixed_names)[i] = session__name_id(fixed[i]);
+		names[i] = session__name_id(fixed_names[i]);
 	skel->rodata->step_limit = s->options.steps;
 	skel->rodata->want_step_times = s->options.live_ns || s->options.frequency || s->options.gpu != SESSION_GPU_OFF;
 	skel->rodata->want_children = s->options.children != CHILDREN_NONE;
@@ -84,17 +86,12 @@ static void configure_programs(struct stepflame_bpf *skel, enum attach_backend b
 
 static int load_programs(struct session *s)
 {
-	static const char *const fixed[NAME__COUNT] = {
-#define X(id, text) text,
-		STEPFLAME_FIXED_NAMES(X)
-#undef X
-	};
 	uint64_t call_ns = s->options.syscalls ? selftest__call_ns() : 0;
 	const char *why, *fix;
 	int err;
 
 	for (size_t i = 0; i < NAME__COUNT; i++)
-		session__emit_name(s, fixed[i]);
+		session__emit_name(s, fixed_names[i]);
 	err = programs__load(configure_programs, s, &s->skel, &s->selftest);
 	if (!err) {
 		s->skel->bss->pid_level = s->selftest.pid_level;

@@ -48,27 +48,27 @@ enum source_id {
 		SOURCE__COUNT,
 };
 
-/* Is a file that a process has mapped one for a source? */
+/* Does a file that a target maps hold places for a source's probes? */
 enum source_holds {
 	HOLDS_NO = 0,
-	HOLDS_LATER, /* not yet: ask again */
-	HOLDS_YES,   /* without its probes something is missing, which the session says */
-	HOLDS_MUST,  /* without them the process cannot be recorded */
+	HOLDS_LATER, /* not yet: the session asks again */
+	HOLDS_YES,   /* if they cannot be attached, the session warns that rows are missing */
+	HOLDS_MUST,  /* if they cannot be attached, the target cannot be recorded */
 };
 
 #define SOURCE_SETS    3 /* probe sets of a source, at most, */
 #define SOURCE_RECORDS 3 /* and record types */
 
-/* Probes of a source in one file that one BPF program serves, and that come and go together. */
+/* Probes of a source in one file that come and go together, and that one BPF program serves. */
 struct probe_set {
 	struct bpf_program *(*program)(const struct stepflame_bpf *skel); /* NULL: `probe` */
-	bool (*wanted)(const struct session *s, const struct target *t);  /* in that process, now; NULL: always */
-	int (*attached)(struct session *s, struct target *t);             /* they were. 0 or -errno */
+	bool (*wanted)(const struct session *s, const struct target *t);  /* in that target, now; NULL: always */
+	int (*attached)(struct session *s, struct target *t);             /* called afterwards. 0 or -errno */
 };
 
 /*
- * What a source does with a record that BPF sent, whose size is at least `bytes`. Returns whether it took it: else the
- * record goes to the sink as it is. A record type has one source.
+ * What a source does with a record of BPF's that has at least so many bytes. false: the session hands the record to the
+ * sink as it is. A record type has at most one source.
  */
 struct record_handler {
 	uint32_t type; /* enum rec_type */
@@ -80,72 +80,96 @@ struct record_handler {
 enum source_windows { WINDOWS_NONE = 0, WINDOWS_AHEAD, WINDOWS_PASSED };
 
 /*
- * Every hook may be NULL: then nothing is done. Those that return int return 0 or -errno; -errno after a message, where
- * the session ends by it (prepare, start, check, attached).
+ * The session calls the hooks in the order in which they stand here; those that are NULL it leaves out. Hooks that
+ * return int return 0 or -errno. prepare, start, check and attached print a message before they fail, for the session
+ * ends with it.
  */
 struct source {
 	const char *name;
-	/* Of its state, zeroed at first: session__state() and target__state(). */
+	/* The session allocates these states, zeroed, and frees them: session__state() and target__state(). */
 	size_t session_bytes, target_bytes;
 	struct probe_set sets[SOURCE_SETS];
-	struct record_handler records[SOURCE_RECORDS]; /* the first without a handle ends them */
+	struct record_handler records[SOURCE_RECORDS]; /* the first without `handle` ends the list */
 
 	/* ---- the session ---- */
-	/* Before there are BPF programs: options are read, processes of its own started. */
+	/* No BPF program is open yet: the source reads options and starts processes of its own. */
 	int (*prepare)(struct session *s);
 	/*
-	 * The programs are open and not loaded: sets its knobs, and leaves out what is not wanted. NULL for s: nothing is
-	 * (the kernel is being tested).
+	 * The programs are open but not loaded: the source sets its knobs, and leaves out what the user does not want.
+	 * s is NULL when stepflame only tests the kernel: then the user wants nothing.
 	 */
 	void (*configure)(const struct session *s, struct stepflame_bpf *skel, enum attach_backend backend);
-	int (*start)(struct session *s); /* the programs are loaded */
-	int (*open)(struct session *s);  /* all windows have opened */
-	void (*tend)(struct session *s); /* at each poll */
-	void (*cut)(struct session *s); /* before a snapshot for a view: what still goes on is told as far as it came */
-	void (*close)(struct session *s);   /* before the windows close */
-	void (*end)(struct session *s);     /* when they have; the probes are still there */
-	void (*note)(struct session *s);    /* what the report is to say besides */
-	int (*snapshot)(struct session *s); /* its rows as records */
-	int (*finish)(struct session *s);   /* after the last snapshot but one: -ENOENT what was asked for never came */
-	void (*drained)(struct session *s); /* all that BPF sent has come */
-	/* Adds what it has lost, and BPF does not count, to the counters. */
+	/* The programs are loaded. */
+	int (*start)(struct session *s);
+	/* The windows of all targets have opened. */
+	int (*open)(struct session *s);
+	/* Called at each poll, some times a second. */
+	void (*tend)(struct session *s);
+	/* A view is about to take a snapshot: the source emits what still goes on, as far as it has come. */
+	void (*cut)(struct session *s);
+	/* The windows are about to close. */
+	void (*close)(struct session *s);
+	/* They have closed; the probes are still attached. */
+	void (*end)(struct session *s);
+	/* The source writes its notes for the report. */
+	void (*note)(struct session *s);
+	/* It emits its rows. */
+	int (*snapshot)(struct session *s);
+	/* It adds to the counters what it has lost and BPF does not count. */
 	void (*count)(const struct session *s, uint64_t counters[CNT__COUNT]);
-	void (*cost)(const struct session *s, struct rec_cost *cost); /* adds what it cost outside of the targets */
-	/* Hands over what it has attached by itself: first all that may go before the rest, then, when `last`, that. */
+	/* It adds to the cost what it spent outside of the targets. */
+	void (*cost)(const struct session *s, struct rec_cost *cost);
+	/* The recording is complete. -ENOENT: what the user asked for never came. */
+	int (*finish)(struct session *s);
+	/*
+	 * The source hands over what it has attached besides its probe sets: first what may go before these, and, when
+	 * `last`, what must go after them.
+	 */
 	void (*detach)(struct session *s, bool last, struct detachment *d);
-	void (*restore)(struct session *s); /* the session is given up: before anything is detached */
-	void (*free)(struct session *s);    /* what its state owns; the state itself is the session's */
-	void (*resend)(struct session *s);  /* the sink has forgotten stacks and paths */
+	/* The session has taken the last record of BPF's. */
+	void (*drained)(struct session *s);
+	/* The session is about to be freed, perhaps without `end`: the source leaves the targets as they were. */
+	void (*restore)(struct session *s);
+	/* It frees what its state owns. */
+	void (*free)(struct session *s);
+	/* The sink has forgotten stacks and paths: BPF is to send them again. */
+	void (*resend)(struct session *s);
 
-	/* ---- a file that a target has mapped ---- */
+	/* ---- a file that a target maps ---- */
 	enum source_holds (*holds)(struct session *s, struct target *t, const struct mapped_file *file);
-	/* Adds its probes to its sets' lists. Once a session. */
+	/* Adds the file's probes to the lists, one for each probe set. Called once a session. */
 	int (*find)(struct session *s, struct target *t, const struct mapped_file *file, struct elf *elf,
 		    struct probe_list sets[SOURCE_SETS]);
 
 	/* ---- a target ---- */
-	int (*looked_at)(struct session *s, struct target *t); /* its files were, and have their probes */
-	/* In how many ns it is to be looked at again; 0: not for this source. */
+	/* The session has looked at its files, and attached their probes. */
+	int (*looked_at)(struct session *s, struct target *t);
+	/* In how many ns the session is to look again; 0: this source need not. */
 	uint64_t (*look_again_ns)(const struct session *s, const struct target *t);
-	int (*check)(struct session *s,
-		     const struct target *t); /* of one that was named: can it be recorded as asked? */
-	bool (*watches)(const struct session *s, const struct target *t); /* is there something of it in the target? */
-	int (*attached)(struct session *s, struct target *t);             /* one that was named is attached */
-	/* Its window is about to open; called again as it is looked at, for what could not be done then. */
+	/* The user named it: can stepflame record what the user asked for? */
+	int (*check)(struct session *s, const struct target *t);
+	/* Does the source record something of it? */
+	bool (*watches)(const struct session *s, const struct target *t);
+	/* The user named it, and it is attached. */
+	int (*attached)(struct session *s, struct target *t);
+	/* Its window is about to open. Called again after each look, for what could not be done before. */
 	int (*open_target)(struct session *s, struct target *t);
-	/* What BPF knows of it: at each poll, and at the end. */
+	/* Tells what BPF knows of it, at each poll and at the end. */
 	void (*observe)(struct session *s, struct target *t, const struct proc *proc);
-	uint64_t (*hits)(const struct session *s, const struct target *t); /* that struct proc does not count */
+	/* Hits of its probes that struct proc does not count. */
+	uint64_t (*hits)(const struct session *s, const struct target *t);
 	enum source_windows (*windows)(const struct session *s, const struct target *t);
-	/* It forked. child NULL: which had ended before it could be read; `followed`: it is to be recorded. */
+	/* It forked. child is NULL when it ended before it could be read; `followed`: it is to be recorded. */
 	void (*on_fork)(struct session *s, struct target *parent, struct target *child, bool followed);
-	/* A fork that is not to be recorded after all. */
+	/* The session has decided not to record that child. */
 	void (*unfollow)(struct session *s, struct target *t);
-	/* It called exec, or ended; its probes are gone. NULL: its state is zeroed. */
+	/* It called exec, or ended, and its probes are gone. NULL: the session zeroes its state. */
 	void (*on_exec)(struct session *s, struct target *t);
 	void (*on_exit)(struct session *s, struct target *t);
-	bool (*keeps)(const struct target *t);               /* it ended, and is needed at the end */
-	void (*forget)(struct session *s, struct target *t); /* it ended, and is forgotten; then free_target */
+	/* It ended: does the source need it at the end of the recording? Else the session forgets it. */
+	bool (*keeps)(const struct target *t);
+	void (*forget)(struct session *s, struct target *t);
+	/* Frees what its state owns. */
 	void (*free_target)(struct target *t);
 };
 
