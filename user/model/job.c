@@ -41,7 +41,8 @@ struct job {
 	struct exits exits;
 	struct actions actions;
 	uint64_t known[CNT__COUNT];
-	struct array unknown;  /* struct job_counter, names owned */
+	struct map unknown_names;
+	struct array unknown;  /* uint64_t by name */
 	struct array counters; /* struct job_counter, the view handed out */
 	struct array targets;  /* struct rec_target */
 	struct intern target_pids;
@@ -71,10 +72,9 @@ void job__free(struct job *job)
 	io__free(&job->io);
 	gpu__free(&job->gpu);
 	actions__free(&job->actions);
-	for (size_t i = 0; i < job->unknown.cnt; i++)
-		free((char *)((struct job_counter *)job->unknown.items)[i].name);
 	for (size_t i = 0; i < job->notes.cnt; i++)
 		free(((char **)job->notes.items)[i]);
+	map__free_texts(&job->unknown_names);
 	free(job->unknown.items);
 	free(job->counters.items);
 	free(job->hosts.items);
@@ -167,8 +167,7 @@ static int add_window(struct job *job, const struct rec_hdr *record)
 static int add_counter(struct job *job, const struct rec_hdr *record)
 {
 	struct rec_counter new = *(const struct rec_counter *)record;
-	struct job_counter *counters = job->unknown.items, *counter;
-	char *name;
+	uint32_t index;
 
 	CLEAN(new.name);
 	for (size_t i = 0; i < CNT__COUNT; i++) {
@@ -177,19 +176,10 @@ static int add_counter(struct job *job, const struct rec_hdr *record)
 			return 0;
 		}
 	}
-	for (size_t i = 0; i < job->unknown.cnt; i++) {
-		if (!strcmp(counters[i].name, new.name)) {
-			counters[i].value = new.value;
-			return 0;
-		}
-	}
-	name = strdup(new.name);
-	counter = name ? array__add(&job->unknown, sizeof(*counter)) : NULL;
-	if (!counter) {
-		free(name);
+	if (map__add_text(&job->unknown_names, new.name, &index) ||
+	    array__grow(&job->unknown, index + 1, sizeof(uint64_t)))
 		return -ENOMEM;
-	}
-	*counter = (struct job_counter){.name = name, .value = new.value};
+	((uint64_t *)job->unknown.items)[index] = new.value;
 	return 0;
 }
 
@@ -492,14 +482,15 @@ static int show_counter(struct job *job, const char *name, uint64_t value)
 
 const struct job_counter *job__counters(struct job *job, size_t *cnt)
 {
-	const struct job_counter *unknown = job->unknown.items;
+	char *const *names = job->unknown_names.items.items;
+	const uint64_t *unknown = job->unknown.items;
 	int err = 0;
 
 	job->counters.cnt = 0;
 	for (size_t i = 0; i < CNT__COUNT && !err; i++)
 		err = show_counter(job, counter_names[i], job->known[i]);
 	for (size_t i = 0; i < job->unknown.cnt && !err; i++)
-		err = show_counter(job, unknown[i].name, unknown[i].value);
+		err = show_counter(job, names[i], unknown[i]);
 	*cnt = err ? 0 : job->counters.cnt;
 	return err ? NULL : job->counters.items;
 }

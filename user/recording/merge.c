@@ -10,6 +10,7 @@
 #include "include/name_hash.h"
 #include "user/lib/array.h"
 #include "user/lib/intern.h"
+#include "user/lib/map.h"
 #include "user/lib/saturating.h"
 #include "user/recording/descriptors.h"
 
@@ -17,15 +18,23 @@
 #define SAME_CLOCK_NS 10000000000LL
 
 struct counted {
+	struct counted_key {
+		char name[sizeof(((struct rec_counter *)0)->name)];
+		uint64_t file; /* + 1; 0: of all together */
+	} key;
 	struct rec_counter counter; /* last state */
-	size_t file;
+};
+
+struct introduced {
+	uint64_t pid;
+	struct rec_target target; /* first state */
 };
 
 struct source {
 	struct rec_host host;
 	struct rec_window window; /* last state, as all below */
 	struct rec_cost cost;
-	struct array targets; /* struct rec_target, by pid */
+	struct map targets; /* struct introduced */
 	struct intern pids;
 	int64_t clock_ns;   /* to be added to its times */
 	uint32_t pid_shift; /* and to its processes */
@@ -36,9 +45,9 @@ struct merge {
 	void *ctx;
 	struct source *sources;
 	size_t cnt;
-	struct array counters; /* struct counted */
-	struct intern once;    /* hashes of those that have passed */
-	struct array room;     /* of the record being changed, uint64_t */
+	struct map counters; /* struct counted */
+	struct intern once;  /* hashes of those that have passed */
+	struct array room;   /* of the record being changed, uint64_t */
 };
 
 /* Is a field of that kind, and wholly in the record? 32-bit numbers, 64-bit times. */
@@ -51,32 +60,32 @@ static bool holds(const struct rec_hdr *record, const struct record_field *field
 
 static int look_at_target(struct source *source, const struct rec_target *target)
 {
-	struct rec_target *known = source->targets.items;
+	const uint64_t pid = target->pid;
+	struct introduced *known = MAP_ADD(&source->targets, struct introduced, &pid);
 
-	for (size_t i = 0; i < source->targets.cnt; i++)
-		if (known[i].pid == target->pid)
-			return 0;
-	known = array__add(&source->targets, sizeof(*known));
-	if (!known)
-		return -ENOMEM;
-	*known = *target;
-	return 0;
+	if (known && !known->target.hdr.type)
+		known->target = *target;
+	return known ? 0 : -ENOMEM;
+}
+
+/* The state of a counter, zeroed when it is new. NULL: no memory. */
+static struct rec_counter *counter_of(struct map *counters, uint64_t file, const char *name)
+{
+	struct counted_key key = {.file = file};
+	struct counted *counted;
+
+	memcpy(key.name, name, sizeof(key.name));
+	counted = MAP_ADD(counters, struct counted, &key);
+	return counted ? &counted->counter : NULL;
 }
 
 static int look_at_counter(struct merge *merge, size_t file, const struct rec_counter *record)
 {
-	struct counted *known = merge->counters.items;
+	struct rec_counter *known = counter_of(&merge->counters, file + 1, record->name);
 
-	for (size_t i = 0; i < merge->counters.cnt; i++) {
-		if (known[i].file == file && !memcmp(known[i].counter.name, record->name, sizeof(record->name))) {
-			known[i].counter = *record;
-			return 0;
-		}
-	}
-	known = array__add(&merge->counters, sizeof(*known));
 	if (!known)
 		return -ENOMEM;
-	*known = (struct counted){*record, file};
+	*known = *record;
 	return 0;
 }
 
@@ -127,19 +136,21 @@ static int64_t clock_difference(const struct source *a, const struct source *b)
 
 static enum merge_fit compare_targets(const struct source *a, const struct source *b, uint32_t *number)
 {
-	const struct rec_target *x = a->targets.items, *y = b->targets.items;
+	const struct introduced *all_a = a->targets.items.items, *all_b = b->targets.items.items;
 	enum merge_fit fit = MERGE_FITS;
 
-	for (size_t i = 0; i < a->targets.cnt; i++) {
-		for (size_t j = 0; j < b->targets.cnt; j++) {
-			if (x[i].role != ROLE_MAIN || y[j].role != ROLE_MAIN)
+	for (size_t i = 0; i < a->targets.items.cnt; i++) {
+		for (size_t j = 0; j < b->targets.items.cnt; j++) {
+			const struct rec_target *x = &all_a[i].target, *y = &all_b[j].target;
+
+			if (x->role != ROLE_MAIN || y->role != ROLE_MAIN)
 				continue;
-			if (same_host(a, b) && x[i].pid == y[j].pid) {
-				*number = x[i].pid;
+			if (same_host(a, b) && x->pid == y->pid) {
+				*number = x->pid;
 				return MERGE_SAME_PROCESS;
 			}
-			if (x[i].rank >= 0 && x[i].rank == y[j].rank) {
-				*number = x[i].rank;
+			if (x->rank >= 0 && x->rank == y->rank) {
+				*number = x->rank;
 				fit = MERGE_SAME_RANK;
 			}
 		}
@@ -322,24 +333,28 @@ static struct rec_cost whole_cost(const struct merge *merge)
 
 static int add_counters(struct merge *merge)
 {
-	struct counted *counters = merge->counters.items;
+	const struct counted *counted = merge->counters.items.items;
+	struct map sums = {0};
+	struct counted *sum;
 	int err = 0;
 
-	for (size_t i = 0; i < merge->counters.cnt && !err; i++) {
-		struct rec_counter *sum = &counters[i].counter;
-		bool first = true;
+	for (size_t i = 0; i < merge->counters.items.cnt && !err; i++) {
+		const struct rec_counter *one = &counted[i].counter;
+		struct rec_counter *whole = counter_of(&sums, 0, one->name);
+		uint64_t before = whole ? whole->value : 0;
 
-		for (size_t j = 0; j < merge->counters.cnt; j++) {
-			if (j == i || memcmp(sum->name, counters[j].counter.name, sizeof(sum->name)))
-				continue;
-			first &= j > i;
-			if (first)
-				sum->value = saturating__add(sum->value, counters[j].counter.value);
-		}
-		sum->hdr.size = sizeof(*sum);
-		if (first)
-			err = merge->sink(&sum->hdr, merge->ctx);
+		if (whole && !whole->hdr.type)
+			*whole = *one;
+		if (whole)
+			whole->value = saturating__add(before, one->value);
+		err = whole ? 0 : -ENOMEM;
 	}
+	sum = sums.items.items;
+	for (size_t i = 0; i < sums.items.cnt && !err; i++) {
+		sum[i].counter.hdr.size = sizeof(sum[i].counter);
+		err = merge->sink(&sum[i].counter.hdr, merge->ctx);
+	}
+	map__free(&sums);
 	return err;
 }
 
@@ -378,11 +393,11 @@ void merge__free(struct merge *merge)
 	if (!merge)
 		return;
 	for (size_t i = 0; i < merge->cnt; i++) {
-		free(merge->sources[i].targets.items);
+		map__free(&merge->sources[i].targets);
 		intern__free(&merge->sources[i].pids);
 	}
 	free(merge->sources);
-	free(merge->counters.items);
+	map__free(&merge->counters);
 	intern__free(&merge->once);
 	free(merge->room.items);
 	free(merge);
