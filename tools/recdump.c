@@ -201,8 +201,7 @@ static json_t *describe(uint16_t type)
 							"offset", field->offset, "bytes", field->bytes, "cnt",
 							field->cnt, "kind", kinds[field->kind]));
 	}
-	return json_pack("{s:i, s:i, s:b, s:o}", "type", type, "bytes", (int)descriptor->bytes, "cumulative",
-			 descriptor->cumulative, "fields", fields);
+	return json_pack("{s:i, s:i, s:o}", "type", type, "bytes", (int)descriptor->bytes, "fields", fields);
 }
 
 static int describe_all(void)

@@ -118,17 +118,17 @@
 #define ARRAY(field, kind) \
 	{#field, offsetof(record, field), BYTES(field[0]), BYTES(field) / BYTES(field[0]), FIELD_##kind},
 
-#define DESCRIBE(type, struct_name, reader, is_cumulative, rule)                                                       \
-	static const struct record_descriptor *describe_##type(void)                                                   \
-	{                                                                                                              \
-		typedef struct struct_name record;                                                                     \
-		static const struct record_field fields[] = {REC_##type##_FIELDS(VALUE, ARRAY)};                       \
-		static const struct record_descriptor descriptor = {                                                   \
-			#type, sizeof(record), is_cumulative, MERGE_##rule, fields, sizeof(fields) / sizeof(*fields)}; \
-                                                                                                                       \
-		_Static_assert(sizeof(struct rec_hdr) REC_##type##_FIELDS(PLUS, PLUS) == sizeof(record),               \
-			       "a field of struct " #struct_name " is not described");                                 \
-		return &descriptor;                                                                                    \
+#define DESCRIBE(type, struct_name, reader, rule)                                                                \
+	static const struct record_descriptor *describe_##type(void)                                             \
+	{                                                                                                        \
+		typedef struct struct_name record;                                                               \
+		static const struct record_field fields[] = {REC_##type##_FIELDS(VALUE, ARRAY)};                 \
+		static const struct record_descriptor descriptor = {#type, sizeof(record), MERGE_##rule, fields, \
+								    sizeof(fields) / sizeof(*fields)};           \
+                                                                                                                 \
+		_Static_assert(sizeof(struct rec_hdr) REC_##type##_FIELDS(PLUS, PLUS) == sizeof(record),         \
+			       "a field of struct " #struct_name " is not described");                           \
+		return &descriptor;                                                                              \
 	}
 
 STEPFLAME_RECORDS(DESCRIBE)

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Each record type, described once: its fields, whether it is cumulative, and what merge does with it. The model checks sizes by it,
+ * Each record type, described once: its fields, and what merge does with it. The model checks sizes by it,
  * merge moves processes and times by it, recdump prints by it, and the tests read and write by what recdump says of it. A type
  * without a description, and a field that is not in it, do not compile.
  */
 #ifndef STEPFLAME_USER_RECORDING_DESCRIPTORS_H
 #define STEPFLAME_USER_RECORDING_DESCRIPTORS_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -42,7 +41,6 @@ enum merge_rule {
 struct record_descriptor {
 	const char *name; /* "GPU_CALLS" */
 	size_t bytes;     /* of the struct; a record may be longer */
-	bool cumulative;  /* of those with the same key the last one holds */
 	enum merge_rule merge;
 	const struct record_field *fields;
 	size_t field_cnt;
@@ -51,45 +49,42 @@ struct record_descriptor {
 /* NULL: no type of this version. */
 const struct record_descriptor *record_descriptor__of(uint16_t type);
 
-#define KEY_LAST true  /* cumulative */
-#define EACH     false /* each stands for itself */
-
-/* X(type, struct, what the model does with it: job.c's add_..., cumulative, merge rule), in the order of enum rec_type. */
-#define STEPFLAME_RECORDS(X)                               \
-	X(HOST, rec_host, host, EACH, PASS)                \
-	X(TARGET, rec_target, target, EACH, PASS)          \
-	X(NAME, rec_name, name, EACH, PASS)                \
-	X(PROC, rec_proc, proc, EACH, PASS)                \
-	X(WINDOW, rec_window, window, KEY_LAST, WHOLE)     \
-	X(AGG, rec_agg, action, KEY_LAST, PASS)            \
-	X(COUNTER, rec_counter, counter, KEY_LAST, WHOLE)  \
-	X(COST, rec_cost, cost, KEY_LAST, WHOLE)           \
-	X(NOTE, rec_note, note, EACH, ONCE)                \
-	X(OP, rec_op, ops, KEY_LAST, PASS)                 \
-	X(OP_GROUP, rec_op_group, ops, EACH, PASS)         \
-	X(OP_WINDOW, rec_op_window, ops, KEY_LAST, PASS)   \
-	X(SPANS, rec_spans, nothing, EACH, PASS)           \
-	X(SPAN, rec_span, nothing, EACH, PASS)             \
-	X(CODE, rec_code, stacks, EACH, PASS)              \
-	X(STACK, rec_stack, stacks, EACH, PASS)            \
-	X(PATH, rec_path, stacks, EACH, PASS)              \
-	X(SAMPLE, rec_sample, samples, EACH, PASS)         \
-	X(INTERVAL, rec_interval, samples, EACH, PASS)     \
-	X(MODULES, rec_modules, nothing, EACH, PASS)       \
-	X(CALLS, rec_calls, samples, KEY_LAST, PASS)       \
-	X(STEP, rec_step, boundary, EACH, PASS)            \
-	X(SYSCALL, rec_syscall, io, KEY_LAST, PASS)        \
-	X(FILE, rec_file, io, KEY_LAST, PASS)              \
-	X(GPU, rec_gpu, gpu, KEY_LAST, PASS)               \
-	X(GPU_CALLS, rec_gpu_calls, gpu, KEY_LAST, PASS)   \
-	X(GPU_CALL, rec_gpu_call, gpu, EACH, PASS)         \
-	X(GPU_STEP, rec_gpu_step, gpu, EACH, PASS)         \
-	X(GPU_ACTIVITY, rec_gpu_activity, gpu, EACH, PASS) \
-	X(GPU_DEVICE, rec_gpu_device, gpu, EACH, PASS)     \
-	X(GPU_USAGE, rec_gpu_usage, gpu, EACH, PASS)       \
-	X(GPU_OBJECT, rec_gpu_object, nothing, EACH, PASS) \
-	X(GPU_WINDOW, rec_gpu_window, gpu, KEY_LAST, PASS) \
-	X(PIPE, rec_pipe, io, KEY_LAST, PASS)              \
-	X(AROUND, rec_around, samples, EACH, PASS)
+/* X(type, struct, what the model does with it: job.c's add_..., merge rule), in the order of enum rec_type. */
+#define STEPFLAME_RECORDS(X)                         \
+	X(HOST, rec_host, host, PASS)                \
+	X(TARGET, rec_target, target, PASS)          \
+	X(NAME, rec_name, name, PASS)                \
+	X(PROC, rec_proc, proc, PASS)                \
+	X(WINDOW, rec_window, window, WHOLE)         \
+	X(AGG, rec_agg, action, PASS)                \
+	X(COUNTER, rec_counter, counter, WHOLE)      \
+	X(COST, rec_cost, cost, WHOLE)               \
+	X(NOTE, rec_note, note, ONCE)                \
+	X(OP, rec_op, ops, PASS)                     \
+	X(OP_GROUP, rec_op_group, ops, PASS)         \
+	X(OP_WINDOW, rec_op_window, ops, PASS)       \
+	X(SPANS, rec_spans, nothing, PASS)           \
+	X(SPAN, rec_span, nothing, PASS)             \
+	X(CODE, rec_code, stacks, PASS)              \
+	X(STACK, rec_stack, stacks, PASS)            \
+	X(PATH, rec_path, stacks, PASS)              \
+	X(SAMPLE, rec_sample, samples, PASS)         \
+	X(INTERVAL, rec_interval, samples, PASS)     \
+	X(MODULES, rec_modules, nothing, PASS)       \
+	X(CALLS, rec_calls, samples, PASS)           \
+	X(STEP, rec_step, boundary, PASS)            \
+	X(SYSCALL, rec_syscall, io, PASS)            \
+	X(FILE, rec_file, io, PASS)                  \
+	X(GPU, rec_gpu, gpu, PASS)                   \
+	X(GPU_CALLS, rec_gpu_calls, gpu, PASS)       \
+	X(GPU_CALL, rec_gpu_call, gpu, PASS)         \
+	X(GPU_STEP, rec_gpu_step, gpu, PASS)         \
+	X(GPU_ACTIVITY, rec_gpu_activity, gpu, PASS) \
+	X(GPU_DEVICE, rec_gpu_device, gpu, PASS)     \
+	X(GPU_USAGE, rec_gpu_usage, gpu, PASS)       \
+	X(GPU_OBJECT, rec_gpu_object, nothing, PASS) \
+	X(GPU_WINDOW, rec_gpu_window, gpu, PASS)     \
+	X(PIPE, rec_pipe, io, PASS)                  \
+	X(AROUND, rec_around, samples, PASS)
 
 #endif
