@@ -33,7 +33,7 @@ enum { TESTED_NONE = -1 /* as of what is no register */, TESTED_OTHER = -2 };
 static void state__begin(struct state *s)
 {
 	*s = (struct state){.tested = TESTED_NONE};
-	for (uint8_t i = 0; i < X86_REGISTERS; i++)
+	for (int i = 0; i < X86_REGISTERS; i++)
 		s->reg[i].base = i;
 }
 
