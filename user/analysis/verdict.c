@@ -70,22 +70,6 @@ static char *format(const char *fmt, va_list ap)
 	return vasprintf(&text, fmt, ap) < 0 ? NULL : text;
 }
 
-void verdict__say(struct judging *j, struct array *list, const char *fmt, ...)
-{
-	va_list ap;
-	char **slot;
-
-	va_start(ap, fmt);
-	slot = array__add(list, sizeof(*slot));
-	if (slot)
-		*slot = format(fmt, ap);
-	if (!slot || !*slot) {
-		list->cnt -= slot != NULL;
-		j->err = -ENOMEM;
-	}
-	va_end(ap);
-}
-
 static void __attribute__((format(printf, 2, 3))) say_why(struct judging *j, const char *fmt, ...)
 {
 	char *old = j->verdict->why, *text;

@@ -96,19 +96,6 @@ static void find_spots(struct judging *j, struct spot *top)
 	j->err = j->err ?: err;
 }
 
-/* Who ended the wait before a thread waits for a CPU does not matter. */
-bool verdict__one_waker(const struct blame_group *group)
-{
-	return group->waker_pid && group->waker_ns >= 0.5 * group->wait_ns && group->cause != CAUSE_RUN_QUEUE;
-}
-
-bool verdict__failed(const struct job *job, uint32_t pid)
-{
-	const struct rec_proc *exit = job__exit(job, pid);
-
-	return exit && exit->exit_code;
-}
-
 static void say_end(struct judging *j, const struct rec_proc *exit)
 {
 	char *how = processes__end_text(exit);

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* What all that make a verdict ask, and how they put words into it. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "user/analysis/verdict_private.h"
+
+void verdict__say(struct judging *j, struct array *list, const char *fmt, ...)
+{
+	va_list ap;
+	char **slot;
+
+	va_start(ap, fmt);
+	slot = array__add(list, sizeof(*slot));
+	if (slot && vasprintf(slot, fmt, ap) < 0)
+		*slot = NULL;
+	if (!slot || !*slot) {
+		list->cnt -= slot != NULL;
+		j->err = -ENOMEM;
+	}
+	va_end(ap);
+}
+
+/* Who ended the wait before a thread waits for a CPU does not matter. */
+bool verdict__one_waker(const struct blame_group *group)
+{
+	return group->waker_pid && group->waker_ns >= 0.5 * group->wait_ns && group->cause != CAUSE_RUN_QUEUE;
+}
+
+bool verdict__failed(const struct job *job, uint32_t pid)
+{
+	const struct rec_proc *exit = job__exit(job, pid);
+
+	return exit && exit->exit_code;
+}
