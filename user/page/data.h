@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-#include "user/page/page.h"
+#include "user/page/content.h"
 
 /*
  * Writes to out: a JSON object, then numbers (LEB128) in the order in which user/page/data.js reads them. 0 or -ENOMEM; errors of out

@@ -5,19 +5,7 @@
 
 #include <stdio.h>
 
-#include "user/analysis/flame.h"
-
-#define PAGE_RECORDINGS 2
-
-struct page {
-	const struct flame *flame;
-	struct flame_choice choice; /* what it shows first */
-	uint32_t recording_cnt;
-	struct page_recording {
-		char file[4096]; /* its name; UTF-8 */
-		char *about;     /* window, targets, cost, what was lost: the paragraphs below reports */
-	} recordings[PAGE_RECORDINGS];
-};
+#include "user/page/content.h"
 
 /* 0 or -ENOMEM; errors of out are left to the caller. */
 int page__write(const struct page *page, FILE *out);

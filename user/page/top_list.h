@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-#include "user/page/page.h"
+#include "user/page/content.h"
 
 /* HTML. 0 or -ENOMEM; errors of out are left to the caller. */
 int top_list__write(const struct page *page, FILE *out);

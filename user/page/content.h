@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What a page shows. */
+#ifndef STEPFLAME_USER_PAGE_CONTENT_H
+#define STEPFLAME_USER_PAGE_CONTENT_H
+
+#include "user/analysis/flame.h"
+
+#define PAGE_RECORDINGS 2
+
+struct page {
+	const struct flame *flame;
+	struct flame_choice choice; /* what it shows first */
+	uint32_t recording_cnt;
+	struct page_recording {
+		char file[4096]; /* its name; UTF-8 */
+		char *about;     /* window, targets, cost, what was lost: the paragraphs below reports */
+	} recordings[PAGE_RECORDINGS];
+};
+
+#endif
