@@ -242,17 +242,17 @@ struct proc_ops {
 
 /* One traced process. Key of its map: the pid as stepflame sees it. */
 struct proc {
-	struct py_process py;                 /* py.layout.minor == 0: not a Python whose layout is known */
-	__u32 role;                           /* enum target_role */
-	__u32 window;                         /* enum proc_window */
-	__u32 ended;                          /* it has: nothing more is counted */
-	__u32 step_epoch;                     /* boundaries are counted anew when it changes */
-	__u32 gpu_window;                     /* windows of CUPTI's that have ended, by which user space knows them */
+	struct py_process py; /* py.layout.minor == 0: not a Python whose layout is known */
+	__u32 role;           /* enum target_role */
+	__u32 window;         /* enum proc_window */
+	__u32 ended;          /* it has: nothing more is counted */
+	__u32 step_epoch;     /* boundaries are counted anew when it changes */
+	__u32 gpu_window;     /* windows of CUPTI's that have ended, by which user space knows them */
 	__u32 pad;
 	__u64 window_start_ns, window_end_ns; /* end 0: not yet */
 	__u64 forked_ns; /* in its parent's window: from then on its calls and samples count; else 0 */
 	struct proc_paid paid;
-	/* One of each source, for the program that runs: with a fork, and with exec, all begin zeroed. */
+	/* What sources and step rules know of the program that runs: fork and exec zero all of it, and only this. */
 	struct proc_landmarks landmarks;
 	struct proc_steps steps;
 	struct proc_jit jit;

@@ -297,7 +297,7 @@ def test_step_at_nothing(bench):
     job.truth()
     assert record.wait() == helpers.ERROR, record.what()
     assert record.stderr.count("stepflame: error:") == 1 and "fix:" in record.stderr, record.stderr
-    seen = re.search("no span named 'my lable' ended.*; seen: (.*)$", record.stderr, re.M)[1].split("; ")
+    seen = re.search("no span named 'my lable' .*; seen: (.*)$", record.stderr, re.M)[1].split("; ")
     actions = [row["name"] for row in helpers.report(record.file, "--all")["actions"]]
     assert len(seen) == 5 and set(seen) <= set(actions), (seen, actions)
     text = helpers.report_text(record.file)

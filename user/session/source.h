@@ -25,7 +25,10 @@ struct session;
 struct stepflame_bpf;
 struct target;
 
-/* In the order in which their probes are attached. */
+/*
+ * In the order in which the session attaches their probes and calls each hook. CUPTI comes last, for its `end` waits for the
+ * targets; and OPS before SAMPLES, which makes the ring buffer no smaller than it is.
+ */
 #define STEPFLAME_SOURCES(X)    \
 	X(LANDMARKS, landmarks) \
 	X(NATIVES, natives)     \
@@ -34,12 +37,12 @@ struct target;
 	X(EXACT, exact)         \
 	X(GPU, gpu)             \
 	X(NVTX, nvtx)           \
-	X(CUPTI, cupti)         \
 	X(OPS, ops)             \
 	X(SAMPLES, samples)     \
 	X(SYSCALLS, syscalls)   \
 	X(STEP_AT, step_at)     \
-	X(NVML, nvml)
+	X(NVML, nvml)           \
+	X(CUPTI, cupti)
 
 enum source_id {
 #define X(id, name) SOURCE_##id,
@@ -80,9 +83,8 @@ struct record_handler {
 enum source_windows { WINDOWS_NONE = 0, WINDOWS_AHEAD, WINDOWS_PASSED };
 
 /*
- * The session calls the hooks in the order in which they stand here; those that are NULL it leaves out. Hooks that
- * return int return 0 or -errno. prepare, start, check and attached print a message before they fail, for the session
- * ends with it.
+ * A hook that is NULL does nothing. Hooks that return int return 0 or -errno; prepare, start, check and attached print a
+ * message before they fail, for that ends the session. The result of `open` and `find` is not used.
  */
 struct source {
 	const char *name;
@@ -136,25 +138,32 @@ struct source {
 	void (*resend)(struct session *s);
 
 	/* ---- a file that a target maps ---- */
+	/*
+	 * Asked at each look, and before `find`: the answer has no side effects. HOLDS_LATER of one source holds for
+	 * all, since a file is looked into once.
+	 */
 	enum source_holds (*holds)(struct session *s, struct target *t, const struct mapped_file *file);
-	/* Adds the file's probes to the lists, one for each probe set. Called once a session. */
+	/*
+	 * Adds the file's probes to the lists, one for each probe set. Called once a session and file, for the first
+	 * target that maps it: the probes must be right for all others.
+	 */
 	int (*find)(struct session *s, struct target *t, const struct mapped_file *file, struct elf *elf,
 		    struct probe_list sets[SOURCE_SETS]);
 
 	/* ---- a target ---- */
-	/* The session has looked at its files, and attached their probes. */
+	/* The session has looked at its files, and attached their probes. Of a fork: when it begins to train. */
 	int (*looked_at)(struct session *s, struct target *t);
 	/* In how many ns the session is to look again; 0: this source need not. */
 	uint64_t (*look_again_ns)(const struct session *s, const struct target *t);
 	/* The user named it: can stepflame record what the user asked for? */
 	int (*check)(struct session *s, const struct target *t);
-	/* Does the source record something of it? */
+	/* The user named it, and it has neither torch nor JAX: is there something to record all the same? */
 	bool (*watches)(const struct session *s, const struct target *t);
 	/* The user named it, and it is attached. */
 	int (*attached)(struct session *s, struct target *t);
 	/* Its window is about to open. Called again after each look, for what could not be done before. */
 	int (*open_target)(struct session *s, struct target *t);
-	/* Tells what BPF knows of it, at each poll and at the end. */
+	/* The source is told what BPF knows of it: at each poll, each snapshot and the end, also when it is gone. */
 	void (*observe)(struct session *s, struct target *t, const struct proc *proc);
 	/* Hits of its probes that struct proc does not count. */
 	uint64_t (*hits)(const struct session *s, const struct target *t);
@@ -163,11 +172,12 @@ struct source {
 	void (*on_fork)(struct session *s, struct target *parent, struct target *child, bool followed);
 	/* The session has decided not to record that child. */
 	void (*unfollow)(struct session *s, struct target *t);
-	/* It called exec, or ended, and its probes are gone. NULL: the session zeroes its state. */
+	/* It called exec, or ended, and its probes are gone. NULL: the session zeroes its state, whatever that owns. */
 	void (*on_exec)(struct session *s, struct target *t);
 	void (*on_exit)(struct session *s, struct target *t);
-	/* It ended: does the source need it at the end of the recording? Else the session forgets it. */
+	/* A child ended: does the source need the target until the end of the recording? */
 	bool (*keeps)(const struct target *t);
+	/* No source does: the session is about to free it. */
 	void (*forget)(struct session *s, struct target *t);
 	/* Frees what its state owns. */
 	void (*free_target)(struct target *t);

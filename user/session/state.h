@@ -34,10 +34,12 @@ struct target {
 	char jax[16]; /* as in struct rec_target */
 	enum target_role role;
 	bool has_python, has_torch;
-	bool emitted; /* a REC_TARGET was: */
+	const struct mapped_file *torch_file, *jax_file; /* in `process`; NULL: it has none mapped */
+	bool emitted;                                    /* a REC_TARGET was: */
 	struct rec_target sent;
 	bool gone;
-	bool pending;            /* libraries may still come: look again */
+	bool comes;              /* what it is to be watched for may still come; */
+	bool pending;            /* so it is to be looked at again, or for what a source wants of it */
 	bool open;               /* its window was opened */
 	bool interpreters_noted; /* it has several */
 	bool forked;             /* has its parent's memory layout, as BPF knows already */

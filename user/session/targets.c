@@ -85,10 +85,21 @@ void target__free(struct target *t)
 	free(t);
 }
 
+/* Takes it over. */
+static void set_process(struct target *t, struct process *process)
+{
+	process__release(&t->process);
+	t->process = *process;
+	*process = (struct process){};
+	t->torch_file = torch__file(&t->process);
+	t->jax_file = jax__file(&t->process);
+}
+
 /* What it had mapped, some 8 KB a library, is of no more use: a job may have thousands of children, one after the other. */
 static void leave_target(struct target *t)
 {
 	t->gone = true;
+	t->torch_file = t->jax_file = NULL;
 	process__release(&t->process);
 }
 
@@ -136,8 +147,7 @@ int targets__add(struct session *s, struct process *process, enum target_role ro
 		free(t);
 		return err;
 	}
-	t->process = *process;
-	*process = (struct process){};
+	set_process(t, process);
 	t->role = role;
 	now = session__now_ns();
 	age = process__age_ns(&t->process);
@@ -173,27 +183,28 @@ static int resolve_python(struct session *s, struct target *t)
 	err = target__attach(s, t, t->python.file, elf);
 	elf__free(elf);
 	t->has_python = !err;
+	if (err)
+		t->python_inode = 0;
 	return err;
 }
 
-static int resolve_torch(struct session *s, struct target *t, const struct mapped_file *torch)
+static int resolve_torch(struct session *s, struct target *t)
 {
-	int err = target__attach(s, t, torch, NULL);
+	int err = target__attach(s, t, t->torch_file, NULL);
 
 	t->has_torch = !err;
 	t->torch_ns = session__now_ns();
 	if (!err)
-		torch__version(&t->process, torch, t->torch, sizeof(t->torch));
+		torch__version(&t->process, t->torch_file, t->torch, sizeof(t->torch));
 	return err;
 }
 
 static bool has_jax_news(struct target *t)
 {
-	const struct mapped_file *jax = t->jax[0] ? NULL : jax__file(&t->process);
-
-	if (jax)
-		jax__version(&t->process, jax, t->jax, sizeof(t->jax));
-	return jax;
+	if (!t->jax_file || t->jax[0])
+		return false;
+	jax__version(&t->process, t->jax_file, t->jax, sizeof(t->jax));
+	return true;
 }
 
 /* What the sources that want a file most say. */
@@ -211,19 +222,22 @@ static enum source_holds ask_sources(struct session *s, struct target *t, const 
 	return most;
 }
 
+/* A file whose probes cannot be attached keeps none of the others from having theirs. */
 static int resolve_files(struct session *s, struct target *t)
 {
+	int first_err = 0;
+
 	for (size_t i = 0; i < t->process.file_cnt; i++) {
 		const struct mapped_file *file = &t->process.files[i];
 		enum source_holds holds = ask_sources(s, t, file);
 		int err = holds >= HOLDS_YES ? target__attach(s, t, file, NULL) : 0;
 
 		if (err && holds == HOLDS_MUST)
-			return err;
-		if (err && !t->emitted)
+			first_err = first_err ?: err;
+		else if (err && (!t->emitted || file == t->jax_file))
 			log__warn(NULL, "no probes could be placed in %s: its rows will be missing", file->path);
 	}
-	return 0;
+	return first_err;
 }
 
 bool targets__is_young(const struct target *t, uint64_t age_ns)
@@ -247,27 +261,30 @@ static uint64_t sources_delay(const struct session *s, const struct target *t)
 
 int targets__resolve(struct session *s, struct target *t)
 {
-	const struct mapped_file *torch = torch__file(&t->process);
-	int err = 0, python_err = 0;
+	int err = 0, python_err = 0, later_err;
 	bool news = false;
 
 	if (has_news_of_python(t)) {
 		python_err = resolve_python(s, t);
 		news = t->has_python;
 	}
-	if (torch && !t->has_torch) {
-		err = resolve_torch(s, t, torch);
+	if (t->torch_file && !t->has_torch) {
+		err = resolve_torch(s, t);
 		news = news || t->has_torch;
 	}
 	news = has_jax_news(t) || news;
-	err = err ?: resolve_files(s, t) ?: SOURCES_TRY(looked_at, s, t);
+	later_err = resolve_files(s, t);
+	err = err ?: later_err;
+	later_err = SOURCES_TRY(looked_at, s, t);
+	err = err ?: later_err;
 	if (t->role == ROLE_CHILD && torch__is_worker(&t->process))
 		t->role = ROLE_WORKER;
 	if (news || !t->emitted)
 		emit_target(s, t);
 	t->emitted = true;
-	t->pending = !(t->has_torch || t->jax[0]) || !t->has_python || !t->python.started ||
-		     session__now_ns() - t->torch_ns < TORCH_SETTLES_NS;
+	t->comes = !(t->has_torch || t->jax[0]) || !t->has_python || !t->python.started ||
+		   session__now_ns() - t->torch_ns < TORCH_SETTLES_NS;
+	t->pending = t->comes || sources_delay(s, t);
 	return err ?: python_err;
 }
 
@@ -363,6 +380,7 @@ static void forked(struct session *s, const struct rec_proc *rec)
 		return;
 	}
 	if (targets__add(s, &process, ROLE_CHILD, &t)) {
+		SOURCES_CALL(on_fork, s, parent, NULL, followed);
 		process__release(&process);
 		return;
 	}
@@ -474,7 +492,7 @@ void targets__event(struct session *s, const struct rec_proc *rec)
  */
 static void settle_fork(struct session *s, struct target *t)
 {
-	t->pending = false;
+	t->pending = t->comes = false;
 	if (torch__is_worker(&t->process)) {
 		t->role = ROLE_WORKER;
 		emit_target(s, t);
@@ -499,8 +517,7 @@ static void look_at_target(struct session *s, struct target *t, uint64_t now)
 		leave_target(t);
 		return;
 	}
-	process__release(&t->process);
-	t->process = process;
+	set_process(t, &process);
 	if (t->forked)
 		settle_fork(s, t);
 	else
@@ -510,7 +527,7 @@ static void look_at_target(struct session *s, struct target *t, uint64_t now)
 	else if (t->open)
 		SOURCES_TRY(open_target, s, t); /* what could not be done then */
 	delay = sources_delay(s, t);
-	if (t->pending && (!delay || look_delay(t) < delay))
+	if (t->comes && (!delay || look_delay(t) < delay))
 		delay = look_delay(t);
 	t->pending = delay;
 	t->look_at_ns = now + delay;

@@ -13,7 +13,7 @@
 #include "user/session/sources/guardian.h"
 #include "user/session/state.h"
 
-#define LOOK_NS      10000000ULL /* between looks for an interpreter that is to come */
+#define LOOK_NS      200000000ULL /* between looks for an interpreter that is to come */
 #define WAY_OUT      "record without --exact: samples show where the time goes, without counts of calls"
 #define CANNOT_COUNT "--exact cannot count the calls of Python %s in process %d: %s"
 
@@ -246,7 +246,7 @@ static int open_target(struct session *s, struct target *t)
 	uint64_t *words = target_state(t)->words;
 	int cnt, err = 0;
 
-	if (!s->options.exact || target_state(t)->armed || !t->has_python)
+	if (!s->options.exact || target_state(t)->armed || !t->has_python || !target_state(t)->file.inode)
 		return 0;
 	if (target_state(t)->file.why) {
 		note_unseen(s, t);

@@ -8,7 +8,6 @@
 #include "stepflame.skel.h"
 #include "user/elf/functions.h"
 #include "user/lib/log.h"
-#include "user/runtime/torch/torch.h"
 #include "user/session/probe_cache.h"
 #include "user/session/programs.h"
 #include "user/session/sources/natives.h"
@@ -210,7 +209,7 @@ static struct landmarks *state_of(const struct target *t)
 
 static enum source_holds holds(struct session *s, struct target *t, const struct mapped_file *file)
 {
-	return target__is_python(t, file) || file == torch__file(&t->process) ? HOLDS_MUST : HOLDS_NO;
+	return target__is_python(t, file) || file == t->torch_file ? HOLDS_MUST : HOLDS_NO;
 }
 
 static void find_in_python(const struct target *t, const struct mapped_file *file, const struct elf *elf,
@@ -246,7 +245,7 @@ static int find(struct session *s, struct target *t, const struct mapped_file *f
 {
 	if (target__is_python(t, file))
 		find_in_python(t, file, elf, sets);
-	if (file == torch__file(&t->process))
+	if (file == t->torch_file)
 		find_in_torch(file, elf, sets);
 	return 0;
 }
@@ -301,7 +300,7 @@ static void observe(struct session *s, struct target *t, const struct proc *proc
 		return;
 	l->idle_hits = proc->landmarks.idle_hits;
 	l->read_ns = now;
-	if (first || now < l->detached_until_ns)
+	if (first || now < l->detached_until_ns || idle > proc->landmarks.idle_hits) /* it has just called exec */
 		return;
 	if (l->detached_until_ns) {
 		l->detached_until_ns = 0;

@@ -11,7 +11,6 @@
 #include "include/probes.h"
 #include "stepflame.skel.h"
 #include "user/elf/elf.h"
-#include "user/runtime/torch/torch.h"
 #include "user/session/probe_cache.h"
 #include "user/session/state.h"
 
@@ -237,7 +236,7 @@ int natives__add(struct probe_list *list, const struct elf *elf)
 
 static enum source_holds holds(struct session *s, struct target *t, const struct mapped_file *file)
 {
-	return natives__wanted(file->path) || file == torch__file(&t->process) ? HOLDS_YES : HOLDS_NO;
+	return natives__wanted(file->path) || file == t->torch_file ? HOLDS_YES : HOLDS_NO;
 }
 
 /* Looking for them takes 80 to 220 ms a library. */

@@ -190,22 +190,24 @@ static int prepare(struct session *s)
 {
 	struct nvml *nvml = state_of(s);
 	int sockets[2];
+	pid_t pid;
 
 	if (s->options.gpu == SESSION_GPU_OFF && !s->options.usage)
 		return 0;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets))
 		return -errno;
-	nvml->pid = fork();
-	if (!nvml->pid) {
+	pid = fork();
+	if (!pid) {
 		become_server(sockets[1]);
 		serve(SOCKET);
 		_exit(0);
 	}
 	close(sockets[1]);
-	if (nvml->pid < 0) {
+	if (pid < 0) {
 		close(sockets[0]);
-		return -errno;
+		return -EAGAIN;
 	}
+	nvml->pid = pid;
 	nvml->socket = sockets[0];
 	return 0;
 }

@@ -188,7 +188,8 @@ static void observe(struct session *s, struct target *t, const struct proc *proc
 		return;
 	own->hits = proc->nvtx.hits;
 	own->read_ns = now;
-	if (first || hits * s->selftest.hit_ns <= MAX_SHARE * elapsed) {
+	if (first || hits > proc->nvtx.hits || /* it has just called exec */
+	    hits * s->selftest.hit_ns <= MAX_SHARE * elapsed) {
 		own->over_ns = 0;
 		return;
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Shared by ops.c (probes and windows) and op_table.c (rows as records) only. */
+/* Shared by ops.c (windows), op_probes.c (what is probed) and op_table.c (rows as records) only. */
 #ifndef STEPFLAME_USER_SESSION_SOURCES_OPS_H
 #define STEPFLAME_USER_SESSION_SOURCES_OPS_H
 
@@ -59,6 +59,9 @@ static inline struct ops *ops__of(const struct session *s)
 {
 	return session__state(s, SOURCE_OPS);
 }
+
+/* op_probes.c: all probes of one process, by the libraries that it has mapped, in the target of that slot. 0 or -errno. */
+int op_probes__add(struct session *s, struct target *t, uint32_t slot);
 
 /* op_table.c */
 int op_table__map(struct session *s); /* maps the BPF arrays. 0 or -errno */

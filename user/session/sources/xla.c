@@ -8,7 +8,6 @@
 
 #include "include/probes.h"
 #include "user/lib/log.h"
-#include "user/runtime/xla/jax.h"
 #include "user/runtime/xla/pjrt.h"
 #include "user/session/sources/natives.h"
 #include "user/session/state.h"
@@ -243,8 +242,7 @@ int xla__add_plugin(struct probe_list *list, const struct process *process, cons
 /* Of a target. */
 struct xla {
 	bool has_plugin;   /* functions of a PJRT plugin are watched */
-	bool lacks_plugin; /* it has a plugin whose table was not found yet, */
-	uint64_t look_ns;  /* when that was last looked for */
+	bool lacks_plugin; /* unless has_plugin: it has one whose table was not found (yet) */
 };
 
 static struct xla *state_of(const struct target *t)
@@ -254,22 +252,14 @@ static struct xla *state_of(const struct target *t)
 
 static enum source_holds holds(struct session *s, struct target *t, const struct mapped_file *file)
 {
-	uint64_t now = session__now_ns();
-	struct xla *x = state_of(t);
-
-	if (file == jax__file(&t->process)) {
-		s->keeps_names = true;
+	if (file == t->jax_file)
 		return HOLDS_YES;
-	}
 	if (!xla__is_plugin(file->path))
 		return HOLDS_NO;
-	if (x->has_plugin)
-		return HOLDS_YES;
-	if (x->lacks_plugin && now - x->look_ns < LOOK_FOR_PLUGIN_NS)
-		return HOLDS_LATER;
-	x->look_ns = now;
-	x->lacks_plugin = !xla__plugin_is_ready(&t->process, file);
-	return x->lacks_plugin && targets__is_young(t, PLUGIN_COMES_NS) ? HOLDS_LATER : HOLDS_YES;
+	return !state_of(t)->has_plugin && targets__is_young(t, PLUGIN_COMES_NS) &&
+			       !xla__plugin_is_ready(&t->process, file)
+		       ? HOLDS_LATER
+		       : HOLDS_YES;
 }
 
 static int find(struct session *s, struct target *t, const struct mapped_file *file, struct elf *elf,
@@ -288,11 +278,15 @@ static int looked_at(struct session *s, struct target *t)
 {
 	struct xla *x = state_of(t);
 
+	s->keeps_names = s->keeps_names || t->jax_file;
+	x->lacks_plugin = false;
 	for (size_t i = 0; i < t->process.file_cnt; i++) {
 		const struct mapped_file *file = &t->process.files[i];
 
-		if (xla__is_plugin(file->path) && target__has_probes(s, t, file, SOURCE_XLA))
-			x->has_plugin = true;
+		if (!xla__is_plugin(file->path))
+			continue;
+		x->lacks_plugin = true;
+		x->has_plugin = x->has_plugin || target__has_probes(s, t, file, SOURCE_XLA);
 	}
 	return 0;
 }
@@ -301,7 +295,7 @@ static uint64_t look_again_ns(const struct session *s, const struct target *t)
 {
 	const struct xla *x = state_of(t);
 
-	return !x->has_plugin && (t->jax[0] || x->lacks_plugin) && targets__is_young(t, PLUGIN_COMES_NS)
+	return !t->forked && !x->has_plugin && (t->jax[0] || x->lacks_plugin) && targets__is_young(t, PLUGIN_COMES_NS)
 		       ? LOOK_FOR_PLUGIN_NS
 		       : 0;
 }

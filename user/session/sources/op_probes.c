@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Which probes the operators of a process mean. In: the libraries that it has mapped (user/runtime/torch/ops.h). Out: lists
+ * of probes, and the BPF maps op_defs and node_classes.
+ */
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "stepflame.skel.h"
+#include "user/elf/cache.h"
+#include "user/lib/log.h"
+#include "user/proc/getter.h"
+#include "user/runtime/torch/flops.h"
+#include "user/runtime/torch/tensor.h"
+#include "user/runtime/torch/torch.h"
+#include "user/session/sources/ops.h"
+
+#define PEEK "_ZN2at15sequence_number4peekEv"
+
+/* Tells BPF of the operators of a library. Functions of other kinds leave their entries unused. */
+static int define(struct session *s, const struct op_file *file)
+{
+	int fd = bpf_map__fd(s->skel->maps.op_defs);
+
+	for (uint32_t i = 0; i < file->found->fn_cnt; i++) {
+		const struct torch_fn *fn = &file->found->fn[i];
+		struct op_def def = {.arg_cnt = fn->arg_cnt};
+		uint32_t index = file->first + i;
+		char merged[REC_NAME_MAX];
+
+		if (fn->event != OP_CALL)
+			continue;
+		snprintf(merged, sizeof(merged), "%.*s", (int)strcspn(fn->name, "."), fn->name);
+		def.name = session__name_id(fn->name);
+		def.merged = session__name_id(merged);
+		def.wants_ints = flops__wants_ints(merged);
+		memcpy(def.args, fn->arg, sizeof(def.args));
+		for (uint32_t k = 0; k < def.arg_cnt; k++)
+			def.on_stack |= def.args[k].place >= OP_ARG_STACK || def.args[k].place2 >= OP_ARG_STACK;
+		if (bpf_map_update_elem(fd, &index, &def, BPF_ANY))
+			return -errno;
+	}
+	return 0;
+}
+
+static int find_tensors(struct session *s, const struct elf *elf)
+{
+	uint32_t offset;
+
+	if (tensor__sizes_offset(elf, &offset)) {
+		log__warn("report this version of torch",
+			  "the layout of its tensors was not found: shapes are missing");
+		return 0;
+	}
+	s->skel->bss->tensor_sizes = offset;
+	return 0;
+}
+
+/* The operators of a library, found once per session. 0 or -errno. */
+static int find_file(struct session *s, const struct mapped_file *file, bool tensors, struct op_file **out)
+{
+	struct ops *ops = ops__of(s);
+	struct op_file *files, *f;
+	char cache[PATH_MAX];
+	struct elf *elf;
+	int err;
+
+	for (size_t i = 0; i < ops->file_cnt; i++) {
+		*out = &ops->files[i];
+		if ((*out)->dev == file->dev && (*out)->inode == file->inode)
+			return 0;
+	}
+	files = reallocarray(ops->files, ops->file_cnt + 1, sizeof(*files));
+	if (!files)
+		return -ENOMEM;
+	ops->files = files;
+	f = &files[ops->file_cnt];
+	*f = (struct op_file){.dev = file->dev, .inode = file->inode, .first = ops->def_cnt};
+	err = elf__new(file->open_path, &elf);
+	if (err)
+		return err;
+	err = torch_ops__find(elf, cache__dir(cache, sizeof(cache)), &f->found);
+	if (!err && s->options.shapes && tensors)
+		err = find_tensors(s, elf);
+	elf__free(elf);
+	if (err)
+		return err;
+	if (ops->def_cnt + f->found->fn_cnt > OP_DEF_MEMORY)
+		err = -E2BIG;
+	err = err ?: define(s, f) ?: op_table__add_names(ops, f->found);
+	if (err) {
+		torch_ops__free(f->found);
+		return err;
+	}
+	ops->def_cnt += f->found->fn_cnt;
+	ops->file_cnt++;
+	*out = f;
+	return 0;
+}
+
+static enum op_link enter_link(uint8_t event)
+{
+	return event == OP_CALL ? LINK_ENTER : event == OP_BOXED ? LINK_BOXED : LINK_NODE;
+}
+
+/*
+ * No profiler sees them (ATen/core/dispatch/ObservedOperators.cpp): to probe them would cost, and make time inside of
+ * others theirs.
+ */
+static bool is_unobserved(const char *name)
+{
+	static const char *const names[] = {"aten::size", "aten::is_leaf", "aten::output_nr", "aten::_version",
+					    "aten::is_complex"};
+	size_t bytes = strcspn(name, ".");
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (strlen(names[i]) == bytes && !strncmp(name, names[i], bytes))
+			return true;
+	return false;
+}
+
+static int add_function(struct op_library *library, const struct op_file *file, uint32_t i, uint32_t slot)
+{
+	const struct torch_fn *fn = &file->found->fn[i];
+	const struct site *site = &file->found->site[fn->first_site];
+	uint32_t index = fn->event == OP_CALL ? file->first + i : fn->subject;
+	int err = 0;
+
+	if (fn->event == OP_CALL && is_unobserved(fn->name))
+		return 0;
+	if (fn->stepped) /* some ten times dearer, and on the path of every call */
+		return 0;
+	for (uint32_t k = 0; k < fn->exit_cnt + fn->unwind_cnt && !err; k++)
+		err = probe_list__add_site(&library->lists[LINK_EXIT], &site[k], fn->event, slot, index);
+	return err ?: probe_list__add_site(&library->lists[enter_link(fn->event)], &fn->entry, fn->event, slot, index);
+}
+
+static int add_nodes(struct session *s, const struct torch_ops *found, uint64_t base, uint32_t slot)
+{
+	int fd = bpf_map__fd(s->skel->maps.node_classes);
+
+	for (size_t i = 0; i < found->node_cnt; i++) {
+		struct node_class key = {.slot = slot, .vtable = base + found->node[i].vtable};
+		struct node_val val = {
+			.name = found->node[i].name[0] ? session__name_id(found->node[i].name) : 0,
+			.object = found->node[i].object,
+		};
+
+		if (bpf_map_update_elem(fd, &key, &val, BPF_ANY))
+			return -errno;
+	}
+	return 0;
+}
+
+static struct op_library *add_library(struct op_target *t, const struct mapped_file *file)
+{
+	struct op_library *library = &t->libraries[t->library_cnt++];
+
+	for (int link = 0; link < LINK__COUNT; link++)
+		probe_list__set_file(&library->lists[link], file);
+	return library;
+}
+
+/* For the timeline: where autograd's sequence numbers are, without which nodes are not linked to operators. */
+static void find_sequence(const struct target *t, const struct mapped_file *file, struct op_proc *p)
+{
+	struct thread_word word = {0};
+	struct elf *elf = NULL;
+	uint64_t first;
+	int err = elf__new(file->open_path, &elf);
+
+	err = err ?: elf__vaddr(elf, 0, &first);
+	err = err ?: getter__thread_word(elf, t->process.pid, file->base - first, PEEK, &word);
+	elf__free(elf);
+	/* musl's dtv has 8-byte entries. */
+	if (err || (word.module && process__file(&t->process, "ld-musl-"))) {
+		log__warn("report this version of torch", "its sequence numbers were not found: the timeline does "
+							  "not link nodes to operators");
+		return;
+	}
+	p->sequence_module = word.module;
+	p->sequence_offset = word.offset;
+}
+
+/* What a library has of operators and nodes. Having none is no error. */
+static int add_torch(struct session *s, const struct mapped_file *file, bool tensors, uint32_t slot)
+{
+	struct op_proc *p = &ops__of(s)->procs[slot];
+	struct op_library *library;
+	struct op_file *found;
+	int err = find_file(s, file, tensors, &found);
+
+	if (err)
+		return err == -ENOENT && !tensors ? 0 : err;
+	if (found->found->string_bytes == 8)
+		p->old_strings = 1;
+	if (found->found->sequence_nr)
+		p->node_sequence = found->found->sequence_nr;
+	if (tensors && s->options.timeline)
+		find_sequence(ops__of(s)->targets[slot].target, file, p);
+	library = add_library(&ops__of(s)->targets[slot], file);
+	for (uint32_t i = 0; !err && i < found->found->fn_cnt; i++)
+		err = add_function(library, found, i, slot);
+	return err ?: add_nodes(s, found->found, file->base, slot);
+}
+
+/* The allocators' reports, in libc10. */
+static int add_memory(struct session *s, const struct mapped_file *file, uint32_t slot)
+{
+	static const struct {
+		const char *symbol;
+		uint32_t event;
+	} functions[] = {
+		{"_ZN3c1025ProfiledCPUMemoryReporter3NewEPvm", OP_ALLOCATE},
+		{"_ZN3c1025ProfiledCPUMemoryReporter6DeleteEPv", OP_FREE},
+		{"_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE", OP_REPORT},
+		{"_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE", OP_REPORT}, /* 1.13 */
+	};
+	struct op_library *library = add_library(&ops__of(s)->targets[slot], file);
+	struct elf *elf;
+	int err = elf__new(file->open_path, &elf);
+
+	for (size_t i = 0; !err && i < sizeof(functions) / sizeof(functions[0]); i++) {
+		struct elf_symbol symbol;
+
+		if (!elf__symbol(elf, functions[i].symbol, &symbol))
+			err = probe_list__add_function(&library->lists[LINK_MEMORY], elf, symbol.vaddr, symbol.size,
+						       functions[i].event, PROBE_NONE, slot, 0);
+	}
+	elf__free(elf);
+	return err;
+}
+
+int op_probes__add(struct session *s, struct target *t, uint32_t slot)
+{
+	const struct mapped_file *python = process__file(&t->process, "libtorch_python.so");
+	const struct mapped_file *c10 = process__file(&t->process, "libc10.so");
+	int err = add_torch(s, t->torch_file, true, slot);
+
+	if (!err && python)
+		err = add_torch(s, python, false, slot);
+	if (!err && c10 && s->options.memory)
+		err = add_memory(s, c10, slot);
+	return err;
+}
