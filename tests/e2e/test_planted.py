@@ -87,15 +87,23 @@ def planted(bench, plant, cause, verdict, **check):
     return found, truth, group
 
 
+def slowed(truth):
+    """Seconds by which steps took longer than the one in the middle, by the job's own clock: nothing was planted."""
+    ends = [row[0] for row in truth["log"]]
+    lasted = [b - a for a, b in zip(ends, ends[1:])]
+    return sum(max(0, seconds - statistics.median(lasted)) for seconds in lasted)
+
+
 def test_nothing(bench):
-    """A healthy job is not blamed."""
+    """A healthy job is not blamed; a machine that was slower for a while shows on the job's own clock, too."""
     record, truth = bench.recorded("planted.py", "--plant", "none")
     found = steps_of(record)
     check_times(found, truth)
     total = found["all"]["total_s"]
     # a virtual machine that is stopped sees no cause
     blamed = [group for group in found["causes"] if group["cause"] != "unknown"]
-    assert sum(group["over_s"] for group in blamed) <= EXTRA_SHARE * total + truth["delayed"], found["causes"]
+    over = sum(group["over_s"] for group in blamed)
+    assert over <= max(EXTRA_SHARE * total + truth["delayed"], slowed(truth)), (found["causes"], slowed(truth))
     starved = truth["delayed"] > EXTRA_SHARE * total
     assert found["verdict"]["class"] in ("CPU-op-bound", "CPU-starved" if starved else ""), found["verdict"]
     assert starved or "no cause of delay stands out" in found["verdict"]["why"]
