@@ -142,7 +142,8 @@ static __always_inline void on_label(struct pt_regs *ctx, struct task_struct *ta
 		return;
 	s->label = label;
 	phase__enter(t, s, phase__of_label(label));
-	if (label == LABEL_OPTIMIZER && proc->landmarks.profile_code && !in_optimizer_hook(t) && is_manual_step(proc, t->tstate))
+	if (label == LABEL_OPTIMIZER && proc->landmarks.profile_code && !in_optimizer_hook(t) &&
+	    is_manual_step(proc, t->tstate))
 		s->also = NAME_OPTIMIZER_STEP + 1;
 }
 

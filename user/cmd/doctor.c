@@ -19,12 +19,12 @@
 #include "user/runtime/torch/torch.h"
 #include "user/runtime/xla/jax.h"
 #include "user/runtime/xla/pjrt.h"
+#include "user/session/programs.h"
+#include "user/session/session.h"
 #include "user/session/sources/gpu_functions.h"
 #include "user/session/sources/gpu_ring.h"
 #include "user/session/sources/landmarks.h"
 #include "user/session/sources/natives.h"
-#include "user/session/programs.h"
-#include "user/session/session.h"
 #include "user/session/sources/xla.h"
 
 #define CHECKS_MAX 32

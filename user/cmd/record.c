@@ -18,9 +18,9 @@
 #include "user/lib/output.h"
 #include "user/recording/recording.h"
 #include "user/report/report.h"
-#include "user/session/sources/inject_library.h"
 #include "user/session/launch.h"
 #include "user/session/session.h"
+#include "user/session/sources/inject_library.h"
 
 #define POLL_MS      100
 #define SCHEDULE_MAX 1000000000
