@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * A model of a DataLoader: each of n workers makes a batch in time P, the process uses one in time C, so a batch takes
- * the larger of C and P/n. That holds while workers do not slow each other down: with CPU left, and where no single one of
- * them is slower than the others.
+ * A model of a DataLoader: each of n workers makes a batch in time P, and the process uses one in time C, so a batch
+ * takes the larger of C and P/n. The model holds while workers do not slow each other down: with CPU to spare, and with
+ * no worker slower than the others.
  */
 #include "user/analysis/advice.h"
 
@@ -14,9 +14,9 @@
 
 #define HARDLY_WAITS   0.02 /* of the window */
 #define SLOWER         1.5  /* times as busy as the median of the others, */
-#define BUSY           0.6  /* and so busy: else it would have batches ready */
+#define BUSY           0.6  /* and at least this busy: otherwise it would have batches ready */
 #define CPU_FULL       0.95 /* of the machine */
-#define QUEUED         0.1  /* of the workers' time: they wait for a CPU */
+#define QUEUED         0.1  /* of the workers' time, in waits for a CPU */
 #define BATCHES_ENOUGH 10
 
 static uint64_t busy_ns(const struct worker *worker)
@@ -24,7 +24,7 @@ static uint64_t busy_ns(const struct worker *worker)
 	return worker->seen_ns > worker->idle_ns ? worker->seen_ns - worker->idle_ns : 0;
 }
 
-/* Of its time; what it waits for a CPU says nothing of it. */
+/* Busy share of a worker's time, without its waits for a CPU, which say nothing about the worker. */
 static double busy_share(const struct worker *worker)
 {
 	uint64_t busy = busy_ns(worker);
@@ -40,7 +40,7 @@ static int compare_share(const void *a, const void *b)
 	return (*x > *y) - (*x < *y);
 }
 
-/* The median busy share of all workers but one. NAN: no memory, or no other. */
+/* The median busy share of all workers except one. NAN: no memory, or no other worker. */
 static double median_of_others(const struct loader *loader, size_t but)
 {
 	double *shares = calloc(loader->worker_cnt, sizeof(*shares)), median = NAN;
@@ -57,13 +57,13 @@ static double median_of_others(const struct loader *loader, size_t but)
 	return median;
 }
 
-/* Without the longest wait, which may be that for its start. */
+/* Leaves out the longest wait, which may be for the start of the worker. */
 static uint64_t later_waits_ns(const struct worker *worker)
 {
 	return worker->wait_ns - worker->longest_ns;
 }
 
-/* One whose batches make most of the waits, and who is busier than the others. */
+/* Finds a worker whose batches cause most of the waits, and who is busier than the others. */
 static uint32_t find_slow(const struct loader *loader)
 {
 	uint64_t all = 0;
@@ -80,7 +80,7 @@ static uint32_t find_slow(const struct loader *loader)
 	return WORKER_NONE;
 }
 
-/* The most that were there at one time. */
+/* The most workers alive at one time. */
 static uint32_t count_at_once(const struct loader *loader)
 {
 	uint32_t most = 0;
@@ -98,8 +98,8 @@ static uint32_t count_at_once(const struct loader *loader)
 }
 
 /*
- * Per batch: with steps, those of the steps alone; what lies before and behind them is no consumption. Of one of several loaders the
- * time in which none of the others was fetched from.
+ * Computes times per batch. With steps, only the time in steps counts: the process consumes no batches outside them.
+ * For one of several loaders, only the time without fetches from the others counts.
  */
 static void find_times(struct loader *loader, uint64_t busy)
 {

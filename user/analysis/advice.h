@@ -4,7 +4,7 @@
 
 #include "user/analysis/loader.h"
 
-/* From what was measured: what holds a process up, and what more workers would buy. cpus 0: not known. */
+/* Judges from the measurements what limits a process, and what more workers would gain. cpus 0: not known. */
 void advice__find(struct loader *loader, uint32_t cpus);
 
 #endif

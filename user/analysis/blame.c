@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * A slow step is blamed on what makes the greater part of the time that it took longer than an ordinary one:
- * collections of garbage, torch.compile or a whole phase (checkpoint, validation) where they are half of it; else a wait, or
- * time on the CPU, where it is a third. If it was on the CPU, or there is no single cause, then a function that ordinary
- * steps do not call, where that is half of it. Else which code was on the CPU is told by the samples of all steps so blamed:
- * a single step has few.
+ * A slow step is blamed on the main part of the time by which it exceeds an ordinary one: garbage collection,
+ * torch.compile or a whole phase (checkpoint, validation) if that is half of it; else a wait, or time on the CPU, if
+ * that is a third. If the step was on the CPU, or has no single cause, it is blamed on a function that ordinary steps
+ * do not call, if that is half of it. Else the samples of all steps with that blame decide which code was on the CPU: a
+ * single step has too few.
  */
 #include "user/analysis/blame_private.h"
 
@@ -20,8 +20,8 @@
 
 #define HALF        0.5
 #define A_THIRD     (1 / 3.0)
-#define CPU_TIMES   2 /* as much of the CPU as of a wait: that is timed, this is what is left */
-#define SAMPLES_MIN 3 /* that tell what was on the CPU */
+#define CPU_TIMES   2 /* times as much CPU as wait: waits are timed, whereas CPU time is only what is left */
+#define SAMPLES_MIN 3 /* needed to say what was on the CPU */
 
 static const char *const blame_names[] = {
 #define X(id, name) [BLAME_##id - CAUSE__END] = name,
@@ -71,7 +71,7 @@ double blame__ordinary(const struct blame *blame, uint64_t all, uint64_t slow)
 
 /* ---- slow steps ---- */
 
-/* What a step has more than an ordinary one. */
+/* The excess of a step over an ordinary one. */
 struct excess {
 	double ns[PHASE__COUNT][CAUSE__END], gc_ns;
 };
@@ -104,7 +104,10 @@ static double of_cause(const struct excess *excess, unsigned int cause)
 	return sum;
 }
 
-/* The phase that has most of a cause's excess, if that is the half of it. For a CPU a thread waits anywhere. */
+/*
+ * The phase with the largest part of a cause's excess, if that is half of it. Not for waits for a CPU, which may happen
+ * anywhere.
+ */
 static int main_phase(const struct excess *excess, unsigned int cause)
 {
 	int best = 0;
@@ -115,7 +118,10 @@ static int main_phase(const struct excess *excess, unsigned int cause)
 	return cause != CAUSE_RUN_QUEUE && excess->ns[best][cause] >= HALF * of_cause(excess, cause) ? best : ANY_PHASE;
 }
 
-/* Phases that are a cause by themselves: the longest of them, if all together are the half. Sets *cause_ns and *phase. */
+/*
+ * If the phases that are causes by themselves add up to half of the excess, returns the longest. Sets *cause_ns and
+ * *phase.
+ */
 static unsigned int of_whole_phases(const struct excess *excess, double over, double *cause_ns, int *phase)
 {
 	static const struct {
@@ -137,7 +143,7 @@ static unsigned int of_whole_phases(const struct excess *excess, double over, do
 	return sum >= HALF * over ? whole[best].cause : CAUSE_UNKNOWN;
 }
 
-/* Sets *phase, too; CAUSE_NONE: time on the CPU. */
+/* Sets *cause_ns and *phase. CAUSE_NONE: time on the CPU. */
 static unsigned int find_cause(const struct excess *excess, double over, uint64_t compile_ns, double *cause_ns,
 			       int *phase)
 {
@@ -193,7 +199,7 @@ static bool is_same(const struct slow_cause *a, const struct slow_cause *b)
 	return a->cause == b->cause && a->phase == b->phase && a->place == b->place;
 }
 
-/* The index of the group of slow step i: that of an earlier step, or a new one. UINT32_MAX: no memory. */
+/* The index of the group of slow step i: the group of an earlier step, or a new one. UINT32_MAX: no memory. */
 static uint32_t group_of(struct blaming *b, struct array *groups, struct array *firsts, size_t i)
 {
 	struct blame_group *group;
@@ -250,7 +256,7 @@ static int compare_group(const void *a, const void *b, void *groups)
 	return x->over_ns != y->over_ns ? COMPARE(y->over_ns, x->over_ns) : COMPARE(x, y);
 }
 
-/* Those that lost most first; the steps' indexes go along. */
+/* Sorts groups by lost time, largest first, and renumbers them in the steps. */
 static int sort_groups(struct blaming *b)
 {
 	struct blame *blame = b->blame;
@@ -324,7 +330,7 @@ static int add_to_places(struct blaming *b, const struct sample *sample, enum ph
 		if (b->compiles[sample->stack])
 			b->slow[slow].compile_ns = saturating__add(b->slow[slow].compile_ns, sample->weight_ns);
 	}
-	/* Where a thread wants a CPU and has none, it is by chance. */
+	/* Where a thread waits for a CPU is chance. */
 	if (sample->cause == CAUSE_RUN_QUEUE)
 		return places__add(&b->blame->places, b->track->slow_cnt + 1, sample);
 	return places__add(&b->blame->places, slow != NO_SLOT ? slow : b->track->slow_cnt, sample);
@@ -332,7 +338,7 @@ static int add_to_places(struct blaming *b, const struct sample *sample, enum ph
 
 /* ---- torch.compile ---- */
 
-/* Files whose functions run only when something is compiled: the call of a compiled function passes others of dynamo's. */
+/* Files whose functions run only during compilation. Calls of compiled functions pass through other files of dynamo. */
 static bool is_compiler(const struct job *job, const struct code *code)
 {
 	static const char *const files[] = {"/torch/_dynamo/convert_frame.py", "/torch/_inductor/compile_fx.py"};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Why steps were slow: what each slow step of a track has more than the ordinary ones have on average, and what the
- * slow steps have in common.
+ * Why steps were slow: how each slow step of a track exceeds the average ordinary step, and what the slow steps have in
+ * common.
  */
 #ifndef STEPFLAME_USER_ANALYSIS_BLAME_H
 #define STEPFLAME_USER_ANALYSIS_BLAME_H
@@ -11,18 +11,16 @@
 #include "user/analysis/rhythm.h"
 #include "user/analysis/steps.h"
 
-/*
- * What a step is blamed on: what it waited for (enum sample_cause), or one of these; the last four by enum cpu_class.
- */
-#define STEPFLAME_BLAMES(X)                                                             \
-	X(GC, "gc")                 /* collections of garbage, on whatever thread */    \
-	X(CHECKPOINT, "checkpoint") /* its phase, with all its waits */                 \
-	X(VALIDATION, "validation") /* likewise */                                      \
-	X(COMPILE, "compile")       /* XLA's phase; of torch.compile, by the stacks */  \
-	X(EXTRA, "extra_work")      /* in a function that ordinary steps do not call */ \
-	X(PYTHON, "python")         /* on the CPU, as told by timer samples: Python */  \
-	X(OP, "op")                 /* torch's operators, and libraries of theirs */    \
-	X(NATIVE, "native")         /* other native code */                             \
+/* What a step is blamed on: a wait (enum sample_cause), or one of these. The last four correspond to enum cpu_class. */
+#define STEPFLAME_BLAMES(X)                                                                         \
+	X(GC, "gc")                 /* garbage collections, on any thread */                        \
+	X(CHECKPOINT, "checkpoint") /* the whole phase, with its waits */                           \
+	X(VALIDATION, "validation") /* likewise */                                                  \
+	X(COMPILE, "compile")       /* the phase of XLA; for torch.compile, judged by the stacks */ \
+	X(EXTRA, "extra_work")      /* in a function that ordinary steps do not call */             \
+	X(PYTHON, "python")         /* on the CPU, judged by timer samples: Python */               \
+	X(OP, "op")                 /* torch's operators, and the libraries below them */           \
+	X(NATIVE, "native")         /* other native code */                                         \
 	X(KERNEL, "kernel")
 
 enum blame_cause {
@@ -35,12 +33,12 @@ enum blame_cause {
 
 const char *blame_cause__name(unsigned int cause); /* "data_wait", "gc" */
 
-/* Of steps, together. */
+/* Totals over several steps. */
 struct step_sum {
 	size_t step_cnt;
 	uint64_t total_ns, gc_ns;
 	uint64_t ns[PHASE__COUNT][CAUSE__END];      /* CAUSE_NONE: on the CPU */
-	uint64_t samples[PHASE__COUNT][CPU__COUNT]; /* of the timer, of the thread that makes the steps */
+	uint64_t samples[PHASE__COUNT][CPU__COUNT]; /* timer samples of the thread that makes the steps */
 	uint64_t sampled_ns;                        /* their weight */
 };
 
@@ -48,21 +46,20 @@ void step_sum__add(struct step_sum *sum, const struct step *step);
 
 #define BLAME_SPOTS 3
 
-/* Slow steps that have the same cause, in the same phase; those with extra work, in the same function. */
+/* Slow steps that share cause and phase; with extra work, that share the function. */
 struct blame_group {
-	unsigned int
-		cause; /* enum blame_cause or enum sample_cause; CAUSE_UNKNOWN: no single one, or no sample tells */
-	int phase;     /* enum phase; -1: any */
+	unsigned int cause; /* enum blame_cause or enum sample_cause; CAUSE_UNKNOWN: no single cause, or no samples */
+	int phase;          /* enum phase; -1: any */
 	uint32_t step_cnt;
-	uint64_t over_ns;  /* what these steps took longer than an ordinary one */
-	uint64_t cause_ns; /* of it by this cause */
-	uint64_t queue_ns; /* of over_ns in waits for a CPU, of whatever cause the steps are */
+	uint64_t over_ns;  /* the time by which these steps exceed an ordinary one */
+	uint64_t cause_ns; /* the part of over_ns by this cause */
+	uint64_t queue_ns; /* the part of over_ns in waits for a CPU, whatever the cause of the steps */
 	uint32_t gc_generation;
-	unsigned int wait;  /* of a phase: what it waited for most; CAUSE_NONE: nothing */
-	struct place place; /* where the time is that ordinary steps have not; place.outer.code 0: not known */
-	struct spot spots[BLAME_SPOTS]; /* the place's first, then the longest */
-	uint32_t waker_pid, waker_tid;  /* who ended most of the time waited, of those known; 0: not known */
-	uint64_t waker_ns, wait_ns;     /* so much, of so much */
+	unsigned int wait;  /* for a phase: its longest wait; CAUSE_NONE: no waits */
+	struct place place; /* where the time beyond that of ordinary steps is; place.outer.code 0: not known */
+	struct spot spots[BLAME_SPOTS]; /* the spot of `place` first, then the longest */
+	uint32_t waker_pid, waker_tid;  /* who ended most of the waiting time with a known waker; 0: not known */
+	uint64_t waker_ns, wait_ns;     /* waker_ns of the wait_ns with a known waker */
 	struct rhythm rhythm;
 };
 
@@ -73,24 +70,24 @@ struct blame_step {
 	struct spot spot;
 };
 
-/* Told by the stacks of samples, so of time on the CPU with their error. */
+/* Time in torch.compile. It comes from the stacks of samples, so it has the error of sampled CPU time. */
 struct compile_sum {
 	uint64_t ns;      /* in steps */
-	size_t step_cnt;  /* that have some of it */
-	struct spot spot; /* the line that called what was compiled, of most of it; .code 0: not known */
+	size_t step_cnt;  /* steps that have some of it */
+	struct spot spot; /* the line that called most of what was compiled; .code 0: not known */
 };
 
 struct blame {
-	struct step_sum all, slow;  /* steps; what is not slow is ordinary */
-	struct blame_group *groups; /* that of the longest over_ns first */
+	struct step_sum all, slow;  /* steps; those that are not slow are ordinary */
+	struct blame_group *groups; /* by over_ns, longest first */
 	size_t group_cnt;
-	struct blame_step *steps;   /* track->slow_cnt, in the order of time */
+	struct blame_step *steps;   /* track->slow_cnt of them, in time order */
 	struct compile_sum compile; /* by torch.compile */
-	struct places places;       /* all samples of the track's thread in its steps */
+	struct places places;       /* all samples of the track's thread that lie in its steps */
 	uint32_t *lines;            /* its places__lines; NULL: the thread has no samples */
 };
 
-/* By stack: is torch.compile at work in it? malloc'ed; NULL: no memory. */
+/* By stack: whether torch.compile is at work in it. malloc'ed; NULL: no memory. */
 bool *blame__compiles(const struct job *job);
 /* 0 or -ENOMEM. Free with blame__release. */
 int blame__new(struct job *job, const struct steps *steps, const struct step_track *track, struct blame *blame);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* A blame in the making: blame.c finds causes, extra_work.c functions that ordinary steps do not call, blame_where.c places. */
+/*
+ * Shared by the parts of blame: blame.c finds causes, extra_work.c finds functions that ordinary steps do not call, and
+ * blame_where.c finds places.
+ */
 #ifndef STEPFLAME_USER_ANALYSIS_BLAME_PRIVATE_H
 #define STEPFLAME_USER_ANALYSIS_BLAME_PRIVATE_H
 
@@ -8,18 +11,21 @@
 #define ANY_PHASE (-1)
 #define NO_SLOT   UINT32_MAX
 
-/* Of one slow step. */
+/* The cause of one slow step. */
 struct slow_cause {
 	unsigned int cause; /* as in struct blame_group; CAUSE_NONE: on the CPU */
 	int phase;
-	uint64_t queue_ns;   /* more than ordinary steps, in waits for a CPU */
+	uint64_t queue_ns;   /* excess over ordinary steps in waits for a CPU */
 	uint64_t ns;         /* by this cause */
-	uint32_t place;      /* of BLAME_EXTRA: 1 + index into extra; else 0 */
-	uint64_t compile_ns; /* in torch.compile, by its samples */
+	uint32_t place;      /* for BLAME_EXTRA: 1 + index into extra; else 0 */
+	uint64_t compile_ns; /* in torch.compile, judged by its samples */
 	uint32_t sample_cnt;
 };
 
-/* Slots of blame->places: the samples of each slow step, by its index in track->slow; behind them all those of ordinary steps, and all waits for a CPU. */
+/*
+ * Slots of blame->places: the samples of each slow step, by its index in track->slow; then one slot for all ordinary
+ * steps, and one for all waits for a CPU.
+ */
 struct blaming {
 	struct job *job;
 	const struct steps *steps;
@@ -30,20 +36,25 @@ struct blaming {
 	struct array extra;              /* struct place */
 	bool *in_gc;                     /* by path */
 	bool *compiles;                  /* by stack */
-	uint64_t (*classes)[CPU__COUNT]; /* by group: samples of the timer in its phase */
+	uint64_t (*classes)[CPU__COUNT]; /* by group: timer samples in its phase */
 };
 
-/* What an ordinary step has of a sum, on average. */
+/* The average of a total over the ordinary steps. */
 double blame__ordinary(const struct blame *blame, uint64_t all, uint64_t slow);
-/* The slow step of an index into track->steps, as an index into track->slow; NO_SLOT: it is not slow. */
+/* Maps an index into track->steps to an index into track->slow; NO_SLOT: the step is not slow. */
 uint32_t blaming__slow_at(const struct blaming *b, long step);
-/* Calls fn with each sample of the track's thread that is in a step, until fn does not return 0, which is returned. */
+/*
+ * Calls fn with each sample of the track's thread that lies in a step. Stops when fn returns nonzero, and returns that.
+ */
 int blaming__each(struct blaming *b,
 		  int (*fn)(struct blaming *b, const struct sample *sample, enum phase phase, uint32_t slow, void *ctx),
 		  void *ctx);
-/* 0 or -ENOMEM: extra_work.c. Steps that were on the CPU, or had no single cause, and are in one function that ordinary ones hardly call. */
+/*
+ * extra_work.c: finds the steps that were on the CPU, or had no single cause, and spent their excess in one function
+ * that ordinary steps hardly call. 0 or -ENOMEM.
+ */
 int blaming__find_extra(struct blaming *b);
-/* 0 or -ENOMEM: blame_where.c. Of groups that have their causes and steps: places, lines, wakers, rhythms. */
+/* blame_where.c: finds places, lines, wakers and rhythms of groups whose causes and steps are set. 0 or -ENOMEM. */
 int blaming__find_where(struct blaming *b);
 
 #endif

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Where slow steps lost their time, by the samples in them: kinds of code, functions, lines, who ended the waits, and the rhythm. */
+/*
+ * Finds where slow steps lost their time, from the samples in them: kinds of code, functions, lines, wakers, and the
+ * rhythm.
+ */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -9,7 +12,7 @@
 #include "user/model/stacks.h"
 
 #define HALF        0.5
-#define SAMPLES_MIN 3 /* that tell what was on the CPU */
+#define SAMPLES_MIN 3 /* needed to say what was on the CPU */
 
 /* ---- kinds of code ---- */
 
@@ -33,7 +36,10 @@ static int count_class(struct blaming *b, const struct sample *sample, enum phas
 	return 0;
 }
 
-/* Which code made steps slow that were so on the CPU: that which has more samples than in as many ordinary steps. */
+/*
+ * The kind of code that made steps slow on the CPU: the one with the most samples beyond those in equally many ordinary
+ * steps.
+ */
 static unsigned int find_class(const struct blaming *b, const struct blame_group *group, const uint64_t *counts)
 {
 	const struct step_sum *all = &b->blame->all, *slow = &b->blame->slow;
@@ -99,8 +105,9 @@ static bool is_of(const struct blaming *b, const struct blame_group *group, cons
 }
 
 /*
- * By group: lines, causes of waits, and who ended them. By slow step, behind the groups: lines. `places` has the samples
- * of the groups' causes, behind them those of ordinary steps that are like them, and behind these all of ordinary steps.
+ * By group: lines, causes of waits, and wakers. By slow step, after the groups: lines. `places` has a slot for the
+ * samples of each group's cause, then for the comparable samples of ordinary steps, then for all samples of ordinary
+ * steps.
  */
 struct where {
 	struct spots spots;
@@ -145,7 +152,7 @@ static int add_where(struct blaming *b, const struct sample *sample, enum phase 
 		       ?: tallies__add(&where->wakers, number, waker, sample->weight_ns);
 }
 
-/* A thread that waits for a CPU is where it happens to be: lines have that time, no function is to blame for it. */
+/* Where a thread waits for a CPU is chance: lines hold that time, but no function is to blame for it. */
 static bool has_place(const struct blame_group *group)
 {
 	return group->cause != CAUSE_RUN_QUEUE && group->cause != BLAME_EXTRA && group->cause != BLAME_COMPILE;
@@ -172,7 +179,7 @@ static int find_place(struct blaming *b, struct where *where, size_t number)
 	return err;
 }
 
-/* The place comes first; what its line is known of, it keeps. */
+/* Puts the place's spot first, and preserves what is known about its line. */
 static void put_first(struct blame_group *group)
 {
 	struct spot first = *place__main(&group->place);
@@ -216,7 +223,7 @@ static int put_where(struct blaming *b, struct where *where)
 			group->spots[k] = spots[i][k];
 		if (has_place(group))
 			err = find_place(b, where, i);
-		/* Which function of the loader waits says nothing: who is waited for does. */
+		/* The loader's waiting function says nothing; the process that it waits for does. */
 		if (group->cause == CAUSE_DATA_WAIT && !group->place.users)
 			group->place = (struct place){0};
 		if (group->place.outer.code)
@@ -275,7 +282,7 @@ static int find_rhythms(struct blaming *b)
 
 /* ---- together ---- */
 
-/* The line that called what was compiled, of most of it. */
+/* The line that called most of what was compiled. */
 static int find_compiled(struct blaming *b)
 {
 	struct spots spots = {.places = &b->blame->places, .lines = b->blame->lines};
@@ -295,7 +302,7 @@ static int find_compiled(struct blaming *b)
 	return err;
 }
 
-/* Lines stand for stacks by what all steps have in common. */
+/* Chooses the lines that represent stacks, relative to all steps. */
 static int find_lines(struct blaming *b)
 {
 	size_t slots = b->track->slow_cnt + 2;

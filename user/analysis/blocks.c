@@ -6,7 +6,7 @@
 
 #include "user/lib/compare.h"
 
-/* What 95 % of Student's distribution lie within, by degrees of freedom, from 1. */
+/* Quantiles of Student's distribution that enclose 95 %, by degrees of freedom, from 1. */
 static const double student[BLOCKS_MAX - 1] = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
 					       2.201,  2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093};
 

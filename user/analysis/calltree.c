@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Nodes are numbered by {parent, frame}, frames by what they are of: both by numbered keys (intern.h). */
+/* Nodes are numbered by {parent, frame}, and frames by their content; both through numbered keys (intern.h). */
 #include "user/analysis/calltree.h"
 
 #include <errno.h>
@@ -17,14 +17,14 @@
 struct calltree {
 	struct job *job;
 	const struct stacks *stacks;
-	const struct steps *steps; /* NULL: from process and thread */
+	const struct steps *steps; /* NULL: the tree starts with process and thread */
 	bool native;
 	struct intern node_keys, frame_keys, function_keys, symbols;
 	struct intern bases;  /* {thread or phase, stack} */
 	struct intern wakers; /* {pid, tid} */
 	struct array nodes, frames;
-	struct array base_nodes; /* uint32_t by base: the node of the innermost Python frame; 0: not looked at */
-	struct array made;       /* char *, owned: names that are not the job's */
+	struct array base_nodes; /* uint32_t by base: the node of the innermost Python frame; 0: not built yet */
+	struct array made;       /* char *, owned: names that the job does not own */
 };
 
 /* Kind, number and line in one key. */
@@ -60,7 +60,7 @@ static char *process_name(const struct job *job, uint32_t pid)
 	return asprintf(&name, "pid %u", pid) < 0 ? NULL : name;
 }
 
-/* Of another process this alone: which of its threads it was says little. */
+/* For a waker in another process, names only the process: its thread says little. */
 static char *waker_name(const struct job *job, uint32_t pid)
 {
 	char *process = process_name(job, pid), *name = NULL;
@@ -71,7 +71,7 @@ static char *waker_name(const struct job *job, uint32_t pid)
 	return name;
 }
 
-/* malloc'ed; NULL: no memory. text: what the kind says of it. */
+/* malloc'ed; NULL: no memory. text: the part of the name that depends on the kind. */
 static char *made_name(const struct job *job, enum calltree_kind kind, uint32_t number, const char *text)
 {
 	char *name;
@@ -124,7 +124,8 @@ static int name_python(struct calltree *tree, uint32_t code_number, struct callt
 }
 
 /*
- * number: pid, tid, thread (for the key alone), phase, code, symbol, system call or cause, by the kind; text: made_name's.
+ * number: pid, tid, thread (only in the key), phase, code, symbol, system call or cause, depending on the kind; text:
+ * as for made_name.
  */
 struct wanted {
 	enum calltree_kind kind;
@@ -155,7 +156,7 @@ static int number_frame(struct calltree *tree, const struct wanted *wanted, uint
 	return frame->name ? 0 : -ENOMEM;
 }
 
-/* *node, of the parent, becomes that of its child. */
+/* Replaces *node by its child. */
 static int descend(struct calltree *tree, const struct wanted *wanted, uint32_t *node)
 {
 	struct calltree_node *nodes;
@@ -174,10 +175,10 @@ static int descend(struct calltree *tree, const struct wanted *wanted, uint32_t 
 	return 0;
 }
 
-/* Process and thread, or the phase (top). */
+/* Descends by process and thread, or by the phase (top). */
 static int descend_top(struct calltree *tree, const struct sample *sample, uint32_t top, uint32_t *node)
 {
-	/* A pid may need all 32 bits in a recording that lies, so that it takes the place of the line. */
+	/* A corrupt recording may use all 32 bits of a pid, so the pid takes the place of the line. */
 	struct wanted process = {.kind = CALLTREE_PROCESS, .number = sample->pid, .line = sample->pid};
 	struct wanted thread = {.kind = CALLTREE_THREAD, .key = sample->thread, .number = sample->tid};
 	struct wanted phase = {.kind = CALLTREE_PHASE, .key = top};
@@ -229,7 +230,9 @@ static bool is_op(uint32_t kind)
 	return kind == SPAN_OP || kind == SPAN_NODE || kind == SPAN_GC || kind == SPAN_COMM || kind == SPAN_SYNC;
 }
 
-/* Python that an operator calls is above it, too: a sample does not tell which of its frames are inside. */
+/*
+ * Python called by an operator appears above the operator, too: a sample does not show which of its frames are inside.
+ */
 static int descend_ops(struct calltree *tree, const struct sample *sample, uint32_t *node)
 {
 	struct path path = stacks__path(tree->stacks, sample->path);
@@ -253,7 +256,7 @@ static int descend_waker(struct calltree *tree, const struct sample *sample, uin
 	return descend(tree, &waker, node);
 }
 
-/* The interpreter's own code without a Python frame, such as its start, is nobody's part. */
+/* Without a Python frame, for example at startup, the interpreter's own code belongs to no Python function. */
 static bool is_part_of_python(const struct calltree *tree, const struct sample *sample)
 {
 	return stacks__stack(tree->stacks, sample->stack).cnt && cpu_class__is_interpreter(tree->job, sample->native);
@@ -285,7 +288,7 @@ int calltree__add(struct calltree *tree, const struct sample *sample, uint32_t *
 	uint32_t base, *kept;
 	int err = 0;
 
-	/* Both can be 0: + 1. */
+	/* Both can be 0, which is no key: add 1. */
 	if (intern__add(&tree->bases, ((uint64_t)top << 32 | sample->stack) + 1, &base) ||
 	    array__grow(&tree->base_nodes, intern__end(&tree->bases), sizeof(*kept)))
 		return -ENOMEM;

@@ -5,7 +5,7 @@
 
 #define COUNT(array) (sizeof(array) / sizeof(*(array)))
 
-/* Beginnings of file names. */
+/* Prefixes of file names. */
 static const char *const torch_libraries[] = {
 	"libtorch", "libc10",   "libgomp", "libiomp", "libomp",    "libmkl", "libdnnl",
 	"libcuda",  "libcudnn", "libjax_", "xla_",    "libcublas", "libcuf", "libcus",
@@ -20,7 +20,7 @@ static bool begins(const char *text, const char *const *beginnings, size_t cnt)
 	return false;
 }
 
-/* Of "symbol (library)": "library)"; "" when it is not known. */
+/* For "symbol (library)": "library)"; "" if not known. */
 static const char *library_of(const char *native)
 {
 	const char *paren = native ? strrchr(native, '(') : NULL;
@@ -28,7 +28,10 @@ static const char *library_of(const char *native)
 	return paren ? paren + 1 : "";
 }
 
-/* "libpython3.11.so.1.0", "python3.11", "python3.13t"; a module of C, "python_magic.cpython-311-x86_64-linux-gnu.so", is not it. */
+/*
+ * Matches "libpython3.11.so.1.0", "python3.11", "python3.13t", but no C module such as
+ * "python_magic.cpython-311-x86_64-linux-gnu.so".
+ */
 static bool is_interpreter(const char *library)
 {
 	static const char *const shared[] = {"libpython"}, *const program[] = {"python"};
@@ -50,7 +53,10 @@ enum cpu_class cpu_class__of(const struct job *job, const struct sample *sample,
 		return CPU_KERNEL;
 	if (is_interpreter(library))
 		return CPU_PYTHON;
-	/* What libc and its like do there is an operator's (of JAX: code that XLA made has no library), or so little that it does not matter. */
+	/*
+	 * In these phases, libc and similar code works for an operator (with JAX, code that XLA generated has no
+	 * library), or is negligible.
+	 */
 	switch (phase) {
 	case PHASE_FORWARD:
 	case PHASE_BACKWARD:

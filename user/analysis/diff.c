@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Two jobs in, rows of what both or one of them has out. A row is known by its section and name; a function's is its file's
- * base name and its qualified name, since paths and lines move from one version of a program to the next.
+ * Takes two jobs, and returns the rows that both or one of them have. Section and name identify a row. A function is
+ * named by the base name of its file and its qualified name, because paths and lines differ between versions of a
+ * program.
  *
- * What samples and steps tell is put into blocks of time (blocks.h), by the step in which it lies; diff_rows.c has what is counted.
+ * Times from samples and steps are added up in blocks of time (blocks.h), by the step that contains them; diff_rows.c
+ * handles what is counted.
  */
 #include "user/analysis/diff_private.h"
 
@@ -23,11 +25,11 @@ struct diff_entry {
 		uint32_t section, name; /* enum diff_section; a text */
 	} key;
 	struct diff_row row;     /* without its name */
-	double sums[BLOCKS_MAX]; /* of the side at hand */
-	struct array rows;       /* const struct history_row *, of the side at hand */
-	struct agg_val val;      /* of these, of the side at hand */
-	double square;           /* of the errors of both */
-	double chance;           /* of what a timer met: weights squared, of both */
+	double sums[BLOCKS_MAX]; /* of the current side */
+	struct array rows;       /* const struct history_row *, of the current side */
+	struct agg_val val;      /* total of the rows, of the current side */
+	double square;           /* squared errors, summed over both sides */
+	double chance;           /* squared weights of timer samples, summed over both sides */
 };
 
 const char *diff__section_name(enum diff_section section)
@@ -41,7 +43,7 @@ const char *diff__section_name(enum diff_section section)
 	return names[section];
 }
 
-/* Valid until the next one is asked for. NULL: no memory, or there was none before. */
+/* Valid until the next call. NULL: no memory, now or earlier. */
 static struct diff_entry *entry_of(struct making *m, enum diff_section section, const char *name)
 {
 	struct entry_key key = {.section = section};
@@ -114,7 +116,7 @@ static double median_of(uint64_t *ns, size_t cnt)
 	return ns[percentile__index(cnt, 50)] / 1e9;
 }
 
-/* By how much the medians of the blocks differ tells how far that of all steps is off. */
+/* The error of the median of all steps, from how the medians of the blocks differ. */
 static double median_error(const struct making *m, const struct step_track *tracks, size_t track_cnt, uint64_t *room)
 {
 	double medians[BLOCKS_MAX];
@@ -131,7 +133,7 @@ static double median_error(const struct making *m, const struct step_track *trac
 	return block_values__error(medians, m->blocks.cnt);
 }
 
-/* The durations of all steps, as if they were of one track. */
+/* Measures the durations of all steps, as if they came from one track. */
 static void measure_steps(struct making *m, const struct step_track *tracks, size_t track_cnt, uint64_t *room)
 {
 	struct diff_side *side = &m->diff->sides[m->side];
@@ -187,8 +189,8 @@ static void add_steps(struct making *m)
 /* ---- functions ---- */
 
 /*
- * The block in which a sample counts: of a track the thread that makes the steps, by its step; without steps the main thread, by its
- * time. -1: in none.
+ * The block in which a sample counts: with steps, samples of the thread that makes them, by step; without steps,
+ * samples of the main thread, by time. -1: in no block.
  */
 static int block_of(const struct making *m, const struct sample *sample)
 {
@@ -218,7 +220,7 @@ static char *function_name(struct job *job, const struct code *code)
 	return file && name && asprintf(&text, "%s:%s", slash ? slash + 1 : file, name) >= 0 ? text : NULL;
 }
 
-/* Time of the innermost Python function of each sample. */
+/* Adds self time by the innermost Python function of each sample. */
 static void add_functions(struct making *m)
 {
 	const struct samples *samples = job__samples(m->job);
@@ -290,7 +292,7 @@ static int compare_changes(const void *a, const void *b)
 	return p != q ? (p < q) - (p > q) : strcmp(x->name, y->name);
 }
 
-/* Do both recordings know of such things at all? That the other has none is no change then. */
+/* Whether both recordings contain such data at all. If not, a missing row is not a change. */
 static bool is_comparable(const struct diff *diff, enum diff_section section)
 {
 	const struct diff_side *a = &diff->sides[DIFF_A], *b = &diff->sides[DIFF_B];
@@ -312,8 +314,8 @@ static bool is_comparable(const struct diff *diff, enum diff_section section)
 }
 
 /*
- * What samples of a timer tell is off by this at least, in s^2: a side that they never met, or seldom, varies as the other does. A
- * sample by chance has its weight for a standard deviation.
+ * The least error of times from timer samples, in s^2: a side that the timer never or rarely sampled varies as much as
+ * the other. One random sample has its weight as its standard deviation.
  */
 static double sampling_square(const struct making *m, const struct diff_entry *entry)
 {
@@ -331,7 +333,7 @@ static void take_entry(struct making *m, const struct diff_entry *entry)
 
 	if (!is_comparable(m->diff, entry->key.section))
 		return;
-	if (!entry->row.s[DIFF_A] && !entry->row.s[DIFF_B]) /* there was none in what is compared */
+	if (!entry->row.s[DIFF_A] && !entry->row.s[DIFF_B]) /* no such time in the compared part */
 		return;
 	row = array__add(&m->diff->rows[entry->key.section], sizeof(*row));
 	if (row) {
@@ -347,7 +349,7 @@ static void take_entry(struct making *m, const struct diff_entry *entry)
 	m->diff->common += row->in[DIFF_A] && row->in[DIFF_B] && entry->key.section != DIFF_STEP;
 }
 
-/* Makes a row of what was added to an entry on this side. grids: by section, of those with rows of history. */
+/* Makes a row from what was added to an entry on this side. grids: by section, for entries with rows of history. */
 static void settle_entry(struct making *m, struct diff_entry *entry, struct grid *const *grids)
 {
 	enum diff_section section = entry->key.section;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Of diff.h, what GPUs did: in steps that CUPTI watched from begin to end, or without steps in the time that it watched. */
+/*
+ * The part of diff.h on GPUs: what they did in steps that CUPTI watched from begin to end; without steps, in the time
+ * that CUPTI watched.
+ */
 #include "user/analysis/diff_private.h"
 
 #include <errno.h>
@@ -12,7 +15,7 @@
 #include "user/lib/saturating.h"
 #include "user/model/job.h"
 
-/* What steps of main processes, or where there are none their time, CUPTI watched. */
+/* The steps of main processes that CUPTI watched; without steps, their watched time. */
 struct watched {
 	struct making *m;
 	const struct gpu_time *time;
@@ -26,7 +29,7 @@ static bool is_watched(const struct watched *w, const struct step_track *track, 
 	return gpu_time__watched(w->time, track->pid, step->start_ns, step->end_ns) >= step__ns(step) && step__ns(step);
 }
 
-/* Blocks of the steps that were watched. 0 or -ENOMEM. */
+/* Cuts the watched steps into blocks. 0 or -ENOMEM. */
 static int cut_steps(struct watched *w, struct blocks *blocks)
 {
 	uint64_t *ends = calloc(w->m->diff->sides[w->m->side].steps + 1, sizeof(*ends));
@@ -43,7 +46,7 @@ static int cut_steps(struct watched *w, struct blocks *blocks)
 	return 0;
 }
 
-/* Of a GPU between its first and its last work. */
+/* Watched time of a GPU between its first and its last work. */
 static double watched_s(const struct watched *w, const struct gpu_line *line, uint64_t from, uint64_t to)
 {
 	if (from < line->first_ns)
@@ -53,7 +56,7 @@ static double watched_s(const struct watched *w, const struct gpu_line *line, ui
 	return to > from ? gpu_time__watched(w->time, line->pid, from, to) / 1e9 : 0;
 }
 
-/* Blocks of the window, each as long as it was watched. */
+/* Cuts the window into blocks of equal watched time. */
 static void cut_time(struct watched *w, struct blocks *blocks)
 {
 	const struct rec_window *window = job__window(w->m->job);
@@ -71,7 +74,7 @@ static void cut_time(struct watched *w, struct blocks *blocks)
 	}
 }
 
-/* The block in which work counts, -1: in none. */
+/* The block to which an activity counts; -1: to no block. */
 static int block_of(const struct watched *w, const struct gpu_act *act)
 {
 	if (!gpu_act__is_work(act) || !act->start_ns || !job__is_main(w->m->job, act->pid))
@@ -86,7 +89,7 @@ static int block_of(const struct watched *w, const struct gpu_act *act)
 	return w->m->diff->per_step ? -1 : blocks__at(w->blocks, act->start_ns);
 }
 
-/* Names are hashes; what has none is told apart by small numbers. */
+/* Names are hashes; small numbers identify work without a name. */
 static uint64_t work_key(const struct gpu_act *act)
 {
 	if (act->kind == GPU_ACTIVITY_KERNEL && act->name)
@@ -94,7 +97,7 @@ static uint64_t work_key(const struct gpu_act *act)
 	return 1 + (uint64_t)act->kind * GPU_DIRECTION__COUNT + act->direction;
 }
 
-/* One of each kind of work, and how long all of its kind took, by block. */
+/* One activity of each kind of work, and the time of all of its kind, by block. */
 struct work {
 	const struct gpu_act *act;
 	uint64_t ns[BLOCKS_MAX];
@@ -145,7 +148,7 @@ static void add_works(const struct watched *w)
 		w->m->err = err;
 }
 
-/* What lies in steps that were watched, or in any time, to the row of that name. */
+/* Adds the spans in watched steps (without steps: all spans) to the row of that name. */
 static void add_spans(const struct watched *w, const char *name, const struct gpu_line *line,
 		      const struct gpu_spans *spans)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* How a diff is made, shared by its files only: diff.c (steps, functions, and all together), diff_rows.c, diff_gpu.c. */
+/* Shared by the parts of diff: diff.c (steps, functions, the result), diff_rows.c and diff_gpu.c. */
 #ifndef STEPFLAME_USER_ANALYSIS_DIFF_PRIVATE_H
 #define STEPFLAME_USER_ANALYSIS_DIFF_PRIVATE_H
 
@@ -8,7 +8,7 @@
 #include "user/analysis/history.h"
 #include "user/analysis/steps.h"
 
-#define SURE 1.96 /* standard deviations of a normal distribution that 95 % lie within */
+#define SURE 1.96 /* standard deviations that enclose 95 % of a normal distribution */
 
 struct making {
 	struct diff *diff;
@@ -17,30 +17,33 @@ struct making {
 	const struct history *history;
 	const struct steps *steps;
 	int side;
-	struct blocks blocks;      /* of the side: of its steps, or of its time */
-	struct blocks watched;     /* the same of what CUPTI watched */
+	struct blocks blocks;      /* of this side: of its steps, or of its time */
+	struct blocks watched;     /* likewise, of what CUPTI watched */
 	double units[DIFF__SIDES]; /* of blocks */
 	int err;
 };
 
-/* Adds to what a row has in a block of the side's; block -1 and an err of before: nothing. */
+/* Adds to a row's time in a block of this side. Does nothing for block -1, or after an error. */
 void diff__add(struct making *m, enum diff_section section, const char *name, int block, double seconds);
-/* Another way to the same: what a row of that name is made of on this side. val: what it came to in all, NULL: not known. */
+/* Adds a row from its history instead. val: the final total, or NULL: not known. */
 void diff__add_row(struct making *m, enum diff_section section, const char *name, const struct history_row *row,
 		   const struct agg_val *val);
 
-/* Calls diff__add_row. */
+/* Both call diff__add_row. */
 void diff__add_actions(struct making *m);
 void diff__add_ops(struct making *m);
-/* The section's grid of time: snapshots, and how many units had passed by then. NULL: no memory. */
+/* The time grid of a section: its snapshots, with the units that had passed at each. NULL: no memory. */
 struct grid *grid__new(struct making *m, enum diff_section section);
 void grid__free(struct grid *grid); /* accepts NULL */
-/* Steps, or seconds, over which rows are compared. */
+/* Steps, or seconds, over which the rows are compared. */
 double grid__units(const struct grid *grid);
-/* Seconds per unit, and what they are off by (as struct diff_row). rows: const struct history_row *; val: empty: not known. */
+/*
+ * Computes seconds per unit, and their error (as in struct diff_row). rows: const struct history_row *. val: empty if
+ * not known.
+ */
 void grid__measure(struct grid *grid, const struct array *rows, const struct agg_val *val, double *s, double *error_s);
 
-/* Calls diff__add; cuts what was watched into blocks. */
+/* Calls diff__add. Cuts the time that CUPTI watched into blocks. */
 void diff__add_gpu(struct making *m, struct blocks *blocks);
 
 #endif

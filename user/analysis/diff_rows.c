@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Of diff.h, what was counted: actions and operators, which a recording holds as sums at each snapshot. They are compared from the first
- * snapshot behind the first step's begin to the last before the last step's end, where the sums and the steps are of the same time; of a
- * short recording, where too little lies between these, as a whole.
+ * The part of diff.h that compares counted rows: actions and operators, which a recording stores as sums at each
+ * snapshot. The comparison runs from the first snapshot after the first step began to the last before the last step
+ * ended, where sums and steps cover the same time. A short recording has too little between these, and is compared as a
+ * whole.
  *
- * A snapshot lies anywhere in a step: which calls of that step are in the sums, and which are not, is chance. Of a row that is called
- * as often in each step (all counts say so, to less than the calls of a step) that does not matter: its time per step is that of so many
- * calls, whose mean is known. Of any other it is the sum by the steps that passed, that one counted by the share of its time.
+ * A snapshot may fall anywhere in a step, so it is chance which calls of that step are in the sums. This does not
+ * matter for a row that has equally many calls in each step (all counts agree, to within the calls of a step): its time
+ * per step is that number of calls times their mean. For any other row it is the sum divided by the steps that passed,
+ * where a partial step counts by the share of its time.
  */
 #include "user/analysis/diff_private.h"
 
@@ -19,22 +21,22 @@
 #include "user/model/job.h"
 
 #define LEAST_SHARE   0.5 /* of the steps */
-#define STEPS_A_BLOCK 4   /* at least: what is chance at its ends should not be all of it */
+#define STEPS_A_BLOCK 4   /* at least: chance at the ends of a block must not dominate it */
 
 /* An instant at which the sums are known: a snapshot, or the beginning of the window. */
 struct point {
-	double units; /* passed by then */
+	double units; /* units that had passed by then */
 	uint32_t snapshot;
-	int block; /* of what is between it and the point before; -1: it is not compared */
+	int block; /* of the time since the previous point; -1: not compared */
 	double ns, calls;
 };
 
 struct grid {
 	struct point *points;
 	size_t cnt;
-	size_t first, last; /* what is compared lies between these */
-	double more;      /* units to add, where that is all there is: shares of steps that began, or ended, outside */
-	size_t track_cnt; /* processes that make steps; 0: units are seconds */
+	size_t first, last; /* the compared part lies between these points */
+	double more;        /* units to add when all is compared: shares of steps that began or ended outside */
+	size_t track_cnt;   /* processes that make steps; 0: units are seconds */
 	size_t block_cnt;
 };
 
@@ -45,7 +47,7 @@ static double index_of(const struct step_track *track, double index)
 	return index - ((double)track->steps[0].index - 1);
 }
 
-/* How many steps of a track had passed, from its first on; those whose boundaries were lost count. */
+/* How many steps of a track had passed, counted from its first; includes steps whose boundaries were lost. */
 static double steps_at(const struct step_track *track, uint64_t time_ns)
 {
 	const struct step *step, *next;
@@ -70,7 +72,7 @@ static double between(const struct making *m, const struct step_track *track, ui
 	return m->diff->per_step ? steps_at(track, to) - steps_at(track, from) : (to - from) / 1e9;
 }
 
-/* Of operators only what is in their windows counts. */
+/* For operators, only the time in their windows counts. */
 static double op_units_at(struct making *m, const struct step_track *tracks, size_t track_cnt, uint64_t time_ns)
 {
 	size_t cnt;
@@ -110,7 +112,7 @@ struct stretch {
 	uint64_t from, to;
 };
 
-/* From the begin of the first step to the end of the last one; of no steps all. */
+/* From the begin of the first step to the end of the last; without steps, all time. */
 static struct stretch steps_stretch(const struct making *m)
 {
 	struct stretch all = {UINT64_MAX, 0};
@@ -128,7 +130,7 @@ static struct stretch steps_stretch(const struct making *m)
 	return all;
 }
 
-/* In which operators were counted. */
+/* The time in which operators were counted. */
 static struct stretch counted(struct making *m)
 {
 	size_t cnt;
@@ -142,7 +144,7 @@ static struct stretch counted(struct making *m)
 	return all;
 }
 
-/* Where too little lies between snapshots, all that was counted is compared: with the shares of the steps at both ends. */
+/* With too little between snapshots, compares all that was counted, including the shares of the steps at both ends. */
 static void take_all(struct grid *grid, const struct making *m, struct stretch whole)
 {
 	size_t cnt;
@@ -161,7 +163,7 @@ static void take_all(struct grid *grid, const struct making *m, struct stretch w
 	}
 }
 
-/* All of about the same units, none so short that only chance is in it. */
+/* Makes blocks of about equal units, long enough that chance does not dominate them. */
 static void cut_blocks(struct grid *grid, const struct making *m)
 {
 	double begin = grid->points[grid->first].units, units = grid->points[grid->last].units - begin;
@@ -239,7 +241,7 @@ double grid__units(const struct grid *grid)
 
 /* ---- rows ---- */
 
-/* What the rows, in sum, had come to at each point; at the window's beginning to nothing, at its end to all. */
+/* Sums the rows at each point: 0 at the beginning of the window, and the total at its end. */
 static void add_up(struct grid *grid, const struct array *rows)
 {
 	const struct history_row *const *row = rows->items;
@@ -265,8 +267,8 @@ static void add_up(struct grid *grid, const struct array *rows)
 }
 
 /*
- * How often the rows are called in each step, 0: not as often in each. *over: calls by which the counts are further apart than those
- * of a step in each process, which may be where a snapshot took long to read.
+ * How often the rows are called in each step; 0: not equally often. *over: calls by which the counts differ beyond
+ * those of one step per process, for example because a snapshot took long to read.
  */
 static double calls_a_step(const struct grid *grid, double *over)
 {
@@ -287,7 +289,7 @@ static double calls_a_step(const struct grid *grid, double *over)
 	return *over <= each * grid->track_cnt ? each : 0;
 }
 
-/* Of durations, as far as a histogram tells: they are spread evenly in each of its buckets. In ns^2. */
+/* The variance of durations, from a histogram that is taken as uniform within each bucket. In ns^2. */
 static double variance_of(const struct agg_val *val)
 {
 	double mean = (double)val->total_ns / val->calls, sum = 0, cnt = 0;
@@ -308,8 +310,8 @@ static double variance_of(const struct agg_val *val)
 }
 
 /*
- * Where there are no snapshots to tell: the error of the sum, in ns, if calls do not depend on each other, and if, where they are not as
- * many in each step, they come by chance.
+ * The error of the sum, in ns, when there are no snapshots to derive it from. Assumes independent calls, which come at
+ * random unless each step has equally many.
  */
 static double error_by_histogram(const struct agg_val *val, double calls, bool regular)
 {
@@ -368,7 +370,7 @@ void diff__add_ops(struct making *m)
 	size_t cnt;
 	const struct op_row *ops = job__ops(m->job, &cnt);
 
-	/* What tells rows of one name apart here is one row there, which counts once. */
+	/* Several rows here may share a name, and then form one row there, which counts once. */
 	for (size_t i = 0; i < cnt; i++)
 		diff__add_row(m, DIFF_OPS, ops[i].name,
 			      history__find(m->history, REC_OP, ops[i].pid, ops[i].kind, ops[i].name_id), NULL);

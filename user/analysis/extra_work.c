@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * A second kind of work: slow steps that call a function that ordinary ones do not, such as an evaluation, a rollout, a log or
- * a checkpoint of some library, none of which has a landmark. Of the steps that are not yet explained by one wait, the
- * function that has the excess of all of them is looked for; those that are in it for half of their own excess are of that
- * kind; and so again with the others.
+ * Finds a second kind of work: slow steps that call a function that ordinary steps do not call, such as an evaluation,
+ * a rollout, a log or a library's checkpoint, which have no landmark. Among the steps that no single wait explains,
+ * finds the function that has the excess of all of them. The steps that spend half of their own excess in it are one
+ * kind; the search then repeats with the others.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -13,21 +13,21 @@
 #define KINDS_MAX  8
 #define HALF       0.5
 #define NEARLY_ALL 0.8
-#define ONE_WAIT   0.7 /* of what a step has more: its cause, though it may be a part of any work */
+#define ONE_WAIT   0.7 /* of the excess: the wait is the cause, although any work may contain it */
 
-/* Part of how any work is done: batches, answers of workers and of ranks are waited for in an evaluation, too. */
+/* Waits that any work may contain: an evaluation, too, waits for batches, and for answers of workers and ranks. */
 static bool is_vague(unsigned int cause)
 {
 	return cause == CAUSE_DATA_WAIT || cause == CAUSE_COLLECTIVE || cause == CAUSE_POLL || cause == CAUSE_PIPE ||
 	       cause == CAUSE_SOCKET || cause == CAUSE_GPU_SYNC;
 }
 
-/* Is one wait, or what has a phase of its own, most of what the step has more? */
+/* Whether one wait, or a phase of its own, explains most of the step's excess. */
 static bool is_explained(const struct slow_cause *slow, uint64_t over_ns)
 {
 	if (slow->phase == PHASE_DATA)
-		return true; /* getting data is each step's work */
-	/* What takes longer waits more for a CPU, too. */
+		return true; /* every step gets data */
+	/* Longer work also waits longer for a CPU. */
 	if (slow->cause == CAUSE_NONE || slow->cause == CAUSE_UNKNOWN ||
 	    (slow->cause == CAUSE_RUN_QUEUE && slow->ns < ONE_WAIT * over_ns))
 		return false;
@@ -71,8 +71,9 @@ static void put_cause(struct slow_cause *slow, uint64_t in_ns, uint32_t number)
 }
 
 /*
- * The steps in which the function is, by their samples. One that too few met is like these, where they have nearly all of what
- * is open, and it is as slow as half of them on average. Returns how many there are.
+ * Assigns the steps whose samples are in the function, and returns their number. Also assigns steps with too few
+ * samples, if the function holds nearly all of the open excess, and if the step is at least half as slow as the others
+ * on average.
  */
 static size_t assign(struct blaming *b, const bool *open, const uint64_t *in_ns, uint32_t number)
 {
@@ -101,7 +102,7 @@ static size_t assign(struct blaming *b, const bool *open, const uint64_t *in_ns,
 	return cnt;
 }
 
-/* One kind. *more: there may be another one. */
+/* Finds one kind. *more: there may be another. */
 static int find_kind(struct blaming *b, bool *open, uint64_t *in_ns, bool *more)
 {
 	size_t open_cnt = mark_open(b, open);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Each recording's call tree is merged into one: functions by their texts, frames by function and line, nodes by parent
- * and frame.
+ * Merges the call tree of each recording into one: functions by their texts, frames by function and line, nodes by
+ * parent and frame.
  */
 #include "user/analysis/flame.h"
 
@@ -47,7 +47,7 @@ static int number_frame(struct flame *flame, const struct calltree_frame *from, 
 	return added ? 0 : -ENOMEM;
 }
 
-/* *numbers: of the tree's nodes here, by index there; malloc'ed. */
+/* *numbers: maps the index of a tree node to its merged number; malloc'ed. */
 static int merge_tree(struct flame *flame, const struct calltree *tree, uint32_t **numbers)
 {
 	size_t frame_cnt, node_cnt;
@@ -88,7 +88,7 @@ static uint64_t us_since(uint64_t time_ns, uint64_t origin_ns)
 	return time_ns > origin_ns ? (time_ns - origin_ns) / 1000 : 0;
 }
 
-/* An hour of 10 ms steps is much to hold. */
+/* 32 bits: an hour of 10 ms steps takes much memory. */
 static uint32_t short_us(uint64_t us)
 {
 	return us < UINT32_MAX ? us : UINT32_MAX;
@@ -130,7 +130,7 @@ static int add_track(struct flame *flame, const struct job *job, const struct st
 	return 0;
 }
 
-/* The start of the recording, or of what it holds where it does not say. */
+/* The start of the recording; if that is not recorded, of its contents. */
 static uint64_t find_origin(struct job *job, const struct step_track *tracks, size_t track_cnt)
 {
 	const struct rec_window *window = job__window(job);
@@ -153,14 +153,14 @@ static uint64_t find_origin(struct job *job, const struct step_track *tracks, si
 
 /* ---- threads and rows ---- */
 
-/* The track of a process, or of the nearest above it; of a recording with one track that one. */
+/* The track of a process, or of its nearest ancestor that has one; in a recording with a single track, that one. */
 static long find_track(const struct flame *flame, const struct job *job, uint32_t pid)
 {
 	const struct flame_track *tracks = flame->tracks.items;
 	size_t cnt = 0;
 	long last = -1;
 
-	/* A recording that lies may make a ring of parents. */
+	/* The parents in a corrupt recording may form a cycle. */
 	for (int hops = 0; hops < 16 && pid; hops++, pid = target_of(job, pid).parent_pid)
 		for (size_t i = 0; i < flame->tracks.cnt; i++)
 			if (tracks[i].recording == flame->recording_cnt && tracks[i].pid == pid)
@@ -205,7 +205,7 @@ static int compare_rows(const void *a, const void *b)
 	return COMPARE(x->end_us, y->end_us);
 }
 
-/* Most come in order. */
+/* Most rows arrive in order. */
 static void sort_rows(struct flame_thread *thread)
 {
 	struct flame_row *rows = thread->rows.items;
@@ -227,7 +227,10 @@ static int add_row(struct array *rows, const struct flame_row *row)
 	return 0;
 }
 
-/* Its row, or several where a GPU worked while it waited for it. Their nodes are still those of the tree. */
+/*
+ * Adds the row of a sample, or several rows if a GPU worked while the thread waited for it. Their nodes are still those
+ * of the tree.
+ */
 static int add_sample(struct array *rows, struct calltree *tree, struct flame_gpu *gpu, const struct sample *sample,
 		      uint64_t origin_ns)
 {
@@ -358,7 +361,10 @@ static size_t count_rows(const struct flame *flame)
 	return cnt;
 }
 
-/* Merges more and more of the threads that make steps, or those that do not, up to what a person still takes for an instant. */
+/*
+ * Merges rows of the threads that make steps, or of the others, at a growing grain, up to one that a person still
+ * perceives as an instant.
+ */
 static uint64_t thin(struct flame *flame, size_t row_max, bool steps)
 {
 	struct flame_thread *threads = flame->threads.items;
@@ -425,7 +431,7 @@ struct flame *flame__new(void)
 
 	if (!flame)
 		return NULL;
-	/* They are 0. */
+	/* These are number 0. */
 	if (!number_frame(flame, &root, &number) && MAP_ADD(&flame->nodes, struct flame_node, &(struct flame_node){0}))
 		return flame;
 	flame__free(flame);

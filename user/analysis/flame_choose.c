@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* A part of a flame: some steps, some threads. The page (user/page/select.js) weighs in the same way. */
+/* Chooses a part of a flame graph: some steps, some threads. The page (user/page/select.js) weighs in the same way. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,7 @@ static uint64_t duration(const struct flame_step *step)
 	return step->end_us - step->start_us;
 }
 
-/* The longest first, of those as long the earlier one. */
+/* The longest step first; of equal steps, the earlier one. */
 static int compare_steps(const void *a, const void *b, void *steps)
 {
 	const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
@@ -72,7 +72,7 @@ static int choose_steps(const struct flame_choice *choice, struct chosen *chosen
 	return err;
 }
 
-/* The last step that starts at or before an instant; -1: none. */
+/* The last step that starts at or before an instant; -1: no step. */
 static long find_step(const struct flame_track *track, uint64_t time_us)
 {
 	size_t low = SEARCH(i, 0, track->step_cnt, track->steps[i].start_us <= time_us);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Each instant of a process belongs to that work of its GPUs, whichever, which of those under way began first. So a
- * wait is never divided into more than it was.
+ * Each instant of a process belongs to the one GPU activity, of those running then on any GPU, that began first. So the
+ * parts of a wait never exceed the wait.
  */
 #include "user/analysis/flame_gpu.h"
 
@@ -12,7 +12,7 @@
 #include "user/lib/search.h"
 #include "user/model/stacks.h"
 
-/* In which work of one name was under way. Those of a process do not overlap, and come in the order of time. */
+/* A time that belongs to work of one name. The pieces of a process do not overlap, and are in time order. */
 struct piece {
 	uint64_t start_ns, end_ns;
 	uint32_t pid;
@@ -23,13 +23,13 @@ struct flame_gpu {
 	const struct stacks *stacks;
 	const struct gpu_act *activities;
 	struct array pieces;
-	struct intern works;  /* what work is told apart by */
+	struct intern works;  /* keys that identify work */
 	struct array samples; /* uint32_t by work: index of one of its activities */
-	uint64_t *ns;         /* by work: of the sample at hand */
-	struct array parts;   /* struct flame_part, of the sample at hand; node is the work at first */
+	uint64_t *ns;         /* by work: its part of the current sample */
+	struct array parts;   /* struct flame_part, of the current sample; node holds the work at first */
 };
 
-/* Names are hashes: those of copies and sets, which have none, are small numbers. */
+/* Names are hashes; copies and sets, which have no names, get small numbers. */
 static uint64_t work_key(const struct gpu_act *activity)
 {
 	if (activity->kind == GPU_ACTIVITY_COPY || activity->kind == GPU_ACTIVITY_SET || !activity->name)
@@ -93,7 +93,7 @@ void flame_gpu__free(struct flame_gpu *gpu)
 	free(gpu);
 }
 
-/* The innermost span that waits is a synchronisation. */
+/* Whether the innermost waiting span is a synchronisation. */
 static bool is_sync(const struct flame_gpu *gpu, uint32_t path_number)
 {
 	struct path path = stacks__path(gpu->stacks, path_number);
@@ -104,7 +104,7 @@ static bool is_sync(const struct flame_gpu *gpu, uint32_t path_number)
 	return false;
 }
 
-/* The first piece of a process that ends behind an instant; its count where none does. */
+/* The first piece of a process that ends after an instant; the count if there is no such piece. */
 static size_t find_piece(const struct flame_gpu *gpu, uint32_t pid, uint64_t time_ns)
 {
 	const struct piece *pieces = gpu->pieces.items;
@@ -127,7 +127,7 @@ static int add_part(struct flame_gpu *gpu, uint32_t work, uint64_t ns)
 	return 0;
 }
 
-/* Work under way in [start_ns, end_ns), by its number. */
+/* Finds the work running in [start_ns, end_ns), by its number. */
 static int find_parts(struct flame_gpu *gpu, uint32_t pid, uint64_t start_ns, uint64_t end_ns)
 {
 	const struct piece *pieces = gpu->pieces.items;
@@ -153,7 +153,7 @@ int flame_gpu__split(struct flame_gpu *gpu, struct calltree *tree, const struct 
 	int err = 0;
 
 	gpu->parts.cnt = *cnt = 0;
-	/* Short waits that one sample stands for may have been at other times. */
+	/* A sample that stands for several short waits does not show when those were. */
 	if (gpu->pieces.cnt && end_ns &&
 	    (spins ? is_sync(gpu, sample->path) : sample->cause == CAUSE_GPU_SYNC && sample->waits <= 1))
 		err = find_parts(gpu, sample->pid, end_ns > wanted_ns ? end_ns - wanted_ns : 0, end_ns);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* The words of include/gpu.h and gpu_records.h. */
+/* The names for include/gpu.h and gpu_records.h. */
 #include <string.h>
 
 #include "user/model/gpu.h"
@@ -45,7 +45,7 @@ const char *gpu_direction__name(unsigned int direction)
 	return directions[direction < GPU_DIRECTION__COUNT ? direction : GPU_NONE_DIRECTION];
 }
 
-/* Is what follows a function's base name one of its versions: "_v7000", "_v2", "_ptsz", "_v3020_ptds"? */
+/* Whether the text after a function's base name is a version suffix: "_v7000", "_v2", "_ptsz", "_v3020_ptds". */
 static bool is_version(const char *rest)
 {
 	while (*rest) {

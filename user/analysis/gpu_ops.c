@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* A call knows its innermost operator, and by its path the spans around it. */
+/* A call records its innermost operator, and through its path the enclosing spans. */
 #include "user/analysis/gpu_ops.h"
 
 #include <errno.h>
@@ -36,7 +36,7 @@ char *gpu_work__text(struct job *job, enum gpu_activity kind, enum gpu_direction
 
 /* ---- which calls count ---- */
 
-/* By pid and start; they do not overlap. */
+/* Sorted by pid and start; windows of a process do not overlap. */
 struct windows {
 	struct rec_op_window *items; /* malloc'ed */
 	size_t cnt;
@@ -63,7 +63,7 @@ static int list_windows(struct job *job, struct windows *out)
 	return 0;
 }
 
-/* Whether operators of the process were counted then; where no window says so, always. */
+/* Whether operators of the process were counted at that time; without windows, always. */
 static bool in_window(const struct windows *windows, uint32_t pid, uint64_t time_ns)
 {
 	const struct rec_op_window key = {.pid = pid, .start_ns = time_ns}, *last;
@@ -81,7 +81,7 @@ struct making {
 	struct gpu_ops *out;
 	const struct gpu *gpu;
 	const struct stacks *stacks;
-	struct map nodes; /* struct op_key, without groups: those of nodes among the rows */
+	struct map nodes; /* struct op_key without groups: the keys of nodes among the rows */
 };
 
 static int add_op(struct making *m, const struct op_key *key, uint64_t self_ns, uint64_t total_ns)
@@ -101,8 +101,8 @@ static bool is_row(uint32_t kind)
 }
 
 /*
- * A call whose only child has its own name, whatever its overload, is one with it in the table, under the caller's: a
- * path does not tell of other children, so that all are taken for the only one.
+ * The table merges a call whose only child has its own name, whatever its overload, with that child, under the caller's
+ * name. A path does not show other children, so each child counts as the only one.
  */
 static bool is_same(const struct making *m, const struct path_span *outer, const struct path_span *inner)
 {
@@ -117,7 +117,7 @@ static bool is_same(const struct making *m, const struct path_span *outer, const
 	return y && length == strcspn(y, ".") && !memcmp(x, y, length);
 }
 
-/* The action of what is inside of a span: as span__action() in bpf/span.h has it. */
+/* The action of spans nested in a span, as span__action() in bpf/span.h defines it. */
 static uint64_t action_inside(const struct path_span *span, uint64_t action)
 {
 	if (span->kind == SPAN_ACTION || span->kind == SPAN_USER)
@@ -125,17 +125,17 @@ static uint64_t action_inside(const struct path_span *span, uint64_t action)
 	return span->kind == SPAN_BACKWARD && !action ? span->name : action;
 }
 
-/* Where work was asked for. */
+/* Where a call asked for work. */
 struct place {
 	struct place_key {
 		uint32_t pid;
-		uint32_t path; /* number; 0: not known, then op is */
+		uint32_t path; /* number; 0: not known, op is used instead */
 		uint64_t op, action;
 	} key;
 	uint64_t ns;
 };
 
-/* To all that is open in the path; by itself to the innermost of these. */
+/* Adds the total time to all open spans of the path, and the self time to the innermost. */
 static int add_path(struct making *m, const struct place *place, const struct path *path)
 {
 	const struct path_span *outer = NULL;
@@ -145,7 +145,7 @@ static int add_path(struct making *m, const struct place *place, const struct pa
 
 	for (uint32_t i = 0; i < path->cnt; i++)
 		has_action |= action_inside(&path->spans[i], 0) != 0;
-	/* Nodes on the engine's threads belong to the action that backward was called in. */
+	/* Nodes on the engine's threads belong to the action that called backward. */
 	if (!has_action)
 		action = place->key.action;
 	for (uint32_t i = 0; i < path->cnt; i++) {
@@ -179,7 +179,7 @@ static int add_place(struct making *m, const struct place *place)
 	return add_op(m, &key, place->ns, place->ns);
 }
 
-/* There are many calls, and few places that they are made at. */
+/* Adds calls up by place first: calls are many, places few. */
 static int add_calls(struct making *m, const struct windows *windows)
 {
 	size_t cnt;
@@ -205,7 +205,7 @@ static int add_calls(struct making *m, const struct windows *windows)
 	return err;
 }
 
-/* An operator and a node may have one name; a node's row tells. */
+/* An operator and a node may share a name; the row of a node tells which it is. */
 static int find_nodes(struct making *m)
 {
 	size_t cnt;
@@ -229,7 +229,7 @@ struct work_key {
 
 struct work {
 	struct work_key key;
-	size_t index; /* in works, from 1 */
+	size_t index; /* 1 + index in works */
 };
 
 /* NULL: no memory. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Work of a GPU in the order of its start; what is between the end of all before and the start of the next is idle, for
- * the reason that this next one gives. What lies outside of CUPTI's windows is neither.
+ * Goes through the work of a GPU in order of its start. The time from the end of all earlier work to the start of the
+ * next is idle, and the next work shows why. Time outside CUPTI's windows is neither busy nor idle.
  */
 #include "user/analysis/gpu_time.h"
 
@@ -13,13 +13,13 @@
 #include "user/lib/saturating.h"
 #include "user/lib/search.h"
 
-/* When CUPTI told of a process, and when it did not. */
+/* When CUPTI watched a process, and when it did not. */
 struct watched {
 	uint32_t pid;
 	struct gpu_spans windows, not ;
 };
 
-/* A thread of the CPU is in a DataLoader's next, or in a copy. */
+/* A time in which a CPU thread is in a DataLoader's next, or in a copy. */
 struct fetch {
 	uint32_t pid, tid;
 	uint64_t start_ns, end_ns;
@@ -30,7 +30,7 @@ struct gpu_time {
 	struct array lines;   /* struct gpu_line */
 	struct array streams; /* struct gpu_stream */
 	struct array watched; /* struct watched, by pid */
-	struct array fetches; /* struct fetch, by thread and time, disjoint */
+	struct array fetches; /* struct fetch, by thread and time; disjoint */
 };
 
 static const struct {
@@ -59,7 +59,7 @@ const char *gpu_idle__meaning(enum gpu_idle idle)
 
 /* ---- spans ---- */
 
-/* In the order of their start. 0 or -ENOMEM. */
+/* Adds a span. Add spans in order of their start. 0 or -ENOMEM. */
 static int spans__add(struct array *spans, uint64_t start_ns, uint64_t end_ns)
 {
 	struct gpu_span *last = spans->cnt ? (struct gpu_span *)spans->items + spans->cnt - 1 : NULL, *new;
@@ -85,7 +85,7 @@ uint64_t gpu_spans__total(const struct gpu_spans *spans)
 	return last ? last->before_ns + last->end_ns - last->start_ns : 0;
 }
 
-/* How long before an instant. */
+/* Total length of the spans before an instant. */
 static uint64_t before(const struct gpu_spans *spans, uint64_t time_ns)
 {
 	const struct gpu_span *at;
@@ -114,7 +114,7 @@ static int compare_start(const void *a, const void *b)
 	return COMPARE(((const struct gpu_span *)a)->start_ns, ((const struct gpu_span *)b)->start_ns);
 }
 
-/* What is left between spans, from the beginning of time to its end. 0 or -ENOMEM. */
+/* The gaps between spans, from time 0 to the end of time. 0 or -ENOMEM. */
 static int complement(const struct array *spans, struct array *out)
 {
 	const struct gpu_span *items = spans->items;
@@ -129,12 +129,12 @@ static int complement(const struct array *spans, struct array *out)
 }
 
 struct slice {
-	const struct rec_gpu_window *windows; /* of a process, as activities */
-	const struct gpu_act *activities;     /* in the order of their start */
+	const struct rec_gpu_window *windows; /* of one process, like activities */
+	const struct gpu_act *activities;     /* in order of their start */
 	size_t window_cnt, activity_cnt;
 };
 
-/* Where a recording has no windows, it is one from the first word of the process to the last. 0 or -ENOMEM. */
+/* Without recorded windows, uses one window from the first to the last record of the process. 0 or -ENOMEM. */
 static int list_windows(const struct slice *slice, struct array *out)
 {
 	struct gpu_span *spans = calloc(slice->window_cnt + 1, sizeof(*spans));
@@ -255,7 +255,7 @@ static int list_fetches(struct gpu_time *time, const struct samples *samples, co
 	return err;
 }
 
-/* The first time, that ends behind an instant, in which a thread fetched data, or one of another thread. */
+/* The first fetch of a thread that ends after an instant; may belong to a later thread. */
 static size_t find_fetch(const struct gpu_time *time, uint32_t pid, uint32_t tid, uint64_t start_ns)
 {
 	const struct fetch key = {pid, tid, start_ns, 0}, *fetches = time->fetches.items;
@@ -289,7 +289,7 @@ static int compare_stream(const void *a, const void *b)
 	return COMPARE(x, y);
 }
 
-/* HTA's question: had the CPU asked for it when all before it was done? */
+/* As HTA asks: had the CPU asked for this work when all earlier work was done? */
 static enum gpu_idle idle_before(const struct gpu_time *time, const struct gpu_act *next, uint64_t idle_from_ns)
 {
 	const struct gpu_act *asked = gpu__asked_by(time->gpu, next);
@@ -301,7 +301,7 @@ static enum gpu_idle idle_before(const struct gpu_time *time, const struct gpu_a
 	return next->start_ns - idle_from_ns < GPU_IDLE_LAUNCH_NS ? GPU_IDLE_LAUNCH : GPU_IDLE_OTHER;
 }
 
-/* Less what CUPTI did not watch. 0 or -ENOMEM. */
+/* Adds a span without the parts that CUPTI did not watch. 0 or -ENOMEM. */
 static int add_watched(const struct gpu_time *time, uint32_t pid, struct array *spans, uint64_t from_ns, uint64_t to_ns)
 {
 	const struct gpu_spans *not = gpu_time__unwatched(time, pid);
@@ -314,7 +314,7 @@ static int add_watched(const struct gpu_time *time, uint32_t pid, struct array *
 	return err ?: spans__add(spans, from_ns, to_ns);
 }
 
-/* Adds a time without work to idle[GPU_IDLE__COUNT], whose last is before it. 0 or -ENOMEM. */
+/* Adds an idle time to idle[GPU_IDLE__COUNT], whose spans must all be earlier. 0 or -ENOMEM. */
 static int add_idle(const struct gpu_time *time, struct array *idle, const struct gpu_act *next, uint64_t from_ns)
 {
 	const struct gpu_act *asked = gpu__asked_by(time->gpu, next);
@@ -344,7 +344,7 @@ static void take(struct gpu_spans *spans, struct array *array)
 	*spans = (struct gpu_spans){array->items, array->cnt};
 }
 
-/* Work of one device in the order of its start. 0 or -ENOMEM. */
+/* acts: work of one device, in order of its start. 0 or -ENOMEM. */
 static int make_line(struct gpu_time *time, const struct gpu_act *const *acts, size_t cnt)
 {
 	struct gpu_line *line = array__add(&time->lines, sizeof(*line));
@@ -419,7 +419,7 @@ static int make_stream(struct gpu_time *time, const struct gpu_act *const *acts,
 	return 0;
 }
 
-/* Sets when each process was watched, and picks its work. 0 or -ENOMEM. */
+/* Computes when CUPTI watched each process, and picks its work. 0 or -ENOMEM. */
 static int watch_work(struct gpu_time *time, const struct gpu_act **work, size_t *work_cnt)
 {
 	size_t process_cnt, window_cnt, cnt;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * A snapshot begins with its REC_WINDOW. Rows that come before the first, as in merged recordings, which have but one, count as the
- * first's.
+ * A snapshot begins with its REC_WINDOW. Rows before the first one count towards the first; merged recordings, which
+ * have only one, contain such rows.
  */
 #include "user/analysis/history.h"
 
@@ -10,9 +10,9 @@
 
 #include "user/lib/map.h"
 
-#define SNAPSHOTS_MAX 1024 /* a day has 250; later ones count as the last */
+#define SNAPSHOTS_MAX 1024 /* a day has 250; later snapshots count as the last one */
 
-/* What a record said last; of an action the key has the enclosing one. */
+/* The last state of a row; for an action, the key includes the enclosing action. */
 struct state {
 	struct history_key key;
 	uint64_t ns, calls;
@@ -73,7 +73,7 @@ static int add_row(struct history *history, uint64_t type, const struct op_key *
 	return 0;
 }
 
-/* Times go back where a recording lies: then the snapshot is one with that before. */
+/* In a corrupt recording, times may go back; the snapshot is then merged with the previous one. */
 static int add_snapshot(struct history *history, const struct rec_window *window)
 {
 	uint64_t *last = history->snapshots.items;

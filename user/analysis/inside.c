@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Both stacks, that of the sample and that of a span's end, have the frames around the span: from outside inwards the same functions at the
- * same instructions, but for the last one, which begins the span and ends it. Of the stacks that were told of a span the longest match
- * counts: those of other calls of it share less. They are in order, so that it is beside where the sample's would be.
+ * The sample's stack and the stack at a span's end share the frames around the span: from the outermost inwards, the
+ * same functions at the same instructions, except for the last shared frame, which begins and ends the span. Of the
+ * stacks recorded for a span, the longest match counts: stacks of other calls of the span share fewer frames. The
+ * stacks are sorted, so the best match is next to the position of the sample's stack.
  */
 #include "user/analysis/inside.h"
 
@@ -18,7 +19,10 @@ struct inside {
 	size_t cnt;
 };
 
-/* From outside inwards. *shared: how many frames are of the same functions up to where they differ, the one that calls otherwise included. */
+/*
+ * Compares from the outermost frame inwards. *shared: number of frames with the same functions up to the first
+ * difference, including the frame that differs only in its instruction.
+ */
 static int compare_stacks(const struct stack *x, const struct stack *y, uint32_t *shared)
 {
 	uint32_t cnt = x->cnt < y->cnt ? x->cnt : y->cnt;
@@ -82,7 +86,10 @@ struct inside *inside__new(const struct stacks *stacks, const struct samples *sa
 		free(inside);
 		return NULL;
 	}
-	/* A span within one of its own name is part of that one. A stack without its outer frames begins nowhere. */
+	/*
+	 * A span nested in one of the same name is part of that one. A stack without its outer frames cannot be
+	 * compared.
+	 */
 	for (size_t i = 0; i < cnt; i++)
 		if (!arounds[i].nested && !stacks__stack(stacks, arounds[i].stack).cut)
 			inside->arounds[inside->cnt++] = arounds[i];

@@ -11,9 +11,9 @@
 #include "user/model/io.h"
 
 struct iterator {
-	struct pipe_val val; /* as the process reads it */
+	struct pipe_val val; /* as read by the process */
 	uint32_t worker_cnt;
-	uint32_t loader; /* LOADER_NONE: none, it is a pipe of something else */
+	uint32_t loader; /* LOADER_NONE: the pipe does not belong to a loader */
 };
 
 /* ---- workers to iterators ---- */
@@ -23,7 +23,7 @@ static uint64_t pipe_key(const struct file_key *key)
 	return (key->inode ^ (uint64_t)key->dev << 44) + 1;
 }
 
-/* Pipes that the process reads messages of; their numbers in `keys` are the iterators', + 1. */
+/* Adds the pipes from which the process reads messages. Their numbers in `keys` are those of the iterators, plus 1. */
 static int add_iterators(const struct job *job, uint32_t pid, struct intern *keys, struct array *out)
 {
 	size_t cnt;
@@ -43,7 +43,7 @@ static int add_iterators(const struct job *job, uint32_t pid, struct intern *key
 	return 0;
 }
 
-/* Of the pipes that a worker writes, and the process reads, that which it writes most. */
+/* Assigns each worker to the pipe that it writes most, of those that the process reads. */
 static int assign_writers(const struct job *job, struct worker *workers, size_t worker_cnt, struct intern *keys)
 {
 	size_t cnt;
@@ -77,8 +77,8 @@ static int assign_writers(const struct job *job, struct worker *workers, size_t 
 }
 
 /*
- * A worker that has written nothing is of the iterator of the workers started before it, when all workers of that had to
- * be there for its first batch; or of the next one's.
+ * A worker that wrote nothing belongs to the iterator of the workers started before it, if that iterator needed all its
+ * workers for its first batch; else to the next iterator.
  */
 static void assign_others(const struct iterator *iterators, struct worker *workers, size_t worker_cnt)
 {
@@ -135,7 +135,7 @@ static int compare_first(const void *a, const void *b)
 	return COMPARE(x->iterator->val.first_ns, y->iterator->val.first_ns) ?: COMPARE(x->iterator, y->iterator);
 }
 
-/* The place at which each iterator is most often waited for. */
+/* Finds the place where the process waits for each iterator most often. */
 static int find_places(struct in_order *order, const struct array *iterators, const struct worker *workers,
 		       const struct loader_wait *waits, size_t wait_cnt)
 {
@@ -168,7 +168,7 @@ static int find_places(struct in_order *order, const struct array *iterators, co
 	return failed ? -1 : 0;
 }
 
-/* The loader of which an iterator may be the next one; the last iterator of all may not have all its workers yet. */
+/* Finds the loader that an iterator may continue; the very last iterator may not have all its workers yet. */
 static size_t find_group(const struct group *groups, size_t cnt, const struct in_order *at, bool last)
 {
 	size_t found = cnt;
@@ -243,7 +243,10 @@ static uint32_t loader_of_place(const struct loader_parts *parts, uint64_t key)
 	return found;
 }
 
-/* Two waits of another loader in a row, since the last one for this: as what is told of active time (struct pipe_val). */
+/*
+ * A wait opens a new turn after two waits in a row for another loader since this loader's last wait; struct pipe_val
+ * defines active time in the same way.
+ */
 static void find_firsts(struct loader_parts *parts, const struct loader *whole, uint64_t *rows, size_t *last)
 {
 	const struct iterator *iterators = parts->iterators.items;
@@ -266,7 +269,7 @@ static void find_firsts(struct loader_parts *parts, const struct loader *whole, 
 static int assign_waits(struct loader_parts *parts, const struct loader *whole)
 {
 	uint64_t *rows = calloc(whole->wait_cnt + 1, sizeof(*rows));
-	size_t *last = calloc(parts->cnt + 1, sizeof(*last)); /* index of the loader's last wait, + 1 */
+	size_t *last = calloc(parts->cnt + 1, sizeof(*last)); /* 1 + index of the loader's last wait */
 
 	parts->loader_of = calloc(whole->wait_cnt + 1, sizeof(*parts->loader_of));
 	parts->first = calloc(whole->wait_cnt + 1, sizeof(*parts->first));

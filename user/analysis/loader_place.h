@@ -4,7 +4,7 @@
 
 #include "user/analysis/loader.h"
 
-/* Where a sample of a process in its DataLoader was. */
+/* The place of a sample whose process was in its DataLoader. */
 struct loader_place loader_place__of(const struct job *job, const struct steps *steps, const struct sample *sample);
 
 #endif

@@ -10,7 +10,7 @@
 enum { IN_STEPS = OUTSIDE__COUNT, SLOTS };
 
 struct finding {
-	const struct step_track *track; /* NULL: it made no steps */
+	const struct step_track *track; /* NULL: the process made no steps */
 	uint32_t pid, tid;
 	const struct samples *samples;
 	struct outside *outside;
@@ -50,7 +50,7 @@ static int add_samples(struct finding *f, struct spots *spots)
 	return err;
 }
 
-/* Lines stand for stacks by what all of the thread's time has in common. */
+/* Chooses the lines that represent stacks, relative to all of the thread's time. */
 static int find_spots(struct finding *f)
 {
 	static const bool all[SLOTS] = {true, true, true};

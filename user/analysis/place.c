@@ -11,10 +11,10 @@
 #include "user/model/job.h"
 
 #define HALF        0.5
-#define RARE_STEP   0.005 /* of an ordinary step: it hardly calls the function, */
-#define RARE_EXCESS 0.05  /* nor for more than this part of the excess */
-#define SHARED      0.9   /* of the ordinary steps' time: they call it all the time */
-#define SAME_LINE   0.98  /* of all time: a place that says nothing */
+#define RARE_STEP   0.005 /* of an ordinary step, and */
+#define RARE_EXCESS 0.05  /* of the excess: at or below both, ordinary steps hardly call the function */
+#define SHARED      0.9   /* of the ordinary steps' time: they are in the function all the time */
+#define SAME_LINE   0.98  /* of all time: such a line says nothing */
 
 /* ---- in ---- */
 
@@ -23,7 +23,7 @@ static uint32_t line_code(const struct places *places, uint32_t line)
 	return intern__key(&places->lines, line) >> 32;
 }
 
-/* The line numbers of a stack's frames, the outermost first. */
+/* Numbers the lines of a stack's frames, outermost first. */
 static int look_at_stack(struct places *places, uint32_t number)
 {
 	const struct stacks *stacks = job__stacks(places->job);
@@ -71,7 +71,7 @@ void places__free(struct places *places)
 	*places = (struct places){.job = places->job};
 }
 
-/* The frames of a stack that was added, the outermost first. */
+/* The frames of an added stack, outermost first. */
 static const uint32_t *frames_of(const struct places *places, uint32_t stack, uint32_t *cnt)
 {
 	*cnt = stacks__stack(job__stacks(places->job), stack).cnt;
@@ -83,7 +83,7 @@ struct pair {
 	uint64_t ns;
 };
 
-/* Calls fn with each pair of a slot and a stack that has time. */
+/* Calls fn with each {slot, stack} pair that has time. */
 static void for_each_pair(const struct places *places,
 			  void (*fn)(const struct places *places, const struct pair *pair, void *ctx), void *ctx)
 {
@@ -102,16 +102,17 @@ static void for_each_pair(const struct places *places,
 /* ---- time by function and by line ---- */
 
 struct times {
-	double more, less, all; /* ns a step, in it and in what it calls: of the sets of the question */
-	double depth;           /* frames around it, weighted by the time of `more` */
+	double more, less, all; /* ns per step, in it and its callees: one for each set of the question */
+	double depth;           /* number of enclosing frames, weighted by the time of `more` */
 	uint32_t samples;       /* of `more` */
-	uint32_t last_seen;     /* the pair that it was last met in: once a stack, however deep a recursion is */
+	uint32_t
+		last_seen; /* the last pair that contained it: counts once per stack, whatever the depth of recursion */
 };
 
 struct search {
 	const struct place_question *ask;
 	struct times *codes, *lines;     /* by number */
-	double more_ns, less_ns, all_ns; /* a step, of all samples */
+	double more_ns, less_ns, all_ns; /* per step, of all samples */
 	uint32_t pair;
 };
 
@@ -193,7 +194,7 @@ static const char *name_of(const struct job *job, uint64_t id)
 	return name ?: "";
 }
 
-/* What a user of a library knows: not _private, <lambda>, or a function inside of another. */
+/* Whether a user of the library knows the function: not _private, <lambda>, or nested in another function. */
 static bool is_public(const struct job *job, uint32_t number)
 {
 	struct code code = stacks__code(job__stacks(job), number);
@@ -203,13 +204,13 @@ static bool is_public(const struct job *job, uint32_t number)
 	return *last && *last != '<' && (*last != '_' || !strncmp(last, "__", 2)) && !strstr(name, "<locals>");
 }
 
-/* torch's loaders and modules are around what is called, whatever that is. */
+/* torch's loaders and modules enclose what they call, and so say nothing about it. */
 static bool is_torchs(const struct job *job, uint32_t number)
 {
 	return strstr(name_of(job, stacks__code(job__stacks(job), number).file), "/torch/");
 }
 
-/* <listcomp>, <genexpr>, <lambda>: part of the function in which it stands. */
+/* <listcomp>, <genexpr>, <lambda>: part of the enclosing function. */
 static bool is_nameless(const struct job *job, uint32_t number)
 {
 	struct code code = stacks__code(job__stacks(job), number);
@@ -232,7 +233,7 @@ bool place__is_users(const struct job *job, uint32_t number)
 
 enum wanted { WANTED_OUTERMOST, WANTED_INNERMOST };
 
-/* Is a the better one? */
+/* Whether a is the better one. */
 static bool is_better(const struct times *a, const struct times *b, enum wanted wanted)
 {
 	double x = a->depth / a->more, y = b->depth / b->more;
@@ -256,10 +257,10 @@ static bool is_shared(const struct search *s, const struct times *t)
 	return t->all >= SHARED * s->all_ns;
 }
 
-/* Functions that ordinary steps hardly call, of those with the excess; 0: none. */
+/* The functions with the excess that ordinary steps hardly call; 0: no such function. */
 struct rare {
 	uint32_t users_outer, users_inner;
-	uint32_t outer, torchs_outer, any_outer, inner; /* installed; the first two: not private */
+	uint32_t outer, torchs_outer, any_outer, inner; /* installed functions; the first two are not private */
 };
 
 static void prefer(const struct search *s, uint32_t *best, uint32_t code, enum wanted wanted)
@@ -289,7 +290,7 @@ static struct rare find_rare(const struct search *s, const struct job *job)
 	return rare;
 }
 
-/* The user's function that is longer than in ordinary steps, which call it too; 0: none. */
+/* The user's function that takes longer than in ordinary steps, which call it, too; 0: no such function. */
 static uint32_t find_longer(const struct search *s, const struct job *job)
 {
 	uint32_t best = 0;
@@ -304,7 +305,7 @@ static uint32_t find_longer(const struct search *s, const struct job *job)
 	return best;
 }
 
-/* A line of the user's, where the functions are those of each step: its number; 0: none. */
+/* The number of the user's line that has the excess, if all steps call the same functions; 0: no such line. */
 static uint32_t find_line(const struct search *s, const struct places *places)
 {
 	uint32_t best = 0;
@@ -320,7 +321,7 @@ static uint32_t find_line(const struct search *s, const struct places *places)
 	return best;
 }
 
-/* The line of a function that has most of it. */
+/* The line that has most of a function's time. */
 static uint32_t hottest_line(const struct search *s, const struct places *places, uint32_t code)
 {
 	uint32_t best = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Which function has the time that one set of samples has more than another: slow steps against ordinary ones, a straggler
- * against the other ranks. In: samples, each in a slot. Out: a function, as a user would name it. Refers to the job, which
- * takes no record meanwhile.
+ * Finds the function that holds the time by which one set of samples exceeds another: slow steps against ordinary ones,
+ * a straggler against the other ranks. Takes samples, each in a slot, and returns a function, as a user would name it.
+ * Refers to the job, which must not take records meanwhile.
  */
 #ifndef STEPFLAME_USER_ANALYSIS_PLACE_H
 #define STEPFLAME_USER_ANALYSIS_PLACE_H
@@ -14,75 +14,80 @@ struct job;
 
 /* A line of source. */
 struct spot {
-	uint32_t code; /* number for stacks__code; 0: none */
+	uint32_t code; /* number for stacks__code; 0: no code */
 	uint32_t line; /* 0: not known */
-	uint64_t ns;   /* of samples there; 0: no spot */
-	uint64_t file; /* that most of it was for: REC_NAME id of its path; 0: none, or not known */
+	uint64_t ns;   /* time of its samples; 0: no spot */
+	uint64_t file; /* the file that took most of it: REC_NAME id of its path; 0: no file, or not known */
 };
 
-/* "train.py:42 Rows.__getitem__" of a spot that is one; malloc'ed, NULL: no memory. */
+/* "train.py:42 Rows.__getitem__" for a valid spot; malloc'ed; NULL: no memory. */
 char *spot__text(struct job *job, const struct spot *spot);
 
-/* Is a function (a number for stacks__code) the user's own: of no installed package, and not of the standard library? */
+/*
+ * Whether a function (a number for stacks__code) is the user's own: neither from an installed package nor from the
+ * standard library.
+ */
 bool place__is_users(const struct job *job, uint32_t code);
 
-/* Empty: all 0 but the job. */
+/* All zeros except the job: empty. */
 struct places {
 	const struct job *job;
-	struct tallies ns; /* {slot, stack} */
-	struct array
-		samples; /* uint32_t by number of such a pair: how many, where a wait that was timed counts for PLACE_SAMPLES */
-	struct intern lines; /* {code, line} */
-	struct array frames; /* uint32_t: numbers in `lines`, the outermost frame of a stack first */
-	struct array starts; /* uint32_t by stack: its first in `frames`, + 1; 0: not looked at */
+	struct tallies ns;    /* {slot, stack} */
+	struct array samples; /* uint32_t by number of that pair: samples; a timed wait counts as PLACE_SAMPLES */
+	struct intern lines;  /* {code, line} */
+	struct array frames;  /* uint32_t: numbers in `lines`, for each stack the outermost frame first */
+	struct array starts;  /* uint32_t by stack: 1 + index of its first in `frames`; 0: not looked at */
 };
 
-#define PLACE_SAMPLES 3 /* fewer tell no place */
+#define PLACE_SAMPLES 3 /* fewer do not give a place */
 
-/* Slots of which samples are taken, and what their sum is divided by. */
+/* The slots whose samples count, and the divisor of their sum. */
 struct place_set {
 	const bool *slots;
 	size_t slot_cnt;
 	double steps;
 };
 
-/* Where the time is; .ns of spots: of the first set, in the function and what it calls. */
+/* Where the time is. The .ns of its spots: time of the first set in the function and its callees. */
 struct place {
 	struct spot outer; /* code 0: not known */
-	struct spot inner; /* of the same kind, the innermost that has half of it; may be the same */
-	bool users;        /* both are the user's own */
+	struct spot inner; /* the innermost function of the same kind that has the excess; may equal `outer` */
+	bool users;        /* both are the user's own functions */
 	bool rare;         /* the other set hardly calls them */
 };
 
-/* 0 or -ENOMEM. A sample without Python frames counts, but is nowhere. */
+/* A sample without Python frames counts in the totals, but has no place. 0 or -ENOMEM. */
 int places__add(struct places *places, uint32_t slot, const struct sample *sample);
 
-/* Which function has what `more` has beyond `less`? `all` is all that the steps of `less` do, where that is only a part of it. */
+/*
+ * Asks which function has the excess of `more` over `less`. `all`: everything that the steps of `less` do, if `less` is
+ * only a part of it.
+ */
 struct place_question {
 	struct place_set more, less, all;
 };
 
 /*
- * A function has the excess when half of what a step of `more` has beyond one of `less` is in it and in what it calls. First
- * such functions that steps of `all` hardly call: the user's own, or else installed ones, of which the outer one is not
- * private. Else the innermost of the user's functions that `all` calls in part of its time; else a line of that kind. 0 or
- * -ENOMEM; place->outer.code is 0 where nothing stands out, or fewer than PLACE_SAMPLES samples of `more` are in it.
+ * A function has the excess if it and its callees hold half of what a step of `more` takes beyond one of `less`.
+ * Prefers functions that steps of `all` hardly call: the user's own, then installed ones, of which the outer one is not
+ * private. Else takes the innermost of the user's functions that `all` calls in part of its time, else such a line. 0
+ * or -ENOMEM; place->outer.code is 0 if nothing stands out, or if fewer than PLACE_SAMPLES samples of `more` are in it.
  */
 int places__find(struct places *places, const struct place_question *ask, struct place *place);
 
-/* Adds to ns[slot], of slot_cnt slots, what of it is in a function and in what that calls. */
+/* Adds to ns[slot], for slot_cnt slots, the time in a function and its callees. */
 void places__in(const struct places *places, uint32_t code, uint64_t *ns, size_t slot_cnt);
 
 /*
- * The line that stands for a stack in which something took its time: the innermost of the user's own in which not nearly all
- * of the set's time is (the call of .train() says nothing); where there is none, the innermost line. Numbers in `lines` by
- * stack, 0: not known; malloc'ed, NULL: no memory.
+ * Chooses the line that represents each stack: the innermost of the user's own lines, except lines that hold nearly all
+ * of the set's time (the call of .train() says nothing); without one, the innermost line. Returns numbers in `lines` by
+ * stack, 0: not known; malloc'ed; NULL: no memory.
  */
 uint32_t *places__lines(const struct places *places, const struct place_set *set);
 
 void places__free(struct places *places);
 
-/* The one of the two that a user knows best: of the own functions the inner one, of installed ones the outer one. */
+/* The spot that a user knows best: the inner one of user functions, the outer one of installed functions. */
 const struct spot *place__main(const struct place *place);
 /*
  * "train.py:215 estimate_loss"; with another function "train.py:40 eval_batch, in evaluate", or

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Samples that are alike (same stack, same path, same leaf) are one group. Functions, actions and what a path holds of
- * them are numbered once, when the first sample needs them; a table is then made of arrays.
+ * Groups samples with the same stack, path and leaf. Numbers functions, actions and the parts of a path once, when the
+ * first sample needs them; tables are then built from arrays.
  */
 #include "user/analysis/profile.h"
 
@@ -21,7 +21,7 @@ enum { LEAF_MARK, LEAF_NATIVE, LEAF_KERNEL, LEAF_WAIT, LEAF__COUNT };
 
 struct group {
 	uint32_t path, stack;
-	uint32_t leaves[LEAF__COUNT]; /* functions below those of the stack, callers first; 0: none */
+	uint32_t leaves[LEAF__COUNT]; /* functions below those of the stack, callers first; 0: unused */
 	uint32_t cause;               /* CAUSE_NONE: on the CPU */
 	uint64_t samples, weight_ns;
 	double squares;
@@ -32,7 +32,7 @@ struct exact {
 	uint64_t calls, primitive_calls, self_ns, total_ns;
 };
 
-/* Actions of a path: cnt of them in profile.path_actions from `first`; cnt is 0 until it was looked at. */
+/* The actions of a path: cnt entries of profile.path_actions from `first`. cnt is 0 until the path is looked up. */
 struct path_range {
 	size_t first, cnt;
 };
@@ -41,7 +41,7 @@ struct path_range {
 
 struct path_action {
 	uint32_t action;
-	uint32_t span; /* the first of the path's that is it; NO_SPAN: a special one */
+	uint32_t span; /* the first of the path's spans that is the action; NO_SPAN: a special action */
 };
 
 struct profile {
@@ -50,14 +50,14 @@ struct profile {
 	struct profile_options options;
 	bool lightning;
 	struct functions functions;
-	struct inside *inside;     /* made with the first table */
+	struct inside *inside;     /* built with the first table */
 	struct map action_names;   /* texts */
 	struct intern action_keys; /* {kind + 1, name} */
 	struct array actions;      /* struct profile_action */
 	struct array path_ranges;  /* struct path_range by path */
 	struct array path_actions; /* struct path_action */
 	struct array groups, exacts;
-	bool sorted; /* groups are merged and in order */
+	bool sorted; /* groups are merged and sorted */
 };
 
 const struct function *profile__function(const struct profile *profile, uint32_t number)
@@ -82,7 +82,7 @@ static int number_action(struct profile *p, enum span_kind kind, const char *nam
 	return 0;
 }
 
-/* Operators and nodes have a report of their own. */
+/* Operators and nodes have their own report. */
 static bool is_action(const struct profile *p, enum span_kind kind, const char *name)
 {
 	if (kind >= SPAN_OP && kind <= SPAN_STEP)
@@ -136,7 +136,7 @@ static int number_path(struct profile *p, uint32_t number)
 	return err;
 }
 
-/* NULL: the path is not in it. */
+/* NULL: the path is not in the action. */
 static const struct path_action *find_path_action(const struct profile *p, uint32_t path, uint32_t action)
 {
 	const struct path_range *range = &((const struct path_range *)p->path_ranges.items)[path];
@@ -174,7 +174,7 @@ static bool has_lightning(struct job *job, const struct stacks *stacks)
 	return false;
 }
 
-/* The special ones, then those that the aggregates know, so that their order is that of first occurrence. */
+/* Adds the special actions, then those of the aggregates, so that actions are in order of first occurrence. */
 static int add_actions(struct profile *p)
 {
 	static const char *const special[PROFILE__SPECIAL] = {"(everything)", "(none)", "(lost)"};
@@ -243,7 +243,7 @@ static int number_leaves(struct profile *p, const struct sample *sample, const s
 	return err;
 }
 
-/* What of the weight was met by chance. A wait that has a sample of its own is timed. */
+/* The sampled part of the weight. A wait with a sample of its own is timed. */
 static double chance_ns(const struct sample *sample)
 {
 	return sample->kind == SAMPLE_CPU || sample->waits > 1 ? sample->weight_ns : 0;
@@ -259,7 +259,7 @@ int profile__add_sample(struct profile *profile, const struct sample *sample)
 				     .weight_ns = sample->weight_ns};
 	int err = number_path(profile, sample->path);
 
-	/* Actions come in the order in which they ran, whatever of them is wanted. */
+	/* Number the path even of unwanted samples, so that actions stay in the order in which they ran. */
 	if (err || (profile->options.cpu && sample->kind == SAMPLE_WAIT))
 		return err;
 	group.squares = chance_ns(sample) * chance_ns(sample);
@@ -334,9 +334,9 @@ struct build {
 	struct profile *p;
 	struct profile_table *table;
 	struct profile_row *rows; /* by function */
-	size_t *seen;             /* by function: the last group that had it */
-	size_t group;             /* number of the one at hand, from 1 */
-	uint32_t action, direct;  /* direct: the function of what has no frame in it */
+	size_t *seen;             /* by function: the last group that contained it */
+	size_t group;             /* number of the current group, from 1 */
+	uint32_t action, direct;  /* direct: the function for time without a frame in the action */
 	struct intern edge_keys;
 	struct array edges;      /* struct profile_edge, by key - 1 */
 	struct array edges_seen; /* size_t, likewise */
@@ -365,7 +365,7 @@ static int add_edge(struct build *b, uint32_t caller, uint32_t function, const s
 	return 0;
 }
 
-/* One function of a group's stack, callers first; *caller is the one before. */
+/* Adds one function of a group's stack, callers first. *caller is the previous one. */
 static int add_function(struct build *b, const struct group *group, uint32_t function, bool innermost, uint32_t *caller)
 {
 	struct profile_row *row = &b->rows[function];
@@ -385,7 +385,7 @@ static int add_function(struct build *b, const struct group *group, uint32_t fun
 	return above && b->p->options.callers ? add_edge(b, above, function, group, innermost) : 0;
 }
 
-/* How many frames of a group's stack are the action's, the innermost. */
+/* How many innermost frames of a group's stack ran in the action. */
 static uint32_t frames_inside(struct build *b, const struct group *group, const struct stack *stack)
 {
 	struct path path = stacks__path(b->p->stacks, group->path);

@@ -38,7 +38,7 @@ static double each(const struct rank *rank, uint64_t ns)
 	return (double)ns / rank->sum.step_cnt;
 }
 
-/* Mean over the others, each with its own count of steps. */
+/* Mean over the other ranks, each with its own number of steps. */
 static double others_comm(const struct rank *ranks, size_t cnt, size_t but)
 {
 	double sum = 0;
@@ -49,7 +49,7 @@ static double others_comm(const struct rank *ranks, size_t cnt, size_t but)
 	return sum / (cnt - 1);
 }
 
-/* Where outside of collectives a rank spends most more than the others. */
+/* Finds where, outside collectives, the rank's steps exceed those of the others most. */
 static void find_more(const struct rank *ranks, size_t cnt, struct straggler *found)
 {
 	for (int p = 0; p < PHASE__COUNT; p++) {
@@ -70,7 +70,10 @@ static void find_more(const struct rank *ranks, size_t cnt, struct straggler *fo
 	}
 }
 
-/* Of the samples of that kind: those of the straggler in slot 0, of the others in slot 1. All of the others' in slot 2. */
+/*
+ * Adds samples of that phase and cause: those of the straggler to slot 0, of the others to slot 1; and all samples of
+ * the others to slot 2.
+ */
 static int add_samples(struct job *job, const struct steps *steps, const struct rank *ranks, size_t cnt,
 		       const struct straggler *found, struct places *places)
 {

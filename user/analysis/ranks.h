@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The ranks of a job against each other: which one the others wait for. */
+/* Compares the ranks of a job: which one the others wait for. */
 #ifndef STEPFLAME_USER_ANALYSIS_RANKS_H
 #define STEPFLAME_USER_ANALYSIS_RANKS_H
 
@@ -10,16 +10,16 @@ struct rank {
 	const struct step_track *track;
 	int rank;            /* of its target; -1: not known */
 	struct step_sum sum; /* of all steps, without samples */
-	uint64_t comm_ns;    /* of it in collectives, or waiting for them */
+	uint64_t comm_ns;    /* the part in collectives, or in waits for them */
 };
 
-/* Of tracks in their order, malloc'ed. NULL: no memory. */
+/* One for each track, in the same order; malloc'ed. NULL: no memory. */
 struct rank *ranks__new(const struct job *job, const struct step_track *tracks, size_t cnt);
-/* The rank that the others wait for, and what its steps have more than theirs. */
+/* The rank that the others wait for, and what its steps have beyond theirs. */
 struct straggler {
-	long index; /* into the ranks; -1: there is none, or it is not known, and nothing below */
+	long index; /* index into the ranks; -1: no straggler, or not known, and the other fields are unset */
 	int rank;
-	double more_ns;     /* of a step, outside of collectives: most of it is */
+	double more_ns;     /* excess per step outside collectives, in that phase by that cause */
 	unsigned int cause; /* enum sample_cause; CAUSE_NONE: on the CPU */
 	enum phase phase;
 	struct place place; /* outer.code 0: not known */
@@ -27,8 +27,8 @@ struct straggler {
 };
 
 /*
- * The rank that waits least in collectives, where the others wait for 5 % of a step longer. 0 or -ENOMEM. Free with
- * straggler__release.
+ * Finds the rank that waits the least in collectives, if the others wait longer by 5 % of a step. 0 or -ENOMEM. Free
+ * with straggler__release.
  */
 int ranks__straggler(struct job *job, const struct steps *steps, const struct rank *ranks, size_t cnt,
 		     struct straggler *straggler);

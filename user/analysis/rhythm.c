@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define MATCHED_MIN 4
-#define ALIKE_MIN   3 /* of steps that do the same: all are in it, and none is missing */
+#define ALIKE_MIN   3 /* for steps that do the same: all follow the rhythm, and none is missing */
 #define SHARE       0.75
 
 static int compare_u64(const void *a, const void *b)
@@ -18,7 +18,7 @@ static int compare_u64(const void *a, const void *b)
 	return (*x > *y) - (*x < *y);
 }
 
-/* The value that most of the sorted ones have, and how many. */
+/* The most frequent of the sorted values, and its count. */
 static uint64_t most_frequent(const uint64_t *sorted, size_t cnt, size_t *times)
 {
 	uint64_t best = 0;
@@ -41,7 +41,10 @@ static bool is_enough(size_t matched, size_t cnt, uint64_t expected)
 	       matched >= SHARE * expected;
 }
 
-/* Steps that came between, by chance, move no other one: those with the same rest are in it. */
+/*
+ * Steps that share the most frequent remainder follow the rhythm. Additional steps in between, which are chance, do not
+ * disturb the others.
+ */
 static struct rhythm find_strict(const uint64_t *indexes, size_t cnt, uint64_t period, uint64_t *scratch)
 {
 	struct rhythm rhythm = {0};
@@ -97,7 +100,7 @@ struct rhythm rhythm__find(const uint64_t *indexes, const uint64_t *lost_ns, siz
 		if (lost_ns[i] >= least)
 			kept[kept_cnt++] = indexes[i];
 	rhythm = find_rhythm(kept, kept_cnt, scratch);
-	if (!rhythm.shortest && kept_cnt < cnt) /* a few were held up by more than that which all have in common */
+	if (!rhythm.shortest && kept_cnt < cnt) /* a few steps lost far more than what they all share */
 		rhythm = find_rhythm(indexes, cnt, scratch);
 	free(kept);
 	return rhythm;

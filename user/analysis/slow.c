@@ -8,7 +8,7 @@
 
 #define TIMES_ORDINARY 1.5
 #define TIMES_SPREAD   5
-#define FASTER_SHARE   0.25 /* of all, at least, are the faster kind */
+#define FASTER_SHARE   0.25 /* least share of the faster kind */
 #define SLOWER_SHARE   0.10
 #define TOP_PERCENT    95
 
@@ -25,8 +25,8 @@ static uint64_t percentile(const uint64_t *sorted, size_t cnt, unsigned int perc
 }
 
 /*
- * Median distance from the middle of sorted values. Of the k nearest, a run that takes in the middle, it is the
- * furthest: so neither a copy nor a sort is needed.
+ * Median distance from the median of sorted values. The k nearest values form a run around the median, and the furthest
+ * of the run is the result, so this needs neither a copy nor a sort.
  */
 static uint64_t spread(const uint64_t *sorted, size_t cnt)
 {
@@ -47,12 +47,13 @@ static uint64_t spread(const uint64_t *sorted, size_t cnt)
 }
 
 /*
- * Otsu's: the split of sorted values that sets the means of both sides furthest apart. The count of the lower side.
+ * Otsu's method: splits sorted values so that the means of both sides are furthest apart. Returns the number of values
+ * on the lower side.
  */
 static size_t best_split(const uint64_t *sorted, size_t cnt)
 {
 	size_t first = ceil(cnt * FASTER_SHARE), last = cnt - (size_t)ceil(cnt * SLOWER_SHARE), best = 0;
-	double top = log(percentile(sorted, cnt, TOP_PERCENT) + 1.0); /* a few that are huge decide nothing */
+	double top = log(percentile(sorted, cnt, TOP_PERCENT) + 1.0); /* limits the influence of a few huge values */
 	double sum = 0, lower = 0, best_distance = -1;
 
 	for (size_t i = 0; i < cnt; i++)
@@ -71,12 +72,12 @@ static size_t best_split(const uint64_t *sorted, size_t cnt)
 	return best;
 }
 
-/* How many of the sorted values are of the ordinary kind: all, or the faster ones. */
+/* The number of sorted values of the ordinary kind: all, or the faster ones. */
 static size_t count_ordinary(const uint64_t *sorted, size_t cnt)
 {
 	size_t split = best_split(sorted, cnt), rest = cnt - split;
 	double fast = percentile(sorted, split, 50), slow = percentile(sorted + split, rest, 50);
-	/* In logarithms, where a spread is a share of the middle. */
+	/* In logarithms, a spread is a share of the median. */
 	double spreads = log1p(spread(sorted, split) / fast) + log1p(spread(sorted + split, rest) / slow);
 
 	return slow > TIMES_ORDINARY * fast && log(slow / fast) > TIMES_SPREAD * spreads ? split : cnt;

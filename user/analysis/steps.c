@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Steps lie between boundaries.h's. A step's phases are those that its boundaries say; its waits are those of its thread that
- * ended in it, each in the phase of its spans; what is left of a phase is time on the CPU. Where a recording says more than there
- * is room for, the rest is counted (misfit_ns), so that parts always add up to the step.
+ * Steps lie between the boundaries of boundaries.h. The boundaries of a step give its phases. Its waits are those of
+ * its thread that ended in it, each in the phase of its spans; the rest of a phase is time on the CPU. If the records
+ * claim more time than the step has, misfit_ns counts the excess, so that the parts always add up to the step.
  */
 #include "user/analysis/steps.h"
 
@@ -19,7 +19,7 @@
 #include "user/model/stacks.h"
 
 struct steps {
-	struct array tracks; /* struct step_track; what they point to is owned */
+	struct array tracks; /* struct step_track; owns what they point to */
 	uint8_t *phases;     /* enum phase by path */
 };
 
@@ -65,7 +65,7 @@ static int classify_paths(struct steps *steps, struct job *job)
 
 /* ---- boundaries to steps ---- */
 
-/* Of the time between two boundaries of a thread, by what its steps are by. */
+/* Adds the phases between two boundaries of a thread, as the rule of its steps defines them. */
 static void add_phases(uint64_t sums[PHASE__COUNT], const struct rec_step *end, uint32_t rule)
 {
 	uint64_t forward_ns = 0;
@@ -78,7 +78,7 @@ static void add_phases(uint64_t sums[PHASE__COUNT], const struct rec_step *end, 
 	sums[PHASE_FORWARD] = saturating__add(sums[PHASE_FORWARD], forward_ns);
 }
 
-/* What is in no phase is in PHASE_OTHER, said or not. */
+/* Time without a phase goes to PHASE_OTHER. */
 static void set_phases(struct step_track *track, struct step *step, const uint64_t said_ns[PHASE__COUNT])
 {
 	uint64_t left = step__ns(step);
@@ -115,7 +115,7 @@ static int make_steps(struct step_track *track, const struct boundaries *boundar
 		uint64_t said_ns[PHASE__COUNT] = {0};
 
 		if (track->step_cnt && of->all[from]->time_ns < step[-1].end_ns)
-			continue; /* the recording lies */
+			continue; /* corrupt recording */
 		track->step_cnt++;
 		*step = (struct step){.start_ns = of->all[from]->time_ns,
 				      .end_ns = of->all[to]->time_ns,
@@ -136,16 +136,16 @@ long step_track__at(const struct step_track *track, uint64_t time_ns)
 
 /* ---- waits ---- */
 
-/* The parts of one step while they are added up. */
+/* Adds up the parts of one step. */
 struct tally {
 	uint64_t room[PHASE__COUNT];
 	uint64_t ns[PHASE__COUNT][CAUSE__END];
 };
 
 /*
- * Short waits that one sample stands for may have been in another phase, or step: they are where their sample is, as
- * far as there is room. What Lightning's evaluation loop does between its actions is validation, though no span says
- * so.
+ * Several short waits that one sample stands for may have been in other phases or steps; they count where their sample
+ * is, as far as there is room. What Lightning's evaluation loop does between its actions is validation, although no
+ * span says so.
  */
 static void add_wait(struct step_track *track, const struct step *step, struct tally *tally,
 		     const struct sample *sample, enum phase phase)
@@ -163,7 +163,7 @@ static void add_wait(struct step_track *track, const struct step *step, struct t
 	track->misfit_ns = saturating__add(track->misfit_ns, sample->weight_ns - ns);
 }
 
-/* step->part_cnt parts, at the end of the array. 0 or -ENOMEM. */
+/* Appends step->part_cnt parts to the array. 0 or -ENOMEM. */
 static int put_parts(struct step *step, struct tally *tally, struct array *parts)
 {
 	for (int phase = 0; phase < PHASE__COUNT; phase++) {
@@ -191,7 +191,7 @@ static int compare_sample(const void *a, const void *b, void *samples)
 	return x.time_ns != y.time_ns ? COMPARE(x.time_ns, y.time_ns) : COMPARE(i, k);
 }
 
-/* uint32_t: the waits of the track's thread in the order of time, which nearly always is theirs. 0 or -ENOMEM. */
+/* uint32_t: the waits of the track's thread in time order, in which nearly all come already. 0 or -ENOMEM. */
 static int sort_waits(const struct step_track *track, const struct samples *samples, struct array *waits)
 {
 	bool sorted = true;
@@ -244,7 +244,7 @@ static int make_parts(struct steps *steps, struct step_track *track, const struc
 	return err;
 }
 
-/* The parts are in one array, which has moved while it grew. */
+/* All parts share one array, which moved while it grew. */
 static void point_to_parts(struct step_track *track, const struct step_part *parts)
 {
 	struct step *steps = (struct step *)track->steps;
@@ -269,7 +269,7 @@ static void add_pause_to(struct step_track *track, long at, const struct gc_paus
 		step->gc_generation = generation;
 }
 
-/* Of any thread: it holds the GIL meanwhile, so that one lies in a step, or in two. */
+/* Counts collections of any thread: a collection holds the GIL, and lies in one step, or in two. */
 static void add_pauses(struct job *job, struct step_track *track, const struct samples *samples)
 {
 	size_t cnt;
@@ -338,7 +338,7 @@ static int make_track(struct steps *steps, struct job *job, const struct samples
 	struct array parts = {0};
 	int err = track ? make_steps(track, boundaries, of) : -ENOMEM;
 
-	if (!err && !track->step_cnt) { /* no track */
+	if (!err && !track->step_cnt) { /* a track needs steps */
 		free((void *)track->steps);
 		steps->tracks.cnt--;
 		return 0;

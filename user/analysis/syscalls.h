@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-/* "read"; NULL for a number that the headers of the build did not have. */
+/* "read"; NULL for a number that the build's headers did not define. */
 const char *syscall__name(uint32_t number);
 
 #endif

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * REC_SPANS and the activities of GPUs in, tracks of strictly nested spans out. One thread owns a timeline.
+ * Takes REC_SPANS and GPU activities, and returns tracks of strictly nested spans. One thread owns a timeline.
  *
- * All spans lie in one array, which is sorted by thread and time once they are all there. Like Kineto's traces, and
- * unlike torch.profiler's table, it keeps a call whose only child has its own name apart from that child.
+ * All spans are in one array, which is sorted by thread and time once it is complete. As in Kineto's traces, and unlike
+ * in torch.profiler's table, a call stays separate from an only child of the same name.
  */
 #include "user/analysis/timeline.h"
 
@@ -17,7 +17,7 @@
 
 #define LANE_MAX  15 /* tracks of one thread */
 #define GPU_MAX   254
-#define INNERMOST TIMELINE_DEPTH_MAX /* the depth on its thread of what lies inside of all that lasts as long */
+#define INNERMOST TIMELINE_DEPTH_MAX /* depth on its thread of a span nested in all spans as long */
 #define NO_PARENT UINT32_MAX
 
 _Static_assert(TIMELINE_DEPTH_MAX <= UINT16_MAX, "depth has 16 bits");
@@ -33,7 +33,7 @@ struct timeline {
 	struct rec_span unpacked[SPANS_MAX];
 };
 
-/* Room for one more of `cnt` items, which grows at powers of two. */
+/* Makes room for one more item; the capacity doubles at powers of two. */
 static void *grow_items(void *items, size_t cnt, size_t item_bytes)
 {
 	return cnt & (cnt - 1) ? items : reallocarray(items, cnt ? 2 * cnt : 1, item_bytes);
@@ -148,7 +148,7 @@ static int add_spans(struct timeline *timeline, const struct rec_spans *packed)
 	return err;
 }
 
-/* What is told of GPUs; start, duration, pid, tid, and what is known of it are set. */
+/* Adds a GPU span. The caller sets start, duration, pid, tid, and whatever else is known. */
 static int add_of_gpu(struct timeline *timeline, const struct timeline_name *wanted, struct timeline_span span)
 {
 	int64_t name;
@@ -203,7 +203,7 @@ static int add_call(struct timeline *timeline, const struct gpu_call *call)
 			  });
 }
 
-/* Those of a process, on a GPU of its. */
+/* Adds the windows of a process to one of its GPUs. */
 static int add_windows(struct timeline *timeline, const struct gpu *gpu, uint32_t pid, uint32_t device)
 {
 	static const struct timeline_name wanted;
@@ -225,7 +225,7 @@ static int add_windows(struct timeline *timeline, const struct gpu *gpu, uint32_
 	return err;
 }
 
-/* Of each process, on each GPU that did something for it; activities are by process. */
+/* Adds windows for each process, on each GPU that worked for it. Activities are sorted by process. */
 static int add_all_windows(struct timeline *timeline, const struct gpu *gpu)
 {
 	size_t cnt;
@@ -295,7 +295,7 @@ static enum span_kind kind_of(const struct timeline *timeline, const struct time
 	return ((const struct timeline_name *)timeline->names.items.items)[span->name].kind;
 }
 
-/* The first lane of a span. Both end and begin amid actions, which keep the thread's own track. */
+/* The first lane to try. Steps, forwards and validations may straddle actions, which stay on the thread's own track. */
 static uint8_t first_lane(const struct timeline *timeline, const struct timeline_span *span)
 {
 	enum span_kind kind = kind_of(timeline, span);
@@ -303,10 +303,13 @@ static uint8_t first_lane(const struct timeline *timeline, const struct timeline
 	return kind == SPAN_STEP || kind == SPAN_FORWARD || kind == SPAN_VALIDATION;
 }
 
-/* Gives each span of a thread, sorted, the first lane in which it nests. Parents has room for as many. */
+/*
+ * Assigns each span of a thread to the first lane in which it nests. The spans are sorted; `parents` has room for as
+ * many.
+ */
 static void assign_lanes(struct timeline *timeline, size_t from, size_t to, uint32_t *parents)
 {
-	uint32_t open[LANE_MAX]; /* the innermost span of each lane that has begun */
+	uint32_t open[LANE_MAX]; /* by lane: the innermost open span */
 
 	memset(open, 0xff, sizeof(open));
 	for (size_t i = from; i < to; i++) {
@@ -329,7 +332,7 @@ static void assign_lanes(struct timeline *timeline, size_t from, size_t to, uint
 	}
 }
 
-/* Where the spans of the thread at `from` end; with lanes: of the track. */
+/* The end of the run of spans that share the thread of the span at `from`; with lanes: its track. */
 static size_t end_of_run(const struct timeline *timeline, size_t from, bool lanes)
 {
 	const struct timeline_span *first = &timeline->spans[from];
@@ -413,7 +416,10 @@ static int compare_ends_by_thread(const void *a, const void *b)
 	return COMPARE(x->tid, y->tid);
 }
 
-/* Links the nodes that have no maker yet to the last operator before them; with same_thread: of their own thread. */
+/*
+ * Links nodes that have no maker yet to the last operator before them; same_thread: only to operators of their own
+ * thread.
+ */
 static void link_ends(struct end *ends, size_t cnt, bool same_thread, uint32_t *flows)
 {
 	struct timeline_span *maker = NULL;
@@ -438,9 +444,10 @@ static void link_ends(struct end *ends, size_t cnt, bool same_thread, uint32_t *
 
 /*
  * Links each node to the operator that made it, as torch does (generateForwardBackwardLink in
- * torch/csrc/profiler/collection.cpp): a node takes the next sequence number, so of the operators that were told this
- * number the last one to start before it ran is its maker. Each thread counts its own, and which one made a node is
- * not known. On a CPU the thread that runs forward runs backward too, so one of the node's own thread goes before.
+ * torch/csrc/profiler/collection.cpp). A node takes the next sequence number; so its maker is the last operator with
+ * this number that started before the node ran. Each thread counts on its own, and the records do not show which thread
+ * made a node. On a CPU, the thread that runs forward runs backward, too, so an operator of the node's own thread takes
+ * precedence.
  */
 static int link_flows(struct timeline *timeline)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Candidates are what may bound a step, each with its share of the time of all steps and the share from which it is
- * worth a word; the one that is furthest beyond its own wins. Slow steps are candidates, too, with the time that they
- * took longer.
+ * A candidate is something that may bound a step, with its share of the time of all steps, and the share from which it
+ * is worth mentioning. The candidate that exceeds its own threshold by the largest factor wins. Slow steps are
+ * candidates, too, with the time that they took beyond ordinary ones.
  */
 #include "user/analysis/verdict_private.h"
 
@@ -30,18 +30,18 @@ const char *verdict_class__name(enum verdict_class class)
 
 /* Shares of the time of all steps. */
 #define SLOW_SHARE       0.05 /* lost in slow steps of one cause */
-#define CPU_SLOW_SHARE   0.15 /* likewise, in what all steps do: some need longer for it */
-#define VALIDATION_SHARE 0.1  /* likewise, for what a program does on purpose */
+#define CPU_SLOW_SHARE   0.15 /* likewise, in work that all steps do but some need longer for */
+#define VALIDATION_SHARE 0.1  /* likewise, in what a program does on purpose */
 #define PYTHON_SHARE     0.4
 #define CPU_OP_SHARE     0.5
-#define CPU_SHARE        0.8 /* on the CPU in all: it computes */
+#define CPU_SHARE        0.8 /* on the CPU in total: the step computes */
 #define BUSY_SHARE       0.8 /* of the time that CUPTI watched: the GPU bounds */
-#define LAUNCH_SHARE     0.5 /* on the CPU, while the GPU waits */
+#define LAUNCH_SHARE     0.5 /* on the CPU while the GPU waits */
 
 #define WRITTEN_SHARE    0.3 /* of extra work */
 #define NEARLY_ALL       0.9 /* of a rule's time */
 
-/* Time in a phase, or by a cause in any other, that speaks for a class. */
+/* Time in a phase, or by a cause in any other phase, that counts towards a class. */
 static const struct verdict_rule rules[] = {
 	{VERDICT_INPUT, 0.2, PHASE_DATA, {CAUSE_DATA_WAIT, NONE, NONE}, "goes into getting data"},
 	{VERDICT_COMM, 0.2, PHASE_COMM, {CAUSE_COLLECTIVE, NONE, NONE}, "goes into collectives"},
@@ -100,7 +100,7 @@ static double rule__share(const struct verdict_rule *rule, const struct step_sum
 	return ns / sum->total_ns;
 }
 
-/* A wait that alone speaks for no class, but for getting data where it lies there. */
+/* Whether the wait, which alone does not imply a class, lies in getting data. */
 static bool rule__is_in_data(const struct verdict_rule *rule, const struct step_sum *sum)
 {
 	double ns = 0, in_data = 0;
@@ -114,7 +114,7 @@ static bool rule__is_in_data(const struct verdict_rule *rule, const struct step_
 	return in_data >= NEARLY_ALL * ns;
 }
 
-/* Work that waits for the disk to take what it writes is a checkpoint, whoever writes it. */
+/* Work that waits for the disk to take its writes is a checkpoint, whoever writes it. */
 static bool is_written(const struct blame_group *group)
 {
 	return (group->wait == CAUSE_FSYNC || group->wait == CAUSE_DISK_WRITE) &&
@@ -139,7 +139,7 @@ static enum verdict_class class_of_cause(const struct blame_group *group)
 	}
 }
 
-/* Of slow steps. */
+/* The class of a group of slow steps. */
 static enum verdict_class class_of_group(const struct blame_group *group)
 {
 	enum verdict_class class = class_of_cause(group);
@@ -155,11 +155,14 @@ static enum verdict_class class_of_group(const struct blame_group *group)
 	for (size_t i = 0; i < RULE_CNT && class == VERDICT_UNCLEAR; i++)
 		if (verdict_rule__has(&rules[i], group->phase, group->cause))
 			class = rules[i].class;
-	/* A wait that speaks for no class, in a function that other steps do not call. */
+	/* A wait that implies no class, in a function that other steps do not call. */
 	return class == VERDICT_UNCLEAR && group->place.rare ? VERDICT_EXTRA : class;
 }
 
-/* From which share on slow steps of one cause are the verdict; 0: never. A machine that is stopped now and then is no one's fault. */
+/*
+ * The share from which slow steps of one cause become the verdict; 0: never. If the machine stops now and then, no code
+ * is to blame.
+ */
 static double least_of_group(const struct blame_group *group)
 {
 	if (group->cause == CAUSE_UNKNOWN)
@@ -170,7 +173,8 @@ static double least_of_group(const struct blame_group *group)
 }
 
 /*
- * What could be won. A second kind of work that waits for a CPU is not to blame for that, as little as the steps around it.
+ * What a fix could gain. Waits for a CPU are not the fault of a second kind of work, any more than of the steps around
+ * it.
  */
 static double group__share(const struct blame_group *group, const struct step_sum *all)
 {
@@ -238,7 +242,7 @@ static uint64_t count_samples(const struct step_sum *sum, int class)
 	return cnt;
 }
 
-/* At least this share of the time is of that class (95 %). */
+/* A lower bound (95 %) on the share of time of that class. */
 static double least_share(const struct step_sum *sum, enum cpu_class class)
 {
 	double all = count_samples(sum, ANY), cnt = count_samples(sum, class);
@@ -253,7 +257,7 @@ static double share_of(const struct step_sum *sum, enum cpu_class class)
 	return (double)count_samples(sum, class) / count_samples(sum, ANY) * on_cpu_ns(sum) / sum->total_ns;
 }
 
-/* Slow steps that something is to blame for: not the machine, which has a CPU for others now and then. */
+/* Whether something other than the machine, which at times gives its CPUs to others, is to blame for slow steps. */
 static bool has_blamed(const struct judging *j)
 {
 	uint64_t over_ns = 0;
@@ -300,7 +304,7 @@ static void judge_cpu(struct judging *j)
 
 /* ---- the GPU, where the CPU does not wait for it ---- */
 
-/* On the CPU, for each kernel that the GPU is given. */
+/* CPU time per kernel launched. */
 static double ns_per_kernel(const struct judging *j)
 {
 	const struct step_sum *all = &j->blame->all;
@@ -363,7 +367,7 @@ out:
 	free(place);
 }
 
-/* What most of a rule's time is: "of that 95 % data_wait". */
+/* Says what makes up most of a rule's time: "of that 95 % data_wait". */
 static void say_parts(struct judging *j, const struct verdict_rule *rule)
 {
 	const struct step_sum *all = &j->blame->all;
@@ -382,7 +386,7 @@ static void say_parts(struct judging *j, const struct verdict_rule *rule)
 		best_ns = ns;
 		best = cause;
 	}
-	/* What the rule's own words do not say. */
+	/* Only what the rule's own text does not say. */
 	if (!j->track->thread || (rule->phase == NONE && best_ns >= 0.99 * sum))
 		say_why(j, "%.0f %% of the time of a step %s", 100 * j->share, rule->what);
 	else
@@ -390,7 +394,7 @@ static void say_parts(struct judging *j, const struct verdict_rule *rule)
 			100 * best_ns / sum, best ? "waiting: " : "on the CPU", sample_cause__name(best));
 }
 
-/* The one thing that the headline names, for who reads it with a program. */
+/* Sets the single phase and cause that the headline names, for programs that read it. */
 static void set_named(struct judging *j)
 {
 	struct verdict *verdict = j->verdict;
@@ -442,7 +446,7 @@ static void judge_steps(struct judging *j)
 	verdict__advise(j);
 }
 
-/* The others wait for this rank: what its steps have more than theirs. */
+/* The others wait for this rank: says what its steps have beyond theirs. */
 static void judge_straggler(struct judging *j)
 {
 	const struct straggler *straggler = j->straggler;

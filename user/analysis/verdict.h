@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What bounds the steps of a track, and what to try: out of what they are made of, and what slow steps are blamed on.
- * It abstains where data is missing or nothing stands out.
+ * What bounds the steps of a track, and what to try: judged from the times of all steps, and from the blame of the slow
+ * ones. It abstains if data is missing or nothing stands out.
  */
 #ifndef STEPFLAME_USER_ANALYSIS_VERDICT_H
 #define STEPFLAME_USER_ANALYSIS_VERDICT_H
@@ -35,19 +35,22 @@ enum verdict_class {
 		VERDICT__COUNT,
 };
 
-/* Texts are malloc'ed, UTF-8, with control characters as they came. */
+/* Texts are malloc'ed UTF-8, control characters unchanged. */
 struct verdict {
 	enum verdict_class class;
 	char *why;
-	double share;                /* of the time of all steps: what could be won at most; 0: not known, or nothing */
-	char *place;                 /* where, as spot__text or place__text; NULL: not known */
-	unsigned int cause;          /* that it names: as in struct blame_group; CAUSE_NONE: on the CPU, or none */
-	int phase;                   /* that it names; -1: none */
+	double share;       /* of the time of all steps: the most that a fix could gain; 0: not known, or nothing */
+	char *place;        /* as spot__text or place__text print it; NULL: not known */
+	unsigned int cause; /* the cause it names, as in struct blame_group; CAUSE_NONE: on the CPU, or no cause */
+	int phase;          /* the phase it names; -1: no phase */
 	struct array evidence, next; /* char * */
 };
 
 const char *verdict_class__name(enum verdict_class class); /* "input-bound" */
-/* All of one track; `straggler`: NULL, or what its rank does that the others wait for, which is then the headline. 0 or -ENOMEM. Free with verdict__release. */
+/*
+ * Judges one track. straggler: what its rank does while the others wait for it, which becomes the headline; may be
+ * NULL. 0 or -ENOMEM. Free with verdict__release.
+ */
 int verdict__new(struct job *job, const struct steps *steps, const struct step_track *track, const struct blame *blame,
 		 const struct gpu_steps *gpu, const struct straggler *straggler, struct verdict *verdict);
 void verdict__release(struct verdict *verdict);

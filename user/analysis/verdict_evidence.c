@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* What speaks for a verdict: the place, the lines that had the time, who ended the waits, workers that failed. */
+/* Evidence for a verdict: the place, the lines that had the time, who ended the waits, workers that failed. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -9,10 +9,10 @@
 #include "user/model/processes.h"
 #include "user/model/stacks.h"
 
-#define WATCHED_SHARE 0.1 /* of the steps' time that CUPTI watched, for it to say something of all steps */
-#define ENDS_MAX      3   /* of workers, that are told of */
+#define WATCHED_SHARE 0.1 /* least share of the steps' time that CUPTI must watch to represent all steps */
+#define ENDS_MAX      3   /* most ended workers to mention */
 
-/* cause: CAUSE_NONE of time on the CPU. */
+/* cause: CAUSE_NONE for time on the CPU. */
 bool verdict_rule__has(const struct verdict_rule *rule, int phase, unsigned int cause)
 {
 	if (rule->phase == phase)
@@ -23,7 +23,7 @@ bool verdict_rule__has(const struct verdict_rule *rule, int phase, unsigned int 
 	return false;
 }
 
-/* Of the time that CUPTI watched; -1: too little. */
+/* Busy share of the time that CUPTI watched; -1: too little was watched. */
 double verdict__busy_share(const struct judging *j)
 {
 	const struct gpu_step *all = &j->gpu->all;
@@ -45,7 +45,7 @@ static void say_busy(struct judging *j)
 			     gpu->all.watched_ns / 1e9);
 }
 
-/* The place, if there is one, and the lines of it. */
+/* Says the place, if there is one, and its lines. */
 static void say_spots(struct judging *j, const struct spot *spots, size_t cnt, const struct place *place)
 {
 	const struct spot *main = place__main(place);
@@ -71,7 +71,7 @@ static void say_spots(struct judging *j, const struct spot *spots, size_t cnt, c
 	}
 }
 
-/* Where a rule's time was; without one, where a step's time on the CPU was. */
+/* Finds where a rule's time was; without a rule, where the CPU time of steps was. */
 static void find_spots(struct judging *j, struct spot *top)
 {
 	const struct samples *samples = job__samples(j->job);
@@ -105,7 +105,10 @@ static void say_end(struct judging *j, const struct rec_proc *exit)
 	free(how);
 }
 
-/* Workers that failed. One that lived too short to be known as one is, when it was waited for. */
+/*
+ * Says which workers failed. A process that ended too early to be recognised counts as a worker if the steps waited for
+ * it.
+ */
 static void say_ended(struct judging *j)
 {
 	uint32_t waker = j->group && verdict__one_waker(j->group) ? j->group->waker_pid : 0;
@@ -122,7 +125,7 @@ static void say_ended(struct judging *j)
 	}
 }
 
-/* The function that has half of a rule's time, and little of any other. */
+/* Finds the function that has half of a rule's time, and little of any other. */
 static void find_place(struct judging *j, struct place *place)
 {
 	static const bool slots[][2] = {{true, false}, {false, true}};
@@ -152,7 +155,7 @@ static void find_place(struct judging *j, struct place *place)
 	j->err = j->err ?: err;
 }
 
-/* A place is where a thread does something, or waits for something: not where it happens to want a CPU. */
+/* A place is where a thread does or awaits something. Where it waits for a CPU is chance. */
 static bool has_place(const struct judging *j)
 {
 	return !j->rule || j->rule->causes[0] != CAUSE_RUN_QUEUE;

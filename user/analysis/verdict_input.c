@@ -21,7 +21,7 @@ static double busy_share(const struct worker *worker)
 	return worker->seen_ns > worker->idle_ns ? (double)(worker->seen_ns - worker->idle_ns) / worker->seen_ns : 0;
 }
 
-/* One that hardly idles, while all others do: it holds up the rest. A worker that has none beside it does not. */
+/* Whether a worker hardly idles while all others do, and so holds up the rest. An only worker is not slower. */
 static bool is_slower(const struct loader *loader, uint32_t pid)
 {
 	double share = 0, most = 0;
@@ -40,7 +40,7 @@ static bool is_slower(const struct loader *loader, uint32_t pid)
 	return others && share > SLOWER * most;
 }
 
-/* The workers of the process, and the one that ends most of its waits, if it is slower than the others. */
+/* Finds the workers of the process, and the one that ends most of its waits, if it is slower than the others. */
 static int find_workers(struct judging *j, struct intern *pids)
 {
 	uint32_t waker = j->group && verdict__one_waker(j->group) ? j->group->waker_pid : 0, number;
@@ -105,7 +105,10 @@ static bool waits_for_workers(const struct judging *j)
 	return 2 * all->ns[PHASE_DATA][CAUSE_DATA_WAIT] >= sum && sum;
 }
 
-/* A worker's work, and what that is held against: workers that idle, and the thread that trains, whose frames those of a fork begin with. */
+/*
+ * Compares a worker's work with idle workers, and with the training thread, whose frames are the outermost ones of a
+ * forked worker.
+ */
 static int slot_of(const struct judging *j, const uint8_t *stacks, const struct sample *s, const struct intern *workers)
 {
 	if (s->pid == j->track->pid)

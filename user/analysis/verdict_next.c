@@ -8,7 +8,7 @@ static void advise_input(struct judging *j)
 	const struct step_sum *all = &j->blame->all;
 	bool waited = false;
 
-	/* A process that waits for workers has some, whether the recording knows them as such or not. */
+	/* A process that waits for workers has some, whether or not the recording identifies them. */
 	for (int phase = 0; phase < PHASE__COUNT; phase++)
 		waited |= all->ns[phase][CAUSE_DATA_WAIT] > 0;
 	if (waited && j->group && verdict__one_waker(j->group) && verdict__failed(j->job, j->group->waker_pid))
@@ -87,7 +87,7 @@ static const char *const advice[VERDICT__COUNT] = {
 	[VERDICT_EXTRA] = "do it less often, or in another process, if you can; stepflame flame shows what it does",
 };
 
-/* Where there is JAX and no torch. */
+/* For processes with JAX and without torch. */
 static const char *const advice_jax[VERDICT__COUNT] = {
 	[VERDICT_CPU_OP] = "larger batches; more under one jax.jit, jax.lax.scan over steps",
 	[VERDICT_GPU] = "fewer float(), print() or block_until_ready() of values in each step",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A verdict in the making: verdict.c finds class and reasons, verdict_evidence.c what speaks for them, and verdict_next.c says
- * what to try.
+ * Shared by the parts of a verdict: verdict.c finds the class and the reasons, verdict_evidence.c and verdict_input.c
+ * the evidence, and verdict_next.c what to try.
  */
 #ifndef STEPFLAME_USER_ANALYSIS_VERDICT_PRIVATE_H
 #define STEPFLAME_USER_ANALYSIS_VERDICT_PRIVATE_H
@@ -12,9 +12,9 @@
 #define ANY           (-1) /* phase */
 #define NONE          (-2) /* phase, or cause */
 
-#define MENTION_SHARE 0.02 /* of the time of all steps: worth a word */
+#define MENTION_SHARE 0.02 /* of the time of all steps: worth mentioning */
 
-/* Time in a phase, or by a cause in any other, that speaks for a class. */
+/* Time in a phase, or by a cause in any other phase, that counts towards a class. */
 struct verdict_rule {
 	enum verdict_class class;
 	double share;
@@ -32,28 +32,31 @@ struct judging {
 	struct verdict *verdict;
 	const struct verdict_rule *rule; /* the winner; or */
 	const struct blame_group *group; /* the winner; or */
-	bool busy;                       /* that the GPU works is; or none of them */
-	double share;                    /* of it */
+	bool busy;                       /* the winner is that the GPU is busy; or there is no winner */
+	double share;                    /* share of the winner */
 	size_t workers;
-	uint32_t slow_worker; /* pid of one that works for longer than the others, and is waited for; 0: none */
+	uint32_t slow_worker; /* pid of a worker busier than the others, for which the steps wait; 0: no such worker */
 	int err;
 };
 
 /* Adds a text to the evidence, or to what to try next. */
 void verdict__say(struct judging *j, struct array *list, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-/* Does one process end most of the waits of the group? */
+/* Whether one process ends most of the waits of the group. */
 bool verdict__one_waker(const struct blame_group *group);
-/* Did the process end, other than by exit(0)? */
+/* Whether the process ended in any way other than exit(0). */
 bool verdict__failed(const struct job *job, uint32_t pid);
-/* Is time in that phase, by that cause (CAUSE_NONE: on the CPU), the rule's? */
+/* Whether the rule counts time in that phase by that cause (CAUSE_NONE: on the CPU). */
 bool verdict_rule__has(const struct verdict_rule *rule, int phase, unsigned int cause);
-/* Of the time that CUPTI watched; -1: too little. */
+/* Busy share of the time that CUPTI watched; -1: too little was watched. */
 double verdict__busy_share(const struct judging *j);
-/* verdict_evidence.c: the place, and the evidence. */
+/* verdict_evidence.c: adds the place and the evidence. */
 void verdict__give_evidence(struct judging *j);
-/* verdict_input.c: where the workers work that the steps wait for; false: they wait for none, or it is not known. */
+/*
+ * verdict_input.c: says where the workers spend their time while the steps wait for them; false: the steps wait for no
+ * workers, or that is not known.
+ */
 bool verdict__say_workers(struct judging *j);
-/* verdict_next.c: what to try. */
+/* verdict_next.c: adds what to try. */
 void verdict__advise(struct judging *j);
 
 #endif

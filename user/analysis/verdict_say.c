@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* What all that make a verdict ask, and how they put words into it. */
+/* Questions and text output that all parts of a verdict share. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@ void verdict__say(struct judging *j, struct array *list, const char *fmt, ...)
 	va_end(ap);
 }
 
-/* Who ended the wait before a thread waits for a CPU does not matter. */
+/* Before a wait for a CPU, who ended the previous wait does not matter. */
 bool verdict__one_waker(const struct blame_group *group)
 {
 	return group->waker_pid && group->waker_ns >= 0.5 * group->wait_ns && group->cause != CAUSE_RUN_QUEUE;

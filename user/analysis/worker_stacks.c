@@ -22,8 +22,9 @@ static bool is_function(const struct job *job, uint32_t code_number, const char 
 }
 
 /*
- * _worker_loop (torch/utils/data/_utils/worker.py, 1.8 to 2.15) calls get of its index queue; _feed, in a thread of its
- * own, waits by a condition. A batch has come when its tensors' memory is taken over: the worker hands a descriptor out.
+ * _worker_loop (torch/utils/data/_utils/worker.py, 1.8 to 2.15) calls get on its index queue; _feed, in a thread of its
+ * own, waits on a condition. A batch has arrived when the process takes over the memory of its tensors, for which the
+ * worker passes a descriptor.
  */
 enum loop_function { LOOP_NONE, LOOP_WORKER, LOOP_FEED, LOOP_GET, LOOP_WAIT, LOOP_TAKE };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What a DataLoader worker does, told by its Python stack. */
+/* What a DataLoader worker does, judged by its Python stack. */
 #ifndef STEPFLAME_USER_ANALYSIS_WORKER_STACKS_H
 #define STEPFLAME_USER_ANALYSIS_WORKER_STACKS_H
 
@@ -9,8 +9,8 @@
 enum worker_stack {
 	STACK_OTHER,
 	STACK_WORKS, /* in its loop, or in the thread that sends batches */
-	STACK_IDLE,  /* there, waiting for what to load or to send next */
-	STACK_TAKES, /* of any process: takes over memory that another one shares */
+	STACK_IDLE,  /* there, but waiting for something to load or send */
+	STACK_TAKES, /* in any process: takes over memory that another process shares */
 };
 
 /* enum worker_stack by stack, malloc'ed. NULL: no memory. */

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * A wait for a batch is ended by the worker that made it, or, with pin_memory, by a thread of the process itself whose
- * own wait the worker ended. Waits of one fetch are one: batches of other workers may come first, and wake the process
- * for nothing; the last to wake it is whom it waited for. Workers of two loaders do not wait in one fetch.
+ * A wait for a batch is ended by the worker that made it, or, with pin_memory, by a thread of the process whose own
+ * wait the worker ended. All waits of one fetch count as one: batches of other workers may come first, and wake the
+ * process for nothing; the process waited for the worker that woke it last. One fetch never waits for workers of two
+ * loaders.
  */
 #include "user/analysis/workers.h"
 
@@ -21,11 +22,11 @@
 #include "user/model/processes.h"
 #include "user/model/stacks.h"
 
-#define WORKER_COMM  "pt_data_worker" /* of newer torch */
+#define WORKER_COMM  "pt_data_worker" /* in newer torch */
 #define LOADER_LABEL "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 
 struct workers {
-	struct array loaders; /* struct loader; what they point to is owned */
+	struct array loaders; /* struct loader; owns what they point to */
 	struct job *job;
 	const struct samples *samples;
 	const struct steps *steps;
@@ -35,7 +36,7 @@ struct workers {
 
 /* ---- processes ---- */
 
-/* Whose worker it is: a main process's that it descends from. 0: of none. */
+/* The main process from which a worker descends; 0: none. */
 static uint32_t main_of(const struct job *job, const struct rec_target *worker)
 {
 	const struct rec_target *at = worker;
@@ -48,7 +49,7 @@ static uint32_t main_of(const struct job *job, const struct rec_target *worker)
 	return 0;
 }
 
-/* A worker that lived too short to be known by its threads' names is known by what it does, or by its last name. */
+/* Recognises a worker that ended before its threads' names were recorded by what it does, or by its last name. */
 static bool is_worker(const struct workers *w, const struct rec_target *target)
 {
 	const struct rec_proc *end = target->role == ROLE_CHILD ? job__exit(w->job, target->pid) : NULL;
@@ -113,7 +114,7 @@ static void measure_worker(const struct workers *w, struct worker *worker)
 
 /* ---- waits ---- */
 
-/* The worker that ended a wait, if need be by way of a thread of the process that it woke in that time. */
+/* The worker that ended a wait, directly or through a thread of the process that it woke in that time. */
 static uint32_t who_ended(const struct workers *w, const struct loader *loader, const struct sample *wait)
 {
 	uint32_t found = find_worker(loader, wait->waker_pid), thread;
@@ -147,7 +148,7 @@ static bool other_loader(const struct loader *loader, uint32_t a, uint32_t b)
 	return a != WORKER_NONE && b != WORKER_NONE && workers[a].iterator != workers[b].iterator;
 }
 
-/* Those of one thread. 0 or -1: no memory. */
+/* Finds the waits of one thread. 0 or -1: no memory. */
 static int find_waits(const struct workers *w, struct loader *loader, uint32_t thread, struct array *waits)
 {
 	struct loader_wait *open = NULL;
@@ -232,7 +233,7 @@ static void add_waits(struct loader *loader)
 
 /* ---- what it did meanwhile ---- */
 
-/* Up to 2^24 lines and 2^8 causes. */
+/* Holds up to 2^24 lines and 2^8 causes. */
 static uint64_t doing_key(const struct workers *w, const struct sample *s)
 {
 	struct stack stack = stacks__stack(job__stacks(w->job), s->stack);
@@ -245,7 +246,7 @@ static uint64_t doing_key(const struct workers *w, const struct sample *s)
 	       (1 + s->cause);
 }
 
-/* How much of a sample lies between two instants. */
+/* The part of a sample that lies between two instants. */
 static uint64_t overlap(const struct sample *s, uint64_t start_ns, uint64_t end_ns)
 {
 	uint64_t begun = s->time_ns > s->weight_ns ? s->time_ns - s->weight_ns : 0, ended = s->time_ns;
@@ -282,7 +283,7 @@ static int add_file(struct doings *doings, uint32_t doing, uint64_t file, uint64
 	return 0;
 }
 
-/* What a thread did in a wait. 0 or -1: no memory. */
+/* Adds what a thread did during a wait. 0 or -1: no memory. */
 static int add_doings(const struct workers *w, const struct loader_wait *wait, uint32_t thread, struct doings *doings)
 {
 	for (size_t n = by_thread__ended(&w->by_thread, thread, wait->start_ns);
@@ -351,7 +352,7 @@ static int find_doings(const struct workers *w, const struct loader *loader, uin
 
 /* ---- what lies ready ---- */
 
-/* Is a worker idle at that instant? n: of its thread's samples, the first that is not over by then. */
+/* Whether a worker is idle at that instant. n: the first sample of its thread that has not ended by then. */
 static bool is_idle(const struct workers *w, uint32_t thread, size_t n, uint64_t time_ns)
 {
 	struct sample s = by_thread__get(&w->by_thread, thread, n);
@@ -360,7 +361,10 @@ static bool is_idle(const struct workers *w, uint32_t thread, size_t n, uint64_t
 	       w->stacks[s.stack] == STACK_IDLE && s.time_ns - time_ns <= s.weight_ns;
 }
 
-/* idle: of the workers that are there as a step begins, + 1. Both go on in the order of time. */
+/*
+ * idle, by step: 1 + number of idle workers of those alive as the step begins. Samples and steps advance together in
+ * time order.
+ */
 static void count_idle(const struct workers *w, const struct loader *loader, const struct worker *worker,
 		       uint32_t *idle)
 {
@@ -415,7 +419,7 @@ static void measure_main(const struct workers *w, struct loader *loader)
 	uint64_t window_ns = window->end_ns - window->start_ns;
 
 	if (loader->of_cnt > 1) {
-		/* Its share of what the process did in all. */
+		/* Its share of the process's total. */
 		if (window_ns > loader->observed_ns)
 			loader->main_cpu_ns *= (double)loader->observed_ns / window_ns;
 		return;
@@ -427,7 +431,7 @@ static void measure_main(const struct workers *w, struct loader *loader)
 			loader->batches = actions[i].val.calls;
 }
 
-/* What workers and waits come to. */
+/* Sums up workers and waits. */
 static int finish_loader(struct workers *w, struct loader *loader)
 {
 	struct worker *workers = (struct worker *)loader->workers;
@@ -453,7 +457,7 @@ static void free_loader(struct loader *loader)
 	free((void *)loader->waits);
 }
 
-/* Of a process whose loaders are told apart: one of them. */
+/* Adds one loader of a process whose loaders are told apart. */
 static int add_part(struct workers *w, const struct loader *whole, const struct loader_parts *parts, uint32_t number)
 {
 	struct loader *part = array__add(&w->loaders, sizeof(*part));

@@ -32,7 +32,7 @@ void actions__free(struct actions *actions)
 	free(actions->parents.items);
 }
 
-/* Operators have records of their own. */
+/* Operators have their own records. */
 static bool is_row_kind(uint32_t kind)
 {
 	return (kind > SPAN_NONE && kind <= SPAN_USER) || (kind >= SPAN_GC && kind < SPAN__COUNT);
@@ -67,7 +67,7 @@ void job__add_val(struct agg_val *sum, const struct agg_val *val)
 		sum->hist[i] += val->hist[i];
 }
 
-/* The aggregates of one row come one after the other. */
+/* Merges an aggregate into the current row. The aggregates of one row are adjacent. */
 static int add_to_rows(struct actions *actions, const struct agg *agg)
 {
 	const struct agg_key *key = &agg->key;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The best rule that a process shows is the one, but where a worse one covers far more time: of a program that infers for a
- * minute and then trains for a second, the minute is told. A rule that one boundary was made by covers nothing, though a
- * step may have lasted since long before: then what may be a part of that step, such as the backwards of gradient
- * accumulation, is no step.
+ * Chooses the best rule that a process shows, unless a worse rule covers far more time: a program that infers for a
+ * minute and then trains for a second should report the minute. A rule with a single boundary covers no time, although
+ * its step may have lasted since long before; within that step, boundaries by other rules, such as the backwards of
+ * gradient accumulation, end no steps.
  *
- * Boundaries of other threads, and by other rules, do not matter to a step, but for one: batches are not told while the
- * process trains, so that what lies between two of them may be many.
+ * Boundaries of other threads and by other rules do not affect a step, with one exception: the tracer emits no batch
+ * boundaries while the process trains, so many batches may lie between two of them.
  */
 #include "user/model/boundaries.h"
 
@@ -19,22 +19,22 @@
 #include "user/lib/search.h"
 #include "user/model/job.h"
 
-#define FAR_MORE 10 /* times as much time */
+#define FAR_MORE 10 /* times as much covered time */
 
 struct boundaries {
 	const struct rec_step **sorted; /* by pid, tid, serial */
-	uint64_t *backwards;            /* when boundaries by STEP_BACKWARD were made, ascending in each process */
+	uint64_t *backwards;            /* times of the STEP_BACKWARD boundaries, ascending in each process */
 	struct array processes;         /* struct process, by pid */
-	struct array tracks;            /* struct boundary_track; of processes, in their order */
+	struct array tracks;            /* struct boundary_track, in the order of processes */
 };
 
 struct process {
 	uint32_t pid;
-	size_t from, cnt; /* in boundaries.sorted */
+	size_t from, cnt; /* range in boundaries.sorted */
 	size_t backwards_from, backward_cnt;
 };
 
-/* What a rule comes to on the thread that has most whole steps by it. */
+/* A rule on the thread that has the most whole steps by it. */
 struct candidate {
 	struct boundary_track track;
 	size_t boundary_cnt, step_cnt;
@@ -62,7 +62,7 @@ static int compare_time(const void *a, const void *b)
 	return COMPARE(*x, *y);
 }
 
-/* Those of main processes. 0 or -ENOMEM. */
+/* Sorts the boundaries of main processes. 0 or -ENOMEM. */
 static int sort_boundaries(struct boundaries *boundaries, const struct job *job, size_t *cnt)
 {
 	size_t all;
@@ -112,7 +112,7 @@ static int add_processes(struct boundaries *boundaries, size_t cnt)
 	return 0;
 }
 
-/* Did the process train between these? */
+/* Whether the process trained between a and b. */
 static bool has_backward(const struct boundaries *boundaries, const struct rec_step *a, const struct rec_step *b)
 {
 	const struct process *all = boundaries->processes.items, *process = NULL;
@@ -127,7 +127,7 @@ static bool has_backward(const struct boundaries *boundaries, const struct rec_s
 	return low < process->backward_cnt && times[low] < b->time_ns;
 }
 
-/* The next by the track's rule behind `at`, or the first one; track->cnt: there is none. */
+/* The first boundary by the track's rule at or after `at`; track->cnt: no such boundary. */
 static size_t next_by_rule(const struct boundary_track *track, size_t at)
 {
 	while (at < track->cnt && track->all[at]->rule != track->rule)
@@ -135,7 +135,7 @@ static size_t next_by_rule(const struct boundary_track *track, size_t at)
 	return at;
 }
 
-/* Is all there of what lies between two boundaries by the rule, and is it one step? */
+/* Whether no boundary is missing between two boundaries by the rule, and they delimit a single step. */
 static bool is_whole(const struct boundaries *boundaries, const struct boundary_track *track, size_t from, size_t to)
 {
 	const struct rec_step *a = track->all[from], *b = track->all[to];
@@ -198,7 +198,7 @@ static void look_at(const struct boundaries *boundaries, struct boundary_track t
 		*best = new;
 }
 
-/* How long the first step by a rule may have lasted before its first boundary, for all that is known. */
+/* The longest time that the first step by the better rule may have lasted before its first boundary. */
 static uint64_t unknown_ns(const struct candidate *better, const struct candidate *worse)
 {
 	uint64_t since_ns = better->first_ns;
@@ -250,7 +250,7 @@ static int choose_rule(struct boundaries *boundaries, const struct process *proc
 
 /* ---- together ---- */
 
-/* What was told twice. */
+/* Drops boundaries that were recorded twice. */
 static void drop_doubles(struct boundaries *boundaries, size_t *cnt)
 {
 	const struct rec_step **sorted = boundaries->sorted;

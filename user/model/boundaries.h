@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Which of a job's step boundaries (REC_STEP) end its steps: those by one rule, of one thread of each main process. The
- * kernel tells of boundaries by every rule that may be the one; what came later says which it is.
+ * Selects the step boundaries (REC_STEP) that end the steps of a job: those by one rule, on one thread of each main
+ * process. The kernel emits boundaries by every candidate rule; the later ones decide which rule applies.
  */
 #ifndef STEPFLAME_USER_MODEL_BOUNDARIES_H
 #define STEPFLAME_USER_MODEL_BOUNDARIES_H
@@ -10,32 +10,32 @@
 
 struct boundaries;
 
-/* Of one process. */
+/* The boundaries of one process. */
 struct boundary_track {
 	uint32_t pid, tid;
 	uint32_t rule;                     /* enum step_rule */
-	const struct rec_step *const *all; /* that the thread made, by whichever rule, in their order */
+	const struct rec_step *const *all; /* all boundaries of the thread, by any rule, in recording order */
 	size_t cnt;
-	const struct rec_step *last; /* by the rule */
-	uint64_t lost;               /* boundaries by the rule that did not come, or with which others did not */
+	const struct rec_step *last; /* the last boundary by the rule */
+	uint64_t lost; /* steps lost: a boundary by the rule is missing, or another boundary within the step is */
 };
 
 struct boundaries *boundaries__new(const struct job *job); /* NULL: no memory */
 void boundaries__free(struct boundaries *boundaries);      /* accepts NULL */
-/* By pid. NULL only with *cnt == 0. */
+/* Sorted by pid. NULL only with *cnt == 0. */
 const struct boundary_track *boundaries__tracks(const struct boundaries *boundaries, size_t *cnt);
 
 /*
- * A whole step: from all[from] to all[to], with the phases of all behind the first. *to: 0 at first, then as it was left.
- * false: there is none any more.
+ * Finds the next whole step: from all[from] to all[to]. The boundaries after the first one carry its phases. Set *to to
+ * 0 before the first call, and pass it back unchanged. false: no further step.
  */
 bool boundaries__next(const struct boundaries *boundaries, const struct boundary_track *track, size_t *from,
 		      size_t *to);
 
 /*
- * Steps that ended in the window, of the process with most, and by which rule, as far as is known: where boundaries were
- * recorded, and there is memory to look at them, what these say, else what the kernel counted. The first of them may have
- * begun before the window; steps__new has those that lie in it as a whole.
+ * Counts the steps that ended in the window, of the process with the most steps, and names their rule. Recorded
+ * boundaries decide; without them, or without memory to analyse them, the kernel's count does. The first step may have
+ * begun before the window; steps__new returns only the steps that lie wholly in it.
  */
 void boundaries__count(const struct job *job, uint64_t *steps, uint32_t *rule);
 

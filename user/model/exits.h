@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* How processes ended, by their numbers. Part of the job (job.h), which owns it. */
+/* How processes ended, by pid. Part of the job (job.h), which owns it. */
 #ifndef STEPFLAME_USER_MODEL_EXITS_H
 #define STEPFLAME_USER_MODEL_EXITS_H
 
 #include "include/records.h"
 #include "user/lib/map.h"
 
-/* Empty: all 0. */
+/* All zeros: empty. */
 struct exits {
 	struct map by_pid; /* struct exit, see exits.c */
 };
 
-/* Takes a REC_PROC, whose size holds its struct. 0 or -ENOMEM. */
+/* Takes a REC_PROC; the caller has checked its size. 0 or -ENOMEM. */
 int exits__add(struct exits *exits, const struct rec_proc *record);
-/* The last of that number, valid until the next record; NULL: none. */
+/* The last process with that pid, valid until the next record; NULL: no such process. */
 const struct rec_proc *exits__find(const struct exits *exits, __u32 pid);
 void exits__free(struct exits *exits);
 

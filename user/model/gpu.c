@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Records in, sorted rows out. What is cumulative is kept by its key. Joining is gpu_join.c.
+ * Takes records and returns sorted rows. Cumulative records are cached by their key. gpu_join.c joins activities to
+ * calls.
  */
 #include "user/model/gpu.h"
 
@@ -20,7 +21,7 @@ static int number_pid(struct gpu *gpu, uint32_t pid, uint32_t *number)
 	return pid ? intern__add(&gpu->pids, pid, number) : -EINVAL;
 }
 
-/* Text fields of fixed size hold what a target or a file put there: made valid UTF-8 that ends. */
+/* A target or a file fills text fields of fixed size: make them valid, NUL-terminated UTF-8. */
 #define CLEAN(field)                                                \
 	do {                                                        \
 		char raw[sizeof(field)];                            \
@@ -368,7 +369,7 @@ static bool is_within(const struct gpu *gpu, const struct gpu_act *activity, con
 {
 	const struct gpu_act *asked_by = gpu__asked_by(gpu, activity);
 
-	/* Probes see calls in the window alone. */
+	/* The probes see calls only within the window. */
 	if (activity->call != GPU_NOT_JOINED || !activity->start_ns)
 		return true;
 	if (asked_by && asked_by->start_ns)
@@ -379,7 +380,8 @@ static bool is_within(const struct gpu *gpu, const struct gpu_act *activity, con
 static int drop_outside(struct gpu *gpu, const struct rec_window *window)
 {
 	struct gpu_act *activities = gpu->activities.items;
-	uint32_t *places = calloc(gpu->activities.cnt + 1, sizeof(*places)); /* 1 + that of those that are kept; 0 */
+	uint32_t *places =
+		calloc(gpu->activities.cnt + 1, sizeof(*places)); /* new index + 1 of each activity; 0: dropped */
 	size_t kept = 0;
 
 	if (!places)

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Activities of the GPU to the calls that asked for them.
+ * Joins GPU activities to the calls that asked for them.
  *
- * First by number: CUPTI gives what the GPU does the correlation id of the call, which it tells too, as one of the
- * runtime, of the driver, or of both, one inside of the other. Then by time: that call is one that the probes saw, on
- * the same thread and of the same class, which lies around it, or inside (probes on the driver alone), or which is a
- * collective that launches its kernels. The clocks differ by some microseconds, so that calls are first matched as
- * they lie, with an offset at which most of them meet, and then again with the offset that their middles have. Each
- * call is matched to that which it overlaps most, if it is that one's best match as well. All else is left alone.
+ * First by number: CUPTI gives each activity the correlation id of its call. CUPTI reports the call as well: of the
+ * runtime, of the driver, or of both, one nested in the other.
+ *
+ * Then by time: that call is matched to a call that the probes saw on the same thread and of the same class, which
+ * encloses it, lies inside it (probes on the driver only), or is a collective that launches its kernels. The two clocks
+ * differ by some microseconds. So calls are first matched by raw times, with a coarse offset at which most of them
+ * overlap, and again with a fine offset taken from their midpoints. Two calls match only if each is the other's best
+ * overlap. All others stay unjoined.
  */
 #include "user/model/gpu_join.h"
 
@@ -19,12 +21,12 @@
 #include "user/lib/percentile.h"
 #include "user/lib/search.h"
 
-#define BLOCK       4096 /* calls with one offset: clocks drift, and are compared anew in each window */
-#define TRIED       256  /* of them, to find it */
+#define BLOCK       4096 /* calls that share one offset: clocks drift, so each block is aligned anew */
+#define TRIED       256  /* calls of a block that are tried to find the offset */
 #define OFFSET_MAX  16000
 #define OFFSET_STEP 2000
-#define UNSEEN_NS   1000000 /* of a call whose end was not seen at most */
-#define BACK_MAX    16      /* calls of a thread do not overlap, unless a recording lies */
+#define UNSEEN_NS   1000000 /* longest duration assumed for a call whose end was not seen */
+#define BACK_MAX    16      /* calls to look back: calls of a thread do not overlap, unless the recording is corrupt */
 
 /* A GPU_ACTIVITY_CALL. */
 struct asked {
@@ -43,8 +45,8 @@ struct join {
 	const struct gpu_call *calls;
 	struct asked *asked;
 	size_t asked_cnt;
-	uint32_t *owners;  /* by call: index + 1 of the asked that it is matched to */
-	int64_t *overlaps; /* of that match */
+	uint32_t *owners;  /* by call: 1 + index of the asked that it is matched to */
+	int64_t *overlaps; /* by call: the overlap of that match */
 };
 
 /* ---- what is asked ---- */
@@ -79,7 +81,10 @@ static int compare_correlation(const void *a, const void *b)
 
 static bool is_comm_kernel(const char *name)
 {
-	/* Mangled: "_Z29ncclDevKernel_AllReduce_Sum_f3224ncclDevKernelArgsStorage..."; as HTA, by the unmangled start. */
+	/*
+	 * Mangled: "_Z29ncclDevKernel_AllReduce_Sum_f3224ncclDevKernelArgsStorage...". HTA looks at the start of the
+	 * demangled name.
+	 */
 	if (!strncmp(name, "_Z", 2))
 		name += 2 + strspn(name + 2, "0123456789");
 	return !strncmp(name, "nccl", 4) && strstr(name, "Kernel");
@@ -120,7 +125,7 @@ static int list_asked(struct join *join, const struct names *names)
 
 /* ---- by time ---- */
 
-/* Moves a time; stays in range. */
+/* Adds an offset to a time, saturating. */
 static uint64_t shift(uint64_t ns, int64_t offset)
 {
 	if (offset < 0)
@@ -128,7 +133,7 @@ static uint64_t shift(uint64_t ns, int64_t offset)
 	return ns < UINT64_MAX - offset ? ns + offset : UINT64_MAX;
 }
 
-/* Of one whose end was not seen the start of the next on its thread: then it was over. */
+/* The end of a call. A call whose end was not seen was over when the next call of its thread began. */
 static uint64_t call_end(const struct join *join, size_t at)
 {
 	const struct gpu_call *call = &join->calls[at], *next = call + 1;
@@ -140,7 +145,7 @@ static uint64_t call_end(const struct join *join, size_t at)
 								       : shift(call->start_ns, UNSEEN_NS);
 }
 
-/* How long both last; below 0: how far they are apart. */
+/* The time for which both calls last; negative: the distance between them. */
 static int64_t overlap(const struct join *join, const struct asked *asked, size_t at, int64_t offset)
 {
 	const uint64_t call_start = join->calls[at].start_ns, end_ns = call_end(join, at);
@@ -153,7 +158,7 @@ static int64_t overlap(const struct join *join, const struct asked *asked, size_
 	return end >= start ? (int64_t)ns : -(int64_t)ns;
 }
 
-/* A collective makes calls; they lie in it. */
+/* A collective encloses the calls that it makes. */
 static bool fits_call(const struct asked *asked, const struct gpu_call *call, int64_t overlap_ns)
 {
 	if (gpu_api__class(call->api) == GPU_COMM)
@@ -161,12 +166,12 @@ static bool fits_call(const struct asked *asked, const struct gpu_call *call, in
 	return asked->class == gpu_api__class(call->api) && overlap_ns > 0;
 }
 
-/* The calls of one thread: from, to: indexes. */
+/* The calls of one thread: indexes [from, to). */
 struct range {
 	size_t from, to;
 };
 
-/* The call that lasts longest with asked; GPU_NOT_JOINED. */
+/* The call that overlaps `asked` the longest, or GPU_NOT_JOINED. */
 static uint32_t best_of(const struct join *join, struct range calls, const struct asked *asked, int64_t offset,
 			int64_t *overlap_ns)
 {
@@ -186,14 +191,14 @@ static uint32_t best_of(const struct join *join, struct range calls, const struc
 	return best;
 }
 
-/* The offset of a block at which its calls overlap most. */
+/* The offset at which the calls of a block overlap most. */
 static int64_t coarse_offset(const struct join *join, struct range calls, const struct asked *asked, size_t cnt)
 {
 	uint64_t most = 0;
 	int64_t found = 0;
 
 	for (int i = 0; i <= 2 * (OFFSET_MAX / OFFSET_STEP); i++) {
-		/* 0, +1, -1, +2, ...: of equals the nearest to 0 */
+		/* 0, +1, -1, +2, ...: of equal offsets, the one nearest to 0 wins */
 		int64_t offset = (i % 2 ? 1 : -1) * ((i + 1) / 2) * OFFSET_STEP;
 		uint64_t sum = 0;
 
@@ -217,7 +222,10 @@ static int compare_ns(const void *a, const void *b)
 	return COMPARE(*(const int64_t *)a, *(const int64_t *)b);
 }
 
-/* The median of how far middles are apart, of calls that meet at an offset; that one where none does. */
+/*
+ * The median distance between the midpoints of the calls that overlap at an offset; that offset itself if no calls
+ * overlap.
+ */
 static int64_t fine_offset(const struct join *join, struct range calls, const struct asked *asked, size_t cnt,
 			   int64_t offset)
 {
@@ -276,7 +284,7 @@ static struct range thread_calls(const struct join *join, uint32_t pid, uint32_t
 	return (struct range){from, SEARCH(i, from, cnt, calls[i].pid == pid && calls[i].tid == tid)};
 }
 
-/* asked is sorted by thread, the runtime's calls before the driver's: these get what is left. */
+/* `asked` is sorted by thread. The runtime's calls come first, so the driver's calls get only what those leave over. */
 static void match_by_time(struct join *join)
 {
 	for (size_t from = 0, to; from < join->asked_cnt; from = to) {
@@ -296,8 +304,8 @@ static void match_by_time(struct join *join)
 /* ---- by number ---- */
 
 /*
- * Of the calls of a process with a correlation id the last that began before the activity did, the runtime's before
- * the driver's; NULL: none. *call: what the probes saw of one of them.
+ * Of the calls of the process with this correlation id, returns the last one that began before the activity, and
+ * prefers the runtime's to the driver's; NULL: no such call. *call: the probes' view of one of them.
  */
 static const struct asked *find_asked(const struct join *join, const struct gpu_act *activity, uint32_t *call)
 {

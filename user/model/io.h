@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* System calls, files and pipes: REC_SYSCALL, REC_FILE and REC_PIPE in, their last state out. Part of the job (job.h), which owns it. */
+/*
+ * System calls, files and pipes: takes REC_SYSCALL, REC_FILE and REC_PIPE, and returns the last state of each key. Part
+ * of the job (job.h), which owns it.
+ */
 #ifndef STEPFLAME_USER_MODEL_IO_H
 #define STEPFLAME_USER_MODEL_IO_H
 
@@ -28,16 +31,16 @@ struct io {
 	struct map calls, files, pipes; /* struct io_call, struct io_file, struct io_pipe */
 };
 
-/* Takes one of the three records, whose size holds its struct. 0, -ENOMEM, or -EINVAL when it makes no sense. */
+/* Takes one of the three records; the caller has checked its size. 0, -ENOMEM, or -EINVAL for an invalid record. */
 int io__add(struct io *io, const struct rec_hdr *record);
-/* In the order of their first record. */
+/* In order of their first record. */
 const struct io_call *io__calls(const struct io *io, size_t *cnt);
 const struct io_file *io__files(const struct io *io, size_t *cnt);
 const struct io_pipe *io__pipes(const struct io *io, size_t *cnt);
-/* Leaves it empty. */
+/* Frees all contents and leaves the struct empty. */
 void io__free(struct io *io);
 
-/* Adds what one process did to what others did. */
+/* Adds the values of one process to a sum over several. */
 void io__add_call(struct syscall_val *sum, const struct syscall_val *val);
 void io__add_file(struct file_val *sum, const struct file_val *val);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Records in, what they say of a job out. One thread owns a job.
+ * Takes records, and returns what they say about a job. One thread owns a job.
  *
- * Cumulative records are kept as their last state; rows are built from them when asked for, and again after the next
+ * A cumulative record replaces the earlier state of its key. Rows are built on demand, and rebuilt after the next
  * record.
  */
 #include "user/model/job.h"
@@ -26,7 +26,7 @@
 #include "user/recording/descriptors.h"
 
 struct job {
-	struct array hosts; /* struct rec_host; those of the targets come behind each */
+	struct array hosts; /* struct rec_host; each comes before the records of its targets */
 	struct rec_window window;
 	struct rec_cost cost;
 	uint64_t malformed;
@@ -43,10 +43,10 @@ struct job {
 	uint64_t known[CNT__COUNT];
 	struct map unknown_names;
 	struct array unknown;  /* uint64_t by name */
-	struct array counters; /* struct job_counter, the view handed out */
+	struct array counters; /* struct job_counter, as returned by job__counters */
 	struct array targets;  /* struct rec_target */
 	struct intern target_pids;
-	struct array on;    /* uint32_t by target: its host's number in hosts, from 1; 0: none had come */
+	struct array on;    /* uint32_t by target: number of its host in hosts, from 1; 0: no host came before it */
 	struct array notes; /* char *, owned */
 };
 
@@ -87,7 +87,7 @@ void job__free(struct job *job)
 	free(job);
 }
 
-/* Text fields of fixed size hold what a target or a file put there: made valid UTF-8 that ends. */
+/* A target or a file fills text fields of fixed size: make them valid, NUL-terminated UTF-8. */
 #define CLEAN(field)                                                \
 	do {                                                        \
 		char raw[sizeof(field)];                            \
@@ -109,7 +109,7 @@ static int add_host(struct job *job, const struct rec_hdr *record)
 	return 0;
 }
 
-#define TARGET_KEY(pid) (1ull << 32 | (pid)) /* 0 is no key */
+#define TARGET_KEY(pid) (1ull << 32 | (pid)) /* 0 is not a valid key */
 
 static int add_target(struct job *job, const struct rec_hdr *record)
 {
@@ -208,7 +208,7 @@ static int add_note(struct job *job, const struct rec_hdr *record)
 	return 0;
 }
 
-/* 0 where err says that a record made no sense, which is counted. */
+/* Counts an invalid record (-EINVAL) and returns 0 for it. */
 static int count_malformed(struct job *job, int err)
 {
 	if (err != -EINVAL)
@@ -270,14 +270,14 @@ static int add_gpu(struct job *job, const struct rec_hdr *record)
 
 #define add_nothing NULL
 
-/* By type. */
+/* Readers by record type. */
 static int (*const readers[])(struct job *job, const struct rec_hdr *record) = {
 #define X(type, record, reader, ...) [REC_##type] = add_##reader,
 	STEPFLAME_RECORDS(X)
 #undef X
 };
 
-/* A record may be longer than its struct, which a later version may extend at the end, but not shorter. */
+/* A record may be longer than its struct, since a later version may extend it at the end, but not shorter. */
 int job__add(struct job *job, const struct rec_hdr *record)
 {
 	const struct record_descriptor *descriptor = record_descriptor__of(record->type);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* The rules about names, as tables. */
+/* The rules for names, as tables. */
 #include "user/model/labels.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 #include "include/phases.h"
 
-/* Prefixes of record_function labels that torch 1.13 to 2.15 and Lightning 2.x put. */
+/* Prefixes of record_function labels that torch 1.13 to 2.15 and Lightning 2.x set. */
 static const char *const torch_prefixes[] = {
 	"enumerate(DataLoader)#",
 	"enumerate(DataPipe)#",
@@ -33,8 +33,8 @@ static const char *const torch_prefixes[] = {
 };
 
 enum listed {
-	LISTED_ALL,   /* with --all */
-	LISTED_PLAIN, /* without it where Lightning is not there */
+	LISTED_ALL,   /* only with --all */
+	LISTED_PLAIN, /* without --all, unless Lightning is present */
 	LISTED,
 };
 
@@ -44,7 +44,7 @@ static const struct {
 } kinds[] = {
 	[SPAN_NONE] = {"none", LISTED_PLAIN},
 	[SPAN_ACTION] = {"action", LISTED},
-	[SPAN_LABEL] = {"label", LISTED}, /* but for torch_prefixes */
+	[SPAN_LABEL] = {"label", LISTED}, /* except torch_prefixes */
 	[SPAN_FORWARD] = {"forward", LISTED_PLAIN},
 	[SPAN_BACKWARD] = {"backward", LISTED_PLAIN},
 	[SPAN_USER] = {"user", LISTED},
@@ -65,9 +65,9 @@ static const struct {
 };
 
 /*
- * The stage that Lightning's title would say, told from the actions seen: the first stage of the table of which any
- * piece is part of the name of an action. Fit comes first because fitting validates too. A window that saw only the
- * validation inside a fit says VALIDATE: the names are the same.
+ * Derives the stage in Lightning's title from the actions: the first stage of the table for which an action name
+ * contains one of the pieces. Fit comes first because fitting validates, too. A window that saw only the validation
+ * inside a fit says VALIDATE: the names are the same.
  */
 static const struct {
 	const char *stage;
@@ -124,7 +124,7 @@ const char *labels__stage(const struct job_action *actions, size_t cnt)
 	return NULL;
 }
 
-/* The first and the last 16 bytes, as include/phases.h wants them. */
+/* The first and last 16 bytes of a name, as include/phases.h expects them. */
 static void ends_of(const char *name, __u64 head[2], __u64 tail[2])
 {
 	size_t bytes = strlen(name), kept = bytes < 16 ? bytes : 16;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Cumulative records are kept as their last state; rows are built from them when asked for. */
+/* A cumulative record replaces the earlier state of its key; rows are built on demand. */
 #include "user/model/ops.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include "user/lib/words.h"
 #include "user/runtime/torch/flops.h"
 
-/* What stays of records; each begins with its key. */
+/* What is cached of the records; each begins with its key. */
 struct op {
 	struct op_key key;
 	struct op_val val;
@@ -31,7 +31,7 @@ struct op_window {
 	struct rec_op_window record;
 };
 
-/* Bookkeeping that torch drops from its tables too: _filter_name() in torch/autograd/profiler_util.py. */
+/* Bookkeeping that torch leaves out of its own tables: _filter_name() in torch/autograd/profiler_util.py. */
 static const char *const never_listed[] = {
 	"profiler::_record_function_enter",
 	"profiler::_record_function_enter_new",
@@ -63,7 +63,7 @@ static int add_op(struct ops *ops, const struct rec_op *record)
 	return 0;
 }
 
-/* The first of an id stays: an id is a hash of what it stands for. */
+/* The first definition of an id wins: an id is a hash of its content. */
 static int add_group(struct ops *ops, const struct rec_op_group *record)
 {
 	size_t bytes = record->word_cnt * sizeof(*record->words);
@@ -134,7 +134,7 @@ bool ops__group(const struct ops *ops, uint64_t id, struct op_group *out)
 	return group;
 }
 
-/* What is installed is known by what it is called there. */
+/* Shortens the path of an installed file to the part after its packages folder, by which users know it. */
 static const char *short_path(const char *path)
 {
 	static const char *const folders[] = {"/site-packages/", "/dist-packages/"};
@@ -186,7 +186,7 @@ void op_val__add(struct op_val *sum, const struct op_val *val)
 	}
 }
 
-/* malloc'ed; NULL: no memory. *overload becomes a piece of text, or "". */
+/* malloc'ed; NULL: no memory. *overload becomes a part of text, or "". */
 static char *printed_name(const char *text, enum span_kind kind, const char **overload)
 {
 	char *name = NULL;
@@ -219,7 +219,7 @@ struct build {
 	int err;
 };
 
-/* NULL: no memory, which is kept in build, or id 0. */
+/* NULL: id 0, or no memory; the latter is recorded in build. */
 static const char *text_of(struct build *build, uint64_t id)
 {
 	const char *text = id ? names__find_or_lost(build->names, id) : NULL;

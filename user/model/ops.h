@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Operators: REC_OP, REC_OP_GROUP and REC_OP_WINDOW in, rows with their texts out. Part of the job (job.h), which owns
- * it.
+ * Operators: takes REC_OP, REC_OP_GROUP and REC_OP_WINDOW, and returns rows with their texts. Part of the job (job.h),
+ * which owns it.
  */
 #ifndef STEPFLAME_USER_MODEL_OPS_H
 #define STEPFLAME_USER_MODEL_OPS_H
@@ -17,27 +17,27 @@
 
 #define OP_EVALUATE_PREFIX "autograd::engine::evaluate_function: "
 
-/* What a REC_OP_GROUP id stands for. Words are checked (words.h), and owned by the job. */
+/* What a REC_OP_GROUP id stands for. Words are validated (words.h) and owned by the job. */
 struct op_group {
-	uint64_t source; /* REC_CODE id; 0: none */
-	uint64_t module; /* name id; 0: none */
+	uint64_t source; /* REC_CODE id; 0: no source */
+	uint64_t module; /* name id; 0: no module */
 	uint32_t source_offset;
 	const uint64_t *words;
 	size_t word_cnt;
 };
 
-/* One row of the recording. Texts are UTF-8, with control characters as they came, and owned by the job. */
+/* One row of the recording. Texts are UTF-8, control characters unchanged, and owned by the job. */
 struct op_row {
 	/*
 	 * As torch.profiler prints it: "aten::add", "autograd::engine::evaluate_function: AddBackward0",
 	 * "ProfilerStep*".
 	 */
 	const char *name;
-	const char *overload;                  /* "Tensor"; "" when there is none */
-	const char *action;                    /* the innermost around it; NULL: none */
+	const char *overload;                  /* "Tensor"; "" without an overload */
+	const char *action;                    /* the innermost enclosing action; NULL: no action */
 	const char *source;                    /* as op_group__source; NULL: not recorded */
 	const char *module;                    /* NULL: not recorded */
-	const uint64_t *words;                 /* of its group (words.h), checked */
+	const uint64_t *words;                 /* of its group (words.h), validated */
 	size_t word_cnt;                       /* 0: not recorded */
 	uint64_t name_id, action_id, group_id; /* of its key */
 	enum span_kind kind;
@@ -50,29 +50,33 @@ struct ops {
 	struct map rows, groups, windows; /* see ops.c */
 	struct op_row *built;             /* valid while !stale */
 	size_t built_cnt;
-	bool stale; /* the owner sets it with every record: a name too makes rows change */
+	bool stale; /* the owner sets it with every record: a new name changes rows, too */
 	struct rec_op_window *built_windows;
 };
 
-/* Takes one of the three records, whose size holds its struct. 0, -ENOMEM, or -EINVAL when it makes no sense. */
+/* Takes one of the three records; the caller has checked its size. 0, -ENOMEM, or -EINVAL for an invalid record. */
 int ops__add(struct ops *ops, const struct rec_hdr *record);
 /*
- * The rows that have calls, in the order in which they first came, less what torch.profiler never lists. Texts are
- * resolved with `names`. Valid until the next record. NULL only with *cnt == 0.
+ * The rows that have calls, in order of first occurrence, without those that torch.profiler never lists. Resolves texts
+ * with `names`. Valid until the next record. NULL only with *cnt == 0.
  */
 const struct op_row *ops__rows(struct ops *ops, struct names *names, struct stacks *stacks, size_t *cnt);
 /*
- * The windows in which operators were counted, by pid and index; valid until the next call. NULL only with *cnt == 0.
+ * The windows in which operators were counted, sorted by pid and index. Valid until the next call. NULL only with *cnt
+ * == 0.
  */
 const struct rec_op_window *ops__windows(struct ops *ops, size_t *cnt);
-/* False when it never came; *group is empty then. */
+/* False if the group never came; *group is then empty. */
 bool ops__group(const struct ops *ops, uint64_t id, struct op_group *group);
-/* What called the operator: "FILE(LINE): FUNCTION", FILE from site-packages on; malloc'ed. NULL: no memory. */
+/*
+ * The caller of the operator: "FILE(LINE): FUNCTION", with FILE shortened to start at site-packages; malloc'ed. NULL:
+ * no memory.
+ */
 char *op_group__source(const struct op_group *group, struct names *names, struct stacks *stacks);
-/* Leaves it empty. */
+/* Frees all contents and leaves the struct empty. */
 void ops__free(struct ops *ops);
 
-/* Adds val to sum, which is empty while sum->calls is 0. Sums stay at their ends rather than wrap. */
+/* Adds val to sum, saturating. A sum is empty while sum->calls is 0. */
 void op_val__add(struct op_val *sum, const struct op_val *val);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Which processes a report is of. */
+/* Which processes a report covers. */
 #ifndef STEPFLAME_USER_MODEL_PROCESSES_H
 #define STEPFLAME_USER_MODEL_PROCESSES_H
 
@@ -7,15 +7,16 @@
 
 #define PROCESSES_ALL_MAIN 0 /* instead of a pid: all main processes, added together */
 
-/* Whether a row of row_pid belongs into a table of pid. */
+/* Whether a row of row_pid belongs in the table of pid. */
 bool processes__in_scope(const struct job *job, uint32_t row_pid, uint32_t pid);
 /*
- * Processes that have a table of their own with --per-rank: targets in their order, those that are not main only when
- * they are among `pids`, then the pids that are no target. malloc'ed into *out. 0 or -ENOMEM (also for pids NULL).
+ * Lists the processes that have a table of their own with --per-rank: targets in their order, where targets that are
+ * not main processes must be among `pids`, then the pids without a target. malloc'ed into *out. 0 or -ENOMEM (also if
+ * pids is NULL).
  */
 int processes__list(const struct job *job, const uint32_t *pids, size_t pid_cnt, struct rec_target **out, size_t *cnt);
 
-/* "killed by signal 9 (Killed)", "exit status 1", for a person; malloc'ed. NULL: no memory. */
+/* "killed by signal 9 (Killed)", "exit status 1", as text for the user; malloc'ed. NULL: no memory. */
 char *processes__end_text(const struct rec_proc *exit);
 
 #endif

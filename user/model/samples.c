@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/*
- * Samples are kept packed, half the size of their records: 20 threads at 99 Hz give two million in 17 minutes.
- */
+/* Samples are packed to half the size of their records: 20 threads at 99 Hz make two million samples in 17 minutes. */
 #include "user/model/samples.h"
 
 #include <errno.h>
@@ -15,7 +13,7 @@
 
 struct packed {
 	uint64_t time_ns, weight_ns;
-	uint32_t native, kernel, file; /* numbers of symbols */
+	uint32_t native, kernel, file; /* numbers in symbols */
 	uint32_t thread, stack, path;
 	uint32_t step, waits;
 	uint32_t waker;
@@ -24,7 +22,10 @@ struct packed {
 	uint8_t cause;
 };
 
-/* What is known only when it ends, a forward or an evaluation: the paths of the samples in it, which came before, lack it. */
+/*
+ * A forward or an evaluation. It is known only at its end, so the paths of the samples in it, which came earlier, lack
+ * it.
+ */
 struct enclosure {
 	uint32_t thread, depth;
 	uint32_t pid, rule; /* see struct rec_interval */
@@ -161,8 +162,8 @@ int samples__add(struct samples *samples, struct stacks *stacks, const struct re
 #define LOADER_FILE "torch/utils/data/dataloader.py"
 
 /*
- * The methods of _MultiProcessingDataLoaderIter in which it waits for its workers (torch 1.8 to 2.15); the single-process
- * iterator has neither.
+ * The methods of _MultiProcessingDataLoaderIter that wait for workers (torch 1.8 to 2.15). The single-process iterator
+ * has neither.
  */
 static bool waits_for_workers(const struct code *code, const struct names *names)
 {
@@ -204,7 +205,7 @@ static int refine_stacks(struct samples *samples, const struct stacks *stacks, c
 	return 0;
 }
 
-/* The innermost span that waits decides. */
+/* The innermost waiting span decides. */
 static uint8_t cause_of_path(const struct path *path)
 {
 	for (uint32_t i = path->cnt; i > 0; i--) {
@@ -225,7 +226,7 @@ static int compare_enclosure(const void *a, const void *b)
 	return x->thread != y->thread ? COMPARE(x->thread, y->thread) : COMPARE(x->start_ns, y->start_ns);
 }
 
-/* The last of the sample's thread that began before it, if it had not ended. */
+/* The last enclosure of the sample's thread that began before the sample, unless it had already ended. */
 static const struct enclosure *find_enclosure(const struct samples *samples, const struct packed *packed)
 {
 	const struct enclosure *all = samples->enclosures.items;
@@ -236,7 +237,7 @@ static const struct enclosure *find_enclosure(const struct samples *samples, con
 	return &all[low - 1];
 }
 
-/* zero_grad lies as often in the middle of a forward as before it, and is no part of it: so bpf/span.h has it, too. */
+/* zero_grad is as often in the middle of a forward as before it, and does not belong to it; bpf/span.h agrees. */
 static bool is_apart(const struct stacks *stacks, uint32_t number, const struct names *names)
 {
 	struct path path = stacks__path(stacks, number);
@@ -301,7 +302,10 @@ int samples__refine(struct samples *samples, struct stacks *stacks, const struct
 	return refine_stacks(samples, stacks, names);
 }
 
-/* Those by which anything may be waited for. The others say more than the stack: a page or the GIL is no batch of data. */
+/*
+ * A thread may wait for anything by these causes. The other causes say more than the stack does: a page fault or the
+ * GIL is not a batch of data.
+ */
 static bool is_vague(unsigned int cause)
 {
 	return cause == CAUSE_LOCK || cause == CAUSE_SLEEP || cause == CAUSE_PIPE || cause == CAUSE_SOCKET ||

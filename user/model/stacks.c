@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Definitions by number. The first of an id stays: an id is a hash of what it stands for. */
+/* Definitions by number. The first definition of an id wins: an id is a hash of its content. */
 #include "user/model/stacks.h"
 
 #include "user/lib/search.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A copy of bytes, or of none; malloc'ed, NULL: no memory. */
+/* A copy of the bytes, of which there may be 0; malloc'ed, NULL: no memory. */
 static void *copy_bytes(const void *data, size_t bytes)
 {
 	void *out = malloc(bytes + 1);
@@ -16,7 +16,7 @@ static void *copy_bytes(const void *data, size_t bytes)
 	return out ? memcpy(out, data, bytes) : NULL;
 }
 
-/* The place of an id's number in an array that grows with the numbers; NULL: no memory. */
+/* The item of an id, by the id's number, in an array that grows with the numbers; NULL: no memory. */
 static void *place_item(struct intern *ids, struct array *array, uint64_t id, size_t item_bytes)
 {
 	uint32_t number;
@@ -50,7 +50,7 @@ static int add_code(struct stacks *stacks, const struct rec_code *record)
 		code->first_line = record->first_line;
 		code->known = true;
 	}
-	/* One process may have no line table to read where another has. */
+	/* A line table may be unreadable in one process and readable in another. */
 	if (code->lines || !record->line_cnt)
 		return 0;
 	code->lines = copy_bytes(record->lines, bytes);
@@ -148,7 +148,7 @@ int stacks__path_with(struct stacks *stacks, uint32_t path_number, const struct 
 		return 0;
 	if (depth > old.cnt)
 		depth = old.cnt;
-	/* As unlikely to be that of another path as ids are by themselves. */
+	/* A collision with another path is as unlikely as one between ids. */
 	id = (id ^ id >> 31 ^ depth) * 0x9e3779b97f4a7c15ull | 1;
 	new = place_item(&stacks->path_ids, &stacks->paths, id, sizeof(*new));
 	if (!new || intern__add(&stacks->path_ids, id, number))
@@ -202,7 +202,7 @@ size_t stacks__path_end(const struct stacks *stacks)
 
 uint32_t code__line(const struct code *code, uint32_t offset)
 {
-	/* Behind the last one that begins at the offset or before it. */
+	/* The last entry that begins at or before the offset. */
 	size_t low = SEARCH(i, 0, code->line_cnt, code->lines[i].offset <= offset);
 	return low && code->lines[low - 1].line > 0 ? (uint32_t)code->lines[low - 1].line : 0;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Where samples were: REC_CODE, REC_STACK and REC_PATH in; functions, stacks and paths out, by the numbers that
- * samples.h gives. Part of the job (job.h), which owns it. What is referred to may come later than the reference, or
- * not at all: then it is there, but not known.
+ * The stacks and paths of samples: takes REC_CODE, REC_STACK and REC_PATH, and returns functions, stacks and paths by
+ * the numbers that samples.h gives. Part of the job (job.h), which owns it. A definition may come later than the first
+ * reference to it, or never; until it comes, the number exists but `known` is false.
  */
 #ifndef STEPFLAME_USER_MODEL_STACKS_H
 #define STEPFLAME_USER_MODEL_STACKS_H
@@ -29,14 +29,14 @@ struct frame {
 };
 
 struct stack {
-	struct frame *frames; /* the innermost first */
+	struct frame *frames; /* innermost first */
 	uint32_t cnt;
 	bool cut; /* outer frames are missing */
 	bool known;
 };
 
 struct path {
-	struct path_span *spans; /* the outermost first */
+	struct path_span *spans; /* outermost first */
 	uint32_t cnt;
 	bool known;
 };
@@ -46,25 +46,25 @@ struct stacks {
 	struct array codes, stacks, paths; /* by number */
 };
 
-/* Takes one of the three records, whose size holds its struct. 0, -ENOMEM, or -EINVAL when it makes no sense. */
+/* Takes one of the three records; the caller has checked its size. 0, -ENOMEM, or -EINVAL for an invalid record. */
 int stacks__add(struct stacks *stacks, const struct rec_hdr *record);
-/* The number of an id, known or not; 0 for id 0. 0 or -ENOMEM. */
+/* Set *number to the number of an id, whether its definition came or not; to 0 for id 0. 0 or -ENOMEM. */
 int stacks__stack_number(struct stacks *stacks, uint64_t id, uint32_t *number);
 int stacks__path_number(struct stacks *stacks, uint64_t id, uint32_t *number);
 int stacks__code_number(struct stacks *stacks, uint64_t id, uint32_t *number);
 
 /*
- * The number of a path with one more span, `depth` others around it (at most all). An unknown path stays as it is. 0 or
- * -ENOMEM.
+ * Sets *number to the path with one span inserted below its `depth` outermost spans (at most all). An unknown path
+ * stays unchanged. 0 or -ENOMEM.
  */
 int stacks__path_with(struct stacks *stacks, uint32_t path, const struct path_span *span, uint32_t depth,
 		      uint32_t *number);
 
-/* By number; that of 0 is known and empty. Valid until the next record. */
+/* By number; number 0 is known and empty. Valid until the next record. */
 struct code stacks__code(const struct stacks *stacks, uint32_t number);
 struct stack stacks__stack(const struct stacks *stacks, uint32_t number);
 struct path stacks__path(const struct stacks *stacks, uint32_t number);
-/* Above the highest number. */
+/* One above the highest number. */
 size_t stacks__code_end(const struct stacks *stacks);
 size_t stacks__stack_end(const struct stacks *stacks);
 size_t stacks__path_end(const struct stacks *stacks);
@@ -72,9 +72,9 @@ size_t stacks__path_end(const struct stacks *stacks);
 /* The source line of an offset; 0: not known. */
 uint32_t code__line(const struct code *code, uint32_t offset);
 
-/* Drops stacks and paths; functions stay. */
+/* Drops stacks and paths; keeps functions. */
 void stacks__forget(struct stacks *stacks);
-/* Leaves it empty. */
+/* Frees all contents and leaves the struct empty. */
 void stacks__free(struct stacks *stacks);
 
 #endif
