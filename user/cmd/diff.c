@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* stepflame diff: two recordings in, what got slower out, and in the exit code. Needs no root and no target. */
+/*
+ * stepflame diff: compares two recordings. Prints what got slower, and says so in the exit code. Needs neither root nor
+ * a target.
+ */
 #include "user/cmd/cmd.h"
 
 #include <errno.h>
@@ -19,7 +22,7 @@ enum { OPT_THRESHOLD = 256, OPT_LIMIT, OPT_ALL, OPT_JSON };
 
 struct arguments {
 	struct diff_options options;
-	double threshold_percent; /* NAN: none */
+	double threshold_percent; /* NAN: no threshold */
 	bool json;
 };
 
@@ -124,7 +127,7 @@ static int print_diff(const struct arguments *arguments, const struct diff *diff
 	return err;
 }
 
-/* The exit code. */
+/* Returns the exit code. */
 static int compare_inputs(const struct arguments *arguments, const struct diff_input inputs[])
 {
 	struct diff diff;
@@ -159,7 +162,7 @@ int cmd_diff(int argc, char **argv)
 	int err = 0, code;
 
 	argp_parse(&cmd_diff_argp, argc, argv, 0, NULL, &arguments);
-	/* Who reads us may stop early (head, less): an error of write, not a signal. */
+	/* A reader of our output may stop early (head, less): get an error of write, not a signal. */
 	signal(SIGPIPE, SIG_IGN);
 	for (int i = 0; i < DIFF__SIDES && !err; i++) {
 		inputs[i] = (struct diff_input){job__new(), history__new()};

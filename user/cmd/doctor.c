@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* stepflame doctor: each capability that a recording needs, what was found, and the fix. */
+/* stepflame doctor: prints each capability that a recording needs, what was found, and how to fix it. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdarg.h>
@@ -102,7 +102,7 @@ __attribute__((format(printf, 5, 6))) static void check(struct doctor *d, const 
 	va_end(ap);
 }
 
-/* Programs load, and probes hit. Returns -errno of what failed. */
+/* Do programs load, and do probes hit? Returns -errno of what failed. */
 static int check_bpf(struct doctor *d)
 {
 	struct stepflame_bpf *skel;
@@ -134,7 +134,7 @@ static int check_bpf(struct doctor *d)
 	"NVreg_RestrictProfilingToAdminUsers=0 into /etc/modprobe.d/nvidia.conf and reboot, " \
 	"or give the job CAP_SYS_ADMIN"
 
-/* A machine without a GPU has no defect. */
+/* A machine without a GPU is not a defect. */
 static void check_driver(struct doctor *d)
 {
 	FILE *file = fopen(NVIDIA_VERSION, "re");
@@ -179,7 +179,7 @@ static void check_list(struct doctor *d, const char *name, const struct probe_li
 		check(d, name, OK, NULL, "%zu probe sites", list->cnt);
 }
 
-/* other: what `record` records of a process that is no Python program. */
+/* other: what `record` can record of a process that does not run Python. */
 static int check_python(struct doctor *d, const struct process *process, bool other, struct python *found)
 {
 	struct probe_list list = {0}, late = {0};
@@ -208,7 +208,7 @@ static int check_python(struct doctor *d, const struct process *process, bool ot
 	return 0;
 }
 
-/* Collectives, in all files that hold some. Not to have them is no defect. */
+/* Checks all files that contain collectives. A process without collectives is not a defect. */
 static void check_natives(struct doctor *d, const struct process *process, const struct mapped_file *torch)
 {
 	int function_cnt = 0, file_cnt = 0;
@@ -232,7 +232,7 @@ static void check_natives(struct doctor *d, const struct process *process, const
 	check(d, "collectives", OK, NULL, "%d functions in %d libraries", function_cnt, file_cnt);
 }
 
-/* What record --gpu can have of it: the tiers of docs/gpu.md. */
+/* Says what record --gpu can record of the process: the tiers of docs/gpu.md. */
 static void check_tier(struct doctor *d, const struct process *process)
 {
 	struct gpu_ring *ring = NULL;
@@ -256,7 +256,7 @@ static void check_tier(struct doctor *d, const struct process *process)
 		      process->pid);
 }
 
-/* Functions of CUDA and NCCL, in whatever file they are. */
+/* Checks functions of CUDA and NCCL, whichever file contains them. */
 static void check_gpu(struct doctor *d, const struct process *process)
 {
 	size_t function_cnt = 0, file_cnt = 0;
@@ -310,7 +310,7 @@ static void check_jax(struct doctor *d, const struct process *process, const str
 	probe_list__release(&list);
 }
 
-/* PJRT plugins: JAX computes on GPUs and TPUs through them, on the CPU without one. */
+/* PJRT plugins: JAX computes on GPUs and TPUs through them, and on the CPU without one. */
 static void check_plugins(struct doctor *d, const struct process *process)
 {
 	for (size_t i = 0; i < process->file_cnt; i++) {
@@ -334,7 +334,7 @@ static void check_plugins(struct doctor *d, const struct process *process)
 	}
 }
 
-/* Where ranges are pushed and popped. Not to have any is no defect. */
+/* Checks where the process pushes and pops ranges. A process without ranges is not a defect. */
 static void check_nvtx(struct doctor *d, const struct process *process)
 {
 	size_t cnt = 0, missed = 0, used = 0;
@@ -397,7 +397,7 @@ static int check_torch(struct doctor *d, const struct process *process, const st
 	return 0;
 }
 
-/* One of the frameworks is enough, and none leaves samples. */
+/* One of the frameworks is enough; without any, `record` still takes samples. */
 static int check_frameworks(struct doctor *d, const struct process *process, const struct python *python)
 {
 	const struct mapped_file *torch = torch__file(process), *jax = jax__file(process);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * stepflame dump: what every thread of a job does right now. In: pids. Out: struct dump, printed. Reads /proc and the
- * processes' memory only, while they run on.
+ * stepflame dump: what every thread of a job does right now. In: pids. Out: struct dump, printed. It only reads /proc
+ * and the memory of the processes, which keep running.
  */
 #include "user/report/dump.h"
 
@@ -63,7 +63,7 @@ const struct argp cmd_dump_argp = {
 
 /* ---- one process ---- */
 
-/* Takes the state whose stack it is out of the states. */
+/* Reads the thread's stack, and removes its state from states. */
 static void thread__read_stack(struct dump_thread *thread, const struct python *python, pid_t pid,
 			       struct py_thread *states, int cnt)
 {
@@ -74,13 +74,15 @@ static void thread__read_stack(struct dump_thread *thread, const struct python *
 		return;
 	holder = py_thread__gil_holder(pid, python);
 	thread->python = !py_stack__read(pid, &python->process, state->tstate, &thread->stack);
-	/* It may have got it since it was seen to wait for it. */
+	/* A thread that was seen waiting for the GIL may have got it since. */
 	thread->gil =
 		thread->cause != CAUSE_GIL && holder == state->tstate && py_thread__gil_holder(pid, python) == holder;
 	state->tstate = 0;
 }
 
-/* Those of the states left that have frames; without other interpreters such are of threads that have just begun. */
+/*
+ * Counts the remaining states that have frames. Without subinterpreters, they belong to threads that have just begun.
+ */
 static uint32_t count_stacks(const struct python *python, pid_t pid, const struct py_thread *states, int cnt)
 {
 	bool several = py_thread__interpreters(pid, python->runtime, python->walk) > 1;
@@ -125,7 +127,10 @@ static int dump_process__threads(struct dump_process *p, const struct process *p
 	return p->threads ? 0 : -ENOMEM;
 }
 
-/* Fills p, which is zeroed. 0; -EOPNOTSUPP when it has threads, but their Python is not supported; or -errno. */
+/*
+ * Fills p, which must be zeroed. 0; -EOPNOTSUPP when the process has threads, but its Python is not supported; or
+ * -errno.
+ */
 static int dump_process__read(struct dump_process *p, pid_t pid, enum target_role role)
 {
 	const struct mapped_file *torch, *jax;
@@ -178,7 +183,7 @@ static void dump_process__release(struct dump_process *p)
 	free(p->command);
 }
 
-/* Adds a process. 0 or -errno; one of which there are threads, but no stacks, is added too. */
+/* Adds a process. 0 or -errno; a process with threads, but without stacks, is also added. */
 static int dump__add(struct dump *dump, pid_t pid, enum target_role role)
 {
 	struct dump_process *more = reallocarray(dump->processes, dump->process_cnt + 1, sizeof(*more)), *p;
@@ -197,7 +202,7 @@ static int dump__add(struct dump *dump, pid_t pid, enum target_role role)
 	return err;
 }
 
-/* Children may end at any time: only of those that were asked for is it an error. */
+/* A child may end at any time, so only a process that the user named causes an error. */
 static int dump__add_job(struct dump *dump, pid_t pid)
 {
 	char why[PYTHON_WHY_BYTES];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* stepflame export: a recording in, a file for another program out. Needs no root and no target. */
+/* stepflame export: turns a recording into a file for another program. Needs neither root nor a target. */
 #include "user/cmd/cmd.h"
 
 #include <errno.h>
@@ -49,7 +49,7 @@ static const struct argp_option options[] = {
 	{0},
 };
 
-/* 0: not a process id. */
+/* Returns 0 where text is not a process id. */
 static uint32_t parse_pid(const char *text)
 {
 	char *rest;
@@ -138,7 +138,7 @@ const struct argp cmd_export_argp = {
 
 struct models {
 	struct job *job;
-	struct timeline *timeline; /* NULL for formats of samples */
+	struct timeline *timeline; /* NULL for formats made from samples */
 };
 
 static int add_record(const struct rec_hdr *record, void *ctx)
@@ -261,7 +261,7 @@ static bool is_gzip(const char *path)
 	return length >= 3 && !strcmp(path + length - 3, ".gz");
 }
 
-/* NULL with errno. */
+/* Returns NULL with errno. */
 static FILE *open_out(const char *path, bool gzipped)
 {
 	int fd = path ? output__open(path) : dup(STDOUT_FILENO);
@@ -320,7 +320,7 @@ int cmd_export(int argc, char **argv)
 	argp_parse(&cmd_export_argp, argc, argv, 0, NULL, &arguments);
 	if (!arguments.file)
 		arguments.file = INPUT_DEFAULT;
-	/* Who reads us may stop early (head, less): an error of write, not a signal. */
+	/* A reader of our output may stop early (head, less): get an error of write, not a signal. */
 	signal(SIGPIPE, SIG_IGN);
 
 	models.job = job__new();

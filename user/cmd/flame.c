@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* stepflame flame: a recording in, or two, a page of its steps' flames out, or their stacks as text. Needs no root and no target. */
+/*
+ * stepflame flame: turns one or two recordings into a page of their steps' flames, or into folded stacks. Needs neither
+ * root nor a target.
+ */
 #include "user/cmd/cmd.h"
 
 #include <errno.h>
@@ -18,7 +21,7 @@
 #include "user/report/common.h"
 
 #define OUTPUT_DEFAULT "flame.html"
-/* What a browser draws without a pause, and some 6 MB of page. */
+/* A browser draws this many without a pause; they make some 6 MB of page. */
 #define ROWS_MAX 1200000
 
 enum { OPT_STEP = 256, OPT_SLOWEST, OPT_DIFF, OPT_FOLDED, OPT_ALL_THREADS, OPT_NATIVE };
@@ -162,7 +165,7 @@ static int check_samples(const char *file, struct job *job)
 	return -ENODATA;
 }
 
-/* *text becomes malloc'ed. */
+/* Sets *text to a malloc'ed text. */
 static int read_recording(const char *file, bool native, struct flame *flame, char **text)
 {
 	struct job *job = job__new();
@@ -234,7 +237,7 @@ static void free_texts(char **texts, size_t cnt)
 	free(texts);
 }
 
-/* By frame; that of the root is NULL. NULL: no memory. */
+/* Returns texts by frame; that of the root is NULL. NULL: no memory. */
 static char **frame_texts(const struct flame *flame, size_t *cnt)
 {
 	size_t other_cnt;
@@ -274,7 +277,7 @@ static int put_path(const struct flame_node *nodes, uint32_t node, char *const *
 	return 0;
 }
 
-/* ns: by recording and node. Lines of less than half a microsecond are left out. */
+/* ns: by recording and node. Leaves out lines of less than half a microsecond. */
 static int put_folded(const struct flame *flame, double *const *ns, bool both)
 {
 	size_t text_cnt, cnt;
@@ -308,7 +311,7 @@ static int write_folded(const struct arguments *arguments, const struct flame *f
 	flame__nodes(flame, &cnt);
 	for (int i = 0; i <= both && !err; i++) {
 		choice.recording = i;
-		/* A step of one recording is none of the other, and so is a process. */
+		/* Steps and processes of one recording do not exist in the other. */
 		if (i) {
 			choice.steps = FLAME_ALL_TIME;
 			choice.pid = 0;
@@ -388,7 +391,7 @@ int cmd_flame(int argc, char **argv)
 	argp_parse(&cmd_flame_argp, argc, argv, 0, NULL, &arguments);
 	if (!arguments.files[0])
 		arguments.files[0] = INPUT_DEFAULT;
-	/* Who reads us may stop early (head, less): an error of write, not a signal. */
+	/* A reader of our output may stop early (head, less): get an error of write, not a signal. */
 	signal(SIGPIPE, SIG_IGN);
 
 	for (uint32_t i = 0; i < PAGE_RECORDINGS && arguments.files[i] && !err; i++) {

@@ -44,7 +44,7 @@ static void explain_read(const char *file, int err, const struct recording_exten
 	}
 }
 
-/* Records that reports can be made of; others name or explain something. */
+/* Reports can be made from such records; other records name or explain something. */
 static bool is_data(uint32_t type)
 {
 	switch (type) {
@@ -68,7 +68,7 @@ static bool is_data(uint32_t type)
 struct reading {
 	int (*fn)(const struct rec_hdr *record, void *ctx);
 	void *ctx;
-	bool any, data; /* some came; some that reports can be made of */
+	bool any, data; /* records came; records for reports came */
 };
 
 static int read_record(const struct rec_hdr *record, void *ctx)
@@ -80,7 +80,7 @@ static int read_record(const struct rec_hdr *record, void *ctx)
 	return reading->fn(record, reading->ctx);
 }
 
-/* A file that did not end as it should. 0, or -ENODATA: nothing in it can be used. */
+/* Explains a file that did not end properly. 0, or -ENODATA: nothing in the file can be used. */
 static int explain_end(const char *file, const struct recording_extent *extent, bool data)
 {
 	static const char *const hows[] = {

@@ -9,16 +9,16 @@
 
 #define INPUT_DEFAULT "stepflame.rec"
 
-/* "-", which can be read once. */
+/* Is it "-", standard input? A command can read that once only. */
 bool input__is_stdin(const char *file);
-/* What messages call it. */
+/* Returns the name of the file for messages. */
 const char *input__name(const char *file);
 /*
- * recording__read, with a message for what went wrong. 0 or -errno, after the message: of a file that is cut or damaged -ENODATA, when
- * nothing that can be reported came before; else 0, after a warning.
+ * Calls recording__read and prints a message for what went wrong. 0 or -errno, after the message. For a cut or damaged
+ * file: -ENODATA when no record before the damage can be reported; else 0, after a warning.
  */
 int input__read(const char *file, int (*fn)(const struct rec_hdr *record, void *ctx), void *ctx);
-/* The same of a file that was read before: its end is known, and no message comes for it. */
+/* The same for a file that was read before: prints no second message about its end. */
 int input__read_again(const char *file, int (*fn)(const struct rec_hdr *record, void *ctx), void *ctx);
 
 #endif

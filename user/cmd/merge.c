@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* stepflame merge: recordings of several ranks in, one out. Needs no root and no target. */
+/* stepflame merge: merges recordings of several ranks into one. Needs neither root nor a target. */
 #include "user/cmd/cmd.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include "user/lib/output.h"
 #include "user/recording/merge.h"
 
-#define FILES_MAX 1024 /* process numbers have room for so many files: 32 less REC_PID_BITS bits */
+#define FILES_MAX 1024 /* process numbers have 32 - REC_PID_BITS bits for the file */
 
 struct arguments {
 	const char *files[FILES_MAX];
@@ -25,7 +25,7 @@ static const struct argp_option options[] = {
 	{0},
 };
 
-/* Reading a file while it is written anew would lose it. */
+/* Overwriting a file that is being read would lose it. */
 static bool is_same_file(const char *a, const char *b)
 {
 	struct stat x, y;
@@ -91,7 +91,7 @@ static int add_record(const struct rec_hdr *record, void *ctx)
 	return merge__add(reading->merge, reading->file, record);
 }
 
-/* A failed write is no failure to read: it is kept here, and the reading goes on. */
+/* A failed write must not look like a failed read: the error is stored here, and reading goes on. */
 struct writing {
 	struct recording_writer *writer;
 	int err;
@@ -106,7 +106,7 @@ static int write_record(const struct rec_hdr *record, void *ctx)
 	return 0;
 }
 
-/* 0, or -EINVAL after a message: they do not belong together. */
+/* 0, or -EINVAL after a message: the files do not belong together. */
 static int check_fit(struct merge *merge, const struct arguments *arguments)
 {
 	struct merge_verdict verdict;

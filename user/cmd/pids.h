@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The processes that a command is given by -p. */
+/* The processes that -p gives to a command. */
 #ifndef STEPFLAME_USER_CMD_PIDS_H
 #define STEPFLAME_USER_CMD_PIDS_H
 
@@ -14,7 +14,7 @@ struct pids {
 	size_t cnt;
 };
 
-/* Adds those of "PID[,PID...]"; a usage error ends the program. */
+/* Adds the pids of "PID[,PID...]"; a usage error ends the program. */
 void pids__parse(struct argp_state *state, struct pids *pids, const char *text);
 
 #endif

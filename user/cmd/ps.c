@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* stepflame ps: the training processes of this host, one line each, and what can be seen of them. */
+/* stepflame ps: lists the training processes of this host, one line each, and what can be seen of them. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ struct row {
 	struct python python;
 	int python_err;
 	char torch[32], jax[16], rank[16];
-	int workers; /* children of it that have torch or JAX too */
+	int workers; /* its children that have torch or JAX too */
 	bool child;
 };
 
@@ -42,7 +42,7 @@ static int by_pid(const void *a, const void *b)
 	return x->process.pid - y->process.pid;
 }
 
-/* Reads what is on the host; rows whose maps may not be read are only counted. */
+/* Collects the host's processes; where maps may not be read, only counts them. */
 static size_t collect_processes(struct row **rows, size_t *hidden)
 {
 	pid_t *pids = NULL;
@@ -80,7 +80,10 @@ static size_t collect_processes(struct row **rows, size_t *hidden)
 	return n;
 }
 
-/* Forked, or started by multiprocessing: not a program of its own that a process with torch has started. */
+/*
+ * Is the process forked, or started by multiprocessing, rather than a program of its own that a process with torch
+ * started?
+ */
 static bool is_part_of(const struct process *process, const struct process *parent)
 {
 	return process->parent == parent->pid &&

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/*
- * stepflame record: attach, pump records into the file and the live model until the end, print the simple report.
- */
+/* stepflame record: attaches, writes records to the file and the live model until the end, prints the simple report. */
 #include <errno.h>
 #include <libgen.h>
 #include <limits.h>
@@ -124,7 +122,7 @@ static void parse_schedule(struct argp_state *state, struct record_args *args, c
 		argp_error(state, "--schedule needs active=N: the steps to record in each window");
 }
 
-/* All options are there: whether they go together, and what they say of each other. */
+/* Checks, once all options are parsed, whether they go together, and sets what follows from their combination. */
 static void settle_or_die(struct argp_state *state, struct record_args *args)
 {
 	if (!args->command == !args->targets.cnt)
@@ -250,11 +248,11 @@ static void on_signal(int signal)
 }
 
 /*
- * Where records go: the file, and the model behind the table printed at the end. The file is opened, and what it held
- * lost, only when the targets are attached; the few records before that are kept.
+ * Where records go: to the file, and to the model for the table printed at the end. The file is opened, which discards
+ * what it held, only after the targets are attached; until then the few records are buffered.
  */
 struct sink {
-	struct recording_writer *writer; /* NULL before */
+	struct recording_writer *writer; /* NULL until the file is open */
 	struct job *job;
 	int write_err; /* first error of the file */
 	char *kept;
@@ -282,7 +280,7 @@ static int sink_record(const struct rec_hdr *record, void *ctx)
 		sink->kept = kept;
 		sink->kept_bytes += record->size;
 	}
-	/* The report at the end reads neither, and those of a long recording fill the memory. */
+	/* The report at the end reads neither type, and those of a long recording would fill the memory. */
 	if (record->type == REC_SAMPLE || record->type == REC_STEP)
 		return sink->write_err;
 	return job__add(sink->job, record) ?: sink->write_err;
@@ -322,7 +320,7 @@ static void clear_progress(void)
 		fputs("\r\033[K", stderr);
 }
 
-/* Until the time or the steps are over, the targets have ended, a signal came, or the sink failed. */
+/* Runs until the time or the steps are over, the targets have ended, a signal comes, or the sink fails. */
 static int run_session(struct session *session, const struct record_args *args, struct launch *launch)
 {
 	struct session_progress progress;
@@ -339,7 +337,7 @@ static int run_session(struct session *session, const struct record_args *args, 
 	return err;
 }
 
-/* A command with CUDA loads the library by itself, if told to before it starts. */
+/* A command with CUDA loads the library by itself if the environment says so before it starts. */
 static void prepare_injection(const struct record_args *args)
 {
 	char path[PATH_MAX];
@@ -419,7 +417,7 @@ static int record(const struct record_args *args, struct sink *sink, struct laun
 		err = err ?: end_err;
 	}
 	recording_writer__flush(sink->writer);
-	if (err && err != sink->write_err && err != -ENOENT) /* which was said already */
+	if (err && err != sink->write_err && err != -ENOENT) /* printed already */
 		log__error(NULL, "recording failed: %s", strerror(-err));
 	report_simple.text(sink->job, &report, output__is_stdout(args->output) ? stderr : stdout);
 	fflush(stdout);
@@ -429,7 +427,7 @@ out:
 	return err;
 }
 
-/* Says early, before anything is attached, that the file cannot be written; without touching what it holds. */
+/* Reports early, before anything is attached, that the file cannot be written; does not touch what the file holds. */
 static int check_output(const char *path)
 {
 	char dir[PATH_MAX];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* stepflame report: a recording in, a report on stdout out. Needs no root and no target. */
+/* stepflame report: prints a report of a recording on stdout. Needs neither root nor a target. */
 #include "user/cmd/cmd.h"
 
 #include <errno.h>
@@ -42,7 +42,7 @@ enum {
 struct arguments {
 	const char *file;
 	const char *report;
-	unsigned int switches; /* of switches[], those that were given */
+	unsigned int switches; /* the switches[] that were given */
 	struct report_options options;
 };
 
@@ -101,7 +101,7 @@ static const struct argp_option options[] = {
 	{0},
 };
 
-/* -1: not a number of rows. */
+/* Returns -1 where text is not a number of rows. */
 static int parse_limit(const char *text)
 {
 	char *rest;
@@ -128,10 +128,10 @@ static void check_sort_key_or_die(struct argp_state *state, const struct argumen
 		   *known ? known : "none");
 }
 
-/* Switches that not every report has, and those that do. */
+/* Switches that only some reports have, and those reports. */
 static const struct {
 	int key;
-	size_t flag; /* its place in struct report_options */
+	size_t flag; /* offset in struct report_options */
 	const char *reports[2];
 } switches[] = {
 	{OPT_ALL, offsetof(struct report_options, all), {"simple", "advanced"}},
@@ -165,7 +165,7 @@ static void check_switches_or_die(struct argp_state *state, const struct argumen
 	}
 }
 
-/* False: no such switch. */
+/* Returns false for an unknown switch. */
 static bool parse_switch(int key, struct arguments *arguments)
 {
 	for (size_t i = 0; i < SWITCH_CNT; i++) {
@@ -245,7 +245,7 @@ static int add_record(const struct rec_hdr *record, void *job)
 	return job__add(job, record);
 }
 
-/* The report is made in memory and written at once: then an error of stdout is known by its own errno. */
+/* Makes the report in memory and writes it at once, so that an error of stdout keeps its errno. */
 static int print_report(struct job *job, const struct arguments *arguments)
 {
 	const struct report_ops *ops = report__find(arguments->report);
@@ -274,7 +274,7 @@ int cmd_report(int argc, char **argv)
 	argp_parse(&cmd_report_argp, argc, argv, 0, NULL, &arguments);
 	if (!arguments.file)
 		arguments.file = INPUT_DEFAULT;
-	/* Who reads us may stop early (head, less): an error of write, not a signal. */
+	/* A reader of our output may stop early (head, less): get an error of write, not a signal. */
 	signal(SIGPIPE, SIG_IGN);
 
 	job = job__new();

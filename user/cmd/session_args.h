@@ -9,10 +9,10 @@
 
 #define ACTIONS_MAX   63
 
-#define FREQUENCY     99 /* not in step with what runs by a clock */
+#define FREQUENCY     99 /* not a round number, so that samples do not fall in step with periodic work */
 #define FREQUENCY_MAX 10000
 
-/* "10s", "10", "500ms", "2m" or "1h" in ns, never 0. */
+/* Parses "10s", "10", "500ms", "2m" or "1h". Returns ns, never 0. */
 uint64_t session_args__time(struct argp_state *state, const char *text);
 /* Adds one --action to actions, which has room for ACTIONS_MAX and is options->actions. */
 void session_args__action(struct argp_state *state, struct session_options *options, const char **actions,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * stepflame top: attach, keep a model of the last interval, show it until the end. In: a session's records and keys.
- * Out: a screen, or snapshots as text.
+ * stepflame top: attaches, models the last interval and shows it until the end. In: a session's records, and keys. Out:
+ * a screen, or snapshots as text.
  */
 #include "user/top/top.h"
 
@@ -23,7 +23,7 @@
 #include "user/top/screen.h"
 #include "user/top/usage.h"
 
-#define POLL_MS       50 /* also how long a key waits */
+#define POLL_MS       50 /* also the longest delay of a key */
 #define BATCH_POLL_MS 100
 #define INTERVAL_NS   2000000000ULL
 #define INTERVAL_MIN  100000000ULL
@@ -153,8 +153,8 @@ struct live {
 	struct usage usage;
 	struct top_state state;
 	struct screen *screen;  /* NULL: text on stdout */
-	struct top_frame frame; /* the last one, or where the picture is held that one */
-	bool due;               /* a snapshot came */
+	struct top_frame frame; /* the last frame, or while paused the frame on display */
+	bool due;               /* a snapshot has come */
 	uint64_t frames;
 };
 
@@ -199,7 +199,7 @@ static int draw(struct live *live)
 	return err;
 }
 
-/* What was sampled is in the frame; stacks stay known for as long as there are few. */
+/* The frame has used the samples. Stacks stay known as long as they are few. */
 static void forget(struct live *live)
 {
 	if (stacks__stack_end(job__stacks(live->job)) <= STACKS_KEPT &&
@@ -267,7 +267,7 @@ static int run_live(struct live *live)
 static int watch_live(struct live *live)
 {
 	const struct top_args *args = live->args;
-	struct top_usage before; /* what the processes have used up to now counts for nothing */
+	struct top_usage before; /* excludes what the processes used before we attached */
 	int err = 0, end_err;
 
 	for (size_t i = 0; i < args->targets.cnt && !err; i++)
@@ -286,7 +286,7 @@ static int watch_live(struct live *live)
 	err = err ?: end_err;
 	if (err == -EPIPE && args->batch)
 		return 0;
-	if (!err && !live->frames && !interrupted && live->due) /* a job that ended before: what there was of it */
+	if (!err && !live->frames && !interrupted && live->due) /* the job ended before the first frame: show it */
 		err = take_snapshot(live);
 	if (err)
 		log__error(NULL, "top failed: %s", strerror(-err));

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * Chrome trace as Kineto writes it (libkineto/src/output_json.cpp, torch/csrc/autograd/profiler_kineto.cpp; torch
- * 2.15), for Perfetto, chrome://tracing and Holistic Trace Analysis. One event per line, written as it comes; texts
- * are made once per name and group. Of what Kineto says of an operator, its strides and the values of its scalars are
- * missing.
+ * 2.15), for Perfetto, chrome://tracing and Holistic Trace Analysis. Events are written one per line, as they come; the
+ * text of a name or group is made only once. Unlike Kineto, an operator has no strides and no values of scalars.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -16,21 +15,21 @@
 #include "user/report/common.h"
 
 /*
- * Kineto counts from the last multiple of that, so that microseconds with three decimals are exact in a double, and
- * traces of several ranks fit together.
+ * Kineto counts from the last multiple of this, so that microseconds with three decimals are exact in a double, and
+ * traces of several ranks share a base.
  */
 #define BASE_UNIT_NS (7889238 * 1000000000ull)
 
-/* A second track of a thread is a thread of its own, above all ids of real ones (PID_MAX_LIMIT). */
+/* A second track of a thread gets a thread id of its own, above all ids of real threads (PID_MAX_LIMIT). */
 #define LANE_TID       (1u << 22)
 
-#define GPU_SORT_INDEX 5000000     /* Kineto's */
-#define GPU_PID        0x80000000u /* of the GPUs of the second process that has some; 256 for each */
+#define GPU_SORT_INDEX 5000000     /* as in Kineto */
+#define GPU_PID        0x80000000u /* first GPU id of the second process with GPUs; 256 ids per process */
 
-/* A call of CUDA. */
+/* A CUDA call. */
 struct chrome_call {
-	uint64_t external; /* External id of the operator around it; 0: none */
-	bool asked;        /* the GPU did something for it */
+	uint64_t external; /* External id of the enclosing operator; 0: none */
+	bool asked;        /* it caused work on the GPU */
 };
 
 struct chrome {
@@ -40,21 +39,21 @@ struct chrome {
 	size_t activity_cnt;
 	struct chrome_call *calls; /* by index in gpu__activities */
 	uint64_t open
-		[TIMELINE_DEPTH_MAX]; /* by depth on the track at hand: External id of the innermost operator; 0: none */
-	uint32_t gpu_pid;             /* of the process at hand: of its GPU 0 */
+		[TIMELINE_DEPTH_MAX]; /* by depth on this track: the External id of the innermost operator; 0: none */
+	uint32_t gpu_pid;             /* id of the current process's GPU 0 */
 	uint32_t gpu_processes;
 	const struct timeline_name *names;
 	char **name_json;  /* by index in timeline__names */
-	char **group_json; /* by index in timeline__groups: arguments, each with a comma before */
+	char **group_json; /* by index in timeline__groups: arguments, each after a comma */
 	size_t name_cnt, group_cnt;
 	uint64_t first_ns; /* start of the first event */
 	uint64_t base_ns;  /* of the trace, on the real-time clock */
-	uint64_t first_ts; /* of the first event, from the base */
+	uint64_t first_ts; /* of the first event, relative to base_ns */
 	uint64_t event_cnt;
 	const char *comma;
 };
 
-/* By c10::ScalarType: what scalarTypeToTypeMeta(type).name() says. */
+/* By c10::ScalarType: the result of scalarTypeToTypeMeta(type).name(). */
 static const char *const type_names[] = {
 	"unsigned char",
 	"signed char",
@@ -120,7 +119,10 @@ static void put_dims(FILE *out, const struct word_arg *arg)
 	for (uint32_t i = 0; arg->tag == OP_WORD_TENSOR_LIST && i < arg->cnt; i++) {
 		struct word_arg tensor;
 
-		/* The list was checked with its group; where it was cut off, that is its last word. */
+		/*
+		 * words__check has checked the list with its group. In a list that was cut off, OP_WORD_CUT is the last
+		 * word.
+		 */
 		if (!words__next(arg->values, SIZE_MAX, &at, &tensor) || tensor.tag == OP_WORD_CUT)
 			break;
 		fputs(i ? ", " : "", out);
@@ -149,7 +151,7 @@ static void put_shapes(FILE *out, const struct op_group *group)
 	fputc(']', out);
 }
 
-/* text NULL: no memory for it. */
+/* text is NULL where there was no memory for it. */
 static int put_text(FILE *out, const char *key, const char *text)
 {
 	char *json = text ? export__json_text(text) : NULL;
@@ -259,7 +261,9 @@ static void put_sort_index(struct chrome *c, const char *name_json, uint32_t pid
 	fprintf(c->out, ", \"args\": {\"sort_index\": %" PRIu64 "}}", index);
 }
 
-/* Kineto's process of a GPU is its number; where there are several processes that have one, only the first's is. */
+/*
+ * In Kineto, a GPU's number is its process id. Where several processes have GPUs, only the first process can keep that.
+ */
 static uint32_t track_pid(const struct chrome *c, const struct timeline_track *track)
 {
 	return track->gpu ? c->gpu_pid + track->gpu - 1 : track->pid;
@@ -293,7 +297,7 @@ static int put_thread(struct chrome *c, const struct timeline_track *track)
 	uint32_t pid = track_pid(c, track);
 	int err = name ? put_metadata(c, "\"thread_name\"", pid, track_tid(track), "name", name) : -ENOMEM;
 
-	/* The tracks of a thread below each other. */
+	/* Puts the tracks of a thread below each other. */
 	put_sort_index(c, "\"thread_sort_index\"", pid, track_tid(track), (uint64_t)track->tid * 16 + track->lane);
 	free(name);
 	return err;
@@ -326,7 +330,10 @@ static void put_span(struct chrome *c, const struct timeline_span *span, uint32_
 
 /* ---- GPUs ---- */
 
-/* What Kineto says of a kernel, copy or set (libkineto/src/CuptiActivity.cpp); zeros are what it says of none. */
+/*
+ * Writes the arguments that Kineto gives a kernel, copy or set (libkineto/src/CuptiActivity.cpp); zeros are what Kineto
+ * writes for values that it does not know.
+ */
 static void put_work_args(struct chrome *c, const struct gpu_act *activity)
 {
 	const uint32_t *grid = activity->detail, *block = activity->detail + 3;
@@ -366,7 +373,7 @@ static void put_activity(struct chrome *c, const struct timeline_span *span, uin
 
 	if (call && !span->gpu)
 		call->external = external;
-	/* The text begins behind its quote. */
+	/* Skips the quote with which the JSON text begins. */
 	put_event(c, "X", export_category__name(export__category(&c->names[span->name], name + 1)), name, pid, tid,
 		  span->start_ns);
 	put_us(c->out, "dur", span->duration_ns);
@@ -382,7 +389,7 @@ static void put_activity(struct chrome *c, const struct timeline_span *span, uin
 		put_launch_flow(c, span, pid, tid);
 }
 
-/* External id of the innermost operator that is open in a span. */
+/* Sets the External id of the innermost operator that is open within a span. */
 static void open_span(struct chrome *c, const struct timeline_span *span)
 {
 	c->open[span->depth] = export__is_op(c->names[span->name].kind) ? c->event_cnt + 1
@@ -441,7 +448,7 @@ static int put_devices(struct chrome *c, const struct export_options *options)
 	return 0;
 }
 
-/* The keys around the events; HTA finds the rank by its line, which has to come before them. */
+/* Writes the keys before the events. HTA finds the rank by the line, so the line must come before the events. */
 static int put_head(struct chrome *c, struct job *job, int rank, const struct export_options *options)
 {
 	const struct rec_host *host = job__host(job);
@@ -470,7 +477,7 @@ static bool is_exported(const struct timeline_track *track, const struct export_
 	return !options->pid || track->pid == options->pid;
 }
 
-/* The clock of the trace, and the rank of its first process that has one. */
+/* Finds the clock of the trace, and the rank of the first process that has one. */
 static void find_clock_and_rank(struct chrome *c, const struct job *job, const struct timeline *timeline,
 				const struct export_options *options, int *rank)
 {
@@ -494,7 +501,7 @@ static void find_clock_and_rank(struct chrome *c, const struct job *job, const s
 	c->first_ts = real_ns - c->base_ns;
 }
 
-/* For the GPUs of the next process. */
+/* Assigns ids to the GPUs of the next process. */
 static void number_gpus(struct chrome *c)
 {
 	c->gpu_pid = c->gpu_processes ? GPU_PID + (c->gpu_processes << 8) : 0;

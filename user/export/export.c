@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* The table of formats, and how they name things. */
+/* The table of formats, and the names that formats share. */
 #include "user/export/export.h"
 
 #include <errno.h>
@@ -130,7 +130,7 @@ void export__free_texts(char **texts, size_t cnt)
 	free(texts);
 }
 
-/* By number of path, whether the samples in it are chosen. malloc'ed; NULL: no memory. */
+/* Returns, by path number, whether the options choose the samples of the path. malloc'ed; NULL: no memory. */
 static bool *chosen_paths(struct job *job, const char *action)
 {
 	const struct stacks *stacks = job__stacks(job);

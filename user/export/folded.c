@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Folded stacks, for flamegraph.pl, inferno, speedscope and others: "root;child;leaf N", N in us, as torch's export_stacks
- * has it. Characters that would end a frame or a line become "_".
+ * Folded stacks, for flamegraph.pl, inferno, speedscope and others: "root;child;leaf N", with N in us, as in torch's
+ * export_stacks. Characters that would end a frame or a line become "_".
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -53,7 +53,7 @@ char *folded__frame(const char *name, const char *file, uint32_t line)
 	return NULL;
 }
 
-/* By frame; that of the root is NULL. NULL: no memory. */
+/* Returns texts by frame; that of the root is NULL. NULL: no memory. */
 static char **frame_texts(const struct calltree *tree, size_t *cnt)
 {
 	const struct calltree_frame *frames = calltree__frames(tree, cnt);

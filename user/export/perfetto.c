@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * Perfetto's own format (https://perfetto.dev/docs/reference/trace-packet-proto): packets of track events. Each track
- * is a packet sequence with a clock of its own that only counts up, and with its own table of names, so that most
- * packets are a time difference and two numbers.
+ * is a packet sequence with an incremental clock and a name table of its own, so that most packets are a time
+ * difference and two numbers.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -61,7 +61,7 @@ enum event_type { SLICE_BEGIN = 1, SLICE_END = 2 };
 enum sequence_flag { STATE_CLEARED = 1, NEEDS_STATE = 2 };
 enum clock { CLOCK_REALTIME_ID = 1, CLOCK_MONOTONIC_ID = 3, CLOCK_OF_SEQUENCE = 64 };
 
-/* Interned once per sequence; ids must not be 0. */
+/* Each sequence interns a category once; ids must not be 0. */
 #define CATEGORY_IID(category) ((category) + 1)
 enum annotation {
 	ANNOTATION_SEQUENCE = 1,
@@ -69,7 +69,7 @@ enum annotation {
 	ANNOTATION_SOURCE,
 	ANNOTATION_MODULE,
 	ANNOTATION__GROUP_END,
-	ANNOTATION_CORRELATION = ANNOTATION__GROUP_END, /* from here on: of what GPUs did */
+	ANNOTATION_CORRELATION = ANNOTATION__GROUP_END, /* from here on: GPU activities */
 	ANNOTATION_BYTES,
 	ANNOTATION_SHARED,
 	ANNOTATION_REGISTERS,
@@ -91,7 +91,7 @@ static const char *const annotation_names[] = {
 	[ANNOTATION_BLOCK] = "block",
 };
 
-/* The texts of a group; a text is interned as (group index) * ANNOTATION__GROUP_END + annotation. */
+/* The texts of a group. The id of an interned text is (group index) * ANNOTATION__GROUP_END + annotation. */
 struct group {
 	char *texts[ANNOTATION__GROUP_END]; /* malloc'ed; NULL: none */
 };
@@ -101,12 +101,12 @@ struct perfetto {
 	struct proto packet;
 	const struct gpu_act *activities;
 	size_t activity_cnt;
-	bool *asked; /* by index in gpu__activities: a call that a GPU did something for */
+	bool *asked; /* by index in gpu__activities: the call caused work on the GPU */
 	const struct timeline_name *names;
 	char **texts;
 	struct group *groups;
 	size_t name_cnt, group_cnt;
-	/* Of the track being written: */
+	/* The track that is being written: */
 	uint32_t sequence;
 	uint64_t now_ns;
 	unsigned char *name_sent, *group_sent; /* by index */
@@ -152,13 +152,13 @@ static void put_clock(struct proto *packet, enum clock id, uint64_t ns)
 
 /* ---- processes and tracks ---- */
 
-/* Lanes are fewer than 16. */
+/* A thread has fewer than 16 lanes. */
 static uint64_t make_uuid(uint32_t pid, uint32_t tid, uint32_t lane)
 {
 	return ((uint64_t)pid << 32 | tid) << 5 | lane;
 }
 
-/* Streams have small numbers. */
+/* Stream numbers are small. */
 static uint64_t track_uuid(const struct timeline_track *track)
 {
 	if (!track->gpu)
@@ -223,8 +223,8 @@ static int put_track(struct perfetto *p, const struct timeline_track *track)
 }
 
 /*
- * Before the first event of a sequence: its clock, which begins with the track, its defaults, and the texts that every
- * track uses.
+ * Writes what comes before the first event of a sequence: its clock, which starts with the track, its defaults, and the
+ * texts that every track uses.
  */
 static int put_sequence(struct perfetto *p, const struct timeline_track *track)
 {
@@ -314,7 +314,10 @@ static void put_dims(struct perfetto *p, enum annotation which, const uint32_t *
 	proto__end(&p->packet, annotation);
 }
 
-/* Of what a GPU did, or a call: an arrow from the call. Correlations are numbers of a process, and flows of a trace. */
+/*
+ * Writes the arguments of a call or a GPU activity, and its end of the arrow from one to the other. A correlation is
+ * unique in a process only, but a flow id must be unique in the trace.
+ */
 static void put_activity(struct perfetto *p, const struct timeline_span *span)
 {
 	const struct gpu_act *activity = &p->activities[span->activity - 1];
@@ -333,7 +336,7 @@ static void put_activity(struct perfetto *p, const struct timeline_span *span)
 		proto__fixed64(&p->packet, span->gpu ? EVENT_TERMINATING_FLOW_IDS : EVENT_FLOW_IDS, flow);
 }
 
-/* The texts that this sequence sees for the first time. */
+/* Writes the texts that this sequence uses for the first time. */
 static void put_new_texts(struct perfetto *p, const struct timeline_span *span, bool named)
 {
 	size_t interned;
@@ -377,7 +380,7 @@ static int put_begin(struct perfetto *p, const struct timeline_span *span)
 }
 
 /*
- * Begins and ends in the order of time: spans are nested, and their depth tells which have ended when the next begins.
+ * Writes begins and ends in order of time: spans nest, so the depth of a span tells which ones ended before it begins.
  */
 static int put_slices(struct perfetto *p, const struct timeline_track *track)
 {

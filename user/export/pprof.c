@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * pprof's format (https://github.com/google/pprof/blob/main/proto/profile.proto): samples that are alike as one, with their
- * stacks of locations, the leaf first. A location is a line of a function.
+ * pprof's format (https://github.com/google/pprof/blob/main/proto/profile.proto): equal samples are merged, each with
+ * its stack of locations, leaf first. A location is a line of a function.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -42,7 +42,7 @@ struct pprof {
 	uint64_t period_ns;
 };
 
-/* The index of a text, which is written when it is new. */
+/* Returns the index of a text, and writes the text when it is new. */
 static uint64_t string_index(struct pprof *p, const char *text)
 {
 	size_t cnt = p->strings.items.cnt;
@@ -65,7 +65,7 @@ static void put_value_type(struct pprof *p, enum profile_field field, const char
 	proto__end(&p->proto, message);
 }
 
-/* Without system_name: where it is the name, pprof demangles that, and "<listcomp>" becomes nothing. */
+/* Leaves system_name out: where it equals the name, pprof demangles the name, and "<listcomp>" becomes empty. */
 static void put_function(struct pprof *p, const struct calltree_frame *frame)
 {
 	uint64_t name = string_index(p, frame->name), file = string_index(p, frame->file ?: "");
@@ -90,7 +90,7 @@ static void put_location(struct pprof *p, uint64_t id, const struct calltree_fra
 	proto__end(&p->proto, message);
 }
 
-/* Writes what is there and starts again: fields of the outermost message may come in any order. */
+/* Writes the buffer and empties it: fields of the outermost message may come in any order. */
 static void flush_proto(struct proto *proto, FILE *out)
 {
 	if (!proto->failed)
@@ -106,7 +106,7 @@ static int put_frames(struct pprof *p, FILE *out)
 
 	if (!written)
 		return -ENOMEM;
-	/* The root has no frame. There are no more functions than frames. */
+	/* The root has no frame. There are at most as many functions as frames. */
 	for (size_t i = 1; i < cnt; i++) {
 		if (!written[frames[i].function])
 			put_function(p, &frames[i]);

@@ -9,7 +9,7 @@ enum wire_type { VARINT = 0, I64 = 1, LEN = 2 };
 
 #define VARINT_MAX 10
 
-/* Where `bytes` more can be written, which then count as written; NULL: no memory. */
+/* Returns where the caller can write `bytes` more bytes, which count as written; NULL: no memory. */
 static unsigned char *extend_proto(struct proto *p, size_t bytes)
 {
 	if (p->failed)
@@ -88,7 +88,7 @@ size_t proto__begin(struct proto *p, uint32_t field)
 	return p->cnt;
 }
 
-/* The length comes before what it is the length of, and is known only now. */
+/* The length precedes the message, but is known only at its end. */
 void proto__end(struct proto *p, size_t begun)
 {
 	unsigned char length[VARINT_MAX];

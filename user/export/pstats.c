@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * What cProfile's dump_stats() writes, for `python -m pstats`, snakeviz and others: a marshalled dict {(file, line, name):
- * (primitive calls, calls, own time, time, callers)}, callers {(file, line, name): (calls, primitive calls, own time, time)}. Samples
- * know of no calls: 0, which pstats, snakeviz and gprof2dot show as such. Exact calls know no callers.
+ * Writes what cProfile's dump_stats() does, for `python -m pstats`, snakeviz and others: a marshalled dict {(file,
+ * line, name): (primitive calls, calls, own time, time, callers)}, where callers is {(file, line, name): (calls,
+ * primitive calls, own time, time)}. Samples do not count calls, so these are 0, which pstats, snakeviz and gprof2dot
+ * show as such. Exact calls have no callers.
  *
- * marshal: CPython's Python/marshal.c; little-endian, and what is written here has been the same since version 2.
+ * marshal: CPython's Python/marshal.c; little-endian. The codes written here have been the same since version 2.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -18,7 +19,7 @@
 struct pstats {
 	struct job *job;
 	struct profile *profile;
-	uint32_t pid; /* as processes__in_scope has it: functions of main processes and of workers are not one */
+	uint32_t pid; /* scope, as in processes__in_scope: functions of main processes and of workers stay separate */
 	FILE *out;
 };
 
@@ -94,7 +95,7 @@ static int compare_edge(const void *a, const void *b)
 	return COMPARE(x->caller, y->caller);
 }
 
-/* *edge: the first of the function's, then behind its last. */
+/* *edge: in, the first edge of the function; out, the one after its last. */
 static void put_row(const struct pstats *p, const struct profile_table *table, const struct profile_row *row,
 		    size_t *edge)
 {

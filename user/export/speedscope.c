@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * speedscope's own format (https://www.speedscope.app/file-format-schema.json): a sampled profile for each thread, in the
- * order of time. Samples that follow each other in the same place are one.
+ * speedscope's own format (https://www.speedscope.app/file-format-schema.json): a sampled profile per thread, in order
+ * of time. Consecutive samples with the same stack are merged.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -87,7 +87,7 @@ static int put_frames(const struct calltree *tree, FILE *out)
 	return err;
 }
 
-/* The node of a thread, above one of its own. */
+/* Returns the ancestor of a node that stands for the thread. */
 static uint32_t thread_node(const struct calltree *tree, uint32_t node)
 {
 	size_t cnt;
@@ -98,7 +98,7 @@ static uint32_t thread_node(const struct calltree *tree, uint32_t node)
 	return node;
 }
 
-/* Frames below the thread's, which is what the profile is of. */
+/* Writes the frames below the thread's node; the profile itself stands for the thread. */
 static int put_stack(const struct calltree *tree, uint32_t node, FILE *out)
 {
 	size_t cnt;
@@ -130,7 +130,7 @@ static int put_name(const struct calltree *tree, uint32_t node, FILE *out)
 	return json ? 0 : -ENOMEM;
 }
 
-/* entries[0] to, not with, entries[cnt]: those of one thread. */
+/* Writes the profile of one thread: entries[0] up to, but not including, entries[cnt]. */
 static int put_profile(const struct calltree *tree, const struct entry *entries, size_t cnt, FILE *out)
 {
 	uint64_t total_ns = 0;

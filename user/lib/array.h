@@ -10,9 +10,9 @@ struct array {
 	size_t cnt, room;
 };
 
-/* Room for one more item, zeroed, at the end; NULL: no memory. Moves the others. */
+/* Adds a zeroed item at the end and returns it; NULL: no memory. May move the items. */
 void *array__add(struct array *array, size_t item_bytes);
-/* Adds zeroed items until there are cnt. 0 or -ENOMEM. */
+/* Adds zeroed items until the array has cnt. 0 or -ENOMEM. */
 int array__grow(struct array *array, size_t cnt, size_t item_bytes);
 
 #endif

@@ -2,7 +2,7 @@
 #ifndef STEPFLAME_USER_LIB_COMPARE_H
 #define STEPFLAME_USER_LIB_COMPARE_H
 
-/* Below, equal or above 0, as qsort wants it: a difference may not fit. Both are evaluated twice. */
+/* Below, equal to or above 0, as qsort expects; a subtraction could overflow. Evaluates both arguments twice. */
 #define COMPARE(a, b) (((a) > (b)) - ((a) < (b)))
 
 #endif

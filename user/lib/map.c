@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * A hash table with open addressing: every sample looks several keys up, and a tree would take eight times the memory. Keys
- * come from a recording, which could be made to collide: so the hash depends on a seed that is drawn at run time.
+ * A hash table with open addressing: every sample looks several keys up, and a tree would take eight times the memory.
+ * A recording can choose its keys to collide, so the hash depends on a seed that is drawn at run time.
  */
 #include "user/lib/map.h"
 
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-#define TEXT 0 /* the bytes of a key that is a char *, and ends with its text */
+#define TEXT 0 /* key_bytes of a key that is a char *, compared as text */
 
 /* MurmurHash3's finalizer. */
 static inline uint64_t mix(uint64_t bits)
@@ -41,7 +41,7 @@ static inline bool has_key(const void *item, const void *key, size_t key_bytes)
 {
 	if (key_bytes == TEXT)
 		return !strcmp(*(const char *const *)item, key);
-	return key_bytes == 8 ? !memcmp(item, key, 8) : !memcmp(item, key, key_bytes); /* of 8 in line */
+	return key_bytes == 8 ? !memcmp(item, key, 8) : !memcmp(item, key, key_bytes); /* the compiler inlines 8 */
 }
 
 static inline void *item_at(const struct map *map, size_t index, size_t item_bytes)
@@ -49,7 +49,7 @@ static inline void *item_at(const struct map *map, size_t index, size_t item_byt
 	return (char *)map->items.items + index * item_bytes;
 }
 
-/* The slot of a key, or the empty one where it belongs. */
+/* Returns the slot of a key, or the empty slot where the key belongs. */
 static inline __attribute__((always_inline)) uint32_t *find_slot(const struct map *map, const void *key,
 								 size_t key_bytes, size_t item_bytes)
 {
@@ -60,7 +60,7 @@ static inline __attribute__((always_inline)) uint32_t *find_slot(const struct ma
 	return &map->slots[at];
 }
 
-/* At least half of the slots stay empty; they are a power of 2. */
+/* The number of slots is a power of 2, and at least half of them stay empty. */
 static inline bool is_full(const struct map *map)
 {
 	return 2 * (map->items.cnt + 1) > map->slot_cnt;
@@ -108,7 +108,7 @@ static inline __attribute__((always_inline)) void *add_item(struct map *map, con
 	return item;
 }
 
-/* Numbers that are keyed by themselves are the most, and here code of their own. */
+/* Items that are nothing but a 64-bit key are the most frequent; constant sizes give them code of their own. */
 void *map__add(struct map *map, const void *key, size_t key_bytes, size_t item_bytes)
 {
 	return key_bytes == 8 && item_bytes == 8 ? add_item(map, key, 8, 8) : add_item(map, key, key_bytes, item_bytes);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Items by key, in an array, in the order in which they came. An item begins with its key, of which all bytes are compared: a struct
- * without gaps.
+ * Items by key, stored in an array in the order in which they came. An item begins with its key. Keys compare by all
+ * their bytes, so a key must be a struct without padding.
  */
 #ifndef STEPFLAME_USER_LIB_MAP_H
 #define STEPFLAME_USER_LIB_MAP_H
@@ -13,27 +13,27 @@
 
 /* Empty: all 0. */
 struct map {
-	struct array items; /* each new one moves the others */
+	struct array items; /* a new item moves the others */
 	uint32_t *slots;    /* 1 + the index of an item; 0: empty */
 	size_t slot_cnt;
 	uint64_t seed;
 };
 
-/* The item, of a type, that has the key to which `key` points; NULL: there is none. */
+/* Returns the item, of a type, whose key equals the one that `key` points to; NULL: there is none. */
 #define MAP_FIND(map, type, key) ((type *)map__find(map, key, sizeof(*(key)), sizeof(type)))
-/* The same; one that is new is zeroed but for its key. NULL: no memory. */
+/* The same, but adds a missing item, zeroed except for its key. NULL: no memory. */
 #define MAP_ADD(map, type, key) ((type *)map__add(map, key, sizeof(*(key)), sizeof(type)))
-/* The index of an item. */
+/* Returns the index of an item. */
 #define MAP_INDEX(map, item) ((uint32_t)((item) - (__typeof__(item))(map)->items.items))
 
 void *map__find(const struct map *map, const void *key, size_t key_bytes, size_t item_bytes);
 void *map__add(struct map *map, const void *key, size_t key_bytes, size_t item_bytes);
-/* A sorted copy of the items, for free(). NULL: no memory. */
+/* Returns a sorted copy of the items, which the caller frees. NULL: no memory. */
 void *map__sorted(const struct map *map, size_t item_bytes, int (*compare)(const void *, const void *));
 /* Leaves it empty. */
 void map__free(struct map *map);
 
-/* Texts: items are char *, malloc'ed. *index becomes that of a text, which is copied when it is new. 0 or -ENOMEM. */
+/* For texts, items are char *, malloc'ed. Sets *index to the index of a text, and copies a new text. 0 or -ENOMEM. */
 int map__add_text(struct map *texts, const char *text, uint32_t *index);
 /* Leaves it empty. */
 void map__free_texts(struct map *texts);

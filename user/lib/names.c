@@ -12,7 +12,7 @@
 struct name {
 	uint64_t id;
 	char *text;
-	bool lost; /* text was made up because none came */
+	bool lost; /* the recording has no text for the id */
 };
 
 static uint32_t next_code_point(const char **at, const char *end, enum name_encoding encoding, int *cut)
@@ -61,7 +61,7 @@ char *name__utf8(const char *bytes, size_t len, enum name_encoding encoding, boo
 	return text;
 }
 
-/* Takes text over; NULL is no memory. */
+/* Takes text over; a NULL text means no memory. */
 static struct name *insert_name(struct names *names, uint64_t id, char *text, bool lost)
 {
 	struct name *name = text ? MAP_ADD(&names->by_id, struct name, &id) : NULL;
@@ -74,7 +74,8 @@ static struct name *insert_name(struct names *names, uint64_t id, char *text, bo
 }
 
 /*
- * Names that are cut at the same place are told apart by their lengths, as their ids are. malloc'ed; NULL: no memory.
+ * Adds the length to a truncated name: names that are cut at the same place differ by their lengths, as do their ids.
+ * malloc'ed; NULL: no memory.
  */
 static char *record_text(const struct rec_name *record)
 {

@@ -32,8 +32,8 @@ const char *output__name(const char *path)
 }
 
 /*
- * A file that we create under sudo belongs to who called sudo. One that exists keeps its owner: giving it away would
- * be a surprise, and O_EXCL tells the two apart without a race.
+ * A file that we create under sudo belongs to the user who called sudo. An existing file keeps its owner, as a change
+ * would be a surprise; O_EXCL tells the two cases apart without a race.
  */
 int output__open(const char *path)
 {
@@ -47,7 +47,7 @@ int output__open(const char *path)
 	if (fd < 0 && errno == EEXIST)
 		return open(path, flags | O_TRUNC, 0644);
 	if (fd >= 0 && uid >= 0 && gid >= 0 && geteuid() == 0 && fchown(fd, uid, gid)) {
-		/* A file system without owners: nothing is lost. */
+		/* The file system has no owners, so nothing is lost. */
 	}
 	return fd;
 }

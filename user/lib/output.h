@@ -5,14 +5,14 @@
 
 #include <stdbool.h>
 
-/* Does it stand for standard output, "-"? */
+/* Is path "-", standard output? */
 bool output__is_stdout(const char *path);
-/* What messages call it. */
+/* Returns the name of path for messages. */
 const char *output__name(const char *path);
 
 /*
- * Standard output once more, or creates path, or empties it, for writing: a descriptor, or -1 with errno. A new file has mode 0644 and belongs to
- * SUDO_UID:SUDO_GID when those are set; one that existed keeps its owner.
+ * Duplicates standard output, or creates or truncates path, for writing. Returns a descriptor, or -1 with errno. A new
+ * file has mode 0644 and belongs to SUDO_UID:SUDO_GID when those are set; an existing file keeps its owner.
  */
 int output__open(const char *path);
 

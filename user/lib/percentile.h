@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Percentiles by nearest rank: a value that was there. The median is the 50th. All that print one use this, and page/select.js does the same. */
+/*
+ * Percentiles by nearest rank, so that a percentile is always one of the values; the median is the 50th. All output
+ * uses this function, and page/select.js computes the same.
+ */
 #ifndef STEPFLAME_USER_LIB_PERCENTILE_H
 #define STEPFLAME_USER_LIB_PERCENTILE_H
 
 #include <stddef.h>
 
-/* Where it lies among cnt sorted values, of which there is one at least. */
+/* Returns the index of the percentile among cnt sorted values; cnt must be at least 1. */
 static inline size_t percentile__index(size_t cnt, unsigned int percent)
 {
 	size_t rank = (cnt * percent + 99) / 100;

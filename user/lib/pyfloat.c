@@ -20,7 +20,7 @@ char *pyfloat__format(double value, int precision, char buffer[PYFLOAT_MAX])
 		strcpy(out, "inf");
 		return buffer;
 	}
-	/* glibc's %e is exact, rounds half to even, and so gives the digits of CPython's dtoa in mode 2. */
+	/* glibc's %e is exact and rounds half to even, so it gives the digits of CPython's dtoa in mode 2. */
 	snprintf(c_text, sizeof(c_text), "%.*e", precision - 1, fabs(value));
 	exponent = strchr(c_text, 'e');
 	for (const char *c = c_text; c < exponent; c++)
@@ -28,7 +28,7 @@ char *pyfloat__format(double value, int precision, char buffer[PYFLOAT_MAX])
 			digits[cnt++] = *c;
 	while (cnt > 1 && digits[cnt - 1] == '0')
 		cnt--;
-	/* Digits before the point; 0 and below: zeros behind it. */
+	/* Digits before the point; at 0 and below, zeros follow the point. */
 	point = atoi(exponent + 1) + 1;
 	if (point <= -4 || point > precision - 1) {
 		*out++ = digits[0];

@@ -4,11 +4,11 @@
 
 #include <stddef.h>
 
-#define PYFLOAT_MAX 40 /* bytes that hold any result, 0 included, up to a precision of 17 */
+#define PYFLOAT_MAX 40 /* bytes for any result with a precision up to 17, with its terminating 0 */
 
 /*
- * format(value, '.N') as CPython does it, N = precision, 1 to 17. Unlike C's %.Ng it keeps a digit behind the point
- * (100.0) and goes over to an exponent one power of ten earlier. Source: format_float_short() in CPython's
+ * Formats as CPython's format(value, '.N'), N = precision, 1 to 17. Unlike C's %.Ng, the result keeps a digit after the
+ * point (100.0) and switches to an exponent one power of ten earlier. Source: format_float_short() in CPython's
  * Python/pystrtod.c with format code 'g' and Py_DTSF_ADD_DOT_0, which is what a missing presentation type means.
  * Returns buffer.
  */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Binary search. Where only an item that is equal is wanted, bsearch() does. */
+/* Binary search for the first item that fails a condition. To find an equal item, use bsearch(). */
 #ifndef STEPFLAME_USER_LIB_SEARCH_H
 #define STEPFLAME_USER_LIB_SEARCH_H
 
 #include <stddef.h>
 
 /*
- * The first index from `from` on of which `before`, an expression with the index i, is false; `to` where it is true of all below that.
- * It is false of all behind the first.
+ * Returns the first index in [from, to) at which `before`, an expression with the index i, is false; `to` where it is
+ * true at all of them. `before` must be false at every index after the first such.
  */
 #define SEARCH(i, from, to, before)                                 \
 	__extension__({                                             \

@@ -75,7 +75,7 @@ void utf8__copy(char *out, size_t room, const char *text, size_t bytes)
 		int cut = 0;
 		size_t n = utf8__put(one, utf8__next(&at, end, &cut));
 
-		/* What filled its field to the end was cut there: half a code point says nothing. */
+		/* A text that fills its field was cut at its end: omit a partial code point. */
 		if (used + n >= room || cut)
 			break;
 		memcpy(out + used, one, n);

@@ -6,7 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* By c10::ScalarType (torch/headeronly/core/ScalarType.h), whose numbers are part of torch's file format and stay. */
+/*
+ * By c10::ScalarType (torch/headeronly/core/ScalarType.h). torch's file format contains these numbers, so they do not
+ * change.
+ */
 static const char *const dtypes[] = {
 	"uint8",
 	"int8",
@@ -53,7 +56,7 @@ static struct word_arg read_word(const uint64_t *word)
 		.tag = *word & 0xff, .dtype = *word >> 8 & 0xff, .cnt = *word >> 32, .values = word + 1};
 }
 
-/* Moves *at behind the tensors of a list; where they were cut off, to that word. */
+/* Moves *at past the tensors of a list; where the list was cut off, to the word that says so. */
 static bool skip_list(const uint64_t *words, size_t cnt, size_t *at, uint32_t tensors)
 {
 	while (tensors--) {

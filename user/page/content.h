@@ -9,11 +9,11 @@
 
 struct page {
 	const struct flame *flame;
-	struct flame_choice choice; /* what it shows first */
+	struct flame_choice choice; /* what the page shows first */
 	uint32_t recording_cnt;
 	struct page_recording {
-		char file[4096]; /* its name; UTF-8 */
-		char *about;     /* window, targets, cost, what was lost: the paragraphs below reports */
+		char file[4096]; /* the name of the recording; UTF-8 */
+		char *about;     /* the paragraphs that end a report: window, targets, cost, losses */
 	} recordings[PAGE_RECORDINGS];
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Numbers go column by column, which gzip makes half as long as row by row. */
+/* Writes numbers column by column, which gzip packs into half the size of rows. */
 #include "user/page/data.h"
 
 #include <errno.h>
@@ -10,8 +10,8 @@
 
 #include "user/report/common.h"
 
-#define NUMBER_MAX ((1ull << 53) - 1) /* whole numbers in JavaScript */
-#define BLOCK      3072               /* bytes at a time: a multiple of base64's 3 */
+#define NUMBER_MAX ((1ull << 53) - 1) /* the largest exact integer in JavaScript */
+#define BLOCK      3072               /* bytes encoded at a time: a multiple of base64's 3 */
 
 struct packer {
 	z_stream zip;
@@ -79,7 +79,7 @@ static void put_number(struct packer *packer, uint64_t value)
 	put_byte(packer, value);
 }
 
-/* Small numbers either side of 0 become small numbers. */
+/* Maps small numbers of either sign to small unsigned numbers. */
 static uint64_t fold_sign(int64_t value)
 {
 	return value < 0 ? ~((uint64_t)value << 1) : (uint64_t)value << 1;
@@ -90,7 +90,7 @@ static uint64_t bound_number(uint64_t value)
 	return value < NUMBER_MAX / 2 ? value : NUMBER_MAX / 2;
 }
 
-/* What a number is more than the one before. */
+/* Writes the difference from the number before. */
 static void put_difference(struct packer *packer, uint64_t value, uint64_t *before)
 {
 	put_number(packer, fold_sign(bound_number(value) - *before));
@@ -133,7 +133,7 @@ static char *make_head(const struct page *page)
 	return text;
 }
 
-/* field: of each of `cnt` items. */
+/* Writes `field` of each of `cnt` items. */
 #define PUT_COLUMN(packer, items, cnt, field)                  \
 	do {                                                   \
 		for (size_t i_ = 0; i_ < (cnt); i_++)          \
@@ -208,7 +208,7 @@ static void put_thread(struct packer *packer, const struct flame_thread *thread)
 	for (size_t i = 0; i < thread->rows.cnt; i++)
 		put_difference(packer, rows[i].end_us, &end_us);
 	PUT_COLUMN(packer, rows, thread->rows.cnt, weight_ns);
-	/* 0: none; mostly it is the weight: 1. */
+	/* 0: no span. Mostly the span equals the weight, which gives 1. */
 	for (size_t i = 0; i < thread->rows.cnt; i++)
 		put_number(packer, rows[i].span_us ? 1 + fold_sign(bound_number(rows[i].span_us) -
 								   bound_number(rows[i].weight_ns / 1000))
@@ -238,7 +238,7 @@ int page_data__write(const struct page *page, FILE *out)
 	char *head = packer ? make_head(page) : NULL;
 	int err = -ENOMEM;
 
-	/* 15 bits of window, and 16: a gzip header. */
+	/* A window of 15 bits; adding 16 selects a gzip header. */
 	if (head && deflateInit2(&packer->zip, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) == Z_OK) {
 		packer->out = out;
 		put_all(packer, page, head);

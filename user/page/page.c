@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The page's parts lie beside this file as a browser would have them, and are put into the program by the assembler (C has
- * #embed only from C23 on). Its policy lets nothing in but the one style and the one script that bear the page's nonce.
+ * The parts of the page are files beside this one, as a browser would load them. The assembler includes them in the
+ * program, as C has #embed only from C23 on. The page's policy allows only the one style and the one script that carry
+ * its nonce.
  */
 #include "user/page/page.h"
 

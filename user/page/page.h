@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The flame page: a flame in, one HTML file out, which opens offline and asks nothing of any address. */
+/* The flame page. In: a flame. Out: one HTML file, which opens offline and makes no request. */
 #ifndef STEPFLAME_USER_PAGE_PAGE_H
 #define STEPFLAME_USER_PAGE_PAGE_H
 
@@ -7,7 +7,7 @@
 
 #include "user/page/content.h"
 
-/* 0 or -ENOMEM; errors of out are left to the caller. */
+/* 0 or -ENOMEM; the caller checks out for errors. */
 int page__write(const struct page *page, FILE *out);
 
 #endif

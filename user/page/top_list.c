@@ -14,7 +14,7 @@ struct row {
 	double self_ns, total_ns;
 };
 
-/* Escaped twice: what steers a reader, and what is markup. */
+/* Escapes text twice: against what could steer the reader's display, and against markup. */
 static int put_text(const char *text, FILE *out)
 {
 	char *visible = text__escape(text);
@@ -38,7 +38,7 @@ static int compare_rows(const void *a, const void *b)
 	return (x->self_ns < y->self_ns) - (x->self_ns > y->self_ns);
 }
 
-/* Whether a function is between a node and the root, the node not included. */
+/* Is a function between a node, not included, and the root? */
 static bool is_inside(const struct flame_node *nodes, const struct flame_frame *frames, uint32_t node,
 		      uint32_t function)
 {
@@ -48,7 +48,7 @@ static bool is_inside(const struct flame_node *nodes, const struct flame_frame *
 	return false;
 }
 
-/* ns: by node, its own; becomes that of what is below, too. */
+/* ns, by node: in, the node's own time; out, also the time of the nodes below. */
 static void fill_rows(const struct flame *flame, double *ns, struct row *rows)
 {
 	size_t cnt;
@@ -59,7 +59,7 @@ static void fill_rows(const struct flame *flame, double *ns, struct row *rows)
 	for (size_t i = cnt - 1; i > 0; i--) {
 		uint32_t function = frames[nodes[i].frame].function, owner = function;
 
-		/* A wait is its own, whoever ended it. */
+		/* A wait counts as own time of the function that waited, whichever thread ended it. */
 		if (functions[function].kind == CALLTREE_WAKER)
 			owner = frames[nodes[nodes[i].parent].frame].function;
 		rows[function].function = &functions[function];

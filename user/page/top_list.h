@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What the page says where scripts do not run: the functions that take most time, the longest steps, and what was lost. */
+/* What the page says where scripts do not run: the functions that take most time, the longest steps, and the losses. */
 #ifndef STEPFLAME_USER_PAGE_TOP_LIST_H
 #define STEPFLAME_USER_PAGE_TOP_LIST_H
 
@@ -7,7 +7,7 @@
 
 #include "user/page/content.h"
 
-/* HTML. 0 or -ENOMEM; errors of out are left to the caller. */
+/* Writes HTML. 0 or -ENOMEM; the caller checks out for errors. */
 int top_list__write(const struct page *page, FILE *out);
 
 #endif

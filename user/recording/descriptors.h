@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Each record type, described once: its fields, and what merge does with it. The model checks sizes by it,
- * merge moves processes and times by it, recdump prints by it, and the tests read and write by what recdump says of it. A type
- * without a description, and a field that is not in it, do not compile.
+ * Describes each record type once: its fields, and how merge treats it. The model checks sizes by the description,
+ * merge converts processes and times by it, recdump prints by it, and the tests read and write by what recdump prints
+ * of it. A type without a description does not compile, nor does a field that its description lacks.
  */
 #ifndef STEPFLAME_USER_RECORDING_DESCRIPTORS_H
 #define STEPFLAME_USER_RECORDING_DESCRIPTORS_H
@@ -15,10 +15,10 @@
 enum field_kind {
 	FIELD_NUMBER, /* unsigned */
 	FIELD_SIGNED,
-	FIELD_ID,   /* a hash: of a name, a stack, a path, a function, a group; 0: none */
+	FIELD_ID,   /* a hash of a name, stack, path, function or group; 0: none */
 	FIELD_PID,  /* 0: none */
-	FIELD_TID,  /* of the same host as the process; 0: none */
-	FIELD_TIME, /* CLOCK_MONOTONIC of its host; 0: none */
+	FIELD_TID,  /* on the host of the process; 0: none */
+	FIELD_TIME, /* CLOCK_MONOTONIC of the host; 0: none */
 	FIELD_TEXT, /* bytes, 0-terminated if there is room */
 	FIELD_PAD,
 	FIELD__COUNT,
@@ -26,30 +26,32 @@ enum field_kind {
 
 struct record_field {
 	const char *name; /* "key.pid" */
-	uint16_t offset;  /* from the header */
-	uint16_t bytes;   /* of one; of a text all */
-	uint16_t cnt;     /* of an array, else 1 */
+	uint16_t offset;  /* from the start of the record */
+	uint16_t bytes;   /* of one item; of a whole text */
+	uint16_t cnt;     /* items of an array, else 1 */
 	uint16_t kind;    /* enum field_kind */
 };
 
 enum merge_rule {
-	MERGE_PASS,  /* with its processes and times moved */
-	MERGE_WHOLE, /* one for the whole of what is merged */
-	MERGE_ONCE,  /* of those alike the first */
+	MERGE_PASS,  /* each record, with its processes and times converted */
+	MERGE_WHOLE, /* one record for all files together */
+	MERGE_ONCE,  /* the first of equal records */
 };
 
 struct record_descriptor {
 	const char *name; /* "GPU_CALLS" */
-	size_t bytes;     /* of the struct; a record may be longer */
+	size_t bytes;     /* size of the struct; a record may be longer */
 	enum merge_rule merge;
 	const struct record_field *fields;
 	size_t field_cnt;
 };
 
-/* NULL: no type of this version. */
+/* Returns NULL for a type that this version does not know. */
 const struct record_descriptor *record_descriptor__of(uint16_t type);
 
-/* X(type, struct, what the model does with it: job.c's add_..., merge rule), in the order of enum rec_type. */
+/*
+ * X(type, struct, suffix of job.c's add_..., which reads it into the model, merge rule), in the order of enum rec_type.
+ */
 #define STEPFLAME_RECORDS(X)                         \
 	X(HOST, rec_host, host, PASS)                \
 	X(TARGET, rec_target, target, PASS)          \

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Records pass with their processes, threads and times changed (descriptors.h says where those are), but those that are one for the whole. */
+/*
+ * Passes records on with their processes, threads and times converted (descriptors.h says where those are), except for
+ * records of which a merged recording has one in all.
+ */
 #include "user/recording/merge.h"
 
 #include <errno.h>
@@ -14,13 +17,13 @@
 #include "user/lib/saturating.h"
 #include "user/recording/descriptors.h"
 
-/* One clock of a host, read twice, differs by what NTP did meanwhile; those of two boots by much more. */
+/* NTP alone makes two readings of a host's clock differ by less; the clocks of two boots differ by much more. */
 #define SAME_CLOCK_NS 10000000000LL
 
 struct counted {
 	struct counted_key {
 		char name[sizeof(((struct rec_counter *)0)->name)];
-		uint64_t file; /* + 1; 0: of all together */
+		uint64_t file; /* file number + 1; 0: all files together */
 	} key;
 	struct rec_counter counter; /* last state */
 };
@@ -32,12 +35,12 @@ struct introduced {
 
 struct source {
 	struct rec_host host;
-	struct rec_window window; /* last state, as all below */
+	struct rec_window window; /* last state, as in the fields below */
 	struct rec_cost cost;
 	struct map targets; /* struct introduced */
 	struct intern pids;
-	int64_t clock_ns;   /* to be added to its times */
-	uint32_t pid_shift; /* and to its processes */
+	int64_t clock_ns;   /* to add to the source's times */
+	uint32_t pid_shift; /* to add to the source's processes */
 };
 
 struct merge {
@@ -46,11 +49,11 @@ struct merge {
 	struct source *sources;
 	size_t cnt;
 	struct map counters; /* struct counted */
-	struct intern once;  /* hashes of those that have passed */
-	struct array room;   /* of the record being changed, uint64_t */
+	struct intern once;  /* hashes of the records passed on */
+	struct array room;   /* uint64_t: the record being converted */
 };
 
-/* Is a field of that kind, and wholly in the record? 32-bit numbers, 64-bit times. */
+/* Is the field of that kind, and wholly in the record? Processes and threads have 32 bits, times 64. */
 static bool holds(const struct rec_hdr *record, const struct record_field *field, enum field_kind kind)
 {
 	return field->kind == kind && record->size >= field->offset + field->bytes;
@@ -68,7 +71,7 @@ static int look_at_target(struct source *source, const struct rec_target *target
 	return known ? 0 : -ENOMEM;
 }
 
-/* The state of a counter, zeroed when it is new. NULL: no memory. */
+/* Returns the state of a counter, zeroed when it is new. NULL: no memory. */
 static struct rec_counter *counter_of(struct map *counters, uint64_t file, const char *name)
 {
 	struct counted_key key = {.file = file};
@@ -123,7 +126,7 @@ static bool same_host(const struct source *a, const struct source *b)
 	return !memcmp(a->host.hostname, b->host.hostname, sizeof(a->host.hostname));
 }
 
-/* Nanoseconds to be added to monotonic times of b to have those of a. */
+/* Returns the nanoseconds to add to monotonic times of b to convert them to those of a. */
 static int64_t clock_difference(const struct source *a, const struct source *b)
 {
 	uint64_t zero_a = a->host.realtime_ns - a->host.monotonic_ns;
@@ -164,7 +167,10 @@ static bool overlap(const struct source *a, const struct source *b)
 	       b->window.start_ns + b->clock_ns < a->window.end_ns + a->clock_ns;
 }
 
-/* Where a process of another host has the same number as one of an earlier file, all of this host's become others. */
+/*
+ * Finds process numbers for a file. Where a process has the same number as one of another host in an earlier file, all
+ * processes of this file's host get other numbers.
+ */
 static int number_processes(struct merge *merge, size_t file, struct intern *taken)
 {
 	struct source *source = &merge->sources[file];
@@ -238,7 +244,7 @@ static void move_fields(const struct source *source, const struct record_descrip
 	}
 }
 
-/* Has a record with these bytes passed? 0, 1, -ENOMEM. */
+/* Has merge passed on a record with these bytes? 0, 1 or -ENOMEM. */
 static int is_known(struct merge *merge, const struct rec_hdr *record)
 {
 	uint64_t hash = name_hash__seed(0, record->size), word;
@@ -260,7 +266,7 @@ int merge__add(struct merge *merge, size_t file, const struct rec_hdr *record)
 	int known;
 
 	if (descriptor && descriptor->merge == MERGE_WHOLE)
-		return 0; /* merge__finish */
+		return 0; /* merge__finish passes it on */
 	if (descriptor && descriptor->merge == MERGE_ONCE) {
 		known = is_known(merge, record);
 		if (known)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Several recordings as one: those of the ranks of a job, of one host or of several. Each is looked at, which tells
- * whether they belong together; then each is added, and its records come out with the first one's clock and with process
- * numbers that no other has. Names, functions, stacks and paths have the same ids everywhere.
+ * Merges several recordings into one: those of the ranks of a job, on one host or several. The caller passes all files
+ * to merge__look, and merge__judge then says whether they belong together. Then merge__add passes each file's records
+ * on, with the clock of the first file and with unique process numbers. Names, functions, stacks and paths have the
+ * same ids in all files.
  */
 #ifndef STEPFLAME_USER_RECORDING_MERGE_H
 #define STEPFLAME_USER_RECORDING_MERGE_H
@@ -14,33 +15,33 @@
 
 struct merge;
 
-/* sink takes each record that comes out, which is the merge's after the call. NULL: no memory. */
+/* The merge passes each record to sink, which may use it during the call only. NULL: no memory. */
 struct merge *merge__new(size_t file_cnt, int (*sink)(const struct rec_hdr *record, void *ctx), void *ctx);
 void merge__free(struct merge *merge); /* accepts NULL */
 
-/* First, of each file from 0 on, all records. 0 or -ENOMEM. */
+/* First: takes all records of each file, from file 0 on. 0 or -ENOMEM. */
 int merge__look(struct merge *merge, size_t file, const struct rec_hdr *record);
 
-/* What files have to do with each other. */
+/* How files relate to each other. */
 enum merge_fit {
 	MERGE_FITS,
-	MERGE_APART,        /* they were not recorded at the same time: they can be merged, but not step by step */
-	MERGE_SAME_RANK,    /* two have main processes of the same rank */
-	MERGE_SAME_PROCESS, /* two are of the same process */
+	MERGE_APART,        /* recorded at different times: can be merged, but not step by step */
+	MERGE_SAME_RANK,    /* two files have main processes of the same rank */
+	MERGE_SAME_PROCESS, /* two files are of the same process */
 };
 
 struct merge_verdict {
 	enum merge_fit fit;
-	size_t files[2]; /* of which it is true, the first such pair */
+	size_t files[2]; /* the first pair of files for which the fit holds */
 	uint32_t number; /* the rank, or the process */
 };
 
-/* Once all were looked at. 0 or -ENOMEM. */
+/* Call it after merge__look has seen all files. 0 or -ENOMEM. */
 int merge__judge(struct merge *merge, struct merge_verdict *verdict);
 
-/* Then of each file all records again, in the order of the files. 0, -ENOMEM, or what the sink returned. */
+/* Then: takes all records of each file again, in the order of the files. 0, -ENOMEM, or what the sink returned. */
 int merge__add(struct merge *merge, size_t file, const struct rec_hdr *record);
-/* Last: what all files have in sum. Errors as above. */
+/* Last: passes on the records that sum up all files. Errors as above. */
 int merge__finish(struct merge *merge);
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Reads a recording: whole chunks in, their records out, one by one. A recording is hostile input: nothing is believed
- * before it is checked, and a chunk is handed out only when all of it is sound.
+ * Reads a recording. In: whole chunks. Out: their records, one by one. A recording is hostile input: the reader checks
+ * everything before it uses it, and passes on a chunk only when all of it is sound.
  */
 #include "user/recording/recording.h"
 
@@ -17,10 +17,10 @@
 
 struct source {
 	FILE *file;
-	uint64_t bytes; /* read so far */
+	uint64_t bytes; /* bytes read so far */
 };
 
-/* 1 when all bytes came, 0 when the file ended before, or -errno. */
+/* 1 when it read all bytes, 0 when the file ended before that, or -errno. */
 static int read_whole(struct source *source, void *data, size_t bytes)
 {
 	size_t got;
@@ -72,7 +72,7 @@ static bool records_fit(const unsigned char *chunk, size_t bytes)
 	return true;
 }
 
-/* Bytes that are kept from chunk to chunk. */
+/* A buffer that chunks reuse. */
 struct buffer {
 	unsigned char *data;
 	size_t room;
@@ -94,11 +94,11 @@ static int buffer__grow(struct buffer *buffer, size_t bytes)
 
 struct chunk {
 	struct buffer stored, plain;
-	const unsigned char *records; /* in one of them */
+	const unsigned char *records; /* points into a buffer */
 	size_t bytes;
 };
 
-/* 1 with the records of a chunk whose checksum is right, 0 when they are not sound, or -errno. */
+/* 1 with the records of a chunk whose checksum is right, 0 when the records are not sound, or -errno. */
 static int unpack_chunk(struct chunk *chunk, const struct recording_chunk_header *header)
 {
 	uLongf bytes = header->plain_bytes;
@@ -127,13 +127,13 @@ static bool header_fits(const struct recording_chunk_header *header)
 	       header->bytes <= RECORDING_CHUNK_MAX && plain % 8 == 0 && plain <= RECORDING_CHUNK_MAX;
 }
 
-/* 1 with the next chunk as it is stored, whose checksum is right; 0 at the end with *end set; or -errno. */
+/* 1 with the next chunk as stored, its checksum right; 0 at the end of the file with *end set; or -errno. */
 static int read_stored(struct source *source, struct chunk *chunk, struct recording_chunk_header *header,
 		       enum recording_end *end)
 {
 	int got;
 
-	/* A clean end is one where not even a first byte follows. */
+	/* At a clean end, not even one more byte follows. */
 	got = fgetc(source->file);
 	if (got == EOF) {
 		*end = RECORDING_WHOLE;
@@ -157,8 +157,8 @@ static int read_stored(struct source *source, struct chunk *chunk, struct record
 }
 
 /*
- * *limit becomes the number of chunks up to the end of the last snapshot, or, without one, of any number of them; reads on from
- * where it was. And how the file ends. 0 or -errno.
+ * Sets *limit to the number of chunks up to the end of the last snapshot, or to SIZE_MAX without a snapshot, and extent
+ * to how the file ends. Returns to the file position where it began. 0 or -errno.
  */
 static int find_last_snapshot(struct source *source, struct chunk *chunk, size_t *limit,
 			      struct recording_extent *extent)

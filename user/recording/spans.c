@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Packs spans into REC_SPANS and unpacks them; the encoding is described in spans.h. One thread owns an encoder. */
+/* Packs spans into REC_SPANS and unpacks them; spans.h describes the encoding. One thread owns an encoder. */
 #include "user/recording/spans.h"
 
 #include <errno.h>
@@ -10,19 +10,19 @@
 
 #include "user/lib/compare.h"
 
-#define BATCH_MAX      64               /* threads that are packed at a time: 16 MB at most */
-#define PLAIN_MAX      (SPANS_MAX * 64) /* a span takes at worst 16 bytes in the dictionaries and 40 in the columns */
+#define BATCH_MAX      64               /* threads packed at the same time: 16 MB at most */
+#define PLAIN_MAX      (SPANS_MAX * 64) /* a span takes at most 16 bytes in the dictionaries and 40 in the columns */
 #define VARINT_MAX     10
 #define TAG_AROUND     1
 #define TAG_SEQUENCE   2
 #define TAG_KIND_SHIFT 2
-#define DEFLATE_LEVEL  1 /* what is left is noise: level 9 saves 2 % */
+#define DEFLATE_LEVEL  1 /* the rest is noise: level 9 saves 2 % */
 #define RECENT_IDS     256
 
 struct batch {
 	uint32_t pid, tid;
 	size_t cnt;
-	struct rec_span *spans; /* SPANS_MAX */
+	struct rec_span *spans; /* array of SPANS_MAX */
 };
 
 struct spans_encoder {
@@ -30,11 +30,11 @@ struct spans_encoder {
 	void *ctx;
 	struct batch batches[BATCH_MAX];
 	size_t batch_cnt;
-	size_t last; /* the batch that the last span went to */
+	size_t last; /* the batch that took the last span */
 	uint64_t ids[SPANS_MAX];
 	unsigned char plain[PLAIN_MAX];
 	struct rec_spans *record;
-	size_t record_room; /* of its payload */
+	size_t record_room; /* for the record's payload */
 };
 
 static uint64_t fold(uint64_t value)
@@ -77,13 +77,16 @@ static uint64_t id_at(const struct rec_span *span, size_t field)
 	return id;
 }
 
-/* The ids of a field, sorted, into `ids`. Returns how many there are. */
+/* Collects the distinct ids of a field, sorted, in `ids`. Returns their number. */
 static size_t collect_ids(uint64_t *ids, const struct batch *batch, size_t field)
 {
 	uint64_t recent[RECENT_IDS];
 	size_t all = 0, cnt = 0;
 
-	/* A step repeats few names: most need not be sorted. Slots begin with an id that belongs elsewhere. */
+	/*
+	 * A step repeats few names, so this cache of recent ids keeps most of them out of the sort. Each slot starts
+	 * with an id of another slot, which never matches.
+	 */
 	for (size_t i = 0; i < RECENT_IDS; i++)
 		recent[i] = i + 1;
 	for (size_t i = 0; i < batch->cnt; i++) {
@@ -115,7 +118,7 @@ static unsigned char *put_ids(unsigned char *at, uint64_t *ids, const struct bat
 	return at;
 }
 
-/* Whether the end is the nearer of a span's two times to the end of the one before: then that one lies inside. */
+/* Is the span's end nearer than its start to the end of the span before? Then the span before lies inside this one. */
 static bool is_around(const struct rec_span *span, uint64_t before)
 {
 	return fold(end_of(span) - before) < fold(span->start_ns - before);
@@ -193,7 +196,7 @@ static int flush_batch(struct spans_encoder *encoder, struct batch *batch)
 	plain = pack_batch(encoder, batch, record->base_ns);
 	batch->cnt = 0;
 	if (compress2(record->payload, &bytes, encoder->plain, plain, DEFLATE_LEVEL) != Z_OK)
-		return -ENOMEM; /* there is room for the worst */
+		return -ENOMEM; /* the buffer fits the worst case, so only memory can lack */
 	size = (sizeof(*record) + bytes + 7) / 8 * 8;
 	memset(record->payload + bytes, 0, size - sizeof(*record) - bytes);
 	record->bytes = bytes;
@@ -218,7 +221,7 @@ struct spans_encoder *spans_encoder__new(int (*sink)(const struct rec_hdr *recor
 	return encoder;
 }
 
-/* The batch of a thread. Where all are taken, the longest is flushed for it. NULL with *err. */
+/* Returns the batch of a thread. When all batches are in use, it flushes the longest and reuses it. NULL with *err. */
 static struct batch *batch_of(struct spans_encoder *encoder, uint32_t pid, uint32_t tid, int *err)
 {
 	struct batch *batch = &encoder->batches[encoder->last];
@@ -295,7 +298,7 @@ void spans_encoder__free(struct spans_encoder *encoder)
 
 struct input {
 	const unsigned char *at, *end;
-	bool bad; /* ended early, or held what cannot be */
+	bool bad; /* the input ended early, or a value is impossible */
 };
 
 static uint64_t get(struct input *in)
@@ -333,7 +336,7 @@ static void get_ids(struct input *in, struct rec_span *spans, size_t span_cnt, s
 	}
 }
 
-/* Each column is a loop: what the later ones need of the earlier ones lies in the span meanwhile. */
+/* Each column is one loop, so a span holds what the loops of later columns need. */
 static void get_times(struct input *in, struct rec_span *spans, size_t cnt, uint64_t base)
 {
 	uint64_t before = base;
@@ -402,7 +405,7 @@ int spans__decode(const struct rec_spans *record, struct rec_span *out, size_t *
 	plain = malloc(PLAIN_MAX);
 	if (!plain)
 		return -ENOMEM;
-	/* What would inflate to more is refused when the buffer is full. */
+	/* A full buffer stops the inflation of data that would exceed it. */
 	got = uncompress(plain, &plain_bytes, record->payload, record->bytes);
 	if (got == Z_MEM_ERROR) {
 		err = -ENOMEM;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Writes a recording: records in, checksummed chunks out. One thread owns a writer.
+ * Writes a recording. In: records. Out: checksummed chunks. One thread owns a writer.
  *
- * A chunk is built in memory and written in one go, so that whatever ends the recorder leaves whole chunks and at most
- * one piece of a chunk at the end, which the reader drops.
+ * The writer builds a chunk in memory and writes it in one go. Whatever ends the recorder thus leaves whole chunks and
+ * at most part of a chunk at the end, which the reader drops.
  */
 #include "user/recording/recording.h"
 
@@ -20,16 +20,16 @@
 struct recording_writer {
 	int fd;
 	bool regular;
-	int err;      /* of the first write that failed; sticky */
-	uint64_t end; /* of the last whole chunk, from the start of the file */
-	size_t used;  /* bytes of records in buffer, behind the chunk header */
+	int err;      /* error of the first write that failed; later calls return it too */
+	uint64_t end; /* of the last whole chunk, as an offset in the file */
+	size_t used;  /* bytes of records in buffer, after the chunk header */
 	size_t room;
 	unsigned char *buffer;
 	size_t packed_room;
-	unsigned char *packed; /* a chunk deflated */
+	unsigned char *packed; /* buffer for a deflated chunk */
 };
 
-#define DEFLATE_LEVEL 1 /* of a second of samples, 2 ms; others save little more */
+#define DEFLATE_LEVEL 1 /* takes 2 ms for a second of samples; higher levels save little more */
 
 static int write_all(int fd, const void *data, size_t bytes)
 {
@@ -54,7 +54,7 @@ static int write_whole(struct recording_writer *w, const void *data, size_t byte
 	if (!w->err)
 		w->end += bytes;
 	else if (w->regular && ftruncate(w->fd, w->end)) {
-		/* The piece stays; the reader drops it. The error worth reporting is the first one. */
+		/* The partial chunk stays, and the reader drops it. The first error is the one to report. */
 	}
 	return w->err;
 }
@@ -84,7 +84,7 @@ int recording_writer__new(const char *path, struct recording_writer **out)
 		err = -errno;
 		goto out;
 	}
-	w->regular = S_ISREG(st.st_mode) && !output__is_stdout(path); /* which others may have written before */
+	w->regular = S_ISREG(st.st_mode) && !output__is_stdout(path); /* others may have written to stdout before */
 	err = write_whole(w, &header, sizeof(header));
 out:
 	if (err)
@@ -121,7 +121,7 @@ int recording_writer__append(struct recording_writer *w, const struct rec_hdr *r
 	return 0;
 }
 
-/* The chunk deflated, behind room for its header; NULL when that does not make it smaller. */
+/* Returns the deflated chunk, after room for its header; NULL when deflating does not shrink it. */
 static unsigned char *pack_chunk(struct recording_writer *w, size_t *bytes)
 {
 	size_t header = sizeof(struct recording_chunk_header), need = header + compressBound(w->used);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The advanced report: for each action what Lightning's AdvancedProfiler (lightning/pytorch/profilers/advanced.py, 2.6) prints, of
- * samples or of exact calls, and below it what it is made of.
+ * The advanced report: for each action, the table that Lightning's AdvancedProfiler prints
+ * (lightning/pytorch/profilers/advanced.py, 2.6), made from samples or exact calls; below it, what the table is made
+ * from.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -18,16 +19,16 @@
 #include "user/report/text.h"
 
 #define DEFAULT_LIMIT 20
-#define SAMPLES_MIN   20 /* a table of fewer says next to nothing: each of its times may be off by half */
+#define SAMPLES_MIN   20 /* with fewer samples, each time of a table may be off by half */
 
-/* What is in a report of some processes. */
+/* The data of a report of some processes. */
 struct advanced {
 	struct job *job;
 	struct profile *profile; /* owned */
 	size_t processes;
-	bool has_any;   /* samples or calls, in these processes */
-	size_t dropped; /* tables of too few samples */
-	size_t callers; /* actions of which the frames around them are listed, too */
+	bool has_any;   /* these processes have samples or calls */
+	size_t dropped; /* tables with too few samples */
+	size_t callers; /* actions whose tables include the callers of the action */
 };
 
 static int add_all(struct advanced *a, const struct samples *samples, uint32_t pid)
@@ -53,7 +54,7 @@ static int add_all(struct advanced *a, const struct samples *samples, uint32_t p
 	return err;
 }
 
-/* The pids that samples and calls are of, each as often as it comes. malloc'ed; NULL: no memory. */
+/* Collects the pids of samples and calls, with duplicates. malloc'ed; NULL: no memory. */
 static uint32_t *collect_pids(const struct samples *samples, size_t *cnt)
 {
 	size_t call_cnt, thread_end = samples__thread_end(samples);
@@ -115,8 +116,8 @@ static int collect_sections(struct job *job, const struct report_options *option
 }
 
 /*
- * Calls fn with the table of each chosen action that has any, in the order of first occurrence, those of no action last. fn returns 0 or
- * -errno. *cnt: how often.
+ * Calls fn with the table of each chosen action that has data, in order of first occurrence, and with the table for no
+ * action last. fn returns 0 or -errno. *cnt counts the calls of fn.
  */
 static int for_each_action(struct advanced *a, const struct report_options *options,
 			   int (*fn)(struct advanced *a, const struct profile_action *action,
@@ -148,14 +149,14 @@ static int for_each_action(struct advanced *a, const struct report_options *opti
 
 struct section {
 	char *text;  /* owned */
-	double time; /* of a table of samples in all, of exact calls in its functions themselves */
-	bool last;   /* of no action */
+	double time; /* samples: total time of the table; exact calls: time in the functions themselves */
+	bool last;   /* the table for no action */
 	size_t order;
 };
 
 struct text_context {
 	const struct report_options *options;
-	int rank; /* -1: not known, or several */
+	int rank; /* -1: unknown, or several ranks */
 	struct array sections;
 };
 
@@ -209,7 +210,7 @@ static int add_section(struct advanced *a, const struct profile_action *action, 
 	return fclose(out) ? -ENOMEM : err;
 }
 
-/* The longest first; those of no action behind the others. */
+/* Longest first, with the tables for no action after all others. */
 static int compare_sections(const void *a, const void *b)
 {
 	const struct section *x = a, *y = b;
@@ -262,7 +263,7 @@ static void explain_empty(struct advanced *a, const struct report_options *optio
 				"some seconds: stepflame record -p PID -d 30s");
 }
 
-/* The rank, where it is one. */
+/* Returns the rank; -1 where there is not exactly one. */
 static int rank_of(const struct job *job, uint32_t pid)
 {
 	size_t cnt, found = 0;
@@ -278,7 +279,7 @@ static int rank_of(const struct job *job, uint32_t pid)
 	return found == 1 ? rank : -1;
 }
 
-/* What is not in the tables, or is and should not be. */
+/* Says what the tables lack, and what they include but should not. */
 static void print_remarks(const struct advanced *a, FILE *out)
 {
 	if (a->dropped)
@@ -349,7 +350,7 @@ static int compare_total(const void *a, const void *b)
 	return COMPARE(x->function, y->function);
 }
 
-/* By cumulative time. NULL: no memory. */
+/* Sorted by cumulative time. NULL: no memory. */
 static json_t *json_functions(const struct advanced *a, struct profile_table *table, size_t limit)
 {
 	json_t *list = json_array();
@@ -360,7 +361,7 @@ static json_t *json_functions(const struct advanced *a, struct profile_table *ta
 	return list;
 }
 
-/* Seconds by cause, of those that there were. */
+/* Seconds by cause, for the causes that occur. */
 static json_t *json_waits(const struct profile_table *table)
 {
 	json_t *waits = json_object();

@@ -17,7 +17,7 @@
 #define MALFORMED_MEANING "records that made no sense, skipped"
 
 static const struct {
-	const char *json; /* NULL: null */
+	const char *json; /* NULL: null in JSON */
 	const char *text;
 } step_rules[] = {
 	[STEP_NONE] = {NULL, "no step boundary found"},
@@ -74,7 +74,7 @@ int common__flush(FILE *out)
 	errno = 0;
 	if (!fflush(out) && !ferror(out))
 		return 0;
-	/* The write that failed may be long past; why it did is then not known. */
+	/* The failed write may be long ago, and its errno lost. */
 	return errno ? -errno : -EIO;
 }
 
@@ -403,7 +403,7 @@ static json_t *json_overhead(const struct job *job)
 	const struct rec_cost *cost = job__cost(job);
 	bool known = cost->hdr.type;
 
-	/* A recording does not hold its budget yet. */
+	/* The recording does not contain its budget. */
 	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:n, s:o, s:o, s:o, s:o}", "percent",
 			 common__json_real(target_percent(job) >= 0, target_percent(job)), "calls",
 			 known ? json_integer(cost->busiest_calls) : json_null(), "call_ns",
@@ -452,7 +452,7 @@ int common__print_json(json_t *object, FILE *out)
 {
 	if (!object)
 		return -ENOMEM;
-	/* 15 digits print 0.1 as 0.1 and hold a nanosecond in a week. */
+	/* With 15 digits, 0.1 prints as 0.1, and a week keeps its nanoseconds. */
 	json_dumpf(object, out, JSON_INDENT(2) | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(15));
 	json_decref(object);
 	fputc('\n', out);

@@ -70,7 +70,7 @@ static int print_row(const struct diff_row *row, size_t width, FILE *out)
 	return 0;
 }
 
-/* Of the longest name that is shown. */
+/* Returns the width of the longest name shown. */
 static size_t name_width(const struct diff *diff, const struct diff_options *options)
 {
 	size_t width = NAME_WIDTH_MIN;

@@ -9,8 +9,8 @@
 
 struct diff_options {
 	const char *files[DIFF__SIDES];
-	int limit; /* rows of a section; 0: all */
-	bool all;  /* rows that may have changed by chance too */
+	int limit; /* rows per section; 0: all */
+	bool all;  /* also rows whose change may be chance */
 };
 
 /* 0 or -errno. */

@@ -25,7 +25,7 @@ __attribute__((format(printf, 2, 3))) static int add_note(struct array *notes, c
 	return slot ? 0 : -ENOMEM;
 }
 
-/* Of what only one recording has something. */
+/* Says that only one recording has something. */
 static int say_missing(struct array *notes, const char *what, bool a, bool b, const char *how)
 {
 	if (a == b)
@@ -33,7 +33,7 @@ static int say_missing(struct array *notes, const char *what, bool a, bool b, co
 	return add_note(notes, "%s are not compared: %s has none%s.", what, a ? "B" : "A", how);
 }
 
-/* Why time per second is compared. */
+/* Says why the comparison is per second. */
 static int say_per_second(struct array *notes, const struct diff_side *a, const struct diff_side *b)
 {
 	const char *who = !a->steps && !b->steps ? "neither has" : !a->steps ? "A has no" : "B has no";
@@ -43,7 +43,7 @@ static int say_per_second(struct array *notes, const struct diff_side *a, const 
 			sampled ? "" : ", which only a recording with samples has (not with record -F 0)");
 }
 
-/* Of how much of both recordings. */
+/* Says how much of each recording a figure covers. */
 static int say_amount(struct array *notes, const char *what, const char *unit, double a, double b)
 {
 	return a > 0 && b > 0 ? add_note(notes, "%s: in %.4g %s of A and %.4g of B.", what, a, unit, b) : 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Prints what threads do. In: struct dump. Out: text, or JSON. */
+/* Prints what threads do. In: struct dump. Out: text or JSON. */
 #include "user/report/dump.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ static const char *cause_name(enum wait_cause cause)
 
 /* ---- text ---- */
 
-/* "sleeping, lock (futex) 12.3 s": what is not known is left out. */
+/* Prints "sleeping, lock (futex) 12.3 s", without the parts that are unknown. */
 static void print_wait(const struct dump_thread *thread, FILE *out)
 {
 	const char *syscall = task__syscall(&thread->task);
@@ -89,7 +89,7 @@ int dump__text(const struct dump *dump, FILE *out)
 
 /* ---- JSON ---- */
 
-/* A string of any bytes, made UTF-8. */
+/* Returns a string of any bytes as UTF-8. */
 static json_t *json_text(const char *text)
 {
 	char *escaped = text__escape(text);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What the threads of a job did at one moment: what `stepflame dump` collects, and how it is printed. */
+/* What each thread of a job does at one moment: `stepflame dump` collects it, and this prints it. */
 #ifndef STEPFLAME_USER_REPORT_DUMP_H
 #define STEPFLAME_USER_REPORT_DUMP_H
 
@@ -12,18 +12,18 @@
 struct dump_thread {
 	struct task task;
 	enum wait_cause cause;
-	bool python; /* it has a Python thread state, and so a stack, maybe of no frames */
-	bool gil;    /* it holds the GIL */
+	bool python; /* the thread has a Python thread state, and so a stack, which may have no frames */
+	bool gil;    /* the thread holds the GIL */
 	struct py_stack stack;
 };
 
 struct dump_process {
 	struct rec_target target; /* command is not used */
 	char *command;            /* owned; any bytes */
-	const char *trouble;      /* why there are no stacks; NULL: there are, or it runs no Python */
+	const char *trouble;      /* why there are no stacks; NULL: there are, or the process runs no Python */
 	struct dump_thread *threads;
 	size_t thread_cnt;
-	uint32_t hidden_stacks; /* of interpreters within others, in threads that are not known */
+	uint32_t hidden_stacks; /* stacks of subinterpreters, whose threads are unknown */
 };
 
 struct dump {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Names that programs make up: those of Python's tempfile and multiprocessing, of torch's shared memory and compiler, of files
- * without a name; in folders for temporary files also other names with numbers or random letters. Files that were deleted are
- * of one kind by folder.
+ * Generated names: those of Python's tempfile and multiprocessing, of torch's shared memory and compiler, and of
+ * unnamed files; in folders for temporary files, also other names with numbers or random letters. Deleted files of one
+ * folder are of one kind.
  */
 #include "user/report/file_kind.h"
 
@@ -12,14 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DELETED " (deleted)" /* bpf/file_path.h */
+#define DELETED " (deleted)" /* appended by bpf/file_path.h */
 
 enum made_up {
 	TEMPFILE, /* 8 of tempfile's letters, then the end or a suffix */
-	HEX,      /* 8 of them */
+	HEX,      /* 8 hexadecimal digits */
 	RANDOM,   /* 6 letters or digits, as mkdtemp(3) makes them */
-	NUMBERS,  /* digits, perhaps with _ between them */
-	TREE,     /* and all that is in it */
+	NUMBERS,  /* digits, and perhaps _ between them */
+	TREE,     /* the folder and all files in it */
 };
 
 static const struct {
@@ -38,7 +38,7 @@ static bool consists_of(const char *text, size_t len, const char *letters)
 	return strspn(text, letters) >= len;
 }
 
-/* How much of a name's rest is made up; 0: nothing. */
+/* Returns how many bytes of a name's rest are generated; 0: none. */
 static size_t made_up_bytes(enum made_up made_up, const char *rest, size_t len)
 {
 	static const char lower[] = "abcdefghijklmnopqrstuvwxyz0123456789_";
@@ -59,7 +59,10 @@ static size_t made_up_bytes(enum made_up made_up, const char *rest, size_t len)
 	return 0;
 }
 
-/* A name in a folder for temporary files: words of it that have a digit, or a capital letter inside, are made up. */
+/*
+ * In a folder for temporary files, the generated words of a name are those with a digit, or with a capital letter after
+ * the first letter.
+ */
 static char *put_words(char *out, const char *name, size_t len)
 {
 	for (size_t i = 0, end; i < len; i = end) {
@@ -84,7 +87,7 @@ static bool is_in_temporary(const char *path, const char *name)
 	return false;
 }
 
-/* *end: behind what of the path was used. */
+/* *end: the end of the part of the path that was used. */
 static char *put_name(char *out, const char *path, const char *name, const char **end)
 {
 	size_t len = strcspn(name, "/");
@@ -114,7 +117,7 @@ int file_kind__of(const char *path, char **kind)
 {
 	size_t len = strlen(path), tail = strlen(DELETED);
 	bool deleted = len > tail && !strcmp(path + len - tail, DELETED);
-	/* A star takes the place of a letter at least; that of a tree may come behind all. */
+	/* A star replaces at least one letter, except the star of a tree, which may follow the whole path. */
 	char *text = malloc(len + sizeof("*")), *out = text, *plain = strdup(path), *last;
 	const char *at = plain;
 

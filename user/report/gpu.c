@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The GPU report: from where its figures come, and so what is not known; kernels, copies, calls, collectives, memory;
- * what GPUs did and what they waited for. gpu_rows.c adds up, gpu_tables.c has the columns, gpu_json.c is the same as JSON.
+ * The GPU report: where its figures come from, and thus what is unknown; kernels, copies, calls, collectives, memory;
+ * what GPUs did and what they waited for. gpu_rows.c adds up, gpu_tables.c describes the columns, gpu_json.c prints
+ * JSON.
  */
 #include "user/report/gpu.h"
 
@@ -28,7 +29,7 @@ static double percent(uint64_t part, uint64_t whole)
 
 /* ---- tiers ---- */
 
-/* Those that were not had, or were cut off. */
+/* Reports the windows that did not open or ended early. */
 static void print_windows(const struct gpu *gpu, uint32_t pid, FILE *out)
 {
 	static const char *const why[GPU_WINDOW__COUNT] = {
@@ -111,7 +112,7 @@ static struct table new_table(FILE *out, const char *title)
 	return (struct table){.out = out, .title = title, .gap = "  ", .unknown = "?"};
 }
 
-/* what: a row. with_sum: a row of all behind the others. */
+/* what: what a row is. with_sum: end with a row of the sum of all rows. */
 static int print_table(const struct gpu_view *view, const struct gpu_rows *rows, enum gpu_table_id id,
 		       const char *title, const char *what, bool with_sum, FILE *out)
 {
@@ -153,7 +154,7 @@ static int print_rows(const struct gpu_view *view, const struct gpu_rows *rows, 
 
 /* ---- GPUs ---- */
 
-/* Of the steps that CUPTI watched as a whole. */
+/* Covers the steps that CUPTI watched from start to end. */
 static void print_steps(const struct gpu_view *view, const struct gpu_line *line, FILE *out)
 {
 	size_t track_cnt, cnt = 0;
@@ -261,7 +262,7 @@ static int print_lines(const struct gpu_view *view, uint32_t pid, FILE *out)
 	return err;
 }
 
-/* Of the host, whoever used them. */
+/* Prints the usage of the host's GPUs, whichever process used them. */
 static int print_usage(const struct gpu_view *view, FILE *out)
 {
 	struct table table = new_table(out, "GPUs of this host, by NVML: means over the recording, of memory the most");

@@ -7,7 +7,7 @@
 #include "user/report/common.h"
 #include "user/report/gpu.h"
 
-/* A full integer may be more than JSON's. */
+/* A uint64_t may exceed JSON's largest integer. */
 static json_int_t to_json_int(uint64_t value)
 {
 	return value > INT64_MAX ? INT64_MAX : (json_int_t)value;
@@ -135,7 +135,7 @@ static json_t *json_step(const struct gpu_line *line, const struct step *step, u
 			 gpu_line__overlap(line, from, to) / 1e3);
 }
 
-/* Steps that lie, all or in part, in a window of CUPTI. */
+/* Lists the steps that overlap a window of CUPTI. */
 static json_t *json_steps(const struct gpu_view *view, uint32_t pid)
 {
 	size_t line_cnt, track_cnt;
@@ -186,7 +186,7 @@ static int add_tables(const struct gpu_view *view, const struct gpu_rows *rows, 
 	return err;
 }
 
-/* Adds what is told of pid, or of all main processes. Not 0: no memory. */
+/* Adds the data of pid, or of all main processes. Returns nonzero without memory. */
 static int add_scope(const struct gpu_view *view, uint32_t pid, json_t *object)
 {
 	struct gpu_rows rows;

@@ -89,7 +89,7 @@ static void add_row(struct gpu_row *sum, const struct gpu_row *row)
 	sum->device_cnt = saturating__add(sum->device_cnt, row->device_cnt);
 }
 
-/* Bytes of an operator's name without its overload. A node's, which has none, has no dot behind a "::". */
+/* Returns the bytes of an operator's name without its overload. A node has no overload, and no dot after a "::". */
 static size_t plain_length(const char *name)
 {
 	const char *rest = strstr(name, "::");
@@ -97,7 +97,7 @@ static size_t plain_length(const char *name)
 	return rest ? rest - name + strcspn(rest, ".") : strlen(name);
 }
 
-/* Gives rows of an operator's overloads one id, that of the first. 0 or -ENOMEM. */
+/* Gives all overloads of an operator the id of the first one. 0 or -ENOMEM. */
 static int drop_overloads(struct job *job, struct gpu_row *rows, size_t cnt)
 {
 	struct map names = {0};
@@ -124,7 +124,7 @@ static int drop_overloads(struct job *job, struct gpu_row *rows, size_t cnt)
 	return err;
 }
 
-/* Rows of one key to one; how many are left. */
+/* Merges rows of equal key into one. Returns the number of rows left. */
 static size_t merge_equal_keys(struct gpu_row *rows, size_t cnt)
 {
 	size_t kept = 0;
@@ -140,7 +140,7 @@ static size_t merge_equal_keys(struct gpu_row *rows, size_t cnt)
 	return kept;
 }
 
-/* Rows of one key to one; ordered. Takes the array over. 0 or -ENOMEM. */
+/* Merges rows of equal key into one, and sorts. Takes the array over. 0 or -ENOMEM. */
 static int finish_table(struct gpu_table *table, struct array *array, const struct gpu_view *view)
 {
 	struct order order = {.job = view->job};
@@ -165,7 +165,7 @@ static int finish_table(struct gpu_table *table, struct array *array, const stru
 
 /* ---- which rows ---- */
 
-/* What the tables are made of, before they are added up. */
+/* Collects the rows of the tables before they are merged. */
 struct gather {
 	const struct gpu_view *view;
 	struct array tables[GPU_TABLE__COUNT]; /* struct gpu_row */
@@ -205,7 +205,7 @@ static bool is_watched(const struct gather *gather, uint32_t pid)
 	return process && process->activities;
 }
 
-/* What the GPU did. */
+/* Adds an activity of the GPU. */
 static void gather_activity(struct gather *gather, const struct gpu_act *act)
 {
 	const struct gpu_call *call = gpu__call_of(gather->view->gpu, act);
@@ -242,7 +242,7 @@ static void gather_activity(struct gather *gather, const struct gpu_act *act)
 	}
 }
 
-/* Launches and copies, of a process of which it is not known what the GPU did. */
+/* Adds the launches and copies of a process whose GPU activities are unknown. */
 static void gather_asked(struct gather *gather, const struct gpu_calls *calls)
 {
 	struct gpu_row row = {.key = {.op = calls->key.op, .action = calls->key.action}, .count = calls->val.calls};
@@ -294,7 +294,7 @@ static void gather_calls(struct gather *gather, const struct gpu_calls *calls)
 		gather_asked(gather, calls);
 }
 
-/* The kernels of a collective; adds nothing to its calls, of which it is one. */
+/* Adds the kernels of a collective to its row. The call itself is counted already. */
 static void gather_comm(struct gather *gather, const struct gpu_call *call)
 {
 	struct gpu_row row = {.key = {.op = call->op,
@@ -467,7 +467,7 @@ static double mean_or_unknown(double sum, uint64_t cnt)
 	return cnt ? sum / cnt : -1;
 }
 
-/* Of one device. */
+/* usages: readings of one device. */
 static struct gpu_usage sum_usage(const struct rec_gpu_usage *usages, size_t cnt)
 {
 	const struct rec_gpu_usage *last = &usages[cnt - 1];

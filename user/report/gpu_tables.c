@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* The tables of the GPU report: what their columns are called, and what is in them. */
+/* The tables of the GPU report: the titles of their columns, and what the columns contain. */
 #include "user/report/gpu.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 
 /* ---- kernels, copies, calls ---- */
 
-/* What a row is called in the text. NULL: no memory. */
+/* Returns the name of a row for the text. NULL: no memory. */
 static char *row_name(const struct gpu_view *view, enum gpu_table_id id, const struct gpu_row *row)
 {
 	const char *name = gpu_api__name(row->key.api);
@@ -38,7 +38,7 @@ static char *row_name(const struct gpu_view *view, enum gpu_table_id id, const s
 	return strdup(name);
 }
 
-/* With the operator and the action that it is apart by. NULL: no memory. */
+/* Adds the operator and the action where they split rows. NULL: no memory. */
 static char *row_title(const struct gpu_view *view, const struct gpu_row *row, const char *name)
 {
 	char *op = row->key.op ? gpu_row__op_name(view, row) : strdup("(no operator)"), *title;
@@ -60,7 +60,7 @@ static json_t *op_of(const struct gpu_view *view, const struct gpu_row *row)
 	return json;
 }
 
-/* null: none, not known, or not asked. */
+/* Returns null where the name is unknown, or rows are not split by it. */
 static json_t *name_of(const struct gpu_view *view, uint64_t name)
 {
 	return name ? json_string(job__name_or_lost(view->job, name) ?: "") : json_null();
@@ -80,11 +80,11 @@ static json_t *communicator_of(const struct gpu_row *row)
 	return common__json_text(text);
 }
 
-/* What the GPU did: a row of kernels, copies or sets. */
+/* Adds a row of GPU activities: kernels, copies or sets. */
 static int add_work(const struct gpu_view *view, const struct gpu_rows *rows, const struct gpu_row *row, bool kernel,
 		    const char *name, char *title, struct table *table)
 {
-	/* bytes of those without a time would make it too fast */
+	/* bytes of copies without a time would make the speed too high */
 	bool has_speed = row->timed == row->count && row->total_ns, timed = row->timed;
 	const struct cell cells[] = {
 		cell__if(kernel, cell__json("name", json_string(name))),
@@ -109,7 +109,7 @@ static int add_work(const struct gpu_view *view, const struct gpu_rows *rows, co
 	return TABLE_ADD(table, cells);
 }
 
-/* Calls on the CPU: a row of APIs, of memory or of collectives. */
+/* Adds a row of calls on the CPU: APIs, memory or collectives. */
 static int add_calls(const struct gpu_view *view, const struct gpu_row *row, enum gpu_table_id id, char *title,
 		     struct table *table)
 {
@@ -172,13 +172,13 @@ int gpu_table__add_sum(const struct gpu_view *view, const struct gpu_rows *rows,
 
 /* ---- GPUs ---- */
 
-/* In % of all, or 0. */
+/* Percentage of all; 0 where all is 0. */
 static json_t *share_of(uint64_t part, uint64_t all)
 {
 	return json_real(all ? 100.0 * part / all : 0);
 }
 
-/* Of several, a row each, so that they can be held against each other. */
+/* With several GPUs, each has a row, so that they can be compared. */
 static int add_line(const struct gpu_view *view, const struct gpu_line *line, struct table *table)
 {
 	const struct rec_gpu_device *device = gpu_view__device(view, line->pid, line->device);

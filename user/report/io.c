@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The I/O report: system calls in strace -c's table, with bytes; the files read and written; and what the DataLoader's
- * workers did for the steps (workers.c).
+ * The I/O report: system calls in the table of strace -c, with bytes; the files read and written; and what DataLoader
+ * workers do for the steps (workers.c).
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -25,7 +25,7 @@ static json_t *or_blank(uint64_t cnt)
 	return cnt ? json_integer(cnt) : json_string("");
 }
 
-/* all_ns: of all calls. */
+/* all_ns: time of all calls. */
 static int add_call(struct table *table, const struct syscall_val *val, uint64_t all_ns, uint32_t number,
 		    const char *name)
 {
@@ -54,7 +54,7 @@ static int add_call(struct table *table, const struct syscall_val *val, uint64_t
 	return TABLE_ADD(table, cells);
 }
 
-/* Takes the path over; NULL: no memory. */
+/* Takes path over; a NULL path means no memory. */
 static int add_file(struct table *table, const struct file_val *val, bool path_known, char *path)
 {
 	const struct cell cells[] = {
@@ -170,7 +170,7 @@ static int print_roles(struct job *job, const struct report_options *options, FI
 	return err;
 }
 
-/* Processes that have rows, as the recording introduces them. malloc'ed. 0 or -ENOMEM. */
+/* Lists the processes that have rows, with their target records. malloc'ed. 0 or -ENOMEM. */
 static int list_processes(const struct job *job, struct rec_target **out, size_t *cnt)
 {
 	uint32_t *pids;

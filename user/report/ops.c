@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The operator report: torch.profiler's table of the operators counted (ops_table.c), and below it what it is made of.
+ * The operator report: torch.profiler's table of the operators counted (ops_table.c), and what the table is made from.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -13,9 +13,9 @@
 #include "user/report/ops_table.h"
 #include "user/report/text.h"
 
-#define DEFAULT_LIMIT 20 /* of Lightning's PyTorchProfiler */
+#define DEFAULT_LIMIT 20 /* as in Lightning's PyTorchProfiler */
 
-/* torch shows memory columns when it was told to look; here, when there was anything to see. */
+/* torch shows memory columns when profile_memory is set; this report, when there is any memory to show. */
 static bool saw_memory(struct job *job, enum op_memory memory)
 {
 	size_t cnt;
@@ -52,7 +52,7 @@ static void explain_empty(struct job *job, const struct ops_rows *rows, const st
 				"call costs. Record again with --ops: stepflame record --ops -p PID");
 }
 
-/* What the options ask for and no row has: the recording was made without. */
+/* Explains options that ask for something no row has: the recording was made without it. */
 static void explain_missing(const struct ops_rows *rows, const struct report_options *options, FILE *out)
 {
 	bool shapes = options->shapes || options->flops, stacks = options->stacks, modules = options->modules;
@@ -67,7 +67,7 @@ static void explain_missing(const struct ops_rows *rows, const struct report_opt
 				shapes ? " --shapes" : "", stacks ? " --stacks" : "", modules ? " --modules" : "");
 }
 
-/* Windows of operators begin with the recording, those of CUPTI when the process has CUDA. */
+/* Operator windows begin with the recording, CUPTI windows once the process has CUDA. */
 #define CUPTI_LATE_NS 100000000
 
 static void explain_unwatched(struct job *job, uint32_t pid, FILE *out)
@@ -175,7 +175,7 @@ static void print_windows(struct job *job, FILE *out)
 
 /* ---- JSON ---- */
 
-/* Lists of dims, one for each argument, as the Input Shapes column has them. */
+/* Returns lists of dims, one per argument, as in the Input Shapes column. */
 static json_t *json_shapes(const struct ops_row *row)
 {
 	json_t *list = json_array();
@@ -249,7 +249,7 @@ static json_t *json_row(const struct ops_rows *rows, const struct ops_row *row, 
 		row->pid == PROCESSES_ALL_MAIN ? json_null() : json_integer(row->pid));
 }
 
-/* Every row, unless a limit is given. NULL: no memory. */
+/* Returns all rows, unless a limit is given. NULL: no memory. */
 static json_t *json_rows(struct job *job, const struct report_options *options, uint32_t pid)
 {
 	bool memory = saw_memory(job, OP_MEMORY_CPU);

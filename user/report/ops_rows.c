@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* The job's operators in, the rows of a table out: choose, merge what the options do not tell apart, sort. */
+/* In: the job's operators. Out: the rows of a table. Chooses, merges rows that the options do not split, and sorts. */
 #include "user/report/ops_rows.h"
 
 #include <errno.h>
@@ -11,7 +11,10 @@
 #include "user/lib/words.h"
 #include "user/report/common.h"
 
-/* Descending, but for names. Averages are as torch computes them: what is equal there must be equal here, and keep its order. */
+/*
+ * Descending, except for names. Averages are computed as in torch: rows that are equal there must be equal here, so
+ * that they keep their order.
+ */
 #define SORT_KEYS(X)                                                       \
 	X(cpu_time_total, row->val.total_ns)                               \
 	X(cuda_time_total, row->device_ns)                                 \
@@ -52,7 +55,7 @@ static double sort_value(const struct ops_row *row, enum sort_key key)
 	return 0;
 }
 
-/* Texts that may be NULL, which comes first. */
+/* Either text may be NULL, which sorts first. */
 static int compare_text(const char *a, const char *b)
 {
 	return a == b ? 0 : !a ? -1 : !b ? 1 : strcmp(a, b);
@@ -70,7 +73,7 @@ static int compare_action(const struct ops_row *x, const struct ops_row *y)
 	return compare_text(x->action, y->action);
 }
 
-/* 0: one row. */
+/* Returns 0 where x and y belong to one row. */
 static int compare_identity(const struct ops_row *x, const struct ops_row *y)
 {
 	int order = compare_text(x->action, y->action);
@@ -127,8 +130,9 @@ static uint64_t multiply_saturating(uint64_t a, uint64_t b)
 }
 
 /*
- * Calls that do not tell groups: where rows of a key are one in the table, the first has it all; where they are apart, it
- * is not known which has how much. rows: by gpu_op, how many rows have its key; 0 when one has it.
+ * Sets device times of GPU calls, which do not tell groups apart. Where the table merges all rows of a key, the first
+ * row takes all the time; where the table splits them, the time of each is unknown. rows: how many rows have the key,
+ * by gpu_op; set to 0 once one row has taken the time.
  */
 static void set_device(const struct gpu_ops *gpu, const struct op_row *op, const struct report_options *options,
 		       uint32_t *rows, struct ops_row *row)
@@ -147,7 +151,7 @@ static void set_device(const struct gpu_ops *gpu, const struct op_row *op, const
 	}
 }
 
-/* By gpu_op, how many rows have its key; malloc'ed, NULL: no memory. */
+/* Returns how many rows have each key, by gpu_op; malloc'ed. NULL: no memory. */
 static uint32_t *count_rows(const struct gpu_ops *gpu, const struct op_row *ops, size_t op_cnt)
 {
 	uint32_t *rows = calloc(gpu->ops.items.cnt + 1, sizeof(*rows));
@@ -217,7 +221,7 @@ static void merge_equal_rows(struct ops_rows *rows)
 	rows->cnt = kept;
 }
 
-/* The rows of one action lie together after merge_equal_rows(). */
+/* merge_equal_rows() has put the rows of each action next to each other. */
 static void add_up_actions(struct ops_rows *rows)
 {
 	for (size_t first = 0, next; first < rows->cnt; first = next) {
@@ -246,7 +250,7 @@ static bool action_chosen(const char *action, const struct report_options *optio
 	return !options->action || !strcmp(options->action, action ? action : OPS_NO_ACTION);
 }
 
-/* Kernels and copies, as torch lists them: rows of their own, of no CPU time. */
+/* Adds kernels and copies as torch lists them: as rows of their own, without CPU time. */
 static int add_works(struct job *job, const struct report_options *options, uint32_t pid, bool by_action,
 		     struct ops_rows *out)
 {
@@ -298,7 +302,7 @@ static int collect_rows(struct job *job, const struct report_options *options, u
 		set_device(&out->gpu, &ops[i], options, rows, &out->items[out->cnt - 1]);
 	}
 	free(rows);
-	/* Of a recording without operators report --gpu tells more. */
+	/* For a recording without operators, report --gpu says more. */
 	return err || !out->has_rows ? err : add_works(job, options, pid, by_action, out);
 }
 

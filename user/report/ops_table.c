@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * torch's table of operators. Times become double us before they are added or divided, as in torch, so that they round
- * alike.
+ * torch's table of operators. Times are converted to double us before they are added or divided, as in torch, so that
+ * they round alike.
  */
 #include "user/report/ops_table.h"
 
@@ -54,14 +54,14 @@ static const char *const titles[] = {
 };
 
 struct layout {
-	size_t width[COLUMN__COUNT]; /* 0: not there */
-	double self_us;              /* of all rows */
-	double device_us;            /* likewise, of what GPUs did */
+	size_t width[COLUMN__COUNT]; /* 0: no such column */
+	double self_us;              /* sum over all rows */
+	double device_us;            /* the same, for GPU time */
 	double flops_scale;
 	const char *flops_title;
 };
 
-/* One cell of a line as text, room for any: SHAPES_WIDEST code points of up to 4 bytes. */
+/* One cell of a line as text. The largest is SHAPES_WIDEST code points of up to 4 bytes. */
 typedef char cell_text[4 * SHAPES_WIDEST + 8];
 
 static bool is_left(enum column column)
@@ -90,7 +90,7 @@ static void copy_head(cell_text cell, const char *text, size_t cnt)
 	cell[bytes] = 0;
 }
 
-/* Names keep their start. NULL is none. 0 or -ENOMEM. */
+/* Truncates a name at its end. NULL stands for no name. 0 or -ENOMEM. */
 static int put_name(cell_text cell, const char *name)
 {
 	char *escaped = text__escape(name ?: "");
@@ -104,7 +104,7 @@ static int put_name(cell_text cell, const char *name)
 	return 0;
 }
 
-/* Paths keep their end. NULL is none. 0 or -ENOMEM. */
+/* Truncates a path at its start. NULL stands for no path. 0 or -ENOMEM. */
 static int put_path(cell_text cell, const char *path, size_t width)
 {
 	char *escaped = text__escape(path ?: "");
@@ -156,7 +156,7 @@ static void format_bytes(cell_text cell, int64_t bytes)
 
 /* ---- layout ---- */
 
-/* As wide as the widest text and 4 more, or `most`. 0: no memory. */
+/* Returns the width of the widest text plus 4, at most `most`. 0: no memory. */
 static size_t text_width(const char *text, size_t most)
 {
 	char *escaped = text__escape(text);
@@ -190,7 +190,7 @@ static int measure_texts(struct layout *layout, const struct ops_row *rows, size
 	return 0;
 }
 
-/* The unit is that of the row that has least. */
+/* The row with the fewest FLOPs decides the unit. */
 static void measure_flops(struct layout *layout, const struct ops_row *rows, size_t cnt)
 {
 	static const char *const units[] = {"Total FLOPs",  "Total KFLOPs", "Total MFLOPs",
@@ -323,7 +323,7 @@ static int print_row(const struct layout *layout, const struct ops_row *row, FIL
 	else
 		strcpy(cells[FLOPS], "--");
 	print_line(layout, cells, out);
-	if (layout->width[SOURCE]) /* torch leaves room for the rest of a stack */
+	if (layout->width[SOURCE]) /* torch reserves space for the rest of a stack */
 		print_line(layout, (cell_text[COLUMN__COUNT]){""}, out);
 	return 0;
 }

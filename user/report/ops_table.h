@@ -5,19 +5,19 @@
 #include "user/report/ops_rows.h"
 
 struct ops_table_options {
-	size_t limit; /* rows that are printed; widths and sums are over all */
-	bool shapes;  /* the columns; each is left out where no row has anything for it */
+	size_t limit; /* rows to print; widths and sums are those of all rows */
+	bool shapes;  /* columns; the table omits one for which no row has a value */
 	bool flops;
 	bool memory;
 	bool device_memory;
-	bool device; /* times */
+	bool device; /* columns of times on GPUs */
 };
 
 /*
- * The table alone, of rows in their order: byte for byte what torch 2.15's EventList.table() returns (_build_table() in
- * torch/autograd/profiler_util.py), but for control characters in names, which are escaped; for a Module column, which
- * torch has not; and for Source Location and Total FLOPs together, whose values torch prints each below the other's
- * title. 0 or -ENOMEM; errors of out stay in it.
+ * Prints the table alone, with rows in the given order: byte for byte what torch 2.15's EventList.table() returns
+ * (_build_table() in torch/autograd/profiler_util.py), with three exceptions: control characters in names are escaped;
+ * there is a Module column, which torch lacks; and Source Location and Total FLOPs together have their own titles,
+ * where torch prints the values of each below the title of the other. 0 or -ENOMEM; the caller checks out for errors.
  */
 int ops_table__print(const struct ops_row *rows, size_t cnt, const struct ops_table_options *options, FILE *out);
 

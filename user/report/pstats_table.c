@@ -59,7 +59,7 @@ static bool same_function(const struct line *x, const struct line *y)
 	return x->line == y->line && !strcmp(x->file, y->file) && !strcmp(x->name, y->name);
 }
 
-/* Those that differ by folder alone become one, at the place of the first. */
+/* Merges functions that differ only by folder; the result takes the place of the first. */
 static void merge_lines(struct lines *lines)
 {
 	size_t kept = 0;
@@ -122,7 +122,7 @@ static void release_lines(struct lines *lines)
 
 /* ---- sort_stats ---- */
 
-/* Key, order of x and y, what pstats says of it. Of samples there are no calls. */
+/* Key, comparison of x and y, the name that pstats prints. Samples have no calls. */
 #define SORT_KEYS(X)                                                                                                \
 	X(tottime, COMPARE(y->self_s, x->self_s), "internal time")                                                  \
 	X(time, COMPARE(y->self_s, x->self_s), "internal time")                                                     \

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* The table of reports, and what all of them read of their options. */
+/* The table of reports, and the options that all reports read. */
 #include "user/report/report.h"
 
 #include <string.h>

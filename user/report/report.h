@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* One struct report_ops per report; adding a report is adding a file and a line in report.c's table. */
+/* One struct report_ops per report. To add a report, add a file, and a line in report.c's table. */
 #ifndef STEPFLAME_USER_REPORT_REPORT_H
 #define STEPFLAME_USER_REPORT_REPORT_H
 
@@ -9,23 +9,23 @@
 #include "user/model/job.h"
 
 struct report_options {
-	bool all; /* every row, torch's own labels and the derived ones too; of the advanced one tables of few samples, too */
-	bool leaf;     /* of the simple report only rows that contain no other; of the advanced one symbols, too */
+	bool all;      /* every row, also torch's own labels and derived ones; advanced: also tables of few samples */
+	bool leaf;     /* simple: only rows that contain no other; advanced: also symbols */
 	bool per_rank; /* one table per process */
 	bool json;
-	/* Of the operator report: what rows are told apart by besides their name, and FLOPs. */
+	/* Operator report: what else, besides the name, splits rows; and FLOPs. */
 	bool overloads;
 	bool shapes;
 	bool stacks;
 	bool modules;
-	bool by_action; /* one table per action; of the GPU report: rows apart */
-	bool by_op;     /* of the GPU report: rows apart */
+	bool by_action; /* one table per action; GPU report: split rows by action */
+	bool by_op;     /* GPU report: split rows by operator */
 	bool flops;
-	bool cpu;           /* of the advanced report: without waits */
-	bool native;        /* likewise: as leaf, and the interpreter's own functions */
+	bool cpu;           /* advanced report: without waits */
+	bool native;        /* advanced report: as leaf, and also the interpreter's own functions */
 	const char *sort;   /* NULL: the report's own order */
 	const char *action; /* only actions of this name; NULL: all */
-	int limit;          /* rows; 0: all; below 0: as many as the report shows by itself */
+	int limit;          /* rows; 0: all; below 0: the report's default */
 };
 
 struct report_ops {
@@ -43,10 +43,10 @@ extern const struct report_ops report_gpu;
 extern const struct report_ops report_advanced;
 extern const struct report_ops report_steps;
 
-/* How many rows of a table are shown: SIZE_MAX for all, which default_limit 0 is too. */
+/* Returns how many rows of a table to show; SIZE_MAX for all, which a default_limit of 0 also means. */
 size_t report_options__limit(const struct report_options *options, int default_limit);
 
-/* NULL when there is none of that name. */
+/* Returns NULL for an unknown name. */
 const struct report_ops *report__find(const char *name);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* The job's actions in, the rows of a table out: list, find leaves, add over processes, sort, cut. */
+/* In: the job's actions. Out: the rows of a table. Lists actions, finds leaves, adds up processes, sorts and cuts. */
 #include "user/report/rows.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@ double rows__window_s(const struct job *job)
 	return (window->end_ns - window->start_ns) / 1e9;
 }
 
-/* As Lightning computes it, so that the digits are the same. */
+/* Computes as Lightning does, so that the digits are the same. */
 double rows__percent(const struct row *row, double window_s)
 {
 	return window_s > 0 ? 100.0 * (row->val.total_ns / 1e9) / window_s : NAN;
@@ -31,7 +31,7 @@ struct choice {
 	const struct job_action *action;
 	bool listed;
 	bool leaf;
-	bool reached; /* queued: a listed span is this one or was seen inside it */
+	bool reached; /* in the queue: this is a listed span, or a listed span occurs inside it */
 };
 
 static int compare_id(const void *a, const void *b)
@@ -52,9 +52,10 @@ static size_t find_first(struct choice *const *by_id, size_t cnt, uint32_t pid, 
 }
 
 /*
- * A listed action is a leaf unless a listed span lies inside it, directly or within spans that are not listed: from
- * each listed action up to the nearest listed ones. Only pairs of names are known, not single calls, so an unlisted
- * span that occurs in two actions joins what lies inside both; each action is visited once.
+ * A listed action is a leaf unless a listed span occurs inside it, either directly or within spans that are not listed.
+ * The search goes from each listed action up to the nearest listed ones, and visits each action once. Only pairs of
+ * names are known, not single calls, so an unlisted span that occurs in two actions connects both to what occurs inside
+ * it.
  */
 static int mark_leaves(struct choice *choices, size_t cnt)
 {
@@ -128,7 +129,7 @@ static void merge_same_names(struct rows *rows)
 	rows->cnt = kept;
 }
 
-/* Descending, but for names and the first occurrence. */
+/* Descending, except for names and first occurrence. */
 #define SORT_KEYS(X)                                      \
 	X(percent, row->val.total_ns / 1e9)               \
 	X(name, 0)                                        \
@@ -173,7 +174,7 @@ static int compare_value(const void *a, const void *b, void *ctx)
 
 	if (x_value != y_value)
 		return x_value > y_value ? -1 : 1;
-	/* Python's sort is stable, and Lightning's rows come in the order of their first occurrence. */
+	/* Python's sort is stable, and Lightning lists rows in order of first occurrence. */
 	return COMPARE(x->order, y->order);
 }
 
@@ -191,11 +192,14 @@ static void sort_rows(struct rows *rows, const char *name)
 
 static bool row_chosen(const struct choice *choice, const struct report_options *options)
 {
-	/* A name that was asked for is shown whatever it is. */
+	/* An action that the user names is shown, even if it would not be listed. */
 	return options->action ? !strcmp(options->action, choice->action->name) : choice->listed;
 }
 
-/* Only when added over processes: a row that is a leaf in one process alone must not lose the other's share. */
+/*
+ * Drop other rows only after adding up processes: a row that is a leaf in one process only must keep the time of the
+ * rest.
+ */
 static void keep_leaves(struct rows *rows)
 {
 	size_t kept = 0;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The simple report: Lightning's SimpleProfiler table of the actions seen, and below it what it is made of.
+ * The simple report: Lightning's SimpleProfiler table of the actions seen, and below it what the table is made from.
  *
  * A table is byte for byte what lightning/pytorch/profilers/simple.py (2.6, summary() with extended=True) returns for
- * the same rows, tabs, dash lines and rounding included, but for control characters in names, which are escaped.
+ * the same rows, including tabs, dash lines and rounding, except that control characters in names are escaped.
  */
 
 #include <errno.h>
@@ -46,7 +46,7 @@ static void print_row(FILE *out, const struct row *row, const char *name, size_t
 		    window_s > 0 ? pyfloat__format(rows__percent(row, window_s), 5, percent) : "-");
 }
 
-/* Lightning's dash lines are as long as the header with its tabs expanded, its leading newline counted. */
+/* Lightning's dash lines are as long as the header with its tabs expanded, including the leading newline. */
 static int header_width(size_t width, size_t *dashes)
 {
 	char *header = NULL;
@@ -65,7 +65,7 @@ static int header_width(size_t width, size_t *dashes)
 	return 0;
 }
 
-/* Lightning's table alone, and nothing below it. 0 or -ENOMEM; errors of out stay in it. */
+/* Prints Lightning's table alone. 0 or -ENOMEM; the caller checks out for errors. */
 static int simple__table(const struct rows *rows, double window_s, FILE *out)
 {
 	char **names = calloc(rows->cnt + 1, sizeof(*names)), total[PYFLOAT_MAX], calls[24];

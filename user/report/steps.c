@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The steps report: what bounds the steps of a job, where the time of one goes, and which were slow and why. In: the
- * model's steps. All times of the table add up to those of the steps.
+ * The steps report: what bounds the steps of a job, where their time goes, and which steps were slow and why. In: the
+ * model's steps. The times of the table add up to the time of the steps.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -18,8 +18,8 @@
 
 #define DEFAULT_LIMIT 10
 #define WAIT_COLUMNS  4
-#define COLUMN        11    /* bytes wide */
-#define SHOWN_SHARE   0.001 /* of the time: less has no column, and is not told */
+#define COLUMN        11    /* width in bytes */
+#define SHOWN_SHARE   0.001 /* of the time: a smaller share has no column and no mention */
 #define LISTED_SHARE  0.005
 
 const char *const steps_report__sort_keys[] = {"duration", "index", NULL};
@@ -117,7 +117,9 @@ bool step_sum__cpu_share(const struct step_sum *sum, enum cpu_class class, doubl
 	if (!all)
 		return false;
 	*share = cnt / all;
-	/* Of a count among so many: binomial. None, or all, may be chance, too. */
+	/*
+	 * Binomial error of a share. Even a share of none or all may be chance, so the error is at least that of one.
+	 */
 	*error = fmax(profile__error_ns(all * *share * (1 - *share)), 1) / all;
 	return true;
 }
@@ -153,7 +155,7 @@ static uint64_t sum_of(const struct step_sum *sum, int phase, int cause)
 	return ns;
 }
 
-/* The causes with columns of their own, those with most first; their count. */
+/* Chooses the causes that get columns, those with most time first. Returns their number. */
 static int choose_columns(const struct step_sum *sum, unsigned int *columns)
 {
 	int cnt = 0;
@@ -175,11 +177,11 @@ static int choose_columns(const struct step_sum *sum, unsigned int *columns)
 	return cnt;
 }
 
-#define CAUSE_ANY   -1 /* with none, too */
-#define CAUSE_OTHER -2 /* that has no column of its own */
+#define CAUSE_ANY   -1 /* including no cause */
+#define CAUSE_OTHER -2 /* causes without a column */
 #define COLUMNS_MAX (4 + WAIT_COLUMNS)
 
-/* Of a table of phases: ms of a step on average. */
+/* A column of the table of phases: mean ms per step. */
 struct column {
 	const char *head;
 	const struct step_sum *sum;
@@ -253,7 +255,7 @@ static void print_table(const struct steps_of *of, FILE *out)
 	fputc('\n', out);
 	print_dashes(cnt, out);
 	for (int phase = 0; phase < PHASE__COUNT; phase++) {
-		int at = (phase + 1) % PHASE__COUNT; /* PHASE_OTHER last */
+		int at = (phase + 1) % PHASE__COUNT; /* PHASE_OTHER comes last */
 
 		if (sum_of(&of->blame.all, at, CAUSE_ANY))
 			print_phase(columns, cnt, phase__name(at), at, out);
@@ -358,7 +360,7 @@ static void cause_text(const struct blame_group *group, char text[64])
 		snprintf(text, 64, "%s in %s", blame_cause__name(group->cause), phase__name(group->phase));
 }
 
-/* The end of a line. */
+/* Ends a line. */
 static void print_spot(struct job *job, const struct spot *spot, FILE *out)
 {
 	char *text = spot->ns ? spot__text(job, spot) : NULL;
@@ -369,7 +371,7 @@ static void print_spot(struct job *job, const struct spot *spot, FILE *out)
 	free(path);
 }
 
-/* Those that cost little together are one line. */
+/* Groups that cost little share one line. */
 static int print_groups(struct job *job, const struct steps_of *of, FILE *out)
 {
 	const struct blame *blame = &of->blame;

@@ -10,7 +10,7 @@
 
 #define FLAGS (JSON_ENSURE_ASCII | JSON_REAL_PRECISION(15))
 
-/* Seconds by cause, of those that there were, in a phase (-1: any). NULL: no memory. */
+/* Returns seconds by cause, for the causes that occur, in a phase (-1: any). NULL: no memory. */
 static json_t *json_waits(const struct step_sum *sum, int phase)
 {
 	json_t *waits = json_object();
@@ -26,7 +26,7 @@ static json_t *json_waits(const struct step_sum *sum, int phase)
 	return waits;
 }
 
-/* What was asked for in steps of so many ns, and how long the GPU worked; gpu NULL: the process has none. */
+/* What steps of ns in total asked the GPU for, and how long it worked. A NULL gpu means that the process has none. */
 static json_t *json_gpu(const struct gpu_step *gpu, uint64_t ns)
 {
 	bool told = gpu && gpu->told, watched = gpu && gpu->watched_ns;
@@ -34,7 +34,7 @@ static json_t *json_gpu(const struct gpu_step *gpu, uint64_t ns)
 
 	if (!told && !watched)
 		return json_null();
-	/* Of one step all of it, or nothing: what is left is no idle time. */
+	/* A single step needs a window over all of it: time outside a window is not idle time. */
 	watched &= !ns || gpu_step__is_watched(gpu, ns);
 	busy = common__json_real(watched, gpu->busy_ns / 1e9);
 	return json_pack(
@@ -68,7 +68,7 @@ static json_t *json_step(const struct step_track *track, const struct step *step
 			 json_gpu(gpu, step__ns(step)), "cause", cause ? json_string(cause) : json_null());
 }
 
-/* The list, printed. 0 or -ENOMEM. */
+/* Prints the list of steps. 0 or -ENOMEM. */
 static int print_steps(struct job *job, const struct steps_of *of, FILE *out)
 {
 	const struct step_track *track = of->track;
@@ -125,7 +125,7 @@ static json_t *json_cpu(const struct step_sum *sum)
 	return json;
 }
 
-/* Where the time of all steps, or of the slow ones, went. */
+/* Returns where the time of all steps, or of the slow ones, goes. */
 static json_t *json_sum(const struct step_track *track, const struct step_sum *sum, const struct gpu_step *gpu)
 {
 	json_t *phases = json_array();
@@ -214,7 +214,7 @@ static json_t *json_outside(struct job *job, const struct outside_part *part)
 			 json_spots(job, &part->spot, 1));
 }
 
-/* All of a track but its steps. */
+/* Sets all keys of a track except its steps. */
 static int set_track(struct job *job, const struct steps_of *of, json_t *object)
 {
 	const struct step_track *track = of->track;
@@ -236,7 +236,7 @@ static int set_track(struct job *job, const struct steps_of *of, json_t *object)
 	return json_object_update_new(object, more);
 }
 
-/* Where there is no step: the keys are there all the same. */
+/* Sets the same keys where there are no steps. */
 static int set_no_track(json_t *object)
 {
 	return json_object_update_new(object, json_pack("{s:[], s:n, s:n, s:[], s:{s:s, s:s, s:[], s:[]}}", "steps",
@@ -252,7 +252,7 @@ static json_t *json_straggler(const struct steps_view *view)
 	return json_pack("{s:i, s:s}", "rank", view->straggler.rank, "why", view->straggler.why);
 }
 
-/* An object with the track's keys, its steps behind, and without its end. Takes the object over. */
+/* Prints an object with the track's keys and then its steps, but leaves the object open. Takes the object over. */
 static int print_track(const struct steps_view *view, const struct step_track *track, bool of_job, json_t *object,
 		       FILE *out)
 {

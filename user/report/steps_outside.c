@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* What the text of the steps report says of time in torch.compile, and in no step. */
+/* What the text of the steps report says about time in torch.compile, and outside steps. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -7,8 +7,8 @@
 #include "user/report/steps_report.h"
 #include "user/report/text.h"
 
-#define SAID_SHARE    0.001 /* of the steps' time in compiles, of the rest: less is not told */
-#define OUTSIDE_SHARE 0.02  /* of the window */
+#define SAID_SHARE    0.001 /* of the steps' time, or of time outside: omit a smaller share of compiles */
+#define OUTSIDE_SHARE 0.02  /* share of the window */
 
 /* "2.31 s before the first (2.1 s of it in torch.compile; most of it in train.py:33 main)". 0 or -ENOMEM. */
 static int say_outside(struct job *job, const struct outside_part *part, const char *side, char **text)
@@ -28,7 +28,7 @@ static int say_outside(struct job *job, const struct outside_part *part, const c
 	return bytes < 0 ? -ENOMEM : 0;
 }
 
-/* Where it is more than the steps that the window cuts. */
+/* Prints nothing where the time outside steps is no more than that of the two steps that the window cuts. */
 int steps_report__print_outside(struct job *job, const struct steps_of *of, FILE *out)
 {
 	const struct outside_part *parts = of->outside.parts;
@@ -64,7 +64,7 @@ int steps_report__print_compile(struct job *job, const struct steps_of *of, FILE
 	return 0;
 }
 
-/* What a process did instead of steps. */
+/* Says what a process did instead of steps. */
 static int say_instead(struct job *job, const struct rec_target *target, FILE *out)
 {
 	struct outside_part part;

@@ -8,7 +8,7 @@
 
 #include "user/report/text.h"
 
-#define LAST_RULE 16 /* dashes below the last column */
+#define LAST_RULE 16 /* length of the dashes below the last column */
 
 struct cell cell__new(const char *key, int place, const char *head, int width, int digits, json_t *value)
 {
@@ -44,7 +44,7 @@ struct table table__json(json_t *object, const char *key)
 
 enum line { LINE_HEAD, LINE_RULE, LINE_VALUES };
 
-/* ns in the unit that is the last word of a column's name; 0: it is none of time. */
+/* Returns the ns in the unit that ends a column's name; 0: the name does not end with a unit of time. */
 static double unit_ns(const char *name)
 {
 	static const struct {

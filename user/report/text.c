@@ -21,7 +21,7 @@ bool text__steers(uint32_t code)
 char *text__escape(const char *text)
 {
 	const char *at = text, *end = text + strlen(text);
-	/* One byte becomes at most "\x1b"; three bytes, "\u202e"; an invalid one, U+FFFD. */
+	/* One byte becomes at most "\x1b", three bytes "\u202e", an invalid byte U+FFFD. */
 	char *escaped = malloc(4 * (end - text) + 1), *out = escaped;
 
 	if (!escaped)

@@ -15,9 +15,9 @@
 #include "user/report/io_rows.h"
 #include "user/report/text.h"
 
-#define DOINGS_TEXT 2 /* for a worker */
+#define DOINGS_TEXT 2 /* per worker */
 #define DOINGS_JSON 20
-#define WAITS_JSON  100 /* the longest */
+#define WAITS_JSON  100 /* the longest waits */
 
 static double percent(uint64_t part, uint64_t whole)
 {
@@ -119,7 +119,10 @@ static void print_advice(const struct loader *loader, FILE *out)
 	}
 }
 
-/* "in [_EvaluationLoop].val_next", "at train.py:42 main, in an evaluation"; malloc'ed. NULL: not known, or no memory. */
+/*
+ * Returns "in [_EvaluationLoop].val_next" or "at train.py:42 main, in an evaluation"; malloc'ed. NULL: unknown, or no
+ * memory.
+ */
 static char *place_text(struct job *job, const struct loader_place *place)
 {
 	const char *action = place->action ? job__name_or_lost(job, place->action) : NULL;
@@ -251,7 +254,7 @@ static int compare_wait(const void *a, const void *b)
 	return ((*x)->ns < (*y)->ns) - ((*x)->ns > (*y)->ns);
 }
 
-/* The longest first. NULL: no memory. */
+/* Longest first. NULL: no memory. */
 static json_t *json_waits(struct job *job, const struct loader *loader)
 {
 	const struct loader_wait **sorted = calloc(loader->wait_cnt + 1, sizeof(*sorted));

@@ -21,7 +21,7 @@ static void type_filter(struct top_state *state, int key)
 	}
 }
 
-/* How many rows a key scrolls down; below 0: up. What is too far is set right when lines are made. */
+/* Returns how many rows a key scrolls down; below 0: up. Making the lines limits it to the rows that exist. */
 static long scroll_by(const struct top_state *state, int key)
 {
 	long page = state->height > 10 ? state->height - 8 : 2;

@@ -5,7 +5,7 @@
 
 #include "user/top/lines.h"
 
-/* Keys that are no ASCII character. */
+/* Keys that are not ASCII characters. */
 enum top_key {
 	TOP_KEY_NONE = 0,
 	TOP_KEY_ESCAPE = 27,

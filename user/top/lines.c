@@ -13,7 +13,7 @@
 
 #define COLUMN_MIN 7
 #define NAME_MIN   12
-#define HOT        25 /* in the column sorted by, of a percentage */
+#define HOT        25 /* in %: highlights a row whose percentage in the sort column reaches it */
 #define WHOLE      4096
 
 void top_state__init(struct top_state *state)
@@ -40,7 +40,10 @@ static const char *sort_title(const struct top_state *state, enum top_view view)
 
 /* ---- text ---- */
 
-/* Escaped, and cut to width columns (0: not) at its end, or, of a name, in the middle. malloc'ed; NULL: no memory. */
+/*
+ * Escapes text and truncates it to width columns (0: no limit): at the end, or in the middle for names. malloc'ed;
+ * NULL: no memory.
+ */
 static char *fit_text(const char *text, size_t width, bool middle, bool utf8)
 {
 	char *escaped = text__escape(text), *out;
@@ -238,7 +241,7 @@ static int compare_rows(const void *a, const void *b, void *ctx)
 	return strcmp(x->name, y->name);
 }
 
-/* Those that the filter leaves, in order. malloc'ed, NULL: no memory. */
+/* Returns the rows that match the filter, sorted. malloc'ed; NULL: no memory. */
 static const struct top_row **choose_rows(const struct top_frame *frame, const struct top_state *state,
 					  enum top_view view, size_t *cnt)
 {
@@ -277,7 +280,7 @@ static int put_titles(const struct top_state *state, enum top_view view, struct 
 	return put_marked(lines, state, STYLE_COLUMNS, text, mark_at, mark_cnt);
 }
 
-/* The newest steps that fit, as bars of their share of the longest one. */
+/* Draws the newest steps that fit, as bars relative to the longest of them. */
 static void put_history(const struct top_history *history, size_t room, bool utf8, FILE *out)
 {
 	static const char ascii[] = "_.-=+*#@";
@@ -333,7 +336,7 @@ static int put_row(const struct top_row *row, const struct top_state *state, enu
 	return add_line(lines, hot ? STYLE_HOT : STYLE_PLAIN, text) ? 0 : -ENOMEM;
 }
 
-/* Rows from `from`, at most limit (0: all). *cnt: how many the filter leaves. */
+/* Adds rows from `from` on, at most limit (0: all). *cnt: the number of rows that match the filter. */
 static int put_rows(const struct top_frame *frame, const struct top_state *state, enum top_view view, size_t from,
 		    size_t limit, struct array *lines)
 {

@@ -15,19 +15,19 @@
 #include "user/lib/log.h"
 #include "user/top/keys.h"
 
-#include <term.h> /* last: it has macros such as `lines` */
+#include <term.h> /* last, as it defines macros such as `lines` */
 
 struct screen {
 	SCREEN *curses;
-	int messages; /* memfd that is stderr meanwhile; -1: none */
+	int messages; /* memfd that replaces stderr; -1: none */
 	int stderr_copy;
 	bool colour;
 };
 
-/* For the handler of faults, which can be given nothing. It may call neither curses nor stdio. */
+/* Global, as the fault handler gets no argument. The handler may call neither curses nor stdio. */
 static struct {
 	struct termios termios;
-	char reset[128]; /* to the other screen and back to plain text */
+	char reset[128]; /* returns to the main screen and to plain text */
 	size_t bytes;
 } restore;
 
@@ -38,10 +38,10 @@ static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 static void on_fault(int signal)
 {
 	if (write(STDOUT_FILENO, restore.reset, restore.bytes) < 0) {
-		/* Nothing more can be done. */
+		/* A failed write leaves nothing else to do. */
 	}
 	tcsetattr(STDOUT_FILENO, TCSANOW, &restore.termios);
-	raise(signal); /* SA_RESETHAND: now as it would have ended */
+	raise(signal); /* SA_RESETHAND: the default action now ends the program */
 }
 
 static void add_reset(const char *capability)
@@ -74,7 +74,7 @@ static void release_faults(void)
 		signal(faults[i], SIG_DFL);
 }
 
-/* Messages would be drawn over. */
+/* The screen would draw over messages, so buffer them. */
 static void keep_stderr(struct screen *screen)
 {
 	screen->stderr_copy = dup(STDERR_FILENO);
@@ -100,7 +100,7 @@ static void print_stderr(struct screen *screen)
 		close(screen->stderr_copy);
 }
 
-/* Yellow and reverse are told apart with any kind of sight; where there are no colours, bold has to do. */
+/* Yellow and reverse differ for any colour vision; terminals without colours get bold. */
 static void set_colours(struct screen *screen)
 {
 	const char *no_color = getenv("NO_COLOR");
@@ -212,7 +212,7 @@ int screen__key(struct screen *screen)
 	for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++)
 		if (keys[i].curses == key)
 			return keys[i].key;
-	return key < 128 ? key : TOP_KEY_RESIZE; /* one that does nothing */
+	return key < 128 ? key : TOP_KEY_RESIZE; /* a key without effect */
 }
 
 bool screen__utf8(void)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The terminal: lines drawn, keys read. While it is open, stderr is kept back, and printed when it closes. Where the
- * program ends by a fault instead, the terminal is put right all the same.
+ * The terminal: draws lines and reads keys. While the screen is open, it buffers stderr, and prints it on closing.
+ * Where a fault ends the program, the screen restores the terminal all the same.
  */
 #ifndef STEPFLAME_USER_TOP_SCREEN_H
 #define STEPFLAME_USER_TOP_SCREEN_H
@@ -10,14 +10,14 @@
 
 struct screen;
 
-/* Takes the terminal of stdin and stdout. 0 or -errno, after a message. */
+/* Takes over the terminal of stdin and stdout. 0 or -errno, after a message. */
 int screen__open(struct screen **out);
 void screen__close(struct screen *screen); /* accepts NULL */
 void screen__size(const struct screen *screen, int *width, int *height);
 void screen__draw(struct screen *screen, const struct array *lines);
-/* A character or enum top_key; TOP_KEY_NONE when none is waiting. */
+/* Returns a character or an enum top_key; TOP_KEY_NONE when no key is waiting. */
 int screen__key(struct screen *screen);
-/* Does the terminal, or what is in its place, take UTF-8? By LC_ALL, LC_CTYPE and LANG. */
+/* Does the terminal, or the file that replaces it, take UTF-8? LC_ALL, LC_CTYPE and LANG say so. */
 bool screen__utf8(void);
 
 #endif

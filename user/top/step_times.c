@@ -11,7 +11,7 @@
 #include "user/lib/percentile.h"
 #include "user/report/common.h"
 
-/* NULL: no memory, or more processes than are kept. */
+/* Returns NULL without memory, or above TOP_PROCESSES_MAX processes. */
 static struct process_steps *times_of(struct step_times *steps, uint32_t pid)
 {
 	struct process_steps *all = steps->processes.items, *new;
@@ -27,9 +27,9 @@ static struct process_steps *times_of(struct step_times *steps, uint32_t pid)
 	return new;
 }
 
-#define WORSE_FOR_GOOD 32 /* boundaries by a worse rule, with none by the better: that was, and is no more */
+#define WORSE_FOR_GOOD 32 /* boundaries by a worse rule only: the better rule's boundaries have ended for good */
 
-/* Steps are by the best rule that shows. Does this one count? */
+/* Steps follow the best rule that has boundaries. Is this record by that rule? */
 static bool is_by_rule(struct process_steps *times, const struct rec_step *record)
 {
 	if (record->rule == times->rule) {
@@ -67,7 +67,7 @@ int step_times__add(struct step_times *steps, const struct rec_step *record)
 	if (!is_by_rule(times, record))
 		return 0;
 	before = boundary_of(times, record->tid);
-	/* Not so where a record was lost: the time between is no step's. */
+	/* Where a record was lost, the time between two boundaries is not that of one step. */
 	if (record->index == before->index + 1 && before->time_ns && record->time_ns > before->time_ns)
 		times->ms[times->step_cnt++ % TOP_STEPS_KEPT] = (record->time_ns - before->time_ns) / 1e6;
 	if (record->index > times->index) {

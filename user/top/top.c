@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * From two states of a job to rows. Actions are cumulative in the job: the last frame's sums are kept, and those of the
- * last reset. Samples are those since the last frame, as the job's owner forgets them after it.
+ * Computes rows from two states of a job. The job's actions are cumulative, so this stores their sums at the last frame
+ * and at the last reset. Samples are those since the last frame, as the job's owner forgets them after each.
  */
 #include "user/top/top.h"
 
@@ -67,10 +67,10 @@ const struct top_view_info top_views[TOP__VIEWS] = {
 			       {"p95 ms", TOP_MS, "the same"}, {"max ms", TOP_MS, "the same"})},
 };
 
-/* What an action had at the last frame, and at the last reset. */
+/* The sums of an action at the last frame and at the last reset. */
 struct seen {
 	struct seen_key {
-		uint32_t name; /* of top->names */
+		uint32_t name; /* index into top->names */
 		uint32_t kind; /* enum span_kind */
 	} key;
 	uint64_t calls, total_ns;
@@ -80,7 +80,7 @@ struct seen {
 struct function_time {
 	uint64_t own_ns, total_ns, wait_ns; /* of the interval */
 	uint64_t own_sum_ns, total_sum_ns;
-	uint64_t sample; /* the last that it was counted for */
+	uint64_t sample; /* the last sample counted for it */
 };
 
 /* By enum sample_cause; CAUSE_NONE: on the CPU. */
@@ -101,7 +101,7 @@ struct top {
 	uint64_t busiest_hits, busiest_calls, hits, own_cpu_ns, step_cnt; /* at the last frame */
 };
 
-/* What an interval's samples are made of. */
+/* Collects the samples of an interval. */
 struct interval {
 	struct top *top;
 	const struct top_usage *usage;
@@ -152,7 +152,7 @@ void top__reset(struct top *top)
 	top->base_ns = top->frame_ns;
 }
 
-/* A row of a view; takes name over. NULL: no memory, or name is NULL. */
+/* Adds a row to a view; takes name over. NULL: no memory, or name is NULL. */
 static struct top_row *add_row(struct top_frame *frame, enum top_view view, char *name)
 {
 	struct top_row *row = name ? array__add(&frame->rows[view], sizeof(*row)) : NULL;
@@ -176,7 +176,7 @@ static double percent(uint64_t ns, double seconds)
 
 /* ---- actions ---- */
 
-/* Valid until the next one. NULL: no memory. */
+/* Valid until the next call. NULL: no memory. */
 static struct seen *seen_of(struct top *top, const struct row *row)
 {
 	struct seen_key key = {.kind = row->kind};
@@ -278,7 +278,7 @@ static int add_samples(struct interval *interval)
 	return err;
 }
 
-/* The last two parts of a path tell files apart well enough. */
+/* The last two parts of a path are enough to tell files apart. */
 static const char *short_path(const char *path)
 {
 	const char *slash = strrchr(path, '/');
@@ -297,7 +297,7 @@ static char *function_name(struct job *job, uint32_t number)
 
 	if (!number || !code.known)
 		return strdup(number ? "(function lost)" : "(no Python frame)");
-	copy = name ? strdup(name) : NULL; /* the next lost name may take its place */
+	copy = name ? strdup(name) : NULL; /* the next lost name may reuse the buffer */
 	file = code.file ? job__name_or_lost(job, code.file) : "?";
 	if (!copy || !file || asprintf(&text, "%s (%s:%u)", copy, short_path(file), code.first_line) < 0)
 		text = NULL;
@@ -446,7 +446,7 @@ static char *losses_text(struct job *job)
 	return text;
 }
 
-/* NVML tells at its own pace: what it said last holds. */
+/* NVML reports at its own pace: use its last readings. */
 static int set_gpus(struct top *top, struct job *job, struct top_frame *frame)
 {
 	const struct gpu *gpu = job__gpu(job);

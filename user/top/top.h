@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What a live view shows. In: a job (job.h) after each snapshot, and step boundaries; out: a frame: a header and a
- * table per view, of what happened since the last one and since the start. Knows no terminal and no process. Its size
- * is bounded by the names, functions and threads that the job shows, not by time.
+ * What a live view shows. In: a job (job.h) after each snapshot, and step boundaries. Out: a frame, which has a header
+ * and a table per view, for the time since the last frame and since the start. This file knows neither terminals nor
+ * processes. The state grows with the names, functions and threads that the job shows, not with time.
  */
 #ifndef STEPFLAME_USER_TOP_TOP_H
 #define STEPFLAME_USER_TOP_TOP_H
@@ -27,8 +27,8 @@ enum top_format {
 
 #define TOP_VALUES        7
 #define TOP_HISTORY       24  /* steps in a row's sparkline */
-#define TOP_STEPS_KEPT    256 /* of a process: mean and percentiles are of these */
-#define TOP_PROCESSES_MAX 256 /* with steps */
+#define TOP_STEPS_KEPT    256 /* per process: mean and percentiles cover these */
+#define TOP_PROCESSES_MAX 256 /* processes with steps */
 #define TOP_GPUS_MAX      16
 
 struct top_column {
@@ -43,54 +43,54 @@ struct top_view_info {
 	const char *rows;  /* title of the rows' names */
 	const struct top_column *columns;
 	int column_cnt;
-	int sort; /* the column by which it is sorted at first; all are descending */
+	int sort; /* the column to sort by at first; all sort in descending order */
 };
 
 extern const struct top_view_info top_views[TOP__VIEWS];
 
 struct top_history {
-	double ms[TOP_HISTORY]; /* the oldest first */
+	double ms[TOP_HISTORY]; /* oldest first */
 	size_t cnt;
 };
 
 struct top_row {
-	char *name;                  /* owned; control characters as they came */
-	double values[TOP_VALUES];   /* by column; NAN: not known */
-	struct top_history *history; /* owned; NULL but of TOP_STEPS */
+	char *name;                  /* owned; control characters not escaped */
+	double values[TOP_VALUES];   /* by column; NAN: unknown */
+	struct top_history *history; /* owned; NULL in all views but TOP_STEPS */
 };
 
 struct top_frame {
 	char *target; /* pids, versions and command; owned, like all texts */
 	char *losses; /* "" or "name=n, ..." */
-	char *note;   /* the last one of the session, "" */
+	char *note;   /* the session's last note, or "" */
 	double elapsed_s, interval_s;
-	double cpu_percent; /* as given */
+	double cpu_percent; /* from top_usage */
 	size_t processes, threads;
 	uint64_t steps;
 	double steps_per_s;
 	const char *step_rule;           /* static text */
-	double hits_per_s, cost_percent; /* of the interval; the busiest process pays at least so much of its time */
+	double hits_per_s, cost_percent; /* of the interval; cost_percent: lower bound, of the busiest process */
 	double own_percent, own_mb;
-	struct rec_gpu_usage gpus[TOP_GPUS_MAX]; /* the host's, as NVML last said; by device */
+	struct rec_gpu_usage gpus[TOP_GPUS_MAX]; /* of the host, NVML's last readings; by device */
 	size_t gpu_cnt;
 	struct array rows[TOP__VIEWS]; /* struct top_row */
 };
 
-/* What the processes themselves tell, for a frame. */
+/* What the processes themselves report, for a frame. */
 struct top_usage {
-	double cpu_percent; /* of one CPU, of the whole job since the last frame; NAN: not known */
+	double cpu_percent; /* in % of one CPU: the whole job, since the last frame; NAN: unknown */
 	size_t processes, threads;
-	/* A thread's name, cut, "" when it is not known; may be NULL. */
+	/* Sets the thread's name, truncated, or "" when it is unknown. The pointer may be NULL. */
 	void (*thread_name)(uint32_t pid, uint32_t tid, char name[16]);
 };
 
 struct top *top__new(void);      /* NULL: no memory */
 void top__free(struct top *top); /* accepts NULL */
-/* Each step boundary, in order of time in a process. 0 or -ENOMEM. */
+/* Takes each step boundary, in order of time within a process. 0 or -ENOMEM. */
 int top__step(struct top *top, const struct rec_step *step);
-/* After a snapshot. Takes what the job has of samples into account, which are then to be forgotten. 0 or -ENOMEM. */
+/* Makes a frame after a snapshot. It uses up the job's samples: the caller then forgets them. 0 or -ENOMEM. */
 int top__update(struct top *top, struct job *job, const struct top_usage *usage, struct top_frame *frame);
-/* What is counted from the start counts from the last frame on. */
+/* Restarts the totals "since the start" at the last frame. */
 void top__reset(struct top *top);
 
 void top_frame__release(struct top_frame *frame);

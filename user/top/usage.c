@@ -14,7 +14,10 @@ struct usage_process {
 	uint64_t ticks;
 };
 
-/* utime and stime, fields 14 and 15 of /proc/PID/stat, and num_threads, field 20. False: it is gone, or a zombie. */
+/*
+ * Reads utime and stime, fields 14 and 15 of /proc/PID/stat, and num_threads, field 20. False: the process is gone or a
+ * zombie.
+ */
 static bool read_stat(uint32_t pid, uint64_t *ticks, size_t *threads)
 {
 	char path[64], text[1024] = "", state;
@@ -27,7 +30,7 @@ static bool read_stat(uint32_t pid, uint64_t *ticks, size_t *threads)
 	f = fopen(path, "re");
 	if (!f)
 		return false;
-	/* The name, in parentheses, may hold anything. */
+	/* The name, in parentheses, may contain any character. */
 	if (fread(text, 1, sizeof(text) - 1, f) && (end = strrchr(text, ')')))
 		ok = sscanf(end + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu %*d %*d %*d %*d %zu", &state,
 			    &user, &system, threads) == 4 &&
@@ -90,7 +93,7 @@ int usage__read(struct usage *usage, const struct job *job, struct top_usage *ou
 		out->threads += threads;
 		if (before && ticks > before->ticks)
 			used += ticks - before->ticks;
-		else if (!before && usage->time_ns) /* it has started since */
+		else if (!before && usage->time_ns) /* the process has started since */
 			used += ticks;
 	}
 	if (usage->time_ns && now > usage->time_ns)
