@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Files of what was found, as the next attach finds them. In and out: arrays, DIR/BUILD-ID.WHAT. No state.
+ * Reads and writes the cache files. In and out: arrays, DIR/BUILD-ID.WHAT. No state.
  *
- * A file is {header, arrays}. A wrong probe site could kill the target. So the file must be our own user's, whole by its
- * checksum, and the code at every site must be what it was: a build id may stay when tools move code in a file.
+ * A file is {header, arrays}. A wrong probe site could kill the target, so the file must belong to our own user, match
+ * its checksum, and the code at every site must be unchanged: a build id may stay the same when tools move code in a
+ * file.
  */
 #include "user/elf/cache.h"
 
@@ -17,7 +18,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "finders.h" /* generated: FINDERS, a sum of the sources that decide what is found */
+#include "finders.h" /* generated: FINDERS, a checksum of the sources that decide what is found */
 
 #define MAGIC      "sf-kept"
 #define FILE_MAX   (64 << 20)
@@ -30,7 +31,7 @@ struct header {
 	uint32_t symbol_cnt; /* a stripped copy has the same build id */
 	uint32_t cnt[CACHE_PARTS];
 	uint32_t code_sum; /* of the code at all sites */
-	uint32_t sum;      /* of the whole file, this as 0 */
+	uint32_t sum;      /* of the whole file, with this field as 0 */
 };
 
 const char *cache__dir(char *path, size_t size)
@@ -77,7 +78,7 @@ static uint32_t file_sum(uint8_t *file, size_t size)
 	return sum;
 }
 
-/* false: at some site there is no code. */
+/* Returns false when some site has no code. */
 static bool sum_code(const struct elf *elf, const struct cache_part *sites, uint32_t *sum)
 {
 	const uint64_t *site = sites->data;
@@ -103,7 +104,7 @@ static bool path_of(const struct elf *elf, const char *dir, const char *what, co
 	return dir && *id && snprintf(path, PATH_MAX, "%s/%s.%s%s", dir, id, what, suffix) < PATH_MAX;
 }
 
-/* The whole file, to be freed, or NULL. */
+/* Returns the whole file, which the caller frees, or NULL. */
 static uint8_t *read_file(const char *path, size_t *size)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -135,7 +136,7 @@ void cache__release(struct cache_part *part, size_t part_cnt)
 	}
 }
 
-/* false: no memory. */
+/* Returns false when there is no memory. */
 static bool take_parts(const uint8_t *file, struct cache_part *part, size_t part_cnt)
 {
 	const struct header *header = (const struct header *)file;
@@ -180,7 +181,7 @@ int cache__load(const struct elf *elf, const char *dir, const char *what, struct
 	return err;
 }
 
-/* The bytes of a file, to be freed, or NULL. */
+/* Returns the bytes of a cache file, which the caller frees, or NULL. */
 static uint8_t *build(const struct elf *elf, const struct cache_part *part, size_t part_cnt, size_t *size)
 {
 	struct header header = header_of(elf, part, part_cnt);
@@ -198,7 +199,7 @@ static uint8_t *build(const struct elf *elf, const struct cache_part *part, size
 	return file;
 }
 
-/* And what it is in: a new user has no ~/.cache. */
+/* Makes the parent too: a new user has no ~/.cache. */
 static void make_dir(const char *dir)
 {
 	const char *slash = strrchr(dir, '/');

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Keeps what was found in a file, so that the next attach need not look again: arrays, as they lie in memory, in
- * DIR/BUILD-ID.WHAT. It serves this machine, and a stepflame that finds things in the same way.
+ * Caches what stepflame found in a file, so that the next attach need not search again. The files are DIR/BUILD-ID.WHAT
+ * and hold arrays as they lie in memory: a cache is good only on this machine, and for a stepflame that searches in the
+ * same way.
  */
 #ifndef STEPFLAME_USER_ELF_CACHE_H
 #define STEPFLAME_USER_ELF_CACHE_H
@@ -18,19 +19,19 @@ struct cache_part {
 	void *data; /* malloc'ed by cache__load */
 };
 
-/* Where things are kept: a path in `path`, or NULL when the environment has no place for it. */
+/* The directory of the cache, written to `path`; NULL when the environment names no place for one. */
 const char *cache__dir(char *path, size_t size);
 
 /*
- * What was kept of this file in dir (NULL: nowhere). Units are the caller's; part[0] is of uint64_t: the offsets in the
- * file of all code that was chosen, in which nothing may have changed. 0, and the caller frees each data; or -ENOENT when
- * nothing is there, or nothing that may be trusted. What the elements say is for the caller to check.
+ * Loads the cache of this file from dir (NULL: no cache). The caller gives the units; part[0] is an array of uint64_t:
+ * the file offsets of all code that was chosen, which must not have changed. 0, and the caller frees each `data`; or
+ * -ENOENT when there is no cache, or none to be trusted. The caller checks the values of the elements.
  */
 int cache__load(const struct elf *elf, const char *dir, const char *what, struct cache_part *part, size_t part_cnt);
-/* Keeps it, if it can. */
+/* Writes the cache; a failure is silent. */
 void cache__save(const struct elf *elf, const char *dir, const char *what, const struct cache_part *part,
 		 size_t part_cnt);
-/* Frees and forgets all data. */
+/* Frees all data and clears the parts. */
 void cache__release(struct cache_part *part, size_t part_cnt);
 
 #endif

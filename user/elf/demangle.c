@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Names of C++ functions. In: a mangled symbol. Out: text. libiberty makes a tree of the symbol, in time and memory
- * linear in its length; of that only the branches of the function's own name are printed.
+ * Names of C++ functions. In: a mangled symbol. Out: text. libiberty parses the symbol into a tree, in time and memory
+ * linear in its length; this file prints only the branches that hold the function's own name.
  */
 #include "user/elf/demangle.h"
 
@@ -46,7 +46,7 @@ static bool put_numbered(struct text *text, const char *what, long number)
 	return put_text(text, string, snprintf(string, sizeof(string), "{%s#%ld}", what, number + 1));
 }
 
-/* "operator<<", of a tree's leaf, which only the library knows the inside of. */
+/* Writes "operator<<" for a leaf of the tree; only the library knows the structure of that leaf. */
 static bool put_operator(struct text *text, struct demangle_component *leaf)
 {
 	size_t allocated;
@@ -71,7 +71,7 @@ static bool put_template(struct text *text, struct demangle_component *c)
 	return put_string(text, text->used && text->out[text->used - 1] == '<' ? " <...>" : "<...>");
 }
 
-/* False: of a form that no function's name has. */
+/* Returns false for a form that no function's name has. */
 static bool put_name(struct text *text, struct demangle_component *c)
 {
 	if (!c)

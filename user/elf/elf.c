@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Read-only view of an ELF file: symbols and bytes by address. Pointers: elf_relocs.c; tables of CPython:
- * elf_pytables.c. In: a path, usually through /proc/PID/root. Out: addresses and file offsets. The file is mapped whole
- * and the descriptor is closed; what is looked up once is kept at the first question, so one thread owns a struct elf.
- * The file is hostile input: libelf parses headers and tables, and every address is checked against the mapped size
- * here. What is not defended: a file that is truncated while it is mapped (SIGBUS), as for any reader of mapped files.
+ * elf_pytables.c. In: a path, usually through /proc/PID/root. Out: addresses and file offsets. The file is mapped
+ * whole, and the descriptor is closed. Lookups are cached at the first question, so one thread owns a struct elf.
+ *
+ * The file is hostile input: libelf parses headers and tables, and this code checks every address against the mapped
+ * size. It does not defend against a file that is truncated while it is mapped (SIGBUS), as no reader of mapped files
+ * does.
  */
 #include "user/elf/elf.h"
 
@@ -38,7 +40,7 @@ static int map_file(struct elf *elf, const char *path)
 		err = -ENOEXEC;
 		goto out;
 	}
-	/* Not MAP_PRIVATE: into such a mapping the kernel would look for each uprobe in the file, of which ours are 12,000. */
+	/* Not MAP_PRIVATE: the kernel would search the file in a private mapping for each of our 12,000 uprobes. */
 	void *map = mmap(NULL, st.st_size, PROT_READ, MAP_SHARED, fd, 0);
 	if (map == MAP_FAILED) {
 		err = -errno;
@@ -198,10 +200,13 @@ const char *elf__build_id(const struct elf *elf)
 	return elf->build_id;
 }
 
-/* Symbol i of a table, or false when it is undefined, nameless or not an address (a section, a file, a TLS offset). */
+/*
+ * Reads symbol i of a table. Returns false when it is undefined, nameless or not an address (a section, a file, a TLS
+ * offset).
+ */
 static bool symbol_at(const struct symtab *table, size_t i, struct elf_symbol *out)
 {
-	Elf64_Sym sym; /* not by gelf_getsym, which takes twice as long: there may be half a million */
+	Elf64_Sym sym; /* gelf_getsym takes twice as long, and there may be half a million symbols */
 
 	memcpy(&sym, (const char *)table->data->d_buf + i * sizeof(sym), sizeof(sym));
 	if (sym.st_name >= table->strs_size)
@@ -306,7 +311,7 @@ static int count_part(const struct elf_symbol *symbol, void *ctx)
 
 	if (!dot || (dot[5] && dot[5] != '.'))
 		return 0;
-	/* Doubled at each power of two. */
+	/* Doubles the array at each power of two. */
 	if (!(elf->part_cnt & (elf->part_cnt - 1))) {
 		uint64_t *grown = reallocarray(elf->part, elf->part_cnt ? 2 * elf->part_cnt : 1, sizeof(*grown));
 

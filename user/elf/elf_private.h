@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What the files that make up a struct elf share: elf.c, elf_relocs.c, elf_pytables.c. No other file includes this. */
+/* Shared by the files that implement struct elf: elf.c, elf_relocs.c, elf_pytables.c. No other file includes this. */
 #ifndef STEPFLAME_USER_ELF_ELF_PRIVATE_H
 #define STEPFLAME_USER_ELF_ELF_PRIVATE_H
 
@@ -33,7 +33,7 @@ enum reloc_kind {
 
 struct reloc {
 	uint64_t vaddr, value;
-	const char *symbol; /* name of the symbol whose address comes here, NULL for none */
+	const char *symbol; /* name of the symbol whose address the word becomes, or NULL */
 	enum reloc_kind kind;
 };
 
@@ -71,8 +71,9 @@ static inline uint32_t read_u32(const uint8_t *p)
 }
 
 /*
- * Fills elf->reloc, sorted by vaddr, once. Without memory it stays empty, and pointers are read as they lie in the
- * file. elf__find_reloc: the relocation of the word at vaddr, or NULL; it fills elf->reloc itself.
+ * elf__need_relocs fills elf->reloc once, sorted by vaddr. When there is no memory, the array stays empty, and pointers
+ * are read as they lie in the file. elf__find_reloc returns the relocation of the word at vaddr, or NULL, and fills
+ * elf->reloc itself.
  */
 void elf__need_relocs(const struct elf *elf);
 const struct reloc *elf__find_reloc(const struct elf *elf, uint64_t vaddr);

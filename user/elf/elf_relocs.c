@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Pointers of an ELF file as they are after relocation. In: its RELA sections and .dynsym, by libelf. Out: values and
- * names of symbols by address. The table is built at the first question that needs it, and belongs to the struct elf;
- * the thread that owns that asks.
+ * names of symbols by address. The first question builds the table, which belongs to the struct elf and to the thread
+ * that owns it.
  */
 #include <elf.h>
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include "user/elf/elf.h"
 #include "user/elf/elf_private.h"
 
-/* What a relocation leaves at its place, for load bias 0. */
+/* What a relocation stores in its word, for load bias 0. */
 static struct reloc reloc_of(const struct elf *elf, const GElf_Rela *rela, bool dynamic_symbols)
 {
 	struct reloc reloc = {.vaddr = rela->r_offset, .kind = RELOC_UNKNOWN};
@@ -70,7 +70,7 @@ static int add_relocs(struct elf *elf, Elf_Scn *scn, const GElf_Shdr *shdr)
 
 /*
  * The dynamic relocations, sorted. RELR needs no entry: its addends lie in place, so the bytes in the file are the
- * answer. Without memory the table stays empty, and pointers are read as they lie in the file.
+ * answer. When there is no memory, the table stays empty, and pointers are read as they lie in the file.
  */
 void elf__need_relocs(const struct elf *const_elf)
 {

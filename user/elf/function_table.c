@@ -14,7 +14,7 @@
 #include "user/lib/search.h"
 
 #define NAME_BYTES_MAX 4096
-#define NESTED_MAX     16 /* functions that begin between an offset and the beginning of the one that covers it */
+#define NESTED_MAX     16 /* functions that begin between the start of a function and an offset that it covers */
 
 struct function {
 	uint32_t offset, size;
@@ -29,7 +29,7 @@ struct function_table {
 
 struct loader {
 	const struct elf *elf;
-	const char *image; /* where the file is mapped, as far as names are concerned */
+	const char *image; /* the mapped file; only names are read from it */
 	struct function_table *table;
 	size_t capacity, max_cnt;
 };
@@ -75,7 +75,10 @@ static int add_function(const struct elf_symbol *symbol, void *ctx)
 	return 0;
 }
 
-/* By offset, a third of its bits at a time: ten times as fast as qsort(3) for the 400,000 functions of torch. */
+/*
+ * Radix sort by offset, a third of the bits at a time: ten times as fast as qsort(3) for the 400,000 functions of
+ * torch.
+ */
 static int sort_functions(struct function_table *table)
 {
 	enum { BITS = 11, BUCKETS = 1 << BITS };
@@ -101,7 +104,7 @@ static int sort_functions(struct function_table *table)
 	return 0;
 }
 
-/* One entry for each offset, and no memory to spare. */
+/* Leaves one entry for each offset, and gives the spare memory back. */
 static void merge_functions(struct function_table *table, const char *image)
 {
 	struct function *kept = table->functions, *shrunk;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Function bounds and landing pads from the unwind tables. In: an opened ELF file. Out: ranges by vaddr. No state.
- * Layouts: LSB core specification, "Exception Frames"; Itanium C++ ABI, "Exception Handling Tables".
- * Only the encodings that GCC and Clang write for x86-64 are read; others are -ENOTSUP or "not found".
+ * Layouts: LSB core specification, "Exception Frames"; Itanium C++ ABI, "Exception Handling Tables". The code reads
+ * only the encodings that GCC and Clang write for x86-64; others give -ENOTSUP or "not found".
  */
 #include "user/elf/functions.h"
 
@@ -20,10 +20,10 @@
 #define ENC_DATAREL    0x30
 #define ENC_OMIT       0xff
 
-#define FDE_BYTES_MAX  256       /* looked at, of one FDE */
+#define FDE_BYTES_MAX  256       /* read of one FDE */
 #define PADS_BYTES_MAX (1 << 20) /* of one call-site table */
 
-/* A reader over bytes at consecutive addresses; `bad` sticks once it ran out. */
+/* A reader over bytes at consecutive addresses; `bad` is set when it runs out, and stays set. */
 struct reader {
 	const uint8_t *at, *end;
 	uint64_t vaddr;
@@ -97,7 +97,7 @@ static uint64_t take_encoded(struct reader *r, uint8_t encoding, uint64_t data)
 	return value ? base + value : 0; /* a zero means "none" in every encoding */
 }
 
-/* What a CIE's augmentation ("zPLR", ...) says of the encodings in its FDEs. */
+/* What a CIE's augmentation ("zPLR", ...) says about the encodings in its FDEs. */
 struct cie {
 	uint8_t pointer_encoding, lsda_encoding;
 	bool has_data;
@@ -119,7 +119,7 @@ static int read_cie(const struct elf *elf, uint64_t vaddr, struct cie *out)
 		augmentation[len] = take(&r, 1);
 	} while (augmentation[len++]);
 	take_uleb(&r); /* code alignment */
-	take_uleb(&r); /* data alignment, signed: the length is what counts */
+	take_uleb(&r); /* data alignment; signed, but skipping it needs only its length */
 	take(&r, 1);   /* return address register */
 	if (augmentation[0] == 'z') {
 		out->has_data = true;
@@ -139,9 +139,9 @@ static int read_cie(const struct elf *elf, uint64_t vaddr, struct cie *out)
 }
 
 /*
- * How far the canonical frame address lies above %rsp where a range begins, less the return address. A function's
- * unwind instructions begin with the CIE's 8 bytes; those of a part say at once how large the frame is that it was
- * entered with (0e = DW_CFA_def_cfa_offset, ...).
+ * Distance of the canonical frame address above %rsp at the start of a range, less the return address. The unwind
+ * instructions of a function begin with the CIE's 8 bytes; those of a part first say how large the frame is at its
+ * entry (0e = DW_CFA_def_cfa_offset, ...).
  */
 static int32_t read_frame(struct reader *r)
 {

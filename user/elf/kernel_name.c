@@ -10,10 +10,10 @@
 
 #include "user/elf/demangle.h"
 
-#define NAME_BYTES 1024 /* more than REC_NAME_MAX, which mangled names are cut to */
-#define TOLD       3    /* names of template arguments */
+#define NAME_BYTES 1024 /* more than REC_NAME_MAX, to which mangled names are cut */
+#define TOLD       3    /* names of template arguments to print */
 
-/* Names that tell nothing of what a kernel computes. */
+/* Names that say nothing about what a kernel computes. */
 static bool is_dull(const char *name, size_t len)
 {
 	static const char *const dull[] = {"at",    "native", "c10",   "cuda",         "std",     "detail",
@@ -25,14 +25,14 @@ static bool is_dull(const char *name, size_t len)
 	return false;
 }
 
-/* A walk over a mangled name of the Itanium C++ ABI, as far as it matters where template arguments are. */
+/* A walk over a mangled name of the Itanium C++ ABI; it understands only what is needed to find template arguments. */
 struct walk {
 	const char *at;
-	unsigned int depth; /* of what an E ends */
+	unsigned int depth; /* of the groups that an E closes */
 	unsigned int outer; /* depth of the first template arguments; 0: not there yet */
 };
 
-/* Behind a number, which *value is. */
+/* Parses a number into *value; returns the text after the number. */
 static const char *number(const char *at, unsigned long *value)
 {
 	char *rest;
@@ -41,7 +41,10 @@ static const char *number(const char *at, unsigned long *value)
 	return rest;
 }
 
-/* One character that is no name, with what belongs to it. false: the first template arguments are over. */
+/*
+ * Steps over one character that begins no name, and what belongs to it. Returns false when the first template arguments
+ * end.
+ */
 static bool step_over(struct walk *walk)
 {
 	const char at = *walk->at++;
@@ -77,7 +80,7 @@ static bool step_over(struct walk *walk)
 	return true;
 }
 
-/* The next name in the first template arguments, *len its length. NULL: there is none. */
+/* The next name in the first template arguments, *len its length; NULL at the end. */
 static const char *next_name(struct walk *walk, size_t *len)
 {
 	while (*walk->at) {
@@ -97,10 +100,10 @@ static const char *next_name(struct walk *walk, size_t *len)
 	return NULL;
 }
 
-/* The first names in the template arguments, " " between. */
+/* Writes the first names in the template arguments, separated by " ". */
 static void tell_arguments(const char *mangled, char *out, size_t size)
 {
-	struct walk walk = {.at = mangled + 2}; /* behind _Z */
+	struct walk walk = {.at = mangled + 2}; /* after _Z */
 	const char *names[TOLD], *name;
 	size_t lens[TOLD], len, used = 0;
 	int told = 0;

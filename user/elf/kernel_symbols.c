@@ -15,14 +15,15 @@
 
 #define NAMES_MAX_BYTES (64u << 20)
 /*
- * kallsyms tells no sizes. A function ends where the next symbol begins, and what came after it was read (a module, a
- * BPF program) is not taken for it unless it is this near.
+ * kallsyms gives no sizes, so a function ends where the next symbol begins. Code that was loaded after the list was
+ * read (a module, a BPF program) must not be taken for the function before it, so a function also ends after this many
+ * bytes.
  */
 #define FUNCTION_MAX_BYTES 65536
 
 struct kernel_symbol {
 	uint64_t address;
-	uint32_t name; /* where in names; 0: not a function */
+	uint32_t name; /* offset in names; 0: not a function */
 };
 
 struct kernel_symbols {
@@ -86,7 +87,9 @@ static int compare_addresses(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* One for each address, of data that follows data only the first, and no memory to spare. */
+/*
+ * Leaves one symbol for each address and only the first of consecutive data symbols, and gives the spare memory back.
+ */
 static void merge_symbols(struct kernel_symbols *s)
 {
 	struct kernel_symbol *kept = s->symbols;

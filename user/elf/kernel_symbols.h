@@ -7,7 +7,7 @@
 
 struct kernel_symbols;
 
-/* 0 or -errno (-EPERM: it hides the addresses, kernel.kptr_restrict). Some 10 MB are read, once. */
+/* 0 or -errno (-EPERM: kernel.kptr_restrict hides the addresses). Reads some 10 MB, once. */
 int kernel_symbols__new(const char *path, struct kernel_symbols **out);
 void kernel_symbols__free(struct kernel_symbols *symbols); /* accepts NULL */
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Finds libcupti: the one that is mapped, which other tools would use too; else the one beside the program's own CUDA
- * libraries, as pip and the toolkit lay them out; else any that the loader knows.
+ * Finds libcupti: the one that is mapped, which other tools would also use; else the one beside the program's own CUDA
+ * libraries, as pip and the toolkit install them; else any that the loader finds.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -13,7 +13,7 @@
 
 #include "user/inject/inject.h"
 
-/* Records of CUDA 11.0 (13) up to 13.x: all begin with what decode.c reads of them. */
+/* Records of CUDA 11.0 (13) to 13.x all begin with the fields that decode.c reads. */
 #define VERSION_FIRST    13
 #define VERSION_LAST_OLD 99 /* 12.9 has 28; from 13.0 on it is 130000 + ... */
 #define VERSION_NEW      130000
@@ -22,10 +22,12 @@
 static const char *const sonames[] = {"libcupti.so.13",   "libcupti.so.12",   "libcupti.so.11.8", "libcupti.so.11.7",
 				      "libcupti.so.11.6", "libcupti.so.11.5", "libcupti.so.11.4", "libcupti.so"};
 
-/* From the folder of libcudart: itself; nvidia/cuda_cupti/lib beside nvidia/cuda_runtime/lib; the toolkit's. */
+/*
+ * From the folder of libcudart: the folder itself; nvidia/cuda_cupti/lib beside nvidia/cuda_runtime/lib; the toolkit's.
+ */
 static const char *const besides[] = {"", "/../../cuda_cupti/lib", "/../extras/CUPTI/lib64",
 				      "/../../../extras/CUPTI/lib64"};
-/* And from that of torch's libraries. */
+/* From the folder of torch's libraries. */
 static const char *const of_torch[] = {"/../../nvidia/cu13/lib", "/../../nvidia/cuda_cupti/lib", ""};
 
 struct mapped {
@@ -43,7 +45,7 @@ static int look_at_library(struct dl_phdr_info *info, size_t size, void *ctx)
 	const char *path = info->dlpi_name ?: "", *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
 	struct mapped *mapped = ctx;
 
-	/* Of several the first is the one whose functions the program's libraries find. */
+	/* Of several, the program's libraries bind to the functions of the first. */
 	if (!*mapped->cupti && !strncmp(base, "libcupti.so", 11))
 		snprintf(mapped->cupti, PATH_MAX, "%s", path);
 	else if (slash && !strncmp(base, "libcudart.so", 12))

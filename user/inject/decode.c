@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * CUPTI's activity records as those of the ring. Each version of CUPTI made some of its records longer, and left what
- * comes first as it was: so all are read as the oldest struct, which the newest that these headers have must agree with.
+ * Decodes CUPTI's activity records into records of the ring. Each version of CUPTI made some of its records longer and
+ * left their first fields alone. So the decoder reads all of them as the oldest struct, and asserts that the newest one
+ * in these headers agrees with it.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -34,7 +35,7 @@ SAME(CUpti_ActivityOverhead, CUpti_ActivityOverhead3, end);
 SAME(CUpti_ActivityGraphTrace, CUpti_ActivityGraphTrace2, streamId);
 #endif
 
-/* Functions that ask for something on a GPU or wait for it; without this the ring would be full of the others. */
+/* Functions that submit work to a GPU or wait for it. Without this list, other calls would fill the ring. */
 static const char *const wanted_calls[] = {
 	"cudaLaunch",
 	"cuLaunch",
@@ -77,7 +78,7 @@ static uint64_t hash_text(const char *text, size_t bytes)
 	return hash;
 }
 
-/* The id of a text, which is sent if it is new. 0: there is none, or no room for it. */
+/* The id of a text, which is sent first if it is new. 0: there is no text, or no room for it. */
 static uint32_t name_id(struct decoder *d, const char *text)
 {
 	union {
@@ -131,7 +132,7 @@ static enum gpu_direction direction_of(uint8_t kind)
 	}
 }
 
-/* What all records have that run on a device. */
+/* Fields common to all records of work on a device. */
 #define ON_DEVICE(out, r)                                                                                 \
 	((out)->start_ns = (r)->start, (out)->end_ns = (r)->end, (out)->correlation = (r)->correlationId, \
 	 (out)->device = (r)->deviceId, (out)->context = (r)->contextId, (out)->stream = (r)->streamId)
@@ -153,7 +154,7 @@ static void kernel(struct decoder *d, const oldest_kernel *r, struct gpu_ring_ac
 	d->graphs = d->graphs || r->graphNodeId;
 }
 
-/* "cuMemcpyHtoDAsync_v2_ptsz" and "cudaLaunchKernel_v7000" as they are called in C. */
+/* Turns "cuMemcpyHtoDAsync_v2_ptsz" and "cudaLaunchKernel_v7000" into the names used in C. */
 static void cut_suffixes(char *name)
 {
 	char *at;
@@ -166,7 +167,7 @@ static void cut_suffixes(char *name)
 	}
 }
 
-/* false: not one that is told of. */
+/* Returns false for a call that does not go into the ring. */
 static bool call(struct decoder *d, const CUpti_ActivityAPI *r, bool driver, struct gpu_ring_activity *out)
 {
 	uint8_t *verdict = r->cbid < CALLS_MAX ? &d->calls[driver][r->cbid] : NULL;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * libstepflame-inject.so, which CUDA's driver loads by CUDA_INJECTION64_PATH: makes the memory that it shares with
- * stepflame, and a thread that sleeps until a window is wanted there.
+ * libstepflame-inject.so, which CUDA's driver loads because of CUDA_INJECTION64_PATH. It creates the memory that it
+ * shares with stepflame, and a thread that sleeps until stepflame wants a window.
  */
 #include <errno.h>
 #include <limits.h>
@@ -26,7 +26,7 @@ static struct {
 	struct ring ring;
 	struct window window;
 	char cupti_path[PATH_MAX];
-	bool exits; /* the program does: CUPTI is left alone */
+	bool exits; /* the program exits: CUPTI must be left alone */
 	bool forked;
 } inject = {.busy = PTHREAD_MUTEX_INITIALIZER};
 
@@ -38,7 +38,10 @@ static uint64_t now_ns(void)
 	return ts.tv_sec * 1000000000ULL + ts.tv_nsec;
 }
 
-/* While the program ends: what is known reaches the ring, and nothing is called in libraries that are taken down. */
+/*
+ * Runs while the program exits: writes what is known to the ring, and calls nothing in libraries that are being
+ * unloaded.
+ */
 static void at_exit(void)
 {
 	struct timespec until;
@@ -62,10 +65,10 @@ static void in_child(void)
 	window__forked();
 }
 
-/* Does stepflame still live? */
+/* Tracks whether stepflame is still alive. */
 struct pulse {
-	uint64_t alive_ns; /* as it last wrote */
-	uint64_t seen_ns;  /* and when that was seen */
+	uint64_t alive_ns; /* the time that stepflame last wrote */
+	uint64_t seen_ns;  /* when we saw that */
 };
 
 static bool pulse__stopped(struct pulse *pulse, const struct gpu_ring_control *control)
@@ -78,8 +81,8 @@ static bool pulse__stopped(struct pulse *pulse, const struct gpu_ring_control *c
 }
 
 /*
- * atexit only now: functions that were registered last run first, and those of CUPTI, which has been loaded since, must
- * run behind ours.
+ * Registers at_exit only now: functions that were registered last run first, and ours must run before those of CUPTI,
+ * which has been loaded since.
  */
 static void begin(struct window *window, uint32_t wanted)
 {
@@ -90,7 +93,7 @@ static void begin(struct window *window, uint32_t wanted)
 		registered = !atexit(at_exit);
 }
 
-/* One change of `wanted`, or the passing of time. */
+/* Handles one change of `wanted`, or the passing of time. */
 static void attend(struct window *window, uint32_t wanted, uint32_t *acted, struct pulse *pulse)
 {
 	struct gpu_ring_control *control = window->ring->control;
@@ -110,8 +113,9 @@ static void attend(struct window *window, uint32_t wanted, uint32_t *acted, stru
 }
 
 /*
- * As the program's main thread runs, and not as the one that has made us: which --inject picks, or which is bound to a
- * processor, urgent or of low priority for what it does itself. What may not be changed stays.
+ * Makes this thread run like the program's main thread, and not like the thread that created it: --inject may have
+ * picked that one, or the program may have bound it to a processor, or made it urgent or of low priority for its own
+ * work. Settings that may not be changed stay.
  */
 static void run_as_main(void)
 {
@@ -135,7 +139,7 @@ static void *work(void *ctx)
 	struct window *window = &inject.window;
 	uint32_t *word = &window->ring->control->wanted, wanted, acted = 0;
 	struct pulse pulse = {0};
-	bool exits = false, open = false; /* the window may be ended by the thread that exits */
+	bool exits = false, open = false; /* the exiting thread may end the window */
 
 	prctl(PR_SET_NAME, GPU_RING_NAME);
 	run_as_main();
@@ -175,7 +179,7 @@ static int start_thread(void)
 
 __attribute__((visibility("default"))) int InitializeInjection(void);
 
-/* Called in cuInit. What fails here fails for stepflame, which then finds no memory of ours; never for the program. */
+/* Called in cuInit. A failure here affects only stepflame, which then finds no shared memory; never the program. */
 int InitializeInjection(void)
 {
 	static uint32_t called;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The insides of the injection library. It lives in a process that is not ours: it prints nothing, ends nothing, and
- * while no window is wanted its one thread sleeps and nothing of CUPTI is in use.
+ * Internals of the injection library. It lives in a process that is not ours: it prints nothing and never ends the
+ * process. While no window is wanted, its one thread sleeps, and it uses nothing of CUPTI.
  */
 #ifndef STEPFLAME_USER_INJECT_INJECT_H
 #define STEPFLAME_USER_INJECT_INJECT_H
@@ -19,7 +19,7 @@
 #include "include/gpu.h"
 #include "include/gpu_ring.h"
 
-/* X(function without its prefix, needed): what is asked of CUPTI. */
+/* The functions that the library uses of CUPTI: X(name without its prefix, needed). */
 #define INJECT_CUPTI(X)                    \
 	X(GetVersion, 1)                   \
 	X(GetTimestamp, 1)                 \
@@ -39,35 +39,38 @@
 	X(SetThreadIdType, 0)
 
 struct cupti {
-	void *library; /* NULL: not opened. Never closed: its threads may run in it */
+	void *library; /* NULL: not opened. Never closed: CUPTI's threads may run in it */
 	uint32_t version;
 #define X(name, needed) __typeof__(&cupti##name) name;
 	INJECT_CUPTI(X)
 #undef X
 };
 
-/* cupti.c: opens the one that is mapped, or else the one that goes with this program's CUDA. 0 or -errno. */
+/* cupti.c: opens the libcupti that is mapped, else the one that belongs to this program's CUDA. 0 or -errno. */
 int cupti__open(struct cupti *cupti, const char *path);
-/* Is the layout of this version's records known? */
+/* Does the decoder know the layout of this version's records? */
 bool cupti__known(uint32_t version);
 
-/* Writer's side of the memory that is shared; one thread at a time. */
+/* The writer's side of the shared memory; one thread at a time. */
 struct ring {
 	struct gpu_ring_control *control;
 	char *bytes;
 	uint32_t size; /* a power of two */
 };
 
-/* ring.c: makes the memory. 0 or -errno. */
+/* ring.c: creates the shared memory. 0 or -errno. */
 int ring__make(struct ring *ring);
-/* Appends a record of `size` bytes, a multiple of 8, header first. false: no room, which is counted. */
+/*
+ * Appends a record of `size` bytes, a multiple of 8, header first. Returns false, and counts the record, when there is
+ * no room.
+ */
 bool ring__write(struct ring *ring, const void *record, size_t size);
-/* What is unread is nobody's any more. */
+/* Discards the unread records. */
 void ring__restart(struct ring *ring);
 
 #define NAMES_MAX 16384 /* a power of two; a quarter stays empty */
 
-/* Texts that were sent in this window. */
+/* The texts that were sent in this window. */
 struct sent_names {
 	uint32_t cnt;
 	struct {
@@ -78,22 +81,22 @@ struct sent_names {
 
 enum call_verdict { CALL_NEW, CALL_WANTED, CALL_UNWANTED };
 
-#define CALLS_MAX 2048 /* functions of a table of CUPTI's: those above are not told of */
+#define CALLS_MAX 2048 /* functions of a CUPTI table to decode; higher ids are ignored */
 
 struct decoder {
 	struct ring *ring;
 	const struct cupti *cupti;
 	struct sent_names names;
-	uint8_t calls[2][CALLS_MAX]; /* enum call_verdict, of the runtime's and the driver's functions */
-	bool graphs;                 /* one was seen, in this window or before */
+	uint8_t calls[2][CALLS_MAX]; /* enum call_verdict of each function, of the runtime and of the driver */
+	bool graphs;                 /* a graph was seen, in this window or before */
 };
 
 /* decode.c */
 void decoder__restart(struct decoder *d);
-/* Writes what the ring is to be told of one record that has so many bytes, or up to so many. */
+/* Writes one record of `bytes` bytes, or at most that many, to the ring, as far as the ring takes its kind. */
 void decoder__record(struct decoder *d, const CUpti_Activity *record, size_t bytes);
 
-/* window.c: all by one thread at a time. */
+/* window.c: one thread at a time calls all of these. */
 struct window {
 	struct ring *ring;
 	struct cupti cupti;
@@ -101,18 +104,21 @@ struct window {
 	bool open;
 	uint32_t kinds; /* 1 << enum gpu_activity */
 	CUpti_SubscriberHandle subscriber;
-	CUpti_ActivityThreadIdType thread_ids; /* as they were */
+	CUpti_ActivityThreadIdType thread_ids; /* the kind before the window */
 };
 
-/* What was `wanted`, which is odd. Sets the state of the ring. */
+/* Begins the window of `wanted`, which is odd. Sets the state of the ring. */
 void window__begin(struct window *w, uint32_t wanted);
-/* From time to time. */
+/* Call this periodically. */
 void window__tick(struct window *w);
-/* When all is in the ring, an even `wanted` is seen; then, if it may leave, CUPTI is taken out of the process. */
+/*
+ * Ends the window: when all records are in the ring, the ring shows that the even `wanted` was seen. Then, if
+ * may_leave, takes CUPTI out of the process.
+ */
 void window__end(struct window *w, uint32_t wanted, bool may_leave);
-/* By another thread: an end that waits for a call of the program's shall wait no longer. */
+/* Called by another thread: a window__end that waits for a call of the program stops waiting. */
 void window__hurry(void);
-/* In a forked child: nothing happens from now on. */
+/* Called in a forked child: from now on nothing happens there. */
 void window__forked(void);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* The writer's side of the memory that is shared with stepflame. */
+/* The writer's side of the memory that the library shares with stepflame. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 #define BYTES (GPU_RING_CONTROL + GPU_RING_BYTES)
 
-/* It cannot be made smaller afterwards, so that a reader that has mapped it need not fear for its pages. */
+/* The memory cannot shrink afterwards, so a reader that has mapped it cannot lose its pages. */
 int ring__make(struct ring *ring)
 {
 	int fd = memfd_create(GPU_RING_NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING), err = 0;
@@ -24,7 +24,7 @@ int ring__make(struct ring *ring)
 		memory = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 		err = memory == MAP_FAILED ? -errno : 0;
 	}
-	/* A child's records would be its parent's. */
+	/* A forked child would write its records into its parent's ring. */
 	if (!err && madvise(memory, BYTES, MADV_DONTFORK)) {
 		err = -errno;
 		munmap(memory, BYTES);
@@ -52,7 +52,7 @@ bool ring__write(struct ring *ring, const void *record, size_t size)
 {
 	struct gpu_ring_control *c = ring->control;
 	uint64_t head = c->head, tail = __atomic_load_n(&c->tail, __ATOMIC_ACQUIRE), start = c->start;
-	uint64_t used = head - (tail > start ? tail : start); /* more than the ring has, should the reader be mad */
+	uint64_t used = head - (tail > start ? tail : start); /* more than the ring holds if the reader is broken */
 	size_t at = head & (ring->size - 1), first = ring->size - at;
 
 	if (used > ring->size || size > ring->size - used) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * A window: CUPTI subscribed to, its buffers emptied into the ring, its clock told, and CUPTI left again.
+ * A window: subscribes to CUPTI, empties its buffers into the ring, records its clock, and leaves CUPTI again.
  *
- * Buffers are filled and completed on any thread of the program or of CUPTI; what is done for that touches the decoder
- * and the ring under `writing`. All else is done by one thread.
+ * Any thread of the program or of CUPTI fills and completes buffers; the code for that touches the decoder and the ring
+ * under `writing`. One thread does all else.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -22,30 +22,30 @@
 #define FLUSH_PERIOD_MS  100
 #define CLOCK_TRIES      5
 #define CLOCK_GOOD_NS    2000
-#define CLOCK_SPACING_NS 50000000ULL /* between those that follow a buffer */
+#define CLOCK_SPACING_NS 50000000ULL /* between clock records that follow a buffer */
 #define GRACE_NS         100000000ULL
-#define LEAVE_NS         1000000000 /* how long a call of the program's is waited for */
+#define LEAVE_NS         1000000000 /* how long to wait for a call of the program */
 
-/* Who takes CUPTI out of the process. */
+/* The state of taking CUPTI out of the process. */
 enum leaving { NOT_LEAVING, WAITS_FOR_CALL, IN_CALL, LEFT, GIVEN_UP };
 
-/* What CUPTI's callbacks, which have no argument, work on. */
+/* State of CUPTI's callbacks, which take no argument. */
 static struct {
 	pthread_mutex_t writing;
 	struct decoder decoder; /* ring NULL: no window */
-	uint64_t clock_ns;      /* when the clock was last told */
+	uint64_t clock_ns;      /* when the clock was last recorded */
 	char *buffers;          /* NULL before the first window */
-	uint32_t taken;         /* bit per buffer */
+	uint32_t taken;         /* a bit per buffer */
 	uint32_t leaving;       /* enum leaving; a futex */
 	pid_t pid;
 	bool forked;
 } shared = {.writing = PTHREAD_MUTEX_INITIALIZER};
 
-/* What to ask CUPTI for. */
+/* The activities to ask CUPTI for. */
 static const struct {
 	CUpti_ActivityKind cupti;
 	enum gpu_activity kind;
-	bool needed; /* the window is for nothing without */
+	bool needed; /* the window is of no use without it */
 } wanted_kinds[] = {
 	{CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, GPU_ACTIVITY_KERNEL, true},
 	{CUPTI_ACTIVITY_KIND_MEMCPY, GPU_ACTIVITY_COPY, true},
@@ -65,7 +65,7 @@ void window__forked(void)
 	shared.forked = true;
 }
 
-/* A child made by a clone that told nobody has no ring either. */
+/* A child of a raw clone, of which no fork handler was told, has no ring either. */
 static bool is_ours(void)
 {
 	return !shared.forked && getpid() == shared.pid;
@@ -79,7 +79,7 @@ static uint64_t now_ns(void)
 	return ts.tv_sec * 1000000000ULL + ts.tv_nsec;
 }
 
-/* The best of some readings: this thread may be put off the processor between two of them. Under `writing`. */
+/* Takes the best of some readings: the kernel may preempt this thread between two of them. Call it under `writing`. */
 static void tell_clock(void)
 {
 	struct gpu_ring_clock best = {.behind_ns = UINT64_MAX};
@@ -125,7 +125,7 @@ static void decode_buffer(uint8_t *buffer, size_t size)
 	const struct cupti *cupti = shared.decoder.cupti;
 	CUpti_Activity *record = NULL;
 
-	/* A record that is not whole ends it, as do those of kinds that this CUPTI does not know. */
+	/* A truncated record ends the buffer, and so does a record of a kind that this CUPTI does not know. */
 	while (!cupti->ActivityGetNextRecord(buffer, size, &record)) {
 		size_t at = (uint8_t *)record - buffer;
 
@@ -169,7 +169,7 @@ static bool leaving(enum leaving from, enum leaving to)
 	return true;
 }
 
-/* CUPTI's documentation wants cuptiFinalize to be called where a call of the program's ends. */
+/* CUPTI's documentation asks to call cuptiFinalize at the exit of one of the program's API calls. */
 static void on_call(void *ctx, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void *data)
 {
 	const CUpti_CallbackData *info = data;
@@ -194,7 +194,7 @@ static void set_state(struct window *w, enum gpu_ring_state state, uint32_t erro
 	__atomic_store_n(&w->ring->control->state, state, __ATOMIC_RELEASE);
 }
 
-/* Of all devices, by the driver, which has loaded us. */
+/* Writes the properties of all devices, as the driver, which has loaded us, reports them. */
 static void tell_devices(struct window *w)
 {
 	void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
@@ -235,7 +235,7 @@ static void tell_devices(struct window *w)
 	dlclose(driver);
 }
 
-/* Thread numbers of the kernel's; other tools may rely on their own kind, so it is put back. */
+/* Sets CUPTI to the kernel's thread ids; other tools may rely on their own kind, so this also restores it. */
 static void set_thread_ids(struct window *w, bool ours)
 {
 	if (!w->cupti.SetThreadIdType)
@@ -282,7 +282,7 @@ static bool make_buffers(void)
 	return true;
 }
 
-/* From here on callbacks write, or no more. */
+/* Lets the callbacks write from here on, or stops them. */
 static void set_writing(struct window *w, bool on)
 {
 	pthread_mutex_lock(&shared.writing);
@@ -300,7 +300,10 @@ static void set_writing(struct window *w, bool on)
 	pthread_mutex_unlock(&shared.writing);
 }
 
-/* CUPTI 13.2 calls itself until the stack is full where there is none. Who is brought in may be there before CUDA is. */
+/*
+ * Without a driver, CUPTI 13.2 recurses until the stack is full. With --inject, this library may be loaded before CUDA
+ * is.
+ */
 static bool has_driver(void)
 {
 	void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
@@ -332,7 +335,7 @@ void window__begin(struct window *w, uint32_t wanted)
 	}
 	err = w->cupti.Subscribe(&w->subscriber, on_call, w);
 	if (err) {
-		/* Before CUDA 12 the latter meant a second subscriber. */
+		/* Before CUDA 12, the latter error meant a second subscriber. */
 		bool busy =
 			err == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED || err == CUPTI_ERROR_MAX_LIMIT_REACHED;
 
@@ -362,8 +365,8 @@ void window__tick(struct window *w)
 }
 
 /*
- * Out of the process, if a call of the program's comes along. After graphs CUPTI stays, with nothing in use: to come back
- * after cuptiFinalize where there are graphs has crashed programs.
+ * Takes CUPTI out of the process, if a call of the program comes along. After graphs CUPTI stays loaded with nothing in
+ * use: using it again after cuptiFinalize has crashed programs with graphs.
  */
 static void leave_window(struct window *w)
 {
@@ -383,7 +386,7 @@ static void leave_window(struct window *w)
 		futex(&shared.leaving, FUTEX_WAIT, IN_CALL, NULL);
 }
 
-/* What the GPU still has to do is waited for, for some time: an end that is forced tells it without its times. */
+/* Waits some time for the GPU to finish pending work: a forced flush reports that work without its times. */
 static void flush_window(struct window *w, uint64_t grace_ns)
 {
 	const struct timespec pause = {.tv_nsec = grace_ns / 10};

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Follows a few instructions of getters that CPython, or torch, exports. In: the file's code (not the process's, in
- * which probes may have been written) and words of the process's memory. Out: places of thread-local words, the
- * version's text.
- * Owned by the thread that calls it.
+ * Follows a few instructions of getters that CPython or torch exports. In: the code in the file (the code in the
+ * process may hold probes) and words of the process's memory. Out: places of thread-local words, the version's text.
+ * Owned by the calling thread.
  */
 #include "user/proc/getter.h"
 
@@ -45,7 +44,7 @@ struct walk {
 	uint64_t at; /* vaddr of the next instruction, 0: stop */
 	uint64_t returns[RETURN_MAX];
 	int return_cnt;
-	struct value loaded; /* the place in thread-local storage that was loaded from, once known */
+	struct value loaded; /* the place in thread-local storage that was read, once known */
 };
 
 static int reg__index(unsigned int reg)
@@ -68,16 +67,13 @@ static void walk__set(struct walk *walk, int index, struct value value)
 
 static struct value value__add(struct value a, struct value b)
 {
-	if (a.kind == VALUE_NUMBER) { /* the number second */
+	if (a.kind == VALUE_NUMBER) { /* make the number the second operand */
 		struct value swap = a;
 
 		a = b;
 		b = swap;
 	}
-	/*
-	 * A TLS descriptor gives its block less the thread pointer, so that the sum with the thread pointer is the
-	 * block.
-	 */
+	/* A TLS descriptor gives its block less the thread pointer, so adding the thread pointer gives the block. */
 	if (a.kind == VALUE_THREAD && b.kind == VALUE_BLOCK)
 		return value__add(b, (struct value){.kind = VALUE_NUMBER, .number = a.number});
 	if (a.kind == VALUE_BLOCK && b.kind == VALUE_THREAD)

@@ -12,7 +12,7 @@
 
 #define FILE_MAX_BYTES (64u << 20) /* of one file: 64 MiB are some 600,000 mappings */
 
-/* These files have no size to ask for. */
+/* These files report no size, so read until the end. */
 int proc__slurp(pid_t pid, pid_t tid, const char *name, char **out, size_t *size)
 {
 	size_t used = 0, capacity = 16384;

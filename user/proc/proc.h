@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Files of /proc/PID (tid 0), and of a thread in /proc/PID/task/TID: whole, and what is read of them. All: 0 or -errno; -ESRCH where a
- * file, or its process, is gone.
+ * Reads files of /proc/PID (tid 0), or of a thread in /proc/PID/task/TID: whole, or parsed. All functions return 0 or
+ * -errno; -ESRCH when the file, or its process, is gone.
  */
 #ifndef STEPFLAME_USER_PROC_PROC_H
 #define STEPFLAME_USER_PROC_PROC_H
@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* *out is malloc'ed and has a 0 behind its *size bytes. */
+/* *out is malloc'ed, with a 0 after its *size bytes. */
 int proc__slurp(pid_t pid, pid_t tid, const char *name, char **out, size_t *size);
 
 struct proc_stat {
@@ -20,7 +20,7 @@ struct proc_stat {
 	pid_t parent;
 	unsigned int flags;
 	uint64_t start_time;
-	int processor; /* on which it ran last; -1: not told */
+	int processor; /* the processor on which it last ran; -1: not known */
 };
 
 int proc__stat(pid_t pid, pid_t tid, struct proc_stat *out);
@@ -29,14 +29,14 @@ bool proc_stat__dead(const struct proc_stat *stat);
 struct proc_status {
 	pid_t tgid;
 	pid_t nspid;               /* in the innermost namespace; without namespaces the same as tgid */
-	uint64_t pending, blocked; /* signals, a bit each: for the thread or any of its process; by the thread */
+	uint64_t pending, blocked; /* signal masks: pending for the thread or its process; blocked by the thread */
 };
 
 int proc__status(pid_t pid, pid_t tid, struct proc_status *out);
 
-/* In which system call a thread is blocked. Takes ptrace access. */
+/* The system call in which a thread is blocked. Needs ptrace access. */
 struct proc_syscall {
-	int field_cnt; /* of those below that were told: all 9; 3 where it is in none (number is -1); 0: it runs */
+	int field_cnt; /* fields that are set: all 9; 3 when the thread is in no call (number is -1); 0 when it runs */
 	long number;
 	uint64_t args[6], sp, pc;
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * A live process by way of /proc: identity, command line, mapped files, environment, memory, children. In: a pid. Out:
- * struct process. Whatever thread calls it; there is no state. The target chooses its comm (any bytes, ')' too), its
+ * struct process. Any thread may call it; there is no state. The target chooses its comm (any bytes, ')' too), its
  * command line and the names of the files that it maps, so nothing here trusts those.
  */
 #include "user/proc/process.h"
@@ -64,8 +64,8 @@ static bool mapped_file__is_at(const struct mapped_file *file, pid_t pid, const 
 }
 
 /*
- * The kernel writes a newline of a name as \012 and leaves a backslash alone, so what "\012" was is for the file system
- * to tell.
+ * The kernel writes a newline in a name as \012 and leaves a backslash alone, so only the file system can say what
+ * "\012" was.
  */
 static void name__unescape(char *name)
 {
@@ -81,8 +81,8 @@ static void name__unescape(char *name)
 }
 
 /*
- * Path and open_path. A file can be named "x (deleted)", so the names that maps may mean are tried until one is the
- * mapped file; map_files opens deleted ones, and those whose device stat(2) gives otherwise than maps does (btrfs,
+ * Sets path and open_path. A file can be named "x (deleted)", so each name that maps may mean is tried until one is the
+ * mapped file. map_files opens deleted files, and files whose device differs between stat(2) and maps (btrfs,
  * overlayfs).
  */
 void mapped_file__locate(struct mapped_file *file, pid_t pid, const struct mapping *first)
@@ -106,7 +106,7 @@ void mapped_file__locate(struct mapped_file *file, pid_t pid, const struct mappi
 		return;
 	snprintf(file->open_path, sizeof(file->open_path), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, pid, first->start,
 		 first->end);
-	/* map_files takes CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE, the root link only ptrace access. */
+	/* map_files needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE, the root link only ptrace access. */
 	if (access(file->open_path, R_OK) &&
 	    snprintf(file->open_path, PATH_MAX, "/proc/%d/root%s", pid, file->path) >= PATH_MAX)
 		file->open_path[0] = 0;
@@ -370,7 +370,7 @@ int process__children(pid_t pid, bool deep, pid_t **out)
 	for (int i = 0; i < total; i++)
 		parents[i] = proc__stat(all[i], 0, &stat) || proc_stat__dead(&stat) ? 0 : stat.parent;
 
-	/* Generation by generation: `found` is the queue too, and holds each process once since it has one parent. */
+	/* Breadth first: `found` is also the queue, and holds each process once, since a process has one parent. */
 	for (int at = -1; at < cnt; at++) {
 		pid_t parent = at < 0 ? pid : found[at];
 

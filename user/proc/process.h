@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* A live process as /proc tells it. Reads only; the target is never stopped. What is read is hostile input. */
+/* A live process as /proc describes it. Only reads, and never stops the target. What is read is hostile input. */
 #ifndef STEPFLAME_USER_PROC_PROCESS_H
 #define STEPFLAME_USER_PROC_PROCESS_H
 
@@ -13,7 +13,8 @@
 struct mapped_file {
 	char path[PATH_MAX]; /* as the process names it, without " (deleted)" */
 	/*
-	 * Openable from here: /proc/PID/root/..., or /proc/PID/map_files/... when that is another file; "" if neither.
+	 * The path by which we can open the file: /proc/PID/root/..., or /proc/PID/map_files/... when the former is
+	 * another file; "" if neither works.
 	 */
 	char open_path[PATH_MAX];
 	uint64_t dev, inode;
@@ -28,14 +29,14 @@ struct mapped_file {
 struct mapping {
 	uint64_t start, end, offset, dev, inode; /* inode 0: no file */
 	bool executable;
-	const char *name; /* in the text of maps: newlines as \012, " (deleted)" behind; gone when its reader returns */
+	const char *name; /* as in maps: newlines as \012, " (deleted)" at the end; valid until its reader returns */
 };
 
 struct process {
-	pid_t pid;           /* as we see it */
-	pid_t nspid;         /* as it sees itself (last field of NSpid) */
+	pid_t pid;           /* in our namespace */
+	pid_t nspid;         /* in its own namespace (last field of NSpid) */
 	pid_t parent;        /* 0 if unknown */
-	uint64_t start_time; /* field 22 of stat, to tell a reused pid */
+	uint64_t start_time; /* field 22 of stat, to recognise a reused pid */
 	char comm[16];
 	char command[4096]; /* command line, arguments joined by spaces, bytes as they came, cut if longer */
 	size_t file_cnt;
@@ -43,8 +44,8 @@ struct process {
 };
 
 /*
- * Reads /proc/PID. 0 or -errno: -ESRCH no such process (or a zombie, or a kernel thread), -EACCES or -EPERM may not
- * look at it. pid may be a thread id: the thread group's process is read and its pid set. Release with
+ * Reads /proc/PID. 0 or -errno: -ESRCH no such process (or a zombie, or a kernel thread), -EACCES or -EPERM no
+ * permission to read it. pid may be a thread id: this reads the thread group's process and sets its pid. Release with
  * process__release.
  */
 int process__read(pid_t pid, struct process *out);
@@ -52,12 +53,12 @@ void process__release(struct process *p);          /* accepts a zeroed struct */
 uint64_t process__age_ns(const struct process *p); /* since its fork */
 bool process__alive(const struct process *p);      /* same pid, same start time, not a zombie */
 
-/* What an error of reading a process says of it, in words that all commands use; the way out is returned, or NULL. */
+/* Writes what an error of reading a process means, in the same words for all commands; returns the remedy, or NULL. */
 const char *process__explain(int err, pid_t pid, char *why, size_t size);
 
 /* The first mapped file whose base name begins with `prefix` (e.g. "libtorch_cpu.so"), or NULL. */
 const struct mapped_file *process__file(const struct process *p, const char *prefix);
-/* Calls fn for each mapping, ascending, until it returns nonzero, and returns that value. 0 or -errno (-ESRCH: gone). */
+/* Calls fn for each mapping, ascending, until fn returns nonzero, and returns that. 0 or -errno (-ESRCH: gone). */
 int process__each_mapping(pid_t pid, int (*fn)(const struct mapping *map, void *ctx), void *ctx);
 /* Path and open_path of the file of that mapping, as above; base is 0. */
 void mapped_file__locate(struct mapped_file *file, pid_t pid, const struct mapping *map);

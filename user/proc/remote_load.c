@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * What is written into the process, where, and in which order. The code goes behind the end of some library's code, into the
- * rest of its last page, which is executable and all zeros; what it needs goes on the stopped thread's stack, below what that
- * uses. Both mean nothing to the process until the thread's registers point there, which is one system call.
+ * What is written into the process, where, and in which order. The code goes after the end of some library's code, into
+ * the rest of its last page, which is executable and all zeros; its data go on the stopped thread's stack, below what
+ * the thread uses. Neither affects the process until the thread's registers point there, which takes one system call.
  */
 #include "user/proc/remote_load.h"
 
@@ -22,9 +22,9 @@
 
 #define PAGE           4096
 #define CODE_ALIGN     16
-#define RED_ZONE       128               /* below the stack pointer, which a function may use (System V ABI, x86-64) */
-#define CALLEE_BYTES   65536             /* of stack, for pthread_create */
-#define GAP_PAGES      64                /* between mappings: the page goes into the middle */
+#define RED_ZONE       128   /* bytes below the stack pointer that a function may use (System V ABI, x86-64) */
+#define CALLEE_BYTES   65536 /* of stack, for pthread_create */
+#define GAP_PAGES      64    /* between mappings; the page goes into the middle of such a gap */
 #define LIBRARIES_FROM 0x7f0000000000ULL /* not between the program and its heap */
 #define ATTEMPTS       100
 #define ATTEMPT_NS     50000000L
@@ -36,8 +36,8 @@ struct loader {
 	const struct process *process;
 	struct remote_load *out;
 	struct remote_view view;
-	struct remote_frame frame; /* as far as it is known before a thread is */
-	uint64_t code;             /* where it goes */
+	struct remote_frame frame; /* filled as far as possible before a thread is chosen */
+	uint64_t code;             /* where the code goes */
 	uint32_t vector_bytes;
 };
 
@@ -83,7 +83,7 @@ static bool is_glibc(const struct mapped_file *file)
 	return false;
 }
 
-/* Where handlers of signals return to: mov $15, %rax; syscall (sysdeps/unix/sysv/linux/x86_64/libc_sigaction.c). */
+/* Finds where signal handlers return to: mov $15, %rax; syscall (sysdeps/unix/sysv/linux/x86_64/libc_sigaction.c). */
 static void find_restorers(struct remote_view *view, const struct elf *elf, uint64_t bias)
 {
 	static const uint8_t restorer[] = {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05};
@@ -101,7 +101,7 @@ static void find_restorers(struct remote_view *view, const struct elf *elf, uint
 	}
 }
 
-/* The load bias, and the file opened. 0 or -errno. */
+/* Opens the file and finds its load bias. 0 or -errno. */
 static int open_file(const struct mapped_file *file, struct elf **elf, uint64_t *bias)
 {
 	uint64_t first;
@@ -159,7 +159,7 @@ static int find_functions(struct loader *l)
 	return 0;
 }
 
-/* The rest of the last page of a file's code: 0 when it is large enough and nobody has used it. */
+/* Finds the rest of the last page of a file's code: 0 when it is large enough and unused. */
 static int find_room_in(struct loader *l, const struct mapped_file *file, size_t bytes)
 {
 	static const uint8_t zeros[PAGE];
@@ -185,7 +185,7 @@ static int find_room_in(struct loader *l, const struct mapped_file *file, size_t
 }
 
 struct gap {
-	uint64_t end; /* of the mapping before */
+	uint64_t end; /* of the previous mapping */
 	bool grows;
 	uint64_t found;
 	uint64_t code;
@@ -247,7 +247,7 @@ static int write_code(const struct loader *l, pid_t tid)
 	return 0;
 }
 
-/* The frame on the stack; its address to *at. */
+/* Writes the frame to the stack, and its address to *at. */
 static int write_frame(struct loader *l, const struct user_regs_struct *again, uint64_t *at)
 {
 	uint64_t bytes = offsetof(struct remote_frame, vectors) + l->vector_bytes;
@@ -276,7 +276,7 @@ static int write_frame(struct loader *l, const struct user_regs_struct *again, u
 	return process_vm_writev(l->process->pid, &here, 1, &there, 1, 0) == (ssize_t)sizeof(*f) ? 0 : -EFAULT;
 }
 
-/* Stops that thread and sends it off. -EAGAIN: another one, or another time. */
+/* Stops that thread and starts it on the stub. -EAGAIN: try another thread, or later. */
 static int send_off(struct loader *l, const struct remote_thread *thread)
 {
 	struct user_regs_struct regs, again, off;

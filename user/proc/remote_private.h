@@ -10,14 +10,14 @@
 
 #define RESTORERS_MAX 4
 
-/* How one looks at the stacks of a process. */
+/* What the checks of a process's stacks need. */
 struct remote_view {
-	uint64_t restorers[RESTORERS_MAX]; /* where its signal handlers return to */
+	uint64_t restorers[RESTORERS_MAX]; /* addresses to which its signal handlers return */
 	size_t restorer_cnt;
-	size_t stack_bytes; /* that are to be free below what a thread uses */
+	size_t stack_bytes; /* that must be free below what a thread uses */
 };
 
-/* A thread that waits, as /proc tells. */
+/* A waiting thread, as /proc describes it. */
 struct remote_thread {
 	pid_t tid;
 	int rank; /* the lower the better */
@@ -25,21 +25,24 @@ struct remote_thread {
 	uint64_t args[6], sp, pc;
 };
 
-/* Those that may be stopped, the best first, malloc'ed into *out. Count, or -errno. */
+/* The threads that may be stopped, the best first, malloc'ed into *out. Count, or -errno. */
 int remote_thread__list(pid_t pid, struct remote_thread **out);
 
-/* Looks at its stack. 0; -EAGAIN: it may be in a signal handler or in the loader, or has little stack left; or -errno. */
+/*
+ * Checks the thread's stack. 0; -EAGAIN: the thread may be in a signal handler or in the loader, or has little stack
+ * left; or -errno.
+ */
 int remote_thread__check(pid_t pid, const struct remote_thread *thread, const struct remote_view *view);
 
 /*
- * Stops it, in the call that it was seen in, and gives its registers and those with which the call begins again.
- * 0 (remote_thread__release is to be called), -EAGAIN: it is somewhere else now, and was let go; -EBUSY, -EPERM; -ETIMEDOUT: it
- * does not stop.
+ * Stops the thread in the call that it was seen in. Returns its registers, and those with which the call restarts in
+ * *again. 0 (the caller must call remote_thread__release), -EAGAIN: the thread has moved on, and was released; -EBUSY,
+ * -EPERM; -ETIMEDOUT: it does not stop.
  */
 int remote_thread__stop(pid_t pid, const struct remote_thread *thread, struct user_regs_struct *regs,
 			struct user_regs_struct *again);
 
-/* Lets it go with these registers. */
+/* Releases the thread with these registers. */
 void remote_thread__release(const struct remote_thread *thread, const struct user_regs_struct *regs);
 
 #endif

@@ -12,9 +12,9 @@
 #define PAGE(name, field) [name] "i"(offsetof(struct remote_call, field))
 
 /*
- * Never called: it holds the code, in a section of data. Signals are blocked in the first part, so that the new thread
- * begins with all of them blocked, and no handler of the program's runs in between. `cld` and the flags: a system call may
- * be made with any.
+ * Never called: holds the code, in a data section. The first part blocks all signals, so that the new thread begins
+ * with all of them blocked, and no handler of the program runs in between. `cld` and the saved flags: a system call may
+ * be made with any flags.
  */
 __attribute__((used, noinline)) static void hold_code(void)
 {
@@ -88,7 +88,7 @@ __attribute__((used, noinline)) static void hold_code(void)
 			 "	pop %%rbx\n"
 			 "	popfq\n"
 			 "	pop %%rcx\n"
-			 "	pop %%rsp\n" /* from here on the frame is nobody's */
+			 "	pop %%rsp\n" /* from here on nothing uses the frame */
 			 "	jmp *%%rcx\n"
 			 "remote_stub_start:\n"
 			 "	push %%rbx\n"
@@ -146,7 +146,7 @@ _Static_assert(offsetof(struct remote_frame, vectors) % 64 == 0, "XSAVE wants it
 _Static_assert(offsetof(struct remote_frame, r15) == 0 && offsetof(struct remote_frame, rsp) == 15 * 8,
 	       "they are popped");
 
-/* Intel SDM, vol. 1, 13.2 and 13.4.3: what is enabled now, in the standard form. */
+/* Intel SDM, vol. 1, 13.2 and 13.4.3: the enabled components, in the standard form. */
 uint32_t remote_stub__vector_bytes(void)
 {
 	uint32_t a, b, c, d;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Which thread of a process can be stopped and sent elsewhere: one that waits in a system call, in which the program could
- * as well have started a thread itself; and stopping it, by ptrace(2), PTRACE_SEIZE. A thread that is let go, or whose
- * tracer dies, goes on as if nothing had been: the kernel begins its call again.
+ * Chooses a thread of a process that can be stopped and diverted: one that waits in a system call in which the program
+ * itself could as well have started a thread. Stops the thread by ptrace(2), PTRACE_SEIZE. A thread that is released,
+ * or whose tracer dies, continues as if nothing had happened: the kernel restarts its call.
  */
 #include <errno.h>
 #include <linux/futex.h>
@@ -27,21 +27,21 @@
 #define USER_CS     0x33       /* 64-bit code */
 #define NOT_MAIN    10
 
-/* What a system call that was interrupted left in rax for the kernel's way out (include/linux/errno.h). */
+/* What an interrupted system call leaves in rax for the kernel's exit path (include/linux/errno.h). */
 #define ERESTARTSYS           512
 #define ERESTARTNOINTR        513
 #define ERESTARTNOHAND        514
 #define ERESTART_RESTARTBLOCK 516
 
 /*
- * Calls that begin again and end as they would have, in the order in which they are liked. With a time-out the kernel
- * remembers the end (RESTARTBLOCK) or has written back what is left of it. epoll_wait is the exception: it returns EINTR
- * (signal(7)), its time-out begins anew, and so it comes last.
+ * Calls that restart and end as they would have ended, in order of preference. When a call has a time-out, the kernel
+ * remembers the end (RESTARTBLOCK) or has written back what is left. epoll_wait is the exception, and comes last: it
+ * returns EINTR (signal(7)), and its time-out begins anew.
  */
 static const struct {
 	long number;
 	int rank;
-	bool interrupted; /* EINTR, if no signal is there, was our doing */
+	bool interrupted; /* we caused EINTR if no signal is pending */
 } calls[] = {
 	{SYS_poll, 2, false},   {SYS_ppoll, 2, false},     {SYS_clock_nanosleep, 2, false}, {SYS_nanosleep, 2, false},
 	{SYS_select, 3, false}, {SYS_pselect6, 3, false},  {SYS_wait4, 3, false},           {SYS_waitid, 3, false},
@@ -60,8 +60,8 @@ static int find_call(long number)
 /* ---- by /proc ---- */
 
 /*
- * FUTEX_WAIT is how glibc waits for a lock, with who knows what half done; condition variables, semaphores and joins wait by
- * FUTEX_WAIT_BITSET.
+ * glibc waits for a lock by FUTEX_WAIT, and the thread may hold anything half done; condition variables, semaphores and
+ * joins wait by FUTEX_WAIT_BITSET.
  */
 static int rank(const struct remote_thread *thread)
 {
@@ -72,7 +72,7 @@ static int rank(const struct remote_thread *thread)
 	return call < 0 ? -1 : calls[call].rank;
 }
 
-/* A thread that runs, or sleeps in no call, has less. */
+/* Parses a waiting thread; the file of a thread that runs, or sleeps in no call, has fewer fields. */
 static bool read_thread(pid_t pid, pid_t tid, struct remote_thread *out)
 {
 	struct proc_syscall call;
@@ -141,8 +141,9 @@ static int look_at_mapping(const struct mapping *map, void *ctx)
 }
 
 /*
- * The kernel's struct rt_sigframe: where the handler returns to, uc_flags, uc_link (0), uc_stack, and the registers, cs among
- * them. The address alone may be what is left of a struct sigaction. What cannot be read may be one.
+ * The kernel's struct rt_sigframe: where the handler returns to, uc_flags, uc_link (0), uc_stack, and the registers, cs
+ * among them. The return address alone proves nothing: it may be left over from a struct sigaction. Unreadable memory
+ * counts as a frame.
  */
 static bool is_signal_frame(pid_t pid, uint64_t address)
 {
@@ -152,7 +153,7 @@ static bool is_signal_frame(pid_t pid, uint64_t address)
 	       (!words[2] && (words[24] & 0xffff) == USER_CS);
 }
 
-/* Is a signal handler's frame on it? */
+/* Does the stack hold a signal handler's frame? */
 static int scan_stack(pid_t pid, const struct stack *stack, const struct remote_view *view)
 {
 	static uint64_t words[STACK_CHUNK / 8];
@@ -188,7 +189,7 @@ int remote_thread__check(pid_t pid, const struct remote_thread *thread, const st
 
 /* ---- by ptrace ---- */
 
-/* A signal waits for this thread, or for any of its process. */
+/* Whether a signal is pending for this thread, or for its process. */
 static bool has_signal(pid_t pid, pid_t tid)
 {
 	struct proc_status status;
@@ -196,7 +197,10 @@ static bool has_signal(pid_t pid, pid_t tid)
 	return proc__status(pid, tid, &status) || (status.pending & ~status.blocked);
 }
 
-/* Registers with which the call that was interrupted begins again. false: it was not, or is over. */
+/*
+ * Computes the registers with which the interrupted call restarts. Returns false when no call was interrupted, or it
+ * has ended.
+ */
 static bool begin_again(const struct user_regs_struct *regs, bool quiet, struct user_regs_struct *again)
 {
 	int call = find_call((long)regs->orig_rax);
@@ -242,7 +246,7 @@ static bool is_where_it_was(pid_t pid, const struct remote_thread *thread, const
 	       !memcmp(code, instruction, sizeof(code)) && is_glibc_thread(pid, regs->fs_base);
 }
 
-/* 0: it is in the stop that was asked for. */
+/* Returns 0 when the thread is in the stop that was asked for. */
 static int wait_for_stop(pid_t tid)
 {
 	const struct timespec moment = {.tv_nsec = 20000};
@@ -265,11 +269,11 @@ static int wait_for_stop(pid_t tid)
 		return -EAGAIN; /* it has ended */
 	if (status >> 16 == PTRACE_EVENT_STOP && WSTOPSIG(status) == SIGTRAP)
 		return 0;
-	if (status >> 16 == PTRACE_EVENT_STOP) { /* SIGSTOP and the like: it stays stopped */
+	if (status >> 16 == PTRACE_EVENT_STOP) { /* SIGSTOP and the like: the thread stays stopped */
 		ptrace(PTRACE_DETACH, tid, NULL, NULL);
 		return -EBUSY;
 	}
-	ptrace(PTRACE_DETACH, tid, NULL, (void *)(long)WSTOPSIG(status)); /* a signal, which it is to have */
+	ptrace(PTRACE_DETACH, tid, NULL, (void *)(long)WSTOPSIG(status)); /* deliver the signal */
 	return -EAGAIN;
 }
 
@@ -297,7 +301,7 @@ int remote_thread__stop(pid_t pid, const struct remote_thread *thread, struct us
 	}
 	if (quiet && is_where_it_was(pid, thread, regs))
 		return 0;
-	/* The kernel begins all of them again but those that it ended with EINTR. */
+	/* The kernel restarts all calls except those that it ended with EINTR. */
 	remote_thread__release(thread, (long)regs->rax == -EINTR ? again : regs);
 	return -EAGAIN;
 }

@@ -2,8 +2,8 @@
 /*
  * Texts for instruction pointers. In: /proc/PID/maps, the mapped files, /proc/kallsyms. Out: texts. One thread.
  *	(pid, ip) -> range -> file and offset -> function -> text
- * Ranges are those of the process when maps was last read; files are shared by the processes, and loaded at the first
- * address in them; texts are kept by function. So an address seen before costs two binary searches and a hash.
+ * Ranges are those of the process when maps was last read. Processes share files, and a file is loaded at the first
+ * address in it. Texts are cached by function, so an address seen before costs two binary searches and a hash.
  */
 #include "user/proc/symbols.h"
 
@@ -21,7 +21,7 @@
 #include "user/lib/utf8.h"
 #include "user/proc/process.h"
 
-/* More than jobs have; beyond, addresses have less text, or none. */
+/* More than jobs have. Beyond these limits, addresses get a shorter text, or no text. */
 #define PROCESSES_MAX 512
 #define RANGES_MAX    8192
 #define FILES_MAX     4096
@@ -34,14 +34,14 @@
 #define NAME_BYTES    200
 #define LIBRARY_MAX   72
 
-/* A library may have come where nothing was, or, what is rare, in the place of another one. */
+/* An unmapped address may have been mapped since; rarely, another library has replaced a known one. */
 #define MISS_INTERVAL_NS 1000000000ULL
 #define HIT_INTERVAL_NS  10000000000ULL
 #define RETRY_NS         1000000000ULL
 
 struct file {
 	uint64_t dev, inode;
-	uint32_t id; /* of no other file, ever */
+	uint32_t id; /* never reused for another file */
 	uint32_t ref_cnt;
 	char *path; /* as maps has it */
 	bool settled;
@@ -148,7 +148,7 @@ static struct file *symbols__file(struct symbols *s, const struct mapping *map)
 	return file;
 }
 
-/* By way of a process that maps it there. */
+/* Opens the file through a process that maps it. */
 static void symbols__load_file(struct symbols *s, pid_t pid, const struct range *range)
 {
 	struct file *file = range->file;
@@ -174,7 +174,7 @@ static void symbols__load_file(struct symbols *s, pid_t pid, const struct range 
 	}
 	if (err == -ENOEXEC)
 		snprintf(file->text, sizeof(file->text), "[jit]");
-	/* Gone, perhaps, with the process; another one may map it still. */
+	/* The file may be gone with the process, while another process still maps it. */
 	file->settled = err != -ENOENT && err != -ESRCH && err != -EACCES;
 	file->retry_ns = now_ns() + RETRY_NS;
 }
@@ -237,7 +237,7 @@ static void ranges__release(struct range *ranges, size_t cnt)
 	free(ranges);
 }
 
-/* What was known stays when maps cannot be read: the last samples of a process come when it has ended. */
+/* When maps cannot be read, the old ranges stay: the last samples of a process arrive after it has ended. */
 static void symbols__read_ranges(struct symbols *s, struct known_process *p)
 {
 	struct ranges ranges = {.symbols = s};
@@ -293,7 +293,7 @@ static const struct range *process__range(const struct known_process *p, uint64_
 	return low < p->range_cnt && p->ranges[low].start <= ip ? &p->ranges[low] : NULL;
 }
 
-/* Reading maps again takes at most 2 % of the time, however many mappings there are. */
+/* Rereading maps takes at most 2 % of the time, however many mappings there are. */
 static const struct range *symbols__range(struct symbols *s, struct known_process *p, uint64_t ip)
 {
 	const struct range *range = process__range(p, ip);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What code an instruction pointer is in, as a text for reports. Nothing is guessed: an address that no symbol covers
- * has the name of its library alone. One thread owns a struct symbols; memory is bounded (some 60 MB), whatever the
- * targets map.
+ * Describes the code at an instruction pointer as a text for reports. Nothing is guessed: an address that no symbol
+ * covers gets only the name of its library. One thread owns a struct symbols; memory is bounded (some 60 MB), whatever
+ * the targets map.
  */
 #ifndef STEPFLAME_USER_PROC_SYMBOLS_H
 #define STEPFLAME_USER_PROC_SYMBOLS_H
@@ -18,21 +18,22 @@ struct symbols *symbols__new(void); /* NULL: no memory */
 void symbols__free(struct symbols *symbols);
 
 /*
- * "at::native::copy_ (libtorch_cpu.so)", "memcpy (libc.so.6)", "libcuda.so.1" where no symbol says which function,
- * "[jit]" (executable memory that is no ELF file), "[vdso]", or NULL: not mapped, or the process was gone before
- * anything was asked of it. Of the kernel: "do_sys_poll", "ext4_readahead [ext4]", or NULL. C++ names are without types
- * (demangle.h). UTF-8 without control characters, less than SYMBOL_TEXT_MAX bytes; valid until the next call.
+ * symbols__user returns "at::native::copy_ (libtorch_cpu.so)", "memcpy (libc.so.6)", "libcuda.so.1" when no symbol
+ * names the function, "[jit]" (executable memory that is not an ELF file), "[vdso]", or NULL: not mapped, or the
+ * process was gone before the first query. symbols__kernel returns "do_sys_poll", "ext4_readahead [ext4]", or NULL. C++
+ * names are without types (demangle.h). UTF-8 without control characters, less than SYMBOL_TEXT_MAX bytes; valid until
+ * the next call.
  */
 const char *symbols__user(struct symbols *symbols, pid_t pid, uint64_t ip);
 const char *symbols__kernel(struct symbols *symbols, uint64_t ip);
 
 /*
- * The mangled name, cut to size, of the function that begins at that address. 0, -ENOENT: none does that a symbol names,
- * or -errno.
+ * The mangled name, cut to size, of the function that begins at that address. 0, -ENOENT when no named function begins
+ * there, or -errno.
  */
 int symbols__function(struct symbols *symbols, pid_t pid, uint64_t address, char *mangled, size_t size);
 
-/* The process ended, or called exec: its mappings are not those that are known. */
+/* Call this when the process ended, or called exec: drops its cached mappings. */
 void symbols__forget(struct symbols *symbols, pid_t pid);
 
 #endif

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What the kernel says of a thread: its name, whether it runs, which system call it is in, what for and how long. */
+/*
+ * What the kernel says about a thread: its name, whether it runs, its system call, what it waits for and for how long.
+ */
 #ifndef STEPFLAME_USER_PROC_TASK_H
 #define STEPFLAME_USER_PROC_TASK_H
 
@@ -10,8 +12,8 @@
 #include "include/python.h"
 #include "include/records.h"
 
-#define TASK_NO_SYSCALL      (-1) /* blocked, but in none */
-#define TASK_SYSCALL_UNKNOWN (-2) /* it runs, or /proc does not tell */
+#define TASK_NO_SYSCALL      (-1) /* blocked, but in no system call */
+#define TASK_SYSCALL_UNKNOWN (-2) /* it runs, or /proc does not say */
 
 struct task {
 	pid_t tid;
@@ -21,18 +23,19 @@ struct task {
 	int processor; /* on which it ran last */
 	long syscall;  /* number, or TASK_... */
 	uint64_t args[6];
-	double blocked_s; /* since it last ran; below 0: it runs, or not known */
+	double blocked_s; /* since it last ran; below 0: it runs, or the time is not known */
 };
 
 /* The thread ids of a process in ascending order, malloc'ed into *out. Count, or -errno: -ESRCH when it is gone. */
 int task__list(pid_t pid, pid_t **out);
 
-/* Reads one of them. 0, -ESRCH when it is gone, or -errno. The system call takes ptrace access. */
+/* Reads one thread. 0, -ESRCH when it is gone, or -errno. Reading the system call needs ptrace access. */
 int task__read(pid_t pid, pid_t tid, struct task *out);
 
 /*
- * Does a thread wait? 0, with its id as its process sees it and how often it was put on a processor until now: it has waited
- * all the time between two calls that say the same. -EAGAIN: it does not; or -errno, where the kernel does not tell.
+ * Checks whether a thread waits. 0: it waits, *nstid is its id in its own namespace and *runs is how often it has been
+ * put on a processor: a thread has waited all the time between two calls that return the same count. -EAGAIN: it does
+ * not wait; or -errno when the kernel does not say.
  */
 int task__waits(pid_t pid, pid_t tid, pid_t *nstid, uint64_t *runs);
 
@@ -42,7 +45,7 @@ const char *task__state(const struct task *task);
 /* The name of the task's system call, NULL when it is in none or has no name here. */
 const char *task__syscall(const struct task *task);
 
-/* What a thread that is blocked waits for; CAUSE_NONE: it is not. py may be NULL. */
+/* What a blocked thread waits for; CAUSE_NONE when it is not blocked. py may be NULL. */
 enum wait_cause task__cause(pid_t pid, const struct task *task, const struct py_process *py);
 
 #endif

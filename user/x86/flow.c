@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Builds the control flow of a function. In: its range in an ELF file. Out: struct flow, owned by the caller's thread.
+ * Builds the control flow graph of a function. In: its range in an ELF file. Out: struct flow, owned by the caller's
+ * thread.
  *
- *	add_region	sweep a range into nodes: the function, then each part placed elsewhere (X.cold); calls:
- *flow_calls.c link_nodes	edges of direct jumps, jump tables (flow_tables.c) and falling through settle_outward
- *jumps that leave the ranges: tail calls, or parts to add (then link again): flow_outward.c find_active	what is
- *reached, and what only the unwinder enters trace_stack	distance of %rsp to the return address, forward from the
- *entry, then backward from returns
+ *	add_region	sweeps a range into nodes: the function, then each part placed elsewhere (X.cold);
+ *			classifies calls: flow_calls.c
+ *	link_nodes	adds the edges of direct jumps, jump tables (flow_tables.c) and falling through
+ *	trace_forward	marks the nodes that are reached, and traces the distance of %rsp to the return address
+ *	settle_outward	decides the jumps that leave the ranges: tail calls, or parts to add (then links again):
+ *			flow_outward.c
+ *	settle_roots	finds the active nodes: those that are reached, and those that only the unwinder enters
+ *	trace_backward	traces %rsp from returns backward, where the forward trace lost it
  */
 #include "user/x86/flow.h"
 
@@ -17,7 +21,7 @@
 #include "user/x86/flow_private.h"
 #include "user/x86/insn.h"
 
-#define UNSIZED_MAX (64 << 10) /* bytes looked at when nothing says where a function ends */
+#define UNSIZED_MAX (64 << 10) /* bytes to decode when nothing says where a function ends */
 #define EDGES_MAX   (1 << 21)  /* an evaluation loop with computed gotos has some 100,000 */
 
 struct flow_region *flow__region_of(struct flow *flow, uint64_t vaddr)
@@ -101,7 +105,7 @@ static int add_region(struct flow *flow, struct decoder *decoder, const struct f
 		region->index[vaddr - region->start] = ++flow->node_cnt;
 		vaddr += node->size;
 	}
-	/* Without bounds, what is known of landing pads is not worth having: only what is reached counts. */
+	/* Without bounds, landing pads are of no use: only code that is reached counts. */
 	return flow->sized ? functions__each_pad(flow->elf, range, mark_root, flow) : 0;
 }
 
@@ -111,7 +115,7 @@ static bool falls_through(const struct flow_node *node)
 	       node->kind == FLOW_CALL_INDIRECT || node->kind == FLOW_CALL_RELEASE;
 }
 
-/* Edges inside the ranges. Branches into an instruction are not understood. */
+/* Adds the edges inside the ranges. A branch into the middle of an instruction gives -ENOTSUP. */
 static int link_nodes(struct flow *flow, struct decoder *decoder)
 {
 	int err = flow__collect_data(flow);
@@ -142,7 +146,7 @@ static int link_nodes(struct flow *flow, struct decoder *decoder)
 	return err;
 }
 
-/* Succ and pred ranges from the edges, without those that leave inactive nodes when `active_only`. */
+/* Builds the succ and pred ranges from the edges; with `active_only`, without edges that leave inactive nodes. */
 static int index_edges(struct flow *flow, bool active_only)
 {
 	uint32_t *succ = reallocarray(flow->succ, flow->edge_cnt + 1, sizeof(*succ));
@@ -184,7 +188,7 @@ static int index_edges(struct flow *flow, bool active_only)
 	return 0;
 }
 
-/* A stack of nodes to visit; each node is pushed a bounded number of times, so it is sized for the worst case. */
+/* A stack of nodes to visit. Each node is pushed a bounded number of times. */
 struct todo {
 	uint32_t *node;
 	size_t cnt, cap;
@@ -209,7 +213,7 @@ static int32_t moved(int32_t depth, int64_t by)
 {
 	int64_t sum = depth + by;
 
-	/* Frames are far smaller than 1 GiB; a longer way is nonsense or hostile. */
+	/* a larger distance is nonsense or hostile */
 	return depth == FLOW_UNKNOWN || sum > (1 << 30) || sum < -(1 << 30) ? FLOW_UNKNOWN : (int32_t)sum;
 }
 
@@ -229,7 +233,7 @@ static int32_t after_effect(const struct flow_node *node, uint8_t effect, int32_
 	}
 }
 
-/* Takes a depth that another path brings: differing ones become unknown. Returns whether it changed. */
+/* Merges the depth that another path brings: different depths become unknown. Returns whether it changed. */
 static bool meet(int32_t *known, int32_t brought)
 {
 	if (*known == brought || *known == FLOW_UNKNOWN)
@@ -238,7 +242,7 @@ static bool meet(int32_t *known, int32_t brought)
 	return true;
 }
 
-/* Depths from the entry forward. Marks what is reached. */
+/* Traces depths from the entry forward, and marks the nodes that are reached. */
 static int trace_forward(struct flow *flow)
 {
 	struct todo todo = {0};
@@ -276,8 +280,8 @@ static int trace_forward(struct flow *flow)
 }
 
 /*
- * Depths from returns backward, where forward they were lost (realigned stacks) or never known (landing pads): at a
- * leaf %rsp is at the slot of the return address.
+ * Traces depths from returns backward, where the forward trace lost them (realigned stacks) or never had them (landing
+ * pads): at a leaf, %rsp is at the slot of the return address.
  */
 static int trace_backward(struct flow *flow)
 {
@@ -311,7 +315,7 @@ static int trace_backward(struct flow *flow)
 }
 
 /*
- * A node for the way out that a conditional tail call takes: it must not stay an exit site, since it is no instruction.
+ * Adds a node for the exit edge of a conditional tail call. It must not stay an exit site, since it is no instruction.
  */
 static int add_way_out(struct flow *flow, size_t from)
 {
@@ -328,8 +332,8 @@ static int add_way_out(struct flow *flow, size_t from)
 }
 
 /*
- * Decides every jump that leaves the ranges and is reached (all, when the function's end is known). *again: a part was
- * added.
+ * Decides every jump that leaves the ranges and is reached (every such jump, when the function's end is known). *again:
+ * a part was added.
  */
 static int settle_outward(struct flow *flow, struct decoder *decoder, bool *again)
 {
@@ -345,9 +349,7 @@ static int settle_outward(struct flow *flow, struct decoder *decoder, bool *agai
 		if (!node->reached && !flow->sized)
 			continue;
 		if (node->kind == FLOW_JUMP_INDIRECT && !node->succ_cnt) {
-			/*
-			 * With nothing on the stack it is a tail call; with a frame, a jump table of an unknown form.
-			 */
+			/* With an empty frame it is a tail call; otherwise a jump table of an unknown form. */
 			node->leaf = node->rsp == 0;
 			flow->unresolved |= node->rsp != 0;
 			if (node->reached && node->rsp == FLOW_UNKNOWN)
@@ -368,10 +370,7 @@ static int settle_outward(struct flow *flow, struct decoder *decoder, bool *agai
 	return err;
 }
 
-/*
- * Active: reached, or (when the range is known) code that is neither padding nor entered by a known edge's fall from
- * padding.
- */
+/* A node is active when it is reached or, when the range is known, when it is code and not padding. */
 static void find_active(struct flow *flow)
 {
 	for (size_t i = 0; i < flow->node_cnt; i++) {
@@ -426,7 +425,7 @@ static int build(struct flow *flow, struct decoder *decoder, const struct functi
 	return err;
 }
 
-/* The function's range: what the caller knows, the unwind table or symbols, else a guess. */
+/* Sets the function's range: from the caller's size, the unwind table or symbols, else a guess. */
 static void find_range(struct flow *flow, uint64_t vaddr, uint64_t size, struct function_range *range)
 {
 	struct function_range known = {0};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The control flow of one native function: a node per instruction, edges, and where the stack pointer is.
- * All code of the function's range is decoded in one sweep, so that no node ever begins inside an instruction. Edges
- * are at least those that the program can take: code that no known edge reaches (landing pads) is kept, with nodes that
+ * The control flow graph of one native function: a node per instruction, edges, and the depth of the stack pointer. One
+ * sweep decodes all code of the function's range, so no node begins inside an instruction. The edges are a superset of
+ * those that the program can take. Code that no known edge reaches (landing pads) stays in the graph, as nodes that
  * something unknown may enter.
  */
 #ifndef STEPFLAME_USER_X86_FLOW_H
@@ -26,11 +26,11 @@ struct flow_region {
 
 #define FLOW_REGIONS_MAX 8
 
-/* What the code of a range outside says of whose it is. */
+/* What the code of an outside range says about which function it belongs to. */
 struct flow_scan {
 	uint64_t start;    /* of the range; 0: none */
-	size_t region_cnt; /* of the flow, at that time */
-	bool back;         /* jumps into our ranges, behind the entry */
+	size_t region_cnt; /* region_cnt of the flow at that time */
+	bool back;         /* jumps into our ranges, after the entry */
 	bool leaves;       /* may return, or jump elsewhere */
 	bool foreign;      /* jumps into the middle of another function */
 };
@@ -41,19 +41,19 @@ struct flow {
 	size_t node_cnt, node_cap;
 	struct flow_edge *edge;
 	size_t edge_cnt, edge_cap;
-	uint32_t *succ, *pred; /* neighbours, by ranges in nodes; edges from inactive nodes are left out */
+	uint32_t *succ, *pred; /* neighbours; each node has its range in them; edges from inactive nodes are left out */
 	struct flow_region region[FLOW_REGIONS_MAX];
 	size_t region_cnt;
-	struct flow_scan scan; /* the last: most jumps outward lead to one X.cold */
+	struct flow_scan scan; /* the last one, cached: most outward jumps lead to one X.cold */
 	uint64_t *data; /* addresses of data that the function loads, ascending: where tables may begin and must end */
 	size_t data_cnt;
-	bool sized;      /* the end of the function is known; else only what is reached counts */
+	bool sized;      /* the end of the function is known; else only reached code counts */
 	bool unresolved; /* an indirect jump inside the function has unknown targets: edges are missing */
 };
 
 /*
- * size 0: the range comes from the unwind table or symbols, else it is cut at 64 KiB.
- * 0, -ENOENT no code there, -ENOTSUP not understood, -ENOMEM. Free with flow__free.
+ * size 0: the range comes from the unwind table or symbols, else it is cut at 64 KiB. 0, -ENOENT no code there,
+ * -ENOTSUP not understood, -ENOMEM. Free with flow__free.
  */
 int flow__new(const struct elf *elf, uint64_t vaddr, uint64_t size, struct flow **out);
 void flow__free(struct flow *flow); /* accepts NULL */

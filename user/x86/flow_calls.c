@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What a call is by the name of its target: it does not return, it only gives memory back, or neither. In: a decoded
- * call, and the PLT and GOT of its ELF file. Out: the node's kind. No state.
+ * Classifies calls by the names of their targets: functions that do not return, functions that only free memory, and
+ * all others. In: a decoded call, and the PLT and GOT of its ELF file. Out: the node's kind. No state.
  */
 #include <string.h>
 
@@ -58,7 +58,7 @@ static const char *const noreturn_prefixes[] = {
 	"_ZN3c106detail23torchInternalAssertFail",
 };
 
-/* Functions that only give memory back: a caller's work is done before them. */
+/* Functions that only free memory: a caller's work is done before it calls them. */
 static const char *const release_names[] = {
 	"_Py_Dealloc", "_ZdlPv", "_ZdlPvm", "_ZdaPv", "free",
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Jumps that leave a function's ranges: tail call, part of the function, or never taken. In: a flow whose depths are
- * traced, the unwind table and symbols. Out: a verdict and a range; the flow is not changed.
+ * Classifies jumps that leave a function's ranges: tail call, part of the function, or never taken. In: a flow whose
+ * depths are traced, the unwind table and symbols. Out: a verdict and a range; the flow does not change.
  */
 #include <errno.h>
 
@@ -41,10 +41,10 @@ static int scan_part(struct flow *flow, struct decoder *decoder, const struct fu
 }
 
 /*
- * Where a jump out of the ranges leads. With a frame still on the stack it cannot be a tail call. Without one, it is a
- * part when that range jumps back behind our entry, or a symbol says so. A part begins with the frame that we have at
- * the jump; when it does not, or jumps into another function, the jump is one that GCC left behind a test that never
- * fails (an empty X.cold, so that its address is that of whatever comes next).
+ * Where a jump out of the ranges leads. A jump with a frame still on the stack cannot be a tail call. Without a frame,
+ * the target range is a part when it jumps back behind our entry, or when a symbol says so. A part begins with the
+ * frame that we have at the jump. When the range begins with another frame, or jumps into another function, GCC left
+ * the jump behind a test that never fails (an empty X.cold, whose address is that of whatever comes next).
  */
 int flow__judge_outward(struct flow *flow, struct decoder *decoder, const struct flow_node *node,
 			struct function_range *range, enum outward *out)
@@ -57,7 +57,7 @@ int flow__judge_outward(struct flow *flow, struct decoder *decoder, const struct
 	if (flow__import(flow->elf, node->target))
 		return 0;
 	if (functions__at(flow->elf, node->target, range))
-		return framed ? -ENOTSUP : 0; /* nothing is known of that place */
+		return framed ? -ENOTSUP : 0; /* nothing is known about the target */
 	err = scan_part(flow, decoder, range);
 	if (err)
 		return framed ? err : 0;

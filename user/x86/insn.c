@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Decoding of single instructions. In: bytes of an ELF file. Out: the parts of a flow_node that one instruction
- * determines. What the kernel emulates: arch/x86/kernel/uprobes.c, branch_setup_xol_ops, push_setup_xol_ops; what it
- * refuses: is_prefix_bad.
+ * Decodes single instructions. In: bytes of an ELF file. Out: the fields of a flow_node that one instruction
+ * determines. Instructions that the kernel emulates: arch/x86/kernel/uprobes.c, branch_setup_xol_ops,
+ * push_setup_xol_ops; those that it refuses: is_prefix_bad.
  */
 #include "user/x86/insn.h"
 
@@ -135,8 +135,8 @@ static enum flow_kind kind_of(const cs_insn *insn)
 }
 
 /*
- * Whether operands say that a register, by its number, or a part of it is written. Reads that stand first (cmp, test, push) are told by
- * capstone.
+ * Whether the operands say that the instruction writes the register `number`, or a part of it. capstone marks first
+ * operands that are only read (cmp, test, push).
  */
 static bool writes(const cs_x86 *x86, int number)
 {
@@ -149,7 +149,10 @@ static bool writes(const cs_x86 *x86, int number)
 	return false;
 }
 
-/* The constant that `lea` or `mov` makes of %rsp or %rbp: dst = src + *disp. False for other forms. */
+/*
+ * Matches a `lea` or `mov` that sets a register to another one plus a constant: dst = src + *disp. Returns false for
+ * other forms.
+ */
 static bool is_register_copy(const cs_insn *insn, unsigned *src, int64_t *disp)
 {
 	const cs_x86_op *op = &insn->detail->x86.operands[1];
@@ -169,8 +172,8 @@ static bool is_register_copy(const cs_insn *insn, unsigned *src, int64_t *disp)
 }
 
 /*
- * Effect of an instruction that writes `own` (%rsp or %rbp) by operand. Depth grows as the register falls, hence the
- * signs.
+ * The effect of an instruction that writes `own` (%rsp or %rbp) by operand. Depth grows as the register falls; hence
+ * the signs.
  */
 static void copy_effect(const cs_insn *insn, unsigned own, uint8_t *effect, int32_t *arg)
 {
@@ -233,7 +236,7 @@ static void stack_effects(const cs_insn *insn, struct flow_node *node)
 	}
 }
 
-/* Addresses of data that a register receives, candidates for a jump table's base. */
+/* Records the address of data that a register receives: a candidate for a jump table's base. */
 static void data_address(const cs_insn *insn, const struct elf *elf, struct flow_node *node)
 {
 	const cs_x86_op *op = insn->detail->x86.operands;
@@ -305,7 +308,7 @@ bool decoder__writes_argument(struct decoder *decoder, const struct elf *elf, co
 	return false;
 }
 
-/* Index of the register that `reg` is, or is a part of: 0 for %rsi, enum saved_register; or -1. */
+/* Index of the register that `reg` is, or is a part of: 0 for %rsi, else enum saved_register; -1 for others. */
 static int holder_of(unsigned reg)
 {
 	static const int8_t holders[X86_REGISTERS] = {-1, -1, -1, SAVED_RBX, -1,        SAVED_RBP, 0,        -1, -1,
@@ -340,7 +343,7 @@ void decoder__follow_copies(struct decoder *decoder, const struct elf *elf, cons
 	}
 }
 
-/* What a memory operand says of the table: an 8-byte pointer array, or 4-byte distances. */
+/* Reads the table's form from a memory operand: an array of 8-byte pointers, or of 4-byte distances. */
 static void use_of_memory(const cs_insn *insn, const cs_x86_op *op, enum table_form form, struct table_use *out)
 {
 	out->form = form;
@@ -360,8 +363,8 @@ static bool is_scaled(const cs_x86_op *op, int scale)
 
 /*
  * GCC and Clang write: jmp *table(,%idx,8); or mov (%table,%idx,8),%r; jmp *%r; or movslq (%table,%idx,4),%r; add
- * %table,%r; jmp *%r. The jump is found to read a table when one of these loads precedes it; the range check is not
- * looked for, see read_table() in flow_tables.c.
+ * %table,%r; jmp *%r. A jump reads a table when one of these loads precedes it. The range check is not needed; see
+ * read_table() in flow_tables.c.
  */
 void decoder__table_use(struct decoder *decoder, const struct elf *elf, const struct flow_node *node, size_t at,
 			size_t first, struct table_use *out)

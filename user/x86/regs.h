@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The general registers by the numbers with which instructions encode them, for arrays of what they hold. */
+/* The general registers by their numbers in the instruction encoding, to index arrays of what each register holds. */
 #ifndef STEPFLAME_USER_X86_REGS_H
 #define STEPFLAME_USER_X86_REGS_H
 
@@ -24,8 +24,9 @@ enum {
 };
 
 /*
- * The number of the register that capstone's `reg` is, or is the low part of (%ah: the second byte), where that has as many bytes as
- * `least`: 8 asks for whole registers. -1: it has fewer, or is no general register.
+ * The number of the general register that capstone's `reg` is, or is the low part of (for %ah, the second byte).
+ * `least` is the smallest size in bytes: 8 asks for whole registers. -1 when `reg` is smaller, or is not a general
+ * register.
  */
 int regs__number(unsigned int reg, unsigned int least);
 

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Chooses probe sites on the control flow of a function. In: its place in an ELF file. Out: struct sites. No state.
+ * Chooses probe sites on the control flow graph of a function. In: its place in an ELF file. Out: struct sites. No
+ * state.
  *
- * Exit sites are the border of a set A of nodes "after the work". A holds every leaf (return or tail jump) and with a
- * node all that follows it, so a path that entered A stays in it. If each node of A has either all of its predecessors
- * in A or none (and is not entered otherwise), then those with none are sites of which every path passes exactly one. A
- * starts as the leaves, whose sites are single-stepped returns, and grows backward from them until the border is made
- * of instructions that the kernel emulates. It never takes in a call (by policy), a cycle, or the prologue up to the
- * entry site. Paths that reach no leaf (calls that do not return) are ignored.
+ * Exit sites are the border of a set A of nodes "after the work". A holds every leaf (return or tail jump), and with
+ * each node all nodes that follow it, so a path that entered A stays in A. If each node of A has either all of its
+ * predecessors in A or none of them (and is not entered otherwise), then every path passes exactly one of the nodes
+ * that have none: those are the sites. A starts as the leaves, whose sites are single-stepped returns, and grows
+ * backward from them until the border consists of instructions that the kernel emulates. A never takes in a call (by
+ * policy), a cycle, or the prologue up to the entry site. Paths that reach no leaf (calls that do not return) are
+ * ignored.
  */
 #include "user/x86/sites.h"
 
@@ -23,15 +25,15 @@
 #define LAST_CALL_MAX  24 /* instructions from a function's last call to its return */
 #define ENTRY_SCAN_MAX 24 /* instructions; prologues are shorter, and arguments are soon overwritten */
 
-/* The border as it grows. Arrays are by node. */
+/* The state of the growing border. Arrays are indexed by node. */
 struct cut {
 	const struct flow *flow;
 	bool *live;      /* can reach a leaf */
-	bool *permitted; /* may be in A: nor a call, nor the prologue, nor a cycle lies at it or behind it */
+	bool *permitted; /* may be in A: no call, prologue or cycle lies at the node or after it */
 	bool *after;     /* A */
-	uint32_t *added; /* nodes in the order in which they came into A, for taking a step back */
+	uint32_t *added; /* nodes in the order in which A took them in, to undo a step */
 	size_t added_cnt;
-	size_t settled; /* of `added`, those that have been looked at */
+	size_t settled; /* how many of `added` have been processed */
 	uint32_t *queue;
 };
 
@@ -52,9 +54,9 @@ static bool is_call(const struct flow_node *node)
 }
 
 /*
- * The entry site: an emulated instruction on the straight line from the entry, with no way back to it and the arguments
- * intact: the first nop or jump, which the kernel need not write to the stack for (some 25 ns of 610), else the first.
- * Node number.
+ * Finds the entry site: an emulated instruction on the straight line from the entry, with no way back to it and the
+ * arguments intact. Takes the first nop or jump, for which the kernel need not write to the stack (this saves some 25
+ * ns of 610), else the first emulated instruction. *site is a node number.
  */
 static int find_entry(const struct flow *flow, struct decoder *decoder, uint32_t *site)
 {
@@ -118,7 +120,7 @@ static bool allowed(const struct cut *cut, size_t i, enum sites_policy policy, u
 	return policy == SITES_AFTER_WORK || node->kind != FLOW_CALL;
 }
 
-/* Peels nodes off the graph from the leaves: what lies in a cycle, or leads into one, is never reached. */
+/* Peels nodes off the graph from the leaves, and so never reaches a node that lies in a cycle or leads into one. */
 static int find_permitted(struct cut *cut, enum sites_policy policy, uint32_t entry)
 {
 	const struct flow *flow = cut->flow;
@@ -168,7 +170,7 @@ static bool add_node(struct cut *cut, const struct flow_node *node)
 	return true;
 }
 
-/* True when a node of A has a predecessor in A, so that it is no site. */
+/* Whether a node of A has a predecessor in A, so that it is not a site. */
 static bool is_inner(const struct cut *cut, const struct flow_node *node)
 {
 	for (uint32_t p = 0; p < node->pred_cnt; p++) {
@@ -178,7 +180,7 @@ static bool is_inner(const struct cut *cut, const struct flow_node *node)
 	return false;
 }
 
-/* Takes all predecessors into A. Fails at a node that is entered in other ways, too. */
+/* Takes all predecessors of a node into A. Fails when the node is also entered otherwise. */
 static bool add_preds(struct cut *cut, const struct flow_node *node)
 {
 	if (node->root || !node->pred_cnt)
@@ -190,7 +192,10 @@ static bool add_preds(struct cut *cut, const struct flow_node *node)
 	return true;
 }
 
-/* Makes A valid again after nodes were added: all that follows is in A, and no node has predecessors on both sides. */
+/*
+ * Restores the invariant after nodes were added: A holds all that follows its nodes, and no node has predecessors on
+ * both sides.
+ */
 static bool close_set(struct cut *cut)
 {
 	const struct flow *flow = cut->flow;
@@ -218,8 +223,8 @@ static bool is_good(const struct flow_node *node)
 }
 
 /*
- * Moves one site backward, and with it whatever must move at the same time, until all new sites are emulated. Undone
- * when that cannot be.
+ * Moves one site backward, together with all that must move with it, until all new sites are emulated. Undoes the move
+ * when that is not possible.
  */
 static bool push_back(struct cut *cut, uint32_t site)
 {
@@ -292,7 +297,7 @@ static int find_exits(struct cut *cut, enum sites_policy policy, uint32_t entry,
 }
 
 /*
- * The parts of a function that landing pads lie in or lead to: most often an X.cold, which is no part of the flow when
+ * The parts of a function that landing pads lie in or lead to: most often an X.cold, which is not part of the flow when
  * nothing returns from it.
  */
 struct pad_parts {
@@ -408,7 +413,7 @@ out:
 	return err;
 }
 
-/* Does the function, when that call returns, go straight to its own return? */
+/* Does the function go straight to its own return after that call? */
 static bool is_last(const struct flow *flow, const struct flow_node *node)
 {
 	if (node->leaf)
@@ -424,8 +429,8 @@ static bool is_last(const struct flow *flow, const struct flow_node *node)
 }
 
 /*
- * The register that callees save and that holds, at that node, the second argument: by the straight line from the
- * entry. 0 when none is known to.
+ * The callee-saved register that holds the second argument at that node, on the straight line from the entry. 0 when no
+ * register is known to.
  */
 static uint32_t find_second(const struct flow *flow, size_t at)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* On the control flow of a function. In: its place in an ELF file. Out: sites. No state. */
+/* Finds soft ends on the control flow graph of a function. In: its place in an ELF file. Out: sites. No state. */
 #include "user/x86/soft_ends.h"
 
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static bool is_work(const struct flow_node *node)
 	return node->kind == FLOW_CALL || node->kind == FLOW_CALL_INDIRECT || node->kind == FLOW_JUMP_INDIRECT;
 }
 
-/* Does a call come straight before it? */
+/* Does the node come straight after a call? */
 static bool follows_call(const struct flow *flow, const struct flow_node *node)
 {
 	for (uint32_t i = 0; i < BEHIND_CALL_MAX; i++) {
@@ -39,12 +39,12 @@ static bool follows_call(const struct flow *flow, const struct flow_node *node)
 }
 
 /*
- * Walks all that can follow a node. *returns: a return can be reached with no call on the way. Returns whether no
- * indirect call can be.
+ * Walks all nodes that can follow a node. *returns: a return can be reached without a call on the way. Returns whether
+ * no indirect call can be reached.
  */
 static bool look_behind(const struct flow *flow, size_t from, uint8_t *seen, uint32_t *queue, bool *returns)
 {
-	enum { QUIET = 1, ANY = 2 }; /* reached with no call on the way; reached */
+	enum { QUIET = 1, ANY = 2 }; /* reached without a call on the way; reached in any way */
 	size_t cnt = 0;
 
 	memset(seen, 0, flow->node_cnt);
@@ -73,7 +73,7 @@ static bool look_behind(const struct flow *flow, size_t from, uint8_t *seen, uin
 	return true;
 }
 
-/* Does the function, when that call returns, go straight to its own return? */
+/* Does the function go straight to its own return after that call? */
 static bool is_last(const struct flow *flow, const struct flow_node *node)
 {
 	if (node->leaf)
@@ -137,8 +137,8 @@ uint32_t soft_ends__find(const struct elf *elf, uint64_t vaddr, uint64_t size, s
 }
 
 /*
- * The code of this file to which a jump leads that leaves the function; through memory as long as the pointer there is the
- * one that it is loaded with. 0: not known, or another file's.
+ * The target in this file of a jump that leaves the function. A jump through memory counts as long as the pointer there
+ * is the one that the file is loaded with. 0: not known, or in another file.
  */
 static uint64_t jump_target(const struct elf *elf, const struct flow_node *node)
 {
@@ -196,7 +196,7 @@ enum sites_away sites__away(const struct elf *elf, uint64_t vaddr, uint64_t size
 	}
 	if (away == SITES_AWAY && work && sites__find(elf, work, 0, SITES_STRICT, there))
 		there->exit_cnt = 0;
-	/* And where it returns itself. */
+	/* Adds the returns that the function makes itself. */
 	for (size_t i = 0; i < flow->node_cnt && there->exit_cnt && there->exit_cnt < SITES_MAX; i++) {
 		exit = is_tail_jump(&flow->node[i]) ? NULL : exit_at(sites, elf, flow->node[i].vaddr);
 		if (exit)

@@ -29,7 +29,7 @@ static bool ends_in(const char *text, size_t size, const char *end)
 	return size > bytes && !memcmp(text + size - bytes, end, bytes);
 }
 
-/* Bytes of the symbol without what its variants have behind. */
+/* Length of the symbol without the suffixes of its variants. */
 static size_t base_size(const char *symbol)
 {
 	static const char *const variants[] = {"_ptsz", "_ptds"}, *const versions[] = {"_v2", "_v3"};
@@ -49,7 +49,7 @@ static bool is_named(const char *symbol, size_t size, const char *name)
 	return !strncmp(symbol, name, size) && !name[size];
 }
 
-/* Asked for each symbol of each file that a process maps. */
+/* A fast filter: it runs for each symbol of each file that a process maps. */
 static bool may_be_one(const char *symbol)
 {
 	return (symbol[0] == 'c' && symbol[1] == 'u') || (symbol[0] == 'n' && symbol[1] == 'c');
@@ -102,7 +102,7 @@ static const char *base_name(const char *path)
 
 bool cuda__is_library(const char *path)
 {
-	/* By beginnings: old wheels of torch have libcudart-SOMETHING.so. */
+	/* Prefixes, since old wheels of torch have libcudart-SOMETHING.so. */
 	static const char *const files[] = {"libcudart.so", "libcudart-", "libcuda.so", "libnccl.so", "libnccl-"};
 
 	for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The functions of CUDA and NCCL that include/gpu.h lists, by the symbols that they have. No state. */
+/* Identifies the functions of CUDA and NCCL that include/gpu.h lists, by their symbols. No state. */
 #ifndef STEPFLAME_USER_RUNTIME_CUDA_CUDA_H
 #define STEPFLAME_USER_RUNTIME_CUDA_CUDA_H
 
@@ -10,22 +10,25 @@
 #include "user/proc/process.h"
 
 /*
- * The function that a symbol stands for: its name, maybe with _v2 or _v3 (a later version of it) and _ptds or _ptsz
- * (with a default stream per thread) behind. GPU_API_NONE: none.
+ * The function that a symbol stands for: the symbol is its name, perhaps with the suffixes _v2 or _v3 (a later version
+ * of it) and _ptds or _ptsz (with a default stream per thread). GPU_API_NONE: not listed.
  */
 enum gpu_api cuda__api(const char *symbol);
 
-/* The same of the functions that hand out handles: enum gpu_handle_from, or -1. */
+/* The same for the functions that return handles: enum gpu_handle_from, or -1. */
 int cuda__handle_from(const char *symbol);
 
 const char *cuda__name(enum gpu_api api); /* "" for GPU_API_NONE */
 enum gpu_class cuda__class(enum gpu_api api);
-bool cuda__is_of_runtime(enum gpu_api api); /* which calls the driver */
+bool cuda__is_of_runtime(enum gpu_api api); /* the runtime calls the driver */
 
-/* Is it, by its name, the driver, the runtime or NCCL? */
+/* Is the file, by its name, the driver, the runtime or NCCL? */
 bool cuda__is_library(const char *path);
 
-/* "libcudart.so.12, libcuda.so.1": the libraries of that kind that a process has mapped, cut to size; "": none. */
+/*
+ * The libraries of that kind that a process has mapped, "libcudart.so.12, libcuda.so.1", cut to size; "" when it has
+ * mapped none.
+ */
 void cuda__libraries(const struct process *process, char *text, uint32_t size);
 
 #endif

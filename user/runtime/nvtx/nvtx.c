@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* In: an opened ELF file. Out: places of probes. No state. */
+/* Searches a file for NVTX. In: an opened ELF file. Out: places of probes. No state. */
 #include "user/runtime/nvtx/nvtx.h"
 
 #include <errno.h>
@@ -19,15 +19,15 @@ static const char *const calls[NVTX__COUNT] = {
 	[NVTX_DOMAIN_POP] = "nvtxDomainRangePop",
 };
 
-#define INIT        "_impl_init_v" /* behind the name of a function: what its pointer leads to at first */
+#define INIT        "_impl_init_v" /* suffix of the function to which a function's pointer leads at first */
 #define GLOBALS     "nvtxGlobals_v"
 #define TABLES_MAX  16         /* copies of the table in a file */
-#define TABLE_BYTES (4 << 10)  /* of one, when its size is not told */
-#define SWEEP_MAX   (1 << 20)  /* bytes of code decoded to find where an instruction begins, */
+#define TABLE_BYTES (4 << 10)  /* of one table, when its size is not known */
+#define SWEEP_MAX   (1 << 20)  /* bytes of code to decode to find where an instruction begins, */
 #define SWEPT_MAX   (64 << 20) /* and in all */
-#define NAMED_MAX   1024       /* functions of each kind, of which there are some dozens: a file may claim millions */
+#define NAMED_MAX   1024       /* functions of each kind: there are some dozens, but a file may claim millions */
 
-/* A function of NVTX's, under its own name. */
+/* An NVTX function under its own name. */
 struct function {
 	enum nvtx_call call;
 	uint64_t start, size;
@@ -37,7 +37,7 @@ struct function {
 struct slot {
 	enum nvtx_call call;
 	uint64_t vaddr, init, init_size;
-	bool init_reads; /* init reads the pointer itself: its call is not one that comes to the same place again */
+	bool init_reads; /* init reads the pointer itself, so its call does not come back to the same place */
 };
 
 struct range {
@@ -48,7 +48,7 @@ struct search {
 	const struct elf *elf;
 	struct decoder decoder;
 	struct array functions, inits; /* struct function */
-	struct array internal;         /* struct range: code of NVTX's own that is no call of the program's */
+	struct array internal;         /* NVTX's own code, which is not a call by the program */
 	struct array slots;            /* struct slot */
 	struct range table[TABLES_MAX];
 	size_t table_cnt;
@@ -125,7 +125,7 @@ static const struct slot *find_slot(const struct search *s, uint64_t vaddr)
 	return NULL;
 }
 
-/* The words of the tables that point at what a function's pointer leads to at first. */
+/* Adds the words of the tables that point at the functions to which the pointers lead at first. */
 static int add_slots(struct search *s)
 {
 	const struct function *init = s->inits.items;
@@ -168,7 +168,7 @@ static bool is_known(struct nvtx_value value)
 	return value.base != NVTX_BASE_UNKNOWN;
 }
 
-/* What BPF needs is known. Attributes that are written behind the jump are not there yet. */
+/* Does BPF get all it needs? Attributes that the code writes after the jump are not yet there at the jump. */
 static bool is_told(enum nvtx_call call, const struct nvtx_arguments *a)
 {
 	switch (call) {
@@ -185,7 +185,7 @@ static bool is_told(enum nvtx_call call, const struct nvtx_arguments *a)
 	}
 }
 
-/* `place` and those that it has more, one behind the other. */
+/* Adds `place` and its `more` places, one after the other. */
 static int add_places(struct search *s, const struct nvtx_place *place)
 {
 	struct nvtx_place *known = s->places->items;
@@ -194,7 +194,7 @@ static int add_places(struct search *s, const struct nvtx_place *place)
 	for (size_t i = 0; i < s->places->cnt; i++) {
 		if (known[i].offset != place->offset)
 			continue;
-		/* One jump for two functions: which of them it is is not known there. */
+		/* One jump serves two functions, and which of them runs is not known there. */
 		if (memcmp(&known[i].site, &place->site, sizeof(place->site)))
 			known[i].site.call = NVTX__COUNT;
 		return 0;
@@ -331,7 +331,10 @@ static int add_uses(struct search *s)
 	return err;
 }
 
-/* Calls of inits that read the pointer themselves do not come to the same place again. */
+/*
+ * Clears `init` of the places whose init reads the pointer itself: such an init's call does not come back to the same
+ * place.
+ */
 static void settle_inits(struct search *s)
 {
 	struct nvtx_place *place = s->places->items;
@@ -356,7 +359,7 @@ static bool has_place(const struct search *s, const struct function *f)
 	return false;
 }
 
-/* A function of another form: its arguments are those that it is entered with. */
+/* Adds the entry of a function of another form; its arguments are those at its entry. */
 static int add_entry(struct search *s, const struct function *f)
 {
 	static const struct nvtx_value first = {.base = 7 /* %rdi */}, second = {.base = 6};
@@ -371,7 +374,7 @@ static int add_entry(struct search *s, const struct function *f)
 	return add_places(s, &place);
 }
 
-/* Functions whose table has no symbol, or that are made in another way. */
+/* Adds functions whose table has no symbol, or that are compiled in another form. */
 static int add_functions(struct search *s)
 {
 	const struct function *f = s->functions.items;
@@ -420,7 +423,7 @@ int nvtx__find(const struct elf *elf, struct array *places, size_t *missed)
 
 bool nvtx__is_internal(const char *path)
 {
-	/* libtorch_cpu has none, and is large. */
+	/* libtorch_cpu has no ranges, and is large. */
 	static const char *const files[] = {"libtorch_cuda", "libtorch_cpu", "libtorch_nvshmem", "libnccl",
 					    "libnvshmem"};
 	const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;

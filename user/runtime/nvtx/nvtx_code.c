@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Reads code of the form "load a pointer, compare it with NULL, jump, call it". Registers are followed as values: what
- * they held where the reading began plus a number, the word at such an address, or a constant. What is not understood
- * makes a register unknown.
+ * Reads code of the form "load a pointer, compare it with NULL, jump, call it". Tracks registers as values: what a
+ * register held at the start plus a number, the word at such an address, or a constant. An instruction that is not
+ * understood makes a register unknown.
  */
 #include <errno.h>
 #include <string.h>
@@ -28,7 +28,7 @@ struct state {
 	int tested; /* register that the flags compare with 0; TESTED_OTHER, TESTED_NONE */
 };
 
-enum { TESTED_NONE = -1 /* as of what is no register */, TESTED_OTHER = -2 };
+enum { TESTED_NONE = -1 /* as for whatever is not a register */, TESTED_OTHER = -2 };
 
 static void state__begin(struct state *s)
 {
@@ -57,7 +57,10 @@ static struct value address_of(const struct state *s, const cs_insn *insn, const
 	return base >= 0 ? plus(s->reg[base], op->mem.disp) : unknown;
 }
 
-/* What is read from there. What was written since the reading began may be it, but for pointers that are data. */
+/*
+ * The word at that address. After a store it is unknown, unless the address is in the file's data: the pointers there
+ * keep their values.
+ */
 static struct value word_at(const struct state *s, struct value address)
 {
 	if (address.base == NVTX_BASE_UNKNOWN || address.loads || (s->stores && address.base != NVTX_BASE_SITE))
@@ -83,7 +86,7 @@ static struct value operand(const struct state *s, const cs_insn *insn, const cs
 	}
 }
 
-/* The value that the instruction gives to its first operand, a register. */
+/* The value that the instruction writes to its first operand, a register. */
 static struct value result(const struct state *s, const cs_insn *insn)
 {
 	const cs_x86_op *op = insn->detail->x86.operands;
@@ -124,7 +127,7 @@ static void follow_flags(struct state *s, const cs_insn *insn)
 		s->tested = TESTED_NONE;
 }
 
-/* One instruction that is no jump. */
+/* Applies one instruction that is not a jump. */
 static void follow(struct state *s, csh handle, const cs_insn *insn)
 {
 	const cs_x86 *x86 = &insn->detail->x86;
@@ -160,7 +163,10 @@ static void follow(struct state *s, csh handle, const cs_insn *insn)
 	}
 }
 
-/* The register that holds a word of the file's data, which the flags compare with 0; -1: none does. */
+/*
+ * The register that the flags compare with 0 and that holds a word of the file's data; -1 when there is no such
+ * register.
+ */
 static int pointer_tested(const struct state *s)
 {
 	for (int i = 0; i < X86_REGISTERS; i++)
@@ -170,14 +176,17 @@ static int pointer_tested(const struct state *s)
 	return -1;
 }
 
-/* A conditional jump by whether a pointer is NULL. */
+/* A conditional jump that tests whether a pointer is NULL. */
 struct check {
 	uint64_t jump, slot;
 	uint8_t pointer;
-	uint64_t null, other; /* where it goes on */
+	uint64_t null, other; /* where execution continues */
 };
 
-/* Follows code from *vaddr on, and jumps, to the first instruction that is anything else, at *vaddr. 0, or -ENOENT: `max` are none. */
+/*
+ * Follows plain instructions and jumps from *vaddr to the first instruction of another kind, and sets *vaddr to it. 0,
+ * or -ENOENT when there is none among the first `max`.
+ */
 static int follow_to(struct decoder *decoder, const struct elf *elf, uint64_t *vaddr, int max, struct state *s,
 		     struct flow_node *node)
 {
@@ -195,7 +204,7 @@ static int follow_to(struct decoder *decoder, const struct elf *elf, uint64_t *v
 	return -ENOENT;
 }
 
-/* From vaddr straight to such a jump. */
+/* Finds such a jump straight after vaddr. */
 static int find_check(struct decoder *decoder, const struct elf *elf, uint64_t vaddr, struct state *s,
 		      struct check *out)
 {
@@ -226,7 +235,7 @@ static struct nvtx_value value_for(struct value v, uint64_t site)
 	return (struct nvtx_value){.base = v.base, .loads = v.loads, .disp = disp};
 }
 
-/* What a call may change. */
+/* Forgets what a call may change. */
 static void follow_call(struct state *s)
 {
 	static const uint8_t kept[] = {X86_RBX, X86_RSP, X86_RBP, X86_R12, X86_R13, X86_R14, X86_R15};
@@ -241,7 +250,9 @@ static void follow_call(struct state *s)
 	s->tested = TESTED_NONE;
 }
 
-/* From a check to its call. *next: behind it, 0 when it is the function's last. Values are those at `site`. */
+/*
+ * Finds the call of a check. *next: after the call, 0 when the call is the function's last. Values are those at `site`.
+ */
 static int find_call(struct decoder *decoder, const struct elf *elf, const struct check *check, uint64_t site,
 		     struct state *s, struct nvtx_arguments *out, uint64_t *next)
 {
@@ -254,7 +265,7 @@ static int find_call(struct decoder *decoder, const struct elf *elf, const struc
 	    (node.kind != FLOW_CALL_INDIRECT && node.kind != FLOW_JUMP_INDIRECT))
 		return -ENOENT;
 	callee = operand(s, decoder->insn, op);
-	/* The pointer, or what the stack has of it. */
+	/* The pointer, or its copy on the stack. */
 	if (op->type != X86_OP_REG || (check->jump == site && !callee.loads && callee.base != check->pointer))
 		return -ENOENT;
 	out->value[0] = value_for(s->reg[X86_RDI], site);
@@ -265,7 +276,7 @@ static int find_call(struct decoder *decoder, const struct elf *elf, const struc
 	return 0;
 }
 
-/* Does the program, when pointers are NULL, come from vaddr to that check before it does anything else? */
+/* Does the code, when pointers are NULL, go from vaddr to that check before it does anything else? */
 static bool comes_to(struct decoder *decoder, const struct elf *elf, uint64_t vaddr, uint64_t jump)
 {
 	struct check check;
@@ -283,8 +294,8 @@ static bool comes_to(struct decoder *decoder, const struct elf *elf, uint64_t va
 }
 
 /*
- * Calls of the same function that follow at once: compilers know that its pointer is still NULL, if it was, and go on
- * behind them. Where it was not, they have checks of their own.
+ * Finds calls of the same function that follow at once. The compiler knows that the pointer is still NULL if it was,
+ * and jumps past these calls too; when it was not NULL, each call has a check of its own.
  */
 static void find_merged(struct decoder *decoder, const struct elf *elf, const struct check *first, uint64_t vaddr,
 			struct state *s, struct nvtx_code *out)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Functions that the static tables of a CPython name: PyMethodDef and slotdefs. In: a mapped file's segments and
- * relocations. Out: a function's vaddr. No state. Works on stripped files, by search for the text and for the word that
- * points at it; every address read is checked by elf__ functions, or lies in a segment as elf.c clipped it.
+ * Finds functions that the static tables of a CPython name: PyMethodDef and slotdefs. In: a mapped file's segments and
+ * relocations. Out: a function's vaddr. No state. Works on stripped files, by a search for the text and for the word
+ * that points at the text. Every address read is checked by elf__ functions, or lies in a segment as elf.c clipped it.
  */
 #include <errno.h>
 #include <string.h>
@@ -45,8 +45,8 @@ struct entry_search {
 };
 
 /*
- * Where the text lies in read-only segments. The linker merges tails, so "next" may be the end of "anext": what
- * precedes is not looked at.
+ * Finds the text in read-only segments. The linker merges tails, so "next" may be the end of "anext": the byte before
+ * the text may be anything.
  */
 static void find_texts(struct entry_search *search, const char *text)
 {
@@ -73,7 +73,7 @@ static void find_texts(struct entry_search *search, const char *text)
 	}
 }
 
-/* Takes the entry whose text pointer would be the word at vaddr, if it is one. */
+/* Takes the entry whose text pointer is the word at vaddr, if there is such an entry. */
 static void try_entry(struct entry_search *search, uint64_t vaddr, uint64_t word)
 {
 	uint64_t function;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What is known of the CPython interpreter in a process: python.h finds it. */
+/* What is known about the CPython interpreter in a process; python.h finds it. */
 #ifndef STEPFLAME_USER_RUNTIME_PYTHON_INTERPRETER_H
 #define STEPFLAME_USER_RUNTIME_PYTHON_INTERPRETER_H
 
@@ -21,15 +21,15 @@ struct py_functions {
 };
 
 struct python {
-	const struct mapped_file *file; /* in the struct process given: libpython, or the static executable */
+	const struct mapped_file *file; /* in the caller's struct process: libpython, or the static executable */
 	char version[16];               /* "3.11.7" */
 	char build_id[64];
 	uint64_t bias; /* address = bias + vaddr */
 	struct py_functions functions;
 	struct py_process process;  /* what the BPF side needs */
 	uint64_t runtime;           /* address of _PyRuntime */
-	uint32_t walk[PY_WALK_CNT]; /* from there to the threads (pythread.h), as this process has them */
-	bool started;               /* it had an interpreter; else what is known from threads is not known yet */
+	uint32_t walk[PY_WALK_CNT]; /* from `runtime` to the threads (pythread.h), as this process has the offsets */
+	bool started; /* the process had an interpreter; else facts that come from threads are still missing */
 };
 
 #endif

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The check of a CPython that was found against the process that runs it. In: struct py_check. Out: agreed or not.
- * Owned by the thread that calls it.
+ * Checks the CPython that was found against the process that runs it. In: struct py_check. Out: agreed or not. Owned by
+ * the calling thread.
  *
- * Threads of the target run, begin and end while they are read, so two words may be of two moments, and what contradicts
- * the table may never have been. It counts when what led there is found unchanged after it was read, and then only
- * if it does so again and again. Of a thread's frames the outermost are looked at: they change least.
+ * Threads of the target run, begin and end while they are read, so two words may come from two moments, and may
+ * together contradict the table although the process never did. A contradiction counts only when the words that led to
+ * it are unchanged afterwards, and only when it recurs. The check looks at a thread's outermost frames, which change
+ * least.
  */
 #include "user/runtime/python/pycheck.h"
 
@@ -17,13 +18,13 @@
 
 #include "user/runtime/python/pyframes.h"
 
-#define ATTEMPTS        40 /* at what moves, ever farther apart: 0.8 s in all */
+#define ATTEMPTS        40 /* at what changes, at growing intervals: 0.8 s in all */
 #define INTERPRETER_MAX 64
-#define THREAD_MAX      64         /* threads looked at in each interpreter */
+#define THREAD_MAX      64         /* threads to check in each interpreter */
 #define PATIENCE_NS     3000000000 /* of CPU time, however many threads and frames the target pretends to have */
-#define READINGS        20         /* of the frames of a thread that runs, at once */
-#define FRAME_CNT       8          /* frames looked at in each thread */
-#define DEPTH_MAX       (1u << 17) /* frames of a thread: a ring would not end */
+#define READINGS        20         /* readings at once of the frames of a running thread */
+#define FRAME_CNT       8          /* frames to check in each thread */
+#define DEPTH_MAX       (1u << 17) /* frames of a thread, since a ring of frames would not end */
 #define OWNER_MAX       4          /* the highest of enum _frameowner in any version */
 #define TEXT_MAX        4096       /* characters: file names */
 #define DATA_MAX        (16u << 20)
@@ -48,7 +49,7 @@ static int check__pointer(const struct py_check *check, uint64_t address, uint64
 	return check__read(check, address, value, sizeof(*value));
 }
 
-/* ---- what does not move ---- */
+/* ---- what does not change ---- */
 
 int py_check__debug_offsets(pid_t pid, uint64_t runtime, const struct py_internals *internals)
 {
@@ -60,7 +61,7 @@ int py_check__debug_offsets(pid_t pid, uint64_t runtime, const struct py_interna
 	err = process__read_memory(pid, runtime, words, sizeof(words));
 	if (err)
 		return err;
-	/* The version is PY_VERSION_HEX, of which patch releases change only the lower 16 bits. */
+	/* The version is PY_VERSION_HEX; patch releases change only its lower 16 bits. */
 	if (memcmp(words, "xdebugpy", 8) ||
 	    words[internals->debug_version_at / 8] >> 16 != (3u << 8 | internals->layout.minor))
 		return -ENOTSUP;
@@ -85,8 +86,8 @@ static bool check__c_string(const struct py_check *check, uint64_t pointer_at, c
 }
 
 /*
- * Does the process hold a PyMethodDef {"next", next, METH_FASTCALL}? The table lies among the interpreter's static
- * data, which is read around PyGen_Type, itself such data; nothing names the table.
+ * Does the process hold a PyMethodDef {"next", next, METH_FASTCALL}? Nothing names its table, which lies among the
+ * interpreter's static data, so this reads the memory around PyGen_Type, itself static data.
  */
 static bool check__next(const struct py_check *check)
 {
@@ -122,7 +123,7 @@ static bool check__next(const struct py_check *check)
 
 /* ---- threads ---- */
 
-/* A str whose characters are text: none is 0, and ASCII ones are below 128. */
+/* A str whose characters are text: no character is 0, and ASCII ones are below 128. */
 static bool check__str(const struct py_check *check, uint64_t address)
 {
 	const struct py_layout *layout = &check->internals->layout;
@@ -155,7 +156,7 @@ static bool check__str(const struct py_check *check, uint64_t address)
 	return true;
 }
 
-/* A bytes object: its length leads to the 0 behind its last byte. */
+/* A bytes object: its length leads to the 0 after its last byte. */
 static bool check__bytes(const struct py_check *check, uint64_t address)
 {
 	const struct py_layout *layout = &check->internals->layout;
@@ -170,12 +171,12 @@ static bool check__bytes(const struct py_check *check, uint64_t address)
 
 enum verdict {
 	VERDICT_NONE,   /* no Python frame */
-	VERDICT_MOVING, /* it changed while it was read: nothing is known */
-	VERDICT_BAD,    /* makes no sense, this time at least */
+	VERDICT_MOVING, /* it changed while it was read: no verdict */
+	VERDICT_BAD,    /* makes no sense, in this reading at least */
 	VERDICT_GOOD,
 };
 
-/* Is the instruction at hand one of the code, or the place before its first, of a frame that has not begun? */
+/* Is the current instruction inside the code, or just before the first one, in a frame that has not begun? */
 static bool link__has_instruction(const struct py_link *link, const struct py_layout *layout)
 {
 	return link->offset >= -2 && link->offset < CODE_MAX && (layout->instr_bytes == 1 || link->offset % 2 == 0);
@@ -212,7 +213,7 @@ static uint32_t outer__held(const struct outer *outer)
 	return outer->cnt < FRAME_CNT ? outer->cnt : FRAME_CNT;
 }
 
-/* 0 or -errno. A frame that is left meanwhile may lead anywhere. */
+/* 0 or -errno. The links of a frame that is left meanwhile may lead anywhere. */
 static int check__outer(const struct py_check *check, uint64_t tstate, struct outer *out)
 {
 	const struct py_layout *layout = &check->internals->layout;
@@ -240,7 +241,9 @@ static bool check__link(const struct py_check *check, const struct py_link *link
 	       (check__code(check, link->code) && link__has_instruction(link, &check->internals->layout));
 }
 
-/* Frames that the thread has after their codes were read as it had them before. These held the codes alive. */
+/*
+ * Checks the frames that the thread had both before and after their codes were read. Such frames kept the codes alive.
+ */
 static enum verdict check__frames_once(const struct py_check *check, uint64_t tstate)
 {
 	struct outer before, after;
@@ -275,7 +278,7 @@ static enum verdict check__frames(const struct py_check *check, uint64_t tstate)
 	return verdict;
 }
 
-/* True also when there may be more. */
+/* Whether the list has the interpreter. True also when the list is full, and there may be more. */
 static bool is_among(const uint64_t interpreters[INTERPRETER_MAX], uint64_t interpreter)
 {
 	for (int i = 0; i < INTERPRETER_MAX; i++) {
@@ -285,7 +288,10 @@ static bool is_among(const uint64_t interpreters[INTERPRETER_MAX], uint64_t inte
 	return interpreters[INTERPRETER_MAX - 1] != 0;
 }
 
-/* The address of the word in which the thread has its current state; 0: it has none, has ended, or has not begun. */
+/*
+ * The address of the word in which the thread has its current state; 0 when the thread has no such word, has ended, or
+ * has not begun.
+ */
 static uint64_t check__word(const struct py_check *check, uint64_t tstate)
 {
 	const struct py_process *py = &check->python->process;
@@ -298,7 +304,9 @@ static uint64_t check__word(const struct py_check *check, uint64_t tstate)
 		return 0;
 	if (py->tstate_where == PY_TSTATE_TLS)
 		return tp + py->tstate_address;
-	/* glibc's dtv: the number of entries lies before it; an entry is -1 until the thread uses that module's block. */
+	/*
+	 * glibc's dtv: the count of entries lies before it; an entry is -1 until the thread uses that module's block.
+	 */
 	if (check__pointer(check, tp + 8, &dtv) || check__pointer(check, dtv - 16, &cnt) || py->tls_module > cnt ||
 	    check__pointer(check, dtv + 16ul * py->tls_module, &block) || block == 0 || block == UINT64_MAX)
 		return 0;
@@ -306,9 +314,9 @@ static uint64_t check__word(const struct py_check *check, uint64_t tstate)
 }
 
 /*
- * Does the word hold a state, `tstate` or another of an interpreter, or nothing? A thread may have a state in each
- * interpreter, one of which is current. Up to 3.12.1 a state that is not the main interpreter's says to be of the thread
- * that made it, and may be current in another.
+ * Does the word hold `tstate`, another state of an interpreter, or nothing? A thread may have a state in each
+ * interpreter, one of which is current. Up to 3.12.1, a state outside the main interpreter names the thread that made
+ * it, and may be current in another thread.
  */
 static enum verdict check__state_in(const struct py_check *check, uint64_t word, uint64_t tstate,
 				    const uint64_t interpreters[INTERPRETER_MAX])
@@ -325,8 +333,8 @@ static enum verdict check__state_in(const struct py_check *check, uint64_t word,
 }
 
 /*
- * Where the thread says that its own state is. glibc's and musl's pthread_t is the thread pointer, so
- * PyThreadState.thread_id gives the way to its thread-local words. A thread that has released the GIL may have none.
+ * Checks where the thread keeps its own state. glibc's and musl's pthread_t is the thread pointer, so
+ * PyThreadState.thread_id leads to the thread-local words. A thread that has released the GIL may have no state there.
  */
 static enum verdict check__current(const struct py_check *check, uint64_t tstate,
 				   const uint64_t interpreters[INTERPRETER_MAX])
@@ -337,7 +345,7 @@ static enum verdict check__current(const struct py_check *check, uint64_t tstate
 	return verdict == VERDICT_BAD && check__word(check, tstate) != word ? VERDICT_MOVING : verdict;
 }
 
-/* Up to 3.11: the state of the thread that holds the GIL, if one does, belongs to an interpreter of the list. */
+/* Up to 3.11: the state of the thread that holds the GIL, when one does, belongs to an interpreter of the list. */
 static enum verdict check__global(const struct py_check *check, const uint64_t interpreters[INTERPRETER_MAX])
 {
 	if (check->python->process.tstate_where != PY_TSTATE_GLOBAL)
@@ -356,7 +364,7 @@ static bool check__is_listed(const struct py_check *check, uint64_t interpreter,
 	return !err && at == tstate;
 }
 
-/* The threads of one interpreter: BAD when a current state is elsewhere, else the best of what their frames are. */
+/* The threads of one interpreter: BAD when a current state is elsewhere, else the best verdict on their frames. */
 static enum verdict check__interpreter(const struct py_check *check, const uint64_t interpreters[INTERPRETER_MAX],
 				       uint64_t interpreter)
 {
@@ -382,7 +390,7 @@ static enum verdict check__interpreter(const struct py_check *check, const uint6
 	return result;
 }
 
-/* The interpreters; false when their list makes no sense. */
+/* Lists the interpreters; returns false when the list makes no sense. */
 static bool check__list(const struct py_check *check, uint64_t interpreters[INTERPRETER_MAX])
 {
 	const uint32_t *walk = check->python->walk;
@@ -398,7 +406,7 @@ static bool check__list(const struct py_check *check, uint64_t interpreters[INTE
 	return true;
 }
 
-/* BAD when one interpreter is; else the best that one is. */
+/* BAD when any interpreter is BAD; else the best of their verdicts. */
 static enum verdict check__threads(const struct py_check *check)
 {
 	uint64_t interpreters[INTERPRETER_MAX] = {0};

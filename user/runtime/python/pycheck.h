@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Holds what was found of a CPython against the live process. Reads only; the process runs on, so what moves is read
+ * Checks what was found of a CPython against the live process. Only reads; the process runs on, so what changes is read
  * again.
  */
 #ifndef STEPFLAME_USER_RUNTIME_PYTHON_PYCHECK_H
@@ -14,7 +14,7 @@
 
 struct py_check {
 	const struct process *process;
-	const struct python *python; /* all but the check is done */
+	const struct python *python; /* complete but for the check */
 	const struct elf *elf;
 	const struct py_internals *internals;
 	uint64_t unicode_type; /* address of PyUnicode_Type */
@@ -22,8 +22,8 @@ struct py_check {
 };
 
 /*
- * From 3.13: _Py_DebugOffsets at the start of _PyRuntime is of this version and agrees with the table. 0 (also before
- * 3.13), -EOPNOTSUPP for a free-threaded build, -ENOTSUP when they differ, or -errno.
+ * From 3.13: checks that _Py_DebugOffsets at the start of _PyRuntime is of this version and agrees with the table. 0
+ * (also before 3.13), -EOPNOTSUPP for a free-threaded build, -ENOTSUP when they differ, or -errno.
  */
 int py_check__debug_offsets(pid_t pid, uint64_t runtime, const struct py_internals *internals);
 

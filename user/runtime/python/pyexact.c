@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Follows the interpreter's code to where it calls by the eval_frame pointer. In: an opened ELF file. Out: sites. */
+/* Follows the interpreter's code to the calls through the eval_frame pointer. In: an opened ELF file. Out: sites. */
 #include "user/runtime/python/pyexact.h"
 
 #include <capstone/capstone.h>
@@ -16,11 +16,11 @@
 #define MINOR_CLEARS    12         /* frames are cleared by the loop */
 #define WORD_OFFSET_MAX (1u << 20) /* PyInterpreterState has some 200 KiB */
 #define GETTER_STEPS    8
-#define CALL_STEPS      12 /* instructions between the load of the pointer and its call; 5 are the most seen */
-#define RETURN_STEPS    16 /* between the call and the first that is emulated; 7 are the most seen */
+#define CALL_STEPS      12 /* instructions between the load of the pointer and its call; at most 5 seen */
+#define RETURN_STEPS    16 /* between the call and the first emulated instruction; at most 7 seen */
 #define SCAN_BYTES      (64u << 20)
-#define DEPTH_314       5000 /* 3.14 looks at how full the C stack is: of 8 MiB, 10,000 calls are too many */
-#define DEPTH_MARGIN    50   /* calls; for C functions, such as sorted(), between those of Python */
+#define DEPTH_314       5000 /* 3.14 checks how full the C stack is: 10,000 calls are too many for 8 MiB */
+#define DEPTH_MARGIN    50   /* calls, for C functions such as sorted() between Python calls */
 
 /* A move between a register and memory at a large offset from another: REX.W 8B (load) or 89 (store), mod 10, no SIB. */
 struct far_move {
@@ -42,7 +42,7 @@ static bool far_move__parse(const uint8_t *code, struct far_move *out)
 	return true;
 }
 
-/* The offset of the first such load (or store) of a small function that CPython exports. 0: none. */
+/* The offset of the first such load (or store) in a small function that CPython exports. 0: not found. */
 static uint32_t find_offset(const struct elf *elf, const char *name, bool load, struct decoder *decoder)
 {
 	struct elf_symbol symbol;
@@ -74,7 +74,7 @@ static bool is_good(const struct flow_node *node)
 	return node->emulated && !node->refused;
 }
 
-/* The first emulated instruction behind a call, on the straight line, with the stack as the call left it. */
+/* The first emulated instruction after a call, on the straight line, with the stack as the call left it. */
 static int find_behind(const struct elf *elf, struct decoder *decoder, uint64_t vaddr, struct site *out)
 {
 	for (int i = 0; i < RETURN_STEPS; i++) {
@@ -111,7 +111,10 @@ static bool goes_by(const struct elf *elf, const struct flow_node *node, uint8_t
 	return code[0] == 0xff && code[1] == (0xc0 | extension << 3 | (reg & 7));
 }
 
-/* The call by the pointer that was loaded to `reg` before vaddr, on either side of the test for NULL; 0: none, or a jump. */
+/*
+ * The call through the pointer that was loaded to `reg` before vaddr, on either side of the test for NULL; 0: not
+ * found, or a jump.
+ */
 static uint64_t find_call(const struct elf *elf, struct decoder *decoder, uint64_t vaddr, uint8_t reg, int branches)
 {
 	for (int i = 0; i < CALL_STEPS; i++) {
@@ -155,7 +158,7 @@ static int add_returned(const struct elf *elf, struct decoder *decoder, uint64_t
 	return 0;
 }
 
-/* Looks through the segment that holds the loop for loads of the word that lead to a call by it. */
+/* Searches the segment that holds the loop for loads of the word that lead to a call through it. */
 static int find_callers(const struct elf *elf, struct decoder *decoder, struct py_exact *out)
 {
 	uint64_t start, size;

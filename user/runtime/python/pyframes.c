@@ -3,10 +3,10 @@
  * Walks the frames of a Python thread that may run meanwhile. In: a pid and a thread state. Out: struct py_stack. No
  * state.
  *
- * Frames and the links between them are read one after the other, so a reading of a thread that runs may be of frames
- * that never were at one time: a chain is taken for true when several readings agree, the first before its code objects
- * were read, the others after. Frames hold their code objects, so these were alive. Only the innermost frame may go on
- * to another instruction.
+ * Frames and their links are read one after the other, so a reading of a running thread may mix frames that never
+ * existed together. A chain counts as true when several readings agree, the first from before its code objects were
+ * read, the others from after. Frames hold references to their code objects, so these were alive. Only the innermost
+ * frame may have moved to another instruction.
  */
 #include "user/runtime/python/pyframes.h"
 
@@ -22,10 +22,10 @@
 #define READING_TRIES 50
 #define ATTEMPTS      30
 #define READINGS      5   /* that must agree */
-#define FRAME_BYTES   128 /* of a frame, up to its last field that is read */
+#define FRAME_BYTES   128 /* bytes of a frame, up to the last field that is read */
 #define PAGE          4096ul
 
-/* What a code object says; unchanged, it is the same function. */
+/* What a code object says; when it is unchanged, the object is the same function. */
 struct code_head {
 	uint64_t type, file, name, line_table;
 	uint64_t first_line; /* an int; of 8 bytes so that heads can be compared as bytes */
@@ -80,7 +80,7 @@ int py_link__innermost(pid_t pid, const struct py_layout *layout, uint64_t tstat
 	return err;
 }
 
-/* Bytes of a frame that hold all that is read of one; what is behind may not be mapped. */
+/* Bytes of a frame that hold all fields that are read; memory after them may be unmapped. */
 static size_t frame__bytes(const struct py_layout *layout)
 {
 	const size_t ends[] = {layout->frame_code + 8u, layout->frame_previous + 8u,
@@ -92,7 +92,7 @@ static size_t frame__bytes(const struct py_layout *layout)
 	return most < FRAME_BYTES ? most : FRAME_BYTES;
 }
 
-/* Reads to the end of the frame from the start of its page, then the pages below as far as there are such. */
+/* Reads from the start of the frame's page to the end of the frame, then the pages below that are mapped. */
 static int py_window__fill(struct py_window *window, pid_t pid, uint64_t frame, size_t size)
 {
 	uint64_t page = frame & ~(uint64_t)(PAGE - 1);
@@ -116,7 +116,7 @@ static int py_window__fill(struct py_window *window, pid_t pid, uint64_t frame, 
 	return 0;
 }
 
-/* Up to 3.10 a frame is an object, and one that is being taken down, whose f_back leads nowhere, has no references. */
+/* Up to 3.10 a frame is an object. One that is being destroyed has no references, and its f_back leads nowhere. */
 int py_link__read(pid_t pid, const struct py_layout *layout, struct py_window *window, uint64_t frame,
 		  struct py_link *out)
 {
@@ -148,8 +148,8 @@ int py_link__read(pid_t pid, const struct py_layout *layout, struct py_window *w
 }
 
 /*
- * All frames of Python functions, innermost first, if the same one was the innermost before and after. chain->links has
- * room for PY_FRAMES_MAX.
+ * Reads all frames of Python functions, innermost first; succeeds when the innermost frame is the same before and
+ * after. chain->links has room for PY_FRAMES_MAX.
  */
 static int reader__chain(const struct reader *r, struct chain *chain)
 {
@@ -161,7 +161,7 @@ static int reader__chain(const struct reader *r, struct chain *chain)
 	window.start = window.end = 0;
 	chain->cnt = 0;
 	frame = err ? 0 : innermost;
-	/* Between two Python frames may lie one of an entry from C. */
+	/* A frame of an entry from C may lie between two Python frames. */
 	for (uint32_t i = 0; !err && frame && chain->cnt < PY_FRAMES_MAX && i < 2 * PY_FRAMES_MAX; i++) {
 		struct py_link *link = &chain->links[chain->cnt].frame;
 
@@ -176,7 +176,7 @@ static int reader__chain(const struct reader *r, struct chain *chain)
 	return err ?: frame == innermost ? 0 : -EAGAIN;
 }
 
-/* One reading: a thread that runs meanwhile spoils some. */
+/* Takes one reading; a thread that runs meanwhile spoils some. */
 static int reader__reading(const struct reader *r, struct chain *chain)
 {
 	int err = -EAGAIN;
@@ -186,7 +186,7 @@ static int reader__reading(const struct reader *r, struct chain *chain)
 	return err;
 }
 
-/* How many of the outermost frames, `most` at most, are the same in both. */
+/* How many of the outermost frames, at most `most`, are the same in both chains. */
 static uint32_t chain__common(const struct chain *a, const struct chain *b, uint32_t most)
 {
 	uint32_t same = 0;
@@ -227,7 +227,7 @@ static void code__clear(struct py_code *code)
 	memset(code, 0, sizeof(*code));
 }
 
-/* Fills a code, or leaves it alone if it is filled and the same still. */
+/* Fills a code, unless it is filled and still the same. */
 static int reader__fill(const struct reader *r, struct py_code *code, uint64_t address)
 {
 	const struct py_layout *layout = &r->py->layout;
@@ -250,7 +250,7 @@ static int reader__fill(const struct reader *r, struct py_code *code, uint64_t a
 	return err == -ENOMEM ? err : 0;
 }
 
-/* Makes the code objects of the chain known; each is read once, and looked at again in each attempt. */
+/* Reads the code objects of the chain, each once, and checks each again in each attempt. */
 static int reader__codes(const struct reader *r, struct chain *chain)
 {
 	struct py_stack *stack = r->stack;
@@ -284,7 +284,7 @@ static int reader__codes(const struct reader *r, struct chain *chain)
 }
 
 /*
- * From 3.12 the interpreter may put a frame of its own beneath one of __init__, whose code (_Py_InitCleanup, CPython
+ * From 3.12, the interpreter may put a frame of its own below one of __init__. Its code (_Py_InitCleanup, CPython
  * Python/specialize.c) has one str for all its names, and no first line. Tracebacks leave it out.
  */
 static bool code__is_function(const struct py_code *code)
@@ -318,7 +318,10 @@ static int stack__set(struct py_stack *stack, const struct link *links, uint32_t
 	return 0;
 }
 
-/* One attempt. 0 when all readings agreed; -EAGAIN when the last `*common` frames of the first one were in all. */
+/*
+ * Makes one attempt. 0 when all readings agree; -EAGAIN when only the last `*common` frames of the first reading are in
+ * all.
+ */
 static int reader__attempt(const struct reader *r, struct chain *first, struct chain *again, uint32_t *common)
 {
 	int err = reader__reading(r, first) ?: reader__codes(r, first);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Finds invoke_gc_callback by what it is called with. In: an opened ELF file. Out: addresses in it. No state. */
+/* Finds invoke_gc_callback by its arguments. In: an opened ELF file. Out: addresses in it. No state. */
 #include "user/runtime/python/pygc.h"
 
 #include <errno.h>
@@ -29,7 +29,8 @@ static int argument_of(uint16_t reg)
 }
 
 /*
- * Does the call node[at] get that text as its first or second argument? Address of the text and which argument, or 0.
+ * Returns the address of the text when the call node[at] passes it as its first or second argument (*argument says
+ * which), else 0.
  */
 static uint64_t text_argument(const struct flow *flow, size_t at, const char *text, int *argument)
 {
@@ -50,7 +51,7 @@ static bool is_own_call(const struct flow *flow, const struct flow_node *node)
 	return node->kind == FLOW_CALL && node->target && !flow__import(flow->elf, node->target);
 }
 
-/* In one function: the callee that gets both texts. */
+/* Finds the callee that gets both texts, among the calls of one function. */
 static int find_in(const struct flow *flow, struct py_gc *out)
 {
 	for (size_t i = 0; i < flow->node_cnt; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Where CPython tells that it collects garbage. */
+/* Finds where CPython reports that it collects garbage. */
 #ifndef STEPFLAME_USER_RUNTIME_PYTHON_PYGC_H
 #define STEPFLAME_USER_RUNTIME_PYTHON_PYGC_H
 

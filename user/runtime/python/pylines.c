@@ -16,11 +16,11 @@ struct decoder {
 	const uint8_t *at, *end;
 	struct code_line *lines;
 	uint32_t cnt, max;
-	uint64_t offset; /* of the code that comes next */
+	uint64_t offset; /* of the next code */
 	int64_t line;
 };
 
-/* From d->offset on the code has that line. The last place is for the end of what is known. */
+/* The code has that line from d->offset on. The last place is reserved for the end of what is known. */
 static void decoder__put(struct decoder *d, int64_t line)
 {
 	struct code_line entry = {(uint32_t)d->offset, line > 0 && line <= INT32_MAX ? (int32_t)line : 0};
@@ -67,7 +67,10 @@ static void decoder__ranges(struct decoder *d)
 	decoder__put(d, 0);
 }
 
-/* 6 bits a byte, the lowest first, bit 6: more follow; then bit 0 is the sign. Clipped to 30 bits. */
+/*
+ * A signed varint: 6 bits a byte, the lowest first; bit 6 says that more follow; the lowest bit of the value is the
+ * sign. Clipped to 30 bits.
+ */
 static int32_t decoder__svarint(struct decoder *d)
 {
 	uint32_t value = 0;
@@ -131,7 +134,7 @@ int32_t py_lines__at(const struct code_line *lines, uint32_t line_cnt, uint32_t 
 	return low ? lines[low - 1].line : 0;
 }
 
-/* The line table from its process, malloc'ed. */
+/* Reads the line table from its process, malloc'ed. */
 static int read_table(const struct py_layout *layout, const struct rec_code *code, uint8_t **out, uint64_t *length)
 {
 	uint8_t *table;

@@ -10,13 +10,13 @@
 #include "include/records.h"
 
 #define PY_LINES_MAX      4096
-#define PY_LINE_TABLE_MAX (256u << 10) /* bytes; an odd one of 3.10 has 49 a line */
+#define PY_LINE_TABLE_MAX (256u << 10) /* bytes; an unusual table of 3.10 takes 49 a line */
 
 /*
  * Decodes the line table of a CPython 3.`minor` (8 to 14; CPython Objects/lnotab_notes.txt, Objects/locations.md) into
- * `lines` (room for `max`, at least 2): ascending offsets in bytes of code, the first 0, neighbours with different
- * lines; line 0: none. From 3.10 the last entry is the end of the code. What does not fit, or makes no sense, has line
- * 0 too. Any bytes will do; nothing outside is read. Count.
+ * `lines` (room for `max`, at least 2): offsets in bytes of code, ascending from 0; neighbours have different lines;
+ * line 0: no line. From 3.10 the last entry is the end of the code. Whatever does not fit, or makes no sense, also gets
+ * line 0. The table may be any bytes; nothing outside it is read. Returns the count.
  */
 uint32_t py_lines__decode(int minor, const uint8_t *table, size_t size, uint32_t first_line, struct code_line *lines,
 			  uint32_t max);
@@ -25,9 +25,9 @@ uint32_t py_lines__decode(int minor, const uint8_t *table, size_t size, uint32_t
 int32_t py_lines__at(const struct code_line *lines, uint32_t line_cnt, uint32_t first_line, int64_t offset);
 
 /*
- * Makes of a record as BPF sends it the one that files hold, malloc'ed into *out: with its lines, of the line table
- * behind it or read from its process, as long as that lives. 0; -ENOENT when the record has no line table; -EINVAL when
- * it does not fit, or there is no bytes object at its address (any more); or -errno.
+ * Turns a record from BPF into the one that goes into files, malloc'ed into *out, with its lines: from the line table
+ * that follows the record, or from the process while that lives. 0; -ENOENT when the record has no line table; -EINVAL
+ * when the table does not fit, or its address holds no bytes object (any more); or -errno.
  */
 int py_lines__complete(const struct py_layout *layout, const struct rec_code *code, struct rec_code **out);
 

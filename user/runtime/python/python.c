@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Finds CPython in a process. In: the mapped files of struct process, and reads of the process's memory, which goes on
- * running. Out: struct python. Owned by the thread that calls it. First the file is understood, then the process must
- * agree (pycheck.c).
+ * running. Out: struct python. Owned by the calling thread. This file first analyses the interpreter's file; then the
+ * process must agree (pycheck.c).
  */
 #include "user/runtime/python/python.h"
 
@@ -65,8 +65,8 @@ static bool file__is_executable(const struct mapped_file *file, pid_t pid)
 }
 
 /*
- * The executable goes first: what it defines wins over a libpython that an extension brought. A file named python is
- * the executable too, when the process was started by way of the loader (ld.so /usr/bin/python3).
+ * The executable goes first: its definitions win over a libpython that an extension brought. A file named python is
+ * also the executable when the process was started through the loader (ld.so /usr/bin/python3).
  */
 static int process__find_python(const struct process *process, const struct mapped_file **file, struct elf **elf)
 {
@@ -82,7 +82,7 @@ static int process__find_python(const struct process *process, const struct mapp
 			err = file__open_python(*file, elf);
 			if (!err)
 				return 0;
-			if (round == 1) /* a libpython that cannot be read is worth saying */
+			if (round == 1) /* report a libpython that cannot be read */
 				result = err;
 		}
 	}
@@ -108,7 +108,7 @@ static int version__from_hex(const struct elf *elf, pid_t pid, uint64_t bias, ch
 	return 0;
 }
 
-/* Sets out->version, from the best source that there is, and returns the minor version; -1 when nothing tells. */
+/* Sets out->version from the best source that exists, and returns the minor version; -1 when there is no source. */
 static int python__version(struct python *out, const struct elf *elf, pid_t pid)
 {
 	int minor;
@@ -156,7 +156,7 @@ static void python__find_tstate(struct python *out, const struct elf *elf, const
 		py->tstate_address = out->runtime + py->layout.runtime_tstate;
 		return;
 	}
-	/* musl's dtv has 8-byte entries, so there a word that needs the dtv stays unknown. */
+	/* musl's dtv has 8-byte entries, so a word that needs the dtv stays unknown there. */
 	if (getter__tstate(elf, process->pid, out->bias, py) ||
 	    (py->tstate_where == PY_TSTATE_DTV && process__file(process, "ld-musl-"))) {
 		py->tstate_where = PY_TSTATE_UNKNOWN;
@@ -250,7 +250,7 @@ const char *python__explain(int err, pid_t pid, const char *comm, const char *ve
 	case -ENOENT:
 		snprintf(why, PYTHON_WHY_BYTES, "process %d (%s) is not a Python program", pid, comm);
 		return "give the PID of the Python process itself; stepflame ps lists them";
-	case -ENOTSUP: /* EOPNOTSUPP is the same */
+	case -ENOTSUP: /* EOPNOTSUPP has the same number */
 		snprintf(why, PYTHON_WHY_BYTES,
 			 "process %d runs Python %s, which is not supported or not laid out as expected", pid,
 			 version[0] ? version : "(unknown version)");

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Walks the interpreters and thread states of a process that runs on. In: a pid, the address of _PyRuntime, a version's
- * offsets. Out: threads, and two addresses that are given only when the process agrees. No state; owned by the thread
- * that calls.
+ * offsets. Out: threads, and two addresses, given only when the process agrees. No state; owned by the calling thread.
  */
 #include "user/runtime/python/pythread.h"
 
@@ -19,7 +18,7 @@
 
 /*
  * glibc's struct pthread on x86-64 (nptl/descr.h): specific_1stblock, 32 entries {uintptr_t seq; void *data}. The same
- * since 2.3; what is found there is believed only when it is the state of the thread.
+ * since 2.3. A word there counts only when it is the state of the thread.
  */
 #define SPECIFIC_AT   0x310
 #define SPECIFIC_CNT  32
@@ -135,8 +134,9 @@ static bool threads__have(const struct py_thread *threads, int cnt, uint64_t tst
 }
 
 /*
- * A thread may have a state in each interpreter, of which the word holds one: up to 3.12.1 even one that says to be of
- * the thread that made it, which is believed of the interpreter's own key alone. A thread that has ended has none.
+ * A thread may have a state in each interpreter, and the word holds one of them. Up to 3.12.1 it may even hold a state
+ * that names the thread that made it; this accepts such a state only for the interpreter's own key. A thread that has
+ * ended has no state.
  */
 static bool threads__agree(pid_t pid, const struct py_thread *threads, int cnt, const uint32_t walk[PY_WALK_CNT],
 			   uint32_t offset, bool own_key)
@@ -164,8 +164,8 @@ static uint32_t specific__offset(uint32_t key)
 }
 
 /*
- * The key that _PyRuntime tells, else the lowest at which the threads' states are found: others, pybind11's for one,
- * hold the same, but are made after the interpreter's.
+ * Takes the key that _PyRuntime names, else the lowest key at which the threads' states are found: other keys, such as
+ * pybind11's, hold the same states, but are created after the interpreter's.
  */
 static uint32_t threads__find_tss(pid_t pid, const struct py_thread *threads, int cnt, uint64_t key_at,
 				  const uint32_t walk[PY_WALK_CNT])
@@ -177,7 +177,7 @@ static uint32_t threads__find_tss(pid_t pid, const struct py_thread *threads, in
 
 	if (!process__read_memory(pid, key_at - sizeof(tss.is_initialized), &tss, sizeof(tss)) &&
 	    tss.is_initialized == 1 && tss.key < SPECIFIC_KEYS) {
-		if (tss.key >= SPECIFIC_CNT) /* in a block of its own, by way of a pointer */
+		if (tss.key >= SPECIFIC_CNT) /* in another block, reached through a pointer */
 			return 0;
 		if (threads__agree(pid, threads, cnt, walk, specific__offset(tss.key), true))
 			return specific__offset(tss.key);
@@ -294,7 +294,7 @@ static pid_t pthread__tid(pid_t pid, uint64_t pthread)
 	return tid;
 }
 
-/* A process that was forked has its parent's thread ids in native_thread_id, which are none of its threads'. */
+/* A forked process has its parent's thread ids in native_thread_id, and none of its own threads has such an id. */
 struct py_thread *py_thread__of(pid_t pid, pid_t nstid, uint32_t tss_offset, struct py_thread *states, int cnt)
 {
 	struct py_thread *found = NULL;

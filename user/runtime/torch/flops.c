@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * torch.profiler's FLOPs. Arithmetic is unsigned and wraps, as there: the figures must be equal, and the words of a
- * recording may say anything.
+ * torch.profiler's FLOPs. The arithmetic is unsigned and wraps, as in torch: the figures must be equal, and the words
+ * of a recording may hold anything.
  */
 #include "user/runtime/torch/flops.h"
 
@@ -10,7 +10,7 @@
 
 #include "user/lib/words.h"
 
-#define ARGS_MAX 7 /* that a formula looks at: those of conv2d */
+#define ARGS_MAX 7 /* arguments that a formula reads: those of conv2d */
 
 static bool is_tensor(const struct word_arg *arg)
 {
@@ -26,7 +26,9 @@ static uint64_t product(const struct word_arg *tensor)
 	return all;
 }
 
-/* input, weight, bias, stride, padding, dilation, groups. With a padding that is a word ("same") torch gives none. */
+/*
+ * input, weight, bias, stride, padding, dilation, groups. When the padding is a word ("same"), torch gives no figure.
+ */
 static uint64_t conv2d(const struct word_arg *args)
 {
 	const struct word_arg *input = &args[0], *weight = &args[1];
@@ -51,7 +53,7 @@ static uint64_t conv2d(const struct word_arg *args)
 	return flops / groups;
 }
 
-/* batched: the first dimension is that of both, and counts once. */
+/* batched: the first dimension belongs to both, and counts once. */
 static uint64_t multiply(const struct word_arg *left, const struct word_arg *right, bool batched)
 {
 	uint64_t flops, overlap, batch;
@@ -93,7 +95,7 @@ static uint64_t pointwise(const struct word_arg *args)
 
 static const struct {
 	const char *op;
-	size_t arg_cnt, tensor_cnt; /* at least so many arguments, the first so many tensors */
+	size_t arg_cnt, tensor_cnt; /* minimum of arguments; how many of the first are tensors */
 	uint64_t (*count)(const struct word_arg *args);
 } formulas[] = {
 	{"aten::conv2d", 7, 2, conv2d}, {"aten::mm", 2, 2, mm},           {"aten::addmm", 3, 3, addmm},

@@ -26,12 +26,12 @@
 
 enum { RDI, RSI, RDX };
 
-/* Functions that are no operators of the dispatcher, by how their symbols begin. */
+/* Functions that are not operators of the dispatcher, by the prefixes of their symbols. */
 struct landmark {
 	const char *symbol;
 	uint8_t event;
-	uint8_t subject;       /* of an OP_CALL: its one tensor */
-	uint8_t clone_subject; /* in GCC's clone of it, which does without an argument of which nothing is used */
+	uint8_t subject;       /* OP_CALL: place of its one tensor */
+	uint8_t clone_subject; /* place in GCC's clone of it, which drops an unused argument */
 	const char *name;
 };
 
@@ -46,9 +46,9 @@ static const struct landmark landmarks[] = {
 	{TEXT_ENTER, OP_TEXT, RDI, RDI, TEXT_ENTER},
 };
 
-/* A function to look into, before its sites are known. */
+/* A function to analyse, before its sites are known. */
 struct candidate {
-	const char *symbol, *name; /* name NULL: its schema's */
+	const char *symbol, *name; /* name NULL: the schema's name */
 	uint64_t vaddr, size;
 	uint8_t event, subject;
 };
@@ -59,12 +59,12 @@ struct finder {
 	size_t candidate_cnt, candidate_cap;
 	struct ops_names names;
 	bool old_optional;
-	bool bracketed; /* the end of OP_TEXT is there */
+	bool bracketed; /* the function that ends OP_TEXT exists */
 	struct torch_ops *ops;
 	size_t site_cap;
 };
 
-/* Of "_ZN2at4_ops10add_Tensor4callE...": "add_Tensor". NULL when the symbol is not an operator's. */
+/* "add_Tensor" from "_ZN2at4_ops10add_Tensor4callE...". NULL when the symbol is not an operator's. */
 static const char *joined_name(const char *symbol, size_t *len)
 {
 	char *end;
@@ -79,15 +79,14 @@ static const char *joined_name(const char *symbol, size_t *len)
 }
 
 /*
- * A function that calls one operator of the namespace c10d through a handle of its own; there is no at::_ops of
- * these.
+ * Is this a function that calls one operator of the namespace c10d through a handle of its own? These have no at::_ops.
  */
 static bool is_collective(const char *symbol)
 {
 	return !strncmp(symbol, COLLECTIVE, strlen(COLLECTIVE)) || !strncmp(symbol, COLLECTIVE_1, strlen(COLLECTIVE_1));
 }
 
-/* Fills in what the entry of this function means. false: nothing. */
+/* Fills in what the entry of this function means. Returns false when it means nothing. */
 static bool classify(const char *symbol, struct candidate *out)
 {
 	size_t len;
@@ -153,7 +152,9 @@ static unsigned count_stepped(const struct sites *sites)
 	return cnt;
 }
 
-/* A function that begins what another one ends, called from the same frame: the entry of that is the exit. */
+/*
+ * Finds the exit of a function that begins what another function ends, called from the same frame: the other's entry.
+ */
 static int find_bracket(const struct elf *elf, const struct candidate *candidate, struct sites *out)
 {
 	struct elf_symbol symbol;
@@ -170,7 +171,9 @@ static int find_bracket(const struct elf *elf, const struct candidate *candidate
 	return 0;
 }
 
-/* The sites behind all that the function does, or, where the kernel would step these, the ones behind its work. */
+/*
+ * Finds the sites after all that the function does or, when the kernel would single-step these, those after its work.
+ */
 static int find_sites(const struct elf *elf, const struct candidate *candidate, struct sites *out, uint8_t *policy)
 {
 	struct sites after;
@@ -217,8 +220,8 @@ static int add_sites(struct finder *finder, const struct sites *sites, struct to
 }
 
 /*
- * Argument places. The function's symbol tells its parameters but not what it returns; the type that its handle is
- * checked against tells both, and must say the same of the parameters. What is not certain is left unknown.
+ * Finds the argument places. The function's symbol gives its parameters but not its return type; the type against which
+ * its handle is checked gives both, and must agree on the parameters. Whatever is not certain stays unknown.
  */
 static void find_args(const struct finder *finder, const char *symbol, const char *mangled_type, struct torch_fn *fn)
 {
@@ -263,7 +266,7 @@ static int add_function(struct finder *finder, const struct candidate *candidate
 		ops->unplaced_cnt++;
 		return 0;
 	}
-	if (fn->event == OP_TEXT) { /* of 2.5 there are two that begin, and one that ends */
+	if (fn->event == OP_TEXT) { /* 2.5 has two functions that begin, and one that ends */
 		sites.exit_cnt = finder->bracketed ? 0 : sites.exit_cnt;
 		finder->bracketed = true;
 	}
@@ -310,7 +313,7 @@ static int find_node_call(struct finder *finder)
 	return add_candidate(&symbol, finder);
 }
 
-/* As GCC clones callBoxed for its own file: without `this`. */
+/* callBoxed without `this`, as GCC clones it for its own file. */
 static int add_boxed(uint64_t vaddr, uint64_t size, void *finder)
 {
 	const struct elf_symbol symbol = {.name = CALL_BOXED ".isra.", .vaddr = vaddr, .size = size, .function = true};
@@ -318,7 +321,7 @@ static int add_boxed(uint64_t vaddr, uint64_t size, void *finder)
 	return add_candidate(&symbol, finder);
 }
 
-/* Nor does a stripped file name Dispatcher::callBoxed. 0 or -ENOMEM. */
+/* A stripped file does not name Dispatcher::callBoxed either. 0 or -ENOMEM. */
 static int find_boxed(struct finder *finder)
 {
 	for (size_t i = 0; i < finder->candidate_cnt; i++)

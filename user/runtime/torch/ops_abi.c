@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Where an operator finds its arguments. In: a C++ function type as text. Out: places in registers and on the stack.
- * No state. System V ABI for x86-64, 3.2.3: up to two eightbytes of a class that is trivial to copy go into registers,
- * of which there must be enough for all of it, else it lies on the stack, as larger ones do; a class that is not
- * trivial to copy is passed by its address. Which of these a class is was measured with g++ and the headers of torch
- * 1.13, 2.5 and 2.15.
+ * Finds where an operator gets its arguments. In: a C++ function type as text. Out: places in registers and on the
+ * stack. No state.
+ *
+ * System V ABI for x86-64, 3.2.3: a trivially copyable class of up to two eightbytes goes into registers when enough
+ * are left for all of it; otherwise, or when it is larger, it goes on the stack. A class that is not trivially copyable
+ * is passed by its address. Which class is which was measured with g++ and the headers of torch 1.13, 2.5 and 2.15.
  */
 #include <errno.h>
 #include <string.h>
@@ -17,7 +18,7 @@
 #define INT_REGS      6
 #define SSE_REGS      8
 
-/* How an argument travels: eightbytes in integer and vector registers, or only on the stack. */
+/* How an argument is passed: eightbytes in integer and vector registers, or only on the stack. */
 struct passing {
 	uint8_t ints, floats, words; /* words: on the stack, when not in registers */
 	uint8_t kind;                /* enum op_arg_kind */
@@ -36,10 +37,7 @@ struct passing {
 		0, 0, 3, OP_ARG_OTHER \
 	}
 
-/*
- * What a text is a type of: the whole text, or, ending in '<', a template. T? stands for std::optional and
- * c10::optional.
- */
+/* Matches types: the whole text or, when it ends in '<', a template. T? stands for std::optional and c10::optional. */
 struct type_rule {
 	const char *text;
 	struct passing passing;
@@ -74,7 +72,7 @@ static const struct type_rule rules[] = {
 	{"T?<c10::MemoryFormat>", WORD},
 	{"T?<c10::Layout>", WORD},
 	{"T?<c10::Device>", WORD},
-	{"T?<c10::SymInt>", WORD}, /* from here to std::vector: its address */
+	{"T?<c10::SymInt>", WORD}, /* from here to std::vector: passed by address */
 	{"T?<c10::Scalar>", WORD},
 	{"T?<at::Generator>", WORD},
 	{"at::Generator", WORD},
@@ -94,8 +92,8 @@ static const struct type_rule rules[] = {
 };
 
 /*
- * Where c10::optional, the older one, differs: its flag comes first, it has no vector class, packs an ArrayRef, and
- * was not trivial to copy around a string.
+ * Where c10::optional, the older one, differs: its flag comes first, it has no vector class, packs an ArrayRef, and was
+ * not trivially copyable around a string.
  */
 static const struct type_rule old_rules[] = {
 	{"T?<at::Tensor>", {1, 0, 1, OP_ARG_OPTIONAL_OLD}},
@@ -106,7 +104,9 @@ static const struct type_rule old_rules[] = {
 	{"c10::OptionalArrayRef<", PAIR},
 };
 
-/* Types that are returned in registers, besides references; those of `by_address` through a hidden first argument. */
+/*
+ * Types returned in registers, besides references; those of `by_address` are returned through a hidden first argument.
+ */
 static const char *const in_registers[] = {"void", "bool", "long", "double", "c10::ScalarType", "c10::QScheme"};
 static const char *const by_address[] = {
 	"at::Tensor", "c10::Scalar", "c10::SymInt", "c10::SymBool", "T?<at::Tensor>", "std::vector<", "std::tuple<",
@@ -141,7 +141,7 @@ static bool is_one_of(const char *const *rule, size_t cnt, const char *type, siz
 	return false;
 }
 
-/* Among references, only rules for one whole type hold: a template's covers its values. */
+/* For references, only rules for one whole type hold: a template's rule covers its values. */
 static const struct passing *find_rule(const struct type_rule *rule, size_t cnt, const char *type, size_t len)
 {
 	for (size_t i = 0; i < cnt; i++)
@@ -161,7 +161,7 @@ static const struct passing *find_passing(const char *type, size_t len, bool old
 	return how ? how : is_reference(type, len) ? &address : NULL;
 }
 
-/* Length of the text up to a `stop` that stands in no bracket, or to the end. */
+/* Length of the text up to a `stop` outside all brackets, or to the end. */
 static size_t span_to(const char *text, const char *stop)
 {
 	int depth = 0;
@@ -176,7 +176,7 @@ static size_t span_to(const char *text, const char *stop)
 	return i;
 }
 
-/* What is left for the next argument. */
+/* The registers and stack words taken so far. */
 struct cursor {
 	unsigned ints, floats, words; /* taken */
 };
@@ -192,7 +192,7 @@ static struct op_arg place_argument(struct cursor *at, const struct passing *how
 	struct op_arg arg = {.kind = how->kind};
 
 	if (!fits && OP_ARG_STACK + at->words + how->words > OP_PLACES)
-		arg.kind = OP_ARG_OTHER; /* farther than is read */
+		arg.kind = OP_ARG_OTHER; /* beyond what stepflame reads */
 	if (how->ints && arg.kind != OP_ARG_OTHER) {
 		arg.place = take_int(at, fits);
 		arg.place2 = how->ints > 1 ? take_int(at, fits) : 0;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The copies of c10::Dispatcher::callBoxed in a file that does not name them: local functions, which stripping leaves
- * without a symbol. In: code, and the names of imports and exports. Out: where they begin. No state.
+ * Finds the copies of c10::Dispatcher::callBoxed in a file that does not name them: local functions, which stripping
+ * leaves without a symbol. In: code, and the names of imports and exports. Out: where the copies begin. No state.
  *
- * Such a copy asks for a profiler's callbacks, and where there are some tells them of the operator with the values of
- * its stack (ATen/core/dispatch/Dispatcher.h): it calls two exported functions. Others that do both have the handle of
- * one operator of their own; a copy's first work is to follow its first argument, the handle, to the operator's
- * definition, and to read from there which arguments decide the dispatch.
+ * Such a copy asks for a profiler's callbacks and, when there are some, reports the operator to them with the values of
+ * its stack (ATen/core/dispatch/Dispatcher.h): it calls two exported functions. Other functions that call both have the
+ * handle of one operator of their own. A copy instead first follows its first argument, the handle, to the operator's
+ * definition, and reads there which arguments decide the dispatch.
  */
 #include <errno.h>
 #include <string.h>
@@ -17,7 +17,7 @@
 
 #define CALLBACKS    "_ZN2at27getStepCallbacksUnlessEmpty"
 #define TELL         "_ZN3c1010Dispatcher17runRecordFunctionE"
-#define VALUES       "8ArrayRefI" /* TELL is there without, too */
+#define VALUES       "8ArrayRefI" /* TELL also exists without this argument */
 #define PROLOGUE_MAX 48           /* instructions */
 #define OPERATOR_MIN 256          /* bytes of a definition before what decides the dispatch: names, schema */
 #define RDI          7
@@ -62,7 +62,7 @@ static int loaded(const uint8_t *b, size_t size, uint8_t base, int32_t *disp)
 	return (b[0] & 4) << 1 | (b[2] >> 3 & 7);
 }
 
-/* Does its first work follow %rdi? */
+/* Does the function first follow %rdi? */
 static bool follows_handle(struct decoder *decoder, const struct elf *elf, const struct function_range *range)
 {
 	int definition = -1;
@@ -92,11 +92,11 @@ static bool follows_handle(struct decoder *decoder, const struct elf *elf, const
 
 struct search {
 	const struct elf *elf;
-	uint64_t callbacks, tell; /* vaddr of this file's own, 0: it imports it */
+	uint64_t callbacks, tell; /* vaddr when this file defines it; 0: the file imports it */
 	struct decoder decoder;
 	int (*fn)(uint64_t vaddr, uint64_t size, void *ctx);
 	void *ctx;
-	uint64_t last; /* the last function looked at */
+	uint64_t last; /* the last function that was checked */
 };
 
 static bool range_calls(const struct search *search, const struct function_range *range, uint64_t own,

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Keeps what was found of a torch library. In and out: struct torch_ops, by kept.h, names as offsets. No state. */
+/*
+ * Caches what was found in a torch library. In and out: struct torch_ops, by user/elf/cache.h, with names as offsets. No
+ * state.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +41,7 @@ static bool is_function(const struct torch_fn *fn, const struct torch_ops *ops)
 	return true;
 }
 
-/* Offsets become pointers, where they are good. */
+/* Turns the valid offsets into pointers. */
 static bool resolve(struct torch_ops *ops)
 {
 	if (!ops->names_size || ops->names[ops->names_size - 1])

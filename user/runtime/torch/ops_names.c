@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The schema name of an operator, from the code of at::_ops::X::call. In: that function. Out: "aten::add.Tensor" and
- * the mangled C++ type. No state.
+ * Finds the schema name of an operator, from the code of at::_ops::X::call. In: that function. Out: "aten::add.Tensor"
+ * and the mangled C++ type. No state.
  *
  * On its first call the function makes its handle, mostly in a function of its own (create_X_typed_handle):
  *	lea  "aten::add"(%rip),%rdx
  *	lea  "Tensor"(%rip),%rcx
  *	call Dispatcher::findSchemaOrThrow
  *	mov  typeinfo@GOT(%rip),%rax or lea typeinfo(%rip),%rax
- * The struct X is the name and the overload joined by '_'; so what is found proves itself, and bytes may be searched
- * instead of instructions decoded.
+ * The struct X is named for the name and the overload, joined by '_'. That verifies a match, so the bytes can be
+ * searched without decoding instructions.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@
 #define HELPER_BYTES_MAX 1024
 #define MANGLED_MAX      4096
 
-/* libstdc++'s, whose header is C++ only. */
+/* From libstdc++, whose header is C++ only. */
 extern char *__cxa_demangle(const char *mangled, char *buffer, size_t *size, int *status);
 
 char *ops_names__demangle(const char *mangled)
@@ -58,7 +58,7 @@ static const char *last_text(const struct elf *elf, const struct op_code *code, 
 	return NULL;
 }
 
-/* Joins both as struct names are, and compares. */
+/* Joins both as in the struct's name, and compares. */
 static bool is_joined(const char *name, const char *overload, const char *joined, size_t joined_len)
 {
 	const char *base = strstr(name, "::");
@@ -73,7 +73,7 @@ static bool is_joined(const char *name, const char *overload, const char *joined
 	return len > 0 && (size_t)len == joined_len && !memcmp(text, joined, joined_len);
 }
 
-/* The mangled type when the typeinfo of a function type is at vaddr: {vtable, "F...E"}. */
+/* The mangled type, when the typeinfo of a function type, {vtable, "F...E"}, is at vaddr. */
 static const char *type_of(const struct elf *elf, uint64_t vaddr)
 {
 	const char *text;
@@ -87,7 +87,7 @@ static const char *type_of(const struct elf *elf, uint64_t vaddr)
 	return len > 2 && text[0] == 'F' && text[len - 1] == 'E' ? text : NULL;
 }
 
-/* The first function type that the code refers to: a helper has one. */
+/* The first function type to which the code refers: a helper has only one. */
 static const char *find_type(const struct elf *elf, const struct op_code *code)
 {
 	for (size_t i = 0; i + 7 <= code->size; i++) {
@@ -133,8 +133,8 @@ static int find_in(struct ops_names *names, const struct op_code *code, const ch
 }
 
 /*
- * The same in the function at vaddr. Its bounds are looked up last: that is slow where the unwind table does not
- * cover it.
+ * The same as ops_names__find, in the function at vaddr. Looks up the function's bounds last, since that is slow where
+ * the unwind table does not cover it.
  */
 static int find_in_helper(struct ops_names *names, uint64_t vaddr, const char *joined, size_t joined_len,
 			  struct op_schema *out)

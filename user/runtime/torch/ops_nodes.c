@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The classes of an ELF file that derive from torch::autograd::Node, found by their type information, which needs no
+ * Finds the classes of an ELF file that derive from torch::autograd::Node, by their type information, which needs no
  * symbols. In: relocated pointers. Out: vtables and names. No state.
  *
- * Itanium C++ ABI 2.9.5: typeinfo {vtable of __si_class_type_info, name, base's typeinfo}, or for several bases
- * {vtable of __vmi_class_type_info, name, flags, count, {base's typeinfo, offset}...}; 2.5.2: a vtable has {offset to
- * top, typeinfo} before the address that objects hold.
+ * Itanium C++ ABI 2.9.5: typeinfo {vtable of __si_class_type_info, name, base's typeinfo}, or for several bases {vtable
+ * of __vmi_class_type_info, name, flags, count, {base's typeinfo, offset}...}; 2.5.2: a vtable has {offset to top,
+ * typeinfo} before the address that objects hold.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -21,15 +21,15 @@
 #define VMI_CLASS    "_ZTVN10__cxxabiv121__vmi_class_type_infoE"
 #define SI_BASE      16 /* bytes from the typeinfo to its base, or to the first of several */
 #define VMI_BASE     24
-#define DEPTH_MAX    8 /* of derivation looked at */
+#define DEPTH_MAX    8 /* levels of derivation to search */
 #define NODES_MAX    OPS_MAX
 #define TYPE_OFFSET  8  /* CPython: of ob_type in an object */
 #define TYPE_NAME    24 /* of tp_name in a type */
-#define VIRTUALS     16 /* functions of a vtable looked at */
+#define VIRTUALS     16 /* functions of a vtable to search */
 #define MEMBER_BYTES 32 /* of code between two loads that belong together */
 #define CALLBACKS    "_ZN2at27getStepCallbacksUnlessEmptyE"
 
-/* Typeinfos known to derive from Node, ascending; those that the last round found come behind `sorted`. */
+/* Typeinfos known to derive from Node, ascending; those found in the last round follow `sorted`. */
 struct types {
 	const struct elf *elf;
 	uint64_t *type;
@@ -57,7 +57,10 @@ static bool is_of_kind(const struct elf *elf, uint64_t type, const char *kind)
 	return symbol && !strcmp(symbol, kind);
 }
 
-/* A word that points at a typeinfo already known is a base of another typeinfo, when it lies where those have one. */
+/*
+ * A word that points at a known typeinfo makes the typeinfo around it a derived one, when the word lies where a base
+ * does.
+ */
 static void add_derived(uint64_t vaddr, uint64_t value, const char *symbol, void *ctx)
 {
 	struct types *types = ctx;
@@ -94,7 +97,8 @@ static int find_types(struct types *types)
 }
 
 /*
- * As Node::name() says it: generated classes return their own name, PyNode its Python class, others what typeid says.
+ * The name as Node::name() returns it: generated classes return their own name, PyNode its Python class, others the
+ * name from typeid.
  */
 static char *name_of(const struct elf *elf, uint64_t type)
 {
@@ -130,8 +134,8 @@ static bool points_at(const struct elf *elf, uint64_t vaddr, const char *name)
 }
 
 /*
- * The sequence number is Node's first member: behind {vtable, reference counts} since Node has its own, behind
- * {vtable, std::weak_ptr} before.
+ * The sequence number is Node's first member. It follows {vtable, reference counts} since Node has its own counts;
+ * before, it followed {vtable, std::weak_ptr}.
  */
 uint16_t ops_nodes__sequence_nr(const struct elf *elf)
 {
@@ -173,7 +177,7 @@ static struct load load_at(const struct op_code *code, size_t at)
 	return load;
 }
 
-/* Where a function reads object->ob_type->tp_name, the member of `this` that the object came from. 0: it does not. */
+/* The member of `this` whose object->ob_type->tp_name a function reads. 0: it reads no such thing. */
 static uint64_t named_member(const struct op_code *code)
 {
 	for (size_t i = 0; i < code->size; i++) {
@@ -194,7 +198,7 @@ static uint64_t named_member(const struct op_code *code)
 	return 0;
 }
 
-/* PyNode::name() is the first of its virtual functions that does. */
+/* PyNode::name() is the first virtual function that reads such a member. */
 static uint64_t object_of(const struct elf *elf, uint64_t vtable)
 {
 	uint64_t function, member = 0;
@@ -212,7 +216,7 @@ static uint64_t object_of(const struct elf *elf, uint64_t vtable)
 	return member;
 }
 
-/* A word that points at such a typeinfo behind a zero, and before a function, belongs to a vtable. */
+/* A word that points at such a typeinfo, after a zero and before a function, belongs to a vtable. */
 static void add_vtable(uint64_t vaddr, uint64_t value, const char *symbol, void *ctx)
 {
 	struct types *types = ctx;
@@ -276,7 +280,7 @@ int ops_nodes__find_call(const struct elf *elf, uint64_t vaddr, uint64_t size, s
 		    range.start != target || range.start == found.start || !looks_for_callbacks(elf, &range))
 			continue;
 		if (found.start)
-			return -ENOENT; /* which of them is not known */
+			return -ENOENT; /* ambiguous */
 		found = range;
 	}
 	*out = found;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What the files that find operators share: ops.c, ops_code.c, ops_names.c, ops_abi.c, ops_nodes.c, ops_boxed.c,
+ * Shared by the files that find operators: ops.c, ops_code.c, ops_names.c, ops_abi.c, ops_nodes.c, ops_boxed.c,
  * ops_cache.c, and their unit test.
  */
 #ifndef STEPFLAME_USER_RUNTIME_TORCH_OPS_PRIVATE_H
@@ -15,7 +15,7 @@
 
 #define OP_NAME_MAX 256
 
-/* Bytes of a function; none when the address is not in code. */
+/* Bytes of a function; size is 0 when the address is not in code. */
 struct op_code {
 	const uint8_t *bytes;
 	size_t size;
@@ -23,17 +23,20 @@ struct op_code {
 };
 
 struct op_code op_code__at(const struct elf *elf, uint64_t vaddr, uint64_t size);
-/* The address that the 4 bytes at `at` say, which end an instruction. */
+/* The address that the 4 bytes at `at` encode, as the end of an instruction. */
 uint64_t op_code__target(const struct op_code *code, size_t at);
-/* The next byte from *at on that may begin a direct call, and what that would call. false: none. */
+/*
+ * Finds the next byte from *at on that may begin a direct call, and the target that the call would have. Returns false
+ * when there is none.
+ */
 bool op_code__next_call(const struct op_code *code, size_t *at, uint64_t *target);
 /* A string of the file, or NULL. */
 const char *op_code__text(const struct elf *elf, uint64_t vaddr);
 
-/* The C++ text of a mangled name or type, to be freed, or NULL: not one, too long, no memory. */
+/* The C++ text of a mangled name or type, which the caller frees, or NULL: not mangled, too long, no memory. */
 char *ops_names__demangle(const char *mangled);
 
-/* What an operator's code says of it. The strings lie in the file. */
+/* What an operator's code says about it. The strings lie in the file. */
 struct op_schema {
 	char name[OP_NAME_MAX]; /* "aten::add.Tensor" */
 	const char *type;       /* mangled: "FN2at6TensorERKS0_S2_RKN3c106ScalarE", NULL when it was not found */
@@ -42,41 +45,41 @@ struct op_schema {
 struct ops_names {
 	const struct elf *elf;
 	uint64_t own;    /* vaddr of Dispatcher::findSchemaOrThrow(char const *, char const *), 0: not of this file */
-	uint64_t import; /* of its PLT entry, 0: not seen yet */
+	uint64_t import; /* vaddr of its PLT entry, 0: not seen yet */
 };
 
 #define FIND_SCHEMA "_ZN3c1010Dispatcher17findSchemaOrThrowEPKcS2_"
 
 /*
- * The schema of the operator at::_ops::JOINED::call, whose code is at vaddr. JOINED ends at its '4call'. Or, with
- * joined NULL, of another function that calls an operator of the namespace c10d. 0, or -ENOENT: no name there, or none
- * that gives JOINED.
+ * Finds the schema of the operator at::_ops::JOINED::call, whose code is at vaddr; JOINED ends at its '4call'. With
+ * joined NULL, finds the schema of another function, one that calls an operator of the namespace c10d. 0, or -ENOENT:
+ * the code has no name, or none that gives JOINED.
  */
 int ops_names__find(struct ops_names *names, const char *joined, size_t joined_len, uint64_t vaddr, uint64_t size,
 		    struct op_schema *out);
 
 /*
- * Where the arguments of a function are at its entry, by its demangled type, "at::Tensor (at::Tensor const&, long)".
- * old_optional: of a torch that has an optional of its own (c10::optional), which is passed in other ways than
- * std::optional. Arguments behind one that is not known are OP_ARG_OTHER. 0, or -ENOTSUP: not a function type, or its
- * return type is not known, and so neither whether %rdi is taken.
+ * Finds where the arguments of a function are at its entry, by its demangled type, "at::Tensor (at::Tensor const&,
+ * long)". old_optional: the torch has an optional of its own (c10::optional), which is passed differently from
+ * std::optional. Arguments after an unknown one are OP_ARG_OTHER. 0, or -ENOTSUP: not a function type, or its return
+ * type is unknown, and so whether the result takes %rdi.
  */
 int ops_abi__args(const char *type, bool old_optional, struct op_arg arg[OP_ARGS_MAX], uint8_t *arg_cnt);
 
 /*
- * Node::operator() where it has no symbol: the one function that evaluate_function, at vaddr, calls and that looks for
- * callbacks of RecordFunction. 0 or -ENOENT.
+ * Finds Node::operator() in a file without a symbol for it: the one function that evaluate_function, at vaddr, calls
+ * and that checks for callbacks of RecordFunction. 0 or -ENOENT.
  */
 int ops_nodes__find_call(const struct elf *elf, uint64_t vaddr, uint64_t size, struct function_range *out);
 
 /*
- * Calls fn for each copy of Dispatcher::callBoxed, of a file that has no symbols for them; its arguments are the handle
- * and the stack. Stops at what fn returns but 0, and returns that; or -ENOMEM.
+ * Calls fn for each copy of Dispatcher::callBoxed in a file that has no symbols for them; the copies take the handle
+ * and the stack. Stops when fn returns nonzero, and returns that; or -ENOMEM.
  */
 int ops_boxed__find(const struct elf *elf, int (*fn)(uint64_t vaddr, uint64_t size, void *ctx), void *ctx);
 
 /*
- * Bytes from a torch::autograd::Node to its sequence number, by what Node derives from; 0 when this file does not
+ * Bytes from a torch::autograd::Node to its sequence number, by the base classes of Node; 0 when this file does not
  * say.
  */
 uint16_t ops_nodes__sequence_nr(const struct elf *elf);
@@ -87,9 +90,9 @@ uint16_t ops_nodes__sequence_nr(const struct elf *elf);
  */
 int ops_nodes__find(const struct elf *elf, struct torch_node **node, size_t *node_cnt);
 
-/* What was kept of this file in dir. 0, or -ENOENT when nothing is there, or nothing that may be trusted. */
+/* Loads the cache of this file from dir. 0, or -ENOENT when there is no cache, or none to be trusted. */
 int ops_cache__load(const struct elf *elf, const char *dir, struct torch_ops **out);
-/* Keeps it, if it can. */
+/* Writes the cache; a failure is silent. */
 void ops_cache__save(const struct elf *elf, const char *dir, const struct torch_ops *ops);
 
 #endif

@@ -6,7 +6,7 @@
 
 #define KEY_SET_FROM_SIZES 112
 #define OFFSET_MAX         512
-#define CODE_BYTES         300 /* of an operator: what comes before its first call of a kernel */
+#define CODE_BYTES         300 /* of an operator: the part before its first call of a kernel */
 #define VOTES_MIN          500
 
 struct votes {

@@ -18,7 +18,7 @@ void jax__version(const struct process *process, const struct mapped_file *libra
 	int dir = slash ? slash - library->path : 0;
 
 	snprintf(path, sizeof(path), "/proc/%d/root%.*s/version.py", process->pid, dir, library->path);
-	/* `_version = "0.10.2"`; its __version__ is computed. */
+	/* `_version = "0.10.2"`; the file computes its __version__. */
 	if (!version_file__read(path, "_version", version, size))
 		snprintf(version, size, "?");
 }

@@ -8,23 +8,23 @@
 #include "user/elf/functions.h"
 
 #define TABLE_HEAD    40   /* bytes in front of the functions */
-#define FUNCTIONS_MIN 71   /* the last that is wanted is there */
+#define FUNCTIONS_MIN 71   /* reaches the last wanted function */
 #define TABLE_MAX     4096 /* bytes; version 0.54 has 880, 0.112 1,160 or so */
 #define VERSION_BYTES 24
 #define MINOR_MAX     9999
-#define DATA_MAX      (64u << 20) /* of a plugin, that is looked through: those of CUDA have 5 MB */
+#define DATA_MAX      (64u << 20) /* of a plugin's data to search: plugins for CUDA have 5 MB */
 #define GET_PJRT_API  "GetPjrtApi"
 
 struct data {
 	uint64_t dev, inode;
-	uint64_t last_end; /* of the last mapping of the file, or of what follows it */
+	uint64_t last_end; /* end of the last mapping of the file, or of the anonymous one after it */
 	size_t cnt, bytes;
 	struct {
 		uint64_t start, end;
 	} range[16];
 };
 
-/* What the file's data are in: its mappings that hold no code, and the memory without a file right behind. */
+/* Collects where the file's data lie: its mappings without code, and the anonymous memory right after them. */
 static int add_mapping(const struct mapping *map, void *ctx)
 {
 	struct data *data = ctx;
@@ -54,7 +54,7 @@ static bool is_head(const uint64_t *word)
 	       word[0] <= TABLE_MAX && !major && minor && minor <= MINOR_MAX;
 }
 
-/* Each function of it is the plugin's own code; a plugin may leave out what is not wanted here. */
+/* Each function must lie in the plugin's own code; a plugin may leave out functions that stepflame does not probe. */
 static bool read_table(const struct process *process, const struct mapped_file *file, const struct elf *elf,
 		       uint64_t address, struct pjrt_table *out)
 {
@@ -74,7 +74,10 @@ static bool read_table(const struct process *process, const struct mapped_file *
 		if (word[i] && !elf__is_code(elf, word[i] - file->base))
 			return false;
 	out->minor = word[4] >> 32;
-	/* Where a function begins, by the file: a probe anywhere else could be in the middle of an instruction. */
+	/*
+	 * Each address must begin a function, by the file's tables: a probe elsewhere could lie in the middle of an
+	 * instruction.
+	 */
 	for (int i = 0; i < PJRT_FN__COUNT; i++) {
 		struct function_range range;
 
@@ -88,7 +91,7 @@ static bool read_table(const struct process *process, const struct mapped_file *
 #define CHUNK_WORDS 8192
 #define HEAD_WORDS  (TABLE_HEAD / 8)
 
-/* Looks through one range. A page that cannot be read, or is not there, is passed over with its chunk. */
+/* Searches one range. A page that cannot be read, or is not there, is skipped with its chunk. */
 static int look_through(const struct process *process, const struct mapped_file *file, const struct elf *elf,
 			uint64_t start, uint64_t end, uint64_t *word, struct pjrt_table *found, int cnt)
 {
@@ -103,7 +106,7 @@ static int look_through(const struct process *process, const struct mapped_file 
 			if (!is_head(word + i) || !read_table(process, file, elf, at + 8 * i, &table))
 				continue;
 			if (cnt && memcmp(table.fn, found->fn, sizeof(table.fn)))
-				return -ENOENT; /* which of them is not known */
+				return -ENOENT; /* ambiguous */
 			*found = table;
 			cnt++;
 		}

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The table of functions that a PJRT plugin hands out (GetPjrtApi), in the memory of a process, stripped or not: it is
- * made when the plugin is first asked for it. Reads only; all that is read is hostile input.
+ * Finds the function table that a PJRT plugin returns (GetPjrtApi), in the memory of a process, stripped or not: the
+ * plugin builds the table on the first call. Only reads; all that is read is hostile input.
  *
  * xla/pjrt/c/pjrt_c_api.h: {size_t struct_size; void *extension_start; {size_t struct_size = 24; void *extension_start;
- * int major = 0, minor;} version; then pointers to functions, in an order that is only appended to}.
+ * int major = 0, minor;} version; then pointers to functions, in an order to which versions only append}.
  */
 #ifndef STEPFLAME_USER_RUNTIME_XLA_PJRT_H
 #define STEPFLAME_USER_RUNTIME_XLA_PJRT_H
@@ -14,7 +14,7 @@
 #include "user/elf/elf.h"
 #include "user/proc/process.h"
 
-/* Those that are wanted, and their places among the functions of the table. */
+/* The functions that stepflame probes, and their indexes in the table. */
 #define STEPFLAME_PJRT_FUNCTIONS(X)  \
 	X(PJRT_EVENT_AWAIT, 8)       \
 	X(PJRT_CLIENT_COMPILE, 20)   \
@@ -34,12 +34,12 @@ struct pjrt_table {
 	uint64_t fn[PJRT_FN__COUNT]; /* vaddrs in the file */
 };
 
-/* Is it a plugin, which exports GetPjrtApi? */
+/* Is the file a plugin? A plugin exports GetPjrtApi. */
 bool pjrt__is_plugin(const struct elf *elf);
 
 /*
- * 0; -ENOENT when there is none (yet), several that differ, or one that says what cannot be: a function outside of the
- * plugin's code, a size or version of another table; -ENXIO when the file is no plugin; or -errno.
+ * 0; -ENOENT when there is no table (yet), several that differ, or an impossible one: a function outside the plugin's
+ * code, or another table's size or version; -ENXIO when the file is not a plugin; or -errno.
  */
 int pjrt__find(const struct process *process, const struct mapped_file *file, const struct elf *elf,
 	       struct pjrt_table *out);
