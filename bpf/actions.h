@@ -3,9 +3,9 @@
  * Lightning's actions, from two functions of the interpreter.
  *
  * `with profiler.profile(name)` is a generator: the first next() on it starts the action, the second, or a throw(),
- * ends it. That holds with no profiler configured too. What Lightning starts and stops by direct calls does not pass
- * there: the batch fetches are taken from next() on a CombinedLoader, which those calls bracket, and the manual
- * optimizer_step from torch's own label (labels.h).
+ * ends it. That holds with no profiler configured too. Actions that Lightning starts and stops by direct calls do not
+ * go through the generator: BPF derives batch fetches from next() on a CombinedLoader, which those calls bracket, and
+ * the manual optimizer_step from torch's own label (labels.h).
  */
 #ifndef STEPFLAME_BPF_ACTIONS_H
 #define STEPFLAME_BPF_ACTIONS_H
@@ -127,8 +127,8 @@ struct fetch_walk {
 #define FETCH_GO_ON (-2)
 
 /*
- * One frame of fetch_name's, and one outwards. A function of its own: in a loop, the verifier would follow each combination
- * of what was seen before.
+ * One frame of fetch_name's, and one outwards. A function of its own: in a loop, the verifier would follow each
+ * combination of what was seen before.
  */
 __weak __noinline int fetch__step(const struct py_layout *py, struct fetch_walk *at)
 {

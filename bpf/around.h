@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The Python frames around a span: what of a sample's stack was there before the span began. The stack is walked as a span ends in
- * which samples were taken, so that the others cost nothing.
+ * The Python frames around a span: the part of a sample's stack that existed before the span began. BPF walks the stack
+ * at the end of a span that has samples, so that other spans cost nothing.
  *
  *   sample of a path -> thread.sampled -> end of a span -> REC_AROUND, when its stack is a new one
  */
@@ -31,7 +31,7 @@ struct {
 	__type(value, struct stack_room);
 } around_rooms __weak SEC(".maps");
 
-/* A sample was taken in the spans that are open. */
+/* The thread has a sample inside its open spans: marks these for REC_AROUND. */
 static __always_inline void around__ask(struct thread *t, u64 path)
 {
 	u32 depth = t->depth, open = depth < SPAN_DEPTH ? (1u << depth) - 1 : ~0u;
@@ -39,15 +39,15 @@ static __always_inline void around__ask(struct thread *t, u64 path)
 
 	if (!asked || !depth || *asked > AROUND_ASKS || (t->sampled & open) == open)
 		return;
-	if (is_operator(span__at(t, depth - 1)->kind)) /* these make a path each */
+	if (is_operator(span__at(t, depth - 1)->kind)) /* each operator makes a path of its own */
 		return;
 	++*asked;
 	t->sampled |= open;
 }
 
 /*
- * Span i ends. It is told of once the program is done with it: the verifier allows no walk from deeper inside. In that of CUDA's functions, which
- * have no Python inside, nothing is.
+ * Span i ends: notes it, and around__tell emits the record at the end of the program, since the verifier allows no
+ * stack walk from deeper inside. The program for CUDA functions emits none: no Python runs inside them.
  */
 __weak __noinline int around__note(struct thread *t, u32 i)
 {
@@ -109,13 +109,13 @@ __weak __noinline int around__send(u64 stack)
 	return 0;
 }
 
-/* A function of its own that holds next to nothing: programs have 512 bytes of stack, and a walk needs most of them. */
+/* A separate function with hardly any locals: BPF programs have 512 bytes of stack, and a walk needs most of them. */
 __weak __noinline u64 around__walk(struct stack_room *room, const struct proc *proc, u32 pid)
 {
 	return room && proc ? stack__of(room, proc, pid) : 0;
 }
 
-/* The current thread's span that has just ended, if it is to be told of. */
+/* Emits REC_AROUND for the current thread's span that has just ended, if around__note noted one. */
 static __always_inline void around__tell(const struct proc *proc, u32 pid)
 {
 	static const u32 zero = 0;
@@ -126,7 +126,9 @@ static __always_inline void around__tell(const struct proc *proc, u32 pid)
 	if (!t)
 		return;
 	__sync_fetch_and_sub(&around_cnt, 1);
-	/* Where another thread has come between on this CPU, that one's is told of, and this one's the next time. */
+	/*
+	 * If another thread that this one preempted is using the room of this CPU, skips this span until the next time.
+	 */
 	if (room && proc->window == WINDOW_OPEN && !__sync_lock_test_and_set(&room->busy, 1)) {
 		stack = around__walk(room, proc, pid);
 		__sync_lock_test_and_set(&room->busy, 0);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Calls of the Python functions that --action names, seen where they enter the interpreter's loop and leave it (CPython
- * 3.8 to 3.10). Known by the names in their code objects, since a function may be defined at any time, and its address
- * be used again.
+ * Calls of the Python functions that --action names, probed where they enter and leave the interpreter's loop (CPython
+ * 3.8 to 3.10). BPF identifies a function by the names in its code object, since Python may define it at any time and
+ * reuse its address.
  */
 #ifndef STEPFLAME_BPF_CALLS_H
 #define STEPFLAME_BPF_CALLS_H

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The program behind `record --exact`: one of its own, since it runs at every call of a Python function. In: a uprobe
- * whose cookie says what it means. Out: rows in a map of their own; functions and paths in the ring buffer.
+ * The program of `record --exact`, separate from the landmarks since it runs at every call of a Python function. In: a
+ * uprobe whose cookie says what it means. Out: rows in the map call_rows; functions and paths in the ring buffer.
  */
 #include "bpf/exact.h"
 #include "bpf/hit.h"

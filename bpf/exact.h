@@ -5,8 +5,8 @@
  *
  *   on_call -> exact_thread.calls[] -> on_return, on_clear -> call_rows
  *
- * A call is known by where the return address of its native function lies, and by its Python frame. What ended unseen
- * is found dead when another call comes to lie there, and dropped, counted.
+ * The address of its native function's return address, and its Python frame, identify a call. When another call reuses
+ * that address, the old call has ended without a probe hit: BPF drops and counts it.
  */
 #ifndef STEPFLAME_BPF_EXACT_H
 #define STEPFLAME_BPF_EXACT_H

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The path of a file as the current process sees it, told to user space as a name: climbed from the leaf to the
- * process's root, across mounts, while the file is at hand. User space would come too late: a loader closes its file at
- * once.
+ * Emits the path of a file, as the current process sees it, as a name: climbs from the leaf to the process's root,
+ * across mounts, while the file is open. User space would come too late: a loader closes its file at once.
  */
 #ifndef STEPFLAME_BPF_FILE_PATH_H
 #define STEPFLAME_BPF_FILE_PATH_H
@@ -99,7 +98,10 @@ static __always_inline u64 climb__send(struct climb *c)
 	return 0;
 }
 
-/* The path of a dentry in a mount (addresses; mnt 0: not known, then within its file system) as a name; 0: not known now. */
+/*
+ * The path of a dentry in a mount (addresses; mnt 0: not known, then within its file system) as a name; 0: not known
+ * now.
+ */
 __weak __noinline u64 file_path__send(u64 dentry, u64 mnt)
 {
 	static const u32 zero = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Files: which one a call or a page fault is on, and what each process has read and written of it, in the map that user space
- * reads.
+ * Files: finds the file of a call or a page fault, and counts what each process reads and writes of it, in a map that
+ * user space reads.
  */
 #ifndef STEPFLAME_BPF_FILES_H
 #define STEPFLAME_BPF_FILES_H
@@ -131,7 +131,10 @@ static __always_inline struct file_val *file_row__new(const struct file_key *key
 	return bpf_map_lookup_elem(&file_rows, key);
 }
 
-/* The row of a file, which is made when it is not there: when there are many, that of its directory. NULL (counted): no room. */
+/*
+ * The row of a file, which is made when it is not there: when there are many, that of its directory. NULL (counted): no
+ * room.
+ */
 static __always_inline struct file_val *file_row__of(struct file_key *key, u64 dentry, u64 mnt)
 {
 	struct file_val *row = bpf_map_lookup_elem(&file_rows, key);
@@ -202,8 +205,8 @@ static __always_inline u64 regs__hash(struct task_struct *task)
 }
 
 /*
- * The file that the current thread, whose own t is, waits for, in a call or in a page fault: its name; 0: none, or not known.
- * Its row is made here when this is the first time that it is used.
+ * The file that the current thread, whose own t is, waits for, in a call or in a page fault: its name; 0: none, or not
+ * known. Its row is made here when this is the first time that it is used.
  */
 __weak __noinline u64 syscall_thread__file(struct syscall_thread *t)
 {

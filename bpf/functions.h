@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Spans of native functions: backward (Engine::execute), collectives, torch.save, and what the user names by --action
- * LIB:SYMBOL. Known by the frame they run in.
+ * Spans of native functions: backward (Engine::execute), collectives, torch.save, and those that the user names by
+ * --action LIB:SYMBOL. The native frame identifies a span.
  */
 #ifndef STEPFLAME_BPF_FUNCTIONS_H
 #define STEPFLAME_BPF_FUNCTIONS_H
@@ -63,8 +63,8 @@ static __always_inline void on_fn_exit(struct pt_regs *ctx, struct task_struct *
 }
 
 /*
- * A file of torch's is about to be opened for writing, is open, or is complete. While it is being opened the span is bound
- * to that frame, for an exception may leave it; what comes then is Python's too.
+ * A file of torch's is about to be opened for writing, is open, or is complete. While it is being opened the span is
+ * bound to that frame, for an exception may leave it; what comes then is Python's too.
  */
 static __always_inline void on_save(struct pt_regs *ctx, struct task_struct *task, struct proc *proc, u32 pid, u32 fn,
 				    u32 flags, u64 frame)

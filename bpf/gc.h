@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Collections of garbage. CPython 3.8 to 3.14 tells gc.callbacks of each through invoke_gc_callback(..., phase,
- * generation, ...), before it with the phase "start" and behind it with "stop", whether there are callbacks or not. It
- * never collects inside a collection.
+ * Garbage collections. CPython 3.8 to 3.14 calls invoke_gc_callback(..., phase, generation, ...) for gc.callbacks
+ * before each collection with the phase "start" and after it with "stop", whether there are callbacks or not.
+ * Collections never nest.
  */
 #ifndef STEPFLAME_BPF_GC_H
 #define STEPFLAME_BPF_GC_H

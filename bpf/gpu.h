@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Calls of CUDA and NCCL on the CPU. A call is counted in its row as it begins, and timed as it ends; one inside of
- * another is part of that. Waits for the GPU are spans, too, whether calls are counted or not.
+ * Calls of CUDA and NCCL on the CPU. BPF counts a call in its row as it begins, and times it as it ends; a nested call
+ * is part of the outer one. Waits for the GPU are also spans, whether BPF counts calls or not.
  *
  *   gpu__enter -> thread.gpu, gpu_rows -> gpu__leave -> gpu_rows, the sums of the process, REC_GPU_CALL
  */
@@ -109,7 +109,9 @@ static __always_inline u64 gpu__operator(struct thread *t)
 	return i ? span__at(t, i - 1)->name : 0;
 }
 
-/* The engine's own threads ("pt_autograd_0") do what Engine::execute was called for; no other that has no spans does. */
+/*
+ * The engine's own threads ("pt_autograd_0") do what Engine::execute was called for; no other that has no spans does.
+ */
 static __always_inline u64 gpu__action(struct thread *t, const struct proc *proc, struct task_struct *task)
 {
 	u64 comm[2] = {};
@@ -267,8 +269,8 @@ static __always_inline void gpu__tell(struct thread *t, const struct proc *proc,
 }
 
 /*
- * Is the call still open in which this frame lies? One that was left by an exception or a longjmp, or by a return without
- * a probe, is not: it is closed, counted.
+ * Is the call still open in which this frame lies? One that was left by an exception or a longjmp, or by a return
+ * without a probe, is not: it is closed, counted.
  */
 static __always_inline bool gpu__is_inside(struct gpu_open *open, u64 frame)
 {
@@ -353,7 +355,10 @@ static __always_inline void gpu__enter(struct pt_regs *ctx, struct task_struct *
 		s->start_ns = open->start_ns;
 }
 
-/* Is this the end of the call that is open? `frame` 0: not known. `api` 0: several functions end here, and the frame tells which one did. */
+/*
+ * Is this the end of the call that is open? `frame` 0: not known. `api` 0: several functions end here, and the frame
+ * tells which one did.
+ */
 static __always_inline bool gpu__ends(const struct pt_regs *ctx, const struct gpu_open *open, u32 api, u64 frame)
 {
 	return open->frame && (!api || open->key.api == api) && ctx->sp <= open->frame &&

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Windows of CUPTI's by the schedule: user space, which opens and closes them, is told of the boundaries that it names. */
+/* Tells user space, which opens and closes CUPTI windows, of the schedule's boundaries. */
 #ifndef STEPFLAME_BPF_GPU_WINDOW_H
 #define STEPFLAME_BPF_GPU_WINDOW_H
 
@@ -22,7 +22,7 @@ static __always_inline void gpu_window__send(const struct proc *proc, u32 pid, u
 	rec->start_ns = proc->gpu.window_ns;
 	rec->end_ns = end_ns;
 	rec->end = rec->error = 0;
-	/* Steps may be short, and records that wake nobody may be unread. */
+	/* Steps may be short, and without a wake-up user space may read the record too late. */
 	bpf_ringbuf_submit(rec, BPF_RB_FORCE_WAKEUP);
 }
 

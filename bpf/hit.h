@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What a hit of a probe begins and ends with: what it means, whose it is; it is counted, and one in 64 is timed. */
+/* The begin and end of every probe hit: finds the cookie and the process, counts the hit, and times one in 64. */
 #ifndef STEPFLAME_BPF_HIT_H
 #define STEPFLAME_BPF_HIT_H
 
@@ -13,7 +13,7 @@ struct {
 	__type(value, u64);
 } probe_cookies __weak SEC(".maps");
 
-/* COOKIE_NONE: the file is mapped twice, and this is not where its probes were looked for. */
+/* COOKIE_NONE: the file is mapped twice, and this mapping is not the one with the probes. */
 static __always_inline u64 probe__cookie(struct pt_regs *ctx)
 {
 	u64 cookie = bpf_get_attach_cookie(ctx), *found;
@@ -29,13 +29,13 @@ static __always_inline u64 probe__cookie(struct pt_regs *ctx)
 
 struct hit {
 	u64 cookie;
-	u64 start_ns; /* 0: it is not timed */
+	u64 start_ns; /* 0: this hit is not timed */
 	struct task_struct *task;
 	struct proc *proc;
 	u32 pid;
 };
 
-/* false: it is none of ours. Else hit__end ends it. */
+/* false: not our probe or process. Otherwise the caller ends the hit with hit__end. */
 static __always_inline bool hit__begin(struct pt_regs *ctx, struct hit *h)
 {
 	h->cookie = probe__cookie(ctx);
@@ -62,7 +62,7 @@ static __always_inline void hit__end(const struct hit *h)
 	__sync_fetch_and_add(&h->proc->paid.sampled_ns, bpf_ktime_get_ns() - h->start_ns);
 }
 
-/* Does what the probes of that process see count? */
+/* Does BPF count events of this process? */
 static __always_inline bool hit__counts(const struct hit *h)
 {
 	return h->proc->window != WINDOW_CLOSED && h->proc->window != WINDOW_DONE;

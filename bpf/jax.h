@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * JAX: calls of jitted functions, and jax.profiler's annotations, which make calls with or without a profiler.
+ * JAX: calls of jitted functions, and jax.profiler's annotations, whose functions run with or without a profiler.
  *
- * PjitFunction_tp_vectorcall(callable, ...): its objects are {PyObject head; ...; vectorcallfunc; std::string name; ...},
- * and the type's tp_vectorcall_offset says where the function pointer is (jaxlib/pjit.cc, 0.4.30 to 0.11). A call inside
- * of another one is traced for that, and does not run: it is no span.
+ * PjitFunction_tp_vectorcall(callable, ...): its objects are {PyObject head; ...; vectorcallfunc; std::string name;
+ * ...}, and the type's tp_vectorcall_offset says where the function pointer is (jaxlib/pjit.cc, 0.4.30 to 0.11). JAX
+ * only traces a call nested in another one and does not run it, so a nested call is not a span.
  */
 #ifndef STEPFLAME_BPF_JAX_H
 #define STEPFLAME_BPF_JAX_H

@@ -3,9 +3,9 @@
  * torch's record_function labels: DataLoader, Optimizer.step, zero_grad, ProfilerStep# and the users' own. torch makes
  * the calls with or without a profiler.
  *
- * A label is known by its at::RecordFunction, since labels need not end in the order in which they began:
- * record_function_enter_new constructs it and record_function_exit_new ends it. RecordFunction::end itself is called
- * again by the destructor, and for objects that are no label's.
+ * Its at::RecordFunction identifies a label, since labels need not end in the reverse order of their starts:
+ * record_function_enter_new constructs the object and record_function_exit_new ends it. The destructor calls
+ * RecordFunction::end once more, and other code calls it for objects that are not labels.
  */
 #ifndef STEPFLAME_BPF_LABELS_H
 #define STEPFLAME_BPF_LABELS_H

@@ -26,14 +26,17 @@
 _Static_assert(PHASE__COUNT <= PHASE_ROOM, "make PHASE_ROOM larger");
 _Static_assert(STEP__COUNT <= RULE_ROOM, "make RULE_ROOM larger");
 
-/* The name being read, ready to be sent. */
+/* The name being read, in the form of its record. */
 struct name_buffer {
-	u64 sent[SENT_NAMES]; /* names that user space knows, by their low bits: spares the look-up */
+	u64 sent[SENT_NAMES]; /* cache of names already emitted, by their low bits: saves the look-up */
 	struct rec_name name;
 	char text[REC_NAME_MAX + 8];
 };
 
-/* The calls directly inside of a span that have ended: how many, and the last, which is one with the span if it is the only one. */
+/*
+ * Calls directly inside a span that have ended: their number, and the last one, which merges with the span if it is the
+ * only one.
+ */
 struct op_ended {
 	u32 cnt;
 	u32 row;    /* 1 + its row; 0: not counted */
@@ -42,96 +45,96 @@ struct op_ended {
 	s64 self_bytes[OP_MEMORY__COUNT];
 };
 
-/* What the operator table needs of a span. */
+/* The part of a span for the operator table. */
 struct op_span {
 	u64 merged; /* name without the overload */
 	u64 group;
-	s64 sequence; /* for the timeline; -1 not known */
+	s64 sequence; /* for the timeline; -1: unknown */
 	s64 self_bytes[OP_MEMORY__COUNT], child_bytes[OP_MEMORY__COUNT];
 	struct op_ended inside;
 };
 
-/* An interval that is open on a thread. */
+/* A span that is open on a thread. */
 struct span {
 	u64 start_ns;
-	u64 child_ns; /* time in the spans inside that have ended */
+	u64 child_ns; /* time in nested spans that have ended */
 	u64 frame;    /* address of the return address of its native function; 0: not bound to a native frame */
-	u64 token;    /* what its end is known by: generator, record handle, function */
+	u64 token;    /* identifies its end: generator, record handle, function */
 	u64 name;
-	u64 action;      /* name of the innermost action around it, 0 none */
-	u64 op_child_ns; /* time in the operators, nodes and labels inside that have ended */
+	u64 action;      /* name of the innermost action around it; 0: none */
+	u64 op_child_ns; /* time in nested operators, nodes and labels that have ended */
 	u16 kind;        /* enum span_kind */
-	/* enum label, of a SPAN_LABEL; of a SPAN_ACTION 1: it is an optimizer_step hook; of a SPAN_JIT 1: XLA compiled in it */
+	/* SPAN_LABEL: enum label. SPAN_ACTION: 1 for an optimizer_step hook. SPAN_JIT: 1 if XLA compiled in it */
 	u8 label;
-	u8 phase;  /* enum phase: its own, or that around it */
-	u16 outer; /* 1 + index of the innermost span around it that is no operator's; 0: none */
-	u16 also;  /* enum fixed_name + 1 of a second row that gets the same duration; 0: none */
+	u8 phase;  /* enum phase: its own, or the one around it */
+	u16 outer; /* 1 + index of the innermost non-operator span around it; 0: none */
+	u16 also;  /* enum fixed_name + 1 of a second row that counts the same duration; 0: none */
 	struct op_span op;
 };
 
-/* Fetches of a DataLoader that may be those of an evaluation: bpf/pass.h. Loops: hashes, 0: none. */
+/* A candidate evaluation: fetches from a DataLoader without training (bpf/pass.h). A loop is a hash; 0: none. */
 struct pass {
-	u64 loop;         /* whose fetches these are */
-	u64 fetching;     /* the last that fetched; 0: it found no batch, or is not known */
-	u64 trained;      /* whose batches the last backward, or optimizer's step, was for */
+	u64 loop;         /* the loop that makes these fetches */
+	u64 fetching;     /* the loop of the last fetch; 0: unknown, or that fetch found no batch */
+	u64 trained;      /* the loop whose batches the last backward or optimizer step used */
 	u64 start_ns;     /* of the first fetch */
 	u64 child_ns;     /* as in struct span */
-	u64 before_ns[2]; /* of phase_ns at start_ns: PHASE_OTHER, PHASE_DATA */
+	u64 before_ns[2]; /* phase_ns of PHASE_OTHER and PHASE_DATA at start_ns */
 	u32 fetches;
-	u32 depth;  /* spans around */
-	u32 trains; /* the thread had a backward, or an optimizer's step */
+	u32 depth;  /* spans around the fetches */
+	u32 trains; /* the thread has made a backward or an optimizer step */
 	u32 empty;  /* the last fetch found no batch */
 };
 
-/* The call of CUDA or NCCL that a thread is in. */
+/* The open CUDA or NCCL call of a thread. */
 struct gpu_open {
-	u64 frame;  /* address of its return address; 0: there is none */
-	u64 caller; /* that return address: a frame that was left has another one there, sooner or later */
+	u64 frame;  /* address of its return address; 0: no open call */
+	u64 caller; /* that return address: once the frame is gone, something else overwrites it sooner or later */
 	u64 start_ns;
 	u64 bytes;
 	struct gpu_calls_key key;
 	u32 row;       /* index in gpu_rows */
-	u32 soft;      /* it may end unseen */
-	u64 handle_at; /* where a kernel's handle will be; 0: nowhere */
+	u32 soft;      /* it may end without a probe hit */
+	u64 handle_at; /* where the call will store a kernel's handle; 0: nowhere */
 	u64 handle_name;
 };
 
 /*
- * One thread. Programs of one thread never interleave, so this needs no lock; a per-CPU buffer would not do, since
- * uprobe programs can be preempted.
+ * One thread. The programs of one thread never interleave, so this needs no lock. A per-CPU buffer would need one,
+ * since uprobe programs can be preempted.
  */
 struct thread {
-	u64 now_ns; /* of the event at hand */
+	u64 now_ns; /* time of the current event */
 	u32 depth;
 	u32 framed;      /* open spans that are bound to a native frame */
-	u32 gap_depth;   /* depth at which gap_ns was taken */
-	u32 gap_sampled; /* a sample was taken since gap_ns */
-	u32 sampled;     /* by index of a span: it is to be told what is around it, when it ends */
+	u32 gap_depth;   /* depth at gap_ns */
+	u32 gap_sampled; /* the thread has a sample since gap_ns */
+	u32 sampled;     /* bit per span index: emit REC_AROUND when that span ends */
 	u32 around_kind, around_nested;
 	u32 pad;
-	u64 around; /* as around_kind, around_nested in struct rec_around: of the span that ended at this hit; 0: none */
-	u64 gap_ns; /* end of the last data, optimizer or backward span: forward begins there; 0: unknown */
+	u64 around; /* for struct rec_around, of the span that ended at this hit: name; 0: none */
+	u64 gap_ns; /* start of the candidate forward interval: last data, optimizer or backward end; 0: unknown */
 	u64 gap_child_ns;
-	u64 gap_apart_ns; /* of zero_grad since gap_ns, which is no part of forward */
+	u64 gap_apart_ns; /* time in zero_grad since gap_ns, which does not belong to forward */
 	u64 phase_since_ns;
 	u8 phase;                 /* enum phase since then */
-	u8 gap_phase;             /* the one in which gap_ns was taken */
-	u8 evaluation;            /* 1 + spans around Lightning's evaluation loop; 0: not in it */
+	u8 gap_phase;             /* enum phase at gap_ns */
+	u8 evaluation;            /* 1 + number of spans around Lightning's evaluation loop; 0: not in the loop */
 	u8 backward;              /* BACKWARD_: bpf/steps.h */
-	u8 step_ended;            /* a span of --step-at has, and no boundary was made of it yet */
-	u32 nvtx_epoch;           /* that of its NVTX ranges */
+	u8 step_ended;            /* a span of --step-at has ended, and its boundary is still to be made */
+	u32 nvtx_epoch;           /* the epoch of its NVTX ranges */
 	u64 phase_ns[PHASE_ROOM]; /* from phases_from_ns to phase_since_ns */
-	u64 gap_phase_ns;         /* of phase_ns[gap_phase] at gap_ns */
-	u64 phases_from_ns;       /* the last step boundary that it made in this step_epoch; 0: none */
-	u64 forward_ns;           /* struct rec_step's of the boundary at hand */
+	u64 gap_phase_ns;         /* phase_ns[gap_phase] at gap_ns */
+	u64 phases_from_ns;       /* its last step boundary in this step_epoch; 0: none */
+	u64 forward_ns;           /* for struct rec_step at the current boundary */
 	u32 step_serial, step_epoch;
 	u32 rule_steps[RULE_ROOM]; /* boundaries by each rule, in this step_epoch */
-	u32 data_seen;             /* of its own DataLoader: bpf/steps.h */
-	u64 sequence_at;           /* address of its word in at::sequence_number; 0: not known yet */
-	u64 tstate; /* its PyThreadState, as seen when it held the GIL; torch's calls release it. 0: not seen yet */
+	u32 data_seen;             /* state of its own DataLoader: bpf/steps.h */
+	u64 sequence_at;           /* address of its at::sequence_number; 0: unknown yet */
+	u64 tstate; /* its PyThreadState, as seen while it held the GIL (torch releases the GIL); 0: not seen yet */
 	struct span spans[SPAN_DEPTH];
 	struct pass pass;
-	struct span derived; /* being made: programs' stacks are too small for it */
+	struct span derived; /* scratch for a derived span: the BPF stack is too small */
 	struct gpu_open gpu;
 	struct name_buffer names;
 };
@@ -157,7 +160,7 @@ struct {
 	__type(value, struct agg_val);
 } aggs __weak SEC(".maps");
 
-/* Names that user space has been sent. */
+/* Names already emitted. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, NAMES_MAX);
@@ -184,14 +187,14 @@ struct {
 	__type(value, struct py_call);
 } py_calls __weak SEC(".maps");
 
-/* JAX's jitted functions, of which one may be called once a step. */
+/* JAX's jitted functions, one of which may run once per step. */
 struct jit_key {
 	u64 name;
 	u32 pid, pad;
 };
 
 struct jit_val {
-	u64 calls, ns; /* without those in which XLA compiled */
+	u64 calls, ns; /* without calls in which XLA compiled */
 };
 
 struct {
@@ -233,9 +236,9 @@ struct {
 } op_procs __weak SEC(".maps");
 
 /*
- * Empty: its one use is that a program with a tail call gets no private stack. From 6.13 on the kernel gives programs
- * of this type a stack per CPU, though another thread's uprobe can preempt this one there: 7.3 crashed on the values
- * spilled to it. So every uprobe program has a REFUSE_PRIVATE_STACK on some path that it hardly takes.
+ * Stays empty: it exists because the kernel gives no private stack to a program with a tail call. From 6.13 on the
+ * kernel gives programs of this type one stack per CPU, although another thread's uprobe can preempt this one there:
+ * 7.3 crashed on the values spilled to it. So every uprobe program has a REFUSE_PRIVATE_STACK on a rarely taken path.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
@@ -246,29 +249,29 @@ struct {
 
 #define REFUSE_PRIVATE_STACK(ctx) bpf_tail_call(ctx, &nothing, 0)
 
-/* Knobs, set before load. */
+/* Knobs that user space sets before load. */
 extern const volatile __u64 fixed_names[FIXED_NAMES]; /* REC_NAME ids */
 extern const volatile __u64 step_limit;               /* steps after which a process is done; 0: none */
 extern const volatile __u64 step_at[2];               /* --step-at: REC_NAME ids, 0: none */
 extern const volatile __u64 py_call_cnt;              /* elements of py_calls in use */
 extern const volatile __u64 py_call_lengths;          /* bit n: a name in py_calls is n bytes long, modulo 64 */
 extern const volatile __u64 op_schedule[OP_SCHEDULE__COUNT];
-extern const volatile __u64 gpu_names[GPU_APIS]; /* of waits for the GPU: REC_NAME ids, by enum gpu_api */
+extern const volatile __u64 gpu_names[GPU_APIS]; /* REC_NAME ids of waits for the GPU, by enum gpu_api */
 extern const volatile __u32 want_step_times;     /* REC_STEP */
 extern const volatile __u32 want_timeline, want_shapes, want_stacks, want_modules, want_gpu;
-extern const volatile __u32 want_gpu_windows;  /* of CUPTI's, by the schedule */
+extern const volatile __u32 want_gpu_windows;  /* CUPTI windows by the schedule */
 extern const volatile __u32 cookies_by_place;  /* struct probe_place */
 extern const volatile __u64 sample_period_ns;  /* of the timer */
-extern const volatile __u64 wait_threshold_ns; /* a wait so long has a sample of its own */
+extern const volatile __u64 wait_threshold_ns; /* a wait at least this long gets its own sample */
 
-/* Set by user space at run time. */
-extern volatile __u32 pid_level;  /* of stepflame's pid namespace; 0 is the initial one */
-extern volatile __u32 around_cnt; /* threads that have a span to tell of: mostly none */
-extern volatile __u32 nvtx_epoch; /* ranges of an earlier one have lost their ends */
+/* Variables that change at run time. */
+extern volatile __u32 pid_level;  /* level of stepflame's pid namespace; 0: the initial one */
+extern volatile __u32 around_cnt; /* threads with a REC_AROUND to emit: usually 0 */
+extern volatile __u32 nvtx_epoch; /* ranges of an earlier epoch have lost their ends */
 
 /*
- * Functions that are not inlined are global on purpose: the verifier checks each once, by its own arguments, instead of
- * once per path that leads to it. So they take pointers to map values (checked for NULL) and scalars only.
+ * Functions that are not inlined are global on purpose: the verifier checks a global function once, by its arguments,
+ * not once per path that calls it. So they take only scalars and pointers to map values, which they check for NULL.
  */
 
 static __always_inline void count_many(u32 id, u64 cnt)
@@ -285,8 +288,8 @@ static __always_inline void count(u32 id)
 }
 
 /*
- * All bits set where a value (below 2^63) is not 0, without a branch: in a loop, the verifier follows each combination of
- * what branches did before.
+ * All bits set if a value (below 2^63) is not 0. It has no branch, since in a loop the verifier follows every
+ * combination of earlier branches.
  */
 #define MASK_IF(value)                        \
 	({                                    \
@@ -295,7 +298,7 @@ static __always_inline void count(u32 id)
 		(u64)(__v >> 63);             \
 	})
 
-/* A word of the target's memory, 0 when it cannot be read. */
+/* A word of the target's memory; 0: unreadable. */
 static __always_inline u64 read_u64(u64 address)
 {
 	u64 value = 0;
@@ -305,9 +308,9 @@ static __always_inline u64 read_u64(u64 address)
 }
 
 /*
- * A task's number in stepflame's own pid namespace, which is not the initial one; 0 when it is not visible there.
- * Pointers are read as memory: at each that a program loads from a task itself, kernels before 6.19 go through the names
- * of all types when they verify it, which took 80 ms for all programs.
+ * A task's number in stepflame's own pid namespace, when that is not the initial one; 0: not visible there. It reads
+ * pointers as plain memory, since for each direct load of a pointer from a task the verifier of kernels before 6.19
+ * scans the names of all types: 80 ms for all programs.
  */
 static __always_inline u32 task_number(const struct task_struct *task)
 {
@@ -317,7 +320,7 @@ static __always_inline u32 task_number(const struct task_struct *task)
 
 	if (!pid || BPF_CORE_READ(pid, level) < level)
 		return 0;
-	/* Not by BPF_CORE_READ: a relocation knows no variable index. */
+	/* Not BPF_CORE_READ: a relocation cannot contain a variable index. */
 	bpf_probe_read_kernel(&nr, sizeof(nr), (const char *)pid + NUMBERS_OFFSET + level * sizeof(struct upid));
 	return nr;
 }
@@ -333,7 +336,7 @@ static __always_inline u32 task_tid(struct task_struct *task)
 	return pid_level ? task_number(task) : (u32)LOAD_HERE(task->pid);
 }
 
-/* The id of a fixed name, 0 when there is no such name. */
+/* The id of a fixed name; 0: no such name. */
 static __always_inline u64 fixed_name(u64 name)
 {
 	return fixed_names[BOUND_INDEX(name, FIXED_NAMES)];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Names: read from the target into the buffer, hashed to an id, and sent to user space when first met. */
+/* Names: reads a name from the target into the buffer, hashes it to an id, and emits it the first time. */
 #ifndef STEPFLAME_BPF_NAME_H
 #define STEPFLAME_BPF_NAME_H
 
@@ -8,7 +8,10 @@
 #include "bpf/maps.h"
 #include "include/name_hash.h"
 
-/* The id of the text in the buffer, of `size` bytes, cut from `whole`. What lies behind it in its last word becomes zero. */
+/*
+ * The id of the text in the buffer, of `size` bytes, cut from `whole`. What lies behind it in its last word becomes
+ * zero.
+ */
 __weak __noinline u64 name__hash(struct name_buffer *b, u32 size, u64 whole, u32 encoding)
 {
 	struct rec_name *rec;
@@ -33,7 +36,7 @@ __weak __noinline u64 name__hash(struct name_buffer *b, u32 size, u64 whole, u32
 }
 
 /*
- * Reads `bytes` bytes of text at `address` into the buffer and returns their id, 0 when the memory cannot be read (counted).
+ * Reads `bytes` bytes of text at `address` into the buffer and returns the text's id; 0: unreadable (counted).
  * The text stays in b->text, padded with zeros to a word, until the next name.
  */
 __weak __noinline u64 name__read(struct name_buffer *b, u64 address, u64 bytes, u32 encoding)
@@ -82,7 +85,10 @@ __weak __noinline u64 name__read_text(struct name_buffer *b, u64 address)
 
 #define NAME_HALF 256
 
-/* Adds "." and a second text to the one in the buffer; its id, or 0 (counted). Texts of more than NAME_HALF bytes are not joined. */
+/*
+ * Adds "." and a second text to the one in the buffer; its id, or 0 (counted). Texts of more than NAME_HALF bytes are
+ * not joined.
+ */
 __weak __noinline u64 name__join(struct name_buffer *b, u64 address, u64 bytes)
 {
 	u64 at, end;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * NVTX ranges, nvtxRangePush and nvtxRangePop and those of domains: labels that begin and end where the program likes. A
- * range is one of its thread and domain, as NVTX has it: a pop ends the innermost. Where the arguments are, the place of
- * the probe says (user/runtime/nvtx/nvtx.h).
+ * NVTX ranges (nvtxRangePush, nvtxRangePop and their domain variants): labels that the program may begin and end
+ * anywhere. As in NVTX, ranges are per thread and domain, and a pop ends the innermost one. The probe's struct
+ * nvtx_site says where the arguments are (user/runtime/nvtx/nvtx.h).
  */
 #ifndef STEPFLAME_BPF_NVTX_H
 #define STEPFLAME_BPF_NVTX_H
@@ -97,8 +97,8 @@ __weak __noinline u64 nvtx__measure(u64 address)
 }
 
 /*
- * The id of such a text, 0 when it cannot be read (counted). It is kept as Python keeps a str, by its widest character, and
- * what is ASCII as other ranges have it: so the same text has the same id.
+ * The id of such a text, 0 when it cannot be read (counted). It is kept as Python keeps a str, by its widest character,
+ * and what is ASCII as other ranges have it: so the same text has the same id.
  */
 __weak __noinline u64 nvtx__read_wide(struct name_buffer *b, u64 address)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The operator table: what a call of an operator, a node or a label becomes when it ends. This is on the path of every
- * operator call of the target while a window is open; nothing here calls a helper but for the timeline.
+ * The operator table: adds a call of an operator, a node or a label to its row when the call ends. While a window is
+ * open every operator call of the target runs this code; so it calls helpers only for the timeline.
  */
 #ifndef STEPFLAME_BPF_OP_ROWS_H
 #define STEPFLAME_BPF_OP_ROWS_H
@@ -93,7 +93,10 @@ static __always_inline u32 op_row__add(u32 pid, const struct span *s, u64 total_
 	return i + 1;
 }
 
-/* One span for the timeline; `depth` spans are around it. Fields one by one: a struct would take room on programs' small stacks. */
+/*
+ * One span for the timeline; `depth` spans are around it. Fields one by one: a struct would take room on programs'
+ * small stacks.
+ */
 static __always_inline void timeline__put(struct op_proc *p, u32 kind, u64 name, u64 group, s64 sequence, u64 start_ns,
 					  u64 end_ns, u32 depth)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Windows in which operators count, opened and closed at step boundaries by the schedule, when user space has the
- * probes there.
+ * Windows in which BPF counts operators: the schedule opens and closes them at step boundaries, once user space has
+ * attached the probes.
  */
 #ifndef STEPFLAME_BPF_OP_WINDOW_H
 #define STEPFLAME_BPF_OP_WINDOW_H

@@ -4,8 +4,8 @@
  * that exits are armed first and disarmed last; and one for what is allocated. In: a uprobe whose cookie
  * (include/ops.h) says which operator. Out: rows in op_rows, spans in the ring.
  *
- * They run at every operator call of the target, so they do what the usual case needs and no more; what an exception or
- * an unlucky start has left behind goes the long way through span.h.
+ * These programs run at every operator call of the target, so they handle only the usual case; spans left behind by an
+ * exception or a start in mid-call take the slow path through span.h.
  */
 #include "bpf/hit.h"
 #include "bpf/origin.h"

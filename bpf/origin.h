@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Where in Python an operator is called: the innermost frame, and the torch.nn.Modules whose calls are around it. They
+ * Where Python calls an operator: the innermost frame, and the torch.nn.Modules whose calls enclose the operator. Both
  * become part of the operator's group (shapes.h).
  */
 #ifndef STEPFLAME_BPF_ORIGIN_H

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Evaluations of plain loops, which have no landmark but the fetches of their DataLoader: a pass over one in which nothing
- * is trained.
+ * Evaluations in plain loops. Their only landmarks are the fetches of a DataLoader: an evaluation is a pass over a
+ * loader without training.
  *
- * Fetches of one loop, two or more with no backward and no optimizer's step between, are such a pass, from the begin of the
- * first to the end of the one that finds no batch left, or to another loop's fetch: on a thread that trains, and if it is
- * not that loop's batches that it trains with, for it may skip some, or fetch several first.
+ * A pass is two or more fetches of one loop with no backward and no optimizer step between them. It lasts from the
+ * start of the first fetch to the end of the fetch that finds no batch, or to another loop's fetch. The thread must
+ * train, but not with batches of that loop: a training loop may skip batches, or fetch several before it uses one.
  *
- * A loop is known by the Python frames around its fetches, and by where each is in its code: so loaders that are zipped are
- * one, and a function that is called to train and to evaluate has two. A loop that does both in turns trains until its
- * loader is empty.
+ * The Python frames around a fetch, and the instruction of each, identify a loop: so zipped loaders are one loop, and a
+ * function called both to train and to evaluate has two. A loop that alternates between both trains until its loader is
+ * empty.
  */
 #ifndef STEPFLAME_BPF_PASS_H
 #define STEPFLAME_BPF_PASS_H
@@ -23,7 +23,7 @@ struct loop_walk {
 	u64 frame, hash;
 };
 
-/* One frame, and one outwards; false: not readable. */
+/* Hashes one frame and moves outwards to the next; false: unreadable. */
 __weak __noinline int loop__step(struct thread *t, const struct proc *proc, struct loop_walk *at)
 {
 	struct py_frame frame = {};
@@ -36,7 +36,7 @@ __weak __noinline int loop__step(struct thread *t, const struct proc *proc, stru
 	return true;
 }
 
-/* The loop that the current thread fetches for; 0: not known. */
+/* The loop of the current thread's fetch; 0: unknown. */
 __weak __noinline u64 loop__of(struct thread *t, const struct proc *proc)
 {
 	struct loop_walk at = {.hash = name_hash__seed(0, 0)};
@@ -55,7 +55,7 @@ struct exit_walk {
 	u32 pad;
 };
 
-/* One frame of fetch__raised's, and one outwards; false: that was the one. */
+/* Checks one frame for fetch__raised and moves outwards; false: found __exit__, or unreadable. */
 __weak __noinline int exit__step(struct thread *t, const struct proc *proc, struct exit_walk *at)
 {
 	const struct py_layout *py;
@@ -78,10 +78,10 @@ __weak __noinline int exit__step(struct thread *t, const struct proc *proc, stru
 	return false;
 }
 
-#define EXIT_FRAMES 6 /* torch's call of its operator is inside of it */
+#define EXIT_FRAMES 6 /* __exit__ may be some frames out: it calls torch's operator, where the probe is */
 
 /*
- * Does an exception leave the fetch that ends, as StopIteration does behind the last batch? Then the arguments of
+ * Does an exception end this fetch, as StopIteration does after the last batch? Then the arguments of
  * record_function.__exit__(self, type, value, traceback) are not all None.
  */
 __weak __noinline int fetch__raised(struct thread *t, const struct proc *proc)
@@ -101,14 +101,14 @@ static __always_inline bool pass__holds(const struct pass *pass)
 	return pass->loop && pass->fetches >= PASS_FETCHES;
 }
 
-/* A step ends: its part of a pass is validation. */
+/* A step ends: its part of the pass is validation. */
 static __always_inline void pass__cut(struct thread *t)
 {
 	if (pass__holds(&t->pass))
 		phase__validate(t, t->pass.before_ns);
 }
 
-/* What is behind us of a pass, if it is one, was validation. */
+/* Emits the pass so far as a SPAN_VALIDATION, if it has enough fetches. */
 static __always_inline void pass__tell(struct thread *t, const struct proc *proc, u32 pid)
 {
 	struct pass *pass = &t->pass;
@@ -116,7 +116,7 @@ static __always_inline void pass__tell(struct thread *t, const struct proc *proc
 
 	if (!pass__holds(pass))
 		return;
-	if (pass->depth > t->depth) /* what it was in has ended */
+	if (pass->depth > t->depth) /* a span around the pass has ended */
 		pass->depth = t->depth;
 	phase__validate(t, pass->before_ns);
 	derived = span__derived(t, SPAN_VALIDATION, NAME_VALIDATION, pass->start_ns, pass->child_ns);
@@ -124,12 +124,12 @@ static __always_inline void pass__tell(struct thread *t, const struct proc *proc
 	if (sample_period_ns)
 		interval__send(SPAN_VALIDATION, derived->name, derived->start_ns, t->now_ns,
 			       DEPTH_AND_STEP(pass->depth, proc->steps.cnt));
-	/* No forward began in it. */
+	/* No forward began in the pass. */
 	t->gap_ns = 0;
 	phase__mark(t);
 }
 
-/* The loop's next batch is about to be fetched. */
+/* A fetch begins: it extends the current pass, or ends it and begins another one. */
 static __always_inline void pass__fetch(struct thread *t, const struct proc *proc, u32 pid)
 {
 	struct pass *pass = &t->pass;
@@ -150,7 +150,7 @@ static __always_inline void pass__fetch(struct thread *t, const struct proc *pro
 	phase__keep(t, pass->before_ns);
 }
 
-/* It was, or there was none. */
+/* The fetch has ended, with a batch or without. */
 static __always_inline void pass__fetched(struct thread *t, const struct proc *proc, u32 pid)
 {
 	struct pass *pass = &t->pass;
@@ -169,7 +169,7 @@ static __always_inline void pass__fetched(struct thread *t, const struct proc *p
 	pass->fetching = 0;
 }
 
-/* A backward, or an optimizer's step: what was fetched last, it was fetched for that. */
+/* A backward or an optimizer step: the last fetch was for training. */
 static __always_inline void pass__train(struct thread *t)
 {
 	struct pass *pass = &t->pass;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The spans that are open on a thread, to an id; told to user space when first met. */
+/* Hashes the open spans of a thread to a path id, and emits each path the first time. */
 #ifndef STEPFLAME_BPF_PATH_H
 #define STEPFLAME_BPF_PATH_H
 

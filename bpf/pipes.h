@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Pipes: which one a call is on, and what each process did with it (struct pipe_val), in the map that user space reads. */
+/* Pipes: finds the pipe of a call, and counts what each process does with it, in a map that user space reads. */
 #ifndef STEPFLAME_BPF_PIPES_H
 #define STEPFLAME_BPF_PIPES_H
 
@@ -8,7 +8,7 @@
 #define PIPE_ROWS     16384
 #define MESSAGE_BYTES 4
 
-/* Those that are used no more make room: user space has had them. */
+/* LRU: unused pipes make room, since user space has read their rows. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, PIPE_ROWS);
@@ -16,7 +16,7 @@ struct {
 	__type(value, struct pipe_val);
 } pipe_rows __weak SEC(".maps");
 
-/* The pipe of an open file. False: it is of none. */
+/* The key of an open file's pipe. False: the file is not a pipe. */
 static __always_inline bool pipe__at(struct file_key *key, const struct file *file, u32 pid)
 {
 	const struct inode *inode = BPF_CORE_READ(file, f_inode);

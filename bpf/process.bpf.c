@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Processes of the job as they come and go: a fork of a traced process is known before its first instruction, with its
- * parent's layout; user space is told, and decides what to attach there.
+ * Follows the processes of the job: BPF adds a fork of a traced process before its first instruction, with its parent's
+ * layout; user space receives the event and decides what to attach.
  */
 #include "bpf/event.h"
 
@@ -70,7 +70,10 @@ int BPF_PROG(process_exit, struct task_struct *task)
 	if (!proc)
 		return 0;
 	signal = BPF_CORE_READ(task, signal);
-	/* Other threads go on, or one of them that ends at this moment too has told: each counts itself off before it comes here. */
+	/*
+	 * Other threads go on, or one of them that ends at this moment too has told: each counts itself off before it
+	 * comes here.
+	 */
 	if (BPF_CORE_READ(signal, live.counter) || __sync_lock_test_and_set(&proc->ended, 1))
 		return 0;
 	proc->forked_ns = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The Python frames of the current thread, the innermost first. The thread is the one that runs, so nothing that is read
- * can change meanwhile.
+ * The Python frames of the current thread, the innermost first. The program runs on that thread, so the frames cannot
+ * change meanwhile.
  */
 #ifndef STEPFLAME_BPF_PYFRAME_H
 #define STEPFLAME_BPF_PYFRAME_H
@@ -50,8 +50,8 @@ __weak __noinline int py_frame__read(struct name_buffer *b, const struct py_layo
 }
 
 /*
- * The PyThreadState of the current thread, whether it holds the GIL or not; 0: it has none, or that is not known. False:
- * not readable.
+ * The PyThreadState of the current thread, whether it holds the GIL or not; 0: it has none, or that is not known.
+ * False: not readable.
  */
 static __always_inline bool py__own_tstate(const struct py_process *py, struct task_struct *task, u64 *tstate)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The Python stack of the current thread: frames to an id, each function and each stack told to user space when first
- * met.
+ * The Python stack of the current thread: hashes the frames to an id, and emits each function and each stack the first
+ * time.
  *
  *   thread state -> frame -> code object -> codes: its id  --+
  *                   frame ...                                +--> stacks: id of all
  *
- * The thread is the one that runs, so nothing that is read can change meanwhile. But it may have been met in the middle
- * of making or leaving a frame: what has not a code object's type is no frame, and ends the walk, counted.
+ * The program runs on that thread, so the frames cannot change meanwhile. But a sample may interrupt the thread while
+ * it creates or leaves a frame: a frame without a code object ends the walk and is counted.
  */
 #ifndef STEPFLAME_BPF_PYSTACK_H
 #define STEPFLAME_BPF_PYSTACK_H
@@ -170,8 +170,8 @@ __weak __noinline u64 code__id(struct name_buffer *b, const struct proc *proc, u
 	if (code__is_own(py, b))
 		return CODE_OWN;
 	/*
-	 * Each of these is an object of this one's own, or holds its line: another that comes to lie here differs. What two forks
-	 * of one process load lies at the same places.
+	 * Each of these is an object of this one's own, or holds its line: another that comes to lie here differs. What
+	 * two forks of one process load lies at the same places.
 	 */
 	key = name_hash__add(name_hash__add(code, pid), buffer_word(b, py->code_filename));
 	key = name_hash__add(key, buffer_word(b, py->code_name));

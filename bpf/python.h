@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Reading CPython objects of the current thread, by the offsets of its version (include/python.h). Everything read is
- * hostile: a pointer is only ever read through, never trusted.
+ * Reads CPython objects of the current thread, by the offsets of its version (include/python.h). All data is hostile:
+ * BPF reads through its pointers with checked helpers only and never trusts them.
  */
 #ifndef STEPFLAME_BPF_PYTHON_H
 #define STEPFLAME_BPF_PYTHON_H

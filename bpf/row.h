@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Rows of an open hash table in an array that the verifier inlines and user space maps: no helper is called to find one.
- * A row begins with a struct row_head (include/row.h).
+ * Rows of an open hash table in an array map. The verifier inlines look-ups in an array, so finding a row calls no
+ * helper; user space maps the array. A row begins with a struct row_head (include/row.h).
  */
 #ifndef STEPFLAME_BPF_ROW_H
 #define STEPFLAME_BPF_ROW_H
@@ -10,7 +10,7 @@
 
 #include "include/row.h"
 
-/* The finalizer of MurmurHash3, shortened; never 0, which a free row has. */
+/* The finalizer of MurmurHash3, shortened; never 0, which marks a free row. */
 static __always_inline u64 row__hash(u64 h)
 {
 	h = (h ^ h >> 29) * 0xbf58476d1ce4e5b9ULL;
@@ -18,8 +18,9 @@ static __always_inline u64 row__hash(u64 h)
 }
 
 /*
- * Index of the row of that hash among `rows` of a map, in at most `tries` neighbours; `rows`: there is no room. *fresh: it
- * was free, and is the caller's, who writes its key and then calls row__publish. A macro, for a map's type is its own.
+ * Index of the row for `hash` among `rows` of a map, probing at most `tries` neighbours; `rows`: no room. *fresh: the
+ * row was free and now belongs to the caller, who writes its key and then calls row__publish. A macro, since each map
+ * has its own type.
  */
 #define ROW_CLAIM(map, rows, tries, hash, fresh)                                               \
 	({                                                                                     \
@@ -44,7 +45,7 @@ static __always_inline u64 row__hash(u64 h)
 		__found;                                                                       \
 	})
 
-/* The key is there: user space may read the row. */
+/* The key is complete: user space may read the row. */
 static __always_inline void row__publish(struct row_head *row)
 {
 	__sync_fetch_and_or(&row->whole, 1);

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Samples: the Python stack and the spans of a thread of the target when a timer meets it running, and when it has
- * waited. In: a timer on each CPU, and the scheduler's switches and wake-ups. Out: REC_SAMPLE, and the stacks and
- * functions that are met for the first time.
+ * Samples: the Python stack and the spans of a target's thread, when a timer finds it running and after it has waited.
+ * In: a timer on each CPU, and the scheduler's switches and wake-ups. Out: REC_SAMPLE, and each stack and function the
+ * first time.
  *
  *   timer  ------------------------------> sample, of the timer's period
  *   switch, it leaves -> its wait --+
  *   wake-up           -> its wait --+
  *   switch, it comes  --------------+----> sample, of the time it was away
  *
- * None of these programs can be interrupted by another of them on its CPU, but by an NMI.
+ * On one CPU none of these programs can interrupt another, except from an NMI.
  */
 #include "bpf/around.h"
 #include "bpf/files.h"
@@ -22,9 +22,9 @@
 #define TASK_DEAD    0x80
 
 /*
- * Threads that take the GIL from each other wait for it by the ten thousand a second. None of these waits is longer than the
- * interpreter's switch interval, 5 ms, so that one in so many stacks will do. Not of a thread that trains: each of its steps
- * is to have its own waits.
+ * Threads that take the GIL from each other wait for it by the ten thousand a second. None of these waits is longer
+ * than the interpreter's switch interval, 5 ms, so that one in so many stacks will do. Not of a thread that trains:
+ * each of its steps is to have its own waits.
  */
 #define GIL_WALKED  4
 #define GIL_LONG_NS 5000000
@@ -127,8 +127,8 @@ static __always_inline struct rec_sample *sample__reserve(const struct proc *pro
 }
 
 /*
- * What a sample stands for: its timer's period. The first of a spell has on average half of the period before it, too, which
- * was broken off. Not the time since the timer ran out before: it may not do so while a CPU is idle.
+ * What a sample stands for: its timer's period. The first of a spell has on average half of the period before it, too,
+ * which was broken off. Not the time since the timer ran out before: it may not do so while a CPU is idle.
  */
 static __always_inline u64 timer__weight(u64 now)
 {
@@ -278,7 +278,8 @@ static __always_inline bool wait__emit(const struct proc *proc, u32 pid, struct 
 
 /*
  * One part of a wait has ended. A long one has a sample of its own. A shorter one becomes that of those before it by a
- * chance that is as large as it is long, and waits for another itself: so what is in the sum has no part in who gets it.
+ * chance that is as large as it is long, and waits for another itself: so what is in the sum has no part in who gets
+ * it.
  */
 static __always_inline void wait__sample(const struct proc *proc, u32 pid, struct task_struct *task, struct wait *w,
 					 bool queued, u64 ns, u64 now)
@@ -328,8 +329,8 @@ static __attribute__((noinline)) int wait__ended(const struct proc *proc, u32 pi
 }
 
 /*
- * A thread comes to the CPU (the current one is another still), or its process's window is over. With VISIT_CUT its wait goes
- * on.
+ * A thread comes to the CPU (the current one is another still), or its process's window is over. With VISIT_CUT its
+ * wait goes on.
  */
 static __always_inline void wait__end(struct task_struct *task, u32 visit)
 {
@@ -345,7 +346,10 @@ static __always_inline void wait__end(struct task_struct *task, u32 visit)
 	if (!proc || (proc->window == WINDOW_DONE && visit != VISIT_CLOSE)) /* it is ended at the close */
 		return;
 	now = proc->window == WINDOW_DONE ? proc->window_end_ns : bpf_ktime_get_ns();
-	/* A switch and a visit may come together: one of them has the wait, and a thread that has come to the CPU has none. */
+	/*
+	 * A switch and a visit may come together: one of them has the wait, and a thread that has come to the CPU has
+	 * none.
+	 */
 	since = visit == VISIT_CUT ? w->since_ns : __sync_lock_test_and_set(&w->since_ns, 0);
 	if (!since || !is_counted(proc))
 		return;
@@ -355,8 +359,8 @@ static __always_inline void wait__end(struct task_struct *task, u32 visit)
 }
 
 /*
- * The current thread leaves the CPU, and we did not see it come: some kernels do not tell of switches from certain tasks. It
- * ran since for as long as its account says, less what a hypervisor took.
+ * The current thread leaves the CPU, and we did not see it come: some kernels do not tell of switches from certain
+ * tasks. It ran since for as long as its account says, less what a hypervisor took.
  */
 static __always_inline void wait__unseen(const struct proc *proc, u32 pid, struct task_struct *task, struct wait *w,
 					 u64 now)
@@ -370,8 +374,8 @@ static __always_inline void wait__unseen(const struct proc *proc, u32 pid, struc
 }
 
 /*
- * The current thread leaves the CPU. The window may open while it waits, at a step or when user space comes to a fork; one
- * that is closed may stay so, and no stack is taken for it.
+ * The current thread leaves the CPU. The window may open while it waits, at a step or when user space comes to a fork;
+ * one that is closed may stay so, and no stack is taken for it.
  */
 static __always_inline void wait__begin(struct task_struct *task, u32 cause, u32 state)
 {
@@ -439,8 +443,8 @@ int BPF_PROG(sample_switch, bool preempt, struct task_struct *prev, struct task_
 }
 
 /*
- * In the context of who wakes, which sched_wakeup need not be in. An interrupt may wake, too: then the current thread is
- * one that it met by chance, mostly none of the job's.
+ * In the context of who wakes, which sched_wakeup need not be in. An interrupt may wake, too: then the current thread
+ * is one that it met by chance, mostly none of the job's.
  */
 SEC("tp_btf/sched_waking")
 int BPF_PROG(sample_waking, struct task_struct *task)
@@ -461,8 +465,8 @@ int BPF_PROG(sample_waking, struct task_struct *task)
 }
 
 /*
- * Each thread of the target as it is when a window opens and when it closes: one that waits then waits from the one, and
- * until the other. Its memory is not at hand: user space reads what of Python it waits in at the first.
+ * Each thread of the target as it is when a window opens and when it closes: one that waits then waits from the one,
+ * and until the other. Its memory is not at hand: user space reads what of Python it waits in at the first.
  */
 SEC("iter/task")
 int sample_threads(struct bpf_iter__task *ctx)

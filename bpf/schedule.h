@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What torch.profiler.schedule says of a step. */
+/* The phase of a step in torch.profiler.schedule. */
 #ifndef STEPFLAME_BPF_SCHEDULE_H
 #define STEPFLAME_BPF_SCHEDULE_H
 
@@ -7,7 +7,7 @@
 
 enum schedule_phase { SCHEDULE_WAITS, SCHEDULE_WARMS_UP, SCHEDULE_RECORDS };
 
-/* Of the step that begins, numbered from 0. first: it is the first of its window. */
+/* The phase of the step that begins, numbered from 0. *first: it is the first step of its window. */
 static __always_inline enum schedule_phase schedule__phase(u64 step, bool *first)
 {
 	u64 lead = op_schedule[OP_WAIT] + op_schedule[OP_WARMUP], cycle = lead + op_schedule[OP_ACTIVE];

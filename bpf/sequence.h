@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Autograd's sequence numbers, by which the timeline links a node to the operator that made it. Each thread counts its
- * own (at::sequence_number, ATen/SequenceNumber.cpp); a node gets the next one when it is made.
+ * Autograd's sequence numbers, by which the timeline links a node to the operator that created it. Each thread has its
+ * own counter (at::sequence_number, ATen/SequenceNumber.cpp); a new node takes the next number.
  */
 #ifndef STEPFLAME_BPF_SEQUENCE_H
 #define STEPFLAME_BPF_SEQUENCE_H
@@ -10,7 +10,7 @@
 
 #define DTV_ENTRY 16 /* glibc: dtv[-1] holds the number of entries; one is -1 until the thread uses that module */
 
-/* Where the current thread's next number is; 0: it was given no place yet. */
+/* The address of the current thread's next number; 0: not allocated yet. */
 static __always_inline u64 sequence__at(struct thread *t, const struct op_proc *p)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -29,7 +29,7 @@ static __always_inline u64 sequence__at(struct thread *t, const struct op_proc *
 	return t->sequence_at = block + p->sequence_offset;
 }
 
-/* The number that the thread's next node gets; -1: not known. */
+/* The number that the thread's next node will take; -1: unknown. */
 static __always_inline s64 sequence__next(struct thread *t, const struct op_proc *p)
 {
 	u64 at;
@@ -46,9 +46,9 @@ static __always_inline s64 sequence__of_node(const struct op_proc *p, u64 node)
 }
 
 /*
- * At the end of an operator: it keeps the number that it began with when a node took that meanwhile. torch.profiler
- * tells numbers also of those that made no node, but not of those whose dispatch does not pass autograd: the links are
- * the same.
+ * At the end of an operator: the operator keeps its initial number only if a node has taken that number meanwhile.
+ * torch.profiler also reports numbers of operators without a node, but none of operators whose dispatch bypasses
+ * autograd: the resulting links are the same.
  */
 static __always_inline void sequence__settle(struct thread *t, const struct op_proc *p, struct span *s)
 {

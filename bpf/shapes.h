@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What an operator was given, as words (enum op_word): read from the arguments' registers and stack, and the tensors
- * behind them. The words make the group that tells calls of one operator apart; a group is sent to user space when it
- * is first met.
+ * The inputs of an operator, as words (enum op_word): BPF reads the argument registers and the stack, and the tensors
+ * that they point to. The words form the group that distinguishes calls of one operator; BPF emits each group the first
+ * time.
  */
 #ifndef STEPFLAME_BPF_SHAPES_H
 #define STEPFLAME_BPF_SHAPES_H

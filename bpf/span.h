@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The span stack of a thread, and the row that a span becomes when it ends. Every source begins and ends its spans
- * here.
+ * Begins and ends the spans of all sources: pushes a span to the thread's span stack, and adds it to its row when it
+ * ends.
  *
  *   span__begin -> thread.spans[] -> span__end -> aggs
  */
@@ -203,8 +203,8 @@ static __always_inline void gap__set_apart(struct thread *t, u64 start_ns)
 
 /*
  * Span i ends, and those above it go on: NVTX ranges begin and end where they like, and what is around one need not be
- * around its end. The part of them that was inside is its child, and not again that of what is around both. It is then in
- * the first free slot.
+ * around its end. The part of them that was inside is its child, and not again that of what is around both. It is then
+ * in the first free slot.
  */
 __weak __noinline int span__slip(struct thread *t, const struct proc *proc, u32 pid, u32 i)
 {
@@ -364,9 +364,9 @@ static __always_inline void gap__end(struct thread *t, const struct proc *proc, 
 }
 
 /*
- * Is a call of a function with that kind of span part of one that is open? A backward inside a backward (checkpointing) is, and so are a
- * collective that is made of others, and the driver's wait inside the runtime's. What the user names is counted at each
- * call.
+ * Is a call of a function with that kind of span part of one that is open? A backward inside a backward (checkpointing)
+ * is, and so are a collective that is made of others, and the driver's wait inside the runtime's. What the user names
+ * is counted at each call.
  */
 static __always_inline bool is_part(struct thread *t, u32 kind)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The spans that are open on a thread, as a stack: what is around a span, which is meant by an event, and what is to be
- * dropped because its end is lost. What becomes of those that end: span.h.
+ * The stack of open spans of a thread: finds the spans around a span and the span that an event ends, and drops spans
+ * whose end was lost. span.h handles spans that end.
  */
 #ifndef STEPFLAME_BPF_SPAN_STACK_H
 #define STEPFLAME_BPF_SPAN_STACK_H
@@ -9,13 +9,13 @@
 #include "bpf/op_rows.h"
 #include "bpf/phase.h"
 
-/* Nobody's parent: an operator, or an NVTX range without a name. */
+/* A transparent span is never a parent: an operator, or an NVTX range without a name. */
 static __always_inline bool is_transparent(const struct span *s)
 {
 	return is_operator(s->kind) || !s->name;
 }
 
-/* 1 + index of the innermost span below that depth that is somebody's parent; 0: none. */
+/* 1 + index of the innermost span below `depth` that is not transparent; 0: none. */
 static __always_inline u32 span__outer(struct thread *t, u32 depth)
 {
 	const struct span *below;
@@ -26,7 +26,9 @@ static __always_inline u32 span__outer(struct thread *t, u32 depth)
 	return is_transparent(below) ? below->outer : depth;
 }
 
-/* What operators at that depth are done for. A backward inside of one of Lightning's actions is done for that. */
+/*
+ * The action that operators at `depth` count towards. A backward inside a Lightning action counts towards that action.
+ */
 static __always_inline u64 span__action(struct thread *t, u32 depth)
 {
 	const struct span *below;
@@ -39,21 +41,23 @@ static __always_inline u64 span__action(struct thread *t, u32 depth)
 	return below->kind == SPAN_BACKWARD && !below->action ? below->name : below->action;
 }
 
-/* Is a span at that depth directly inside of what may be forward? Operators between do not count. */
+/*
+ * Is a span at `depth` directly inside the candidate forward interval (thread.gap_ns)? Operators between do not matter.
+ */
 static __always_inline bool in_gap(const struct thread *t, u32 depth, u32 outer)
 {
 	return depth >= t->gap_depth && outer <= t->gap_depth;
 }
 
-/* Likewise inside of what may be an evaluation? */
+/* Likewise, directly inside the candidate evaluation (thread.pass)? */
 static __always_inline bool in_pass(const struct thread *t, u32 depth, u32 outer)
 {
 	return t->pass.loop && depth >= t->pass.depth && outer <= t->pass.depth;
 }
 
 /*
- * Drops the spans from that depth on, counted. When they ended is not known, nor, if the last landmark was inside, when
- * forward began. The spans in them that had ended become the enclosing span's.
+ * Drops the spans from `depth` on and counts them. Their end times are unknown; if the last landmark was inside them,
+ * so is the start of forward. Their ended children become children of the enclosing span.
  */
 __weak __noinline int span__drop(struct thread *t, u32 depth, u32 counter)
 {
@@ -69,7 +73,10 @@ __weak __noinline int span__drop(struct thread *t, u32 depth, u32 counter)
 		if (depth + n >= t->depth)
 			break;
 		s = span__at(t, i);
-		/* SPAN_NONE: that one has ended, span__outlived. A range without a name was counted as such. */
+		/*
+		 * SPAN_NONE: the span has ended (span__outlived). A range without a name is in CNT_NVTX_UNNAMED
+		 * already.
+		 */
 		cnt += MASK_IF(s->kind) & MASK_IF(s->name >> 1 | (s->name & 1)) & 1;
 		child_ns += s->child_ns;
 		t->framed -= MASK_IF(s->frame) & 1;
@@ -90,7 +97,7 @@ __weak __noinline int span__drop(struct thread *t, u32 depth, u32 counter)
 	return 0;
 }
 
-/* A span that begins again has lost its end. */
+/* A span that begins again has lost its end: drops it and everything inside. */
 static __always_inline void span__drop_reused(struct thread *t, u32 i)
 {
 	span__drop(t, i + 1, CNT_DROPPED_INNER);
@@ -98,8 +105,8 @@ static __always_inline void span__drop_reused(struct thread *t, u32 i)
 }
 
 /*
- * Closes what an exception or a longjmp left open: a native span is dead when the stack pointer is above the slot of
- * its return address, and so is all that was begun inside it. When it ended is not known, so it is not timed.
+ * Closes spans that an exception or a longjmp left open: a native span is dead when the stack pointer is above the slot
+ * of its return address, and so are all spans inside it. Their end times are unknown, so they are not timed.
  */
 __weak __noinline int span__repair(struct thread *t, u64 sp)
 {
@@ -122,8 +129,8 @@ __weak __noinline int span__repair(struct thread *t, u64 sp)
 #define TOKEN_ANY (~0ULL)
 
 /*
- * Index of the innermost open span with that kind and token (or TOKEN_ANY) whose frame, when both are known, is
- * `frame`; or -1.
+ * Index of the innermost open span with this kind and token (or TOKEN_ANY), and with this frame if both frames are
+ * known; -1: none.
  */
 __weak __noinline int span__find(struct thread *t, u32 kind, u64 token, u64 frame)
 {
@@ -146,7 +153,7 @@ __weak __noinline int span__find(struct thread *t, u32 kind, u64 token, u64 fram
 	return -1;
 }
 
-/* 1 + index of the innermost span of one of those kinds (bits) that runs in that very frame, or in any (0); 0: there is none. */
+/* 1 + index of the innermost span with one of the kinds (bits) and this frame (0: any frame); 0: none. */
 __weak __noinline int span__innermost(struct thread *t, u64 kinds, u64 frame)
 {
 	u32 depth;
@@ -166,7 +173,7 @@ __weak __noinline int span__innermost(struct thread *t, u64 kinds, u64 frame)
 	return 0;
 }
 
-/* 1 + index of the outermost span from that depth on that is not transparent, 0 when there is none. */
+/* 1 + index of the outermost span from `depth` on that is not transparent; 0: none. */
 __weak __noinline int span__first_inside(struct thread *t, u32 depth)
 {
 	if (!t)
@@ -181,8 +188,8 @@ __weak __noinline int span__first_inside(struct thread *t, u32 depth)
 }
 
 /*
- * For the end of an operator that is not the innermost span: what is inside of it has lost its end and is dropped,
- * counted. Returns 1 + its index, 0 when it is not there.
+ * For the end of an operator that is not the innermost span: the spans inside have lost their ends, so this drops and
+ * counts them. Returns 1 + index of the operator; 0: not found.
  */
 static __always_inline u32 span__unwind_to(struct thread *t, u64 frame)
 {
@@ -196,8 +203,8 @@ static __always_inline u32 span__unwind_to(struct thread *t, u64 frame)
 }
 
 /*
- * For an end whose frame is not known: it is that of the innermost operator, which lies above sp, since what was called
- * from there has ended. Returns 1 + its index, 0 when there is none with that token (or TOKEN_ANY).
+ * For an end whose frame is unknown: it ends the innermost operator above sp, since everything that the operator called
+ * has ended. Returns 1 + index of the operator; 0: none with this token (or TOKEN_ANY).
  */
 static __always_inline u32 span__unwind_out(struct thread *t, u64 sp, u64 token)
 {
@@ -215,7 +222,7 @@ static __always_inline bool is_nvtx(const struct span *s)
 	return s->kind == SPAN_LABEL && s->label == LABEL_NVTX;
 }
 
-/* Are all spans from that depth on NVTX ranges? */
+/* Are all spans from `depth` on NVTX ranges? */
 __weak __noinline int spans__are_nvtx(struct thread *t, u32 depth)
 {
 	if (!t)
@@ -229,7 +236,7 @@ __weak __noinline int spans__are_nvtx(struct thread *t, u32 depth)
 	return 1;
 }
 
-/* Takes span i out from under those above it, which go on. */
+/* Removes span i from the stack; the spans above it stay open. */
 __weak __noinline int span__take_out(struct thread *t, u32 i)
 {
 	u32 outer, depth;
@@ -246,7 +253,7 @@ __weak __noinline int span__take_out(struct thread *t, u32 i)
 
 		if (i + n + 1 >= depth)
 			break;
-		if (!nvtx) /* they have none of their own */
+		if (!nvtx) /* ranges have no phase of their own */
 			from->phase = i ? span__at(t, i - 1)->phase : PHASE_OTHER;
 		*to = *from;
 		if (to->outer == i + 1)
@@ -261,7 +268,7 @@ __weak __noinline int span__take_out(struct thread *t, u32 i)
 	return 0;
 }
 
-/* Index of the outermost NVTX range, and how many there are of them above it: -1 when there are not that many. */
+/* Index of the outermost NVTX range, if more than `above` ranges are open; else -1. */
 __weak __noinline int nvtx__outermost(struct thread *t, u32 above)
 {
 	u32 cnt = 0;
@@ -281,7 +288,7 @@ __weak __noinline int nvtx__outermost(struct thread *t, u32 above)
 	return cnt > above ? first : -1;
 }
 
-/* What was inside of a range that is given up is inside of what was around it. One without a name was counted as such. */
+/* Removes a range without timing it; its children move to the span around it. An unnamed range was counted already. */
 __weak __noinline int nvtx__give_up(struct thread *t, u32 i)
 {
 	u64 child_ns;
@@ -304,9 +311,9 @@ __weak __noinline int nvtx__give_up(struct thread *t, u32 i)
 	return 0;
 }
 
-#define NVTX_OPEN_MAX 16 /* on a thread: ranges that are never popped may not take all room */
+#define NVTX_OPEN_MAX 16 /* per thread, so that ranges without a pop cannot fill the stack */
 
-/* Their probes are gone, and will not tell of their ends. */
+/* Drops all ranges of the thread: their probes are detached, so their ends will not be seen. */
 __weak __noinline int nvtx__forget(struct thread *t)
 {
 	if (!t)

@@ -2,10 +2,10 @@
 /*
  * Step boundaries, by the first of these rules that a process shows: Lightning's run_training_batch; a DataLoader batch
  * and then an optimizer step (several optimizers, or several batches, make one step); an optimizer step alone, of the
- * first optimizer seen; ProfilerStep#; JAX's StepTraceAnnotation; backward alone, of several since a batch came the
- * first; calls of one of JAX's jitted functions; the DataLoader's next alone. A better rule replaces a worse one when it
- * is first seen. What --step-at names is the only rule. By which rule a thread's steps are is said in the end by
- * user/model/boundaries.c; here, as far as is known so far.
+ * first optimizer seen; ProfilerStep#; JAX's StepTraceAnnotation; backward alone, the first of several after a batch;
+ * calls of one JAX jitted function; the DataLoader's next alone. A better rule replaces a worse one when it first
+ * matches. --step-at replaces all rules. The choice here is provisional: in the end user/model/boundaries.c chooses the
+ * rule of a thread's steps.
  */
 #ifndef STEPFLAME_BPF_STEPS_H
 #define STEPFLAME_BPF_STEPS_H
@@ -17,7 +17,7 @@
 
 /* data_seen of struct thread and struct proc */
 #define DATA_FOR_OPTIMIZER 1 /* no optimizer has stepped since a DataLoader batch came */
-#define DATA_USED          2 /* a backward has, and none came */
+#define DATA_USED          2 /* a backward has used the batch, and no new batch has come */
 #define DATA_EVER          4
 
 static __always_inline void step__send(const struct thread *t, u32 pid, u32 rule, u64 index)
@@ -45,19 +45,21 @@ static __always_inline void step__send(const struct thread *t, u32 pid, u32 rule
 	bpf_ringbuf_submit(rec, BPF_RB_NO_WAKEUP);
 }
 
-/* Calls of CUDA since the last boundary. What other threads add meanwhile is in the next step. */
+/*
+ * Emits the sums of CUDA calls since the last boundary. Calls that other threads add meanwhile count in the next step.
+ */
 static __always_inline void step__send_gpu(const struct thread *t, struct proc *proc, u32 pid)
 {
 	struct gpu_sums now = proc->gpu.sums, before = proc->gpu.before;
 	u64 from_ns = proc->gpu.from_ns;
 	struct rec_gpu_step *rec;
 
-	/* No step ends with the first; and a process may have no CUDA. */
+	/* The first boundary ends no step; and the process may not use CUDA. */
 	if (from_ns && now.launches | now.copies | now.api_ns | now.sync_ns) {
 		rec = bpf_ringbuf_reserve(&ring, sizeof(*rec), 0);
 		if (!rec) {
 			count(CNT_RING_FULL);
-			return; /* the next one tells of both */
+			return; /* the next record covers both steps */
 		}
 		rec->hdr.type = REC_GPU_STEP;
 		rec->hdr.flags = 0;
@@ -77,7 +79,9 @@ static __always_inline void step__send_gpu(const struct thread *t, struct proc *
 	proc->gpu.from_ns = t->now_ns;
 }
 
-/* Boundaries of the current thread by that rule, in this window: in one of --steps the first of them ends none. */
+/*
+ * Counts the thread's boundaries by a rule in this window; with --steps the first boundary ends no step and counts 0.
+ */
 static __always_inline u64 step__count(struct thread *t, const struct proc *proc, u32 rule)
 {
 	if (t->step_epoch != proc->step_epoch) {
@@ -102,9 +106,9 @@ static __always_inline void step__end(struct thread *t, struct proc *proc, u32 p
 }
 
 /*
- * What the last two rules see is there too before a better one is first seen: the backwards of gradient accumulation, the
- * batches of a validation. So windows go by them only when so many have passed with no better one. They are told from the
- * first on: who reads them knows what came later.
+ * STEP_BACKWARD and STEP_LOADER also match before a better rule first does: backwards of gradient accumulation, batches
+ * of a validation. So windows follow these two rules only after this many matches without a better rule. BPF still
+ * emits all of their boundaries: a reader sees which rules came later.
  */
 #define STEP_PATIENCE 32
 
@@ -117,7 +121,7 @@ static __always_inline bool step__holds(struct proc *proc, u32 rule)
 	return true;
 }
 
-/* Windows of operators count from when these were found. */
+/* Advances the schedule by one step. Windows of operators count steps since their process got a slot. */
 static __always_inline void step__schedule(struct proc *proc, u32 pid, u64 now)
 {
 	u32 slot = proc->ops.slot - 1;
@@ -131,8 +135,8 @@ static __always_inline void step__schedule(struct proc *proc, u32 pid, u64 now)
 }
 
 /*
- * Steps may be by this rule, so far. A window that waits opens when a rule has held for a step: the first boundary may be of
- * a worse one.
+ * May this rule define the steps, as far as is known? A waiting window opens only after a rule has held for a step,
+ * since the first boundary may come from a worse rule.
  */
 static __always_inline bool step__is_by(struct proc *proc, u32 rule, bool holds)
 {
@@ -189,8 +193,8 @@ __weak __noinline int step__boundary(struct thread *t, struct proc *proc, u32 pi
 /* ---- by which rules ---- */
 
 /*
- * A batch was fetched. Threads that train are told apart: each has its own. One that does not fetches for those that train,
- * as far as is known.
+ * A thread has fetched a batch. A thread that trains uses its own batches; a batch of any other thread may be for all
+ * threads that train.
  */
 static __always_inline void step__fetched(struct thread *t, struct proc *proc)
 {
@@ -199,13 +203,13 @@ static __always_inline void step__fetched(struct thread *t, struct proc *proc)
 		proc->steps.data_seen = DATA_EVER | DATA_FOR_OPTIMIZER;
 }
 
-/* It was there, and no backward has used it yet. */
+/* Is there a batch that no backward has used yet? */
 static __always_inline bool data__is_new(u32 seen)
 {
 	return seen & DATA_EVER && !(seen & DATA_USED);
 }
 
-/* Does this backward, or an earlier one, use what was fetched last? */
+/* Is this the first backward to use the last batch? Marks the batch as used. */
 static __always_inline bool step__uses_data(struct thread *t, struct proc *proc)
 {
 	bool is_new = data__is_new(t->data_seen) || data__is_new(proc->steps.data_seen);
@@ -219,9 +223,9 @@ static __always_inline bool step__uses_data(struct thread *t, struct proc *proc)
 
 /* struct thread.backward */
 #define BACKWARD_EVER 1
-#define BACKWARD_NEW  2 /* since the last step of an optimizer that ended a step */
+#define BACKWARD_NEW  2 /* since the last optimizer step that ended a step */
 
-/* Some libraries have an optimizer for each parameter, all of one class: what steps for one backward is one step. */
+/* Some libraries have one optimizer per parameter, all of one class: their steps after one backward make one step. */
 static __always_inline void step__optimizer(struct thread *t, struct proc *proc, u32 pid, u64 name)
 {
 	if (!proc->steps.optimizer)
@@ -237,18 +241,21 @@ static __always_inline void step__optimizer(struct thread *t, struct proc *proc,
 	}
 }
 
-/* In plain loops: not inside of Lightning's actions, nor of an optimizer's closure. */
+/* For plain loops: ignores a backward inside a Lightning action or an optimizer's closure. */
 static __always_inline void step__backward(struct thread *t, struct proc *proc, u32 pid)
 {
 	bool has_data = t->data_seen | proc->steps.data_seen;
 
 	if (t->phase != PHASE_OTHER || (!step__uses_data(t, proc) && has_data))
 		return;
-	proc->steps.batches = 0; /* it trains */
+	proc->steps.batches = 0; /* the process trains */
 	step__boundary(t, proc, pid, STEP_BACKWARD);
 }
 
-/* If this is an inference, a forward ends here; that it is one is known only later, when nothing was trained. */
+/*
+ * In an inference a forward ends here. Only the absence of training later shows whether it is one, so this is
+ * provisional.
+ */
 static __always_inline void step__perhaps_forward(struct thread *t, const struct proc *proc)
 {
 	if (proc->landmarks.profile_code || !t->gap_ns || t->depth < t->gap_depth || t->gap_phase != PHASE_OTHER)
@@ -260,13 +267,13 @@ static __always_inline void step__perhaps_forward(struct thread *t, const struct
 			       DEPTH_AND_STEP(t->gap_depth, proc->steps.cnt));
 }
 
-/* A batch is about to be fetched, and what was done with the one before is done. */
+/* A fetch begins: the work on the previous batch is over. */
 static __always_inline void step__fetch(struct thread *t, struct proc *proc, u32 pid)
 {
 	if (t->phase != PHASE_OTHER)
 		return;
 	t->forward_ns = 0;
-	if (!t->pass.trains && !t->pass.empty) { /* an inference: a forward has no backward */
+	if (!t->pass.trains && !t->pass.empty) { /* an inference: no backward ends a forward */
 		if (proc->steps.rule == STEP_LOADER)
 			gap__end(t, proc, pid);
 		else if (!proc->steps.seen_rule || proc->steps.seen_rule == STEP_LOADER)
@@ -277,7 +284,7 @@ static __always_inline void step__fetch(struct thread *t, struct proc *proc, u32
 	t->forward_ns = 0;
 }
 
-/* XLA compiles. */
+/* XLA compiles: marks the innermost jitted call, whose time then does not count. */
 static __always_inline void step__compiles(struct thread *t)
 {
 	int i = span__find(t, SPAN_JIT, TOKEN_ANY, 0);
@@ -287,11 +294,11 @@ static __always_inline void step__compiles(struct thread *t)
 }
 
 /*
- * Which jitted function is the one that is called once a step? The one that takes most of the time of all their calls
- * but those in which XLA compiles; where none takes half of it, in the end one that takes some.
+ * Which jitted function runs once per step? The one with at least half of the time in all jitted calls, without calls
+ * in which XLA compiles; if no function has half, a smaller share suffices after more calls.
  */
-#define JIT_CALLS 4   /* of a function, before it is chosen */
-#define JIT_AWAY  256 /* calls of others, after which the function chosen is no more */
+#define JIT_CALLS 4   /* calls of a function before it can be chosen */
+#define JIT_AWAY  256 /* calls of other functions after which the chosen one can be replaced */
 
 static __always_inline bool jit__is_step(const struct proc *proc, const struct jit_val *val)
 {
@@ -300,7 +307,7 @@ static __always_inline bool jit__is_step(const struct proc *proc, const struct j
 	return val->calls >= JIT_CALLS && val->ns * share >= proc->jit.ns;
 }
 
-/* A call of a jitted function has ended, and took so long; 0: XLA compiled in it. */
+/* A call of a jitted function has ended. ns: its duration, 0: XLA compiled in it. */
 __weak __noinline int step__jit(struct thread *t, struct proc *proc, u32 pid, u64 name, u64 ns)
 {
 	struct jit_key key = {.name = name, .pid = pid};
@@ -323,7 +330,7 @@ __weak __noinline int step__jit(struct thread *t, struct proc *proc, u32 pid, u6
 		if (!val || (proc->jit.name && ++proc->jit.others < JIT_AWAY) || !jit__is_step(proc, val))
 			return 0;
 		proc->jit.name = name;
-		if (proc->steps.rule == STEP_JIT) { /* counts anew */
+		if (proc->steps.rule == STEP_JIT) { /* restart the count with the new function */
 			proc->steps.rule = STEP_NONE;
 			proc->step_epoch++;
 		}
@@ -333,7 +340,7 @@ __weak __noinline int step__jit(struct thread *t, struct proc *proc, u32 pid, u6
 	return 0;
 }
 
-/* The event at hand may have ended a span of --step-at. */
+/* The current event may have ended a span of --step-at. */
 static __always_inline void step__user(struct task_struct *task, struct proc *proc, u32 pid)
 {
 	struct thread *t = bpf_task_storage_get(&threads, task, NULL, 0);

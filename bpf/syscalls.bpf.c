@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * System calls of the job's processes, counted and timed by process and number, and what they read and write, by
- * process and file or pipe. In: each system call of the machine, and each page that comes into its page cache. Out: rows in
- * maps, and the paths of files in the ring buffer.
+ * process and file or pipe. In: each system call of the machine, and each page that comes into its page cache. Out:
+ * rows in maps, and the paths of files in the ring buffer.
  *
- * A process of another job pays for one look-up that finds nothing.
+ * A process outside the job pays only for one failed look-up.
  */
 #include "bpf/pipes.h"
 #include "bpf/window.h"
@@ -192,7 +192,9 @@ int BPF_PROG(page_added, struct folio *folio)
 	add.disk_bytes = folio__pages(folio) * PAGE_BYTES;
 	inode = BPF_CORE_READ(folio, mapping, host);
 	if (t->since_ns && t->on_file && t->transfer != TRANSFER_SYNC) {
-		/* sendfile writes another file. On overlayfs a file has other inodes than its pages: hence only there. */
+		/*
+		 * sendfile writes another file. On overlayfs a file has other inodes than its pages: hence only there.
+		 */
 		if (!t->copies || t->file.key.inode == BPF_CORE_READ(inode, i_ino))
 			t->disk_bytes += add.disk_bytes;
 		return 0;

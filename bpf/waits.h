@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What a thread of the target waits for, as it leaves the CPU: from its system call, by include/waits.h. */
+/* What a target's thread waits for, as it leaves the CPU: applies include/waits.h to its system call. */
 #ifndef STEPFLAME_BPF_WAITS_H
 #define STEPFLAME_BPF_WAITS_H
 
@@ -9,13 +9,13 @@
 
 #define TASK_UNINTERRUPTIBLE 2 /* in task_struct.__state */
 
-/* The system call that a thread is in, -1 for none: it returns behind `syscall`, which leaves that address in rcx. */
+/* The current system call of a thread; -1: none. In one, rcx has the return address, where `syscall` stores it. */
 static __always_inline s32 regs__syscall(const struct pt_regs *user)
 {
 	return user->cx == user->ip && user->orig_ax < 1024 ? (s32)user->orig_ax : -1;
 }
 
-/* What a descriptor stands for; NULL: nothing. */
+/* The file of a descriptor; NULL: not open. */
 static __always_inline struct file *task__file(struct task_struct *task, u32 fd)
 {
 	struct fdtable *table = task->files ? task->files->fdt : NULL;
@@ -26,7 +26,7 @@ static __always_inline struct file *task__file(struct task_struct *task, u32 fd)
 	return file;
 }
 
-/* Of what a descriptor stands for; 0: nothing. */
+/* The mode of a descriptor's file; 0: not open. */
 static __always_inline u32 task__mode(struct task_struct *task, u32 fd)
 {
 	const struct file *file = task__file(task, fd);
@@ -34,7 +34,7 @@ static __always_inline u32 task__mode(struct task_struct *task, u32 fd)
 	return file ? BPF_CORE_READ(file, f_inode, i_mode) : 0;
 }
 
-/* Why a thread is off the CPU, when it does not run on. */
+/* Why a thread that is not runnable leaves the CPU. */
 static __always_inline u32 cause__of(struct task_struct *task, const struct py_process *py, const struct pt_regs *user,
 				     s32 syscall, u32 state)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * When what needs no probe counts: samples and system calls. Those of a process that was forked in its parent's window do from
- * its first instruction on, before user space has come to it.
+ * The window for events that need no probes in the target: samples and system calls. For a process forked in its
+ * parent's window it is open from the first instruction on, before user space has seen the process.
  */
 #ifndef STEPFLAME_BPF_WINDOW_H
 #define STEPFLAME_BPF_WINDOW_H
@@ -13,7 +13,7 @@ static __always_inline bool window__is_open(const struct proc *proc)
 	return proc->window == WINDOW_OPEN || (proc->window == WINDOW_CLOSED && proc->forked_ns);
 }
 
-/* Since when it is, or was. */
+/* When the window opened. */
 static __always_inline u64 window__since(const struct proc *proc)
 {
 	return proc->forked_ns ? proc->forked_ns : proc->window_start_ns;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Named counters of loss and repair, shared by both sides.
+ * Named counters of losses and repairs, shared by BPF and user space.
  *
  * X(ID, "name", "meaning"): BPF adds to counter ID, the recording carries the name, reports print the nonzero ones.
- * This list is the only place where a counter is defined.
+ * This list is the only place that defines a counter.
  */
 #ifndef STEPFLAME_INCLUDE_COUNTERS_H
 #define STEPFLAME_INCLUDE_COUNTERS_H

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The functions of CUDA and NCCL that are watched, and how their arguments say what they do. Both sides ask here: user
- * space for symbols and names, BPF for arguments.
+ * The CUDA and NCCL functions that stepflame probes, and which of their arguments say what a call does. User space
+ * reads the symbols and names here, BPF the argument numbers.
  *
- * Arguments are numbered from 1, as the C function has them; 0: there is none. By the System V ABI the first six
- * integers and pointers are in registers; a dim3 takes two of these.
+ * Arguments are numbered from 1, as in the C declaration; 0: the function has no such argument. The System V ABI passes
+ * the first six integers and pointers in registers; a dim3 takes two of these.
  */
 #ifndef STEPFLAME_INCLUDE_GPU_H
 #define STEPFLAME_INCLUDE_GPU_H
 
 enum gpu_class {
 	GPU_NONE,
-	GPU_LAUNCH, /* of a kernel */
+	GPU_LAUNCH, /* of one kernel */
 	GPU_GRAPH,  /* of a graph of kernels */
 	GPU_COPY,
 	GPU_SET,
 	GPU_SYNC,  /* the CPU waits */
-	GPU_EVENT, /* recording, asking, waits of a stream */
+	GPU_EVENT, /* record or query an event, or make a stream wait for one */
 	GPU_ALLOC,
 	GPU_FREE,
 	GPU_HOST_ALLOC, /* of pinned memory */
@@ -24,14 +24,14 @@ enum gpu_class {
 	GPU_CLASS__COUNT,
 };
 
-/* Which way bytes go. */
+/* Direction of a copy. */
 #define STEPFLAME_GPU_DIRECTIONS(X) \
 	X(NONE, "")                 \
 	X(HTOD, "host to device")   \
 	X(DTOH, "device to host")   \
 	X(DTOD, "device to device") \
 	X(HTOH, "host to host")     \
-	X(UNKNOWN, "direction not known") /* addresses decide, which only the driver knows */
+	X(UNKNOWN, "direction not known") /* it depends on the addresses, which only the driver can classify */
 
 enum gpu_direction {
 #define X(id, name) GPU_##id##_DIRECTION,
@@ -42,10 +42,10 @@ enum gpu_direction {
 
 /*
  * X(name, class, object, bytes, unit, direction)
- * name: the C function's, without _v2, _ptds, _ptsz.
- * object: the argument that is the kernel's host function or CUfunction, the graph, or the communicator.
- * bytes: the argument with the size, in units of so many bytes; unit 0: of the data type that is the next argument.
- * direction: an enum gpu_direction without affixes, or KIND: the argument behind the size is an enum cudaMemcpyKind.
+ * name: of the C function, without _v2, _ptds, _ptsz.
+ * object: the argument that holds the kernel's host function or CUfunction, the graph, or the communicator.
+ * bytes: the argument that holds the size; unit: the bytes in one unit of it, 0: the next argument is the data type.
+ * direction: an enum gpu_direction without affixes, or KIND: the argument after the size is an enum cudaMemcpyKind.
  */
 #define STEPFLAME_GPU_APIS(X)                                 \
 	X(cudaLaunchKernel, LAUNCH, 1, 0, 1, NONE)            \
@@ -133,12 +133,12 @@ enum gpu_api {
 		GPU_API__COUNT,
 };
 
-#define GPU_APIS 128 /* room for them, a power of two */
+#define GPU_APIS 128 /* room for all of enum gpu_api; a power of two */
 _Static_assert(GPU_API__COUNT <= GPU_APIS, "make GPU_APIS larger");
 
 /*
- * How the driver's API hands out kernels: each writes a handle to where its first argument says, of a kernel that is
- * named by its third argument, or is that of the handle in its second.
+ * The driver functions that return the handle of a kernel. Each writes the handle through its first argument; the third
+ * argument names the kernel (OF_NAME), or the second is another handle of the same kernel (OF_HANDLE).
  */
 enum gpu_handle_from { GPU_HANDLE_OF_NAME, GPU_HANDLE_OF_HANDLE };
 
@@ -150,24 +150,24 @@ enum gpu_handle_from { GPU_HANDLE_OF_NAME, GPU_HANDLE_OF_HANDLE };
 /* Bytes of an element by ncclDataType_t, nccl.h: int8, uint8, int32, ... */
 #define STEPFLAME_NCCL_TYPE_BYTES 1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1
 
-/* Activity of a GPU, or about it, as CUPTI tells. */
+/* Kinds of activity that CUPTI reports, on a GPU or about one. */
 enum gpu_activity {
 	GPU_ACTIVITY_NONE,
 	GPU_ACTIVITY_KERNEL,
 	GPU_ACTIVITY_COPY,
 	GPU_ACTIVITY_SET,
-	GPU_ACTIVITY_GRAPH,    /* a whole graph, where its kernels are not told apart */
+	GPU_ACTIVITY_GRAPH,    /* a whole graph, where CUPTI does not report its kernels one by one */
 	GPU_ACTIVITY_SYNC,     /* a wait of the CPU or of a stream */
-	GPU_ACTIVITY_CALL,     /* a function of the runtime or the driver on the CPU, that has this correlation id */
+	GPU_ACTIVITY_CALL,     /* a runtime or driver function on the CPU, with this correlation id */
 	GPU_ACTIVITY_OVERHEAD, /* of CUPTI itself */
 	GPU_ACTIVITY__COUNT,
 };
 
-/* From where the figures of a process come, from less to more. */
+/* The source of a process's GPU figures; a higher tier knows more. */
 enum gpu_tier {
-	GPU_TIER_NONE,   /* no CUDA in it, or --gpu off */
-	GPU_TIER_PROBES, /* calls of the CPU alone: kernel times are not known */
-	GPU_TIER_CUPTI,  /* and what the GPU did */
+	GPU_TIER_NONE,   /* the process has no CUDA, or --gpu off */
+	GPU_TIER_PROBES, /* only the calls on the CPU: kernel times are unknown */
+	GPU_TIER_CUPTI,  /* the calls, and what the GPU did */
 };
 
 #endif

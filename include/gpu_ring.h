@@ -1,31 +1,31 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The memory that the injection library shares with stepflame: a memfd of its process, which stepflame opens through
- * /proc/PID/fd and maps. One page of control, then a ring of records.
+ * The memory that the injection library shares with stepflame: a memfd of the target, which stepflame opens through
+ * /proc/PID/fd and maps. One control page, then a ring of records.
  *
- * The library sleeps on `wanted` (a futex, not a private one) until stepflame makes it odd, which is a window. It goes
- * to sleep again when it is even, or when `alive_ns` stands still for GPU_RING_PATIENCE_NS: then stepflame is gone. One
- * thread of the library writes records at a time; stepflame alone reads. All in there is the target's, and stepflame
- * believes none of it.
+ * The library sleeps on `wanted` (a futex, not a private one) until stepflame makes `wanted` odd, which opens a window.
+ * The library goes back to sleep when `wanted` is even, or when `alive_ns` has not changed for GPU_RING_PATIENCE_NS:
+ * then stepflame is gone. One thread of the library writes records at a time; only stepflame reads. The target can
+ * write anything here, so stepflame trusts no byte of it.
  */
 #ifndef STEPFLAME_INCLUDE_GPU_RING_H
 #define STEPFLAME_INCLUDE_GPU_RING_H
 
 #include <stdint.h>
 
-#define GPU_RING_NAME        "stepflame-gpu"       /* of the memfd: /memfd:stepflame-gpu */
+#define GPU_RING_NAME        "stepflame-gpu"       /* of the memfd, seen as /memfd:stepflame-gpu */
 #define GPU_RING_MAGIC       0x31677072666c7473ULL /* "stlfrpg1", little-endian */
 #define GPU_RING_VERSION     2
 #define GPU_RING_CONTROL     4096       /* bytes before the ring */
-#define GPU_RING_BYTES       (8u << 20) /* a power of two; pages that were never written cost nothing */
+#define GPU_RING_BYTES       (8u << 20) /* a power of two; unwritten pages cost nothing */
 #define GPU_RING_PATIENCE_NS 5000000000ULL
 
 enum gpu_ring_state {
-	GPU_RING_ASLEEP = 0, /* nothing of CUPTI is in use */
+	GPU_RING_ASLEEP = 0, /* CUPTI is not in use */
 	GPU_RING_STARTING,
 	GPU_RING_ACTIVE,
-	GPU_RING_STOPPING,  /* flushing, then waiting for a call of the program's, in which CUPTI can be left */
-	GPU_RING_BUSY,      /* another tool has CUPTI: the window is lost */
+	GPU_RING_STOPPING,  /* flushing, then waiting for a CUDA call of the program, in which CUPTI can be detached */
+	GPU_RING_BUSY,      /* another tool uses CUPTI: the window is lost */
 	GPU_RING_FAILED,    /* `error` says why */
 	GPU_RING_NO_CUPTI,  /* libcupti cannot be opened */
 	GPU_RING_NO_DRIVER, /* libcuda is not mapped: CUPTI must not be called */
@@ -34,30 +34,30 @@ enum gpu_ring_state {
 struct gpu_ring_control {
 	uint64_t magic;
 	uint32_t version;
-	uint32_t pid;           /* of the process that made it, as it sees itself */
-	uint32_t ring_bytes;    /* GPU_RING_BYTES of its version */
-	uint32_t cupti_version; /* CUPTI_API_VERSION of the library that was opened; 0: not yet */
+	uint32_t pid;           /* of the process that created the memfd, in its own pid namespace */
+	uint32_t ring_bytes;    /* GPU_RING_BYTES of the library's version */
+	uint32_t cupti_version; /* CUPTI_API_VERSION of the open libcupti; 0: none yet */
 
 	/* stepflame writes these */
-	uint32_t wanted;   /* odd: a window is wanted; grows by one at each change */
-	uint32_t kinds;    /* 1 << enum gpu_activity: what is wanted */
-	uint64_t alive_ns; /* CLOCK_MONOTONIC, anew each second while it watches */
-	uint64_t tail;     /* bytes read since the ring was made */
+	uint32_t wanted;   /* odd: stepflame wants a window; it adds one at each change */
+	uint32_t kinds;    /* bits 1 << enum gpu_activity: the kinds that stepflame wants */
+	uint64_t alive_ns; /* CLOCK_MONOTONIC, updated each second while stepflame reads */
+	uint64_t tail;     /* bytes read since the ring was created */
 
 	/* the library writes these */
 	uint32_t state; /* enum gpu_ring_state */
 	uint32_t error; /* CUptiResult of the last failure */
-	uint32_t seen;  /* the last `wanted` that it acted on: of an end, when all is in the ring */
+	uint32_t seen; /* last `wanted` that it acted on; at a window's end, set after the last record is in the ring */
 	uint32_t pad;
-	uint64_t head;               /* bytes written since the ring was made */
-	uint64_t full;               /* records that found no room */
-	uint64_t dropped;            /* records that CUPTI says it lost */
-	uint64_t unknown;            /* records of kinds, or in a form, that the library does not know */
-	uint64_t start;              /* head when the window that is `seen` began; what lies before is nobody's */
-	uint64_t begun_ns, ended_ns; /* CLOCK_MONOTONIC: CUPTI has told of all in between; ended 0: it still does */
+	uint64_t head;               /* bytes written since the ring was created */
+	uint64_t full;               /* records dropped because the ring was full */
+	uint64_t dropped;            /* records that CUPTI reports lost */
+	uint64_t unknown;            /* records whose kind or layout the library does not know */
+	uint64_t start;              /* head when window `seen` began; the reader skips what lies before */
+	uint64_t begun_ns, ended_ns; /* CLOCK_MONOTONIC: CUPTI reported everything in between; ended 0: active */
 };
 
-/* Records of the ring: a header, then one of the structs; each starts at a multiple of 8, and may wrap at the end. */
+/* Records of the ring: a header, then one of the structs; each starts at a multiple of 8 and may wrap at the end. */
 enum gpu_ring_type {
 	GPU_RING_NAME_TEXT = 1, /* id, then text up to the record's end, not 0-terminated */
 	GPU_RING_ACTIVITY,
@@ -71,17 +71,17 @@ struct gpu_ring_hdr {
 	uint32_t size; /* bytes, header included, a multiple of 8 */
 };
 
-/* Texts are sent once a window. */
+/* The library sends each text once per window. */
 struct gpu_ring_name {
 	struct gpu_ring_hdr hdr;
 	uint32_t id;
 	uint32_t bytes; /* of text */
-	char text[];    /* of a kernel mangled, of a function as C has it; padded to a multiple of 8 */
+	char text[];    /* a kernel's mangled name or a function's C name; padded to a multiple of 8 */
 };
 
 #define GPU_RING_TEXT_MAX 4096
 
-/* The same instant: on CUPTI's clock, and CLOCK_MONOTONIC before and behind the reading of it. */
+/* One reading of CUPTI's clock, and CLOCK_MONOTONIC before and after that reading. */
 struct gpu_ring_clock {
 	struct gpu_ring_hdr hdr;
 	uint64_t cupti_ns;
@@ -97,31 +97,31 @@ struct gpu_ring_device {
 	char name[64];
 };
 
-/* Times are CUPTI's; 0: not known. */
+/* Times are on CUPTI's clock; 0: unknown. */
 struct gpu_ring_activity {
 	struct gpu_ring_hdr hdr;
 	uint64_t start_ns, end_ns;
 	uint32_t correlation;
 	uint16_t kind;      /* enum gpu_activity */
-	uint16_t direction; /* enum gpu_direction, of COPY */
-	uint32_t name;      /* of a gpu_ring_name; 0: none */
+	uint16_t direction; /* enum gpu_direction, for COPY */
+	uint32_t name;      /* id of a gpu_ring_name; 0: none */
 	uint32_t device, context, stream;
-	uint64_t bytes; /* COPY, SET; of KERNEL its shared memory, static and dynamic */
+	uint64_t bytes; /* for COPY and SET; for KERNEL its shared memory, static and dynamic */
 	union {
 		struct {
 			uint32_t grid[3], block[3];
 			uint32_t registers;  /* per thread */
-			uint32_t graph_node; /* low word of its id; 0: of no graph */
+			uint32_t graph_node; /* low word of its graph node's id; 0: not in a graph */
 		} kernel;
 		struct {
-			uint32_t tid;    /* as its process sees it */
+			uint32_t tid;    /* in the target's pid namespace */
 			uint32_t cbid;   /* CUPTI's number of the function */
-			uint32_t driver; /* 1: of the driver's table, 0: of the runtime's */
+			uint32_t driver; /* 1: cbid is of the driver API, 0: of the runtime API */
 			int32_t result;
 		} call;
 		struct {
 			uint32_t
-				type; /* CUpti_ActivitySynchronizationType, CUpti_ActivityOverheadKind; of GRAPH its id */
+				type; /* CUpti_ActivitySynchronizationType, CUpti_ActivityOverheadKind; GRAPH: its id */
 			uint32_t event; /* id of the CUDA event; 0: none */
 		} other;
 		uint32_t words[8];

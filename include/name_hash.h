@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Id of a name: a 64-bit hash of its bytes, the same on both sides, so that a name needs no table to be known twice.
- * Multiply-xorshift over 8-byte words (the finalizer of splitmix64 per word); not meant to withstand an adversary, who
- * could only mislabel rows of the process that is his already.
+ * Id of a name: a 64-bit hash of its bytes. BPF and user space compute the same hash, so they need no shared table.
+ * Multiply-xorshift over 8-byte words (the finalizer of splitmix64 per word). The hash need not resist an adversary,
+ * who could only mislabel rows of a process that he controls already.
  */
 #ifndef STEPFLAME_INCLUDE_NAME_HASH_H
 #define STEPFLAME_INCLUDE_NAME_HASH_H
@@ -11,16 +11,16 @@
 #include <linux/types.h>
 #endif
 
-/* The little-endian word that 8 characters make: how texts are compared. */
+/* Packs 8 characters into a little-endian word, so that BPF compares texts by words. */
 #define WORD8(s)                                                                                                  \
 	((__u64)(__u8)(s)[0] | (__u64)(__u8)(s)[1] << 8 | (__u64)(__u8)(s)[2] << 16 | (__u64)(__u8)(s)[3] << 24 | \
 	 (__u64)(__u8)(s)[4] << 32 | (__u64)(__u8)(s)[5] << 40 | (__u64)(__u8)(s)[6] << 48 |                      \
 	 (__u64)(__u8)(s)[7] << 56)
 
-/* `bytes` is the length of the whole name: of one too long to be kept, only the beginning is hashed. */
+/* `bytes` is the length of the whole name, also when the name is too long and only its beginning is hashed. */
 static inline __u64 name_hash__seed(__u32 encoding, __u32 bytes)
 {
-	/* Latin-1 and UTF-8 of an ASCII text are the same name. */
+	/* An ASCII text is the same name in Latin-1 and in UTF-8. */
 	return 0x9e3779b97f4a7c15ULL * (bytes + 1) ^ (encoding > 1 ? encoding : 0);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Operators: what a probe on one knows by its cookie, and what the BPF side must know of an operator's arguments.
- * Filled by user/session/op_probes.c from user/runtime/torch/ops.h, read by bpf/ops.bpf.c and bpf/shapes.h.
+ * Operators: the cookie of a probe on one, and how BPF finds an operator's arguments. user/session/op_probes.c fills
+ * these structs from user/runtime/torch/ops.h; bpf/ops.bpf.c and bpf/shapes.h read them.
  */
 #ifndef STEPFLAME_INCLUDE_OPS_H
 #define STEPFLAME_INCLUDE_OPS_H
@@ -13,9 +13,9 @@
 #include "include/records.h"
 #include "include/row.h"
 
-#define OPS_MAX       8192 /* operators and node classes of all torch libraries of a session */
-#define OP_ARGS_MAX   24   /* arguments looked at; of the 3,110 operators of torch 2.15 none has more than 23 */
-#define OP_DEF_MEMORY (OPS_MAX - 1) /* entry of op_defs for what is allocated outside of all operators: "[memory]" */
+#define OPS_MAX       8192          /* operators and node classes in all torch libraries of a session */
+#define OP_ARGS_MAX   24            /* arguments that BPF reads; the 3,110 operators of torch 2.15 have at most 23 */
+#define OP_DEF_MEMORY (OPS_MAX - 1) /* entry of op_defs for memory allocated outside all operators: "[memory]" */
 #define OP_ROWS       16384
 #define OP_PROCS_MAX  256 /* processes whose operators are recorded at once */
 
@@ -37,11 +37,11 @@ enum op_event {
 
 /* How an argument is passed, System V x86-64 ABI. */
 enum op_arg_kind {
-	OP_ARG_OTHER,           /* neither a tensor nor needed */
+	OP_ARG_OTHER,           /* not a tensor, and BPF does not need it */
 	OP_ARG_TENSOR,          /* Tensor const &: pointer to a TensorImpl * */
-	OP_ARG_OPTIONAL,        /* std::optional<Tensor> const &: {TensorImpl *, bool engaged}; else garbage */
-	OP_ARG_TENSOR_LIST,     /* ArrayRef<Tensor>: {Tensor *, size_t} in two places, the second behind the first */
-	OP_ARG_INTS,            /* ArrayRef<long>, ArrayRef<SymInt>: the same */
+	OP_ARG_OPTIONAL,        /* std::optional<Tensor> const &: {TensorImpl *, bool engaged}; not engaged: garbage */
+	OP_ARG_TENSOR_LIST,     /* ArrayRef<Tensor>: {Tensor *, size_t} in two consecutive places */
+	OP_ARG_INTS,            /* ArrayRef<long>, ArrayRef<SymInt>: likewise */
 	OP_ARG_INT,             /* long, bool */
 	OP_ARG_OPTIONAL_LIST,   /* c10::List<std::optional<Tensor>> const & */
 	OP_ARG_TENSOR_LIST_REF, /* c10::IListRef<Tensor> const &: {Tensor *, size_t, int tag} when tag is 0 */
@@ -64,65 +64,64 @@ struct op_def {
 	__u64 name;   /* REC_NAME id of "aten::add.Tensor"; 0: an unused entry */
 	__u64 merged; /* of "aten::add" */
 	__u16 arg_cnt;
-	__u8 on_stack;   /* some argument is not in a register */
-	__u8 wants_ints; /* its FLOPs need the int arguments */
+	__u8 on_stack;   /* at least one argument is not in a register */
+	__u8 wants_ints; /* counting its FLOPs needs the int arguments */
 	struct op_arg args[OP_ARGS_MAX];
 	__u32 pad;
 };
 
-/* The operator table is an open hash table in an array of these. */
+/* A row of the operator table, an open hash table in an array. */
 struct op_entry {
 	struct row_head head;
 	struct op_key key;
 	struct op_val val;
 };
 
-/* One process whose operators are probed, by its slot. Written in place by both sides: each word by one of them. */
+/* A process whose operators are probed, by slot. BPF and user space write it in place: each word has one writer. */
 struct op_proc {
 	__u32 pid;
-	__u32 open;  /* operators count; set by the step boundaries, or by user space where there is no schedule */
-	__u32 armed; /* user space: the probes are there */
+	__u32 open;  /* operators are counted; set at step boundaries, or by user space when there is no schedule */
+	__u32 armed; /* written by user space: the probes are attached */
 	__u32 index; /* windows begun so far */
 	__u64 window_start_ns; /* of the last window */
-	__u64 window_end_ns;   /* 0: it is open */
+	__u64 window_end_ns;   /* 0: that window is open */
 	__u64 first_step;      /* boundaries before the last window */
 	__u64 boundaries;      /* step boundaries seen */
 	__u64 first_boundary_ns;
 	__u64 last_boundary_ns;
 	__u64 cut;         /* spans of the last window that did not fit in the ring buffer */
-	__u64 hits;        /* while `counting` */
-	__u64 counting;    /* user space, and BPF when windows begin and end */
-	__u32 old_strings; /* its std::string is that from before the C++11 ABI */
+	__u64 hits;        /* probe hits while `counting` */
+	__u64 counting;    /* written by user space, and by BPF when windows begin and end */
+	__u32 old_strings; /* the process uses the std::string of before the C++11 ABI */
 	/*
-	 * For the timeline, where at::sequence_number keeps a thread's next number: a thread_word
-	 * (user/proc/getter.h), of which both are 0 when it is not known; and bytes from a Node to its number, 0 not
-	 * known.
+	 * For the timeline: where at::sequence_number stores a thread's next number, as a thread_word
+	 * (user/proc/getter.h; both fields 0: unknown), and the bytes from a Node to its number (0: unknown).
 	 */
 	__u32 sequence_module;
 	__u64 sequence_offset;
 	__u64 node_sequence;
-	__u64 backward_action; /* what Engine::execute was called in: the action of nodes on the engine's threads */
+	__u64 backward_action; /* action around Engine::execute, which nodes on the engine's threads inherit */
 };
 
-/* torch.profiler.schedule: numbers of steps, counted from the first boundary. */
+/* torch.profiler.schedule: its numbers of steps, counted from the first boundary. */
 enum op_schedule_word {
 	OP_SKIP_FIRST,
 	OP_WAIT,
 	OP_WARMUP,
-	OP_ACTIVE, /* 0: no schedule, operators always count */
-	OP_REPEAT, /* 0: without end */
+	OP_ACTIVE, /* 0: no schedule, operators are always counted */
+	OP_REPEAT, /* 0: repeat without end */
 	OP_SCHEDULE__COUNT,
 };
 
-/* Key of the map from the vtable that a Node begins with to its class. */
+/* Key of the map from a Node's vtable pointer, its first word, to its class. */
 struct node_class {
 	__u64 slot;
 	__u64 vtable;
 };
 
 struct node_val {
-	__u64 name;   /* REC_NAME id; 0: that of a Python class */
-	__u64 object; /* then: bytes from the node to the pointer to its Python object; 0: not known */
+	__u64 name;   /* REC_NAME id; 0: the node's Python class names it */
+	__u64 object; /* then: bytes from the node to its pointer to the Python object; 0: unknown */
 };
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What the BPF side must know of a CPython process to read it: layout offsets of its version, and where its thread
- * state is. Filled by user/runtime/python/python.c, read by bpf/python.h. Offsets are bytes from the start of the object.
+ * What BPF needs to read a CPython process: the layout offsets of its version, and the location of its thread state.
+ * user/runtime/python/python.c fills these structs, bpf/python.h reads them. Offsets are bytes from the object's start.
  */
 #ifndef STEPFLAME_INCLUDE_PYTHON_H
 #define STEPFLAME_INCLUDE_PYTHON_H
@@ -18,8 +18,8 @@ struct py_layout {
 	__u16 gen_frame;    /* up to 3.10 a PyFrameObject *, from 3.11 the frame itself (gi_iframe) */
 	__u16 gen_embedded; /* 1: the frame itself */
 	/*
-	 * "not started yet": a signed integer of state_bytes at state_off of the generator (state_in_gen) or of its
-	 * frame
+	 * State "not started yet": state_created, a signed integer of state_bytes at state_off of the generator
+	 * (state_in_gen) or of its frame.
 	 */
 	__u16 state_in_gen;
 	__u16 state_off;
@@ -30,23 +30,25 @@ struct py_layout {
 	__u16 frame_code;     /* f_code, f_executable */
 	__u16 frame_previous; /* f_back, previous */
 	__u16 frame_locals;   /* f_localsplus[0] */
-	__u16 frame_owner;    /* 0 when the version has none */
-	/* owner value of frames that are no Python function (FRAME_OWNED_BY_CSTACK, in 3.14 _INTERPRETER); -1 none */
+	__u16 frame_owner;    /* 0: this version has no owner field */
+	/*
+	 * owner value of frames that are not Python functions (FRAME_OWNED_BY_CSTACK, in 3.14 _INTERPRETER); -1: none
+	 */
 	__s16 frame_owner_c;
 	/*
-	 * The instruction at hand: from 3.11 a pointer into the code object (prev_instr, instr_ptr), before an int that
-	 * counts instr_bytes each (f_lasti; -1: not begun)
+	 * The current instruction: from 3.11 a pointer into the code object (prev_instr, instr_ptr); earlier an int
+	 * that counts units of instr_bytes (f_lasti; -1: not begun)
 	 */
 	__u16 frame_instr;
 	__u16 instr_bytes;
-	__u16 ref_mask; /* low bits to clear in a stack reference (3.14: frame_code and the locals), 0 before */
+	__u16 ref_mask; /* low bits to clear in a stack reference (3.14: frame_code and the locals); earlier 0 */
 
 	/* PyCodeObject */
 	__u16 code_filename;
 	__u16 code_name;
 	__u16 code_qualname; /* 0 before 3.11 */
 	__u16 code_firstlineno;
-	__u16 code_linetable;    /* a bytes: co_linetable, before 3.10 co_lnotab */
+	__u16 code_linetable;    /* a bytes object: co_linetable, before 3.10 co_lnotab */
 	__u16 code_instructions; /* co_code_adaptive; 0 before 3.11 */
 	__u16 code_flags;        /* an int */
 
@@ -64,12 +66,12 @@ struct py_layout {
 	/* PyTypeObject */
 	__u16 type_name;    /* tp_name, char * */
 	__u16 type_methods; /* tp_methods */
-	/* tp_iternext, also the slot offset that slotdefs holds for __next__ in PyHeapTypeObject */
+	/* tp_iternext; also the offset in PyHeapTypeObject that slotdefs lists for __next__ */
 	__u16 type_iternext;
 
 	/*
-	 * PyThreadState to the innermost frame: *(tstate + tstate_frame), or one hop more through the _PyCFrame (3.11,
-	 * 3.12)
+	 * The innermost frame of a PyThreadState: *(tstate + tstate_frame), or one more hop through the _PyCFrame
+	 * (3.11, 3.12)
 	 */
 	__u16 tstate_frame;
 	__u16 tstate_cframe;  /* 1: tstate_frame holds a _PyCFrame * */
@@ -84,8 +86,8 @@ enum py_tstate_where {
 	PY_TSTATE_GLOBAL, /* *(u64 *)address: the thread that holds the GIL */
 	PY_TSTATE_TLS,    /* *(u64 *)(thread pointer + (s64)address) */
 	/*
-	 * *(u64 *)(dtv[module] + address), glibc's dtv of 16-byte entries at thread pointer + 8. dtv[-1] is the number
-	 * of entries, and an entry is -1 in a thread that has not used that module's variables.
+	 * *(u64 *)(dtv[module] + address); glibc keeps the address of the dtv, an array of 16-byte entries, at thread
+	 * pointer + 8. dtv[-1] is the number of entries; an entry is -1 until the thread uses that module's variables.
 	 */
 	PY_TSTATE_DTV,
 };
@@ -99,11 +101,11 @@ struct py_process {
 	__u64 code_type; /* &PyCode_Type */
 	__u64 cell_type; /* &PyCell_Type */
 	/*
-	 * Where a thread keeps the state that PyGILState_Ensure gives it, whether it holds the GIL or not:
-	 * *(u64 *)(thread pointer + tss_offset), of pthread_getspecific(gilstate.autoTSSkey); 0: not known
+	 * Where a thread stores the state that PyGILState_Ensure returns, with or without the GIL: *(u64 *)(thread
+	 * pointer + tss_offset), the value of pthread_getspecific(gilstate.autoTSSkey); 0: unknown
 	 */
 	__u32 tss_offset;
-	__u32 gil_bytes; /* of the main interpreter's struct _gil_runtime_state; 0: not known */
+	__u32 gil_bytes; /* size of the main interpreter's struct _gil_runtime_state; 0: unknown */
 	__u64 gil_address;
 };
 

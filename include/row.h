@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What a row of a table in which BPF counts begins with: bpf/row.h. */
+/* The head of each row of the tables in which BPF counts: bpf/row.h. */
 #ifndef STEPFLAME_INCLUDE_ROW_H
 #define STEPFLAME_INCLUDE_ROW_H
 
@@ -9,7 +9,7 @@
 
 struct row_head {
 	__u64 hash;  /* of the key; 0: the row is free */
-	__u64 whole; /* the key is there */
+	__u64 whole; /* nonzero: the key is complete */
 };
 
 #endif

@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What a thread that is blocked in a system call waits for. In: the call, two of its arguments, the kind of a file, and
- * whether it waits for a disk. Out: enum wait_cause. Samples (bpf/waits.h) ask as the thread leaves the CPU, `dump`
- * (user/proc/task.c) by /proc while it waits: of the same wait both say the same.
+ * What a thread blocked in a system call waits for. In: the call, two of its arguments, the type of its file, and
+ * whether the thread waits for a disk. Out: enum wait_cause. The sampler (bpf/waits.h) asks as the thread leaves the
+ * CPU, `dump` (user/proc/task.c) asks from /proc while the thread waits: both get the same answer for the same wait.
  */
 #ifndef STEPFLAME_INCLUDE_WAITS_H
 #define STEPFLAME_INCLUDE_WAITS_H
 
 #include "include/records.h"
 
-/* How a call tells. */
+/* How a system call determines the cause. */
 enum wait_rule {
-	RULE_CAUSE = CAUSE__COUNT, /* below: that cause */
-	RULE_READ,                 /* by the file of its first argument */
+	RULE_CAUSE = CAUSE__COUNT, /* values below are causes themselves */
+	RULE_READ,                 /* by the type of the file in the first argument */
 	RULE_WRITE,                /* likewise */
-	RULE_COPY,                 /* likewise, but for a disk it waits as one that reads */
-	RULE_FUTEX,                /* the address is its first argument */
-	RULE_POLL,   /* of no file: sleeps, as time.sleep of old; files are counted by its second argument */
-	RULE_SELECT, /* likewise, by the first */
-	RULE_DISK,   /* for a disk, or nobody knows for what */
+	RULE_COPY,                 /* likewise, but a wait for a disk counts as a read */
+	RULE_FUTEX,                /* the first argument is the address */
+	RULE_POLL,   /* the second argument is the number of files; 0: a sleep, as in old versions of time.sleep */
+	RULE_SELECT, /* likewise, with the number in the first argument */
+	RULE_DISK,   /* for a disk, or unknown */
 };
 
 /*
- * The calls in which threads block, and others that are known by name: X(ID, name, number, rule). Numbers of x86-64,
- * arch/x86/entry/syscalls/syscall_64.tbl. An ABI. A call that is not here, or is CAUSE_UNKNOWN, waits for a disk where the
- * kernel counts it so (task_struct.in_iowait), which only samples see.
+ * The calls in which threads block, and others that reports name: X(ID, name, number, rule). The numbers are the x86-64
+ * ABI, arch/x86/entry/syscalls/syscall_64.tbl. A call that is missing here, or is CAUSE_UNKNOWN, waits for a disk when the
+ * kernel says so (task_struct.in_iowait), which only the sampler sees.
  */
 #define STEPFLAME_SYSCALLS(X)                                       \
 	X(READ, read, 0, RULE_READ)                                 \
@@ -115,14 +115,14 @@ static inline __u32 syscall__rule(__u32 number)
 	return CAUSE_UNKNOWN;
 }
 
-/* Types of files, as in st_mode. */
+/* File types, as in st_mode. */
 #define MODE_TYPE   0170000
 #define MODE_FIFO   0010000
 #define MODE_BLOCK  0060000
 #define MODE_FILE   0100000
 #define MODE_SOCKET 0140000
 
-/* Is rule__cause to be told the kind of the file of the first argument? */
+/* Does rule__cause need the mode of the file in the first argument? */
 static inline _Bool rule__wants_file(__u32 rule)
 {
 	return rule == RULE_READ || rule == RULE_WRITE || rule == RULE_COPY;
@@ -143,8 +143,8 @@ static inline __u32 rule__of_file(__u32 rule, __u32 mode)
 }
 
 /*
- * mode: of that file, 0 when it is not known. on_disk: the thread cannot be interrupted, or the kernel counts it as one
- * that waits for a disk. in_gil: the address of a futex is in the GIL.
+ * mode: of the file in the first argument, 0: unknown. on_disk: the thread is in uninterruptible sleep, or the kernel
+ * counts it as waiting for a disk. in_gil: the futex address lies in the GIL.
  */
 static inline __u32 rule__cause(__u32 rule, __u64 arg0, __u64 arg1, __u32 mode, _Bool on_disk, _Bool in_gil)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* What a recording costs: its targets, and stepflame itself. In: struct proc. Out: REC_COST. */
+/* The cost of a recording to its targets and to stepflame itself. In: struct proc. Out: REC_COST. */
 #include <stdio.h>
 #include <sys/resource.h>
 #include <unistd.h>

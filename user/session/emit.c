@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Records of a session's own, on their way to the sink. */
+/* Emits the records that user space itself makes to the sink. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Which probes a file means, found once per session. In: the sources. Out: lists. */
+/* Finds the probes of a file, once per session. In: the sources. Out: probe lists. */
 #include <stdlib.h>
 
 #include "user/session/state.h"

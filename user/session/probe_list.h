@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The probes of one file: offsets with their cookies, in the order in which they are to be armed. */
+/* The probes of one file: offsets and cookies, in the order of attachment. */
 #ifndef STEPFLAME_USER_SESSION_PROBE_LIST_H
 #define STEPFLAME_USER_SESSION_PROBE_LIST_H
 
@@ -12,26 +12,26 @@
 struct mapped_file;
 
 struct probe_list {
-	char *path;          /* openable from here; owned, NULL: none was set */
+	char *path;          /* openable by stepflame; owned; NULL: not set */
 	uint64_t dev, inode; /* of the file, as /proc/PID/maps has them */
-	uint32_t number;     /* trace_events.c's; 0: none yet */
+	uint32_t number;     /* from trace_events.c; 0: none yet */
 	size_t cnt, room;
 	unsigned long *offsets; /* in the file */
 	uint64_t *cookies;
 };
 
 void probe_list__release(struct probe_list *list); /* accepts a zeroed struct */
-/* The file that it is of, as that process has it mapped. 0 or -ENOMEM. */
+/* Sets the file of the list, as a process maps it. 0 or -ENOMEM. */
 int probe_list__set_file(struct probe_list *list, const struct mapped_file *file);
-/* One probe. 0 or -ENOMEM. */
+/* Adds one probe. 0 or -ENOMEM. */
 int probe_list__add(struct probe_list *list, uint64_t offset, uint64_t cookie);
-/* One probe at a site, whose depth goes into the cookie. 0 or -ENOMEM. */
+/* Adds one probe at a site, with the site's depth in the cookie. 0 or -ENOMEM. */
 int probe_list__add_site(struct probe_list *list, const struct site *site, uint32_t event, uint32_t flags, uint32_t fn);
 
 /*
- * Probes on a native function: its exit sites and where exceptions leave it with event `exit` (PROBE_NONE:
- * none of these), then its entry site with event `enter`; so exits are armed before entries. flags and fn go into the
- * cookies. 0 or -ENOMEM.
+ * Adds the probes of a native function: event `exit` at its exit sites and where exceptions leave it (PROBE_NONE: no
+ * such probes), then event `enter` at its entry site; so exits attach before entries. flags and fn go into the cookies.
+ * 0 or -ENOMEM.
  */
 int probe_list__add_sites(struct probe_list *list, const struct sites *sites, uint32_t enter, uint32_t exit,
 			  uint32_t flags, uint32_t fn);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What this machine's uprobes can do and cost, found by probing stepflame itself. */
+/* Measures what uprobes can do and cost on this machine, by probing stepflame itself. */
 #ifndef STEPFLAME_USER_SESSION_SELFTEST_H
 #define STEPFLAME_USER_SESSION_SELFTEST_H
 
@@ -11,16 +11,17 @@ struct stepflame_bpf;
 
 struct selftest {
 	struct attacher attacher;
-	uint64_t hit_ns;    /* of a probe on an emulated instruction, without the program's work */
-	uint32_t pid_level; /* of our pid namespace */
+	uint64_t hit_ns;    /* cost of a probe on an emulated instruction, without the program's own time */
+	uint32_t pid_level; /* level of stepflame's pid namespace */
 };
 
 /*
- * Probes a function of this program and calls it from a second thread: a process filter must count all threads (before
- * 6.10, that of uprobe_multi compares single threads). Takes some 20 ms. 0 or -errno: -EOPNOTSUPP hits are missing.
+ * Probes a function of stepflame and calls it from a second thread: a process filter must count all threads (before
+ * 6.10 the filter of uprobe_multi compares single threads). Takes some 20 ms. 0 or -errno: -EOPNOTSUPP: hits are
+ * missing.
  */
 int selftest__run(struct stepflame_bpf *skel, enum attach_backend backend, struct selftest *out);
-/* What a cheap system call of this process takes now, in ns. Takes some 5 ms. */
+/* Measures a cheap system call of this process now, in ns. Takes some 5 ms. */
 uint64_t selftest__call_ns(void);
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Life of a recording: programs loaded, self-test, targets attached, records pumped from the ring to the sink, and the
- * end.
+ * The life cycle of a recording: loads the programs, runs the self-test, attaches the targets, passes records from the
+ * ring to the sink, and ends.
  */
 #include "user/session/session.h"
 
@@ -21,8 +21,8 @@
 #include "user/session/state.h"
 
 /*
- * Snapshots of the rows: often at first, for a short recording to hold several, whose differences tell by how much figures vary
- * (user/analysis/diff.c); then ever farther apart, so that a day of recording stays small.
+ * Snapshots of the rows: often at first, for a short recording to hold several, whose differences tell by how much
+ * figures vary (user/analysis/diff.c); then ever farther apart, so that a day of recording stays small.
  */
 #define SNAPSHOT_MIN_NS 100000000ULL
 #define SNAPSHOT_GROWTH 20
@@ -166,7 +166,10 @@ int session__new(const struct session_options *options, session_sink sink, void 
 	return err;
 }
 
-/* Not the exits of operators with the rest: links with thousands of probes that go together wait for each other at each. */
+/*
+ * Not the exits of operators with the rest: links with thousands of probes that go together wait for each other at
+ * each.
+ */
 static void detach_all(struct session *s)
 {
 	struct detachment d = {};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* The kernel's maps as records: rows, counters, window and cost, cumulative. In: the session's maps. Out: its sink. */
+/* Emits the BPF maps as cumulative records: rows, counters, window and cost. In: the session's maps. Out: its sink. */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
@@ -145,7 +145,9 @@ int snapshot__emit(struct session *s)
 	int err = emit_window(s);
 
 	err = err ?: emit_rows(s) ?: SOURCES_TRY(snapshot, s) ?: emit_counters(s);
-	/* What was told up to here, names of rows and steps, is to be there if this snapshot is the recording's last. */
+	/*
+	 * What was told up to here, names of rows and steps, is to be there if this snapshot is the recording's last.
+	 */
 	ring_buffer__consume(s->ring);
 	return err ?: session__emit(s, NULL);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * An event source: one kind of event that a recording tells of, with its probes, its state and its records. The session
- * walks over the table of sources and knows none of them; a source knows the session (state.h). To add one: write
+ * An event source: one kind of recorded event, with its probes, its state and its records. The session iterates over
+ * the table of sources and depends on no particular one; a source uses the session (state.h). To add a source: write
  * sources/NAME.c with its struct source, and add a line to STEPFLAME_SOURCES.
  */
 #ifndef STEPFLAME_USER_SESSION_SOURCE_H
@@ -26,8 +26,8 @@ struct stepflame_bpf;
 struct target;
 
 /*
- * In the order in which the session attaches their probes and calls each hook. CUPTI comes last, for its `end` waits for the
- * targets; and OPS before SAMPLES, which makes the ring buffer no smaller than it is.
+ * The session attaches probes and calls each hook in this order. CUPTI comes last, since its `end` waits for the
+ * targets; OPS comes before SAMPLES, which may enlarge the ring buffer but never shrinks it.
  */
 #define STEPFLAME_SOURCES(X)    \
 	X(LANDMARKS, landmarks) \
@@ -51,18 +51,18 @@ enum source_id {
 		SOURCE__COUNT,
 };
 
-/* Does a file that a target maps hold places for a source's probes? */
+/* Does a file that a target maps contain places for a source's probes? */
 enum source_holds {
 	HOLDS_NO = 0,
 	HOLDS_LATER, /* not yet: the session asks again */
-	HOLDS_YES,   /* if they cannot be attached, the session warns that rows are missing */
-	HOLDS_MUST,  /* if they cannot be attached, the target cannot be recorded */
+	HOLDS_YES,   /* if the probes cannot be attached, the session warns that rows are missing */
+	HOLDS_MUST,  /* if the probes cannot be attached, the session cannot record the target */
 };
 
-#define SOURCE_SETS    3 /* probe sets of a source, at most, */
-#define SOURCE_RECORDS 3 /* and record types */
+#define SOURCE_SETS    3 /* probe sets per source, at most */
+#define SOURCE_RECORDS 3 /* record types per source, at most */
 
-/* Probes of a source in one file that come and go together, and that one BPF program serves. */
+/* Probes of a source in one file that attach and detach together, and that one BPF program serves. */
 struct probe_set {
 	struct bpf_program *(*program)(const struct stepflame_bpf *skel); /* NULL: `probe` */
 	bool (*wanted)(const struct session *s, const struct target *t);  /* in that target, now; NULL: always */
@@ -70,8 +70,8 @@ struct probe_set {
 };
 
 /*
- * What a source does with a record of BPF's that has at least so many bytes. false: the session hands the record to the
- * sink as it is. A record type has at most one source.
+ * How a source handles a BPF record of a type and at least `bytes` long. false: the session hands the record unchanged
+ * to the sink. At most one source handles a record type.
  */
 struct record_handler {
 	uint32_t type; /* enum rec_type */
@@ -79,12 +79,12 @@ struct record_handler {
 	bool (*handle)(struct session *s, const struct rec_hdr *record);
 };
 
-/* Have the windows that a source was asked for passed? */
+/* Have the requested windows of a source passed? */
 enum source_windows { WINDOWS_NONE = 0, WINDOWS_AHEAD, WINDOWS_PASSED };
 
 /*
- * A hook that is NULL does nothing. Hooks that return int return 0 or -errno; prepare, start, check and attached print a
- * message before they fail, for that ends the session. The result of `open` and `find` is not used.
+ * The session skips NULL hooks. Hooks that return int return 0 or -errno; prepare, start, check and attached print a
+ * message before they fail, since that ends the session. The session ignores the result of `open` and `find`.
  */
 struct source {
 	const char *name;
@@ -107,79 +107,83 @@ struct source {
 	int (*open)(struct session *s);
 	/* Called at each poll, some times a second. */
 	void (*tend)(struct session *s);
-	/* A view is about to take a snapshot: the source emits what still goes on, as far as it has come. */
+	/* A view is about to take a snapshot: the source emits the part so far of what is still in progress. */
 	void (*cut)(struct session *s);
 	/* The windows are about to close. */
 	void (*close)(struct session *s);
-	/* They have closed; the probes are still attached. */
+	/* The windows have closed; the probes are still attached. */
 	void (*end)(struct session *s);
 	/* The source writes its notes for the report. */
 	void (*note)(struct session *s);
-	/* It emits its rows. */
+	/* The source emits its rows. */
 	int (*snapshot)(struct session *s);
-	/* It adds to the counters what it has lost and BPF does not count. */
+	/* The source adds its losses that BPF does not count. */
 	void (*count)(const struct session *s, uint64_t counters[CNT__COUNT]);
-	/* It adds to the cost what it spent outside of the targets. */
+	/* The source adds the cost of its work outside the targets. */
 	void (*cost)(const struct session *s, struct rec_cost *cost);
-	/* The recording is complete. -ENOENT: what the user asked for never came. */
+	/* The recording is complete. -ENOENT: an event that the user requested never occurred. */
 	int (*finish)(struct session *s);
 	/*
-	 * The source hands over what it has attached besides its probe sets: first what may go before these, and, when
-	 * `last`, what must go after them.
+	 * The source hands over its attachments other than the probe sets: first those that may detach before the sets;
+	 * when `last`, those that must detach after them.
 	 */
 	void (*detach)(struct session *s, bool last, struct detachment *d);
-	/* The session has taken the last record of BPF's. */
+	/* The session has read the last BPF record. */
 	void (*drained)(struct session *s);
 	/* The session is about to be freed, perhaps without `end`: the source leaves the targets as they were. */
 	void (*restore)(struct session *s);
-	/* It frees what its state owns. */
+	/* The source frees what its session state owns. */
 	void (*free)(struct session *s);
-	/* The sink has forgotten stacks and paths: BPF is to send them again. */
+	/* The sink has dropped stacks and paths: the source makes BPF send them again. */
 	void (*resend)(struct session *s);
 
 	/* ---- a file that a target maps ---- */
 	/*
-	 * Asked at each look, and before `find`: the answer has no side effects. HOLDS_LATER of one source holds for
-	 * all, since a file is looked into once.
+	 * Called each time the session looks at the target, and before `find`; it must have no side effects. If one
+	 * source returns HOLDS_LATER all sources wait, since the session searches a file only once.
 	 */
 	enum source_holds (*holds)(struct session *s, struct target *t, const struct mapped_file *file);
 	/*
-	 * Adds the file's probes to the lists, one for each probe set. Called once a session and file, for the first
-	 * target that maps it: the probes must be right for all others.
+	 * Adds the file's probes to the lists, one list per probe set. Called once per session and file, for the first
+	 * target that maps it: the probes must fit every other target.
 	 */
 	int (*find)(struct session *s, struct target *t, const struct mapped_file *file, struct elf *elf,
 		    struct probe_list sets[SOURCE_SETS]);
 
 	/* ---- a target ---- */
-	/* The session has looked at its files, and attached their probes. Of a fork: when it begins to train. */
+	/*
+	 * The session has searched the target's files and attached their probes. For a fork: when it begins to train.
+	 */
 	int (*looked_at)(struct session *s, struct target *t);
-	/* In how many ns the session is to look again; 0: this source need not. */
+	/* In how many ns the session should look at the target again; 0: this source does not need it. */
 	uint64_t (*look_again_ns)(const struct session *s, const struct target *t);
-	/* The user named it: can stepflame record what the user asked for? */
+	/* The user named the target: can stepflame record what the user requested? */
 	int (*check)(struct session *s, const struct target *t);
-	/* The user named it, and it has neither torch nor JAX: is there something to record all the same? */
+	/* The user named the target, which has neither torch nor JAX: can this source still record something? */
 	bool (*watches)(const struct session *s, const struct target *t);
-	/* The user named it, and it is attached. */
+	/* The user named the target, and the session has attached it. */
 	int (*attached)(struct session *s, struct target *t);
-	/* Its window is about to open. Called again after each look, for what could not be done before. */
+	/* The target's window is about to open. Called again after each look, for what was not possible before. */
 	int (*open_target)(struct session *s, struct target *t);
-	/* The source is told what BPF knows of it: at each poll, each snapshot and the end, also when it is gone. */
+	/* Passes BPF's state of the target: at each poll, each snapshot and the end, also after the target's exit. */
 	void (*observe)(struct session *s, struct target *t, const struct proc *proc);
-	/* Hits of its probes that struct proc does not count. */
+	/* Hits of the target's probes that struct proc does not count. */
 	uint64_t (*hits)(const struct session *s, const struct target *t);
 	enum source_windows (*windows)(const struct session *s, const struct target *t);
-	/* It forked. child is NULL when it ended before it could be read; `followed`: it is to be recorded. */
+	/* The target forked. child NULL: it ended before stepflame read it; `followed`: the session records it. */
 	void (*on_fork)(struct session *s, struct target *parent, struct target *child, bool followed);
-	/* The session has decided not to record that child. */
+	/* The session has decided not to record this child. */
 	void (*unfollow)(struct session *s, struct target *t);
-	/* It called exec, or ended, and its probes are gone. NULL: the session zeroes its state, whatever that owns. */
+	/*
+	 * The target called exec, or ended: its probes are gone. NULL: the session zeroes the state, whatever it owns.
+	 */
 	void (*on_exec)(struct session *s, struct target *t);
 	void (*on_exit)(struct session *s, struct target *t);
 	/* A child ended: does the source need the target until the end of the recording? */
 	bool (*keeps)(const struct target *t);
-	/* No source does: the session is about to free it. */
+	/* No source keeps the target: the session is about to free it. */
 	void (*forget)(struct session *s, struct target *t);
-	/* Frees what its state owns. */
+	/* Frees what the target state owns. */
 	void (*free_target)(struct target *t);
 };
 
@@ -189,7 +193,7 @@ STEPFLAME_SOURCES(X)
 
 extern const struct source *const sources[SOURCE__COUNT];
 
-/* Calls that hook of each source that has it. */
+/* Calls a hook of each source that has it. */
 #define SOURCES_CALL(hook, ...)                                  \
 	do {                                                     \
 		for (int __i = 0; __i < SOURCE__COUNT; __i++)    \
@@ -197,7 +201,7 @@ extern const struct source *const sources[SOURCE__COUNT];
 				sources[__i]->hook(__VA_ARGS__); \
 	} while (0)
 
-/* The same until one fails. 0 or -errno of that. */
+/* Likewise, but stops at the first error. 0 or that -errno. */
 #define SOURCES_TRY(hook, ...)                                           \
 	({                                                               \
 		int __err = 0;                                           \

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* The probes of one target: attached file by file, detached for a while, or for good. */
+/* Attaches the probes of one target file by file, and detaches them for a while or for good. */
 #include <errno.h>
 #include <stdlib.h>
 

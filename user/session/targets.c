@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The processes of a session: what is mapped in each, which probes that means, and what becomes of them as they fork,
- * exec and exit. In: /proc and REC_PROC records. Out: links, entries of the BPF map `procs`, REC_TARGET records.
+ * The processes of a session: finds their mapped files, attaches the probes of those files, and follows forks, execs
+ * and exits. In: /proc and REC_PROC records. Out: links, entries of the BPF map `procs`, REC_TARGET records.
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -95,7 +95,10 @@ static void set_process(struct target *t, struct process *process)
 	t->jax_file = jax__file(&t->process);
 }
 
-/* What it had mapped, some 8 KB a library, is of no more use: a job may have thousands of children, one after the other. */
+/*
+ * What it had mapped, some 8 KB a library, is of no more use: a job may have thousands of children, one after the
+ * other.
+ */
 static void leave_target(struct target *t)
 {
 	t->gone = true;
@@ -353,7 +356,10 @@ static void attach_fork(struct session *s, struct target *t)
 	}
 }
 
-/* A child that ended before it was looked at is emitted as what its parent is: workers of short epochs are such children. */
+/*
+ * A child that ended before it was looked at is emitted as what its parent is: workers of short epochs are such
+ * children.
+ */
 static void emit_ended_child(struct session *s, const struct target *parent, uint32_t pid)
 {
 	struct rec_target rec = parent->sent;
@@ -419,8 +425,8 @@ static bool is_kept(const struct target *t)
 }
 
 /*
- * Children that have ended: what they paid is added up, and all else goes, since a job may have any number of them. Those
- * that train are kept, for the window is theirs, too.
+ * Children that have ended: what they paid is added up, and all else goes, since a job may have any number of them.
+ * Those that train are kept, for the window is theirs, too.
  */
 static void forget_ended(struct session *s)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* By the text files of tracefs. No state of ours: an event's name has our pid and its number. */
+/* Uses the text files of tracefs. Keeps no state: stepflame's pid and the number make an event's name. */
 #include "user/session/trace_events.h"
 
 #include <errno.h>
@@ -109,7 +109,10 @@ void trace_event__remove(uint32_t number)
 	tell(line, snprintf(line, sizeof(line), "-:" GROUP "/p%d_%u\n", getpid(), number));
 }
 
-/* Of our own number there is none yet of ours. All before any is removed: what is removed moves what has not been read yet. */
+/*
+ * Of our own number there is none yet of ours. All before any is removed: what is removed moves what has not been read
+ * yet.
+ */
 void trace_events__tidy(void)
 {
 	int fd = open_events(O_RDONLY), pid, last_pid = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Functions that the user names, by --action: LIB:SYMBOL, a native one, or FILE.py:QUALNAME, a Python one. In: the
+ * Functions that the user names by --action: native ones (LIB:SYMBOL) and Python ones (FILE.py:QUALNAME). In: the
  * options, opened ELF files. Out: probes, the BPF maps fns and py_calls, notes.
  */
 #include <bpf/bpf.h>

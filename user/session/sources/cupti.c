@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * What the GPU did in a process that has the injection library, in windows of CUPTI's: those of the schedule, or one as
- * long as the recording. Who is asked for one, when, what became of it, and why there was none. Out: REC_NAME,
- * REC_GPU_ACTIVITY, REC_GPU_DEVICE, REC_GPU_WINDOW, and what REC_GPU says of it (gpu.h).
+ * GPU activity of processes with the injection library, in CUPTI windows: those of the schedule, or one for the whole
+ * recording. Requests windows from the processes, ends them, and notes why a window failed. Out: REC_NAME,
+ * REC_GPU_ACTIVITY, REC_GPU_DEVICE, REC_GPU_WINDOW, and the CUPTI fields of REC_GPU (gpu.h).
  */
 #include <errno.h>
 #include <poll.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* By symbols. In: an opened ELF file. Out: probes. No state. */
+/* Finds the functions by symbol. In: an opened ELF file. Out: probes. No state. */
 #include "user/session/sources/gpu_functions.h"
 
 #include <errno.h>
@@ -139,8 +139,8 @@ static bool ends_wait(uint64_t cookie)
 }
 
 /*
- * Where many functions jump to the same code to end, each call of any would hit a probe for each of them. One does for all
- * of which the frame is at the same depth there.
+ * Where many functions jump to the same code to end, each call of any would hit a probe for each of them. One does for
+ * all of which the frame is at the same depth there.
  */
 static void join_shared(struct probe_list *ends)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Probes on the functions of CUDA and NCCL that a file holds: bpf/gpu.bpf.c. */
+/* Finds the probes on a file's CUDA and NCCL functions: bpf/gpu.bpf.c. */
 #ifndef STEPFLAME_USER_SESSION_SOURCES_GPU_FUNCTIONS_H
 #define STEPFLAME_USER_SESSION_SOURCES_GPU_FUNCTIONS_H
 
@@ -8,15 +8,15 @@
 #include "user/session/probe_list.h"
 
 /*
- * Adds those of a file, stripped or not: ends and beginnings to lists of their own, for they are armed one after the
- * other. Returns how many functions can be watched, or -ENOMEM; what no probe can be placed on is left out.
+ * Adds the probes of a file, stripped or not: exits and entries to separate lists, since exits attach first. Returns
+ * how many functions can be traced, or -ENOMEM; skips functions on which no probe can be placed.
  */
 int gpu_functions__add(const struct elf *elf, struct probe_list *ends, struct probe_list *begins);
 
-/* The same, from the cache where they are there: sets[0] the ends, sets[1] the beginnings. 0 or -ENOMEM. */
+/* Likewise, from the cache if possible: sets[0] the exits, sets[1] the entries. 0 or -ENOMEM. */
 int gpu_functions__find(const struct elf *elf, struct probe_list sets[2]);
 
-/* Leaves of such a list the waits for the GPU alone. */
+/* Removes all probes but those on waits for the GPU from such a list. */
 void gpu_functions__keep_waits(struct probe_list *list);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Out of a ring, into the recording: gpu_reader.h. */
+/* Converts a ring's records for the recording: gpu_reader.h. */
 #include "user/session/sources/gpu_reader.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Reader's side of the memory that the injection library shares. In: a file of the target's. Out: records that are whole
- * and within bounds; whether they are true is another matter.
+ * Reader of the memory that the injection library shares. In: a file of the target. Out: records that are complete and
+ * within bounds, though the target may have forged their contents.
  */
 #include "user/session/sources/gpu_ring.h"
 

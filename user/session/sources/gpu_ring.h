@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Reader's side of the memory that the injection library shares (include/gpu_ring.h). All that is in it is the target's,
- * and may change while it is read: it is copied out first, then checked.
+ * Reader of the memory that the injection library shares (include/gpu_ring.h). The target can change that memory at any
+ * time, so the reader copies data out first and then checks the copy.
  */
 #ifndef STEPFLAME_USER_SESSION_SOURCES_GPU_RING_H
 #define STEPFLAME_USER_SESSION_SOURCES_GPU_RING_H
@@ -15,7 +15,7 @@
 
 struct gpu_ring;
 
-/* One record, whole and within bounds; by hdr.type. The text of a name is 0-terminated. */
+/* One record, complete and within bounds; hdr.type selects the member. The text of a name is 0-terminated. */
 union gpu_ring_record {
 	struct gpu_ring_hdr hdr;
 	struct gpu_ring_activity activity;
@@ -26,34 +26,34 @@ union gpu_ring_record {
 };
 
 struct gpu_ring_status {
-	uint32_t state; /* enum gpu_ring_state, as the target says: of no effect here */
+	uint32_t state; /* enum gpu_ring_state, as the target claims; the reader does not rely on it */
 	uint32_t error;
 	uint32_t cupti_version;
-	bool seen;                   /* the last start or stop was acted on: of a stop, all is in the ring */
-	bool begun;                  /* the window of the last start has begun: there may be records */
+	bool seen;  /* the library acted on the last start or stop; after a stop, the ring is complete */
+	bool begun; /* the window of the last start has begun: records may follow */
 	uint64_t begun_ns, ended_ns; /* as in struct gpu_ring_control */
-	/* since that start */
+	/* since the last start */
 	uint64_t full, dropped, unknown; /* as in struct gpu_ring_control */
-	uint64_t bad; /* records that were not as they should be, and stretches that could not be read */
+	uint64_t bad;                    /* malformed records, and unreadable stretches */
 };
 
 /*
- * Finds and maps that of a process. 0 or -errno: -ENOENT it has none, -EPROTO it is of another version or not as it
- * should be, -EBUSY another stepflame has it. Free with gpu_ring__free, which stops.
+ * Finds and maps the ring of a process. 0 or -errno: -ENOENT: no ring; -EPROTO: another version, or malformed; -EBUSY:
+ * another stepflame uses it. Free with gpu_ring__free, which stops the window.
  */
 int gpu_ring__open(pid_t pid, pid_t nspid, struct gpu_ring **out);
-/* The same of an open file, which is the ring's afterwards, also on failure. */
+/* Likewise for an open file; takes ownership of fd, also on failure. */
 int gpu_ring__of_file(int fd, pid_t nspid, struct gpu_ring **out);
 void gpu_ring__free(struct gpu_ring *ring); /* accepts NULL */
 
-/* Wants a window with these kinds (1 << enum gpu_activity). now_ns: CLOCK_MONOTONIC. */
+/* Requests a window with these kinds (1 << enum gpu_activity). now_ns: CLOCK_MONOTONIC. */
 void gpu_ring__start(struct gpu_ring *ring, uint32_t kinds, uint64_t now_ns);
-/* To be called at least once a second in a window. */
+/* Call at least once a second during a window. */
 void gpu_ring__live(struct gpu_ring *ring, uint64_t now_ns);
-/* Wants no window any more; records may come until the status says that this was seen. */
+/* Requests the end of the window; records may follow until status.seen. */
 void gpu_ring__stop(struct gpu_ring *ring);
 void gpu_ring__status(struct gpu_ring *ring, struct gpu_ring_status *out);
-/* The next record of the window. false: there is none now. */
+/* Reads the next record of the window. false: no record now. */
 bool gpu_ring__next(struct gpu_ring *ring, union gpu_ring_record *out);
 
 #endif

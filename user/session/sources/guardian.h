@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A process of its own that writes the words of --exact into the targets, and puts NULL back when stepflame ends,
- * however it does: it ignores the signals of the terminal, holds none of stepflame's files, and waits for the end of a
- * socket. A word is changed only from NULL, and back only from what was written.
+ * A separate process that writes the words of --exact into the targets, and restores NULL when stepflame ends, however
+ * it ends: the guardian ignores the terminal's signals, has no other file of stepflame open, and waits for a socket to
+ * close. It changes a word only from NULL, and restores it only if the word still has the value written.
  */
 #ifndef STEPFLAME_USER_SESSION_SOURCES_GUARDIAN_H
 #define STEPFLAME_USER_SESSION_SOURCES_GUARDIAN_H
@@ -13,22 +13,22 @@
 
 struct guardian;
 
-/* Starts it. 0 or -errno. */
+/* Starts the guardian. 0 or -errno. */
 int guardian__new(struct guardian **out);
 
 /*
- * Writes `value` to the word at `address` of a process. 0; -EBUSY: it holds something else, and is left alone;
- * -EALREADY: it holds that value (a fork's child), and is put back like the others; -ESRCH the process has ended;
- * -EFAULT: no writable private memory; or -errno. May be repeated.
+ * Writes `value` to the word at `address` of a process. 0; -EBUSY: the word has another value and stays unchanged;
+ * -EALREADY: the word has this value (a fork's child), and the guardian will restore it like the others; -ESRCH: the
+ * process has ended; -EFAULT: no writable private memory; or -errno. Callers may repeat it.
  */
 int guardian__write(struct guardian *g, const struct process *process, uint64_t address, uint64_t value);
 
-/* Puts back the words of one process. */
+/* Restores the words of one process. */
 void guardian__restore(struct guardian *g, const struct process *process);
 
 /*
- * Puts all words back, those of the targets' forked descendants too, and waits for that. 0 or -errno: it is
- * gone. Accepts NULL.
+ * Restores all words, also in the targets' forked descendants, and waits for that. 0, or -errno: the guardian has died.
+ * Accepts NULL.
  */
 int guardian__free(struct guardian *g);
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * How busy the host's GPUs are, once a second, as NVML (libnvidia-ml.so.1, found at run time) tells: REC_GPU_USAGE.
+ * Usage of the host's GPUs, once a second, from NVML (libnvidia-ml.so.1, found at run time): REC_GPU_USAGE.
  *
- * A process of its own asks it. A call of NVML may wait for the driver for seconds, or for good when a GPU is broken, and a
- * thread in such a call could keep stepflame from ending; nor does a crash in the vendor's library end the recording.
+ * A child process calls NVML. A call may wait for the driver for seconds, or forever when a GPU is broken, and a thread
+ * in such a call could keep stepflame from ending; besides, a crash in the vendor's library must not end the recording.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -30,9 +30,9 @@
 #define SOCKET      3                 /* in its process */
 
 /*
- * Of NVIDIA's nvml.h (NVML API Reference Guide; the same since CUDA 8), which need not be there: nvmlReturn_t, of which 0 is
- * success, nvmlUtilization_t, nvmlMemory_t, NVML_TEMPERATURE_GPU and NVML_CLOCK_SM. Not nvmlDeviceGetMemoryInfo_v2: older
- * drivers lack it.
+ * Of NVIDIA's nvml.h (NVML API Reference Guide; the same since CUDA 8), which need not be there: nvmlReturn_t, of which
+ * 0 is success, nvmlUtilization_t, nvmlMemory_t, NVML_TEMPERATURE_GPU and NVML_CLOCK_SM. Not
+ * nvmlDeviceGetMemoryInfo_v2: older drivers lack it.
  */
 #define NVML_SUCCESS         0
 #define NVML_TEMPERATURE_GPU 0

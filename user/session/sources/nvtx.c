@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Places where processes push and pop NVTX ranges (bpf/nvtx.h). In: mapped files. Out: probes, the BPF map nvtx_sites. */
+/* Finds where code pushes and pops NVTX ranges (bpf/nvtx.h). In: mapped files. Out: probes, the BPF map nvtx_sites. */
 #include <bpf/bpf.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Which probes the operators of a process mean. In: the libraries that it has mapped (user/runtime/torch/ops.h). Out: lists
- * of probes, and the BPF maps op_defs and node_classes.
+ * Makes the probes for a process's operators. In: its mapped libraries (user/runtime/torch/ops.h). Out: probe lists,
+ * and the BPF maps op_defs and node_classes.
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>

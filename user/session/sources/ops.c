@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The operators of each process with torch: their probes (op_probes.c) are armed just before a window of the schedule, and
- * gone after it. In: the step boundaries that BPF counts (struct op_proc). Out: links, and the words of struct op_proc that
- * user space writes.
+ * The operators of each process with torch: attaches their probes (op_probes.c) just before a window of the schedule
+ * and detaches them after it. In: the step boundaries that BPF counts (struct op_proc). Out: links, and the words of
+ * struct op_proc that user space writes.
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -22,7 +22,9 @@
 #define DISARM_FAR_NS 2000000000ULL
 #define ARM_BLIND     20 /* steps ahead, while it is not known how long a step takes */
 
-/* How long after a fork its children are relieved, so that workers come together; and how far apart that is at least. */
+/*
+ * How long after a fork its children are relieved, so that workers come together; and how far apart that is at least.
+ */
 #define SWEEP_DELAY_NS      1000000000ULL
 #define SWEEP_APART_NS      10000000000ULL
 
@@ -175,8 +177,8 @@ static int free_slot(const struct ops *ops)
 }
 
 /*
- * Finds the operators of a process that has torch, and arms them unless the schedule's first window is far. A failure is
- * said, and the rest of the recording goes on.
+ * Finds the operators of a process that has torch, and arms them unless the schedule's first window is far. A failure
+ * is said, and the rest of the recording goes on.
  */
 static int add_target(struct session *s, struct target *t)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Samples: a timer on each CPU, whose program the kernel runs; and what its records lack: the lines of a function,
- * from the table that came with it, and the names of native and kernel addresses.
+ * Samples: starts a timer on each CPU, which runs the BPF program, and completes the program's records: the lines of a
+ * function, from its line table, and the names of native and kernel addresses.
  */
 #include "user/session/sources/samples.h"
 
@@ -132,9 +132,9 @@ static int start(struct session *s)
 }
 
 /*
- * A timer of one period would meet a job of the same rhythm, or of twice that, in the same places always. So each has another
- * one in each spell: of a rate between half of that asked for and one and a half, any as likely as any other. A new
- * period begins anew, which costs half a sample on average.
+ * A timer of one period would meet a job of the same rhythm, or of twice that, in the same places always. So each has
+ * another one in each spell: of a rate between half of that asked for and one and a half, any as likely as any other. A
+ * new period begins anew, which costs half a sample on average.
  */
 static void tend(struct session *s)
 {
@@ -226,7 +226,9 @@ static void free_sampler(struct session *s)
 	free(own->codes_lined.items);
 }
 
-/* How the interpreter of a process lays its objects out. A child that was not looked at yet is a fork of some target. */
+/*
+ * How the interpreter of a process lays its objects out. A child that was not looked at yet is a fork of some target.
+ */
 static const struct py_layout *layout_of(struct session *s, pid_t pid)
 {
 	struct target *t = targets__find(s, pid);

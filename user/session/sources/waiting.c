@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Stacks of waits that began before the window, read from outside as `stepflame dump` does. In: the targets. Out:
- * REC_CODE and REC_STACK, and the id of the latter for the samples of that one wait.
+ * Reads the stacks of waits that began before the window, from outside as `stepflame dump` does. In: the targets. Out:
+ * REC_CODE and REC_STACK, and the REC_STACK id for the samples of that one wait.
  */
 #include "user/session/sources/waiting.h"
 
@@ -141,8 +141,8 @@ void waiting__free(struct waiting *waiting)
 }
 
 /*
- * The wait may come in parts, blocked and queued or cut for a view, each of which goes on where the one before ended. A wait
- * that begins later begins after that, since its thread ran in between.
+ * The wait may come in parts, blocked and queued or cut for a view, each of which goes on where the one before ended. A
+ * wait that begins later begins after that, since its thread ran in between.
  */
 uint64_t waiting__stack(struct waiting *waiting, const struct rec_sample *sample)
 {

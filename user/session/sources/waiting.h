@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Threads that wait already when the window opens: BPF, which takes a stack when a wait begins, has none of that wait. */
+/*
+ * Threads that already wait when the window opens: BPF takes a stack when a wait begins, so it has no stack of those.
+ */
 #ifndef STEPFLAME_USER_SESSION_SOURCES_WAITING_H
 #define STEPFLAME_USER_SESSION_SOURCES_WAITING_H
 
@@ -9,19 +11,19 @@ struct waiting {
 	struct waiting_thread {
 		pid_t pid, tid;
 		uint64_t stack;    /* REC_STACK id */
-		uint64_t until_ns; /* it was seen to wait until then */
+		uint64_t until_ns; /* stepflame saw it wait until then */
 	} * threads;
 	size_t cnt;
 };
 
 /*
- * Reads the stacks of all threads of the targets that wait, and hands them to the sink; for a moment at most: of jobs with a
- * thousand such threads, those that it came to. 0 or -errno of the sink.
+ * Reads the stacks of all waiting threads of the targets and hands them to the sink. Its time is limited: in a job with
+ * a thousand such threads it reads only some. 0 or -errno of the sink.
  */
 int waiting__read(struct session *s, struct waiting *waiting);
 void waiting__free(struct waiting *waiting);
 
-/* The stack of a sample without one: 0, unless the sample is of a wait in which the thread was seen. */
+/* The stack for a sample without one: 0, unless waiting__read saw the thread in that wait. */
 uint64_t waiting__stack(struct waiting *waiting, const struct rec_sample *sample);
 
 #endif
