@@ -122,6 +122,7 @@ static void test_around(void **state)
 {
 	const struct rec_around *rec;
 	struct seen seen;
+	u64 stack;
 
 	(void)state;
 	action__run("fit", 0, 2);
@@ -133,15 +134,16 @@ static void test_around(void **state)
 	assert_int_equal(rec->name, latin_id("fit"));
 	assert_int_equal(rec->kind, SPAN_ACTION);
 	assert_int_equal(rec->nested, 0);
-	assert_int_equal(rec->stack, next_sample()->stack); /* of the same instruction */
+	stack = rec->stack;                            /* the ring may move */
+	assert_int_equal(stack, next_sample()->stack); /* of the same instruction */
 	seen = seen__read();
-	assert_int_equal(seen__stack(&seen, rec->stack).cnt, 1);
+	assert_int_equal(seen__stack(&seen, stack).cnt, 1);
 	seen__free(&seen);
 	action__run("fit", 1, 2);
 	assert_int_equal(records(REC_AROUND), 1);
 	action__run("fit", 1, 4); /* from another place */
 	assert_int_equal(records(REC_AROUND), 2);
-	assert_true(((const struct rec_around *)record(REC_AROUND, 1))->stack != rec->stack);
+	assert_true(((const struct rec_around *)record(REC_AROUND, 1))->stack != stack);
 	assert_int_equal(around_cnt, 0);
 	expect_counters(CNT__COUNT);
 }
