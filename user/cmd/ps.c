@@ -160,6 +160,6 @@ int cmd_ps(int argc, char **argv)
 		log__info("no process with torch or JAX is running here");
 	if (hidden)
 		log__warn("run stepflame ps as root (sudo) to see them too",
-			  "stepflame may not examine %zu processes of other users", hidden);
+			  "stepflame may not examine %zu process%s of other users", hidden, hidden == 1 ? "" : "es");
 	return fflush(stdout) ? SF_EXIT_ERROR : SF_EXIT_OK;
 }

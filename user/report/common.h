@@ -1,4 +1,4 @@
-/* or -errno; -ENOMEM where object is NULL. */
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* What every report prints besides its own table: what was observed, what the observation cost, and what was lost. */
 #ifndef STEPFLAME_USER_REPORT_COMMON_H
 #define STEPFLAME_USER_REPORT_COMMON_H
@@ -26,7 +26,10 @@ void common__text(struct job *job, FILE *out);
 json_t *common__json(struct job *job, const char *name);
 /* Returns an object that describes the process `target`. NULL: no memory. */
 json_t *common__json_target(const struct rec_target *target);
-/* Prints an object and drops the reference to it. The output is ASCII only, so that no name can steer a terminal. */
+/*
+ * Prints an object and drops the reference to it. The output is ASCII only, so that no name can steer a terminal. 0 or
+ * -errno; -ENOMEM where object is NULL.
+ */
 int common__print_json(json_t *object, FILE *out);
 /*
  * Returns an item of `processes`: it describes the process and holds the rows under `key`. Takes rows over. NULL: no
