@@ -87,7 +87,6 @@ enum source_windows { WINDOWS_NONE = 0, WINDOWS_AHEAD, WINDOWS_PASSED };
  * message before they fail, since that ends the session. The session ignores the result of `open` and `find`.
  */
 struct source {
-	const char *name;
 	/* The session allocates these states, zeroed, and frees them: session__state() and target__state(). */
 	size_t session_bytes, target_bytes;
 	struct probe_set sets[SOURCE_SETS];

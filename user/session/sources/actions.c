@@ -305,7 +305,6 @@ static void note(struct session *s)
 }
 
 const struct source source_actions = {
-	.name = "actions",
 	.session_bytes = sizeof(struct actions),
 	.prepare = prepare,
 	.configure = configure,

@@ -526,7 +526,6 @@ static int inject(struct session *s, struct target *t)
 }
 
 const struct source source_cupti = {
-	.name = "cupti",
 	.session_bytes = sizeof(struct cupti_session),
 	.target_bytes = sizeof(struct cupti_target),
 	.records = {{REC_GPU_WINDOW, sizeof(struct rec_gpu_window), on_boundary}},

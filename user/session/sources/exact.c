@@ -411,7 +411,6 @@ static struct bpf_program *program(const struct stepflame_bpf *skel)
 }
 
 const struct source source_exact = {
-	.name = "exact",
 	.session_bytes = sizeof(struct exact),
 	.target_bytes = sizeof(struct exact_target),
 	.sets = {{.program = program}},

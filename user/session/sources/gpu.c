@@ -425,7 +425,6 @@ static struct bpf_program *begin_program(const struct stepflame_bpf *skel)
 }
 
 const struct source source_gpu = {
-	.name = "gpu",
 	.session_bytes = sizeof(struct gpu),
 	.target_bytes = sizeof(struct gpu_target),
 	.sets = {[SET_ENDS] = {.program = end_program}, [SET_BEGINS] = {.program = begin_program, .attached = found}},

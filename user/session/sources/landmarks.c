@@ -311,7 +311,6 @@ static void observe(struct session *s, struct target *t, const struct proc *proc
 }
 
 const struct source source_landmarks = {
-	.name = "landmarks",
 	.target_bytes = sizeof(struct landmarks),
 	.sets = {[SET_LATE] = {.wanted = shows_lightning, .attached = enable_fetches}},
 	.records = {{REC_PROC, sizeof(struct rec_proc), on_event}},

@@ -263,7 +263,6 @@ static int start(struct session *s)
 }
 
 const struct source source_natives = {
-	.name = "natives",
 	.start = start,
 	.holds = holds,
 	.find = find,

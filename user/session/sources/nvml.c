@@ -288,7 +288,6 @@ static void cost(const struct session *s, struct rec_cost *cost)
 }
 
 const struct source source_nvml = {
-	.name = "nvml",
 	.session_bytes = sizeof(struct nvml),
 	.prepare = prepare,
 	.tend = tend,

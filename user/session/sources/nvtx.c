@@ -227,7 +227,6 @@ static void free_files(struct session *s)
 }
 
 const struct source source_nvtx = {
-	.name = "nvtx",
 	.session_bytes = sizeof(struct nvtx),
 	.target_bytes = sizeof(struct nvtx_target),
 	.sets = {{.wanted = wanted}},

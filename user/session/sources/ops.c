@@ -412,7 +412,6 @@ static bool on_modules(struct session *s, const struct rec_hdr *record)
 }
 
 const struct source source_ops = {
-	.name = "ops",
 	.session_bytes = sizeof(struct ops),
 	.target_bytes = sizeof(struct ops_target),
 	.records = {{REC_SPAN, sizeof(struct rec_span), on_span},

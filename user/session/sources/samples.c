@@ -329,7 +329,6 @@ static void configure(const struct session *s, struct stepflame_bpf *skel, enum 
 }
 
 const struct source source_samples = {
-	.name = "samples",
 	.session_bytes = sizeof(struct samples),
 	.records = {{REC_CODE, sizeof(struct rec_code), on_code}, {REC_SAMPLE, sizeof(struct rec_sample), on_sample}},
 	.configure = configure,

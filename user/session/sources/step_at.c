@@ -149,7 +149,6 @@ static int finish(struct session *s)
 }
 
 const struct source source_step_at = {
-	.name = "step_at",
 	.session_bytes = sizeof(struct step_at),
 	.prepare = prepare,
 	.configure = configure,

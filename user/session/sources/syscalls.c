@@ -93,7 +93,6 @@ static int snapshot(struct session *s)
 }
 
 const struct source source_syscalls = {
-	.name = "syscalls",
 	.session_bytes = sizeof(struct syscalls),
 	.configure = configure,
 	.close = count_unfinished,

@@ -333,7 +333,6 @@ static void note(struct session *s)
 }
 
 const struct source source_xla = {
-	.name = "xla",
 	.target_bytes = sizeof(struct xla),
 	.holds = holds,
 	.find = find,
