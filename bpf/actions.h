@@ -2,10 +2,11 @@
 /*
  * Lightning's actions, from two functions of the interpreter.
  *
- * `with profiler.profile(name)` is a generator: the first next() on it starts the action, the second, or a throw(),
- * ends it. That holds with no profiler configured too. Actions that Lightning starts and stops by direct calls do not
- * go through the generator: BPF derives batch fetches from next() on a CombinedLoader, which those calls bracket, and
- * the manual optimizer_step from torch's own label (labels.h).
+ * `with profiler.profile(name)` is a generator: the first next() on it starts the action, the
+ * second, or a throw(), ends it. That holds with no profiler configured too. Actions that Lightning
+ * starts and stops by direct calls do not go through the generator: BPF derives batch fetches from
+ * next() on a CombinedLoader, which those calls bracket, and the manual optimizer_step from torch's
+ * own label (labels.h).
  */
 #ifndef STEPFLAME_BPF_ACTIONS_H
 #define STEPFLAME_BPF_ACTIONS_H
@@ -18,8 +19,8 @@
 #define OBJECT_HEAD 16
 
 /*
- * Is that the code object of Lightning's Profiler.profile? (lightning/pytorch/profilers/profiler.py; before 1.8
- * profiler/profiler.py, before 1.6 base.py)
+ * Is this the code object of Lightning's Profiler.profile?
+ * (lightning/pytorch/profilers/profiler.py; before 1.8 profiler/profiler.py, before 1.6 base.py)
  */
 static __always_inline bool is_profile(struct proc *proc, u32 pid, u64 code)
 {
@@ -36,16 +37,22 @@ static __always_inline bool is_profile(struct proc *proc, u32 pid, u64 code)
 	    !(TAIL_IS(tail, "lers/profiler.py") || TAIL_IS(tail, "iler/profiler.py") ||
 	      TAIL_IS(tail, "profiler/base.py")))
 		return false;
-	/* Remembered only once it is told: what is not will be tried again. */
+	/* Remembered only if the event was emitted; otherwise the next hit tries again. */
 	if (proc->landmarks.profile_code || event__send(PROC_LIGHTNING, pid, 0, 0, bpf_get_current_task_btf()))
 		proc->landmarks.profile_code = code;
 	return true;
 }
 
-/* The type of an object, of which py__generator then sees what it needs; 0 when it cannot be read. */
+/*
+ * The type of an object; 0: unreadable. Leaves the object's bytes in the name buffer, for
+ * py__generator.
+ */
 static __always_inline u64 object__type(struct thread *t, const struct py_layout *py, u64 object)
 {
-	/* What is no generator may be shorter, and end where memory does. */
+	/*
+	 * An object that is not a generator may be shorter, and may lie at the end of mapped
+	 * memory.
+	 */
 	if (py__image(t, object, py__object_bytes(py)) && py__image(t, object, OBJECT_HEAD))
 		return 0;
 	return py__image_word(t, OBJECT_TYPE);
@@ -61,7 +68,10 @@ static __always_inline void action__end(struct thread *t, struct proc *proc, u32
 		step__boundary(t, proc, pid, STEP_LIGHTNING);
 }
 
-/* The last 16 bytes of the name just read; zeros in front of a shorter one, all zeros for less than 8 bytes. */
+/*
+ * The last 16 bytes of the name just read; zeros in front of a shorter one, all zeros for less than
+ * 8 bytes.
+ */
 static __always_inline void action__tail(const struct thread *t, u64 tail[2])
 {
 	const u64 *head = (const u64 *)t->names.text;
@@ -77,7 +87,7 @@ static __always_inline void action__tail(const struct thread *t, u64 tail[2])
 		tail[0] = *head << (16 - bytes) * 8;
 }
 
-/* What the name just read says of the action, the innermost span, which has just begun. */
+/* Classifies the action that has just begun, the innermost span, by the name just read. */
 static __always_inline void action__classify(struct thread *t, struct span *s)
 {
 	const u64 *head = (const u64 *)t->names.text;
@@ -85,7 +95,7 @@ static __always_inline void action__classify(struct thread *t, struct span *s)
 	u32 own;
 
 	action__tail(t, tail);
-	/* The hook around an optimizer step of automatic optimization. */
+	/* 1 for the hook around an optimizer step of automatic optimization. */
 	s->label = tail[0] >> 8 == WORD8(".optimi\0") && tail[1] == WORD8("zer_step");
 	own = phase__of_action(head, tail);
 	if (own == PHASE_VALIDATION)
@@ -110,7 +120,10 @@ static __always_inline void action__begin(struct thread *t, struct proc *proc, u
 		return;
 	if (!t->tstate)
 		t->tstate = py__tstate(&proc->py);
-	/* A generator that was dropped without an end, and whose memory is used again. */
+	/*
+	 * An open action with this token is stale: its generator was dropped without an end, and
+	 * its memory is in use again.
+	 */
 	stale = span__find(t, SPAN_ACTION, gen, 0);
 	if (stale >= 0)
 		span__drop_reused(t, stale);
@@ -127,8 +140,9 @@ struct fetch_walk {
 #define FETCH_GO_ON (-2)
 
 /*
- * One frame of fetch_name's, and one outwards. A function of its own: in a loop, the verifier would follow each
- * combination of what was seen before.
+ * Looks at one frame for fetch_name and moves outwards. A separate function: inside a loop the
+ * verifier would follow each combination of what earlier frames have shown. Returns an enum
+ * fixed_name; -1: none; FETCH_GO_ON.
  */
 __weak __noinline int fetch__step(const struct py_layout *py, struct fetch_walk *at)
 {
@@ -166,10 +180,11 @@ __weak __noinline int fetch__step(const struct py_layout *py, struct fetch_walk 
 }
 
 /*
- * Which fetch of Lightning's is this? Read from the frames outside: the first of Lightning's loops decides; an
- * evaluation loop says only that it evaluates, and what called it says what for. Fetches that fill a prefetching
- * iterator before the loop has set its hooks are not Lightning's actions (_PrefetchDataFetcher.__iter__, for loaders
- * without a length). Returns enum fixed_name, or -1: none.
+ * Which of Lightning's fetches is this? The frames tell, from the innermost outwards: the first
+ * frame of one of Lightning's loops decides. An evaluation loop says only that it evaluates; its
+ * caller says what for. Fetches that fill a prefetching iterator before the loop has set its hooks
+ * are not Lightning's actions (_PrefetchDataFetcher.__iter__, for loaders without a length).
+ * Returns an enum fixed_name; -1: none.
  */
 __weak __noinline int fetch_name(const struct proc *proc, u64 tstate)
 {
@@ -203,7 +218,10 @@ static __always_inline bool is_combined_loader(struct proc *proc, u64 type)
 	return true;
 }
 
-/* Known by the frame of the function that next() calls for it, at whose end it ends. */
+/*
+ * Begins a fetch. `frame`, that of the function that next() calls, identifies the fetch, which ends
+ * with that function.
+ */
 static __always_inline void fetch__begin(struct thread *t, struct proc *proc, u64 frame)
 {
 	struct span *s;
@@ -218,7 +236,10 @@ static __always_inline void fetch__begin(struct thread *t, struct proc *proc, u6
 	s = span__begin(t, SPAN_ACTION, frame, fixed_name(name), frame);
 	if (!s)
 		return;
-	/* Lightning's start() came before the trap: the walk over the frames is inside of its interval. */
+	/*
+	 * Lightning's start() ran before the trap, so Lightning's own interval includes the walk
+	 * over the frames.
+	 */
 	s->start_ns = t->now_ns;
 	if (name != NAME_TRAIN_NEXT)
 		evaluation__begin(t, false);
@@ -226,7 +247,8 @@ static __always_inline void fetch__begin(struct thread *t, struct proc *proc, u6
 }
 
 /*
- * next() is called with that object, whose type's function for it will have its frame there. False: it is no landmark.
+ * The target calls next(object). callee_frame: where the type's function for it will have its
+ * frame; 0: unknown. False: the call is not a landmark.
  */
 __weak __noinline int next__object(struct thread *t, struct proc *proc, u32 pid, u64 object, u64 callee_frame)
 {
@@ -270,7 +292,7 @@ static __always_inline void on_py_throw(struct pt_regs *ctx, struct task_struct 
 		action__end(t, proc, pid, ctx->di);
 }
 
-/* Most __next__ are not CombinedLoader's: no span, nothing lost. */
+/* Most calls of __next__ are not CombinedLoader's: they have no span, and nothing is lost. */
 static __always_inline void on_py_iter_exit(struct pt_regs *ctx, struct task_struct *task, struct proc *proc, u32 pid,
 					    u64 frame)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The Python frames around a span: the part of a sample's stack that existed before the span began. BPF walks the stack
- * at the end of a span that has samples, so that other spans cost nothing.
+ * The Python frames around a span: the part of a sample's stack that existed before the span began.
+ * BPF walks the stack at the end of a span that has samples, so that other spans cost nothing.
  *
  *   sample of a path -> thread.sampled -> end of a span -> REC_AROUND, when its stack is a new one
  */
@@ -13,9 +13,9 @@
 #include "bpf/pystack.h"
 
 #define AROUND_MAX  8192
-#define AROUND_ASKS 8 /* spans asked for because of one path: not all of its calls come from the same place */
+#define AROUND_ASKS 8 /* spans that one path asks for: calls of a path may come from different places */
 
-/* Those that user space has been told of. */
+/* Records already emitted, by a hash of their content. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, AROUND_MAX);
@@ -23,7 +23,7 @@ struct {
 	__type(value, u8);
 } arounds __weak SEC(".maps");
 
-/* Not that of samples, which a timer takes in between. */
+/* Not sample_rooms, which a timer's sample uses at any moment. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -39,15 +39,16 @@ static __always_inline void around__ask(struct thread *t, u64 path)
 
 	if (!asked || !depth || *asked > AROUND_ASKS || (t->sampled & open) == open)
 		return;
-	if (is_operator(span__at(t, depth - 1)->kind)) /* each operator makes a path of its own */
+	if (is_operator(span__at(t, depth - 1)->kind)) /* each operator has a path of its own */
 		return;
 	++*asked;
 	t->sampled |= open;
 }
 
 /*
- * Span i ends: notes it, and around__tell emits the record at the end of the program, since the verifier allows no
- * stack walk from deeper inside. The program for CUDA functions emits none: no Python runs inside them.
+ * Span i ends: notes it, and around__tell emits the record at the end of the program, since the
+ * verifier allows no stack walk from deeper inside. The program for CUDA functions emits none: no
+ * Python runs inside them.
  */
 __weak __noinline int around__note(struct thread *t, u32 i)
 {
@@ -109,7 +110,10 @@ __weak __noinline int around__send(u64 stack)
 	return 0;
 }
 
-/* A separate function with hardly any locals: BPF programs have 512 bytes of stack, and a walk needs most of them. */
+/*
+ * A separate function with hardly any locals: BPF programs have 512 bytes of stack, and a walk
+ * needs most of them.
+ */
 __weak __noinline u64 around__walk(struct stack_room *room, const struct proc *proc, u32 pid)
 {
 	return room && proc ? stack__of(room, proc, pid) : 0;
@@ -127,7 +131,8 @@ static __always_inline void around__tell(const struct proc *proc, u32 pid)
 		return;
 	__sync_fetch_and_sub(&around_cnt, 1);
 	/*
-	 * If another thread that this one preempted is using the room of this CPU, skips this span until the next time.
+	 * If this thread has preempted one that is using this CPU's room, the span has to wait
+	 * until the next time.
 	 */
 	if (room && proc->window == WINDOW_OPEN && !__sync_lock_test_and_set(&room->busy, 1)) {
 		stack = around__walk(room, proc, pid);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Calls of the Python functions that --action names, probed where they enter and leave the interpreter's loop (CPython
- * 3.8 to 3.10). BPF identifies a function by the names in its code object, since Python may define it at any time and
- * reuse its address.
+ * Calls of the Python functions that --action names, probed where they enter and leave the
+ * interpreter's loop (CPython 3.8 to 3.10). BPF identifies a function by the names in its code
+ * object, since Python may define it at any time and reuse its address.
  */
 #ifndef STEPFLAME_BPF_CALLS_H
 #define STEPFLAME_BPF_CALLS_H
@@ -10,7 +10,10 @@
 #include "bpf/python.h"
 #include "bpf/span.h"
 
-/* The frame that runs in the current thread; while the loop is being entered or left, that of the caller. */
+/*
+ * The frame that the current thread runs; at the entry and at the end of the interpreter's loop
+ * this is the caller's frame.
+ */
 static __always_inline u64 py__current(const struct proc *proc)
 {
 	struct py_walk walk;
@@ -19,7 +22,7 @@ static __always_inline u64 py__current(const struct proc *proc)
 	return walk.frame;
 }
 
-/* Is `path` the wanted one, or does it end in that behind a separator? */
+/* Is `path` the file of `call`, or does it end with that file behind a separator? */
 static __always_inline bool py_call__in_file(struct thread *t, const struct py_layout *py, u64 path,
 					     const struct py_call *call)
 {
@@ -39,7 +42,10 @@ static __always_inline bool py_call__in_file(struct thread *t, const struct py_l
 	return name__read(&t->names, start, bytes, text.encoding) == call->file[text.encoding >> 1 & 3];
 }
 
-/* Which of the functions wanted has that code object: the index of its probe_fn, 0 for none. */
+/*
+ * Index of the probe_fn of the function with this code object; 0: not a function that --action
+ * names.
+ */
 __weak __noinline u32 py_call__find(struct thread *t, const struct proc *proc, u64 code)
 {
 	const struct py_layout *py;
@@ -54,7 +60,7 @@ __weak __noinline u32 py_call__find(struct thread *t, const struct proc *proc, u
 		return 0;
 	hash = name__read(&t->names, text.address, text.bytes, text.encoding);
 	for (u32 i = 0; i < FN_MAX && i < py_call_cnt; i++) {
-		u32 key = i; /* the verifier forgets the value of what is passed by address */
+		u32 key = i; /* the verifier forgets the value of a variable that is passed by address */
 		struct py_call *call = bpf_map_lookup_elem(&py_calls, &key);
 
 		if (!call || hash != call->name || !py_call__in_file(t, py, read_u64(code + py->code_filename), call))
@@ -65,7 +71,10 @@ __weak __noinline u32 py_call__find(struct thread *t, const struct proc *proc, u
 	return 0;
 }
 
-/* The span's token is the calling frame: of several stacks (greenlets), the calls may lie at the same address. */
+/*
+ * The calling frame is the span's token, since on several stacks (greenlets) calls may lie at the
+ * same address.
+ */
 static __always_inline void on_py_call(struct pt_regs *ctx, struct task_struct *task, struct proc *proc, u64 frame)
 {
 	const struct py_layout *py = &proc->py.layout;
@@ -74,13 +83,13 @@ static __always_inline void on_py_call(struct pt_regs *ctx, struct task_struct *
 	struct thread *t;
 	u32 fn;
 
-	/* The verifier takes no computed offset into the registers. */
+	/* The verifier refuses a computed offset into the registers. */
 	asm volatile("" : "+r"(first), "+r"(py_frame));
 	if (py->minor == 8)
 		py_frame = first; /* (frame, throwflag); later (tstate, frame, throwflag) */
 	code = read_u64(py_frame + py->frame_code);
 	name = read_u64(code + py->code_name);
-	/* Most frames are told apart by this alone. */
+	/* The length of the name alone rules out most frames. */
 	if (!(py_call_lengths >> (read_u64(name + py->str_length) & 63) & 1))
 		return;
 	t = thread__enter(task, entry_sp(ctx, frame));
@@ -101,7 +110,7 @@ static __always_inline void on_py_call_exit(struct task_struct *task, struct pro
 		return;
 	caller = py__current(proc);
 	if (span__find(t, SPAN_USER, caller, frame) < 0)
-		return; /* most frames are nobody's */
+		return; /* most frames have no span */
 	t = thread__enter(task, frame);
 	if (t)
 		span__end(t, proc, pid, span__find(t, SPAN_USER, caller, frame));

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Changes the state of a process for user space while its probes may run. This program writes into the map's element,
- * since an update from user space would replace the element and lose what running programs still write to the old one.
- * In: struct proc_command. Returns 0, or 1: no such process.
+ * Changes the state of a process for user space while its probes may run. This program writes into
+ * the map's element, since an update from user space would replace the element and lose what
+ * running programs still write to the old one. In: struct proc_command. Returns 0, or 1: no such
+ * process.
  */
 #include "bpf/maps.h"
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Emits an event of a process and wakes user space at once. False (counted): the ring buffer is full. */
+/*
+ * Emits an event of a process and wakes user space at once. False (counted): the ring buffer is
+ * full.
+ */
 #ifndef STEPFLAME_BPF_EVENT_H
 #define STEPFLAME_BPF_EVENT_H
 

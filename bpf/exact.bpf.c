@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The program of `record --exact`, separate from the landmarks since it runs at every call of a Python function. In: a
- * uprobe whose cookie says what it means. Out: rows in the map call_rows; functions and paths in the ring buffer.
+ * The program of `record --exact`, separate from the landmarks since it runs at every call of a
+ * Python function. In: a uprobe whose cookie says what a hit means. Out: rows in the map call_rows;
+ * functions and paths in the ring buffer.
  */
 #include "bpf/exact.h"
 #include "bpf/hit.h"
@@ -11,7 +12,7 @@ static __always_inline void exact__dispatch(struct pt_regs *ctx, u64 cookie, str
 {
 	u64 first = ctx->di, second = ctx->si, frame = ctx->sp + (short)COOKIE_DEPTH(cookie);
 
-	/* The verifier takes no computed offset into the registers. */
+	/* The verifier refuses a computed offset into the registers. */
 	asm volatile("" : "+r"(first), "+r"(second));
 	switch (COOKIE_EVENT(cookie)) {
 	case PROBE_EXACT_CALL:
@@ -39,7 +40,7 @@ int exact(struct pt_regs *ctx)
 	return 0;
 }
 
-/* A thread ends: its stack of calls is free for another. */
+/* A thread ends: another thread may use its stack of calls. */
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(exact_exit, struct task_struct *task)
 {

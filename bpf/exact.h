@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Every call of a Python function, from the interpreter's entry into its frame to the frame's end: a stack of calls per
- * thread, and the row that a call becomes when it ends.
+ * Every call of a Python function, from the interpreter's entry into its frame to the end of the
+ * frame: a stack of calls per thread, and the row to which a call is added when it ends.
  *
  *   on_call -> exact_thread.calls[] -> on_return, on_clear -> call_rows
  *
- * The address of its native function's return address, and its Python frame, identify a call. When another call reuses
- * that address, the old call has ended without a probe hit: BPF drops and counts it.
+ * A call is identified by the address of its native function's return address, and by its Python
+ * frame. When another call reuses that address, the old call has ended without a probe hit: BPF
+ * drops and counts it.
  */
 #ifndef STEPFLAME_BPF_EXACT_H
 #define STEPFLAME_BPF_EXACT_H
@@ -15,34 +16,40 @@
 #include "bpf/pystack.h"
 #include "bpf/span.h"
 
-#define PY_MINOR_CLEARS 12   /* from then on frames are cleared by the function that runs them */
+#define PY_MINOR_CLEARS 12   /* from this CPython on, the function that runs a frame also clears it */
 #define CALL_DEPTH      1024 /* CPython's own limit of recursion is 1,000 */
 #define CALL_THREADS    256
 #define CALL_BUCKETS    512
 #define CALL_ROWS       65536
 #define NO_SLOT         (~0u)
 
-/* PyCodeObject.co_flags (CPython Include/cpython/code.h): CO_GENERATOR, CO_COROUTINE, CO_ASYNC_GENERATOR */
+/*
+ * PyCodeObject.co_flags (CPython Include/cpython/code.h): CO_GENERATOR, CO_COROUTINE,
+ * CO_ASYNC_GENERATOR
+ */
 #define CODE_GENERATES (0x20 | 0x80 | 0x200)
 
 struct exact_call {
-	u64 code; /* REC_CODE id; 0: not readable, not counted */
+	u64 code; /* REC_CODE id; 0: unreadable, so the call does not count */
 	u64 start_ns;
-	u64 child_ns; /* time in the calls inside that have ended */
-	u64 frame;    /* where its native return address lies; calls further in lie below */
+	u64 child_ns; /* time in inner calls that have ended */
+	u64 frame;    /* address of its native return address; inner calls have lower ones */
 	u64 py_frame;
 	u64 path; /* REC_PATH id */
 	u64 primitive;
 };
 
-/* One thread's. Too large for a task storage, and programs of one thread never interleave. */
+/*
+ * The state of one thread. It is too large for task storage, and needs no lock, since the programs
+ * of one thread never interleave.
+ */
 struct exact_thread {
 	u32 depth;
-	u32 path_depth; /* what `path` is that of: so many spans, the innermost of which began then */
+	u32 path_depth; /* when `path` was looked up: the number of spans, and the start of the innermost */
 	u64 path_ns, path;
 	struct name_buffer names;
 	struct path_room room;
-	u16 open[CALL_BUCKETS]; /* calls on the stack, by the low bits of their code */
+	u16 open[CALL_BUCKETS]; /* calls on the stack, by the low bits of `code` */
 	struct exact_call calls[CALL_DEPTH];
 };
 
@@ -53,7 +60,7 @@ struct {
 	__type(value, struct exact_thread);
 } exact_threads SEC(".maps");
 
-/* Elements of exact_threads that no thread has; user space fills it. */
+/* Elements of exact_threads that no thread uses; user space fills it. */
 struct {
 	__uint(type, BPF_MAP_TYPE_QUEUE);
 	__uint(max_entries, CALL_THREADS);
@@ -64,7 +71,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, int);
-	__type(value, u32); /* 1 + element of exact_threads; 0: not yet; NO_SLOT: none was free */
+	__type(value, u32); /* 1 + index in exact_threads; 0: none yet; NO_SLOT: none was free */
 } exact_slots SEC(".maps");
 
 struct {
@@ -85,11 +92,14 @@ static __always_inline struct exact_thread *exact__thread(struct task_struct *ta
 
 	if (!slot || !*slot)
 		return NULL;
-	at = *slot - 1; /* of NO_SLOT there is no element */
+	at = *slot - 1; /* NO_SLOT - 1 is no valid index */
 	return bpf_map_lookup_elem(&exact_threads, &at);
 }
 
-/* The current thread's, made when it has none. NULL, counted: there are too many threads. */
+/*
+ * The state of the current thread, assigned at its first use. NULL (counted once): too many
+ * threads.
+ */
 static __always_inline struct exact_thread *exact__enter(struct task_struct *task)
 {
 	struct exact_thread *x = exact__thread(task);
@@ -127,7 +137,10 @@ static __always_inline void exact__leave(struct task_struct *task)
 	bpf_map_push_elem(&exact_free, &at, 0);
 }
 
-/* Is a call of that function on the stack? The innermost first: that is where a recursion finds it. */
+/*
+ * Is a call of this function on the stack? The search begins at the innermost call, where it finds
+ * a recursion at once.
+ */
 __weak __noinline int calls__has(struct exact_thread *x, u64 code)
 {
 	u32 depth;
@@ -144,7 +157,7 @@ __weak __noinline int calls__has(struct exact_thread *x, u64 code)
 	return 0;
 }
 
-/* Takes the innermost call off the stack. */
+/* Pops the innermost call. */
 static __always_inline struct exact_call *call__pop(struct exact_thread *x)
 {
 	struct exact_call *call;
@@ -156,7 +169,8 @@ static __always_inline struct exact_call *call__pop(struct exact_thread *x)
 }
 
 /*
- * Drops the calls that lie below sp: they have ended, unseen. The calls in them that had ended become the outer one's.
+ * Drops the calls below sp: they have ended unseen. Their ended children become children of the
+ * outer call.
  */
 __weak __noinline int calls__drop_below(struct exact_thread *x, u64 sp)
 {
@@ -224,7 +238,9 @@ static __always_inline void call__end(struct exact_thread *x, const struct proc 
 		call__account(&key, total, total > call->child_ns ? total - call->child_ns : 0, call->primitive);
 }
 
-/* The spans around what runs now; looked up only when others have begun or ended since. */
+/*
+ * REC_PATH id of the spans around what runs now; looked up only if spans have begun or ended since.
+ */
 static __always_inline u64 exact__path(struct exact_thread *x, struct task_struct *task)
 {
 	struct thread *t = bpf_task_storage_get(&threads, task, NULL, 0);
@@ -237,7 +253,10 @@ static __always_inline u64 exact__path(struct exact_thread *x, struct task_struc
 	if (!depth || depth > SPAN_DEPTH)
 		return 0;
 	s = span__at(t, depth - 1);
-	/* A span without a kind is one that has ended and goes with the one inside of it. */
+	/*
+	 * A SPAN_NONE below the innermost span has ended; it leaves the stack with the span above
+	 * it.
+	 */
 	if (x->path_depth != depth || x->path_ns != s->start_ns) {
 		x->path = path__of(&x->room, t);
 		x->path_ns = s->start_ns;
@@ -247,8 +266,9 @@ static __always_inline u64 exact__path(struct exact_thread *x, struct task_struc
 }
 
 /*
- * The code object of a frame about to be run. 0: it is not readable, or the call makes a generator only, which is no
- * call to cProfile either: from 3.11 on the function's first instruction makes it, in the function's own frame.
+ * The code object of a frame that is about to run. 0: unreadable, or the call only makes a
+ * generator, which cProfile does not count as a call either: from 3.11 on the function's first
+ * instruction makes the generator, in the function's own frame.
  */
 static __always_inline u64 frame__code(struct name_buffer *b, const struct py_layout *py, u64 frame)
 {
@@ -261,12 +281,12 @@ static __always_inline u64 frame__code(struct name_buffer *b, const struct py_la
 		return 0;
 	code = buffer_word(b, py->frame_code) & ~(u64)py->ref_mask;
 	if ((u8)buffer_word(b, py->frame_owner))
-		return code; /* a generator's */
+		return code; /* the frame of a generator */
 	bpf_probe_read_user(&flags, sizeof(flags), (const void *)(code + py->code_flags));
 	return flags & CODE_GENERATES ? 0 : code;
 }
 
-/* _PyEval_EvalFrameDefault is entered, to run the frame py_frame. */
+/* Entry of _PyEval_EvalFrameDefault, to run the frame py_frame. */
 static __always_inline void on_call(struct task_struct *task, const struct proc *proc, u32 pid, u64 frame, u64 py_frame)
 {
 	struct exact_thread *x = exact__enter(task);
@@ -277,7 +297,7 @@ static __always_inline void on_call(struct task_struct *task, const struct proc 
 
 	if (!x)
 		return;
-	calls__repair(x, frame + 1); /* one in the very same place is dead, too */
+	calls__repair(x, frame + 1); /* a call in the very same place is dead too */
 	code = frame__code(&x->names, &proc->py.layout, py_frame);
 	if (!code)
 		return;
@@ -302,7 +322,7 @@ static __always_inline void on_call(struct task_struct *task, const struct proc 
 	call->start_ns = bpf_ktime_get_ns();
 }
 
-/* The native function of that frame is left, or has been. */
+/* The native function with this frame returns, or has returned. */
 static __always_inline void on_return(struct task_struct *task, const struct proc *proc, u32 pid, u64 frame)
 {
 	u64 now = bpf_ktime_get_ns();
@@ -313,13 +333,13 @@ static __always_inline void on_return(struct task_struct *task, const struct pro
 	calls__repair(x, frame);
 	if (x->depth && call__at(x, x->depth - 1)->frame == frame)
 		call__end(x, proc, pid, now);
-	else if (!x->depth && proc->py.layout.minor < PY_MINOR_CLEARS) /* then on_clear was before us */
+	else if (!x->depth && proc->py.layout.minor < PY_MINOR_CLEARS) /* else on_clear has ended the call */
 		count(CNT_CALL_UNSEEN);
 }
 
 /*
- * Is that a frame of the interpreter's own, which checks what __init__ returns? Its code object is known by its name,
- * which is its file name as well (CPython 3.13 Python/ceval.c: _Py_InitCleanup).
+ * Is this the interpreter's own frame that checks what __init__ returns? In its code object one
+ * text is both the name and the file name (CPython 3.13 Python/ceval.c: _Py_InitCleanup).
  */
 static __always_inline bool is_shim(const struct py_layout *py, u64 py_frame)
 {
@@ -330,8 +350,9 @@ static __always_inline bool is_shim(const struct py_layout *py, u64 py_frame)
 }
 
 /*
- * A frame that was not seen to begin is cleared. From CPython 3.13 on that may be an __init__, which a call of its
- * class enters without leaving the loop, whatever eval_frame says: counted, but not timed.
+ * The interpreter clears a frame whose begin BPF did not see. From CPython 3.13 on that may be an
+ * __init__, which a call of its class enters without leaving the interpreter's loop, whatever
+ * eval_frame is: BPF counts the call, but does not time it.
  */
 static __always_inline void on_unseen(struct exact_thread *x, struct task_struct *task, const struct proc *proc,
 				      u32 pid, u64 now, u64 py_frame)
@@ -342,9 +363,9 @@ static __always_inline void on_unseen(struct exact_thread *x, struct task_struct
 
 	bpf_probe_read_user(&owner, sizeof(owner), (const void *)(py_frame + py->frame_owner));
 	if (owner || is_shim(py, py_frame))
-		return; /* a generator's, which is thrown away; or no call */
+		return; /* the frame of a discarded generator, or not a call */
 	if (!is_shim(py, read_u64(py_frame + py->frame_previous) & ~(u64)py->ref_mask)) {
-		if (!x->depth) /* else it was too deep */
+		if (!x->depth) /* else the call was nested too deeply */
 			count(CNT_CALL_UNSEEN);
 		return;
 	}
@@ -357,8 +378,8 @@ static __always_inline void on_unseen(struct exact_thread *x, struct task_struct
 }
 
 /*
- * A frame is cleared: by the native function that runs it, at its end; a generator's also when the generator is thrown
- * away.
+ * The interpreter clears a frame: in the native function that runs it, as that function ends; that
+ * of a generator also when the generator is discarded.
  */
 static __always_inline void on_clear(struct task_struct *task, const struct proc *proc, u32 pid, u64 sp, u64 py_frame)
 {

@@ -1,27 +1,30 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Emits the path of a file, as the current process sees it, as a name: climbs from the leaf to the process's root,
- * across mounts, while the file is open. User space would come too late: a loader closes its file at once.
+ * Emits the path of a file, as the current process sees it, as a name: climbs from the leaf to the
+ * process's root, across mounts, while the file is open. User space would come too late, since a
+ * loader closes its file at once.
  */
 #ifndef STEPFLAME_BPF_FILE_PATH_H
 #define STEPFLAME_BPF_FILE_PATH_H
 
 #include "bpf/name.h"
 
-#define PATH_STEPS    64  /* directories and mounts */
-#define COMPONENT_MAX 256 /* bytes, more than a name may have */
+#define PATH_STEPS    64  /* directories and mounts to climb */
+#define COMPONENT_MAX 256 /* bytes; longer than any name of a directory */
 #define DELETED       " (deleted)"
-#define CUT           "..." /* instead of the first directories */
+#define CUT           "..." /* replaces the first directories */
 
-/* A path being made: its end first, at the end of `text`. */
+/*
+ * A path under construction. It grows from its last component to its first, from the end of `text`.
+ */
 struct climb {
-	u32 busy; /* another thread makes one on this CPU */
-	u32 at;   /* where the text begins */
+	u32 busy; /* a thread on this CPU is using it */
+	u32 at;   /* index of the path's first byte */
 	u32 cut;
 	u32 pad;
-	u64 dentry, mnt; /* addresses: where it has come to; mnt 0: not known */
+	u64 dentry, mnt; /* kernel addresses of where the climb has come to; mnt 0: unknown */
 	u64 root, root_mnt;
-	char text[REC_NAME_MAX + COMPONENT_MAX]; /* the rest is for the verifier */
+	char text[REC_NAME_MAX + COMPONENT_MAX]; /* the second part is for the verifier */
 	struct name_buffer name;
 };
 
@@ -32,12 +35,12 @@ struct {
 	__type(value, struct climb);
 } climbs __weak SEC(".maps");
 
-/* Puts a text before what is there. False: no room. */
+/* Puts a text in front of the path. False: no room. */
 static __always_inline bool climb__put(struct climb *c, const void *text, u32 bytes)
 {
 	u32 at = c->at;
 
-	if (!bytes) /* at the very end there is no index for it */
+	if (!bytes) /* BOUND_INDEX would turn an index at the very end into 0 */
 		return true;
 	if (bytes >= COMPONENT_MAX || at > REC_NAME_MAX || at < bytes + sizeof(CUT) - 1)
 		return false;
@@ -74,7 +77,7 @@ static long climb__step(u32 i, struct climb **climb)
 	return c->cut;
 }
 
-/* Sends the text; its id, 0 (counted) when it cannot be sent. */
+/* Emits the path. Returns its name id; 0: failed (a full ring buffer is counted). */
 static __always_inline u64 climb__send(struct climb *c)
 {
 	u32 at = c->at, bytes = REC_NAME_MAX - at, size;
@@ -99,8 +102,8 @@ static __always_inline u64 climb__send(struct climb *c)
 }
 
 /*
- * The path of a dentry in a mount (addresses; mnt 0: not known, then within its file system) as a name; 0: not known
- * now.
+ * Emits the path of a dentry in a mount (kernel addresses), as a name. mnt 0: unknown, so the path
+ * starts at the root of its file system. Returns the name id; 0: not available now.
  */
 __weak __noinline u64 file_path__send(u64 dentry, u64 mnt)
 {
@@ -118,7 +121,7 @@ __weak __noinline u64 file_path__send(u64 dentry, u64 mnt)
 	c->mnt = mnt;
 	c->root = (u64)BPF_CORE_READ(task, fs, root.dentry);
 	c->root_mnt = (u64)BPF_CORE_READ(task, fs, root.mnt);
-	if (BPF_CORE_READ(leaf, d_parent) == leaf) /* of no directory: memfd */
+	if (BPF_CORE_READ(leaf, d_parent) == leaf) /* in no directory: a memfd */
 		climb__put(c, BPF_CORE_READ(leaf, d_name.name), BPF_CORE_READ(leaf, d_name.len));
 	else if (!BPF_CORE_READ(leaf, d_hash.pprev))
 		climb__put(c, DELETED, sizeof(DELETED) - 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Files: finds the file of a call or a page fault, and counts what each process reads and writes of it, in a map that
- * user space reads.
+ * Files: finds the file of a system call or a page fault, and counts what each process reads from
+ * it and writes to it, in a map that user space reads.
  */
 #ifndef STEPFLAME_BPF_FILES_H
 #define STEPFLAME_BPF_FILES_H
@@ -10,8 +10,8 @@
 #include "bpf/waits.h"
 
 #define FILE_ROWS     65536
-#define FILE_ROWS_OWN (FILE_ROWS - 2048) /* then files share the row of their directory */
-#define FILE_O_DIRECT 040000             /* include/uapi/asm-generic/fcntl.h: past the page cache */
+#define FILE_ROWS_OWN (FILE_ROWS - 2048) /* beyond that, files share the row of their directory */
+#define FILE_O_DIRECT 040000             /* include/uapi/asm-generic/fcntl.h: bypasses the page cache */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -21,9 +21,9 @@ struct {
 	__type(value, struct file_val);
 } file_rows __weak SEC(".maps");
 
-__u64 file_row_cnt __weak = 0; /* rows made */
+__u64 file_row_cnt __weak = 0; /* rows created */
 
-/* A file that a call in progress is on: addresses, and its key. */
+/* The file of a system call in progress: its kernel addresses and its key. */
 struct file_at {
 	u64 dentry, mnt;
 	u32 direct;
@@ -31,28 +31,28 @@ struct file_at {
 	struct file_key key;
 };
 
-/* What a call does with the file that it is on. */
+/* What a system call does with its file. */
 enum transfer {
 	TRANSFER_NONE,
-	TRANSFER_OTHER, /* of no open file, but it returns a number of bytes */
-	TRANSFER_SYNC,  /* of none, but it writes its file to the disk */
+	TRANSFER_OTHER, /* no file to count, but the call returns a number of bytes */
+	TRANSFER_SYNC,  /* no bytes, but the call writes its file to the disk */
 	TRANSFER_READ,
 	TRANSFER_WRITE,
 };
 
-/* A thread's call in progress, and its last page fault for which a page was brought. */
+/* A thread's system call in progress, and its last page fault that brought in a page. */
 struct syscall_thread {
-	u64 since_ns; /* 0: none */
+	u64 since_ns; /* 0: no call in progress */
 	u32 number;
 	u8 transfer; /* enum transfer */
-	u8 on_file;  /* `file` is what it transfers, or syncs */
-	u8 copies;   /* to another file */
-	u8 turn;     /* one call in HITS_PER_SAMPLE has its programs timed */
-	u8 on_pipe;  /* file.key is that of the pipe which it reads or writes */
+	u8 on_file;  /* the call transfers or syncs `file` */
+	u8 copies;   /* the call copies `file` to another one */
+	u8 turn;     /* counts calls: BPF times its programs at one in HITS_PER_SAMPLE */
+	u8 on_pipe;  /* the call reads or writes the pipe of file.key */
 	struct file_at file;
-	u64 disk_bytes; /* that came into the page cache in it */
-	u64 enter_ns;   /* that its first program took; 0: not timed */
-	u64 fault_file; /* name of what was mapped there */
+	u64 disk_bytes; /* brought into the page cache during the call */
+	u64 enter_ns;   /* what the program at its entry took; 0: not timed */
+	u64 fault_file; /* name id of the file that was mapped at the fault */
 	u64 fault_regs; /* see regs__hash */
 };
 
@@ -63,7 +63,7 @@ struct {
 	__type(value, struct syscall_thread);
 } syscall_threads __weak SEC(".maps");
 
-/* What one call, or one page that was brought, adds to a row. */
+/* What one call, or one page that was brought in, adds to a row. */
 struct file_add {
 	u64 now, ns;
 	u64 read_bytes, written_bytes, disk_bytes;
@@ -82,7 +82,10 @@ static __always_inline bool key__of_inode(struct file_key *key, const struct ino
 	return true;
 }
 
-/* Of what a page is of. A disk's own have an inode of no directory; it is known by its number. */
+/*
+ * The key of the file that a page belongs to; false: neither a file nor a disk. The inode of a disk
+ * itself is in no directory; the number of the disk identifies it.
+ */
 static __always_inline bool key__of_page(struct file_key *key, const struct inode *inode, u32 pid)
 {
 	if (!key__of_inode(key, inode, pid))
@@ -94,7 +97,7 @@ static __always_inline bool key__of_page(struct file_key *key, const struct inod
 	return true;
 }
 
-/* An open file. False: it is no regular file and no disk. */
+/* Fills in an open file. False: it is neither a regular file nor a disk. */
 static __always_inline bool file__at(struct file_at *at, const struct file *file, u32 pid)
 {
 	if (!key__of_inode(&at->key, BPF_CORE_READ(file, f_inode), pid))
@@ -105,7 +108,7 @@ static __always_inline bool file__at(struct file_at *at, const struct file *file
 	return true;
 }
 
-/* A path to an inode, that of any of its links. */
+/* The dentry of one of an inode's links, whichever comes first; 0: none. */
 static __always_inline u64 inode__dentry(const struct inode *inode)
 {
 	u64 link = (u64)BPF_CORE_READ(inode, i_dentry.first);
@@ -113,7 +116,10 @@ static __always_inline u64 inode__dentry(const struct inode *inode)
 	return link ? link - ALIAS_OFFSET : 0;
 }
 
-/* The mount of an inode that no file leads to: known when it is that of the process's root. */
+/*
+ * The mount of an inode for which there is no open file; 0: unknown. It is known if the inode is in
+ * the file system of the process's root.
+ */
 static __always_inline u64 inode__mount(const struct inode *inode, struct task_struct *task)
 {
 	const struct vfsmount *mnt = BPF_CORE_READ(task, fs, root.mnt);
@@ -121,7 +127,7 @@ static __always_inline u64 inode__mount(const struct inode *inode, struct task_s
 	return BPF_CORE_READ(mnt, mnt_sb) == BPF_CORE_READ(inode, i_sb) ? (u64)mnt : 0;
 }
 
-/* A new row of that key, without its name; NULL: no room. */
+/* Creates a row with this key, without a name. NULL: no room. */
 static __always_inline struct file_val *file_row__new(const struct file_key *key, u64 mnt)
 {
 	struct file_val empty = {.flags = mnt ? 0 : key->inode ? FILE_MOUNT_UNKNOWN : FILE_DISK};
@@ -132,8 +138,8 @@ static __always_inline struct file_val *file_row__new(const struct file_key *key
 }
 
 /*
- * The row of a file, which is made when it is not there: when there are many, that of its directory. NULL (counted): no
- * room.
+ * The row of a file, created if it does not exist. When there are many rows, files share the row of
+ * their directory, and `key` becomes the key of that row. NULL (counted): no room.
  */
 static __always_inline struct file_val *file_row__of(struct file_key *key, u64 dentry, u64 mnt)
 {
@@ -152,14 +158,14 @@ static __always_inline struct file_val *file_row__of(struct file_key *key, u64 d
 		if (row)
 			row->flags |= FILE_DIRECTORY;
 	}
-	if (row && !row->name) /* it is new, or the ring was full */
+	if (row && !row->name) /* the row is new, or the ring buffer was full */
 		row->name = file_path__send(dentry, mnt);
 	if (!row)
 		count(CNT_FILES_LOST);
 	return row;
 }
 
-/* The file's name, 0 not known. */
+/* Adds to the row of a file. Returns the file's name id; 0: unknown. */
 static __always_inline u64 file__add(struct file_key *key, u64 dentry, u64 mnt, const struct file_add *add)
 {
 	struct file_val *row = file_row__of(key, dentry, mnt);
@@ -185,8 +191,9 @@ static __always_inline u64 file__add(struct file_key *key, u64 dentry, u64 mnt, 
 }
 
 /*
- * Of the registers with which the current thread came into the kernel. Page faults with the same ones are one: the same
- * instruction with the same operands. The kernel's own word of where it was is gone by the time it waits.
+ * Hash of the registers with which the current thread entered the kernel. Page faults with equal
+ * registers are one fault: the same instruction with the same operands. By the time the thread
+ * waits, the kernel's own note of where the fault was is gone.
  */
 static __always_inline u64 regs__hash(struct task_struct *task)
 {
@@ -205,8 +212,8 @@ static __always_inline u64 regs__hash(struct task_struct *task)
 }
 
 /*
- * The file that the current thread, whose own t is, waits for, in a call or in a page fault: its name; 0: none, or not
- * known. Its row is made here when this is the first time that it is used.
+ * Name id of the file that the current thread (t is its state) waits for in a call or a page fault;
+ * 0: none, or unknown. Creates the file's row at its first use.
  */
 __weak __noinline u64 syscall_thread__file(struct syscall_thread *t)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Spans of native functions: backward (Engine::execute), collectives, torch.save, and those that the user names by
- * --action LIB:SYMBOL. The native frame identifies a span.
+ * Spans of native functions: backward (Engine::execute), collectives, torch.save, and those that
+ * the user names by --action LIB:SYMBOL. Its native frame identifies a span.
  */
 #ifndef STEPFLAME_BPF_FUNCTIONS_H
 #define STEPFLAME_BPF_FUNCTIONS_H
@@ -9,7 +9,7 @@
 #include "bpf/span.h"
 #include "bpf/steps.h"
 
-/* Nodes on the engine's own threads are done for what this one does. */
+/* Nodes on the engine's own threads work for this backward. */
 static __always_inline void backward__began(struct proc *proc, const struct span *s)
 {
 	u32 slot = proc->ops.slot - 1;
@@ -63,8 +63,9 @@ static __always_inline void on_fn_exit(struct pt_regs *ctx, struct task_struct *
 }
 
 /*
- * A file of torch's is about to be opened for writing, is open, or is complete. While it is being opened the span is
- * bound to that frame, for an exception may leave it; what comes then is Python's too.
+ * torch is about to open a file for writing, has opened it, or has completed it. While torch opens
+ * the file the span is bound to the native frame, since an exception may leave that; from then on
+ * Python code is part of the span too.
  */
 static __always_inline void on_save(struct pt_regs *ctx, struct task_struct *task, struct proc *proc, u32 pid, u32 fn,
 				    u32 flags, u64 frame)

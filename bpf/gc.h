@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Garbage collections. CPython 3.8 to 3.14 calls invoke_gc_callback(..., phase, generation, ...) for gc.callbacks
- * before each collection with the phase "start" and after it with "stop", whether there are callbacks or not.
- * Collections never nest.
+ * Garbage collections. CPython 3.8 to 3.14 calls invoke_gc_callback(..., phase, generation, ...)
+ * for gc.callbacks before each collection with the phase "start" and after it with "stop", whether
+ * there are callbacks or not. Collections never nest.
  */
 #ifndef STEPFLAME_BPF_GC_H
 #define STEPFLAME_BPF_GC_H
@@ -21,7 +21,10 @@ static __always_inline void on_gc(struct pt_regs *ctx, struct task_struct *task,
 	u32 generation;
 	int open;
 
-	/* Else clang chooses an address, and the verifier refuses a context pointer that was added to. */
+	/*
+	 * Otherwise clang selects an address first, and the verifier refuses a context pointer that
+	 * was added to.
+	 */
 	asm volatile("" : "+r"(first), "+r"(second), "+r"(third));
 	phase = flags & COOKIE_PHASE_FIRST ? first : second;
 	generation = flags & COOKIE_PHASE_FIRST ? second : third;
@@ -29,8 +32,9 @@ static __always_inline void on_gc(struct pt_regs *ctx, struct task_struct *task,
 		return;
 	open = span__find(t, SPAN_GC, 0, 0);
 	/*
-	 * Its texts are not read, which may fail in a page that was never used: where in its page "start" lies no load
-	 * address changes.
+	 * The text's offset in its page shows whether it is "start", since a load address does not
+	 * change that offset. BPF does not read the text: the read may fail in a page that the
+	 * process has not used.
 	 */
 	if ((phase ^ start) & GC_PAGE_MASK) {
 		collection = span__end(t, proc, pid, open);
@@ -41,7 +45,7 @@ static __always_inline void on_gc(struct pt_regs *ctx, struct task_struct *task,
 				       DEPTH_AND_STEP(open, proc->steps.cnt));
 		return;
 	}
-	if (open >= 0) /* its end was missed while the probes were away */
+	if (open >= 0) /* its end was missed while the probes were detached */
 		span__drop_reused(t, open);
 	if (generation < GC_GENERATIONS)
 		span__begin(t, SPAN_GC, 0, fixed_name(NAME_GC_0 + generation), 0);

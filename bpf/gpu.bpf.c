@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Probes on functions of CUDA and NCCL. In: uprobes whose cookie says which function (include/gpu.h). Out: rows in
- * gpu_rows, spans of waits, sums for step boundaries, names of kernels.
+ * Probes on functions of CUDA and NCCL. In: uprobes whose cookie says which function
+ * (include/gpu.h). Out: rows in gpu_rows, spans of waits, sums for step boundaries, names of
+ * kernels.
  */
 #include "bpf/gpu.h"
 #include "bpf/hit.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Calls of CUDA and NCCL on the CPU. BPF counts a call in its row as it begins, and times it as it ends; a nested call
- * is part of the outer one. Waits for the GPU are also spans, whether BPF counts calls or not.
+ * Calls of CUDA and NCCL on the CPU. BPF counts a call in its row as it begins, and times it as it
+ * ends; a nested call is part of the outer one. Waits for the GPU are also spans, whether BPF
+ * counts calls or not.
  *
  *   gpu__enter -> thread.gpu, gpu_rows -> gpu__leave -> gpu_rows, the sums of the process, REC_GPU_CALL
  */
@@ -14,9 +15,12 @@
 #include "bpf/steps.h"
 
 #define GPU_HANDLES   16384
-#define GPU_ROW_TRIES 16 /* neighbours looked at before the table counts as full */
+#define GPU_ROW_TRIES 16 /* rows tried before the table counts as full */
 
-/* In an array that the verifier inlines and user space maps: as with operators, each call of the target passes here. */
+/*
+ * An array, so that the verifier inlines look-ups (every CUDA call of the target makes one) and
+ * user space can map it.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -30,7 +34,7 @@ struct gpu_handle {
 	u64 handle;
 };
 
-/* Names of kernels whose handle was seen handed out. */
+/* Name ids of kernels, by the handle that a driver function returned. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, GPU_HANDLES);
@@ -45,9 +49,9 @@ struct {
 	__type(value, struct path_room);
 } gpu_paths __weak SEC(".maps");
 
-#define GPU_KIND_DIRECTION 0xff /* the argument behind the size says */
+#define GPU_KIND_DIRECTION 0xff /* the argument after the size says which */
 
-/* include/gpu.h's table. */
+/* The table of include/gpu.h. */
 static const struct gpu_function {
 	u8 class, object, bytes, unit, direction;
 } gpu_functions[GPU_APIS] = {
@@ -57,7 +61,10 @@ static const struct gpu_function {
 #undef X
 };
 
-/* Not so few that they come into a section for constants, which bpftool's linker takes for .rodata. */
+/*
+ * 64 elements, since the compiler puts a small array into a section for constants, which bpftool's
+ * linker mistakes for .rodata.
+ */
 static const u8 nccl_type_bytes[64] = {STEPFLAME_NCCL_TYPE_BYTES};
 
 static __always_inline const struct gpu_function *gpu_function__at(u32 api)
@@ -101,7 +108,7 @@ static __always_inline u32 gpu__direction(u32 kind)
 	return GPU_UNKNOWN_DIRECTION;
 }
 
-/* The name of the innermost operator or node that is open, 0: none. */
+/* Name id of the innermost open operator or node; 0: none. */
 static __always_inline u64 gpu__operator(struct thread *t)
 {
 	u32 i = span__innermost(t, OPERATOR_KINDS, 0);
@@ -110,7 +117,9 @@ static __always_inline u64 gpu__operator(struct thread *t)
 }
 
 /*
- * The engine's own threads ("pt_autograd_0") do what Engine::execute was called for; no other that has no spans does.
+ * Name id of the action that a call counts towards; 0: none. The autograd engine's own threads
+ * ("pt_autograd_0") work for the action that called Engine::execute; any other thread without spans
+ * has no action.
  */
 static __always_inline u64 gpu__action(struct thread *t, const struct proc *proc, struct task_struct *task)
 {
@@ -138,7 +147,7 @@ static __always_inline void gpu__send_object(const struct gpu_calls_key *key)
 	rec->pid = key->pid;
 	rec->api = key->api;
 	rec->object = key->object;
-	bpf_ringbuf_submit(rec, 0); /* at once: the process may be gone soon */
+	bpf_ringbuf_submit(rec, 0); /* not delayed, since the process may end soon */
 }
 
 static __always_inline u64 gpu_key__hash(const struct gpu_calls_key *key)
@@ -153,7 +162,10 @@ static __always_inline struct gpu_entry *gpu_row__at(u32 i)
 	return bpf_map_lookup_elem(&gpu_rows, &i);
 }
 
-/* Index of the row of that key, which is made when it is not there; GPU_ROWS (counted): there is no room. */
+/*
+ * Index of the row with this key, created if it does not exist; GPU_ROWS (counted): the table is
+ * full.
+ */
 static __always_inline u32 gpu_row__find(const struct gpu_calls_key *key)
 {
 	u64 hash = gpu_key__hash(key);
@@ -172,7 +184,7 @@ static __always_inline u32 gpu_row__find(const struct gpu_calls_key *key)
 	return i;
 }
 
-/* The call that is open on a thread begins. */
+/* Counts the open call of a thread as it begins. */
 __weak __noinline int gpu_row__begin(struct gpu_open *open, struct proc *proc)
 {
 	struct gpu_entry *row;
@@ -197,7 +209,7 @@ __weak __noinline int gpu_row__begin(struct gpu_open *open, struct proc *proc)
 	return 0;
 }
 
-/* It ends: it took so long. */
+/* Times the open call of a thread as it ends. */
 static __always_inline void gpu_row__end(const struct gpu_open *open, struct proc *proc, u64 ns)
 {
 	struct gpu_entry *row = gpu_row__at(open->row);
@@ -216,7 +228,7 @@ static __always_inline void gpu_row__end(const struct gpu_open *open, struct pro
 		__sync_fetch_and_add(&proc->gpu.sums.api_ns, ns);
 }
 
-/* Is each call told now? */
+/* Does BPF emit each call now? */
 static __always_inline bool gpu__tells(const struct proc *proc, u64 start_ns)
 {
 	u32 slot = proc->ops.slot - 1;
@@ -269,8 +281,8 @@ static __always_inline void gpu__tell(struct thread *t, const struct proc *proc,
 }
 
 /*
- * Is the call still open in which this frame lies? One that was left by an exception or a longjmp, or by a return
- * without a probe, is not: it is closed, counted.
+ * Does this frame lie inside the open call? If an exception, a longjmp or a return without a probe
+ * has left that call, closes and counts it.
  */
 static __always_inline bool gpu__is_inside(struct gpu_open *open, u64 frame)
 {
@@ -301,7 +313,10 @@ static __always_inline void gpu__fill(struct pt_regs *ctx, struct gpu_open *open
 	open->key.object = gpu__argument(ctx, f->object);
 }
 
-/* As thread__enter, but that time is taken only where it is needed: that alone is a third of a program's price. */
+/*
+ * Like thread__enter, but reads the clock only where needed: that read is a third of the program's
+ * cost.
+ */
 static __always_inline struct thread *gpu__thread(struct task_struct *task, u64 sp)
 {
 	struct thread *t = thread__of(task);
@@ -356,8 +371,8 @@ static __always_inline void gpu__enter(struct pt_regs *ctx, struct task_struct *
 }
 
 /*
- * Is this the end of the call that is open? `frame` 0: not known. `api` 0: several functions end here, and the frame
- * tells which one did.
+ * Does the open call end here? `frame` 0: unknown. `api` 0: several functions share this exit, and
+ * the frame shows which one ends.
  */
 static __always_inline bool gpu__ends(const struct pt_regs *ctx, const struct gpu_open *open, u32 api, u64 frame)
 {
@@ -395,7 +410,7 @@ static __always_inline void gpu__leave(struct pt_regs *ctx, struct task_struct *
 		gpu__tell(t, proc, task, ns);
 }
 
-/* A kernel's handle is asked for, by its name or by another handle. */
+/* The program asks the driver for a kernel's handle, by the kernel's name or by another handle. */
 static __always_inline void gpu__ask_handle(struct pt_regs *ctx, struct task_struct *task, u32 pid, u32 from)
 {
 	struct gpu_handle key = {.pid = pid, .handle = ctx->si};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Tells user space, which opens and closes CUPTI windows, of the schedule's boundaries. */
+/* Announces the boundaries of the schedule to user space, which opens and closes CUPTI windows. */
 #ifndef STEPFLAME_BPF_GPU_WINDOW_H
 #define STEPFLAME_BPF_GPU_WINDOW_H
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The begin and end of every probe hit: finds the cookie and the process, counts the hit, and times one in 64. */
+/*
+ * The begin and end of every probe hit: finds the cookie and the process, counts the hit, and times
+ * one in 64.
+ */
 #ifndef STEPFLAME_BPF_HIT_H
 #define STEPFLAME_BPF_HIT_H
 
@@ -35,7 +38,7 @@ struct hit {
 	u32 pid;
 };
 
-/* false: not our probe or process. Otherwise the caller ends the hit with hit__end. */
+/* False: not our probe or process. Otherwise the caller ends the hit with hit__end. */
 static __always_inline bool hit__begin(struct pt_regs *ctx, struct hit *h)
 {
 	h->cookie = probe__cookie(ctx);

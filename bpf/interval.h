@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Emits the intervals that give samples their context, as they end: forwards, garbage collections, evaluations. */
+/*
+ * Emits the intervals that give samples their context, as they end: forwards, garbage collections,
+ * evaluations.
+ */
 #ifndef STEPFLAME_BPF_INTERVAL_H
 #define STEPFLAME_BPF_INTERVAL_H
 
@@ -9,8 +12,8 @@
 #define KIND_BY_RULE(kind, rule)    ((u32)(kind) | (u32)(rule) << 16) /* struct rec_interval's rule, if it has one */
 
 /*
- * An interval of the current thread from start_ns to now, with `depth` spans around it and `step` boundaries before its
- * end.
+ * An interval of the current thread from start_ns to now, with `depth` spans around it and `step`
+ * boundaries before its end.
  */
 __weak __noinline int interval__send(u32 kind, u64 name, u64 start_ns, u64 now, u64 depth_and_step)
 {

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * JAX: calls of jitted functions, and jax.profiler's annotations, whose functions run with or without a profiler.
+ * JAX: calls of jitted functions, and jax.profiler's annotations, whose functions run with or
+ * without a profiler.
  *
- * PjitFunction_tp_vectorcall(callable, ...): its objects are {PyObject head; ...; vectorcallfunc; std::string name;
- * ...}, and the type's tp_vectorcall_offset says where the function pointer is (jaxlib/pjit.cc, 0.4.30 to 0.11). JAX
- * only traces a call nested in another one and does not run it, so a nested call is not a span.
+ * PjitFunction_tp_vectorcall(callable, ...): its objects are {PyObject head; ...; vectorcallfunc;
+ * std::string name; ...}, and the type's tp_vectorcall_offset says where the function pointer is
+ * (jaxlib/pjit.cc, 0.4.30 to 0.11). JAX only traces a call nested in another one and does not run
+ * it, so a nested call is not a span.
  */
 #ifndef STEPFLAME_BPF_JAX_H
 #define STEPFLAME_BPF_JAX_H
@@ -17,7 +19,7 @@
 #define TYPE_VECTORCALL_OFFSET 56
 #define VECTORCALL_OFFSET_MAX  256
 
-/* The name of a jitted function; that of `f` where it cannot be read (counted). */
+/* Name id of a jitted function; that of `f` if the name is unreadable (counted). */
 static __always_inline u64 jit__name(struct thread *t, const struct probe_fn *f, u64 callable)
 {
 	u64 offset = read_u64(read_u64(callable + OBJECT_TYPE) + TYPE_VECTORCALL_OFFSET), string[2] = {}, name = 0;
@@ -62,7 +64,7 @@ static __always_inline void on_jit_exit(struct pt_regs *ctx, struct task_struct 
 		count(CNT_OPEN_AT_START);
 }
 
-/* Is that an object of the class jax.profiler.StepTraceAnnotation? */
+/* Is this an object of the class jax.profiler.StepTraceAnnotation? */
 static __always_inline bool is_step_annotation(u64 object)
 {
 	u64 head[2] = {}, type = read_u64(object + OBJECT_TYPE);
@@ -89,7 +91,10 @@ static __always_inline void on_annotation(struct pt_regs *ctx, struct task_struc
 	name = name__intern(&t->names, text.address, text.bytes, text.encoding);
 	if (!name)
 		return;
-	/* One that was dropped without an end, and whose memory is used again. */
+	/*
+	 * An open label with this token is stale: its object was dropped without an end, and its
+	 * memory is in use again.
+	 */
 	stale = span__find(t, SPAN_LABEL, args[0], 0);
 	if (stale >= 0)
 		span__drop_reused(t, stale);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The kernel structs that the programs read, with only the fields used; relocated against the running kernel's BTF. */
+/*
+ * The kernel structs that the programs read, with only the fields used; relocated against the
+ * running kernel's BTF.
+ */
 #ifndef STEPFLAME_BPF_KERNEL_H
 #define STEPFLAME_BPF_KERNEL_H
 
@@ -21,8 +24,8 @@ typedef __u64 u64;
 typedef __s64 s64;
 
 /*
- * Bounds an index to a power of two in a way that no compiler takes apart: clang checks one register and indexes with a
- * copy, whose bounds verifiers before 6.18 do not know.
+ * Bounds an index to a power of two in a way that the compiler does not take apart: otherwise clang
+ * checks one register and indexes with a copy, whose bounds verifiers before 6.18 do not know.
  */
 #define BOUND_INDEX(i, size)                                                  \
 	({                                                                    \
@@ -33,8 +36,8 @@ typedef __s64 s64;
 	})
 
 /*
- * A load of its own: where two branches load, clang makes it one load by a computed address, which verifiers refuse
- * when the pointers are of different kinds or to a context.
+ * Keeps a load separate. Where two branches load, clang makes one load from a computed address,
+ * which verifiers refuse when the pointers have different types or point to a context.
  */
 #define LOAD_HERE(place)                          \
 	({                                        \
@@ -43,14 +46,20 @@ typedef __s64 s64;
 		__value;                          \
 	})
 
-/* x86-64's saved registers, arch/x86/include/asm/ptrace.h: the context of a uprobe program. An ABI: not relocated. */
+/*
+ * x86-64's saved registers, arch/x86/include/asm/ptrace.h: the context of a uprobe program. An ABI:
+ * not relocated.
+ */
 struct pt_regs {
 	unsigned long r15, r14, r13, r12, bp, bx;
 	unsigned long r11, r10, r9, r8, ax, cx, dx, si, di;
 	unsigned long orig_ax, ip, cs, flags, sp, ss;
 };
 
-/* The context of a perf_event program, include/uapi/linux/bpf_perf_event.h, whose own header has another struct pt_regs. */
+/*
+ * The context of a perf_event program, include/uapi/linux/bpf_perf_event.h, whose own header has
+ * another struct pt_regs.
+ */
 struct bpf_perf_event_data {
 	struct pt_regs regs;
 	__u64 sample_period;
@@ -59,7 +68,10 @@ struct bpf_perf_event_data {
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
-/* Whole, and with the number first, since it is indexed: the size of an array's element is not relocated. */
+/*
+ * Complete, with `nr` first, since BPF indexes an array of it: CO-RE does not relocate the size of
+ * an element.
+ */
 struct upid {
 	int nr;
 	void *ns;
@@ -206,22 +218,22 @@ struct bpf_iter__task {
 
 #pragma clang attribute pop
 
-/* Where the numbers of a struct pid begin in this kernel. */
+/* Offset of the numbers in this kernel's struct pid. */
 #define NUMBERS_OFFSET bpf_core_field_offset(struct pid, numbers)
-/* Where the part of a struct mount that others point to begins. */
+/* Offset in struct mount of the part that other structs point to. */
 #define MOUNT_OFFSET bpf_core_field_offset(struct mount, mnt)
-/* Where an inode's list of links passes a struct dentry. */
+/* Offset in struct dentry of the node by which an inode's list of links holds it. */
 #define ALIAS_OFFSET                                                                                   \
 	(bpf_core_field_exists(struct dentry, d_alias) ? bpf_core_field_offset(struct dentry, d_alias) \
 						       : bpf_core_field_offset(struct dentry___before_7, d_u.d_alias))
 
-/* Pages of a folio. */
+/* The number of pages of a folio. */
 static __always_inline u64 folio__pages(const struct folio *folio)
 {
 	const struct folio___before_6_15 *before = (const void *)folio;
 	u64 flags;
 
-	bpf_probe_read_kernel(&flags, sizeof(flags), folio); /* its first word, always */
+	bpf_probe_read_kernel(&flags, sizeof(flags), folio); /* the flags are its first word in every kernel */
 	if (!(flags & 1ULL << bpf_core_enum_value(enum pageflags, PG_head)))
 		return 1;
 	if (bpf_core_field_exists(folio->_nr_pages))

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * torch's record_function labels: DataLoader, Optimizer.step, zero_grad, ProfilerStep# and the users' own. torch makes
- * the calls with or without a profiler.
+ * torch's record_function labels: DataLoader, Optimizer.step, zero_grad, ProfilerStep# and the
+ * users' own. torch makes the calls with or without a profiler.
  *
- * Its at::RecordFunction identifies a label, since labels need not end in the reverse order of their starts:
- * record_function_enter_new constructs the object and record_function_exit_new ends it. The destructor calls
- * RecordFunction::end once more, and other code calls it for objects that are not labels.
+ * Its at::RecordFunction identifies a label, since labels need not end in the reverse order of
+ * their starts: record_function_enter_new constructs the object and record_function_exit_new ends
+ * it. The destructor calls RecordFunction::end once more, and other code calls it for objects that
+ * are not labels.
  */
 #ifndef STEPFLAME_BPF_LABELS_H
 #define STEPFLAME_BPF_LABELS_H
@@ -15,8 +16,9 @@
 #include "bpf/steps.h"
 
 /*
- * Is the innermost action of this thread an optimizer_step hook? Then the step is automatic optimization's, and no
- * frames need be read. A loop of its own: one that finds by token or not costs the verifier a third more.
+ * Is the innermost action of this thread an optimizer_step hook? Then automatic optimization makes
+ * the step, and BPF need not read frames. This has a loop of its own, since a loop that searches
+ * with or without a token costs the verifier a third more.
  */
 __weak __noinline int in_optimizer_hook(struct thread *t)
 {
@@ -45,7 +47,10 @@ struct manual_walk {
 
 #define MANUAL_GO_ON (-1)
 
-/* One frame of is_manual_step's; as fetch__step. */
+/*
+ * Looks at one frame for is_manual_step and moves outwards; separate for the reason of fetch__step.
+ * Returns the answer, or MANUAL_GO_ON.
+ */
 __weak __noinline int manual__step(const struct py_layout *py, struct manual_walk *at)
 {
 	struct py_walk walk = {.py = py};
@@ -69,8 +74,9 @@ __weak __noinline int manual__step(const struct py_layout *py, struct manual_wal
 }
 
 /*
- * Is this optimizer step one of LightningOptimizer.step under manual optimization? Then Lightning has it as the action
- * `optimizer_step`; under automatic optimization the hook around it is the action.
+ * Does LightningOptimizer.step make this optimizer step, under manual optimization? Then the step
+ * is Lightning's action `optimizer_step`. Under automatic optimization that action is the hook
+ * around the step.
  */
 __weak __noinline int is_manual_step(const struct proc *proc, u64 tstate)
 {
@@ -90,7 +96,7 @@ __weak __noinline int is_manual_step(const struct proc *proc, u64 tstate)
 	return 0;
 }
 
-/* Where the name of a label is: a std::string const &. */
+/* The address of a label's name, a std::string const &. */
 static __always_inline u64 label__string(const struct pt_regs *ctx, u32 saved)
 {
 	switch (saved) {
@@ -123,7 +129,8 @@ static __always_inline void on_label(struct pt_regs *ctx, struct task_struct *ta
 	if (!t)
 		return;
 	/*
-	 * std::string: {char *data; size_t size; ...}; before the C++11 ABI a char * with the size 24 bytes before it.
+	 * std::string: {char *data; size_t size; ...}; before the C++11 ABI a char * with the size
+	 * 24 bytes before it.
 	 */
 	if (bpf_probe_read_user(string, sizeof(string), (const void *)label__string(ctx, saved)) ||
 	    (flags & COOKIE_OLD_STRING &&
@@ -147,7 +154,7 @@ static __always_inline void on_label(struct pt_regs *ctx, struct task_struct *ta
 		s->also = NAME_OPTIMIZER_STEP + 1;
 }
 
-/* From here on the label is known by its RecordFunction, and bound to no frame. */
+/* From here on its RecordFunction identifies the label, which is bound to no frame any more. */
 static __always_inline void on_label_handle(struct pt_regs *ctx, struct task_struct *task, u64 frame)
 {
 	struct thread *t = thread__enter(task, ctx->sp);
@@ -169,7 +176,10 @@ static __always_inline void on_label_end(struct pt_regs *ctx, struct task_struct
 
 	if (!t)
 		return;
-	/* None found: an op's, a label's second end, or one that began before us. */
+	/*
+	 * Without a span: the end of an operator, a label's second end, or the end of a label that
+	 * began before the recording.
+	 */
 	s = span__end(t, proc, pid, span__find(t, SPAN_LABEL, ctx->di, 0));
 	if (!s || s->label == LABEL_USER)
 		return;

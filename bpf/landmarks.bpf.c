@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The probe program: one for all landmarks, so that one link holds all probes of a library. In: a uprobe whose cookie
- * says what it means. Out: rows in the aggregate map, names in the ring buffer.
+ * The probe program: one for all landmarks, so that one link holds all probes of a library. In: a
+ * uprobe whose cookie says what a hit means. Out: rows in the aggregate map, names in the ring
+ * buffer.
  */
 #include "bpf/actions.h"
 #include "bpf/calls.h"
@@ -28,7 +29,7 @@ volatile __u32 pid_level = 0;
 volatile __u32 nvtx_epoch = 0;
 volatile __u32 around_cnt = 0;
 
-/* The self-test's answers. */
+/* Results of the self-test. */
 __u64 test_hits = 0;
 __u32 test_level = 0;
 
@@ -48,7 +49,7 @@ static __always_inline void dispatch(struct pt_regs *ctx, u64 cookie, struct tas
 	switch (COOKIE_EVENT(cookie)) {
 	case PROBE_PY_NEXT:
 		if (!fn || (COOKIE_FLAGS(cookie) & COOKIE_LATE_FETCHES && !proc->landmarks.fetches))
-			frame = 0; /* the end of a fetch would not be seen */
+			frame = 0; /* no probe would see the end of the fetch */
 		on_py_next(ctx, task, proc, pid, frame ? frame - fn : 0);
 		break;
 	case PROBE_PY_THROW:

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The maps and knobs that the sources share, and the counters. Included by each source; the linker merges the
- * definitions.
+ * The maps, settings and counters that the sources share. Each source includes this file; the
+ * linker merges the definitions.
  */
 #ifndef STEPFLAME_BPF_MAPS_H
 #define STEPFLAME_BPF_MAPS_H
@@ -34,8 +34,8 @@ struct name_buffer {
 };
 
 /*
- * Calls directly inside a span that have ended: their number, and the last one, which merges with the span if it is the
- * only one.
+ * Calls directly inside a span that have ended: their number, and the last one, which merges with
+ * the span if it is the only one.
  */
 struct op_ended {
 	u32 cnt;
@@ -64,7 +64,10 @@ struct span {
 	u64 action;      /* name of the innermost action around it; 0: none */
 	u64 op_child_ns; /* time in nested operators, nodes and labels that have ended */
 	u16 kind;        /* enum span_kind */
-	/* SPAN_LABEL: enum label. SPAN_ACTION: 1 for an optimizer_step hook. SPAN_JIT: 1 if XLA compiled in it */
+	/*
+	 * SPAN_LABEL: enum label. SPAN_ACTION: 1 for an optimizer_step hook. SPAN_JIT: 1 if XLA
+	 * compiled in it
+	 */
 	u8 label;
 	u8 phase;  /* enum phase: its own, or the one around it */
 	u16 outer; /* 1 + index of the innermost non-operator span around it; 0: none */
@@ -72,7 +75,10 @@ struct span {
 	struct op_span op;
 };
 
-/* A candidate evaluation: fetches from a DataLoader without training (bpf/pass.h). A loop is a hash; 0: none. */
+/*
+ * A candidate evaluation: fetches from a DataLoader without training (bpf/pass.h). A loop is a
+ * hash; 0: none.
+ */
 struct pass {
 	u64 loop;         /* the loop that makes these fetches */
 	u64 fetching;     /* the loop of the last fetch; 0: unknown, or that fetch found no batch */
@@ -100,8 +106,8 @@ struct gpu_open {
 };
 
 /*
- * One thread. The programs of one thread never interleave, so this needs no lock. A per-CPU buffer would need one,
- * since uprobe programs can be preempted.
+ * The state of one thread. The programs of one thread never interleave, so this needs no lock. A
+ * per-CPU buffer would need one, since uprobe programs can be preempted.
  */
 struct thread {
 	u64 now_ns; /* time of the current event */
@@ -236,9 +242,10 @@ struct {
 } op_procs __weak SEC(".maps");
 
 /*
- * Stays empty: it exists because the kernel gives no private stack to a program with a tail call. From 6.13 on the
- * kernel gives programs of this type one stack per CPU, although another thread's uprobe can preempt this one there:
- * 7.3 crashed on the values spilled to it. So every uprobe program has a REFUSE_PRIVATE_STACK on a rarely taken path.
+ * Stays empty: it exists because the kernel gives no private stack to a program with a tail call.
+ * From 6.13 on the kernel gives programs of this type one stack per CPU, although another thread's
+ * uprobe can preempt this one there: 7.3 crashed on the values spilled to it. So every uprobe
+ * program has a REFUSE_PRIVATE_STACK on a rarely taken path.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
@@ -249,7 +256,7 @@ struct {
 
 #define REFUSE_PRIVATE_STACK(ctx) bpf_tail_call(ctx, &nothing, 0)
 
-/* Knobs that user space sets before load. */
+/* Settings that user space writes before it loads the programs. */
 extern const volatile __u64 fixed_names[FIXED_NAMES]; /* REC_NAME ids */
 extern const volatile __u64 step_limit;               /* steps after which a process is done; 0: none */
 extern const volatile __u64 step_at[2];               /* --step-at: REC_NAME ids, 0: none */
@@ -270,8 +277,9 @@ extern volatile __u32 around_cnt; /* threads with a REC_AROUND to emit: usually 
 extern volatile __u32 nvtx_epoch; /* ranges of an earlier epoch have lost their ends */
 
 /*
- * Functions that are not inlined are global on purpose: the verifier checks a global function once, by its arguments,
- * not once per path that calls it. So they take only scalars and pointers to map values, which they check for NULL.
+ * Functions that are not inlined are global on purpose: the verifier checks a global function once,
+ * by its arguments, not once per path that calls it. So they take only scalars and pointers to map
+ * values, which they check for NULL.
  */
 
 static __always_inline void count_many(u32 id, u64 cnt)
@@ -288,8 +296,8 @@ static __always_inline void count(u32 id)
 }
 
 /*
- * All bits set if a value (below 2^63) is not 0. It has no branch, since in a loop the verifier follows every
- * combination of earlier branches.
+ * All bits set if a value (below 2^63) is not 0. It has no branch, since in a loop the verifier
+ * follows every combination of earlier branches.
  */
 #define MASK_IF(value)                        \
 	({                                    \
@@ -308,9 +316,9 @@ static __always_inline u64 read_u64(u64 address)
 }
 
 /*
- * A task's number in stepflame's own pid namespace, when that is not the initial one; 0: not visible there. It reads
- * pointers as plain memory, since for each direct load of a pointer from a task the verifier of kernels before 6.19
- * scans the names of all types: 80 ms for all programs.
+ * A task's number in stepflame's own pid namespace, when that is not the initial one; 0: not
+ * visible there. It reads pointers as plain memory, since for each direct load of a pointer from a
+ * task the verifier of kernels before 6.19 scans the names of all types: 80 ms for all programs.
  */
 static __always_inline u32 task_number(const struct task_struct *task)
 {
@@ -325,7 +333,10 @@ static __always_inline u32 task_number(const struct task_struct *task)
 	return nr;
 }
 
-/* The process and the thread of a task, as stepflame's own pid namespace numbers them; 0: not visible there. */
+/*
+ * The process and the thread of a task, as stepflame's own pid namespace numbers them; 0: not
+ * visible there.
+ */
 static __always_inline u32 task_pid(struct task_struct *task)
 {
 	return pid_level ? task_number(BPF_CORE_READ(task, group_leader)) : (u32)LOAD_HERE(task->tgid);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Names: reads a name from the target into the buffer, hashes it to an id, and emits it the first time. */
+/*
+ * Names: reads a name from the target into the buffer, hashes it to an id, and emits it the first
+ * time.
+ */
 #ifndef STEPFLAME_BPF_NAME_H
 #define STEPFLAME_BPF_NAME_H
 
@@ -9,8 +12,8 @@
 #include "include/name_hash.h"
 
 /*
- * The id of the text in the buffer, of `size` bytes, cut from `whole`. What lies behind it in its last word becomes
- * zero.
+ * The id of the text in the buffer: the first `size` bytes of a name that has `whole`. Clears what
+ * lies behind the text in its last word.
  */
 __weak __noinline u64 name__hash(struct name_buffer *b, u32 size, u64 whole, u32 encoding)
 {
@@ -36,8 +39,8 @@ __weak __noinline u64 name__hash(struct name_buffer *b, u32 size, u64 whole, u32
 }
 
 /*
- * Reads `bytes` bytes of text at `address` into the buffer and returns the text's id; 0: unreadable (counted).
- * The text stays in b->text, padded with zeros to a word, until the next name.
+ * Reads `bytes` bytes of text at `address` into the buffer and returns the text's id; 0: unreadable
+ * (counted). The text stays in b->text, padded with zeros to a word, until the next name.
  */
 __weak __noinline u64 name__read(struct name_buffer *b, u64 address, u64 bytes, u32 encoding)
 {
@@ -60,9 +63,9 @@ __weak __noinline u64 name__read(struct name_buffer *b, u64 address, u64 bytes, 
 	return name__hash(b, size, whole, encoding);
 }
 
-#define TEXT_READS 8 /* of a text that ends in a NUL, to find its length: beyond them it counts as no longer */
+#define TEXT_READS 8 /* reads to find the length of a NUL-terminated text, which counts as no longer than these */
 
-/* The same of a text that ends in a NUL. */
+/* Like name__read, for a NUL-terminated text. */
 __weak __noinline u64 name__read_text(struct name_buffer *b, u64 address)
 {
 	u64 whole = 0;
@@ -86,8 +89,8 @@ __weak __noinline u64 name__read_text(struct name_buffer *b, u64 address)
 #define NAME_HALF 256
 
 /*
- * Adds "." and a second text to the one in the buffer; its id, or 0 (counted). Texts of more than NAME_HALF bytes are
- * not joined.
+ * Adds "." and a second text to the text in the buffer. Returns the id of both; 0 (counted):
+ * unreadable, or one of them is longer than NAME_HALF.
  */
 __weak __noinline u64 name__join(struct name_buffer *b, u64 address, u64 bytes)
 {
@@ -113,7 +116,7 @@ __weak __noinline u64 name__join(struct name_buffer *b, u64 address, u64 bytes)
 
 #define JIT_PREFIX 4 /* "jit " */
 
-/* The same as name__read of UTF-8, with "jit " in front. Texts of more than NAME_HALF bytes are cut. */
+/* Like name__read, for UTF-8 with "jit " in front. Cuts texts of more than NAME_HALF bytes. */
 __weak __noinline u64 name__read_jit(struct name_buffer *b, u64 address, u64 bytes)
 {
 	u64 whole = bytes + JIT_PREFIX;
@@ -133,7 +136,7 @@ __weak __noinline u64 name__read_jit(struct name_buffer *b, u64 address, u64 byt
 	return name__hash(b, bytes + JIT_PREFIX, whole, NAME_UTF8);
 }
 
-/* Sends the text of the name just read, unless it was sent before. */
+/* Emits the name just read, unless BPF has emitted it before. */
 __weak __noinline int name__send(struct name_buffer *b, u64 id)
 {
 	u64 *sent;
@@ -151,7 +154,7 @@ __weak __noinline int name__send(struct name_buffer *b, u64 id)
 		return 0;
 	err = bpf_map_update_elem(&names, &id, &one, BPF_NOEXIST);
 	if (err) {
-		if (err != -EEXIST) /* which is: another thread has just sent it */
+		if (err != -EEXIST) /* -EEXIST: another thread has just emitted it */
 			count(CNT_NAME_LOST);
 		return 0;
 	}

@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * NVTX ranges (nvtxRangePush, nvtxRangePop and their domain variants): labels that the program may begin and end
- * anywhere. As in NVTX, ranges are per thread and domain, and a pop ends the innermost one. The probe's struct
- * nvtx_site says where the arguments are (user/runtime/nvtx/nvtx.h).
+ * NVTX ranges (nvtxRangePush, nvtxRangePop and their domain variants): labels that the program may
+ * begin and end anywhere. As in NVTX, ranges are per thread and domain, and a pop ends the
+ * innermost one. The probe's struct nvtx_site says where the arguments are
+ * (user/runtime/nvtx/nvtx.h).
  */
 #ifndef STEPFLAME_BPF_NVTX_H
 #define STEPFLAME_BPF_NVTX_H
 
 #include "bpf/span.h"
 
-#define NVTX_NAMES_MAX 1024 /* different ones: some programs number theirs */
+#define NVTX_NAMES_MAX 1024 /* different names: some programs put a number into each */
 #define NVTX_WIDE_MAX  (REC_NAME_MAX / 4)
 
-/* Names met, in all processes. */
+/* Different names so far, in all processes. */
 __weak __u64 nvtx_name_cnt = 0;
 
-/* nvtxEventAttributes_v2, nvtx3/nvToolsExt.h; 16-bit version and size first. */
+/* nvtxEventAttributes_v2 of nvtx3/nvToolsExt.h. */
 struct nvtx_attributes {
 	u16 version, size;
 	u32 category;
@@ -77,7 +78,11 @@ static __always_inline u64 nvtx__value(const struct pt_regs *ctx, const struct n
 	return value->loads ? read_u64(at) : at;
 }
 
-/* How many characters a wchar_t text has, of NVTX_WIDE_MAX + 1 at most, and all their bits. */
+/*
+ * Measures a wchar_t text: returns 1 + its length in the low 32 bits (it counts at most
+ * NVTX_WIDE_MAX + 1 characters), and the OR of all characters in the high 32 bits. 0 (counted):
+ * unreadable.
+ */
 __weak __noinline u64 nvtx__measure(u64 address)
 {
 	u32 bits = 0, cnt = 0;
@@ -97,8 +102,9 @@ __weak __noinline u64 nvtx__measure(u64 address)
 }
 
 /*
- * The id of such a text, 0 when it cannot be read (counted). It is kept as Python keeps a str, by its widest character,
- * and what is ASCII as other ranges have it: so the same text has the same id.
+ * Name id of a wchar_t text; 0 (counted): unreadable. The text goes into the buffer in the encoding
+ * that Python's str has for its widest character, and ASCII as UTF-8, so that one text has one id,
+ * whichever function pushes it.
  */
 __weak __noinline u64 nvtx__read_wide(struct name_buffer *b, u64 address)
 {
@@ -130,7 +136,9 @@ __weak __noinline u64 nvtx__read_wide(struct name_buffer *b, u64 address)
 	return name__hash(b, cnt * width, whole, width == 2 ? NAME_UCS2 : NAME_UCS4);
 }
 
-/* The same of a message's: not known for those that NVTX's tool has registered. */
+/*
+ * Name id of a message; 0 (counted): unreadable, or registered, so that only NVTX's tool knows it.
+ */
 static __always_inline u64 nvtx__read(struct name_buffer *b, u32 type, u64 address)
 {
 	if (!address || type < NVTX_MESSAGE_ASCII || type > NVTX_MESSAGE_UNICODE) {
@@ -155,7 +163,7 @@ __weak __noinline u64 nvtx__read_message(struct name_buffer *b, u64 address)
 	return nvtx__read(b, attributes.message_type, attributes.message);
 }
 
-/* Tells of the name just read, unless there are too many (counted): then 0. */
+/* Emits the name just read and returns its id; 0 (counted): there are too many names. */
 __weak __noinline u64 nvtx__settle(struct name_buffer *b, u64 name)
 {
 	if (!b || !name)
@@ -171,9 +179,9 @@ __weak __noinline u64 nvtx__settle(struct name_buffer *b, u64 name)
 	return name;
 }
 
-#define NVTX_TOKEN(domain) ((domain) | 1ULL << 63) /* that of no other label: those are addresses */
+#define NVTX_TOKEN(domain) ((domain) | 1ULL << 63) /* differs from those of other labels, which are addresses */
 
-/* A range without a name is there for its pop alone. */
+/* Pushes a range. A range without a name (0) is there only for its pop. */
 __weak __noinline int nvtx__push(struct thread *t, u64 domain, u64 name)
 {
 	struct span *s;
@@ -206,7 +214,7 @@ __weak __noinline int nvtx__pop(struct thread *t, const struct proc *proc, u32 p
 	return 0;
 }
 
-/* The name that a push is called with; 0: not known. */
+/* Name id of the range that a call pushes; 0: unknown (counted). */
 __weak __noinline u64 nvtx__name(struct name_buffer *b, u32 call, u64 argument)
 {
 	u64 name;
@@ -222,7 +230,7 @@ __weak __noinline u64 nvtx__name(struct name_buffer *b, u32 call, u64 argument)
 	return nvtx__settle(b, name);
 }
 
-#define NVTX_MORE 4 /* calls at one place */
+#define NVTX_MORE 4 /* calls that one hit can stand for: struct nvtx_site.more */
 
 static __always_inline void on_nvtx(struct pt_regs *ctx, struct task_struct *task, struct proc *proc, u32 pid, u32 fn)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The operator table: adds a call of an operator, a node or a label to its row when the call ends. While a window is
- * open every operator call of the target runs this code; so it calls helpers only for the timeline.
+ * The operator table: adds a call of an operator, a node or a label to its row when the call ends.
+ * While a window is open every operator call of the target runs this code; so it calls helpers only
+ * for the timeline.
  */
 #ifndef STEPFLAME_BPF_OP_ROWS_H
 #define STEPFLAME_BPF_OP_ROWS_H
@@ -10,9 +11,9 @@
 #include "bpf/row.h"
 #include "bpf/sequence.h"
 
-#define OP_ROW_TRIES 8 /* neighbours looked at before the table counts as full */
+#define OP_ROW_TRIES 8 /* rows tried before the table counts as full */
 
-/* Of an operator's own kinds, which no other report lists and which are nobody's parent there. */
+/* Kinds that only the operator report lists; in other reports they are never a parent. */
 #define OPERATOR_KINDS (1ULL << SPAN_OP | 1ULL << SPAN_EVALUATE | 1ULL << SPAN_NODE)
 #define OP_ROW_KINDS   (OPERATOR_KINDS | 1ULL << SPAN_LABEL)
 
@@ -37,7 +38,10 @@ static __always_inline struct op_entry *op_row__at(u32 i)
 	return bpf_map_lookup_elem(&op_rows, &i);
 }
 
-/* Index of the row of that key, which is made when it is not there; OP_ROWS (counted) when there is no room. */
+/*
+ * Index of the row with this key, created if it does not exist; OP_ROWS (counted): the table is
+ * full.
+ */
 static __always_inline u32 op_row__find(const struct op_key *key)
 {
 	u64 hash = op_key__hash(key);
@@ -54,7 +58,10 @@ static __always_inline u32 op_row__find(const struct op_key *key)
 	return i;
 }
 
-/* Takes a call back that turned out to be the same as the one around it, whose only child it is. */
+/*
+ * Takes a call out of its row again: it was the only child of a call of its own name, and counts as
+ * one with it.
+ */
 static __always_inline void op_row__take_back(const struct op_ended *call, const s64 *total_bytes)
 {
 	struct op_entry *row = call->row ? op_row__at(call->row - 1) : NULL;
@@ -94,8 +101,8 @@ static __always_inline u32 op_row__add(u32 pid, const struct span *s, u64 total_
 }
 
 /*
- * One span for the timeline; `depth` spans are around it. Fields one by one: a struct would take room on programs'
- * small stacks.
+ * Emits one span of the timeline, with `depth` spans around it. Takes the fields one by one, since
+ * a struct needs room on the programs' small stacks.
  */
 static __always_inline void timeline__put(struct op_proc *p, u32 kind, u64 name, u64 group, s64 sequence, u64 start_ns,
 					  u64 end_ns, u32 depth)
@@ -134,9 +141,9 @@ static __always_inline bool in_op_window(const struct op_proc *p, const struct s
 }
 
 /*
- * An operator, node or label has ended, with `depth` spans around it. As torch.profiler does
- * (torch/autograd/profiler_util.py, _remove_dup_nodes), a call whose only child has its own name is one with that
- * child.
+ * An operator, node or label has ended, with `depth` spans around it. As in torch.profiler
+ * (torch/autograd/profiler_util.py, _remove_dup_nodes), a call whose only child has its own name
+ * counts as one call with that child.
  */
 static __always_inline void op__account(struct thread *t, struct op_proc *p, struct span *s, u32 depth)
 {
@@ -177,7 +184,9 @@ static __always_inline void op__account(struct thread *t, struct op_proc *p, str
 	}
 }
 
-/* What was inside of a span that has no row, or whose end is lost, is now inside of the one around it. */
+/*
+ * Hands what was inside `from`, a span that has no row or has lost its end, to the span around it.
+ */
 static __always_inline void op__hand_out(struct span *to, const struct span *from)
 {
 	to->op_child_ns += from->op_child_ns;
@@ -191,7 +200,7 @@ static __always_inline void op__hand_out(struct span *to, const struct span *fro
 		to->op.child_bytes[m] += from->op.self_bytes[m] + from->op.child_bytes[m];
 }
 
-/* The end of span i is lost. A call it was all the same: no other is the only one. */
+/* Span i has lost its end. It still was a call, so another call beside it is not an only child. */
 __weak __noinline int op__lose(struct thread *t, u32 i)
 {
 	const struct span *lost;

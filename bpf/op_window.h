@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Windows in which BPF counts operators: the schedule opens and closes them at step boundaries, once user space has
- * attached the probes.
+ * Windows in which BPF counts operators: the schedule opens and closes them at step boundaries,
+ * once user space has attached the probes.
  */
 #ifndef STEPFLAME_BPF_OP_WINDOW_H
 #define STEPFLAME_BPF_OP_WINDOW_H
@@ -9,7 +9,7 @@
 #include "bpf/op_rows.h"
 #include "bpf/schedule.h"
 
-/* `step` is the first one behind it. */
+/* Emits a window; `step` is the first step after it. */
 static __always_inline void op_window__send(const struct op_proc *p, u64 step)
 {
 	struct rec_op_window *rec = bpf_ringbuf_reserve(&ring, sizeof(*rec), 0);
@@ -42,7 +42,7 @@ static __always_inline void op_window__begin(struct op_proc *p, u64 step, u64 no
 	p->open = 1;
 }
 
-/* The timeline gets the step that ends. */
+/* Adds the step that ends to the timeline. */
 static __always_inline void op_window__step(struct op_proc *p, u64 step, u64 now)
 {
 	u64 start_ns = p->last_boundary_ns;
@@ -51,7 +51,7 @@ static __always_inline void op_window__step(struct op_proc *p, u64 step, u64 now
 		timeline__put(p, SPAN_STEP, 0, 0, step, start_ns, now, 0);
 }
 
-/* A step ends and the next begins. Returns the number of that one, from 0. */
+/* A step ends and the next one begins. Returns the number of the new step, from 0. */
 static __always_inline u64 op_window__boundary(struct op_proc *p, u64 now)
 {
 	u64 step = p->boundaries;
@@ -70,7 +70,7 @@ static __always_inline u64 op_window__boundary(struct op_proc *p, u64 now)
 	if (p->open && (phase != SCHEDULE_RECORDS || first)) {
 		p->open = 0;
 		p->window_end_ns = now;
-		if (op_schedule[OP_REPEAT] == 1) /* the recording is over but for the news of it */
+		if (op_schedule[OP_REPEAT] == 1) /* the only window is over, and so is the recording */
 			p->counting = 0;
 		op_window__send(p, step);
 	}

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Operators and autograd nodes: programs for the probes on entries, by how a name is found, and one for all exits, so
- * that exits are armed first and disarmed last; and one for what is allocated. In: a uprobe whose cookie
- * (include/ops.h) says which operator. Out: rows in op_rows, spans in the ring.
+ * Operators and autograd nodes. For entries there is one program for each way to find the name; all
+ * exits share one program, so that user space can arm exits first and disarm them last; one more
+ * program sees allocations. In: a uprobe whose cookie (include/ops.h) says which operator. Out:
+ * rows in op_rows, spans in the ring buffer.
  *
- * These programs run at every operator call of the target, so they handle only the usual case; spans left behind by an
- * exception or a start in mid-call take the slow path through span.h.
+ * These programs run at every operator call of the target, so they handle only the usual case.
+ * Spans that an exception left open, or a recording that starts in the middle of a call, take the
+ * slow path through span.h.
  */
 #include "bpf/hit.h"
 #include "bpf/origin.h"
@@ -30,7 +32,7 @@ struct {
 #define OP_SLOT(cookie) COOKIE_FLAGS(cookie)
 #define ALLOCATIONS_MAX 65536
 
-/* The process of a hit, which counts. NULL: it is none of ours any more. */
+/* Counts a hit and returns its process. NULL: the probe is not ours. */
 static __always_inline struct op_proc *op__hit(struct pt_regs *ctx, u64 cookie)
 {
 	u32 slot = OP_SLOT(cookie);
@@ -43,7 +45,10 @@ static __always_inline struct op_proc *op__hit(struct pt_regs *ctx, u64 cookie)
 	return p;
 }
 
-/* The open spans of native frames that are gone. The innermost tells, if it has a frame: those around it lie above. */
+/*
+ * Closes the spans whose native frames are gone. While the frame of the innermost span is alive, so
+ * are all others: they lie above it on the stack.
+ */
 static __always_inline void op__repair(struct thread *t, u64 sp)
 {
 	const struct span *top;
@@ -55,7 +60,10 @@ static __always_inline void op__repair(struct thread *t, u64 sp)
 		span__repair(t, sp);
 }
 
-/* The thread that enters a function, its stack repaired. NULL: there is no process, or no memory (counted). */
+/*
+ * The current thread at the entry of a function, with its span stack repaired. NULL: p is NULL, or
+ * no memory for the thread (counted).
+ */
 static __always_inline struct thread *op__thread(const struct op_proc *p, u64 frame)
 {
 	struct thread *t = p ? thread__of(bpf_get_current_task_btf()) : NULL;
@@ -102,13 +110,16 @@ static __always_inline struct span *op__begin(struct thread *t, const struct op_
 	return s;
 }
 
-/* What calls of an operator are told apart by. */
+/* Does BPF distinguish the calls of one operator now, by shapes, source line or module? */
 static __always_inline bool wants_groups(const struct op_proc *p)
 {
 	return (want_shapes || want_stacks || want_modules) && p->open;
 }
 
-/* The group of what was put into s; 0: none. */
+/*
+ * Adds the origin in Python to the group in s, and emits the group. Returns its id; 0: none
+ * (counted).
+ */
 static __always_inline u64 op__group(struct thread *t, const struct op_proc *p, struct shapes *s)
 {
 	if (want_stacks || want_modules)
@@ -143,10 +154,10 @@ int op_enter(struct pt_regs *ctx)
 	return 0;
 }
 
-/* CPython's PyTypeObject.tp_name. */
+/* Offset of PyTypeObject.tp_name in CPython. */
 #define TYPE_NAME 24
 
-/* The name that is a text of the target's, 0: not readable (counted). */
+/* Name id of a NUL-terminated text in the target; 0: unreadable (counted). */
 static __always_inline u64 text__name(struct thread *t, u64 text)
 {
 	u64 name = name__read_text(&t->names, text);
@@ -156,7 +167,7 @@ static __always_inline u64 text__name(struct thread *t, u64 text)
 	return name;
 }
 
-/* The name of a Python class. */
+/* Name id of a Python class; 0: unreadable (counted). */
 static __always_inline u64 class__name(struct thread *t, u64 class)
 {
 	u64 text = 0;
@@ -165,7 +176,10 @@ static __always_inline u64 class__name(struct thread *t, u64 class)
 	return text__name(t, text);
 }
 
-/* The name of a node: of its class, or for one that Python defines of the Python class. 0: not known (counted). */
+/*
+ * Name id of an autograd node: of its C++ class, or of its Python class if Python defines the node.
+ * 0: unknown (counted).
+ */
 static __always_inline u64 node__name(struct thread *t, u32 slot, u64 node)
 {
 	struct node_class class = {.slot = slot};
@@ -188,7 +202,10 @@ static __always_inline u64 register_value(const struct pt_regs *ctx, u32 place)
 	return place == 0 ? LOAD_HERE(ctx->di) : place == 1 ? LOAD_HERE(ctx->si) : LOAD_HERE(ctx->dx);
 }
 
-/* Operators that go through the boxed dispatcher, by their c10::Dispatcher::OperatorDef. */
+/*
+ * An operator that the target calls through the boxed dispatcher; def: the address of its
+ * c10::Dispatcher::OperatorDef.
+ */
 struct handle {
 	u64 slot;
 	u64 def;
@@ -206,7 +223,8 @@ struct {
 } handles SEC(".maps");
 
 /*
- * A std::string in the target: {char *, size_t, ...}; before the C++11 ABI a char * with the size 24 bytes before it.
+ * Reads a std::string of the target: {char *data; size_t size; ...}; `old`: before the C++11 ABI it
+ * is a char * with the size 24 bytes before the text. Returns 0, or -1: unreadable.
  */
 static __always_inline int read_string(u64 at, bool old, u64 string[2])
 {
@@ -216,9 +234,9 @@ static __always_inline int read_string(u64 at, bool old, u64 string[2])
 }
 
 /*
- * Is the name just read that of an operator that no profiler sees (ATen/core/dispatch/ObservedOperators.cpp)? Of these,
- * profiler::_record_function_enter_new and _exit must not be spans: the labels that they begin and end do not nest with
- * them.
+ * Is the name just read that of an operator that torch hides from profilers
+ * (ATen/core/dispatch/ObservedOperators.cpp)? Among these, profiler::_record_function_enter_new and
+ * _exit must not become spans: the labels that they begin and end do not nest with them.
  */
 static __always_inline bool is_unobserved(const struct thread *t)
 {
@@ -234,8 +252,9 @@ static __always_inline bool is_unobserved(const struct thread *t)
 }
 
 /*
- * OperatorDef begins with OperatorEntry, that with OperatorName {std::string name, overload_name}. False (counted): not
- * readable.
+ * Reads the names of an operator. OperatorDef begins with an OperatorEntry, which begins with an
+ * OperatorName {std::string name, overload_name}. names->name 0: no span for this operator. False
+ * (counted): unreadable.
  */
 static __always_inline bool handle__read(struct thread *t, const struct op_proc *p, u64 def, struct handle_names *names)
 {
@@ -258,7 +277,10 @@ static __always_inline bool handle__read(struct thread *t, const struct op_proc 
 	return names->name;
 }
 
-/* c10::Dispatcher::callBoxed(OperatorHandle const &, ...): the cookie's index is the register that holds the handle. */
+/*
+ * c10::Dispatcher::callBoxed(OperatorHandle const &, ...): the cookie's index says which register
+ * holds the handle.
+ */
 SEC("uprobe.multi")
 int boxed_enter(struct pt_regs *ctx)
 {
@@ -287,7 +309,7 @@ int boxed_enter(struct pt_regs *ctx)
 	if (wants_groups(p)) {
 		struct shapes *shapes = shapes__of_thread();
 
-		/* the stack is the argument behind the handle */
+		/* the argument after the handle is the stack */
 		if (shapes && (!want_shapes || shapes__boxed(shapes, register_value(ctx, COOKIE_FN(cookie) + 1))))
 			s->op.group = op__group(t, p, shapes);
 	}
@@ -303,8 +325,8 @@ static __always_inline u32 node__kind(u32 event)
 }
 
 /*
- * evaluate_function, Node::operator(), and a Python function's apply or label: the cookie's index is the register of
- * the node, class or text.
+ * Engine::evaluate_function, Node::operator(), the apply of a torch.autograd.Function, and labels
+ * of torch.compile. The cookie's index says which register holds the node, the class or the text.
  */
 SEC("uprobe.multi")
 int node_enter(struct pt_regs *ctx)
@@ -329,13 +351,13 @@ int node_enter(struct pt_regs *ctx)
 		return 0;
 	if (want_shapes && p->open && event == OP_NODE)
 		s->op.group = shapes__inputs(ctx->dx);
-	if (want_timeline && event != OP_TEXT) /* torch tells none of those either */
+	if (want_timeline && event != OP_TEXT) /* torch.profiler has none for OP_TEXT either */
 		s->op.sequence = kind == SPAN_OP ? sequence__next(t, p) : sequence__of_node(p, subject);
 	s->start_ns = bpf_ktime_get_ns();
 	return 0;
 }
 
-/* The usual end: of the innermost span. */
+/* An exit. In the usual case it ends the innermost span. */
 SEC("uprobe.multi")
 int op_exit(struct pt_regs *ctx)
 {
@@ -351,7 +373,7 @@ int op_exit(struct pt_regs *ctx)
 	depth = t->depth;
 	s = span__at(t, depth - 1);
 	if (depth && (s->frame != frame || !is_operator(s->kind))) {
-		/* Where an exception leaves a function, how deep its frame is may not be known. */
+		/* Where an exception leaves a function, the depth of its frame may be unknown. */
 		if (COOKIE_DEPTH(cookie) == COOKIE_DEPTH_UNKNOWN)
 			depth = span__unwind_out(t, ctx->sp,
 						 COOKIE_EVENT(cookie) == OP_CALL ? COOKIE_FN(cookie) : TOKEN_ANY);
@@ -360,20 +382,26 @@ int op_exit(struct pt_regs *ctx)
 		s = span__at(t, depth - 1);
 	}
 	if (!depth) {
-		/* A full stack's beginnings were counted, and of boxed operators some have none. */
+		/*
+		 * Excludes begins that found the stack full, which are counted already, and boxed
+		 * operators, some of which begin no span.
+		 */
 		if (p->open && t->depth < SPAN_DEPTH && COOKIE_EVENT(cookie) != OP_BOXED)
 			count(CNT_OPEN_AT_START);
 		return 0;
 	}
 	t->depth = depth - 1;
-	if (t->gap_depth >= depth) /* a landmark ended inside: forward goes on without this operator */
+	if (t->gap_depth >= depth) /* a landmark ended inside: the candidate forward goes on outside this operator */
 		t->gap_depth = depth - 1;
 	t->framed--;
 	op__account(t, p, s, depth - 1);
 	return 0;
 }
 
-/* What was allocated in a window and not freed yet. In the next one its address may be another's. */
+/*
+ * Memory that was allocated in a window and not freed yet. In the next window its address may
+ * belong to another allocation.
+ */
 struct allocation {
 	u32 slot;
 	u32 window;
@@ -387,7 +415,7 @@ struct {
 	__type(value, u64);
 } allocations SEC(".maps");
 
-/* The operator, node or label that runs on this thread, if one does. */
+/* The innermost open operator, node or label of this thread; NULL: none. */
 static __always_inline struct span *op__innermost(struct thread *t)
 {
 	u32 i = span__innermost(t, OP_ROW_KINDS, 0);
@@ -417,9 +445,10 @@ static __always_inline void memory__add(struct op_proc *p, u64 sp, u32 device, s
 }
 
 /*
- * c10::ProfiledCPUMemoryReporter::New(this, address, bytes) and ::Delete(this, address), which the CPU allocator calls
- * whether a profiler listens or not; and c10::reportMemoryUsageToProfiler(address, bytes, allocated, reserved, device),
- * which the others call. As in torch.profiler, to free what was allocated before the window does not count.
+ * c10::ProfiledCPUMemoryReporter::New(this, address, bytes) and ::Delete(this, address), which the
+ * CPU allocator calls with or without a profiler; and c10::reportMemoryUsageToProfiler(address,
+ * bytes, allocated, reserved, device), which the other allocators call. As in torch.profiler,
+ * freeing memory that was allocated before the window does not count.
  */
 SEC("uprobe.multi")
 int op_memory(struct pt_regs *ctx)

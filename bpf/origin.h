@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Where Python calls an operator: the innermost frame, and the torch.nn.Modules whose calls enclose the operator. Both
- * become part of the operator's group (shapes.h).
+ * Where Python calls an operator: the innermost frame, and the torch.nn.Modules whose calls enclose
+ * the operator. Both become part of the operator's group (shapes.h).
  */
 #ifndef STEPFLAME_BPF_ORIGIN_H
 #define STEPFLAME_BPF_ORIGIN_H
@@ -9,9 +9,9 @@
 #include "bpf/pystack.h"
 #include "bpf/shapes.h"
 
-#define ORIGIN_FRAMES 256 /* looked at for modules */
+#define ORIGIN_FRAMES 256 /* frames that are searched for modules */
 
-/* Module paths that user space has been sent. */
+/* Module paths already emitted. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, GROUPS_MAX);
@@ -19,10 +19,10 @@ struct {
 	__type(value, u8);
 } module_paths SEC(".maps");
 
-/* Of a thread: the walk at hand, ready to be sent. */
+/* The current walk of a thread, in the form of its record. */
 struct origin {
 	u64 frame, last;
-	u64 code; /* of the innermost Python frame, 0: none yet */
+	u64 code; /* of the innermost Python frame; 0: none yet */
 	u64 hash;
 	u32 offset;
 	u32 lost;
@@ -46,8 +46,9 @@ struct origin_walk {
 };
 
 /*
- * The module that a call is of, when that frame is of Module._call_impl, or of what wraps it from torch 2.1 on: its
- * `self`. Where an inner function uses that too it is in a cell, and the wrapper's is taken.
+ * The module that this frame calls: the `self` of Module._call_impl, or of the function that wraps
+ * it from torch 2.1 on; 0: another function. If an inner function uses `self` too, the frame holds
+ * a cell instead, and the wrapper's frame has the module.
  */
 static __always_inline u64 frame__module(const struct py_layout *py, u64 frame, u64 code)
 {
@@ -56,7 +57,7 @@ static __always_inline u64 frame__module(const struct py_layout *py, u64 frame, 
 	return read_u64(frame + py->frame_locals) & ~(u64)py->ref_mask;
 }
 
-/* Adds a module to the path. */
+/* Adds a module to the path, unless it is a cell or the last one added. */
 __weak __noinline int origin__add(struct origin *o, struct name_buffer *b, const struct proc *proc, u64 object)
 {
 	struct rec_module *slot;
@@ -115,7 +116,10 @@ static long origin__step(u32 i, struct origin_walk *walk)
 	return 0;
 }
 
-/* Tells of the path, unless that was told before. Its id, 0: no modules, or it could not be sent (counted). */
+/*
+ * Emits the path, unless BPF has emitted it before. Returns its id; 0: no modules, or the ring
+ * buffer is full (counted).
+ */
 __weak __noinline u64 origin__send(struct origin *o, u32 pid)
 {
 	u32 size;
@@ -140,7 +144,7 @@ __weak __noinline u64 origin__send(struct origin *o, u32 pid)
 	return id;
 }
 
-/* Puts where the current thread is in Python into a group to be. */
+/* Fills in the source and the module of a group: where the current thread is in Python. */
 __weak __noinline int origin__find(struct thread *t, u32 pid, struct rec_op_group *group)
 {
 	struct task_struct *task = bpf_get_current_task_btf();

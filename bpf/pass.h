@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Evaluations in plain loops. Their only landmarks are the fetches of a DataLoader: an evaluation is a pass over a
- * loader without training.
+ * Evaluations in plain loops. Their only landmarks are the fetches of a DataLoader: an evaluation
+ * is a pass over a loader without training.
  *
- * A pass is two or more fetches of one loop with no backward and no optimizer step between them. It lasts from the
- * start of the first fetch to the end of the fetch that finds no batch, or to another loop's fetch. The thread must
- * train, but not with batches of that loop: a training loop may skip batches, or fetch several before it uses one.
+ * A pass is two or more fetches of one loop with no backward and no optimizer step between them. It
+ * lasts from the start of the first fetch to the end of the fetch that finds no batch, or to
+ * another loop's fetch. The thread must train, but not with batches of that loop: a training loop
+ * may skip batches, or fetch several before it uses one.
  *
- * The Python frames around a fetch, and the instruction of each, identify a loop: so zipped loaders are one loop, and a
- * function called both to train and to evaluate has two. A loop that alternates between both trains until its loader is
- * empty.
+ * The Python frames around a fetch, and the instruction of each, identify a loop: so zipped loaders
+ * are one loop, and a function called both to train and to evaluate has two. A loop that alternates
+ * between both trains until its loader is empty.
  */
 #ifndef STEPFLAME_BPF_PASS_H
 #define STEPFLAME_BPF_PASS_H
@@ -81,8 +82,8 @@ __weak __noinline int exit__step(struct thread *t, const struct proc *proc, stru
 #define EXIT_FRAMES 6 /* __exit__ may be some frames out: it calls torch's operator, where the probe is */
 
 /*
- * Does an exception end this fetch, as StopIteration does after the last batch? Then the arguments of
- * record_function.__exit__(self, type, value, traceback) are not all None.
+ * Does an exception end this fetch, as StopIteration does after the last batch? Then the arguments
+ * of record_function.__exit__(self, type, value, traceback) are not all None.
  */
 __weak __noinline int fetch__raised(struct thread *t, const struct proc *proc)
 {

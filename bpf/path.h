@@ -7,7 +7,7 @@
 
 #define PATHS_MAX 32768
 
-/* Paths that user space has been sent. */
+/* Paths already emitted. The value counts the requests for REC_AROUND (bpf/around.h), from 1. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, PATHS_MAX);
@@ -15,7 +15,7 @@ struct {
 	__type(value, u8);
 } paths __weak SEC(".maps");
 
-/* What is needed to send one. */
+/* Scratch memory of a path. */
 struct path_room {
 	struct rec_path rec;
 	struct path_span spans[SPAN_DEPTH];
@@ -45,7 +45,10 @@ static long path__step(u32 i, struct path_walk *walk)
 	return 0;
 }
 
-/* The id of the spans that are open on a thread, which user space has been told of; 0: none. */
+/*
+ * The id of the spans that are open on a thread, which BPF emits the first time; 0: none, or the
+ * ring buffer is full (counted).
+ */
 __weak __noinline u64 path__of(struct path_room *room, struct thread *t)
 {
 	struct path_walk walk = {.room = room, .t = t, .hash = name_hash__seed(0, 1)};

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Divides a thread's time since its last step boundary into phases: each instant belongs to the phase of the innermost
- * open span that has one (include/phases.h). A change of phase adds the elapsed time to the old phase.
+ * Divides a thread's time since its last step boundary into phases: each instant belongs to the
+ * phase of the innermost open span that has one (include/phases.h). A change of phase adds the
+ * elapsed time to the old phase.
  *
- * Lightning's evaluation loop is not an action: it lasts from its first action to the strategy's last one. Between
- * them, all time at the loop's own depth is validation.
+ * Lightning's evaluation loop is not an action: it lasts from its first action to the strategy's
+ * last one. Between them, all time at the loop's own depth is validation.
  */
 #ifndef STEPFLAME_BPF_PHASE_H
 #define STEPFLAME_BPF_PHASE_H
@@ -89,7 +90,10 @@ static __always_inline void phase__keep(struct thread *t, u64 before_ns[2])
 	before_ns[1] = t->phase_ns[PHASE_DATA];
 }
 
-/* The fetches were an evaluation: the time in those phases since phase__keep becomes PHASE_VALIDATION. */
+/*
+ * The fetches were an evaluation: the time in those phases since phase__keep becomes
+ * PHASE_VALIDATION.
+ */
 static __always_inline void phase__validate(struct thread *t, const u64 before_ns[2])
 {
 	u64 now_ns[2];

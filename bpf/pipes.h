@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Pipes: finds the pipe of a call, and counts what each process does with it, in a map that user space reads. */
+/*
+ * Pipes: finds the pipe of a call, and counts what each process does with it, in a map that user
+ * space reads.
+ */
 #ifndef STEPFLAME_BPF_PIPES_H
 #define STEPFLAME_BPF_PIPES_H
 
@@ -44,7 +47,7 @@ static __always_inline void pipe__add_message(struct pipe_val *row, struct proc 
 	row->messages++;
 }
 
-/* A call on it has ended: so many bytes were read, or written. */
+/* A call that read or wrote `bytes` bytes of a pipe has ended. */
 static __always_inline void pipe__add(struct proc *proc, const struct file_key *key, bool writes, s64 bytes, u64 now)
 {
 	struct pipe_val *row, empty = {};

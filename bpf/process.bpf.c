@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Follows the processes of the job: BPF adds a fork of a traced process before its first instruction, with its parent's
- * layout; user space receives the event and decides what to attach.
+ * Follows the processes of the job: BPF adds a fork of a traced process before its first
+ * instruction, with its parent's layout; user space receives the event and decides what to attach.
  */
 #include "bpf/event.h"
 
 const volatile __u32 want_children = 0; /* system calls and samples of forks count from their first instruction on */
 
 /*
- * What its sources know of it holds no more: a child trains in its own way or not at all, and so does another program.
- * What it paid stays, and the number of windows that user space knows.
+ * Forgets what the sources know of the running program: a child, or the next program after an exec,
+ * trains in its own way or not at all. Keeps what tracing cost (paid), and the window number that
+ * user space knows (gpu_window).
  */
 static __always_inline void proc__forget_program(struct proc *proc)
 {
@@ -35,7 +36,7 @@ int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child
 	if (!copy)
 		return 0;
 	copy->role = ROLE_CHILD;
-	copy->window = WINDOW_CLOSED; /* until user space has put the probes there */
+	copy->window = WINDOW_CLOSED; /* until user space has attached the probes */
 	proc__forget_program(copy);
 	copy->paid = (struct proc_paid){};
 	copy->gpu_window = 0;
@@ -52,7 +53,7 @@ int BPF_PROG(process_exec, struct task_struct *task)
 
 	if (!proc)
 		return 0;
-	/* Another program: what was known of its memory holds no more. */
+	/* Another program: the layout of its memory is unknown. */
 	proc->py = (struct py_process){};
 	proc__forget_program(proc);
 	event__send(PROC_EXEC, pid, 0, 0, task);
@@ -71,8 +72,8 @@ int BPF_PROG(process_exit, struct task_struct *task)
 		return 0;
 	signal = BPF_CORE_READ(task, signal);
 	/*
-	 * Other threads go on, or one of them that ends at this moment too has told: each counts itself off before it
-	 * comes here.
+	 * Other threads live on, or one that ends at the same moment has emitted the event: each
+	 * thread leaves `live` before it comes here.
 	 */
 	if (BPF_CORE_READ(signal, live.counter) || __sync_lock_test_and_set(&proc->ended, 1))
 		return 0;
@@ -81,7 +82,7 @@ int BPF_PROG(process_exit, struct task_struct *task)
 	if (!code)
 		code = BPF_CORE_READ(task, exit_code);
 	if (proc->window != WINDOW_DONE)
-		proc->window = WINDOW_CLOSED; /* its number may become that of a process that is none of ours */
+		proc->window = WINDOW_CLOSED; /* a process outside the job may get its pid */
 	event__send(PROC_EXIT, pid, 0, code, task);
 	return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The Python frames of the current thread, the innermost first. The program runs on that thread, so the frames cannot
- * change meanwhile.
+ * The Python frames of the current thread, the innermost first. The program runs on that thread, so
+ * the frames cannot change meanwhile.
  */
 #ifndef STEPFLAME_BPF_PYFRAME_H
 #define STEPFLAME_BPF_PYFRAME_H
@@ -16,14 +16,16 @@ static __always_inline u64 buffer_word(const struct name_buffer *b, u32 offset)
 	return *(const u64 *)(b->text + BOUND_INDEX(offset, REC_NAME_MAX));
 }
 
-/* What a frame is asked for. */
+/* What BPF reads from a frame. */
 struct py_frame {
-	u64 code;     /* code object; 0: it is no Python function's */
+	u64 code;     /* code object; 0: not the frame of a Python function */
 	u64 previous; /* the frame outside; 0: none */
-	u32 offset;   /* of the instruction at hand, in bytes of code */
+	u32 offset;   /* of the current instruction, in bytes of code */
 };
 
-/* False: not readable, or no frame. One read, since each costs more than its bytes. */
+/*
+ * False: unreadable, or not a frame. Reads all at once, since a read costs more than its bytes do.
+ */
 __weak __noinline int py_frame__read(struct name_buffer *b, const struct py_layout *py, u64 frame, struct py_frame *out)
 {
 	u32 bytes;
@@ -31,7 +33,10 @@ __weak __noinline int py_frame__read(struct name_buffer *b, const struct py_layo
 
 	if (!b || !py || !out)
 		return false;
-	/* From 3.11 the locals lie behind the fields; before, the index of the instruction is the last of them. */
+	/*
+	 * From 3.11 on the locals follow the fields; in older versions the index of the instruction
+	 * is the last field of these.
+	 */
 	bytes = py->code_instructions ? py->frame_locals : py->frame_instr + 8;
 	if (bpf_probe_read_user(b->text, bytes & (REC_NAME_MAX - 1), (const void *)frame))
 		return false;
@@ -45,13 +50,13 @@ __weak __noinline int py_frame__read(struct name_buffer *b, const struct py_layo
 		at = buffer_word(b, py->frame_instr) - (out->code + py->code_instructions);
 	else
 		at = (s64)(s32)buffer_word(b, py->frame_instr) * py->instr_bytes;
-	out->offset = at > 0 ? at : 0; /* before the first instruction: at the function's own line */
+	out->offset = at > 0 ? at : 0; /* before the first instruction: the line of the function itself */
 	return true;
 }
 
 /*
- * The PyThreadState of the current thread, whether it holds the GIL or not; 0: it has none, or that is not known.
- * False: not readable.
+ * *tstate: the PyThreadState of the current thread, whether it holds the GIL or not; 0: it has
+ * none, or that is unknown. False: unreadable.
  */
 static __always_inline bool py__own_tstate(const struct py_process *py, struct task_struct *task, u64 *tstate)
 {
@@ -59,12 +64,12 @@ static __always_inline bool py__own_tstate(const struct py_process *py, struct t
 
 	if (py->tss_offset)
 		return !bpf_probe_read_user(tstate, sizeof(*tstate), (const void *)(fsbase + py->tss_offset));
-	/* A global word tells who holds the GIL: not this thread, perhaps. */
+	/* The global word names the thread that holds the GIL, which may be another thread. */
 	*tstate = py->tstate_where == PY_TSTATE_GLOBAL ? 0 : py__tstate(py);
 	return true;
 }
 
-/* The current thread's innermost frame, 0: it is in none. False: not readable. */
+/* *frame: the innermost frame of the current thread; 0: it is in none. False: unreadable. */
 static __always_inline bool py__own_frame(const struct py_process *py, u64 *frame)
 {
 	struct task_struct *task = bpf_get_current_task_btf();

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The Python stack of the current thread: hashes the frames to an id, and emits each function and each stack the first
- * time.
+ * The Python stack of the current thread: BPF hashes the frames to an id, and emits each function
+ * and each stack the first time.
  *
  *   thread state -> frame -> code object -> codes: its id  --+
  *                   frame ...                                +--> stacks: id of all
  *
- * The program runs on that thread, so the frames cannot change meanwhile. But a sample may interrupt the thread while
- * it creates or leaves a frame: a frame without a code object ends the walk and is counted.
+ * The program runs on that thread, so the frames cannot change meanwhile. But a sample may
+ * interrupt the thread while it creates or leaves a frame: a frame without a code object ends the
+ * walk and is counted.
  */
 #ifndef STEPFLAME_BPF_PYSTACK_H
 #define STEPFLAME_BPF_PYSTACK_H
@@ -17,7 +18,10 @@
 #define CODES_MAX  16384
 #define STACKS_MAX 32768
 
-/* The id of a function, by what its code object is known by: where it is, and all that tells it from another there. */
+/*
+ * Function ids, by a hash of the code object's address and of the fields that distinguish it from
+ * later code objects at that address (code__id).
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, CODES_MAX);
@@ -25,7 +29,7 @@ struct {
 	__type(value, u64);
 } codes __weak SEC(".maps");
 
-/* Stacks that user space has been sent. */
+/* Stacks already emitted. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, STACKS_MAX);
@@ -33,7 +37,10 @@ struct {
 	__type(value, u8);
 } stacks __weak SEC(".maps");
 
-/* Functions that call a torch.nn.Module: the ids of those of this name in that file, wherever it is installed. */
+/*
+ * Ids of the functions that call a torch.nn.Module (code__calls_module); each installation of torch
+ * has its own.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 64);
@@ -41,7 +48,7 @@ struct {
 	__type(value, u8);
 } module_calls __weak SEC(".maps");
 
-/* What a walk needs room for. One per CPU, for programs that nothing but an NMI can interrupt. */
+/* Scratch memory of a walk. One per CPU, for programs that only an NMI can interrupt. */
 struct stack_room {
 	u32 busy;
 	u32 pad;
@@ -50,7 +57,7 @@ struct stack_room {
 	struct stack_frame frames[STACK_FRAMES_MAX];
 };
 
-/* Is that torch/nn/modules/module.py's Module._call_impl or Module._wrapped_call_impl? */
+/* Is this Module._call_impl or Module._wrapped_call_impl of torch/nn/modules/module.py? */
 __weak __noinline int code__calls_module(const struct py_layout *py, u64 code)
 {
 	u64 head[2], tail[2];
@@ -62,10 +69,10 @@ __weak __noinline int code__calls_module(const struct py_layout *py, u64 code)
 	return py__tail(py, read_u64(code + py->code_filename), tail) && TAIL_IS(tail, "odules/module.py");
 }
 
-/* What is told of a function. */
+/* What BPF emits about a function. */
 struct code_head {
 	u64 id, file, name;
-	u64 table; /* address of its bytes object */
+	u64 table; /* address of the line table, a bytes object */
 	u64 table_bytes;
 	u32 pid, first_line;
 };
@@ -74,7 +81,10 @@ struct code_head {
 #define CODE_TABLE_LARGE 4096
 #define CODE_TABLE_HUGE  65536 /* a module's own code */
 
-/* With its line table, of at most `room` bytes; user space reads a longer one by its address, if it still can. */
+/*
+ * Emits a function, with its line table if that has at most `room` bytes. User space reads a longer
+ * table by its address, if it still can.
+ */
 static __always_inline bool code__submit(const struct code_head *head, u32 data, u32 room)
 {
 	struct rec_code *rec = bpf_ringbuf_reserve(&ring, sizeof(*rec) + room, 0);
@@ -102,7 +112,10 @@ static __always_inline bool code__submit(const struct code_head *head, u32 data,
 	return true;
 }
 
-/* Tells of a function; its id, 0 when it has no readable name. */
+/*
+ * Emits a function. Returns its id; 0: its names are unreadable, or the ring buffer is full (both
+ * counted).
+ */
 __weak __noinline u64 code__send(struct name_buffer *b, const struct py_layout *py, u32 pid, u64 code)
 {
 	struct code_head head = {.pid = pid};
@@ -144,8 +157,9 @@ __weak __noinline u64 code__send(struct name_buffer *b, const struct py_layout *
 }
 
 /*
- * What the interpreter puts between a class's call and its __init__ (3.12 and later: _Py_InitCleanup, CPython
- * Objects/codeobject.c): a code object like any other, but that it has no lines, and one text for file and name.
+ * The id of the code that the interpreter itself puts between the call of a class and its __init__
+ * (3.12 and later: _Py_InitCleanup, CPython Objects/codeobject.c). Its code object is like any
+ * other, except that it has no lines, and that one text is both its file and its name.
  */
 #define CODE_OWN (~0ULL)
 
@@ -155,7 +169,10 @@ static __always_inline bool code__is_own(const struct py_layout *py, const struc
 	       !(u32)buffer_word(b, py->code_firstlineno);
 }
 
-/* The id of the function whose code object that is; 0: it is none, or not readable; CODE_OWN. */
+/*
+ * The id of the function with this code object. 0: not a code object, or unreadable; CODE_OWN: see
+ * above.
+ */
 __weak __noinline u64 code__id(struct name_buffer *b, const struct proc *proc, u32 pid, u64 code)
 {
 	const struct py_layout *py;
@@ -170,8 +187,9 @@ __weak __noinline u64 code__id(struct name_buffer *b, const struct proc *proc, u
 	if (code__is_own(py, b))
 		return CODE_OWN;
 	/*
-	 * Each of these is an object of this one's own, or holds its line: another that comes to lie here differs. What
-	 * two forks of one process load lies at the same places.
+	 * The key contains three objects that only this code object uses, and its line, so a later
+	 * code object at this address has another key. It contains the pid, since two forks of one
+	 * process may load different code at the same address.
 	 */
 	key = name_hash__add(name_hash__add(code, pid), buffer_word(b, py->code_filename));
 	key = name_hash__add(key, buffer_word(b, py->code_name));
@@ -191,10 +209,10 @@ struct stack_walk {
 	const struct proc *proc;
 	u64 frame, hash;
 	u32 pid, cnt;
-	u32 cut; /* counter + 1: why it ended early */
+	u32 cut; /* 1 + the counter that says why the walk ended early; 0: it did not */
 };
 
-/* One frame of a walk; 1 ends it. */
+/* Adds one frame to the walk. Returns 1 to end the walk. */
 static long stack__step(u32 i, struct stack_walk *walk)
 {
 	struct stack_room *room = walk->room;
@@ -231,7 +249,10 @@ static long stack__step(u32 i, struct stack_walk *walk)
 	return 0;
 }
 
-/* Sends a stack that was not sent before. 0 when that fails, counted. */
+/*
+ * Emits a stack, unless BPF has emitted it before. Returns 0 on failure (a full ring buffer is
+ * counted).
+ */
 __weak __noinline int stack__send(struct stack_room *room, u64 id)
 {
 	u32 size, cnt;
@@ -260,8 +281,8 @@ __weak __noinline int stack__send(struct stack_room *room, u64 id)
 }
 
 /*
- * The id of the current thread's Python stack, which user space has been told of; 0: it has none. One that is lost, and
- * counted, has an id that user space is not told of.
+ * The id of the current thread's Python stack, which BPF emits the first time; 0: it has no Python
+ * frames. The id of a stack that is lost (counted) has no record.
  */
 static __always_inline u64 stack__of(struct stack_room *room, const struct proc *proc, u32 pid)
 {
@@ -273,7 +294,7 @@ static __always_inline u64 stack__of(struct stack_room *room, const struct proc 
 		walk.frame = 0;
 		walk.cut = CNT_STACK_LOST + 1;
 	}
-	/* Half of them may be C's. */
+	/* Half of the frames may be C's. */
 	bpf_loop(2 * STACK_FRAMES_MAX, stack__step, &walk, 0);
 	if (walk.frame && !walk.cut)
 		walk.cut = CNT_STACK_CUT + 1;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Reads CPython objects of the current thread, by the offsets of its version (include/python.h). All data is hostile:
- * BPF reads through its pointers with checked helpers only and never trusts them.
+ * Reads CPython objects of the current thread, by the offsets of its version (include/python.h).
+ * All data is hostile: BPF reads through its pointers with checked helpers only and never trusts
+ * them.
  */
 #ifndef STEPFLAME_BPF_PYTHON_H
 #define STEPFLAME_BPF_PYTHON_H
@@ -9,8 +10,9 @@
 #include "bpf/name.h"
 
 /*
- * Frames looked at to find out which of Lightning's loops runs: it lies below the user's own iterators and the
- * decorators between. 40 frames cover a DataLoader wrapped a dozen times; beyond that the answer is "unknown", counted.
+ * Frames that are searched for the loop of Lightning that runs: the user's own iterators and their
+ * decorators lie inside it. 40 frames cover a DataLoader wrapped a dozen times; beyond that the
+ * answer is "unknown", which is counted.
  */
 #define PY_FRAMES   40
 
@@ -21,10 +23,10 @@ struct py_text {
 	u32 encoding; /* enum name_encoding */
 };
 
-/* Where the characters of a str are. 0 or -1 (counted): not a compact str, or not readable. */
+/* Finds the characters of a str. Returns 0, or -1 (counted): not a compact str, or unreadable. */
 static __always_inline int py__text(const struct py_layout *py, u64 object, struct py_text *text)
 {
-	u64 head[3], length; /* length, hash, state: next to each other in every version (tests/unit/test_python.c) */
+	u64 head[3], length; /* length, hash, state: adjacent in every version (tests/unit/test_python.c) */
 	u32 state, kind;
 
 	if (!object || bpf_probe_read_user(head, sizeof(head), (const void *)(object + py->str_length))) {
@@ -44,7 +46,10 @@ static __always_inline int py__text(const struct py_layout *py, u64 object, stru
 	return 0;
 }
 
-/* 8 characters of 2 or 4 bytes, as WORD8 makes of them; 0 when one is not Latin-1, or cannot be read. */
+/*
+ * 8 characters of 2 or 4 bytes each, packed as by WORD8; 0: one of them is not Latin-1, or
+ * unreadable.
+ */
 __weak __noinline u64 py__narrow(u64 address, u32 encoding)
 {
 	union {
@@ -71,7 +76,10 @@ struct py_words {
 	u64 word[2];
 };
 
-/* A function of its own: inlined into the walks over frames, 6.1's verifier gives up. */
+/*
+ * A separate function: the verifier of Linux 6.1 gives up if it is inlined into the walks over
+ * frames.
+ */
 __weak __noinline int py__tail_words(const struct py_layout *py, u64 object, struct py_words *out)
 {
 	struct py_text text;
@@ -88,8 +96,8 @@ __weak __noinline int py__tail_words(const struct py_layout *py, u64 object, str
 }
 
 /*
- * The last 16 characters of a str, as two words; false when it is shorter. A path may have wide ones in a directory
- * outside.
+ * The last 16 characters of a str, as two words; false: it is shorter. Also handles wide
+ * characters, which a path may have in an outer directory.
  */
 static __always_inline bool py__tail(const struct py_layout *py, u64 object, u64 tail[2])
 {
@@ -128,8 +136,9 @@ static __always_inline bool py__head(const struct py_layout *py, u64 object, u64
 #define HEAD_IS(head, s) ((head)[0] == WORD8(s) && (head)[1] == WORD8((s) + 8))
 
 /*
- * Reads `bytes` bytes of an object into the thread's name buffer, where they stay until the next name; 0 or not. One
- * read of many fields, since each costs more than its bytes.
+ * Reads `bytes` bytes of an object into the thread's name buffer, where they stay until the next
+ * name. Returns 0, or not 0: unreadable. Reads many fields at once, since a read costs more than
+ * its bytes do.
  */
 static __always_inline int py__image(struct thread *t, u64 object, u32 bytes)
 {
@@ -141,14 +150,17 @@ static __always_inline u64 py__image_word(const struct thread *t, u32 offset)
 	return *(const u64 *)(t->names.text + BOUND_INDEX(offset, REC_NAME_MAX));
 }
 
-/* What is to be known of a generator. */
+/* What BPF reads from a generator. */
 struct py_generator {
 	u64 code;
-	u64 argument; /* the second: local variable 1 */
-	bool created; /* it has not started */
+	u64 argument; /* the second argument: local variable 1 */
+	bool created; /* the generator has not started */
 };
 
-/* Of the generator of which py__object_bytes were just read. False: it has no frame, or that cannot be read. */
+/*
+ * Reads the generator whose py__object_bytes are in the name buffer. False: it has no frame, or the
+ * frame is unreadable.
+ */
 static __always_inline bool py__generator(const struct py_layout *py, struct thread *t, struct py_generator *out)
 {
 	u64 state = py__image_word(t, py->state_off);
@@ -169,13 +181,13 @@ static __always_inline bool py__generator(const struct py_layout *py, struct thr
 	return true;
 }
 
-/* Bytes of an object that py__generator wants to see, in case it is a generator. */
+/* Bytes of an object that py__generator needs, in case the object is a generator. */
 static __always_inline u32 py__object_bytes(const struct py_layout *py)
 {
 	return py->gen_frame + (py->gen_embedded ? py->frame_locals + 16 : 8);
 }
 
-/* The current thread's PyThreadState, while it holds the GIL. 0 when unknown. */
+/* The current thread's PyThreadState, if the thread holds the GIL; 0: unknown. */
 static __always_inline u64 py__tstate(const struct py_process *process)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -211,7 +223,8 @@ static __always_inline void py__walk(struct py_walk *walk, const struct py_layou
 }
 
 /*
- * The code object of the walk's frame, and the walk moves one frame outwards; 0 for a frame that is no Python function.
+ * Returns the code object of the walk's frame, and moves the walk one frame outwards; 0: not the
+ * frame of a Python function.
  */
 static __always_inline u64 py__next_code(struct py_walk *walk)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Rows of an open hash table in an array map. The verifier inlines look-ups in an array, so finding a row calls no
- * helper; user space maps the array. A row begins with a struct row_head (include/row.h).
+ * Rows of an open hash table in an array map. The verifier inlines look-ups in an array, so finding
+ * a row calls no helper; user space maps the array. A row begins with a struct row_head
+ * (include/row.h).
  */
 #ifndef STEPFLAME_BPF_ROW_H
 #define STEPFLAME_BPF_ROW_H
@@ -18,9 +19,9 @@ static __always_inline u64 row__hash(u64 h)
 }
 
 /*
- * Index of the row for `hash` among `rows` of a map, probing at most `tries` neighbours; `rows`: no room. *fresh: the
- * row was free and now belongs to the caller, who writes its key and then calls row__publish. A macro, since each map
- * has its own type.
+ * Index of the row for `hash` among `rows` of a map, probing at most `tries` neighbours; `rows`: no
+ * room. *fresh: the row was free and now belongs to the caller, who writes its key and then calls
+ * row__publish. A macro, since each map has its own type.
  */
 #define ROW_CLAIM(map, rows, tries, hash, fresh)                                               \
 	({                                                                                     \

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Samples: the Python stack and the spans of a target's thread, when a timer finds it running and after it has waited.
- * In: a timer on each CPU, and the scheduler's switches and wake-ups. Out: REC_SAMPLE, and each stack and function the
- * first time.
+ * Samples: the Python stack and the open spans of a thread of the target. The timer samples a
+ * thread that is running; the scheduler's switches sample a thread that has waited. In: a timer on
+ * each CPU, and the scheduler's switches and wake-ups. Out: REC_SAMPLE, and each stack and function
+ * the first time.
  *
- *   timer  ------------------------------> sample, of the timer's period
- *   switch, it leaves -> its wait --+
- *   wake-up           -> its wait --+
- *   switch, it comes  --------------+----> sample, of the time it was away
+ *   timer fires ---------------------------------> sample, weighted by the timer's period
+ *   switch: the thread leaves -> struct wait --+
+ *   wake-up ------------------> struct wait ---+
+ *   switch: the thread comes back -------------+-> sample, weighted by the time away
  *
- * On one CPU none of these programs can interrupt another, except from an NMI.
+ * On one CPU these programs do not interrupt each other, except from an NMI.
  */
 #include "bpf/around.h"
 #include "bpf/files.h"
@@ -22,34 +23,35 @@
 #define TASK_DEAD    0x80
 
 /*
- * Threads that take the GIL from each other wait for it by the ten thousand a second. None of these waits is longer
- * than the interpreter's switch interval, 5 ms, so that one in so many stacks will do. Not of a thread that trains:
- * each of its steps is to have its own waits.
+ * Threads that take the GIL from each other wait for it some ten thousand times a second, each time
+ * for at most the interpreter's switch interval, 5 ms. So BPF walks the stack at only one in
+ * GIL_WALKED of these waits. At each wait of a thread that trains BPF walks the stack, since each
+ * step needs its own waits.
  */
 #define GIL_WALKED  4
 #define GIL_LONG_NS 5000000
 
-/* Waits that have no sample yet, and will be in that of another one. */
+/* Waits that no sample carries yet: the sample of a later wait will carry their sum. */
 struct wait_sum {
 	u64 ns;
 	u32 cnt;
 	u32 pad;
 };
 
-/* A thread that is away from the CPU. */
+/* The wait of a thread since it left the CPU. */
 struct wait {
-	u64 since_ns; /* 0: it runs */
-	u64 woken_ns; /* 0: not yet */
-	u64 ran_ns;   /* how long it ran in its life */
+	u64 since_ns; /* 0: the thread is running */
+	u64 woken_ns; /* 0: not woken yet */
+	u64 ran_ns;   /* run time of its whole life, when it left the CPU */
 	u64 stack, native;
-	u64 gil_stack; /* of its last wait for the GIL of which it was taken */
+	u64 gil_stack; /* of the last wait for the GIL at which BPF walked the stack */
 	u64 file;      /* as in struct rec_sample */
 	struct wait_sum blocked, queued, gil, gil_queued;
 	s32 syscall;
 	u32 cause;
 	u32 waker_pid, waker_tid; /* as in struct rec_sample */
-	u16 walked;               /* its stack was taken, be it none */
-	u16 gil_by_chance;        /* it is one of many for the GIL */
+	u16 walked;               /* BPF walked the stack; `stack` may still be 0 */
+	u16 gil_by_chance;        /* a wait for the GIL at which BPF walks the stack only now and then */
 	u32 pad;
 };
 
@@ -62,7 +64,7 @@ struct {
 	__type(value, struct wait);
 } waits SEC(".maps");
 
-/* Written by user space. */
+/* The period of each CPU's timer; user space writes it. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -82,7 +84,10 @@ struct {
 	__type(value, struct sample_room);
 } sample_rooms SEC(".maps");
 
-/* This CPU's; NULL (counted): an NMI has come between. Given back by room__leave. */
+/*
+ * The room of this CPU, until room__leave. NULL (counted): this is an NMI, and the program that it
+ * interrupted uses the room.
+ */
 static __always_inline struct sample_room *room__enter(void)
 {
 	static const u32 zero = 0;
@@ -127,8 +132,10 @@ static __always_inline struct rec_sample *sample__reserve(const struct proc *pro
 }
 
 /*
- * What a sample stands for: its timer's period. The first of a spell has on average half of the period before it, too,
- * which was broken off. Not the time since the timer ran out before: it may not do so while a CPU is idle.
+ * A sample stands for one period of its timer. The first sample after a change of the period also
+ * stands for half of the period before, which the change cut off after half of its length on
+ * average. The time since the last sample is no measure, since the timer may not fire while a CPU
+ * is idle.
  */
 static __always_inline u64 timer__weight(u64 now)
 {
@@ -142,7 +149,9 @@ static __always_inline u64 timer__weight(u64 now)
 	return spell->period_ns + (first ? spell->before_ns / 2 : 0);
 }
 
-/* The file that it reads or writes just now, if it has a row already: its name; 0: none. */
+/*
+ * Name id of the file that the thread is reading or writing, if the file has a row already; else 0.
+ */
 static __always_inline u64 timer__file(struct task_struct *task)
 {
 	const struct syscall_thread *t = bpf_task_storage_get(&syscall_threads, task, NULL, 0);
@@ -162,7 +171,7 @@ static __always_inline void timer__sample(struct bpf_perf_event_data *ctx, const
 	u64 stack = stack__current(room, proc, pid);
 	struct rec_sample *rec = sample__reserve(proc, pid, task);
 
-	if (!rec) /* first: Linux 6.1 forgets what was not asked at once */
+	if (!rec) /* at once: the verifier of Linux 6.1 accepts no later check */
 		return;
 	if (t) {
 		t->gap_sampled = 1;
@@ -203,7 +212,10 @@ int sample_timer(struct bpf_perf_event_data *ctx)
 	return 0;
 }
 
-/* cause: CAUSE_NONE, when its call tells. state: in which it waits. */
+/*
+ * Fills in what the thread waits for. cause: CAUSE_NONE: the system call decides. state: the task
+ * state in which the thread waits.
+ */
 static __always_inline void wait__what(struct wait *w, struct task_struct *task, const struct proc *proc, u32 cause,
 				       u32 state)
 {
@@ -220,11 +232,11 @@ static __always_inline void wait__what(struct wait *w, struct task_struct *task,
 	w->walked = 0;
 	t = bpf_task_storage_get(&threads, task, NULL, 0);
 	if (t)
-		t->gap_sampled = 1; /* the wait may be told only when a forward around it is over */
+		t->gap_sampled = 1; /* the wait's sample may come only after the forward around it has ended */
 	w->gil_by_chance = w->cause == CAUSE_GIL && !(t && (t->depth || t->gap_ns));
 }
 
-/* Of the current thread. */
+/* Name id of the file that the current thread waits for; 0: none, or unknown. */
 static __always_inline u64 wait__file(const struct wait *w, struct task_struct *task)
 {
 	if (w->cause != CAUSE_DISK_READ && w->cause != CAUSE_DISK_WRITE && w->cause != CAUSE_FSYNC &&
@@ -233,14 +245,17 @@ static __always_inline u64 wait__file(const struct wait *w, struct task_struct *
 	return syscall_thread__file(bpf_task_storage_get(&syscall_threads, task, NULL, 0));
 }
 
-/* The first of many for the GIL always: it is what there is at the end. */
+/*
+ * Does BPF walk the stack for this wait? For a wait for the GIL it always does so while the sum is
+ * empty, since waits__flush needs a stack.
+ */
 static __always_inline bool wait__wants_stack(const struct wait *w, const struct proc *proc)
 {
 	return (proc->window != WINDOW_CLOSED || proc->forked_ns) &&
 	       (!w->gil_by_chance || !w->gil.ns || bpf_get_prandom_u32() % GIL_WALKED == 0);
 }
 
-/* False: it did not fit. */
+/* Emits a sample of this wait, weighted by `sum`. False (counted): the ring buffer is full. */
 static __always_inline bool wait__emit(const struct proc *proc, u32 pid, struct task_struct *task, const struct wait *w,
 				       const struct wait_sum *sum, u32 cause, u64 stack, u64 now)
 {
@@ -277,9 +292,10 @@ static __always_inline bool wait__emit(const struct proc *proc, u32 pid, struct 
 }
 
 /*
- * One part of a wait has ended. A long one has a sample of its own. A shorter one becomes that of those before it by a
- * chance that is as large as it is long, and waits for another itself: so what is in the sum has no part in who gets
- * it.
+ * One part of a wait has ended: blocked, or queued for a CPU. A long part gets a sample of its own.
+ * BPF picks a shorter part with a probability proportional to its length; its sample then carries
+ * the sum of the parts before it. Its own time goes into the sum for a later sample, so the size of
+ * the sum does not influence which part is picked.
  */
 static __always_inline void wait__sample(const struct proc *proc, u32 pid, struct task_struct *task, struct wait *w,
 					 bool queued, u64 ns, u64 now)
@@ -309,7 +325,10 @@ struct stretch {
 	u64 since, now;
 };
 
-/* A thread was away from the CPU. Not global: kernels before 6.8 take no task there. */
+/*
+ * A thread was away from the CPU. Not a global function: before Linux 6.8 a global function cannot
+ * take a task.
+ */
 static __attribute__((noinline)) int wait__ended(const struct proc *proc, u32 pid, struct task_struct *task,
 						 struct wait *w, const struct stretch *away)
 {
@@ -329,8 +348,8 @@ static __attribute__((noinline)) int wait__ended(const struct proc *proc, u32 pi
 }
 
 /*
- * A thread comes to the CPU (the current one is another still), or its process's window is over. With VISIT_CUT its
- * wait goes on.
+ * A thread comes to the CPU (the current task is still the previous one), or the window of its
+ * process ends. With VISIT_CUT the wait so far becomes a sample, and the wait goes on.
  */
 static __always_inline void wait__end(struct task_struct *task, u32 visit)
 {
@@ -339,16 +358,16 @@ static __always_inline void wait__end(struct task_struct *task, u32 visit)
 	u64 now, since;
 	u32 pid;
 
-	if (!w || !w->since_ns) /* so are most, which are none of the job's */
+	if (!w || !w->since_ns) /* most tasks are not the job's and end here */
 		return;
 	pid = task_pid(task);
 	proc = bpf_map_lookup_elem(&procs, &pid);
-	if (!proc || (proc->window == WINDOW_DONE && visit != VISIT_CLOSE)) /* it is ended at the close */
+	if (!proc || (proc->window == WINDOW_DONE && visit != VISIT_CLOSE)) /* VISIT_CLOSE ends the wait */
 		return;
 	now = proc->window == WINDOW_DONE ? proc->window_end_ns : bpf_ktime_get_ns();
 	/*
-	 * A switch and a visit may come together: one of them has the wait, and a thread that has come to the CPU has
-	 * none.
+	 * A switch and a visit may run at the same time: only one of them gets the wait, and a
+	 * thread that is running has none.
 	 */
 	since = visit == VISIT_CUT ? w->since_ns : __sync_lock_test_and_set(&w->since_ns, 0);
 	if (!since || !is_counted(proc))
@@ -359,8 +378,9 @@ static __always_inline void wait__end(struct task_struct *task, u32 visit)
 }
 
 /*
- * The current thread leaves the CPU, and we did not see it come: some kernels do not tell of switches from certain
- * tasks. It ran since for as long as its account says, less what a hypervisor took.
+ * The current thread leaves the CPU, but BPF did not see it come: some kernels do not report
+ * switches from certain tasks. The run-time account of the thread says how long it ran since; time
+ * that a hypervisor took meanwhile counts as part of the wait.
  */
 static __always_inline void wait__unseen(const struct proc *proc, u32 pid, struct task_struct *task, struct wait *w,
 					 u64 now)
@@ -374,8 +394,9 @@ static __always_inline void wait__unseen(const struct proc *proc, u32 pid, struc
 }
 
 /*
- * The current thread leaves the CPU. The window may open while it waits, at a step or when user space comes to a fork;
- * one that is closed may stay so, and no stack is taken for it.
+ * The current thread leaves the CPU. BPF notes the wait even if the window is closed, since it may
+ * open during the wait: at a step, or when user space comes to a fork. But BPF does not walk the
+ * stack then, since the window may also stay closed.
  */
 static __always_inline void wait__begin(struct task_struct *task, u32 cause, u32 state)
 {
@@ -408,7 +429,7 @@ static __always_inline void wait__begin(struct task_struct *task, u32 cause, u32
 	__sync_fetch_and_add(&proc->paid.sampler_ns, w->since_ns - start);
 }
 
-/* The thread, or the window, ends: the waits for the GIL that wait for another still. */
+/* The thread or the window ends: emits the waits for the GIL that no sample carries yet. */
 static __always_inline void waits__flush(struct task_struct *task)
 {
 	u32 pid = task_pid(task);
@@ -443,8 +464,9 @@ int BPF_PROG(sample_switch, bool preempt, struct task_struct *prev, struct task_
 }
 
 /*
- * In the context of who wakes, which sched_wakeup need not be in. An interrupt may wake, too: then the current thread
- * is one that it met by chance, mostly none of the job's.
+ * Runs in the context of the waker; sched_wakeup may run elsewhere. If an interrupt wakes the
+ * thread, the current task is the one that the interrupt happened to hit, mostly not one of the
+ * job.
  */
 SEC("tp_btf/sched_waking")
 int BPF_PROG(sample_waking, struct task_struct *task)
@@ -465,8 +487,9 @@ int BPF_PROG(sample_waking, struct task_struct *task)
 }
 
 /*
- * Each thread of the target as it is when a window opens and when it closes: one that waits then waits from the one,
- * and until the other. Its memory is not at hand: user space reads what of Python it waits in at the first.
+ * Visits each thread of the target when a window opens and when it closes: a wait in progress
+ * counts from the opening, or up to the closing. This program cannot read the memory of the thread,
+ * so at the opening user space reads the Python stacks of the waits in progress.
  */
 SEC("iter/task")
 int sample_threads(struct bpf_iter__task *ctx)

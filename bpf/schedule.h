@@ -7,7 +7,9 @@
 
 enum schedule_phase { SCHEDULE_WAITS, SCHEDULE_WARMS_UP, SCHEDULE_RECORDS };
 
-/* The phase of the step that begins, numbered from 0. *first: it is the first step of its window. */
+/*
+ * The phase of the step that begins, numbered from 0. *first: it is the first step of its window.
+ */
 static __always_inline enum schedule_phase schedule__phase(u64 step, bool *first)
 {
 	u64 lead = op_schedule[OP_WAIT] + op_schedule[OP_WARMUP], cycle = lead + op_schedule[OP_ACTIVE];

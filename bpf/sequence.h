@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Autograd's sequence numbers, by which the timeline links a node to the operator that created it. Each thread has its
- * own counter (at::sequence_number, ATen/SequenceNumber.cpp); a new node takes the next number.
+ * Autograd's sequence numbers, by which the timeline links a node to the operator that created it.
+ * Each thread has its own counter (at::sequence_number, ATen/SequenceNumber.cpp); a new node takes
+ * the next number.
  */
 #ifndef STEPFLAME_BPF_SEQUENCE_H
 #define STEPFLAME_BPF_SEQUENCE_H
 
 #include "bpf/maps.h"
 
-#define DTV_ENTRY 16 /* glibc: dtv[-1] holds the number of entries; one is -1 until the thread uses that module */
+#define DTV_ENTRY 16 /* glibc: dtv[-1] is the number of entries; an entry is -1 until the thread uses that module */
 
 /* The address of the current thread's next number; 0: not allocated yet. */
 static __always_inline u64 sequence__at(struct thread *t, const struct op_proc *p)
@@ -46,9 +47,9 @@ static __always_inline s64 sequence__of_node(const struct op_proc *p, u64 node)
 }
 
 /*
- * At the end of an operator: the operator keeps its initial number only if a node has taken that number meanwhile.
- * torch.profiler also reports numbers of operators without a node, but none of operators whose dispatch bypasses
- * autograd: the resulting links are the same.
+ * At the end of an operator: the operator keeps its initial number only if a node has taken that
+ * number meanwhile. torch.profiler also reports numbers of operators without a node, but none of
+ * operators whose dispatch bypasses autograd: the resulting links are the same.
  */
 static __always_inline void sequence__settle(struct thread *t, const struct op_proc *p, struct span *s)
 {

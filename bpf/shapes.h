@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The inputs of an operator, as words (enum op_word): BPF reads the argument registers and the stack, and the tensors
- * that they point to. The words form the group that distinguishes calls of one operator; BPF emits each group the first
- * time.
+ * The inputs of an operator, as words (enum op_word). BPF reads the argument registers, the stack,
+ * and the tensors that they point to. The words form the group that distinguishes calls of one
+ * operator; BPF emits each group the first time.
  */
 #ifndef STEPFLAME_BPF_SHAPES_H
 #define STEPFLAME_BPF_SHAPES_H
@@ -12,16 +12,19 @@
 #include "bpf/maps.h"
 #include "include/name_hash.h"
 
-#define SHAPE_WORDS 256 /* of a group, at most: what follows is cut */
-#define SHAPE_DIMS  32  /* of a tensor or an int list, at most */
-#define LIST_MAX    32  /* tensors of a list looked at */
+#define SHAPE_WORDS 256 /* words of a group; BPF cuts the rest */
+#define SHAPE_DIMS  32  /* values of a tensor's sizes or of an int list */
+#define LIST_MAX    32  /* tensors of a list */
 #define GROUPS_MAX  16384
 
-/* Room behind the last word for what one tensor may add, so that a bounded start is bound enough for the verifier. */
+/*
+ * A group under construction. Behind SHAPE_WORDS there is room for one more tensor, so that a start
+ * below SHAPE_WORDS is all that the verifier needs to know.
+ */
 struct shapes {
 	u32 cnt;
-	u32 cut;             /* something was left out: OP_WORD_CUT ends the words */
-	u64 call[OP_PLACES]; /* what the call was given, by place: registers, then the stack above the return address */
+	u32 cut;             /* BPF left something out: OP_WORD_CUT ends the words */
+	u64 call[OP_PLACES]; /* arguments by place: registers, then the stack above the return address */
 	struct rec_op_group rec;
 	u64 words[SHAPE_WORDS + SHAPE_DIMS + 1];
 };
@@ -33,7 +36,7 @@ struct {
 	__type(value, struct shapes);
 } shapes SEC(".maps");
 
-/* Groups that user space has been sent. */
+/* Groups already emitted. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, GROUPS_MAX);
@@ -42,14 +45,15 @@ struct {
 } groups SEC(".maps");
 
 /*
- * Set by user space before the first probe: where a TensorImpl has its sizes; the rest follows at fixed distances. 0:
- * not known.
+ * Offset of the sizes in a TensorImpl, which user space sets before the first probe; 0: unknown.
+ * The other fields follow at fixed distances.
  */
 volatile __u32 tensor_sizes = 0;
 
 /*
- * c10/core/TensorImpl.h, the same distances from torch 1.13 to 2.15: SizesAndStrides {size_t size; union {int64_t *out;
- * int64_t in[10]}}, storage_offset_, numel_, data_type_ (a u16), device_opt_, flags, key_set_.
+ * c10/core/TensorImpl.h, the same distances from torch 1.13 to 2.15: SizesAndStrides {size_t size;
+ * union {int64_t *out; int64_t in[10]}}, storage_offset_, numel_, data_type_ (a u16), device_opt_,
+ * flags, key_set_.
  */
 #define TENSOR_DIMS    1 /* in words of 8 bytes */
 #define TENSOR_DTYPE   13
@@ -58,12 +62,12 @@ volatile __u32 tensor_sizes = 0;
 #define INLINE_DIMS    5
 
 /*
- * DispatchKey::NestedTensor in key_set_: bit 26 from 2.0 to 2.3, where 25 is SparseCsrCUDA, else 25, where 26 is
- * BackendSelect, which no tensor has.
+ * DispatchKey::NestedTensor in key_set_: bit 26 from torch 2.0 to 2.3, where bit 25 is
+ * SparseCsrCUDA; in other versions bit 25, where bit 26 is BackendSelect, which no tensor has.
  */
 #define NESTED_KEYS (3 << 25)
 
-/* False (counted) when the target's memory cannot be read. */
+/* False (counted): the target's memory is unreadable. */
 static __always_inline bool shapes__read(void *to, u32 bytes, u64 from)
 {
 	if (!bpf_probe_read_user(to, bytes, (const void *)from))
@@ -72,7 +76,7 @@ static __always_inline bool shapes__read(void *to, u32 bytes, u64 from)
 	return false;
 }
 
-/* Where the next argument's words go; SHAPE_WORDS: there is no room for one more. */
+/* Index for the words of the next argument; SHAPE_WORDS: no room. */
 static __always_inline u64 shapes__at(struct shapes *s)
 {
 	u64 i = s->cnt;
@@ -104,7 +108,7 @@ static __always_inline void shapes__int(struct shapes *s, u64 value)
 	s->cnt = i + 2;
 }
 
-/* `cnt` values at `address`, behind a head that says so. */
+/* Adds a head word with the count, then the `cnt` values at `address`. */
 __weak __noinline int shapes__values(struct shapes *s, u64 head, u64 address, u64 cnt)
 {
 	u64 i;
@@ -141,7 +145,7 @@ __weak __noinline int shapes__tensor(struct shapes *s, u64 impl)
 		shapes__word(s, OP_WORD_OPAQUE);
 		return 0;
 	}
-	if (!(u32)tensor[TENSOR_KEY_SET]) { /* an undefined tensor has no device's keys, which are the lower ones */
+	if (!(u32)tensor[TENSOR_KEY_SET]) { /* undefined: it has no keys of a device, which are the low bits */
 		shapes__word(s, OP_WORD_NONE);
 		return 0;
 	}
@@ -164,7 +168,7 @@ __weak __noinline int shapes__tensor(struct shapes *s, u64 impl)
 	return 0;
 }
 
-/* Tensors that lie one behind the other. */
+/* Adds `cnt` tensors that lie one behind the other. */
 __weak __noinline int shapes__tensors(struct shapes *s, u64 address, u64 cnt)
 {
 	if (!s)
@@ -184,7 +188,7 @@ __weak __noinline int shapes__tensors(struct shapes *s, u64 address, u64 cnt)
 	return 0;
 }
 
-/* An ArrayRef<Tensor>. */
+/* Adds an ArrayRef<Tensor>. */
 static __always_inline void shapes__list(struct shapes *s, u64 address, u64 cnt)
 {
 	shapes__word(s, OP_WORD_TENSOR_LIST | (cnt < LIST_MAX ? cnt : LIST_MAX) << 32);
@@ -200,7 +204,9 @@ static __always_inline void shapes__argument(struct shapes *s, const struct op_d
 {
 	u64 first = call_word(s, arg->place), object[3] = {};
 	/*
-	 * Tensor {TensorImpl *}; std::optional<Tensor> {TensorImpl *, bool}; c10::IListRef {Tensor *, size_t, int tag}
+	 *   Tensor {TensorImpl *}
+	 *   std::optional<Tensor> {TensorImpl *, bool}
+	 *   c10::IListRef {Tensor *, size_t, int tag}
 	 */
 	u32 bytes = arg->kind == OP_ARG_TENSOR ? 8 : arg->kind == OP_ARG_OPTIONAL ? 9 : 20;
 	bool is_int = arg->kind == OP_ARG_INTS || arg->kind == OP_ARG_INT || arg->kind == OP_ARG_INT_REF;
@@ -217,7 +223,7 @@ static __always_inline void shapes__argument(struct shapes *s, const struct op_d
 			shapes__word(s, OP_WORD_OPAQUE);
 		else if (arg->kind != OP_ARG_TENSOR_LIST_REF)
 			shapes__tensor(s, arg->kind == OP_ARG_TENSOR || object[1] & 1 ? object[0] : 0);
-		else if (!(u32)object[2]) /* as an ArrayRef */
+		else if (!(u32)object[2]) /* tag 0: the same as an ArrayRef */
 			shapes__list(s, object[0], object[1]);
 		else
 			shapes__word(s, OP_WORD_NONE);
@@ -254,8 +260,8 @@ static __always_inline void shapes__end_cut(struct shapes *s)
 }
 
 /*
- * Sends the group whose words are in s, unless it was sent before. Returns its id, 0 when it could not be sent
- * (counted).
+ * Emits the group in s, unless BPF has emitted it before. Returns its id; 0 (counted): too many
+ * groups. If the ring buffer is full (counted), the next call with this group tries again.
  */
 static __always_inline u64 shapes__send(struct shapes *s)
 {
@@ -301,7 +307,7 @@ static __always_inline u64 shapes__send(struct shapes *s)
 	return hash;
 }
 
-/* Room for the words of a group, without any yet. NULL (counted): no memory. */
+/* The thread's buffer for a group, emptied. NULL (counted): no memory. */
 static __always_inline struct shapes *shapes__of_thread(void)
 {
 	struct shapes *s =
@@ -315,7 +321,10 @@ static __always_inline struct shapes *shapes__of_thread(void)
 	return s;
 }
 
-/* The words of a call of `def`, whose return address is at `frame`. False: not readable (counted). */
+/*
+ * Adds the arguments of a call of `def` whose return address is at `frame`. False (counted):
+ * unreadable.
+ */
 static __always_inline bool shapes__call(struct shapes *s, struct pt_regs *ctx, const struct op_def *def, u64 frame)
 {
 	s->call[0] = ctx->di;
@@ -334,13 +343,13 @@ static __always_inline bool shapes__call(struct shapes *s, struct pt_regs *ctx, 
 	return true;
 }
 
-/* c10::IValue {union payload; u32 tag}: a tensor's payload is its TensorImpl *. */
+/* c10::IValue {union payload; u32 tag}: the payload of a tensor is its TensorImpl *. */
 #define IVALUE_WORDS  2
 #define IVALUE_TENSOR 1
 
 /*
- * The words of a boxed call whose arguments are on a std::vector<IValue>, of which they are all. False: not readable
- * (counted).
+ * Adds the arguments of a boxed call: all elements of a std::vector<IValue>. False (counted):
+ * unreadable.
  */
 static __always_inline bool shapes__boxed(struct shapes *s, u64 vector)
 {
@@ -362,7 +371,7 @@ static __always_inline bool shapes__boxed(struct shapes *s, u64 vector)
 	return true;
 }
 
-/* The group of a node that is given a std::vector<Tensor> {Tensor *begin, *end, ...}. 0: none. */
+/* Group id for the inputs of a node, a std::vector<Tensor> {Tensor *begin, *end, ...}; 0: none. */
 static __always_inline u64 shapes__inputs(u64 vector)
 {
 	struct shapes *s = shapes__of_thread();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Begins and ends the spans of all sources: pushes a span to the thread's span stack, and adds it to its row when it
- * ends.
+ * Begins and ends the spans of all sources: pushes a span to the thread's span stack, and adds it
+ * to its row when it ends.
  *
  *   span__begin -> thread.spans[] -> span__end -> aggs
  */
@@ -12,7 +12,7 @@
 #include "bpf/interval.h"
 #include "bpf/span_stack.h"
 
-/* 0 when the interval is not wholly inside the window of its process. */
+/* Does a span from start_ns to now lie wholly inside the window of its process? */
 static __always_inline bool in_window(const struct proc *proc, u64 start_ns)
 {
 	return proc->window == WINDOW_OPEN && start_ns >= proc->window_start_ns;
@@ -72,8 +72,8 @@ __weak __noinline int agg__add(const struct agg_key *key, u64 start_ns, u64 tota
 	__sync_fetch_and_add(&val->self_ns, self_ns);
 	__sync_fetch_and_add(&val->hist[log2_bucket(total_ns)], 1);
 	/*
-	 * Another thread may win a race for the same minimum; one retry is enough in practice, and a miss costs one
-	 * extreme.
+	 * Another thread may win a race for the same minimum; one retry is enough in practice, and
+	 * a miss costs one extreme.
 	 */
 	old = val->min_ns;
 	if (total_ns < old && __sync_val_compare_and_swap(&val->min_ns, old, total_ns) != old && total_ns < val->min_ns)
@@ -86,7 +86,10 @@ __weak __noinline int agg__add(const struct agg_key *key, u64 start_ns, u64 tota
 	return 0;
 }
 
-/* The time is taken last: what the program did before is not in the span. NULL when the stack is full. */
+/*
+ * Begins a span. Reads the clock last, so that the span does not contain this program's work. NULL
+ * (counted): the stack is full.
+ */
 static __always_inline struct span *span__begin(struct thread *t, u32 kind, u64 token, u64 name, u64 frame)
 {
 	u32 depth = t->depth;
@@ -119,7 +122,8 @@ static __always_inline struct span *span__begin(struct thread *t, u32 kind, u64 
 }
 
 /*
- * What a span that is no operator's means to the operator table: a label has a row there, the others are transparent.
+ * Adds a span that is not an operator to the operator table: a label has a row there, other kinds
+ * are transparent.
  */
 static __always_inline void span__account_op(struct thread *t, const struct proc *proc, struct span *s, u32 depth)
 {
@@ -177,7 +181,7 @@ __weak __noinline int span__account(struct thread *t, const struct proc *proc, s
 	return 0;
 }
 
-/* A landmark ended: forward may begin, but no earlier than now. */
+/* A landmark has ended: forward may begin, but no earlier than now. */
 static __always_inline void gap__begin(struct thread *t)
 {
 	t->gap_ns = t->now_ns;
@@ -188,7 +192,10 @@ static __always_inline void gap__begin(struct thread *t)
 	phase__mark(t);
 }
 
-/* A zero_grad ended: as often between forward and backward as before them, and a part of neither. */
+/*
+ * A zero_grad has ended. Programs call it between forward and backward as often as before both, and
+ * it is part of neither.
+ */
 static __always_inline void gap__set_apart(struct thread *t, u64 start_ns)
 {
 	u64 ns = t->now_ns - start_ns;
@@ -202,9 +209,9 @@ static __always_inline void gap__set_apart(struct thread *t, u64 start_ns)
 }
 
 /*
- * Span i ends, and those above it go on: NVTX ranges begin and end where they like, and what is around one need not be
- * around its end. The part of them that was inside is its child, and not again that of what is around both. It is then
- * in the first free slot.
+ * Span i ends and the spans above it stay open: NVTX ranges begin and end anywhere, so spans need
+ * not nest. What the inner spans have taken so far is child time of span i, and must not count
+ * again as child time of the span around both. Afterwards span i is in the first free slot.
  */
 __weak __noinline int span__slip(struct thread *t, const struct proc *proc, u32 pid, u32 i)
 {
@@ -231,7 +238,7 @@ __weak __noinline int span__slip(struct thread *t, const struct proc *proc, u32 
 	return 0;
 }
 
-/* From here on the span is bound to no frame. */
+/* From here on the span is bound to no native frame. */
 static __always_inline void span__unbind(struct thread *t, struct span *s)
 {
 	t->framed -= s->frame != 0;
@@ -239,8 +246,9 @@ static __always_inline void span__unbind(struct thread *t, struct span *s)
 }
 
 /*
- * Lightning's profiler for torch labels each action, and ends the label in the very next() that ends the action: an
- * instant after us. Such a label goes on, over a span without a kind, which goes with it.
+ * Is span i an action that ends before the label inside it? Lightning's PyTorchProfiler labels each
+ * action, and ends the label in the same next() that ends the action, an instant after our probe.
+ * Such a label stays open above a span of kind SPAN_NONE, which leaves the stack with the label.
  */
 static __always_inline bool span__outlived(struct thread *t, u32 i)
 {
@@ -262,7 +270,7 @@ static __always_inline void span__drop_outlived(struct thread *t)
 		op__hand_out(span__at(t, depth - 2), span__at(t, depth - 1));
 }
 
-/* Does --step-at name it? */
+/* Does --step-at name this span? */
 static __always_inline bool span__ends_step(const struct span *s)
 {
 	return step_at[0] &&
@@ -270,8 +278,9 @@ static __always_inline bool span__ends_step(const struct span *s)
 }
 
 /*
- * Ends span i (from span__find). What is open above it has lost its end and is dropped, counted. Returns the span,
- * whose slot stays readable until the next span__begin; NULL when i is -1.
+ * Ends span i (from span__find). Spans that are open above it have lost their ends: drops and
+ * counts them. Returns the span, whose slot stays readable until the next span__begin; NULL: i is
+ * -1.
  */
 static __always_inline struct span *span__end(struct thread *t, const struct proc *proc, u32 pid, int i)
 {
@@ -304,12 +313,12 @@ static __always_inline struct span *span__end(struct thread *t, const struct pro
 	phase__leave(t);
 	if (span__ends_step(s))
 		t->step_ended = 1;
-	if (landmark) /* the last one was inside */
+	if (landmark) /* the last landmark was inside this span */
 		gap__begin(t);
 	return s;
 }
 
-/* A span that is known only now that it ends; span__derive adds it. */
+/* Prepares a span that BPF knows of only now that it ends; span__derive then adds it. */
 static __always_inline struct span *span__derived(struct thread *t, u32 kind, u32 name, u64 start_ns, u64 child_ns)
 {
 	struct span *derived = &t->derived;
@@ -331,11 +340,17 @@ __weak __noinline int span__derive(struct thread *t, const struct proc *proc, u3
 	if (!t || !proc || depth > SPAN_DEPTH)
 		return 0;
 	derived = &t->derived;
-	/* A span that began in it and goes on: that part is its own, too, and in the self time of one of them only. */
+	/*
+	 * A span that began inside and is still open: its time so far is child time of the derived
+	 * span, so that only one of the two has it as self time.
+	 */
 	inner = span__first_inside(t, depth);
 	if (inner)
 		derived->child_ns += t->now_ns - span__at(t, inner - 1)->start_ns;
-	/* The spans inside were, or will be, the enclosing span's children; they become its own. */
+	/*
+	 * The spans inside were, or will be, children of the enclosing span; they become children
+	 * of the derived span.
+	 */
 	outer = span__outer(t, depth);
 	if (outer)
 		span__at(t, outer - 1)->child_ns -= derived->child_ns;
@@ -345,7 +360,7 @@ __weak __noinline int span__derive(struct thread *t, const struct proc *proc, u3
 	return 0;
 }
 
-/* Backward begins: what lies between the last landmark and now was forward. */
+/* Backward begins: the time since the last landmark was forward. */
 static __always_inline void gap__end(struct thread *t, const struct proc *proc, u32 pid)
 {
 	struct span *forward;
@@ -355,7 +370,7 @@ static __always_inline void gap__end(struct thread *t, const struct proc *proc, 
 		return;
 	forward = span__derived(t, SPAN_FORWARD, NAME_FORWARD, t->gap_ns, t->gap_child_ns);
 	t->gap_ns = 0;
-	if (!proc->landmarks.profile_code) /* Lightning's training_step says better where it is */
+	if (!proc->landmarks.profile_code) /* Lightning's training_step shows more exactly where forward is */
 		phase__forward(t);
 	span__derive(t, proc, pid, depth);
 	if (sample_period_ns && t->gap_sampled)
@@ -364,34 +379,40 @@ static __always_inline void gap__end(struct thread *t, const struct proc *proc, 
 }
 
 /*
- * Is a call of a function with that kind of span part of one that is open? A backward inside a backward (checkpointing)
- * is, and so are a collective that is made of others, and the driver's wait inside the runtime's. What the user names
- * is counted at each call.
+ * Is a call of a function of this kind part of an open span? A backward inside a backward
+ * (checkpointing) is, and so are the collectives that make up another one, and the driver's wait
+ * inside the runtime's. A function that the user names counts at each call.
  */
 static __always_inline bool is_part(struct thread *t, u32 kind)
 {
 	return kind != SPAN_USER && span__innermost(t, 1ULL << (kind & 63), 0);
 }
 
-/* What to repair for at the entry of a function: a span in the very same frame is dead too. */
+/*
+ * The stack pointer for span__repair at the entry of a function: a span in the very same frame is
+ * dead too.
+ */
 static __always_inline u64 entry_sp(const struct pt_regs *ctx, u64 frame)
 {
 	return frame ? frame + 1 : ctx->sp;
 }
 
-/* NULL (counted): no memory for it. */
+/* The state of a thread, created at its first use. NULL (counted): no memory. */
 static __always_inline struct thread *thread__of(struct task_struct *task)
 {
 	struct thread *t = bpf_task_storage_get(&threads, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 
-	if (!t) /* the first allocation may meet an empty per-CPU cache, which that refills */
+	if (!t) /* the first attempt may find an empty per-CPU cache, which it refills */
 		t = bpf_task_storage_get(&threads, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!t)
 		count(CNT_NO_STORAGE);
 	return t;
 }
 
-/* The current thread at an event: its time taken, its stack repaired for the stack pointer sp. NULL as thread__of. */
+/*
+ * The current thread at an event: sets its now_ns, and repairs its span stack for the stack pointer
+ * sp. NULL: as for thread__of.
+ */
 static __always_inline struct thread *thread__enter(struct task_struct *task, u64 sp)
 {
 	u64 now = bpf_ktime_get_ns();

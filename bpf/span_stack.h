@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The stack of open spans of a thread: finds the spans around a span and the span that an event ends, and drops spans
- * whose end was lost. span.h handles spans that end.
+ * The stack of open spans of a thread: finds the spans around a span and the span that an event
+ * ends, and drops spans whose end was lost. span.h handles spans that end.
  */
 #ifndef STEPFLAME_BPF_SPAN_STACK_H
 #define STEPFLAME_BPF_SPAN_STACK_H
@@ -27,7 +27,8 @@ static __always_inline u32 span__outer(struct thread *t, u32 depth)
 }
 
 /*
- * The action that operators at `depth` count towards. A backward inside a Lightning action counts towards that action.
+ * The action that operators at `depth` count towards. A backward inside a Lightning action counts
+ * towards that action.
  */
 static __always_inline u64 span__action(struct thread *t, u32 depth)
 {
@@ -42,7 +43,8 @@ static __always_inline u64 span__action(struct thread *t, u32 depth)
 }
 
 /*
- * Is a span at `depth` directly inside the candidate forward interval (thread.gap_ns)? Operators between do not matter.
+ * Is a span at `depth` directly inside the candidate forward interval (thread.gap_ns)? Operators
+ * between do not matter.
  */
 static __always_inline bool in_gap(const struct thread *t, u32 depth, u32 outer)
 {
@@ -56,8 +58,9 @@ static __always_inline bool in_pass(const struct thread *t, u32 depth, u32 outer
 }
 
 /*
- * Drops the spans from `depth` on and counts them. Their end times are unknown; if the last landmark was inside them,
- * so is the start of forward. Their ended children become children of the enclosing span.
+ * Drops the spans from `depth` on and counts them. Their end times are unknown; if the last
+ * landmark was inside them, so is the start of forward. Their ended children become children of the
+ * enclosing span.
  */
 __weak __noinline int span__drop(struct thread *t, u32 depth, u32 counter)
 {
@@ -74,8 +77,8 @@ __weak __noinline int span__drop(struct thread *t, u32 depth, u32 counter)
 			break;
 		s = span__at(t, i);
 		/*
-		 * SPAN_NONE: the span has ended (span__outlived). A range without a name is in CNT_NVTX_UNNAMED
-		 * already.
+		 * SPAN_NONE: the span has ended (span__outlived). A range without a name is in
+		 * CNT_NVTX_UNNAMED already.
 		 */
 		cnt += MASK_IF(s->kind) & MASK_IF(s->name >> 1 | (s->name & 1)) & 1;
 		child_ns += s->child_ns;
@@ -105,8 +108,9 @@ static __always_inline void span__drop_reused(struct thread *t, u32 i)
 }
 
 /*
- * Closes spans that an exception or a longjmp left open: a native span is dead when the stack pointer is above the slot
- * of its return address, and so are all spans inside it. Their end times are unknown, so they are not timed.
+ * Closes spans that an exception or a longjmp left open: a native span is dead when the stack
+ * pointer is above the slot of its return address, and so are all spans inside it. Their end times
+ * are unknown, so they are not timed.
  */
 __weak __noinline int span__repair(struct thread *t, u64 sp)
 {
@@ -129,8 +133,8 @@ __weak __noinline int span__repair(struct thread *t, u64 sp)
 #define TOKEN_ANY (~0ULL)
 
 /*
- * Index of the innermost open span with this kind and token (or TOKEN_ANY), and with this frame if both frames are
- * known; -1: none.
+ * Index of the innermost open span with this kind and token (or TOKEN_ANY), and with this frame if
+ * both frames are known; -1: none.
  */
 __weak __noinline int span__find(struct thread *t, u32 kind, u64 token, u64 frame)
 {
@@ -153,7 +157,10 @@ __weak __noinline int span__find(struct thread *t, u32 kind, u64 token, u64 fram
 	return -1;
 }
 
-/* 1 + index of the innermost span with one of the kinds (bits) and this frame (0: any frame); 0: none. */
+/*
+ * 1 + index of the innermost span with one of the kinds (bits) and this frame (0: any frame); 0:
+ * none.
+ */
 __weak __noinline int span__innermost(struct thread *t, u64 kinds, u64 frame)
 {
 	u32 depth;
@@ -188,8 +195,8 @@ __weak __noinline int span__first_inside(struct thread *t, u32 depth)
 }
 
 /*
- * For the end of an operator that is not the innermost span: the spans inside have lost their ends, so this drops and
- * counts them. Returns 1 + index of the operator; 0: not found.
+ * For the end of an operator that is not the innermost span: the spans inside have lost their ends,
+ * so this drops and counts them. Returns 1 + index of the operator; 0: not found.
  */
 static __always_inline u32 span__unwind_to(struct thread *t, u64 frame)
 {
@@ -203,8 +210,9 @@ static __always_inline u32 span__unwind_to(struct thread *t, u64 frame)
 }
 
 /*
- * For an end whose frame is unknown: it ends the innermost operator above sp, since everything that the operator called
- * has ended. Returns 1 + index of the operator; 0: none with this token (or TOKEN_ANY).
+ * For an end whose frame is unknown: it ends the innermost operator above sp, since everything that
+ * the operator called has ended. Returns 1 + index of the operator; 0: none with this token (or
+ * TOKEN_ANY).
  */
 static __always_inline u32 span__unwind_out(struct thread *t, u64 sp, u64 token)
 {
@@ -288,7 +296,10 @@ __weak __noinline int nvtx__outermost(struct thread *t, u32 above)
 	return cnt > above ? first : -1;
 }
 
-/* Removes a range without timing it; its children move to the span around it. An unnamed range was counted already. */
+/*
+ * Removes a range without timing it; its children move to the span around it. An unnamed range was
+ * counted already.
+ */
 __weak __noinline int nvtx__give_up(struct thread *t, u32 i)
 {
 	u64 child_ns;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Step boundaries, by the first of these rules that a process shows: Lightning's run_training_batch; a DataLoader batch
- * and then an optimizer step (several optimizers, or several batches, make one step); an optimizer step alone, of the
- * first optimizer seen; ProfilerStep#; JAX's StepTraceAnnotation; backward alone, the first of several after a batch;
- * calls of one JAX jitted function; the DataLoader's next alone. A better rule replaces a worse one when it first
- * matches. --step-at replaces all rules. The choice here is provisional: in the end user/model/boundaries.c chooses the
- * rule of a thread's steps.
+ * Step boundaries, by the first of these rules that a process shows: Lightning's
+ * run_training_batch; a DataLoader batch and then an optimizer step (several optimizers, or several
+ * batches, make one step); an optimizer step alone, of the first optimizer seen; ProfilerStep#;
+ * JAX's StepTraceAnnotation; backward alone, the first of several after a batch; calls of one JAX
+ * jitted function; the DataLoader's next alone. A better rule replaces a worse one when it first
+ * matches. --step-at replaces all rules. The choice here is provisional: in the end
+ * user/model/boundaries.c chooses the rule of a thread's steps.
  */
 #ifndef STEPFLAME_BPF_STEPS_H
 #define STEPFLAME_BPF_STEPS_H
@@ -46,7 +47,8 @@ static __always_inline void step__send(const struct thread *t, u32 pid, u32 rule
 }
 
 /*
- * Emits the sums of CUDA calls since the last boundary. Calls that other threads add meanwhile count in the next step.
+ * Emits the sums of CUDA calls since the last boundary. Calls that other threads add meanwhile
+ * count in the next step.
  */
 static __always_inline void step__send_gpu(const struct thread *t, struct proc *proc, u32 pid)
 {
@@ -80,7 +82,8 @@ static __always_inline void step__send_gpu(const struct thread *t, struct proc *
 }
 
 /*
- * Counts the thread's boundaries by a rule in this window; with --steps the first boundary ends no step and counts 0.
+ * Counts the thread's boundaries by a rule in this window; with --steps the first boundary ends no
+ * step and counts 0.
  */
 static __always_inline u64 step__count(struct thread *t, const struct proc *proc, u32 rule)
 {
@@ -106,9 +109,10 @@ static __always_inline void step__end(struct thread *t, struct proc *proc, u32 p
 }
 
 /*
- * STEP_BACKWARD and STEP_LOADER also match before a better rule first does: backwards of gradient accumulation, batches
- * of a validation. So windows follow these two rules only after this many matches without a better rule. BPF still
- * emits all of their boundaries: a reader sees which rules came later.
+ * STEP_BACKWARD and STEP_LOADER also match before a better rule first does: backwards of gradient
+ * accumulation, batches of a validation. So windows follow these two rules only after this many
+ * matches without a better rule. BPF still emits all of their boundaries: a reader sees which rules
+ * came later.
  */
 #define STEP_PATIENCE 32
 
@@ -121,7 +125,10 @@ static __always_inline bool step__holds(struct proc *proc, u32 rule)
 	return true;
 }
 
-/* Advances the schedule by one step. Windows of operators count steps since their process got a slot. */
+/*
+ * Advances the schedule by one step. Windows of operators count steps since their process got a
+ * slot.
+ */
 static __always_inline void step__schedule(struct proc *proc, u32 pid, u64 now)
 {
 	u32 slot = proc->ops.slot - 1;
@@ -135,8 +142,8 @@ static __always_inline void step__schedule(struct proc *proc, u32 pid, u64 now)
 }
 
 /*
- * May this rule define the steps, as far as is known? A waiting window opens only after a rule has held for a step,
- * since the first boundary may come from a worse rule.
+ * May this rule define the steps, as far as is known? A waiting window opens only after a rule has
+ * held for a step, since the first boundary may come from a worse rule.
  */
 static __always_inline bool step__is_by(struct proc *proc, u32 rule, bool holds)
 {
@@ -190,11 +197,11 @@ __weak __noinline int step__boundary(struct thread *t, struct proc *proc, u32 pi
 	return 0;
 }
 
-/* ---- by which rules ---- */
+/* ---- the rules ---- */
 
 /*
- * A thread has fetched a batch. A thread that trains uses its own batches; a batch of any other thread may be for all
- * threads that train.
+ * A thread has fetched a batch. A thread that trains uses its own batches; a batch of any other
+ * thread may be for all threads that train.
  */
 static __always_inline void step__fetched(struct thread *t, struct proc *proc)
 {
@@ -225,7 +232,10 @@ static __always_inline bool step__uses_data(struct thread *t, struct proc *proc)
 #define BACKWARD_EVER 1
 #define BACKWARD_NEW  2 /* since the last optimizer step that ended a step */
 
-/* Some libraries have one optimizer per parameter, all of one class: their steps after one backward make one step. */
+/*
+ * Some libraries have one optimizer per parameter, all of one class: their steps after one backward
+ * make one step.
+ */
 static __always_inline void step__optimizer(struct thread *t, struct proc *proc, u32 pid, u64 name)
 {
 	if (!proc->steps.optimizer)
@@ -253,8 +263,8 @@ static __always_inline void step__backward(struct thread *t, struct proc *proc, 
 }
 
 /*
- * In an inference a forward ends here. Only the absence of training later shows whether it is one, so this is
- * provisional.
+ * In a process that only infers, a forward ends here. Whether the process trains shows only later,
+ * so this forward is provisional.
  */
 static __always_inline void step__perhaps_forward(struct thread *t, const struct proc *proc)
 {
@@ -294,8 +304,9 @@ static __always_inline void step__compiles(struct thread *t)
 }
 
 /*
- * Which jitted function runs once per step? The one with at least half of the time in all jitted calls, without calls
- * in which XLA compiles; if no function has half, a smaller share suffices after more calls.
+ * Which jitted function runs once per step? The one with at least half of the time in all jitted
+ * calls, without calls in which XLA compiles; if no function has half, a smaller share suffices
+ * after more calls.
  */
 #define JIT_CALLS 4   /* calls of a function before it can be chosen */
 #define JIT_AWAY  256 /* calls of other functions after which the chosen one can be replaced */

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * System calls of the job's processes, counted and timed by process and number, and what they read and write, by
- * process and file or pipe. In: each system call of the machine, and each page that comes into its page cache. Out:
- * rows in maps, and the paths of files in the ring buffer.
+ * System calls: counts and times them by process and number, and counts what they read and write by
+ * process and file or pipe. In: each system call of the machine, and each page that enters its page
+ * cache. Out: rows in maps, and the paths of files in the ring buffer.
  *
- * A process outside the job pays only for one failed look-up.
+ * A process outside the job pays for one failed look-up only.
  */
 #include "bpf/pipes.h"
 #include "bpf/window.h"
@@ -20,7 +20,7 @@ struct {
 	__type(value, struct syscall_val);
 } syscall_rows SEC(".maps");
 
-/* This thread's, made when it is one of the job's; else NULL. */
+/* The state of a thread, created if the thread is one of the job; otherwise NULL. */
 static __always_inline struct syscall_thread *syscall_thread__get(struct task_struct *task)
 {
 	struct syscall_thread *t = bpf_task_storage_get(&syscall_threads, task, NULL, 0);
@@ -37,7 +37,7 @@ static __always_inline struct syscall_thread *syscall_thread__get(struct task_st
 	return t;
 }
 
-/* And *fd: the descriptor of what it reads, writes or syncs. */
+/* What a call does with its file. *fd: the descriptor that it reads, writes or syncs. */
 static __always_inline u32 transfer__of(u32 number, const struct pt_regs *regs, u32 *fd)
 {
 	*fd = regs->di;
@@ -98,7 +98,7 @@ int BPF_PROG(syscall_enter, struct pt_regs *regs, long number)
 	return 0;
 }
 
-/* Whether what began then, and ends now, lies in the process's window. */
+/* Does a call that began at since_ns and ends now lie in its process's window? */
 static __always_inline bool call_counts(const struct proc *proc, u64 since_ns)
 {
 	return window__is_open(proc) && since_ns >= window__since(proc);
@@ -174,7 +174,10 @@ int BPF_PROG(syscall_exit, struct pt_regs *regs, long result)
 	return 0;
 }
 
-/* A page comes into the page cache: in the context of who needs it, or for whom it is read ahead. */
+/*
+ * A page enters the page cache. Runs in the thread that needs the page, or for which the kernel
+ * reads ahead.
+ */
 SEC("tp_btf/mm_filemap_add_to_page_cache")
 int BPF_PROG(page_added, struct folio *folio)
 {
@@ -193,7 +196,9 @@ int BPF_PROG(page_added, struct folio *folio)
 	inode = BPF_CORE_READ(folio, mapping, host);
 	if (t->since_ns && t->on_file && t->transfer != TRANSFER_SYNC) {
 		/*
-		 * sendfile writes another file. On overlayfs a file has other inodes than its pages: hence only there.
+		 * A call that copies also fills the other file's pages, so compare the inodes.
+		 * Compare them only then, since on overlayfs a file has another inode than its
+		 * pages.
 		 */
 		if (!t->copies || t->file.key.inode == BPF_CORE_READ(inode, i_ino))
 			t->disk_bytes += add.disk_bytes;
@@ -213,7 +218,7 @@ int BPF_PROG(page_added, struct folio *folio)
 	return 0;
 }
 
-/* Threads that are in a call when the window closes. */
+/* Counts the threads that are inside a call when the window closes. */
 SEC("iter/task")
 int syscall_unfinished(struct bpf_iter__task *ctx)
 {

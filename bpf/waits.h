@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What a target's thread waits for, as it leaves the CPU: applies include/waits.h to its system call. */
+/*
+ * What a target's thread waits for, as it leaves the CPU: applies include/waits.h to its system
+ * call.
+ */
 #ifndef STEPFLAME_BPF_WAITS_H
 #define STEPFLAME_BPF_WAITS_H
 
@@ -9,7 +12,10 @@
 
 #define TASK_UNINTERRUPTIBLE 2 /* in task_struct.__state */
 
-/* The current system call of a thread; -1: none. In one, rcx has the return address, where `syscall` stores it. */
+/*
+ * The current system call of a thread; -1: none. In a system call rcx holds the return address,
+ * since the `syscall` instruction stores it there.
+ */
 static __always_inline s32 regs__syscall(const struct pt_regs *user)
 {
 	return user->cx == user->ip && user->orig_ax < 1024 ? (s32)user->orig_ax : -1;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The window for events that need no probes in the target: samples and system calls. For a process forked in its
- * parent's window it is open from the first instruction on, before user space has seen the process.
+ * The window for events that need no probes in the target: samples and system calls. For a process
+ * forked in its parent's window it is open from the first instruction on, before user space has
+ * seen the process.
  */
 #ifndef STEPFLAME_BPF_WINDOW_H
 #define STEPFLAME_BPF_WINDOW_H

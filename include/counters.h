@@ -2,8 +2,8 @@
 /*
  * Named counters of losses and repairs, shared by BPF and user space.
  *
- * X(ID, "name", "meaning"): BPF adds to counter ID, the recording carries the name, reports print the nonzero ones.
- * This list is the only place that defines a counter.
+ * X(ID, "name", "meaning"): BPF adds to counter ID, the recording carries the name, reports print
+ * the nonzero ones. This list is the only place that defines a counter.
  */
 #ifndef STEPFLAME_INCLUDE_COUNTERS_H
 #define STEPFLAME_INCLUDE_COUNTERS_H

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The CUDA and NCCL functions that stepflame probes, and which of their arguments say what a call does. User space
- * reads the symbols and names here, BPF the argument numbers.
+ * The CUDA and NCCL functions that stepflame probes, and which of their arguments say what a call
+ * does. User space reads the symbols and names here, BPF the argument numbers.
  *
- * Arguments are numbered from 1, as in the C declaration; 0: the function has no such argument. The System V ABI passes
- * the first six integers and pointers in registers; a dim3 takes two of these.
+ * Arguments are numbered from 1, as in the C declaration; 0: the function has no such argument. The
+ * System V ABI passes the first six integers and pointers in registers; a dim3 takes two of these.
  */
 #ifndef STEPFLAME_INCLUDE_GPU_H
 #define STEPFLAME_INCLUDE_GPU_H
@@ -42,10 +42,14 @@ enum gpu_direction {
 
 /*
  * X(name, class, object, bytes, unit, direction)
- * name: of the C function, without _v2, _ptds, _ptsz.
- * object: the argument that holds the kernel's host function or CUfunction, the graph, or the communicator.
- * bytes: the argument that holds the size; unit: the bytes in one unit of it, 0: the next argument is the data type.
- * direction: an enum gpu_direction without affixes, or KIND: the argument after the size is an enum cudaMemcpyKind.
+ *
+ *   name: of the C function, without _v2, _ptds, _ptsz.
+ *   object: the argument that holds the kernel's host function or CUfunction, the graph, or the
+ *       communicator.
+ *   bytes: the argument that holds the size.
+ *   unit: the bytes in one unit of the size; 0: the next argument is the data type.
+ *   direction: an enum gpu_direction without affixes, or KIND: the argument after the size is an
+ *       enum cudaMemcpyKind.
  */
 #define STEPFLAME_GPU_APIS(X)                                 \
 	X(cudaLaunchKernel, LAUNCH, 1, 0, 1, NONE)            \
@@ -137,8 +141,9 @@ enum gpu_api {
 _Static_assert(GPU_API__COUNT <= GPU_APIS, "make GPU_APIS larger");
 
 /*
- * The driver functions that return the handle of a kernel. Each writes the handle through its first argument; the third
- * argument names the kernel (OF_NAME), or the second is another handle of the same kernel (OF_HANDLE).
+ * The driver functions that return the handle of a kernel. Each writes the handle through its first
+ * argument; the third argument names the kernel (OF_NAME), or the second is another handle of the
+ * same kernel (OF_HANDLE).
  */
 enum gpu_handle_from { GPU_HANDLE_OF_NAME, GPU_HANDLE_OF_HANDLE };
 

@@ -20,8 +20,9 @@ struct rec_gpu {
 };
 
 /*
- * A call nested in another one (the runtime calls the driver) is part of the outer call and is not counted. A libcudart
- * function without a symbol cannot be probed: the driver calls that it makes are counted instead.
+ * A call nested in another one (the runtime calls the driver) is part of the outer call and is not
+ * counted. A libcudart function without a symbol cannot be probed: the driver calls that it makes
+ * are counted instead.
  */
 struct gpu_calls_key {
 	__u32 pid;
@@ -31,8 +32,8 @@ struct gpu_calls_key {
 	__u64 action;   /* name id, as in struct op_key */
 	__u64 op;       /* name id of the innermost operator or node around the call; 0: none, or operators are off */
 	/*
-	 * For a launch, the kernel: its host function or CUfunction; in files the REC_NAME id of its mangled name, 0:
-	 * unknown. For NCCL, the communicator.
+	 * For a launch, the kernel: its host function or CUfunction; in files the REC_NAME id of
+	 * its mangled name, 0: unknown. For NCCL, the communicator.
 	 */
 	__u64 object;
 };
@@ -79,7 +80,10 @@ struct rec_gpu_object {
 	__u64 object;
 };
 
-/* Sums over all threads of a process between two step boundaries of any rule; emitted with the REC_STEP at the end. */
+/*
+ * Sums over all threads of a process between two step boundaries of any rule; emitted with the
+ * REC_STEP at the end.
+ */
 struct rec_gpu_step {
 	struct rec_hdr hdr;
 	__u64 time_ns; /* of the boundary at the end */
@@ -130,9 +134,9 @@ enum gpu_window_end {
 };
 
 /*
- * The recording holds what the GPU did between start_ns and end_ns. BPF emits this record at the boundaries of the
- * schedule: index is the window's index in the schedule, start_ns is 0 during the warm-up, end_ns is the end of the
- * last step; user space fills in the rest.
+ * The recording holds what the GPU did between start_ns and end_ns. BPF emits this record at the
+ * boundaries of the schedule: index is the window's index in the schedule, start_ns is 0 during the
+ * warm-up, end_ns is the end of the last step; user space fills in the rest.
  */
 struct rec_gpu_window {
 	struct rec_hdr hdr;

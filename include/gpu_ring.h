@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The memory that the injection library shares with stepflame: a memfd of the target, which stepflame opens through
- * /proc/PID/fd and maps. One control page, then a ring of records.
+ * The memory that the injection library shares with stepflame: a memfd of the target, which
+ * stepflame opens through /proc/PID/fd and maps. One control page, then a ring of records.
  *
- * The library sleeps on `wanted` (a futex, not a private one) until stepflame makes `wanted` odd, which opens a window.
- * The library goes back to sleep when `wanted` is even, or when `alive_ns` has not changed for GPU_RING_PATIENCE_NS:
- * then stepflame is gone. One thread of the library writes records at a time; only stepflame reads. The target can
- * write anything here, so stepflame trusts no byte of it.
+ * The library sleeps on `wanted` (a futex, not a private one) until stepflame makes `wanted` odd,
+ * which opens a window. The library goes back to sleep when `wanted` is even, or when `alive_ns`
+ * has not changed for GPU_RING_PATIENCE_NS: then stepflame is gone. One thread of the library
+ * writes records at a time; only stepflame reads. The target can write anything here, so stepflame
+ * trusts no byte of it.
  */
 #ifndef STEPFLAME_INCLUDE_GPU_RING_H
 #define STEPFLAME_INCLUDE_GPU_RING_H
@@ -57,7 +58,10 @@ struct gpu_ring_control {
 	uint64_t begun_ns, ended_ns; /* CLOCK_MONOTONIC: CUPTI reported everything in between; ended 0: active */
 };
 
-/* Records of the ring: a header, then one of the structs; each starts at a multiple of 8 and may wrap at the end. */
+/*
+ * Records of the ring: a header, then one of the structs; each starts at a multiple of 8 and may
+ * wrap at the end.
+ */
 enum gpu_ring_type {
 	GPU_RING_NAME_TEXT = 1, /* id, then text up to the record's end, not 0-terminated */
 	GPU_RING_ACTIVITY,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Operators: the cookie of a probe on one, and how BPF finds an operator's arguments. user/session/op_probes.c fills
- * these structs from user/runtime/torch/ops.h; bpf/ops.bpf.c and bpf/shapes.h read them.
+ * Operators: the cookie of a probe on one, and how BPF finds an operator's arguments.
+ * user/session/op_probes.c fills these structs from user/runtime/torch/ops.h; bpf/ops.bpf.c and
+ * bpf/shapes.h read them.
  */
 #ifndef STEPFLAME_INCLUDE_OPS_H
 #define STEPFLAME_INCLUDE_OPS_H
@@ -20,8 +21,8 @@
 #define OP_PROCS_MAX  256 /* processes whose operators are recorded at once */
 
 /*
- * Cookie: event in bits 0-7, slot of the process in 8-15, depth (bytes from the stack pointer to the return address) in
- * 16-31, index in op_defs in 32-63.
+ * Cookie: event in bits 0-7, slot of the process in 8-15, depth (bytes from the stack pointer to
+ * the return address) in 16-31, index in op_defs in 32-63.
  */
 enum op_event {
 	OP_CALL,     /* at::_ops::X::call */
@@ -77,7 +78,10 @@ struct op_entry {
 	struct op_val val;
 };
 
-/* A process whose operators are probed, by slot. BPF and user space write it in place: each word has one writer. */
+/*
+ * A process whose operators are probed, by slot. BPF and user space write it in place: each word
+ * has one writer.
+ */
 struct op_proc {
 	__u32 pid;
 	__u32 open;  /* operators are counted; set at step boundaries, or by user space when there is no schedule */
@@ -94,8 +98,9 @@ struct op_proc {
 	__u64 counting;    /* written by user space, and by BPF when windows begin and end */
 	__u32 old_strings; /* the process uses the std::string of before the C++11 ABI */
 	/*
-	 * For the timeline: where at::sequence_number stores a thread's next number, as a thread_word
-	 * (user/proc/getter.h; both fields 0: unknown), and the bytes from a Node to its number (0: unknown).
+	 * For the timeline: where at::sequence_number stores a thread's next number, as a
+	 * thread_word (user/proc/getter.h; both fields 0: unknown), and the bytes from a Node to
+	 * its number (0: unknown).
 	 */
 	__u32 sequence_module;
 	__u64 sequence_offset;

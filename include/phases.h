@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Which spans have a phase of their own; any other span inherits the phase of the span around it. BPF classifies spans
- * as they begin; readers of a recording classify the spans around a sample.
+ * Which spans have a phase of their own; any other span inherits the phase of the span around it.
+ * BPF classifies spans as they begin; readers of a recording classify the spans around a sample.
  */
 #ifndef STEPFLAME_INCLUDE_PHASES_H
 #define STEPFLAME_INCLUDE_PHASES_H
@@ -9,7 +9,10 @@
 #include "include/name_hash.h"
 #include "include/records.h"
 
-/* Torch labels, by prefix (torch/utils/data/dataloader.py, torch/optim/optimizer.py, torch/profiler/profiler.py). */
+/*
+ * Torch labels, by prefix (torch/utils/data/dataloader.py, torch/optim/optimizer.py,
+ * torch/profiler/profiler.py).
+ */
 enum label { LABEL_USER, LABEL_DATA, LABEL_OPTIMIZER, LABEL_ZERO_GRAD, LABEL_PROFILER_STEP, LABEL_NVTX };
 
 /* `head`: the first 16 bytes of a name, padded with zeros. */
@@ -40,8 +43,8 @@ static inline enum phase phase__of_label(enum label label)
 }
 
 /*
- * The last 16 characters of the names of Lightning's actions (lightning/pytorch/trainer/call.py and loops/). A '\0'
- * matches any character, or none.
+ * The last 16 characters of the names of Lightning's actions (lightning/pytorch/trainer/call.py and
+ * loops/). A '\0' matches any character, or none.
  */
 #define STEPFLAME_ACTION_PHASES(X)              \
 	X("_dataloader_next", DATA)             \
@@ -73,10 +76,16 @@ static inline enum phase phase__of_label(enum label label)
 	 ((s)[3] ? 0xffULL << 24 : 0) | ((s)[4] ? 0xffULL << 32 : 0) | ((s)[5] ? 0xffULL << 40 : 0) | \
 	 ((s)[6] ? 0xffULL << 48 : 0) | ((s)[7] ? 0xffULL << 56 : 0))
 
-/* `head`, `tail`: the first and the last 16 bytes of a name; zeros pad `head` at its end and `tail` at its front. */
+/*
+ * `head`, `tail`: the first and the last 16 bytes of a name; zeros pad `head` at its end and `tail`
+ * at its front.
+ */
 static inline enum phase phase__of_action(const __u64 head[2], const __u64 tail[2])
 {
-	/* ModelCheckpoint saves, and removes older checkpoints, at the end of a batch, an epoch or a validation. */
+	/*
+	 * ModelCheckpoint saves, and removes older checkpoints, at the end of a batch, an epoch or
+	 * a validation.
+	 */
 	if (head[0] == WORD8("[Callbac") && head[1] == WORD8("k]ModelC") && tail[1] >> 32 == WORD8("_end\0\0\0\0"))
 		return PHASE_CHECKPOINT;
 #define X(end, phase)                                                                                   \
@@ -120,7 +129,10 @@ static inline enum phase phase__of_kind(enum span_kind kind)
 	}
 }
 
-/* The phase inside a span of phase `own` within `outer`; in validation only COMM and CHECKPOINT stay apart. */
+/*
+ * The phase inside a span of phase `own` within `outer`; in validation only COMM and CHECKPOINT
+ * stay apart.
+ */
 static inline enum phase phase__inside(enum phase outer, enum phase own)
 {
 	if (own == PHASE_OTHER || (outer == PHASE_VALIDATION && own != PHASE_COMM && own != PHASE_CHECKPOINT))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What a probe means, encoded in its cookie; and the state that BPF keeps per traced process.
+ * What a probe means, encoded in its cookie; and the state that BPF keeps of each traced process.
  */
 #ifndef STEPFLAME_INCLUDE_PROBES_H
 #define STEPFLAME_INCLUDE_PROBES_H
@@ -14,43 +14,52 @@
 enum probe_event {
 	PROBE_NONE = 0,
 	/*
-	 * builtin_next(self, args, nargs): a Lightning Profiler.profile generator starts or stops, or Lightning's
-	 * CombinedLoader fetches. The cookie's "function" is the distance in bytes from this frame down to the frame of
-	 * the iterator's function that it calls; 0: unknown.
+	 * builtin_next(self, args, nargs): a Lightning Profiler.profile generator starts or stops,
+	 * or Lightning's CombinedLoader fetches. The cookie's "function" is the distance in bytes
+	 * from this frame down to the frame of the iterator's function that it calls; 0: unknown.
 	 */
 	PROBE_PY_NEXT,
 	PROBE_PY_THROW,     /* gen_throw(gen, ...): an exception stops an action */
 	PROBE_PY_ITER_EXIT, /* exit sites of slot_tp_iternext(self), CombinedLoader's __next__: a fetch ends */
 	PROBE_LABEL,        /* record_function_enter_new(sret, name, args), or a place inside it: COOKIE_NAME_IN */
-	PROBE_LABEL_HANDLE, /* inside it, before it calls RecordFunction::RecordFunction(this, scope) */
+	PROBE_LABEL_HANDLE, /* inside that function, before it calls RecordFunction::RecordFunction(this, scope) */
 	PROBE_LABEL_END,    /* at::RecordFunction::end(this), or before record_function_exit_new calls it */
 	PROBE_FN,           /* entry of any other native function: Engine::execute, --action LIB:SYMBOL */
 	PROBE_FN_EXIT,
 	PROBE_PY_CALL,      /* _PyEval_EvalFrameDefault(tstate, frame, throwflag): --action FILE.py:QUALNAME */
-	PROBE_PY_CALL_EXIT, /* inside it, before its last call */
-	/* PyTorchStreamWriter: setup (COOKIE_BEGINS), exit sites of setup (COOKIE_LASTS) and of writeEndOfFile */
+	PROBE_PY_CALL_EXIT, /* inside that function, before its last call */
+	/*
+	 * PyTorchStreamWriter: setup (COOKIE_BEGINS), exit sites of setup (COOKIE_LASTS) and of
+	 * writeEndOfFile
+	 */
 	PROBE_SAVE,
 	PROBE_GC, /* invoke_gc_callback(..., phase, generation, ...): before and after a garbage collection */
 	/*
-	 * For --exact; the depth is signed, since the probed function may have left its frame already.
-	 * CALL: entry of _PyEval_EvalFrameDefault; the Python frame is its first or second argument.
+	 * For --exact; the depth is signed, since the probed function may have left its frame
+	 * already. CALL: entry of _PyEval_EvalFrameDefault; the Python frame is its first or second
+	 * argument.
 	 */
 	PROBE_EXACT_CALL,
-	PROBE_EXACT_RETURN, /* inside it, before its last call; or after a call to it */
+	PROBE_EXACT_RETURN, /* inside that function, before its last call; or after a call to it */
 	PROBE_EXACT_CLEAR,  /* the interpreter clears the Python frame in the first or second argument */
-	/* For bpf/gpu.bpf.c; the "function" is an enum gpu_api, for HANDLE an enum gpu_handle_from. */
+	/*
+	 * For bpf/gpu.bpf.c; the "function" is an enum gpu_api, for HANDLE an enum gpu_handle_from.
+	 */
 	PROBE_GPU_CALL,
 	PROBE_GPU_RETURN,
 	PROBE_GPU_HANDLE, /* a function that returns a kernel's handle */
 	PROBE_GPU_HANDLE_RETURN,
 	PROBE_NVTX, /* the program pushes or pops a range; the "function" is the index of the struct nvtx_site */
 	/*
-	 * For JAX. JIT: PjitFunction's tp_vectorcall(callable, ...); the "function" is the index of its struct
-	 * probe_fn.
+	 * For JAX. JIT: PjitFunction's tp_vectorcall(callable, ...); the "function" is the index of
+	 * its struct probe_fn.
 	 */
 	PROBE_JIT,
 	PROBE_JIT_EXIT,
-	/* TraceMe's __init__ and __exit__, as nanobind calls them: (capture, PyObject **args, ...), args[0]: self */
+	/*
+	 * TraceMe's __init__ and __exit__, as nanobind calls them: (capture, PyObject **args, ...),
+	 * args[0]: self
+	 */
 	PROBE_ANNOTATION,
 	PROBE_ANNOTATION_END,
 	PROBE_TEST, /* stepflame's own function, for the self-test and to measure the cost of a hit */
@@ -68,16 +77,16 @@ enum probe_event {
 #define COOKIE_PHASE_FIRST   1 /* flag of PROBE_GC: the first arguments are `phase` and `generation` */
 
 /*
- * Callee-saved registers. A PROBE_LABEL with one of them in its flags sits where PROBE_LABEL_HANDLE would, and reads
- * the name from that register: one hit replaces two.
+ * Callee-saved registers. A PROBE_LABEL with one of them in its flags sits where PROBE_LABEL_HANDLE
+ * would, and reads the name from that register: one hit replaces two.
  */
 enum saved_register { SAVED_NONE = 0, SAVED_RBX, SAVED_RBP, SAVED_R12, SAVED_R13, SAVED_R14, SAVED_R15 };
 #define COOKIE_NAME_IN(saved)    ((saved) << 1)
 #define COOKIE_NAME_SAVED(flags) ((flags) >> 1 & 7)
 
 /*
- * Cookie: event in bits 0-7, flags in 8-15, depth (bytes from the stack pointer to the return address) in 16-31,
- * function in 32-63.
+ * Cookie: event in bits 0-7, flags in 8-15, depth (bytes from the stack pointer to the return
+ * address) in 16-31, function in 32-63.
  */
 #define COOKIE(event, flags, depth, fn) \
 	((__u64)(event) | (__u64)(flags) << 8 | ((__u64)(depth)&0xffff) << 16 | (__u64)(fn) << 32)
@@ -87,8 +96,9 @@ enum saved_register { SAVED_NONE = 0, SAVED_RBX, SAVED_RBP, SAVED_R12, SAVED_R13
 #define COOKIE_FN(c)    ((__u32)((c) >> 32))
 
 /*
- * Key of probe_cookies, for links of many probes that share one cookie (user/session/trace_events.h). That cookie is
- * the file's address less its offset, a multiple of 4096, plus the number of the probe list.
+ * Key of probe_cookies, for links of many probes that share one cookie
+ * (user/session/trace_events.h). That cookie is the file's address less its offset, a multiple of
+ * 4096, plus the number of the probe list.
  */
 struct probe_place {
 	__u64 list; /* number of the probe list; below PROBE_LISTS */
@@ -118,7 +128,10 @@ enum nvtx_call {
 	NVTX__COUNT,
 };
 
-/* How to find a value at a probe: base + disp, or the word there. Registers have their x86 encoding, %rax is 0. */
+/*
+ * How to find a value at a probe: base + disp, or the word there. Registers have their x86
+ * encoding, %rax is 0.
+ */
 enum nvtx_base { NVTX_BASE_SITE = 16 /* the address of the probe */, NVTX_BASE_NONE };
 struct nvtx_value {
 	__u8 base; /* a register, or enum nvtx_base */
@@ -131,15 +144,15 @@ struct nvtx_site {
 	__u8 call;    /* enum nvtx_call */
 	__u8 pointer; /* the register that holds the pointer, or NVTX_BASE_NONE */
 	/*
-	 * When the pointer is NULL, compiled code skips the checks of the calls that follow at once: then the next site
-	 * in the map is such a call, and has no probe of its own.
+	 * When the pointer is NULL, compiled code skips the checks of the calls that follow at
+	 * once: then the next site in the map is such a call, and has no probe of its own.
 	 */
 	__u8 more;
 	__u8 pad;
 	/*
-	 * At the first call the pointer leads to an initialiser that looks for a tool and then comes back to this
-	 * place, at the address of the probe + init: that hit is not a call. 0: the initialiser does not come back
-	 * here.
+	 * At the first call the pointer leads to an initialiser that looks for a tool and then
+	 * comes back to this place, at the address of the probe + init: that hit is not a call. 0:
+	 * the initialiser does not come back here.
 	 */
 	__s32 init;
 	struct nvtx_value argument[2];
@@ -257,7 +270,8 @@ struct proc {
 	__u64 forked_ns; /* fork time, if in its parent's window: BPF counts calls and samples since then; else 0 */
 	struct proc_paid paid;
 	/*
-	 * What sources and step rules know of the running program: fork and exec zero exactly the fields from here on.
+	 * What sources and step rules know of the running program: fork and exec zero exactly the
+	 * fields from here on.
 	 */
 	struct proc_landmarks landmarks;
 	struct proc_steps steps;
@@ -277,7 +291,10 @@ enum proc_window {
 	WINDOW_DONE,       /* the requested steps are over: BPF ignores events */
 };
 
-/* The current period of a CPU's timer, which now and then changes and then starts afresh. */
+/*
+ * The current period of one CPU's timer. User space changes it now and then; each change restarts
+ * the timer.
+ */
 struct timer_spell {
 	__u64 since_ns;
 	__u64 period_ns;
@@ -297,7 +314,7 @@ enum proc_command_what {
 	COMMAND_OPEN,      /* opens the window at start_ns, or at the next boundary when `wait` */
 	COMMAND_CLOSE,     /* closes the window, unless it is done */
 	COMMAND_OPERATORS, /* sets op_slot */
-	COMMAND_GPU,       /* sets gpu_tell to `wait` */
+	COMMAND_GPU,       /* sets gpu.emits to `wait` */
 	COMMAND_FORGET,    /* removes a process that has ended, but not a newer one that reuses its pid */
 };
 

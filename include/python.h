@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What BPF needs to read a CPython process: the layout offsets of its version, and the location of its thread state.
- * user/runtime/python/python.c fills these structs, bpf/python.h reads them. Offsets are bytes from the object's start.
+ * What BPF needs to read a CPython process: the layout offsets of its version, and the location of
+ * its thread state. user/runtime/python/python.c fills these structs, bpf/python.h reads them.
+ * Offsets are bytes from the object's start.
  */
 #ifndef STEPFLAME_INCLUDE_PYTHON_H
 #define STEPFLAME_INCLUDE_PYTHON_H
@@ -18,8 +19,8 @@ struct py_layout {
 	__u16 gen_frame;    /* up to 3.10 a PyFrameObject *, from 3.11 the frame itself (gi_iframe) */
 	__u16 gen_embedded; /* 1: the frame itself */
 	/*
-	 * State "not started yet": state_created, a signed integer of state_bytes at state_off of the generator
-	 * (state_in_gen) or of its frame.
+	 * State "not started yet": state_created, a signed integer of state_bytes at state_off of
+	 * the generator (state_in_gen) or of its frame.
 	 */
 	__u16 state_in_gen;
 	__u16 state_off;
@@ -32,12 +33,13 @@ struct py_layout {
 	__u16 frame_locals;   /* f_localsplus[0] */
 	__u16 frame_owner;    /* 0: this version has no owner field */
 	/*
-	 * owner value of frames that are not Python functions (FRAME_OWNED_BY_CSTACK, in 3.14 _INTERPRETER); -1: none
+	 * owner value of frames that are not Python functions (FRAME_OWNED_BY_CSTACK, in 3.14
+	 * _INTERPRETER); -1: none
 	 */
 	__s16 frame_owner_c;
 	/*
-	 * The current instruction: from 3.11 a pointer into the code object (prev_instr, instr_ptr); earlier an int
-	 * that counts units of instr_bytes (f_lasti; -1: not begun)
+	 * The current instruction: from 3.11 a pointer into the code object (prev_instr,
+	 * instr_ptr); earlier an int that counts units of instr_bytes (f_lasti; -1: not begun)
 	 */
 	__u16 frame_instr;
 	__u16 instr_bytes;
@@ -70,14 +72,17 @@ struct py_layout {
 	__u16 type_iternext;
 
 	/*
-	 * The innermost frame of a PyThreadState: *(tstate + tstate_frame), or one more hop through the _PyCFrame
-	 * (3.11, 3.12)
+	 * The innermost frame of a PyThreadState: *(tstate + tstate_frame), or one more hop through
+	 * the _PyCFrame (3.11, 3.12)
 	 */
 	__u16 tstate_frame;
 	__u16 tstate_cframe;  /* 1: tstate_frame holds a _PyCFrame * */
 	__u16 cframe_current; /* in the _PyCFrame */
 
-	/* up to 3.11: offset in _PyRuntime of gilstate.tstate_current; 0 from 3.12, where it is thread-local */
+	/*
+	 * up to 3.11: offset in _PyRuntime of gilstate.tstate_current; 0 from 3.12, where it is
+	 * thread-local
+	 */
 	__u16 runtime_tstate;
 };
 
@@ -86,8 +91,9 @@ enum py_tstate_where {
 	PY_TSTATE_GLOBAL, /* *(u64 *)address: the thread that holds the GIL */
 	PY_TSTATE_TLS,    /* *(u64 *)(thread pointer + (s64)address) */
 	/*
-	 * *(u64 *)(dtv[module] + address); glibc keeps the address of the dtv, an array of 16-byte entries, at thread
-	 * pointer + 8. dtv[-1] is the number of entries; an entry is -1 until the thread uses that module's variables.
+	 * *(u64 *)(dtv[module] + address); glibc keeps the address of the dtv, an array of 16-byte
+	 * entries, at thread pointer + 8. dtv[-1] is the number of entries; an entry is -1 until
+	 * the thread uses that module's variables.
 	 */
 	PY_TSTATE_DTV,
 };
@@ -101,8 +107,9 @@ struct py_process {
 	__u64 code_type; /* &PyCode_Type */
 	__u64 cell_type; /* &PyCell_Type */
 	/*
-	 * Where a thread stores the state that PyGILState_Ensure returns, with or without the GIL: *(u64 *)(thread
-	 * pointer + tss_offset), the value of pthread_getspecific(gilstate.autoTSSkey); 0: unknown
+	 * Where a thread stores the state that PyGILState_Ensure returns, with or without the GIL:
+	 * *(u64 *)(thread pointer + tss_offset), the value of
+	 * pthread_getspecific(gilstate.autoTSSkey); 0: unknown
 	 */
 	__u32 tss_offset;
 	__u32 gil_bytes; /* size of the main interpreter's struct _gil_runtime_state; 0: unknown */

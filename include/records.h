@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The records that BPF sends to user space and that a recording holds: one enum of record types, one struct each.
+ * The records that BPF sends to user space and that a recording holds.
  *
- * Every record starts with struct rec_hdr; `size` covers the whole record and is a multiple of 8. Integers have the
- * byte order of the machine that wrote them (the file header says which). Times are CLOCK_MONOTONIC nanoseconds. A
- * reader skips record types that it does not know. A cumulative record may appear several times for one key: the last
- * one counts. user/recording/descriptors.h says which types are cumulative, and what merge does with each.
+ * Every record starts with struct rec_hdr; `size` covers the whole record and is a multiple of 8.
+ * Integers have the byte order of the machine that wrote them (the file header says which). Times
+ * are CLOCK_MONOTONIC nanoseconds. A reader skips record types that it does not know. A cumulative
+ * record may appear several times for one key: the last one counts. user/recording/descriptors.h
+ * says which types are cumulative, and what merge does with each.
  */
 #ifndef STEPFLAME_INCLUDE_RECORDS_H
 #define STEPFLAME_INCLUDE_RECORDS_H
@@ -14,10 +15,7 @@
 #include <linux/types.h>
 #endif
 
-/*
- * Linux pids fit in so many bits. In a merged recording the bits above distinguish processes of different hosts with
- * the same pid.
- */
+/* Linux pids need these bits. In a merged recording the bits above tell the hosts apart. */
 #define REC_PID_BITS 22
 #define REC_PID(pid) ((pid) & ((1u << REC_PID_BITS) - 1)) /* the pid on its own host */
 
@@ -195,10 +193,10 @@ struct rec_agg {
 };
 
 /*
- * Operators. BPF counts one row per process, kind, name, enclosing action and group; readers add rows up as needed.
- * Kinds: SPAN_OP (name: "aten::add.Tensor", the overload after the first dot), SPAN_EVALUATE and SPAN_NODE (name: the
- * node's class, "AddmmBackward0"; for EVALUATE without its prefix), SPAN_LABEL. As in torch.profiler, a call whose only
- * child has the same name (overloads merged) counts as one call with that child.
+ * Operators. BPF counts one row per process, kind, name, enclosing action and group. Kinds: SPAN_OP
+ * (name: "aten::add.Tensor", the overload after the first dot), SPAN_EVALUATE and SPAN_NODE (name:
+ * the class of the node, without a prefix, "AddmmBackward0"), SPAN_LABEL. As in torch.profiler, a
+ * call whose only child has the same name (overloads merged) counts as one call with that child.
  */
 struct op_key {
 	__u32 pid;
@@ -225,8 +223,8 @@ struct rec_op {
 };
 
 /*
- * A word of a group describes an argument: tag in bits 0-7, dtype (c10::ScalarType) in 8-15, and a count in 32-63,
- * followed by `count` words. Arguments are in the order of the operator's schema.
+ * A word of a group describes an argument: tag in bits 0-7, dtype (c10::ScalarType) in 8-15, and a
+ * count in 32-63, followed by `count` words. Arguments are in the order of the operator's schema.
  */
 enum op_word {
 	OP_WORD_NONE = 0,    /* not a tensor, or an undefined one: [] in torch.profiler's shapes */
@@ -274,8 +272,8 @@ struct rec_span {
 };
 
 /*
- * Spans of one thread, in the order in which they ended. The payload is the encoding of user/recording/spans.h,
- * compressed by zlib's deflate.
+ * Spans of one thread, in the order in which they ended. The payload is the encoding of
+ * user/recording/spans.h, compressed by zlib's deflate.
  */
 struct rec_spans {
 	struct rec_hdr hdr;
@@ -288,9 +286,9 @@ struct rec_spans {
 };
 
 /*
- * A Python function, from its code object. The same function has the same id in every process, also after Python has
- * recreated its code object. BPF sends line_cnt 0 and the line table after the struct, or only the address of a long
- * table; files hold the lines, or none when the table was unreadable.
+ * A Python function. It has the same id in every process, also after Python has recreated its code
+ * object. BPF sends line_cnt 0 and the line table after the struct, or only the address of a long
+ * table; files hold the lines, or none if the table was unreadable.
  */
 struct rec_code {
 	struct rec_hdr hdr;
@@ -337,8 +335,8 @@ struct rec_path {
 };
 
 /*
- * The Python stack at the end of a span that has samples: frames that the samples share with it are around the span,
- * not in it. BPF emits it for the first few spans of each path.
+ * The Python stack at the end of a span that has samples: frames that the samples share with it are
+ * around the span, not in it. BPF emits it for the first few spans of each path.
  */
 struct rec_around {
 	struct rec_hdr hdr;
@@ -380,8 +378,8 @@ enum wait_cause {
 #define WAIT_THRESHOLD_NS 100000 /* a wait at least this long gets its own sample */
 
 /*
- * A sample of one thread. Waits too short for a sample of their own, and waits for the GIL, add up to the weight of one
- * of them, chosen as a timer would choose it: with a probability proportional to its length.
+ * A sample of one thread. Waits too short for a sample of their own, and waits for the GIL, add up
+ * to the weight of one of them, chosen with a probability proportional to its length.
  */
 struct rec_sample {
 	struct rec_hdr hdr;
@@ -405,8 +403,8 @@ struct rec_sample {
 };
 
 /*
- * Context of samples: garbage collections, forwards with samples (in a plain loop, from the end of the last landmark to
- * backward), evaluations of plain loops. BPF emits the last two after their samples, whose paths lack them.
+ * Context of samples: garbage collections, forwards with samples, evaluations of plain loops. BPF
+ * emits the last two after their samples, whose paths lack them.
  */
 struct rec_interval {
 	struct rec_hdr hdr;
@@ -435,7 +433,7 @@ struct rec_modules {
 	} modules[];
 };
 
-/* Counts of --exact. As in cProfile, a primitive call is not nested in another call of its function. */
+/* As in cProfile, a primitive call is not nested in another call of its function. */
 struct rec_calls {
 	struct rec_hdr hdr;
 	__u32 pid;
@@ -471,11 +469,12 @@ enum phase {
 };
 
 /*
- * An instant at which, by one rule, a thread ended a step and began the next. A better rule may still appear in the
- * process, so a thread may make boundaries by several rules; readers then choose the rule of its steps.
+ * An instant at which, by one rule, a thread ended a step and began the next. A thread may make
+ * boundaries by several rules, since a better rule may appear late; readers choose the rule.
  *
- * The phases divide the thread's time since its last boundary by any rule: each instant belongs to the phase of the
- * innermost span that has one. They add up to that time; over all boundaries in a step they add up to the step.
+ * The phases divide the thread's time since its last boundary by any rule: each instant belongs to
+ * the phase of the innermost span that has one. Over all boundaries in a step they add up to the
+ * step.
  */
 struct rec_step {
 	struct rec_hdr hdr;
@@ -526,9 +525,9 @@ enum file_flag {
 };
 
 /*
- * Calls that take a descriptor: read, write and their variants; sendfile and copy_file_range count as reads of their
- * source. Bytes from disk are those that a read or a page fault brings into the page cache, with the kernel's
- * readahead, or that bypass the cache (O_DIRECT).
+ * Calls that take a descriptor: read, write and their variants; sendfile and copy_file_range count
+ * as reads of their source. Bytes from disk are those that a read or a page fault brings into the
+ * page cache, with the kernel's readahead, or that bypass the cache (O_DIRECT).
  */
 struct file_val {
 	__u64 name; /* REC_NAME id of the path that the process saw at its first use of the file; 0: unknown */
@@ -550,9 +549,10 @@ struct rec_file {
 };
 
 /*
- * Calls of read and write. Each DataLoader iterator has its own pipe, which only its workers write. A message is a read
- * of 4 bytes: Python's multiprocessing reads the length first, then the data. The time between two messages of a pipe
- * is active time, unless the process read several messages in a row from another pipe meanwhile.
+ * Calls of read and write. Each DataLoader iterator has its own pipe, which only its workers write.
+ * A message is a read of 4 bytes: Python's multiprocessing reads the length before the data. The
+ * time between two messages of a pipe is active time, unless the process read several messages in a
+ * row from another pipe meanwhile.
  */
 struct pipe_val {
 	__u64 writes;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What a thread blocked in a system call waits for. In: the call, two of its arguments, the type of its file, and
- * whether the thread waits for a disk. Out: enum wait_cause. The sampler (bpf/waits.h) asks as the thread leaves the
- * CPU, `dump` (user/proc/task.c) asks from /proc while the thread waits: both get the same answer for the same wait.
+ * What a thread blocked in a system call waits for. In: the call, two of its arguments, the type of
+ * its file, and whether the thread waits for a disk. Out: enum wait_cause. The sampler
+ * (bpf/waits.h) asks as the thread leaves the CPU, `dump` (user/proc/task.c) asks from /proc while
+ * the thread waits: both get the same answer for the same wait.
  */
 #ifndef STEPFLAME_INCLUDE_WAITS_H
 #define STEPFLAME_INCLUDE_WAITS_H
@@ -22,9 +23,10 @@ enum wait_rule {
 };
 
 /*
- * The calls in which threads block, and others that reports name: X(ID, name, number, rule). The numbers are the x86-64
- * ABI, arch/x86/entry/syscalls/syscall_64.tbl. A call that is missing here, or is CAUSE_UNKNOWN, waits for a disk when the
- * kernel says so (task_struct.in_iowait), which only the sampler sees.
+ * The calls in which threads block, and others that reports name: X(ID, name, number, rule). The
+ * numbers are the x86-64 ABI, arch/x86/entry/syscalls/syscall_64.tbl. A call that is missing here,
+ * or is CAUSE_UNKNOWN, waits for a disk when the kernel says so (task_struct.in_iowait), which only
+ * the sampler sees.
  */
 #define STEPFLAME_SYSCALLS(X)                                       \
 	X(READ, read, 0, RULE_READ)                                 \
@@ -143,8 +145,8 @@ static inline __u32 rule__of_file(__u32 rule, __u32 mode)
 }
 
 /*
- * mode: of the file in the first argument, 0: unknown. on_disk: the thread is in uninterruptible sleep, or the kernel
- * counts it as waiting for a disk. in_gil: the futex address lies in the GIL.
+ * mode: of the file in the first argument, 0: unknown. on_disk: the thread is in uninterruptible
+ * sleep, or the kernel counts it as waiting for a disk. in_gil: the futex address lies in the GIL.
  */
 static inline __u32 rule__cause(__u32 rule, __u64 arg0, __u64 arg1, __u32 mode, _Bool on_disk, _Bool in_gil)
 {
