@@ -69,8 +69,8 @@ struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, u32);
-	__type(value, struct timer_spell);
-} timer_spells SEC(".maps");
+	__type(value, struct timer_period);
+} timer_periods SEC(".maps");
 
 struct sample_room {
 	struct stack_room stack;
@@ -140,13 +140,13 @@ static __always_inline struct rec_sample *sample__reserve(const struct proc *pro
 static __always_inline u64 timer__weight(u64 now)
 {
 	static const u32 zero = 0;
-	const struct timer_spell *spell = bpf_map_lookup_elem(&timer_spells, &zero);
+	const struct timer_period *period = bpf_map_lookup_elem(&timer_periods, &zero);
 	bool first;
 
-	if (!spell)
+	if (!period)
 		return 0;
-	first = now - spell->since_ns < spell->period_ns + spell->period_ns / 2;
-	return spell->period_ns + (first ? spell->before_ns / 2 : 0);
+	first = now - period->since_ns < period->period_ns + period->period_ns / 2;
+	return period->period_ns + (first ? period->before_ns / 2 : 0);
 }
 
 /*

@@ -295,7 +295,7 @@ enum proc_window {
  * The current period of one CPU's timer. User space changes it now and then; each change restarts
  * the timer.
  */
-struct timer_spell {
+struct timer_period {
 	__u64 since_ns;
 	__u64 period_ns;
 	__u64 before_ns; /* the previous period; 0: none */

@@ -49,10 +49,10 @@ static void test_timer(void **state)
 	expect_counters(CNT__COUNT);
 }
 
-/* Each stands for its period, whatever was before; the first of a spell for half of the one that was broken off, too. */
+/* Each sample stands for its period; the first of a new period also for half of the one that was cut off. */
 static void test_weights(void **state)
 {
-	struct timer_spell *spell = bpf_map_lookup_elem(&timer_spells, &(u32){0});
+	struct timer_period *period = bpf_map_lookup_elem(&timer_periods, &(u32){0});
 
 	(void)state;
 	timer(USER_CS, USER_IP);
@@ -60,7 +60,7 @@ static void test_weights(void **state)
 	wait_ns(100 * PERIOD); /* the CPU was idle */
 	timer(USER_CS, USER_IP);
 	assert_int_equal(next_sample()->weight_ns, PERIOD);
-	*spell = (struct timer_spell){bpf_ktime_get_ns(), 2 * PERIOD, PERIOD};
+	*period = (struct timer_period){bpf_ktime_get_ns(), 2 * PERIOD, PERIOD};
 	wait_ns(2 * PERIOD);
 	timer(USER_CS, USER_IP);
 	assert_int_equal(next_sample()->weight_ns, 2 * PERIOD + PERIOD / 2);

@@ -54,7 +54,7 @@ static inline int samples_setup(void **state)
 	memset(&cpu, 0, sizeof(cpu));
 	native__set_knob(&sample_period_ns, PERIOD);
 	native__set_knob(&wait_threshold_ns, THRESHOLD);
-	*(struct timer_spell *)bpf_map_lookup_elem(&timer_spells, &(u32){0}) = (struct timer_spell){0, PERIOD, 0};
+	*(struct timer_period *)bpf_map_lookup_elem(&timer_periods, &(u32){0}) = (struct timer_period){0, PERIOD, 0};
 	thread_visit = VISIT_OPEN;
 	cpu.user = in_user();
 	native.user = &cpu.user;

@@ -27,8 +27,8 @@
 #define RING_BYTES   (4 << 20) /* a job's stacks are all new at first */
 
 /* A period lasts so long, and so many of itself. */
-#define SPELL_NS      90000000
-#define SPELL_PERIODS 9
+#define HOLD_PERIOD_NS      90000000
+#define HOLD_PERIOD_CNT 9
 
 /* Of a session. */
 struct samples {
@@ -42,10 +42,10 @@ struct sampler {
 	struct symbols *symbols;
 	uint64_t sent[SENT_SYMBOLS]; /* ids of texts that the sink has, by their low bits */
 	struct waiting waiting;
-	uint64_t spell_start_ns;
+	uint64_t period_start_ns;
 	unsigned int seed;
 	int cpus;                   /* possible ones */
-	struct timer_spell *spells; /* by CPU, as BPF knows them */
+	struct timer_period *periods; /* by CPU, as BPF knows them */
 	size_t timer_cnt;
 	struct timer {
 		struct bpf_link *link;
@@ -92,12 +92,12 @@ static int timer__start(struct session *s, int cpu)
 	return 0;
 }
 
-static int tell_spells(struct session *s)
+static int send_periods(struct session *s)
 {
 	const __u32 zero = 0;
 
-	return bpf_map__update_elem(s->skel->maps.timer_spells, &zero, sizeof(zero), state_of(s)->sampler->spells,
-				    state_of(s)->sampler->cpus * sizeof(*state_of(s)->sampler->spells), BPF_ANY);
+	return bpf_map__update_elem(s->skel->maps.timer_periods, &zero, sizeof(zero), state_of(s)->sampler->periods,
+				    state_of(s)->sampler->cpus * sizeof(*state_of(s)->sampler->periods), BPF_ANY);
 }
 
 /* One timer per CPU. */
@@ -113,16 +113,16 @@ static int start(struct session *s)
 		calloc(1, sizeof(*state_of(s)->sampler) + cpus * sizeof(state_of(s)->sampler->timers[0]));
 	if (!state_of(s)->sampler)
 		return -ENOMEM;
-	state_of(s)->sampler->spell_start_ns = session__now_ns();
-	state_of(s)->sampler->seed = (unsigned int)state_of(s)->sampler->spell_start_ns;
+	state_of(s)->sampler->period_start_ns = session__now_ns();
+	state_of(s)->sampler->seed = (unsigned int)state_of(s)->sampler->period_start_ns;
 	state_of(s)->sampler->symbols = symbols__new();
 	state_of(s)->sampler->cpus = cpus;
-	state_of(s)->sampler->spells = calloc(cpus, sizeof(*state_of(s)->sampler->spells));
-	if (!state_of(s)->sampler->symbols || !state_of(s)->sampler->spells)
+	state_of(s)->sampler->periods = calloc(cpus, sizeof(*state_of(s)->sampler->periods));
+	if (!state_of(s)->sampler->symbols || !state_of(s)->sampler->periods)
 		return -ENOMEM;
 	for (int cpu = 0; cpu < cpus; cpu++)
-		state_of(s)->sampler->spells[cpu].period_ns = 1000000000 / s->options.frequency;
-	err = tell_spells(s);
+		state_of(s)->sampler->periods[cpu].period_ns = 1000000000 / s->options.frequency;
+	err = send_periods(s);
 	for (int cpu = 0; cpu < cpus && !err; cpu++)
 		err = timer__start(s, cpu);
 	if (err)
@@ -138,24 +138,24 @@ static int start(struct session *s)
  */
 static void tend(struct session *s)
 {
-	uint64_t now = session__now_ns(), spell_ns;
+	uint64_t now = session__now_ns(), elapsed_ns;
 	double rate;
 
 	if (!state_of(s)->sampler)
 		return;
-	spell_ns = now - state_of(s)->sampler->spell_start_ns;
-	if (spell_ns < SPELL_NS || spell_ns < SPELL_PERIODS * 1000000000ULL / s->options.frequency)
+	elapsed_ns = now - state_of(s)->sampler->period_start_ns;
+	if (elapsed_ns < HOLD_PERIOD_NS || elapsed_ns < HOLD_PERIOD_CNT * 1000000000ULL / s->options.frequency)
 		return;
-	state_of(s)->sampler->spell_start_ns = now;
-	rate = s->options.frequency + 0.5e9 / spell_ns;
+	state_of(s)->sampler->period_start_ns = now;
+	rate = s->options.frequency + 0.5e9 / elapsed_ns;
 	for (size_t i = 0; i < state_of(s)->sampler->timer_cnt; i++) {
 		double any = (double)rand_r(&state_of(s)->sampler->seed) / RAND_MAX;
-		struct timer_spell *spell = &state_of(s)->sampler->spells[state_of(s)->sampler->timers[i].cpu];
+		struct timer_period *period = &state_of(s)->sampler->periods[state_of(s)->sampler->timers[i].cpu];
 
-		*spell = (struct timer_spell){now, 1e9 / (rate * (0.5 + any)), spell->period_ns};
-		ioctl(state_of(s)->sampler->timers[i].fd, PERF_EVENT_IOC_PERIOD, &spell->period_ns);
+		*period = (struct timer_period){now, 1e9 / (rate * (0.5 + any)), period->period_ns};
+		ioctl(state_of(s)->sampler->timers[i].fd, PERF_EVENT_IOC_PERIOD, &period->period_ns);
 	}
-	tell_spells(s);
+	send_periods(s);
 }
 
 /* Lets sample_threads see each thread of the host. */
@@ -219,7 +219,7 @@ static void free_sampler(struct session *s)
 	if (own->sampler) {
 		symbols__free(own->sampler->symbols);
 		waiting__free(&own->sampler->waiting);
-		free(own->sampler->spells);
+		free(own->sampler->periods);
 	}
 	free(own->sampler);
 	intern__free(&own->codes);
