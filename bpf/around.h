@@ -13,7 +13,7 @@
 #include "bpf/pystack.h"
 
 #define AROUND_MAX  8192
-#define AROUND_ASKS 8 /* spans that one path asks for: calls of a path may come from different places */
+#define AROUND_REQUESTS 8 /* spans that one path asks for: calls of a path may come from different places */
 
 /* Records already emitted, by a hash of their content. */
 struct {
@@ -32,21 +32,21 @@ struct {
 } around_rooms __weak SEC(".maps");
 
 /* The thread has a sample inside its open spans: marks these for REC_AROUND. */
-static __always_inline void around__ask(struct thread *t, u64 path)
+static __always_inline void around__request(struct thread *t, u64 path)
 {
 	u32 depth = t->depth, open = depth < SPAN_DEPTH ? (1u << depth) - 1 : ~0u;
-	u8 *asked = path ? bpf_map_lookup_elem(&paths, &path) : NULL;
+	u8 *requests = path ? bpf_map_lookup_elem(&paths, &path) : NULL;
 
-	if (!asked || !depth || *asked > AROUND_ASKS || (t->sampled & open) == open)
+	if (!requests || !depth || *requests > AROUND_REQUESTS || (t->sampled & open) == open)
 		return;
 	if (is_operator(span__at(t, depth - 1)->kind)) /* each operator has a path of its own */
 		return;
-	++*asked;
+	++*requests;
 	t->sampled |= open;
 }
 
 /*
- * Span i ends: notes it, and around__tell emits the record at the end of the program, since the
+ * Span i ends: notes it, and around__emit emits the record at the end of the program, since the
  * verifier allows no stack walk from deeper inside. The program for CUDA functions emits none: no
  * Python runs inside them.
  */
@@ -120,7 +120,7 @@ __weak __noinline u64 around__walk(struct stack_room *room, const struct proc *p
 }
 
 /* Emits REC_AROUND for the current thread's span that has just ended, if around__note noted one. */
-static __always_inline void around__tell(const struct proc *proc, u32 pid)
+static __always_inline void around__emit(const struct proc *proc, u32 pid)
 {
 	static const u32 zero = 0;
 	struct thread *t = around__thread();

@@ -20,7 +20,7 @@ int gpu_enter(struct pt_regs *ctx)
 	if (!hit__begin(ctx, &h))
 		return 0;
 	if (COOKIE_EVENT(h.cookie) == PROBE_GPU_HANDLE)
-		gpu__ask_handle(ctx, h.task, h.pid, COOKIE_FN(h.cookie));
+		gpu__request_handle(ctx, h.task, h.pid, COOKIE_FN(h.cookie));
 	else if (hit__counts(&h))
 		gpu__enter(ctx, h.task, h.proc, h.pid, COOKIE_FN(h.cookie), gpu__frame(ctx, h.cookie),
 			   COOKIE_FLAGS(h.cookie));
@@ -36,7 +36,7 @@ int gpu_exit(struct pt_regs *ctx)
 	if (!hit__begin(ctx, &h))
 		return 0;
 	if (COOKIE_EVENT(h.cookie) == PROBE_GPU_HANDLE_RETURN) {
-		gpu__know_handle(h.task, h.pid);
+		gpu__store_handle(h.task, h.pid);
 	} else if (hit__counts(&h)) {
 		gpu__leave(ctx, h.task, h.proc, h.pid, COOKIE_FN(h.cookie), gpu__frame(ctx, h.cookie));
 		if (step_at[0])

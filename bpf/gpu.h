@@ -229,7 +229,7 @@ static __always_inline void gpu_row__end(const struct gpu_open *open, struct pro
 }
 
 /* Does BPF emit each call now? */
-static __always_inline bool gpu__tells(const struct proc *proc, u64 start_ns)
+static __always_inline bool gpu__emits(const struct proc *proc, u64 start_ns)
 {
 	u32 slot = proc->ops.slot - 1;
 	const struct op_proc *p = want_timeline && proc->ops.slot ? bpf_map_lookup_elem(&op_procs, &slot) : NULL;
@@ -252,7 +252,7 @@ static __always_inline u64 gpu__path(struct thread *t, struct task_struct *task)
 	return path__of(room, t);
 }
 
-static __always_inline void gpu__tell(struct thread *t, const struct proc *proc, struct task_struct *task, u64 ns)
+static __always_inline void gpu__emit(struct thread *t, const struct proc *proc, struct task_struct *task, u64 ns)
 {
 	u32 class = gpu_function__at(t->gpu.key.api)->class;
 	struct rec_gpu_call *rec;
@@ -358,8 +358,8 @@ static __always_inline void gpu__enter(struct pt_regs *ctx, struct task_struct *
 	if (flags & COOKIE_NO_END) {
 		open->start_ns = bpf_ktime_get_ns();
 		count(CNT_GPU_UNTIMED);
-		if (gpu__tells(proc, open->start_ns))
-			gpu__tell(t, proc, task, 0);
+		if (gpu__emits(proc, open->start_ns))
+			gpu__emit(t, proc, task, 0);
 		return;
 	}
 	open->soft = flags & COOKIE_SOFT_END;
@@ -406,12 +406,12 @@ static __always_inline void gpu__leave(struct pt_regs *ctx, struct task_struct *
 	if (proc->window != WINDOW_OPEN)
 		return;
 	gpu_row__end(open, proc, ns);
-	if (gpu__tells(proc, open->start_ns))
-		gpu__tell(t, proc, task, ns);
+	if (gpu__emits(proc, open->start_ns))
+		gpu__emit(t, proc, task, ns);
 }
 
 /* The program asks the driver for a kernel's handle, by the kernel's name or by another handle. */
-static __always_inline void gpu__ask_handle(struct pt_regs *ctx, struct task_struct *task, u32 pid, u32 from)
+static __always_inline void gpu__request_handle(struct pt_regs *ctx, struct task_struct *task, u32 pid, u32 from)
 {
 	struct gpu_handle key = {.pid = pid, .handle = ctx->si};
 	struct thread *t = thread__of(task);
@@ -432,7 +432,7 @@ static __always_inline void gpu__ask_handle(struct pt_regs *ctx, struct task_str
 		t->gpu.handle_at = ctx->di;
 }
 
-static __always_inline void gpu__know_handle(struct task_struct *task, u32 pid)
+static __always_inline void gpu__store_handle(struct task_struct *task, u32 pid)
 {
 	struct gpu_handle key = {.pid = pid};
 	struct thread *t = thread__of(task);

@@ -115,7 +115,7 @@ int probe(struct pt_regs *ctx)
 	if (step_at[0])
 		step__user(h.task, h.proc, h.pid);
 	if (around_cnt)
-		around__tell(h.proc, h.pid);
+		around__emit(h.proc, h.pid);
 	hit__end(&h);
 	return 0;
 }

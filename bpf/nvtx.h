@@ -164,7 +164,7 @@ __weak __noinline u64 nvtx__read_message(struct name_buffer *b, u64 address)
 }
 
 /* Emits the name just read and returns its id; 0 (counted): there are too many names. */
-__weak __noinline u64 nvtx__settle(struct name_buffer *b, u64 name)
+__weak __noinline u64 nvtx__send_name(struct name_buffer *b, u64 name)
 {
 	if (!b || !name)
 		return 0;
@@ -227,7 +227,7 @@ __weak __noinline u64 nvtx__name(struct name_buffer *b, u32 call, u64 argument)
 		name = nvtx__read(b, NVTX_MESSAGE_UNICODE, argument);
 	else
 		name = nvtx__read_message(b, argument);
-	return nvtx__settle(b, name);
+	return nvtx__send_name(b, name);
 }
 
 #define NVTX_MORE 4 /* calls that one hit can stand for: struct nvtx_site.more */

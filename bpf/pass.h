@@ -110,7 +110,7 @@ static __always_inline void pass__cut(struct thread *t)
 }
 
 /* Emits the pass so far as a SPAN_VALIDATION, if it has enough fetches. */
-static __always_inline void pass__tell(struct thread *t, const struct proc *proc, u32 pid)
+static __always_inline void pass__emit(struct thread *t, const struct proc *proc, u32 pid)
 {
 	struct pass *pass = &t->pass;
 	struct span *derived;
@@ -142,7 +142,7 @@ static __always_inline void pass__fetch(struct thread *t, const struct proc *pro
 		pass->fetches++;
 		return;
 	}
-	pass__tell(t, proc, pid);
+	pass__emit(t, proc, pid);
 	pass->loop = pass->fetching == pass->trained ? 0 : pass->fetching;
 	pass->fetches = 1;
 	pass->start_ns = t->now_ns;
@@ -162,7 +162,7 @@ static __always_inline void pass__fetched(struct thread *t, const struct proc *p
 	if (!pass->empty)
 		return;
 	if (pass->fetching == pass->loop) {
-		pass__tell(t, proc, pid);
+		pass__emit(t, proc, pid);
 		pass->loop = 0;
 	}
 	if (pass->fetching == pass->trained)

@@ -175,7 +175,7 @@ static __always_inline void timer__sample(struct bpf_perf_event_data *ctx, const
 		return;
 	if (t) {
 		t->gap_sampled = 1;
-		around__ask(t, path);
+		around__request(t, path);
 	}
 	rec->time_ns = bpf_ktime_get_ns();
 	rec->weight_ns = weight_ns;
@@ -268,7 +268,7 @@ static __always_inline bool wait__emit(const struct proc *proc, u32 pid, struct 
 		t->gap_sampled = 1;
 	if (room) {
 		path = path__of(&room->path, t);
-		around__ask(t, path);
+		around__request(t, path);
 		room__leave(room);
 	}
 	rec = sample__reserve(proc, pid, task);

@@ -173,9 +173,9 @@ static void test_around_nested(void **state)
 static void test_around_is_bounded(void **state)
 {
 	(void)state;
-	for (u32 i = 0; i < 3 * AROUND_ASKS; i++)
+	for (u32 i = 0; i < 3 * AROUND_REQUESTS; i++)
 		action__run("fit", 2, 2 + 2 * i);
-	assert_int_equal(records(REC_AROUND), AROUND_ASKS);
+	assert_int_equal(records(REC_AROUND), AROUND_REQUESTS);
 	expect_counters(CNT__COUNT);
 }
 
