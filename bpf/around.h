@@ -23,13 +23,13 @@ struct {
 	__type(value, u8);
 } arounds __weak SEC(".maps");
 
-/* Not sample_rooms, which a timer's sample uses at any moment. */
+/* Separate from sample_scratch, which a timer's sample uses at any moment. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, u32);
-	__type(value, struct stack_room);
-} around_rooms __weak SEC(".maps");
+	__type(value, struct stack_scratch);
+} around_scratch __weak SEC(".maps");
 
 /* The thread has a sample inside its open spans: marks these for REC_AROUND. */
 static __always_inline void around__request(struct thread *t, u64 path)
@@ -114,9 +114,9 @@ __weak __noinline int around__send(u64 stack)
  * A separate function with hardly any locals: BPF programs have 512 bytes of stack, and a walk
  * needs most of them.
  */
-__weak __noinline u64 around__walk(struct stack_room *room, const struct proc *proc, u32 pid)
+__weak __noinline u64 around__walk(struct stack_scratch *scratch, const struct proc *proc, u32 pid)
 {
-	return room && proc ? stack__of(room, proc, pid) : 0;
+	return scratch && proc ? stack__of(scratch, proc, pid) : 0;
 }
 
 /* Emits REC_AROUND for the current thread's span that has just ended, if around__note noted one. */
@@ -124,19 +124,19 @@ static __always_inline void around__emit(const struct proc *proc, u32 pid)
 {
 	static const u32 zero = 0;
 	struct thread *t = around__thread();
-	struct stack_room *room = bpf_map_lookup_elem(&around_rooms, &zero);
+	struct stack_scratch *scratch = bpf_map_lookup_elem(&around_scratch, &zero);
 	u64 stack;
 
 	if (!t)
 		return;
 	__sync_fetch_and_sub(&around_cnt, 1);
 	/*
-	 * If this thread has preempted one that is using this CPU's room, the span has to wait
-	 * until the next time.
+	 * If this thread has preempted one that is using the scratch memory of this CPU, the span
+	 * has to wait until the next time.
 	 */
-	if (room && proc->window == WINDOW_OPEN && !__sync_lock_test_and_set(&room->busy, 1)) {
-		stack = around__walk(room, proc, pid);
-		__sync_lock_test_and_set(&room->busy, 0);
+	if (scratch && proc->window == WINDOW_OPEN && !__sync_lock_test_and_set(&scratch->busy, 1)) {
+		stack = around__walk(scratch, proc, pid);
+		__sync_lock_test_and_set(&scratch->busy, 0);
 		around__send(stack);
 	}
 	t->around = 0;

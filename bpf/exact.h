@@ -48,7 +48,7 @@ struct exact_thread {
 	u32 path_depth; /* when `path` was looked up: the number of spans, and the start of the innermost */
 	u64 path_ns, path;
 	struct name_buffer names;
-	struct path_room room;
+	struct path_scratch scratch;
 	u16 open[CALL_BUCKETS]; /* calls on the stack, by the low bits of `code` */
 	struct exact_call calls[CALL_DEPTH];
 };
@@ -258,7 +258,7 @@ static __always_inline u64 exact__path(struct exact_thread *x, struct task_struc
 	 * it.
 	 */
 	if (x->path_depth != depth || x->path_ns != s->start_ns) {
-		x->path = path__of(&x->room, t);
+		x->path = path__of(&x->scratch, t);
 		x->path_ns = s->start_ns;
 		x->path_depth = depth;
 	}

@@ -46,7 +46,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, int);
-	__type(value, struct path_room);
+	__type(value, struct path_scratch);
 } gpu_paths __weak SEC(".maps");
 
 #define GPU_KIND_DIRECTION 0xff /* the argument after the size says which */
@@ -241,15 +241,15 @@ static __always_inline bool gpu__emits(const struct proc *proc, u64 start_ns)
 
 static __always_inline u64 gpu__path(struct thread *t, struct task_struct *task)
 {
-	struct path_room *room;
+	struct path_scratch *scratch;
 
 	if (!sample_period_ns)
 		return 0;
-	room = bpf_task_storage_get(&gpu_paths, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (!room)
+	scratch = bpf_task_storage_get(&gpu_paths, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!scratch)
 		return 0;
-	room->by_group = 1;
-	return path__of(room, t);
+	scratch->by_group = 1;
+	return path__of(scratch, t);
 }
 
 static __always_inline void gpu__emit(struct thread *t, const struct proc *proc, struct task_struct *task, u64 ns)

@@ -16,14 +16,14 @@ struct {
 } paths __weak SEC(".maps");
 
 /* Scratch memory of a path. */
-struct path_room {
+struct path_scratch {
 	struct rec_path rec;
 	struct path_span spans[SPAN_DEPTH];
 	u64 by_group; /* set by its owner: operators of different groups make different paths */
 };
 
 struct path_walk {
-	struct path_room *room;
+	struct path_scratch *scratch;
 	struct thread *t;
 	u64 hash;
 	u32 cnt;
@@ -33,13 +33,13 @@ struct path_walk {
 static long path__step(u32 i, struct path_walk *walk)
 {
 	const struct span *s = span__at(walk->t, i);
-	struct path_span *slot = &walk->room->spans[BOUND_INDEX(walk->cnt, SPAN_DEPTH)];
+	struct path_span *slot = &walk->scratch->spans[BOUND_INDEX(walk->cnt, SPAN_DEPTH)];
 
 	if (s->kind == SPAN_NONE || !s->name) /* a range without a name */
 		return 0;
 	slot->name = s->name;
 	slot->kind = s->kind;
-	slot->group = walk->room->by_group ? s->op.group : 0;
+	slot->group = walk->scratch->by_group ? s->op.group : 0;
 	walk->hash = name_hash__add(name_hash__add(walk->hash, s->name), (u64)slot->group << 32 | s->kind);
 	walk->cnt++;
 	return 0;
@@ -49,15 +49,15 @@ static long path__step(u32 i, struct path_walk *walk)
  * The id of the spans that are open on a thread, which BPF emits the first time; 0: none, or the
  * ring buffer is full (counted).
  */
-__weak __noinline u64 path__of(struct path_room *room, struct thread *t)
+__weak __noinline u64 path__of(struct path_scratch *scratch, struct thread *t)
 {
-	struct path_walk walk = {.room = room, .t = t, .hash = name_hash__seed(0, 1)};
+	struct path_walk walk = {.scratch = scratch, .t = t, .hash = name_hash__seed(0, 1)};
 	struct rec_path *rec;
 	u32 size;
 	u8 one = 1;
 	u64 id;
 
-	if (!room || !t || !t->depth)
+	if (!scratch || !t || !t->depth)
 		return 0;
 	bpf_loop(t->depth < SPAN_DEPTH ? t->depth : SPAN_DEPTH, path__step, &walk, 0);
 	if (!walk.cnt || walk.cnt > SPAN_DEPTH)
@@ -66,14 +66,14 @@ __weak __noinline u64 path__of(struct path_room *room, struct thread *t)
 	if (bpf_map_lookup_elem(&paths, &id))
 		return id;
 	size = sizeof(*rec) + walk.cnt * sizeof(struct path_span);
-	rec = &room->rec;
+	rec = &scratch->rec;
 	rec->hdr.type = REC_PATH;
 	rec->hdr.flags = 0;
 	rec->hdr.size = size;
 	rec->id = id;
 	rec->span_cnt = walk.cnt;
 	rec->pad = 0;
-	if (size > sizeof(*rec) + sizeof(room->spans) || bpf_ringbuf_output(&ring, rec, size, BPF_RB_NO_WAKEUP)) {
+	if (size > sizeof(*rec) + sizeof(scratch->spans) || bpf_ringbuf_output(&ring, rec, size, BPF_RB_NO_WAKEUP)) {
 		count(CNT_RING_FULL);
 		return 0;
 	}

@@ -49,7 +49,7 @@ struct {
 } module_calls __weak SEC(".maps");
 
 /* Scratch memory of a walk. One per CPU, for programs that only an NMI can interrupt. */
-struct stack_room {
+struct stack_scratch {
 	u32 busy;
 	u32 pad;
 	struct name_buffer names;
@@ -205,7 +205,7 @@ __weak __noinline u64 code__id(struct name_buffer *b, const struct proc *proc, u
 }
 
 struct stack_walk {
-	struct stack_room *room;
+	struct stack_scratch *scratch;
 	const struct proc *proc;
 	u64 frame, hash;
 	u32 pid, cnt;
@@ -215,21 +215,21 @@ struct stack_walk {
 /* Adds one frame to the walk. Returns 1 to end the walk. */
 static long stack__step(u32 i, struct stack_walk *walk)
 {
-	struct stack_room *room = walk->room;
+	struct stack_scratch *scratch = walk->scratch;
 	struct stack_frame *slot;
 	struct py_frame frame = {};
 	u64 code;
 
 	if (!walk->frame)
 		return 1;
-	if (!py_frame__read(&room->names, &walk->proc->py.layout, walk->frame, &frame)) {
+	if (!py_frame__read(&scratch->names, &walk->proc->py.layout, walk->frame, &frame)) {
 		walk->cut = CNT_STACK_LOST + 1;
 		return 1;
 	}
 	walk->frame = frame.previous;
 	if (!frame.code)
 		return 0;
-	code = code__id(&room->names, walk->proc, walk->pid, frame.code);
+	code = code__id(&scratch->names, walk->proc, walk->pid, frame.code);
 	if (!code) {
 		walk->cut = CNT_STACK_LOST + 1;
 		return 1;
@@ -240,7 +240,7 @@ static long stack__step(u32 i, struct stack_walk *walk)
 		walk->cut = CNT_STACK_CUT + 1;
 		return 1;
 	}
-	slot = &room->frames[BOUND_INDEX(walk->cnt, STACK_FRAMES_MAX)];
+	slot = &scratch->frames[BOUND_INDEX(walk->cnt, STACK_FRAMES_MAX)];
 	slot->code = code;
 	slot->offset = frame.offset;
 	slot->pad = 0;
@@ -253,26 +253,26 @@ static long stack__step(u32 i, struct stack_walk *walk)
  * Emits a stack, unless BPF has emitted it before. Returns 0 on failure (a full ring buffer is
  * counted).
  */
-__weak __noinline int stack__send(struct stack_room *room, u64 id)
+__weak __noinline int stack__send(struct stack_scratch *scratch, u64 id)
 {
 	u32 size, cnt;
 	u8 one = 1;
 
-	if (!room)
+	if (!scratch)
 		return 0;
 	if (bpf_map_lookup_elem(&stacks, &id))
 		return 1;
-	cnt = room->stack.frame_cnt;
+	cnt = scratch->stack.frame_cnt;
 	if (cnt > STACK_FRAMES_MAX)
 		return 0;
 	size = sizeof(struct rec_stack) + cnt * sizeof(struct stack_frame);
-	if (size > sizeof(struct rec_stack) + sizeof(room->frames))
+	if (size > sizeof(struct rec_stack) + sizeof(scratch->frames))
 		return 0;
-	room->stack.hdr.type = REC_STACK;
-	room->stack.hdr.flags = 0;
-	room->stack.hdr.size = size;
-	room->stack.id = id;
-	if (bpf_ringbuf_output(&ring, &room->stack, size, BPF_RB_NO_WAKEUP)) {
+	scratch->stack.hdr.type = REC_STACK;
+	scratch->stack.hdr.flags = 0;
+	scratch->stack.hdr.size = size;
+	scratch->stack.id = id;
+	if (bpf_ringbuf_output(&ring, &scratch->stack, size, BPF_RB_NO_WAKEUP)) {
 		count(CNT_RING_FULL);
 		return 0;
 	}
@@ -284,9 +284,9 @@ __weak __noinline int stack__send(struct stack_room *room, u64 id)
  * The id of the current thread's Python stack, which BPF emits the first time; 0: it has no Python
  * frames. The id of a stack that is lost (counted) has no record.
  */
-static __always_inline u64 stack__of(struct stack_room *room, const struct proc *proc, u32 pid)
+static __always_inline u64 stack__of(struct stack_scratch *scratch, const struct proc *proc, u32 pid)
 {
-	struct stack_walk walk = {.room = room, .proc = proc, .pid = pid, .hash = name_hash__seed(0, 0)};
+	struct stack_walk walk = {.scratch = scratch, .proc = proc, .pid = pid, .hash = name_hash__seed(0, 0)};
 
 	if (!proc->py.layout.minor || !proc->py.code_type)
 		return 0;
@@ -302,11 +302,11 @@ static __always_inline u64 stack__of(struct stack_room *room, const struct proc 
 		count(walk.cut - 1);
 	if (!walk.cnt && !walk.cut)
 		return 0;
-	room->stack.frame_cnt = walk.cnt;
-	room->stack.cut = walk.cut != 0;
+	scratch->stack.frame_cnt = walk.cnt;
+	scratch->stack.cut = walk.cut != 0;
 	walk.hash = name_hash__end(name_hash__add(walk.hash, walk.cut));
 	if (walk.cnt)
-		stack__send(room, walk.hash);
+		stack__send(scratch, walk.hash);
 	return walk.hash;
 }
 

@@ -72,43 +72,43 @@ struct {
 	__type(value, struct timer_period);
 } timer_periods SEC(".maps");
 
-struct sample_room {
-	struct stack_room stack;
-	struct path_room path;
+struct sample_scratch {
+	struct stack_scratch stack;
+	struct path_scratch path;
 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, u32);
-	__type(value, struct sample_room);
-} sample_rooms SEC(".maps");
+	__type(value, struct sample_scratch);
+} sample_scratch SEC(".maps");
 
 /*
- * The room of this CPU, until room__leave. NULL (counted): this is an NMI, and the program that it
- * interrupted uses the room.
+ * The scratch memory of this CPU, until scratch__release. NULL (counted): this is an NMI, and the
+ * program that it interrupted uses the memory.
  */
-static __always_inline struct sample_room *room__enter(void)
+static __always_inline struct sample_scratch *scratch__acquire(void)
 {
 	static const u32 zero = 0;
-	struct sample_room *room = bpf_map_lookup_elem(&sample_rooms, &zero);
+	struct sample_scratch *scratch = bpf_map_lookup_elem(&sample_scratch, &zero);
 
-	if (!room || room->stack.busy) {
+	if (!scratch || scratch->stack.busy) {
 		count(CNT_SAMPLES_LOST);
 		return NULL;
 	}
-	room->stack.busy = 1;
-	return room;
+	scratch->stack.busy = 1;
+	return scratch;
 }
 
-static __always_inline void room__leave(struct sample_room *room)
+static __always_inline void scratch__release(struct sample_scratch *scratch)
 {
-	room->stack.busy = 0;
+	scratch->stack.busy = 0;
 }
 
-__weak __noinline u64 stack__current(struct sample_room *room, const struct proc *proc, u32 pid)
+__weak __noinline u64 stack__current(struct sample_scratch *scratch, const struct proc *proc, u32 pid)
 {
-	return room && proc ? stack__of(&room->stack, proc, pid) : 0;
+	return scratch && proc ? stack__of(&scratch->stack, proc, pid) : 0;
 }
 
 static __always_inline struct rec_sample *sample__reserve(const struct proc *proc, u32 pid, struct task_struct *task)
@@ -162,13 +162,13 @@ static __always_inline u64 timer__file(struct task_struct *task)
 }
 
 static __always_inline void timer__sample(struct bpf_perf_event_data *ctx, const struct proc *proc, u32 pid,
-					  struct task_struct *task, struct sample_room *room, u64 weight_ns)
+					  struct task_struct *task, struct sample_scratch *scratch, u64 weight_ns)
 {
 	struct thread *t = bpf_task_storage_get(&threads, task, NULL, 0);
 	const struct pt_regs *user = (const struct pt_regs *)bpf_task_pt_regs(task);
 	bool in_kernel = !(ctx->regs.cs & 3);
-	u64 path = t ? path__of(&room->path, t) : 0;
-	u64 stack = stack__current(room, proc, pid);
+	u64 path = t ? path__of(&scratch->path, t) : 0;
+	u64 stack = stack__current(scratch, proc, pid);
 	struct rec_sample *rec = sample__reserve(proc, pid, task);
 
 	if (!rec) /* at once: the verifier of Linux 6.1 accepts no later check */
@@ -197,17 +197,17 @@ int sample_timer(struct bpf_perf_event_data *ctx)
 	struct task_struct *task = bpf_get_current_task_btf();
 	u32 pid = task_pid(task);
 	struct proc *proc = bpf_map_lookup_elem(&procs, &pid);
-	struct sample_room *room;
+	struct sample_scratch *scratch;
 	u64 start;
 
 	if (!proc || !window__is_open(proc))
 		return 0;
 	start = bpf_ktime_get_ns();
-	room = room__enter();
-	if (!room)
+	scratch = scratch__acquire();
+	if (!scratch)
 		return 0;
-	timer__sample(ctx, proc, pid, task, room, timer__weight(start));
-	room__leave(room);
+	timer__sample(ctx, proc, pid, task, scratch, timer__weight(start));
+	scratch__release(scratch);
 	__sync_fetch_and_add(&proc->paid.sampler_ns, bpf_ktime_get_ns() - start);
 	return 0;
 }
@@ -260,16 +260,16 @@ static __always_inline bool wait__emit(const struct proc *proc, u32 pid, struct 
 				       const struct wait_sum *sum, u32 cause, u64 stack, u64 now)
 {
 	struct thread *t = bpf_task_storage_get(&threads, task, NULL, 0);
-	struct sample_room *room = t && t->depth ? room__enter() : NULL;
+	struct sample_scratch *scratch = t && t->depth ? scratch__acquire() : NULL;
 	struct rec_sample *rec;
 	u64 path = 0;
 
 	if (t)
 		t->gap_sampled = 1;
-	if (room) {
-		path = path__of(&room->path, t);
+	if (scratch) {
+		path = path__of(&scratch->path, t);
 		around__request(t, path);
-		room__leave(room);
+		scratch__release(scratch);
 	}
 	rec = sample__reserve(proc, pid, task);
 	if (!rec)
@@ -402,7 +402,7 @@ static __always_inline void wait__begin(struct task_struct *task, u32 cause, u32
 {
 	u32 pid = task_pid(task);
 	struct proc *proc = bpf_map_lookup_elem(&procs, &pid);
-	struct sample_room *room;
+	struct sample_scratch *scratch;
 	struct wait *w;
 	u64 start;
 
@@ -416,14 +416,14 @@ static __always_inline void wait__begin(struct task_struct *task, u32 cause, u32
 	}
 	wait__unseen(proc, pid, task, w, start);
 	wait__what(w, task, proc, cause, state);
-	room = wait__wants_stack(w, proc) ? room__enter() : NULL;
-	if (room) {
-		w->stack = stack__current(room, proc, pid);
+	scratch = wait__wants_stack(w, proc) ? scratch__acquire() : NULL;
+	if (scratch) {
+		w->stack = stack__current(scratch, proc, pid);
 		w->walked = 1;
 		w->file = wait__file(w, task);
 		if (w->gil_by_chance)
 			w->gil_stack = w->stack;
-		room__leave(room);
+		scratch__release(scratch);
 	}
 	w->since_ns = bpf_ktime_get_ns();
 	__sync_fetch_and_add(&proc->paid.sampler_ns, w->since_ns - start);

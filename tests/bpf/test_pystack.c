@@ -16,7 +16,7 @@
 #define READS_A_CODE   8
 
 static struct {
-	struct stack_room room;
+	struct stack_scratch room;
 	u64 thread_pointer[2]; /* the second word holds the thread state */
 	u64 functions[CALLERS];
 } walk;

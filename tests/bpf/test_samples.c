@@ -531,7 +531,7 @@ static void test_ring_full(void **state)
 
 static void test_no_room(void **state)
 {
-	struct sample_room *room = bpf_map_lookup_elem(&sample_rooms, &(u32){0});
+	struct sample_scratch *room = bpf_map_lookup_elem(&sample_scratch, &(u32){0});
 
 	(void)state;
 	room->stack.busy = 1; /* an NMI has come between */

@@ -28,7 +28,7 @@ struct told_thread {
 };
 
 static struct {
-	struct stack_room room;
+	struct stack_scratch room;
 	struct told_thread threads[TOLD_THREADS];
 } told;
 
