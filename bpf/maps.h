@@ -252,9 +252,9 @@ struct {
 	__uint(max_entries, 1);
 	__uint(key_size, sizeof(u32));
 	__uint(value_size, sizeof(u32));
-} nothing __weak SEC(".maps");
+} no_programs __weak SEC(".maps");
 
-#define REFUSE_PRIVATE_STACK(ctx) bpf_tail_call(ctx, &nothing, 0)
+#define REFUSE_PRIVATE_STACK(ctx) bpf_tail_call(ctx, &no_programs, 0)
 
 /* Settings that user space writes before it loads the programs. */
 extern const volatile __u64 fixed_names[FIXED_NAMES]; /* REC_NAME ids */

@@ -62,7 +62,7 @@ static __always_inline u32 op_row__find(const struct op_key *key)
  * Takes a call out of its row again: it was the only child of a call of its own name, and counts as
  * one with it.
  */
-static __always_inline void op_row__take_back(const struct op_ended *call, const s64 *total_bytes)
+static __always_inline void op_row__uncount(const struct op_ended *call, const s64 *total_bytes)
 {
 	struct op_entry *row = call->row ? op_row__at(call->row - 1) : NULL;
 
@@ -154,7 +154,7 @@ static __always_inline void op__account(struct thread *t, struct op_proc *p, str
 
 	if (s->op.inside.cnt == 1 && s->op.inside.merged == s->op.merged) {
 		if (counted)
-			op_row__take_back(&s->op.inside, s->op.child_bytes);
+			op_row__uncount(&s->op.inside, s->op.child_bytes);
 		self += s->op.inside.self_ns;
 		for (int m = 0; m < OP_MEMORY__COUNT; m++) {
 			s->op.self_bytes[m] += s->op.inside.self_bytes[m];
@@ -164,7 +164,7 @@ static __always_inline void op__account(struct thread *t, struct op_proc *p, str
 	if (counted) {
 		row = op_row__add(p->pid, s, total, self);
 		if (want_timeline) {
-			sequence__settle(t, p, s);
+			sequence__confirm(t, p, s);
 			timeline__add(p, s, t->now_ns, depth);
 		}
 	}
@@ -187,7 +187,7 @@ static __always_inline void op__account(struct thread *t, struct op_proc *p, str
 /*
  * Hands what was inside `from`, a span that has no row or has lost its end, to the span around it.
  */
-static __always_inline void op__hand_out(struct span *to, const struct span *from)
+static __always_inline void op__move_children(struct span *to, const struct span *from)
 {
 	to->op_child_ns += from->op_child_ns;
 	if (from->op.inside.cnt) {
@@ -210,7 +210,7 @@ __weak __noinline int op__lose(struct thread *t, u32 i)
 		return 0;
 	lost = span__at(t, i);
 	to = span__at(t, i - 1);
-	op__hand_out(to, lost);
+	op__move_children(to, lost);
 	if (!has_op_row(lost->kind))
 		return 0;
 	to->op.inside.cnt++;

@@ -102,7 +102,7 @@ static long origin__step(u32 i, struct origin_walk *walk)
 		o->lost = 1;
 		return 1;
 	}
-	if (code == CODE_OWN)
+	if (code == CODE_SHIM)
 		return 0;
 	if (!o->code) {
 		o->code = code;

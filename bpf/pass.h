@@ -97,7 +97,7 @@ __weak __noinline int fetch__raised(struct thread *t, const struct proc *proc)
 	return at.raised;
 }
 
-static __always_inline bool pass__holds(const struct pass *pass)
+static __always_inline bool pass__is_evaluation(const struct pass *pass)
 {
 	return pass->loop && pass->fetches >= PASS_FETCHES;
 }
@@ -105,7 +105,7 @@ static __always_inline bool pass__holds(const struct pass *pass)
 /* A step ends: its part of the pass is validation. */
 static __always_inline void pass__cut(struct thread *t)
 {
-	if (pass__holds(&t->pass))
+	if (pass__is_evaluation(&t->pass))
 		phase__validate(t, t->pass.before_ns);
 }
 
@@ -115,7 +115,7 @@ static __always_inline void pass__emit(struct thread *t, const struct proc *proc
 	struct pass *pass = &t->pass;
 	struct span *derived;
 
-	if (!pass__holds(pass))
+	if (!pass__is_evaluation(pass))
 		return;
 	if (pass->depth > t->depth) /* a span around the pass has ended */
 		pass->depth = t->depth;

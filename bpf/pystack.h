@@ -161,16 +161,16 @@ __weak __noinline u64 code__send(struct name_buffer *b, const struct py_layout *
  * (3.12 and later: _Py_InitCleanup, CPython Objects/codeobject.c). Its code object is like any
  * other, except that it has no lines, and that one text is both its file and its name.
  */
-#define CODE_OWN (~0ULL)
+#define CODE_SHIM (~0ULL)
 
-static __always_inline bool code__is_own(const struct py_layout *py, const struct name_buffer *b)
+static __always_inline bool code__is_shim(const struct py_layout *py, const struct name_buffer *b)
 {
 	return buffer_word(b, py->code_filename) == buffer_word(b, py->code_name) &&
 	       !(u32)buffer_word(b, py->code_firstlineno);
 }
 
 /*
- * The id of the function with this code object. 0: not a code object, or unreadable; CODE_OWN: see
+ * The id of the function with this code object. 0: not a code object, or unreadable; CODE_SHIM: see
  * above.
  */
 __weak __noinline u64 code__id(struct name_buffer *b, const struct proc *proc, u32 pid, u64 code)
@@ -184,8 +184,8 @@ __weak __noinline u64 code__id(struct name_buffer *b, const struct proc *proc, u
 	if (bpf_probe_read_user(b->text, (py->code_linetable + 8) & (REC_NAME_MAX - 1), (const void *)code) ||
 	    buffer_word(b, OBJECT_TYPE) != proc->py.code_type)
 		return 0;
-	if (code__is_own(py, b))
-		return CODE_OWN;
+	if (code__is_shim(py, b))
+		return CODE_SHIM;
 	/*
 	 * The key contains three objects that only this code object uses, and its line, so a later
 	 * code object at this address has another key. It contains the pid, since two forks of one
@@ -234,7 +234,7 @@ static long stack__step(u32 i, struct stack_walk *walk)
 		walk->cut = CNT_STACK_LOST + 1;
 		return 1;
 	}
-	if (code == CODE_OWN)
+	if (code == CODE_SHIM)
 		return 0;
 	if (walk->cnt >= STACK_FRAMES_MAX) {
 		walk->cut = CNT_STACK_CUT + 1;

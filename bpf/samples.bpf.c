@@ -51,7 +51,7 @@ struct wait {
 	u32 cause;
 	u32 waker_pid, waker_tid; /* as in struct rec_sample */
 	u16 walked;               /* BPF walked the stack; `stack` may still be 0 */
-	u16 gil_by_chance;        /* a wait for the GIL at which BPF walks the stack only now and then */
+	u16 gil_sampled;        /* a wait for the GIL at which BPF walks the stack only now and then */
 	u32 pad;
 };
 
@@ -216,7 +216,7 @@ int sample_timer(struct bpf_perf_event_data *ctx)
  * Fills in what the thread waits for. cause: CAUSE_NONE: the system call decides. state: the task
  * state in which the thread waits.
  */
-static __always_inline void wait__what(struct wait *w, struct task_struct *task, const struct proc *proc, u32 cause,
+static __always_inline void wait__fill(struct wait *w, struct task_struct *task, const struct proc *proc, u32 cause,
 				       u32 state)
 {
 	const struct pt_regs *user = (const struct pt_regs *)bpf_task_pt_regs(task);
@@ -233,7 +233,7 @@ static __always_inline void wait__what(struct wait *w, struct task_struct *task,
 	t = bpf_task_storage_get(&threads, task, NULL, 0);
 	if (t)
 		t->gap_sampled = 1; /* the wait's sample may come only after the forward around it has ended */
-	w->gil_by_chance = w->cause == CAUSE_GIL && !(t && (t->depth || t->gap_ns));
+	w->gil_sampled = w->cause == CAUSE_GIL && !(t && (t->depth || t->gap_ns));
 }
 
 /* Name id of the file that the current thread waits for; 0: none, or unknown. */
@@ -252,7 +252,7 @@ static __always_inline u64 wait__file(const struct wait *w, struct task_struct *
 static __always_inline bool wait__wants_stack(const struct wait *w, const struct proc *proc)
 {
 	return (proc->window != WINDOW_CLOSED || proc->forked_ns) &&
-	       (!w->gil_by_chance || !w->gil.ns || bpf_get_prandom_u32() % GIL_WALKED == 0);
+	       (!w->gil_sampled || !w->gil.ns || bpf_get_prandom_u32() % GIL_WALKED == 0);
 }
 
 /* Emits a sample of this wait, weighted by `sum`. False (counted): the ring buffer is full. */
@@ -300,7 +300,7 @@ static __always_inline bool wait__emit(const struct proc *proc, u32 pid, struct 
 static __always_inline void wait__sample(const struct proc *proc, u32 pid, struct task_struct *task, struct wait *w,
 					 bool queued, u64 ns, u64 now)
 {
-	bool gil = w->gil_by_chance;
+	bool gil = w->gil_sampled;
 	struct wait_sum *sum = gil ? (queued ? &w->gil_queued : &w->gil) : queued ? &w->queued : &w->blocked;
 	u32 cause = queued ? CAUSE_RUN_QUEUE : w->cause;
 	struct wait_sum one = {.ns = ns, .cnt = 1};
@@ -321,7 +321,7 @@ static __always_inline bool is_counted(const struct proc *proc)
 	return window__is_open(proc) || proc->window == WINDOW_DONE;
 }
 
-struct stretch {
+struct time_range {
 	u64 since, now;
 };
 
@@ -330,7 +330,7 @@ struct stretch {
  * take a task.
  */
 static __attribute__((noinline)) int wait__ended(const struct proc *proc, u32 pid, struct task_struct *task,
-						 struct wait *w, const struct stretch *away)
+						 struct wait *w, const struct time_range *away)
 {
 	u64 since = away->since, now = away->now, woken;
 
@@ -374,7 +374,7 @@ static __always_inline void wait__end(struct task_struct *task, u32 visit)
 		return;
 	if (visit == VISIT_CUT && __sync_val_compare_and_swap(&w->since_ns, since, now) != since)
 		return;
-	wait__ended(proc, pid, task, w, &(struct stretch){since, now});
+	wait__ended(proc, pid, task, w, &(struct time_range){since, now});
 }
 
 /*
@@ -382,7 +382,7 @@ static __always_inline void wait__end(struct task_struct *task, u32 visit)
  * switches from certain tasks. The run-time account of the thread says how long it ran since; time
  * that a hypervisor took meanwhile counts as part of the wait.
  */
-static __always_inline void wait__unseen(const struct proc *proc, u32 pid, struct task_struct *task, struct wait *w,
+static __always_inline void wait__end_unseen(const struct proc *proc, u32 pid, struct task_struct *task, struct wait *w,
 					 u64 now)
 {
 	u64 since = w->since_ns, ran = task->se.sum_exec_runtime - w->ran_ns;
@@ -390,7 +390,7 @@ static __always_inline void wait__unseen(const struct proc *proc, u32 pid, struc
 	if (!since || since >= now || !is_counted(proc))
 		return;
 	w->since_ns = 0;
-	wait__ended(proc, pid, task, w, &(struct stretch){since, ran < now - since ? now - ran : since});
+	wait__ended(proc, pid, task, w, &(struct time_range){since, ran < now - since ? now - ran : since});
 }
 
 /*
@@ -414,14 +414,14 @@ static __always_inline void wait__begin(struct task_struct *task, u32 cause, u32
 		count(CNT_SAMPLES_LOST);
 		return;
 	}
-	wait__unseen(proc, pid, task, w, start);
-	wait__what(w, task, proc, cause, state);
+	wait__end_unseen(proc, pid, task, w, start);
+	wait__fill(w, task, proc, cause, state);
 	scratch = wait__wants_stack(w, proc) ? scratch__acquire() : NULL;
 	if (scratch) {
 		w->stack = stack__current(scratch, proc, pid);
 		w->walked = 1;
 		w->file = wait__file(w, task);
-		if (w->gil_by_chance)
+		if (w->gil_sampled)
 			w->gil_stack = w->stack;
 		scratch__release(scratch);
 	}
@@ -513,7 +513,7 @@ int sample_threads(struct bpf_iter__task *ctx)
 		return 0;
 	w = bpf_task_storage_get(&waits, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (w && !w->since_ns) {
-		wait__what(w, task, proc, CAUSE_NONE, task->__state);
+		wait__fill(w, task, proc, CAUSE_NONE, task->__state);
 		w->since_ns = bpf_ktime_get_ns();
 	}
 	return 0;

@@ -51,7 +51,7 @@ static __always_inline s64 sequence__of_node(const struct op_proc *p, u64 node)
  * number meanwhile. torch.profiler also reports numbers of operators without a node, but none of
  * operators whose dispatch bypasses autograd: the resulting links are the same.
  */
-static __always_inline void sequence__settle(struct thread *t, const struct op_proc *p, struct span *s)
+static __always_inline void sequence__confirm(struct thread *t, const struct op_proc *p, struct span *s)
 {
 	if (s->kind == SPAN_OP && s->op.sequence >= 0 && s->op.sequence == sequence__next(t, p))
 		s->op.sequence = -1;

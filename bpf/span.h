@@ -137,7 +137,7 @@ static __always_inline void span__account_op(struct thread *t, const struct proc
 		return;
 	}
 	if (depth)
-		op__hand_out(span__at(t, depth - 1), s);
+		op__move_children(span__at(t, depth - 1), s);
 	if (want_timeline && in_op_window(p, s))
 		timeline__add(p, s, t->now_ns, depth);
 }
@@ -213,7 +213,7 @@ static __always_inline void gap__set_apart(struct thread *t, u64 start_ns)
  * not nest. What the inner spans have taken so far is child time of span i, and must not count
  * again as child time of the span around both. Afterwards span i is in the first free slot.
  */
-__weak __noinline int span__slip(struct thread *t, const struct proc *proc, u32 pid, u32 i)
+__weak __noinline int span__end_below(struct thread *t, const struct proc *proc, u32 pid, u32 i)
 {
 	u64 inside = 0;
 	u32 inner;
@@ -267,7 +267,7 @@ static __always_inline void span__drop_outlived(struct thread *t)
 	if (t->gap_depth > t->depth)
 		t->gap_depth = t->depth;
 	if (t->depth)
-		op__hand_out(span__at(t, depth - 2), span__at(t, depth - 1));
+		op__move_children(span__at(t, depth - 2), span__at(t, depth - 1));
 }
 
 /* Does --step-at name this span? */
@@ -294,7 +294,7 @@ static __always_inline struct span *span__end(struct thread *t, const struct pro
 		around__note(t, i);
 	s = span__at(t, i);
 	if ((u32)i + 1 < t->depth && (is_nvtx(s) || spans__are_nvtx(t, i + 1))) {
-		span__slip(t, proc, pid, i);
+		span__end_below(t, proc, pid, i);
 		s = span__at(t, t->depth);
 	} else if (span__outlived(t, i)) {
 		span__account(t, proc, s, pid, i);
