@@ -52,7 +52,7 @@ static __always_inline bool hit__begin(struct pt_regs *ctx, struct hit *h)
 	h->proc = bpf_map_lookup_elem(&procs, &h->pid);
 	if (!h->proc)
 		return false;
-	if (__sync_fetch_and_add(&h->proc->paid.hits, 1) % HITS_PER_SAMPLE == 0)
+	if (__sync_fetch_and_add(&h->proc->cost.hits, 1) % HITS_PER_SAMPLE == 0)
 		h->start_ns = bpf_ktime_get_ns();
 	return true;
 }
@@ -61,8 +61,8 @@ static __always_inline void hit__end(const struct hit *h)
 {
 	if (!h->start_ns)
 		return;
-	__sync_fetch_and_add(&h->proc->paid.sampled, 1);
-	__sync_fetch_and_add(&h->proc->paid.sampled_ns, bpf_ktime_get_ns() - h->start_ns);
+	__sync_fetch_and_add(&h->proc->cost.sampled, 1);
+	__sync_fetch_and_add(&h->proc->cost.sampled_ns, bpf_ktime_get_ns() - h->start_ns);
 }
 
 /* Does BPF count events of this process? */

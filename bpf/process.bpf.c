@@ -9,8 +9,8 @@ const volatile __u32 want_children = 0; /* system calls and samples of forks cou
 
 /*
  * Forgets what the sources know of the running program: a child, or the next program after an exec,
- * trains in its own way or not at all. Keeps what tracing cost (paid), and the window number that
- * user space knows (gpu_window).
+ * trains in its own way or not at all. Keeps the cost of tracing, and the window number that user
+ * space knows (gpu_window).
  */
 static __always_inline void proc__forget_program(struct proc *proc)
 {
@@ -38,7 +38,7 @@ int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child
 	copy->role = ROLE_CHILD;
 	copy->window = WINDOW_CLOSED; /* until user space has attached the probes */
 	proc__forget_program(copy);
-	copy->paid = (struct proc_paid){};
+	copy->cost = (struct proc_cost){};
 	copy->gpu_window = 0;
 	copy->forked_ns = want_children && proc->window == WINDOW_OPEN ? bpf_ktime_get_ns() : 0;
 	event__send(PROC_FORK, pid, parent_pid, 0, child);

@@ -208,7 +208,7 @@ int sample_timer(struct bpf_perf_event_data *ctx)
 		return 0;
 	timer__sample(ctx, proc, pid, task, scratch, timer__weight(start));
 	scratch__release(scratch);
-	__sync_fetch_and_add(&proc->paid.sampler_ns, bpf_ktime_get_ns() - start);
+	__sync_fetch_and_add(&proc->cost.sampler_ns, bpf_ktime_get_ns() - start);
 	return 0;
 }
 
@@ -426,7 +426,7 @@ static __always_inline void wait__begin(struct task_struct *task, u32 cause, u32
 		scratch__release(scratch);
 	}
 	w->since_ns = bpf_ktime_get_ns();
-	__sync_fetch_and_add(&proc->paid.sampler_ns, w->since_ns - start);
+	__sync_fetch_and_add(&proc->cost.sampler_ns, w->since_ns - start);
 }
 
 /* The thread or the window ends: emits the waits for the GIL that no sample carries yet. */

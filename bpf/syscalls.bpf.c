@@ -168,8 +168,8 @@ int BPF_PROG(syscall_exit, struct pt_regs *regs, long result)
 	else if (t->on_pipe)
 		pipe__add(proc, &t->file.key, t->transfer == TRANSFER_WRITE, result, now);
 	if (t->enter_ns) {
-		__sync_fetch_and_add(&proc->paid.calls_sampled, 1);
-		__sync_fetch_and_add(&proc->paid.calls_sampled_ns, t->enter_ns + bpf_ktime_get_ns() - now);
+		__sync_fetch_and_add(&proc->cost.calls_sampled, 1);
+		__sync_fetch_and_add(&proc->cost.calls_sampled_ns, t->enter_ns + bpf_ktime_get_ns() - now);
 	}
 	return 0;
 }

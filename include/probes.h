@@ -195,7 +195,7 @@ enum fixed_name {
 _Static_assert(NAME__COUNT <= FIXED_NAMES, "make FIXED_NAMES larger");
 
 /* What tracing has cost a process since its fork. */
-struct proc_paid {
+struct proc_cost {
 	__u64 hits;             /* hits of its probes */
 	__u64 sampled;          /* hits whose program was timed: one in 64 */
 	__u64 sampled_ns;       /* in all sampled hits */
@@ -268,7 +268,7 @@ struct proc {
 	__u32 pad;
 	__u64 window_start_ns, window_end_ns; /* end 0: not yet */
 	__u64 forked_ns; /* fork time, if in its parent's window: BPF counts calls and samples since then; else 0 */
-	struct proc_paid paid;
+	struct proc_cost cost;
 	/*
 	 * What sources and step rules know of the running program: fork and exec zero exactly the
 	 * fields from here on.

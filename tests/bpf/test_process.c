@@ -107,7 +107,7 @@ static void expect_child(u32 pid, u32 parent_pid)
 	expect_another_program(&expected);
 	expected.role = ROLE_CHILD;
 	expected.window = WINDOW_CLOSED;
-	expected.paid = (struct proc_paid){0};
+	expected.cost = (struct proc_cost){0};
 	expected.forked_ns = expected.gpu_window = 0;
 	assert_memory_equal(proc_of(pid), &expected, sizeof(expected));
 }

@@ -389,7 +389,7 @@ static void test_model(void **state)
 	assert_int_equal(native_map__cnt(&names), ACTION_CNT + LABEL_CNT);
 	assert_true(model.counters[CNT_UNWOUND] && model.counters[CNT_DROPPED_INNER]);
 	assert_true(model.step_cnt > events / 200);
-	print_message("  %u rows, %u hits, %u steps\n", model.row_cnt, (u32)job.proc->paid.hits, model.step_cnt);
+	print_message("  %u rows, %u hits, %u steps\n", model.row_cnt, (u32)job.proc->cost.hits, model.step_cnt);
 }
 
 /* ---- hostile ---- */

@@ -42,14 +42,14 @@ static void test_nesting(void **state)
 	assert_int_equal(native_map__cnt(&aggs), 4);
 	assert_int_equal(self_sum(), 147);
 	expect_counters(CNT__COUNT);
-	assert_int_equal(job.proc->paid.hits, 16);
+	assert_int_equal(job.proc->cost.hits, 16);
 }
 
 /* A program's own time is in no span: the start is taken at its end, and the end at its start. */
 static void test_own_time(void **state)
 {
 	hit(PROBE_NONE, 0, FRAME(1), 0, 0, 0); /* the first is timed */
-	job.proc->paid.sampled_ns = 0;
+	job.proc->cost.sampled_ns = 0;
 	native.tick_ns = 3;
 	fn__enter(F, FRAME(1));
 	wait_ns(100);
@@ -66,13 +66,13 @@ static void test_own_time(void **state)
 	/* with the second look at the clock of the entry, and the first of the exit */
 	expect_row(SPAN_ACTION, FIXED_ID(TRAIN_NEXT), 0, 1, 106, 106);
 	/* one program in 64 is timed */
-	assert_int_equal(job.proc->paid.hits, 5);
+	assert_int_equal(job.proc->cost.hits, 5);
 	for (int i = 0; i < 59; i++)
 		fn__enter(F, FRAME(1));
-	assert_int_equal(job.proc->paid.sampled, 1);
+	assert_int_equal(job.proc->cost.sampled, 1);
 	fn__enter(F, FRAME(1));
-	assert_int_equal(job.proc->paid.sampled, 2);
-	assert_int_equal(job.proc->paid.sampled_ns, 9);
+	assert_int_equal(job.proc->cost.sampled, 2);
+	assert_int_equal(job.proc->cost.sampled_ns, 9);
 }
 
 static void test_histogram(void **state)
@@ -522,7 +522,7 @@ static void test_windows(void **state)
 	assert_null(row(SPAN_USER, FN_ID(F), 0));
 	assert_int_equal(native_map__cnt(&aggs), 1);
 	expect_counters(CNT__COUNT);
-	assert_int_equal(job.proc->paid.hits, 8);
+	assert_int_equal(job.proc->cost.hits, 8);
 }
 
 static void test_other_process(void **state)
@@ -532,7 +532,7 @@ static void test_other_process(void **state)
 	job.task.tgid++;
 	fn__enter(F, FRAME(1));
 	assert_int_equal(depth(), 0);
-	assert_int_equal(job.proc->paid.hits, 0);
+	assert_int_equal(job.proc->cost.hits, 0);
 	/* as a pid namespace at level 2 numbers it */
 	job.pid = (struct pid){.level = 2, .numbers = {{7}, {8}, {JOB_PID}}};
 	job.task.thread_pid = &job.pid;
@@ -542,7 +542,7 @@ static void test_other_process(void **state)
 	pid_level = 3; /* it is not visible there */
 	fn__enter(F, FRAME(2));
 	assert_int_equal(depth(), 1);
-	assert_int_equal(job.proc->paid.hits, 1);
+	assert_int_equal(job.proc->cost.hits, 1);
 	hit(PROBE_TEST, 0, FRAME(1), 0, 0, 0);
 	assert_int_equal(test_hits, hits + 1);
 	assert_int_equal(test_level, 2);

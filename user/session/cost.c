@@ -52,13 +52,13 @@ static uint64_t sources_hits(const struct session *s, const struct target *t)
 void hit_sums__add(const struct session *s, struct hit_sums *sums, const struct target *t, const struct proc *proc)
 {
 	struct hit_sums one = {
-		.busiest = {proc->paid.hits + sources_hits(s, t), proc->paid.sampler_ns, proc->paid.calls_sampled,
-			    proc->paid.calls_sampled_ns},
+		.busiest = {proc->cost.hits + sources_hits(s, t), proc->cost.sampler_ns, proc->cost.calls_sampled,
+			    proc->cost.calls_sampled_ns},
 	};
 
 	sums->hits += one.busiest.hits;
-	sums->sampled += proc->paid.sampled;
-	sums->sampled_ns += proc->paid.sampled_ns;
+	sums->sampled += proc->cost.sampled;
+	sums->sampled_ns += proc->cost.sampled_ns;
 	if (busiest_ns(s, &one) >= busiest_ns(s, sums))
 		sums->busiest = one.busiest;
 }
