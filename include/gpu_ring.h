@@ -124,8 +124,7 @@ struct gpu_ring_activity {
 			int32_t result;
 		} call;
 		struct {
-			uint32_t
-				type; /* CUpti_ActivitySynchronizationType, CUpti_ActivityOverheadKind; GRAPH: its id */
+			uint32_t type;  /* CUpti_ActivitySynchronizationType, ...OverheadKind; for GRAPH its id */
 			uint32_t event; /* id of the CUDA event; 0: none */
 		} other;
 		uint32_t words[8];
