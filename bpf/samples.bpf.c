@@ -51,7 +51,7 @@ struct wait {
 	u32 cause;
 	u32 waker_pid, waker_tid; /* as in struct rec_sample */
 	u16 walked;               /* BPF walked the stack; `stack` may still be 0 */
-	u16 gil_sampled;        /* a wait for the GIL at which BPF walks the stack only now and then */
+	u16 gil_sampled;        /* a wait for the GIL at which BPF walks the stack only by chance */
 	u32 pad;
 };
 

@@ -48,8 +48,8 @@ static __always_inline s64 sequence__of_node(const struct op_proc *p, u64 node)
 
 /*
  * At the end of an operator: the operator keeps its initial number only if a node has taken that
- * number meanwhile. torch.profiler also reports numbers of operators without a node, but none of
- * operators whose dispatch bypasses autograd: the resulting links are the same.
+ * number meanwhile. torch.profiler also reports the numbers of operators without a node, and no
+ * numbers of operators whose dispatch bypasses autograd: the resulting links are the same.
  */
 static __always_inline void sequence__confirm(struct thread *t, const struct op_proc *p, struct span *s)
 {

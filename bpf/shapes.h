@@ -168,7 +168,7 @@ __weak __noinline int shapes__tensor(struct shapes *s, u64 impl)
 	return 0;
 }
 
-/* Adds `cnt` tensors that lie one behind the other. */
+/* Adds `cnt` tensors that lie next to each other. */
 __weak __noinline int shapes__tensors(struct shapes *s, u64 address, u64 cnt)
 {
 	if (!s)

@@ -15,7 +15,7 @@
 #include <linux/types.h>
 #endif
 
-/* Linux pids need these bits. In a merged recording the bits above tell the hosts apart. */
+/* Linux pids fit in these bits. In a merged recording the bits above tell the hosts apart. */
 #define REC_PID_BITS 22
 #define REC_PID(pid) ((pid) & ((1u << REC_PID_BITS) - 1)) /* the pid on its own host */
 
