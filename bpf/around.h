@@ -12,7 +12,7 @@
 #include "bpf/path.h"
 #include "bpf/pystack.h"
 
-#define AROUND_MAX  8192
+#define AROUND_MAX      8192
 #define AROUND_REQUESTS 8 /* spans that one path asks for: calls of a path may come from different places */
 
 /* Records already emitted, by a hash of their content. */

@@ -51,7 +51,7 @@ struct wait {
 	u32 cause;
 	u32 waker_pid, waker_tid; /* as in struct rec_sample */
 	u16 walked;               /* BPF walked the stack; `stack` may still be 0 */
-	u16 gil_sampled;        /* a wait for the GIL at which BPF walks the stack only by chance */
+	u16 gil_sampled;          /* a wait for the GIL at which BPF walks the stack only by chance */
 	u32 pad;
 };
 
@@ -383,7 +383,7 @@ static __always_inline void wait__end(struct task_struct *task, u32 visit)
  * that a hypervisor took meanwhile counts as part of the wait.
  */
 static __always_inline void wait__end_unseen(const struct proc *proc, u32 pid, struct task_struct *task, struct wait *w,
-					 u64 now)
+					     u64 now)
 {
 	u64 since = w->since_ns, ran = task->se.sum_exec_runtime - w->ran_ns;
 

@@ -20,7 +20,7 @@
 #define REC_PID(pid) ((pid) & ((1u << REC_PID_BITS) - 1)) /* the pid on its own host */
 
 #define REC_NAME_MAX 512 /* bytes of a name that a record holds */
-#define AGG_BUCKETS 40 /* log2 histogram: bucket i counts durations in [2^i, 2^(i+1)) ns, the last one all longer */
+#define AGG_BUCKETS  40  /* log2 histogram: bucket i counts durations in [2^i, 2^(i+1)) ns, the last one all longer */
 
 enum rec_type {
 	REC_HOST = 1,  /* user: a machine and its recorder, before its records */

@@ -27,7 +27,7 @@
 #define RING_BYTES   (4 << 20) /* a job's stacks are all new at first */
 
 /* A period lasts so long, and so many of itself. */
-#define HOLD_PERIOD_NS      90000000
+#define HOLD_PERIOD_NS  90000000
 #define HOLD_PERIOD_CNT 9
 
 /* Of a session. */
@@ -44,7 +44,7 @@ struct sampler {
 	struct waiting waiting;
 	uint64_t period_start_ns;
 	unsigned int seed;
-	int cpus;                   /* possible ones */
+	int cpus;                     /* possible ones */
 	struct timer_period *periods; /* by CPU, as BPF knows them */
 	size_t timer_cnt;
 	struct timer {
