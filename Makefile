@@ -246,7 +246,8 @@ bench: setup
 		&& $$python tools/bench_ops.py --stepflame $(BUILD)/stepflame --sites $(BUILD)/tools/sites \
 		&& $$python tools/bench_samples.py --stepflame $(BUILD)/stepflame \
 		&& $$python tools/bench_io.py --stepflame $(BUILD)/stepflame \
-		&& $$python tools/bench_gpu.py --stepflame $(BUILD)/stepflame --sites $(BUILD)/tools/sites --doubles $(GPU) --library $(BUILD)/libstepflame-inject.so
+		&& $$python tools/bench_gpu.py --stepflame $(BUILD)/stepflame --sites $(BUILD)/tools/sites --doubles $(GPU) --library $(BUILD)/libstepflame-inject.so \
+		&& $$python tools/bench_reports.py --stepflame $(BUILD)/stepflame
 
 LINT_SRC = $(filter-out user/inject/%,$(wildcard user/*.c user/*/*.c user/*/*/*.c tools/*.c))
 INJECT_SRC = $(if $(INJECT),$(wildcard user/inject/*.c))
