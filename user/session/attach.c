@@ -47,11 +47,14 @@ static int attach_perf(struct attachment *a, struct bpf_program *program, pid_t 
 
 /* ---- as events of tracefs ---- */
 
-/* A probe of a list: an event has no two at one offset. */
+/*
+ * Where a process maps a probe. A tracefs event cannot have two probes at the same offset, so
+ * probes at one offset go into different layers.
+ */
 struct place {
-	uint32_t layer; /* how many before it are at its offset */
+	uint32_t layer; /* number of earlier probes in the list at the same offset */
 	bool mapped;
-	uint64_t bias; /* address less offset */
+	uint64_t bias; /* address minus file offset */
 };
 
 struct placing {
@@ -77,7 +80,10 @@ static int place_mapped(const struct mapping *map, void *ctx)
 	return 0;
 }
 
-/* What each of its probes means is told to BPF once, by offset and layer. 0 or -errno: -ENOSPC there is no room. */
+/*
+ * Numbers the list, and tells BPF the cookie of each probe by layer and offset: once per list. 0 or
+ * -errno; -ENOSPC: too many lists.
+ */
 static int number_list(struct attacher *attacher, struct probe_list *list, const struct place *places)
 {
 	uint32_t number = attacher->number + 1, last = number;
@@ -109,7 +115,7 @@ void attacher__forget(const struct attacher *attacher, struct probe_list *list)
 	list->number = 0;
 }
 
-/* The probes of that layer and bias. */
+/* Attaches the probes that have the layer and bias of *like, as one tracefs event. */
 static int attach_event(struct attachment *a, struct bpf_program *program, struct attacher *attacher, pid_t pid, int fd,
 			const struct placing *placing, const struct place *like)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* The cost of a recording to its targets and to stepflame itself. In: struct proc. Out: REC_COST. */
+/* What a recording costs its targets and stepflame itself. In: struct proc. Out: REC_COST. */
 #include <stdio.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -28,7 +28,7 @@ uint64_t session__rss_bytes(void)
 	return (uint64_t)resident * sysconf(_SC_PAGESIZE);
 }
 
-/* What a process paid for its system calls. */
+/* What tracing system calls cost a process, estimated from the calls that BPF timed. */
 static uint64_t calls_ns(const struct session *s, uint64_t sampled, uint64_t sampled_ns)
 {
 	return HITS_PER_SAMPLE * (sampled * s->call_ns + sampled_ns);

@@ -29,8 +29,9 @@ static void unset_attach_types(struct stepflame_bpf *skel)
 }
 
 /*
- * The kernel looks at the attach type when it loads or when it attaches, by version: for perf uprobes it must be 0
- * (6.12 refuses others), for uprobe_multi what the section name says. So each way is tried whole.
+ * Loads the programs for one backend. Kernels check a program's attach type when they load it or
+ * when they attach it, depending on the version: for perf uprobes it must be 0 (6.12 refuses
+ * others), for uprobe_multi it must match the section name. So each backend needs its own load.
  */
 static int load_skeleton(programs_configure configure, void *ctx, enum attach_backend backend,
 			 struct stepflame_bpf **out, struct selftest *selftest)
@@ -85,7 +86,7 @@ int programs__load(programs_configure configure, void *ctx, struct stepflame_bpf
 	}
 	if (!err)
 		return 0;
-	/* The verifier says EACCES too; to root it cannot mean permission. */
+	/* The verifier also returns EACCES; for root that cannot mean a missing permission. */
 	return err == -EPERM || (err == -EACCES && geteuid()) ? -EPERM : -EOPNOTSUPP;
 }
 

@@ -18,7 +18,7 @@
 #define CALLS      250
 #define WORK_BYTES (256 << 10)
 
-/* Begins with an instruction that the kernel emulates, as the landmarks' sites do. */
+/* Begins with an instruction that the kernel emulates, like the sites of landmarks. */
 void selftest_target(void);
 __asm__(".text\n"
 	".globl selftest_target\n"
@@ -69,8 +69,8 @@ static int compare_times(const void *a, const void *b)
 }
 
 /*
- * Median time of a call, each behind work that leaves the first-level caches without what the kernel's path of a trap
- * needs, as a training step does.
+ * Median time of a call. Before each call, the loop evicts the kernel's trap handling from the
+ * first-level caches, as a training step does.
  */
 static uint64_t median_ns(void (*call)(void))
 {

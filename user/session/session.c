@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The life cycle of a recording: loads the programs, runs the self-test, attaches the targets, passes records from the
- * ring to the sink, and ends.
+ * The life cycle of a recording: loads the programs, runs the self-test, attaches the targets,
+ * passes records from the ring to the sink, and ends.
  */
 #include "user/session/session.h"
 
@@ -21,8 +21,9 @@
 #include "user/session/state.h"
 
 /*
- * Snapshots of the rows: often at first, for a short recording to hold several, whose differences tell by how much
- * figures vary (user/analysis/diff.c); then ever farther apart, so that a day of recording stays small.
+ * The interval between snapshots of the rows starts short, so that a short recording holds several
+ * snapshots: the differences between them show how much figures vary (user/analysis/diff.c). It
+ * grows with the recording, so that a day of recording stays small.
  */
 #define SNAPSHOT_MIN_NS 100000000ULL
 #define SNAPSHOT_GROWTH 20
@@ -57,7 +58,7 @@ static int on_record(void *ctx, void *data, size_t size)
 	handler = record->type < REC__COUNT ? s->handlers[record->type] : NULL;
 	if (!handler || size < handler->bytes || !handler->handle(s, record))
 		session__emit(s, record);
-	return 0; /* the ring is drained even when the sink has failed */
+	return 0; /* drain the ring even when the sink has failed */
 }
 
 static const char *const fixed_names[NAME__COUNT] = {
@@ -167,8 +168,8 @@ int session__new(const struct session_options *options, session_sink sink, void 
 }
 
 /*
- * Not the exits of operators with the rest: links with thousands of probes that go together wait for each other at
- * each.
+ * Detaches the exits of operators after the rest: links with thousands of probes that detach
+ * together wait for each other at each probe.
  */
 static void detach_all(struct session *s)
 {
@@ -201,7 +202,7 @@ void session__free(struct session *s)
 	free(s);
 }
 
-/* Is what was found in the process enough to say something of it? */
+/* Can stepflame record this target? err: from targets__resolve. 0, or -errno after a message. */
 static int check_target(struct session *s, struct target *t, int err)
 {
 	int pid = t->process.pid;
@@ -253,7 +254,7 @@ static void add_children(struct session *s, pid_t pid)
 	free(children);
 }
 
-/* Says why a process cannot be read, with the fix. Returns err. */
+/* Prints why a process cannot be read, and how to fix that. Returns err. */
 static int refuse_process(pid_t pid, int err)
 {
 	char why[128];

@@ -26,7 +26,7 @@ static int attach_set(struct session *s, struct target *t, const struct probe_se
 	return err ?: set->attached ? set->attached(s, t) : 0;
 }
 
-/* Attaches those sets that are not. */
+/* Attaches the sets that are not attached yet. */
 static int attach_sets(struct session *s, struct target *t, struct file_probes *probes, struct attached_file *file)
 {
 	int err = 0;
@@ -67,7 +67,7 @@ int target__attach(struct session *s, struct target *t, const struct mapped_file
 		return -ENOMEM;
 	files += t->file_cnt;
 	*files = (struct attached_file){.dev = file->dev, .inode = file->inode};
-	/* The path is the process's own: another one that shared the file may be gone. */
+	/* Use this process's path: another process through which the file was found may be gone. */
 	for (int id = 0; id < SOURCE__COUNT; id++)
 		for (int set = 0; set < SOURCE_SETS && !err; set++)
 			if (probes->lists[id][set].cnt)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The processes of a session: finds their mapped files, attaches the probes of those files, and follows forks, execs
- * and exits. In: /proc and REC_PROC records. Out: links, entries of the BPF map `procs`, REC_TARGET records.
+ * The processes of a session: finds their mapped files, attaches the probes of those files, and
+ * follows forks, execs and exits. In: /proc and REC_PROC records. Out: links, entries of the BPF
+ * map `procs`, REC_TARGET records.
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -18,13 +19,13 @@
 #include "user/session/programs.h"
 #include "user/session/state.h"
 
-/* When a forked child is looked at again: by then a DataLoader's worker has given itself its name. */
+/* How long after a fork the session looks again: a DataLoader worker has its name by then. */
 #define FORK_SETTLE_NS (300 * 1000000ULL)
-/* While libraries may still come: often at first, when imports run, and seldom later. */
+/* How often the session looks for new libraries: often at first, while imports run. */
 #define LOOK_OFTEN_NS  (10 * 1000000ULL)
 #define LOOK_SELDOM_NS (200 * 1000000ULL)
 #define YOUNG_NS       (20 * 1000000000ULL)
-/* The libraries of `import torch` come one after another. */
+/* `import torch` loads its libraries one after another, for up to this long. */
 #define TORCH_SETTLES_NS (2 * 1000000000ULL)
 
 struct target *targets__find(struct session *s, pid_t pid)
@@ -35,7 +36,7 @@ struct target *targets__find(struct session *s, pid_t pid)
 	return NULL;
 }
 
-/* Also one that is gone, whose counts may not have been read yet. */
+/* Is there a target with this pid? It may be gone, with counts that are still unread. */
 static bool is_known(const struct session *s, pid_t pid)
 {
 	for (size_t i = 0; i < s->target_cnt; i++)
@@ -85,7 +86,7 @@ void target__free(struct target *t)
 	free(t);
 }
 
-/* Takes it over. */
+/* Takes ownership of *process. */
 static void set_process(struct target *t, struct process *process)
 {
 	process__release(&t->process);
@@ -96,8 +97,8 @@ static void set_process(struct target *t, struct process *process)
 }
 
 /*
- * What it had mapped, some 8 KB a library, is of no more use: a job may have thousands of children, one after the
- * other.
+ * Marks a target as gone, and frees what it had mapped: some 8 KB per library, and a job may have
+ * thousands of children, one after another.
  */
 static void leave_target(struct target *t)
 {
@@ -141,7 +142,7 @@ int targets__add(struct session *s, struct process *process, enum target_role ro
 		s->targets = targets;
 	if (!targets)
 		err = -ENOMEM;
-	/* A fork's entry is there already, made by BPF from its parent's. */
+	/* For a fork, BPF has already copied the entry of its parent. */
 	if (!err && bpf_map_update_elem(bpf_map__fd(s->skel->maps.procs), &pid, &proc, BPF_NOEXIST) && errno != EEXIST)
 		err = -errno;
 	if (err) {
@@ -160,7 +161,7 @@ int targets__add(struct session *s, struct process *process, enum target_role ro
 	return 0;
 }
 
-/* The file may be mapped long before an interpreter is made. */
+/* Must the session look for Python? The file may be mapped long before an interpreter starts. */
 static bool has_news_of_python(const struct target *t)
 {
 	return !t->has_python ||
@@ -210,7 +211,7 @@ static bool has_jax_news(struct target *t)
 	return true;
 }
 
-/* What the sources that want a file most say. */
+/* The highest answer of all sources, or HOLDS_LATER if any source gives it. */
 static enum source_holds ask_sources(struct session *s, struct target *t, const struct mapped_file *file)
 {
 	enum source_holds most = HOLDS_NO;
@@ -219,13 +220,13 @@ static enum source_holds ask_sources(struct session *s, struct target *t, const 
 		enum source_holds holds = sources[id]->holds ? sources[id]->holds(s, t, file) : HOLDS_NO;
 
 		if (holds == HOLDS_LATER)
-			return holds; /* a file is looked into once */
+			return holds; /* the session searches a file only once */
 		most = holds > most ? holds : most;
 	}
 	return most;
 }
 
-/* A file whose probes cannot be attached keeps none of the others from having theirs. */
+/* Attaches the probes of every file. Returns the first error of a file with HOLDS_MUST. */
 static int resolve_files(struct session *s, struct target *t)
 {
 	int first_err = 0;
@@ -248,7 +249,7 @@ bool targets__is_young(const struct target *t, uint64_t age_ns)
 	return session__now_ns() - t->since_ns < age_ns;
 }
 
-/* The soonest that a source wants it looked at again, in ns from now; 0: none does. */
+/* The shortest time in ns after which a source wants another look at the target; 0: never. */
 static uint64_t sources_delay(const struct session *s, const struct target *t)
 {
 	uint64_t soonest = 0;
@@ -341,9 +342,10 @@ static void look_later(struct target *t, uint64_t now, uint64_t delay)
 }
 
 /*
- * A forked child: the same program and memory as its parent until it calls exec, so BPF has copied what it knows of the
- * parent, and the files whose probes are known are mapped at the same places. Its breakpoints are there from the first
- * instruction, inherited; its calls are counted once the links are there, some ms later.
+ * Attaches the probes of known files to a forked child. Until it calls exec, the child has the
+ * program and memory of its parent: BPF has copied the parent's state, and files with known probes
+ * are mapped at the same places. The child inherits breakpoints, so it pays for hits from its first
+ * instruction on; its calls count once its own links exist, some ms later.
  */
 static void attach_fork(struct session *s, struct target *t)
 {
@@ -357,8 +359,8 @@ static void attach_fork(struct session *s, struct target *t)
 }
 
 /*
- * A child that ended before it was looked at is emitted as what its parent is: workers of short epochs are such
- * children.
+ * Emits a child that ended before the session looked at it, with the properties of its parent:
+ * workers of short epochs are such children.
  */
 static void emit_ended_child(struct session *s, const struct target *parent, uint32_t pid)
 {
@@ -400,7 +402,7 @@ static void forked(struct session *s, const struct rec_proc *rec)
 	attach_fork(s, t);
 	if (!followed) {
 		target__detach(t);
-		leave_target(t); /* as far as we care */
+		leave_target(t); /* the session ignores it from now on */
 		return;
 	}
 	emit_target(s, t);
@@ -425,8 +427,8 @@ static bool is_kept(const struct target *t)
 }
 
 /*
- * Children that have ended: what they paid is added up, and all else goes, since a job may have any number of them.
- * Those that train are kept, for the window is theirs, too.
+ * Frees children that have ended, since a job may have any number of them, and keeps the sum of
+ * what they paid. Children that train stay, since the window includes their steps.
  */
 static void forget_ended(struct session *s)
 {
@@ -450,7 +452,7 @@ static void forget_ended(struct session *s)
 	s->target_cnt = cnt;
 }
 
-/* It is another program now, or none: nothing holds any more of what was found in it. */
+/* The target has called exec or ended: discards what the session found in its program. */
 static void forget_program(struct session *s, struct target *t, bool ended)
 {
 	target__detach(t);
@@ -479,7 +481,8 @@ void targets__event(struct session *s, const struct rec_proc *rec)
 	}
 	t = targets__find(s, rec->pid);
 	if (!t && rec->event == PROC_EXIT && !is_known(s, rec->pid))
-		forget_number(s, rec->pid); /* of a child that ended before it was looked at, or is not recorded */
+		/* A child that ended before the session looked at it, or that is not recorded. */
+		forget_number(s, rec->pid);
 	if (!t || (rec->event != PROC_EXEC && rec->event != PROC_EXIT))
 		return;
 	forget_program(s, t, rec->event == PROC_EXIT);
@@ -493,8 +496,8 @@ void targets__event(struct session *s, const struct rec_proc *rec)
 }
 
 /*
- * The child has settled: is it one to watch? Detaching takes the inherited breakpoints away, too, so that it runs at
- * full speed.
+ * Decides whether to record a forked child. Detaching also removes the breakpoints that it
+ * inherited, so that it runs at full speed.
  */
 static void settle_fork(struct session *s, struct target *t)
 {
@@ -508,7 +511,7 @@ static void settle_fork(struct session *s, struct target *t)
 	}
 }
 
-/* Often while a program begins, until it has what it is to be watched for. */
+/* Looks often while a young program has neither torch nor JAX. */
 static uint64_t look_delay(const struct target *t)
 {
 	return targets__is_young(t, YOUNG_NS) && !t->has_torch && !t->jax[0] ? LOOK_OFTEN_NS : LOOK_SELDOM_NS;
@@ -531,7 +534,7 @@ static void look_at_target(struct session *s, struct target *t, uint64_t now)
 	if (!t->open && s->opened && t->file_cnt)
 		targets__open(s, t);
 	else if (t->open)
-		SOURCES_TRY(open_target, s, t); /* what could not be done then */
+		SOURCES_TRY(open_target, s, t); /* do what was not possible when it opened */
 	delay = sources_delay(s, t);
 	if (t->comes && (!delay || look_delay(t) < delay))
 		delay = look_delay(t);
@@ -552,8 +555,12 @@ int targets__timeout_ms(const struct session *s, int timeout_ms)
 	return soonest > now ? (int)((soonest - now) / 1000000) : 0;
 }
 
+/*
+ * From this minor version on, a thread's TSS word points to the state of the interpreter that the
+ * thread runs; before, to the state of the thread's first interpreter.
+ */
 #define MINOR_BINDS \
-	12 /* from which on a thread's word has the state of the interpreter that it runs, not of its first */
+	12
 
 static void note_interpreters(struct session *s, struct target *t)
 {

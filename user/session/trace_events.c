@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Uses the text files of tracefs. Keeps no state: stepflame's pid and the number make an event's name. */
+/*
+ * Uses the text files of tracefs. Keeps no state: stepflame's pid and a number make up the name of
+ * an event.
+ */
 #include "user/session/trace_events.h"
 
 #include <errno.h>
@@ -34,7 +37,7 @@ bool trace_events__work(void)
 	return directory();
 }
 
-/* Never with O_TRUNC, which would remove everybody's. */
+/* Do not pass O_TRUNC: it would remove the events of all programs. */
 static int open_events(int flags)
 {
 	const char *dir = directory();
@@ -48,7 +51,7 @@ static int open_events(int flags)
 	return fd < 0 ? -errno : fd;
 }
 
-/* Whole lines, which the kernel takes one after the other. */
+/* Writes whole lines; the kernel may accept only some of them per call. */
 static int tell(const char *text, size_t size)
 {
 	int fd = open_events(O_WRONLY | O_APPEND), err = fd < 0 ? fd : 0;
@@ -110,8 +113,9 @@ void trace_event__remove(uint32_t number)
 }
 
 /*
- * Of our own number there is none yet of ours. All before any is removed: what is removed moves what has not been read
- * yet.
+ * Events with stepflame's own pid come from an earlier process: this one has not created events
+ * yet. Reads all events before it removes any, since a removal moves the lines that are still
+ * unread.
  */
 void trace_events__tidy(void)
 {

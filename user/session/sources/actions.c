@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Functions that the user names by --action: native ones (LIB:SYMBOL) and Python ones (FILE.py:QUALNAME). In: the
- * options, opened ELF files. Out: probes, the BPF maps fns and py_calls, notes.
+ * Functions that the user names with --action: native ones (LIB:SYMBOL) and Python ones
+ * (FILE.py:QUALNAME). In: the options, opened ELF files. Out: probes, the BPF maps fns and
+ * py_calls, notes.
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -15,7 +16,7 @@
 #include "user/session/sources/natives.h"
 #include "user/session/state.h"
 
-#define LOOK_NS          200000000ULL /* between looks for a library that is not loaded yet */
+#define LOOK_NS          200000000ULL /* interval between looks for a library that is not loaded */
 #define PY_MINOR_INLINES 11
 #define NOT_IN_311 \
 	"cannot be timed in CPython %s: from 3.11 on, Python functions call each other where no probe sees it"
@@ -23,16 +24,20 @@
 
 /* One --action. */
 struct action {
-	char *library; /* of a native function: base name prefix, or a path; else NULL */
-	char *file;    /* of a Python function: the end of its path; else NULL */
+	char *library; /* for a native function: prefix of the base name, or a path; else NULL */
+	char *file;    /* for a Python function: the end of its file's path; else NULL */
 	char *symbol;  /* or qualified name */
-	bool found;    /* it can be timed in some target */
+	bool found;    /* stepflame can time it in some target */
 };
 
-/* Of a session. */
+/* Session state. */
 struct actions {
 	struct action *actions; /* as many as options.action_cnt */
-	bool py_inlines; /* a Python function was wanted of an interpreter that inlines calls: CPython 3.11 and later */
+	/*
+	 * The user named a Python function, but an interpreter (CPython 3.11 and later) inlines
+	 * calls.
+	 */
+	bool py_inlines;
 };
 
 static struct actions *state_of(const struct session *s)
@@ -47,13 +52,13 @@ bool session__is_python_action(const char *text)
 	return colon && colon - text > 3 && !strncmp(colon - 3, ".py", 3);
 }
 
-/* The hash of ASCII text as BPF reads it from a str whose characters have so many bytes. */
+/* The hash that BPF computes for a str of this ASCII text with `width` bytes per character. */
 static uint64_t hash_ascii(const char *text, size_t chars, uint32_t width)
 {
 	uint64_t words[REC_NAME_MAX / 8] = {0}, hash = name_hash__seed(width, chars * width);
 
 	if (chars * width > sizeof(words))
-		return 0; /* as long as no name is */
+		return 0; /* longer than any name */
 	for (size_t i = 0; i < chars; i++)
 		((char *)words)[i * width] = text[i];
 	for (size_t i = 0; i * 8 < chars * width; i++)
@@ -106,7 +111,7 @@ static void free_actions(struct session *s)
 	free(own->actions);
 }
 
-/* Which names BPF is to compare with. */
+/* Tells BPF how many Python functions to look for, and how long their names are. */
 static void configure(const struct session *s, struct stepflame_bpf *skel, enum attach_backend backend)
 {
 	for (size_t i = 0; s && i < s->options.action_cnt; i++) {
@@ -196,8 +201,9 @@ static int add_native(struct session *s, const struct mapped_file *file, const s
 }
 
 /*
- * The interpreter's loop from its entry to its last call, _Py_CheckFunctionResult(), by which all that it runs is left,
- * exceptions included. From 3.11 on that call is elsewhere, and calls between Python functions stay within the loop.
+ * Probes the interpreter's loop from its entry to its last call, _Py_CheckFunctionResult():
+ * whatever the loop runs leaves it through that call, exceptions included. From 3.11 on, the call
+ * is elsewhere, and calls between Python functions stay within the loop.
  */
 static int add_loop(struct probe_list *list, const struct elf *elf)
 {
@@ -210,7 +216,7 @@ static int add_loop(struct probe_list *list, const struct elf *elf)
 	return err ?: probe_list__add_function(list, elf, loop.vaddr, loop.size, PROBE_PY_CALL, PROBE_NONE, 0, 0);
 }
 
-/* In CPython up to 3.10; else a message with the way out. */
+/* Probes Python functions in CPython up to 3.10; else prints a message with an alternative. */
 static void add_python(struct session *s, const struct elf *elf, const struct python *python, struct probe_list *list)
 {
 	struct actions *own = state_of(s);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * GPU activity of processes with the injection library, in CUPTI windows: those of the schedule, or one for the whole
- * recording. Requests windows from the processes, ends them, and notes why a window failed. Out: REC_NAME,
- * REC_GPU_ACTIVITY, REC_GPU_DEVICE, REC_GPU_WINDOW, and the CUPTI fields of REC_GPU (gpu.h).
+ * GPU activity of processes with the injection library, in CUPTI windows: those of the schedule, or
+ * one for the whole recording. Requests windows from the processes, ends them, and notes why a
+ * window failed. Out: REC_NAME, REC_GPU_ACTIVITY, REC_GPU_DEVICE, REC_GPU_WINDOW, and the CUPTI
+ * fields of REC_GPU (gpu.h).
  */
 #include <errno.h>
 #include <poll.h>
@@ -26,44 +27,48 @@
 #define CUPTI_NOT_COMPATIBLE          14
 #define CUPTI_INSUFFICIENT_PRIVILEGES 35
 
-#define LOOK_NS                       1000000000ULL /* between searches for a ring, */
-#define LOOK_OFTEN_NS                 100000000ULL  /* and in a process that began a short time ago */
+#define LOOK_NS                       1000000000ULL /* interval between searches for a ring */
+#define LOOK_OFTEN_NS                 100000000ULL  /* the same in a young process */
 #define YOUNG_NS                      60000000000ULL
 #define END_WAIT_NS                   5000000000ULL
-#define DRIVER_LOADS_NS               1000000000ULL /* what CUDA is told to inject, once it is there */
+#define DRIVER_LOADS_NS               1000000000ULL /* by then the driver has loaded the library */
 
-/* Activities that CUPTI lost, that found no room in the ring, and that could not be read or timed. */
+/* Lost activities: CUPTI dropped them, the ring was full, or they could not be read or timed. */
 struct losses {
 	uint64_t dropped, full, bad;
 };
 
-/* Of a session. */
+/* Session state. */
 struct cupti_session {
-	struct losses ended; /* of processes that have ended */
+	struct losses ended; /* of processes that have ended, or called exec */
 };
 
-/* Of a target: its pointer outlives exec. */
+/* Target state. It survives exec, but for `cupti` and windows_over. */
 struct cupti_target {
-	struct cupti *cupti;   /* NULL: not looked for */
-	uint32_t windows;      /* of CUPTI's that were emitted: they are known by pid and number */
-	uint32_t windows_over; /* of the schedule that have passed */
+	struct cupti *cupti;   /* NULL: stepflame has not searched for a ring */
+	uint32_t windows;      /* CUPTI windows so far: the pid and this number identify a window */
+	uint32_t windows_over; /* windows of the schedule that have passed */
 };
 
 struct cupti {
-	struct gpu_ring *ring; /* NULL: none was found */
+	struct gpu_ring *ring; /* NULL: not found */
 	struct gpu_reader reader;
 	uint64_t look_at_ns;
-	struct gpu_window window; /* that there is, */
-	struct gpu_window next;   /* and that the schedule wants, as asked_ns says; its own times alone */
-	bool over;                /* without a schedule: its window, */
-	uint32_t settled;         /* with one: so many of its windows, the refused ones too */
-	bool seen;                /* a window was had */
-	uint64_t watched_ns;      /* in those that have ended */
+	struct gpu_window window; /* the current window */
+	/*
+	 * The window that the schedule wants, if asked_ns is not 0; only times and `scheduled` are
+	 * set.
+	 */
+	struct gpu_window next;
+	bool over;           /* without a schedule: the window is over */
+	uint32_t settled;    /* with a schedule: its windows that are over, refused ones too */
+	bool seen;           /* CUPTI was active in some window */
+	uint64_t watched_ns; /* total length of the windows that have ended */
 	struct gpu_ring_status status;
-	struct losses before; /* in windows that have ended */
-	char why[96];         /* no window, or "" */
-	const char *fix;      /* of that; static, NULL: none */
-	uint64_t driver_ns;   /* when CUDA's driver was seen, which would have loaded the library */
+	struct losses before; /* losses in windows that have ended */
+	char why[96];         /* why there is no window, or "" */
+	const char *fix;      /* how to fix that; static; NULL: no advice */
+	uint64_t driver_ns;   /* when stepflame first saw CUDA's driver, which loads the library */
 	bool warned;
 };
 
@@ -123,7 +128,7 @@ static void add_losses(const struct cupti *g, struct losses *sum)
 	sum->bad += one.bad + g->reader.lost;
 }
 
-/* What REC_GPU says. */
+/* Updates the target's REC_GPU. */
 static void tell_target(struct target *t)
 {
 	struct cupti *g = state_of(t)->cupti;
@@ -153,7 +158,7 @@ static void tell_window(struct session *s, struct target *t)
 	session__emit(s, &rec.hdr);
 }
 
-/* Its steps came and went before it was asked for. */
+/* Emits a window whose steps were over before stepflame requested it. */
 static void tell_missed(struct session *s, struct target *t, uint64_t end_ns)
 {
 	struct rec_gpu_window rec = {
@@ -178,7 +183,7 @@ static void stop_window(struct session *s, struct target *t, enum gpu_window_end
 	w->stopped = true;
 	gpu__emit_calls(s, t, false);
 	gpu_ring__stop(state_of(t)->cupti->ring);
-	state_of(t)->cupti->status.seen = false; /* that was the start */
+	state_of(t)->cupti->status.seen = false; /* `seen` was about the start so far */
 }
 
 static void refuse(struct session *s, struct target *t)
@@ -205,7 +210,7 @@ static void look_at_status(struct session *s, struct target *t, uint64_t now)
 		return;
 	if (!w->begun_ns && st->state >= GPU_RING_BUSY)
 		return refuse(s, t);
-	/* Its word on times is believed as far as it can be. */
+	/* Accept the library's times as far as they are plausible. */
 	if (!w->begun_ns) {
 		w->begun_ns = st->begun_ns > w->asked_ns && st->begun_ns < now ? st->begun_ns : now;
 		*g->why = 0;
@@ -225,11 +230,11 @@ static void ask_for_window(struct session *s, struct target *t, uint64_t now)
 	g->window.by_steps = s->options.gpu_windows;
 	g->window.asked_ns = now;
 	g->window.index = state_of(t)->windows++;
-	gpu__emit_calls(s, t, true); /* what the GPU does is joined to the calls */
+	gpu__emit_calls(s, t, true); /* readers join activities to these calls */
 	gpu_ring__start(g->ring, KINDS, now);
 }
 
-/* Nothing more becomes of that window of the schedule. */
+/* Marks a window of the schedule as over. */
 static void settle_window(struct cupti *g, uint32_t scheduled)
 {
 	g->settled = scheduled + 1;
@@ -237,7 +242,7 @@ static void settle_window(struct cupti *g, uint32_t scheduled)
 		g->next = (struct gpu_window){0};
 }
 
-/* All of it is in the ring, and was read. */
+/* Closes the window, once all of it was read or stepflame has given up waiting for the rest. */
 static void close_window(struct session *s, struct target *t)
 {
 	struct cupti *g = state_of(t)->cupti;
@@ -257,7 +262,10 @@ static bool is_gone(const struct target *t)
 	return t->gone || !process__alive(&t->process);
 }
 
-/* By the schedule, and by what became of the process; `gone`: before its ring was last read. */
+/*
+ * Requests, stops or closes a window, according to the schedule and to the state of the process.
+ * gone: the process had ended before stepflame last read its ring.
+ */
 static void steer(struct session *s, struct target *t, bool gone, uint64_t now)
 {
 	struct cupti *g = state_of(t)->cupti;
@@ -297,7 +305,10 @@ static enum source_windows windows(const struct session *s, const struct target 
 	return passed ? WINDOWS_PASSED : WINDOWS_AHEAD;
 }
 
-/* Not every 10 ms, which looking for libraries may take: a program may have thousands of open files. */
+/*
+ * Searches for the ring less often than for libraries (every 10 ms), since a program may have
+ * thousands of open files.
+ */
 static void open_ring(const struct session *s, struct target *t, uint64_t now)
 {
 	struct cupti *g = state_of(t)->cupti;
@@ -319,7 +330,7 @@ static void open_ring(const struct session *s, struct target *t, uint64_t now)
 	}
 }
 
-/* --gpu cupti asks for what cannot be had: that is to be known before the recording has ended. */
+/* With --gpu cupti, warns during the recording that GPU activity cannot be recorded. */
 static void warn(struct session *s, const struct target *t, uint64_t now)
 {
 	struct cupti *g = state_of(t)->cupti;
@@ -345,7 +356,10 @@ static void tend_target(struct session *s, struct target *t, uint64_t now)
 	if (g->ring) {
 		if (g->window.asked_ns && !g->window.stopped)
 			gpu_ring__live(g->ring, now);
-		/* What is there before our first window was left by a stepflame that was killed. */
+		/*
+		 * Reads only during a window: before the first one, the ring may hold records for
+		 * an earlier stepflame that was killed.
+		 */
 		if (g->window.asked_ns) {
 			look_at_status(s, t, now);
 			gpu_reader__drain(&g->reader, s, t, g->ring, &g->window);
@@ -357,7 +371,7 @@ static void tend_target(struct session *s, struct target *t, uint64_t now)
 	warn(s, t, now);
 }
 
-/* What its ring still has is read, and another one may come. */
+/* Reads what the ring still holds, and frees the ring: the next program may have another one. */
 static void forget(struct session *s, struct target *t)
 {
 	struct cupti *g = state_of(t)->cupti;
@@ -377,11 +391,11 @@ static void forget(struct session *s, struct target *t)
 static void on_exec(struct session *s, struct target *t)
 {
 	forget(s, t);
-	target__clear_state(t, SOURCE_GPU); /* anew, for what it said came of CUPTI */
+	target__clear_state(t, SOURCE_GPU); /* its contents came from CUPTI, so they start again */
 	state_of(t)->windows_over = 0;
 }
 
-/* Its ring is read until the end of its window. */
+/* At the target's exit, keeps the state: tend reads the ring until the window is closed. */
 static void keep_state(struct session *s, struct target *t)
 {
 }
@@ -413,7 +427,7 @@ static struct cupti *cupti_of(struct target *t)
 	return state_of(t)->cupti;
 }
 
-/* At a boundary of the schedule's, as BPF says: the warm-up, the first step or the end of a window. */
+/* BPF reports a boundary of the schedule: the warm-up, the first step or the end of a window. */
 static bool on_boundary(struct session *s, const struct rec_hdr *record)
 {
 	const struct rec_gpu_window *rec = (const void *)record;
@@ -424,12 +438,12 @@ static bool on_boundary(struct session *s, const struct rec_hdr *record)
 		return true;
 	if (state_of(t)->windows_over < rec->index + (rec->end_ns != 0))
 		state_of(t)->windows_over = rec->index + (rec->end_ns != 0);
-	/* The word of that one's end was lost. */
+	/* The report of that window's end was lost. */
 	if (g->window.asked_ns && g->window.by_steps && g->window.scheduled < rec->index && !g->window.until_ns)
 		g->window.until_ns = rec->start_ns;
 	if (rec->index < g->settled)
 		return true;
-	/* That before is not over yet, and has seen its end. */
+	/* The previous window has its end, but is not stopped yet. */
 	if (g->ring && g->next.asked_ns && g->next.scheduled != rec->index)
 		steer(s, t, false, session__now_ns());
 	if (rec->end_ns && !(g->window.asked_ns && g->window.scheduled == rec->index)) {
@@ -443,7 +457,7 @@ static bool on_boundary(struct session *s, const struct rec_hdr *record)
 	return true;
 }
 
-/* Finds rings, starts windows, reads. */
+/* Finds rings, requests and ends windows, and reads records. */
 static void tend(struct session *s)
 {
 	uint64_t now = session__now_ns();
@@ -472,7 +486,7 @@ static bool all_ended(struct session *s, uint64_t now)
 	return ended;
 }
 
-/* Ends all windows, */
+/* Requests the end of all windows. */
 static void stop(struct session *s)
 {
 	uint64_t now = session__now_ns();
@@ -489,7 +503,7 @@ static void stop(struct session *s)
 	}
 }
 
-/* and reads what still comes, for some seconds at most. */
+/* Reads what still arrives, for END_WAIT_NS at most. */
 static void end(struct session *s)
 {
 	uint64_t start = session__now_ns(), now = start;

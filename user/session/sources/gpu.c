@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* In: mapped files, the BPF maps gpu_rows (mapped) and gpu_handles. Out: REC_GPU, REC_GPU_CALLS and names. */
+/*
+ * Calls of CUDA and NCCL. In: mapped files, the BPF maps gpu_rows (mapped) and gpu_handles. Out:
+ * REC_GPU, REC_GPU_CALLS and names.
+ */
 #include "user/session/sources/gpu.h"
 
 #include <bpf/bpf.h>
@@ -33,24 +36,25 @@ struct kernel_key {
 
 struct kernel {
 	struct kernel_key key;
-	uint64_t name; /* REC_NAME id, 0: not known */
-	bool settled;  /* a row bears it: it stays */
+	uint64_t name; /* REC_NAME id; 0: unknown */
+	bool settled;  /* a row has been emitted with it, so it must not change */
 };
 
-/* While a process has no driver, and when it has: libraries may still come. */
+/* How often to look for more libraries: without CUDA's driver in the process, and with it. */
 #define LOOK_FOR_DRIVER_NS (1000 * 1000000ULL)
 #define LOOK_FOR_MORE_NS   (10000 * 1000000ULL)
 
-enum gpu_set { SET_ENDS, SET_BEGINS }; /* of two programs, the ends armed first */
+enum gpu_set { SET_ENDS, SET_BEGINS }; /* each has a program of its own; exits attach first */
 
-/* Of a session. */
+/* Session state. */
 struct gpu {
-	struct array files;      /* struct looked_at */
-	struct array rows, sent; /* struct rec_gpu_calls, by key: as they are, as the sink has them */
+	struct array files; /* struct looked_at */
+	/* struct rec_gpu_calls, sorted by key: the current rows, and those that the sink has. */
+	struct array rows, sent;
 	struct map kernels;      /* struct kernel */
-	struct symbols *symbols; /* NULL: none was needed */
+	struct symbols *symbols; /* NULL: not needed yet */
 	uint64_t unnamed;
-	const struct gpu_entry *table; /* gpu_rows; NULL: no calls are counted */
+	const struct gpu_entry *table; /* the map gpu_rows; NULL: stepflame does not count calls */
 };
 
 static struct gpu *state_of(const struct session *s)
@@ -73,7 +77,7 @@ static int prepare(struct session *s)
 	return 0;
 }
 
-/* Without --gpu waits for the GPU alone are watched, which steps are told by. */
+/* With --gpu off, stepflame probes only waits for the GPU, which reports need in any case. */
 static void configure(const struct session *s, struct stepflame_bpf *skel, enum attach_backend backend)
 {
 	bool counts = s && s->options.gpu != SESSION_GPU_OFF;
@@ -149,7 +153,10 @@ static bool look_into(const struct mapped_file *file)
 	return holds;
 }
 
-/* By its symbols; with --gpu off, when waits alone are watched, by its name. Files are looked into once. */
+/*
+ * Decides by the file's symbols, or with --gpu off, when stepflame probes only waits, by its name.
+ * Searches a file only once.
+ */
 static enum source_holds holds(struct session *s, struct target *t, const struct mapped_file *file)
 {
 	struct looked_at *files = state_of(s)->files.items, *f;
@@ -223,7 +230,7 @@ static struct kernel *find_kernel(struct gpu *g, uint32_t pid, uint64_t object)
 	return MAP_ADD(&g->kernels, struct kernel, &key);
 }
 
-/* The name of a host function. */
+/* Emits the name of a host function. 0: unknown. */
 static uint64_t host_name(struct session *s, const struct kernel *kernel)
 {
 	char mangled[MANGLED_MAX], name[REC_NAME_MAX + 1];
@@ -238,7 +245,7 @@ static uint64_t host_name(struct session *s, const struct kernel *kernel)
 	return session__emit_name(s, name);
 }
 
-/* The name of a handle of the driver's, which BPF has sent. */
+/* The name of a handle of the driver, which BPF has emitted. 0: unknown. */
 static uint64_t handle_name(const struct session *s, const struct kernel *kernel)
 {
 	uint64_t name = 0;
@@ -252,7 +259,7 @@ static void find_name(struct session *s, struct kernel *kernel, enum gpu_api api
 		kernel->name = cuda__is_of_runtime(api) ? host_name(s, kernel) : handle_name(s, kernel);
 }
 
-/* A kernel was launched for the first time: its name is looked for while its process is there. */
+/* The first launch of a kernel: finds the kernel's name while the process still exists. */
 static bool on_object(struct session *s, const struct rec_hdr *record)
 {
 	const struct rec_gpu_object *rec = (const void *)record;
@@ -263,7 +270,7 @@ static bool on_object(struct session *s, const struct rec_hdr *record)
 	return true;
 }
 
-/* Rows that bore one name bear it to the end: they are cumulative. */
+/* The name for a row, which stays the same to the end: rows are cumulative. */
 static uint64_t settled_name(struct session *s, const struct gpu_calls_key *key)
 {
 	struct kernel *kernel = key->object ? find_kernel(state_of(s), key->pid, key->object) : NULL;
@@ -291,7 +298,7 @@ static int compare_rows(const void *a, const void *b)
 	return memcmp(&x->key, &y->key, sizeof(x->key));
 }
 
-/* Rows that differ by addresses alone become one. */
+/* Merges rows that differ only in addresses. */
 static void merge_rows(struct array *rows)
 {
 	struct rec_gpu_calls *row = rows->items;
@@ -388,7 +395,7 @@ static int snapshot(struct session *s)
 	return s->sink_err;
 }
 
-/* That a process which was named has nothing of CUDA yet. */
+/* Warns that a process which the user named has not loaded CUDA yet. */
 static int attached(struct session *s, struct target *t)
 {
 	if (s->options.gpu != SESSION_GPU_OFF && !gpu__of(t)->seen && s->selftest.attacher.backend != ATTACH_PERF)
@@ -409,7 +416,7 @@ static void note(struct session *s)
 	}
 }
 
-/* Its last REC_GPU still comes. */
+/* At the target's exit, keeps the state for the last REC_GPU. */
 static void keep_state(struct session *s, struct target *t)
 {
 }

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #define WIDTH_MAX_NS 1000000
-/* How far two clocks may drift apart: CUPTI's may be slewed by NTP, by 500 ppm. */
-#define DRIFT_MAX 1000 /* a 1/1000 */
+/* The most that the two clocks may drift apart: NTP may slew CUPTI's clock by 500 ppm. */
+#define DRIFT_MAX 1000 /* 1/1000 of the elapsed time */
 #define SLACK_NS  10000
 
 static uint64_t distance(uint64_t a, uint64_t b)

@@ -21,8 +21,9 @@ struct gpu_clock {
 };
 
 /*
- * Adds a pair, which the target must have read between from_ns and until_ns. false: the pair is implausible, or does
- * not fit the previous one; if the next pair fits it, the clock was set, and the earlier pairs are dropped.
+ * Adds a pair, which the target must have read between from_ns and until_ns. false: the pair is
+ * implausible, or does not fit the previous one; if the next pair fits it, the clock was set, and
+ * the earlier pairs are dropped.
  */
 bool gpu_clock__add(struct gpu_clock *clock, const struct gpu_ring_clock *pair, uint64_t from_ns, uint64_t until_ns);
 /* false: there is no pair yet. */

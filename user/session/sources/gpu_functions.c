@@ -10,13 +10,13 @@
 #include "user/session/probe_cache.h"
 #include "user/x86/soft_ends.h"
 
-#define FUNCTIONS_MAX 1024 /* of a file; those of CUDA have some hundred */
+#define FUNCTIONS_MAX 1024 /* per file; CUDA's libraries have some hundred */
 
 struct search {
 	const struct elf *elf;
 	struct probe_list *ends, *begins;
 	size_t cnt;
-	uint64_t *found; /* vaddrs: a symbol stands in two tables, or has two names */
+	uint64_t *found; /* vaddrs so far: a function may have several symbols */
 };
 
 static bool all_emulated(const struct sites *sites)
@@ -27,7 +27,9 @@ static bool all_emulated(const struct sites *sites)
 	return true;
 }
 
-/* Those that a step makes hundreds or thousands of: not one of them may end at a stepped probe. */
+/*
+ * Does a step make hundreds of these calls, or more? Then exit probes must not be single-stepped.
+ */
 static bool is_frequent(enum gpu_api api)
 {
 	switch (cuda__class(api)) {
@@ -57,7 +59,9 @@ static int add_sites(struct search *search, const struct sites *sites, uint32_t 
 	return add_ends(search, sites, end, fn) ?: probe_list__add_site(search->begins, &sites->entry, begin, 0, fn);
 }
 
-/* A function whose returns would be stepped, or are not its own. */
+/*
+ * Adds a function whose return probes would be single-stepped, or lie in another function (`away`).
+ */
 static int add_softly(struct search *search, const struct elf_symbol *symbol, const struct sites *sites,
 		      enum gpu_api api, bool away)
 {
@@ -66,7 +70,10 @@ static int add_softly(struct search *search, const struct elf_symbol *symbol, co
 	uint32_t flags = cnt ? COOKIE_SOFT_END : COOKIE_NO_END;
 	int err = 0;
 
-	/* What the runtime calls must be known to lie inside of it. */
+	/*
+	 * The runtime's calls need their exact ends: BPF must know which other calls lie inside of
+	 * them.
+	 */
 	if (!cnt && cuda__is_of_runtime(api) && !away)
 		return add_sites(search, sites, PROBE_GPU_CALL, PROBE_GPU_RETURN, api);
 	for (uint32_t i = 0; i < cnt && !err; i++)
@@ -80,7 +87,7 @@ static int add_call(struct search *search, const struct elf_symbol *symbol, cons
 	enum sites_away away = sites__away(search->elf, symbol->vaddr, symbol->size, sites, &there);
 
 	if (away == SITES_ELSEWHERE)
-		return 0; /* a call is counted where it is done */
+		return 0; /* the function that does the work counts as the call */
 	if (away == SITES_AWAY && there.exit_cnt && (!is_frequent(api) || all_emulated(&there)))
 		return add_ends(search, &there, PROBE_GPU_RETURN, api)
 			       ?: probe_list__add_site(search->begins, &sites->entry, PROBE_GPU_CALL, COOKIE_SOFT_END,
@@ -90,7 +97,7 @@ static int add_call(struct search *search, const struct elf_symbol *symbol, cons
 	return add_sites(search, sites, PROBE_GPU_CALL, PROBE_GPU_RETURN, api);
 }
 
-/* Its end must be where the handle has been written. */
+/* The exit probe must be where the function has already written the handle. */
 static int add_handle(struct search *search, const struct elf_symbol *symbol, const struct sites *sites, uint32_t from)
 {
 	struct sites there;
@@ -139,8 +146,9 @@ static bool ends_wait(uint64_t cookie)
 }
 
 /*
- * Where many functions jump to the same code to end, each call of any would hit a probe for each of them. One does for
- * all of which the frame is at the same depth there.
+ * Many functions may jump to shared code to end. With a probe there for each function, each call of
+ * any of them would hit all these probes. So functions with the same frame depth there share one
+ * probe.
  */
 static void join_shared(struct probe_list *ends)
 {
@@ -167,7 +175,7 @@ static void join_shared(struct probe_list *ends)
 	ends->cnt = cnt;
 }
 
-#define SHARED_MAX 4 /* functions whose calls may all hit each other's probes */
+#define SHARED_MAX 4 /* functions that may have separate probes at one place */
 
 static size_t count_at(const struct probe_list *list, unsigned long offset)
 {
@@ -183,7 +191,10 @@ static bool is_end(uint64_t cookie)
 	return COOKIE_EVENT(cookie) == PROBE_GPU_RETURN && COOKIE_FN(cookie);
 }
 
-/* Ends that are still those of too many functions are none: what ends there is not timed. 0 or -ENOMEM. */
+/*
+ * Drops exits where too many functions still have separate probes: stepflame does not time calls
+ * that end there. 0 or -ENOMEM.
+ */
 static int drop_shared(struct probe_list *ends, struct probe_list *begins)
 {
 	bool lost[GPU_API__COUNT] = {0}, has[GPU_API__COUNT] = {0}, *drop = calloc(ends->cnt + 1, sizeof(*drop));
@@ -225,8 +236,8 @@ int gpu_functions__add(const struct elf *elf, struct probe_list *ends, struct pr
 }
 
 /*
- * Where there is nothing, that is kept only if it took long to see: a process maps a hundred libraries of some thousand
- * symbols, all of which are looked through in 6 ms, and a few of hundreds of thousands.
+ * An empty result is cached only if the search took long: a process maps a hundred libraries with
+ * some thousand symbols each, which take 6 ms in all, and a few with hundreds of thousands.
  */
 #define MANY_SYMBOLS 20000
 

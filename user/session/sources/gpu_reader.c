@@ -12,10 +12,10 @@
 
 #define NAMES_MAX   65536
 #define PENDING_MAX 65536
-#define READ_MAX    1000000 /* records in one go */
+#define READ_MAX    1000000 /* records to read in one call */
 #define DEVICES_MAX 64
 
-/* Whose window is read, and where it goes. */
+/* Whose window is being read, and where its records go. */
 struct reading {
 	struct gpu_reader *r;
 	struct session *s;
@@ -76,7 +76,7 @@ static void add_device(const struct reading *to, const struct gpu_ring_device *r
 	session__emit(to->s, &out.hdr);
 }
 
-/* false: whether it is in the window is not known yet. */
+/* Emits an activity if the window includes it. false: that is not known yet. */
 static bool emit_activity(const struct reading *to, const struct gpu_ring_activity *rec, uint64_t now, bool last)
 {
 	struct gpu_reader *r = to->r;
@@ -94,7 +94,10 @@ static bool emit_activity(const struct reading *to, const struct gpu_ring_activi
 	};
 	uint64_t start_ns, end_ns;
 
-	/* Without an end it was cut off by the window's, and without a time nothing can be said of it. */
+	/*
+	 * The window's end has cut off an activity without an end; without a valid time, an
+	 * activity cannot be placed.
+	 */
 	if (!rec->start_ns || !rec->end_ns || !gpu_clock__translate(&r->clock, rec->start_ns, &start_ns) ||
 	    !gpu_clock__translate(&r->clock, rec->end_ns, &end_ns) || end_ns < start_ns || end_ns > now) {
 		r->lost++;
@@ -120,7 +123,10 @@ static bool emit_activity(const struct reading *to, const struct gpu_ring_activi
 	return true;
 }
 
-/* Calls before the work that they asked for. What is alike follows each other, and takes less room in the file. */
+/*
+ * Sorts calls before the work that they launched. Similar activities are adjacent, which takes less
+ * room in the file.
+ */
 static int compare_activity(const void *a, const void *b)
 {
 	const struct gpu_ring_activity *x = a, *y = b;
@@ -133,7 +139,7 @@ static int compare_activity(const void *a, const void *b)
 	return COMPARE(x->start_ns, y->start_ns);
 }
 
-/* Those that ended before the last pair of readings; at the end all. */
+/* Emits the activities that ended before the last clock pair, or all. */
 static void emit_pending(const struct reading *to, bool all)
 {
 	struct gpu_reader *r = to->r;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Reader of the memory that the injection library shares. In: a file of the target. Out: records that are complete and
- * within bounds, though the target may have forged their contents.
+ * Reader of the memory that the injection library shares. In: a file of the target. Out: records
+ * that are complete and within bounds, though the target may have forged their contents.
  */
 #include "user/session/sources/gpu_ring.h"
 
@@ -25,23 +25,27 @@
 
 #define LINK_NAME   "/memfd:" GPU_RING_NAME
 #define RECORD_MIN  16
-#define SKIPPED_MAX 4096 /* bad records in one call */
+#define SKIPPED_MAX 4096 /* bad records to skip in one call */
 
 struct gpu_ring {
 	int fd;
 	struct gpu_ring_control *control;
 	char *bytes;
-	uint32_t wanted; /* as we wrote it */
+	uint32_t wanted; /* the value that stepflame last wrote */
 	bool reads;      /* the window has begun: tail is valid */
 	uint64_t tail;
 	uint64_t bad;
-	uint64_t full, dropped, unknown; /* as they were at the start */
+	uint64_t full, dropped, unknown; /* the library's counts when the window was requested */
 };
 
 #define GET(field)        __atomic_load_n(&(field), __ATOMIC_ACQUIRE)
 #define PUT(field, value) __atomic_store_n(&(field), value, __ATOMIC_RELEASE)
 
-/* Only memory that cannot be made smaller: what is gone when it is read would end us. Opens nothing else. */
+/*
+ * Opens a file of the target only if it is memory, since opening anything else may have effects.
+ * gpu_ring__of_file then checks that the memory cannot shrink: reading removed pages would kill
+ * stepflame.
+ */
 static int open_checked(const char *path)
 {
 	char self[64];
@@ -73,7 +77,10 @@ static bool is_link(int dir, const char *name)
 	       (!text[strlen(LINK_NAME)] || text[strlen(LINK_NAME)] == ' ');
 }
 
-/* Calls of_file for the first that is one; -ENOENT: there is none, else as of_file. */
+/*
+ * Tries the descriptors of a process until gpu_ring__of_file accepts one. -ENOENT: no descriptor is
+ * a ring; else the last result of gpu_ring__of_file.
+ */
 static int look_in_fds(pid_t pid, pid_t nspid, struct gpu_ring **out)
 {
 	char path[PATH_MAX];
@@ -119,7 +126,10 @@ static int look_at_mapping(const struct mapping *map, void *ctx)
 	return !search->err;
 }
 
-/* A program may have closed the descriptor, with all that it did not know. */
+/*
+ * Looks at mappings too: a program may have closed the descriptor along with all others that it
+ * does not know.
+ */
 int gpu_ring__open(pid_t pid, pid_t nspid, struct gpu_ring **out)
 {
 	struct search search = {.pid = pid, .nspid = nspid, .out = out, .err = -ENOENT};
@@ -136,7 +146,7 @@ static int check_ring(int fd, const struct gpu_ring_control *control, pid_t nspi
 	if (GET(control->magic) != GPU_RING_MAGIC || GET(control->version) != GPU_RING_VERSION ||
 	    GET(control->ring_bytes) != GPU_RING_BYTES)
 		return -EPROTO;
-	/* That of its parent, which it has inherited. */
+	/* The process has inherited the ring of its parent. */
 	if (GET(control->pid) != (uint32_t)nspid)
 		return -ENOENT;
 	return flock(fd, LOCK_EX | LOCK_NB) ? -EBUSY : 0;
@@ -203,7 +213,7 @@ void gpu_ring__start(struct gpu_ring *ring, uint32_t kinds, uint64_t now_ns)
 	ring->unknown = GET(c->unknown);
 	PUT(c->kinds, kinds);
 	gpu_ring__live(ring, now_ns);
-	/* Odd already: a stepflame that was killed has wanted it. */
+	/* `wanted` may already be odd, if an earlier stepflame was killed. */
 	want(ring, (ring->wanted + 1) | 1);
 }
 
@@ -223,7 +233,7 @@ static uint64_t since(uint64_t now, uint64_t then)
 	return now > then ? now - then : 0;
 }
 
-/* A window that is stopped before it was seen to begin has no records. */
+/* A window that stops before stepflame sees it begin has no records. */
 static void look_for_begin(struct gpu_ring *ring)
 {
 	if (ring->reads || !(ring->wanted & 1) || GET(ring->control->seen) != ring->wanted)
@@ -288,7 +298,7 @@ static bool is_good(union gpu_ring_record *rec)
 	}
 }
 
-/* 1: a record; 0: none; -1: one that is no good, passed by. */
+/* Reads one record. 1: *out is valid; 0: no record now; -1: skipped a bad record. */
 static int step(struct gpu_ring *ring, union gpu_ring_record *out)
 {
 	uint64_t head = GET(ring->control->head), unread = head - ring->tail;
@@ -297,7 +307,7 @@ static int step(struct gpu_ring *ring, union gpu_ring_record *out)
 	if (!unread)
 		return 0;
 	copy_out(ring, ring->tail, &hdr, sizeof(hdr));
-	/* Where the next one begins is not known then. */
+	/* The size is wrong, so the next record could begin anywhere: skip all. */
 	if (unread > GPU_RING_BYTES || unread < RECORD_MIN || hdr.size < RECORD_MIN || hdr.size % 8 ||
 	    hdr.size > unread || hdr.size > sizeof(*out) - 8) {
 		ring->tail = head & ~7ULL;

@@ -6,9 +6,9 @@
 #include "include/records.h"
 #include "user/proc/task.h"
 
-#define THREADS_NS 200000000ULL /* between readings of the list of threads */
+#define THREADS_NS 200000000ULL /* interval between readings of the list of threads */
 
-/* Nothing changes when none can be read any more. */
+/* Keeps the old list if the threads can no longer be read. */
 static void read_threads(struct gpu_tids *t, pid_t pid, uint64_t now)
 {
 	pid_t *tids = NULL, *nstids;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Bookkeeping of one CUPTI window in one process: its start and end, and which activities belong to it. cupti.c opens
- * and closes the window. Times are CLOCK_MONOTONIC, ns.
+ * Bookkeeping of one CUPTI window in one process: its start and end, and which activities belong to
+ * it. cupti.c opens and closes the window. Times are CLOCK_MONOTONIC, ns.
  */
 #ifndef STEPFLAME_USER_SESSION_SOURCES_GPU_WINDOW_H
 #define STEPFLAME_USER_SESSION_SOURCES_GPU_WINDOW_H
@@ -31,13 +31,17 @@ struct gpu_window {
 enum gpu_fate { GPU_TOLD, GPU_LEFT_OUT, GPU_NOT_YET_KNOWN };
 
 /*
- * Does an activity belong to the window? The window of a schedule includes activities that overlap it, and GPU work
- * that a call in it launched, however late that work begins; so the caller must judge a call before its work. known_ns:
- * the steps are known up to then; `last`: nothing more will be known.
+ * Does an activity belong to the window? The window of a schedule includes activities that overlap
+ * it, and GPU work that a call in it launched, however late that work begins; so the caller must
+ * judge a call before its work. known_ns: the steps are known up to then; `last`: nothing more will
+ * be known.
  */
 enum gpu_fate gpu_window__judge(struct gpu_window *w, enum gpu_activity kind, uint32_t correlation, uint64_t start_ns,
 				uint64_t end_ns, uint64_t known_ns, bool last);
-/* Fills in the record so far; the caller sets pid and index. false: the window has not begun, so there is no record. */
+/*
+ * Fills in the record so far; the caller sets pid and index. false: the window has not begun, so
+ * there is no record.
+ */
 bool gpu_window__record(const struct gpu_window *w, struct rec_gpu_window *out);
 /* The length of the window so far. */
 uint64_t gpu_window__ns(const struct gpu_window *w);

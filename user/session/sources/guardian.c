@@ -17,14 +17,17 @@
 
 enum command { COMMAND_WRITE, COMMAND_RESTORE, COMMAND_END };
 
-/* From stepflame to the guardian; an int comes back. */
+/* A request from stepflame to the guardian, which answers with an int. */
 struct message {
 	enum command command;
 	pid_t pid;
 	uint64_t start_time, address, value;
 };
 
-/* A word that is to be put back. The file is the memory as it was then: after an exec, it is that of nobody. */
+/*
+ * A word to restore. `memory` is an open /proc/PID/mem: after an exec it still refers to the old
+ * memory, so that a restore cannot change the new program.
+ */
 struct word {
 	struct message of;
 	int memory;
@@ -40,7 +43,10 @@ struct words {
 	size_t cnt;
 };
 
-/* Private writable memory only: a write by /proc/PID/mem would get around the protection of any other. */
+/*
+ * Is the address in private writable memory? A write through /proc/PID/mem would get around the
+ * protection of any other memory.
+ */
 static bool is_writable(pid_t pid, uint64_t address)
 {
 	unsigned long long start, end;
@@ -58,7 +64,10 @@ static bool is_writable(pid_t pid, uint64_t address)
 	return found;
 }
 
-/* One aligned store: the target may read the word at any time. */
+/*
+ * Changes a word in one aligned store, since the target may read it at any time. -EBUSY: the value
+ * is not `from`; -EALREADY: it already is `to`.
+ */
 static int change_word(int memory, uint64_t address, uint64_t from, uint64_t to)
 {
 	uint64_t now;
@@ -82,7 +91,7 @@ static int open_memory(const struct message *m)
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	if (fd < 0)
 		return errno == ENOENT ? -ESRCH : -errno;
-	if (process__alive(&process)) /* so it was that one's when it was opened */
+	if (process__alive(&process)) /* so this is not the memory of a later process */
 		return fd;
 	close(fd);
 	return -ESRCH;
@@ -106,14 +115,17 @@ static int words__write(struct words *words, const struct message *m)
 	}
 	for (size_t i = 0; err && i < words->cnt; i++)
 		if (words->word[i].of.pid == m->pid && words->word[i].of.address == m->address) {
-			close(memory); /* said twice */
+			close(memory); /* a repeated request */
 			return err;
 		}
 	words->word[words->cnt++] = (struct word){*m, memory};
 	return err;
 }
 
-/* What forked from it has the same memory, and may have come too late to be told of. */
+/*
+ * Restores the word in the process's descendants: a fork has the same memory, and stepflame may
+ * have seen it too late.
+ */
 static void restore_forks(const struct message *m)
 {
 	pid_t *children = NULL;
@@ -181,8 +193,8 @@ static void guard(int socket)
 }
 
 /*
- * Nothing of stepflame's must live on in it: its files are the probes, and whoever reads its output waits for their
- * end.
+ * Closes all files of stepflame in the guardian: they would keep the probes attached, and a reader
+ * of stepflame's output would wait for the guardian to end.
  */
 static void become_guardian(int socket)
 {
@@ -230,7 +242,7 @@ fail:
 	return err;
 }
 
-/* Sends and waits for the answer. A signal that ends the recording does not end this. */
+/* Sends a request and waits for the answer, even if a signal interrupts the wait. */
 static int ask_guardian(struct guardian *g, const struct message *m)
 {
 	ssize_t got;

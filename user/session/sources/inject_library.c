@@ -17,7 +17,7 @@
 
 #define NAME "libstepflame-inject.so"
 
-/* Opens a path in the process's file system, wherever its links lead. A descriptor or -errno. */
+/* Opens a path in the process's file system; links cannot lead out. A descriptor or -errno. */
 static int open_inside(const struct process *process, const char *path, int flags)
 {
 	struct open_how how = {.flags = flags | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
@@ -62,7 +62,7 @@ int inject_library__own(char path[PATH_MAX])
 	return -ENOENT;
 }
 
-/* Does the process see the same file under that path? */
+/* Does the process see the same file at this path, and may it load code from there? */
 static bool is_seen(const struct process *process, const char *path, const struct stat *own)
 {
 	int fd = open_inside(process, path, O_PATH);
@@ -198,7 +198,7 @@ static bool has_cupti_listed(const struct process *process, const char *variable
 	return found;
 }
 
-/* As user/inject/cupti.c looks for it; of the places that the loader knows, the usual ones. */
+/* Looks where user/inject/cupti.c looks; of the loader's own places, only in the usual ones. */
 bool inject_library__finds_cupti(const struct process *process)
 {
 	static const char *const besides[] = {"", "/../../cuda_cupti/lib", "/../extras/CUPTI/lib64",

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Usage of the host's GPUs, once a second, from NVML (libnvidia-ml.so.1, found at run time): REC_GPU_USAGE.
+ * Usage of the host's GPUs, once a second, from NVML (libnvidia-ml.so.1, found at run time):
+ * REC_GPU_USAGE.
  *
- * A child process calls NVML. A call may wait for the driver for seconds, or forever when a GPU is broken, and a thread
- * in such a call could keep stepflame from ending; besides, a crash in the vendor's library must not end the recording.
+ * A child process calls NVML. A call may wait for the driver for seconds, or forever when a GPU is
+ * broken, and a thread in such a call could keep stepflame from ending; besides, a crash in the
+ * vendor's library must not end the recording.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -25,21 +27,22 @@
 #define LIBRARY     "libnvidia-ml.so.1"
 #define PERIOD_NS   1000000000ULL
 #define DEVICES_MAX 256
-#define READ_MAX    (4 * DEVICES_MAX) /* messages in one go */
-#define PATIENCE_MS 500               /* for an answer at the end */
-#define SOCKET      3                 /* in its process */
+#define READ_MAX    (4 * DEVICES_MAX) /* messages to read in one call */
+#define PATIENCE_MS 500               /* wait for the child to end */
+#define SOCKET      3                 /* descriptor in the child */
 
 /*
- * Of NVIDIA's nvml.h (NVML API Reference Guide; the same since CUDA 8), which need not be there: nvmlReturn_t, of which
- * 0 is success, nvmlUtilization_t, nvmlMemory_t, NVML_TEMPERATURE_GPU and NVML_CLOCK_SM. Not
- * nvmlDeviceGetMemoryInfo_v2: older drivers lack it.
+ * Declarations of NVIDIA's nvml.h (NVML API Reference Guide; the same since CUDA 8), which the
+ * build does not need: nvmlReturn_t, of which 0 is success, nvmlUtilization_t, nvmlMemory_t,
+ * NVML_TEMPERATURE_GPU and NVML_CLOCK_SM. stepflame does not use nvmlDeviceGetMemoryInfo_v2, which
+ * older drivers lack.
  */
 #define NVML_SUCCESS         0
 #define NVML_TEMPERATURE_GPU 0
 #define NVML_CLOCK_SM        1
 
 struct nvml_utilization {
-	unsigned int gpu, memory; /* percent of the time of the last sample in which it was busy */
+	unsigned int gpu, memory; /* percent of the last sample period in which it was busy */
 };
 
 struct nvml_memory {
@@ -63,20 +66,20 @@ struct functions {
 #undef X
 };
 
-/* From its process to stepflame. */
+/* From the child to stepflame. */
 struct message {
 	struct rec_gpu_usage usage;
-	uint64_t cpu_ns, rss_bytes; /* of the process */
+	uint64_t cpu_ns, rss_bytes; /* of the child */
 };
 
-/* Of a session. */
+/* Session state. */
 struct nvml {
-	pid_t pid; /* of its process; 0: there is none */
+	pid_t pid; /* of the child; 0: no child */
 	int socket;
 	uint64_t cpu_ns, rss_bytes;
 };
 
-/* ---- its process ---- */
+/* ---- the child ---- */
 
 static bool find_functions(struct functions *f)
 {
@@ -90,7 +93,10 @@ static bool find_functions(struct functions *f)
 	return f->nvmlInit_v2 && f->nvmlDeviceGetCount_v2 && f->nvmlDeviceGetHandleByIndex_v2;
 }
 
-/* A function that this driver lacks, or does not offer for this GPU, leaves what was there. */
+/*
+ * Calls a function of NVML. false, with the output unchanged: this driver lacks the function, or
+ * does not offer it for this GPU.
+ */
 #define ASK(function, ...) (f->function && f->function(__VA_ARGS__) == NVML_SUCCESS)
 
 static void look_at_device(const struct functions *f, void *device, struct rec_gpu_usage *usage)
@@ -120,7 +126,7 @@ static void look_at_device(const struct functions *f, void *device, struct rec_g
 		usage->sm_mhz = value;
 }
 
-/* Asks for all devices once. false: stepflame is gone. */
+/* Sends the usage of all devices once. false: stepflame is gone. */
 static bool look_at_all(const struct functions *f, int socket)
 {
 	unsigned int cnt = 0;
@@ -144,7 +150,7 @@ static bool look_at_all(const struct functions *f, int socket)
 	return true;
 }
 
-/* Until the other end of the socket is closed. */
+/* Sends usage until stepflame closes its end of the socket. */
 static void serve(int socket)
 {
 	struct pollfd closed = {.fd = socket, .events = POLLIN};
@@ -161,7 +167,10 @@ static void serve(int socket)
 	}
 }
 
-/* The terminal's signals are for stepflame, and what the library prints for nobody. */
+/*
+ * Detaches the child from the terminal, whose signals are for stepflame, and discards what the
+ * library prints.
+ */
 static void become_server(int socket)
 {
 	int null, kept = fcntl(socket, F_DUPFD, 4);
@@ -185,7 +194,10 @@ static struct nvml *state_of(const struct session *s)
 	return session__state(s, SOURCE_NVML);
 }
 
-/* Before there are probes and maps, which its process would keep open. No library and no driver are no error. */
+/*
+ * Starts the child before stepflame opens probes and maps, which the child would keep open. It is
+ * no error if the host lacks the library or a driver.
+ */
 static int prepare(struct session *s)
 {
 	struct nvml *nvml = state_of(s);
@@ -212,7 +224,7 @@ static int prepare(struct session *s)
 	return 0;
 }
 
-/* Its process ends when the socket does. NULL, or what was wrong with it. */
+/* Ends the child by closing the socket. Returns NULL, or what went wrong with the child. */
 static const char *stop_child(struct nvml *nvml)
 {
 	const struct timespec pause = {.tv_nsec = 1000000};
@@ -243,7 +255,7 @@ static void take_leave(struct session *s)
 		session__note(s, "GPU usage: NVML (%s) %s: figures are missing", LIBRARY, wrong);
 }
 
-/* Hands on what was told since, without waiting. */
+/* Emits the messages that have arrived, without waiting. */
 static void tend(struct session *s)
 {
 	struct nvml *nvml = state_of(s);
@@ -256,7 +268,10 @@ static void tend(struct session *s)
 		got = recv(nvml->socket, &m, sizeof(m), MSG_DONTWAIT);
 		if (got != sizeof(m))
 			break;
-		/* What a library has written over in there is nothing to rely on. */
+		/*
+		 * NVIDIA's library may have corrupted the child's memory: do not rely on what the
+		 * child sent.
+		 */
 		m.usage.hdr = (struct rec_hdr){.type = REC_GPU_USAGE, .size = sizeof(m.usage)};
 		m.usage.name[sizeof(m.usage.name) - 1] = 0;
 		nvml->cpu_ns = m.cpu_ns;
@@ -265,7 +280,7 @@ static void tend(struct session *s)
 			session__emit(s, &m.usage.hdr);
 	}
 	if (!got)
-		take_leave(s); /* no library, or no driver */
+		take_leave(s); /* the child has ended: it found no library or no driver */
 }
 
 static void end(struct session *s)

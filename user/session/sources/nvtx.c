@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Finds where code pushes and pops NVTX ranges (bpf/nvtx.h). In: mapped files. Out: probes, the BPF map nvtx_sites. */
+/*
+ * Finds where code pushes and pops NVTX ranges (bpf/nvtx.h). In: mapped files. Out: probes, the BPF
+ * map nvtx_sites.
+ */
 #include <bpf/bpf.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,10 +12,10 @@
 #include "user/runtime/nvtx/nvtx.h"
 #include "user/session/state.h"
 
-#define PERIOD_NS 200000000ULL  /* over which their hits are counted */
-#define MAX_SHARE 0.03          /* of the time of one thread that their hits may take */
-#define PERF_MAX  16            /* places of a file, where the kernel attaches probes one by one */
-#define MAX_NS    1000000000ULL /* and for how long they may take more */
+#define PERIOD_NS 200000000ULL  /* interval over which stepflame counts hits */
+#define MAX_SHARE 0.03          /* share of one thread's time that hits may take */
+#define PERF_MAX  16            /* places per file, where the kernel attaches probes one by one */
+#define MAX_NS    1000000000ULL /* how long hits may take a larger share */
 
 struct looked_at {
 	uint64_t dev, inode;
@@ -21,18 +24,18 @@ struct looked_at {
 	char name[64];
 };
 
-/* Of a session. */
+/* Session state. */
 struct nvtx {
 	struct array files; /* struct looked_at */
 	uint32_t site_cnt;
 };
 
-/* Of a target. */
+/* Target state. */
 struct nvtx_target {
-	uint64_t hits;    /* as last read, */
-	uint64_t read_ns; /* then */
-	uint64_t over_ns; /* for how long they have been too dear */
-	bool detached;    /* for good */
+	uint64_t hits;    /* at read_ns */
+	uint64_t read_ns; /* when `hits` was last read */
+	uint64_t over_ns; /* how long hits have taken more than MAX_SHARE */
+	bool detached;    /* for the rest of the recording */
 };
 
 static struct nvtx *state_of(const struct session *s)
@@ -55,7 +58,7 @@ static struct looked_at *find_looked_at(struct session *s, const struct mapped_f
 	return NULL;
 }
 
-/* What is kept of a file that has some. */
+/* Parts of the cache entry of a file with sites. */
 enum part { OFFSETS, SITES, MISSED, PARTS };
 
 static const struct cache_part units[PARTS] = {
@@ -123,7 +126,7 @@ static void look_into(struct looked_at *f, const struct mapped_file *file)
 	elf__free(elf);
 }
 
-/* None that is understood: no. A file is looked into once per session. */
+/* HOLDS_NO if stepflame understands none of the file's places. Searches a file once per session. */
 static enum source_holds holds(struct session *s, struct target *t, const struct mapped_file *file)
 {
 	struct looked_at *f = find_looked_at(s, file);
@@ -143,7 +146,7 @@ static enum source_holds holds(struct session *s, struct target *t, const struct
 	return f->places.cnt ? HOLDS_YES : HOLDS_NO;
 }
 
-/* The places, and their descriptions in the map nvtx_sites. */
+/* Adds a probe for each place, and writes the place's description to the map nvtx_sites. */
 static int find(struct session *s, struct target *t, const struct mapped_file *file, struct elf *elf,
 		struct probe_list sets[SOURCE_SETS])
 {
@@ -177,7 +180,7 @@ static void on_fork(struct session *s, struct target *parent, struct target *chi
 		target_state(child)->detached = target_state(parent)->detached;
 }
 
-/* Detaches them when a process pays too much for them, for the rest of the recording. */
+/* Detaches the probes for the rest of the recording if a process pays too much for them. */
 static void observe(struct session *s, struct target *t, const struct proc *proc)
 {
 	struct nvtx_target *own = target_state(t);
@@ -188,7 +191,7 @@ static void observe(struct session *s, struct target *t, const struct proc *proc
 		return;
 	own->hits = proc->nvtx.hits;
 	own->read_ns = now;
-	if (first || hits > proc->nvtx.hits || /* it has just called exec */
+	if (first || hits > proc->nvtx.hits || /* the process has just called exec */
 	    hits * s->selftest.hit_ns <= MAX_SHARE * elapsed) {
 		own->over_ns = 0;
 		return;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Makes the probes for a process's operators. In: its mapped libraries (user/runtime/torch/ops.h). Out: probe lists,
- * and the BPF maps op_defs and node_classes.
+ * Makes the probes for a process's operators. In: its mapped libraries (user/runtime/torch/ops.h).
+ * Out: probe lists, and the BPF maps op_defs and node_classes.
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -22,7 +22,7 @@
 
 #define PEEK "_ZN2at15sequence_number4peekEv"
 
-/* Tells BPF of the operators of a library. Functions of other kinds leave their entries unused. */
+/* Describes a library's operators to BPF. Other functions leave their entries unused. */
 static int define(struct session *s, const struct op_file *file)
 {
 	int fd = bpf_map__fd(s->skel->maps.op_defs);
@@ -61,7 +61,10 @@ static int find_tensors(struct session *s, const struct elf *elf)
 	return 0;
 }
 
-/* The operators of a library, found once per session. 0 or -errno. */
+/*
+ * Finds the operators of a library, once per session. tensors: the library has the tensors, whose
+ * layout `shapes` needs. 0 or -errno.
+ */
 static int find_file(struct session *s, const struct mapped_file *file, bool tensors, struct op_file **out)
 {
 	struct ops *ops = ops__of(s);
@@ -109,8 +112,8 @@ static enum op_link enter_link(uint8_t event)
 }
 
 /*
- * No profiler sees them (ATen/core/dispatch/ObservedOperators.cpp): to probe them would cost, and make time inside of
- * others theirs.
+ * Profilers do not see these operators (ATen/core/dispatch/ObservedOperators.cpp). Probes on them
+ * would cost time, and would take time away from the operators around them.
  */
 static bool is_unobserved(const char *name)
 {
@@ -133,7 +136,7 @@ static int add_function(struct op_library *library, const struct op_file *file, 
 
 	if (fn->event == OP_CALL && is_unobserved(fn->name))
 		return 0;
-	if (fn->stepped) /* some ten times dearer, and on the path of every call */
+	if (fn->stepped) /* some ten times the cost, on the path of every call */
 		return 0;
 	for (uint32_t k = 0; k < fn->exit_cnt + fn->unwind_cnt && !err; k++)
 		err = probe_list__add_site(&library->lists[LINK_EXIT], &site[k], fn->event, slot, index);
@@ -166,7 +169,7 @@ static struct op_library *add_library(struct op_target *t, const struct mapped_f
 	return library;
 }
 
-/* For the timeline: where autograd's sequence numbers are, without which nodes are not linked to operators. */
+/* Finds autograd's sequence numbers, by which the timeline links nodes to operators. */
 static void find_sequence(const struct target *t, const struct mapped_file *file, struct op_proc *p)
 {
 	struct thread_word word = {0};
@@ -177,7 +180,7 @@ static void find_sequence(const struct target *t, const struct mapped_file *file
 	err = err ?: elf__vaddr(elf, 0, &first);
 	err = err ?: getter__thread_word(elf, t->process.pid, file->base - first, PEEK, &word);
 	elf__free(elf);
-	/* musl's dtv has 8-byte entries. */
+	/* bpf/sequence.h expects glibc's dtv; musl's has 8-byte entries. */
 	if (err || (word.module && process__file(&t->process, "ld-musl-"))) {
 		log__warn("report this version of torch", "its sequence numbers were not found: the timeline does "
 							  "not link nodes to operators");
@@ -187,7 +190,7 @@ static void find_sequence(const struct target *t, const struct mapped_file *file
 	p->sequence_offset = word.offset;
 }
 
-/* What a library has of operators and nodes. Having none is no error. */
+/* Adds the operators and nodes of a library. Only the library with the tensors must have some. */
 static int add_torch(struct session *s, const struct mapped_file *file, bool tensors, uint32_t slot)
 {
 	struct op_proc *p = &ops__of(s)->procs[slot];
@@ -209,7 +212,7 @@ static int add_torch(struct session *s, const struct mapped_file *file, bool ten
 	return err ?: add_nodes(s, found->found, file->base, slot);
 }
 
-/* The allocators' reports, in libc10. */
+/* Probes the allocators' reports, in libc10. */
 static int add_memory(struct session *s, const struct mapped_file *file, uint32_t slot)
 {
 	static const struct {

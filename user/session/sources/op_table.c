@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The operator table as records. In: the BPF arrays op_rows and op_procs, mapped. Out: REC_NAME, REC_OP and
- * REC_OP_WINDOW.
+ * Emits the operator table as records. In: the BPF arrays op_rows and op_procs, mapped. Out:
+ * REC_NAME, REC_OP and REC_OP_WINDOW.
  */
 #include <bpf/libbpf.h>
 #include <errno.h>
@@ -105,7 +105,11 @@ static void emit_rows(struct session *s)
 			continue;
 		rec.key = row->key;
 		rec.val = row->val;
-		send_name(s, rec.key.name); /* the timeline has calls that were taken back from their row, too */
+		/*
+		 * Also for an unchanged row: the timeline has calls that BPF has taken back from
+		 * their row.
+		 */
+		send_name(s, rec.key.name);
 		if (!memcmp(&rec.val, &ops__of(s)->sent[i], sizeof(rec.val)))
 			continue;
 		ops__of(s)->sent[i] = rec.val;
@@ -113,7 +117,10 @@ static void emit_rows(struct session *s)
 	}
 }
 
-/* BPF sends a window when it ends; of one that is open the file holds what it has so far. */
+/*
+ * BPF emits a window when it ends. An open window is emitted as far as it has got, so that the file
+ * has it too.
+ */
 void op_table__windows(struct session *s)
 {
 	for (size_t slot = 0; slot < OP_PROCS_MAX; slot++) {
@@ -125,7 +132,7 @@ void op_table__windows(struct session *s)
 		rec.pid = p->pid;
 		rec.index = p->index - 1;
 		rec.first_step = p->first_step;
-		/* By a schedule the window began at the boundary that it counts first. */
+		/* With a schedule, the first boundary counted here opened the window. */
 		rec.steps = p->boundaries - p->first_step - (s->options.schedule[OP_ACTIVE] ? 1 : 0);
 		rec.start_ns = p->window_start_ns;
 		rec.end_ns = session__now_ns();

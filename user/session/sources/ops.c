@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The operators of each process with torch: attaches their probes (op_probes.c) just before a window of the schedule
- * and detaches them after it. In: the step boundaries that BPF counts (struct op_proc). Out: links, and the words of
- * struct op_proc that user space writes.
+ * The operators of each process with torch: attaches their probes (op_probes.c) just before a
+ * window of the schedule and detaches them after it. In: the step boundaries that BPF counts
+ * (struct op_proc). Out: links, and the fields of struct op_proc that user space writes.
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -17,23 +17,27 @@
 #include "user/session/programs.h"
 #include "user/session/sources/ops.h"
 
-/* How long before a window the probes are armed, and how far the next one must be for them to be taken away. */
+/*
+ * How long before a window the probes are attached, and how far away the next window must be for
+ * stepflame to detach them in between.
+ */
 #define ARM_AHEAD_NS  500000000ULL
 #define DISARM_FAR_NS 2000000000ULL
-#define ARM_BLIND     20 /* steps ahead, while it is not known how long a step takes */
+#define ARM_BLIND     20 /* steps before a window, while the duration of a step is unknown */
 
 /*
- * How long after a fork its children are relieved, so that workers come together; and how far apart that is at least.
+ * How long after a fork stepflame removes the breakpoints that the child inherited, so that workers
+ * forked together share one removal; and the least time between two removals.
  */
 #define SWEEP_DELAY_NS      1000000000ULL
 #define SWEEP_APART_NS      10000000000ULL
 
 #define TIMELINE_RING_BYTES (32 << 20) /* some 400,000 spans between two polls */
 
-/* Of a target. */
+/* Target state. */
 struct ops_target {
-	uint32_t slot; /* 1 + that of its operators; 0: they are not recorded */
-	bool tried;    /* its operators were looked for */
+	uint32_t slot; /* 1 + index in ops.procs and ops.targets; 0: not recorded */
+	bool tried;    /* stepflame has searched for its operators */
 };
 
 static struct ops_target *target_state(const struct target *t)
@@ -41,7 +45,7 @@ static struct ops_target *target_state(const struct target *t)
 	return target__state(t, SOURCE_OPS);
 }
 
-/* NULL: its operators are not recorded. */
+/* BPF's operator state of the target. NULL: stepflame does not record its operators. */
 static struct op_proc *proc_of(const struct session *s, const struct target *t)
 {
 	uint32_t slot = target_state(t)->slot;
@@ -51,7 +55,8 @@ static struct op_proc *proc_of(const struct session *s, const struct target *t)
 
 static void configure(const struct session *s, struct stepflame_bpf *skel, enum attach_backend backend)
 {
-	if (!s || !s->options.ops || backend == ATTACH_PERF) { /* which cannot attach so many */
+	/* ATTACH_PERF cannot attach so many probes. */
+	if (!s || !s->options.ops || backend == ATTACH_PERF) {
 		bpf_program__set_autoload(skel->progs.op_enter, false);
 		bpf_program__set_autoload(skel->progs.node_enter, false);
 		bpf_program__set_autoload(skel->progs.boxed_enter, false);
@@ -82,7 +87,10 @@ static int prepare(struct session *s)
 	return 0;
 }
 
-/* What torch.profiler calls memory that no operator asked for. */
+/*
+ * Defines the row for memory that was allocated outside operators, under torch.profiler's name for
+ * it.
+ */
 static int define_memory(struct session *s)
 {
 	uint64_t name = session__emit_name(s, "[memory]");
@@ -115,7 +123,7 @@ static void disarm(struct ops *ops, uint32_t slot)
 	struct detachment d = {};
 
 	ops->procs[slot].armed = 0;
-	/* Exits last: what has been entered still ends. */
+	/* Exits detach last, so that operators that have been entered still end. */
 	take_links(&ops->targets[slot], false, &d);
 	detachment__run(&d);
 	take_links(&ops->targets[slot], true, &d);
@@ -177,8 +185,8 @@ static int free_slot(const struct ops *ops)
 }
 
 /*
- * Finds the operators of a process that has torch, and arms them unless the schedule's first window is far. A failure
- * is said, and the rest of the recording goes on.
+ * Finds the operators of a process with torch, and attaches their probes unless the first window of
+ * the schedule is far. Prints a failure; the rest of the recording goes on.
  */
 static int add_target(struct session *s, struct target *t)
 {
@@ -199,11 +207,14 @@ static int add_target(struct session *s, struct target *t)
 	ops__of(s)->procs[slot].pid = command.pid;
 	command.op_slot = slot + 1;
 	programs__command(s->skel, &command);
-	/* A window that may begin with the first step: the probes are there before the recording is. */
+	/*
+	 * The first window may begin with the first step: attach the probes before the recording
+	 * starts.
+	 */
 	return s->options.schedule[OP_SKIP_FIRST] + s->options.schedule[OP_WAIT] <= ARM_BLIND ? arm(s, slot) : 0;
 }
 
-/* Without a schedule operators count from here on. */
+/* Without a schedule, operators count from here on. */
 static int open_target(struct session *s, struct target *t)
 {
 	struct op_proc *p = proc_of(s, t);
@@ -228,7 +239,7 @@ static int looked_at(struct session *s, struct target *t)
 	return err ?: t->open ? open_target(s, t) : 0;
 }
 
-/* Detaches; its counts stay. */
+/* Detaches the probes; the counts stay. */
 static void remove_target(struct session *s, struct target *t)
 {
 	uint32_t slot = target_state(t)->slot;
@@ -245,7 +256,10 @@ static void on_exec(struct session *s, struct target *t)
 	*target_state(t) = (struct ops_target){};
 }
 
-/* Steps from the one that begins next to the first one that is to be recorded; UINT64_MAX: none is. */
+/*
+ * The number of steps before the next window, counted from the step that begins next; UINT64_MAX:
+ * no further window.
+ */
 static uint64_t steps_ahead(const uint64_t *schedule, uint64_t step)
 {
 	uint64_t lead = schedule[OP_WAIT] + schedule[OP_WARMUP], cycle = lead + schedule[OP_ACTIVE], at;
@@ -258,11 +272,11 @@ static uint64_t steps_ahead(const uint64_t *schedule, uint64_t step)
 	if (at % cycle <= lead)
 		return lead - at % cycle;
 	if (schedule[OP_REPEAT] && at / cycle + 1 == schedule[OP_REPEAT])
-		return UINT64_MAX; /* in the last window: nothing follows */
+		return UINT64_MAX; /* this is the last window */
 	return cycle - at % cycle + lead;
 }
 
-/* What cannot be attached once is not tried again, many times a second. */
+/* Attaches the probes. After a failure, does not try again: this runs many times per second. */
 static void arm_in_time(struct session *s, uint32_t slot)
 {
 	struct op_target *t = &ops__of(s)->targets[slot];
@@ -291,14 +305,17 @@ static void tend_slot(struct session *s, uint32_t slot)
 		disarm(ops__of(s), slot);
 }
 
-/* The child is relieved of the breakpoints that it inherits, within some seconds. */
+/* Schedules the removal of the breakpoints that the child inherits. */
 static void on_fork(struct session *s, struct target *parent, struct target *child, bool followed)
 {
 	uint32_t slot = target_state(parent)->slot;
 	struct op_target *t = slot ? &ops__of(s)->targets[slot - 1] : NULL;
 	uint64_t now = session__now_ns();
 
-	/* It keeps us for as long as arming does, in which the ring buffer may overflow with spans. */
+	/*
+	 * A removal takes as long as attaching: the spans of a timeline may overflow the ring
+	 * buffer meanwhile.
+	 */
 	if (!t || t->sweep_ns || s->options.timeline)
 		return;
 	t->sweep_ns = now + SWEEP_DELAY_NS;
@@ -307,9 +324,10 @@ static void on_fork(struct session *s, struct target *parent, struct target *chi
 }
 
 /*
- * A child inherits the breakpoints, and pays for each hit, though no program of its parent's links runs in it. When a
- * link goes, the kernel takes each breakpoint out of all processes in which no other link wants it. One to ourselves,
- * where these libraries are not, does: no program of it ever runs.
+ * Removes inherited breakpoints from forked children. A child pays for each hit, although the
+ * programs of its parent's links do not run in it. When a link goes, the kernel removes its
+ * breakpoints from all processes in which no other link wants them. So stepflame attaches a link to
+ * itself, which does not map these libraries and so never runs the program, and destroys it.
  */
 static void sweep(struct session *s, uint32_t slot, uint64_t now)
 {
@@ -317,7 +335,7 @@ static void sweep(struct session *s, uint32_t slot, uint64_t now)
 
 	t->sweep_ns = 0;
 	if (!ops__of(s)->procs[slot].armed)
-		return; /* they went with the parent's */
+		return; /* they were removed together with the parent's */
 	for (size_t i = 0; i < t->library_cnt; i++)
 		for (int link = 0; link < LINK__COUNT; link++) {
 			struct attachment *attachment;
@@ -329,7 +347,7 @@ static void sweep(struct session *s, uint32_t slot, uint64_t now)
 	t->swept_ns = now;
 }
 
-/* Arms and disarms by the schedule, and relieves children. */
+/* Attaches and detaches probes by the schedule, and removes inherited breakpoints from children. */
 static void tend(struct session *s)
 {
 	uint64_t now = session__now_ns();
@@ -346,12 +364,12 @@ static void tend(struct session *s)
 	}
 }
 
-/* Nothing counts from here on. */
+/* Stops counting. */
 static void close_windows(struct session *s)
 {
 	if (!s->options.ops)
 		return;
-	op_table__windows(s); /* those that end here, and not by BPF */
+	op_table__windows(s); /* windows that end here rather than in BPF */
 	for (uint32_t slot = 0; slot < OP_PROCS_MAX; slot++) {
 		struct op_proc *p = &ops__of(s)->procs[slot];
 
@@ -365,7 +383,7 @@ static int snapshot(struct session *s)
 	return s->options.ops ? op_table__snapshot(s) : 0;
 }
 
-/* Exits last: what has been entered still ends. */
+/* Exits detach last, so that operators that have been entered still end. */
 static void detach(struct session *s, bool last, struct detachment *d)
 {
 	for (uint32_t slot = 0; slot < OP_PROCS_MAX; slot++)

@@ -9,8 +9,8 @@
 #include "user/session/state.h"
 
 /*
- * Names that rows may have. An id is a hash of its text, so op_table.c emits the text only with the first row that has
- * it.
+ * A name that rows may have. Its id is a hash of its text, so op_table.c emits the text only with
+ * the first row that has the name.
  */
 struct op_name {
 	uint64_t id;
@@ -36,25 +36,25 @@ struct op_library {
 };
 
 struct op_target {
-	bool refused;          /* its probes cannot be attached */
+	bool refused;          /* attaching its probes has failed */
 	struct target *target; /* NULL: the slot is free */
-	uint64_t sweep_ns;     /* when to remove the probes that children inherited by fork; 0: no such children */
-	uint64_t swept_ns;     /* when that was last done */
+	uint64_t sweep_ns;     /* when to remove breakpoints from forked children; 0: not needed */
+	uint64_t swept_ns;     /* when they were last removed */
 	size_t library_cnt;
 	struct op_library libraries[OP_LIBRARIES];
 };
 
-/* Per session; unused without operators. */
+/* Session state; unused without operators. */
 struct ops {
-	struct op_proc *procs;       /* the BPF map, OP_PROCS_MAX of them; NULL: operators are off */
-	const struct op_entry *rows; /* the BPF map, OP_ROWS */
+	struct op_proc *procs;       /* the BPF map, OP_PROCS_MAX entries; NULL: no operators */
+	const struct op_entry *rows; /* the BPF map, OP_ROWS entries */
 	struct op_val *sent;         /* each row as last emitted */
 	size_t file_cnt, name_cnt;
 	struct op_file *files;
 	struct op_name *names; /* ascending by id */
 	uint32_t def_cnt;
-	struct spans_encoder *spans; /* of the timeline; NULL: timeline is off */
-	struct modules *modules;     /* NULL: none seen */
+	struct spans_encoder *spans; /* encodes the timeline; NULL: timeline is off */
+	struct modules *modules;     /* NULL: no module seen so far */
 	struct op_target targets[OP_PROCS_MAX];
 };
 
@@ -63,7 +63,10 @@ static inline struct ops *ops__of(const struct session *s)
 	return session__state(s, SOURCE_OPS);
 }
 
-/* op_probes.c: fills the target of `slot` with all probes of a process, by its mapped libraries. 0 or -errno. */
+/*
+ * op_probes.c: fills the target of `slot` with all probes of a process, by its mapped libraries. 0
+ * or -errno.
+ */
 int op_probes__add(struct session *s, struct target *t, uint32_t slot);
 
 /* op_table.c */

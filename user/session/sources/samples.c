@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Samples: starts a timer on each CPU, which runs the BPF program, and completes the program's records: the lines of a
- * function, from its line table, and the names of native and kernel addresses.
+ * Samples: starts a timer on each CPU, which runs the BPF program, and completes the program's
+ * records: the lines of a function, from its line table, and the names of native and kernel
+ * addresses.
  */
 #include "user/session/sources/samples.h"
 
@@ -24,32 +25,32 @@
 #include "user/session/sources/waiting.h"
 
 #define SENT_SYMBOLS 1024      /* a power of two */
-#define RING_BYTES   (4 << 20) /* a job's stacks are all new at first */
+#define RING_BYTES   (4 << 20) /* at first all stacks of a job are new */
 
-/* A period lasts so long, and so many of itself. */
+/* A timer keeps its period for at least this time, and this many samples at the requested rate. */
 #define SPELL_NS      90000000
 #define SPELL_PERIODS 9
 
-/* Of a session. */
+/* Session state. */
 struct samples {
-	struct intern codes;      /* functions that were told of, by id */
-	struct array codes_lined; /* bool by number: with their lines */
-	uint64_t lines_lost;      /* as the counter of that name, which BPF does not add to: those without */
-	struct sampler *sampler;  /* NULL: not asked for */
+	struct intern codes;      /* ids of the functions that were emitted */
+	struct array codes_lined; /* bool, by number in `codes`: the sink has the lines */
+	uint64_t lines_lost;      /* functions emitted without lines, which BPF does not count */
+	struct sampler *sampler;  /* NULL: samples are off */
 };
 
 struct sampler {
 	struct symbols *symbols;
-	uint64_t sent[SENT_SYMBOLS]; /* ids of texts that the sink has, by their low bits */
+	uint64_t sent[SENT_SYMBOLS]; /* ids of texts that the sink has, indexed by their low bits */
 	struct waiting waiting;
 	uint64_t spell_start_ns;
 	unsigned int seed;
-	int cpus;                   /* possible ones */
-	struct timer_spell *spells; /* by CPU, as BPF knows them */
+	int cpus;                   /* possible CPUs */
+	struct timer_spell *spells; /* by CPU; a copy of the map timer_spells */
 	size_t timer_cnt;
 	struct timer {
 		struct bpf_link *link;
-		int fd; /* the link's */
+		int fd; /* the perf event of the link */
 		int cpu;
 	} timers[];
 };
@@ -77,7 +78,7 @@ static int timer__start(struct session *s, int cpu)
 	int fd = timer__open(cpu, 1000000000 / s->options.frequency);
 	struct bpf_link *link;
 
-	if (fd == -ENODEV || fd == -ENOENT) /* a CPU that is not there */
+	if (fd == -ENODEV || fd == -ENOENT) /* the CPU is offline or absent */
 		return 0;
 	if (fd < 0)
 		return fd;
@@ -100,7 +101,7 @@ static int tell_spells(struct session *s)
 				    state_of(s)->sampler->cpus * sizeof(*state_of(s)->sampler->spells), BPF_ANY);
 }
 
-/* One timer per CPU. */
+/* Starts one timer per CPU. */
 static int start(struct session *s)
 {
 	int cpus = libbpf_num_possible_cpus(), err = 0;
@@ -132,9 +133,10 @@ static int start(struct session *s)
 }
 
 /*
- * A timer of one period would meet a job of the same rhythm, or of twice that, in the same places always. So each has
- * another one in each spell: of a rate between half of that asked for and one and a half, any as likely as any other. A
- * new period begins anew, which costs half a sample on average.
+ * A timer with a constant period would sample a job with the same rhythm, or twice that, always in
+ * the same places. So each timer gets a new period now and then: its rate is uniformly distributed
+ * between 0.5 and 1.5 times the requested rate. Setting a period restarts the timer, which costs
+ * half a sample on average; a higher rate makes up for that.
  */
 static void tend(struct session *s)
 {
@@ -158,7 +160,7 @@ static void tend(struct session *s)
 	tell_spells(s);
 }
 
-/* Lets sample_threads see each thread of the host. */
+/* Runs sample_threads on each thread of the host. */
 static int visit_threads(struct session *s, enum thread_visit visit)
 {
 	if (!state_of(s)->sampler)
@@ -167,7 +169,7 @@ static int visit_threads(struct session *s, enum thread_visit visit)
 	return programs__iterate(s->skel->progs.sample_threads);
 }
 
-/* Threads that wait do so from now on. */
+/* Makes waits in progress begin now, and reads their stacks. */
 static int open_windows(struct session *s)
 {
 	int err = visit_threads(s, VISIT_OPEN);
@@ -227,7 +229,8 @@ static void free_sampler(struct session *s)
 }
 
 /*
- * How the interpreter of a process lays its objects out. A child that was not looked at yet is a fork of some target.
+ * The object layout of a process's interpreter. A child that the session has not looked at yet is a
+ * fork of some target.
  */
 static const struct py_layout *layout_of(struct session *s, pid_t pid)
 {
@@ -250,7 +253,10 @@ bool *samples__lined(struct session *s, uint64_t code, bool *again)
 	return (bool *)state_of(s)->codes_lined.items + number;
 }
 
-/* Each process tells of its functions, which most others have, too; one that ended meanwhile has no lines to read. */
+/*
+ * Each process emits its functions, though most other processes have the same ones. The line tables
+ * of a process that has ended cannot be read.
+ */
 static bool on_code(struct session *s, const struct rec_hdr *record)
 {
 	const struct rec_code *rec = (const void *)record;
@@ -272,7 +278,7 @@ static bool on_code(struct session *s, const struct rec_hdr *record)
 	return true;
 }
 
-/* The id of a symbol's text, which the sink has been handed; 0: there is no text. */
+/* Emits a symbol's text if the sink may lack it, and returns its id; 0: there is no text. */
 static uint64_t symbol_id(struct session *s, const char *text)
 {
 	uint64_t id = text ? session__name_id(text) : 0;

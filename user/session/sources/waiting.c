@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Reads the stacks of waits that began before the window, from outside as `stepflame dump` does. In: the targets. Out:
- * REC_CODE and REC_STACK, and the REC_STACK id for the samples of that one wait.
+ * Reads the stacks of waits that began before the window, from outside as `stepflame dump` does.
+ * In: the targets. Out: REC_CODE and REC_STACK, and the REC_STACK id for the samples of that one
+ * wait.
  */
 #include "user/session/sources/waiting.h"
 
@@ -17,9 +18,12 @@
 #include "user/session/session.h"
 #include "user/session/sources/samples.h"
 
-#define READING_NS 200000000 /* the ring is not read meanwhile */
+#define READING_NS 200000000 /* limit: stepflame does not drain the ring meanwhile */
 
-/* The id of a frame's function, of which the sink has been told; 0: it has no readable name, or there is no memory. */
+/*
+ * Emits a frame's function if the sink lacks it, and returns its id; 0: the function has no
+ * readable name, or memory ran out.
+ */
 static uint64_t code_id(struct session *s, pid_t pid, const struct py_frame *frame)
 {
 	uint64_t file = session__name_id(frame->file), name = session__name_id(frame->name), id;
@@ -52,7 +56,10 @@ static uint64_t code_id(struct session *s, pid_t pid, const struct py_frame *fra
 	return id;
 }
 
-/* As bpf/pystack.h makes them: the same stack has the same id. 0: not all of it is known. */
+/*
+ * Emits a stack and returns its id, made as in bpf/pystack.h: the same stack has the same id. 0:
+ * part of the stack is unknown.
+ */
 static uint64_t emit_stack(struct session *s, pid_t pid, const struct py_stack *stack)
 {
 	uint32_t cnt = stack->frame_cnt < STACK_FRAMES_MAX ? stack->frame_cnt : STACK_FRAMES_MAX;
@@ -83,7 +90,7 @@ static uint64_t emit_stack(struct session *s, pid_t pid, const struct py_stack *
 	return hash;
 }
 
-/* One thread, if it waits from before its stack is read until after. */
+/* Reads the stack of a thread, and keeps it if the thread was waiting all the time. */
 static int read_thread(struct session *s, struct waiting *waiting, const struct target *t, pid_t tid,
 		       struct py_thread *states, int cnt)
 {
@@ -141,8 +148,8 @@ void waiting__free(struct waiting *waiting)
 }
 
 /*
- * The wait may come in parts, blocked and queued or cut for a view, each of which goes on where the one before ended. A
- * wait that begins later begins after that, since its thread ran in between.
+ * A wait may arrive in parts (blocked and queued, or cut for a live view), each of which goes on
+ * where the one before ended. A later wait begins after that time, since the thread ran in between.
  */
 uint64_t waiting__stack(struct waiting *waiting, const struct rec_sample *sample)
 {

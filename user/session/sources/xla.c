@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* JAX. In: an opened ELF file; of a plugin, also a process's memory. Out: probes. */
+/* JAX. In: an opened ELF file; for a plugin, also a process's memory. Out: probes. */
 #include "user/session/sources/xla.h"
 
 #include <errno.h>
@@ -13,13 +13,14 @@
 #include "user/session/state.h"
 
 /*
- * What the mangled names of jaxlib's functions begin with, in 0.4.30 to 0.11.0: they are local symbols, which PyPI's
- * wheels have. The namespace was xla up to 0.6, and is jax since. A `part` is in the name, too.
+ * Prefixes of the mangled names of jaxlib's functions, in 0.4.30 to 0.11.0; the names must also
+ * contain `part`. They are local symbols, which PyPI's wheels have. The namespace was xla up to
+ * 0.6, and is jax since.
  */
 static const struct {
 	const char *prefix[2], *part;
 	uint32_t enter, exit, fn;
-	bool needed; /* without it something is missing from the report */
+	bool needed; /* if the function is missing, stepflame warns that rows will be missing */
 } functions[] = {
 	{{"PjitFunction_tp_vectorcall"}, "", PROBE_JIT, PROBE_JIT_EXIT, NATIVE_JIT, true},
 	{{"_ZN3jax8PyClient25CompileAndLoadIfrtProgramE", "_ZN3xla8PyClient25CompileAndLoadIfrtProgramE"},
@@ -60,7 +61,7 @@ static const struct {
 	 PROBE_FN_EXIT,
 	 NATIVE_XLA_TO_DEVICE,
 	 true},
-	/* of arguments of jitted functions, one by one */
+	/* transfers of arguments of jitted functions, one by one */
 	{{"_ZN3jax19DevicePutWithDeviceE", "_ZN3xla19DevicePutWithDeviceE"},
 	 "",
 	 PROBE_FN,
@@ -74,7 +75,9 @@ static const struct {
 	 NATIVE_XLA_TO_DEVICE,
 	 false},
 	{{"_ZN3xla9DevicePutE"}, "", PROBE_FN, PROBE_FN_EXIT, NATIVE_XLA_TO_DEVICE, false}, /* up to 0.5 */
-	/* nanobind's wrappers of TraceMe.__init__(str, **kwargs) and of __exit__(object, object, object) */
+	/*
+	 * nanobind's wrappers of TraceMe.__init__(str, **kwargs), __exit__(object, object, object)
+	 */
 	{{"_ZZN8nanobind6detail11func_createILb0ELb1EZNS_4initIJNS_3strENS_6kwargsEEE7executeI"},
 	 "TraceMeWrapper",
 	 PROBE_ANNOTATION,
@@ -97,7 +100,10 @@ static bool starts_with(const char *text, const char *start)
 	return start && !strncmp(text, start, strlen(start));
 }
 
-/* nanobind's wrappers have a static member beside them, and clean-up of lambdas in functions bears their names, too. */
+/*
+ * Other symbols contain the same names: the static members beside nanobind's wrappers, and clean-up
+ * code of lambdas in functions.
+ */
 static bool is_function(size_t i, const char *name)
 {
 	bool wrapper = functions[i].enter == PROBE_ANNOTATION || functions[i].enter == PROBE_ANNOTATION_END;
@@ -138,7 +144,10 @@ static int add_function(const struct elf_symbol *symbol, void *ctx)
 				return 0;
 		if (search->found_cnt == FOUND_MAX)
 			return 0;
-		/* Their work is in calls like any others: a stepped end, a few times a step, before one that is too early. */
+		/*
+		 * A single-stepped exit, a few times per step, is better than one that is too
+		 * early: the work of these functions is in calls that look like any other.
+		 */
 		if (sites__find(search->elf, symbol->vaddr, symbol->size, SITES_STRICT, &sites))
 			continue;
 		search->found[search->found_cnt++] = symbol->vaddr;
@@ -149,7 +158,7 @@ static int add_function(const struct elf_symbol *symbol, void *ctx)
 	return err;
 }
 
-/* Several lines of the table may stand for the same thing, by version. */
+/* Was function i found, or another version of it? Several lines may mean the same thing. */
 static bool has_any(const struct search *search, size_t i)
 {
 	for (size_t k = 0; k < FUNCTION_CNT; k++)
@@ -235,14 +244,14 @@ int xla__add_plugin(struct probe_list *list, const struct process *process, cons
 
 /* ---- the source ---- */
 
-/* JAX opens a plugin when it first computes; and that makes its table when it is first asked for it. */
+/* JAX opens a plugin at its first computation; the plugin makes its table when first asked. */
 #define LOOK_FOR_PLUGIN_NS (500 * 1000000ULL)
 #define PLUGIN_COMES_NS    (120 * 1000000000ULL)
 
-/* Of a target. */
+/* Target state. */
 struct xla {
-	bool has_plugin;   /* functions of a PJRT plugin are watched */
-	bool lacks_plugin; /* unless has_plugin: it has one whose table was not found (yet) */
+	bool has_plugin;   /* stepflame probes functions of a PJRT plugin */
+	bool lacks_plugin; /* unless has_plugin: it maps a plugin whose table was not found (yet) */
 };
 
 static struct xla *state_of(const struct target *t)
@@ -305,7 +314,7 @@ static bool watches(const struct session *s, const struct target *t)
 	return state_of(t)->has_plugin;
 }
 
-/* Which jitted function's calls are steps was found by itself: it may be the wrong one. */
+/* stepflame chose this jitted function itself, and may be wrong: the report must say so. */
 static void note_jit(struct session *s, const struct target *t)
 {
 	struct proc proc;
