@@ -44,7 +44,7 @@ int attachment__new(struct bpf_program *program, struct attacher *attacher, pid_
 void attacher__forget(const struct attacher *attacher, struct probe_list *list);
 
 /* A link and the tracefs event that it uses. */
-struct held {
+struct probe_link {
 	struct bpf_link *link;
 	uint32_t event; /* number of the tracefs event to remove after the link; 0: no event */
 };
@@ -55,7 +55,7 @@ struct held {
  * Starts zeroed.
  */
 struct detachment {
-	struct held *held;
+	struct probe_link *links;
 	size_t cnt;
 };
 

@@ -29,7 +29,7 @@ uint64_t session__rss_bytes(void)
 }
 
 /* What tracing system calls cost a process, estimated from the calls that BPF timed. */
-static uint64_t calls_ns(const struct session *s, uint64_t sampled, uint64_t sampled_ns)
+static uint64_t traced_calls_ns(const struct session *s, uint64_t sampled, uint64_t sampled_ns)
 {
 	return HITS_PER_SAMPLE * (sampled * s->call_ns + sampled_ns);
 }
@@ -37,7 +37,7 @@ static uint64_t calls_ns(const struct session *s, uint64_t sampled, uint64_t sam
 static uint64_t busiest_ns(const struct session *s, const struct hit_sums *sums)
 {
 	return sums->busiest.hits * s->selftest.hit_ns + sums->busiest.sampler_ns +
-	       calls_ns(s, sums->busiest.calls_sampled, sums->busiest.calls_sampled_ns);
+	       traced_calls_ns(s, sums->busiest.calls_sampled, sums->busiest.calls_sampled_ns);
 }
 
 static uint64_t sources_hits(const struct session *s, const struct target *t)

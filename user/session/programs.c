@@ -69,20 +69,20 @@ int programs__load(programs_configure configure, void *ctx, struct stepflame_bpf
 	static const struct {
 		enum attach_backend backend;
 		const char *name;
-	} ways[] = {{ATTACH_MULTI, "multi"}, {ATTACH_EVENTS, "events"}, {ATTACH_PERF, "perf"}};
-	const char *only = getenv("STEPFLAME_PROBES"); /* for tests */
+	} backends[] = {{ATTACH_MULTI, "multi"}, {ATTACH_EVENTS, "events"}, {ATTACH_PERF, "perf"}};
+	const char *forced = getenv("STEPFLAME_PROBES"); /* for tests */
 	int err = -EOPNOTSUPP;
 
 	libbpf_set_print(print_libbpf);
 	*out = NULL;
-	for (size_t i = 0; i < sizeof(ways) / sizeof(*ways) && err && err != -EPERM; i++) {
-		if (only && strcmp(only, ways[i].name))
+	for (size_t i = 0; i < sizeof(backends) / sizeof(*backends) && err && err != -EPERM; i++) {
+		if (forced && strcmp(forced, backends[i].name))
 			continue;
-		if (ways[i].backend == ATTACH_EVENTS && !trace_events__work())
+		if (backends[i].backend == ATTACH_EVENTS && !trace_events__work())
 			continue;
-		if (ways[i].backend == ATTACH_EVENTS)
-			trace_events__tidy();
-		err = load_skeleton(configure, ctx, ways[i].backend, out, selftest);
+		if (backends[i].backend == ATTACH_EVENTS)
+			trace_events__remove_stale();
+		err = load_skeleton(configure, ctx, backends[i].backend, out, selftest);
 	}
 	if (!err)
 		return 0;

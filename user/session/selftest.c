@@ -29,7 +29,7 @@ __asm__(".text\n"
 	"	ret\n"
 	".size selftest_target, . - selftest_target\n");
 
-static int find_offset(struct dl_phdr_info *info, size_t size, void *ctx)
+static int find_target_offset(struct dl_phdr_info *info, size_t size, void *ctx)
 {
 	uint64_t *offset = ctx, vaddr = (uint64_t)selftest_target - info->dlpi_addr;
 
@@ -42,7 +42,7 @@ static int find_offset(struct dl_phdr_info *info, size_t size, void *ctx)
 	return 1; /* the first object is the program itself */
 }
 
-static int find_file(const struct mapping *map, void *ctx)
+static int find_own_file(const struct mapping *map, void *ctx)
 {
 	struct probe_list *list = ctx;
 
@@ -94,18 +94,18 @@ static void *call_target(void *arg)
 	return NULL;
 }
 
-static void call_kernel(void)
+static void call_getppid(void)
 {
 	syscall(SYS_getppid);
 }
 
 uint64_t selftest__call_ns(void)
 {
-	return median_ns(call_kernel);
+	return median_ns(call_getppid);
 }
 
-static int count_calls(struct stepflame_bpf *skel, struct attacher *attacher, struct probe_list *list,
-		       struct selftest *out)
+static int test_probe(struct stepflame_bpf *skel, struct attacher *attacher, struct probe_list *list,
+		      struct selftest *out)
 {
 	struct attachment *attachment;
 	pthread_t thread;
@@ -138,9 +138,9 @@ int selftest__run(struct stepflame_bpf *skel, enum attach_backend backend, struc
 	uint64_t offset = 0;
 	int err = probe_list__set_file(&list, &self);
 
-	dl_iterate_phdr(find_offset, &offset);
-	process__each_mapping(getpid(), find_file, &list);
-	err = err ?: probe_list__add(&list, offset, COOKIE(PROBE_TEST, 0, 0, 0)) ?: count_calls(skel, &attacher, &list, out);
+	dl_iterate_phdr(find_target_offset, &offset);
+	process__each_mapping(getpid(), find_own_file, &list);
+	err = err ?: probe_list__add(&list, offset, COOKIE(PROBE_TEST, 0, 0, 0)) ?: test_probe(skel, &attacher, &list, out);
 	probe_list__release(&list);
 	return err;
 }

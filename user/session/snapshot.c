@@ -107,7 +107,7 @@ static void measure_window(struct session *s, struct rec_window *window, struct 
 			continue;
 		hit_sums__add(s, &sums, t, &proc);
 		if (targets__has_steps(&proc) && t->role == ROLE_CHILD)
-			targets__trains(s, t);
+			targets__promote(s, t);
 		SOURCES_CALL(observe, s, t, &proc);
 		if (t->role != ROLE_MAIN)
 			continue;

@@ -39,8 +39,8 @@ struct target {
 	bool emitted;                                    /* targets__resolve emitted REC_TARGET */
 	struct rec_target sent;                          /* the last REC_TARGET; pid 0: none yet */
 	bool gone;
-	bool comes;              /* it may still load libraries that the session waits for */
-	bool pending;            /* the session must look again, for `comes` or for a source */
+	bool awaits_libraries;   /* it may still load libraries that the session waits for */
+	bool pending;            /* the session must look again, for that or for a source */
 	bool open;               /* its window has opened */
 	bool interpreters_noted; /* the note on several interpreters is written */
 	bool forked;             /* a fork: has its parent's memory layout, which BPF has copied */
@@ -134,7 +134,7 @@ int targets__add(struct session *s, struct process *process, enum target_role ro
 int targets__resolve(struct session *s, struct target *t);
 int targets__open(struct session *s, struct target *t);
 /* A child has steps of its own: the session records its operators too. */
-void targets__trains(struct session *s, struct target *t);
+void targets__promote(struct session *s, struct target *t);
 /* Does a process have steps of its own? Fetching a few batches is not enough. */
 static inline bool targets__has_steps(const struct proc *proc)
 {
@@ -146,7 +146,7 @@ static inline bool targets__has_steps(const struct proc *proc)
  * steps too. This includes children of launchers such as torchrun or a shell.
  */
 void targets__emit_trainers(struct session *s);
-void targets__event(struct session *s, const struct rec_proc *rec);
+void targets__handle_event(struct session *s, const struct rec_proc *rec);
 /* Handles pending targets, and exits whose event was lost. */
 void targets__tend(struct session *s);
 /* How long the session may wait before it must look at a target, in ms: at most timeout_ms. */

@@ -91,7 +91,7 @@ bool target__has_probes(const struct session *s, const struct target *t, const s
 	return false;
 }
 
-static void take_links(struct target *t, struct detachment *d)
+static void hand_over_links(struct target *t, struct detachment *d)
 {
 	for (size_t i = 0; i < t->file_cnt; i++)
 		detachment__add(d, &t->files[i].sets[0][0], SOURCE__COUNT * SOURCE_SETS);
@@ -102,7 +102,7 @@ void target__detach(struct target *t)
 {
 	struct detachment d = {};
 
-	take_links(t, &d);
+	hand_over_links(t, &d);
 	detachment__run(&d);
 }
 
@@ -116,5 +116,5 @@ void target__detach_set(struct target *t, enum source_id id, int set, uint64_t d
 void targets__detach(struct session *s, struct detachment *d)
 {
 	for (size_t i = 0; i < s->target_cnt; i++)
-		take_links(s->targets[i], d);
+		hand_over_links(s->targets[i], d);
 }

@@ -37,7 +37,7 @@ struct target *targets__find(struct session *s, pid_t pid)
 }
 
 /* Is there a target with this pid? It may be gone, with counts that are still unread. */
-static bool is_known(const struct session *s, pid_t pid)
+static bool is_known_pid(const struct session *s, pid_t pid)
 {
 	for (size_t i = 0; i < s->target_cnt; i++)
 		if (s->targets[i]->process.pid == pid)
@@ -58,7 +58,7 @@ void target__clear_state(struct target *t, enum source_id id)
 		memset(t->state[id], 0, sources[id]->target_bytes);
 }
 
-static int make_states(struct target *t)
+static int alloc_target_states(struct target *t)
 {
 	for (int id = 0; id < SOURCE__COUNT; id++) {
 		if (!sources[id]->target_bytes)
@@ -70,7 +70,7 @@ static int make_states(struct target *t)
 	return 0;
 }
 
-static void free_states(struct target *t)
+static void free_target_states(struct target *t)
 {
 	for (int id = 0; id < SOURCE__COUNT; id++)
 		free(t->state[id]);
@@ -80,14 +80,14 @@ void target__free(struct target *t)
 {
 	target__detach(t);
 	SOURCES_CALL(free_target, t);
-	free_states(t);
+	free_target_states(t);
 	free(t->files);
 	process__release(&t->process);
 	free(t);
 }
 
 /* Takes ownership of *process. */
-static void set_process(struct target *t, struct process *process)
+static void set_target_process(struct target *t, struct process *process)
 {
 	process__release(&t->process);
 	t->process = *process;
@@ -100,7 +100,7 @@ static void set_process(struct target *t, struct process *process)
  * Marks a target as gone, and frees what it had mapped: some 8 KB per library, and a job may have
  * thousands of children, one after another.
  */
-static void leave_target(struct target *t)
+static void mark_gone(struct target *t)
 {
 	t->gone = true;
 	t->torch_file = t->jax_file = NULL;
@@ -136,7 +136,7 @@ int targets__add(struct session *s, struct process *process, enum target_role ro
 	struct target *t = calloc(1, sizeof(*t));
 	uint32_t pid = process->pid;
 	uint64_t now, age;
-	int err = t ? make_states(t) : -ENOMEM;
+	int err = t ? alloc_target_states(t) : -ENOMEM;
 
 	if (targets)
 		s->targets = targets;
@@ -147,11 +147,11 @@ int targets__add(struct session *s, struct process *process, enum target_role ro
 		err = -errno;
 	if (err) {
 		if (t)
-			free_states(t);
+			free_target_states(t);
 		free(t);
 		return err;
 	}
-	set_process(t, process);
+	set_target_process(t, process);
 	t->role = role;
 	now = session__now_ns();
 	age = process__age_ns(&t->process);
@@ -162,7 +162,7 @@ int targets__add(struct session *s, struct process *process, enum target_role ro
 }
 
 /* Must the session look for Python? The file may be mapped long before an interpreter starts. */
-static bool has_news_of_python(const struct target *t)
+static bool must_look_for_python(const struct target *t)
 {
 	return !t->has_python ||
 	       (!t->python.started && py_thread__interpreters(t->process.pid, t->python.runtime, t->python.walk) > 0);
@@ -203,7 +203,7 @@ static int resolve_torch(struct session *s, struct target *t)
 	return err;
 }
 
-static bool has_jax_news(struct target *t)
+static bool found_jax(struct target *t)
 {
 	if (!t->jax_file || t->jax[0])
 		return false;
@@ -212,7 +212,7 @@ static bool has_jax_news(struct target *t)
 }
 
 /* The highest answer of all sources, or HOLDS_LATER if any source gives it. */
-static enum source_holds ask_sources(struct session *s, struct target *t, const struct mapped_file *file)
+static enum source_holds highest_holds(struct session *s, struct target *t, const struct mapped_file *file)
 {
 	enum source_holds most = HOLDS_NO;
 
@@ -233,7 +233,7 @@ static int resolve_files(struct session *s, struct target *t)
 
 	for (size_t i = 0; i < t->process.file_cnt; i++) {
 		const struct mapped_file *file = &t->process.files[i];
-		enum source_holds holds = ask_sources(s, t, file);
+		enum source_holds holds = highest_holds(s, t, file);
 		int err = holds >= HOLDS_YES ? target__attach(s, t, file, NULL) : 0;
 
 		if (err && holds == HOLDS_MUST)
@@ -250,7 +250,7 @@ bool targets__is_young(const struct target *t, uint64_t age_ns)
 }
 
 /* The shortest time in ns after which a source wants another look at the target; 0: never. */
-static uint64_t sources_delay(const struct session *s, const struct target *t)
+static uint64_t soonest_look_ns(const struct session *s, const struct target *t)
 {
 	uint64_t soonest = 0;
 
@@ -268,7 +268,7 @@ int targets__resolve(struct session *s, struct target *t)
 	int err = 0, python_err = 0, later_err;
 	bool news = false;
 
-	if (has_news_of_python(t)) {
+	if (must_look_for_python(t)) {
 		python_err = resolve_python(s, t);
 		news = t->has_python;
 	}
@@ -276,7 +276,7 @@ int targets__resolve(struct session *s, struct target *t)
 		err = resolve_torch(s, t);
 		news = news || t->has_torch;
 	}
-	news = has_jax_news(t) || news;
+	news = found_jax(t) || news;
 	later_err = resolve_files(s, t);
 	err = err ?: later_err;
 	later_err = SOURCES_TRY(looked_at, s, t);
@@ -286,9 +286,9 @@ int targets__resolve(struct session *s, struct target *t)
 	if (news || !t->emitted)
 		emit_target(s, t);
 	t->emitted = true;
-	t->comes = !(t->has_torch || t->jax[0]) || !t->has_python || !t->python.started ||
-		   session__now_ns() - t->torch_ns < TORCH_SETTLES_NS;
-	t->pending = t->comes || sources_delay(s, t);
+	t->awaits_libraries = !(t->has_torch || t->jax[0]) || !t->has_python || !t->python.started ||
+			      session__now_ns() - t->torch_ns < TORCH_SETTLES_NS;
+	t->pending = t->awaits_libraries || soonest_look_ns(s, t);
 	return err ?: python_err;
 }
 
@@ -309,13 +309,13 @@ int targets__open(struct session *s, struct target *t)
 	return programs__command(s->skel, &command);
 }
 
-void targets__trains(struct session *s, struct target *t)
+void targets__promote(struct session *s, struct target *t)
 {
 	t->role = ROLE_MAIN;
 	SOURCES_TRY(looked_at, s, t);
 }
 
-static bool has_steps(struct session *s, uint32_t pid)
+static bool pid_has_steps(struct session *s, uint32_t pid)
 {
 	struct proc proc;
 
@@ -328,14 +328,14 @@ void targets__emit_trainers(struct session *s)
 		struct target *t = s->targets[i];
 
 		if (!t->sent.pid || t->sent.role != ROLE_CHILD || t->role != ROLE_MAIN ||
-		    has_steps(s, t->process.parent))
+		    pid_has_steps(s, t->process.parent))
 			continue;
 		t->sent.role = ROLE_MAIN;
 		session__emit(s, &t->sent.hdr);
 	}
 }
 
-static void look_later(struct target *t, uint64_t now, uint64_t delay)
+static void schedule_look(struct target *t, uint64_t now, uint64_t delay)
 {
 	t->pending = true;
 	t->look_at_ns = now + delay;
@@ -374,7 +374,7 @@ static void emit_ended_child(struct session *s, const struct target *parent, uin
 	session__emit(s, &rec.hdr);
 }
 
-static void forked(struct session *s, const struct rec_proc *rec)
+static void add_forked_child(struct session *s, const struct rec_proc *rec)
 {
 	struct target *parent = targets__find(s, rec->parent_pid), *t;
 	bool followed = s->options.children != CHILDREN_NONE;
@@ -402,23 +402,23 @@ static void forked(struct session *s, const struct rec_proc *rec)
 	attach_fork(s, t);
 	if (!followed) {
 		target__detach(t);
-		leave_target(t); /* the session ignores it from now on */
+		mark_gone(t); /* the session ignores it from now on */
 		return;
 	}
 	emit_target(s, t);
 	if (s->opened)
 		targets__open(s, t);
-	look_later(t, session__now_ns(), FORK_SETTLE_NS);
+	schedule_look(t, session__now_ns(), FORK_SETTLE_NS);
 }
 
-static void forget_number(struct session *s, pid_t pid)
+static void forget_pid(struct session *s, pid_t pid)
 {
 	struct proc_command command = {.what = COMMAND_FORGET, .pid = pid};
 
 	programs__command(s->skel, &command);
 }
 
-static bool is_kept(const struct target *t)
+static bool source_keeps(const struct target *t)
 {
 	for (int id = 0; id < SOURCE__COUNT; id++)
 		if (sources[id]->keeps && sources[id]->keeps(t))
@@ -440,12 +440,12 @@ static void forget_ended(struct session *s)
 
 		if (t->gone && t->role != ROLE_MAIN)
 			target__proc(s, t, &proc);
-		if (!t->gone || t->role == ROLE_MAIN || !proc.ended || targets__has_steps(&proc) || is_kept(t)) {
+		if (!t->gone || t->role == ROLE_MAIN || !proc.ended || targets__has_steps(&proc) || source_keeps(t)) {
 			s->targets[cnt++] = t;
 			continue;
 		}
 		hit_sums__add(s, &s->ended, t, &proc);
-		forget_number(s, t->process.pid);
+		forget_pid(s, t->process.pid);
 		SOURCES_CALL(forget, s, t);
 		target__free(t);
 	}
@@ -471,27 +471,27 @@ static void forget_program(struct session *s, struct target *t, bool ended)
 	t->torch[0] = t->jax[0] = 0;
 }
 
-void targets__event(struct session *s, const struct rec_proc *rec)
+void targets__handle_event(struct session *s, const struct rec_proc *rec)
 {
 	struct target *t;
 
 	if (rec->event == PROC_FORK) {
-		forked(s, rec);
+		add_forked_child(s, rec);
 		return;
 	}
 	t = targets__find(s, rec->pid);
-	if (!t && rec->event == PROC_EXIT && !is_known(s, rec->pid))
+	if (!t && rec->event == PROC_EXIT && !is_known_pid(s, rec->pid))
 		/* A child that ended before the session looked at it, or that is not recorded. */
-		forget_number(s, rec->pid);
+		forget_pid(s, rec->pid);
 	if (!t || (rec->event != PROC_EXEC && rec->event != PROC_EXIT))
 		return;
 	forget_program(s, t, rec->event == PROC_EXIT);
 	if (rec->event == PROC_EXIT) {
-		leave_target(t);
+		mark_gone(t);
 		t->pending = false;
 	} else {
 		t->since_ns = session__now_ns();
-		look_later(t, t->since_ns, 0);
+		schedule_look(t, t->since_ns, 0);
 	}
 }
 
@@ -501,7 +501,7 @@ void targets__event(struct session *s, const struct rec_proc *rec)
  */
 static void settle_fork(struct session *s, struct target *t)
 {
-	t->pending = t->comes = false;
+	t->pending = t->awaits_libraries = false;
 	if (torch__is_worker(&t->process)) {
 		t->role = ROLE_WORKER;
 		emit_target(s, t);
@@ -523,10 +523,10 @@ static void look_at_target(struct session *s, struct target *t, uint64_t now)
 	uint64_t delay;
 
 	if (process__read(t->process.pid, &process)) {
-		leave_target(t);
+		mark_gone(t);
 		return;
 	}
-	set_process(t, &process);
+	set_target_process(t, &process);
 	if (t->forked)
 		settle_fork(s, t);
 	else
@@ -535,8 +535,8 @@ static void look_at_target(struct session *s, struct target *t, uint64_t now)
 		targets__open(s, t);
 	else if (t->open)
 		SOURCES_TRY(open_target, s, t); /* do what was not possible when it opened */
-	delay = sources_delay(s, t);
-	if (t->comes && (!delay || look_delay(t) < delay))
+	delay = soonest_look_ns(s, t);
+	if (t->awaits_libraries && (!delay || look_delay(t) < delay))
 		delay = look_delay(t);
 	t->pending = delay;
 	t->look_at_ns = now + delay;
@@ -559,8 +559,7 @@ int targets__timeout_ms(const struct session *s, int timeout_ms)
  * From this minor version on, a thread's TSS word points to the state of the interpreter that the
  * thread runs; before, to the state of the thread's first interpreter.
  */
-#define MINOR_BINDS \
-	12
+#define MINOR_TSS_CURRENT 12
 
 static void note_interpreters(struct session *s, struct target *t)
 {
@@ -570,7 +569,7 @@ static void note_interpreters(struct session *s, struct target *t)
 	t->interpreters_noted = true;
 	session__note(
 		s,
-		t->python.process.layout.minor < MINOR_BINDS
+		t->python.process.layout.minor < MINOR_TSS_CURRENT
 			? "process %d has several interpreters: code that a thread runs outside its first "
 			  "interpreter counts for the function that calls it"
 			: "process %d has several interpreters: stacks are those within the one that runs, without "
@@ -590,7 +589,7 @@ void targets__tend(struct session *s)
 			look_at_target(s, t, now);
 		if (!t->gone && !process__alive(&t->process)) {
 			target__detach(t);
-			leave_target(t);
+			mark_gone(t);
 		}
 		if (!t->gone)
 			note_interpreters(s, t);

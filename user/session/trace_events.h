@@ -28,7 +28,7 @@ int trace_event__make(uint32_t number, int fd, const uint64_t *offsets, size_t c
 void trace_event__remove(uint32_t number);
 
 /* Removes the events of processes that have ended. */
-void trace_events__tidy(void);
+void trace_events__remove_stale(void);
 
 /* Opens a perf event of event `id` in every thread of process pid: a file descriptor, or -errno. */
 int trace_event__open(int id, pid_t pid);

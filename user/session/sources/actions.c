@@ -66,7 +66,7 @@ static uint64_t hash_ascii(const char *text, size_t chars, uint32_t width)
 	return name_hash__end(hash);
 }
 
-static const char *last_part(const char *qualname)
+static const char *last_name_part(const char *qualname)
 {
 	const char *dot = strrchr(qualname, '.');
 
@@ -120,13 +120,13 @@ static void configure(const struct session *s, struct stepflame_bpf *skel, enum 
 		if (!a->file)
 			continue;
 		skel->rodata->py_call_cnt++;
-		skel->rodata->py_call_lengths |= 1ULL << strlen(last_part(a->symbol)) % 64;
+		skel->rodata->py_call_lengths |= 1ULL << strlen(last_name_part(a->symbol)) % 64;
 	}
 }
 
 static int set_py_call(const struct session *s, const struct action *a, uint32_t fn, uint32_t at)
 {
-	const char *name = last_part(a->symbol);
+	const char *name = last_name_part(a->symbol);
 	struct py_call call = {.fn = fn};
 
 	call.name = hash_ascii(name, strlen(name), 1);
@@ -178,7 +178,8 @@ static enum source_holds holds(struct session *s, struct target *t, const struct
 	return python && target__is_python(t, file) ? HOLDS_YES : HOLDS_NO;
 }
 
-static int add_native(struct session *s, const struct mapped_file *file, const struct elf *elf, struct probe_list *list)
+static int add_native_actions(struct session *s, const struct mapped_file *file, const struct elf *elf,
+			      struct probe_list *list)
 {
 	for (size_t i = 0; i < s->options.action_cnt; i++) {
 		struct action *a = &state_of(s)->actions[i];
@@ -205,7 +206,7 @@ static int add_native(struct session *s, const struct mapped_file *file, const s
  * whatever the loop runs leaves it through that call, exceptions included. From 3.11 on, the call
  * is elsewhere, and calls between Python functions stay within the loop.
  */
-static int add_loop(struct probe_list *list, const struct elf *elf)
+static int add_interpreter_loop(struct probe_list *list, const struct elf *elf)
 {
 	struct call_site last;
 	struct elf_symbol loop;
@@ -217,7 +218,8 @@ static int add_loop(struct probe_list *list, const struct elf *elf)
 }
 
 /* Probes Python functions in CPython up to 3.10; else prints a message with an alternative. */
-static void add_python(struct session *s, const struct elf *elf, const struct python *python, struct probe_list *list)
+static void add_python_actions(struct session *s, const struct elf *elf, const struct python *python,
+			       struct probe_list *list)
 {
 	struct actions *own = state_of(s);
 
@@ -226,7 +228,7 @@ static void add_python(struct session *s, const struct elf *elf, const struct py
 		log__warn(WAY_OUT, "Python functions named by --action " NOT_IN_311, python->version);
 		return;
 	}
-	if (add_loop(list, elf)) {
+	if (add_interpreter_loop(list, elf)) {
 		log__warn(
 			WAY_OUT,
 			"no probe can be placed in the loop of this interpreter (Python %s): Python functions named by "
@@ -246,8 +248,8 @@ static int find(struct session *s, struct target *t, const struct mapped_file *f
 	for (size_t i = 0; i < s->options.action_cnt; i++)
 		python = python || state_of(s)->actions[i].file;
 	if (python && target__is_python(t, file))
-		add_python(s, elf, &t->python, sets);
-	return add_native(s, file, elf, sets);
+		add_python_actions(s, elf, &t->python, sets);
+	return add_native_actions(s, file, elf, sets);
 }
 
 static uint64_t look_again_ns(const struct session *s, const struct target *t)
@@ -270,7 +272,7 @@ static bool watches(const struct session *s, const struct target *t)
 
 /* ---- notes ---- */
 
-static void note_python(struct session *s, const struct action *a, const char *text, uint64_t seen)
+static void note_python_action(struct session *s, const struct action *a, const char *text, uint64_t seen)
 {
 	if (!a->found && state_of(s)->py_inlines)
 		session__note(s, "--action %s " NOT_IN_311 "; " WAY_OUT, text, "3.11 and later");
@@ -281,12 +283,12 @@ static void note_python(struct session *s, const struct action *a, const char *t
 		session__note(s,
 			      "--action %s has no calls: nobody called it, or that file does not define that function",
 			      text);
-	else if (last_part(a->symbol) != a->symbol)
+	else if (last_name_part(a->symbol) != a->symbol)
 		session__note(
 			s,
 			"--action %s stands for every function `%s` of that file: up to 3.10, CPython's code objects "
 			"do not name their class",
-			text, last_part(a->symbol));
+			text, last_name_part(a->symbol));
 }
 
 static void note(struct session *s)
@@ -300,7 +302,7 @@ static void note(struct session *s)
 		if (a->file) {
 			bpf_map_lookup_elem(bpf_map__fd(s->skel->maps.py_calls), &at, &call);
 			at++;
-			note_python(s, a, s->options.actions[i], call.seen);
+			note_python_action(s, a, s->options.actions[i], call.seen);
 		} else if (!a->found) {
 			session__note(s,
 				      "no process has --action %s: check that the library is loaded and that nm -D "

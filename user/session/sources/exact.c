@@ -296,7 +296,7 @@ static uint64_t look_again_ns(const struct session *s, const struct target *t)
 }
 
 /* Stops seeing the calls of a target. */
-static void disarm(struct session *s, struct target *t)
+static void stop_exact(struct session *s, struct target *t)
 {
 	if (target_state(t)->word_cnt)
 		guardian__restore(state_of(s)->guardian, &t->process);
@@ -316,7 +316,7 @@ static void on_fork(struct session *s, struct target *parent, struct target *chi
 	child->python.runtime = parent->python.runtime;
 	memcpy(child->python.walk, parent->python.walk, sizeof(child->python.walk));
 	if (!followed)
-		disarm(s, child);
+		stop_exact(s, child);
 }
 
 static void note_changed(struct session *s, struct target *t)
@@ -329,7 +329,7 @@ static void note_changed(struct session *s, struct target *t)
 	target_state(t)->incomplete = true;
 }
 
-static bool has_word(const struct target *t, uint64_t word)
+static bool has_word_address(const struct target *t, uint64_t word)
 {
 	for (size_t i = 0; i < target_state(t)->word_cnt; i++)
 		if (target_state(t)->words[i] == word)
@@ -338,13 +338,13 @@ static bool has_word(const struct target *t, uint64_t word)
 }
 
 /* Follows interpreters that start and end in the process. */
-static void tend_words(struct session *s, struct target *t)
+static void follow_interpreters(struct session *s, struct target *t)
 {
 	uint64_t words[PY_EXACT_WORDS], value;
 	int cnt = py_exact__words(&t->process, &t->python, target_state(t)->file.word_offset, words);
 
 	for (int i = 0; i < cnt; i++) {
-		if (!has_word(t, words[i])) {
+		if (!has_word_address(t, words[i])) {
 			if (!target_state(t)->incomplete)
 				session__note(
 					s,
@@ -369,7 +369,7 @@ static void tend(struct session *s)
 {
 	for (size_t i = 0; s->options.exact && i < s->target_cnt; i++)
 		if (!s->targets[i]->gone && target_state(s->targets[i])->word_cnt)
-			tend_words(s, s->targets[i]);
+			follow_interpreters(s, s->targets[i]);
 }
 
 static int snapshot(struct session *s)
@@ -441,5 +441,5 @@ const struct source source_exact = {
 	.watches = watches,
 	.open_target = open_target,
 	.on_fork = on_fork,
-	.unfollow = disarm,
+	.unfollow = stop_exact,
 };

@@ -12,12 +12,13 @@
 
 struct gpu_clock {
 	uint32_t cnt;
-	bool has_odd;
+	bool has_outlier;
 	struct gpu_clock_pair {
 		uint64_t cupti_ns;
-		uint64_t ns;           /* midpoint of the two readings of CLOCK_MONOTONIC */
-		uint64_t width_ns;     /* between those readings; the error is at most half of it */
-	} pairs[GPU_CLOCK_PAIRS], odd; /* odd: a pair that does not fit the earlier ones */
+		uint64_t ns; /* midpoint of the two readings of CLOCK_MONOTONIC */
+		/* Time between those readings; the error is at most half of it. */
+		uint64_t width_ns;
+	} pairs[GPU_CLOCK_PAIRS], outlier; /* outlier: a pair that does not fit the earlier ones */
 };
 
 /*

@@ -36,7 +36,7 @@ void gpu_reader__release(struct gpu_reader *r)
 	gpu_tids__release(&r->tids);
 }
 
-static void add_name(const struct reading *to, const struct gpu_ring_name *rec)
+static void add_ring_name(const struct reading *to, const struct gpu_ring_name *rec)
 {
 	struct gpu_reader *r = to->r;
 	char name[REC_NAME_MAX + 1];
@@ -57,7 +57,7 @@ static void add_name(const struct reading *to, const struct gpu_ring_name *rec)
 	r->names[rec->id] = session__emit_name(to->s, name);
 }
 
-static void add_device(const struct reading *to, const struct gpu_ring_device *rec)
+static void emit_device(const struct reading *to, const struct gpu_ring_device *rec)
 {
 	struct rec_gpu_device out = {
 		.hdr = {.type = REC_GPU_DEVICE, .size = sizeof(out)},
@@ -105,11 +105,11 @@ static bool emit_activity(const struct reading *to, const struct gpu_ring_activi
 	}
 	switch (gpu_window__judge(to->window, rec->kind, rec->correlation, start_ns, end_ns, to->s->consumed_ns,
 				  last)) {
-	case GPU_NOT_YET_KNOWN:
+	case GPU_UNDECIDED:
 		return false;
-	case GPU_LEFT_OUT:
+	case GPU_OUTSIDE:
 		return true;
-	case GPU_TOLD:
+	case GPU_INSIDE:
 		break;
 	}
 	out.start_ns = start_ns;
@@ -143,22 +143,22 @@ static int compare_activity(const void *a, const void *b)
 static void emit_pending(const struct reading *to, bool all)
 {
 	struct gpu_reader *r = to->r;
-	uint64_t until = gpu_clock__last(&r->clock), now = session__now_ns();
-	size_t kept = 0;
+	uint64_t clocked_ns = gpu_clock__last(&r->clock), now = session__now_ns();
+	size_t left = 0;
 
 	if (r->pending_cnt)
 		qsort(r->pending, r->pending_cnt, sizeof(*r->pending), compare_activity);
 	for (size_t i = 0; i < r->pending_cnt; i++) {
 		const struct gpu_ring_activity *rec = &r->pending[i];
 
-		if ((all || rec->end_ns <= until) && emit_activity(to, rec, now, all))
+		if ((all || rec->end_ns <= clocked_ns) && emit_activity(to, rec, now, all))
 			continue;
-		r->pending[kept++] = *rec;
+		r->pending[left++] = *rec;
 	}
-	r->pending_cnt = kept;
+	r->pending_cnt = left;
 }
 
-static void add_activity(const struct reading *to, const struct gpu_ring_activity *rec)
+static void add_pending(const struct reading *to, const struct gpu_ring_activity *rec)
 {
 	struct gpu_reader *r = to->r;
 
@@ -187,16 +187,16 @@ void gpu_reader__drain(struct gpu_reader *r, struct session *s, const struct tar
 	for (int i = 0; i < READ_MAX && gpu_ring__next(ring, &rec); i++)
 		switch (rec.hdr.type) {
 		case GPU_RING_NAME_TEXT:
-			add_name(&to, &rec.name);
+			add_ring_name(&to, &rec.name);
 			break;
 		case GPU_RING_ACTIVITY:
-			add_activity(&to, &rec.activity);
+			add_pending(&to, &rec.activity);
 			break;
 		case GPU_RING_DEVICE:
-			add_device(&to, &rec.device);
+			emit_device(&to, &rec.device);
 			break;
 		default:
-			if (gpu_clock__add(&r->clock, &rec.clock, window->asked_ns, session__now_ns()))
+			if (gpu_clock__add(&r->clock, &rec.clock, window->requested_ns, session__now_ns()))
 				emit_pending(&to, false);
 			else
 				r->lost++;

@@ -12,23 +12,23 @@
 #include "include/gpu_records.h"
 
 struct gpu_window {
-	bool by_steps;      /* the window of a schedule: activities outside its steps are dropped */
-	uint32_t index;     /* index in the recording */
-	uint32_t scheduled; /* index in the schedule */
-	uint64_t asked_ns;  /* when stepflame requested it; 0: no window */
-	uint64_t begun_ns;  /* when CUPTI became active; 0: not yet */
-	uint64_t steps_ns;  /* by_steps: when the first step began; 0: still warming up */
-	uint64_t until_ns;  /* by_steps: when the last step ended; 0: not yet */
-	uint64_t ended_ns;  /* when CUPTI stopped; 0: still active */
-	uint64_t told_ns;   /* CUPTI has reported everything that ended before this */
-	bool stopped;       /* stepflame requested its end */
-	bool refused;       /* CUPTI was not available */
+	bool by_steps;           /* a window of the schedule: drops activities outside its steps */
+	uint32_t index;          /* index in the recording */
+	uint32_t scheduled;      /* index in the schedule */
+	uint64_t requested_ns;   /* when stepflame requested it; 0: no window */
+	uint64_t begun_ns;       /* when CUPTI became active; 0: not yet */
+	uint64_t steps_start_ns; /* by_steps: when the first step began; 0: still warming up */
+	uint64_t steps_end_ns;   /* by_steps: when the last step ended; 0: not yet */
+	uint64_t ended_ns;       /* when CUPTI stopped; 0: still active */
+	uint64_t reported_ns;    /* CUPTI has reported everything that ended before this */
+	bool stopped;            /* stepflame requested its end */
+	bool refused;            /* CUPTI was not available */
 	enum gpu_window_end end;
 	uint32_t error;            /* CUptiResult */
 	uint32_t last_correlation; /* of the last call in it */
 };
 
-enum gpu_fate { GPU_TOLD, GPU_LEFT_OUT, GPU_NOT_YET_KNOWN };
+enum gpu_fate { GPU_INSIDE, GPU_OUTSIDE, GPU_UNDECIDED };
 
 /*
  * Does an activity belong to the window? The window of a schedule includes activities that overlap

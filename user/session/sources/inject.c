@@ -24,7 +24,7 @@
 #define AT_START    "start the job with CUDA_INJECTION64_PATH=/path/to/libstepflame-inject.so instead"
 #define SOCKET      3
 
-struct answer {
+struct load_answer {
 	int err;
 	struct remote_load load;
 };
@@ -52,7 +52,7 @@ static void become_injector(int socket)
 
 int inject__load(const struct process *process, const char *library, const char *entry, struct remote_load *out)
 {
-	struct answer answer = {.err = -EPIPE, .load.why = "the process stepflame-inject was killed"};
+	struct load_answer answer = {.err = -EPIPE, .load.why = "the process stepflame-inject was killed"};
 	int sockets[2], got;
 	struct pollfd ready;
 	pid_t pid;
@@ -103,7 +103,7 @@ static long status_number(pid_t pid, const char *key)
 	return number;
 }
 
-static int check_process(const struct process *process)
+static int check_injectable(const struct process *process)
 {
 	long tracer = status_number(process->pid, "TracerPid");
 	int pid = process->pid;
@@ -158,7 +158,7 @@ int inject__into(struct session *s, const struct process *process)
 		log__info("--inject: process %d already has the library", process->pid);
 		return 0;
 	}
-	err = check_process(process);
+	err = check_injectable(process);
 	if (err)
 		return err;
 	err = inject_library__make(process, &library);

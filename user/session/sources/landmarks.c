@@ -20,7 +20,7 @@
  * times more (in virtual machines up to a hundred times), so exits that are single-stepped go to
  * `late`.
  */
-static int add_fetches(struct probe_list *list, struct probe_list *late, const struct elf *elf, uint64_t iternext)
+static int add_fetch_ends(struct probe_list *list, struct probe_list *late, const struct elf *elf, uint64_t iternext)
 {
 	struct sites sites;
 	int err = sites__find(elf, iternext, 0, SITES_STRICT, &sites);
@@ -43,7 +43,7 @@ int landmarks__python(struct probe_list *list, struct probe_list *late, const st
 	 * Without these two, stepflame misses batch fetches and exceptions inside actions; the rest
 	 * works.
 	 */
-	if (callee < 0 || !functions->iternext || add_fetches(list, late, elf, functions->iternext)) {
+	if (callee < 0 || !functions->iternext || add_fetch_ends(list, late, elf, functions->iternext)) {
 		log__warn(NULL, "the interpreter's __next__ slot was not found: rows of batch fetches will be missing");
 		callee = 0;
 	}
@@ -89,7 +89,7 @@ static const char *const torch_prefixes[TORCH__COUNT] = {
 	[TORCH_EXECUTE] = EXECUTE,
 };
 
-static int find_function(const struct elf_symbol *symbol, void *ctx)
+static int match_torch_symbol(const struct elf_symbol *symbol, void *ctx)
 {
 	struct elf_symbol *found = ctx;
 
@@ -178,7 +178,7 @@ int landmarks__torch(struct probe_list *list, const struct elf *elf)
 	struct elf_symbol found[TORCH__COUNT] = {0}, *execute = &found[TORCH_EXECUTE];
 	bool labels = false, backward;
 
-	elf__each_symbol(elf, find_function, found);
+	elf__each_symbol(elf, match_torch_symbol, found);
 	/* Exits before entries. */
 	if (found[TORCH_ENTER].name && found[TORCH_END].name)
 		labels = !add_labels(list, elf, found);
@@ -278,7 +278,7 @@ static int enable_fetches(struct session *s, struct target *t)
 	return programs__command(s->skel, &command);
 }
 
-static bool on_event(struct session *s, const struct rec_hdr *record)
+static bool on_lightning(struct session *s, const struct rec_hdr *record)
 {
 	const struct rec_proc *rec = (const void *)record;
 	struct target *t = rec->event == PROC_LIGHTNING ? targets__find(s, rec->pid) : NULL;
@@ -290,7 +290,7 @@ static bool on_event(struct session *s, const struct rec_hdr *record)
 	return false;
 }
 
-static void govern(struct session *s, struct target *t, uint64_t idle, uint64_t elapsed_ns, uint64_t now)
+static void throttle_landmarks(struct session *s, struct target *t, uint64_t idle, uint64_t elapsed_ns, uint64_t now)
 {
 	struct landmarks *l = state_of(t);
 
@@ -322,14 +322,14 @@ static void observe(struct session *s, struct target *t, const struct proc *proc
 		l->detached_until_ns = 0;
 		target__attach_again(s, t);
 	} else if (!proc->landmarks.profile_code && idle * s->selftest.hit_ns > MAX_SHARE * elapsed) {
-		govern(s, t, idle, elapsed, now);
+		throttle_landmarks(s, t, idle, elapsed, now);
 	}
 }
 
 const struct source source_landmarks = {
 	.target_bytes = sizeof(struct landmarks),
 	.sets = {[SET_LATE] = {.wanted = shows_lightning, .attached = enable_fetches}},
-	.records = {{REC_PROC, sizeof(struct rec_proc), on_event}},
+	.records = {{REC_PROC, sizeof(struct rec_proc), on_lightning}},
 	.holds = holds,
 	.find = find,
 	.observe = observe,

@@ -99,37 +99,38 @@ bool natives__wanted(const char *path)
 }
 
 /* A part of a nested name in the Itanium C++ ABI: its length in decimal, then its letters. */
-struct part {
+struct name_part {
 	const char *text;
 	size_t size;
 };
 
-static const char *next_part(const char *mangled, struct part *out)
+static const char *next_name_part(const char *mangled, struct name_part *out)
 {
 	char *text;
 	unsigned long size = strtoul(mangled, &text, 10);
 
 	if (text == mangled || size > strlen(text))
 		return NULL;
-	*out = (struct part){text, size};
+	*out = (struct name_part){text, size};
 	return text + size;
 }
 
-static bool part_is(const struct part *part, const char *text)
+static bool part_is(const struct name_part *part, const char *text)
 {
 	return part->size == strlen(text) && !memcmp(part->text, text, part->size);
 }
 
 /* Is the symbol a method of a c10d class that starts collectives, or waits for them? */
-static bool c10d_method(const char *symbol, struct part *method)
+static bool c10d_method(const char *symbol, struct name_part *method)
 {
 	static const char c10d[] = "_ZN4c10d", backend[] = "ProcessGroup", work[] = "Work";
 	const size_t backend_size = sizeof(backend) - 1, work_size = sizeof(work) - 1;
-	struct part class = {0}, part = {0};
+	struct name_part class = {0}, part = {0};
 
 	if (strncmp(symbol, c10d, sizeof(c10d) - 1))
 		return false;
-	for (symbol += sizeof(c10d) - 1; symbol && *symbol >= '1' && *symbol <= '9'; symbol = next_part(symbol, &part))
+	for (symbol += sizeof(c10d) - 1; symbol && *symbol >= '1' && *symbol <= '9';
+	     symbol = next_name_part(symbol, &part))
 		class = part;
 	if (!symbol || *symbol != 'E' || !class.size)
 		return false;
@@ -156,9 +157,9 @@ static bool starts_with(const char *text, const char *start)
  * The number of a function; 0: not of interest (backward is found elsewhere). Called for half a
  * million symbols.
  */
-static uint32_t fn_of(const char *symbol)
+static uint32_t native_of_symbol(const char *symbol)
 {
-	struct part method = {symbol, 0};
+	struct name_part method = {symbol, 0};
 	bool comm = c10d_method(symbol, &method);
 
 	if (starts_with(symbol, SAVE_BEGINS) || starts_with(symbol, SAVE_ENDS))
@@ -171,7 +172,7 @@ static uint32_t fn_of(const char *symbol)
 	return 0;
 }
 
-struct search {
+struct native_search {
 	struct probe_list *list;
 	const struct elf *elf;
 	size_t cnt;
@@ -183,7 +184,7 @@ struct search {
  * instruction there. The exit probe then goes before the destructors rather than on a
  * single-stepped instruction, since a step may have hundreds of collectives.
  */
-static int find_sites(const struct elf *elf, const struct elf_symbol *symbol, uint32_t fn, struct sites *out)
+static int find_native_sites(const struct elf *elf, const struct elf_symbol *symbol, uint32_t fn, struct sites *out)
 {
 	int err = sites__find(elf, symbol->vaddr, symbol->size, SITES_STRICT, out);
 
@@ -196,7 +197,7 @@ static int find_sites(const struct elf *elf, const struct elf_symbol *symbol, ui
  * torch.save calls writeEndOfFile for every file that `setup` has opened; `setup` throws if it
  * cannot open the file.
  */
-static int add_save(struct probe_list *list, const struct sites *sites, bool begins)
+static int add_save_probes(struct probe_list *list, const struct sites *sites, bool begins)
 {
 	uint32_t flags = begins ? COOKIE_LASTS : 0;
 	int err = 0;
@@ -210,10 +211,10 @@ static int add_save(struct probe_list *list, const struct sites *sites, bool beg
 	return err;
 }
 
-static int add_function(const struct elf_symbol *symbol, void *ctx)
+static int add_native_symbol(const struct elf_symbol *symbol, void *ctx)
 {
-	struct search *search = ctx;
-	uint32_t fn = symbol->function ? fn_of(symbol->name) : 0;
+	struct native_search *search = ctx;
+	uint32_t fn = symbol->function ? native_of_symbol(symbol->name) : 0;
 	struct sites sites;
 	uint64_t *found;
 
@@ -222,7 +223,7 @@ static int add_function(const struct elf_symbol *symbol, void *ctx)
 	for (size_t i = 0; i < search->cnt; i++)
 		if (search->found[i] == symbol->vaddr)
 			return 0;
-	if (find_sites(search->elf, symbol, fn, &sites))
+	if (find_native_sites(search->elf, symbol, fn, &sites))
 		return 0;
 	found = reallocarray(search->found, search->cnt + 1, sizeof(*found));
 	if (!found)
@@ -230,14 +231,14 @@ static int add_function(const struct elf_symbol *symbol, void *ctx)
 	search->found = found;
 	found[search->cnt++] = symbol->vaddr;
 	if (fn == NATIVE_SAVE)
-		return add_save(search->list, &sites, starts_with(symbol->name, SAVE_BEGINS));
+		return add_save_probes(search->list, &sites, starts_with(symbol->name, SAVE_BEGINS));
 	return probe_list__add_sites(search->list, &sites, PROBE_FN, PROBE_FN_EXIT, 0, fn);
 }
 
 int natives__add(struct probe_list *list, const struct elf *elf)
 {
-	struct search search = {.list = list, .elf = elf};
-	int err = elf__each_symbol(elf, add_function, &search);
+	struct native_search search = {.list = list, .elf = elf};
+	int err = elf__each_symbol(elf, add_native_symbol, &search);
 
 	free(search.found);
 	return err ?: (int)search.cnt;

@@ -60,14 +60,14 @@ struct nvml_memory {
 	X(nvmlDeviceGetTemperature, (void *, int, unsigned int *))            \
 	X(nvmlDeviceGetClockInfo, (void *, int, unsigned int *))
 
-struct functions {
+struct nvml_functions {
 #define X(name, arguments) int(*name) arguments;
 	NVML_FUNCTIONS(X)
 #undef X
 };
 
 /* From the child to stepflame. */
-struct message {
+struct usage_message {
 	struct rec_gpu_usage usage;
 	uint64_t cpu_ns, rss_bytes; /* of the child */
 };
@@ -81,7 +81,7 @@ struct nvml {
 
 /* ---- the child ---- */
 
-static bool find_functions(struct functions *f)
+static bool load_nvml_functions(struct nvml_functions *f)
 {
 	void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
 
@@ -97,9 +97,9 @@ static bool find_functions(struct functions *f)
  * Calls a function of NVML. false, with the output unchanged: this driver lacks the function, or
  * does not offer it for this GPU.
  */
-#define ASK(function, ...) (f->function && f->function(__VA_ARGS__) == NVML_SUCCESS)
+#define NVML_CALL(function, ...) (f->function && f->function(__VA_ARGS__) == NVML_SUCCESS)
 
-static void look_at_device(const struct functions *f, void *device, struct rec_gpu_usage *usage)
+static void read_device_usage(const struct nvml_functions *f, void *device, struct rec_gpu_usage *usage)
 {
 	struct nvml_utilization utilization;
 	struct nvml_memory memory;
@@ -107,41 +107,41 @@ static void look_at_device(const struct functions *f, void *device, struct rec_g
 
 	usage->busy_percent = usage->memory_busy_percent = usage->power_mw = GPU_UNKNOWN;
 	usage->temperature_c = usage->sm_mhz = GPU_UNKNOWN;
-	if (!ASK(nvmlDeviceGetName, device, usage->name, sizeof(usage->name)))
+	if (!NVML_CALL(nvmlDeviceGetName, device, usage->name, sizeof(usage->name)))
 		usage->name[0] = 0;
 	usage->name[sizeof(usage->name) - 1] = 0;
-	if (ASK(nvmlDeviceGetUtilizationRates, device, &utilization)) {
+	if (NVML_CALL(nvmlDeviceGetUtilizationRates, device, &utilization)) {
 		usage->busy_percent = utilization.gpu;
 		usage->memory_busy_percent = utilization.memory;
 	}
-	if (ASK(nvmlDeviceGetMemoryInfo, device, &memory)) {
+	if (NVML_CALL(nvmlDeviceGetMemoryInfo, device, &memory)) {
 		usage->memory_bytes = memory.total;
 		usage->memory_used_bytes = memory.used;
 	}
-	if (ASK(nvmlDeviceGetPowerUsage, device, &value))
+	if (NVML_CALL(nvmlDeviceGetPowerUsage, device, &value))
 		usage->power_mw = value;
-	if (ASK(nvmlDeviceGetTemperature, device, NVML_TEMPERATURE_GPU, &value))
+	if (NVML_CALL(nvmlDeviceGetTemperature, device, NVML_TEMPERATURE_GPU, &value))
 		usage->temperature_c = value;
-	if (ASK(nvmlDeviceGetClockInfo, device, NVML_CLOCK_SM, &value))
+	if (NVML_CALL(nvmlDeviceGetClockInfo, device, NVML_CLOCK_SM, &value))
 		usage->sm_mhz = value;
 }
 
 /* Sends the usage of all devices once. false: stepflame is gone. */
-static bool look_at_all(const struct functions *f, int socket)
+static bool send_all_usage(const struct nvml_functions *f, int socket)
 {
 	unsigned int cnt = 0;
 
-	if (!ASK(nvmlDeviceGetCount_v2, &cnt))
+	if (!NVML_CALL(nvmlDeviceGetCount_v2, &cnt))
 		return true;
 	for (unsigned int i = 0; i < cnt && i < DEVICES_MAX; i++) {
-		struct message m = {.usage.hdr = {.type = REC_GPU_USAGE, .size = sizeof(m.usage)}};
+		struct usage_message m = {.usage.hdr = {.type = REC_GPU_USAGE, .size = sizeof(m.usage)}};
 		void *device;
 
-		if (!ASK(nvmlDeviceGetHandleByIndex_v2, i, &device))
+		if (!NVML_CALL(nvmlDeviceGetHandleByIndex_v2, i, &device))
 			continue;
 		m.usage.device = i;
 		m.usage.time_ns = session__now_ns();
-		look_at_device(f, device, &m.usage);
+		read_device_usage(f, device, &m.usage);
 		m.cpu_ns = session__cpu_ns();
 		m.rss_bytes = session__rss_bytes();
 		if (send(socket, &m, sizeof(m), MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno != EAGAIN)
@@ -151,15 +151,15 @@ static bool look_at_all(const struct functions *f, int socket)
 }
 
 /* Sends usage until stepflame closes its end of the socket. */
-static void serve(int socket)
+static void serve_usage(int socket)
 {
 	struct pollfd closed = {.fd = socket, .events = POLLIN};
 	uint64_t now, next = session__now_ns();
-	struct functions f = {0};
+	struct nvml_functions f = {0};
 
-	if (!find_functions(&f) || f.nvmlInit_v2() != NVML_SUCCESS)
+	if (!load_nvml_functions(&f) || f.nvmlInit_v2() != NVML_SUCCESS)
 		return;
-	while (look_at_all(&f, socket)) {
+	while (send_all_usage(&f, socket)) {
 		now = session__now_ns();
 		next = next + PERIOD_NS > now ? next + PERIOD_NS : now;
 		if (poll(&closed, 1, (next - now) / 1000000) > 0)
@@ -171,7 +171,7 @@ static void serve(int socket)
  * Detaches the child from the terminal, whose signals are for stepflame, and discards what the
  * library prints.
  */
-static void become_server(int socket)
+static void become_nvml_child(int socket)
 {
 	int null, kept = fcntl(socket, F_DUPFD, 4);
 
@@ -210,8 +210,8 @@ static int prepare(struct session *s)
 		return -errno;
 	pid = fork();
 	if (!pid) {
-		become_server(sockets[1]);
-		serve(SOCKET);
+		become_nvml_child(sockets[1]);
+		serve_usage(SOCKET);
 		_exit(0);
 	}
 	close(sockets[1]);
@@ -247,7 +247,7 @@ static const char *stop_child(struct nvml *nvml)
 	return !ended ? "did not answer" : WIFSIGNALED(status) ? "crashed" : NULL;
 }
 
-static void take_leave(struct session *s)
+static void stop_child_and_note(struct session *s)
 {
 	const char *wrong = stop_child(state_of(s));
 
@@ -259,7 +259,7 @@ static void take_leave(struct session *s)
 static void tend(struct session *s)
 {
 	struct nvml *nvml = state_of(s);
-	struct message m;
+	struct usage_message m;
 	ssize_t got = -1;
 
 	if (!nvml->pid)
@@ -280,17 +280,17 @@ static void tend(struct session *s)
 			session__emit(s, &m.usage.hdr);
 	}
 	if (!got)
-		take_leave(s); /* the child has ended: it found no library or no driver */
+		stop_child_and_note(s); /* the child has ended: it found no library or no driver */
 }
 
 static void end(struct session *s)
 {
 	tend(s);
 	if (state_of(s)->pid)
-		take_leave(s);
+		stop_child_and_note(s);
 }
 
-static void stop(struct session *s)
+static void stop_quietly(struct session *s)
 {
 	if (state_of(s)->pid)
 		stop_child(state_of(s));
@@ -307,6 +307,6 @@ const struct source source_nvml = {
 	.prepare = prepare,
 	.tend = tend,
 	.end = end,
-	.restore = stop,
+	.restore = stop_quietly,
 	.cost = cost,
 };

@@ -17,7 +17,7 @@
 #define PERF_MAX  16            /* places per file, where the kernel attaches probes one by one */
 #define MAX_NS    1000000000ULL /* how long hits may take a larger share */
 
-struct looked_at {
+struct nvtx_file {
 	uint64_t dev, inode;
 	struct array places; /* struct nvtx_place */
 	size_t missed;
@@ -48,9 +48,9 @@ static struct nvtx_target *target_state(const struct target *t)
 	return target__state(t, SOURCE_NVTX);
 }
 
-static struct looked_at *find_looked_at(struct session *s, const struct mapped_file *file)
+static struct nvtx_file *find_nvtx_file(struct session *s, const struct mapped_file *file)
 {
-	struct looked_at *files = state_of(s)->files.items;
+	struct nvtx_file *files = state_of(s)->files.items;
 
 	for (size_t i = 0; i < state_of(s)->files.cnt; i++)
 		if (files[i].dev == file->dev && files[i].inode == file->inode)
@@ -67,7 +67,7 @@ static const struct cache_part units[PARTS] = {
 	[MISSED].unit = sizeof(uint64_t),
 };
 
-static bool load_kept(struct looked_at *f, const struct elf *elf, const char *dir)
+static bool load_cached_sites(struct nvtx_file *f, const struct elf *elf, const char *dir)
 {
 	struct cache_part part[PARTS];
 	bool found;
@@ -88,7 +88,7 @@ static bool load_kept(struct looked_at *f, const struct elf *elf, const char *di
 	return found;
 }
 
-static void keep_sites(const struct looked_at *f, const struct elf *elf, const char *dir)
+static void cache_sites(const struct nvtx_file *f, const struct elf *elf, const char *dir)
 {
 	const struct nvtx_place *place = f->places.items;
 	uint64_t *offsets = calloc(f->places.cnt + 1, sizeof(*offsets)), missed = f->missed;
@@ -111,7 +111,7 @@ static void keep_sites(const struct looked_at *f, const struct elf *elf, const c
 	free(sites);
 }
 
-static void look_into(struct looked_at *f, const struct mapped_file *file)
+static void search_nvtx_file(struct nvtx_file *f, const struct mapped_file *file)
 {
 	char path[PATH_MAX];
 	const char *dir = cache__dir(path, sizeof(path));
@@ -121,15 +121,15 @@ static void look_into(struct looked_at *f, const struct mapped_file *file)
 	snprintf(f->name, sizeof(f->name), "%.63s", slash ? slash + 1 : file->path);
 	if (nvtx__is_internal(file->path) || elf__new(file->open_path, &elf))
 		return;
-	if (!load_kept(f, elf, dir) && !nvtx__find(elf, &f->places, &f->missed))
-		keep_sites(f, elf, dir);
+	if (!load_cached_sites(f, elf, dir) && !nvtx__find(elf, &f->places, &f->missed))
+		cache_sites(f, elf, dir);
 	elf__free(elf);
 }
 
 /* HOLDS_NO if stepflame understands none of the file's places. Searches a file once per session. */
 static enum source_holds holds(struct session *s, struct target *t, const struct mapped_file *file)
 {
-	struct looked_at *f = find_looked_at(s, file);
+	struct nvtx_file *f = find_nvtx_file(s, file);
 
 	if (!f) {
 		f = array__add(&state_of(s)->files, sizeof(*f));
@@ -137,7 +137,7 @@ static enum source_holds holds(struct session *s, struct target *t, const struct
 			return HOLDS_NO;
 		f->dev = file->dev;
 		f->inode = file->inode;
-		look_into(f, file);
+		search_nvtx_file(f, file);
 		if (s->selftest.attacher.backend == ATTACH_PERF && f->places.cnt > PERF_MAX) {
 			f->missed += f->places.cnt;
 			f->places.cnt = 0;
@@ -150,7 +150,7 @@ static enum source_holds holds(struct session *s, struct target *t, const struct
 static int find(struct session *s, struct target *t, const struct mapped_file *file, struct elf *elf,
 		struct probe_list sets[SOURCE_SETS])
 {
-	struct looked_at *f = find_looked_at(s, file);
+	struct nvtx_file *f = find_nvtx_file(s, file);
 	const struct nvtx_place *place = f->places.items;
 	int fd = bpf_map__fd(s->skel->maps.nvtx_sites);
 
@@ -210,7 +210,7 @@ static void observe(struct session *s, struct target *t, const struct proc *proc
 
 static void note(struct session *s)
 {
-	const struct looked_at *files = state_of(s)->files.items;
+	const struct nvtx_file *files = state_of(s)->files.items;
 
 	for (size_t i = 0; i < state_of(s)->files.cnt; i++)
 		if (files[i].missed)
@@ -222,7 +222,7 @@ static void note(struct session *s)
 
 static void free_files(struct session *s)
 {
-	struct looked_at *files = state_of(s)->files.items;
+	struct nvtx_file *files = state_of(s)->files.items;
 
 	for (size_t i = 0; i < state_of(s)->files.cnt; i++)
 		free(files[i].places.items);

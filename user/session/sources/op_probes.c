@@ -23,7 +23,7 @@
 #define PEEK "_ZN2at15sequence_number4peekEv"
 
 /* Describes a library's operators to BPF. Other functions leave their entries unused. */
-static int define(struct session *s, const struct op_file *file)
+static int define_operators(struct session *s, const struct op_file *file)
 {
 	int fd = bpf_map__fd(s->skel->maps.op_defs);
 
@@ -48,7 +48,7 @@ static int define(struct session *s, const struct op_file *file)
 	return 0;
 }
 
-static int find_tensors(struct session *s, const struct elf *elf)
+static int find_tensor_layout(struct session *s, const struct elf *elf)
 {
 	uint32_t offset;
 
@@ -65,7 +65,7 @@ static int find_tensors(struct session *s, const struct elf *elf)
  * Finds the operators of a library, once per session. tensors: the library has the tensors, whose
  * layout `shapes` needs. 0 or -errno.
  */
-static int find_file(struct session *s, const struct mapped_file *file, bool tensors, struct op_file **out)
+static int find_op_file(struct session *s, const struct mapped_file *file, bool tensors, struct op_file **out)
 {
 	struct ops *ops = ops__of(s);
 	struct op_file *files, *f;
@@ -89,13 +89,13 @@ static int find_file(struct session *s, const struct mapped_file *file, bool ten
 		return err;
 	err = torch_ops__find(elf, cache__dir(cache, sizeof(cache)), &f->found);
 	if (!err && s->options.shapes && tensors)
-		err = find_tensors(s, elf);
+		err = find_tensor_layout(s, elf);
 	elf__free(elf);
 	if (err)
 		return err;
 	if (ops->def_cnt + f->found->fn_cnt > OP_DEF_MEMORY)
 		err = -E2BIG;
-	err = err ?: define(s, f) ?: op_table__add_names(ops, f->found);
+	err = err ?: define_operators(s, f) ?: op_table__add_names(ops, f->found);
 	if (err) {
 		torch_ops__free(f->found);
 		return err;
@@ -127,7 +127,7 @@ static bool is_unobserved(const char *name)
 	return false;
 }
 
-static int add_function(struct op_library *library, const struct op_file *file, uint32_t i, uint32_t slot)
+static int add_op_function(struct op_library *library, const struct op_file *file, uint32_t i, uint32_t slot)
 {
 	const struct torch_fn *fn = &file->found->fn[i];
 	const struct site *site = &file->found->site[fn->first_site];
@@ -143,7 +143,7 @@ static int add_function(struct op_library *library, const struct op_file *file, 
 	return err ?: probe_list__add_site(&library->lists[enter_link(fn->event)], &fn->entry, fn->event, slot, index);
 }
 
-static int add_nodes(struct session *s, const struct torch_ops *found, uint64_t base, uint32_t slot)
+static int add_node_classes(struct session *s, const struct torch_ops *found, uint64_t base, uint32_t slot)
 {
 	int fd = bpf_map__fd(s->skel->maps.node_classes);
 
@@ -160,7 +160,7 @@ static int add_nodes(struct session *s, const struct torch_ops *found, uint64_t 
 	return 0;
 }
 
-static struct op_library *add_library(struct op_target *t, const struct mapped_file *file)
+static struct op_library *add_op_library(struct op_target *t, const struct mapped_file *file)
 {
 	struct op_library *library = &t->libraries[t->library_cnt++];
 
@@ -170,7 +170,7 @@ static struct op_library *add_library(struct op_target *t, const struct mapped_f
 }
 
 /* Finds autograd's sequence numbers, by which the timeline links nodes to operators. */
-static void find_sequence(const struct target *t, const struct mapped_file *file, struct op_proc *p)
+static void find_sequence_numbers(const struct target *t, const struct mapped_file *file, struct op_proc *p)
 {
 	struct thread_word word = {0};
 	struct elf *elf = NULL;
@@ -191,12 +191,12 @@ static void find_sequence(const struct target *t, const struct mapped_file *file
 }
 
 /* Adds the operators and nodes of a library. Only the library with the tensors must have some. */
-static int add_torch(struct session *s, const struct mapped_file *file, bool tensors, uint32_t slot)
+static int add_torch_library(struct session *s, const struct mapped_file *file, bool tensors, uint32_t slot)
 {
 	struct op_proc *p = &ops__of(s)->procs[slot];
 	struct op_library *library;
 	struct op_file *found;
-	int err = find_file(s, file, tensors, &found);
+	int err = find_op_file(s, file, tensors, &found);
 
 	if (err)
 		return err == -ENOENT && !tensors ? 0 : err;
@@ -205,15 +205,15 @@ static int add_torch(struct session *s, const struct mapped_file *file, bool ten
 	if (found->found->sequence_nr)
 		p->node_sequence = found->found->sequence_nr;
 	if (tensors && s->options.timeline)
-		find_sequence(ops__of(s)->targets[slot].target, file, p);
-	library = add_library(&ops__of(s)->targets[slot], file);
+		find_sequence_numbers(ops__of(s)->targets[slot].target, file, p);
+	library = add_op_library(&ops__of(s)->targets[slot], file);
 	for (uint32_t i = 0; !err && i < found->found->fn_cnt; i++)
-		err = add_function(library, found, i, slot);
-	return err ?: add_nodes(s, found->found, file->base, slot);
+		err = add_op_function(library, found, i, slot);
+	return err ?: add_node_classes(s, found->found, file->base, slot);
 }
 
 /* Probes the allocators' reports, in libc10. */
-static int add_memory(struct session *s, const struct mapped_file *file, uint32_t slot)
+static int add_memory_probes(struct session *s, const struct mapped_file *file, uint32_t slot)
 {
 	static const struct {
 		const char *symbol;
@@ -224,7 +224,7 @@ static int add_memory(struct session *s, const struct mapped_file *file, uint32_
 		{"_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE", OP_REPORT},
 		{"_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE", OP_REPORT}, /* 1.13 */
 	};
-	struct op_library *library = add_library(&ops__of(s)->targets[slot], file);
+	struct op_library *library = add_op_library(&ops__of(s)->targets[slot], file);
 	struct elf *elf;
 	int err = elf__new(file->open_path, &elf);
 
@@ -243,11 +243,11 @@ int op_probes__add(struct session *s, struct target *t, uint32_t slot)
 {
 	const struct mapped_file *python = process__file(&t->process, "libtorch_python.so");
 	const struct mapped_file *c10 = process__file(&t->process, "libc10.so");
-	int err = add_torch(s, t->torch_file, true, slot);
+	int err = add_torch_library(s, t->torch_file, true, slot);
 
 	if (!err && python)
-		err = add_torch(s, python, false, slot);
+		err = add_torch_library(s, python, false, slot);
 	if (!err && c10 && s->options.memory)
-		err = add_memory(s, c10, slot);
+		err = add_memory_probes(s, c10, slot);
 	return err;
 }

@@ -15,7 +15,7 @@
 struct op_name {
 	uint64_t id;
 	const char *text; /* owned by the op_file */
-	bool sent;
+	bool emitted;
 };
 
 /* A library with operators or nodes, and the index of its first operator in op_defs. */
@@ -38,8 +38,8 @@ struct op_library {
 struct op_target {
 	bool refused;          /* attaching its probes has failed */
 	struct target *target; /* NULL: the slot is free */
-	uint64_t sweep_ns;     /* when to remove breakpoints from forked children; 0: not needed */
-	uint64_t swept_ns;     /* when they were last removed */
+	uint64_t clean_at_ns;  /* when to remove breakpoints from forked children; 0: not needed */
+	uint64_t cleaned_ns;   /* when they were last removed */
 	size_t library_cnt;
 	struct op_library libraries[OP_LIBRARIES];
 };
@@ -48,7 +48,7 @@ struct op_target {
 struct ops {
 	struct op_proc *procs;       /* the BPF map, OP_PROCS_MAX entries; NULL: no operators */
 	const struct op_entry *rows; /* the BPF map, OP_ROWS entries */
-	struct op_val *sent;         /* each row as last emitted */
+	struct op_val *emitted;      /* each row as last emitted */
 	size_t file_cnt, name_cnt;
 	struct op_file *files;
 	struct op_name *names; /* ascending by id */
@@ -75,11 +75,11 @@ void op_table__unmap(struct session *s);
 /* Adds the names of a file's operators and nodes. 0 or -ENOMEM. */
 int op_table__add_names(struct ops *ops, const struct torch_ops *found);
 /* Emits the open windows, as they are so far. */
-void op_table__windows(struct session *s);
+void op_table__emit_windows(struct session *s);
 /* Emits rows that changed since the last call, and open windows. 0 or -errno of the sink. */
 int op_table__snapshot(struct session *s);
 /* The timeline: encodes one span; flushes the encoded spans at the end of a window. */
-void op_table__span(struct session *s, const struct rec_span *span);
+void op_table__add_span(struct session *s, const struct rec_span *span);
 void op_table__flush_spans(struct session *s);
 
 #endif

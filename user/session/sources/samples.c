@@ -24,29 +24,29 @@
 #include "user/session/programs.h"
 #include "user/session/sources/waiting.h"
 
-#define SENT_SYMBOLS 1024      /* a power of two */
-#define RING_BYTES   (4 << 20) /* at first all stacks of a job are new */
+#define EMITTED_SYMBOLS 1024      /* a power of two */
+#define RING_BYTES      (4 << 20) /* at first all stacks of a job are new */
 
 /* A timer keeps its period for at least this time, and this many samples at the requested rate. */
-#define SPELL_NS      90000000
-#define SPELL_PERIODS 9
+#define PERIOD_CHANGE_NS      90000000
+#define PERIOD_CHANGE_SAMPLES 9
 
 /* Session state. */
 struct samples {
-	struct intern codes;      /* ids of the functions that were emitted */
-	struct array codes_lined; /* bool, by number in `codes`: the sink has the lines */
-	uint64_t lines_lost;      /* functions emitted without lines, which BPF does not count */
-	struct sampler *sampler;  /* NULL: samples are off */
+	struct intern codes;        /* ids of the functions that were emitted */
+	struct array lines_emitted; /* bool, by number in `codes`: the sink has the lines */
+	uint64_t lines_lost;        /* functions emitted without lines, which BPF does not count */
+	struct sampler *sampler;    /* NULL: samples are off */
 };
 
 struct sampler {
 	struct symbols *symbols;
-	uint64_t sent[SENT_SYMBOLS]; /* ids of texts that the sink has, indexed by their low bits */
+	uint64_t emitted[EMITTED_SYMBOLS]; /* ids of emitted texts, indexed by their low bits */
 	struct waiting waiting;
-	uint64_t spell_start_ns;
+	uint64_t periods_set_ns;
 	unsigned int seed;
-	int cpus;                   /* possible CPUs */
-	struct timer_spell *spells; /* by CPU; a copy of the map timer_spells */
+	int cpus;                    /* possible CPUs */
+	struct timer_spell *periods; /* by CPU; a copy of the map timer_spells */
 	size_t timer_cnt;
 	struct timer {
 		struct bpf_link *link;
@@ -93,12 +93,12 @@ static int timer__start(struct session *s, int cpu)
 	return 0;
 }
 
-static int tell_spells(struct session *s)
+static int update_timer_periods(struct session *s)
 {
 	const __u32 zero = 0;
 
-	return bpf_map__update_elem(s->skel->maps.timer_spells, &zero, sizeof(zero), state_of(s)->sampler->spells,
-				    state_of(s)->sampler->cpus * sizeof(*state_of(s)->sampler->spells), BPF_ANY);
+	return bpf_map__update_elem(s->skel->maps.timer_spells, &zero, sizeof(zero), state_of(s)->sampler->periods,
+				    state_of(s)->sampler->cpus * sizeof(*state_of(s)->sampler->periods), BPF_ANY);
 }
 
 /* Starts one timer per CPU. */
@@ -114,16 +114,16 @@ static int start(struct session *s)
 		calloc(1, sizeof(*state_of(s)->sampler) + cpus * sizeof(state_of(s)->sampler->timers[0]));
 	if (!state_of(s)->sampler)
 		return -ENOMEM;
-	state_of(s)->sampler->spell_start_ns = session__now_ns();
-	state_of(s)->sampler->seed = (unsigned int)state_of(s)->sampler->spell_start_ns;
+	state_of(s)->sampler->periods_set_ns = session__now_ns();
+	state_of(s)->sampler->seed = (unsigned int)state_of(s)->sampler->periods_set_ns;
 	state_of(s)->sampler->symbols = symbols__new();
 	state_of(s)->sampler->cpus = cpus;
-	state_of(s)->sampler->spells = calloc(cpus, sizeof(*state_of(s)->sampler->spells));
-	if (!state_of(s)->sampler->symbols || !state_of(s)->sampler->spells)
+	state_of(s)->sampler->periods = calloc(cpus, sizeof(*state_of(s)->sampler->periods));
+	if (!state_of(s)->sampler->symbols || !state_of(s)->sampler->periods)
 		return -ENOMEM;
 	for (int cpu = 0; cpu < cpus; cpu++)
-		state_of(s)->sampler->spells[cpu].period_ns = 1000000000 / s->options.frequency;
-	err = tell_spells(s);
+		state_of(s)->sampler->periods[cpu].period_ns = 1000000000 / s->options.frequency;
+	err = update_timer_periods(s);
 	for (int cpu = 0; cpu < cpus && !err; cpu++)
 		err = timer__start(s, cpu);
 	if (err)
@@ -140,24 +140,24 @@ static int start(struct session *s)
  */
 static void tend(struct session *s)
 {
-	uint64_t now = session__now_ns(), spell_ns;
+	uint64_t now = session__now_ns(), elapsed_ns;
 	double rate;
 
 	if (!state_of(s)->sampler)
 		return;
-	spell_ns = now - state_of(s)->sampler->spell_start_ns;
-	if (spell_ns < SPELL_NS || spell_ns < SPELL_PERIODS * 1000000000ULL / s->options.frequency)
+	elapsed_ns = now - state_of(s)->sampler->periods_set_ns;
+	if (elapsed_ns < PERIOD_CHANGE_NS || elapsed_ns < PERIOD_CHANGE_SAMPLES * 1000000000ULL / s->options.frequency)
 		return;
-	state_of(s)->sampler->spell_start_ns = now;
-	rate = s->options.frequency + 0.5e9 / spell_ns;
+	state_of(s)->sampler->periods_set_ns = now;
+	rate = s->options.frequency + 0.5e9 / elapsed_ns;
 	for (size_t i = 0; i < state_of(s)->sampler->timer_cnt; i++) {
-		double any = (double)rand_r(&state_of(s)->sampler->seed) / RAND_MAX;
-		struct timer_spell *spell = &state_of(s)->sampler->spells[state_of(s)->sampler->timers[i].cpu];
+		double uniform = (double)rand_r(&state_of(s)->sampler->seed) / RAND_MAX;
+		struct timer_spell *period = &state_of(s)->sampler->periods[state_of(s)->sampler->timers[i].cpu];
 
-		*spell = (struct timer_spell){now, 1e9 / (rate * (0.5 + any)), spell->period_ns};
-		ioctl(state_of(s)->sampler->timers[i].fd, PERF_EVENT_IOC_PERIOD, &spell->period_ns);
+		*period = (struct timer_spell){now, 1e9 / (rate * (0.5 + uniform)), period->period_ns};
+		ioctl(state_of(s)->sampler->timers[i].fd, PERF_EVENT_IOC_PERIOD, &period->period_ns);
 	}
-	tell_spells(s);
+	update_timer_periods(s);
 }
 
 /* Runs sample_threads on each thread of the host. */
@@ -189,7 +189,7 @@ static void close_windows(struct session *s)
 	visit_threads(s, VISIT_CLOSE);
 }
 
-static void stop(struct session *s)
+static void stop_timers(struct session *s)
 {
 	if (!state_of(s)->sampler)
 		return;
@@ -198,7 +198,7 @@ static void stop(struct session *s)
 	state_of(s)->sampler->timer_cnt = 0;
 }
 
-static void clear(const struct bpf_map *map)
+static void clear_map(const struct bpf_map *map)
 {
 	uint64_t key;
 
@@ -208,31 +208,31 @@ static void clear(const struct bpf_map *map)
 
 static void resend(struct session *s)
 {
-	clear(s->skel->maps.stacks);
-	clear(s->skel->maps.paths);
-	clear(s->skel->maps.arounds);
+	clear_map(s->skel->maps.stacks);
+	clear_map(s->skel->maps.paths);
+	clear_map(s->skel->maps.arounds);
 }
 
 static void free_sampler(struct session *s)
 {
 	struct samples *own = state_of(s);
 
-	stop(s);
+	stop_timers(s);
 	if (own->sampler) {
 		symbols__free(own->sampler->symbols);
 		waiting__free(&own->sampler->waiting);
-		free(own->sampler->spells);
+		free(own->sampler->periods);
 	}
 	free(own->sampler);
 	intern__free(&own->codes);
-	free(own->codes_lined.items);
+	free(own->lines_emitted.items);
 }
 
 /*
  * The object layout of a process's interpreter. A child that the session has not looked at yet is a
  * fork of some target.
  */
-static const struct py_layout *layout_of(struct session *s, pid_t pid)
+static const struct py_layout *python_layout_of(struct session *s, pid_t pid)
 {
 	struct target *t = targets__find(s, pid);
 
@@ -241,16 +241,16 @@ static const struct py_layout *layout_of(struct session *s, pid_t pid)
 	return t && t->has_python ? &t->python.process.layout : NULL;
 }
 
-bool *samples__lined(struct session *s, uint64_t code, bool *again)
+bool *samples__lines_emitted(struct session *s, uint64_t code, bool *again)
 {
 	uint32_t number;
 
 	if (intern__add(&state_of(s)->codes, code, &number))
 		return NULL;
-	*again = number < state_of(s)->codes_lined.cnt;
-	if (array__grow(&state_of(s)->codes_lined, intern__end(&state_of(s)->codes), sizeof(bool)))
+	*again = number < state_of(s)->lines_emitted.cnt;
+	if (array__grow(&state_of(s)->lines_emitted, intern__end(&state_of(s)->codes), sizeof(bool)))
 		return NULL;
-	return (bool *)state_of(s)->codes_lined.items + number;
+	return (bool *)state_of(s)->lines_emitted.items + number;
 }
 
 /*
@@ -260,16 +260,16 @@ bool *samples__lined(struct session *s, uint64_t code, bool *again)
 static bool on_code(struct session *s, const struct rec_hdr *record)
 {
 	const struct rec_code *rec = (const void *)record;
-	const struct py_layout *layout = layout_of(s, rec->pid);
+	const struct py_layout *layout = python_layout_of(s, rec->pid);
 	struct rec_code *complete = NULL, bare = *rec;
-	bool *lined, again;
+	bool *has_lines, again;
 	int err;
 
-	lined = samples__lined(s, rec->id, &again);
-	if (!lined || *lined)
+	has_lines = samples__lines_emitted(s, rec->id, &again);
+	if (!has_lines || *has_lines)
 		return true;
 	err = layout ? py_lines__complete(layout, rec, &complete) : -ESRCH;
-	*lined = !err;
+	*has_lines = !err;
 	state_of(s)->lines_lost += (err && !again) - (!err && again);
 	bare.line_table = bare.table_bytes = 0;
 	bare.hdr.size = sizeof(bare);
@@ -282,7 +282,7 @@ static bool on_code(struct session *s, const struct rec_hdr *record)
 static uint64_t symbol_id(struct session *s, const char *text)
 {
 	uint64_t id = text ? session__name_id(text) : 0;
-	uint64_t *slot = &state_of(s)->sampler->sent[id % SENT_SYMBOLS];
+	uint64_t *slot = &state_of(s)->sampler->emitted[id % EMITTED_SYMBOLS];
 
 	if (id && *slot != id) {
 		session__emit_name(s, text);
@@ -343,7 +343,7 @@ const struct source source_samples = {
 	.tend = tend,
 	.cut = cut,
 	.close = close_windows,
-	.end = stop,
+	.end = stop_timers,
 	.count = count,
 	.resend = resend,
 	.free = free_sampler,

@@ -10,6 +10,6 @@
  * when it emits them. *again: the function was emitted before. NULL: out of memory. Valid until the
  * next call.
  */
-bool *samples__lined(struct session *s, uint64_t code, bool *again);
+bool *samples__lines_emitted(struct session *s, uint64_t code, bool *again);
 
 #endif

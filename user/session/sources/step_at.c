@@ -23,7 +23,7 @@ struct step_at {
  * The id that BPF computes for a Python str with this text: its characters have 1, 2 or 4 bytes
  * each, as many as the widest one needs.
  */
-static uint64_t id_of_str(const char *text)
+static uint64_t id_of_python_str(const char *text)
 {
 	const char *end = text + strlen(text);
 	uint64_t words[REC_NAME_MAX / 8] = {0}, hash;
@@ -59,7 +59,7 @@ static void configure(const struct session *s, struct stepflame_bpf *skel, enum 
 	if (!s || !s->options.step_at)
 		return;
 	names[0] = session__name_id(s->options.step_at);
-	names[1] = id_of_str(s->options.step_at);
+	names[1] = id_of_python_str(s->options.step_at);
 }
 
 static void observe(struct session *s, struct target *t, const struct proc *proc)
@@ -81,7 +81,7 @@ struct candidate {
 	uint64_t name, calls, total_ns;
 };
 
-static bool comes_before(const struct candidate *a, const struct candidate *b)
+static bool candidate_comes_before(const struct candidate *a, const struct candidate *b)
 {
 	return a->calls != b->calls ? a->calls > b->calls : a->total_ns > b->total_ns;
 }
@@ -93,13 +93,13 @@ static size_t add_candidate(struct candidate *all, size_t cnt, const struct cand
 
 	for (i = 0; i < cnt && all[i].name != new->name; i++)
 		;
-	if (i < cnt && !comes_before(new, &all[i]))
+	if (i < cnt && !candidate_comes_before(new, &all[i]))
 		return cnt;
 	if (i == cnt && cnt < CANDIDATES)
 		cnt++;
-	else if (i == cnt && !comes_before(new, &all[--i]))
+	else if (i == cnt && !candidate_comes_before(new, &all[--i]))
 		return cnt;
-	for (; i && comes_before(new, &all[i - 1]); i--)
+	for (; i && candidate_comes_before(new, &all[i - 1]); i--)
 		all[i] = all[i - 1];
 	all[i] = *new;
 	return cnt;

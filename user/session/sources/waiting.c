@@ -24,20 +24,20 @@
  * Emits a frame's function if the sink lacks it, and returns its id; 0: the function has no
  * readable name, or memory ran out.
  */
-static uint64_t code_id(struct session *s, pid_t pid, const struct py_frame *frame)
+static uint64_t emit_code(struct session *s, pid_t pid, const struct py_frame *frame)
 {
 	uint64_t file = session__name_id(frame->file), name = session__name_id(frame->name), id;
 	uint32_t line_cnt = frame->lines ? frame->lines->line_cnt : 0;
 	size_t lines_bytes = line_cnt * sizeof(struct code_line);
 	struct rec_code *rec;
-	bool *lined, again;
+	bool *has_lines, again;
 
 	if (!frame->file[0] || !frame->name[0])
 		return 0;
 	id = name_hash__end(name_hash__add(name_hash__add(file, name), frame->first_line));
-	lined = samples__lined(s, id, &again);
-	if (!lined || *lined)
-		return lined ? id : 0;
+	has_lines = samples__lines_emitted(s, id, &again);
+	if (!has_lines || *has_lines)
+		return has_lines ? id : 0;
 	rec = calloc(1, sizeof(*rec) + lines_bytes);
 	if (!rec)
 		return 0;
@@ -50,7 +50,7 @@ static uint64_t code_id(struct session *s, pid_t pid, const struct py_frame *fra
 				 .line_cnt = line_cnt};
 	if (line_cnt)
 		memcpy(rec->lines, frame->lines->lines, lines_bytes);
-	*lined = line_cnt != 0;
+	*has_lines = line_cnt != 0;
 	session__emit(s, &rec->hdr);
 	free(rec);
 	return id;
@@ -74,7 +74,7 @@ static uint64_t emit_stack(struct session *s, pid_t pid, const struct py_stack *
 		struct stack_frame *frame = &rec->frames[i];
 
 		frame->offset = stack->frames[i].offset;
-		frame->code = code_id(s, pid, &stack->frames[i]);
+		frame->code = emit_code(s, pid, &stack->frames[i]);
 		if (!frame->code)
 			break;
 		hash = name_hash__add(name_hash__add(hash, frame->code), frame->offset);
@@ -91,8 +91,8 @@ static uint64_t emit_stack(struct session *s, pid_t pid, const struct py_stack *
 }
 
 /* Reads the stack of a thread, and keeps it if the thread was waiting all the time. */
-static int read_thread(struct session *s, struct waiting *waiting, const struct target *t, pid_t tid,
-		       struct py_thread *states, int cnt)
+static int read_waiting_thread(struct session *s, struct waiting *waiting, const struct target *t, pid_t tid,
+			       struct py_thread *states, int cnt)
 {
 	struct waiting_thread *more, seen = {.pid = t->process.pid, .tid = tid};
 	const struct python *python = &t->python;
@@ -135,7 +135,7 @@ int waiting__read(struct session *s, struct waiting *waiting)
 		int cnt = state_cnt > 0 ? task__list(t->process.pid, &tids) : 0;
 
 		for (int k = 0; k < cnt && !err && session__now_ns() < end_ns; k++)
-			err = read_thread(s, waiting, t, tids[k], states, state_cnt);
+			err = read_waiting_thread(s, waiting, t, tids[k], states, state_cnt);
 		free(states);
 		free(tids);
 	}

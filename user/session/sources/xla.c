@@ -21,7 +21,7 @@ static const struct {
 	const char *prefix[2], *part;
 	uint32_t enter, exit, fn;
 	bool needed; /* if the function is missing, stepflame warns that rows will be missing */
-} functions[] = {
+} xla_functions[] = {
 	{{"PjitFunction_tp_vectorcall"}, "", PROBE_JIT, PROBE_JIT_EXIT, NATIVE_JIT, true},
 	{{"_ZN3jax8PyClient25CompileAndLoadIfrtProgramE", "_ZN3xla8PyClient25CompileAndLoadIfrtProgramE"},
 	 "",
@@ -74,7 +74,8 @@ static const struct {
 	 PROBE_FN_EXIT,
 	 NATIVE_XLA_TO_DEVICE,
 	 false},
-	{{"_ZN3xla9DevicePutE"}, "", PROBE_FN, PROBE_FN_EXIT, NATIVE_XLA_TO_DEVICE, false}, /* up to 0.5 */
+	/* up to 0.5 */
+	{{"_ZN3xla9DevicePutE"}, "", PROBE_FN, PROBE_FN_EXIT, NATIVE_XLA_TO_DEVICE, false},
 	/*
 	 * nanobind's wrappers of TraceMe.__init__(str, **kwargs), __exit__(object, object, object)
 	 */
@@ -93,7 +94,7 @@ static const struct {
 	 true},
 };
 
-#define FUNCTION_CNT (sizeof(functions) / sizeof(*functions))
+#define FUNCTION_CNT (sizeof(xla_functions) / sizeof(*xla_functions))
 
 static bool starts_with(const char *text, const char *start)
 {
@@ -104,23 +105,23 @@ static bool starts_with(const char *text, const char *start)
  * Other symbols contain the same names: the static members beside nanobind's wrappers, and clean-up
  * code of lambdas in functions.
  */
-static bool is_function(size_t i, const char *name)
+static bool symbol_matches(size_t i, const char *name)
 {
-	bool wrapper = functions[i].enter == PROBE_ANNOTATION || functions[i].enter == PROBE_ANNOTATION_END;
+	bool wrapper = xla_functions[i].enter == PROBE_ANNOTATION || xla_functions[i].enter == PROBE_ANNOTATION_END;
 
-	if (!starts_with(name, functions[i].prefix[0]) && !starts_with(name, functions[i].prefix[1]))
+	if (!starts_with(name, xla_functions[i].prefix[0]) && !starts_with(name, xla_functions[i].prefix[1]))
 		return false;
 	if (strchr(name, '.')) /* a part that the compiler split off */
 		return false;
 	if (wrapper)
-		return strstr(name, functions[i].part) && strstr(name, "_8__invokeE") &&
-		       (functions[i].enter == PROBE_ANNOTATION || strstr(name, "rofiler"));
-	return functions[i].enter != PROBE_JIT || !strcmp(name, functions[i].prefix[0]);
+		return strstr(name, xla_functions[i].part) && strstr(name, "_8__invokeE") &&
+		       (xla_functions[i].enter == PROBE_ANNOTATION || strstr(name, "rofiler"));
+	return xla_functions[i].enter != PROBE_JIT || !strcmp(name, xla_functions[i].prefix[0]);
 }
 
 #define FOUND_MAX 32
 
-struct search {
+struct xla_search {
 	struct probe_list *list;
 	const struct elf *elf;
 	size_t cnt[FUNCTION_CNT];
@@ -128,16 +129,16 @@ struct search {
 	uint64_t found[FOUND_MAX]; /* vaddrs: a function may have several symbols */
 };
 
-static int add_function(const struct elf_symbol *symbol, void *ctx)
+static int add_xla_symbol(const struct elf_symbol *symbol, void *ctx)
 {
-	struct search *search = ctx;
+	struct xla_search *search = ctx;
 	struct sites sites;
 	int err = 0;
 
 	if (!symbol->function || (symbol->name[0] != '_' && symbol->name[0] != 'P'))
 		return 0;
 	for (size_t i = 0; i < FUNCTION_CNT && !err; i++) {
-		if (!is_function(i, symbol->name))
+		if (!symbol_matches(i, symbol->name))
 			continue;
 		for (size_t k = 0; k < search->found_cnt; k++)
 			if (search->found[k] == symbol->vaddr)
@@ -152,40 +153,41 @@ static int add_function(const struct elf_symbol *symbol, void *ctx)
 			continue;
 		search->found[search->found_cnt++] = symbol->vaddr;
 		search->cnt[i]++;
-		err = probe_list__add_sites(search->list, &sites, functions[i].enter, functions[i].exit, 0,
-					    functions[i].fn);
+		err = probe_list__add_sites(search->list, &sites, xla_functions[i].enter, xla_functions[i].exit, 0,
+					    xla_functions[i].fn);
 	}
 	return err;
 }
 
 /* Was function i found, or another version of it? Several lines may mean the same thing. */
-static bool has_any(const struct search *search, size_t i)
+static bool has_any_version(const struct xla_search *search, size_t i)
 {
 	for (size_t k = 0; k < FUNCTION_CNT; k++)
-		if (functions[k].enter == functions[i].enter && functions[k].fn == functions[i].fn && search->cnt[k])
+		if (xla_functions[k].enter == xla_functions[i].enter && xla_functions[k].fn == xla_functions[i].fn &&
+		    search->cnt[k])
 			return true;
 	return false;
 }
 
-static const char *meaning_of(size_t i)
+static const char *meaning_of_function(size_t i)
 {
-	if (functions[i].enter == PROBE_ANNOTATION || functions[i].enter == PROBE_ANNOTATION_END)
+	if (xla_functions[i].enter == PROBE_ANNOTATION || xla_functions[i].enter == PROBE_ANNOTATION_END)
 		return "annotations";
-	return functions[i].fn == NATIVE_JIT ? "calls of jitted functions" : natives__name(functions[i].fn);
+	return xla_functions[i].fn == NATIVE_JIT ? "calls of jitted functions" : natives__name(xla_functions[i].fn);
 }
 
 int xla__add_jax(struct probe_list *list, const struct elf *elf, char *why, size_t why_size)
 {
-	struct search search = {.list = list, .elf = elf};
-	int err = elf__each_symbol_once(elf, add_function, &search);
+	struct xla_search search = {.list = list, .elf = elf};
+	int err = elf__each_symbol_once(elf, add_xla_symbol, &search);
 	const char *last = NULL;
 	size_t used = 0;
 
 	why[0] = 0;
 	for (size_t i = 0; i < FUNCTION_CNT && used < why_size; i++) {
-		if (!functions[i].needed || has_any(&search, i) || last == meaning_of(i))
+		if (!xla_functions[i].needed || has_any_version(&search, i) || last == meaning_of_function(i))
 			continue;
-		last = meaning_of(i);
+		last = meaning_of_function(i);
 		used += snprintf(why + used, why_size - used, "%s%s", used ? ", " : "has no symbols for ", last);
 	}
 	if (!search.found_cnt)
@@ -214,7 +216,7 @@ bool xla__plugin_is_ready(const struct process *process, const struct mapped_fil
 	return ready;
 }
 
-static const uint32_t of_table[PJRT_FN__COUNT] = {
+static const uint32_t pjrt_natives[PJRT_FN__COUNT] = {
 	[PJRT_EVENT_AWAIT] = NATIVE_PJRT_AWAIT,          [PJRT_CLIENT_COMPILE] = NATIVE_PJRT_COMPILE,
 	[PJRT_BUFFER_FROM_HOST] = NATIVE_PJRT_TO_DEVICE, [PJRT_EXECUTE] = NATIVE_PJRT_EXECUTE,
 	[PJRT_BUFFER_TO_HOST] = NATIVE_PJRT_TO_HOST,
@@ -233,10 +235,10 @@ int xla__add_plugin(struct probe_list *list, const struct process *process, cons
 		struct sites sites;
 
 		if (sites__find(elf, table.fn[i], 0, SITES_STRICT, &sites)) {
-			snprintf(why, why_size, "%s has no place for a probe", natives__name(of_table[i]));
+			snprintf(why, why_size, "%s has no place for a probe", natives__name(pjrt_natives[i]));
 			continue;
 		}
-		err = probe_list__add_sites(list, &sites, PROBE_FN, PROBE_FN_EXIT, 0, of_table[i]);
+		err = probe_list__add_sites(list, &sites, PROBE_FN, PROBE_FN_EXIT, 0, pjrt_natives[i]);
 		cnt += !err;
 	}
 	return err ?: cnt;
