@@ -17,32 +17,32 @@ static enum gpu_fate judge(struct gpu_window *w, enum gpu_activity kind, uint32_
 
 static void test_whole_recording(void **state)
 {
-	struct gpu_window w = {.asked_ns = 10, .begun_ns = 20};
+	struct gpu_window w = {.requested_ns = 10, .begun_ns = 20};
 
-	assert_int_equal(judge(&w, GPU_ACTIVITY_KERNEL, 1, 1, 5000, false), GPU_TOLD);
+	assert_int_equal(judge(&w, GPU_ACTIVITY_KERNEL, 1, 1, 5000, false), GPU_INSIDE);
 }
 
 static void test_by_steps(void **state)
 {
-	struct gpu_window w = {.by_steps = true, .asked_ns = 10, .begun_ns = 20};
+	struct gpu_window w = {.by_steps = true, .requested_ns = 10, .begun_ns = 20};
 
 	/* In the warm-up, as far as that is known. */
-	assert_int_equal(judge(&w, GPU_ACTIVITY_KERNEL, 1, 900, 999, false), GPU_LEFT_OUT);
-	assert_int_equal(judge(&w, GPU_ACTIVITY_KERNEL, 1, 900, 1000, false), GPU_NOT_YET_KNOWN);
-	w.steps_ns = 100;
-	assert_int_equal(judge(&w, GPU_ACTIVITY_KERNEL, 1, 90, 100, false), GPU_LEFT_OUT);
-	assert_int_equal(judge(&w, GPU_ACTIVITY_KERNEL, 1, 90, 101, false), GPU_TOLD);
-	assert_int_equal(judge(&w, GPU_ACTIVITY_CALL, UINT32_MAX, 150, 160, false), GPU_TOLD);
-	assert_int_equal(judge(&w, GPU_ACTIVITY_CALL, 3, 170, 180, false), GPU_TOLD); /* ids wrap */
-	w.until_ns = 200;
-	assert_int_equal(judge(&w, GPU_ACTIVITY_CALL, 4, 199, 300, false), GPU_TOLD);
-	assert_int_equal(judge(&w, GPU_ACTIVITY_CALL, 5, 200, 300, false), GPU_LEFT_OUT);
-	assert_int_equal(judge(&w, GPU_ACTIVITY_SYNC, 4, 200, 300, true), GPU_LEFT_OUT);
+	assert_int_equal(judge(&w, GPU_ACTIVITY_KERNEL, 1, 900, 999, false), GPU_OUTSIDE);
+	assert_int_equal(judge(&w, GPU_ACTIVITY_KERNEL, 1, 900, 1000, false), GPU_UNDECIDED);
+	w.steps_start_ns = 100;
+	assert_int_equal(judge(&w, GPU_ACTIVITY_KERNEL, 1, 90, 100, false), GPU_OUTSIDE);
+	assert_int_equal(judge(&w, GPU_ACTIVITY_KERNEL, 1, 90, 101, false), GPU_INSIDE);
+	assert_int_equal(judge(&w, GPU_ACTIVITY_CALL, UINT32_MAX, 150, 160, false), GPU_INSIDE);
+	assert_int_equal(judge(&w, GPU_ACTIVITY_CALL, 3, 170, 180, false), GPU_INSIDE); /* ids wrap */
+	w.steps_end_ns = 200;
+	assert_int_equal(judge(&w, GPU_ACTIVITY_CALL, 4, 199, 300, false), GPU_INSIDE);
+	assert_int_equal(judge(&w, GPU_ACTIVITY_CALL, 5, 200, 300, false), GPU_OUTSIDE);
+	assert_int_equal(judge(&w, GPU_ACTIVITY_SYNC, 4, 200, 300, true), GPU_OUTSIDE);
 	/* Work that begins behind the end, by when it was asked for. */
-	assert_int_equal(judge(&w, GPU_ACTIVITY_KERNEL, 4, 200, 300, false), GPU_NOT_YET_KNOWN);
-	assert_int_equal(judge(&w, GPU_ACTIVITY_KERNEL, 4, 200, 300, true), GPU_TOLD);
-	assert_int_equal(judge(&w, GPU_ACTIVITY_COPY, UINT32_MAX, 200, 3000, true), GPU_TOLD);
-	assert_int_equal(judge(&w, GPU_ACTIVITY_KERNEL, 5, 200, 300, true), GPU_LEFT_OUT);
+	assert_int_equal(judge(&w, GPU_ACTIVITY_KERNEL, 4, 200, 300, false), GPU_UNDECIDED);
+	assert_int_equal(judge(&w, GPU_ACTIVITY_KERNEL, 4, 200, 300, true), GPU_INSIDE);
+	assert_int_equal(judge(&w, GPU_ACTIVITY_COPY, UINT32_MAX, 200, 3000, true), GPU_INSIDE);
+	assert_int_equal(judge(&w, GPU_ACTIVITY_KERNEL, 5, 200, 300, true), GPU_OUTSIDE);
 }
 
 static void check(const struct gpu_window *w, uint64_t start_ns, uint64_t end_ns, enum gpu_window_end end)
@@ -58,29 +58,30 @@ static void check(const struct gpu_window *w, uint64_t start_ns, uint64_t end_ns
 
 static void test_bounds(void **state)
 {
-	struct gpu_window w = {.by_steps = true, .asked_ns = 10};
+	struct gpu_window w = {.by_steps = true, .requested_ns = 10};
 	struct rec_gpu_window rec;
 
 	assert_false(gpu_window__record(&w, &rec));
 	w.begun_ns = 20;
-	w.told_ns = 90;
+	w.reported_ns = 90;
 	assert_false(gpu_window__record(&w, &rec)); /* it warms up */
-	w.steps_ns = 100;
+	w.steps_start_ns = 100;
 	assert_false(gpu_window__record(&w, &rec));
 	assert_int_equal(gpu_window__ns(&w), 0);
-	w.told_ns = 300;
+	w.reported_ns = 300;
 	check(&w, 100, 300, GPU_WINDOW_OPEN);
 	w.begun_ns = 150; /* no warm-up, or too short a one */
 	check(&w, 150, 300, GPU_WINDOW_OPEN);
 	w.ended_ns = 280; /* the program's end */
 	w.end = GPU_WINDOW_EXIT;
 	check(&w, 150, 280, GPU_WINDOW_EXIT);
-	w.until_ns = 250;
+	w.steps_end_ns = 250;
 	w.end = GPU_WINDOW_STEPS;
 	check(&w, 150, 250, GPU_WINDOW_STEPS);
 	w.begun_ns = 251;
 	check(&w, 250, 250, GPU_WINDOW_LATE);
-	w = (struct gpu_window){.by_steps = true, .asked_ns = 10, .refused = true, .end = GPU_WINDOW_BUSY, .error = 39};
+	w = (struct gpu_window){
+		.by_steps = true, .requested_ns = 10, .refused = true, .end = GPU_WINDOW_BUSY, .error = 39};
 	check(&w, 10, 10, GPU_WINDOW_BUSY);
 	w.end = GPU_WINDOW_FAILED;
 	assert_true(gpu_window__record(&w, &rec));

@@ -17,7 +17,7 @@
 
 struct attachment {
 	size_t cnt;
-	struct held held[];
+	struct probe_link links[];
 };
 
 static int attach_multi(struct attachment *a, struct bpf_program *program, pid_t pid, const struct probe_list *list)
@@ -25,8 +25,8 @@ static int attach_multi(struct attachment *a, struct bpf_program *program, pid_t
 	LIBBPF_OPTS(bpf_uprobe_multi_opts, opts, .offsets = list->offsets, .cookies = (const __u64 *)list->cookies,
 		    .cnt = list->cnt);
 
-	a->held[0].link = bpf_program__attach_uprobe_multi(program, pid, list->path, NULL, &opts);
-	if (!a->held[0].link)
+	a->links[0].link = bpf_program__attach_uprobe_multi(program, pid, list->path, NULL, &opts);
+	if (!a->links[0].link)
 		return -errno;
 	a->cnt = 1;
 	return 0;
@@ -37,8 +37,8 @@ static int attach_perf(struct attachment *a, struct bpf_program *program, pid_t 
 	for (size_t i = 0; i < list->cnt; i++) {
 		LIBBPF_OPTS(bpf_uprobe_opts, opts, .bpf_cookie = list->cookies[i]);
 
-		a->held[i].link = bpf_program__attach_uprobe_opts(program, pid, list->path, list->offsets[i], &opts);
-		if (!a->held[i].link)
+		a->links[i].link = bpf_program__attach_uprobe_opts(program, pid, list->path, list->offsets[i], &opts);
+		if (!a->links[i].link)
 			return -errno;
 		a->cnt++;
 	}
@@ -47,44 +47,50 @@ static int attach_perf(struct attachment *a, struct bpf_program *program, pid_t 
 
 /* ---- as events of tracefs ---- */
 
-/* A probe of a list: an event has no two at one offset. */
-struct place {
-	uint32_t layer; /* how many before it are at its offset */
+/*
+ * Where a process maps a probe. A tracefs event cannot have two probes at the same offset, so
+ * probes at one offset go into different layers.
+ */
+struct probe_location {
+	uint32_t layer; /* number of earlier probes in the list at the same offset */
 	bool mapped;
-	uint64_t bias; /* address less offset */
+	uint64_t bias; /* address minus file offset */
 };
 
-struct placing {
+struct located_probes {
 	const struct probe_list *list;
-	struct place *places;
-	bool any;
+	struct probe_location *locations;
+	bool any_mapped;
 };
 
-static int place_mapped(const struct mapping *map, void *ctx)
+static int locate_probes(const struct mapping *map, void *ctx)
 {
-	const struct placing *p = ctx;
+	const struct located_probes *p = ctx;
 
 	if (!map->executable || map->dev != p->list->dev || map->inode != p->list->inode)
 		return 0;
 	for (size_t i = 0; i < p->list->cnt; i++) {
 		uint64_t offset = p->list->offsets[i];
 
-		if (p->places[i].mapped || offset < map->offset || offset - map->offset >= map->end - map->start)
+		if (p->locations[i].mapped || offset < map->offset || offset - map->offset >= map->end - map->start)
 			continue;
-		p->places[i].mapped = ((struct placing *)ctx)->any = true;
-		p->places[i].bias = map->start - map->offset;
+		p->locations[i].mapped = ((struct located_probes *)ctx)->any_mapped = true;
+		p->locations[i].bias = map->start - map->offset;
 	}
 	return 0;
 }
 
-/* What each of its probes means is told to BPF once, by offset and layer. 0 or -errno: -ENOSPC there is no room. */
-static int number_list(struct attacher *attacher, struct probe_list *list, const struct place *places)
+/*
+ * Numbers the list, and tells BPF the cookie of each probe by layer and offset: once per list. 0 or
+ * -errno; -ENOSPC: too many lists.
+ */
+static int number_list(struct attacher *attacher, struct probe_list *list, const struct probe_location *locations)
 {
 	uint32_t number = attacher->number + 1, last = number;
 	int err = 0;
 
 	for (size_t i = 0; i < list->cnt && !err; i++) {
-		struct probe_place place = {.list = number + places[i].layer, .offset = list->offsets[i]};
+		struct probe_place place = {.list = number + locations[i].layer, .offset = list->offsets[i]};
 
 		if (place.list >= PROBE_LISTS)
 			return -ENOSPC;
@@ -109,68 +115,69 @@ void attacher__forget(const struct attacher *attacher, struct probe_list *list)
 	list->number = 0;
 }
 
-/* The probes of that layer and bias. */
+/* Attaches the probes that have the layer and bias of *like, as one tracefs event. */
 static int attach_event(struct attachment *a, struct bpf_program *program, struct attacher *attacher, pid_t pid, int fd,
-			const struct placing *placing, const struct place *like)
+			const struct located_probes *located, const struct probe_location *like)
 {
-	LIBBPF_OPTS(bpf_perf_event_opts, opts, .bpf_cookie = like->bias | (placing->list->number + like->layer));
-	uint64_t *offsets = calloc(placing->list->cnt, sizeof(*offsets));
-	struct held *held = &a->held[a->cnt];
+	LIBBPF_OPTS(bpf_perf_event_opts, opts, .bpf_cookie = like->bias | (located->list->number + like->layer));
+	uint64_t *offsets = calloc(located->list->cnt, sizeof(*offsets));
+	struct probe_link *entry = &a->links[a->cnt];
 	int id, perf_fd = -ENOMEM;
 	size_t cnt = 0;
 
-	for (size_t i = 0; offsets && i < placing->list->cnt; i++) {
-		const struct place *p = &placing->places[i];
+	for (size_t i = 0; offsets && i < located->list->cnt; i++) {
+		const struct probe_location *p = &located->locations[i];
 
 		if (p->mapped && p->layer == like->layer && p->bias == like->bias)
-			offsets[cnt++] = placing->list->offsets[i];
+			offsets[cnt++] = located->list->offsets[i];
 	}
 	if (offsets) {
 		id = trace_event__make(attacher->event_cnt + 1, fd, offsets, cnt);
 		perf_fd = id < 0 ? id : trace_event__open(id, pid);
-		held->event = id < 0 ? 0 : ++attacher->event_cnt;
+		entry->event = id < 0 ? 0 : ++attacher->event_cnt;
 		a->cnt += id >= 0;
 	}
 	free(offsets);
 	if (perf_fd < 0)
 		return perf_fd;
-	held->link = bpf_program__attach_perf_event_opts(program, perf_fd, &opts);
-	if (held->link)
+	entry->link = bpf_program__attach_perf_event_opts(program, perf_fd, &opts);
+	if (entry->link)
 		return 0;
 	id = -errno;
 	close(perf_fd);
 	return id;
 }
 
-static bool is_first(const struct place *places, size_t i)
+static bool is_first_of_event(const struct probe_location *locations, size_t i)
 {
 	for (size_t k = 0; k < i; k++)
-		if (places[k].mapped && places[k].layer == places[i].layer && places[k].bias == places[i].bias)
+		if (locations[k].mapped && locations[k].layer == locations[i].layer &&
+		    locations[k].bias == locations[i].bias)
 			return false;
-	return places[i].mapped;
+	return locations[i].mapped;
 }
 
 static int attach_events(struct attachment *a, struct bpf_program *program, struct attacher *attacher, pid_t pid,
 			 struct probe_list *list)
 {
-	struct placing placing = {.list = list, .places = calloc(list->cnt, sizeof(*placing.places))};
+	struct located_probes located = {.list = list, .locations = calloc(list->cnt, sizeof(*located.locations))};
 	int fd = open(list->path, O_RDONLY | O_CLOEXEC), err = fd < 0 ? -errno : 0;
 
-	if (!placing.places)
+	if (!located.locations)
 		err = -ENOMEM;
 	for (size_t i = 0; i < list->cnt && !err; i++)
 		for (size_t k = 0; k < i; k++)
-			placing.places[i].layer += list->offsets[k] == list->offsets[i];
+			located.locations[i].layer += list->offsets[k] == list->offsets[i];
 	if (!err)
-		err = process__each_mapping(pid, place_mapped, &placing);
-	if (!err && !placing.any)
+		err = process__each_mapping(pid, locate_probes, &located);
+	if (!err && !located.any_mapped)
 		err = -ENOENT;
 	if (!err && !list->number)
-		err = number_list(attacher, list, placing.places);
+		err = number_list(attacher, list, located.locations);
 	for (size_t i = 0; i < list->cnt && !err; i++)
-		if (is_first(placing.places, i))
-			err = attach_event(a, program, attacher, pid, fd, &placing, &placing.places[i]);
-	free(placing.places);
+		if (is_first_of_event(located.locations, i))
+			err = attach_event(a, program, attacher, pid, fd, &located, &located.locations[i]);
+	free(located.locations);
 	if (fd >= 0)
 		close(fd);
 	return err;
@@ -185,7 +192,7 @@ int attachment__new(struct bpf_program *program, struct attacher *attacher, pid_
 	*out = NULL;
 	if (!list->cnt)
 		return 0;
-	a = calloc(1, sizeof(*a) + list->cnt * sizeof(a->held[0]));
+	a = calloc(1, sizeof(*a) + list->cnt * sizeof(a->links[0]));
 	if (!a)
 		return -ENOMEM;
 	if (attacher->backend == ATTACH_MULTI)
@@ -202,63 +209,63 @@ int attachment__new(struct bpf_program *program, struct attacher *attacher, pid_
 	return 0;
 }
 
-static void let_go(struct held *held)
+static void destroy_link(struct probe_link *entry)
 {
-	bpf_link__destroy(held->link);
-	if (held->event)
-		trace_event__remove(held->event);
+	bpf_link__destroy(entry->link);
+	if (entry->event)
+		trace_event__remove(entry->event);
 }
 
 void detachment__add(struct detachment *d, struct attachment **attachments, size_t cnt)
 {
 	for (size_t i = 0; i < cnt; i++) {
 		struct attachment *a = attachments[i];
-		struct held *held = a ? reallocarray(d->held, d->cnt + a->cnt, sizeof(*held)) : NULL;
+		struct probe_link *entry = a ? reallocarray(d->links, d->cnt + a->cnt, sizeof(*entry)) : NULL;
 
-		if (held)
-			d->held = held;
+		if (entry)
+			d->links = entry;
 		for (size_t k = 0; a && k < a->cnt; k++) {
-			if (held)
-				d->held[d->cnt++] = a->held[k];
+			if (entry)
+				d->links[d->cnt++] = a->links[k];
 			else
-				let_go(&a->held[k]);
+				destroy_link(&a->links[k]);
 		}
 		free(a);
 		attachments[i] = NULL;
 	}
 }
 
-struct detaching {
+struct detach_work {
 	struct detachment *d;
 	size_t next;
 };
 
-static void *detach_some(void *arg)
+static void *detach_links(void *arg)
 {
-	struct detaching *detaching = arg;
+	struct detach_work *work = arg;
 
 	for (;;) {
-		size_t i = __atomic_fetch_add(&detaching->next, 1, __ATOMIC_RELAXED);
+		size_t i = __atomic_fetch_add(&work->next, 1, __ATOMIC_RELAXED);
 
-		if (i >= detaching->d->cnt)
+		if (i >= work->d->cnt)
 			return NULL;
-		let_go(&detaching->d->held[i]);
+		destroy_link(&work->d->links[i]);
 	}
 }
 
 void detachment__run(struct detachment *d)
 {
-	struct detaching detaching = {.d = d};
+	struct detach_work work = {.d = d};
 	pthread_t threads[DETACH_THREADS];
 	size_t started = 0;
 
 	while (started < DETACH_THREADS && started + 1 < d->cnt &&
-	       !pthread_create(&threads[started], NULL, detach_some, &detaching))
+	       !pthread_create(&threads[started], NULL, detach_links, &work))
 		started++;
-	detach_some(&detaching);
+	detach_links(&work);
 	for (size_t i = 0; i < started; i++)
 		pthread_join(threads[i], NULL);
-	free(d->held);
+	free(d->links);
 	*d = (struct detachment){};
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Links that attach probes to one process: one uprobe_multi link per file, if the kernel has it and filters it by
- * process correctly; on older kernels one perf event per file, if tracefs is mounted; else one perf uprobe per probe.
+ * Links that attach probes to one process: one uprobe_multi link per file, if the kernel has it and
+ * filters it by process correctly; on older kernels one perf event per file, if tracefs is mounted;
+ * else one perf uprobe per probe.
  */
 #ifndef STEPFLAME_USER_SESSION_ATTACH_H
 #define STEPFLAME_USER_SESSION_ATTACH_H
@@ -18,44 +19,49 @@ struct bpf_program;
 
 enum attach_backend { ATTACH_MULTI, ATTACH_EVENTS, ATTACH_PERF };
 
-/* How a session attaches probes. One per session; zero all other fields at first. */
+/* How a session attaches probes. Set the first two fields and zero the rest. */
 struct attacher {
 	enum attach_backend backend;
-	int cookies_fd;             /* for ATTACH_EVENTS: of the map probe_cookies */
-	uint32_t number, event_cnt; /* last number given to a list; events so far */
+	int cookies_fd;             /* for ATTACH_EVENTS: the map probe_cookies */
+	uint32_t number, event_cnt; /* last list number in use; tracefs events created so far */
 };
 
 struct attachment; /* the links of one probe_list in one process */
 
 /*
- * Attaches all of `list` to process pid: every thread, not its children. 0 or -errno; on error nothing stays attached.
- * -EPERM; -ESRCH: the process has ended; -EINVAL: a bad offset; -ENOENT (ATTACH_EVENTS): the process does not map the
- * file. attachment__free_all detaches and frees *out.
+ * Attaches all of `list` to process pid: to every thread, but not to its children. 0 or -errno; on
+ * error nothing stays attached. -EPERM; -ESRCH: the process has ended; -EINVAL: a bad offset;
+ * -ENOENT (ATTACH_EVENTS): the process does not map the file. attachment__free_all detaches and
+ * frees *out.
  */
 int attachment__new(struct bpf_program *program, struct attacher *attacher, pid_t pid, struct probe_list *list,
 		    struct attachment **out);
 
-/* Removes the list's entries from BPF's maps. The list must be attached nowhere, and never again. */
+/*
+ * Removes the list's entries from the map probe_cookies. The list must not be attached anywhere,
+ * now or later.
+ */
 void attacher__forget(const struct attacher *attacher, struct probe_list *list);
 
-/* One link and what it needs. */
-struct held {
+/* A link and the tracefs event that it uses. */
+struct probe_link {
 	struct bpf_link *link;
-	uint32_t event; /* number of the tracefs event to remove; 0: none */
+	uint32_t event; /* number of the tracefs event to remove after the link; 0: no event */
 };
 
 /*
- * Links to detach together, by many threads, since each detach waits for the kernel: a uprobe_multi link some 45 ms, a
- * perf link up to 150 ms, and perf links one after the other. Begins zeroed.
+ * Links that many threads detach together, since each detach waits for the kernel: some 45 ms for a
+ * uprobe_multi link, up to 150 ms for a perf link, and perf links detach one after the other.
+ * Starts zeroed.
  */
 struct detachment {
-	struct held *held;
+	struct probe_link *links;
 	size_t cnt;
 };
 
 /*
- * Takes ownership of the attachments (NULL accepted) and sets the caller's array to NULLs. Without memory, detaches at
- * once.
+ * Takes ownership of the attachments (NULL accepted) and sets the caller's array to NULLs. If
+ * memory runs out, detaches at once.
  */
 void detachment__add(struct detachment *d, struct attachment **attachments, size_t cnt);
 /* Detaches all links and waits until that is done. Zeroes *d. */

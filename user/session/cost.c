@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* The cost of a recording to its targets and to stepflame itself. In: struct proc. Out: REC_COST. */
+/* What a recording costs its targets and stepflame itself. In: struct proc. Out: REC_COST. */
 #include <stdio.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -28,8 +28,8 @@ uint64_t session__rss_bytes(void)
 	return (uint64_t)resident * sysconf(_SC_PAGESIZE);
 }
 
-/* What a process paid for its system calls. */
-static uint64_t calls_ns(const struct session *s, uint64_t sampled, uint64_t sampled_ns)
+/* What tracing system calls cost a process, estimated from the calls that BPF timed. */
+static uint64_t traced_calls_ns(const struct session *s, uint64_t sampled, uint64_t sampled_ns)
 {
 	return HITS_PER_SAMPLE * (sampled * s->call_ns + sampled_ns);
 }
@@ -37,7 +37,7 @@ static uint64_t calls_ns(const struct session *s, uint64_t sampled, uint64_t sam
 static uint64_t busiest_ns(const struct session *s, const struct hit_sums *sums)
 {
 	return sums->busiest.hits * s->selftest.hit_ns + sums->busiest.sampler_ns +
-	       calls_ns(s, sums->busiest.calls_sampled, sums->busiest.calls_sampled_ns);
+	       traced_calls_ns(s, sums->busiest.calls_sampled, sums->busiest.calls_sampled_ns);
 }
 
 static uint64_t sources_hits(const struct session *s, const struct target *t)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Emits the records that user space itself makes to the sink. */
+/* Passes records to the sink, and makes names and notes as records. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -27,10 +27,10 @@ int session__emit(struct session *s, const struct rec_hdr *record)
 	return s->sink_err;
 }
 
-/* The record of a name, in a buffer of NAME_WORDS words. */
+/* Size of a buffer for one REC_NAME, in 64-bit words. */
 #define NAME_WORDS ((sizeof(struct rec_name) + REC_NAME_MAX) / 8)
 
-static const struct rec_name *make_name(const char *text, uint64_t *buffer)
+static const struct rec_name *make_name_record(const char *text, uint64_t *buffer)
 {
 	struct rec_name *rec = (void *)buffer;
 	const uint64_t *words = (void *)rec->text;
@@ -53,13 +53,13 @@ uint64_t session__name_id(const char *text)
 {
 	uint64_t buffer[NAME_WORDS];
 
-	return make_name(text, buffer)->id;
+	return make_name_record(text, buffer)->id;
 }
 
 uint64_t session__emit_name(struct session *s, const char *text)
 {
 	uint64_t buffer[NAME_WORDS];
-	const struct rec_name *rec = make_name(text, buffer);
+	const struct rec_name *rec = make_name_record(text, buffer);
 
 	session__emit(s, &rec->hdr);
 	return rec->id;

@@ -4,9 +4,7 @@
 
 #include "user/session/state.h"
 
-/*
- * What a source finds later in a file that another one holds already is not asked for: a file is looked into once.
- */
+/* Searches a file only once: a source that would find its probes later gets no second chance. */
 struct file_probes *file_probes__of(struct session *s, struct target *t, const struct mapped_file *file,
 				    struct elf *elf)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The command of `record -- CMD`: it waits before exec until the session is ready to attach probes. */
+/* The command of `record -- CMD`, which waits before exec until the session can attach probes. */
 #ifndef STEPFLAME_USER_SESSION_LAUNCH_H
 #define STEPFLAME_USER_SESSION_LAUNCH_H
 
@@ -7,7 +7,7 @@
 #include <sys/types.h>
 
 struct launch {
-	pid_t pid;  /* 0: none */
+	pid_t pid;  /* 0: no child */
 	int go;     /* one byte lets the child exec; when it closes, the child gives up */
 	int failed; /* the child's errno when exec fails */
 	bool ended;
@@ -15,10 +15,14 @@ struct launch {
 };
 
 /*
- * Forks a child that will exec argv, in its own process group, so that Ctrl-C reaches only stepflame. 0 or -errno.
+ * Forks a child that will exec argv, in its own process group, so that Ctrl-C reaches only
+ * stepflame. 0 or -errno.
  */
 int launch__fork(struct launch *c, char **argv);
-/* Lets the child exec. 0 or the -errno of exec; the child then ends with 127 (not found) or 126, as in a shell. */
+/*
+ * Lets the child exec. 0 or the -errno of exec; the child then ends with 127 (not found) or 126, as
+ * in a shell.
+ */
 int launch__release(struct launch *c);
 /* Closes the pipes; a child that was not released gives up. */
 void launch__close(struct launch *c);

@@ -9,7 +9,7 @@
 
 #define LISTS_MAX 4
 
-/* Offsets and cookies of all lists, and how many of them are in each. */
+/* Parts of a cache file: offsets and cookies of all lists in sequence, and each list's length. */
 enum part { OFFSETS, COOKIES, COUNTS, PARTS };
 
 static const struct cache_part units[PARTS] = {

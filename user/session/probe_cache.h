@@ -6,7 +6,8 @@
 #include "user/session/probe_list.h"
 
 /*
- * Adds the probes cached under the key `what` to the lists. 0; -ENOENT: not cached; or -errno, and the lists are empty.
+ * Adds the probes cached under the key `what` to the lists. 0; -ENOENT: not cached; or -errno, and
+ * the lists are empty.
  */
 int probe_cache__load(const struct elf *elf, const char *what, struct probe_list *lists, size_t list_cnt);
 /* Ignores failures: the next session then finds the probes afresh. */

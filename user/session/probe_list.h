@@ -14,7 +14,7 @@ struct mapped_file;
 struct probe_list {
 	char *path;          /* openable by stepflame; owned; NULL: not set */
 	uint64_t dev, inode; /* of the file, as /proc/PID/maps has them */
-	uint32_t number;     /* from trace_events.c; 0: none yet */
+	uint32_t number;     /* identifies the list in the map probe_cookies; 0: not yet */
 	size_t cnt, room;
 	unsigned long *offsets; /* in the file */
 	uint64_t *cookies;
@@ -29,13 +29,16 @@ int probe_list__add(struct probe_list *list, uint64_t offset, uint64_t cookie);
 int probe_list__add_site(struct probe_list *list, const struct site *site, uint32_t event, uint32_t flags, uint32_t fn);
 
 /*
- * Adds the probes of a native function: event `exit` at its exit sites and where exceptions leave it (PROBE_NONE: no
- * such probes), then event `enter` at its entry site; so exits attach before entries. flags and fn go into the cookies.
- * 0 or -ENOMEM.
+ * Adds the probes of a native function: event `exit` at its exit sites and where exceptions leave
+ * it (PROBE_NONE: no such probes), then event `enter` at its entry site; so exits attach before
+ * entries. flags and fn go into the cookies. 0 or -ENOMEM.
  */
 int probe_list__add_sites(struct probe_list *list, const struct sites *sites, uint32_t enter, uint32_t exit,
 			  uint32_t flags, uint32_t fn);
-/* The same for the function at vaddr, by SITES_STRICT. 0 or -errno of sites__find. */
+/*
+ * The same for the function at vaddr, whose sites it finds with SITES_STRICT. 0 or -errno of
+ * sites__find.
+ */
 int probe_list__add_function(struct probe_list *list, const struct elf *elf, uint64_t vaddr, uint64_t size,
 			     uint32_t enter, uint32_t exit, uint32_t flags, uint32_t fn);
 

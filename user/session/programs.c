@@ -29,8 +29,9 @@ static void unset_attach_types(struct stepflame_bpf *skel)
 }
 
 /*
- * The kernel looks at the attach type when it loads or when it attaches, by version: for perf uprobes it must be 0
- * (6.12 refuses others), for uprobe_multi what the section name says. So each way is tried whole.
+ * Loads the programs for one backend. Kernels check a program's attach type when they load it or
+ * when they attach it, depending on the version: for perf uprobes it must be 0 (6.12 refuses
+ * others), for uprobe_multi it must match the section name. So each backend needs its own load.
  */
 static int load_skeleton(programs_configure configure, void *ctx, enum attach_backend backend,
 			 struct stepflame_bpf **out, struct selftest *selftest)
@@ -68,24 +69,24 @@ int programs__load(programs_configure configure, void *ctx, struct stepflame_bpf
 	static const struct {
 		enum attach_backend backend;
 		const char *name;
-	} ways[] = {{ATTACH_MULTI, "multi"}, {ATTACH_EVENTS, "events"}, {ATTACH_PERF, "perf"}};
-	const char *only = getenv("STEPFLAME_PROBES"); /* for tests */
+	} backends[] = {{ATTACH_MULTI, "multi"}, {ATTACH_EVENTS, "events"}, {ATTACH_PERF, "perf"}};
+	const char *forced = getenv("STEPFLAME_PROBES"); /* for tests */
 	int err = -EOPNOTSUPP;
 
 	libbpf_set_print(print_libbpf);
 	*out = NULL;
-	for (size_t i = 0; i < sizeof(ways) / sizeof(*ways) && err && err != -EPERM; i++) {
-		if (only && strcmp(only, ways[i].name))
+	for (size_t i = 0; i < sizeof(backends) / sizeof(*backends) && err && err != -EPERM; i++) {
+		if (forced && strcmp(forced, backends[i].name))
 			continue;
-		if (ways[i].backend == ATTACH_EVENTS && !trace_events__work())
+		if (backends[i].backend == ATTACH_EVENTS && !trace_events__work())
 			continue;
-		if (ways[i].backend == ATTACH_EVENTS)
-			trace_events__tidy();
-		err = load_skeleton(configure, ctx, ways[i].backend, out, selftest);
+		if (backends[i].backend == ATTACH_EVENTS)
+			trace_events__remove_stale();
+		err = load_skeleton(configure, ctx, backends[i].backend, out, selftest);
 	}
 	if (!err)
 		return 0;
-	/* The verifier says EACCES too; to root it cannot mean permission. */
+	/* The verifier also returns EACCES; for root that cannot mean a missing permission. */
 	return err == -EPERM || (err == -EACCES && geteuid()) ? -EPERM : -EOPNOTSUPP;
 }
 

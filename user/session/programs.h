@@ -12,26 +12,29 @@ struct stepflame_bpf;
 struct proc_command;
 struct bpf_program;
 
-/* Sets the knobs before the programs load, and disables unwanted programs. */
+/*
+ * Sets constants and map sizes before the programs load, and disables programs that are not needed.
+ */
 typedef void (*programs_configure)(struct stepflame_bpf *skel, enum attach_backend backend, void *ctx);
 
 /*
- * Opens, configures, loads and tests the programs: for uprobe_multi links, or else (kernels before 6.10) for tracefs
- * events, or else for perf uprobes. configure NULL: load only what a test of the kernel needs. The caller destroys *out
- * with stepflame_bpf__destroy. 0 or -errno: -EPERM: no permission; -EOPNOTSUPP: the kernel lacks support.
+ * Opens, configures, loads and tests the programs: for uprobe_multi links, or else (kernels before
+ * 6.10) for tracefs events, or else for perf uprobes. configure NULL: load only what a test of the
+ * kernel needs. The caller destroys *out with stepflame_bpf__destroy. 0 or -errno: -EPERM: no
+ * permission; -EOPNOTSUPP: the kernel lacks support.
  */
 int programs__load(programs_configure configure, void *ctx, struct stepflame_bpf **out, struct selftest *selftest);
 
 /*
- * Runs the program `control`, which changes BPF's state of a process in place. 0; -ESRCH: BPF does not know that pid;
- * or -errno.
+ * Runs the program `control`, which changes BPF's state of a process in place. 0; -ESRCH: BPF does
+ * not know that pid; or -errno.
  */
 int programs__command(struct stepflame_bpf *skel, const struct proc_command *command);
 
 /* Runs an iterator once over the host's threads. 0 or -errno. */
 int programs__iterate(struct bpf_program *program);
 
-/* Why programs__load failed and how to fix that, in words for the user. */
+/* Sets *why and *fix to texts for the user: why programs__load failed, and how to fix that. */
 void programs__explain(int err, const char **why, const char **fix);
 
 #endif

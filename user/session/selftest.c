@@ -18,7 +18,7 @@
 #define CALLS      250
 #define WORK_BYTES (256 << 10)
 
-/* Begins with an instruction that the kernel emulates, as the landmarks' sites do. */
+/* Begins with an instruction that the kernel emulates, like the sites of landmarks. */
 void selftest_target(void);
 __asm__(".text\n"
 	".globl selftest_target\n"
@@ -29,7 +29,7 @@ __asm__(".text\n"
 	"	ret\n"
 	".size selftest_target, . - selftest_target\n");
 
-static int find_offset(struct dl_phdr_info *info, size_t size, void *ctx)
+static int find_target_offset(struct dl_phdr_info *info, size_t size, void *ctx)
 {
 	uint64_t *offset = ctx, vaddr = (uint64_t)selftest_target - info->dlpi_addr;
 
@@ -42,7 +42,7 @@ static int find_offset(struct dl_phdr_info *info, size_t size, void *ctx)
 	return 1; /* the first object is the program itself */
 }
 
-static int find_file(const struct mapping *map, void *ctx)
+static int find_own_file(const struct mapping *map, void *ctx)
 {
 	struct probe_list *list = ctx;
 
@@ -69,8 +69,8 @@ static int compare_times(const void *a, const void *b)
 }
 
 /*
- * Median time of a call, each behind work that leaves the first-level caches without what the kernel's path of a trap
- * needs, as a training step does.
+ * Median time of a call. Before each call, the loop evicts the kernel's trap handling from the
+ * first-level caches, as a training step does.
  */
 static uint64_t median_ns(void (*call)(void))
 {
@@ -94,18 +94,18 @@ static void *call_target(void *arg)
 	return NULL;
 }
 
-static void call_kernel(void)
+static void call_getppid(void)
 {
 	syscall(SYS_getppid);
 }
 
 uint64_t selftest__call_ns(void)
 {
-	return median_ns(call_kernel);
+	return median_ns(call_getppid);
 }
 
-static int count_calls(struct stepflame_bpf *skel, struct attacher *attacher, struct probe_list *list,
-		       struct selftest *out)
+static int test_probe(struct stepflame_bpf *skel, struct attacher *attacher, struct probe_list *list,
+		      struct selftest *out)
 {
 	struct attachment *attachment;
 	pthread_t thread;
@@ -138,9 +138,9 @@ int selftest__run(struct stepflame_bpf *skel, enum attach_backend backend, struc
 	uint64_t offset = 0;
 	int err = probe_list__set_file(&list, &self);
 
-	dl_iterate_phdr(find_offset, &offset);
-	process__each_mapping(getpid(), find_file, &list);
-	err = err ?: probe_list__add(&list, offset, COOKIE(PROBE_TEST, 0, 0, 0)) ?: count_calls(skel, &attacher, &list, out);
+	dl_iterate_phdr(find_target_offset, &offset);
+	process__each_mapping(getpid(), find_own_file, &list);
+	err = err ?: probe_list__add(&list, offset, COOKIE(PROBE_TEST, 0, 0, 0)) ?: test_probe(skel, &attacher, &list, out);
 	probe_list__release(&list);
 	return err;
 }

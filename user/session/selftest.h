@@ -11,17 +11,18 @@ struct stepflame_bpf;
 
 struct selftest {
 	struct attacher attacher;
-	uint64_t hit_ns;    /* cost of a probe on an emulated instruction, without the program's own time */
+	/* Cost of a probe on an emulated instruction, less the program's own time. */
+	uint64_t hit_ns;
 	uint32_t pid_level; /* level of stepflame's pid namespace */
 };
 
 /*
- * Probes a function of stepflame and calls it from a second thread: a process filter must count all threads (before
- * 6.10 the filter of uprobe_multi compares single threads). Takes some 20 ms. 0 or -errno: -EOPNOTSUPP: hits are
- * missing.
+ * Probes a function of stepflame and calls it from a second thread: a process filter must count all
+ * threads (before 6.10 the filter of uprobe_multi compares single threads). Takes some 20 ms. 0 or
+ * -errno; -EOPNOTSUPP: hits are missing.
  */
 int selftest__run(struct stepflame_bpf *skel, enum attach_backend backend, struct selftest *out);
-/* Measures a cheap system call of this process now, in ns. Takes some 5 ms. */
+/* The time of a cheap system call of this process now, in ns. Takes some 5 ms. */
 uint64_t selftest__call_ns(void);
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The life cycle of a recording: loads the programs, runs the self-test, attaches the targets, passes records from the
- * ring to the sink, and ends.
+ * The life cycle of a recording: loads the programs, runs the self-test, attaches the targets,
+ * passes records from the ring to the sink, and ends.
  */
 #include "user/session/session.h"
 
@@ -21,8 +21,9 @@
 #include "user/session/state.h"
 
 /*
- * Snapshots of the rows: often at first, for a short recording to hold several, whose differences tell by how much
- * figures vary (user/analysis/diff.c); then ever farther apart, so that a day of recording stays small.
+ * The interval between snapshots of the rows starts short, so that a short recording holds several
+ * snapshots: the differences between them show how much figures vary (user/analysis/diff.c). It
+ * grows with the recording, so that a day of recording stays small.
  */
 #define SNAPSHOT_MIN_NS 100000000ULL
 #define SNAPSHOT_GROWTH 20
@@ -53,11 +54,11 @@ static int on_record(void *ctx, void *data, size_t size)
 	if (size < sizeof(*record) || record->size != size)
 		return 0;
 	if (record->type == REC_PROC)
-		targets__event(s, data);
+		targets__handle_event(s, data);
 	handler = record->type < REC__COUNT ? s->handlers[record->type] : NULL;
 	if (!handler || size < handler->bytes || !handler->handle(s, record))
 		session__emit(s, record);
-	return 0; /* the ring is drained even when the sink has failed */
+	return 0; /* drain the ring even when the sink has failed */
 }
 
 static const char *const fixed_names[NAME__COUNT] = {
@@ -114,14 +115,14 @@ static int load_programs(struct session *s)
 	return err;
 }
 
-static void find_handlers(struct session *s)
+static void index_handlers(struct session *s)
 {
 	for (int id = 0; id < SOURCE__COUNT; id++)
 		for (int i = 0; i < SOURCE_RECORDS && sources[id]->records[i].handle; i++)
 			s->handlers[sources[id]->records[i].type] = &sources[id]->records[i];
 }
 
-static int make_states(struct session *s)
+static int alloc_session_states(struct session *s)
 {
 	for (int id = 0; id < SOURCE__COUNT; id++) {
 		if (!sources[id]->session_bytes)
@@ -133,7 +134,7 @@ static int make_states(struct session *s)
 	return 0;
 }
 
-static void free_states(struct session *s)
+static void free_session_states(struct session *s)
 {
 	for (int id = 0; id < SOURCE__COUNT; id++)
 		free(s->state[id]);
@@ -151,10 +152,10 @@ int session__new(const struct session_options *options, session_sink sink, void 
 	s->sink = sink;
 	s->sink_ctx = ctx;
 	emit_host(s);
-	find_handlers(s);
-	err = make_states(s);
+	index_handlers(s);
+	err = alloc_session_states(s);
 	if (err) {
-		free_states(s);
+		free_session_states(s);
 		free(s);
 		return err;
 	}
@@ -167,8 +168,8 @@ int session__new(const struct session_options *options, session_sink sink, void 
 }
 
 /*
- * Not the exits of operators with the rest: links with thousands of probes that go together wait for each other at
- * each.
+ * Detaches the exits of operators after the rest: links with thousands of probes that detach
+ * together wait for each other at each probe.
  */
 static void detach_all(struct session *s)
 {
@@ -188,7 +189,7 @@ void session__free(struct session *s)
 	SOURCES_CALL(restore, s);
 	detach_all(s);
 	SOURCES_CALL(free, s);
-	free_states(s);
+	free_session_states(s);
 	names__free(&s->names);
 	for (size_t i = 0; i < s->target_cnt; i++)
 		target__free(s->targets[i]);
@@ -201,7 +202,7 @@ void session__free(struct session *s)
 	free(s);
 }
 
-/* Is what was found in the process enough to say something of it? */
+/* Can stepflame record this target? err: from targets__resolve. 0, or -errno after a message. */
 static int check_target(struct session *s, struct target *t, int err)
 {
 	int pid = t->process.pid;
@@ -253,7 +254,7 @@ static void add_children(struct session *s, pid_t pid)
 	free(children);
 }
 
-/* Says why a process cannot be read, with the fix. Returns err. */
+/* Prints why a process cannot be read, and how to fix that. Returns err. */
 static int refuse_process(pid_t pid, int err)
 {
 	char why[128];
@@ -333,7 +334,7 @@ int session__open(struct session *s)
 	return s->sink_err;
 }
 
-static void consume(struct session *s)
+static void consume_ring(struct session *s)
 {
 	uint64_t now = session__now_ns();
 
@@ -346,7 +347,7 @@ int session__poll(struct session *s, int timeout_ms)
 	uint64_t now;
 
 	ring_buffer__poll(s->ring, targets__timeout_ms(s, timeout_ms));
-	consume(s);
+	consume_ring(s);
 	targets__tend(s);
 	SOURCES_CALL(tend, s);
 	now = session__now_ns();
@@ -357,7 +358,7 @@ int session__poll(struct session *s, int timeout_ms)
 	if (s->opened && now >= s->next_snapshot_ns) {
 		if (s->options.live_ns) {
 			SOURCES_CALL(cut, s);
-			consume(s);
+			consume_ring(s);
 		}
 		s->next_snapshot_ns = now + snapshot_interval_ns(s);
 		snapshot__emit(s);
@@ -380,7 +381,7 @@ int session__finish(struct session *s)
 	int err;
 
 	s->window_end_ns = session__now_ns();
-	consume(s);
+	consume_ring(s);
 	SOURCES_CALL(close, s);
 	for (size_t i = 0; i < s->target_cnt; i++) {
 		struct proc_command command = {.what = COMMAND_CLOSE, .pid = s->targets[i]->process.pid};

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Emits the BPF maps as cumulative records: rows, counters, window and cost. In: the session's maps. Out: its sink. */
+/*
+ * Emits the BPF maps as cumulative records: rows, counters, window and cost. In: the session's
+ * maps. Out: its sink.
+ */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
@@ -12,7 +15,7 @@
 #include "stepflame.skel.h"
 #include "user/session/state.h"
 
-/* The counters that mean that something is missing from the report; the others tell of the recording's edges. */
+/* Does this counter mean that data is missing? The others describe the recording's edges. */
 static bool is_loss(enum counter c)
 {
 	return c != CNT_OPEN_AT_START && c != CNT_CALL_UNSEEN && c != CNT_UNWOUND && c != CNT_KERNELS_UNNAMED &&
@@ -71,7 +74,7 @@ static int emit_counters(struct session *s)
 	return s->sink_err;
 }
 
-/* Of the sources that were asked for windows: have all of them passed? */
+/* Have all sources with windows passed them? false if no source has windows. */
 static bool windows_passed(const struct session *s, const struct target *t)
 {
 	bool any = false;
@@ -86,7 +89,10 @@ static bool windows_passed(const struct session *s, const struct target *t)
 	return any;
 }
 
-/* Window and cost, from the processes' own counts. */
+/*
+ * Reads BPF's state of each target, passes it to the sources, and derives window, cost and progress
+ * from it.
+ */
 static void measure_window(struct session *s, struct rec_window *window, struct rec_cost *cost)
 {
 	uint64_t start = 0, end = 0;
@@ -101,7 +107,7 @@ static void measure_window(struct session *s, struct rec_window *window, struct 
 			continue;
 		hit_sums__add(s, &sums, t, &proc);
 		if (targets__has_steps(&proc) && t->role == ROLE_CHILD)
-			targets__trains(s, t);
+			targets__promote(s, t);
 		SOURCES_CALL(observe, s, t, &proc);
 		if (t->role != ROLE_MAIN)
 			continue;
@@ -146,7 +152,8 @@ int snapshot__emit(struct session *s)
 
 	err = err ?: emit_rows(s) ?: SOURCES_TRY(snapshot, s) ?: emit_counters(s);
 	/*
-	 * What was told up to here, names of rows and steps, is to be there if this snapshot is the recording's last.
+	 * If this is the recording's last snapshot, it must include what BPF has emitted so far:
+	 * names of rows, steps.
 	 */
 	ring_buffer__consume(s->ring);
 	return err ?: session__emit(s, NULL);

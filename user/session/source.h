@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * An event source: one kind of recorded event, with its probes, its state and its records. The session iterates over
- * the table of sources and depends on no particular one; a source uses the session (state.h). To add a source: write
- * sources/NAME.c with its struct source, and add a line to STEPFLAME_SOURCES.
+ * An event source: one kind of recorded event, with its probes, its state and its records. The
+ * session iterates over the table of sources and depends on no particular one; a source uses the
+ * session (state.h). To add a source: write sources/NAME.c with its struct source, and add a line
+ * to STEPFLAME_SOURCES.
  */
 #ifndef STEPFLAME_USER_SESSION_SOURCE_H
 #define STEPFLAME_USER_SESSION_SOURCE_H
@@ -26,8 +27,9 @@ struct stepflame_bpf;
 struct target;
 
 /*
- * The session attaches probes and calls each hook in this order. CUPTI comes last, since its `end` waits for the
- * targets; OPS comes before SAMPLES, which may enlarge the ring buffer but never shrinks it.
+ * The session attaches probes and calls each hook in this order. CUPTI comes last, since its `end`
+ * waits for the targets; OPS comes before SAMPLES, which may enlarge the ring buffer but never
+ * shrinks it.
  */
 #define STEPFLAME_SOURCES(X)    \
 	X(LANDMARKS, landmarks) \
@@ -62,16 +64,19 @@ enum source_holds {
 #define SOURCE_SETS    3 /* probe sets per source, at most */
 #define SOURCE_RECORDS 3 /* record types per source, at most */
 
-/* Probes of a source in one file that attach and detach together, and that one BPF program serves. */
+/* Probes of a source in one file that attach and detach together, and share a BPF program. */
 struct probe_set {
-	struct bpf_program *(*program)(const struct stepflame_bpf *skel); /* NULL: `probe` */
-	bool (*wanted)(const struct session *s, const struct target *t);  /* in that target, now; NULL: always */
-	int (*attached)(struct session *s, struct target *t);             /* called afterwards. 0 or -errno */
+	/* NULL: the program `probe`. */
+	struct bpf_program *(*program)(const struct stepflame_bpf *skel);
+	/* Does this target need the set now? NULL: yes. */
+	bool (*wanted)(const struct session *s, const struct target *t);
+	/* Called after the set has been attached. 0 or -errno. */
+	int (*attached)(struct session *s, struct target *t);
 };
 
 /*
- * How a source handles a BPF record of a type and at least `bytes` long. false: the session hands the record unchanged
- * to the sink. At most one source handles a record type.
+ * How a source handles a BPF record of a type and at least `bytes` long. false: the session hands
+ * the record unchanged to the sink. At most one source handles a record type.
  */
 struct record_handler {
 	uint32_t type; /* enum rec_type */
@@ -83,30 +88,38 @@ struct record_handler {
 enum source_windows { WINDOWS_NONE = 0, WINDOWS_AHEAD, WINDOWS_PASSED };
 
 /*
- * The session skips NULL hooks. Hooks that return int return 0 or -errno; prepare, start, check and attached print a
- * message before they fail, since that ends the session. The session ignores the result of `open` and `find`.
+ * The session skips NULL hooks. Hooks that return int return 0 or -errno; prepare, start, check and
+ * attached print a message before they fail, since that ends the session. The session ignores the
+ * result of `open` and `find`.
  */
 struct source {
-	/* The session allocates these states, zeroed, and frees them: session__state() and target__state(). */
+	/*
+	 * The session allocates these states, zeroed, and frees them: session__state() and
+	 * target__state().
+	 */
 	size_t session_bytes, target_bytes;
 	struct probe_set sets[SOURCE_SETS];
-	struct record_handler records[SOURCE_RECORDS]; /* the first without `handle` ends the list */
+	struct record_handler records[SOURCE_RECORDS]; /* the first with NULL ends the list */
 
 	/* ---- the session ---- */
 	/* No BPF program is open yet: the source reads options and starts processes of its own. */
 	int (*prepare)(struct session *s);
 	/*
-	 * The programs are open but not loaded: the source sets its knobs, and leaves out what the user does not want.
-	 * s is NULL when stepflame only tests the kernel: then the user wants nothing.
+	 * The programs are open but not loaded: the source sets their constants and map sizes, and
+	 * disables programs that the recording does not need. s is NULL when stepflame only tests
+	 * the kernel: the source then disables all its programs.
 	 */
 	void (*configure)(const struct session *s, struct stepflame_bpf *skel, enum attach_backend backend);
 	/* The programs are loaded. */
 	int (*start)(struct session *s);
 	/* The windows of all targets have opened. */
 	int (*open)(struct session *s);
-	/* Called at each poll, some times a second. */
+	/* Called at each poll, several times per second. */
 	void (*tend)(struct session *s);
-	/* A view is about to take a snapshot: the source emits the part so far of what is still in progress. */
+	/*
+	 * A live view is about to take a snapshot: the source emits the elapsed part of what is
+	 * still in progress.
+	 */
 	void (*cut)(struct session *s);
 	/* The windows are about to close. */
 	void (*close)(struct session *s);
@@ -123,13 +136,16 @@ struct source {
 	/* The recording is complete. -ENOENT: an event that the user requested never occurred. */
 	int (*finish)(struct session *s);
 	/*
-	 * The source hands over its attachments other than the probe sets: first those that may detach before the sets;
-	 * when `last`, those that must detach after them.
+	 * The source hands over its attachments other than the probe sets: first those that may
+	 * detach before the sets; with `last`, those that must detach after them.
 	 */
 	void (*detach)(struct session *s, bool last, struct detachment *d);
 	/* The session has read the last BPF record. */
 	void (*drained)(struct session *s);
-	/* The session is about to be freed, perhaps without `end`: the source leaves the targets as they were. */
+	/*
+	 * The session is about to be freed, perhaps without `end`: the source leaves the targets as
+	 * they were.
+	 */
 	void (*restore)(struct session *s);
 	/* The source frees what its session state owns. */
 	void (*free)(struct session *s);
@@ -138,43 +154,61 @@ struct source {
 
 	/* ---- a file that a target maps ---- */
 	/*
-	 * Called each time the session looks at the target, and before `find`; it must have no side effects. If one
-	 * source returns HOLDS_LATER all sources wait, since the session searches a file only once.
+	 * Called each time the session looks at the target, and before `find`; it must have no side
+	 * effects. If one source returns HOLDS_LATER, all sources wait, since the session searches
+	 * a file only once.
 	 */
 	enum source_holds (*holds)(struct session *s, struct target *t, const struct mapped_file *file);
 	/*
-	 * Adds the file's probes to the lists, one list per probe set. Called once per session and file, for the first
-	 * target that maps it: the probes must fit every other target.
+	 * Adds the file's probes to the lists, one list per probe set. Called once per session and
+	 * file, for the first target that maps it: the probes must fit every other target.
 	 */
 	int (*find)(struct session *s, struct target *t, const struct mapped_file *file, struct elf *elf,
 		    struct probe_list sets[SOURCE_SETS]);
 
 	/* ---- a target ---- */
 	/*
-	 * The session has searched the target's files and attached their probes. For a fork: when it begins to train.
+	 * The session has searched the target's files and attached their probes. For a fork: when
+	 * it begins to train.
 	 */
 	int (*looked_at)(struct session *s, struct target *t);
-	/* In how many ns the session should look at the target again; 0: this source does not need it. */
+	/*
+	 * After how many ns the session should look at the target again; 0: this source does not
+	 * need it.
+	 */
 	uint64_t (*look_again_ns)(const struct session *s, const struct target *t);
 	/* The user named the target: can stepflame record what the user requested? */
 	int (*check)(struct session *s, const struct target *t);
-	/* The user named the target, which has neither torch nor JAX: can this source still record something? */
+	/*
+	 * The user named the target, which has neither torch nor JAX: can this source still record
+	 * something?
+	 */
 	bool (*watches)(const struct session *s, const struct target *t);
 	/* The user named the target, and the session has attached it. */
 	int (*attached)(struct session *s, struct target *t);
-	/* The target's window is about to open. Called again after each look, for what was not possible before. */
+	/*
+	 * The target's window is about to open. Called again after each look, for what was not
+	 * possible before.
+	 */
 	int (*open_target)(struct session *s, struct target *t);
-	/* Passes BPF's state of the target: at each poll, each snapshot and the end, also after the target's exit. */
+	/*
+	 * Receives BPF's state of the target at each poll, at each snapshot and at the end, also
+	 * after the target has exited.
+	 */
 	void (*observe)(struct session *s, struct target *t, const struct proc *proc);
 	/* Hits of the target's probes that struct proc does not count. */
 	uint64_t (*hits)(const struct session *s, const struct target *t);
 	enum source_windows (*windows)(const struct session *s, const struct target *t);
-	/* The target forked. child NULL: it ended before stepflame read it; `followed`: the session records it. */
+	/*
+	 * The target forked. child NULL: it ended before stepflame read it; `followed`: the session
+	 * records it.
+	 */
 	void (*on_fork)(struct session *s, struct target *parent, struct target *child, bool followed);
 	/* The session has decided not to record this child. */
 	void (*unfollow)(struct session *s, struct target *t);
 	/*
-	 * The target called exec, or ended: its probes are gone. NULL: the session zeroes the state, whatever it owns.
+	 * The target called exec, or ended: its probes are gone. NULL: the session zeroes the
+	 * target state without freeing what the state owns.
 	 */
 	void (*on_exec)(struct session *s, struct target *t);
 	void (*on_exit)(struct session *s, struct target *t);
@@ -192,7 +226,7 @@ STEPFLAME_SOURCES(X)
 
 extern const struct source *const sources[SOURCE__COUNT];
 
-/* Calls a hook of each source that has it. */
+/* Calls a hook of every source that implements it. */
 #define SOURCES_CALL(hook, ...)                                  \
 	do {                                                     \
 		for (int __i = 0; __i < SOURCE__COUNT; __i++)    \
@@ -200,7 +234,7 @@ extern const struct source *const sources[SOURCE__COUNT];
 				sources[__i]->hook(__VA_ARGS__); \
 	} while (0)
 
-/* Likewise, but stops at the first error. 0 or that -errno. */
+/* The same, but stops at the first error. 0 or that -errno. */
 #define SOURCES_TRY(hook, ...)                                           \
 	({                                                               \
 		int __err = 0;                                           \

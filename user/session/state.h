@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The session's private state, for its own files and the sources: session.c (life cycle), targets.c (processes),
- * target_probes.c (their probes), file_probes.c (the probes of a file), snapshot.c (maps to records), cost.c, emit.c.
+ * The session's private state, for its own files and the sources: session.c (life cycle), targets.c
+ * (processes), target_probes.c (their probes), file_probes.c (the probes of a file), snapshot.c
+ * (maps to records), cost.c, emit.c.
  */
 #ifndef STEPFLAME_USER_SESSION_STATE_H
 #define STEPFLAME_USER_SESSION_STATE_H
@@ -35,15 +36,15 @@ struct target {
 	enum target_role role;
 	bool has_python, has_torch;
 	const struct mapped_file *torch_file, *jax_file; /* in `process`; NULL: not mapped */
-	bool emitted;                                    /* the session emitted a REC_TARGET: */
-	struct rec_target sent;
+	bool emitted;                                    /* targets__resolve emitted REC_TARGET */
+	struct rec_target sent;                          /* the last REC_TARGET; pid 0: none yet */
 	bool gone;
-	bool comes;              /* libraries that the session waits for may still come; */
-	bool pending;            /* the session must look at it again, for `comes` or for a source */
+	bool awaits_libraries;   /* it may still load libraries that the session waits for */
+	bool pending;            /* the session must look again, for that or for a source */
 	bool open;               /* its window has opened */
 	bool interpreters_noted; /* the note on several interpreters is written */
-	bool forked;             /* it has its parent's memory layout, which BPF copied at the fork */
-	uint64_t look_at_ns;     /* when to look again */
+	bool forked;             /* a fork: has its parent's memory layout, which BPF has copied */
+	uint64_t look_at_ns;     /* when to look at it again, if pending */
 	uint64_t since_ns;       /* when it started, or stepflame saw its exec */
 	uint64_t torch_ns;       /* when the session found torch in it */
 	size_t file_cnt;
@@ -51,12 +52,12 @@ struct target {
 	void *state[SOURCE__COUNT];  /* owned; target__state() */
 };
 
-/* The cost to the processes. */
+/* What the probes cost the processes, summed up. */
 struct hit_sums {
 	uint64_t hits, sampled, sampled_ns; /* as in struct proc */
 	struct {
 		uint64_t hits, sampler_ns, calls_sampled, calls_sampled_ns;
-	} busiest; /* of the process that paid most */
+	} busiest; /* the process that paid most */
 };
 
 struct session {
@@ -67,8 +68,9 @@ struct session {
 	struct stepflame_bpf *skel;
 	struct ring_buffer *ring;
 	struct selftest selftest;
-	uint64_t call_ns;           /* extra time of a traced system call, without the programs' own time */
-	void *state[SOURCE__COUNT]; /* owned; session__state() */
+	/* What tracing adds to a system call, less the time of the BPF programs. */
+	uint64_t call_ns;
+	void *state[SOURCE__COUNT];                        /* owned; session__state() */
 	const struct record_handler *handlers[REC__COUNT]; /* by enum rec_type */
 	size_t target_cnt;
 	struct target **targets; /* owned */
@@ -80,13 +82,13 @@ struct session {
 	uint64_t attach_ns, detach_ns;
 	uint64_t cpu_start_ns;
 	uint64_t next_snapshot_ns;
-	uint64_t consumed_ns; /* the session has read what BPF emitted before */
+	uint64_t consumed_ns; /* the session has read all that BPF emitted before this time */
 	struct session_progress progress;
-	bool keeps_names;   /* a source needs the names: */
-	struct names names; /* all names emitted since */
+	bool keeps_names;   /* a source needs the texts of names */
+	struct names names; /* all names emitted since keeps_names was set */
 };
 
-/* A source's state of the session, and of a target: session_bytes and target_bytes long. */
+/* A source's session state and target state: session_bytes and target_bytes long. */
 static inline void *session__state(const struct session *s, enum source_id id)
 {
 	return s->state[id];
@@ -107,14 +109,18 @@ void target__clear_state(struct target *t, enum source_id id);
 
 /* emit.c */
 uint64_t session__now_ns(void);
-int session__emit(struct session *s, const struct rec_hdr *record); /* to the sink; stores the first error */
-void session__note(struct session *s, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* for the report */
-uint64_t session__name_id(const char *text);                      /* the id of a text, without emitting the text */
-uint64_t session__emit_name(struct session *s, const char *text); /* interns and emits a text; returns its id */
+/* Passes a record to the sink. 0, or the first -errno of the sink. */
+int session__emit(struct session *s, const struct rec_hdr *record);
+/* Adds a note to the report. */
+void session__note(struct session *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* The id of a text, without emitting the text. */
+uint64_t session__name_id(const char *text);
+/* Emits a text as a name. Returns its id. */
+uint64_t session__emit_name(struct session *s, const char *text);
 
 /*
- * file_probes.c: the probes of a file that a process maps, found once per session. `elf` NULL: the file is not open
- * yet. Returns NULL without memory or when the file is unreadable. Valid until the next call.
+ * file_probes.c: the probes of a file that a process maps, found once per session. `elf` NULL: the
+ * file is not open yet. NULL: out of memory, or the file is unreadable. Valid until the next call.
  */
 struct file_probes *file_probes__of(struct session *s, struct target *t, const struct mapped_file *file,
 				    struct elf *elf);
@@ -128,24 +134,25 @@ int targets__add(struct session *s, struct process *process, enum target_role ro
 int targets__resolve(struct session *s, struct target *t);
 int targets__open(struct session *s, struct target *t);
 /* A child has steps of its own: the session records its operators too. */
-void targets__trains(struct session *s, struct target *t);
-/* Does a process have steps of its own? Fetching some batches is not enough. */
+void targets__promote(struct session *s, struct target *t);
+/* Does a process have steps of its own? Fetching a few batches is not enough. */
 static inline bool targets__has_steps(const struct proc *proc)
 {
 	return proc->steps.rule || proc->steps.seen_rule == STEP_BACKWARD;
 }
 
 /*
- * Call at the end: makes children with steps main processes in the report, unless their parent trains too. That
- * includes children of launchers: torchrun, a shell.
+ * Call at the end: makes children with steps main processes in the report, unless their parent has
+ * steps too. This includes children of launchers such as torchrun or a shell.
  */
 void targets__emit_trainers(struct session *s);
-void targets__event(struct session *s, const struct rec_proc *rec);
+void targets__handle_event(struct session *s, const struct rec_proc *rec);
 /* Handles pending targets, and exits whose event was lost. */
 void targets__tend(struct session *s);
-/* How long the session may wait before it must look at a target: at most timeout_ms. */
+/* How long the session may wait before it must look at a target, in ms: at most timeout_ms. */
 int targets__timeout_ms(const struct session *s, int timeout_ms);
-bool targets__is_young(const struct target *t, uint64_t age_ns); /* it started, or called exec, less than age_ns ago */
+/* Did the target start, or call exec, less than age_ns ago? */
+bool targets__is_young(const struct target *t, uint64_t age_ns);
 void target__free(struct target *t);
 /* Copies BPF's state of the target. false: BPF has none. */
 bool target__proc(const struct session *s, const struct target *t, struct proc *out);
@@ -153,15 +160,19 @@ bool target__proc(const struct session *s, const struct target *t, struct proc *
 /* target_probes.c */
 /* Attaches the probes of a file that are not attached yet; elf may be NULL. 0 or -errno. */
 int target__attach(struct session *s, struct target *t, const struct mapped_file *file, struct elf *elf);
-/* Attaches the probes that the target's files lack, or lack by now. 0 or -errno. */
+/*
+ * Attaches the sets that are missing from the target's files: a source did not want them before, or
+ * detached them. 0 or -errno.
+ */
 int target__attach_again(struct session *s, struct target *t);
 /* Are any probes of a source attached to this file in this target? */
 bool target__has_probes(const struct session *s, const struct target *t, const struct mapped_file *file,
 			enum source_id id);
-/* Detaches a set of a source from one file (by device and inode) or, with inode 0, from all files. */
+/* Detaches a source's set from one file (dev and inode) or, with inode 0, from all files. */
 void target__detach_set(struct target *t, enum source_id id, int set, uint64_t dev, uint64_t inode);
 void target__detach(struct target *t);
-void targets__detach(struct session *s, struct detachment *d); /* at the end: hands over all attachments */
+/* Hands over all attachments, at the end. */
+void targets__detach(struct session *s, struct detachment *d);
 
 /* cost.c */
 void hit_sums__add(const struct session *s, struct hit_sums *sums, const struct target *t, const struct proc *proc);

@@ -26,7 +26,7 @@ static int attach_set(struct session *s, struct target *t, const struct probe_se
 	return err ?: set->attached ? set->attached(s, t) : 0;
 }
 
-/* Attaches those sets that are not. */
+/* Attaches the sets that are not attached yet. */
 static int attach_sets(struct session *s, struct target *t, struct file_probes *probes, struct attached_file *file)
 {
 	int err = 0;
@@ -67,7 +67,7 @@ int target__attach(struct session *s, struct target *t, const struct mapped_file
 		return -ENOMEM;
 	files += t->file_cnt;
 	*files = (struct attached_file){.dev = file->dev, .inode = file->inode};
-	/* The path is the process's own: another one that shared the file may be gone. */
+	/* Use this process's path: another process through which the file was found may be gone. */
 	for (int id = 0; id < SOURCE__COUNT; id++)
 		for (int set = 0; set < SOURCE_SETS && !err; set++)
 			if (probes->lists[id][set].cnt)
@@ -91,7 +91,7 @@ bool target__has_probes(const struct session *s, const struct target *t, const s
 	return false;
 }
 
-static void take_links(struct target *t, struct detachment *d)
+static void hand_over_links(struct target *t, struct detachment *d)
 {
 	for (size_t i = 0; i < t->file_cnt; i++)
 		detachment__add(d, &t->files[i].sets[0][0], SOURCE__COUNT * SOURCE_SETS);
@@ -102,7 +102,7 @@ void target__detach(struct target *t)
 {
 	struct detachment d = {};
 
-	take_links(t, &d);
+	hand_over_links(t, &d);
 	detachment__run(&d);
 }
 
@@ -116,5 +116,5 @@ void target__detach_set(struct target *t, enum source_id id, int set, uint64_t d
 void targets__detach(struct session *s, struct detachment *d)
 {
 	for (size_t i = 0; i < s->target_cnt; i++)
-		take_links(s->targets[i], d);
+		hand_over_links(s->targets[i], d);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The processes of a session: finds their mapped files, attaches the probes of those files, and follows forks, execs
- * and exits. In: /proc and REC_PROC records. Out: links, entries of the BPF map `procs`, REC_TARGET records.
+ * The processes of a session: finds their mapped files, attaches the probes of those files, and
+ * follows forks, execs and exits. In: /proc and REC_PROC records. Out: links, entries of the BPF
+ * map `procs`, REC_TARGET records.
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -18,13 +19,13 @@
 #include "user/session/programs.h"
 #include "user/session/state.h"
 
-/* When a forked child is looked at again: by then a DataLoader's worker has given itself its name. */
+/* How long after a fork the session looks again: a DataLoader worker has its name by then. */
 #define FORK_SETTLE_NS (300 * 1000000ULL)
-/* While libraries may still come: often at first, when imports run, and seldom later. */
+/* How often the session looks for new libraries: often at first, while imports run. */
 #define LOOK_OFTEN_NS  (10 * 1000000ULL)
 #define LOOK_SELDOM_NS (200 * 1000000ULL)
 #define YOUNG_NS       (20 * 1000000000ULL)
-/* The libraries of `import torch` come one after another. */
+/* `import torch` loads its libraries one after another, for up to this long. */
 #define TORCH_SETTLES_NS (2 * 1000000000ULL)
 
 struct target *targets__find(struct session *s, pid_t pid)
@@ -35,8 +36,8 @@ struct target *targets__find(struct session *s, pid_t pid)
 	return NULL;
 }
 
-/* Also one that is gone, whose counts may not have been read yet. */
-static bool is_known(const struct session *s, pid_t pid)
+/* Is there a target with this pid? It may be gone, with counts that are still unread. */
+static bool is_known_pid(const struct session *s, pid_t pid)
 {
 	for (size_t i = 0; i < s->target_cnt; i++)
 		if (s->targets[i]->process.pid == pid)
@@ -57,7 +58,7 @@ void target__clear_state(struct target *t, enum source_id id)
 		memset(t->state[id], 0, sources[id]->target_bytes);
 }
 
-static int make_states(struct target *t)
+static int alloc_target_states(struct target *t)
 {
 	for (int id = 0; id < SOURCE__COUNT; id++) {
 		if (!sources[id]->target_bytes)
@@ -69,7 +70,7 @@ static int make_states(struct target *t)
 	return 0;
 }
 
-static void free_states(struct target *t)
+static void free_target_states(struct target *t)
 {
 	for (int id = 0; id < SOURCE__COUNT; id++)
 		free(t->state[id]);
@@ -79,14 +80,14 @@ void target__free(struct target *t)
 {
 	target__detach(t);
 	SOURCES_CALL(free_target, t);
-	free_states(t);
+	free_target_states(t);
 	free(t->files);
 	process__release(&t->process);
 	free(t);
 }
 
-/* Takes it over. */
-static void set_process(struct target *t, struct process *process)
+/* Takes ownership of *process. */
+static void set_target_process(struct target *t, struct process *process)
 {
 	process__release(&t->process);
 	t->process = *process;
@@ -96,10 +97,10 @@ static void set_process(struct target *t, struct process *process)
 }
 
 /*
- * What it had mapped, some 8 KB a library, is of no more use: a job may have thousands of children, one after the
- * other.
+ * Marks a target as gone, and frees what it had mapped: some 8 KB per library, and a job may have
+ * thousands of children, one after another.
  */
-static void leave_target(struct target *t)
+static void mark_gone(struct target *t)
 {
 	t->gone = true;
 	t->torch_file = t->jax_file = NULL;
@@ -135,22 +136,22 @@ int targets__add(struct session *s, struct process *process, enum target_role ro
 	struct target *t = calloc(1, sizeof(*t));
 	uint32_t pid = process->pid;
 	uint64_t now, age;
-	int err = t ? make_states(t) : -ENOMEM;
+	int err = t ? alloc_target_states(t) : -ENOMEM;
 
 	if (targets)
 		s->targets = targets;
 	if (!targets)
 		err = -ENOMEM;
-	/* A fork's entry is there already, made by BPF from its parent's. */
+	/* For a fork, BPF has already copied the entry of its parent. */
 	if (!err && bpf_map_update_elem(bpf_map__fd(s->skel->maps.procs), &pid, &proc, BPF_NOEXIST) && errno != EEXIST)
 		err = -errno;
 	if (err) {
 		if (t)
-			free_states(t);
+			free_target_states(t);
 		free(t);
 		return err;
 	}
-	set_process(t, process);
+	set_target_process(t, process);
 	t->role = role;
 	now = session__now_ns();
 	age = process__age_ns(&t->process);
@@ -160,8 +161,8 @@ int targets__add(struct session *s, struct process *process, enum target_role ro
 	return 0;
 }
 
-/* The file may be mapped long before an interpreter is made. */
-static bool has_news_of_python(const struct target *t)
+/* Must the session look for Python? The file may be mapped long before an interpreter starts. */
+static bool must_look_for_python(const struct target *t)
 {
 	return !t->has_python ||
 	       (!t->python.started && py_thread__interpreters(t->process.pid, t->python.runtime, t->python.walk) > 0);
@@ -202,7 +203,7 @@ static int resolve_torch(struct session *s, struct target *t)
 	return err;
 }
 
-static bool has_jax_news(struct target *t)
+static bool found_jax(struct target *t)
 {
 	if (!t->jax_file || t->jax[0])
 		return false;
@@ -210,8 +211,8 @@ static bool has_jax_news(struct target *t)
 	return true;
 }
 
-/* What the sources that want a file most say. */
-static enum source_holds ask_sources(struct session *s, struct target *t, const struct mapped_file *file)
+/* The highest answer of all sources, or HOLDS_LATER if any source gives it. */
+static enum source_holds highest_holds(struct session *s, struct target *t, const struct mapped_file *file)
 {
 	enum source_holds most = HOLDS_NO;
 
@@ -219,20 +220,20 @@ static enum source_holds ask_sources(struct session *s, struct target *t, const 
 		enum source_holds holds = sources[id]->holds ? sources[id]->holds(s, t, file) : HOLDS_NO;
 
 		if (holds == HOLDS_LATER)
-			return holds; /* a file is looked into once */
+			return holds; /* the session searches a file only once */
 		most = holds > most ? holds : most;
 	}
 	return most;
 }
 
-/* A file whose probes cannot be attached keeps none of the others from having theirs. */
+/* Attaches the probes of every file. Returns the first error of a file with HOLDS_MUST. */
 static int resolve_files(struct session *s, struct target *t)
 {
 	int first_err = 0;
 
 	for (size_t i = 0; i < t->process.file_cnt; i++) {
 		const struct mapped_file *file = &t->process.files[i];
-		enum source_holds holds = ask_sources(s, t, file);
+		enum source_holds holds = highest_holds(s, t, file);
 		int err = holds >= HOLDS_YES ? target__attach(s, t, file, NULL) : 0;
 
 		if (err && holds == HOLDS_MUST)
@@ -248,8 +249,8 @@ bool targets__is_young(const struct target *t, uint64_t age_ns)
 	return session__now_ns() - t->since_ns < age_ns;
 }
 
-/* The soonest that a source wants it looked at again, in ns from now; 0: none does. */
-static uint64_t sources_delay(const struct session *s, const struct target *t)
+/* The shortest time in ns after which a source wants another look at the target; 0: never. */
+static uint64_t soonest_look_ns(const struct session *s, const struct target *t)
 {
 	uint64_t soonest = 0;
 
@@ -267,7 +268,7 @@ int targets__resolve(struct session *s, struct target *t)
 	int err = 0, python_err = 0, later_err;
 	bool news = false;
 
-	if (has_news_of_python(t)) {
+	if (must_look_for_python(t)) {
 		python_err = resolve_python(s, t);
 		news = t->has_python;
 	}
@@ -275,7 +276,7 @@ int targets__resolve(struct session *s, struct target *t)
 		err = resolve_torch(s, t);
 		news = news || t->has_torch;
 	}
-	news = has_jax_news(t) || news;
+	news = found_jax(t) || news;
 	later_err = resolve_files(s, t);
 	err = err ?: later_err;
 	later_err = SOURCES_TRY(looked_at, s, t);
@@ -285,9 +286,9 @@ int targets__resolve(struct session *s, struct target *t)
 	if (news || !t->emitted)
 		emit_target(s, t);
 	t->emitted = true;
-	t->comes = !(t->has_torch || t->jax[0]) || !t->has_python || !t->python.started ||
-		   session__now_ns() - t->torch_ns < TORCH_SETTLES_NS;
-	t->pending = t->comes || sources_delay(s, t);
+	t->awaits_libraries = !(t->has_torch || t->jax[0]) || !t->has_python || !t->python.started ||
+			      session__now_ns() - t->torch_ns < TORCH_SETTLES_NS;
+	t->pending = t->awaits_libraries || soonest_look_ns(s, t);
 	return err ?: python_err;
 }
 
@@ -308,13 +309,13 @@ int targets__open(struct session *s, struct target *t)
 	return programs__command(s->skel, &command);
 }
 
-void targets__trains(struct session *s, struct target *t)
+void targets__promote(struct session *s, struct target *t)
 {
 	t->role = ROLE_MAIN;
 	SOURCES_TRY(looked_at, s, t);
 }
 
-static bool has_steps(struct session *s, uint32_t pid)
+static bool pid_has_steps(struct session *s, uint32_t pid)
 {
 	struct proc proc;
 
@@ -327,23 +328,24 @@ void targets__emit_trainers(struct session *s)
 		struct target *t = s->targets[i];
 
 		if (!t->sent.pid || t->sent.role != ROLE_CHILD || t->role != ROLE_MAIN ||
-		    has_steps(s, t->process.parent))
+		    pid_has_steps(s, t->process.parent))
 			continue;
 		t->sent.role = ROLE_MAIN;
 		session__emit(s, &t->sent.hdr);
 	}
 }
 
-static void look_later(struct target *t, uint64_t now, uint64_t delay)
+static void schedule_look(struct target *t, uint64_t now, uint64_t delay)
 {
 	t->pending = true;
 	t->look_at_ns = now + delay;
 }
 
 /*
- * A forked child: the same program and memory as its parent until it calls exec, so BPF has copied what it knows of the
- * parent, and the files whose probes are known are mapped at the same places. Its breakpoints are there from the first
- * instruction, inherited; its calls are counted once the links are there, some ms later.
+ * Attaches the probes of known files to a forked child. Until it calls exec, the child has the
+ * program and memory of its parent: BPF has copied the parent's state, and files with known probes
+ * are mapped at the same places. The child inherits breakpoints, so it pays for hits from its first
+ * instruction on; its calls count once its own links exist, some ms later.
  */
 static void attach_fork(struct session *s, struct target *t)
 {
@@ -357,8 +359,8 @@ static void attach_fork(struct session *s, struct target *t)
 }
 
 /*
- * A child that ended before it was looked at is emitted as what its parent is: workers of short epochs are such
- * children.
+ * Emits a child that ended before the session looked at it, with the properties of its parent:
+ * workers of short epochs are such children.
  */
 static void emit_ended_child(struct session *s, const struct target *parent, uint32_t pid)
 {
@@ -372,7 +374,7 @@ static void emit_ended_child(struct session *s, const struct target *parent, uin
 	session__emit(s, &rec.hdr);
 }
 
-static void forked(struct session *s, const struct rec_proc *rec)
+static void add_forked_child(struct session *s, const struct rec_proc *rec)
 {
 	struct target *parent = targets__find(s, rec->parent_pid), *t;
 	bool followed = s->options.children != CHILDREN_NONE;
@@ -400,23 +402,23 @@ static void forked(struct session *s, const struct rec_proc *rec)
 	attach_fork(s, t);
 	if (!followed) {
 		target__detach(t);
-		leave_target(t); /* as far as we care */
+		mark_gone(t); /* the session ignores it from now on */
 		return;
 	}
 	emit_target(s, t);
 	if (s->opened)
 		targets__open(s, t);
-	look_later(t, session__now_ns(), FORK_SETTLE_NS);
+	schedule_look(t, session__now_ns(), FORK_SETTLE_NS);
 }
 
-static void forget_number(struct session *s, pid_t pid)
+static void forget_pid(struct session *s, pid_t pid)
 {
 	struct proc_command command = {.what = COMMAND_FORGET, .pid = pid};
 
 	programs__command(s->skel, &command);
 }
 
-static bool is_kept(const struct target *t)
+static bool source_keeps(const struct target *t)
 {
 	for (int id = 0; id < SOURCE__COUNT; id++)
 		if (sources[id]->keeps && sources[id]->keeps(t))
@@ -425,8 +427,8 @@ static bool is_kept(const struct target *t)
 }
 
 /*
- * Children that have ended: what they paid is added up, and all else goes, since a job may have any number of them.
- * Those that train are kept, for the window is theirs, too.
+ * Frees children that have ended, since a job may have any number of them, and keeps the sum of
+ * what they paid. Children that train stay, since the window includes their steps.
  */
 static void forget_ended(struct session *s)
 {
@@ -438,19 +440,19 @@ static void forget_ended(struct session *s)
 
 		if (t->gone && t->role != ROLE_MAIN)
 			target__proc(s, t, &proc);
-		if (!t->gone || t->role == ROLE_MAIN || !proc.ended || targets__has_steps(&proc) || is_kept(t)) {
+		if (!t->gone || t->role == ROLE_MAIN || !proc.ended || targets__has_steps(&proc) || source_keeps(t)) {
 			s->targets[cnt++] = t;
 			continue;
 		}
 		hit_sums__add(s, &s->ended, t, &proc);
-		forget_number(s, t->process.pid);
+		forget_pid(s, t->process.pid);
 		SOURCES_CALL(forget, s, t);
 		target__free(t);
 	}
 	s->target_cnt = cnt;
 }
 
-/* It is another program now, or none: nothing holds any more of what was found in it. */
+/* The target has called exec or ended: discards what the session found in its program. */
 static void forget_program(struct session *s, struct target *t, bool ended)
 {
 	target__detach(t);
@@ -469,36 +471,37 @@ static void forget_program(struct session *s, struct target *t, bool ended)
 	t->torch[0] = t->jax[0] = 0;
 }
 
-void targets__event(struct session *s, const struct rec_proc *rec)
+void targets__handle_event(struct session *s, const struct rec_proc *rec)
 {
 	struct target *t;
 
 	if (rec->event == PROC_FORK) {
-		forked(s, rec);
+		add_forked_child(s, rec);
 		return;
 	}
 	t = targets__find(s, rec->pid);
-	if (!t && rec->event == PROC_EXIT && !is_known(s, rec->pid))
-		forget_number(s, rec->pid); /* of a child that ended before it was looked at, or is not recorded */
+	if (!t && rec->event == PROC_EXIT && !is_known_pid(s, rec->pid))
+		/* A child that ended before the session looked at it, or that is not recorded. */
+		forget_pid(s, rec->pid);
 	if (!t || (rec->event != PROC_EXEC && rec->event != PROC_EXIT))
 		return;
 	forget_program(s, t, rec->event == PROC_EXIT);
 	if (rec->event == PROC_EXIT) {
-		leave_target(t);
+		mark_gone(t);
 		t->pending = false;
 	} else {
 		t->since_ns = session__now_ns();
-		look_later(t, t->since_ns, 0);
+		schedule_look(t, t->since_ns, 0);
 	}
 }
 
 /*
- * The child has settled: is it one to watch? Detaching takes the inherited breakpoints away, too, so that it runs at
- * full speed.
+ * Decides whether to record a forked child. Detaching also removes the breakpoints that it
+ * inherited, so that it runs at full speed.
  */
 static void settle_fork(struct session *s, struct target *t)
 {
-	t->pending = t->comes = false;
+	t->pending = t->awaits_libraries = false;
 	if (torch__is_worker(&t->process)) {
 		t->role = ROLE_WORKER;
 		emit_target(s, t);
@@ -508,7 +511,7 @@ static void settle_fork(struct session *s, struct target *t)
 	}
 }
 
-/* Often while a program begins, until it has what it is to be watched for. */
+/* Looks often while a young program has neither torch nor JAX. */
 static uint64_t look_delay(const struct target *t)
 {
 	return targets__is_young(t, YOUNG_NS) && !t->has_torch && !t->jax[0] ? LOOK_OFTEN_NS : LOOK_SELDOM_NS;
@@ -520,10 +523,10 @@ static void look_at_target(struct session *s, struct target *t, uint64_t now)
 	uint64_t delay;
 
 	if (process__read(t->process.pid, &process)) {
-		leave_target(t);
+		mark_gone(t);
 		return;
 	}
-	set_process(t, &process);
+	set_target_process(t, &process);
 	if (t->forked)
 		settle_fork(s, t);
 	else
@@ -531,9 +534,9 @@ static void look_at_target(struct session *s, struct target *t, uint64_t now)
 	if (!t->open && s->opened && t->file_cnt)
 		targets__open(s, t);
 	else if (t->open)
-		SOURCES_TRY(open_target, s, t); /* what could not be done then */
-	delay = sources_delay(s, t);
-	if (t->comes && (!delay || look_delay(t) < delay))
+		SOURCES_TRY(open_target, s, t); /* do what was not possible when it opened */
+	delay = soonest_look_ns(s, t);
+	if (t->awaits_libraries && (!delay || look_delay(t) < delay))
 		delay = look_delay(t);
 	t->pending = delay;
 	t->look_at_ns = now + delay;
@@ -552,8 +555,11 @@ int targets__timeout_ms(const struct session *s, int timeout_ms)
 	return soonest > now ? (int)((soonest - now) / 1000000) : 0;
 }
 
-#define MINOR_BINDS \
-	12 /* from which on a thread's word has the state of the interpreter that it runs, not of its first */
+/*
+ * From this minor version on, a thread's TSS word points to the state of the interpreter that the
+ * thread runs; before, to the state of the thread's first interpreter.
+ */
+#define MINOR_TSS_CURRENT 12
 
 static void note_interpreters(struct session *s, struct target *t)
 {
@@ -563,7 +569,7 @@ static void note_interpreters(struct session *s, struct target *t)
 	t->interpreters_noted = true;
 	session__note(
 		s,
-		t->python.process.layout.minor < MINOR_BINDS
+		t->python.process.layout.minor < MINOR_TSS_CURRENT
 			? "process %d has several interpreters: code that a thread runs outside its first "
 			  "interpreter counts for the function that calls it"
 			: "process %d has several interpreters: stacks are those within the one that runs, without "
@@ -583,7 +589,7 @@ void targets__tend(struct session *s)
 			look_at_target(s, t, now);
 		if (!t->gone && !process__alive(&t->process)) {
 			target__detach(t);
-			leave_target(t);
+			mark_gone(t);
 		}
 		if (!t->gone)
 			note_interpreters(s, t);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Uses the text files of tracefs. Keeps no state: stepflame's pid and the number make an event's name. */
+/*
+ * Uses the text files of tracefs. Keeps no state: stepflame's pid and a number make up the name of
+ * an event.
+ */
 #include "user/session/trace_events.h"
 
 #include <errno.h>
@@ -16,7 +19,7 @@
 #define GROUP      "stepflame"
 #define LINE_BYTES 128
 
-static const char *directory(void)
+static const char *tracefs_dir(void)
 {
 	static const char *const places[] = {"/sys/kernel/tracing", "/sys/kernel/debug/tracing"};
 	char path[64];
@@ -31,13 +34,13 @@ static const char *directory(void)
 
 bool trace_events__work(void)
 {
-	return directory();
+	return tracefs_dir();
 }
 
-/* Never with O_TRUNC, which would remove everybody's. */
-static int open_events(int flags)
+/* Do not pass O_TRUNC: it would remove the events of all programs. */
+static int open_uprobe_events(int flags)
 {
-	const char *dir = directory();
+	const char *dir = tracefs_dir();
 	char path[64];
 	int fd;
 
@@ -48,10 +51,10 @@ static int open_events(int flags)
 	return fd < 0 ? -errno : fd;
 }
 
-/* Whole lines, which the kernel takes one after the other. */
-static int tell(const char *text, size_t size)
+/* Writes whole lines; the kernel may accept only some of them per call. */
+static int write_lines(const char *text, size_t size)
 {
-	int fd = open_events(O_WRONLY | O_APPEND), err = fd < 0 ? fd : 0;
+	int fd = open_uprobe_events(O_WRONLY | O_APPEND), err = fd < 0 ? fd : 0;
 
 	while (!err && size) {
 		ssize_t written = write(fd, text, size);
@@ -66,13 +69,13 @@ static int tell(const char *text, size_t size)
 	return err;
 }
 
-static int read_id(uint32_t number)
+static int read_event_id(uint32_t number)
 {
 	char path[128];
 	int id = -EIO;
 	FILE *f;
 
-	snprintf(path, sizeof(path), "%s/events/" GROUP "/p%d_%u/id", directory() ?: "", getpid(), number);
+	snprintf(path, sizeof(path), "%s/events/" GROUP "/p%d_%u/id", tracefs_dir() ?: "", getpid(), number);
 	f = fopen(path, "re");
 	if (!f)
 		return -errno;
@@ -93,10 +96,10 @@ int trace_event__make(uint32_t number, int fd, const uint64_t *offsets, size_t c
 	for (size_t i = 0; i < cnt; i++)
 		size += snprintf(text + size, LINE_BYTES, "p:" GROUP "/p%d_%u /proc/self/fd/%d:0x%" PRIx64 "\n",
 				 getpid(), number, fd, offsets[i]);
-	err = tell(text, size);
+	err = write_lines(text, size);
 	free(text);
 	if (!err)
-		err = read_id(number);
+		err = read_event_id(number);
 	if (err < 0)
 		trace_event__remove(number);
 	return err;
@@ -106,21 +109,22 @@ void trace_event__remove(uint32_t number)
 {
 	char line[LINE_BYTES];
 
-	tell(line, snprintf(line, sizeof(line), "-:" GROUP "/p%d_%u\n", getpid(), number));
+	write_lines(line, snprintf(line, sizeof(line), "-:" GROUP "/p%d_%u\n", getpid(), number));
 }
 
 /*
- * Of our own number there is none yet of ours. All before any is removed: what is removed moves what has not been read
- * yet.
+ * Events with stepflame's own pid come from an earlier process: this one has not created events
+ * yet. Reads all events before it removes any, since a removal moves the lines that are still
+ * unread.
  */
-void trace_events__tidy(void)
+void trace_events__remove_stale(void)
 {
-	int fd = open_events(O_RDONLY), pid, last_pid = 0;
+	int fd = open_uprobe_events(O_RDONLY), pid, last_pid = 0;
 	FILE *f = fd < 0 ? NULL : fdopen(fd, "r");
 	uint32_t number, last_number = 0;
-	char *line = NULL, *orders = NULL;
+	char *line = NULL, *removals = NULL;
 	size_t room = 0, size = 0;
-	FILE *out = f ? open_memstream(&orders, &size) : NULL;
+	FILE *out = f ? open_memstream(&removals, &size) : NULL;
 
 	while (out && getline(&line, &room, f) > 0) {
 		if (sscanf(line, "p:" GROUP "/p%d_%u ", &pid, &number) != 2 || pid <= 0 ||
@@ -135,9 +139,9 @@ void trace_events__tidy(void)
 	if (f)
 		fclose(f);
 	if (out && !fclose(out))
-		for (char *at = orders, *end; (end = strchr(at, '\n')); at = end + 1)
-			tell(at, end + 1 - at);
-	free(orders);
+		for (char *at = removals, *end; (end = strchr(at, '\n')); at = end + 1)
+			write_lines(at, end + 1 - at);
+	free(removals);
 }
 
 int trace_event__open(int id, pid_t pid)

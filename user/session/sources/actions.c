@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Functions that the user names by --action: native ones (LIB:SYMBOL) and Python ones (FILE.py:QUALNAME). In: the
- * options, opened ELF files. Out: probes, the BPF maps fns and py_calls, notes.
+ * Functions that the user names with --action: native ones (LIB:SYMBOL) and Python ones
+ * (FILE.py:QUALNAME). In: the options, opened ELF files. Out: probes, the BPF maps fns and
+ * py_calls, notes.
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -15,7 +16,7 @@
 #include "user/session/sources/natives.h"
 #include "user/session/state.h"
 
-#define LOOK_NS          200000000ULL /* between looks for a library that is not loaded yet */
+#define LOOK_NS          200000000ULL /* interval between looks for a library that is not loaded */
 #define PY_MINOR_INLINES 11
 #define NOT_IN_311 \
 	"cannot be timed in CPython %s: from 3.11 on, Python functions call each other where no probe sees it"
@@ -23,16 +24,20 @@
 
 /* One --action. */
 struct action {
-	char *library; /* of a native function: base name prefix, or a path; else NULL */
-	char *file;    /* of a Python function: the end of its path; else NULL */
+	char *library; /* for a native function: prefix of the base name, or a path; else NULL */
+	char *file;    /* for a Python function: the end of its file's path; else NULL */
 	char *symbol;  /* or qualified name */
-	bool found;    /* it can be timed in some target */
+	bool found;    /* stepflame can time it in some target */
 };
 
-/* Of a session. */
+/* Session state. */
 struct actions {
 	struct action *actions; /* as many as options.action_cnt */
-	bool py_inlines; /* a Python function was wanted of an interpreter that inlines calls: CPython 3.11 and later */
+	/*
+	 * The user named a Python function, but an interpreter (CPython 3.11 and later) inlines
+	 * calls.
+	 */
+	bool py_inlines;
 };
 
 static struct actions *state_of(const struct session *s)
@@ -47,13 +52,13 @@ bool session__is_python_action(const char *text)
 	return colon && colon - text > 3 && !strncmp(colon - 3, ".py", 3);
 }
 
-/* The hash of ASCII text as BPF reads it from a str whose characters have so many bytes. */
+/* The hash that BPF computes for a str of this ASCII text with `width` bytes per character. */
 static uint64_t hash_ascii(const char *text, size_t chars, uint32_t width)
 {
 	uint64_t words[REC_NAME_MAX / 8] = {0}, hash = name_hash__seed(width, chars * width);
 
 	if (chars * width > sizeof(words))
-		return 0; /* as long as no name is */
+		return 0; /* longer than any name */
 	for (size_t i = 0; i < chars; i++)
 		((char *)words)[i * width] = text[i];
 	for (size_t i = 0; i * 8 < chars * width; i++)
@@ -61,7 +66,7 @@ static uint64_t hash_ascii(const char *text, size_t chars, uint32_t width)
 	return name_hash__end(hash);
 }
 
-static const char *last_part(const char *qualname)
+static const char *last_name_part(const char *qualname)
 {
 	const char *dot = strrchr(qualname, '.');
 
@@ -106,7 +111,7 @@ static void free_actions(struct session *s)
 	free(own->actions);
 }
 
-/* Which names BPF is to compare with. */
+/* Tells BPF how many Python functions to look for, and how long their names are. */
 static void configure(const struct session *s, struct stepflame_bpf *skel, enum attach_backend backend)
 {
 	for (size_t i = 0; s && i < s->options.action_cnt; i++) {
@@ -115,13 +120,13 @@ static void configure(const struct session *s, struct stepflame_bpf *skel, enum 
 		if (!a->file)
 			continue;
 		skel->rodata->py_call_cnt++;
-		skel->rodata->py_call_lengths |= 1ULL << strlen(last_part(a->symbol)) % 64;
+		skel->rodata->py_call_lengths |= 1ULL << strlen(last_name_part(a->symbol)) % 64;
 	}
 }
 
 static int set_py_call(const struct session *s, const struct action *a, uint32_t fn, uint32_t at)
 {
-	const char *name = last_part(a->symbol);
+	const char *name = last_name_part(a->symbol);
 	struct py_call call = {.fn = fn};
 
 	call.name = hash_ascii(name, strlen(name), 1);
@@ -173,7 +178,8 @@ static enum source_holds holds(struct session *s, struct target *t, const struct
 	return python && target__is_python(t, file) ? HOLDS_YES : HOLDS_NO;
 }
 
-static int add_native(struct session *s, const struct mapped_file *file, const struct elf *elf, struct probe_list *list)
+static int add_native_actions(struct session *s, const struct mapped_file *file, const struct elf *elf,
+			      struct probe_list *list)
 {
 	for (size_t i = 0; i < s->options.action_cnt; i++) {
 		struct action *a = &state_of(s)->actions[i];
@@ -196,10 +202,11 @@ static int add_native(struct session *s, const struct mapped_file *file, const s
 }
 
 /*
- * The interpreter's loop from its entry to its last call, _Py_CheckFunctionResult(), by which all that it runs is left,
- * exceptions included. From 3.11 on that call is elsewhere, and calls between Python functions stay within the loop.
+ * Probes the interpreter's loop from its entry to its last call, _Py_CheckFunctionResult():
+ * whatever the loop runs leaves it through that call, exceptions included. From 3.11 on, the call
+ * is elsewhere, and calls between Python functions stay within the loop.
  */
-static int add_loop(struct probe_list *list, const struct elf *elf)
+static int add_interpreter_loop(struct probe_list *list, const struct elf *elf)
 {
 	struct call_site last;
 	struct elf_symbol loop;
@@ -210,8 +217,9 @@ static int add_loop(struct probe_list *list, const struct elf *elf)
 	return err ?: probe_list__add_function(list, elf, loop.vaddr, loop.size, PROBE_PY_CALL, PROBE_NONE, 0, 0);
 }
 
-/* In CPython up to 3.10; else a message with the way out. */
-static void add_python(struct session *s, const struct elf *elf, const struct python *python, struct probe_list *list)
+/* Probes Python functions in CPython up to 3.10; else prints a message with an alternative. */
+static void add_python_actions(struct session *s, const struct elf *elf, const struct python *python,
+			       struct probe_list *list)
 {
 	struct actions *own = state_of(s);
 
@@ -220,7 +228,7 @@ static void add_python(struct session *s, const struct elf *elf, const struct py
 		log__warn(WAY_OUT, "Python functions named by --action " NOT_IN_311, python->version);
 		return;
 	}
-	if (add_loop(list, elf)) {
+	if (add_interpreter_loop(list, elf)) {
 		log__warn(
 			WAY_OUT,
 			"no probe can be placed in the loop of this interpreter (Python %s): Python functions named by "
@@ -240,8 +248,8 @@ static int find(struct session *s, struct target *t, const struct mapped_file *f
 	for (size_t i = 0; i < s->options.action_cnt; i++)
 		python = python || state_of(s)->actions[i].file;
 	if (python && target__is_python(t, file))
-		add_python(s, elf, &t->python, sets);
-	return add_native(s, file, elf, sets);
+		add_python_actions(s, elf, &t->python, sets);
+	return add_native_actions(s, file, elf, sets);
 }
 
 static uint64_t look_again_ns(const struct session *s, const struct target *t)
@@ -264,7 +272,7 @@ static bool watches(const struct session *s, const struct target *t)
 
 /* ---- notes ---- */
 
-static void note_python(struct session *s, const struct action *a, const char *text, uint64_t seen)
+static void note_python_action(struct session *s, const struct action *a, const char *text, uint64_t seen)
 {
 	if (!a->found && state_of(s)->py_inlines)
 		session__note(s, "--action %s " NOT_IN_311 "; " WAY_OUT, text, "3.11 and later");
@@ -275,12 +283,12 @@ static void note_python(struct session *s, const struct action *a, const char *t
 		session__note(s,
 			      "--action %s has no calls: nobody called it, or that file does not define that function",
 			      text);
-	else if (last_part(a->symbol) != a->symbol)
+	else if (last_name_part(a->symbol) != a->symbol)
 		session__note(
 			s,
 			"--action %s stands for every function `%s` of that file: up to 3.10, CPython's code objects "
 			"do not name their class",
-			text, last_part(a->symbol));
+			text, last_name_part(a->symbol));
 }
 
 static void note(struct session *s)
@@ -294,7 +302,7 @@ static void note(struct session *s)
 		if (a->file) {
 			bpf_map_lookup_elem(bpf_map__fd(s->skel->maps.py_calls), &at, &call);
 			at++;
-			note_python(s, a, s->options.actions[i], call.seen);
+			note_python_action(s, a, s->options.actions[i], call.seen);
 		} else if (!a->found) {
 			session__note(s,
 				      "no process has --action %s: check that the library is loaded and that nm -D "

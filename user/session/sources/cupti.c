@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * GPU activity of processes with the injection library, in CUPTI windows: those of the schedule, or one for the whole
- * recording. Requests windows from the processes, ends them, and notes why a window failed. Out: REC_NAME,
- * REC_GPU_ACTIVITY, REC_GPU_DEVICE, REC_GPU_WINDOW, and the CUPTI fields of REC_GPU (gpu.h).
+ * GPU activity of processes with the injection library, in CUPTI windows: those of the schedule, or
+ * one for the whole recording. Requests windows from the processes, ends them, and notes why a
+ * window failed. Out: REC_NAME, REC_GPU_ACTIVITY, REC_GPU_DEVICE, REC_GPU_WINDOW, and the CUPTI
+ * fields of REC_GPU (gpu.h).
  */
 #include <errno.h>
 #include <poll.h>
@@ -26,44 +27,48 @@
 #define CUPTI_NOT_COMPATIBLE          14
 #define CUPTI_INSUFFICIENT_PRIVILEGES 35
 
-#define LOOK_NS                       1000000000ULL /* between searches for a ring, */
-#define LOOK_OFTEN_NS                 100000000ULL  /* and in a process that began a short time ago */
+#define LOOK_NS                       1000000000ULL /* interval between searches for a ring */
+#define LOOK_OFTEN_NS                 100000000ULL  /* the same in a young process */
 #define YOUNG_NS                      60000000000ULL
 #define END_WAIT_NS                   5000000000ULL
-#define DRIVER_LOADS_NS               1000000000ULL /* what CUDA is told to inject, once it is there */
+#define DRIVER_LOADS_NS               1000000000ULL /* by then the driver has loaded the library */
 
-/* Activities that CUPTI lost, that found no room in the ring, and that could not be read or timed. */
+/* Lost activities: CUPTI dropped them, the ring was full, or they could not be read or timed. */
 struct losses {
 	uint64_t dropped, full, bad;
 };
 
-/* Of a session. */
+/* Session state. */
 struct cupti_session {
-	struct losses ended; /* of processes that have ended */
+	struct losses ended; /* of processes that have ended, or called exec */
 };
 
-/* Of a target: its pointer outlives exec. */
+/* Target state. It survives exec, but for `cupti` and windows_over. */
 struct cupti_target {
-	struct cupti *cupti;   /* NULL: not looked for */
-	uint32_t windows;      /* of CUPTI's that were emitted: they are known by pid and number */
-	uint32_t windows_over; /* of the schedule that have passed */
+	struct cupti *cupti;   /* NULL: stepflame has not searched for a ring */
+	uint32_t windows;      /* CUPTI windows so far: the pid and this number identify a window */
+	uint32_t windows_over; /* windows of the schedule that have passed */
 };
 
 struct cupti {
-	struct gpu_ring *ring; /* NULL: none was found */
+	struct gpu_ring *ring; /* NULL: not found */
 	struct gpu_reader reader;
 	uint64_t look_at_ns;
-	struct gpu_window window; /* that there is, */
-	struct gpu_window next;   /* and that the schedule wants, as asked_ns says; its own times alone */
-	bool over;                /* without a schedule: its window, */
-	uint32_t settled;         /* with one: so many of its windows, the refused ones too */
-	bool seen;                /* a window was had */
-	uint64_t watched_ns;      /* in those that have ended */
+	struct gpu_window window; /* the current window */
+	/*
+	 * The window that the schedule wants, if requested_ns is not 0; only times and `scheduled`
+	 * are set.
+	 */
+	struct gpu_window next;
+	bool over;            /* without a schedule: the window is over */
+	uint32_t over_cnt;    /* with a schedule: its windows that are over, refused ones too */
+	bool seen;            /* CUPTI was active in some window */
+	uint64_t recorded_ns; /* total length of the windows that have ended */
 	struct gpu_ring_status status;
-	struct losses before; /* in windows that have ended */
-	char why[96];         /* no window, or "" */
-	const char *fix;      /* of that; static, NULL: none */
-	uint64_t driver_ns;   /* when CUDA's driver was seen, which would have loaded the library */
+	struct losses earlier; /* losses in windows that have ended */
+	char why[96];          /* why there is no window, or "" */
+	const char *fix;       /* how to fix that; static; NULL: no advice */
+	uint64_t driver_ns;    /* when stepflame first saw CUDA's driver, which loads the library */
 	bool warned;
 };
 
@@ -81,7 +86,7 @@ static void free_cupti(struct cupti *g)
 	free(g);
 }
 
-static void say_why(struct cupti *g)
+static void explain_status(struct cupti *g)
 {
 	const struct gpu_ring_status *st = &g->status;
 	char *why = g->why;
@@ -105,9 +110,9 @@ static void say_why(struct cupti *g)
 		snprintf(why, size, "CUPTI refused, with error %u", st->error);
 }
 
-static void losses_of(const struct cupti *g, struct losses *out)
+static void target_losses(const struct cupti *g, struct losses *out)
 {
-	*out = g->before;
+	*out = g->earlier;
 	out->dropped += g->status.dropped;
 	out->full += g->status.full;
 	out->bad += g->status.bad + g->status.unknown;
@@ -117,24 +122,24 @@ static void add_losses(const struct cupti *g, struct losses *sum)
 {
 	struct losses one;
 
-	losses_of(g, &one);
+	target_losses(g, &one);
 	sum->dropped += one.dropped;
 	sum->full += one.full;
 	sum->bad += one.bad + g->reader.lost;
 }
 
-/* What REC_GPU says. */
-static void tell_target(struct target *t)
+/* Updates the target's REC_GPU. */
+static void update_gpu_record(struct target *t)
 {
 	struct cupti *g = state_of(t)->cupti;
 	struct losses lost;
 
 	g->seen = g->seen || gpu_window__ns(&g->window);
 	if (g->seen) {
-		losses_of(g, &lost);
+		target_losses(g, &lost);
 		gpu__of(t)->seen = true;
 		gpu__of(t)->tier = GPU_TIER_CUPTI;
-		gpu__of(t)->cupti_ns = g->watched_ns + gpu_window__ns(&g->window);
+		gpu__of(t)->cupti_ns = g->recorded_ns + gpu_window__ns(&g->window);
 		gpu__of(t)->lost = lost.full + lost.dropped + lost.bad + g->reader.lost;
 	}
 	gpu__of(t)->cupti_version = g->status.cupti_version ?: gpu__of(t)->cupti_version;
@@ -142,7 +147,7 @@ static void tell_target(struct target *t)
 	snprintf(gpu__of(t)->why, sizeof(gpu__of(t)->why), "%s", g->seen ? "" : g->why);
 }
 
-static void tell_window(struct session *s, struct target *t)
+static void emit_cupti_window(struct session *s, struct target *t)
 {
 	struct rec_gpu_window rec;
 
@@ -153,8 +158,8 @@ static void tell_window(struct session *s, struct target *t)
 	session__emit(s, &rec.hdr);
 }
 
-/* Its steps came and went before it was asked for. */
-static void tell_missed(struct session *s, struct target *t, uint64_t end_ns)
+/* Emits a window whose steps were over before stepflame requested it. */
+static void emit_missed_window(struct session *s, struct target *t, uint64_t end_ns)
 {
 	struct rec_gpu_window rec = {
 		.hdr = {.type = REC_GPU_WINDOW, .size = sizeof(rec)},
@@ -178,23 +183,23 @@ static void stop_window(struct session *s, struct target *t, enum gpu_window_end
 	w->stopped = true;
 	gpu__emit_calls(s, t, false);
 	gpu_ring__stop(state_of(t)->cupti->ring);
-	state_of(t)->cupti->status.seen = false; /* that was the start */
+	state_of(t)->cupti->status.seen = false; /* `seen` was about the start so far */
 }
 
-static void refuse(struct session *s, struct target *t)
+static void refuse_window(struct session *s, struct target *t)
 {
 	struct cupti *g = state_of(t)->cupti;
 	struct gpu_window *w = &g->window;
 
 	w->refused = true;
 	w->error = g->status.error;
-	say_why(g);
+	explain_status(g);
 	stop_window(s, t, g->status.state == GPU_RING_BUSY ? GPU_WINDOW_BUSY : GPU_WINDOW_FAILED);
 	log__warn(g->fix, "process %d: %s: stepflame records only its calls%s, not what its GPU does", t->process.pid,
 		  g->why, w->by_steps ? " in this window" : "");
 }
 
-static void look_at_status(struct session *s, struct target *t, uint64_t now)
+static void read_status(struct session *s, struct target *t, uint64_t now)
 {
 	struct cupti *g = state_of(t)->cupti;
 	struct gpu_window *w = &g->window;
@@ -204,51 +209,51 @@ static void look_at_status(struct session *s, struct target *t, uint64_t now)
 	if (w->refused || !st->begun)
 		return;
 	if (!w->begun_ns && st->state >= GPU_RING_BUSY)
-		return refuse(s, t);
-	/* Its word on times is believed as far as it can be. */
+		return refuse_window(s, t);
+	/* Accept the library's times as far as they are plausible. */
 	if (!w->begun_ns) {
-		w->begun_ns = st->begun_ns > w->asked_ns && st->begun_ns < now ? st->begun_ns : now;
+		w->begun_ns = st->begun_ns > w->requested_ns && st->begun_ns < now ? st->begun_ns : now;
 		*g->why = 0;
 	}
 	if (!w->ended_ns && st->ended_ns > w->begun_ns && st->ended_ns <= now)
 		w->ended_ns = st->ended_ns;
 }
 
-static void ask_for_window(struct session *s, struct target *t, uint64_t now)
+static void request_window(struct session *s, struct target *t, uint64_t now)
 {
 	struct cupti *g = state_of(t)->cupti;
 
-	losses_of(g, &g->before);
+	target_losses(g, &g->earlier);
 	g->status = (struct gpu_ring_status){0};
 	gpu_reader__restart(&g->reader);
 	g->window = g->next;
 	g->window.by_steps = s->options.gpu_windows;
-	g->window.asked_ns = now;
+	g->window.requested_ns = now;
 	g->window.index = state_of(t)->windows++;
-	gpu__emit_calls(s, t, true); /* what the GPU does is joined to the calls */
+	gpu__emit_calls(s, t, true); /* readers join activities to these calls */
 	gpu_ring__start(g->ring, KINDS, now);
 }
 
-/* Nothing more becomes of that window of the schedule. */
-static void settle_window(struct cupti *g, uint32_t scheduled)
+/* Marks a window of the schedule as over. */
+static void mark_window_over(struct cupti *g, uint32_t scheduled)
 {
-	g->settled = scheduled + 1;
+	g->over_cnt = scheduled + 1;
 	if (g->next.scheduled == scheduled)
 		g->next = (struct gpu_window){0};
 }
 
-/* All of it is in the ring, and was read. */
+/* Closes the window, once all of it was read or stepflame has given up waiting for the rest. */
 static void close_window(struct session *s, struct target *t)
 {
 	struct cupti *g = state_of(t)->cupti;
 	struct gpu_window *w = &g->window;
 
 	gpu_reader__finish(&g->reader, s, t, w);
-	tell_window(s, t);
-	g->watched_ns += gpu_window__ns(w);
-	g->seen = g->seen || g->watched_ns;
+	emit_cupti_window(s, t);
+	g->recorded_ns += gpu_window__ns(w);
+	g->seen = g->seen || g->recorded_ns;
 	g->over = !w->by_steps;
-	settle_window(g, w->scheduled);
+	mark_window_over(g, w->scheduled);
 	*w = (struct gpu_window){0};
 }
 
@@ -257,47 +262,53 @@ static bool is_gone(const struct target *t)
 	return t->gone || !process__alive(&t->process);
 }
 
-/* By the schedule, and by what became of the process; `gone`: before its ring was last read. */
-static void steer(struct session *s, struct target *t, bool gone, uint64_t now)
+/*
+ * Requests, stops or closes a window, according to the schedule and to the state of the process.
+ * gone: the process had ended before stepflame last read its ring.
+ */
+static void advance_window(struct session *s, struct target *t, bool gone, uint64_t now)
 {
 	struct cupti *g = state_of(t)->cupti;
 	struct gpu_window *w = &g->window;
 
-	if (w->asked_ns && g->next.scheduled == w->scheduled && w->by_steps) {
-		w->steps_ns = g->next.steps_ns;
-		w->until_ns = g->next.until_ns;
+	if (w->requested_ns && g->next.scheduled == w->scheduled && w->by_steps) {
+		w->steps_start_ns = g->next.steps_start_ns;
+		w->steps_end_ns = g->next.steps_end_ns;
 	}
-	if (w->asked_ns && !w->stopped && t->gone)
+	if (w->requested_ns && !w->stopped && t->gone)
 		stop_window(s, t, GPU_WINDOW_EXIT);
-	else if (w->asked_ns && !w->stopped && w->until_ns)
+	else if (w->requested_ns && !w->stopped && w->steps_end_ns)
 		stop_window(s, t, GPU_WINDOW_STEPS);
 	if (w->stopped && (g->status.seen || gone))
 		close_window(s, t);
-	if (w->asked_ns || t->gone || s->window_end_ns)
+	if (w->requested_ns || t->gone || s->window_end_ns)
 		return;
-	if (s->options.gpu_windows ? g->next.asked_ns && !g->next.until_ns : !g->over)
-		ask_for_window(s, t, now);
+	if (s->options.gpu_windows ? g->next.requested_ns && !g->next.steps_end_ns : !g->over)
+		request_window(s, t, now);
 }
 
 static int snapshot(struct session *s)
 {
 	for (size_t i = 0; i < s->target_cnt; i++)
 		if (state_of(s->targets[i])->cupti && !state_of(s->targets[i])->cupti->window.stopped)
-			tell_window(s, s->targets[i]);
+			emit_cupti_window(s, s->targets[i]);
 	return s->sink_err;
 }
 
 static enum source_windows windows(const struct session *s, const struct target *t)
 {
 	bool passed = s->options.schedule[OP_REPEAT] && state_of(t)->windows_over >= s->options.schedule[OP_REPEAT] &&
-		      !(state_of(t)->cupti && state_of(t)->cupti->window.asked_ns);
+		      !(state_of(t)->cupti && state_of(t)->cupti->window.requested_ns);
 
 	if (!s->options.gpu_windows)
 		return WINDOWS_NONE;
 	return passed ? WINDOWS_PASSED : WINDOWS_AHEAD;
 }
 
-/* Not every 10 ms, which looking for libraries may take: a program may have thousands of open files. */
+/*
+ * Searches for the ring less often than for libraries (every 10 ms), since a program may have
+ * thousands of open files.
+ */
 static void open_ring(const struct session *s, struct target *t, uint64_t now)
 {
 	struct cupti *g = state_of(t)->cupti;
@@ -319,8 +330,8 @@ static void open_ring(const struct session *s, struct target *t, uint64_t now)
 	}
 }
 
-/* --gpu cupti asks for what cannot be had: that is to be known before the recording has ended. */
-static void warn(struct session *s, const struct target *t, uint64_t now)
+/* With --gpu cupti, warns during the recording that GPU activity cannot be recorded. */
+static void warn_no_activity(struct session *s, const struct target *t, uint64_t now)
 {
 	struct cupti *g = state_of(t)->cupti;
 
@@ -343,30 +354,33 @@ static void tend_target(struct session *s, struct target *t, uint64_t now)
 	if (!g->ring && now >= g->look_at_ns && !t->gone)
 		open_ring(s, t, now);
 	if (g->ring) {
-		if (g->window.asked_ns && !g->window.stopped)
+		if (g->window.requested_ns && !g->window.stopped)
 			gpu_ring__live(g->ring, now);
-		/* What is there before our first window was left by a stepflame that was killed. */
-		if (g->window.asked_ns) {
-			look_at_status(s, t, now);
+		/*
+		 * Reads only during a window: before the first one, the ring may hold records for
+		 * an earlier stepflame that was killed.
+		 */
+		if (g->window.requested_ns) {
+			read_status(s, t, now);
 			gpu_reader__drain(&g->reader, s, t, g->ring, &g->window);
-			g->window.told_ns = gpu_clock__last_ns(&g->reader.clock);
+			g->window.reported_ns = gpu_clock__last_ns(&g->reader.clock);
 		}
-		steer(s, t, gone, now);
+		advance_window(s, t, gone, now);
 	}
-	tell_target(t);
-	warn(s, t, now);
+	update_gpu_record(t);
+	warn_no_activity(s, t, now);
 }
 
-/* What its ring still has is read, and another one may come. */
+/* Reads what the ring still holds, and frees the ring: the next program may have another one. */
 static void forget(struct session *s, struct target *t)
 {
 	struct cupti *g = state_of(t)->cupti;
 
 	if (g && g->ring) {
 		tend_target(s, t, session__now_ns());
-		if (g->window.asked_ns && !g->window.stopped)
+		if (g->window.requested_ns && !g->window.stopped)
 			stop_window(s, t, GPU_WINDOW_EXIT);
-		if (g->window.asked_ns)
+		if (g->window.requested_ns)
 			close_window(s, t);
 		add_losses(g, &((struct cupti_session *)session__state(s, SOURCE_CUPTI))->ended);
 	}
@@ -377,12 +391,12 @@ static void forget(struct session *s, struct target *t)
 static void on_exec(struct session *s, struct target *t)
 {
 	forget(s, t);
-	target__clear_state(t, SOURCE_GPU); /* anew, for what it said came of CUPTI */
+	target__clear_state(t, SOURCE_GPU); /* its contents came from CUPTI, so they start again */
 	state_of(t)->windows_over = 0;
 }
 
-/* Its ring is read until the end of its window. */
-static void keep_state(struct session *s, struct target *t)
+/* At the target's exit, keeps the state: tend reads the ring until the window is closed. */
+static void keep_cupti_state(struct session *s, struct target *t)
 {
 }
 
@@ -396,12 +410,12 @@ static void free_target(struct target *t)
 	free_cupti(state_of(t)->cupti);
 }
 
-static bool is_on(const struct session *s)
+static bool is_cupti_on(const struct session *s)
 {
 	return s->options.gpu == SESSION_GPU_AUTO || s->options.gpu == SESSION_GPU_CUPTI;
 }
 
-static bool is_for_us(const struct target *t)
+static bool may_have_ring(const struct target *t)
 {
 	return t->role != ROLE_WORKER && !(t->gone && !state_of(t)->cupti);
 }
@@ -413,51 +427,53 @@ static struct cupti *cupti_of(struct target *t)
 	return state_of(t)->cupti;
 }
 
-/* At a boundary of the schedule's, as BPF says: the warm-up, the first step or the end of a window. */
+/* BPF reports a boundary of the schedule: the warm-up, the first step or the end of a window. */
 static bool on_boundary(struct session *s, const struct rec_hdr *record)
 {
 	const struct rec_gpu_window *rec = (const void *)record;
 	struct target *t = targets__find(s, rec->pid);
-	struct cupti *g = t && is_for_us(t) ? cupti_of(t) : NULL;
+	struct cupti *g = t && may_have_ring(t) ? cupti_of(t) : NULL;
 
 	if (!g)
 		return true;
 	if (state_of(t)->windows_over < rec->index + (rec->end_ns != 0))
 		state_of(t)->windows_over = rec->index + (rec->end_ns != 0);
-	/* The word of that one's end was lost. */
-	if (g->window.asked_ns && g->window.by_steps && g->window.scheduled < rec->index && !g->window.until_ns)
-		g->window.until_ns = rec->start_ns;
-	if (rec->index < g->settled)
+	/* The report of that window's end was lost. */
+	if (g->window.requested_ns && g->window.by_steps && g->window.scheduled < rec->index && !g->window.steps_end_ns)
+		g->window.steps_end_ns = rec->start_ns;
+	if (rec->index < g->over_cnt)
 		return true;
-	/* That before is not over yet, and has seen its end. */
-	if (g->ring && g->next.asked_ns && g->next.scheduled != rec->index)
-		steer(s, t, false, session__now_ns());
-	if (rec->end_ns && !(g->window.asked_ns && g->window.scheduled == rec->index)) {
+	/* The previous window has its end, but is not stopped yet. */
+	if (g->ring && g->next.requested_ns && g->next.scheduled != rec->index)
+		advance_window(s, t, false, session__now_ns());
+	if (rec->end_ns && !(g->window.requested_ns && g->window.scheduled == rec->index)) {
 		if (g->ring)
-			tell_missed(s, t, rec->end_ns);
-		settle_window(g, rec->index);
+			emit_missed_window(s, t, rec->end_ns);
+		mark_window_over(g, rec->index);
 		return true;
 	}
-	g->next = (struct gpu_window){
-		.scheduled = rec->index, .asked_ns = 1, .steps_ns = rec->start_ns, .until_ns = rec->end_ns};
+	g->next = (struct gpu_window){.scheduled = rec->index,
+				      .requested_ns = 1,
+				      .steps_start_ns = rec->start_ns,
+				      .steps_end_ns = rec->end_ns};
 	return true;
 }
 
-/* Finds rings, starts windows, reads. */
+/* Finds rings, requests and ends windows, and reads records. */
 static void tend(struct session *s)
 {
 	uint64_t now = session__now_ns();
 
-	for (size_t i = 0; is_on(s) && s->opened && i < s->target_cnt; i++) {
+	for (size_t i = 0; is_cupti_on(s) && s->opened && i < s->target_cnt; i++) {
 		struct target *t = s->targets[i];
 
-		if (is_for_us(t) && cupti_of(t))
+		if (may_have_ring(t) && cupti_of(t))
 			tend_target(s, t, now);
 	}
 }
 
 /* Have all said that they have ended, or are gone? */
-static bool all_ended(struct session *s, uint64_t now)
+static bool all_windows_ended(struct session *s, uint64_t now)
 {
 	bool ended = true;
 
@@ -467,13 +483,13 @@ static bool all_ended(struct session *s, uint64_t now)
 		if (!state_of(t)->cupti || !state_of(t)->cupti->ring)
 			continue;
 		tend_target(s, t, now);
-		ended = ended && !state_of(t)->cupti->window.asked_ns;
+		ended = ended && !state_of(t)->cupti->window.requested_ns;
 	}
 	return ended;
 }
 
-/* Ends all windows, */
-static void stop(struct session *s)
+/* Requests the end of all windows. */
+static void stop_windows(struct session *s)
 {
 	uint64_t now = session__now_ns();
 
@@ -482,29 +498,29 @@ static void stop(struct session *s)
 
 		if (g && g->ring) {
 			tend_target(s, s->targets[i], now);
-			if (g->window.asked_ns && !g->window.stopped)
+			if (g->window.requested_ns && !g->window.stopped)
 				stop_window(s, s->targets[i],
 					    is_gone(s->targets[i]) ? GPU_WINDOW_EXIT : GPU_WINDOW_RECORDING);
 		}
 	}
 }
 
-/* and reads what still comes, for some seconds at most. */
+/* Reads what still arrives, for END_WAIT_NS at most. */
 static void end(struct session *s)
 {
 	uint64_t start = session__now_ns(), now = start;
 
-	while (!all_ended(s, now) && now - start < END_WAIT_NS) {
+	while (!all_windows_ended(s, now) && now - start < END_WAIT_NS) {
 		poll(NULL, 0, 5);
 		now = session__now_ns();
 	}
 	for (size_t i = 0; i < s->target_cnt; i++) {
 		struct cupti *g = state_of(s->targets[i])->cupti;
 
-		if (g && g->window.asked_ns)
+		if (g && g->window.requested_ns)
 			close_window(s, s->targets[i]);
 		if (g)
-			tell_target(s->targets[i]);
+			update_gpu_record(s->targets[i]);
 	}
 }
 
@@ -520,7 +536,7 @@ static void count(const struct session *s, uint64_t counters[CNT__COUNT])
 	counters[CNT_GPU_BAD] += lost.bad;
 }
 
-static int inject(struct session *s, struct target *t)
+static int inject_target(struct session *s, struct target *t)
 {
 	return s->options.inject ? inject__into(s, &t->process) : 0;
 }
@@ -530,14 +546,14 @@ const struct source source_cupti = {
 	.target_bytes = sizeof(struct cupti_target),
 	.records = {{REC_GPU_WINDOW, sizeof(struct rec_gpu_window), on_boundary}},
 	.tend = tend,
-	.close = stop,
+	.close = stop_windows,
 	.end = end,
 	.snapshot = snapshot,
 	.count = count,
-	.attached = inject,
+	.attached = inject_target,
 	.windows = windows,
 	.on_exec = on_exec,
-	.on_exit = keep_state,
+	.on_exit = keep_cupti_state,
 	.keeps = keeps,
 	.forget = forget,
 	.free_target = free_target,

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* `record --exact`: every call of a Python function. */
+/*
+ * `record --exact`: counts every call of a Python function. In: the interpreter's file. Out:
+ * probes, words written into the target, REC_CALLS.
+ */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
@@ -13,31 +16,32 @@
 #include "user/session/sources/guardian.h"
 #include "user/session/state.h"
 
-#define LOOK_NS      200000000ULL /* between looks for an interpreter that is to come */
+#define LOOK_NS      200000000ULL /* interval between looks for an interpreter to start */
 #define WAY_OUT      "record without --exact: samples show where the time goes, without counts of calls"
 #define CANNOT_COUNT "--exact cannot count the calls of Python %s in process %d: %s"
 
-/* How the calls of an interpreter are seen. */
+/* How stepflame sees the calls of an interpreter. */
 struct exact_file {
 	uint64_t dev, inode;
-	const char *why;      /* they cannot be; else NULL */
-	uint32_t word_offset; /* as in struct py_exact */
+	const char *why;      /* why it cannot see them; else NULL */
+	uint32_t word_offset; /* this and eval: as in struct py_exact */
 	uint64_t eval;
 };
 
-/* Of a session. */
+/* Session state. */
 struct exact {
 	struct guardian *guardian;
 	struct array files; /* struct exact_file */
 };
 
-/* Of a target. */
+/* Target state. */
 struct exact_target {
 	struct exact_file file;
-	bool armed;      /* all calls can be seen */
-	bool incomplete; /* not all can, which was noted */
+	bool armed;      /* stepflame sees its calls */
+	bool incomplete; /* stepflame misses some calls, and a note says so */
 	size_t word_cnt;
-	uint64_t words[PY_EXACT_WORDS]; /* set, or left alone since the program had */
+	/* Addresses of words that stepflame has set, or that the program had set before. */
+	uint64_t words[PY_EXACT_WORDS];
 };
 
 static struct exact *state_of(const struct session *s)
@@ -95,7 +99,8 @@ static enum source_holds holds(struct session *s, struct target *t, const struct
 static int find(struct session *s, struct target *t, const struct mapped_file *file, struct elf *elf,
 		struct probe_list sets[SOURCE_SETS])
 {
-	bool second = t->python.process.layout.minor > 8; /* (frame, throwflag) became (tstate, frame, throwflag) */
+	/* From 3.9 on the arguments are (tstate, frame, throwflag), before (frame, throwflag). */
+	bool second = t->python.process.layout.minor > 8;
 	struct exact_file *f = array__add(&state_of(s)->files, sizeof(*f));
 	struct py_exact found;
 	int err = 0;
@@ -109,7 +114,7 @@ static int find(struct session *s, struct target *t, const struct mapped_file *f
 	f->why = NULL;
 	f->word_offset = found.word_offset;
 	f->eval = found.eval;
-	/* Ends before beginnings. */
+	/* Exits before entries. */
 	for (uint32_t i = 0; !err && i < found.returned_cnt; i++)
 		err = probe_list__add(sets, found.returned[i].offset,
 				      COOKIE(PROBE_EXACT_RETURN, 0, found.returned[i].depth, 0));
@@ -134,7 +139,7 @@ static int looked_at(struct session *s, struct target *t)
 	return 0;
 }
 
-/* Can the calls of that target be seen? */
+/* Can stepflame see the calls of this target? */
 static int check(struct session *s, const struct target *t)
 {
 	const struct exact_file *file = &target_state(t)->file;
@@ -160,12 +165,16 @@ static int explain_exact(const struct target *t, int err)
 	return err;
 }
 
-/* Of CPython 3.11, which relies on its recursion limit: with 8 MiB of stack 20,000 calls fit. */
+/*
+ * CPython 3.11 has no check but its recursion limit, and 8 MiB of stack hold 20,000 calls:
+ * stepflame accepts limits up to this.
+ */
 #define DEPTH_311 10000
 
 /*
- * Calls that would stay within one run of the loop nest on the C stack meanwhile. From 3.12 on there is a limit to that,
- * beyond which RecursionError is raised: by us, in a program that is right.
+ * Is deep recursion safe? During the recording, calls that would stay within one run of the
+ * interpreter's loop nest on the C stack. From 3.12 on, CPython limits that depth and raises
+ * RecursionError beyond it: stepflame would break a correct program.
  */
 static int check_depth(struct session *s, const struct target *t)
 {
@@ -196,7 +205,7 @@ static int check_depth(struct session *s, const struct target *t)
 	return 0;
 }
 
-/* Up to 3.11.3, this instruction does not ask for eval_frame (CPython gh-104405). */
+/* Up to 3.11.3, the instruction that calls `__getitem__` ignores eval_frame (CPython gh-104405). */
 static void note_subscripts(struct session *s, const struct target *t)
 {
 	int micro;
@@ -211,7 +220,7 @@ static void note_subscripts(struct session *s, const struct target *t)
 				 "these calls are counted, but their time is in their callers");
 }
 
-/* Sets one word of it. */
+/* Sets the eval_frame word of an interpreter. 0 or -errno; 0 too if the program has set it. */
 static int write_word(struct session *s, struct target *t, uint64_t address)
 {
 	int err = guardian__write(state_of(s)->guardian, &t->process, address,
@@ -232,7 +241,10 @@ static int write_word(struct session *s, struct target *t, uint64_t address)
 	return err == -EALREADY ? 0 : err;
 }
 
-/* A process that was not named, and is recorded all the same. */
+/*
+ * Notes why exact calls are missing in a process that the user did not name; `check` refuses the
+ * others.
+ */
 static void note_unseen(struct session *s, struct target *t)
 {
 	if (!target_state(t)->incomplete)
@@ -240,7 +252,7 @@ static void note_unseen(struct session *s, struct target *t)
 	target_state(t)->incomplete = true;
 }
 
-/* Makes every call visible: sets the word of each interpreter in the target, once (CPython from 3.11). */
+/* Makes every call visible: from CPython 3.11 on, sets the word of each interpreter, once. */
 static int open_target(struct session *s, struct target *t)
 {
 	uint64_t *words = target_state(t)->words;
@@ -258,7 +270,7 @@ static int open_target(struct session *s, struct target *t)
 	}
 	cnt = py_exact__words(&t->process, &t->python, target_state(t)->file.word_offset, words);
 	if (cnt <= 0)
-		return cnt; /* none is there yet */
+		return cnt; /* no interpreter has started yet */
 	err = check_depth(s, t);
 	if (err) {
 		target_state(t)->file.why = "its recursion may be too deep";
@@ -277,14 +289,14 @@ static int open_target(struct session *s, struct target *t)
 	return 0;
 }
 
-/* There is to be an interpreter in it. */
+/* Waits for the target's interpreter to start. */
 static uint64_t look_again_ns(const struct session *s, const struct target *t)
 {
 	return s->options.exact && t->has_python && !target_state(t)->armed && !target_state(t)->file.why ? LOOK_NS : 0;
 }
 
-/* Its calls are seen no more. */
-static void disarm(struct session *s, struct target *t)
+/* Stops seeing the calls of a target. */
+static void stop_exact(struct session *s, struct target *t)
 {
 	if (target_state(t)->word_cnt)
 		guardian__restore(state_of(s)->guardian, &t->process);
@@ -304,7 +316,7 @@ static void on_fork(struct session *s, struct target *parent, struct target *chi
 	child->python.runtime = parent->python.runtime;
 	memcpy(child->python.walk, parent->python.walk, sizeof(child->python.walk));
 	if (!followed)
-		disarm(s, child);
+		stop_exact(s, child);
 }
 
 static void note_changed(struct session *s, struct target *t)
@@ -317,7 +329,7 @@ static void note_changed(struct session *s, struct target *t)
 	target_state(t)->incomplete = true;
 }
 
-static bool has_word(const struct target *t, uint64_t word)
+static bool has_word_address(const struct target *t, uint64_t word)
 {
 	for (size_t i = 0; i < target_state(t)->word_cnt; i++)
 		if (target_state(t)->words[i] == word)
@@ -325,14 +337,14 @@ static bool has_word(const struct target *t, uint64_t word)
 	return false;
 }
 
-/* Interpreters begin and end in a process. */
-static void tend_words(struct session *s, struct target *t)
+/* Follows interpreters that start and end in the process. */
+static void follow_interpreters(struct session *s, struct target *t)
 {
 	uint64_t words[PY_EXACT_WORDS], value;
 	int cnt = py_exact__words(&t->process, &t->python, target_state(t)->file.word_offset, words);
 
 	for (int i = 0; i < cnt; i++) {
-		if (!has_word(t, words[i])) {
+		if (!has_word_address(t, words[i])) {
 			if (!target_state(t)->incomplete)
 				session__note(
 					s,
@@ -352,12 +364,12 @@ static void tend_words(struct session *s, struct target *t)
 	}
 }
 
-/* Sees whether a program has changed its word itself. */
+/* Checks whether a program has changed its word itself. */
 static void tend(struct session *s)
 {
 	for (size_t i = 0; s->options.exact && i < s->target_cnt; i++)
 		if (!s->targets[i]->gone && target_state(s->targets[i])->word_cnt)
-			tend_words(s, s->targets[i]);
+			follow_interpreters(s, s->targets[i]);
 }
 
 static int snapshot(struct session *s)
@@ -387,7 +399,7 @@ static int snapshot(struct session *s)
 	return s->sink_err;
 }
 
-/* Puts all words back, before the probes are detached. */
+/* Restores all words before the probes detach. */
 static void end(struct session *s)
 {
 	int err;
@@ -429,5 +441,5 @@ const struct source source_exact = {
 	.watches = watches,
 	.open_target = open_target,
 	.on_fork = on_fork,
-	.unfollow = disarm,
+	.unfollow = stop_exact,
 };

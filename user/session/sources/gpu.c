@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* In: mapped files, the BPF maps gpu_rows (mapped) and gpu_handles. Out: REC_GPU, REC_GPU_CALLS and names. */
+/*
+ * Calls of CUDA and NCCL. In: mapped files, the BPF maps gpu_rows (mapped) and gpu_handles. Out:
+ * REC_GPU, REC_GPU_CALLS and names.
+ */
 #include "user/session/sources/gpu.h"
 
 #include <bpf/bpf.h>
@@ -21,7 +24,7 @@
 
 #define MANGLED_MAX 4096
 
-struct looked_at {
+struct gpu_file {
 	uint64_t dev, inode;
 	bool holds;
 };
@@ -33,24 +36,25 @@ struct kernel_key {
 
 struct kernel {
 	struct kernel_key key;
-	uint64_t name; /* REC_NAME id, 0: not known */
-	bool settled;  /* a row bears it: it stays */
+	uint64_t name;   /* REC_NAME id; 0: unknown */
+	bool name_final; /* a row has been emitted with it, so it must not change */
 };
 
-/* While a process has no driver, and when it has: libraries may still come. */
+/* How often to look for more libraries: without CUDA's driver in the process, and with it. */
 #define LOOK_FOR_DRIVER_NS (1000 * 1000000ULL)
 #define LOOK_FOR_MORE_NS   (10000 * 1000000ULL)
 
-enum gpu_set { SET_ENDS, SET_BEGINS }; /* of two programs, the ends armed first */
+enum gpu_set { SET_ENDS, SET_BEGINS }; /* each has a program of its own; exits attach first */
 
-/* Of a session. */
+/* Session state. */
 struct gpu {
-	struct array files;      /* struct looked_at */
-	struct array rows, sent; /* struct rec_gpu_calls, by key: as they are, as the sink has them */
+	struct array files; /* struct looked_at */
+	/* struct rec_gpu_calls, sorted by key: the current rows, and those that the sink has. */
+	struct array rows, emitted;
 	struct map kernels;      /* struct kernel */
-	struct symbols *symbols; /* NULL: none was needed */
+	struct symbols *symbols; /* NULL: not needed yet */
 	uint64_t unnamed;
-	const struct gpu_entry *table; /* gpu_rows; NULL: no calls are counted */
+	const struct gpu_entry *table; /* the map gpu_rows; NULL: stepflame does not count calls */
 };
 
 static struct gpu *state_of(const struct session *s)
@@ -58,7 +62,7 @@ static struct gpu *state_of(const struct session *s)
 	return session__state(s, SOURCE_GPU);
 }
 
-static size_t table_bytes(void)
+static size_t gpu_rows_bytes(void)
 {
 	size_t page = sysconf(_SC_PAGESIZE);
 
@@ -73,7 +77,7 @@ static int prepare(struct session *s)
 	return 0;
 }
 
-/* Without --gpu waits for the GPU alone are watched, which steps are told by. */
+/* With --gpu off, stepflame probes only waits for the GPU, which reports need in any case. */
 static void configure(const struct session *s, struct stepflame_bpf *skel, enum attach_backend backend)
 {
 	bool counts = s && s->options.gpu != SESSION_GPU_OFF;
@@ -94,9 +98,9 @@ static void configure(const struct session *s, struct stepflame_bpf *skel, enum 
 	}
 }
 
-static int map_table(struct session *s)
+static int map_gpu_rows(struct session *s)
 {
-	void *at = mmap(NULL, table_bytes(), PROT_READ, MAP_SHARED, bpf_map__fd(s->skel->maps.gpu_rows), 0);
+	void *at = mmap(NULL, gpu_rows_bytes(), PROT_READ, MAP_SHARED, bpf_map__fd(s->skel->maps.gpu_rows), 0);
 
 	if (at == MAP_FAILED)
 		return -errno;
@@ -109,7 +113,7 @@ static int start(struct session *s)
 	if (s->options.gpu == SESSION_GPU_OFF)
 		return 0;
 	if (s->selftest.attacher.backend != ATTACH_PERF)
-		return map_table(s);
+		return map_gpu_rows(s);
 	if (s->options.gpu == SESSION_GPU_AUTO) {
 		session__note(s, "this kernel attaches probes one by one: calls of CUDA were not counted; to count "
 				 "them, " PROBES_TOGETHER);
@@ -124,17 +128,17 @@ static void free_gpu(struct session *s)
 	struct gpu *g = state_of(s);
 
 	if (g->table)
-		munmap((void *)g->table, table_bytes());
+		munmap((void *)g->table, gpu_rows_bytes());
 	symbols__free(g->symbols);
 	map__free(&g->kernels);
 	free(g->files.items);
 	free(g->rows.items);
-	free(g->sent.items);
+	free(g->emitted.items);
 }
 
 /* ---- files ---- */
 
-static bool look_into(const struct mapped_file *file)
+static bool has_gpu_functions(const struct mapped_file *file)
 {
 	struct probe_list sets[2] = {0};
 	struct elf *elf;
@@ -149,10 +153,13 @@ static bool look_into(const struct mapped_file *file)
 	return holds;
 }
 
-/* By its symbols; with --gpu off, when waits alone are watched, by its name. Files are looked into once. */
+/*
+ * Decides by the file's symbols, or with --gpu off, when stepflame probes only waits, by its name.
+ * Searches a file only once.
+ */
 static enum source_holds holds(struct session *s, struct target *t, const struct mapped_file *file)
 {
-	struct looked_at *files = state_of(s)->files.items, *f;
+	struct gpu_file *files = state_of(s)->files.items, *f;
 
 	if (s->selftest.attacher.backend == ATTACH_PERF)
 		return HOLDS_NO;
@@ -164,7 +171,7 @@ static enum source_holds holds(struct session *s, struct target *t, const struct
 	f = array__add(&state_of(s)->files, sizeof(*f));
 	if (!f)
 		return HOLDS_NO;
-	*f = (struct looked_at){file->dev, file->inode, look_into(file)};
+	*f = (struct gpu_file){file->dev, file->inode, has_gpu_functions(file)};
 	return f->holds ? HOLDS_YES : HOLDS_NO;
 }
 
@@ -180,7 +187,7 @@ static int find(struct session *s, struct target *t, const struct mapped_file *f
 	return err;
 }
 
-static int found(struct session *s, struct target *t)
+static int mark_probed(struct session *s, struct target *t)
 {
 	struct gpu_target *own = gpu__of(t);
 
@@ -223,8 +230,8 @@ static struct kernel *find_kernel(struct gpu *g, uint32_t pid, uint64_t object)
 	return MAP_ADD(&g->kernels, struct kernel, &key);
 }
 
-/* The name of a host function. */
-static uint64_t host_name(struct session *s, const struct kernel *kernel)
+/* Emits the name of a host function. 0: unknown. */
+static uint64_t emit_host_name(struct session *s, const struct kernel *kernel)
 {
 	char mangled[MANGLED_MAX], name[REC_NAME_MAX + 1];
 
@@ -238,42 +245,42 @@ static uint64_t host_name(struct session *s, const struct kernel *kernel)
 	return session__emit_name(s, name);
 }
 
-/* The name of a handle of the driver's, which BPF has sent. */
-static uint64_t handle_name(const struct session *s, const struct kernel *kernel)
+/* The name of a handle of the driver, which BPF has emitted. 0: unknown. */
+static uint64_t driver_handle_name(const struct session *s, const struct kernel *kernel)
 {
 	uint64_t name = 0;
 
 	return bpf_map_lookup_elem(bpf_map__fd(s->skel->maps.gpu_handles), &kernel->key, &name) ? 0 : name;
 }
 
-static void find_name(struct session *s, struct kernel *kernel, enum gpu_api api)
+static void find_kernel_name(struct session *s, struct kernel *kernel, enum gpu_api api)
 {
-	if (!kernel->name && !kernel->settled)
-		kernel->name = cuda__is_of_runtime(api) ? host_name(s, kernel) : handle_name(s, kernel);
+	if (!kernel->name && !kernel->name_final)
+		kernel->name = cuda__is_of_runtime(api) ? emit_host_name(s, kernel) : driver_handle_name(s, kernel);
 }
 
-/* A kernel was launched for the first time: its name is looked for while its process is there. */
+/* The first launch of a kernel: finds the kernel's name while the process still exists. */
 static bool on_object(struct session *s, const struct rec_hdr *record)
 {
 	const struct rec_gpu_object *rec = (const void *)record;
 	struct kernel *kernel = find_kernel(state_of(s), rec->pid, rec->object);
 
 	if (kernel && rec->api < GPU_API__COUNT)
-		find_name(s, kernel, rec->api);
+		find_kernel_name(s, kernel, rec->api);
 	return true;
 }
 
-/* Rows that bore one name bear it to the end: they are cumulative. */
-static uint64_t settled_name(struct session *s, const struct gpu_calls_key *key)
+/* The name for a row, which stays the same to the end: rows are cumulative. */
+static uint64_t final_kernel_name(struct session *s, const struct gpu_calls_key *key)
 {
 	struct kernel *kernel = key->object ? find_kernel(state_of(s), key->pid, key->object) : NULL;
 
 	if (!kernel)
 		return 0;
-	find_name(s, kernel, key->api);
-	if (!kernel->settled && !kernel->name)
+	find_kernel_name(s, kernel, key->api);
+	if (!kernel->name_final && !kernel->name)
 		state_of(s)->unnamed++;
-	kernel->settled = true;
+	kernel->name_final = true;
 	return kernel->name;
 }
 
@@ -284,25 +291,25 @@ static void count(const struct session *s, uint64_t counters[CNT__COUNT])
 
 /* ---- rows ---- */
 
-static int compare_rows(const void *a, const void *b)
+static int compare_gpu_rows(const void *a, const void *b)
 {
 	const struct rec_gpu_calls *x = a, *y = b;
 
 	return memcmp(&x->key, &y->key, sizeof(x->key));
 }
 
-/* Rows that differ by addresses alone become one. */
-static void merge_rows(struct array *rows)
+/* Merges rows that differ only in addresses. */
+static void merge_gpu_rows(struct array *rows)
 {
 	struct rec_gpu_calls *row = rows->items;
 	size_t cnt = 0;
 
 	if (rows->cnt)
-		qsort(row, rows->cnt, sizeof(*row), compare_rows);
+		qsort(row, rows->cnt, sizeof(*row), compare_gpu_rows);
 	for (size_t i = 0; i < rows->cnt; i++) {
 		struct rec_gpu_calls *last = cnt ? &row[cnt - 1] : NULL;
 
-		if (!last || compare_rows(last, &row[i])) {
+		if (!last || compare_gpu_rows(last, &row[i])) {
 			row[cnt++] = row[i];
 			continue;
 		}
@@ -315,7 +322,7 @@ static void merge_rows(struct array *rows)
 	rows->cnt = cnt;
 }
 
-static int read_rows(struct session *s, struct array *rows)
+static int read_gpu_rows(struct session *s, struct array *rows)
 {
 	const struct gpu_entry *table = state_of(s)->table;
 
@@ -328,7 +335,7 @@ static int read_rows(struct session *s, struct array *rows)
 		rec.key = table[i].key;
 		rec.val = table[i].val;
 		if (cuda__class(rec.key.api) == GPU_LAUNCH)
-			rec.key.object = settled_name(s, &rec.key);
+			rec.key.object = final_kernel_name(s, &rec.key);
 		row = array__add(rows, sizeof(*row));
 		if (!row)
 			return -ENOMEM;
@@ -337,20 +344,20 @@ static int read_rows(struct session *s, struct array *rows)
 	return 0;
 }
 
-static void emit_changed(struct session *s)
+static void emit_changed_rows(struct session *s)
 {
-	const struct rec_gpu_calls *row = state_of(s)->rows.items, *sent = state_of(s)->sent.items;
+	const struct rec_gpu_calls *row = state_of(s)->rows.items, *emitted = state_of(s)->emitted.items;
 	size_t k = 0;
 
 	for (size_t i = 0; i < state_of(s)->rows.cnt; i++) {
-		while (k < state_of(s)->sent.cnt && compare_rows(&sent[k], &row[i]) < 0)
+		while (k < state_of(s)->emitted.cnt && compare_gpu_rows(&emitted[k], &row[i]) < 0)
 			k++;
-		if (k == state_of(s)->sent.cnt || memcmp(&sent[k], &row[i], sizeof(row[i])))
+		if (k == state_of(s)->emitted.cnt || memcmp(&emitted[k], &row[i], sizeof(row[i])))
 			session__emit(s, &row[i].hdr);
 	}
 }
 
-static void emit_tiers(struct session *s)
+static void emit_gpu_tiers(struct session *s)
 {
 	for (size_t i = 0; i < s->target_cnt; i++) {
 		const struct gpu_target *own = gpu__of(s->targets[i]);
@@ -372,23 +379,23 @@ static void emit_tiers(struct session *s)
 static int snapshot(struct session *s)
 {
 	struct gpu *g = state_of(s);
-	struct array before = g->sent;
+	struct array before = g->emitted;
 	int err;
 
 	if (s->options.gpu == SESSION_GPU_OFF)
 		return s->sink_err;
-	emit_tiers(s);
-	err = read_rows(s, &g->rows);
+	emit_gpu_tiers(s);
+	err = read_gpu_rows(s, &g->rows);
 	if (err)
 		return err;
-	merge_rows(&g->rows);
-	emit_changed(s);
-	g->sent = g->rows;
+	merge_gpu_rows(&g->rows);
+	emit_changed_rows(s);
+	g->emitted = g->rows;
 	g->rows = before;
 	return s->sink_err;
 }
 
-/* That a process which was named has nothing of CUDA yet. */
+/* Warns that a process which the user named has not loaded CUDA yet. */
 static int attached(struct session *s, struct target *t)
 {
 	if (s->options.gpu != SESSION_GPU_OFF && !gpu__of(t)->seen && s->selftest.attacher.backend != ATTACH_PERF)
@@ -409,8 +416,8 @@ static void note(struct session *s)
 	}
 }
 
-/* Its last REC_GPU still comes. */
-static void keep_state(struct session *s, struct target *t)
+/* At the target's exit, keeps the state for the last REC_GPU. */
+static void keep_gpu_state(struct session *s, struct target *t)
 {
 }
 
@@ -427,7 +434,8 @@ static struct bpf_program *begin_program(const struct stepflame_bpf *skel)
 const struct source source_gpu = {
 	.session_bytes = sizeof(struct gpu),
 	.target_bytes = sizeof(struct gpu_target),
-	.sets = {[SET_ENDS] = {.program = end_program}, [SET_BEGINS] = {.program = begin_program, .attached = found}},
+	.sets = {[SET_ENDS] = {.program = end_program},
+		 [SET_BEGINS] = {.program = begin_program, .attached = mark_probed}},
 	.records = {{REC_GPU_OBJECT, sizeof(struct rec_gpu_object), on_object}},
 	.prepare = prepare,
 	.configure = configure,
@@ -441,5 +449,5 @@ const struct source source_gpu = {
 	.look_again_ns = look_again_ns,
 	.watches = watches,
 	.attached = attached,
-	.on_exit = keep_state,
+	.on_exit = keep_gpu_state,
 };

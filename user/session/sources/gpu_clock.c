@@ -4,21 +4,21 @@
 #include <string.h>
 
 #define WIDTH_MAX_NS 1000000
-/* How far two clocks may drift apart: CUPTI's may be slewed by NTP, by 500 ppm. */
-#define DRIFT_MAX 1000 /* a 1/1000 */
+/* The most that the two clocks may drift apart: NTP may slew CUPTI's clock by 500 ppm. */
+#define DRIFT_MAX 1000 /* 1/1000 of the elapsed time */
 #define SLACK_NS  10000
 
-static uint64_t distance(uint64_t a, uint64_t b)
+static uint64_t absolute_difference(uint64_t a, uint64_t b)
 {
 	return a > b ? a - b : b - a;
 }
 
-static bool fits_before(const struct gpu_clock_pair *before, const struct gpu_clock_pair *pair)
+static bool is_consistent(const struct gpu_clock_pair *before, const struct gpu_clock_pair *pair)
 {
 	uint64_t cupti_ns = pair->cupti_ns - before->cupti_ns, ns = pair->ns - before->ns;
 
 	return pair->cupti_ns > before->cupti_ns && pair->ns > before->ns &&
-	       distance(cupti_ns, ns) <= ns / DRIFT_MAX + (before->width_ns + pair->width_ns) / 2 + SLACK_NS;
+	       absolute_difference(cupti_ns, ns) <= ns / DRIFT_MAX + (before->width_ns + pair->width_ns) / 2 + SLACK_NS;
 }
 
 bool gpu_clock__add(struct gpu_clock *clock, const struct gpu_ring_clock *rec, uint64_t from_ns, uint64_t until_ns)
@@ -29,16 +29,16 @@ bool gpu_clock__add(struct gpu_clock *clock, const struct gpu_ring_clock *rec, u
 	    pair.width_ns > WIDTH_MAX_NS || !rec->cupti_ns)
 		return false;
 	pair.ns = rec->before_ns + pair.width_ns / 2;
-	if (clock->cnt && !fits_before(&clock->pairs[clock->cnt - 1], &pair)) {
-		if (!clock->has_odd || !fits_before(&clock->odd, &pair)) {
-			clock->odd = pair;
-			clock->has_odd = true;
+	if (clock->cnt && !is_consistent(&clock->pairs[clock->cnt - 1], &pair)) {
+		if (!clock->has_outlier || !is_consistent(&clock->outlier, &pair)) {
+			clock->outlier = pair;
+			clock->has_outlier = true;
 			return false;
 		}
-		clock->pairs[0] = clock->odd;
+		clock->pairs[0] = clock->outlier;
 		clock->cnt = 1;
 	}
-	clock->has_odd = false;
+	clock->has_outlier = false;
 	if (clock->cnt == GPU_CLOCK_PAIRS) {
 		clock->cnt /= 2;
 		memmove(clock->pairs, clock->pairs + clock->cnt, clock->cnt * sizeof(*clock->pairs));

@@ -12,17 +12,19 @@
 
 struct gpu_clock {
 	uint32_t cnt;
-	bool has_odd;
+	bool has_outlier;
 	struct gpu_clock_pair {
 		uint64_t cupti_ns;
-		uint64_t ns;           /* midpoint of the two readings of CLOCK_MONOTONIC */
-		uint64_t width_ns;     /* between those readings; the error is at most half of it */
-	} pairs[GPU_CLOCK_PAIRS], odd; /* odd: a pair that does not fit the earlier ones */
+		uint64_t ns; /* midpoint of the two readings of CLOCK_MONOTONIC */
+		/* Time between those readings; the error is at most half of it. */
+		uint64_t width_ns;
+	} pairs[GPU_CLOCK_PAIRS], outlier; /* outlier: a pair that does not fit the earlier ones */
 };
 
 /*
- * Adds a pair, which the target must have read between from_ns and until_ns. false: the pair is implausible, or does
- * not fit the previous one; if the next pair fits it, the clock was set, and the earlier pairs are dropped.
+ * Adds a pair, which the target must have read between from_ns and until_ns. false: the pair is
+ * implausible, or does not fit the previous one; if the next pair fits it, the clock was set, and
+ * the earlier pairs are dropped.
  */
 bool gpu_clock__add(struct gpu_clock *clock, const struct gpu_ring_clock *pair, uint64_t from_ns, uint64_t until_ns);
 /* false: there is no pair yet. */

@@ -10,13 +10,13 @@
 #include "user/session/probe_cache.h"
 #include "user/x86/soft_ends.h"
 
-#define FUNCTIONS_MAX 1024 /* of a file; those of CUDA have some hundred */
+#define FUNCTIONS_MAX 1024 /* per file; CUDA's libraries have some hundred */
 
-struct search {
+struct gpu_search {
 	const struct elf *elf;
 	struct probe_list *ends, *begins;
 	size_t cnt;
-	uint64_t *found; /* vaddrs: a symbol stands in two tables, or has two names */
+	uint64_t *found; /* vaddrs so far: a function may have several symbols */
 };
 
 static bool all_emulated(const struct sites *sites)
@@ -27,7 +27,9 @@ static bool all_emulated(const struct sites *sites)
 	return true;
 }
 
-/* Those that a step makes hundreds or thousands of: not one of them may end at a stepped probe. */
+/*
+ * Does a step make hundreds of these calls, or more? Then exit probes must not be single-stepped.
+ */
 static bool is_frequent(enum gpu_api api)
 {
 	switch (cuda__class(api)) {
@@ -41,7 +43,7 @@ static bool is_frequent(enum gpu_api api)
 	}
 }
 
-static int add_ends(struct search *search, const struct sites *sites, uint32_t end, uint32_t fn)
+static int add_exit_probes(struct gpu_search *search, const struct sites *sites, uint32_t end, uint32_t fn)
 {
 	int err = 0;
 
@@ -52,63 +54,72 @@ static int add_ends(struct search *search, const struct sites *sites, uint32_t e
 	return err;
 }
 
-static int add_sites(struct search *search, const struct sites *sites, uint32_t begin, uint32_t end, uint32_t fn)
+static int add_call_sites(struct gpu_search *search, const struct sites *sites, uint32_t begin, uint32_t end,
+			  uint32_t fn)
 {
-	return add_ends(search, sites, end, fn) ?: probe_list__add_site(search->begins, &sites->entry, begin, 0, fn);
+	return add_exit_probes(search, sites, end, fn)
+		       ?: probe_list__add_site(search->begins, &sites->entry, begin, 0, fn);
 }
 
-/* A function whose returns would be stepped, or are not its own. */
-static int add_softly(struct search *search, const struct elf_symbol *symbol, const struct sites *sites,
-		      enum gpu_api api, bool away)
+/*
+ * Adds a function whose return probes would be single-stepped, or lie in another function (`away`).
+ */
+static int add_soft_ended_call(struct gpu_search *search, const struct elf_symbol *symbol, const struct sites *sites,
+			       enum gpu_api api, bool away)
 {
 	struct site ends[SOFT_ENDS_MAX];
 	uint32_t cnt = soft_ends__find(search->elf, symbol->vaddr, symbol->size, ends);
 	uint32_t flags = cnt ? COOKIE_SOFT_END : COOKIE_NO_END;
 	int err = 0;
 
-	/* What the runtime calls must be known to lie inside of it. */
+	/*
+	 * The runtime's calls need their exact ends: BPF must know which other calls lie inside of
+	 * them.
+	 */
 	if (!cnt && cuda__is_of_runtime(api) && !away)
-		return add_sites(search, sites, PROBE_GPU_CALL, PROBE_GPU_RETURN, api);
+		return add_call_sites(search, sites, PROBE_GPU_CALL, PROBE_GPU_RETURN, api);
 	for (uint32_t i = 0; i < cnt && !err; i++)
 		err = probe_list__add_site(search->ends, &ends[i], PROBE_GPU_RETURN, 0, api);
 	return err ?: probe_list__add_site(search->begins, &sites->entry, PROBE_GPU_CALL, flags, api);
 }
 
-static int add_call(struct search *search, const struct elf_symbol *symbol, const struct sites *sites, enum gpu_api api)
+static int add_gpu_call(struct gpu_search *search, const struct elf_symbol *symbol, const struct sites *sites,
+			enum gpu_api api)
 {
 	struct sites there;
 	enum sites_away away = sites__away(search->elf, symbol->vaddr, symbol->size, sites, &there);
 
 	if (away == SITES_ELSEWHERE)
-		return 0; /* a call is counted where it is done */
+		return 0; /* the function that does the work counts as the call */
 	if (away == SITES_AWAY && there.exit_cnt && (!is_frequent(api) || all_emulated(&there)))
-		return add_ends(search, &there, PROBE_GPU_RETURN, api)
+		return add_exit_probes(search, &there, PROBE_GPU_RETURN, api)
 			       ?: probe_list__add_site(search->begins, &sites->entry, PROBE_GPU_CALL, COOKIE_SOFT_END,
 						       api);
 	if (away == SITES_AWAY || (is_frequent(api) && !all_emulated(sites)))
-		return add_softly(search, symbol, sites, api, away == SITES_AWAY);
-	return add_sites(search, sites, PROBE_GPU_CALL, PROBE_GPU_RETURN, api);
+		return add_soft_ended_call(search, symbol, sites, api, away == SITES_AWAY);
+	return add_call_sites(search, sites, PROBE_GPU_CALL, PROBE_GPU_RETURN, api);
 }
 
-/* Its end must be where the handle has been written. */
-static int add_handle(struct search *search, const struct elf_symbol *symbol, const struct sites *sites, uint32_t from)
+/* The exit probe must be where the function has already written the handle. */
+static int add_handle_function(struct gpu_search *search, const struct elf_symbol *symbol, const struct sites *sites,
+			       uint32_t from)
 {
 	struct sites there;
 	enum sites_away away = sites__away(search->elf, symbol->vaddr, symbol->size, sites, &there);
 
 	if (away == SITES_HERE)
-		return add_sites(search, sites, PROBE_GPU_HANDLE, PROBE_GPU_HANDLE_RETURN, from);
+		return add_call_sites(search, sites, PROBE_GPU_HANDLE, PROBE_GPU_HANDLE_RETURN, from);
 	if (away == SITES_ELSEWHERE || !there.exit_cnt)
 		return 0;
-	return add_ends(search, &there, PROBE_GPU_HANDLE_RETURN, from)
+	return add_exit_probes(search, &there, PROBE_GPU_HANDLE_RETURN, from)
 		       ?: probe_list__add_site(search->begins, &sites->entry, PROBE_GPU_HANDLE, 0, from);
 }
 
-static int add_function(const struct elf_symbol *symbol, void *ctx)
+static int add_gpu_symbol(const struct elf_symbol *symbol, void *ctx)
 {
 	enum gpu_api api = symbol->function ? cuda__api(symbol->name) : GPU_API_NONE;
 	int from = symbol->function && !api ? cuda__handle_from(symbol->name) : -1;
-	struct search *search = ctx;
+	struct gpu_search *search = ctx;
 	struct sites sites;
 	uint64_t *found;
 
@@ -125,8 +136,8 @@ static int add_function(const struct elf_symbol *symbol, void *ctx)
 	search->found = found;
 	found[search->cnt++] = symbol->vaddr;
 	if (!api)
-		return add_handle(search, symbol, &sites, from);
-	return add_call(search, symbol, &sites, api);
+		return add_handle_function(search, symbol, &sites, from);
+	return add_gpu_call(search, symbol, &sites, api);
 }
 
 static bool ends_wait(uint64_t cookie)
@@ -139,10 +150,11 @@ static bool ends_wait(uint64_t cookie)
 }
 
 /*
- * Where many functions jump to the same code to end, each call of any would hit a probe for each of them. One does for
- * all of which the frame is at the same depth there.
+ * Many functions may jump to shared code to end. With a probe there for each function, each call of
+ * any of them would hit all these probes. So functions with the same frame depth there share one
+ * probe.
  */
-static void join_shared(struct probe_list *ends)
+static void merge_shared_ends(struct probe_list *ends)
 {
 	size_t cnt = 0, k;
 
@@ -167,9 +179,9 @@ static void join_shared(struct probe_list *ends)
 	ends->cnt = cnt;
 }
 
-#define SHARED_MAX 4 /* functions whose calls may all hit each other's probes */
+#define SHARED_MAX 4 /* functions that may have separate probes at one place */
 
-static size_t count_at(const struct probe_list *list, unsigned long offset)
+static size_t count_probes_at(const struct probe_list *list, unsigned long offset)
 {
 	size_t cnt = 0;
 
@@ -178,13 +190,16 @@ static size_t count_at(const struct probe_list *list, unsigned long offset)
 	return cnt;
 }
 
-static bool is_end(uint64_t cookie)
+static bool is_call_end(uint64_t cookie)
 {
 	return COOKIE_EVENT(cookie) == PROBE_GPU_RETURN && COOKIE_FN(cookie);
 }
 
-/* Ends that are still those of too many functions are none: what ends there is not timed. 0 or -ENOMEM. */
-static int drop_shared(struct probe_list *ends, struct probe_list *begins)
+/*
+ * Drops exits where too many functions still have separate probes: stepflame does not time calls
+ * that end there. 0 or -ENOMEM.
+ */
+static int drop_crowded_ends(struct probe_list *ends, struct probe_list *begins)
 {
 	bool lost[GPU_API__COUNT] = {0}, has[GPU_API__COUNT] = {0}, *drop = calloc(ends->cnt + 1, sizeof(*drop));
 	size_t cnt = 0;
@@ -192,8 +207,8 @@ static int drop_shared(struct probe_list *ends, struct probe_list *begins)
 	if (!drop)
 		return -ENOMEM;
 	for (size_t i = 0; i < ends->cnt; i++) {
-		drop[i] = is_end(ends->cookies[i]) && count_at(ends, ends->offsets[i]) > SHARED_MAX;
-		if (is_end(ends->cookies[i]))
+		drop[i] = is_call_end(ends->cookies[i]) && count_probes_at(ends, ends->offsets[i]) > SHARED_MAX;
+		if (is_call_end(ends->cookies[i]))
 			(drop[i] ? lost : has)[COOKIE_FN(ends->cookies[i])] = true;
 	}
 	for (size_t i = 0; i < ends->cnt; i++) {
@@ -216,17 +231,17 @@ static int drop_shared(struct probe_list *ends, struct probe_list *begins)
 
 int gpu_functions__add(const struct elf *elf, struct probe_list *ends, struct probe_list *begins)
 {
-	struct search search = {.elf = elf, .ends = ends, .begins = begins};
-	int err = elf__each_symbol(elf, add_function, &search);
+	struct gpu_search search = {.elf = elf, .ends = ends, .begins = begins};
+	int err = elf__each_symbol(elf, add_gpu_symbol, &search);
 
 	free(search.found);
-	join_shared(ends);
-	return err ?: drop_shared(ends, begins) ?: (int)search.cnt;
+	merge_shared_ends(ends);
+	return err ?: drop_crowded_ends(ends, begins) ?: (int)search.cnt;
 }
 
 /*
- * Where there is nothing, that is kept only if it took long to see: a process maps a hundred libraries of some thousand
- * symbols, all of which are looked through in 6 ms, and a few of hundreds of thousands.
+ * An empty result is cached only if the search took long: a process maps a hundred libraries with
+ * some thousand symbols each, which take 6 ms in all, and a few with hundreds of thousands.
  */
 #define MANY_SYMBOLS 20000
 

@@ -8,12 +8,15 @@
 #include "user/session/probe_list.h"
 
 /*
- * Adds the probes of a file, stripped or not: exits and entries to separate lists, since exits attach first. Returns
- * how many functions can be traced, or -ENOMEM; skips functions on which no probe can be placed.
+ * Adds the probes of a file, stripped or not: exits and entries to separate lists, since exits
+ * attach first. Returns how many functions can be traced, or -ENOMEM; skips functions on which no
+ * probe can be placed.
  */
 int gpu_functions__add(const struct elf *elf, struct probe_list *ends, struct probe_list *begins);
 
-/* Likewise, from the cache if possible: sets[0] the exits, sets[1] the entries. 0 or -ENOMEM. */
+/*
+ * The same, from the cache if possible: sets[0] gets the exits, sets[1] the entries. 0 or -ENOMEM.
+ */
 int gpu_functions__find(const struct elf *elf, struct probe_list sets[2]);
 
 /* Removes all probes but those on waits for the GPU from such a list. */

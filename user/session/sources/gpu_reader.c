@@ -12,10 +12,10 @@
 
 #define NAMES_MAX   65536
 #define PENDING_MAX 65536
-#define READ_MAX    1000000 /* records in one go */
+#define READ_MAX    1000000 /* records to read in one call */
 #define DEVICES_MAX 64
 
-/* Whose window is read, and where it goes. */
+/* Whose window is being read, and where its records go. */
 struct reading {
 	struct gpu_reader *r;
 	struct session *s;
@@ -36,7 +36,7 @@ void gpu_reader__release(struct gpu_reader *r)
 	gpu_tids__release(&r->tids);
 }
 
-static void add_name(const struct reading *to, const struct gpu_ring_name *rec)
+static void add_ring_name(const struct reading *to, const struct gpu_ring_name *rec)
 {
 	struct gpu_reader *r = to->r;
 	char name[REC_NAME_MAX + 1];
@@ -57,7 +57,7 @@ static void add_name(const struct reading *to, const struct gpu_ring_name *rec)
 	r->names[rec->id] = session__emit_name(to->s, name);
 }
 
-static void add_device(const struct reading *to, const struct gpu_ring_device *rec)
+static void emit_device(const struct reading *to, const struct gpu_ring_device *rec)
 {
 	struct rec_gpu_device out = {
 		.hdr = {.type = REC_GPU_DEVICE, .size = sizeof(out)},
@@ -76,7 +76,7 @@ static void add_device(const struct reading *to, const struct gpu_ring_device *r
 	session__emit(to->s, &out.hdr);
 }
 
-/* false: whether it is in the window is not known yet. */
+/* Emits an activity if the window includes it. false: that is not known yet. */
 static bool emit_activity(const struct reading *to, const struct gpu_ring_activity *rec, uint64_t now, bool last)
 {
 	struct gpu_reader *r = to->r;
@@ -94,7 +94,10 @@ static bool emit_activity(const struct reading *to, const struct gpu_ring_activi
 	};
 	uint64_t start_ns, end_ns;
 
-	/* Without an end it was cut off by the window's, and without a time nothing can be said of it. */
+	/*
+	 * The window's end has cut off an activity without an end; without a valid time, an
+	 * activity cannot be placed.
+	 */
 	if (!rec->start_ns || !rec->end_ns || !gpu_clock__translate(&r->clock, rec->start_ns, &start_ns) ||
 	    !gpu_clock__translate(&r->clock, rec->end_ns, &end_ns) || end_ns < start_ns || end_ns > now) {
 		r->lost++;
@@ -102,11 +105,11 @@ static bool emit_activity(const struct reading *to, const struct gpu_ring_activi
 	}
 	switch (gpu_window__judge(to->window, rec->kind, rec->correlation, start_ns, end_ns, to->s->consumed_ns,
 				  last)) {
-	case GPU_NOT_YET_KNOWN:
+	case GPU_UNDECIDED:
 		return false;
-	case GPU_LEFT_OUT:
+	case GPU_OUTSIDE:
 		return true;
-	case GPU_TOLD:
+	case GPU_INSIDE:
 		break;
 	}
 	out.start_ns = start_ns;
@@ -120,7 +123,10 @@ static bool emit_activity(const struct reading *to, const struct gpu_ring_activi
 	return true;
 }
 
-/* Calls before the work that they asked for. What is alike follows each other, and takes less room in the file. */
+/*
+ * Sorts calls before the work that they launched. Similar activities are adjacent, which takes less
+ * room in the file.
+ */
 static int compare_activity(const void *a, const void *b)
 {
 	const struct gpu_ring_activity *x = a, *y = b;
@@ -133,26 +139,26 @@ static int compare_activity(const void *a, const void *b)
 	return COMPARE(x->start_ns, y->start_ns);
 }
 
-/* Those that ended before the last pair of readings; at the end all. */
+/* Emits the activities that ended before the last clock pair, or all. */
 static void emit_pending(const struct reading *to, bool all)
 {
 	struct gpu_reader *r = to->r;
-	uint64_t until = gpu_clock__last(&r->clock), now = session__now_ns();
-	size_t kept = 0;
+	uint64_t clocked_ns = gpu_clock__last(&r->clock), now = session__now_ns();
+	size_t left = 0;
 
 	if (r->pending_cnt)
 		qsort(r->pending, r->pending_cnt, sizeof(*r->pending), compare_activity);
 	for (size_t i = 0; i < r->pending_cnt; i++) {
 		const struct gpu_ring_activity *rec = &r->pending[i];
 
-		if ((all || rec->end_ns <= until) && emit_activity(to, rec, now, all))
+		if ((all || rec->end_ns <= clocked_ns) && emit_activity(to, rec, now, all))
 			continue;
-		r->pending[kept++] = *rec;
+		r->pending[left++] = *rec;
 	}
-	r->pending_cnt = kept;
+	r->pending_cnt = left;
 }
 
-static void add_activity(const struct reading *to, const struct gpu_ring_activity *rec)
+static void add_pending(const struct reading *to, const struct gpu_ring_activity *rec)
 {
 	struct gpu_reader *r = to->r;
 
@@ -181,16 +187,16 @@ void gpu_reader__drain(struct gpu_reader *r, struct session *s, const struct tar
 	for (int i = 0; i < READ_MAX && gpu_ring__next(ring, &rec); i++)
 		switch (rec.hdr.type) {
 		case GPU_RING_NAME_TEXT:
-			add_name(&to, &rec.name);
+			add_ring_name(&to, &rec.name);
 			break;
 		case GPU_RING_ACTIVITY:
-			add_activity(&to, &rec.activity);
+			add_pending(&to, &rec.activity);
 			break;
 		case GPU_RING_DEVICE:
-			add_device(&to, &rec.device);
+			emit_device(&to, &rec.device);
 			break;
 		default:
-			if (gpu_clock__add(&r->clock, &rec.clock, window->asked_ns, session__now_ns()))
+			if (gpu_clock__add(&r->clock, &rec.clock, window->requested_ns, session__now_ns()))
 				emit_pending(&to, false);
 			else
 				r->lost++;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Reader of the memory that the injection library shares. In: a file of the target. Out: records that are complete and
- * within bounds, though the target may have forged their contents.
+ * Reader of the memory that the injection library shares. In: a file of the target. Out: records
+ * that are complete and within bounds, though the target may have forged their contents.
  */
 #include "user/session/sources/gpu_ring.h"
 
@@ -25,23 +25,27 @@
 
 #define LINK_NAME   "/memfd:" GPU_RING_NAME
 #define RECORD_MIN  16
-#define SKIPPED_MAX 4096 /* bad records in one call */
+#define SKIPPED_MAX 4096 /* bad records to skip in one call */
 
 struct gpu_ring {
 	int fd;
 	struct gpu_ring_control *control;
 	char *bytes;
-	uint32_t wanted; /* as we wrote it */
-	bool reads;      /* the window has begun: tail is valid */
+	uint32_t wanted; /* the value that stepflame last wrote */
+	bool begun;      /* the window has begun: tail is valid */
 	uint64_t tail;
 	uint64_t bad;
-	uint64_t full, dropped, unknown; /* as they were at the start */
+	uint64_t full, dropped, unknown; /* the library's counts when the window was requested */
 };
 
-#define GET(field)        __atomic_load_n(&(field), __ATOMIC_ACQUIRE)
-#define PUT(field, value) __atomic_store_n(&(field), value, __ATOMIC_RELEASE)
+#define RING_LOAD(field)         __atomic_load_n(&(field), __ATOMIC_ACQUIRE)
+#define RING_STORE(field, value) __atomic_store_n(&(field), value, __ATOMIC_RELEASE)
 
-/* Only memory that cannot be made smaller: what is gone when it is read would end us. Opens nothing else. */
+/*
+ * Opens a file of the target only if it is memory, since opening anything else may have effects.
+ * gpu_ring__of_file then checks that the memory cannot shrink: reading removed pages would kill
+ * stepflame.
+ */
 static int open_checked(const char *path)
 {
 	char self[64];
@@ -61,7 +65,7 @@ static int open_checked(const char *path)
 	return fd;
 }
 
-static bool is_link(int dir, const char *name)
+static bool is_ring_link(int dir, const char *name)
 {
 	char text[64];
 	ssize_t bytes = readlinkat(dir, name, text, sizeof(text) - 1);
@@ -73,8 +77,11 @@ static bool is_link(int dir, const char *name)
 	       (!text[strlen(LINK_NAME)] || text[strlen(LINK_NAME)] == ' ');
 }
 
-/* Calls of_file for the first that is one; -ENOENT: there is none, else as of_file. */
-static int look_in_fds(pid_t pid, pid_t nspid, struct gpu_ring **out)
+/*
+ * Tries the descriptors of a process until gpu_ring__of_file accepts one. -ENOENT: no descriptor is
+ * a ring; else the last result of gpu_ring__of_file.
+ */
+static int open_from_fds(pid_t pid, pid_t nspid, struct gpu_ring **out)
 {
 	char path[PATH_MAX];
 	struct dirent *entry;
@@ -88,7 +95,7 @@ static int look_in_fds(pid_t pid, pid_t nspid, struct gpu_ring **out)
 	while (err && (entry = readdir(dir))) {
 		int fd;
 
-		if (!is_link(dirfd(dir), entry->d_name))
+		if (!is_ring_link(dirfd(dir), entry->d_name))
 			continue;
 		snprintf(path, sizeof(path), "/proc/%d/fd/%.16s", pid, entry->d_name);
 		fd = open_checked(path);
@@ -98,15 +105,15 @@ static int look_in_fds(pid_t pid, pid_t nspid, struct gpu_ring **out)
 	return err;
 }
 
-struct search {
+struct mapping_search {
 	pid_t pid, nspid;
 	struct gpu_ring **out;
 	int err;
 };
 
-static int look_at_mapping(const struct mapping *map, void *ctx)
+static int open_from_mapping(const struct mapping *map, void *ctx)
 {
-	struct search *search = ctx;
+	struct mapping_search *search = ctx;
 	char path[PATH_MAX];
 	int fd;
 
@@ -119,25 +126,28 @@ static int look_at_mapping(const struct mapping *map, void *ctx)
 	return !search->err;
 }
 
-/* A program may have closed the descriptor, with all that it did not know. */
+/*
+ * Looks at mappings too: a program may have closed the descriptor along with all others that it
+ * does not know.
+ */
 int gpu_ring__open(pid_t pid, pid_t nspid, struct gpu_ring **out)
 {
-	struct search search = {.pid = pid, .nspid = nspid, .out = out, .err = -ENOENT};
-	int err = look_in_fds(pid, nspid, out);
+	struct mapping_search search = {.pid = pid, .nspid = nspid, .out = out, .err = -ENOENT};
+	int err = open_from_fds(pid, nspid, out);
 
 	if (err != -ENOENT)
 		return err;
-	err = process__each_mapping(pid, look_at_mapping, &search);
+	err = process__each_mapping(pid, open_from_mapping, &search);
 	return err < 0 ? err : search.err;
 }
 
 static int check_ring(int fd, const struct gpu_ring_control *control, pid_t nspid)
 {
-	if (GET(control->magic) != GPU_RING_MAGIC || GET(control->version) != GPU_RING_VERSION ||
-	    GET(control->ring_bytes) != GPU_RING_BYTES)
+	if (RING_LOAD(control->magic) != GPU_RING_MAGIC || RING_LOAD(control->version) != GPU_RING_VERSION ||
+	    RING_LOAD(control->ring_bytes) != GPU_RING_BYTES)
 		return -EPROTO;
-	/* That of its parent, which it has inherited. */
-	if (GET(control->pid) != (uint32_t)nspid)
+	/* The process has inherited the ring of its parent. */
+	if (RING_LOAD(control->pid) != (uint32_t)nspid)
 		return -ENOENT;
 	return flock(fd, LOCK_EX | LOCK_NB) ? -EBUSY : 0;
 }
@@ -170,7 +180,7 @@ int gpu_ring__of_file(int fd, pid_t nspid, struct gpu_ring **out)
 		return err;
 	}
 	ring->bytes = (char *)ring->control + GPU_RING_CONTROL;
-	ring->wanted = GET(ring->control->wanted);
+	ring->wanted = RING_LOAD(ring->control->wanted);
 	*out = ring;
 	return 0;
 }
@@ -185,10 +195,10 @@ void gpu_ring__free(struct gpu_ring *ring)
 	free(ring);
 }
 
-static void want(struct gpu_ring *ring, uint32_t wanted)
+static void set_wanted(struct gpu_ring *ring, uint32_t wanted)
 {
 	ring->wanted = wanted;
-	PUT(ring->control->wanted, wanted);
+	RING_STORE(ring->control->wanted, wanted);
 	syscall(SYS_futex, &ring->control->wanted, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
@@ -196,63 +206,63 @@ void gpu_ring__start(struct gpu_ring *ring, uint32_t kinds, uint64_t now_ns)
 {
 	struct gpu_ring_control *c = ring->control;
 
-	ring->reads = false;
+	ring->begun = false;
 	ring->bad = 0;
-	ring->full = GET(c->full);
-	ring->dropped = GET(c->dropped);
-	ring->unknown = GET(c->unknown);
-	PUT(c->kinds, kinds);
+	ring->full = RING_LOAD(c->full);
+	ring->dropped = RING_LOAD(c->dropped);
+	ring->unknown = RING_LOAD(c->unknown);
+	RING_STORE(c->kinds, kinds);
 	gpu_ring__live(ring, now_ns);
-	/* Odd already: a stepflame that was killed has wanted it. */
-	want(ring, (ring->wanted + 1) | 1);
+	/* `wanted` may already be odd, if an earlier stepflame was killed. */
+	set_wanted(ring, (ring->wanted + 1) | 1);
 }
 
 void gpu_ring__live(struct gpu_ring *ring, uint64_t now_ns)
 {
-	PUT(ring->control->alive_ns, now_ns);
+	RING_STORE(ring->control->alive_ns, now_ns);
 }
 
 void gpu_ring__stop(struct gpu_ring *ring)
 {
 	if (ring->wanted & 1)
-		want(ring, ring->wanted + 1);
+		set_wanted(ring, ring->wanted + 1);
 }
 
-static uint64_t since(uint64_t now, uint64_t then)
+static uint64_t count_since(uint64_t now, uint64_t then)
 {
 	return now > then ? now - then : 0;
 }
 
-/* A window that is stopped before it was seen to begin has no records. */
-static void look_for_begin(struct gpu_ring *ring)
+/* A window that stops before stepflame sees it begin has no records. */
+static void check_begin(struct gpu_ring *ring)
 {
-	if (ring->reads || !(ring->wanted & 1) || GET(ring->control->seen) != ring->wanted)
+	if (ring->begun || !(ring->wanted & 1) || RING_LOAD(ring->control->seen) != ring->wanted)
 		return;
-	ring->tail = GET(ring->control->start) & ~7ULL;
-	ring->reads = true;
+	ring->tail = RING_LOAD(ring->control->start) & ~7ULL;
+	ring->begun = true;
 }
 
 void gpu_ring__status(struct gpu_ring *ring, struct gpu_ring_status *out)
 {
 	const struct gpu_ring_control *c = ring->control;
 
-	look_for_begin(ring);
+	check_begin(ring);
 	*out = (struct gpu_ring_status){
-		.seen = GET(c->seen) == ring->wanted,
-		.begun = ring->reads,
-		.state = GET(c->state),
-		.error = GET(c->error),
-		.cupti_version = GET(c->cupti_version),
-		.begun_ns = GET(c->begun_ns),
-		.ended_ns = GET(c->ended_ns),
-		.full = since(GET(c->full), ring->full),
-		.dropped = since(GET(c->dropped), ring->dropped),
-		.unknown = since(GET(c->unknown), ring->unknown),
+		.seen = RING_LOAD(c->seen) == ring->wanted,
+		.begun = ring->begun,
+		.state = RING_LOAD(c->state),
+		.error = RING_LOAD(c->error),
+		.cupti_version = RING_LOAD(c->cupti_version),
+		.begun_ns = RING_LOAD(c->begun_ns),
+		.ended_ns = RING_LOAD(c->ended_ns),
+		.full = count_since(RING_LOAD(c->full), ring->full),
+		.dropped = count_since(RING_LOAD(c->dropped), ring->dropped),
+		.unknown = count_since(RING_LOAD(c->unknown), ring->unknown),
 		.bad = ring->bad,
 	};
 }
 
-static void copy_out(const struct gpu_ring *ring, uint64_t from, void *out, size_t size)
+static void copy_from_ring(const struct gpu_ring *ring, uint64_t from, void *out, size_t size)
 {
 	size_t at = from & (GPU_RING_BYTES - 1), first = GPU_RING_BYTES - at;
 
@@ -261,7 +271,7 @@ static void copy_out(const struct gpu_ring *ring, uint64_t from, void *out, size
 	memcpy((char *)out + first, ring->bytes, size - first);
 }
 
-static bool is_good(union gpu_ring_record *rec)
+static bool is_valid_record(union gpu_ring_record *rec)
 {
 	switch (rec->hdr.type) {
 	case GPU_RING_NAME_TEXT: {
@@ -288,28 +298,28 @@ static bool is_good(union gpu_ring_record *rec)
 	}
 }
 
-/* 1: a record; 0: none; -1: one that is no good, passed by. */
-static int step(struct gpu_ring *ring, union gpu_ring_record *out)
+/* Reads one record. 1: *out is valid; 0: no record now; -1: skipped a bad record. */
+static int read_record(struct gpu_ring *ring, union gpu_ring_record *out)
 {
-	uint64_t head = GET(ring->control->head), unread = head - ring->tail;
+	uint64_t head = RING_LOAD(ring->control->head), unread = head - ring->tail;
 	struct gpu_ring_hdr hdr;
 
 	if (!unread)
 		return 0;
-	copy_out(ring, ring->tail, &hdr, sizeof(hdr));
-	/* Where the next one begins is not known then. */
+	copy_from_ring(ring, ring->tail, &hdr, sizeof(hdr));
+	/* The size is wrong, so the next record could begin anywhere: skip all. */
 	if (unread > GPU_RING_BYTES || unread < RECORD_MIN || hdr.size < RECORD_MIN || hdr.size % 8 ||
 	    hdr.size > unread || hdr.size > sizeof(*out) - 8) {
 		ring->tail = head & ~7ULL;
-		PUT(ring->control->tail, ring->tail);
+		RING_STORE(ring->control->tail, ring->tail);
 		ring->bad++;
 		return head & 7 ? 0 : -1;
 	}
-	copy_out(ring, ring->tail, out, hdr.size);
+	copy_from_ring(ring, ring->tail, out, hdr.size);
 	out->hdr = hdr;
 	ring->tail += hdr.size;
-	PUT(ring->control->tail, ring->tail);
-	if (is_good(out))
+	RING_STORE(ring->control->tail, ring->tail);
+	if (is_valid_record(out))
 		return 1;
 	ring->bad++;
 	return -1;
@@ -319,8 +329,8 @@ bool gpu_ring__next(struct gpu_ring *ring, union gpu_ring_record *out)
 {
 	int got = -1;
 
-	look_for_begin(ring);
-	for (int i = 0; ring->reads && got < 0 && i < SKIPPED_MAX; i++)
-		got = step(ring, out);
+	check_begin(ring);
+	for (int i = 0; ring->begun && got < 0 && i < SKIPPED_MAX; i++)
+		got = read_record(ring, out);
 	return got > 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Reader of the memory that the injection library shares (include/gpu_ring.h). The target can change that memory at any
- * time, so the reader copies data out first and then checks the copy.
+ * Reader of the memory that the injection library shares (include/gpu_ring.h). The target can
+ * change that memory at any time, so the reader copies data out first and then checks the copy.
  */
 #ifndef STEPFLAME_USER_SESSION_SOURCES_GPU_RING_H
 #define STEPFLAME_USER_SESSION_SOURCES_GPU_RING_H
@@ -15,7 +15,7 @@
 
 struct gpu_ring;
 
-/* One record, complete and within bounds; hdr.type selects the member. The text of a name is 0-terminated. */
+/* One record, complete and within bounds; hdr.type selects the member. Texts are 0-terminated. */
 union gpu_ring_record {
 	struct gpu_ring_hdr hdr;
 	struct gpu_ring_activity activity;
@@ -26,11 +26,12 @@ union gpu_ring_record {
 };
 
 struct gpu_ring_status {
-	uint32_t state; /* enum gpu_ring_state, as the target claims; the reader does not rely on it */
+	uint32_t state; /* enum gpu_ring_state, as the target claims; do not rely on it */
 	uint32_t error;
 	uint32_t cupti_version;
-	bool seen;  /* the library acted on the last start or stop; after a stop, the ring is complete */
-	bool begun; /* the window of the last start has begun: records may follow */
+	/* The library acted on the last start or stop. After a stop, the ring is complete. */
+	bool seen;
+	bool begun;                  /* the last window has begun: records may follow */
 	uint64_t begun_ns, ended_ns; /* as in struct gpu_ring_control */
 	/* since the last start */
 	uint64_t full, dropped, unknown; /* as in struct gpu_ring_control */
@@ -38,8 +39,8 @@ struct gpu_ring_status {
 };
 
 /*
- * Finds and maps the ring of a process. 0 or -errno: -ENOENT: no ring; -EPROTO: another version, or malformed; -EBUSY:
- * another stepflame uses it. Free with gpu_ring__free, which stops the window.
+ * Finds and maps the ring of a process. 0 or -errno: -ENOENT: no ring; -EPROTO: another version, or
+ * malformed; -EBUSY: another stepflame uses it. Free with gpu_ring__free, which stops the window.
  */
 int gpu_ring__open(pid_t pid, pid_t nspid, struct gpu_ring **out);
 /* Likewise for an open file; takes ownership of fd, also on failure. */

@@ -6,10 +6,10 @@
 #include "include/records.h"
 #include "user/proc/task.h"
 
-#define THREADS_NS 200000000ULL /* between readings of the list of threads */
+#define THREADS_NS 200000000ULL /* interval between readings of the list of threads */
 
-/* Nothing changes when none can be read any more. */
-static void read_threads(struct gpu_tids *t, pid_t pid, uint64_t now)
+/* Keeps the old list if the threads can no longer be read. */
+static void read_thread_list(struct gpu_tids *t, pid_t pid, uint64_t now)
 {
 	pid_t *tids = NULL, *nstids;
 	int cnt = task__list(pid, &tids);
@@ -40,7 +40,7 @@ pid_t gpu_tids__translate(struct gpu_tids *t, const struct process *process, uin
 				return t->tids[i];
 		if (turn || now - t->read_ns < THREADS_NS)
 			break;
-		read_threads(t, process->pid, now);
+		read_thread_list(t, process->pid, now);
 	}
 	return 0;
 }

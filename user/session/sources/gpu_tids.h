@@ -15,7 +15,7 @@ struct gpu_tids {
 	uint64_t read_ns; /* when the list was read */
 };
 
-/* The tid in stepflame's namespace; 0: unknown. Reads the list again at most some times a second. */
+/* The tid in stepflame's namespace; 0: unknown. Reads the list at most five times per second. */
 pid_t gpu_tids__translate(struct gpu_tids *tids, const struct process *process, uint32_t tid, uint64_t now_ns);
 void gpu_tids__release(struct gpu_tids *tids);
 

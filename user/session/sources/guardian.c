@@ -15,18 +15,21 @@
 
 #define WORDS_MAX 4096
 
-enum command { COMMAND_WRITE, COMMAND_RESTORE, COMMAND_END };
+enum guard_command { GUARD_WRITE, GUARD_RESTORE, GUARD_END };
 
-/* From stepflame to the guardian; an int comes back. */
-struct message {
-	enum command command;
+/* A request from stepflame to the guardian, which answers with an int. */
+struct guard_request {
+	enum guard_command command;
 	pid_t pid;
 	uint64_t start_time, address, value;
 };
 
-/* A word that is to be put back. The file is the memory as it was then: after an exec, it is that of nobody. */
-struct word {
-	struct message of;
+/*
+ * A word to restore. `memory` is an open /proc/PID/mem: after an exec it still refers to the old
+ * memory, so that a restore cannot change the new program.
+ */
+struct target_word {
+	struct guard_request request;
 	int memory;
 };
 
@@ -35,12 +38,15 @@ struct guardian {
 	int socket;
 };
 
-struct words {
-	struct word word[WORDS_MAX];
+struct target_words {
+	struct target_word word[WORDS_MAX];
 	size_t cnt;
 };
 
-/* Private writable memory only: a write by /proc/PID/mem would get around the protection of any other. */
+/*
+ * Is the address in private writable memory? A write through /proc/PID/mem would get around the
+ * protection of any other memory.
+ */
 static bool is_writable(pid_t pid, uint64_t address)
 {
 	unsigned long long start, end;
@@ -58,7 +64,10 @@ static bool is_writable(pid_t pid, uint64_t address)
 	return found;
 }
 
-/* One aligned store: the target may read the word at any time. */
+/*
+ * Changes a word in one aligned store, since the target may read it at any time. -EBUSY: the value
+ * is not `from`; -EALREADY: it already is `to`.
+ */
 static int change_word(int memory, uint64_t address, uint64_t from, uint64_t to)
 {
 	uint64_t now;
@@ -72,7 +81,7 @@ static int change_word(int memory, uint64_t address, uint64_t from, uint64_t to)
 	return pwrite(memory, &to, sizeof(to), (off_t)address) == sizeof(to) ? 0 : -EFAULT;
 }
 
-static int open_memory(const struct message *m)
+static int open_memory(const struct guard_request *m)
 {
 	const struct process process = {.pid = m->pid, .start_time = m->start_time};
 	char path[32];
@@ -82,13 +91,13 @@ static int open_memory(const struct message *m)
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	if (fd < 0)
 		return errno == ENOENT ? -ESRCH : -errno;
-	if (process__alive(&process)) /* so it was that one's when it was opened */
+	if (process__alive(&process)) /* so this is not the memory of a later process */
 		return fd;
 	close(fd);
 	return -ESRCH;
 }
 
-static int words__write(struct words *words, const struct message *m)
+static int target_words__write(struct target_words *words, const struct guard_request *m)
 {
 	int memory, err;
 
@@ -105,22 +114,25 @@ static int words__write(struct words *words, const struct message *m)
 		return err;
 	}
 	for (size_t i = 0; err && i < words->cnt; i++)
-		if (words->word[i].of.pid == m->pid && words->word[i].of.address == m->address) {
-			close(memory); /* said twice */
+		if (words->word[i].request.pid == m->pid && words->word[i].request.address == m->address) {
+			close(memory); /* a repeated request */
 			return err;
 		}
-	words->word[words->cnt++] = (struct word){*m, memory};
+	words->word[words->cnt++] = (struct target_word){*m, memory};
 	return err;
 }
 
-/* What forked from it has the same memory, and may have come too late to be told of. */
-static void restore_forks(const struct message *m)
+/*
+ * Restores the word in the process's descendants: a fork has the same memory, and stepflame may
+ * have seen it too late.
+ */
+static void restore_forks(const struct guard_request *m)
 {
 	pid_t *children = NULL;
 	int cnt = process__children(m->pid, true, &children);
 
 	for (int i = 0; i < cnt; i++) {
-		struct message fork = *m;
+		struct guard_request fork = *m;
 		struct process process;
 		int memory;
 
@@ -138,51 +150,51 @@ static void restore_forks(const struct message *m)
 	free(children);
 }
 
-static void words__restore(struct words *words, size_t i)
+static void target_words__restore(struct target_words *words, size_t i)
 {
-	struct word *word = &words->word[i];
+	struct target_word *word = &words->word[i];
 
-	change_word(word->memory, word->of.address, word->of.value, 0);
+	change_word(word->memory, word->request.address, word->request.value, 0);
 	close(word->memory);
 	*word = words->word[--words->cnt];
 }
 
-static void words__restore_all(struct words *words)
+static void target_words__restore_all(struct target_words *words)
 {
 	while (words->cnt) {
-		struct message m = words->word[words->cnt - 1].of;
+		struct guard_request m = words->word[words->cnt - 1].request;
 
-		words__restore(words, words->cnt - 1);
+		target_words__restore(words, words->cnt - 1);
 		restore_forks(&m);
 	}
 }
 
-static void guard(int socket)
+static void serve_requests(int socket)
 {
-	static struct words words;
-	struct message m;
+	static struct target_words words;
+	struct guard_request m;
 
 	while (recv(socket, &m, sizeof(m), 0) == sizeof(m)) {
 		int answer = 0;
 
-		if (m.command == COMMAND_WRITE) {
-			answer = words__write(&words, &m);
-		} else if (m.command == COMMAND_RESTORE) {
+		if (m.command == GUARD_WRITE) {
+			answer = target_words__write(&words, &m);
+		} else if (m.command == GUARD_RESTORE) {
 			for (size_t i = words.cnt; i--;)
-				if (words.word[i].of.pid == m.pid)
-					words__restore(&words, i);
+				if (words.word[i].request.pid == m.pid)
+					target_words__restore(&words, i);
 		} else {
-			words__restore_all(&words);
+			target_words__restore_all(&words);
 		}
 		if (send(socket, &answer, sizeof(answer), MSG_NOSIGNAL) != sizeof(answer))
 			break;
 	}
-	words__restore_all(&words);
+	target_words__restore_all(&words);
 }
 
 /*
- * Nothing of stepflame's must live on in it: its files are the probes, and whoever reads its output waits for their
- * end.
+ * Closes all files of stepflame in the guardian: they would keep the probes attached, and a reader
+ * of stepflame's output would wait for the guardian to end.
  */
 static void become_guardian(int socket)
 {
@@ -217,7 +229,7 @@ int guardian__new(struct guardian **out)
 	}
 	if (!g->pid) {
 		become_guardian(sockets[1]);
-		guard(sockets[1]);
+		serve_requests(sockets[1]);
 		_exit(0);
 	}
 	close(sockets[1]);
@@ -230,8 +242,8 @@ fail:
 	return err;
 }
 
-/* Sends and waits for the answer. A signal that ends the recording does not end this. */
-static int ask_guardian(struct guardian *g, const struct message *m)
+/* Sends a request and waits for the answer, even if a signal interrupts the wait. */
+static int ask_guardian(struct guardian *g, const struct guard_request *m)
 {
 	ssize_t got;
 	int answer;
@@ -246,21 +258,21 @@ static int ask_guardian(struct guardian *g, const struct message *m)
 
 int guardian__write(struct guardian *g, const struct process *process, uint64_t address, uint64_t value)
 {
-	const struct message m = {COMMAND_WRITE, process->pid, process->start_time, address, value};
+	const struct guard_request m = {GUARD_WRITE, process->pid, process->start_time, address, value};
 
 	return ask_guardian(g, &m);
 }
 
 void guardian__restore(struct guardian *g, const struct process *process)
 {
-	const struct message m = {.command = COMMAND_RESTORE, .pid = process->pid};
+	const struct guard_request m = {.command = GUARD_RESTORE, .pid = process->pid};
 
 	ask_guardian(g, &m);
 }
 
 int guardian__free(struct guardian *g)
 {
-	const struct message m = {.command = COMMAND_END};
+	const struct guard_request m = {.command = GUARD_END};
 	int err;
 
 	if (!g)

@@ -17,20 +17,24 @@
 #include "user/lib/log.h"
 #include "user/session/sources/inject_library.h"
 
-#define ENTRY       "InitializeInjection" /* as CUDA's driver wants it of CUDA_INJECTION64_PATH */
+/* CUDA's driver calls this function of the library that CUDA_INJECTION64_PATH names. */
+#define ENTRY       "InitializeInjection"
 #define PATIENCE_MS 45000
-#define STOP_MS     1 /* about: what the thread is stopped for */
+#define STOP_MS     1 /* about how long a thread of the target is stopped */
 #define AT_START    "start the job with CUDA_INJECTION64_PATH=/path/to/libstepflame-inject.so instead"
 #define SOCKET      3
 
-struct answer {
+struct load_answer {
 	int err;
 	struct remote_load load;
 };
 
-/* ---- the process that does it ---- */
+/* ---- the child that injects ---- */
 
-/* Signals that end stepflame do not end what was begun; nothing of stepflame's lives on in it. */
+/*
+ * Makes the child finish its work even if signals end stepflame, and closes all files of stepflame
+ * in it.
+ */
 static void become_injector(int socket)
 {
 	static const int ignored[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGTSTP};
@@ -40,7 +44,7 @@ static void become_injector(int socket)
 	for (size_t i = 0; i < sizeof(ignored) / sizeof(*ignored); i++)
 		signal(ignored[i], SIG_IGN);
 	prctl(PR_SET_NAME, "stepflame-inject");
-	setpriority(PRIO_PROCESS, 0, -20); /* a thread of the target waits for it */
+	setpriority(PRIO_PROCESS, 0, -20); /* a thread of the target waits for the child */
 	dup2(kept, SOCKET);
 	close_range(0, SOCKET - 1, 0);
 	close_range(SOCKET + 1, ~0U, 0);
@@ -48,7 +52,7 @@ static void become_injector(int socket)
 
 int inject__load(const struct process *process, const char *library, const char *entry, struct remote_load *out)
 {
-	struct answer answer = {.err = -EPIPE, .load.why = "the process stepflame-inject was killed"};
+	struct load_answer answer = {.err = -EPIPE, .load.why = "the process stepflame-inject was killed"};
 	int sockets[2], got;
 	struct pollfd ready;
 	pid_t pid;
@@ -73,16 +77,16 @@ int inject__load(const struct process *process, const char *library, const char 
 		recv(sockets[0], &answer, sizeof(answer), 0);
 	close(sockets[0]);
 	if (got <= 0 && pid > 0)
-		kill(pid, SIGKILL); /* which lets a thread go that it holds */
+		kill(pid, SIGKILL); /* this releases a thread that the child holds */
 	while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
 		;
 	*out = answer.load;
 	return answer.err;
 }
 
-/* ---- whether it is done ---- */
+/* ---- may the library be injected? ---- */
 
-/* A number of /proc/PID/status, 0 if it is not there. */
+/* A number from /proc/PID/status; 0: it is not there. */
 static long status_number(pid_t pid, const char *key)
 {
 	char path[32], line[256];
@@ -99,7 +103,7 @@ static long status_number(pid_t pid, const char *key)
 	return number;
 }
 
-static int check_process(const struct process *process)
+static int check_injectable(const struct process *process)
 {
 	long tracer = status_number(process->pid, "TracerPid");
 	int pid = process->pid;
@@ -154,7 +158,7 @@ int inject__into(struct session *s, const struct process *process)
 		log__info("--inject: process %d already has the library", process->pid);
 		return 0;
 	}
-	err = check_process(process);
+	err = check_injectable(process);
 	if (err)
 		return err;
 	err = inject_library__make(process, &library);

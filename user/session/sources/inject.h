@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * record --inject: loads the injection library into a running process. Announces that first, and refuses where the
- * library may do harm or is of no use.
+ * record --inject: loads the injection library into a running process. Announces that first, and
+ * refuses where the library may do harm or is of no use.
  */
 #ifndef STEPFLAME_USER_SESSION_SOURCES_INJECT_H
 #define STEPFLAME_USER_SESSION_SOURCES_INJECT_H

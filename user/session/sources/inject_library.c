@@ -17,8 +17,8 @@
 
 #define NAME "libstepflame-inject.so"
 
-/* Opens a path in the process's file system, wherever its links lead. A descriptor or -errno. */
-static int open_inside(const struct process *process, const char *path, int flags)
+/* Opens a path in the process's file system; links cannot lead out. A descriptor or -errno. */
+static int open_in_root_of(const struct process *process, const char *path, int flags)
 {
 	struct open_how how = {.flags = flags | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
 	char root[32];
@@ -62,10 +62,10 @@ int inject_library__own(char path[PATH_MAX])
 	return -ENOENT;
 }
 
-/* Does the process see the same file under that path? */
-static bool is_seen(const struct process *process, const char *path, const struct stat *own)
+/* Does the process see the same file at this path, and may it load code from there? */
+static bool sees_same_file(const struct process *process, const char *path, const struct stat *own)
 {
-	int fd = open_inside(process, path, O_PATH);
+	int fd = open_in_root_of(process, path, O_PATH);
 	struct stat theirs;
 	bool same;
 
@@ -76,9 +76,9 @@ static bool is_seen(const struct process *process, const char *path, const struc
 	return same;
 }
 
-static int copy_to(const struct process *process, const char *folder, int from, struct inject_library *out)
+static int copy_library_to(const struct process *process, const char *folder, int from, struct inject_library *out)
 {
-	int dir = open_inside(process, folder, O_PATH | O_DIRECTORY), to, err = 0;
+	int dir = open_in_root_of(process, folder, O_PATH | O_DIRECTORY), to, err = 0;
 	struct stat stat;
 	off_t at = 0;
 
@@ -118,11 +118,11 @@ int inject_library__make(const struct process *process, struct inject_library *o
 		snprintf(out->why, sizeof(out->why), "%.150s cannot be read: %s", out->path, strerror(-err));
 		goto out;
 	}
-	if (is_seen(process, out->path, &own))
+	if (sees_same_file(process, out->path, &own))
 		goto out;
 	err = -EACCES;
 	for (size_t i = 0; err && i < sizeof(folders) / sizeof(*folders); i++)
-		err = copy_to(process, folders[i], fd, out);
+		err = copy_library_to(process, folders[i], fd, out);
 	out->copied = !err;
 	if (err)
 		snprintf(out->why, sizeof(out->why),
@@ -143,7 +143,7 @@ void inject_library__release(const struct process *process, struct inject_librar
 		return;
 	snprintf(folder, sizeof(folder), "%s", library->path);
 	snprintf(name, sizeof(name), "%s", library->path);
-	dir = open_inside(process, dirname(folder), O_PATH | O_DIRECTORY);
+	dir = open_in_root_of(process, dirname(folder), O_PATH | O_DIRECTORY);
 	if (dir >= 0) {
 		unlinkat(dir, basename(name), 0);
 		close(dir);
@@ -155,7 +155,7 @@ void inject_library__release(const struct process *process, struct inject_librar
 
 static bool has_cupti(const struct process *process, const char *folder)
 {
-	int fd = open_inside(process, folder, O_RDONLY | O_DIRECTORY);
+	int fd = open_in_root_of(process, folder, O_RDONLY | O_DIRECTORY);
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
 	struct dirent *entry;
 	bool found = false;
@@ -198,7 +198,7 @@ static bool has_cupti_listed(const struct process *process, const char *variable
 	return found;
 }
 
-/* As user/inject/cupti.c looks for it; of the places that the loader knows, the usual ones. */
+/* Looks where user/inject/cupti.c looks; of the loader's own places, only in the usual ones. */
 bool inject_library__finds_cupti(const struct process *process)
 {
 	static const char *const besides[] = {"", "/../../cuda_cupti/lib", "/../extras/CUPTI/lib64",
@@ -210,7 +210,7 @@ bool inject_library__finds_cupti(const struct process *process)
 	int fd = -1;
 
 	if (!process__environ(process->pid, "STEPFLAME_CUPTI", given, sizeof(given)))
-		fd = open_inside(process, given, O_PATH);
+		fd = open_in_root_of(process, given, O_PATH);
 	if (fd >= 0)
 		close(fd);
 	if (fd >= 0 || process__file(process, "libcupti.so") ||

@@ -15,10 +15,12 @@
 #include "user/x86/flow.h"
 
 /*
- * Where a fetch of Lightning's ends: in the function that next() calls for an object of a Python class. Such classes
- * abound, and a stepped probe is some ten times dearer (in virtual machines up to a hundred times).
+ * Probes the ends of Lightning's batch fetches: the exits of the function that next() calls for an
+ * object of a Python class. Such classes are common, and a single-stepped probe costs some ten
+ * times more (in virtual machines up to a hundred times), so exits that are single-stepped go to
+ * `late`.
  */
-static int add_fetches(struct probe_list *list, struct probe_list *late, const struct elf *elf, uint64_t iternext)
+static int add_fetch_ends(struct probe_list *list, struct probe_list *late, const struct elf *elf, uint64_t iternext)
 {
 	struct sites sites;
 	int err = sites__find(elf, iternext, 0, SITES_STRICT, &sites);
@@ -37,8 +39,11 @@ int landmarks__python(struct probe_list *list, struct probe_list *late, const st
 	if (!functions->next)
 		return -ENOENT;
 	callee = sites__find_callee_frame(elf, functions->next, 0);
-	/* Without these two, exceptions inside an action and batch fetches are missed; the rest holds. */
-	if (callee < 0 || !functions->iternext || add_fetches(list, late, elf, functions->iternext)) {
+	/*
+	 * Without these two, stepflame misses batch fetches and exceptions inside actions; the rest
+	 * works.
+	 */
+	if (callee < 0 || !functions->iternext || add_fetch_ends(list, late, elf, functions->iternext)) {
 		log__warn(NULL, "the interpreter's __next__ slot was not found: rows of batch fetches will be missing");
 		callee = 0;
 	}
@@ -56,13 +61,19 @@ int landmarks__gc(struct probe_list *list, const struct elf *elf, const struct p
 	uint32_t flags = gc->phase_first ? COOKIE_PHASE_FIRST : 0;
 	struct sites sites;
 
-	/* A young generation may be collected several times a step: never by a stepped probe. */
+	/*
+	 * Python may collect a young generation several times per step: too often for a
+	 * single-stepped probe.
+	 */
 	if (!gc->callback || sites__find(elf, gc->callback, 0, SITES_STRICT, &sites) || !sites.entry.emulated)
 		return -ENOENT;
 	return probe_list__add_site(list, &sites.entry, PROBE_GC, flags, gc->start);
 }
 
-/* By the mangled names' beginnings: what follows differs with the C++ ABI and with c10::optional or std::optional. */
+/*
+ * Prefixes of mangled names: the rest depends on the C++ ABI, and on c10::optional or
+ * std::optional.
+ */
 #define LABEL_ENTER "_ZN5torch8autograd8profiler25record_function_enter_newE"
 #define LABEL_LEAVE "_ZN5torch8autograd8profilerL24record_function_exit_newE" /* a local symbol */
 #define RECORD_NEW  "_ZN2at14RecordFunctionC1ENS_11RecordScopeE"
@@ -78,7 +89,7 @@ static const char *const torch_prefixes[TORCH__COUNT] = {
 	[TORCH_EXECUTE] = EXECUTE,
 };
 
-static int find_function(const struct elf_symbol *symbol, void *ctx)
+static int match_torch_symbol(const struct elf_symbol *symbol, void *ctx)
 {
 	struct elf_symbol *found = ctx;
 
@@ -91,8 +102,8 @@ static int find_function(const struct elf_symbol *symbol, void *ctx)
 }
 
 /*
- * Where a function that makes a label constructs the label's RecordFunction; and its entry, unless the label's name can
- * be found there too.
+ * Probes where a function that makes a label constructs the label's RecordFunction. If the name of
+ * the label cannot be found there, also probes the function's entry.
  */
 static int add_label_enter(struct probe_list *list, const struct elf *elf, uint64_t vaddr, uint64_t size,
 			   uint32_t flags)
@@ -107,13 +118,15 @@ static int add_label_enter(struct probe_list *list, const struct elf *elf, uint6
 }
 
 /*
- * record_function_enter_legacy(name, args), which Debian's torch 1.13 makes its labels with, is a local function, and
- * those libraries are stripped. It stands in the same source file as record_function_enter_new, so nearby, and is the
- * other one there that constructs a RecordFunction of the user's scope.
+ * Debian's torch 1.13 makes its labels with record_function_enter_legacy(name, args), a local
+ * function, and its libraries are stripped. The source file is that of record_function_enter_new,
+ * so the code is nearby: it is the only other function there that constructs a RecordFunction of
+ * the user's scope.
  */
 static void add_legacy_label(struct probe_list *list, const struct elf *elf, uint64_t enter, uint32_t flags)
 {
-	static const uint8_t user_scope[] = {0xbe, 7, 0, 0, 0}; /* mov $RecordScope::USER_SCOPE,%esi */
+	/* mov $RecordScope::USER_SCOPE,%esi */
+	static const uint8_t user_scope[] = {0xbe, 7, 0, 0, 0};
 	const uint64_t around = 64 << 10, start = enter - around;
 	struct function_range range, legacy = {0};
 	size_t have;
@@ -123,7 +136,8 @@ static void add_legacy_label(struct probe_list *list, const struct elf *elf, uin
 		int32_t distance;
 		const char *import;
 
-		if (code[i] != 0xe8 || !memmem(code + i - 32, 32, user_scope, sizeof(user_scope))) /* call rel32 */
+		/* 0xe8: call rel32 */
+		if (code[i] != 0xe8 || !memmem(code + i - 32, 32, user_scope, sizeof(user_scope)))
 			continue;
 		memcpy(&distance, code + i + 1, sizeof(distance));
 		import = flow__import(elf, start + i + 5 + (int64_t)distance);
@@ -131,7 +145,7 @@ static void add_legacy_label(struct probe_list *list, const struct elf *elf, uin
 		    range.start == enter || range.start == legacy.start)
 			continue;
 		if (legacy.start)
-			return; /* which of them is not known */
+			return; /* ambiguous */
 		legacy = range;
 	}
 	if (legacy.start)
@@ -139,9 +153,9 @@ static void add_legacy_label(struct probe_list *list, const struct elf *elf, uin
 }
 
 /*
- * A label begins in record_function_enter_new, and is known by the RecordFunction whose constructor is called there. It
- * ends in record_function_exit_new, where that calls RecordFunction::end; by end itself, which many others call, where
- * local symbols are stripped.
+ * A label begins in record_function_enter_new; the RecordFunction that is constructed there
+ * identifies it. It ends in record_function_exit_new, at the call of RecordFunction::end. Where
+ * local symbols are stripped, it ends in RecordFunction::end itself, which many others call.
  */
 static int add_labels(struct probe_list *list, const struct elf *elf, const struct elf_symbol *found)
 {
@@ -164,8 +178,8 @@ int landmarks__torch(struct probe_list *list, const struct elf *elf)
 	struct elf_symbol found[TORCH__COUNT] = {0}, *execute = &found[TORCH_EXECUTE];
 	bool labels = false, backward;
 
-	elf__each_symbol(elf, find_function, found);
-	/* Ends before beginnings. */
+	elf__each_symbol(elf, match_torch_symbol, found);
+	/* Exits before entries. */
 	if (found[TORCH_ENTER].name && found[TORCH_END].name)
 		labels = !add_labels(list, elf, found);
 	backward = execute->name && !probe_list__add_function(list, elf, execute->vaddr, execute->size, PROBE_FN,
@@ -180,25 +194,26 @@ int landmarks__torch(struct probe_list *list, const struct elf *elf)
 
 enum landmark_set {
 	SET_LANDMARKS,
-	SET_LATE, /* those that are for Lightning only, where it is there */
-	SET_GC,   /* which the governor leaves alone */
+	SET_LATE, /* attached only where Lightning runs */
+	SET_GC,   /* never throttled */
 };
 
 /*
- * The governor keeps the interpreter's landmarks from slowing a job that has no use for them: next() and __next__ are
- * called for much else than Lightning's actions. While a process shows no action of Lightning's and pays more than
- * MAX_SHARE of its time for such hits, they are detached, and tried again now and then, in case Lightning starts later.
+ * Throttling keeps the interpreter's landmarks from slowing a job that has no use for them:
+ * programs call next() and __next__ for much more than Lightning's actions. While a process shows
+ * no action of Lightning and pays more than MAX_SHARE of its time for such hits, stepflame detaches
+ * these probes, and attaches them now and then for a trial, in case Lightning starts later.
  */
-#define PERIOD_NS   200000000ULL   /* over which the price is counted, and for which a trial lasts */
+#define PERIOD_NS   200000000ULL   /* interval for counting hits, length of a trial */
 #define DETACHED_NS 10000000000ULL /* between trials */
 #define MAX_SHARE   0.01           /* of the time of one thread */
 
-/* Of a target. */
+/* Target state. */
 struct landmarks {
-	bool lightning;             /* it has shown an action of Lightning's */
-	uint64_t idle_hits;         /* as last read, */
-	uint64_t read_ns;           /* then */
-	uint64_t detached_until_ns; /* 0: they are attached */
+	bool lightning;             /* the process has shown an action of Lightning */
+	uint64_t idle_hits;         /* at read_ns */
+	uint64_t read_ns;           /* when idle_hits was last read */
+	uint64_t detached_until_ns; /* 0: the probes are attached */
 	bool noted;
 };
 
@@ -225,7 +240,7 @@ static void find_in_python(const struct target *t, const struct mapped_file *fil
 			  file->path);
 }
 
-/* Looking for them takes 80 to 220 ms. */
+/* The search takes 80 to 220 ms. */
 static void find_in_torch(const struct mapped_file *file, const struct elf *elf, struct probe_list *sets)
 {
 	int err;
@@ -255,7 +270,7 @@ static bool shows_lightning(const struct session *s, const struct target *t)
 	return state_of(t)->lightning;
 }
 
-/* From now on BPF looks for the ends of fetches. */
+/* Makes BPF look for the ends of fetches from now on. */
 static int enable_fetches(struct session *s, struct target *t)
 {
 	struct proc_command command = {.what = COMMAND_FETCHES, .pid = t->process.pid};
@@ -263,7 +278,7 @@ static int enable_fetches(struct session *s, struct target *t)
 	return programs__command(s->skel, &command);
 }
 
-static bool on_event(struct session *s, const struct rec_hdr *record)
+static bool on_lightning(struct session *s, const struct rec_hdr *record)
 {
 	const struct rec_proc *rec = (const void *)record;
 	struct target *t = rec->event == PROC_LIGHTNING ? targets__find(s, rec->pid) : NULL;
@@ -275,7 +290,7 @@ static bool on_event(struct session *s, const struct rec_hdr *record)
 	return false;
 }
 
-static void govern(struct session *s, struct target *t, uint64_t idle, uint64_t elapsed_ns, uint64_t now)
+static void throttle_landmarks(struct session *s, struct target *t, uint64_t idle, uint64_t elapsed_ns, uint64_t now)
 {
 	struct landmarks *l = state_of(t);
 
@@ -300,20 +315,21 @@ static void observe(struct session *s, struct target *t, const struct proc *proc
 		return;
 	l->idle_hits = proc->landmarks.idle_hits;
 	l->read_ns = now;
-	if (first || now < l->detached_until_ns || idle > proc->landmarks.idle_hits) /* it has just called exec */
+	/* The count falls when the process has just called exec. */
+	if (first || now < l->detached_until_ns || idle > proc->landmarks.idle_hits)
 		return;
 	if (l->detached_until_ns) {
 		l->detached_until_ns = 0;
 		target__attach_again(s, t);
 	} else if (!proc->landmarks.profile_code && idle * s->selftest.hit_ns > MAX_SHARE * elapsed) {
-		govern(s, t, idle, elapsed, now);
+		throttle_landmarks(s, t, idle, elapsed, now);
 	}
 }
 
 const struct source source_landmarks = {
 	.target_bytes = sizeof(struct landmarks),
 	.sets = {[SET_LATE] = {.wanted = shows_lightning, .attached = enable_fetches}},
-	.records = {{REC_PROC, sizeof(struct rec_proc), on_event}},
+	.records = {{REC_PROC, sizeof(struct rec_proc), on_lightning}},
 	.holds = holds,
 	.find = find,
 	.observe = observe,

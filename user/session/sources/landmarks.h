@@ -7,9 +7,9 @@
 #include "user/session/probe_list.h"
 
 /*
- * Lightning's actions: `next`, throw and __next__ of an interpreter. The probes on __next__ go to `late` where the
- * kernel must single-step them: the session attaches those only to a process that runs Lightning. 0; -ENOENT: `next`
- * not found.
+ * Lightning's actions: `next`, throw and __next__ of an interpreter. The probes on __next__ go to
+ * `late` where the kernel must single-step them: the session attaches those only to a process that
+ * runs Lightning. 0; -ENOENT: `next` not found.
  */
 int landmarks__python(struct probe_list *list, struct probe_list *late, const struct elf *elf,
 		      const struct py_functions *functions);
@@ -18,8 +18,8 @@ int landmarks__python(struct probe_list *list, struct probe_list *late, const st
 int landmarks__gc(struct probe_list *list, const struct elf *elf, const struct py_functions *functions);
 
 /*
- * record_function labels and backward, in libtorch_cpu. 0; -ENOTSUP, after a message: the file has only one of them;
- * -ENOENT: it has neither.
+ * record_function labels and backward, in libtorch_cpu. 0; -ENOTSUP, after a message: the file has
+ * only one of them; -ENOENT: it has neither.
  */
 int landmarks__torch(struct probe_list *list, const struct elf *elf);
 

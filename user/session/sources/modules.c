@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* In: REC_MODULES from the kernel, the session's names. Out: REC_NAMEs that are paths of modules. */
+/* In: REC_MODULES, the session's names. Out: REC_NAMEs that are paths of modules. */
 #include "user/session/sources/modules.h"
 
 #include <errno.h>
@@ -20,21 +20,24 @@ struct class
 	uint32_t cnt;
 };
 
-/* A module of a process. An address that an object of another class has next is another's. */
+/*
+ * A module of a process. The class is part of the key: an object of another class at the same
+ * address is another module.
+ */
 struct module_key {
 	uint64_t pid, object, type;
 };
 
 struct module {
 	struct module_key key;
-	uint32_t number; /* among those of its class, from 1 on; 0: it has none yet */
+	uint32_t number; /* among modules of its class, from 1 on; 0: not assigned yet */
 };
 
 struct modules {
 	struct map modules, classes;
 };
 
-/* Its number, counted from 0. -ENOMEM. */
+/* The number of a module within its class, from 0 on; or -ENOMEM. */
 static int64_t module__index(struct modules *m, uint32_t pid, const struct rec_module *rec)
 {
 	struct class_key class_key = {pid, rec->type};

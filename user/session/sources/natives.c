@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Native functions by their exported names. In: an opened ELF file. Out: probes, the BPF map fns. No state. */
+/*
+ * Finds native functions by their exported names. In: an opened ELF file. Out: probes, the BPF map
+ * fns. No state.
+ */
 #include "user/session/sources/natives.h"
 
 #include <bpf/bpf.h>
@@ -15,18 +18,19 @@
 #include "user/session/state.h"
 
 /*
- * Collectives: methods of torch's backends, c10d::ProcessGroupGloo, ...NCCL and so on, which all ways into c10d lead to
- * once per call, on the thread that calls: torch.distributed, the dispatcher's c10d::allreduce_, and DDP's Reducer.
- * Named as torch.distributed names them. Methods were renamed at times: one name may stand for several.
+ * Collectives are methods of torch's backends: c10d::ProcessGroupGloo, ...NCCL and so on. Every way
+ * into c10d (torch.distributed, the dispatcher's c10d::allreduce_, DDP's Reducer) calls such a
+ * method once per call, on the calling thread. The names here are those of torch.distributed. torch
+ * has renamed methods over time, so several methods may have one name.
  */
 static const struct {
-	const char *symbol; /* a method of c10d's */
+	const char *symbol; /* a method of c10d; "": the function is found by other means */
 	const char *name;
 	enum span_kind kind;
 } natives[] = {
 	[NATIVE_BACKWARD] = {"", "backward", SPAN_BACKWARD},
 	[NATIVE_SAVE] = {"", "torch.save", SPAN_SAVE},
-	[NATIVE_JIT] = {"", "jit", SPAN_JIT}, /* the name of the function is read at each call */
+	[NATIVE_JIT] = {"", "jit", SPAN_JIT}, /* BPF reads the function's name at each call */
 	[NATIVE_XLA_COMPILE] = {"", "xla compile", SPAN_COMPILE},
 	[NATIVE_XLA_LOAD] = {"", "xla load executable", SPAN_COMPILE},
 	[NATIVE_XLA_WAIT] = {"", "xla wait", SPAN_AWAIT},
@@ -65,7 +69,7 @@ static const struct {
 	{"barrier", "comm barrier", SPAN_COMM},
 	{"monitoredBarrier", "comm monitored_barrier", SPAN_COMM},
 	{"wait", "comm wait", SPAN_COMM},                           /* of a class ...Work... */
-	{"finalize_backward", "comm finalize_backward", SPAN_COMM}, /* of c10d::Reducer: DDP waits for its buckets */
+	{"finalize_backward", "comm finalize_backward", SPAN_COMM}, /* c10d::Reducer: DDP waits */
 };
 
 #define NATIVE_CNT (sizeof(natives) / sizeof(*natives))
@@ -94,38 +98,39 @@ bool natives__wanted(const char *path)
 	return !strncmp(slash ? slash + 1 : path, file, sizeof(file) - 1);
 }
 
-/* A part of a nested name, Itanium C++ ABI: its length in decimal, then its letters. */
-struct part {
+/* A part of a nested name in the Itanium C++ ABI: its length in decimal, then its letters. */
+struct name_part {
 	const char *text;
 	size_t size;
 };
 
-static const char *next_part(const char *mangled, struct part *out)
+static const char *next_name_part(const char *mangled, struct name_part *out)
 {
 	char *text;
 	unsigned long size = strtoul(mangled, &text, 10);
 
 	if (text == mangled || size > strlen(text))
 		return NULL;
-	*out = (struct part){text, size};
+	*out = (struct name_part){text, size};
 	return text + size;
 }
 
-static bool part_is(const struct part *part, const char *text)
+static bool part_is(const struct name_part *part, const char *text)
 {
 	return part->size == strlen(text) && !memcmp(part->text, text, part->size);
 }
 
-/* The method of a class of c10d's that makes collectives, or waits for them. */
-static bool c10d_method(const char *symbol, struct part *method)
+/* Is the symbol a method of a c10d class that starts collectives, or waits for them? */
+static bool c10d_method(const char *symbol, struct name_part *method)
 {
 	static const char c10d[] = "_ZN4c10d", backend[] = "ProcessGroup", work[] = "Work";
 	const size_t backend_size = sizeof(backend) - 1, work_size = sizeof(work) - 1;
-	struct part class = {0}, part = {0};
+	struct name_part class = {0}, part = {0};
 
 	if (strncmp(symbol, c10d, sizeof(c10d) - 1))
 		return false;
-	for (symbol += sizeof(c10d) - 1; symbol && *symbol >= '1' && *symbol <= '9'; symbol = next_part(symbol, &part))
+	for (symbol += sizeof(c10d) - 1; symbol && *symbol >= '1' && *symbol <= '9';
+	     symbol = next_name_part(symbol, &part))
 		class = part;
 	if (!symbol || *symbol != 'E' || !class.size)
 		return false;
@@ -134,12 +139,12 @@ static bool c10d_method(const char *symbol, struct part *method)
 		return memmem(class.text, class.size, work, work_size);
 	if (part_is(method, "finalize_backward"))
 		return part_is(&class, "Reducer");
-	/* The wrapper, which checks, calls another backend's. */
+	/* ProcessGroupWrapper only checks, then calls another backend's method, which counts. */
 	return class.size > backend_size && !memcmp(class.text, backend, backend_size) &&
 	       !part_is(&class, "ProcessGroupWrapper");
 }
 
-/* What torch.save writes with; what follows differs with the C++ ABI. */
+/* torch.save writes with these; the rest of the names depends on the C++ ABI. */
 #define SAVE_BEGINS "_ZN6caffe29serialize19PyTorchStreamWriter5setupE"
 #define SAVE_ENDS   "_ZN6caffe29serialize19PyTorchStreamWriter14writeEndOfFileE"
 
@@ -148,10 +153,13 @@ static bool starts_with(const char *text, const char *start)
 	return !strncmp(text, start, strlen(start));
 }
 
-/* The number of a function, 0 for none (backward is found elsewhere). Asked for each of half a million symbols. */
-static uint32_t fn_of(const char *symbol)
+/*
+ * The number of a function; 0: not of interest (backward is found elsewhere). Called for half a
+ * million symbols.
+ */
+static uint32_t native_of_symbol(const char *symbol)
 {
-	struct part method = {symbol, 0};
+	struct name_part method = {symbol, 0};
 	bool comm = c10d_method(symbol, &method);
 
 	if (starts_with(symbol, SAVE_BEGINS) || starts_with(symbol, SAVE_ENDS))
@@ -164,18 +172,19 @@ static uint32_t fn_of(const char *symbol)
 	return 0;
 }
 
-struct search {
+struct native_search {
 	struct probe_list *list;
 	const struct elf *elf;
 	size_t cnt;
-	uint64_t *found; /* vaddrs: a symbol stands in two tables, or has two names */
+	uint64_t *found; /* vaddrs so far: a function may have several symbols */
 };
 
 /*
- * Behind a collective's work lie the destructors of its arguments, and often no emulated instruction: then it ends
- * before them, and not at a stepped one, for a step may have hundreds of them.
+ * After its work, a collective calls the destructors of its arguments, and often has no emulated
+ * instruction there. The exit probe then goes before the destructors rather than on a
+ * single-stepped instruction, since a step may have hundreds of collectives.
  */
-static int find_sites(const struct elf *elf, const struct elf_symbol *symbol, uint32_t fn, struct sites *out)
+static int find_native_sites(const struct elf *elf, const struct elf_symbol *symbol, uint32_t fn, struct sites *out)
 {
 	int err = sites__find(elf, symbol->vaddr, symbol->size, SITES_STRICT, out);
 
@@ -184,8 +193,11 @@ static int find_sites(const struct elf *elf, const struct elf_symbol *symbol, ui
 	return err;
 }
 
-/* writeEndOfFile is called whatever happens to a file that is open; `setup` opens it, and throws if it cannot. */
-static int add_save(struct probe_list *list, const struct sites *sites, bool begins)
+/*
+ * torch.save calls writeEndOfFile for every file that `setup` has opened; `setup` throws if it
+ * cannot open the file.
+ */
+static int add_save_probes(struct probe_list *list, const struct sites *sites, bool begins)
 {
 	uint32_t flags = begins ? COOKIE_LASTS : 0;
 	int err = 0;
@@ -199,10 +211,10 @@ static int add_save(struct probe_list *list, const struct sites *sites, bool beg
 	return err;
 }
 
-static int add_function(const struct elf_symbol *symbol, void *ctx)
+static int add_native_symbol(const struct elf_symbol *symbol, void *ctx)
 {
-	struct search *search = ctx;
-	uint32_t fn = symbol->function ? fn_of(symbol->name) : 0;
+	struct native_search *search = ctx;
+	uint32_t fn = symbol->function ? native_of_symbol(symbol->name) : 0;
 	struct sites sites;
 	uint64_t *found;
 
@@ -211,7 +223,7 @@ static int add_function(const struct elf_symbol *symbol, void *ctx)
 	for (size_t i = 0; i < search->cnt; i++)
 		if (search->found[i] == symbol->vaddr)
 			return 0;
-	if (find_sites(search->elf, symbol, fn, &sites))
+	if (find_native_sites(search->elf, symbol, fn, &sites))
 		return 0;
 	found = reallocarray(search->found, search->cnt + 1, sizeof(*found));
 	if (!found)
@@ -219,14 +231,14 @@ static int add_function(const struct elf_symbol *symbol, void *ctx)
 	search->found = found;
 	found[search->cnt++] = symbol->vaddr;
 	if (fn == NATIVE_SAVE)
-		return add_save(search->list, &sites, starts_with(symbol->name, SAVE_BEGINS));
+		return add_save_probes(search->list, &sites, starts_with(symbol->name, SAVE_BEGINS));
 	return probe_list__add_sites(search->list, &sites, PROBE_FN, PROBE_FN_EXIT, 0, fn);
 }
 
 int natives__add(struct probe_list *list, const struct elf *elf)
 {
-	struct search search = {.list = list, .elf = elf};
-	int err = elf__each_symbol(elf, add_function, &search);
+	struct native_search search = {.list = list, .elf = elf};
+	int err = elf__each_symbol(elf, add_native_symbol, &search);
 
 	free(search.found);
 	return err ?: (int)search.cnt;
@@ -239,11 +251,11 @@ static enum source_holds holds(struct session *s, struct target *t, const struct
 	return natives__wanted(file->path) || file == t->torch_file ? HOLDS_YES : HOLDS_NO;
 }
 
-/* Looking for them takes 80 to 220 ms a library. */
+/* The search takes 80 to 220 ms per library. */
 static int find(struct session *s, struct target *t, const struct mapped_file *file, struct elf *elf,
 		struct probe_list sets[SOURCE_SETS])
 {
-	/* They are many: attached one by one, each costs a tenth of a second when detaching. */
+	/* They are many: as perf uprobes, each takes a tenth of a second to detach. */
 	if (s->selftest.attacher.backend == ATTACH_PERF || !probe_cache__load(elf, "natives", sets, 1))
 		return 0;
 	if (natives__add(sets, elf) >= 0)

@@ -6,7 +6,7 @@
 #include "include/records.h"
 #include "user/session/probe_list.h"
 
-/* The functions that c10d's names do not identify. */
+/* The functions that are not found by c10d's names. */
 enum native {
 	NATIVE_BACKWARD = 0, /* Engine::execute, which landmarks__torch finds */
 	NATIVE_SAVE,         /* two functions: PyTorchStreamWriter's setup and writeEndOfFile */
@@ -25,17 +25,21 @@ enum native {
 	NATIVE_FOUND_ELSEWHERE, /* their count */
 };
 
-/* The function numbers in cookies: natives are below natives__cnt(), the user's own functions follow. */
+/*
+ * The function numbers in cookies: natives are below natives__cnt(), the user's own functions
+ * follow.
+ */
 uint32_t natives__cnt(void);
 const char *natives__name(uint32_t fn);
 enum span_kind natives__kind(uint32_t fn);
 
-/* May a file with this path, other than libtorch_cpu, contain some? */
+/* May a file with this path, other than libtorch_cpu, contain such functions? */
 bool natives__wanted(const char *path);
 
 /*
- * Adds the collectives and file writers that a file defines, stripped or not; exits before entries. Returns how many
- * functions can be timed, or -ENOMEM; skips functions on which no probe can be placed.
+ * Adds the collectives and file writers that a file defines, stripped or not; exits before entries.
+ * Returns how many functions can be timed, or -ENOMEM; skips functions on which no probe can be
+ * placed.
  */
 int natives__add(struct probe_list *list, const struct elf *elf);
 

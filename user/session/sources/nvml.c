@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Usage of the host's GPUs, once a second, from NVML (libnvidia-ml.so.1, found at run time): REC_GPU_USAGE.
+ * Usage of the host's GPUs, once a second, from NVML (libnvidia-ml.so.1, found at run time):
+ * REC_GPU_USAGE.
  *
- * A child process calls NVML. A call may wait for the driver for seconds, or forever when a GPU is broken, and a thread
- * in such a call could keep stepflame from ending; besides, a crash in the vendor's library must not end the recording.
+ * A child process calls NVML. A call may wait for the driver for seconds, or forever when a GPU is
+ * broken, and a thread in such a call could keep stepflame from ending; besides, a crash in the
+ * vendor's library must not end the recording.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -25,21 +27,22 @@
 #define LIBRARY     "libnvidia-ml.so.1"
 #define PERIOD_NS   1000000000ULL
 #define DEVICES_MAX 256
-#define READ_MAX    (4 * DEVICES_MAX) /* messages in one go */
-#define PATIENCE_MS 500               /* for an answer at the end */
-#define SOCKET      3                 /* in its process */
+#define READ_MAX    (4 * DEVICES_MAX) /* messages to read in one call */
+#define PATIENCE_MS 500               /* wait for the child to end */
+#define SOCKET      3                 /* descriptor in the child */
 
 /*
- * Of NVIDIA's nvml.h (NVML API Reference Guide; the same since CUDA 8), which need not be there: nvmlReturn_t, of which
- * 0 is success, nvmlUtilization_t, nvmlMemory_t, NVML_TEMPERATURE_GPU and NVML_CLOCK_SM. Not
- * nvmlDeviceGetMemoryInfo_v2: older drivers lack it.
+ * Declarations of NVIDIA's nvml.h (NVML API Reference Guide; the same since CUDA 8), which the
+ * build does not need: nvmlReturn_t, of which 0 is success, nvmlUtilization_t, nvmlMemory_t,
+ * NVML_TEMPERATURE_GPU and NVML_CLOCK_SM. stepflame does not use nvmlDeviceGetMemoryInfo_v2, which
+ * older drivers lack.
  */
 #define NVML_SUCCESS         0
 #define NVML_TEMPERATURE_GPU 0
 #define NVML_CLOCK_SM        1
 
 struct nvml_utilization {
-	unsigned int gpu, memory; /* percent of the time of the last sample in which it was busy */
+	unsigned int gpu, memory; /* percent of the last sample period in which it was busy */
 };
 
 struct nvml_memory {
@@ -57,28 +60,28 @@ struct nvml_memory {
 	X(nvmlDeviceGetTemperature, (void *, int, unsigned int *))            \
 	X(nvmlDeviceGetClockInfo, (void *, int, unsigned int *))
 
-struct functions {
+struct nvml_functions {
 #define X(name, arguments) int(*name) arguments;
 	NVML_FUNCTIONS(X)
 #undef X
 };
 
-/* From its process to stepflame. */
-struct message {
+/* From the child to stepflame. */
+struct usage_message {
 	struct rec_gpu_usage usage;
-	uint64_t cpu_ns, rss_bytes; /* of the process */
+	uint64_t cpu_ns, rss_bytes; /* of the child */
 };
 
-/* Of a session. */
+/* Session state. */
 struct nvml {
-	pid_t pid; /* of its process; 0: there is none */
+	pid_t pid; /* of the child; 0: no child */
 	int socket;
 	uint64_t cpu_ns, rss_bytes;
 };
 
-/* ---- its process ---- */
+/* ---- the child ---- */
 
-static bool find_functions(struct functions *f)
+static bool load_nvml_functions(struct nvml_functions *f)
 {
 	void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
 
@@ -90,10 +93,13 @@ static bool find_functions(struct functions *f)
 	return f->nvmlInit_v2 && f->nvmlDeviceGetCount_v2 && f->nvmlDeviceGetHandleByIndex_v2;
 }
 
-/* A function that this driver lacks, or does not offer for this GPU, leaves what was there. */
-#define ASK(function, ...) (f->function && f->function(__VA_ARGS__) == NVML_SUCCESS)
+/*
+ * Calls a function of NVML. false, with the output unchanged: this driver lacks the function, or
+ * does not offer it for this GPU.
+ */
+#define NVML_CALL(function, ...) (f->function && f->function(__VA_ARGS__) == NVML_SUCCESS)
 
-static void look_at_device(const struct functions *f, void *device, struct rec_gpu_usage *usage)
+static void read_device_usage(const struct nvml_functions *f, void *device, struct rec_gpu_usage *usage)
 {
 	struct nvml_utilization utilization;
 	struct nvml_memory memory;
@@ -101,41 +107,41 @@ static void look_at_device(const struct functions *f, void *device, struct rec_g
 
 	usage->busy_percent = usage->memory_busy_percent = usage->power_mw = GPU_UNKNOWN;
 	usage->temperature_c = usage->sm_mhz = GPU_UNKNOWN;
-	if (!ASK(nvmlDeviceGetName, device, usage->name, sizeof(usage->name)))
+	if (!NVML_CALL(nvmlDeviceGetName, device, usage->name, sizeof(usage->name)))
 		usage->name[0] = 0;
 	usage->name[sizeof(usage->name) - 1] = 0;
-	if (ASK(nvmlDeviceGetUtilizationRates, device, &utilization)) {
+	if (NVML_CALL(nvmlDeviceGetUtilizationRates, device, &utilization)) {
 		usage->busy_percent = utilization.gpu;
 		usage->memory_busy_percent = utilization.memory;
 	}
-	if (ASK(nvmlDeviceGetMemoryInfo, device, &memory)) {
+	if (NVML_CALL(nvmlDeviceGetMemoryInfo, device, &memory)) {
 		usage->memory_bytes = memory.total;
 		usage->memory_used_bytes = memory.used;
 	}
-	if (ASK(nvmlDeviceGetPowerUsage, device, &value))
+	if (NVML_CALL(nvmlDeviceGetPowerUsage, device, &value))
 		usage->power_mw = value;
-	if (ASK(nvmlDeviceGetTemperature, device, NVML_TEMPERATURE_GPU, &value))
+	if (NVML_CALL(nvmlDeviceGetTemperature, device, NVML_TEMPERATURE_GPU, &value))
 		usage->temperature_c = value;
-	if (ASK(nvmlDeviceGetClockInfo, device, NVML_CLOCK_SM, &value))
+	if (NVML_CALL(nvmlDeviceGetClockInfo, device, NVML_CLOCK_SM, &value))
 		usage->sm_mhz = value;
 }
 
-/* Asks for all devices once. false: stepflame is gone. */
-static bool look_at_all(const struct functions *f, int socket)
+/* Sends the usage of all devices once. false: stepflame is gone. */
+static bool send_all_usage(const struct nvml_functions *f, int socket)
 {
 	unsigned int cnt = 0;
 
-	if (!ASK(nvmlDeviceGetCount_v2, &cnt))
+	if (!NVML_CALL(nvmlDeviceGetCount_v2, &cnt))
 		return true;
 	for (unsigned int i = 0; i < cnt && i < DEVICES_MAX; i++) {
-		struct message m = {.usage.hdr = {.type = REC_GPU_USAGE, .size = sizeof(m.usage)}};
+		struct usage_message m = {.usage.hdr = {.type = REC_GPU_USAGE, .size = sizeof(m.usage)}};
 		void *device;
 
-		if (!ASK(nvmlDeviceGetHandleByIndex_v2, i, &device))
+		if (!NVML_CALL(nvmlDeviceGetHandleByIndex_v2, i, &device))
 			continue;
 		m.usage.device = i;
 		m.usage.time_ns = session__now_ns();
-		look_at_device(f, device, &m.usage);
+		read_device_usage(f, device, &m.usage);
 		m.cpu_ns = session__cpu_ns();
 		m.rss_bytes = session__rss_bytes();
 		if (send(socket, &m, sizeof(m), MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno != EAGAIN)
@@ -144,16 +150,16 @@ static bool look_at_all(const struct functions *f, int socket)
 	return true;
 }
 
-/* Until the other end of the socket is closed. */
-static void serve(int socket)
+/* Sends usage until stepflame closes its end of the socket. */
+static void serve_usage(int socket)
 {
 	struct pollfd closed = {.fd = socket, .events = POLLIN};
 	uint64_t now, next = session__now_ns();
-	struct functions f = {0};
+	struct nvml_functions f = {0};
 
-	if (!find_functions(&f) || f.nvmlInit_v2() != NVML_SUCCESS)
+	if (!load_nvml_functions(&f) || f.nvmlInit_v2() != NVML_SUCCESS)
 		return;
-	while (look_at_all(&f, socket)) {
+	while (send_all_usage(&f, socket)) {
 		now = session__now_ns();
 		next = next + PERIOD_NS > now ? next + PERIOD_NS : now;
 		if (poll(&closed, 1, (next - now) / 1000000) > 0)
@@ -161,8 +167,11 @@ static void serve(int socket)
 	}
 }
 
-/* The terminal's signals are for stepflame, and what the library prints for nobody. */
-static void become_server(int socket)
+/*
+ * Detaches the child from the terminal, whose signals are for stepflame, and discards what the
+ * library prints.
+ */
+static void become_nvml_child(int socket)
 {
 	int null, kept = fcntl(socket, F_DUPFD, 4);
 
@@ -185,7 +194,10 @@ static struct nvml *state_of(const struct session *s)
 	return session__state(s, SOURCE_NVML);
 }
 
-/* Before there are probes and maps, which its process would keep open. No library and no driver are no error. */
+/*
+ * Starts the child before stepflame opens probes and maps, which the child would keep open. It is
+ * no error if the host lacks the library or a driver.
+ */
 static int prepare(struct session *s)
 {
 	struct nvml *nvml = state_of(s);
@@ -198,8 +210,8 @@ static int prepare(struct session *s)
 		return -errno;
 	pid = fork();
 	if (!pid) {
-		become_server(sockets[1]);
-		serve(SOCKET);
+		become_nvml_child(sockets[1]);
+		serve_usage(SOCKET);
 		_exit(0);
 	}
 	close(sockets[1]);
@@ -212,7 +224,7 @@ static int prepare(struct session *s)
 	return 0;
 }
 
-/* Its process ends when the socket does. NULL, or what was wrong with it. */
+/* Ends the child by closing the socket. Returns NULL, or what went wrong with the child. */
 static const char *stop_child(struct nvml *nvml)
 {
 	const struct timespec pause = {.tv_nsec = 1000000};
@@ -235,7 +247,7 @@ static const char *stop_child(struct nvml *nvml)
 	return !ended ? "did not answer" : WIFSIGNALED(status) ? "crashed" : NULL;
 }
 
-static void take_leave(struct session *s)
+static void stop_child_and_note(struct session *s)
 {
 	const char *wrong = stop_child(state_of(s));
 
@@ -243,11 +255,11 @@ static void take_leave(struct session *s)
 		session__note(s, "GPU usage: NVML (%s) %s: figures are missing", LIBRARY, wrong);
 }
 
-/* Hands on what was told since, without waiting. */
+/* Emits the messages that have arrived, without waiting. */
 static void tend(struct session *s)
 {
 	struct nvml *nvml = state_of(s);
-	struct message m;
+	struct usage_message m;
 	ssize_t got = -1;
 
 	if (!nvml->pid)
@@ -256,7 +268,10 @@ static void tend(struct session *s)
 		got = recv(nvml->socket, &m, sizeof(m), MSG_DONTWAIT);
 		if (got != sizeof(m))
 			break;
-		/* What a library has written over in there is nothing to rely on. */
+		/*
+		 * NVIDIA's library may have corrupted the child's memory: do not rely on what the
+		 * child sent.
+		 */
 		m.usage.hdr = (struct rec_hdr){.type = REC_GPU_USAGE, .size = sizeof(m.usage)};
 		m.usage.name[sizeof(m.usage.name) - 1] = 0;
 		nvml->cpu_ns = m.cpu_ns;
@@ -265,17 +280,17 @@ static void tend(struct session *s)
 			session__emit(s, &m.usage.hdr);
 	}
 	if (!got)
-		take_leave(s); /* no library, or no driver */
+		stop_child_and_note(s); /* the child has ended: it found no library or no driver */
 }
 
 static void end(struct session *s)
 {
 	tend(s);
 	if (state_of(s)->pid)
-		take_leave(s);
+		stop_child_and_note(s);
 }
 
-static void stop(struct session *s)
+static void stop_quietly(struct session *s)
 {
 	if (state_of(s)->pid)
 		stop_child(state_of(s));
@@ -292,6 +307,6 @@ const struct source source_nvml = {
 	.prepare = prepare,
 	.tend = tend,
 	.end = end,
-	.restore = stop,
+	.restore = stop_quietly,
 	.cost = cost,
 };

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Finds where code pushes and pops NVTX ranges (bpf/nvtx.h). In: mapped files. Out: probes, the BPF map nvtx_sites. */
+/*
+ * Finds where code pushes and pops NVTX ranges (bpf/nvtx.h). In: mapped files. Out: probes, the BPF
+ * map nvtx_sites.
+ */
 #include <bpf/bpf.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,30 +12,30 @@
 #include "user/runtime/nvtx/nvtx.h"
 #include "user/session/state.h"
 
-#define PERIOD_NS 200000000ULL  /* over which their hits are counted */
-#define MAX_SHARE 0.03          /* of the time of one thread that their hits may take */
-#define PERF_MAX  16            /* places of a file, where the kernel attaches probes one by one */
-#define MAX_NS    1000000000ULL /* and for how long they may take more */
+#define PERIOD_NS 200000000ULL  /* interval over which stepflame counts hits */
+#define MAX_SHARE 0.03          /* share of one thread's time that hits may take */
+#define PERF_MAX  16            /* places per file, where the kernel attaches probes one by one */
+#define MAX_NS    1000000000ULL /* how long hits may take a larger share */
 
-struct looked_at {
+struct nvtx_file {
 	uint64_t dev, inode;
 	struct array places; /* struct nvtx_place */
 	size_t missed;
 	char name[64];
 };
 
-/* Of a session. */
+/* Session state. */
 struct nvtx {
 	struct array files; /* struct looked_at */
 	uint32_t site_cnt;
 };
 
-/* Of a target. */
+/* Target state. */
 struct nvtx_target {
-	uint64_t hits;    /* as last read, */
-	uint64_t read_ns; /* then */
-	uint64_t over_ns; /* for how long they have been too dear */
-	bool detached;    /* for good */
+	uint64_t hits;    /* at read_ns */
+	uint64_t read_ns; /* when `hits` was last read */
+	uint64_t over_ns; /* how long hits have taken more than MAX_SHARE */
+	bool detached;    /* for the rest of the recording */
 };
 
 static struct nvtx *state_of(const struct session *s)
@@ -45,9 +48,9 @@ static struct nvtx_target *target_state(const struct target *t)
 	return target__state(t, SOURCE_NVTX);
 }
 
-static struct looked_at *find_looked_at(struct session *s, const struct mapped_file *file)
+static struct nvtx_file *find_nvtx_file(struct session *s, const struct mapped_file *file)
 {
-	struct looked_at *files = state_of(s)->files.items;
+	struct nvtx_file *files = state_of(s)->files.items;
 
 	for (size_t i = 0; i < state_of(s)->files.cnt; i++)
 		if (files[i].dev == file->dev && files[i].inode == file->inode)
@@ -55,7 +58,7 @@ static struct looked_at *find_looked_at(struct session *s, const struct mapped_f
 	return NULL;
 }
 
-/* What is kept of a file that has some. */
+/* Parts of the cache entry of a file with sites. */
 enum part { OFFSETS, SITES, MISSED, PARTS };
 
 static const struct cache_part units[PARTS] = {
@@ -64,7 +67,7 @@ static const struct cache_part units[PARTS] = {
 	[MISSED].unit = sizeof(uint64_t),
 };
 
-static bool load_kept(struct looked_at *f, const struct elf *elf, const char *dir)
+static bool load_cached_sites(struct nvtx_file *f, const struct elf *elf, const char *dir)
 {
 	struct cache_part part[PARTS];
 	bool found;
@@ -85,7 +88,7 @@ static bool load_kept(struct looked_at *f, const struct elf *elf, const char *di
 	return found;
 }
 
-static void keep_sites(const struct looked_at *f, const struct elf *elf, const char *dir)
+static void cache_sites(const struct nvtx_file *f, const struct elf *elf, const char *dir)
 {
 	const struct nvtx_place *place = f->places.items;
 	uint64_t *offsets = calloc(f->places.cnt + 1, sizeof(*offsets)), missed = f->missed;
@@ -108,7 +111,7 @@ static void keep_sites(const struct looked_at *f, const struct elf *elf, const c
 	free(sites);
 }
 
-static void look_into(struct looked_at *f, const struct mapped_file *file)
+static void search_nvtx_file(struct nvtx_file *f, const struct mapped_file *file)
 {
 	char path[PATH_MAX];
 	const char *dir = cache__dir(path, sizeof(path));
@@ -118,15 +121,15 @@ static void look_into(struct looked_at *f, const struct mapped_file *file)
 	snprintf(f->name, sizeof(f->name), "%.63s", slash ? slash + 1 : file->path);
 	if (nvtx__is_internal(file->path) || elf__new(file->open_path, &elf))
 		return;
-	if (!load_kept(f, elf, dir) && !nvtx__find(elf, &f->places, &f->missed))
-		keep_sites(f, elf, dir);
+	if (!load_cached_sites(f, elf, dir) && !nvtx__find(elf, &f->places, &f->missed))
+		cache_sites(f, elf, dir);
 	elf__free(elf);
 }
 
-/* None that is understood: no. A file is looked into once per session. */
+/* HOLDS_NO if stepflame understands none of the file's places. Searches a file once per session. */
 static enum source_holds holds(struct session *s, struct target *t, const struct mapped_file *file)
 {
-	struct looked_at *f = find_looked_at(s, file);
+	struct nvtx_file *f = find_nvtx_file(s, file);
 
 	if (!f) {
 		f = array__add(&state_of(s)->files, sizeof(*f));
@@ -134,7 +137,7 @@ static enum source_holds holds(struct session *s, struct target *t, const struct
 			return HOLDS_NO;
 		f->dev = file->dev;
 		f->inode = file->inode;
-		look_into(f, file);
+		search_nvtx_file(f, file);
 		if (s->selftest.attacher.backend == ATTACH_PERF && f->places.cnt > PERF_MAX) {
 			f->missed += f->places.cnt;
 			f->places.cnt = 0;
@@ -143,11 +146,11 @@ static enum source_holds holds(struct session *s, struct target *t, const struct
 	return f->places.cnt ? HOLDS_YES : HOLDS_NO;
 }
 
-/* The places, and their descriptions in the map nvtx_sites. */
+/* Adds a probe for each place, and writes the place's description to the map nvtx_sites. */
 static int find(struct session *s, struct target *t, const struct mapped_file *file, struct elf *elf,
 		struct probe_list sets[SOURCE_SETS])
 {
-	struct looked_at *f = find_looked_at(s, file);
+	struct nvtx_file *f = find_nvtx_file(s, file);
 	const struct nvtx_place *place = f->places.items;
 	int fd = bpf_map__fd(s->skel->maps.nvtx_sites);
 
@@ -177,7 +180,7 @@ static void on_fork(struct session *s, struct target *parent, struct target *chi
 		target_state(child)->detached = target_state(parent)->detached;
 }
 
-/* Detaches them when a process pays too much for them, for the rest of the recording. */
+/* Detaches the probes for the rest of the recording if a process pays too much for them. */
 static void observe(struct session *s, struct target *t, const struct proc *proc)
 {
 	struct nvtx_target *own = target_state(t);
@@ -188,7 +191,7 @@ static void observe(struct session *s, struct target *t, const struct proc *proc
 		return;
 	own->hits = proc->nvtx.hits;
 	own->read_ns = now;
-	if (first || hits > proc->nvtx.hits || /* it has just called exec */
+	if (first || hits > proc->nvtx.hits || /* the process has just called exec */
 	    hits * s->selftest.hit_ns <= MAX_SHARE * elapsed) {
 		own->over_ns = 0;
 		return;
@@ -207,7 +210,7 @@ static void observe(struct session *s, struct target *t, const struct proc *proc
 
 static void note(struct session *s)
 {
-	const struct looked_at *files = state_of(s)->files.items;
+	const struct nvtx_file *files = state_of(s)->files.items;
 
 	for (size_t i = 0; i < state_of(s)->files.cnt; i++)
 		if (files[i].missed)
@@ -219,7 +222,7 @@ static void note(struct session *s)
 
 static void free_files(struct session *s)
 {
-	struct looked_at *files = state_of(s)->files.items;
+	struct nvtx_file *files = state_of(s)->files.items;
 
 	for (size_t i = 0; i < state_of(s)->files.cnt; i++)
 		free(files[i].places.items);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Makes the probes for a process's operators. In: its mapped libraries (user/runtime/torch/ops.h). Out: probe lists,
- * and the BPF maps op_defs and node_classes.
+ * Makes the probes for a process's operators. In: its mapped libraries (user/runtime/torch/ops.h).
+ * Out: probe lists, and the BPF maps op_defs and node_classes.
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -22,8 +22,8 @@
 
 #define PEEK "_ZN2at15sequence_number4peekEv"
 
-/* Tells BPF of the operators of a library. Functions of other kinds leave their entries unused. */
-static int define(struct session *s, const struct op_file *file)
+/* Describes a library's operators to BPF. Other functions leave their entries unused. */
+static int define_operators(struct session *s, const struct op_file *file)
 {
 	int fd = bpf_map__fd(s->skel->maps.op_defs);
 
@@ -48,7 +48,7 @@ static int define(struct session *s, const struct op_file *file)
 	return 0;
 }
 
-static int find_tensors(struct session *s, const struct elf *elf)
+static int find_tensor_layout(struct session *s, const struct elf *elf)
 {
 	uint32_t offset;
 
@@ -61,8 +61,11 @@ static int find_tensors(struct session *s, const struct elf *elf)
 	return 0;
 }
 
-/* The operators of a library, found once per session. 0 or -errno. */
-static int find_file(struct session *s, const struct mapped_file *file, bool tensors, struct op_file **out)
+/*
+ * Finds the operators of a library, once per session. tensors: the library has the tensors, whose
+ * layout `shapes` needs. 0 or -errno.
+ */
+static int find_op_file(struct session *s, const struct mapped_file *file, bool tensors, struct op_file **out)
 {
 	struct ops *ops = ops__of(s);
 	struct op_file *files, *f;
@@ -86,13 +89,13 @@ static int find_file(struct session *s, const struct mapped_file *file, bool ten
 		return err;
 	err = torch_ops__find(elf, cache__dir(cache, sizeof(cache)), &f->found);
 	if (!err && s->options.shapes && tensors)
-		err = find_tensors(s, elf);
+		err = find_tensor_layout(s, elf);
 	elf__free(elf);
 	if (err)
 		return err;
 	if (ops->def_cnt + f->found->fn_cnt > OP_DEF_MEMORY)
 		err = -E2BIG;
-	err = err ?: define(s, f) ?: op_table__add_names(ops, f->found);
+	err = err ?: define_operators(s, f) ?: op_table__add_names(ops, f->found);
 	if (err) {
 		torch_ops__free(f->found);
 		return err;
@@ -109,8 +112,8 @@ static enum op_link enter_link(uint8_t event)
 }
 
 /*
- * No profiler sees them (ATen/core/dispatch/ObservedOperators.cpp): to probe them would cost, and make time inside of
- * others theirs.
+ * Profilers do not see these operators (ATen/core/dispatch/ObservedOperators.cpp). Probes on them
+ * would cost time, and would take time away from the operators around them.
  */
 static bool is_unobserved(const char *name)
 {
@@ -124,7 +127,7 @@ static bool is_unobserved(const char *name)
 	return false;
 }
 
-static int add_function(struct op_library *library, const struct op_file *file, uint32_t i, uint32_t slot)
+static int add_op_function(struct op_library *library, const struct op_file *file, uint32_t i, uint32_t slot)
 {
 	const struct torch_fn *fn = &file->found->fn[i];
 	const struct site *site = &file->found->site[fn->first_site];
@@ -133,14 +136,14 @@ static int add_function(struct op_library *library, const struct op_file *file, 
 
 	if (fn->event == OP_CALL && is_unobserved(fn->name))
 		return 0;
-	if (fn->stepped) /* some ten times dearer, and on the path of every call */
+	if (fn->stepped) /* some ten times the cost, on the path of every call */
 		return 0;
 	for (uint32_t k = 0; k < fn->exit_cnt + fn->unwind_cnt && !err; k++)
 		err = probe_list__add_site(&library->lists[LINK_EXIT], &site[k], fn->event, slot, index);
 	return err ?: probe_list__add_site(&library->lists[enter_link(fn->event)], &fn->entry, fn->event, slot, index);
 }
 
-static int add_nodes(struct session *s, const struct torch_ops *found, uint64_t base, uint32_t slot)
+static int add_node_classes(struct session *s, const struct torch_ops *found, uint64_t base, uint32_t slot)
 {
 	int fd = bpf_map__fd(s->skel->maps.node_classes);
 
@@ -157,7 +160,7 @@ static int add_nodes(struct session *s, const struct torch_ops *found, uint64_t 
 	return 0;
 }
 
-static struct op_library *add_library(struct op_target *t, const struct mapped_file *file)
+static struct op_library *add_op_library(struct op_target *t, const struct mapped_file *file)
 {
 	struct op_library *library = &t->libraries[t->library_cnt++];
 
@@ -166,8 +169,8 @@ static struct op_library *add_library(struct op_target *t, const struct mapped_f
 	return library;
 }
 
-/* For the timeline: where autograd's sequence numbers are, without which nodes are not linked to operators. */
-static void find_sequence(const struct target *t, const struct mapped_file *file, struct op_proc *p)
+/* Finds autograd's sequence numbers, by which the timeline links nodes to operators. */
+static void find_sequence_numbers(const struct target *t, const struct mapped_file *file, struct op_proc *p)
 {
 	struct thread_word word = {0};
 	struct elf *elf = NULL;
@@ -177,7 +180,7 @@ static void find_sequence(const struct target *t, const struct mapped_file *file
 	err = err ?: elf__vaddr(elf, 0, &first);
 	err = err ?: getter__thread_word(elf, t->process.pid, file->base - first, PEEK, &word);
 	elf__free(elf);
-	/* musl's dtv has 8-byte entries. */
+	/* bpf/sequence.h expects glibc's dtv; musl's has 8-byte entries. */
 	if (err || (word.module && process__file(&t->process, "ld-musl-"))) {
 		log__warn("report this version of torch", "its sequence numbers were not found: the timeline does "
 							  "not link nodes to operators");
@@ -187,13 +190,13 @@ static void find_sequence(const struct target *t, const struct mapped_file *file
 	p->sequence_offset = word.offset;
 }
 
-/* What a library has of operators and nodes. Having none is no error. */
-static int add_torch(struct session *s, const struct mapped_file *file, bool tensors, uint32_t slot)
+/* Adds the operators and nodes of a library. Only the library with the tensors must have some. */
+static int add_torch_library(struct session *s, const struct mapped_file *file, bool tensors, uint32_t slot)
 {
 	struct op_proc *p = &ops__of(s)->procs[slot];
 	struct op_library *library;
 	struct op_file *found;
-	int err = find_file(s, file, tensors, &found);
+	int err = find_op_file(s, file, tensors, &found);
 
 	if (err)
 		return err == -ENOENT && !tensors ? 0 : err;
@@ -202,15 +205,15 @@ static int add_torch(struct session *s, const struct mapped_file *file, bool ten
 	if (found->found->sequence_nr)
 		p->node_sequence = found->found->sequence_nr;
 	if (tensors && s->options.timeline)
-		find_sequence(ops__of(s)->targets[slot].target, file, p);
-	library = add_library(&ops__of(s)->targets[slot], file);
+		find_sequence_numbers(ops__of(s)->targets[slot].target, file, p);
+	library = add_op_library(&ops__of(s)->targets[slot], file);
 	for (uint32_t i = 0; !err && i < found->found->fn_cnt; i++)
-		err = add_function(library, found, i, slot);
-	return err ?: add_nodes(s, found->found, file->base, slot);
+		err = add_op_function(library, found, i, slot);
+	return err ?: add_node_classes(s, found->found, file->base, slot);
 }
 
-/* The allocators' reports, in libc10. */
-static int add_memory(struct session *s, const struct mapped_file *file, uint32_t slot)
+/* Probes the allocators' reports, in libc10. */
+static int add_memory_probes(struct session *s, const struct mapped_file *file, uint32_t slot)
 {
 	static const struct {
 		const char *symbol;
@@ -221,7 +224,7 @@ static int add_memory(struct session *s, const struct mapped_file *file, uint32_
 		{"_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE", OP_REPORT},
 		{"_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE", OP_REPORT}, /* 1.13 */
 	};
-	struct op_library *library = add_library(&ops__of(s)->targets[slot], file);
+	struct op_library *library = add_op_library(&ops__of(s)->targets[slot], file);
 	struct elf *elf;
 	int err = elf__new(file->open_path, &elf);
 
@@ -240,11 +243,11 @@ int op_probes__add(struct session *s, struct target *t, uint32_t slot)
 {
 	const struct mapped_file *python = process__file(&t->process, "libtorch_python.so");
 	const struct mapped_file *c10 = process__file(&t->process, "libc10.so");
-	int err = add_torch(s, t->torch_file, true, slot);
+	int err = add_torch_library(s, t->torch_file, true, slot);
 
 	if (!err && python)
-		err = add_torch(s, python, false, slot);
+		err = add_torch_library(s, python, false, slot);
 	if (!err && c10 && s->options.memory)
-		err = add_memory(s, c10, slot);
+		err = add_memory_probes(s, c10, slot);
 	return err;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The operator table as records. In: the BPF arrays op_rows and op_procs, mapped. Out: REC_NAME, REC_OP and
- * REC_OP_WINDOW.
+ * Emits the operator table as records. In: the BPF arrays op_rows and op_procs, mapped. Out:
+ * REC_NAME, REC_OP and REC_OP_WINDOW.
  */
 #include <bpf/libbpf.h>
 #include <errno.h>
@@ -37,12 +37,12 @@ int op_table__map(struct session *s)
 {
 	struct ops *ops = ops__of(s);
 
-	ops->sent = calloc(OP_ROWS, sizeof(*ops->sent));
+	ops->emitted = calloc(OP_ROWS, sizeof(*ops->emitted));
 	ops->procs = map_values(s->skel->maps.op_procs, PROT_READ | PROT_WRITE);
 	ops->rows = map_values(s->skel->maps.op_rows, PROT_READ);
 	if (s->options.timeline)
 		ops->spans = spans_encoder__new(emit_span, s);
-	return ops->sent && ops->procs && ops->rows && (ops->spans || !s->options.timeline) ? 0 : -ENOMEM;
+	return ops->emitted && ops->procs && ops->rows && (ops->spans || !s->options.timeline) ? 0 : -ENOMEM;
 }
 
 void op_table__unmap(struct session *s)
@@ -54,11 +54,11 @@ void op_table__unmap(struct session *s)
 	if (ops->rows)
 		munmap((void *)ops->rows, mapped_bytes(s->skel->maps.op_rows));
 	spans_encoder__free(ops->spans);
-	free(ops->sent);
+	free(ops->emitted);
 	free(ops->names);
 }
 
-static int compare_names(const void *a, const void *b)
+static int compare_op_names(const void *a, const void *b)
 {
 	const struct op_name *x = a, *y = b;
 
@@ -80,22 +80,22 @@ int op_table__add_names(struct ops *ops, const struct torch_ops *found)
 		names[ops->name_cnt++] = (struct op_name){.text = found->node[i].name};
 	for (size_t i = 0; i < ops->name_cnt; i++)
 		names[i].id = session__name_id(names[i].text);
-	qsort(names, ops->name_cnt, sizeof(*names), compare_names);
+	qsort(names, ops->name_cnt, sizeof(*names), compare_op_names);
 	return 0;
 }
 
-static void send_name(struct session *s, uint64_t id)
+static void emit_row_name(struct session *s, uint64_t id)
 {
 	struct op_name key = {.id = id}, *name;
 
-	name = bsearch(&key, ops__of(s)->names, ops__of(s)->name_cnt, sizeof(*name), compare_names);
-	if (!name || name->sent)
+	name = bsearch(&key, ops__of(s)->names, ops__of(s)->name_cnt, sizeof(*name), compare_op_names);
+	if (!name || name->emitted)
 		return;
 	session__emit_name(s, name->text);
-	name->sent = true;
+	name->emitted = true;
 }
 
-static void emit_rows(struct session *s)
+static void emit_op_rows(struct session *s)
 {
 	for (size_t i = 0; i < OP_ROWS; i++) {
 		const struct op_entry *row = &ops__of(s)->rows[i];
@@ -105,16 +105,23 @@ static void emit_rows(struct session *s)
 			continue;
 		rec.key = row->key;
 		rec.val = row->val;
-		send_name(s, rec.key.name); /* the timeline has calls that were taken back from their row, too */
-		if (!memcmp(&rec.val, &ops__of(s)->sent[i], sizeof(rec.val)))
+		/*
+		 * Also for an unchanged row: the timeline has calls that BPF has taken back from
+		 * their row.
+		 */
+		emit_row_name(s, rec.key.name);
+		if (!memcmp(&rec.val, &ops__of(s)->emitted[i], sizeof(rec.val)))
 			continue;
-		ops__of(s)->sent[i] = rec.val;
+		ops__of(s)->emitted[i] = rec.val;
 		session__emit(s, &rec.hdr);
 	}
 }
 
-/* BPF sends a window when it ends; of one that is open the file holds what it has so far. */
-void op_table__windows(struct session *s)
+/*
+ * BPF emits a window when it ends. An open window is emitted as far as it has got, so that the file
+ * has it too.
+ */
+void op_table__emit_windows(struct session *s)
 {
 	for (size_t slot = 0; slot < OP_PROCS_MAX; slot++) {
 		const struct op_proc *p = &ops__of(s)->procs[slot];
@@ -125,7 +132,7 @@ void op_table__windows(struct session *s)
 		rec.pid = p->pid;
 		rec.index = p->index - 1;
 		rec.first_step = p->first_step;
-		/* By a schedule the window began at the boundary that it counts first. */
+		/* With a schedule, the first boundary counted here opened the window. */
 		rec.steps = p->boundaries - p->first_step - (s->options.schedule[OP_ACTIVE] ? 1 : 0);
 		rec.start_ns = p->window_start_ns;
 		rec.end_ns = session__now_ns();
@@ -136,12 +143,12 @@ void op_table__windows(struct session *s)
 
 int op_table__snapshot(struct session *s)
 {
-	emit_rows(s);
-	op_table__windows(s);
+	emit_op_rows(s);
+	op_table__emit_windows(s);
 	return s->sink_err;
 }
 
-void op_table__span(struct session *s, const struct rec_span *span)
+void op_table__add_span(struct session *s, const struct rec_span *span)
 {
 	if (ops__of(s)->spans)
 		spans_encoder__add(ops__of(s)->spans, span);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The operators of each process with torch: attaches their probes (op_probes.c) just before a window of the schedule
- * and detaches them after it. In: the step boundaries that BPF counts (struct op_proc). Out: links, and the words of
- * struct op_proc that user space writes.
+ * The operators of each process with torch: attaches their probes (op_probes.c) just before a
+ * window of the schedule and detaches them after it. In: the step boundaries that BPF counts
+ * (struct op_proc). Out: links, and the fields of struct op_proc that user space writes.
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -17,23 +17,27 @@
 #include "user/session/programs.h"
 #include "user/session/sources/ops.h"
 
-/* How long before a window the probes are armed, and how far the next one must be for them to be taken away. */
-#define ARM_AHEAD_NS  500000000ULL
-#define DISARM_FAR_NS 2000000000ULL
-#define ARM_BLIND     20 /* steps ahead, while it is not known how long a step takes */
+/*
+ * How long before a window the probes are attached, and how far away the next window must be for
+ * stepflame to detach them in between.
+ */
+#define ATTACH_AHEAD_NS    500000000ULL
+#define DETACH_FAR_NS      2000000000ULL
+#define ATTACH_AHEAD_STEPS 20 /* steps before a window, while the duration of a step is unknown */
 
 /*
- * How long after a fork its children are relieved, so that workers come together; and how far apart that is at least.
+ * How long after a fork stepflame removes the breakpoints that the child inherited, so that workers
+ * forked together share one removal; and the least time between two removals.
  */
-#define SWEEP_DELAY_NS      1000000000ULL
-#define SWEEP_APART_NS      10000000000ULL
+#define CLEAN_DELAY_NS      1000000000ULL
+#define CLEAN_INTERVAL_NS   10000000000ULL
 
 #define TIMELINE_RING_BYTES (32 << 20) /* some 400,000 spans between two polls */
 
-/* Of a target. */
+/* Target state. */
 struct ops_target {
-	uint32_t slot; /* 1 + that of its operators; 0: they are not recorded */
-	bool tried;    /* its operators were looked for */
+	uint32_t slot; /* 1 + index in ops.procs and ops.targets; 0: not recorded */
+	bool searched; /* stepflame has searched for its operators */
 };
 
 static struct ops_target *target_state(const struct target *t)
@@ -41,8 +45,8 @@ static struct ops_target *target_state(const struct target *t)
 	return target__state(t, SOURCE_OPS);
 }
 
-/* NULL: its operators are not recorded. */
-static struct op_proc *proc_of(const struct session *s, const struct target *t)
+/* BPF's operator state of the target. NULL: stepflame does not record its operators. */
+static struct op_proc *op_proc_of(const struct session *s, const struct target *t)
 {
 	uint32_t slot = target_state(t)->slot;
 
@@ -51,7 +55,8 @@ static struct op_proc *proc_of(const struct session *s, const struct target *t)
 
 static void configure(const struct session *s, struct stepflame_bpf *skel, enum attach_backend backend)
 {
-	if (!s || !s->options.ops || backend == ATTACH_PERF) { /* which cannot attach so many */
+	/* ATTACH_PERF cannot attach so many probes. */
+	if (!s || !s->options.ops || backend == ATTACH_PERF) {
 		bpf_program__set_autoload(skel->progs.op_enter, false);
 		bpf_program__set_autoload(skel->progs.node_enter, false);
 		bpf_program__set_autoload(skel->progs.boxed_enter, false);
@@ -82,8 +87,11 @@ static int prepare(struct session *s)
 	return 0;
 }
 
-/* What torch.profiler calls memory that no operator asked for. */
-static int define_memory(struct session *s)
+/*
+ * Defines the row for memory that was allocated outside operators, under torch.profiler's name for
+ * it.
+ */
+static int define_memory_row(struct session *s)
 {
 	uint64_t name = session__emit_name(s, "[memory]");
 	struct op_def def = {.name = name, .merged = name};
@@ -100,29 +108,29 @@ static int start(struct session *s)
 		log__error(PROBES_TOGETHER, "this kernel attaches probes one by one, and operators need thousands");
 		return -EOPNOTSUPP;
 	}
-	return (s->options.memory ? define_memory(s) : 0) ?: op_table__map(s);
+	return (s->options.memory ? define_memory_row(s) : 0) ?: op_table__map(s);
 }
 
-static void take_links(struct op_target *t, bool exits, struct detachment *d)
+static void hand_over_op_links(struct op_target *t, bool exits, struct detachment *d)
 {
 	for (size_t i = 0; i < t->library_cnt; i++)
 		detachment__add(d, &t->libraries[i].links[exits ? LINK_EXIT : LINK_ENTER],
 				exits ? 1 : LINK__COUNT - LINK_ENTER);
 }
 
-static void disarm(struct ops *ops, uint32_t slot)
+static void detach_operators(struct ops *ops, uint32_t slot)
 {
 	struct detachment d = {};
 
 	ops->procs[slot].armed = 0;
-	/* Exits last: what has been entered still ends. */
-	take_links(&ops->targets[slot], false, &d);
+	/* Exits detach last, so that operators that have been entered still end. */
+	hand_over_op_links(&ops->targets[slot], false, &d);
 	detachment__run(&d);
-	take_links(&ops->targets[slot], true, &d);
+	hand_over_op_links(&ops->targets[slot], true, &d);
 	detachment__run(&d);
 }
 
-static int arm(struct session *s, uint32_t slot)
+static int attach_operators(struct session *s, uint32_t slot)
 {
 	struct bpf_program *const programs[LINK__COUNT] = {
 		[LINK_EXIT] = s->skel->progs.op_exit,     [LINK_ENTER] = s->skel->progs.op_enter,
@@ -137,13 +145,13 @@ static int arm(struct session *s, uint32_t slot)
 			err = attachment__new(programs[link], &s->selftest.attacher, t->target->process.pid,
 					      &t->libraries[i].lists[link], &t->libraries[i].links[link]);
 	if (err)
-		disarm(ops__of(s), slot);
+		detach_operators(ops__of(s), slot);
 	else
 		ops__of(s)->procs[slot].armed = 1;
 	return err;
 }
 
-static void release_target(const struct session *s, struct op_target *t)
+static void release_op_target(const struct session *s, struct op_target *t)
 {
 	for (size_t i = 0; i < t->library_cnt; i++)
 		for (int link = 0; link < LINK__COUNT; link++) {
@@ -160,7 +168,7 @@ static void free_ops(struct session *s)
 	struct ops *ops = ops__of(s);
 
 	for (uint32_t slot = 0; slot < OP_PROCS_MAX; slot++)
-		release_target(s, &ops->targets[slot]);
+		release_op_target(s, &ops->targets[slot]);
 	op_table__unmap(s);
 	for (size_t i = 0; i < ops->file_cnt; i++)
 		torch_ops__free(ops->files[i].found);
@@ -168,7 +176,7 @@ static void free_ops(struct session *s)
 	modules__free(ops->modules);
 }
 
-static int free_slot(const struct ops *ops)
+static int find_free_slot(const struct ops *ops)
 {
 	for (int slot = 0; slot < OP_PROCS_MAX; slot++)
 		if (!ops->targets[slot].target && !ops->procs[slot].pid)
@@ -177,13 +185,13 @@ static int free_slot(const struct ops *ops)
 }
 
 /*
- * Finds the operators of a process that has torch, and arms them unless the schedule's first window is far. A failure
- * is said, and the rest of the recording goes on.
+ * Finds the operators of a process with torch, and attaches their probes unless the first window of
+ * the schedule is far. Prints a failure; the rest of the recording goes on.
  */
-static int add_target(struct session *s, struct target *t)
+static int add_op_target(struct session *s, struct target *t)
 {
 	struct proc_command command = {.what = COMMAND_OPERATORS, .pid = t->process.pid};
-	int slot = free_slot(ops__of(s)), err;
+	int slot = find_free_slot(ops__of(s)), err;
 
 	if (slot < 0)
 		return slot;
@@ -192,21 +200,26 @@ static int add_target(struct session *s, struct target *t)
 	if (err) {
 		log__error("report this version of torch", "cannot probe the operators of process %u: %s", command.pid,
 			   strerror(-err));
-		release_target(s, &ops__of(s)->targets[slot]);
+		release_op_target(s, &ops__of(s)->targets[slot]);
 		return err;
 	}
 	target_state(t)->slot = slot + 1;
 	ops__of(s)->procs[slot].pid = command.pid;
 	command.op_slot = slot + 1;
 	programs__command(s->skel, &command);
-	/* A window that may begin with the first step: the probes are there before the recording is. */
-	return s->options.schedule[OP_SKIP_FIRST] + s->options.schedule[OP_WAIT] <= ARM_BLIND ? arm(s, slot) : 0;
+	/*
+	 * The first window may begin with the first step: attach the probes before the recording
+	 * starts.
+	 */
+	return s->options.schedule[OP_SKIP_FIRST] + s->options.schedule[OP_WAIT] <= ATTACH_AHEAD_STEPS
+		       ? attach_operators(s, slot)
+		       : 0;
 }
 
-/* Without a schedule operators count from here on. */
+/* Without a schedule, operators count from here on. */
 static int open_target(struct session *s, struct target *t)
 {
-	struct op_proc *p = proc_of(s, t);
+	struct op_proc *p = op_proc_of(s, t);
 
 	if (!p || s->options.schedule[OP_ACTIVE] || p->open)
 		return 0;
@@ -221,31 +234,34 @@ static int looked_at(struct session *s, struct target *t)
 {
 	int err;
 
-	if (!s->options.ops || target_state(t)->tried || t->role != ROLE_MAIN || !t->torch_file)
+	if (!s->options.ops || target_state(t)->searched || t->role != ROLE_MAIN || !t->torch_file)
 		return 0;
-	target_state(t)->tried = true;
-	err = add_target(s, t);
+	target_state(t)->searched = true;
+	err = add_op_target(s, t);
 	return err ?: t->open ? open_target(s, t) : 0;
 }
 
-/* Detaches; its counts stay. */
-static void remove_target(struct session *s, struct target *t)
+/* Detaches the probes; the counts stay. */
+static void remove_op_target(struct session *s, struct target *t)
 {
 	uint32_t slot = target_state(t)->slot;
 
 	if (!slot)
 		return;
-	disarm(ops__of(s), slot - 1);
-	release_target(s, &ops__of(s)->targets[slot - 1]);
+	detach_operators(ops__of(s), slot - 1);
+	release_op_target(s, &ops__of(s)->targets[slot - 1]);
 }
 
 static void on_exec(struct session *s, struct target *t)
 {
-	remove_target(s, t);
+	remove_op_target(s, t);
 	*target_state(t) = (struct ops_target){};
 }
 
-/* Steps from the one that begins next to the first one that is to be recorded; UINT64_MAX: none is. */
+/*
+ * The number of steps before the next window, counted from the step that begins next; UINT64_MAX:
+ * no further window.
+ */
 static uint64_t steps_ahead(const uint64_t *schedule, uint64_t step)
 {
 	uint64_t lead = schedule[OP_WAIT] + schedule[OP_WARMUP], cycle = lead + schedule[OP_ACTIVE], at;
@@ -258,15 +274,15 @@ static uint64_t steps_ahead(const uint64_t *schedule, uint64_t step)
 	if (at % cycle <= lead)
 		return lead - at % cycle;
 	if (schedule[OP_REPEAT] && at / cycle + 1 == schedule[OP_REPEAT])
-		return UINT64_MAX; /* in the last window: nothing follows */
+		return UINT64_MAX; /* this is the last window */
 	return cycle - at % cycle + lead;
 }
 
-/* What cannot be attached once is not tried again, many times a second. */
-static void arm_in_time(struct session *s, uint32_t slot)
+/* Attaches the probes. After a failure, does not try again: this runs many times per second. */
+static void attach_once(struct session *s, uint32_t slot)
 {
 	struct op_target *t = &ops__of(s)->targets[slot];
-	int err = t->refused ? 0 : arm(s, slot);
+	int err = t->refused ? 0 : attach_operators(s, slot);
 
 	if (!err)
 		return;
@@ -276,7 +292,7 @@ static void arm_in_time(struct session *s, uint32_t slot)
 			      strerror(-err));
 }
 
-static void tend_slot(struct session *s, uint32_t slot)
+static void follow_schedule(struct session *s, uint32_t slot)
 {
 	const struct op_proc *p = &ops__of(s)->procs[slot];
 	uint64_t ahead = steps_ahead(s->options.schedule, p->boundaries), step_ns = 0;
@@ -285,39 +301,43 @@ static void tend_slot(struct session *s, uint32_t slot)
 		return;
 	if (p->boundaries > 1)
 		step_ns = (p->last_boundary_ns - p->first_boundary_ns) / (p->boundaries - 1);
-	if (!p->armed && (step_ns ? ahead < ARM_AHEAD_NS / step_ns + 1 : ahead <= ARM_BLIND))
-		arm_in_time(s, slot);
-	else if (p->armed && (ahead == UINT64_MAX || (step_ns && ahead > DISARM_FAR_NS / step_ns + 1)))
-		disarm(ops__of(s), slot);
+	if (!p->armed && (step_ns ? ahead < ATTACH_AHEAD_NS / step_ns + 1 : ahead <= ATTACH_AHEAD_STEPS))
+		attach_once(s, slot);
+	else if (p->armed && (ahead == UINT64_MAX || (step_ns && ahead > DETACH_FAR_NS / step_ns + 1)))
+		detach_operators(ops__of(s), slot);
 }
 
-/* The child is relieved of the breakpoints that it inherits, within some seconds. */
+/* Schedules the removal of the breakpoints that the child inherits. */
 static void on_fork(struct session *s, struct target *parent, struct target *child, bool followed)
 {
 	uint32_t slot = target_state(parent)->slot;
 	struct op_target *t = slot ? &ops__of(s)->targets[slot - 1] : NULL;
 	uint64_t now = session__now_ns();
 
-	/* It keeps us for as long as arming does, in which the ring buffer may overflow with spans. */
-	if (!t || t->sweep_ns || s->options.timeline)
+	/*
+	 * A removal takes as long as attaching: the spans of a timeline may overflow the ring
+	 * buffer meanwhile.
+	 */
+	if (!t || t->clean_at_ns || s->options.timeline)
 		return;
-	t->sweep_ns = now + SWEEP_DELAY_NS;
-	if (t->swept_ns && t->sweep_ns < t->swept_ns + SWEEP_APART_NS)
-		t->sweep_ns = t->swept_ns + SWEEP_APART_NS;
+	t->clean_at_ns = now + CLEAN_DELAY_NS;
+	if (t->cleaned_ns && t->clean_at_ns < t->cleaned_ns + CLEAN_INTERVAL_NS)
+		t->clean_at_ns = t->cleaned_ns + CLEAN_INTERVAL_NS;
 }
 
 /*
- * A child inherits the breakpoints, and pays for each hit, though no program of its parent's links runs in it. When a
- * link goes, the kernel takes each breakpoint out of all processes in which no other link wants it. One to ourselves,
- * where these libraries are not, does: no program of it ever runs.
+ * Removes inherited breakpoints from forked children. A child pays for each hit, although the
+ * programs of its parent's links do not run in it. When a link goes, the kernel removes its
+ * breakpoints from all processes in which no other link wants them. So stepflame attaches a link to
+ * itself, which does not map these libraries and so never runs the program, and destroys it.
  */
-static void sweep(struct session *s, uint32_t slot, uint64_t now)
+static void clean_children(struct session *s, uint32_t slot, uint64_t now)
 {
 	struct op_target *t = &ops__of(s)->targets[slot];
 
-	t->sweep_ns = 0;
+	t->clean_at_ns = 0;
 	if (!ops__of(s)->procs[slot].armed)
-		return; /* they went with the parent's */
+		return; /* they were removed together with the parent's */
 	for (size_t i = 0; i < t->library_cnt; i++)
 		for (int link = 0; link < LINK__COUNT; link++) {
 			struct attachment *attachment;
@@ -326,10 +346,10 @@ static void sweep(struct session *s, uint32_t slot, uint64_t now)
 					&t->libraries[i].lists[link], &attachment);
 			attachment__free_all(&attachment, 1);
 		}
-	t->swept_ns = now;
+	t->cleaned_ns = now;
 }
 
-/* Arms and disarms by the schedule, and relieves children. */
+/* Attaches and detaches probes by the schedule, and removes inherited breakpoints from children. */
 static void tend(struct session *s)
 {
 	uint64_t now = session__now_ns();
@@ -340,18 +360,18 @@ static void tend(struct session *s)
 		if (!ops__of(s)->targets[slot].target)
 			continue;
 		if (s->options.schedule[OP_ACTIVE])
-			tend_slot(s, slot);
-		if (ops__of(s)->targets[slot].sweep_ns && ops__of(s)->targets[slot].sweep_ns <= now)
-			sweep(s, slot, now);
+			follow_schedule(s, slot);
+		if (ops__of(s)->targets[slot].clean_at_ns && ops__of(s)->targets[slot].clean_at_ns <= now)
+			clean_children(s, slot, now);
 	}
 }
 
-/* Nothing counts from here on. */
+/* Stops counting. */
 static void close_windows(struct session *s)
 {
 	if (!s->options.ops)
 		return;
-	op_table__windows(s); /* those that end here, and not by BPF */
+	op_table__emit_windows(s); /* windows that end here rather than in BPF */
 	for (uint32_t slot = 0; slot < OP_PROCS_MAX; slot++) {
 		struct op_proc *p = &ops__of(s)->procs[slot];
 
@@ -365,23 +385,23 @@ static int snapshot(struct session *s)
 	return s->options.ops ? op_table__snapshot(s) : 0;
 }
 
-/* Exits last: what has been entered still ends. */
+/* Exits detach last, so that operators that have been entered still end. */
 static void detach(struct session *s, bool last, struct detachment *d)
 {
 	for (uint32_t slot = 0; slot < OP_PROCS_MAX; slot++)
-		take_links(&ops__of(s)->targets[slot], last, d);
+		hand_over_op_links(&ops__of(s)->targets[slot], last, d);
 }
 
 static uint64_t hits(const struct session *s, const struct target *t)
 {
-	const struct op_proc *p = proc_of(s, t);
+	const struct op_proc *p = op_proc_of(s, t);
 
 	return p ? p->hits : 0;
 }
 
 static enum source_windows windows(const struct session *s, const struct target *t)
 {
-	const struct op_proc *p = proc_of(s, t);
+	const struct op_proc *p = op_proc_of(s, t);
 
 	if (!s->options.ops)
 		return WINDOWS_NONE;
@@ -395,7 +415,7 @@ static enum source_windows windows(const struct session *s, const struct target 
 
 static bool on_span(struct session *s, const struct rec_hdr *record)
 {
-	op_table__span(s, (const void *)record);
+	op_table__add_span(s, (const void *)record);
 	return true;
 }
 
@@ -432,5 +452,5 @@ const struct source source_ops = {
 	.windows = windows,
 	.on_fork = on_fork,
 	.on_exec = on_exec,
-	.on_exit = remove_target,
+	.on_exit = remove_op_target,
 };

@@ -9,13 +9,13 @@
 #include "user/session/state.h"
 
 /*
- * Names that rows may have. An id is a hash of its text, so op_table.c emits the text only with the first row that has
- * it.
+ * A name that rows may have. Its id is a hash of its text, so op_table.c emits the text only with
+ * the first row that has the name.
  */
 struct op_name {
 	uint64_t id;
 	const char *text; /* owned by the op_file */
-	bool sent;
+	bool emitted;
 };
 
 /* A library with operators or nodes, and the index of its first operator in op_defs. */
@@ -36,25 +36,25 @@ struct op_library {
 };
 
 struct op_target {
-	bool refused;          /* its probes cannot be attached */
+	bool refused;          /* attaching its probes has failed */
 	struct target *target; /* NULL: the slot is free */
-	uint64_t sweep_ns;     /* when to remove the probes that children inherited by fork; 0: no such children */
-	uint64_t swept_ns;     /* when that was last done */
+	uint64_t clean_at_ns;  /* when to remove breakpoints from forked children; 0: not needed */
+	uint64_t cleaned_ns;   /* when they were last removed */
 	size_t library_cnt;
 	struct op_library libraries[OP_LIBRARIES];
 };
 
-/* Per session; unused without operators. */
+/* Session state; unused without operators. */
 struct ops {
-	struct op_proc *procs;       /* the BPF map, OP_PROCS_MAX of them; NULL: operators are off */
-	const struct op_entry *rows; /* the BPF map, OP_ROWS */
-	struct op_val *sent;         /* each row as last emitted */
+	struct op_proc *procs;       /* the BPF map, OP_PROCS_MAX entries; NULL: no operators */
+	const struct op_entry *rows; /* the BPF map, OP_ROWS entries */
+	struct op_val *emitted;      /* each row as last emitted */
 	size_t file_cnt, name_cnt;
 	struct op_file *files;
 	struct op_name *names; /* ascending by id */
 	uint32_t def_cnt;
-	struct spans_encoder *spans; /* of the timeline; NULL: timeline is off */
-	struct modules *modules;     /* NULL: none seen */
+	struct spans_encoder *spans; /* encodes the timeline; NULL: timeline is off */
+	struct modules *modules;     /* NULL: no module seen so far */
 	struct op_target targets[OP_PROCS_MAX];
 };
 
@@ -63,7 +63,10 @@ static inline struct ops *ops__of(const struct session *s)
 	return session__state(s, SOURCE_OPS);
 }
 
-/* op_probes.c: fills the target of `slot` with all probes of a process, by its mapped libraries. 0 or -errno. */
+/*
+ * op_probes.c: fills the target of `slot` with all probes of a process, by its mapped libraries. 0
+ * or -errno.
+ */
 int op_probes__add(struct session *s, struct target *t, uint32_t slot);
 
 /* op_table.c */
@@ -72,11 +75,11 @@ void op_table__unmap(struct session *s);
 /* Adds the names of a file's operators and nodes. 0 or -ENOMEM. */
 int op_table__add_names(struct ops *ops, const struct torch_ops *found);
 /* Emits the open windows, as they are so far. */
-void op_table__windows(struct session *s);
+void op_table__emit_windows(struct session *s);
 /* Emits rows that changed since the last call, and open windows. 0 or -errno of the sink. */
 int op_table__snapshot(struct session *s);
 /* The timeline: encodes one span; flushes the encoded spans at the end of a window. */
-void op_table__span(struct session *s, const struct rec_span *span);
+void op_table__add_span(struct session *s, const struct rec_span *span);
 void op_table__flush_spans(struct session *s);
 
 #endif

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Samples: starts a timer on each CPU, which runs the BPF program, and completes the program's records: the lines of a
- * function, from its line table, and the names of native and kernel addresses.
+ * Samples: starts a timer on each CPU, which runs the BPF program, and completes the program's
+ * records: the lines of a function, from its line table, and the names of native and kernel
+ * addresses.
  */
 #include "user/session/sources/samples.h"
 
@@ -23,33 +24,33 @@
 #include "user/session/programs.h"
 #include "user/session/sources/waiting.h"
 
-#define SENT_SYMBOLS 1024      /* a power of two */
-#define RING_BYTES   (4 << 20) /* a job's stacks are all new at first */
+#define EMITTED_SYMBOLS 1024      /* a power of two */
+#define RING_BYTES      (4 << 20) /* at first all stacks of a job are new */
 
-/* A period lasts so long, and so many of itself. */
-#define HOLD_PERIOD_NS  90000000
-#define HOLD_PERIOD_CNT 9
+/* A timer keeps its period for at least this time, and this many samples at the requested rate. */
+#define PERIOD_CHANGE_NS      90000000
+#define PERIOD_CHANGE_SAMPLES 9
 
-/* Of a session. */
+/* Session state. */
 struct samples {
-	struct intern codes;      /* functions that were told of, by id */
-	struct array codes_lined; /* bool by number: with their lines */
-	uint64_t lines_lost;      /* as the counter of that name, which BPF does not add to: those without */
-	struct sampler *sampler;  /* NULL: not asked for */
+	struct intern codes;        /* ids of the functions that were emitted */
+	struct array lines_emitted; /* bool, by number in `codes`: the sink has the lines */
+	uint64_t lines_lost;        /* functions emitted without lines, which BPF does not count */
+	struct sampler *sampler;    /* NULL: samples are off */
 };
 
 struct sampler {
 	struct symbols *symbols;
-	uint64_t sent[SENT_SYMBOLS]; /* ids of texts that the sink has, by their low bits */
+	uint64_t emitted[EMITTED_SYMBOLS]; /* ids of emitted texts, indexed by their low bits */
 	struct waiting waiting;
-	uint64_t period_start_ns;
+	uint64_t periods_set_ns;
 	unsigned int seed;
-	int cpus;                     /* possible ones */
-	struct timer_period *periods; /* by CPU, as BPF knows them */
+	int cpus;                     /* possible CPUs */
+	struct timer_period *periods; /* by CPU; a copy of the map timer_periods */
 	size_t timer_cnt;
 	struct timer {
 		struct bpf_link *link;
-		int fd; /* the link's */
+		int fd; /* the perf event of the link */
 		int cpu;
 	} timers[];
 };
@@ -77,7 +78,7 @@ static int timer__start(struct session *s, int cpu)
 	int fd = timer__open(cpu, 1000000000 / s->options.frequency);
 	struct bpf_link *link;
 
-	if (fd == -ENODEV || fd == -ENOENT) /* a CPU that is not there */
+	if (fd == -ENODEV || fd == -ENOENT) /* the CPU is offline or absent */
 		return 0;
 	if (fd < 0)
 		return fd;
@@ -92,7 +93,7 @@ static int timer__start(struct session *s, int cpu)
 	return 0;
 }
 
-static int send_periods(struct session *s)
+static int update_timer_periods(struct session *s)
 {
 	const __u32 zero = 0;
 
@@ -100,7 +101,7 @@ static int send_periods(struct session *s)
 				    state_of(s)->sampler->cpus * sizeof(*state_of(s)->sampler->periods), BPF_ANY);
 }
 
-/* One timer per CPU. */
+/* Starts one timer per CPU. */
 static int start(struct session *s)
 {
 	int cpus = libbpf_num_possible_cpus(), err = 0;
@@ -113,8 +114,8 @@ static int start(struct session *s)
 		calloc(1, sizeof(*state_of(s)->sampler) + cpus * sizeof(state_of(s)->sampler->timers[0]));
 	if (!state_of(s)->sampler)
 		return -ENOMEM;
-	state_of(s)->sampler->period_start_ns = session__now_ns();
-	state_of(s)->sampler->seed = (unsigned int)state_of(s)->sampler->period_start_ns;
+	state_of(s)->sampler->periods_set_ns = session__now_ns();
+	state_of(s)->sampler->seed = (unsigned int)state_of(s)->sampler->periods_set_ns;
 	state_of(s)->sampler->symbols = symbols__new();
 	state_of(s)->sampler->cpus = cpus;
 	state_of(s)->sampler->periods = calloc(cpus, sizeof(*state_of(s)->sampler->periods));
@@ -122,7 +123,7 @@ static int start(struct session *s)
 		return -ENOMEM;
 	for (int cpu = 0; cpu < cpus; cpu++)
 		state_of(s)->sampler->periods[cpu].period_ns = 1000000000 / s->options.frequency;
-	err = send_periods(s);
+	err = update_timer_periods(s);
 	for (int cpu = 0; cpu < cpus && !err; cpu++)
 		err = timer__start(s, cpu);
 	if (err)
@@ -132,9 +133,10 @@ static int start(struct session *s)
 }
 
 /*
- * A timer of one period would meet a job of the same rhythm, or of twice that, in the same places always. So each has
- * another one in each spell: of a rate between half of that asked for and one and a half, any as likely as any other. A
- * new period begins anew, which costs half a sample on average.
+ * A timer with a constant period would sample a job with the same rhythm, or twice that, always in
+ * the same places. So each timer gets a new period now and then: its rate is uniformly distributed
+ * between 0.5 and 1.5 times the requested rate. Setting a period restarts the timer, which costs
+ * half a sample on average; a higher rate makes up for that.
  */
 static void tend(struct session *s)
 {
@@ -143,22 +145,22 @@ static void tend(struct session *s)
 
 	if (!state_of(s)->sampler)
 		return;
-	elapsed_ns = now - state_of(s)->sampler->period_start_ns;
-	if (elapsed_ns < HOLD_PERIOD_NS || elapsed_ns < HOLD_PERIOD_CNT * 1000000000ULL / s->options.frequency)
+	elapsed_ns = now - state_of(s)->sampler->periods_set_ns;
+	if (elapsed_ns < PERIOD_CHANGE_NS || elapsed_ns < PERIOD_CHANGE_SAMPLES * 1000000000ULL / s->options.frequency)
 		return;
-	state_of(s)->sampler->period_start_ns = now;
+	state_of(s)->sampler->periods_set_ns = now;
 	rate = s->options.frequency + 0.5e9 / elapsed_ns;
 	for (size_t i = 0; i < state_of(s)->sampler->timer_cnt; i++) {
-		double any = (double)rand_r(&state_of(s)->sampler->seed) / RAND_MAX;
+		double uniform = (double)rand_r(&state_of(s)->sampler->seed) / RAND_MAX;
 		struct timer_period *period = &state_of(s)->sampler->periods[state_of(s)->sampler->timers[i].cpu];
 
-		*period = (struct timer_period){now, 1e9 / (rate * (0.5 + any)), period->period_ns};
+		*period = (struct timer_period){now, 1e9 / (rate * (0.5 + uniform)), period->period_ns};
 		ioctl(state_of(s)->sampler->timers[i].fd, PERF_EVENT_IOC_PERIOD, &period->period_ns);
 	}
-	send_periods(s);
+	update_timer_periods(s);
 }
 
-/* Lets sample_threads see each thread of the host. */
+/* Runs sample_threads on each thread of the host. */
 static int visit_threads(struct session *s, enum thread_visit visit)
 {
 	if (!state_of(s)->sampler)
@@ -167,7 +169,7 @@ static int visit_threads(struct session *s, enum thread_visit visit)
 	return programs__iterate(s->skel->progs.sample_threads);
 }
 
-/* Threads that wait do so from now on. */
+/* Makes waits in progress begin now, and reads their stacks. */
 static int open_windows(struct session *s)
 {
 	int err = visit_threads(s, VISIT_OPEN);
@@ -187,7 +189,7 @@ static void close_windows(struct session *s)
 	visit_threads(s, VISIT_CLOSE);
 }
 
-static void stop(struct session *s)
+static void stop_timers(struct session *s)
 {
 	if (!state_of(s)->sampler)
 		return;
@@ -196,7 +198,7 @@ static void stop(struct session *s)
 	state_of(s)->sampler->timer_cnt = 0;
 }
 
-static void clear(const struct bpf_map *map)
+static void clear_map(const struct bpf_map *map)
 {
 	uint64_t key;
 
@@ -206,16 +208,16 @@ static void clear(const struct bpf_map *map)
 
 static void resend(struct session *s)
 {
-	clear(s->skel->maps.stacks);
-	clear(s->skel->maps.paths);
-	clear(s->skel->maps.arounds);
+	clear_map(s->skel->maps.stacks);
+	clear_map(s->skel->maps.paths);
+	clear_map(s->skel->maps.arounds);
 }
 
 static void free_sampler(struct session *s)
 {
 	struct samples *own = state_of(s);
 
-	stop(s);
+	stop_timers(s);
 	if (own->sampler) {
 		symbols__free(own->sampler->symbols);
 		waiting__free(&own->sampler->waiting);
@@ -223,13 +225,14 @@ static void free_sampler(struct session *s)
 	}
 	free(own->sampler);
 	intern__free(&own->codes);
-	free(own->codes_lined.items);
+	free(own->lines_emitted.items);
 }
 
 /*
- * How the interpreter of a process lays its objects out. A child that was not looked at yet is a fork of some target.
+ * The object layout of a process's interpreter. A child that the session has not looked at yet is a
+ * fork of some target.
  */
-static const struct py_layout *layout_of(struct session *s, pid_t pid)
+static const struct py_layout *python_layout_of(struct session *s, pid_t pid)
 {
 	struct target *t = targets__find(s, pid);
 
@@ -238,32 +241,35 @@ static const struct py_layout *layout_of(struct session *s, pid_t pid)
 	return t && t->has_python ? &t->python.process.layout : NULL;
 }
 
-bool *samples__lined(struct session *s, uint64_t code, bool *again)
+bool *samples__lines_emitted(struct session *s, uint64_t code, bool *again)
 {
 	uint32_t number;
 
 	if (intern__add(&state_of(s)->codes, code, &number))
 		return NULL;
-	*again = number < state_of(s)->codes_lined.cnt;
-	if (array__grow(&state_of(s)->codes_lined, intern__end(&state_of(s)->codes), sizeof(bool)))
+	*again = number < state_of(s)->lines_emitted.cnt;
+	if (array__grow(&state_of(s)->lines_emitted, intern__end(&state_of(s)->codes), sizeof(bool)))
 		return NULL;
-	return (bool *)state_of(s)->codes_lined.items + number;
+	return (bool *)state_of(s)->lines_emitted.items + number;
 }
 
-/* Each process tells of its functions, which most others have, too; one that ended meanwhile has no lines to read. */
+/*
+ * Each process emits its functions, though most other processes have the same ones. The line tables
+ * of a process that has ended cannot be read.
+ */
 static bool on_code(struct session *s, const struct rec_hdr *record)
 {
 	const struct rec_code *rec = (const void *)record;
-	const struct py_layout *layout = layout_of(s, rec->pid);
+	const struct py_layout *layout = python_layout_of(s, rec->pid);
 	struct rec_code *complete = NULL, bare = *rec;
-	bool *lined, again;
+	bool *has_lines, again;
 	int err;
 
-	lined = samples__lined(s, rec->id, &again);
-	if (!lined || *lined)
+	has_lines = samples__lines_emitted(s, rec->id, &again);
+	if (!has_lines || *has_lines)
 		return true;
 	err = layout ? py_lines__complete(layout, rec, &complete) : -ESRCH;
-	*lined = !err;
+	*has_lines = !err;
 	state_of(s)->lines_lost += (err && !again) - (!err && again);
 	bare.line_table = bare.table_bytes = 0;
 	bare.hdr.size = sizeof(bare);
@@ -272,11 +278,11 @@ static bool on_code(struct session *s, const struct rec_hdr *record)
 	return true;
 }
 
-/* The id of a symbol's text, which the sink has been handed; 0: there is no text. */
+/* Emits a symbol's text if the sink may lack it, and returns its id; 0: there is no text. */
 static uint64_t symbol_id(struct session *s, const char *text)
 {
 	uint64_t id = text ? session__name_id(text) : 0;
-	uint64_t *slot = &state_of(s)->sampler->sent[id % SENT_SYMBOLS];
+	uint64_t *slot = &state_of(s)->sampler->emitted[id % EMITTED_SYMBOLS];
 
 	if (id && *slot != id) {
 		session__emit_name(s, text);
@@ -337,7 +343,7 @@ const struct source source_samples = {
 	.tend = tend,
 	.cut = cut,
 	.close = close_windows,
-	.end = stop,
+	.end = stop_timers,
 	.count = count,
 	.resend = resend,
 	.free = free_sampler,

@@ -6,9 +6,10 @@
 #include "user/session/state.h"
 
 /*
- * Does the sink have the lines of a function? The caller sets it on emitting them. *again: emitted before. NULL: no
- * memory.
+ * Returns the flag that says whether the sink has the lines of function `code`; the caller sets it
+ * when it emits them. *again: the function was emitted before. NULL: out of memory. Valid until the
+ * next call.
  */
-bool *samples__lined(struct session *s, uint64_t code, bool *again);
+bool *samples__lines_emitted(struct session *s, uint64_t code, bool *again);
 
 #endif

@@ -12,15 +12,18 @@
 #include "user/lib/utf8.h"
 #include "user/session/state.h"
 
-/* Of a session. */
+/* Session state. */
 struct step_at {
-	bool seen; /* the span was, in some process */
+	bool seen; /* the span was seen in some process */
 };
 
 #define FIX "give the name of an action or a label, as report --all lists them"
 
-/* The id of a text as BPF reads it from a str, whose characters have 1, 2 or 4 bytes, as many as the widest needs. */
-static uint64_t id_of_str(const char *text)
+/*
+ * The id that BPF computes for a Python str with this text: its characters have 1, 2 or 4 bytes
+ * each, as many as the widest one needs.
+ */
+static uint64_t id_of_python_str(const char *text)
 {
 	const char *end = text + strlen(text);
 	uint64_t words[REC_NAME_MAX / 8] = {0}, hash;
@@ -56,7 +59,7 @@ static void configure(const struct session *s, struct stepflame_bpf *skel, enum 
 	if (!s || !s->options.step_at)
 		return;
 	names[0] = session__name_id(s->options.step_at);
-	names[1] = id_of_str(s->options.step_at);
+	names[1] = id_of_python_str(s->options.step_at);
 }
 
 static void observe(struct session *s, struct target *t, const struct proc *proc)
@@ -78,31 +81,34 @@ struct candidate {
 	uint64_t name, calls, total_ns;
 };
 
-static bool comes_before(const struct candidate *a, const struct candidate *b)
+static bool candidate_comes_before(const struct candidate *a, const struct candidate *b)
 {
 	return a->calls != b->calls ? a->calls > b->calls : a->total_ns > b->total_ns;
 }
 
-/* Keeps the first CANDIDATES of them, each name once. */
+/* Inserts a candidate; keeps the first CANDIDATES of them, each name once. Returns their number. */
 static size_t add_candidate(struct candidate *all, size_t cnt, const struct candidate *new)
 {
 	size_t i;
 
 	for (i = 0; i < cnt && all[i].name != new->name; i++)
 		;
-	if (i < cnt && !comes_before(new, &all[i]))
+	if (i < cnt && !candidate_comes_before(new, &all[i]))
 		return cnt;
 	if (i == cnt && cnt < CANDIDATES)
 		cnt++;
-	else if (i == cnt && !comes_before(new, &all[--i]))
+	else if (i == cnt && !candidate_comes_before(new, &all[--i]))
 		return cnt;
-	for (; i && comes_before(new, &all[i - 1]); i--)
+	for (; i && candidate_comes_before(new, &all[i - 1]); i--)
 		all[i] = all[i - 1];
 	all[i] = *new;
 	return cnt;
 }
 
-/* The names with the most calls in a row, and of those with as many the ones with the most time; returns how many. */
+/*
+ * Finds the names with the most calls in one row; among equals, those with the most time. Returns
+ * how many.
+ */
 static size_t find_candidates(const struct session *s, struct candidate *all)
 {
 	int fd = bpf_map__fd(s->skel->maps.aggs);
@@ -118,7 +124,7 @@ static size_t find_candidates(const struct session *s, struct candidate *all)
 	return cnt;
 }
 
-/* "seen: a; b; c", or why there are none. */
+/* Prints "seen: a; b; c", or why there are no candidates. */
 static void print_candidates(const struct session *s, char *out, size_t room)
 {
 	struct candidate all[CANDIDATES];
@@ -133,7 +139,7 @@ static void print_candidates(const struct session *s, char *out, size_t room)
 				 names__find(&s->names, all[i].name) ?: "(name lost)");
 }
 
-/* That span was not seen: says which were. */
+/* If the span was not seen, reports which ones were. */
 static int finish(struct session *s)
 {
 	const struct step_at *own = session__state(s, SOURCE_STEP_AT);

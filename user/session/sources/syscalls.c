@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* System calls and files: what bpf/syscalls.bpf.c counts, as records. */
+/* Emits the system calls and files that bpf/syscalls.bpf.c counts, as records. */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
@@ -9,9 +9,9 @@
 
 #define FILES_OVERLAP_NS 100000000ULL
 
-/* Of a session. */
+/* Session state. */
 struct syscalls {
-	uint64_t files_ns; /* files used before have their record */
+	uint64_t files_ns; /* all files and pipes whose last use is earlier have been emitted */
 };
 
 static void configure(const struct session *s, struct stepflame_bpf *skel, enum attach_backend backend)
@@ -27,7 +27,7 @@ static void configure(const struct session *s, struct stepflame_bpf *skel, enum 
 	bpf_map__set_max_entries(skel->maps.pipe_rows, 1);
 }
 
-/* Counts the calls that are in progress. */
+/* Makes BPF count the calls that are still in progress. */
 static void count_unfinished(struct session *s)
 {
 	if (s->options.syscalls)
@@ -76,7 +76,7 @@ static void emit_pipes(struct session *s, uint64_t since_ns)
 	}
 }
 
-/* Of files and pipes those that were used since the last time. */
+/* Emits system calls, and files and pipes that were used since the last snapshot. */
 static int snapshot(struct session *s)
 {
 	struct syscalls *own = session__state(s, SOURCE_SYSCALLS);
@@ -84,7 +84,10 @@ static int snapshot(struct session *s)
 
 	if (!s->options.syscalls)
 		return s->sink_err;
-	/* A call that ends just now may have looked at the clock before us, and come to its row after us. */
+	/*
+	 * A call that ends just now may have read the clock before this, and update its row after
+	 * this.
+	 */
 	own->files_ns = session__now_ns() - FILES_OVERLAP_NS;
 	emit_syscalls(s);
 	emit_files(s, since_ns);

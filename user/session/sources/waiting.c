@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Reads the stacks of waits that began before the window, from outside as `stepflame dump` does. In: the targets. Out:
- * REC_CODE and REC_STACK, and the REC_STACK id for the samples of that one wait.
+ * Reads the stacks of waits that began before the window, from outside as `stepflame dump` does.
+ * In: the targets. Out: REC_CODE and REC_STACK, and the REC_STACK id for the samples of that one
+ * wait.
  */
 #include "user/session/sources/waiting.h"
 
@@ -17,23 +18,26 @@
 #include "user/session/session.h"
 #include "user/session/sources/samples.h"
 
-#define READING_NS 200000000 /* the ring is not read meanwhile */
+#define READING_NS 200000000 /* limit: stepflame does not drain the ring meanwhile */
 
-/* The id of a frame's function, of which the sink has been told; 0: it has no readable name, or there is no memory. */
-static uint64_t code_id(struct session *s, pid_t pid, const struct py_frame *frame)
+/*
+ * Emits a frame's function if the sink lacks it, and returns its id; 0: the function has no
+ * readable name, or memory ran out.
+ */
+static uint64_t emit_code(struct session *s, pid_t pid, const struct py_frame *frame)
 {
 	uint64_t file = session__name_id(frame->file), name = session__name_id(frame->name), id;
 	uint32_t line_cnt = frame->lines ? frame->lines->line_cnt : 0;
 	size_t lines_bytes = line_cnt * sizeof(struct code_line);
 	struct rec_code *rec;
-	bool *lined, again;
+	bool *has_lines, again;
 
 	if (!frame->file[0] || !frame->name[0])
 		return 0;
 	id = name_hash__end(name_hash__add(name_hash__add(file, name), frame->first_line));
-	lined = samples__lined(s, id, &again);
-	if (!lined || *lined)
-		return lined ? id : 0;
+	has_lines = samples__lines_emitted(s, id, &again);
+	if (!has_lines || *has_lines)
+		return has_lines ? id : 0;
 	rec = calloc(1, sizeof(*rec) + lines_bytes);
 	if (!rec)
 		return 0;
@@ -46,13 +50,16 @@ static uint64_t code_id(struct session *s, pid_t pid, const struct py_frame *fra
 				 .line_cnt = line_cnt};
 	if (line_cnt)
 		memcpy(rec->lines, frame->lines->lines, lines_bytes);
-	*lined = line_cnt != 0;
+	*has_lines = line_cnt != 0;
 	session__emit(s, &rec->hdr);
 	free(rec);
 	return id;
 }
 
-/* As bpf/pystack.h makes them: the same stack has the same id. 0: not all of it is known. */
+/*
+ * Emits a stack and returns its id, made as in bpf/pystack.h: the same stack has the same id. 0:
+ * part of the stack is unknown.
+ */
 static uint64_t emit_stack(struct session *s, pid_t pid, const struct py_stack *stack)
 {
 	uint32_t cnt = stack->frame_cnt < STACK_FRAMES_MAX ? stack->frame_cnt : STACK_FRAMES_MAX;
@@ -67,7 +74,7 @@ static uint64_t emit_stack(struct session *s, pid_t pid, const struct py_stack *
 		struct stack_frame *frame = &rec->frames[i];
 
 		frame->offset = stack->frames[i].offset;
-		frame->code = code_id(s, pid, &stack->frames[i]);
+		frame->code = emit_code(s, pid, &stack->frames[i]);
 		if (!frame->code)
 			break;
 		hash = name_hash__add(name_hash__add(hash, frame->code), frame->offset);
@@ -83,9 +90,9 @@ static uint64_t emit_stack(struct session *s, pid_t pid, const struct py_stack *
 	return hash;
 }
 
-/* One thread, if it waits from before its stack is read until after. */
-static int read_thread(struct session *s, struct waiting *waiting, const struct target *t, pid_t tid,
-		       struct py_thread *states, int cnt)
+/* Reads the stack of a thread, and keeps it if the thread was waiting all the time. */
+static int read_waiting_thread(struct session *s, struct waiting *waiting, const struct target *t, pid_t tid,
+			       struct py_thread *states, int cnt)
 {
 	struct waiting_thread *more, seen = {.pid = t->process.pid, .tid = tid};
 	const struct python *python = &t->python;
@@ -128,7 +135,7 @@ int waiting__read(struct session *s, struct waiting *waiting)
 		int cnt = state_cnt > 0 ? task__list(t->process.pid, &tids) : 0;
 
 		for (int k = 0; k < cnt && !err && session__now_ns() < end_ns; k++)
-			err = read_thread(s, waiting, t, tids[k], states, state_cnt);
+			err = read_waiting_thread(s, waiting, t, tids[k], states, state_cnt);
 		free(states);
 		free(tids);
 	}
@@ -141,8 +148,8 @@ void waiting__free(struct waiting *waiting)
 }
 
 /*
- * The wait may come in parts, blocked and queued or cut for a view, each of which goes on where the one before ended. A
- * wait that begins later begins after that, since its thread ran in between.
+ * A wait may arrive in parts (blocked and queued, or cut for a live view), each of which goes on
+ * where the one before ended. A later wait begins after that time, since the thread ran in between.
  */
 uint64_t waiting__stack(struct waiting *waiting, const struct rec_sample *sample)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* JAX. In: an opened ELF file; of a plugin, also a process's memory. Out: probes. */
+/* JAX. In: an opened ELF file; for a plugin, also a process's memory. Out: probes. */
 #include "user/session/sources/xla.h"
 
 #include <errno.h>
@@ -13,14 +13,15 @@
 #include "user/session/state.h"
 
 /*
- * What the mangled names of jaxlib's functions begin with, in 0.4.30 to 0.11.0: they are local symbols, which PyPI's
- * wheels have. The namespace was xla up to 0.6, and is jax since. A `part` is in the name, too.
+ * Prefixes of the mangled names of jaxlib's functions, in 0.4.30 to 0.11.0; the names must also
+ * contain `part`. They are local symbols, which PyPI's wheels have. The namespace was xla up to
+ * 0.6, and is jax since.
  */
 static const struct {
 	const char *prefix[2], *part;
 	uint32_t enter, exit, fn;
-	bool needed; /* without it something is missing from the report */
-} functions[] = {
+	bool needed; /* if the function is missing, stepflame warns that rows will be missing */
+} xla_functions[] = {
 	{{"PjitFunction_tp_vectorcall"}, "", PROBE_JIT, PROBE_JIT_EXIT, NATIVE_JIT, true},
 	{{"_ZN3jax8PyClient25CompileAndLoadIfrtProgramE", "_ZN3xla8PyClient25CompileAndLoadIfrtProgramE"},
 	 "",
@@ -60,7 +61,7 @@ static const struct {
 	 PROBE_FN_EXIT,
 	 NATIVE_XLA_TO_DEVICE,
 	 true},
-	/* of arguments of jitted functions, one by one */
+	/* transfers of arguments of jitted functions, one by one */
 	{{"_ZN3jax19DevicePutWithDeviceE", "_ZN3xla19DevicePutWithDeviceE"},
 	 "",
 	 PROBE_FN,
@@ -73,8 +74,11 @@ static const struct {
 	 PROBE_FN_EXIT,
 	 NATIVE_XLA_TO_DEVICE,
 	 false},
-	{{"_ZN3xla9DevicePutE"}, "", PROBE_FN, PROBE_FN_EXIT, NATIVE_XLA_TO_DEVICE, false}, /* up to 0.5 */
-	/* nanobind's wrappers of TraceMe.__init__(str, **kwargs) and of __exit__(object, object, object) */
+	/* up to 0.5 */
+	{{"_ZN3xla9DevicePutE"}, "", PROBE_FN, PROBE_FN_EXIT, NATIVE_XLA_TO_DEVICE, false},
+	/*
+	 * nanobind's wrappers of TraceMe.__init__(str, **kwargs), __exit__(object, object, object)
+	 */
 	{{"_ZZN8nanobind6detail11func_createILb0ELb1EZNS_4initIJNS_3strENS_6kwargsEEE7executeI"},
 	 "TraceMeWrapper",
 	 PROBE_ANNOTATION,
@@ -90,31 +94,34 @@ static const struct {
 	 true},
 };
 
-#define FUNCTION_CNT (sizeof(functions) / sizeof(*functions))
+#define FUNCTION_CNT (sizeof(xla_functions) / sizeof(*xla_functions))
 
 static bool starts_with(const char *text, const char *start)
 {
 	return start && !strncmp(text, start, strlen(start));
 }
 
-/* nanobind's wrappers have a static member beside them, and clean-up of lambdas in functions bears their names, too. */
-static bool is_function(size_t i, const char *name)
+/*
+ * Other symbols contain the same names: the static members beside nanobind's wrappers, and clean-up
+ * code of lambdas in functions.
+ */
+static bool symbol_matches(size_t i, const char *name)
 {
-	bool wrapper = functions[i].enter == PROBE_ANNOTATION || functions[i].enter == PROBE_ANNOTATION_END;
+	bool wrapper = xla_functions[i].enter == PROBE_ANNOTATION || xla_functions[i].enter == PROBE_ANNOTATION_END;
 
-	if (!starts_with(name, functions[i].prefix[0]) && !starts_with(name, functions[i].prefix[1]))
+	if (!starts_with(name, xla_functions[i].prefix[0]) && !starts_with(name, xla_functions[i].prefix[1]))
 		return false;
 	if (strchr(name, '.')) /* a part that the compiler split off */
 		return false;
 	if (wrapper)
-		return strstr(name, functions[i].part) && strstr(name, "_8__invokeE") &&
-		       (functions[i].enter == PROBE_ANNOTATION || strstr(name, "rofiler"));
-	return functions[i].enter != PROBE_JIT || !strcmp(name, functions[i].prefix[0]);
+		return strstr(name, xla_functions[i].part) && strstr(name, "_8__invokeE") &&
+		       (xla_functions[i].enter == PROBE_ANNOTATION || strstr(name, "rofiler"));
+	return xla_functions[i].enter != PROBE_JIT || !strcmp(name, xla_functions[i].prefix[0]);
 }
 
 #define FOUND_MAX 32
 
-struct search {
+struct xla_search {
 	struct probe_list *list;
 	const struct elf *elf;
 	size_t cnt[FUNCTION_CNT];
@@ -122,61 +129,65 @@ struct search {
 	uint64_t found[FOUND_MAX]; /* vaddrs: a function may have several symbols */
 };
 
-static int add_function(const struct elf_symbol *symbol, void *ctx)
+static int add_xla_symbol(const struct elf_symbol *symbol, void *ctx)
 {
-	struct search *search = ctx;
+	struct xla_search *search = ctx;
 	struct sites sites;
 	int err = 0;
 
 	if (!symbol->function || (symbol->name[0] != '_' && symbol->name[0] != 'P'))
 		return 0;
 	for (size_t i = 0; i < FUNCTION_CNT && !err; i++) {
-		if (!is_function(i, symbol->name))
+		if (!symbol_matches(i, symbol->name))
 			continue;
 		for (size_t k = 0; k < search->found_cnt; k++)
 			if (search->found[k] == symbol->vaddr)
 				return 0;
 		if (search->found_cnt == FOUND_MAX)
 			return 0;
-		/* Their work is in calls like any others: a stepped end, a few times a step, before one that is too early. */
+		/*
+		 * A single-stepped exit, a few times per step, is better than one that is too
+		 * early: the work of these functions is in calls that look like any other.
+		 */
 		if (sites__find(search->elf, symbol->vaddr, symbol->size, SITES_STRICT, &sites))
 			continue;
 		search->found[search->found_cnt++] = symbol->vaddr;
 		search->cnt[i]++;
-		err = probe_list__add_sites(search->list, &sites, functions[i].enter, functions[i].exit, 0,
-					    functions[i].fn);
+		err = probe_list__add_sites(search->list, &sites, xla_functions[i].enter, xla_functions[i].exit, 0,
+					    xla_functions[i].fn);
 	}
 	return err;
 }
 
-/* Several lines of the table may stand for the same thing, by version. */
-static bool has_any(const struct search *search, size_t i)
+/* Was function i found, or another version of it? Several lines may mean the same thing. */
+static bool has_any_version(const struct xla_search *search, size_t i)
 {
 	for (size_t k = 0; k < FUNCTION_CNT; k++)
-		if (functions[k].enter == functions[i].enter && functions[k].fn == functions[i].fn && search->cnt[k])
+		if (xla_functions[k].enter == xla_functions[i].enter && xla_functions[k].fn == xla_functions[i].fn &&
+		    search->cnt[k])
 			return true;
 	return false;
 }
 
-static const char *meaning_of(size_t i)
+static const char *meaning_of_function(size_t i)
 {
-	if (functions[i].enter == PROBE_ANNOTATION || functions[i].enter == PROBE_ANNOTATION_END)
+	if (xla_functions[i].enter == PROBE_ANNOTATION || xla_functions[i].enter == PROBE_ANNOTATION_END)
 		return "annotations";
-	return functions[i].fn == NATIVE_JIT ? "calls of jitted functions" : natives__name(functions[i].fn);
+	return xla_functions[i].fn == NATIVE_JIT ? "calls of jitted functions" : natives__name(xla_functions[i].fn);
 }
 
 int xla__add_jax(struct probe_list *list, const struct elf *elf, char *why, size_t why_size)
 {
-	struct search search = {.list = list, .elf = elf};
-	int err = elf__each_symbol_once(elf, add_function, &search);
+	struct xla_search search = {.list = list, .elf = elf};
+	int err = elf__each_symbol_once(elf, add_xla_symbol, &search);
 	const char *last = NULL;
 	size_t used = 0;
 
 	why[0] = 0;
 	for (size_t i = 0; i < FUNCTION_CNT && used < why_size; i++) {
-		if (!functions[i].needed || has_any(&search, i) || last == meaning_of(i))
+		if (!xla_functions[i].needed || has_any_version(&search, i) || last == meaning_of_function(i))
 			continue;
-		last = meaning_of(i);
+		last = meaning_of_function(i);
 		used += snprintf(why + used, why_size - used, "%s%s", used ? ", " : "has no symbols for ", last);
 	}
 	if (!search.found_cnt)
@@ -205,7 +216,7 @@ bool xla__plugin_is_ready(const struct process *process, const struct mapped_fil
 	return ready;
 }
 
-static const uint32_t of_table[PJRT_FN__COUNT] = {
+static const uint32_t pjrt_natives[PJRT_FN__COUNT] = {
 	[PJRT_EVENT_AWAIT] = NATIVE_PJRT_AWAIT,          [PJRT_CLIENT_COMPILE] = NATIVE_PJRT_COMPILE,
 	[PJRT_BUFFER_FROM_HOST] = NATIVE_PJRT_TO_DEVICE, [PJRT_EXECUTE] = NATIVE_PJRT_EXECUTE,
 	[PJRT_BUFFER_TO_HOST] = NATIVE_PJRT_TO_HOST,
@@ -224,10 +235,10 @@ int xla__add_plugin(struct probe_list *list, const struct process *process, cons
 		struct sites sites;
 
 		if (sites__find(elf, table.fn[i], 0, SITES_STRICT, &sites)) {
-			snprintf(why, why_size, "%s has no place for a probe", natives__name(of_table[i]));
+			snprintf(why, why_size, "%s has no place for a probe", natives__name(pjrt_natives[i]));
 			continue;
 		}
-		err = probe_list__add_sites(list, &sites, PROBE_FN, PROBE_FN_EXIT, 0, of_table[i]);
+		err = probe_list__add_sites(list, &sites, PROBE_FN, PROBE_FN_EXIT, 0, pjrt_natives[i]);
 		cnt += !err;
 	}
 	return err ?: cnt;
@@ -235,14 +246,14 @@ int xla__add_plugin(struct probe_list *list, const struct process *process, cons
 
 /* ---- the source ---- */
 
-/* JAX opens a plugin when it first computes; and that makes its table when it is first asked for it. */
+/* JAX opens a plugin at its first computation; the plugin makes its table when first asked. */
 #define LOOK_FOR_PLUGIN_NS (500 * 1000000ULL)
 #define PLUGIN_COMES_NS    (120 * 1000000000ULL)
 
-/* Of a target. */
+/* Target state. */
 struct xla {
-	bool has_plugin;   /* functions of a PJRT plugin are watched */
-	bool lacks_plugin; /* unless has_plugin: it has one whose table was not found (yet) */
+	bool has_plugin;   /* stepflame probes functions of a PJRT plugin */
+	bool lacks_plugin; /* unless has_plugin: it maps a plugin whose table was not found (yet) */
 };
 
 static struct xla *state_of(const struct target *t)
@@ -305,7 +316,7 @@ static bool watches(const struct session *s, const struct target *t)
 	return state_of(t)->has_plugin;
 }
 
-/* Which jitted function's calls are steps was found by itself: it may be the wrong one. */
+/* stepflame chose this jitted function itself, and may be wrong: the report must say so. */
 static void note_jit(struct session *s, const struct target *t)
 {
 	struct proc proc;
