@@ -87,8 +87,11 @@ enum source_windows { WINDOWS_NONE = 0, WINDOWS_AHEAD, WINDOWS_PASSED };
  * message before they fail, since that ends the session. The session ignores the result of `open` and `find`.
  */
 struct source {
-	/* The session allocates these states, zeroed, and frees them: session__state() and target__state(). */
-	size_t session_bytes, target_bytes;
+	/*
+	 * The session allocates these states, zeroed, and frees them; session__state(), target__state() and
+	 * file__state() return them.
+	 */
+	size_t session_bytes, target_bytes, file_bytes;
 	struct probe_set sets[SOURCE_SETS];
 	struct record_handler records[SOURCE_RECORDS]; /* the first without `handle` ends the list */
 
@@ -148,6 +151,8 @@ struct source {
 	 */
 	int (*find)(struct session *s, struct target *t, const struct mapped_file *file, struct elf *elf,
 		    struct probe_list sets[SOURCE_SETS]);
+	/* Frees what the file state owns. */
+	void (*free_file)(void *state);
 
 	/* ---- a target ---- */
 	/*

@@ -21,9 +21,9 @@
 
 #define MANGLED_MAX 4096
 
-struct looked_at {
-	uint64_t dev, inode;
-	bool holds;
+/* Of a file. */
+struct gpu_file {
+	bool searched, holds;
 };
 
 /* What a process launches: a host function or a handle. */
@@ -45,7 +45,6 @@ enum gpu_set { SET_ENDS, SET_BEGINS }; /* of two programs, the ends armed first 
 
 /* Of a session. */
 struct gpu {
-	struct array files;      /* struct looked_at */
 	struct array rows, sent; /* struct rec_gpu_calls, by key: as they are, as the sink has them */
 	struct map kernels;      /* struct kernel */
 	struct symbols *symbols; /* NULL: none was needed */
@@ -127,7 +126,6 @@ static void free_gpu(struct session *s)
 		munmap((void *)g->table, table_bytes());
 	symbols__free(g->symbols);
 	map__free(&g->kernels);
-	free(g->files.items);
 	free(g->rows.items);
 	free(g->sent.items);
 }
@@ -152,20 +150,16 @@ static bool look_into(const struct mapped_file *file)
 /* By its symbols; with --gpu off, when waits alone are watched, by its name. Files are looked into once. */
 static enum source_holds holds(struct session *s, struct target *t, const struct mapped_file *file)
 {
-	struct looked_at *files = state_of(s)->files.items, *f;
+	struct gpu_file *f;
 
 	if (s->selftest.attacher.backend == ATTACH_PERF)
 		return HOLDS_NO;
 	if (s->options.gpu == SESSION_GPU_OFF)
 		return cuda__is_library(file->path) ? HOLDS_YES : HOLDS_NO;
-	for (size_t i = 0; i < state_of(s)->files.cnt; i++)
-		if (files[i].dev == file->dev && files[i].inode == file->inode)
-			return files[i].holds ? HOLDS_YES : HOLDS_NO;
-	f = array__add(&state_of(s)->files, sizeof(*f));
-	if (!f)
-		return HOLDS_NO;
-	*f = (struct looked_at){file->dev, file->inode, look_into(file)};
-	return f->holds ? HOLDS_YES : HOLDS_NO;
+	f = file__state(s, file->dev, file->inode, SOURCE_GPU);
+	if (f && !f->searched)
+		*f = (struct gpu_file){true, look_into(file)};
+	return f && f->holds ? HOLDS_YES : HOLDS_NO;
 }
 
 static int find(struct session *s, struct target *t, const struct mapped_file *file, struct elf *elf,
@@ -427,6 +421,7 @@ static struct bpf_program *begin_program(const struct stepflame_bpf *skel)
 const struct source source_gpu = {
 	.session_bytes = sizeof(struct gpu),
 	.target_bytes = sizeof(struct gpu_target),
+	.file_bytes = sizeof(struct gpu_file),
 	.sets = {[SET_ENDS] = {.program = end_program}, [SET_BEGINS] = {.program = begin_program, .attached = found}},
 	.records = {{REC_GPU_OBJECT, sizeof(struct rec_gpu_object), on_object}},
 	.prepare = prepare,

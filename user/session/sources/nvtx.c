@@ -14,8 +14,9 @@
 #define PERF_MAX  16            /* places of a file, where the kernel attaches probes one by one */
 #define MAX_NS    1000000000ULL /* and for how long they may take more */
 
-struct looked_at {
-	uint64_t dev, inode;
+/* Of a file. */
+struct nvtx_file {
+	bool searched;
 	struct array places; /* struct nvtx_place */
 	size_t missed;
 	char name[64];
@@ -23,7 +24,6 @@ struct looked_at {
 
 /* Of a session. */
 struct nvtx {
-	struct array files; /* struct looked_at */
 	uint32_t site_cnt;
 };
 
@@ -45,14 +45,9 @@ static struct nvtx_target *target_state(const struct target *t)
 	return target__state(t, SOURCE_NVTX);
 }
 
-static struct looked_at *find_looked_at(struct session *s, const struct mapped_file *file)
+static struct nvtx_file *file_state(struct session *s, const struct mapped_file *file)
 {
-	struct looked_at *files = state_of(s)->files.items;
-
-	for (size_t i = 0; i < state_of(s)->files.cnt; i++)
-		if (files[i].dev == file->dev && files[i].inode == file->inode)
-			return &files[i];
-	return NULL;
+	return file__state(s, file->dev, file->inode, SOURCE_NVTX);
 }
 
 /* What is kept of a file that has some. */
@@ -64,7 +59,7 @@ static const struct cache_part units[PARTS] = {
 	[MISSED].unit = sizeof(uint64_t),
 };
 
-static bool load_kept(struct looked_at *f, const struct elf *elf, const char *dir)
+static bool load_kept(struct nvtx_file *f, const struct elf *elf, const char *dir)
 {
 	struct cache_part part[PARTS];
 	bool found;
@@ -85,7 +80,7 @@ static bool load_kept(struct looked_at *f, const struct elf *elf, const char *di
 	return found;
 }
 
-static void keep_sites(const struct looked_at *f, const struct elf *elf, const char *dir)
+static void keep_sites(const struct nvtx_file *f, const struct elf *elf, const char *dir)
 {
 	const struct nvtx_place *place = f->places.items;
 	uint64_t *offsets = calloc(f->places.cnt + 1, sizeof(*offsets)), missed = f->missed;
@@ -108,7 +103,7 @@ static void keep_sites(const struct looked_at *f, const struct elf *elf, const c
 	free(sites);
 }
 
-static void look_into(struct looked_at *f, const struct mapped_file *file)
+static void look_into(struct nvtx_file *f, const struct mapped_file *file)
 {
 	char path[PATH_MAX];
 	const char *dir = cache__dir(path, sizeof(path));
@@ -126,14 +121,12 @@ static void look_into(struct looked_at *f, const struct mapped_file *file)
 /* None that is understood: no. A file is looked into once per session. */
 static enum source_holds holds(struct session *s, struct target *t, const struct mapped_file *file)
 {
-	struct looked_at *f = find_looked_at(s, file);
+	struct nvtx_file *f = file_state(s, file);
 
-	if (!f) {
-		f = array__add(&state_of(s)->files, sizeof(*f));
-		if (!f)
-			return HOLDS_NO;
-		f->dev = file->dev;
-		f->inode = file->inode;
+	if (!f)
+		return HOLDS_NO;
+	if (!f->searched) {
+		f->searched = true;
 		look_into(f, file);
 		if (s->selftest.attacher.backend == ATTACH_PERF && f->places.cnt > PERF_MAX) {
 			f->missed += f->places.cnt;
@@ -147,7 +140,7 @@ static enum source_holds holds(struct session *s, struct target *t, const struct
 static int find(struct session *s, struct target *t, const struct mapped_file *file, struct elf *elf,
 		struct probe_list sets[SOURCE_SETS])
 {
-	struct looked_at *f = find_looked_at(s, file);
+	struct nvtx_file *f = file_state(s, file);
 	const struct nvtx_place *place = f->places.items;
 	int fd = bpf_map__fd(s->skel->maps.nvtx_sites);
 
@@ -207,33 +200,33 @@ static void observe(struct session *s, struct target *t, const struct proc *proc
 
 static void note(struct session *s)
 {
-	const struct looked_at *files = state_of(s)->files.items;
+	const struct known_file *files = s->files.items.items;
 
-	for (size_t i = 0; i < state_of(s)->files.cnt; i++)
-		if (files[i].missed)
+	for (size_t i = 0; i < s->files.items.cnt; i++) {
+		const struct nvtx_file *f = files[i].state[SOURCE_NVTX];
+
+		if (f && f->missed)
 			session__note(s,
 				      "stepflame cannot probe %zu of %zu places in %s that push or pop NVTX ranges: "
 				      "those ranges are missing",
-				      files[i].missed, files[i].missed + files[i].places.cnt, files[i].name);
+				      f->missed, f->missed + f->places.cnt, f->name);
+	}
 }
 
-static void free_files(struct session *s)
+static void free_file(void *state)
 {
-	struct looked_at *files = state_of(s)->files.items;
-
-	for (size_t i = 0; i < state_of(s)->files.cnt; i++)
-		free(files[i].places.items);
-	free(files);
+	free(((struct nvtx_file *)state)->places.items);
 }
 
 const struct source source_nvtx = {
 	.session_bytes = sizeof(struct nvtx),
 	.target_bytes = sizeof(struct nvtx_target),
+	.file_bytes = sizeof(struct nvtx_file),
 	.sets = {{.wanted = wanted}},
 	.holds = holds,
 	.find = find,
+	.free_file = free_file,
 	.observe = observe,
 	.on_fork = on_fork,
 	.note = note,
-	.free = free_files,
 };
