@@ -22,12 +22,14 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/times.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "tests/children.h"
+#include "user/proc/proc.h"
 #include "user/proc/process.h"
 
 /* ---- helpers ---- */
@@ -117,6 +119,22 @@ static void test_self(void **state)
 	assert_false(process__alive(&process));
 	process__release(&process);
 	process__release(&process);
+}
+
+#define SOME_TICKS 100 /* between two readings */
+
+static void test_usage(void **state)
+{
+	struct proc_stat stat;
+	struct tms used;
+
+	do
+		times(&used);
+	while (used.tms_utime + used.tms_stime < 3);
+	assert_int_equal(proc__stat(getpid(), 0, &stat), 0);
+	assert_in_range(stat.user_ticks, used.tms_utime, used.tms_utime + SOME_TICKS);
+	assert_in_range(stat.system_ticks, used.tms_stime, used.tms_stime + SOME_TICKS);
+	assert_int_equal(stat.thread_cnt, 1);
 }
 
 static void *read_from_thread(void *err)
@@ -501,6 +519,7 @@ int main(void)
 		cmocka_unit_test(test_environ),
 		cmocka_unit_test(test_memory),
 		cmocka_unit_test(test_children),
+		cmocka_unit_test(test_usage),
 	};
 
 	return cmocka_run_group_tests(tests, setup_sleeper, teardown_sleeper);

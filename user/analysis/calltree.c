@@ -46,18 +46,14 @@ static const char *own(struct calltree *tree, char *text)
 
 static char *process_name(const struct job *job, uint32_t pid)
 {
-	size_t cnt;
-	const struct rec_target *targets = job__targets(job, &cnt);
+	const struct rec_target *target = job__target(job, pid);
 	char rank[32] = "", *name;
 
-	for (size_t i = 0; i < cnt; i++) {
-		if (targets[i].pid != pid)
-			continue;
-		if (targets[i].rank >= 0)
-			snprintf(rank, sizeof(rank), ", rank %d", targets[i].rank);
-		return asprintf(&name, "pid %u (%s%s)", pid, labels__role(targets[i].role), rank) < 0 ? NULL : name;
-	}
-	return asprintf(&name, "pid %u", pid) < 0 ? NULL : name;
+	if (!target)
+		return asprintf(&name, "pid %u", pid) < 0 ? NULL : name;
+	if (target->rank >= 0)
+		snprintf(rank, sizeof(rank), ", rank %d", target->rank);
+	return asprintf(&name, "pid %u (%s%s)", pid, labels__role(target->role), rank) < 0 ? NULL : name;
 }
 
 /* For a waker in another process, names only the process: its thread says little. */

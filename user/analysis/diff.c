@@ -20,18 +20,6 @@
 #include "user/model/job.h"
 #include "user/model/samples.h"
 
-struct diff_entry {
-	struct entry_key {
-		uint32_t section, name; /* enum diff_section; a text */
-	} key;
-	struct diff_row row;     /* without its name */
-	double sums[BLOCKS_MAX]; /* of the current side */
-	struct array rows;       /* const struct history_row *, of the current side */
-	struct agg_val val;      /* total of the rows, of the current side */
-	double square;           /* squared errors, summed over both sides */
-	double chance;           /* squared weights of timer samples, summed over both sides */
-};
-
 const char *diff__section_name(enum diff_section section)
 {
 	static const char *const names[] = {
@@ -41,48 +29,6 @@ const char *diff__section_name(enum diff_section section)
 	};
 
 	return names[section];
-}
-
-/* Valid until the next call. NULL: no memory, now or earlier. */
-static struct diff_entry *entry_of(struct making *m, enum diff_section section, const char *name)
-{
-	struct entry_key key = {.section = section};
-	struct diff_entry *entry;
-
-	if (m->err || !name)
-		return NULL;
-	entry = map__add_text(&m->entry_names, name, &key.name) ? NULL : MAP_ADD(&m->entries, struct diff_entry, &key);
-	if (entry)
-		entry->row.in[m->side] = true;
-	else
-		m->err = -ENOMEM;
-	return entry;
-}
-
-void diff__add(struct making *m, enum diff_section section, const char *name, int block, double seconds)
-{
-	struct diff_entry *entry = block >= 0 ? entry_of(m, section, name) : NULL;
-
-	if (entry)
-		entry->sums[block] += seconds;
-}
-
-void diff__add_row(struct making *m, enum diff_section section, const char *name, const struct history_row *row,
-		   const struct agg_val *val)
-{
-	struct diff_entry *entry = row ? entry_of(m, section, name) : NULL;
-	const struct history_row **slot;
-
-	for (size_t i = 0; entry && i < entry->rows.cnt; i++)
-		if (((const struct history_row **)entry->rows.items)[i] == row)
-			return;
-	slot = entry ? array__add(&entry->rows, sizeof(*slot)) : NULL;
-	if (slot)
-		*slot = row;
-	else if (entry)
-		m->err = -ENOMEM;
-	if (slot && val)
-		job__add_val(&entry->val, val);
 }
 
 /* ---- steps ---- */
@@ -252,7 +198,7 @@ static void add_functions(struct making *m)
 			if (sums[i][b] > 0)
 				diff__add(m, DIFF_FUNCTIONS, name, b, sums[i][b]);
 		}
-		entry = name ? entry_of(m, DIFF_FUNCTIONS, name) : NULL;
+		entry = name ? diff__entry(m, DIFF_FUNCTIONS, name) : NULL;
 		if (entry)
 			entry->chance += chances[i];
 		free(name);
@@ -393,16 +339,6 @@ static void settle_rows(struct making *m)
 	grid__free(grids[DIFF_OPS]);
 }
 
-static void free_entries(struct making *m)
-{
-	struct diff_entry *entries = m->entries.items.items;
-
-	for (size_t i = 0; i < m->entries.items.cnt; i++)
-		free(entries[i].rows.items);
-	map__free(&m->entries);
-	map__free_texts(&m->entry_names);
-}
-
 static int make_diff(struct making *m, const struct diff_input inputs[DIFF__SIDES], struct steps *const steps[])
 {
 	for (m->side = 0; m->side < DIFF__SIDES && !m->err; m->side++) {
@@ -420,7 +356,7 @@ static int make_diff(struct making *m, const struct diff_input inputs[DIFF__SIDE
 	}
 	for (size_t i = 0; i < m->entries.items.cnt && !m->err; i++)
 		take_entry(m, &((const struct diff_entry *)m->entries.items.items)[i]);
-	free_entries(m);
+	diff__free_entries(m);
 	for (int i = 0; i < DIFF__SECTIONS; i++)
 		if (m->diff->rows[i].cnt)
 			qsort(m->diff->rows[i].items, m->diff->rows[i].cnt, sizeof(struct diff_row), compare_changes);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Shared by the parts of diff: diff.c (steps, functions, the result), diff_rows.c and diff_gpu.c. */
+/*
+ * Shared by the parts of diff: diff.c (steps, functions, the result), diff_entries.c, diff_rows.c and
+ * diff_gpu.c.
+ */
 #ifndef STEPFLAME_USER_ANALYSIS_DIFF_PRIVATE_H
 #define STEPFLAME_USER_ANALYSIS_DIFF_PRIVATE_H
 
@@ -7,12 +10,25 @@
 #include "user/analysis/diff.h"
 #include "user/analysis/history.h"
 #include "user/analysis/steps.h"
+#include "user/lib/map.h"
 
 #define SURE 1.96 /* standard deviations that enclose 95 % of a normal distribution */
 
+struct diff_entry {
+	struct entry_key {
+		uint32_t section, name; /* enum diff_section; a text */
+	} key;
+	struct diff_row row;     /* without its name */
+	double sums[BLOCKS_MAX]; /* of the current side */
+	struct array rows;       /* const struct history_row *, of the current side */
+	struct agg_val val;      /* total of the rows, of the current side */
+	double square;           /* squared errors, summed over both sides */
+	double chance;           /* squared weights of timer samples, summed over both sides */
+};
+
 struct making {
 	struct diff *diff;
-	struct map entry_names, entries; /* texts; struct diff_entry, see diff.c */
+	struct map entry_names, entries; /* texts; struct diff_entry */
 	struct job *job;
 	const struct history *history;
 	const struct steps *steps;
@@ -23,11 +39,14 @@ struct making {
 	int err;
 };
 
+/* Valid until the next call. NULL: no memory, now or earlier. */
+struct diff_entry *diff__entry(struct making *m, enum diff_section section, const char *name);
 /* Adds to a row's time in a block of this side. Does nothing for block -1, or after an error. */
 void diff__add(struct making *m, enum diff_section section, const char *name, int block, double seconds);
 /* Adds a row from its history instead. val: the final total, or NULL: not known. */
 void diff__add_row(struct making *m, enum diff_section section, const char *name, const struct history_row *row,
 		   const struct agg_val *val);
+void diff__free_entries(struct making *m);
 
 /* Both call diff__add_row. */
 void diff__add_actions(struct making *m);

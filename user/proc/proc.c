@@ -86,9 +86,11 @@ int proc__stat(pid_t pid, pid_t tid, struct proc_stat *out)
 	memcpy(out->comm, name + 1, length);
 	out->processor = -1;
 	if (sscanf(end + 1,
-		   " %c %d %*d %*d %*d %*d %u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %" SCNu64 /* 3..22 */
-		   " %*u %*d %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*d %d",               /* 23..39 */
-		   &out->state, &out->parent, &out->flags, &out->start_time, &out->processor) >= 4)
+		   " %c %d %*d %*d %*d %*d %u %*u %*u %*u %*u %" SCNu64 " %" SCNu64       /* 3..15 */
+		   " %*d %*d %*d %*d %zu %*d %" SCNu64                                    /* 16..22 */
+		   " %*u %*d %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*d %d", /* 23..39 */
+		   &out->state, &out->parent, &out->flags, &out->user_ticks, &out->system_ticks, &out->thread_cnt,
+		   &out->start_time, &out->processor) >= 7)
 		err = 0;
 out:
 	free(data);
@@ -113,6 +115,13 @@ static const char *status__value(const char *status, const char *key)
 	return NULL;
 }
 
+static int status__number(const char *status, const char *key)
+{
+	const char *value = status__value(status, key);
+
+	return value ? atoi(value) : 0;
+}
+
 static uint64_t status__bits(const char *status, const char *key)
 {
 	const char *value = status__value(status, key);
@@ -131,8 +140,9 @@ int proc__status(pid_t pid, pid_t tid, struct proc_status *out)
 	err = proc__slurp(pid, tid, "status", &status, &size);
 	if (err)
 		return err;
-	value = status__value(status, "Tgid");
-	out->tgid = value ? atoi(value) : 0;
+	out->tgid = status__number(status, "Tgid");
+	out->tracer = status__number(status, "TracerPid");
+	out->seccomp = status__number(status, "Seccomp");
 	out->nspid = tid ?: out->tgid;
 	value = status__value(status, "NSpid");
 	while (value && *value && *value != '\n') {

@@ -19,6 +19,8 @@ struct proc_stat {
 	char state;
 	pid_t parent;
 	unsigned int flags;
+	uint64_t user_ticks, system_ticks; /* CPU time, in units of 1 / _SC_CLK_TCK s */
+	size_t thread_cnt;
 	uint64_t start_time;
 	int processor; /* the processor on which it last ran; -1: not known */
 };
@@ -28,6 +30,8 @@ bool proc_stat__dead(const struct proc_stat *stat);
 
 struct proc_status {
 	pid_t tgid;
+	pid_t tracer;              /* 0: the process is not being traced */
+	int seccomp;               /* 0: no filter */
 	pid_t nspid;               /* in the innermost namespace; without namespaces the same as tgid */
 	uint64_t pending, blocked; /* signal masks: pending for the thread or its process; blocked by the thread */
 };

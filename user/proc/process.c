@@ -39,7 +39,9 @@ static bool mapping__parse(char *line, struct mapping *out)
 		   &out->offset, &major, &minor, &out->inode, &name) != 7)
 		return false;
 	out->dev = makedev(major, minor);
+	out->writable = perms[1] == 'w';
 	out->executable = perms[2] == 'x';
+	out->shared = perms[3] == 's';
 	out->name = line + name + strspn(line + name, " ");
 	return true;
 }

@@ -28,7 +28,7 @@ struct mapped_file {
 /* A line of /proc/PID/maps. */
 struct mapping {
 	uint64_t start, end, offset, dev, inode; /* inode 0: no file */
-	bool executable;
+	bool writable, executable, shared;
 	const char *name; /* as in maps: newlines as \012, " (deleted)" at the end; valid until its reader returns */
 };
 

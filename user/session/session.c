@@ -193,12 +193,10 @@ void session__free(struct session *s)
 	names__free(&s->names);
 	for (size_t i = 0; i < s->target_cnt; i++)
 		target__free(s->targets[i]);
-	for (size_t i = 0; i < s->file_cnt; i++)
-		file_probes__release(&s->files[i]);
+	session__free_files(s);
 	ring_buffer__free(s->ring);
 	stepflame_bpf__destroy(s->skel);
 	free(s->targets);
-	free(s->files);
 	free(s);
 }
 

@@ -94,10 +94,10 @@ enum source_windows { WINDOWS_NONE = 0, WINDOWS_AHEAD, WINDOWS_PASSED };
  */
 struct source {
 	/*
-	 * The session allocates these states, zeroed, and frees them: session__state() and
-	 * target__state().
+	 * The session allocates these states, zeroed, and frees them: session__state(),
+	 * target__state() and file__state() return them.
 	 */
-	size_t session_bytes, target_bytes;
+	size_t session_bytes, target_bytes, file_bytes;
 	struct probe_set sets[SOURCE_SETS];
 	struct record_handler records[SOURCE_RECORDS]; /* the first with NULL ends the list */
 
@@ -165,6 +165,8 @@ struct source {
 	 */
 	int (*find)(struct session *s, struct target *t, const struct mapped_file *file, struct elf *elf,
 		    struct probe_list sets[SOURCE_SETS]);
+	/* Frees what the file state owns. */
+	void (*free_file)(void *state);
 
 	/* ---- a target ---- */
 	/*

@@ -8,7 +8,7 @@
 #define STEPFLAME_USER_SESSION_STATE_H
 
 #include "include/probes.h"
-#include "user/lib/array.h"
+#include "user/lib/map.h"
 #include "user/lib/names.h"
 #include "user/proc/process.h"
 #include "user/runtime/python/python.h"
@@ -18,12 +18,21 @@
 
 /* Probes of one file, found once and attached to every process that maps it. */
 struct file_probes {
-	uint64_t dev, inode;
 	struct probe_list lists[SOURCE__COUNT][SOURCE_SETS];
+};
+
+/* What the session knows of a file that processes map. */
+struct known_file {
+	struct file_id {
+		uint64_t dev, inode;
+	} id;
+	struct file_probes *probes; /* owned; NULL: the session has not searched the file */
+	void *state[SOURCE__COUNT]; /* owned; file__state() */
 };
 
 struct attached_file {
 	uint64_t dev, inode;
+	struct file_probes *probes; /* the session's */
 	struct attachment *sets[SOURCE__COUNT][SOURCE_SETS];
 };
 
@@ -75,8 +84,7 @@ struct session {
 	size_t target_cnt;
 	struct target **targets; /* owned */
 	struct hit_sums ended;   /* of children that the session has freed */
-	size_t file_cnt;
-	struct file_probes *files; /* owned */
+	struct map files;        /* struct known_file */
 	bool opened;
 	uint64_t window_start_ns, window_end_ns;
 	uint64_t attach_ns, detach_ns;
@@ -120,11 +128,15 @@ uint64_t session__emit_name(struct session *s, const char *text);
 
 /*
  * file_probes.c: the probes of a file that a process maps, found once per session. `elf` NULL: the
- * file is not open yet. NULL: out of memory, or the file is unreadable. Valid until the next call.
+ * file is not open yet. NULL: out of memory, or the file is unreadable.
  */
 struct file_probes *file_probes__of(struct session *s, struct target *t, const struct mapped_file *file,
 				    struct elf *elf);
-void file_probes__release(struct file_probes *f);
+/* Returns NULL if the session has not searched the file. */
+struct file_probes *file_probes__find(const struct session *s, const struct mapped_file *file);
+/* A source's state of a file: file_bytes long, valid until the session ends. NULL: no memory. */
+void *file__state(struct session *s, uint64_t dev, uint64_t inode, enum source_id id);
+void session__free_files(struct session *s);
 
 /* targets.c */
 struct target *targets__find(struct session *s, pid_t pid);
@@ -166,8 +178,7 @@ int target__attach(struct session *s, struct target *t, const struct mapped_file
  */
 int target__attach_again(struct session *s, struct target *t);
 /* Are any probes of a source attached to this file in this target? */
-bool target__has_probes(const struct session *s, const struct target *t, const struct mapped_file *file,
-			enum source_id id);
+bool target__has_probes(const struct target *t, const struct mapped_file *file, enum source_id id);
 /* Detaches a source's set from one file (dev and inode) or, with inode 0, from all files. */
 void target__detach_set(struct target *t, enum source_id id, int set, uint64_t dev, uint64_t inode);
 void target__detach(struct target *t);

@@ -27,13 +27,14 @@ static int attach_set(struct session *s, struct target *t, const struct probe_se
 }
 
 /* Attaches the sets that are not attached yet. */
-static int attach_sets(struct session *s, struct target *t, struct file_probes *probes, struct attached_file *file)
+static int attach_sets(struct session *s, struct target *t, struct attached_file *file)
 {
 	int err = 0;
 
 	for (int id = 0; id < SOURCE__COUNT; id++)
 		for (int set = 0; set < SOURCE_SETS && !err; set++)
-			err = attach_set(s, t, &sources[id]->sets[set], &probes->lists[id][set], &file->sets[id][set]);
+			err = attach_set(s, t, &sources[id]->sets[set], &file->probes->lists[id][set],
+					 &file->sets[id][set]);
 	return err;
 }
 
@@ -41,12 +42,8 @@ int target__attach_again(struct session *s, struct target *t)
 {
 	int err = 0;
 
-	for (size_t i = 0; i < s->file_cnt && !err; i++) {
-		struct attached_file *file = find_attached(t, s->files[i].dev, s->files[i].inode);
-
-		if (file)
-			err = attach_sets(s, t, &s->files[i], file);
-	}
+	for (size_t i = 0; i < t->file_cnt && !err; i++)
+		err = attach_sets(s, t, &t->files[i]);
 	return err;
 }
 
@@ -66,13 +63,13 @@ int target__attach(struct session *s, struct target *t, const struct mapped_file
 	if (!probes)
 		return -ENOMEM;
 	files += t->file_cnt;
-	*files = (struct attached_file){.dev = file->dev, .inode = file->inode};
+	*files = (struct attached_file){.dev = file->dev, .inode = file->inode, .probes = probes};
 	/* Use this process's path: another process through which the file was found may be gone. */
 	for (int id = 0; id < SOURCE__COUNT; id++)
 		for (int set = 0; set < SOURCE_SETS && !err; set++)
 			if (probes->lists[id][set].cnt)
 				err = probe_list__set_file(&probes->lists[id][set], file);
-	err = err ?: attach_sets(s, t, probes, files);
+	err = err ?: attach_sets(s, t, files);
 	if (err)
 		attachment__free_all(&files->sets[0][0], SOURCE__COUNT * SOURCE_SETS);
 	else
@@ -80,14 +77,13 @@ int target__attach(struct session *s, struct target *t, const struct mapped_file
 	return err;
 }
 
-bool target__has_probes(const struct session *s, const struct target *t, const struct mapped_file *file,
-			enum source_id id)
+bool target__has_probes(const struct target *t, const struct mapped_file *file, enum source_id id)
 {
-	for (size_t i = 0; i < s->file_cnt && find_attached(t, file->dev, file->inode); i++)
-		for (int set = 0; set < SOURCE_SETS; set++)
-			if (s->files[i].dev == file->dev && s->files[i].inode == file->inode &&
-			    s->files[i].lists[id][set].cnt)
-				return true;
+	const struct attached_file *attached = find_attached(t, file->dev, file->inode);
+
+	for (int set = 0; attached && set < SOURCE_SETS; set++)
+		if (attached->probes->lists[id][set].cnt)
+			return true;
 	return false;
 }
 

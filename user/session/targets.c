@@ -349,13 +349,9 @@ static void schedule_look(struct target *t, uint64_t now, uint64_t delay)
  */
 static void attach_fork(struct session *s, struct target *t)
 {
-	for (size_t i = 0; i < t->process.file_cnt; i++) {
-		const struct mapped_file *file = &t->process.files[i];
-
-		for (size_t k = 0; k < s->file_cnt; k++)
-			if (s->files[k].dev == file->dev && s->files[k].inode == file->inode)
-				target__attach(s, t, file, NULL);
-	}
+	for (size_t i = 0; i < t->process.file_cnt; i++)
+		if (file_probes__find(s, &t->process.files[i]))
+			target__attach(s, t, &t->process.files[i], NULL);
 }
 
 /*

@@ -9,51 +9,20 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "user/proc/proc.h"
+
 struct usage_process {
 	uint32_t pid;
 	uint64_t ticks;
 };
 
-/*
- * Reads utime and stime, fields 14 and 15 of /proc/PID/stat, and num_threads, field 20. False: the process is gone or a
- * zombie.
- */
-static bool read_stat(uint32_t pid, uint64_t *ticks, size_t *threads)
-{
-	char path[64], text[1024] = "", state;
-	unsigned long user, system;
-	const char *end;
-	bool ok = false;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%u/stat", pid);
-	f = fopen(path, "re");
-	if (!f)
-		return false;
-	/* The name, in parentheses, may contain any character. */
-	if (fread(text, 1, sizeof(text) - 1, f) && (end = strrchr(text, ')')))
-		ok = sscanf(end + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu %*d %*d %*d %*d %zu", &state,
-			    &user, &system, threads) == 4 &&
-		     state != 'Z';
-	fclose(f);
-	if (ok)
-		*ticks = user + system;
-	return ok;
-}
-
 static void thread_name(uint32_t pid, uint32_t tid, char name[16])
 {
-	char path[64];
-	FILE *f;
+	struct proc_stat stat;
 
 	*name = 0;
-	snprintf(path, sizeof(path), "/proc/%u/task/%u/comm", pid, tid);
-	f = fopen(path, "re");
-	if (!f)
-		return;
-	if (fgets(name, 16, f))
-		name[strcspn(name, "\n")] = 0;
-	fclose(f);
+	if (!proc__stat(pid, tid, &stat))
+		snprintf(name, 16, "%.*s", (int)strcspn(stat.comm, "\n"), stat.comm);
 }
 
 static const struct usage_process *find_process(const struct array *processes, uint32_t pid)
@@ -68,9 +37,9 @@ static const struct usage_process *find_process(const struct array *processes, u
 
 int usage__read(struct usage *usage, const struct job *job, struct top_usage *out)
 {
-	size_t cnt, threads;
+	size_t cnt;
 	const struct rec_target *targets = job__targets(job, &cnt);
-	uint64_t ticks, used = 0, now;
+	uint64_t used = 0, now;
 	struct array processes = {0};
 	struct timespec ts;
 
@@ -80,9 +49,12 @@ int usage__read(struct usage *usage, const struct job *job, struct top_usage *ou
 	for (size_t i = 0; i < cnt; i++) {
 		const struct usage_process *before = find_process(&usage->processes, targets[i].pid);
 		struct usage_process *process;
+		struct proc_stat stat;
+		uint64_t ticks;
 
-		if (!read_stat(targets[i].pid, &ticks, &threads))
+		if (proc__stat(targets[i].pid, 0, &stat) || proc_stat__dead(&stat))
 			continue;
+		ticks = stat.user_ticks + stat.system_ticks;
 		process = array__add(&processes, sizeof(*process));
 		if (!process) {
 			free(processes.items);
@@ -90,7 +62,7 @@ int usage__read(struct usage *usage, const struct job *job, struct top_usage *ou
 		}
 		*process = (struct usage_process){targets[i].pid, ticks};
 		out->processes++;
-		out->threads += threads;
+		out->threads += stat.thread_cnt;
 		if (before && ticks > before->ticks)
 			used += ticks - before->ticks;
 		else if (!before && usage->time_ns) /* the process has started since */

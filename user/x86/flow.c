@@ -22,24 +22,6 @@
 #include "user/x86/insn.h"
 
 #define UNSIZED_MAX (64 << 10) /* bytes to decode when nothing says where a function ends */
-#define EDGES_MAX   (1 << 21)  /* an evaluation loop with computed gotos has some 100,000 */
-
-struct flow_region *flow__region_of(struct flow *flow, uint64_t vaddr)
-{
-	for (size_t i = 0; i < flow->region_cnt; i++) {
-		if (vaddr >= flow->region[i].start && vaddr < flow->region[i].end)
-			return &flow->region[i];
-	}
-	return NULL;
-}
-
-struct flow_node *flow__node_at(struct flow *flow, uint64_t vaddr)
-{
-	const struct flow_region *region = flow__region_of(flow, vaddr);
-	uint32_t index = region ? region->index[vaddr - region->start] : 0;
-
-	return index ? &flow->node[index - 1] : NULL;
-}
 
 static struct flow_node *grow_nodes(struct flow *flow)
 {
@@ -53,23 +35,6 @@ static struct flow_node *grow_nodes(struct flow *flow)
 		flow->node_cap = cap;
 	}
 	return &flow->node[flow->node_cnt];
-}
-
-int flow__add_edge(struct flow *flow, size_t from, size_t to)
-{
-	if (flow->edge_cnt == EDGES_MAX)
-		return -ENOTSUP;
-	if (flow->edge_cnt == flow->edge_cap) {
-		size_t cap = flow->edge_cap ? 2 * flow->edge_cap : 256;
-		struct flow_edge *grown = reallocarray(flow->edge, cap, sizeof(*grown));
-
-		if (!grown)
-			return -ENOMEM;
-		flow->edge = grown;
-		flow->edge_cap = cap;
-	}
-	flow->edge[flow->edge_cnt++] = (struct flow_edge){from, to};
-	return 0;
 }
 
 static void mark_root(uint64_t vaddr, void *ctx)

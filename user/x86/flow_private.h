@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Shared by the files that build a struct flow: flow.c, flow_calls.c, flow_tables.c, flow_outward.c. No other file
- * includes this.
+ * Shared by the files that build a struct flow: flow.c, flow_graph.c, flow_calls.c, flow_tables.c,
+ * flow_outward.c. No other file includes this.
  */
 #ifndef STEPFLAME_USER_X86_FLOW_PRIVATE_H
 #define STEPFLAME_USER_X86_FLOW_PRIVATE_H

@@ -20,9 +20,9 @@
 #define WAY_OUT      "record without --exact: samples show where the time goes, without counts of calls"
 #define CANNOT_COUNT "--exact cannot count the calls of Python %s in process %d: %s"
 
-/* How stepflame sees the calls of an interpreter. */
+/* File state: how stepflame sees the calls of an interpreter. */
 struct exact_file {
-	uint64_t dev, inode;
+	bool searched;        /* false: the session found the file before it knew of an interpreter there */
 	const char *why;      /* why it cannot see them; else NULL */
 	uint32_t word_offset; /* this and eval: as in struct py_exact */
 	uint64_t eval;
@@ -31,14 +31,14 @@ struct exact_file {
 /* Session state. */
 struct exact {
 	struct guardian *guardian;
-	struct array files; /* struct exact_file */
 };
 
 /* Target state. */
 struct exact_target {
-	struct exact_file file;
-	bool armed;      /* stepflame sees its calls */
-	bool incomplete; /* stepflame misses some calls, and a note says so */
+	const struct exact_file *file; /* of its interpreter; NULL: not known yet */
+	const char *why;               /* why its calls cannot be counted; else NULL */
+	bool armed;                    /* stepflame sees its calls */
+	bool incomplete;               /* stepflame misses some calls, and a note says so */
 	size_t word_cnt;
 	/* Addresses of words that stepflame has set, or that the program had set before. */
 	uint64_t words[PY_EXACT_WORDS];
@@ -86,11 +86,6 @@ static void restore(struct session *s)
 	state_of(s)->guardian = NULL;
 }
 
-static void free_files(struct session *s)
-{
-	free(state_of(s)->files.items);
-}
-
 static enum source_holds holds(struct session *s, struct target *t, const struct mapped_file *file)
 {
 	return s->options.exact && target__is_python(t, file) ? HOLDS_MUST : HOLDS_NO;
@@ -101,14 +96,13 @@ static int find(struct session *s, struct target *t, const struct mapped_file *f
 {
 	/* From 3.9 on the arguments are (tstate, frame, throwflag), before (frame, throwflag). */
 	bool second = t->python.process.layout.minor > 8;
-	struct exact_file *f = array__add(&state_of(s)->files, sizeof(*f));
+	struct exact_file *f = file__state(s, file->dev, file->inode, SOURCE_EXACT);
 	struct py_exact found;
 	int err = 0;
 
 	if (!f)
 		return -ENOMEM;
-	f->dev = file->dev;
-	f->inode = file->inode;
+	f->searched = true;
 	if (py_exact__find(elf, &t->python, &found, &f->why))
 		return 0;
 	f->why = NULL;
@@ -131,22 +125,27 @@ static int find(struct session *s, struct target *t, const struct mapped_file *f
 
 static int looked_at(struct session *s, struct target *t)
 {
-	const struct exact_file *files = state_of(s)->files.items;
+	struct exact_target *own = target_state(t);
+	const struct exact_file *file;
 
-	for (size_t i = 0; t->has_python && i < state_of(s)->files.cnt; i++)
-		if (files[i].dev == t->python_dev && files[i].inode == t->python_inode && !target_state(t)->file.inode)
-			target_state(t)->file = files[i];
+	if (!s->options.exact || !t->has_python || own->file)
+		return 0;
+	file = file__state(s, t->python_dev, t->python_inode, SOURCE_EXACT);
+	if (file && file->searched) {
+		own->file = file;
+		own->why = file->why;
+	}
 	return 0;
 }
 
 /* Can stepflame see the calls of this target? */
 static int check(struct session *s, const struct target *t)
 {
-	const struct exact_file *file = &target_state(t)->file;
+	const char *why = target_state(t)->why;
 
-	if (!t->has_python || !s->options.exact || !file->why)
+	if (!t->has_python || !s->options.exact || !why)
 		return 0;
-	log__error(WAY_OUT, CANNOT_COUNT, t->python.version, t->process.pid, file->why);
+	log__error(WAY_OUT, CANNOT_COUNT, t->python.version, t->process.pid, why);
 	return -EOPNOTSUPP;
 }
 
@@ -224,7 +223,7 @@ static void note_subscripts(struct session *s, const struct target *t)
 static int write_word(struct session *s, struct target *t, uint64_t address)
 {
 	int err = guardian__write(state_of(s)->guardian, &t->process, address,
-				  t->python.bias + target_state(t)->file.eval);
+				  t->python.bias + target_state(t)->file->eval);
 
 	if (err == -EBUSY) {
 		log__warn(NULL,
@@ -248,7 +247,7 @@ static int write_word(struct session *s, struct target *t, uint64_t address)
 static void note_unseen(struct session *s, struct target *t)
 {
 	if (!target_state(t)->incomplete)
-		session__note(s, CANNOT_COUNT, t->python.version, t->process.pid, target_state(t)->file.why);
+		session__note(s, CANNOT_COUNT, t->python.version, t->process.pid, target_state(t)->why);
 	target_state(t)->incomplete = true;
 }
 
@@ -258,22 +257,22 @@ static int open_target(struct session *s, struct target *t)
 	uint64_t *words = target_state(t)->words;
 	int cnt, err = 0;
 
-	if (!s->options.exact || target_state(t)->armed || !t->has_python || !target_state(t)->file.inode)
+	if (!s->options.exact || target_state(t)->armed || !t->has_python || !target_state(t)->file)
 		return 0;
-	if (target_state(t)->file.why) {
+	if (target_state(t)->why) {
 		note_unseen(s, t);
 		return 0;
 	}
-	if (!target_state(t)->file.word_offset) {
+	if (!target_state(t)->file->word_offset) {
 		target_state(t)->armed = true;
 		return 0;
 	}
-	cnt = py_exact__words(&t->process, &t->python, target_state(t)->file.word_offset, words);
+	cnt = py_exact__words(&t->process, &t->python, target_state(t)->file->word_offset, words);
 	if (cnt <= 0)
 		return cnt; /* no interpreter has started yet */
 	err = check_depth(s, t);
 	if (err) {
-		target_state(t)->file.why = "its recursion may be too deep";
+		target_state(t)->why = "its recursion may be too deep";
 		return err;
 	}
 	log__info("--exact writes one word into process %d (8 bytes at 0x%llx, PyInterpreterState.eval_frame), and "
@@ -292,7 +291,7 @@ static int open_target(struct session *s, struct target *t)
 /* Waits for the target's interpreter to start. */
 static uint64_t look_again_ns(const struct session *s, const struct target *t)
 {
-	return s->options.exact && t->has_python && !target_state(t)->armed && !target_state(t)->file.why ? LOOK_NS : 0;
+	return s->options.exact && t->has_python && !target_state(t)->armed && !target_state(t)->why ? LOOK_NS : 0;
 }
 
 /* Stops seeing the calls of a target. */
@@ -311,7 +310,7 @@ static void on_fork(struct session *s, struct target *parent, struct target *chi
 	*target_state(child) = *target_state(parent);
 	for (size_t i = 0; i < target_state(child)->word_cnt; i++)
 		guardian__write(state_of(s)->guardian, &child->process, target_state(child)->words[i],
-				parent->python.bias + target_state(child)->file.eval);
+				parent->python.bias + target_state(child)->file->eval);
 	child->python.bias = parent->python.bias;
 	child->python.runtime = parent->python.runtime;
 	memcpy(child->python.walk, parent->python.walk, sizeof(child->python.walk));
@@ -341,7 +340,7 @@ static bool has_word_address(const struct target *t, uint64_t word)
 static void follow_interpreters(struct session *s, struct target *t)
 {
 	uint64_t words[PY_EXACT_WORDS], value;
-	int cnt = py_exact__words(&t->process, &t->python, target_state(t)->file.word_offset, words);
+	int cnt = py_exact__words(&t->process, &t->python, target_state(t)->file->word_offset, words);
 
 	for (int i = 0; i < cnt; i++) {
 		if (!has_word_address(t, words[i])) {
@@ -354,7 +353,7 @@ static void follow_interpreters(struct session *s, struct target *t)
 			target_state(t)->incomplete = true;
 			write_word(s, t, words[i]);
 		} else if (!process__read_memory(t->process.pid, words[i], &value, sizeof(value)) &&
-			   value != t->python.bias + target_state(t)->file.eval) {
+			   value != t->python.bias + target_state(t)->file->eval) {
 			note_changed(s, t);
 		}
 	}
@@ -425,6 +424,7 @@ static struct bpf_program *program(const struct stepflame_bpf *skel)
 const struct source source_exact = {
 	.session_bytes = sizeof(struct exact),
 	.target_bytes = sizeof(struct exact_target),
+	.file_bytes = sizeof(struct exact_file),
 	.sets = {{.program = program}},
 	.configure = configure,
 	.start = start,
@@ -432,7 +432,6 @@ const struct source source_exact = {
 	.end = end,
 	.snapshot = snapshot,
 	.restore = restore,
-	.free = free_files,
 	.holds = holds,
 	.find = find,
 	.looked_at = looked_at,

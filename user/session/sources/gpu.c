@@ -24,9 +24,9 @@
 
 #define MANGLED_MAX 4096
 
+/* File state. */
 struct gpu_file {
-	uint64_t dev, inode;
-	bool holds;
+	bool searched, holds;
 };
 
 /* What a process launches: a host function or a handle. */
@@ -48,7 +48,6 @@ enum gpu_set { SET_ENDS, SET_BEGINS }; /* each has a program of its own; exits a
 
 /* Session state. */
 struct gpu {
-	struct array files; /* struct looked_at */
 	/* struct rec_gpu_calls, sorted by key: the current rows, and those that the sink has. */
 	struct array rows, emitted;
 	struct map kernels;      /* struct kernel */
@@ -131,7 +130,6 @@ static void free_gpu(struct session *s)
 		munmap((void *)g->table, gpu_rows_bytes());
 	symbols__free(g->symbols);
 	map__free(&g->kernels);
-	free(g->files.items);
 	free(g->rows.items);
 	free(g->emitted.items);
 }
@@ -159,20 +157,16 @@ static bool has_gpu_functions(const struct mapped_file *file)
  */
 static enum source_holds holds(struct session *s, struct target *t, const struct mapped_file *file)
 {
-	struct gpu_file *files = state_of(s)->files.items, *f;
+	struct gpu_file *f;
 
 	if (s->selftest.attacher.backend == ATTACH_PERF)
 		return HOLDS_NO;
 	if (s->options.gpu == SESSION_GPU_OFF)
 		return cuda__is_library(file->path) ? HOLDS_YES : HOLDS_NO;
-	for (size_t i = 0; i < state_of(s)->files.cnt; i++)
-		if (files[i].dev == file->dev && files[i].inode == file->inode)
-			return files[i].holds ? HOLDS_YES : HOLDS_NO;
-	f = array__add(&state_of(s)->files, sizeof(*f));
-	if (!f)
-		return HOLDS_NO;
-	*f = (struct gpu_file){file->dev, file->inode, has_gpu_functions(file)};
-	return f->holds ? HOLDS_YES : HOLDS_NO;
+	f = file__state(s, file->dev, file->inode, SOURCE_GPU);
+	if (f && !f->searched)
+		*f = (struct gpu_file){true, has_gpu_functions(file)};
+	return f && f->holds ? HOLDS_YES : HOLDS_NO;
 }
 
 static int find(struct session *s, struct target *t, const struct mapped_file *file, struct elf *elf,
@@ -434,6 +428,7 @@ static struct bpf_program *begin_program(const struct stepflame_bpf *skel)
 const struct source source_gpu = {
 	.session_bytes = sizeof(struct gpu),
 	.target_bytes = sizeof(struct gpu_target),
+	.file_bytes = sizeof(struct gpu_file),
 	.sets = {[SET_ENDS] = {.program = end_program},
 		 [SET_BEGINS] = {.program = begin_program, .attached = mark_probed}},
 	.records = {{REC_GPU_OBJECT, sizeof(struct rec_gpu_object), on_object}},

@@ -43,25 +43,20 @@ struct target_words {
 	size_t cnt;
 };
 
+static int allows_word(const struct mapping *map, void *ctx)
+{
+	const uint64_t *address = ctx;
+
+	return *address >= map->start && *address + 8 <= map->end && map->writable && !map->shared;
+}
+
 /*
  * Is the address in private writable memory? A write through /proc/PID/mem would get around the
  * protection of any other memory.
  */
 static bool is_writable(pid_t pid, uint64_t address)
 {
-	unsigned long long start, end;
-	char path[32], line[512], mode[5];
-	bool found = false;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
-	f = fopen(path, "re");
-	while (f && !found && fgets(line, sizeof(line), f))
-		found = sscanf(line, "%llx-%llx %4s", &start, &end, mode) == 3 && address >= start &&
-			address + 8 <= end && !strncmp(mode, "rw", 2) && mode[3] == 'p';
-	if (f)
-		fclose(f);
-	return found;
+	return process__each_mapping(pid, allows_word, &address) > 0;
 }
 
 /*

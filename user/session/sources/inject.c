@@ -5,8 +5,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -15,6 +13,7 @@
 #include <unistd.h>
 
 #include "user/lib/log.h"
+#include "user/proc/proc.h"
 #include "user/session/sources/inject_library.h"
 
 /* CUDA's driver calls this function of the library that CUDA_INJECTION64_PATH names. */
@@ -86,34 +85,19 @@ int inject__load(const struct process *process, const char *library, const char 
 
 /* ---- may the library be injected? ---- */
 
-/* A number from /proc/PID/status; 0: it is not there. */
-static long status_number(pid_t pid, const char *key)
-{
-	char path[32], line[256];
-	long number = 0;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%d/status", pid);
-	f = fopen(path, "re");
-	while (f && fgets(line, sizeof(line), f))
-		if (!strncmp(line, key, strlen(key)) && line[strlen(key)] == ':')
-			number = atol(line + strlen(key) + 1);
-	if (f)
-		fclose(f);
-	return number;
-}
-
 static int check_injectable(const struct process *process)
 {
-	long tracer = status_number(process->pid, "TracerPid");
+	struct proc_status status = {0};
 	int pid = process->pid;
 
-	if (tracer) {
+	proc__status(pid, 0, &status);
+	if (status.tracer) {
 		log__error("end the tracer, and try again",
-			   "--inject: process %d is being traced by process %ld (a debugger, strace)", pid, tracer);
+			   "--inject: process %d is being traced by process %d (a debugger, strace)", pid,
+			   status.tracer);
 		return -EBUSY;
 	}
-	if (status_number(pid, "Seccomp")) {
+	if (status.seccomp) {
 		log__error(AT_START ", or run its container without a seccomp profile",
 			   "--inject: process %d has a seccomp filter, which may kill it for a system call that it "
 			   "never made before",

@@ -17,8 +17,9 @@
 #define PERF_MAX  16            /* places per file, where the kernel attaches probes one by one */
 #define MAX_NS    1000000000ULL /* how long hits may take a larger share */
 
+/* File state. */
 struct nvtx_file {
-	uint64_t dev, inode;
+	bool searched;
 	struct array places; /* struct nvtx_place */
 	size_t missed;
 	char name[64];
@@ -26,7 +27,6 @@ struct nvtx_file {
 
 /* Session state. */
 struct nvtx {
-	struct array files; /* struct looked_at */
 	uint32_t site_cnt;
 };
 
@@ -48,14 +48,9 @@ static struct nvtx_target *target_state(const struct target *t)
 	return target__state(t, SOURCE_NVTX);
 }
 
-static struct nvtx_file *find_nvtx_file(struct session *s, const struct mapped_file *file)
+static struct nvtx_file *file_state(struct session *s, const struct mapped_file *file)
 {
-	struct nvtx_file *files = state_of(s)->files.items;
-
-	for (size_t i = 0; i < state_of(s)->files.cnt; i++)
-		if (files[i].dev == file->dev && files[i].inode == file->inode)
-			return &files[i];
-	return NULL;
+	return file__state(s, file->dev, file->inode, SOURCE_NVTX);
 }
 
 /* Parts of the cache entry of a file with sites. */
@@ -129,14 +124,12 @@ static void search_nvtx_file(struct nvtx_file *f, const struct mapped_file *file
 /* HOLDS_NO if stepflame understands none of the file's places. Searches a file once per session. */
 static enum source_holds holds(struct session *s, struct target *t, const struct mapped_file *file)
 {
-	struct nvtx_file *f = find_nvtx_file(s, file);
+	struct nvtx_file *f = file_state(s, file);
 
-	if (!f) {
-		f = array__add(&state_of(s)->files, sizeof(*f));
-		if (!f)
-			return HOLDS_NO;
-		f->dev = file->dev;
-		f->inode = file->inode;
+	if (!f)
+		return HOLDS_NO;
+	if (!f->searched) {
+		f->searched = true;
 		search_nvtx_file(f, file);
 		if (s->selftest.attacher.backend == ATTACH_PERF && f->places.cnt > PERF_MAX) {
 			f->missed += f->places.cnt;
@@ -150,7 +143,7 @@ static enum source_holds holds(struct session *s, struct target *t, const struct
 static int find(struct session *s, struct target *t, const struct mapped_file *file, struct elf *elf,
 		struct probe_list sets[SOURCE_SETS])
 {
-	struct nvtx_file *f = find_nvtx_file(s, file);
+	struct nvtx_file *f = file_state(s, file);
 	const struct nvtx_place *place = f->places.items;
 	int fd = bpf_map__fd(s->skel->maps.nvtx_sites);
 
@@ -210,33 +203,33 @@ static void observe(struct session *s, struct target *t, const struct proc *proc
 
 static void note(struct session *s)
 {
-	const struct nvtx_file *files = state_of(s)->files.items;
+	const struct known_file *files = s->files.items.items;
 
-	for (size_t i = 0; i < state_of(s)->files.cnt; i++)
-		if (files[i].missed)
+	for (size_t i = 0; i < s->files.items.cnt; i++) {
+		const struct nvtx_file *f = files[i].state[SOURCE_NVTX];
+
+		if (f && f->missed)
 			session__note(s,
 				      "stepflame cannot probe %zu of %zu places in %s that push or pop NVTX ranges: "
 				      "those ranges are missing",
-				      files[i].missed, files[i].missed + files[i].places.cnt, files[i].name);
+				      f->missed, f->missed + f->places.cnt, f->name);
+	}
 }
 
-static void free_files(struct session *s)
+static void free_file(void *state)
 {
-	struct nvtx_file *files = state_of(s)->files.items;
-
-	for (size_t i = 0; i < state_of(s)->files.cnt; i++)
-		free(files[i].places.items);
-	free(files);
+	free(((struct nvtx_file *)state)->places.items);
 }
 
 const struct source source_nvtx = {
 	.session_bytes = sizeof(struct nvtx),
 	.target_bytes = sizeof(struct nvtx_target),
+	.file_bytes = sizeof(struct nvtx_file),
 	.sets = {{.wanted = wanted}},
 	.holds = holds,
 	.find = find,
+	.free_file = free_file,
 	.observe = observe,
 	.on_fork = on_fork,
 	.note = note,
-	.free = free_files,
 };

@@ -65,25 +65,20 @@ static int find_tensor_layout(struct session *s, const struct elf *elf)
  * Finds the operators of a library, once per session. tensors: the library has the tensors, whose
  * layout `shapes` needs. 0 or -errno.
  */
-static int find_op_file(struct session *s, const struct mapped_file *file, bool tensors, struct op_file **out)
+static int find_op_file(struct session *s, const struct mapped_file *file, bool tensors, const struct op_file **out)
 {
 	struct ops *ops = ops__of(s);
-	struct op_file *files, *f;
+	struct op_file *f = file__state(s, file->dev, file->inode, SOURCE_OPS);
 	char cache[PATH_MAX];
 	struct elf *elf;
 	int err;
 
-	for (size_t i = 0; i < ops->file_cnt; i++) {
-		*out = &ops->files[i];
-		if ((*out)->dev == file->dev && (*out)->inode == file->inode)
-			return 0;
-	}
-	files = reallocarray(ops->files, ops->file_cnt + 1, sizeof(*files));
-	if (!files)
+	if (!f)
 		return -ENOMEM;
-	ops->files = files;
-	f = &files[ops->file_cnt];
-	*f = (struct op_file){.dev = file->dev, .inode = file->inode, .first = ops->def_cnt};
+	*out = f;
+	if (f->found)
+		return 0;
+	f->first = ops->def_cnt;
 	err = elf__new(file->open_path, &elf);
 	if (err)
 		return err;
@@ -98,11 +93,10 @@ static int find_op_file(struct session *s, const struct mapped_file *file, bool 
 	err = err ?: define_operators(s, f) ?: op_table__add_names(ops, f->found);
 	if (err) {
 		torch_ops__free(f->found);
+		f->found = NULL;
 		return err;
 	}
 	ops->def_cnt += f->found->fn_cnt;
-	ops->file_cnt++;
-	*out = f;
 	return 0;
 }
 
@@ -195,7 +189,7 @@ static int add_torch_library(struct session *s, const struct mapped_file *file, 
 {
 	struct op_proc *p = &ops__of(s)->procs[slot];
 	struct op_library *library;
-	struct op_file *found;
+	const struct op_file *found;
 	int err = find_op_file(s, file, tensors, &found);
 
 	if (err)

@@ -170,10 +170,12 @@ static void free_ops(struct session *s)
 	for (uint32_t slot = 0; slot < OP_PROCS_MAX; slot++)
 		release_op_target(s, &ops->targets[slot]);
 	op_table__unmap(s);
-	for (size_t i = 0; i < ops->file_cnt; i++)
-		torch_ops__free(ops->files[i].found);
-	free(ops->files);
 	modules__free(ops->modules);
+}
+
+static void free_file(void *state)
+{
+	torch_ops__free(((struct op_file *)state)->found);
 }
 
 static int find_free_slot(const struct ops *ops)
@@ -434,6 +436,7 @@ static bool on_modules(struct session *s, const struct rec_hdr *record)
 const struct source source_ops = {
 	.session_bytes = sizeof(struct ops),
 	.target_bytes = sizeof(struct ops_target),
+	.file_bytes = sizeof(struct op_file),
 	.records = {{REC_SPAN, sizeof(struct rec_span), on_span},
 		    {REC_OP_WINDOW, sizeof(struct rec_op_window), on_window},
 		    {REC_MODULES, sizeof(struct rec_modules), on_modules}},
@@ -446,6 +449,7 @@ const struct source source_ops = {
 	.drained = op_table__flush_spans,
 	.detach = detach,
 	.free = free_ops,
+	.free_file = free_file,
 	.looked_at = looked_at,
 	.open_target = open_target,
 	.hits = hits,

@@ -18,10 +18,9 @@ struct op_name {
 	bool emitted;
 };
 
-/* A library with operators or nodes, and the index of its first operator in op_defs. */
+/* Of a file: the library's operators and nodes, and the index of its first operator in op_defs. */
 struct op_file {
-	uint64_t dev, inode;
-	struct torch_ops *found;
+	struct torch_ops *found; /* owned; NULL: not known yet */
 	uint32_t first;
 };
 
@@ -49,8 +48,7 @@ struct ops {
 	struct op_proc *procs;       /* the BPF map, OP_PROCS_MAX entries; NULL: no operators */
 	const struct op_entry *rows; /* the BPF map, OP_ROWS entries */
 	struct op_val *emitted;      /* each row as last emitted */
-	size_t file_cnt, name_cnt;
-	struct op_file *files;
+	size_t name_cnt;
 	struct op_name *names; /* ascending by id */
 	uint32_t def_cnt;
 	struct spans_encoder *spans; /* encodes the timeline; NULL: timeline is off */

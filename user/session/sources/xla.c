@@ -297,7 +297,7 @@ static int looked_at(struct session *s, struct target *t)
 		if (!xla__is_plugin(file->path))
 			continue;
 		x->lacks_plugin = true;
-		x->has_plugin = x->has_plugin || target__has_probes(s, t, file, SOURCE_XLA);
+		x->has_plugin = x->has_plugin || target__has_probes(t, file, SOURCE_XLA);
 	}
 	return 0;
 }
