@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "user/elf/elf_private.h"
+#include "user/lib/compare.h"
 
 static int map_file(struct elf *elf, const char *path)
 {
@@ -323,13 +324,6 @@ static int count_part(const struct elf_symbol *symbol, void *ctx)
 	return 0;
 }
 
-static int compare_addresses(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return x < y ? -1 : x > y;
-}
-
 bool elf__is_part(const struct elf *const_elf, uint64_t vaddr)
 {
 	struct elf *elf = (struct elf *)const_elf; /* a cache: no answer changes by it */
@@ -338,9 +332,9 @@ bool elf__is_part(const struct elf *const_elf, uint64_t vaddr)
 		elf->parts_known = true;
 		elf__each_symbol(elf, count_part, elf);
 		if (elf->part_cnt)
-			qsort(elf->part, elf->part_cnt, sizeof(*elf->part), compare_addresses);
+			qsort(elf->part, elf->part_cnt, sizeof(*elf->part), compare__u64);
 	}
-	return elf->part_cnt && bsearch(&vaddr, elf->part, elf->part_cnt, sizeof(*elf->part), compare_addresses);
+	return elf->part_cnt && bsearch(&vaddr, elf->part, elf->part_cnt, sizeof(*elf->part), compare__u64);
 }
 
 int elf__segment(const struct elf *elf, uint32_t type, uint64_t *vaddr, uint64_t *size)

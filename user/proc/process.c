@@ -67,7 +67,7 @@ static bool mapped_file__is_at(const struct mapped_file *file, pid_t pid, const 
  * The kernel writes a newline in a name as \012 and leaves a backslash alone, so only the file system can say what
  * "\012" was.
  */
-static void name__unescape(char *name)
+static void unescape_path(char *name)
 {
 	char *out = name;
 
@@ -96,7 +96,7 @@ void mapped_file__locate(struct mapped_file *file, pid_t pid, const struct mappi
 	snprintf(file->path, sizeof(file->path), "%s", first->name);
 	if (mapped_file__is_at(file, pid, file->path, file->open_path))
 		return;
-	name__unescape(file->path);
+	unescape_path(file->path);
 	if (mapped_file__is_at(file, pid, file->path, file->open_path))
 		return;
 	length = strlen(file->path);

@@ -49,7 +49,7 @@ static const struct {
 	{SYS_accept4, 4, true}, {SYS_epoll_wait, 5, true}, {SYS_epoll_pwait, 5, true},
 };
 
-static int find_call(long number)
+static int blocking_call_index(long number)
 {
 	for (size_t i = 0; i < sizeof(calls) / sizeof(*calls); i++)
 		if (calls[i].number == number)
@@ -63,9 +63,9 @@ static int find_call(long number)
  * glibc waits for a lock by FUTEX_WAIT, and the thread may hold anything half done; condition variables, semaphores and
  * joins wait by FUTEX_WAIT_BITSET.
  */
-static int rank(const struct remote_thread *thread)
+static int thread_rank(const struct remote_thread *thread)
 {
-	int call = find_call(thread->syscall);
+	int call = blocking_call_index(thread->syscall);
 
 	if (thread->syscall == SYS_futex)
 		return (thread->args[1] & FUTEX_CMD_MASK) != FUTEX_WAIT_BITSET ? -1 : thread->args[3] ? 1 : 0;
@@ -73,7 +73,7 @@ static int rank(const struct remote_thread *thread)
 }
 
 /* Parses a waiting thread; the file of a thread that runs, or sleeps in no call, has fewer fields. */
-static bool read_thread(pid_t pid, pid_t tid, struct remote_thread *out)
+static bool read_waiting_thread(pid_t pid, pid_t tid, struct remote_thread *out)
 {
 	struct proc_syscall call;
 
@@ -105,9 +105,9 @@ int remote_thread__list(pid_t pid, struct remote_thread **out)
 	for (int i = 0; *out && i < cnt; i++) {
 		struct remote_thread *thread = &(*out)[found];
 
-		if (!read_thread(pid, tids[i], thread))
+		if (!read_waiting_thread(pid, tids[i], thread))
 			continue;
-		thread->rank = rank(thread);
+		thread->rank = thread_rank(thread);
 		if (thread->rank < 0)
 			continue;
 		thread->rank += tids[i] == pid ? NOT_MAIN : 0;
@@ -120,16 +120,16 @@ int remote_thread__list(pid_t pid, struct remote_thread **out)
 	return found;
 }
 
-struct stack {
+struct stack_search {
 	const struct remote_thread *thread;
 	uint64_t start, end;
 	bool in_loader;
 };
 
-static int look_at_mapping(const struct mapping *map, void *ctx)
+static int find_stack_mapping(const struct mapping *map, void *ctx)
 {
 	const char *slash = map->name ? strrchr(map->name, '/') : NULL;
-	struct stack *stack = ctx;
+	struct stack_search *stack = ctx;
 
 	if (stack->thread->sp >= map->start && stack->thread->sp < map->end) {
 		stack->start = map->start;
@@ -154,7 +154,7 @@ static bool is_signal_frame(pid_t pid, uint64_t address)
 }
 
 /* Does the stack hold a signal handler's frame? */
-static int scan_stack(pid_t pid, const struct stack *stack, const struct remote_view *view)
+static int scan_stack(pid_t pid, const struct stack_search *stack, const struct remote_view *view)
 {
 	static uint64_t words[STACK_CHUNK / 8];
 	uint64_t at = stack->thread->sp & ~7ULL, end = stack->end;
@@ -177,8 +177,8 @@ static int scan_stack(pid_t pid, const struct stack *stack, const struct remote_
 
 int remote_thread__check(pid_t pid, const struct remote_thread *thread, const struct remote_view *view)
 {
-	struct stack stack = {.thread = thread, .in_loader = true};
-	int err = process__each_mapping(pid, look_at_mapping, &stack);
+	struct stack_search stack = {.thread = thread, .in_loader = true};
+	int err = process__each_mapping(pid, find_stack_mapping, &stack);
 
 	if (err)
 		return err;
@@ -203,7 +203,7 @@ static bool has_signal(pid_t pid, pid_t tid)
  */
 static bool begin_again(const struct user_regs_struct *regs, bool quiet, struct user_regs_struct *again)
 {
-	int call = find_call((long)regs->orig_rax);
+	int call = blocking_call_index((long)regs->orig_rax);
 
 	*again = *regs;
 	switch (-(long)regs->rax) {

@@ -209,7 +209,7 @@ static int todo_push(struct todo *todo, uint32_t node)
 	return 0;
 }
 
-static int32_t moved(int32_t depth, int64_t by)
+static int32_t depth_after(int32_t depth, int64_t by)
 {
 	int64_t sum = depth + by;
 
@@ -223,18 +223,18 @@ static int32_t after_effect(const struct flow_node *node, uint8_t effect, int32_
 	case FLOW_KEEPS:
 		return self;
 	case FLOW_ADDS:
-		return moved(self, arg);
+		return depth_after(self, arg);
 	case FLOW_FROM_RSP:
-		return moved(node->rsp, arg);
+		return depth_after(node->rsp, arg);
 	case FLOW_FROM_RBP:
-		return moved(node->rbp, arg);
+		return depth_after(node->rbp, arg);
 	default:
 		return FLOW_UNKNOWN;
 	}
 }
 
 /* Merges the depth that another path brings: different depths become unknown. Returns whether it changed. */
-static bool meet(int32_t *known, int32_t brought)
+static bool join_depths(int32_t *known, int32_t brought)
 {
 	if (*known == brought || *known == FLOW_UNKNOWN)
 		return false;
@@ -268,8 +268,8 @@ static int trace_forward(struct flow *flow)
 				to->rsp = rsp;
 				to->rbp = rbp;
 			} else {
-				changed |= meet(&to->rsp, rsp);
-				changed |= meet(&to->rbp, rbp);
+				changed |= join_depths(&to->rsp, rsp);
+				changed |= join_depths(&to->rbp, rbp);
 			}
 			if (changed)
 				err = todo_push(&todo, to - flow->node);
@@ -305,7 +305,7 @@ static int trace_backward(struct flow *flow)
 			if (from->rsp != FLOW_UNKNOWN ||
 			    (from->rsp_effect != FLOW_KEEPS && from->rsp_effect != FLOW_ADDS))
 				continue;
-			from->rsp = moved(node->rsp, -(int64_t)from->rsp_arg);
+			from->rsp = depth_after(node->rsp, -(int64_t)from->rsp_arg);
 			if (from->rsp != FLOW_UNKNOWN)
 				err = todo_push(&todo, from - flow->node);
 		}
@@ -399,7 +399,7 @@ static int settle_roots(struct flow *flow)
 	return err;
 }
 
-static int build(struct flow *flow, struct decoder *decoder, const struct function_range *range)
+static int build_flow(struct flow *flow, struct decoder *decoder, const struct function_range *range)
 {
 	bool again = true;
 	int err = add_region(flow, decoder, range);
@@ -459,7 +459,7 @@ int flow__new(const struct elf *elf, uint64_t vaddr, uint64_t size, struct flow 
 	if (err)
 		goto out;
 	find_range(flow, vaddr, size, &range);
-	err = build(flow, &decoder, &range);
+	err = build_flow(flow, &decoder, &range);
 	decoder__close(&decoder);
 out:
 	if (err) {

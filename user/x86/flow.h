@@ -58,6 +58,11 @@ struct flow {
 int flow__new(const struct elf *elf, uint64_t vaddr, uint64_t size, struct flow **out);
 void flow__free(struct flow *flow); /* accepts NULL */
 
+static inline const struct flow_node *flow__successor(const struct flow *flow, const struct flow_node *node, uint32_t i)
+{
+	return &flow->node[flow->succ[node->succ + i]];
+}
+
 /* The symbol that the PLT entry at vaddr leads to, "" when it leads to none, NULL when there is no PLT entry. */
 const char *flow__import(const struct elf *elf, uint64_t vaddr);
 

@@ -92,7 +92,7 @@ static bool is_emulated(const uint8_t *b, size_t size)
 	return b[i] == 0xe8 || b[i] == 0xe9 || b[i] == 0xeb || (b[i] >= 0x70 && b[i] <= 0x7f);
 }
 
-static enum flow_kind kind_of(const cs_insn *insn)
+static enum flow_kind flow_kind_of(const cs_insn *insn)
 {
 	const cs_x86 *x86 = &insn->detail->x86;
 	bool direct = x86->op_count == 1 && x86->operands[0].type == X86_OP_IMM;
@@ -138,7 +138,7 @@ static enum flow_kind kind_of(const cs_insn *insn)
  * Whether the operands say that the instruction writes the register `number`, or a part of it. capstone marks first
  * operands that are only read (cmp, test, push).
  */
-static bool writes(const cs_x86 *x86, int number)
+static bool writes_register(const cs_x86 *x86, int number)
 {
 	for (int i = 0; i < x86->op_count; i++) {
 		const cs_x86_op *op = &x86->operands[i];
@@ -200,9 +200,9 @@ static void stack_effects(const cs_insn *insn, struct flow_node *node)
 	const cs_x86 *x86 = &insn->detail->x86;
 	int size = x86->op_count ? x86->operands[0].size : 8;
 
-	if (writes(x86, X86_RBP))
+	if (writes_register(x86, X86_RBP))
 		copy_effect(insn, X86_REG_RBP, &node->rbp_effect, &node->rbp_arg);
-	if (writes(x86, X86_RSP))
+	if (writes_register(x86, X86_RSP))
 		copy_effect(insn, X86_REG_RSP, &node->rsp_effect, &node->rsp_arg);
 	switch (insn->id) {
 	case X86_INS_PUSH:
@@ -272,7 +272,7 @@ void decoder__node(struct decoder *decoder, const struct elf *elf, uint64_t vadd
 	if (!decode_at(decoder, elf, vaddr, limit))
 		return;
 	node->size = insn->size;
-	node->kind = kind_of(insn);
+	node->kind = flow_kind_of(insn);
 	node->emulated = is_emulated(insn->bytes, insn->size);
 	node->refused = is_refused(insn->bytes, insn->size);
 	node->padding = is_padding(insn);

@@ -13,11 +13,6 @@
 #define TRIES_MAX       256
 #define CALLEE_DEPTH    2
 
-static const struct flow_node *succ_of(const struct flow *flow, const struct flow_node *node, uint32_t i)
-{
-	return &flow->node[flow->succ[node->succ + i]];
-}
-
 static bool is_work(const struct flow_node *node)
 {
 	return node->kind == FLOW_CALL || node->kind == FLOW_CALL_INDIRECT || node->kind == FLOW_JUMP_INDIRECT;
@@ -62,7 +57,7 @@ static bool look_behind(const struct flow *flow, size_t from, uint8_t *seen, uin
 		if (is_work(node))
 			how = ANY;
 		for (uint32_t i = 0; i < node->succ_cnt; i++) {
-			size_t to = succ_of(flow, node, i) - flow->node;
+			size_t to = flow__successor(flow, node, i) - flow->node;
 
 			if ((seen[to] | how) == seen[to])
 				continue;
@@ -74,12 +69,12 @@ static bool look_behind(const struct flow *flow, size_t from, uint8_t *seen, uin
 }
 
 /* Does the function go straight to its own return after that call? */
-static bool is_last(const struct flow *flow, const struct flow_node *node)
+static bool ends_after_call(const struct flow *flow, const struct flow_node *node)
 {
 	if (node->leaf)
 		return true; /* a tail jump */
 	for (uint32_t i = 0; i < TO_RETURN_MAX && node->succ_cnt == 1; i++) {
-		node = succ_of(flow, node, 0);
+		node = flow__successor(flow, node, 0);
 		if (node->kind == FLOW_RETURN)
 			return true;
 		if (node->leaf || is_work(node))
@@ -88,7 +83,7 @@ static bool is_last(const struct flow *flow, const struct flow_node *node)
 	return false;
 }
 
-static uint32_t find_in(const struct flow *flow, struct site *out)
+static uint32_t find_soft_ends(const struct flow *flow, struct site *out)
 {
 	uint8_t *seen = malloc(flow->node_cnt);
 	uint32_t *queue = calloc(2 * flow->node_cnt, sizeof(*queue)), cnt = 0, tries = 0;
@@ -117,12 +112,12 @@ static uint32_t find_end(const struct elf *elf, uint64_t vaddr, uint64_t size, u
 
 	if (flow__new(elf, vaddr, size, &flow))
 		return 0;
-	cnt = flow->unresolved ? 0 : find_in(flow, out);
+	cnt = flow->unresolved ? 0 : find_soft_ends(flow, out);
 	for (size_t i = 0; !cnt && depth && i < flow->node_cnt && callees < CALLEES_MAX; i++) {
 		const struct flow_node *node = &flow->node[i];
 
 		if ((node->kind != FLOW_CALL && !(node->kind == FLOW_JUMP && node->leaf)) || !node->reached ||
-		    !node->target || flow__import(elf, node->target) || !is_last(flow, node))
+		    !node->target || flow__import(elf, node->target) || !ends_after_call(flow, node))
 			continue;
 		callees++;
 		cnt = find_end(elf, node->target, 0, depth - 1, out);

@@ -169,7 +169,7 @@ static bool check__bytes(const struct py_check *check, uint64_t address)
 	       !check__read(check, address + layout->bytes_data + length, &last, 1) && last == 0;
 }
 
-enum verdict {
+enum check_verdict {
 	VERDICT_NONE,   /* no Python frame */
 	VERDICT_MOVING, /* it changed while it was read: no verdict */
 	VERDICT_BAD,    /* makes no sense, in this reading at least */
@@ -244,7 +244,7 @@ static bool check__link(const struct py_check *check, const struct py_link *link
 /*
  * Checks the frames that the thread had both before and after their codes were read. Such frames kept the codes alive.
  */
-static enum verdict check__frames_once(const struct py_check *check, uint64_t tstate)
+static enum check_verdict check__frames_once(const struct py_check *check, uint64_t tstate)
 {
 	struct outer before, after;
 	bool good[FRAME_CNT], python = false;
@@ -269,9 +269,9 @@ static enum verdict check__frames_once(const struct py_check *check, uint64_t ts
 	return python ? VERDICT_GOOD : k == held && before.cnt == after.cnt ? VERDICT_NONE : VERDICT_MOVING;
 }
 
-static enum verdict check__frames(const struct py_check *check, uint64_t tstate)
+static enum check_verdict check__frames(const struct py_check *check, uint64_t tstate)
 {
-	enum verdict verdict = VERDICT_MOVING;
+	enum check_verdict verdict = VERDICT_MOVING;
 
 	for (int i = 0; verdict == VERDICT_MOVING && i < READINGS; i++)
 		verdict = check__frames_once(check, tstate);
@@ -318,8 +318,8 @@ static uint64_t check__word(const struct py_check *check, uint64_t tstate)
  * interpreter, one of which is current. Up to 3.12.1, a state outside the main interpreter names the thread that made
  * it, and may be current in another thread.
  */
-static enum verdict check__state_in(const struct py_check *check, uint64_t word, uint64_t tstate,
-				    const uint64_t interpreters[INTERPRETER_MAX])
+static enum check_verdict check__state_in(const struct py_check *check, uint64_t word, uint64_t tstate,
+					  const uint64_t interpreters[INTERPRETER_MAX])
 {
 	uint64_t current, interpreter, now;
 
@@ -336,17 +336,17 @@ static enum verdict check__state_in(const struct py_check *check, uint64_t word,
  * Checks where the thread keeps its own state. glibc's and musl's pthread_t is the thread pointer, so
  * PyThreadState.thread_id leads to the thread-local words. A thread that has released the GIL may have no state there.
  */
-static enum verdict check__current(const struct py_check *check, uint64_t tstate,
-				   const uint64_t interpreters[INTERPRETER_MAX])
+static enum check_verdict check__current(const struct py_check *check, uint64_t tstate,
+					 const uint64_t interpreters[INTERPRETER_MAX])
 {
 	uint64_t word = check__word(check, tstate);
-	enum verdict verdict = word ? check__state_in(check, word, tstate, interpreters) : VERDICT_GOOD;
+	enum check_verdict verdict = word ? check__state_in(check, word, tstate, interpreters) : VERDICT_GOOD;
 
 	return verdict == VERDICT_BAD && check__word(check, tstate) != word ? VERDICT_MOVING : verdict;
 }
 
 /* Up to 3.11: the state of the thread that holds the GIL, when one does, belongs to an interpreter of the list. */
-static enum verdict check__global(const struct py_check *check, const uint64_t interpreters[INTERPRETER_MAX])
+static enum check_verdict check__global(const struct py_check *check, const uint64_t interpreters[INTERPRETER_MAX])
 {
 	if (check->python->process.tstate_where != PY_TSTATE_GLOBAL)
 		return VERDICT_GOOD;
@@ -365,11 +365,11 @@ static bool check__is_listed(const struct py_check *check, uint64_t interpreter,
 }
 
 /* The threads of one interpreter: BAD when a current state is elsewhere, else the best verdict on their frames. */
-static enum verdict check__interpreter(const struct py_check *check, const uint64_t interpreters[INTERPRETER_MAX],
-				       uint64_t interpreter)
+static enum check_verdict check__interpreter(const struct py_check *check, const uint64_t interpreters[INTERPRETER_MAX],
+					     uint64_t interpreter)
 {
 	const uint32_t *walk = check->python->walk;
-	enum verdict verdict, result = VERDICT_NONE;
+	enum check_verdict verdict, result = VERDICT_NONE;
 	uint64_t tstate, back;
 
 	if (check__pointer(check, interpreter + walk[PY_WALK_INTERP_THREADS], &tstate))
@@ -407,10 +407,10 @@ static bool check__list(const struct py_check *check, uint64_t interpreters[INTE
 }
 
 /* BAD when any interpreter is BAD; else the best of their verdicts. */
-static enum verdict check__threads(const struct py_check *check)
+static enum check_verdict check__threads(const struct py_check *check)
 {
 	uint64_t interpreters[INTERPRETER_MAX] = {0};
-	enum verdict verdict, result = VERDICT_NONE;
+	enum check_verdict verdict, result = VERDICT_NONE;
 
 	if (!check__list(check, interpreters))
 		return VERDICT_BAD;
@@ -428,7 +428,7 @@ static int check__live(const struct py_check *check)
 {
 	for (int i = 0; i < ATTEMPTS && cpu_ns() < check->until_ns; i++) {
 		const struct timespec pause = {.tv_nsec = (i + 1) * 1000 * 1000};
-		enum verdict verdict = check__threads(check);
+		enum check_verdict verdict = check__threads(check);
 
 		if (verdict == VERDICT_GOOD || verdict == VERDICT_NONE)
 			return 0;

@@ -43,7 +43,7 @@ static bool far_move__parse(const uint8_t *code, struct far_move *out)
 }
 
 /* The offset of the first such load (or store) in a small function that CPython exports. 0: not found. */
-static uint32_t find_offset(const struct elf *elf, const char *name, bool load, struct decoder *decoder)
+static uint32_t find_field_offset(const struct elf *elf, const char *name, bool load, struct decoder *decoder)
 {
 	struct elf_symbol symbol;
 	uint64_t at;
@@ -69,7 +69,7 @@ static uint32_t find_offset(const struct elf *elf, const char *name, bool load, 
 	return 0;
 }
 
-static bool is_good(const struct flow_node *node)
+static bool may_carry_probe(const struct flow_node *node)
 {
 	return node->emulated && !node->refused;
 }
@@ -81,7 +81,7 @@ static int find_behind(const struct elf *elf, struct decoder *decoder, uint64_t 
 		struct flow_node node = {0};
 
 		decoder__node(decoder, elf, vaddr, 16, &node);
-		if (is_good(&node)) {
+		if (may_carry_probe(&node)) {
 			*out = (struct site){.depth = -8, .emulated = true};
 			return elf__offset(elf, vaddr, &out->offset);
 		}
@@ -115,7 +115,8 @@ static bool goes_by(const struct elf *elf, const struct flow_node *node, uint8_t
  * The call through the pointer that was loaded to `reg` before vaddr, on either side of the test for NULL; 0: not
  * found, or a jump.
  */
-static uint64_t find_call(const struct elf *elf, struct decoder *decoder, uint64_t vaddr, uint8_t reg, int branches)
+static uint64_t find_pointer_call(const struct elf *elf, struct decoder *decoder, uint64_t vaddr, uint8_t reg,
+				  int branches)
 {
 	for (int i = 0; i < CALL_STEPS; i++) {
 		struct flow_node node = {0};
@@ -126,7 +127,7 @@ static uint64_t find_call(const struct elf *elf, struct decoder *decoder, uint64
 		case FLOW_CALL_INDIRECT:
 			return goes_by(elf, &node, reg) ? vaddr + node.size : 0;
 		case FLOW_BRANCH:
-			call = branches ? find_call(elf, decoder, node.target, reg, branches - 1) : 0;
+			call = branches ? find_pointer_call(elf, decoder, node.target, reg, branches - 1) : 0;
 			if (call)
 				return call;
 			break;
@@ -173,7 +174,7 @@ static int find_callers(const struct elf *elf, struct decoder *decoder, struct p
 
 		if (!far_move__parse(code + i, &move) || !move.load || move.offset != out->word_offset)
 			continue;
-		behind = find_call(elf, decoder, start + i + FAR_MOVE_BYTES, move.reg, 1);
+		behind = find_pointer_call(elf, decoder, start + i + FAR_MOVE_BYTES, move.reg, 1);
 		if (behind && add_returned(elf, decoder, behind, out))
 			return -ENOTSUP;
 	}
@@ -243,9 +244,9 @@ static int find_ends(const struct elf *elf, const struct elf_symbol *loop, int m
 		return 0;
 	}
 	*why = "the place of its eval_frame pointer is not known";
-	out->word_offset = find_offset(elf, "_PyInterpreterState_GetEvalFrameFunc", true, decoder);
+	out->word_offset = find_field_offset(elf, "_PyInterpreterState_GetEvalFrameFunc", true, decoder);
 	if (!out->word_offset ||
-	    out->word_offset != find_offset(elf, "_PyInterpreterState_SetEvalFrameFunc", false, decoder))
+	    out->word_offset != find_field_offset(elf, "_PyInterpreterState_SetEvalFrameFunc", false, decoder))
 		return -ENOTSUP;
 	*why = "a call by its eval_frame pointer has no emulated instruction behind it";
 	if (find_callers(elf, decoder, out))

@@ -52,7 +52,7 @@ static bool is_own_call(const struct flow *flow, const struct flow_node *node)
 }
 
 /* Finds the callee that gets both texts, among the calls of one function. */
-static int find_in(const struct flow *flow, struct py_gc *out)
+static int find_gc_callee(const struct flow *flow, struct py_gc *out)
 {
 	for (size_t i = 0; i < flow->node_cnt; i++) {
 		uint64_t start, stop;
@@ -82,7 +82,7 @@ int py_gc__find(const struct elf *elf, struct py_gc *out)
 
 	if (err)
 		return err;
-	err = find_in(flow, out);
+	err = find_gc_callee(flow, out);
 	for (size_t i = 0; err && i < flow->node_cnt && callee_cnt < CALLEES_MAX; i++)
 		if (is_own_call(flow, &flow->node[i]))
 			callees[callee_cnt++] = flow->node[i].target;
@@ -90,7 +90,7 @@ int py_gc__find(const struct elf *elf, struct py_gc *out)
 	for (size_t i = 0; err && i < callee_cnt; i++) {
 		if (flow__new(elf, callees[i], 0, &flow))
 			continue;
-		err = find_in(flow, out);
+		err = find_gc_callee(flow, out);
 		flow__free(flow);
 	}
 	return err;
