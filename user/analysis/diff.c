@@ -44,7 +44,7 @@ const char *diff__section_name(enum diff_section section)
 }
 
 /* Valid until the next call. NULL: no memory, now or earlier. */
-static struct diff_entry *entry_of(struct making *m, enum diff_section section, const char *name)
+static struct diff_entry *entry_of(struct diff_maker *m, enum diff_section section, const char *name)
 {
 	struct entry_key key = {.section = section};
 	struct diff_entry *entry;
@@ -59,7 +59,7 @@ static struct diff_entry *entry_of(struct making *m, enum diff_section section, 
 	return entry;
 }
 
-void diff__add(struct making *m, enum diff_section section, const char *name, int block, double seconds)
+void diff__add(struct diff_maker *m, enum diff_section section, const char *name, int block, double seconds)
 {
 	struct diff_entry *entry = block >= 0 ? entry_of(m, section, name) : NULL;
 
@@ -67,7 +67,7 @@ void diff__add(struct making *m, enum diff_section section, const char *name, in
 		entry->sums[block] += seconds;
 }
 
-void diff__add_row(struct making *m, enum diff_section section, const char *name, const struct history_row *row,
+void diff__add_row(struct diff_maker *m, enum diff_section section, const char *name, const struct history_row *row,
 		   const struct agg_val *val)
 {
 	struct diff_entry *entry = row ? entry_of(m, section, name) : NULL;
@@ -87,7 +87,7 @@ void diff__add_row(struct making *m, enum diff_section section, const char *name
 
 /* ---- steps ---- */
 
-static void add_step(struct making *m, const struct step *step)
+static void diff__add_step(struct diff_maker *m, const struct step *step)
 {
 	uint64_t waits_ns[CAUSE__END] = {0};
 	int block = blocks__at(&m->blocks, step->end_ns);
@@ -103,21 +103,15 @@ static void add_step(struct making *m, const struct step *step)
 			diff__add(m, DIFF_WAITS, sample_cause__name(i), block, waits_ns[i] / 1e9);
 }
 
-static int compare_u64(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return COMPARE(x, y);
-}
-
 static double median_of(uint64_t *ns, size_t cnt)
 {
-	qsort(ns, cnt, sizeof(*ns), compare_u64);
+	qsort(ns, cnt, sizeof(*ns), compare__u64);
 	return ns[percentile__index(cnt, 50)] / 1e9;
 }
 
 /* The error of the median of all steps, from how the medians of the blocks differ. */
-static double median_error(const struct making *m, const struct step_track *tracks, size_t track_cnt, uint64_t *room)
+static double median_error(const struct diff_maker *m, const struct step_track *tracks, size_t track_cnt,
+			   uint64_t *room)
 {
 	double medians[BLOCKS_MAX];
 
@@ -134,7 +128,7 @@ static double median_error(const struct making *m, const struct step_track *trac
 }
 
 /* Measures the durations of all steps, as if they came from one track. */
-static void measure_steps(struct making *m, const struct step_track *tracks, size_t track_cnt, uint64_t *room)
+static void measure_steps(struct diff_maker *m, const struct step_track *tracks, size_t track_cnt, uint64_t *room)
 {
 	struct diff_side *side = &m->diff->sides[m->side];
 	size_t cnt = 0;
@@ -150,7 +144,7 @@ static void measure_steps(struct making *m, const struct step_track *tracks, siz
 }
 
 /* Cuts the side's time into blocks. */
-static void cut(struct making *m, const struct step_track *tracks, size_t track_cnt, uint64_t *room)
+static void cut_into_blocks(struct diff_maker *m, const struct step_track *tracks, size_t track_cnt, uint64_t *room)
 {
 	const struct rec_window *window = job__window(m->job);
 	size_t cnt = 0;
@@ -165,7 +159,7 @@ static void cut(struct making *m, const struct step_track *tracks, size_t track_
 	blocks__of_instants(&m->blocks, room, cnt);
 }
 
-static void add_steps(struct making *m)
+static void diff__add_steps(struct diff_maker *m)
 {
 	struct diff_side *side = &m->diff->sides[m->side];
 	size_t cnt;
@@ -176,12 +170,12 @@ static void add_steps(struct making *m)
 		m->err = -ENOMEM;
 		return;
 	}
-	cut(m, tracks, cnt, room);
+	cut_into_blocks(m, tracks, cnt, room);
 	if (m->diff->per_step) {
 		measure_steps(m, tracks, cnt, room);
 		for (size_t t = 0; t < cnt; t++)
 			for (size_t i = 0; i < tracks[t].step_cnt; i++)
-				add_step(m, &tracks[t].steps[i]);
+				diff__add_step(m, &tracks[t].steps[i]);
 	}
 	free(room);
 }
@@ -192,7 +186,7 @@ static void add_steps(struct making *m)
  * The block in which a sample counts: with steps, samples of the thread that makes them, by step; without steps,
  * samples of the main thread, by time. -1: in no block.
  */
-static int block_of(const struct making *m, const struct sample *sample)
+static int block_of_sample(const struct diff_maker *m, const struct sample *sample)
 {
 	size_t cnt;
 	const struct step_track *tracks = steps__tracks(m->steps, &cnt);
@@ -211,7 +205,7 @@ static int block_of(const struct making *m, const struct sample *sample)
 }
 
 /* "train.py:Net.forward"; malloc'ed. NULL: no memory. */
-static char *function_name(struct job *job, const struct code *code)
+static char *file_and_function(struct job *job, const struct code *code)
 {
 	const char *file = job__name_or_lost(job, code->file), *name = job__name_or_lost(job, code->name);
 	const char *slash = file ? strrchr(file, '/') : NULL;
@@ -221,7 +215,7 @@ static char *function_name(struct job *job, const struct code *code)
 }
 
 /* Adds self time by the innermost Python function of each sample. */
-static void add_functions(struct making *m)
+static void diff__add_functions(struct diff_maker *m)
 {
 	const struct samples *samples = job__samples(m->job);
 	const struct stacks *stacks = job__stacks(m->job);
@@ -233,7 +227,7 @@ static void add_functions(struct making *m)
 	for (size_t i = 0; !m->err && i < samples__cnt(samples); i++) {
 		struct sample sample = samples__get(samples, i);
 		struct stack stack = stacks__stack(stacks, sample.stack);
-		int block = stack.cnt ? block_of(m, &sample) : -1;
+		int block = stack.cnt ? block_of_sample(m, &sample) : -1;
 
 		if (block < 0)
 			continue;
@@ -247,7 +241,7 @@ static void add_functions(struct making *m)
 		char *name = NULL;
 
 		for (size_t b = 0; b < m->blocks.cnt && !m->err; b++) {
-			if (sums[i][b] > 0 && !name && !(name = function_name(m->job, &code)))
+			if (sums[i][b] > 0 && !name && !(name = file_and_function(m->job, &code)))
 				m->err = -ENOMEM;
 			if (sums[i][b] > 0)
 				diff__add(m, DIFF_FUNCTIONS, name, b, sums[i][b]);
@@ -263,7 +257,7 @@ static void add_functions(struct making *m)
 
 /* ---- all together ---- */
 
-static void describe(struct job *job, const struct steps *steps, struct diff_side *side)
+static void describe_side(struct job *job, const struct steps *steps, struct diff_side *side)
 {
 	const struct rec_window *window = job__window(job);
 	size_t cnt;
@@ -317,7 +311,7 @@ static bool is_comparable(const struct diff *diff, enum diff_section section)
  * The least error of times from timer samples, in s^2: a side that the timer never or rarely sampled varies as much as
  * the other. One random sample has its weight as its standard deviation.
  */
-static double sampling_square(const struct making *m, const struct diff_entry *entry)
+static double sampling_square(const struct diff_maker *m, const struct diff_entry *entry)
 {
 	const double *units = m->units, each = entry->chance / (units[DIFF_A] + units[DIFF_B]);
 
@@ -326,7 +320,7 @@ static double sampling_square(const struct making *m, const struct diff_entry *e
 	return SURE * SURE * each * (1 / units[DIFF_A] + 1 / units[DIFF_B]);
 }
 
-static void take_entry(struct making *m, const struct diff_entry *entry)
+static void take_entry(struct diff_maker *m, const struct diff_entry *entry)
 {
 	struct diff_row *row;
 	double least;
@@ -350,7 +344,7 @@ static void take_entry(struct making *m, const struct diff_entry *entry)
 }
 
 /* Makes a row from what was added to an entry on this side. grids: by section, for entries with rows of history. */
-static void settle_entry(struct making *m, struct diff_entry *entry, struct grid *const *grids)
+static void settle_entry(struct diff_maker *m, struct diff_entry *entry, struct grid *const *grids)
 {
 	enum diff_section section = entry->key.section;
 	const struct blocks *blocks = section == DIFF_GPU || section == DIFF_GPU_WORK ? &m->watched : &m->blocks;
@@ -374,7 +368,7 @@ static void settle_entry(struct making *m, struct diff_entry *entry, struct grid
 	entry->val = (struct agg_val){0};
 }
 
-static void settle_rows(struct making *m)
+static void settle_rows(struct diff_maker *m)
 {
 	struct diff_entry *entries = m->entries.items.items;
 	struct grid *grids[DIFF__SECTIONS] = {
@@ -393,7 +387,7 @@ static void settle_rows(struct making *m)
 	grid__free(grids[DIFF_OPS]);
 }
 
-static void free_entries(struct making *m)
+static void free_entries(struct diff_maker *m)
 {
 	struct diff_entry *entries = m->entries.items.items;
 
@@ -403,14 +397,14 @@ static void free_entries(struct making *m)
 	map__free_texts(&m->entry_names);
 }
 
-static int make_diff(struct making *m, const struct diff_input inputs[DIFF__SIDES], struct steps *const steps[])
+static int make_diff(struct diff_maker *m, const struct diff_input inputs[DIFF__SIDES], struct steps *const steps[])
 {
 	for (m->side = 0; m->side < DIFF__SIDES && !m->err; m->side++) {
 		m->job = inputs[m->side].job;
 		m->history = inputs[m->side].history;
 		m->steps = steps[m->side];
-		add_steps(m);
-		add_functions(m);
+		diff__add_steps(m);
+		diff__add_functions(m);
 		diff__add_actions(m);
 		diff__add_ops(m);
 		if (!m->err)
@@ -430,13 +424,13 @@ static int make_diff(struct making *m, const struct diff_input inputs[DIFF__SIDE
 int diff__make(const struct diff_input inputs[DIFF__SIDES], struct diff *diff)
 {
 	struct steps *const steps[] = {steps__new(inputs[DIFF_A].job), steps__new(inputs[DIFF_B].job)};
-	struct making m = {.diff = diff};
+	struct diff_maker m = {.diff = diff};
 	int err = -ENOMEM;
 
 	*diff = (struct diff){0};
 	if (steps[DIFF_A] && steps[DIFF_B]) {
 		for (int i = 0; i < DIFF__SIDES; i++)
-			describe(inputs[i].job, steps[i], &diff->sides[i]);
+			describe_side(inputs[i].job, steps[i], &diff->sides[i]);
 		diff->per_step = diff->sides[DIFF_A].steps && diff->sides[DIFF_B].steps;
 		err = make_diff(&m, inputs, steps);
 	}

@@ -10,7 +10,7 @@
 
 #define SURE 1.96 /* standard deviations that enclose 95 % of a normal distribution */
 
-struct making {
+struct diff_maker {
 	struct diff *diff;
 	struct map entry_names, entries; /* texts; struct diff_entry, see diff.c */
 	struct job *job;
@@ -24,16 +24,16 @@ struct making {
 };
 
 /* Adds to a row's time in a block of this side. Does nothing for block -1, or after an error. */
-void diff__add(struct making *m, enum diff_section section, const char *name, int block, double seconds);
+void diff__add(struct diff_maker *m, enum diff_section section, const char *name, int block, double seconds);
 /* Adds a row from its history instead. val: the final total, or NULL: not known. */
-void diff__add_row(struct making *m, enum diff_section section, const char *name, const struct history_row *row,
+void diff__add_row(struct diff_maker *m, enum diff_section section, const char *name, const struct history_row *row,
 		   const struct agg_val *val);
 
 /* Both call diff__add_row. */
-void diff__add_actions(struct making *m);
-void diff__add_ops(struct making *m);
+void diff__add_actions(struct diff_maker *m);
+void diff__add_ops(struct diff_maker *m);
 /* The time grid of a section: its snapshots, with the units that had passed at each. NULL: no memory. */
-struct grid *grid__new(struct making *m, enum diff_section section);
+struct grid *grid__new(struct diff_maker *m, enum diff_section section);
 void grid__free(struct grid *grid); /* accepts NULL */
 /* Steps, or seconds, over which the rows are compared. */
 double grid__units(const struct grid *grid);
@@ -44,6 +44,6 @@ double grid__units(const struct grid *grid);
 void grid__measure(struct grid *grid, const struct array *rows, const struct agg_val *val, double *s, double *error_s);
 
 /* Calls diff__add. Cuts the time that CUPTI watched into blocks. */
-void diff__add_gpu(struct making *m, struct blocks *blocks);
+void diff__add_gpu(struct diff_maker *m, struct blocks *blocks);
 
 #endif

@@ -30,7 +30,7 @@ struct gpu_ops {
 	struct map ops;     /* struct gpu_op */
 	struct array works; /* struct gpu_work, by their first start */
 	struct array texts; /* char * */
-	bool groups_told;   /* calls record groups; else each op covers all groups */
+	bool groups_known;  /* calls record groups; else each op covers all groups */
 	bool without_paths; /* some calls lack the spans around their operator, so totals lack their time */
 };
 

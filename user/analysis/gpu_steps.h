@@ -11,7 +11,7 @@
 #include "user/model/gpu.h"
 
 struct gpu_step {
-	size_t told; /* steps whose calls are known: 0 or 1; in a sum, their number */
+	size_t known; /* steps whose calls are known: 0 or 1; in a sum, their number */
 	uint64_t launches, copies, copied_bytes;
 	uint64_t api_ns, sync_ns; /* in calls except waits; in waits */
 	uint64_t watched_ns;      /* time of the step that CUPTI watched */

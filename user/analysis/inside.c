@@ -40,7 +40,7 @@ static int compare_stacks(const struct stack *x, const struct stack *y, uint32_t
 	return COMPARE(x->cnt, y->cnt);
 }
 
-static int compare_spans(const struct around *x, const struct around *y)
+static int compare_around_name(const struct around *x, const struct around *y)
 {
 	return x->name != y->name ? COMPARE(x->name, y->name) : COMPARE(x->kind, y->kind);
 }
@@ -49,9 +49,9 @@ static int compare_around(const void *a, const void *b, void *stacks)
 {
 	const struct around *x = a, *y = b;
 	struct stack of_x = stacks__stack(stacks, x->stack), of_y = stacks__stack(stacks, y->stack);
-	int order = compare_spans(x, y);
+	int result = compare_around_name(x, y);
 
-	return order ? order : compare_stacks(&of_x, &of_y, &(uint32_t){0});
+	return result ? result : compare_stacks(&of_x, &of_y, &(uint32_t){0});
 }
 
 uint32_t inside__frames(const struct inside *inside, const struct path_span *span, uint32_t stack, bool *known)
@@ -64,7 +64,7 @@ uint32_t inside__frames(const struct inside *inside, const struct path_span *spa
 		struct stack other = stacks__stack(inside->stacks, all[i].stack);
 		uint32_t shared = 0;
 
-		if (!compare_spans(&all[i], &key))
+		if (!compare_around_name(&all[i], &key))
 			compare_stacks(&of_sample, &other, &shared);
 		around = shared > around ? shared : around;
 	}

@@ -12,8 +12,8 @@ enum outside_side { OUTSIDE_BEFORE, OUTSIDE_AFTER, OUTSIDE__COUNT };
 
 struct outside_part {
 	uint64_t ns;
-	uint64_t compile_ns; /* the part in torch.compile */
-	struct spot spot;    /* the line that has half of the sampled time; .ns 0: no such line */
+	uint64_t compile_ns;    /* the part in torch.compile */
+	struct hotspot hotspot; /* the line that has half of the sampled time; .ns 0: no such line */
 };
 
 struct outside {

@@ -7,21 +7,21 @@
 #ifndef STEPFLAME_USER_ANALYSIS_PLACE_H
 #define STEPFLAME_USER_ANALYSIS_PLACE_H
 
-#include "user/lib/tallies.h"
+#include "user/lib/histograms.h"
 #include "user/model/samples.h"
 
 struct job;
 
 /* A line of source. */
-struct spot {
+struct hotspot {
 	uint32_t code; /* number for stacks__code; 0: no code */
 	uint32_t line; /* 0: not known */
-	uint64_t ns;   /* time of its samples; 0: no spot */
+	uint64_t ns;   /* time of its samples; 0: no hotspot */
 	uint64_t file; /* the file that took most of it: REC_NAME id of its path; 0: no file, or not known */
 };
 
-/* "train.py:42 Rows.__getitem__" for a valid spot; malloc'ed; NULL: no memory. */
-char *spot__text(struct job *job, const struct spot *spot);
+/* "train.py:42 Rows.__getitem__" for a valid hotspot; malloc'ed; NULL: no memory. */
+char *hotspot__text(struct job *job, const struct hotspot *hotspot);
 
 /*
  * Whether a function (a number for stacks__code) is the user's own: neither from an installed package nor from the
@@ -32,7 +32,7 @@ bool place__is_users(const struct job *job, uint32_t code);
 /* All zeros except the job: empty. */
 struct places {
 	const struct job *job;
-	struct tallies ns;    /* {slot, stack} */
+	struct histograms ns; /* {slot, stack} */
 	struct array samples; /* uint32_t by number of that pair: samples; a timed wait counts as PLACE_SAMPLES */
 	struct intern lines;  /* {code, line} */
 	struct array frames;  /* uint32_t: numbers in `lines`, for each stack the outermost frame first */
@@ -48,12 +48,12 @@ struct place_set {
 	double steps;
 };
 
-/* Where the time is. The .ns of its spots: time of the first set in the function and its callees. */
+/* Where the time is. The .ns of its hotspots: time of the first set in the function and its callees. */
 struct place {
-	struct spot outer; /* code 0: not known */
-	struct spot inner; /* the innermost function of the same kind that has the excess; may equal `outer` */
-	bool users;        /* both are the user's own functions */
-	bool rare;         /* the other set hardly calls them */
+	struct hotspot outer; /* code 0: not known */
+	struct hotspot inner; /* the innermost function of the same kind that has the excess; may equal `outer` */
+	bool users;           /* both are the user's own functions */
+	bool rare;            /* the other set hardly calls them */
 };
 
 /* A sample without Python frames counts in the totals, but has no place. 0 or -ENOMEM. */
@@ -87,8 +87,8 @@ uint32_t *places__lines(const struct places *places, const struct place_set *set
 
 void places__free(struct places *places);
 
-/* The spot that a user knows best: the inner one of user functions, the outer one of installed functions. */
-const struct spot *place__main(const struct place *place);
+/* The hotspot that a user knows best: the inner one of user functions, the outer one of installed functions. */
+const struct hotspot *place__main(const struct place *place);
 /*
  * "train.py:215 estimate_loss"; with another function "train.py:40 eval_batch, in evaluate", or
  * "trainer.py:2543 Trainer.evaluate > Popen._launch". malloc'ed; NULL: no memory.

@@ -40,7 +40,7 @@ struct verdict {
 	enum verdict_class class;
 	char *why;
 	double share;       /* of the time of all steps: the most that a fix could gain; 0: not known, or nothing */
-	char *place;        /* as spot__text or place__text print it; NULL: not known */
+	char *place;        /* as hotspot__text or place__text print it; NULL: not known */
 	unsigned int cause; /* the cause it names, as in struct blame_group; CAUSE_NONE: on the CPU, or no cause */
 	int phase;          /* the phase it names; -1: no phase */
 	struct array evidence, next; /* char * */

@@ -61,7 +61,7 @@ static inline __attribute__((always_inline)) uint32_t *find_slot(const struct ma
 }
 
 /* The number of slots is a power of 2, and at least half of them stay empty. */
-static inline bool is_full(const struct map *map)
+static inline bool map_is_full(const struct map *map)
 {
 	return 2 * (map->items.cnt + 1) > map->slot_cnt;
 }
@@ -95,7 +95,7 @@ static inline __attribute__((always_inline)) void *add_item(struct map *map, con
 	uint32_t *slot;
 	void *item;
 
-	if (is_full(map) && grow_slots(map, key_bytes, item_bytes))
+	if (map_is_full(map) && grow_slots(map, key_bytes, item_bytes))
 		return NULL;
 	slot = find_slot(map, key, key_bytes, item_bytes);
 	if (*slot)
@@ -145,7 +145,7 @@ int map__add_text(struct map *texts, const char *text, uint32_t *index)
 	char *copy, **item;
 	uint32_t *slot;
 
-	if (is_full(texts) && grow_slots(texts, TEXT, sizeof(text)))
+	if (map_is_full(texts) && grow_slots(texts, TEXT, sizeof(text)))
 		return -ENOMEM;
 	slot = find_slot(texts, text, TEXT, sizeof(text));
 	if (!*slot) {

@@ -24,18 +24,18 @@
 struct boundaries {
 	const struct rec_step **sorted; /* by pid, tid, serial */
 	uint64_t *backwards;            /* times of the STEP_BACKWARD boundaries, ascending in each process */
-	struct array processes;         /* struct process, by pid */
+	struct array processes;         /* struct boundary_process, by pid */
 	struct array tracks;            /* struct boundary_track, in the order of processes */
 };
 
-struct process {
+struct boundary_process {
 	uint32_t pid;
 	size_t from, cnt; /* range in boundaries.sorted */
 	size_t backwards_from, backward_cnt;
 };
 
 /* A rule on the thread that has the most whole steps by it. */
-struct candidate {
+struct rule_candidate {
 	struct boundary_track track;
 	size_t boundary_cnt, step_cnt;
 	uint64_t covered_ns; /* by whole steps */
@@ -86,7 +86,7 @@ static int sort_boundaries(struct boundaries *boundaries, const struct job *job,
 static int add_processes(struct boundaries *boundaries, size_t cnt)
 {
 	const struct rec_step **sorted = boundaries->sorted;
-	struct process *process = NULL;
+	struct boundary_process *process = NULL;
 	size_t backward_cnt = 0;
 
 	boundaries->backwards = malloc((cnt + 1) * sizeof(*boundaries->backwards));
@@ -97,7 +97,8 @@ static int add_processes(struct boundaries *boundaries, size_t cnt)
 			process = array__add(&boundaries->processes, sizeof(*process));
 			if (!process)
 				return -ENOMEM;
-			*process = (struct process){.pid = sorted[i]->pid, .from = i, .backwards_from = backward_cnt};
+			*process = (struct boundary_process){
+				.pid = sorted[i]->pid, .from = i, .backwards_from = backward_cnt};
 		}
 		process->cnt++;
 		if (sorted[i]->rule != STEP_BACKWARD)
@@ -115,7 +116,7 @@ static int add_processes(struct boundaries *boundaries, size_t cnt)
 /* Whether the process trained between a and b. */
 static bool has_backward(const struct boundaries *boundaries, const struct rec_step *a, const struct rec_step *b)
 {
-	const struct process *all = boundaries->processes.items, *process = NULL;
+	const struct boundary_process *all = boundaries->processes.items, *process = NULL;
 	size_t low = SEARCH(i, 0, boundaries->processes.cnt, all[i].pid <= a->pid);
 	const uint64_t *times;
 
@@ -175,10 +176,10 @@ static void count_lost(struct boundary_track *track)
 
 /* ---- which rule ---- */
 
-static void look_at(const struct boundaries *boundaries, struct boundary_track thread, uint32_t rule,
-		    struct candidate *best)
+static void update_candidate(const struct boundaries *boundaries, struct boundary_track thread, uint32_t rule,
+			     struct rule_candidate *best)
 {
-	struct candidate new = {.track = thread};
+	struct rule_candidate new = {.track = thread};
 	size_t from, to = 0;
 
 	new.track.rule = rule;
@@ -199,7 +200,7 @@ static void look_at(const struct boundaries *boundaries, struct boundary_track t
 }
 
 /* The longest time that the first step by the better rule may have lasted before its first boundary. */
-static uint64_t unknown_ns(const struct candidate *better, const struct candidate *worse)
+static uint64_t unknown_ns(const struct rule_candidate *better, const struct rule_candidate *worse)
 {
 	uint64_t since_ns = better->first_ns;
 
@@ -211,16 +212,16 @@ static uint64_t unknown_ns(const struct candidate *better, const struct candidat
 	return better->first_ns - since_ns;
 }
 
-static bool takes_over(const struct candidate *worse, const struct candidate *better)
+static bool takes_over(const struct rule_candidate *worse, const struct rule_candidate *better)
 {
 	if (!worse->step_cnt || (!better->step_cnt && worse->track.rule != STEP_LOADER))
 		return false;
 	return worse->covered_ns / FAR_MORE > saturating__add(better->covered_ns, unknown_ns(better, worse));
 }
 
-static int choose_rule(struct boundaries *boundaries, const struct process *process)
+static int choose_rule(struct boundaries *boundaries, const struct boundary_process *process)
 {
-	struct candidate candidates[STEP__COUNT] = {0}, *chosen = NULL;
+	struct rule_candidate candidates[STEP__COUNT] = {0}, *chosen = NULL;
 	const struct rec_step **all = boundaries->sorted + process->from;
 	struct boundary_track *track;
 
@@ -233,7 +234,7 @@ static int choose_rule(struct boundaries *boundaries, const struct process *proc
 		thread.cnt = to - from;
 		for (uint32_t rule = 0; rule < STEP__COUNT; rule++)
 			if (seen[rule])
-				look_at(boundaries, thread, rule, &candidates[rule]);
+				update_candidate(boundaries, thread, rule, &candidates[rule]);
 	}
 	for (uint32_t rule = 0; rule < STEP__COUNT; rule++)
 		if (candidates[rule].boundary_cnt && (!chosen || takes_over(&candidates[rule], chosen)))
@@ -254,19 +255,19 @@ static int choose_rule(struct boundaries *boundaries, const struct process *proc
 static void drop_doubles(struct boundaries *boundaries, size_t *cnt)
 {
 	const struct rec_step **sorted = boundaries->sorted;
-	size_t kept = 0;
+	size_t unique_cnt = 0;
 
 	for (size_t i = 0; i < *cnt; i++)
-		if (!kept || sorted[i]->serial != sorted[kept - 1]->serial || sorted[i]->tid != sorted[kept - 1]->tid ||
-		    sorted[i]->pid != sorted[kept - 1]->pid)
-			sorted[kept++] = sorted[i];
-	*cnt = kept;
+		if (!unique_cnt || sorted[i]->serial != sorted[unique_cnt - 1]->serial ||
+		    sorted[i]->tid != sorted[unique_cnt - 1]->tid || sorted[i]->pid != sorted[unique_cnt - 1]->pid)
+			sorted[unique_cnt++] = sorted[i];
+	*cnt = unique_cnt;
 }
 
 struct boundaries *boundaries__new(const struct job *job)
 {
 	struct boundaries *boundaries = calloc(1, sizeof(*boundaries));
-	const struct process *processes;
+	const struct boundary_process *processes;
 	size_t cnt;
 	int err = boundaries ? sort_boundaries(boundaries, job, &cnt) : -ENOMEM;
 

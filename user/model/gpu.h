@@ -74,10 +74,10 @@ struct gpu_act {
 };
 
 struct gpu {
-	struct array told;       /* struct rec_gpu by number in pids - 1, zeroed where no record came */
+	struct array records;    /* struct rec_gpu by number in pids - 1, zeroed where no record came */
 	struct intern pids;      /* the pids of all records */
 	struct array processes;  /* struct gpu_process */
-	struct map sums;         /* struct gpu_calls */
+	struct map totals;       /* struct gpu_calls */
 	struct array calls;      /* struct gpu_call */
 	struct array activities; /* struct gpu_act */
 	struct array steps;      /* struct rec_gpu_step */
@@ -109,7 +109,7 @@ int gpu__join(struct gpu *gpu, const struct names *names, const struct rec_windo
 const struct gpu_process *gpu__processes(const struct gpu *gpu, size_t *cnt);
 /* NULL: the process is not known to use CUDA. */
 const struct gpu_process *gpu__process(const struct gpu *gpu, uint32_t pid);
-const struct gpu_calls *gpu__sums(const struct gpu *gpu, size_t *cnt);
+const struct gpu_calls *gpu__totals(const struct gpu *gpu, size_t *cnt);
 /* Sorted by pid, tid and start. Calls of one thread do not overlap, unless the recording is corrupt. */
 const struct gpu_call *gpu__calls(const struct gpu *gpu, size_t *cnt);
 /* Sorted by pid and start. */

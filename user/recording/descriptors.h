@@ -50,7 +50,7 @@ struct record_descriptor {
 const struct record_descriptor *record_descriptor__of(uint16_t type);
 
 /*
- * X(type, struct, suffix of job.c's add_..., which reads it into the model, merge rule), in the order of enum rec_type.
+ * X(type, struct, suffix of job.c's job__add_..., which reads it into the model, merge rule), in the order of enum rec_type.
  */
 #define STEPFLAME_RECORDS(X)                         \
 	X(HOST, rec_host, host, PASS)                \
