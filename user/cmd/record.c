@@ -242,7 +242,7 @@ const struct argp cmd_record_argp = {
 
 static volatile sig_atomic_t interrupts;
 
-static void on_signal(int signal)
+static void on_stop_signal(int signal)
 {
 	interrupts++;
 }
@@ -255,11 +255,11 @@ struct sink {
 	struct recording_writer *writer; /* NULL until the file is open */
 	struct job *job;
 	int write_err; /* first error of the file */
-	char *kept;
-	size_t kept_bytes;
+	char *buffered;
+	size_t buffered_bytes;
 };
 
-static int sink_record(const struct rec_hdr *record, void *ctx)
+static int record_to_file(const struct rec_hdr *record, void *ctx)
 {
 	struct sink *sink = ctx;
 
@@ -272,13 +272,13 @@ static int sink_record(const struct rec_hdr *record, void *ctx)
 		if (!sink->write_err)
 			sink->write_err = recording_writer__append(sink->writer, record);
 	} else {
-		char *kept = realloc(sink->kept, sink->kept_bytes + record->size);
+		char *buffered = realloc(sink->buffered, sink->buffered_bytes + record->size);
 
-		if (!kept)
+		if (!buffered)
 			return -ENOMEM;
-		memcpy(kept + sink->kept_bytes, record, record->size);
-		sink->kept = kept;
-		sink->kept_bytes += record->size;
+		memcpy(buffered + sink->buffered_bytes, record, record->size);
+		sink->buffered = buffered;
+		sink->buffered_bytes += record->size;
 	}
 	/* The report at the end reads neither type, and those of a long recording would fill the memory. */
 	if (record->type == REC_SAMPLE || record->type == REC_STEP)
@@ -295,8 +295,8 @@ static int sink_open(struct sink *sink, const char *path)
 			   strerror(-err));
 		return err;
 	}
-	for (size_t at = 0; at < sink->kept_bytes && !sink->write_err;) {
-		const struct rec_hdr *record = (const void *)(sink->kept + at);
+	for (size_t at = 0; at < sink->buffered_bytes && !sink->write_err;) {
+		const struct rec_hdr *record = (const void *)(sink->buffered + at);
 
 		sink->write_err = recording_writer__append(sink->writer, record);
 		at += record->size;
@@ -373,7 +373,7 @@ static int start_targets(struct session *session, const struct record_args *args
 	return err;
 }
 
-static void print_end(const struct record_args *args, const struct sink *sink)
+static void print_recording_end(const struct record_args *args, const struct sink *sink)
 {
 	const char *file = output__name(args->output);
 
@@ -402,7 +402,7 @@ static int record(const struct record_args *args, struct sink *sink, struct laun
 {
 	const struct report_options report = {0};
 	struct session *session;
-	int err = session__new(&args->session, sink_record, sink, &session);
+	int err = session__new(&args->session, record_to_file, sink, &session);
 
 	if (err)
 		return err;
@@ -421,7 +421,7 @@ static int record(const struct record_args *args, struct sink *sink, struct laun
 		log__error(NULL, "recording failed: %s", strerror(-err));
 	report_simple.text(sink->job, &report, output__is_stdout(args->output) ? stderr : stdout);
 	fflush(stdout);
-	print_end(args, sink);
+	print_recording_end(args, sink);
 out:
 	session__free(session);
 	return err;
@@ -444,7 +444,7 @@ static int check_output(const char *path)
 int cmd_record(int argc, char **argv)
 {
 	struct record_args args = {.output = "stepflame.rec", .session = {.frequency = FREQUENCY, .syscalls = true}};
-	struct sigaction action = {.sa_handler = on_signal};
+	struct sigaction action = {.sa_handler = on_stop_signal};
 	struct launch launch = {.go = -1};
 	struct sink sink = {0};
 	int err;
@@ -460,7 +460,7 @@ int cmd_record(int argc, char **argv)
 	sink.job = job__new();
 	err = sink.job ? record(&args, &sink, &launch) : -ENOMEM;
 	recording_writer__free(sink.writer);
-	free(sink.kept);
+	free(sink.buffered);
 	job__free(sink.job);
 	launch__close(&launch);
 	if (launch.pid > 0 && interrupts < 2) {

@@ -260,15 +260,15 @@ void decoder__record(struct decoder *d, const CUpti_Activity *record, size_t byt
 {
 	struct gpu_ring_activity out = {.hdr = {.type = GPU_RING_ACTIVITY, .size = sizeof(out)}};
 	const void *r = record;
-	bool told = false;
+	bool decoded = false;
 
 	switch (record->kind) {
-#define AS(kind, type, decoded)           \
+#define AS(kind, type, decode)            \
 	case kind:                        \
 		if (bytes < sizeof(type)) \
 			break;            \
-		decoded;                  \
-		told = true;              \
+		decode;                   \
+		decoded = true;           \
 		break;
 		AS(CUPTI_ACTIVITY_KIND_KERNEL, oldest_kernel, kernel(d, r, &out))
 		AS(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, oldest_kernel, kernel(d, r, &out))
@@ -285,12 +285,12 @@ void decoder__record(struct decoder *d, const CUpti_Activity *record, size_t byt
 			break;
 		if (!call(d, r, record->kind == CUPTI_ACTIVITY_KIND_DRIVER, &out))
 			return;
-		told = true;
+		decoded = true;
 		break;
 	default:
 		break;
 	}
-	if (told)
+	if (decoded)
 		ring__write(d->ring, &out, sizeof(out));
 	else
 		__atomic_fetch_add(&d->ring->control->unknown, 1, __ATOMIC_RELAXED);

@@ -80,7 +80,7 @@ static uint64_t now_ns(void)
 }
 
 /* Takes the best of some readings: the kernel may preempt this thread between two of them. Call it under `writing`. */
-static void tell_clock(void)
+static void send_clock(void)
 {
 	struct gpu_ring_clock best = {.behind_ns = UINT64_MAX};
 
@@ -135,7 +135,7 @@ static void decode_buffer(uint8_t *buffer, size_t size)
 	}
 	count_dropped(cupti);
 	if (now_ns() - shared.clock_ns > CLOCK_SPACING_NS)
-		tell_clock();
+		send_clock();
 }
 
 static void on_completed(CUcontext context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid)
@@ -195,7 +195,7 @@ static void set_state(struct window *w, enum gpu_ring_state state, uint32_t erro
 }
 
 /* Writes the properties of all devices, as the driver, which has loaded us, reports them. */
-static void tell_devices(struct window *w)
+static void send_devices(struct window *w)
 {
 	void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
 	CUresult (*count)(int *) = driver ? dlsym(driver, "cuDeviceGetCount") : NULL;
@@ -292,7 +292,7 @@ static void set_writing(struct window *w, bool on)
 		shared.decoder.cupti = &w->cupti;
 		shared.decoder.ring = w->ring;
 	}
-	tell_clock();
+	send_clock();
 	if (!on) {
 		count_dropped(&w->cupti);
 		shared.decoder.ring = NULL;
@@ -344,7 +344,7 @@ void window__begin(struct window *w, uint32_t wanted)
 	}
 	set_thread_ids(w, true);
 	set_writing(w, true);
-	tell_devices(w);
+	send_devices(w);
 	err = enable(w);
 	w->open = true;
 	if (err) {
@@ -360,7 +360,7 @@ void window__tick(struct window *w)
 {
 	w->cupti.ActivityFlushAll(0);
 	pthread_mutex_lock(&shared.writing);
-	tell_clock();
+	send_clock();
 	pthread_mutex_unlock(&shared.writing);
 }
 
