@@ -114,7 +114,7 @@ static int compare_start(const void *a, const void *b)
 	return COMPARE(((const struct gpu_span *)a)->start_ns, ((const struct gpu_span *)b)->start_ns);
 }
 
-/* The gaps between spans, from time 0 to the end of time. 0 or -ENOMEM. */
+/* Computes the gaps between spans, from time 0 to the end of time. 0 or -ENOMEM. */
 static int spans_between(const struct array *spans, struct array *out)
 {
 	const struct gpu_span *items = spans->items;

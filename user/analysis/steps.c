@@ -191,7 +191,7 @@ static int compare_sample(const void *a, const void *b, void *samples)
 	return x.time_ns != y.time_ns ? COMPARE(x.time_ns, y.time_ns) : COMPARE(i, k);
 }
 
-/* uint32_t: the waits of the track's thread in time order, in which nearly all come already. 0 or -ENOMEM. */
+/* Lists the waits (uint32_t) of the track's thread by time. Nearly all arrive sorted. 0 or -ENOMEM. */
 static int sort_waits(const struct step_track *track, const struct samples *samples, struct array *waits)
 {
 	bool sorted = true;

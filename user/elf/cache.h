@@ -25,7 +25,7 @@ const char *cache__dir(char *path, size_t size);
 /*
  * Loads the cache of this file from dir (NULL: no cache). The caller gives the units; part[0] is an array of uint64_t:
  * the file offsets of all code that was chosen, which must not have changed. 0, and the caller frees each `data`; or
- * -ENOENT when there is no cache, or none to be trusted. The caller checks the values of the elements.
+ * -ENOENT when there is no cache, or it cannot be trusted. The caller checks the values of the elements.
  */
 int cache__load(const struct elf *elf, const char *dir, const char *what, struct cache_part *part, size_t part_cnt);
 /* Writes the cache; a failure is silent. */

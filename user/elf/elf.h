@@ -24,7 +24,7 @@ struct elf_symbol {
 int elf__new(const char *path, struct elf **out);
 void elf__free(struct elf *elf); /* accepts NULL */
 
-/* The GNU build id as lower-case hex, or "" when there is none. Owned by elf. */
+/* The GNU build id as lower-case hex, or "" without one. Owned by elf. */
 const char *elf__build_id(const struct elf *elf);
 
 /*
@@ -43,7 +43,7 @@ size_t elf__symbol_cnt(const struct elf *elf);
 /* Whether `text` is part of the name of a symbol, defined or not. Faster than a walk over all symbols. */
 bool elf__mentions(const struct elf *elf, const char *text);
 
-/* File offset of a symbol's name, 0 when it has none. */
+/* File offset of a symbol's name; 0: the symbol has no name. */
 uint64_t elf__name_offset(const struct elf *elf, const struct elf_symbol *symbol);
 
 /* Whether a symbol ("X.cold", "X.cold.3") says that a part which the compiler split off a function begins at vaddr. */
@@ -78,7 +78,7 @@ int elf__pointer(const struct elf *elf, uint64_t vaddr, uint64_t *value);
 const char *elf__slot_symbol(const struct elf *elf, uint64_t vaddr);
 /*
  * Calls fn, in ascending order of addresses, for each word that a relocation makes a pointer. `value` is that of
- * elf__pointer, 0 when it is known only at run time; `symbol` is NULL when the relocation names none. RELR relocations
+ * elf__pointer, 0 when it is known only at run time; `symbol` is NULL when the relocation names no symbol. RELR relocations
  * are left out.
  */
 void elf__each_pointer(const struct elf *elf, void (*fn)(uint64_t vaddr, uint64_t value, const char *symbol, void *ctx),
@@ -104,7 +104,7 @@ int elf__method_in(const struct elf *elf, uint64_t table, const char *method, ui
  */
 int elf__slot(const struct elf *elf, const char *dunder, uint64_t slot_offset, uint64_t *vaddr);
 
-/* vaddr of the _Py_Dealloc that this file itself defines, 0 when it defines none. Looked up once. */
+/* vaddr of the _Py_Dealloc that this file itself defines; 0: it defines no such function. Looked up once. */
 uint64_t elf__own_dealloc(const struct elf *elf);
 
 #endif

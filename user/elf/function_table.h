@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Finds the function of an ELF file at a file offset, by its symbol tables. A function takes 12 bytes of memory. The
- * names stay in the file, which is kept open and read on demand: when the file shrinks, names are lost, but no SIGBUS
+ * names stay in the file, which stays open and is read on demand: when the file shrinks, names are lost, but no SIGBUS
  * is raised.
  */
 #ifndef STEPFLAME_USER_ELF_FUNCTION_TABLE_H

@@ -14,7 +14,7 @@
 
 struct function_range {
 	uint64_t start, end; /* vaddr; end is the first byte after the range */
-	uint64_t lsda;       /* vaddr of its exception table (.gcc_except_table), 0 when it has none */
+	uint64_t lsda;       /* vaddr of its exception table (.gcc_except_table), 0: it has no such table */
 	/*
 	 * bytes from %rsp at `start` to the slot of the return address: 0 for a function, more for a part, -1 when not
 	 * known

@@ -65,7 +65,7 @@ void window__forked(void)
 	shared.forked = true;
 }
 
-/* A child of a raw clone, of which no fork handler was told, has no ring either. */
+/* Fork handlers do not run in a child of a raw clone, which has no ring either: hence the pid. */
 static bool is_ours(void)
 {
 	return !shared.forked && getpid() == shared.pid;

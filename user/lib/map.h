@@ -19,7 +19,7 @@ struct map {
 	uint64_t seed;
 };
 
-/* Returns the item, of a type, whose key equals the one that `key` points to; NULL: there is none. */
+/* Returns the item, of a type, whose key equals the one that `key` points to; NULL: no such item. */
 #define MAP_FIND(map, type, key) ((type *)map__find(map, key, sizeof(*(key)), sizeof(type)))
 /* The same, but adds a missing item, zeroed except for its key. NULL: no memory. */
 #define MAP_ADD(map, type, key) ((type *)map__add(map, key, sizeof(*(key)), sizeof(type)))

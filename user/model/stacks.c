@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A copy of the bytes, of which there may be 0; malloc'ed, NULL: no memory. */
+/* Copies 0 or more bytes; malloc'ed. NULL: no memory. */
 static void *copy_bytes(const void *data, size_t bytes)
 {
 	void *out = malloc(bytes + 1);

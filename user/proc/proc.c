@@ -146,7 +146,7 @@ int proc__status(pid_t pid, pid_t tid, struct proc_status *out)
 	return out->tgid > 0 ? 0 : -ESRCH;
 }
 
-/* "NUMBER 0xARG ... 0xSP 0xPC", "-1 0xSP 0xPC" of a thread that is blocked in none, or "running". */
+/* "NUMBER 0xARG ... 0xSP 0xPC", "-1 0xSP 0xPC" of a thread that is blocked outside system calls, or "running". */
 int proc__syscall(pid_t pid, pid_t tid, struct proc_syscall *out)
 {
 	uint64_t *args = out->args;

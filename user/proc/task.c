@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Reads threads from /proc/PID/task/TID, which stops none of them. In: a pid. Out: struct task. Owned by the calling
+ * Reads threads from /proc/PID/task/TID, without stopping them. In: a pid. Out: struct task. Owned by the calling
  * thread, which task__read moves to another processor for a moment.
  */
 #include "user/proc/task.h"

@@ -42,7 +42,7 @@ int task__waits(pid_t pid, pid_t tid, pid_t *nstid, uint64_t *runs);
 /* "sleeping" and the like. */
 const char *task__state(const struct task *task);
 
-/* The name of the task's system call, NULL when it is in none or has no name here. */
+/* The name of the task's system call, NULL when the task is in no call, or the call has no name here. */
 const char *task__syscall(const struct task *task);
 
 /* What a blocked thread waits for; CAUSE_NONE when it is not blocked. py may be NULL. */

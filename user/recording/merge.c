@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Passes records on with their processes, threads and times converted (descriptors.h says where those are), except for
- * records of which a merged recording has one in all.
+ * Passes records on with their processes, threads and times converted (descriptors.h says where those are). Of some
+ * types (MERGE_WHOLE) a merged recording has a single record, which merge__finish makes.
  */
 #include "user/recording/merge.h"
 

@@ -118,7 +118,7 @@ bool step_sum__cpu_share(const struct step_sum *sum, enum cpu_class class, doubl
 		return false;
 	*share = cnt / all;
 	/*
-	 * Binomial error of a share. Even a share of none or all may be chance, so the error is at least that of one.
+	 * Binomial error of a share. Even a share of 0 or 1 may be chance, so the error is at least that of one sample.
 	 */
 	*error = fmax(profile__error_ns(all * *share * (1 - *share)), 1) / all;
 	return true;

@@ -97,7 +97,7 @@ struct top {
 	struct rec_gpu_usage gpus[TOP_GPUS_MAX];
 	size_t gpu_cnt;
 	uint64_t sample_cnt;
-	uint64_t frame_ns, base_ns; /* ends of the last frame, and of that before the last reset; 0: none yet */
+	uint64_t frame_ns, base_ns; /* ends of the last frame, and of the last frame before the reset; 0: no such frame yet */
 	uint64_t busiest_hits, busiest_calls, hits, own_cpu_ns, step_cnt; /* at the last frame */
 };
 

@@ -364,7 +364,7 @@ static bool is_scaled(const cs_x86_op *op, int scale)
 /*
  * GCC and Clang write: jmp *table(,%idx,8); or mov (%table,%idx,8),%r; jmp *%r; or movslq (%table,%idx,4),%r; add
  * %table,%r; jmp *%r. A jump reads a table when one of these loads precedes it. The range check is not needed; see
- * read_table() in flow_tables.c.
+ * read_jump_table() in flow_tables.c.
  */
 void decoder__table_use(struct decoder *decoder, const struct elf *elf, const struct flow_node *node, size_t at,
 			size_t first, struct table_use *out)

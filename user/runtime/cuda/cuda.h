@@ -26,8 +26,8 @@ bool cuda__is_of_runtime(enum gpu_api api); /* the runtime calls the driver */
 bool cuda__is_library(const char *path);
 
 /*
- * The libraries of that kind that a process has mapped, "libcudart.so.12, libcuda.so.1", cut to size; "" when it has
- * mapped none.
+ * The libraries of that kind that a process has mapped, "libcudart.so.12, libcuda.so.1", cut to size; "" without such a
+ * library.
  */
 void cuda__libraries(const struct process *process, char *text, uint32_t size);
 

@@ -2,8 +2,8 @@
 /*
  * Finds where the code of a file pushes and pops NVTX ranges.
  *
- * NVTX 3 consists of headers only: each function reads a pointer from a table of which every library has a copy
- * (nvtxGlobals_v3), and calls the pointer unless it is NULL, which it is when no tool is loaded. Compilers inline that
+ * NVTX 3 consists of headers only: each function reads a pointer from a table (nvtxGlobals_v3; every library
+ * has its own copy), and calls the pointer unless it is NULL. It is NULL while no tool is loaded. Compilers inline that
  * into every caller. The libraries libnvToolsExt and libnvtx3interop, which export the functions, do the same. So the
  * search is not for functions, but for code that reads such a pointer, compares it with NULL, jumps, and would call it.
  * The probe goes on the conditional jump, which the kernel emulates; the code after the jump shows where the arguments

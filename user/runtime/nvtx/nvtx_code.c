@@ -185,7 +185,7 @@ struct pointer_check {
 
 /*
  * Follows plain instructions and jumps from *vaddr to the first instruction of another kind, and sets *vaddr to it. 0,
- * or -ENOENT when there is none among the first `max`.
+ * or -ENOENT when the first `max` have no such instruction.
  */
 static int follow_to(struct decoder *decoder, const struct elf *elf, uint64_t *vaddr, int max, struct reg_state *s,
 		     struct flow_node *node)

@@ -20,7 +20,7 @@ struct py_link {
 	bool python;    /* a Python function's frame; else one that the interpreter made to enter Python from C */
 };
 
-/* The innermost frame of a thread state, 0 for none. 0 or -errno. */
+/* The innermost frame of a thread state, 0: no frame. 0 or -errno. */
 int py_link__innermost(pid_t pid, const struct py_layout *layout, uint64_t tstate, uint64_t *frame);
 
 /*
@@ -53,7 +53,7 @@ struct py_stack {
 	struct py_frame *frames; /* innermost first */
 	uint32_t frame_cnt;
 	bool cut; /* there were more than PY_FRAMES_MAX; these are the innermost */
-	/* The thread ran, and no two readings agreed: frames has only the outer ones, in which it was all the time. */
+	/* The thread ran, and no two readings agreed: frames has only the outer frames, which all readings share. */
 	bool moving;
 	struct py_code *codes; /* owns what the frames point at */
 	uint32_t code_cnt;

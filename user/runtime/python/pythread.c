@@ -295,7 +295,7 @@ static pid_t pthread__tid(pid_t pid, uint64_t pthread)
 	return tid;
 }
 
-/* A forked process has its parent's thread ids in native_thread_id, and none of its own threads has such an id. */
+/* In a forked process, native_thread_id holds ids of the parent's threads, which no thread of its own has. */
 struct py_thread *py_thread__of(pid_t pid, pid_t nstid, uint32_t tss_offset, struct py_thread *states, int cnt)
 {
 	struct py_thread *found = NULL;

@@ -60,7 +60,7 @@ uint32_t py_thread__find_tss(pid_t pid, uint64_t runtime, const struct py_intern
 uint64_t py_thread__find_gil(pid_t pid, uint64_t runtime, const struct py_internals *internals,
 			     const uint32_t walk[PY_WALK_CNT]);
 
-/* The thread state that holds the GIL of the main interpreter; 0 when none does, or it is not known. */
+/* The thread state that holds the GIL of the main interpreter; 0 when no thread state holds it, or that is not known. */
 uint64_t py_thread__gil_holder(pid_t pid, const struct python *python);
 
 #endif

@@ -69,7 +69,7 @@ struct torch_ops {
 /*
  * Finds everything in one file. With cache_dir (NULL: no cache; created when missing), reads the result from
  * cache_dir/BUILD-ID.operators, or writes it there; a cache that cannot be read or written is not an error. 0, -ENOENT
- * when the file has nothing of torch, -ENOMEM. Free with torch_ops__free.
+ * when the file has no code of torch, -ENOMEM. Free with torch_ops__free.
  */
 int torch_ops__find(const struct elf *elf, const char *cache_dir, struct torch_ops **out);
 void torch_ops__free(struct torch_ops *ops); /* accepts NULL */

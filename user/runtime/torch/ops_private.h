@@ -53,7 +53,7 @@ struct ops_names {
 /*
  * Finds the schema of the operator at::_ops::JOINED::call, whose code is at vaddr; JOINED ends at its '4call'. With
  * joined NULL, finds the schema of another function, one that calls an operator of the namespace c10d. 0, or -ENOENT:
- * the code has no name, or none that gives JOINED.
+ * the code has no name, or a name that does not give JOINED.
  */
 int ops_names__find(struct ops_names *names, const char *joined, size_t joined_len, uint64_t vaddr, uint64_t size,
 		    struct op_schema *out);
@@ -90,7 +90,7 @@ uint16_t ops_nodes__sequence_nr(const struct elf *elf);
  */
 int ops_nodes__find(const struct elf *elf, struct torch_node **node, size_t *node_cnt);
 
-/* Loads the cache of this file from dir. 0, or -ENOENT when there is no cache, or none to be trusted. */
+/* Loads the cache of this file from dir. 0, or -ENOENT when there is no cache, or it cannot be trusted. */
 int ops_cache__load(const struct elf *elf, const char *dir, struct torch_ops **out);
 /* Writes the cache; a failure is silent. */
 void ops_cache__save(const struct elf *elf, const char *dir, const struct torch_ops *ops);
