@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * A model of a DataLoader: each of n workers makes a batch in time P, and the process uses one in time C, so a batch
- * takes the larger of C and P/n. The model holds while workers do not slow each other down: with CPU to spare, and with
- * no worker slower than the others.
+ * A model of a DataLoader: each of n workers makes a batch in time P, and the process uses one in
+ * time C, so a batch takes the larger of C and P/n. The model holds while workers do not slow each
+ * other down: with CPU to spare, and with no worker slower than the others.
  */
 #include "user/analysis/advice.h"
 
@@ -98,8 +98,9 @@ static uint32_t count_at_once(const struct loader *loader)
 }
 
 /*
- * Computes times per batch. With steps, only the time in steps counts: the process consumes no batches outside them.
- * For one of several loaders, only the time without fetches from the others counts.
+ * Computes times per batch. With steps, only the time in steps counts: the process consumes no
+ * batches outside them. For one of several loaders, only the time without fetches from the others
+ * counts.
  */
 static void find_times(struct loader *loader, uint64_t busy)
 {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * A slow step is blamed on the main part of the time by which it exceeds an ordinary one: garbage collection,
- * torch.compile or a whole phase (checkpoint, validation) if that is half of it; else a wait, or time on the CPU, if
- * that is a third. If the step was on the CPU, or has no single cause, it is blamed on a function that ordinary steps
- * do not call, if that is half of it. Else the samples of all steps with that blame decide which code was on the CPU: a
- * single step has too few.
+ * A slow step is blamed on the main part of the time by which it exceeds an ordinary one: garbage
+ * collection, torch.compile or a whole phase (checkpoint, validation) if that is half of it; else a
+ * wait, or time on the CPU, if that is a third. If the step was on the CPU, or has no single cause,
+ * it is blamed on a function that ordinary steps do not call, if that is half of it. Else the
+ * samples of all steps with that blame decide which code was on the CPU: a single step has too few.
  */
 #include "user/analysis/blame_private.h"
 
@@ -105,8 +105,8 @@ static double of_cause(const struct excess *excess, unsigned int cause)
 }
 
 /*
- * The phase with the largest part of a cause's excess, if that is half of it. Not for waits for a CPU, which may happen
- * anywhere.
+ * The phase with the largest part of a cause's excess, if that is half of it. Not for waits for a
+ * CPU, which may happen anywhere.
  */
 static int main_phase(const struct excess *excess, unsigned int cause)
 {
@@ -119,8 +119,8 @@ static int main_phase(const struct excess *excess, unsigned int cause)
 }
 
 /*
- * If the phases that are causes by themselves add up to half of the excess, returns the longest. Sets *cause_ns and
- * *phase.
+ * If the phases that are causes by themselves add up to half of the excess, returns the longest.
+ * Sets *cause_ns and *phase.
  */
 static unsigned int of_whole_phases(const struct excess *excess, double over, double *cause_ns, int *phase)
 {
@@ -199,7 +199,10 @@ static bool is_same_cause(const struct slow_cause *a, const struct slow_cause *b
 	return a->cause == b->cause && a->phase == b->phase && a->place == b->place;
 }
 
-/* The index of the group of slow step i: the group of an earlier step, or a new one. UINT32_MAX: no memory. */
+/*
+ * The index of the group of slow step i: the group of an earlier step, or a new one. UINT32_MAX: no
+ * memory.
+ */
 static uint32_t group_of(struct blame_builder *b, struct array *groups, struct array *firsts, size_t i)
 {
 	struct blame_group *group;
@@ -340,7 +343,10 @@ static int add_to_places(struct blame_builder *b, const struct sample *sample, e
 
 /* ---- torch.compile ---- */
 
-/* Files whose functions run only during compilation. Calls of compiled functions pass through other files of dynamo. */
+/*
+ * Files whose functions run only during compilation. Calls of compiled functions pass through other
+ * files of dynamo.
+ */
 static bool is_compiler(const struct job *job, const struct code *code)
 {
 	static const char *const files[] = {"/torch/_dynamo/convert_frame.py", "/torch/_inductor/compile_fx.py"};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Why steps were slow: how each slow step of a track exceeds the average ordinary step, and what the slow steps have in
- * common.
+ * Why steps were slow: how each slow step of a track exceeds the average ordinary step, and what
+ * the slow steps have in common.
  */
 #ifndef STEPFLAME_USER_ANALYSIS_BLAME_H
 #define STEPFLAME_USER_ANALYSIS_BLAME_H
@@ -11,7 +11,10 @@
 #include "user/analysis/rhythm.h"
 #include "user/analysis/steps.h"
 
-/* What a step is blamed on: a wait (enum sample_cause), or one of these. The last four correspond to enum cpu_class. */
+/*
+ * What a step is blamed on: a wait (enum sample_cause), or one of these. The last four correspond
+ * to enum cpu_class.
+ */
 #define STEPFLAME_BLAMES(X)                                                                         \
 	X(GC, "gc")                 /* garbage collections, on any thread */                        \
 	X(CHECKPOINT, "checkpoint") /* the whole phase, with its waits */                           \
@@ -70,7 +73,10 @@ struct blame_step {
 	struct hotspot hotspot;
 };
 
-/* Time in torch.compile. It comes from the stacks of samples, so it has the error of sampled CPU time. */
+/*
+ * Time in torch.compile. It comes from the stacks of samples, so it has the error of sampled CPU
+ * time.
+ */
 struct compile_sum {
 	uint64_t ns;            /* in steps */
 	size_t step_cnt;        /* steps that have some of it */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Finds where slow steps lost their time, from the samples in them: kinds of code, functions, lines, wakers, and the
- * rhythm.
+ * Finds where slow steps lost their time, from the samples in them: kinds of code, functions,
+ * lines, wakers, and the rhythm.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -37,8 +37,8 @@ static int count_class(struct blame_builder *b, const struct sample *sample, enu
 }
 
 /*
- * The kind of code that made steps slow on the CPU: the one with the most samples beyond those in equally many ordinary
- * steps.
+ * The kind of code that made steps slow on the CPU: the one with the most samples beyond those in
+ * equally many ordinary steps.
  */
 static unsigned int find_class(const struct blame_builder *b, const struct blame_group *group, const uint64_t *counts)
 {
@@ -105,9 +105,9 @@ static bool is_of(const struct blame_builder *b, const struct blame_group *group
 }
 
 /*
- * By group: lines, causes of waits, and wakers. By slow step, after the groups: lines. `places` has a slot for the
- * samples of each group's cause, then for the comparable samples of ordinary steps, then for all samples of ordinary
- * steps.
+ * By group: lines, causes of waits, and wakers. By slow step, after the groups: lines. `places` has
+ * a slot for the samples of each group's cause, then for the comparable samples of ordinary steps,
+ * then for all samples of ordinary steps.
  */
 struct where_search {
 	struct hotspots hotspots;
@@ -153,7 +153,10 @@ static int add_where(struct blame_builder *b, const struct sample *sample, enum 
 		       ?: histograms__add(&where->wakers, number, waker, sample->weight_ns);
 }
 
-/* Where a thread waits for a CPU is chance: lines hold that time, but no function is to blame for it. */
+/*
+ * Where a thread waits for a CPU is chance: lines hold that time, but no function is to blame for
+ * it.
+ */
 static bool group_has_place(const struct blame_group *group)
 {
 	return group->cause != CAUSE_RUN_QUEUE && group->cause != BLAME_EXTRA && group->cause != BLAME_COMPILE;

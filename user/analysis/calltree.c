@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Nodes are numbered by {parent, frame}, and frames by their content; both through numbered keys (intern.h). */
+/*
+ * Nodes are numbered by {parent, frame}, and frames by their content; both through numbered keys
+ * (intern.h).
+ */
 #include "user/analysis/calltree.h"
 
 #include <errno.h>
@@ -124,8 +127,8 @@ static int name_python(struct calltree *tree, uint32_t code_number, struct callt
 }
 
 /*
- * number: pid, tid, thread (only in the key), phase, code, symbol, system call or cause, depending on the kind; text:
- * as for made_name.
+ * number: pid, tid, thread (only in the key), phase, code, symbol, system call or cause, depending
+ * on the kind; text: as for made_name.
  */
 struct frame_key {
 	enum calltree_kind kind;
@@ -231,7 +234,8 @@ static bool is_op(uint32_t kind)
 }
 
 /*
- * Python called by an operator appears above the operator, too: a sample does not show which of its frames are inside.
+ * Python called by an operator appears above the operator, too: a sample does not show which of its
+ * frames are inside.
  */
 static int calltree__descend_ops(struct calltree *tree, const struct sample *sample, uint32_t *node)
 {
@@ -256,7 +260,10 @@ static int calltree__descend_waker(struct calltree *tree, const struct sample *s
 	return calltree__descend(tree, &waker, node);
 }
 
-/* Without a Python frame, for example at startup, the interpreter's own code belongs to no Python function. */
+/*
+ * Without a Python frame, for example at startup, the interpreter's own code belongs to no Python
+ * function.
+ */
 static bool is_part_of_python(const struct calltree *tree, const struct sample *sample)
 {
 	return stacks__stack(tree->stacks, sample->stack).cnt && cpu_class__is_interpreter(tree->job, sample->native);

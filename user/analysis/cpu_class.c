@@ -54,8 +54,8 @@ enum cpu_class cpu_class__of(const struct job *job, const struct sample *sample,
 	if (is_interpreter_library(library))
 		return CPU_PYTHON;
 	/*
-	 * In these phases, libc and similar code works for an operator (with JAX, code that XLA generated has no
-	 * library), or is negligible.
+	 * In these phases, libc and similar code works for an operator (with JAX, code that XLA
+	 * generated has no library), or is negligible.
 	 */
 	switch (phase) {
 	case PHASE_FORWARD:

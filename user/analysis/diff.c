@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Takes two jobs, and returns the rows that both or one of them have. Section and name identify a row. A function is
- * named by the base name of its file and its qualified name, because paths and lines differ between versions of a
- * program.
+ * Takes two jobs, and returns the rows that both or one of them have. Section and name identify a
+ * row. A function is named by the base name of its file and its qualified name, because paths and
+ * lines differ between versions of a program.
  *
- * Times from samples and steps are added up in blocks of time (blocks.h), by the step that contains them; diff_rows.c
- * handles what is counted.
+ * Times from samples and steps are added up in blocks of time (blocks.h), by the step that contains
+ * them; diff_rows.c handles what is counted.
  */
 #include "user/analysis/diff_private.h"
 
@@ -183,8 +183,8 @@ static void diff__add_steps(struct diff_maker *m)
 /* ---- functions ---- */
 
 /*
- * The block in which a sample counts: with steps, samples of the thread that makes them, by step; without steps,
- * samples of the main thread, by time. -1: in no block.
+ * The block in which a sample counts: with steps, samples of the thread that makes them, by step;
+ * without steps, samples of the main thread, by time. -1: in no block.
  */
 static int block_of_sample(const struct diff_maker *m, const struct sample *sample)
 {
@@ -308,8 +308,8 @@ static bool is_comparable(const struct diff *diff, enum diff_section section)
 }
 
 /*
- * The least error of times from timer samples, in s^2: a side that the timer never or rarely sampled varies as much as
- * the other. One random sample has its weight as its standard deviation.
+ * The least error of times from timer samples, in s^2: a side that the timer never or rarely
+ * sampled varies as much as the other. One random sample has its weight as its standard deviation.
  */
 static double sampling_square(const struct diff_maker *m, const struct diff_entry *entry)
 {
@@ -343,7 +343,10 @@ static void take_entry(struct diff_maker *m, const struct diff_entry *entry)
 	m->diff->common += row->in[DIFF_A] && row->in[DIFF_B] && entry->key.section != DIFF_STEP;
 }
 
-/* Makes a row from what was added to an entry on this side. grids: by section, for entries with rows of history. */
+/*
+ * Makes a row from what was added to an entry on this side. grids: by section, for entries with
+ * rows of history.
+ */
 static void settle_entry(struct diff_maker *m, struct diff_entry *entry, struct grid *const *grids)
 {
 	enum diff_section section = entry->key.section;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The part of diff.h on GPUs: what they did in steps that CUPTI watched from begin to end; without steps, in the time
- * that CUPTI watched.
+ * The part of diff.h on GPUs: what they did in steps that CUPTI watched from begin to end; without
+ * steps, in the time that CUPTI watched.
  */
 #include "user/analysis/diff_private.h"
 

@@ -32,14 +32,17 @@ void diff__add_row(struct diff_maker *m, enum diff_section section, const char *
 /* Both call diff__add_row. */
 void diff__add_actions(struct diff_maker *m);
 void diff__add_ops(struct diff_maker *m);
-/* The time grid of a section: its snapshots, with the units that had passed at each. NULL: no memory. */
+/*
+ * The time grid of a section: its snapshots, with the units that had passed at each. NULL: no
+ * memory.
+ */
 struct grid *grid__new(struct diff_maker *m, enum diff_section section);
 void grid__free(struct grid *grid); /* accepts NULL */
 /* Steps, or seconds, over which the rows are compared. */
 double grid__units(const struct grid *grid);
 /*
- * Computes seconds per unit, and their error (as in struct diff_row). rows: const struct history_row *. val: empty if
- * not known.
+ * Computes seconds per unit, and their error (as in struct diff_row). rows: const struct
+ * history_row *. val: empty if not known.
  */
 void grid__measure(struct grid *grid, const struct array *rows, const struct agg_val *val, double *s, double *error_s);
 

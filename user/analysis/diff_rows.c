@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The part of diff.h that compares counted rows: actions and operators, which a recording stores as sums at each
- * snapshot. The comparison runs from the first snapshot after the first step began to the last before the last step
- * ended, where sums and steps cover the same time. A short recording has too little between these, and is compared as a
- * whole.
+ * The part of diff.h that compares counted rows: actions and operators, which a recording stores as
+ * sums at each snapshot. The comparison runs from the first snapshot after the first step began to
+ * the last before the last step ended, where sums and steps cover the same time. A short recording
+ * has too little between these, and is compared as a whole.
  *
- * A snapshot may fall anywhere in a step, so it is chance which calls of that step are in the sums. This does not
- * matter for a row that has equally many calls in each step (all counts agree, to within the calls of a step): its time
- * per step is that number of calls times their mean. For any other row it is the sum divided by the steps that passed,
- * where a partial step counts by the share of its time.
+ * A snapshot may fall anywhere in a step, so it is chance which calls of that step are in the sums.
+ * This does not matter for a row that has equally many calls in each step (all counts agree, to
+ * within the calls of a step): its time per step is that number of calls times their mean. For any
+ * other row it is the sum divided by the steps that passed, where a partial step counts by the
+ * share of its time.
  */
 #include "user/analysis/diff_private.h"
 
@@ -47,7 +48,10 @@ static double index_of(const struct step_track *track, double index)
 	return index - ((double)track->steps[0].index - 1);
 }
 
-/* How many steps of a track had passed, counted from its first; includes steps whose boundaries were lost. */
+/*
+ * How many steps of a track had passed, counted from its first; includes steps whose boundaries
+ * were lost.
+ */
 static double steps_at(const struct step_track *track, uint64_t time_ns)
 {
 	const struct step *step, *next;
@@ -144,7 +148,10 @@ static struct time_range op_time_range(struct diff_maker *m)
 	return all;
 }
 
-/* With too little between snapshots, compares all that was counted, including the shares of the steps at both ends. */
+/*
+ * With too little between snapshots, compares all that was counted, including the shares of the
+ * steps at both ends.
+ */
 static void take_all(struct grid *grid, const struct diff_maker *m, struct time_range whole)
 {
 	size_t cnt;
@@ -267,8 +274,9 @@ static void grid__add_rows(struct grid *grid, const struct array *rows)
 }
 
 /*
- * How often the rows are called in each step; 0: not equally often. *over: calls by which the counts differ beyond
- * those of one step per process, for example because a snapshot took long to read.
+ * How often the rows are called in each step; 0: not equally often. *over: calls by which the
+ * counts differ beyond those of one step per process, for example because a snapshot took long to
+ * read.
  */
 static double calls_a_step(const struct grid *grid, double *over)
 {
@@ -310,8 +318,8 @@ static double variance_of(const struct agg_val *val)
 }
 
 /*
- * The error of the sum, in ns, when there are no snapshots to derive it from. Assumes independent calls, which come at
- * random unless each step has equally many.
+ * The error of the sum, in ns, when there are no snapshots to derive it from. Assumes independent
+ * calls, which come at random unless each step has equally many.
  */
 static double error_by_histogram(const struct agg_val *val, double calls, bool regular)
 {

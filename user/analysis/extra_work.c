@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Finds a second kind of work: slow steps that call a function that ordinary steps do not call, such as an evaluation,
- * a rollout, a log or a library's checkpoint, which have no landmark. Among the steps that no single wait explains,
- * finds the function that has the excess of all of them. The steps that spend half of their own excess in it are one
- * kind; the search then repeats with the others.
+ * Finds a second kind of work: slow steps that call a function that ordinary steps do not call,
+ * such as an evaluation, a rollout, a log or a library's checkpoint, which have no landmark. Among
+ * the steps that no single wait explains, finds the function that has the excess of all of them.
+ * The steps that spend half of their own excess in it are one kind; the search then repeats with
+ * the others.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -15,7 +16,10 @@
 #define NEARLY_ALL 0.8
 #define ONE_WAIT   0.7 /* of the excess: the wait is the cause, although any work may contain it */
 
-/* Waits that any work may contain: an evaluation, too, waits for batches, and for answers of workers and ranks. */
+/*
+ * Waits that any work may contain: an evaluation, too, waits for batches, and for answers of
+ * workers and ranks.
+ */
 static bool is_common_wait(unsigned int cause)
 {
 	return cause == CAUSE_DATA_WAIT || cause == CAUSE_COLLECTIVE || cause == CAUSE_POLL || cause == CAUSE_PIPE ||
@@ -71,9 +75,9 @@ static void put_cause(struct slow_cause *slow, uint64_t in_ns, uint32_t number)
 }
 
 /*
- * Assigns the steps whose samples are in the function, and returns their number. Also assigns steps with too few
- * samples, if the function holds nearly all of the open excess, and if the step is at least half as slow as the others
- * on average.
+ * Assigns the steps whose samples are in the function, and returns their number. Also assigns steps
+ * with too few samples, if the function holds nearly all of the open excess, and if the step is at
+ * least half as slow as the others on average.
  */
 static size_t assign_steps(struct blame_builder *b, const bool *open, const uint64_t *in_ns, uint32_t number)
 {

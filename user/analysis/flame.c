@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Merges the call tree of each recording into one: functions by their texts, frames by function and line, nodes by
- * parent and frame.
+ * Merges the call tree of each recording into one: functions by their texts, frames by function and
+ * line, nodes by parent and frame.
  */
 #include "user/analysis/flame.h"
 
@@ -153,7 +153,10 @@ static uint64_t find_origin(struct job *job, const struct step_track *tracks, si
 
 /* ---- threads and rows ---- */
 
-/* The track of a process, or of its nearest ancestor that has one; in a recording with a single track, that one. */
+/*
+ * The track of a process, or of its nearest ancestor that has one; in a recording with a single
+ * track, that one.
+ */
 static long find_track(const struct flame *flame, const struct job *job, uint32_t pid)
 {
 	const struct flame_track *tracks = flame->tracks.items;
@@ -228,8 +231,8 @@ static int append_row(struct array *rows, const struct flame_row *row)
 }
 
 /*
- * Adds the row of a sample, or several rows if a GPU worked while the thread waited for it. Their nodes are still those
- * of the tree.
+ * Adds the row of a sample, or several rows if a GPU worked while the thread waited for it. Their
+ * nodes are still those of the tree.
  */
 static int add_sample_rows(struct array *rows, struct calltree *tree, struct flame_gpu *gpu,
 			   const struct sample *sample, uint64_t origin_ns)
@@ -362,8 +365,8 @@ static size_t count_flame_rows(const struct flame *flame)
 }
 
 /*
- * Merges rows of the threads that make steps, or of the others, at a growing grain, up to one that a person still
- * perceives as an instant.
+ * Merges rows of the threads that make steps, or of the others, at a growing grain, up to one that
+ * a person still perceives as an instant.
  */
 static uint64_t thin_to_grain(struct flame *flame, size_t row_max, bool steps)
 {

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Chooses a part of a flame graph: some steps, some threads. The page (user/page/select.js) weighs in the same way. */
+/*
+ * Chooses a part of a flame graph: some steps, some threads. The page (user/page/select.js) weighs
+ * in the same way.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

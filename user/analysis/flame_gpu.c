@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Each instant of a process belongs to the one GPU activity, of those running then on any GPU, that began first. So the
- * parts of a wait never exceed the wait.
+ * Each instant of a process belongs to the one GPU activity, of those running then on any GPU, that
+ * began first. So the parts of a wait never exceed the wait.
  */
 #include "user/analysis/flame_gpu.h"
 
@@ -12,7 +12,10 @@
 #include "user/lib/search.h"
 #include "user/model/stacks.h"
 
-/* A time that belongs to work of one name. The pieces of a process do not overlap, and are in time order. */
+/*
+ * A time that belongs to work of one name. The pieces of a process do not overlap, and are in time
+ * order.
+ */
 struct piece {
 	uint64_t start_ns, end_ns;
 	uint32_t pid;

@@ -101,8 +101,9 @@ static bool is_listed_row(uint32_t kind)
 }
 
 /*
- * The table merges a call whose only child has its own name, whatever its overload, with that child, under the caller's
- * name. A path does not show other children, so each child counts as the only one.
+ * The table merges a call whose only child has its own name, whatever its overload, with that
+ * child, under the caller's name. A path does not show other children, so each child counts as the
+ * only one.
  */
 static bool merges_with_child(const struct gpu_ops_maker *m, const struct path_span *outer,
 			      const struct path_span *inner)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Goes through the work of a GPU in order of its start. The time from the end of all earlier work to the start of the
- * next is idle, and the next work shows why. Time outside CUPTI's windows is neither busy nor idle.
+ * Goes through the work of a GPU in order of its start. The time from the end of all earlier work
+ * to the start of the next is idle, and the next work shows why. Time outside CUPTI's windows is
+ * neither busy nor idle.
  */
 #include "user/analysis/gpu_time.h"
 
@@ -134,7 +135,10 @@ struct process_slice {
 	size_t window_cnt, activity_cnt;
 };
 
-/* Without recorded windows, uses one window from the first to the last record of the process. 0 or -ENOMEM. */
+/*
+ * Without recorded windows, uses one window from the first to the last record of the process. 0 or
+ * -ENOMEM.
+ */
 static int list_cupti_windows(const struct process_slice *slice, struct array *out)
 {
 	struct gpu_span *spans = calloc(slice->window_cnt + 1, sizeof(*spans));
@@ -175,7 +179,8 @@ static int watch_process(struct gpu_time *time, uint32_t pid, const struct proce
 
 	err = err ?: spans_between(&windows, &unwatched);
 	if (watched)
-		*watched = (struct watched_process){pid, {windows.items, windows.cnt}, {unwatched.items, unwatched.cnt}};
+		*watched =
+			(struct watched_process){pid, {windows.items, windows.cnt}, {unwatched.items, unwatched.cnt}};
 	return err;
 }
 

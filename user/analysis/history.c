@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * A snapshot begins with its REC_WINDOW. Rows before the first one count towards the first; merged recordings, which
- * have only one, contain such rows.
+ * A snapshot begins with its REC_WINDOW. Rows before the first one count towards the first; merged
+ * recordings, which have only one, contain such rows.
  */
 #include "user/analysis/history.h"
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The sample's stack and the stack at a span's end share the frames around the span: from the outermost inwards, the
- * same functions at the same instructions, except for the last shared frame, which begins and ends the span. Of the
- * stacks recorded for a span, the longest match counts: stacks of other calls of the span share fewer frames. The
- * stacks are sorted, so the best match is next to the position of the sample's stack.
+ * The sample's stack and the stack at a span's end share the frames around the span: from the
+ * outermost inwards, the same functions at the same instructions, except for the last shared frame,
+ * which begins and ends the span. Of the stacks recorded for a span, the longest match counts:
+ * stacks of other calls of the span share fewer frames. The stacks are sorted, so the best match is
+ * next to the position of the sample's stack.
  */
 #include "user/analysis/inside.h"
 
@@ -20,8 +21,8 @@ struct inside {
 };
 
 /*
- * Compares from the outermost frame inwards. *shared: number of frames with the same functions up to the first
- * difference, including the frame that differs only in its instruction.
+ * Compares from the outermost frame inwards. *shared: number of frames with the same functions up
+ * to the first difference, including the frame that differs only in its instruction.
  */
 static int compare_stacks(const struct stack *x, const struct stack *y, uint32_t *shared)
 {
@@ -87,8 +88,8 @@ struct inside *inside__new(const struct stacks *stacks, const struct samples *sa
 		return NULL;
 	}
 	/*
-	 * A span nested in one of the same name is part of that one. A stack without its outer frames cannot be
-	 * compared.
+	 * A span nested in one of the same name is part of that one. A stack without its outer
+	 * frames cannot be compared.
 	 */
 	for (size_t i = 0; i < cnt; i++)
 		if (!arounds[i].nested && !stacks__stack(stacks, arounds[i].stack).cut)

@@ -23,7 +23,10 @@ static uint64_t pipe_key(const struct file_key *key)
 	return (key->inode ^ (uint64_t)key->dev << 44) + 1;
 }
 
-/* Adds the pipes from which the process reads messages. Their numbers in `keys` are those of the iterators, plus 1. */
+/*
+ * Adds the pipes from which the process reads messages. Their numbers in `keys` are those of the
+ * iterators, plus 1.
+ */
 static int add_iterators(const struct job *job, uint32_t pid, struct intern *keys, struct array *out)
 {
 	size_t cnt;
@@ -77,8 +80,8 @@ static int assign_writers(const struct job *job, struct worker *workers, size_t 
 }
 
 /*
- * A worker that wrote nothing belongs to the iterator of the workers started before it, if that iterator needed all its
- * workers for its first batch; else to the next iterator.
+ * A worker that wrote nothing belongs to the iterator of the workers started before it, if that
+ * iterator needed all its workers for its first batch; else to the next iterator.
  */
 static void assign_others(const struct loader_iterator *iterators, struct worker *workers, size_t worker_cnt)
 {
@@ -168,7 +171,10 @@ static int find_places(struct placed_iterator *order, const struct array *iterat
 	return failed ? -1 : 0;
 }
 
-/* Finds the loader that an iterator may continue; the very last iterator may not have all its workers yet. */
+/*
+ * Finds the loader that an iterator may continue; the very last iterator may not have all its
+ * workers yet.
+ */
 static size_t find_group(const struct iterator_group *groups, size_t cnt, const struct placed_iterator *at, bool last)
 {
 	size_t found = cnt;
@@ -244,8 +250,8 @@ static uint32_t loader_of_place(const struct loader_parts *parts, uint64_t key)
 }
 
 /*
- * A wait opens a new turn after two waits in a row for another loader since this loader's last wait; struct pipe_val
- * defines active time in the same way.
+ * A wait opens a new turn after two waits in a row for another loader since this loader's last
+ * wait; struct pipe_val defines active time in the same way.
  */
 static void find_firsts(struct loader_parts *parts, const struct loader *whole, uint64_t *rows, size_t *last)
 {

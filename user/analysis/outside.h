@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The time of a window outside the steps of a track: before the first and after the last boundary. Samples show what
- * the thread that makes the steps did in it.
+ * The time of a window outside the steps of a track: before the first and after the last boundary.
+ * Samples show what the thread that makes the steps did in it.
  */
 #ifndef STEPFLAME_USER_ANALYSIS_OUTSIDE_H
 #define STEPFLAME_USER_ANALYSIS_OUTSIDE_H

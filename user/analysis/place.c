@@ -196,7 +196,10 @@ static const char *known_name(const struct job *job, uint64_t id)
 	return name ?: "";
 }
 
-/* Whether a user of the library knows the function: not _private, <lambda>, or nested in another function. */
+/*
+ * Whether a user of the library knows the function: not _private, <lambda>, or nested in another
+ * function.
+ */
 static bool is_public(const struct job *job, uint32_t number)
 {
 	struct code code = stacks__code(job__stacks(job), number);
@@ -292,7 +295,10 @@ static struct rare_functions find_rare(const struct place_search *s, const struc
 	return rare;
 }
 
-/* The user's function that takes longer than in ordinary steps, which call it, too; 0: no such function. */
+/*
+ * The user's function that takes longer than in ordinary steps, which call it, too; 0: no such
+ * function.
+ */
 static uint32_t find_longer(const struct place_search *s, const struct job *job)
 {
 	uint32_t best = 0;
@@ -307,7 +313,10 @@ static uint32_t find_longer(const struct place_search *s, const struct job *job)
 	return best;
 }
 
-/* The number of the user's line that has the excess, if all steps call the same functions; 0: no such line. */
+/*
+ * The number of the user's line that has the excess, if all steps call the same functions; 0: no
+ * such line.
+ */
 static uint32_t find_line(const struct place_search *s, const struct places *places)
 {
 	uint32_t best = 0;

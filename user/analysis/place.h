@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Finds the function that holds the time by which one set of samples exceeds another: slow steps against ordinary ones,
- * a straggler against the other ranks. Takes samples, each in a slot, and returns a function, as a user would name it.
- * Refers to the job, which must not take records meanwhile.
+ * Finds the function that holds the time by which one set of samples exceeds another: slow steps
+ * against ordinary ones, a straggler against the other ranks. Takes samples, each in a slot, and
+ * returns a function, as a user would name it. Refers to the job, which must not take records
+ * meanwhile.
  */
 #ifndef STEPFLAME_USER_ANALYSIS_PLACE_H
 #define STEPFLAME_USER_ANALYSIS_PLACE_H
@@ -24,8 +25,8 @@ struct hotspot {
 char *hotspot__text(struct job *job, const struct hotspot *hotspot);
 
 /*
- * Whether a function (a number for stacks__code) is the user's own: neither from an installed package nor from the
- * standard library.
+ * Whether a function (a number for stacks__code) is the user's own: neither from an installed
+ * package nor from the standard library.
  */
 bool place__is_users(const struct job *job, uint32_t code);
 
@@ -48,7 +49,10 @@ struct place_set {
 	double steps;
 };
 
-/* Where the time is. The .ns of its hotspots: time of the first set in the function and its callees. */
+/*
+ * Where the time is. The .ns of its hotspots: time of the first set in the function and its
+ * callees.
+ */
 struct place {
 	struct hotspot outer; /* code 0: not known */
 	struct hotspot inner; /* the innermost function of the same kind that has the excess; may equal `outer` */
@@ -60,18 +64,19 @@ struct place {
 int places__add(struct places *places, uint32_t slot, const struct sample *sample);
 
 /*
- * Asks which function has the excess of `more` over `less`. `all`: everything that the steps of `less` do, if `less` is
- * only a part of it.
+ * Asks which function has the excess of `more` over `less`. `all`: everything that the steps of
+ * `less` do, if `less` is only a part of it.
  */
 struct place_question {
 	struct place_set more, less, all;
 };
 
 /*
- * A function has the excess if it and its callees hold half of what a step of `more` takes beyond one of `less`.
- * Prefers functions that steps of `all` hardly call: the user's own, then installed ones, of which the outer one is not
- * private. Else takes the innermost of the user's functions that `all` calls in part of its time, else such a line. 0
- * or -ENOMEM; place->outer.code is 0 if nothing stands out, or if fewer than PLACE_SAMPLES samples of `more` are in it.
+ * A function has the excess if it and its callees hold half of what a step of `more` takes beyond
+ * one of `less`. Prefers functions that steps of `all` hardly call: the user's own, then installed
+ * ones, of which the outer one is not private. Else takes the innermost of the user's functions
+ * that `all` calls in part of its time, else such a line. 0 or -ENOMEM; place->outer.code is 0 if
+ * nothing stands out, or if fewer than PLACE_SAMPLES samples of `more` are in it.
  */
 int places__find(struct places *places, const struct place_question *ask, struct place *place);
 
@@ -79,15 +84,18 @@ int places__find(struct places *places, const struct place_question *ask, struct
 void places__in(const struct places *places, uint32_t code, uint64_t *ns, size_t slot_cnt);
 
 /*
- * Chooses the line that represents each stack: the innermost of the user's own lines, except lines that hold nearly all
- * of the set's time (the call of .train() says nothing); without one, the innermost line. Returns numbers in `lines` by
- * stack, 0: not known; malloc'ed; NULL: no memory.
+ * Chooses the line that represents each stack: the innermost of the user's own lines, except lines
+ * that hold nearly all of the set's time (the call of .train() says nothing); without one, the
+ * innermost line. Returns numbers in `lines` by stack, 0: not known; malloc'ed; NULL: no memory.
  */
 uint32_t *places__lines(const struct places *places, const struct place_set *set);
 
 void places__free(struct places *places);
 
-/* The hotspot that a user knows best: the inner one of user functions, the outer one of installed functions. */
+/*
+ * The hotspot that a user knows best: the inner one of user functions, the outer one of installed
+ * functions.
+ */
 const struct hotspot *place__main(const struct place *place);
 /*
  * "train.py:215 estimate_loss"; with another function "train.py:40 eval_batch, in evaluate", or

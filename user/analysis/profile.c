@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Groups samples with the same stack, path and leaf. Numbers functions, actions and the parts of a path once, when the
- * first sample needs them; tables are then built from arrays.
+ * Groups samples with the same stack, path and leaf. Numbers functions, actions and the parts of a
+ * path once, when the first sample needs them; tables are then built from arrays.
  */
 #include "user/analysis/profile.h"
 
@@ -32,7 +32,10 @@ struct exact_calls {
 	uint64_t calls, primitive_calls, self_ns, total_ns;
 };
 
-/* The actions of a path: cnt entries of profile.path_actions from `first`. cnt is 0 until the path is looked up. */
+/*
+ * The actions of a path: cnt entries of profile.path_actions from `first`. cnt is 0 until the path
+ * is looked up.
+ */
 struct path_range {
 	size_t first, cnt;
 };
@@ -174,7 +177,10 @@ static bool has_lightning(struct job *job, const struct stacks *stacks)
 	return false;
 }
 
-/* Adds the special actions, then those of the aggregates, so that actions are in order of first occurrence. */
+/*
+ * Adds the special actions, then those of the aggregates, so that actions are in order of first
+ * occurrence.
+ */
 static int number_actions(struct profile *p)
 {
 	static const char *const special[PROFILE__SPECIAL] = {"(everything)", "(none)", "(lost)"};
@@ -259,7 +265,10 @@ int profile__add_sample(struct profile *profile, const struct sample *sample)
 					     .weight_ns = sample->weight_ns};
 	int err = number_path(profile, sample->path);
 
-	/* Number the path even of unwanted samples, so that actions stay in the order in which they ran. */
+	/*
+	 * Number the path even of unwanted samples, so that actions stay in the order in which they
+	 * ran.
+	 */
 	if (err || (profile->options.cpu && sample->kind == SAMPLE_WAIT))
 		return err;
 	group.squares = chance_ns(sample) * chance_ns(sample);

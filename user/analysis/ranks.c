@@ -71,8 +71,8 @@ static void find_more(const struct rank *ranks, size_t cnt, struct straggler *fo
 }
 
 /*
- * Adds samples of that phase and cause: those of the straggler to slot 0, of the others to slot 1; and all samples of
- * the others to slot 2.
+ * Adds samples of that phase and cause: those of the straggler to slot 0, of the others to slot 1;
+ * and all samples of the others to slot 2.
  */
 static int add_straggler_samples(struct job *job, const struct steps *steps, const struct rank *ranks, size_t cnt,
 				 const struct straggler *found, struct places *places)

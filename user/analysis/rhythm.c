@@ -37,8 +37,8 @@ static bool is_enough(size_t matched, size_t cnt, uint64_t expected)
 }
 
 /*
- * Steps that share the most frequent remainder follow the rhythm. Additional steps in between, which are chance, do not
- * disturb the others.
+ * Steps that share the most frequent remainder follow the rhythm. Additional steps in between,
+ * which are chance, do not disturb the others.
  */
 static struct rhythm find_strict(const uint64_t *indexes, size_t cnt, uint64_t period, uint64_t *scratch)
 {

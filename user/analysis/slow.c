@@ -19,8 +19,8 @@ static uint64_t percentile_of(const uint64_t *sorted, size_t cnt, unsigned int p
 }
 
 /*
- * Median distance from the median of sorted values. The k nearest values form a run around the median, and the furthest
- * of the run is the result, so this needs neither a copy nor a sort.
+ * Median distance from the median of sorted values. The k nearest values form a run around the
+ * median, and the furthest of the run is the result, so this needs neither a copy nor a sort.
  */
 static uint64_t median_distance(const uint64_t *sorted, size_t cnt)
 {
@@ -41,8 +41,8 @@ static uint64_t median_distance(const uint64_t *sorted, size_t cnt)
 }
 
 /*
- * Otsu's method: splits sorted values so that the means of both sides are furthest apart. Returns the number of values
- * on the lower side.
+ * Otsu's method: splits sorted values so that the means of both sides are furthest apart. Returns
+ * the number of values on the lower side.
  */
 static size_t best_split(const uint64_t *sorted, size_t cnt)
 {

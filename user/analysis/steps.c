@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Steps lie between the boundaries of boundaries.h. The boundaries of a step give its phases. Its waits are those of
- * its thread that ended in it, each in the phase of its spans; the rest of a phase is time on the CPU. If the records
- * claim more time than the step has, misfit_ns counts the excess, so that the parts always add up to the step.
+ * Steps lie between the boundaries of boundaries.h. The boundaries of a step give its phases. Its
+ * waits are those of its thread that ended in it, each in the phase of its spans; the rest of a
+ * phase is time on the CPU. If the records claim more time than the step has, misfit_ns counts the
+ * excess, so that the parts always add up to the step.
  */
 #include "user/analysis/steps.h"
 
@@ -143,9 +144,9 @@ struct step_split {
 };
 
 /*
- * Several short waits that one sample stands for may have been in other phases or steps; they count where their sample
- * is, as far as there is room. What Lightning's evaluation loop does between its actions is validation, although no
- * span says so.
+ * Several short waits that one sample stands for may have been in other phases or steps; they count
+ * where their sample is, as far as there is room. What Lightning's evaluation loop does between its
+ * actions is validation, although no span says so.
  */
 static void add_wait(struct step_track *track, const struct step *step, struct step_split *split,
 		     const struct sample *sample, enum phase phase)

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Takes REC_SPANS and GPU activities, and returns tracks of strictly nested spans. One thread owns a timeline.
+ * Takes REC_SPANS and GPU activities, and returns tracks of strictly nested spans. One thread owns
+ * a timeline.
  *
- * All spans are in one array, which is sorted by thread and time once it is complete. As in Kineto's traces, and unlike
- * in torch.profiler's table, a call stays separate from an only child of the same name.
+ * All spans are in one array, which is sorted by thread and time once it is complete. As in
+ * Kineto's traces, and unlike in torch.profiler's table, a call stays separate from an only child
+ * of the same name.
  */
 #include "user/analysis/timeline.h"
 
@@ -295,7 +297,10 @@ static enum span_kind span_kind_of(const struct timeline *timeline, const struct
 	return ((const struct timeline_name *)timeline->names.items.items)[span->name].kind;
 }
 
-/* The first lane to try. Steps, forwards and validations may straddle actions, which stay on the thread's own track. */
+/*
+ * The first lane to try. Steps, forwards and validations may straddle actions, which stay on the
+ * thread's own track.
+ */
 static uint8_t first_lane(const struct timeline *timeline, const struct timeline_span *span)
 {
 	enum span_kind kind = span_kind_of(timeline, span);
@@ -304,8 +309,8 @@ static uint8_t first_lane(const struct timeline *timeline, const struct timeline
 }
 
 /*
- * Assigns each span of a thread to the first lane in which it nests. The spans are sorted; `parents` has room for as
- * many.
+ * Assigns each span of a thread to the first lane in which it nests. The spans are sorted;
+ * `parents` has room for as many.
  */
 static void assign_lanes(struct timeline *timeline, size_t from, size_t to, uint32_t *parents)
 {
@@ -417,8 +422,8 @@ static int compare_ends_by_thread(const void *a, const void *b)
 }
 
 /*
- * Links nodes that have no maker yet to the last operator before them; same_thread: only to operators of their own
- * thread.
+ * Links nodes that have no maker yet to the last operator before them; same_thread: only to
+ * operators of their own thread.
  */
 static void link_ends(struct flow_end *ends, size_t cnt, bool same_thread, uint32_t *flows)
 {
@@ -444,10 +449,10 @@ static void link_ends(struct flow_end *ends, size_t cnt, bool same_thread, uint3
 
 /*
  * Links each node to the operator that made it, as torch does (generateForwardBackwardLink in
- * torch/csrc/profiler/collection.cpp). A node takes the next sequence number; so its maker is the last operator with
- * this number that started before the node ran. Each thread counts on its own, and the records do not show which thread
- * made a node. On a CPU, the thread that runs forward runs backward, too, so an operator of the node's own thread takes
- * precedence.
+ * torch/csrc/profiler/collection.cpp). A node takes the next sequence number; so its maker is the
+ * last operator with this number that started before the node ran. Each thread counts on its own,
+ * and the records do not show which thread made a node. On a CPU, the thread that runs forward runs
+ * backward, too, so an operator of the node's own thread takes precedence.
  */
 static int link_flows(struct timeline *timeline)
 {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * A candidate is something that may bound a step, with its share of the time of all steps, and the share from which it
- * is worth mentioning. The candidate that exceeds its own threshold by the largest factor wins. Slow steps are
- * candidates, too, with the time that they took beyond ordinary ones.
+ * A candidate is something that may bound a step, with its share of the time of all steps, and the
+ * share from which it is worth mentioning. The candidate that exceeds its own threshold by the
+ * largest factor wins. Slow steps are candidates, too, with the time that they took beyond ordinary
+ * ones.
  */
 #include "user/analysis/verdict_private.h"
 
@@ -160,8 +161,8 @@ static enum verdict_class class_of_group(const struct blame_group *group)
 }
 
 /*
- * The share from which slow steps of one cause become the verdict; 0: never. If the machine stops now and then, no code
- * is to blame.
+ * The share from which slow steps of one cause become the verdict; 0: never. If the machine stops
+ * now and then, no code is to blame.
  */
 static double least_of_group(const struct blame_group *group)
 {
@@ -173,8 +174,8 @@ static double least_of_group(const struct blame_group *group)
 }
 
 /*
- * What a fix could gain. Waits for a CPU are not the fault of a second kind of work, any more than of the steps around
- * it.
+ * What a fix could gain. Waits for a CPU are not the fault of a second kind of work, any more than
+ * of the steps around it.
  */
 static double group__share(const struct blame_group *group, const struct step_sum *all)
 {
@@ -257,7 +258,10 @@ static double class_share(const struct step_sum *sum, enum cpu_class class)
 	return (double)count_samples(sum, class) / count_samples(sum, ANY) * on_cpu_ns(sum) / sum->total_ns;
 }
 
-/* Whether something other than the machine, which at times gives its CPUs to others, is to blame for slow steps. */
+/*
+ * Whether something other than the machine, which at times gives its CPUs to others, is to blame
+ * for slow steps.
+ */
 static bool has_blamed(const struct judge *j)
 {
 	uint64_t over_ns = 0;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Evidence for a verdict: the place, the lines that had the time, who ended the waits, workers that failed. */
+/*
+ * Evidence for a verdict: the place, the lines that had the time, who ended the waits, workers that
+ * failed.
+ */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -106,8 +109,8 @@ static void say_end(struct judge *j, const struct rec_proc *exit)
 }
 
 /*
- * Says which workers failed. A process that ended too early to be recognised counts as a worker if the steps waited for
- * it.
+ * Says which workers failed. A process that ended too early to be recognised counts as a worker if
+ * the steps waited for it.
  */
 static void say_ended(struct judge *j)
 {

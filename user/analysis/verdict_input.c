@@ -21,7 +21,10 @@ static double busy_share_of_seen(const struct worker *worker)
 	return worker->seen_ns > worker->idle_ns ? (double)(worker->seen_ns - worker->idle_ns) / worker->seen_ns : 0;
 }
 
-/* Whether a worker hardly idles while all others do, and so holds up the rest. An only worker is not slower. */
+/*
+ * Whether a worker hardly idles while all others do, and so holds up the rest. An only worker is
+ * not slower.
+ */
 static bool is_slower(const struct loader *loader, uint32_t pid)
 {
 	double share = 0, most = 0;
@@ -40,7 +43,10 @@ static bool is_slower(const struct loader *loader, uint32_t pid)
 	return others && share > SLOWER * most;
 }
 
-/* Finds the workers of the process, and the one that ends most of its waits, if it is slower than the others. */
+/*
+ * Finds the workers of the process, and the one that ends most of its waits, if it is slower than
+ * the others.
+ */
 static int find_worker_pids(struct judge *j, struct intern *pids)
 {
 	uint32_t waker = j->group && verdict__one_waker(j->group) ? j->group->waker_pid : 0, number;
@@ -106,8 +112,8 @@ static bool input_waits_for_workers(const struct judge *j)
 }
 
 /*
- * Compares a worker's work with idle workers, and with the training thread, whose frames are the outermost ones of a
- * forked worker.
+ * Compares a worker's work with idle workers, and with the training thread, whose frames are the
+ * outermost ones of a forked worker.
  */
 static int slot_of(const struct judge *j, const uint8_t *stacks, const struct sample *s, const struct intern *workers)
 {

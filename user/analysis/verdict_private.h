@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Shared by the parts of a verdict: verdict.c finds the class and the reasons, verdict_evidence.c and verdict_input.c
- * the evidence, and verdict_next.c what to try.
+ * Shared by the parts of a verdict: verdict.c finds the class and the reasons, verdict_evidence.c
+ * and verdict_input.c the evidence, and verdict_next.c what to try.
  */
 #ifndef STEPFLAME_USER_ANALYSIS_VERDICT_PRIVATE_H
 #define STEPFLAME_USER_ANALYSIS_VERDICT_PRIVATE_H
@@ -52,8 +52,8 @@ double verdict__busy_share(const struct judge *j);
 /* verdict_evidence.c: adds the place and the evidence. */
 void verdict__give_evidence(struct judge *j);
 /*
- * verdict_input.c: says where the workers spend their time while the steps wait for them; false: the steps wait for no
- * workers, or that is not known.
+ * verdict_input.c: says where the workers spend their time while the steps wait for them; false:
+ * the steps wait for no workers, or that is not known.
  */
 bool verdict__say_workers(struct judge *j);
 /* verdict_next.c: adds what to try. */

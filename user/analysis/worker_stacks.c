@@ -22,9 +22,9 @@ static bool is_function_of_file(const struct job *job, uint32_t code_number, con
 }
 
 /*
- * _worker_loop (torch/utils/data/_utils/worker.py, 1.8 to 2.15) calls get on its index queue; _feed, in a thread of its
- * own, waits on a condition. A batch has arrived when the process takes over the memory of its tensors, for which the
- * worker passes a descriptor.
+ * _worker_loop (torch/utils/data/_utils/worker.py, 1.8 to 2.15) calls get on its index queue;
+ * _feed, in a thread of its own, waits on a condition. A batch has arrived when the process takes
+ * over the memory of its tensors, for which the worker passes a descriptor.
  */
 enum loop_function { LOOP_NONE, LOOP_WORKER, LOOP_FEED, LOOP_GET, LOOP_WAIT, LOOP_TAKE };
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * A wait for a batch is ended by the worker that made it, or, with pin_memory, by a thread of the process whose own
- * wait the worker ended. All waits of one fetch count as one: batches of other workers may come first, and wake the
- * process for nothing; the process waited for the worker that woke it last. One fetch never waits for workers of two
- * loaders.
+ * A wait for a batch is ended by the worker that made it, or, with pin_memory, by a thread of the
+ * process whose own wait the worker ended. All waits of one fetch count as one: batches of other
+ * workers may come first, and wake the process for nothing; the process waited for the worker that
+ * woke it last. One fetch never waits for workers of two loaders.
  */
 #include "user/analysis/workers.h"
 
@@ -49,7 +49,10 @@ static uint32_t main_of(const struct job *job, const struct rec_target *worker)
 	return 0;
 }
 
-/* Recognises a worker that ended before its threads' names were recorded by what it does, or by its last name. */
+/*
+ * Recognises a worker that ended before its threads' names were recorded by what it does, or by its
+ * last name.
+ */
 static bool is_worker(const struct workers *w, const struct rec_target *target)
 {
 	const struct rec_proc *end = target->role == ROLE_CHILD ? job__exit(w->job, target->pid) : NULL;
@@ -114,7 +117,10 @@ static void measure_worker(const struct workers *w, struct worker *worker)
 
 /* ---- waits ---- */
 
-/* The worker that ended a wait, directly or through a thread of the process that it woke in that time. */
+/*
+ * The worker that ended a wait, directly or through a thread of the process that it woke in that
+ * time.
+ */
 static uint32_t who_ended(const struct workers *w, const struct loader *loader, const struct sample *wait)
 {
 	uint32_t found = find_worker(loader, wait->waker_pid), thread;
@@ -353,7 +359,10 @@ static int find_doings(const struct workers *w, const struct loader *loader, uin
 
 /* ---- what lies ready ---- */
 
-/* Whether a worker is idle at that instant. n: the first sample of its thread that has not ended by then. */
+/*
+ * Whether a worker is idle at that instant. n: the first sample of its thread that has not ended by
+ * then.
+ */
 static bool is_idle(const struct workers *w, uint32_t thread, size_t n, uint64_t time_ns)
 {
 	struct sample s = by_thread__get(&w->by_thread, thread, n);
@@ -363,8 +372,8 @@ static bool is_idle(const struct workers *w, uint32_t thread, size_t n, uint64_t
 }
 
 /*
- * idle, by step: 1 + number of idle workers of those alive as the step begins. Samples and steps advance together in
- * time order.
+ * idle, by step: 1 + number of idle workers of those alive as the step begins. Samples and steps
+ * advance together in time order.
  */
 static void count_idle(const struct workers *w, const struct loader *loader, const struct worker *worker,
 		       uint32_t *idle)

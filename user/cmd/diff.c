@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * stepflame diff: compares two recordings. Prints what got slower, and says so in the exit code. Needs neither root nor
- * a target.
+ * stepflame diff: compares two recordings. Prints what got slower, and says so in the exit code.
+ * Needs neither root nor a target.
  */
 #include "user/cmd/cmd.h"
 
@@ -35,7 +35,7 @@ static const struct argp_option options[] = {
 	{0},
 };
 
-static double parse_or_die_number(struct argp_state *state, const char *option, const char *text)
+static double parse_diff_number_or_die(struct argp_state *state, const char *option, const char *text)
 {
 	char *rest;
 	double number;
@@ -54,10 +54,10 @@ static error_t parse_diff_or_die(int key, char *arg, struct argp_state *state)
 
 	switch (key) {
 	case OPT_THRESHOLD:
-		arguments->threshold_percent = parse_or_die_number(state, "threshold", arg);
+		arguments->threshold_percent = parse_diff_number_or_die(state, "threshold", arg);
 		break;
 	case OPT_LIMIT:
-		arguments->options.limit = fmin(parse_or_die_number(state, "limit", arg), 1e9);
+		arguments->options.limit = fmin(parse_diff_number_or_die(state, "limit", arg), 1e9);
 		break;
 	case OPT_ALL:
 		arguments->options.all = true;

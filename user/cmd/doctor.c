@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* stepflame doctor: prints each capability that a recording needs, what was found, and how to fix it. */
+/*
+ * stepflame doctor: prints each capability that a recording needs, what was found, and how to fix
+ * it.
+ */
 #include <errno.h>
 #include <jansson.h>
 #include <stdarg.h>

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* stepflame export: turns a recording into a file for another program. Needs neither root nor a target. */
+/*
+ * stepflame export: turns a recording into a file for another program. Needs neither root nor a
+ * target.
+ */
 #include "user/cmd/cmd.h"
 
 #include <errno.h>

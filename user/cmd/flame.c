@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * stepflame flame: turns one or two recordings into a page of their steps' flames, or into folded stacks. Needs neither
- * root nor a target.
+ * stepflame flame: turns one or two recordings into a page of their steps' flames, or into folded
+ * stacks. Needs neither root nor a target.
  */
 #include "user/cmd/cmd.h"
 

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* stepflame ps: lists the training processes of this host, one line each, and what can be seen of them. */
+/*
+ * stepflame ps: lists the training processes of this host, one line each, and what can be seen of
+ * them.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,8 +84,8 @@ static size_t collect_processes(struct ps_row **rows, size_t *hidden)
 }
 
 /*
- * Is the process forked, or started by multiprocessing, rather than a program of its own that a process with torch
- * started?
+ * Is the process forked, or started by multiprocessing, rather than a program of its own that a
+ * process with torch started?
  */
 static bool is_part_of(const struct process *process, const struct process *parent)
 {

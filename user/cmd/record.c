@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* stepflame record: attaches, writes records to the file and the live model until the end, prints the simple report. */
+/*
+ * stepflame record: attaches, writes records to the file and the live model until the end, prints
+ * the simple report.
+ */
 #include <errno.h>
 #include <libgen.h>
 #include <limits.h>
@@ -122,7 +125,10 @@ static void parse_schedule(struct argp_state *state, struct record_args *args, c
 		argp_error(state, "--schedule needs active=N: the steps to record in each window");
 }
 
-/* Checks, once all options are parsed, whether they go together, and sets what follows from their combination. */
+/*
+ * Checks, once all options are parsed, whether they go together, and sets what follows from their
+ * combination.
+ */
 static void settle_or_die(struct argp_state *state, struct record_args *args)
 {
 	if (!args->command == !args->targets.cnt)
@@ -248,8 +254,9 @@ static void on_stop_signal(int signal)
 }
 
 /*
- * Where records go: to the file, and to the model for the table printed at the end. The file is opened, which discards
- * what it held, only after the targets are attached; until then the few records are buffered.
+ * Where records go: to the file, and to the model for the table printed at the end. The file is
+ * opened, which discards what it held, only after the targets are attached; until then the few
+ * records are buffered.
  */
 struct sink {
 	struct recording_writer *writer; /* NULL until the file is open */
@@ -280,7 +287,10 @@ static int record_to_file(const struct rec_hdr *record, void *ctx)
 		sink->buffered = buffered;
 		sink->buffered_bytes += record->size;
 	}
-	/* The report at the end reads neither type, and those of a long recording would fill the memory. */
+	/*
+	 * The report at the end reads neither type, and those of a long recording would fill the
+	 * memory.
+	 */
 	if (record->type == REC_SAMPLE || record->type == REC_STEP)
 		return sink->write_err;
 	return job__add(sink->job, record) ?: sink->write_err;
@@ -320,7 +330,10 @@ static void clear_progress(void)
 		fputs("\r\033[K", stderr);
 }
 
-/* Runs until the time or the steps are over, the targets have ended, a signal comes, or the sink fails. */
+/*
+ * Runs until the time or the steps are over, the targets have ended, a signal comes, or the sink
+ * fails.
+ */
 static int run_session(struct session *session, const struct record_args *args, struct launch *launch)
 {
 	struct session_progress progress;
@@ -427,7 +440,10 @@ out:
 	return err;
 }
 
-/* Reports early, before anything is attached, that the file cannot be written; does not touch what the file holds. */
+/*
+ * Reports early, before anything is attached, that the file cannot be written; does not touch what
+ * the file holds.
+ */
 static int check_output(const char *path)
 {
 	char dir[PATH_MAX];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * stepflame top: attaches, models the last interval and shows it until the end. In: a session's records, and keys. Out:
- * a screen, or snapshots as text.
+ * stepflame top: attaches, models the last interval and shows it until the end. In: a session's
+ * records, and keys. Out: a screen, or snapshots as text.
  */
 #include "user/top/top.h"
 

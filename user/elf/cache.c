@@ -2,9 +2,9 @@
 /*
  * Reads and writes the cache files. In and out: arrays, DIR/BUILD-ID.WHAT. No state.
  *
- * A file is {header, arrays}. A wrong probe site could kill the target, so the file must belong to our own user, match
- * its checksum, and the code at every site must be unchanged: a build id may stay the same when tools move code in a
- * file.
+ * A file is {header, arrays}. A wrong probe site could kill the target, so the file must belong to
+ * our own user, match its checksum, and the code at every site must be unchanged: a build id may
+ * stay the same when tools move code in a file.
  */
 #include "user/elf/cache.h"
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Names of C++ functions. In: a mangled symbol. Out: text. libiberty parses the symbol into a tree, in time and memory
- * linear in its length; this file prints only the branches that hold the function's own name.
+ * Names of C++ functions. In: a mangled symbol. Out: text. libiberty parses the symbol into a tree,
+ * in time and memory linear in its length; this file prints only the branches that hold the
+ * function's own name.
  */
 #include "user/elf/demangle.h"
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Read-only view of an ELF file: symbols and bytes by address. Pointers: elf_relocs.c; tables of CPython:
- * elf_pytables.c. In: a path, usually through /proc/PID/root. Out: addresses and file offsets. The file is mapped
- * whole, and the descriptor is closed. Lookups are cached at the first question, so one thread owns a struct elf.
+ * Read-only view of an ELF file: symbols and bytes by address. Pointers: elf_relocs.c; tables of
+ * CPython: elf_pytables.c. In: a path, usually through /proc/PID/root. Out: addresses and file
+ * offsets. The file is mapped whole, and the descriptor is closed. Lookups are cached at the first
+ * question, so one thread owns a struct elf.
  *
- * The file is hostile input: libelf parses headers and tables, and this code checks every address against the mapped
- * size. It does not defend against a file that is truncated while it is mapped (SIGBUS), as no reader of mapped files
- * does.
+ * The file is hostile input: libelf parses headers and tables, and this code checks every address
+ * against the mapped size. It does not defend against a file that is truncated while it is mapped
+ * (SIGBUS), as no reader of mapped files does.
  */
 #include "user/elf/elf.h"
 
@@ -41,7 +42,10 @@ static int map_file(struct elf *elf, const char *path)
 		err = -ENOEXEC;
 		goto out;
 	}
-	/* Not MAP_PRIVATE: the kernel would search the file in a private mapping for each of our 12,000 uprobes. */
+	/*
+	 * Not MAP_PRIVATE: the kernel would search the file in a private mapping for each of our
+	 * 12,000 uprobes.
+	 */
 	void *map = mmap(NULL, st.st_size, PROT_READ, MAP_SHARED, fd, 0);
 	if (map == MAP_FAILED) {
 		err = -errno;
@@ -72,8 +76,8 @@ static void add_load(struct elf *elf, const GElf_Phdr *phdr)
 }
 
 /*
- * Notes: namesz, descsz, type, then name and desc, each padded to the segment's alignment (4, or 8 for
- * .note.gnu.property).
+ * Notes: namesz, descsz, type, then name and desc, each padded to the segment's alignment (4, or 8
+ * for .note.gnu.property).
  */
 static void read_build_id(struct elf *elf, const GElf_Phdr *phdr)
 {
@@ -202,8 +206,8 @@ const char *elf__build_id(const struct elf *elf)
 }
 
 /*
- * Reads symbol i of a table. Returns false when it is undefined, nameless or not an address (a section, a file, a TLS
- * offset).
+ * Reads symbol i of a table. Returns false when it is undefined, nameless or not an address (a
+ * section, a file, a TLS offset).
  */
 static bool symbol_at(const struct symtab *table, size_t i, struct elf_symbol *out)
 {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Functions of an ELF file by file offset. In: a path, of a hostile file. Out: indexes and names. No other state. */
+/*
+ * Functions of an ELF file by file offset. In: a path, of a hostile file. Out: indexes and names.
+ * No other state.
+ */
 #include "user/elf/function_table.h"
 
 #include <errno.h>
@@ -76,8 +79,8 @@ static int table_loader__add_symbol(const struct elf_symbol *symbol, void *ctx)
 }
 
 /*
- * Radix sort by offset, a third of the bits at a time: ten times as fast as qsort(3) for the 400,000 functions of
- * torch.
+ * Radix sort by offset, a third of the bits at a time: ten times as fast as qsort(3) for the
+ * 400,000 functions of torch.
  */
 static int sort_functions(struct function_table *table)
 {

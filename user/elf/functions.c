@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Function bounds and landing pads from the unwind tables. In: an opened ELF file. Out: ranges by vaddr. No state.
- * Layouts: LSB core specification, "Exception Frames"; Itanium C++ ABI, "Exception Handling Tables". The code reads
- * only the encodings that GCC and Clang write for x86-64; others give -ENOTSUP or "not found".
+ * Function bounds and landing pads from the unwind tables. In: an opened ELF file. Out: ranges by
+ * vaddr. No state. Layouts: LSB core specification, "Exception Frames"; Itanium C++ ABI, "Exception
+ * Handling Tables". The code reads only the encodings that GCC and Clang write for x86-64; others
+ * give -ENOTSUP or "not found".
  */
 #include "user/elf/functions.h"
 
@@ -139,9 +140,9 @@ static int read_cie(const struct elf *elf, uint64_t vaddr, struct cie *out)
 }
 
 /*
- * Distance of the canonical frame address above %rsp at the start of a range, less the return address. The unwind
- * instructions of a function begin with the CIE's 8 bytes; those of a part first say how large the frame is at its
- * entry (0e = DW_CFA_def_cfa_offset, ...).
+ * Distance of the canonical frame address above %rsp at the start of a range, less the return
+ * address. The unwind instructions of a function begin with the CIE's 8 bytes; those of a part
+ * first say how large the frame is at its entry (0e = DW_CFA_def_cfa_offset, ...).
  */
 static int32_t read_frame(struct unwind_reader *r)
 {
@@ -191,8 +192,8 @@ static int read_fde(const struct elf *elf, uint64_t vaddr, struct function_range
 }
 
 /*
- * .eh_frame_hdr: version, three encodings, .eh_frame, count, then {function, FDE} sorted, as 32-bit distances from the
- * header.
+ * .eh_frame_hdr: version, three encodings, .eh_frame, count, then {function, FDE} sorted, as 32-bit
+ * distances from the header.
  */
 static int search_unwind(const struct elf *elf, uint64_t vaddr, struct function_range *out)
 {

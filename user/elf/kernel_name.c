@@ -25,7 +25,10 @@ static bool is_dull(const char *name, size_t len)
 	return false;
 }
 
-/* A walk over a mangled name of the Itanium C++ ABI; it understands only what is needed to find template arguments. */
+/*
+ * A walk over a mangled name of the Itanium C++ ABI; it understands only what is needed to find
+ * template arguments.
+ */
 struct name_walk {
 	const char *at;
 	unsigned int depth; /* of the groups that an E closes */
@@ -42,8 +45,8 @@ static const char *number(const char *at, unsigned long *value)
 }
 
 /*
- * Steps over one character that begins no name, and what belongs to it. Returns false when the first template arguments
- * end.
+ * Steps over one character that begins no name, and what belongs to it. Returns false when the
+ * first template arguments end.
  */
 static bool step_over(struct name_walk *walk)
 {

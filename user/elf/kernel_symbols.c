@@ -15,9 +15,9 @@
 
 #define NAMES_MAX_BYTES (64u << 20)
 /*
- * kallsyms gives no sizes, so a function ends where the next symbol begins. Code that was loaded after the list was
- * read (a module, a BPF program) must not be taken for the function before it, so a function also ends after this many
- * bytes.
+ * kallsyms gives no sizes, so a function ends where the next symbol begins. Code that was loaded
+ * after the list was read (a module, a BPF program) must not be taken for the function before it,
+ * so a function also ends after this many bytes.
  */
 #define FUNCTION_MAX_BYTES 65536
 
@@ -88,7 +88,8 @@ static int compare_symbol_addresses(const void *a, const void *b)
 }
 
 /*
- * Leaves one symbol for each address and only the first of consecutive data symbols, and gives the spare memory back.
+ * Leaves one symbol for each address and only the first of consecutive data symbols, and gives the
+ * spare memory back.
  */
 static void merge_symbols(struct kernel_symbols *s)
 {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Chrome trace as Kineto writes it (libkineto/src/output_json.cpp, torch/csrc/autograd/profiler_kineto.cpp; torch
- * 2.15), for Perfetto, chrome://tracing and Holistic Trace Analysis. Events are written one per line, as they come; the
- * text of a name or group is made only once. Unlike Kineto, an operator has no strides and no values of scalars.
+ * Chrome trace as Kineto writes it (libkineto/src/output_json.cpp,
+ * torch/csrc/autograd/profiler_kineto.cpp; torch 2.15), for Perfetto, chrome://tracing and Holistic
+ * Trace Analysis. Events are written one per line, as they come; the text of a name or group is
+ * made only once. Unlike Kineto, an operator has no strides and no values of scalars.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -15,12 +16,15 @@
 #include "user/report/common.h"
 
 /*
- * Kineto counts from the last multiple of this, so that microseconds with three decimals are exact in a double, and
- * traces of several ranks share a base.
+ * Kineto counts from the last multiple of this, so that microseconds with three decimals are exact
+ * in a double, and traces of several ranks share a base.
  */
 #define BASE_UNIT_NS (7889238 * 1000000000ull)
 
-/* A second track of a thread gets a thread id of its own, above all ids of real threads (PID_MAX_LIMIT). */
+/*
+ * A second track of a thread gets a thread id of its own, above all ids of real threads
+ * (PID_MAX_LIMIT).
+ */
 #define LANE_TID       (1u << 22)
 
 #define GPU_SORT_INDEX 5000000     /* as in Kineto */
@@ -120,8 +124,8 @@ static void put_shape(FILE *out, const struct word_arg *arg)
 		struct word_arg tensor;
 
 		/*
-		 * words__check has checked the list with its group. In a list that was cut off, OP_WORD_CUT is the last
-		 * word.
+		 * words__check has checked the list with its group. In a list that was cut off,
+		 * OP_WORD_CUT is the last word.
 		 */
 		if (!words__next(arg->values, SIZE_MAX, &at, &tensor) || tensor.tag == OP_WORD_CUT)
 			break;
@@ -262,7 +266,8 @@ static void put_sort_index(struct chrome *c, const char *name_json, uint32_t pid
 }
 
 /*
- * In Kineto, a GPU's number is its process id. Where several processes have GPUs, only the first process can keep that.
+ * In Kineto, a GPU's number is its process id. Where several processes have GPUs, only the first
+ * process can keep that.
  */
 static uint32_t track_pid(const struct chrome *c, const struct timeline_track *track)
 {
@@ -331,8 +336,8 @@ static void put_span(struct chrome *c, const struct timeline_span *span, uint32_
 /* ---- GPUs ---- */
 
 /*
- * Writes the arguments that Kineto gives a kernel, copy or set (libkineto/src/CuptiActivity.cpp); zeros are what Kineto
- * writes for values that it does not know.
+ * Writes the arguments that Kineto gives a kernel, copy or set (libkineto/src/CuptiActivity.cpp);
+ * zeros are what Kineto writes for values that it does not know.
  */
 static void put_work_args(struct chrome *c, const struct gpu_act *activity)
 {
@@ -448,7 +453,10 @@ static int put_devices(struct chrome *c, const struct export_options *options)
 	return 0;
 }
 
-/* Writes the keys before the events. HTA finds the rank by the line, so the line must come before the events. */
+/*
+ * Writes the keys before the events. HTA finds the rank by the line, so the line must come before
+ * the events.
+ */
 static int put_trace_head(struct chrome *c, struct job *job, int rank, const struct export_options *options)
 {
 	const struct rec_host *host = job__host(job);

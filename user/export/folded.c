@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Folded stacks, for flamegraph.pl, inferno, speedscope and others: "root;child;leaf N", with N in us, as in torch's
- * export_stacks. Characters that would end a frame or a line become "_".
+ * Folded stacks, for flamegraph.pl, inferno, speedscope and others: "root;child;leaf N", with N in
+ * us, as in torch's export_stacks. Characters that would end a frame or a line become "_".
  */
 #include <errno.h>
 #include <inttypes.h>

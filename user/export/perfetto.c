@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Perfetto's own format (https://perfetto.dev/docs/reference/trace-packet-proto): packets of track events. Each track
- * is a packet sequence with an incremental clock and a name table of its own, so that most packets are a time
- * difference and two numbers.
+ * Perfetto's own format (https://perfetto.dev/docs/reference/trace-packet-proto): packets of track
+ * events. Each track is a packet sequence with an incremental clock and a name table of its own, so
+ * that most packets are a time difference and two numbers.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -91,7 +91,10 @@ static const char *const annotation_names[] = {
 	[ANNOTATION_BLOCK] = "block",
 };
 
-/* The texts of a group. The id of an interned text is (group index) * ANNOTATION__GROUP_END + annotation. */
+/*
+ * The texts of a group. The id of an interned text is (group index) * ANNOTATION__GROUP_END +
+ * annotation.
+ */
 struct op_group_texts {
 	char *texts[ANNOTATION__GROUP_END]; /* malloc'ed; NULL: none */
 };
@@ -223,8 +226,8 @@ static int put_thread_track(struct perfetto *p, const struct timeline_track *tra
 }
 
 /*
- * Writes what comes before the first event of a sequence: its clock, which starts with the track, its defaults, and the
- * texts that every track uses.
+ * Writes what comes before the first event of a sequence: its clock, which starts with the track,
+ * its defaults, and the texts that every track uses.
  */
 static int put_sequence(struct perfetto *p, const struct timeline_track *track)
 {
@@ -315,8 +318,8 @@ static void put_dims_annotation(struct perfetto *p, enum annotation which, const
 }
 
 /*
- * Writes the arguments of a call or a GPU activity, and its end of the arrow from one to the other. A correlation is
- * unique in a process only, but a flow id must be unique in the trace.
+ * Writes the arguments of a call or a GPU activity, and its end of the arrow from one to the other.
+ * A correlation is unique in a process only, but a flow id must be unique in the trace.
  */
 static void put_activity_annotations(struct perfetto *p, const struct timeline_span *span)
 {
@@ -380,7 +383,8 @@ static int put_begin(struct perfetto *p, const struct timeline_span *span)
 }
 
 /*
- * Writes begins and ends in order of time: spans nest, so the depth of a span tells which ones ended before it begins.
+ * Writes begins and ends in order of time: spans nest, so the depth of a span tells which ones
+ * ended before it begins.
  */
 static int put_slices(struct perfetto *p, const struct timeline_track *track)
 {

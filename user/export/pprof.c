@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * pprof's format (https://github.com/google/pprof/blob/main/proto/profile.proto): equal samples are merged, each with
- * its stack of locations, leaf first. A location is a line of a function.
+ * pprof's format (https://github.com/google/pprof/blob/main/proto/profile.proto): equal samples are
+ * merged, each with its stack of locations, leaf first. A location is a line of a function.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -65,7 +65,10 @@ static void put_value_type(struct pprof *p, enum profile_field field, const char
 	proto__end(&p->proto, message);
 }
 
-/* Leaves system_name out: where it equals the name, pprof demangles the name, and "<listcomp>" becomes empty. */
+/*
+ * Leaves system_name out: where it equals the name, pprof demangles the name, and "<listcomp>"
+ * becomes empty.
+ */
 static void put_pprof_function(struct pprof *p, const struct calltree_frame *frame)
 {
 	uint64_t name = string_index(p, frame->name), file = string_index(p, frame->file ?: "");

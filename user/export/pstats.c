@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Writes what cProfile's dump_stats() does, for `python -m pstats`, snakeviz and others: a marshalled dict {(file,
- * line, name): (primitive calls, calls, own time, time, callers)}, where callers is {(file, line, name): (calls,
- * primitive calls, own time, time)}. Samples do not count calls, so these are 0, which pstats, snakeviz and gprof2dot
- * show as such. Exact calls have no callers.
+ * Writes what cProfile's dump_stats() does, for `python -m pstats`, snakeviz and others: a
+ * marshalled dict {(file, line, name): (primitive calls, calls, own time, time, callers)}, where
+ * callers is {(file, line, name): (calls, primitive calls, own time, time)}. Samples do not count
+ * calls, so these are 0, which pstats, snakeviz and gprof2dot show as such. Exact calls have no
+ * callers.
  *
- * marshal: CPython's Python/marshal.c; little-endian. The codes written here have been the same since version 2.
+ * marshal: CPython's Python/marshal.c; little-endian. The codes written here have been the same
+ * since version 2.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * speedscope's own format (https://www.speedscope.app/file-format-schema.json): a sampled profile per thread, in order
- * of time. Consecutive samples with the same stack are merged.
+ * speedscope's own format (https://www.speedscope.app/file-format-schema.json): a sampled profile
+ * per thread, in order of time. Consecutive samples with the same stack are merged.
  */
 #include <errno.h>
 #include <inttypes.h>

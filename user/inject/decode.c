@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Decodes CUPTI's activity records into records of the ring. Each version of CUPTI made some of its records longer and
- * left their first fields alone. So the decoder reads all of them as the oldest struct, and asserts that the newest one
- * in these headers agrees with it.
+ * Decodes CUPTI's activity records into records of the ring. Each version of CUPTI made some of its
+ * records longer and left their first fields alone. So the decoder reads all of them as the oldest
+ * struct, and asserts that the newest one in these headers agrees with it.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -35,7 +35,10 @@ SAME(CUpti_ActivityOverhead, CUpti_ActivityOverhead3, end);
 SAME(CUpti_ActivityGraphTrace, CUpti_ActivityGraphTrace2, streamId);
 #endif
 
-/* Functions that submit work to a GPU or wait for it. Without this list, other calls would fill the ring. */
+/*
+ * Functions that submit work to a GPU or wait for it. Without this list, other calls would fill the
+ * ring.
+ */
 static const char *const wanted_calls[] = {
 	"cudaLaunch",
 	"cuLaunch",

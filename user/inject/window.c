@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * A window: subscribes to CUPTI, empties its buffers into the ring, records its clock, and leaves CUPTI again.
+ * A window: subscribes to CUPTI, empties its buffers into the ring, records its clock, and leaves
+ * CUPTI again.
  *
- * Any thread of the program or of CUPTI fills and completes buffers; the code for that touches the decoder and the ring
- * under `writing`. One thread does all else.
+ * Any thread of the program or of CUPTI fills and completes buffers; the code for that touches the
+ * decoder and the ring under `writing`. One thread does all else.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -79,7 +80,10 @@ static uint64_t now_ns(void)
 	return ts.tv_sec * 1000000000ULL + ts.tv_nsec;
 }
 
-/* Takes the best of some readings: the kernel may preempt this thread between two of them. Call it under `writing`. */
+/*
+ * Takes the best of some readings: the kernel may preempt this thread between two of them. Call it
+ * under `writing`.
+ */
 static void send_clock(void)
 {
 	struct gpu_ring_clock best = {.behind_ns = UINT64_MAX};
@@ -125,7 +129,10 @@ static void decode_buffer(uint8_t *buffer, size_t size)
 	const struct cupti *cupti = shared.decoder.cupti;
 	CUpti_Activity *record = NULL;
 
-	/* A truncated record ends the buffer, and so does a record of a kind that this CUPTI does not know. */
+	/*
+	 * A truncated record ends the buffer, and so does a record of a kind that this CUPTI does
+	 * not know.
+	 */
 	while (!cupti->ActivityGetNextRecord(buffer, size, &record)) {
 		size_t at = (uint8_t *)record - buffer;
 
@@ -235,7 +242,10 @@ static void send_devices(struct window *w)
 	dlclose(driver);
 }
 
-/* Sets CUPTI to the kernel's thread ids; other tools may rely on their own kind, so this also restores it. */
+/*
+ * Sets CUPTI to the kernel's thread ids; other tools may rely on their own kind, so this also
+ * restores it.
+ */
 static void set_thread_ids(struct window *w, bool ours)
 {
 	if (!w->cupti.SetThreadIdType)
@@ -301,8 +311,8 @@ static void set_writing(struct window *w, bool on)
 }
 
 /*
- * Without a driver, CUPTI 13.2 recurses until the stack is full. With --inject, this library may be loaded before CUDA
- * is.
+ * Without a driver, CUPTI 13.2 recurses until the stack is full. With --inject, this library may be
+ * loaded before CUDA is.
  */
 static bool has_driver(void)
 {
@@ -365,8 +375,8 @@ void window__tick(struct window *w)
 }
 
 /*
- * Takes CUPTI out of the process, if a call of the program comes along. After graphs CUPTI stays loaded with nothing in
- * use: using it again after cuptiFinalize has crashed programs with graphs.
+ * Takes CUPTI out of the process, if a call of the program comes along. After graphs CUPTI stays
+ * loaded with nothing in use: using it again after cuptiFinalize has crashed programs with graphs.
  */
 static void leave_window(struct window *w)
 {
@@ -386,7 +396,10 @@ static void leave_window(struct window *w)
 		futex(&shared.leaving, FUTEX_WAIT, IN_CALL, NULL);
 }
 
-/* Waits some time for the GPU to finish pending work: a forced flush reports that work without its times. */
+/*
+ * Waits some time for the GPU to finish pending work: a forced flush reports that work without its
+ * times.
+ */
 static void flush_window(struct window *w, uint64_t grace_ns)
 {
 	const struct timespec pause = {.tv_nsec = grace_ns / 10};

@@ -4,7 +4,10 @@
 
 #include <stdint.h>
 
-/* Below, equal to or above 0, as qsort expects; a subtraction could overflow. Evaluates both arguments twice. */
+/*
+ * Below, equal to or above 0, as qsort expects; a subtraction could overflow. Evaluates both
+ * arguments twice.
+ */
 #define COMPARE(a, b) (((a) > (b)) - ((a) < (b)))
 
 /* For qsort and bsearch, of uint64_t. */

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * A hash table with open addressing: every sample looks several keys up, and a tree would take eight times the memory.
- * A recording can choose its keys to collide, so the hash depends on a seed that is drawn at run time.
+ * A hash table with open addressing: every sample looks several keys up, and a tree would take
+ * eight times the memory. A recording can choose its keys to collide, so the hash depends on a seed
+ * that is drawn at run time.
  */
 #include "user/lib/map.h"
 
@@ -108,7 +109,10 @@ static inline __attribute__((always_inline)) void *add_item(struct map *map, con
 	return item;
 }
 
-/* Items that are nothing but a 64-bit key are the most frequent; constant sizes give them code of their own. */
+/*
+ * Items that are nothing but a 64-bit key are the most frequent; constant sizes give them code of
+ * their own.
+ */
 void *map__add(struct map *map, const void *key, size_t key_bytes, size_t item_bytes)
 {
 	return key_bytes == 8 && item_bytes == 8 ? add_item(map, key, 8, 8) : add_item(map, key, key_bytes, item_bytes);

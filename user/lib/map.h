@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Items by key, stored in an array in the order in which they came. An item begins with its key. Keys compare by all
- * their bytes, so a key must be a struct without padding.
+ * Items by key, stored in an array in the order in which they came. An item begins with its key.
+ * Keys compare by all their bytes, so a key must be a struct without padding.
  */
 #ifndef STEPFLAME_USER_LIB_MAP_H
 #define STEPFLAME_USER_LIB_MAP_H
@@ -33,7 +33,10 @@ void *map__sorted(const struct map *map, size_t item_bytes, int (*compare)(const
 /* Leaves it empty. */
 void map__free(struct map *map);
 
-/* For texts, items are char *, malloc'ed. Sets *index to the index of a text, and copies a new text. 0 or -ENOMEM. */
+/*
+ * For texts, items are char *, malloc'ed. Sets *index to the index of a text, and copies a new
+ * text. 0 or -ENOMEM.
+ */
 int map__add_text(struct map *texts, const char *text, uint32_t *index);
 /* Leaves it empty. */
 void map__free_texts(struct map *texts);

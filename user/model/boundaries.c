@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Chooses the best rule that a process shows, unless a worse rule covers far more time: a program that infers for a
- * minute and then trains for a second should report the minute. A rule with a single boundary covers no time, although
- * its step may have lasted since long before; within that step, boundaries by other rules, such as the backwards of
- * gradient accumulation, end no steps.
+ * Chooses the best rule that a process shows, unless a worse rule covers far more time: a program
+ * that infers for a minute and then trains for a second should report the minute. A rule with a
+ * single boundary covers no time, although its step may have lasted since long before; within that
+ * step, boundaries by other rules, such as the backwards of gradient accumulation, end no steps.
  *
- * Boundaries of other threads and by other rules do not affect a step, with one exception: the tracer emits no batch
- * boundaries while the process trains, so many batches may lie between two of them.
+ * Boundaries of other threads and by other rules do not affect a step, with one exception: the
+ * tracer emits no batch boundaries while the process trains, so many batches may lie between two of
+ * them.
  */
 #include "user/model/boundaries.h"
 
@@ -136,7 +137,10 @@ static size_t next_by_rule(const struct boundary_track *track, size_t at)
 	return at;
 }
 
-/* Whether no boundary is missing between two boundaries by the rule, and they delimit a single step. */
+/*
+ * Whether no boundary is missing between two boundaries by the rule, and they delimit a single
+ * step.
+ */
 static bool is_whole(const struct boundaries *boundaries, const struct boundary_track *track, size_t from, size_t to)
 {
 	const struct rec_step *a = track->all[from], *b = track->all[to];
@@ -199,7 +203,10 @@ static void update_candidate(const struct boundaries *boundaries, struct boundar
 		*best = new;
 }
 
-/* The longest time that the first step by the better rule may have lasted before its first boundary. */
+/*
+ * The longest time that the first step by the better rule may have lasted before its first
+ * boundary.
+ */
 static uint64_t unknown_ns(const struct rule_candidate *better, const struct rule_candidate *worse)
 {
 	uint64_t since_ns = better->first_ns;

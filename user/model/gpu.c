@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Takes records and returns sorted rows. Cumulative records are cached by their key. gpu_join.c joins activities to
- * calls.
+ * Takes records and returns sorted rows. Cumulative records are cached by their key. gpu_join.c
+ * joins activities to calls.
  */
 #include "user/model/gpu.h"
 

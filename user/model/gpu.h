@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * GPUs: takes the records of gpu_records.h, and returns processes, calls and GPU activities, each activity joined to
- * the call that asked for it. Part of the job (job.h), which owns it: job__gpu.
+ * GPUs: takes the records of gpu_records.h, and returns processes, calls and GPU activities, each
+ * activity joined to the call that asked for it. Part of the job (job.h), which owns it: job__gpu.
  */
 #ifndef STEPFLAME_USER_MODEL_GPU_H
 #define STEPFLAME_USER_MODEL_GPU_H
@@ -91,18 +91,21 @@ struct gpu {
 	bool joined; /* no record came since the last gpu__join */
 };
 
-/* Takes one GPU record; the caller has checked its size. 0, -ENOMEM, or -EINVAL for an invalid record. */
+/*
+ * Takes one GPU record; the caller has checked its size. 0, -ENOMEM, or -EINVAL for an invalid
+ * record.
+ */
 int gpu__add(struct gpu *gpu, struct stacks *stacks, const struct rec_hdr *record);
 /*
- * Sorts, joins activities to calls, and drops the activities that were asked for outside the window. CUPTI starts
- * before a window of steps and stops after it, so it reports such activities. window NULL: drops nothing. Does nothing
- * when no record came since the last call. 0 or -ENOMEM.
+ * Sorts, joins activities to calls, and drops the activities that were asked for outside the
+ * window. CUPTI starts before a window of steps and stops after it, so it reports such activities.
+ * window NULL: drops nothing. Does nothing when no record came since the last call. 0 or -ENOMEM.
  */
 int gpu__join(struct gpu *gpu, const struct names *names, const struct rec_window *window);
 
 /*
- * The functions below need gpu__join first. Their results are valid until the next record, and NULL only with *cnt ==
- * 0.
+ * The functions below need gpu__join first. Their results are valid until the next record, and NULL
+ * only with *cnt == 0.
  */
 
 /* Sorted by pid. */
@@ -110,7 +113,10 @@ const struct gpu_process *gpu__processes(const struct gpu *gpu, size_t *cnt);
 /* NULL: the process is not known to use CUDA. */
 const struct gpu_process *gpu__process(const struct gpu *gpu, uint32_t pid);
 const struct gpu_calls *gpu__totals(const struct gpu *gpu, size_t *cnt);
-/* Sorted by pid, tid and start. Calls of one thread do not overlap, unless the recording is corrupt. */
+/*
+ * Sorted by pid, tid and start. Calls of one thread do not overlap, unless the recording is
+ * corrupt.
+ */
 const struct gpu_call *gpu__calls(const struct gpu *gpu, size_t *cnt);
 /* Sorted by pid and start. */
 const struct gpu_act *gpu__activities(const struct gpu *gpu, size_t *cnt);
@@ -145,8 +151,8 @@ const char *gpu_window__end_name(unsigned int end);      /* "steps" */
 enum gpu_class gpu_api__class(unsigned int api);         /* GPU_NONE for an invalid value */
 const char *gpu_direction__name(unsigned int direction); /* "host to device" */
 /*
- * Looks up a function name as CUPTI spells it ("cudaLaunchKernel_v7000", "cuMemcpyHtoDAsync_v2_ptsz"). GPU_API_NONE:
- * the function is not traced.
+ * Looks up a function name as CUPTI spells it ("cudaLaunchKernel_v7000",
+ * "cuMemcpyHtoDAsync_v2_ptsz"). GPU_API_NONE: the function is not traced.
  */
 enum gpu_api gpu_api__find(const char *name);
 

@@ -2,14 +2,15 @@
 /*
  * Joins GPU activities to the calls that asked for them.
  *
- * First by number: CUPTI gives each activity the correlation id of its call. CUPTI reports the call as well: of the
- * runtime, of the driver, or of both, one nested in the other.
+ * First by number: CUPTI gives each activity the correlation id of its call. CUPTI reports the call
+ * as well: of the runtime, of the driver, or of both, one nested in the other.
  *
- * Then by time: that call is matched to a call that the probes saw on the same thread and of the same class, which
- * encloses it, lies inside it (probes on the driver only), or is a collective that launches its kernels. The two clocks
- * differ by some microseconds. So calls are first matched by raw times, with a coarse offset at which most of them
- * overlap, and again with a fine offset taken from their midpoints. Two calls match only if each is the other's best
- * overlap. All others stay unjoined.
+ * Then by time: that call is matched to a call that the probes saw on the same thread and of the
+ * same class, which encloses it, lies inside it (probes on the driver only), or is a collective
+ * that launches its kernels. The two clocks differ by some microseconds. So calls are first matched
+ * by raw times, with a coarse offset at which most of them overlap, and again with a fine offset
+ * taken from their midpoints. Two calls match only if each is the other's best overlap. All others
+ * stay unjoined.
  */
 #include "user/model/gpu_join.h"
 
@@ -82,8 +83,8 @@ static int compare_correlation(const void *a, const void *b)
 static bool is_comm_kernel(const char *name)
 {
 	/*
-	 * Mangled: "_Z29ncclDevKernel_AllReduce_Sum_f3224ncclDevKernelArgsStorage...". HTA looks at the start of the
-	 * demangled name.
+	 * Mangled: "_Z29ncclDevKernel_AllReduce_Sum_f3224ncclDevKernelArgsStorage...". HTA looks at
+	 * the start of the demangled name.
 	 */
 	if (!strncmp(name, "_Z", 2))
 		name += 2 + strspn(name + 2, "0123456789");
@@ -224,8 +225,8 @@ static int compare_offsets(const void *a, const void *b)
 }
 
 /*
- * The median distance between the midpoints of the calls that overlap at an offset; that offset itself if no calls
- * overlap.
+ * The median distance between the midpoints of the calls that overlap at an offset; that offset
+ * itself if no calls overlap.
  */
 static int64_t fine_offset(const struct join *join, struct call_range calls, const struct asked_call *asked, size_t cnt,
 			   int64_t offset)
@@ -285,7 +286,10 @@ static struct call_range thread_calls(const struct join *join, uint32_t pid, uin
 	return (struct call_range){from, SEARCH(i, from, cnt, calls[i].pid == pid && calls[i].tid == tid)};
 }
 
-/* `asked` is sorted by thread. The runtime's calls come first, so the driver's calls get only what those leave over. */
+/*
+ * `asked` is sorted by thread. The runtime's calls come first, so the driver's calls get only what
+ * those leave over.
+ */
 static void match_by_time(struct join *join)
 {
 	for (size_t from = 0, to; from < join->asked_cnt; from = to) {
@@ -305,8 +309,9 @@ static void match_by_time(struct join *join)
 /* ---- by number ---- */
 
 /*
- * Of the calls of the process with this correlation id, returns the last one that began before the activity, and
- * prefers the runtime's to the driver's; NULL: no such call. *call: the probes' view of one of them.
+ * Of the calls of the process with this correlation id, returns the last one that began before the
+ * activity, and prefers the runtime's to the driver's; NULL: no such call. *call: the probes' view
+ * of one of them.
  */
 static const struct asked_call *find_asked_call(const struct join *join, const struct gpu_act *activity, uint32_t *call)
 {

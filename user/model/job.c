@@ -2,8 +2,8 @@
 /*
  * Takes records, and returns what they say about a job. One thread owns a job.
  *
- * A cumulative record replaces the earlier state of its key. Rows are built on demand, and rebuilt after the next
- * record.
+ * A cumulative record replaces the earlier state of its key. Rows are built on demand, and rebuilt
+ * after the next record.
  */
 #include "user/model/job.h"
 
@@ -277,7 +277,10 @@ static int (*const readers[])(struct job *job, const struct rec_hdr *record) = {
 #undef X
 };
 
-/* A record may be longer than its struct, since a later version may extend it at the end, but not shorter. */
+/*
+ * A record may be longer than its struct, since a later version may extend it at the end, but not
+ * shorter.
+ */
 int job__add(struct job *job, const struct rec_hdr *record)
 {
 	const struct record_descriptor *descriptor = record_descriptor__of(record->type);

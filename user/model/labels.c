@@ -65,9 +65,9 @@ static const struct {
 };
 
 /*
- * Derives the stage in Lightning's title from the actions: the first stage of the table for which an action name
- * contains one of the pieces. Fit comes first because fitting validates, too. A window that saw only the validation
- * inside a fit says VALIDATE: the names are the same.
+ * Derives the stage in Lightning's title from the actions: the first stage of the table for which
+ * an action name contains one of the pieces. Fit comes first because fitting validates, too. A
+ * window that saw only the validation inside a fit says VALIDATE: the names are the same.
  */
 static const struct {
 	const char *stage;

@@ -31,7 +31,10 @@ struct op_window {
 	struct rec_op_window record;
 };
 
-/* Bookkeeping that torch leaves out of its own tables: _filter_name() in torch/autograd/profiler_util.py. */
+/*
+ * Bookkeeping that torch leaves out of its own tables: _filter_name() in
+ * torch/autograd/profiler_util.py.
+ */
 static const char *const never_listed[] = {
 	"profiler::_record_function_enter",
 	"profiler::_record_function_enter_new",
@@ -134,7 +137,10 @@ bool ops__group(const struct ops *ops, uint64_t id, struct op_group *out)
 	return group;
 }
 
-/* Shortens the path of an installed file to the part after its packages folder, by which users know it. */
+/*
+ * Shortens the path of an installed file to the part after its packages folder, by which users know
+ * it.
+ */
 static const char *without_packages_folder(const char *path)
 {
 	static const char *const folders[] = {"/site-packages/", "/dist-packages/"};

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Samples are packed to half the size of their records: 20 threads at 99 Hz make two million samples in 17 minutes. */
+/*
+ * Samples are packed to half the size of their records: 20 threads at 99 Hz make two million
+ * samples in 17 minutes.
+ */
 #include "user/model/samples.h"
 
 #include <errno.h>
@@ -23,8 +26,8 @@ struct packed {
 };
 
 /*
- * A forward or an evaluation. It is known only at its end, so the paths of the samples in it, which came earlier, lack
- * it.
+ * A forward or an evaluation. It is known only at its end, so the paths of the samples in it, which
+ * came earlier, lack it.
  */
 struct enclosure {
 	uint32_t thread, depth;
@@ -162,8 +165,8 @@ int samples__add(struct samples *samples, struct stacks *stacks, const struct re
 #define LOADER_FILE "torch/utils/data/dataloader.py"
 
 /*
- * The methods of _MultiProcessingDataLoaderIter that wait for workers (torch 1.8 to 2.15). The single-process iterator
- * has neither.
+ * The methods of _MultiProcessingDataLoaderIter that wait for workers (torch 1.8 to 2.15). The
+ * single-process iterator has neither.
  */
 static bool is_worker_wait(const struct code *code, const struct names *names)
 {
@@ -226,7 +229,10 @@ static int compare_enclosure(const void *a, const void *b)
 	return x->thread != y->thread ? COMPARE(x->thread, y->thread) : COMPARE(x->start_ns, y->start_ns);
 }
 
-/* The last enclosure of the sample's thread that began before the sample, unless it had already ended. */
+/*
+ * The last enclosure of the sample's thread that began before the sample, unless it had already
+ * ended.
+ */
 static const struct enclosure *find_enclosure(const struct samples *samples, const struct packed *packed)
 {
 	const struct enclosure *all = samples->enclosures.items;
@@ -237,7 +243,10 @@ static const struct enclosure *find_enclosure(const struct samples *samples, con
 	return &all[low - 1];
 }
 
-/* zero_grad is as often in the middle of a forward as before it, and does not belong to it; bpf/span.h agrees. */
+/*
+ * zero_grad is as often in the middle of a forward as before it, and does not belong to it;
+ * bpf/span.h agrees.
+ */
 static bool is_apart(const struct stacks *stacks, uint32_t number, const struct names *names)
 {
 	struct path path = stacks__path(stacks, number);
@@ -303,8 +312,8 @@ int samples__refine(struct samples *samples, struct stacks *stacks, const struct
 }
 
 /*
- * A thread may wait for anything by these causes. The other causes say more than the stack does: a page fault or the
- * GIL is not a batch of data.
+ * A thread may wait for anything by these causes. The other causes say more than the stack does: a
+ * page fault or the GIL is not a batch of data.
  */
 static bool is_vague_cause(unsigned int cause)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Follows a few instructions of getters that CPython or torch exports. In: the code in the file (the code in the
- * process may hold probes) and words of the process's memory. Out: places of thread-local words, the version's text.
- * Owned by the calling thread.
+ * Follows a few instructions of getters that CPython or torch exports. In: the code in the file
+ * (the code in the process may hold probes) and words of the process's memory. Out: places of
+ * thread-local words, the version's text. Owned by the calling thread.
  */
 #include "user/proc/getter.h"
 
@@ -73,7 +73,10 @@ static struct getter_value value__add(struct getter_value a, struct getter_value
 		a = b;
 		b = swap;
 	}
-	/* A TLS descriptor gives its block less the thread pointer, so adding the thread pointer gives the block. */
+	/*
+	 * A TLS descriptor gives its block less the thread pointer, so adding the thread pointer
+	 * gives the block.
+	 */
 	if (a.kind == VALUE_THREAD && b.kind == VALUE_BLOCK)
 		return value__add(b, (struct getter_value){.kind = VALUE_NUMBER, .number = a.number});
 	if (a.kind == VALUE_BLOCK && b.kind == VALUE_THREAD)
@@ -111,7 +114,8 @@ static struct getter_value walk__load(struct getter_walk *walk, struct getter_va
 	if (address.kind == VALUE_THREAD && address.number == 0) /* the TCB begins with its own address */
 		return address;
 	/*
-	 * Variables lie below the thread pointer; above it are the TCB's words, such as the stack protector's at 0x28.
+	 * Variables lie below the thread pointer; above it are the TCB's words, such as the stack
+	 * protector's at 0x28.
 	 */
 	if (address.kind == VALUE_BLOCK || (address.kind == VALUE_THREAD && -address.number <= TLS_MAX))
 		walk->loaded = address;
@@ -146,8 +150,9 @@ static struct getter_value walk__tls_index(const struct getter_walk *walk, uint6
 }
 
 /*
- * A TLS descriptor {entry, argument} of the process: the argument is an offset from the thread pointer, or points at a
- * tls_index (glibc sysdeps/x86_64/dl-tlsdesc.S and dl-tlsdesc.h: _dl_tlsdesc_return, tlsdesc_dynamic_arg).
+ * A TLS descriptor {entry, argument} of the process: the argument is an offset from the thread
+ * pointer, or points at a tls_index (glibc sysdeps/x86_64/dl-tlsdesc.S and dl-tlsdesc.h:
+ * _dl_tlsdesc_return, tlsdesc_dynamic_arg).
  */
 static struct getter_value walk__descriptor(const struct getter_walk *walk, uint64_t address)
 {

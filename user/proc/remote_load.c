@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * What is written into the process, where, and in which order. The code goes after the end of some library's code, into
- * the rest of its last page, which is executable and all zeros; its data go on the stopped thread's stack, below what
- * the thread uses. Neither affects the process until the thread's registers point there, which takes one system call.
+ * What is written into the process, where, and in which order. The code goes after the end of some
+ * library's code, into the rest of its last page, which is executable and all zeros; its data go on
+ * the stopped thread's stack, below what the thread uses. Neither affects the process until the
+ * thread's registers point there, which takes one system call.
  */
 #include "user/proc/remote_load.h"
 
@@ -83,7 +84,10 @@ static bool is_glibc(const struct mapped_file *file)
 	return false;
 }
 
-/* Finds where signal handlers return to: mov $15, %rax; syscall (sysdeps/unix/sysv/linux/x86_64/libc_sigaction.c). */
+/*
+ * Finds where signal handlers return to: mov $15, %rax; syscall
+ * (sysdeps/unix/sysv/linux/x86_64/libc_sigaction.c).
+ */
 static void find_restorers(struct remote_view *view, const struct elf *elf, uint64_t bias)
 {
 	static const uint8_t restorer[] = {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05};

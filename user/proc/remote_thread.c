@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Chooses a thread of a process that can be stopped and diverted: one that waits in a system call in which the program
- * itself could as well have started a thread. Stops the thread by ptrace(2), PTRACE_SEIZE. A thread that is released,
- * or whose tracer dies, continues as if nothing had happened: the kernel restarts its call.
+ * Chooses a thread of a process that can be stopped and diverted: one that waits in a system call
+ * in which the program itself could as well have started a thread. Stops the thread by ptrace(2),
+ * PTRACE_SEIZE. A thread that is released, or whose tracer dies, continues as if nothing had
+ * happened: the kernel restarts its call.
  */
 #include <errno.h>
 #include <linux/futex.h>
@@ -34,9 +35,10 @@
 #define ERESTART_RESTARTBLOCK 516
 
 /*
- * Calls that restart and end as they would have ended, in order of preference. When a call has a time-out, the kernel
- * remembers the end (RESTARTBLOCK) or has written back what is left. epoll_wait is the exception, and comes last: it
- * returns EINTR (signal(7)), and its time-out begins anew.
+ * Calls that restart and end as they would have ended, in order of preference. When a call has a
+ * time-out, the kernel remembers the end (RESTARTBLOCK) or has written back what is left.
+ * epoll_wait is the exception, and comes last: it returns EINTR (signal(7)), and its time-out
+ * begins anew.
  */
 static const struct {
 	long number;
@@ -60,8 +62,8 @@ static int blocking_call_index(long number)
 /* ---- by /proc ---- */
 
 /*
- * glibc waits for a lock by FUTEX_WAIT, and the thread may hold anything half done; condition variables, semaphores and
- * joins wait by FUTEX_WAIT_BITSET.
+ * glibc waits for a lock by FUTEX_WAIT, and the thread may hold anything half done; condition
+ * variables, semaphores and joins wait by FUTEX_WAIT_BITSET.
  */
 static int thread_rank(const struct remote_thread *thread)
 {
@@ -141,9 +143,9 @@ static int find_stack_mapping(const struct mapping *map, void *ctx)
 }
 
 /*
- * The kernel's struct rt_sigframe: where the handler returns to, uc_flags, uc_link (0), uc_stack, and the registers, cs
- * among them. The return address alone proves nothing: it may be left over from a struct sigaction. Unreadable memory
- * counts as a frame.
+ * The kernel's struct rt_sigframe: where the handler returns to, uc_flags, uc_link (0), uc_stack,
+ * and the registers, cs among them. The return address alone proves nothing: it may be left over
+ * from a struct sigaction. Unreadable memory counts as a frame.
  */
 static bool is_signal_frame(pid_t pid, uint64_t address)
 {
@@ -198,8 +200,8 @@ static bool has_signal(pid_t pid, pid_t tid)
 }
 
 /*
- * Computes the registers with which the interrupted call restarts. Returns false when no call was interrupted, or it
- * has ended.
+ * Computes the registers with which the interrupted call restarts. Returns false when no call was
+ * interrupted, or it has ended.
  */
 static bool begin_again(const struct user_regs_struct *regs, bool quiet, struct user_regs_struct *again)
 {
@@ -228,7 +230,10 @@ static bool begin_again(const struct user_regs_struct *regs, bool quiet, struct 
 	return true;
 }
 
-/* glibc's thread control block begins with its own address, and has it again at 16 (sysdeps/x86_64/nptl/tls.h). */
+/*
+ * glibc's thread control block begins with its own address, and has it again at 16
+ * (sysdeps/x86_64/nptl/tls.h).
+ */
 static bool is_glibc_thread(pid_t pid, uint64_t tcb)
 {
 	uint64_t words[3];

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Texts for instruction pointers. In: /proc/PID/maps, the mapped files, /proc/kallsyms. Out: texts. One thread.
+ * Texts for instruction pointers. In: /proc/PID/maps, the mapped files, /proc/kallsyms. Out: texts.
+ * One thread.
  *	(pid, ip) -> range -> file and offset -> function -> text
- * Ranges are those of the process when maps was last read. Processes share files, and a file is loaded at the first
- * address in it. Texts are cached by function, so an address seen before costs two binary searches and a hash.
+ * Ranges are those of the process when maps was last read. Processes share files, and a file is
+ * loaded at the first address in it. Texts are cached by function, so an address seen before costs
+ * two binary searches and a hash.
  */
 #include "user/proc/symbols.h"
 
@@ -237,7 +239,10 @@ static void ranges__release(struct map_range *ranges, size_t cnt)
 	free(ranges);
 }
 
-/* When maps cannot be read, the old ranges stay: the last samples of a process arrive after it has ended. */
+/*
+ * When maps cannot be read, the old ranges stay: the last samples of a process arrive after it has
+ * ended.
+ */
 static void symbols__read_ranges(struct symbols *s, struct known_process *p)
 {
 	struct ranges ranges = {.symbols = s};

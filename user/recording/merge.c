@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Passes records on with their processes, threads and times converted (descriptors.h says where those are). Of some
- * types (MERGE_WHOLE) a merged recording has a single record, which merge__finish makes.
+ * Passes records on with their processes, threads and times converted (descriptors.h says where
+ * those are). Of some types (MERGE_WHOLE) a merged recording has a single record, which
+ * merge__finish makes.
  */
 #include "user/recording/merge.h"
 
@@ -17,7 +18,10 @@
 #include "user/lib/saturating.h"
 #include "user/recording/descriptors.h"
 
-/* NTP alone makes two readings of a host's clock differ by less; the clocks of two boots differ by much more. */
+/*
+ * NTP alone makes two readings of a host's clock differ by less; the clocks of two boots differ by
+ * much more.
+ */
 #define SAME_CLOCK_NS 10000000000LL
 
 struct counter_total {
@@ -53,7 +57,10 @@ struct merge {
 	struct array room;   /* uint64_t: the record being converted */
 };
 
-/* Is the field of that kind, and wholly in the record? Processes and threads have 32 bits, times 64. */
+/*
+ * Is the field of that kind, and wholly in the record? Processes and threads have 32 bits, times
+ * 64.
+ */
 static bool record_holds(const struct rec_hdr *record, const struct record_field *field, enum field_kind kind)
 {
 	return field->kind == kind && record->size >= field->offset + field->bytes;
@@ -168,8 +175,8 @@ static bool sources_overlap(const struct merge_source *a, const struct merge_sou
 }
 
 /*
- * Finds process numbers for a file. Where a process has the same number as one of another host in an earlier file, all
- * processes of this file's host get other numbers.
+ * Finds process numbers for a file. Where a process has the same number as one of another host in
+ * an earlier file, all processes of this file's host get other numbers.
  */
 static int number_processes(struct merge *merge, size_t file, struct intern *taken)
 {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Reads a recording. In: whole chunks. Out: their records, one by one. A recording is hostile input: the reader checks
- * everything before it uses it, and passes on a chunk only when all of it is sound.
+ * Reads a recording. In: whole chunks. Out: their records, one by one. A recording is hostile
+ * input: the reader checks everything before it uses it, and passes on a chunk only when all of it
+ * is sound.
  */
 #include "user/recording/recording.h"
 
@@ -98,7 +99,10 @@ struct read_chunk {
 	size_t bytes;
 };
 
-/* 1 with the records of a chunk whose checksum is right, 0 when the records are not sound, or -errno. */
+/*
+ * 1 with the records of a chunk whose checksum is right, 0 when the records are not sound, or
+ * -errno.
+ */
 static int unpack_chunk(struct read_chunk *chunk, const struct recording_chunk_header *header)
 {
 	uLongf bytes = header->plain_bytes;
@@ -127,7 +131,10 @@ static bool header_fits(const struct recording_chunk_header *header)
 	       header->bytes <= RECORDING_CHUNK_MAX && plain % 8 == 0 && plain <= RECORDING_CHUNK_MAX;
 }
 
-/* 1 with the next chunk as stored, its checksum right; 0 at the end of the file with *end set; or -errno. */
+/*
+ * 1 with the next chunk as stored, its checksum right; 0 at the end of the file with *end set; or
+ * -errno.
+ */
 static int read_stored(struct recording_file *source, struct read_chunk *chunk, struct recording_chunk_header *header,
 		       enum recording_end *end)
 {
@@ -157,8 +164,9 @@ static int read_stored(struct recording_file *source, struct read_chunk *chunk, 
 }
 
 /*
- * Sets *limit to the number of chunks up to the end of the last snapshot, or to SIZE_MAX without a snapshot, and extent
- * to how the file ends. Returns to the file position where it began. 0 or -errno.
+ * Sets *limit to the number of chunks up to the end of the last snapshot, or to SIZE_MAX without a
+ * snapshot, and extent to how the file ends. Returns to the file position where it began. 0 or
+ * -errno.
  */
 static int find_last_snapshot(struct recording_file *source, struct read_chunk *chunk, size_t *limit,
 			      struct recording_extent *extent)

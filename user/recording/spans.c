@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Packs spans into REC_SPANS and unpacks them; spans.h describes the encoding. One thread owns an encoder. */
+/*
+ * Packs spans into REC_SPANS and unpacks them; spans.h describes the encoding. One thread owns an
+ * encoder.
+ */
 #include "user/recording/spans.h"
 
 #include <errno.h>
@@ -84,8 +87,8 @@ static size_t collect_ids(uint64_t *ids, const struct span_batch *batch, size_t 
 	size_t all = 0, cnt = 0;
 
 	/*
-	 * A step repeats few names, so this cache of recent ids keeps most of them out of the sort. Each slot starts
-	 * with an id of another slot, which never matches.
+	 * A step repeats few names, so this cache of recent ids keeps most of them out of the sort.
+	 * Each slot starts with an id of another slot, which never matches.
 	 */
 	for (size_t i = 0; i < RECENT_IDS; i++)
 		recent[i] = i + 1;
@@ -118,7 +121,10 @@ static unsigned char *put_ids(unsigned char *at, uint64_t *ids, const struct spa
 	return at;
 }
 
-/* Is the span's end nearer than its start to the end of the span before? Then the span before lies inside this one. */
+/*
+ * Is the span's end nearer than its start to the end of the span before? Then the span before lies
+ * inside this one.
+ */
 static bool is_around(const struct rec_span *span, uint64_t before)
 {
 	return fold(rec_span__end_ns(span) - before) < fold(span->start_ns - before);
@@ -221,7 +227,10 @@ struct spans_encoder *spans_encoder__new(int (*sink)(const struct rec_hdr *recor
 	return encoder;
 }
 
-/* Returns the batch of a thread. When all batches are in use, it flushes the longest and reuses it. NULL with *err. */
+/*
+ * Returns the batch of a thread. When all batches are in use, it flushes the longest and reuses it.
+ * NULL with *err.
+ */
 static struct span_batch *batch_of(struct spans_encoder *encoder, uint32_t pid, uint32_t tid, int *err)
 {
 	struct span_batch *batch = &encoder->batches[encoder->last];

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * The advanced report: for each action, the table that Lightning's AdvancedProfiler prints
- * (lightning/pytorch/profilers/advanced.py, 2.6), made from samples or exact calls; below it, what the table is made
- * from.
+ * (lightning/pytorch/profilers/advanced.py, 2.6), made from samples or exact calls; below it, what
+ * the table is made from.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -116,8 +116,8 @@ static int collect_sections(struct job *job, const struct report_options *option
 }
 
 /*
- * Calls fn with the table of each chosen action that has data, in order of first occurrence, and with the table for no
- * action last. fn returns 0 or -errno. *cnt counts the calls of fn.
+ * Calls fn with the table of each chosen action that has data, in order of first occurrence, and
+ * with the table for no action last. fn returns 0 or -errno. *cnt counts the calls of fn.
  */
 static int for_each_action(struct advanced *a, const struct report_options *options,
 			   int (*fn)(struct advanced *a, const struct profile_action *action,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Generated names: those of Python's tempfile and multiprocessing, of torch's shared memory and compiler, and of
- * unnamed files; in folders for temporary files, also other names with numbers or random letters. Deleted files of one
- * folder are of one kind.
+ * Generated names: those of Python's tempfile and multiprocessing, of torch's shared memory and
+ * compiler, and of unnamed files; in folders for temporary files, also other names with numbers or
+ * random letters. Deleted files of one folder are of one kind.
  */
 #include "user/report/file_kind.h"
 
@@ -60,8 +60,8 @@ static size_t made_up_bytes(enum made_up made_up, const char *rest, size_t len)
 }
 
 /*
- * In a folder for temporary files, the generated words of a name are those with a digit, or with a capital letter after
- * the first letter.
+ * In a folder for temporary files, the generated words of a name are those with a digit, or with a
+ * capital letter after the first letter.
  */
 static char *put_kind_words(char *out, const char *name, size_t len)
 {
@@ -117,7 +117,10 @@ int file_kind__of(const char *path, char **kind)
 {
 	size_t len = strlen(path), tail = strlen(DELETED);
 	bool deleted = len > tail && !strcmp(path + len - tail, DELETED);
-	/* A star replaces at least one letter, except the star of a tree, which may follow the whole path. */
+	/*
+	 * A star replaces at least one letter, except the star of a tree, which may follow the
+	 * whole path.
+	 */
 	char *text = malloc(len + sizeof("*")), *out = text, *plain = strdup(path), *last;
 	const char *at = plain;
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The GPU report: where its figures come from, and thus what is unknown; kernels, copies, calls, collectives, memory;
- * what GPUs did and what they waited for. gpu_rows.c adds up, gpu_tables.c describes the columns, gpu_json.c prints
- * JSON.
+ * The GPU report: where its figures come from, and thus what is unknown; kernels, copies, calls,
+ * collectives, memory; what GPUs did and what they waited for. gpu_rows.c adds up, gpu_tables.c
+ * describes the columns, gpu_json.c prints JSON.
  */
 #include "user/report/gpu.h"
 

@@ -89,7 +89,10 @@ static void add_gpu_row(struct gpu_row *sum, const struct gpu_row *row)
 	sum->device_cnt = saturating__add(sum->device_cnt, row->device_cnt);
 }
 
-/* Returns the bytes of an operator's name without its overload. A node has no overload, and no dot after a "::". */
+/*
+ * Returns the bytes of an operator's name without its overload. A node has no overload, and no dot
+ * after a "::".
+ */
 static size_t plain_length(const char *name)
 {
 	const char *rest = strstr(name, "::");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The I/O report: system calls in the table of strace -c, with bytes; the files read and written; and what DataLoader
- * workers do for the steps (workers.c).
+ * The I/O report: system calls in the table of strace -c, with bytes; the files read and written;
+ * and what DataLoader workers do for the steps (workers.c).
  */
 #include <errno.h>
 #include <inttypes.h>

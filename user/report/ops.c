@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The operator report: torch.profiler's table of the operators counted (ops_table.c), and what the table is made from.
+ * The operator report: torch.profiler's table of the operators counted (ops_table.c), and what the
+ * table is made from.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -15,7 +16,10 @@
 
 #define DEFAULT_LIMIT 20 /* as in Lightning's PyTorchProfiler */
 
-/* torch shows memory columns when profile_memory is set; this report, when there is any memory to show. */
+/*
+ * torch shows memory columns when profile_memory is set; this report, when there is any memory to
+ * show.
+ */
 static bool saw_memory(struct job *job, enum op_memory memory)
 {
 	size_t cnt;

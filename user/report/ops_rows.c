@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* In: the job's operators. Out: the rows of a table. Chooses, merges rows that the options do not split, and sorts. */
+/*
+ * In: the job's operators. Out: the rows of a table. Chooses, merges rows that the options do not
+ * split, and sorts.
+ */
 #include "user/report/ops_rows.h"
 
 #include <errno.h>
@@ -12,8 +15,8 @@
 #include "user/report/common.h"
 
 /*
- * Descending, except for names. Averages are computed as in torch: rows that are equal there must be equal here, so
- * that they keep their order.
+ * Descending, except for names. Averages are computed as in torch: rows that are equal there must
+ * be equal here, so that they keep their order.
  */
 #define SORT_KEYS(X)                                                       \
 	X(cpu_time_total, row->val.total_ns)                               \
@@ -130,9 +133,9 @@ static uint64_t multiply_saturating(uint64_t a, uint64_t b)
 }
 
 /*
- * Sets device times of GPU calls, which do not tell groups apart. Where the table merges all rows of a key, the first
- * row takes all the time; where the table splits them, the time of each is unknown. rows: how many rows have the key,
- * by gpu_op; set to 0 once one row has taken the time.
+ * Sets device times of GPU calls, which do not tell groups apart. Where the table merges all rows
+ * of a key, the first row takes all the time; where the table splits them, the time of each is
+ * unknown. rows: how many rows have the key, by gpu_op; set to 0 once one row has taken the time.
  */
 static void set_device(const struct gpu_ops *gpu, const struct op_row *op, const struct report_options *options,
 		       uint32_t *rows, struct ops_row *row)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * torch's table of operators. Times are converted to double us before they are added or divided, as in torch, so that
- * they round alike.
+ * torch's table of operators. Times are converted to double us before they are added or divided, as
+ * in torch, so that they round alike.
  */
 #include "user/report/ops_table.h"
 

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* In: the job's actions. Out: the rows of a table. Lists actions, finds leaves, adds up processes, sorts and cuts. */
+/*
+ * In: the job's actions. Out: the rows of a table. Lists actions, finds leaves, adds up processes,
+ * sorts and cuts.
+ */
 #include "user/report/rows.h"
 
 #include <errno.h>
@@ -53,10 +56,10 @@ static size_t find_first(struct action_choice *const *by_id, size_t cnt, uint32_
 }
 
 /*
- * A listed action is a leaf unless a listed span occurs inside it, either directly or within spans that are not listed.
- * The search goes from each listed action up to the nearest listed ones, and visits each action once. Only pairs of
- * names are known, not single calls, so an unlisted span that occurs in two actions connects both to what occurs inside
- * it.
+ * A listed action is a leaf unless a listed span occurs inside it, either directly or within spans
+ * that are not listed. The search goes from each listed action up to the nearest listed ones, and
+ * visits each action once. Only pairs of names are known, not single calls, so an unlisted span
+ * that occurs in two actions connects both to what occurs inside it.
  */
 static int mark_leaves(struct action_choice *choices, size_t cnt)
 {
@@ -198,8 +201,8 @@ static bool row_chosen(const struct action_choice *choice, const struct report_o
 }
 
 /*
- * Drop other rows only after adding up processes: a row that is a leaf in one process only must keep the time of the
- * rest.
+ * Drop other rows only after adding up processes: a row that is a leaf in one process only must
+ * keep the time of the rest.
  */
 static void keep_leaves(struct rows *rows)
 {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The simple report: Lightning's SimpleProfiler table of the actions seen, and below it what the table is made from.
+ * The simple report: Lightning's SimpleProfiler table of the actions seen, and below it what the
+ * table is made from.
  *
- * A table is byte for byte what lightning/pytorch/profilers/simple.py (2.6, summary() with extended=True) returns for
- * the same rows, including tabs, dash lines and rounding, except that control characters in names are escaped.
+ * A table is byte for byte what lightning/pytorch/profilers/simple.py (2.6, summary() with
+ * extended=True) returns for the same rows, including tabs, dash lines and rounding, except that
+ * control characters in names are escaped.
  */
 
 #include <errno.h>
@@ -46,7 +48,10 @@ static void print_simple_row(FILE *out, const struct row *row, const char *name,
 		    window_s > 0 ? pyfloat__format(rows__percent(row, window_s), 5, percent) : "-");
 }
 
-/* Lightning's dash lines are as long as the header with its tabs expanded, including the leading newline. */
+/*
+ * Lightning's dash lines are as long as the header with its tabs expanded, including the leading
+ * newline.
+ */
 static int header_width(size_t width, size_t *dashes)
 {
 	char *header = NULL;

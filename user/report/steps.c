@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The steps report: what bounds the steps of a job, where their time goes, and which steps were slow and why. In: the
- * model's steps. The times of the table add up to the time of the steps.
+ * The steps report: what bounds the steps of a job, where their time goes, and which steps were
+ * slow and why. In: the model's steps. The times of the table add up to the time of the steps.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -118,7 +118,8 @@ bool step_sum__cpu_share(const struct step_sum *sum, enum cpu_class class, doubl
 		return false;
 	*share = cnt / all;
 	/*
-	 * Binomial error of a share. Even a share of 0 or 1 may be chance, so the error is at least that of one sample.
+	 * Binomial error of a share. Even a share of 0 or 1 may be chance, so the error is at least
+	 * that of one sample.
 	 */
 	*error = fmax(profile__error_ns(all * *share * (1 - *share)), 1) / all;
 	return true;

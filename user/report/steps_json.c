@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* The steps report as JSON. Steps are written one by one: 360,000 of them as objects would take a gigabyte. */
+/*
+ * The steps report as JSON. Steps are written one by one: 360,000 of them as objects would take a
+ * gigabyte.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +29,10 @@ static json_t *json_sum_waits(const struct step_sum *sum, int phase)
 	return waits;
 }
 
-/* What steps of ns in total asked the GPU for, and how long it worked. A NULL gpu means that the process has none. */
+/*
+ * What steps of ns in total asked the GPU for, and how long it worked. A NULL gpu means that the
+ * process has none.
+ */
 static json_t *json_gpu(const struct gpu_step *gpu, uint64_t ns)
 {
 	bool known = gpu && gpu->known, watched = gpu && gpu->watched_ns;
@@ -253,7 +259,10 @@ static json_t *json_straggler(const struct steps_view *view)
 	return json_pack("{s:i, s:s}", "rank", view->straggler.rank, "why", view->straggler.why);
 }
 
-/* Prints an object with the track's keys and then its steps, but leaves the object open. Takes the object over. */
+/*
+ * Prints an object with the track's keys and then its steps, but leaves the object open. Takes the
+ * object over.
+ */
 static int print_track_json(const struct steps_view *view, const struct step_track *track, bool of_job, json_t *object,
 			    FILE *out)
 {

@@ -10,7 +10,10 @@
 #define SAID_SHARE    0.001 /* of the steps' time, or of time outside: omit a smaller share of compiles */
 #define OUTSIDE_SHARE 0.02  /* share of the window */
 
-/* "2.31 s before the first (2.1 s of it in torch.compile; most of it in train.py:33 main)". 0 or -ENOMEM. */
+/*
+ * "2.31 s before the first (2.1 s of it in torch.compile; most of it in train.py:33 main)". 0 or
+ * -ENOMEM.
+ */
 static int say_outside(struct job *job, const struct outside_part *part, const char *side, char **text)
 {
 	char *hotspot = part->hotspot.ns ? hotspot__text(job, &part->hotspot) : NULL, compile[64] = "";
@@ -28,7 +31,10 @@ static int say_outside(struct job *job, const struct outside_part *part, const c
 	return bytes < 0 ? -ENOMEM : 0;
 }
 
-/* Prints nothing where the time outside steps is no more than that of the two steps that the window cuts. */
+/*
+ * Prints nothing where the time outside steps is no more than that of the two steps that the window
+ * cuts.
+ */
 int steps_report__print_outside(struct job *job, const struct steps_of *of, FILE *out)
 {
 	const struct outside_part *parts = of->outside.parts;

@@ -44,7 +44,10 @@ struct table table__json(json_t *object, const char *key)
 
 enum table_line { LINE_HEAD, LINE_RULE, LINE_VALUES };
 
-/* Returns the ns in the unit that ends a column's name; 0: the name does not end with a unit of time. */
+/*
+ * Returns the ns in the unit that ends a column's name; 0: the name does not end with a unit of
+ * time.
+ */
 static double unit_ns(const char *name)
 {
 	static const struct {

@@ -120,8 +120,8 @@ static void print_advice(const struct loader *loader, FILE *out)
 }
 
 /*
- * Returns "in [_EvaluationLoop].val_next" or "at train.py:42 main, in an evaluation"; malloc'ed. NULL: unknown, or no
- * memory.
+ * Returns "in [_EvaluationLoop].val_next" or "at train.py:42 main, in an evaluation"; malloc'ed.
+ * NULL: unknown, or no memory.
  */
 static char *place_text(struct job *job, const struct loader_place *place)
 {

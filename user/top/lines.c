@@ -41,8 +41,8 @@ static const char *sort_title(const struct top_state *state, enum top_view view)
 /* ---- text ---- */
 
 /*
- * Escapes text and truncates it to width columns (0: no limit): at the end, or in the middle for names. malloc'ed;
- * NULL: no memory.
+ * Escapes text and truncates it to width columns (0: no limit): at the end, or in the middle for
+ * names. malloc'ed; NULL: no memory.
  */
 static char *fit_text(const char *text, size_t width, bool middle, bool utf8)
 {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Computes rows from two states of a job. The job's actions are cumulative, so this stores their sums at the last frame
- * and at the last reset. Samples are those since the last frame, as the job's owner forgets them after each.
+ * Computes rows from two states of a job. The job's actions are cumulative, so this stores their
+ * sums at the last frame and at the last reset. Samples are those since the last frame, as the
+ * job's owner forgets them after each.
  */
 #include "user/top/top.h"
 
@@ -97,7 +98,8 @@ struct top {
 	struct rec_gpu_usage gpus[TOP_GPUS_MAX];
 	size_t gpu_cnt;
 	uint64_t sample_cnt;
-	uint64_t frame_ns, base_ns; /* ends of the last frame, and of the last frame before the reset; 0: no such frame yet */
+	uint64_t frame_ns,
+		base_ns; /* ends of the last frame, and of the last frame before the reset; 0: no such frame yet */
 	uint64_t busiest_hits, busiest_calls, hits, own_cpu_ns, step_cnt; /* at the last frame */
 };
 
@@ -396,7 +398,10 @@ static int interval__add_threads(struct interval *interval)
 
 /* ---- header ---- */
 
-/* "pid 12, 13: Python 3.11.7, torch 2.15: python train.py", of the first main process. malloc'ed; NULL: no memory. */
+/*
+ * "pid 12, 13: Python 3.11.7, torch 2.15: python train.py", of the first main process. malloc'ed;
+ * NULL: no memory.
+ */
 static char *target_text(const struct job *job)
 {
 	size_t cnt, bytes, shown = 0;

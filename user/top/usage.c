@@ -15,8 +15,8 @@ struct usage_process {
 };
 
 /*
- * Reads utime and stime, fields 14 and 15 of /proc/PID/stat, and num_threads, field 20. False: the process is gone or a
- * zombie.
+ * Reads utime and stime, fields 14 and 15 of /proc/PID/stat, and num_threads, field 20. False: the
+ * process is gone or a zombie.
  */
 static bool read_stat(uint32_t pid, uint64_t *ticks, size_t *threads)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Builds the control flow graph of a function. In: its range in an ELF file. Out: struct flow, owned by the caller's
- * thread.
+ * Builds the control flow graph of a function. In: its range in an ELF file. Out: struct flow,
+ * owned by the caller's thread.
  *
  *	add_region	sweeps a range into nodes: the function, then each part placed elsewhere (X.cold);
  *			classifies calls: flow_calls.c
@@ -146,7 +146,10 @@ static int link_nodes(struct flow *flow, struct decoder *decoder)
 	return err;
 }
 
-/* Builds the succ and pred ranges from the edges; with `active_only`, without edges that leave inactive nodes. */
+/*
+ * Builds the succ and pred ranges from the edges; with `active_only`, without edges that leave
+ * inactive nodes.
+ */
 static int index_edges(struct flow *flow, bool active_only)
 {
 	uint32_t *succ = reallocarray(flow->succ, flow->edge_cnt + 1, sizeof(*succ));
@@ -233,7 +236,10 @@ static int32_t after_effect(const struct flow_node *node, uint8_t effect, int32_
 	}
 }
 
-/* Merges the depth that another path brings: different depths become unknown. Returns whether it changed. */
+/*
+ * Merges the depth that another path brings: different depths become unknown. Returns whether it
+ * changed.
+ */
 static bool join_depths(int32_t *known, int32_t brought)
 {
 	if (*known == brought || *known == FLOW_UNKNOWN)
@@ -280,8 +286,8 @@ static int trace_forward(struct flow *flow)
 }
 
 /*
- * Traces depths from returns backward, where the forward trace lost them (realigned stacks) or never had them (landing
- * pads): at a leaf, %rsp is at the slot of the return address.
+ * Traces depths from returns backward, where the forward trace lost them (realigned stacks) or
+ * never had them (landing pads): at a leaf, %rsp is at the slot of the return address.
  */
 static int trace_backward(struct flow *flow)
 {
@@ -315,7 +321,8 @@ static int trace_backward(struct flow *flow)
 }
 
 /*
- * Adds a node for the exit edge of a conditional tail call. It must not stay an exit site, since it is no instruction.
+ * Adds a node for the exit edge of a conditional tail call. It must not stay an exit site, since it
+ * is no instruction.
  */
 static int add_way_out(struct flow *flow, size_t from)
 {
@@ -332,8 +339,8 @@ static int add_way_out(struct flow *flow, size_t from)
 }
 
 /*
- * Decides every jump that leaves the ranges and is reached (every such jump, when the function's end is known). *again:
- * a part was added.
+ * Decides every jump that leaves the ranges and is reached (every such jump, when the function's
+ * end is known). *again: a part was added.
  */
 static int settle_outward(struct flow *flow, struct decoder *decoder, bool *again)
 {
@@ -349,7 +356,10 @@ static int settle_outward(struct flow *flow, struct decoder *decoder, bool *agai
 		if (!node->reached && !flow->sized)
 			continue;
 		if (node->kind == FLOW_JUMP_INDIRECT && !node->succ_cnt) {
-			/* With an empty frame it is a tail call; otherwise a jump table of an unknown form. */
+			/*
+			 * With an empty frame it is a tail call; otherwise a jump table of an
+			 * unknown form.
+			 */
 			node->leaf = node->rsp == 0;
 			flow->unresolved |= node->rsp != 0;
 			if (node->reached && node->rsp == FLOW_UNKNOWN)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Jump tables: edges of indirect jumps. In: a flow that has all its nodes, and its ELF file. Out: edges, and the
- * addresses of data that the function refers to, both in the flow. decoder__table_use() in insn.c knows the forms of
- * the tables.
+ * Jump tables: edges of indirect jumps. In: a flow that has all its nodes, and its ELF file. Out:
+ * edges, and the addresses of data that the function refers to, both in the flow.
+ * decoder__table_use() in insn.c knows the forms of the tables.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -16,8 +16,8 @@
 #define TABLE_ENTRIES_MAX 4096
 
 /*
- * The base of the table that jump `at` reads: from the instruction, or from the nearest load of its register before the
- * jump. 0 when not found.
+ * The base of the table that jump `at` reads: from the instruction, or from the nearest load of its
+ * register before the jump. 0 when not found.
  */
 static uint64_t table_base(const struct flow *flow, size_t at, size_t first, const struct table_use *use)
 {
@@ -58,9 +58,9 @@ static bool begins_data(const struct flow *flow, uint64_t vaddr)
 }
 
 /*
- * Adds an edge for each entry of a table. The table is assumed to extend as far as its entries are instructions of this
- * function, or up to the next datum that the function refers to: surplus edges do no harm, missing ones would. Returns
- * how many, or -errno.
+ * Adds an edge for each entry of a table. The table is assumed to extend as far as its entries are
+ * instructions of this function, or up to the next datum that the function refers to: surplus edges
+ * do no harm, missing ones would. Returns how many, or -errno.
  */
 static int read_jump_table(struct flow *flow, size_t at, enum table_form form, uint64_t base)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Decodes single instructions. In: bytes of an ELF file. Out: the fields of a flow_node that one instruction
- * determines. Instructions that the kernel emulates: arch/x86/kernel/uprobes.c, branch_setup_xol_ops,
- * push_setup_xol_ops; those that it refuses: is_prefix_bad.
+ * Decodes single instructions. In: bytes of an ELF file. Out: the fields of a flow_node that one
+ * instruction determines. Instructions that the kernel emulates: arch/x86/kernel/uprobes.c,
+ * branch_setup_xol_ops, push_setup_xol_ops; those that it refuses: is_prefix_bad.
  */
 #include "user/x86/insn.h"
 
@@ -135,8 +135,8 @@ static enum flow_kind flow_kind_of(const cs_insn *insn)
 }
 
 /*
- * Whether the operands say that the instruction writes the register `number`, or a part of it. capstone marks first
- * operands that are only read (cmp, test, push).
+ * Whether the operands say that the instruction writes the register `number`, or a part of it.
+ * capstone marks first operands that are only read (cmp, test, push).
  */
 static bool writes_register(const cs_x86 *x86, int number)
 {
@@ -150,8 +150,8 @@ static bool writes_register(const cs_x86 *x86, int number)
 }
 
 /*
- * Matches a `lea` or `mov` that sets a register to another one plus a constant: dst = src + *disp. Returns false for
- * other forms.
+ * Matches a `lea` or `mov` that sets a register to another one plus a constant: dst = src + *disp.
+ * Returns false for other forms.
  */
 static bool is_register_copy(const cs_insn *insn, unsigned *src, int64_t *disp)
 {
@@ -172,8 +172,8 @@ static bool is_register_copy(const cs_insn *insn, unsigned *src, int64_t *disp)
 }
 
 /*
- * The effect of an instruction that writes `own` (%rsp or %rbp) by operand. Depth grows as the register falls; hence
- * the signs.
+ * The effect of an instruction that writes `own` (%rsp or %rbp) by operand. Depth grows as the
+ * register falls; hence the signs.
  */
 static void copy_effect(const cs_insn *insn, unsigned own, uint8_t *effect, int32_t *arg)
 {
@@ -308,7 +308,10 @@ bool decoder__writes_argument(struct decoder *decoder, const struct elf *elf, co
 	return false;
 }
 
-/* Index of the register that `reg` is, or is a part of: 0 for %rsi, else enum saved_register; -1 for others. */
+/*
+ * Index of the register that `reg` is, or is a part of: 0 for %rsi, else enum saved_register; -1
+ * for others.
+ */
 static int holder_of(unsigned reg)
 {
 	static const int8_t holders[X86_REGISTERS] = {-1, -1, -1, SAVED_RBX, -1,        SAVED_RBP, 0,        -1, -1,
@@ -343,7 +346,10 @@ void decoder__follow_copies(struct decoder *decoder, const struct elf *elf, cons
 	}
 }
 
-/* Reads the table's form from a memory operand: an array of 8-byte pointers, or of 4-byte distances. */
+/*
+ * Reads the table's form from a memory operand: an array of 8-byte pointers, or of 4-byte
+ * distances.
+ */
 static void use_of_memory(const cs_insn *insn, const cs_x86_op *op, enum table_form form, struct table_use *out)
 {
 	out->form = form;
@@ -362,9 +368,9 @@ static bool is_scaled(const cs_x86_op *op, int scale)
 }
 
 /*
- * GCC and Clang write: jmp *table(,%idx,8); or mov (%table,%idx,8),%r; jmp *%r; or movslq (%table,%idx,4),%r; add
- * %table,%r; jmp *%r. A jump reads a table when one of these loads precedes it. The range check is not needed; see
- * read_jump_table() in flow_tables.c.
+ * GCC and Clang write: jmp *table(,%idx,8); or mov (%table,%idx,8),%r; jmp *%r; or movslq
+ * (%table,%idx,4),%r; add %table,%r; jmp *%r. A jump reads a table when one of these loads precedes
+ * it. The range check is not needed; see read_jump_table() in flow_tables.c.
  */
 void decoder__table_use(struct decoder *decoder, const struct elf *elf, const struct flow_node *node, size_t at,
 			size_t first, struct table_use *out)

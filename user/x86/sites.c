@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Chooses probe sites on the control flow graph of a function. In: its place in an ELF file. Out: struct sites. No
- * state.
+ * Chooses probe sites on the control flow graph of a function. In: its place in an ELF file. Out:
+ * struct sites. No state.
  *
- * Exit sites are the border of a set A of nodes "after the work". A holds every leaf (return or tail jump), and with
- * each node all nodes that follow it, so a path that entered A stays in A. If each node of A has either all of its
- * predecessors in A or none of them (and is not entered otherwise), then every path passes exactly one of the nodes
- * that have none: those are the sites. A starts as the leaves, whose sites are single-stepped returns, and grows
- * backward from them until the border consists of instructions that the kernel emulates. A never takes in a call (by
- * policy), a cycle, or the prologue up to the entry site. Paths that reach no leaf (calls that do not return) are
- * ignored.
+ * Exit sites are the border of a set A of nodes "after the work". A holds every leaf (return or
+ * tail jump), and with each node all nodes that follow it, so a path that entered A stays in A. If
+ * each node of A has either all of its predecessors in A or none of them (and is not entered
+ * otherwise), then every path passes exactly one of the nodes that have none: those are the sites.
+ * A starts as the leaves, whose sites are single-stepped returns, and grows backward from them
+ * until the border consists of instructions that the kernel emulates. A never takes in a call (by
+ * policy), a cycle, or the prologue up to the entry site. Paths that reach no leaf (calls that do
+ * not return) are ignored.
  */
 #include "user/x86/sites.h"
 
@@ -49,9 +50,10 @@ static bool is_call_node(const struct flow_node *node)
 }
 
 /*
- * Finds the entry site: an emulated instruction on the straight line from the entry, with no way back to it and the
- * arguments intact. Takes the first nop or jump, for which the kernel need not write to the stack (this saves some 25
- * ns of 610), else the first emulated instruction. *site is a node number.
+ * Finds the entry site: an emulated instruction on the straight line from the entry, with no way
+ * back to it and the arguments intact. Takes the first nop or jump, for which the kernel need not
+ * write to the stack (this saves some 25 ns of 610), else the first emulated instruction. *site is
+ * a node number.
  */
 static int find_entry_site(const struct flow *flow, struct decoder *decoder, uint32_t *site)
 {
@@ -115,7 +117,10 @@ static bool allowed(const struct cut *cut, size_t i, enum sites_policy policy, u
 	return policy == SITES_AFTER_WORK || node->kind != FLOW_CALL;
 }
 
-/* Peels nodes off the graph from the leaves, and so never reaches a node that lies in a cycle or leads into one. */
+/*
+ * Peels nodes off the graph from the leaves, and so never reaches a node that lies in a cycle or
+ * leads into one.
+ */
 static int find_permitted(struct cut *cut, enum sites_policy policy, uint32_t entry)
 {
 	const struct flow *flow = cut->flow;
@@ -188,8 +193,8 @@ static bool add_preds(struct cut *cut, const struct flow_node *node)
 }
 
 /*
- * Restores the invariant after nodes were added: A holds all that follows its nodes, and no node has predecessors on
- * both sides.
+ * Restores the invariant after nodes were added: A holds all that follows its nodes, and no node
+ * has predecessors on both sides.
  */
 static bool close_set(struct cut *cut)
 {
@@ -218,8 +223,8 @@ static bool may_exit_here(const struct flow_node *node)
 }
 
 /*
- * Moves one site backward, together with all that must move with it, until all new sites are emulated. Undoes the move
- * when that is not possible.
+ * Moves one site backward, together with all that must move with it, until all new sites are
+ * emulated. Undoes the move when that is not possible.
  */
 static bool push_back(struct cut *cut, uint32_t site)
 {
@@ -292,8 +297,8 @@ static int find_exits(struct cut *cut, enum sites_policy policy, uint32_t entry,
 }
 
 /*
- * The parts of a function that landing pads lie in or lead to: most often an X.cold, which is not part of the flow when
- * nothing returns from it.
+ * The parts of a function that landing pads lie in or lead to: most often an X.cold, which is not
+ * part of the flow when nothing returns from it.
  */
 struct pad_parts {
 	const struct flow *flow;
@@ -424,8 +429,8 @@ static bool is_last_call(const struct flow *flow, const struct flow_node *node)
 }
 
 /*
- * The callee-saved register that holds the second argument at that node, on the straight line from the entry. 0 when no
- * register is known to.
+ * The callee-saved register that holds the second argument at that node, on the straight line from
+ * the entry. 0 when no register is known to.
  */
 static uint32_t find_second(const struct flow *flow, size_t at)
 {

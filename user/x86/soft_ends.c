@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Finds soft ends on the control flow graph of a function. In: its place in an ELF file. Out: sites. No state. */
+/*
+ * Finds soft ends on the control flow graph of a function. In: its place in an ELF file. Out:
+ * sites. No state.
+ */
 #include "user/x86/soft_ends.h"
 
 #include <stdlib.h>
@@ -34,8 +37,8 @@ static bool follows_call(const struct flow *flow, const struct flow_node *node)
 }
 
 /*
- * Walks all nodes that can follow a node. *returns: a return can be reached without a call on the way. Returns whether
- * no indirect call can be reached.
+ * Walks all nodes that can follow a node. *returns: a return can be reached without a call on the
+ * way. Returns whether no indirect call can be reached.
  */
 static bool look_behind(const struct flow *flow, size_t from, uint8_t *seen, uint32_t *queue, bool *returns)
 {
@@ -132,8 +135,8 @@ uint32_t soft_ends__find(const struct elf *elf, uint64_t vaddr, uint64_t size, s
 }
 
 /*
- * The target in this file of a jump that leaves the function. A jump through memory counts as long as the pointer there
- * is the one that the file is loaded with. 0: not known, or in another file.
+ * The target in this file of a jump that leaves the function. A jump through memory counts as long
+ * as the pointer there is the one that the file is loaded with. 0: not known, or in another file.
  */
 static uint64_t jump_target(const struct elf *elf, const struct flow_node *node)
 {

@@ -168,7 +168,10 @@ static bool is_known_value(struct nvtx_value value)
 	return value.base != NVTX_BASE_UNKNOWN;
 }
 
-/* Does BPF get all it needs? Attributes that the code writes after the jump are not yet there at the jump. */
+/*
+ * Does BPF get all it needs? Attributes that the code writes after the jump are not yet there at
+ * the jump.
+ */
 static bool is_complete(enum nvtx_call call, const struct nvtx_arguments *a)
 {
 	switch (call) {
@@ -332,8 +335,8 @@ static int add_uses(struct nvtx_search *s)
 }
 
 /*
- * Clears `init` of the places whose init reads the pointer itself: such an init's call does not come back to the same
- * place.
+ * Clears `init` of the places whose init reads the pointer itself: such an init's call does not
+ * come back to the same place.
  */
 static void settle_inits(struct nvtx_search *s)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Reads code of the form "load a pointer, compare it with NULL, jump, call it". Tracks registers as values: what a
- * register held at the start plus a number, the word at such an address, or a constant. An instruction that is not
- * understood makes a register unknown.
+ * Reads code of the form "load a pointer, compare it with NULL, jump, call it". Tracks registers as
+ * values: what a register held at the start plus a number, the word at such an address, or a
+ * constant. An instruction that is not understood makes a register unknown.
  */
 #include <errno.h>
 #include <string.h>
@@ -13,7 +13,10 @@
 #define BEFORE_MAX 24 /* instructions from the load to the jump */
 #define BEHIND_MAX 32 /* and from there to the call */
 
-/* Base: a register, NVTX_BASE_SITE for an address (disp is the vaddr), NVTX_BASE_NONE for a number, or unknown. */
+/*
+ * Base: a register, NVTX_BASE_SITE for an address (disp is the vaddr), NVTX_BASE_NONE for a number,
+ * or unknown.
+ */
 struct reg_value {
 	uint8_t base;
 	bool loads;
@@ -58,8 +61,8 @@ static struct reg_value address_of(const struct reg_state *s, const cs_insn *ins
 }
 
 /*
- * The word at that address. After a store it is unknown, unless the address is in the file's data: the pointers there
- * keep their values.
+ * The word at that address. After a store it is unknown, unless the address is in the file's data:
+ * the pointers there keep their values.
  */
 static struct reg_value word_at(const struct reg_state *s, struct reg_value address)
 {
@@ -164,8 +167,8 @@ static void follow(struct reg_state *s, csh handle, const cs_insn *insn)
 }
 
 /*
- * The register that the flags compare with 0 and that holds a word of the file's data; -1 when there is no such
- * register.
+ * The register that the flags compare with 0 and that holds a word of the file's data; -1 when
+ * there is no such register.
  */
 static int pointer_tested(const struct reg_state *s)
 {
@@ -184,8 +187,8 @@ struct pointer_check {
 };
 
 /*
- * Follows plain instructions and jumps from *vaddr to the first instruction of another kind, and sets *vaddr to it. 0,
- * or -ENOENT when the first `max` have no such instruction.
+ * Follows plain instructions and jumps from *vaddr to the first instruction of another kind, and
+ * sets *vaddr to it. 0, or -ENOENT when the first `max` have no such instruction.
  */
 static int follow_to(struct decoder *decoder, const struct elf *elf, uint64_t *vaddr, int max, struct reg_state *s,
 		     struct flow_node *node)
@@ -251,7 +254,8 @@ static void follow_call(struct reg_state *s)
 }
 
 /*
- * Finds the call of a check. *next: after the call, 0 when the call is the function's last. Values are those at `site`.
+ * Finds the call of a check. *next: after the call, 0 when the call is the function's last. Values
+ * are those at `site`.
  */
 static int find_checked_call(struct decoder *decoder, const struct elf *elf, const struct pointer_check *check,
 			     uint64_t site, struct reg_state *s, struct nvtx_arguments *out, uint64_t *next)
@@ -294,8 +298,9 @@ static bool comes_to(struct decoder *decoder, const struct elf *elf, uint64_t va
 }
 
 /*
- * Finds calls of the same function that follow at once. The compiler knows that the pointer is still NULL if it was,
- * and jumps past these calls too; when it was not NULL, each call has a check of its own.
+ * Finds calls of the same function that follow at once. The compiler knows that the pointer is
+ * still NULL if it was, and jumps past these calls too; when it was not NULL, each call has a check
+ * of its own.
  */
 static void find_merged(struct decoder *decoder, const struct elf *elf, const struct pointer_check *first,
 			uint64_t vaddr, struct reg_state *s, struct nvtx_code *out)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Checks the CPython that was found against the process that runs it. In: struct py_check. Out: agreed or not. Owned by
- * the calling thread.
+ * Checks the CPython that was found against the process that runs it. In: struct py_check. Out:
+ * agreed or not. Owned by the calling thread.
  *
- * Threads of the target run, begin and end while they are read, so two words may come from two moments, and may
- * together contradict the table although the process never did. A contradiction counts only when the words that led to
- * it are unchanged afterwards, and only when it recurs. The check looks at a thread's outermost frames, which change
- * least.
+ * Threads of the target run, begin and end while they are read, so two words may come from two
+ * moments, and may together contradict the table although the process never did. A contradiction
+ * counts only when the words that led to it are unchanged afterwards, and only when it recurs. The
+ * check looks at a thread's outermost frames, which change least.
  */
 #include "user/runtime/python/pycheck.h"
 
@@ -86,8 +86,9 @@ static bool check__c_string(const struct py_check *check, uint64_t pointer_at, c
 }
 
 /*
- * Does the process hold a PyMethodDef {"next", next, METH_FASTCALL}? Nothing names its table, which lies among the
- * interpreter's static data, so this reads the memory around PyGen_Type, itself static data.
+ * Does the process hold a PyMethodDef {"next", next, METH_FASTCALL}? Nothing names its table, which
+ * lies among the interpreter's static data, so this reads the memory around PyGen_Type, itself
+ * static data.
  */
 static bool check__next(const struct py_check *check)
 {
@@ -176,7 +177,10 @@ enum check_verdict {
 	VERDICT_GOOD,
 };
 
-/* Is the current instruction inside the code, or just before the first one, in a frame that has not begun? */
+/*
+ * Is the current instruction inside the code, or just before the first one, in a frame that has not
+ * begun?
+ */
 static bool link__has_instruction(const struct py_link *link, const struct py_layout *layout)
 {
 	return link->offset >= -2 && link->offset < CODE_MAX && (layout->instr_bytes == 1 || link->offset % 2 == 0);
@@ -242,7 +246,8 @@ static bool check__link(const struct py_check *check, const struct py_link *link
 }
 
 /*
- * Checks the frames that the thread had both before and after their codes were read. Such frames kept the codes alive.
+ * Checks the frames that the thread had both before and after their codes were read. Such frames
+ * kept the codes alive.
  */
 static enum check_verdict check__frames_once(const struct py_check *check, uint64_t tstate)
 {
@@ -289,8 +294,8 @@ static bool is_among(const uint64_t interpreters[INTERPRETER_MAX], uint64_t inte
 }
 
 /*
- * The address of the word in which the thread has its current state; 0 when the thread has no such word, has ended, or
- * has not begun.
+ * The address of the word in which the thread has its current state; 0 when the thread has no such
+ * word, has ended, or has not begun.
  */
 static uint64_t check__word(const struct py_check *check, uint64_t tstate)
 {
@@ -305,7 +310,8 @@ static uint64_t check__word(const struct py_check *check, uint64_t tstate)
 	if (py->tstate_where == PY_TSTATE_TLS)
 		return tp + py->tstate_address;
 	/*
-	 * glibc's dtv: the count of entries lies before it; an entry is -1 until the thread uses that module's block.
+	 * glibc's dtv: the count of entries lies before it; an entry is -1 until the thread uses
+	 * that module's block.
 	 */
 	if (check__pointer(check, tp + 8, &dtv) || check__pointer(check, dtv - 16, &cnt) || py->tls_module > cnt ||
 	    check__pointer(check, dtv + 16ul * py->tls_module, &block) || block == 0 || block == UINT64_MAX)
@@ -314,9 +320,9 @@ static uint64_t check__word(const struct py_check *check, uint64_t tstate)
 }
 
 /*
- * Does the word hold `tstate`, another state of an interpreter, or nothing? A thread may have a state in each
- * interpreter, one of which is current. Up to 3.12.1, a state outside the main interpreter names the thread that made
- * it, and may be current in another thread.
+ * Does the word hold `tstate`, another state of an interpreter, or nothing? A thread may have a
+ * state in each interpreter, one of which is current. Up to 3.12.1, a state outside the main
+ * interpreter names the thread that made it, and may be current in another thread.
  */
 static enum check_verdict check__state_in(const struct py_check *check, uint64_t word, uint64_t tstate,
 					  const uint64_t interpreters[INTERPRETER_MAX])
@@ -333,8 +339,9 @@ static enum check_verdict check__state_in(const struct py_check *check, uint64_t
 }
 
 /*
- * Checks where the thread keeps its own state. glibc's and musl's pthread_t is the thread pointer, so
- * PyThreadState.thread_id leads to the thread-local words. A thread that has released the GIL may have no state there.
+ * Checks where the thread keeps its own state. glibc's and musl's pthread_t is the thread pointer,
+ * so PyThreadState.thread_id leads to the thread-local words. A thread that has released the GIL
+ * may have no state there.
  */
 static enum check_verdict check__current(const struct py_check *check, uint64_t tstate,
 					 const uint64_t interpreters[INTERPRETER_MAX])
@@ -345,7 +352,10 @@ static enum check_verdict check__current(const struct py_check *check, uint64_t 
 	return verdict == VERDICT_BAD && check__word(check, tstate) != word ? VERDICT_MOVING : verdict;
 }
 
-/* Up to 3.11: the state of the thread that holds the GIL, when one does, belongs to an interpreter of the list. */
+/*
+ * Up to 3.11: the state of the thread that holds the GIL, when one does, belongs to an interpreter
+ * of the list.
+ */
 static enum check_verdict check__global(const struct py_check *check, const uint64_t interpreters[INTERPRETER_MAX])
 {
 	if (check->python->process.tstate_where != PY_TSTATE_GLOBAL)
@@ -364,7 +374,10 @@ static bool check__is_listed(const struct py_check *check, uint64_t interpreter,
 	return !err && at == tstate;
 }
 
-/* The threads of one interpreter: BAD when a current state is elsewhere, else the best verdict on their frames. */
+/*
+ * The threads of one interpreter: BAD when a current state is elsewhere, else the best verdict on
+ * their frames.
+ */
 static enum check_verdict check__interpreter(const struct py_check *check, const uint64_t interpreters[INTERPRETER_MAX],
 					     uint64_t interpreter)
 {

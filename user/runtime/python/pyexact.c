@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Follows the interpreter's code to the calls through the eval_frame pointer. In: an opened ELF file. Out: sites. */
+/*
+ * Follows the interpreter's code to the calls through the eval_frame pointer. In: an opened ELF
+ * file. Out: sites.
+ */
 #include "user/runtime/python/pyexact.h"
 
 #include <capstone/capstone.h>
@@ -22,7 +25,10 @@
 #define DEPTH_314       5000 /* 3.14 checks how full the C stack is: 10,000 calls are too many for 8 MiB */
 #define DEPTH_MARGIN    50   /* calls, for C functions such as sorted() between Python calls */
 
-/* A move between a register and memory at a large offset from another: REX.W 8B (load) or 89 (store), mod 10, no SIB. */
+/*
+ * A move between a register and memory at a large offset from another: REX.W 8B (load) or 89
+ * (store), mod 10, no SIB.
+ */
 struct far_move {
 	bool load;
 	uint8_t reg, base;
@@ -42,7 +48,10 @@ static bool far_move__parse(const uint8_t *code, struct far_move *out)
 	return true;
 }
 
-/* The offset of the first such load (or store) in a small function that CPython exports. 0: not found. */
+/*
+ * The offset of the first such load (or store) in a small function that CPython exports. 0: not
+ * found.
+ */
 static uint32_t find_field_offset(const struct elf *elf, const char *name, bool load, struct decoder *decoder)
 {
 	struct elf_symbol symbol;
@@ -74,7 +83,10 @@ static bool may_carry_probe(const struct flow_node *node)
 	return node->emulated && !node->refused;
 }
 
-/* The first emulated instruction after a call, on the straight line, with the stack as the call left it. */
+/*
+ * The first emulated instruction after a call, on the straight line, with the stack as the call
+ * left it.
+ */
 static int find_behind(const struct elf *elf, struct decoder *decoder, uint64_t vaddr, struct site *out)
 {
 	for (int i = 0; i < RETURN_STEPS; i++) {
@@ -112,8 +124,8 @@ static bool goes_by(const struct elf *elf, const struct flow_node *node, uint8_t
 }
 
 /*
- * The call through the pointer that was loaded to `reg` before vaddr, on either side of the test for NULL; 0: not
- * found, or a jump.
+ * The call through the pointer that was loaded to `reg` before vaddr, on either side of the test
+ * for NULL; 0: not found, or a jump.
  */
 static uint64_t find_pointer_call(const struct elf *elf, struct decoder *decoder, uint64_t vaddr, uint8_t reg,
 				  int branches)
@@ -309,7 +321,10 @@ int py_exact__recursion_limit(const struct process *process, const struct python
 
 int py_exact__safe_depth(const struct process *process, const struct python *python)
 {
-	/* PyThreadState: int py_recursion_remaining, py_recursion_limit, c_recursion_remaining (Include/cpython/pystate.h) */
+	/*
+	 * PyThreadState: int py_recursion_remaining, py_recursion_limit, c_recursion_remaining
+	 * (Include/cpython/pystate.h)
+	 */
 	static const uint8_t offsets[] = {[12] = 28, [13] = 44};
 	int minor = python->process.layout.minor, limit = py_exact__recursion_limit(process, python), most = 0;
 	struct py_thread *threads;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Walks the frames of a Python thread that may run meanwhile. In: a pid and a thread state. Out: struct py_stack. No
- * state.
+ * Walks the frames of a Python thread that may run meanwhile. In: a pid and a thread state. Out:
+ * struct py_stack. No state.
  *
- * Frames and their links are read one after the other, so a reading of a running thread may mix frames that never
- * existed together. A chain counts as true when several readings agree, the first from before its code objects were
- * read, the others from after. Frames hold references to their code objects, so these were alive. Only the innermost
- * frame may have moved to another instruction.
+ * Frames and their links are read one after the other, so a reading of a running thread may mix
+ * frames that never existed together. A chain counts as true when several readings agree, the first
+ * from before its code objects were read, the others from after. Frames hold references to their
+ * code objects, so these were alive. Only the innermost frame may have moved to another
+ * instruction.
  */
 #include "user/runtime/python/pyframes.h"
 
@@ -92,7 +93,10 @@ static size_t frame__bytes(const struct py_layout *layout)
 	return most < FRAME_BYTES ? most : FRAME_BYTES;
 }
 
-/* Reads from the start of the frame's page to the end of the frame, then the pages below that are mapped. */
+/*
+ * Reads from the start of the frame's page to the end of the frame, then the pages below that are
+ * mapped.
+ */
 static int py_window__fill(struct py_window *window, pid_t pid, uint64_t frame, size_t size)
 {
 	uint64_t page = frame & ~(uint64_t)(PAGE - 1);
@@ -116,7 +120,10 @@ static int py_window__fill(struct py_window *window, pid_t pid, uint64_t frame, 
 	return 0;
 }
 
-/* Up to 3.10 a frame is an object. One that is being destroyed has no references, and its f_back leads nowhere. */
+/*
+ * Up to 3.10 a frame is an object. One that is being destroyed has no references, and its f_back
+ * leads nowhere.
+ */
 int py_link__read(pid_t pid, const struct py_layout *layout, struct py_window *window, uint64_t frame,
 		  struct py_link *out)
 {
@@ -148,8 +155,8 @@ int py_link__read(pid_t pid, const struct py_layout *layout, struct py_window *w
 }
 
 /*
- * Reads all frames of Python functions, innermost first; succeeds when the innermost frame is the same before and
- * after. chain->links has room for PY_FRAMES_MAX.
+ * Reads all frames of Python functions, innermost first; succeeds when the innermost frame is the
+ * same before and after. chain->links has room for PY_FRAMES_MAX.
  */
 static int reader__chain(const struct stack_reader *r, struct chain *chain)
 {
@@ -284,8 +291,9 @@ static int reader__codes(const struct stack_reader *r, struct chain *chain)
 }
 
 /*
- * From 3.12, the interpreter may put a frame of its own below one of __init__. Its code (_Py_InitCleanup, CPython
- * Python/specialize.c) has one str for all its names, and no first line. Tracebacks leave it out.
+ * From 3.12, the interpreter may put a frame of its own below one of __init__. Its code
+ * (_Py_InitCleanup, CPython Python/specialize.c) has one str for all its names, and no first line.
+ * Tracebacks leave it out.
  */
 static bool code__is_function(const struct py_code *code)
 {
@@ -319,8 +327,8 @@ static int stack__set(struct py_stack *stack, const struct link *links, uint32_t
 }
 
 /*
- * Makes one attempt. 0 when all readings agree; -EAGAIN when only the last `*common` frames of the first reading are in
- * all.
+ * Makes one attempt. 0 when all readings agree; -EAGAIN when only the last `*common` frames of the
+ * first reading are in all.
  */
 static int reader__attempt(const struct stack_reader *r, struct chain *first, struct chain *again, uint32_t *common)
 {

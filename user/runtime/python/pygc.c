@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Finds invoke_gc_callback by its arguments. In: an opened ELF file. Out: addresses in it. No state. */
+/*
+ * Finds invoke_gc_callback by its arguments. In: an opened ELF file. Out: addresses in it. No
+ * state.
+ */
 #include "user/runtime/python/pygc.h"
 
 #include <errno.h>
@@ -29,8 +32,8 @@ static int argument_of(uint16_t reg)
 }
 
 /*
- * Returns the address of the text when the call node[at] passes it as its first or second argument (*argument says
- * which), else 0.
+ * Returns the address of the text when the call node[at] passes it as its first or second argument
+ * (*argument says which), else 0.
  */
 static uint64_t text_argument(const struct flow *flow, size_t at, const char *text, int *argument)
 {

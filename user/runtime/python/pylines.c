@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Line tables of CPython. In: bytes of a process, which may be anything. Out: struct code_line. No state. Code and line
- * deltas are bounded by the size of the table, so sums in 64 bits do not overflow.
+ * Line tables of CPython. In: bytes of a process, which may be anything. Out: struct code_line. No
+ * state. Code and line deltas are bounded by the size of the table, so sums in 64 bits do not
+ * overflow.
  */
 #include "user/runtime/python/pylines.h"
 
@@ -20,7 +21,10 @@ struct line_decoder {
 	int64_t line;
 };
 
-/* The code has that line from d->offset on. The last place is reserved for the end of what is known. */
+/*
+ * The code has that line from d->offset on. The last place is reserved for the end of what is
+ * known.
+ */
 static void line_decoder__put(struct line_decoder *d, int64_t line)
 {
 	struct code_line entry = {(uint32_t)d->offset, line > 0 && line <= INT32_MAX ? (int32_t)line : 0};
@@ -35,7 +39,10 @@ static void line_decoder__put(struct line_decoder *d, int64_t line)
 		d->lines[d->cnt++] = entry;
 }
 
-/* co_lnotab, up to 3.9: pairs {bytes of code, signed lines} to add; lines hold from where the sum of the bytes is. */
+/*
+ * co_lnotab, up to 3.9: pairs {bytes of code, signed lines} to add; lines hold from where the sum
+ * of the bytes is.
+ */
 static void line_decoder__lnotab(struct line_decoder *d)
 {
 	line_decoder__put(d, d->line);
@@ -48,8 +55,8 @@ static void line_decoder__lnotab(struct line_decoder *d)
 }
 
 /*
- * co_linetable of 3.10: pairs {bytes of code, signed lines}: a range, whose line is the last one plus lines; -128:
- * none.
+ * co_linetable of 3.10: pairs {bytes of code, signed lines}: a range, whose line is the last one
+ * plus lines; -128: none.
  */
 static void line_decoder__ranges(struct line_decoder *d)
 {
@@ -68,8 +75,8 @@ static void line_decoder__ranges(struct line_decoder *d)
 }
 
 /*
- * A signed varint: 6 bits a byte, the lowest first; bit 6 says that more follow; the lowest bit of the value is the
- * sign. Clipped to 30 bits.
+ * A signed varint: 6 bits a byte, the lowest first; bit 6 says that more follow; the lowest bit of
+ * the value is the sign. Clipped to 30 bits.
  */
 static int32_t line_decoder__svarint(struct line_decoder *d)
 {
@@ -87,8 +94,8 @@ static int32_t line_decoder__svarint(struct line_decoder *d)
 }
 
 /*
- * The location table of 3.11 and later: entries that begin with a byte 1 kkkk lll: kind, and length less 1 in code
- * units of 2 bytes. No other byte has its highest bit set.
+ * The location table of 3.11 and later: entries that begin with a byte 1 kkkk lll: kind, and length
+ * less 1 in code units of 2 bytes. No other byte has its highest bit set.
  */
 static void line_decoder__locations(struct line_decoder *d)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Walks the interpreters and thread states of a process that runs on. In: a pid, the address of _PyRuntime, a version's
- * offsets. Out: threads, and two addresses, given only when the process agrees. No state; owned by the calling thread.
+ * Walks the interpreters and thread states of a process that runs on. In: a pid, the address of
+ * _PyRuntime, a version's offsets. Out: threads, and two addresses, given only when the process
+ * agrees. No state; owned by the calling thread.
  */
 #include "user/runtime/python/pythread.h"
 
@@ -17,8 +18,8 @@
 #define ATTEMPTS        20 /* 1 ms apart */
 
 /*
- * glibc's struct pthread on x86-64 (nptl/descr.h): specific_1stblock, 32 entries {uintptr_t seq; void *data}. The same
- * since 2.3. A word there counts only when it is the state of the thread.
+ * glibc's struct pthread on x86-64 (nptl/descr.h): specific_1stblock, 32 entries {uintptr_t seq;
+ * void *data}. The same since 2.3. A word there counts only when it is the state of the thread.
  */
 #define SPECIFIC_AT   0x310
 #define SPECIFIC_CNT  32
@@ -135,9 +136,9 @@ static bool threads__have(const struct py_thread *threads, int cnt, uint64_t tst
 }
 
 /*
- * A thread may have a state in each interpreter, and the word holds one of them. Up to 3.12.1 it may even hold a state
- * that names the thread that made it; this accepts such a state only for the interpreter's own key. A thread that has
- * ended has no state.
+ * A thread may have a state in each interpreter, and the word holds one of them. Up to 3.12.1 it
+ * may even hold a state that names the thread that made it; this accepts such a state only for the
+ * interpreter's own key. A thread that has ended has no state.
  */
 static bool threads__agree(pid_t pid, const struct py_thread *threads, int cnt, const uint32_t walk[PY_WALK_CNT],
 			   uint32_t offset, bool own_key)
@@ -165,8 +166,8 @@ static uint32_t specific__offset(uint32_t key)
 }
 
 /*
- * Takes the key that _PyRuntime names, else the lowest key at which the threads' states are found: other keys, such as
- * pybind11's, hold the same states, but are created after the interpreter's.
+ * Takes the key that _PyRuntime names, else the lowest key at which the threads' states are found:
+ * other keys, such as pybind11's, hold the same states, but are created after the interpreter's.
  */
 static uint32_t threads__find_tss(pid_t pid, const struct py_thread *threads, int cnt, uint64_t key_at,
 				  const uint32_t walk[PY_WALK_CNT])
@@ -236,8 +237,8 @@ static bool is_interpreter_state(pid_t pid, uint64_t runtime, const uint32_t wal
 }
 
 /*
- * The holder of a GIL that is taken is a thread of an interpreter, the main one or one that shares its GIL; the last
- * holder of a free one may have ended.
+ * The holder of a GIL that is taken is a thread of an interpreter, the main one or one that shares
+ * its GIL; the last holder of a free one may have ended.
  */
 static bool gil__makes_sense(pid_t pid, uint64_t gil, uint64_t runtime, const struct py_internals *internals,
 			     const uint32_t walk[PY_WALK_CNT])
@@ -283,7 +284,10 @@ uint64_t py_thread__gil_holder(pid_t pid, const struct python *python)
 	return locked == 1 ? holder : 0;
 }
 
-/* glibc's struct pthread has the thread's id, as the process sees it, at 0x2d0 (nptl/descr.h, x86-64). */
+/*
+ * glibc's struct pthread has the thread's id, as the process sees it, at 0x2d0 (nptl/descr.h,
+ * x86-64).
+ */
 static pid_t pthread__tid(pid_t pid, uint64_t pthread)
 {
 	uint64_t self;
@@ -295,7 +299,10 @@ static pid_t pthread__tid(pid_t pid, uint64_t pthread)
 	return tid;
 }
 
-/* In a forked process, native_thread_id holds ids of the parent's threads, which no thread of its own has. */
+/*
+ * In a forked process, native_thread_id holds ids of the parent's threads, which no thread of its
+ * own has.
+ */
 struct py_thread *py_thread__of(pid_t pid, pid_t nstid, uint32_t tss_offset, struct py_thread *states, int cnt)
 {
 	struct py_thread *found = NULL;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Finds operators, boxed calls, and the autograd engine's functions in a torch library. In: its symbols and code. Out:
- * struct torch_ops, with probe sites. No state but the cache on disk (ops_cache.c).
+ * Finds operators, boxed calls, and the autograd engine's functions in a torch library. In: its
+ * symbols and code. Out: struct torch_ops, with probe sites. No state but the cache on disk
+ * (ops_cache.c).
  */
 #include "user/runtime/torch/ops.h"
 
@@ -79,7 +80,8 @@ static const char *joined_name(const char *symbol, size_t *len)
 }
 
 /*
- * Is this a function that calls one operator of the namespace c10d through a handle of its own? These have no at::_ops.
+ * Is this a function that calls one operator of the namespace c10d through a handle of its own?
+ * These have no at::_ops.
  */
 static bool is_collective(const char *symbol)
 {
@@ -153,7 +155,8 @@ static unsigned count_stepped(const struct sites *sites)
 }
 
 /*
- * Finds the exit of a function that begins what another function ends, called from the same frame: the other's entry.
+ * Finds the exit of a function that begins what another function ends, called from the same frame:
+ * the other's entry.
  */
 static int find_bracket(const struct elf *elf, const struct op_candidate *candidate, struct sites *out)
 {
@@ -172,7 +175,8 @@ static int find_bracket(const struct elf *elf, const struct op_candidate *candid
 }
 
 /*
- * Finds the sites after all that the function does or, when the kernel would single-step these, those after its work.
+ * Finds the sites after all that the function does or, when the kernel would single-step these,
+ * those after its work.
  */
 static int find_end_sites(const struct elf *elf, const struct op_candidate *candidate, struct sites *out,
 			  uint8_t *policy)
@@ -221,8 +225,9 @@ static int op_finder__add_sites(struct op_finder *finder, const struct sites *si
 }
 
 /*
- * Finds the argument places. The function's symbol gives its parameters but not its return type; the type against which
- * its handle is checked gives both, and must agree on the parameters. Whatever is not certain stays unknown.
+ * Finds the argument places. The function's symbol gives its parameters but not its return type;
+ * the type against which its handle is checked gives both, and must agree on the parameters.
+ * Whatever is not certain stays unknown.
  */
 static void find_args(const struct op_finder *finder, const char *symbol, const char *mangled_type, struct torch_fn *fn)
 {

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Finds where an operator gets its arguments. In: a C++ function type as text. Out: places in registers and on the
- * stack. No state.
+ * Finds where an operator gets its arguments. In: a C++ function type as text. Out: places in
+ * registers and on the stack. No state.
  *
- * System V ABI for x86-64, 3.2.3: a trivially copyable class of up to two eightbytes goes into registers when enough
- * are left for all of it; otherwise, or when it is larger, it goes on the stack. A class that is not trivially copyable
- * is passed by its address. Which class is which was measured with g++ and the headers of torch 1.13, 2.5 and 2.15.
+ * System V ABI for x86-64, 3.2.3: a trivially copyable class of up to two eightbytes goes into
+ * registers when enough are left for all of it; otherwise, or when it is larger, it goes on the
+ * stack. A class that is not trivially copyable is passed by its address. Which class is which was
+ * measured with g++ and the headers of torch 1.13, 2.5 and 2.15.
  */
 #include <errno.h>
 #include <string.h>
@@ -37,7 +38,10 @@ struct arg_passing {
 		0, 0, 3, OP_ARG_OTHER \
 	}
 
-/* Matches types: the whole text or, when it ends in '<', a template. T? stands for std::optional and c10::optional. */
+/*
+ * Matches types: the whole text or, when it ends in '<', a template. T? stands for std::optional
+ * and c10::optional.
+ */
 struct type_rule {
 	const char *text;
 	struct arg_passing passing;
@@ -92,8 +96,8 @@ static const struct type_rule rules[] = {
 };
 
 /*
- * Where c10::optional, the older one, differs: its flag comes first, it has no vector class, packs an ArrayRef, and was
- * not trivially copyable around a string.
+ * Where c10::optional, the older one, differs: its flag comes first, it has no vector class, packs
+ * an ArrayRef, and was not trivially copyable around a string.
  */
 static const struct type_rule old_rules[] = {
 	{"T?<at::Tensor>", {1, 0, 1, OP_ARG_OPTIONAL_OLD}},
@@ -105,7 +109,8 @@ static const struct type_rule old_rules[] = {
 };
 
 /*
- * Types returned in registers, besides references; those of `by_address` are returned through a hidden first argument.
+ * Types returned in registers, besides references; those of `by_address` are returned through a
+ * hidden first argument.
  */
 static const char *const in_registers[] = {"void", "bool", "long", "double", "c10::ScalarType", "c10::QScheme"};
 static const char *const by_address[] = {

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Finds the copies of c10::Dispatcher::callBoxed in a file that does not name them: local functions, which stripping
- * leaves without a symbol. In: code, and the names of imports and exports. Out: where the copies begin. No state.
+ * Finds the copies of c10::Dispatcher::callBoxed in a file that does not name them: local
+ * functions, which stripping leaves without a symbol. In: code, and the names of imports and
+ * exports. Out: where the copies begin. No state.
  *
- * Such a copy asks for a profiler's callbacks and, when there are some, reports the operator to them with the values of
- * its stack (ATen/core/dispatch/Dispatcher.h): it calls two exported functions. Other functions that call both have the
- * handle of one operator of their own. A copy instead first follows its first argument, the handle, to the operator's
- * definition, and reads there which arguments decide the dispatch.
+ * Such a copy asks for a profiler's callbacks and, when there are some, reports the operator to
+ * them with the values of its stack (ATen/core/dispatch/Dispatcher.h): it calls two exported
+ * functions. Other functions that call both have the handle of one operator of their own. A copy
+ * instead first follows its first argument, the handle, to the operator's definition, and reads
+ * there which arguments decide the dispatch.
  */
 #include <errno.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Caches what was found in a torch library. In and out: struct torch_ops, by user/elf/cache.h, with names as offsets. No
- * state.
+ * Caches what was found in a torch library. In and out: struct torch_ops, by user/elf/cache.h, with
+ * names as offsets. No state.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Finds the schema name of an operator, from the code of at::_ops::X::call. In: that function. Out: "aten::add.Tensor"
- * and the mangled C++ type. No state.
+ * Finds the schema name of an operator, from the code of at::_ops::X::call. In: that function. Out:
+ * "aten::add.Tensor" and the mangled C++ type. No state.
  *
- * On its first call the function makes its handle, mostly in a function of its own (create_X_typed_handle):
+ * On its first call the function makes its handle, mostly in a function of its own
+ * (create_X_typed_handle):
  *	lea  "aten::add"(%rip),%rdx
  *	lea  "Tensor"(%rip),%rcx
  *	call Dispatcher::findSchemaOrThrow
  *	mov  typeinfo@GOT(%rip),%rax or lea typeinfo(%rip),%rax
- * The struct X is named for the name and the overload, joined by '_'. That verifies a match, so the bytes can be
- * searched without decoding instructions.
+ * The struct X is named for the name and the overload, joined by '_'. That verifies a match, so the
+ * bytes can be searched without decoding instructions.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -133,8 +134,8 @@ static int find_schema_in(struct ops_names *names, const struct op_code *code, c
 }
 
 /*
- * The same as ops_names__find, in the function at vaddr. Looks up the function's bounds last, since that is slow where
- * the unwind table does not cover it.
+ * The same as ops_names__find, in the function at vaddr. Looks up the function's bounds last, since
+ * that is slow where the unwind table does not cover it.
  */
 static int find_in_helper(struct ops_names *names, uint64_t vaddr, const char *joined, size_t joined_len,
 			  struct op_schema *out)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Finds the classes of an ELF file that derive from torch::autograd::Node, by their type information, which needs no
- * symbols. In: relocated pointers. Out: vtables and names. No state.
+ * Finds the classes of an ELF file that derive from torch::autograd::Node, by their type
+ * information, which needs no symbols. In: relocated pointers. Out: vtables and names. No state.
  *
- * Itanium C++ ABI 2.9.5: typeinfo {vtable of __si_class_type_info, name, base's typeinfo}, or for several bases {vtable
- * of __vmi_class_type_info, name, flags, count, {base's typeinfo, offset}...}; 2.5.2: a vtable has {offset to top,
- * typeinfo} before the address that objects hold.
+ * Itanium C++ ABI 2.9.5: typeinfo {vtable of __si_class_type_info, name, base's typeinfo}, or for
+ * several bases {vtable of __vmi_class_type_info, name, flags, count, {base's typeinfo,
+ * offset}...}; 2.5.2: a vtable has {offset to top, typeinfo} before the address that objects hold.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -52,8 +52,8 @@ static bool is_of_kind(const struct elf *elf, uint64_t type, const char *kind)
 }
 
 /*
- * A word that points at a known typeinfo makes the typeinfo around it a derived one, when the word lies where a base
- * does.
+ * A word that points at a known typeinfo makes the typeinfo around it a derived one, when the word
+ * lies where a base does.
  */
 static void add_derived(uint64_t vaddr, uint64_t value, const char *symbol, void *ctx)
 {
@@ -91,8 +91,8 @@ static int find_types(struct node_types *types)
 }
 
 /*
- * The name as Node::name() returns it: generated classes return their own name, PyNode its Python class, others the
- * name from typeid.
+ * The name as Node::name() returns it: generated classes return their own name, PyNode its Python
+ * class, others the name from typeid.
  */
 static char *node_type_name(const struct elf *elf, uint64_t type)
 {
@@ -128,8 +128,8 @@ static bool points_at(const struct elf *elf, uint64_t vaddr, const char *name)
 }
 
 /*
- * The sequence number is Node's first member. It follows {vtable, reference counts} since Node has its own counts;
- * before, it followed {vtable, std::weak_ptr}.
+ * The sequence number is Node's first member. It follows {vtable, reference counts} since Node has
+ * its own counts; before, it followed {vtable, std::weak_ptr}.
  */
 uint16_t ops_nodes__sequence_nr(const struct elf *elf)
 {

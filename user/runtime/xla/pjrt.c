@@ -24,7 +24,10 @@ struct plugin_data {
 	} range[16];
 };
 
-/* Collects where the file's data lie: its mappings without code, and the anonymous memory right after them. */
+/*
+ * Collects where the file's data lie: its mappings without code, and the anonymous memory right
+ * after them.
+ */
 static int add_mapping(const struct mapping *map, void *ctx)
 {
 	struct plugin_data *data = ctx;
@@ -54,7 +57,10 @@ static bool is_head(const uint64_t *word)
 	       word[0] <= TABLE_MAX && !major && minor && minor <= MINOR_MAX;
 }
 
-/* Each function must lie in the plugin's own code; a plugin may leave out functions that stepflame does not probe. */
+/*
+ * Each function must lie in the plugin's own code; a plugin may leave out functions that stepflame
+ * does not probe.
+ */
 static bool read_pjrt_table(const struct process *process, const struct mapped_file *file, const struct elf *elf,
 			    uint64_t address, struct pjrt_table *out)
 {
@@ -75,8 +81,8 @@ static bool read_pjrt_table(const struct process *process, const struct mapped_f
 			return false;
 	out->minor = word[4] >> 32;
 	/*
-	 * Each address must begin a function, by the file's tables: a probe elsewhere could lie in the middle of an
-	 * instruction.
+	 * Each address must begin a function, by the file's tables: a probe elsewhere could lie in
+	 * the middle of an instruction.
 	 */
 	for (int i = 0; i < PJRT_FN__COUNT; i++) {
 		struct function_range range;
