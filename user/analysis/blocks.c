@@ -61,18 +61,18 @@ double blocks__units(const struct blocks *blocks)
 	return units;
 }
 
-double block_means__error(const double *sums, const double *units, size_t cnt)
+double block_means__error(const double *totals, const double *units, size_t cnt)
 {
 	double sum = 0, all = 0, squares = 0;
 
 	for (size_t i = 0; i < cnt; i++) {
-		sum += sums[i];
+		sum += totals[i];
 		all += units[i];
 	}
 	if (cnt < 2 || cnt > BLOCKS_MAX || all <= 0)
 		return NAN;
 	for (size_t i = 0; i < cnt; i++) {
-		double off = sums[i] - sum / all * units[i];
+		double off = totals[i] - sum / all * units[i];
 
 		squares += off * off;
 	}

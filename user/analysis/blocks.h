@@ -31,10 +31,10 @@ int blocks__at(const struct blocks *blocks, uint64_t time_ns);
 double blocks__units(const struct blocks *blocks);
 
 /*
- * The error of the mean, sum of all sums over sum of all units, at 95 % confidence. NAN: not known,
- * with fewer than 2 blocks.
+ * The error of the mean, sum of all totals over sum of all units, at 95 % confidence. NAN: not
+ * known, with fewer than 2 blocks.
  */
-double block_means__error(const double *sums, const double *units, size_t cnt);
+double block_means__error(const double *totals, const double *units, size_t cnt);
 /* The same for the mean of values, one per block. */
 double block_values__error(const double *values, size_t cnt);
 

@@ -24,12 +24,12 @@ struct diff_entry {
 	struct entry_key {
 		uint32_t section, name; /* enum diff_section; a text */
 	} key;
-	struct diff_row row;     /* without its name */
-	double sums[BLOCKS_MAX]; /* of the current side */
-	struct array rows;       /* const struct history_row *, of the current side */
-	struct agg_val val;      /* total of the rows, of the current side */
-	double square;           /* squared errors, summed over both sides */
-	double chance;           /* squared weights of timer samples, summed over both sides */
+	struct diff_row row;       /* without its name */
+	double totals[BLOCKS_MAX]; /* of the current side */
+	struct array rows;         /* const struct history_row *, of the current side */
+	struct agg_val val;        /* total of the rows, of the current side */
+	double square;             /* squared errors, summed over both sides */
+	double chance;             /* squared weights of timer samples, summed over both sides */
 };
 
 const char *diff__section_name(enum diff_section section)
@@ -64,7 +64,7 @@ void diff__add(struct diff_maker *m, enum diff_section section, const char *name
 	struct diff_entry *entry = block >= 0 ? entry_of(m, section, name) : NULL;
 
 	if (entry)
-		entry->sums[block] += seconds;
+		entry->totals[block] += seconds;
 }
 
 void diff__add_row(struct diff_maker *m, enum diff_section section, const char *name, const struct history_row *row,
@@ -220,9 +220,9 @@ static void diff__add_functions(struct diff_maker *m)
 	const struct samples *samples = job__samples(m->job);
 	const struct stacks *stacks = job__stacks(m->job);
 	size_t code_end = stacks__code_end(stacks);
-	double(*sums)[BLOCKS_MAX] = calloc(code_end, sizeof(*sums)), *chances = calloc(code_end, sizeof(*chances));
+	double(*totals)[BLOCKS_MAX] = calloc(code_end, sizeof(*totals)), *chances = calloc(code_end, sizeof(*chances));
 
-	if (!sums || !chances || !samples)
+	if (!totals || !chances || !samples)
 		m->err = -ENOMEM;
 	for (size_t i = 0; !m->err && i < samples__cnt(samples); i++) {
 		struct sample sample = samples__get(samples, i);
@@ -231,7 +231,7 @@ static void diff__add_functions(struct diff_maker *m)
 
 		if (block < 0)
 			continue;
-		sums[stack.frames[0].code][block] += sample.weight_ns / 1e9;
+		totals[stack.frames[0].code][block] += sample.weight_ns / 1e9;
 		if (sample.waits != 1)
 			chances[stack.frames[0].code] += sample.weight_ns / 1e9 * (sample.weight_ns / 1e9);
 	}
@@ -241,10 +241,10 @@ static void diff__add_functions(struct diff_maker *m)
 		char *name = NULL;
 
 		for (size_t b = 0; b < m->blocks.cnt && !m->err; b++) {
-			if (sums[i][b] > 0 && !name && !(name = file_and_function(m->job, &code)))
+			if (totals[i][b] > 0 && !name && !(name = file_and_function(m->job, &code)))
 				m->err = -ENOMEM;
-			if (sums[i][b] > 0)
-				diff__add(m, DIFF_FUNCTIONS, name, b, sums[i][b]);
+			if (totals[i][b] > 0)
+				diff__add(m, DIFF_FUNCTIONS, name, b, totals[i][b]);
 		}
 		entry = name ? entry_of(m, DIFF_FUNCTIONS, name) : NULL;
 		if (entry)
@@ -252,7 +252,7 @@ static void diff__add_functions(struct diff_maker *m)
 		free(name);
 	}
 	free(chances);
-	free(sums);
+	free(totals);
 }
 
 /* ---- all together ---- */
@@ -359,14 +359,14 @@ static void settle_entry(struct diff_maker *m, struct diff_entry *entry, struct 
 		grid__measure(grids[section], &entry->rows, &entry->val, &entry->row.s[m->side], &error_s);
 	} else {
 		for (size_t i = 0; i < blocks->cnt; i++)
-			sum += entry->sums[i];
+			sum += entry->totals[i];
 		entry->row.s[m->side] = blocks__units(blocks) > 0 ? sum / blocks__units(blocks) : 0;
-		error_s = block_means__error(entry->sums, blocks->units, blocks->cnt);
+		error_s = block_means__error(entry->totals, blocks->units, blocks->cnt);
 	}
 	entry->square += error_s * error_s;
 	if (section == DIFF_STEP)
 		m->diff->sides[m->side].mean_error_s = error_s;
-	memset(entry->sums, 0, sizeof(entry->sums));
+	memset(entry->totals, 0, sizeof(entry->totals));
 	entry->rows.cnt = 0;
 	entry->val = (struct agg_val){0};
 }

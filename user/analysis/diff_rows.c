@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * The part of diff.h that compares counted rows: actions and operators, which a recording stores as
- * sums at each snapshot. The comparison runs from the first snapshot after the first step began to
- * the last before the last step ended, where sums and steps cover the same time. A short recording
- * has too little between these, and is compared as a whole.
+ * totals at each snapshot. The comparison runs from the first snapshot after the first step began
+ * to the last before the last step ended, where totals and steps cover the same time. A short
+ * recording has too little between these, and is compared as a whole.
  *
- * A snapshot may fall anywhere in a step, so it is chance which calls of that step are in the sums.
- * This does not matter for a row that has equally many calls in each step (all counts agree, to
- * within the calls of a step): its time per step is that number of calls times their mean. For any
- * other row it is the sum divided by the steps that passed, where a partial step counts by the
- * share of its time.
+ * A snapshot may fall anywhere in a step, so it is chance which calls of that step are in the
+ * totals. This does not matter for a row that has equally many calls in each step (all counts
+ * agree, to within the calls of a step): its time per step is that number of calls times their
+ * mean. For any other row it is the sum divided by the steps that passed, where a partial step
+ * counts by the share of its time.
  */
 #include "user/analysis/diff_private.h"
 
@@ -24,7 +24,7 @@
 #define LEAST_SHARE   0.5 /* of the steps */
 #define STEPS_A_BLOCK 4   /* at least: chance at the ends of a block must not dominate it */
 
-/* An instant at which the sums are known: a snapshot, or the beginning of the window. */
+/* An instant at which the totals are known: a snapshot, or the beginning of the window. */
 struct grid_point {
 	double units; /* units that had passed by then */
 	uint32_t snapshot;

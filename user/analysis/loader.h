@@ -25,7 +25,7 @@ struct worker {
 	/* Times of its main thread. Idle: it waits for what to load next. */
 	uint64_t seen_ns, idle_ns, cpu_ns, queued_ns;
 	const struct rec_proc *end;        /* how it ended, if it failed; NULL: it did not, or that is not known */
-	uint64_t end_wait_ns;              /* waits ended by its exit instead of a batch; not in the other sums */
+	uint64_t end_wait_ns;              /* waits ended by its exit instead of a batch; not in the other totals */
 	const struct worker_doing *doings; /* while the process waited for it; longest first */
 	size_t doing_cnt;
 };

@@ -67,7 +67,7 @@ static int classify_paths(struct steps *steps, struct job *job)
 /* ---- boundaries to steps ---- */
 
 /* Adds the phases between two boundaries of a thread, as the rule of its steps defines them. */
-static void add_phases(uint64_t sums[PHASE__COUNT], const struct rec_step *end, uint32_t rule)
+static void add_phases(uint64_t totals[PHASE__COUNT], const struct rec_step *end, uint32_t rule)
 {
 	uint64_t forward_ns = 0;
 
@@ -75,8 +75,8 @@ static void add_phases(uint64_t sums[PHASE__COUNT], const struct rec_step *end, 
 		forward_ns =
 			end->forward_ns < end->phase_ns[PHASE_OTHER] ? end->forward_ns : end->phase_ns[PHASE_OTHER];
 	for (int p = 0; p < PHASE__COUNT; p++)
-		sums[p] = saturating__add(sums[p], end->phase_ns[p] - (p == PHASE_OTHER ? forward_ns : 0));
-	sums[PHASE_FORWARD] = saturating__add(sums[PHASE_FORWARD], forward_ns);
+		totals[p] = saturating__add(totals[p], end->phase_ns[p] - (p == PHASE_OTHER ? forward_ns : 0));
+	totals[PHASE_FORWARD] = saturating__add(totals[PHASE_FORWARD], forward_ns);
 }
 
 /* Time without a phase goes to PHASE_OTHER. */

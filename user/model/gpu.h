@@ -156,7 +156,7 @@ const char *gpu_direction__name(unsigned int direction); /* "host to device" */
  */
 enum gpu_api gpu_api__find(const char *name);
 
-/* Drops calls, activities, steps and usages; keeps sums, processes and devices. */
+/* Drops calls, activities, steps and usages; keeps totals, processes and devices. */
 void gpu__forget(struct gpu *gpu);
 /* Frees all contents and leaves the struct empty. */
 void gpu__free(struct gpu *gpu);

@@ -56,8 +56,7 @@ class Colours {
 
   /*
    * a, b, error: of the frame; whole: of all frames. A change is pale if it is small against the
-   * whole,
-   * or within the error.
+   * whole, or within the error.
    */
   change(a, b, error, whole) {
     const larger = Math.max(a, b);

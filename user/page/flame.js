@@ -1,8 +1,7 @@
 /*
  * Draws the flame on its canvas: frames as boxes, callers above. The canvas is as large as its
- * visible
- * part; scrolling draws the rest. In a sandwich, the callers of a function grow upwards from it,
- * and its callees downwards.
+ * visible part; scrolling draws the rest. In a sandwich, the callers of a function grow upwards
+ * from it, and its callees downwards.
  */
 
 const ROW = 20;
@@ -74,8 +73,7 @@ class Flame {
 
   /*
    * Is the child the next link of a chain: a Python frame that has nearly all the time of the frame
-   * above
-   * it? Only the last frame of a chain is drawn.
+   * above it? Only the last frame of a chain is drawn.
    */
   isLink(tree, node, child) {
     const isPython = (n) => n && tree.data.kindOf[tree.functionOf(n)] === 'python';

@@ -34,8 +34,7 @@ const percentile = (track, percent) => (track.count ? track.durations[track.orde
 
 /*
  * Chooses steps of a track by a word of the address: "all" (the whole time, also outside steps),
- * "10-20"
- * (by their numbers), "slow:5", "mid" (the middle half by duration: ordinary steps).
+ * "10-20" (by their numbers), "slow:5", "mid" (the middle half by duration: ordinary steps).
  */
 function chooseSteps(track, word) {
   const range = /^(\d+)-(\d+)$/.exec(word);

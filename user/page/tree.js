@@ -1,8 +1,7 @@
 /*
  * Trees to draw: the call tree itself, or one made of it (with lines merged, from the leaves up, or
  * the callers and callees of a function). `own` and `total` hold nanoseconds of A and B, and the
- * squares of
- * their errors; `key` is a frame or, with lines merged, a function.
+ * squares of their errors; `key` is a frame or, with lines merged, a function.
  */
 class Tree {
   constructor(data, lines) {
@@ -38,8 +37,7 @@ class Tree {
 
   /*
    * Computes totals, and sorts children into the order in which they are drawn. width(a, b): the
-   * width of
-   * a node's own time.
+   * width of a node's own time.
    */
   finish(width) {
     const count = (this.count = this.parent.length);

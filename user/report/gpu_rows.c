@@ -336,13 +336,13 @@ static void gather_all(struct row_gathering *gather, uint32_t pid)
 {
 	const struct gpu_view *view = gather->view;
 	size_t sum_cnt, act_cnt, call_cnt;
-	const struct gpu_calls *sums = gpu__totals(view->gpu, &sum_cnt);
+	const struct gpu_calls *totals = gpu__totals(view->gpu, &sum_cnt);
 	const struct gpu_act *acts = gpu__activities(view->gpu, &act_cnt);
 	const struct gpu_call *calls = gpu__calls(view->gpu, &call_cnt);
 
 	for (size_t i = 0; i < sum_cnt; i++)
-		if (processes__in_scope(view->job, sums[i].key.pid, pid))
-			gather_calls(gather, &sums[i]);
+		if (processes__in_scope(view->job, totals[i].key.pid, pid))
+			gather_calls(gather, &totals[i]);
 	for (size_t i = 0; i < act_cnt; i++)
 		if (gpu_act__is_work(&acts[i]) && processes__in_scope(view->job, acts[i].pid, pid))
 			gather_activity(gather, &acts[i]);

@@ -379,8 +379,8 @@ static int print_groups(struct job *job, const struct steps_of *of, FILE *out)
 	uint32_t step_cnt = 0;
 	uint64_t over_ns = 0;
 
-	fprintf(out, "Slow steps, by what they have more than ordinary ones\n%-28s%8s%10s%9s  %-22s%s\n", "because of",
-		"steps", "lost s", "share", "rhythm", "where");
+	fprintf(out, "Slow steps, by what makes them longer than ordinary steps\n%-28s%8s%10s%9s  %-22s%s\n",
+		"because of", "steps", "lost s", "share", "rhythm", "where");
 	for (size_t i = 0; i < blame->group_cnt; i++) {
 		const struct blame_group *group = &blame->groups[i];
 		char *rhythm, cause[64];

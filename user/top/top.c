@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * Computes rows from two states of a job. The job's actions are cumulative, so this stores their
- * sums at the last frame and at the last reset. Samples are those since the last frame, as the
+ * totals at the last frame and at the last reset. Samples are those since the last frame, as the
  * job's owner forgets them after each.
  */
 #include "user/top/top.h"
@@ -68,7 +68,7 @@ const struct top_view_info top_views[TOP__VIEWS] = {
 			       {"p95 ms", TOP_MS, "the same"}, {"max ms", TOP_MS, "the same"})},
 };
 
-/* The sums of an action at the last frame and at the last reset. */
+/* The totals of an action at the last frame and at the last reset. */
 struct seen_time {
 	struct seen_key {
 		uint32_t name; /* index into top->names */
@@ -93,7 +93,7 @@ struct top {
 	struct map names;       /* of actions */
 	struct map seen;        /* struct seen_time */
 	struct array functions; /* struct function_time by code number; 0: no Python frame */
-	struct time_sum sums[CAUSE__END];
+	struct time_sum totals[CAUSE__END];
 	struct step_times steps;
 	struct rec_gpu_usage gpus[TOP_GPUS_MAX];
 	size_t gpu_cnt;
@@ -150,7 +150,7 @@ void top__reset(struct top *top)
 	}
 	for (size_t i = 0; i < top->functions.cnt; i++)
 		functions[i].own_sum_ns = functions[i].total_sum_ns = 0;
-	memset(top->sums, 0, sizeof(top->sums));
+	memset(top->totals, 0, sizeof(top->totals));
 	top->base_ns = top->frame_ns;
 }
 
@@ -246,7 +246,7 @@ static int interval__add_sample(struct interval *interval, const struct sample *
 	struct stack stack = stacks__stack(job__stacks(interval->job), sample->stack);
 	struct top *top = interval->top;
 	bool is_main = sample->pid == sample->tid && job__is_main(interval->job, sample->pid);
-	struct time_sum *interval_sum = &interval->causes[sample->cause], *sum = &top->sums[sample->cause];
+	struct time_sum *interval_sum = &interval->causes[sample->cause], *sum = &top->totals[sample->cause];
 
 	if (array__grow(&interval->threads, sample->thread + 1, sizeof(struct thread_time)))
 		return -ENOMEM;
@@ -333,7 +333,7 @@ static int interval__add_functions(struct interval *interval)
 static int interval__add_waits(struct interval *interval)
 {
 	for (int i = 0; i < CAUSE__END; i++) {
-		const struct time_sum *now = &interval->causes[i], *sum = &interval->top->sums[i];
+		const struct time_sum *now = &interval->causes[i], *sum = &interval->top->totals[i];
 		struct top_row *row;
 
 		if (!sum->all_ns)
