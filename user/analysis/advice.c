@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * A model of a DataLoader: each of n workers makes a batch in time P, and the process uses one in time C, so a batch
- * takes the larger of C and P/n. The model holds while workers do not slow each other down: with CPU to spare, and with
- * no worker slower than the others.
+ * A model of a DataLoader: each of n workers makes a batch in time P, and the process uses one in
+ * time C, so a batch takes the larger of C and P/n. The model holds while workers do not slow each
+ * other down: with CPU to spare, and with no worker slower than the others.
  */
 #include "user/analysis/advice.h"
 
@@ -25,7 +25,7 @@ static uint64_t busy_ns(const struct worker *worker)
 }
 
 /* Busy share of a worker's time, without its waits for a CPU, which say nothing about the worker. */
-static double busy_share(const struct worker *worker)
+static double busy_share_on_cpu(const struct worker *worker)
 {
 	uint64_t busy = busy_ns(worker);
 
@@ -48,7 +48,7 @@ static double median_of_others(const struct loader *loader, size_t but)
 
 	for (size_t i = 0; shares && i < loader->worker_cnt; i++)
 		if (i != but && loader->workers[i].seen_ns)
-			shares[cnt++] = busy_share(&loader->workers[i]);
+			shares[cnt++] = busy_share_on_cpu(&loader->workers[i]);
 	if (cnt) {
 		qsort(shares, cnt, sizeof(*shares), compare_share);
 		median = shares[percentile__index(cnt, 50)];
@@ -64,7 +64,7 @@ static uint64_t later_waits_ns(const struct worker *worker)
 }
 
 /* Finds a worker whose batches cause most of the waits, and who is busier than the others. */
-static uint32_t find_slow(const struct loader *loader)
+static uint32_t find_slow_worker(const struct loader *loader)
 {
 	uint64_t all = 0;
 
@@ -73,8 +73,8 @@ static uint32_t find_slow(const struct loader *loader)
 	for (size_t i = 0; i < loader->worker_cnt; i++) {
 		const struct worker *worker = &loader->workers[i];
 
-		if (later_waits_ns(worker) > all / 2 && busy_share(worker) > BUSY &&
-		    busy_share(worker) > SLOWER * median_of_others(loader, i))
+		if (later_waits_ns(worker) > all / 2 && busy_share_on_cpu(worker) > BUSY &&
+		    busy_share_on_cpu(worker) > SLOWER * median_of_others(loader, i))
 			return i;
 	}
 	return WORKER_NONE;
@@ -98,8 +98,9 @@ static uint32_t count_at_once(const struct loader *loader)
 }
 
 /*
- * Computes times per batch. With steps, only the time in steps counts: the process consumes no batches outside them.
- * For one of several loaders, only the time without fetches from the others counts.
+ * Computes times per batch. With steps, only the time in steps counts: the process consumes no
+ * batches outside them. For one of several loaders, only the time without fetches from the others
+ * counts.
  */
 static void find_times(struct loader *loader, uint64_t busy)
 {
@@ -131,7 +132,7 @@ static enum loader_advice choose_advice(struct loader *loader, uint32_t cpus, ui
 	loader->needed = ceil((double)loader->produce_ns / loader->consume_ns);
 	if (loader->wait_ns <= HARDLY_WAITS * loader->observed_ns)
 		return LOADER_KEEPS_UP;
-	loader->slow = find_slow(loader);
+	loader->slow = find_slow_worker(loader);
 	if (loader->slow != WORKER_NONE)
 		return LOADER_ONE_SLOW;
 	if (!cpus || queued || (double)cpu / loader->batches / loader->consume_ns > CPU_FULL * cpus)

@@ -4,7 +4,10 @@
 
 #include "user/analysis/loader.h"
 
-/* Judges from the measurements what limits a process, and what more workers would gain. cpus 0: not known. */
+/*
+ * Judges from the measurements what limits a process, and what more workers would gain. cpus 0: not
+ * known.
+ */
 void advice__find(struct loader *loader, uint32_t cpus);
 
 #endif

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * A slow step is blamed on the main part of the time by which it exceeds an ordinary one: garbage collection,
- * torch.compile or a whole phase (checkpoint, validation) if that is half of it; else a wait, or time on the CPU, if
- * that is a third. If the step was on the CPU, or has no single cause, it is blamed on a function that ordinary steps
- * do not call, if that is half of it. Else the samples of all steps with that blame decide which code was on the CPU: a
- * single step has too few.
+ * A slow step is blamed on the main part of the time by which it exceeds an ordinary one: garbage
+ * collection, torch.compile or a whole phase (checkpoint, validation) if that is half of it; else a
+ * wait, or time on the CPU, if that is a third. If the step was on the CPU, or has no single cause,
+ * it is blamed on a function that ordinary steps do not call, if that is half of it. Else the
+ * samples of all steps with that blame decide which code was on the CPU: a single step has too few.
  */
 #include "user/analysis/blame_private.h"
 
@@ -47,7 +47,7 @@ void step_sum__add(struct step_sum *sum, const struct step *step)
 		sum->ns[step->parts[i].phase][step->parts[i].cause] += step->parts[i].ns;
 }
 
-static void add_steps(struct blaming *b)
+static void add_step_sums(struct blame_builder *b)
 {
 	const struct step_track *track = b->track;
 	size_t slow = 0;
@@ -105,8 +105,8 @@ static double of_cause(const struct excess *excess, unsigned int cause)
 }
 
 /*
- * The phase with the largest part of a cause's excess, if that is half of it. Not for waits for a CPU, which may happen
- * anywhere.
+ * The phase with the largest part of a cause's excess, if that is half of it. Not for waits for a
+ * CPU, which may happen anywhere.
  */
 static int main_phase(const struct excess *excess, unsigned int cause)
 {
@@ -119,8 +119,8 @@ static int main_phase(const struct excess *excess, unsigned int cause)
 }
 
 /*
- * If the phases that are causes by themselves add up to half of the excess, returns the longest. Sets *cause_ns and
- * *phase.
+ * If the phases that are causes by themselves add up to half of the excess, returns the longest.
+ * Sets *cause_ns and *phase.
  */
 static unsigned int of_whole_phases(const struct excess *excess, double over, double *cause_ns, int *phase)
 {
@@ -172,7 +172,7 @@ static unsigned int find_cause(const struct excess *excess, double over, uint64_
 	return CAUSE_UNKNOWN;
 }
 
-static void find_causes(struct blaming *b)
+static void find_causes(struct blame_builder *b)
 {
 	const struct step_track *track = b->track;
 	struct excess excess;
@@ -194,19 +194,22 @@ static void find_causes(struct blaming *b)
 
 /* ---- groups ---- */
 
-static bool is_same(const struct slow_cause *a, const struct slow_cause *b)
+static bool is_same_cause(const struct slow_cause *a, const struct slow_cause *b)
 {
 	return a->cause == b->cause && a->phase == b->phase && a->place == b->place;
 }
 
-/* The index of the group of slow step i: the group of an earlier step, or a new one. UINT32_MAX: no memory. */
-static uint32_t group_of(struct blaming *b, struct array *groups, struct array *firsts, size_t i)
+/*
+ * The index of the group of slow step i: the group of an earlier step, or a new one. UINT32_MAX: no
+ * memory.
+ */
+static uint32_t group_of(struct blame_builder *b, struct array *groups, struct array *firsts, size_t i)
 {
 	struct blame_group *group;
 	uint32_t *first;
 
 	for (size_t g = 0; g < firsts->cnt; g++)
-		if (is_same(&b->slow[((const uint32_t *)firsts->items)[g]], &b->slow[i]))
+		if (is_same_cause(&b->slow[((const uint32_t *)firsts->items)[g]], &b->slow[i]))
 			return g;
 	first = array__add(firsts, sizeof(*first));
 	group = first ? array__add(groups, sizeof(*group)) : NULL;
@@ -220,7 +223,7 @@ static uint32_t group_of(struct blaming *b, struct array *groups, struct array *
 	return groups->cnt - 1;
 }
 
-static int make_groups(struct blaming *b)
+static int make_blame_groups(struct blame_builder *b)
 {
 	struct array groups = {0}, firsts = {0};
 	int err = 0;
@@ -249,7 +252,7 @@ static int make_groups(struct blaming *b)
 	return err;
 }
 
-static int compare_group(const void *a, const void *b, void *groups)
+static int compare_group_over_ns(const void *a, const void *b, void *groups)
 {
 	const struct blame_group *all = groups, *x = &all[*(const uint32_t *)a], *y = &all[*(const uint32_t *)b];
 
@@ -257,7 +260,7 @@ static int compare_group(const void *a, const void *b, void *groups)
 }
 
 /* Sorts groups by lost time, largest first, and renumbers them in the steps. */
-static int sort_groups(struct blaming *b)
+static int sort_groups(struct blame_builder *b)
 {
 	struct blame *blame = b->blame;
 	size_t cnt = blame->group_cnt;
@@ -268,7 +271,7 @@ static int sort_groups(struct blaming *b)
 	for (size_t i = 0; i < cnt && !err; i++)
 		order[i] = i;
 	if (cnt && !err)
-		qsort_r(order, cnt, sizeof(*order), compare_group, blame->groups);
+		qsort_r(order, cnt, sizeof(*order), compare_group_over_ns, blame->groups);
 	for (size_t i = 0; i < cnt && !err; i++) {
 		sorted[i] = blame->groups[order[i]];
 		place[order[i]] = i;
@@ -288,15 +291,16 @@ static int sort_groups(struct blaming *b)
 
 /* ---- samples ---- */
 
-uint32_t blaming__slow_at(const struct blaming *b, long step)
+uint32_t blame_builder__slow_at(const struct blame_builder *b, long step)
 {
 	size_t low = SEARCH(i, 0, b->track->slow_cnt, (long)b->track->slow[i] < step);
 	return low < b->track->slow_cnt && (long)b->track->slow[low] == step ? low : NO_SLOT;
 }
 
-int blaming__each(struct blaming *b,
-		  int (*fn)(struct blaming *b, const struct sample *sample, enum phase phase, uint32_t slow, void *ctx),
-		  void *ctx)
+int blame_builder__each(struct blame_builder *b,
+			int (*fn)(struct blame_builder *b, const struct sample *sample, enum phase phase, uint32_t slow,
+				  void *ctx),
+			void *ctx)
 {
 	int err = 0;
 
@@ -309,13 +313,14 @@ int blaming__each(struct blaming *b,
 		sample = samples__get(b->samples, i);
 		step = step_track__at(b->track, sample.time_ns);
 		if (step >= 0)
-			err = fn(b, &sample, step_track__phase(b->track, b->steps, &sample), blaming__slow_at(b, step),
-				 ctx);
+			err = fn(b, &sample, step_track__phase(b->track, b->steps, &sample),
+				 blame_builder__slow_at(b, step), ctx);
 	}
 	return err;
 }
 
-static int add_to_places(struct blaming *b, const struct sample *sample, enum phase phase, uint32_t slow, void *ctx)
+static int add_to_places(struct blame_builder *b, const struct sample *sample, enum phase phase, uint32_t slow,
+			 void *ctx)
 {
 	long step = step_track__at(b->track, sample->time_ns);
 	long *last = ctx;
@@ -338,7 +343,10 @@ static int add_to_places(struct blaming *b, const struct sample *sample, enum ph
 
 /* ---- torch.compile ---- */
 
-/* Files whose functions run only during compilation. Calls of compiled functions pass through other files of dynamo. */
+/*
+ * Files whose functions run only during compilation. Calls of compiled functions pass through other
+ * files of dynamo.
+ */
 static bool is_compiler(const struct job *job, const struct code *code)
 {
 	static const char *const files[] = {"/torch/_dynamo/convert_frame.py", "/torch/_inductor/compile_fx.py"};
@@ -378,7 +386,7 @@ bool *blame__compiles(const struct job *job)
 
 /* ---- together ---- */
 
-static int find_gc_paths(struct blaming *b)
+static int find_gc_paths(struct blame_builder *b)
 {
 	const struct stacks *stacks = job__stacks(b->job);
 	size_t end = stacks__path_end(stacks);
@@ -393,21 +401,22 @@ static int find_gc_paths(struct blaming *b)
 	return b->in_gc ? 0 : -ENOMEM;
 }
 
-static int find_blame(struct blaming *b)
+static int find_blame(struct blame_builder *b)
 {
 	long last = -1;
-	int err = blaming__each(b, add_to_places, &last);
+	int err = blame_builder__each(b, add_to_places, &last);
 
 	if (err)
 		return err;
-	add_steps(b);
+	add_step_sums(b);
 	find_causes(b);
-	return blaming__find_extra(b) ?: make_groups(b) ?: sort_groups(b) ?: blaming__find_where(b);
+	return blame_builder__find_extra(b) ?: make_blame_groups(b) ?: sort_groups(b) ?: blame_builder__find_where(b);
 }
 
 int blame__new(struct job *job, const struct steps *steps, const struct step_track *track, struct blame *blame)
 {
-	struct blaming b = {.job = job, .steps = steps, .track = track, .samples = job__samples(job), .blame = blame};
+	struct blame_builder b = {
+		.job = job, .steps = steps, .track = track, .samples = job__samples(job), .blame = blame};
 	int err = -ENOMEM;
 
 	*blame = (struct blame){.steps = calloc(track->slow_cnt + 1, sizeof(*blame->steps)), .places.job = job};

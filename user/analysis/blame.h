@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Why steps were slow: how each slow step of a track exceeds the average ordinary step, and what the slow steps have in
- * common.
+ * Why steps were slow: how each slow step of a track exceeds the average ordinary step, and what
+ * the slow steps have in common.
  */
 #ifndef STEPFLAME_USER_ANALYSIS_BLAME_H
 #define STEPFLAME_USER_ANALYSIS_BLAME_H
@@ -11,7 +11,10 @@
 #include "user/analysis/rhythm.h"
 #include "user/analysis/steps.h"
 
-/* What a step is blamed on: a wait (enum sample_cause), or one of these. The last four correspond to enum cpu_class. */
+/*
+ * What a step is blamed on: a wait (enum sample_cause), or one of these. The last four correspond
+ * to enum cpu_class.
+ */
 #define STEPFLAME_BLAMES(X)                                                                         \
 	X(GC, "gc")                 /* garbage collections, on any thread */                        \
 	X(CHECKPOINT, "checkpoint") /* the whole phase, with its waits */                           \
@@ -44,7 +47,7 @@ struct step_sum {
 
 void step_sum__add(struct step_sum *sum, const struct step *step);
 
-#define BLAME_SPOTS 3
+#define BLAME_HOTSPOTS 3
 
 /* Slow steps that share cause and phase; with extra work, that share the function. */
 struct blame_group {
@@ -57,9 +60,9 @@ struct blame_group {
 	uint32_t gc_generation;
 	unsigned int wait;  /* for a phase: its longest wait; CAUSE_NONE: no waits */
 	struct place place; /* where the time beyond that of ordinary steps is; place.outer.code 0: not known */
-	struct spot spots[BLAME_SPOTS]; /* the spot of `place` first, then the longest */
-	uint32_t waker_pid, waker_tid;  /* who ended most of the waiting time with a known waker; 0: not known */
-	uint64_t waker_ns, wait_ns;     /* waker_ns of the wait_ns with a known waker */
+	struct hotspot hotspots[BLAME_HOTSPOTS]; /* the hotspot of `place` first, then the longest */
+	uint32_t waker_pid, waker_tid; /* who ended most of the waiting time with a known waker; 0: not known */
+	uint64_t waker_ns, wait_ns;    /* waker_ns of the wait_ns with a known waker */
 	struct rhythm rhythm;
 };
 
@@ -67,14 +70,17 @@ struct blame_step {
 	uint32_t step;  /* index into track->steps */
 	uint32_t group; /* index into groups */
 	uint64_t over_ns, cause_ns;
-	struct spot spot;
+	struct hotspot hotspot;
 };
 
-/* Time in torch.compile. It comes from the stacks of samples, so it has the error of sampled CPU time. */
+/*
+ * Time in torch.compile. It comes from the stacks of samples, so it has the error of sampled CPU
+ * time.
+ */
 struct compile_sum {
-	uint64_t ns;      /* in steps */
-	size_t step_cnt;  /* steps that have some of it */
-	struct spot spot; /* the line that called most of what was compiled; .code 0: not known */
+	uint64_t ns;            /* in steps */
+	size_t step_cnt;        /* steps that have some of it */
+	struct hotspot hotspot; /* the line that called most of what was compiled; .code 0: not known */
 };
 
 struct blame {

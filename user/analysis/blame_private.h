@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Shared by the parts of blame: blame.c finds causes, extra_work.c finds functions that ordinary steps do not call, and
- * blame_where.c finds places.
+ * Shared by the parts of blame: blame.c finds causes, extra_work.c finds functions that ordinary
+ * steps do not call, and blame_where.c finds places.
  */
 #ifndef STEPFLAME_USER_ANALYSIS_BLAME_PRIVATE_H
 #define STEPFLAME_USER_ANALYSIS_BLAME_PRIVATE_H
@@ -23,10 +23,10 @@ struct slow_cause {
 };
 
 /*
- * Slots of blame->places: the samples of each slow step, by its index in track->slow; then one slot for all ordinary
- * steps, and one for all waits for a CPU.
+ * Slots of blame->places: the samples of each slow step, by its index in track->slow; then one slot
+ * for all ordinary steps, and one for all waits for a CPU.
  */
-struct blaming {
+struct blame_builder {
 	struct job *job;
 	const struct steps *steps;
 	const struct step_track *track;
@@ -42,19 +42,24 @@ struct blaming {
 /* The average of a total over the ordinary steps. */
 double blame__ordinary(const struct blame *blame, uint64_t all, uint64_t slow);
 /* Maps an index into track->steps to an index into track->slow; NO_SLOT: the step is not slow. */
-uint32_t blaming__slow_at(const struct blaming *b, long step);
+uint32_t blame_builder__slow_at(const struct blame_builder *b, long step);
 /*
- * Calls fn with each sample of the track's thread that lies in a step. Stops when fn returns nonzero, and returns that.
+ * Calls fn with each sample of the track's thread that lies in a step. Stops when fn returns
+ * nonzero, and returns that.
  */
-int blaming__each(struct blaming *b,
-		  int (*fn)(struct blaming *b, const struct sample *sample, enum phase phase, uint32_t slow, void *ctx),
-		  void *ctx);
+int blame_builder__each(struct blame_builder *b,
+			int (*fn)(struct blame_builder *b, const struct sample *sample, enum phase phase, uint32_t slow,
+				  void *ctx),
+			void *ctx);
 /*
- * extra_work.c: finds the steps that were on the CPU, or had no single cause, and spent their excess in one function
- * that ordinary steps hardly call. 0 or -ENOMEM.
+ * extra_work.c: finds the steps that were on the CPU, or had no single cause, and spent their
+ * excess in one function that ordinary steps hardly call. 0 or -ENOMEM.
  */
-int blaming__find_extra(struct blaming *b);
-/* blame_where.c: finds places, lines, wakers and rhythms of groups whose causes and steps are set. 0 or -ENOMEM. */
-int blaming__find_where(struct blaming *b);
+int blame_builder__find_extra(struct blame_builder *b);
+/*
+ * blame_where.c: finds places, lines, wakers and rhythms of groups whose causes and steps are set.
+ * 0 or -ENOMEM.
+ */
+int blame_builder__find_where(struct blame_builder *b);
 
 #endif

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Finds where slow steps lost their time, from the samples in them: kinds of code, functions, lines, wakers, and the
- * rhythm.
+ * Finds where slow steps lost their time, from the samples in them: kinds of code, functions,
+ * lines, wakers, and the rhythm.
  */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "user/analysis/blame_private.h"
-#include "user/analysis/spots.h"
+#include "user/analysis/hotspots.h"
 #include "user/lib/saturating.h"
 #include "user/model/stacks.h"
 
@@ -16,7 +16,7 @@
 
 /* ---- kinds of code ---- */
 
-static int count_class(struct blaming *b, const struct sample *sample, enum phase phase, uint32_t slow, void *ctx)
+static int count_class(struct blame_builder *b, const struct sample *sample, enum phase phase, uint32_t slow, void *ctx)
 {
 	enum cpu_class class;
 
@@ -37,13 +37,13 @@ static int count_class(struct blaming *b, const struct sample *sample, enum phas
 }
 
 /*
- * The kind of code that made steps slow on the CPU: the one with the most samples beyond those in equally many ordinary
- * steps.
+ * The kind of code that made steps slow on the CPU: the one with the most samples beyond those in
+ * equally many ordinary steps.
  */
-static unsigned int find_class(const struct blaming *b, const struct blame_group *group, const uint64_t *counts)
+static unsigned int find_class(const struct blame_builder *b, const struct blame_group *group, const uint64_t *counts)
 {
 	const struct step_sum *all = &b->blame->all, *slow = &b->blame->slow;
-	double best_cnt = 0, sum = 0;
+	double best_cnt = 0, total = 0;
 	int best = 0;
 
 	for (int class = 0; class < CPU__COUNT; class ++) {
@@ -53,16 +53,16 @@ static unsigned int find_class(const struct blaming *b, const struct blame_group
 			if (group->phase == ANY_PHASE || group->phase == p)
 				cnt -= group->step_cnt *
 				       blame__ordinary(b->blame, all->samples[p][class], slow->samples[p][class]);
-		sum += cnt > 0 ? cnt : 0;
+		total += cnt > 0 ? cnt : 0;
 		if (cnt <= best_cnt)
 			continue;
 		best_cnt = cnt;
 		best = class;
 	}
-	return best_cnt >= SAMPLES_MIN && best_cnt >= HALF * sum ? BLAME_PYTHON + best : CAUSE_UNKNOWN;
+	return best_cnt >= SAMPLES_MIN && best_cnt >= HALF * total ? BLAME_PYTHON + best : CAUSE_UNKNOWN;
 }
 
-static void find_classes(struct blaming *b)
+static void find_classes(struct blame_builder *b)
 {
 	for (size_t i = 0; i < b->blame->group_cnt; i++) {
 		struct blame_group *group = &b->blame->groups[i];
@@ -74,7 +74,7 @@ static void find_classes(struct blaming *b)
 
 /* ---- where ---- */
 
-static bool stack_has(const struct blaming *b, uint32_t number, uint32_t code)
+static bool stack_has(const struct blame_builder *b, uint32_t number, uint32_t code)
 {
 	struct stack stack = stacks__stack(job__stacks(b->job), number);
 
@@ -84,7 +84,7 @@ static bool stack_has(const struct blaming *b, uint32_t number, uint32_t code)
 	return false;
 }
 
-static bool is_of(const struct blaming *b, const struct blame_group *group, const struct sample *sample,
+static bool is_of(const struct blame_builder *b, const struct blame_group *group, const struct sample *sample,
 		  enum phase phase)
 {
 	switch (group->cause) {
@@ -105,18 +105,19 @@ static bool is_of(const struct blaming *b, const struct blame_group *group, cons
 }
 
 /*
- * By group: lines, causes of waits, and wakers. By slow step, after the groups: lines. `places` has a slot for the
- * samples of each group's cause, then for the comparable samples of ordinary steps, then for all samples of ordinary
- * steps.
+ * By group: lines, causes of waits, and wakers. By slow step, after the groups: lines. `places` has
+ * a slot for the samples of each group's cause, then for the comparable samples of ordinary steps,
+ * then for all samples of ordinary steps.
  */
-struct where {
-	struct spots spots;
+struct where_search {
+	struct hotspots hotspots;
 	struct places places;
-	struct tallies waits, wakers;
+	struct histograms waits, wakers;
 	struct intern waker_ids; /* pid and tid */
 };
 
-static int add_ordinary(struct blaming *b, struct where *where, const struct sample *sample, enum phase phase)
+static int add_ordinary(struct blame_builder *b, struct where_search *where, const struct sample *sample,
+			enum phase phase)
 {
 	size_t cnt = b->blame->group_cnt;
 	int err = places__add(&where->places, 2 * cnt, sample);
@@ -127,9 +128,9 @@ static int add_ordinary(struct blaming *b, struct where *where, const struct sam
 	return err;
 }
 
-static int add_where(struct blaming *b, const struct sample *sample, enum phase phase, uint32_t slow, void *ctx)
+static int add_where(struct blame_builder *b, const struct sample *sample, enum phase phase, uint32_t slow, void *ctx)
 {
-	struct where *where = ctx;
+	struct where_search *where = ctx;
 	struct blame_group *group;
 	uint32_t waker, number;
 	int err;
@@ -140,25 +141,28 @@ static int add_where(struct blaming *b, const struct sample *sample, enum phase 
 	group = &b->blame->groups[number];
 	if (!is_of(b, group, sample, phase))
 		return 0;
-	err = places__add(&where->places, number, sample) ?: spots__add(&where->spots, number, sample) ?:
-	      spots__add(&where->spots, b->blame->group_cnt + slow, sample);
+	err = places__add(&where->places, number, sample) ?: hotspots__add(&where->hotspots, number, sample) ?:
+	      hotspots__add(&where->hotspots, b->blame->group_cnt + slow, sample);
 	if (err || sample->kind != SAMPLE_WAIT)
 		return err;
 	group->wait_ns = saturating__add(group->wait_ns, sample->weight_ns);
-	err = tallies__add(&where->waits, number, sample->cause, sample->weight_ns);
+	err = histograms__add(&where->waits, number, sample->cause, sample->weight_ns);
 	if (err || !sample->waker_pid)
 		return err;
 	return intern__add(&where->waker_ids, (uint64_t)sample->waker_pid << 32 | sample->waker_tid, &waker)
-		       ?: tallies__add(&where->wakers, number, waker, sample->weight_ns);
+		       ?: histograms__add(&where->wakers, number, waker, sample->weight_ns);
 }
 
-/* Where a thread waits for a CPU is chance: lines hold that time, but no function is to blame for it. */
-static bool has_place(const struct blame_group *group)
+/*
+ * Where a thread waits for a CPU is chance: lines hold that time, but no function is to blame for
+ * it.
+ */
+static bool group_has_place(const struct blame_group *group)
 {
 	return group->cause != CAUSE_RUN_QUEUE && group->cause != BLAME_EXTRA && group->cause != BLAME_COMPILE;
 }
 
-static int find_place(struct blaming *b, struct where *where, size_t number)
+static int find_group_place(struct blame_builder *b, struct where_search *where, size_t number)
 {
 	struct blame_group *group = &b->blame->groups[number];
 	size_t cnt = b->blame->group_cnt, slots = 2 * cnt + 1;
@@ -179,36 +183,37 @@ static int find_place(struct blaming *b, struct where *where, size_t number)
 	return err;
 }
 
-/* Puts the place's spot first, and preserves what is known about its line. */
+/* Puts the place's hotspot first, and preserves what is known about its line. */
 static void put_first(struct blame_group *group)
 {
-	struct spot first = *place__main(&group->place);
+	struct hotspot first = *place__main(&group->place);
 	int at = 0;
 
-	while (at < BLAME_SPOTS - 1 && (group->spots[at].code != first.code || group->spots[at].line != first.line))
+	while (at < BLAME_HOTSPOTS - 1 &&
+	       (group->hotspots[at].code != first.code || group->hotspots[at].line != first.line))
 		at++;
-	for (int i = 0; i < BLAME_SPOTS; i++)
-		if (group->spots[i].code == first.code && !first.file)
-			first.file = group->spots[i].file;
+	for (int i = 0; i < BLAME_HOTSPOTS; i++)
+		if (group->hotspots[i].code == first.code && !first.file)
+			first.file = group->hotspots[i].file;
 	for (; at > 0; at--)
-		group->spots[at] = group->spots[at - 1];
-	group->spots[0] = first;
+		group->hotspots[at] = group->hotspots[at - 1];
+	group->hotspots[0] = first;
 }
 
-static int put_where(struct blaming *b, struct where *where)
+static int put_where(struct blame_builder *b, struct where_search *where)
 {
 	size_t group_cnt = b->blame->group_cnt, slots = group_cnt + b->track->slow_cnt;
-	struct spot(*spots)[BLAME_SPOTS] = calloc(slots + 1, sizeof(*spots));
-	struct tally_top *waits = calloc(group_cnt + 1, sizeof(*waits));
-	struct tally_top *wakers = calloc(group_cnt + 1, sizeof(*wakers));
+	struct hotspot(*hotspots)[BLAME_HOTSPOTS] = calloc(slots + 1, sizeof(*hotspots));
+	struct histogram_top *waits = calloc(group_cnt + 1, sizeof(*waits));
+	struct histogram_top *wakers = calloc(group_cnt + 1, sizeof(*wakers));
 	int err = -ENOMEM;
 
-	if (spots && waits && wakers)
-		err = spots__top(&where->spots, slots, BLAME_SPOTS, *spots);
+	if (hotspots && waits && wakers)
+		err = hotspots__top(&where->hotspots, slots, BLAME_HOTSPOTS, *hotspots);
 	if (err)
 		goto out;
-	tallies__top(&where->waits, group_cnt, 1, waits);
-	tallies__top(&where->wakers, group_cnt, 1, wakers);
+	histograms__top(&where->waits, group_cnt, 1, waits);
+	histograms__top(&where->wakers, group_cnt, 1, wakers);
 	for (size_t i = 0; i < group_cnt && !err; i++) {
 		struct blame_group *group = &b->blame->groups[i];
 		uint64_t waker = intern__key(&where->waker_ids, wakers[i].value);
@@ -216,13 +221,13 @@ static int put_where(struct blaming *b, struct where *where)
 		group->wait = waits[i].value;
 		group->waker_pid = waker >> 32;
 		group->waker_tid = waker;
-		group->waker_ns = wakers[i].sum;
+		group->waker_ns = wakers[i].total;
 		if (group->cause == CAUSE_UNKNOWN)
 			continue;
-		for (int k = 0; k < BLAME_SPOTS; k++)
-			group->spots[k] = spots[i][k];
-		if (has_place(group))
-			err = find_place(b, where, i);
+		for (int k = 0; k < BLAME_HOTSPOTS; k++)
+			group->hotspots[k] = hotspots[i][k];
+		if (group_has_place(group))
+			err = find_group_place(b, where, i);
 		/* The loader's waiting function says nothing; the process that it waits for does. */
 		if (group->cause == CAUSE_DATA_WAIT && !group->place.users)
 			group->place = (struct place){0};
@@ -233,32 +238,33 @@ static int put_where(struct blaming *b, struct where *where)
 		const struct blame_group *group = &b->blame->groups[b->blame->steps[i].group];
 
 		if (group->cause != CAUSE_UNKNOWN)
-			b->blame->steps[i].spot =
-				group->cause == BLAME_EXTRA ? group->spots[0] : spots[group_cnt + i][0];
+			b->blame->steps[i].hotspot =
+				group->cause == BLAME_EXTRA ? group->hotspots[0] : hotspots[group_cnt + i][0];
 	}
 out:
-	free(spots);
+	free(hotspots);
 	free(waits);
 	free(wakers);
 	return err;
 }
 
-static int find_where(struct blaming *b)
+static int find_where(struct blame_builder *b)
 {
-	struct where where = {.spots = {.places = &b->blame->places, .lines = b->blame->lines}, .places.job = b->job};
-	int err = blaming__each(b, add_where, &where) ?: put_where(b, &where);
+	struct where_search where = {.hotspots = {.places = &b->blame->places, .lines = b->blame->lines},
+				     .places.job = b->job};
+	int err = blame_builder__each(b, add_where, &where) ?: put_where(b, &where);
 
-	spots__free(&where.spots);
+	hotspots__free(&where.hotspots);
 	places__free(&where.places);
-	tallies__free(&where.waits);
-	tallies__free(&where.wakers);
+	histograms__free(&where.waits);
+	histograms__free(&where.wakers);
 	intern__free(&where.waker_ids);
 	return err;
 }
 
 /* ---- rhythms ---- */
 
-static int find_rhythms(struct blaming *b)
+static int find_rhythms(struct blame_builder *b)
 {
 	size_t room = b->track->slow_cnt + 1;
 	uint64_t *indexes = calloc(2 * room, sizeof(*indexes));
@@ -283,9 +289,9 @@ static int find_rhythms(struct blaming *b)
 /* ---- together ---- */
 
 /* The line that called most of what was compiled. */
-static int find_compiled(struct blaming *b)
+static int find_compiled(struct blame_builder *b)
 {
-	struct spots spots = {.places = &b->blame->places, .lines = b->blame->lines};
+	struct hotspots hotspots = {.places = &b->blame->places, .lines = b->blame->lines};
 	int err = 0;
 
 	for (size_t i = 0; b->blame->compile.ns && i < samples__cnt(b->samples) && !err; i++) {
@@ -295,15 +301,15 @@ static int find_compiled(struct blaming *b)
 			continue;
 		sample = samples__get(b->samples, i);
 		if (b->compiles[sample.stack] && step_track__at(b->track, sample.time_ns) >= 0)
-			err = spots__add(&spots, 0, &sample);
+			err = hotspots__add(&hotspots, 0, &sample);
 	}
-	err = err ?: spots__top(&spots, 1, 1, &b->blame->compile.spot);
-	spots__free(&spots);
+	err = err ?: hotspots__top(&hotspots, 1, 1, &b->blame->compile.hotspot);
+	hotspots__free(&hotspots);
 	return err;
 }
 
 /* Chooses the lines that represent stacks, relative to all steps. */
-static int find_lines(struct blaming *b)
+static int find_lines(struct blame_builder *b)
 {
 	size_t slots = b->track->slow_cnt + 2;
 	bool *all = malloc(slots);
@@ -316,12 +322,12 @@ static int find_lines(struct blaming *b)
 	return b->blame->lines ? 0 : -ENOMEM;
 }
 
-int blaming__find_where(struct blaming *b)
+int blame_builder__find_where(struct blame_builder *b)
 {
 	int err;
 
 	b->classes = calloc(b->blame->group_cnt + 1, sizeof(*b->classes));
-	err = b->classes ? blaming__each(b, count_class, NULL) : -ENOMEM;
+	err = b->classes ? blame_builder__each(b, count_class, NULL) : -ENOMEM;
 	if (err)
 		return err;
 	find_classes(b);

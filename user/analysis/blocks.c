@@ -10,20 +10,13 @@
 static const double student[BLOCKS_MAX - 1] = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
 					       2.201,  2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093};
 
-static int compare_ns(const void *a, const void *b)
-{
-	const uint64_t *x = a, *y = b;
-
-	return COMPARE(*x, *y);
-}
-
 void blocks__of_instants(struct blocks *blocks, uint64_t *instants_ns, size_t cnt)
 {
 	size_t wanted = cnt < BLOCKS_MAX ? cnt : BLOCKS_MAX, from = 0;
 
 	*blocks = (struct blocks){0};
 	if (cnt)
-		qsort(instants_ns, cnt, sizeof(*instants_ns), compare_ns);
+		qsort(instants_ns, cnt, sizeof(*instants_ns), compare__u64);
 	for (size_t i = 0; i < wanted; i++) {
 		size_t to = (i + 1) * cnt / wanted;
 
@@ -68,18 +61,18 @@ double blocks__units(const struct blocks *blocks)
 	return units;
 }
 
-double block_means__error(const double *sums, const double *units, size_t cnt)
+double block_means__error(const double *totals, const double *units, size_t cnt)
 {
 	double sum = 0, all = 0, squares = 0;
 
 	for (size_t i = 0; i < cnt; i++) {
-		sum += sums[i];
+		sum += totals[i];
 		all += units[i];
 	}
 	if (cnt < 2 || cnt > BLOCKS_MAX || all <= 0)
 		return NAN;
 	for (size_t i = 0; i < cnt; i++) {
-		double off = sums[i] - sum / all * units[i];
+		double off = totals[i] - sum / all * units[i];
 
 		squares += off * off;
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The samples of a job by thread, in time order within each thread. Refers to the samples, which must not change
- * meanwhile.
+ * The samples of a job by thread, in time order within each thread. Refers to the samples, which
+ * must not change meanwhile.
  */
 #ifndef STEPFLAME_USER_ANALYSIS_BY_THREAD_H
 #define STEPFLAME_USER_ANALYSIS_BY_THREAD_H

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Nodes are numbered by {parent, frame}, and frames by their content; both through numbered keys (intern.h). */
+/*
+ * Nodes are numbered by {parent, frame}, and frames by their content; both through numbered keys
+ * (intern.h).
+ */
 #include "user/analysis/calltree.h"
 
 #include <errno.h>
@@ -32,7 +35,7 @@ struct calltree {
 #define NUMBER_SHIFT 32
 #define NUMBER_MAX   ((1u << (KIND_SHIFT - NUMBER_SHIFT)) - 1)
 
-static const char *own(struct calltree *tree, char *text)
+static const char *calltree__own_text(struct calltree *tree, char *text)
 {
 	char **slot = text ? array__add(&tree->made, sizeof(*slot)) : NULL;
 
@@ -120,17 +123,17 @@ static int name_python(struct calltree *tree, uint32_t code_number, struct callt
 }
 
 /*
- * number: pid, tid, thread (only in the key), phase, code, symbol, system call or cause, depending on the kind; text:
- * as for made_name.
+ * number: pid, tid, thread (only in the key), phase, code, symbol, system call or cause, depending
+ * on the kind; text: as for made_name.
  */
-struct wanted {
+struct frame_key {
 	enum calltree_kind kind;
 	uint32_t key, line;
 	uint32_t number;
 	const char *text;
 };
 
-static int number_frame(struct calltree *tree, const struct wanted *wanted, uint32_t *index)
+static int calltree__number_frame(struct calltree *tree, const struct frame_key *wanted, uint32_t *index)
 {
 	uint64_t function_key = (uint64_t)wanted->kind << KIND_SHIFT | (uint64_t)wanted->key << NUMBER_SHIFT;
 	uint64_t key = function_key | wanted->line;
@@ -148,16 +151,16 @@ static int number_frame(struct calltree *tree, const struct wanted *wanted, uint
 	*frame = (struct calltree_frame){.kind = wanted->kind, .line = wanted->line, .function = function};
 	if (wanted->kind == CALLTREE_PYTHON)
 		return name_python(tree, wanted->key, frame);
-	frame->name = own(tree, made_name(tree->job, wanted->kind, wanted->number, wanted->text));
+	frame->name = calltree__own_text(tree, made_name(tree->job, wanted->kind, wanted->number, wanted->text));
 	return frame->name ? 0 : -ENOMEM;
 }
 
 /* Replaces *node by its child. */
-static int descend(struct calltree *tree, const struct wanted *wanted, uint32_t *node)
+static int calltree__descend(struct calltree *tree, const struct frame_key *wanted, uint32_t *node)
 {
 	struct calltree_node *nodes;
 	uint32_t frame, child;
-	int err = number_frame(tree, wanted, &frame);
+	int err = calltree__number_frame(tree, wanted, &frame);
 
 	if (err)
 		return err;
@@ -172,53 +175,53 @@ static int descend(struct calltree *tree, const struct wanted *wanted, uint32_t 
 }
 
 /* Descends by process and thread, or by the phase (top). */
-static int descend_top(struct calltree *tree, const struct sample *sample, uint32_t top, uint32_t *node)
+static int calltree__descend_top(struct calltree *tree, const struct sample *sample, uint32_t top, uint32_t *node)
 {
 	/* A corrupt recording may use all 32 bits of a pid, so the pid takes the place of the line. */
-	struct wanted process = {.kind = CALLTREE_PROCESS, .number = sample->pid, .line = sample->pid};
-	struct wanted thread = {.kind = CALLTREE_THREAD, .key = sample->thread, .number = sample->tid};
-	struct wanted phase = {.kind = CALLTREE_PHASE, .key = top};
+	struct frame_key process = {.kind = CALLTREE_PROCESS, .number = sample->pid, .line = sample->pid};
+	struct frame_key thread = {.kind = CALLTREE_THREAD, .key = sample->thread, .number = sample->tid};
+	struct frame_key phase = {.kind = CALLTREE_PHASE, .key = top};
 	int err;
 
 	if (tree->steps) {
 		phase.text = phase__name(top);
-		return descend(tree, &phase, node);
+		return calltree__descend(tree, &phase, node);
 	}
-	err = descend(tree, &process, node);
-	return err ? err : descend(tree, &thread, node);
+	err = calltree__descend(tree, &process, node);
+	return err ? err : calltree__descend(tree, &thread, node);
 }
 
-static int descend_stack(struct calltree *tree, const struct sample *sample, uint32_t top, uint32_t *node)
+static int calltree__descend_stack(struct calltree *tree, const struct sample *sample, uint32_t top, uint32_t *node)
 {
 	struct stack stack = stacks__stack(tree->stacks, sample->stack);
-	struct wanted mark = {
+	struct frame_key mark = {
 		.kind = CALLTREE_MARK, .key = stack.known, .text = stack.known ? "{no Python frames}" : "{stack lost}"};
 	int err;
 
 	*node = 0;
-	err = descend_top(tree, sample, top, node);
+	err = calltree__descend_top(tree, sample, top, node);
 	if (!err && !stack.cnt)
-		err = descend(tree, &mark, node);
+		err = calltree__descend(tree, &mark, node);
 	for (uint32_t i = stack.cnt; i > 0 && !err; i--) {
 		const struct frame *frame = &stack.frames[i - 1];
 		struct code code = stacks__code(tree->stacks, frame->code);
-		struct wanted python = {CALLTREE_PYTHON, frame->code, code__line(&code, frame->offset), 0, NULL};
+		struct frame_key python = {CALLTREE_PYTHON, frame->code, code__line(&code, frame->offset), 0, NULL};
 
-		err = descend(tree, &python, node);
+		err = calltree__descend(tree, &python, node);
 	}
 	return err;
 }
 
-static int descend_symbol(struct calltree *tree, enum calltree_kind kind, uint64_t name_id, uint32_t *node)
+static int calltree__descend_symbol(struct calltree *tree, enum calltree_kind kind, uint64_t name_id, uint32_t *node)
 {
-	struct wanted symbol = {.kind = kind};
+	struct frame_key symbol = {.kind = kind};
 
 	if (!name_id)
 		return 0;
 	symbol.text = job__name_or_lost(tree->job, name_id);
 	if (!symbol.text || intern__add(&tree->symbols, name_id, &symbol.key))
 		return -ENOMEM;
-	return descend(tree, &symbol, node);
+	return calltree__descend(tree, &symbol, node);
 }
 
 static bool is_op(uint32_t kind)
@@ -227,53 +230,57 @@ static bool is_op(uint32_t kind)
 }
 
 /*
- * Python called by an operator appears above the operator, too: a sample does not show which of its frames are inside.
+ * Python called by an operator appears above the operator, too: a sample does not show which of its
+ * frames are inside.
  */
-static int descend_ops(struct calltree *tree, const struct sample *sample, uint32_t *node)
+static int calltree__descend_ops(struct calltree *tree, const struct sample *sample, uint32_t *node)
 {
 	struct path path = stacks__path(tree->stacks, sample->path);
 	int err = 0;
 
 	for (uint32_t i = 0; i < path.cnt && !err; i++)
 		if (is_op(path.spans[i].kind))
-			err = descend_symbol(tree, CALLTREE_OP, path.spans[i].name, node);
+			err = calltree__descend_symbol(tree, CALLTREE_OP, path.spans[i].name, node);
 	return err;
 }
 
-static int descend_waker(struct calltree *tree, const struct sample *sample, uint32_t *node)
+static int calltree__descend_waker(struct calltree *tree, const struct sample *sample, uint32_t *node)
 {
 	bool same = sample->waker_pid == sample->pid;
-	struct wanted waker = {CALLTREE_WAKER, 0, 0, same ? sample->waker_tid : sample->waker_pid, same ? "" : NULL};
+	struct frame_key waker = {CALLTREE_WAKER, 0, 0, same ? sample->waker_tid : sample->waker_pid, same ? "" : NULL};
 
 	if (!sample->waker_pid)
 		return 0;
 	if (intern__add(&tree->wakers, (uint64_t)sample->waker_pid << 32 | (same ? sample->waker_tid : 0), &waker.key))
 		return -ENOMEM;
-	return descend(tree, &waker, node);
+	return calltree__descend(tree, &waker, node);
 }
 
-/* Without a Python frame, for example at startup, the interpreter's own code belongs to no Python function. */
+/*
+ * Without a Python frame, for example at startup, the interpreter's own code belongs to no Python
+ * function.
+ */
 static bool is_part_of_python(const struct calltree *tree, const struct sample *sample)
 {
 	return stacks__stack(tree->stacks, sample->stack).cnt && cpu_class__is_interpreter(tree->job, sample->native);
 }
 
-static int descend_leaf(struct calltree *tree, const struct sample *sample, uint32_t *node)
+static int calltree__descend_leaf(struct calltree *tree, const struct sample *sample, uint32_t *node)
 {
-	struct wanted syscall = {CALLTREE_SYSCALL, sample->syscall, 0, sample->syscall, NULL};
-	struct wanted wait = {CALLTREE_WAIT, sample->cause, 0, 0, sample_cause__name(sample->cause)};
-	int err = tree->steps ? descend_ops(tree, sample, node) : 0;
+	struct frame_key syscall = {CALLTREE_SYSCALL, sample->syscall, 0, sample->syscall, NULL};
+	struct frame_key wait = {CALLTREE_WAIT, sample->cause, 0, 0, sample_cause__name(sample->cause)};
+	int err = tree->steps ? calltree__descend_ops(tree, sample, node) : 0;
 
 	if (!err && (tree->native || !is_part_of_python(tree, sample)))
-		err = descend_symbol(tree, CALLTREE_NATIVE, sample->native, node);
+		err = calltree__descend_symbol(tree, CALLTREE_NATIVE, sample->native, node);
 	if (!err && sample->syscall >= 0)
-		err = descend(tree, &syscall, node);
+		err = calltree__descend(tree, &syscall, node);
 	if (!err)
-		err = descend_symbol(tree, CALLTREE_KERNEL, sample->kernel, node);
+		err = calltree__descend_symbol(tree, CALLTREE_KERNEL, sample->kernel, node);
 	if (!err && sample->kind == SAMPLE_WAIT)
-		err = descend(tree, &wait, node);
+		err = calltree__descend(tree, &wait, node);
 	if (!err && sample->kind == SAMPLE_WAIT && tree->steps)
-		err = descend_waker(tree, sample, node);
+		err = calltree__descend_waker(tree, sample, node);
 	return err;
 }
 
@@ -281,19 +288,19 @@ int calltree__add(struct calltree *tree, const struct sample *sample, uint32_t *
 {
 	struct calltree_node *end;
 	uint32_t top = tree->steps ? steps__phase(tree->steps, sample->path) : sample->thread;
-	uint32_t base, *kept;
+	uint32_t base, *cached;
 	int err = 0;
 
 	/* Both can be 0, which is no key: add 1. */
 	if (intern__add(&tree->bases, ((uint64_t)top << 32 | sample->stack) + 1, &base) ||
-	    array__grow(&tree->base_nodes, intern__end(&tree->bases), sizeof(*kept)))
+	    array__grow(&tree->base_nodes, intern__end(&tree->bases), sizeof(*cached)))
 		return -ENOMEM;
-	kept = &((uint32_t *)tree->base_nodes.items)[base];
-	if (!*kept)
-		err = descend_stack(tree, sample, top, kept);
-	*node = *kept;
+	cached = &((uint32_t *)tree->base_nodes.items)[base];
+	if (!*cached)
+		err = calltree__descend_stack(tree, sample, top, cached);
+	*node = *cached;
 	if (!err)
-		err = descend_leaf(tree, sample, node);
+		err = calltree__descend_leaf(tree, sample, node);
 	if (err)
 		return err;
 	end = &((struct calltree_node *)tree->nodes.items)[*node];
@@ -309,8 +316,8 @@ int calltree__add_work(struct calltree *tree, uint32_t work, enum gpu_activity k
 		       uint64_t name, uint32_t *node)
 {
 	char *text = gpu_work__text(tree->job, kind, direction, name);
-	struct wanted wanted = {.kind = CALLTREE_GPU, .key = work, .text = text};
-	int err = text ? descend(tree, &wanted, node) : -ENOMEM;
+	struct frame_key wanted = {.kind = CALLTREE_GPU, .key = work, .text = text};
+	int err = text ? calltree__descend(tree, &wanted, node) : -ENOMEM;
 
 	free(text);
 	return err;

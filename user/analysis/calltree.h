@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Samples as a tree: process and thread, or the phase in their place; Python frames by line; and below them what the
- * sample was in: operators (below a phase), native code, a system call, the kernel, a wait. Uses the texts of the job,
- * so free it before the job; the job must not take records meanwhile.
+ * Samples as a tree: process and thread, or the phase in their place; Python frames by line; and
+ * below them what the sample was in: operators (below a phase), native code, a system call, the
+ * kernel, a wait. Uses the texts of the job, so free it before the job; the job must not take
+ * records meanwhile.
  */
 #ifndef STEPFLAME_USER_ANALYSIS_CALLTREE_H
 #define STEPFLAME_USER_ANALYSIS_CALLTREE_H
@@ -47,23 +48,27 @@ struct calltree_node {
 };
 
 /*
- * steps: of the same job, to group by phase; NULL: to group by process and thread. native: the interpreter's own
- * functions become frames, instead of counting as the Python function that they run. NULL: no memory.
+ * steps: of the same job, to group by phase; NULL: to group by process and thread. native: the
+ * interpreter's own functions become frames, instead of counting as the Python function that they
+ * run. NULL: no memory.
  */
 struct calltree *calltree__new(struct job *job, const struct steps *steps, bool native);
 void calltree__free(struct calltree *tree); /* accepts NULL */
 /* *node becomes the node in which the sample ends. 0 or -ENOMEM. */
 int calltree__add(struct calltree *tree, const struct sample *sample, uint32_t *node);
 /*
- * Replaces *node, in which a waiting sample ends, by its child for what a GPU did meanwhile. work: a number below 2^28,
- * unique for each kind, direction and name (gpu_work__text). 0 or -ENOMEM.
+ * Replaces *node, in which a waiting sample ends, by its child for what a GPU did meanwhile. work:
+ * a number below 2^28, unique for each kind, direction and name (gpu_work__text). 0 or -ENOMEM.
  */
 int calltree__add_work(struct calltree *tree, uint32_t work, enum gpu_activity kind, enum gpu_direction direction,
 		       uint64_t name, uint32_t *node);
 /* The root comes first, and parents come before their children. */
 const struct calltree_node *calltree__nodes(const struct calltree *tree, size_t *cnt);
 const struct calltree_frame *calltree__frames(const struct calltree *tree, size_t *cnt);
-/* The frames from below `top` down to `node`, inclusive; `node` must be below `top`. malloc'ed; NULL: no memory. */
+/*
+ * The frames from below `top` down to `node`, inclusive; `node` must be below `top`. malloc'ed;
+ * NULL: no memory.
+ */
 uint32_t *calltree__path(const struct calltree *tree, uint32_t top, uint32_t node, size_t *cnt);
 
 #endif

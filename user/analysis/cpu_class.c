@@ -12,7 +12,7 @@ static const char *const torch_libraries[] = {
 	"libnvrtc", "libnccl",  "libgloo", "libtbb",  "_C.",
 };
 
-static bool begins(const char *text, const char *const *beginnings, size_t cnt)
+static bool begins_with_any(const char *text, const char *const *beginnings, size_t cnt)
 {
 	for (size_t i = 0; i < cnt; i++)
 		if (!strncmp(text, beginnings[i], strlen(beginnings[i])))
@@ -32,17 +32,17 @@ static const char *library_of(const char *native)
  * Matches "libpython3.11.so.1.0", "python3.11", "python3.13t", but no C module such as
  * "python_magic.cpython-311-x86_64-linux-gnu.so".
  */
-static bool is_interpreter(const char *library)
+static bool is_interpreter_library(const char *library)
 {
 	static const char *const shared[] = {"libpython"}, *const program[] = {"python"};
 
-	return begins(library, shared, COUNT(shared)) ||
-	       (begins(library, program, COUNT(program)) && !strstr(library, ".so"));
+	return begins_with_any(library, shared, COUNT(shared)) ||
+	       (begins_with_any(library, program, COUNT(program)) && !strstr(library, ".so"));
 }
 
 bool cpu_class__is_interpreter(const struct job *job, uint64_t native)
 {
-	return native && is_interpreter(library_of(job__name(job, native)));
+	return native && is_interpreter_library(library_of(job__name(job, native)));
 }
 
 enum cpu_class cpu_class__of(const struct job *job, const struct sample *sample, enum phase phase)
@@ -51,11 +51,11 @@ enum cpu_class cpu_class__of(const struct job *job, const struct sample *sample,
 
 	if (sample->kernel)
 		return CPU_KERNEL;
-	if (is_interpreter(library))
+	if (is_interpreter_library(library))
 		return CPU_PYTHON;
 	/*
-	 * In these phases, libc and similar code works for an operator (with JAX, code that XLA generated has no
-	 * library), or is negligible.
+	 * In these phases, libc and similar code works for an operator (with JAX, code that XLA
+	 * generated has no library), or is negligible.
 	 */
 	switch (phase) {
 	case PHASE_FORWARD:
@@ -69,5 +69,5 @@ enum cpu_class cpu_class__of(const struct job *job, const struct sample *sample,
 	default:
 		break;
 	}
-	return begins(library, torch_libraries, COUNT(torch_libraries)) ? CPU_OP : CPU_NATIVE;
+	return begins_with_any(library, torch_libraries, COUNT(torch_libraries)) ? CPU_OP : CPU_NATIVE;
 }

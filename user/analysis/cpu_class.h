@@ -14,7 +14,10 @@ enum cpu_class {
 	CPU__COUNT,
 };
 
-/* Whether a symbol (REC_NAME id, or 0) belongs to the interpreter: its time then counts as the Python function's. */
+/*
+ * Whether a symbol (REC_NAME id, or 0) belongs to the interpreter: its time then counts as the
+ * Python function's.
+ */
 bool cpu_class__is_interpreter(const struct job *job, uint64_t native);
 enum cpu_class cpu_class__of(const struct job *job, const struct sample *sample, enum phase phase);
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Takes two jobs, and returns the rows that both or one of them have. Section and name identify a row. A function is
- * named by the base name of its file and its qualified name, because paths and lines differ between versions of a
- * program.
+ * Takes two jobs, and returns the rows that both or one of them have. Section and name identify a
+ * row. A function is named by the base name of its file and its qualified name, because paths and
+ * lines differ between versions of a program.
  *
- * Times from samples and steps are added up in blocks of time (blocks.h), by the step that contains them; diff_rows.c
- * handles what is counted.
+ * Times from samples and steps are added up in blocks of time (blocks.h), by the step that contains
+ * them; diff_rows.c handles what is counted.
  */
 #include "user/analysis/diff_private.h"
 
@@ -33,7 +33,7 @@ const char *diff__section_name(enum diff_section section)
 
 /* ---- steps ---- */
 
-static void add_step(struct making *m, const struct step *step)
+static void diff__add_step(struct diff_maker *m, const struct step *step)
 {
 	uint64_t waits_ns[CAUSE__END] = {0};
 	int block = blocks__at(&m->blocks, step->end_ns);
@@ -49,21 +49,15 @@ static void add_step(struct making *m, const struct step *step)
 			diff__add(m, DIFF_WAITS, sample_cause__name(i), block, waits_ns[i] / 1e9);
 }
 
-static int compare_u64(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return COMPARE(x, y);
-}
-
 static double median_of(uint64_t *ns, size_t cnt)
 {
-	qsort(ns, cnt, sizeof(*ns), compare_u64);
+	qsort(ns, cnt, sizeof(*ns), compare__u64);
 	return ns[percentile__index(cnt, 50)] / 1e9;
 }
 
 /* The error of the median of all steps, from how the medians of the blocks differ. */
-static double median_error(const struct making *m, const struct step_track *tracks, size_t track_cnt, uint64_t *room)
+static double median_error(const struct diff_maker *m, const struct step_track *tracks, size_t track_cnt,
+			   uint64_t *room)
 {
 	double medians[BLOCKS_MAX];
 
@@ -80,7 +74,7 @@ static double median_error(const struct making *m, const struct step_track *trac
 }
 
 /* Measures the durations of all steps, as if they came from one track. */
-static void measure_steps(struct making *m, const struct step_track *tracks, size_t track_cnt, uint64_t *room)
+static void measure_steps(struct diff_maker *m, const struct step_track *tracks, size_t track_cnt, uint64_t *room)
 {
 	struct diff_side *side = &m->diff->sides[m->side];
 	size_t cnt = 0;
@@ -96,7 +90,7 @@ static void measure_steps(struct making *m, const struct step_track *tracks, siz
 }
 
 /* Cuts the side's time into blocks. */
-static void cut(struct making *m, const struct step_track *tracks, size_t track_cnt, uint64_t *room)
+static void cut_into_blocks(struct diff_maker *m, const struct step_track *tracks, size_t track_cnt, uint64_t *room)
 {
 	const struct rec_window *window = job__window(m->job);
 	size_t cnt = 0;
@@ -111,7 +105,7 @@ static void cut(struct making *m, const struct step_track *tracks, size_t track_
 	blocks__of_instants(&m->blocks, room, cnt);
 }
 
-static void add_steps(struct making *m)
+static void diff__add_steps(struct diff_maker *m)
 {
 	struct diff_side *side = &m->diff->sides[m->side];
 	size_t cnt;
@@ -122,12 +116,12 @@ static void add_steps(struct making *m)
 		m->err = -ENOMEM;
 		return;
 	}
-	cut(m, tracks, cnt, room);
+	cut_into_blocks(m, tracks, cnt, room);
 	if (m->diff->per_step) {
 		measure_steps(m, tracks, cnt, room);
 		for (size_t t = 0; t < cnt; t++)
 			for (size_t i = 0; i < tracks[t].step_cnt; i++)
-				add_step(m, &tracks[t].steps[i]);
+				diff__add_step(m, &tracks[t].steps[i]);
 	}
 	free(room);
 }
@@ -135,10 +129,10 @@ static void add_steps(struct making *m)
 /* ---- functions ---- */
 
 /*
- * The block in which a sample counts: with steps, samples of the thread that makes them, by step; without steps,
- * samples of the main thread, by time. -1: in no block.
+ * The block in which a sample counts: with steps, samples of the thread that makes them, by step;
+ * without steps, samples of the main thread, by time. -1: in no block.
  */
-static int block_of(const struct making *m, const struct sample *sample)
+static int block_of_sample(const struct diff_maker *m, const struct sample *sample)
 {
 	size_t cnt;
 	const struct step_track *tracks = steps__tracks(m->steps, &cnt);
@@ -157,7 +151,7 @@ static int block_of(const struct making *m, const struct sample *sample)
 }
 
 /* "train.py:Net.forward"; malloc'ed. NULL: no memory. */
-static char *function_name(struct job *job, const struct code *code)
+static char *file_and_function(struct job *job, const struct code *code)
 {
 	const char *file = job__name_or_lost(job, code->file), *name = job__name_or_lost(job, code->name);
 	const char *slash = file ? strrchr(file, '/') : NULL;
@@ -167,23 +161,23 @@ static char *function_name(struct job *job, const struct code *code)
 }
 
 /* Adds self time by the innermost Python function of each sample. */
-static void add_functions(struct making *m)
+static void diff__add_functions(struct diff_maker *m)
 {
 	const struct samples *samples = job__samples(m->job);
 	const struct stacks *stacks = job__stacks(m->job);
 	size_t code_end = stacks__code_end(stacks);
-	double(*sums)[BLOCKS_MAX] = calloc(code_end, sizeof(*sums)), *chances = calloc(code_end, sizeof(*chances));
+	double(*totals)[BLOCKS_MAX] = calloc(code_end, sizeof(*totals)), *chances = calloc(code_end, sizeof(*chances));
 
-	if (!sums || !chances || !samples)
+	if (!totals || !chances || !samples)
 		m->err = -ENOMEM;
 	for (size_t i = 0; !m->err && i < samples__cnt(samples); i++) {
 		struct sample sample = samples__get(samples, i);
 		struct stack stack = stacks__stack(stacks, sample.stack);
-		int block = stack.cnt ? block_of(m, &sample) : -1;
+		int block = stack.cnt ? block_of_sample(m, &sample) : -1;
 
 		if (block < 0)
 			continue;
-		sums[stack.frames[0].code][block] += sample.weight_ns / 1e9;
+		totals[stack.frames[0].code][block] += sample.weight_ns / 1e9;
 		if (sample.waits != 1)
 			chances[stack.frames[0].code] += sample.weight_ns / 1e9 * (sample.weight_ns / 1e9);
 	}
@@ -193,10 +187,10 @@ static void add_functions(struct making *m)
 		char *name = NULL;
 
 		for (size_t b = 0; b < m->blocks.cnt && !m->err; b++) {
-			if (sums[i][b] > 0 && !name && !(name = function_name(m->job, &code)))
+			if (totals[i][b] > 0 && !name && !(name = file_and_function(m->job, &code)))
 				m->err = -ENOMEM;
-			if (sums[i][b] > 0)
-				diff__add(m, DIFF_FUNCTIONS, name, b, sums[i][b]);
+			if (totals[i][b] > 0)
+				diff__add(m, DIFF_FUNCTIONS, name, b, totals[i][b]);
 		}
 		entry = name ? diff__entry(m, DIFF_FUNCTIONS, name) : NULL;
 		if (entry)
@@ -204,12 +198,12 @@ static void add_functions(struct making *m)
 		free(name);
 	}
 	free(chances);
-	free(sums);
+	free(totals);
 }
 
 /* ---- all together ---- */
 
-static void describe(struct job *job, const struct steps *steps, struct diff_side *side)
+static void describe_side(struct job *job, const struct steps *steps, struct diff_side *side)
 {
 	const struct rec_window *window = job__window(job);
 	size_t cnt;
@@ -260,10 +254,10 @@ static bool is_comparable(const struct diff *diff, enum diff_section section)
 }
 
 /*
- * The least error of times from timer samples, in s^2: a side that the timer never or rarely sampled varies as much as
- * the other. One random sample has its weight as its standard deviation.
+ * The least error of times from timer samples, in s^2: a side that the timer never or rarely
+ * sampled varies as much as the other. One random sample has its weight as its standard deviation.
  */
-static double sampling_square(const struct making *m, const struct diff_entry *entry)
+static double sampling_square(const struct diff_maker *m, const struct diff_entry *entry)
 {
 	const double *units = m->units, each = entry->chance / (units[DIFF_A] + units[DIFF_B]);
 
@@ -272,7 +266,7 @@ static double sampling_square(const struct making *m, const struct diff_entry *e
 	return SURE * SURE * each * (1 / units[DIFF_A] + 1 / units[DIFF_B]);
 }
 
-static void take_entry(struct making *m, const struct diff_entry *entry)
+static void take_entry(struct diff_maker *m, const struct diff_entry *entry)
 {
 	struct diff_row *row;
 	double least;
@@ -295,8 +289,11 @@ static void take_entry(struct making *m, const struct diff_entry *entry)
 	m->diff->common += row->in[DIFF_A] && row->in[DIFF_B] && entry->key.section != DIFF_STEP;
 }
 
-/* Makes a row from what was added to an entry on this side. grids: by section, for entries with rows of history. */
-static void settle_entry(struct making *m, struct diff_entry *entry, struct grid *const *grids)
+/*
+ * Makes a row from what was added to an entry on this side. grids: by section, for entries with
+ * rows of history.
+ */
+static void settle_entry(struct diff_maker *m, struct diff_entry *entry, struct grid *const *grids)
 {
 	enum diff_section section = entry->key.section;
 	const struct blocks *blocks = section == DIFF_GPU || section == DIFF_GPU_WORK ? &m->watched : &m->blocks;
@@ -308,19 +305,19 @@ static void settle_entry(struct making *m, struct diff_entry *entry, struct grid
 		grid__measure(grids[section], &entry->rows, &entry->val, &entry->row.s[m->side], &error_s);
 	} else {
 		for (size_t i = 0; i < blocks->cnt; i++)
-			sum += entry->sums[i];
+			sum += entry->totals[i];
 		entry->row.s[m->side] = blocks__units(blocks) > 0 ? sum / blocks__units(blocks) : 0;
-		error_s = block_means__error(entry->sums, blocks->units, blocks->cnt);
+		error_s = block_means__error(entry->totals, blocks->units, blocks->cnt);
 	}
 	entry->square += error_s * error_s;
 	if (section == DIFF_STEP)
 		m->diff->sides[m->side].mean_error_s = error_s;
-	memset(entry->sums, 0, sizeof(entry->sums));
+	memset(entry->totals, 0, sizeof(entry->totals));
 	entry->rows.cnt = 0;
 	entry->val = (struct agg_val){0};
 }
 
-static void settle_rows(struct making *m)
+static void settle_rows(struct diff_maker *m)
 {
 	struct diff_entry *entries = m->entries.items.items;
 	struct grid *grids[DIFF__SECTIONS] = {
@@ -339,14 +336,14 @@ static void settle_rows(struct making *m)
 	grid__free(grids[DIFF_OPS]);
 }
 
-static int make_diff(struct making *m, const struct diff_input inputs[DIFF__SIDES], struct steps *const steps[])
+static int make_diff(struct diff_maker *m, const struct diff_input inputs[DIFF__SIDES], struct steps *const steps[])
 {
 	for (m->side = 0; m->side < DIFF__SIDES && !m->err; m->side++) {
 		m->job = inputs[m->side].job;
 		m->history = inputs[m->side].history;
 		m->steps = steps[m->side];
-		add_steps(m);
-		add_functions(m);
+		diff__add_steps(m);
+		diff__add_functions(m);
 		diff__add_actions(m);
 		diff__add_ops(m);
 		if (!m->err)
@@ -366,13 +363,13 @@ static int make_diff(struct making *m, const struct diff_input inputs[DIFF__SIDE
 int diff__make(const struct diff_input inputs[DIFF__SIDES], struct diff *diff)
 {
 	struct steps *const steps[] = {steps__new(inputs[DIFF_A].job), steps__new(inputs[DIFF_B].job)};
-	struct making m = {.diff = diff};
+	struct diff_maker m = {.diff = diff};
 	int err = -ENOMEM;
 
 	*diff = (struct diff){0};
 	if (steps[DIFF_A] && steps[DIFF_B]) {
 		for (int i = 0; i < DIFF__SIDES; i++)
-			describe(inputs[i].job, steps[i], &diff->sides[i]);
+			describe_side(inputs[i].job, steps[i], &diff->sides[i]);
 		diff->per_step = diff->sides[DIFF_A].steps && diff->sides[DIFF_B].steps;
 		err = make_diff(&m, inputs, steps);
 	}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What changed between two recordings, in time per step (per second of recording if one of them has no steps): steps
- * and their phases, waits and functions of the thread that makes the steps, actions, operators, GPUs. Adds up the main
- * processes.
+ * What changed between two recordings, in time per step (per second of recording if one of them has
+ * no steps): steps and their phases, waits and functions of the thread that makes the steps,
+ * actions, operators, GPUs. Adds up the main processes.
  */
 #ifndef STEPFLAME_USER_ANALYSIS_DIFF_H
 #define STEPFLAME_USER_ANALYSIS_DIFF_H
@@ -47,8 +47,8 @@ struct diff_side {
 	double median_s, p99_s, mean_s;      /* of steps; 0 without steps */
 	double median_error_s, mean_error_s; /* as error_s */
 	/*
-	 * Steps, or seconds, over which actions, operators and GPUs are compared; for GPUs, only those wholly watched
-	 * by CUPTI.
+	 * Steps, or seconds, over which actions, operators and GPUs are compared; for GPUs, only
+	 * those wholly watched by CUPTI.
 	 */
 	double action_units, op_units, gpu_units;
 };
@@ -73,14 +73,18 @@ void diff__release(struct diff *diff);
 /* "functions" */
 const char *diff__section_name(enum diff_section section);
 /*
- * Whether the change may be chance: it is within twice its error (with so many rows, some exceed their error once), or
- * the error is not known.
+ * Whether the change may be chance: it is within twice its error (with so many rows, some exceed
+ * their error once), or the error is not known.
  */
 bool diff__is_chance(const struct diff_row *row);
-/* Whether the change is not chance, and at least a hundredth of A's mean step (or of the time observed). */
+/*
+ * Whether the change is not chance, and at least a hundredth of A's mean step (or of the time
+ * observed).
+ */
 bool diff__is_change(const struct diff *diff, const struct diff_row *row);
 /*
- * How much longer B's median step is, in percent of A's; *error becomes the error of that. NAN when one has no steps.
+ * How much longer B's median step is, in percent of A's; *error becomes the error of that. NAN when
+ * one has no steps.
  */
 double diff__slower_percent(const struct diff *diff, double *error);
 

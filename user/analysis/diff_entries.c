@@ -6,7 +6,7 @@
 #include "user/analysis/diff_private.h"
 #include "user/model/job.h"
 
-struct diff_entry *diff__entry(struct making *m, enum diff_section section, const char *name)
+struct diff_entry *diff__entry(struct diff_maker *m, enum diff_section section, const char *name)
 {
 	struct entry_key key = {.section = section};
 	struct diff_entry *entry;
@@ -21,15 +21,15 @@ struct diff_entry *diff__entry(struct making *m, enum diff_section section, cons
 	return entry;
 }
 
-void diff__add(struct making *m, enum diff_section section, const char *name, int block, double seconds)
+void diff__add(struct diff_maker *m, enum diff_section section, const char *name, int block, double seconds)
 {
 	struct diff_entry *entry = block >= 0 ? diff__entry(m, section, name) : NULL;
 
 	if (entry)
-		entry->sums[block] += seconds;
+		entry->totals[block] += seconds;
 }
 
-void diff__add_row(struct making *m, enum diff_section section, const char *name, const struct history_row *row,
+void diff__add_row(struct diff_maker *m, enum diff_section section, const char *name, const struct history_row *row,
 		   const struct agg_val *val)
 {
 	struct diff_entry *entry = row ? diff__entry(m, section, name) : NULL;
@@ -47,7 +47,7 @@ void diff__add_row(struct making *m, enum diff_section section, const char *name
 		job__add_val(&entry->val, val);
 }
 
-void diff__free_entries(struct making *m)
+void diff__free_entries(struct diff_maker *m)
 {
 	struct diff_entry *entries = m->entries.items.items;
 

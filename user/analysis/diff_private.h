@@ -18,15 +18,15 @@ struct diff_entry {
 	struct entry_key {
 		uint32_t section, name; /* enum diff_section; a text */
 	} key;
-	struct diff_row row;     /* without its name */
-	double sums[BLOCKS_MAX]; /* of the current side */
-	struct array rows;       /* const struct history_row *, of the current side */
-	struct agg_val val;      /* total of the rows, of the current side */
-	double square;           /* squared errors, summed over both sides */
-	double chance;           /* squared weights of timer samples, summed over both sides */
+	struct diff_row row;       /* without its name */
+	double totals[BLOCKS_MAX]; /* of the current side */
+	struct array rows;         /* const struct history_row *, of the current side */
+	struct agg_val val;        /* total of the rows, of the current side */
+	double square;             /* squared errors, summed over both sides */
+	double chance;             /* squared weights of timer samples, summed over both sides */
 };
 
-struct making {
+struct diff_maker {
 	struct diff *diff;
 	struct map entry_names, entries; /* texts; struct diff_entry */
 	struct job *job;
@@ -40,29 +40,32 @@ struct making {
 };
 
 /* Valid until the next call. NULL: no memory, now or earlier. */
-struct diff_entry *diff__entry(struct making *m, enum diff_section section, const char *name);
+struct diff_entry *diff__entry(struct diff_maker *m, enum diff_section section, const char *name);
 /* Adds to a row's time in a block of this side. Does nothing for block -1, or after an error. */
-void diff__add(struct making *m, enum diff_section section, const char *name, int block, double seconds);
+void diff__add(struct diff_maker *m, enum diff_section section, const char *name, int block, double seconds);
 /* Adds a row from its history instead. val: the final total, or NULL: not known. */
-void diff__add_row(struct making *m, enum diff_section section, const char *name, const struct history_row *row,
+void diff__add_row(struct diff_maker *m, enum diff_section section, const char *name, const struct history_row *row,
 		   const struct agg_val *val);
-void diff__free_entries(struct making *m);
+void diff__free_entries(struct diff_maker *m);
 
 /* Both call diff__add_row. */
-void diff__add_actions(struct making *m);
-void diff__add_ops(struct making *m);
-/* The time grid of a section: its snapshots, with the units that had passed at each. NULL: no memory. */
-struct grid *grid__new(struct making *m, enum diff_section section);
+void diff__add_actions(struct diff_maker *m);
+void diff__add_ops(struct diff_maker *m);
+/*
+ * The time grid of a section: its snapshots, with the units that had passed at each. NULL: no
+ * memory.
+ */
+struct grid *grid__new(struct diff_maker *m, enum diff_section section);
 void grid__free(struct grid *grid); /* accepts NULL */
 /* Steps, or seconds, over which the rows are compared. */
 double grid__units(const struct grid *grid);
 /*
- * Computes seconds per unit, and their error (as in struct diff_row). rows: const struct history_row *. val: empty if
- * not known.
+ * Computes seconds per unit, and their error (as in struct diff_row). rows: const struct
+ * history_row *. val: empty if not known.
  */
 void grid__measure(struct grid *grid, const struct array *rows, const struct agg_val *val, double *s, double *error_s);
 
 /* Calls diff__add. Cuts the time that CUPTI watched into blocks. */
-void diff__add_gpu(struct making *m, struct blocks *blocks);
+void diff__add_gpu(struct diff_maker *m, struct blocks *blocks);
 
 #endif

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The part of diff.h that compares counted rows: actions and operators, which a recording stores as sums at each
- * snapshot. The comparison runs from the first snapshot after the first step began to the last before the last step
- * ended, where sums and steps cover the same time. A short recording has too little between these, and is compared as a
- * whole.
+ * The part of diff.h that compares counted rows: actions and operators, which a recording stores as
+ * totals at each snapshot. The comparison runs from the first snapshot after the first step began
+ * to the last before the last step ended, where totals and steps cover the same time. A short
+ * recording has too little between these, and is compared as a whole.
  *
- * A snapshot may fall anywhere in a step, so it is chance which calls of that step are in the sums. This does not
- * matter for a row that has equally many calls in each step (all counts agree, to within the calls of a step): its time
- * per step is that number of calls times their mean. For any other row it is the sum divided by the steps that passed,
- * where a partial step counts by the share of its time.
+ * A snapshot may fall anywhere in a step, so it is chance which calls of that step are in the
+ * totals. This does not matter for a row that has equally many calls in each step (all counts
+ * agree, to within the calls of a step): its time per step is that number of calls times their
+ * mean. For any other row it is the sum divided by the steps that passed, where a partial step
+ * counts by the share of its time.
  */
 #include "user/analysis/diff_private.h"
 
@@ -23,8 +24,8 @@
 #define LEAST_SHARE   0.5 /* of the steps */
 #define STEPS_A_BLOCK 4   /* at least: chance at the ends of a block must not dominate it */
 
-/* An instant at which the sums are known: a snapshot, or the beginning of the window. */
-struct point {
+/* An instant at which the totals are known: a snapshot, or the beginning of the window. */
+struct grid_point {
 	double units; /* units that had passed by then */
 	uint32_t snapshot;
 	int block; /* of the time since the previous point; -1: not compared */
@@ -32,7 +33,7 @@ struct point {
 };
 
 struct grid {
-	struct point *points;
+	struct grid_point *points;
 	size_t cnt;
 	size_t first, last; /* the compared part lies between these points */
 	double more;        /* units to add when all is compared: shares of steps that began or ended outside */
@@ -47,7 +48,10 @@ static double index_of(const struct step_track *track, double index)
 	return index - ((double)track->steps[0].index - 1);
 }
 
-/* How many steps of a track had passed, counted from its first; includes steps whose boundaries were lost. */
+/*
+ * How many steps of a track had passed, counted from its first; includes steps whose boundaries
+ * were lost.
+ */
 static double steps_at(const struct step_track *track, uint64_t time_ns)
 {
 	const struct step *step, *next;
@@ -65,7 +69,7 @@ static double steps_at(const struct step_track *track, uint64_t time_ns)
 	return index_of(track, step->index) + gap * (time_ns - step->end_ns) / (next->start_ns - step->end_ns);
 }
 
-static double between(const struct making *m, const struct step_track *track, uint64_t from, uint64_t to)
+static double units_between(const struct diff_maker *m, const struct step_track *track, uint64_t from, uint64_t to)
 {
 	if (to <= from)
 		return 0;
@@ -73,7 +77,7 @@ static double between(const struct making *m, const struct step_track *track, ui
 }
 
 /* For operators, only the time in their windows counts. */
-static double op_units_at(struct making *m, const struct step_track *tracks, size_t track_cnt, uint64_t time_ns)
+static double op_units_at(struct diff_maker *m, const struct step_track *tracks, size_t track_cnt, uint64_t time_ns)
 {
 	size_t cnt;
 	const struct rec_op_window *windows = job__op_windows(m->job, &cnt);
@@ -83,15 +87,15 @@ static double op_units_at(struct making *m, const struct step_track *tracks, siz
 		uint64_t to = time_ns < windows[i].end_ns ? time_ns : windows[i].end_ns;
 
 		if (!m->diff->per_step)
-			units += between(m, NULL, windows[i].start_ns, to);
+			units += units_between(m, NULL, windows[i].start_ns, to);
 		for (size_t t = 0; t < track_cnt && m->diff->per_step; t++)
 			if (tracks[t].pid == windows[i].pid)
-				units += between(m, &tracks[t], windows[i].start_ns, to);
+				units += units_between(m, &tracks[t], windows[i].start_ns, to);
 	}
 	return units;
 }
 
-static double units_at(struct making *m, enum diff_section section, uint64_t time_ns)
+static double units_at(struct diff_maker *m, enum diff_section section, uint64_t time_ns)
 {
 	size_t cnt;
 	const struct step_track *tracks = steps__tracks(m->steps, &cnt);
@@ -100,7 +104,7 @@ static double units_at(struct making *m, enum diff_section section, uint64_t tim
 	if (section == DIFF_OPS)
 		return op_units_at(m, tracks, cnt, time_ns);
 	if (!m->diff->per_step)
-		return between(m, NULL, job__window(m->job)->start_ns, time_ns);
+		return units_between(m, NULL, job__window(m->job)->start_ns, time_ns);
 	for (size_t t = 0; t < cnt; t++)
 		units += steps_at(&tracks[t], time_ns);
 	return units;
@@ -108,19 +112,19 @@ static double units_at(struct making *m, enum diff_section section, uint64_t tim
 
 /* ---- the grid ---- */
 
-struct stretch {
+struct time_range {
 	uint64_t from, to;
 };
 
 /* From the begin of the first step to the end of the last; without steps, all time. */
-static struct stretch steps_stretch(const struct making *m)
+static struct time_range steps_time_range(const struct diff_maker *m)
 {
-	struct stretch all = {UINT64_MAX, 0};
+	struct time_range all = {UINT64_MAX, 0};
 	size_t cnt;
 	const struct step_track *tracks = steps__tracks(m->steps, &cnt);
 
 	if (!m->diff->per_step)
-		return (struct stretch){0, UINT64_MAX};
+		return (struct time_range){0, UINT64_MAX};
 	for (size_t t = 0; t < cnt; t++) {
 		uint64_t from = tracks[t].steps[0].start_ns, to = tracks[t].steps[tracks[t].step_cnt - 1].end_ns;
 
@@ -131,11 +135,11 @@ static struct stretch steps_stretch(const struct making *m)
 }
 
 /* The time in which operators were counted. */
-static struct stretch counted(struct making *m)
+static struct time_range op_time_range(struct diff_maker *m)
 {
 	size_t cnt;
 	const struct rec_op_window *windows = job__op_windows(m->job, &cnt);
-	struct stretch all = {UINT64_MAX, 0};
+	struct time_range all = {UINT64_MAX, 0};
 
 	for (size_t i = 0; i < cnt; i++) {
 		all.from = windows[i].start_ns < all.from ? windows[i].start_ns : all.from;
@@ -144,8 +148,11 @@ static struct stretch counted(struct making *m)
 	return all;
 }
 
-/* With too little between snapshots, compares all that was counted, including the shares of the steps at both ends. */
-static void take_all(struct grid *grid, const struct making *m, struct stretch whole)
+/*
+ * With too little between snapshots, compares all that was counted, including the shares of the
+ * steps at both ends.
+ */
+static void take_all(struct grid *grid, const struct diff_maker *m, struct time_range whole)
 {
 	size_t cnt;
 	const struct step_track *tracks = steps__tracks(m->steps, &cnt);
@@ -164,7 +171,7 @@ static void take_all(struct grid *grid, const struct making *m, struct stretch w
 }
 
 /* Makes blocks of about equal units, long enough that chance does not dominate them. */
-static void cut_blocks(struct grid *grid, const struct making *m)
+static void cut_blocks(struct grid *grid, const struct diff_maker *m)
 {
 	double begin = grid->points[grid->first].units, units = grid->points[grid->last].units - begin;
 	double wanted = m->diff->per_step ? units / STEPS_A_BLOCK : BLOCKS_MAX;
@@ -172,7 +179,7 @@ static void cut_blocks(struct grid *grid, const struct making *m)
 
 	wanted = fmin(fmax(floor(wanted), 2), BLOCKS_MAX);
 	for (size_t i = 0; i < grid->cnt; i++) {
-		struct point *point = &grid->points[i];
+		struct grid_point *point = &grid->points[i];
 		int at;
 
 		point->block = -1;
@@ -186,13 +193,13 @@ static void cut_blocks(struct grid *grid, const struct making *m)
 	grid->block_cnt = block + 1;
 }
 
-struct grid *grid__new(struct making *m, enum diff_section section)
+struct grid *grid__new(struct diff_maker *m, enum diff_section section)
 {
 	const struct rec_window *window = job__window(m->job);
 	size_t snapshot_cnt;
 	const uint64_t *snapshots = history__snapshots(m->history, &snapshot_cnt);
 	struct grid *grid = calloc(1, sizeof(*grid));
-	struct stretch steps = steps_stretch(m), whole = {window->start_ns, window->end_ns};
+	struct time_range steps = steps_time_range(m), whole = {window->start_ns, window->end_ns};
 
 	if (grid)
 		grid->points = calloc(snapshot_cnt + 2, sizeof(*grid->points));
@@ -201,16 +208,16 @@ struct grid *grid__new(struct making *m, enum diff_section section)
 		return NULL;
 	}
 	if (section == DIFF_OPS)
-		whole = counted(m);
+		whole = op_time_range(m);
 	grid->first = grid->last = SIZE_MAX;
 	for (size_t i = 0; i <= snapshot_cnt || i <= 1; i++) {
 		uint64_t at = !i ? whole.from : i >= snapshot_cnt ? window->end_ns : snapshots[i - 1];
-		struct point *point = &grid->points[grid->cnt];
+		struct grid_point *point = &grid->points[grid->cnt];
 
 		if (i && i < snapshot_cnt && at <= whole.from)
 			continue;
 		at = at < whole.to ? at : whole.to;
-		*point = (struct point){.units = units_at(m, section, at), .snapshot = i ? i - 1 : 0, .block = -1};
+		*point = (struct grid_point){.units = units_at(m, section, at), .snapshot = i ? i - 1 : 0, .block = -1};
 		if (grid->first == SIZE_MAX && at >= steps.from && at <= steps.to)
 			grid->first = grid->cnt;
 		if (at >= steps.from && at <= steps.to)
@@ -242,7 +249,7 @@ double grid__units(const struct grid *grid)
 /* ---- rows ---- */
 
 /* Sums the rows at each point: 0 at the beginning of the window, and the total at its end. */
-static void add_up(struct grid *grid, const struct array *rows)
+static void grid__add_rows(struct grid *grid, const struct array *rows)
 {
 	const struct history_row *const *row = rows->items;
 
@@ -267,12 +274,13 @@ static void add_up(struct grid *grid, const struct array *rows)
 }
 
 /*
- * How often the rows are called in each step; 0: not equally often. *over: calls by which the counts differ beyond
- * those of one step per process, for example because a snapshot took long to read.
+ * How often the rows are called in each step; 0: not equally often. *over: calls by which the
+ * counts differ beyond those of one step per process, for example because a snapshot took long to
+ * read.
  */
 static double calls_a_step(const struct grid *grid, double *over)
 {
-	const struct point *points = grid->points, *first = &points[grid->first], *last = &points[grid->last];
+	const struct grid_point *points = grid->points, *first = &points[grid->first], *last = &points[grid->last];
 	double steps = grid__units(grid), each = round((last->calls - first->calls) / steps), low = 0, high = 0;
 
 	*over = 0;
@@ -310,8 +318,8 @@ static double variance_of(const struct agg_val *val)
 }
 
 /*
- * The error of the sum, in ns, when there are no snapshots to derive it from. Assumes independent calls, which come at
- * random unless each step has equally many.
+ * The error of the sum, in ns, when there are no snapshots to derive it from. Assumes independent
+ * calls, which come at random unless each step has equally many.
  */
 static double error_by_histogram(const struct agg_val *val, double calls, bool regular)
 {
@@ -326,10 +334,10 @@ void grid__measure(struct grid *grid, const struct array *rows, const struct agg
 {
 	double ns[BLOCKS_MAX] = {0}, per[BLOCKS_MAX] = {0}, units = grid__units(grid), each, over, calls, sum;
 
-	add_up(grid, rows);
+	grid__add_rows(grid, rows);
 	each = calls_a_step(grid, &over);
 	for (size_t i = grid->first + 1; i <= grid->last; i++) {
-		const struct point *point = &grid->points[i];
+		const struct grid_point *point = &grid->points[i];
 
 		if (point->block < 0)
 			continue;
@@ -352,7 +360,7 @@ void grid__measure(struct grid *grid, const struct array *rows, const struct agg
 	}
 }
 
-void diff__add_actions(struct making *m)
+void diff__add_actions(struct diff_maker *m)
 {
 	size_t cnt;
 	const struct job_action *actions = job__actions(m->job, &cnt);
@@ -365,7 +373,7 @@ void diff__add_actions(struct making *m)
 				&actions[i].val);
 }
 
-void diff__add_ops(struct making *m)
+void diff__add_ops(struct diff_maker *m)
 {
 	size_t cnt;
 	const struct op_row *ops = job__ops(m->job, &cnt);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Finds a second kind of work: slow steps that call a function that ordinary steps do not call, such as an evaluation,
- * a rollout, a log or a library's checkpoint, which have no landmark. Among the steps that no single wait explains,
- * finds the function that has the excess of all of them. The steps that spend half of their own excess in it are one
- * kind; the search then repeats with the others.
+ * Finds a second kind of work: slow steps that call a function that ordinary steps do not call,
+ * such as an evaluation, a rollout, a log or a library's checkpoint, which have no landmark. Among
+ * the steps that no single wait explains, finds the function that has the excess of all of them.
+ * The steps that spend half of their own excess in it are one kind; the search then repeats with
+ * the others.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -15,8 +16,11 @@
 #define NEARLY_ALL 0.8
 #define ONE_WAIT   0.7 /* of the excess: the wait is the cause, although any work may contain it */
 
-/* Waits that any work may contain: an evaluation, too, waits for batches, and for answers of workers and ranks. */
-static bool is_vague(unsigned int cause)
+/*
+ * Waits that any work may contain: an evaluation, too, waits for batches, and for answers of
+ * workers and ranks.
+ */
+static bool is_common_wait(unsigned int cause)
 {
 	return cause == CAUSE_DATA_WAIT || cause == CAUSE_COLLECTIVE || cause == CAUSE_POLL || cause == CAUSE_PIPE ||
 	       cause == CAUSE_SOCKET || cause == CAUSE_GPU_SYNC;
@@ -31,10 +35,10 @@ static bool is_explained(const struct slow_cause *slow, uint64_t over_ns)
 	if (slow->cause == CAUSE_NONE || slow->cause == CAUSE_UNKNOWN ||
 	    (slow->cause == CAUSE_RUN_QUEUE && slow->ns < ONE_WAIT * over_ns))
 		return false;
-	return slow->cause >= CAUSE__END || !is_vague(slow->cause) || slow->ns >= ONE_WAIT * over_ns;
+	return slow->cause >= CAUSE__END || !is_common_wait(slow->cause) || slow->ns >= ONE_WAIT * over_ns;
 }
 
-static size_t mark_open(const struct blaming *b, bool *open)
+static size_t mark_open(const struct blame_builder *b, bool *open)
 {
 	size_t cnt = 0;
 
@@ -45,7 +49,7 @@ static size_t mark_open(const struct blaming *b, bool *open)
 	return cnt;
 }
 
-static int find_place(struct blaming *b, const bool *open, size_t open_cnt, struct place *place)
+static int find_excess_place(struct blame_builder *b, const bool *open, size_t open_cnt, struct place *place)
 {
 	size_t slots = b->track->slow_cnt + 1;
 	bool *ordinary = calloc(slots, sizeof(*ordinary));
@@ -71,11 +75,11 @@ static void put_cause(struct slow_cause *slow, uint64_t in_ns, uint32_t number)
 }
 
 /*
- * Assigns the steps whose samples are in the function, and returns their number. Also assigns steps with too few
- * samples, if the function holds nearly all of the open excess, and if the step is at least half as slow as the others
- * on average.
+ * Assigns the steps whose samples are in the function, and returns their number. Also assigns steps
+ * with too few samples, if the function holds nearly all of the open excess, and if the step is at
+ * least half as slow as the others on average.
  */
-static size_t assign(struct blaming *b, const bool *open, const uint64_t *in_ns, uint32_t number)
+static size_t assign_steps(struct blame_builder *b, const bool *open, const uint64_t *in_ns, uint32_t number)
 {
 	uint64_t over_ns = 0, all_in_ns = 0, put_ns = 0;
 	size_t cnt = 0;
@@ -103,35 +107,35 @@ static size_t assign(struct blaming *b, const bool *open, const uint64_t *in_ns,
 }
 
 /* Finds one kind. *more: there may be another. */
-static int find_kind(struct blaming *b, bool *open, uint64_t *in_ns, bool *more)
+static int find_extra_kind(struct blame_builder *b, bool *open, uint64_t *in_ns, bool *more)
 {
 	size_t open_cnt = mark_open(b, open);
-	struct place place, *kept;
+	struct place place, *added;
 	int err;
 
 	*more = false;
-	err = open_cnt ? find_place(b, open, open_cnt, &place) : 0;
+	err = open_cnt ? find_excess_place(b, open, open_cnt, &place) : 0;
 	if (err || !open_cnt || !place.rare)
 		return err;
-	kept = array__add(&b->extra, sizeof(*kept));
-	if (!kept)
+	added = array__add(&b->extra, sizeof(*added));
+	if (!added)
 		return -ENOMEM;
-	*kept = place;
+	*added = place;
 	for (size_t i = 0; i < b->track->slow_cnt; i++)
 		in_ns[i] = 0;
 	places__in(&b->blame->places, place__main(&place)->code, in_ns, b->track->slow_cnt);
-	*more = assign(b, open, in_ns, b->extra.cnt);
+	*more = assign_steps(b, open, in_ns, b->extra.cnt);
 	return 0;
 }
 
-int blaming__find_extra(struct blaming *b)
+int blame_builder__find_extra(struct blame_builder *b)
 {
 	bool *open = calloc(b->track->slow_cnt + 1, sizeof(*open)), more = true;
 	uint64_t *in_ns = calloc(b->track->slow_cnt + 1, sizeof(*in_ns));
 	int err = open && in_ns ? 0 : -ENOMEM;
 
 	for (int i = 0; i < KINDS_MAX && !err && more; i++)
-		err = find_kind(b, open, in_ns, &more);
+		err = find_extra_kind(b, open, in_ns, &more);
 	free(open);
 	free(in_ns);
 	return err;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Merges the call tree of each recording into one: functions by their texts, frames by function and line, nodes by
- * parent and frame.
+ * Merges the call tree of each recording into one: functions by their texts, frames by function and
+ * line, nodes by parent and frame.
  */
 #include "user/analysis/flame.h"
 
@@ -24,7 +24,7 @@ struct flame {
 /* ---- texts, functions, frames, nodes ---- */
 
 /* NULL: no memory. */
-static struct flame_function *add_function(struct flame *flame, const struct calltree_frame *frame)
+static struct flame_function *flame__add_function(struct flame *flame, const struct calltree_frame *frame)
 {
 	struct flame_function function = {.kind = frame->kind, .first_line = frame->first_line};
 
@@ -34,9 +34,9 @@ static struct flame_function *add_function(struct flame *flame, const struct cal
 	return MAP_ADD(&flame->functions, struct flame_function, &function);
 }
 
-static int number_frame(struct flame *flame, const struct calltree_frame *from, uint32_t *number)
+static int flame__number_frame(struct flame *flame, const struct calltree_frame *from, uint32_t *number)
 {
-	const struct flame_function *function = add_function(flame, from);
+	const struct flame_function *function = flame__add_function(flame, from);
 	struct flame_frame frame = {.line = from->kind == CALLTREE_PYTHON ? from->line : 0}, *added = NULL;
 
 	if (function) {
@@ -60,7 +60,7 @@ static int merge_tree(struct flame *flame, const struct calltree *tree, uint32_t
 	if (!frame_numbers || !*numbers)
 		err = -ENOMEM;
 	for (size_t i = 0; i < frame_cnt && !err; i++)
-		err = number_frame(flame, &frames[i], &frame_numbers[i]);
+		err = flame__number_frame(flame, &frames[i], &frame_numbers[i]);
 	for (size_t i = 1; i < node_cnt && !err; i++) {
 		const struct flame_node node = {(*numbers)[nodes[i].parent], frame_numbers[nodes[i].frame]};
 		const struct flame_node *added = MAP_ADD(&flame->nodes, struct flame_node, &node);
@@ -153,7 +153,10 @@ static uint64_t find_origin(struct job *job, const struct step_track *tracks, si
 
 /* ---- threads and rows ---- */
 
-/* The track of a process, or of its nearest ancestor that has one; in a recording with a single track, that one. */
+/*
+ * The track of a process, or of its nearest ancestor that has one; in a recording with a single
+ * track, that one.
+ */
 static long find_track(const struct flame *flame, const struct job *job, uint32_t pid)
 {
 	const struct flame_track *tracks = flame->tracks.items;
@@ -198,7 +201,7 @@ static int add_thread(struct flame *flame, const struct job *job, uint32_t pid, 
 	return 0;
 }
 
-static int compare_rows(const void *a, const void *b)
+static int compare_row_times(const void *a, const void *b)
 {
 	const struct flame_row *x = a, *y = b;
 
@@ -206,18 +209,18 @@ static int compare_rows(const void *a, const void *b)
 }
 
 /* Most rows arrive in order. */
-static void sort_rows(struct flame_thread *thread)
+static void sort_thread_rows(struct flame_thread *thread)
 {
 	struct flame_row *rows = thread->rows.items;
 
 	for (size_t i = 1; i < thread->rows.cnt; i++)
 		if (rows[i].end_us < rows[i - 1].end_us) {
-			qsort(rows, thread->rows.cnt, sizeof(*rows), compare_rows);
+			qsort(rows, thread->rows.cnt, sizeof(*rows), compare_row_times);
 			return;
 		}
 }
 
-static int add_row(struct array *rows, const struct flame_row *row)
+static int append_row(struct array *rows, const struct flame_row *row)
 {
 	struct flame_row *slot = array__add(rows, sizeof(*slot));
 
@@ -228,11 +231,11 @@ static int add_row(struct array *rows, const struct flame_row *row)
 }
 
 /*
- * Adds the row of a sample, or several rows if a GPU worked while the thread waited for it. Their nodes are still those
- * of the tree.
+ * Adds the row of a sample, or several rows if a GPU worked while the thread waited for it. Their
+ * nodes are still those of the tree.
  */
-static int add_sample(struct array *rows, struct calltree *tree, struct flame_gpu *gpu, const struct sample *sample,
-		      uint64_t origin_ns)
+static int add_sample_rows(struct array *rows, struct calltree *tree, struct flame_gpu *gpu,
+			   const struct sample *sample, uint64_t origin_ns)
 {
 	struct flame_row row = {.end_us = us_since(sample->time_ns, origin_ns), .weight_ns = sample->weight_ns};
 	const struct flame_part *parts;
@@ -249,12 +252,12 @@ static int add_sample(struct array *rows, struct calltree *tree, struct flame_gp
 		part.node = parts[i].node;
 		part.weight_ns = parts[i].ns;
 		row.weight_ns -= parts[i].ns;
-		err = add_row(rows, &part);
+		err = append_row(rows, &part);
 	}
-	return err || (cnt && !row.weight_ns) ? err : add_row(rows, &row);
+	return err || (cnt && !row.weight_ns) ? err : append_row(rows, &row);
 }
 
-static int add_rows(struct flame *flame, struct job *job, struct calltree *tree, uint64_t origin_ns)
+static int add_all_rows(struct flame *flame, struct job *job, struct calltree *tree, uint64_t origin_ns)
 {
 	const struct samples *samples = job__samples(job);
 	struct flame_gpu *gpu = samples ? flame_gpu__new(job) : NULL;
@@ -272,7 +275,7 @@ static int add_rows(struct flame *flame, struct job *job, struct calltree *tree,
 		struct flame_thread *threads = flame->threads.items;
 
 		if (sample.thread)
-			err = add_sample(&threads[first + sample.thread - 1].rows, tree, gpu, &sample, origin_ns);
+			err = add_sample_rows(&threads[first + sample.thread - 1].rows, tree, gpu, &sample, origin_ns);
 	}
 	flame_gpu__free(gpu);
 	return err;
@@ -287,7 +290,7 @@ static void number_rows(struct flame *flame, size_t first_thread, const uint32_t
 
 		for (size_t i = 0; i < threads[t].rows.cnt; i++)
 			rows[i].node = numbers[rows[i].node];
-		sort_rows(&threads[t]);
+		sort_thread_rows(&threads[t]);
 	}
 }
 
@@ -303,7 +306,7 @@ int flame__add(struct flame *flame, struct job *job, const struct steps *steps, 
 	for (size_t i = 0; i < track_cnt && !err; i++)
 		err = add_track(flame, job, &tracks[i], origin_ns);
 	if (!err)
-		err = add_rows(flame, job, tree, origin_ns);
+		err = add_all_rows(flame, job, tree, origin_ns);
 	if (!err)
 		err = merge_tree(flame, tree, &numbers);
 	if (!err)
@@ -326,19 +329,19 @@ static int compare_cells(const void *a, const void *b, void *grain_us)
 	return x->node != y->node ? COMPARE(x->node, y->node) : COMPARE(x->end_us, y->end_us);
 }
 
-static void merge_rows(struct flame_thread *thread, uint64_t grain_us)
+static void merge_thread_rows(struct flame_thread *thread, uint64_t grain_us)
 {
 	struct flame_row *rows = thread->rows.items;
-	size_t kept = 0;
+	size_t unique_cnt = 0;
 
 	if (thread->rows.cnt)
 		qsort_r(rows, thread->rows.cnt, sizeof(*rows), compare_cells, &grain_us);
 	for (size_t i = 0; i < thread->rows.cnt; i++) {
-		struct flame_row *last = kept ? &rows[kept - 1] : NULL, row = rows[i];
+		struct flame_row *last = unique_cnt ? &rows[unique_cnt - 1] : NULL, row = rows[i];
 		uint64_t start_us = row.end_us - (row.span_us < row.end_us ? row.span_us : row.end_us);
 
 		if (!last || last->node != row.node || last->end_us / grain_us != row.end_us / grain_us) {
-			rows[kept++] = row;
+			rows[unique_cnt++] = row;
 			continue;
 		}
 		if (start_us + last->span_us > last->end_us)
@@ -347,11 +350,11 @@ static void merge_rows(struct flame_thread *thread, uint64_t grain_us)
 		last->span_us = short_us(row.end_us - start_us);
 		last->weight_ns = saturating__add(last->weight_ns, row.weight_ns);
 	}
-	thread->rows.cnt = kept;
-	sort_rows(thread);
+	thread->rows.cnt = unique_cnt;
+	sort_thread_rows(thread);
 }
 
-static size_t count_rows(const struct flame *flame)
+static size_t count_flame_rows(const struct flame *flame)
 {
 	const struct flame_thread *threads = flame->threads.items;
 	size_t cnt = 0;
@@ -362,18 +365,18 @@ static size_t count_rows(const struct flame *flame)
 }
 
 /*
- * Merges rows of the threads that make steps, or of the others, at a growing grain, up to one that a person still
- * perceives as an instant.
+ * Merges rows of the threads that make steps, or of the others, at a growing grain, up to one that
+ * a person still perceives as an instant.
  */
-static uint64_t thin(struct flame *flame, size_t row_max, bool steps)
+static uint64_t thin_to_grain(struct flame *flame, size_t row_max, bool steps)
 {
 	struct flame_thread *threads = flame->threads.items;
 	uint64_t grain_us = 0;
 
-	for (uint64_t next_us = 50000; next_us <= 100000000 && count_rows(flame) > row_max; next_us *= 4) {
+	for (uint64_t next_us = 50000; next_us <= 100000000 && count_flame_rows(flame) > row_max; next_us *= 4) {
 		for (size_t i = 0; i < flame->threads.cnt; i++)
 			if (threads[i].steps == steps)
-				merge_rows(&threads[i], next_us);
+				merge_thread_rows(&threads[i], next_us);
 		grain_us = next_us;
 	}
 	return grain_us;
@@ -381,8 +384,8 @@ static uint64_t thin(struct flame *flame, size_t row_max, bool steps)
 
 void flame__thin(struct flame *flame, size_t row_max, uint64_t *grain_us, uint64_t *step_grain_us)
 {
-	*grain_us = thin(flame, row_max, false);
-	*step_grain_us = thin(flame, row_max, true);
+	*grain_us = thin_to_grain(flame, row_max, false);
+	*step_grain_us = thin_to_grain(flame, row_max, true);
 }
 
 /* ---- what is read ---- */
@@ -432,7 +435,8 @@ struct flame *flame__new(void)
 	if (!flame)
 		return NULL;
 	/* These are number 0. */
-	if (!number_frame(flame, &root, &number) && MAP_ADD(&flame->nodes, struct flame_node, &(struct flame_node){0}))
+	if (!flame__number_frame(flame, &root, &number) &&
+	    MAP_ADD(&flame->nodes, struct flame_node, &(struct flame_node){0}))
 		return flame;
 	flame__free(flame);
 	return NULL;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Flame graphs of steps: the samples of one or two recordings as rows of one call tree (phase, Python frames by line,
- * operators, what the sample was in), and the steps that contain them. Owns all its data, so a job may be freed once it
- * is added. Times are in microseconds from the start of their recording, weights in nanoseconds.
+ * Flame graphs of steps: the samples of one or two recordings as rows of one call tree (phase,
+ * Python frames by line, operators, what the sample was in), and the steps that contain them. Owns
+ * all its data, so a job may be freed once it is added. Times are in microseconds from the start of
+ * their recording, weights in nanoseconds.
  */
 #ifndef STEPFLAME_USER_ANALYSIS_FLAME_H
 #define STEPFLAME_USER_ANALYSIS_FLAME_H
@@ -30,9 +31,9 @@ struct flame_node {
 };
 
 /*
- * One sample, or several of one node. The weight of a wait is spread evenly over the span before `end`. A timer sample,
- * or one for waits too short to separate, stands for the time around it: its span is 0, and all its weight is in the
- * step of `end`.
+ * One sample, or several of one node. The weight of a wait is spread evenly over the span before
+ * `end`. A timer sample, or one for waits too short to separate, stands for the time around it: its
+ * span is 0, and all its weight is in the step of `end`.
  */
 struct flame_row {
 	uint64_t end_us;
@@ -73,19 +74,20 @@ struct flame_track {
 struct flame *flame__new(void);        /* NULL: no memory */
 void flame__free(struct flame *flame); /* accepts NULL */
 /*
- * Adds the samples and steps of a recording. The first recording is the baseline of the second. native: as in
- * calltree__new. 0 or -ENOMEM.
+ * Adds the samples and steps of a recording. The first recording is the baseline of the second.
+ * native: as in calltree__new. 0 or -ENOMEM.
  */
 int flame__add(struct flame *flame, struct job *job, const struct steps *steps, bool native);
 /*
- * Merges neighbouring rows of the same thread and node, until at most row_max rows are left. Starts with threads that
- * make no steps. *grain_us, *step_grain_us: the time within which rows were merged, for threads without and with steps;
- * 0: not merged.
+ * Merges neighbouring rows of the same thread and node, until at most row_max rows are left. Starts
+ * with threads that make no steps. *grain_us, *step_grain_us: the time within which rows were
+ * merged, for threads without and with steps; 0: not merged.
  */
 void flame__thin(struct flame *flame, size_t row_max, uint64_t *grain_us, uint64_t *step_grain_us);
 
 /*
- * Valid until the next flame__add. The first text is empty; the first function, frame and node are those of the root.
+ * Valid until the next flame__add. The first text is empty; the first function, frame and node are
+ * those of the root.
  */
 char *const *flame__texts(const struct flame *flame, size_t *cnt);
 const struct flame_function *flame__functions(const struct flame *flame, size_t *cnt);
@@ -113,8 +115,8 @@ struct flame_choice {
 /* Whether a thread is chosen, regardless of its samples. */
 bool flame__chooses(const struct flame *flame, const struct flame_choice *choice, const struct flame_thread *thread);
 /*
- * Adds to ns[node] the weight, within the chosen steps, of the chosen samples that end in each node. *step_cnt: the
- * number of chosen steps over all tracks. 0 or -ENOMEM.
+ * Adds to ns[node] the weight, within the chosen steps, of the chosen samples that end in each
+ * node. *step_cnt: the number of chosen steps over all tracks. 0 or -ENOMEM.
  */
 int flame__weigh(const struct flame *flame, const struct flame_choice *choice, double *ns, size_t *step_cnt);
 

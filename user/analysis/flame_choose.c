@@ -1,39 +1,41 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Chooses a part of a flame graph: some steps, some threads. The page (user/page/select.js) weighs in the same way. */
+/*
+ * Chooses a part of a flame graph: some steps, some threads. The page (user/page/select.js) weighs
+ * in the same way.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "user/analysis/flame.h"
 
+#include "user/lib/compare.h"
 #include "user/lib/search.h"
 
 /* The steps of a track that are chosen. */
-struct chosen {
+struct chosen_steps {
 	const struct flame_track *track;
 	bool *steps;         /* by index */
 	uint64_t *before_us; /* by index: chosen time before it starts */
 	size_t cnt;
 };
 
-#define COMPARE(a, b) (((a) > (b)) - ((a) < (b)))
-
-static uint64_t duration(const struct flame_step *step)
+static uint64_t step_duration_us(const struct flame_step *step)
 {
 	return step->end_us - step->start_us;
 }
 
 /* The longest step first; of equal steps, the earlier one. */
-static int compare_steps(const void *a, const void *b, void *steps)
+static int compare_slowest_first(const void *a, const void *b, void *steps)
 {
 	const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-	uint64_t x_us = duration((const struct flame_step *)steps + x);
-	uint64_t y_us = duration((const struct flame_step *)steps + y);
+	uint64_t x_us = step_duration_us((const struct flame_step *)steps + x);
+	uint64_t y_us = step_duration_us((const struct flame_step *)steps + y);
 
 	return x_us != y_us ? COMPARE(y_us, x_us) : COMPARE(x, y);
 }
 
-static int choose_slowest(struct chosen *chosen, uint64_t number)
+static int choose_slowest(struct chosen_steps *chosen, uint64_t number)
 {
 	size_t cnt = chosen->track->step_cnt;
 	uint32_t *order = calloc(cnt + 1, sizeof(*order));
@@ -43,14 +45,14 @@ static int choose_slowest(struct chosen *chosen, uint64_t number)
 	for (size_t i = 0; i < cnt; i++)
 		order[i] = i;
 	if (cnt)
-		qsort_r(order, cnt, sizeof(*order), compare_steps, chosen->track->steps);
+		qsort_r(order, cnt, sizeof(*order), compare_slowest_first, chosen->track->steps);
 	for (size_t i = 0; i < cnt && i < number; i++)
 		chosen->steps[order[i]] = true;
 	free(order);
 	return 0;
 }
 
-static int choose_steps(const struct flame_choice *choice, struct chosen *chosen)
+static int choose_steps(const struct flame_choice *choice, struct chosen_steps *chosen)
 {
 	const struct flame_step *steps = chosen->track->steps;
 	uint64_t before_us = 0;
@@ -66,7 +68,7 @@ static int choose_steps(const struct flame_choice *choice, struct chosen *chosen
 		if (choice->steps == FLAME_STEP)
 			chosen->steps[i] = steps[i].index == choice->number;
 		chosen->before_us[i] = before_us;
-		before_us += chosen->steps[i] ? duration(&steps[i]) : 0;
+		before_us += chosen->steps[i] ? step_duration_us(&steps[i]) : 0;
 		chosen->cnt += chosen->steps[i];
 	}
 	return err;
@@ -80,7 +82,7 @@ static long find_step(const struct flame_track *track, uint64_t time_us)
 }
 
 /* Chosen time before an instant. */
-static uint64_t chosen_before(const struct chosen *chosen, uint64_t time_us)
+static uint64_t chosen_before(const struct chosen_steps *chosen, uint64_t time_us)
 {
 	long at = find_step(chosen->track, time_us);
 	const struct flame_step *step;
@@ -90,10 +92,10 @@ static uint64_t chosen_before(const struct chosen *chosen, uint64_t time_us)
 	step = &chosen->track->steps[at];
 	if (!chosen->steps[at])
 		return chosen->before_us[at];
-	return chosen->before_us[at] + (time_us < step->end_us ? time_us - step->start_us : duration(step));
+	return chosen->before_us[at] + (time_us < step->end_us ? time_us - step->start_us : step_duration_us(step));
 }
 
-static double weigh_row(const struct chosen *chosen, const struct flame_row *row)
+static double weigh_row(const struct chosen_steps *chosen, const struct flame_row *row)
 {
 	uint64_t start_us = row->end_us - (row->span_us < row->end_us ? row->span_us : row->end_us);
 	long at;
@@ -120,7 +122,7 @@ bool flame__chooses(const struct flame *flame, const struct flame_choice *choice
 	return choice->all_threads || (has_track ? thread->steps : choice->pid || thread->main);
 }
 
-static void weigh_thread(const struct flame_thread *thread, const struct chosen *chosen, double *ns)
+static void weigh_thread(const struct flame_thread *thread, const struct chosen_steps *chosen, double *ns)
 {
 	const struct flame_row *rows = thread->rows.items;
 
@@ -133,7 +135,7 @@ int flame__weigh(const struct flame *flame, const struct flame_choice *choice, d
 	size_t thread_cnt, track_cnt;
 	const struct flame_thread *threads = flame__threads(flame, &thread_cnt);
 	const struct flame_track *tracks = flame__tracks(flame, &track_cnt);
-	struct chosen *chosen = calloc(track_cnt + 1, sizeof(*chosen));
+	struct chosen_steps *chosen = calloc(track_cnt + 1, sizeof(*chosen));
 	int err = chosen ? 0 : -ENOMEM;
 
 	*step_cnt = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Each instant of a process belongs to the one GPU activity, of those running then on any GPU, that began first. So the
- * parts of a wait never exceed the wait.
+ * Each instant of a process belongs to the one GPU activity, of those running then on any GPU, that
+ * began first. So the parts of a wait never exceed the wait.
  */
 #include "user/analysis/flame_gpu.h"
 
@@ -12,7 +12,10 @@
 #include "user/lib/search.h"
 #include "user/model/stacks.h"
 
-/* A time that belongs to work of one name. The pieces of a process do not overlap, and are in time order. */
+/*
+ * A time that belongs to work of one name. The pieces of a process do not overlap, and are in time
+ * order.
+ */
 struct piece {
 	uint64_t start_ns, end_ns;
 	uint32_t pid;
@@ -30,7 +33,7 @@ struct flame_gpu {
 };
 
 /* Names are hashes; copies and sets, which have no names, get small numbers. */
-static uint64_t work_key(const struct gpu_act *activity)
+static uint64_t gpu_work_key(const struct gpu_act *activity)
 {
 	if (activity->kind == GPU_ACTIVITY_COPY || activity->kind == GPU_ACTIVITY_SET || !activity->name)
 		return 1 + activity->kind * GPU_DIRECTION__COUNT +
@@ -49,7 +52,7 @@ static int add_piece(struct flame_gpu *gpu, size_t index)
 		start_ns = last->end_ns;
 	if (!activity->start_ns || end_ns <= start_ns)
 		return 0;
-	if (intern__add(&gpu->works, work_key(activity), &work) ||
+	if (intern__add(&gpu->works, gpu_work_key(activity), &work) ||
 	    array__grow(&gpu->samples, work + 1, sizeof(uint32_t)))
 		return -ENOMEM;
 	((uint32_t *)gpu->samples.items)[work] = index;
@@ -113,7 +116,7 @@ static size_t find_piece(const struct flame_gpu *gpu, uint32_t pid, uint64_t tim
 	return low;
 }
 
-static int add_part(struct flame_gpu *gpu, uint32_t work, uint64_t ns)
+static int flame_gpu__add_part(struct flame_gpu *gpu, uint32_t work, uint64_t ns)
 {
 	struct flame_part *part;
 
@@ -138,7 +141,7 @@ static int find_parts(struct flame_gpu *gpu, uint32_t pid, uint64_t start_ns, ui
 		uint64_t from = pieces[i].start_ns > start_ns ? pieces[i].start_ns : start_ns;
 		uint64_t to = pieces[i].end_ns < end_ns ? pieces[i].end_ns : end_ns;
 
-		err = add_part(gpu, pieces[i].work, to - from);
+		err = flame_gpu__add_part(gpu, pieces[i].work, to - from);
 	}
 	return err;
 }

@@ -17,9 +17,10 @@ struct flame_part {
 struct flame_gpu *flame_gpu__new(struct job *job); /* NULL: no memory */
 void flame_gpu__free(struct flame_gpu *gpu);       /* accepts NULL */
 /*
- * Splits a sample that ends at `node` into the parts during which a GPU of its process worked, as child nodes. For a
- * wait in a synchronisation, this splits its duration; for a sample on the CPU in one (a thread that spins), all its
- * weight. The rest stays with `node`. *parts is valid until the next call. 0 or -ENOMEM.
+ * Splits a sample that ends at `node` into the parts during which a GPU of its process worked, as
+ * child nodes. For a wait in a synchronisation, this splits its duration; for a sample on the CPU
+ * in one (a thread that spins), all its weight. The rest stays with `node`. *parts is valid until
+ * the next call. 0 or -ENOMEM.
  */
 int flame_gpu__split(struct flame_gpu *gpu, struct calltree *tree, const struct sample *sample, uint32_t node,
 		     const struct flame_part **parts, size_t *cnt);

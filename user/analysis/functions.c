@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct node {
+struct function_node {
 	struct node_key {
 		uint32_t file, name; /* texts */
 		uint64_t line;
@@ -17,7 +17,7 @@ struct node {
 static int number_function(struct functions *functions, const struct function *function, uint32_t *number)
 {
 	struct node_key key = {.line = function->line};
-	struct node *node;
+	struct function_node *node;
 	uint32_t qualname;
 	char *const *texts;
 
@@ -25,7 +25,7 @@ static int number_function(struct functions *functions, const struct function *f
 	    map__add_text(&functions->texts, function->name, &key.name) ||
 	    map__add_text(&functions->texts, function->qualname, &qualname))
 		return -ENOMEM;
-	node = MAP_ADD(&functions->by_key, struct node, &key);
+	node = MAP_ADD(&functions->by_key, struct function_node, &key);
 	if (!node)
 		return -ENOMEM;
 	texts = functions->texts.items.items;
@@ -68,17 +68,17 @@ int functions__code(struct functions *functions, uint32_t code_number, uint32_t 
 {
 	const struct stacks *stacks = job__stacks(functions->job);
 	struct code code = stacks__code(stacks, code_number);
-	uint32_t *kept;
+	uint32_t *cached;
 	int err = 0;
 
-	if (array__grow(&functions->code_numbers, stacks__code_end(stacks), sizeof(*kept)))
+	if (array__grow(&functions->code_numbers, stacks__code_end(stacks), sizeof(*cached)))
 		return -ENOMEM;
-	kept = &((uint32_t *)functions->code_numbers.items)[code_number];
-	if (!*kept && code_number && code.known)
-		err = number_known(functions, &code, kept);
-	else if (!*kept)
-		err = functions__builtin(functions, "function ", code_number ? "lost" : "not readable", kept);
-	*number = *kept;
+	cached = &((uint32_t *)functions->code_numbers.items)[code_number];
+	if (!*cached && code_number && code.known)
+		err = number_known(functions, &code, cached);
+	else if (!*cached)
+		err = functions__builtin(functions, "function ", code_number ? "lost" : "not readable", cached);
+	*number = *cached;
 	return err;
 }
 
@@ -94,24 +94,24 @@ int functions__stack(struct functions *functions, const struct stack *stack)
 
 int functions__symbol(struct functions *functions, uint64_t name_id, uint32_t *number)
 {
-	uint32_t symbol, *kept;
+	uint32_t symbol, *cached;
 	int err = intern__add(&functions->symbols, name_id, &symbol);
 
 	*number = 0;
 	if (err || !name_id)
 		return err;
-	if (array__grow(&functions->symbol_numbers, intern__end(&functions->symbols), sizeof(*kept)))
+	if (array__grow(&functions->symbol_numbers, intern__end(&functions->symbols), sizeof(*cached)))
 		return -ENOMEM;
-	kept = &((uint32_t *)functions->symbol_numbers.items)[symbol];
-	if (!*kept)
-		err = functions__builtin(functions, "", job__name_or_lost(functions->job, name_id), kept);
-	*number = *kept;
+	cached = &((uint32_t *)functions->symbol_numbers.items)[symbol];
+	if (!*cached)
+		err = functions__builtin(functions, "", job__name_or_lost(functions->job, name_id), cached);
+	*number = *cached;
 	return err;
 }
 
 const struct function *functions__get(const struct functions *functions, uint32_t number)
 {
-	return &((const struct node *)functions->by_key.items.items)[number - 1].function;
+	return &((const struct function_node *)functions->by_key.items.items)[number - 1].function;
 }
 
 size_t functions__end(const struct functions *functions)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Functions as cProfile names them, numbered from 1 in the order of first use. File, line and name identify a function,
- * so several code objects of one function share a number.
+ * Functions as cProfile names them, numbered from 1 in the order of first use. File, line and name
+ * identify a function, so several code objects of one function share a number.
  */
 #ifndef STEPFLAME_USER_ANALYSIS_FUNCTIONS_H
 #define STEPFLAME_USER_ANALYSIS_FUNCTIONS_H

@@ -45,7 +45,10 @@ const char *gpu_direction__name(unsigned int direction)
 	return directions[direction < GPU_DIRECTION__COUNT ? direction : GPU_NONE_DIRECTION];
 }
 
-/* Whether the text after a function's base name is a version suffix: "_v7000", "_v2", "_ptsz", "_v3020_ptds". */
+/*
+ * Whether the text after a function's base name is a version suffix: "_v7000", "_v2", "_ptsz",
+ * "_v3020_ptds".
+ */
 static bool is_version(const char *rest)
 {
 	while (*rest) {

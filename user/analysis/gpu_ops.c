@@ -42,14 +42,14 @@ struct windows {
 	size_t cnt;
 };
 
-static int compare_window(const void *a, const void *b)
+static int compare_window_start(const void *a, const void *b)
 {
 	const struct rec_op_window *x = a, *y = b;
 
 	return x->pid != y->pid ? COMPARE(x->pid, y->pid) : COMPARE(x->start_ns, y->start_ns);
 }
 
-static int list_windows(struct job *job, struct windows *out)
+static int list_op_windows(struct job *job, struct windows *out)
 {
 	const struct rec_op_window *windows = job__op_windows(job, &out->cnt);
 
@@ -59,7 +59,7 @@ static int list_windows(struct job *job, struct windows *out)
 	for (size_t i = 0; i < out->cnt; i++)
 		out->items[i] = windows[i];
 	if (out->cnt)
-		qsort(out->items, out->cnt, sizeof(*out->items), compare_window);
+		qsort(out->items, out->cnt, sizeof(*out->items), compare_window_start);
 	return 0;
 }
 
@@ -67,7 +67,7 @@ static int list_windows(struct job *job, struct windows *out)
 static bool in_window(const struct windows *windows, uint32_t pid, uint64_t time_ns)
 {
 	const struct rec_op_window key = {.pid = pid, .start_ns = time_ns}, *last;
-	size_t low = SEARCH(i, 0, windows->cnt, compare_window(&windows->items[i], &key) <= 0);
+	size_t low = SEARCH(i, 0, windows->cnt, compare_window_start(&windows->items[i], &key) <= 0);
 	last = low ? &windows->items[low - 1] : NULL;
 	if (last && last->pid == pid)
 		return time_ns <= last->end_ns;
@@ -76,7 +76,7 @@ static bool in_window(const struct windows *windows, uint32_t pid, uint64_t time
 
 /* ---- operators ---- */
 
-struct making {
+struct gpu_ops_maker {
 	struct job *job;
 	struct gpu_ops *out;
 	const struct gpu *gpu;
@@ -84,7 +84,7 @@ struct making {
 	struct map nodes; /* struct op_key without groups: the keys of nodes among the rows */
 };
 
-static int add_op(struct making *m, const struct op_key *key, uint64_t self_ns, uint64_t total_ns)
+static int count_op(struct gpu_ops_maker *m, const struct op_key *key, uint64_t self_ns, uint64_t total_ns)
 {
 	struct gpu_op *op = MAP_ADD(&m->out->ops, struct gpu_op, key);
 
@@ -95,16 +95,18 @@ static int add_op(struct making *m, const struct op_key *key, uint64_t self_ns, 
 	return 0;
 }
 
-static bool is_row(uint32_t kind)
+static bool is_listed_row(uint32_t kind)
 {
 	return kind == SPAN_OP || kind == SPAN_EVALUATE || kind == SPAN_NODE || kind == SPAN_LABEL;
 }
 
 /*
- * The table merges a call whose only child has its own name, whatever its overload, with that child, under the caller's
- * name. A path does not show other children, so each child counts as the only one.
+ * The table merges a call whose only child has its own name, whatever its overload, with that
+ * child, under the caller's name. A path does not show other children, so each child counts as the
+ * only one.
  */
-static bool is_same(const struct making *m, const struct path_span *outer, const struct path_span *inner)
+static bool merges_with_child(const struct gpu_ops_maker *m, const struct path_span *outer,
+			      const struct path_span *inner)
 {
 	const char *x, *y;
 	size_t length;
@@ -126,8 +128,8 @@ static uint64_t action_inside(const struct path_span *span, uint64_t action)
 }
 
 /* Where a call asked for work. */
-struct place {
-	struct place_key {
+struct call_place {
+	struct call_place_key {
 		uint32_t pid;
 		uint32_t path; /* number; 0: not known, op is used instead */
 		uint64_t op, action;
@@ -136,7 +138,7 @@ struct place {
 };
 
 /* Adds the total time to all open spans of the path, and the self time to the innermost. */
-static int add_path(struct making *m, const struct place *place, const struct path *path)
+static int count_path(struct gpu_ops_maker *m, const struct call_place *place, const struct path *path)
 {
 	const struct path_span *outer = NULL;
 	struct op_key key = {.pid = place->key.pid};
@@ -151,36 +153,36 @@ static int add_path(struct making *m, const struct place *place, const struct pa
 	for (uint32_t i = 0; i < path->cnt; i++) {
 		const struct path_span *span = &path->spans[i];
 
-		if (is_row(span->kind) && !(outer && is_same(m, outer, span))) {
+		if (is_listed_row(span->kind) && !(outer && merges_with_child(m, outer, span))) {
 			key = (struct op_key){key.pid, span->kind, span->name, action, span->group};
-			m->out->groups_told |= span->group != 0;
-			if (add_op(m, &key, 0, place->ns))
+			m->out->groups_known |= span->group != 0;
+			if (count_op(m, &key, 0, place->ns))
 				return -ENOMEM;
 		}
-		if (is_row(span->kind))
+		if (is_listed_row(span->kind))
 			outer = span;
 		action = action_inside(span, action);
 	}
-	return key.name ? add_op(m, &key, place->ns, 0) : 0;
+	return key.name ? count_op(m, &key, place->ns, 0) : 0;
 }
 
-static int add_place(struct making *m, const struct place *place)
+static int count_place(struct gpu_ops_maker *m, const struct call_place *place)
 {
 	struct op_key key = {place->key.pid, SPAN_NODE, place->key.op, place->key.action, 0};
 	struct path path = stacks__path(m->stacks, place->key.path);
 
 	if (place->key.path && path.known)
-		return add_path(m, place, &path);
+		return count_path(m, place, &path);
 	if (!place->key.op)
 		return 0;
 	m->out->without_paths = true;
 	if (!MAP_FIND(&m->nodes, struct op_key, &key))
 		key.kind = SPAN_OP;
-	return add_op(m, &key, place->ns, place->ns);
+	return count_op(m, &key, place->ns, place->ns);
 }
 
 /* Adds calls up by place first: calls are many, places few. */
-static int add_calls(struct making *m, const struct windows *windows)
+static int count_calls_by_place(struct gpu_ops_maker *m, const struct windows *windows)
 {
 	size_t cnt;
 	const struct gpu_call *calls = gpu__calls(m->gpu, &cnt);
@@ -188,25 +190,25 @@ static int add_calls(struct making *m, const struct windows *windows)
 	int err = 0;
 
 	for (size_t i = 0; i < cnt && !err; i++) {
-		const struct place_key key = {calls[i].pid, calls[i].path, calls[i].op, calls[i].action};
-		struct place *place;
+		const struct call_place_key key = {calls[i].pid, calls[i].path, calls[i].op, calls[i].action};
+		struct call_place *place;
 
 		if (!calls[i].device_ns || !in_window(windows, calls[i].pid, calls[i].start_ns))
 			continue;
-		place = MAP_ADD(&places, struct place, &key);
+		place = MAP_ADD(&places, struct call_place, &key);
 		if (place)
 			place->ns = saturating__add(place->ns, calls[i].device_ns);
 		else
 			err = -ENOMEM;
 	}
 	for (size_t i = 0; i < places.items.cnt && !err; i++)
-		err = add_place(m, &((const struct place *)places.items.items)[i]);
+		err = count_place(m, &((const struct call_place *)places.items.items)[i]);
 	map__free(&places);
 	return err;
 }
 
 /* An operator and a node may share a name; the row of a node tells which it is. */
-static int find_nodes(struct making *m)
+static int find_nodes(struct gpu_ops_maker *m)
 {
 	size_t cnt;
 	const struct op_row *rows = job__ops(m->job, &cnt);
@@ -227,15 +229,15 @@ struct work_key {
 	uint64_t direction, name, action;
 };
 
-struct work {
+struct op_work {
 	struct work_key key;
 	size_t index; /* 1 + index in works */
 };
 
 /* NULL: no memory. */
-static struct gpu_work *find_work(struct making *m, struct map *map, const struct work_key *key)
+static struct gpu_work *find_or_add_work(struct gpu_ops_maker *m, struct map *map, const struct work_key *key)
 {
-	struct work *known = MAP_ADD(map, struct work, key);
+	struct op_work *known = MAP_ADD(map, struct op_work, key);
 	struct gpu_work *work;
 	char **text;
 
@@ -252,7 +254,7 @@ static struct gpu_work *find_work(struct making *m, struct map *map, const struc
 	return work;
 }
 
-static int add_works(struct making *m, const struct windows *windows)
+static int add_gpu_works(struct gpu_ops_maker *m, const struct windows *windows)
 {
 	size_t cnt;
 	const struct gpu_act *activities = gpu__activities(m->gpu, &cnt);
@@ -269,7 +271,7 @@ static int add_works(struct making *m, const struct windows *windows)
 		if (!gpu_act__is_work(activity) ||
 		    !in_window(windows, activity->pid, call ? call->start_ns : activity->start_ns))
 			continue;
-		work = find_work(m, &map, &key);
+		work = find_or_add_work(m, &map, &key);
 		if (!work) {
 			err = -ENOMEM;
 			break;
@@ -285,21 +287,21 @@ static int add_works(struct making *m, const struct windows *windows)
 
 int gpu_ops__new(struct job *job, struct gpu_ops *out)
 {
-	struct making m = {.job = job, .out = out, .gpu = job__gpu(job), .stacks = job__stacks(job)};
+	struct gpu_ops_maker m = {.job = job, .out = out, .gpu = job__gpu(job), .stacks = job__stacks(job)};
 	struct windows windows;
 	int err;
 
 	*out = (struct gpu_ops){0};
 	if (!m.gpu)
 		return -ENOMEM;
-	err = list_windows(job, &windows);
+	err = list_op_windows(job, &windows);
 	if (!err)
 		err = find_nodes(&m);
 	if (!err)
-		err = add_calls(&m, &windows);
+		err = count_calls_by_place(&m, &windows);
 	map__free(&m.nodes);
 	if (!err)
-		err = add_works(&m, &windows);
+		err = add_gpu_works(&m, &windows);
 	free(windows.items);
 	if (err)
 		gpu_ops__release(out);
@@ -319,7 +321,7 @@ void gpu_ops__release(struct gpu_ops *ops)
 const struct gpu_op *gpu_ops__find(const struct gpu_ops *ops, const struct op_row *row)
 {
 	const struct op_key key = {row->pid, row->kind, row->name_id, row->action_id,
-				   ops->groups_told ? (uint32_t)row->group_id : 0};
+				   ops->groups_known ? (uint32_t)row->group_id : 0};
 
 	return MAP_FIND(&ops->ops, struct gpu_op, &key);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Device time of operators: what GPUs did, credited to the innermost operator, node or label whose call asked for it,
- * and to the enclosing ones, as torch.profiler does; and what GPUs did by kind of work. Covers what was asked for while
- * operators were counted.
+ * Device time of operators: what GPUs did, credited to the innermost operator, node or label whose
+ * call asked for it, and to the enclosing ones, as torch.profiler does; and what GPUs did by kind
+ * of work. Covers what was asked for while operators were counted.
  */
 #ifndef STEPFLAME_USER_ANALYSIS_GPU_OPS_H
 #define STEPFLAME_USER_ANALYSIS_GPU_OPS_H
@@ -30,7 +30,7 @@ struct gpu_ops {
 	struct map ops;     /* struct gpu_op */
 	struct array works; /* struct gpu_work, by their first start */
 	struct array texts; /* char * */
-	bool groups_told;   /* calls record groups; else each op covers all groups */
+	bool groups_known;  /* calls record groups; else each op covers all groups */
 	bool without_paths; /* some calls lack the spans around their operator, so totals lack their time */
 };
 
@@ -41,9 +41,9 @@ void gpu_ops__release(struct gpu_ops *ops);
 const struct gpu_op *gpu_ops__find(const struct gpu_ops *ops, const struct op_row *row);
 
 /*
- * What a GPU did, as Kineto names it: "at::native::reduce_kernel<ReduceOp sum_functor ...>", "Memcpy HtoD", "Memset
- * (Device)"; for a call, its function. The records do not say which kind of memory a copy reads. name: REC_NAME id, 0:
- * no name. malloc'ed; NULL: no memory.
+ * What a GPU did, as Kineto names it: "at::native::reduce_kernel<ReduceOp sum_functor ...>",
+ * "Memcpy HtoD", "Memset (Device)"; for a call, its function. The records do not say which kind of
+ * memory a copy reads. name: REC_NAME id, 0: no name. malloc'ed; NULL: no memory.
  */
 char *gpu_work__text(struct job *job, enum gpu_activity kind, enum gpu_direction direction, uint64_t name);
 

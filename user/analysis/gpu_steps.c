@@ -18,9 +18,9 @@ double gpu_step__busy(const struct gpu_step *step)
 	return step->watched_ns ? (double)step->busy_ns / step->watched_ns : 0;
 }
 
-static void add_step(struct gpu_step *sum, const struct gpu_step *step)
+static void gpu_step__add(struct gpu_step *sum, const struct gpu_step *step)
 {
-	sum->told += step->told;
+	sum->known += step->known;
 	sum->launches = saturating__add(sum->launches, step->launches);
 	sum->copies = saturating__add(sum->copies, step->copies);
 	sum->copied_bytes = saturating__add(sum->copied_bytes, step->copied_bytes);
@@ -34,22 +34,22 @@ bool gpu_step__calls(const struct gpu *gpu, const struct step_track *track, cons
 		     struct gpu_step *out)
 {
 	size_t cnt;
-	const struct rec_gpu_step *told = gpu__steps(gpu, &cnt);
+	const struct rec_gpu_step *records = gpu__steps(gpu, &cnt);
 	uint64_t up_to_ns = step->start_ns;
-	struct gpu_step sum = {.told = 1};
+	struct gpu_step sum = {.known = 1};
 
-	while (*at < cnt &&
-	       (told[*at].pid < track->pid || (told[*at].pid == track->pid && told[*at].time_ns <= step->start_ns)))
+	while (*at < cnt && (records[*at].pid < track->pid ||
+			     (records[*at].pid == track->pid && records[*at].time_ns <= step->start_ns)))
 		(*at)++;
-	for (; *at < cnt && told[*at].pid == track->pid && told[*at].time_ns <= step->end_ns; (*at)++) {
-		if (told[*at].from_ns != up_to_ns)
+	for (; *at < cnt && records[*at].pid == track->pid && records[*at].time_ns <= step->end_ns; (*at)++) {
+		if (records[*at].from_ns != up_to_ns)
 			continue;
-		up_to_ns = told[*at].time_ns;
-		sum.launches = saturating__add(sum.launches, told[*at].launches);
-		sum.copies = saturating__add(sum.copies, told[*at].copies);
-		sum.copied_bytes = saturating__add(sum.copied_bytes, told[*at].copied_bytes);
-		sum.api_ns = saturating__add(sum.api_ns, told[*at].api_ns);
-		sum.sync_ns = saturating__add(sum.sync_ns, told[*at].sync_ns);
+		up_to_ns = records[*at].time_ns;
+		sum.launches = saturating__add(sum.launches, records[*at].launches);
+		sum.copies = saturating__add(sum.copies, records[*at].copies);
+		sum.copied_bytes = saturating__add(sum.copied_bytes, records[*at].copied_bytes);
+		sum.api_ns = saturating__add(sum.api_ns, records[*at].api_ns);
+		sum.sync_ns = saturating__add(sum.sync_ns, records[*at].sync_ns);
 	}
 	if (up_to_ns != step->end_ns)
 		return false;
@@ -57,7 +57,7 @@ bool gpu_step__calls(const struct gpu *gpu, const struct step_track *track, cons
 	return true;
 }
 
-static void add_calls(struct gpu_steps *out, const struct gpu *gpu, const struct step_track *track)
+static void add_step_calls(struct gpu_steps *out, const struct gpu *gpu, const struct step_track *track)
 {
 	size_t at = 0;
 
@@ -65,7 +65,7 @@ static void add_calls(struct gpu_steps *out, const struct gpu *gpu, const struct
 		gpu_step__calls(gpu, track, &track->steps[i], &at, &out->steps[i]);
 }
 
-static void add_work(struct gpu_steps *out, const struct gpu_time *time, const struct step_track *track)
+static void add_step_work(struct gpu_steps *out, const struct gpu_time *time, const struct step_track *track)
 {
 	size_t cnt, own = 0;
 	const struct gpu_line *lines = gpu_time__lines(time, &cnt);
@@ -98,12 +98,12 @@ static void add_kernels(struct gpu_steps *out, const struct gpu *gpu, const stru
 	}
 }
 
-static void add_up(struct gpu_steps *out, const struct step_track *track)
+static void sum_gpu_steps(struct gpu_steps *out, const struct step_track *track)
 {
 	for (size_t i = 0; i < track->step_cnt; i++)
-		add_step(&out->all, &out->steps[i]);
+		gpu_step__add(&out->all, &out->steps[i]);
 	for (size_t i = 0; i < track->slow_cnt; i++)
-		add_step(&out->slow, &out->steps[track->slow[i]]);
+		gpu_step__add(&out->slow, &out->steps[track->slow[i]]);
 }
 
 int gpu_steps__new(const struct gpu *gpu, const struct gpu_time *time, const struct step_track *track,
@@ -117,10 +117,10 @@ int gpu_steps__new(const struct gpu *gpu, const struct gpu_time *time, const str
 	out->steps = calloc(track->step_cnt + 1, sizeof(*out->steps));
 	if (!out->steps)
 		return -ENOMEM;
-	add_calls(out, gpu, track);
-	add_work(out, time, track);
+	add_step_calls(out, gpu, track);
+	add_step_work(out, time, track);
 	add_kernels(out, gpu, track);
-	add_up(out, track);
+	sum_gpu_steps(out, track);
 	return 0;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Steps and the GPU: what each step asked for, as the probes counted it, and how long the GPUs of its process worked
- * during the step, as CUPTI saw it, whoever asked for the work.
+ * Steps and the GPU: what each step asked for, as the probes counted it, and how long the GPUs of
+ * its process worked during the step, as CUPTI saw it, whoever asked for the work.
  */
 #ifndef STEPFLAME_USER_ANALYSIS_GPU_STEPS_H
 #define STEPFLAME_USER_ANALYSIS_GPU_STEPS_H
@@ -11,7 +11,7 @@
 #include "user/model/gpu.h"
 
 struct gpu_step {
-	size_t told; /* steps whose calls are known: 0 or 1; in a sum, their number */
+	size_t known; /* steps whose calls are known: 0 or 1; in a sum, their number */
 	uint64_t launches, copies, copied_bytes;
 	uint64_t api_ns, sync_ns; /* in calls except waits; in waits */
 	uint64_t watched_ns;      /* time of the step that CUPTI watched */
@@ -31,13 +31,17 @@ int gpu_steps__new(const struct gpu *gpu, const struct gpu_time *time, const str
 void gpu_steps__release(struct gpu_steps *gpu);
 
 /*
- * Adds up what the probes counted between the boundaries in a step; false: a boundary is missing, so the counts are not
- * known. Set *at to 0 for the first step of a track, then pass it back unchanged.
+ * Adds up what the probes counted between the boundaries in a step; false: a boundary is missing,
+ * so the counts are not known. Set *at to 0 for the first step of a track, then pass it back
+ * unchanged.
  */
 bool gpu_step__calls(const struct gpu *gpu, const struct step_track *track, const struct step *step, size_t *at,
 		     struct gpu_step *out);
 
-/* Whether CUPTI watched all of a step, or most of the time of several. Its windows are known to the millisecond. */
+/*
+ * Whether CUPTI watched all of a step, or most of the time of several. Its windows are known to the
+ * millisecond.
+ */
 bool gpu_step__is_watched(const struct gpu_step *step, uint64_t step_ns);
 /* Busy share of the time watched, 0 to 1; 0 if CUPTI watched nothing. */
 double gpu_step__busy(const struct gpu_step *step);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Goes through the work of a GPU in order of its start. The time from the end of all earlier work to the start of the
- * next is idle, and the next work shows why. Time outside CUPTI's windows is neither busy nor idle.
+ * Goes through the work of a GPU in order of its start. The time from the end of all earlier work
+ * to the start of the next is idle, and the next work shows why. Time outside CUPTI's windows is
+ * neither busy nor idle.
  */
 #include "user/analysis/gpu_time.h"
 
@@ -14,13 +15,13 @@
 #include "user/lib/search.h"
 
 /* When CUPTI watched a process, and when it did not. */
-struct watched {
+struct watched_process {
 	uint32_t pid;
-	struct gpu_spans windows, not ;
+	struct gpu_spans windows, unwatched;
 };
 
 /* A time in which a CPU thread is in a DataLoader's next, or in a copy. */
-struct fetch {
+struct fetch_span {
 	uint32_t pid, tid;
 	uint64_t start_ns, end_ns;
 };
@@ -29,8 +30,8 @@ struct gpu_time {
 	const struct gpu *gpu;
 	struct array lines;   /* struct gpu_line */
 	struct array streams; /* struct gpu_stream */
-	struct array watched; /* struct watched, by pid */
-	struct array fetches; /* struct fetch, by thread and time; disjoint */
+	struct array watched; /* struct watched_process, by pid */
+	struct array fetches; /* struct fetch_span, by thread and time; disjoint */
 };
 
 static const struct {
@@ -86,7 +87,7 @@ uint64_t gpu_spans__total(const struct gpu_spans *spans)
 }
 
 /* Total length of the spans before an instant. */
-static uint64_t before(const struct gpu_spans *spans, uint64_t time_ns)
+static uint64_t ns_before(const struct gpu_spans *spans, uint64_t time_ns)
 {
 	const struct gpu_span *at;
 	size_t low = SEARCH(i, 0, spans->cnt, spans->items[i].start_ns < time_ns);
@@ -98,7 +99,7 @@ static uint64_t before(const struct gpu_spans *spans, uint64_t time_ns)
 
 uint64_t gpu_spans__within(const struct gpu_spans *spans, uint64_t start_ns, uint64_t end_ns)
 {
-	return end_ns > start_ns ? before(spans, end_ns) - before(spans, start_ns) : 0;
+	return end_ns > start_ns ? ns_before(spans, end_ns) - ns_before(spans, start_ns) : 0;
 }
 
 uint64_t gpu_line__overlap(const struct gpu_line *line, uint64_t start_ns, uint64_t end_ns)
@@ -114,8 +115,8 @@ static int compare_start(const void *a, const void *b)
 	return COMPARE(((const struct gpu_span *)a)->start_ns, ((const struct gpu_span *)b)->start_ns);
 }
 
-/* The gaps between spans, from time 0 to the end of time. 0 or -ENOMEM. */
-static int complement(const struct array *spans, struct array *out)
+/* Computes the gaps between spans, from time 0 to the end of time. 0 or -ENOMEM. */
+static int spans_between(const struct array *spans, struct array *out)
 {
 	const struct gpu_span *items = spans->items;
 	uint64_t from_ns = 0;
@@ -128,14 +129,17 @@ static int complement(const struct array *spans, struct array *out)
 	return err ?: spans__add(out, from_ns, UINT64_MAX);
 }
 
-struct slice {
+struct process_slice {
 	const struct rec_gpu_window *windows; /* of one process, like activities */
 	const struct gpu_act *activities;     /* in order of their start */
 	size_t window_cnt, activity_cnt;
 };
 
-/* Without recorded windows, uses one window from the first to the last record of the process. 0 or -ENOMEM. */
-static int list_windows(const struct slice *slice, struct array *out)
+/*
+ * Without recorded windows, uses one window from the first to the last record of the process. 0 or
+ * -ENOMEM.
+ */
+static int list_cupti_windows(const struct process_slice *slice, struct array *out)
 {
 	struct gpu_span *spans = calloc(slice->window_cnt + 1, sizeof(*spans));
 	size_t cnt = 0;
@@ -167,29 +171,30 @@ static int list_windows(const struct slice *slice, struct array *out)
 }
 
 /* 0 or -ENOMEM. */
-static int watch_process(struct gpu_time *time, uint32_t pid, const struct slice *slice)
+static int watch_process(struct gpu_time *time, uint32_t pid, const struct process_slice *slice)
 {
-	struct watched *watched = array__add(&time->watched, sizeof(*watched));
-	struct array windows = {0}, not = {0};
-	int err = watched ? list_windows(slice, &windows) : -ENOMEM;
+	struct watched_process *watched = array__add(&time->watched, sizeof(*watched));
+	struct array windows = {0}, unwatched = {0};
+	int err = watched ? list_cupti_windows(slice, &windows) : -ENOMEM;
 
-	err = err ?: complement(&windows, &not );
+	err = err ?: spans_between(&windows, &unwatched);
 	if (watched)
-		*watched = (struct watched){pid, {windows.items, windows.cnt}, {not .items, not .cnt}};
+		*watched =
+			(struct watched_process){pid, {windows.items, windows.cnt}, {unwatched.items, unwatched.cnt}};
 	return err;
 }
 
-static const struct watched *find_watched(const struct gpu_time *time, uint32_t pid)
+static const struct watched_process *find_watched(const struct gpu_time *time, uint32_t pid)
 {
-	static const struct watched none;
-	const struct watched *watched = time->watched.items;
+	static const struct watched_process none;
+	const struct watched_process *watched = time->watched.items;
 	size_t low = SEARCH(i, 0, time->watched.cnt, watched[i].pid < pid);
 	return low < time->watched.cnt && watched[low].pid == pid ? &watched[low] : &none;
 }
 
 const struct gpu_spans *gpu_time__unwatched(const struct gpu_time *time, uint32_t pid)
 {
-	return &find_watched(time, pid)->not ;
+	return &find_watched(time, pid)->unwatched;
 }
 
 uint64_t gpu_time__watched(const struct gpu_time *time, uint32_t pid, uint64_t start_ns, uint64_t end_ns)
@@ -201,7 +206,7 @@ uint64_t gpu_time__watched(const struct gpu_time *time, uint32_t pid, uint64_t s
 
 static int compare_fetch(const void *a, const void *b)
 {
-	const struct fetch *x = a, *y = b;
+	const struct fetch_span *x = a, *y = b;
 
 	DIFFER(pid);
 	DIFFER(tid);
@@ -211,18 +216,18 @@ static int compare_fetch(const void *a, const void *b)
 
 static int add_fetch(struct gpu_time *time, uint32_t pid, uint32_t tid, uint64_t start_ns, uint64_t end_ns)
 {
-	struct fetch *fetch = array__add(&time->fetches, sizeof(*fetch));
+	struct fetch_span *fetch = array__add(&time->fetches, sizeof(*fetch));
 
 	if (!fetch)
 		return -ENOMEM;
-	*fetch = (struct fetch){pid, tid, start_ns, end_ns};
+	*fetch = (struct fetch_span){pid, tid, start_ns, end_ns};
 	return 0;
 }
 
 static int list_fetches(struct gpu_time *time, const struct samples *samples, const struct steps *steps)
 {
-	struct fetch *fetches;
-	size_t cnt, kept = 0;
+	struct fetch_span *fetches;
+	size_t cnt, unique_cnt = 0;
 	const struct gpu_call *calls = gpu__calls(time->gpu, &cnt);
 	int err = 0;
 
@@ -243,22 +248,22 @@ static int list_fetches(struct gpu_time *time, const struct samples *samples, co
 	if (time->fetches.cnt)
 		qsort(fetches, time->fetches.cnt, sizeof(*fetches), compare_fetch);
 	for (size_t i = 0; i < time->fetches.cnt; i++) {
-		struct fetch *last = kept ? &fetches[kept - 1] : NULL;
+		struct fetch_span *last = unique_cnt ? &fetches[unique_cnt - 1] : NULL;
 
 		if (!last || last->pid != fetches[i].pid || last->tid != fetches[i].tid ||
 		    last->end_ns < fetches[i].start_ns)
-			fetches[kept++] = fetches[i];
+			fetches[unique_cnt++] = fetches[i];
 		else if (last->end_ns < fetches[i].end_ns)
 			last->end_ns = fetches[i].end_ns;
 	}
-	time->fetches.cnt = kept;
+	time->fetches.cnt = unique_cnt;
 	return err;
 }
 
 /* The first fetch of a thread that ends after an instant; may belong to a later thread. */
 static size_t find_fetch(const struct gpu_time *time, uint32_t pid, uint32_t tid, uint64_t start_ns)
 {
-	const struct fetch key = {pid, tid, start_ns, 0}, *fetches = time->fetches.items;
+	const struct fetch_span key = {pid, tid, start_ns, 0}, *fetches = time->fetches.items;
 	size_t low = SEARCH(i, 0, time->fetches.cnt, compare_fetch(&fetches[i], &key) < 0);
 	if (low && fetches[low - 1].pid == pid && fetches[low - 1].tid == tid && fetches[low - 1].end_ns > start_ns)
 		low--;
@@ -267,7 +272,7 @@ static size_t find_fetch(const struct gpu_time *time, uint32_t pid, uint32_t tid
 
 /* ---- lines and streams ---- */
 
-static int compare_device(const void *a, const void *b)
+static int compare_act_device(const void *a, const void *b)
 {
 	const struct gpu_act *x = *(const struct gpu_act *const *)a, *y = *(const struct gpu_act *const *)b;
 
@@ -304,12 +309,12 @@ static enum gpu_idle idle_before(const struct gpu_time *time, const struct gpu_a
 /* Adds a span without the parts that CUPTI did not watch. 0 or -ENOMEM. */
 static int add_watched(const struct gpu_time *time, uint32_t pid, struct array *spans, uint64_t from_ns, uint64_t to_ns)
 {
-	const struct gpu_spans *not = gpu_time__unwatched(time, pid);
+	const struct gpu_spans *unwatched = gpu_time__unwatched(time, pid);
 	int err = 0;
-	size_t low = SEARCH(i, 0, not ->cnt, not ->items[i].end_ns <= from_ns);
-	for (; low < not ->cnt && not ->items[low].start_ns < to_ns && !err; low++) {
-		err = spans__add(spans, from_ns, not ->items[low].start_ns);
-		from_ns = not ->items[low].end_ns;
+	size_t low = SEARCH(i, 0, unwatched->cnt, unwatched->items[i].end_ns <= from_ns);
+	for (; low < unwatched->cnt && unwatched->items[low].start_ns < to_ns && !err; low++) {
+		err = spans__add(spans, from_ns, unwatched->items[low].start_ns);
+		from_ns = unwatched->items[low].end_ns;
 	}
 	return err ?: spans__add(spans, from_ns, to_ns);
 }
@@ -319,13 +324,13 @@ static int add_idle(const struct gpu_time *time, struct array *idle, const struc
 {
 	const struct gpu_act *asked = gpu__asked_by(time->gpu, next);
 	enum gpu_idle why = idle_before(time, next, from_ns);
-	const struct fetch *fetches = time->fetches.items;
+	const struct fetch_span *fetches = time->fetches.items;
 	int err = 0;
 
 	if (why != GPU_IDLE_HOST)
 		return add_watched(time, next->pid, &idle[why], from_ns, next->start_ns);
 	for (size_t i = find_fetch(time, asked->pid, asked->tid, from_ns); i < time->fetches.cnt && !err; i++) {
-		const struct fetch *fetch = &fetches[i];
+		const struct fetch_span *fetch = &fetches[i];
 		uint64_t end_ns = fetch->end_ns < next->start_ns ? fetch->end_ns : next->start_ns;
 
 		if (fetch->pid != asked->pid || fetch->tid != asked->tid || fetch->start_ns >= next->start_ns)
@@ -339,7 +344,7 @@ static int add_idle(const struct gpu_time *time, struct array *idle, const struc
 	return err ?: add_watched(time, next->pid, &idle[GPU_IDLE_HOST], from_ns, next->start_ns);
 }
 
-static void take(struct gpu_spans *spans, struct array *array)
+static void take_spans(struct gpu_spans *spans, struct array *array)
 {
 	*spans = (struct gpu_spans){array->items, array->cnt};
 }
@@ -375,12 +380,12 @@ static int make_line(struct gpu_time *time, const struct gpu_act *const *acts, s
 				      ?: add_watched(time, line->pid, act->is_comm ? &comm : &compute, act->start_ns,
 						     end_ns);
 	}
-	take(&line->work, &work);
-	take(&line->kernels, &kernels);
-	take(&line->compute, &compute);
-	take(&line->comm, &comm);
+	take_spans(&line->work, &work);
+	take_spans(&line->kernels, &kernels);
+	take_spans(&line->compute, &compute);
+	take_spans(&line->comm, &comm);
 	for (int why = 0; why < GPU_IDLE__COUNT; why++)
-		take(&line->idle[why], &idle[why]);
+		take_spans(&line->idle[why], &idle[why]);
 	line->watched_ns = line->last_ns - line->first_ns -
 			   gpu_spans__within(gpu_time__unwatched(time, line->pid), line->first_ns, line->last_ns);
 	return err;
@@ -429,7 +434,7 @@ static int watch_work(struct gpu_time *time, const struct gpu_act **work, size_t
 	int err = 0;
 
 	for (size_t i = 0; i < process_cnt && !err; i++) {
-		struct slice slice = {.windows = window, .activities = activity};
+		struct process_slice slice = {.windows = window, .activities = activity};
 
 		for (; window < windows_end && window->pid == processes[i].pid; window++)
 			slice.window_cnt++;
@@ -454,7 +459,7 @@ static int make_times(struct gpu_time *time, const struct samples *samples, cons
 	err = work ? list_fetches(time, samples, steps) : -ENOMEM;
 	err = err ?: watch_work(time, work, &work_cnt);
 	if (work_cnt)
-		qsort(work, work_cnt, sizeof(*work), compare_device);
+		qsort(work, work_cnt, sizeof(*work), compare_act_device);
 	for (size_t from = 0, to; from < work_cnt && !err; from = to) {
 		for (to = from;
 		     to < work_cnt && work[to]->pid == work[from]->pid && work[to]->device == work[from]->device; to++)
@@ -492,7 +497,7 @@ struct gpu_time *gpu_time__new(struct job *job, const struct steps *steps)
 void gpu_time__free(struct gpu_time *time)
 {
 	struct gpu_line *lines;
-	struct watched *watched;
+	struct watched_process *watched;
 
 	if (!time)
 		return;
@@ -508,7 +513,7 @@ void gpu_time__free(struct gpu_time *time)
 	}
 	for (size_t i = 0; i < time->watched.cnt; i++) {
 		free(watched[i].windows.items);
-		free(watched[i].not .items);
+		free(watched[i].unwatched.items);
 	}
 	free(time->lines.items);
 	free(time->streams.items);

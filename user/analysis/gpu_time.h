@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * How GPUs spent their time: when each was busy, with what, and what it waited for when idle. Built from a job once;
- * the job must not take records meanwhile.
+ * How GPUs spent their time: when each was busy, with what, and what it waited for when idle. Built
+ * from a job once; the job must not take records meanwhile.
  */
 #ifndef STEPFLAME_USER_ANALYSIS_GPU_TIME_H
 #define STEPFLAME_USER_ANALYSIS_GPU_TIME_H
@@ -24,8 +24,8 @@ uint64_t gpu_spans__total(const struct gpu_spans *spans);
 uint64_t gpu_spans__within(const struct gpu_spans *spans, uint64_t start_ns, uint64_t end_ns);
 
 /*
- * Why a GPU was idle before some work began. HOST, LAUNCH and OTHER follow HTA's "idle time breakdown"
- * (hta/analyzers/breakdown_analysis.py); its host wait is split here into HOST and DATA.
+ * Why a GPU was idle before some work began. HOST, LAUNCH and OTHER follow HTA's "idle time
+ * breakdown" (hta/analyzers/breakdown_analysis.py); its host wait is split here into HOST and DATA.
  */
 #define STEPFLAME_GPU_IDLE(X)                                                           \
 	X(HOST, "host", "the CPU had not asked for work yet")                           \

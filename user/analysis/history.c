@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * A snapshot begins with its REC_WINDOW. Rows before the first one count towards the first; merged recordings, which
- * have only one, contain such rows.
+ * A snapshot begins with its REC_WINDOW. Rows before the first one count towards the first; merged
+ * recordings, which have only one, contain such rows.
  */
 #include "user/analysis/history.h"
 
@@ -13,13 +13,13 @@
 #define SNAPSHOTS_MAX 1024 /* a day has 250; later snapshots count as the last one */
 
 /* The last state of a row; for an action, the key includes the enclosing action. */
-struct state {
+struct row_state {
 	struct history_key key;
 	uint64_t ns, calls;
 };
 
 struct history {
-	struct map states, rows; /* struct state, struct history_row */
+	struct map states, rows; /* struct row_state, struct history_row */
 	struct array snapshots;  /* uint64_t */
 };
 
@@ -55,11 +55,12 @@ static struct growth *growth_at(struct history_row *row, uint32_t snapshot)
 	return growths;
 }
 
-static int add_row(struct history *history, uint64_t type, const struct op_key *key, uint64_t ns, uint64_t calls)
+static int history__add_row(struct history *history, uint64_t type, const struct op_key *key, uint64_t ns,
+			    uint64_t calls)
 {
 	const struct history_key own = {type, *key},
 				 of = {type, {.pid = key->pid, .kind = key->kind, .name = key->name}};
-	struct state *state = MAP_ADD(&history->states, struct state, &own);
+	struct row_state *state = MAP_ADD(&history->states, struct row_state, &own);
 	struct history_row *row = MAP_ADD(&history->rows, struct history_row, &of);
 	struct growth *growth =
 		state && row ? growth_at(row, history->snapshots.cnt ? history->snapshots.cnt - 1 : 0) : NULL;
@@ -98,11 +99,12 @@ int history__add(struct history *history, const struct rec_hdr *record)
 	if (record->type == REC_WINDOW && record->size >= sizeof(struct rec_window))
 		return add_snapshot(history, (const void *)record);
 	if (record->type == REC_AGG && record->size >= sizeof(*agg))
-		return add_row(history, REC_AGG,
-			       &(struct op_key){agg->key.pid, agg->key.kind, agg->key.name, agg->key.parent, 0},
-			       agg->val.total_ns, agg->val.calls);
+		return history__add_row(
+			history, REC_AGG,
+			&(struct op_key){agg->key.pid, agg->key.kind, agg->key.name, agg->key.parent, 0},
+			agg->val.total_ns, agg->val.calls);
 	if (record->type == REC_OP && record->size >= sizeof(*op))
-		return add_row(history, REC_OP, &op->key, op->val.self_ns, op->val.calls);
+		return history__add_row(history, REC_OP, &op->key, op->val.self_ns, op->val.calls);
 	return 0;
 }
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The sample's stack and the stack at a span's end share the frames around the span: from the outermost inwards, the
- * same functions at the same instructions, except for the last shared frame, which begins and ends the span. Of the
- * stacks recorded for a span, the longest match counts: stacks of other calls of the span share fewer frames. The
- * stacks are sorted, so the best match is next to the position of the sample's stack.
+ * The sample's stack and the stack at a span's end share the frames around the span: from the
+ * outermost inwards, the same functions at the same instructions, except for the last shared frame,
+ * which begins and ends the span. Of the stacks recorded for a span, the longest match counts:
+ * stacks of other calls of the span share fewer frames. The stacks are sorted, so the best match is
+ * next to the position of the sample's stack.
  */
 #include "user/analysis/inside.h"
 
@@ -20,8 +21,8 @@ struct inside {
 };
 
 /*
- * Compares from the outermost frame inwards. *shared: number of frames with the same functions up to the first
- * difference, including the frame that differs only in its instruction.
+ * Compares from the outermost frame inwards. *shared: number of frames with the same functions up
+ * to the first difference, including the frame that differs only in its instruction.
  */
 static int compare_stacks(const struct stack *x, const struct stack *y, uint32_t *shared)
 {
@@ -40,7 +41,7 @@ static int compare_stacks(const struct stack *x, const struct stack *y, uint32_t
 	return COMPARE(x->cnt, y->cnt);
 }
 
-static int compare_spans(const struct around *x, const struct around *y)
+static int compare_around_name(const struct around *x, const struct around *y)
 {
 	return x->name != y->name ? COMPARE(x->name, y->name) : COMPARE(x->kind, y->kind);
 }
@@ -49,9 +50,9 @@ static int compare_around(const void *a, const void *b, void *stacks)
 {
 	const struct around *x = a, *y = b;
 	struct stack of_x = stacks__stack(stacks, x->stack), of_y = stacks__stack(stacks, y->stack);
-	int order = compare_spans(x, y);
+	int result = compare_around_name(x, y);
 
-	return order ? order : compare_stacks(&of_x, &of_y, &(uint32_t){0});
+	return result ? result : compare_stacks(&of_x, &of_y, &(uint32_t){0});
 }
 
 uint32_t inside__frames(const struct inside *inside, const struct path_span *span, uint32_t stack, bool *known)
@@ -64,7 +65,7 @@ uint32_t inside__frames(const struct inside *inside, const struct path_span *spa
 		struct stack other = stacks__stack(inside->stacks, all[i].stack);
 		uint32_t shared = 0;
 
-		if (!compare_spans(&all[i], &key))
+		if (!compare_around_name(&all[i], &key))
 			compare_stacks(&of_sample, &other, &shared);
 		around = shared > around ? shared : around;
 	}
@@ -87,8 +88,8 @@ struct inside *inside__new(const struct stacks *stacks, const struct samples *sa
 		return NULL;
 	}
 	/*
-	 * A span nested in one of the same name is part of that one. A stack without its outer frames cannot be
-	 * compared.
+	 * A span nested in one of the same name is part of that one. A stack without its outer
+	 * frames cannot be compared.
 	 */
 	for (size_t i = 0; i < cnt; i++)
 		if (!arounds[i].nested && !stacks__stack(stacks, arounds[i].stack).cut)

@@ -25,7 +25,7 @@ struct worker {
 	/* Times of its main thread. Idle: it waits for what to load next. */
 	uint64_t seen_ns, idle_ns, cpu_ns, queued_ns;
 	const struct rec_proc *end;        /* how it ended, if it failed; NULL: it did not, or that is not known */
-	uint64_t end_wait_ns;              /* waits ended by its exit instead of a batch; not in the other sums */
+	uint64_t end_wait_ns;              /* waits ended by its exit instead of a batch; not in the other totals */
 	const struct worker_doing *doings; /* while the process waited for it; longest first */
 	size_t doing_cnt;
 };
@@ -61,8 +61,8 @@ enum loader_advice {
 };
 
 /*
- * A DataLoader of a process, and its workers. If the loaders of a process cannot be told apart, one that stands for
- * all.
+ * A DataLoader of a process, and its workers. If the loaders of a process cannot be told apart, one
+ * that stands for all.
  */
 struct loader {
 	uint32_t pid;
@@ -84,8 +84,8 @@ struct loader {
 	uint64_t observed_ns;         /* the steps, or else the window; for one of several loaders, its time in use */
 	uint64_t batches;             /* fetched batches, as counted by the DataLoader's label; 0: not known */
 	/*
-	 * For one of several loaders: time between batches without other loaders' turns, and the number of those
-	 * batches.
+	 * For one of several loaders: time between batches without other loaders' turns, and the
+	 * number of those batches.
 	 */
 	uint64_t active_ns, active_cnt;
 	uint64_t active_wait_ns; /* the part of all waits in active_ns */

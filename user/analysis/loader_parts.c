@@ -5,12 +5,12 @@
 #include <string.h>
 
 #include "user/lib/compare.h"
+#include "user/lib/histograms.h"
 #include "user/lib/intern.h"
 #include "user/lib/saturating.h"
-#include "user/lib/tallies.h"
 #include "user/model/io.h"
 
-struct iterator {
+struct loader_iterator {
 	struct pipe_val val; /* as read by the process */
 	uint32_t worker_cnt;
 	uint32_t loader; /* LOADER_NONE: the pipe does not belong to a loader */
@@ -23,7 +23,10 @@ static uint64_t pipe_key(const struct file_key *key)
 	return (key->inode ^ (uint64_t)key->dev << 44) + 1;
 }
 
-/* Adds the pipes from which the process reads messages. Their numbers in `keys` are those of the iterators, plus 1. */
+/*
+ * Adds the pipes from which the process reads messages. Their numbers in `keys` are those of the
+ * iterators, plus 1.
+ */
 static int add_iterators(const struct job *job, uint32_t pid, struct intern *keys, struct array *out)
 {
 	size_t cnt;
@@ -35,10 +38,10 @@ static int add_iterators(const struct job *job, uint32_t pid, struct intern *key
 		if (pipes[i].key.pid != pid || !pipes[i].val.messages)
 			continue;
 		if (intern__add(keys, pipe_key(&pipes[i].key), &number) ||
-		    array__grow(out, number, sizeof(struct iterator)))
+		    array__grow(out, number, sizeof(struct loader_iterator)))
 			return -1;
-		((struct iterator *)out->items)[number - 1] =
-			(struct iterator){.val = pipes[i].val, .loader = LOADER_NONE};
+		((struct loader_iterator *)out->items)[number - 1] =
+			(struct loader_iterator){.val = pipes[i].val, .loader = LOADER_NONE};
 	}
 	return 0;
 }
@@ -77,10 +80,10 @@ static int assign_writers(const struct job *job, struct worker *workers, size_t 
 }
 
 /*
- * A worker that wrote nothing belongs to the iterator of the workers started before it, if that iterator needed all its
- * workers for its first batch; else to the next iterator.
+ * A worker that wrote nothing belongs to the iterator of the workers started before it, if that
+ * iterator needed all its workers for its first batch; else to the next iterator.
  */
-static void assign_others(const struct iterator *iterators, struct worker *workers, size_t worker_cnt)
+static void assign_others(const struct loader_iterator *iterators, struct worker *workers, size_t worker_cnt)
 {
 	for (size_t i = 0; i < worker_cnt; i++) {
 		uint32_t before = i ? workers[i - 1].iterator : 0, next = 0;
@@ -100,7 +103,7 @@ int loader_parts__find_iterators(struct loader_parts *parts, const struct job *j
 {
 	struct worker *workers = (struct worker *)whole->workers;
 	struct intern keys = {0};
-	struct iterator *iterators;
+	struct loader_iterator *iterators;
 	int failed = add_iterators(job, whole->pid, &keys, &parts->iterators) ||
 		     assign_writers(job, workers, whole->worker_cnt, &keys);
 
@@ -117,30 +120,30 @@ int loader_parts__find_iterators(struct loader_parts *parts, const struct job *j
 
 /* ---- iterators to loaders ---- */
 
-struct group {
+struct iterator_group {
 	uint32_t worker_cnt;
 	uint64_t place;
 	uint64_t last_ns;
 };
 
-struct in_order {
-	struct iterator *iterator;
+struct placed_iterator {
+	struct loader_iterator *iterator;
 	const struct loader_place *place; /* NULL: not known */
 };
 
-static int compare_first(const void *a, const void *b)
+static int compare_first_read(const void *a, const void *b)
 {
-	const struct in_order *x = a, *y = b;
+	const struct placed_iterator *x = a, *y = b;
 
 	return COMPARE(x->iterator->val.first_ns, y->iterator->val.first_ns) ?: COMPARE(x->iterator, y->iterator);
 }
 
 /* Finds the place where the process waits for each iterator most often. */
-static int find_places(struct in_order *order, const struct array *iterators, const struct worker *workers,
+static int find_places(struct placed_iterator *order, const struct array *iterators, const struct worker *workers,
 		       const struct loader_wait *waits, size_t wait_cnt)
 {
-	struct tally_top *top = calloc(iterators->cnt + 1, sizeof(*top));
-	struct tallies tallies = {0};
+	struct histogram_top *top = calloc(iterators->cnt + 1, sizeof(*top));
+	struct histograms histograms = {0};
 	struct intern keys = {0};
 	const struct loader_place **places = calloc(wait_cnt + 1, sizeof(*places));
 	int failed = !top || !places;
@@ -151,25 +154,28 @@ static int find_places(struct in_order *order, const struct array *iterators, co
 		if (!iterator)
 			continue;
 		failed = intern__add(&keys, waits[i].place.key, &place) ||
-			 tallies__add(&tallies, iterator - 1, place, 1);
+			 histograms__add(&histograms, iterator - 1, place, 1);
 		if (!failed && place && !places[place - 1])
 			places[place - 1] = &waits[i].place;
 	}
 	if (!failed)
-		tallies__top(&tallies, iterators->cnt, 1, top);
+		histograms__top(&histograms, iterators->cnt, 1, top);
 	for (size_t i = 0; i < iterators->cnt && !failed; i++) {
-		order[i].iterator = (struct iterator *)iterators->items + i;
-		order[i].place = top[i].sum && top[i].value ? places[top[i].value - 1] : NULL;
+		order[i].iterator = (struct loader_iterator *)iterators->items + i;
+		order[i].place = top[i].total && top[i].value ? places[top[i].value - 1] : NULL;
 	}
-	tallies__free(&tallies);
+	histograms__free(&histograms);
 	intern__free(&keys);
 	free(places);
 	free(top);
 	return failed ? -1 : 0;
 }
 
-/* Finds the loader that an iterator may continue; the very last iterator may not have all its workers yet. */
-static size_t find_group(const struct group *groups, size_t cnt, const struct in_order *at, bool last)
+/*
+ * Finds the loader that an iterator may continue; the very last iterator may not have all its
+ * workers yet.
+ */
+static size_t find_group(const struct iterator_group *groups, size_t cnt, const struct placed_iterator *at, bool last)
 {
 	size_t found = cnt;
 
@@ -187,14 +193,14 @@ static size_t find_group(const struct group *groups, size_t cnt, const struct in
 	return found;
 }
 
-static int make_groups(struct loader_parts *parts, const struct in_order *order)
+static int make_iterator_groups(struct loader_parts *parts, const struct placed_iterator *order)
 {
 	struct array groups = {0};
 	int failed = 0;
 
 	for (size_t i = 0; i < parts->iterators.cnt && !failed; i++) {
-		struct iterator *iterator = order[i].iterator;
-		struct group *group;
+		struct loader_iterator *iterator = order[i].iterator;
+		struct iterator_group *group;
 		size_t number;
 
 		if (!iterator->worker_cnt)
@@ -204,7 +210,7 @@ static int make_groups(struct loader_parts *parts, const struct in_order *order)
 			 array__grow(&parts->places, number + 1, sizeof(struct loader_place));
 		if (failed)
 			break;
-		group = (struct group *)groups.items + number;
+		group = (struct iterator_group *)groups.items + number;
 		if (!group->worker_cnt) {
 			group->worker_cnt = iterator->worker_cnt;
 			group->place = order[i].place ? order[i].place->key : 0;
@@ -223,7 +229,7 @@ static int make_groups(struct loader_parts *parts, const struct in_order *order)
 
 static uint32_t loader_of_worker(const struct loader_parts *parts, const struct worker *worker)
 {
-	const struct iterator *iterators = parts->iterators.items;
+	const struct loader_iterator *iterators = parts->iterators.items;
 
 	return worker->iterator ? iterators[worker->iterator - 1].loader : parts->places.cnt;
 }
@@ -244,12 +250,12 @@ static uint32_t loader_of_place(const struct loader_parts *parts, uint64_t key)
 }
 
 /*
- * A wait opens a new turn after two waits in a row for another loader since this loader's last wait; struct pipe_val
- * defines active time in the same way.
+ * A wait opens a new turn after two waits in a row for another loader since this loader's last
+ * wait; struct pipe_val defines active time in the same way.
  */
 static void find_firsts(struct loader_parts *parts, const struct loader *whole, uint64_t *rows, size_t *last)
 {
-	const struct iterator *iterators = parts->iterators.items;
+	const struct loader_iterator *iterators = parts->iterators.items;
 
 	for (size_t i = 0; i < whole->wait_cnt; i++) {
 		const struct loader_wait *wait = &whole->waits[i];
@@ -289,12 +295,12 @@ static int assign_waits(struct loader_parts *parts, const struct loader *whole)
 
 int loader_parts__group(struct loader_parts *parts, const struct loader *whole)
 {
-	struct in_order *order = calloc(parts->iterators.cnt + 1, sizeof(*order));
+	struct placed_iterator *order = calloc(parts->iterators.cnt + 1, sizeof(*order));
 	int failed = !order || find_places(order, &parts->iterators, whole->workers, whole->waits, whole->wait_cnt);
 
 	if (!failed)
-		qsort(order, parts->iterators.cnt, sizeof(*order), compare_first);
-	failed = failed || make_groups(parts, order);
+		qsort(order, parts->iterators.cnt, sizeof(*order), compare_first_read);
+	failed = failed || make_iterator_groups(parts, order);
 	free(order);
 	if (failed || parts->cnt < 2)
 		return failed ? -1 : 0;
@@ -308,9 +314,9 @@ int loader_parts__group(struct loader_parts *parts, const struct loader *whole)
 
 /* ---- a loader's part ---- */
 
-static void add_times(const struct loader_parts *parts, uint32_t number, struct loader *part)
+static void add_part_times(const struct loader_parts *parts, uint32_t number, struct loader *part)
 {
-	const struct iterator *iterators = parts->iterators.items;
+	const struct loader_iterator *iterators = parts->iterators.items;
 
 	for (size_t i = 0; i < parts->iterators.cnt; i++) {
 		if (iterators[i].loader != number)
@@ -365,7 +371,7 @@ int loader_parts__make(const struct loader_parts *parts, const struct loader *wh
 			wait.worker = moved[wait.worker];
 		waits[part->wait_cnt++] = wait;
 	}
-	add_times(parts, number, part);
+	add_part_times(parts, number, part);
 	part->observed_ns = saturating__add(part->active_ns, first_ns);
 	free(moved);
 	return 0;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Where a process fetches batches: in an action, since Lightning has one for each kind of loop; else at the innermost
- * Python line outside the DataLoader's code, combined with whether it is in an evaluation: one line may serve both.
+ * Where a process fetches batches: in an action, since Lightning has one for each kind of loop;
+ * else at the innermost Python line outside the DataLoader's code, combined with whether it is in
+ * an evaluation: one line may serve both.
  */
 #include "user/analysis/loader_place.h"
 

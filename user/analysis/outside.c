@@ -4,12 +4,12 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "user/analysis/spots.h"
+#include "user/analysis/hotspots.h"
 #include "user/lib/saturating.h"
 
 enum { IN_STEPS = OUTSIDE__COUNT, SLOTS };
 
-struct finding {
+struct outside_search {
 	const struct step_track *track; /* NULL: the process made no steps */
 	uint32_t pid, tid;
 	const struct samples *samples;
@@ -26,7 +26,7 @@ static int side_of(const struct step_track *track, uint64_t time_ns)
 	return time_ns >= track->steps[track->step_cnt - 1].end_ns ? OUTSIDE_AFTER : IN_STEPS;
 }
 
-static int add_samples(struct finding *f, struct spots *spots)
+static int add_outside_samples(struct outside_search *f, struct hotspots *hotspots)
 {
 	int err = 0;
 
@@ -37,13 +37,13 @@ static int add_samples(struct finding *f, struct spots *spots)
 		if (sample.pid != f->pid || sample.tid != f->tid)
 			continue;
 		side = side_of(f->track, sample.time_ns);
-		if (!spots)
+		if (!hotspots)
 			f->sampled_ns[side] = saturating__add(f->sampled_ns[side], sample.weight_ns);
-		if (!spots)
+		if (!hotspots)
 			err = places__add(&f->places, side, &sample);
 		else if (side != IN_STEPS)
-			err = spots__add(spots, side, &sample);
-		if (!spots && side != IN_STEPS && f->compiles[sample.stack])
+			err = hotspots__add(hotspots, side, &sample);
+		if (!hotspots && side != IN_STEPS && f->compiles[sample.stack])
 			f->outside->parts[side].compile_ns =
 				saturating__add(f->outside->parts[side].compile_ns, sample.weight_ns);
 	}
@@ -51,26 +51,26 @@ static int add_samples(struct finding *f, struct spots *spots)
 }
 
 /* Chooses the lines that represent stacks, relative to all of the thread's time. */
-static int find_spots(struct finding *f)
+static int find_outside_hotspots(struct outside_search *f)
 {
 	static const bool all[SLOTS] = {true, true, true};
 	const struct place_set set = {all, SLOTS, 1};
-	struct spot top[OUTSIDE__COUNT] = {0};
+	struct hotspot top[OUTSIDE__COUNT] = {0};
 	uint32_t *lines = places__lines(&f->places, &set);
-	struct spots spots = {.places = &f->places, .lines = lines};
-	int err = lines ? add_samples(f, &spots) : -ENOMEM;
+	struct hotspots hotspots = {.places = &f->places, .lines = lines};
+	int err = lines ? add_outside_samples(f, &hotspots) : -ENOMEM;
 
 	if (!err)
-		err = spots__top(&spots, OUTSIDE__COUNT, 1, top);
+		err = hotspots__top(&hotspots, OUTSIDE__COUNT, 1, top);
 	for (int side = 0; side < OUTSIDE__COUNT && !err; side++)
 		if (top[side].ns >= f->sampled_ns[side] / 2)
-			f->outside->parts[side].spot = top[side];
-	spots__free(&spots);
+			f->outside->parts[side].hotspot = top[side];
+	hotspots__free(&hotspots);
 	free(lines);
 	return err;
 }
 
-static int find_outside(struct finding *f, struct job *job)
+static int find_outside(struct outside_search *f, struct job *job)
 {
 	int err = -ENOMEM;
 
@@ -78,7 +78,7 @@ static int find_outside(struct finding *f, struct job *job)
 	f->samples = job__samples(job);
 	f->compiles = f->samples ? blame__compiles(job) : NULL;
 	if (f->compiles)
-		err = add_samples(f, NULL) ?: find_spots(f);
+		err = add_outside_samples(f, NULL) ?: find_outside_hotspots(f);
 	places__free(&f->places);
 	free(f->compiles);
 	return err;
@@ -88,7 +88,7 @@ int outside__find(struct job *job, const struct step_track *track, struct outsid
 {
 	const struct rec_window *window = job__window(job);
 	uint64_t first_ns = track->steps[0].start_ns, last_ns = track->steps[track->step_cnt - 1].end_ns;
-	struct finding f = {.track = track, .pid = track->pid, .tid = track->tid, .outside = outside};
+	struct outside_search f = {.track = track, .pid = track->pid, .tid = track->tid, .outside = outside};
 
 	*outside = (struct outside){0};
 	if (window->start_ns && first_ns > window->start_ns)
@@ -102,7 +102,7 @@ int outside__all(struct job *job, uint32_t pid, struct outside_part *part)
 {
 	const struct rec_window *window = job__window(job);
 	struct outside outside = {0};
-	struct finding f = {.pid = pid, .tid = pid, .outside = &outside};
+	struct outside_search f = {.pid = pid, .tid = pid, .outside = &outside};
 	int err;
 
 	outside.parts[OUTSIDE_BEFORE].ns = window->end_ns > window->start_ns ? window->end_ns - window->start_ns : 0;

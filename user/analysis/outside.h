@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The time of a window outside the steps of a track: before the first and after the last boundary. Samples show what
- * the thread that makes the steps did in it.
+ * The time of a window outside the steps of a track: before the first and after the last boundary.
+ * Samples show what the thread that makes the steps did in it.
  */
 #ifndef STEPFLAME_USER_ANALYSIS_OUTSIDE_H
 #define STEPFLAME_USER_ANALYSIS_OUTSIDE_H
@@ -12,8 +12,8 @@ enum outside_side { OUTSIDE_BEFORE, OUTSIDE_AFTER, OUTSIDE__COUNT };
 
 struct outside_part {
 	uint64_t ns;
-	uint64_t compile_ns; /* the part in torch.compile */
-	struct spot spot;    /* the line that has half of the sampled time; .ns 0: no such line */
+	uint64_t compile_ns;    /* the part in torch.compile */
+	struct hotspot hotspot; /* the line that has half of the sampled time; .ns 0: no such line */
 };
 
 struct outside {

@@ -24,7 +24,7 @@ static uint32_t line_code(const struct places *places, uint32_t line)
 }
 
 /* Numbers the lines of a stack's frames, outermost first. */
-static int look_at_stack(struct places *places, uint32_t number)
+static int places__add_stack(struct places *places, uint32_t number)
 {
 	const struct stacks *stacks = job__stacks(places->job);
 	struct stack stack = stacks__stack(stacks, number);
@@ -52,8 +52,9 @@ int places__add(struct places *places, uint32_t slot, const struct sample *sampl
 {
 	uint32_t number;
 
-	if (look_at_stack(places, sample->stack) || tallies__add(&places->ns, slot, sample->stack, sample->weight_ns) ||
-	    tallies__number(&places->ns, slot, sample->stack, &number) ||
+	if (places__add_stack(places, sample->stack) ||
+	    histograms__add(&places->ns, slot, sample->stack, sample->weight_ns) ||
+	    histograms__number(&places->ns, slot, sample->stack, &number) ||
 	    array__grow(&places->samples, (size_t)number + 1, sizeof(uint32_t)))
 		return -ENOMEM;
 	((uint32_t *)places->samples.items)[number] +=
@@ -63,7 +64,7 @@ int places__add(struct places *places, uint32_t slot, const struct sample *sampl
 
 void places__free(struct places *places)
 {
-	tallies__free(&places->ns);
+	histograms__free(&places->ns);
 	free(places->samples.items);
 	intern__free(&places->lines);
 	free(places->frames.items);
@@ -78,22 +79,22 @@ static const uint32_t *frames_of(const struct places *places, uint32_t stack, ui
 	return (const uint32_t *)places->frames.items + ((const uint32_t *)places->starts.items)[stack] - 1;
 }
 
-struct pair {
+struct slot_stack {
 	uint32_t slot, stack, samples;
 	uint64_t ns;
 };
 
 /* Calls fn with each {slot, stack} pair that has time. */
 static void for_each_pair(const struct places *places,
-			  void (*fn)(const struct places *places, const struct pair *pair, void *ctx), void *ctx)
+			  void (*fn)(const struct places *places, const struct slot_stack *pair, void *ctx), void *ctx)
 {
-	const uint64_t *sums = places->ns.sums.items;
+	const uint64_t *totals = places->ns.totals.items;
 	const uint32_t *samples = places->samples.items;
 
 	for (uint32_t i = 1; i < intern__end(&places->ns.keys); i++) {
 		uint64_t key = intern__key(&places->ns.keys, i);
 
-		struct pair pair = {(key >> 32) - 1, key, samples[i], sums[i]};
+		struct slot_stack pair = {(key >> 32) - 1, key, samples[i], totals[i]};
 
 		fn(places, &pair, ctx);
 	}
@@ -101,7 +102,7 @@ static void for_each_pair(const struct places *places,
 
 /* ---- time by function and by line ---- */
 
-struct times {
+struct place_times {
 	double more, less, all; /* ns per step, in it and its callees: one for each set of the question */
 	double depth;           /* number of enclosing frames, weighted by the time of `more` */
 	uint32_t samples;       /* of `more` */
@@ -109,19 +110,19 @@ struct times {
 		last_seen; /* the last pair that contained it: counts once per stack, whatever the depth of recursion */
 };
 
-struct search {
+struct place_search {
 	const struct place_question *ask;
-	struct times *codes, *lines;     /* by number */
-	double more_ns, less_ns, all_ns; /* per step, of all samples */
+	struct place_times *codes, *lines; /* by number */
+	double more_ns, less_ns, all_ns;   /* per step, of all samples */
 	uint32_t pair;
 };
 
-static double rate(const struct place_set *set, const struct pair *pair)
+static double pair_ns_per_step(const struct place_set *set, const struct slot_stack *pair)
 {
 	return pair->slot < set->slot_cnt && set->slots[pair->slot] ? pair->ns / set->steps : 0;
 }
 
-static void add_times(struct times *times, uint32_t pair, const struct times *add, uint32_t depth)
+static void place_times__add(struct place_times *times, uint32_t pair, const struct place_times *add, uint32_t depth)
 {
 	if (times->last_seen == pair)
 		return;
@@ -133,12 +134,13 @@ static void add_times(struct times *times, uint32_t pair, const struct times *ad
 	times->depth += add->more * depth;
 }
 
-static void add_pair(const struct places *places, const struct pair *pair, void *ctx)
+static void add_pair(const struct places *places, const struct slot_stack *pair, void *ctx)
 {
-	struct search *s = ctx;
+	struct place_search *s = ctx;
 	const struct place_question *ask = s->ask;
-	struct times add = {
-		.more = rate(&ask->more, pair), .less = rate(&ask->less, pair), .all = rate(&ask->all, pair)};
+	struct place_times add = {.more = pair_ns_per_step(&ask->more, pair),
+				  .less = pair_ns_per_step(&ask->less, pair),
+				  .all = pair_ns_per_step(&ask->all, pair)};
 	uint32_t cnt;
 	const uint32_t *frames = frames_of(places, pair->stack, &cnt);
 
@@ -150,12 +152,12 @@ static void add_pair(const struct places *places, const struct pair *pair, void 
 	s->less_ns += add.less;
 	s->all_ns += add.all;
 	for (uint32_t i = 0; i < cnt; i++) {
-		add_times(&s->lines[frames[i]], s->pair, &add, i);
-		add_times(&s->codes[line_code(places, frames[i])], s->pair, &add, i);
+		place_times__add(&s->lines[frames[i]], s->pair, &add, i);
+		place_times__add(&s->codes[line_code(places, frames[i])], s->pair, &add, i);
 	}
 }
 
-static int search__new(struct search *s, const struct places *places)
+static int place_search__new(struct place_search *s, const struct places *places)
 {
 	s->codes = calloc(stacks__code_end(job__stacks(places->job)) + 1, sizeof(*s->codes));
 	s->lines = calloc(intern__end(&places->lines) + 1, sizeof(*s->lines));
@@ -165,7 +167,7 @@ static int search__new(struct search *s, const struct places *places)
 	return 0;
 }
 
-static void search__release(struct search *s)
+static void place_search__release(struct place_search *s)
 {
 	free(s->codes);
 	free(s->lines);
@@ -173,9 +175,9 @@ static void search__release(struct search *s)
 
 /* ---- names ---- */
 
-char *spot__text(struct job *job, const struct spot *spot)
+char *hotspot__text(struct job *job, const struct hotspot *hotspot)
 {
-	struct code code = stacks__code(job__stacks(job), spot->code);
+	struct code code = stacks__code(job__stacks(job), hotspot->code);
 	const char *file = code.file ? job__name_or_lost(job, code.file) : "?", *slash;
 	const char *name = code.name ? job__name_or_lost(job, code.name) : "?";
 	char *text;
@@ -183,22 +185,25 @@ char *spot__text(struct job *job, const struct spot *spot)
 	if (!file || !name)
 		return NULL;
 	slash = strrchr(file, '/');
-	return asprintf(&text, "%s:%u %s", slash ? slash + 1 : file, spot->line ?: code.first_line, name) < 0 ? NULL
-													      : text;
+	return asprintf(&text, "%s:%u %s", slash ? slash + 1 : file, hotspot->line ?: code.first_line, name) < 0 ? NULL
+														 : text;
 }
 
-static const char *name_of(const struct job *job, uint64_t id)
+static const char *known_name(const struct job *job, uint64_t id)
 {
 	const char *name = id ? job__name(job, id) : NULL;
 
 	return name ?: "";
 }
 
-/* Whether a user of the library knows the function: not _private, <lambda>, or nested in another function. */
+/*
+ * Whether a user of the library knows the function: not _private, <lambda>, or nested in another
+ * function.
+ */
 static bool is_public(const struct job *job, uint32_t number)
 {
 	struct code code = stacks__code(job__stacks(job), number);
-	const char *name = name_of(job, code.name), *dot = strrchr(name, '.');
+	const char *name = known_name(job, code.name), *dot = strrchr(name, '.');
 	const char *last = dot ? dot + 1 : name;
 
 	return *last && *last != '<' && (*last != '_' || !strncmp(last, "__", 2)) && !strstr(name, "<locals>");
@@ -207,14 +212,14 @@ static bool is_public(const struct job *job, uint32_t number)
 /* torch's loaders and modules enclose what they call, and so say nothing about it. */
 static bool is_torchs(const struct job *job, uint32_t number)
 {
-	return strstr(name_of(job, stacks__code(job__stacks(job), number).file), "/torch/");
+	return strstr(known_name(job, stacks__code(job__stacks(job), number).file), "/torch/");
 }
 
 /* <listcomp>, <genexpr>, <lambda>: part of the enclosing function. */
 static bool is_nameless(const struct job *job, uint32_t number)
 {
 	struct code code = stacks__code(job__stacks(job), number);
-	const char *name = name_of(job, code.name), *dot = strrchr(name, '.');
+	const char *name = known_name(job, code.name), *dot = strrchr(name, '.');
 
 	return (dot ? dot[1] : *name) == '<' && strcmp(name, "<module>") != 0;
 }
@@ -223,7 +228,7 @@ static bool is_nameless(const struct job *job, uint32_t number)
 bool place__is_users(const struct job *job, uint32_t number)
 {
 	struct code code = stacks__code(job__stacks(job), number);
-	const char *file = name_of(job, code.file);
+	const char *file = known_name(job, code.file);
 
 	return *file && *file != '<' && !strstr(file, "/site-packages/") && !strstr(file, "/dist-packages/") &&
 	       !strstr(file, "/lib/python3");
@@ -231,50 +236,50 @@ bool place__is_users(const struct job *job, uint32_t number)
 
 /* ---- out ---- */
 
-enum wanted { WANTED_OUTERMOST, WANTED_INNERMOST };
+enum wanted_function { WANTED_OUTERMOST, WANTED_INNERMOST };
 
 /* Whether a is the better one. */
-static bool is_better(const struct times *a, const struct times *b, enum wanted wanted)
+static bool is_better(const struct place_times *a, const struct place_times *b, enum wanted_function wanted)
 {
 	double x = a->depth / a->more, y = b->depth / b->more;
 
 	return wanted == WANTED_OUTERMOST ? x < y : x > y;
 }
 
-static bool has_excess(const struct search *s, const struct times *t)
+static bool has_excess(const struct place_search *s, const struct place_times *t)
 {
 	return t->samples >= PLACE_SAMPLES && t->more > t->less &&
 	       t->more - t->less >= HALF * (s->more_ns - s->less_ns);
 }
 
-static bool is_rare(const struct search *s, const struct times *t)
+static bool is_rare(const struct place_search *s, const struct place_times *t)
 {
 	return t->all <= RARE_STEP * s->all_ns && t->all <= RARE_EXCESS * (t->more - t->less);
 }
 
-static bool is_shared(const struct search *s, const struct times *t)
+static bool is_shared(const struct place_search *s, const struct place_times *t)
 {
 	return t->all >= SHARED * s->all_ns;
 }
 
 /* The functions with the excess that ordinary steps hardly call; 0: no such function. */
-struct rare {
+struct rare_functions {
 	uint32_t users_outer, users_inner;
 	uint32_t outer, torchs_outer, any_outer, inner; /* installed functions; the first two are not private */
 };
 
-static void prefer(const struct search *s, uint32_t *best, uint32_t code, enum wanted wanted)
+static void prefer(const struct place_search *s, uint32_t *best, uint32_t code, enum wanted_function wanted)
 {
 	if (!*best || is_better(&s->codes[code], &s->codes[*best], wanted))
 		*best = code;
 }
 
-static struct rare find_rare(const struct search *s, const struct job *job)
+static struct rare_functions find_rare(const struct place_search *s, const struct job *job)
 {
-	struct rare rare = {0};
+	struct rare_functions rare = {0};
 
 	for (uint32_t i = 1; i < stacks__code_end(job__stacks(job)); i++) {
-		const struct times *t = &s->codes[i];
+		const struct place_times *t = &s->codes[i];
 
 		if (!t->more || !has_excess(s, t) || !is_rare(s, t))
 			continue;
@@ -290,13 +295,16 @@ static struct rare find_rare(const struct search *s, const struct job *job)
 	return rare;
 }
 
-/* The user's function that takes longer than in ordinary steps, which call it, too; 0: no such function. */
-static uint32_t find_longer(const struct search *s, const struct job *job)
+/*
+ * The user's function that takes longer than in ordinary steps, which call it, too; 0: no such
+ * function.
+ */
+static uint32_t find_longer(const struct place_search *s, const struct job *job)
 {
 	uint32_t best = 0;
 
 	for (uint32_t i = 1; i < stacks__code_end(job__stacks(job)); i++) {
-		const struct times *t = &s->codes[i];
+		const struct place_times *t = &s->codes[i];
 
 		if (t->more && has_excess(s, t) && !is_shared(s, t) && place__is_users(job, i) &&
 		    (!best || is_better(t, &s->codes[best], WANTED_INNERMOST)))
@@ -305,13 +313,16 @@ static uint32_t find_longer(const struct search *s, const struct job *job)
 	return best;
 }
 
-/* The number of the user's line that has the excess, if all steps call the same functions; 0: no such line. */
-static uint32_t find_line(const struct search *s, const struct places *places)
+/*
+ * The number of the user's line that has the excess, if all steps call the same functions; 0: no
+ * such line.
+ */
+static uint32_t find_line(const struct place_search *s, const struct places *places)
 {
 	uint32_t best = 0;
 
 	for (uint32_t i = 1; i < intern__end(&places->lines); i++) {
-		const struct times *t = &s->lines[i];
+		const struct place_times *t = &s->lines[i];
 
 		if (t->more && has_excess(s, t) && !is_shared(s, t) &&
 		    place__is_users(places->job, line_code(places, i)) &&
@@ -322,7 +333,7 @@ static uint32_t find_line(const struct search *s, const struct places *places)
 }
 
 /* The line that has most of a function's time. */
-static uint32_t hottest_line(const struct search *s, const struct places *places, uint32_t code)
+static uint32_t hottest_line(const struct place_search *s, const struct places *places, uint32_t code)
 {
 	uint32_t best = 0;
 
@@ -332,17 +343,17 @@ static uint32_t hottest_line(const struct search *s, const struct places *places
 	return best;
 }
 
-static struct spot spot_of(const struct search *s, const struct places *places, uint32_t line)
+static struct hotspot hotspot_of(const struct place_search *s, const struct places *places, uint32_t line)
 {
 	uint64_t key = intern__key(&places->lines, line);
 	double ns = s->codes[key >> 32].more * s->ask->more.steps;
 
-	return (struct spot){.code = key >> 32, .line = key, .ns = ns < 0x1p63 ? (uint64_t)ns : UINT64_MAX};
+	return (struct hotspot){.code = key >> 32, .line = key, .ns = ns < 0x1p63 ? (uint64_t)ns : UINT64_MAX};
 }
 
-static void find_place(const struct search *s, const struct places *places, struct place *place)
+static void place_search__find(const struct place_search *s, const struct places *places, struct place *place)
 {
-	struct rare rare = find_rare(s, places->job);
+	struct rare_functions rare = find_rare(s, places->job);
 	uint32_t outer = rare.users_outer, inner = rare.users_inner, line;
 
 	if (!outer) {
@@ -356,22 +367,22 @@ static void find_place(const struct search *s, const struct places *places, stru
 		return;
 	place->users = !outer || place__is_users(places->job, outer);
 	place->rare = rare.any_outer;
-	place->outer = spot_of(s, places, line);
+	place->outer = hotspot_of(s, places, line);
 	place->inner = inner && is_better(&s->codes[inner], &s->codes[outer], WANTED_INNERMOST)
-			       ? spot_of(s, places, hottest_line(s, places, inner))
+			       ? hotspot_of(s, places, hottest_line(s, places, inner))
 			       : place->outer;
 }
 
 int places__find(struct places *places, const struct place_question *ask, struct place *place)
 {
-	struct search s = {.ask = ask};
+	struct place_search s = {.ask = ask};
 	int err;
 
 	*place = (struct place){0};
-	err = search__new(&s, places);
+	err = place_search__new(&s, places);
 	if (!err && s.all_ns)
-		find_place(&s, places, place);
-	search__release(&s);
+		place_search__find(&s, places, place);
+	place_search__release(&s);
 	return err;
 }
 
@@ -381,7 +392,7 @@ struct in_function {
 	size_t slot_cnt;
 };
 
-static void add_in(const struct places *places, const struct pair *pair, void *ctx)
+static void add_in(const struct places *places, const struct slot_stack *pair, void *ctx)
 {
 	const struct in_function *in = ctx;
 	uint32_t cnt;
@@ -407,10 +418,10 @@ void places__in(const struct places *places, uint32_t code, uint64_t *ns, size_t
 uint32_t *places__lines(const struct places *places, const struct place_set *set)
 {
 	const struct place_question ask = {.more = *set};
-	struct search s = {.ask = &ask};
+	struct place_search s = {.ask = &ask};
 	uint32_t *lines = calloc(places->starts.cnt + 1, sizeof(*lines));
 
-	if (!lines || search__new(&s, places)) {
+	if (!lines || place_search__new(&s, places)) {
 		free(lines);
 		lines = NULL;
 	}
@@ -430,24 +441,24 @@ uint32_t *places__lines(const struct places *places, const struct place_set *set
 			break;
 		}
 	}
-	search__release(&s);
+	place_search__release(&s);
 	return lines;
 }
 
-const struct spot *place__main(const struct place *place)
+const struct hotspot *place__main(const struct place *place)
 {
 	return place->users ? &place->inner : &place->outer;
 }
 
 char *place__text(struct job *job, const struct place *place)
 {
-	char *main = spot__text(job, place__main(place)), *both;
-	const struct spot *other = place->users ? &place->outer : &place->inner;
+	char *main = hotspot__text(job, place__main(place)), *both;
+	const struct hotspot *other = place->users ? &place->outer : &place->inner;
 	const char *name;
 
 	if (!main || place->inner.code == place->outer.code)
 		return main;
-	name = name_of(job, stacks__code(job__stacks(job), other->code).name);
+	name = known_name(job, stacks__code(job__stacks(job), other->code).name);
 	if (asprintf(&both, place->users ? "%s, in %s" : "%s > %s", main, name) < 0)
 		both = NULL;
 	free(main);

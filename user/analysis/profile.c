@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Groups samples with the same stack, path and leaf. Numbers functions, actions and the parts of a path once, when the
- * first sample needs them; tables are then built from arrays.
+ * Groups samples with the same stack, path and leaf. Numbers functions, actions and the parts of a
+ * path once, when the first sample needs them; tables are then built from arrays.
  */
 #include "user/analysis/profile.h"
 
@@ -19,7 +19,7 @@
 
 enum { LEAF_MARK, LEAF_NATIVE, LEAF_KERNEL, LEAF_WAIT, LEAF__COUNT };
 
-struct group {
+struct profile_group {
 	uint32_t path, stack;
 	uint32_t leaves[LEAF__COUNT]; /* functions below those of the stack, callers first; 0: unused */
 	uint32_t cause;               /* CAUSE_NONE: on the CPU */
@@ -27,12 +27,15 @@ struct group {
 	double squares;
 };
 
-struct exact {
+struct exact_calls {
 	uint32_t path, function;
 	uint64_t calls, primitive_calls, self_ns, total_ns;
 };
 
-/* The actions of a path: cnt entries of profile.path_actions from `first`. cnt is 0 until the path is looked up. */
+/*
+ * The actions of a path: cnt entries of profile.path_actions from `first`. cnt is 0 until the path
+ * is looked up.
+ */
 struct path_range {
 	size_t first, cnt;
 };
@@ -174,8 +177,11 @@ static bool has_lightning(struct job *job, const struct stacks *stacks)
 	return false;
 }
 
-/* Adds the special actions, then those of the aggregates, so that actions are in order of first occurrence. */
-static int add_actions(struct profile *p)
+/*
+ * Adds the special actions, then those of the aggregates, so that actions are in order of first
+ * occurrence.
+ */
+static int number_actions(struct profile *p)
 {
 	static const char *const special[PROFILE__SPECIAL] = {"(everything)", "(none)", "(lost)"};
 	size_t cnt;
@@ -202,7 +208,7 @@ struct profile *profile__new(struct job *job, const struct profile_options *opti
 	p->functions.job = job;
 	p->options = *options;
 	p->lightning = has_lightning(job, p->stacks);
-	if (!add_actions(p))
+	if (!number_actions(p))
 		return p;
 	profile__free(p);
 	return NULL;
@@ -252,14 +258,17 @@ static double chance_ns(const struct sample *sample)
 int profile__add_sample(struct profile *profile, const struct sample *sample)
 {
 	struct stack stack = stacks__stack(profile->stacks, sample->stack);
-	struct group *slot, group = {.path = sample->path,
-				     .stack = sample->stack,
-				     .cause = sample->cause,
-				     .samples = 1,
-				     .weight_ns = sample->weight_ns};
+	struct profile_group *slot, group = {.path = sample->path,
+					     .stack = sample->stack,
+					     .cause = sample->cause,
+					     .samples = 1,
+					     .weight_ns = sample->weight_ns};
 	int err = number_path(profile, sample->path);
 
-	/* Number the path even of unwanted samples, so that actions stay in the order in which they ran. */
+	/*
+	 * Number the path even of unwanted samples, so that actions stay in the order in which they
+	 * ran.
+	 */
 	if (err || (profile->options.cpu && sample->kind == SAMPLE_WAIT))
 		return err;
 	group.squares = chance_ns(sample) * chance_ns(sample);
@@ -276,11 +285,11 @@ int profile__add_sample(struct profile *profile, const struct sample *sample)
 
 int profile__add_calls(struct profile *profile, const struct calls *calls)
 {
-	struct exact *slot, exact = {.path = calls->path,
-				     .calls = calls->calls,
-				     .primitive_calls = calls->primitive_calls,
-				     .self_ns = calls->self_ns,
-				     .total_ns = calls->total_ns};
+	struct exact_calls *slot, exact = {.path = calls->path,
+					   .calls = calls->calls,
+					   .primitive_calls = calls->primitive_calls,
+					   .self_ns = calls->self_ns,
+					   .total_ns = calls->total_ns};
 
 	if (!calls->calls || profile->options.cpu)
 		return 0;
@@ -293,9 +302,9 @@ int profile__add_calls(struct profile *profile, const struct calls *calls)
 	return 0;
 }
 
-static int compare_group(const void *a, const void *b)
+static int compare_path_and_stack(const void *a, const void *b)
 {
-	const struct group *x = a, *y = b;
+	const struct profile_group *x = a, *y = b;
 
 	if (x->path != y->path)
 		return COMPARE(x->path, y->path);
@@ -308,29 +317,30 @@ static int compare_group(const void *a, const void *b)
 
 static void merge_groups(struct profile *p)
 {
-	struct group *groups = p->groups.items;
-	size_t kept = 0;
+	struct profile_group *groups = p->groups.items;
+	size_t unique_cnt = 0;
 
 	if (p->sorted || !p->groups.cnt)
 		return;
-	qsort(groups, p->groups.cnt, sizeof(*groups), compare_group);
+	qsort(groups, p->groups.cnt, sizeof(*groups), compare_path_and_stack);
 	for (size_t i = 0; i < p->groups.cnt; i++) {
-		if (!kept || compare_group(&groups[kept - 1], &groups[i])) {
-			groups[kept++] = groups[i];
+		if (!unique_cnt || compare_path_and_stack(&groups[unique_cnt - 1], &groups[i])) {
+			groups[unique_cnt++] = groups[i];
 			continue;
 		}
-		groups[kept - 1].samples += groups[i].samples;
-		groups[kept - 1].weight_ns = saturating__add(groups[kept - 1].weight_ns, groups[i].weight_ns);
-		groups[kept - 1].squares += groups[i].squares;
+		groups[unique_cnt - 1].samples += groups[i].samples;
+		groups[unique_cnt - 1].weight_ns =
+			saturating__add(groups[unique_cnt - 1].weight_ns, groups[i].weight_ns);
+		groups[unique_cnt - 1].squares += groups[i].squares;
 	}
-	p->groups.cnt = kept;
+	p->groups.cnt = unique_cnt;
 	p->sorted = true;
 }
 
 /* ---- tables ---- */
 
 /* A table in the making. */
-struct build {
+struct profile_build {
 	struct profile *p;
 	struct profile_table *table;
 	struct profile_row *rows; /* by function */
@@ -342,7 +352,8 @@ struct build {
 	struct array edges_seen; /* size_t, likewise */
 };
 
-static int add_edge(struct build *b, uint32_t caller, uint32_t function, const struct group *group, bool innermost)
+static int profile_build__add_edge(struct profile_build *b, uint32_t caller, uint32_t function,
+				   const struct profile_group *group, bool innermost)
 {
 	struct profile_edge *edge;
 	uint32_t number;
@@ -366,7 +377,8 @@ static int add_edge(struct build *b, uint32_t caller, uint32_t function, const s
 }
 
 /* Adds one function of a group's stack, callers first. *caller is the previous one. */
-static int add_function(struct build *b, const struct group *group, uint32_t function, bool innermost, uint32_t *caller)
+static int profile_build__add_function(struct profile_build *b, const struct profile_group *group, uint32_t function,
+				       bool innermost, uint32_t *caller)
 {
 	struct profile_row *row = &b->rows[function];
 	uint32_t above = *caller;
@@ -382,11 +394,11 @@ static int add_function(struct build *b, const struct group *group, uint32_t fun
 	}
 	if (innermost)
 		row->self_ns = saturating__add(row->self_ns, group->weight_ns);
-	return above && b->p->options.callers ? add_edge(b, above, function, group, innermost) : 0;
+	return above && b->p->options.callers ? profile_build__add_edge(b, above, function, group, innermost) : 0;
 }
 
 /* How many innermost frames of a group's stack ran in the action. */
-static uint32_t frames_inside(struct build *b, const struct group *group, const struct stack *stack)
+static uint32_t frames_inside(struct profile_build *b, const struct profile_group *group, const struct stack *stack)
 {
 	struct path path = stacks__path(b->p->stacks, group->path);
 	const struct path_action *action = find_path_action(b->p, group->path, b->action);
@@ -400,7 +412,7 @@ static uint32_t frames_inside(struct build *b, const struct group *group, const 
 	return cnt;
 }
 
-static void add_time(struct profile_table *table, const struct group *group)
+static void profile_build__add_time(struct profile_table *table, const struct profile_group *group)
 {
 	table->samples += group->samples;
 	table->squares += group->squares;
@@ -412,7 +424,7 @@ static void add_time(struct profile_table *table, const struct group *group)
 	}
 }
 
-static int add_group(struct build *b, const struct group *group)
+static int profile_build__add_group(struct profile_build *b, const struct profile_group *group)
 {
 	struct stack stack = stacks__stack(b->p->stacks, group->stack);
 	uint32_t frame_cnt = frames_inside(b, group, &stack), leaf_cnt = 0, left, caller = 0;
@@ -424,22 +436,22 @@ static int add_group(struct build *b, const struct group *group)
 		leaf_cnt += group->leaves[i] != 0;
 	left = direct + frame_cnt + leaf_cnt;
 	if (direct)
-		err = add_function(b, group, b->direct, !--left, &caller);
+		err = profile_build__add_function(b, group, b->direct, !--left, &caller);
 	for (uint32_t i = frame_cnt; i > 0 && !err; i--) {
 		uint32_t function;
 
 		err = functions__code(&b->p->functions, stack.frames[i - 1].code, &function);
 		if (!err)
-			err = add_function(b, group, function, !--left, &caller);
+			err = profile_build__add_function(b, group, function, !--left, &caller);
 	}
 	for (size_t i = 0; i < LEAF__COUNT && !err; i++)
 		if (group->leaves[i])
-			err = add_function(b, group, group->leaves[i], !--left, &caller);
-	add_time(b->table, group);
+			err = profile_build__add_function(b, group, group->leaves[i], !--left, &caller);
+	profile_build__add_time(b->table, group);
 	return err;
 }
 
-static void add_exact(struct build *b, const struct exact *exact)
+static void profile_build__add_exact(struct profile_build *b, const struct exact_calls *exact)
 {
 	struct profile_row *row = &b->rows[exact->function];
 
@@ -451,26 +463,26 @@ static void add_exact(struct build *b, const struct exact *exact)
 	b->table->exact = true;
 }
 
-static int fill(struct build *b)
+static int profile_build__fill(struct profile_build *b)
 {
-	const struct group *groups = b->p->groups.items;
-	const struct exact *exacts = b->p->exacts.items;
+	const struct profile_group *groups = b->p->groups.items;
+	const struct exact_calls *exacts = b->p->exacts.items;
 	int err = 0;
 
 	for (size_t i = 0; i < b->p->exacts.cnt; i++)
 		if (find_path_action(b->p, exacts[i].path, b->action))
-			add_exact(b, &exacts[i]);
+			profile_build__add_exact(b, &exacts[i]);
 	for (size_t i = 0; i < b->p->groups.cnt && !b->table->exact && !err;) {
 		uint32_t path = groups[i].path;
 		bool has = find_path_action(b->p, path, b->action);
 
 		for (; i < b->p->groups.cnt && groups[i].path == path && !err; i++)
-			err = has ? add_group(b, &groups[i]) : 0;
+			err = has ? profile_build__add_group(b, &groups[i]) : 0;
 	}
 	return err;
 }
 
-static int prepare_build(struct build *b)
+static int profile_build__prepare(struct profile_build *b)
 {
 	struct profile *p = b->p;
 	size_t cnt;
@@ -488,13 +500,13 @@ static int prepare_build(struct build *b)
 
 int profile__table(struct profile *profile, size_t action, struct profile_table *table)
 {
-	struct build b = {.p = profile, .table = table, .action = action};
+	struct profile_build b = {.p = profile, .table = table, .action = action};
 	int err;
 
 	*table = (struct profile_table){0};
-	err = prepare_build(&b);
+	err = profile_build__prepare(&b);
 	if (!err)
-		err = fill(&b);
+		err = profile_build__fill(&b);
 	for (size_t i = 0; !err && i < functions__end(&profile->functions); i++)
 		if (b.rows[i].function)
 			b.rows[table->row_cnt++] = b.rows[i];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What cProfile would report for each action, from samples or exact calls: takes the chosen samples, and returns the
- * functions called in each action, with their times. Uses the texts of the job, so free it before the job; the job must
- * not take records meanwhile.
+ * What cProfile would report for each action, from samples or exact calls: takes the chosen
+ * samples, and returns the functions called in each action, with their times. Uses the texts of the
+ * job, so free it before the job; the job must not take records meanwhile.
  */
 #ifndef STEPFLAME_USER_ANALYSIS_PROFILE_H
 #define STEPFLAME_USER_ANALYSIS_PROFILE_H
@@ -75,8 +75,8 @@ int profile__table(struct profile *profile, size_t action, struct profile_table 
 void profile_table__release(struct profile_table *table);
 
 /*
- * The error of a sum of weights, given their sum of squares, at 95 % confidence: sampled time is a count of random
- * events times their weight (Poisson: the variance is the sum of squares).
+ * The error of a sum of weights, given their sum of squares, at 95 % confidence: sampled time is a
+ * count of random events times their weight (Poisson: the variance is the sum of squares).
  */
 double profile__error_ns(double squares);
 

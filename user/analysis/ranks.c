@@ -7,7 +7,7 @@
 
 #define STRAGGLER_SHARE 0.05 /* of a step */
 
-static int rank_of(const struct job *job, uint32_t pid)
+static int job_rank(const struct job *job, uint32_t pid)
 {
 	const struct rec_target *target = job__target(job, pid);
 
@@ -22,7 +22,7 @@ struct rank *ranks__new(const struct job *job, const struct step_track *tracks, 
 		struct rank *rank = &ranks[i];
 
 		rank->track = &tracks[i];
-		rank->rank = rank_of(job, tracks[i].pid);
+		rank->rank = job_rank(job, tracks[i].pid);
 		for (size_t s = 0; s < tracks[i].step_cnt; s++)
 			step_sum__add(&rank->sum, &tracks[i].steps[s]);
 		for (int phase = 0; phase < PHASE__COUNT; phase++)
@@ -33,7 +33,7 @@ struct rank *ranks__new(const struct job *job, const struct step_track *tracks, 
 	return ranks;
 }
 
-static double each(const struct rank *rank, uint64_t ns)
+static double ns_per_step(const struct rank *rank, uint64_t ns)
 {
 	return (double)ns / rank->sum.step_cnt;
 }
@@ -45,7 +45,7 @@ static double others_comm(const struct rank *ranks, size_t cnt, size_t but)
 
 	for (size_t i = 0; i < cnt; i++)
 		if (i != but)
-			sum += each(&ranks[i], ranks[i].comm_ns);
+			sum += ns_per_step(&ranks[i], ranks[i].comm_ns);
 	return sum / (cnt - 1);
 }
 
@@ -54,13 +54,13 @@ static void find_more(const struct rank *ranks, size_t cnt, struct straggler *fo
 {
 	for (int p = 0; p < PHASE__COUNT; p++) {
 		for (unsigned int c = 0; c < CAUSE__END; c++) {
-			double more = each(&ranks[found->index], ranks[found->index].sum.ns[p][c]);
+			double more = ns_per_step(&ranks[found->index], ranks[found->index].sum.ns[p][c]);
 
 			if (p == PHASE_COMM || c == CAUSE_COLLECTIVE)
 				continue;
 			for (size_t i = 0; i < cnt; i++)
 				if ((long)i != found->index)
-					more -= each(&ranks[i], ranks[i].sum.ns[p][c]) / (cnt - 1);
+					more -= ns_per_step(&ranks[i], ranks[i].sum.ns[p][c]) / (cnt - 1);
 			if (more <= found->more_ns)
 				continue;
 			found->more_ns = more;
@@ -71,11 +71,11 @@ static void find_more(const struct rank *ranks, size_t cnt, struct straggler *fo
 }
 
 /*
- * Adds samples of that phase and cause: those of the straggler to slot 0, of the others to slot 1; and all samples of
- * the others to slot 2.
+ * Adds samples of that phase and cause: those of the straggler to slot 0, of the others to slot 1;
+ * and all samples of the others to slot 2.
  */
-static int add_samples(struct job *job, const struct steps *steps, const struct rank *ranks, size_t cnt,
-		       const struct straggler *found, struct places *places)
+static int add_straggler_samples(struct job *job, const struct steps *steps, const struct rank *ranks, size_t cnt,
+				 const struct straggler *found, struct places *places)
 {
 	const struct samples *samples = job__samples(job);
 	int err = samples ? 0 : -ENOMEM;
@@ -102,8 +102,8 @@ static int add_samples(struct job *job, const struct steps *steps, const struct 
 	return err;
 }
 
-static int find_place(struct job *job, const struct steps *steps, const struct rank *ranks, size_t cnt,
-		      struct straggler *found)
+static int find_straggler_place(struct job *job, const struct steps *steps, const struct rank *ranks, size_t cnt,
+				struct straggler *found)
 {
 	static const bool slots[][3] = {{true, false, false}, {false, true, false}, {false, false, true}};
 	double own = ranks[found->index].sum.step_cnt, others = -own;
@@ -112,7 +112,7 @@ static int find_place(struct job *job, const struct steps *steps, const struct r
 
 	for (size_t i = 0; i < cnt; i++)
 		others += ranks[i].sum.step_cnt;
-	err = add_samples(job, steps, ranks, cnt, found, &places);
+	err = add_straggler_samples(job, steps, ranks, cnt, found, &places);
 	if (!err && others) {
 		struct place_question ask = {{slots[0], 3, own}, {slots[1], 3, others}, {slots[2], 3, others}};
 
@@ -129,7 +129,7 @@ static int find_least(const struct rank *ranks, size_t cnt)
 	for (size_t i = 0; i < cnt; i++) {
 		if (ranks[i].rank < 0)
 			return -1;
-		if (each(&ranks[i], ranks[i].comm_ns) < each(&ranks[least], ranks[least].comm_ns))
+		if (ns_per_step(&ranks[i], ranks[i].comm_ns) < ns_per_step(&ranks[least], ranks[least].comm_ns))
 			least = i;
 	}
 	return cnt < 2 ? -1 : (int)least;
@@ -143,7 +143,7 @@ int ranks__straggler(struct job *job, const struct steps *steps, const struct ra
 	*found = (struct straggler){.index = find_least(ranks, cnt)};
 	if (found->index < 0)
 		return 0;
-	own = each(&ranks[found->index], ranks[found->index].comm_ns);
+	own = ns_per_step(&ranks[found->index], ranks[found->index].comm_ns);
 	others = others_comm(ranks, cnt, found->index);
 	if (others - own < STRAGGLER_SHARE * ranks[found->index].track->rule_of_slow.median_ns) {
 		found->index = -1;
@@ -159,7 +159,7 @@ int ranks__straggler(struct job *job, const struct steps *steps, const struct ra
 		found->why = NULL;
 		return -ENOMEM;
 	}
-	return find_place(job, steps, ranks, cnt, found);
+	return find_straggler_place(job, steps, ranks, cnt, found);
 }
 
 void straggler__release(struct straggler *straggler)

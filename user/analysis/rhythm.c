@@ -7,16 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "user/lib/compare.h"
+
 #define MATCHED_MIN 4
 #define ALIKE_MIN   3 /* for steps that do the same: all follow the rhythm, and none is missing */
 #define SHARE       0.75
-
-static int compare_u64(const void *a, const void *b)
-{
-	const uint64_t *x = a, *y = b;
-
-	return (*x > *y) - (*x < *y);
-}
 
 /* The most frequent of the sorted values, and its count. */
 static uint64_t most_frequent(const uint64_t *sorted, size_t cnt, size_t *times)
@@ -42,8 +37,8 @@ static bool is_enough(size_t matched, size_t cnt, uint64_t expected)
 }
 
 /*
- * Steps that share the most frequent remainder follow the rhythm. Additional steps in between, which are chance, do not
- * disturb the others.
+ * Steps that share the most frequent remainder follow the rhythm. Additional steps in between,
+ * which are chance, do not disturb the others.
  */
 static struct rhythm find_strict(const uint64_t *indexes, size_t cnt, uint64_t period, uint64_t *scratch)
 {
@@ -52,7 +47,7 @@ static struct rhythm find_strict(const uint64_t *indexes, size_t cnt, uint64_t p
 
 	for (size_t i = 0; i < cnt; i++)
 		scratch[i] = indexes[i] % period;
-	qsort(scratch, cnt, sizeof(*scratch), compare_u64);
+	qsort(scratch, cnt, sizeof(*scratch), compare__u64);
 	rest = most_frequent(scratch, cnt, &rhythm.matched);
 	expected = (indexes[cnt - 1] - rest) / period - (indexes[0] - rest + period - 1) / period + 1;
 	if (is_enough(rhythm.matched, cnt, expected))
@@ -68,7 +63,7 @@ static struct rhythm find_rhythm(const uint64_t *indexes, size_t cnt, uint64_t *
 
 	for (size_t i = 0; i + 1 < cnt; i++)
 		scratch[i] = indexes[i + 1] - indexes[i];
-	qsort(scratch, cnt - 1, sizeof(*scratch), compare_u64);
+	qsort(scratch, cnt - 1, sizeof(*scratch), compare__u64);
 	period = most_frequent(scratch, cnt - 1, &times);
 	for (size_t i = 0; i + 1 < cnt; i++) {
 		below_times += scratch[i] == period - 1;
@@ -85,24 +80,24 @@ static struct rhythm find_rhythm(const uint64_t *indexes, size_t cnt, uint64_t *
 
 struct rhythm rhythm__find(const uint64_t *indexes, const uint64_t *lost_ns, size_t cnt, bool alike)
 {
-	uint64_t *kept = cnt >= (alike ? ALIKE_MIN : MATCHED_MIN) ? malloc(2 * cnt * sizeof(*kept)) : NULL, *scratch,
-		 least;
+	uint64_t *costly = cnt >= (alike ? ALIKE_MIN : MATCHED_MIN) ? malloc(2 * cnt * sizeof(*costly)) : NULL,
+		 *scratch, least;
 	struct rhythm rhythm = {0};
-	size_t kept_cnt = 0;
+	size_t costly_cnt = 0;
 
-	if (!kept)
+	if (!costly)
 		return rhythm;
-	scratch = kept + cnt;
+	scratch = costly + cnt;
 	memcpy(scratch, lost_ns, cnt * sizeof(*scratch));
-	qsort(scratch, cnt, sizeof(*scratch), compare_u64);
+	qsort(scratch, cnt, sizeof(*scratch), compare__u64);
 	least = scratch[cnt > MATCHED_MIN ? cnt - MATCHED_MIN : 0] / 2;
 	for (size_t i = 0; i < cnt; i++)
 		if (lost_ns[i] >= least)
-			kept[kept_cnt++] = indexes[i];
-	rhythm = find_rhythm(kept, kept_cnt, scratch);
-	if (!rhythm.shortest && kept_cnt < cnt) /* a few steps lost far more than what they all share */
+			costly[costly_cnt++] = indexes[i];
+	rhythm = find_rhythm(costly, costly_cnt, scratch);
+	if (!rhythm.shortest && costly_cnt < cnt) /* a few steps lost far more than what they all share */
 		rhythm = find_rhythm(indexes, cnt, scratch);
-	free(kept);
+	free(costly);
 	return rhythm;
 }
 

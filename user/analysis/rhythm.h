@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Finds out whether steps come at regular intervals: every 37th, or every 9th or 10th (for a period in items, several
- * of which share a batch).
+ * Finds out whether steps come at regular intervals: every 37th, or every 9th or 10th (for a period
+ * in items, several of which share a batch).
  */
 #ifndef STEPFLAME_USER_ANALYSIS_RHYTHM_H
 #define STEPFLAME_USER_ANALYSIS_RHYTHM_H
@@ -16,10 +16,11 @@ struct rhythm {
 };
 
 /*
- * Takes ascending indexes of steps, and the time that each step lost. Ignores steps that lost less than half as much as
- * the fourth-worst step, unless the others have no rhythm. A rhythm needs at least 4 steps, and three quarters of them,
- * to follow it, and at most a quarter of its steps missing. Consecutive steps have no rhythm. alike: the steps do what
- * no other step does; then three suffice, if all of them follow the rhythm and none is missing.
+ * Takes ascending indexes of steps, and the time that each step lost. Ignores steps that lost less
+ * than half as much as the fourth-worst step, unless the others have no rhythm. A rhythm needs at
+ * least 4 steps, and three quarters of them, to follow it, and at most a quarter of its steps
+ * missing. Consecutive steps have no rhythm. alike: the steps do what no other step does; then
+ * three suffice, if all of them follow the rhythm and none is missing.
  */
 struct rhythm rhythm__find(const uint64_t *indexes, const uint64_t *lost_ns, size_t cnt, bool alike);
 

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "user/lib/compare.h"
 #include "user/lib/percentile.h"
 
 #define TIMES_ORDINARY 1.5
@@ -12,23 +13,16 @@
 #define SLOWER_SHARE   0.10
 #define TOP_PERCENT    95
 
-static int compare_u64(const void *a, const void *b)
-{
-	const uint64_t *x = a, *y = b;
-
-	return (*x > *y) - (*x < *y);
-}
-
-static uint64_t percentile(const uint64_t *sorted, size_t cnt, unsigned int percent)
+static uint64_t percentile_of(const uint64_t *sorted, size_t cnt, unsigned int percent)
 {
 	return sorted[percentile__index(cnt, percent)];
 }
 
 /*
- * Median distance from the median of sorted values. The k nearest values form a run around the median, and the furthest
- * of the run is the result, so this needs neither a copy nor a sort.
+ * Median distance from the median of sorted values. The k nearest values form a run around the
+ * median, and the furthest of the run is the result, so this needs neither a copy nor a sort.
  */
-static uint64_t spread(const uint64_t *sorted, size_t cnt)
+static uint64_t median_distance(const uint64_t *sorted, size_t cnt)
 {
 	size_t low = percentile__index(cnt, 50), high = low, taken = 1;
 	uint64_t middle = sorted[low], furthest = 0;
@@ -47,13 +41,13 @@ static uint64_t spread(const uint64_t *sorted, size_t cnt)
 }
 
 /*
- * Otsu's method: splits sorted values so that the means of both sides are furthest apart. Returns the number of values
- * on the lower side.
+ * Otsu's method: splits sorted values so that the means of both sides are furthest apart. Returns
+ * the number of values on the lower side.
  */
 static size_t best_split(const uint64_t *sorted, size_t cnt)
 {
 	size_t first = ceil(cnt * FASTER_SHARE), last = cnt - (size_t)ceil(cnt * SLOWER_SHARE), best = 0;
-	double top = log(percentile(sorted, cnt, TOP_PERCENT) + 1.0); /* limits the influence of a few huge values */
+	double top = log(percentile_of(sorted, cnt, TOP_PERCENT) + 1.0); /* limits the influence of a few huge values */
 	double sum = 0, lower = 0, best_distance = -1;
 
 	for (size_t i = 0; i < cnt; i++)
@@ -76,9 +70,10 @@ static size_t best_split(const uint64_t *sorted, size_t cnt)
 static size_t count_ordinary(const uint64_t *sorted, size_t cnt)
 {
 	size_t split = best_split(sorted, cnt), rest = cnt - split;
-	double fast = percentile(sorted, split, 50), slow = percentile(sorted + split, rest, 50);
+	double fast = percentile_of(sorted, split, 50), slow = percentile_of(sorted + split, rest, 50);
 	/* In logarithms, a spread is a share of the median. */
-	double spreads = log1p(spread(sorted, split) / fast) + log1p(spread(sorted + split, rest) / slow);
+	double spreads =
+		log1p(median_distance(sorted, split) / fast) + log1p(median_distance(sorted + split, rest) / slow);
 
 	return slow > TIMES_ORDINARY * fast && log(slow / fast) > TIMES_SPREAD * spreads ? split : cnt;
 }
@@ -89,18 +84,18 @@ struct slow_rule slow__rule(uint64_t *durations_ns, size_t cnt)
 	size_t ordinary = cnt;
 	double limit;
 
-	qsort(durations_ns, cnt, sizeof(*durations_ns), compare_u64);
-	rule.median_ns = percentile(durations_ns, cnt, 50);
-	rule.p99_ns = percentile(durations_ns, cnt, 99);
+	qsort(durations_ns, cnt, sizeof(*durations_ns), compare__u64);
+	rule.median_ns = percentile_of(durations_ns, cnt, 50);
+	rule.p99_ns = percentile_of(durations_ns, cnt, 99);
 	rule.min_ns = durations_ns[0];
 	rule.max_ns = durations_ns[cnt - 1];
 	if (cnt >= SLOW_MIN_CNT)
 		ordinary = count_ordinary(durations_ns, cnt);
-	rule.ordinary_ns = percentile(durations_ns, ordinary, 50);
+	rule.ordinary_ns = percentile_of(durations_ns, ordinary, 50);
 	if (cnt < SLOW_MIN_CNT)
 		return rule;
 	limit = fmax(TIMES_ORDINARY * rule.ordinary_ns,
-		     (double)rule.ordinary_ns + TIMES_SPREAD * (double)spread(durations_ns, ordinary));
+		     (double)rule.ordinary_ns + TIMES_SPREAD * (double)median_distance(durations_ns, ordinary));
 	rule.limit_ns = limit < 0x1p63 ? (uint64_t)limit : UINT64_MAX;
 	return rule;
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Decides which of many durations are slow: those beyond both 1.5 times the ordinary duration, and the ordinary
- * duration plus 5 times the spread. The ordinary duration is the median, and the spread is the median distance from it
- * (MAD). If there are two kinds (every second step reads a file), the median may lie in either; the faster kind is then
- * ordinary, if it makes up at least a quarter. There are two kinds if the best split of the logarithms puts the two
- * medians a factor of 1.5 apart, and 5 times as far apart as both sides spread.
+ * Decides which of many durations are slow: those beyond both 1.5 times the ordinary duration, and
+ * the ordinary duration plus 5 times the spread. The ordinary duration is the median, and the
+ * spread is the median distance from it (MAD). If there are two kinds (every second step reads a
+ * file), the median may lie in either; the faster kind is then ordinary, if it makes up at least a
+ * quarter. There are two kinds if the best split of the logarithms puts the two medians a factor of
+ * 1.5 apart, and 5 times as far apart as both sides spread.
  */
 #ifndef STEPFLAME_USER_ANALYSIS_SLOW_H
 #define STEPFLAME_USER_ANALYSIS_SLOW_H

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Steps lie between the boundaries of boundaries.h. The boundaries of a step give its phases. Its waits are those of
- * its thread that ended in it, each in the phase of its spans; the rest of a phase is time on the CPU. If the records
- * claim more time than the step has, misfit_ns counts the excess, so that the parts always add up to the step.
+ * Steps lie between the boundaries of boundaries.h. The boundaries of a step give its phases. Its
+ * waits are those of its thread that ended in it, each in the phase of its spans; the rest of a
+ * phase is time on the CPU. If the records claim more time than the step has, misfit_ns counts the
+ * excess, so that the parts always add up to the step.
  */
 #include "user/analysis/steps.h"
 
@@ -66,7 +67,7 @@ static int classify_paths(struct steps *steps, struct job *job)
 /* ---- boundaries to steps ---- */
 
 /* Adds the phases between two boundaries of a thread, as the rule of its steps defines them. */
-static void add_phases(uint64_t sums[PHASE__COUNT], const struct rec_step *end, uint32_t rule)
+static void add_phases(uint64_t totals[PHASE__COUNT], const struct rec_step *end, uint32_t rule)
 {
 	uint64_t forward_ns = 0;
 
@@ -74,8 +75,8 @@ static void add_phases(uint64_t sums[PHASE__COUNT], const struct rec_step *end, 
 		forward_ns =
 			end->forward_ns < end->phase_ns[PHASE_OTHER] ? end->forward_ns : end->phase_ns[PHASE_OTHER];
 	for (int p = 0; p < PHASE__COUNT; p++)
-		sums[p] = saturating__add(sums[p], end->phase_ns[p] - (p == PHASE_OTHER ? forward_ns : 0));
-	sums[PHASE_FORWARD] = saturating__add(sums[PHASE_FORWARD], forward_ns);
+		totals[p] = saturating__add(totals[p], end->phase_ns[p] - (p == PHASE_OTHER ? forward_ns : 0));
+	totals[PHASE_FORWARD] = saturating__add(totals[PHASE_FORWARD], forward_ns);
 }
 
 /* Time without a phase goes to PHASE_OTHER. */
@@ -137,46 +138,46 @@ long step_track__at(const struct step_track *track, uint64_t time_ns)
 /* ---- waits ---- */
 
 /* Adds up the parts of one step. */
-struct tally {
-	uint64_t room[PHASE__COUNT];
+struct step_split {
+	uint64_t remaining_ns[PHASE__COUNT];
 	uint64_t ns[PHASE__COUNT][CAUSE__END];
 };
 
 /*
- * Several short waits that one sample stands for may have been in other phases or steps; they count where their sample
- * is, as far as there is room. What Lightning's evaluation loop does between its actions is validation, although no
- * span says so.
+ * Several short waits that one sample stands for may have been in other phases or steps; they count
+ * where their sample is, as far as there is room. What Lightning's evaluation loop does between its
+ * actions is validation, although no span says so.
  */
-static void add_wait(struct step_track *track, const struct step *step, struct tally *tally,
+static void add_wait(struct step_track *track, const struct step *step, struct step_split *split,
 		     const struct sample *sample, enum phase phase)
 {
 	uint64_t ns = sample->weight_ns, since_start = sample->time_ns - step->start_ns;
 
 	if (sample->waits <= 1 && ns > since_start)
 		ns = since_start;
-	if (phase == PHASE_OTHER && ns > tally->room[phase] && step->phase_ns[PHASE_VALIDATION])
+	if (phase == PHASE_OTHER && ns > split->remaining_ns[phase] && step->phase_ns[PHASE_VALIDATION])
 		phase = PHASE_VALIDATION;
-	if (ns > tally->room[phase])
-		ns = tally->room[phase];
-	tally->room[phase] -= ns;
-	tally->ns[phase][sample->cause] += ns;
+	if (ns > split->remaining_ns[phase])
+		ns = split->remaining_ns[phase];
+	split->remaining_ns[phase] -= ns;
+	split->ns[phase][sample->cause] += ns;
 	track->misfit_ns = saturating__add(track->misfit_ns, sample->weight_ns - ns);
 }
 
 /* Appends step->part_cnt parts to the array. 0 or -ENOMEM. */
-static int put_parts(struct step *step, struct tally *tally, struct array *parts)
+static int put_parts(struct step *step, struct step_split *split, struct array *parts)
 {
 	for (int phase = 0; phase < PHASE__COUNT; phase++) {
-		tally->ns[phase][CAUSE_NONE] = tally->room[phase];
+		split->ns[phase][CAUSE_NONE] = split->remaining_ns[phase];
 		for (unsigned int cause = 0; cause < CAUSE__END && step->phase_ns[phase]; cause++) {
 			struct step_part *part;
 
-			if (!tally->ns[phase][cause])
+			if (!split->ns[phase][cause])
 				continue;
 			part = array__add(parts, sizeof(*part));
 			if (!part)
 				return -ENOMEM;
-			*part = (struct step_part){phase, cause, tally->ns[phase][cause]};
+			*part = (struct step_part){phase, cause, split->ns[phase][cause]};
 			step->part_cnt++;
 		}
 	}
@@ -191,7 +192,7 @@ static int compare_sample(const void *a, const void *b, void *samples)
 	return x.time_ns != y.time_ns ? COMPARE(x.time_ns, y.time_ns) : COMPARE(i, k);
 }
 
-/* uint32_t: the waits of the track's thread in time order, in which nearly all come already. 0 or -ENOMEM. */
+/* Lists the waits (uint32_t) of the track's thread by time. Nearly all arrive sorted. 0 or -ENOMEM. */
 static int sort_waits(const struct step_track *track, const struct samples *samples, struct array *waits)
 {
 	bool sorted = true;
@@ -226,19 +227,19 @@ static int make_parts(struct steps *steps, struct step_track *track, const struc
 	size_t at = 0;
 
 	for (size_t i = 0; i < track->step_cnt && !err; i++) {
-		struct tally tally = {0};
+		struct step_split split = {0};
 
 		for (int p = 0; p < PHASE__COUNT; p++)
-			tally.room[p] = all[i].phase_ns[p];
+			split.remaining_ns[p] = all[i].phase_ns[p];
 		for (; at < waits.cnt; at++) {
 			struct sample sample = samples__get(samples, ((const uint32_t *)waits.items)[at]);
 
 			if (sample.time_ns >= all[i].end_ns)
 				break;
 			if (sample.time_ns >= all[i].start_ns)
-				add_wait(track, &all[i], &tally, &sample, step_track__phase(track, steps, &sample));
+				add_wait(track, &all[i], &split, &sample, step_track__phase(track, steps, &sample));
 		}
-		err = put_parts(&all[i], &tally, parts);
+		err = put_parts(&all[i], &split, parts);
 	}
 	free(waits.items);
 	return err;
@@ -270,7 +271,7 @@ static void add_pause_to(struct step_track *track, long at, const struct gc_paus
 }
 
 /* Counts collections of any thread: a collection holds the GIL, and lies in one step, or in two. */
-static void add_pauses(struct job *job, struct step_track *track, const struct samples *samples)
+static void count_pauses(struct job *job, struct step_track *track, const struct samples *samples)
 {
 	size_t cnt;
 	const struct gc_pause *pauses = samples__gc_pauses(samples, &cnt);
@@ -292,7 +293,7 @@ static void add_pauses(struct job *job, struct step_track *track, const struct s
 
 /* ---- together ---- */
 
-static int find_slow(struct step_track *track)
+static int find_slow_steps(struct step_track *track)
 {
 	uint64_t *durations = malloc((track->step_cnt + 1) * sizeof(*durations));
 	struct array slow = {0};
@@ -352,11 +353,11 @@ static int make_track(struct steps *steps, struct job *job, const struct samples
 		return err;
 	}
 	point_to_parts(track, parts.items);
-	add_pauses(job, track, samples);
-	return find_slow(track);
+	count_pauses(job, track, samples);
+	return find_slow_steps(track);
 }
 
-static int make_tracks(struct steps *steps, struct job *job)
+static int make_step_tracks(struct steps *steps, struct job *job)
 {
 	const struct samples *samples = job__samples(job);
 	struct boundaries *boundaries = samples ? boundaries__new(job) : NULL;
@@ -378,7 +379,7 @@ struct steps *steps__new(struct job *job)
 {
 	struct steps *steps = calloc(1, sizeof(*steps));
 
-	if (steps && make_tracks(steps, job)) {
+	if (steps && make_step_tracks(steps, job)) {
 		steps__free(steps);
 		steps = NULL;
 	}

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Steps: what REC_STEP and the samples of the thread that makes the steps say about each one. Built from a job once;
- * uses the job's texts, so free it before the job; the job must not take records meanwhile.
+ * Steps: what REC_STEP and the samples of the thread that makes the steps say about each one. Built
+ * from a job once; uses the job's texts, so free it before the job; the job must not take records
+ * meanwhile.
  */
 #ifndef STEPFLAME_USER_ANALYSIS_STEPS_H
 #define STEPFLAME_USER_ANALYSIS_STEPS_H
@@ -29,7 +30,10 @@ struct step {
 	uint64_t gc_ns;         /* time of these collections; included in the times above */
 };
 
-/* The steps of one process: between boundaries of one thread by one rule (boundaries.h). They do not overlap. */
+/*
+ * The steps of one process: between boundaries of one thread by one rule (boundaries.h). They do
+ * not overlap.
+ */
 struct step_track {
 	uint32_t pid, tid;        /* tid: the thread that makes the steps */
 	uint32_t rule;            /* enum step_rule */

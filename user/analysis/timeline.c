@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Takes REC_SPANS and GPU activities, and returns tracks of strictly nested spans. One thread owns a timeline.
+ * Takes REC_SPANS and GPU activities, and returns tracks of strictly nested spans. One thread owns
+ * a timeline.
  *
- * All spans are in one array, which is sorted by thread and time once it is complete. As in Kineto's traces, and unlike
- * in torch.profiler's table, a call stays separate from an only child of the same name.
+ * All spans are in one array, which is sorted by thread and time once it is complete. As in
+ * Kineto's traces, and unlike in torch.profiler's table, a call stays separate from an only child
+ * of the same name.
  */
 #include "user/analysis/timeline.h"
 
@@ -80,7 +82,7 @@ void timeline__free(struct timeline *timeline)
 	free(timeline);
 }
 
-static uint64_t end_of(const struct timeline_span *span)
+static uint64_t span_end_ns(const struct timeline_span *span)
 {
 	return span->start_ns + span->duration_ns;
 }
@@ -107,7 +109,7 @@ static int make_room(struct timeline *timeline, size_t cnt)
 	return 0;
 }
 
-static int add_span(struct timeline *timeline, const struct rec_span *span)
+static int timeline__add_span(struct timeline *timeline, const struct rec_span *span)
 {
 	const struct timeline_name wanted = {.id = span->name, .kind = span->kind};
 	int64_t name, group;
@@ -132,7 +134,7 @@ static int add_span(struct timeline *timeline, const struct rec_span *span)
 	return 0;
 }
 
-static int add_spans(struct timeline *timeline, const struct rec_spans *packed)
+static int timeline__add_spans(struct timeline *timeline, const struct rec_spans *packed)
 {
 	size_t cnt;
 	int err = packed->hdr.size < sizeof(*packed) ? -EBADMSG : spans__decode(packed, timeline->unpacked, &cnt);
@@ -144,7 +146,7 @@ static int add_spans(struct timeline *timeline, const struct rec_spans *packed)
 	if (!err)
 		err = make_room(timeline, cnt);
 	for (size_t i = 0; !err && i < cnt; i++)
-		err = add_span(timeline, &timeline->unpacked[i]);
+		err = timeline__add_span(timeline, &timeline->unpacked[i]);
 	return err;
 }
 
@@ -166,7 +168,7 @@ static int add_of_gpu(struct timeline *timeline, const struct timeline_name *wan
 	return 0;
 }
 
-static int add_activity(struct timeline *timeline, const struct gpu_act *activity, size_t index)
+static int timeline__add_activity(struct timeline *timeline, const struct gpu_act *activity, size_t index)
 {
 	bool call = activity->kind == GPU_ACTIVITY_CALL;
 	struct timeline_name wanted = {.id = activity->name, .activity = activity->kind};
@@ -189,7 +191,7 @@ static int add_activity(struct timeline *timeline, const struct gpu_act *activit
 			  });
 }
 
-static int add_call(struct timeline *timeline, const struct gpu_call *call)
+static int timeline__add_call(struct timeline *timeline, const struct gpu_call *call)
 {
 	const struct timeline_name wanted = {.activity = GPU_ACTIVITY_CALL, .api = call->api};
 
@@ -254,24 +256,24 @@ int timeline__add_gpu(struct timeline *timeline, const struct gpu *gpu)
 
 	for (size_t i = 0; i < activity_cnt && !err; i++)
 		if (activities[i].kind == GPU_ACTIVITY_CALL || gpu_act__is_work(&activities[i]))
-			err = add_activity(timeline, &activities[i], i);
+			err = timeline__add_activity(timeline, &activities[i], i);
 	for (size_t i = 0; i < call_cnt && !err; i++) {
 		if (!process || process->pid != calls[i].pid)
 			process = gpu__process(gpu, calls[i].pid);
 		if (!process || process->tier != GPU_TIER_CUPTI)
-			err = add_call(timeline, &calls[i]);
+			err = timeline__add_call(timeline, &calls[i]);
 	}
 	return err ?: add_all_windows(timeline, gpu);
 }
 
 int timeline__add(struct timeline *timeline, const struct rec_hdr *record)
 {
-	return record->type == REC_SPANS ? add_spans(timeline, (const void *)record) : 0;
+	return record->type == REC_SPANS ? timeline__add_spans(timeline, (const void *)record) : 0;
 }
 
 /* ---- tracks ---- */
 
-static int compare_spans(const void *a, const void *b)
+static int compare_span_place(const void *a, const void *b)
 {
 	const struct timeline_span *x = a, *y = b;
 
@@ -290,22 +292,25 @@ static int compare_spans(const void *a, const void *b)
 	return COMPARE(x->depth, y->depth);
 }
 
-static enum span_kind kind_of(const struct timeline *timeline, const struct timeline_span *span)
+static enum span_kind span_kind_of(const struct timeline *timeline, const struct timeline_span *span)
 {
 	return ((const struct timeline_name *)timeline->names.items.items)[span->name].kind;
 }
 
-/* The first lane to try. Steps, forwards and validations may straddle actions, which stay on the thread's own track. */
+/*
+ * The first lane to try. Steps, forwards and validations may straddle actions, which stay on the
+ * thread's own track.
+ */
 static uint8_t first_lane(const struct timeline *timeline, const struct timeline_span *span)
 {
-	enum span_kind kind = kind_of(timeline, span);
+	enum span_kind kind = span_kind_of(timeline, span);
 
 	return kind == SPAN_STEP || kind == SPAN_FORWARD || kind == SPAN_VALIDATION;
 }
 
 /*
- * Assigns each span of a thread to the first lane in which it nests. The spans are sorted; `parents` has room for as
- * many.
+ * Assigns each span of a thread to the first lane in which it nests. The spans are sorted;
+ * `parents` has room for as many.
  */
 static void assign_lanes(struct timeline *timeline, size_t from, size_t to, uint32_t *parents)
 {
@@ -318,10 +323,10 @@ static void assign_lanes(struct timeline *timeline, size_t from, size_t to, uint
 		for (span->lane = first_lane(timeline, span); span->lane < LANE_MAX; span->lane++) {
 			uint32_t *top = &open[span->lane];
 
-			while (*top != NO_PARENT && end_of(&timeline->spans[*top]) <= span->start_ns &&
-			       end_of(&timeline->spans[*top]) < end_of(span))
+			while (*top != NO_PARENT && span_end_ns(&timeline->spans[*top]) <= span->start_ns &&
+			       span_end_ns(&timeline->spans[*top]) < span_end_ns(span))
 				*top = parents[*top];
-			if (*top != NO_PARENT && (end_of(&timeline->spans[*top]) < end_of(span) ||
+			if (*top != NO_PARENT && (span_end_ns(&timeline->spans[*top]) < span_end_ns(span) ||
 						  timeline->spans[*top].depth + 1 == TIMELINE_DEPTH_MAX))
 				continue;
 			span->depth = *top == NO_PARENT ? 0 : timeline->spans[*top].depth + 1;
@@ -348,7 +353,7 @@ static size_t end_of_run(const struct timeline *timeline, size_t from, bool lane
 static int make_lanes(struct timeline *timeline)
 {
 	uint32_t *parents = calloc(timeline->span_cnt + 1, sizeof(*parents));
-	size_t kept = 0;
+	size_t retained_cnt = 0;
 
 	if (!parents)
 		return -ENOMEM;
@@ -359,13 +364,13 @@ static int make_lanes(struct timeline *timeline)
 	free(parents);
 	for (size_t i = 0; i < timeline->span_cnt; i++)
 		if (timeline->spans[i].lane < LANE_MAX)
-			timeline->spans[kept++] = timeline->spans[i];
-	timeline->left_out += timeline->span_cnt - kept;
-	timeline->span_cnt = kept;
+			timeline->spans[retained_cnt++] = timeline->spans[i];
+	timeline->left_out += timeline->span_cnt - retained_cnt;
+	timeline->span_cnt = retained_cnt;
 	return 0;
 }
 
-static int make_tracks(struct timeline *timeline)
+static int make_timeline_tracks(struct timeline *timeline)
 {
 	for (size_t from = 0, to; from < timeline->span_cnt; from = to) {
 		const struct timeline_span *first = &timeline->spans[from];
@@ -388,7 +393,7 @@ static int make_tracks(struct timeline *timeline)
 /* ---- flows ---- */
 
 /* An operator or node with a sequence number. */
-struct end {
+struct flow_end {
 	struct timeline_span *span;
 	enum span_kind kind;
 };
@@ -400,7 +405,7 @@ static int compare_numbers(const struct timeline_span *x, const struct timeline_
 
 static int compare_ends(const void *a, const void *b)
 {
-	const struct timeline_span *x = ((const struct end *)a)->span, *y = ((const struct end *)b)->span;
+	const struct timeline_span *x = ((const struct flow_end *)a)->span, *y = ((const struct flow_end *)b)->span;
 
 	if (compare_numbers(x, y))
 		return compare_numbers(x, y);
@@ -409,7 +414,7 @@ static int compare_ends(const void *a, const void *b)
 
 static int compare_ends_by_thread(const void *a, const void *b)
 {
-	const struct timeline_span *x = ((const struct end *)a)->span, *y = ((const struct end *)b)->span;
+	const struct timeline_span *x = ((const struct flow_end *)a)->span, *y = ((const struct flow_end *)b)->span;
 
 	if (compare_numbers(x, y) || x->tid == y->tid)
 		return compare_ends(a, b);
@@ -417,10 +422,10 @@ static int compare_ends_by_thread(const void *a, const void *b)
 }
 
 /*
- * Links nodes that have no maker yet to the last operator before them; same_thread: only to operators of their own
- * thread.
+ * Links nodes that have no maker yet to the last operator before them; same_thread: only to
+ * operators of their own thread.
  */
-static void link_ends(struct end *ends, size_t cnt, bool same_thread, uint32_t *flows)
+static void link_ends(struct flow_end *ends, size_t cnt, bool same_thread, uint32_t *flows)
 {
 	struct timeline_span *maker = NULL;
 
@@ -444,14 +449,14 @@ static void link_ends(struct end *ends, size_t cnt, bool same_thread, uint32_t *
 
 /*
  * Links each node to the operator that made it, as torch does (generateForwardBackwardLink in
- * torch/csrc/profiler/collection.cpp). A node takes the next sequence number; so its maker is the last operator with
- * this number that started before the node ran. Each thread counts on its own, and the records do not show which thread
- * made a node. On a CPU, the thread that runs forward runs backward, too, so an operator of the node's own thread takes
- * precedence.
+ * torch/csrc/profiler/collection.cpp). A node takes the next sequence number; so its maker is the
+ * last operator with this number that started before the node ran. Each thread counts on its own,
+ * and the records do not show which thread made a node. On a CPU, the thread that runs forward runs
+ * backward, too, so an operator of the node's own thread takes precedence.
  */
 static int link_flows(struct timeline *timeline)
 {
-	struct end *ends = malloc((timeline->span_cnt + 1) * sizeof(*ends));
+	struct flow_end *ends = malloc((timeline->span_cnt + 1) * sizeof(*ends));
 	uint32_t flows = 0;
 	size_t cnt = 0;
 
@@ -459,10 +464,10 @@ static int link_flows(struct timeline *timeline)
 		return -ENOMEM;
 	for (size_t i = 0; i < timeline->span_cnt; i++) {
 		struct timeline_span *span = &timeline->spans[i];
-		enum span_kind kind = kind_of(timeline, span);
+		enum span_kind kind = span_kind_of(timeline, span);
 
 		if (span->sequence >= 0 && (kind == SPAN_OP || kind == SPAN_NODE || kind == SPAN_EVALUATE))
-			ends[cnt++] = (struct end){.span = span, .kind = kind};
+			ends[cnt++] = (struct flow_end){.span = span, .kind = kind};
 	}
 	if (cnt) {
 		link_ends(ends, cnt, true, &flows);
@@ -478,13 +483,13 @@ int timeline__build(struct timeline *timeline)
 
 	if (!timeline->span_cnt)
 		return 0;
-	qsort(timeline->spans, timeline->span_cnt, sizeof(*timeline->spans), compare_spans);
+	qsort(timeline->spans, timeline->span_cnt, sizeof(*timeline->spans), compare_span_place);
 	err = make_lanes(timeline);
 	if (err)
 		return err;
-	qsort(timeline->spans, timeline->span_cnt, sizeof(*timeline->spans), compare_spans);
+	qsort(timeline->spans, timeline->span_cnt, sizeof(*timeline->spans), compare_span_place);
 	err = link_flows(timeline);
-	return err ? err : make_tracks(timeline);
+	return err ? err : make_timeline_tracks(timeline);
 }
 
 const struct timeline_track *timeline__tracks(const struct timeline *timeline, size_t *cnt)

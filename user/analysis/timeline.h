@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The timeline: takes REC_SPANS and GPU activities, and returns tracks of spans. A track is one row in a viewer: its
- * spans nest strictly. Each thread and each GPU stream has one track, and more if spans overlap partially (a step ends
- * within the action in which its optimizer ran). Look up names and groups in the job (job.h), which reads the same
- * stream.
+ * The timeline: takes REC_SPANS and GPU activities, and returns tracks of spans. A track is one row
+ * in a viewer: its spans nest strictly. Each thread and each GPU stream has one track, and more if
+ * spans overlap partially (a step ends within the action in which its optimizer ran). Look up names
+ * and groups in the job (job.h), which reads the same stream.
  */
 #ifndef STEPFLAME_USER_ANALYSIS_TIMELINE_H
 #define STEPFLAME_USER_ANALYSIS_TIMELINE_H
@@ -56,21 +56,24 @@ void timeline__free(struct timeline *timeline);  /* accepts NULL */
 /* Takes one record, and skips all but REC_SPANS. 0 or -ENOMEM. */
 int timeline__add(struct timeline *timeline, const struct rec_hdr *record);
 /*
- * Adds GPU activities, the windows in which CUPTI emitted them, and CUDA calls on the CPU: as CUPTI saw them, or, for a
- * process without CUPTI, as the probes did. 0 or -ENOMEM.
+ * Adds GPU activities, the windows in which CUPTI emitted them, and CUDA calls on the CPU: as CUPTI
+ * saw them, or, for a process without CUPTI, as the probes did. 0 or -ENOMEM.
  */
 int timeline__add_gpu(struct timeline *timeline, const struct gpu *gpu);
 /* Builds the tracks, once. 0 or -ENOMEM. */
 int timeline__build(struct timeline *timeline);
 
-/* The tracks, sorted by pid, GPU, tid and lane, after timeline__build. The timeline owns all results below. */
+/*
+ * The tracks, sorted by pid, GPU, tid and lane, after timeline__build. The timeline owns all
+ * results below.
+ */
 const struct timeline_track *timeline__tracks(const struct timeline *timeline, size_t *cnt);
 const struct timeline_name *timeline__names(const struct timeline *timeline, size_t *cnt);
 /* REC_OP_GROUP ids; the first is 0. */
 const uint64_t *timeline__groups(const struct timeline *timeline, size_t *cnt);
 /*
- * Spans without a track: beyond span_max, malformed (a record that cannot be unpacked counts once), or with too many
- * partial overlaps.
+ * Spans without a track: beyond span_max, malformed (a record that cannot be unpacked counts once),
+ * or with too many partial overlaps.
  */
 uint64_t timeline__left_out(const struct timeline *timeline);
 

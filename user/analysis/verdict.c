@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * A candidate is something that may bound a step, with its share of the time of all steps, and the share from which it
- * is worth mentioning. The candidate that exceeds its own threshold by the largest factor wins. Slow steps are
- * candidates, too, with the time that they took beyond ordinary ones.
+ * A candidate is something that may bound a step, with its share of the time of all steps, and the
+ * share from which it is worth mentioning. The candidate that exceeds its own threshold by the
+ * largest factor wins. Slow steps are candidates, too, with the time that they took beyond ordinary
+ * ones.
  */
 #include "user/analysis/verdict_private.h"
 
@@ -63,20 +64,20 @@ static const struct verdict_rule rules[] = {
 
 /* ---- texts ---- */
 
-static char *format(const char *fmt, va_list ap)
+static char *format_text(const char *fmt, va_list ap)
 {
 	char *text;
 
 	return vasprintf(&text, fmt, ap) < 0 ? NULL : text;
 }
 
-static void __attribute__((format(printf, 2, 3))) say_why(struct judging *j, const char *fmt, ...)
+static void __attribute__((format(printf, 2, 3))) say_why(struct judge *j, const char *fmt, ...)
 {
 	char *old = j->verdict->why, *text;
 	va_list ap;
 
 	va_start(ap, fmt);
-	text = format(fmt, ap);
+	text = format_text(fmt, ap);
 	va_end(ap);
 	if (!text || asprintf(&j->verdict->why, "%s%s%s", old ?: "", old ? "; " : "", text) < 0) {
 		j->verdict->why = old;
@@ -160,8 +161,8 @@ static enum verdict_class class_of_group(const struct blame_group *group)
 }
 
 /*
- * The share from which slow steps of one cause become the verdict; 0: never. If the machine stops now and then, no code
- * is to blame.
+ * The share from which slow steps of one cause become the verdict; 0: never. If the machine stops
+ * now and then, no code is to blame.
  */
 static double least_of_group(const struct blame_group *group)
 {
@@ -173,8 +174,8 @@ static double least_of_group(const struct blame_group *group)
 }
 
 /*
- * What a fix could gain. Waits for a CPU are not the fault of a second kind of work, any more than of the steps around
- * it.
+ * What a fix could gain. Waits for a CPU are not the fault of a second kind of work, any more than
+ * of the steps around it.
  */
 static double group__share(const struct blame_group *group, const struct step_sum *all)
 {
@@ -183,7 +184,7 @@ static double group__share(const struct blame_group *group, const struct step_su
 	return (double)(group->over_ns - (work ? group->queue_ns : 0)) / all->total_ns;
 }
 
-static void find_winner(struct judging *j)
+static void find_winner(struct judge *j)
 {
 	const struct step_sum *all = &j->blame->all;
 	double best = 1, share;
@@ -252,13 +253,16 @@ static double least_share(const struct step_sum *sum, enum cpu_class class)
 	return fmax(0, cnt - profile__error_ns(cnt * (1 - cnt / all))) / all * on_cpu_ns(sum) / sum->total_ns;
 }
 
-static double share_of(const struct step_sum *sum, enum cpu_class class)
+static double class_share(const struct step_sum *sum, enum cpu_class class)
 {
 	return (double)count_samples(sum, class) / count_samples(sum, ANY) * on_cpu_ns(sum) / sum->total_ns;
 }
 
-/* Whether something other than the machine, which at times gives its CPUs to others, is to blame for slow steps. */
-static bool has_blamed(const struct judging *j)
+/*
+ * Whether something other than the machine, which at times gives its CPUs to others, is to blame
+ * for slow steps.
+ */
+static bool has_blamed(const struct judge *j)
 {
 	uint64_t over_ns = 0;
 
@@ -268,7 +272,7 @@ static bool has_blamed(const struct judging *j)
 	return over_ns >= MENTION_SHARE * j->blame->all.total_ns;
 }
 
-static void judge_cpu(struct judging *j)
+static void judge_cpu(struct judge *j)
 {
 	const struct step_sum *all = &j->blame->all;
 	double cpu = (double)on_cpu_ns(all) / all->total_ns;
@@ -282,18 +286,18 @@ static void judge_cpu(struct judging *j)
 	} else if (least_share(all, CPU_PYTHON) >= PYTHON_SHARE) {
 		j->verdict->class = VERDICT_PYTHON;
 		say_why(j, "%.0f %% of the time of a step runs Python itself, not operators",
-			100 * share_of(all, CPU_PYTHON));
+			100 * class_share(all, CPU_PYTHON));
 	} else if (least_share(all, CPU_OP) >= CPU_OP_SHARE) {
 		j->verdict->class = VERDICT_CPU_OP;
-		say_why(j, "%.0f %% of the time of a step runs operators on the CPU%s", 100 * share_of(all, CPU_OP),
+		say_why(j, "%.0f %% of the time of a step runs operators on the CPU%s", 100 * class_share(all, CPU_OP),
 			has_blamed(j) ? "" : ": it computes, and no cause of delay stands out");
 	} else if (cpu >= CPU_SHARE) {
 		j->verdict->class = VERDICT_COMPUTE;
 		say_why(j,
 			"%.0f %% of the time of a step is on the CPU: %.0f %% operators, %.0f %% Python, %.0f %% other "
 			"native code, %.0f %% kernel; no wait stands out",
-			100 * cpu, 100 * share_of(all, CPU_OP), 100 * share_of(all, CPU_PYTHON),
-			100 * share_of(all, CPU_NATIVE), 100 * share_of(all, CPU_KERNEL));
+			100 * cpu, 100 * class_share(all, CPU_OP), 100 * class_share(all, CPU_PYTHON),
+			100 * class_share(all, CPU_NATIVE), 100 * class_share(all, CPU_KERNEL));
 	} else {
 		say_why(j,
 			"no phase and no wait stands out: %.0f %% of the time of a step is on the CPU, %.0f %% waits "
@@ -305,14 +309,14 @@ static void judge_cpu(struct judging *j)
 /* ---- the GPU, where the CPU does not wait for it ---- */
 
 /* CPU time per kernel launched. */
-static double ns_per_kernel(const struct judging *j)
+static double ns_per_kernel(const struct judge *j)
 {
 	const struct step_sum *all = &j->blame->all;
 
 	return (double)on_cpu_ns(all) / all->total_ns * j->gpu->all.watched_ns / j->gpu->kernels;
 }
 
-static bool is_launch_bound(const struct judging *j)
+static bool is_launch_bound(const struct judge *j)
 {
 	const struct step_sum *all = &j->blame->all;
 	double busy = verdict__busy_share(j);
@@ -322,7 +326,7 @@ static bool is_launch_bound(const struct judging *j)
 	       (double)j->gpu->kernel_ns / j->gpu->kernels < ns_per_kernel(j);
 }
 
-static void judge_launches(struct judging *j)
+static void judge_launches(struct judge *j)
 {
 	j->verdict->class = VERDICT_LAUNCH;
 	say_why(j,
@@ -334,7 +338,7 @@ static void judge_launches(struct judging *j)
 
 /* ---- why ---- */
 
-static void say_group(struct judging *j, const struct blame_group *group)
+static void say_group_in_verdict(struct judge *j, const struct blame_group *group)
 {
 	double share = 100 * group__share(group, &j->blame->all);
 	char *rhythm = rhythm__text(&group->rhythm), *place = NULL, cause[64];
@@ -368,7 +372,7 @@ out:
 }
 
 /* Says what makes up most of a rule's time: "of that 95 % data_wait". */
-static void say_parts(struct judging *j, const struct verdict_rule *rule)
+static void say_parts(struct judge *j, const struct verdict_rule *rule)
 {
 	const struct step_sum *all = &j->blame->all;
 	double best_ns = 0, sum = 0;
@@ -395,7 +399,7 @@ static void say_parts(struct judging *j, const struct verdict_rule *rule)
 }
 
 /* Sets the single phase and cause that the headline names, for programs that read it. */
-static void set_named(struct judging *j)
+static void set_named(struct judge *j)
 {
 	struct verdict *verdict = j->verdict;
 
@@ -413,7 +417,7 @@ static void set_named(struct judging *j)
 
 /* ---- together ---- */
 
-static size_t count_workers(const struct job *job, uint32_t pid)
+static size_t count_worker_processes(const struct job *job, uint32_t pid)
 {
 	size_t cnt, workers = 0;
 	const struct rec_target *targets = job__targets(job, &cnt);
@@ -423,7 +427,7 @@ static size_t count_workers(const struct job *job, uint32_t pid)
 	return workers;
 }
 
-static void judge_steps(struct judging *j)
+static void judge_steps(struct judge *j)
 {
 	if (j->track->step_cnt < SLOW_MIN_CNT) {
 		say_why(j, "only %zu step%s: record for longer", j->track->step_cnt,
@@ -434,7 +438,7 @@ static void judge_steps(struct judging *j)
 	if (j->rule)
 		say_parts(j, j->rule);
 	else if (j->group)
-		say_group(j, j->group);
+		say_group_in_verdict(j, j->group);
 	else if (j->busy)
 		say_why(j, "the GPU works for %.0f %% of the time of a step", 100 * verdict__busy_share(j));
 	else if (is_launch_bound(j))
@@ -447,7 +451,7 @@ static void judge_steps(struct judging *j)
 }
 
 /* The others wait for this rank: says what its steps have beyond theirs. */
-static void judge_straggler(struct judging *j)
+static void judge_straggler(struct judge *j)
 {
 	const struct straggler *straggler = j->straggler;
 	struct verdict *verdict = j->verdict;
@@ -472,14 +476,14 @@ static void judge_straggler(struct judging *j)
 int verdict__new(struct job *job, const struct steps *steps, const struct step_track *track, const struct blame *blame,
 		 const struct gpu_steps *gpu, const struct straggler *straggler, struct verdict *verdict)
 {
-	struct judging j = {.job = job,
-			    .steps = steps,
-			    .track = track,
-			    .blame = blame,
-			    .gpu = gpu,
-			    .straggler = straggler,
-			    .verdict = verdict,
-			    .workers = count_workers(job, track->pid)};
+	struct judge j = {.job = job,
+			  .steps = steps,
+			  .track = track,
+			  .blame = blame,
+			  .gpu = gpu,
+			  .straggler = straggler,
+			  .verdict = verdict,
+			  .workers = count_worker_processes(job, track->pid)};
 
 	*verdict = (struct verdict){.phase = ANY};
 	if (straggler && track->step_cnt >= SLOW_MIN_CNT)
@@ -491,7 +495,7 @@ int verdict__new(struct job *job, const struct steps *steps, const struct step_t
 	return j.err;
 }
 
-static void free_texts(struct array *list)
+static void free_text_list(struct array *list)
 {
 	for (size_t i = 0; i < list->cnt; i++)
 		free(((char **)list->items)[i]);
@@ -502,7 +506,7 @@ void verdict__release(struct verdict *verdict)
 {
 	free(verdict->why);
 	free(verdict->place);
-	free_texts(&verdict->evidence);
-	free_texts(&verdict->next);
+	free_text_list(&verdict->evidence);
+	free_text_list(&verdict->next);
 	*verdict = (struct verdict){0};
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What bounds the steps of a track, and what to try: judged from the times of all steps, and from the blame of the slow
- * ones. It abstains if data is missing or nothing stands out.
+ * What bounds the steps of a track, and what to try: judged from the times of all steps, and from
+ * the blame of the slow ones. It abstains if data is missing or nothing stands out.
  */
 #ifndef STEPFLAME_USER_ANALYSIS_VERDICT_H
 #define STEPFLAME_USER_ANALYSIS_VERDICT_H
@@ -40,7 +40,7 @@ struct verdict {
 	enum verdict_class class;
 	char *why;
 	double share;       /* of the time of all steps: the most that a fix could gain; 0: not known, or nothing */
-	char *place;        /* as spot__text or place__text print it; NULL: not known */
+	char *place;        /* as hotspot__text or place__text print it; NULL: not known */
 	unsigned int cause; /* the cause it names, as in struct blame_group; CAUSE_NONE: on the CPU, or no cause */
 	int phase;          /* the phase it names; -1: no phase */
 	struct array evidence, next; /* char * */
@@ -48,8 +48,8 @@ struct verdict {
 
 const char *verdict_class__name(enum verdict_class class); /* "input-bound" */
 /*
- * Judges one track. straggler: what its rank does while the others wait for it, which becomes the headline; may be
- * NULL. 0 or -ENOMEM. Free with verdict__release.
+ * Judges one track. straggler: what its rank does while the others wait for it, which becomes the
+ * headline; may be NULL. 0 or -ENOMEM. Free with verdict__release.
  */
 int verdict__new(struct job *job, const struct steps *steps, const struct step_track *track, const struct blame *blame,
 		 const struct gpu_steps *gpu, const struct straggler *straggler, struct verdict *verdict);

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Evidence for a verdict: the place, the lines that had the time, who ended the waits, workers that failed. */
+/*
+ * Evidence for a verdict: the place, the lines that had the time, who ended the waits, workers that
+ * failed.
+ */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "user/analysis/spots.h"
+#include "user/analysis/hotspots.h"
 #include "user/analysis/verdict_private.h"
 #include "user/model/processes.h"
 #include "user/model/stacks.h"
@@ -24,14 +27,14 @@ bool verdict_rule__has(const struct verdict_rule *rule, int phase, unsigned int 
 }
 
 /* Busy share of the time that CUPTI watched; -1: too little was watched. */
-double verdict__busy_share(const struct judging *j)
+double verdict__busy_share(const struct judge *j)
 {
 	const struct gpu_step *all = &j->gpu->all;
 
 	return all->watched_ns && all->watched_ns >= WATCHED_SHARE * j->blame->all.total_ns ? gpu_step__busy(all) : -1;
 }
 
-static void say_busy(struct judging *j)
+static void say_busy(struct judge *j)
 {
 	const struct gpu_steps *gpu = j->gpu;
 
@@ -46,9 +49,9 @@ static void say_busy(struct judging *j)
 }
 
 /* Says the place, if there is one, and its lines. */
-static void say_spots(struct judging *j, const struct spot *spots, size_t cnt, const struct place *place)
+static void say_hotspots(struct judge *j, const struct hotspot *hotspots, size_t cnt, const struct place *place)
 {
-	const struct spot *main = place__main(place);
+	const struct hotspot *main = place__main(place);
 
 	if (main->code) {
 		j->verdict->place = place__text(j->job, place);
@@ -57,14 +60,14 @@ static void say_spots(struct judging *j, const struct spot *spots, size_t cnt, c
 		else
 			j->err = -ENOMEM;
 	}
-	for (size_t i = 0; i < cnt && spots[i].ns; i++) {
+	for (size_t i = 0; i < cnt && hotspots[i].ns; i++) {
 		char *text;
 
-		if (main->code == spots[i].code)
+		if (main->code == hotspots[i].code)
 			continue;
-		text = spot__text(j->job, &spots[i]);
+		text = hotspot__text(j->job, &hotspots[i]);
 		if (text)
-			verdict__say(j, &j->verdict->evidence, "%s: %.3g s", text, spots[i].ns / 1e9);
+			verdict__say(j, &j->verdict->evidence, "%s: %.3g s", text, hotspots[i].ns / 1e9);
 		else
 			j->err = -ENOMEM;
 		free(text);
@@ -72,10 +75,10 @@ static void say_spots(struct judging *j, const struct spot *spots, size_t cnt, c
 }
 
 /* Finds where a rule's time was; without a rule, where the CPU time of steps was. */
-static void find_spots(struct judging *j, struct spot *top)
+static void find_rule_hotspots(struct judge *j, struct hotspot *top)
 {
 	const struct samples *samples = job__samples(j->job);
-	struct spots spots = {.places = &j->blame->places, .lines = j->blame->lines};
+	struct hotspots hotspots = {.places = &j->blame->places, .lines = j->blame->lines};
 	int err = samples ? 0 : -ENOMEM;
 
 	for (size_t i = 0; samples && j->track->thread && i < samples__cnt(samples) && !err; i++) {
@@ -89,14 +92,14 @@ static void find_spots(struct judging *j, struct spot *top)
 		if (step_track__at(j->track, sample.time_ns) < 0)
 			continue;
 		if (j->rule ? verdict_rule__has(j->rule, phase, sample.cause) : sample.kind == SAMPLE_CPU)
-			err = spots__add(&spots, 0, &sample);
+			err = hotspots__add(&hotspots, 0, &sample);
 	}
-	err = err ?: spots__top(&spots, 1, BLAME_SPOTS, top);
-	spots__free(&spots);
+	err = err ?: hotspots__top(&hotspots, 1, BLAME_HOTSPOTS, top);
+	hotspots__free(&hotspots);
 	j->err = j->err ?: err;
 }
 
-static void say_end(struct judging *j, const struct rec_proc *exit)
+static void say_end(struct judge *j, const struct rec_proc *exit)
 {
 	char *how = processes__end_text(exit);
 
@@ -106,10 +109,10 @@ static void say_end(struct judging *j, const struct rec_proc *exit)
 }
 
 /*
- * Says which workers failed. A process that ended too early to be recognised counts as a worker if the steps waited for
- * it.
+ * Says which workers failed. A process that ended too early to be recognised counts as a worker if
+ * the steps waited for it.
  */
-static void say_ended(struct judging *j)
+static void say_ended(struct judge *j)
 {
 	uint32_t waker = j->group && verdict__one_waker(j->group) ? j->group->waker_pid : 0;
 	size_t cnt, said = 0;
@@ -126,7 +129,7 @@ static void say_ended(struct judging *j)
 }
 
 /* Finds the function that has half of a rule's time, and little of any other. */
-static void find_place(struct judging *j, struct place *place)
+static void find_rule_place(struct judge *j, struct place *place)
 {
 	static const bool slots[][2] = {{true, false}, {false, true}};
 	const struct place_question ask = {
@@ -156,25 +159,25 @@ static void find_place(struct judging *j, struct place *place)
 }
 
 /* A place is where a thread does or awaits something. Where it waits for a CPU is chance. */
-static bool has_place(const struct judging *j)
+static bool rule_has_place(const struct judge *j)
 {
 	return !j->rule || j->rule->causes[0] != CAUSE_RUN_QUEUE;
 }
 
-static void say_group(struct judging *j, const struct blame_group *group, bool workers)
+static void say_group_evidence(struct judge *j, const struct blame_group *group, bool workers)
 {
 	if (!workers)
-		say_spots(j, group->spots, BLAME_SPOTS, &group->place);
-	if (!j->verdict->place && group->cause == BLAME_COMPILE && group->spots[0].ns)
-		j->verdict->place = spot__text(j->job, &group->spots[0]);
+		say_hotspots(j, group->hotspots, BLAME_HOTSPOTS, &group->place);
+	if (!j->verdict->place && group->cause == BLAME_COMPILE && group->hotspots[0].ns)
+		j->verdict->place = hotspot__text(j->job, &group->hotspots[0]);
 	if (verdict__one_waker(group) && (!workers || j->slow_worker))
 		verdict__say(j, &j->verdict->evidence, "process %u (thread %u) ended %.0f %% of that wait",
 			     group->waker_pid, group->waker_tid, 100.0 * group->waker_ns / group->wait_ns);
 }
 
-static void give_evidence(struct judging *j)
+static void give_evidence(struct judge *j)
 {
-	struct spot top[BLAME_SPOTS] = {0};
+	struct hotspot top[BLAME_HOTSPOTS] = {0};
 	struct place place = {0};
 	bool workers;
 
@@ -184,16 +187,16 @@ static void give_evidence(struct judging *j)
 		return;
 	workers = verdict__say_workers(j);
 	if (j->group && !j->rule)
-		say_group(j, j->group, workers);
-	else if (!workers && has_place(j) && j->blame->lines && j->track->thread) {
+		say_group_evidence(j, j->group, workers);
+	else if (!workers && rule_has_place(j) && j->blame->lines && j->track->thread) {
 		if (j->rule)
-			find_place(j, &place);
-		find_spots(j, top);
-		say_spots(j, top, BLAME_SPOTS, &place);
+			find_rule_place(j, &place);
+		find_rule_hotspots(j, top);
+		say_hotspots(j, top, BLAME_HOTSPOTS, &place);
 	}
 }
 
-void verdict__give_evidence(struct judging *j)
+void verdict__give_evidence(struct judge *j)
 {
 	give_evidence(j);
 	say_ended(j);

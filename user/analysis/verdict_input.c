@@ -13,15 +13,18 @@
 
 #define SLOWER 1.5 /* times as busy as any other worker */
 
-enum slot { SLOT_WORKS, SLOT_OTHER };
+enum worker_slot { SLOT_WORKS, SLOT_OTHER };
 #define NO_SLOT (-1)
 
-static double busy_share(const struct worker *worker)
+static double busy_share_of_seen(const struct worker *worker)
 {
 	return worker->seen_ns > worker->idle_ns ? (double)(worker->seen_ns - worker->idle_ns) / worker->seen_ns : 0;
 }
 
-/* Whether a worker hardly idles while all others do, and so holds up the rest. An only worker is not slower. */
+/*
+ * Whether a worker hardly idles while all others do, and so holds up the rest. An only worker is
+ * not slower.
+ */
 static bool is_slower(const struct loader *loader, uint32_t pid)
 {
 	double share = 0, most = 0;
@@ -31,17 +34,20 @@ static bool is_slower(const struct loader *loader, uint32_t pid)
 		const struct worker *worker = &loader->workers[i];
 
 		if (worker->pid == pid) {
-			share = busy_share(worker);
+			share = busy_share_of_seen(worker);
 		} else {
-			most = fmax(most, busy_share(worker));
+			most = fmax(most, busy_share_of_seen(worker));
 			others |= worker->seen_ns > 0;
 		}
 	}
 	return others && share > SLOWER * most;
 }
 
-/* Finds the workers of the process, and the one that ends most of its waits, if it is slower than the others. */
-static int find_workers(struct judging *j, struct intern *pids)
+/*
+ * Finds the workers of the process, and the one that ends most of its waits, if it is slower than
+ * the others.
+ */
+static int find_worker_pids(struct judge *j, struct intern *pids)
 {
 	uint32_t waker = j->group && verdict__one_waker(j->group) ? j->group->waker_pid : 0, number;
 	struct workers *workers = workers__new(j->job, j->steps);
@@ -71,7 +77,7 @@ static unsigned int main_cause(const uint64_t *ns)
 	return best;
 }
 
-static void say_place(struct judging *j, const struct place *place, const uint64_t *ns)
+static void say_place(struct judge *j, const struct place *place, const uint64_t *ns)
 {
 	unsigned int cause = main_cause(ns);
 	uint64_t sum = 0;
@@ -91,7 +97,7 @@ static void say_place(struct judging *j, const struct place *place, const uint64
 	free(text);
 }
 
-static bool waits_for_workers(const struct judging *j)
+static bool input_waits_for_workers(const struct judge *j)
 {
 	const struct step_sum *all = &j->blame->all;
 	uint64_t sum = 0;
@@ -106,10 +112,10 @@ static bool waits_for_workers(const struct judging *j)
 }
 
 /*
- * Compares a worker's work with idle workers, and with the training thread, whose frames are the outermost ones of a
- * forked worker.
+ * Compares a worker's work with idle workers, and with the training thread, whose frames are the
+ * outermost ones of a forked worker.
  */
-static int slot_of(const struct judging *j, const uint8_t *stacks, const struct sample *s, const struct intern *workers)
+static int slot_of(const struct judge *j, const uint8_t *stacks, const struct sample *s, const struct intern *workers)
 {
 	if (s->pid == j->track->pid)
 		return s->tid == j->track->tid ? SLOT_OTHER : NO_SLOT;
@@ -118,7 +124,7 @@ static int slot_of(const struct judging *j, const uint8_t *stacks, const struct 
 	return stacks[s->stack] == STACK_IDLE ? SLOT_OTHER : SLOT_WORKS;
 }
 
-bool verdict__say_workers(struct judging *j)
+bool verdict__say_workers(struct judge *j)
 {
 	static const bool slots[][2] = {[SLOT_WORKS] = {true, false}, [SLOT_OTHER] = {false, true}};
 	const struct place_question ask = {
@@ -131,10 +137,10 @@ bool verdict__say_workers(struct judging *j)
 	uint8_t *stacks;
 	int err;
 
-	if (!waits_for_workers(j))
+	if (!input_waits_for_workers(j))
 		return false;
 	stacks = samples ? worker_stacks__new(j->job) : NULL;
-	err = !stacks || find_workers(j, &workers) ? -ENOMEM : 0;
+	err = !stacks || find_worker_pids(j, &workers) ? -ENOMEM : 0;
 	for (size_t i = 0; !err && i < samples__cnt(samples); i++) {
 		struct sample s = samples__get(samples, i);
 		int slot = slot_of(j, stacks, &s, &workers);

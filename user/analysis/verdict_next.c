@@ -2,7 +2,7 @@
 /* What to try next, by the class of a verdict. */
 #include "user/analysis/verdict_private.h"
 
-static void advise_input(struct judging *j)
+static void advise_input(struct judge *j)
 {
 	struct array *next = &j->verdict->next;
 	const struct step_sum *all = &j->blame->all;
@@ -47,7 +47,7 @@ static bool is_jax_alone(const struct job *job)
 	return jax;
 }
 
-static void advise_python(struct judging *j)
+static void advise_python(struct judge *j)
 {
 	struct array *next = &j->verdict->next;
 
@@ -100,7 +100,7 @@ static const char *const advice_jax[VERDICT__COUNT] = {
 		"fewer float(), print() or block_until_ready() of values in each step: calls are asynchronous",
 };
 
-void verdict__advise(struct judging *j)
+void verdict__advise(struct judge *j)
 {
 	const char *text = advice[j->verdict->class];
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Shared by the parts of a verdict: verdict.c finds the class and the reasons, verdict_evidence.c and verdict_input.c
- * the evidence, and verdict_next.c what to try.
+ * Shared by the parts of a verdict: verdict.c finds the class and the reasons, verdict_evidence.c
+ * and verdict_input.c the evidence, and verdict_next.c what to try.
  */
 #ifndef STEPFLAME_USER_ANALYSIS_VERDICT_PRIVATE_H
 #define STEPFLAME_USER_ANALYSIS_VERDICT_PRIVATE_H
@@ -22,7 +22,7 @@ struct verdict_rule {
 	const char *what;
 };
 
-struct judging {
+struct judge {
 	struct job *job;
 	const struct steps *steps;
 	const struct step_track *track;
@@ -40,7 +40,7 @@ struct judging {
 };
 
 /* Adds a text to the evidence, or to what to try next. */
-void verdict__say(struct judging *j, struct array *list, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+void verdict__say(struct judge *j, struct array *list, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* Whether one process ends most of the waits of the group. */
 bool verdict__one_waker(const struct blame_group *group);
 /* Whether the process ended in any way other than exit(0). */
@@ -48,15 +48,15 @@ bool verdict__failed(const struct job *job, uint32_t pid);
 /* Whether the rule counts time in that phase by that cause (CAUSE_NONE: on the CPU). */
 bool verdict_rule__has(const struct verdict_rule *rule, int phase, unsigned int cause);
 /* Busy share of the time that CUPTI watched; -1: too little was watched. */
-double verdict__busy_share(const struct judging *j);
+double verdict__busy_share(const struct judge *j);
 /* verdict_evidence.c: adds the place and the evidence. */
-void verdict__give_evidence(struct judging *j);
+void verdict__give_evidence(struct judge *j);
 /*
- * verdict_input.c: says where the workers spend their time while the steps wait for them; false: the steps wait for no
- * workers, or that is not known.
+ * verdict_input.c: says where the workers spend their time while the steps wait for them; false:
+ * the steps wait for no workers, or that is not known.
  */
-bool verdict__say_workers(struct judging *j);
+bool verdict__say_workers(struct judge *j);
 /* verdict_next.c: adds what to try. */
-void verdict__advise(struct judging *j);
+void verdict__advise(struct judge *j);
 
 #endif

@@ -6,7 +6,7 @@
 
 #include "user/analysis/verdict_private.h"
 
-void verdict__say(struct judging *j, struct array *list, const char *fmt, ...)
+void verdict__say(struct judge *j, struct array *list, const char *fmt, ...)
 {
 	va_list ap;
 	char **slot;

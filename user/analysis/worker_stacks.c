@@ -13,7 +13,7 @@ static bool ends_with(const char *text, const char *end)
 	return length >= wanted && !strcmp(text + length - wanted, end);
 }
 
-static bool is_function(const struct job *job, uint32_t code_number, const char *file, const char *name)
+static bool is_function_of_file(const struct job *job, uint32_t code_number, const char *file, const char *name)
 {
 	struct code code = stacks__code(job__stacks(job), code_number);
 	const char *text = job__name(job, code.name), *dot = text ? strrchr(text, '.') : NULL;
@@ -22,23 +22,23 @@ static bool is_function(const struct job *job, uint32_t code_number, const char 
 }
 
 /*
- * _worker_loop (torch/utils/data/_utils/worker.py, 1.8 to 2.15) calls get on its index queue; _feed, in a thread of its
- * own, waits on a condition. A batch has arrived when the process takes over the memory of its tensors, for which the
- * worker passes a descriptor.
+ * _worker_loop (torch/utils/data/_utils/worker.py, 1.8 to 2.15) calls get on its index queue;
+ * _feed, in a thread of its own, waits on a condition. A batch has arrived when the process takes
+ * over the memory of its tensors, for which the worker passes a descriptor.
  */
 enum loop_function { LOOP_NONE, LOOP_WORKER, LOOP_FEED, LOOP_GET, LOOP_WAIT, LOOP_TAKE };
 
 static enum loop_function loop_function(const struct job *job, uint32_t code)
 {
-	if (is_function(job, code, "torch/utils/data/_utils/worker.py", "_worker_loop"))
+	if (is_function_of_file(job, code, "torch/utils/data/_utils/worker.py", "_worker_loop"))
 		return LOOP_WORKER;
-	if (is_function(job, code, "multiprocessing/queues.py", "_feed"))
+	if (is_function_of_file(job, code, "multiprocessing/queues.py", "_feed"))
 		return LOOP_FEED;
-	if (is_function(job, code, "multiprocessing/queues.py", "get"))
+	if (is_function_of_file(job, code, "multiprocessing/queues.py", "get"))
 		return LOOP_GET;
-	if (is_function(job, code, "multiprocessing/resource_sharer.py", "detach"))
+	if (is_function_of_file(job, code, "multiprocessing/resource_sharer.py", "detach"))
 		return LOOP_TAKE;
-	return is_function(job, code, "threading.py", "wait") ? LOOP_WAIT : LOOP_NONE;
+	return is_function_of_file(job, code, "threading.py", "wait") ? LOOP_WAIT : LOOP_NONE;
 }
 
 static enum worker_stack classify_stack(const struct stack *stack, const uint8_t *functions)

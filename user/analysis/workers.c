@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * A wait for a batch is ended by the worker that made it, or, with pin_memory, by a thread of the process whose own
- * wait the worker ended. All waits of one fetch count as one: batches of other workers may come first, and wake the
- * process for nothing; the process waited for the worker that woke it last. One fetch never waits for workers of two
- * loaders.
+ * A wait for a batch is ended by the worker that made it, or, with pin_memory, by a thread of the
+ * process whose own wait the worker ended. All waits of one fetch count as one: batches of other
+ * workers may come first, and wake the process for nothing; the process waited for the worker that
+ * woke it last. One fetch never waits for workers of two loaders.
  */
 #include "user/analysis/workers.h"
 
@@ -16,9 +16,9 @@
 #include "user/analysis/loader_place.h"
 #include "user/analysis/worker_stacks.h"
 #include "user/lib/array.h"
+#include "user/lib/histograms.h"
 #include "user/lib/intern.h"
 #include "user/lib/saturating.h"
-#include "user/lib/tallies.h"
 #include "user/model/processes.h"
 #include "user/model/stacks.h"
 
@@ -49,7 +49,10 @@ static uint32_t main_of(const struct job *job, const struct rec_target *worker)
 	return 0;
 }
 
-/* Recognises a worker that ended before its threads' names were recorded by what it does, or by its last name. */
+/*
+ * Recognises a worker that ended before its threads' names were recorded by what it does, or by its
+ * last name.
+ */
 static bool is_worker(const struct workers *w, const struct rec_target *target)
 {
 	const struct rec_proc *end = target->role == ROLE_CHILD ? job__exit(w->job, target->pid) : NULL;
@@ -64,7 +67,7 @@ static bool is_worker(const struct workers *w, const struct rec_target *target)
 	return target->role == ROLE_WORKER || (end && !strncmp(end->comm, WORKER_COMM, sizeof(end->comm)));
 }
 
-static int find_workers(struct workers *w, struct loader *loader)
+static int loader__find_workers(struct workers *w, struct loader *loader)
 {
 	size_t cnt;
 	const struct rec_target *targets = job__targets(w->job, &cnt);
@@ -114,7 +117,10 @@ static void measure_worker(const struct workers *w, struct worker *worker)
 
 /* ---- waits ---- */
 
-/* The worker that ended a wait, directly or through a thread of the process that it woke in that time. */
+/*
+ * The worker that ended a wait, directly or through a thread of the process that it woke in that
+ * time.
+ */
 static uint32_t who_ended(const struct workers *w, const struct loader *loader, const struct sample *wait)
 {
 	uint32_t found = find_worker(loader, wait->waker_pid), thread;
@@ -134,7 +140,7 @@ static uint32_t who_ended(const struct workers *w, const struct loader *loader, 
 	return WORKER_NONE;
 }
 
-static int compare_wait(const void *a, const void *b)
+static int compare_wait_start(const void *a, const void *b)
 {
 	const struct loader_wait *x = a, *y = b;
 
@@ -197,13 +203,13 @@ static int find_all_waits(const struct workers *w, struct loader *loader)
 			failed = find_waits(w, loader, t, &waits);
 	}
 	if (waits.cnt)
-		qsort(waits.items, waits.cnt, sizeof(struct loader_wait), compare_wait);
+		qsort(waits.items, waits.cnt, sizeof(struct loader_wait), compare_wait_start);
 	loader->waits = waits.items;
 	loader->wait_cnt = waits.cnt;
 	return failed;
 }
 
-static void add_waits(struct loader *loader)
+static void loader__add_waits(struct loader *loader)
 {
 	struct worker *workers = (struct worker *)loader->workers;
 
@@ -247,7 +253,7 @@ static uint64_t doing_key(const struct workers *w, const struct sample *s)
 }
 
 /* The part of a sample that lies between two instants. */
-static uint64_t overlap(const struct sample *s, uint64_t start_ns, uint64_t end_ns)
+static uint64_t sample_overlap_ns(const struct sample *s, uint64_t start_ns, uint64_t end_ns)
 {
 	uint64_t begun = s->time_ns > s->weight_ns ? s->time_ns - s->weight_ns : 0, ended = s->time_ns;
 
@@ -265,31 +271,32 @@ static int compare_doing(const void *a, const void *b)
 	return (x->ns < y->ns) - (x->ns > y->ns);
 }
 
-struct doings {
+struct doing_list {
 	struct intern keys;
 	struct array items; /* struct worker_doing */
 	struct intern file_ids;
-	struct tallies files; /* by doing */
+	struct histograms files; /* by doing */
 };
 
-static int add_file(struct doings *doings, uint32_t doing, uint64_t file, uint64_t ns)
+static int doing_list__add_file(struct doing_list *doings, uint32_t doing, uint64_t file, uint64_t ns)
 {
 	size_t before = intern__end(&doings->files.keys);
 	uint32_t number;
 
-	if (intern__add(&doings->file_ids, file, &number) || tallies__add(&doings->files, doing, number, ns))
+	if (intern__add(&doings->file_ids, file, &number) || histograms__add(&doings->files, doing, number, ns))
 		return -1;
 	((struct worker_doing *)doings->items.items)[doing].file_cnt += intern__end(&doings->files.keys) > before;
 	return 0;
 }
 
 /* Adds what a thread did during a wait. 0 or -1: no memory. */
-static int add_doings(const struct workers *w, const struct loader_wait *wait, uint32_t thread, struct doings *doings)
+static int add_doings(const struct workers *w, const struct loader_wait *wait, uint32_t thread,
+		      struct doing_list *doings)
 {
 	for (size_t n = by_thread__ended(&w->by_thread, thread, wait->start_ns);
 	     n < by_thread__cnt(&w->by_thread, thread); n++) {
 		struct sample s = by_thread__get(&w->by_thread, thread, n);
-		uint64_t ns = overlap(&s, wait->start_ns, wait->end_ns), key = doing_key(w, &s);
+		uint64_t ns = sample_overlap_ns(&s, wait->start_ns, wait->end_ns), key = doing_key(w, &s);
 		struct worker_doing *doing;
 		uint32_t at;
 
@@ -305,23 +312,23 @@ static int add_doings(const struct workers *w, const struct loader_wait *wait, u
 		doing->line = key >> 8 & 0xffffff;
 		doing->cause = s.cause;
 		doing->ns = saturating__add(doing->ns, ns);
-		if (s.file && add_file(doings, at - 1, s.file, ns))
+		if (s.file && doing_list__add_file(doings, at - 1, s.file, ns))
 			return -1;
 	}
 	return 0;
 }
 
-static int put_files(struct doings *doings)
+static int put_files(struct doing_list *doings)
 {
 	struct worker_doing *items = doings->items.items;
-	struct tally_top *top = calloc(doings->items.cnt + 1, sizeof(*top));
+	struct histogram_top *top = calloc(doings->items.cnt + 1, sizeof(*top));
 
 	if (!top)
 		return -1;
-	tallies__top(&doings->files, doings->items.cnt, 1, top);
+	histograms__top(&doings->files, doings->items.cnt, 1, top);
 	for (size_t i = 0; i < doings->items.cnt; i++) {
 		items[i].file = intern__key(&doings->file_ids, top[i].value);
-		items[i].file_ns = top[i].sum;
+		items[i].file_ns = top[i].total;
 	}
 	free(top);
 	return 0;
@@ -329,7 +336,7 @@ static int put_files(struct doings *doings)
 
 static int find_doings(const struct workers *w, const struct loader *loader, uint32_t number, struct worker *worker)
 {
-	struct doings doings = {0};
+	struct doing_list doings = {0};
 	uint32_t pid, tid;
 	int failed = 0;
 
@@ -346,13 +353,16 @@ static int find_doings(const struct workers *w, const struct loader *loader, uin
 	worker->doing_cnt = doings.items.cnt;
 	intern__free(&doings.keys);
 	intern__free(&doings.file_ids);
-	tallies__free(&doings.files);
+	histograms__free(&doings.files);
 	return failed;
 }
 
 /* ---- what lies ready ---- */
 
-/* Whether a worker is idle at that instant. n: the first sample of its thread that has not ended by then. */
+/*
+ * Whether a worker is idle at that instant. n: the first sample of its thread that has not ended by
+ * then.
+ */
 static bool is_idle(const struct workers *w, uint32_t thread, size_t n, uint64_t time_ns)
 {
 	struct sample s = by_thread__get(&w->by_thread, thread, n);
@@ -362,8 +372,8 @@ static bool is_idle(const struct workers *w, uint32_t thread, size_t n, uint64_t
 }
 
 /*
- * idle, by step: 1 + number of idle workers of those alive as the step begins. Samples and steps advance together in
- * time order.
+ * idle, by step: 1 + number of idle workers of those alive as the step begins. Samples and steps
+ * advance together in time order.
  */
 static void count_idle(const struct workers *w, const struct loader *loader, const struct worker *worker,
 		       uint32_t *idle)
@@ -437,7 +447,7 @@ static int finish_loader(struct workers *w, struct loader *loader)
 	struct worker *workers = (struct worker *)loader->workers;
 	int failed = 0;
 
-	add_waits(loader);
+	loader__add_waits(loader);
 	for (size_t i = 0; i < loader->worker_cnt && !failed; i++) {
 		workers[i].number = i;
 		failed = find_doings(w, loader, i, &workers[i]);
@@ -458,7 +468,8 @@ static void free_loader(struct loader *loader)
 }
 
 /* Adds one loader of a process whose loaders are told apart. */
-static int add_part(struct workers *w, const struct loader *whole, const struct loader_parts *parts, uint32_t number)
+static int add_loader_part(struct workers *w, const struct loader *whole, const struct loader_parts *parts,
+			   uint32_t number)
 {
 	struct loader *part = array__add(&w->loaders, sizeof(*part));
 
@@ -467,7 +478,7 @@ static int add_part(struct workers *w, const struct loader *whole, const struct 
 
 static int make_process(struct workers *w, uint32_t pid)
 {
-	struct loader whole = {.pid = pid, .of_cnt = 1, .slow = WORKER_NONE}, *kept;
+	struct loader whole = {.pid = pid, .of_cnt = 1, .slow = WORKER_NONE}, *added;
 	struct loader_parts parts = {0};
 	size_t track_cnt;
 	const struct step_track *tracks = steps__tracks(w->steps, &track_cnt);
@@ -477,21 +488,21 @@ static int make_process(struct workers *w, uint32_t pid)
 		if (tracks[t].pid == pid)
 			whole.track = &tracks[t];
 	measure_main_cpu(w, &whole);
-	failed = find_workers(w, &whole);
+	failed = loader__find_workers(w, &whole);
 	for (size_t i = 0; i < whole.worker_cnt && !failed; i++)
 		measure_worker(w, (struct worker *)&whole.workers[i]);
 	failed = failed || loader_parts__find_iterators(&parts, w->job, &whole) || find_all_waits(w, &whole) ||
 		 loader_parts__group(&parts, &whole);
 	if (!failed && parts.cnt > 1) {
 		for (uint32_t i = 0; i < parts.cnt && !failed; i++)
-			failed = add_part(w, &whole, &parts, i);
+			failed = add_loader_part(w, &whole, &parts, i);
 	} else if (!failed && (whole.worker_cnt || whole.wait_cnt)) {
-		kept = array__add(&w->loaders, sizeof(*kept));
-		failed = !kept;
-		if (kept) {
-			*kept = whole;
+		added = array__add(&w->loaders, sizeof(*added));
+		failed = !added;
+		if (added) {
+			*added = whole;
 			whole = (struct loader){0};
-			failed = finish_loader(w, kept);
+			failed = finish_loader(w, added);
 		}
 	}
 	loader_parts__release(&parts);

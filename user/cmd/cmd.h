@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The commands, one file each. argv[0] is the command's name in usage messages ("stepflame report"). Each function
- * returns the exit code. Each command has one argp, whose option table drives parsing, --help, the man page and the
- * shell completion.
+ * The commands, one file each. argv[0] is the command's name in usage messages ("stepflame
+ * report"). Each function returns the exit code. Each command has one argp, whose option table
+ * drives parsing, --help, the man page and the shell completion.
  */
 #ifndef STEPFLAME_USER_CMD_CMD_H
 #define STEPFLAME_USER_CMD_CMD_H
@@ -17,8 +17,8 @@ struct command {
 };
 
 /*
- * All commands, in the order of --help; an entry without a name ends the table. To add a command, add a file here, its
- * two lines below, and a line in commands.c.
+ * All commands, in the order of --help; an entry without a name ends the table. To add a command,
+ * add a file here, its two lines below, and a line in commands.c.
  */
 extern const struct command commands[];
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * stepflame diff: compares two recordings. Prints what got slower, and says so in the exit code. Needs neither root nor
- * a target.
+ * stepflame diff: compares two recordings. Prints what got slower, and says so in the exit code.
+ * Needs neither root nor a target.
  */
 #include "user/cmd/cmd.h"
 
@@ -20,7 +20,7 @@
 
 enum { OPT_THRESHOLD = 256, OPT_LIMIT, OPT_ALL, OPT_JSON };
 
-struct arguments {
+struct diff_args {
 	struct diff_options options;
 	double threshold_percent; /* NAN: no threshold */
 	bool json;
@@ -35,7 +35,7 @@ static const struct argp_option options[] = {
 	{0},
 };
 
-static double parse_or_die_number(struct argp_state *state, const char *option, const char *text)
+static double parse_diff_number_or_die(struct argp_state *state, const char *option, const char *text)
 {
 	char *rest;
 	double number;
@@ -47,17 +47,17 @@ static double parse_or_die_number(struct argp_state *state, const char *option, 
 	return number;
 }
 
-static error_t parse_or_die(int key, char *arg, struct argp_state *state)
+static error_t parse_diff_or_die(int key, char *arg, struct argp_state *state)
 {
-	struct arguments *arguments = state->input;
+	struct diff_args *arguments = state->input;
 	const char **files = arguments->options.files;
 
 	switch (key) {
 	case OPT_THRESHOLD:
-		arguments->threshold_percent = parse_or_die_number(state, "threshold", arg);
+		arguments->threshold_percent = parse_diff_number_or_die(state, "threshold", arg);
 		break;
 	case OPT_LIMIT:
-		arguments->options.limit = fmin(parse_or_die_number(state, "limit", arg), 1e9);
+		arguments->options.limit = fmin(parse_diff_number_or_die(state, "limit", arg), 1e9);
 		break;
 	case OPT_ALL:
 		arguments->options.all = true;
@@ -84,13 +84,13 @@ static error_t parse_or_die(int key, char *arg, struct argp_state *state)
 
 const struct argp cmd_diff_argp = {
 	.options = options,
-	.parser = parse_or_die,
+	.parser = parse_diff_or_die,
 	.args_doc = "FILE1 FILE2",
 	.doc = "Say what takes longer in FILE2 than in FILE1, two recordings of one program: steps and their phases, "
 	       "waits, functions, actions, operators.",
 };
 
-static int add_record(const struct rec_hdr *record, void *ctx)
+static int add_record_to_side(const struct rec_hdr *record, void *ctx)
 {
 	const struct diff_input *input = ctx;
 
@@ -98,7 +98,7 @@ static int add_record(const struct rec_hdr *record, void *ctx)
 }
 
 /* 0, or -EINVAL after a message. */
-static int check_inputs(const struct arguments *arguments, const struct diff *diff)
+static int check_inputs(const struct diff_args *arguments, const struct diff *diff)
 {
 	const char *const *files = arguments->options.files;
 
@@ -116,7 +116,7 @@ static int check_inputs(const struct arguments *arguments, const struct diff *di
 	return 0;
 }
 
-static int print_diff(const struct arguments *arguments, const struct diff *diff)
+static int print_diff(const struct diff_args *arguments, const struct diff *diff)
 {
 	int err = (arguments->json ? report_diff__json : report_diff__text)(diff, &arguments->options, stdout);
 
@@ -128,7 +128,7 @@ static int print_diff(const struct arguments *arguments, const struct diff *diff
 }
 
 /* Returns the exit code. */
-static int compare_inputs(const struct arguments *arguments, const struct diff_input inputs[])
+static int compare_inputs(const struct diff_args *arguments, const struct diff_input inputs[])
 {
 	struct diff diff;
 	double slower, error;
@@ -157,7 +157,7 @@ static int compare_inputs(const struct arguments *arguments, const struct diff_i
 
 int cmd_diff(int argc, char **argv)
 {
-	struct arguments arguments = {.options.limit = LIMIT, .threshold_percent = NAN};
+	struct diff_args arguments = {.options.limit = LIMIT, .threshold_percent = NAN};
 	struct diff_input inputs[DIFF__SIDES] = {0};
 	int err = 0, code;
 
@@ -167,7 +167,7 @@ int cmd_diff(int argc, char **argv)
 	for (int i = 0; i < DIFF__SIDES && !err; i++) {
 		inputs[i] = (struct diff_input){job__new(), history__new()};
 		err = inputs[i].job && inputs[i].history
-			      ? input__read(arguments.options.files[i], add_record, &inputs[i])
+			      ? input__read(arguments.options.files[i], add_record_to_side, &inputs[i])
 			      : -ENOMEM;
 		arguments.options.files[i] = input__name(arguments.options.files[i]);
 	}

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* stepflame doctor: prints each capability that a recording needs, what was found, and how to fix it. */
+/*
+ * stepflame doctor: prints each capability that a recording needs, what was found, and how to fix
+ * it.
+ */
 #include <errno.h>
 #include <jansson.h>
 #include <stdarg.h>
@@ -29,12 +32,12 @@
 
 #define CHECKS_MAX 32
 
-enum verdict { OK, WARN, FAIL };
+enum check_result { OK, WARN, FAIL };
 static const char *const verdict_names[] = {"OK", "WARN", "FAIL"};
 
-struct check {
+struct doctor_check {
 	const char *name;
-	enum verdict verdict;
+	enum check_result verdict;
 	const char *fix; /* NULL: none needed */
 	char found[256];
 };
@@ -43,7 +46,7 @@ struct doctor {
 	pid_t pid;
 	bool json;
 	size_t cnt;
-	struct check checks[CHECKS_MAX];
+	struct doctor_check checks[CHECKS_MAX];
 };
 
 static const struct argp_option options[] = {
@@ -85,10 +88,11 @@ const struct argp cmd_doctor_argp = {
 	       "process, 5 not supported.",
 };
 
-__attribute__((format(printf, 5, 6))) static void check(struct doctor *d, const char *name, enum verdict verdict,
-							const char *fix, const char *fmt, ...)
+__attribute__((format(printf, 5, 6))) static void doctor__add(struct doctor *d, const char *name,
+							      enum check_result verdict, const char *fix,
+							      const char *fmt, ...)
 {
-	struct check *c;
+	struct doctor_check *c;
 	va_list ap;
 
 	if (d->cnt == CHECKS_MAX)
@@ -112,19 +116,19 @@ static int check_bpf(struct doctor *d)
 
 	if (err) {
 		programs__explain(err, &why, &fix);
-		check(d, "BPF programs", FAIL, fix, "%s", why);
+		doctor__add(d, "BPF programs", FAIL, fix, "%s", why);
 		return err;
 	}
-	check(d, "BPF programs", OK, NULL, "load (task storage, ring buffer, tracepoints with type information)");
+	doctor__add(d, "BPF programs", OK, NULL, "load (task storage, ring buffer, tracepoints with type information)");
 	if (selftest.attacher.backend == ATTACH_MULTI)
-		check(d, "uprobes", OK, NULL, "uprobe_multi with a process filter; a hit costs %llu ns",
-		      (unsigned long long)selftest.hit_ns);
+		doctor__add(d, "uprobes", OK, NULL, "uprobe_multi with a process filter; a hit costs %llu ns",
+			    (unsigned long long)selftest.hit_ns);
 	else if (selftest.attacher.backend == ATTACH_EVENTS)
-		check(d, "uprobes", OK, NULL, "as events of tracefs, with a process filter; a hit costs %llu ns",
-		      (unsigned long long)selftest.hit_ns);
+		doctor__add(d, "uprobes", OK, NULL, "as events of tracefs, with a process filter; a hit costs %llu ns",
+			    (unsigned long long)selftest.hit_ns);
 	else
-		check(d, "uprobes", WARN, PROBES_TOGETHER, "one by one only; a hit costs %llu ns",
-		      (unsigned long long)selftest.hit_ns);
+		doctor__add(d, "uprobes", WARN, PROBES_TOGETHER, "one by one only; a hit costs %llu ns",
+			    (unsigned long long)selftest.hit_ns);
 	stepflame_bpf__destroy(skel);
 	return 0;
 }
@@ -141,15 +145,16 @@ static void check_driver(struct doctor *d)
 	char version[32];
 
 	if (!file) {
-		check(d, "NVIDIA driver", OK, NULL, "no driver is loaded: no GPU to record");
+		doctor__add(d, "NVIDIA driver", OK, NULL, "no driver is loaded: no GPU to record");
 		return;
 	}
-	check(d, "NVIDIA driver", OK, NULL, "%s",
-	      nvidia__version(file, version, sizeof(version)) ? "version unknown" : version);
+	doctor__add(d, "NVIDIA driver", OK, NULL, "%s",
+		    nvidia__version(file, version, sizeof(version)) ? "version unknown" : version);
 	fclose(file);
 	file = fopen(NVIDIA_PARAMS, "re");
 	if (file && nvidia__restricts_profiling(file) == 1)
-		check(d, "GPU profiling", WARN, RESTRICTED_FIX, "only administrators may profile: CUPTI may refuse");
+		doctor__add(d, "GPU profiling", WARN, RESTRICTED_FIX,
+			    "only administrators may profile: CUPTI may refuse");
 	if (file)
 		fclose(file);
 }
@@ -159,14 +164,14 @@ static int check_machine(struct doctor *d)
 	struct utsname uts;
 
 	uname(&uts);
-	check(d, "machine", !strcmp(uts.machine, "x86_64") ? OK : FAIL, "only x86-64 is supported", "Linux %s, %s",
-	      uts.release, uts.machine);
+	doctor__add(d, "machine", !strcmp(uts.machine, "x86_64") ? OK : FAIL, "only x86-64 is supported",
+		    "Linux %s, %s", uts.release, uts.machine);
 	if (access("/sys/kernel/btf/vmlinux", R_OK)) {
-		check(d, "type information", FAIL, "use a kernel built with CONFIG_DEBUG_INFO_BTF=y",
-		      "no /sys/kernel/btf/vmlinux");
+		doctor__add(d, "type information", FAIL, "use a kernel built with CONFIG_DEBUG_INFO_BTF=y",
+			    "no /sys/kernel/btf/vmlinux");
 		return -EOPNOTSUPP;
 	}
-	check(d, "type information", OK, NULL, "/sys/kernel/btf/vmlinux");
+	doctor__add(d, "type information", OK, NULL, "/sys/kernel/btf/vmlinux");
 	check_driver(d);
 	return check_bpf(d);
 }
@@ -174,9 +179,9 @@ static int check_machine(struct doctor *d)
 static void check_list(struct doctor *d, const char *name, const struct probe_list *list, int err, const char *fix)
 {
 	if (err)
-		check(d, name, WARN, fix, "none found");
+		doctor__add(d, name, WARN, fix, "none found");
 	else
-		check(d, name, OK, NULL, "%zu probe sites", list->cnt);
+		doctor__add(d, name, OK, NULL, "%zu probe sites", list->cnt);
 }
 
 /* other: what `record` can record of a process that does not run Python. */
@@ -193,10 +198,10 @@ static int check_python(struct doctor *d, const struct process *process, bool ot
 	found->file = err ? NULL : python.file;
 	if (err) {
 		fix = python__explain(err, process->pid, process->comm, python.version, why);
-		check(d, "Python", other ? WARN : FAIL, fix, "%s", why);
+		doctor__add(d, "Python", other ? WARN : FAIL, fix, "%s", why);
 		return other ? 0 : err == -ENOENT ? -EOPNOTSUPP : err;
 	}
-	check(d, "Python", OK, NULL, "%s, layout checked against the process", python.version);
+	doctor__add(d, "Python", OK, NULL, "%s, layout checked against the process", python.version);
 	check_list(d, "Lightning's actions", &list, landmarks__python(&list, &late, elf, &python.functions),
 		   "report this build of Python: its builtin next() was not found");
 	probe_list__release(&list);
@@ -229,7 +234,7 @@ static void check_natives(struct doctor *d, const struct process *process, const
 		elf__free(elf);
 		probe_list__release(&list);
 	}
-	check(d, "collectives", OK, NULL, "%d functions in %d libraries", function_cnt, file_cnt);
+	doctor__add(d, "collectives", OK, NULL, "%d functions in %d libraries", function_cnt, file_cnt);
 }
 
 /* Says what record --gpu can record of the process: the tiers of docs/gpu.md. */
@@ -240,20 +245,21 @@ static void check_tier(struct doctor *d, const struct process *process)
 
 	gpu_ring__free(ring);
 	if (!err)
-		check(d, "GPU", OK, NULL, "tier 2: stepflame can record what the GPU does (--gpu cupti)");
+		doctor__add(d, "GPU", OK, NULL, "tier 2: stepflame can record what the GPU does (--gpu cupti)");
 	else if (err == -EBUSY)
-		check(d, "GPU", OK, NULL, "tier 2: another stepflame is recording what the GPU does");
+		doctor__add(d, "GPU", OK, NULL, "tier 2: another stepflame is recording what the GPU does");
 	else if (err == -EPROTO)
-		check(d, "GPU", WARN, "restart the job with this stepflame's library",
-		      "tier 1: the injection library in the process is of another version");
+		doctor__add(d, "GPU", WARN, "restart the job with this stepflame's library",
+			    "tier 1: the injection library in the process is of another version");
 	else if (err != -ENOENT)
-		check(d, "GPU", WARN, NULL, "cannot see whether the process has the injection library: %s",
-		      strerror(-err));
+		doctor__add(d, "GPU", WARN, NULL, "cannot see whether the process has the injection library: %s",
+			    strerror(-err));
 	else
-		check(d, "GPU", OK, NULL,
-		      "tier 1: calls of the CPU (--gpu uprobe). For what the GPU does: record --inject -p %d, or start "
-		      "the job by record --gpu cupti -- CMD",
-		      process->pid);
+		doctor__add(d, "GPU", OK, NULL,
+			    "tier 1: calls of the CPU (--gpu uprobe). For what the GPU does: record --inject -p %d, or "
+			    "start "
+			    "the job by record --gpu cupti -- CMD",
+			    process->pid);
 }
 
 /* Checks functions of CUDA and NCCL, whichever file contains them. */
@@ -278,10 +284,10 @@ static void check_gpu(struct doctor *d, const struct process *process)
 	}
 	cuda__libraries(process, libraries, sizeof(libraries));
 	if (!file_cnt)
-		check(d, "CUDA", OK, NULL, "no CUDA library is mapped: record --gpu has nothing to count");
+		doctor__add(d, "CUDA", OK, NULL, "no CUDA library is mapped: record --gpu has nothing to count");
 	else
-		check(d, "CUDA", OK, NULL, "%zu functions in %zu files%s%s", function_cnt, file_cnt,
-		      libraries[0] ? ": " : "", libraries);
+		doctor__add(d, "CUDA", OK, NULL, "%zu functions in %zu files%s%s", function_cnt, file_cnt,
+			    libraries[0] ? ": " : "", libraries);
 	if (file_cnt)
 		check_tier(d, process);
 }
@@ -294,18 +300,19 @@ static void check_jax(struct doctor *d, const struct process *process, const str
 	int cnt;
 
 	jax__version(process, file, version, sizeof(version));
-	check(d, "JAX", OK, NULL, "jaxlib %s", version);
+	doctor__add(d, "JAX", OK, NULL, "jaxlib %s", version);
 	if (elf__new(file->open_path, &elf)) {
-		check(d, "JAX's landmarks", WARN, NULL, "%.128s cannot be read", file->path);
+		doctor__add(d, "JAX's landmarks", WARN, NULL, "%.128s cannot be read", file->path);
 		return;
 	}
 	cnt = xla__add_jax(&list, elf, why, sizeof(why));
 	if (cnt < 0)
 		snprintf(why, sizeof(why), "out of memory");
-	check(d, "JAX's landmarks", why[0] ? WARN : OK,
-	      "install jaxlib from PyPI, which has the symbols of local functions; without them stepflame records only "
-	      "samples and a PJRT plugin's functions",
-	      "%d functions%s%s", cnt > 0 ? cnt : 0, why[0] ? "; jaxlib " : "", why);
+	doctor__add(d, "JAX's landmarks", why[0] ? WARN : OK,
+		    "install jaxlib from PyPI, which has the symbols of local functions; without them stepflame "
+		    "records only "
+		    "samples and a PJRT plugin's functions",
+		    "%d functions%s%s", cnt > 0 ? cnt : 0, why[0] ? "; jaxlib " : "", why);
 	elf__free(elf);
 	probe_list__release(&list);
 }
@@ -324,11 +331,12 @@ static void check_plugins(struct doctor *d, const struct process *process)
 		if (!xla__is_plugin(file->path) || elf__new(file->open_path, &elf))
 			continue;
 		if (pjrt__find(process, file, elf, &table))
-			check(d, "PJRT plugin", WARN, "wait until the program has asked the plugin for its functions",
-			      "%.64s: its PJRT_Api was not found, or has an unknown form", name);
+			doctor__add(d, "PJRT plugin", WARN,
+				    "wait until the program has asked the plugin for its functions",
+				    "%.64s: its PJRT_Api was not found, or has an unknown form", name);
 		else
-			check(d, "PJRT plugin", OK, NULL, "%.64s: PJRT 0.%d, %d functions", name, table.minor,
-			      xla__add_plugin(&list, process, file, elf, why, sizeof(why)));
+			doctor__add(d, "PJRT plugin", OK, NULL, "%.64s: PJRT 0.%d, %d functions", name, table.minor,
+				    xla__add_plugin(&list, process, file, elf, why, sizeof(why)));
 		elf__free(elf);
 		probe_list__release(&list);
 	}
@@ -359,12 +367,13 @@ static void check_nvtx(struct doctor *d, const struct process *process)
 		free(places.items);
 	}
 	if (missed)
-		check(d, "NVTX ranges", WARN, "mark the missing ranges with torch.profiler.record_function instead",
-		      "stepflame cannot probe %zu of %zu places: %s", missed, missed + cnt, files);
+		doctor__add(d, "NVTX ranges", WARN,
+			    "mark the missing ranges with torch.profiler.record_function instead",
+			    "stepflame cannot probe %zu of %zu places: %s", missed, missed + cnt, files);
 	else if (cnt)
-		check(d, "NVTX ranges", OK, NULL, "%zu places in %s", cnt, files);
+		doctor__add(d, "NVTX ranges", OK, NULL, "%zu places in %s", cnt, files);
 	else
-		check(d, "NVTX ranges", OK, NULL, "no mapped file with symbols pushes any");
+		doctor__add(d, "NVTX ranges", OK, NULL, "no mapped file with symbols pushes any");
 }
 
 /* Is there a PJRT plugin whose functions `record` would find? */
@@ -384,11 +393,11 @@ static int check_torch(struct doctor *d, const struct process *process, const st
 	int err = elf__new(file->open_path, &elf);
 
 	if (err) {
-		check(d, "torch", FAIL, NULL, "%.128s cannot be read: %s", file->path, strerror(-err));
+		doctor__add(d, "torch", FAIL, NULL, "%.128s cannot be read: %s", file->path, strerror(-err));
 		return err;
 	}
 	torch__version(process, file, version, sizeof(version));
-	check(d, "torch", OK, NULL, "%s", version[0] ? version : "version unknown");
+	doctor__add(d, "torch", OK, NULL, "%s", version[0] ? version : "version unknown");
 	check_list(d, "torch's labels and backward", &list, landmarks__torch(&list, elf),
 		   "report this build of torch: it exports none of its landmarks");
 	check_natives(d, process, file);
@@ -406,11 +415,11 @@ static int check_frameworks(struct doctor *d, const struct process *process, con
 	if (jax)
 		check_jax(d, process, jax);
 	if (!torch && !jax && python->file)
-		check(d, "torch", WARN, NO_FRAMEWORK_FIX, NO_FRAMEWORK_YET, process->pid, python->version);
+		doctor__add(d, "torch", WARN, NO_FRAMEWORK_FIX, NO_FRAMEWORK_YET, process->pid, python->version);
 	return err;
 }
 
-static int check_process(struct doctor *d)
+static int doctor__check_process(struct doctor *d)
 {
 	struct process process = {0};
 	struct python python;
@@ -420,10 +429,10 @@ static int check_process(struct doctor *d)
 
 	if (err) {
 		fix = process__explain(err, d->pid, why, sizeof(why));
-		check(d, "process", FAIL, fix, "%s", why);
+		doctor__add(d, "process", FAIL, fix, "%s", why);
 		return err;
 	}
-	check(d, "process", OK, NULL, "%d (%s), %zu mapped files", process.pid, process.comm, process.file_cnt);
+	doctor__add(d, "process", OK, NULL, "%d (%s), %zu mapped files", process.pid, process.comm, process.file_cnt);
 	err = check_python(d, &process, has_plugin(&process), &python);
 	framework_err = check_frameworks(d, &process, &python);
 	check_plugins(d, &process);
@@ -439,7 +448,7 @@ static int print_json(const struct doctor *d)
 							   STEPFLAME_VERSION, "checks", checks);
 
 	for (size_t i = 0; i < d->cnt; i++) {
-		const struct check *c = &d->checks[i];
+		const struct doctor_check *c = &d->checks[i];
 
 		json_array_append_new(checks, json_pack("{s:s, s:s, s:s, s:s?}", "name", c->name, "verdict",
 							verdict_names[c->verdict], "found", c->found, "fix", c->fix));
@@ -453,7 +462,7 @@ static int print_json(const struct doctor *d)
 static int print_text(const struct doctor *d)
 {
 	for (size_t i = 0; i < d->cnt; i++) {
-		const struct check *c = &d->checks[i];
+		const struct doctor_check *c = &d->checks[i];
 
 		printf("%-4s  %-28s  %s\n", verdict_names[c->verdict], c->name, c->found);
 		if (c->fix)
@@ -470,7 +479,7 @@ int cmd_doctor(int argc, char **argv)
 	argp_parse(&cmd_doctor_argp, argc, argv, 0, NULL, &d);
 	err = check_machine(&d);
 	if (d.pid)
-		process_err = check_process(&d);
+		process_err = doctor__check_process(&d);
 	print_err = d.json ? print_json(&d) : print_text(&d);
 	return print_err ? SF_EXIT_ERROR : log__exit_code(err ?: process_err);
 }

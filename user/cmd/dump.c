@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * stepflame dump: what every thread of a job does right now. In: pids. Out: struct dump, printed. It only reads /proc
- * and the memory of the processes, which keep running.
+ * stepflame dump: what every thread of a job does right now. In: pids. Out: struct dump, printed.
+ * It only reads /proc and the memory of the processes, which keep running.
  */
 #include "user/report/dump.h"
 
@@ -81,7 +81,8 @@ static void thread__read_stack(struct dump_thread *thread, const struct python *
 }
 
 /*
- * Counts the remaining states that have frames. Without subinterpreters, they belong to threads that have just begun.
+ * Counts the remaining states that have frames. Without subinterpreters, they belong to threads
+ * that have just begun.
  */
 static uint32_t count_stacks(const struct python *python, pid_t pid, const struct py_thread *states, int cnt)
 {
@@ -128,8 +129,8 @@ static int dump_process__threads(struct dump_process *p, const struct process *p
 }
 
 /*
- * Fills p, which must be zeroed. 0; -EOPNOTSUPP when the process has threads, but its Python is not supported; or
- * -errno.
+ * Fills p, which must be zeroed. 0; -EOPNOTSUPP when the process has threads, but its Python is not
+ * supported; or -errno.
  */
 static int dump_process__read(struct dump_process *p, pid_t pid, enum target_role role)
 {

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* stepflame export: turns a recording into a file for another program. Needs neither root nor a target. */
+/*
+ * stepflame export: turns a recording into a file for another program. Needs neither root nor a
+ * target.
+ */
 #include "user/cmd/cmd.h"
 
 #include <errno.h>
@@ -16,7 +19,7 @@
 #include "user/lib/output.h"
 #include "user/lib/utf8.h"
 
-struct arguments {
+struct export_args {
 	const char *file;
 	const char *output; /* NULL: stdout */
 	const struct export_ops *format;
@@ -60,12 +63,12 @@ static uint32_t parse_pid(const char *text)
 	return errno || *rest || pid <= 0 || pid > INT32_MAX ? 0 : pid;
 }
 
-static bool is_pstats(const struct arguments *arguments)
+static bool is_pstats(const struct export_args *arguments)
 {
 	return arguments->format == &export_pstats;
 }
 
-static void check_switches_or_die(struct argp_state *state, const struct arguments *arguments)
+static void check_export_switches_or_die(struct argp_state *state, const struct export_args *arguments)
 {
 	const char *format = arguments->format->name;
 
@@ -78,9 +81,9 @@ static void check_switches_or_die(struct argp_state *state, const struct argumen
 		argp_error(state, "--native is for speedscope, pprof and folded, not for %s", format);
 }
 
-static error_t parse_or_die(int key, char *arg, struct argp_state *state)
+static error_t parse_export_or_die(int key, char *arg, struct argp_state *state)
 {
-	struct arguments *arguments = state->input;
+	struct export_args *arguments = state->input;
 
 	switch (key) {
 	case 'f':
@@ -116,7 +119,7 @@ static error_t parse_or_die(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_END:
 		if (!arguments->format)
 			argp_error(state, "which format? -f and one of %s", export__list());
-		check_switches_or_die(state, arguments);
+		check_export_switches_or_die(state, arguments);
 		if (arguments->format->binary && !arguments->output && isatty(STDOUT_FILENO))
 			argp_error(state, "%s is not for a terminal: name a file with -o", arguments->format->name);
 		break;
@@ -128,7 +131,7 @@ static error_t parse_or_die(int key, char *arg, struct argp_state *state)
 
 const struct argp cmd_export_argp = {
 	.options = options,
-	.parser = parse_or_die,
+	.parser = parse_export_or_die,
 	.args_doc = "[FILE] -f FORMAT",
 	.doc = "Write the timeline (made by record --timeline) or the samples of a recording (" INPUT_DEFAULT
 	       " unless FILE is given) for another program.",
@@ -136,20 +139,20 @@ const struct argp cmd_export_argp = {
 
 /* ---- what comes in ---- */
 
-struct models {
+struct export_models {
 	struct job *job;
 	struct timeline *timeline; /* NULL for formats made from samples */
 };
 
-static int add_record(const struct rec_hdr *record, void *ctx)
+static int add_record_to_export(const struct rec_hdr *record, void *ctx)
 {
-	struct models *models = ctx;
+	struct export_models *models = ctx;
 	int err = job__add(models->job, record);
 
 	return err || !models->timeline ? err : timeline__add(models->timeline, record);
 }
 
-static void warn_of_losses(const char *file, struct models *models)
+static void warn_of_losses(const char *file, struct export_models *models)
 {
 	size_t cnt;
 	const struct rec_op_window *windows = job__op_windows(models->job, &cnt);
@@ -165,7 +168,7 @@ static void warn_of_losses(const char *file, struct models *models)
 			  "%" PRIu64 " spans of %s are left out: they are malformed, or too many", left_out, file);
 }
 
-static int check_timeline(const struct arguments *arguments, const struct timeline *timeline)
+static int check_timeline(const struct export_args *arguments, const struct timeline *timeline)
 {
 	size_t cnt;
 	const struct timeline_track *tracks = timeline__tracks(timeline, &cnt);
@@ -181,7 +184,7 @@ static int check_timeline(const struct arguments *arguments, const struct timeli
 	return -ENODATA;
 }
 
-static struct export_options options_of(const struct arguments *arguments, const char *name)
+static struct export_options options_of(const struct export_args *arguments, const char *name)
 {
 	return (struct export_options){.pid = arguments->pid,
 				       .name = name,
@@ -197,20 +200,20 @@ static int count_sample(const struct sample *sample, void *cnt)
 	return 0;
 }
 
-static int count_calls(const struct calls *calls, void *cnt)
+static int count_exact_calls(const struct calls *calls, void *cnt)
 {
 	++*(size_t *)cnt;
 	return 0;
 }
 
-static int check_samples(const struct arguments *arguments, struct job *job)
+static int check_export_samples(const struct export_args *arguments, struct job *job)
 {
 	const struct export_options chosen = options_of(arguments, NULL), any = {0};
 	size_t cnt = 0, all = 0;
 	int err = export__each_sample(job, &chosen, count_sample, &cnt);
 
 	if (!err && is_pstats(arguments))
-		err = export__each_calls(job, &chosen, count_calls, &cnt);
+		err = export__each_calls(job, &chosen, count_exact_calls, &cnt);
 	if (err || cnt)
 		return err;
 	err = export__each_sample(job, &any, count_sample, &all);
@@ -225,13 +228,13 @@ static int check_samples(const struct arguments *arguments, struct job *job)
 	return -ENODATA;
 }
 
-static int prepare_models(const struct arguments *arguments, struct models *models)
+static int prepare_models(const struct export_args *arguments, struct export_models *models)
 {
 	const struct gpu *gpu;
 	int err;
 
 	if (arguments->format->source == EXPORT_SAMPLES)
-		return check_samples(arguments, models->job);
+		return check_export_samples(arguments, models->job);
 	gpu = job__gpu(models->job);
 	err = gpu ? timeline__add_gpu(models->timeline, gpu) : -ENOMEM;
 	if (!err)
@@ -288,7 +291,7 @@ static FILE *open_out(const char *path, bool gzipped)
 	return out;
 }
 
-static int write_out(const struct models *models, const struct arguments *arguments)
+static int write_out(const struct export_models *models, const struct export_args *arguments)
 {
 	char name[4096] = "";
 	const struct export_options export_options = options_of(arguments, name);
@@ -313,8 +316,8 @@ static int write_out(const struct models *models, const struct arguments *argume
 
 int cmd_export(int argc, char **argv)
 {
-	struct arguments arguments = {0};
-	struct models models = {0};
+	struct export_args arguments = {0};
+	struct export_models models = {0};
 	int err = -ENOMEM;
 
 	argp_parse(&cmd_export_argp, argc, argv, 0, NULL, &arguments);
@@ -327,7 +330,7 @@ int cmd_export(int argc, char **argv)
 	if (arguments.format->source == EXPORT_TIMELINE)
 		models.timeline = timeline__new(TIMELINE_MAX);
 	if (models.job && (models.timeline || arguments.format->source != EXPORT_TIMELINE))
-		err = input__read(arguments.file, add_record, &models);
+		err = input__read(arguments.file, add_record_to_export, &models);
 	if (!err)
 		err = prepare_models(&arguments, &models);
 	if (err)

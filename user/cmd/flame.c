@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * stepflame flame: turns one or two recordings into a page of their steps' flames, or into folded stacks. Needs neither
- * root nor a target.
+ * stepflame flame: turns one or two recordings into a page of their steps' flames, or into folded
+ * stacks. Needs neither root nor a target.
  */
 #include "user/cmd/cmd.h"
 
@@ -26,7 +26,7 @@
 
 enum { OPT_STEP = 256, OPT_SLOWEST, OPT_DIFF, OPT_FOLDED, OPT_ALL_THREADS, OPT_NATIVE };
 
-struct arguments {
+struct flame_args {
 	const char *files[PAGE_RECORDINGS];
 	const char *output;
 	struct flame_choice choice;
@@ -74,9 +74,9 @@ static void choose_steps_or_die(struct argp_state *state, struct flame_choice *c
 		parse_number_or_die(state, steps == FLAME_STEP ? "--step" : "--slowest", arg, steps == FLAME_SLOWEST);
 }
 
-static error_t parse_or_die(int key, char *arg, struct argp_state *state)
+static error_t parse_flame_or_die(int key, char *arg, struct argp_state *state)
 {
-	struct arguments *arguments = state->input;
+	struct flame_args *arguments = state->input;
 
 	switch (key) {
 	case 'o':
@@ -123,7 +123,7 @@ static error_t parse_or_die(int key, char *arg, struct argp_state *state)
 
 const struct argp cmd_flame_argp = {
 	.options = options,
-	.parser = parse_or_die,
+	.parser = parse_flame_or_die,
 	.args_doc = "[FILE]",
 	.doc = "Write an HTML page that shows where the time of each step of a recording (" INPUT_DEFAULT
 	       " unless FILE is given) went: steps and their flames, to compare with each other. The page opens "
@@ -132,7 +132,7 @@ const struct argp cmd_flame_argp = {
 
 /* ---- what comes in ---- */
 
-static int add_record(const struct rec_hdr *record, void *job)
+static int add_record_to_flame(const struct rec_hdr *record, void *job)
 {
 	return job__add(job, record);
 }
@@ -153,7 +153,7 @@ static char *about(struct job *job)
 	return NULL;
 }
 
-static int check_samples(const char *file, struct job *job)
+static int check_flame_samples(const char *file, struct job *job)
 {
 	const struct samples *samples = job__samples(job);
 
@@ -170,10 +170,10 @@ static int read_recording(const char *file, bool native, struct flame *flame, ch
 {
 	struct job *job = job__new();
 	struct steps *steps = NULL;
-	int err = job ? input__read(file, add_record, job) : -ENOMEM;
+	int err = job ? input__read(file, add_record_to_flame, job) : -ENOMEM;
 
 	if (!err)
-		err = check_samples(file, job);
+		err = check_flame_samples(file, job);
 	if (!err) {
 		steps = steps__new(job);
 		*text = about(job);
@@ -197,7 +197,7 @@ static bool has_threads(const struct flame *flame, const struct flame_choice *ch
 	return false;
 }
 
-static int check_choice(const struct arguments *arguments, const struct flame *flame)
+static int check_choice(const struct flame_args *arguments, const struct flame *flame)
 {
 	const struct flame_choice *choice = &arguments->choice;
 	size_t cnt, step_cnt = 0;
@@ -230,7 +230,7 @@ static int check_choice(const struct arguments *arguments, const struct flame *f
 
 /* ---- folded ---- */
 
-static void free_texts(char **texts, size_t cnt)
+static void free_frame_texts(char **texts, size_t cnt)
 {
 	for (size_t i = 0; texts && i < cnt; i++)
 		free(texts[i]);
@@ -238,7 +238,7 @@ static void free_texts(char **texts, size_t cnt)
 }
 
 /* Returns texts by frame; that of the root is NULL. NULL: no memory. */
-static char **frame_texts(const struct flame *flame, size_t *cnt)
+static char **flame_frame_texts(const struct flame *flame, size_t *cnt)
 {
 	size_t other_cnt;
 	const struct flame_frame *frames = flame__frames(flame, cnt);
@@ -252,14 +252,14 @@ static char **frame_texts(const struct flame *flame, size_t *cnt)
 		out[i] = folded__frame(texts[function->name], function->file ? texts[function->file] : NULL,
 				       frames[i].line);
 		if (!out[i]) {
-			free_texts(out, *cnt);
+			free_frame_texts(out, *cnt);
 			return NULL;
 		}
 	}
 	return out;
 }
 
-static int put_path(const struct flame_node *nodes, uint32_t node, char *const *texts)
+static int put_folded_path(const struct flame_node *nodes, uint32_t node, char *const *texts)
 {
 	uint32_t *frames;
 	size_t cnt = 0;
@@ -282,7 +282,7 @@ static int put_folded(const struct flame *flame, double *const *ns, bool both)
 {
 	size_t text_cnt, cnt;
 	const struct flame_node *nodes = flame__nodes(flame, &cnt);
-	char **texts = frame_texts(flame, &text_cnt);
+	char **texts = flame_frame_texts(flame, &text_cnt);
 	int err = texts ? 0 : -ENOMEM;
 
 	for (size_t i = 1; i < cnt && !err; i++) {
@@ -290,17 +290,17 @@ static int put_folded(const struct flame *flame, double *const *ns, bool both)
 
 		if (us[0] < 0.5 && us[1] < 0.5)
 			continue;
-		err = put_path(nodes, i, texts);
+		err = put_folded_path(nodes, i, texts);
 		printf(" %.0f", us[0]);
 		if (both)
 			printf(" %.0f", us[1]);
 		putchar('\n');
 	}
-	free_texts(texts, text_cnt);
+	free_frame_texts(texts, text_cnt);
 	return err ? err : common__flush(stdout);
 }
 
-static int write_folded(const struct arguments *arguments, const struct flame *flame)
+static int write_folded_flame(const struct flame_args *arguments, const struct flame *flame)
 {
 	bool both = arguments->files[1];
 	double *ns[PAGE_RECORDINGS] = {0};
@@ -349,7 +349,7 @@ static int note_thinning(struct flame *flame, struct page *page)
 	return 0;
 }
 
-static int write_page(const struct arguments *arguments, struct flame *flame, struct page *page)
+static int write_page(const struct flame_args *arguments, struct flame *flame, struct page *page)
 {
 	const char *path = arguments->output ?: OUTPUT_DEFAULT;
 	int err = note_thinning(flame, page), fd;
@@ -383,7 +383,7 @@ static int write_page(const struct arguments *arguments, struct flame *flame, st
 
 int cmd_flame(int argc, char **argv)
 {
-	struct arguments arguments = {0};
+	struct flame_args arguments = {0};
 	struct flame *flame = flame__new();
 	struct page page = {.flame = flame};
 	int err = flame ? 0 : -ENOMEM;
@@ -403,7 +403,7 @@ int cmd_flame(int argc, char **argv)
 	if (err)
 		goto out;
 	page.choice = arguments.choice;
-	err = arguments.folded ? write_folded(&arguments, flame) : write_page(&arguments, flame, &page);
+	err = arguments.folded ? write_folded_flame(&arguments, flame) : write_page(&arguments, flame, &page);
 	if (err == -EPIPE)
 		err = 0;
 out:

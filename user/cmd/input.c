@@ -65,7 +65,7 @@ static bool is_data(uint32_t type)
 	return false;
 }
 
-struct reading {
+struct input_reading {
 	int (*fn)(const struct rec_hdr *record, void *ctx);
 	void *ctx;
 	bool any, data; /* records came; records for reports came */
@@ -73,7 +73,7 @@ struct reading {
 
 static int read_record(const struct rec_hdr *record, void *ctx)
 {
-	struct reading *reading = ctx;
+	struct input_reading *reading = ctx;
 
 	reading->any = true;
 	reading->data |= is_data(record->type);
@@ -123,7 +123,7 @@ bool input__is_stdin(const char *file)
 int input__read(const char *file, int (*fn)(const struct rec_hdr *record, void *ctx), void *ctx)
 {
 	struct recording_extent extent = {.end = RECORDING_WHOLE};
-	struct reading reading = {.fn = fn, .ctx = ctx};
+	struct input_reading reading = {.fn = fn, .ctx = ctx};
 	int err = recording__read(file, read_record, &reading, &extent);
 
 	if (err)

@@ -14,8 +14,9 @@ bool input__is_stdin(const char *file);
 /* Returns the name of the file for messages. */
 const char *input__name(const char *file);
 /*
- * Calls recording__read and prints a message for what went wrong. 0 or -errno, after the message. For a cut or damaged
- * file: -ENODATA when no record before the damage can be reported; else 0, after a warning.
+ * Calls recording__read and prints a message for what went wrong. 0 or -errno, after the message.
+ * For a cut or damaged file: -ENODATA when no record before the damage can be reported; else 0,
+ * after a warning.
  */
 int input__read(const char *file, int (*fn)(const struct rec_hdr *record, void *ctx), void *ctx);
 /* The same for a file that was read before: prints no second message about its end. */

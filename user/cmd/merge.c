@@ -14,7 +14,7 @@
 
 #define FILES_MAX 1024 /* process numbers have 32 - REC_PID_BITS bits for the file */
 
-struct arguments {
+struct merge_args {
 	const char *files[FILES_MAX];
 	size_t file_cnt;
 	const char *output;
@@ -33,9 +33,9 @@ static bool is_same_file(const char *a, const char *b)
 	return !output__is_stdout(b) && !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-static error_t parse_or_die(int key, char *arg, struct argp_state *state)
+static error_t parse_merge_or_die(int key, char *arg, struct argp_state *state)
 {
-	struct arguments *arguments = state->input;
+	struct merge_args *arguments = state->input;
 
 	switch (key) {
 	case 'o':
@@ -65,41 +65,41 @@ static error_t parse_or_die(int key, char *arg, struct argp_state *state)
 
 const struct argp cmd_merge_argp = {
 	.options = options,
-	.parser = parse_or_die,
+	.parser = parse_merge_or_die,
 	.args_doc = "FILE FILE... -o OUT",
 	.doc = "Join the recordings of several ranks of a job, from one host or several, into one. Its reports show "
 	       "the "
 	       "ranks side by side; its times are those of the first recording's host, by the clocks of the hosts.",
 };
 
-struct reading {
+struct merge_reading {
 	struct merge *merge;
 	size_t file;
 };
 
 static int look_at_record(const struct rec_hdr *record, void *ctx)
 {
-	const struct reading *reading = ctx;
+	const struct merge_reading *reading = ctx;
 
 	return merge__look(reading->merge, reading->file, record);
 }
 
-static int add_record(const struct rec_hdr *record, void *ctx)
+static int add_record_to_merge(const struct rec_hdr *record, void *ctx)
 {
-	const struct reading *reading = ctx;
+	const struct merge_reading *reading = ctx;
 
 	return merge__add(reading->merge, reading->file, record);
 }
 
 /* A failed write must not look like a failed read: the error is stored here, and reading goes on. */
-struct writing {
+struct merge_writing {
 	struct recording_writer *writer;
 	int err;
 };
 
 static int write_record(const struct rec_hdr *record, void *ctx)
 {
-	struct writing *writing = ctx;
+	struct merge_writing *writing = ctx;
 
 	if (!writing->err)
 		writing->err = recording_writer__append(writing->writer, record);
@@ -107,7 +107,7 @@ static int write_record(const struct rec_hdr *record, void *ctx)
 }
 
 /* 0, or -EINVAL after a message: the files do not belong together. */
-static int check_fit(struct merge *merge, const struct arguments *arguments)
+static int check_fit(struct merge *merge, const struct merge_args *arguments)
 {
 	struct merge_verdict verdict;
 	int err = merge__judge(merge, &verdict);
@@ -134,23 +134,23 @@ static int check_fit(struct merge *merge, const struct arguments *arguments)
 	return -EINVAL;
 }
 
-static int read_all(const struct arguments *arguments, struct merge *merge,
+static int read_all(const struct merge_args *arguments, struct merge *merge,
 		    int (*fn)(const struct rec_hdr *record, void *ctx))
 {
 	int err = 0;
 
 	for (size_t i = 0; i < arguments->file_cnt && !err; i++)
 		err = (fn == look_at_record ? input__read : input__read_again)(arguments->files[i], fn,
-									       &(struct reading){merge, i});
+									       &(struct merge_reading){merge, i});
 	return err;
 }
 
-static int write_merged(const struct arguments *arguments, struct merge *merge, struct writing *writing)
+static int write_merged(const struct merge_args *arguments, struct merge *merge, struct merge_writing *writing)
 {
 	int err, end_err;
 
 	writing->err = recording_writer__new(arguments->output, &writing->writer);
-	err = writing->err ? 0 : read_all(arguments, merge, add_record);
+	err = writing->err ? 0 : read_all(arguments, merge, add_record_to_merge);
 	if (!err && !writing->err)
 		err = merge__finish(merge);
 	if (!err && !writing->err)
@@ -167,8 +167,8 @@ static int write_merged(const struct arguments *arguments, struct merge *merge, 
 
 int cmd_merge(int argc, char **argv)
 {
-	struct arguments arguments = {0};
-	struct writing writing = {0};
+	struct merge_args arguments = {0};
+	struct merge_writing writing = {0};
 	struct merge *merge;
 	int err = -ENOMEM;
 

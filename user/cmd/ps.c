@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* stepflame ps: lists the training processes of this host, one line each, and what can be seen of them. */
+/*
+ * stepflame ps: lists the training processes of this host, one line each, and what can be seen of
+ * them.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +15,7 @@
 #include "user/runtime/torch/torch.h"
 #include "user/runtime/xla/jax.h"
 
-struct row {
+struct ps_row {
 	struct process process;
 	struct python python;
 	int python_err;
@@ -37,13 +40,13 @@ const struct argp cmd_ps_argp = {
 
 static int by_pid(const void *a, const void *b)
 {
-	const struct row *x = a, *y = b;
+	const struct ps_row *x = a, *y = b;
 
 	return x->process.pid - y->process.pid;
 }
 
 /* Collects the host's processes; where maps may not be read, only counts them. */
-static size_t collect_processes(struct row **rows, size_t *hidden)
+static size_t collect_processes(struct ps_row **rows, size_t *hidden)
 {
 	pid_t *pids = NULL;
 	int cnt = process__list(&pids);
@@ -52,7 +55,7 @@ static size_t collect_processes(struct row **rows, size_t *hidden)
 	*rows = calloc(cnt > 0 ? cnt : 1, sizeof(**rows));
 	*hidden = 0;
 	for (int i = 0; *rows && i < cnt; i++) {
-		struct row *row = &(*rows)[n];
+		struct ps_row *row = &(*rows)[n];
 		const struct mapped_file *torch, *jax;
 		int err = process__read(pids[i], &row->process);
 
@@ -81,8 +84,8 @@ static size_t collect_processes(struct row **rows, size_t *hidden)
 }
 
 /*
- * Is the process forked, or started by multiprocessing, rather than a program of its own that a process with torch
- * started?
+ * Is the process forked, or started by multiprocessing, rather than a program of its own that a
+ * process with torch started?
  */
 static bool is_part_of(const struct process *process, const struct process *parent)
 {
@@ -90,7 +93,7 @@ static bool is_part_of(const struct process *process, const struct process *pare
 	       (!strcmp(process->command, parent->command) || strstr(process->command, "multiprocessing"));
 }
 
-static void count_workers(struct row *rows, size_t n)
+static void count_ps_workers(struct ps_row *rows, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
 		for (size_t k = 0; k < n; k++) {
@@ -102,14 +105,14 @@ static void count_workers(struct row *rows, size_t n)
 	}
 }
 
-static const char *what_is_mapped_of_cuda(const struct row *row)
+static const char *what_is_mapped_of_cuda(const struct ps_row *row)
 {
 	if (process__file(&row->process, "libcuda.so"))
 		return ", CUDA";
 	return process__file(&row->process, "libcudart") ? ", CUDA (no driver)" : "";
 }
 
-static const char *what_is_seen(const struct row *row)
+static const char *what_is_seen(const struct ps_row *row)
 {
 	if (!row->torch[0] && row->jax[0])
 		return row->python_err ? "jitted calls (Python not supported)" : "jitted calls, compiles";
@@ -124,16 +127,16 @@ static const char *what_is_seen(const struct row *row)
 
 int cmd_ps(int argc, char **argv)
 {
-	struct row *rows;
+	struct ps_row *rows;
 	size_t hidden, n, shown = 0;
 
 	argp_parse(&cmd_ps_argp, argc, argv, 0, NULL, NULL);
 	n = collect_processes(&rows, &hidden);
 	if (!rows)
 		return SF_EXIT_ERROR;
-	count_workers(rows, n);
+	count_ps_workers(rows, n);
 	for (size_t i = 0; i < n; i++) {
-		const struct row *r = &rows[i];
+		const struct ps_row *r = &rows[i];
 		char *command, seen[64], framework[64];
 
 		if (r->child)

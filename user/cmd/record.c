@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* stepflame record: attaches, writes records to the file and the live model until the end, prints the simple report. */
+/*
+ * stepflame record: attaches, writes records to the file and the live model until the end, prints
+ * the simple report.
+ */
 #include <errno.h>
 #include <libgen.h>
 #include <limits.h>
@@ -122,7 +125,10 @@ static void parse_schedule(struct argp_state *state, struct record_args *args, c
 		argp_error(state, "--schedule needs active=N: the steps to record in each window");
 }
 
-/* Checks, once all options are parsed, whether they go together, and sets what follows from their combination. */
+/*
+ * Checks, once all options are parsed, whether they go together, and sets what follows from their
+ * combination.
+ */
 static void settle_or_die(struct argp_state *state, struct record_args *args)
 {
 	if (!args->command == !args->targets.cnt)
@@ -242,24 +248,25 @@ const struct argp cmd_record_argp = {
 
 static volatile sig_atomic_t interrupts;
 
-static void on_signal(int signal)
+static void on_stop_signal(int signal)
 {
 	interrupts++;
 }
 
 /*
- * Where records go: to the file, and to the model for the table printed at the end. The file is opened, which discards
- * what it held, only after the targets are attached; until then the few records are buffered.
+ * Where records go: to the file, and to the model for the table printed at the end. The file is
+ * opened, which discards what it held, only after the targets are attached; until then the few
+ * records are buffered.
  */
 struct sink {
 	struct recording_writer *writer; /* NULL until the file is open */
 	struct job *job;
 	int write_err; /* first error of the file */
-	char *kept;
-	size_t kept_bytes;
+	char *buffered;
+	size_t buffered_bytes;
 };
 
-static int sink_record(const struct rec_hdr *record, void *ctx)
+static int record_to_file(const struct rec_hdr *record, void *ctx)
 {
 	struct sink *sink = ctx;
 
@@ -272,15 +279,18 @@ static int sink_record(const struct rec_hdr *record, void *ctx)
 		if (!sink->write_err)
 			sink->write_err = recording_writer__append(sink->writer, record);
 	} else {
-		char *kept = realloc(sink->kept, sink->kept_bytes + record->size);
+		char *buffered = realloc(sink->buffered, sink->buffered_bytes + record->size);
 
-		if (!kept)
+		if (!buffered)
 			return -ENOMEM;
-		memcpy(kept + sink->kept_bytes, record, record->size);
-		sink->kept = kept;
-		sink->kept_bytes += record->size;
+		memcpy(buffered + sink->buffered_bytes, record, record->size);
+		sink->buffered = buffered;
+		sink->buffered_bytes += record->size;
 	}
-	/* The report at the end reads neither type, and those of a long recording would fill the memory. */
+	/*
+	 * The report at the end reads neither type, and those of a long recording would fill the
+	 * memory.
+	 */
 	if (record->type == REC_SAMPLE || record->type == REC_STEP)
 		return sink->write_err;
 	return job__add(sink->job, record) ?: sink->write_err;
@@ -295,8 +305,8 @@ static int sink_open(struct sink *sink, const char *path)
 			   strerror(-err));
 		return err;
 	}
-	for (size_t at = 0; at < sink->kept_bytes && !sink->write_err;) {
-		const struct rec_hdr *record = (const void *)(sink->kept + at);
+	for (size_t at = 0; at < sink->buffered_bytes && !sink->write_err;) {
+		const struct rec_hdr *record = (const void *)(sink->buffered + at);
 
 		sink->write_err = recording_writer__append(sink->writer, record);
 		at += record->size;
@@ -320,7 +330,10 @@ static void clear_progress(void)
 		fputs("\r\033[K", stderr);
 }
 
-/* Runs until the time or the steps are over, the targets have ended, a signal comes, or the sink fails. */
+/*
+ * Runs until the time or the steps are over, the targets have ended, a signal comes, or the sink
+ * fails.
+ */
 static int run_session(struct session *session, const struct record_args *args, struct launch *launch)
 {
 	struct session_progress progress;
@@ -373,7 +386,7 @@ static int start_targets(struct session *session, const struct record_args *args
 	return err;
 }
 
-static void print_end(const struct record_args *args, const struct sink *sink)
+static void print_recording_end(const struct record_args *args, const struct sink *sink)
 {
 	const char *file = output__name(args->output);
 
@@ -402,7 +415,7 @@ static int record(const struct record_args *args, struct sink *sink, struct laun
 {
 	const struct report_options report = {0};
 	struct session *session;
-	int err = session__new(&args->session, sink_record, sink, &session);
+	int err = session__new(&args->session, record_to_file, sink, &session);
 
 	if (err)
 		return err;
@@ -421,13 +434,16 @@ static int record(const struct record_args *args, struct sink *sink, struct laun
 		log__error(NULL, "recording failed: %s", strerror(-err));
 	report_simple.text(sink->job, &report, output__is_stdout(args->output) ? stderr : stdout);
 	fflush(stdout);
-	print_end(args, sink);
+	print_recording_end(args, sink);
 out:
 	session__free(session);
 	return err;
 }
 
-/* Reports early, before anything is attached, that the file cannot be written; does not touch what the file holds. */
+/*
+ * Reports early, before anything is attached, that the file cannot be written; does not touch what
+ * the file holds.
+ */
 static int check_output(const char *path)
 {
 	char dir[PATH_MAX];
@@ -444,7 +460,7 @@ static int check_output(const char *path)
 int cmd_record(int argc, char **argv)
 {
 	struct record_args args = {.output = "stepflame.rec", .session = {.frequency = FREQUENCY, .syscalls = true}};
-	struct sigaction action = {.sa_handler = on_signal};
+	struct sigaction action = {.sa_handler = on_stop_signal};
 	struct launch launch = {.go = -1};
 	struct sink sink = {0};
 	int err;
@@ -460,7 +476,7 @@ int cmd_record(int argc, char **argv)
 	sink.job = job__new();
 	err = sink.job ? record(&args, &sink, &launch) : -ENOMEM;
 	recording_writer__free(sink.writer);
-	free(sink.kept);
+	free(sink.buffered);
 	job__free(sink.job);
 	launch__close(&launch);
 	if (launch.pid > 0 && interrupts < 2) {

@@ -39,7 +39,7 @@ enum {
 	OPT_NATIVE,
 };
 
-struct arguments {
+struct report_args {
 	const char *file;
 	const char *report;
 	unsigned int switches; /* the switches[] that were given */
@@ -112,7 +112,7 @@ static int parse_limit(const char *text)
 	return errno || rest == text || *rest || limit < 0 || limit > INT_MAX ? -1 : (int)limit;
 }
 
-static void check_sort_key_or_die(struct argp_state *state, const struct arguments *arguments)
+static void check_sort_key_or_die(struct argp_state *state, const struct report_args *arguments)
 {
 	const char *const *keys = report__find(arguments->report)->sort_keys, *const *key = keys;
 	const char *sort = arguments->options.sort;
@@ -149,7 +149,7 @@ static const struct {
 
 #define SWITCH_CNT (sizeof(switches) / sizeof(*switches))
 
-static void check_switches_or_die(struct argp_state *state, const struct arguments *arguments)
+static void check_report_switches_or_die(struct argp_state *state, const struct report_args *arguments)
 {
 	for (size_t i = 0; i < SWITCH_CNT; i++) {
 		const char *const *reports = switches[i].reports;
@@ -166,7 +166,7 @@ static void check_switches_or_die(struct argp_state *state, const struct argumen
 }
 
 /* Returns false for an unknown switch. */
-static bool parse_switch(int key, struct arguments *arguments)
+static bool parse_switch(int key, struct report_args *arguments)
 {
 	for (size_t i = 0; i < SWITCH_CNT; i++) {
 		if (switches[i].key == key) {
@@ -178,9 +178,9 @@ static bool parse_switch(int key, struct arguments *arguments)
 	return false;
 }
 
-static error_t parse_or_die(int key, char *arg, struct argp_state *state)
+static error_t parse_report_or_die(int key, char *arg, struct argp_state *state)
 {
-	struct arguments *arguments = state->input;
+	struct report_args *arguments = state->input;
 
 	switch (key) {
 	case OPT_SIMPLE:
@@ -225,7 +225,7 @@ static error_t parse_or_die(int key, char *arg, struct argp_state *state)
 		break;
 	case ARGP_KEY_END:
 		check_sort_key_or_die(state, arguments);
-		check_switches_or_die(state, arguments);
+		check_report_switches_or_die(state, arguments);
 		break;
 	default:
 		return parse_switch(key, arguments) ? 0 : ARGP_ERR_UNKNOWN;
@@ -235,18 +235,18 @@ static error_t parse_or_die(int key, char *arg, struct argp_state *state)
 
 const struct argp cmd_report_argp = {
 	.options = options,
-	.parser = parse_or_die,
+	.parser = parse_report_or_die,
 	.args_doc = "[FILE]",
 	.doc = "Print a report of a recording (" INPUT_DEFAULT " unless FILE is given).",
 };
 
-static int add_record(const struct rec_hdr *record, void *job)
+static int add_record_to_report(const struct rec_hdr *record, void *job)
 {
 	return job__add(job, record);
 }
 
 /* Makes the report in memory and writes it at once, so that an error of stdout keeps its errno. */
-static int print_report(struct job *job, const struct arguments *arguments)
+static int print_report(struct job *job, const struct report_args *arguments)
 {
 	const struct report_ops *ops = report__find(arguments->report);
 	char *text = NULL;
@@ -267,7 +267,7 @@ static int print_report(struct job *job, const struct arguments *arguments)
 
 int cmd_report(int argc, char **argv)
 {
-	struct arguments arguments = {.report = "simple", .options.limit = -1};
+	struct report_args arguments = {.report = "simple", .options.limit = -1};
 	struct job *job = NULL;
 	int err;
 
@@ -278,7 +278,7 @@ int cmd_report(int argc, char **argv)
 	signal(SIGPIPE, SIG_IGN);
 
 	job = job__new();
-	err = job ? input__read(arguments.file, add_record, job) : -ENOMEM;
+	err = job ? input__read(arguments.file, add_record_to_report, job) : -ENOMEM;
 	if (err)
 		goto out;
 	err = print_report(job, &arguments);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * stepflame top: attaches, models the last interval and shows it until the end. In: a session's records, and keys. Out:
- * a screen, or snapshots as text.
+ * stepflame top: attaches, models the last interval and shows it until the end. In: a session's
+ * records, and keys. Out: a screen, or snapshots as text.
  */
 #include "user/top/top.h"
 
@@ -140,12 +140,12 @@ const struct argp cmd_top_argp = {
 
 static volatile sig_atomic_t interrupted;
 
-static void on_signal(int signal)
+static void on_quit_signal(int signal)
 {
 	interrupted = 1;
 }
 
-struct live {
+struct live_view {
 	const struct top_args *args;
 	struct session *session;
 	struct job *job;
@@ -158,9 +158,9 @@ struct live {
 	uint64_t frames;
 };
 
-static int sink_record(const struct rec_hdr *record, void *ctx)
+static int record_to_job(const struct rec_hdr *record, void *ctx)
 {
-	struct live *live = ctx;
+	struct live_view *live = ctx;
 
 	if (!record) {
 		live->due = true;
@@ -171,7 +171,7 @@ static int sink_record(const struct rec_hdr *record, void *ctx)
 	return job__add(live->job, record);
 }
 
-static int print_batch(struct live *live)
+static int print_batch(struct live_view *live)
 {
 	struct array lines = {0};
 	const struct top_line *all;
@@ -186,7 +186,7 @@ static int print_batch(struct live *live)
 	return err ?: common__flush(stdout);
 }
 
-static int draw(struct live *live)
+static int draw(struct live_view *live)
 {
 	struct array lines = {0};
 	int err;
@@ -200,7 +200,7 @@ static int draw(struct live *live)
 }
 
 /* The frame has used the samples. Stacks stay known as long as they are few. */
-static void forget(struct live *live)
+static void forget_samples(struct live_view *live)
 {
 	if (stacks__stack_end(job__stacks(live->job)) <= STACKS_KEPT &&
 	    stacks__path_end(job__stacks(live->job)) <= STACKS_KEPT) {
@@ -211,7 +211,7 @@ static void forget(struct live *live)
 	session__resend_stacks(live->session);
 }
 
-static int take_snapshot(struct live *live)
+static int take_snapshot(struct live_view *live)
 {
 	struct top_usage usage;
 	struct top_frame frame;
@@ -221,7 +221,7 @@ static int take_snapshot(struct live *live)
 	err = err ?: top__update(live->top, live->job, &usage, &frame);
 	if (err)
 		return err;
-	forget(live);
+	forget_samples(live);
 	live->frames++;
 	if (live->state.paused) {
 		top_frame__release(&frame);
@@ -233,7 +233,7 @@ static int take_snapshot(struct live *live)
 }
 
 /* Returns 0, -errno, or 1 to end. */
-static int attend_keys(struct live *live)
+static int attend_keys(struct live_view *live)
 {
 	int key, keys = 0, err = 0;
 
@@ -248,7 +248,7 @@ static int attend_keys(struct live *live)
 	return err ?: keys && live->frames ? draw(live) : 0;
 }
 
-static int run_live(struct live *live)
+static int run_live(struct live_view *live)
 {
 	const struct top_args *args = live->args;
 	struct session_progress progress;
@@ -264,7 +264,7 @@ static int run_live(struct live *live)
 	return err;
 }
 
-static int watch_live(struct live *live)
+static int watch_live(struct live_view *live)
 {
 	const struct top_args *args = live->args;
 	struct top_usage before; /* excludes what the processes used before we attached */
@@ -297,7 +297,7 @@ static int watch_live(struct live *live)
 
 static void catch_signals(void)
 {
-	struct sigaction action = {.sa_handler = on_signal};
+	struct sigaction action = {.sa_handler = on_quit_signal};
 
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
@@ -311,7 +311,7 @@ int cmd_top(int argc, char **argv)
 	struct top_args args = {.session = {.frequency = FREQUENCY, .live_ns = INTERVAL_NS, .usage = true},
 				.view = TOP__VIEWS,
 				.limit = LIMIT};
-	struct live live = {.args = &args};
+	struct live_view live = {.args = &args};
 	int err;
 
 	args.session.actions = args.actions;
@@ -326,7 +326,7 @@ int cmd_top(int argc, char **argv)
 	catch_signals();
 	live.job = job__new();
 	live.top = top__new();
-	err = live.job && live.top ? session__new(&args.session, sink_record, &live, &live.session) : -ENOMEM;
+	err = live.job && live.top ? session__new(&args.session, record_to_job, &live, &live.session) : -ENOMEM;
 	err = err ?: watch_live(&live);
 	session__free(live.session);
 	usage__free(&live.usage);

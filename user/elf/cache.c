@@ -2,9 +2,9 @@
 /*
  * Reads and writes the cache files. In and out: arrays, DIR/BUILD-ID.WHAT. No state.
  *
- * A file is {header, arrays}. A wrong probe site could kill the target, so the file must belong to our own user, match
- * its checksum, and the code at every site must be unchanged: a build id may stay the same when tools move code in a
- * file.
+ * A file is {header, arrays}. A wrong probe site could kill the target, so the file must belong to
+ * our own user, match its checksum, and the code at every site must be unchanged: a build id may
+ * stay the same when tools move code in a file.
  */
 #include "user/elf/cache.h"
 
@@ -24,14 +24,14 @@
 #define FILE_MAX   (64 << 20)
 #define CODE_BYTES 16 /* compared at each site: the longest instruction and one more */
 
-struct header {
+struct cache_header {
 	char magic[8];
 	uint32_t finders;
 	uint32_t unit[CACHE_PARTS];
 	uint32_t symbol_cnt; /* a stripped copy has the same build id */
 	uint32_t cnt[CACHE_PARTS];
-	uint32_t code_sum; /* of the code at all sites */
-	uint32_t sum;      /* of the whole file, with this field as 0 */
+	uint32_t code_checksum; /* of the code at all sites */
+	uint32_t checksum;      /* of the whole file, with this field as 0 */
 };
 
 const char *cache__dir(char *path, size_t size)
@@ -47,9 +47,9 @@ const char *cache__dir(char *path, size_t size)
 	return path;
 }
 
-static struct header header_of(const struct elf *elf, const struct cache_part *part, size_t part_cnt)
+static struct cache_header header_of(const struct elf *elf, const struct cache_part *part, size_t part_cnt)
 {
-	struct header header = {.magic = MAGIC, .finders = FINDERS, .symbol_cnt = elf__symbol_cnt(elf)};
+	struct cache_header header = {.magic = MAGIC, .finders = FINDERS, .symbol_cnt = elf__symbol_cnt(elf)};
 
 	for (size_t i = 0; i < part_cnt; i++) {
 		header.unit[i] = part[i].unit;
@@ -58,7 +58,7 @@ static struct header header_of(const struct elf *elf, const struct cache_part *p
 	return header;
 }
 
-static size_t file_size(const struct header *header)
+static size_t file_size(const struct cache_header *header)
 {
 	size_t size = sizeof(*header);
 
@@ -67,23 +67,23 @@ static size_t file_size(const struct header *header)
 	return size;
 }
 
-static uint32_t file_sum(uint8_t *file, size_t size)
+static uint32_t file_checksum(uint8_t *file, size_t size)
 {
-	struct header *header = (struct header *)file;
-	uint32_t kept = header->sum, sum;
+	struct cache_header *header = (struct cache_header *)file;
+	uint32_t saved = header->checksum, checksum;
 
-	header->sum = 0;
-	sum = crc32(0, file, size);
-	header->sum = kept;
-	return sum;
+	header->checksum = 0;
+	checksum = crc32(0, file, size);
+	header->checksum = saved;
+	return checksum;
 }
 
 /* Returns false when some site has no code. */
-static bool sum_code(const struct elf *elf, const struct cache_part *sites, uint32_t *sum)
+static bool checksum_code(const struct elf *elf, const struct cache_part *sites, uint32_t *checksum)
 {
 	const uint64_t *site = sites->data;
 
-	*sum = 0;
+	*checksum = 0;
 	for (size_t i = 0; i < sites->cnt; i++) {
 		const uint8_t *bytes;
 		uint64_t vaddr;
@@ -92,7 +92,7 @@ static bool sum_code(const struct elf *elf, const struct cache_part *sites, uint
 		if (elf__vaddr(elf, site[i], &vaddr) || !elf__is_code(elf, vaddr))
 			return false;
 		bytes = elf__bytes(elf, vaddr, CODE_BYTES, &have);
-		*sum = crc32(*sum, bytes, have);
+		*checksum = crc32(*checksum, bytes, have);
 	}
 	return true;
 }
@@ -114,7 +114,7 @@ static uint8_t *read_file(const char *path, size_t *size)
 	if (fd < 0)
 		return NULL;
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & (S_IWGRP | S_IWOTH)) ||
-	    st.st_size < (off_t)sizeof(struct header) || st.st_size > FILE_MAX)
+	    st.st_size < (off_t)sizeof(struct cache_header) || st.st_size > FILE_MAX)
 		goto out;
 	*size = st.st_size;
 	file = malloc(*size);
@@ -139,7 +139,7 @@ void cache__release(struct cache_part *part, size_t part_cnt)
 /* Returns false when there is no memory. */
 static bool take_parts(const uint8_t *file, struct cache_part *part, size_t part_cnt)
 {
-	const struct header *header = (const struct header *)file;
+	const struct cache_header *header = (const struct cache_header *)file;
 	const uint8_t *at = file + sizeof(*header);
 
 	for (size_t i = 0; i < part_cnt; i++) {
@@ -157,12 +157,12 @@ static bool take_parts(const uint8_t *file, struct cache_part *part, size_t part
 
 int cache__load(const struct elf *elf, const char *dir, const char *what, struct cache_part *part, size_t part_cnt)
 {
-	const struct header *header;
+	const struct cache_header *header;
 	char path[PATH_MAX];
 	uint8_t *file = NULL;
-	struct header want;
+	struct cache_header want;
 	int err = -ENOENT;
-	uint32_t code_sum;
+	uint32_t code_checksum;
 	size_t size;
 
 	for (size_t i = 0; i < part_cnt; i++)
@@ -170,10 +170,10 @@ int cache__load(const struct elf *elf, const char *dir, const char *what, struct
 	want = header_of(elf, part, part_cnt);
 	if (path_of(elf, dir, what, "", path))
 		file = read_file(path, &size);
-	header = (const struct header *)file;
-	if (file && !memcmp(header, &want, offsetof(struct header, cnt)) && file_size(header) == size &&
-	    file_sum(file, size) == header->sum && take_parts(file, part, part_cnt) &&
-	    sum_code(elf, &part[0], &code_sum) && code_sum == header->code_sum)
+	header = (const struct cache_header *)file;
+	if (file && !memcmp(header, &want, offsetof(struct cache_header, cnt)) && file_size(header) == size &&
+	    file_checksum(file, size) == header->checksum && take_parts(file, part, part_cnt) &&
+	    checksum_code(elf, &part[0], &code_checksum) && code_checksum == header->code_checksum)
 		err = 0;
 	free(file);
 	if (err)
@@ -182,20 +182,20 @@ int cache__load(const struct elf *elf, const char *dir, const char *what, struct
 }
 
 /* Returns the bytes of a cache file, which the caller frees, or NULL. */
-static uint8_t *build(const struct elf *elf, const struct cache_part *part, size_t part_cnt, size_t *size)
+static uint8_t *build_cache_file(const struct elf *elf, const struct cache_part *part, size_t part_cnt, size_t *size)
 {
-	struct header header = header_of(elf, part, part_cnt);
+	struct cache_header header = header_of(elf, part, part_cnt);
 	uint8_t *file, *at;
 
 	*size = file_size(&header);
-	file = *size <= FILE_MAX && sum_code(elf, &part[0], &header.code_sum) ? malloc(*size) : NULL;
+	file = *size <= FILE_MAX && checksum_code(elf, &part[0], &header.code_checksum) ? malloc(*size) : NULL;
 	if (!file)
 		return NULL;
 	at = mempcpy(file, &header, sizeof(header));
 	for (size_t i = 0; i < part_cnt; i++)
 		if (part[i].cnt)
 			at = mempcpy(at, part[i].data, part[i].cnt * part[i].unit);
-	((struct header *)file)->sum = file_sum(file, *size);
+	((struct cache_header *)file)->checksum = file_checksum(file, *size);
 	return file;
 }
 
@@ -225,7 +225,7 @@ void cache__save(const struct elf *elf, const char *dir, const char *what, const
 	fd = mkostemp(temporary, O_CLOEXEC);
 	if (fd < 0)
 		return;
-	file = build(elf, part, part_cnt, &size);
+	file = build_cache_file(elf, part, part_cnt, &size);
 	written = file && write(fd, file, size) == (ssize_t)size;
 	free(file);
 	if (close(fd) || !written || rename(temporary, path))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Caches what stepflame found in a file, so that the next attach need not search again. The files are DIR/BUILD-ID.WHAT
- * and hold arrays as they lie in memory: a cache is good only on this machine, and for a stepflame that searches in the
- * same way.
+ * Caches what stepflame found in a file, so that the next attach need not search again. The files
+ * are DIR/BUILD-ID.WHAT and hold arrays as they lie in memory: a cache is good only on this
+ * machine, and for a stepflame that searches in the same way.
  */
 #ifndef STEPFLAME_USER_ELF_CACHE_H
 #define STEPFLAME_USER_ELF_CACHE_H
@@ -23,9 +23,10 @@ struct cache_part {
 const char *cache__dir(char *path, size_t size);
 
 /*
- * Loads the cache of this file from dir (NULL: no cache). The caller gives the units; part[0] is an array of uint64_t:
- * the file offsets of all code that was chosen, which must not have changed. 0, and the caller frees each `data`; or
- * -ENOENT when there is no cache, or none to be trusted. The caller checks the values of the elements.
+ * Loads the cache of this file from dir (NULL: no cache). The caller gives the units; part[0] is an
+ * array of uint64_t: the file offsets of all code that was chosen, which must not have changed. 0,
+ * and the caller frees each `data`; or -ENOENT when there is no cache, or it cannot be trusted. The
+ * caller checks the values of the elements.
  */
 int cache__load(const struct elf *elf, const char *dir, const char *what, struct cache_part *part, size_t part_cnt);
 /* Writes the cache; a failure is silent. */

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Names of C++ functions. In: a mangled symbol. Out: text. libiberty parses the symbol into a tree, in time and memory
- * linear in its length; this file prints only the branches that hold the function's own name.
+ * Names of C++ functions. In: a mangled symbol. Out: text. libiberty parses the symbol into a tree,
+ * in time and memory linear in its length; this file prints only the branches that hold the
+ * function's own name.
  */
 #include "user/elf/demangle.h"
 
@@ -17,12 +18,12 @@ struct text {
 	size_t used, size;
 };
 
-static bool is_full(const struct text *text)
+static bool text__is_full(const struct text *text)
 {
 	return text->used + 1 >= text->size;
 }
 
-static bool put_text(struct text *text, const char *bytes, size_t len)
+static bool text__put(struct text *text, const char *bytes, size_t len)
 {
 	size_t room = text->size - 1 - text->used;
 
@@ -34,79 +35,80 @@ static bool put_text(struct text *text, const char *bytes, size_t len)
 	return true;
 }
 
-static bool put_string(struct text *text, const char *string)
+static bool text__put_string(struct text *text, const char *string)
 {
-	return put_text(text, string, strlen(string));
+	return text__put(text, string, strlen(string));
 }
 
-static bool put_numbered(struct text *text, const char *what, long number)
+static bool text__put_numbered(struct text *text, const char *what, long number)
 {
 	char string[48];
 
-	return put_text(text, string, snprintf(string, sizeof(string), "{%s#%ld}", what, number + 1));
+	return text__put(text, string, snprintf(string, sizeof(string), "{%s#%ld}", what, number + 1));
 }
 
 /* Writes "operator<<" for a leaf of the tree; only the library knows the structure of that leaf. */
-static bool put_operator(struct text *text, struct demangle_component *leaf)
+static bool text__put_operator(struct text *text, struct demangle_component *leaf)
 {
 	size_t allocated;
 	char *name = cplus_demangle_print(DMGL_NO_OPTS, leaf, 32, &allocated);
-	bool ok = name && put_string(text, name);
+	bool ok = name && text__put_string(text, name);
 
 	free(name);
 	return ok;
 }
 
-static bool put_name(struct text *text, struct demangle_component *c);
+static bool text__put_name(struct text *text, struct demangle_component *c);
 
-static bool put_pair(struct text *text, struct demangle_component *c, const char *between)
+static bool text__put_pair(struct text *text, struct demangle_component *c, const char *between)
 {
-	return put_name(text, c->u.s_binary.left) && put_string(text, between) && put_name(text, c->u.s_binary.right);
+	return text__put_name(text, c->u.s_binary.left) && text__put_string(text, between) &&
+	       text__put_name(text, c->u.s_binary.right);
 }
 
-static bool put_template(struct text *text, struct demangle_component *c)
+static bool text__put_template(struct text *text, struct demangle_component *c)
 {
-	if (!put_name(text, c->u.s_binary.left))
+	if (!text__put_name(text, c->u.s_binary.left))
 		return false;
-	return put_string(text, text->used && text->out[text->used - 1] == '<' ? " <...>" : "<...>");
+	return text__put_string(text, text->used && text->out[text->used - 1] == '<' ? " <...>" : "<...>");
 }
 
 /* Returns false for a form that no function's name has. */
-static bool put_name(struct text *text, struct demangle_component *c)
+static bool text__put_name(struct text *text, struct demangle_component *c)
 {
 	if (!c)
 		return false;
-	if (is_full(text))
+	if (text__is_full(text))
 		return true;
 	switch (c->type) {
 	case DEMANGLE_COMPONENT_NAME:
-		return put_text(text, c->u.s_name.s, c->u.s_name.len);
+		return text__put(text, c->u.s_name.s, c->u.s_name.len);
 	case DEMANGLE_COMPONENT_SUB_STD:
-		return put_text(text, c->u.s_string.string, c->u.s_string.len);
+		return text__put(text, c->u.s_string.string, c->u.s_string.len);
 	case DEMANGLE_COMPONENT_QUAL_NAME:
 	case DEMANGLE_COMPONENT_LOCAL_NAME:
-		return put_pair(text, c, "::");
+		return text__put_pair(text, c, "::");
 	case DEMANGLE_COMPONENT_TAGGED_NAME:
-		return put_pair(text, c, "[abi:") && put_string(text, "]");
+		return text__put_pair(text, c, "[abi:") && text__put_string(text, "]");
 	case DEMANGLE_COMPONENT_TEMPLATE:
-		return put_template(text, c);
+		return text__put_template(text, c);
 	case DEMANGLE_COMPONENT_CTOR:
-		return put_name(text, c->u.s_ctor.name);
+		return text__put_name(text, c->u.s_ctor.name);
 	case DEMANGLE_COMPONENT_DTOR:
-		return put_string(text, "~") && put_name(text, c->u.s_dtor.name);
+		return text__put_string(text, "~") && text__put_name(text, c->u.s_dtor.name);
 	case DEMANGLE_COMPONENT_OPERATOR:
-		return put_operator(text, c);
+		return text__put_operator(text, c);
 	case DEMANGLE_COMPONENT_EXTENDED_OPERATOR:
-		return put_string(text, "operator ") && put_name(text, c->u.s_extended_operator.name);
+		return text__put_string(text, "operator ") && text__put_name(text, c->u.s_extended_operator.name);
 	case DEMANGLE_COMPONENT_CAST:
 	case DEMANGLE_COMPONENT_CONVERSION:
-		return put_string(text, "operator cast");
+		return text__put_string(text, "operator cast");
 	case DEMANGLE_COMPONENT_LAMBDA:
-		return put_numbered(text, "lambda", c->u.s_unary_num.num);
+		return text__put_numbered(text, "lambda", c->u.s_unary_num.num);
 	case DEMANGLE_COMPONENT_UNNAMED_TYPE:
-		return put_numbered(text, "unnamed", c->u.s_number.number);
+		return text__put_numbered(text, "unnamed", c->u.s_number.number);
 	case DEMANGLE_COMPONENT_DEFAULT_ARG:
-		return put_name(text, c->u.s_unary_num.sub);
+		return text__put_name(text, c->u.s_unary_num.sub);
 	case DEMANGLE_COMPONENT_TYPED_NAME:
 	case DEMANGLE_COMPONENT_CLONE:
 	case DEMANGLE_COMPONENT_THUNK:
@@ -118,7 +120,7 @@ static bool put_name(struct text *text, struct demangle_component *c)
 	case DEMANGLE_COMPONENT_REFERENCE_THIS:
 	case DEMANGLE_COMPONENT_RVALUE_REFERENCE_THIS:
 	case DEMANGLE_COMPONENT_TRANSACTION_SAFE:
-		return put_name(text, c->u.s_binary.left);
+		return text__put_name(text, c->u.s_binary.left);
 	default:
 		return false;
 	}
@@ -135,7 +137,7 @@ bool demangle__name(const char *mangled, char *out, size_t size)
 		return false;
 	*out = 0;
 	tree = cplus_demangle_v3_components(mangled, DMGL_PARAMS | DMGL_ANSI, &memory);
-	ok = tree && put_name(&text, tree) && text.used;
+	ok = tree && text__put_name(&text, tree) && text.used;
 	free(memory);
 	return ok;
 }

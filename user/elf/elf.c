@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Read-only view of an ELF file: symbols and bytes by address. Pointers: elf_relocs.c; tables of CPython:
- * elf_pytables.c. In: a path, usually through /proc/PID/root. Out: addresses and file offsets. The file is mapped
- * whole, and the descriptor is closed. Lookups are cached at the first question, so one thread owns a struct elf.
+ * Read-only view of an ELF file: symbols and bytes by address. Pointers: elf_relocs.c; tables of
+ * CPython: elf_pytables.c. In: a path, usually through /proc/PID/root. Out: addresses and file
+ * offsets. The file is mapped whole, and the descriptor is closed. Lookups are cached at the first
+ * question, so one thread owns a struct elf.
  *
- * The file is hostile input: libelf parses headers and tables, and this code checks every address against the mapped
- * size. It does not defend against a file that is truncated while it is mapped (SIGBUS), as no reader of mapped files
- * does.
+ * The file is hostile input: libelf parses headers and tables, and this code checks every address
+ * against the mapped size. It does not defend against a file that is truncated while it is mapped
+ * (SIGBUS), as no reader of mapped files does.
  */
 #include "user/elf/elf.h"
 
@@ -22,6 +23,7 @@
 #include <unistd.h>
 
 #include "user/elf/elf_private.h"
+#include "user/lib/compare.h"
 
 static int map_file(struct elf *elf, const char *path)
 {
@@ -40,7 +42,10 @@ static int map_file(struct elf *elf, const char *path)
 		err = -ENOEXEC;
 		goto out;
 	}
-	/* Not MAP_PRIVATE: the kernel would search the file in a private mapping for each of our 12,000 uprobes. */
+	/*
+	 * Not MAP_PRIVATE: the kernel would search the file in a private mapping for each of our
+	 * 12,000 uprobes.
+	 */
 	void *map = mmap(NULL, st.st_size, PROT_READ, MAP_SHARED, fd, 0);
 	if (map == MAP_FAILED) {
 		err = -errno;
@@ -71,8 +76,8 @@ static void add_load(struct elf *elf, const GElf_Phdr *phdr)
 }
 
 /*
- * Notes: namesz, descsz, type, then name and desc, each padded to the segment's alignment (4, or 8 for
- * .note.gnu.property).
+ * Notes: namesz, descsz, type, then name and desc, each padded to the segment's alignment (4, or 8
+ * for .note.gnu.property).
  */
 static void read_build_id(struct elf *elf, const GElf_Phdr *phdr)
 {
@@ -201,8 +206,8 @@ const char *elf__build_id(const struct elf *elf)
 }
 
 /*
- * Reads symbol i of a table. Returns false when it is undefined, nameless or not an address (a section, a file, a TLS
- * offset).
+ * Reads symbol i of a table. Returns false when it is undefined, nameless or not an address (a
+ * section, a file, a TLS offset).
  */
 static bool symbol_at(const struct symtab *table, size_t i, struct elf_symbol *out)
 {
@@ -323,13 +328,6 @@ static int count_part(const struct elf_symbol *symbol, void *ctx)
 	return 0;
 }
 
-static int compare_addresses(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return x < y ? -1 : x > y;
-}
-
 bool elf__is_part(const struct elf *const_elf, uint64_t vaddr)
 {
 	struct elf *elf = (struct elf *)const_elf; /* a cache: no answer changes by it */
@@ -338,9 +336,9 @@ bool elf__is_part(const struct elf *const_elf, uint64_t vaddr)
 		elf->parts_known = true;
 		elf__each_symbol(elf, count_part, elf);
 		if (elf->part_cnt)
-			qsort(elf->part, elf->part_cnt, sizeof(*elf->part), compare_addresses);
+			qsort(elf->part, elf->part_cnt, sizeof(*elf->part), compare__u64);
 	}
-	return elf->part_cnt && bsearch(&vaddr, elf->part, elf->part_cnt, sizeof(*elf->part), compare_addresses);
+	return elf->part_cnt && bsearch(&vaddr, elf->part, elf->part_cnt, sizeof(*elf->part), compare__u64);
 }
 
 int elf__segment(const struct elf *elf, uint32_t type, uint64_t *vaddr, uint64_t *size)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Shared by the files that implement struct elf: elf.c, elf_relocs.c, elf_pytables.c. No other file includes this. */
+/*
+ * Shared by the files that implement struct elf: elf.c, elf_relocs.c, elf_pytables.c. No other file
+ * includes this.
+ */
 #ifndef STEPFLAME_USER_ELF_ELF_PRIVATE_H
 #define STEPFLAME_USER_ELF_ELF_PRIVATE_H
 
@@ -71,9 +74,9 @@ static inline uint32_t read_u32(const uint8_t *p)
 }
 
 /*
- * elf__need_relocs fills elf->reloc once, sorted by vaddr. When there is no memory, the array stays empty, and pointers
- * are read as they lie in the file. elf__find_reloc returns the relocation of the word at vaddr, or NULL, and fills
- * elf->reloc itself.
+ * elf__need_relocs fills elf->reloc once, sorted by vaddr. When there is no memory, the array stays
+ * empty, and pointers are read as they lie in the file. elf__find_reloc returns the relocation of
+ * the word at vaddr, or NULL, and fills elf->reloc itself.
  */
 void elf__need_relocs(const struct elf *elf);
 const struct reloc *elf__find_reloc(const struct elf *elf, uint64_t vaddr);

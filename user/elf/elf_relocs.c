@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Pointers of an ELF file as they are after relocation. In: its RELA sections and .dynsym, by libelf. Out: values and
- * names of symbols by address. The first question builds the table, which belongs to the struct elf and to the thread
- * that owns it.
+ * Pointers of an ELF file as they are after relocation. In: its RELA sections and .dynsym, by
+ * libelf. Out: values and names of symbols by address. The first question builds the table, which
+ * belongs to the struct elf and to the thread that owns it.
  */
 #include <elf.h>
 #include <errno.h>
@@ -69,8 +69,9 @@ static int add_relocs(struct elf *elf, Elf_Scn *scn, const GElf_Shdr *shdr)
 }
 
 /*
- * The dynamic relocations, sorted. RELR needs no entry: its addends lie in place, so the bytes in the file are the
- * answer. When there is no memory, the table stays empty, and pointers are read as they lie in the file.
+ * The dynamic relocations, sorted. RELR needs no entry: its addends lie in place, so the bytes in
+ * the file are the answer. When there is no memory, the table stays empty, and pointers are read as
+ * they lie in the file.
  */
 void elf__need_relocs(const struct elf *const_elf)
 {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Functions of an ELF file by file offset. In: a path, of a hostile file. Out: indexes and names. No other state. */
+/*
+ * Functions of an ELF file by file offset. In: a path, of a hostile file. Out: indexes and names.
+ * No other state.
+ */
 #include "user/elf/function_table.h"
 
 #include <errno.h>
@@ -16,7 +19,7 @@
 #define NAME_BYTES_MAX 4096
 #define NESTED_MAX     16 /* functions that begin between the start of a function and an offset that it covers */
 
-struct function {
+struct table_function {
 	uint32_t offset, size;
 	uint32_t name; /* file offset */
 };
@@ -24,10 +27,10 @@ struct function {
 struct function_table {
 	int fd;
 	size_t cnt;
-	struct function *functions; /* by offset, no two the same */
+	struct table_function *functions; /* by offset, no two the same */
 };
 
-struct loader {
+struct table_loader {
 	const struct elf *elf;
 	const char *image; /* the mapped file; only names are read from it */
 	struct function_table *table;
@@ -46,9 +49,9 @@ bool function_name__is_better(const char *name, const char *than)
 	return len != than_len ? len < than_len : memcmp(name, than, len) < 0;
 }
 
-static int add_function(const struct elf_symbol *symbol, void *ctx)
+static int table_loader__add_symbol(const struct elf_symbol *symbol, void *ctx)
 {
-	struct loader *loader = ctx;
+	struct table_loader *loader = ctx;
 	struct function_table *table = loader->table;
 	uint64_t name = elf__name_offset(loader->elf, symbol), offset;
 
@@ -59,7 +62,7 @@ static int add_function(const struct elf_symbol *symbol, void *ctx)
 		return -E2BIG;
 	if (table->cnt == loader->capacity) {
 		size_t capacity = loader->capacity ? 2 * loader->capacity : 1024;
-		struct function *grown = reallocarray(table->functions, capacity, sizeof(*grown));
+		struct table_function *grown = reallocarray(table->functions, capacity, sizeof(*grown));
 
 		if (!grown)
 			return -ENOMEM;
@@ -67,7 +70,7 @@ static int add_function(const struct elf_symbol *symbol, void *ctx)
 		loader->capacity = capacity;
 	}
 	loader->image = symbol->name - name;
-	table->functions[table->cnt++] = (struct function){
+	table->functions[table->cnt++] = (struct table_function){
 		.offset = (uint32_t)offset,
 		.size = symbol->size < UINT32_MAX ? (uint32_t)symbol->size : UINT32_MAX,
 		.name = (uint32_t)name,
@@ -76,13 +79,13 @@ static int add_function(const struct elf_symbol *symbol, void *ctx)
 }
 
 /*
- * Radix sort by offset, a third of the bits at a time: ten times as fast as qsort(3) for the 400,000 functions of
- * torch.
+ * Radix sort by offset, a third of the bits at a time: ten times as fast as qsort(3) for the
+ * 400,000 functions of torch.
  */
 static int sort_functions(struct function_table *table)
 {
 	enum { BITS = 11, BUCKETS = 1 << BITS };
-	struct function *from = table->functions, *to = reallocarray(NULL, table->cnt, sizeof(*to)), *swap;
+	struct table_function *from = table->functions, *to = reallocarray(NULL, table->cnt, sizeof(*to)), *swap;
 
 	if (!to)
 		return -ENOMEM;
@@ -107,21 +110,21 @@ static int sort_functions(struct function_table *table)
 /* Leaves one entry for each offset, and gives the spare memory back. */
 static void merge_functions(struct function_table *table, const char *image)
 {
-	struct function *kept = table->functions, *shrunk;
+	struct table_function *last = table->functions, *shrunk;
 
 	for (size_t i = 1; i < table->cnt; i++) {
-		const struct function *next = &table->functions[i];
+		const struct table_function *next = &table->functions[i];
 
-		if (next->offset != kept->offset) {
-			*++kept = *next;
+		if (next->offset != last->offset) {
+			*++last = *next;
 			continue;
 		}
-		if (next->size > kept->size)
-			kept->size = next->size;
-		if (function_name__is_better(image + next->name, image + kept->name))
-			kept->name = next->name;
+		if (next->size > last->size)
+			last->size = next->size;
+		if (function_name__is_better(image + next->name, image + last->name))
+			last->name = next->name;
 	}
-	table->cnt = (size_t)(kept - table->functions) + 1;
+	table->cnt = (size_t)(last - table->functions) + 1;
 	shrunk = reallocarray(table->functions, table->cnt, sizeof(*shrunk));
 	if (shrunk)
 		table->functions = shrunk;
@@ -130,7 +133,7 @@ static void merge_functions(struct function_table *table, const char *image)
 int function_table__load(const char *path, size_t max_cnt, struct function_table **out)
 {
 	struct function_table *table = calloc(1, sizeof(*table));
-	struct loader loader = {.table = table, .max_cnt = max_cnt};
+	struct table_loader loader = {.table = table, .max_cnt = max_cnt};
 	struct elf *elf = NULL;
 	char open_path[32];
 	struct stat st;
@@ -148,7 +151,7 @@ int function_table__load(const char *path, size_t max_cnt, struct function_table
 	if (err)
 		goto out;
 	loader.elf = elf;
-	err = elf__each_symbol_once(elf, add_function, &loader);
+	err = elf__each_symbol_once(elf, table_loader__add_symbol, &loader);
 	if (err || !table->cnt)
 		goto out;
 	err = sort_functions(table);

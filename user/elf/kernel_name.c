@@ -11,7 +11,7 @@
 #include "user/elf/demangle.h"
 
 #define NAME_BYTES 1024 /* more than REC_NAME_MAX, to which mangled names are cut */
-#define TOLD       3    /* names of template arguments to print */
+#define NAMES_MAX  3    /* names of template arguments to print */
 
 /* Names that say nothing about what a kernel computes. */
 static bool is_dull(const char *name, size_t len)
@@ -25,8 +25,11 @@ static bool is_dull(const char *name, size_t len)
 	return false;
 }
 
-/* A walk over a mangled name of the Itanium C++ ABI; it understands only what is needed to find template arguments. */
-struct walk {
+/*
+ * A walk over a mangled name of the Itanium C++ ABI; it understands only what is needed to find
+ * template arguments.
+ */
+struct name_walk {
 	const char *at;
 	unsigned int depth; /* of the groups that an E closes */
 	unsigned int outer; /* depth of the first template arguments; 0: not there yet */
@@ -42,10 +45,10 @@ static const char *number(const char *at, unsigned long *value)
 }
 
 /*
- * Steps over one character that begins no name, and what belongs to it. Returns false when the first template arguments
- * end.
+ * Steps over one character that begins no name, and what belongs to it. Returns false when the
+ * first template arguments end.
  */
-static bool step_over(struct walk *walk)
+static bool step_over(struct name_walk *walk)
 {
 	const char at = *walk->at++;
 
@@ -81,7 +84,7 @@ static bool step_over(struct walk *walk)
 }
 
 /* The next name in the first template arguments, *len its length; NULL at the end. */
-static const char *next_name(struct walk *walk, size_t *len)
+static const char *next_name(struct name_walk *walk, size_t *len)
 {
 	while (*walk->at) {
 		unsigned long bytes;
@@ -101,24 +104,24 @@ static const char *next_name(struct walk *walk, size_t *len)
 }
 
 /* Writes the first names in the template arguments, separated by " ". */
-static void tell_arguments(const char *mangled, char *out, size_t size)
+static void write_arguments(const char *mangled, char *out, size_t size)
 {
-	struct walk walk = {.at = mangled + 2}; /* after _Z */
-	const char *names[TOLD], *name;
-	size_t lens[TOLD], len, used = 0;
-	int told = 0;
+	struct name_walk walk = {.at = mangled + 2}; /* after _Z */
+	const char *names[NAMES_MAX], *name;
+	size_t lens[NAMES_MAX], len, used = 0;
+	int cnt = 0;
 
 	*out = 0;
-	while (told < TOLD && (name = next_name(&walk, &len))) {
+	while (cnt < NAMES_MAX && (name = next_name(&walk, &len))) {
 		bool known = is_dull(name, len);
 
-		for (int i = 0; i < told && !known; i++)
+		for (int i = 0; i < cnt && !known; i++)
 			known = lens[i] == len && !memcmp(names[i], name, len);
 		if (known || len + 2 > size - used)
 			continue;
-		used += snprintf(out + used, size - used, "%s%.*s", told ? " " : "", (int)len, name);
-		names[told] = name;
-		lens[told++] = len;
+		used += snprintf(out + used, size - used, "%s%.*s", cnt ? " " : "", (int)len, name);
+		names[cnt] = name;
+		lens[cnt++] = len;
 	}
 }
 
@@ -129,7 +132,7 @@ char *kernel_name__for_people(const char *mangled)
 	if (!demangle__name(mangled, name, sizeof(name)))
 		return strdup(mangled);
 	dots = strstr(name, "<...>");
-	tell_arguments(mangled, arguments, sizeof(arguments));
+	write_arguments(mangled, arguments, sizeof(arguments));
 	if (!dots || !*arguments)
 		return strdup(name);
 	if (asprintf(&whole, "%.*s<%s ...>%s", (int)(dots - name), name, arguments, dots + strlen("<...>")) < 0)

@@ -15,9 +15,9 @@
 
 #define NAMES_MAX_BYTES (64u << 20)
 /*
- * kallsyms gives no sizes, so a function ends where the next symbol begins. Code that was loaded after the list was
- * read (a module, a BPF program) must not be taken for the function before it, so a function also ends after this many
- * bytes.
+ * kallsyms gives no sizes, so a function ends where the next symbol begins. Code that was loaded
+ * after the list was read (a module, a BPF program) must not be taken for the function before it,
+ * so a function also ends after this many bytes.
  */
 #define FUNCTION_MAX_BYTES 65536
 
@@ -51,7 +51,7 @@ static bool grow_array(void **array, size_t *capacity, size_t need, size_t item)
 }
 
 /* "ffffffff81000000 T _stext", "ffffffffc0401000 t ext4_readahead	[ext4]" */
-static int add_line(struct kernel_symbols *s, char *line)
+static int parse_kallsyms_line(struct kernel_symbols *s, char *line)
 {
 	char *at, *name, *module;
 	uint64_t address = strtoull(line, &at, 16);
@@ -80,7 +80,7 @@ static int add_line(struct kernel_symbols *s, char *line)
 	return 0;
 }
 
-static int compare_addresses(const void *a, const void *b)
+static int compare_symbol_addresses(const void *a, const void *b)
 {
 	uint64_t x = ((const struct kernel_symbol *)a)->address, y = ((const struct kernel_symbol *)b)->address;
 
@@ -88,29 +88,30 @@ static int compare_addresses(const void *a, const void *b)
 }
 
 /*
- * Leaves one symbol for each address and only the first of consecutive data symbols, and gives the spare memory back.
+ * Leaves one symbol for each address and only the first of consecutive data symbols, and gives the
+ * spare memory back.
  */
 static void merge_symbols(struct kernel_symbols *s)
 {
-	struct kernel_symbol *kept = s->symbols;
+	struct kernel_symbol *last = s->symbols, *shrunk;
 	char *names;
 
-	qsort(s->symbols, s->cnt, sizeof(*s->symbols), compare_addresses);
+	qsort(s->symbols, s->cnt, sizeof(*s->symbols), compare_symbol_addresses);
 	for (size_t i = 1; i < s->cnt; i++) {
 		const struct kernel_symbol *next = &s->symbols[i];
 
-		if (next->address == kept->address) {
+		if (next->address == last->address) {
 			if (next->name &&
-			    (!kept->name || function_name__is_better(s->names + next->name, s->names + kept->name)))
-				kept->name = next->name;
-		} else if (next->name || kept->name) {
-			*++kept = *next;
+			    (!last->name || function_name__is_better(s->names + next->name, s->names + last->name)))
+				last->name = next->name;
+		} else if (next->name || last->name) {
+			*++last = *next;
 		}
 	}
-	s->cnt = (size_t)(kept - s->symbols) + 1;
-	kept = reallocarray(s->symbols, s->cnt, sizeof(*kept));
-	if (kept)
-		s->symbols = kept;
+	s->cnt = (size_t)(last - s->symbols) + 1;
+	shrunk = reallocarray(s->symbols, s->cnt, sizeof(*shrunk));
+	if (shrunk)
+		s->symbols = shrunk;
 	names = realloc(s->names, s->names_size);
 	if (names)
 		s->names = names;
@@ -130,7 +131,7 @@ int kernel_symbols__new(const char *path, struct kernel_symbols **out)
 	if (!file)
 		err = -errno;
 	while (!err && getline(&line, &room, file) > 0)
-		err = add_line(s, line);
+		err = parse_kallsyms_line(s, line);
 	if (!err && !s->cnt)
 		err = -EPERM;
 	if (file)

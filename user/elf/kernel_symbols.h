@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Functions of the kernel, its modules and BPF programs, as /proc/kallsyms lists them when it is read. */
+/*
+ * Functions of the kernel, its modules and BPF programs, as /proc/kallsyms lists them when it is
+ * read.
+ */
 #ifndef STEPFLAME_USER_ELF_KERNEL_SYMBOLS_H
 #define STEPFLAME_USER_ELF_KERNEL_SYMBOLS_H
 

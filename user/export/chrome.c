@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Chrome trace as Kineto writes it (libkineto/src/output_json.cpp, torch/csrc/autograd/profiler_kineto.cpp; torch
- * 2.15), for Perfetto, chrome://tracing and Holistic Trace Analysis. Events are written one per line, as they come; the
- * text of a name or group is made only once. Unlike Kineto, an operator has no strides and no values of scalars.
+ * Chrome trace as Kineto writes it (libkineto/src/output_json.cpp,
+ * torch/csrc/autograd/profiler_kineto.cpp; torch 2.15), for Perfetto, chrome://tracing and Holistic
+ * Trace Analysis. Events are written one per line, as they come; the text of a name or group is
+ * made only once. Unlike Kineto, an operator has no strides and no values of scalars.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -15,12 +16,15 @@
 #include "user/report/common.h"
 
 /*
- * Kineto counts from the last multiple of this, so that microseconds with three decimals are exact in a double, and
- * traces of several ranks share a base.
+ * Kineto counts from the last multiple of this, so that microseconds with three decimals are exact
+ * in a double, and traces of several ranks share a base.
  */
 #define BASE_UNIT_NS (7889238 * 1000000000ull)
 
-/* A second track of a thread gets a thread id of its own, above all ids of real threads (PID_MAX_LIMIT). */
+/*
+ * A second track of a thread gets a thread id of its own, above all ids of real threads
+ * (PID_MAX_LIMIT).
+ */
 #define LANE_TID       (1u << 22)
 
 #define GPU_SORT_INDEX 5000000     /* as in Kineto */
@@ -109,7 +113,7 @@ static const char *type_name(const struct word_arg *arg)
 	}
 }
 
-static void put_dims(FILE *out, const struct word_arg *arg)
+static void put_shape(FILE *out, const struct word_arg *arg)
 {
 	size_t at = 0;
 
@@ -120,13 +124,13 @@ static void put_dims(FILE *out, const struct word_arg *arg)
 		struct word_arg tensor;
 
 		/*
-		 * words__check has checked the list with its group. In a list that was cut off, OP_WORD_CUT is the last
-		 * word.
+		 * words__check has checked the list with its group. In a list that was cut off,
+		 * OP_WORD_CUT is the last word.
 		 */
 		if (!words__next(arg->values, SIZE_MAX, &at, &tensor) || tensor.tag == OP_WORD_CUT)
 			break;
 		fputs(i ? ", " : "", out);
-		put_dims(out, &tensor);
+		put_shape(out, &tensor);
 	}
 	fputc(']', out);
 }
@@ -146,13 +150,13 @@ static void put_shapes(FILE *out, const struct op_group *group)
 		if (arg.tag == OP_WORD_CUT)
 			continue;
 		fputs(comma, out);
-		put_dims(out, &arg);
+		put_shape(out, &arg);
 	}
 	fputc(']', out);
 }
 
 /* text is NULL where there was no memory for it. */
-static int put_text(FILE *out, const char *key, const char *text)
+static int put_text_member(FILE *out, const char *key, const char *text)
 {
 	char *json = text ? export__json_text(text) : NULL;
 
@@ -169,11 +173,11 @@ static int put_origin(FILE *out, struct job *job, const struct op_group *group)
 	if (group->source) {
 		char *source = job__op_source(job, group);
 
-		err = put_text(out, "Call stack", source);
+		err = put_text_member(out, "Call stack", source);
 		free(source);
 	}
 	if (group->module && !err)
-		err = put_text(out, "Module Hierarchy", job__name_or_lost(job, group->module));
+		err = put_text_member(out, "Module Hierarchy", job__name_or_lost(job, group->module));
 	return err;
 }
 
@@ -199,7 +203,7 @@ static char *group_json(struct job *job, uint64_t id)
 	return NULL;
 }
 
-static int make_texts(struct chrome *c, struct job *job, const struct timeline *timeline)
+static int make_chrome_texts(struct chrome *c, struct job *job, const struct timeline *timeline)
 {
 	const uint64_t *groups = timeline__groups(timeline, &c->group_cnt);
 
@@ -262,14 +266,15 @@ static void put_sort_index(struct chrome *c, const char *name_json, uint32_t pid
 }
 
 /*
- * In Kineto, a GPU's number is its process id. Where several processes have GPUs, only the first process can keep that.
+ * In Kineto, a GPU's number is its process id. Where several processes have GPUs, only the first
+ * process can keep that.
  */
 static uint32_t track_pid(const struct chrome *c, const struct timeline_track *track)
 {
 	return track->gpu ? c->gpu_pid + track->gpu - 1 : track->pid;
 }
 
-static int put_process(struct chrome *c, const struct job *job, const struct timeline_track *track)
+static int put_process_names(struct chrome *c, const struct job *job, const struct timeline_track *track)
 {
 	struct rec_target target = common__target(job, track->pid);
 	uint32_t pid = track_pid(c, track);
@@ -291,7 +296,7 @@ static uint32_t track_tid(const struct timeline_track *track)
 	return track->tid + track->lane * LANE_TID;
 }
 
-static int put_thread(struct chrome *c, const struct timeline_track *track)
+static int put_thread_name(struct chrome *c, const struct timeline_track *track)
 {
 	char *name = export__track_name(track);
 	uint32_t pid = track_pid(c, track);
@@ -331,8 +336,8 @@ static void put_span(struct chrome *c, const struct timeline_span *span, uint32_
 /* ---- GPUs ---- */
 
 /*
- * Writes the arguments that Kineto gives a kernel, copy or set (libkineto/src/CuptiActivity.cpp); zeros are what Kineto
- * writes for values that it does not know.
+ * Writes the arguments that Kineto gives a kernel, copy or set (libkineto/src/CuptiActivity.cpp);
+ * zeros are what Kineto writes for values that it does not know.
  */
 static void put_work_args(struct chrome *c, const struct gpu_act *activity)
 {
@@ -363,7 +368,7 @@ static void put_launch_flow(struct chrome *c, const struct timeline_span *span, 
 		span->gpu ? ", \"bp\": \"e\"" : "");
 }
 
-static void put_activity(struct chrome *c, const struct timeline_span *span, uint32_t pid, uint32_t tid)
+static void put_activity_args(struct chrome *c, const struct timeline_span *span, uint32_t pid, uint32_t tid)
 {
 	const struct gpu_act *activity = span->activity ? &c->activities[span->activity - 1] : NULL;
 	struct chrome_call *call =
@@ -413,7 +418,7 @@ static int find_calls(struct chrome *c, struct job *job)
 }
 
 /* NULL: no memory. */
-static json_t *json_devices(const struct chrome *c, const struct export_options *options)
+static json_t *json_device_properties(const struct chrome *c, const struct export_options *options)
 {
 	size_t cnt;
 	const struct rec_gpu_device *devices = gpu__devices(c->gpu, &cnt);
@@ -437,7 +442,7 @@ static json_t *json_devices(const struct chrome *c, const struct export_options 
 
 static int put_devices(struct chrome *c, const struct export_options *options)
 {
-	json_t *list = json_devices(c, options);
+	json_t *list = json_device_properties(c, options);
 	char *text = list ? json_dumps(list, JSON_ENSURE_ASCII) : NULL;
 
 	json_decref(list);
@@ -448,8 +453,11 @@ static int put_devices(struct chrome *c, const struct export_options *options)
 	return 0;
 }
 
-/* Writes the keys before the events. HTA finds the rank by the line, so the line must come before the events. */
-static int put_head(struct chrome *c, struct job *job, int rank, const struct export_options *options)
+/*
+ * Writes the keys before the events. HTA finds the rank by the line, so the line must come before
+ * the events.
+ */
+static int put_trace_head(struct chrome *c, struct job *job, int rank, const struct export_options *options)
 {
 	const struct rec_host *host = job__host(job);
 	char *host_name, *version;
@@ -515,14 +523,14 @@ static void put_spans(struct chrome *c, const struct timeline_track *track)
 
 		open_span(c, span);
 		if (c->names[span->name].kind == SPAN_NONE)
-			put_activity(c, span, track_pid(c, track), track_tid(track));
+			put_activity_args(c, span, track_pid(c, track), track_tid(track));
 		else
 			put_span(c, span, track_tid(track));
 	}
 }
 
-static int put_tracks(struct chrome *c, struct job *job, const struct timeline *timeline,
-		      const struct export_options *options)
+static int put_chrome_tracks(struct chrome *c, struct job *job, const struct timeline *timeline,
+			     const struct export_options *options)
 {
 	size_t cnt;
 	const struct timeline_track *tracks = timeline__tracks(timeline, &cnt);
@@ -538,9 +546,9 @@ static int put_tracks(struct chrome *c, struct job *job, const struct timeline *
 		if (track->gpu && (begins || !tracks[i - 1].gpu))
 			number_gpus(c);
 		if (begins || tracks[i - 1].gpu != track->gpu)
-			err = put_process(c, job, track);
+			err = put_process_names(c, job, track);
 		if (!err)
-			err = put_thread(c, track);
+			err = put_thread_name(c, track);
 		if (!err)
 			put_spans(c, track);
 	}
@@ -558,15 +566,15 @@ static int write_chrome(struct job *job, const struct timeline *timeline, const 
 		goto out;
 	c->out = out;
 	c->comma = "";
-	err = make_texts(c, job, timeline);
+	err = make_chrome_texts(c, job, timeline);
 	if (!err)
 		err = find_calls(c, job);
 	if (err)
 		goto out;
 	find_clock_and_rank(c, job, timeline, options, &rank);
-	err = put_head(c, job, rank, options);
+	err = put_trace_head(c, job, rank, options);
 	if (!err)
-		err = put_tracks(c, job, timeline, options);
+		err = put_chrome_tracks(c, job, timeline, options);
 	fprintf(out, "\n],\n\"traceName\": %s\n}\n", name);
 out:
 	if (c) {

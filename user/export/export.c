@@ -130,7 +130,10 @@ void export__free_texts(char **texts, size_t cnt)
 	free(texts);
 }
 
-/* Returns, by path number, whether the options choose the samples of the path. malloc'ed; NULL: no memory. */
+/*
+ * Returns, by path number, whether the options choose the samples of the path. malloc'ed; NULL: no
+ * memory.
+ */
 static bool *chosen_paths(struct job *job, const char *action)
 {
 	const struct stacks *stacks = job__stacks(job);

@@ -28,8 +28,8 @@ struct export_ops {
 	bool gzip;   /* always compressed */
 	enum export_source source;
 	/*
-	 * Writes to out as it goes; the caller checks out for errors. timeline: NULL for a format made from samples. 0
-	 * or -ENOMEM.
+	 * Writes to out as it goes; the caller checks out for errors. timeline: NULL for a format
+	 * made from samples. 0 or -ENOMEM.
 	 */
 	int (*write)(struct job *job, const struct timeline *timeline, const struct export_options *options, FILE *out);
 };
@@ -77,16 +77,16 @@ const char *export_category__name(enum export_category category); /* "cpu_op" */
 enum export_category export__category(const struct timeline_name *name, const char *text);
 /*
  * Returns texts by index in timeline__names, as Kineto names events: without overloads,
- * "autograd::engine::evaluate_function: X" with its prefix, "ProfilerStep#" (the span's sequence is the number of the
- * step), "Memcpy HtoD". The texts are UTF-8 with unescaped control characters. NULL: no memory. Free with
- * export__free_texts.
+ * "autograd::engine::evaluate_function: X" with its prefix, "ProfilerStep#" (the span's sequence is
+ * the number of the step), "Memcpy HtoD". The texts are UTF-8 with unescaped control characters.
+ * NULL: no memory. Free with export__free_texts.
  */
 char **export__names(struct job *job, const struct timeline *timeline);
 void export__free_texts(char **texts, size_t cnt); /* accepts NULL, and NULL items */
 
 /*
- * Calls fn with each sample, or row of exact calls, that the options choose, in the order of the recording, until fn
- * returns nonzero, and then returns that value. 0 or -ENOMEM.
+ * Calls fn with each sample, or row of exact calls, that the options choose, in the order of the
+ * recording, until fn returns nonzero, and then returns that value. 0 or -ENOMEM.
  */
 int export__each_sample(struct job *job, const struct export_options *options,
 			int (*fn)(const struct sample *sample, void *ctx), void *ctx);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Folded stacks, for flamegraph.pl, inferno, speedscope and others: "root;child;leaf N", with N in us, as in torch's
- * export_stacks. Characters that would end a frame or a line become "_".
+ * Folded stacks, for flamegraph.pl, inferno, speedscope and others: "root;child;leaf N", with N in
+ * us, as in torch's export_stacks. Characters that would end a frame or a line become "_".
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -19,7 +19,7 @@ static bool is_separator(uint32_t code)
 	return code == ' ' || code == ';' || text__steers(code);
 }
 
-static void put_text(const char *text, FILE *out)
+static void put_frame_text(const char *text, FILE *out)
 {
 	const char *at = text, *end = text + strlen(text);
 	char bytes[UTF8_MAX];
@@ -41,10 +41,10 @@ char *folded__frame(const char *name, const char *file, uint32_t line)
 	if (!out)
 		return NULL;
 	if (file) {
-		put_text(slash ? slash + 1 : file, out);
+		put_frame_text(slash ? slash + 1 : file, out);
 		fputc(':', out);
 	}
-	put_text(name, out);
+	put_frame_text(name, out);
 	if (line && file)
 		fprintf(out, ":%u", line);
 	if (!fclose(out))
@@ -54,7 +54,7 @@ char *folded__frame(const char *name, const char *file, uint32_t line)
 }
 
 /* Returns texts by frame; that of the root is NULL. NULL: no memory. */
-static char **frame_texts(const struct calltree *tree, size_t *cnt)
+static char **folded_frame_texts(const struct calltree *tree, size_t *cnt)
 {
 	const struct calltree_frame *frames = calltree__frames(tree, cnt);
 	char **texts = calloc(*cnt, sizeof(*texts));
@@ -91,20 +91,20 @@ static int put_node(const struct calltree *tree, size_t index, char *const *text
 	return 0;
 }
 
-static int add_sample(const struct sample *sample, void *tree)
+static int add_folded_sample(const struct sample *sample, void *tree)
 {
 	uint32_t node;
 
 	return calltree__add(tree, sample, &node);
 }
 
-static int write_folded(struct job *job, const struct timeline *timeline, const struct export_options *options,
-			FILE *out)
+static int write_folded_export(struct job *job, const struct timeline *timeline, const struct export_options *options,
+			       FILE *out)
 {
 	struct calltree *tree = calltree__new(job, NULL, options->native);
-	int err = tree ? export__each_sample(job, options, add_sample, tree) : -ENOMEM;
+	int err = tree ? export__each_sample(job, options, add_folded_sample, tree) : -ENOMEM;
 	size_t text_cnt = 0, cnt = 0;
-	char **texts = err ? NULL : frame_texts(tree, &text_cnt);
+	char **texts = err ? NULL : folded_frame_texts(tree, &text_cnt);
 
 	if (!texts)
 		err = -ENOMEM;
@@ -117,4 +117,4 @@ static int write_folded(struct job *job, const struct timeline *timeline, const 
 	return err;
 }
 
-const struct export_ops export_folded = {.name = "folded", .source = EXPORT_SAMPLES, .write = write_folded};
+const struct export_ops export_folded = {.name = "folded", .source = EXPORT_SAMPLES, .write = write_folded_export};

@@ -6,8 +6,9 @@
 #include <stdint.h>
 
 /*
- * Returns "train.py:Net.forward:12" for Python, with the line being executed (0: unknown); the name alone where file is
- * NULL. Characters that would end a frame or a line become "_". malloc'ed; NULL: no memory.
+ * Returns "train.py:Net.forward:12" for Python, with the line being executed (0: unknown); the name
+ * alone where file is NULL. Characters that would end a frame or a line become "_". malloc'ed;
+ * NULL: no memory.
  */
 char *folded__frame(const char *name, const char *file, uint32_t line);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Perfetto's own format (https://perfetto.dev/docs/reference/trace-packet-proto): packets of track events. Each track
- * is a packet sequence with an incremental clock and a name table of its own, so that most packets are a time
- * difference and two numbers.
+ * Perfetto's own format (https://perfetto.dev/docs/reference/trace-packet-proto): packets of track
+ * events. Each track is a packet sequence with an incremental clock and a name table of its own, so
+ * that most packets are a time difference and two numbers.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -59,7 +59,7 @@ enum { ITEM_IID = 1, ITEM_TEXT = 2 };
 
 enum event_type { SLICE_BEGIN = 1, SLICE_END = 2 };
 enum sequence_flag { STATE_CLEARED = 1, NEEDS_STATE = 2 };
-enum clock { CLOCK_REALTIME_ID = 1, CLOCK_MONOTONIC_ID = 3, CLOCK_OF_SEQUENCE = 64 };
+enum packet_clock { CLOCK_REALTIME_ID = 1, CLOCK_MONOTONIC_ID = 3, CLOCK_OF_SEQUENCE = 64 };
 
 /* Each sequence interns a category once; ids must not be 0. */
 #define CATEGORY_IID(category) ((category) + 1)
@@ -91,8 +91,11 @@ static const char *const annotation_names[] = {
 	[ANNOTATION_BLOCK] = "block",
 };
 
-/* The texts of a group. The id of an interned text is (group index) * ANNOTATION__GROUP_END + annotation. */
-struct group {
+/*
+ * The texts of a group. The id of an interned text is (group index) * ANNOTATION__GROUP_END +
+ * annotation.
+ */
+struct op_group_texts {
 	char *texts[ANNOTATION__GROUP_END]; /* malloc'ed; NULL: none */
 };
 
@@ -104,7 +107,7 @@ struct perfetto {
 	bool *asked; /* by index in gpu__activities: the call caused work on the GPU */
 	const struct timeline_name *names;
 	char **texts;
-	struct group *groups;
+	struct op_group_texts *groups;
 	size_t name_cnt, group_cnt;
 	/* The track that is being written: */
 	uint32_t sequence;
@@ -139,7 +142,7 @@ static void put_item(struct proto *packet, enum interned_field field, uint64_t i
 	proto__end(packet, item);
 }
 
-static void put_clock(struct proto *packet, enum clock id, uint64_t ns)
+static void put_clock(struct proto *packet, enum packet_clock id, uint64_t ns)
 {
 	size_t clock = proto__begin(packet, SNAPSHOT_CLOCKS);
 
@@ -182,7 +185,7 @@ static int put_clocks(struct perfetto *p, const struct rec_host *host)
 	return packet__end(p, packet);
 }
 
-static int put_process(struct perfetto *p, const struct job *job, uint32_t pid)
+static int put_process_track(struct perfetto *p, const struct job *job, uint32_t pid)
 {
 	struct rec_target target = common__target(job, pid);
 	size_t packet = packet__begin(p), descriptor = proto__begin(&p->packet, PACKET_TRACK_DESCRIPTOR), process;
@@ -196,7 +199,7 @@ static int put_process(struct perfetto *p, const struct job *job, uint32_t pid)
 	return packet__end(p, packet);
 }
 
-static int put_track(struct perfetto *p, const struct timeline_track *track)
+static int put_thread_track(struct perfetto *p, const struct timeline_track *track)
 {
 	size_t packet = packet__begin(p), descriptor = proto__begin(&p->packet, PACKET_TRACK_DESCRIPTOR), thread;
 	char *name = export__track_name(track), text[64];
@@ -223,8 +226,8 @@ static int put_track(struct perfetto *p, const struct timeline_track *track)
 }
 
 /*
- * Writes what comes before the first event of a sequence: its clock, which starts with the track, its defaults, and the
- * texts that every track uses.
+ * Writes what comes before the first event of a sequence: its clock, which starts with the track,
+ * its defaults, and the texts that every track uses.
  */
 static int put_sequence(struct perfetto *p, const struct timeline_track *track)
 {
@@ -278,7 +281,7 @@ static uint64_t text_iid(uint32_t group, int annotation)
 	return (uint64_t)group * ANNOTATION__GROUP_END + annotation;
 }
 
-static void put_number(struct perfetto *p, enum annotation which, uint64_t value)
+static void put_uint_annotation(struct perfetto *p, enum annotation which, uint64_t value)
 {
 	size_t annotation = proto__begin(&p->packet, EVENT_ANNOTATIONS);
 
@@ -292,7 +295,7 @@ static void put_annotations(struct perfetto *p, const struct timeline_span *span
 	size_t annotation;
 
 	if (is_op && span->sequence >= 0)
-		put_number(p, ANNOTATION_SEQUENCE, span->sequence);
+		put_uint_annotation(p, ANNOTATION_SEQUENCE, span->sequence);
 	for (int i = ANNOTATION_SHAPES; i < ANNOTATION__GROUP_END; i++) {
 		if (!p->groups[span->group].texts[i])
 			continue;
@@ -303,7 +306,7 @@ static void put_annotations(struct perfetto *p, const struct timeline_span *span
 	}
 }
 
-static void put_dims(struct perfetto *p, enum annotation which, const uint32_t *dims)
+static void put_dims_annotation(struct perfetto *p, enum annotation which, const uint32_t *dims)
 {
 	size_t annotation = proto__begin(&p->packet, EVENT_ANNOTATIONS);
 	char text[64];
@@ -315,22 +318,22 @@ static void put_dims(struct perfetto *p, enum annotation which, const uint32_t *
 }
 
 /*
- * Writes the arguments of a call or a GPU activity, and its end of the arrow from one to the other. A correlation is
- * unique in a process only, but a flow id must be unique in the trace.
+ * Writes the arguments of a call or a GPU activity, and its end of the arrow from one to the other.
+ * A correlation is unique in a process only, but a flow id must be unique in the trace.
  */
-static void put_activity(struct perfetto *p, const struct timeline_span *span)
+static void put_activity_annotations(struct perfetto *p, const struct timeline_span *span)
 {
 	const struct gpu_act *activity = &p->activities[span->activity - 1];
 	uint64_t flow = 1ull << 63 | (uint64_t)span->pid << 32 | activity->correlation;
 
-	put_number(p, ANNOTATION_CORRELATION, activity->correlation);
+	put_uint_annotation(p, ANNOTATION_CORRELATION, activity->correlation);
 	if (activity->kind == GPU_ACTIVITY_COPY || activity->kind == GPU_ACTIVITY_SET)
-		put_number(p, ANNOTATION_BYTES, activity->bytes);
+		put_uint_annotation(p, ANNOTATION_BYTES, activity->bytes);
 	if (activity->kind == GPU_ACTIVITY_KERNEL) {
-		put_number(p, ANNOTATION_SHARED, activity->bytes);
-		put_number(p, ANNOTATION_REGISTERS, activity->detail[6]);
-		put_dims(p, ANNOTATION_GRID, activity->detail);
-		put_dims(p, ANNOTATION_BLOCK, activity->detail + 3);
+		put_uint_annotation(p, ANNOTATION_SHARED, activity->bytes);
+		put_uint_annotation(p, ANNOTATION_REGISTERS, activity->detail[6]);
+		put_dims_annotation(p, ANNOTATION_GRID, activity->detail);
+		put_dims_annotation(p, ANNOTATION_BLOCK, activity->detail + 3);
 	}
 	if (activity->asked_by < p->activity_cnt && p->asked[activity->asked_by])
 		proto__fixed64(&p->packet, span->gpu ? EVENT_TERMINATING_FLOW_IDS : EVENT_FLOW_IDS, flow);
@@ -371,7 +374,7 @@ static int put_begin(struct perfetto *p, const struct timeline_span *span)
 	}
 	put_annotations(p, span, is_op);
 	if (span->activity)
-		put_activity(p, span);
+		put_activity_annotations(p, span);
 	if (span->flow)
 		proto__fixed64(&p->packet, kind == SPAN_OP ? EVENT_FLOW_IDS : EVENT_TERMINATING_FLOW_IDS, span->flow);
 	proto__end(&p->packet, event);
@@ -380,7 +383,8 @@ static int put_begin(struct perfetto *p, const struct timeline_span *span)
 }
 
 /*
- * Writes begins and ends in order of time: spans nest, so the depth of a span tells which ones ended before it begins.
+ * Writes begins and ends in order of time: spans nest, so the depth of a span tells which ones
+ * ended before it begins.
  */
 static int put_slices(struct perfetto *p, const struct timeline_track *track)
 {
@@ -414,7 +418,7 @@ static char *name_or_null(struct job *job, uint64_t id, int *err)
 	return copy;
 }
 
-static int make_texts(struct perfetto *p, struct job *job, const struct timeline *timeline)
+static int make_perfetto_texts(struct perfetto *p, struct job *job, const struct timeline *timeline)
 {
 	const uint64_t *groups = timeline__groups(timeline, &p->group_cnt);
 	int err = 0;
@@ -445,7 +449,7 @@ static int make_texts(struct perfetto *p, struct job *job, const struct timeline
 	return err;
 }
 
-static int find_asked(struct perfetto *p, struct job *job)
+static int mark_asking_activities(struct perfetto *p, struct job *job)
 {
 	const struct gpu *gpu = job__gpu(job);
 
@@ -461,7 +465,8 @@ static int find_asked(struct perfetto *p, struct job *job)
 	return 0;
 }
 
-static int put_tracks(struct perfetto *p, const struct job *job, const struct timeline *timeline, uint32_t only_pid)
+static int put_perfetto_tracks(struct perfetto *p, const struct job *job, const struct timeline *timeline,
+			       uint32_t only_pid)
 {
 	size_t cnt;
 	const struct timeline_track *tracks = timeline__tracks(timeline, &cnt);
@@ -472,9 +477,9 @@ static int put_tracks(struct perfetto *p, const struct job *job, const struct ti
 			continue;
 		p->sequence++;
 		if (!i || tracks[i - 1].pid != tracks[i].pid)
-			err = put_process(p, job, tracks[i].pid);
+			err = put_process_track(p, job, tracks[i].pid);
 		if (!err)
-			err = put_track(p, &tracks[i]);
+			err = put_thread_track(p, &tracks[i]);
 		if (!err)
 			err = put_sequence(p, &tracks[i]);
 		if (!err)
@@ -487,14 +492,14 @@ static int write_perfetto(struct job *job, const struct timeline *timeline, cons
 			  FILE *out)
 {
 	struct perfetto p = {.out = out, .sequence = 1};
-	int err = make_texts(&p, job, timeline);
+	int err = make_perfetto_texts(&p, job, timeline);
 
 	if (!err)
-		err = find_asked(&p, job);
+		err = mark_asking_activities(&p, job);
 	if (!err)
 		err = put_clocks(&p, job__host(job));
 	if (!err)
-		err = put_tracks(&p, job, timeline, options->pid);
+		err = put_perfetto_tracks(&p, job, timeline, options->pid);
 	export__free_texts(p.texts, p.name_cnt);
 	for (size_t i = 0; p.groups && i < p.group_cnt; i++)
 		for (int a = 0; a < ANNOTATION__GROUP_END; a++)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * pprof's format (https://github.com/google/pprof/blob/main/proto/profile.proto): equal samples are merged, each with
- * its stack of locations, leaf first. A location is a line of a function.
+ * pprof's format (https://github.com/google/pprof/blob/main/proto/profile.proto): equal samples are
+ * merged, each with its stack of locations, leaf first. A location is a line of a function.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -65,8 +65,11 @@ static void put_value_type(struct pprof *p, enum profile_field field, const char
 	proto__end(&p->proto, message);
 }
 
-/* Leaves system_name out: where it equals the name, pprof demangles the name, and "<listcomp>" becomes empty. */
-static void put_function(struct pprof *p, const struct calltree_frame *frame)
+/*
+ * Leaves system_name out: where it equals the name, pprof demangles the name, and "<listcomp>"
+ * becomes empty.
+ */
+static void put_pprof_function(struct pprof *p, const struct calltree_frame *frame)
 {
 	uint64_t name = string_index(p, frame->name), file = string_index(p, frame->file ?: "");
 	size_t message = proto__begin(&p->proto, PROFILE_FUNCTION);
@@ -98,7 +101,7 @@ static void flush_proto(struct proto *proto, FILE *out)
 	proto->cnt = 0;
 }
 
-static int put_frames(struct pprof *p, FILE *out)
+static int put_locations(struct pprof *p, FILE *out)
 {
 	size_t cnt;
 	const struct calltree_frame *frames = calltree__frames(p->tree, &cnt);
@@ -109,7 +112,7 @@ static int put_frames(struct pprof *p, FILE *out)
 	/* The root has no frame. There are at most as many functions as frames. */
 	for (size_t i = 1; i < cnt; i++) {
 		if (!written[frames[i].function])
-			put_function(p, &frames[i]);
+			put_pprof_function(p, &frames[i]);
 		written[frames[i].function] = true;
 		put_location(p, i, &frames[i]);
 		flush_proto(&p->proto, out);
@@ -139,7 +142,7 @@ static void put_samples(struct pprof *p, FILE *out)
 	}
 }
 
-static void put_head(struct pprof *p, const struct job *job)
+static void put_profile_head(struct pprof *p, const struct job *job)
 {
 	const struct rec_host *host = job__host(job);
 	const struct rec_window *window = job__window(job);
@@ -156,7 +159,7 @@ static void put_head(struct pprof *p, const struct job *job)
 	proto__int(&p->proto, PROFILE_DURATION_NANOS, window->end_ns - window->start_ns);
 }
 
-static int add_sample(const struct sample *sample, void *ctx)
+static int add_pprof_sample(const struct sample *sample, void *ctx)
 {
 	struct pprof *p = ctx;
 	uint32_t node;
@@ -170,12 +173,12 @@ static int write_pprof(struct job *job, const struct timeline *timeline, const s
 		       FILE *out)
 {
 	struct pprof p = {.tree = calltree__new(job, NULL, options->native)};
-	int err = p.tree ? export__each_sample(job, options, add_sample, &p) : -ENOMEM;
+	int err = p.tree ? export__each_sample(job, options, add_pprof_sample, &p) : -ENOMEM;
 
 	if (err)
 		goto out;
-	put_head(&p, job);
-	err = put_frames(&p, out);
+	put_profile_head(&p, job);
+	err = put_locations(&p, out);
 	if (!err)
 		put_samples(&p, out);
 	flush_proto(&p.proto, out);

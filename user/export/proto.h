@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Writes protobuf (https://protobuf.dev/programming-guides/encoding/) into memory, field by field, with nested
- * messages.
+ * Writes protobuf (https://protobuf.dev/programming-guides/encoding/) into memory, field by field,
+ * with nested messages.
  */
 #ifndef STEPFLAME_USER_EXPORT_PROTO_H
 #define STEPFLAME_USER_EXPORT_PROTO_H

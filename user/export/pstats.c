@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Writes what cProfile's dump_stats() does, for `python -m pstats`, snakeviz and others: a marshalled dict {(file,
- * line, name): (primitive calls, calls, own time, time, callers)}, where callers is {(file, line, name): (calls,
- * primitive calls, own time, time)}. Samples do not count calls, so these are 0, which pstats, snakeviz and gprof2dot
- * show as such. Exact calls have no callers.
+ * Writes what cProfile's dump_stats() does, for `python -m pstats`, snakeviz and others: a
+ * marshalled dict {(file, line, name): (primitive calls, calls, own time, time, callers)}, where
+ * callers is {(file, line, name): (calls, primitive calls, own time, time)}. Samples do not count
+ * calls, so these are 0, which pstats, snakeviz and gprof2dot show as such. Exact calls have no
+ * callers.
  *
- * marshal: CPython's Python/marshal.c; little-endian. The codes written here have been the same since version 2.
+ * marshal: CPython's Python/marshal.c; little-endian. The codes written here have been the same
+ * since version 2.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -61,7 +63,7 @@ static void put_seconds(uint64_t ns, FILE *out)
 	put_u32(bits >> 32, out);
 }
 
-static void put_text(const char *text, FILE *out)
+static void put_marshal_text(const char *text, FILE *out)
 {
 	fputc('u', out);
 	put_u32(strlen(text), out);
@@ -76,14 +78,14 @@ static void begin_tuple(uint32_t cnt, FILE *out)
 
 /* ---- the dict ---- */
 
-static void put_function(const struct pstats *p, uint32_t number)
+static void put_function_key(const struct pstats *p, uint32_t number)
 {
 	const struct function *function = profile__function(p->profile, number);
 
 	begin_tuple(3, p->out);
-	put_text(function->file, p->out);
+	put_marshal_text(function->file, p->out);
 	put_int(function->line, p->out);
-	put_text(function->name, p->out);
+	put_marshal_text(function->name, p->out);
 }
 
 static int compare_edge(const void *a, const void *b)
@@ -96,10 +98,10 @@ static int compare_edge(const void *a, const void *b)
 }
 
 /* *edge: in, the first edge of the function; out, the one after its last. */
-static void put_row(const struct pstats *p, const struct profile_table *table, const struct profile_row *row,
-		    size_t *edge)
+static void put_function_row(const struct pstats *p, const struct profile_table *table, const struct profile_row *row,
+			     size_t *edge)
 {
-	put_function(p, row->function);
+	put_function_key(p, row->function);
 	begin_tuple(5, p->out);
 	put_int(row->primitive_calls, p->out);
 	put_int(row->calls, p->out);
@@ -109,7 +111,7 @@ static void put_row(const struct pstats *p, const struct profile_table *table, c
 	for (; *edge < table->edge_cnt && table->edges[*edge].function == row->function; ++*edge) {
 		const struct profile_edge *e = &table->edges[*edge];
 
-		put_function(p, e->caller);
+		put_function_key(p, e->caller);
 		begin_tuple(4, p->out);
 		put_int(0, p->out);
 		put_int(0, p->out);
@@ -127,18 +129,18 @@ static void put_table(const struct pstats *p, struct profile_table *table)
 		qsort(table->edges, table->edge_cnt, sizeof(*table->edges), compare_edge);
 	fputc('{', p->out);
 	for (size_t i = 0; i < table->row_cnt; i++)
-		put_row(p, table, &table->rows[i], &edge);
+		put_function_row(p, table, &table->rows[i], &edge);
 	fputc('0', p->out);
 }
 
-static int add_sample(const struct sample *sample, void *ctx)
+static int add_pstats_sample(const struct sample *sample, void *ctx)
 {
 	struct pstats *p = ctx;
 
 	return processes__in_scope(p->job, sample->pid, p->pid) ? profile__add_sample(p->profile, sample) : 0;
 }
 
-static int add_calls(const struct calls *calls, void *ctx)
+static int add_pstats_calls(const struct calls *calls, void *ctx)
 {
 	struct pstats *p = ctx;
 
@@ -151,10 +153,10 @@ static int write_pstats(struct job *job, const struct timeline *timeline, const 
 	const struct profile_options profile_options = {.cpu = options->cpu, .callers = true};
 	struct pstats p = {.job = job, .profile = profile__new(job, &profile_options), .pid = options->pid, .out = out};
 	struct profile_table table;
-	int err = p.profile ? export__each_sample(job, options, add_sample, &p) : -ENOMEM;
+	int err = p.profile ? export__each_sample(job, options, add_pstats_sample, &p) : -ENOMEM;
 
 	if (!err)
-		err = export__each_calls(job, options, add_calls, &p);
+		err = export__each_calls(job, options, add_pstats_calls, &p);
 	if (!err)
 		err = profile__table(p.profile, PROFILE_EVERYTHING, &table);
 	if (!err) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * speedscope's own format (https://www.speedscope.app/file-format-schema.json): a sampled profile per thread, in order
- * of time. Consecutive samples with the same stack are merged.
+ * speedscope's own format (https://www.speedscope.app/file-format-schema.json): a sampled profile
+ * per thread, in order of time. Consecutive samples with the same stack are merged.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -11,7 +11,7 @@
 #include "user/export/export.h"
 #include "user/lib/compare.h"
 
-struct entry {
+struct stack_sample {
 	uint32_t thread, node;
 	uint64_t time_ns, weight_ns;
 };
@@ -21,10 +21,10 @@ struct speedscope {
 	struct array entries;
 };
 
-static int add_sample(const struct sample *sample, void *ctx)
+static int add_stack_sample(const struct sample *sample, void *ctx)
 {
 	struct speedscope *s = ctx;
-	struct entry *entry = array__add(&s->entries, sizeof(*entry));
+	struct stack_sample *entry = array__add(&s->entries, sizeof(*entry));
 
 	if (!entry)
 		return -ENOMEM;
@@ -36,7 +36,7 @@ static int add_sample(const struct sample *sample, void *ctx)
 
 static int compare_samples(const void *a, const void *b)
 {
-	const struct entry *x = a, *y = b;
+	const struct stack_sample *x = a, *y = b;
 
 	if (x->thread != y->thread)
 		return x->thread < y->thread ? -1 : 1;
@@ -45,23 +45,23 @@ static int compare_samples(const void *a, const void *b)
 
 static void merge_samples(struct speedscope *s)
 {
-	struct entry *entries = s->entries.items;
-	size_t kept = 0;
+	struct stack_sample *entries = s->entries.items;
+	size_t unique_cnt = 0;
 
 	if (s->entries.cnt)
 		qsort(entries, s->entries.cnt, sizeof(*entries), compare_samples);
 	for (size_t i = 0; i < s->entries.cnt; i++) {
-		struct entry *last = kept ? &entries[kept - 1] : NULL;
+		struct stack_sample *last = unique_cnt ? &entries[unique_cnt - 1] : NULL;
 
 		if (last && last->thread == entries[i].thread && last->node == entries[i].node)
 			last->weight_ns += entries[i].weight_ns;
 		else
-			entries[kept++] = entries[i];
+			entries[unique_cnt++] = entries[i];
 	}
-	s->entries.cnt = kept;
+	s->entries.cnt = unique_cnt;
 }
 
-static int put_frames(const struct calltree *tree, FILE *out)
+static int put_speedscope_frames(const struct calltree *tree, FILE *out)
 {
 	size_t cnt;
 	const struct calltree_frame *frames = calltree__frames(tree, &cnt);
@@ -114,7 +114,7 @@ static int put_stack(const struct calltree *tree, uint32_t node, FILE *out)
 	return 0;
 }
 
-static int put_name(const struct calltree *tree, uint32_t node, FILE *out)
+static int put_profile_name(const struct calltree *tree, uint32_t node, FILE *out)
 {
 	size_t cnt;
 	const struct calltree_node *nodes = calltree__nodes(tree, &cnt), *thread = &nodes[thread_node(tree, node)];
@@ -131,7 +131,7 @@ static int put_name(const struct calltree *tree, uint32_t node, FILE *out)
 }
 
 /* Writes the profile of one thread: entries[0] up to, but not including, entries[cnt]. */
-static int put_profile(const struct calltree *tree, const struct entry *entries, size_t cnt, FILE *out)
+static int put_profile(const struct calltree *tree, const struct stack_sample *entries, size_t cnt, FILE *out)
 {
 	uint64_t total_ns = 0;
 	int err;
@@ -139,7 +139,7 @@ static int put_profile(const struct calltree *tree, const struct entry *entries,
 	for (size_t i = 0; i < cnt; i++)
 		total_ns += entries[i].weight_ns;
 	fputs("{\"type\": \"sampled\", ", out);
-	err = put_name(tree, entries->node, out);
+	err = put_profile_name(tree, entries->node, out);
 	fprintf(out, ", \"unit\": \"nanoseconds\", \"startValue\": 0, \"endValue\": %" PRIu64 ",\n\"samples\": [",
 		total_ns);
 	for (size_t i = 0; i < cnt && !err; i++) {
@@ -156,7 +156,7 @@ static int put_profile(const struct calltree *tree, const struct entry *entries,
 
 static int put_profiles(const struct speedscope *s, FILE *out)
 {
-	const struct entry *entries = s->entries.items;
+	const struct stack_sample *entries = s->entries.items;
 	int err = 0;
 
 	for (size_t first = 0, next; first < s->entries.cnt && !err; first = next) {
@@ -174,7 +174,7 @@ static int write_speedscope(struct job *job, const struct timeline *timeline, co
 {
 	struct speedscope s = {.tree = calltree__new(job, NULL, options->native)};
 	char *name = export__json_text(options->name);
-	int err = s.tree && name ? export__each_sample(job, options, add_sample, &s) : -ENOMEM;
+	int err = s.tree && name ? export__each_sample(job, options, add_stack_sample, &s) : -ENOMEM;
 
 	if (err)
 		goto out;
@@ -183,7 +183,7 @@ static int write_speedscope(struct job *job, const struct timeline *timeline, co
 	fputs("\"exporter\": \"stepflame " STEPFLAME_VERSION
 	      "\",\n\"activeProfileIndex\": 0,\n\"shared\": {\"frames\": [\n",
 	      out);
-	err = put_frames(s.tree, out);
+	err = put_speedscope_frames(s.tree, out);
 	fputs("\n]},\n\"profiles\": [\n", out);
 	if (!err)
 		err = put_profiles(&s, out);

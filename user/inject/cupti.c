@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Finds libcupti: the one that is mapped, which other tools would also use; else the one beside the program's own CUDA
- * libraries, as pip and the toolkit install them; else any that the loader finds.
+ * Finds libcupti: the one that is mapped, which other tools would also use; else the one beside the
+ * program's own CUDA libraries, as pip and the toolkit install them; else any that the loader
+ * finds.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -23,7 +24,8 @@ static const char *const sonames[] = {"libcupti.so.13",   "libcupti.so.12",   "l
 				      "libcupti.so.11.6", "libcupti.so.11.5", "libcupti.so.11.4", "libcupti.so"};
 
 /*
- * From the folder of libcudart: the folder itself; nvidia/cuda_cupti/lib beside nvidia/cuda_runtime/lib; the toolkit's.
+ * From the folder of libcudart: the folder itself; nvidia/cuda_cupti/lib beside
+ * nvidia/cuda_runtime/lib; the toolkit's.
  */
 static const char *const besides[] = {"", "/../../cuda_cupti/lib", "/../extras/CUPTI/lib64",
 				      "/../../../extras/CUPTI/lib64"};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Decodes CUPTI's activity records into records of the ring. Each version of CUPTI made some of its records longer and
- * left their first fields alone. So the decoder reads all of them as the oldest struct, and asserts that the newest one
- * in these headers agrees with it.
+ * Decodes CUPTI's activity records into records of the ring. Each version of CUPTI made some of its
+ * records longer and left their first fields alone. So the decoder reads all of them as the oldest
+ * struct, and asserts that the newest one in these headers agrees with it.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -35,7 +35,10 @@ SAME(CUpti_ActivityOverhead, CUpti_ActivityOverhead3, end);
 SAME(CUpti_ActivityGraphTrace, CUpti_ActivityGraphTrace2, streamId);
 #endif
 
-/* Functions that submit work to a GPU or wait for it. Without this list, other calls would fill the ring. */
+/*
+ * Functions that submit work to a GPU or wait for it. Without this list, other calls would fill the
+ * ring.
+ */
 static const char *const wanted_calls[] = {
 	"cudaLaunch",
 	"cuLaunch",
@@ -260,15 +263,15 @@ void decoder__record(struct decoder *d, const CUpti_Activity *record, size_t byt
 {
 	struct gpu_ring_activity out = {.hdr = {.type = GPU_RING_ACTIVITY, .size = sizeof(out)}};
 	const void *r = record;
-	bool told = false;
+	bool decoded = false;
 
 	switch (record->kind) {
-#define AS(kind, type, decoded)           \
+#define AS(kind, type, decode)            \
 	case kind:                        \
 		if (bytes < sizeof(type)) \
 			break;            \
-		decoded;                  \
-		told = true;              \
+		decode;                   \
+		decoded = true;           \
 		break;
 		AS(CUPTI_ACTIVITY_KIND_KERNEL, oldest_kernel, kernel(d, r, &out))
 		AS(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, oldest_kernel, kernel(d, r, &out))
@@ -285,12 +288,12 @@ void decoder__record(struct decoder *d, const CUpti_Activity *record, size_t byt
 			break;
 		if (!call(d, r, record->kind == CUPTI_ACTIVITY_KIND_DRIVER, &out))
 			return;
-		told = true;
+		decoded = true;
 		break;
 	default:
 		break;
 	}
-	if (told)
+	if (decoded)
 		ring__write(d->ring, &out, sizeof(out));
 	else
 		__atomic_fetch_add(&d->ring->control->unknown, 1, __ATOMIC_RELAXED);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * libstepflame-inject.so, which CUDA's driver loads because of CUDA_INJECTION64_PATH. It creates the memory that it
- * shares with stepflame, and a thread that sleeps until stepflame wants a window.
+ * libstepflame-inject.so, which CUDA's driver loads because of CUDA_INJECTION64_PATH. It creates
+ * the memory that it shares with stepflame, and a thread that sleeps until stepflame wants a
+ * window.
  */
 #include <errno.h>
 #include <limits.h>
@@ -39,8 +40,8 @@ static uint64_t now_ns(void)
 }
 
 /*
- * Runs while the program exits: writes what is known to the ring, and calls nothing in libraries that are being
- * unloaded.
+ * Runs while the program exits: writes what is known to the ring, and calls nothing in libraries
+ * that are being unloaded.
  */
 static void at_exit(void)
 {
@@ -81,8 +82,8 @@ static bool pulse__stopped(struct pulse *pulse, const struct gpu_ring_control *c
 }
 
 /*
- * Registers at_exit only now: functions that were registered last run first, and ours must run before those of CUPTI,
- * which has been loaded since.
+ * Registers at_exit only now: functions that were registered last run first, and ours must run
+ * before those of CUPTI, which has been loaded since.
  */
 static void begin(struct window *window, uint32_t wanted)
 {
@@ -113,9 +114,9 @@ static void attend(struct window *window, uint32_t wanted, uint32_t *acted, stru
 }
 
 /*
- * Makes this thread run like the program's main thread, and not like the thread that created it: --inject may have
- * picked that one, or the program may have bound it to a processor, or made it urgent or of low priority for its own
- * work. Settings that may not be changed stay.
+ * Makes this thread run like the program's main thread, and not like the thread that created it:
+ * --inject may have picked that one, or the program may have bound it to a processor, or made it
+ * urgent or of low priority for its own work. Settings that may not be changed stay.
  */
 static void run_as_main(void)
 {
@@ -179,7 +180,10 @@ static int start_thread(void)
 
 __attribute__((visibility("default"))) int InitializeInjection(void);
 
-/* Called in cuInit. A failure here affects only stepflame, which then finds no shared memory; never the program. */
+/*
+ * Called in cuInit. A failure here affects only stepflame, which then finds no shared memory; never
+ * the program.
+ */
 int InitializeInjection(void)
 {
 	static uint32_t called;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Internals of the injection library. It lives in a process that is not ours: it prints nothing and never ends the
- * process. While no window is wanted, its one thread sleeps, and it uses nothing of CUPTI.
+ * Internals of the injection library. It lives in a process that is not ours: it prints nothing and
+ * never ends the process. While no window is wanted, its one thread sleeps, and it uses nothing of
+ * CUPTI.
  */
 #ifndef STEPFLAME_USER_INJECT_INJECT_H
 #define STEPFLAME_USER_INJECT_INJECT_H
@@ -46,7 +47,10 @@ struct cupti {
 #undef X
 };
 
-/* cupti.c: opens the libcupti that is mapped, else the one that belongs to this program's CUDA. 0 or -errno. */
+/*
+ * cupti.c: opens the libcupti that is mapped, else the one that belongs to this program's CUDA. 0
+ * or -errno.
+ */
 int cupti__open(struct cupti *cupti, const char *path);
 /* Does the decoder know the layout of this version's records? */
 bool cupti__known(uint32_t version);
@@ -61,8 +65,8 @@ struct ring {
 /* ring.c: creates the shared memory. 0 or -errno. */
 int ring__make(struct ring *ring);
 /*
- * Appends a record of `size` bytes, a multiple of 8, header first. Returns false, and counts the record, when there is
- * no room.
+ * Appends a record of `size` bytes, a multiple of 8, header first. Returns false, and counts the
+ * record, when there is no room.
  */
 bool ring__write(struct ring *ring, const void *record, size_t size);
 /* Discards the unread records. */
@@ -93,7 +97,10 @@ struct decoder {
 
 /* decode.c */
 void decoder__restart(struct decoder *d);
-/* Writes one record of `bytes` bytes, or at most that many, to the ring, as far as the ring takes its kind. */
+/*
+ * Writes one record of `bytes` bytes, or at most that many, to the ring, as far as the ring takes
+ * its kind.
+ */
 void decoder__record(struct decoder *d, const CUpti_Activity *record, size_t bytes);
 
 /* window.c: one thread at a time calls all of these. */
@@ -112,8 +119,8 @@ void window__begin(struct window *w, uint32_t wanted);
 /* Call this periodically. */
 void window__tick(struct window *w);
 /*
- * Ends the window: when all records are in the ring, the ring shows that the even `wanted` was seen. Then, if
- * may_leave, takes CUPTI out of the process.
+ * Ends the window: when all records are in the ring, the ring shows that the even `wanted` was
+ * seen. Then, if may_leave, takes CUPTI out of the process.
  */
 void window__end(struct window *w, uint32_t wanted, bool may_leave);
 /* Called by another thread: a window__end that waits for a call of the program stops waiting. */

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * A window: subscribes to CUPTI, empties its buffers into the ring, records its clock, and leaves CUPTI again.
+ * A window: subscribes to CUPTI, empties its buffers into the ring, records its clock, and leaves
+ * CUPTI again.
  *
- * Any thread of the program or of CUPTI fills and completes buffers; the code for that touches the decoder and the ring
- * under `writing`. One thread does all else.
+ * Any thread of the program or of CUPTI fills and completes buffers; the code for that touches the
+ * decoder and the ring under `writing`. One thread does all else.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -65,7 +66,7 @@ void window__forked(void)
 	shared.forked = true;
 }
 
-/* A child of a raw clone, of which no fork handler was told, has no ring either. */
+/* Fork handlers do not run in a child of a raw clone, which has no ring either: hence the pid. */
 static bool is_ours(void)
 {
 	return !shared.forked && getpid() == shared.pid;
@@ -79,8 +80,11 @@ static uint64_t now_ns(void)
 	return ts.tv_sec * 1000000000ULL + ts.tv_nsec;
 }
 
-/* Takes the best of some readings: the kernel may preempt this thread between two of them. Call it under `writing`. */
-static void tell_clock(void)
+/*
+ * Takes the best of some readings: the kernel may preempt this thread between two of them. Call it
+ * under `writing`.
+ */
+static void send_clock(void)
 {
 	struct gpu_ring_clock best = {.behind_ns = UINT64_MAX};
 
@@ -125,7 +129,10 @@ static void decode_buffer(uint8_t *buffer, size_t size)
 	const struct cupti *cupti = shared.decoder.cupti;
 	CUpti_Activity *record = NULL;
 
-	/* A truncated record ends the buffer, and so does a record of a kind that this CUPTI does not know. */
+	/*
+	 * A truncated record ends the buffer, and so does a record of a kind that this CUPTI does
+	 * not know.
+	 */
 	while (!cupti->ActivityGetNextRecord(buffer, size, &record)) {
 		size_t at = (uint8_t *)record - buffer;
 
@@ -135,7 +142,7 @@ static void decode_buffer(uint8_t *buffer, size_t size)
 	}
 	count_dropped(cupti);
 	if (now_ns() - shared.clock_ns > CLOCK_SPACING_NS)
-		tell_clock();
+		send_clock();
 }
 
 static void on_completed(CUcontext context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid)
@@ -195,7 +202,7 @@ static void set_state(struct window *w, enum gpu_ring_state state, uint32_t erro
 }
 
 /* Writes the properties of all devices, as the driver, which has loaded us, reports them. */
-static void tell_devices(struct window *w)
+static void send_devices(struct window *w)
 {
 	void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
 	CUresult (*count)(int *) = driver ? dlsym(driver, "cuDeviceGetCount") : NULL;
@@ -235,7 +242,10 @@ static void tell_devices(struct window *w)
 	dlclose(driver);
 }
 
-/* Sets CUPTI to the kernel's thread ids; other tools may rely on their own kind, so this also restores it. */
+/*
+ * Sets CUPTI to the kernel's thread ids; other tools may rely on their own kind, so this also
+ * restores it.
+ */
 static void set_thread_ids(struct window *w, bool ours)
 {
 	if (!w->cupti.SetThreadIdType)
@@ -292,7 +302,7 @@ static void set_writing(struct window *w, bool on)
 		shared.decoder.cupti = &w->cupti;
 		shared.decoder.ring = w->ring;
 	}
-	tell_clock();
+	send_clock();
 	if (!on) {
 		count_dropped(&w->cupti);
 		shared.decoder.ring = NULL;
@@ -301,8 +311,8 @@ static void set_writing(struct window *w, bool on)
 }
 
 /*
- * Without a driver, CUPTI 13.2 recurses until the stack is full. With --inject, this library may be loaded before CUDA
- * is.
+ * Without a driver, CUPTI 13.2 recurses until the stack is full. With --inject, this library may be
+ * loaded before CUDA is.
  */
 static bool has_driver(void)
 {
@@ -344,7 +354,7 @@ void window__begin(struct window *w, uint32_t wanted)
 	}
 	set_thread_ids(w, true);
 	set_writing(w, true);
-	tell_devices(w);
+	send_devices(w);
 	err = enable(w);
 	w->open = true;
 	if (err) {
@@ -360,13 +370,13 @@ void window__tick(struct window *w)
 {
 	w->cupti.ActivityFlushAll(0);
 	pthread_mutex_lock(&shared.writing);
-	tell_clock();
+	send_clock();
 	pthread_mutex_unlock(&shared.writing);
 }
 
 /*
- * Takes CUPTI out of the process, if a call of the program comes along. After graphs CUPTI stays loaded with nothing in
- * use: using it again after cuptiFinalize has crashed programs with graphs.
+ * Takes CUPTI out of the process, if a call of the program comes along. After graphs CUPTI stays
+ * loaded with nothing in use: using it again after cuptiFinalize has crashed programs with graphs.
  */
 static void leave_window(struct window *w)
 {
@@ -386,7 +396,10 @@ static void leave_window(struct window *w)
 		futex(&shared.leaving, FUTEX_WAIT, IN_CALL, NULL);
 }
 
-/* Waits some time for the GPU to finish pending work: a forced flush reports that work without its times. */
+/*
+ * Waits some time for the GPU to finish pending work: a forced flush reports that work without its
+ * times.
+ */
 static void flush_window(struct window *w, uint64_t grace_ns)
 {
 	const struct timespec pause = {.tv_nsec = grace_ns / 10};

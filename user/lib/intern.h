@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Numbers 64-bit keys in the order in which they come, so that arrays can hold what belongs to them. */
+/*
+ * Numbers 64-bit keys in the order in which they come, so that arrays can hold what belongs to
+ * them.
+ */
 #ifndef STEPFLAME_USER_LIB_INTERN_H
 #define STEPFLAME_USER_LIB_INTERN_H
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Messages on stderr, and the exit codes for errors. The function that knows the context prints the message, once. */
+/*
+ * Messages on stderr, and the exit codes for errors. The function that knows the context prints the
+ * message, once.
+ */
 #ifndef STEPFLAME_USER_LIB_LOG_H
 #define STEPFLAME_USER_LIB_LOG_H
 
@@ -13,12 +16,15 @@ enum exit_code {
 	SF_EXIT_SLOWER = 6,      /* diff: slower than the threshold allows */
 };
 
-/* Returns the exit code for a -errno: EPERM and EACCES 3, ESRCH 4, EOPNOTSUPP 5, 0 is 0, all others 1. */
+/*
+ * Returns the exit code for a -errno: EPERM and EACCES 3, ESRCH 4, EOPNOTSUPP 5, 0 is 0, all others
+ * 1.
+ */
 int log__exit_code(int err);
 
 /*
- * Prints one message: "stepflame: error: WHAT AND WHY", then "  fix: FIX" unless fix is NULL. fmt says what failed and
- * why. Control characters are escaped, as arguments may come from a target.
+ * Prints one message: "stepflame: error: WHAT AND WHY", then "  fix: FIX" unless fix is NULL. fmt
+ * says what failed and why. Control characters are escaped, as arguments may come from a target.
  */
 void log__error(const char *fix, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void log__warn(const char *fix, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * A hash table with open addressing: every sample looks several keys up, and a tree would take eight times the memory.
- * A recording can choose its keys to collide, so the hash depends on a seed that is drawn at run time.
+ * A hash table with open addressing: every sample looks several keys up, and a tree would take
+ * eight times the memory. A recording can choose its keys to collide, so the hash depends on a seed
+ * that is drawn at run time.
  */
 #include "user/lib/map.h"
 
@@ -61,7 +62,7 @@ static inline __attribute__((always_inline)) uint32_t *find_slot(const struct ma
 }
 
 /* The number of slots is a power of 2, and at least half of them stay empty. */
-static inline bool is_full(const struct map *map)
+static inline bool map_is_full(const struct map *map)
 {
 	return 2 * (map->items.cnt + 1) > map->slot_cnt;
 }
@@ -95,7 +96,7 @@ static inline __attribute__((always_inline)) void *add_item(struct map *map, con
 	uint32_t *slot;
 	void *item;
 
-	if (is_full(map) && grow_slots(map, key_bytes, item_bytes))
+	if (map_is_full(map) && grow_slots(map, key_bytes, item_bytes))
 		return NULL;
 	slot = find_slot(map, key, key_bytes, item_bytes);
 	if (*slot)
@@ -108,7 +109,10 @@ static inline __attribute__((always_inline)) void *add_item(struct map *map, con
 	return item;
 }
 
-/* Items that are nothing but a 64-bit key are the most frequent; constant sizes give them code of their own. */
+/*
+ * Items that are nothing but a 64-bit key are the most frequent; constant sizes give them code of
+ * their own.
+ */
 void *map__add(struct map *map, const void *key, size_t key_bytes, size_t item_bytes)
 {
 	return key_bytes == 8 && item_bytes == 8 ? add_item(map, key, 8, 8) : add_item(map, key, key_bytes, item_bytes);
@@ -145,7 +149,7 @@ int map__add_text(struct map *texts, const char *text, uint32_t *index)
 	char *copy, **item;
 	uint32_t *slot;
 
-	if (is_full(texts) && grow_slots(texts, TEXT, sizeof(text)))
+	if (map_is_full(texts) && grow_slots(texts, TEXT, sizeof(text)))
 		return -ENOMEM;
 	slot = find_slot(texts, text, TEXT, sizeof(text));
 	if (!*slot) {

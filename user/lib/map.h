@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Items by key, stored in an array in the order in which they came. An item begins with its key. Keys compare by all
- * their bytes, so a key must be a struct without padding.
+ * Items by key, stored in an array in the order in which they came. An item begins with its key.
+ * Keys compare by all their bytes, so a key must be a struct without padding.
  */
 #ifndef STEPFLAME_USER_LIB_MAP_H
 #define STEPFLAME_USER_LIB_MAP_H
@@ -19,7 +19,7 @@ struct map {
 	uint64_t seed;
 };
 
-/* Returns the item, of a type, whose key equals the one that `key` points to; NULL: there is none. */
+/* Returns the item, of a type, whose key equals the one that `key` points to; NULL: no such item. */
 #define MAP_FIND(map, type, key) ((type *)map__find(map, key, sizeof(*(key)), sizeof(type)))
 /* The same, but adds a missing item, zeroed except for its key. NULL: no memory. */
 #define MAP_ADD(map, type, key) ((type *)map__add(map, key, sizeof(*(key)), sizeof(type)))
@@ -33,7 +33,10 @@ void *map__sorted(const struct map *map, size_t item_bytes, int (*compare)(const
 /* Leaves it empty. */
 void map__free(struct map *map);
 
-/* For texts, items are char *, malloc'ed. Sets *index to the index of a text, and copies a new text. 0 or -ENOMEM. */
+/*
+ * For texts, items are char *, malloc'ed. Sets *index to the index of a text, and copies a new
+ * text. 0 or -ENOMEM.
+ */
 int map__add_text(struct map *texts, const char *text, uint32_t *index);
 /* Leaves it empty. */
 void map__free_texts(struct map *texts);

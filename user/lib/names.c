@@ -74,8 +74,8 @@ static struct name *insert_name(struct names *names, uint64_t id, char *text, bo
 }
 
 /*
- * Adds the length to a truncated name: names that are cut at the same place differ by their lengths, as do their ids.
- * malloc'ed; NULL: no memory.
+ * Adds the length to a truncated name: names that are cut at the same place differ by their
+ * lengths, as do their ids. malloc'ed; NULL: no memory.
  */
 static char *record_text(const struct rec_name *record)
 {

@@ -32,8 +32,8 @@ const char *output__name(const char *path)
 }
 
 /*
- * A file that we create under sudo belongs to the user who called sudo. An existing file keeps its owner, as a change
- * would be a surprise; O_EXCL tells the two cases apart without a race.
+ * A file that we create under sudo belongs to the user who called sudo. An existing file keeps its
+ * owner, as a change would be a surprise; O_EXCL tells the two cases apart without a race.
  */
 int output__open(const char *path)
 {

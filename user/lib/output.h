@@ -11,8 +11,9 @@ bool output__is_stdout(const char *path);
 const char *output__name(const char *path);
 
 /*
- * Duplicates standard output, or creates or truncates path, for writing. Returns a descriptor, or -1 with errno. A new
- * file has mode 0644 and belongs to SUDO_UID:SUDO_GID when those are set; an existing file keeps its owner.
+ * Duplicates standard output, or creates or truncates path, for writing. Returns a descriptor, or
+ * -1 with errno. A new file has mode 0644 and belongs to SUDO_UID:SUDO_GID when those are set; an
+ * existing file keeps its owner.
  */
 int output__open(const char *path);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Percentiles by nearest rank, so that a percentile is always one of the values; the median is the 50th. All output
- * uses this function, and page/select.js computes the same.
+ * Percentiles by nearest rank, so that a percentile is always one of the values; the median is the
+ * 50th. All output uses this function, and page/select.js computes the same.
  */
 #ifndef STEPFLAME_USER_LIB_PERCENTILE_H
 #define STEPFLAME_USER_LIB_PERCENTILE_H

@@ -20,7 +20,10 @@ char *pyfloat__format(double value, int precision, char buffer[PYFLOAT_MAX])
 		strcpy(out, "inf");
 		return buffer;
 	}
-	/* glibc's %e is exact and rounds half to even, so it gives the digits of CPython's dtoa in mode 2. */
+	/*
+	 * glibc's %e is exact and rounds half to even, so it gives the digits of CPython's dtoa in
+	 * mode 2.
+	 */
 	snprintf(c_text, sizeof(c_text), "%.*e", precision - 1, fabs(value));
 	exponent = strchr(c_text, 'e');
 	for (const char *c = c_text; c < exponent; c++)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Saturating sums: a recording may hold any numbers, so a sum stops at UINT64_MAX instead of wrapping to 0. */
+/*
+ * Saturating sums: a recording may hold any numbers, so a sum stops at UINT64_MAX instead of
+ * wrapping to 0.
+ */
 #ifndef STEPFLAME_USER_LIB_SATURATING_H
 #define STEPFLAME_USER_LIB_SATURATING_H
 

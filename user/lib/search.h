@@ -6,8 +6,9 @@
 #include <stddef.h>
 
 /*
- * Returns the first index in [from, to) at which `before`, an expression with the index i, is false; `to` where it is
- * true at all of them. `before` must be false at every index after the first such.
+ * Returns the first index in [from, to) at which `before`, an expression with the index i, is
+ * false; `to` where it is true at all of them. `before` must be false at every index after the
+ * first such.
  */
 #define SEARCH(i, from, to, before)                                 \
 	__extension__({                                             \

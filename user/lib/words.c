@@ -7,8 +7,8 @@
 #include <stdlib.h>
 
 /*
- * By c10::ScalarType (torch/headeronly/core/ScalarType.h). torch's file format contains these numbers, so they do not
- * change.
+ * By c10::ScalarType (torch/headeronly/core/ScalarType.h). torch's file format contains these
+ * numbers, so they do not change.
  */
 static const char *const dtypes[] = {
 	"uint8",

@@ -19,14 +19,15 @@ struct word_arg {
 /* 0, or -EINVAL when the words end inside an argument or have an unknown kind. */
 int words__check(const uint64_t *words, size_t cnt);
 /*
- * Sets *arg to the argument at *at, and moves *at past it; false at the end. The words must have passed words__check.
+ * Sets *arg to the argument at *at, and moves *at past it; false at the end. The words must have
+ * passed words__check.
  */
 bool words__next(const uint64_t *words, size_t cnt, size_t *at, struct word_arg *arg);
 
 /*
- * Returns "[[64, 784], [], ...]", malloc'ed: str(FunctionEvent.input_shapes) of torch 2.15, in which a list of tensors,
- * an undefined tensor, a scalar and anything that is not a tensor are all []. "..." stands for arguments that did not
- * fit. NULL: no memory.
+ * Returns "[[64, 784], [], ...]", malloc'ed: str(FunctionEvent.input_shapes) of torch 2.15, in
+ * which a list of tensors, an undefined tensor, a scalar and anything that is not a tensor are all
+ * []. "..." stands for arguments that did not fit. NULL: no memory.
  */
 char *words__shapes(const uint64_t *words, size_t cnt);
 

@@ -94,7 +94,7 @@ static int add_to_rows(struct actions *actions, const struct agg *agg)
 	return 0;
 }
 
-static int compare_first(const void *a, const void *b)
+static int compare_first_ns(const void *a, const void *b)
 {
 	const struct job_action *x = a, *y = b;
 
@@ -107,7 +107,7 @@ static int compare_first(const void *a, const void *b)
 	return COMPARE(x->name_id, y->name_id);
 }
 
-static int build_rows(struct actions *actions, struct names *names)
+static int actions__build_rows(struct actions *actions, struct names *names)
 {
 	struct agg *aggs = map__sorted(&actions->aggs, sizeof(*aggs), compare_agg);
 	struct job_action *rows;
@@ -132,14 +132,14 @@ static int build_rows(struct actions *actions, struct names *names)
 		parent += rows[i].parent_cnt;
 	}
 	if (actions->rows.cnt)
-		qsort(rows, actions->rows.cnt, sizeof(*rows), compare_first);
+		qsort(rows, actions->rows.cnt, sizeof(*rows), compare_first_ns);
 	actions->stale = false;
 	return 0;
 }
 
 const struct job_action *actions__rows(struct actions *actions, struct names *names, size_t *cnt)
 {
-	if (actions->stale && build_rows(actions, names)) {
+	if (actions->stale && actions__build_rows(actions, names)) {
 		*cnt = 0;
 		return NULL;
 	}

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Aggregates the REC_AGG table into rows. The job (job.h) owns it and exposes the rows through job__actions. */
+/*
+ * Aggregates the REC_AGG table into rows. The job (job.h) owns it and exposes the rows through
+ * job__actions.
+ */
 #ifndef STEPFLAME_USER_MODEL_ACTIONS_H
 #define STEPFLAME_USER_MODEL_ACTIONS_H
 

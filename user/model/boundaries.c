@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Chooses the best rule that a process shows, unless a worse rule covers far more time: a program that infers for a
- * minute and then trains for a second should report the minute. A rule with a single boundary covers no time, although
- * its step may have lasted since long before; within that step, boundaries by other rules, such as the backwards of
- * gradient accumulation, end no steps.
+ * Chooses the best rule that a process shows, unless a worse rule covers far more time: a program
+ * that infers for a minute and then trains for a second should report the minute. A rule with a
+ * single boundary covers no time, although its step may have lasted since long before; within that
+ * step, boundaries by other rules, such as the backwards of gradient accumulation, end no steps.
  *
- * Boundaries of other threads and by other rules do not affect a step, with one exception: the tracer emits no batch
- * boundaries while the process trains, so many batches may lie between two of them.
+ * Boundaries of other threads and by other rules do not affect a step, with one exception: the
+ * tracer emits no batch boundaries while the process trains, so many batches may lie between two of
+ * them.
  */
 #include "user/model/boundaries.h"
 
@@ -24,18 +25,18 @@
 struct boundaries {
 	const struct rec_step **sorted; /* by pid, tid, serial */
 	uint64_t *backwards;            /* times of the STEP_BACKWARD boundaries, ascending in each process */
-	struct array processes;         /* struct process, by pid */
+	struct array processes;         /* struct boundary_process, by pid */
 	struct array tracks;            /* struct boundary_track, in the order of processes */
 };
 
-struct process {
+struct boundary_process {
 	uint32_t pid;
 	size_t from, cnt; /* range in boundaries.sorted */
 	size_t backwards_from, backward_cnt;
 };
 
 /* A rule on the thread that has the most whole steps by it. */
-struct candidate {
+struct rule_candidate {
 	struct boundary_track track;
 	size_t boundary_cnt, step_cnt;
 	uint64_t covered_ns; /* by whole steps */
@@ -86,7 +87,7 @@ static int sort_boundaries(struct boundaries *boundaries, const struct job *job,
 static int add_processes(struct boundaries *boundaries, size_t cnt)
 {
 	const struct rec_step **sorted = boundaries->sorted;
-	struct process *process = NULL;
+	struct boundary_process *process = NULL;
 	size_t backward_cnt = 0;
 
 	boundaries->backwards = malloc((cnt + 1) * sizeof(*boundaries->backwards));
@@ -97,7 +98,8 @@ static int add_processes(struct boundaries *boundaries, size_t cnt)
 			process = array__add(&boundaries->processes, sizeof(*process));
 			if (!process)
 				return -ENOMEM;
-			*process = (struct process){.pid = sorted[i]->pid, .from = i, .backwards_from = backward_cnt};
+			*process = (struct boundary_process){
+				.pid = sorted[i]->pid, .from = i, .backwards_from = backward_cnt};
 		}
 		process->cnt++;
 		if (sorted[i]->rule != STEP_BACKWARD)
@@ -115,7 +117,7 @@ static int add_processes(struct boundaries *boundaries, size_t cnt)
 /* Whether the process trained between a and b. */
 static bool has_backward(const struct boundaries *boundaries, const struct rec_step *a, const struct rec_step *b)
 {
-	const struct process *all = boundaries->processes.items, *process = NULL;
+	const struct boundary_process *all = boundaries->processes.items, *process = NULL;
 	size_t low = SEARCH(i, 0, boundaries->processes.cnt, all[i].pid <= a->pid);
 	const uint64_t *times;
 
@@ -135,7 +137,10 @@ static size_t next_by_rule(const struct boundary_track *track, size_t at)
 	return at;
 }
 
-/* Whether no boundary is missing between two boundaries by the rule, and they delimit a single step. */
+/*
+ * Whether no boundary is missing between two boundaries by the rule, and they delimit a single
+ * step.
+ */
 static bool is_whole(const struct boundaries *boundaries, const struct boundary_track *track, size_t from, size_t to)
 {
 	const struct rec_step *a = track->all[from], *b = track->all[to];
@@ -175,10 +180,10 @@ static void count_lost(struct boundary_track *track)
 
 /* ---- which rule ---- */
 
-static void look_at(const struct boundaries *boundaries, struct boundary_track thread, uint32_t rule,
-		    struct candidate *best)
+static void update_candidate(const struct boundaries *boundaries, struct boundary_track thread, uint32_t rule,
+			     struct rule_candidate *best)
 {
-	struct candidate new = {.track = thread};
+	struct rule_candidate new = {.track = thread};
 	size_t from, to = 0;
 
 	new.track.rule = rule;
@@ -198,8 +203,11 @@ static void look_at(const struct boundaries *boundaries, struct boundary_track t
 		*best = new;
 }
 
-/* The longest time that the first step by the better rule may have lasted before its first boundary. */
-static uint64_t unknown_ns(const struct candidate *better, const struct candidate *worse)
+/*
+ * The longest time that the first step by the better rule may have lasted before its first
+ * boundary.
+ */
+static uint64_t unknown_ns(const struct rule_candidate *better, const struct rule_candidate *worse)
 {
 	uint64_t since_ns = better->first_ns;
 
@@ -211,16 +219,16 @@ static uint64_t unknown_ns(const struct candidate *better, const struct candidat
 	return better->first_ns - since_ns;
 }
 
-static bool takes_over(const struct candidate *worse, const struct candidate *better)
+static bool takes_over(const struct rule_candidate *worse, const struct rule_candidate *better)
 {
 	if (!worse->step_cnt || (!better->step_cnt && worse->track.rule != STEP_LOADER))
 		return false;
 	return worse->covered_ns / FAR_MORE > saturating__add(better->covered_ns, unknown_ns(better, worse));
 }
 
-static int choose_rule(struct boundaries *boundaries, const struct process *process)
+static int choose_rule(struct boundaries *boundaries, const struct boundary_process *process)
 {
-	struct candidate candidates[STEP__COUNT] = {0}, *chosen = NULL;
+	struct rule_candidate candidates[STEP__COUNT] = {0}, *chosen = NULL;
 	const struct rec_step **all = boundaries->sorted + process->from;
 	struct boundary_track *track;
 
@@ -233,7 +241,7 @@ static int choose_rule(struct boundaries *boundaries, const struct process *proc
 		thread.cnt = to - from;
 		for (uint32_t rule = 0; rule < STEP__COUNT; rule++)
 			if (seen[rule])
-				look_at(boundaries, thread, rule, &candidates[rule]);
+				update_candidate(boundaries, thread, rule, &candidates[rule]);
 	}
 	for (uint32_t rule = 0; rule < STEP__COUNT; rule++)
 		if (candidates[rule].boundary_cnt && (!chosen || takes_over(&candidates[rule], chosen)))
@@ -254,19 +262,19 @@ static int choose_rule(struct boundaries *boundaries, const struct process *proc
 static void drop_doubles(struct boundaries *boundaries, size_t *cnt)
 {
 	const struct rec_step **sorted = boundaries->sorted;
-	size_t kept = 0;
+	size_t unique_cnt = 0;
 
 	for (size_t i = 0; i < *cnt; i++)
-		if (!kept || sorted[i]->serial != sorted[kept - 1]->serial || sorted[i]->tid != sorted[kept - 1]->tid ||
-		    sorted[i]->pid != sorted[kept - 1]->pid)
-			sorted[kept++] = sorted[i];
-	*cnt = kept;
+		if (!unique_cnt || sorted[i]->serial != sorted[unique_cnt - 1]->serial ||
+		    sorted[i]->tid != sorted[unique_cnt - 1]->tid || sorted[i]->pid != sorted[unique_cnt - 1]->pid)
+			sorted[unique_cnt++] = sorted[i];
+	*cnt = unique_cnt;
 }
 
 struct boundaries *boundaries__new(const struct job *job)
 {
 	struct boundaries *boundaries = calloc(1, sizeof(*boundaries));
-	const struct process *processes;
+	const struct boundary_process *processes;
 	size_t cnt;
 	int err = boundaries ? sort_boundaries(boundaries, job, &cnt) : -ENOMEM;
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Selects the step boundaries (REC_STEP) that end the steps of a job: those by one rule, on one thread of each main
- * process. The kernel emits boundaries by every candidate rule; the later ones decide which rule applies.
+ * Selects the step boundaries (REC_STEP) that end the steps of a job: those by one rule, on one
+ * thread of each main process. The kernel emits boundaries by every candidate rule; the later ones
+ * decide which rule applies.
  */
 #ifndef STEPFLAME_USER_MODEL_BOUNDARIES_H
 #define STEPFLAME_USER_MODEL_BOUNDARIES_H
@@ -26,16 +27,18 @@ void boundaries__free(struct boundaries *boundaries);      /* accepts NULL */
 const struct boundary_track *boundaries__tracks(const struct boundaries *boundaries, size_t *cnt);
 
 /*
- * Finds the next whole step: from all[from] to all[to]. The boundaries after the first one carry its phases. Set *to to
- * 0 before the first call, and pass it back unchanged. false: no further step.
+ * Finds the next whole step: from all[from] to all[to]. The boundaries after the first one carry
+ * its phases. Set *to to 0 before the first call, and pass it back unchanged. false: no further
+ * step.
  */
 bool boundaries__next(const struct boundaries *boundaries, const struct boundary_track *track, size_t *from,
 		      size_t *to);
 
 /*
- * Counts the steps that ended in the window, of the process with the most steps, and names their rule. Recorded
- * boundaries decide; without them, or without memory to analyse them, the kernel's count does. The first step may have
- * begun before the window; steps__new returns only the steps that lie wholly in it.
+ * Counts the steps that ended in the window, of the process with the most steps, and names their
+ * rule. Recorded boundaries decide; without them, or without memory to analyse them, the kernel's
+ * count does. The first step may have begun before the window; steps__new returns only the steps
+ * that lie wholly in it.
  */
 void boundaries__count(const struct job *job, uint64_t *steps, uint32_t *rule);
 

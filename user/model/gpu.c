@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Takes records and returns sorted rows. Cumulative records are cached by their key. gpu_join.c joins activities to
- * calls.
+ * Takes records and returns sorted rows. Cumulative records are cached by their key. gpu_join.c
+ * joins activities to calls.
  */
 #include "user/model/gpu.h"
 
@@ -30,46 +30,46 @@ static int number_pid(struct gpu *gpu, uint32_t pid, uint32_t *number)
 		utf8__copy((field), sizeof(raw), raw, sizeof(raw)); \
 	} while (0)
 
-static int add_process(struct gpu *gpu, uint32_t number, const struct rec_gpu *record)
+static int gpu__add_process(struct gpu *gpu, uint32_t number, const struct rec_gpu *record)
 {
 	if (record->tier > GPU_TIER_CUPTI)
 		return -EINVAL;
-	if (array__grow(&gpu->told, number, sizeof(struct rec_gpu)))
+	if (array__grow(&gpu->records, number, sizeof(struct rec_gpu)))
 		return -ENOMEM;
-	((struct rec_gpu *)gpu->told.items)[number - 1] = *record;
+	((struct rec_gpu *)gpu->records.items)[number - 1] = *record;
 	return 0;
 }
 
-static bool is_call(const struct gpu_calls_key *key)
+static bool is_call_key(const struct gpu_calls_key *key)
 {
 	return key->api > GPU_API_NONE && key->api < GPU_API__COUNT && key->direction < GPU_DIRECTION__COUNT;
 }
 
-static int add_sum(struct gpu *gpu, const struct rec_gpu_calls *record)
+static int gpu__add_total(struct gpu *gpu, const struct rec_gpu_calls *record)
 {
 	struct gpu_calls *sum;
 
-	if (!is_call(&record->key))
+	if (!is_call_key(&record->key))
 		return -EINVAL;
-	sum = MAP_ADD(&gpu->sums, struct gpu_calls, &record->key);
+	sum = MAP_ADD(&gpu->totals, struct gpu_calls, &record->key);
 	if (!sum)
 		return -ENOMEM;
 	sum->val = record->val;
 	return 0;
 }
 
-static bool ends(uint64_t start_ns, uint64_t duration_ns)
+static bool ends_after(uint64_t start_ns, uint64_t duration_ns)
 {
 	return duration_ns <= UINT64_MAX - start_ns;
 }
 
-static int add_call(struct gpu *gpu, struct stacks *stacks, const struct rec_gpu_call *record)
+static int gpu__add_call(struct gpu *gpu, struct stacks *stacks, const struct rec_gpu_call *record)
 {
 	struct gpu_call *call;
 	uint32_t path;
 	int err;
 
-	if (!is_call(&record->key) || !ends(record->start_ns, record->duration_ns))
+	if (!is_call_key(&record->key) || !ends_after(record->start_ns, record->duration_ns))
 		return -EINVAL;
 	if (gpu->calls.cnt >= GPU_NOT_JOINED)
 		return -ENOMEM;
@@ -93,12 +93,12 @@ static int add_call(struct gpu *gpu, struct stacks *stacks, const struct rec_gpu
 	return 0;
 }
 
-static int add_activity(struct gpu *gpu, const struct rec_gpu_activity *record)
+static int gpu__add_activity(struct gpu *gpu, const struct rec_gpu_activity *record)
 {
 	struct gpu_act *activity;
 
 	if (record->kind == GPU_ACTIVITY_NONE || record->kind >= GPU_ACTIVITY__COUNT ||
-	    record->direction >= GPU_DIRECTION__COUNT || !ends(record->start_ns, record->duration_ns))
+	    record->direction >= GPU_DIRECTION__COUNT || !ends_after(record->start_ns, record->duration_ns))
 		return -EINVAL;
 	activity = gpu->activities.cnt < GPU_NOT_JOINED ? array__add(&gpu->activities, sizeof(*activity)) : NULL;
 	if (!activity)
@@ -121,7 +121,7 @@ static int add_activity(struct gpu *gpu, const struct rec_gpu_activity *record)
 	return 0;
 }
 
-static int add_step(struct gpu *gpu, const struct rec_gpu_step *record)
+static int gpu__add_step(struct gpu *gpu, const struct rec_gpu_step *record)
 {
 	struct rec_gpu_step *step = array__add(&gpu->steps, sizeof(*step));
 
@@ -131,7 +131,7 @@ static int add_step(struct gpu *gpu, const struct rec_gpu_step *record)
 	return 0;
 }
 
-static int add_device(struct gpu *gpu, const struct rec_gpu_device *record)
+static int gpu__add_device(struct gpu *gpu, const struct rec_gpu_device *record)
 {
 	struct rec_gpu_device *device;
 	uint32_t number;
@@ -145,7 +145,7 @@ static int add_device(struct gpu *gpu, const struct rec_gpu_device *record)
 	return 0;
 }
 
-static int add_usage(struct gpu *gpu, const struct rec_gpu_usage *record)
+static int gpu__add_usage(struct gpu *gpu, const struct rec_gpu_usage *record)
 {
 	struct rec_gpu_usage *usage = array__add(&gpu->usages, sizeof(*usage));
 
@@ -156,7 +156,7 @@ static int add_usage(struct gpu *gpu, const struct rec_gpu_usage *record)
 	return 0;
 }
 
-static int add_window(struct gpu *gpu, const struct rec_gpu_window *record)
+static int gpu__add_window(struct gpu *gpu, const struct rec_gpu_window *record)
 {
 	uint32_t number;
 
@@ -183,21 +183,21 @@ int gpu__add(struct gpu *gpu, struct stacks *stacks, const struct rec_hdr *recor
 	gpu->joined = false;
 	switch (record->type) {
 	case REC_GPU:
-		return number_pid(gpu, process->pid, &number) ?: add_process(gpu, number, process);
+		return number_pid(gpu, process->pid, &number) ?: gpu__add_process(gpu, number, process);
 	case REC_GPU_CALLS:
-		return number_pid(gpu, sum->key.pid, &number) ?: add_sum(gpu, sum);
+		return number_pid(gpu, sum->key.pid, &number) ?: gpu__add_total(gpu, sum);
 	case REC_GPU_CALL:
-		return number_pid(gpu, call->key.pid, &number) ?: add_call(gpu, stacks, call);
+		return number_pid(gpu, call->key.pid, &number) ?: gpu__add_call(gpu, stacks, call);
 	case REC_GPU_ACTIVITY:
-		return number_pid(gpu, activity->pid, &number) ?: add_activity(gpu, activity);
+		return number_pid(gpu, activity->pid, &number) ?: gpu__add_activity(gpu, activity);
 	case REC_GPU_STEP:
-		return number_pid(gpu, step->pid, &number) ?: add_step(gpu, step);
+		return number_pid(gpu, step->pid, &number) ?: gpu__add_step(gpu, step);
 	case REC_GPU_DEVICE:
-		return number_pid(gpu, device->pid, &number) ?: add_device(gpu, device);
+		return number_pid(gpu, device->pid, &number) ?: gpu__add_device(gpu, device);
 	case REC_GPU_WINDOW:
-		return number_pid(gpu, window->pid, &number) ?: add_window(gpu, window);
+		return number_pid(gpu, window->pid, &number) ?: gpu__add_window(gpu, window);
 	}
-	return add_usage(gpu, (const void *)record);
+	return gpu__add_usage(gpu, (const void *)record);
 }
 
 /* ---- order ---- */
@@ -208,7 +208,7 @@ int gpu__add(struct gpu *gpu, struct stacks *stacks, const struct rec_hdr *recor
 			return COMPARE(x->field, y->field); \
 	} while (0)
 
-static int compare_call(const void *a, const void *b)
+static int compare_gpu_call(const void *a, const void *b)
 {
 	const struct gpu_call *x = a, *y = b;
 
@@ -219,7 +219,7 @@ static int compare_call(const void *a, const void *b)
 	return COMPARE(x->api, y->api);
 }
 
-static int compare_activity(const void *a, const void *b)
+static int compare_gpu_activity(const void *a, const void *b)
 {
 	const struct gpu_act *x = a, *y = b;
 
@@ -233,7 +233,7 @@ static int compare_activity(const void *a, const void *b)
 	return COMPARE(x->name, y->name);
 }
 
-static int compare_step(const void *a, const void *b)
+static int compare_gpu_step(const void *a, const void *b)
 {
 	const struct rec_gpu_step *x = a, *y = b;
 
@@ -242,7 +242,7 @@ static int compare_step(const void *a, const void *b)
 	return COMPARE(x->from_ns, y->from_ns);
 }
 
-static int compare_device(const void *a, const void *b)
+static int compare_device_index(const void *a, const void *b)
 {
 	const struct rec_gpu_device *x = a, *y = b;
 
@@ -250,7 +250,7 @@ static int compare_device(const void *a, const void *b)
 	return COMPARE(x->device, y->device);
 }
 
-static int compare_window(const void *a, const void *b)
+static int compare_gpu_window(const void *a, const void *b)
 {
 	const struct rec_gpu_window *x = a, *y = b;
 
@@ -258,7 +258,7 @@ static int compare_window(const void *a, const void *b)
 	return COMPARE(x->index, y->index);
 }
 
-static int compare_usage(const void *a, const void *b)
+static int compare_gpu_usage(const void *a, const void *b)
 {
 	const struct rec_gpu_usage *x = a, *y = b;
 
@@ -266,7 +266,7 @@ static int compare_usage(const void *a, const void *b)
 	return COMPARE(x->time_ns, y->time_ns);
 }
 
-static int compare_process(const void *a, const void *b)
+static int compare_gpu_process(const void *a, const void *b)
 {
 	const struct gpu_process *x = a, *y = b;
 
@@ -293,28 +293,28 @@ static int sort_into(struct array *to, const struct array *from, size_t item_byt
 
 /* ---- processes ---- */
 
-static struct gpu_process *find_process(const struct gpu *gpu, uint32_t pid)
+static struct gpu_process *gpu__find_process(const struct gpu *gpu, uint32_t pid)
 {
 	struct gpu_process key = {.pid = pid};
 
 	if (!gpu->processes.cnt)
 		return NULL;
-	return bsearch(&key, gpu->processes.items, gpu->processes.cnt, sizeof(key), compare_process);
+	return bsearch(&key, gpu->processes.items, gpu->processes.cnt, sizeof(key), compare_gpu_process);
 }
 
 static void at_least(struct gpu *gpu, uint32_t pid, enum gpu_tier tier)
 {
-	struct gpu_process *process = find_process(gpu, pid);
+	struct gpu_process *process = gpu__find_process(gpu, pid);
 
 	if (process && process->tier < tier)
 		process->tier = tier;
 }
 
-static int list_processes(struct gpu *gpu)
+static int gpu__list_processes(struct gpu *gpu)
 {
-	const struct gpu_calls *sums = gpu->sums.items.items;
+	const struct gpu_calls *totals = gpu->totals.items.items;
 	const struct gpu_act *activities = gpu->activities.items;
-	const struct rec_gpu *told = gpu->told.items;
+	const struct rec_gpu *records = gpu->records.items;
 
 	gpu->processes.cnt = 0;
 	for (uint32_t i = 1; i < intern__end(&gpu->pids); i++) {
@@ -323,17 +323,17 @@ static int list_processes(struct gpu *gpu)
 		if (!process)
 			return -ENOMEM;
 		process->pid = intern__key(&gpu->pids, i);
-		if (i > gpu->told.cnt || !told[i - 1].pid)
+		if (i > gpu->records.cnt || !records[i - 1].pid)
 			continue;
-		process->tier = told[i - 1].tier;
-		process->cupti_ns = told[i - 1].cupti_ns;
-		process->lost = told[i - 1].lost;
-		process->cupti_version = told[i - 1].cupti_version;
-		utf8__copy(process->why, sizeof(process->why), told[i - 1].why, sizeof(told[i - 1].why));
+		process->tier = records[i - 1].tier;
+		process->cupti_ns = records[i - 1].cupti_ns;
+		process->lost = records[i - 1].lost;
+		process->cupti_version = records[i - 1].cupti_version;
+		utf8__copy(process->why, sizeof(process->why), records[i - 1].why, sizeof(records[i - 1].why));
 	}
-	sort_items(&gpu->processes, sizeof(struct gpu_process), compare_process);
-	for (size_t i = 0; i < gpu->sums.items.cnt; i++)
-		at_least(gpu, sums[i].key.pid, GPU_TIER_PROBES);
+	sort_items(&gpu->processes, sizeof(struct gpu_process), compare_gpu_process);
+	for (size_t i = 0; i < gpu->totals.items.cnt; i++)
+		at_least(gpu, totals[i].key.pid, GPU_TIER_PROBES);
 	for (size_t i = 0; i < gpu->activities.cnt; i++)
 		if (!i || activities[i].pid != activities[i - 1].pid)
 			at_least(gpu, activities[i].pid, GPU_TIER_CUPTI);
@@ -352,7 +352,7 @@ static void count_joined(struct gpu *gpu)
 		if (!gpu_act__is_work(activity))
 			continue;
 		if (!process || process->pid != activity->pid)
-			process = find_process(gpu, activity->pid);
+			process = gpu__find_process(gpu, activity->pid);
 		process->activities++;
 		process->unasked += activity->asked_by == GPU_NOT_JOINED;
 		process->unjoined += activity->call == GPU_NOT_JOINED;
@@ -382,7 +382,7 @@ static int drop_outside(struct gpu *gpu, const struct rec_window *window)
 	struct gpu_act *activities = gpu->activities.items;
 	uint32_t *places =
 		calloc(gpu->activities.cnt + 1, sizeof(*places)); /* new index + 1 of each activity; 0: dropped */
-	size_t kept = 0;
+	size_t retained_cnt = 0;
 
 	if (!places)
 		return -ENOMEM;
@@ -395,7 +395,7 @@ static int drop_outside(struct gpu *gpu, const struct rec_window *window)
 	}
 	for (size_t i = 0; i < gpu->activities.cnt; i++)
 		if (places[i])
-			places[i] = ++kept;
+			places[i] = ++retained_cnt;
 	for (size_t i = 0; i < gpu->activities.cnt; i++) {
 		if (!places[i])
 			continue;
@@ -403,7 +403,7 @@ static int drop_outside(struct gpu *gpu, const struct rec_window *window)
 			activities[i].asked_by = places[activities[i].asked_by] - 1;
 		activities[places[i] - 1] = activities[i];
 	}
-	gpu->activities.cnt = kept;
+	gpu->activities.cnt = retained_cnt;
 	free(places);
 	return 0;
 }
@@ -415,17 +415,18 @@ int gpu__join(struct gpu *gpu, const struct names *names, const struct rec_windo
 
 	if (gpu->joined)
 		return 0;
-	sort_items(&gpu->calls, sizeof(struct gpu_call), compare_call);
-	sort_items(&gpu->activities, sizeof(struct gpu_act), compare_activity);
-	sort_items(&gpu->steps, sizeof(struct rec_gpu_step), compare_step);
-	sort_items(&gpu->usages, sizeof(struct rec_gpu_usage), compare_usage);
-	err = sort_into(&gpu->sorted_devices, &gpu->devices, sizeof(struct rec_gpu_device), compare_device)
-		      ?: sort_into(&gpu->sorted_windows, &gpu->windows, sizeof(struct rec_gpu_window), compare_window);
+	sort_items(&gpu->calls, sizeof(struct gpu_call), compare_gpu_call);
+	sort_items(&gpu->activities, sizeof(struct gpu_act), compare_gpu_activity);
+	sort_items(&gpu->steps, sizeof(struct rec_gpu_step), compare_gpu_step);
+	sort_items(&gpu->usages, sizeof(struct rec_gpu_usage), compare_gpu_usage);
+	err = sort_into(&gpu->sorted_devices, &gpu->devices, sizeof(struct rec_gpu_device), compare_device_index)
+		      ?: sort_into(&gpu->sorted_windows, &gpu->windows, sizeof(struct rec_gpu_window),
+				   compare_gpu_window);
 	if (err)
 		return err;
 	for (size_t i = 0; i < gpu->calls.cnt; i++)
 		calls[i].device_ns = calls[i].activities = 0;
-	err = list_processes(gpu) ?: gpu_join__all(gpu, names);
+	err = gpu__list_processes(gpu) ?: gpu_join__all(gpu, names);
 	if (!err && window && window->end_ns > window->start_ns)
 		err = drop_outside(gpu, window);
 	if (err)
@@ -445,13 +446,13 @@ const struct gpu_process *gpu__processes(const struct gpu *gpu, size_t *cnt)
 
 const struct gpu_process *gpu__process(const struct gpu *gpu, uint32_t pid)
 {
-	return find_process(gpu, pid);
+	return gpu__find_process(gpu, pid);
 }
 
-const struct gpu_calls *gpu__sums(const struct gpu *gpu, size_t *cnt)
+const struct gpu_calls *gpu__totals(const struct gpu *gpu, size_t *cnt)
 {
-	*cnt = gpu->sums.items.cnt;
-	return gpu->sums.items.items;
+	*cnt = gpu->totals.items.cnt;
+	return gpu->totals.items.items;
 }
 
 const struct gpu_call *gpu__calls(const struct gpu *gpu, size_t *cnt)
@@ -515,10 +516,10 @@ void gpu__forget(struct gpu *gpu)
 
 void gpu__free(struct gpu *gpu)
 {
-	map__free(&gpu->sums);
+	map__free(&gpu->totals);
 	intern__free(&gpu->pids);
 	intern__free(&gpu->device_ids);
-	free(gpu->told.items);
+	free(gpu->records.items);
 	free(gpu->processes.items);
 	free(gpu->calls.items);
 	free(gpu->activities.items);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * GPUs: takes the records of gpu_records.h, and returns processes, calls and GPU activities, each activity joined to
- * the call that asked for it. Part of the job (job.h), which owns it: job__gpu.
+ * GPUs: takes the records of gpu_records.h, and returns processes, calls and GPU activities, each
+ * activity joined to the call that asked for it. Part of the job (job.h), which owns it: job__gpu.
  */
 #ifndef STEPFLAME_USER_MODEL_GPU_H
 #define STEPFLAME_USER_MODEL_GPU_H
@@ -74,10 +74,10 @@ struct gpu_act {
 };
 
 struct gpu {
-	struct array told;       /* struct rec_gpu by number in pids - 1, zeroed where no record came */
+	struct array records;    /* struct rec_gpu by number in pids - 1, zeroed where no record came */
 	struct intern pids;      /* the pids of all records */
 	struct array processes;  /* struct gpu_process */
-	struct map sums;         /* struct gpu_calls */
+	struct map totals;       /* struct gpu_calls */
 	struct array calls;      /* struct gpu_call */
 	struct array activities; /* struct gpu_act */
 	struct array steps;      /* struct rec_gpu_step */
@@ -91,26 +91,32 @@ struct gpu {
 	bool joined; /* no record came since the last gpu__join */
 };
 
-/* Takes one GPU record; the caller has checked its size. 0, -ENOMEM, or -EINVAL for an invalid record. */
+/*
+ * Takes one GPU record; the caller has checked its size. 0, -ENOMEM, or -EINVAL for an invalid
+ * record.
+ */
 int gpu__add(struct gpu *gpu, struct stacks *stacks, const struct rec_hdr *record);
 /*
- * Sorts, joins activities to calls, and drops the activities that were asked for outside the window. CUPTI starts
- * before a window of steps and stops after it, so it reports such activities. window NULL: drops nothing. Does nothing
- * when no record came since the last call. 0 or -ENOMEM.
+ * Sorts, joins activities to calls, and drops the activities that were asked for outside the
+ * window. CUPTI starts before a window of steps and stops after it, so it reports such activities.
+ * window NULL: drops nothing. Does nothing when no record came since the last call. 0 or -ENOMEM.
  */
 int gpu__join(struct gpu *gpu, const struct names *names, const struct rec_window *window);
 
 /*
- * The functions below need gpu__join first. Their results are valid until the next record, and NULL only with *cnt ==
- * 0.
+ * The functions below need gpu__join first. Their results are valid until the next record, and NULL
+ * only with *cnt == 0.
  */
 
 /* Sorted by pid. */
 const struct gpu_process *gpu__processes(const struct gpu *gpu, size_t *cnt);
 /* NULL: the process is not known to use CUDA. */
 const struct gpu_process *gpu__process(const struct gpu *gpu, uint32_t pid);
-const struct gpu_calls *gpu__sums(const struct gpu *gpu, size_t *cnt);
-/* Sorted by pid, tid and start. Calls of one thread do not overlap, unless the recording is corrupt. */
+const struct gpu_calls *gpu__totals(const struct gpu *gpu, size_t *cnt);
+/*
+ * Sorted by pid, tid and start. Calls of one thread do not overlap, unless the recording is
+ * corrupt.
+ */
 const struct gpu_call *gpu__calls(const struct gpu *gpu, size_t *cnt);
 /* Sorted by pid and start. */
 const struct gpu_act *gpu__activities(const struct gpu *gpu, size_t *cnt);
@@ -145,12 +151,12 @@ const char *gpu_window__end_name(unsigned int end);      /* "steps" */
 enum gpu_class gpu_api__class(unsigned int api);         /* GPU_NONE for an invalid value */
 const char *gpu_direction__name(unsigned int direction); /* "host to device" */
 /*
- * Looks up a function name as CUPTI spells it ("cudaLaunchKernel_v7000", "cuMemcpyHtoDAsync_v2_ptsz"). GPU_API_NONE:
- * the function is not traced.
+ * Looks up a function name as CUPTI spells it ("cudaLaunchKernel_v7000",
+ * "cuMemcpyHtoDAsync_v2_ptsz"). GPU_API_NONE: the function is not traced.
  */
 enum gpu_api gpu_api__find(const char *name);
 
-/* Drops calls, activities, steps and usages; keeps sums, processes and devices. */
+/* Drops calls, activities, steps and usages; keeps totals, processes and devices. */
 void gpu__forget(struct gpu *gpu);
 /* Frees all contents and leaves the struct empty. */
 void gpu__free(struct gpu *gpu);

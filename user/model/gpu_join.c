@@ -2,14 +2,15 @@
 /*
  * Joins GPU activities to the calls that asked for them.
  *
- * First by number: CUPTI gives each activity the correlation id of its call. CUPTI reports the call as well: of the
- * runtime, of the driver, or of both, one nested in the other.
+ * First by number: CUPTI gives each activity the correlation id of its call. CUPTI reports the call
+ * as well: of the runtime, of the driver, or of both, one nested in the other.
  *
- * Then by time: that call is matched to a call that the probes saw on the same thread and of the same class, which
- * encloses it, lies inside it (probes on the driver only), or is a collective that launches its kernels. The two clocks
- * differ by some microseconds. So calls are first matched by raw times, with a coarse offset at which most of them
- * overlap, and again with a fine offset taken from their midpoints. Two calls match only if each is the other's best
- * overlap. All others stay unjoined.
+ * Then by time: that call is matched to a call that the probes saw on the same thread and of the
+ * same class, which encloses it, lies inside it (probes on the driver only), or is a collective
+ * that launches its kernels. The two clocks differ by some microseconds. So calls are first matched
+ * by raw times, with a coarse offset at which most of them overlap, and again with a fine offset
+ * taken from their midpoints. Two calls match only if each is the other's best overlap. All others
+ * stay unjoined.
  */
 #include "user/model/gpu_join.h"
 
@@ -29,7 +30,7 @@
 #define BACK_MAX    16      /* calls to look back: calls of a thread do not overlap, unless the recording is corrupt */
 
 /* A GPU_ACTIVITY_CALL. */
-struct asked {
+struct asked_call {
 	uint32_t pid, tid;
 	uint32_t correlation;
 	uint32_t driver;
@@ -43,7 +44,7 @@ struct join {
 	struct gpu *gpu;
 	struct gpu_act *activities;
 	const struct gpu_call *calls;
-	struct asked *asked;
+	struct asked_call *asked;
 	size_t asked_cnt;
 	uint32_t *owners;  /* by call: 1 + index of the asked that it is matched to */
 	int64_t *overlaps; /* by call: the overlap of that match */
@@ -59,7 +60,7 @@ struct join {
 
 static int compare_thread(const void *a, const void *b)
 {
-	const struct asked *x = a, *y = b;
+	const struct asked_call *x = a, *y = b;
 
 	DIFFER(driver);
 	DIFFER(pid);
@@ -70,7 +71,7 @@ static int compare_thread(const void *a, const void *b)
 
 static int compare_correlation(const void *a, const void *b)
 {
-	const struct asked *x = a, *y = b;
+	const struct asked_call *x = a, *y = b;
 
 	DIFFER(pid);
 	DIFFER(correlation);
@@ -82,8 +83,8 @@ static int compare_correlation(const void *a, const void *b)
 static bool is_comm_kernel(const char *name)
 {
 	/*
-	 * Mangled: "_Z29ncclDevKernel_AllReduce_Sum_f3224ncclDevKernelArgsStorage...". HTA looks at the start of the
-	 * demangled name.
+	 * Mangled: "_Z29ncclDevKernel_AllReduce_Sum_f3224ncclDevKernelArgsStorage...". HTA looks at
+	 * the start of the demangled name.
 	 */
 	if (!strncmp(name, "_Z", 2))
 		name += 2 + strspn(name + 2, "0123456789");
@@ -110,15 +111,15 @@ static int list_asked(struct join *join, const struct names *names)
 			continue;
 		activity->asked_by = i;
 		join->asked[join->asked_cnt++] =
-			(struct asked){.pid = activity->pid,
-				       .tid = activity->tid,
-				       .correlation = activity->correlation,
-				       .driver = activity->detail[2] != 0,
-				       .start_ns = activity->start_ns,
-				       .end_ns = gpu_act__end_ns(activity),
-				       .activity = i,
-				       .call = GPU_NOT_JOINED,
-				       .class = name ? gpu_api__class(gpu_api__find(name)) : GPU_NONE};
+			(struct asked_call){.pid = activity->pid,
+					    .tid = activity->tid,
+					    .correlation = activity->correlation,
+					    .driver = activity->detail[2] != 0,
+					    .start_ns = activity->start_ns,
+					    .end_ns = gpu_act__end_ns(activity),
+					    .activity = i,
+					    .call = GPU_NOT_JOINED,
+					    .class = name ? gpu_api__class(gpu_api__find(name)) : GPU_NONE};
 	}
 	return 0;
 }
@@ -126,7 +127,7 @@ static int list_asked(struct join *join, const struct names *names)
 /* ---- by time ---- */
 
 /* Adds an offset to a time, saturating. */
-static uint64_t shift(uint64_t ns, int64_t offset)
+static uint64_t shift_time(uint64_t ns, int64_t offset)
 {
 	if (offset < 0)
 		return ns > (uint64_t)-offset ? ns + offset : 0;
@@ -142,14 +143,14 @@ static uint64_t call_end(const struct join *join, size_t at)
 	if (call->duration_ns)
 		return call->start_ns + call->duration_ns;
 	return has_next && next->start_ns - call->start_ns < UNSEEN_NS ? next->start_ns
-								       : shift(call->start_ns, UNSEEN_NS);
+								       : shift_time(call->start_ns, UNSEEN_NS);
 }
 
 /* The time for which both calls last; negative: the distance between them. */
-static int64_t overlap(const struct join *join, const struct asked *asked, size_t at, int64_t offset)
+static int64_t calls_overlap_ns(const struct join *join, const struct asked_call *asked, size_t at, int64_t offset)
 {
 	const uint64_t call_start = join->calls[at].start_ns, end_ns = call_end(join, at);
-	uint64_t a = shift(asked->start_ns, offset), b = shift(asked->end_ns, offset);
+	uint64_t a = shift_time(asked->start_ns, offset), b = shift_time(asked->end_ns, offset);
 	uint64_t start = a > call_start ? a : call_start, end = b < end_ns ? b : end_ns;
 	uint64_t ns = end >= start ? end - start : start - end;
 
@@ -159,7 +160,7 @@ static int64_t overlap(const struct join *join, const struct asked *asked, size_
 }
 
 /* A collective encloses the calls that it makes. */
-static bool fits_call(const struct asked *asked, const struct gpu_call *call, int64_t overlap_ns)
+static bool fits_call(const struct asked_call *asked, const struct gpu_call *call, int64_t overlap_ns)
 {
 	if (gpu_api__class(call->api) == GPU_COMM)
 		return overlap_ns > 0 && 2 * (uint64_t)overlap_ns >= asked->end_ns - asked->start_ns;
@@ -167,21 +168,21 @@ static bool fits_call(const struct asked *asked, const struct gpu_call *call, in
 }
 
 /* The calls of one thread: indexes [from, to). */
-struct range {
+struct call_range {
 	size_t from, to;
 };
 
 /* The call that overlaps `asked` the longest, or GPU_NOT_JOINED. */
-static uint32_t best_of(const struct join *join, struct range calls, const struct asked *asked, int64_t offset,
-			int64_t *overlap_ns)
+static uint32_t best_overlap(const struct join *join, struct call_range calls, const struct asked_call *asked,
+			     int64_t offset, int64_t *overlap_ns)
 {
-	uint64_t end_ns = shift(asked->end_ns, offset);
+	uint64_t end_ns = shift_time(asked->end_ns, offset);
 	size_t low = SEARCH(i, calls.from, calls.to, join->calls[i].start_ns < end_ns);
 	uint32_t best = GPU_NOT_JOINED;
 
 	*overlap_ns = 0;
 	for (int back = 0; back < BACK_MAX && low > calls.from; back++) {
-		int64_t ns = overlap(join, asked, --low, offset);
+		int64_t ns = calls_overlap_ns(join, asked, --low, offset);
 
 		if (ns > *overlap_ns && fits_call(asked, &join->calls[low], ns)) {
 			*overlap_ns = ns;
@@ -192,7 +193,8 @@ static uint32_t best_of(const struct join *join, struct range calls, const struc
 }
 
 /* The offset at which the calls of a block overlap most. */
-static int64_t coarse_offset(const struct join *join, struct range calls, const struct asked *asked, size_t cnt)
+static int64_t coarse_offset(const struct join *join, struct call_range calls, const struct asked_call *asked,
+			     size_t cnt)
 {
 	uint64_t most = 0;
 	int64_t found = 0;
@@ -206,7 +208,7 @@ static int64_t coarse_offset(const struct join *join, struct range calls, const 
 			int64_t ns;
 
 			if (asked[a].call == GPU_NOT_JOINED &&
-			    best_of(join, calls, &asked[a], offset, &ns) != GPU_NOT_JOINED)
+			    best_overlap(join, calls, &asked[a], offset, &ns) != GPU_NOT_JOINED)
 				sum += ns < 1000000 ? ns : 1000000;
 		}
 		if (sum > most) {
@@ -217,24 +219,24 @@ static int64_t coarse_offset(const struct join *join, struct range calls, const 
 	return found;
 }
 
-static int compare_ns(const void *a, const void *b)
+static int compare_offsets(const void *a, const void *b)
 {
 	return COMPARE(*(const int64_t *)a, *(const int64_t *)b);
 }
 
 /*
- * The median distance between the midpoints of the calls that overlap at an offset; that offset itself if no calls
- * overlap.
+ * The median distance between the midpoints of the calls that overlap at an offset; that offset
+ * itself if no calls overlap.
  */
-static int64_t fine_offset(const struct join *join, struct range calls, const struct asked *asked, size_t cnt,
+static int64_t fine_offset(const struct join *join, struct call_range calls, const struct asked_call *asked, size_t cnt,
 			   int64_t offset)
 {
 	int64_t apart[TRIED], ns;
 	size_t found = 0;
 
 	for (size_t a = 0; a < cnt && found < TRIED; a++) {
-		uint32_t at =
-			asked[a].call == GPU_NOT_JOINED ? best_of(join, calls, &asked[a], offset, &ns) : GPU_NOT_JOINED;
+		uint32_t at = asked[a].call == GPU_NOT_JOINED ? best_overlap(join, calls, &asked[a], offset, &ns)
+							      : GPU_NOT_JOINED;
 		const struct gpu_call *call = &join->calls[at];
 
 		if (at == GPU_NOT_JOINED || !call->duration_ns || gpu_api__class(call->api) == GPU_COMM)
@@ -244,20 +246,20 @@ static int64_t fine_offset(const struct join *join, struct range calls, const st
 	}
 	if (!found)
 		return offset;
-	qsort(apart, found, sizeof(*apart), compare_ns);
+	qsort(apart, found, sizeof(*apart), compare_offsets);
 	ns = apart[percentile__index(found, 50)];
 	return ns > -2 * OFFSET_MAX && ns < 2 * OFFSET_MAX ? ns : offset;
 }
 
-static void match_block(struct join *join, struct range calls, struct asked *asked, size_t cnt)
+static void match_block(struct join *join, struct call_range calls, struct asked_call *asked, size_t cnt)
 {
 	int64_t offset = coarse_offset(join, calls, asked, cnt);
 
 	offset = fine_offset(join, calls, asked, cnt, offset);
 	for (size_t a = 0; a < cnt; a++) {
 		int64_t ns;
-		uint32_t at =
-			asked[a].call == GPU_NOT_JOINED ? best_of(join, calls, &asked[a], offset, &ns) : GPU_NOT_JOINED;
+		uint32_t at = asked[a].call == GPU_NOT_JOINED ? best_overlap(join, calls, &asked[a], offset, &ns)
+							      : GPU_NOT_JOINED;
 
 		if (at == GPU_NOT_JOINED)
 			continue;
@@ -275,21 +277,24 @@ static void match_block(struct join *join, struct range calls, struct asked *ask
 	}
 }
 
-static struct range thread_calls(const struct join *join, uint32_t pid, uint32_t tid)
+static struct call_range thread_calls(const struct join *join, uint32_t pid, uint32_t tid)
 {
 	const struct gpu_call *calls = join->calls;
 	size_t cnt = join->gpu->calls.cnt;
 	size_t from = SEARCH(i, 0, cnt, calls[i].pid < pid || (calls[i].pid == pid && calls[i].tid < tid));
 
-	return (struct range){from, SEARCH(i, from, cnt, calls[i].pid == pid && calls[i].tid == tid)};
+	return (struct call_range){from, SEARCH(i, from, cnt, calls[i].pid == pid && calls[i].tid == tid)};
 }
 
-/* `asked` is sorted by thread. The runtime's calls come first, so the driver's calls get only what those leave over. */
+/*
+ * `asked` is sorted by thread. The runtime's calls come first, so the driver's calls get only what
+ * those leave over.
+ */
 static void match_by_time(struct join *join)
 {
 	for (size_t from = 0, to; from < join->asked_cnt; from = to) {
-		const struct asked *first = &join->asked[from];
-		struct range calls = thread_calls(join, first->pid, first->tid);
+		const struct asked_call *first = &join->asked[from];
+		struct call_range calls = thread_calls(join, first->pid, first->tid);
 
 		for (to = from;
 		     to < join->asked_cnt && join->asked[to].driver == first->driver &&
@@ -304,21 +309,22 @@ static void match_by_time(struct join *join)
 /* ---- by number ---- */
 
 /*
- * Of the calls of the process with this correlation id, returns the last one that began before the activity, and
- * prefers the runtime's to the driver's; NULL: no such call. *call: the probes' view of one of them.
+ * Of the calls of the process with this correlation id, returns the last one that began before the
+ * activity, and prefers the runtime's to the driver's; NULL: no such call. *call: the probes' view
+ * of one of them.
  */
-static const struct asked *find_asked(const struct join *join, const struct gpu_act *activity, uint32_t *call)
+static const struct asked_call *find_asked_call(const struct join *join, const struct gpu_act *activity, uint32_t *call)
 {
-	const struct asked key = {.pid = activity->pid, .correlation = activity->correlation};
-	const struct asked *found[2] = {NULL, NULL};
+	const struct asked_call key = {.pid = activity->pid, .correlation = activity->correlation};
+	const struct asked_call *found[2] = {NULL, NULL};
 
 	for (uint32_t driver = 0; driver < 2; driver++) {
-		uint64_t latest = activity->start_ns ? shift(activity->start_ns, OFFSET_MAX) : UINT64_MAX;
-		struct asked last = {.pid = key.pid,
-				     .correlation = key.correlation,
-				     .driver = driver,
-				     .start_ns = latest,
-				     .activity = UINT32_MAX};
+		uint64_t latest = activity->start_ns ? shift_time(activity->start_ns, OFFSET_MAX) : UINT64_MAX;
+		struct asked_call last = {.pid = key.pid,
+					  .correlation = key.correlation,
+					  .driver = driver,
+					  .start_ns = latest,
+					  .activity = UINT32_MAX};
 		size_t low = SEARCH(i, 0, join->asked_cnt, compare_correlation(&join->asked[i], &last) <= 0);
 
 		if (low && join->asked[low - 1].pid == key.pid && join->asked[low - 1].correlation == key.correlation &&
@@ -337,12 +343,12 @@ static void match_by_number(struct join *join)
 		join->activities[join->asked[i].activity].call = join->asked[i].call;
 	for (size_t i = 0; i < join->gpu->activities.cnt; i++) {
 		struct gpu_act *activity = &join->activities[i];
-		const struct asked *asked;
+		const struct asked_call *asked;
 		uint32_t call;
 
 		if (activity->kind == GPU_ACTIVITY_CALL || !activity->correlation)
 			continue;
-		asked = find_asked(join, activity, &call);
+		asked = find_asked_call(join, activity, &call);
 		if (!asked)
 			continue;
 		activity->asked_by = asked->activity;

@@ -4,7 +4,10 @@
 
 #include "user/model/gpu.h"
 
-/* Sets asked_by, call and is_comm of the activities. Activities and calls must be sorted. 0 or -ENOMEM. */
+/*
+ * Sets asked_by, call and is_comm of the activities. Activities and calls must be sorted. 0 or
+ * -ENOMEM.
+ */
 int gpu_join__all(struct gpu *gpu, const struct names *names);
 
 #endif

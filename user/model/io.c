@@ -5,7 +5,7 @@
 
 #include "user/lib/saturating.h"
 
-static int add_call(struct io *io, const struct rec_syscall *record)
+static int io__add_syscall(struct io *io, const struct rec_syscall *record)
 {
 	struct io_call *call;
 
@@ -18,7 +18,7 @@ static int add_call(struct io *io, const struct rec_syscall *record)
 	return 0;
 }
 
-static int add_file(struct io *io, const struct rec_file *record)
+static int io__add_file_record(struct io *io, const struct rec_file *record)
 {
 	struct io_file *file;
 
@@ -31,7 +31,7 @@ static int add_file(struct io *io, const struct rec_file *record)
 	return 0;
 }
 
-static int add_pipe(struct io *io, const struct rec_pipe *record)
+static int io__add_pipe(struct io *io, const struct rec_pipe *record)
 {
 	struct io_pipe *pipe;
 
@@ -47,8 +47,9 @@ static int add_pipe(struct io *io, const struct rec_pipe *record)
 int io__add(struct io *io, const struct rec_hdr *record)
 {
 	if (record->type == REC_SYSCALL)
-		return add_call(io, (const void *)record);
-	return record->type == REC_FILE ? add_file(io, (const void *)record) : add_pipe(io, (const void *)record);
+		return io__add_syscall(io, (const void *)record);
+	return record->type == REC_FILE ? io__add_file_record(io, (const void *)record)
+					: io__add_pipe(io, (const void *)record);
 }
 
 const struct io_call *io__calls(const struct io *io, size_t *cnt)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * System calls, files and pipes: takes REC_SYSCALL, REC_FILE and REC_PIPE, and returns the last state of each key. Part
- * of the job (job.h), which owns it.
+ * System calls, files and pipes: takes REC_SYSCALL, REC_FILE and REC_PIPE, and returns the last
+ * state of each key. Part of the job (job.h), which owns it.
  */
 #ifndef STEPFLAME_USER_MODEL_IO_H
 #define STEPFLAME_USER_MODEL_IO_H
@@ -31,7 +31,10 @@ struct io {
 	struct map calls, files, pipes; /* struct io_call, struct io_file, struct io_pipe */
 };
 
-/* Takes one of the three records; the caller has checked its size. 0, -ENOMEM, or -EINVAL for an invalid record. */
+/*
+ * Takes one of the three records; the caller has checked its size. 0, -ENOMEM, or -EINVAL for an
+ * invalid record.
+ */
 int io__add(struct io *io, const struct rec_hdr *record);
 /* In order of their first record. */
 const struct io_call *io__calls(const struct io *io, size_t *cnt);

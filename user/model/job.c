@@ -2,8 +2,8 @@
 /*
  * Takes records, and returns what they say about a job. One thread owns a job.
  *
- * A cumulative record replaces the earlier state of its key. Rows are built on demand, and rebuilt after the next
- * record.
+ * A cumulative record replaces the earlier state of its key. Rows are built on demand, and rebuilt
+ * after the next record.
  */
 #include "user/model/job.h"
 
@@ -96,7 +96,7 @@ void job__free(struct job *job)
 		utf8__copy((field), sizeof(raw), raw, sizeof(raw)); \
 	} while (0)
 
-static int add_host(struct job *job, const struct rec_hdr *record)
+static int job__add_host(struct job *job, const struct rec_hdr *record)
 {
 	struct rec_host *host = array__add(&job->hosts, sizeof(*host));
 
@@ -111,7 +111,7 @@ static int add_host(struct job *job, const struct rec_hdr *record)
 
 #define TARGET_KEY(pid) (1ull << 32 | (pid)) /* 0 is not a valid key */
 
-static int add_target(struct job *job, const struct rec_hdr *record)
+static int job__add_target(struct job *job, const struct rec_hdr *record)
 {
 	const struct rec_target *new = (const void *)record;
 	struct rec_target *target;
@@ -140,7 +140,7 @@ static int add_target(struct job *job, const struct rec_hdr *record)
 	return 0;
 }
 
-static int add_name(struct job *job, const struct rec_hdr *record)
+static int job__add_name(struct job *job, const struct rec_hdr *record)
 {
 	const struct rec_name *name = (const void *)record;
 	bool known = name->encoding == NAME_UTF8 || name->encoding == NAME_LATIN1 || name->encoding == NAME_UCS2 ||
@@ -153,7 +153,7 @@ static int add_name(struct job *job, const struct rec_hdr *record)
 	return names__add(&job->names, name);
 }
 
-static int add_window(struct job *job, const struct rec_hdr *record)
+static int job__add_window(struct job *job, const struct rec_hdr *record)
 {
 	const struct rec_window *window = (const void *)record;
 
@@ -164,7 +164,7 @@ static int add_window(struct job *job, const struct rec_hdr *record)
 	return 0;
 }
 
-static int add_counter(struct job *job, const struct rec_hdr *record)
+static int job__add_counter(struct job *job, const struct rec_hdr *record)
 {
 	struct rec_counter new = *(const struct rec_counter *)record;
 	uint32_t index;
@@ -183,13 +183,13 @@ static int add_counter(struct job *job, const struct rec_hdr *record)
 	return 0;
 }
 
-static int add_cost(struct job *job, const struct rec_hdr *record)
+static int job__add_cost(struct job *job, const struct rec_hdr *record)
 {
 	memcpy(&job->cost, record, sizeof(job->cost));
 	return 0;
 }
 
-static int add_note(struct job *job, const struct rec_hdr *record)
+static int job__add_note(struct job *job, const struct rec_hdr *record)
 {
 	const struct rec_note *note = (const void *)record;
 	char **slot, *text;
@@ -217,27 +217,27 @@ static int count_malformed(struct job *job, int err)
 	return 0;
 }
 
-static int add_action(struct job *job, const struct rec_hdr *record)
+static int job__add_action(struct job *job, const struct rec_hdr *record)
 {
 	return count_malformed(job, actions__add(&job->actions, record));
 }
 
-static int add_ops(struct job *job, const struct rec_hdr *record)
+static int job__add_ops(struct job *job, const struct rec_hdr *record)
 {
 	return count_malformed(job, ops__add(&job->ops, record));
 }
 
-static int add_stacks(struct job *job, const struct rec_hdr *record)
+static int job__add_stacks(struct job *job, const struct rec_hdr *record)
 {
 	return count_malformed(job, stacks__add(&job->stacks, record));
 }
 
-static int add_samples(struct job *job, const struct rec_hdr *record)
+static int job__add_samples(struct job *job, const struct rec_hdr *record)
 {
 	return count_malformed(job, samples__add(&job->samples, &job->stacks, record));
 }
 
-static int add_boundary(struct job *job, const struct rec_hdr *record)
+static int job__add_boundary(struct job *job, const struct rec_hdr *record)
 {
 	const struct rec_step *new = (const void *)record;
 	struct rec_step *boundary;
@@ -253,31 +253,34 @@ static int add_boundary(struct job *job, const struct rec_hdr *record)
 	return 0;
 }
 
-static int add_proc(struct job *job, const struct rec_hdr *record)
+static int job__add_proc(struct job *job, const struct rec_hdr *record)
 {
 	return exits__add(&job->exits, (const void *)record);
 }
 
-static int add_io(struct job *job, const struct rec_hdr *record)
+static int job__add_io(struct job *job, const struct rec_hdr *record)
 {
 	return count_malformed(job, io__add(&job->io, record));
 }
 
-static int add_gpu(struct job *job, const struct rec_hdr *record)
+static int job__add_gpu(struct job *job, const struct rec_hdr *record)
 {
 	return count_malformed(job, gpu__add(&job->gpu, &job->stacks, record));
 }
 
-#define add_nothing NULL
+#define job__add_nothing NULL
 
 /* Readers by record type. */
 static int (*const readers[])(struct job *job, const struct rec_hdr *record) = {
-#define X(type, record, reader, ...) [REC_##type] = add_##reader,
+#define X(type, record, reader, ...) [REC_##type] = job__add_##reader,
 	STEPFLAME_RECORDS(X)
 #undef X
 };
 
-/* A record may be longer than its struct, since a later version may extend it at the end, but not shorter. */
+/*
+ * A record may be longer than its struct, since a later version may extend it at the end, but not
+ * shorter.
+ */
 int job__add(struct job *job, const struct rec_hdr *record)
 {
 	const struct record_descriptor *descriptor = record_descriptor__of(record->type);

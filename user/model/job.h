@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The model: what a record stream says about a job. Records go in, live or from a file, in recording order; reports
- * read the model. Records are hostile input: the job checks each size against the record's type, and counts invalid
- * records in job.malformed.
+ * The model: what a record stream says about a job. Records go in, live or from a file, in
+ * recording order; reports read the model. Records are hostile input: the job checks each size
+ * against the record's type, and counts invalid records in job.malformed.
  */
 #ifndef STEPFLAME_USER_MODEL_JOB_H
 #define STEPFLAME_USER_MODEL_JOB_H
@@ -42,19 +42,25 @@ const struct rec_target *job__targets(const struct job *job,
 const struct rec_target *job__target(const struct job *job, uint32_t pid);
 /* A process without a REC_TARGET counts as a main process only if there is no other main process. */
 bool job__is_main(const struct job *job, uint32_t pid);
-/* The host on which the target of that index runs, in a merged recording of several hosts; else NULL. */
+/*
+ * The host on which the target of that index runs, in a merged recording of several hosts; else
+ * NULL.
+ */
 const char *job__target_host(const struct job *job, size_t target);
 const char *job__name(const struct job *job, uint64_t id); /* NULL when unknown */
 /*
- * As job__name, but returns a placeholder text, valid until the next record, for a name that never came. NULL: no
- * memory.
+ * As job__name, but returns a placeholder text, valid until the next record, for a name that never
+ * came. NULL: no memory.
  */
 const char *job__name_or_lost(struct job *job, uint64_t id);
 /* Nonzero counters, in the order of include/counters.h, then the unknown ones. */
 const struct job_counter *job__counters(struct job *job, size_t *cnt);
 const char *const *job__notes(const struct job *job, size_t *cnt);
 uint64_t job__malformed(const struct job *job);
-/* Rows in order of first occurrence (val.first_ns); valid until the next job__add. NULL only with *cnt == 0. */
+/*
+ * Rows in order of first occurrence (val.first_ns); valid until the next job__add. NULL only with
+ * *cnt == 0.
+ */
 const struct job_action *job__actions(struct job *job, size_t *cnt);
 /* See ops__group, op_group__source, ops__rows and ops__windows. */
 char *job__op_source(struct job *job, const struct op_group *group);
@@ -64,21 +70,25 @@ const struct rec_op_window *job__op_windows(struct job *job, size_t *cnt);
 const struct io *job__io(const struct job *job);
 /* See gpu.h. Already joined; valid until the next record. NULL: no memory. */
 const struct gpu *job__gpu(struct job *job);
-/* See stacks.h and samples.h. Valid until the next record. job__samples returns NULL when there is no memory. */
+/*
+ * See stacks.h and samples.h. Valid until the next record. job__samples returns NULL when there is
+ * no memory.
+ */
 const struct stacks *job__stacks(const struct job *job);
 const struct samples *job__samples(struct job *job);
 /* Step boundaries in recording order, which may differ from time order. NULL only with *cnt == 0. */
 const struct rec_step *job__boundaries(const struct job *job, size_t *cnt);
 
 /*
- * How a process of the job ended: the last one, if several had this pid. NULL: it still ran, or its end is not known.
+ * How a process of the job ended: the last one, if several had this pid. NULL: it still ran, or its
+ * end is not known.
  */
 const struct rec_proc *job__exit(const struct job *job, uint32_t pid);
 
 /*
- * For live views, which show only the last seconds and must not grow. job__forget_samples drops the samples, the
- * numbers of their threads, the step boundaries, and what gpu__forget drops. After job__forget_stacks, earlier exact
- * calls no longer have valid paths.
+ * For live views, which show only the last seconds and must not grow. job__forget_samples drops the
+ * samples, the numbers of their threads, the step boundaries, and what gpu__forget drops. After
+ * job__forget_stacks, earlier exact calls no longer have valid paths.
  */
 void job__forget_samples(struct job *job);
 void job__forget_stacks(struct job *job);

@@ -65,9 +65,9 @@ static const struct {
 };
 
 /*
- * Derives the stage in Lightning's title from the actions: the first stage of the table for which an action name
- * contains one of the pieces. Fit comes first because fitting validates, too. A window that saw only the validation
- * inside a fit says VALIDATE: the names are the same.
+ * Derives the stage in Lightning's title from the actions: the first stage of the table for which
+ * an action name contains one of the pieces. Fit comes first because fitting validates, too. A
+ * window that saw only the validation inside a fit says VALIDATE: the names are the same.
  */
 static const struct {
 	const char *stage;
@@ -127,12 +127,12 @@ const char *labels__stage(const struct job_action *actions, size_t cnt)
 /* The first and last 16 bytes of a name, as include/phases.h expects them. */
 static void ends_of(const char *name, __u64 head[2], __u64 tail[2])
 {
-	size_t bytes = strlen(name), kept = bytes < 16 ? bytes : 16;
+	size_t bytes = strlen(name), end_bytes = bytes < 16 ? bytes : 16;
 
 	memset(head, 0, 16);
 	memset(tail, 0, 16);
-	memcpy(head, name, kept);
-	memcpy((char *)tail + 16 - kept, name + bytes - kept, kept);
+	memcpy(head, name, end_bytes);
+	memcpy((char *)tail + 16 - end_bytes, name + bytes - end_bytes, end_bytes);
 }
 
 enum phase labels__phase(enum span_kind kind, const char *name)

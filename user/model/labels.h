@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What span names say: which rows a report lists by default, and which stage of Lightning's trainer ran. */
+/*
+ * What span names say: which rows a report lists by default, and which stage of Lightning's trainer
+ * ran.
+ */
 #ifndef STEPFLAME_USER_MODEL_LABELS_H
 #define STEPFLAME_USER_MODEL_LABELS_H
 
@@ -12,7 +15,10 @@
 const char *labels__kind(enum span_kind kind);
 /* Whether torch or Lightning itself sets this label, rather than the user's code. */
 bool labels__is_torch(const char *name);
-/* Whether reports list spans of this kind and name without --all. lightning: the job has spans of kind SPAN_ACTION. */
+/*
+ * Whether reports list spans of this kind and name without --all. lightning: the job has spans of
+ * kind SPAN_ACTION.
+ */
 bool labels__listed(enum span_kind kind, const char *name, bool lightning);
 /* "FIT", "VALIDATE", "TEST", "PREDICT", or NULL when the rows do not say. */
 const char *labels__stage(const struct job_action *actions, size_t cnt);

@@ -18,7 +18,7 @@ struct op {
 	struct op_val val;
 };
 
-struct group {
+struct op_group_record {
 	uint64_t id;
 	uint64_t source, module;
 	uint64_t *words; /* malloc'ed */
@@ -31,7 +31,10 @@ struct op_window {
 	struct rec_op_window record;
 };
 
-/* Bookkeeping that torch leaves out of its own tables: _filter_name() in torch/autograd/profiler_util.py. */
+/*
+ * Bookkeeping that torch leaves out of its own tables: _filter_name() in
+ * torch/autograd/profiler_util.py.
+ */
 static const char *const never_listed[] = {
 	"profiler::_record_function_enter",
 	"profiler::_record_function_enter_new",
@@ -41,14 +44,14 @@ static const char *const never_listed[] = {
 	"aten::_version",
 };
 
-static int compare_window(const void *a, const void *b)
+static int compare_op_window(const void *a, const void *b)
 {
 	const struct op_window *x = a, *y = b;
 
 	return COMPARE(x->key, y->key);
 }
 
-static int add_op(struct ops *ops, const struct rec_op *record)
+static int ops__add_op(struct ops *ops, const struct rec_op *record)
 {
 	struct op *op;
 
@@ -64,33 +67,33 @@ static int add_op(struct ops *ops, const struct rec_op *record)
 }
 
 /* The first definition of an id wins: an id is a hash of its content. */
-static int add_group(struct ops *ops, const struct rec_op_group *record)
+static int ops__add_group(struct ops *ops, const struct rec_op_group *record)
 {
 	size_t bytes = record->word_cnt * sizeof(*record->words);
 	const uint64_t *words = (const void *)record->words, id = record->id;
-	struct group *group;
+	struct op_group_record *group;
 	uint64_t *copy;
 
 	if (!id || bytes > record->hdr.size - sizeof(*record) || words__check(words, record->word_cnt))
 		return -EINVAL;
-	if (MAP_FIND(&ops->groups, struct group, &id))
+	if (MAP_FIND(&ops->groups, struct op_group_record, &id))
 		return 0;
 	copy = malloc(bytes + 1);
-	group = copy ? MAP_ADD(&ops->groups, struct group, &id) : NULL;
+	group = copy ? MAP_ADD(&ops->groups, struct op_group_record, &id) : NULL;
 	if (!group) {
 		free(copy);
 		return -ENOMEM;
 	}
-	*group = (struct group){id,
-				record->source,
-				record->module,
-				memcpy(copy, words, bytes),
-				record->word_cnt,
-				record->source_offset};
+	*group = (struct op_group_record){id,
+					  record->source,
+					  record->module,
+					  memcpy(copy, words, bytes),
+					  record->word_cnt,
+					  record->source_offset};
 	return 0;
 }
 
-static int add_window(struct ops *ops, const struct rec_op_window *record)
+static int ops__add_window(struct ops *ops, const struct rec_op_window *record)
 {
 	const uint64_t key = (uint64_t)record->pid << 32 | record->index;
 	struct op_window *window;
@@ -108,11 +111,11 @@ int ops__add(struct ops *ops, const struct rec_hdr *record)
 {
 	switch (record->type) {
 	case REC_OP:
-		return add_op(ops, (const void *)record);
+		return ops__add_op(ops, (const void *)record);
 	case REC_OP_GROUP:
-		return add_group(ops, (const void *)record);
+		return ops__add_group(ops, (const void *)record);
 	case REC_OP_WINDOW:
-		return add_window(ops, (const void *)record);
+		return ops__add_window(ops, (const void *)record);
 	default:
 		return -EINVAL;
 	}
@@ -120,7 +123,7 @@ int ops__add(struct ops *ops, const struct rec_hdr *record)
 
 bool ops__group(const struct ops *ops, uint64_t id, struct op_group *out)
 {
-	const struct group *group = MAP_FIND(&ops->groups, struct group, &id);
+	const struct op_group_record *group = MAP_FIND(&ops->groups, struct op_group_record, &id);
 
 	*out = (struct op_group){0};
 	if (group)
@@ -134,8 +137,11 @@ bool ops__group(const struct ops *ops, uint64_t id, struct op_group *out)
 	return group;
 }
 
-/* Shortens the path of an installed file to the part after its packages folder, by which users know it. */
-static const char *short_path(const char *path)
+/*
+ * Shortens the path of an installed file to the part after its packages folder, by which users know
+ * it.
+ */
+static const char *without_packages_folder(const char *path)
 {
 	static const char *const folders[] = {"/site-packages/", "/dist-packages/"};
 	const char *at;
@@ -161,7 +167,7 @@ char *op_group__source(const struct op_group *group, struct names *names, struct
 	line = code__line(&code, group->source_offset) ?: code.first_line;
 	file = names__find_or_lost(names, code.file);
 	name = file ? names__find_or_lost(names, code.name) : NULL;
-	if (!name || asprintf(&text, "%s(%u): %s", short_path(file), line, name) < 0)
+	if (!name || asprintf(&text, "%s(%u): %s", without_packages_folder(file), line, name) < 0)
 		return NULL;
 	return text;
 }
@@ -204,7 +210,7 @@ static char *printed_name(const char *text, enum span_kind kind, const char **ov
 	return strndup(text, dot - text);
 }
 
-static bool is_listed(const struct op_row *row)
+static bool is_listed_op(const struct op_row *row)
 {
 	for (size_t i = 0; row->kind == SPAN_OP && i < sizeof(never_listed) / sizeof(*never_listed); i++)
 		if (!strcmp(row->name, never_listed[i]))
@@ -212,7 +218,7 @@ static bool is_listed(const struct op_row *row)
 	return true;
 }
 
-struct build {
+struct ops_build {
 	struct ops *ops;
 	struct names *names;
 	struct stacks *stacks;
@@ -220,7 +226,7 @@ struct build {
 };
 
 /* NULL: id 0, or no memory; the latter is recorded in build. */
-static const char *text_of(struct build *build, uint64_t id)
+static const char *group_text(struct ops_build *build, uint64_t id)
 {
 	const char *text = id ? names__find_or_lost(build->names, id) : NULL;
 
@@ -229,11 +235,11 @@ static const char *text_of(struct build *build, uint64_t id)
 	return text;
 }
 
-static void build_row(struct build *build, const struct op *op)
+static void ops__build_row(struct ops_build *build, const struct op *op)
 {
 	struct op_row *row = &build->ops->built[build->ops->built_cnt];
 	struct op_group group;
-	const char *text = text_of(build, op->key.name);
+	const char *text = group_text(build, op->key.name);
 
 	*row = (struct op_row){.name_id = op->key.name,
 			       .action_id = op->key.action,
@@ -246,12 +252,12 @@ static void build_row(struct build *build, const struct op *op)
 		build->err = -ENOMEM;
 		return;
 	}
-	if (!is_listed(row)) {
+	if (!is_listed_op(row)) {
 		free((char *)row->name);
 		return;
 	}
 	build->ops->built_cnt++;
-	row->action = text_of(build, op->key.action);
+	row->action = group_text(build, op->key.action);
 	if (!ops__group(build->ops, op->key.group, &group))
 		return;
 	if (group.source) {
@@ -259,7 +265,7 @@ static void build_row(struct build *build, const struct op *op)
 		if (!row->source)
 			build->err = -ENOMEM;
 	}
-	row->module = text_of(build, group.module);
+	row->module = group_text(build, group.module);
 	row->words = group.words;
 	row->word_cnt = group.word_cnt;
 	if (row->kind == SPAN_OP)
@@ -281,9 +287,9 @@ static void drop_built(struct ops *ops)
 	ops->built_cnt = 0;
 }
 
-static int build_rows(struct ops *ops, struct names *names, struct stacks *stacks)
+static int ops__build_rows(struct ops *ops, struct names *names, struct stacks *stacks)
 {
-	struct build build = {.ops = ops, .names = names, .stacks = stacks};
+	struct ops_build build = {.ops = ops, .names = names, .stacks = stacks};
 	const struct op *op = ops->rows.items.items;
 
 	drop_built(ops);
@@ -292,13 +298,13 @@ static int build_rows(struct ops *ops, struct names *names, struct stacks *stack
 		return -ENOMEM;
 	for (size_t i = 0; i < ops->rows.items.cnt && !build.err; i++)
 		if (op[i].val.calls)
-			build_row(&build, &op[i]);
+			ops__build_row(&build, &op[i]);
 	return build.err;
 }
 
 const struct op_row *ops__rows(struct ops *ops, struct names *names, struct stacks *stacks, size_t *cnt)
 {
-	int err = ops->stale ? build_rows(ops, names, stacks) : 0;
+	int err = ops->stale ? ops__build_rows(ops, names, stacks) : 0;
 
 	ops->stale = err;
 	*cnt = err ? 0 : ops->built_cnt;
@@ -307,7 +313,7 @@ const struct op_row *ops__rows(struct ops *ops, struct names *names, struct stac
 
 const struct rec_op_window *ops__windows(struct ops *ops, size_t *cnt)
 {
-	struct op_window *sorted = map__sorted(&ops->windows, sizeof(*sorted), compare_window);
+	struct op_window *sorted = map__sorted(&ops->windows, sizeof(*sorted), compare_op_window);
 
 	free(ops->built_windows);
 	ops->built_windows = sorted ? calloc(ops->windows.items.cnt + 1, sizeof(*ops->built_windows)) : NULL;
@@ -320,7 +326,7 @@ const struct rec_op_window *ops__windows(struct ops *ops, size_t *cnt)
 
 void ops__free(struct ops *ops)
 {
-	struct group *groups = ops->groups.items.items;
+	struct op_group_record *groups = ops->groups.items.items;
 
 	drop_built(ops);
 	for (size_t i = 0; i < ops->groups.items.cnt; i++)

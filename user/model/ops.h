@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Operators: takes REC_OP, REC_OP_GROUP and REC_OP_WINDOW, and returns rows with their texts. Part of the job (job.h),
- * which owns it.
+ * Operators: takes REC_OP, REC_OP_GROUP and REC_OP_WINDOW, and returns rows with their texts. Part
+ * of the job (job.h), which owns it.
  */
 #ifndef STEPFLAME_USER_MODEL_OPS_H
 #define STEPFLAME_USER_MODEL_OPS_H
@@ -29,8 +29,8 @@ struct op_group {
 /* One row of the recording. Texts are UTF-8, control characters unchanged, and owned by the job. */
 struct op_row {
 	/*
-	 * As torch.profiler prints it: "aten::add", "autograd::engine::evaluate_function: AddBackward0",
-	 * "ProfilerStep*".
+	 * As torch.profiler prints it: "aten::add", "autograd::engine::evaluate_function:
+	 * AddBackward0", "ProfilerStep*".
 	 */
 	const char *name;
 	const char *overload;                  /* "Tensor"; "" without an overload */
@@ -54,23 +54,26 @@ struct ops {
 	struct rec_op_window *built_windows;
 };
 
-/* Takes one of the three records; the caller has checked its size. 0, -ENOMEM, or -EINVAL for an invalid record. */
+/*
+ * Takes one of the three records; the caller has checked its size. 0, -ENOMEM, or -EINVAL for an
+ * invalid record.
+ */
 int ops__add(struct ops *ops, const struct rec_hdr *record);
 /*
- * The rows that have calls, in order of first occurrence, without those that torch.profiler never lists. Resolves texts
- * with `names`. Valid until the next record. NULL only with *cnt == 0.
+ * The rows that have calls, in order of first occurrence, without those that torch.profiler never
+ * lists. Resolves texts with `names`. Valid until the next record. NULL only with *cnt == 0.
  */
 const struct op_row *ops__rows(struct ops *ops, struct names *names, struct stacks *stacks, size_t *cnt);
 /*
- * The windows in which operators were counted, sorted by pid and index. Valid until the next call. NULL only with *cnt
- * == 0.
+ * The windows in which operators were counted, sorted by pid and index. Valid until the next call.
+ * NULL only with *cnt == 0.
  */
 const struct rec_op_window *ops__windows(struct ops *ops, size_t *cnt);
 /* False if the group never came; *group is then empty. */
 bool ops__group(const struct ops *ops, uint64_t id, struct op_group *group);
 /*
- * The caller of the operator: "FILE(LINE): FUNCTION", with FILE shortened to start at site-packages; malloc'ed. NULL:
- * no memory.
+ * The caller of the operator: "FILE(LINE): FUNCTION", with FILE shortened to start at
+ * site-packages; malloc'ed. NULL: no memory.
  */
 char *op_group__source(const struct op_group *group, struct names *names, struct stacks *stacks);
 /* Frees all contents and leaves the struct empty. */

@@ -10,9 +10,9 @@
 /* Whether a row of row_pid belongs in the table of pid. */
 bool processes__in_scope(const struct job *job, uint32_t row_pid, uint32_t pid);
 /*
- * Lists the processes that have a table of their own with --per-rank: targets in their order, where targets that are
- * not main processes must be among `pids`, then the pids without a target. malloc'ed into *out. 0 or -ENOMEM (also if
- * pids is NULL).
+ * Lists the processes that have a table of their own with --per-rank: targets in their order, where
+ * targets that are not main processes must be among `pids`, then the pids without a target.
+ * malloc'ed into *out. 0 or -ENOMEM (also if pids is NULL).
  */
 int processes__list(const struct job *job, const uint32_t *pids, size_t pid_cnt, struct rec_target **out, size_t *cnt);
 

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Samples are packed to half the size of their records: 20 threads at 99 Hz make two million samples in 17 minutes. */
+/*
+ * Samples are packed to half the size of their records: 20 threads at 99 Hz make two million
+ * samples in 17 minutes.
+ */
 #include "user/model/samples.h"
 
 #include <errno.h>
@@ -23,8 +26,8 @@ struct packed {
 };
 
 /*
- * A forward or an evaluation. It is known only at its end, so the paths of the samples in it, which came earlier, lack
- * it.
+ * A forward or an evaluation. It is known only at its end, so the paths of the samples in it, which
+ * came earlier, lack it.
  */
 struct enclosure {
 	uint32_t thread, depth;
@@ -44,7 +47,7 @@ const char *sample_cause__name(unsigned int cause)
 	return cause < CAUSE__END ? cause_names[cause] : "";
 }
 
-static int add_sample(struct samples *samples, struct stacks *stacks, const struct rec_sample *record)
+static int samples__add_sample(struct samples *samples, struct stacks *stacks, const struct rec_sample *record)
 {
 	struct packed *packed, new = {
 				       .time_ns = record->time_ns,
@@ -77,7 +80,7 @@ static int add_sample(struct samples *samples, struct stacks *stacks, const stru
 	return 0;
 }
 
-static int add_calls(struct samples *samples, struct stacks *stacks, const struct rec_calls *record)
+static int samples__add_calls(struct samples *samples, struct stacks *stacks, const struct rec_calls *record)
 {
 	uint32_t code, path;
 	struct calls *calls;
@@ -94,7 +97,7 @@ static int add_calls(struct samples *samples, struct stacks *stacks, const struc
 	return 0;
 }
 
-static int add_pause(struct samples *samples, const struct rec_interval *record)
+static int samples__add_pause(struct samples *samples, const struct rec_interval *record)
 {
 	struct gc_pause *pause = array__add(&samples->pauses, sizeof(*pause));
 
@@ -104,7 +107,7 @@ static int add_pause(struct samples *samples, const struct rec_interval *record)
 	return 0;
 }
 
-static int add_enclosure(struct samples *samples, const struct rec_interval *record)
+static int samples__add_enclosure(struct samples *samples, const struct rec_interval *record)
 {
 	struct enclosure *new = array__add(&samples->enclosures, sizeof(*new));
 
@@ -120,18 +123,18 @@ static int add_enclosure(struct samples *samples, const struct rec_interval *rec
 	return intern__add(&samples->threads, (uint64_t)record->pid << 32 | record->tid, &new->thread);
 }
 
-static int add_interval(struct samples *samples, const struct rec_interval *record)
+static int samples__add_interval(struct samples *samples, const struct rec_interval *record)
 {
 	if (!record->name)
 		return -EINVAL;
 	if (record->kind == SPAN_GC)
-		return add_pause(samples, record);
+		return samples__add_pause(samples, record);
 	if (record->kind == SPAN_FORWARD || record->kind == SPAN_VALIDATION)
-		return add_enclosure(samples, record);
+		return samples__add_enclosure(samples, record);
 	return -EINVAL;
 }
 
-static int add_around(struct samples *samples, struct stacks *stacks, const struct rec_around *record)
+static int samples__add_around(struct samples *samples, struct stacks *stacks, const struct rec_around *record)
 {
 	struct around *around = array__add(&samples->arounds, sizeof(*around));
 
@@ -145,13 +148,13 @@ int samples__add(struct samples *samples, struct stacks *stacks, const struct re
 {
 	switch (record->type) {
 	case REC_SAMPLE:
-		return add_sample(samples, stacks, (const void *)record);
+		return samples__add_sample(samples, stacks, (const void *)record);
 	case REC_INTERVAL:
-		return add_interval(samples, (const void *)record);
+		return samples__add_interval(samples, (const void *)record);
 	case REC_AROUND:
-		return add_around(samples, stacks, (const void *)record);
+		return samples__add_around(samples, stacks, (const void *)record);
 	case REC_CALLS:
-		return add_calls(samples, stacks, (const void *)record);
+		return samples__add_calls(samples, stacks, (const void *)record);
 	default:
 		return -EINVAL;
 	}
@@ -162,10 +165,10 @@ int samples__add(struct samples *samples, struct stacks *stacks, const struct re
 #define LOADER_FILE "torch/utils/data/dataloader.py"
 
 /*
- * The methods of _MultiProcessingDataLoaderIter that wait for workers (torch 1.8 to 2.15). The single-process iterator
- * has neither.
+ * The methods of _MultiProcessingDataLoaderIter that wait for workers (torch 1.8 to 2.15). The
+ * single-process iterator has neither.
  */
-static bool waits_for_workers(const struct code *code, const struct names *names)
+static bool is_worker_wait(const struct code *code, const struct names *names)
 {
 	const char *file = names__find(names, code->file), *name = names__find(names, code->name), *dot;
 	size_t length = file ? strlen(file) : 0, wanted = strlen(LOADER_FILE);
@@ -191,7 +194,7 @@ static int refine_stacks(struct samples *samples, const struct stacks *stacks, c
 	for (size_t i = 0; i < code_end; i++) {
 		struct code code = stacks__code(stacks, i);
 
-		codes[i] = waits_for_workers(&code, names);
+		codes[i] = is_worker_wait(&code, names);
 	}
 	loaders = samples->loaders.items;
 	for (size_t i = 0; i < stack_end; i++) {
@@ -226,7 +229,10 @@ static int compare_enclosure(const void *a, const void *b)
 	return x->thread != y->thread ? COMPARE(x->thread, y->thread) : COMPARE(x->start_ns, y->start_ns);
 }
 
-/* The last enclosure of the sample's thread that began before the sample, unless it had already ended. */
+/*
+ * The last enclosure of the sample's thread that began before the sample, unless it had already
+ * ended.
+ */
 static const struct enclosure *find_enclosure(const struct samples *samples, const struct packed *packed)
 {
 	const struct enclosure *all = samples->enclosures.items;
@@ -237,7 +243,10 @@ static const struct enclosure *find_enclosure(const struct samples *samples, con
 	return &all[low - 1];
 }
 
-/* zero_grad is as often in the middle of a forward as before it, and does not belong to it; bpf/span.h agrees. */
+/*
+ * zero_grad is as often in the middle of a forward as before it, and does not belong to it;
+ * bpf/span.h agrees.
+ */
 static bool is_apart(const struct stacks *stacks, uint32_t number, const struct names *names)
 {
 	struct path path = stacks__path(stacks, number);
@@ -274,12 +283,12 @@ bool samples__has_rules(const struct samples *samples)
 void samples__choose_rules(struct samples *samples, bool (*is_by)(uint32_t pid, uint32_t rule, void *ctx), void *ctx)
 {
 	struct enclosure *all = samples->enclosures.items;
-	size_t kept = 0;
+	size_t retained_cnt = 0;
 
 	for (size_t i = 0; i < samples->enclosures.cnt; i++)
 		if (all[i].rule == STEP_NONE || is_by(all[i].pid, all[i].rule, ctx))
-			all[kept++] = all[i];
-	samples->enclosures.cnt = kept;
+			all[retained_cnt++] = all[i];
+	samples->enclosures.cnt = retained_cnt;
 	samples->has_rules = false;
 }
 
@@ -303,10 +312,10 @@ int samples__refine(struct samples *samples, struct stacks *stacks, const struct
 }
 
 /*
- * A thread may wait for anything by these causes. The other causes say more than the stack does: a page fault or the
- * GIL is not a batch of data.
+ * A thread may wait for anything by these causes. The other causes say more than the stack does: a
+ * page fault or the GIL is not a batch of data.
  */
-static bool is_vague(unsigned int cause)
+static bool is_vague_cause(unsigned int cause)
 {
 	return cause == CAUSE_LOCK || cause == CAUSE_SLEEP || cause == CAUSE_PIPE || cause == CAUSE_SOCKET ||
 	       cause == CAUSE_POLL || cause == CAUSE_UNKNOWN;
@@ -316,7 +325,7 @@ static unsigned int refined_cause(const struct samples *samples, const struct pa
 {
 	uint8_t of_path = ((const uint8_t *)samples->causes.items)[packed->path];
 
-	if (!is_vague(packed->cause))
+	if (!is_vague_cause(packed->cause))
 		return packed->cause;
 	if (of_path != CAUSE_NONE)
 		return of_path;

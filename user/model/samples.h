@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Samples and exact calls: takes REC_SAMPLE, REC_INTERVAL, REC_AROUND and REC_CALLS, and returns samples by index, in
- * recording order (for one thread, this is time order). Part of the job (job.h), which owns it.
+ * Samples and exact calls: takes REC_SAMPLE, REC_INTERVAL, REC_AROUND and REC_CALLS, and returns
+ * samples by index, in recording order (for one thread, this is time order). Part of the job
+ * (job.h), which owns it.
  */
 #ifndef STEPFLAME_USER_MODEL_SAMPLES_H
 #define STEPFLAME_USER_MODEL_SAMPLES_H
@@ -15,8 +16,8 @@
 #include "user/model/stacks.h"
 
 /*
- * What a thread waited for. Extends enum wait_cause by causes that the kernel cannot see, and that the Python stack and
- * the enclosing spans show.
+ * What a thread waited for. Extends enum wait_cause by causes that the kernel cannot see, and that
+ * the Python stack and the enclosing spans show.
  */
 #define STEPFLAME_REFINED_CAUSES(X)                                                                \
 	X(DATA_WAIT, "data_wait")   /* a DataLoader's iterator waits for a batch of its workers */ \
@@ -91,18 +92,21 @@ struct samples {
 	struct array causes;     /* uint8_t by path: the enum sample_cause of waits in the path, or CAUSE_NONE */
 };
 
-/* Takes one of the four records; the caller has checked its size. 0, -ENOMEM, or -EINVAL for an invalid record. */
+/*
+ * Takes one of the four records; the caller has checked its size. 0, -ENOMEM, or -EINVAL for an
+ * invalid record.
+ */
 int samples__add(struct samples *samples, struct stacks *stacks, const struct rec_hdr *record);
 /*
- * Call samples__choose_rules before samples__refine if samples__has_rules returns true: some candidate forwards are
- * real only if their process makes steps by a certain rule (struct rec_interval). Drops the candidates that is_by
- * rejects.
+ * Call samples__choose_rules before samples__refine if samples__has_rules returns true: some
+ * candidate forwards are real only if their process makes steps by a certain rule (struct
+ * rec_interval). Drops the candidates that is_by rejects.
  */
 bool samples__has_rules(const struct samples *samples);
 void samples__choose_rules(struct samples *samples, bool (*is_by)(uint32_t pid, uint32_t rule, void *ctx), void *ctx);
 /*
- * Call after the records and before samples__get. Inserts forwards and evaluations into the paths of the samples that
- * they enclose, and derives causes from stacks and paths. 0 or -ENOMEM.
+ * Call after the records and before samples__get. Inserts forwards and evaluations into the paths
+ * of the samples that they enclose, and derives causes from stacks and paths. 0 or -ENOMEM.
  */
 int samples__refine(struct samples *samples, struct stacks *stacks, const struct names *names);
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A copy of the bytes, of which there may be 0; malloc'ed, NULL: no memory. */
+/* Copies 0 or more bytes; malloc'ed. NULL: no memory. */
 static void *copy_bytes(const void *data, size_t bytes)
 {
 	void *out = malloc(bytes + 1);
@@ -34,7 +34,7 @@ static bool lines_ascend(const struct rec_code *record)
 	return true;
 }
 
-static int add_code(struct stacks *stacks, const struct rec_code *record)
+static int stacks__add_code(struct stacks *stacks, const struct rec_code *record)
 {
 	size_t bytes = (size_t)record->line_cnt * sizeof(*record->lines);
 	struct code *code;
@@ -58,7 +58,7 @@ static int add_code(struct stacks *stacks, const struct rec_code *record)
 	return code->lines ? 0 : -ENOMEM;
 }
 
-static int add_stack(struct stacks *stacks, const struct rec_stack *record)
+static int stacks__add_stack(struct stacks *stacks, const struct rec_stack *record)
 {
 	size_t bytes = (size_t)record->frame_cnt * sizeof(*record->frames);
 	struct stack *stack;
@@ -85,7 +85,7 @@ static int add_stack(struct stacks *stacks, const struct rec_stack *record)
 	return 0;
 }
 
-static int add_path(struct stacks *stacks, const struct rec_path *record)
+static int stacks__add_path(struct stacks *stacks, const struct rec_path *record)
 {
 	size_t bytes = (size_t)record->span_cnt * sizeof(*record->spans);
 	struct path *path;
@@ -111,11 +111,11 @@ int stacks__add(struct stacks *stacks, const struct rec_hdr *record)
 {
 	switch (record->type) {
 	case REC_CODE:
-		return add_code(stacks, (const void *)record);
+		return stacks__add_code(stacks, (const void *)record);
 	case REC_STACK:
-		return add_stack(stacks, (const void *)record);
+		return stacks__add_stack(stacks, (const void *)record);
 	case REC_PATH:
-		return add_path(stacks, (const void *)record);
+		return stacks__add_path(stacks, (const void *)record);
 	default:
 		return -EINVAL;
 	}

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The stacks and paths of samples: takes REC_CODE, REC_STACK and REC_PATH, and returns functions, stacks and paths by
- * the numbers that samples.h gives. Part of the job (job.h), which owns it. A definition may come later than the first
- * reference to it, or never; until it comes, the number exists but `known` is false.
+ * The stacks and paths of samples: takes REC_CODE, REC_STACK and REC_PATH, and returns functions,
+ * stacks and paths by the numbers that samples.h gives. Part of the job (job.h), which owns it. A
+ * definition may come later than the first reference to it, or never; until it comes, the number
+ * exists but `known` is false.
  */
 #ifndef STEPFLAME_USER_MODEL_STACKS_H
 #define STEPFLAME_USER_MODEL_STACKS_H
@@ -46,16 +47,22 @@ struct stacks {
 	struct array codes, stacks, paths; /* by number */
 };
 
-/* Takes one of the three records; the caller has checked its size. 0, -ENOMEM, or -EINVAL for an invalid record. */
+/*
+ * Takes one of the three records; the caller has checked its size. 0, -ENOMEM, or -EINVAL for an
+ * invalid record.
+ */
 int stacks__add(struct stacks *stacks, const struct rec_hdr *record);
-/* Set *number to the number of an id, whether its definition came or not; to 0 for id 0. 0 or -ENOMEM. */
+/*
+ * Set *number to the number of an id, whether its definition came or not; to 0 for id 0. 0 or
+ * -ENOMEM.
+ */
 int stacks__stack_number(struct stacks *stacks, uint64_t id, uint32_t *number);
 int stacks__path_number(struct stacks *stacks, uint64_t id, uint32_t *number);
 int stacks__code_number(struct stacks *stacks, uint64_t id, uint32_t *number);
 
 /*
- * Sets *number to the path with one span inserted below its `depth` outermost spans (at most all). An unknown path
- * stays unchanged. 0 or -ENOMEM.
+ * Sets *number to the path with one span inserted below its `depth` outermost spans (at most all).
+ * An unknown path stays unchanged. 0 or -ENOMEM.
  */
 int stacks__path_with(struct stacks *stacks, uint32_t path, const struct path_span *span, uint32_t depth,
 		      uint32_t *number);

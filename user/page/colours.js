@@ -1,4 +1,7 @@
-/* Colours by what a frame is, told apart by readers who see few hues, and by how much it changed: blue is less, orange more. */
+/*
+ * Colours a frame by what it is, in hues that colour-blind readers can distinguish, or by how much
+ * it changed: blue is less, orange is more.
+ */
 
 const KINDS = [
   ['python', 'Python'],
@@ -14,7 +17,7 @@ class Colours {
     this.refresh();
   }
 
-  /* After a change of theme. */
+  /* Call this after a change of theme. */
   refresh() {
     this.ink = css('--ink');
     this.dim = css('--dim');
@@ -46,12 +49,15 @@ class Colours {
     return from.map((value, i) => value + (to[i] - value) * share);
   }
 
-  /* shade: -1 to 1, the same for a file, so that neighbours of one kind are told apart. */
+  /* shade: -1 to 1, the same for all frames of a file, so that neighbours of one kind differ. */
   frame(kind, shade) {
     return Colours.text(Colours.mix(this.kinds[kind], shade < 0 ? this.ground : this.kinds.phase, Math.abs(shade) * 0.16));
   }
 
-  /* a, b, error: of the frame; whole: of all. A change that is small against the whole, or within the error, is pale. */
+  /*
+   * a, b, error: of the frame; whole: of all frames. A change is pale if it is small against the
+   * whole, or within the error.
+   */
   change(a, b, error, whole) {
     const larger = Math.max(a, b);
     if (!larger) return Colours.text(this.neutral);

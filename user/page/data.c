@@ -63,20 +63,20 @@ static void zip_block(struct packer *packer, int flush)
 	packer->plain_cnt = 0;
 }
 
-static void put_byte(struct packer *packer, unsigned char byte)
+static void packer__put_byte(struct packer *packer, unsigned char byte)
 {
 	if (packer->plain_cnt == BLOCK)
 		zip_block(packer, Z_NO_FLUSH);
 	packer->plain[packer->plain_cnt++] = byte;
 }
 
-static void put_number(struct packer *packer, uint64_t value)
+static void packer__put_number(struct packer *packer, uint64_t value)
 {
 	if (value > NUMBER_MAX)
 		value = NUMBER_MAX;
 	for (; value > 0x7f; value >>= 7)
-		put_byte(packer, (value & 0x7f) | 0x80);
-	put_byte(packer, value);
+		packer__put_byte(packer, (value & 0x7f) | 0x80);
+	packer__put_byte(packer, value);
 }
 
 /* Maps small numbers of either sign to small unsigned numbers. */
@@ -91,19 +91,19 @@ static uint64_t bound_number(uint64_t value)
 }
 
 /* Writes the difference from the number before. */
-static void put_difference(struct packer *packer, uint64_t value, uint64_t *before)
+static void packer__put_difference(struct packer *packer, uint64_t value, uint64_t *before)
 {
-	put_number(packer, fold_sign(bound_number(value) - *before));
+	packer__put_number(packer, fold_sign(bound_number(value) - *before));
 	*before = bound_number(value);
 }
 
-static void put_text(struct packer *packer, const char *text)
+static void packer__put_text(struct packer *packer, const char *text)
 {
 	size_t bytes = strlen(text);
 
-	put_number(packer, bytes);
+	packer__put_number(packer, bytes);
 	for (size_t i = 0; i < bytes; i++)
-		put_byte(packer, text[i]);
+		packer__put_byte(packer, text[i]);
 }
 
 /* ---- what is packed ---- */
@@ -134,13 +134,13 @@ static char *make_head(const struct page *page)
 }
 
 /* Writes `field` of each of `cnt` items. */
-#define PUT_COLUMN(packer, items, cnt, field)                  \
-	do {                                                   \
-		for (size_t i_ = 0; i_ < (cnt); i_++)          \
-			put_number(packer, (items)[i_].field); \
+#define PUT_COLUMN(packer, items, cnt, field)                          \
+	do {                                                           \
+		for (size_t i_ = 0; i_ < (cnt); i_++)                  \
+			packer__put_number(packer, (items)[i_].field); \
 	} while (0)
 
-static void put_tree(struct packer *packer, const struct flame *flame)
+static void packer__put_tree(struct packer *packer, const struct flame *flame)
 {
 	size_t text_cnt, function_cnt, frame_cnt, node_cnt;
 	char *const *texts = flame__texts(flame, &text_cnt);
@@ -148,88 +148,88 @@ static void put_tree(struct packer *packer, const struct flame *flame)
 	const struct flame_frame *frames = flame__frames(flame, &frame_cnt);
 	const struct flame_node *nodes = flame__nodes(flame, &node_cnt);
 
-	put_number(packer, text_cnt);
+	packer__put_number(packer, text_cnt);
 	for (size_t i = 0; i < text_cnt; i++)
-		put_text(packer, texts[i]);
-	put_number(packer, function_cnt);
+		packer__put_text(packer, texts[i]);
+	packer__put_number(packer, function_cnt);
 	PUT_COLUMN(packer, functions, function_cnt, kind);
 	PUT_COLUMN(packer, functions, function_cnt, name);
 	PUT_COLUMN(packer, functions, function_cnt, file);
 	PUT_COLUMN(packer, functions, function_cnt, first_line);
-	put_number(packer, frame_cnt);
+	packer__put_number(packer, frame_cnt);
 	PUT_COLUMN(packer, frames, frame_cnt, function);
 	PUT_COLUMN(packer, frames, frame_cnt, line);
-	put_number(packer, node_cnt);
+	packer__put_number(packer, node_cnt);
 	for (size_t i = 0; i < node_cnt; i++)
-		put_number(packer, i - nodes[i].parent);
+		packer__put_number(packer, i - nodes[i].parent);
 	PUT_COLUMN(packer, nodes, node_cnt, frame);
 }
 
-static void put_track(struct packer *packer, const struct flame_track *track)
+static void packer__put_track(struct packer *packer, const struct flame_track *track)
 {
 	const struct flame_step *steps = track->steps;
 	uint64_t end_us = 0, index = 0, slow = 0;
 
-	put_number(packer, track->recording);
-	put_number(packer, track->pid);
-	put_number(packer, track->tid);
-	put_number(packer, track->rank + 1);
-	put_text(packer, common__step_rule(track->rule));
-	put_number(packer, track->step_cnt);
+	packer__put_number(packer, track->recording);
+	packer__put_number(packer, track->pid);
+	packer__put_number(packer, track->tid);
+	packer__put_number(packer, track->rank + 1);
+	packer__put_text(packer, common__step_rule(track->rule));
+	packer__put_number(packer, track->step_cnt);
 	for (size_t i = 0; i < track->step_cnt; i++) {
-		put_difference(packer, steps[i].start_us, &end_us);
+		packer__put_difference(packer, steps[i].start_us, &end_us);
 		end_us = bound_number(steps[i].end_us);
 	}
 	for (size_t i = 0; i < track->step_cnt; i++)
-		put_number(packer, steps[i].end_us - steps[i].start_us);
+		packer__put_number(packer, steps[i].end_us - steps[i].start_us);
 	for (size_t i = 0; i < track->step_cnt; i++)
-		put_difference(packer, steps[i].index, &index);
+		packer__put_difference(packer, steps[i].index, &index);
 	PUT_COLUMN(packer, steps, track->step_cnt, gc_us);
 	for (int p = 0; p < PHASE__COUNT; p++)
 		PUT_COLUMN(packer, steps, track->step_cnt, phase_us[p]);
-	put_number(packer, track->slow_cnt);
+	packer__put_number(packer, track->slow_cnt);
 	for (size_t i = 0; i < track->slow_cnt; i++)
-		put_difference(packer, track->slow[i], &slow);
+		packer__put_difference(packer, track->slow[i], &slow);
 }
 
-static void put_thread(struct packer *packer, const struct flame_thread *thread)
+static void packer__put_thread(struct packer *packer, const struct flame_thread *thread)
 {
 	const struct flame_row *rows = thread->rows.items;
 	uint64_t end_us = 0;
 
-	put_number(packer, thread->recording);
-	put_number(packer, thread->pid);
-	put_number(packer, thread->tid);
-	put_number(packer, thread->role);
-	put_number(packer, thread->rank + 1);
-	put_number(packer, thread->track + 1);
-	put_number(packer, thread->steps | thread->main << 1);
-	put_number(packer, thread->rows.cnt);
+	packer__put_number(packer, thread->recording);
+	packer__put_number(packer, thread->pid);
+	packer__put_number(packer, thread->tid);
+	packer__put_number(packer, thread->role);
+	packer__put_number(packer, thread->rank + 1);
+	packer__put_number(packer, thread->track + 1);
+	packer__put_number(packer, thread->steps | thread->main << 1);
+	packer__put_number(packer, thread->rows.cnt);
 	for (size_t i = 0; i < thread->rows.cnt; i++)
-		put_difference(packer, rows[i].end_us, &end_us);
+		packer__put_difference(packer, rows[i].end_us, &end_us);
 	PUT_COLUMN(packer, rows, thread->rows.cnt, weight_ns);
 	/* 0: no span. Mostly the span equals the weight, which gives 1. */
 	for (size_t i = 0; i < thread->rows.cnt; i++)
-		put_number(packer, rows[i].span_us ? 1 + fold_sign(bound_number(rows[i].span_us) -
-								   bound_number(rows[i].weight_ns / 1000))
-						   : 0);
+		packer__put_number(packer, rows[i].span_us ? 1 + fold_sign(bound_number(rows[i].span_us) -
+									   bound_number(rows[i].weight_ns / 1000))
+							   : 0);
 	PUT_COLUMN(packer, rows, thread->rows.cnt, node);
 }
 
-static void put_all(struct packer *packer, const struct page *page, const char *head)
+static void packer__put_all(struct packer *packer, const struct page *page, const char *head)
 {
 	size_t track_cnt, thread_cnt;
 	const struct flame_track *tracks = flame__tracks(page->flame, &track_cnt);
 	const struct flame_thread *threads = flame__threads(page->flame, &thread_cnt);
 
-	put_text(packer, head);
-	put_tree(packer, page->flame);
-	put_number(packer, track_cnt);
+	packer__put_text(packer, head);
+	packer__put_tree(packer, page->flame);
+	packer__put_number(packer, track_cnt);
 	for (size_t i = 0; i < track_cnt; i++)
-		put_track(packer, &tracks[i]);
-	put_number(packer, thread_cnt);
+		packer__put_track(packer, &tracks[i]);
+	packer__put_number(packer, thread_cnt);
 	for (size_t i = 0; i < thread_cnt; i++)
-		put_thread(packer, &threads[i]);
+		packer__put_thread(packer, &threads[i]);
 }
 
 int page_data__write(const struct page *page, FILE *out)
@@ -241,7 +241,7 @@ int page_data__write(const struct page *page, FILE *out)
 	/* A window of 15 bits; adding 16 selects a gzip header. */
 	if (head && deflateInit2(&packer->zip, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) == Z_OK) {
 		packer->out = out;
-		put_all(packer, page, head);
+		packer__put_all(packer, page, head);
 		zip_block(packer, Z_FINISH);
 		deflateEnd(&packer->zip);
 		err = 0;

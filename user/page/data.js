@@ -1,4 +1,7 @@
-/* What the page holds, as user/page/data.c packs it: gzip of numbers (LEB128) and texts, column by column. */
+/*
+ * Unpacks the data that user/page/data.c packed: numbers (LEB128) and texts, column by column, in
+ * gzip.
+ */
 
 async function unpack(base64) {
   const text = atob(base64);
@@ -108,10 +111,13 @@ function readThread(reader) {
   return thread;
 }
 
-/* The interpreter's own code is Python's time. */
+/* The interpreter's own code counts as Python. */
 const INTERPRETER = /\((lib)?python[\w.]*\)$/;
 
-/* Of each function its kind as it is drawn, of each node the phase, as a number of head.phases. */
+/*
+ * Derives the kind as which each function is drawn, and the phase of each node (an index into
+ * head.phases).
+ */
 function derive(data) {
   const {functions, frames, nodes, texts, head} = data;
   data.kindOf = Array.from(functions.kind, (kind, i) => {

@@ -1,6 +1,7 @@
 /*
- * The flame on its canvas: frames as boxes, callers above. The canvas is as large as what is seen of it; what is below is scrolled to.
- * In a sandwich the callers of a function grow upwards from it, and what it calls downwards.
+ * Draws the flame on its canvas: frames as boxes, callers above. The canvas is as large as its
+ * visible part; scrolling draws the rest. In a sandwich, the callers of a function grow upwards
+ * from it, and its callees downwards.
  */
 
 const ROW = 20;
@@ -23,12 +24,15 @@ class Flame {
     canvas.addEventListener('keydown', (event) => this.key(event));
   }
 
-  /* trees: one, or of a sandwich callers and callees. view: {zoom, matches, changed, whole, steps, title, squeeze} */
+  /*
+   * trees: one tree, or for a sandwich the callers and the callees.
+   * view: {zoom, matches, changed, whole, steps, title, squeeze}
+   */
   show(trees, view) {
     Object.assign(this, {trees, view});
     this.layout();
-    const kept = this.focused && this.boxes().find((b) => b.key === this.focused.key && b.row === this.focused.row);
-    this.focused = kept ?? null;
+    const same = this.focused && this.boxes().find((b) => b.key === this.focused.key && b.row === this.focused.row);
+    this.focused = same ?? null;
     this.hovered = null;
     this.draw();
   }
@@ -43,7 +47,7 @@ class Flame {
     this.names = new Map();
     this.placed = new Map();
     if (second) {
-      /* Below the root of both is the function itself. */
+      /* In both trees, the root's child is the function itself. */
       this.place(first, 0, 2, (depth) => -depth);
       this.place(second, 0, 1, (depth) => depth - 2);
     } else {
@@ -67,14 +71,20 @@ class Flame {
     this.placed.get(row).push({tree, node, x, width, hidden, key: tree.key[node]});
   }
 
-  /* Of a chain of Python frames, each of which is all but all of the one above, the last alone is drawn. */
+  /*
+   * Is the child the next link of a chain: a Python frame that has nearly all the time of the frame
+   * above it? Only the last frame of a chain is drawn.
+   */
   isLink(tree, node, child) {
     const isPython = (n) => n && tree.data.kindOf[tree.functionOf(n)] === 'python';
     const {squeeze, matches} = this.view;
     return squeeze && !matches?.[tree.functionOf(node)] && isPython(node) && isPython(child) && tree.width[child] >= 0.995 * tree.width[node];
   }
 
-  /* From a node down to what is too narrow; drawn are those `from` so deep on. */
+  /*
+   * Places the boxes from a node down until they are too narrow. Draws only those at depth `from`
+   * or deeper.
+   */
   place(tree, top, from, rowOf) {
     const scale = tree.width[top] ? this.space / tree.width[top] : 0;
     let level = [{node: top, x: 0}];
@@ -85,7 +95,7 @@ class Flame {
         let at = x;
         for (const child of tree.childrenOf(node)) {
           const width = tree.width[child] * scale;
-          /* But for phases, the rest is narrower. */
+          /* Children are sorted by width, except for phases, so the rest is narrower. */
           if (width < LEAST && node) break;
           let last = child;
           let links = 0;
@@ -184,7 +194,7 @@ class Flame {
     return width;
   }
 
-  /* What of a text fits, with an ellipsis. */
+  /* Shortens a text to the room it has, with an ellipsis. */
   fit(context, text, room) {
     const shorter = text.length > 400 ? text.slice(0, 400) : text;
     const width = this.measure(context, shorter);
@@ -229,7 +239,7 @@ class Flame {
     this.events.focus(box);
   }
 
-  /* From box to box: up and down to callers and callees, to the sides along a row. */
+  /* Moves from box to box: up and down to callers and callees, sideways along a row. */
   key(event) {
     const from = this.focused;
     const moves = {ArrowDown: [1, 0], ArrowUp: [-1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1]};
@@ -246,14 +256,14 @@ class Flame {
     event.stopPropagation();
   }
 
-  /* The widest box of a row that is above or below another. */
+  /* The widest box of a row among those directly above or below the box `from`. */
   nearest(row, from) {
     const touching = row.filter((b) => b.x < from.x + from.width && from.x < b.x + b.width);
     return touching.reduce((best, b) => (!best || b.width > best.width ? b : best), null);
   }
 }
 
-/* File and line of a node; of a function with lines merged, the line where it begins. */
+/* File and line of a node; where lines are merged, the line at which its function begins. */
 function sourceOf(tree, node) {
   const {data} = tree;
   const wanted = tree.functionOf(node);

@@ -1,13 +1,13 @@
-/* How things are written. Names come from a recording: they go to the page as text, never as markup. */
+/* Formats values. Names come from a recording: they go to the page as text, never as markup. */
 
-/* What could steer a reader's eye is shown instead of done, as on a terminal. */
+/* Shows characters that could steer the display as escapes, as reports on a terminal do. */
 const visible = (text) =>
   text.replace(/[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g, (c) => {
     const code = c.codePointAt(0);
     return code < 0x100 ? '\\x' + code.toString(16).padStart(2, '0') : '\\u' + code.toString(16);
   });
 
-/* Three digits that count. */
+/* Three significant digits. */
 const digits = (value) => {
   const size = Math.abs(value);
   if (size >= 99.95) return Math.round(value).toLocaleString('en').replaceAll(',', '\u2009');

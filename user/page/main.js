@@ -1,4 +1,4 @@
-/* The page: its state, which is also in its address, and what changes it. */
+/* The page: its state, which its address holds too, and the events that change the state. */
 
 const DEFAULTS = {a: 'all', b: '', track: '', threads: 'steps', phase: '', view: 'icicle', fn: '', lines: '1', squeeze: '1', width: 'both', zoom: '', q: '', theme: ''};
 
@@ -40,7 +40,7 @@ class App {
     this.readAddress();
   }
 
-  /* What the command line asked for. */
+  /* The state that the command line asked for. */
   begin() {
     const {steps, number, pid, all_threads: allThreads} = this.data.head.choice;
     const out = {track: String(this.data.tracks.findIndex((t) => t.recording === 0 && (!pid || t.pid === pid)))};
@@ -70,11 +70,14 @@ class App {
     this.update();
   }
 
-  /* The result of make, kept as long as what it is made of has the same key. */
-  keep(name, key, make) {
-    this.kept ??= {};
-    if (this.kept[name]?.key !== key) this.kept[name] = {key, value: make()};
-    return this.kept[name].value;
+  /*
+   * Returns the cached result of make; calls make again when the key, which stands for its inputs,
+   * has changed.
+   */
+  cached(name, key, make) {
+    this.cache ??= {};
+    if (this.cache[name]?.key !== key) this.cache[name] = {key, value: make()};
+    return this.cache[name].value;
   }
 
   get changed() {
@@ -89,21 +92,21 @@ class App {
     const trackA = data.tracks[state.track] ?? null;
     const trackB = this.two ? (data.tracks.find((t) => t.recording === 1 && t.rank === trackA?.rank) ?? data.tracks.find((t) => t.recording === 1) ?? null) : trackA;
     this.tracks = [trackA, trackB];
-    const sets = [this.keep('a', [state.a, state.track], () => chooseSteps(trackA, state.a)), this.changed && this.keep('b', [state.b, state.track], () => chooseSteps(trackB, state.b))];
+    const sets = [this.cached('a', [state.a, state.track], () => chooseSteps(trackA, state.a)), this.changed && this.cached('b', [state.b, state.track], () => chooseSteps(trackB, state.b))];
     this.sets = sets;
     this.phase = data.head.phases.indexOf(state.phase);
     const numberOf = (track) => (track ? data.tracks.indexOf(track) : -1);
     this.threads = [chooseThreads(data, 0, numberOf(trackA), state.threads), chooseThreads(data, this.two ? 1 : 0, numberOf(trackB), state.threads)];
     const weighed = [state.a, state.b, state.track, state.threads, state.phase].join('&');
-    this.weights = this.keep('weights', weighed, () => {
+    this.weights = this.cached('weights', weighed, () => {
       const [a, b] = sets.map((set, i) => (set ? weigh(data, this.threads[i], set, this.phase) : [0, 0].map(() => new Float64Array(data.nodes.count))));
       return [a[0], b[0], a[1], b[1]];
     });
-    /* Of a recording without steps, seconds are what is compared. */
+    /* If a recording has no steps, the page compares time per second. */
     this.perStep = Boolean(trackA && trackB);
     this.steps = sets.map((set, i) => (set ? (this.perStep ? set.count || 1 : this.seconds(i)) : 1));
     this.sums = this.steps.map((steps, i) => this.weights[i].reduce((x, y) => x + y, 0) / steps);
-    this.matches = this.keep('matches', state.q, () => this.search());
+    this.matches = this.cached('matches', state.q, () => this.search());
     this.show(weighed);
   }
 
@@ -123,7 +126,7 @@ class App {
     const lines = state.lines === '1';
     const width = this.widthOf();
     const key = [weighed, state.view, state.fn, state.lines, state.width].join('&');
-    return this.keep('trees', key, () => {
+    return this.cached('trees', key, () => {
       if (state.view === 'sandwich') return sandwich(data, weights, Number(state.fn), lines, width);
       return [(state.view === 'inverted' ? inverted : topDown)(data, weights, lines, width)];
     });
@@ -166,7 +169,7 @@ class App {
     return Uint8Array.from(functions.name, (name, i) => (i && (wanted.test(texts[name]) || wanted.test(texts[functions.file[i]])) ? 1 : 0));
   }
 
-  /* The share of all that is in or below a match, of A and B. */
+  /* For A and for B: the share of the time that is in or below a match. */
   matchedShares() {
     const {nodes, frames} = this.data;
     const inside = new Uint8Array(nodes.count);
@@ -178,7 +181,7 @@ class App {
     return sums.map((sum, which) => (this.sums[which] ? sum / this.sums[which] : 0));
   }
 
-  /* ---- what is said around the flame ---- */
+  /* ---- text around the flame ---- */
 
   showControls() {
     const {state, data} = this;
@@ -212,7 +215,10 @@ class App {
     return element('span', {}, letter, ' ' + text);
   }
 
-  /* What took longer, in a sentence; without a comparison how much of the time samples tell of. */
+  /*
+   * Says in a sentence what took longer; without a comparison, how much of the time the samples
+   * cover.
+   */
   story() {
     const strong = (text) => element('b', {}, text);
     const [a, b] = this.sums;
@@ -324,7 +330,7 @@ class App {
     tip.style.top = (event.clientY + 18 + height < innerHeight ? event.clientY + 18 : Math.max(4, event.clientY - height - 12)) + 'px';
   }
 
-  /* ---- what a person does ---- */
+  /* ---- input ---- */
 
   pick(box, event) {
     this.tip(null);
@@ -339,7 +345,7 @@ class App {
     this.set({[which]: `${index[first]}-${index[last]}`});
   }
 
-  /* by: steps to move the range; grow: to make it longer. */
+  /* by: how many steps to move the range; grow: make it longer instead. */
   moveRange(by, grow) {
     const which = this.brush;
     const track = this.tracks[which === 'b' ? 1 : 0];
@@ -369,7 +375,7 @@ class App {
     this.set({view: 'sandwich', fn: String(wanted)});
   }
 
-  /* The function with most time of its own. */
+  /* The function with the most time of its own. */
   heaviest() {
     const own = sumFunctions(this.data, this.weights).own[this.changed ? 1 : 0];
     return own.reduce((best, ns, f) => (f && ns > own[best] ? f : best), 0);
@@ -384,7 +390,7 @@ class App {
     this.showControls();
   }
 
-  /* As `stepflame flame --folded`. */
+  /* The same text as `stepflame flame --folded` writes. */
   folded() {
     const {nodes, frames, functions, raw} = this.data;
     const clean = (text) => text.replace(/[\u0000-\u0020;\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g, '_');
@@ -469,7 +475,7 @@ class App {
   }
 }
 
-let app; /* also for who looks at the page from the console */
+let app; /* global, so that the browser's console can reach it */
 
 async function main() {
   const wait = byId('wait');

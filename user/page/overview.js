@@ -1,23 +1,24 @@
 /*
- * The steps of a recording: above a strip of their durations, below a heat map of what the chosen threads did in each (down: time from
- * the step's start). Ranges are brushed on both.
+ * Draws the steps of a recording: a strip of their durations, and below it a heat map of what the
+ * chosen threads did in each step (downwards: time since the step's start). The reader brushes
+ * ranges on both.
  */
 
 const STRIP = 76;
 const HEAT = 112;
-const GAP = 16; /* between them, for what is chosen: A above B */
-const LEFT = 84; /* of the axis */
+const GAP = 16; /* between strip and heat map: lanes for the chosen steps, A above B */
+const LEFT = 84; /* width of the axis */
 const CELL = 4; /* of the heat map, in pixels */
-const PAINTS_MAX = 3e7; /* waits that overlap, of a recording that lies, could take forever */
+const PAINTS_MAX = 3e7; /* in a forged recording, overlapping waits could take forever */
 const ACTIVITIES = ['python', 'op', 'native', 'kernel', 'wait'];
 
 class Overview {
-  /* events: brush(first, last, event): steps by their place; hover(step or -1, event) */
+  /* events: brush(first, last, event), with indexes of steps; hover(step or -1, event) */
   constructor(canvas, data, track, colours, events) {
     Object.assign(this, {canvas, data, track, colours, events, sets: []});
     this.grid = element('canvas');
     const longest = percentile(track, 100);
-    /* Longer steps are cut off there, and marked. */
+    /* Longer steps are cut off at this duration, and marked. */
     this.top = Math.min(longest, Math.max(percentile(track, 99) * 1.15, percentile(track, 50) * 4)) * 1.04 || 1;
     canvas.addEventListener('pointerdown', (event) => this.begin(event));
     canvas.addEventListener('pointermove', (event) => this.move(event));
@@ -61,7 +62,7 @@ class Overview {
     this.events.brush(...range, event);
   }
 
-  /* Durations of columns of pixels: [median, longest, slow] of the steps in each. */
+  /* By column of pixels: [median, longest, slow] of the durations of its steps. */
   columns() {
     const {track, width} = this;
     const count = Math.min(track.count, Math.floor(width));
@@ -74,7 +75,7 @@ class Overview {
     }));
   }
 
-  /* What the threads did, painted once per choice of threads. */
+  /* Paints what the threads did; runs once for each choice of threads. */
   paint(threads, phase) {
     const {track, data} = this;
     const columns = Math.min(track.count, Math.floor(this.width));
@@ -96,7 +97,10 @@ class Overview {
     for (let i = 0, before = 0; i < thread.count; i++) {
       const end = thread.end[i];
       const what = activity[thread.node[i]];
-      /* A timer's sample stands for what was before it, as far as nothing else is known of that. */
+      /*
+       * A timer's sample stands for as much time before it as it weighs, but not beyond the
+       * previous sample.
+       */
       const start = Math.max(0, thread.span[i] ? end - thread.span[i] : Math.max(before, end - thread.weight[i] / 1000));
       before = Math.max(before, end);
       if (what < 0) continue;
@@ -106,7 +110,10 @@ class Overview {
     }
   }
 
-  /* Where a row of cells begins. Rows are longer further down, for what is usual not to be squeezed by the slowest steps. */
+  /*
+   * The time at which a row of cells begins. Rows further down cover more time, so that the slowest
+   * steps leave room for the usual durations.
+   */
   rowStart(row, rows) {
     return this.top * (row / rows) ** 2;
   }
@@ -119,7 +126,7 @@ class Overview {
     }
   }
 
-  /* Hue by what took most, strength by how much of the time is known. */
+  /* Hue: what took the most time. Strength: how much of the time is known. */
   colour() {
     const {cells, columns, rows} = this.cells;
     const {colours} = this;
@@ -141,7 +148,7 @@ class Overview {
     context.putImageData(image, 0, 0);
   }
 
-  /* sets: [name, colour, chosen steps] to mark. */
+  /* sets: the sets of steps to mark, each [name, colour, chosen steps]. */
   draw(sets = this.sets) {
     this.sets = sets;
     const {colours, track, width} = this;
@@ -207,7 +214,10 @@ class Overview {
     }
   }
 
-  /* Chosen steps in the lane of their set; a set that is one run over both drawings, too. */
+  /*
+   * Marks the chosen steps in the lane of their set; if they are one run, also across strip and
+   * heat map.
+   */
   drawSet(context, lane, name, colour, set) {
     const first = set.steps.indexOf(1);
     const last = set.steps.lastIndexOf(1);

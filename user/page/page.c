@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The parts of the page are files beside this one, as a browser would load them. The assembler includes them in the
- * program, as C has #embed only from C23 on. The page's policy allows only the one style and the one script that carry
- * its nonce.
+ * The parts of the page are files beside this one, as a browser would load them. The assembler
+ * includes them in the program, as C has #embed only from C23 on. The page's policy allows only the
+ * one style and the one script that carry its nonce.
  */
 #include "user/page/page.h"
 

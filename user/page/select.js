@@ -1,6 +1,6 @@
-/* Which steps and threads are looked at, and what they weigh: by the rules of user/analysis/flame_choose.c. */
+/* Chooses steps and threads, and weighs them, by the rules of user/analysis/flame_choose.c. */
 
-/* The last step that starts at or before an instant, -1: none. `near`: where to look first. */
+/* The last step that starts at or before an instant; -1: no step. `near`: where to look first. */
 function findStep(track, time, near) {
   let step = near;
   for (let moves = 0; moves < 8; moves++) {
@@ -17,7 +17,7 @@ function findStep(track, time, near) {
   return low - 1;
 }
 
-/* Of each row of a thread the steps of its end and its start; made once. */
+/* Finds, once, the steps in which each row of a thread ends and starts. */
 function rowSteps(thread, track) {
   if (thread.step) return;
   thread.step = new Int32Array(thread.count);
@@ -28,13 +28,13 @@ function rowSteps(thread, track) {
   }
 }
 
-/* By nearest rank, as user/lib/percentile.h has it. */
+/* Percentiles by nearest rank, as in user/lib/percentile.h. */
 const rankOf = (count, percent) => Math.max(0, Math.ceil((count * percent) / 100) - 1);
 const percentile = (track, percent) => (track.count ? track.durations[track.order[rankOf(track.count, percent)]] : 0);
 
 /*
- * Steps of a track by a word of the address: "all" (the whole time, also outside of steps), "10-20" (by their numbers),
- * "slow:5", "mid" (the middle half by duration: what is ordinary).
+ * Chooses steps of a track by a word of the address: "all" (the whole time, also outside steps),
+ * "10-20" (by their numbers), "slow:5", "mid" (the middle half by duration: ordinary steps).
  */
 function chooseSteps(track, word) {
   const range = /^(\d+)-(\d+)$/.exec(word);
@@ -64,14 +64,14 @@ function chooseSteps(track, word) {
   return {word, track, steps, before, total, count, name};
 }
 
-/* Chosen time before an instant, whose last step is known. */
+/* Chosen time before an instant. step: the last step that starts at or before the instant. */
 function chosenBefore(set, step, time) {
   if (step < 0) return 0;
   if (!set.steps[step]) return set.before[step];
   return set.before[step] + Math.min(time, set.track.end[step]) - set.track.start[step];
 }
 
-/* What a row of a thread weighs in a set. */
+/* The weight of a thread's row in a set of steps. */
 function weighRow(thread, i, set) {
   if (set.all) return thread.weight[i];
   const step = thread.step[i];
@@ -83,8 +83,9 @@ function weighRow(thread, i, set) {
 }
 
 /*
- * By node what is its own: nanoseconds, and the square of their error. Waits are measured; a sample of a timer, or of waits too short
- * to be told apart, is one draw, whose error is as large as its weight (Poisson). phase: a number of head.phases, -1: all.
+ * Computes, by node, its own nanoseconds and the square of their error. Waits are measured; a
+ * sample of a timer, or of waits too short to separate, is one draw, whose error is as large as its
+ * weight (Poisson). phase: an index into head.phases; -1: all.
  */
 function weigh(data, threads, set, phase) {
   const weights = [new Float64Array(data.nodes.count), new Float64Array(data.nodes.count)];
@@ -103,7 +104,10 @@ function weigh(data, threads, set, phase) {
   return weights;
 }
 
-/* "steps", "all", "pid:7", "tid:7/8": threads of a recording that work for a track (-1: of any). */
+/*
+ * Chooses threads of a recording that work for a track (-1: for any). word: "steps", "all", "pid:7"
+ * or "tid:7/8".
+ */
 function chooseThreads(data, recording, track, word) {
   const of = data.threads.filter((t) => t.recording === recording && (track < 0 || t.track === track));
   const [kind, which] = word.split(':');

@@ -1,4 +1,7 @@
-/* The functions that take most: own time and total, or of two sets what each takes and the difference. */
+/*
+ * The functions that take the most time: own time and total, or, for two sets, the time in each and
+ * the difference.
+ */
 
 const TABLE_ROWS = 300;
 
@@ -16,7 +19,7 @@ class Table {
     this.draw();
   }
 
-  /* [id, title, value]; a change has also the sums that it is of. */
+  /* Returns [id, title, value] by column; a column of changes also has the sums that it compares. */
   columns() {
     const {own, total} = this.sums;
     const {steps, changed} = this.view;
@@ -69,7 +72,7 @@ class Table {
     return element('tr', {onclick: () => this.pick(f)}, ...cells, name);
   }
 
-  /* What is within the error of sampling has no colour. */
+  /* A change within the error of sampling has no colour. */
   changeCell(f, sums) {
     const {change, error} = compare(sums, f, this.view.steps);
     const className = Math.abs(change) <= 2 * error ? '' : change > 0 ? 'more' : 'less';

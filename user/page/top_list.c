@@ -9,13 +9,13 @@
 
 #define ROWS 25
 
-struct row {
+struct function_row {
 	const struct flame_function *function;
 	double self_ns, total_ns;
 };
 
 /* Escapes text twice: against what could steer the reader's display, and against markup. */
-static int put_text(const char *text, FILE *out)
+static int put_html_text(const char *text, FILE *out)
 {
 	char *visible = text__escape(text);
 
@@ -31,9 +31,9 @@ static int put_text(const char *text, FILE *out)
 	return 0;
 }
 
-static int compare_rows(const void *a, const void *b)
+static int compare_function_rows(const void *a, const void *b)
 {
-	const struct row *x = a, *y = b;
+	const struct function_row *x = a, *y = b;
 
 	return (x->self_ns < y->self_ns) - (x->self_ns > y->self_ns);
 }
@@ -49,7 +49,7 @@ static bool is_inside(const struct flame_node *nodes, const struct flame_frame *
 }
 
 /* ns, by node: in, the node's own time; out, also the time of the nodes below. */
-static void fill_rows(const struct flame *flame, double *ns, struct row *rows)
+static void fill_rows(const struct flame *flame, double *ns, struct function_row *rows)
 {
 	size_t cnt;
 	const struct flame_node *nodes = flame__nodes(flame, &cnt);
@@ -79,20 +79,20 @@ static int put_functions(const struct page *page, FILE *out)
 	size_t node_cnt, function_cnt, step_cnt, text_cnt;
 	char *const *texts = flame__texts(page->flame, &text_cnt);
 	double *ns = (flame__nodes(page->flame, &node_cnt), calloc(node_cnt, sizeof(*ns)));
-	struct row *rows = (flame__functions(page->flame, &function_cnt), calloc(function_cnt, sizeof(*rows)));
+	struct function_row *rows = (flame__functions(page->flame, &function_cnt), calloc(function_cnt, sizeof(*rows)));
 	int err = ns && rows ? flame__weigh(page->flame, &page->choice, ns, &step_cnt) : -ENOMEM;
 
 	if (err)
 		goto out;
 	fill_rows(page->flame, ns, rows);
-	qsort(rows, function_cnt, sizeof(*rows), compare_rows);
+	qsort(rows, function_cnt, sizeof(*rows), compare_function_rows);
 	fputs("<h2>Where the time went</h2>\n<table><tr><th>own ms<th>total ms<th>function<th>file\n", out);
 	for (size_t i = 0; i < function_cnt && i < ROWS && rows[i].self_ns > 0 && !err; i++) {
 		fprintf(out, "<tr><td>%.3f<td>%.3f<td>", rows[i].self_ns / 1e6, rows[i].total_ns / 1e6);
-		err = put_text(texts[rows[i].function->name], out);
+		err = put_html_text(texts[rows[i].function->name], out);
 		fputs("<td>", out);
 		if (!err)
-			err = put_text(texts[rows[i].function->file], out);
+			err = put_html_text(texts[rows[i].function->file], out);
 		fputc('\n', out);
 	}
 	fputs("</table>\n", out);
@@ -102,7 +102,7 @@ out:
 	return err;
 }
 
-static int compare_steps(const void *a, const void *b)
+static int compare_step_lengths(const void *a, const void *b)
 {
 	const struct flame_step *x = a, *y = b;
 	uint64_t x_us = x->end_us - x->start_us, y_us = y->end_us - y->start_us;
@@ -118,7 +118,7 @@ static int put_steps(const struct flame_track *track, FILE *out)
 		return -ENOMEM;
 	for (size_t i = 0; i < track->step_cnt; i++)
 		steps[i] = track->steps[i];
-	qsort(steps, track->step_cnt, sizeof(*steps), compare_steps);
+	qsort(steps, track->step_cnt, sizeof(*steps), compare_step_lengths);
 	fprintf(out, "<h2>The longest of %zu steps of process %u</h2>\n<table><tr><th>step<th>ms", track->step_cnt,
 		track->pid);
 	for (int p = 0; p < PHASE__COUNT; p++)
@@ -150,7 +150,7 @@ int top_list__write(const struct page *page, FILE *out)
 			err = put_steps(&tracks[i], out);
 	for (uint32_t i = 0; i < page->recording_cnt && !err; i++) {
 		fputs("<h2>", out);
-		err = put_text(page->recordings[i].file, out);
+		err = put_html_text(page->recordings[i].file, out);
 		fputs("</h2>\n<pre>", out);
 		for (const char *line = page->recordings[i].about; *line && !err; line++) {
 			if (*line == '<' || *line == '>' || *line == '&')

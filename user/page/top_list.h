@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What the page says where scripts do not run: the functions that take most time, the longest steps, and the losses. */
+/*
+ * What the page says where scripts do not run: the functions that take most time, the longest
+ * steps, and the losses.
+ */
 #ifndef STEPFLAME_USER_PAGE_TOP_LIST_H
 #define STEPFLAME_USER_PAGE_TOP_LIST_H
 

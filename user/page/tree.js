@@ -1,6 +1,7 @@
 /*
- * Trees to draw: the call tree itself, or one made of it (lines merged, from the leaves up, callers and callees of a function).
- * `own` and `total` hold nanoseconds of A and B, and the squares of their errors; `key` is a frame, or with lines merged a function.
+ * Trees to draw: the call tree itself, or one made of it (with lines merged, from the leaves up, or
+ * the callers and callees of a function). `own` and `total` hold nanoseconds of A and B, and the
+ * squares of their errors; `key` is a frame or, with lines merged, a function.
  */
 class Tree {
   constructor(data, lines) {
@@ -21,7 +22,7 @@ class Tree {
   }
 
   child(node, key) {
-    /* Numbers of both are below 2^26, or the page would be larger than any browser takes. */
+    /* Both numbers are below 2^26: no browser opens a page with more. */
     const id = node * 67108864 + key;
     let found = this.children.get(id);
     if (found === undefined) {
@@ -34,7 +35,10 @@ class Tree {
     return found;
   }
 
-  /* Totals, and children in the order in which they are drawn. width(a, b): of what is a node's own. */
+  /*
+   * Computes totals, and sorts children into the order in which they are drawn. width(a, b): the
+   * width of a node's own time.
+   */
   finish(width) {
     const count = (this.count = this.parent.length);
     const {parent, own} = this;
@@ -55,7 +59,7 @@ class Tree {
     return this;
   }
 
-  /* Phases as a step has them, the rest by width. */
+  /* Phases come in the order in which a step has them, all other nodes by width. */
   sortChildren(node) {
     const part = this.sorted.subarray(this.first[node], this.first[node + 1]);
     const rank = (i) => {
@@ -73,7 +77,10 @@ class Tree {
     return this.sorted.subarray(this.first[node], this.first[node + 1]);
   }
 
-  /* Keys from the root down, and back: the node where they end as far as they go. */
+  /*
+   * path() returns the keys from the root down to a node; find() follows such keys as far as they
+   * exist.
+   */
   path(node) {
     const keys = [];
     for (; node; node = this.parent[node]) keys.push(this.key[node]);
@@ -91,7 +98,7 @@ class Tree {
   }
 }
 
-/* weights: by node of the call tree, as `own`. */
+/* weights: by node of the call tree, with the columns of `own`. */
 function topDown(data, weights, lines, width) {
   const tree = new Tree(data, lines);
   const {nodes} = data;
@@ -107,7 +114,7 @@ function topDown(data, weights, lines, width) {
   return tree.finish(width);
 }
 
-/* Of columns as `own`: A and B per step, and the error of their difference. */
+/* columns: those of `own`. Returns A and B per step, their difference, and the errors. */
 function compare(columns, at, steps) {
   const [a, b, errorA, errorB] = columns.map((column, which) => column[at] / steps[which % 2] ** (which < 2 ? 1 : 2));
   return {a, b, change: b - a, error: Math.sqrt(errorA + errorB), errors: [Math.sqrt(errorA), Math.sqrt(errorB)]};
@@ -115,7 +122,7 @@ function compare(columns, at, steps) {
 
 const weighs = (weights, i) => weights[0][i] > 0 || weights[1][i] > 0;
 
-/* Below a node what is above `from`; returns where it ends. */
+/* Adds the frames above `from` below a node, innermost first; returns the last node. */
 function upwards(tree, node, from) {
   const {nodes} = tree.data;
   for (let at = from; at; at = nodes.parent[at]) node = tree.child(node, tree.keyOf(nodes.frame[at]));
@@ -128,7 +135,10 @@ function inverted(data, weights, lines, width) {
   return tree.finish(width);
 }
 
-/* Of each node the outermost one above it, or it itself, that is of a function; 0: none. */
+/*
+ * By node: the outermost node of the function `wanted` on its path, itself included; 0: no such
+ * node.
+ */
 function outermost(data, wanted) {
   const {nodes, frames} = data;
   const found = new Uint32Array(nodes.count);
@@ -136,7 +146,10 @@ function outermost(data, wanted) {
   return found;
 }
 
-/* Two trees whose roots' one child is the function: what calls it, and what it calls. A call inside a call is part of the outer one. */
+/*
+ * Makes two trees, of the callers and the callees of a function, which is the only child of both
+ * roots. A recursive call is part of the outer call.
+ */
 function sandwich(data, weights, wanted, lines, width) {
   const {nodes} = data;
   const outer = outermost(data, wanted);
@@ -159,7 +172,10 @@ function sandwich(data, weights, wanted, lines, width) {
 
 const firstFrame = (data, wanted) => data.frames.function.indexOf(wanted);
 
-/* By function: own, and total, in which a call inside a call counts once; a wait is its own, whoever ended it. As weights. */
+/*
+ * Computes own time and total by function, with the columns of `weights`. The total counts
+ * recursive calls once. A wait is own time of the function that waited, whichever thread ended it.
+ */
 function sumFunctions(data, weights) {
   const {nodes, frames, functions} = data;
   const own = weights.map(() => new Float64Array(functions.count));

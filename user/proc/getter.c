@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Follows a few instructions of getters that CPython or torch exports. In: the code in the file (the code in the
- * process may hold probes) and words of the process's memory. Out: places of thread-local words, the version's text.
- * Owned by the calling thread.
+ * Follows a few instructions of getters that CPython or torch exports. In: the code in the file
+ * (the code in the process may hold probes) and words of the process's memory. Out: places of
+ * thread-local words, the version's text. Owned by the calling thread.
  */
 #include "user/proc/getter.h"
 
@@ -29,22 +29,22 @@ enum value_kind {
 	VALUE_BLOCK,  /* the thread's TLS block of a module + number */
 };
 
-struct value {
+struct getter_value {
 	enum value_kind kind;
 	uint32_t module;
 	uint64_t number;
 };
 
-struct walk {
+struct getter_walk {
 	const struct elf *elf;
 	pid_t pid;
 	uint64_t bias;
 	csh capstone;
-	struct value regs[X86_REGISTERS];
+	struct getter_value regs[X86_REGISTERS];
 	uint64_t at; /* vaddr of the next instruction, 0: stop */
 	uint64_t returns[RETURN_MAX];
 	int return_cnt;
-	struct value loaded; /* the place in thread-local storage that was read, once known */
+	struct getter_value loaded; /* the place in thread-local storage that was read, once known */
 };
 
 static int reg__index(unsigned int reg)
@@ -52,58 +52,61 @@ static int reg__index(unsigned int reg)
 	return regs__number(reg, 4);
 }
 
-static struct value walk__reg(const struct walk *walk, x86_reg reg)
+static struct getter_value walk__reg(const struct getter_walk *walk, x86_reg reg)
 {
 	int index = reg__index(reg);
 
-	return index < 0 ? (struct value){0} : walk->regs[index];
+	return index < 0 ? (struct getter_value){0} : walk->regs[index];
 }
 
-static void walk__set(struct walk *walk, int index, struct value value)
+static void walk__set(struct getter_walk *walk, int index, struct getter_value value)
 {
 	if (index >= 0)
 		walk->regs[index] = value;
 }
 
-static struct value value__add(struct value a, struct value b)
+static struct getter_value value__add(struct getter_value a, struct getter_value b)
 {
 	if (a.kind == VALUE_NUMBER) { /* make the number the second operand */
-		struct value swap = a;
+		struct getter_value swap = a;
 
 		a = b;
 		b = swap;
 	}
-	/* A TLS descriptor gives its block less the thread pointer, so adding the thread pointer gives the block. */
+	/*
+	 * A TLS descriptor gives its block less the thread pointer, so adding the thread pointer
+	 * gives the block.
+	 */
 	if (a.kind == VALUE_THREAD && b.kind == VALUE_BLOCK)
-		return value__add(b, (struct value){.kind = VALUE_NUMBER, .number = a.number});
+		return value__add(b, (struct getter_value){.kind = VALUE_NUMBER, .number = a.number});
 	if (a.kind == VALUE_BLOCK && b.kind == VALUE_THREAD)
-		return value__add(a, (struct value){.kind = VALUE_NUMBER, .number = b.number});
+		return value__add(a, (struct getter_value){.kind = VALUE_NUMBER, .number = b.number});
 	if (a.kind == VALUE_UNKNOWN || b.kind != VALUE_NUMBER)
-		return (struct value){0};
+		return (struct getter_value){0};
 	a.number += b.number;
 	return a;
 }
 
 /* The address that a memory operand names, %fs: counted as the thread pointer. */
-static struct value walk__address(const struct walk *walk, const cs_insn *insn, const x86_op_mem *mem)
+static struct getter_value walk__address(const struct getter_walk *walk, const cs_insn *insn, const x86_op_mem *mem)
 {
-	struct value address = {.kind = VALUE_NUMBER, .number = (uint64_t)mem->disp};
+	struct getter_value address = {.kind = VALUE_NUMBER, .number = (uint64_t)mem->disp};
 
 	if (mem->index != X86_REG_INVALID || (mem->segment != X86_REG_INVALID && mem->segment != X86_REG_FS))
-		return (struct value){0};
+		return (struct getter_value){0};
 	if (mem->base == X86_REG_RIP)
 		address.number += walk->bias + insn->address + insn->size;
 	else if (mem->base != X86_REG_INVALID)
 		address = value__add(address, walk__reg(walk, mem->base));
 	if (mem->segment == X86_REG_FS)
-		address = value__add((struct value){.kind = VALUE_THREAD}, address);
+		address = value__add((struct getter_value){.kind = VALUE_THREAD}, address);
 	return address;
 }
 
 /* The value of an 8-byte load; a load of thread-local data ends the walk. */
-static struct value walk__load(struct walk *walk, struct value address)
+static struct getter_value walk__load(struct getter_walk *walk, struct getter_value address)
 {
-	struct value value = {.kind = VALUE_NUMBER};
+	struct getter_value value = {.kind = VALUE_NUMBER};
 
 	if (address.kind == VALUE_NUMBER &&
 	    !process__read_memory(walk->pid, address.number, &value.number, sizeof(value.number)))
@@ -111,58 +114,60 @@ static struct value walk__load(struct walk *walk, struct value address)
 	if (address.kind == VALUE_THREAD && address.number == 0) /* the TCB begins with its own address */
 		return address;
 	/*
-	 * Variables lie below the thread pointer; above it are the TCB's words, such as the stack protector's at 0x28.
+	 * Variables lie below the thread pointer; above it are the TCB's words, such as the stack
+	 * protector's at 0x28.
 	 */
 	if (address.kind == VALUE_BLOCK || (address.kind == VALUE_THREAD && -address.number <= TLS_MAX))
 		walk->loaded = address;
-	return (struct value){0};
+	return (struct getter_value){0};
 }
 
-static struct value walk__operand(struct walk *walk, const cs_insn *insn, const cs_x86_op *op)
+static struct getter_value walk__operand(struct getter_walk *walk, const cs_insn *insn, const cs_x86_op *op)
 {
 	switch (op->type) {
 	case X86_OP_REG:
 		return walk__reg(walk, op->reg);
 	case X86_OP_IMM:
-		return (struct value){.kind = VALUE_NUMBER, .number = (uint64_t)op->imm};
+		return (struct getter_value){.kind = VALUE_NUMBER, .number = (uint64_t)op->imm};
 	case X86_OP_MEM:
 		if (op->size == 8)
 			return walk__load(walk, walk__address(walk, insn, &op->mem));
-		return (struct value){0};
+		return (struct getter_value){0};
 	default:
-		return (struct value){0};
+		return (struct getter_value){0};
 	}
 }
 
 /* A tls_index {module, offset} of the process (System V ABI for x86-64, __tls_get_addr). */
-static struct value walk__tls_index(const struct walk *walk, uint64_t address)
+static struct getter_value walk__tls_index(const struct getter_walk *walk, uint64_t address)
 {
 	uint64_t index[2];
 
 	if (process__read_memory(walk->pid, address, index, sizeof(index)) || index[0] == 0 || index[0] > MODULE_MAX ||
 	    index[1] > TLS_MAX)
-		return (struct value){0};
-	return (struct value){.kind = VALUE_BLOCK, .module = (uint32_t)index[0], .number = index[1]};
+		return (struct getter_value){0};
+	return (struct getter_value){.kind = VALUE_BLOCK, .module = (uint32_t)index[0], .number = index[1]};
 }
 
 /*
- * A TLS descriptor {entry, argument} of the process: the argument is an offset from the thread pointer, or points at a
- * tls_index (glibc sysdeps/x86_64/dl-tlsdesc.S and dl-tlsdesc.h: _dl_tlsdesc_return, tlsdesc_dynamic_arg).
+ * A TLS descriptor {entry, argument} of the process: the argument is an offset from the thread
+ * pointer, or points at a tls_index (glibc sysdeps/x86_64/dl-tlsdesc.S and dl-tlsdesc.h:
+ * _dl_tlsdesc_return, tlsdesc_dynamic_arg).
  */
-static struct value walk__descriptor(const struct walk *walk, uint64_t address)
+static struct getter_value walk__descriptor(const struct getter_walk *walk, uint64_t address)
 {
 	uint64_t words[2];
 
 	if (process__read_memory(walk->pid, address, words, sizeof(words)))
-		return (struct value){0};
+		return (struct getter_value){0};
 	if (-words[1] <= TLS_MAX)
-		return (struct value){.kind = VALUE_NUMBER, .number = words[1]};
+		return (struct getter_value){.kind = VALUE_NUMBER, .number = words[1]};
 	return walk__tls_index(walk, words[1]);
 }
 
-static void walk__call(struct walk *walk, const cs_insn *insn, const cs_x86_op *op)
+static void walk__call(struct getter_walk *walk, const cs_insn *insn, const cs_x86_op *op)
 {
-	struct value rdi = walk->regs[X86_RDI], result = {0};
+	struct getter_value rdi = walk->regs[X86_RDI], result = {0};
 
 	if (op->type == X86_OP_MEM && op->mem.base == X86_REG_RAX && walk->regs[X86_RAX].kind == VALUE_NUMBER) {
 		walk->regs[X86_RAX] = walk__descriptor(walk, walk->regs[X86_RAX].number);
@@ -177,12 +182,12 @@ static void walk__call(struct walk *walk, const cs_insn *insn, const cs_x86_op *
 	}
 	for (int i = 0; i < X86_REGISTERS; i++) {
 		if (i != X86_RBX && i != X86_RBP && i < X86_R12)
-			walk->regs[i] = (struct value){0};
+			walk->regs[i] = (struct getter_value){0};
 	}
 	walk->regs[X86_RAX] = result;
 }
 
-static void walk__step(struct walk *walk, const cs_insn *insn)
+static void walk__step(struct getter_walk *walk, const cs_insn *insn)
 {
 	const cs_x86 *x86 = &insn->detail->x86;
 	const cs_x86_op *op = x86->operands;
@@ -205,12 +210,12 @@ static void walk__step(struct walk *walk, const cs_insn *insn)
 		walk__set(walk, target, value__add(walk->regs[target], walk__operand(walk, insn, &op[1])));
 	} else if (!cs_regs_access(walk->capstone, insn, read, &read_cnt, written, &written_cnt)) {
 		for (int i = 0; i < written_cnt; i++)
-			walk__set(walk, reg__index(written[i]), (struct value){0});
+			walk__set(walk, reg__index(written[i]), (struct getter_value){0});
 	}
 }
 
 /* Follows the function until it loads a thread-local word. */
-static bool walk__function(struct walk *walk, uint64_t vaddr)
+static bool walk__function(struct getter_walk *walk, uint64_t vaddr)
 {
 	cs_insn *insn = cs_malloc(walk->capstone);
 
@@ -243,7 +248,7 @@ static int capstone__open(csh *capstone)
 
 int getter__thread_word(const struct elf *elf, pid_t pid, uint64_t bias, const char *getter, struct thread_word *out)
 {
-	struct walk walk = {.elf = elf, .pid = pid, .bias = bias};
+	struct getter_walk walk = {.elf = elf, .pid = pid, .bias = bias};
 	struct elf_symbol symbol;
 	int err;
 

@@ -64,7 +64,10 @@ int proc__slurp(pid_t pid, pid_t tid, const char *name, char **out, size_t *size
 	return 0;
 }
 
-/* "PID (COMM) S PPID ..." (proc(5)): COMM may hold any byte, ')' and newlines too, so it ends at the last ')'. */
+/*
+ * "PID (COMM) S PPID ..." (proc(5)): COMM may hold any byte, ')' and newlines too, so it ends at
+ * the last ')'.
+ */
 int proc__stat(pid_t pid, pid_t tid, struct proc_stat *out)
 {
 	char *data, *name, *end;
@@ -102,7 +105,10 @@ bool proc_stat__dead(const struct proc_stat *stat)
 	return stat->state == 'Z' || stat->state == 'X' || stat->state == 'x';
 }
 
-/* Value of "KEY:" in a file "status". The first line is the name, whose newlines the kernel escapes. */
+/*
+ * Value of "KEY:" in a file "status". The first line is the name, whose newlines the kernel
+ * escapes.
+ */
 static const char *status__value(const char *status, const char *key)
 {
 	size_t length = strlen(key);
@@ -156,7 +162,10 @@ int proc__status(pid_t pid, pid_t tid, struct proc_status *out)
 	return out->tgid > 0 ? 0 : -ESRCH;
 }
 
-/* "NUMBER 0xARG ... 0xSP 0xPC", "-1 0xSP 0xPC" of a thread that is blocked in none, or "running". */
+/*
+ * "NUMBER 0xARG ... 0xSP 0xPC", "-1 0xSP 0xPC" of a thread that is blocked outside system calls, or
+ * "running".
+ */
 int proc__syscall(pid_t pid, pid_t tid, struct proc_syscall *out)
 {
 	uint64_t *args = out->args;

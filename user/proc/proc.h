@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Reads files of /proc/PID (tid 0), or of a thread in /proc/PID/task/TID: whole, or parsed. All functions return 0 or
- * -errno; -ESRCH when the file, or its process, is gone.
+ * Reads files of /proc/PID (tid 0), or of a thread in /proc/PID/task/TID: whole, or parsed. All
+ * functions return 0 or -errno; -ESRCH when the file, or its process, is gone.
  */
 #ifndef STEPFLAME_USER_PROC_PROC_H
 #define STEPFLAME_USER_PROC_PROC_H

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A live process by way of /proc: identity, command line, mapped files, environment, memory, children. In: a pid. Out:
- * struct process. Any thread may call it; there is no state. The target chooses its comm (any bytes, ')' too), its
- * command line and the names of the files that it maps, so nothing here trusts those.
+ * A live process by way of /proc: identity, command line, mapped files, environment, memory,
+ * children. In: a pid. Out: struct process. Any thread may call it; there is no state. The target
+ * chooses its comm (any bytes, ')' too), its command line and the names of the files that it maps,
+ * so nothing here trusts those.
  */
 #include "user/proc/process.h"
 
@@ -26,8 +27,8 @@
 /* ---- mapped files ---- */
 
 /*
- * "55d0c8a00000-55d0c8a28000 r-xp 00002000 fe:01 1234      /usr/bin/a b" (proc(5)); the name goes to the end of the
- * line.
+ * "55d0c8a00000-55d0c8a28000 r-xp 00002000 fe:01 1234      /usr/bin/a b" (proc(5)); the name goes
+ * to the end of the line.
  */
 static bool mapping__parse(char *line, struct mapping *out)
 {
@@ -66,10 +67,10 @@ static bool mapped_file__is_at(const struct mapped_file *file, pid_t pid, const 
 }
 
 /*
- * The kernel writes a newline in a name as \012 and leaves a backslash alone, so only the file system can say what
- * "\012" was.
+ * The kernel writes a newline in a name as \012 and leaves a backslash alone, so only the file
+ * system can say what "\012" was.
  */
-static void name__unescape(char *name)
+static void unescape_path(char *name)
 {
 	char *out = name;
 
@@ -83,9 +84,9 @@ static void name__unescape(char *name)
 }
 
 /*
- * Sets path and open_path. A file can be named "x (deleted)", so each name that maps may mean is tried until one is the
- * mapped file. map_files opens deleted files, and files whose device differs between stat(2) and maps (btrfs,
- * overlayfs).
+ * Sets path and open_path. A file can be named "x (deleted)", so each name that maps may mean is
+ * tried until one is the mapped file. map_files opens deleted files, and files whose device differs
+ * between stat(2) and maps (btrfs, overlayfs).
  */
 void mapped_file__locate(struct mapped_file *file, pid_t pid, const struct mapping *first)
 {
@@ -98,7 +99,7 @@ void mapped_file__locate(struct mapped_file *file, pid_t pid, const struct mappi
 	snprintf(file->path, sizeof(file->path), "%s", first->name);
 	if (mapped_file__is_at(file, pid, file->path, file->open_path))
 		return;
-	name__unescape(file->path);
+	unescape_path(file->path);
 	if (mapped_file__is_at(file, pid, file->path, file->open_path))
 		return;
 	length = strlen(file->path);
@@ -108,7 +109,10 @@ void mapped_file__locate(struct mapped_file *file, pid_t pid, const struct mappi
 		return;
 	snprintf(file->open_path, sizeof(file->open_path), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, pid, first->start,
 		 first->end);
-	/* map_files needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE, the root link only ptrace access. */
+	/*
+	 * map_files needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE, the root link only ptrace
+	 * access.
+	 */
 	if (access(file->open_path, R_OK) &&
 	    snprintf(file->open_path, PATH_MAX, "/proc/%d/root%s", pid, file->path) >= PATH_MAX)
 		file->open_path[0] = 0;
@@ -159,8 +163,9 @@ struct file_reader {
 };
 
 /*
- * One file per inode with an executable mapping. Its base comes from the first mapping of the run that the loader made
- * around the first executable one: a program may also map a library as plain data, at any lower address.
+ * One file per inode with an executable mapping. Its base comes from the first mapping of the run
+ * that the loader made around the first executable one: a program may also map a library as plain
+ * data, at any lower address.
  */
 static int process__read_mapping(const struct mapping *map, void *ctx)
 {
@@ -372,7 +377,10 @@ int process__children(pid_t pid, bool deep, pid_t **out)
 	for (int i = 0; i < total; i++)
 		parents[i] = proc__stat(all[i], 0, &stat) || proc_stat__dead(&stat) ? 0 : stat.parent;
 
-	/* Breadth first: `found` is also the queue, and holds each process once, since a process has one parent. */
+	/*
+	 * Breadth first: `found` is also the queue, and holds each process once, since a process
+	 * has one parent.
+	 */
 	for (int at = -1; at < cnt; at++) {
 		pid_t parent = at < 0 ? pid : found[at];
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* A live process as /proc describes it. Only reads, and never stops the target. What is read is hostile input. */
+/*
+ * A live process as /proc describes it. Only reads, and never stops the target. What is read is
+ * hostile input.
+ */
 #ifndef STEPFLAME_USER_PROC_PROCESS_H
 #define STEPFLAME_USER_PROC_PROCESS_H
 
@@ -13,14 +16,14 @@
 struct mapped_file {
 	char path[PATH_MAX]; /* as the process names it, without " (deleted)" */
 	/*
-	 * The path by which we can open the file: /proc/PID/root/..., or /proc/PID/map_files/... when the former is
-	 * another file; "" if neither works.
+	 * The path by which we can open the file: /proc/PID/root/..., or /proc/PID/map_files/...
+	 * when the former is another file; "" if neither works.
 	 */
 	char open_path[PATH_MAX];
 	uint64_t dev, inode;
 	/*
-	 * Address less file offset of the lowest mapping of the loaded image; other mappings of the same file do not
-	 * count.
+	 * Address less file offset of the lowest mapping of the loaded image; other mappings of the
+	 * same file do not count.
 	 */
 	uint64_t base;
 };
@@ -44,25 +47,34 @@ struct process {
 };
 
 /*
- * Reads /proc/PID. 0 or -errno: -ESRCH no such process (or a zombie, or a kernel thread), -EACCES or -EPERM no
- * permission to read it. pid may be a thread id: this reads the thread group's process and sets its pid. Release with
- * process__release.
+ * Reads /proc/PID. 0 or -errno: -ESRCH no such process (or a zombie, or a kernel thread), -EACCES
+ * or -EPERM no permission to read it. pid may be a thread id: this reads the thread group's process
+ * and sets its pid. Release with process__release.
  */
 int process__read(pid_t pid, struct process *out);
 void process__release(struct process *p);          /* accepts a zeroed struct */
 uint64_t process__age_ns(const struct process *p); /* since its fork */
 bool process__alive(const struct process *p);      /* same pid, same start time, not a zombie */
 
-/* Writes what an error of reading a process means, in the same words for all commands; returns the remedy, or NULL. */
+/*
+ * Writes what an error of reading a process means, in the same words for all commands; returns the
+ * remedy, or NULL.
+ */
 const char *process__explain(int err, pid_t pid, char *why, size_t size);
 
 /* The first mapped file whose base name begins with `prefix` (e.g. "libtorch_cpu.so"), or NULL. */
 const struct mapped_file *process__file(const struct process *p, const char *prefix);
-/* Calls fn for each mapping, ascending, until fn returns nonzero, and returns that. 0 or -errno (-ESRCH: gone). */
+/*
+ * Calls fn for each mapping, ascending, until fn returns nonzero, and returns that. 0 or -errno
+ * (-ESRCH: gone).
+ */
 int process__each_mapping(pid_t pid, int (*fn)(const struct mapping *map, void *ctx), void *ctx);
 /* Path and open_path of the file of that mapping, as above; base is 0. */
 void mapped_file__locate(struct mapped_file *file, pid_t pid, const struct mapping *map);
-/* Value of a variable in its initial environment, into value (cut, 0-terminated). 0, -ENOENT, or -errno. */
+/*
+ * Value of a variable in its initial environment, into value (cut, 0-terminated). 0, -ENOENT, or
+ * -errno.
+ */
 int process__environ(pid_t pid, const char *name, char *value, size_t size);
 /* process_vm_readv of exactly `size` bytes. 0 or -errno (-EFAULT unmapped). */
 int process__read_memory(pid_t pid, uint64_t address, void *buffer, size_t size);

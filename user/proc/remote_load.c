@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * What is written into the process, where, and in which order. The code goes after the end of some library's code, into
- * the rest of its last page, which is executable and all zeros; its data go on the stopped thread's stack, below what
- * the thread uses. Neither affects the process until the thread's registers point there, which takes one system call.
+ * What is written into the process, where, and in which order. The code goes after the end of some
+ * library's code, into the rest of its last page, which is executable and all zeros; its data go on
+ * the stopped thread's stack, below what the thread uses. Neither affects the process until the
+ * thread's registers point there, which takes one system call.
  */
 #include "user/proc/remote_load.h"
 
@@ -32,7 +33,7 @@
 #define LOAD_NS        15000000000ULL
 #define LIBC_DLOPEN    0x80000000u /* __RTLD_DLOPEN, of glibc's include/dlfcn.h */
 
-struct loader {
+struct library_loader {
 	const struct process *process;
 	struct remote_load *out;
 	struct remote_view view;
@@ -49,7 +50,7 @@ static uint64_t now_ns(void)
 	return ts.tv_sec * 1000000000ULL + ts.tv_nsec;
 }
 
-__attribute__((format(printf, 3, 4))) static int fail(struct loader *l, int err, const char *fmt, ...)
+__attribute__((format(printf, 3, 4))) static int fail(struct library_loader *l, int err, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -61,12 +62,12 @@ __attribute__((format(printf, 3, 4))) static int fail(struct loader *l, int err,
 
 /* ---- what is there ---- */
 
-struct wanted {
+struct wanted_symbol {
 	const char *name;
 	uint64_t *address;
 };
 
-static const char *base_name(const struct mapped_file *file)
+static const char *mapped_base_name(const struct mapped_file *file)
 {
 	const char *slash = strrchr(file->path, '/');
 
@@ -78,12 +79,15 @@ static bool is_glibc(const struct mapped_file *file)
 	static const char *const names[] = {"libc.so.6", "libc-2.", "libpthread", "libdl.so", "libdl-2."};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
-		if (!strncmp(base_name(file), names[i], strlen(names[i])))
+		if (!strncmp(mapped_base_name(file), names[i], strlen(names[i])))
 			return true;
 	return false;
 }
 
-/* Finds where signal handlers return to: mov $15, %rax; syscall (sysdeps/unix/sysv/linux/x86_64/libc_sigaction.c). */
+/*
+ * Finds where signal handlers return to: mov $15, %rax; syscall
+ * (sysdeps/unix/sysv/linux/x86_64/libc_sigaction.c).
+ */
 static void find_restorers(struct remote_view *view, const struct elf *elf, uint64_t bias)
 {
 	static const uint8_t restorer[] = {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05};
@@ -117,11 +121,11 @@ static int open_file(const struct mapped_file *file, struct elf **elf, uint64_t 
 	return 0;
 }
 
-static int find_functions(struct loader *l)
+static int find_libc_functions(struct library_loader *l)
 {
 	struct remote_frame *f = &l->frame;
 	uint64_t libc_dlopen = 0, libc_dlsym = 0;
-	const struct wanted wanted[] = {
+	const struct wanted_symbol wanted[] = {
 		{"pthread_create", &f->pthread_create},
 		{"pthread_detach", &f->pthread_detach},
 		{"__errno_location", &f->errno_location},
@@ -160,7 +164,7 @@ static int find_functions(struct loader *l)
 }
 
 /* Finds the rest of the last page of a file's code: 0 when it is large enough and unused. */
-static int find_room_in(struct loader *l, const struct mapped_file *file, size_t bytes)
+static int find_room_in(struct library_loader *l, const struct mapped_file *file, size_t bytes)
 {
 	static const uint8_t zeros[PAGE];
 	uint64_t bias, vaddr, size, start, end;
@@ -192,7 +196,7 @@ struct gap {
 	bool code_runs;
 };
 
-static int look_at_mapping(const struct mapping *map, void *ctx)
+static int find_room_before(const struct mapping *map, void *ctx)
 {
 	struct gap *gap = ctx;
 	const char *name = map->name ?: "";
@@ -207,7 +211,7 @@ static int look_at_mapping(const struct mapping *map, void *ctx)
 	return 0;
 }
 
-static int find_room(struct loader *l)
+static int find_room(struct library_loader *l)
 {
 	size_t bytes = remote_stub_end - remote_stub;
 	struct gap gap = {0};
@@ -221,7 +225,7 @@ static int find_room(struct loader *l)
 		return fail(l, -EOPNOTSUPP, "none of its libraries has %zu bytes to spare at the end of its code",
 			    bytes);
 	gap.code = l->code;
-	err = process__each_mapping(l->process->pid, look_at_mapping, &gap);
+	err = process__each_mapping(l->process->pid, find_room_before, &gap);
 	if (err)
 		return err;
 	if (!gap.code_runs || !gap.found)
@@ -233,7 +237,7 @@ static int find_room(struct loader *l)
 
 /* ---- writing ---- */
 
-static int write_code(const struct loader *l, pid_t tid)
+static int write_code(const struct library_loader *l, pid_t tid)
 {
 	size_t bytes = remote_stub_end - remote_stub;
 
@@ -248,7 +252,7 @@ static int write_code(const struct loader *l, pid_t tid)
 }
 
 /* Writes the frame to the stack, and its address to *at. */
-static int write_frame(struct loader *l, const struct user_regs_struct *again, uint64_t *at)
+static int write_frame(struct library_loader *l, const struct user_regs_struct *again, uint64_t *at)
 {
 	uint64_t bytes = offsetof(struct remote_frame, vectors) + l->vector_bytes;
 	struct remote_frame *f = &l->frame;
@@ -277,7 +281,7 @@ static int write_frame(struct loader *l, const struct user_regs_struct *again, u
 }
 
 /* Stops that thread and starts it on the stub. -EAGAIN: try another thread, or later. */
-static int send_off(struct loader *l, const struct remote_thread *thread)
+static int send_off(struct library_loader *l, const struct remote_thread *thread)
 {
 	struct user_regs_struct regs, again, off;
 	uint64_t began, frame;
@@ -303,7 +307,7 @@ static int send_off(struct loader *l, const struct remote_thread *thread)
 	return 0;
 }
 
-static int send_any_off(struct loader *l)
+static int send_any_off(struct library_loader *l)
 {
 	struct remote_thread *threads;
 	int cnt = remote_thread__list(l->process->pid, &threads), err = -EAGAIN;
@@ -318,7 +322,7 @@ static int send_any_off(struct loader *l)
 
 /* ---- the new thread ---- */
 
-static int judge_call(struct loader *l, const struct remote_call *call)
+static int judge_call(struct library_loader *l, const struct remote_call *call)
 {
 	char error[sizeof(call->error)];
 
@@ -332,7 +336,7 @@ static int judge_call(struct loader *l, const struct remote_call *call)
 	return fail(l, -ENOENT, "it cannot load the library%s%s", *error ? ": " : "", error);
 }
 
-static int wait_for_it(struct loader *l)
+static int wait_for_it(struct library_loader *l)
 {
 	const struct timespec moment = {.tv_nsec = 500000};
 	struct remote_call call = {0};
@@ -358,7 +362,7 @@ static int wait_for_it(struct loader *l)
 int remote__load(const struct process *process, const char *library, const char *entry, struct remote_load *out)
 {
 	const struct timespec pause = {.tv_nsec = ATTEMPT_NS};
-	struct loader l = {.process = process, .out = out, .vector_bytes = remote_stub__vector_bytes()};
+	struct library_loader l = {.process = process, .out = out, .vector_bytes = remote_stub__vector_bytes()};
 	int err;
 
 	memset(out, 0, sizeof(*out));
@@ -369,7 +373,7 @@ int remote__load(const struct process *process, const char *library, const char 
 	strcpy(l.frame.call.library, library);
 	strcpy(l.frame.call.entry, entry);
 	l.view.stack_bytes = sizeof(l.frame) + l.vector_bytes + CALLEE_BYTES;
-	err = find_functions(&l) ?: find_room(&l);
+	err = find_libc_functions(&l) ?: find_room(&l);
 	if (err)
 		return err;
 	for (int i = 0; i < ATTEMPTS; i++) {

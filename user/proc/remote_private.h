@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Shared by remote_load.c (what is written, and where) and remote_thread.c (which thread, and how it is stopped). */
+/*
+ * Shared by remote_load.c (what is written, and where) and remote_thread.c (which thread, and how
+ * it is stopped).
+ */
 #ifndef STEPFLAME_USER_PROC_REMOTE_PRIVATE_H
 #define STEPFLAME_USER_PROC_REMOTE_PRIVATE_H
 
@@ -29,15 +32,15 @@ struct remote_thread {
 int remote_thread__list(pid_t pid, struct remote_thread **out);
 
 /*
- * Checks the thread's stack. 0; -EAGAIN: the thread may be in a signal handler or in the loader, or has little stack
- * left; or -errno.
+ * Checks the thread's stack. 0; -EAGAIN: the thread may be in a signal handler or in the loader, or
+ * has little stack left; or -errno.
  */
 int remote_thread__check(pid_t pid, const struct remote_thread *thread, const struct remote_view *view);
 
 /*
- * Stops the thread in the call that it was seen in. Returns its registers, and those with which the call restarts in
- * *again. 0 (the caller must call remote_thread__release), -EAGAIN: the thread has moved on, and was released; -EBUSY,
- * -EPERM; -ETIMEDOUT: it does not stop.
+ * Stops the thread in the call that it was seen in. Returns its registers, and those with which the
+ * call restarts in *again. 0 (the caller must call remote_thread__release), -EAGAIN: the thread has
+ * moved on, and was released; -EBUSY, -EPERM; -ETIMEDOUT: it does not stop.
  */
 int remote_thread__stop(pid_t pid, const struct remote_thread *thread, struct user_regs_struct *regs,
 			struct user_regs_struct *again);

@@ -12,9 +12,9 @@
 #define PAGE(name, field) [name] "i"(offsetof(struct remote_call, field))
 
 /*
- * Never called: holds the code, in a data section. The first part blocks all signals, so that the new thread begins
- * with all of them blocked, and no handler of the program runs in between. `cld` and the saved flags: a system call may
- * be made with any flags.
+ * Never called: holds the code, in a data section. The first part blocks all signals, so that the
+ * new thread begins with all of them blocked, and no handler of the program runs in between. `cld`
+ * and the saved flags: a system call may be made with any flags.
  */
 __attribute__((used, noinline)) static void hold_code(void)
 {

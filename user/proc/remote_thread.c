@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Chooses a thread of a process that can be stopped and diverted: one that waits in a system call in which the program
- * itself could as well have started a thread. Stops the thread by ptrace(2), PTRACE_SEIZE. A thread that is released,
- * or whose tracer dies, continues as if nothing had happened: the kernel restarts its call.
+ * Chooses a thread of a process that can be stopped and diverted: one that waits in a system call
+ * in which the program itself could as well have started a thread. Stops the thread by ptrace(2),
+ * PTRACE_SEIZE. A thread that is released, or whose tracer dies, continues as if nothing had
+ * happened: the kernel restarts its call.
  */
 #include <errno.h>
 #include <linux/futex.h>
@@ -34,9 +35,10 @@
 #define ERESTART_RESTARTBLOCK 516
 
 /*
- * Calls that restart and end as they would have ended, in order of preference. When a call has a time-out, the kernel
- * remembers the end (RESTARTBLOCK) or has written back what is left. epoll_wait is the exception, and comes last: it
- * returns EINTR (signal(7)), and its time-out begins anew.
+ * Calls that restart and end as they would have ended, in order of preference. When a call has a
+ * time-out, the kernel remembers the end (RESTARTBLOCK) or has written back what is left.
+ * epoll_wait is the exception, and comes last: it returns EINTR (signal(7)), and its time-out
+ * begins anew.
  */
 static const struct {
 	long number;
@@ -49,7 +51,7 @@ static const struct {
 	{SYS_accept4, 4, true}, {SYS_epoll_wait, 5, true}, {SYS_epoll_pwait, 5, true},
 };
 
-static int find_call(long number)
+static int blocking_call_index(long number)
 {
 	for (size_t i = 0; i < sizeof(calls) / sizeof(*calls); i++)
 		if (calls[i].number == number)
@@ -60,12 +62,12 @@ static int find_call(long number)
 /* ---- by /proc ---- */
 
 /*
- * glibc waits for a lock by FUTEX_WAIT, and the thread may hold anything half done; condition variables, semaphores and
- * joins wait by FUTEX_WAIT_BITSET.
+ * glibc waits for a lock by FUTEX_WAIT, and the thread may hold anything half done; condition
+ * variables, semaphores and joins wait by FUTEX_WAIT_BITSET.
  */
-static int rank(const struct remote_thread *thread)
+static int thread_rank(const struct remote_thread *thread)
 {
-	int call = find_call(thread->syscall);
+	int call = blocking_call_index(thread->syscall);
 
 	if (thread->syscall == SYS_futex)
 		return (thread->args[1] & FUTEX_CMD_MASK) != FUTEX_WAIT_BITSET ? -1 : thread->args[3] ? 1 : 0;
@@ -73,7 +75,7 @@ static int rank(const struct remote_thread *thread)
 }
 
 /* Parses a waiting thread; the file of a thread that runs, or sleeps in no call, has fewer fields. */
-static bool read_thread(pid_t pid, pid_t tid, struct remote_thread *out)
+static bool read_waiting_thread(pid_t pid, pid_t tid, struct remote_thread *out)
 {
 	struct proc_syscall call;
 
@@ -105,9 +107,9 @@ int remote_thread__list(pid_t pid, struct remote_thread **out)
 	for (int i = 0; *out && i < cnt; i++) {
 		struct remote_thread *thread = &(*out)[found];
 
-		if (!read_thread(pid, tids[i], thread))
+		if (!read_waiting_thread(pid, tids[i], thread))
 			continue;
-		thread->rank = rank(thread);
+		thread->rank = thread_rank(thread);
 		if (thread->rank < 0)
 			continue;
 		thread->rank += tids[i] == pid ? NOT_MAIN : 0;
@@ -120,16 +122,16 @@ int remote_thread__list(pid_t pid, struct remote_thread **out)
 	return found;
 }
 
-struct stack {
+struct stack_search {
 	const struct remote_thread *thread;
 	uint64_t start, end;
 	bool in_loader;
 };
 
-static int look_at_mapping(const struct mapping *map, void *ctx)
+static int find_stack_mapping(const struct mapping *map, void *ctx)
 {
 	const char *slash = map->name ? strrchr(map->name, '/') : NULL;
-	struct stack *stack = ctx;
+	struct stack_search *stack = ctx;
 
 	if (stack->thread->sp >= map->start && stack->thread->sp < map->end) {
 		stack->start = map->start;
@@ -141,9 +143,9 @@ static int look_at_mapping(const struct mapping *map, void *ctx)
 }
 
 /*
- * The kernel's struct rt_sigframe: where the handler returns to, uc_flags, uc_link (0), uc_stack, and the registers, cs
- * among them. The return address alone proves nothing: it may be left over from a struct sigaction. Unreadable memory
- * counts as a frame.
+ * The kernel's struct rt_sigframe: where the handler returns to, uc_flags, uc_link (0), uc_stack,
+ * and the registers, cs among them. The return address alone proves nothing: it may be left over
+ * from a struct sigaction. Unreadable memory counts as a frame.
  */
 static bool is_signal_frame(pid_t pid, uint64_t address)
 {
@@ -154,7 +156,7 @@ static bool is_signal_frame(pid_t pid, uint64_t address)
 }
 
 /* Does the stack hold a signal handler's frame? */
-static int scan_stack(pid_t pid, const struct stack *stack, const struct remote_view *view)
+static int scan_stack(pid_t pid, const struct stack_search *stack, const struct remote_view *view)
 {
 	static uint64_t words[STACK_CHUNK / 8];
 	uint64_t at = stack->thread->sp & ~7ULL, end = stack->end;
@@ -177,8 +179,8 @@ static int scan_stack(pid_t pid, const struct stack *stack, const struct remote_
 
 int remote_thread__check(pid_t pid, const struct remote_thread *thread, const struct remote_view *view)
 {
-	struct stack stack = {.thread = thread, .in_loader = true};
-	int err = process__each_mapping(pid, look_at_mapping, &stack);
+	struct stack_search stack = {.thread = thread, .in_loader = true};
+	int err = process__each_mapping(pid, find_stack_mapping, &stack);
 
 	if (err)
 		return err;
@@ -198,12 +200,12 @@ static bool has_signal(pid_t pid, pid_t tid)
 }
 
 /*
- * Computes the registers with which the interrupted call restarts. Returns false when no call was interrupted, or it
- * has ended.
+ * Computes the registers with which the interrupted call restarts. Returns false when no call was
+ * interrupted, or it has ended.
  */
 static bool begin_again(const struct user_regs_struct *regs, bool quiet, struct user_regs_struct *again)
 {
-	int call = find_call((long)regs->orig_rax);
+	int call = blocking_call_index((long)regs->orig_rax);
 
 	*again = *regs;
 	switch (-(long)regs->rax) {
@@ -228,7 +230,10 @@ static bool begin_again(const struct user_regs_struct *regs, bool quiet, struct 
 	return true;
 }
 
-/* glibc's thread control block begins with its own address, and has it again at 16 (sysdeps/x86_64/nptl/tls.h). */
+/*
+ * glibc's thread control block begins with its own address, and has it again at 16
+ * (sysdeps/x86_64/nptl/tls.h).
+ */
 static bool is_glibc_thread(pid_t pid, uint64_t tcb)
 {
 	uint64_t words[3];

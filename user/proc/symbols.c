@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Texts for instruction pointers. In: /proc/PID/maps, the mapped files, /proc/kallsyms. Out: texts. One thread.
+ * Texts for instruction pointers. In: /proc/PID/maps, the mapped files, /proc/kallsyms. Out: texts.
+ * One thread.
  *	(pid, ip) -> range -> file and offset -> function -> text
- * Ranges are those of the process when maps was last read. Processes share files, and a file is loaded at the first
- * address in it. Texts are cached by function, so an address seen before costs two binary searches and a hash.
+ * Ranges are those of the process when maps was last read. Processes share files, and a file is
+ * loaded at the first address in it. Texts are cached by function, so an address seen before costs
+ * two binary searches and a hash.
  */
 #include "user/proc/symbols.h"
 
@@ -39,7 +41,7 @@
 #define HIT_INTERVAL_NS  10000000000ULL
 #define RETRY_NS         1000000000ULL
 
-struct file {
+struct symbols_file {
 	uint64_t dev, inode;
 	uint32_t id; /* never reused for another file */
 	uint32_t ref_cnt;
@@ -50,17 +52,17 @@ struct file {
 	char text[LIBRARY_MAX];       /* without a function */
 };
 
-struct range {
+struct map_range {
 	uint64_t start, end, offset;
-	struct file *file; /* NULL: no file */
-	const char *text;  /* then */
+	struct symbols_file *file; /* NULL: no file */
+	const char *text;          /* then */
 };
 
 struct known_process {
 	pid_t pid;
 	uint64_t read_ns, took_ns; /* maps */
 	size_t range_cnt;
-	struct range *ranges;
+	struct map_range *ranges;
 };
 
 struct text_slot {
@@ -72,7 +74,7 @@ struct symbols {
 	size_t process_cnt, file_cnt, table_cnt, function_cnt, text_cnt;
 	uint32_t last_id;
 	struct known_process processes[PROCESSES_MAX];
-	struct file *files[FILES_MAX];
+	struct symbols_file *files[FILES_MAX];
 	struct text_slot texts[TEXT_SLOTS];
 	struct kernel_symbols *kernel;
 	bool kernel_known;
@@ -99,7 +101,7 @@ static void put_clean(char *out, size_t size, const char *text)
 
 /* ---- files ---- */
 
-static void file__release(struct symbols *s, struct file *file)
+static void file__release(struct symbols *s, struct symbols_file *file)
 {
 	if (file->table) {
 		s->table_cnt--;
@@ -112,20 +114,20 @@ static void file__release(struct symbols *s, struct file *file)
 
 static void symbols__sweep_files(struct symbols *s)
 {
-	size_t kept = 0;
+	size_t retained_cnt = 0;
 
 	for (size_t i = 0; i < s->file_cnt; i++) {
 		if (s->files[i]->ref_cnt)
-			s->files[kept++] = s->files[i];
+			s->files[retained_cnt++] = s->files[i];
 		else
 			file__release(s, s->files[i]);
 	}
-	s->file_cnt = kept;
+	s->file_cnt = retained_cnt;
 }
 
-static struct file *symbols__file(struct symbols *s, const struct mapping *map)
+static struct symbols_file *symbols__file(struct symbols *s, const struct mapping *map)
 {
-	struct file *file;
+	struct symbols_file *file;
 
 	for (size_t i = 0; i < s->file_cnt; i++) {
 		if (s->files[i]->dev == map->dev && s->files[i]->inode == map->inode)
@@ -149,9 +151,9 @@ static struct file *symbols__file(struct symbols *s, const struct mapping *map)
 }
 
 /* Opens the file through a process that maps it. */
-static void symbols__load_file(struct symbols *s, pid_t pid, const struct range *range)
+static void symbols__load_file(struct symbols *s, pid_t pid, const struct map_range *range)
 {
-	struct file *file = range->file;
+	struct symbols_file *file = range->file;
 	struct mapping map = {
 		.start = range->start,
 		.end = range->end,
@@ -184,7 +186,7 @@ static void symbols__load_file(struct symbols *s, pid_t pid, const struct range 
 struct ranges {
 	struct symbols *symbols;
 	size_t cnt, capacity;
-	struct range *items;
+	struct map_range *items;
 };
 
 static const char *special_text(const char *name)
@@ -201,13 +203,13 @@ static const char *special_text(const char *name)
 static int add_range(const struct mapping *map, void *ctx)
 {
 	struct ranges *ranges = ctx;
-	struct range *range;
+	struct map_range *range;
 
 	if (!map->executable || ranges->cnt == RANGES_MAX)
 		return 0;
 	if (ranges->cnt == ranges->capacity) {
 		size_t capacity = ranges->capacity ? 2 * ranges->capacity : 64;
-		struct range *grown = reallocarray(ranges->items, capacity, sizeof(*grown));
+		struct map_range *grown = reallocarray(ranges->items, capacity, sizeof(*grown));
 
 		if (!grown)
 			return -ENOMEM;
@@ -215,7 +217,7 @@ static int add_range(const struct mapping *map, void *ctx)
 		ranges->capacity = capacity;
 	}
 	range = &ranges->items[ranges->cnt];
-	*range = (struct range){.start = map->start, .end = map->end, .offset = map->offset};
+	*range = (struct map_range){.start = map->start, .end = map->end, .offset = map->offset};
 	if (map->inode) {
 		range->file = symbols__file(ranges->symbols, map);
 		if (!range->file)
@@ -228,7 +230,7 @@ static int add_range(const struct mapping *map, void *ctx)
 	return 0;
 }
 
-static void ranges__release(struct range *ranges, size_t cnt)
+static void ranges__release(struct map_range *ranges, size_t cnt)
 {
 	for (size_t i = 0; i < cnt; i++) {
 		if (ranges[i].file)
@@ -237,7 +239,10 @@ static void ranges__release(struct range *ranges, size_t cnt)
 	free(ranges);
 }
 
-/* When maps cannot be read, the old ranges stay: the last samples of a process arrive after it has ended. */
+/*
+ * When maps cannot be read, the old ranges stay: the last samples of a process arrive after it has
+ * ended.
+ */
 static void symbols__read_ranges(struct symbols *s, struct known_process *p)
 {
 	struct ranges ranges = {.symbols = s};
@@ -287,16 +292,16 @@ void symbols__forget(struct symbols *s, pid_t pid)
 	}
 }
 
-static const struct range *process__range(const struct known_process *p, uint64_t ip)
+static const struct map_range *process__range(const struct known_process *p, uint64_t ip)
 {
 	size_t low = SEARCH(i, 0, p->range_cnt, p->ranges[i].end <= ip);
 	return low < p->range_cnt && p->ranges[low].start <= ip ? &p->ranges[low] : NULL;
 }
 
 /* Rereading maps takes at most 2 % of the time, however many mappings there are. */
-static const struct range *symbols__range(struct symbols *s, struct known_process *p, uint64_t ip)
+static const struct map_range *symbols__range(struct symbols *s, struct known_process *p, uint64_t ip)
 {
-	const struct range *range = process__range(p, ip);
+	const struct map_range *range = process__range(p, ip);
 	uint64_t interval = range ? HIT_INTERVAL_NS : MISS_INTERVAL_NS;
 
 	if (p->read_ns && now_ns() - p->read_ns < interval + 50 * p->took_ns)
@@ -315,7 +320,7 @@ static void symbols__drop_texts(struct symbols *s)
 	s->text_cnt = 0;
 }
 
-static char *make_text(const struct file *file, size_t function)
+static char *make_text(const struct symbols_file *file, size_t function)
 {
 	char mangled[MANGLED_MAX], name[NAME_BYTES], clean[NAME_BYTES], text[SYMBOL_TEXT_MAX];
 
@@ -326,7 +331,7 @@ static char *make_text(const struct file *file, size_t function)
 	return strdup(text);
 }
 
-static const char *symbols__text(struct symbols *s, const struct file *file, size_t function)
+static const char *symbols__text(struct symbols *s, const struct symbols_file *file, size_t function)
 {
 	uint64_t key = (uint64_t)file->id << 32 | function;
 	size_t first = (key * 0x9e3779b97f4a7c15ULL >> 40) % TEXT_SLOTS, slot;
@@ -349,9 +354,9 @@ static const char *symbols__text(struct symbols *s, const struct file *file, siz
 }
 
 /* The function that covers an address of that range, or -1. */
-static int64_t symbols__find(struct symbols *s, pid_t pid, const struct range *range, uint64_t ip)
+static int64_t symbols__find(struct symbols *s, pid_t pid, const struct map_range *range, uint64_t ip)
 {
-	struct file *file = range->file;
+	struct symbols_file *file = range->file;
 
 	if (!file->settled && now_ns() >= file->retry_ns)
 		symbols__load_file(s, pid, range);
@@ -360,7 +365,7 @@ static int64_t symbols__find(struct symbols *s, pid_t pid, const struct range *r
 
 const char *symbols__user(struct symbols *s, pid_t pid, uint64_t ip)
 {
-	const struct range *range = symbols__range(s, symbols__process(s, pid), ip);
+	const struct map_range *range = symbols__range(s, symbols__process(s, pid), ip);
 	const char *text = NULL;
 	int64_t function;
 
@@ -374,7 +379,7 @@ const char *symbols__user(struct symbols *s, pid_t pid, uint64_t ip)
 
 int symbols__function(struct symbols *s, pid_t pid, uint64_t address, char *mangled, size_t size)
 {
-	const struct range *range = symbols__range(s, symbols__process(s, pid), address);
+	const struct map_range *range = symbols__range(s, symbols__process(s, pid), address);
 	int64_t function = range && range->file ? symbols__find(s, pid, range, address) : -1;
 
 	if (function < 0 ||

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Reads threads from /proc/PID/task/TID, which stops none of them. In: a pid. Out: struct task. Owned by the calling
- * thread, which task__read moves to another processor for a moment.
+ * Reads threads from /proc/PID/task/TID, without stopping them. In: a pid. Out: struct task. Owned
+ * by the calling thread, which task__read moves to another processor for a moment.
  */
 #include "user/proc/task.h"
 
@@ -56,7 +56,10 @@ static void task__read_nstid(pid_t pid, struct task *task)
 	task->nstid = proc__status(pid, task->tid, &status) ? task->tid : status.nspid;
 }
 
-/* The time at which the kernel last saw a thread run, in ms of its processor's clock. Below 0: not known. */
+/*
+ * The time at which the kernel last saw a thread run, in ms of its processor's clock. Below 0: not
+ * known.
+ */
 static double task__ran_ms(pid_t pid, pid_t tid)
 {
 	char *text, *at;
@@ -74,9 +77,9 @@ static double task__ran_ms(pid_t pid, pid_t tid)
 }
 
 /*
- * The current time of a processor's clock. The clock stands still while the processor serves interrupts, or while its
- * hypervisor serves others, so each processor has its own. To read it, this thread sleeps for a moment and takes the
- * time at which it was put on that processor.
+ * The current time of a processor's clock. The clock stands still while the processor serves
+ * interrupts, or while its hypervisor serves others, so each processor has its own. To read it,
+ * this thread sleeps for a moment and takes the time at which it was put on that processor.
  */
 static double processor__now_ms(int processor)
 {
@@ -109,7 +112,10 @@ static void task__read_blocked(pid_t pid, struct task *task)
 		task->blocked_s = now > ran ? (now - ran) / 1e3 : 0;
 }
 
-/* Reads a state and a system call of the same moment: reads both again when the thread ran in between. */
+/*
+ * Reads a state and a system call of the same moment: reads both again when the thread ran in
+ * between.
+ */
 int task__read(pid_t pid, pid_t tid, struct task *out)
 {
 	int err = 0;
@@ -132,7 +138,10 @@ int task__read(pid_t pid, pid_t tid, struct task *out)
 	return 0;
 }
 
-/* Reads "NS-ON-CPU NS-IN-QUEUE RUNS" first: a thread that still runs then and falls asleep afterwards waits, too. */
+/*
+ * Reads "NS-ON-CPU NS-IN-QUEUE RUNS" first: a thread that still runs then and falls asleep
+ * afterwards waits, too.
+ */
 int task__waits(pid_t pid, pid_t tid, pid_t *nstid, uint64_t *runs)
 {
 	struct task task = {.tid = tid};

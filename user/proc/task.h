@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What the kernel says about a thread: its name, whether it runs, its system call, what it waits for and for how long.
+ * What the kernel says about a thread: its name, whether it runs, its system call, what it waits
+ * for and for how long.
  */
 #ifndef STEPFLAME_USER_PROC_TASK_H
 #define STEPFLAME_USER_PROC_TASK_H
@@ -26,23 +27,32 @@ struct task {
 	double blocked_s; /* since it last ran; below 0: it runs, or the time is not known */
 };
 
-/* The thread ids of a process in ascending order, malloc'ed into *out. Count, or -errno: -ESRCH when it is gone. */
+/*
+ * The thread ids of a process in ascending order, malloc'ed into *out. Count, or -errno: -ESRCH
+ * when it is gone.
+ */
 int task__list(pid_t pid, pid_t **out);
 
-/* Reads one thread. 0, -ESRCH when it is gone, or -errno. Reading the system call needs ptrace access. */
+/*
+ * Reads one thread. 0, -ESRCH when it is gone, or -errno. Reading the system call needs ptrace
+ * access.
+ */
 int task__read(pid_t pid, pid_t tid, struct task *out);
 
 /*
- * Checks whether a thread waits. 0: it waits, *nstid is its id in its own namespace and *runs is how often it has been
- * put on a processor: a thread has waited all the time between two calls that return the same count. -EAGAIN: it does
- * not wait; or -errno when the kernel does not say.
+ * Checks whether a thread waits. 0: it waits, *nstid is its id in its own namespace and *runs is
+ * how often it has been put on a processor: a thread has waited all the time between two calls that
+ * return the same count. -EAGAIN: it does not wait; or -errno when the kernel does not say.
  */
 int task__waits(pid_t pid, pid_t tid, pid_t *nstid, uint64_t *runs);
 
 /* "sleeping" and the like. */
 const char *task__state(const struct task *task);
 
-/* The name of the task's system call, NULL when it is in none or has no name here. */
+/*
+ * The name of the task's system call, NULL when the task is in no call, or the call has no name
+ * here.
+ */
 const char *task__syscall(const struct task *task);
 
 /* What a blocked thread waits for; CAUSE_NONE when it is not blocked. py may be NULL. */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Describes each record type once: its fields, and how merge treats it. The model checks sizes by the description,
- * merge converts processes and times by it, recdump prints by it, and the tests read and write by what recdump prints
- * of it. A type without a description does not compile, nor does a field that its description lacks.
+ * Describes each record type once: its fields, and how merge treats it. The model checks sizes by
+ * the description, merge converts processes and times by it, recdump prints by it, and the tests
+ * read and write by what recdump prints of it. A type without a description does not compile, nor
+ * does a field that its description lacks.
  */
 #ifndef STEPFLAME_USER_RECORDING_DESCRIPTORS_H
 #define STEPFLAME_USER_RECORDING_DESCRIPTORS_H
@@ -50,7 +51,8 @@ struct record_descriptor {
 const struct record_descriptor *record_descriptor__of(uint16_t type);
 
 /*
- * X(type, struct, suffix of job.c's add_..., which reads it into the model, merge rule), in the order of enum rec_type.
+ * X(type, struct, suffix of job.c's job__add_..., which reads it into the model, merge rule), in
+ * the order of enum rec_type.
  */
 #define STEPFLAME_RECORDS(X)                         \
 	X(HOST, rec_host, host, PASS)                \

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Layout of a recording file, which writer.c writes and reader.c checks. All sizes keep records aligned to 8 bytes. */
+/*
+ * Layout of a recording file, which writer.c writes and reader.c checks. All sizes keep records
+ * aligned to 8 bytes.
+ */
 #ifndef STEPFLAME_USER_RECORDING_FORMAT_H
 #define STEPFLAME_USER_RECORDING_FORMAT_H
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Passes records on with their processes, threads and times converted (descriptors.h says where those are), except for
- * records of which a merged recording has one in all.
+ * Passes records on with their processes, threads and times converted (descriptors.h says where
+ * those are). Of some types (MERGE_WHOLE) a merged recording has a single record, which
+ * merge__finish makes.
  */
 #include "user/recording/merge.h"
 
@@ -17,11 +18,14 @@
 #include "user/lib/saturating.h"
 #include "user/recording/descriptors.h"
 
-/* NTP alone makes two readings of a host's clock differ by less; the clocks of two boots differ by much more. */
+/*
+ * NTP alone makes two readings of a host's clock differ by less; the clocks of two boots differ by
+ * much more.
+ */
 #define SAME_CLOCK_NS 10000000000LL
 
-struct counted {
-	struct counted_key {
+struct counter_total {
+	struct counter_total_key {
 		char name[sizeof(((struct rec_counter *)0)->name)];
 		uint64_t file; /* file number + 1; 0: all files together */
 	} key;
@@ -33,7 +37,7 @@ struct introduced {
 	struct rec_target target; /* first state */
 };
 
-struct source {
+struct merge_source {
 	struct rec_host host;
 	struct rec_window window; /* last state, as in the fields below */
 	struct rec_cost cost;
@@ -46,22 +50,25 @@ struct source {
 struct merge {
 	int (*sink)(const struct rec_hdr *record, void *ctx);
 	void *ctx;
-	struct source *sources;
+	struct merge_source *sources;
 	size_t cnt;
-	struct map counters; /* struct counted */
+	struct map counters; /* struct counter_total */
 	struct intern once;  /* hashes of the records passed on */
 	struct array room;   /* uint64_t: the record being converted */
 };
 
-/* Is the field of that kind, and wholly in the record? Processes and threads have 32 bits, times 64. */
-static bool holds(const struct rec_hdr *record, const struct record_field *field, enum field_kind kind)
+/*
+ * Is the field of that kind, and wholly in the record? Processes and threads have 32 bits, times
+ * 64.
+ */
+static bool record_holds(const struct rec_hdr *record, const struct record_field *field, enum field_kind kind)
 {
 	return field->kind == kind && record->size >= field->offset + field->bytes;
 }
 
 /* ---- what a file is ---- */
 
-static int look_at_target(struct source *source, const struct rec_target *target)
+static int note_target(struct merge_source *source, const struct rec_target *target)
 {
 	const uint64_t pid = target->pid;
 	struct introduced *known = MAP_ADD(&source->targets, struct introduced, &pid);
@@ -74,15 +81,15 @@ static int look_at_target(struct source *source, const struct rec_target *target
 /* Returns the state of a counter, zeroed when it is new. NULL: no memory. */
 static struct rec_counter *counter_of(struct map *counters, uint64_t file, const char *name)
 {
-	struct counted_key key = {.file = file};
-	struct counted *counted;
+	struct counter_total_key key = {.file = file};
+	struct counter_total *counted;
 
 	memcpy(key.name, name, sizeof(key.name));
-	counted = MAP_ADD(counters, struct counted, &key);
+	counted = MAP_ADD(counters, struct counter_total, &key);
 	return counted ? &counted->counter : NULL;
 }
 
-static int look_at_counter(struct merge *merge, size_t file, const struct rec_counter *record)
+static int note_counter(struct merge *merge, size_t file, const struct rec_counter *record)
 {
 	struct rec_counter *known = counter_of(&merge->counters, file + 1, record->name);
 
@@ -95,11 +102,11 @@ static int look_at_counter(struct merge *merge, size_t file, const struct rec_co
 int merge__look(struct merge *merge, size_t file, const struct rec_hdr *record)
 {
 	const struct record_descriptor *descriptor = record_descriptor__of(record->type);
-	struct source *source = &merge->sources[file];
+	struct merge_source *source = &merge->sources[file];
 	uint32_t pid, number;
 
 	for (size_t i = 0; descriptor && i < descriptor->field_cnt; i++) {
-		if (!holds(record, &descriptor->fields[i], FIELD_PID))
+		if (!record_holds(record, &descriptor->fields[i], FIELD_PID))
 			continue;
 		memcpy(&pid, (const char *)record + descriptor->fields[i].offset, sizeof(pid));
 		if (intern__add(&source->pids, pid, &number))
@@ -113,21 +120,21 @@ int merge__look(struct merge *merge, size_t file, const struct rec_hdr *record)
 	else if (IS(rec_cost, REC_COST))
 		memcpy(&source->cost, record, sizeof(source->cost));
 	else if (IS(rec_target, REC_TARGET))
-		return look_at_target(source, (const void *)record);
+		return note_target(source, (const void *)record);
 	else if (IS(rec_counter, REC_COUNTER))
-		return look_at_counter(merge, file, (const void *)record);
+		return note_counter(merge, file, (const void *)record);
 	return 0;
 }
 
 /* ---- whether they belong together ---- */
 
-static bool same_host(const struct source *a, const struct source *b)
+static bool same_host(const struct merge_source *a, const struct merge_source *b)
 {
 	return !memcmp(a->host.hostname, b->host.hostname, sizeof(a->host.hostname));
 }
 
 /* Returns the nanoseconds to add to monotonic times of b to convert them to those of a. */
-static int64_t clock_difference(const struct source *a, const struct source *b)
+static int64_t clock_difference(const struct merge_source *a, const struct merge_source *b)
 {
 	uint64_t zero_a = a->host.realtime_ns - a->host.monotonic_ns;
 	uint64_t zero_b = b->host.realtime_ns - b->host.monotonic_ns;
@@ -137,7 +144,7 @@ static int64_t clock_difference(const struct source *a, const struct source *b)
 	return same_host(a, b) && close ? 0 : difference;
 }
 
-static enum merge_fit compare_targets(const struct source *a, const struct source *b, uint32_t *number)
+static enum merge_fit compare_targets(const struct merge_source *a, const struct merge_source *b, uint32_t *number)
 {
 	const struct introduced *all_a = a->targets.items.items, *all_b = b->targets.items.items;
 	enum merge_fit fit = MERGE_FITS;
@@ -161,19 +168,19 @@ static enum merge_fit compare_targets(const struct source *a, const struct sourc
 	return fit;
 }
 
-static bool overlap(const struct source *a, const struct source *b)
+static bool sources_overlap(const struct merge_source *a, const struct merge_source *b)
 {
 	return a->window.start_ns + a->clock_ns < b->window.end_ns + b->clock_ns &&
 	       b->window.start_ns + b->clock_ns < a->window.end_ns + a->clock_ns;
 }
 
 /*
- * Finds process numbers for a file. Where a process has the same number as one of another host in an earlier file, all
- * processes of this file's host get other numbers.
+ * Finds process numbers for a file. Where a process has the same number as one of another host in
+ * an earlier file, all processes of this file's host get other numbers.
  */
 static int number_processes(struct merge *merge, size_t file, struct intern *taken)
 {
-	struct source *source = &merge->sources[file];
+	struct merge_source *source = &merge->sources[file];
 	uint32_t number, top = 0;
 	size_t same = 0;
 
@@ -196,11 +203,11 @@ static int number_processes(struct merge *merge, size_t file, struct intern *tak
 
 static void compare_sources(const struct merge *merge, size_t a, size_t b, struct merge_verdict *worst)
 {
-	const struct source *x = &merge->sources[a], *y = &merge->sources[b];
+	const struct merge_source *x = &merge->sources[a], *y = &merge->sources[b];
 	uint32_t number = 0;
 	enum merge_fit fit = compare_targets(x, y, &number);
 
-	if (fit == MERGE_FITS && !overlap(x, y))
+	if (fit == MERGE_FITS && !sources_overlap(x, y))
 		fit = MERGE_APART;
 	if (fit > worst->fit)
 		*worst = (struct merge_verdict){fit, {a, b}, number};
@@ -224,7 +231,8 @@ int merge__judge(struct merge *merge, struct merge_verdict *verdict)
 
 /* ---- what comes out ---- */
 
-static void move_fields(const struct source *source, const struct record_descriptor *descriptor, struct rec_hdr *record)
+static void move_fields(const struct merge_source *source, const struct record_descriptor *descriptor,
+			struct rec_hdr *record)
 {
 	for (size_t i = 0; i < descriptor->field_cnt; i++) {
 		const struct record_field *field = &descriptor->fields[i];
@@ -232,11 +240,11 @@ static void move_fields(const struct source *source, const struct record_descrip
 		uint64_t time_ns;
 		uint32_t number;
 
-		if (holds(record, field, FIELD_TIME)) {
+		if (record_holds(record, field, FIELD_TIME)) {
 			memcpy(&time_ns, at, sizeof(time_ns));
 			time_ns += time_ns ? source->clock_ns : 0;
 			memcpy(at, &time_ns, sizeof(time_ns));
-		} else if (holds(record, field, FIELD_PID) || holds(record, field, FIELD_TID)) {
+		} else if (record_holds(record, field, FIELD_PID) || record_holds(record, field, FIELD_TID)) {
 			memcpy(&number, at, sizeof(number));
 			number += number ? source->pid_shift : 0;
 			memcpy(at, &number, sizeof(number));
@@ -245,7 +253,7 @@ static void move_fields(const struct source *source, const struct record_descrip
 }
 
 /* Has merge passed on a record with these bytes? 0, 1 or -ENOMEM. */
-static int is_known(struct merge *merge, const struct rec_hdr *record)
+static int is_merged_record(struct merge *merge, const struct rec_hdr *record)
 {
 	uint64_t hash = name_hash__seed(0, record->size), word;
 	size_t before = intern__end(&merge->once);
@@ -268,7 +276,7 @@ int merge__add(struct merge *merge, size_t file, const struct rec_hdr *record)
 	if (descriptor && descriptor->merge == MERGE_WHOLE)
 		return 0; /* merge__finish passes it on */
 	if (descriptor && descriptor->merge == MERGE_ONCE) {
-		known = is_known(merge, record);
+		known = is_merged_record(merge, record);
 		if (known)
 			return known < 0 ? known : 0;
 	}
@@ -339,14 +347,14 @@ static struct rec_cost whole_cost(const struct merge *merge)
 
 static int add_counters(struct merge *merge)
 {
-	const struct counted *counted = merge->counters.items.items;
-	struct map sums = {0};
-	struct counted *sum;
+	const struct counter_total *counted = merge->counters.items.items;
+	struct map totals = {0};
+	struct counter_total *sum;
 	int err = 0;
 
 	for (size_t i = 0; i < merge->counters.items.cnt && !err; i++) {
 		const struct rec_counter *one = &counted[i].counter;
-		struct rec_counter *whole = counter_of(&sums, 0, one->name);
+		struct rec_counter *whole = counter_of(&totals, 0, one->name);
 		uint64_t before = whole ? whole->value : 0;
 
 		if (whole && !whole->hdr.type)
@@ -355,12 +363,12 @@ static int add_counters(struct merge *merge)
 			whole->value = saturating__add(before, one->value);
 		err = whole ? 0 : -ENOMEM;
 	}
-	sum = sums.items.items;
-	for (size_t i = 0; i < sums.items.cnt && !err; i++) {
+	sum = totals.items.items;
+	for (size_t i = 0; i < totals.items.cnt && !err; i++) {
 		sum[i].counter.hdr.size = sizeof(sum[i].counter);
 		err = merge->sink(&sum[i].counter.hdr, merge->ctx);
 	}
-	map__free(&sums);
+	map__free(&totals);
 	return err;
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Merges several recordings into one: those of the ranks of a job, on one host or several. The caller passes all files
- * to merge__look, and merge__judge then says whether they belong together. Then merge__add passes each file's records
- * on, with the clock of the first file and with unique process numbers. Names, functions, stacks and paths have the
- * same ids in all files.
+ * Merges several recordings into one: those of the ranks of a job, on one host or several. The
+ * caller passes all files to merge__look, and merge__judge then says whether they belong together.
+ * Then merge__add passes each file's records on, with the clock of the first file and with unique
+ * process numbers. Names, functions, stacks and paths have the same ids in all files.
  */
 #ifndef STEPFLAME_USER_RECORDING_MERGE_H
 #define STEPFLAME_USER_RECORDING_MERGE_H
@@ -39,7 +39,10 @@ struct merge_verdict {
 /* Call it after merge__look has seen all files. 0 or -ENOMEM. */
 int merge__judge(struct merge *merge, struct merge_verdict *verdict);
 
-/* Then: takes all records of each file again, in the order of the files. 0, -ENOMEM, or what the sink returned. */
+/*
+ * Then: takes all records of each file again, in the order of the files. 0, -ENOMEM, or what the
+ * sink returned.
+ */
 int merge__add(struct merge *merge, size_t file, const struct rec_hdr *record);
 /* Last: passes on the records that sum up all files. Errors as above. */
 int merge__finish(struct merge *merge);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Reads a recording. In: whole chunks. Out: their records, one by one. A recording is hostile input: the reader checks
- * everything before it uses it, and passes on a chunk only when all of it is sound.
+ * Reads a recording. In: whole chunks. Out: their records, one by one. A recording is hostile
+ * input: the reader checks everything before it uses it, and passes on a chunk only when all of it
+ * is sound.
  */
 #include "user/recording/recording.h"
 
@@ -15,13 +16,13 @@
 
 #include "user/recording/format.h"
 
-struct source {
+struct recording_file {
 	FILE *file;
 	uint64_t bytes; /* bytes read so far */
 };
 
 /* 1 when it read all bytes, 0 when the file ended before that, or -errno. */
-static int read_whole(struct source *source, void *data, size_t bytes)
+static int read_whole(struct recording_file *source, void *data, size_t bytes)
 {
 	size_t got;
 
@@ -33,7 +34,7 @@ static int read_whole(struct source *source, void *data, size_t bytes)
 	return ferror(source->file) ? -(errno ? errno : EIO) : 0;
 }
 
-static int read_file_header(struct source *file, uint32_t *version)
+static int read_file_header(struct recording_file *file, uint32_t *version)
 {
 	size_t magic = sizeof(RECORDING_MAGIC) - 1;
 	struct recording_file_header header;
@@ -73,12 +74,12 @@ static bool records_fit(const unsigned char *chunk, size_t bytes)
 }
 
 /* A buffer that chunks reuse. */
-struct buffer {
+struct read_buffer {
 	unsigned char *data;
 	size_t room;
 };
 
-static int buffer__grow(struct buffer *buffer, size_t bytes)
+static int buffer__grow(struct read_buffer *buffer, size_t bytes)
 {
 	void *grown;
 
@@ -92,14 +93,17 @@ static int buffer__grow(struct buffer *buffer, size_t bytes)
 	return 0;
 }
 
-struct chunk {
-	struct buffer stored, plain;
+struct read_chunk {
+	struct read_buffer stored, plain;
 	const unsigned char *records; /* points into a buffer */
 	size_t bytes;
 };
 
-/* 1 with the records of a chunk whose checksum is right, 0 when the records are not sound, or -errno. */
-static int unpack_chunk(struct chunk *chunk, const struct recording_chunk_header *header)
+/*
+ * 1 with the records of a chunk whose checksum is right, 0 when the records are not sound, or
+ * -errno.
+ */
+static int unpack_chunk(struct read_chunk *chunk, const struct recording_chunk_header *header)
 {
 	uLongf bytes = header->plain_bytes;
 	int err;
@@ -127,8 +131,11 @@ static bool header_fits(const struct recording_chunk_header *header)
 	       header->bytes <= RECORDING_CHUNK_MAX && plain % 8 == 0 && plain <= RECORDING_CHUNK_MAX;
 }
 
-/* 1 with the next chunk as stored, its checksum right; 0 at the end of the file with *end set; or -errno. */
-static int read_stored(struct source *source, struct chunk *chunk, struct recording_chunk_header *header,
+/*
+ * 1 with the next chunk as stored, its checksum right; 0 at the end of the file with *end set; or
+ * -errno.
+ */
+static int read_stored(struct recording_file *source, struct read_chunk *chunk, struct recording_chunk_header *header,
 		       enum recording_end *end)
 {
 	int got;
@@ -157,14 +164,15 @@ static int read_stored(struct source *source, struct chunk *chunk, struct record
 }
 
 /*
- * Sets *limit to the number of chunks up to the end of the last snapshot, or to SIZE_MAX without a snapshot, and extent
- * to how the file ends. Returns to the file position where it began. 0 or -errno.
+ * Sets *limit to the number of chunks up to the end of the last snapshot, or to SIZE_MAX without a
+ * snapshot, and extent to how the file ends. Returns to the file position where it began. 0 or
+ * -errno.
  */
-static int find_last_snapshot(struct source *source, struct chunk *chunk, size_t *limit,
+static int find_last_snapshot(struct recording_file *source, struct read_chunk *chunk, size_t *limit,
 			      struct recording_extent *extent)
 {
 	struct recording_chunk_header header;
-	struct source at = *source;
+	struct recording_file at = *source;
 	off_t begin = ftello(at.file);
 	size_t cnt = 0;
 	int got;
@@ -185,7 +193,7 @@ static int find_last_snapshot(struct source *source, struct chunk *chunk, size_t
 	return fseeko(at.file, begin, SEEK_SET) ? -errno : 0;
 }
 
-static int hand_out(const struct chunk *chunk, int (*fn)(const struct rec_hdr *record, void *ctx), void *ctx)
+static int hand_out(const struct read_chunk *chunk, int (*fn)(const struct rec_hdr *record, void *ctx), void *ctx)
 {
 	int err = 0;
 
@@ -198,11 +206,11 @@ static int hand_out(const struct chunk *chunk, int (*fn)(const struct rec_hdr *r
 	return err;
 }
 
-static int read_chunks(struct source *source, int (*fn)(const struct rec_hdr *record, void *ctx), void *ctx,
+static int read_chunks(struct recording_file *source, int (*fn)(const struct rec_hdr *record, void *ctx), void *ctx,
 		       struct recording_extent *extent)
 {
 	struct recording_chunk_header header;
-	struct chunk chunk = {0};
+	struct read_chunk chunk = {0};
 	enum recording_end end;
 	size_t limit;
 	int got;
@@ -233,7 +241,7 @@ int recording__read(const char *path, int (*fn)(const struct rec_hdr *record, vo
 {
 	struct recording_extent found = {.end = RECORDING_CUT};
 	bool is_stdin = !strcmp(path, "-");
-	struct source source = {.file = is_stdin ? stdin : fopen(path, "rbe")};
+	struct recording_file source = {.file = is_stdin ? stdin : fopen(path, "rbe")};
 	int err;
 
 	if (!source.file)

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The recording file: a header, then checksummed chunks of records (include/records.h). It is valid up to the last
- * whole chunk.
+ * The recording file: a header, then checksummed chunks of records (include/records.h). It is valid
+ * up to the last whole chunk.
  *
  *   file header  magic "stepflam", version, byte-order mark, header size
  *   chunk        magic, bytes, CRC-32 of them (zlib's), and then the records back to back, deflated where that is less
  *
- * Cumulative records come in snapshots, other records in between. A chunk that ends a snapshot has a magic of its own.
- * Up to its end, all figures of a recording are of one moment; the reader ignores what follows the last snapshot.
+ * Cumulative records come in snapshots, other records in between. A chunk that ends a snapshot has
+ * a magic of its own. Up to its end, all figures of a recording are of one moment; the reader
+ * ignores what follows the last snapshot.
  */
 #ifndef STEPFLAME_USER_RECORDING_RECORDING_H
 #define STEPFLAME_USER_RECORDING_RECORDING_H
@@ -25,14 +26,15 @@
 struct recording_writer;
 
 /*
- * Creates or truncates path, a regular file or a pipe; "-" is standard output. A new file has mode 0644 and belongs to
- * SUDO_UID:SUDO_GID when those are set; an existing file keeps its owner. 0 or -errno.
+ * Creates or truncates path, a regular file or a pipe; "-" is standard output. A new file has mode
+ * 0644 and belongs to SUDO_UID:SUDO_GID when those are set; an existing file keeps its owner. 0 or
+ * -errno.
  */
 int recording_writer__new(const char *path, struct recording_writer **out);
 /*
- * Appends one record; hdr.size must be a multiple of 8 and at most RECORDING_CHUNK_MAX (else -EINVAL). 0 or -errno of a
- * failed write. After a failure (a full disk), the writer truncates the file to its last whole chunk, and every later
- * call returns the same error.
+ * Appends one record; hdr.size must be a multiple of 8 and at most RECORDING_CHUNK_MAX (else
+ * -EINVAL). 0 or -errno of a failed write. After a failure (a full disk), the writer truncates the
+ * file to its last whole chunk, and every later call returns the same error.
  */
 int recording_writer__append(struct recording_writer *w, const struct rec_hdr *record);
 /* Ends the current chunk, so that a reader finds all appended records. */
@@ -59,12 +61,13 @@ struct recording_extent {
 };
 
 /*
- * Reads path ("-": standard input) up to the end of its last snapshot, and calls fn for each record until fn returns
- * nonzero, and then returns that value. Where a file has no snapshot, or can be read only once (a pipe), it passes on
- * all sound chunks. Each record is 8-byte aligned and has a header size that is a multiple of 8 and fits the chunk; fn
- * must check the payload. 0 or -errno: -ENOENT, -EACCES, -EBADMSG not a recording, -ENODATA one cut within its file
- * header (or empty), -EPROTONOSUPPORT another format version, or the other byte order when the version is ours. *extent
- * (may be NULL) is set whenever the file could be opened.
+ * Reads path ("-": standard input) up to the end of its last snapshot, and calls fn for each record
+ * until fn returns nonzero, and then returns that value. Where a file has no snapshot, or can be
+ * read only once (a pipe), it passes on all sound chunks. Each record is 8-byte aligned and has a
+ * header size that is a multiple of 8 and fits the chunk; fn must check the payload. 0 or -errno:
+ * -ENOENT, -EACCES, -EBADMSG not a recording, -ENODATA one cut within its file header (or empty),
+ * -EPROTONOSUPPORT another format version, or the other byte order when the version is ours.
+ * *extent (may be NULL) is set whenever the file could be opened.
  */
 int recording__read(const char *path, int (*fn)(const struct rec_hdr *record, void *ctx), void *ctx,
 		    struct recording_extent *extent);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Packs spans into REC_SPANS and unpacks them; spans.h describes the encoding. One thread owns an encoder. */
+/*
+ * Packs spans into REC_SPANS and unpacks them; spans.h describes the encoding. One thread owns an
+ * encoder.
+ */
 #include "user/recording/spans.h"
 
 #include <errno.h>
@@ -19,7 +22,7 @@
 #define DEFLATE_LEVEL  1 /* the rest is noise: level 9 saves 2 % */
 #define RECENT_IDS     256
 
-struct batch {
+struct span_batch {
 	uint32_t pid, tid;
 	size_t cnt;
 	struct rec_span *spans; /* array of SPANS_MAX */
@@ -28,7 +31,7 @@ struct batch {
 struct spans_encoder {
 	int (*sink)(const struct rec_hdr *record, void *ctx);
 	void *ctx;
-	struct batch batches[BATCH_MAX];
+	struct span_batch batches[BATCH_MAX];
 	size_t batch_cnt;
 	size_t last; /* the batch that took the last span */
 	uint64_t ids[SPANS_MAX];
@@ -47,7 +50,7 @@ static uint64_t unfold(uint64_t value)
 	return value >> 1 ^ -(value & 1);
 }
 
-static uint64_t end_of(const struct rec_span *span)
+static uint64_t rec_span__end_ns(const struct rec_span *span)
 {
 	return span->start_ns + span->duration_ns;
 }
@@ -78,14 +81,14 @@ static uint64_t id_at(const struct rec_span *span, size_t field)
 }
 
 /* Collects the distinct ids of a field, sorted, in `ids`. Returns their number. */
-static size_t collect_ids(uint64_t *ids, const struct batch *batch, size_t field)
+static size_t collect_ids(uint64_t *ids, const struct span_batch *batch, size_t field)
 {
 	uint64_t recent[RECENT_IDS];
 	size_t all = 0, cnt = 0;
 
 	/*
-	 * A step repeats few names, so this cache of recent ids keeps most of them out of the sort. Each slot starts
-	 * with an id of another slot, which never matches.
+	 * A step repeats few names, so this cache of recent ids keeps most of them out of the sort.
+	 * Each slot starts with an id of another slot, which never matches.
 	 */
 	for (size_t i = 0; i < RECENT_IDS; i++)
 		recent[i] = i + 1;
@@ -102,7 +105,7 @@ static size_t collect_ids(uint64_t *ids, const struct batch *batch, size_t field
 	return cnt;
 }
 
-static unsigned char *put_ids(unsigned char *at, uint64_t *ids, const struct batch *batch, size_t field)
+static unsigned char *put_ids(unsigned char *at, uint64_t *ids, const struct span_batch *batch, size_t field)
 {
 	size_t cnt = collect_ids(ids, batch, field);
 
@@ -118,28 +121,31 @@ static unsigned char *put_ids(unsigned char *at, uint64_t *ids, const struct bat
 	return at;
 }
 
-/* Is the span's end nearer than its start to the end of the span before? Then the span before lies inside this one. */
+/*
+ * Is the span's end nearer than its start to the end of the span before? Then the span before lies
+ * inside this one.
+ */
 static bool is_around(const struct rec_span *span, uint64_t before)
 {
-	return fold(end_of(span) - before) < fold(span->start_ns - before);
+	return fold(rec_span__end_ns(span) - before) < fold(span->start_ns - before);
 }
 
-static unsigned char *put_times(unsigned char *at, const struct batch *batch, uint64_t base)
+static unsigned char *put_times(unsigned char *at, const struct span_batch *batch, uint64_t base)
 {
 	uint64_t before = base;
 
 	for (size_t i = 0; i < batch->cnt; i++) {
 		const struct rec_span *span = &batch->spans[i];
 
-		at = put_leb128(at, fold((is_around(span, before) ? end_of(span) : span->start_ns) - before));
-		before = end_of(span);
+		at = put_leb128(at, fold((is_around(span, before) ? rec_span__end_ns(span) : span->start_ns) - before));
+		before = rec_span__end_ns(span);
 	}
 	for (size_t i = 0; i < batch->cnt; i++)
 		at = put_leb128(at, batch->spans[i].duration_ns);
 	return at;
 }
 
-static unsigned char *put_tags(unsigned char *at, const struct batch *batch, uint64_t base)
+static unsigned char *put_tags(unsigned char *at, const struct span_batch *batch, uint64_t base)
 {
 	uint64_t before = base;
 
@@ -148,12 +154,12 @@ static unsigned char *put_tags(unsigned char *at, const struct batch *batch, uin
 
 		at = put_leb128(at, span->kind << TAG_KIND_SHIFT | (span->sequence != -1 ? TAG_SEQUENCE : 0) |
 					    (is_around(span, before) ? TAG_AROUND : 0));
-		before = end_of(span);
+		before = rec_span__end_ns(span);
 	}
 	return at;
 }
 
-static unsigned char *put_depths_and_sequences(unsigned char *at, const struct batch *batch)
+static unsigned char *put_depths_and_sequences(unsigned char *at, const struct span_batch *batch)
 {
 	uint64_t before = 0;
 
@@ -171,7 +177,7 @@ static unsigned char *put_depths_and_sequences(unsigned char *at, const struct b
 	return at;
 }
 
-static size_t pack_batch(struct spans_encoder *encoder, const struct batch *batch, uint64_t base)
+static size_t pack_batch(struct spans_encoder *encoder, const struct span_batch *batch, uint64_t base)
 {
 	unsigned char *at = encoder->plain;
 
@@ -183,7 +189,7 @@ static size_t pack_batch(struct spans_encoder *encoder, const struct batch *batc
 	return at - encoder->plain;
 }
 
-static int flush_batch(struct spans_encoder *encoder, struct batch *batch)
+static int flush_batch(struct spans_encoder *encoder, struct span_batch *batch)
 {
 	struct rec_spans *record = encoder->record;
 	uLongf bytes = encoder->record_room;
@@ -221,16 +227,19 @@ struct spans_encoder *spans_encoder__new(int (*sink)(const struct rec_hdr *recor
 	return encoder;
 }
 
-/* Returns the batch of a thread. When all batches are in use, it flushes the longest and reuses it. NULL with *err. */
-static struct batch *batch_of(struct spans_encoder *encoder, uint32_t pid, uint32_t tid, int *err)
+/*
+ * Returns the batch of a thread. When all batches are in use, it flushes the longest and reuses it.
+ * NULL with *err.
+ */
+static struct span_batch *batch_of(struct spans_encoder *encoder, uint32_t pid, uint32_t tid, int *err)
 {
-	struct batch *batch = &encoder->batches[encoder->last];
+	struct span_batch *batch = &encoder->batches[encoder->last];
 
 	if (encoder->batch_cnt && batch->pid == pid && batch->tid == tid)
 		return batch;
 	batch = NULL;
 	for (size_t i = 0; i < encoder->batch_cnt; i++) {
-		struct batch *other = &encoder->batches[i];
+		struct span_batch *other = &encoder->batches[i];
 
 		if (other->pid == pid && other->tid == tid) {
 			encoder->last = i;
@@ -259,7 +268,7 @@ static struct batch *batch_of(struct spans_encoder *encoder, uint32_t pid, uint3
 int spans_encoder__add(struct spans_encoder *encoder, const struct rec_span *span)
 {
 	int err = 0, full;
-	struct batch *batch = batch_of(encoder, span->pid, span->tid, &err);
+	struct span_batch *batch = batch_of(encoder, span->pid, span->tid, &err);
 
 	if (!batch)
 		return err;
@@ -296,12 +305,12 @@ void spans_encoder__free(struct spans_encoder *encoder)
 
 /* ---- unpacking ---- */
 
-struct input {
+struct span_input {
 	const unsigned char *at, *end;
 	bool bad; /* the input ended early, or a value is impossible */
 };
 
-static uint64_t get(struct input *in)
+static uint64_t span_input__get(struct span_input *in)
 {
 	uint64_t value = 0;
 
@@ -316,9 +325,9 @@ static uint64_t get(struct input *in)
 	return 0;
 }
 
-static void get_ids(struct input *in, struct rec_span *spans, size_t span_cnt, size_t field)
+static void span_input__get_ids(struct span_input *in, struct rec_span *spans, size_t span_cnt, size_t field)
 {
-	uint64_t cnt = get(in);
+	uint64_t cnt = span_input__get(in);
 	const unsigned char *ids = in->at;
 
 	if (in->bad || cnt > (size_t)(in->end - ids) / sizeof(uint64_t)) {
@@ -327,7 +336,7 @@ static void get_ids(struct input *in, struct rec_span *spans, size_t span_cnt, s
 	}
 	in->at += cnt * sizeof(uint64_t);
 	for (size_t i = 0; i < span_cnt && !in->bad; i++) {
-		uint64_t index = get(in);
+		uint64_t index = span_input__get(in);
 
 		if (index < cnt)
 			memcpy((char *)&spans[i] + field, ids + index * sizeof(uint64_t), sizeof(uint64_t));
@@ -337,46 +346,46 @@ static void get_ids(struct input *in, struct rec_span *spans, size_t span_cnt, s
 }
 
 /* Each column is one loop, so a span holds what the loops of later columns need. */
-static void get_times(struct input *in, struct rec_span *spans, size_t cnt, uint64_t base)
+static void span_input__get_times(struct span_input *in, struct rec_span *spans, size_t cnt, uint64_t base)
 {
 	uint64_t before = base;
 
 	for (size_t i = 0; i < cnt; i++)
-		spans[i].start_ns = unfold(get(in));
+		spans[i].start_ns = unfold(span_input__get(in));
 	for (size_t i = 0; i < cnt; i++) {
 		struct rec_span *span = &spans[i];
 
-		span->duration_ns = get(in);
+		span->duration_ns = span_input__get(in);
 		span->start_ns += before;
 		if (span->pad & TAG_AROUND)
 			span->start_ns -= span->duration_ns;
-		before = end_of(span);
+		before = rec_span__end_ns(span);
 	}
 }
 
-static void get_depths_and_sequences(struct input *in, struct rec_span *spans, size_t cnt)
+static void span_input__get_depths_and_sequences(struct span_input *in, struct rec_span *spans, size_t cnt)
 {
 	uint64_t before = 0;
 
 	for (size_t i = 0; i < cnt; i++) {
-		before += unfold(get(in));
+		before += unfold(span_input__get(in));
 		spans[i].depth = before;
 	}
 	before = 0;
 	for (size_t i = 0; i < cnt; i++) {
 		if (spans[i].pad & TAG_SEQUENCE)
-			before += unfold(get(in));
+			before += unfold(span_input__get(in));
 		spans[i].sequence = spans[i].pad & TAG_SEQUENCE ? (int64_t)before : -1;
 		spans[i].pad = 0;
 	}
 }
 
-static bool unpack_spans(const struct rec_spans *record, struct input *in, struct rec_span *spans)
+static bool unpack_spans(const struct rec_spans *record, struct span_input *in, struct rec_span *spans)
 {
 	size_t cnt = record->span_cnt;
 
 	for (size_t i = 0; i < cnt; i++) {
-		uint64_t tag = get(in);
+		uint64_t tag = span_input__get(in);
 
 		spans[i] = (struct rec_span){.hdr = {.type = REC_SPAN, .size = sizeof(*spans)},
 					     .pid = record->pid,
@@ -386,10 +395,10 @@ static bool unpack_spans(const struct rec_spans *record, struct input *in, struc
 		if (tag >> TAG_KIND_SHIFT > UINT16_MAX)
 			in->bad = true;
 	}
-	get_times(in, spans, cnt, record->base_ns);
-	get_ids(in, spans, cnt, offsetof(struct rec_span, name));
-	get_ids(in, spans, cnt, offsetof(struct rec_span, group));
-	get_depths_and_sequences(in, spans, cnt);
+	span_input__get_times(in, spans, cnt, record->base_ns);
+	span_input__get_ids(in, spans, cnt, offsetof(struct rec_span, name));
+	span_input__get_ids(in, spans, cnt, offsetof(struct rec_span, group));
+	span_input__get_depths_and_sequences(in, spans, cnt);
 	return !in->bad && in->at == in->end;
 }
 
@@ -410,7 +419,7 @@ int spans__decode(const struct rec_spans *record, struct rec_span *out, size_t *
 	if (got == Z_MEM_ERROR) {
 		err = -ENOMEM;
 	} else if (got == Z_OK) {
-		struct input in = {.at = plain, .end = plain + plain_bytes};
+		struct span_input in = {.at = plain, .end = plain + plain_bytes};
 
 		if (unpack_spans(record, &in, out)) {
 			*cnt = record->span_cnt;

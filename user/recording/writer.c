@@ -2,8 +2,8 @@
 /*
  * Writes a recording. In: records. Out: checksummed chunks. One thread owns a writer.
  *
- * The writer builds a chunk in memory and writes it in one go. Whatever ends the recorder thus leaves whole chunks and
- * at most part of a chunk at the end, which the reader drops.
+ * The writer builds a chunk in memory and writes it in one go. Whatever ends the recorder thus
+ * leaves whole chunks and at most part of a chunk at the end, which the reader drops.
  */
 #include "user/recording/recording.h"
 
@@ -54,7 +54,10 @@ static int write_whole(struct recording_writer *w, const void *data, size_t byte
 	if (!w->err)
 		w->end += bytes;
 	else if (w->regular && ftruncate(w->fd, w->end)) {
-		/* The partial chunk stays, and the reader drops it. The first error is the one to report. */
+		/*
+		 * The partial chunk stays, and the reader drops it. The first error is the one to
+		 * report.
+		 */
 	}
 	return w->err;
 }

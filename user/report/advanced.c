@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * The advanced report: for each action, the table that Lightning's AdvancedProfiler prints
- * (lightning/pytorch/profilers/advanced.py, 2.6), made from samples or exact calls; below it, what the table is made
- * from.
+ * (lightning/pytorch/profilers/advanced.py, 2.6), made from samples or exact calls; below it, what
+ * the table is made from.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ struct advanced {
 	size_t callers; /* actions whose tables include the callers of the action */
 };
 
-static int add_all(struct advanced *a, const struct samples *samples, uint32_t pid)
+static int advanced__add_records(struct advanced *a, const struct samples *samples, uint32_t pid)
 {
 	size_t call_cnt;
 	const struct calls *calls = samples__calls(samples, &call_cnt);
@@ -70,7 +70,7 @@ static uint32_t *collect_pids(const struct samples *samples, size_t *cnt)
 	return pids;
 }
 
-static int list_processes(struct job *job, struct rec_target **out, size_t *cnt)
+static int list_advanced_processes(struct job *job, struct rec_target **out, size_t *cnt)
 {
 	const struct samples *samples = job__samples(job);
 	size_t pid_cnt = 0;
@@ -104,10 +104,10 @@ static int collect_sections(struct job *job, const struct report_options *option
 
 	*out = (struct advanced){.job = job, .profile = samples ? profile__new(job, &profile_options) : NULL};
 	if (out->profile)
-		err = list_processes(job, &targets, &cnt);
+		err = list_advanced_processes(job, &targets, &cnt);
 	if (!err) {
 		out->processes = count_processes(job, targets, cnt, pid);
-		err = add_all(out, samples, pid);
+		err = advanced__add_records(out, samples, pid);
 	}
 	free(targets);
 	if (err)
@@ -116,8 +116,8 @@ static int collect_sections(struct job *job, const struct report_options *option
 }
 
 /*
- * Calls fn with the table of each chosen action that has data, in order of first occurrence, and with the table for no
- * action last. fn returns 0 or -errno. *cnt counts the calls of fn.
+ * Calls fn with the table of each chosen action that has data, in order of first occurrence, and
+ * with the table for no action last. fn returns 0 or -errno. *cnt counts the calls of fn.
  */
 static int for_each_action(struct advanced *a, const struct report_options *options,
 			   int (*fn)(struct advanced *a, const struct profile_action *action,
@@ -239,7 +239,7 @@ static void free_sections(struct array *sections)
 	free(items);
 }
 
-static void explain_empty(struct advanced *a, const struct report_options *options, uint32_t pid, FILE *out)
+static void explain_empty_section(struct advanced *a, const struct report_options *options, uint32_t pid, FILE *out)
 {
 	const char *where = pid == PROCESSES_ALL_MAIN ? "" : " in this process";
 	const struct samples *samples = job__samples(a->job);
@@ -264,7 +264,7 @@ static void explain_empty(struct advanced *a, const struct report_options *optio
 }
 
 /* Returns the rank; -1 where there is not exactly one. */
-static int rank_of(const struct job *job, uint32_t pid)
+static int known_rank(const struct job *job, uint32_t pid)
 {
 	size_t cnt, found = 0;
 	const struct rec_target *targets = job__targets(job, &cnt);
@@ -292,9 +292,9 @@ static void print_remarks(const struct advanced *a, FILE *out)
 				a->callers, a->callers == 1 ? "" : "s", a->callers == 1 ? "s" : "");
 }
 
-static int print_tables(struct job *job, const struct report_options *options, uint32_t pid, FILE *out)
+static int print_action_tables(struct job *job, const struct report_options *options, uint32_t pid, FILE *out)
 {
-	struct text_context text = {.options = options, .rank = rank_of(job, pid)};
+	struct text_context text = {.options = options, .rank = known_rank(job, pid)};
 	const struct job_action *actions;
 	struct advanced a;
 	const char *stage;
@@ -310,7 +310,7 @@ static int print_tables(struct job *job, const struct report_options *options, u
 	if (!err)
 		put_sections(&text.sections, out);
 	if (!err && !cnt)
-		explain_empty(&a, options, pid, out);
+		explain_empty_section(&a, options, pid, out);
 	if (!err)
 		print_remarks(&a, out);
 	if (!err)
@@ -362,7 +362,7 @@ static json_t *json_functions(const struct advanced *a, struct profile_table *ta
 }
 
 /* Seconds by cause, for the causes that occur. */
-static json_t *json_waits(const struct profile_table *table)
+static json_t *json_table_waits(const struct profile_table *table)
 {
 	json_t *waits = json_object();
 
@@ -390,8 +390,8 @@ static int add_json_action(struct advanced *a, const struct profile_action *acti
 		common__json_real(sampled, wall_ns / 1e9), "cpu_s", common__json_real(sampled, table->cpu_ns / 1e9),
 		"wait_s", common__json_real(sampled, table->wait_ns / 1e9), "error_s",
 		common__json_real(sampled, profile__error_ns(table->squares) / 1e9), "waits",
-		sampled ? json_waits(table) : json_null(), "callers", json_count(sampled, table->callers), "functions",
-		json_functions(a, table, report_options__limit(json->options, 0)));
+		sampled ? json_table_waits(table) : json_null(), "callers", json_count(sampled, table->callers),
+		"functions", json_functions(a, table, report_options__limit(json->options, 0)));
 
 	return json_array_append_new(json->list, object) ? -ENOMEM : 0;
 }
@@ -415,8 +415,8 @@ static json_t *json_actions(struct job *job, const struct report_options *option
 /* ---- together ---- */
 
 static const struct common_tables tables = {
-	.processes = list_processes,
-	.print = print_tables,
+	.processes = list_advanced_processes,
+	.print = print_action_tables,
 	.rows = json_actions,
 	.key = "actions",
 	.more = interpreter__json,

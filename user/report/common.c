@@ -328,7 +328,8 @@ int common__print_tables(const struct common_tables *tables, struct job *job, co
 }
 
 /* NULL: no memory. */
-static json_t *json_processes(const struct common_tables *tables, struct job *job, const struct report_options *options)
+static json_t *json_table_processes(const struct common_tables *tables, struct job *job,
+				    const struct report_options *options)
 {
 	struct rec_target *targets;
 	json_t *list;
@@ -353,7 +354,7 @@ json_t *common__json_tables(const char *name, const struct common_tables *tables
 	if (tables->more)
 		common__json_set(&object, tables->more_key, tables->more(job, PROCESSES_ALL_MAIN));
 	if (options->per_rank)
-		common__json_set(&object, "processes", json_processes(tables, job, options));
+		common__json_set(&object, "processes", json_table_processes(tables, job, options));
 	return object;
 }
 
@@ -430,7 +431,7 @@ static json_t *json_lost(struct job *job)
 	return lost;
 }
 
-static json_t *json_notes(const struct job *job)
+static json_t *json_job_notes(const struct job *job)
 {
 	size_t cnt;
 	const char *const *notes = job__notes(job, &cnt);
@@ -445,7 +446,7 @@ json_t *common__json(struct job *job, const char *name)
 {
 	return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "report", name, "stepflame", STEPFLAME_VERSION,
 			 "target", json_targets(job), "window", json_window(job), "overhead", json_overhead(job),
-			 "lost", json_lost(job), "notes", json_notes(job));
+			 "lost", json_lost(job), "notes", json_job_notes(job));
 }
 
 int common__print_json(json_t *object, FILE *out)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What every report prints besides its own table: what was observed, what the observation cost, and what was lost. */
+/*
+ * What every report prints besides its own table: what was observed, what the observation cost, and
+ * what was lost.
+ */
 #ifndef STEPFLAME_USER_REPORT_COMMON_H
 #define STEPFLAME_USER_REPORT_COMMON_H
 
@@ -11,8 +14,8 @@
 const char *common__step_rule(uint32_t rule);
 
 /*
- * Returns the target record of a process; where the recording has none, a record with what else is known of the
- * process.
+ * Returns the target record of a process; where the recording has none, a record with what else is
+ * known of the process.
  */
 struct rec_target common__target(const struct job *job, uint32_t pid);
 
@@ -27,13 +30,13 @@ json_t *common__json(struct job *job, const char *name);
 /* Returns an object that describes the process `target`. NULL: no memory. */
 json_t *common__json_target(const struct rec_target *target);
 /*
- * Prints an object and drops the reference to it. The output is ASCII only, so that no name can steer a terminal. 0 or
- * -errno; -ENOMEM where object is NULL.
+ * Prints an object and drops the reference to it. The output is ASCII only, so that no name can
+ * steer a terminal. 0 or -errno; -ENOMEM where object is NULL.
  */
 int common__print_json(json_t *object, FILE *out);
 /*
- * Returns an item of `processes`: it describes the process and holds the rows under `key`. Takes rows over. NULL: no
- * memory, for this object or (rows is NULL) for the rows.
+ * Returns an item of `processes`: it describes the process and holds the rows under `key`. Takes
+ * rows over. NULL: no memory, for this object or (rows is NULL) for the rows.
  */
 json_t *common__json_process(const struct rec_target *target, const char *key, json_t *rows);
 
@@ -41,7 +44,10 @@ json_t *common__json_process(const struct rec_target *target, const char *key, j
 struct common_tables {
 	/* Lists the processes that have a table of their own; malloc'ed. 0 or -ENOMEM. */
 	int (*processes)(struct job *job, struct rec_target **out, size_t *cnt);
-	/* Print the table, or return the rows, of pid or of PROCESSES_ALL_MAIN. 0 or -ENOMEM; NULL: no memory. */
+	/*
+	 * Print the table, or return the rows, of pid or of PROCESSES_ALL_MAIN. 0 or -ENOMEM; NULL:
+	 * no memory.
+	 */
 	int (*print)(struct job *job, const struct report_options *options, uint32_t pid, FILE *out);
 	json_t *(*rows)(struct job *job, const struct report_options *options, uint32_t pid);
 	const char *key; /* of the rows in JSON */
@@ -54,15 +60,16 @@ struct common_tables {
 int common__print_tables(const struct common_tables *tables, struct job *job, const struct report_options *options,
 			 FILE *out);
 /*
- * Returns the object of a report with the rows of all main processes, and with --per-rank `processes`. NULL: no memory.
+ * Returns the object of a report with the rows of all main processes, and with --per-rank
+ * `processes`. NULL: no memory.
  */
 json_t *common__json_tables(const char *name, const struct common_tables *tables, struct job *job,
 			    const struct report_options *options);
 
 /*
- * Lists the processes that have a table of their own with --per-rank: those that occur in `items`, each of which has a
- * uint32_t pid at offset pid_at. Targets come first, in their order, then unknown pids. *out is malloc'ed. 0 or
- * -ENOMEM.
+ * Lists the processes that have a table of their own with --per-rank: those that occur in `items`,
+ * each of which has a uint32_t pid at offset pid_at. Targets come first, in their order, then
+ * unknown pids. *out is malloc'ed. 0 or -ENOMEM.
  */
 int common__processes(const struct job *job, const void *items, size_t cnt, size_t item_bytes, size_t pid_at,
 		      struct rec_target **out, size_t *out_cnt);
@@ -71,14 +78,17 @@ int common__processes(const struct job *job, const void *items, size_t cnt, size
 int common__count_processes(const void *items, size_t cnt, size_t item_bytes, size_t pid_at, size_t *out);
 
 /*
- * Add an item, which they take over, to a list or object. Where there is no memory, or item is NULL for that reason,
- * the list or object is freed and becomes NULL.
+ * Add an item, which they take over, to a list or object. Where there is no memory, or item is NULL
+ * for that reason, the list or object is freed and becomes NULL.
  */
 void common__json_append(json_t **list, json_t *item);
 void common__json_set(json_t **object, const char *key, json_t *item);
 /* Returns value; after a failure drops value and returns NULL. */
 json_t *common__json_unless_failed(json_t *value, int failed);
-/* Return new references: null for a number that is not known; INT64_MAX for an integer that exceeds it. */
+/*
+ * Return new references: null for a number that is not known; INT64_MAX for an integer that exceeds
+ * it.
+ */
 json_t *common__json_real(bool known, double value);
 json_t *common__json_integer(uint64_t value);
 /* Returns part as a percentage of whole; null where whole is 0. */
@@ -86,9 +96,15 @@ json_t *common__json_percent(double part, double whole);
 /* Returns text as a JSON string, and null for "". New reference. */
 json_t *common__json_text(const char *text);
 
-/* Prints "3 more rows (--limit 20)" for a table of cnt rows; prints nothing where the table shows all rows. */
+/*
+ * Prints "3 more rows (--limit 20)" for a table of cnt rows; prints nothing where the table shows
+ * all rows.
+ */
 void common__left_out(size_t cnt, size_t limit, const char *what, FILE *out);
-/* Ends the text of a report: prints the paragraphs below its tables, unless the report failed with err. 0 or -errno. */
+/*
+ * Ends the text of a report: prints the paragraphs below its tables, unless the report failed with
+ * err. 0 or -errno.
+ */
 int common__end(int err, struct job *job, FILE *out);
 /* Flushes out. 0 when everything printed so far was written, else -errno. */
 int common__flush(FILE *out);

@@ -45,7 +45,7 @@ static const char *print_s(char *text, size_t bytes, const char *sign, double s)
 	return text;
 }
 
-static int print_row(const struct diff_row *row, size_t width, FILE *out)
+static int print_diff_row(const struct diff_row *row, size_t width, FILE *out)
 {
 	double change = row->s[DIFF_B] - row->s[DIFF_A];
 	char a[32], b[32], by[32], percent[32] = "new", error[32] = "?";
@@ -102,7 +102,7 @@ static int print_section(const struct diff *diff, const struct diff_options *opt
 		if (!shown++)
 			fprintf(out, "\n%s\n", titles[section]);
 		*chances += diff__is_chance(&rows[i]);
-		err = print_row(&rows[i], width, out);
+		err = print_diff_row(&rows[i], width, out);
 	}
 	return err;
 }
@@ -174,7 +174,7 @@ static json_t *json_number(double value)
 	return common__json_real(!isnan(value), value);
 }
 
-static json_t *json_rows(const struct diff *diff, const struct diff_options *options, enum diff_section section)
+static json_t *json_diff_rows(const struct diff *diff, const struct diff_options *options, enum diff_section section)
 {
 	const struct diff_row *rows = diff->rows[section].items;
 	json_t *list = json_array();
@@ -204,7 +204,7 @@ static json_t *json_side(const struct diff_side *side, const char *file)
 			 "actions_of", side->action_units, "ops_of", side->op_units, "gpu_of", side->gpu_units);
 }
 
-static json_t *json_notes(const struct diff *diff)
+static json_t *json_diff_notes(const struct diff *diff)
 {
 	struct array notes = {0};
 	int failed = diff_notes__make(diff, &notes);
@@ -223,10 +223,10 @@ int report_diff__json(const struct diff *diff, const struct diff_options *option
 		"{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "report", "diff", "stepflame", STEPFLAME_VERSION, "per",
 		diff->per_step ? "step" : "second", "a", json_side(&diff->sides[DIFF_A], options->files[DIFF_A]), "b",
 		json_side(&diff->sides[DIFF_B], options->files[DIFF_B]), "slower_percent", json_number(slower),
-		"slower_error_percent", json_number(error), "notes", json_notes(diff));
+		"slower_error_percent", json_number(error), "notes", json_diff_notes(diff));
 	int failed = !object;
 
 	for (int i = 0; i < DIFF__SECTIONS && !failed; i++)
-		failed = json_object_set_new(object, diff__section_name(i), json_rows(diff, options, i));
+		failed = json_object_set_new(object, diff__section_name(i), json_diff_rows(diff, options, i));
 	return common__print_json(common__json_unless_failed(object, failed), out);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Generated names: those of Python's tempfile and multiprocessing, of torch's shared memory and compiler, and of
- * unnamed files; in folders for temporary files, also other names with numbers or random letters. Deleted files of one
- * folder are of one kind.
+ * Generated names: those of Python's tempfile and multiprocessing, of torch's shared memory and
+ * compiler, and of unnamed files; in folders for temporary files, also other names with numbers or
+ * random letters. Deleted files of one folder are of one kind.
  */
 #include "user/report/file_kind.h"
 
@@ -60,10 +60,10 @@ static size_t made_up_bytes(enum made_up made_up, const char *rest, size_t len)
 }
 
 /*
- * In a folder for temporary files, the generated words of a name are those with a digit, or with a capital letter after
- * the first letter.
+ * In a folder for temporary files, the generated words of a name are those with a digit, or with a
+ * capital letter after the first letter.
  */
-static char *put_words(char *out, const char *name, size_t len)
+static char *put_kind_words(char *out, const char *name, size_t len)
 {
 	for (size_t i = 0, end; i < len; i = end) {
 		bool made_up = false;
@@ -88,7 +88,7 @@ static bool is_in_temporary(const char *path, const char *name)
 }
 
 /* *end: the end of the part of the path that was used. */
-static char *put_name(char *out, const char *path, const char *name, const char **end)
+static char *put_made_up_name(char *out, const char *path, const char *name, const char **end)
 {
 	size_t len = strcspn(name, "/");
 
@@ -109,7 +109,7 @@ static char *put_name(char *out, const char *path, const char *name, const char 
 		return mempcpy(out, name + prefix + cut, len - prefix - cut);
 	}
 	if (!**end && is_in_temporary(path, name))
-		return put_words(out, name, len);
+		return put_kind_words(out, name, len);
 	return mempcpy(out, name, len);
 }
 
@@ -117,7 +117,10 @@ int file_kind__of(const char *path, char **kind)
 {
 	size_t len = strlen(path), tail = strlen(DELETED);
 	bool deleted = len > tail && !strcmp(path + len - tail, DELETED);
-	/* A star replaces at least one letter, except the star of a tree, which may follow the whole path. */
+	/*
+	 * A star replaces at least one letter, except the star of a tree, which may follow the
+	 * whole path.
+	 */
 	char *text = malloc(len + sizeof("*")), *out = text, *plain = strdup(path), *last;
 	const char *at = plain;
 
@@ -133,7 +136,7 @@ int file_kind__of(const char *path, char **kind)
 		if (*at == '/')
 			*out++ = *at++;
 		else
-			out = put_name(out, plain, at, &at);
+			out = put_made_up_name(out, plain, at, &at);
 	}
 	*out = 0;
 	last = strrchr(text, '/');

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The GPU report: where its figures come from, and thus what is unknown; kernels, copies, calls, collectives, memory;
- * what GPUs did and what they waited for. gpu_rows.c adds up, gpu_tables.c describes the columns, gpu_json.c prints
- * JSON.
+ * The GPU report: where its figures come from, and thus what is unknown; kernels, copies, calls,
+ * collectives, memory; what GPUs did and what they waited for. gpu_rows.c adds up, gpu_tables.c
+ * describes the columns, gpu_json.c prints JSON.
  */
 #include "user/report/gpu.h"
 
@@ -17,12 +17,12 @@
 
 #define DEFAULT_LIMIT 20
 
-static double ms(uint64_t ns)
+static double to_ms(uint64_t ns)
 {
 	return ns / 1e6;
 }
 
-static double percent(uint64_t part, uint64_t whole)
+static double percent_of_ns(uint64_t part, uint64_t whole)
 {
 	return whole ? 100.0 * part / whole : 0;
 }
@@ -30,7 +30,7 @@ static double percent(uint64_t part, uint64_t whole)
 /* ---- tiers ---- */
 
 /* Reports the windows that did not open or ended early. */
-static void print_windows(const struct gpu *gpu, uint32_t pid, FILE *out)
+static void print_failed_windows(const struct gpu *gpu, uint32_t pid, FILE *out)
 {
 	static const char *const why[GPU_WINDOW__COUNT] = {
 		[GPU_WINDOW_OPEN] = "ended when the recording was cut",
@@ -76,16 +76,16 @@ static void print_tier(const struct gpu *gpu, const struct gpu_process *process,
 			" pieces of work%s, in %s of the %.4g s recorded%s%s",
 			process->activities, process->activities ? "" : " (was it idle?)", windows, recorded_ns / 1e9,
 			process->why[0] ? "; " : "", process->why);
-	print_windows(gpu, process->pid, out);
+	print_failed_windows(gpu, process->pid, out);
 	if (process->lost)
 		text__paragraph(out, "%" PRIu64 " pieces of work or calls were lost: figures are too low",
 				process->lost);
 	if (process->unjoined)
-		text__paragraph(out,
-				"operator and action are not known for %" PRIu64
-				" (%.2f %%): the probes did not see the "
-				"call that asked for them (nor did CUPTI for %" PRIu64 ")",
-				process->unjoined, percent(process->unjoined, process->activities), process->unasked);
+		text__paragraph(
+			out,
+			"operator and action are not known for %" PRIu64 " (%.2f %%): the probes did not see the "
+			"call that asked for them (nor did CUPTI for %" PRIu64 ")",
+			process->unjoined, percent_of_ns(process->unjoined, process->activities), process->unasked);
 }
 
 static void print_tiers(const struct gpu_view *view, uint32_t pid, FILE *out)
@@ -113,8 +113,8 @@ static struct table new_table(FILE *out, const char *title)
 }
 
 /* what: what a row is. with_sum: end with a row of the sum of all rows. */
-static int print_table(const struct gpu_view *view, const struct gpu_rows *rows, enum gpu_table_id id,
-		       const char *title, const char *what, bool with_sum, FILE *out)
+static int print_gpu_table(const struct gpu_view *view, const struct gpu_rows *rows, enum gpu_table_id id,
+			   const char *title, const char *what, bool with_sum, FILE *out)
 {
 	size_t limit = report_options__limit(view->options, DEFAULT_LIMIT), cnt = rows->tables[id].cnt;
 	struct table table = new_table(out, title);
@@ -141,21 +141,21 @@ static int print_copies(const struct gpu_view *view, const struct gpu_rows *rows
 	return err;
 }
 
-static int print_rows(const struct gpu_view *view, const struct gpu_rows *rows, FILE *out)
+static int print_gpu_rows(const struct gpu_view *view, const struct gpu_rows *rows, FILE *out)
 {
 	static const char memory[] = "Memory, asked from CUDA (torch's own caches are above it)";
 
-	return print_table(view, rows, GPU_TABLE_KERNELS, "Kernels", "kernel", true, out)
+	return print_gpu_table(view, rows, GPU_TABLE_KERNELS, "Kernels", "kernel", true, out)
 		       ?: print_copies(view, rows, out)
-		       ?: print_table(view, rows, GPU_TABLE_COLLECTIVES, "Collectives of NCCL", "collective", false, out)
-		       ?: print_table(view, rows, GPU_TABLE_APIS, "Calls on the CPU", "function", true, out)
-		       ?: print_table(view, rows, GPU_TABLE_MEMORY, memory, "function", false, out);
+		       ?: print_gpu_table(view, rows, GPU_TABLE_COLLECTIVES, "Collectives of NCCL", "collective", false, out)
+		       ?: print_gpu_table(view, rows, GPU_TABLE_APIS, "Calls on the CPU", "function", true, out)
+		       ?: print_gpu_table(view, rows, GPU_TABLE_MEMORY, memory, "function", false, out);
 }
 
 /* ---- GPUs ---- */
 
 /* Covers the steps that CUPTI watched from start to end. */
-static void print_steps(const struct gpu_view *view, const struct gpu_line *line, FILE *out)
+static void print_gpu_steps(const struct gpu_view *view, const struct gpu_line *line, FILE *out)
 {
 	size_t track_cnt, cnt = 0;
 	const struct step_track *tracks = steps__tracks(view->steps, &track_cnt);
@@ -184,7 +184,7 @@ static void print_steps(const struct gpu_view *view, const struct gpu_line *line
 			idle_ns[GPU_IDLE_OTHER] / cnt / 1e6);
 }
 
-static void print_line(const struct gpu_view *view, const struct gpu_line *line, FILE *out)
+static void print_gpu_line(const struct gpu_view *view, const struct gpu_line *line, FILE *out)
 {
 	const struct rec_gpu_device *device = gpu_view__device(view, line->pid, line->device);
 	uint64_t busy_ns = gpu_spans__total(&line->work), comm_ns = gpu_spans__total(&line->comm);
@@ -193,19 +193,20 @@ static void print_line(const struct gpu_view *view, const struct gpu_line *line,
 		out,
 		"GPU %u of pid %u%s%s: busy %.3f ms of the %.3f ms from its first work to its last (%.2f %%), %.3f "
 		"ms of it in kernels",
-		line->device, REC_PID(line->pid), device ? ", " : "", device ? device->name : "", ms(busy_ns),
-		ms(line->watched_ns), percent(busy_ns, line->watched_ns), ms(gpu_spans__total(&line->kernels)));
+		line->device, REC_PID(line->pid), device ? ", " : "", device ? device->name : "", to_ms(busy_ns),
+		to_ms(line->watched_ns), percent_of_ns(busy_ns, line->watched_ns),
+		to_ms(gpu_spans__total(&line->kernels)));
 	if (comm_ns)
-		text__paragraph(out, "communication %.3f ms, %.2f %% of it while other kernels ran", ms(comm_ns),
-				percent(gpu_line__overlap(line, 0, UINT64_MAX), comm_ns));
+		text__paragraph(out, "communication %.3f ms, %.2f %% of it while other kernels ran", to_ms(comm_ns),
+				percent_of_ns(gpu_line__overlap(line, 0, UINT64_MAX), comm_ns));
 	for (int idle = 0; idle < GPU_IDLE__COUNT; idle++) {
 		uint64_t ns = gpu_spans__total(&line->idle[idle]);
 
 		if (ns)
-			text__paragraph(out, "idle, %s: %.3f ms (%.2f %%): %s", gpu_idle__name(idle), ms(ns),
-					percent(ns, line->watched_ns), gpu_idle__meaning(idle));
+			text__paragraph(out, "idle, %s: %.3f ms (%.2f %%): %s", gpu_idle__name(idle), to_ms(ns),
+					percent_of_ns(ns, line->watched_ns), gpu_idle__meaning(idle));
 	}
-	print_steps(view, line, out);
+	print_gpu_steps(view, line, out);
 	if (line->untimed)
 		text__paragraph(out, "%" PRIu64 " pieces of work have no time and are left out", line->untimed);
 }
@@ -240,7 +241,7 @@ static size_t count_lines(const struct gpu_view *view, uint32_t pid)
 	return in_scope;
 }
 
-static int print_lines(const struct gpu_view *view, uint32_t pid, FILE *out)
+static int print_gpu_lines(const struct gpu_view *view, uint32_t pid, FILE *out)
 {
 	struct gpu_per_step per_step = gpu_per_step__of(view, pid);
 	size_t cnt, printed = count_lines(view, pid);
@@ -249,7 +250,7 @@ static int print_lines(const struct gpu_view *view, uint32_t pid, FILE *out)
 
 	for (size_t i = 0; i < cnt && printed == 1; i++)
 		if (processes__in_scope(view->job, lines[i].pid, pid))
-			print_line(view, &lines[i], out);
+			print_gpu_line(view, &lines[i], out);
 	if (per_step.steps)
 		text__paragraph(out,
 				"calls of a step, on average of %" PRIu64
@@ -275,7 +276,7 @@ static int print_usage(const struct gpu_view *view, FILE *out)
 
 /* ---- all ---- */
 
-static int print_scope(const struct gpu_view *view, uint32_t pid, FILE *out)
+static int print_process_gpus(const struct gpu_view *view, uint32_t pid, FILE *out)
 {
 	struct gpu_rows rows;
 	int err = gpu_rows__collect(view, pid, &rows);
@@ -283,7 +284,7 @@ static int print_scope(const struct gpu_view *view, uint32_t pid, FILE *out)
 	if (err)
 		return err;
 	print_tiers(view, pid, out);
-	err = print_lines(view, pid, out) ?: print_rows(view, &rows, out);
+	err = print_gpu_lines(view, pid, out) ?: print_gpu_rows(view, &rows, out);
 	if (rows.elsewhere)
 		text__paragraph(out, "The action is not known for %" PRIu64 " pieces of work: they are in no table.",
 				rows.elsewhere);
@@ -291,7 +292,7 @@ static int print_scope(const struct gpu_view *view, uint32_t pid, FILE *out)
 	return err;
 }
 
-static int print_processes(const struct gpu_view *view, FILE *out)
+static int print_gpu_processes(const struct gpu_view *view, FILE *out)
 {
 	struct rec_target *targets;
 	size_t cnt;
@@ -300,7 +301,7 @@ static int print_processes(const struct gpu_view *view, FILE *out)
 	for (size_t i = 0; i < cnt && !err; i++) {
 		common__process(&targets[i], out);
 		if (gpu__process(view->gpu, targets[i].pid))
-			err = print_scope(view, targets[i].pid, out);
+			err = print_process_gpus(view, targets[i].pid, out);
 		else
 			fputs("  no CUDA in it\n\n", out);
 	}
@@ -323,9 +324,9 @@ static int print_text(struct job *job, const struct report_options *options, FIL
 				"--gpu. Record again: stepflame record --gpu auto -p PID; stepflame doctor -p PID says "
 				"which CUDA libraries the process has.");
 	else if (options->per_rank)
-		err = print_processes(&view, out);
+		err = print_gpu_processes(&view, out);
 	else
-		err = print_scope(&view, PROCESSES_ALL_MAIN, out);
+		err = print_process_gpus(&view, PROCESSES_ALL_MAIN, out);
 	err = err ?: print_usage(&view, out);
 	gpu_view__close(&view);
 	return common__end(err, job, out);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What the text and the JSON of the GPU report share: gpu_tables.c describes each table once for both. */
+/*
+ * What the text and the JSON of the GPU report share: gpu_tables.c describes each table once for
+ * both.
+ */
 #ifndef STEPFLAME_USER_REPORT_GPU_H
 #define STEPFLAME_USER_REPORT_GPU_H
 

@@ -37,7 +37,7 @@ static json_t *json_tiers(const struct gpu_view *view, uint32_t pid)
 	return list;
 }
 
-static json_t *json_windows(const struct gpu_view *view, uint32_t pid)
+static json_t *json_gpu_windows(const struct gpu_view *view, uint32_t pid)
 {
 	size_t cnt;
 	const struct rec_gpu_window *windows = gpu__windows(view->gpu, &cnt);
@@ -99,7 +99,7 @@ static json_t *json_streams(const struct gpu_view *view, uint32_t pid)
 	return list;
 }
 
-static json_t *json_devices(const struct gpu_view *view, uint32_t pid)
+static json_t *json_gpu_devices(const struct gpu_view *view, uint32_t pid)
 {
 	size_t cnt;
 	const struct rec_gpu_device *devices = gpu__devices(view->gpu, &cnt);
@@ -122,7 +122,7 @@ static json_t *json_devices(const struct gpu_view *view, uint32_t pid)
 
 /* ---- steps ---- */
 
-static json_t *json_step(const struct gpu_line *line, const struct step *step, uint64_t watched_ns)
+static json_t *json_line_step(const struct gpu_line *line, const struct step *step, uint64_t watched_ns)
 {
 	uint64_t from = step->start_ns, to = step->end_ns, busy_ns = gpu_spans__within(&line->work, from, to);
 
@@ -136,7 +136,7 @@ static json_t *json_step(const struct gpu_line *line, const struct step *step, u
 }
 
 /* Lists the steps that overlap a window of CUPTI. */
-static json_t *json_steps(const struct gpu_view *view, uint32_t pid)
+static json_t *json_line_steps(const struct gpu_view *view, uint32_t pid)
 {
 	size_t line_cnt, track_cnt;
 	const struct gpu_line *lines = gpu_time__lines(view->time, &line_cnt);
@@ -153,7 +153,7 @@ static json_t *json_steps(const struct gpu_view *view, uint32_t pid)
 					gpu_time__watched(view->time, tracks[t].pid, step->start_ns, step->end_ns);
 
 				if (ns)
-					common__json_append(&list, json_step(&lines[l], step, ns));
+					common__json_append(&list, json_line_step(&lines[l], step, ns));
 			}
 		}
 	}
@@ -199,7 +199,7 @@ static int add_scope(const struct gpu_view *view, uint32_t pid, json_t *object)
 	idle_ns = rows.watched_ns - (rows.work_ns < rows.watched_ns ? rows.work_ns : rows.watched_ns);
 	failed |= json_object_set_new(object, "tier", json_integer(rows.tier));
 	failed |= json_object_set_new(object, "tiers", json_tiers(view, pid));
-	failed |= json_object_set_new(object, "windows", json_windows(view, pid));
+	failed |= json_object_set_new(object, "windows", json_gpu_windows(view, pid));
 	failed |= add_tables(view, &rows, object);
 	failed |= json_object_set_new(object, "idle_percent", common__json_percent(idle_ns, rows.watched_ns));
 	failed |= json_object_set_new(object, "idle_us", rows.watched_ns ? json_idle(rows.idle_ns) : json_null());
@@ -208,14 +208,14 @@ static int add_scope(const struct gpu_view *view, uint32_t pid, json_t *object)
 	gpus = table__json(object, "gpus");
 	failed |= gpu_tables__lines(view, pid, &gpus);
 	failed |= json_object_set_new(object, "streams", json_streams(view, pid));
-	failed |= json_object_set_new(object, "devices", json_devices(view, pid));
+	failed |= json_object_set_new(object, "devices", json_gpu_devices(view, pid));
 	failed |= json_object_set_new(object, "per_step", json_per_step(view, pid));
-	failed |= json_object_set_new(object, "steps", json_steps(view, pid));
+	failed |= json_object_set_new(object, "steps", json_line_steps(view, pid));
 	gpu_rows__release(&rows);
 	return failed;
 }
 
-static json_t *json_processes(const struct gpu_view *view)
+static json_t *json_gpu_processes(const struct gpu_view *view)
 {
 	json_t *list = json_array();
 	struct rec_target *targets;
@@ -246,7 +246,7 @@ int report_gpu__json(struct job *job, const struct report_options *options, FILE
 	usage = table__json(object, "usage");
 	failed |= gpu_tables__usage(&view, &usage);
 	if (options->per_rank)
-		failed |= json_object_set_new(object, "processes", json_processes(&view));
+		failed |= json_object_set_new(object, "processes", json_gpu_processes(&view));
 	gpu_view__close(&view);
 	return common__print_json(common__json_unless_failed(object, failed), out);
 }

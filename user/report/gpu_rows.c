@@ -18,7 +18,7 @@
 enum { BY_TOTAL, BY_COUNT, BY_AVG, BY_MAX, BY_BYTES, BY_NAME };
 const char *const gpu_rows__sort_keys[] = {"total", "count", "avg", "max", "bytes", "name", NULL};
 
-struct order {
+struct gpu_row_order {
 	struct job *job;
 	size_t key; /* index into gpu_rows__sort_keys */
 };
@@ -59,7 +59,7 @@ static double value_of(const struct gpu_row *row, size_t key)
 
 static int compare_row(const void *a, const void *b, void *ctx)
 {
-	const struct order *order = ctx;
+	const struct gpu_row_order *order = ctx;
 	const struct gpu_row *x = a, *y = b;
 	double x_value = value_of(x, order->key), y_value = value_of(y, order->key);
 	const char *x_name = x->key.name ? job__name(order->job, x->key.name) : gpu_api__name(x->key.api);
@@ -75,7 +75,7 @@ static int compare_row(const void *a, const void *b, void *ctx)
 
 /* ---- tables ---- */
 
-static void add_row(struct gpu_row *sum, const struct gpu_row *row)
+static void add_gpu_row(struct gpu_row *sum, const struct gpu_row *row)
 {
 	if (row->timed && (!sum->timed || row->min_ns < sum->min_ns))
 		sum->min_ns = row->min_ns;
@@ -89,7 +89,10 @@ static void add_row(struct gpu_row *sum, const struct gpu_row *row)
 	sum->device_cnt = saturating__add(sum->device_cnt, row->device_cnt);
 }
 
-/* Returns the bytes of an operator's name without its overload. A node has no overload, and no dot after a "::". */
+/*
+ * Returns the bytes of an operator's name without its overload. A node has no overload, and no dot
+ * after a "::".
+ */
 static size_t plain_length(const char *name)
 {
 	const char *rest = strstr(name, "::");
@@ -127,53 +130,53 @@ static int drop_overloads(struct job *job, struct gpu_row *rows, size_t cnt)
 /* Merges rows of equal key into one. Returns the number of rows left. */
 static size_t merge_equal_keys(struct gpu_row *rows, size_t cnt)
 {
-	size_t kept = 0;
+	size_t unique_cnt = 0;
 
 	if (cnt)
 		qsort(rows, cnt, sizeof(*rows), compare_key);
 	for (size_t i = 0; i < cnt; i++) {
-		if (kept && !compare_key(&rows[kept - 1], &rows[i]))
-			add_row(&rows[kept - 1], &rows[i]);
+		if (unique_cnt && !compare_key(&rows[unique_cnt - 1], &rows[i]))
+			add_gpu_row(&rows[unique_cnt - 1], &rows[i]);
 		else
-			rows[kept++] = rows[i];
+			rows[unique_cnt++] = rows[i];
 	}
-	return kept;
+	return unique_cnt;
 }
 
 /* Merges rows of equal key into one, and sorts. Takes the array over. 0 or -ENOMEM. */
 static int finish_table(struct gpu_table *table, struct array *array, const struct gpu_view *view)
 {
-	struct order order = {.job = view->job};
+	struct gpu_row_order order = {.job = view->job};
 	struct gpu_row *rows = array->items;
-	size_t kept = merge_equal_keys(rows, array->cnt);
+	size_t unique_cnt = merge_equal_keys(rows, array->cnt);
 	int err = 0;
 
 	if (view->options->by_op && !view->options->overloads) {
-		err = drop_overloads(view->job, rows, kept);
-		kept = merge_equal_keys(rows, kept);
+		err = drop_overloads(view->job, rows, unique_cnt);
+		unique_cnt = merge_equal_keys(rows, unique_cnt);
 	}
-	for (size_t i = 0; i < kept; i++)
-		add_row(&table->sum, &rows[i]);
+	for (size_t i = 0; i < unique_cnt; i++)
+		add_gpu_row(&table->sum, &rows[i]);
 	while (view->options->sort && strcmp(view->options->sort, gpu_rows__sort_keys[order.key]))
 		order.key++;
-	if (kept)
-		qsort_r(rows, kept, sizeof(*rows), compare_row, &order);
+	if (unique_cnt)
+		qsort_r(rows, unique_cnt, sizeof(*rows), compare_row, &order);
 	table->rows = rows;
-	table->cnt = kept;
+	table->cnt = unique_cnt;
 	return err;
 }
 
 /* ---- which rows ---- */
 
 /* Collects the rows of the tables before they are merged. */
-struct gather {
+struct row_gathering {
 	const struct gpu_view *view;
 	struct array tables[GPU_TABLE__COUNT]; /* struct gpu_row */
 	uint64_t elsewhere;
 	int err;
 };
 
-static bool is_wanted(const struct gather *gather, uint64_t action)
+static bool is_wanted(const struct row_gathering *gather, uint64_t action)
 {
 	const char *wanted = gather->view->options->action, *name;
 
@@ -183,7 +186,7 @@ static bool is_wanted(const struct gather *gather, uint64_t action)
 	return name && !strcmp(name, wanted);
 }
 
-static void gather_row(struct gather *gather, enum gpu_table_id table, const struct gpu_row *row)
+static void gather_row(struct row_gathering *gather, enum gpu_table_id table, const struct gpu_row *row)
 {
 	struct gpu_row *new = gather->err ? NULL : array__add(&gather->tables[table], sizeof(*new));
 
@@ -198,7 +201,7 @@ static void gather_row(struct gather *gather, enum gpu_table_id table, const str
 		new->key.action = 0;
 }
 
-static bool is_watched(const struct gather *gather, uint32_t pid)
+static bool is_watched_process(const struct row_gathering *gather, uint32_t pid)
 {
 	const struct gpu_process *process = gpu__process(gather->view->gpu, pid);
 
@@ -206,7 +209,7 @@ static bool is_watched(const struct gather *gather, uint32_t pid)
 }
 
 /* Adds an activity of the GPU. */
-static void gather_activity(struct gather *gather, const struct gpu_act *act)
+static void gather_activity(struct row_gathering *gather, const struct gpu_act *act)
 {
 	const struct gpu_call *call = gpu__call_of(gather->view->gpu, act);
 	struct gpu_row row = {.count = 1, .bytes = act->bytes};
@@ -243,7 +246,7 @@ static void gather_activity(struct gather *gather, const struct gpu_act *act)
 }
 
 /* Adds the launches and copies of a process whose GPU activities are unknown. */
-static void gather_asked(struct gather *gather, const struct gpu_calls *calls)
+static void gather_asked(struct row_gathering *gather, const struct gpu_calls *calls)
 {
 	struct gpu_row row = {.key = {.op = calls->key.op, .action = calls->key.action}, .count = calls->val.calls};
 
@@ -270,7 +273,7 @@ static void gather_asked(struct gather *gather, const struct gpu_calls *calls)
 	}
 }
 
-static void gather_calls(struct gather *gather, const struct gpu_calls *calls)
+static void gather_calls(struct row_gathering *gather, const struct gpu_calls *calls)
 {
 	enum gpu_class class = gpu_api__class(calls->key.api);
 	struct gpu_row row = {.key = {.op = calls->key.op, .action = calls->key.action, .api = calls->key.api},
@@ -290,12 +293,12 @@ static void gather_calls(struct gather *gather, const struct gpu_calls *calls)
 		row.key.dtype = calls->key.dtype;
 		gather_row(gather, GPU_TABLE_COLLECTIVES, &row);
 	}
-	if (!is_watched(gather, calls->key.pid))
+	if (!is_watched_process(gather, calls->key.pid))
 		gather_asked(gather, calls);
 }
 
 /* Adds the kernels of a collective to its row. The call itself is counted already. */
-static void gather_comm(struct gather *gather, const struct gpu_call *call)
+static void gather_comm(struct row_gathering *gather, const struct gpu_call *call)
 {
 	struct gpu_row row = {.key = {.op = call->op,
 				      .action = call->action,
@@ -309,7 +312,7 @@ static void gather_comm(struct gather *gather, const struct gpu_call *call)
 		gather_row(gather, GPU_TABLE_COLLECTIVES, &row);
 }
 
-static void add_lines(const struct gpu_view *view, uint32_t pid, struct gpu_rows *out)
+static void gather_lines(const struct gpu_view *view, uint32_t pid, struct gpu_rows *out)
 {
 	size_t cnt;
 	const struct gpu_line *lines = gpu_time__lines(view->time, &cnt);
@@ -329,17 +332,17 @@ static void add_lines(const struct gpu_view *view, uint32_t pid, struct gpu_rows
 	}
 }
 
-static void gather_all(struct gather *gather, uint32_t pid)
+static void gather_all(struct row_gathering *gather, uint32_t pid)
 {
 	const struct gpu_view *view = gather->view;
 	size_t sum_cnt, act_cnt, call_cnt;
-	const struct gpu_calls *sums = gpu__sums(view->gpu, &sum_cnt);
+	const struct gpu_calls *totals = gpu__totals(view->gpu, &sum_cnt);
 	const struct gpu_act *acts = gpu__activities(view->gpu, &act_cnt);
 	const struct gpu_call *calls = gpu__calls(view->gpu, &call_cnt);
 
 	for (size_t i = 0; i < sum_cnt; i++)
-		if (processes__in_scope(view->job, sums[i].key.pid, pid))
-			gather_calls(gather, &sums[i]);
+		if (processes__in_scope(view->job, totals[i].key.pid, pid))
+			gather_calls(gather, &totals[i]);
 	for (size_t i = 0; i < act_cnt; i++)
 		if (gpu_act__is_work(&acts[i]) && processes__in_scope(view->job, acts[i].pid, pid))
 			gather_activity(gather, &acts[i]);
@@ -350,7 +353,7 @@ static void gather_all(struct gather *gather, uint32_t pid)
 
 int gpu_rows__collect(const struct gpu_view *view, uint32_t pid, struct gpu_rows *out)
 {
-	struct gather gather = {.view = view};
+	struct row_gathering gather = {.view = view};
 	size_t cnt;
 	int err = 0;
 	const struct gpu_process *processes = gpu__processes(view->gpu, &cnt);
@@ -367,7 +370,7 @@ int gpu_rows__collect(const struct gpu_view *view, uint32_t pid, struct gpu_rows
 	for (int i = 0; i < GPU_TABLE__COUNT; i++)
 		err |= finish_table(&out->tables[i], &gather.tables[i], view);
 	out->elsewhere = gather.elsewhere;
-	add_lines(view, pid, out);
+	gather_lines(view, pid, out);
 	if (gather.err || err) {
 		gpu_rows__release(out);
 		return -ENOMEM;
@@ -509,7 +512,7 @@ int gpu_usage__list(const struct gpu *gpu, struct gpu_usage **out, size_t *cnt)
 	return 0;
 }
 
-static void add_step(struct gpu_per_step *sum, const struct gpu_step *step)
+static void add_to_per_step(struct gpu_per_step *sum, const struct gpu_step *step)
 {
 	sum->steps++;
 	sum->launches += step->launches;
@@ -532,7 +535,7 @@ struct gpu_per_step gpu_per_step__of(const struct gpu_view *view, uint32_t pid)
 			struct gpu_step step;
 
 			if (gpu_step__calls(view->gpu, &tracks[t], &tracks[t].steps[i], &at, &step))
-				add_step(&sum, &step);
+				add_to_per_step(&sum, &step);
 		}
 	}
 	if (!sum.steps)

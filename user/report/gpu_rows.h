@@ -82,8 +82,8 @@ int gpu_rows__processes(const struct gpu_view *view, struct rec_target **out, si
 /* Returns the demangled name of a kernel or graph; malloc'ed. NULL: no memory. */
 char *gpu_row__kernel_name(struct job *job, const struct gpu_row *row);
 /*
- * Returns the name of the row's operator, without the overload unless rows are split by overload; malloc'ed. NULL: no
- * memory.
+ * Returns the name of the row's operator, without the overload unless rows are split by overload;
+ * malloc'ed. NULL: no memory.
  */
 char *gpu_row__op_name(const struct gpu_view *view, const struct gpu_row *row);
 /* Returns the name of an ncclDataType_t, such as "float32". */

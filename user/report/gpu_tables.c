@@ -61,7 +61,7 @@ static json_t *op_of(const struct gpu_view *view, const struct gpu_row *row)
 }
 
 /* Returns null where the name is unknown, or rows are not split by it. */
-static json_t *name_of(const struct gpu_view *view, uint64_t name)
+static json_t *json_row_name(const struct gpu_view *view, uint64_t name)
 {
 	return name ? json_string(job__name_or_lost(view->job, name) ?: "") : json_null();
 }
@@ -81,14 +81,14 @@ static json_t *communicator_of(const struct gpu_row *row)
 }
 
 /* Adds a row of GPU activities: kernels, copies or sets. */
-static int add_work(const struct gpu_view *view, const struct gpu_rows *rows, const struct gpu_row *row, bool kernel,
-		    const char *name, char *title, struct table *table)
+static int add_work_row(const struct gpu_view *view, const struct gpu_rows *rows, const struct gpu_row *row,
+			bool kernel, const char *name, char *title, struct table *table)
 {
 	/* bytes of copies without a time would make the speed too high */
 	bool has_speed = row->timed == row->count && row->total_ns, timed = row->timed;
 	const struct cell cells[] = {
 		cell__if(kernel, cell__json("name", json_string(name))),
-		cell__if(kernel, cell__json("mangled", name_of(view, row->key.name))),
+		cell__if(kernel, cell__json("mangled", json_row_name(view, row->key.name))),
 		cell__if(!kernel, cell__json("direction", common__json_text(gpu_direction__name(row->key.direction)))),
 		cell__new("count", 1, "count", 9, 0, json_integer(row->count)),
 		cell__if(!kernel, cell__new("bytes", 2, "bytes", 17, 0, json_integer(row->bytes))),
@@ -102,7 +102,7 @@ static int add_work(const struct gpu_view *view, const struct gpu_rows *rows, co
 		cell__new("min_us", 5, "min us", 10, 2, ns_of(timed, row->min_ns)),
 		cell__new("max_us", 6, "max us", 10, 2, ns_of(timed, row->max_ns)),
 		cell__json("op", op_of(view, row)),
-		cell__json("action", name_of(view, row->key.action)),
+		cell__json("action", json_row_name(view, row->key.action)),
 		cell__last(8, kernel ? "kernel" : "direction", title),
 	};
 
@@ -110,8 +110,8 @@ static int add_work(const struct gpu_view *view, const struct gpu_rows *rows, co
 }
 
 /* Adds a row of calls on the CPU: APIs, memory or collectives. */
-static int add_calls(const struct gpu_view *view, const struct gpu_row *row, enum gpu_table_id id, char *title,
-		     struct table *table)
+static int add_calls_row(const struct gpu_view *view, const struct gpu_row *row, enum gpu_table_id id, char *title,
+			 struct table *table)
 {
 	bool timed = row->timed, collective = id == GPU_TABLE_COLLECTIVES;
 	const struct cell cells[] = {
@@ -122,7 +122,7 @@ static int add_calls(const struct gpu_view *view, const struct gpu_row *row, enu
 		cell__new("max_s", 4, "max us", 12, 2, ns_of(timed, row->max_ns)),
 		cell__new("bytes", id == GPU_TABLE_APIS ? 0 : 5, "bytes", 17, 0, json_integer(row->bytes)),
 		cell__json("op", op_of(view, row)),
-		cell__json("action", name_of(view, row->key.action)),
+		cell__json("action", json_row_name(view, row->key.action)),
 		cell__if(collective, cell__json("communicator", communicator_of(row))),
 		cell__if(collective,
 			 cell__json("dtype",
@@ -135,8 +135,8 @@ static int add_calls(const struct gpu_view *view, const struct gpu_row *row, enu
 	return TABLE_ADD(table, cells);
 }
 
-static int add_row(const struct gpu_view *view, const struct gpu_rows *rows, enum gpu_table_id id,
-		   const struct gpu_row *row, struct table *table)
+static int add_table_row(const struct gpu_view *view, const struct gpu_rows *rows, enum gpu_table_id id,
+			 const struct gpu_row *row, struct table *table)
 {
 	bool is_sum = row == &rows->tables[id].sum;
 	char *name = is_sum ? strdup("total") : row_name(view, id, row), *title;
@@ -146,9 +146,9 @@ static int add_row(const struct gpu_view *view, const struct gpu_rows *rows, enu
 		return -ENOMEM;
 	title = is_sum ? strdup(name) : row_title(view, row, name);
 	if (id <= GPU_TABLE_SETS)
-		err = add_work(view, rows, row, id == GPU_TABLE_KERNELS, name, title, table);
+		err = add_work_row(view, rows, row, id == GPU_TABLE_KERNELS, name, title, table);
 	else
-		err = add_calls(view, row, id, title, table);
+		err = add_calls_row(view, row, id, title, table);
 	free(name);
 	return err;
 }
@@ -160,26 +160,26 @@ int gpu_table__add(const struct gpu_view *view, const struct gpu_rows *rows, enu
 	int err = 0;
 
 	for (size_t i = 0; i < from->cnt && i < limit && !err; i++)
-		err = add_row(view, rows, id, &from->rows[i], table);
+		err = add_table_row(view, rows, id, &from->rows[i], table);
 	return err;
 }
 
 int gpu_table__add_sum(const struct gpu_view *view, const struct gpu_rows *rows, enum gpu_table_id id,
 		       struct table *table)
 {
-	return add_row(view, rows, id, &rows->tables[id].sum, table);
+	return add_table_row(view, rows, id, &rows->tables[id].sum, table);
 }
 
 /* ---- GPUs ---- */
 
 /* Percentage of all; 0 where all is 0. */
-static json_t *share_of(uint64_t part, uint64_t all)
+static json_t *json_share_of(uint64_t part, uint64_t all)
 {
 	return json_real(all ? 100.0 * part / all : 0);
 }
 
 /* With several GPUs, each has a row, so that they can be compared. */
-static int add_line(const struct gpu_view *view, const struct gpu_line *line, struct table *table)
+static int add_gpu_line_row(const struct gpu_view *view, const struct gpu_line *line, struct table *table)
 {
 	const struct rec_gpu_device *device = gpu_view__device(view, line->pid, line->device);
 	int rank = common__target(view->job, line->pid).rank;
@@ -191,7 +191,7 @@ static int add_line(const struct gpu_view *view, const struct gpu_line *line, st
 		cell__json("pid", json_integer(line->pid)),
 		cell__new("device", 3, "GPU", 3, 0, json_integer(line->device)),
 		cell__new("watched_us", 4, "ms", 10, 2, json_integer(all_ns)),
-		cell__new(NULL, 5, "% busy", 6, 2, share_of(busy_ns, all_ns)),
+		cell__new(NULL, 5, "% busy", 6, 2, json_share_of(busy_ns, all_ns)),
 		cell__json("busy_us", json_integer(busy_ns)),
 		cell__new("kernel_us", 6, "kernels ms", 10, 2, json_integer(gpu_spans__total(&line->kernels))),
 		cell__json("compute_us", json_integer(gpu_spans__total(&line->compute))),
@@ -206,7 +206,7 @@ static int add_line(const struct gpu_view *view, const struct gpu_line *line, st
 
 	for (int i = 0; i < GPU_IDLE__COUNT; i++)
 		cells[16 + i] = cell__new(NULL, 9 + i, gpu_idle__name(i), 6, 2,
-					  share_of(gpu_spans__total(&line->idle[i]), all_ns));
+					  json_share_of(gpu_spans__total(&line->idle[i]), all_ns));
 	return TABLE_ADD(table, cells);
 }
 
@@ -218,7 +218,7 @@ int gpu_tables__lines(const struct gpu_view *view, uint32_t pid, struct table *t
 
 	for (size_t i = 0; i < cnt && !err; i++)
 		if (processes__in_scope(view->job, lines[i].pid, pid))
-			err = add_line(view, &lines[i], table);
+			err = add_gpu_line_row(view, &lines[i], table);
 	return err;
 }
 
@@ -227,7 +227,7 @@ static json_t *reading_of(double mean)
 	return common__json_real(mean >= 0, mean);
 }
 
-static int add_usage(const struct gpu_usage *usage, struct table *table)
+static int add_usage_row(const struct gpu_usage *usage, struct table *table)
 {
 	const struct cell cells[] = {
 		cell__new("device", 1, "GPU", 5, 0, json_integer(usage->device)),
@@ -255,7 +255,7 @@ int gpu_tables__usage(const struct gpu_view *view, struct table *table)
 	int err = gpu_usage__list(view->gpu, &usages, &cnt);
 
 	for (size_t i = 0; i < cnt && !err; i++)
-		err = add_usage(&usages[i], table);
+		err = add_usage_row(&usages[i], table);
 	free(usages);
 	return err;
 }

@@ -10,17 +10,17 @@
 #include "user/report/common.h"
 #include "user/report/text.h"
 
-struct generation {
+struct gc_generation {
 	uint64_t cnt, total_ns, max_ns;
 	uint32_t max_step;
 };
 
 struct interpreter {
 	uint64_t gil_ns, gil_main_ns;
-	struct generation gc[GC_GENERATIONS];
+	struct gc_generation gc[GC_GENERATIONS];
 };
 
-static void add_waits(struct job *job, const struct samples *samples, uint32_t pid, struct interpreter *sum)
+static void add_interpreter_waits(struct job *job, const struct samples *samples, uint32_t pid, struct interpreter *sum)
 {
 	for (size_t i = 0; i < samples__cnt(samples); i++) {
 		struct sample sample = samples__get(samples, i);
@@ -33,14 +33,14 @@ static void add_waits(struct job *job, const struct samples *samples, uint32_t p
 	}
 }
 
-static void add_pauses(struct job *job, const struct samples *samples, uint32_t pid, struct interpreter *sum)
+static void add_gc_pauses(struct job *job, const struct samples *samples, uint32_t pid, struct interpreter *sum)
 {
 	size_t cnt;
 	const struct gc_pause *pauses = samples__gc_pauses(samples, &cnt);
 
 	for (size_t i = 0; i < cnt; i++) {
 		int generation = labels__gc_generation(job__name(job, pauses[i].name));
-		struct generation *g = &sum->gc[generation < 0 ? 0 : generation];
+		struct gc_generation *g = &sum->gc[generation < 0 ? 0 : generation];
 
 		if (generation < 0 || !processes__in_scope(job, pauses[i].pid, pid))
 			continue;
@@ -59,8 +59,8 @@ static struct interpreter collect_shares(struct job *job, uint32_t pid)
 	struct interpreter sum = {0};
 
 	if (samples) {
-		add_waits(job, samples, pid, &sum);
-		add_pauses(job, samples, pid, &sum);
+		add_interpreter_waits(job, samples, pid, &sum);
+		add_gc_pauses(job, samples, pid, &sum);
 	}
 	return sum;
 }
@@ -73,7 +73,7 @@ void interpreter__text(struct job *job, uint32_t pid, FILE *out)
 		text__paragraph(out, "gil: threads waited %.3g s for it, main threads %.3g s of that", sum.gil_ns / 1e9,
 				sum.gil_main_ns / 1e9);
 	for (int i = 0; i < GC_GENERATIONS; i++) {
-		const struct generation *g = &sum.gc[i];
+		const struct gc_generation *g = &sum.gc[i];
 
 		if (g->cnt)
 			text__paragraph(out,
@@ -91,7 +91,7 @@ json_t *interpreter__json(struct job *job, uint32_t pid)
 	int failed = 0;
 
 	for (int i = 0; i < GC_GENERATIONS; i++) {
-		const struct generation *g = &sum.gc[i];
+		const struct gc_generation *g = &sum.gc[i];
 
 		if (g->cnt)
 			failed |= json_array_append_new(gc, json_pack("{s:i, s:I, s:f, s:f, s:I}", "generation", i,

@@ -10,15 +10,15 @@
 #include "user/model/job.h"
 
 /*
- * Prints the paragraphs `gil` and `gc` below a table of pid, or of PROCESSES_ALL_MAIN. Omits a paragraph without
- * events.
+ * Prints the paragraphs `gil` and `gc` below a table of pid, or of PROCESSES_ALL_MAIN. Omits a
+ * paragraph without events.
  */
 void interpreter__text(struct job *job, uint32_t pid, FILE *out);
 
 /*
- * Returns {gil_s, gil_main_s, gc: [{generation, count, total_s, max_s, max_step}]}: seconds that all threads, and main
- * threads alone, waited for the GIL; max_s is the longest collection of a generation, and max_step the step in which it
- * ran. NULL: no memory.
+ * Returns {gil_s, gil_main_s, gc: [{generation, count, total_s, max_s, max_step}]}: seconds that
+ * all threads, and main threads alone, waited for the GIL; max_s is the longest collection of a
+ * generation, and max_step the step in which it ran. NULL: no memory.
  */
 json_t *interpreter__json(struct job *job, uint32_t pid);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The I/O report: system calls in the table of strace -c, with bytes; the files read and written; and what DataLoader
- * workers do for the steps (workers.c).
+ * The I/O report: system calls in the table of strace -c, with bytes; the files read and written;
+ * and what DataLoader workers do for the steps (workers.c).
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -26,8 +26,8 @@ static json_t *or_blank(uint64_t cnt)
 }
 
 /* all_ns: time of all calls. */
-static int add_call(struct table *table, const struct syscall_val *val, uint64_t all_ns, uint32_t number,
-		    const char *name)
+static int add_call_row(struct table *table, const struct syscall_val *val, uint64_t all_ns, uint32_t number,
+			const char *name)
 {
 	char more[48] = "", *title;
 
@@ -55,7 +55,7 @@ static int add_call(struct table *table, const struct syscall_val *val, uint64_t
 }
 
 /* Takes path over; a NULL path means no memory. */
-static int add_file(struct table *table, const struct file_val *val, bool path_known, char *path)
+static int add_file_row(struct table *table, const struct file_val *val, bool path_known, char *path)
 {
 	const struct cell cells[] = {
 		cell__json("path", path ? json_string(path) : NULL),
@@ -76,18 +76,18 @@ static int add_file(struct table *table, const struct file_val *val, bool path_k
 	return TABLE_ADD(table, cells);
 }
 
-static int add_calls(struct table *table, const struct io_rows *rows, size_t limit)
+static int add_call_rows(struct table *table, const struct io_rows *rows, size_t limit)
 {
 	char name[IO_NAME_MAX];
 	int err = 0;
 
 	for (size_t i = 0; i < rows->call_cnt && i < limit && !err; i++)
-		err = add_call(table, &rows->calls[i].val, rows->call_sum.total_ns, rows->calls[i].key.number,
-			       io_rows__call_name(rows->calls[i].key.number, name));
+		err = add_call_row(table, &rows->calls[i].val, rows->call_sum.total_ns, rows->calls[i].key.number,
+				   io_rows__call_name(rows->calls[i].key.number, name));
 	return err;
 }
 
-static int add_files(struct table *table, struct job *job, const struct io_rows *rows, size_t limit)
+static int add_file_rows(struct table *table, struct job *job, const struct io_rows *rows, size_t limit)
 {
 	int err = 0;
 
@@ -95,20 +95,20 @@ static int add_files(struct table *table, struct job *job, const struct io_rows 
 		const struct file_val *val = &rows->files[i].file.val;
 		bool known = job__name(job, val->name) && !(val->flags & (FILE_DIRECTORY | FILE_MOUNT_UNKNOWN));
 
-		err = add_file(table, val, known, io_rows__row_path(job, &rows->files[i]));
+		err = add_file_row(table, val, known, io_rows__row_path(job, &rows->files[i]));
 	}
 	return err;
 }
 
 /* ---- text ---- */
 
-static int print_calls(const struct io_rows *rows, size_t limit, FILE *out)
+static int print_syscalls(const struct io_rows *rows, size_t limit, FILE *out)
 {
 	struct table table = {.out = out, .gap = " "};
-	int err = add_calls(&table, rows, limit);
+	int err = add_call_rows(&table, rows, limit);
 
 	table.ruled = true;
-	err = err ?: add_call(&table, &rows->call_sum, rows->call_sum.total_ns, 0, "total");
+	err = err ?: add_call_row(&table, &rows->call_sum, rows->call_sum.total_ns, 0, "total");
 	if (rows->call_cnt > limit)
 		text__paragraph(out, "%zu more system calls (--limit %zu)", rows->call_cnt - limit, limit);
 	return err;
@@ -117,11 +117,11 @@ static int print_calls(const struct io_rows *rows, size_t limit, FILE *out)
 static int print_files(struct job *job, const struct io_rows *rows, size_t limit, FILE *out)
 {
 	struct table table = {.out = out, .gap = " "};
-	int err = add_files(&table, job, rows, limit);
+	int err = add_file_rows(&table, job, rows, limit);
 	size_t more = 0;
 
 	table.ruled = true;
-	err = err ?: add_file(&table, &rows->file_sum, false, strdup("total"));
+	err = err ?: add_file_row(&table, &rows->file_sum, false, strdup("total"));
 	for (size_t i = limit; i < rows->file_cnt; i++)
 		more += rows->files[i].cnt;
 	if (more)
@@ -129,7 +129,7 @@ static int print_files(struct job *job, const struct io_rows *rows, size_t limit
 	return err;
 }
 
-static int print_scope(struct job *job, const struct report_options *options, const struct io_scope *scope,
+static int print_io_of(struct job *job, const struct report_options *options, const struct io_scope *scope,
 		       const char *title, FILE *out)
 {
 	size_t limit = report_options__limit(options, DEFAULT_LIMIT);
@@ -141,7 +141,7 @@ static int print_scope(struct job *job, const struct report_options *options, co
 	if (title && rows.process_cnt)
 		fprintf(out, "%s (%zu process%s)\n", title, rows.process_cnt, rows.process_cnt == 1 ? "" : "es");
 	if (rows.call_cnt)
-		err = print_calls(&rows, limit, out);
+		err = print_syscalls(&rows, limit, out);
 	if (rows.call_cnt && rows.file_cnt)
 		fputc('\n', out);
 	if (rows.file_cnt && !err)
@@ -165,13 +165,13 @@ static int print_roles(struct job *job, const struct report_options *options, FI
 	int err = 0;
 
 	for (size_t i = 0; i < sizeof(roles) / sizeof(*roles) && !err; i++)
-		err = print_scope(job, options, &(struct io_scope){.role = roles[i].role, .kinds = true},
+		err = print_io_of(job, options, &(struct io_scope){.role = roles[i].role, .kinds = true},
 				  roles[i].title, out);
 	return err;
 }
 
 /* Lists the processes that have rows, with their target records. malloc'ed. 0 or -ENOMEM. */
-static int list_processes(const struct job *job, struct rec_target **out, size_t *cnt)
+static int list_io_processes(const struct job *job, struct rec_target **out, size_t *cnt)
 {
 	uint32_t *pids;
 	size_t pid_cnt;
@@ -184,15 +184,15 @@ static int list_processes(const struct job *job, struct rec_target **out, size_t
 	return err;
 }
 
-static int print_processes(struct job *job, const struct report_options *options, FILE *out)
+static int print_io_processes(struct job *job, const struct report_options *options, FILE *out)
 {
 	struct rec_target *targets;
 	size_t cnt;
-	int err = list_processes(job, &targets, &cnt);
+	int err = list_io_processes(job, &targets, &cnt);
 
 	for (size_t i = 0; i < cnt && !err; i++) {
 		common__process(&targets[i], out);
-		err = print_scope(job, options, &(struct io_scope){.pid = targets[i].pid, .kinds = true}, NULL, out);
+		err = print_io_of(job, options, &(struct io_scope){.pid = targets[i].pid, .kinds = true}, NULL, out);
 	}
 	free(targets);
 	return err;
@@ -208,7 +208,7 @@ static int print_text(struct job *job, const struct report_options *options, FIL
 		text__paragraph(out,
 				"This recording has no system calls. Was it made with --no-syscalls, or by an older "
 				"stepflame? Record again: stepflame record -p PID");
-	err = options->per_rank ? print_processes(job, options, out) : print_roles(job, options, out);
+	err = options->per_rank ? print_io_processes(job, options, out) : print_roles(job, options, out);
 	err = err ?: report_workers__text(job, out);
 	return common__end(err, job, out);
 }
@@ -224,7 +224,7 @@ static json_t *json_process(struct job *job, const struct report_options *option
 	struct io_rows rows;
 	int failed = io_rows__collect(job, &scope, options->sort, &rows);
 
-	failed = failed ?: add_calls(&calls, &rows, limit) ?: add_files(&files, job, &rows, limit);
+	failed = failed ?: add_call_rows(&calls, &rows, limit) ?: add_file_rows(&files, job, &rows, limit);
 	io_rows__release(&rows);
 	return common__json_unless_failed(process, failed);
 }
@@ -234,7 +234,7 @@ static int print_json(struct job *job, const struct report_options *options, FIL
 	json_t *object = common__json(job, "io"), *processes = json_array();
 	struct rec_target *targets;
 	size_t cnt;
-	int failed = list_processes(job, &targets, &cnt);
+	int failed = list_io_processes(job, &targets, &cnt);
 
 	for (size_t i = 0; i < cnt; i++)
 		failed |= json_array_append_new(processes, json_process(job, options, &targets[i]));

@@ -27,18 +27,18 @@ static int compare_number(const void *a, const void *b)
 
 static void merge_calls(struct io_rows *rows)
 {
-	size_t kept = 0;
+	size_t unique_cnt = 0;
 
 	if (rows->call_cnt)
 		qsort(rows->calls, rows->call_cnt, sizeof(*rows->calls), compare_number);
 	for (size_t i = 0; i < rows->call_cnt; i++) {
 		io__add_call(&rows->call_sum, &rows->calls[i].val);
-		if (kept && rows->calls[kept - 1].key.number == rows->calls[i].key.number)
-			io__add_call(&rows->calls[kept - 1].val, &rows->calls[i].val);
+		if (unique_cnt && rows->calls[unique_cnt - 1].key.number == rows->calls[i].key.number)
+			io__add_call(&rows->calls[unique_cnt - 1].val, &rows->calls[i].val);
 		else
-			rows->calls[kept++] = rows->calls[i];
+			rows->calls[unique_cnt++] = rows->calls[i];
 	}
-	rows->call_cnt = kept;
+	rows->call_cnt = unique_cnt;
 }
 
 static int compare_inode(const void *a, const void *b)
@@ -51,23 +51,23 @@ static int compare_inode(const void *a, const void *b)
 
 static void merge_files(struct io_rows *rows)
 {
-	size_t kept = 0;
+	size_t unique_cnt = 0;
 
 	if (rows->file_cnt)
 		qsort(rows->files, rows->file_cnt, sizeof(*rows->files), compare_inode);
 	for (size_t i = 0; i < rows->file_cnt; i++) {
 		io__add_file(&rows->file_sum, &rows->files[i].file.val);
-		if (kept && !compare_inode(&rows->files[kept - 1], &rows->files[i]))
-			io__add_file(&rows->files[kept - 1].file.val, &rows->files[i].file.val);
+		if (unique_cnt && !compare_inode(&rows->files[unique_cnt - 1], &rows->files[i]))
+			io__add_file(&rows->files[unique_cnt - 1].file.val, &rows->files[i].file.val);
 		else
-			rows->files[kept++] = rows->files[i];
+			rows->files[unique_cnt++] = rows->files[i];
 	}
-	rows->file_cnt = kept;
+	rows->file_cnt = unique_cnt;
 }
 
 /* ---- rows of files of a kind to one ---- */
 
-static int find_kind(struct job *job, struct io_file_row *row)
+static int set_file_kind(struct job *job, struct io_file_row *row)
 {
 	char *path;
 	int err;
@@ -91,15 +91,15 @@ static int compare_kind(const void *a, const void *b)
 /* 0 or -ENOMEM. */
 static int merge_kinds(struct job *job, struct io_rows *rows)
 {
-	size_t kept = 0;
+	size_t unique_cnt = 0;
 
 	for (size_t i = 0; i < rows->file_cnt; i++)
-		if (find_kind(job, &rows->files[i]))
+		if (set_file_kind(job, &rows->files[i]))
 			return -ENOMEM;
 	if (rows->file_cnt)
 		qsort(rows->files, rows->file_cnt, sizeof(*rows->files), compare_kind);
 	for (size_t i = 0; i < rows->file_cnt; i++) {
-		struct io_file_row row = rows->files[i], *before = kept ? &rows->files[kept - 1] : NULL;
+		struct io_file_row row = rows->files[i], *before = unique_cnt ? &rows->files[unique_cnt - 1] : NULL;
 
 		rows->files[i].kind = NULL;
 		if (before && before->kind && row.kind && !strcmp(before->kind, row.kind)) {
@@ -107,16 +107,16 @@ static int merge_kinds(struct job *job, struct io_rows *rows)
 			before->cnt += row.cnt;
 			free(row.kind);
 		} else {
-			rows->files[kept++] = row;
+			rows->files[unique_cnt++] = row;
 		}
 	}
-	rows->file_cnt = kept;
+	rows->file_cnt = unique_cnt;
 	return 0;
 }
 
 /* ---- order ---- */
 
-struct order {
+struct io_order {
 	struct job *job;
 	size_t key; /* index into io_rows__sort_keys */
 };
@@ -137,9 +137,9 @@ static uint64_t call_value(const struct io_call *call, size_t key)
 	return call->val.total_ns;
 }
 
-static int compare_call(const void *a, const void *b, void *ctx)
+static int compare_syscall(const void *a, const void *b, void *ctx)
 {
-	const struct order *order = ctx;
+	const struct io_order *order = ctx;
 	const struct io_call *x = a, *y = b;
 	char x_name[IO_NAME_MAX], y_name[IO_NAME_MAX];
 	uint64_t x_value = call_value(x, order->key), y_value = call_value(y, order->key);
@@ -166,7 +166,7 @@ static uint64_t file_value(const struct io_file *file, size_t key)
 
 static int compare_file(const void *a, const void *b, void *ctx)
 {
-	const struct order *order = ctx;
+	const struct io_order *order = ctx;
 	const struct io_file *x = &((const struct io_file_row *)a)->file, *y = &((const struct io_file_row *)b)->file;
 	const char *x_name = job__name(order->job, x->val.name), *y_name = job__name(order->job, y->val.name);
 	uint64_t x_value = file_value(x, order->key), y_value = file_value(y, order->key);
@@ -213,7 +213,7 @@ int io_rows__collect(struct job *job, const struct io_scope *scope, const char *
 	size_t call_cnt, file_cnt;
 	const struct io_call *calls = io__calls(job__io(job), &call_cnt);
 	const struct io_file *files = io__files(job__io(job), &file_cnt);
-	struct order order = {.job = job};
+	struct io_order order = {.job = job};
 	size_t pid_cnt;
 	uint32_t *pids;
 
@@ -240,7 +240,7 @@ int io_rows__collect(struct job *job, const struct io_scope *scope, const char *
 	}
 	while (sort && strcmp(sort, io_rows__sort_keys[order.key]))
 		order.key++;
-	qsort_r(out->calls, out->call_cnt, sizeof(*out->calls), compare_call, &order);
+	qsort_r(out->calls, out->call_cnt, sizeof(*out->calls), compare_syscall, &order);
 	qsort_r(out->files, out->file_cnt, sizeof(*out->files), compare_file, &order);
 	return 0;
 }

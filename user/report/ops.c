@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The operator report: torch.profiler's table of the operators counted (ops_table.c), and what the table is made from.
+ * The operator report: torch.profiler's table of the operators counted (ops_table.c), and what the
+ * table is made from.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -15,7 +16,10 @@
 
 #define DEFAULT_LIMIT 20 /* as in Lightning's PyTorchProfiler */
 
-/* torch shows memory columns when profile_memory is set; this report, when there is any memory to show. */
+/*
+ * torch shows memory columns when profile_memory is set; this report, when there is any memory to
+ * show.
+ */
 static bool saw_memory(struct job *job, enum op_memory memory)
 {
 	size_t cnt;
@@ -29,8 +33,8 @@ static bool saw_memory(struct job *job, enum op_memory memory)
 
 /* ---- text ---- */
 
-static void explain_empty(struct job *job, const struct ops_rows *rows, const struct report_options *options,
-			  uint32_t pid, FILE *out)
+static void explain_no_ops(struct job *job, const struct ops_rows *rows, const struct report_options *options,
+			   uint32_t pid, FILE *out)
 {
 	const char *where = pid == PROCESSES_ALL_MAIN ? "" : " in this process";
 	size_t window_cnt;
@@ -110,7 +114,7 @@ static void explain_device(const struct ops_rows *rows, FILE *out)
 				"it is not known what is around them");
 }
 
-static int print_tables(struct job *job, const struct report_options *options, uint32_t pid, FILE *out)
+static int print_ops_tables(struct job *job, const struct report_options *options, uint32_t pid, FILE *out)
 {
 	struct ops_table_options table = {
 		.limit = report_options__limit(options, DEFAULT_LIMIT),
@@ -126,7 +130,7 @@ static int print_tables(struct job *job, const struct report_options *options, u
 		return err;
 	table.device = rows.has_device;
 	if (!rows.cnt)
-		explain_empty(job, &rows, options, pid, out);
+		explain_no_ops(job, &rows, options, pid, out);
 	for (size_t first = 0, next; first < rows.cnt && !err; first = next) {
 		const char *action = rows.items[first].action;
 
@@ -151,7 +155,7 @@ static int print_tables(struct job *job, const struct report_options *options, u
 	return err;
 }
 
-static void print_windows(struct job *job, FILE *out)
+static void print_op_windows(struct job *job, FILE *out)
 {
 	size_t cnt, processes = 0;
 	const struct rec_op_window *windows = job__op_windows(job, &cnt);
@@ -229,7 +233,7 @@ static json_t *json_device(const struct ops_rows *rows, const struct ops_row *ro
 	return rows->has_device && !row->device_unknown ? json_real(ns / 1e3) : json_null();
 }
 
-static json_t *json_row(const struct ops_rows *rows, const struct ops_row *row, bool memory)
+static json_t *json_op_row(const struct ops_rows *rows, const struct ops_row *row, bool memory)
 {
 	const struct op_val *val = &row->val;
 	bool shapes = row->word_cnt;
@@ -250,7 +254,7 @@ static json_t *json_row(const struct ops_rows *rows, const struct ops_row *row, 
 }
 
 /* Returns all rows, unless a limit is given. NULL: no memory. */
-static json_t *json_rows(struct job *job, const struct report_options *options, uint32_t pid)
+static json_t *json_op_rows(struct job *job, const struct report_options *options, uint32_t pid)
 {
 	bool memory = saw_memory(job, OP_MEMORY_CPU);
 	size_t limit = report_options__limit(options, 0);
@@ -261,12 +265,12 @@ static json_t *json_rows(struct job *job, const struct report_options *options, 
 		return NULL;
 	list = json_array();
 	for (size_t i = 0; i < rows.cnt && i < limit; i++)
-		common__json_append(&list, json_row(&rows, &rows.items[i], memory));
+		common__json_append(&list, json_op_row(&rows, &rows.items[i], memory));
 	ops_rows__release(&rows);
 	return list;
 }
 
-static json_t *json_windows(struct job *job)
+static json_t *json_op_windows(struct job *job)
 {
 	size_t cnt;
 	const struct rec_op_window *windows = job__op_windows(job, &cnt);
@@ -288,8 +292,8 @@ static json_t *json_windows(struct job *job)
 
 static const struct common_tables tables = {
 	.processes = ops_rows__processes,
-	.print = print_tables,
-	.rows = json_rows,
+	.print = print_ops_tables,
+	.rows = json_op_rows,
 	.key = "ops",
 };
 
@@ -298,7 +302,7 @@ static int print_text(struct job *job, const struct report_options *options, FIL
 	int err = common__print_tables(&tables, job, options, out);
 
 	if (!err)
-		print_windows(job, out);
+		print_op_windows(job, out);
 	return common__end(err, job, out);
 }
 
@@ -306,7 +310,7 @@ static int print_json(struct job *job, const struct report_options *options, FIL
 {
 	json_t *object = common__json_tables(report_ops.name, &tables, job, options);
 
-	common__json_set(&object, "op_windows", json_windows(job));
+	common__json_set(&object, "op_windows", json_op_windows(job));
 	return common__print_json(object, out);
 }
 

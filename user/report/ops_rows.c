@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* In: the job's operators. Out: the rows of a table. Chooses, merges rows that the options do not split, and sorts. */
+/*
+ * In: the job's operators. Out: the rows of a table. Chooses, merges rows that the options do not
+ * split, and sorts.
+ */
 #include "user/report/ops_rows.h"
 
 #include <errno.h>
@@ -12,8 +15,8 @@
 #include "user/report/common.h"
 
 /*
- * Descending, except for names. Averages are computed as in torch: rows that are equal there must be equal here, so
- * that they keep their order.
+ * Descending, except for names. Averages are computed as in torch: rows that are equal there must
+ * be equal here, so that they keep their order.
  */
 #define SORT_KEYS(X)                                                       \
 	X(cpu_time_total, row->val.total_ns)                               \
@@ -37,13 +40,13 @@ const char *const ops_rows__sort_keys[] = {
 		NULL,
 };
 
-enum sort_key {
+enum op_sort_key {
 #define X(key, value) BY_##key,
 	SORT_KEYS(X)
 #undef X
 };
 
-static double sort_value(const struct ops_row *row, enum sort_key key)
+static double op_sort_value(const struct ops_row *row, enum op_sort_key key)
 {
 	switch (key) {
 #define X(key, value)  \
@@ -76,50 +79,50 @@ static int compare_action(const struct ops_row *x, const struct ops_row *y)
 /* Returns 0 where x and y belong to one row. */
 static int compare_identity(const struct ops_row *x, const struct ops_row *y)
 {
-	int order = compare_text(x->action, y->action);
+	int result = compare_text(x->action, y->action);
 
-	if (!order)
-		order = strcmp(x->name, y->name);
-	if (!order)
-		order = COMPARE(x->kind, y->kind);
-	if (!order)
-		order = COMPARE(x->activity, y->activity);
-	if (!order)
-		order = compare_text(x->overload, y->overload);
-	if (!order)
-		order = compare_text(x->shapes, y->shapes);
-	if (!order)
-		order = compare_text(x->source, y->source);
-	return order ? order : compare_text(x->module, y->module);
+	if (!result)
+		result = strcmp(x->name, y->name);
+	if (!result)
+		result = COMPARE(x->kind, y->kind);
+	if (!result)
+		result = COMPARE(x->activity, y->activity);
+	if (!result)
+		result = compare_text(x->overload, y->overload);
+	if (!result)
+		result = compare_text(x->shapes, y->shapes);
+	if (!result)
+		result = compare_text(x->source, y->source);
+	return result ? result : compare_text(x->module, y->module);
 }
 
 static int compare_to_merge(const void *a, const void *b)
 {
 	const struct ops_row *x = a, *y = b;
-	int order = compare_identity(x, y);
+	int result = compare_identity(x, y);
 
-	return order ? order : COMPARE(x->order, y->order);
+	return result ? result : COMPARE(x->order, y->order);
 }
 
-struct order {
+struct op_order {
 	bool by_action;
-	enum sort_key key;
+	enum op_sort_key key;
 };
 
 static int compare_to_sort(const void *a, const void *b, void *ctx)
 {
 	const struct ops_row *x = a, *y = b;
-	const struct order *sort = ctx;
-	double x_value = sort_value(x, sort->key), y_value = sort_value(y, sort->key);
-	int order = sort->by_action ? compare_action(x, y) : 0;
+	const struct op_order *sort = ctx;
+	double x_value = op_sort_value(x, sort->key), y_value = op_sort_value(y, sort->key);
+	int result = sort->by_action ? compare_action(x, y) : 0;
 
-	if (order)
-		return order;
+	if (result)
+		return result;
 	if (x_value != y_value)
 		return x_value > y_value ? -1 : 1;
-	order = sort->key == BY_name ? strcmp(x->name, y->name) : 0;
+	result = sort->key == BY_name ? strcmp(x->name, y->name) : 0;
 	/* Python's sort is stable. */
-	return order ? order : COMPARE(x->order, y->order);
+	return result ? result : COMPARE(x->order, y->order);
 }
 
 static uint64_t multiply_saturating(uint64_t a, uint64_t b)
@@ -130,9 +133,9 @@ static uint64_t multiply_saturating(uint64_t a, uint64_t b)
 }
 
 /*
- * Sets device times of GPU calls, which do not tell groups apart. Where the table merges all rows of a key, the first
- * row takes all the time; where the table splits them, the time of each is unknown. rows: how many rows have the key,
- * by gpu_op; set to 0 once one row has taken the time.
+ * Sets device times of GPU calls, which do not tell groups apart. Where the table merges all rows
+ * of a key, the first row takes all the time; where the table splits them, the time of each is
+ * unknown. rows: how many rows have the key, by gpu_op; set to 0 once one row has taken the time.
  */
 static void set_device(const struct gpu_ops *gpu, const struct op_row *op, const struct report_options *options,
 		       uint32_t *rows, struct ops_row *row)
@@ -152,7 +155,7 @@ static void set_device(const struct gpu_ops *gpu, const struct op_row *op, const
 }
 
 /* Returns how many rows have each key, by gpu_op; malloc'ed. NULL: no memory. */
-static uint32_t *count_rows(const struct gpu_ops *gpu, const struct op_row *ops, size_t op_cnt)
+static uint32_t *count_rows_by_op(const struct gpu_ops *gpu, const struct op_row *ops, size_t op_cnt)
 {
 	uint32_t *rows = calloc(gpu->ops.items.cnt + 1, sizeof(*rows));
 
@@ -207,18 +210,18 @@ static void merge_into(struct ops_row *sum, struct ops_row *row)
 
 static void merge_equal_rows(struct ops_rows *rows)
 {
-	size_t kept = 0;
+	size_t unique_cnt = 0;
 
 	qsort(rows->items, rows->cnt, sizeof(*rows->items), compare_to_merge);
 	for (size_t i = 0; i < rows->cnt; i++) {
-		struct ops_row *last = kept ? &rows->items[kept - 1] : NULL, *row = &rows->items[i];
+		struct ops_row *last = unique_cnt ? &rows->items[unique_cnt - 1] : NULL, *row = &rows->items[i];
 
 		if (last && !compare_identity(last, row))
 			merge_into(last, row);
 		else
-			rows->items[kept++] = *row;
+			rows->items[unique_cnt++] = *row;
 	}
-	rows->cnt = kept;
+	rows->cnt = unique_cnt;
 }
 
 /* merge_equal_rows() has put the rows of each action next to each other. */
@@ -235,9 +238,9 @@ static void add_up_actions(struct ops_rows *rows)
 	}
 }
 
-static void sort_rows(struct ops_rows *rows, const struct report_options *options)
+static void sort_op_rows(struct ops_rows *rows, const struct report_options *options)
 {
-	struct order order = {.by_action = options->by_action};
+	struct op_order order = {.by_action = options->by_action};
 
 	order.key = !options->sort && rows->has_device ? BY_cuda_time_total : BY_cpu_time_total;
 	while (options->sort && strcmp(ops_rows__sort_keys[order.key], options->sort))
@@ -251,8 +254,8 @@ static bool action_chosen(const char *action, const struct report_options *optio
 }
 
 /* Adds kernels and copies as torch lists them: as rows of their own, without CPU time. */
-static int add_works(struct job *job, const struct report_options *options, uint32_t pid, bool by_action,
-		     struct ops_rows *out)
+static int add_work_rows(struct job *job, const struct report_options *options, uint32_t pid, bool by_action,
+			 struct ops_rows *out)
 {
 	const struct gpu_work *works = out->gpu.works.items;
 
@@ -286,7 +289,7 @@ static int collect_rows(struct job *job, const struct report_options *options, u
 {
 	size_t cnt;
 	const struct op_row *ops = job__ops(job, &cnt);
-	uint32_t *rows = count_rows(&out->gpu, ops, cnt);
+	uint32_t *rows = count_rows_by_op(&out->gpu, ops, cnt);
 	int err = 0;
 
 	out->items = calloc(cnt + out->gpu.works.cnt + 1, sizeof(*out->items));
@@ -303,7 +306,7 @@ static int collect_rows(struct job *job, const struct report_options *options, u
 	}
 	free(rows);
 	/* For a recording without operators, report --gpu says more. */
-	return err || !out->has_rows ? err : add_works(job, options, pid, by_action, out);
+	return err || !out->has_rows ? err : add_work_rows(job, options, pid, by_action, out);
 }
 
 int ops_rows__collect(struct job *job, const struct report_options *options, uint32_t pid, bool by_action,
@@ -326,7 +329,7 @@ int ops_rows__collect(struct job *job, const struct report_options *options, uin
 	for (size_t i = 0; i < out->cnt; i++)
 		out->has_device |= out->items[i].self_device_ns > 0;
 	add_up_actions(out);
-	sort_rows(out, options);
+	sort_op_rows(out, options);
 	return 0;
 }
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The rows of the operator report: the recording's rows, merged where the options do not split them, and sorted. */
+/*
+ * The rows of the operator report: the recording's rows, merged where the options do not split
+ * them, and sorted.
+ */
 #ifndef STEPFLAME_USER_REPORT_OPS_ROWS_H
 #define STEPFLAME_USER_REPORT_OPS_ROWS_H
 
@@ -43,21 +46,25 @@ struct ops_rows {
 };
 
 /*
- * Keys have the names of torch's sort_by where torch has them. The first is the default, as in Lightning's
- * PyTorchProfiler; the second is the default of a table with device times.
+ * Keys have the names of torch's sort_by where torch has them. The first is the default, as in
+ * Lightning's PyTorchProfiler; the second is the default of a table with device times.
  */
 extern const char *const ops_rows__sort_keys[];
 
 /*
- * Collects the rows of one process, or those of PROCESSES_ALL_MAIN added up. by_action splits rows by action;
- * options->by_action also sorts rows by action, the action with most self time first. 0 or -ENOMEM.
+ * Collects the rows of one process, or those of PROCESSES_ALL_MAIN added up. by_action splits rows
+ * by action; options->by_action also sorts rows by action, the action with most self time first. 0
+ * or -ENOMEM.
  */
 int ops_rows__collect(struct job *job, const struct report_options *options, uint32_t pid, bool by_action,
 		      struct ops_rows *out);
 bool ops_rows__same_action(const struct ops_row *x, const struct ops_row *y);
 void ops_rows__release(struct ops_rows *rows);
 
-/* Lists the processes that have a table of their own with --per-rank. *out is malloc'ed. 0 or -ENOMEM. */
+/*
+ * Lists the processes that have a table of their own with --per-rank. *out is malloc'ed. 0 or
+ * -ENOMEM.
+ */
 int ops_rows__processes(struct job *job, struct rec_target **out, size_t *cnt);
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * torch's table of operators. Times are converted to double us before they are added or divided, as in torch, so that
- * they round alike.
+ * torch's table of operators. Times are converted to double us before they are added or divided, as
+ * in torch, so that they round alike.
  */
 #include "user/report/ops_table.h"
 
@@ -40,7 +40,7 @@
 	X(SOURCE, "Source Location")           \
 	X(FLOPS, NULL)
 
-enum column {
+enum op_column {
 #define X(column, title) column,
 	COLUMNS(X)
 #undef X
@@ -53,7 +53,7 @@ static const char *const titles[] = {
 #undef X
 };
 
-struct layout {
+struct table_layout {
 	size_t width[COLUMN__COUNT]; /* 0: no such column */
 	double self_us;              /* sum over all rows */
 	double device_us;            /* the same, for GPU time */
@@ -64,7 +64,7 @@ struct layout {
 /* One cell of a line as text. The largest is SHAPES_WIDEST code points of up to 4 bytes. */
 typedef char cell_text[4 * SHAPES_WIDEST + 8];
 
-static bool is_left(enum column column)
+static bool is_left(enum op_column column)
 {
 	return column == SOURCE || column == MODULE;
 }
@@ -91,7 +91,7 @@ static void copy_head(cell_text cell, const char *text, size_t cnt)
 }
 
 /* Truncates a name at its end. NULL stands for no name. 0 or -ENOMEM. */
-static int put_name(cell_text cell, const char *name)
+static int put_op_name(cell_text cell, const char *name)
 {
 	char *escaped = text__escape(name ?: "");
 
@@ -105,7 +105,7 @@ static int put_name(cell_text cell, const char *name)
 }
 
 /* Truncates a path at its start. NULL stands for no path. 0 or -ENOMEM. */
-static int put_path(cell_text cell, const char *path, size_t width)
+static int put_source_path(cell_text cell, const char *path, size_t width)
 {
 	char *escaped = text__escape(path ?: "");
 	size_t have = escaped ? text__width(escaped) : 0;
@@ -172,7 +172,7 @@ static void widen_column(size_t *width, size_t other)
 		*width = other;
 }
 
-static int measure_texts(struct layout *layout, const struct ops_row *rows, size_t cnt)
+static int measure_texts(struct table_layout *layout, const struct ops_row *rows, size_t cnt)
 {
 	size_t *width = layout->width;
 
@@ -191,7 +191,7 @@ static int measure_texts(struct layout *layout, const struct ops_row *rows, size
 }
 
 /* The row with the fewest FLOPs decides the unit. */
-static void measure_flops(struct layout *layout, const struct ops_row *rows, size_t cnt)
+static void measure_flops(struct table_layout *layout, const struct ops_row *rows, size_t cnt)
 {
 	static const char *const units[] = {"Total FLOPs",  "Total KFLOPs", "Total MFLOPs",
 					    "Total GFLOPs", "Total TFLOPs", "Total PFLOPs"};
@@ -209,7 +209,7 @@ static void measure_flops(struct layout *layout, const struct ops_row *rows, siz
 	layout->flops_scale = pow(10, -3 * unit);
 }
 
-static int measure_columns(struct layout *layout, const struct ops_row *rows, size_t cnt,
+static int measure_columns(struct table_layout *layout, const struct ops_row *rows, size_t cnt,
 			   const struct ops_table_options *options)
 {
 	size_t *width = layout->width, shapes = 0;
@@ -224,9 +224,9 @@ static int measure_columns(struct layout *layout, const struct ops_row *rows, si
 		if (rows[i].shapes)
 			widen_column(&shapes, strlen(rows[i].shapes) + 4);
 	}
-	for (enum column c = SELF_SHARE; c <= CALLS; c++)
+	for (enum op_column c = SELF_SHARE; c <= CALLS; c++)
 		width[c] = NUMBER_WIDTH;
-	for (enum column c = SELF_DEVICE; c <= DEVICE_AVERAGE && !options->device; c++)
+	for (enum op_column c = SELF_DEVICE; c <= DEVICE_AVERAGE && !options->device; c++)
 		width[c] = 0;
 	if (!options->memory)
 		width[MEMORY] = width[SELF_MEMORY] = 0;
@@ -245,9 +245,9 @@ static int measure_columns(struct layout *layout, const struct ops_row *rows, si
 
 /* ---- lines ---- */
 
-static void print_line(const struct layout *layout, cell_text *cells, FILE *out)
+static void print_cells_line(const struct table_layout *layout, cell_text *cells, FILE *out)
 {
-	for (enum column c = 0; c < COLUMN__COUNT; c++) {
+	for (enum op_column c = 0; c < COLUMN__COUNT; c++) {
 		size_t have = text__width(cells[c]);
 		int pad = have < layout->width[c] ? (int)(layout->width[c] - have) : 0;
 
@@ -257,9 +257,9 @@ static void print_line(const struct layout *layout, cell_text *cells, FILE *out)
 	fputc('\n', out);
 }
 
-static void print_dashes(const struct layout *layout, FILE *out)
+static void print_ops_dashes(const struct table_layout *layout, FILE *out)
 {
-	for (enum column c = 0; c < COLUMN__COUNT; c++) {
+	for (enum op_column c = 0; c < COLUMN__COUNT; c++) {
 		for (size_t i = 0; i < layout->width[c]; i++)
 			fputc('-', out);
 		if (layout->width[c])
@@ -268,24 +268,24 @@ static void print_dashes(const struct layout *layout, FILE *out)
 	fputc('\n', out);
 }
 
-static void print_header(const struct layout *layout, FILE *out)
+static void print_header(const struct table_layout *layout, FILE *out)
 {
 	cell_text cells[COLUMN__COUNT] = {""};
 
-	for (enum column c = 0; c < COLUMN__COUNT; c++)
+	for (enum op_column c = 0; c < COLUMN__COUNT; c++)
 		if (layout->width[c])
 			strcpy(cells[c], c == FLOPS ? layout->flops_title : titles[c]);
-	print_dashes(layout, out);
-	print_line(layout, cells, out);
-	print_dashes(layout, out);
+	print_ops_dashes(layout, out);
+	print_cells_line(layout, cells, out);
+	print_ops_dashes(layout, out);
 }
 
-static void put_device(const struct layout *layout, const struct ops_row *row, cell_text *cells)
+static void put_device(const struct table_layout *layout, const struct ops_row *row, cell_text *cells)
 {
 	double total_us = row->device_ns / 1e3, self_us = row->self_device_ns / 1e3;
 
 	if (row->device_unknown) {
-		for (enum column c = SELF_DEVICE; c <= DEVICE_AVERAGE; c++)
+		for (enum op_column c = SELF_DEVICE; c <= DEVICE_AVERAGE; c++)
 			strcpy(cells[c], "--");
 		return;
 	}
@@ -295,15 +295,15 @@ static void put_device(const struct layout *layout, const struct ops_row *row, c
 	format_us(cells[DEVICE_AVERAGE], total_us / row->val.calls);
 }
 
-static int print_row(const struct layout *layout, const struct ops_row *row, FILE *out)
+static int print_op_row(const struct table_layout *layout, const struct ops_row *row, FILE *out)
 {
 	cell_text cells[COLUMN__COUNT] = {""};
 	const struct op_val *val = &row->val;
 	double total_us = val->total_ns / 1e3, self_us = val->self_ns / 1e3;
 
-	if (put_name(cells[NAME], row->name) || put_name(cells[OVERLOAD], row->overload) ||
-	    put_path(cells[MODULE], row->module, layout->width[MODULE]) ||
-	    put_path(cells[SOURCE], row->source, layout->width[SOURCE]))
+	if (put_op_name(cells[NAME], row->name) || put_op_name(cells[OVERLOAD], row->overload) ||
+	    put_source_path(cells[MODULE], row->module, layout->width[MODULE]) ||
+	    put_source_path(cells[SOURCE], row->source, layout->width[SOURCE]))
 		return -ENOMEM;
 	format_share(cells[SELF_SHARE], self_us, layout->self_us);
 	format_us(cells[SELF], self_us);
@@ -322,15 +322,15 @@ static int print_row(const struct layout *layout, const struct ops_row *row, FIL
 		snprintf(cells[FLOPS], sizeof(cell_text), "%8.3f", row->flops * layout->flops_scale);
 	else
 		strcpy(cells[FLOPS], "--");
-	print_line(layout, cells, out);
+	print_cells_line(layout, cells, out);
 	if (layout->width[SOURCE]) /* torch reserves space for the rest of a stack */
-		print_line(layout, (cell_text[COLUMN__COUNT]){""}, out);
+		print_cells_line(layout, (cell_text[COLUMN__COUNT]){""}, out);
 	return 0;
 }
 
 int ops_table__print(const struct ops_row *rows, size_t cnt, const struct ops_table_options *options, FILE *out)
 {
-	struct layout layout = {0};
+	struct table_layout layout = {0};
 	cell_text sum;
 	int err = measure_columns(&layout, rows, cnt, options);
 
@@ -338,8 +338,8 @@ int ops_table__print(const struct ops_row *rows, size_t cnt, const struct ops_ta
 		return err;
 	print_header(&layout, out);
 	for (size_t i = 0; i < cnt && i < options->limit && !err; i++)
-		err = print_row(&layout, &rows[i], out);
-	print_dashes(&layout, out);
+		err = print_op_row(&layout, &rows[i], out);
+	print_ops_dashes(&layout, out);
 	format_us(sum, layout.self_us);
 	fprintf(out, "Self CPU time total: %s\n", sum);
 	if (options->device) {

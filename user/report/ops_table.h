@@ -14,10 +14,11 @@ struct ops_table_options {
 };
 
 /*
- * Prints the table alone, with rows in the given order: byte for byte what torch 2.15's EventList.table() returns
- * (_build_table() in torch/autograd/profiler_util.py), with three exceptions: control characters in names are escaped;
- * there is a Module column, which torch lacks; and Source Location and Total FLOPs together have their own titles,
- * where torch prints the values of each below the title of the other. 0 or -ENOMEM; the caller checks out for errors.
+ * Prints the table alone, with rows in the given order: byte for byte what torch 2.15's
+ * EventList.table() returns (_build_table() in torch/autograd/profiler_util.py), with three
+ * exceptions: control characters in names are escaped; there is a Module column, which torch lacks;
+ * and Source Location and Total FLOPs together have their own titles, where torch prints the values
+ * of each below the title of the other. 0 or -ENOMEM; the caller checks out for errors.
  */
 int ops_table__print(const struct ops_row *rows, size_t cnt, const struct ops_table_options *options, FILE *out);
 

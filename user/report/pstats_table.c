@@ -9,7 +9,7 @@
 #include "user/lib/compare.h"
 #include "user/report/text.h"
 
-struct line {
+struct pstats_line {
 	const char *file; /* without its folders */
 	uint32_t line;
 	const char *name;
@@ -19,8 +19,8 @@ struct line {
 	size_t order;
 };
 
-struct lines {
-	struct line *items;
+struct pstats_lines {
+	struct pstats_line *items;
 	size_t cnt;
 };
 
@@ -44,32 +44,32 @@ static char *std_string(const char *file, uint32_t line, const char *name)
 
 static int compare_function(const void *a, const void *b)
 {
-	const struct line *x = a, *y = b;
-	int order = strcmp(x->file, y->file);
+	const struct pstats_line *x = a, *y = b;
+	int result = strcmp(x->file, y->file);
 
-	if (!order)
-		order = COMPARE(x->line, y->line);
-	if (!order)
-		order = strcmp(x->name, y->name);
-	return order ? order : COMPARE(x->order, y->order);
+	if (!result)
+		result = COMPARE(x->line, y->line);
+	if (!result)
+		result = strcmp(x->name, y->name);
+	return result ? result : COMPARE(x->order, y->order);
 }
 
-static bool same_function(const struct line *x, const struct line *y)
+static bool same_function(const struct pstats_line *x, const struct pstats_line *y)
 {
 	return x->line == y->line && !strcmp(x->file, y->file) && !strcmp(x->name, y->name);
 }
 
 /* Merges functions that differ only by folder; the result takes the place of the first. */
-static void merge_lines(struct lines *lines)
+static void merge_lines(struct pstats_lines *lines)
 {
-	size_t kept = 0;
+	size_t unique_cnt = 0;
 
 	qsort(lines->items, lines->cnt, sizeof(*lines->items), compare_function);
 	for (size_t i = 0; i < lines->cnt; i++) {
-		struct line *line = &lines->items[i], *last = kept ? &lines->items[kept - 1] : NULL;
+		struct pstats_line *line = &lines->items[i], *last = unique_cnt ? &lines->items[unique_cnt - 1] : NULL;
 
 		if (!last || !same_function(last, line)) {
-			lines->items[kept++] = *line;
+			lines->items[unique_cnt++] = *line;
 			continue;
 		}
 		last->calls += line->calls;
@@ -78,10 +78,10 @@ static void merge_lines(struct lines *lines)
 		last->self_s += line->self_s;
 		last->total_s += line->total_s;
 	}
-	lines->cnt = kept;
+	lines->cnt = unique_cnt;
 }
 
-static int make_lines(const struct profile *profile, const struct profile_table *table, struct lines *lines)
+static int make_lines(const struct profile *profile, const struct profile_table *table, struct pstats_lines *lines)
 {
 	lines->cnt = table->row_cnt;
 	lines->items = calloc(table->row_cnt + 1, sizeof(*lines->items));
@@ -92,7 +92,7 @@ static int make_lines(const struct profile *profile, const struct profile_table 
 		const struct function *function = profile__function(profile, row->function);
 		const char *slash = strrchr(function->file, '/');
 
-		lines->items[i] = (struct line){
+		lines->items[i] = (struct pstats_line){
 			.file = slash ? slash + 1 : function->file,
 			.line = function->line,
 			.name = function->name,
@@ -113,7 +113,7 @@ static int make_lines(const struct profile *profile, const struct profile_table 
 	return 0;
 }
 
-static void release_lines(struct lines *lines)
+static void release_lines(struct pstats_lines *lines)
 {
 	for (size_t i = 0; lines->items && i < lines->cnt; i++)
 		free(lines->items[i].label);
@@ -140,35 +140,35 @@ static void release_lines(struct lines *lines)
 	X(stdname, strcmp(x->label, y->label), "standard name")
 
 const char *const pstats_table__sort_keys[] = {
-#define X(key, order, text) #key,
+#define X(key, result, text) #key,
 	SORT_KEYS(X)
 #undef X
 		NULL,
 };
 
 static const char *const sort_texts[] = {
-#define X(key, order, text) text,
+#define X(key, result, text) text,
 	SORT_KEYS(X)
 #undef X
 };
 
-enum sort_key {
-#define X(key, order, text) BY_##key,
+enum pstats_sort_key {
+#define X(key, result, text) BY_##key,
 	SORT_KEYS(X)
 #undef X
 };
 
-static uint64_t primitive_calls(const struct line *line)
+static uint64_t primitive_calls(const struct pstats_line *line)
 {
 	return line->calls ? line->primitive_calls : line->samples;
 }
 
-static int compare_by(const struct line *x, const struct line *y, enum sort_key key)
+static int compare_by(const struct pstats_line *x, const struct pstats_line *y, enum pstats_sort_key key)
 {
 	switch (key) {
-#define X(key, order, text) \
-	case BY_##key:      \
-		return order;
+#define X(key, result, text) \
+	case BY_##key:       \
+		return result;
 		SORT_KEYS(X)
 #undef X
 	}
@@ -177,16 +177,16 @@ static int compare_by(const struct line *x, const struct line *y, enum sort_key 
 
 static int compare_lines(const void *a, const void *b, void *ctx)
 {
-	const struct line *x = a, *y = b;
-	int order = compare_by(x, y, *(enum sort_key *)ctx);
+	const struct pstats_line *x = a, *y = b;
+	int result = compare_by(x, y, *(enum pstats_sort_key *)ctx);
 
 	/* Python's sort is stable. */
-	return order ? order : COMPARE(x->order, y->order);
+	return result ? result : COMPARE(x->order, y->order);
 }
 
-static enum sort_key find_sort(const char *name)
+static enum pstats_sort_key find_sort(const char *name)
 {
-	for (enum sort_key key = 0; name && pstats_table__sort_keys[key]; key++)
+	for (enum pstats_sort_key key = 0; name && pstats_table__sort_keys[key]; key++)
 		if (!strcmp(name, pstats_table__sort_keys[key]))
 			return key;
 	return 0;
@@ -194,7 +194,7 @@ static enum sort_key find_sort(const char *name)
 
 /* ---- print_stats ---- */
 
-static void print_calls(const struct lines *lines, FILE *out)
+static void print_call_count(const struct pstats_lines *lines, FILE *out)
 {
 	uint64_t calls = 0, primitive_calls = 0;
 	double self_s = 0;
@@ -233,7 +233,7 @@ static void print_per_call(double seconds, uint64_t calls, FILE *out)
 		fputs("         ", out);
 }
 
-static int print_line(const struct line *line, bool exact, FILE *out)
+static int print_pstats_line(const struct pstats_line *line, bool exact, FILE *out)
 {
 	char calls[48] = "-", *label = text__escape(line->label);
 
@@ -255,8 +255,8 @@ static int print_line(const struct line *line, bool exact, FILE *out)
 int pstats_table__print(const struct profile *profile, const struct profile_table *table, const char *sort,
 			size_t limit, FILE *out)
 {
-	enum sort_key key = find_sort(sort);
-	struct lines lines = {0};
+	enum pstats_sort_key key = find_sort(sort);
+	struct pstats_lines lines = {0};
 	int err = make_lines(profile, table, &lines);
 	size_t cnt = lines.cnt;
 
@@ -264,7 +264,7 @@ int pstats_table__print(const struct profile *profile, const struct profile_tabl
 		goto out;
 	qsort_r(lines.items, lines.cnt, sizeof(*lines.items), compare_lines, &key);
 	if (table->exact)
-		print_calls(&lines, out);
+		print_call_count(&lines, out);
 	else
 		print_samples(table, out);
 	fprintf(out, "\n   Ordered by: %s\n", sort_texts[key]);
@@ -274,7 +274,7 @@ int pstats_table__print(const struct profile *profile, const struct profile_tabl
 	}
 	fputs("\n   ncalls  tottime  percall  cumtime  percall filename:lineno(function)\n", out);
 	for (size_t i = 0; i < cnt && !err; i++)
-		err = print_line(&lines.items[i], table->exact, out);
+		err = print_pstats_line(&lines.items[i], table->exact, out);
 	fputs("\n\n", out);
 out:
 	release_lines(&lines);

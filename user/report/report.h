@@ -43,7 +43,10 @@ extern const struct report_ops report_gpu;
 extern const struct report_ops report_advanced;
 extern const struct report_ops report_steps;
 
-/* Returns how many rows of a table to show; SIZE_MAX for all, which a default_limit of 0 also means. */
+/*
+ * Returns how many rows of a table to show; SIZE_MAX for all, which a default_limit of 0 also
+ * means.
+ */
 size_t report_options__limit(const struct report_options *options, int default_limit);
 
 /* Returns NULL for an unknown name. */

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* In: the job's actions. Out: the rows of a table. Lists actions, finds leaves, adds up processes, sorts and cuts. */
+/*
+ * In: the job's actions. Out: the rows of a table. Lists actions, finds leaves, adds up processes,
+ * sorts and cuts.
+ */
 #include "user/report/rows.h"
 
 #include <errno.h>
@@ -27,7 +30,7 @@ double rows__percent(const struct row *row, double window_s)
 
 /* ---- which actions, and which of them are leaves ---- */
 
-struct choice {
+struct action_choice {
 	const struct job_action *action;
 	bool listed;
 	bool leaf;
@@ -36,30 +39,31 @@ struct choice {
 
 static int compare_id(const void *a, const void *b)
 {
-	const struct job_action *x = (*(struct choice *const *)a)->action, *y = (*(struct choice *const *)b)->action;
+	const struct job_action *x = (*(struct action_choice *const *)a)->action,
+				*y = (*(struct action_choice *const *)b)->action;
 
 	if (x->pid != y->pid)
 		return x->pid < y->pid ? -1 : 1;
 	return COMPARE(x->name_id, y->name_id);
 }
 
-static size_t find_first(struct choice *const *by_id, size_t cnt, uint32_t pid, uint64_t name_id)
+static size_t find_first(struct action_choice *const *by_id, size_t cnt, uint32_t pid, uint64_t name_id)
 {
 	struct job_action wanted = {.pid = pid, .name_id = name_id};
-	struct choice key = {.action = &wanted}, *key_ptr = &key;
+	struct action_choice key = {.action = &wanted}, *key_ptr = &key;
 
 	return SEARCH(i, 0, cnt, compare_id(&by_id[i], &key_ptr) < 0);
 }
 
 /*
- * A listed action is a leaf unless a listed span occurs inside it, either directly or within spans that are not listed.
- * The search goes from each listed action up to the nearest listed ones, and visits each action once. Only pairs of
- * names are known, not single calls, so an unlisted span that occurs in two actions connects both to what occurs inside
- * it.
+ * A listed action is a leaf unless a listed span occurs inside it, either directly or within spans
+ * that are not listed. The search goes from each listed action up to the nearest listed ones, and
+ * visits each action once. Only pairs of names are known, not single calls, so an unlisted span
+ * that occurs in two actions connects both to what occurs inside it.
  */
-static int mark_leaves(struct choice *choices, size_t cnt)
+static int mark_leaves(struct action_choice *choices, size_t cnt)
 {
-	struct choice **by_id = calloc(cnt + 1, sizeof(*by_id)), **queue = calloc(cnt + 1, sizeof(*queue));
+	struct action_choice **by_id = calloc(cnt + 1, sizeof(*by_id)), **queue = calloc(cnt + 1, sizeof(*queue));
 	size_t head = 0, tail = 0;
 	int err = -ENOMEM;
 
@@ -102,23 +106,23 @@ out:
 static int compare_name(const void *a, const void *b)
 {
 	const struct row *x = a, *y = b;
-	int order = strcmp(x->name, y->name);
+	int result = strcmp(x->name, y->name);
 
-	if (!order)
-		order = COMPARE(x->kind, y->kind);
-	return order ? order : COMPARE(x->order, y->order);
+	if (!result)
+		result = COMPARE(x->kind, y->kind);
+	return result ? result : COMPARE(x->order, y->order);
 }
 
 static void merge_same_names(struct rows *rows)
 {
-	size_t kept = 0;
+	size_t unique_cnt = 0;
 
 	qsort(rows->items, rows->cnt, sizeof(*rows->items), compare_name);
 	for (size_t i = 0; i < rows->cnt; i++) {
-		struct row *last = kept ? &rows->items[kept - 1] : NULL, *row = &rows->items[i];
+		struct row *last = unique_cnt ? &rows->items[unique_cnt - 1] : NULL, *row = &rows->items[i];
 
 		if (!last || last->kind != row->kind || strcmp(last->name, row->name)) {
-			rows->items[kept++] = *row;
+			rows->items[unique_cnt++] = *row;
 			continue;
 		}
 		job__add_val(&last->val, &row->val);
@@ -126,7 +130,7 @@ static void merge_same_names(struct rows *rows)
 		if (last->pid != row->pid)
 			last->pid = PROCESSES_ALL_MAIN;
 	}
-	rows->cnt = kept;
+	rows->cnt = unique_cnt;
 }
 
 /* Descending, except for names and first occurrence. */
@@ -148,13 +152,13 @@ const char *const rows__sort_keys[] = {
 		NULL,
 };
 
-enum sort_key {
+enum row_sort_key {
 #define X(key, value) BY_##key,
 	SORT_KEYS(X)
 #undef X
 };
 
-static double sort_value(const struct row *row, enum sort_key key)
+static double row_sort_value(const struct row *row, enum row_sort_key key)
 {
 	switch (key) {
 #define X(key, value)  \
@@ -168,9 +172,9 @@ static double sort_value(const struct row *row, enum sort_key key)
 
 static int compare_value(const void *a, const void *b, void *ctx)
 {
-	enum sort_key key = *(enum sort_key *)ctx;
+	enum row_sort_key key = *(enum row_sort_key *)ctx;
 	const struct row *x = a, *y = b;
-	double x_value = sort_value(x, key), y_value = sort_value(y, key);
+	double x_value = row_sort_value(x, key), y_value = row_sort_value(y, key);
 
 	if (x_value != y_value)
 		return x_value > y_value ? -1 : 1;
@@ -178,9 +182,9 @@ static int compare_value(const void *a, const void *b, void *ctx)
 	return COMPARE(x->order, y->order);
 }
 
-static void sort_rows(struct rows *rows, const char *name)
+static void sort_action_rows(struct rows *rows, const char *name)
 {
-	enum sort_key key = 0;
+	enum row_sort_key key = 0;
 
 	while (strcmp(rows__sort_keys[key], name))
 		key++;
@@ -190,25 +194,25 @@ static void sort_rows(struct rows *rows, const char *name)
 		qsort_r(rows->items, rows->cnt, sizeof(*rows->items), compare_value, &key);
 }
 
-static bool row_chosen(const struct choice *choice, const struct report_options *options)
+static bool row_chosen(const struct action_choice *choice, const struct report_options *options)
 {
 	/* An action that the user names is shown, even if it would not be listed. */
 	return options->action ? !strcmp(options->action, choice->action->name) : choice->listed;
 }
 
 /*
- * Drop other rows only after adding up processes: a row that is a leaf in one process only must keep the time of the
- * rest.
+ * Drop other rows only after adding up processes: a row that is a leaf in one process only must
+ * keep the time of the rest.
  */
 static void keep_leaves(struct rows *rows)
 {
-	size_t kept = 0;
+	size_t retained_cnt = 0;
 
 	for (size_t i = 0; i < rows->cnt; i++)
 		if (rows->items[i].leaf)
-			rows->items[kept++] = rows->items[i];
-	rows->unlisted += rows->cnt - kept;
-	rows->cnt = kept;
+			rows->items[retained_cnt++] = rows->items[i];
+	rows->unlisted += rows->cnt - retained_cnt;
+	rows->cnt = retained_cnt;
 }
 
 int rows__collect(struct job *job, const struct report_options *options, uint32_t pid, const char *order,
@@ -216,7 +220,7 @@ int rows__collect(struct job *job, const struct report_options *options, uint32_
 {
 	size_t cnt;
 	const struct job_action *actions = job__actions(job, &cnt);
-	struct choice *choices = calloc(cnt + 1, sizeof(*choices));
+	struct action_choice *choices = calloc(cnt + 1, sizeof(*choices));
 	int err = -ENOMEM;
 
 	*out = (struct rows){.items = calloc(cnt + 1, sizeof(*out->items))};
@@ -255,7 +259,7 @@ int rows__collect(struct job *job, const struct report_options *options, uint32_
 	merge_same_names(out);
 	if (options->leaf)
 		keep_leaves(out);
-	sort_rows(out, options->sort ? options->sort : order);
+	sort_action_rows(out, options->sort ? options->sort : order);
 	if (options->limit > 0 && out->cnt > (size_t)options->limit) {
 		out->left_out = out->cnt - options->limit;
 		out->cnt = options->limit;

@@ -28,20 +28,23 @@ struct rows {
 extern const char *const rows__sort_keys[];
 
 /*
- * Collects the rows of one process, or for PROCESSES_ALL_MAIN adds up rows of the same name and kind. `order` ("first"
- * or "percent") is the sort key where options->sort is NULL. 0 or -ENOMEM.
+ * Collects the rows of one process, or for PROCESSES_ALL_MAIN adds up rows of the same name and
+ * kind. `order` ("first" or "percent") is the sort key where options->sort is NULL. 0 or -ENOMEM.
  */
 int rows__collect(struct job *job, const struct report_options *options, uint32_t pid, const char *order,
 		  struct rows *out);
 void rows__release(struct rows *rows);
 
 /*
- * Lists the processes that have a table of their own with --per-rank: targets in their order, then unknown pids. *out
- * is malloc'ed.
+ * Lists the processes that have a table of their own with --per-rank: targets in their order, then
+ * unknown pids. *out is malloc'ed.
  */
 int rows__processes(struct job *job, struct rec_target **out, size_t *cnt);
 
-/* Return the observed time in s, 0 when unknown; and a row's percentage of that time, NAN when unknown. */
+/*
+ * Return the observed time in s, 0 when unknown; and a row's percentage of that time, NAN when
+ * unknown.
+ */
 double rows__window_s(const struct job *job);
 double rows__percent(const struct row *row, double window_s);
 

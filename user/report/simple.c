@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The simple report: Lightning's SimpleProfiler table of the actions seen, and below it what the table is made from.
+ * The simple report: Lightning's SimpleProfiler table of the actions seen, and below it what the
+ * table is made from.
  *
- * A table is byte for byte what lightning/pytorch/profilers/simple.py (2.6, summary() with extended=True) returns for
- * the same rows, including tabs, dash lines and rounding, except that control characters in names are escaped.
+ * A table is byte for byte what lightning/pytorch/profilers/simple.py (2.6, summary() with
+ * extended=True) returns for the same rows, including tabs, dash lines and rounding, except that
+ * control characters in names are escaped.
  */
 
 #include <errno.h>
@@ -28,14 +30,14 @@ static void print_cells(FILE *out, size_t width, const char *action, const char 
 	fprintf(out, "\t|  %-15s\t|  %-15s\t|  %-15s\t|  %-15s\t|", mean, calls, total, percent);
 }
 
-static void print_dashes(FILE *out, size_t cnt)
+static void print_simple_dashes(FILE *out, size_t cnt)
 {
 	fputc('\n', out);
 	while (cnt--)
 		fputc('-', out);
 }
 
-static void print_row(FILE *out, const struct row *row, const char *name, size_t width, double window_s)
+static void print_simple_row(FILE *out, const struct row *row, const char *name, size_t width, double window_s)
 {
 	char mean[PYFLOAT_MAX], total[PYFLOAT_MAX], percent[PYFLOAT_MAX], calls[24];
 	double total_s = row->val.total_ns / 1e9;
@@ -46,7 +48,10 @@ static void print_row(FILE *out, const struct row *row, const char *name, size_t
 		    window_s > 0 ? pyfloat__format(rows__percent(row, window_s), 5, percent) : "-");
 }
 
-/* Lightning's dash lines are as long as the header with its tabs expanded, including the leading newline. */
+/*
+ * Lightning's dash lines are as long as the header with its tabs expanded, including the leading
+ * newline.
+ */
 static int header_width(size_t width, size_t *dashes)
 {
 	char *header = NULL;
@@ -89,15 +94,15 @@ static int simple__table(const struct rows *rows, double window_s, FILE *out)
 	fprintf(out, "%s%sProfiler Report\n", rows->stage ? rows->stage : "", rows->stage ? " " : "");
 	if (rows->cnt) {
 		snprintf(calls, sizeof(calls), "%" PRIu64, call_cnt);
-		print_dashes(out, dashes);
+		print_simple_dashes(out, dashes);
 		print_cells(out, width, "Action", "Mean duration (s)", "Num calls", "Total time (s)", "Percentage %");
-		print_dashes(out, dashes);
+		print_simple_dashes(out, dashes);
 		print_cells(out, width, "Total", "-", calls, window_s > 0 ? pyfloat__format(window_s, 5, total) : "-",
 			    "100 %");
-		print_dashes(out, dashes);
+		print_simple_dashes(out, dashes);
 		for (size_t i = 0; i < rows->cnt; i++)
-			print_row(out, &rows->items[i], names[i], width, window_s);
-		print_dashes(out, dashes);
+			print_simple_row(out, &rows->items[i], names[i], width, window_s);
+		print_simple_dashes(out, dashes);
 	}
 	fputc('\n', out);
 out:
@@ -109,7 +114,8 @@ out:
 
 /* ---- text ---- */
 
-static void explain_empty(const struct rows *rows, const struct report_options *options, const char *where, FILE *out)
+static void explain_no_actions(const struct rows *rows, const struct report_options *options, const char *where,
+			       FILE *out)
 {
 	if (options->action)
 		text__paragraph(out, "No action%s is named \"%s\". Names are matched exactly; --all lists every one.",
@@ -126,7 +132,7 @@ static void explain_empty(const struct rows *rows, const struct report_options *
 			where);
 }
 
-static int print_table(struct job *job, const struct report_options *options, uint32_t pid, FILE *out)
+static int print_simple_table(struct job *job, const struct report_options *options, uint32_t pid, FILE *out)
 {
 	struct rows rows;
 	int err = rows__collect(job, options, pid, "percent", &rows);
@@ -135,7 +141,7 @@ static int print_table(struct job *job, const struct report_options *options, ui
 		return err;
 	err = simple__table(&rows, rows__window_s(job), out);
 	if (!err && !rows.cnt)
-		explain_empty(&rows, options, pid == PROCESSES_ALL_MAIN ? "" : " in this process", out);
+		explain_no_actions(&rows, options, pid == PROCESSES_ALL_MAIN ? "" : " in this process", out);
 	if (!err)
 		common__left_out(rows.cnt + rows.left_out, rows.cnt, "row", out);
 	if (!err && rows.processes > 1)
@@ -146,7 +152,7 @@ static int print_table(struct job *job, const struct report_options *options, ui
 
 /* ---- JSON ---- */
 
-static json_t *json_row(struct job *job, const struct row *row)
+static json_t *json_action_row(struct job *job, const struct row *row)
 {
 	const struct agg_val *val = &row->val;
 	const struct rec_window *window = job__window(job);
@@ -163,7 +169,7 @@ static json_t *json_row(struct job *job, const struct row *row)
 }
 
 /* NULL: no memory. */
-static json_t *json_rows(struct job *job, const struct report_options *options, uint32_t pid)
+static json_t *json_action_rows(struct job *job, const struct report_options *options, uint32_t pid)
 {
 	struct rows rows;
 	json_t *list;
@@ -172,7 +178,7 @@ static json_t *json_rows(struct job *job, const struct report_options *options, 
 		return NULL;
 	list = json_array();
 	for (size_t i = 0; i < rows.cnt; i++)
-		common__json_append(&list, json_row(job, &rows.items[i]));
+		common__json_append(&list, json_action_row(job, &rows.items[i]));
 	rows__release(&rows);
 	return list;
 }
@@ -181,8 +187,8 @@ static json_t *json_rows(struct job *job, const struct report_options *options, 
 
 static const struct common_tables tables = {
 	.processes = rows__processes,
-	.print = print_table,
-	.rows = json_rows,
+	.print = print_simple_table,
+	.rows = json_action_rows,
 	.key = "actions",
 };
 

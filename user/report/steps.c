@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The steps report: what bounds the steps of a job, where their time goes, and which steps were slow and why. In: the
- * model's steps. The times of the table add up to the time of the steps.
+ * The steps report: what bounds the steps of a job, where their time goes, and which steps were
+ * slow and why. In: the model's steps. The times of the table add up to the time of the steps.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -118,7 +118,8 @@ bool step_sum__cpu_share(const struct step_sum *sum, enum cpu_class class, doubl
 		return false;
 	*share = cnt / all;
 	/*
-	 * Binomial error of a share. Even a share of none or all may be chance, so the error is at least that of one.
+	 * Binomial error of a share. Even a share of 0 or 1 may be chance, so the error is at least
+	 * that of one sample.
 	 */
 	*error = fmax(profile__error_ns(all * *share * (1 - *share)), 1) / all;
 	return true;
@@ -182,13 +183,13 @@ static int choose_columns(const struct step_sum *sum, unsigned int *columns)
 #define COLUMNS_MAX (4 + WAIT_COLUMNS)
 
 /* A column of the table of phases: mean ms per step. */
-struct column {
+struct step_column {
 	const char *head;
 	const struct step_sum *sum;
 	int cause;
 };
 
-static size_t make_columns(const struct steps_of *of, struct column *columns)
+static size_t make_columns(const struct steps_of *of, struct step_column *columns)
 {
 	const struct step_sum *all = &of->blame.all;
 	unsigned int causes[WAIT_COLUMNS];
@@ -196,17 +197,17 @@ static size_t make_columns(const struct steps_of *of, struct column *columns)
 	uint64_t shown = sum_of(all, -1, CAUSE_NONE);
 	size_t cnt = 0;
 
-	columns[cnt++] = (struct column){"ms/step", all, CAUSE_ANY};
+	columns[cnt++] = (struct step_column){"ms/step", all, CAUSE_ANY};
 	if (of->track->slow_cnt)
-		columns[cnt++] = (struct column){"ms/slow", &of->blame.slow, CAUSE_ANY};
+		columns[cnt++] = (struct step_column){"ms/slow", &of->blame.slow, CAUSE_ANY};
 	if (of->track->thread)
-		columns[cnt++] = (struct column){"on CPU", all, CAUSE_NONE};
+		columns[cnt++] = (struct step_column){"on CPU", all, CAUSE_NONE};
 	for (int i = 0; i < cause_cnt; i++) {
-		columns[cnt++] = (struct column){sample_cause__name(causes[i]), all, causes[i]};
+		columns[cnt++] = (struct step_column){sample_cause__name(causes[i]), all, causes[i]};
 		shown += sum_of(all, -1, causes[i]);
 	}
 	if (shown < all->total_ns)
-		columns[cnt++] = (struct column){"others", all, CAUSE_OTHER};
+		columns[cnt++] = (struct step_column){"others", all, CAUSE_OTHER};
 	return cnt;
 }
 
@@ -218,7 +219,7 @@ static void print_ms(FILE *out, double ns, size_t cnt)
 		fprintf(out, "%*s", COLUMN, "-");
 }
 
-static void print_phase(const struct column *columns, size_t cnt, const char *name, int phase, FILE *out)
+static void print_phase(const struct step_column *columns, size_t cnt, const char *name, int phase, FILE *out)
 {
 	const struct step_sum *all = columns[0].sum;
 	uint64_t ns = sum_of(all, phase, CAUSE_ANY), others = ns - sum_of(all, phase, CAUSE_NONE);
@@ -235,34 +236,34 @@ static void print_phase(const struct column *columns, size_t cnt, const char *na
 	fputc('\n', out);
 }
 
-static void print_dashes(size_t cnt, FILE *out)
+static void print_steps_dashes(size_t cnt, FILE *out)
 {
 	for (size_t i = 0; i < 11 + COLUMN + 9 + cnt * COLUMN; i++)
 		fputc('-', out);
 	fputc('\n', out);
 }
 
-static void print_table(const struct steps_of *of, FILE *out)
+static void print_steps_table(const struct steps_of *of, FILE *out)
 {
-	struct column columns[COLUMNS_MAX];
+	struct step_column columns[COLUMNS_MAX];
 	size_t cnt = make_columns(of, columns);
 
 	fputs("Where the time of a step goes, in ms of a step on average\n", out);
-	print_dashes(cnt, out);
+	print_steps_dashes(cnt, out);
 	fprintf(out, "%-11s%*s%9s", "phase", COLUMN, "total s", "share");
 	for (size_t i = 0; i < cnt; i++)
 		fprintf(out, "%*s", COLUMN, columns[i].head);
 	fputc('\n', out);
-	print_dashes(cnt, out);
+	print_steps_dashes(cnt, out);
 	for (int phase = 0; phase < PHASE__COUNT; phase++) {
 		int at = (phase + 1) % PHASE__COUNT; /* PHASE_OTHER comes last */
 
 		if (sum_of(&of->blame.all, at, CAUSE_ANY))
 			print_phase(columns, cnt, phase__name(at), at, out);
 	}
-	print_dashes(cnt, out);
+	print_steps_dashes(cnt, out);
 	print_phase(columns, cnt, "all", -1, out);
-	print_dashes(cnt, out);
+	print_steps_dashes(cnt, out);
 }
 
 static void print_cpu(const char *title, const struct step_sum *sum, FILE *out)
@@ -290,12 +291,12 @@ static void print_gpu(const char *title, const struct gpu_step *sum, FILE *out)
 {
 	char calls[160] = "", busy[96] = "";
 
-	if (sum->told)
+	if (sum->known)
 		snprintf(calls, sizeof(calls),
 			 "%.4g launches, %.4g copies (%.3g MB) a step; %.4g ms of it in these calls, %.4g ms in waits",
-			 (double)sum->launches / sum->told, (double)sum->copies / sum->told,
-			 sum->copied_bytes / 1e6 / sum->told, sum->api_ns / 1e6 / sum->told,
-			 sum->sync_ns / 1e6 / sum->told);
+			 (double)sum->launches / sum->known, (double)sum->copies / sum->known,
+			 sum->copied_bytes / 1e6 / sum->known, sum->api_ns / 1e6 / sum->known,
+			 sum->sync_ns / 1e6 / sum->known);
 	if (sum->watched_ns)
 		snprintf(busy, sizeof(busy), "busy for %.1f %% of the %.3g s that CUPTI watched",
 			 100 * gpu_step__busy(sum), sum->watched_ns / 1e9);
@@ -361,10 +362,10 @@ static void cause_text(const struct blame_group *group, char text[64])
 }
 
 /* Ends a line. */
-static void print_spot(struct job *job, const struct spot *spot, FILE *out)
+static void print_hotspot(struct job *job, const struct hotspot *hotspot, FILE *out)
 {
-	char *text = spot->ns ? spot__text(job, spot) : NULL;
-	char *path = spot->file ? io_rows__path_of_name(job, spot->file) : NULL;
+	char *text = hotspot->ns ? hotspot__text(job, hotspot) : NULL;
+	char *path = hotspot->file ? io_rows__path_of_name(job, hotspot->file) : NULL;
 
 	text__line(out, "%s%s%s", text ?: "", path ? ": " : "", path ?: "");
 	free(text);
@@ -378,8 +379,8 @@ static int print_groups(struct job *job, const struct steps_of *of, FILE *out)
 	uint32_t step_cnt = 0;
 	uint64_t over_ns = 0;
 
-	fprintf(out, "Slow steps, by what they have more than ordinary ones\n%-28s%8s%10s%9s  %-22s%s\n", "because of",
-		"steps", "lost s", "share", "rhythm", "where");
+	fprintf(out, "Slow steps, by what makes them longer than ordinary steps\n%-28s%8s%10s%9s  %-22s%s\n",
+		"because of", "steps", "lost s", "share", "rhythm", "where");
 	for (size_t i = 0; i < blame->group_cnt; i++) {
 		const struct blame_group *group = &blame->groups[i];
 		char *rhythm, cause[64];
@@ -396,7 +397,7 @@ static int print_groups(struct job *job, const struct steps_of *of, FILE *out)
 		fprintf(out, "%-28s%8u%10.4g%7.1f %%  %-22s", cause, group->step_cnt, group->over_ns / 1e9,
 			100.0 * group->over_ns / blame->all.total_ns, *rhythm ? rhythm : "-");
 		free(rhythm);
-		print_spot(job, &group->spots[0], out);
+		print_hotspot(job, &group->hotspots[0], out);
 	}
 	if (step_cnt)
 		fprintf(out, "%-28s%8u%10.4g%7.1f %%\n", "others", step_cnt, over_ns / 1e9,
@@ -422,7 +423,7 @@ static void print_slow(struct job *job, const struct steps_of *of, const struct 
 		fprintf(out, "%9" PRIu64 "%11.3f%13.3f%8.1f  %-28s%10.3f  ", step->index,
 			(int64_t)(step->start_ns - start_ns) / 1e9, step__ns(step) / 1e6,
 			(double)step__ns(step) / track->rule_of_slow.ordinary_ns, cause, blamed->cause_ns / 1e6);
-		print_spot(job, &blamed->spot, out);
+		print_hotspot(job, &blamed->hotspot, out);
 	}
 	if (limit < track->slow_cnt)
 		text__paragraph(out, "%zu more slow step%s (--limit 0: all)", track->slow_cnt - limit,
@@ -453,7 +454,7 @@ static void print_ranks(const struct steps_view *view, FILE *out)
 	fputc('\n', out);
 }
 
-static int print_track(const struct steps_view *view, const struct step_track *track, FILE *out)
+static int print_track_text(const struct steps_view *view, const struct step_track *track, FILE *out)
 {
 	struct steps_of of;
 	int err = steps_of__new(view, track, !view->options->per_rank, &of);
@@ -462,7 +463,7 @@ static int print_track(const struct steps_view *view, const struct step_track *t
 		return err;
 	print_verdict(&of.verdict, out);
 	print_steps_line(&of, out);
-	print_table(&of, out);
+	print_steps_table(&of, out);
 	print_below(&of, out);
 	err = steps_report__print_compile(view->job, &of, out) ?: steps_report__print_outside(view->job, &of, out);
 	fputc('\n', out);
@@ -494,7 +495,7 @@ static int print_text(struct job *job, const struct report_options *options, FIL
 			continue;
 		if (view.track_cnt > 1)
 			common__process(&target, out);
-		err = print_track(&view, track, out);
+		err = print_track_text(&view, track, out);
 	}
 	steps_view__release(&view);
 	return common__end(err, job, out);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* The steps report as JSON. Steps are written one by one: 360,000 of them as objects would take a gigabyte. */
+/*
+ * The steps report as JSON. Steps are written one by one: 360,000 of them as objects would take a
+ * gigabyte.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +14,7 @@
 #define FLAGS (JSON_ENSURE_ASCII | JSON_REAL_PRECISION(15))
 
 /* Returns seconds by cause, for the causes that occur, in a phase (-1: any). NULL: no memory. */
-static json_t *json_waits(const struct step_sum *sum, int phase)
+static json_t *json_sum_waits(const struct step_sum *sum, int phase)
 {
 	json_t *waits = json_object();
 
@@ -26,27 +29,30 @@ static json_t *json_waits(const struct step_sum *sum, int phase)
 	return waits;
 }
 
-/* What steps of ns in total asked the GPU for, and how long it worked. A NULL gpu means that the process has none. */
+/*
+ * What steps of ns in total asked the GPU for, and how long it worked. A NULL gpu means that the
+ * process has none.
+ */
 static json_t *json_gpu(const struct gpu_step *gpu, uint64_t ns)
 {
-	bool told = gpu && gpu->told, watched = gpu && gpu->watched_ns;
+	bool known = gpu && gpu->known, watched = gpu && gpu->watched_ns;
 	json_t *busy;
 
-	if (!told && !watched)
+	if (!known && !watched)
 		return json_null();
 	/* A single step needs a window over all of it: time outside a window is not idle time. */
 	watched &= !ns || gpu_step__is_watched(gpu, ns);
 	busy = common__json_real(watched, gpu->busy_ns / 1e9);
 	return json_pack(
-		"{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "launches", told ? json_integer(gpu->launches) : json_null(),
-		"copies", told ? json_integer(gpu->copies) : json_null(), "copied_bytes",
-		told ? json_integer(gpu->copied_bytes) : json_null(), "api_s",
-		common__json_real(told, gpu->api_ns / 1e9), "sync_s", common__json_real(told, gpu->sync_ns / 1e9),
+		"{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "launches", known ? json_integer(gpu->launches) : json_null(),
+		"copies", known ? json_integer(gpu->copies) : json_null(), "copied_bytes",
+		known ? json_integer(gpu->copied_bytes) : json_null(), "api_s",
+		common__json_real(known, gpu->api_ns / 1e9), "sync_s", common__json_real(known, gpu->sync_ns / 1e9),
 		"busy_s", busy, "idle_s", common__json_real(watched, (gpu->watched_ns - gpu->busy_ns) / 1e9));
 }
 
-static json_t *json_step(const struct step_track *track, const struct step *step, const struct gpu_step *gpu,
-			 const char *cause, uint64_t base_ns)
+static json_t *json_track_step(const struct step_track *track, const struct step *step, const struct gpu_step *gpu,
+			       const char *cause, uint64_t base_ns)
 {
 	struct step_sum sum = {0};
 	json_t *phases = json_object();
@@ -64,12 +70,12 @@ static json_t *json_step(const struct step_track *track, const struct step *step
 	return json_pack("{s:I, s:f, s:f, s:o, s:o, s:o, s:f, s:o, s:o}", "index", (json_int_t)step->index, "start_s",
 			 (int64_t)(step->start_ns - base_ns) / 1e9, "duration_s", step__ns(step) / 1e9, "phases",
 			 phases, "oncpu_s", common__json_real(track->thread, on_cpu_ns / 1e9), "waits",
-			 track->thread ? json_waits(&sum, -1) : json_null(), "gc_s", step->gc_ns / 1e9, "gpu",
+			 track->thread ? json_sum_waits(&sum, -1) : json_null(), "gc_s", step->gc_ns / 1e9, "gpu",
 			 json_gpu(gpu, step__ns(step)), "cause", cause ? json_string(cause) : json_null());
 }
 
 /* Prints the list of steps. 0 or -ENOMEM. */
-static int print_steps(struct job *job, const struct steps_of *of, FILE *out)
+static int print_step_list(struct job *job, const struct steps_of *of, FILE *out)
 {
 	const struct step_track *track = of->track;
 	size_t slow = 0;
@@ -81,8 +87,8 @@ static int print_steps(struct job *job, const struct steps_of *of, FILE *out)
 
 		if (slow < track->slow_cnt && track->slow[slow] == i)
 			cause = blame_cause__name(of->blame.groups[of->blame.steps[slow++].group].cause);
-		step = json_step(track, &track->steps[i], of->gpu.steps ? &of->gpu.steps[i] : NULL, cause,
-				 job__window(job)->start_ns);
+		step = json_track_step(track, &track->steps[i], of->gpu.steps ? &of->gpu.steps[i] : NULL, cause,
+				       job__window(job)->start_ns);
 		if (!step)
 			return -ENOMEM;
 		fputs(i ? ",\n    " : "\n    ", out);
@@ -141,7 +147,7 @@ static json_t *json_sum(const struct step_track *track, const struct step_sum *s
 		failed |= json_array_append_new(
 			phases, json_pack("{s:s, s:f, s:o, s:o}", "name", phase__name(phase), "total_s", ns / 1e9,
 					  "oncpu_s", common__json_real(track->thread, sum->ns[phase][CAUSE_NONE] / 1e9),
-					  "waits", track->thread ? json_waits(sum, phase) : json_null()));
+					  "waits", track->thread ? json_sum_waits(sum, phase) : json_null()));
 	}
 	phases = common__json_unless_failed(phases, failed);
 	return json_pack("{s:I, s:f, s:f, s:o, s:o, s:o}", "steps", (json_int_t)sum->step_cnt, "total_s",
@@ -149,22 +155,22 @@ static json_t *json_sum(const struct step_track *track, const struct step_sum *s
 			 json_gpu(gpu, 0));
 }
 
-static json_t *json_spots(struct job *job, const struct spot *spots, size_t cnt)
+static json_t *json_hotspots(struct job *job, const struct hotspot *hotspots, size_t cnt)
 {
 	const struct stacks *stacks = job__stacks(job);
 	json_t *list = json_array();
 
-	for (size_t i = 0; i < cnt && spots[i].ns; i++) {
-		struct code code = stacks__code(stacks, spots[i].code);
+	for (size_t i = 0; i < cnt && hotspots[i].ns; i++) {
+		struct code code = stacks__code(stacks, hotspots[i].code);
 
-		char *path = spots[i].file ? io_rows__path_of_name(job, spots[i].file) : NULL;
+		char *path = hotspots[i].file ? io_rows__path_of_name(job, hotspots[i].file) : NULL;
 
 		common__json_append(&list,
 				    json_pack("{s:o, s:I, s:o, s:f, s:o}", "file",
 					      common__json_text(code.file ? job__name_or_lost(job, code.file) : NULL),
-					      "line", (json_int_t)(spots[i].line ?: code.first_line), "name",
+					      "line", (json_int_t)(hotspots[i].line ?: code.first_line), "name",
 					      common__json_text(code.name ? job__name_or_lost(job, code.name) : NULL),
-					      "seconds", spots[i].ns / 1e9, "path", common__json_text(path)));
+					      "seconds", hotspots[i].ns / 1e9, "path", common__json_text(path)));
 		free(path);
 	}
 	return list;
@@ -187,7 +193,8 @@ static json_t *json_group(struct job *job, const struct blame_group *group)
 			 group->wait ? json_string(sample_cause__name(group->wait)) : json_null(), "count",
 			 (json_int_t)group->step_cnt, "over_s", group->over_ns / 1e9, "cause_s", group->cause_ns / 1e9,
 			 "gc_generation", group->cause == BLAME_GC ? json_integer(group->gc_generation) : json_null(),
-			 "rhythm", rhythm, "waker", waker, "where", json_spots(job, group->spots, BLAME_SPOTS));
+			 "rhythm", rhythm, "waker", waker, "where",
+			 json_hotspots(job, group->hotspots, BLAME_HOTSPOTS));
 }
 
 static json_t *json_groups(struct job *job, const struct blame *blame)
@@ -211,7 +218,7 @@ static json_t *json_slow(const struct step_track *track)
 static json_t *json_outside(struct job *job, const struct outside_part *part)
 {
 	return json_pack("{s:f, s:f, s:o}", "seconds", part->ns / 1e9, "compile_s", part->compile_ns / 1e9, "where",
-			 json_spots(job, &part->spot, 1));
+			 json_hotspots(job, &part->hotspot, 1));
 }
 
 /* Sets all keys of a track except its steps. */
@@ -219,9 +226,9 @@ static int set_track(struct job *job, const struct steps_of *of, json_t *object)
 {
 	const struct step_track *track = of->track;
 	const struct slow_rule *rule = &track->rule_of_slow;
-	json_t *compile =
-		json_pack("{s:f, s:I, s:o}", "seconds", of->blame.compile.ns / 1e9, "steps",
-			  (json_int_t)of->blame.compile.step_cnt, "where", json_spots(job, &of->blame.compile.spot, 1));
+	json_t *compile = json_pack("{s:f, s:I, s:o}", "seconds", of->blame.compile.ns / 1e9, "steps",
+				    (json_int_t)of->blame.compile.step_cnt, "where",
+				    json_hotspots(job, &of->blame.compile.hotspot, 1));
 	json_t *outside = json_pack("{s:o, s:o}", "before", json_outside(job, &of->outside.parts[OUTSIDE_BEFORE]),
 				    "after", json_outside(job, &of->outside.parts[OUTSIDE_AFTER]));
 	json_t *more = json_pack(
@@ -252,9 +259,12 @@ static json_t *json_straggler(const struct steps_view *view)
 	return json_pack("{s:i, s:s}", "rank", view->straggler.rank, "why", view->straggler.why);
 }
 
-/* Prints an object with the track's keys and then its steps, but leaves the object open. Takes the object over. */
-static int print_track(const struct steps_view *view, const struct step_track *track, bool of_job, json_t *object,
-		       FILE *out)
+/*
+ * Prints an object with the track's keys and then its steps, but leaves the object open. Takes the
+ * object over.
+ */
+static int print_track_json(const struct steps_view *view, const struct step_track *track, bool of_job, json_t *object,
+			    FILE *out)
 {
 	struct steps_of of;
 	char *text = NULL;
@@ -267,7 +277,7 @@ static int print_track(const struct steps_view *view, const struct step_track *t
 			*strrchr(text, '\n') = 0;
 			fprintf(out, "%s,\n  \"steps\": ", text);
 		}
-		err = text ? print_steps(view->job, &of, out) : -ENOMEM;
+		err = text ? print_step_list(view->job, &of, out) : -ENOMEM;
 		steps_of__release(&of);
 	}
 	free(text);
@@ -275,7 +285,7 @@ static int print_track(const struct steps_view *view, const struct step_track *t
 	return err;
 }
 
-static int print_processes(const struct steps_view *view, FILE *out)
+static int print_track_objects(const struct steps_view *view, FILE *out)
 {
 	int err = 0;
 
@@ -286,7 +296,7 @@ static int print_processes(const struct steps_view *view, FILE *out)
 					   "rank", rank < 0 ? json_null() : json_integer(rank));
 
 		fputs(i ? ",\n" : "\n", out);
-		err = print_track(view, &view->tracks[i], false, object, out);
+		err = print_track_json(view, &view->tracks[i], false, object, out);
 		fputs("\n}", out);
 	}
 	fputs("]", out);
@@ -302,9 +312,9 @@ static int print_json(const struct steps_view *view, FILE *out)
 		failed |= set_no_track(object);
 		return common__print_json(common__json_unless_failed(object, failed), out);
 	}
-	err = print_track(view, steps_view__shown(view), true, common__json_unless_failed(object, failed), out);
+	err = print_track_json(view, steps_view__shown(view), true, common__json_unless_failed(object, failed), out);
 	if (!err && view->options->per_rank)
-		err = print_processes(view, out);
+		err = print_track_objects(view, out);
 	fputs("\n}\n", out);
 	return err ?: common__flush(out);
 }

@@ -10,25 +10,31 @@
 #define SAID_SHARE    0.001 /* of the steps' time, or of time outside: omit a smaller share of compiles */
 #define OUTSIDE_SHARE 0.02  /* share of the window */
 
-/* "2.31 s before the first (2.1 s of it in torch.compile; most of it in train.py:33 main)". 0 or -ENOMEM. */
+/*
+ * "2.31 s before the first (2.1 s of it in torch.compile; most of it in train.py:33 main)". 0 or
+ * -ENOMEM.
+ */
 static int say_outside(struct job *job, const struct outside_part *part, const char *side, char **text)
 {
-	char *spot = part->spot.ns ? spot__text(job, &part->spot) : NULL, compile[64] = "";
+	char *hotspot = part->hotspot.ns ? hotspot__text(job, &part->hotspot) : NULL, compile[64] = "";
 	bool compiles = part->compile_ns >= SAID_SHARE * part->ns && part->compile_ns;
 	int bytes;
 
-	if (part->spot.ns && !spot)
+	if (part->hotspot.ns && !hotspot)
 		return -ENOMEM;
 	if (compiles)
 		snprintf(compile, sizeof(compile), "%.3g s of it in torch.compile%s", part->compile_ns / 1e9,
-			 spot ? "; " : "");
-	bytes = asprintf(text, "%.3g s %s%s%s%s%s%s", part->ns / 1e9, side, compiles || spot ? " (" : "", compile,
-			 spot ? "most of it in " : "", spot ?: "", compiles || spot ? ")" : "");
-	free(spot);
+			 hotspot ? "; " : "");
+	bytes = asprintf(text, "%.3g s %s%s%s%s%s%s", part->ns / 1e9, side, compiles || hotspot ? " (" : "", compile,
+			 hotspot ? "most of it in " : "", hotspot ?: "", compiles || hotspot ? ")" : "");
+	free(hotspot);
 	return bytes < 0 ? -ENOMEM : 0;
 }
 
-/* Prints nothing where the time outside steps is no more than that of the two steps that the window cuts. */
+/*
+ * Prints nothing where the time outside steps is no more than that of the two steps that the window
+ * cuts.
+ */
 int steps_report__print_outside(struct job *job, const struct steps_of *of, FILE *out)
 {
 	const struct outside_part *parts = of->outside.parts;
@@ -50,17 +56,17 @@ int steps_report__print_outside(struct job *job, const struct steps_of *of, FILE
 int steps_report__print_compile(struct job *job, const struct steps_of *of, FILE *out)
 {
 	const struct compile_sum *compile = &of->blame.compile;
-	char *spot;
+	char *hotspot;
 
 	if (compile->ns < SAID_SHARE * of->track->total_ns)
 		return 0;
-	spot = compile->spot.ns ? spot__text(job, &compile->spot) : NULL;
-	if (compile->spot.ns && !spot)
+	hotspot = compile->hotspot.ns ? hotspot__text(job, &compile->hotspot) : NULL;
+	if (compile->hotspot.ns && !hotspot)
 		return -ENOMEM;
 	text__paragraph(out, "compile: %.3g s in torch.compile, in %zu step%s, %.1f %% of the time, included above%s%s",
 			compile->ns / 1e9, compile->step_cnt, compile->step_cnt == 1 ? "" : "s",
-			100.0 * compile->ns / of->track->total_ns, spot ? "; called at " : "", spot ?: "");
-	free(spot);
+			100.0 * compile->ns / of->track->total_ns, hotspot ? "; called at " : "", hotspot ?: "");
+	free(hotspot);
 	return 0;
 }
 
@@ -71,7 +77,7 @@ static int say_instead(struct job *job, const struct rec_target *target, FILE *o
 	char *text = NULL;
 	int err = outside__all(job, target->pid, &part);
 
-	if (err || (!part.spot.ns && !part.compile_ns))
+	if (err || (!part.hotspot.ns && !part.compile_ns))
 		return err;
 	err = say_outside(job, &part, "of its main thread", &text);
 	if (!err)

@@ -39,12 +39,13 @@ int steps_of__new(const struct steps_view *view, const struct step_track *track,
 void steps_of__release(struct steps_of *of);
 
 /*
- * Returns the track to show without --per-rank: that of the straggler, else that of the lowest rank. The view must have
- * a track.
+ * Returns the track to show without --per-rank: that of the straggler, else that of the lowest
+ * rank. The view must have a track.
  */
 const struct step_track *steps_view__shown(const struct steps_view *view);
 /*
- * Sets the share of the CPU samples that are of a class, 0 to 1, and its error (95 %). Returns false without samples.
+ * Sets the share of the CPU samples that are of a class, 0 to 1, and its error (95 %). Returns
+ * false without samples.
  */
 bool step_sum__cpu_share(const struct step_sum *sum, enum cpu_class class, double *share, double *error);
 

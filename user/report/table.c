@@ -42,9 +42,12 @@ struct table table__json(json_t *object, const char *key)
 
 /* ---- text ---- */
 
-enum line { LINE_HEAD, LINE_RULE, LINE_VALUES };
+enum table_line { LINE_HEAD, LINE_RULE, LINE_VALUES };
 
-/* Returns the ns in the unit that ends a column's name; 0: the name does not end with a unit of time. */
+/*
+ * Returns the ns in the unit that ends a column's name; 0: the name does not end with a unit of
+ * time.
+ */
 static double unit_ns(const char *name)
 {
 	static const struct {
@@ -78,7 +81,7 @@ static const char *cell_text(const struct table *table, const struct cell *cell,
 	return buffer;
 }
 
-static void print_line(const struct table *table, const struct cell *cells, size_t cnt, enum line line)
+static void print_table_line(const struct table *table, const struct cell *cells, size_t cnt, enum table_line line)
 {
 	static const char dashes[] = "----------------------------------------";
 	int last = 0, column = 0;
@@ -140,10 +143,10 @@ int table__add(struct table *table, const struct cell *cells, size_t cnt)
 		if (!table->row_cnt && table->title)
 			fprintf(table->out, "%s\n", table->title);
 		if (!table->row_cnt)
-			print_line(table, cells, cnt, LINE_HEAD);
+			print_table_line(table, cells, cnt, LINE_HEAD);
 		if (!table->row_cnt || table->ruled)
-			print_line(table, cells, cnt, LINE_RULE);
-		print_line(table, cells, cnt, LINE_VALUES);
+			print_table_line(table, cells, cnt, LINE_RULE);
+		print_table_line(table, cells, cnt, LINE_VALUES);
 	}
 	table->row_cnt++;
 	for (size_t i = 0; i < cnt; i++)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A report describes each table once, as cells, from which both text and JSON come. A cell has the name of its column
- * in JSON and in the text, its width in the text, and its value. Out: lines of text below the titles of the columns, or
- * a list of JSON objects.
+ * A report describes each table once, as cells, from which both text and JSON come. A cell has the
+ * name of its column in JSON and in the text, its width in the text, and its value. Out: lines of
+ * text below the titles of the columns, or a list of JSON objects.
  */
 #ifndef STEPFLAME_USER_REPORT_TABLE_H
 #define STEPFLAME_USER_REPORT_TABLE_H
@@ -18,9 +18,9 @@ struct cell {
 	const char *head;
 	int width, digits; /* digits: after the point, for numbers that are not whole */
 	/*
-	 * Owned; NULL: no memory. An integer with a head holds the bits of a uint64_t, as JSON's integers end at
-	 * INT64_MAX. Where key and head end with a unit of time ("total_us", "total ms"), the value is in nanoseconds
-	 * and printed in that unit.
+	 * Owned; NULL: no memory. An integer with a head holds the bits of a uint64_t, as JSON's
+	 * integers end at INT64_MAX. Where key and head end with a unit of time ("total_us", "total
+	 * ms"), the value is in nanoseconds and printed in that unit.
 	 */
 	json_t *value;
 };
@@ -47,7 +47,8 @@ struct table {
 /* Returns a table that fills a list under a key of object, which owns the list. */
 struct table table__json(json_t *object, const char *key);
 /*
- * Adds a row and takes over the values of its cells. In text, prints title and heads above the first row. 0 or -ENOMEM.
+ * Adds a row and takes over the values of its cells. In text, prints title and heads above the
+ * first row. 0 or -ENOMEM.
  */
 int table__add(struct table *table, const struct cell *cells, size_t cnt);
 #define TABLE_ADD(table, cells) table__add(table, cells, sizeof(cells) / sizeof(*(cells)))

@@ -11,9 +11,9 @@
 #define TEXT_COLUMNS 80
 
 /*
- * Returns UTF-8 text, malloc'ed, in which characters that could steer a terminal or hide text are visible: C0 and C1
- * control characters and DEL as \x1b, line and paragraph separators and the bidirectional controls as \u202e. NULL: no
- * memory.
+ * Returns UTF-8 text, malloc'ed, in which characters that could steer a terminal or hide text are
+ * visible: C0 and C1 control characters and DEL as \x1b, line and paragraph separators and the
+ * bidirectional controls as \u202e. NULL: no memory.
  */
 char *text__escape(const char *text);
 /* Does text__escape escape this character? */
@@ -26,7 +26,10 @@ void text__pad(FILE *out, const char *text, size_t width);
 size_t text__expanded_width(const char *text);
 /* Prints one escaped line, however long. */
 void text__line(FILE *out, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* Prints one escaped paragraph: broken at spaces to TEXT_COLUMNS, with all lines but the first indented by 2. */
+/*
+ * Prints one escaped paragraph: broken at spaces to TEXT_COLUMNS, with all lines but the first
+ * indented by 2.
+ */
 void text__paragraph(FILE *out, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -19,12 +19,12 @@
 #define DOINGS_JSON 20
 #define WAITS_JSON  100 /* the longest waits */
 
-static double percent(uint64_t part, uint64_t whole)
+static double percent_of(uint64_t part, uint64_t whole)
 {
 	return whole ? 100.0 * part / whole : 0;
 }
 
-static uint64_t busy_ns(const struct worker *worker)
+static uint64_t worker_busy_ns(const struct worker *worker)
 {
 	return worker->seen_ns > worker->idle_ns ? worker->seen_ns - worker->idle_ns : 0;
 }
@@ -44,15 +44,15 @@ static void print_doing(struct job *job, const struct worker_doing *doing, uint6
 	char *path = doing->file ? io_rows__path_of_name(job, doing->file) : NULL, more[64] = "";
 
 	if (doing->file_cnt > 1)
-		snprintf(more, sizeof(more), " (%.3g %%) and %zu other file%s", percent(doing->file_ns, doing->ns),
+		snprintf(more, sizeof(more), " (%.3g %%) and %zu other file%s", percent_of(doing->file_ns, doing->ns),
 			 doing->file_cnt - 1, doing->file_cnt == 2 ? "" : "s");
-	text__line(out, "%38s%5.1f %%  %s:%u %s, %s%s%s%s", "", percent(doing->ns, all_ns),
+	text__line(out, "%38s%5.1f %%  %s:%u %s, %s%s%s%s", "", percent_of(doing->ns, all_ns),
 		   base ? base + 1 : file ?: "(no Python)", doing->line, name ?: "",
 		   doing->cause ? sample_cause__name(doing->cause) : "on the CPU", path ? ": " : "", path ?: "", more);
 	free(path);
 }
 
-static void print_end(struct job *job, const struct worker *worker, FILE *out)
+static void print_worker_end(struct job *job, const struct worker *worker, FILE *out)
 {
 	char *how = processes__end_text(worker->end), waited[64] = "";
 
@@ -68,15 +68,15 @@ static void print_worker(struct job *job, const struct loader *loader, const str
 	uint64_t all_ns = 0;
 
 	fprintf(out, "%6u %9u %7" PRIu64 " %10.3f %7.1f %11.1f %7.1f %7.1f\n", worker->number, worker->pid,
-		worker->waits, worker->wait_ns / 1e9, percent(worker->wait_ns, loader->wait_ns),
-		worker->longest_ns / 1e6, percent(busy_ns(worker), worker->seen_ns),
-		percent(worker->cpu_ns, worker->seen_ns));
+		worker->waits, worker->wait_ns / 1e9, percent_of(worker->wait_ns, loader->wait_ns),
+		worker->longest_ns / 1e6, percent_of(worker_busy_ns(worker), worker->seen_ns),
+		percent_of(worker->cpu_ns, worker->seen_ns));
 	for (size_t i = 0; i < worker->doing_cnt; i++)
 		all_ns += worker->doings[i].ns;
 	for (size_t i = 0; i < worker->doing_cnt && i < DOINGS_TEXT; i++)
 		print_doing(job, &worker->doings[i], all_ns, out);
 	if (worker->end)
-		print_end(job, worker, out);
+		print_worker_end(job, worker, out);
 }
 
 static void print_advice(const struct loader *loader, FILE *out)
@@ -101,7 +101,7 @@ static void print_advice(const struct loader *loader, FILE *out)
 				"advice: worker %u (pid %u) is slower than the others and causes %.0f %% of the "
 				"waits; find out why before you add workers",
 				loader->slow, loader->workers[loader->slow].pid,
-				percent(loader->workers[loader->slow].wait_ns, loader->wait_ns));
+				percent_of(loader->workers[loader->slow].wait_ns, loader->wait_ns));
 		break;
 	case LOADER_CPU_FULL:
 		text__paragraph(out, "advice: do not add workers; the CPU is full, or would be with so many");
@@ -120,8 +120,8 @@ static void print_advice(const struct loader *loader, FILE *out)
 }
 
 /*
- * Returns "in [_EvaluationLoop].val_next" or "at train.py:42 main, in an evaluation"; malloc'ed. NULL: unknown, or no
- * memory.
+ * Returns "in [_EvaluationLoop].val_next" or "at train.py:42 main, in an evaluation"; malloc'ed.
+ * NULL: unknown, or no memory.
  */
 static char *place_text(struct job *job, const struct loader_place *place)
 {
@@ -131,7 +131,7 @@ static char *place_text(struct job *job, const struct loader_place *place)
 
 	if (action)
 		return asprintf(&text, "in %s", action) < 0 ? NULL : text;
-	line = place->code ? spot__text(job, &(struct spot){.code = place->code, .line = place->line}) : NULL;
+	line = place->code ? hotspot__text(job, &(struct hotspot){.code = place->code, .line = place->line}) : NULL;
 	if (!line)
 		return NULL;
 	len = asprintf(&text, "at %s%s", line, place->validation ? ", in an evaluation" : "");
@@ -161,10 +161,10 @@ static void print_waits(const struct loader *loader, FILE *out)
 	if (loader->batches)
 		text__paragraph(out, "%" PRIu64 " batches fetched, %zu of them waited for: %.3f s, %.1f %% of %.4g s",
 				loader->batches, loader->late_cnt, loader->wait_ns / 1e9,
-				percent(loader->wait_ns, loader->observed_ns), loader->observed_ns / 1e9);
+				percent_of(loader->wait_ns, loader->observed_ns), loader->observed_ns / 1e9);
 	else
 		text__paragraph(out, "%zu batches waited for: %.3f s, %.1f %% of %.4g s", loader->late_cnt,
-				loader->wait_ns / 1e9, percent(loader->wait_ns, loader->observed_ns),
+				loader->wait_ns / 1e9, percent_of(loader->wait_ns, loader->observed_ns),
 				loader->observed_ns / 1e9);
 	if (loader->handover_ns)
 		text__paragraph(out, "%.3f s more were spent on handing over batches that were there",
@@ -181,7 +181,7 @@ static void print_loader(struct job *job, const struct loader *loader, FILE *out
 			"ahead: when a step began, %.2f workers were idle on average, with all the batches ready "
 			"that they may make ahead; in %.1f %% of %zu steps no worker was idle",
 			(double)loader->ahead.idle_cnt / loader->ahead.step_cnt,
-			percent(loader->ahead.none_cnt, loader->ahead.step_cnt), loader->ahead.step_cnt);
+			percent_of(loader->ahead.none_cnt, loader->ahead.step_cnt), loader->ahead.step_cnt);
 	fputs("worker       pid   waits   waited s share % longest ms  busy %   CPU %\n", out);
 	fputs("------ --------- ------- ---------- ------- ---------- ------- -------\n", out);
 	for (size_t i = 0; i < loader->worker_cnt; i++)
@@ -244,10 +244,11 @@ static json_t *json_worker(struct job *job, const struct worker *worker)
 	return json_pack("{s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:o, s:o}", "pid", (json_int_t)worker->pid, "number",
 			 (json_int_t)worker->number, "waits", (json_int_t)worker->waits, "wait_s",
 			 worker->wait_ns / 1e9, "longest_s", worker->longest_ns / 1e9, "seen_s", worker->seen_ns / 1e9,
-			 "busy_s", busy_ns(worker) / 1e9, "cpu_s", worker->cpu_ns / 1e9, "doing", doings, "ended", end);
+			 "busy_s", worker_busy_ns(worker) / 1e9, "cpu_s", worker->cpu_ns / 1e9, "doing", doings,
+			 "ended", end);
 }
 
-static int compare_wait(const void *a, const void *b)
+static int compare_longest_wait(const void *a, const void *b)
 {
 	const struct loader_wait *const *x = a, *const *y = b;
 
@@ -255,7 +256,7 @@ static int compare_wait(const void *a, const void *b)
 }
 
 /* Longest first. NULL: no memory. */
-static json_t *json_waits(struct job *job, const struct loader *loader)
+static json_t *json_loader_waits(struct job *job, const struct loader *loader)
 {
 	const struct loader_wait **sorted = calloc(loader->wait_cnt + 1, sizeof(*sorted));
 	json_t *list = sorted ? json_array() : NULL;
@@ -263,7 +264,7 @@ static json_t *json_waits(struct job *job, const struct loader *loader)
 	for (size_t i = 0; list && i < loader->wait_cnt; i++)
 		sorted[i] = &loader->waits[i];
 	if (list)
-		qsort(sorted, loader->wait_cnt, sizeof(*sorted), compare_wait);
+		qsort(sorted, loader->wait_cnt, sizeof(*sorted), compare_longest_wait);
 	for (size_t i = 0; list && i < loader->wait_cnt && i < WAITS_JSON; i++) {
 		const struct loader_wait *wait = sorted[i];
 		json_array_append_new(
@@ -311,7 +312,7 @@ static json_t *json_loader(struct job *job, const struct loader *loader)
 		loader->produce_ns / 1e9, "consume_s", loader->consume_ns / 1e9, "batch_s", loader->batch_ns / 1e9,
 		"at_once", (json_int_t)loader->at_once, "advice", advice[loader->advice], "needed",
 		loader->needed ? json_integer(loader->needed) : json_null(), "workers", workers, "waits",
-		json_waits(job, loader), "ahead", ahead, "late", (json_int_t)loader->late_cnt, "handover_s",
+		json_loader_waits(job, loader), "ahead", ahead, "late", (json_int_t)loader->late_cnt, "handover_s",
 		loader->handover_ns / 1e9, "no_loader_wait_s", loader->no_loader_ns / 1e9, "observed_s",
 		loader->observed_ns / 1e9, "loader", (json_int_t)loader->number, "loaders", (json_int_t)loader->of_cnt,
 		"place", json_place(job, &loader->place));

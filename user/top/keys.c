@@ -21,7 +21,10 @@ static void type_filter(struct top_state *state, int key)
 	}
 }
 
-/* Returns how many rows a key scrolls down; below 0: up. Making the lines limits it to the rows that exist. */
+/*
+ * Returns how many rows a key scrolls down; below 0: up. Making the lines limits it to the rows
+ * that exist.
+ */
 static long scroll_by(const struct top_state *state, int key)
 {
 	long page = state->height > 10 ? state->height - 8 : 2;

@@ -41,8 +41,8 @@ static const char *sort_title(const struct top_state *state, enum top_view view)
 /* ---- text ---- */
 
 /*
- * Escapes text and truncates it to width columns (0: no limit): at the end, or in the middle for names. malloc'ed;
- * NULL: no memory.
+ * Escapes text and truncates it to width columns (0: no limit): at the end, or in the middle for
+ * names. malloc'ed; NULL: no memory.
  */
 static char *fit_text(const char *text, size_t width, bool middle, bool utf8)
 {
@@ -72,7 +72,7 @@ static char *fit_text(const char *text, size_t width, bool middle, bool utf8)
 }
 
 /* NULL: no memory. */
-static struct top_line *add_line(struct array *lines, enum top_style style, char *text)
+static struct top_line *append_line(struct array *lines, enum top_style style, char *text)
 {
 	struct top_line *line = text ? array__add(lines, sizeof(*line)) : NULL;
 
@@ -99,7 +99,7 @@ put_line(struct array *lines, const struct top_state *state, enum top_style styl
 		return -ENOMEM;
 	text = fit_text(raw, state->width, false, state->utf8);
 	free(raw);
-	return add_line(lines, style, text) ? 0 : -ENOMEM;
+	return append_line(lines, style, text) ? 0 : -ENOMEM;
 }
 
 static int put_marked(struct array *lines, const struct top_state *state, enum top_style style, const char *text,
@@ -220,15 +220,15 @@ static size_t column_width(const struct top_column *column)
 	return width > COLUMN_MIN ? width : COLUMN_MIN;
 }
 
-struct order {
+struct row_order {
 	const struct top_view_info *view;
 	int sort;
 };
 
-static int compare_rows(const void *a, const void *b, void *ctx)
+static int compare_top_rows(const void *a, const void *b, void *ctx)
 {
 	const struct top_row *x = *(const struct top_row *const *)a, *y = *(const struct top_row *const *)b;
-	const struct order *order = ctx;
+	const struct row_order *order = ctx;
 
 	if (order->sort < order->view->column_cnt) {
 		double p = x->values[order->sort], q = y->values[order->sort];
@@ -247,7 +247,7 @@ static const struct top_row **choose_rows(const struct top_frame *frame, const s
 {
 	const struct array *rows = &frame->rows[view];
 	const struct top_row **chosen = calloc(rows->cnt + 1, sizeof(*chosen));
-	struct order order = {&top_views[view], state->sort[view]};
+	struct row_order order = {&top_views[view], state->sort[view]};
 
 	*cnt = 0;
 	for (size_t i = 0; chosen && i < rows->cnt; i++) {
@@ -257,7 +257,7 @@ static const struct top_row **choose_rows(const struct top_frame *frame, const s
 			chosen[(*cnt)++] = row;
 	}
 	if (chosen)
-		qsort_r(chosen, *cnt, sizeof(*chosen), compare_rows, &order);
+		qsort_r(chosen, *cnt, sizeof(*chosen), compare_top_rows, &order);
 	return chosen;
 }
 
@@ -299,7 +299,8 @@ static void put_history(const struct top_history *history, size_t room, bool utf
 	}
 }
 
-static int put_row(const struct top_row *row, const struct top_state *state, enum top_view view, struct array *lines)
+static int put_top_row(const struct top_row *row, const struct top_state *state, enum top_view view,
+		       struct array *lines)
 {
 	const struct top_view_info *info = &top_views[view];
 	int sort = state->sort[view];
@@ -333,7 +334,7 @@ static int put_row(const struct top_row *row, const struct top_state *state, enu
 		text = NULL;
 	}
 	free(name);
-	return add_line(lines, hot ? STYLE_HOT : STYLE_PLAIN, text) ? 0 : -ENOMEM;
+	return append_line(lines, hot ? STYLE_HOT : STYLE_PLAIN, text) ? 0 : -ENOMEM;
 }
 
 /* Adds rows from `from` on, at most limit (0: all). *cnt: the number of rows that match the filter. */
@@ -345,7 +346,7 @@ static int put_rows(const struct top_frame *frame, const struct top_state *state
 	int err = rows ? 0 : -ENOMEM;
 
 	for (size_t i = from; !err && i < cnt && (!limit || i - from < limit); i++)
-		err = put_row(rows[i], state, view, lines);
+		err = put_top_row(rows[i], state, view, lines);
 	free(rows);
 	return err;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A frame as lines of text: either the lines of a screen, which has a size and a state that keys change, or all lines,
- * for a file. This is where texts of the job are escaped.
+ * A frame as lines of text: either the lines of a screen, which has a size and a state that keys
+ * change, or all lines, for a file. This is where texts of the job are escaped.
  */
 #ifndef STEPFLAME_USER_TOP_LINES_H
 #define STEPFLAME_USER_TOP_LINES_H
@@ -39,11 +39,14 @@ struct top_state {
 void top_state__init(struct top_state *state);
 void top_state__next_sort(struct top_state *state, int by); /* by: 1 or -1 */
 
-/* Adds struct top_line items to lines: at most height lines, of which the last shows the keys. 0 or -ENOMEM. */
+/*
+ * Adds struct top_line items to lines: at most height lines, of which the last shows the keys. 0 or
+ * -ENOMEM.
+ */
 int top_lines__screen(const struct top_frame *frame, struct top_state *state, struct array *lines);
 /*
- * Adds the header and the tables: that of state->view, or all for TOP__VIEWS. limit: rows per table; 0: all. 0 or
- * -ENOMEM.
+ * Adds the header and the tables: that of state->view, or all for TOP__VIEWS. limit: rows per
+ * table; 0: all. 0 or -ENOMEM.
  */
 int top_lines__batch(const struct top_frame *frame, const struct top_state *state, size_t limit, struct array *lines);
 void top_lines__release(struct array *lines);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The terminal: draws lines and reads keys. While the screen is open, it buffers stderr, and prints it on closing.
- * Where a fault ends the program, the screen restores the terminal all the same.
+ * The terminal: draws lines and reads keys. While the screen is open, it buffers stderr, and prints
+ * it on closing. Where a fault ends the program, the screen restores the terminal all the same.
  */
 #ifndef STEPFLAME_USER_TOP_SCREEN_H
 #define STEPFLAME_USER_TOP_SCREEN_H

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Computes rows from two states of a job. The job's actions are cumulative, so this stores their sums at the last frame
- * and at the last reset. Samples are those since the last frame, as the job's owner forgets them after each.
+ * Computes rows from two states of a job. The job's actions are cumulative, so this stores their
+ * totals at the last frame and at the last reset. Samples are those since the last frame, as the
+ * job's owner forgets them after each.
  */
 #include "user/top/top.h"
 
@@ -67,8 +68,8 @@ const struct top_view_info top_views[TOP__VIEWS] = {
 			       {"p95 ms", TOP_MS, "the same"}, {"max ms", TOP_MS, "the same"})},
 };
 
-/* The sums of an action at the last frame and at the last reset. */
-struct seen {
+/* The totals of an action at the last frame and at the last reset. */
+struct seen_time {
 	struct seen_key {
 		uint32_t name; /* index into top->names */
 		uint32_t kind; /* enum span_kind */
@@ -90,14 +91,15 @@ struct time_sum {
 
 struct top {
 	struct map names;       /* of actions */
-	struct map seen;        /* struct seen */
+	struct map seen;        /* struct seen_time */
 	struct array functions; /* struct function_time by code number; 0: no Python frame */
-	struct time_sum sums[CAUSE__END];
+	struct time_sum totals[CAUSE__END];
 	struct step_times steps;
 	struct rec_gpu_usage gpus[TOP_GPUS_MAX];
 	size_t gpu_cnt;
 	uint64_t sample_cnt;
-	uint64_t frame_ns, base_ns; /* ends of the last frame, and of that before the last reset; 0: none yet */
+	uint64_t frame_ns,
+		base_ns; /* ends of the last frame, and of the last frame before the reset; 0: no such frame yet */
 	uint64_t busiest_hits, busiest_calls, hits, own_cpu_ns, step_cnt; /* at the last frame */
 };
 
@@ -140,7 +142,7 @@ int top__step(struct top *top, const struct rec_step *step)
 void top__reset(struct top *top)
 {
 	struct function_time *functions = top->functions.items;
-	struct seen *seen = top->seen.items.items;
+	struct seen_time *seen = top->seen.items.items;
 
 	for (size_t i = 0; i < top->seen.items.cnt; i++) {
 		seen[i].base_calls = seen[i].calls;
@@ -148,12 +150,12 @@ void top__reset(struct top *top)
 	}
 	for (size_t i = 0; i < top->functions.cnt; i++)
 		functions[i].own_sum_ns = functions[i].total_sum_ns = 0;
-	memset(top->sums, 0, sizeof(top->sums));
+	memset(top->totals, 0, sizeof(top->totals));
 	top->base_ns = top->frame_ns;
 }
 
 /* Adds a row to a view; takes name over. NULL: no memory, or name is NULL. */
-static struct top_row *add_row(struct top_frame *frame, enum top_view view, char *name)
+static struct top_row *top_frame__add_row(struct top_frame *frame, enum top_view view, char *name)
 {
 	struct top_row *row = name ? array__add(&frame->rows[view], sizeof(*row)) : NULL;
 
@@ -164,12 +166,12 @@ static struct top_row *add_row(struct top_frame *frame, enum top_view view, char
 	return row;
 }
 
-static uint64_t since(uint64_t now, uint64_t before)
+static uint64_t growth(uint64_t now, uint64_t before)
 {
 	return now > before ? now - before : 0;
 }
 
-static double percent(uint64_t ns, double seconds)
+static double percent_of_interval(uint64_t ns, double seconds)
 {
 	return seconds > 0 ? ns / 1e7 / seconds : NAN;
 }
@@ -177,34 +179,34 @@ static double percent(uint64_t ns, double seconds)
 /* ---- actions ---- */
 
 /* Valid until the next call. NULL: no memory. */
-static struct seen *seen_of(struct top *top, const struct row *row)
+static struct seen_time *seen_of(struct top *top, const struct row *row)
 {
 	struct seen_key key = {.kind = row->kind};
 
-	return map__add_text(&top->names, row->name, &key.name) ? NULL : MAP_ADD(&top->seen, struct seen, &key);
+	return map__add_text(&top->names, row->name, &key.name) ? NULL : MAP_ADD(&top->seen, struct seen_time, &key);
 }
 
-static int add_action(struct interval *interval, const struct row *row)
+static int interval__add_action(struct interval *interval, const struct row *row)
 {
-	struct seen *seen = seen_of(interval->top, row);
-	struct top_row *out = seen ? add_row(interval->frame, TOP_ACTIONS, strdup(row->name)) : NULL;
+	struct seen_time *seen = seen_of(interval->top, row);
+	struct top_row *out = seen ? top_frame__add_row(interval->frame, TOP_ACTIONS, strdup(row->name)) : NULL;
 	uint64_t calls, ns;
 
 	if (!out)
 		return -ENOMEM;
-	calls = since(row->val.calls, seen->calls);
-	ns = since(row->val.total_ns, seen->total_ns);
+	calls = growth(row->val.calls, seen->calls);
+	ns = growth(row->val.total_ns, seen->total_ns);
 	out->values[0] = interval->seconds > 0 ? calls / interval->seconds : NAN;
 	out->values[1] = calls ? ns / 1e6 / calls : NAN;
-	out->values[2] = percent(ns, interval->seconds);
-	out->values[3] = percent(since(row->val.total_ns, seen->base_ns), interval->base_seconds);
-	out->values[4] = since(row->val.calls, seen->base_calls);
+	out->values[2] = percent_of_interval(ns, interval->seconds);
+	out->values[3] = percent_of_interval(growth(row->val.total_ns, seen->base_ns), interval->base_seconds);
+	out->values[4] = growth(row->val.calls, seen->base_calls);
 	seen->calls = row->val.calls;
 	seen->total_ns = row->val.total_ns;
 	return 0;
 }
 
-static int add_actions(struct interval *interval)
+static int interval__add_actions(struct interval *interval)
 {
 	const struct report_options options = {0};
 	struct rows rows;
@@ -213,14 +215,14 @@ static int add_actions(struct interval *interval)
 	if (err)
 		return err;
 	for (size_t i = 0; i < rows.cnt && !err; i++)
-		err = add_action(interval, &rows.items[i]);
+		err = interval__add_action(interval, &rows.items[i]);
 	rows__release(&rows);
 	return err;
 }
 
 /* ---- samples ---- */
 
-static void add_function(struct top *top, const struct sample *sample, uint32_t code, bool innermost)
+static void top__add_function(struct top *top, const struct sample *sample, uint32_t code, bool innermost)
 {
 	struct function_time *f = &((struct function_time *)top->functions.items)[code];
 
@@ -239,12 +241,12 @@ static void add_function(struct top *top, const struct sample *sample, uint32_t 
 	}
 }
 
-static int add_sample(struct interval *interval, const struct sample *sample)
+static int interval__add_sample(struct interval *interval, const struct sample *sample)
 {
 	struct stack stack = stacks__stack(job__stacks(interval->job), sample->stack);
 	struct top *top = interval->top;
 	bool is_main = sample->pid == sample->tid && job__is_main(interval->job, sample->pid);
-	struct time_sum *interval_sum = &interval->causes[sample->cause], *sum = &top->sums[sample->cause];
+	struct time_sum *interval_sum = &interval->causes[sample->cause], *sum = &top->totals[sample->cause];
 
 	if (array__grow(&interval->threads, sample->thread + 1, sizeof(struct thread_time)))
 		return -ENOMEM;
@@ -257,13 +259,13 @@ static int add_sample(struct interval *interval, const struct sample *sample)
 	}
 	top->sample_cnt++;
 	for (uint32_t i = 0; i < stack.cnt; i++)
-		add_function(top, sample, stack.frames[i].code, !i);
+		top__add_function(top, sample, stack.frames[i].code, !i);
 	if (!stack.cnt)
-		add_function(top, sample, 0, true);
+		top__add_function(top, sample, 0, true);
 	return 0;
 }
 
-static int add_samples(struct interval *interval)
+static int interval__add_samples(struct interval *interval)
 {
 	const struct samples *samples = job__samples(interval->job);
 	int err = samples ? array__grow(&interval->top->functions, stacks__code_end(job__stacks(interval->job)),
@@ -273,13 +275,13 @@ static int add_samples(struct interval *interval)
 	for (size_t i = 0; !err && i < samples__cnt(samples); i++) {
 		struct sample sample = samples__get(samples, i);
 
-		err = add_sample(interval, &sample);
+		err = interval__add_sample(interval, &sample);
 	}
 	return err;
 }
 
 /* The last two parts of a path are enough to tell files apart. */
-static const char *short_path(const char *path)
+static const char *last_two_parts(const char *path)
 {
 	const char *slash = strrchr(path, '/');
 
@@ -289,7 +291,7 @@ static const char *short_path(const char *path)
 }
 
 /* malloc'ed; NULL: no memory. */
-static char *function_name(struct job *job, uint32_t number)
+static char *function_text(struct job *job, uint32_t number)
 {
 	struct code code = stacks__code(job__stacks(job), number);
 	const char *name = code.name ? job__name_or_lost(job, code.name) : "?", *file;
@@ -299,13 +301,13 @@ static char *function_name(struct job *job, uint32_t number)
 		return strdup(number ? "(function lost)" : "(no Python frame)");
 	copy = name ? strdup(name) : NULL; /* the next lost name may reuse the buffer */
 	file = code.file ? job__name_or_lost(job, code.file) : "?";
-	if (!copy || !file || asprintf(&text, "%s (%s:%u)", copy, short_path(file), code.first_line) < 0)
+	if (!copy || !file || asprintf(&text, "%s (%s:%u)", copy, last_two_parts(file), code.first_line) < 0)
 		text = NULL;
 	free(copy);
 	return text;
 }
 
-static int add_functions(struct interval *interval)
+static int interval__add_functions(struct interval *interval)
 {
 	struct function_time *functions = interval->top->functions.items;
 
@@ -315,12 +317,12 @@ static int add_functions(struct interval *interval)
 
 		if (!f->total_sum_ns && !f->wait_ns)
 			continue;
-		row = add_row(interval->frame, TOP_FUNCTIONS, function_name(interval->job, i));
+		row = top_frame__add_row(interval->frame, TOP_FUNCTIONS, function_text(interval->job, i));
 		if (!row)
 			return -ENOMEM;
-		row->values[0] = percent(f->own_ns, interval->seconds);
-		row->values[1] = percent(f->total_ns, interval->seconds);
-		row->values[2] = percent(f->wait_ns, interval->seconds);
+		row->values[0] = percent_of_interval(f->own_ns, interval->seconds);
+		row->values[1] = percent_of_interval(f->total_ns, interval->seconds);
+		row->values[2] = percent_of_interval(f->wait_ns, interval->seconds);
 		row->values[3] = f->own_sum_ns / 1e9;
 		row->values[4] = f->total_sum_ns / 1e9;
 		f->own_ns = f->total_ns = f->wait_ns = 0;
@@ -328,19 +330,20 @@ static int add_functions(struct interval *interval)
 	return 0;
 }
 
-static int add_waits(struct interval *interval)
+static int interval__add_waits(struct interval *interval)
 {
 	for (int i = 0; i < CAUSE__END; i++) {
-		const struct time_sum *now = &interval->causes[i], *sum = &interval->top->sums[i];
+		const struct time_sum *now = &interval->causes[i], *sum = &interval->top->totals[i];
 		struct top_row *row;
 
 		if (!sum->all_ns)
 			continue;
-		row = add_row(interval->frame, TOP_WAITS, strdup(i ? sample_cause__name(i) : "(on the CPU)"));
+		row = top_frame__add_row(interval->frame, TOP_WAITS,
+					 strdup(i ? sample_cause__name(i) : "(on the CPU)"));
 		if (!row)
 			return -ENOMEM;
-		row->values[0] = percent(now->main_ns, interval->seconds) * 10;
-		row->values[1] = percent(now->all_ns, interval->seconds) * 10;
+		row->values[0] = percent_of_interval(now->main_ns, interval->seconds) * 10;
+		row->values[1] = percent_of_interval(now->all_ns, interval->seconds) * 10;
 		row->values[2] = sum->main_ns / 1e9;
 		row->values[3] = sum->all_ns / 1e9;
 	}
@@ -361,16 +364,16 @@ static char *thread_text(const struct interval *interval, uint32_t pid, uint32_t
 		for (int i = CAUSE_LOCK; i < CAUSE__END; i++)
 			if (time.ns[i] > time.ns[most])
 				most = i;
-		if (percent(time.ns[most], interval->seconds) < 1)
+		if (percent_of_interval(time.ns[most], interval->seconds) < 1)
 			break;
 		at += snprintf(causes + at, sizeof(causes) - at, "%s %s %.0f %%", n ? "," : ":",
-			       sample_cause__name(most), percent(time.ns[most], interval->seconds));
+			       sample_cause__name(most), percent_of_interval(time.ns[most], interval->seconds));
 		time.ns[most] = 0;
 	}
 	return asprintf(&text, "%u/%u%s%s%s", pid, tid, *name ? " " : "", name, causes) < 0 ? NULL : text;
 }
 
-static int add_threads(struct interval *interval)
+static int interval__add_threads(struct interval *interval)
 {
 	const struct samples *samples = job__samples(interval->job);
 	const struct thread_time *threads = interval->threads.items;
@@ -383,19 +386,22 @@ static int add_threads(struct interval *interval)
 		samples__thread(samples, i, &pid, &tid);
 		for (int c = CAUSE_LOCK; c < CAUSE__END; c++)
 			blocked_ns += threads[i].ns[c];
-		row = add_row(interval->frame, TOP_THREADS, thread_text(interval, pid, tid, threads[i]));
+		row = top_frame__add_row(interval->frame, TOP_THREADS, thread_text(interval, pid, tid, threads[i]));
 		if (!row)
 			return -ENOMEM;
-		row->values[0] = percent(threads[i].ns[CAUSE_NONE], interval->seconds);
-		row->values[1] = percent(threads[i].ns[CAUSE_RUN_QUEUE], interval->seconds);
-		row->values[2] = percent(blocked_ns, interval->seconds);
+		row->values[0] = percent_of_interval(threads[i].ns[CAUSE_NONE], interval->seconds);
+		row->values[1] = percent_of_interval(threads[i].ns[CAUSE_RUN_QUEUE], interval->seconds);
+		row->values[2] = percent_of_interval(blocked_ns, interval->seconds);
 	}
 	return 0;
 }
 
 /* ---- header ---- */
 
-/* "pid 12, 13: Python 3.11.7, torch 2.15: python train.py", of the first main process. malloc'ed; NULL: no memory. */
+/*
+ * "pid 12, 13: Python 3.11.7, torch 2.15: python train.py", of the first main process. malloc'ed;
+ * NULL: no memory.
+ */
 static char *target_text(const struct job *job)
 {
 	size_t cnt, bytes, shown = 0;
@@ -488,13 +494,14 @@ static int set_header(struct interval *interval)
 	frame->processes = interval->usage->processes;
 	frame->threads = interval->usage->threads;
 	frame->steps = window->steps;
-	frame->steps_per_s = s > 0 ? since(window->steps, top->step_cnt) / s : NAN;
+	frame->steps_per_s = s > 0 ? growth(window->steps, top->step_cnt) / s : NAN;
 	frame->step_rule = common__step_rule(window->step_rule);
-	frame->hits_per_s = s > 0 ? since(cost->hits, top->hits) / s : NAN;
-	frame->cost_percent = percent(since(cost->busiest_hits, top->busiest_hits) * cost->hit_ns +
-					      since(cost->busiest_calls, top->busiest_calls) * cost->call_ns,
-				      s);
-	frame->own_percent = percent(since(cost->own_cpu_ns, top->own_cpu_ns), s);
+	frame->hits_per_s = s > 0 ? growth(cost->hits, top->hits) / s : NAN;
+	frame->cost_percent =
+		percent_of_interval(growth(cost->busiest_hits, top->busiest_hits) * cost->hit_ns +
+					    growth(cost->busiest_calls, top->busiest_calls) * cost->call_ns,
+				    s);
+	frame->own_percent = percent_of_interval(growth(cost->own_cpu_ns, top->own_cpu_ns), s);
 	frame->own_mb = cost->own_rss_bytes / 1e6;
 	top->step_cnt = window->steps;
 	top->hits = cost->hits;
@@ -511,11 +518,12 @@ int top__update(struct top *top, struct job *job, const struct top_usage *usage,
 	int err;
 
 	*frame = (struct top_frame){0};
-	interval.seconds = since(window->end_ns, top->frame_ns ?: window->start_ns) / 1e9;
-	interval.base_seconds = since(window->end_ns, top->base_ns ?: window->start_ns) / 1e9;
+	interval.seconds = growth(window->end_ns, top->frame_ns ?: window->start_ns) / 1e9;
+	interval.base_seconds = growth(window->end_ns, top->base_ns ?: window->start_ns) / 1e9;
 	top->frame_ns = window->end_ns;
-	err = set_header(&interval) ?: set_gpus(top, job, frame) ?: add_actions(&interval) ?: add_samples(&interval) ?: add_functions(&interval);
-	err = err ?: add_waits(&interval) ?: add_threads(&interval);
+	err = set_header(&interval) ?: set_gpus(top, job, frame) ?: interval__add_actions(&interval);
+	err = err ?: interval__add_samples(&interval) ?: interval__add_functions(&interval);
+	err = err ?: interval__add_waits(&interval) ?: interval__add_threads(&interval);
 	err = err ?: step_times__rows(&top->steps, job, interval.seconds, &frame->rows[TOP_STEPS]);
 	free(interval.threads.items);
 	if (err)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What a live view shows. In: a job (job.h) after each snapshot, and step boundaries. Out: a frame, which has a header
- * and a table per view, for the time since the last frame and since the start. This file knows neither terminals nor
- * processes. The state grows with the names, functions and threads that the job shows, not with time.
+ * What a live view shows. In: a job (job.h) after each snapshot, and step boundaries. Out: a frame,
+ * which has a header and a table per view, for the time since the last frame and since the start.
+ * This file knows neither terminals nor processes. The state grows with the names, functions and
+ * threads that the job shows, not with time.
  */
 #ifndef STEPFLAME_USER_TOP_TOP_H
 #define STEPFLAME_USER_TOP_TOP_H
@@ -88,7 +89,10 @@ struct top *top__new(void);      /* NULL: no memory */
 void top__free(struct top *top); /* accepts NULL */
 /* Takes each step boundary, in order of time within a process. 0 or -ENOMEM. */
 int top__step(struct top *top, const struct rec_step *step);
-/* Makes a frame after a snapshot. It uses up the job's samples: the caller then forgets them. 0 or -ENOMEM. */
+/*
+ * Makes a frame after a snapshot. It uses up the job's samples: the caller then forgets them. 0 or
+ * -ENOMEM.
+ */
 int top__update(struct top *top, struct job *job, const struct top_usage *usage, struct top_frame *frame);
 /* Restarts the totals "since the start" at the last frame. */
 void top__reset(struct top *top);

@@ -25,7 +25,7 @@ static void thread_name(uint32_t pid, uint32_t tid, char name[16])
 		snprintf(name, 16, "%.*s", (int)strcspn(stat.comm, "\n"), stat.comm);
 }
 
-static const struct usage_process *find_process(const struct array *processes, uint32_t pid)
+static const struct usage_process *find_previous(const struct array *processes, uint32_t pid)
 {
 	const struct usage_process *all = processes->items;
 
@@ -47,7 +47,7 @@ int usage__read(struct usage *usage, const struct job *job, struct top_usage *ou
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	now = ts.tv_sec * 1000000000ULL + ts.tv_nsec;
 	for (size_t i = 0; i < cnt; i++) {
-		const struct usage_process *before = find_process(&usage->processes, targets[i].pid);
+		const struct usage_process *before = find_previous(&usage->processes, targets[i].pid);
 		struct usage_process *process;
 		struct proc_stat stat;
 		uint64_t ticks;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Builds the control flow graph of a function. In: its range in an ELF file. Out: struct flow, owned by the caller's
- * thread.
+ * Builds the control flow graph of a function. In: its range in an ELF file. Out: struct flow,
+ * owned by the caller's thread.
  *
  *	add_region	sweeps a range into nodes: the function, then each part placed elsewhere (X.cold);
  *			classifies calls: flow_calls.c
@@ -111,7 +111,10 @@ static int link_nodes(struct flow *flow, struct decoder *decoder)
 	return err;
 }
 
-/* Builds the succ and pred ranges from the edges; with `active_only`, without edges that leave inactive nodes. */
+/*
+ * Builds the succ and pred ranges from the edges; with `active_only`, without edges that leave
+ * inactive nodes.
+ */
 static int index_edges(struct flow *flow, bool active_only)
 {
 	uint32_t *succ = reallocarray(flow->succ, flow->edge_cnt + 1, sizeof(*succ));
@@ -174,7 +177,7 @@ static int todo_push(struct todo *todo, uint32_t node)
 	return 0;
 }
 
-static int32_t moved(int32_t depth, int64_t by)
+static int32_t depth_after(int32_t depth, int64_t by)
 {
 	int64_t sum = depth + by;
 
@@ -188,18 +191,21 @@ static int32_t after_effect(const struct flow_node *node, uint8_t effect, int32_
 	case FLOW_KEEPS:
 		return self;
 	case FLOW_ADDS:
-		return moved(self, arg);
+		return depth_after(self, arg);
 	case FLOW_FROM_RSP:
-		return moved(node->rsp, arg);
+		return depth_after(node->rsp, arg);
 	case FLOW_FROM_RBP:
-		return moved(node->rbp, arg);
+		return depth_after(node->rbp, arg);
 	default:
 		return FLOW_UNKNOWN;
 	}
 }
 
-/* Merges the depth that another path brings: different depths become unknown. Returns whether it changed. */
-static bool meet(int32_t *known, int32_t brought)
+/*
+ * Merges the depth that another path brings: different depths become unknown. Returns whether it
+ * changed.
+ */
+static bool join_depths(int32_t *known, int32_t brought)
 {
 	if (*known == brought || *known == FLOW_UNKNOWN)
 		return false;
@@ -233,8 +239,8 @@ static int trace_forward(struct flow *flow)
 				to->rsp = rsp;
 				to->rbp = rbp;
 			} else {
-				changed |= meet(&to->rsp, rsp);
-				changed |= meet(&to->rbp, rbp);
+				changed |= join_depths(&to->rsp, rsp);
+				changed |= join_depths(&to->rbp, rbp);
 			}
 			if (changed)
 				err = todo_push(&todo, to - flow->node);
@@ -245,8 +251,8 @@ static int trace_forward(struct flow *flow)
 }
 
 /*
- * Traces depths from returns backward, where the forward trace lost them (realigned stacks) or never had them (landing
- * pads): at a leaf, %rsp is at the slot of the return address.
+ * Traces depths from returns backward, where the forward trace lost them (realigned stacks) or
+ * never had them (landing pads): at a leaf, %rsp is at the slot of the return address.
  */
 static int trace_backward(struct flow *flow)
 {
@@ -270,7 +276,7 @@ static int trace_backward(struct flow *flow)
 			if (from->rsp != FLOW_UNKNOWN ||
 			    (from->rsp_effect != FLOW_KEEPS && from->rsp_effect != FLOW_ADDS))
 				continue;
-			from->rsp = moved(node->rsp, -(int64_t)from->rsp_arg);
+			from->rsp = depth_after(node->rsp, -(int64_t)from->rsp_arg);
 			if (from->rsp != FLOW_UNKNOWN)
 				err = todo_push(&todo, from - flow->node);
 		}
@@ -280,7 +286,8 @@ static int trace_backward(struct flow *flow)
 }
 
 /*
- * Adds a node for the exit edge of a conditional tail call. It must not stay an exit site, since it is no instruction.
+ * Adds a node for the exit edge of a conditional tail call. It must not stay an exit site, since it
+ * is no instruction.
  */
 static int add_way_out(struct flow *flow, size_t from)
 {
@@ -297,8 +304,8 @@ static int add_way_out(struct flow *flow, size_t from)
 }
 
 /*
- * Decides every jump that leaves the ranges and is reached (every such jump, when the function's end is known). *again:
- * a part was added.
+ * Decides every jump that leaves the ranges and is reached (every such jump, when the function's
+ * end is known). *again: a part was added.
  */
 static int settle_outward(struct flow *flow, struct decoder *decoder, bool *again)
 {
@@ -314,7 +321,10 @@ static int settle_outward(struct flow *flow, struct decoder *decoder, bool *agai
 		if (!node->reached && !flow->sized)
 			continue;
 		if (node->kind == FLOW_JUMP_INDIRECT && !node->succ_cnt) {
-			/* With an empty frame it is a tail call; otherwise a jump table of an unknown form. */
+			/*
+			 * With an empty frame it is a tail call; otherwise a jump table of an
+			 * unknown form.
+			 */
 			node->leaf = node->rsp == 0;
 			flow->unresolved |= node->rsp != 0;
 			if (node->reached && node->rsp == FLOW_UNKNOWN)
@@ -364,7 +374,7 @@ static int settle_roots(struct flow *flow)
 	return err;
 }
 
-static int build(struct flow *flow, struct decoder *decoder, const struct function_range *range)
+static int build_flow(struct flow *flow, struct decoder *decoder, const struct function_range *range)
 {
 	bool again = true;
 	int err = add_region(flow, decoder, range);
@@ -424,7 +434,7 @@ int flow__new(const struct elf *elf, uint64_t vaddr, uint64_t size, struct flow 
 	if (err)
 		goto out;
 	find_range(flow, vaddr, size, &range);
-	err = build(flow, &decoder, &range);
+	err = build_flow(flow, &decoder, &range);
 	decoder__close(&decoder);
 out:
 	if (err) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The control flow graph of one native function: a node per instruction, edges, and the depth of the stack pointer. One
- * sweep decodes all code of the function's range, so no node begins inside an instruction. The edges are a superset of
- * those that the program can take. Code that no known edge reaches (landing pads) stays in the graph, as nodes that
- * something unknown may enter.
+ * The control flow graph of one native function: a node per instruction, edges, and the depth of
+ * the stack pointer. One sweep decodes all code of the function's range, so no node begins inside
+ * an instruction. The edges are a superset of those that the program can take. Code that no known
+ * edge reaches (landing pads) stays in the graph, as nodes that something unknown may enter.
  */
 #ifndef STEPFLAME_USER_X86_FLOW_H
 #define STEPFLAME_USER_X86_FLOW_H
@@ -52,13 +52,21 @@ struct flow {
 };
 
 /*
- * size 0: the range comes from the unwind table or symbols, else it is cut at 64 KiB. 0, -ENOENT no code there,
- * -ENOTSUP not understood, -ENOMEM. Free with flow__free.
+ * size 0: the range comes from the unwind table or symbols, else it is cut at 64 KiB. 0, -ENOENT no
+ * code there, -ENOTSUP not understood, -ENOMEM. Free with flow__free.
  */
 int flow__new(const struct elf *elf, uint64_t vaddr, uint64_t size, struct flow **out);
 void flow__free(struct flow *flow); /* accepts NULL */
 
-/* The symbol that the PLT entry at vaddr leads to, "" when it leads to none, NULL when there is no PLT entry. */
+static inline const struct flow_node *flow__successor(const struct flow *flow, const struct flow_node *node, uint32_t i)
+{
+	return &flow->node[flow->succ[node->succ + i]];
+}
+
+/*
+ * The symbol that the PLT entry at vaddr leads to, "" when it leads to none, NULL when there is no
+ * PLT entry.
+ */
 const char *flow__import(const struct elf *elf, uint64_t vaddr);
 
 #endif

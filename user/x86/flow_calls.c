@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Classifies calls by the names of their targets: functions that do not return, functions that only free memory, and
- * all others. In: a decoded call, and the PLT and GOT of its ELF file. Out: the node's kind. No state.
+ * Classifies calls by the names of their targets: functions that do not return, functions that only
+ * free memory, and all others. In: a decoded call, and the PLT and GOT of its ELF file. Out: the
+ * node's kind. No state.
  */
 #include <string.h>
 

@@ -23,7 +23,10 @@ enum flow_kind {
 	FLOW_OUT,  /* no instruction: the exit edge of a conditional tail call */
 };
 
-/* How an instruction changes %rsp or %rbp, each as its distance below the slot of the return address. */
+/*
+ * How an instruction changes %rsp or %rbp, each as its distance below the slot of the return
+ * address.
+ */
 enum flow_effect {
 	FLOW_KEEPS,
 	FLOW_ADDS,     /* itself + arg */
@@ -34,7 +37,10 @@ enum flow_effect {
 
 struct flow_node {
 	uint64_t vaddr;
-	/* target of a jump, branch or call; for `lea x(%rip)` and constants that are addresses of data, that address */
+	/*
+	 * target of a jump, branch or call; for `lea x(%rip)` and constants that are addresses of
+	 * data, that address
+	 */
 	uint64_t target;
 	uint8_t size;
 	uint8_t kind;       /* enum flow_kind */

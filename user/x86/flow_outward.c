@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Classifies jumps that leave a function's ranges: tail call, part of the function, or never taken. In: a flow whose
- * depths are traced, the unwind table and symbols. Out: a verdict and a range; the flow does not change.
+ * Classifies jumps that leave a function's ranges: tail call, part of the function, or never taken.
+ * In: a flow whose depths are traced, the unwind table and symbols. Out: a verdict and a range; the
+ * flow does not change.
  */
 #include <errno.h>
 
@@ -41,10 +42,11 @@ static int scan_part(struct flow *flow, struct decoder *decoder, const struct fu
 }
 
 /*
- * Where a jump out of the ranges leads. A jump with a frame still on the stack cannot be a tail call. Without a frame,
- * the target range is a part when it jumps back behind our entry, or when a symbol says so. A part begins with the
- * frame that we have at the jump. When the range begins with another frame, or jumps into another function, GCC left
- * the jump behind a test that never fails (an empty X.cold, whose address is that of whatever comes next).
+ * Where a jump out of the ranges leads. A jump with a frame still on the stack cannot be a tail
+ * call. Without a frame, the target range is a part when it jumps back behind our entry, or when a
+ * symbol says so. A part begins with the frame that we have at the jump. When the range begins with
+ * another frame, or jumps into another function, GCC left the jump behind a test that never fails
+ * (an empty X.cold, whose address is that of whatever comes next).
  */
 int flow__judge_outward(struct flow *flow, struct decoder *decoder, const struct flow_node *node,
 			struct function_range *range, enum outward *out)

@@ -13,8 +13,8 @@
 #define SIZED_MAX (1 << 20) /* bytes of a range; the largest evaluation loops are some 100 KiB */
 
 /*
- * The region that covers vaddr, and the node that begins there; NULL when there is none. Both pointers are valid until
- * a region or node is added.
+ * The region that covers vaddr, and the node that begins there; NULL when there is none. Both
+ * pointers are valid until a region or node is added.
  */
 struct flow_region *flow__region_of(struct flow *flow, uint64_t vaddr);
 struct flow_node *flow__node_at(struct flow *flow, uint64_t vaddr);
@@ -23,16 +23,16 @@ struct flow_node *flow__node_at(struct flow *flow, uint64_t vaddr);
 int flow__add_edge(struct flow *flow, size_t from, size_t to);
 
 /*
- * Makes a call direct when it goes through the GOT slot of an import (-fno-plt) or through a PLT entry, and marks calls
- * of functions that are known not to return.
+ * Makes a call direct when it goes through the GOT slot of an import (-fno-plt) or through a PLT
+ * entry, and marks calls of functions that are known not to return.
  */
 void flow__settle_call(const struct elf *elf, struct flow_node *node);
 
 /* Fills flow->data, which flow__link_table needs, from the nodes. 0 or -ENOMEM. */
 int flow__collect_data(struct flow *flow);
 /*
- * Adds the edges of the indirect jump node[at]: those of its own jump table, else of all tables that the function
- * refers to. Returns how many, or -errno.
+ * Adds the edges of the indirect jump node[at]: those of its own jump table, else of all tables
+ * that the function refers to. Returns how many, or -errno.
  */
 int flow__link_table(struct flow *flow, struct decoder *decoder, size_t at);
 
@@ -44,8 +44,8 @@ enum outward {
 };
 
 /*
- * Decides where the jump `node` leads; its target lies in no region. 0 or -errno. *range is set unless *out is
- * OUTWARD_TAIL.
+ * Decides where the jump `node` leads; its target lies in no region. 0 or -errno. *range is set
+ * unless *out is OUTWARD_TAIL.
  */
 int flow__judge_outward(struct flow *flow, struct decoder *decoder, const struct flow_node *node,
 			struct function_range *range, enum outward *out);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Jump tables: edges of indirect jumps. In: a flow that has all its nodes, and its ELF file. Out: edges, and the
- * addresses of data that the function refers to, both in the flow. decoder__table_use() in insn.c knows the forms of
- * the tables.
+ * Jump tables: edges of indirect jumps. In: a flow that has all its nodes, and its ELF file. Out:
+ * edges, and the addresses of data that the function refers to, both in the flow.
+ * decoder__table_use() in insn.c knows the forms of the tables.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "user/lib/compare.h"
 #include "user/x86/flow.h"
 #include "user/x86/flow_private.h"
 #include "user/x86/insn.h"
@@ -15,8 +16,8 @@
 #define TABLE_ENTRIES_MAX 4096
 
 /*
- * The base of the table that jump `at` reads: from the instruction, or from the nearest load of its register before the
- * jump. 0 when not found.
+ * The base of the table that jump `at` reads: from the instruction, or from the nearest load of its
+ * register before the jump. 0 when not found.
  */
 static uint64_t table_base(const struct flow *flow, size_t at, size_t first, const struct table_use *use)
 {
@@ -27,13 +28,6 @@ static uint64_t table_base(const struct flow *flow, size_t at, size_t first, con
 			return flow->node[i].target;
 	}
 	return 0;
-}
-
-static int compare_addresses(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return x < y ? -1 : x > y;
 }
 
 int flow__collect_data(struct flow *flow)
@@ -48,7 +42,7 @@ int flow__collect_data(struct flow *flow)
 		if (flow->node[i].target_reg)
 			grown[cnt++] = flow->node[i].target;
 	}
-	qsort(grown, cnt, sizeof(*grown), compare_addresses);
+	qsort(grown, cnt, sizeof(*grown), compare__u64);
 	flow->data_cnt = 0;
 	for (size_t i = 0; i < cnt; i++) {
 		if (!i || grown[i] != grown[i - 1])
@@ -60,15 +54,15 @@ int flow__collect_data(struct flow *flow)
 /* True when another table, or anything else that this function refers to, begins at vaddr. */
 static bool begins_data(const struct flow *flow, uint64_t vaddr)
 {
-	return bsearch(&vaddr, flow->data, flow->data_cnt, sizeof(*flow->data), compare_addresses);
+	return bsearch(&vaddr, flow->data, flow->data_cnt, sizeof(*flow->data), compare__u64);
 }
 
 /*
- * Adds an edge for each entry of a table. The table is assumed to extend as far as its entries are instructions of this
- * function, or up to the next datum that the function refers to: surplus edges do no harm, missing ones would. Returns
- * how many, or -errno.
+ * Adds an edge for each entry of a table. The table is assumed to extend as far as its entries are
+ * instructions of this function, or up to the next datum that the function refers to: surplus edges
+ * do no harm, missing ones would. Returns how many, or -errno.
  */
-static int read_table(struct flow *flow, size_t at, enum table_form form, uint64_t base)
+static int read_jump_table(struct flow *flow, size_t at, enum table_form form, uint64_t base)
 {
 	size_t step = form == TABLE_ABSOLUTE ? 8 : 4, have;
 	int cnt = 0;
@@ -110,9 +104,9 @@ int flow__link_table(struct flow *flow, struct decoder *decoder, size_t at)
 		return 0;
 	uint64_t base = table_base(flow, at, first, &use);
 	if (base)
-		return read_table(flow, at, use.form, base);
+		return read_jump_table(flow, at, use.form, base);
 	for (size_t i = 0; i < flow->data_cnt; i++) {
-		int ret = read_table(flow, at, use.form, flow->data[i]);
+		int ret = read_jump_table(flow, at, use.form, flow->data[i]);
 
 		if (ret < 0)
 			return ret;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Decodes single instructions. In: bytes of an ELF file. Out: the fields of a flow_node that one instruction
- * determines. Instructions that the kernel emulates: arch/x86/kernel/uprobes.c, branch_setup_xol_ops,
- * push_setup_xol_ops; those that it refuses: is_prefix_bad.
+ * Decodes single instructions. In: bytes of an ELF file. Out: the fields of a flow_node that one
+ * instruction determines. Instructions that the kernel emulates: arch/x86/kernel/uprobes.c,
+ * branch_setup_xol_ops, push_setup_xol_ops; those that it refuses: is_prefix_bad.
  */
 #include "user/x86/insn.h"
 
@@ -92,7 +92,7 @@ static bool is_emulated(const uint8_t *b, size_t size)
 	return b[i] == 0xe8 || b[i] == 0xe9 || b[i] == 0xeb || (b[i] >= 0x70 && b[i] <= 0x7f);
 }
 
-static enum flow_kind kind_of(const cs_insn *insn)
+static enum flow_kind flow_kind_of(const cs_insn *insn)
 {
 	const cs_x86 *x86 = &insn->detail->x86;
 	bool direct = x86->op_count == 1 && x86->operands[0].type == X86_OP_IMM;
@@ -135,10 +135,10 @@ static enum flow_kind kind_of(const cs_insn *insn)
 }
 
 /*
- * Whether the operands say that the instruction writes the register `number`, or a part of it. capstone marks first
- * operands that are only read (cmp, test, push).
+ * Whether the operands say that the instruction writes the register `number`, or a part of it.
+ * capstone marks first operands that are only read (cmp, test, push).
  */
-static bool writes(const cs_x86 *x86, int number)
+static bool writes_register(const cs_x86 *x86, int number)
 {
 	for (int i = 0; i < x86->op_count; i++) {
 		const cs_x86_op *op = &x86->operands[i];
@@ -150,8 +150,8 @@ static bool writes(const cs_x86 *x86, int number)
 }
 
 /*
- * Matches a `lea` or `mov` that sets a register to another one plus a constant: dst = src + *disp. Returns false for
- * other forms.
+ * Matches a `lea` or `mov` that sets a register to another one plus a constant: dst = src + *disp.
+ * Returns false for other forms.
  */
 static bool is_register_copy(const cs_insn *insn, unsigned *src, int64_t *disp)
 {
@@ -172,8 +172,8 @@ static bool is_register_copy(const cs_insn *insn, unsigned *src, int64_t *disp)
 }
 
 /*
- * The effect of an instruction that writes `own` (%rsp or %rbp) by operand. Depth grows as the register falls; hence
- * the signs.
+ * The effect of an instruction that writes `own` (%rsp or %rbp) by operand. Depth grows as the
+ * register falls; hence the signs.
  */
 static void copy_effect(const cs_insn *insn, unsigned own, uint8_t *effect, int32_t *arg)
 {
@@ -200,9 +200,9 @@ static void stack_effects(const cs_insn *insn, struct flow_node *node)
 	const cs_x86 *x86 = &insn->detail->x86;
 	int size = x86->op_count ? x86->operands[0].size : 8;
 
-	if (writes(x86, X86_RBP))
+	if (writes_register(x86, X86_RBP))
 		copy_effect(insn, X86_REG_RBP, &node->rbp_effect, &node->rbp_arg);
-	if (writes(x86, X86_RSP))
+	if (writes_register(x86, X86_RSP))
 		copy_effect(insn, X86_REG_RSP, &node->rsp_effect, &node->rsp_arg);
 	switch (insn->id) {
 	case X86_INS_PUSH:
@@ -272,7 +272,7 @@ void decoder__node(struct decoder *decoder, const struct elf *elf, uint64_t vadd
 	if (!decode_at(decoder, elf, vaddr, limit))
 		return;
 	node->size = insn->size;
-	node->kind = kind_of(insn);
+	node->kind = flow_kind_of(insn);
 	node->emulated = is_emulated(insn->bytes, insn->size);
 	node->refused = is_refused(insn->bytes, insn->size);
 	node->padding = is_padding(insn);
@@ -308,7 +308,10 @@ bool decoder__writes_argument(struct decoder *decoder, const struct elf *elf, co
 	return false;
 }
 
-/* Index of the register that `reg` is, or is a part of: 0 for %rsi, else enum saved_register; -1 for others. */
+/*
+ * Index of the register that `reg` is, or is a part of: 0 for %rsi, else enum saved_register; -1
+ * for others.
+ */
 static int holder_of(unsigned reg)
 {
 	static const int8_t holders[X86_REGISTERS] = {-1, -1, -1, SAVED_RBX, -1,        SAVED_RBP, 0,        -1, -1,
@@ -343,7 +346,10 @@ void decoder__follow_copies(struct decoder *decoder, const struct elf *elf, cons
 	}
 }
 
-/* Reads the table's form from a memory operand: an array of 8-byte pointers, or of 4-byte distances. */
+/*
+ * Reads the table's form from a memory operand: an array of 8-byte pointers, or of 4-byte
+ * distances.
+ */
 static void use_of_memory(const cs_insn *insn, const cs_x86_op *op, enum table_form form, struct table_use *out)
 {
 	out->form = form;
@@ -362,9 +368,9 @@ static bool is_scaled(const cs_x86_op *op, int scale)
 }
 
 /*
- * GCC and Clang write: jmp *table(,%idx,8); or mov (%table,%idx,8),%r; jmp *%r; or movslq (%table,%idx,4),%r; add
- * %table,%r; jmp *%r. A jump reads a table when one of these loads precedes it. The range check is not needed; see
- * read_table() in flow_tables.c.
+ * GCC and Clang write: jmp *table(,%idx,8); or mov (%table,%idx,8),%r; jmp *%r; or movslq
+ * (%table,%idx,4),%r; add %table,%r; jmp *%r. A jump reads a table when one of these loads precedes
+ * it. The range check is not needed; see read_jump_table() in flow_tables.c.
  */
 void decoder__table_use(struct decoder *decoder, const struct elf *elf, const struct flow_node *node, size_t at,
 			size_t first, struct table_use *out)

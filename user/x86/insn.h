@@ -18,21 +18,22 @@ int decoder__open(struct decoder *decoder); /* 0 or -ENOMEM */
 void decoder__close(struct decoder *decoder);
 
 /*
- * Fills `node` with the instruction at vaddr; edges and depths stay as they are. An instruction that does not decode
- * becomes a FLOW_BAD of one byte.
+ * Fills `node` with the instruction at vaddr; edges and depths stay as they are. An instruction
+ * that does not decode becomes a FLOW_BAD of one byte.
  */
 void decoder__node(struct decoder *decoder, const struct elf *elf, uint64_t vaddr, size_t limit,
 		   struct flow_node *node);
 
 /*
- * Whether the node's instruction writes one of %rdi %rsi %rdx %rcx %r8 %r9, or any part of one. True also when that is
- * not known.
+ * Whether the node's instruction writes one of %rdi %rsi %rdx %rcx %r8 %r9, or any part of one.
+ * True also when that is not known.
  */
 bool decoder__writes_argument(struct decoder *decoder, const struct elf *elf, const struct flow_node *node);
 
 /*
- * Updates which registers hold copies of the second argument: *holders has bit 0 for %rsi, and bit r for enum
- * saved_register r (include/probes.h). An instruction that is not understood clears all bits.
+ * Updates which registers hold copies of the second argument: *holders has bit 0 for %rsi, and bit
+ * r for enum saved_register r (include/probes.h). An instruction that is not understood clears all
+ * bits.
  */
 void decoder__follow_copies(struct decoder *decoder, const struct elf *elf, const struct flow_node *node,
 			    uint32_t *holders);
@@ -51,8 +52,8 @@ struct table_use {
 };
 
 /*
- * Finds which table the indirect jump `node[at]` reads, from the instructions before the jump. `first` is the first
- * node to look at.
+ * Finds which table the indirect jump `node[at]` reads, from the instructions before the jump.
+ * `first` is the first node to look at.
  */
 void decoder__table_use(struct decoder *decoder, const struct elf *elf, const struct flow_node *node, size_t at,
 			size_t first, struct table_use *out);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The general registers by their numbers in the instruction encoding, to index arrays of what each register holds. */
+/*
+ * The general registers by their numbers in the instruction encoding, to index arrays of what each
+ * register holds.
+ */
 #ifndef STEPFLAME_USER_X86_REGS_H
 #define STEPFLAME_USER_X86_REGS_H
 
@@ -24,9 +27,9 @@ enum {
 };
 
 /*
- * The number of the general register that capstone's `reg` is, or is the low part of (for %ah, the second byte).
- * `least` is the smallest size in bytes: 8 asks for whole registers. -1 when `reg` is smaller, or is not a general
- * register.
+ * The number of the general register that capstone's `reg` is, or is the low part of (for %ah, the
+ * second byte). `least` is the smallest size in bytes: 8 asks for whole registers. -1 when `reg` is
+ * smaller, or is not a general register.
  */
 int regs__number(unsigned int reg, unsigned int least);
 

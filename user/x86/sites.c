@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Chooses probe sites on the control flow graph of a function. In: its place in an ELF file. Out: struct sites. No
- * state.
+ * Chooses probe sites on the control flow graph of a function. In: its place in an ELF file. Out:
+ * struct sites. No state.
  *
- * Exit sites are the border of a set A of nodes "after the work". A holds every leaf (return or tail jump), and with
- * each node all nodes that follow it, so a path that entered A stays in A. If each node of A has either all of its
- * predecessors in A or none of them (and is not entered otherwise), then every path passes exactly one of the nodes
- * that have none: those are the sites. A starts as the leaves, whose sites are single-stepped returns, and grows
- * backward from them until the border consists of instructions that the kernel emulates. A never takes in a call (by
- * policy), a cycle, or the prologue up to the entry site. Paths that reach no leaf (calls that do not return) are
- * ignored.
+ * Exit sites are the border of a set A of nodes "after the work". A holds every leaf (return or
+ * tail jump), and with each node all nodes that follow it, so a path that entered A stays in A. If
+ * each node of A has either all of its predecessors in A or none of them (and is not entered
+ * otherwise), then every path passes exactly one of the nodes that have none: those are the sites.
+ * A starts as the leaves, whose sites are single-stepped returns, and grows backward from them
+ * until the border consists of instructions that the kernel emulates. A never takes in a call (by
+ * policy), a cycle, or the prologue up to the entry site. Paths that reach no leaf (calls that do
+ * not return) are ignored.
  */
 #include "user/x86/sites.h"
 
@@ -37,28 +38,24 @@ struct cut {
 	uint32_t *queue;
 };
 
-static const struct flow_node *succ_of(const struct flow *flow, const struct flow_node *node, uint32_t i)
-{
-	return &flow->node[flow->succ[node->succ + i]];
-}
-
-static const struct flow_node *pred_of(const struct flow *flow, const struct flow_node *node, uint32_t i)
+static const struct flow_node *predecessor(const struct flow *flow, const struct flow_node *node, uint32_t i)
 {
 	return &flow->node[flow->pred[node->pred + i]];
 }
 
-static bool is_call(const struct flow_node *node)
+static bool is_call_node(const struct flow_node *node)
 {
 	return node->kind == FLOW_CALL || node->kind == FLOW_CALL_INDIRECT || node->kind == FLOW_CALL_NORETURN ||
 	       node->kind == FLOW_CALL_RELEASE;
 }
 
 /*
- * Finds the entry site: an emulated instruction on the straight line from the entry, with no way back to it and the
- * arguments intact. Takes the first nop or jump, for which the kernel need not write to the stack (this saves some 25
- * ns of 610), else the first emulated instruction. *site is a node number.
+ * Finds the entry site: an emulated instruction on the straight line from the entry, with no way
+ * back to it and the arguments intact. Takes the first nop or jump, for which the kernel need not
+ * write to the stack (this saves some 25 ns of 610), else the first emulated instruction. *site is
+ * a node number.
  */
-static int find_entry(const struct flow *flow, struct decoder *decoder, uint32_t *site)
+static int find_entry_site(const struct flow *flow, struct decoder *decoder, uint32_t *site)
 {
 	const struct flow_node *node = &flow->node[0];
 	bool found = false;
@@ -72,7 +69,7 @@ static int find_entry(const struct flow *flow, struct decoder *decoder, uint32_t
 		node = &flow->node[i];
 		if (i && (node->pred_cnt != 1 || node->vaddr != node[-1].vaddr + node[-1].size))
 			break;
-		if (node->leaf || is_call(node) || node->kind == FLOW_TRAP || node->kind == FLOW_BAD)
+		if (node->leaf || is_call_node(node) || node->kind == FLOW_TRAP || node->kind == FLOW_BAD)
 			break;
 		if (node->emulated && (!found || node->rsp_effect == FLOW_KEEPS)) {
 			*site = i;
@@ -101,7 +98,7 @@ static void find_live(struct cut *cut)
 		const struct flow_node *node = &flow->node[cut->queue[--cnt]];
 
 		for (uint32_t p = 0; p < node->pred_cnt; p++) {
-			size_t from = pred_of(flow, node, p) - flow->node;
+			size_t from = predecessor(flow, node, p) - flow->node;
 
 			if (cut->live[from])
 				continue;
@@ -120,7 +117,10 @@ static bool allowed(const struct cut *cut, size_t i, enum sites_policy policy, u
 	return policy == SITES_AFTER_WORK || node->kind != FLOW_CALL;
 }
 
-/* Peels nodes off the graph from the leaves, and so never reaches a node that lies in a cycle or leads into one. */
+/*
+ * Peels nodes off the graph from the leaves, and so never reaches a node that lies in a cycle or
+ * leads into one.
+ */
 static int find_permitted(struct cut *cut, enum sites_policy policy, uint32_t entry)
 {
 	const struct flow *flow = cut->flow;
@@ -135,7 +135,7 @@ static int find_permitted(struct cut *cut, enum sites_policy policy, uint32_t en
 		if (!cut->live[i])
 			continue;
 		for (uint32_t s = 0; s < node->succ_cnt; s++)
-			left[i] += cut->live[succ_of(flow, node, s) - flow->node];
+			left[i] += cut->live[flow__successor(flow, node, s) - flow->node];
 		if (node->leaf && !left[i]) {
 			cut->permitted[i] = true;
 			cut->queue[cnt++] = i;
@@ -145,7 +145,7 @@ static int find_permitted(struct cut *cut, enum sites_policy policy, uint32_t en
 		const struct flow_node *node = &flow->node[cut->queue[--cnt]];
 
 		for (uint32_t p = 0; p < node->pred_cnt; p++) {
-			size_t from = pred_of(flow, node, p) - flow->node;
+			size_t from = predecessor(flow, node, p) - flow->node;
 
 			if (--left[from] || !allowed(cut, from, policy, entry))
 				continue;
@@ -174,7 +174,7 @@ static bool add_node(struct cut *cut, const struct flow_node *node)
 static bool is_inner(const struct cut *cut, const struct flow_node *node)
 {
 	for (uint32_t p = 0; p < node->pred_cnt; p++) {
-		if (cut->after[pred_of(cut->flow, node, p) - cut->flow->node])
+		if (cut->after[predecessor(cut->flow, node, p) - cut->flow->node])
 			return true;
 	}
 	return false;
@@ -186,15 +186,15 @@ static bool add_preds(struct cut *cut, const struct flow_node *node)
 	if (node->root || !node->pred_cnt)
 		return false;
 	for (uint32_t p = 0; p < node->pred_cnt; p++) {
-		if (!add_node(cut, pred_of(cut->flow, node, p)))
+		if (!add_node(cut, predecessor(cut->flow, node, p)))
 			return false;
 	}
 	return true;
 }
 
 /*
- * Restores the invariant after nodes were added: A holds all that follows its nodes, and no node has predecessors on
- * both sides.
+ * Restores the invariant after nodes were added: A holds all that follows its nodes, and no node
+ * has predecessors on both sides.
  */
 static bool close_set(struct cut *cut)
 {
@@ -204,7 +204,7 @@ static bool close_set(struct cut *cut)
 		const struct flow_node *node = &flow->node[cut->added[cut->settled++]];
 
 		for (uint32_t s = 0; s < node->succ_cnt; s++) {
-			const struct flow_node *succ = succ_of(flow, node, s);
+			const struct flow_node *succ = flow__successor(flow, node, s);
 
 			if (!cut->live[succ - flow->node])
 				continue;
@@ -217,14 +217,14 @@ static bool close_set(struct cut *cut)
 	return true;
 }
 
-static bool is_good(const struct flow_node *node)
+static bool may_exit_here(const struct flow_node *node)
 {
 	return node->emulated && !node->refused && node->kind != FLOW_OUT;
 }
 
 /*
- * Moves one site backward, together with all that must move with it, until all new sites are emulated. Undoes the move
- * when that is not possible.
+ * Moves one site backward, together with all that must move with it, until all new sites are
+ * emulated. Undoes the move when that is not possible.
  */
 static bool push_back(struct cut *cut, uint32_t site)
 {
@@ -235,7 +235,7 @@ static bool push_back(struct cut *cut, uint32_t site)
 	for (size_t i = start; ok && i < cut->added_cnt; i++) {
 		const struct flow_node *node = &flow->node[cut->added[i]];
 
-		if (!is_inner(cut, node) && !is_good(node))
+		if (!is_inner(cut, node) && !may_exit_here(node))
 			ok = add_preds(cut, node) && close_set(cut);
 	}
 	while (!ok && cut->added_cnt > start)
@@ -252,7 +252,7 @@ static void place_site(const struct flow *flow, const struct flow_node *node, st
 	*out = (struct site){
 		.offset = offset,
 		.depth = node->rsp == FLOW_UNKNOWN || node->rsp < 0 ? -1 : node->rsp,
-		.emulated = is_good(node),
+		.emulated = may_exit_here(node),
 	};
 }
 
@@ -290,15 +290,15 @@ static int find_exits(struct cut *cut, enum sites_policy policy, uint32_t entry,
 	for (size_t i = 0; i < leaf_cnt && !flow->unresolved; i++) {
 		uint32_t site = cut->added[i];
 
-		if (!is_inner(cut, &flow->node[site]) && !is_good(&flow->node[site]))
+		if (!is_inner(cut, &flow->node[site]) && !may_exit_here(&flow->node[site]))
 			push_back(cut, site);
 	}
 	return collect_sites(cut, out);
 }
 
 /*
- * The parts of a function that landing pads lie in or lead to: most often an X.cold, which is not part of the flow when
- * nothing returns from it.
+ * The parts of a function that landing pads lie in or lead to: most often an X.cold, which is not
+ * part of the flow when nothing returns from it.
  */
 struct pad_parts {
 	const struct flow *flow;
@@ -306,7 +306,7 @@ struct pad_parts {
 	size_t cnt;
 };
 
-static void add_part(uint64_t pad, void *ctx)
+static void add_pad_part(uint64_t pad, void *ctx)
 {
 	struct pad_parts *parts = ctx;
 	struct function_range range;
@@ -333,7 +333,7 @@ static void add_unwinds(const struct flow *flow, struct sites *out)
 		const struct flow_node *node = &flow->node[i];
 		const char *import = node->kind == FLOW_CALL_NORETURN ? flow__import(flow->elf, node->target) : NULL;
 
-		if (!import || strcmp(import, "_Unwind_Resume") || !is_good(node))
+		if (!import || strcmp(import, "_Unwind_Resume") || !may_exit_here(node))
 			continue;
 		place_site(flow, node, &out->unwind[out->unwind_cnt]);
 		out->unwind_cnt += !is_known_unwind(out, out->unwind[out->unwind_cnt].offset);
@@ -346,14 +346,14 @@ static void find_unwinds(const struct flow *flow, struct sites *out)
 	struct function_range range;
 
 	if (functions__at(flow->elf, flow->node[0].vaddr, &range) ||
-	    functions__each_pad(flow->elf, &range, add_part, &parts))
+	    functions__each_pad(flow->elf, &range, add_pad_part, &parts))
 		return;
 	for (size_t i = 0; i < flow->node_cnt; i++) {
 		const struct flow_node *node = &flow->node[i];
 
 		if ((node->kind == FLOW_JUMP || node->kind == FLOW_BRANCH) && !node->leaf &&
 		    (node->target < range.start || node->target >= range.end))
-			add_part(node->target, &parts);
+			add_pad_part(node->target, &parts);
 	}
 	for (size_t i = 0; i < parts.cnt; i++) {
 		const struct function_range *part = &parts.part[i];
@@ -395,7 +395,7 @@ int sites__find(const struct elf *elf, uint64_t vaddr, uint64_t size, enum sites
 	if (err)
 		goto out;
 	memset(out, 0, sizeof(*out));
-	err = flow->unresolved && !flow->sized ? -ENOTSUP : find_entry(flow, &decoder, &entry);
+	err = flow->unresolved && !flow->sized ? -ENOTSUP : find_entry_site(flow, &decoder, &entry);
 	decoder__close(&decoder);
 	if (!err)
 		err = find_exits(&cut, policy, entry, out);
@@ -414,23 +414,23 @@ out:
 }
 
 /* Does the function go straight to its own return after that call? */
-static bool is_last(const struct flow *flow, const struct flow_node *node)
+static bool is_last_call(const struct flow *flow, const struct flow_node *node)
 {
 	if (node->leaf)
 		return true; /* a tail jump */
 	for (uint32_t i = 0; i < LAST_CALL_MAX && node->kind != FLOW_RETURN; i++) {
 		if (node->leaf || node->succ_cnt != 1)
 			return false;
-		node = succ_of(flow, node, 0);
-		if (is_call(node))
+		node = flow__successor(flow, node, 0);
+		if (is_call_node(node))
 			return false;
 	}
 	return node->kind == FLOW_RETURN;
 }
 
 /*
- * The callee-saved register that holds the second argument at that node, on the straight line from the entry. 0 when no
- * register is known to.
+ * The callee-saved register that holds the second argument at that node, on the straight line from
+ * the entry. 0 when no register is known to.
  */
 static uint32_t find_second(const struct flow *flow, size_t at)
 {
@@ -442,7 +442,7 @@ static uint32_t find_second(const struct flow *flow, size_t at)
 	for (size_t i = 0; i < at && holders; i++) {
 		const struct flow_node *node = &flow->node[i], *next = node + 1;
 
-		if (is_call(node))
+		if (is_call_node(node))
 			holders &= ~1u;
 		else
 			decoder__follow_copies(&decoder, flow->elf, node, &holders);
@@ -454,8 +454,8 @@ static uint32_t find_second(const struct flow *flow, size_t at)
 	return holders ? __builtin_ctz(holders) : SAVED_NONE;
 }
 
-static int find_call(const struct elf *elf, uint64_t vaddr, uint64_t size, const char *callee, bool last,
-		     struct call_site *out)
+static int find_call_of(const struct elf *elf, uint64_t vaddr, uint64_t size, const char *callee, bool last,
+			struct call_site *out)
 {
 	struct elf_symbol own = {0};
 	struct flow *flow = NULL;
@@ -474,13 +474,13 @@ static int find_call(const struct elf *elf, uint64_t vaddr, uint64_t size, const
 		import = flow__import(elf, node->target);
 		if (import ? strcmp(import, callee) != 0 : !own.vaddr || node->target != own.vaddr)
 			continue;
-		if (last && !is_last(flow, node))
+		if (last && !is_last_call(flow, node))
 			continue;
 		if (err != -ENOENT) {
 			err = -ENOTUNIQ;
 			break;
 		}
-		err = is_good(node) ? 0 : -ENOTSUP;
+		err = may_exit_here(node) ? 0 : -ENOTSUP;
 		place_site(flow, node, &out->site);
 		out->second_in = find_second(flow, i);
 	}
@@ -490,13 +490,13 @@ static int find_call(const struct elf *elf, uint64_t vaddr, uint64_t size, const
 
 int sites__find_call(const struct elf *elf, uint64_t vaddr, uint64_t size, const char *callee, struct call_site *out)
 {
-	return find_call(elf, vaddr, size, callee, false, out);
+	return find_call_of(elf, vaddr, size, callee, false, out);
 }
 
 int sites__find_last_call(const struct elf *elf, uint64_t vaddr, uint64_t size, const char *callee,
 			  struct call_site *out)
 {
-	return find_call(elf, vaddr, size, callee, true, out);
+	return find_call_of(elf, vaddr, size, callee, true, out);
 }
 
 int sites__find_callee_frame(const struct elf *elf, uint64_t vaddr, uint64_t size)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Chooses probe sites in a native function such that the kernel need not single-step them, and no return probe is
- * needed: entry sites in the straight-line prologue, exit sites after the last call. Control flow by capstone.
+ * Chooses probe sites in a native function such that the kernel need not single-step them, and no
+ * return probe is needed: entry sites in the straight-line prologue, exit sites after the last
+ * call. Control flow by capstone.
  */
 #ifndef STEPFLAME_USER_X86_SITES_H
 #define STEPFLAME_USER_X86_SITES_H
@@ -34,28 +35,31 @@ struct sites {
 };
 
 /*
- * Finds the sites of the function at vaddr with `size` bytes (0: it ends where the next symbol or the section ends; a
- * walk over its control flow finds its code). Guarantees: each call of the function passes the entry site exactly once,
- * before any call of its own, and with the six integer argument registers as they were at the entry; every path from
- * entry to a return passes exactly one exit site, after the function's work by `policy`. Tail calls count as returns.
- * Where no emulated instruction qualifies, the site is the `ret` (or tail jump) itself. 0; -ENOENT no code there;
- * -ENOTSUP control flow not understood (an indirect jump that is not a known jump table, more than SITES_MAX exits).
+ * Finds the sites of the function at vaddr with `size` bytes (0: it ends where the next symbol or
+ * the section ends; a walk over its control flow finds its code). Guarantees: each call of the
+ * function passes the entry site exactly once, before any call of its own, and with the six integer
+ * argument registers as they were at the entry; every path from entry to a return passes exactly
+ * one exit site, after the function's work by `policy`. Tail calls count as returns. Where no
+ * emulated instruction qualifies, the site is the `ret` (or tail jump) itself. 0; -ENOENT no code
+ * there; -ENOTSUP control flow not understood (an indirect jump that is not a known jump table,
+ * more than SITES_MAX exits).
  */
 int sites__find(const struct elf *elf, uint64_t vaddr, uint64_t size, enum sites_policy policy, struct sites *out);
 
 struct call_site {
 	struct site site;
 	/*
-	 * enum saved_register that holds the function's own second argument at the site; 0 when no register is known to
+	 * enum saved_register that holds the function's own second argument at the site; 0 when no
+	 * register is known to
 	 */
 	uint32_t second_in;
 };
 
 /*
- * Finds the one instruction of the function at vaddr that calls the function of that name (an import, or one of the
- * file's own), or jumps to it at the end. The probe fires before the instruction, when the argument registers are the
- * callee's. 0, -ENOENT no such instruction, -ENOTUNIQ several, -ENOTSUP the kernel would single-step it, or as
- * sites__find.
+ * Finds the one instruction of the function at vaddr that calls the function of that name (an
+ * import, or one of the file's own), or jumps to it at the end. The probe fires before the
+ * instruction, when the argument registers are the callee's. 0, -ENOENT no such instruction,
+ * -ENOTUNIQ several, -ENOTSUP the kernel would single-step it, or as sites__find.
  */
 int sites__find_call(const struct elf *elf, uint64_t vaddr, uint64_t size, const char *callee, struct call_site *out);
 
@@ -64,9 +68,9 @@ int sites__find_last_call(const struct elf *elf, uint64_t vaddr, uint64_t size, 
 			  struct call_site *out);
 
 /*
- * Distance of a callee's return address below that of the function at vaddr, for the functions that it calls through a
- * pointer, when all such calls have the same stack depth. Bytes, or -ENOENT no such call, -ENOTUNIQ different depths,
- * -ENOTSUP not known, or as sites__find.
+ * Distance of a callee's return address below that of the function at vaddr, for the functions that
+ * it calls through a pointer, when all such calls have the same stack depth. Bytes, or -ENOENT no
+ * such call, -ENOTUNIQ different depths, -ENOTSUP not known, or as sites__find.
  */
 int sites__find_callee_frame(const struct elf *elf, uint64_t vaddr, uint64_t size);
 

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Finds soft ends on the control flow graph of a function. In: its place in an ELF file. Out: sites. No state. */
+/*
+ * Finds soft ends on the control flow graph of a function. In: its place in an ELF file. Out:
+ * sites. No state.
+ */
 #include "user/x86/soft_ends.h"
 
 #include <stdlib.h>
@@ -12,11 +15,6 @@
 #define CALLEES_MAX     4
 #define TRIES_MAX       256
 #define CALLEE_DEPTH    2
-
-static const struct flow_node *succ_of(const struct flow *flow, const struct flow_node *node, uint32_t i)
-{
-	return &flow->node[flow->succ[node->succ + i]];
-}
 
 static bool is_work(const struct flow_node *node)
 {
@@ -39,8 +37,8 @@ static bool follows_call(const struct flow *flow, const struct flow_node *node)
 }
 
 /*
- * Walks all nodes that can follow a node. *returns: a return can be reached without a call on the way. Returns whether
- * no indirect call can be reached.
+ * Walks all nodes that can follow a node. *returns: a return can be reached without a call on the
+ * way. Returns whether no indirect call can be reached.
  */
 static bool look_behind(const struct flow *flow, size_t from, uint8_t *seen, uint32_t *queue, bool *returns)
 {
@@ -62,7 +60,7 @@ static bool look_behind(const struct flow *flow, size_t from, uint8_t *seen, uin
 		if (is_work(node))
 			how = ANY;
 		for (uint32_t i = 0; i < node->succ_cnt; i++) {
-			size_t to = succ_of(flow, node, i) - flow->node;
+			size_t to = flow__successor(flow, node, i) - flow->node;
 
 			if ((seen[to] | how) == seen[to])
 				continue;
@@ -74,12 +72,12 @@ static bool look_behind(const struct flow *flow, size_t from, uint8_t *seen, uin
 }
 
 /* Does the function go straight to its own return after that call? */
-static bool is_last(const struct flow *flow, const struct flow_node *node)
+static bool ends_after_call(const struct flow *flow, const struct flow_node *node)
 {
 	if (node->leaf)
 		return true; /* a tail jump */
 	for (uint32_t i = 0; i < TO_RETURN_MAX && node->succ_cnt == 1; i++) {
-		node = succ_of(flow, node, 0);
+		node = flow__successor(flow, node, 0);
 		if (node->kind == FLOW_RETURN)
 			return true;
 		if (node->leaf || is_work(node))
@@ -88,7 +86,7 @@ static bool is_last(const struct flow *flow, const struct flow_node *node)
 	return false;
 }
 
-static uint32_t find_in(const struct flow *flow, struct site *out)
+static uint32_t find_soft_ends(const struct flow *flow, struct site *out)
 {
 	uint8_t *seen = malloc(flow->node_cnt);
 	uint32_t *queue = calloc(2 * flow->node_cnt, sizeof(*queue)), cnt = 0, tries = 0;
@@ -117,12 +115,12 @@ static uint32_t find_end(const struct elf *elf, uint64_t vaddr, uint64_t size, u
 
 	if (flow__new(elf, vaddr, size, &flow))
 		return 0;
-	cnt = flow->unresolved ? 0 : find_in(flow, out);
+	cnt = flow->unresolved ? 0 : find_soft_ends(flow, out);
 	for (size_t i = 0; !cnt && depth && i < flow->node_cnt && callees < CALLEES_MAX; i++) {
 		const struct flow_node *node = &flow->node[i];
 
 		if ((node->kind != FLOW_CALL && !(node->kind == FLOW_JUMP && node->leaf)) || !node->reached ||
-		    !node->target || flow__import(elf, node->target) || !is_last(flow, node))
+		    !node->target || flow__import(elf, node->target) || !ends_after_call(flow, node))
 			continue;
 		callees++;
 		cnt = find_end(elf, node->target, 0, depth - 1, out);
@@ -137,8 +135,8 @@ uint32_t soft_ends__find(const struct elf *elf, uint64_t vaddr, uint64_t size, s
 }
 
 /*
- * The target in this file of a jump that leaves the function. A jump through memory counts as long as the pointer there
- * is the one that the file is loaded with. 0: not known, or in another file.
+ * The target in this file of a jump that leaves the function. A jump through memory counts as long
+ * as the pointer there is the one that the file is loaded with. 0: not known, or in another file.
  */
 static uint64_t jump_target(const struct elf *elf, const struct flow_node *node)
 {

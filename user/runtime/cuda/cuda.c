@@ -93,7 +93,7 @@ bool cuda__is_of_runtime(enum gpu_api api)
 	return !strncmp(apis[api].name, "cuda", 4);
 }
 
-static const char *base_name(const char *path)
+static const char *path_base_name(const char *path)
 {
 	const char *slash = strrchr(path, '/');
 
@@ -106,7 +106,7 @@ bool cuda__is_library(const char *path)
 	static const char *const files[] = {"libcudart.so", "libcudart-", "libcuda.so", "libnccl.so", "libnccl-"};
 
 	for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++)
-		if (!strncmp(base_name(path), files[i], strlen(files[i])))
+		if (!strncmp(path_base_name(path), files[i], strlen(files[i])))
 			return true;
 	return false;
 }
@@ -119,5 +119,5 @@ void cuda__libraries(const struct process *process, char *text, uint32_t size)
 	for (size_t i = 0; i < process->file_cnt && used < size; i++)
 		if (cuda__is_library(process->files[i].path))
 			used += snprintf(text + used, size - used, "%s%s", used ? ", " : "",
-					 base_name(process->files[i].path));
+					 path_base_name(process->files[i].path));
 }

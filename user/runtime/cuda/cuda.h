@@ -10,8 +10,9 @@
 #include "user/proc/process.h"
 
 /*
- * The function that a symbol stands for: the symbol is its name, perhaps with the suffixes _v2 or _v3 (a later version
- * of it) and _ptds or _ptsz (with a default stream per thread). GPU_API_NONE: not listed.
+ * The function that a symbol stands for: the symbol is its name, perhaps with the suffixes _v2 or
+ * _v3 (a later version of it) and _ptds or _ptsz (with a default stream per thread). GPU_API_NONE:
+ * not listed.
  */
 enum gpu_api cuda__api(const char *symbol);
 
@@ -26,8 +27,8 @@ bool cuda__is_of_runtime(enum gpu_api api); /* the runtime calls the driver */
 bool cuda__is_library(const char *path);
 
 /*
- * The libraries of that kind that a process has mapped, "libcudart.so.12, libcuda.so.1", cut to size; "" when it has
- * mapped none.
+ * The libraries of that kind that a process has mapped, "libcudart.so.12, libcuda.so.1", cut to
+ * size; "" without such a library.
  */
 void cuda__libraries(const struct process *process, char *text, uint32_t size);
 

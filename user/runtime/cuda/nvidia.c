@@ -6,7 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  555.42.06  Release Build ...": the first number with a dot. */
+/*
+ * "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  555.42.06  Release Build ...": the
+ * first number with a dot.
+ */
 int nvidia__version(FILE *file, char *version, size_t size)
 {
 	char line[512], *rest, *word;

@@ -28,29 +28,29 @@ static const char *const calls[NVTX__COUNT] = {
 #define NAMED_MAX   1024       /* functions of each kind: there are some dozens, but a file may claim millions */
 
 /* An NVTX function under its own name. */
-struct function {
+struct nvtx_function {
 	enum nvtx_call call;
 	uint64_t start, size;
 };
 
 /* A pointer in a table. */
-struct slot {
+struct nvtx_slot {
 	enum nvtx_call call;
 	uint64_t vaddr, init, init_size;
 	bool init_reads; /* init reads the pointer itself, so its call does not come back to the same place */
 };
 
-struct range {
+struct vaddr_range {
 	uint64_t start, size;
 };
 
-struct search {
+struct nvtx_search {
 	const struct elf *elf;
 	struct decoder decoder;
-	struct array functions, inits; /* struct function */
+	struct array functions, inits; /* struct nvtx_function */
 	struct array internal;         /* NVTX's own code, which is not a call by the program */
-	struct array slots;            /* struct slot */
-	struct range table[TABLES_MAX];
+	struct array slots;            /* struct nvtx_slot */
+	struct vaddr_range table[TABLES_MAX];
 	size_t table_cnt;
 	struct array *places;
 	size_t *missed;
@@ -70,10 +70,10 @@ static bool covers_address(uint64_t start, uint64_t size, uint64_t vaddr)
 	return vaddr >= start && vaddr - start < size;
 }
 
-static int add_function(struct array *array, enum nvtx_call call, const struct elf_symbol *symbol)
+static int add_nvtx_function(struct array *array, enum nvtx_call call, const struct elf_symbol *symbol)
 {
-	const struct function *f = array->items;
-	struct function *new;
+	const struct nvtx_function *f = array->items;
+	struct nvtx_function *new;
 
 	for (size_t i = 0; i < array->cnt; i++)
 		if (f[i].start == symbol->vaddr)
@@ -83,41 +83,41 @@ static int add_function(struct array *array, enum nvtx_call call, const struct e
 	new = array__add(array, sizeof(*new));
 	if (!new)
 		return -ENOMEM;
-	*new = (struct function){call, symbol->vaddr, symbol->size};
+	*new = (struct nvtx_function){call, symbol->vaddr, symbol->size};
 	return 0;
 }
 
 static int add_symbol(const struct elf_symbol *symbol, void *ctx)
 {
-	struct search *s = ctx;
+	struct nvtx_search *s = ctx;
 	const char *init;
-	struct range *range;
+	struct vaddr_range *range;
 	int call;
 
 	if (strncmp(symbol->name, "nvtx", 4))
 		return 0;
 	if (!symbol->function) {
 		if (!strncmp(symbol->name, GLOBALS, strlen(GLOBALS)) && s->table_cnt < TABLES_MAX)
-			s->table[s->table_cnt++] = (struct range){symbol->vaddr, symbol->size ?: TABLE_BYTES};
+			s->table[s->table_cnt++] = (struct vaddr_range){symbol->vaddr, symbol->size ?: TABLE_BYTES};
 		return 0;
 	}
 	call = call_of(symbol->name, strlen(symbol->name));
 	if (call >= 0)
-		return add_function(&s->functions, call, symbol);
+		return add_nvtx_function(&s->functions, call, symbol);
 	if (!strstr(symbol->name, "_v") || s->internal.cnt == NAMED_MAX)
 		return 0;
 	range = array__add(&s->internal, sizeof(*range));
 	if (!range)
 		return -ENOMEM;
-	*range = (struct range){symbol->vaddr, symbol->size};
+	*range = (struct vaddr_range){symbol->vaddr, symbol->size};
 	init = strstr(symbol->name, INIT);
 	call = init ? call_of(symbol->name, init - symbol->name) : -1;
-	return call >= 0 ? add_function(&s->inits, call, symbol) : 0;
+	return call >= 0 ? add_nvtx_function(&s->inits, call, symbol) : 0;
 }
 
-static const struct slot *find_slot(const struct search *s, uint64_t vaddr)
+static const struct nvtx_slot *find_slot(const struct nvtx_search *s, uint64_t vaddr)
 {
-	const struct slot *slot = s->slots.items;
+	const struct nvtx_slot *slot = s->slots.items;
 
 	for (size_t i = 0; i < s->slots.cnt; i++)
 		if (slot[i].vaddr == vaddr)
@@ -126,15 +126,15 @@ static const struct slot *find_slot(const struct search *s, uint64_t vaddr)
 }
 
 /* Adds the words of the tables that point at the functions to which the pointers lead at first. */
-static int add_slots(struct search *s)
+static int add_slots(struct nvtx_search *s)
 {
-	const struct function *init = s->inits.items;
+	const struct nvtx_function *init = s->inits.items;
 
 	for (size_t t = 0; t < s->table_cnt; t++) {
 		uint64_t bytes = s->table[t].size < TABLE_BYTES ? s->table[t].size : TABLE_BYTES, value;
 
 		for (uint64_t at = s->table[t].start; bytes >= 8; at += 8, bytes -= 8) {
-			struct slot *slot;
+			struct nvtx_slot *slot;
 
 			if (find_slot(s, at) || elf__pointer(s->elf, at, &value) || !value)
 				continue;
@@ -144,16 +144,16 @@ static int add_slots(struct search *s)
 				slot = array__add(&s->slots, sizeof(*slot));
 				if (!slot)
 					return -ENOMEM;
-				*slot = (struct slot){init[i].call, at, value, init[i].size, false};
+				*slot = (struct nvtx_slot){init[i].call, at, value, init[i].size, false};
 			}
 		}
 	}
 	return 0;
 }
 
-static bool is_internal_code(const struct search *s, uint64_t vaddr)
+static bool is_internal_code(const struct nvtx_search *s, uint64_t vaddr)
 {
-	const struct range *range = s->internal.items;
+	const struct vaddr_range *range = s->internal.items;
 
 	for (size_t i = 0; i < s->internal.cnt; i++)
 		if (covers_address(range[i].start, range[i].size, vaddr))
@@ -163,30 +163,33 @@ static bool is_internal_code(const struct search *s, uint64_t vaddr)
 
 /* ---- places ---- */
 
-static bool is_known(struct nvtx_value value)
+static bool is_known_value(struct nvtx_value value)
 {
 	return value.base != NVTX_BASE_UNKNOWN;
 }
 
-/* Does BPF get all it needs? Attributes that the code writes after the jump are not yet there at the jump. */
-static bool is_told(enum nvtx_call call, const struct nvtx_arguments *a)
+/*
+ * Does BPF get all it needs? Attributes that the code writes after the jump are not yet there at
+ * the jump.
+ */
+static bool is_complete(enum nvtx_call call, const struct nvtx_arguments *a)
 {
 	switch (call) {
 	case NVTX_PUSH_A:
 	case NVTX_PUSH_W:
 	case NVTX_DOMAIN_POP:
-		return is_known(a->value[0]);
+		return is_known_value(a->value[0]);
 	case NVTX_PUSH_EX:
-		return is_known(a->value[0]) && !a->stores;
+		return is_known_value(a->value[0]) && !a->stores;
 	case NVTX_DOMAIN_PUSH_EX:
-		return is_known(a->value[0]) && is_known(a->value[1]) && !a->stores;
+		return is_known_value(a->value[0]) && is_known_value(a->value[1]) && !a->stores;
 	default:
 		return true;
 	}
 }
 
 /* Adds `place` and its `more` places, one after the other. */
-static int add_places(struct search *s, const struct nvtx_place *place)
+static int add_places(struct nvtx_search *s, const struct nvtx_place *place)
 {
 	struct nvtx_place *known = s->places->items;
 	bool more = true;
@@ -209,7 +212,7 @@ static int add_places(struct search *s, const struct nvtx_place *place)
 	return 0;
 }
 
-static void drop_ambiguous(struct search *s)
+static void drop_ambiguous(struct nvtx_search *s)
 {
 	struct nvtx_place *place = s->places->items;
 	bool follows = false, drop = false;
@@ -227,18 +230,18 @@ static void drop_ambiguous(struct search *s)
 	s->places->cnt = cnt;
 }
 
-static int add_code(struct search *s, enum nvtx_call call, uint64_t init, const struct nvtx_code *code)
+static int add_checked_code(struct nvtx_search *s, enum nvtx_call call, uint64_t init, const struct nvtx_code *code)
 {
 	struct nvtx_place place[NVTX_MERGED_MAX] = {0};
 	int64_t distance = (int64_t)(init - code->jump);
 	uint64_t offset = 0;
-	bool told = elf__is_code(s->elf, code->jump) && !elf__offset(s->elf, code->jump, &offset) &&
-		    distance == (int32_t)distance;
+	bool complete = elf__is_code(s->elf, code->jump) && !elf__offset(s->elf, code->jump, &offset) &&
+			distance == (int32_t)distance;
 
 	for (uint8_t i = 0; i < code->cnt; i++) {
 		const struct nvtx_arguments *a = &code->call[i];
 
-		told = told && is_told(call, a);
+		complete = complete && is_complete(call, a);
 		place[i] = (struct nvtx_place){
 			.offset = offset,
 			.site = {.call = call,
@@ -248,14 +251,14 @@ static int add_code(struct search *s, enum nvtx_call call, uint64_t init, const 
 				 .argument = {a->value[0], a->value[1]}},
 		};
 	}
-	if (told)
+	if (complete)
 		return add_places(s, place);
 	++*s->missed;
 	return 0;
 }
 
 /* Whether an instruction begins there, by decoding its function from the start. */
-static bool begins_instruction(struct search *s, uint64_t vaddr)
+static bool begins_instruction(struct nvtx_search *s, uint64_t vaddr)
 {
 	struct function_range range;
 	struct flow_node node;
@@ -273,9 +276,9 @@ static bool begins_instruction(struct search *s, uint64_t vaddr)
 }
 
 /* An instruction at vaddr seems to read, or take the address of, what lies at `target`. */
-static int add_use(struct search *s, uint64_t vaddr, uint64_t target)
+static int add_use(struct nvtx_search *s, uint64_t vaddr, uint64_t target)
 {
-	const struct slot *slot = find_slot(s, target);
+	const struct nvtx_slot *slot = find_slot(s, target);
 	struct nvtx_code code;
 	bool in_table = false;
 
@@ -284,7 +287,7 @@ static int add_use(struct search *s, uint64_t vaddr, uint64_t target)
 	if (!slot && !in_table)
 		return 0;
 	for (size_t i = 0; i < s->slots.cnt; i++) {
-		struct slot *own = (struct slot *)s->slots.items + i;
+		struct nvtx_slot *own = (struct nvtx_slot *)s->slots.items + i;
 
 		if (covers_address(own->init, own->init_size, vaddr) && own->vaddr == target)
 			own->init_reads = true;
@@ -296,11 +299,11 @@ static int add_use(struct search *s, uint64_t vaddr, uint64_t target)
 		return 0;
 	}
 	slot = find_slot(s, code.slot);
-	return slot ? add_code(s, slot->call, slot->init, &code) : 0;
+	return slot ? add_checked_code(s, slot->call, slot->init, &code) : 0;
 }
 
 /* mov or lea, of a 64-bit register, relative to %rip: REX.W, 8b or 8d, ModRM 00 reg 101, disp32. */
-static int scan_code(struct search *s, uint64_t start, const uint8_t *code, size_t size)
+static int scan_code(struct nvtx_search *s, uint64_t start, const uint8_t *code, size_t size)
 {
 	int err = 0;
 
@@ -316,7 +319,7 @@ static int scan_code(struct search *s, uint64_t start, const uint8_t *code, size
 	return err;
 }
 
-static int add_uses(struct search *s)
+static int add_uses(struct nvtx_search *s)
 {
 	uint64_t start, size;
 	int err = 0;
@@ -332,13 +335,13 @@ static int add_uses(struct search *s)
 }
 
 /*
- * Clears `init` of the places whose init reads the pointer itself: such an init's call does not come back to the same
- * place.
+ * Clears `init` of the places whose init reads the pointer itself: such an init's call does not
+ * come back to the same place.
  */
-static void settle_inits(struct search *s)
+static void settle_inits(struct nvtx_search *s)
 {
 	struct nvtx_place *place = s->places->items;
-	const struct slot *slot = s->slots.items;
+	const struct nvtx_slot *slot = s->slots.items;
 	uint64_t vaddr;
 
 	for (size_t i = 0; i < s->places->cnt; i++)
@@ -348,7 +351,7 @@ static void settle_inits(struct search *s)
 				place[i].site.init = 0;
 }
 
-static bool has_place(const struct search *s, const struct function *f)
+static bool has_nvtx_place(const struct nvtx_search *s, const struct nvtx_function *f)
 {
 	const struct nvtx_place *place = s->places->items;
 	uint64_t vaddr;
@@ -360,7 +363,7 @@ static bool has_place(const struct search *s, const struct function *f)
 }
 
 /* Adds the entry of a function of another form; its arguments are those at its entry. */
-static int add_entry(struct search *s, const struct function *f)
+static int add_entry(struct nvtx_search *s, const struct nvtx_function *f)
 {
 	static const struct nvtx_value first = {.base = 7 /* %rdi */}, second = {.base = 6};
 	struct nvtx_place place = {.site = {.call = f->call, .pointer = NVTX_BASE_NONE, .argument = {first, second}}};
@@ -375,20 +378,20 @@ static int add_entry(struct search *s, const struct function *f)
 }
 
 /* Adds functions whose table has no symbol, or that are compiled in another form. */
-static int add_functions(struct search *s)
+static int add_stripped_functions(struct nvtx_search *s)
 {
-	const struct function *f = s->functions.items;
+	const struct nvtx_function *f = s->functions.items;
 	int err = 0;
 
 	for (size_t i = 0; i < s->functions.cnt && !err; i++) {
 		struct nvtx_code code;
 		uint64_t init;
 
-		if (has_place(s, &f[i]))
+		if (has_nvtx_place(s, &f[i]))
 			continue;
 		if (!nvtx_code__read(&s->decoder, s->elf, f[i].start, &code) &&
 		    !elf__pointer(s->elf, code.slot, &init) && elf__is_code(s->elf, init))
-			err = add_code(s, f[i].call, init, &code);
+			err = add_checked_code(s, f[i].call, init, &code);
 		else
 			err = add_entry(s, &f[i]);
 	}
@@ -397,7 +400,7 @@ static int add_functions(struct search *s)
 
 int nvtx__find(const struct elf *elf, struct array *places, size_t *missed)
 {
-	struct search s = {.elf = elf, .places = places, .missed = missed};
+	struct nvtx_search s = {.elf = elf, .places = places, .missed = missed};
 	int err;
 
 	*missed = 0;
@@ -409,7 +412,7 @@ int nvtx__find(const struct elf *elf, struct array *places, size_t *missed)
 		if (!err) {
 			err = add_slots(&s) ?: add_uses(&s);
 			settle_inits(&s);
-			err = err ?: add_functions(&s);
+			err = err ?: add_stripped_functions(&s);
 			drop_ambiguous(&s);
 			decoder__close(&s.decoder);
 		}

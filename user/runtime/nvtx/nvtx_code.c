@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Reads code of the form "load a pointer, compare it with NULL, jump, call it". Tracks registers as values: what a
- * register held at the start plus a number, the word at such an address, or a constant. An instruction that is not
- * understood makes a register unknown.
+ * Reads code of the form "load a pointer, compare it with NULL, jump, call it". Tracks registers as
+ * values: what a register held at the start plus a number, the word at such an address, or a
+ * constant. An instruction that is not understood makes a register unknown.
  */
 #include <errno.h>
 #include <string.h>
@@ -13,31 +13,34 @@
 #define BEFORE_MAX 24 /* instructions from the load to the jump */
 #define BEHIND_MAX 32 /* and from there to the call */
 
-/* Base: a register, NVTX_BASE_SITE for an address (disp is the vaddr), NVTX_BASE_NONE for a number, or unknown. */
-struct value {
+/*
+ * Base: a register, NVTX_BASE_SITE for an address (disp is the vaddr), NVTX_BASE_NONE for a number,
+ * or unknown.
+ */
+struct reg_value {
 	uint8_t base;
 	bool loads;
 	int64_t disp;
 };
 
-static const struct value unknown = {.base = NVTX_BASE_UNKNOWN};
+static const struct reg_value unknown = {.base = NVTX_BASE_UNKNOWN};
 
-struct state {
-	struct value reg[X86_REGISTERS];
+struct reg_state {
+	struct reg_value reg[X86_REGISTERS];
 	bool stores;
 	int tested; /* register that the flags compare with 0; TESTED_OTHER, TESTED_NONE */
 };
 
 enum { TESTED_NONE = -1 /* as for whatever is not a register */, TESTED_OTHER = -2 };
 
-static void state__begin(struct state *s)
+static void state__begin(struct reg_state *s)
 {
-	*s = (struct state){.tested = TESTED_NONE};
+	*s = (struct reg_state){.tested = TESTED_NONE};
 	for (int i = 0; i < X86_REGISTERS; i++)
 		s->reg[i].base = i;
 }
 
-static struct value plus(struct value v, int64_t disp)
+static struct reg_value plus(struct reg_value v, int64_t disp)
 {
 	if (v.base == NVTX_BASE_UNKNOWN || v.loads)
 		return unknown;
@@ -46,22 +49,22 @@ static struct value plus(struct value v, int64_t disp)
 }
 
 /* The address of a memory operand. */
-static struct value address_of(const struct state *s, const cs_insn *insn, const cs_x86_op *op)
+static struct reg_value address_of(const struct reg_state *s, const cs_insn *insn, const cs_x86_op *op)
 {
 	int base = regs__number(op->mem.base, 8);
 
 	if (op->mem.segment != X86_REG_INVALID || op->mem.index != X86_REG_INVALID)
 		return unknown;
 	if (op->mem.base == X86_REG_RIP)
-		return (struct value){.base = NVTX_BASE_SITE, .disp = insn->address + insn->size + op->mem.disp};
+		return (struct reg_value){.base = NVTX_BASE_SITE, .disp = insn->address + insn->size + op->mem.disp};
 	return base >= 0 ? plus(s->reg[base], op->mem.disp) : unknown;
 }
 
 /*
- * The word at that address. After a store it is unknown, unless the address is in the file's data: the pointers there
- * keep their values.
+ * The word at that address. After a store it is unknown, unless the address is in the file's data:
+ * the pointers there keep their values.
  */
-static struct value word_at(const struct state *s, struct value address)
+static struct reg_value word_at(const struct reg_state *s, struct reg_value address)
 {
 	if (address.base == NVTX_BASE_UNKNOWN || address.loads || (s->stores && address.base != NVTX_BASE_SITE))
 		return unknown;
@@ -69,7 +72,7 @@ static struct value word_at(const struct state *s, struct value address)
 	return address;
 }
 
-static struct value operand(const struct state *s, const cs_insn *insn, const cs_x86_op *op)
+static struct reg_value operand(const struct reg_state *s, const cs_insn *insn, const cs_x86_op *op)
 {
 	int reg;
 
@@ -78,7 +81,7 @@ static struct value operand(const struct state *s, const cs_insn *insn, const cs
 		reg = regs__number(op->reg, 8);
 		return reg >= 0 ? s->reg[reg] : unknown;
 	case X86_OP_IMM:
-		return (struct value){.base = NVTX_BASE_NONE, .disp = op->imm};
+		return (struct reg_value){.base = NVTX_BASE_NONE, .disp = op->imm};
 	case X86_OP_MEM:
 		return op->size == 8 ? word_at(s, address_of(s, insn, op)) : unknown;
 	default:
@@ -87,7 +90,7 @@ static struct value operand(const struct state *s, const cs_insn *insn, const cs
 }
 
 /* The value that the instruction writes to its first operand, a register. */
-static struct value result(const struct state *s, const cs_insn *insn)
+static struct reg_value result(const struct reg_state *s, const cs_insn *insn)
 {
 	const cs_x86_op *op = insn->detail->x86.operands;
 	int own = regs__number(op[0].reg, 8);
@@ -96,13 +99,13 @@ static struct value result(const struct state *s, const cs_insn *insn)
 	case X86_INS_MOV:
 	case X86_INS_MOVABS:
 		if (own < 0 && op[1].type == X86_OP_IMM && op[0].size == 4)
-			return (struct value){.base = NVTX_BASE_NONE, .disp = (uint32_t)op[1].imm};
+			return (struct reg_value){.base = NVTX_BASE_NONE, .disp = (uint32_t)op[1].imm};
 		return own >= 0 ? operand(s, insn, &op[1]) : unknown;
 	case X86_INS_LEA:
 		return own >= 0 ? address_of(s, insn, &op[1]) : unknown;
 	case X86_INS_XOR:
 		if (op[1].type == X86_OP_REG && op[1].reg == op[0].reg && op[0].size >= 4)
-			return (struct value){.base = NVTX_BASE_NONE};
+			return (struct reg_value){.base = NVTX_BASE_NONE};
 		return unknown;
 	case X86_INS_ADD:
 	case X86_INS_SUB:
@@ -114,7 +117,7 @@ static struct value result(const struct state *s, const cs_insn *insn)
 	}
 }
 
-static void follow_flags(struct state *s, const cs_insn *insn)
+static void follow_flags(struct reg_state *s, const cs_insn *insn)
 {
 	const cs_x86_op *op = insn->detail->x86.operands;
 
@@ -128,10 +131,10 @@ static void follow_flags(struct state *s, const cs_insn *insn)
 }
 
 /* Applies one instruction that is not a jump. */
-static void follow(struct state *s, csh handle, const cs_insn *insn)
+static void follow(struct reg_state *s, csh handle, const cs_insn *insn)
 {
 	const cs_x86 *x86 = &insn->detail->x86;
-	struct value first = unknown, popped = unknown;
+	struct reg_value first = unknown, popped = unknown;
 	cs_regs read, written;
 	uint8_t read_cnt, written_cnt;
 	int own = x86->op_count && x86->operands[0].type == X86_OP_REG ? regs__number(x86->operands[0].reg, 1) : -1;
@@ -164,10 +167,10 @@ static void follow(struct state *s, csh handle, const cs_insn *insn)
 }
 
 /*
- * The register that the flags compare with 0 and that holds a word of the file's data; -1 when there is no such
- * register.
+ * The register that the flags compare with 0 and that holds a word of the file's data; -1 when
+ * there is no such register.
  */
-static int pointer_tested(const struct state *s)
+static int pointer_tested(const struct reg_state *s)
 {
 	for (int i = 0; i < X86_REGISTERS; i++)
 		if (s->reg[i].base == NVTX_BASE_SITE && s->reg[i].loads &&
@@ -177,17 +180,17 @@ static int pointer_tested(const struct state *s)
 }
 
 /* A conditional jump that tests whether a pointer is NULL. */
-struct check {
+struct pointer_check {
 	uint64_t jump, slot;
 	uint8_t pointer;
 	uint64_t null, other; /* where execution continues */
 };
 
 /*
- * Follows plain instructions and jumps from *vaddr to the first instruction of another kind, and sets *vaddr to it. 0,
- * or -ENOENT when there is none among the first `max`.
+ * Follows plain instructions and jumps from *vaddr to the first instruction of another kind, and
+ * sets *vaddr to it. 0, or -ENOENT when the first `max` have no such instruction.
  */
-static int follow_to(struct decoder *decoder, const struct elf *elf, uint64_t *vaddr, int max, struct state *s,
+static int follow_to(struct decoder *decoder, const struct elf *elf, uint64_t *vaddr, int max, struct reg_state *s,
 		     struct flow_node *node)
 {
 	for (int i = 0; i < max; i++) {
@@ -205,8 +208,8 @@ static int follow_to(struct decoder *decoder, const struct elf *elf, uint64_t *v
 }
 
 /* Finds such a jump straight after vaddr. */
-static int find_check(struct decoder *decoder, const struct elf *elf, uint64_t vaddr, struct state *s,
-		      struct check *out)
+static int find_check(struct decoder *decoder, const struct elf *elf, uint64_t vaddr, struct reg_state *s,
+		      struct pointer_check *out)
 {
 	struct flow_node node;
 	uint64_t next;
@@ -220,13 +223,13 @@ static int find_check(struct decoder *decoder, const struct elf *elf, uint64_t v
 	if (pointer < 0 || !node.emulated || node.refused || (!equal && decoder->insn->id != X86_INS_JNE))
 		return -ENOENT;
 	next = vaddr + node.size;
-	*out = (struct check){.jump = vaddr, .slot = s->reg[pointer].disp, .pointer = pointer};
+	*out = (struct pointer_check){.jump = vaddr, .slot = s->reg[pointer].disp, .pointer = pointer};
 	out->null = equal ? node.target : next;
 	out->other = equal ? next : node.target;
 	return 0;
 }
 
-static struct nvtx_value value_for(struct value v, uint64_t site)
+static struct nvtx_value value_for(struct reg_value v, uint64_t site)
 {
 	int64_t disp = v.base == NVTX_BASE_SITE ? v.disp - (int64_t)site : v.disp;
 
@@ -236,30 +239,31 @@ static struct nvtx_value value_for(struct value v, uint64_t site)
 }
 
 /* Forgets what a call may change. */
-static void follow_call(struct state *s)
+static void follow_call(struct reg_state *s)
 {
-	static const uint8_t kept[] = {X86_RBX, X86_RSP, X86_RBP, X86_R12, X86_R13, X86_R14, X86_R15};
-	struct value reg[X86_REGISTERS];
+	static const uint8_t preserved[] = {X86_RBX, X86_RSP, X86_RBP, X86_R12, X86_R13, X86_R14, X86_R15};
+	struct reg_value reg[X86_REGISTERS];
 
 	memcpy(reg, s->reg, sizeof(reg));
 	for (int i = 0; i < X86_REGISTERS; i++)
 		s->reg[i] = unknown;
-	for (size_t i = 0; i < sizeof(kept); i++)
-		s->reg[kept[i]] = reg[kept[i]];
+	for (size_t i = 0; i < sizeof(preserved); i++)
+		s->reg[preserved[i]] = reg[preserved[i]];
 	s->stores = true;
 	s->tested = TESTED_NONE;
 }
 
 /*
- * Finds the call of a check. *next: after the call, 0 when the call is the function's last. Values are those at `site`.
+ * Finds the call of a check. *next: after the call, 0 when the call is the function's last. Values
+ * are those at `site`.
  */
-static int find_call(struct decoder *decoder, const struct elf *elf, const struct check *check, uint64_t site,
-		     struct state *s, struct nvtx_arguments *out, uint64_t *next)
+static int find_checked_call(struct decoder *decoder, const struct elf *elf, const struct pointer_check *check,
+			     uint64_t site, struct reg_state *s, struct nvtx_arguments *out, uint64_t *next)
 {
 	const cs_x86_op *op = &decoder->insn->detail->x86.operands[0];
 	uint64_t vaddr = check->other;
 	struct flow_node node;
-	struct value callee;
+	struct reg_value callee;
 
 	if (follow_to(decoder, elf, &vaddr, BEHIND_MAX, s, &node) ||
 	    (node.kind != FLOW_CALL_INDIRECT && node.kind != FLOW_JUMP_INDIRECT))
@@ -279,8 +283,8 @@ static int find_call(struct decoder *decoder, const struct elf *elf, const struc
 /* Does the code, when pointers are NULL, go from vaddr to that check before it does anything else? */
 static bool comes_to(struct decoder *decoder, const struct elf *elf, uint64_t vaddr, uint64_t jump)
 {
-	struct check check;
-	struct state s;
+	struct pointer_check check;
+	struct reg_state s;
 
 	for (int i = 0; i < 2 * NVTX_MERGED_MAX; i++) {
 		state__begin(&s);
@@ -294,18 +298,19 @@ static bool comes_to(struct decoder *decoder, const struct elf *elf, uint64_t va
 }
 
 /*
- * Finds calls of the same function that follow at once. The compiler knows that the pointer is still NULL if it was,
- * and jumps past these calls too; when it was not NULL, each call has a check of its own.
+ * Finds calls of the same function that follow at once. The compiler knows that the pointer is
+ * still NULL if it was, and jumps past these calls too; when it was not NULL, each call has a check
+ * of its own.
  */
-static void find_merged(struct decoder *decoder, const struct elf *elf, const struct check *first, uint64_t vaddr,
-			struct state *s, struct nvtx_code *out)
+static void find_merged(struct decoder *decoder, const struct elf *elf, const struct pointer_check *first,
+			uint64_t vaddr, struct reg_state *s, struct nvtx_code *out)
 {
 	for (int i = 0; i < 2 * NVTX_MERGED_MAX && vaddr; i++) {
 		struct nvtx_arguments arguments;
-		struct check check;
+		struct pointer_check check;
 
 		if (find_check(decoder, elf, vaddr, s, &check) ||
-		    find_call(decoder, elf, &check, first->jump, s, &arguments, &vaddr))
+		    find_checked_call(decoder, elf, &check, first->jump, s, &arguments, &vaddr))
 			return;
 		if (check.slot != first->slot || check.jump == first->jump)
 			continue;
@@ -319,8 +324,8 @@ static void find_merged(struct decoder *decoder, const struct elf *elf, const st
 
 int nvtx_code__read(struct decoder *decoder, const struct elf *elf, uint64_t vaddr, struct nvtx_code *out)
 {
-	struct check check;
-	struct state s;
+	struct pointer_check check;
+	struct reg_state s;
 	uint64_t next;
 	int err;
 
@@ -330,7 +335,7 @@ int nvtx_code__read(struct decoder *decoder, const struct elf *elf, uint64_t vad
 	if (err)
 		return err;
 	state__begin(&s);
-	err = find_call(decoder, elf, &check, check.jump, &s, &out->call[0], &next);
+	err = find_checked_call(decoder, elf, &check, check.jump, &s, &out->call[0], &next);
 	if (err)
 		return err;
 	out->slot = check.slot;

@@ -14,7 +14,10 @@ struct nvtx_code {
 	uint64_t jump; /* of the conditional jump */
 	uint8_t pointer;
 	uint8_t cnt;
-	/* The call, and those calls of the same function that the jump also skips when the pointer is NULL. */
+	/*
+	 * The call, and those calls of the same function that the jump also skips when the pointer
+	 * is NULL.
+	 */
 	struct nvtx_arguments {
 		struct nvtx_value value[2]; /* base NVTX_BASE_UNKNOWN: not known */
 		bool stores;                /* the code writes memory between the jump and the call */
@@ -24,8 +27,9 @@ struct nvtx_code {
 #define NVTX_BASE_UNKNOWN 0xff
 
 /*
- * Follows the code from vaddr, where an instruction begins, straight to a conditional jump that tests a pointer for
- * NULL, and on to the call of the pointer. 0, or -ENOENT when the code has another form.
+ * Follows the code from vaddr, where an instruction begins, straight to a conditional jump that
+ * tests a pointer for NULL, and on to the call of the pointer. 0, or -ENOENT when the code has
+ * another form.
  */
 int nvtx_code__read(struct decoder *decoder, const struct elf *elf, uint64_t vaddr, struct nvtx_code *out);
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Finds functions that the static tables of a CPython name: PyMethodDef and slotdefs. In: a mapped file's segments and
- * relocations. Out: a function's vaddr. No state. Works on stripped files, by a search for the text and for the word
- * that points at the text. Every address read is checked by elf__ functions, or lies in a segment as elf.c clipped it.
+ * Finds functions that the static tables of a CPython name: PyMethodDef and slotdefs. In: a mapped
+ * file's segments and relocations. Out: a function's vaddr. No state. Works on stripped files, by a
+ * search for the text and for the word that points at the text. Every address read is checked by
+ * elf__ functions, or lies in a segment as elf.c clipped it.
  */
 #include <errno.h>
 #include <string.h>
@@ -32,7 +33,10 @@ static int read_int(const struct elf *elf, uint64_t vaddr, uint32_t *value)
 	return 0;
 }
 
-/* A search for entries of a static table: {text, ..., function, ...} with one integer that must fit. */
+/*
+ * A search for entries of a static table: {text, ..., function, ...} with one integer that must
+ * fit.
+ */
 struct entry_search {
 	const struct elf *elf;
 	uint64_t text[TEXTS_MAX]; /* ascending within a segment */
@@ -45,8 +49,8 @@ struct entry_search {
 };
 
 /*
- * Finds the text in read-only segments. The linker merges tails, so "next" may be the end of "anext": the byte before
- * the text may be anything.
+ * Finds the text in read-only segments. The linker merges tails, so "next" may be the end of
+ * "anext": the byte before the text may be anything.
  */
 static void find_texts(struct entry_search *search, const char *text)
 {
@@ -95,7 +99,10 @@ static void try_entry(struct entry_search *search, uint64_t vaddr, uint64_t word
 	search->function = function;
 }
 
-/* Tries every word of the file that is a pointer: relocated ones, then those in place (static executables, RELR). */
+/*
+ * Tries every word of the file that is a pointer: relocated ones, then those in place (static
+ * executables, RELR).
+ */
 static int search_entries(struct entry_search *search, const char *text, uint64_t *vaddr)
 {
 	const struct elf *elf = search->elf;
@@ -124,7 +131,10 @@ static int search_entries(struct entry_search *search, const char *text, uint64_
 	return search->err;
 }
 
-/* PyMethodDef: const char *ml_name; PyCFunction ml_meth; int ml_flags; const char *ml_doc; 32 bytes. */
+/*
+ * PyMethodDef: const char *ml_name; PyCFunction ml_meth; int ml_flags; const char *ml_doc; 32
+ * bytes.
+ */
 int elf__method(const struct elf *elf, const char *method, int flags, uint64_t *vaddr)
 {
 	struct entry_search search = {.elf = elf, .function_at = 8, .int_at = 16, .int_value = flags};

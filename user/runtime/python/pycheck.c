@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Checks the CPython that was found against the process that runs it. In: struct py_check. Out: agreed or not. Owned by
- * the calling thread.
+ * Checks the CPython that was found against the process that runs it. In: struct py_check. Out:
+ * agreed or not. Owned by the calling thread.
  *
- * Threads of the target run, begin and end while they are read, so two words may come from two moments, and may
- * together contradict the table although the process never did. A contradiction counts only when the words that led to
- * it are unchanged afterwards, and only when it recurs. The check looks at a thread's outermost frames, which change
- * least.
+ * Threads of the target run, begin and end while they are read, so two words may come from two
+ * moments, and may together contradict the table although the process never did. A contradiction
+ * counts only when the words that led to it are unchanged afterwards, and only when it recurs. The
+ * check looks at a thread's outermost frames, which change least.
  */
 #include "user/runtime/python/pycheck.h"
 
@@ -86,8 +86,9 @@ static bool check__c_string(const struct py_check *check, uint64_t pointer_at, c
 }
 
 /*
- * Does the process hold a PyMethodDef {"next", next, METH_FASTCALL}? Nothing names its table, which lies among the
- * interpreter's static data, so this reads the memory around PyGen_Type, itself static data.
+ * Does the process hold a PyMethodDef {"next", next, METH_FASTCALL}? Nothing names its table, which
+ * lies among the interpreter's static data, so this reads the memory around PyGen_Type, itself
+ * static data.
  */
 static bool check__next(const struct py_check *check)
 {
@@ -169,14 +170,17 @@ static bool check__bytes(const struct py_check *check, uint64_t address)
 	       !check__read(check, address + layout->bytes_data + length, &last, 1) && last == 0;
 }
 
-enum verdict {
+enum check_verdict {
 	VERDICT_NONE,   /* no Python frame */
 	VERDICT_MOVING, /* it changed while it was read: no verdict */
 	VERDICT_BAD,    /* makes no sense, in this reading at least */
 	VERDICT_GOOD,
 };
 
-/* Is the current instruction inside the code, or just before the first one, in a frame that has not begun? */
+/*
+ * Is the current instruction inside the code, or just before the first one, in a frame that has not
+ * begun?
+ */
 static bool link__has_instruction(const struct py_link *link, const struct py_layout *layout)
 {
 	return link->offset >= -2 && link->offset < CODE_MAX && (layout->instr_bytes == 1 || link->offset % 2 == 0);
@@ -242,9 +246,10 @@ static bool check__link(const struct py_check *check, const struct py_link *link
 }
 
 /*
- * Checks the frames that the thread had both before and after their codes were read. Such frames kept the codes alive.
+ * Checks the frames that the thread had both before and after their codes were read. Such frames
+ * kept the codes alive.
  */
-static enum verdict check__frames_once(const struct py_check *check, uint64_t tstate)
+static enum check_verdict check__frames_once(const struct py_check *check, uint64_t tstate)
 {
 	struct outer before, after;
 	bool good[FRAME_CNT], python = false;
@@ -269,9 +274,9 @@ static enum verdict check__frames_once(const struct py_check *check, uint64_t ts
 	return python ? VERDICT_GOOD : k == held && before.cnt == after.cnt ? VERDICT_NONE : VERDICT_MOVING;
 }
 
-static enum verdict check__frames(const struct py_check *check, uint64_t tstate)
+static enum check_verdict check__frames(const struct py_check *check, uint64_t tstate)
 {
-	enum verdict verdict = VERDICT_MOVING;
+	enum check_verdict verdict = VERDICT_MOVING;
 
 	for (int i = 0; verdict == VERDICT_MOVING && i < READINGS; i++)
 		verdict = check__frames_once(check, tstate);
@@ -289,8 +294,8 @@ static bool is_among(const uint64_t interpreters[INTERPRETER_MAX], uint64_t inte
 }
 
 /*
- * The address of the word in which the thread has its current state; 0 when the thread has no such word, has ended, or
- * has not begun.
+ * The address of the word in which the thread has its current state; 0 when the thread has no such
+ * word, has ended, or has not begun.
  */
 static uint64_t check__word(const struct py_check *check, uint64_t tstate)
 {
@@ -305,7 +310,8 @@ static uint64_t check__word(const struct py_check *check, uint64_t tstate)
 	if (py->tstate_where == PY_TSTATE_TLS)
 		return tp + py->tstate_address;
 	/*
-	 * glibc's dtv: the count of entries lies before it; an entry is -1 until the thread uses that module's block.
+	 * glibc's dtv: the count of entries lies before it; an entry is -1 until the thread uses
+	 * that module's block.
 	 */
 	if (check__pointer(check, tp + 8, &dtv) || check__pointer(check, dtv - 16, &cnt) || py->tls_module > cnt ||
 	    check__pointer(check, dtv + 16ul * py->tls_module, &block) || block == 0 || block == UINT64_MAX)
@@ -314,12 +320,12 @@ static uint64_t check__word(const struct py_check *check, uint64_t tstate)
 }
 
 /*
- * Does the word hold `tstate`, another state of an interpreter, or nothing? A thread may have a state in each
- * interpreter, one of which is current. Up to 3.12.1, a state outside the main interpreter names the thread that made
- * it, and may be current in another thread.
+ * Does the word hold `tstate`, another state of an interpreter, or nothing? A thread may have a
+ * state in each interpreter, one of which is current. Up to 3.12.1, a state outside the main
+ * interpreter names the thread that made it, and may be current in another thread.
  */
-static enum verdict check__state_in(const struct py_check *check, uint64_t word, uint64_t tstate,
-				    const uint64_t interpreters[INTERPRETER_MAX])
+static enum check_verdict check__state_in(const struct py_check *check, uint64_t word, uint64_t tstate,
+					  const uint64_t interpreters[INTERPRETER_MAX])
 {
 	uint64_t current, interpreter, now;
 
@@ -333,20 +339,24 @@ static enum verdict check__state_in(const struct py_check *check, uint64_t word,
 }
 
 /*
- * Checks where the thread keeps its own state. glibc's and musl's pthread_t is the thread pointer, so
- * PyThreadState.thread_id leads to the thread-local words. A thread that has released the GIL may have no state there.
+ * Checks where the thread keeps its own state. glibc's and musl's pthread_t is the thread pointer,
+ * so PyThreadState.thread_id leads to the thread-local words. A thread that has released the GIL
+ * may have no state there.
  */
-static enum verdict check__current(const struct py_check *check, uint64_t tstate,
-				   const uint64_t interpreters[INTERPRETER_MAX])
+static enum check_verdict check__current(const struct py_check *check, uint64_t tstate,
+					 const uint64_t interpreters[INTERPRETER_MAX])
 {
 	uint64_t word = check__word(check, tstate);
-	enum verdict verdict = word ? check__state_in(check, word, tstate, interpreters) : VERDICT_GOOD;
+	enum check_verdict verdict = word ? check__state_in(check, word, tstate, interpreters) : VERDICT_GOOD;
 
 	return verdict == VERDICT_BAD && check__word(check, tstate) != word ? VERDICT_MOVING : verdict;
 }
 
-/* Up to 3.11: the state of the thread that holds the GIL, when one does, belongs to an interpreter of the list. */
-static enum verdict check__global(const struct py_check *check, const uint64_t interpreters[INTERPRETER_MAX])
+/*
+ * Up to 3.11: the state of the thread that holds the GIL, when one does, belongs to an interpreter
+ * of the list.
+ */
+static enum check_verdict check__global(const struct py_check *check, const uint64_t interpreters[INTERPRETER_MAX])
 {
 	if (check->python->process.tstate_where != PY_TSTATE_GLOBAL)
 		return VERDICT_GOOD;
@@ -364,12 +374,15 @@ static bool check__is_listed(const struct py_check *check, uint64_t interpreter,
 	return !err && at == tstate;
 }
 
-/* The threads of one interpreter: BAD when a current state is elsewhere, else the best verdict on their frames. */
-static enum verdict check__interpreter(const struct py_check *check, const uint64_t interpreters[INTERPRETER_MAX],
-				       uint64_t interpreter)
+/*
+ * The threads of one interpreter: BAD when a current state is elsewhere, else the best verdict on
+ * their frames.
+ */
+static enum check_verdict check__interpreter(const struct py_check *check, const uint64_t interpreters[INTERPRETER_MAX],
+					     uint64_t interpreter)
 {
 	const uint32_t *walk = check->python->walk;
-	enum verdict verdict, result = VERDICT_NONE;
+	enum check_verdict verdict, result = VERDICT_NONE;
 	uint64_t tstate, back;
 
 	if (check__pointer(check, interpreter + walk[PY_WALK_INTERP_THREADS], &tstate))
@@ -407,10 +420,10 @@ static bool check__list(const struct py_check *check, uint64_t interpreters[INTE
 }
 
 /* BAD when any interpreter is BAD; else the best of their verdicts. */
-static enum verdict check__threads(const struct py_check *check)
+static enum check_verdict check__threads(const struct py_check *check)
 {
 	uint64_t interpreters[INTERPRETER_MAX] = {0};
-	enum verdict verdict, result = VERDICT_NONE;
+	enum check_verdict verdict, result = VERDICT_NONE;
 
 	if (!check__list(check, interpreters))
 		return VERDICT_BAD;
@@ -428,7 +441,7 @@ static int check__live(const struct py_check *check)
 {
 	for (int i = 0; i < ATTEMPTS && cpu_ns() < check->until_ns; i++) {
 		const struct timespec pause = {.tv_nsec = (i + 1) * 1000 * 1000};
-		enum verdict verdict = check__threads(check);
+		enum check_verdict verdict = check__threads(check);
 
 		if (verdict == VERDICT_GOOD || verdict == VERDICT_NONE)
 			return 0;

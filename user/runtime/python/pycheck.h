@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Checks what was found of a CPython against the live process. Only reads; the process runs on, so what changes is read
- * again.
+ * Checks what was found of a CPython against the live process. Only reads; the process runs on, so
+ * what changes is read again.
  */
 #ifndef STEPFLAME_USER_RUNTIME_PYTHON_PYCHECK_H
 #define STEPFLAME_USER_RUNTIME_PYTHON_PYCHECK_H
@@ -22,12 +22,16 @@ struct py_check {
 };
 
 /*
- * From 3.13: checks that _Py_DebugOffsets at the start of _PyRuntime is of this version and agrees with the table. 0
- * (also before 3.13), -EOPNOTSUPP for a free-threaded build, -ENOTSUP when they differ, or -errno.
+ * From 3.13: checks that _Py_DebugOffsets at the start of _PyRuntime is of this version and agrees
+ * with the table. 0 (also before 3.13), -EOPNOTSUPP for a free-threaded build, -ENOTSUP when they
+ * differ, or -errno.
  */
 int py_check__debug_offsets(pid_t pid, uint64_t runtime, const struct py_internals *internals);
 
-/* All other checks that python.h lists. 0, -ENOTSUP on a contradiction, or -errno when the memory cannot be read. */
+/*
+ * All other checks that python.h lists. 0, -ENOTSUP on a contradiction, or -errno when the memory
+ * cannot be read.
+ */
 int py_check__process(const struct py_check *check);
 
 #endif

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Follows the interpreter's code to the calls through the eval_frame pointer. In: an opened ELF file. Out: sites. */
+/*
+ * Follows the interpreter's code to the calls through the eval_frame pointer. In: an opened ELF
+ * file. Out: sites.
+ */
 #include "user/runtime/python/pyexact.h"
 
 #include <capstone/capstone.h>
@@ -22,7 +25,10 @@
 #define DEPTH_314       5000 /* 3.14 checks how full the C stack is: 10,000 calls are too many for 8 MiB */
 #define DEPTH_MARGIN    50   /* calls, for C functions such as sorted() between Python calls */
 
-/* A move between a register and memory at a large offset from another: REX.W 8B (load) or 89 (store), mod 10, no SIB. */
+/*
+ * A move between a register and memory at a large offset from another: REX.W 8B (load) or 89
+ * (store), mod 10, no SIB.
+ */
 struct far_move {
 	bool load;
 	uint8_t reg, base;
@@ -42,8 +48,11 @@ static bool far_move__parse(const uint8_t *code, struct far_move *out)
 	return true;
 }
 
-/* The offset of the first such load (or store) in a small function that CPython exports. 0: not found. */
-static uint32_t find_offset(const struct elf *elf, const char *name, bool load, struct decoder *decoder)
+/*
+ * The offset of the first such load (or store) in a small function that CPython exports. 0: not
+ * found.
+ */
+static uint32_t find_field_offset(const struct elf *elf, const char *name, bool load, struct decoder *decoder)
 {
 	struct elf_symbol symbol;
 	uint64_t at;
@@ -69,19 +78,22 @@ static uint32_t find_offset(const struct elf *elf, const char *name, bool load, 
 	return 0;
 }
 
-static bool is_good(const struct flow_node *node)
+static bool may_carry_probe(const struct flow_node *node)
 {
 	return node->emulated && !node->refused;
 }
 
-/* The first emulated instruction after a call, on the straight line, with the stack as the call left it. */
+/*
+ * The first emulated instruction after a call, on the straight line, with the stack as the call
+ * left it.
+ */
 static int find_behind(const struct elf *elf, struct decoder *decoder, uint64_t vaddr, struct site *out)
 {
 	for (int i = 0; i < RETURN_STEPS; i++) {
 		struct flow_node node = {0};
 
 		decoder__node(decoder, elf, vaddr, 16, &node);
-		if (is_good(&node)) {
+		if (may_carry_probe(&node)) {
 			*out = (struct site){.depth = -8, .emulated = true};
 			return elf__offset(elf, vaddr, &out->offset);
 		}
@@ -112,10 +124,11 @@ static bool goes_by(const struct elf *elf, const struct flow_node *node, uint8_t
 }
 
 /*
- * The call through the pointer that was loaded to `reg` before vaddr, on either side of the test for NULL; 0: not
- * found, or a jump.
+ * The call through the pointer that was loaded to `reg` before vaddr, on either side of the test
+ * for NULL; 0: not found, or a jump.
  */
-static uint64_t find_call(const struct elf *elf, struct decoder *decoder, uint64_t vaddr, uint8_t reg, int branches)
+static uint64_t find_pointer_call(const struct elf *elf, struct decoder *decoder, uint64_t vaddr, uint8_t reg,
+				  int branches)
 {
 	for (int i = 0; i < CALL_STEPS; i++) {
 		struct flow_node node = {0};
@@ -126,7 +139,7 @@ static uint64_t find_call(const struct elf *elf, struct decoder *decoder, uint64
 		case FLOW_CALL_INDIRECT:
 			return goes_by(elf, &node, reg) ? vaddr + node.size : 0;
 		case FLOW_BRANCH:
-			call = branches ? find_call(elf, decoder, node.target, reg, branches - 1) : 0;
+			call = branches ? find_pointer_call(elf, decoder, node.target, reg, branches - 1) : 0;
 			if (call)
 				return call;
 			break;
@@ -173,7 +186,7 @@ static int find_callers(const struct elf *elf, struct decoder *decoder, struct p
 
 		if (!far_move__parse(code + i, &move) || !move.load || move.offset != out->word_offset)
 			continue;
-		behind = find_call(elf, decoder, start + i + FAR_MOVE_BYTES, move.reg, 1);
+		behind = find_pointer_call(elf, decoder, start + i + FAR_MOVE_BYTES, move.reg, 1);
 		if (behind && add_returned(elf, decoder, behind, out))
 			return -ENOTSUP;
 	}
@@ -243,9 +256,9 @@ static int find_ends(const struct elf *elf, const struct elf_symbol *loop, int m
 		return 0;
 	}
 	*why = "the place of its eval_frame pointer is not known";
-	out->word_offset = find_offset(elf, "_PyInterpreterState_GetEvalFrameFunc", true, decoder);
+	out->word_offset = find_field_offset(elf, "_PyInterpreterState_GetEvalFrameFunc", true, decoder);
 	if (!out->word_offset ||
-	    out->word_offset != find_offset(elf, "_PyInterpreterState_SetEvalFrameFunc", false, decoder))
+	    out->word_offset != find_field_offset(elf, "_PyInterpreterState_SetEvalFrameFunc", false, decoder))
 		return -ENOTSUP;
 	*why = "a call by its eval_frame pointer has no emulated instruction behind it";
 	if (find_callers(elf, decoder, out))
@@ -308,7 +321,10 @@ int py_exact__recursion_limit(const struct process *process, const struct python
 
 int py_exact__safe_depth(const struct process *process, const struct python *python)
 {
-	/* PyThreadState: int py_recursion_remaining, py_recursion_limit, c_recursion_remaining (Include/cpython/pystate.h) */
+	/*
+	 * PyThreadState: int py_recursion_remaining, py_recursion_limit, c_recursion_remaining
+	 * (Include/cpython/pystate.h)
+	 */
 	static const uint8_t offsets[] = {[12] = 28, [13] = 44};
 	int minor = python->process.layout.minor, limit = py_exact__recursion_limit(process, python), most = 0;
 	struct py_thread *threads;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Walks the frames of a Python thread that may run meanwhile. In: a pid and a thread state. Out: struct py_stack. No
- * state.
+ * Walks the frames of a Python thread that may run meanwhile. In: a pid and a thread state. Out:
+ * struct py_stack. No state.
  *
- * Frames and their links are read one after the other, so a reading of a running thread may mix frames that never
- * existed together. A chain counts as true when several readings agree, the first from before its code objects were
- * read, the others from after. Frames hold references to their code objects, so these were alive. Only the innermost
- * frame may have moved to another instruction.
+ * Frames and their links are read one after the other, so a reading of a running thread may mix
+ * frames that never existed together. A chain counts as true when several readings agree, the first
+ * from before its code objects were read, the others from after. Frames hold references to their
+ * code objects, so these were alive. Only the innermost frame may have moved to another
+ * instruction.
  */
 #include "user/runtime/python/pyframes.h"
 
@@ -49,7 +50,7 @@ struct chain {
 	bool cut;
 };
 
-struct reader {
+struct stack_reader {
 	pid_t pid;
 	const struct py_process *py;
 	uint64_t tstate;
@@ -58,7 +59,7 @@ struct reader {
 
 /* ---- the chain of frames ---- */
 
-static int read_pointer(const struct reader *r, uint64_t address, uint64_t *value)
+static int reader__pointer(const struct stack_reader *r, uint64_t address, uint64_t *value)
 {
 	return process__read_memory(r->pid, address, value, sizeof(*value));
 }
@@ -92,7 +93,10 @@ static size_t frame__bytes(const struct py_layout *layout)
 	return most < FRAME_BYTES ? most : FRAME_BYTES;
 }
 
-/* Reads from the start of the frame's page to the end of the frame, then the pages below that are mapped. */
+/*
+ * Reads from the start of the frame's page to the end of the frame, then the pages below that are
+ * mapped.
+ */
 static int py_window__fill(struct py_window *window, pid_t pid, uint64_t frame, size_t size)
 {
 	uint64_t page = frame & ~(uint64_t)(PAGE - 1);
@@ -116,7 +120,10 @@ static int py_window__fill(struct py_window *window, pid_t pid, uint64_t frame, 
 	return 0;
 }
 
-/* Up to 3.10 a frame is an object. One that is being destroyed has no references, and its f_back leads nowhere. */
+/*
+ * Up to 3.10 a frame is an object. One that is being destroyed has no references, and its f_back
+ * leads nowhere.
+ */
 int py_link__read(pid_t pid, const struct py_layout *layout, struct py_window *window, uint64_t frame,
 		  struct py_link *out)
 {
@@ -148,10 +155,10 @@ int py_link__read(pid_t pid, const struct py_layout *layout, struct py_window *w
 }
 
 /*
- * Reads all frames of Python functions, innermost first; succeeds when the innermost frame is the same before and
- * after. chain->links has room for PY_FRAMES_MAX.
+ * Reads all frames of Python functions, innermost first; succeeds when the innermost frame is the
+ * same before and after. chain->links has room for PY_FRAMES_MAX.
  */
-static int reader__chain(const struct reader *r, struct chain *chain)
+static int reader__chain(const struct stack_reader *r, struct chain *chain)
 {
 	struct py_window window;
 	const struct py_layout *layout = &r->py->layout;
@@ -177,7 +184,7 @@ static int reader__chain(const struct reader *r, struct chain *chain)
 }
 
 /* Takes one reading; a thread that runs meanwhile spoils some. */
-static int reader__reading(const struct reader *r, struct chain *chain)
+static int reader__reading(const struct stack_reader *r, struct chain *chain)
 {
 	int err = -EAGAIN;
 
@@ -205,16 +212,16 @@ static uint32_t chain__common(const struct chain *a, const struct chain *b, uint
 
 /* ---- code objects ---- */
 
-static int reader__head(const struct reader *r, uint64_t code, struct code_head *out)
+static int reader__head(const struct stack_reader *r, uint64_t code, struct code_head *out)
 {
 	const struct py_layout *layout = &r->py->layout;
 	int err;
 
 	memset(out, 0, sizeof(*out));
-	err = read_pointer(r, code + 8, &out->type) ?:
-	      read_pointer(r, code + layout->code_filename, &out->file) ?:
-	      read_pointer(r, code + (layout->code_qualname ?: layout->code_name), &out->name) ?:
-	      read_pointer(r, code + layout->code_linetable, &out->line_table) ?:
+	err = reader__pointer(r, code + 8, &out->type) ?:
+	      reader__pointer(r, code + layout->code_filename, &out->file) ?:
+	      reader__pointer(r, code + (layout->code_qualname ?: layout->code_name), &out->name) ?:
+	      reader__pointer(r, code + layout->code_linetable, &out->line_table) ?:
 	      process__read_memory(r->pid, code + layout->code_firstlineno, &out->first_line, sizeof(uint32_t));
 	return err ?: out->type == r->py->code_type ? 0 : -EAGAIN;
 }
@@ -228,7 +235,7 @@ static void code__clear(struct py_code *code)
 }
 
 /* Fills a code, unless it is filled and still the same. */
-static int reader__fill(const struct reader *r, struct py_code *code, uint64_t address)
+static int reader__fill(const struct stack_reader *r, struct py_code *code, uint64_t address)
 {
 	const struct py_layout *layout = &r->py->layout;
 	struct rec_code record = {.pid = (uint32_t)r->pid, .table_bytes = -1};
@@ -251,7 +258,7 @@ static int reader__fill(const struct reader *r, struct py_code *code, uint64_t a
 }
 
 /* Reads the code objects of the chain, each once, and checks each again in each attempt. */
-static int reader__codes(const struct reader *r, struct chain *chain)
+static int reader__codes(const struct stack_reader *r, struct chain *chain)
 {
 	struct py_stack *stack = r->stack;
 	uint32_t seen = 0; /* in this attempt: the first of stack->codes */
@@ -284,8 +291,9 @@ static int reader__codes(const struct reader *r, struct chain *chain)
 }
 
 /*
- * From 3.12, the interpreter may put a frame of its own below one of __init__. Its code (_Py_InitCleanup, CPython
- * Python/specialize.c) has one str for all its names, and no first line. Tracebacks leave it out.
+ * From 3.12, the interpreter may put a frame of its own below one of __init__. Its code
+ * (_Py_InitCleanup, CPython Python/specialize.c) has one str for all its names, and no first line.
+ * Tracebacks leave it out.
  */
 static bool code__is_function(const struct py_code *code)
 {
@@ -319,10 +327,10 @@ static int stack__set(struct py_stack *stack, const struct link *links, uint32_t
 }
 
 /*
- * Makes one attempt. 0 when all readings agree; -EAGAIN when only the last `*common` frames of the first reading are in
- * all.
+ * Makes one attempt. 0 when all readings agree; -EAGAIN when only the last `*common` frames of the
+ * first reading are in all.
  */
-static int reader__attempt(const struct reader *r, struct chain *first, struct chain *again, uint32_t *common)
+static int reader__attempt(const struct stack_reader *r, struct chain *first, struct chain *again, uint32_t *common)
 {
 	int err = reader__reading(r, first) ?: reader__codes(r, first);
 	bool whole = true;
@@ -342,7 +350,7 @@ static int reader__attempt(const struct reader *r, struct chain *first, struct c
 
 int py_stack__read(pid_t pid, const struct py_process *py, uint64_t tstate, struct py_stack *out)
 {
-	struct reader r = {pid, py, tstate, out};
+	struct stack_reader r = {pid, py, tstate, out};
 	struct chain first = {0}, again = {0};
 	uint32_t common = 0;
 	int err;

@@ -20,12 +20,13 @@ struct py_link {
 	bool python;    /* a Python function's frame; else one that the interpreter made to enter Python from C */
 };
 
-/* The innermost frame of a thread state, 0 for none. 0 or -errno. */
+/* The innermost frame of a thread state, 0: no frame. 0 or -errno. */
 int py_link__innermost(pid_t pid, const struct py_layout *layout, uint64_t tstate, uint64_t *frame);
 
 /*
- * A cache of the target's memory around the last frame that was read, and below it, where mostly the calling frames
- * lie: the frames of a chain then come from few moments. Empty when start == end == 0.
+ * A cache of the target's memory around the last frame that was read, and below it, where mostly
+ * the calling frames lie: the frames of a chain then come from few moments. Empty when start == end
+ * == 0.
  */
 #define PY_WINDOW_PAGES 8
 
@@ -36,8 +37,8 @@ struct py_window {
 };
 
 /*
- * Reads one frame. 0, -EAGAIN when the frame is being destroyed, or -errno. The caller must know which thread it
- * belongs to, if any.
+ * Reads one frame. 0, -EAGAIN when the frame is being destroyed, or -errno. The caller must know
+ * which thread it belongs to, if any.
  */
 int py_link__read(pid_t pid, const struct py_layout *layout, struct py_window *window, uint64_t frame,
 		  struct py_link *out);
@@ -53,16 +54,19 @@ struct py_stack {
 	struct py_frame *frames; /* innermost first */
 	uint32_t frame_cnt;
 	bool cut; /* there were more than PY_FRAMES_MAX; these are the innermost */
-	/* The thread ran, and no two readings agreed: frames has only the outer ones, in which it was all the time. */
+	/*
+	 * The thread ran, and no two readings agreed: frames has only the outer frames, which all
+	 * readings share.
+	 */
 	bool moving;
 	struct py_code *codes; /* owns what the frames point at */
 	uint32_t code_cnt;
 };
 
 /*
- * Reads the stack of the thread state at `tstate` (struct py_thread) by process_vm_readv, until two readings agree that
- * have the reading of names and lines between them. 0, or -errno when nothing could be read. Release with
- * py_stack__release, also after an error.
+ * Reads the stack of the thread state at `tstate` (struct py_thread) by process_vm_readv, until two
+ * readings agree that have the reading of names and lines between them. 0, or -errno when nothing
+ * could be read. Release with py_stack__release, also after an error.
  */
 int py_stack__read(pid_t pid, const struct py_process *py, uint64_t tstate, struct py_stack *out);
 void py_stack__release(struct py_stack *stack);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Finds invoke_gc_callback by its arguments. In: an opened ELF file. Out: addresses in it. No state. */
+/*
+ * Finds invoke_gc_callback by its arguments. In: an opened ELF file. Out: addresses in it. No
+ * state.
+ */
 #include "user/runtime/python/pygc.h"
 
 #include <errno.h>
@@ -29,8 +32,8 @@ static int argument_of(uint16_t reg)
 }
 
 /*
- * Returns the address of the text when the call node[at] passes it as its first or second argument (*argument says
- * which), else 0.
+ * Returns the address of the text when the call node[at] passes it as its first or second argument
+ * (*argument says which), else 0.
  */
 static uint64_t text_argument(const struct flow *flow, size_t at, const char *text, int *argument)
 {
@@ -52,7 +55,7 @@ static bool is_own_call(const struct flow *flow, const struct flow_node *node)
 }
 
 /* Finds the callee that gets both texts, among the calls of one function. */
-static int find_in(const struct flow *flow, struct py_gc *out)
+static int find_gc_callee(const struct flow *flow, struct py_gc *out)
 {
 	for (size_t i = 0; i < flow->node_cnt; i++) {
 		uint64_t start, stop;
@@ -82,7 +85,7 @@ int py_gc__find(const struct elf *elf, struct py_gc *out)
 
 	if (err)
 		return err;
-	err = find_in(flow, out);
+	err = find_gc_callee(flow, out);
 	for (size_t i = 0; err && i < flow->node_cnt && callee_cnt < CALLEES_MAX; i++)
 		if (is_own_call(flow, &flow->node[i]))
 			callees[callee_cnt++] = flow->node[i].target;
@@ -90,7 +93,7 @@ int py_gc__find(const struct elf *elf, struct py_gc *out)
 	for (size_t i = 0; err && i < callee_cnt; i++) {
 		if (flow__new(elf, callees[i], 0, &flow))
 			continue;
-		err = find_in(flow, out);
+		err = find_gc_callee(flow, out);
 		flow__free(flow);
 	}
 	return err;

@@ -15,9 +15,9 @@ struct py_gc {
 };
 
 /*
- * Finds invoke_gc_callback, a static function, in an interpreter, stripped or not: PyGC_Collect, or a function that it
- * calls, calls it with "start" and again with "stop". (CPython 3.8 to 3.12 Modules/gcmodule.c, from 3.13 Python/gc.c.)
- * 0, -ENOENT, or -errno of flow__new.
+ * Finds invoke_gc_callback, a static function, in an interpreter, stripped or not: PyGC_Collect, or
+ * a function that it calls, calls it with "start" and again with "stop". (CPython 3.8 to 3.12
+ * Modules/gcmodule.c, from 3.13 Python/gc.c.) 0, -ENOENT, or -errno of flow__new.
  */
 int py_gc__find(const struct elf *elf, struct py_gc *out);
 

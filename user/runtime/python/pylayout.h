@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What stepflame knows about a CPython version beyond the layout that the BPF side gets (include/python.h): the path
- * from _PyRuntime to the thread states, and what _Py_DebugOffsets must say. For python.c and its tests.
+ * What stepflame knows about a CPython version beyond the layout that the BPF side gets
+ * (include/python.h): the path from _PyRuntime to the thread states, and what _Py_DebugOffsets must
+ * say. For python.c and its tests.
  */
 #ifndef STEPFLAME_USER_RUNTIME_PYTHON_PYLAYOUT_H
 #define STEPFLAME_USER_RUNTIME_PYTHON_PYLAYOUT_H
@@ -35,9 +36,10 @@ struct py_internals {
 	uint32_t gil_bytes, gil_holder, gil_locked; /* struct _gil_runtime_state: its size, last_holder, locked */
 	uint32_t recursion_limit;                   /* PyInterpreterState.ceval.recursion_limit; 0 before 3.11 */
 	/*
-	 * From 3.13, _PyRuntime begins with _Py_DebugOffsets (CPython Include/internal/pycore_runtime.h or
-	 * pycore_debug_offsets.h): these are the places in _PyRuntime of the 64-bit words that hold walk[], the version
-	 * and "free-threaded", and what other words must hold. 0 before 3.13.
+	 * From 3.13, _PyRuntime begins with _Py_DebugOffsets (CPython
+	 * Include/internal/pycore_runtime.h or pycore_debug_offsets.h): these are the places in
+	 * _PyRuntime of the 64-bit words that hold walk[], the version and "free-threaded", and
+	 * what other words must hold. 0 before 3.13.
 	 */
 	uint32_t walk_at[PY_WALK_CNT];
 	uint32_t debug_version_at;

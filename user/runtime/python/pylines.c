@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Line tables of CPython. In: bytes of a process, which may be anything. Out: struct code_line. No state. Code and line
- * deltas are bounded by the size of the table, so sums in 64 bits do not overflow.
+ * Line tables of CPython. In: bytes of a process, which may be anything. Out: struct code_line. No
+ * state. Code and line deltas are bounded by the size of the table, so sums in 64 bits do not
+ * overflow.
  */
 #include "user/runtime/python/pylines.h"
 
@@ -12,7 +13,7 @@
 #include "user/proc/process.h"
 #include "user/runtime/python/pyobject.h"
 
-struct decoder {
+struct line_decoder {
 	const uint8_t *at, *end;
 	struct code_line *lines;
 	uint32_t cnt, max;
@@ -20,8 +21,11 @@ struct decoder {
 	int64_t line;
 };
 
-/* The code has that line from d->offset on. The last place is reserved for the end of what is known. */
-static void decoder__put(struct decoder *d, int64_t line)
+/*
+ * The code has that line from d->offset on. The last place is reserved for the end of what is
+ * known.
+ */
+static void line_decoder__put(struct line_decoder *d, int64_t line)
 {
 	struct code_line entry = {(uint32_t)d->offset, line > 0 && line <= INT32_MAX ? (int32_t)line : 0};
 
@@ -35,23 +39,26 @@ static void decoder__put(struct decoder *d, int64_t line)
 		d->lines[d->cnt++] = entry;
 }
 
-/* co_lnotab, up to 3.9: pairs {bytes of code, signed lines} to add; lines hold from where the sum of the bytes is. */
-static void decoder__lnotab(struct decoder *d)
+/*
+ * co_lnotab, up to 3.9: pairs {bytes of code, signed lines} to add; lines hold from where the sum
+ * of the bytes is.
+ */
+static void line_decoder__lnotab(struct line_decoder *d)
 {
-	decoder__put(d, d->line);
+	line_decoder__put(d, d->line);
 	while (d->end - d->at >= 2) {
 		d->offset += d->at[0];
 		d->line += (int8_t)d->at[1];
 		d->at += 2;
-		decoder__put(d, d->line);
+		line_decoder__put(d, d->line);
 	}
 }
 
 /*
- * co_linetable of 3.10: pairs {bytes of code, signed lines}: a range, whose line is the last one plus lines; -128:
- * none.
+ * co_linetable of 3.10: pairs {bytes of code, signed lines}: a range, whose line is the last one
+ * plus lines; -128: none.
  */
-static void decoder__ranges(struct decoder *d)
+static void line_decoder__ranges(struct line_decoder *d)
 {
 	while (d->end - d->at >= 2) {
 		uint8_t bytes = d->at[0];
@@ -61,17 +68,17 @@ static void decoder__ranges(struct decoder *d)
 		if (lines != -128)
 			d->line += lines;
 		if (bytes)
-			decoder__put(d, lines == -128 ? 0 : d->line);
+			line_decoder__put(d, lines == -128 ? 0 : d->line);
 		d->offset += bytes;
 	}
-	decoder__put(d, 0);
+	line_decoder__put(d, 0);
 }
 
 /*
- * A signed varint: 6 bits a byte, the lowest first; bit 6 says that more follow; the lowest bit of the value is the
- * sign. Clipped to 30 bits.
+ * A signed varint: 6 bits a byte, the lowest first; bit 6 says that more follow; the lowest bit of
+ * the value is the sign. Clipped to 30 bits.
  */
-static int32_t decoder__svarint(struct decoder *d)
+static int32_t line_decoder__svarint(struct line_decoder *d)
 {
 	uint32_t value = 0;
 
@@ -87,10 +94,10 @@ static int32_t decoder__svarint(struct decoder *d)
 }
 
 /*
- * The location table of 3.11 and later: entries that begin with a byte 1 kkkk lll: kind, and length less 1 in code
- * units of 2 bytes. No other byte has its highest bit set.
+ * The location table of 3.11 and later: entries that begin with a byte 1 kkkk lll: kind, and length
+ * less 1 in code units of 2 bytes. No other byte has its highest bit set.
  */
-static void decoder__locations(struct decoder *d)
+static void line_decoder__locations(struct line_decoder *d)
 {
 	enum { ONE_LINE_0 = 10, ONE_LINE_2 = 12, NO_COLUMNS = 13, LONG = 14, NONE = 15 };
 
@@ -99,28 +106,28 @@ static void decoder__locations(struct decoder *d)
 
 		d->at++;
 		if (kind == NO_COLUMNS || kind == LONG)
-			d->line += decoder__svarint(d);
+			d->line += line_decoder__svarint(d);
 		else if (kind >= ONE_LINE_0 && kind <= ONE_LINE_2)
 			d->line += kind - ONE_LINE_0;
 		while (d->at < d->end && !(*d->at & 0x80)) /* columns */
 			d->at++;
-		decoder__put(d, kind == NONE ? 0 : d->line);
+		line_decoder__put(d, kind == NONE ? 0 : d->line);
 		d->offset += 2u * units;
 	}
-	decoder__put(d, 0);
+	line_decoder__put(d, 0);
 }
 
 uint32_t py_lines__decode(int minor, const uint8_t *table, size_t size, uint32_t first_line, struct code_line *lines,
 			  uint32_t max)
 {
-	struct decoder d = {.at = table, .end = table + size, .lines = lines, .max = max, .line = first_line};
+	struct line_decoder d = {.at = table, .end = table + size, .lines = lines, .max = max, .line = first_line};
 
 	if (minor >= 11)
-		decoder__locations(&d);
+		line_decoder__locations(&d);
 	else if (minor == 10)
-		decoder__ranges(&d);
+		line_decoder__ranges(&d);
 	else
-		decoder__lnotab(&d);
+		line_decoder__lnotab(&d);
 	return d.cnt;
 }
 
@@ -135,7 +142,7 @@ int32_t py_lines__at(const struct code_line *lines, uint32_t line_cnt, uint32_t 
 }
 
 /* Reads the line table from its process, malloc'ed. */
-static int read_table(const struct py_layout *layout, const struct rec_code *code, uint8_t **out, uint64_t *length)
+static int read_line_table(const struct py_layout *layout, const struct rec_code *code, uint8_t **out, uint64_t *length)
 {
 	uint8_t *table;
 	int err;
@@ -174,7 +181,7 @@ int py_lines__complete(const struct py_layout *layout, const struct rec_code *co
 	if (length > code->hdr.size - sizeof(*code))
 		return -EINVAL;
 	if (code->table_bytes < 0) {
-		err = read_table(layout, code, &read, &length);
+		err = read_line_table(layout, code, &read, &length);
 		table = read;
 	}
 	if (err)

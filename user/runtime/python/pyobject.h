@@ -13,8 +13,8 @@
 bool py_object__is(pid_t pid, const struct py_layout *layout, uint64_t address, const char *type);
 
 /*
- * Reads a str as UTF-8, malloc'ed into *text: at most 4,096 characters, the rest is cut. What UTF-8 cannot hold becomes
- * U+FFFD. 0; -EINVAL when there is no compact str at that address, or -errno.
+ * Reads a str as UTF-8, malloc'ed into *text: at most 4,096 characters, the rest is cut. What UTF-8
+ * cannot hold becomes U+FFFD. 0; -EINVAL when there is no compact str at that address, or -errno.
  */
 int py_object__str(pid_t pid, const struct py_layout *layout, uint64_t address, char **text);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Finds CPython in a process. In: the mapped files of struct process, and reads of the process's memory, which goes on
- * running. Out: struct python. Owned by the calling thread. This file first analyses the interpreter's file; then the
- * process must agree (pycheck.c).
+ * Finds CPython in a process. In: the mapped files of struct process, and reads of the process's
+ * memory, which goes on running. Out: struct python. Owned by the calling thread. This file first
+ * analyses the interpreter's file; then the process must agree (pycheck.c).
  */
 #include "user/runtime/python/python.h"
 
@@ -65,8 +65,9 @@ static bool file__is_executable(const struct mapped_file *file, pid_t pid)
 }
 
 /*
- * The executable goes first: its definitions win over a libpython that an extension brought. A file named python is
- * also the executable when the process was started through the loader (ld.so /usr/bin/python3).
+ * The executable goes first: its definitions win over a libpython that an extension brought. A file
+ * named python is also the executable when the process was started through the loader (ld.so
+ * /usr/bin/python3).
  */
 static int process__find_python(const struct process *process, const struct mapped_file **file, struct elf **elf)
 {
@@ -108,7 +109,10 @@ static int version__from_hex(const struct elf *elf, pid_t pid, uint64_t bias, ch
 	return 0;
 }
 
-/* Sets out->version from the best source that exists, and returns the minor version; -1 when there is no source. */
+/*
+ * Sets out->version from the best source that exists, and returns the minor version; -1 when there
+ * is no source.
+ */
 static int python__version(struct python *out, const struct elf *elf, pid_t pid)
 {
 	int minor;
@@ -187,7 +191,8 @@ static int python__describe(const struct process *process, struct python *out, c
 	int minor, err;
 
 	/*
-	 * The lowest mapping begins at file offset 0 in all but odd files, and a load bias is the same in all segments.
+	 * The lowest mapping begins at file offset 0 in all but odd files, and a load bias is the
+	 * same in all segments.
 	 */
 	if (elf__symbol(elf, "_PyRuntime", &runtime) || elf__symbol(elf, "PyGen_Type", &gen_type) ||
 	    elf__symbol(elf, "PyUnicode_Type", &unicode_type) || elf__symbol(elf, "PyCode_Type", &code_type) ||

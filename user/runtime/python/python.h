@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Finds the CPython interpreter in a process: its file, version, layout, and the functions on which landmarks sit. */
+/*
+ * Finds the CPython interpreter in a process: its file, version, layout, and the functions on which
+ * landmarks sit.
+ */
 #ifndef STEPFLAME_USER_RUNTIME_PYTHON_PYTHON_H
 #define STEPFLAME_USER_RUNTIME_PYTHON_PYTHON_H
 
@@ -7,22 +10,24 @@
 #include "user/runtime/python/interpreter.h"
 
 /*
- * Finds CPython among the mapped files (the executable before a libpython3.x), its exact version (Py_Version, or the
- * text that Py_GetVersion formats), layout, functions and thread state. *elf (may be NULL) receives the opened file,
- * which the caller frees; NULL on error. 0; -ENOENT no CPython there; -EOPNOTSUPP a version outside the table, or a
- * free-threaded build (version is set); -ENOTSUP the live process contradicts the table; or -errno. A function, thread
- * state, tss_offset or GIL that is not found is not an error, but 0 or PY_TSTATE_UNKNOWN.
+ * Finds CPython among the mapped files (the executable before a libpython3.x), its exact version
+ * (Py_Version, or the text that Py_GetVersion formats), layout, functions and thread state. *elf
+ * (may be NULL) receives the opened file, which the caller frees; NULL on error. 0; -ENOENT no
+ * CPython there; -EOPNOTSUPP a version outside the table, or a free-threaded build (version is
+ * set); -ENOTSUP the live process contradicts the table; or -errno. A function, thread state,
+ * tss_offset or GIL that is not found is not an error, but 0 or PY_TSTATE_UNKNOWN.
  *
- * The check against the live process: PyGen_Type's and PyUnicode_Type's tp_name read "generator" and "str"; the `next`
- * found is the one in the process; where a thread runs Python, its thread state leads to frames whose code objects have
- * readable names and a line table, and its thread-local word (reached through its thread_id, which is its thread
- * pointer) holds that state or nothing; from 3.13, _Py_DebugOffsets agree.
+ * The check against the live process: PyGen_Type's and PyUnicode_Type's tp_name read "generator"
+ * and "str"; the `next` found is the one in the process; where a thread runs Python, its thread
+ * state leads to frames whose code objects have readable names and a line table, and its
+ * thread-local word (reached through its thread_id, which is its thread pointer) holds that state
+ * or nothing; from 3.13, _Py_DebugOffsets agree.
  */
 int python__find(const struct process *process, struct python *out, struct elf **elf);
 
 /*
- * Writes what an error of python__find means for the process, in the same words for all commands; returns the remedy,
- * or NULL when there is none. version may be "".
+ * Writes what an error of python__find means for the process, in the same words for all commands;
+ * returns the remedy, or NULL when there is none. version may be "".
  */
 #define PYTHON_WHY_BYTES 256
 const char *python__explain(int err, pid_t pid, const char *comm, const char *version, char why[PYTHON_WHY_BYTES]);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Walks the interpreters and thread states of a process that runs on. In: a pid, the address of _PyRuntime, a version's
- * offsets. Out: threads, and two addresses, given only when the process agrees. No state; owned by the calling thread.
+ * Walks the interpreters and thread states of a process that runs on. In: a pid, the address of
+ * _PyRuntime, a version's offsets. Out: threads, and two addresses, given only when the process
+ * agrees. No state; owned by the calling thread.
  */
 #include "user/runtime/python/pythread.h"
 
@@ -17,8 +18,8 @@
 #define ATTEMPTS        20 /* 1 ms apart */
 
 /*
- * glibc's struct pthread on x86-64 (nptl/descr.h): specific_1stblock, 32 entries {uintptr_t seq; void *data}. The same
- * since 2.3. A word there counts only when it is the state of the thread.
+ * glibc's struct pthread on x86-64 (nptl/descr.h): specific_1stblock, 32 entries {uintptr_t seq;
+ * void *data}. The same since 2.3. A word there counts only when it is the state of the thread.
  */
 #define SPECIFIC_AT   0x310
 #define SPECIFIC_CNT  32
@@ -26,7 +27,7 @@
 
 static const struct timespec moment = {.tv_nsec = 1000 * 1000};
 
-static int read_pointer(pid_t pid, uint64_t address, uint64_t *value)
+static int read_address(pid_t pid, uint64_t address, uint64_t *value)
 {
 	return process__read_memory(pid, address, value, sizeof(*value));
 }
@@ -40,7 +41,7 @@ int py_walk__resolve(pid_t pid, uint64_t runtime, const struct py_internals *int
 		walk[i] = internals->walk[i];
 		if (!internals->walk_at[i])
 			continue;
-		err = read_pointer(pid, runtime + internals->walk_at[i], &value);
+		err = read_address(pid, runtime + internals->walk_at[i], &value);
 		if (err)
 			return err;
 		walk[i] = (uint32_t)value;
@@ -50,12 +51,12 @@ int py_walk__resolve(pid_t pid, uint64_t runtime, const struct py_internals *int
 
 /* ---- all threads ---- */
 
-struct list {
+struct thread_list {
 	struct py_thread *threads; /* owned */
 	int cnt;
 };
 
-static int list__add(struct list *list, struct py_thread thread)
+static int thread_list__add(struct thread_list *list, struct py_thread thread)
 {
 	struct py_thread *more;
 
@@ -71,22 +72,23 @@ static int list__add(struct list *list, struct py_thread thread)
 	return 0;
 }
 
-static int list__interpreter(struct list *list, pid_t pid, uint64_t interpreter, const uint32_t walk[PY_WALK_CNT])
+static int thread_list__interpreter(struct thread_list *list, pid_t pid, uint64_t interpreter,
+				    const uint32_t walk[PY_WALK_CNT])
 {
 	struct py_thread thread = {0};
 	uint64_t back, native = 0;
 	int err;
 
-	err = read_pointer(pid, interpreter + walk[PY_WALK_INTERP_THREADS], &thread.tstate);
+	err = read_address(pid, interpreter + walk[PY_WALK_INTERP_THREADS], &thread.tstate);
 	while (!err && thread.tstate) {
-		if (read_pointer(pid, thread.tstate + walk[PY_WALK_TSTATE_INTERP], &back) || back != interpreter ||
-		    read_pointer(pid, thread.tstate + walk[PY_WALK_TSTATE_THREAD], &thread.pthread) ||
+		if (read_address(pid, thread.tstate + walk[PY_WALK_TSTATE_INTERP], &back) || back != interpreter ||
+		    read_address(pid, thread.tstate + walk[PY_WALK_TSTATE_THREAD], &thread.pthread) ||
 		    (walk[PY_WALK_TSTATE_NATIVE] &&
-		     read_pointer(pid, thread.tstate + walk[PY_WALK_TSTATE_NATIVE], &native)))
+		     read_address(pid, thread.tstate + walk[PY_WALK_TSTATE_NATIVE], &native)))
 			return -EAGAIN;
 		thread.tid = (pid_t)native;
-		err = list__add(list, thread);
-		if (!err && read_pointer(pid, thread.tstate + walk[PY_WALK_TSTATE_NEXT], &thread.tstate))
+		err = thread_list__add(list, thread);
+		if (!err && read_address(pid, thread.tstate + walk[PY_WALK_TSTATE_NEXT], &thread.tstate))
 			err = -EAGAIN;
 	}
 	return err;
@@ -94,15 +96,15 @@ static int list__interpreter(struct list *list, pid_t pid, uint64_t interpreter,
 
 int py_thread__list(pid_t pid, uint64_t runtime, const uint32_t walk[PY_WALK_CNT], struct py_thread **out)
 {
-	struct list list = {0};
+	struct thread_list list = {0};
 	uint64_t interpreter;
 	int err;
 
 	*out = NULL;
-	err = read_pointer(pid, runtime + walk[PY_WALK_INTERPRETERS], &interpreter);
+	err = read_address(pid, runtime + walk[PY_WALK_INTERPRETERS], &interpreter);
 	for (int i = 0; !err && interpreter; i++) {
-		err = i == INTERPRETER_MAX ? -EAGAIN : list__interpreter(&list, pid, interpreter, walk);
-		if (!err && read_pointer(pid, interpreter + walk[PY_WALK_INTERP_NEXT], &interpreter))
+		err = i == INTERPRETER_MAX ? -EAGAIN : thread_list__interpreter(&list, pid, interpreter, walk);
+		if (!err && read_address(pid, interpreter + walk[PY_WALK_INTERP_NEXT], &interpreter))
 			err = -EAGAIN;
 	}
 	if (err) {
@@ -116,10 +118,10 @@ int py_thread__list(pid_t pid, uint64_t runtime, const uint32_t walk[PY_WALK_CNT
 int py_thread__interpreters(pid_t pid, uint64_t runtime, const uint32_t walk[PY_WALK_CNT])
 {
 	uint64_t next;
-	int cnt = 0, err = read_pointer(pid, runtime + walk[PY_WALK_INTERPRETERS], &next);
+	int cnt = 0, err = read_address(pid, runtime + walk[PY_WALK_INTERPRETERS], &next);
 
 	for (; !err && next && cnt < INTERPRETER_MAX; cnt++)
-		err = read_pointer(pid, next + walk[PY_WALK_INTERP_NEXT], &next);
+		err = read_address(pid, next + walk[PY_WALK_INTERP_NEXT], &next);
 	return err ?: cnt;
 }
 
@@ -134,9 +136,9 @@ static bool threads__have(const struct py_thread *threads, int cnt, uint64_t tst
 }
 
 /*
- * A thread may have a state in each interpreter, and the word holds one of them. Up to 3.12.1 it may even hold a state
- * that names the thread that made it; this accepts such a state only for the interpreter's own key. A thread that has
- * ended has no state.
+ * A thread may have a state in each interpreter, and the word holds one of them. Up to 3.12.1 it
+ * may even hold a state that names the thread that made it; this accepts such a state only for the
+ * interpreter's own key. A thread that has ended has no state.
  */
 static bool threads__agree(pid_t pid, const struct py_thread *threads, int cnt, const uint32_t walk[PY_WALK_CNT],
 			   uint32_t offset, bool own_key)
@@ -145,14 +147,14 @@ static bool threads__agree(pid_t pid, const struct py_thread *threads, int cnt, 
 	bool agreed = false;
 
 	for (int i = 0; i < cnt; i++) {
-		if (read_pointer(pid, threads[i].pthread, &self) || self != threads[i].pthread)
+		if (read_address(pid, threads[i].pthread, &self) || self != threads[i].pthread)
 			continue; /* glibc's struct pthread begins with its own address */
-		if (read_pointer(pid, self + offset, &held))
+		if (read_address(pid, self + offset, &held))
 			return false;
 		if (held == threads[i].tstate)
 			agreed = true;
 		else if (held && !(own_key && threads__have(threads, cnt, held)) &&
-			 (read_pointer(pid, held + walk[PY_WALK_TSTATE_THREAD], &pthread) || pthread != self))
+			 (read_address(pid, held + walk[PY_WALK_TSTATE_THREAD], &pthread) || pthread != self))
 			return false;
 	}
 	return agreed;
@@ -164,8 +166,8 @@ static uint32_t specific__offset(uint32_t key)
 }
 
 /*
- * Takes the key that _PyRuntime names, else the lowest key at which the threads' states are found: other keys, such as
- * pybind11's, hold the same states, but are created after the interpreter's.
+ * Takes the key that _PyRuntime names, else the lowest key at which the threads' states are found:
+ * other keys, such as pybind11's, hold the same states, but are created after the interpreter's.
  */
 static uint32_t threads__find_tss(pid_t pid, const struct py_thread *threads, int cnt, uint64_t key_at,
 				  const uint32_t walk[PY_WALK_CNT])
@@ -214,29 +216,29 @@ static uint64_t main_interpreter(pid_t pid, uint64_t runtime, const uint32_t wal
 {
 	uint64_t interpreter = 0, next;
 
-	if (read_pointer(pid, runtime + walk[PY_WALK_INTERPRETERS], &next))
+	if (read_address(pid, runtime + walk[PY_WALK_INTERPRETERS], &next))
 		return 0;
 	for (int i = 0; next && i < INTERPRETER_MAX; i++) {
 		interpreter = next;
-		if (read_pointer(pid, interpreter + walk[PY_WALK_INTERP_NEXT], &next))
+		if (read_address(pid, interpreter + walk[PY_WALK_INTERP_NEXT], &next))
 			return 0;
 	}
 	return next ? 0 : interpreter;
 }
 
-static bool is_interpreter(pid_t pid, uint64_t runtime, const uint32_t walk[PY_WALK_CNT], uint64_t interpreter)
+static bool is_interpreter_state(pid_t pid, uint64_t runtime, const uint32_t walk[PY_WALK_CNT], uint64_t interpreter)
 {
 	uint64_t next;
-	int err = read_pointer(pid, runtime + walk[PY_WALK_INTERPRETERS], &next);
+	int err = read_address(pid, runtime + walk[PY_WALK_INTERPRETERS], &next);
 
 	for (int i = 0; !err && next && next != interpreter && i < INTERPRETER_MAX; i++)
-		err = read_pointer(pid, next + walk[PY_WALK_INTERP_NEXT], &next);
+		err = read_address(pid, next + walk[PY_WALK_INTERP_NEXT], &next);
 	return !err && next == interpreter;
 }
 
 /*
- * The holder of a GIL that is taken is a thread of an interpreter, the main one or one that shares its GIL; the last
- * holder of a free one may have ended.
+ * The holder of a GIL that is taken is a thread of an interpreter, the main one or one that shares
+ * its GIL; the last holder of a free one may have ended.
  */
 static bool gil__makes_sense(pid_t pid, uint64_t gil, uint64_t runtime, const struct py_internals *internals,
 			     const uint32_t walk[PY_WALK_CNT])
@@ -244,13 +246,13 @@ static bool gil__makes_sense(pid_t pid, uint64_t gil, uint64_t runtime, const st
 	uint64_t holder, back;
 	int32_t locked;
 
-	if (read_pointer(pid, gil + internals->gil_holder, &holder) ||
+	if (read_address(pid, gil + internals->gil_holder, &holder) ||
 	    process__read_memory(pid, gil + internals->gil_locked, &locked, sizeof(locked)) || locked < 0 || locked > 1)
 		return false;
 	if (!locked)
-		return holder == 0 || !read_pointer(pid, holder, &back);
-	return !read_pointer(pid, holder + walk[PY_WALK_TSTATE_INTERP], &back) && back &&
-	       is_interpreter(pid, runtime, walk, back);
+		return holder == 0 || !read_address(pid, holder, &back);
+	return !read_address(pid, holder + walk[PY_WALK_TSTATE_INTERP], &back) && back &&
+	       is_interpreter_state(pid, runtime, walk, back);
 }
 
 uint64_t py_thread__find_gil(pid_t pid, uint64_t runtime, const struct py_internals *internals,
@@ -262,7 +264,7 @@ uint64_t py_thread__find_gil(pid_t pid, uint64_t runtime, const struct py_intern
 		if (i)
 			nanosleep(&moment, NULL);
 		if (!interpreter ||
-		    (internals->layout.minor >= 12 && read_pointer(pid, interpreter + walk[PY_WALK_GIL], &gil)))
+		    (internals->layout.minor >= 12 && read_address(pid, interpreter + walk[PY_WALK_GIL], &gil)))
 			continue;
 		if (gil__makes_sense(pid, gil, runtime, internals, walk))
 			return gil;
@@ -276,13 +278,16 @@ uint64_t py_thread__gil_holder(pid_t pid, const struct python *python)
 	uint64_t gil = python->process.gil_address, holder;
 	int32_t locked;
 
-	if (!gil || !internals || read_pointer(pid, gil + internals->gil_holder, &holder) ||
+	if (!gil || !internals || read_address(pid, gil + internals->gil_holder, &holder) ||
 	    process__read_memory(pid, gil + internals->gil_locked, &locked, sizeof(locked)))
 		return 0;
 	return locked == 1 ? holder : 0;
 }
 
-/* glibc's struct pthread has the thread's id, as the process sees it, at 0x2d0 (nptl/descr.h, x86-64). */
+/*
+ * glibc's struct pthread has the thread's id, as the process sees it, at 0x2d0 (nptl/descr.h,
+ * x86-64).
+ */
 static pid_t pthread__tid(pid_t pid, uint64_t pthread)
 {
 	uint64_t self;
@@ -294,7 +299,10 @@ static pid_t pthread__tid(pid_t pid, uint64_t pthread)
 	return tid;
 }
 
-/* A forked process has its parent's thread ids in native_thread_id, and none of its own threads has such an id. */
+/*
+ * In a forked process, native_thread_id holds ids of the parent's threads, which no thread of its
+ * own has.
+ */
 struct py_thread *py_thread__of(pid_t pid, pid_t nstid, uint32_t tss_offset, struct py_thread *states, int cnt)
 {
 	struct py_thread *found = NULL;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * torch.profiler's FLOPs. The arithmetic is unsigned and wraps, as in torch: the figures must be equal, and the words
- * of a recording may hold anything.
+ * torch.profiler's FLOPs. The arithmetic is unsigned and wraps, as in torch: the figures must be
+ * equal, and the words of a recording may hold anything.
  */
 #include "user/runtime/torch/flops.h"
 
@@ -27,7 +27,8 @@ static uint64_t product(const struct word_arg *tensor)
 }
 
 /*
- * input, weight, bias, stride, padding, dilation, groups. When the padding is a word ("same"), torch gives no figure.
+ * input, weight, bias, stride, padding, dilation, groups. When the padding is a word ("same"),
+ * torch gives no figure.
  */
 static uint64_t conv2d(const struct word_arg *args)
 {

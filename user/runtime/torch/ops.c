@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Finds operators, boxed calls, and the autograd engine's functions in a torch library. In: its symbols and code. Out:
- * struct torch_ops, with probe sites. No state but the cache on disk (ops_cache.c).
+ * Finds operators, boxed calls, and the autograd engine's functions in a torch library. In: its
+ * symbols and code. Out: struct torch_ops, with probe sites. No state but the cache on disk
+ * (ops_cache.c).
  */
 #include "user/runtime/torch/ops.h"
 
@@ -47,15 +48,15 @@ static const struct landmark landmarks[] = {
 };
 
 /* A function to analyse, before its sites are known. */
-struct candidate {
+struct op_candidate {
 	const char *symbol, *name; /* name NULL: the schema's name */
 	uint64_t vaddr, size;
 	uint8_t event, subject;
 };
 
-struct finder {
+struct op_finder {
 	const struct elf *elf;
-	struct candidate *candidate;
+	struct op_candidate *candidate;
 	size_t candidate_cnt, candidate_cap;
 	struct ops_names names;
 	bool old_optional;
@@ -79,7 +80,8 @@ static const char *joined_name(const char *symbol, size_t *len)
 }
 
 /*
- * Is this a function that calls one operator of the namespace c10d through a handle of its own? These have no at::_ops.
+ * Is this a function that calls one operator of the namespace c10d through a handle of its own?
+ * These have no at::_ops.
  */
 static bool is_collective(const char *symbol)
 {
@@ -87,7 +89,7 @@ static bool is_collective(const char *symbol)
 }
 
 /* Fills in what the entry of this function means. Returns false when it means nothing. */
-static bool classify(const char *symbol, struct candidate *out)
+static bool classify(const char *symbol, struct op_candidate *out)
 {
 	size_t len;
 
@@ -108,10 +110,10 @@ static bool classify(const char *symbol, struct candidate *out)
 	return false;
 }
 
-static int add_candidate(const struct elf_symbol *symbol, void *ctx)
+static int op_finder__add_candidate(const struct elf_symbol *symbol, void *ctx)
 {
-	struct candidate candidate = {.symbol = symbol->name, .vaddr = symbol->vaddr, .size = symbol->size};
-	struct finder *finder = ctx;
+	struct op_candidate candidate = {.symbol = symbol->name, .vaddr = symbol->vaddr, .size = symbol->size};
+	struct op_finder *finder = ctx;
 
 	if (!symbol->function || *symbol->name != '_' || !elf__is_code(finder->elf, symbol->vaddr))
 		return 0;
@@ -125,7 +127,7 @@ static int add_candidate(const struct elf_symbol *symbol, void *ctx)
 	finder->old_optional = finder->old_optional || strstr(symbol->name, OLD_OPTIONAL);
 	if (finder->candidate_cnt == finder->candidate_cap) {
 		size_t cap = finder->candidate_cap ? 2 * finder->candidate_cap : 4096;
-		struct candidate *grown = reallocarray(finder->candidate, cap, sizeof(*grown));
+		struct op_candidate *grown = reallocarray(finder->candidate, cap, sizeof(*grown));
 
 		if (!grown)
 			return -ENOMEM;
@@ -138,7 +140,7 @@ static int add_candidate(const struct elf_symbol *symbol, void *ctx)
 
 static int compare_candidates(const void *a, const void *b)
 {
-	const struct candidate *x = a, *y = b;
+	const struct op_candidate *x = a, *y = b;
 
 	return x->vaddr < y->vaddr ? -1 : x->vaddr > y->vaddr;
 }
@@ -153,9 +155,10 @@ static unsigned count_stepped(const struct sites *sites)
 }
 
 /*
- * Finds the exit of a function that begins what another function ends, called from the same frame: the other's entry.
+ * Finds the exit of a function that begins what another function ends, called from the same frame:
+ * the other's entry.
  */
-static int find_bracket(const struct elf *elf, const struct candidate *candidate, struct sites *out)
+static int find_bracket(const struct elf *elf, const struct op_candidate *candidate, struct sites *out)
 {
 	struct elf_symbol symbol;
 	struct sites end;
@@ -172,9 +175,11 @@ static int find_bracket(const struct elf *elf, const struct candidate *candidate
 }
 
 /*
- * Finds the sites after all that the function does or, when the kernel would single-step these, those after its work.
+ * Finds the sites after all that the function does or, when the kernel would single-step these,
+ * those after its work.
  */
-static int find_sites(const struct elf *elf, const struct candidate *candidate, struct sites *out, uint8_t *policy)
+static int find_end_sites(const struct elf *elf, const struct op_candidate *candidate, struct sites *out,
+			  uint8_t *policy)
 {
 	struct sites after;
 	int err;
@@ -194,7 +199,7 @@ static int find_sites(const struct elf *elf, const struct candidate *candidate, 
 	return err;
 }
 
-static int add_sites(struct finder *finder, const struct sites *sites, struct torch_fn *fn)
+static int op_finder__add_sites(struct op_finder *finder, const struct sites *sites, struct torch_fn *fn)
 {
 	struct torch_ops *ops = finder->ops;
 	size_t cnt = sites->exit_cnt + sites->unwind_cnt;
@@ -220,10 +225,11 @@ static int add_sites(struct finder *finder, const struct sites *sites, struct to
 }
 
 /*
- * Finds the argument places. The function's symbol gives its parameters but not its return type; the type against which
- * its handle is checked gives both, and must agree on the parameters. Whatever is not certain stays unknown.
+ * Finds the argument places. The function's symbol gives its parameters but not its return type;
+ * the type against which its handle is checked gives both, and must agree on the parameters.
+ * Whatever is not certain stays unknown.
  */
-static void find_args(const struct finder *finder, const char *symbol, const char *mangled_type, struct torch_fn *fn)
+static void find_args(const struct op_finder *finder, const char *symbol, const char *mangled_type, struct torch_fn *fn)
 {
 	char *whole = ops_names__demangle(symbol), *type = mangled_type ? ops_names__demangle(mangled_type) : NULL;
 	const char *params = whole ? strstr(whole, "::call(") : NULL, *same;
@@ -240,7 +246,7 @@ static void find_args(const struct finder *finder, const char *symbol, const cha
 	free(type);
 }
 
-static int add_function(struct finder *finder, const struct candidate *candidate)
+static int op_finder__add_function(struct op_finder *finder, const struct op_candidate *candidate)
 {
 	struct torch_ops *ops = finder->ops;
 	struct torch_fn *fn = &ops->fn[ops->fn_cnt];
@@ -262,7 +268,7 @@ static int add_function(struct finder *finder, const struct candidate *candidate
 		if (joined)
 			find_args(finder, candidate->symbol, schema.type, fn);
 	}
-	if (find_sites(finder->elf, candidate, &sites, &fn->policy)) {
+	if (find_end_sites(finder->elf, candidate, &sites, &fn->policy)) {
 		ops->unplaced_cnt++;
 		return 0;
 	}
@@ -270,7 +276,7 @@ static int add_function(struct finder *finder, const struct candidate *candidate
 		sites.exit_cnt = finder->bracketed ? 0 : sites.exit_cnt;
 		finder->bracketed = true;
 	}
-	if (add_sites(finder, &sites, fn))
+	if (op_finder__add_sites(finder, &sites, fn))
 		return -ENOMEM;
 	fn->name = strdup(candidate->name ? candidate->name : schema.name);
 	if (!fn->name)
@@ -286,7 +292,7 @@ static int compare_functions(const void *a, const void *b)
 	return x->event != y->event ? (int)x->event - y->event : strcmp(x->name, y->name);
 }
 
-static int compare_nodes(const void *a, const void *b)
+static int compare_node_vtables(const void *a, const void *b)
 {
 	const struct torch_node *x = a, *y = b;
 
@@ -294,9 +300,9 @@ static int compare_nodes(const void *a, const void *b)
 }
 
 /* Node::operator() is a local function, which a stripped file does not name. 0 or -ENOMEM. */
-static int find_node_call(struct finder *finder)
+static int find_node_call(struct op_finder *finder)
 {
-	const struct candidate *evaluate = NULL;
+	const struct op_candidate *evaluate = NULL;
 	struct elf_symbol symbol = {.name = NODE_CALL, .function = true};
 	struct function_range range;
 
@@ -310,7 +316,7 @@ static int find_node_call(struct finder *finder)
 		return 0;
 	symbol.vaddr = range.start;
 	symbol.size = range.end - range.start;
-	return add_candidate(&symbol, finder);
+	return op_finder__add_candidate(&symbol, finder);
 }
 
 /* callBoxed without `this`, as GCC clones it for its own file. */
@@ -318,11 +324,11 @@ static int add_boxed(uint64_t vaddr, uint64_t size, void *finder)
 {
 	const struct elf_symbol symbol = {.name = CALL_BOXED ".isra.", .vaddr = vaddr, .size = size, .function = true};
 
-	return add_candidate(&symbol, finder);
+	return op_finder__add_candidate(&symbol, finder);
 }
 
 /* A stripped file does not name Dispatcher::callBoxed either. 0 or -ENOMEM. */
-static int find_boxed(struct finder *finder)
+static int find_boxed(struct op_finder *finder)
 {
 	for (size_t i = 0; i < finder->candidate_cnt; i++)
 		if (finder->candidate[i].event == OP_BOXED)
@@ -330,10 +336,10 @@ static int find_boxed(struct finder *finder)
 	return finder->candidate_cnt ? ops_boxed__find(finder->elf, add_boxed, finder) : 0;
 }
 
-static int find_functions(struct finder *finder)
+static int find_op_functions(struct op_finder *finder)
 {
 	struct torch_ops *ops = finder->ops;
-	int err = elf__each_symbol(finder->elf, add_candidate, finder);
+	int err = elf__each_symbol(finder->elf, op_finder__add_candidate, finder);
 
 	err = err ?: find_node_call(finder);
 	err = err ?: find_boxed(finder);
@@ -347,7 +353,7 @@ static int find_functions(struct finder *finder)
 	for (size_t i = 0; i < finder->candidate_cnt && !err; i++)
 		/* .symtab repeats .dynsym */
 		if (!i || finder->candidate[i].vaddr != finder->candidate[i - 1].vaddr)
-			err = add_function(finder, &finder->candidate[i]);
+			err = op_finder__add_function(finder, &finder->candidate[i]);
 	qsort(ops->fn, ops->fn_cnt, sizeof(*ops->fn), compare_functions);
 	return err;
 }
@@ -376,15 +382,15 @@ static int pack_names(struct torch_ops *ops)
 	return 0;
 }
 
-static int find_all(const struct elf *elf, struct torch_ops *ops)
+static int op_finder__find_all(const struct elf *elf, struct torch_ops *ops)
 {
-	struct finder finder = {.elf = elf, .names.elf = elf, .ops = ops};
-	int err = find_functions(&finder);
+	struct op_finder finder = {.elf = elf, .names.elf = elf, .ops = ops};
+	int err = find_op_functions(&finder);
 
 	err = err ?: ops_nodes__find(elf, &ops->node, &ops->node_cnt);
 	ops->sequence_nr = ops_nodes__sequence_nr(elf);
 	if (ops->node_cnt)
-		qsort(ops->node, ops->node_cnt, sizeof(*ops->node), compare_nodes);
+		qsort(ops->node, ops->node_cnt, sizeof(*ops->node), compare_node_vtables);
 	free(finder.candidate);
 	return err ?: pack_names(ops);
 }
@@ -399,7 +405,7 @@ int torch_ops__find(const struct elf *elf, const char *cache_dir, struct torch_o
 	ops = calloc(1, sizeof(*ops));
 	if (!ops)
 		return -ENOMEM;
-	err = find_all(elf, ops);
+	err = op_finder__find_all(elf, ops);
 	if (!err && !ops->fn_cnt && !ops->node_cnt)
 		err = -ENOENT;
 	if (err) {

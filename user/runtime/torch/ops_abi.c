@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Finds where an operator gets its arguments. In: a C++ function type as text. Out: places in registers and on the
- * stack. No state.
+ * Finds where an operator gets its arguments. In: a C++ function type as text. Out: places in
+ * registers and on the stack. No state.
  *
- * System V ABI for x86-64, 3.2.3: a trivially copyable class of up to two eightbytes goes into registers when enough
- * are left for all of it; otherwise, or when it is larger, it goes on the stack. A class that is not trivially copyable
- * is passed by its address. Which class is which was measured with g++ and the headers of torch 1.13, 2.5 and 2.15.
+ * System V ABI for x86-64, 3.2.3: a trivially copyable class of up to two eightbytes goes into
+ * registers when enough are left for all of it; otherwise, or when it is larger, it goes on the
+ * stack. A class that is not trivially copyable is passed by its address. Which class is which was
+ * measured with g++ and the headers of torch 1.13, 2.5 and 2.15.
  */
 #include <errno.h>
 #include <string.h>
@@ -19,7 +20,7 @@
 #define SSE_REGS      8
 
 /* How an argument is passed: eightbytes in integer and vector registers, or only on the stack. */
-struct passing {
+struct arg_passing {
 	uint8_t ints, floats, words; /* words: on the stack, when not in registers */
 	uint8_t kind;                /* enum op_arg_kind */
 };
@@ -37,10 +38,13 @@ struct passing {
 		0, 0, 3, OP_ARG_OTHER \
 	}
 
-/* Matches types: the whole text or, when it ends in '<', a template. T? stands for std::optional and c10::optional. */
+/*
+ * Matches types: the whole text or, when it ends in '<', a template. T? stands for std::optional
+ * and c10::optional.
+ */
 struct type_rule {
 	const char *text;
-	struct passing passing;
+	struct arg_passing passing;
 };
 
 static const struct type_rule rules[] = {
@@ -92,8 +96,8 @@ static const struct type_rule rules[] = {
 };
 
 /*
- * Where c10::optional, the older one, differs: its flag comes first, it has no vector class, packs an ArrayRef, and was
- * not trivially copyable around a string.
+ * Where c10::optional, the older one, differs: its flag comes first, it has no vector class, packs
+ * an ArrayRef, and was not trivially copyable around a string.
  */
 static const struct type_rule old_rules[] = {
 	{"T?<at::Tensor>", {1, 0, 1, OP_ARG_OPTIONAL_OLD}},
@@ -105,7 +109,8 @@ static const struct type_rule old_rules[] = {
 };
 
 /*
- * Types returned in registers, besides references; those of `by_address` are returned through a hidden first argument.
+ * Types returned in registers, besides references; those of `by_address` are returned through a
+ * hidden first argument.
  */
 static const char *const in_registers[] = {"void", "bool", "long", "double", "c10::ScalarType", "c10::QScheme"};
 static const char *const by_address[] = {
@@ -142,7 +147,7 @@ static bool is_one_of(const char *const *rule, size_t cnt, const char *type, siz
 }
 
 /* For references, only rules for one whole type hold: a template's rule covers its values. */
-static const struct passing *find_rule(const struct type_rule *rule, size_t cnt, const char *type, size_t len)
+static const struct arg_passing *find_rule(const struct type_rule *rule, size_t cnt, const char *type, size_t len)
 {
 	for (size_t i = 0; i < cnt; i++)
 		if (covers_type(rule[i].text, type, len) &&
@@ -151,10 +156,10 @@ static const struct passing *find_rule(const struct type_rule *rule, size_t cnt,
 	return NULL;
 }
 
-static const struct passing *find_passing(const char *type, size_t len, bool old)
+static const struct arg_passing *find_passing(const char *type, size_t len, bool old)
 {
-	static const struct passing address = WORD;
-	const struct passing *how = old ? find_rule(old_rules, ARRAY_SIZE(old_rules), type, len) : NULL;
+	static const struct arg_passing address = WORD;
+	const struct arg_passing *how = old ? find_rule(old_rules, ARRAY_SIZE(old_rules), type, len) : NULL;
 
 	if (!how)
 		how = find_rule(rules, ARRAY_SIZE(rules), type, len);
@@ -186,7 +191,7 @@ static uint8_t take_int(struct cursor *at, bool fits)
 	return fits ? at->ints++ : OP_ARG_STACK + at->words++;
 }
 
-static struct op_arg place_argument(struct cursor *at, const struct passing *how)
+static struct op_arg place_argument(struct cursor *at, const struct arg_passing *how)
 {
 	bool fits = how->ints + how->floats && at->ints + how->ints <= INT_REGS && at->floats + how->floats <= SSE_REGS;
 	struct op_arg arg = {.kind = how->kind};
@@ -210,7 +215,7 @@ int ops_abi__args(const char *type, bool old_optional, struct op_arg arg[OP_ARGS
 {
 	size_t ret = span_to(type, "("), len;
 	struct cursor at = {0};
-	const struct passing *how;
+	const struct arg_passing *how;
 	bool known = true;
 	const char *param = type + ret;
 

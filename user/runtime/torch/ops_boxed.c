@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Finds the copies of c10::Dispatcher::callBoxed in a file that does not name them: local functions, which stripping
- * leaves without a symbol. In: code, and the names of imports and exports. Out: where the copies begin. No state.
+ * Finds the copies of c10::Dispatcher::callBoxed in a file that does not name them: local
+ * functions, which stripping leaves without a symbol. In: code, and the names of imports and
+ * exports. Out: where the copies begin. No state.
  *
- * Such a copy asks for a profiler's callbacks and, when there are some, reports the operator to them with the values of
- * its stack (ATen/core/dispatch/Dispatcher.h): it calls two exported functions. Other functions that call both have the
- * handle of one operator of their own. A copy instead first follows its first argument, the handle, to the operator's
- * definition, and reads there which arguments decide the dispatch.
+ * Such a copy asks for a profiler's callbacks and, when there are some, reports the operator to
+ * them with the values of its stack (ATen/core/dispatch/Dispatcher.h): it calls two exported
+ * functions. Other functions that call both have the handle of one operator of their own. A copy
+ * instead first follows its first argument, the handle, to the operator's definition, and reads
+ * there which arguments decide the dispatch.
  */
 #include <errno.h>
 #include <string.h>
@@ -90,7 +92,7 @@ static bool follows_handle(struct decoder *decoder, const struct elf *elf, const
 	return false;
 }
 
-struct search {
+struct boxed_search {
 	const struct elf *elf;
 	uint64_t callbacks, tell; /* vaddr when this file defines it; 0: the file imports it */
 	struct decoder decoder;
@@ -99,7 +101,7 @@ struct search {
 	uint64_t last; /* the last function that was checked */
 };
 
-static bool range_calls(const struct search *search, const struct function_range *range, uint64_t own,
+static bool range_calls(const struct boxed_search *search, const struct function_range *range, uint64_t own,
 			bool (*is)(const char *))
 {
 	struct op_code code = op_code__at(search->elf, range->start, range->end - range->start);
@@ -112,7 +114,7 @@ static bool range_calls(const struct search *search, const struct function_range
 }
 
 /* A call of TELL at vaddr. */
-static int look_at_function(struct search *search, uint64_t vaddr)
+static int look_at_function(struct boxed_search *search, uint64_t vaddr)
 {
 	struct function_range range;
 
@@ -126,7 +128,7 @@ static int look_at_function(struct search *search, uint64_t vaddr)
 }
 
 /* The PLT entry of TELL: jmp *slot(%rip), before which there may be an endbr64. 0: none. */
-static uint64_t find_entry(const struct search *search, const struct op_code *code)
+static uint64_t find_plt_entry(const struct boxed_search *search, const struct op_code *code)
 {
 	static const uint8_t jump[] = {0xff, 0x25};
 	const uint8_t *at = code->bytes, *end = at + code->size;
@@ -140,9 +142,9 @@ static uint64_t find_entry(const struct search *search, const struct op_code *co
 	return 0;
 }
 
-static int search_code(struct search *search, const struct op_code *code)
+static int search_code(struct boxed_search *search, const struct op_code *code)
 {
-	uint64_t entry = find_entry(search, code), target;
+	uint64_t entry = find_plt_entry(search, code), target;
 	int err = 0;
 
 	if (!entry && !search->tell)
@@ -157,7 +159,7 @@ static int search_code(struct search *search, const struct op_code *code)
 int ops_boxed__find(const struct elf *elf, int (*fn)(uint64_t vaddr, uint64_t size, void *ctx), void *ctx)
 {
 	struct exported callbacks = {.is = is_callbacks}, tell = {.is = is_tell};
-	struct search search = {.elf = elf, .fn = fn, .ctx = ctx};
+	struct boxed_search search = {.elf = elf, .fn = fn, .ctx = ctx};
 	uint64_t vaddr, size;
 	int err;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Caches what was found in a torch library. In and out: struct torch_ops, by user/elf/cache.h, with names as offsets. No
- * state.
+ * Caches what was found in a torch library. In and out: struct torch_ops, by user/elf/cache.h, with
+ * names as offsets. No state.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 #define WHAT "operators"
 
-enum part { CODE, FUNCTIONS, NODES, SITES, NAMES, FACTS, PARTS };
+enum ops_cache_part { CODE, FUNCTIONS, NODES, SITES, NAMES, FACTS, PARTS };
 
 struct facts {
 	uint32_t unnamed_cnt, unplaced_cnt;
@@ -28,7 +28,7 @@ static const struct cache_part units[PARTS] = {
 	[FACTS].unit = sizeof(struct facts),
 };
 
-static bool is_function(const struct torch_fn *fn, const struct torch_ops *ops)
+static bool is_sound_function(const struct torch_fn *fn, const struct torch_ops *ops)
 {
 	uint64_t end = (uint64_t)fn->first_site + fn->exit_cnt + fn->unwind_cnt;
 
@@ -42,12 +42,12 @@ static bool is_function(const struct torch_fn *fn, const struct torch_ops *ops)
 }
 
 /* Turns the valid offsets into pointers. */
-static bool resolve(struct torch_ops *ops)
+static bool resolve_name(struct torch_ops *ops)
 {
 	if (!ops->names_size || ops->names[ops->names_size - 1])
 		return false;
 	for (size_t i = 0; i < ops->fn_cnt; i++) {
-		if (!is_function(&ops->fn[i], ops))
+		if (!is_sound_function(&ops->fn[i], ops))
 			return false;
 		ops->fn[i].name = ops->names + (uintptr_t)ops->fn[i].name;
 	}
@@ -90,7 +90,7 @@ int ops_cache__load(const struct elf *elf, const char *dir, struct torch_ops **o
 	};
 	free(part[CODE].data);
 	free(part[FACTS].data);
-	if (resolve(ops)) {
+	if (resolve_name(ops)) {
 		*out = ops;
 		return 0;
 	}

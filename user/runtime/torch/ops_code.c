@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Searches the bytes of a function without decoding them; the caller must verify what is found. In: an ELF file. No
- * state.
+ * Searches the bytes of a function without decoding them; the caller must verify what is found. In:
+ * an ELF file. No state.
  */
 #include <string.h>
 

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Finds the schema name of an operator, from the code of at::_ops::X::call. In: that function. Out: "aten::add.Tensor"
- * and the mangled C++ type. No state.
+ * Finds the schema name of an operator, from the code of at::_ops::X::call. In: that function. Out:
+ * "aten::add.Tensor" and the mangled C++ type. No state.
  *
- * On its first call the function makes its handle, mostly in a function of its own (create_X_typed_handle):
+ * On its first call the function makes its handle, mostly in a function of its own
+ * (create_X_typed_handle):
  *	lea  "aten::add"(%rip),%rdx
  *	lea  "Tensor"(%rip),%rcx
  *	call Dispatcher::findSchemaOrThrow
  *	mov  typeinfo@GOT(%rip),%rax or lea typeinfo(%rip),%rax
- * The struct X is named for the name and the overload, joined by '_'. That verifies a match, so the bytes can be
- * searched without decoding instructions.
+ * The struct X is named for the name and the overload, joined by '_'. That verifies a match, so the
+ * bytes can be searched without decoding instructions.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -109,8 +110,8 @@ static const char *find_type(const struct elf *elf, const struct op_code *code)
 	return NULL;
 }
 
-static int find_in(struct ops_names *names, const struct op_code *code, const char *joined, size_t joined_len,
-		   struct op_schema *out)
+static int find_schema_in(struct ops_names *names, const struct op_code *code, const char *joined, size_t joined_len,
+			  struct op_schema *out)
 {
 	uint64_t target;
 
@@ -133,8 +134,8 @@ static int find_in(struct ops_names *names, const struct op_code *code, const ch
 }
 
 /*
- * The same as ops_names__find, in the function at vaddr. Looks up the function's bounds last, since that is slow where
- * the unwind table does not cover it.
+ * The same as ops_names__find, in the function at vaddr. Looks up the function's bounds last, since
+ * that is slow where the unwind table does not cover it.
  */
 static int find_in_helper(struct ops_names *names, uint64_t vaddr, const char *joined, size_t joined_len,
 			  struct op_schema *out)
@@ -142,13 +143,13 @@ static int find_in_helper(struct ops_names *names, uint64_t vaddr, const char *j
 	struct op_code code = op_code__at(names->elf, vaddr, HELPER_BYTES_MAX);
 	struct function_range range;
 
-	if (find_in(names, &code, joined, joined_len, out))
+	if (find_schema_in(names, &code, joined, joined_len, out))
 		return -ENOENT;
 	if (functions__at(names->elf, vaddr, &range) || range.start != vaddr)
 		return -ENOENT;
 	if (code.size > range.end - vaddr)
 		code.size = range.end - vaddr;
-	return find_in(names, &code, joined, joined_len, out);
+	return find_schema_in(names, &code, joined, joined_len, out);
 }
 
 int ops_names__find(struct ops_names *names, const char *joined, size_t joined_len, uint64_t vaddr, uint64_t size,
@@ -157,7 +158,7 @@ int ops_names__find(struct ops_names *names, const char *joined, size_t joined_l
 	struct op_code code = op_code__at(names->elf, vaddr, size);
 	uint64_t target;
 
-	if (!find_in(names, &code, joined, joined_len, out))
+	if (!find_schema_in(names, &code, joined, joined_len, out))
 		return 0;
 	for (size_t i = 0; op_code__next_call(&code, &i, &target); i++) {
 		if (!flow__import(names->elf, target) && !find_in_helper(names, target, joined, joined_len, out))

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Finds the classes of an ELF file that derive from torch::autograd::Node, by their type information, which needs no
- * symbols. In: relocated pointers. Out: vtables and names. No state.
+ * Finds the classes of an ELF file that derive from torch::autograd::Node, by their type
+ * information, which needs no symbols. In: relocated pointers. Out: vtables and names. No state.
  *
- * Itanium C++ ABI 2.9.5: typeinfo {vtable of __si_class_type_info, name, base's typeinfo}, or for several bases {vtable
- * of __vmi_class_type_info, name, flags, count, {base's typeinfo, offset}...}; 2.5.2: a vtable has {offset to top,
- * typeinfo} before the address that objects hold.
+ * Itanium C++ ABI 2.9.5: typeinfo {vtable of __si_class_type_info, name, base's typeinfo}, or for
+ * several bases {vtable of __vmi_class_type_info, name, flags, count, {base's typeinfo,
+ * offset}...}; 2.5.2: a vtable has {offset to top, typeinfo} before the address that objects hold.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "user/lib/compare.h"
 #include "user/runtime/torch/ops_private.h"
 #include "user/x86/flow.h"
 
@@ -30,7 +31,7 @@
 #define CALLBACKS    "_ZN2at27getStepCallbacksUnlessEmptyE"
 
 /* Typeinfos known to derive from Node, ascending; those found in the last round follow `sorted`. */
-struct types {
+struct node_types {
 	const struct elf *elf;
 	uint64_t *type;
 	size_t cnt, sorted;
@@ -38,16 +39,9 @@ struct types {
 	size_t node_cnt;
 };
 
-static int compare_nodes(const void *a, const void *b)
+static bool is_known_type(const struct node_types *types, uint64_t type)
 {
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return x < y ? -1 : x > y;
-}
-
-static bool is_known(const struct types *types, uint64_t type)
-{
-	return types->sorted && bsearch(&type, types->type, types->sorted, sizeof(type), compare_nodes);
+	return types->sorted && bsearch(&type, types->type, types->sorted, sizeof(type), compare__u64);
 }
 
 static bool is_of_kind(const struct elf *elf, uint64_t type, const char *kind)
@@ -58,27 +52,27 @@ static bool is_of_kind(const struct elf *elf, uint64_t type, const char *kind)
 }
 
 /*
- * A word that points at a known typeinfo makes the typeinfo around it a derived one, when the word lies where a base
- * does.
+ * A word that points at a known typeinfo makes the typeinfo around it a derived one, when the word
+ * lies where a base does.
  */
 static void add_derived(uint64_t vaddr, uint64_t value, const char *symbol, void *ctx)
 {
-	struct types *types = ctx;
+	struct node_types *types = ctx;
 	uint64_t type = vaddr - SI_BASE;
 
-	if (!is_known(types, value) && !(symbol && !strcmp(symbol, NODE_TYPE)))
+	if (!is_known_type(types, value) && !(symbol && !strcmp(symbol, NODE_TYPE)))
 		return;
 	if (!is_of_kind(types->elf, type, SI_CLASS)) {
 		type = vaddr - VMI_BASE;
 		if (!is_of_kind(types->elf, type, VMI_CLASS))
 			return;
 	}
-	if (is_known(types, type) || types->cnt == NODES_MAX)
+	if (is_known_type(types, type) || types->cnt == NODES_MAX)
 		return;
 	types->type[types->cnt++] = type;
 }
 
-static int find_types(struct types *types)
+static int find_types(struct node_types *types)
 {
 	size_t before;
 
@@ -88,7 +82,7 @@ static int find_types(struct types *types)
 	for (int depth = 0; depth < DEPTH_MAX; depth++) {
 		before = types->cnt;
 		elf__each_pointer(types->elf, add_derived, types);
-		qsort(types->type, types->cnt, sizeof(*types->type), compare_nodes);
+		qsort(types->type, types->cnt, sizeof(*types->type), compare__u64);
 		types->sorted = types->cnt;
 		if (types->cnt == before)
 			break;
@@ -97,10 +91,10 @@ static int find_types(struct types *types)
 }
 
 /*
- * The name as Node::name() returns it: generated classes return their own name, PyNode its Python class, others the
- * name from typeid.
+ * The name as Node::name() returns it: generated classes return their own name, PyNode its Python
+ * class, others the name from typeid.
  */
-static char *name_of(const struct elf *elf, uint64_t type)
+static char *node_type_name(const struct elf *elf, uint64_t type)
 {
 	const char *mangled;
 	uint64_t name;
@@ -134,8 +128,8 @@ static bool points_at(const struct elf *elf, uint64_t vaddr, const char *name)
 }
 
 /*
- * The sequence number is Node's first member. It follows {vtable, reference counts} since Node has its own counts;
- * before, it followed {vtable, std::weak_ptr}.
+ * The sequence number is Node's first member. It follows {vtable, reference counts} since Node has
+ * its own counts; before, it followed {vtable, std::weak_ptr}.
  */
 uint16_t ops_nodes__sequence_nr(const struct elf *elf)
 {
@@ -149,17 +143,17 @@ uint16_t ops_nodes__sequence_nr(const struct elf *elf)
 }
 
 /* mov disp(%base),%reg of 8 bytes. */
-struct load {
+struct field_load {
 	uint8_t base, reg;
 	int32_t disp;
 	size_t size; /* of the instruction; 0: it is another one */
 };
 
-static struct load load_at(const struct op_code *code, size_t at)
+static struct field_load load_at(const struct op_code *code, size_t at)
 {
 	const uint8_t *b = code->bytes + at;
 	size_t have = code->size - at;
-	struct load load = {0};
+	struct field_load load = {0};
 	int8_t disp8;
 
 	if (have < 4 || (b[0] & 0xfa) != 0x48 || b[1] != 0x8b || (b[2] & 7) == 4)
@@ -181,7 +175,7 @@ static struct load load_at(const struct op_code *code, size_t at)
 static uint64_t named_member(const struct op_code *code)
 {
 	for (size_t i = 0; i < code->size; i++) {
-		struct load type = load_at(code, i), name;
+		struct field_load type = load_at(code, i), name;
 
 		if (!type.size || type.disp != TYPE_OFFSET)
 			continue;
@@ -189,7 +183,7 @@ static uint64_t named_member(const struct op_code *code)
 		if (!name.size || name.disp != TYPE_NAME || name.base != type.reg)
 			continue;
 		for (size_t k = 1; k <= MEMBER_BYTES && k <= i; k++) {
-			struct load member = load_at(code, i - k);
+			struct field_load member = load_at(code, i - k);
 
 			if (member.size && member.size <= k && member.reg == type.base && member.disp > 0)
 				return member.disp;
@@ -219,16 +213,16 @@ static uint64_t object_of(const struct elf *elf, uint64_t vtable)
 /* A word that points at such a typeinfo, after a zero and before a function, belongs to a vtable. */
 static void add_vtable(uint64_t vaddr, uint64_t value, const char *symbol, void *ctx)
 {
-	struct types *types = ctx;
+	struct node_types *types = ctx;
 	uint64_t top, first;
 	char *name;
 
-	if (!is_known(types, value) || elf__pointer(types->elf, vaddr - 8, &top) || top ||
+	if (!is_known_type(types, value) || elf__pointer(types->elf, vaddr - 8, &top) || top ||
 	    elf__pointer(types->elf, vaddr + 8, &first) || !elf__is_code(types->elf, first))
 		return;
 	if (types->node_cnt == NODES_MAX)
 		return;
-	name = name_of(types->elf, value);
+	name = node_type_name(types->elf, value);
 	if (name)
 		types->node[types->node_cnt++] = (struct torch_node){
 			.name = name,
@@ -239,7 +233,7 @@ static void add_vtable(uint64_t vaddr, uint64_t value, const char *symbol, void 
 
 int ops_nodes__find(const struct elf *elf, struct torch_node **node, size_t *node_cnt)
 {
-	struct types types = {.elf = elf};
+	struct node_types types = {.elf = elf};
 	int err = find_types(&types);
 
 	if (err)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Shared by the files that find operators: ops.c, ops_code.c, ops_names.c, ops_abi.c, ops_nodes.c, ops_boxed.c,
- * ops_cache.c, and their unit test.
+ * Shared by the files that find operators: ops.c, ops_code.c, ops_names.c, ops_abi.c, ops_nodes.c,
+ * ops_boxed.c, ops_cache.c, and their unit test.
  */
 #ifndef STEPFLAME_USER_RUNTIME_TORCH_OPS_PRIVATE_H
 #define STEPFLAME_USER_RUNTIME_TORCH_OPS_PRIVATE_H
@@ -26,14 +26,17 @@ struct op_code op_code__at(const struct elf *elf, uint64_t vaddr, uint64_t size)
 /* The address that the 4 bytes at `at` encode, as the end of an instruction. */
 uint64_t op_code__target(const struct op_code *code, size_t at);
 /*
- * Finds the next byte from *at on that may begin a direct call, and the target that the call would have. Returns false
- * when there is none.
+ * Finds the next byte from *at on that may begin a direct call, and the target that the call would
+ * have. Returns false when there is none.
  */
 bool op_code__next_call(const struct op_code *code, size_t *at, uint64_t *target);
 /* A string of the file, or NULL. */
 const char *op_code__text(const struct elf *elf, uint64_t vaddr);
 
-/* The C++ text of a mangled name or type, which the caller frees, or NULL: not mangled, too long, no memory. */
+/*
+ * The C++ text of a mangled name or type, which the caller frees, or NULL: not mangled, too long,
+ * no memory.
+ */
 char *ops_names__demangle(const char *mangled);
 
 /* What an operator's code says about it. The strings lie in the file. */
@@ -51,46 +54,51 @@ struct ops_names {
 #define FIND_SCHEMA "_ZN3c1010Dispatcher17findSchemaOrThrowEPKcS2_"
 
 /*
- * Finds the schema of the operator at::_ops::JOINED::call, whose code is at vaddr; JOINED ends at its '4call'. With
- * joined NULL, finds the schema of another function, one that calls an operator of the namespace c10d. 0, or -ENOENT:
- * the code has no name, or none that gives JOINED.
+ * Finds the schema of the operator at::_ops::JOINED::call, whose code is at vaddr; JOINED ends at
+ * its '4call'. With joined NULL, finds the schema of another function, one that calls an operator
+ * of the namespace c10d. 0, or -ENOENT: the code has no name, or a name that does not give JOINED.
  */
 int ops_names__find(struct ops_names *names, const char *joined, size_t joined_len, uint64_t vaddr, uint64_t size,
 		    struct op_schema *out);
 
 /*
- * Finds where the arguments of a function are at its entry, by its demangled type, "at::Tensor (at::Tensor const&,
- * long)". old_optional: the torch has an optional of its own (c10::optional), which is passed differently from
- * std::optional. Arguments after an unknown one are OP_ARG_OTHER. 0, or -ENOTSUP: not a function type, or its return
- * type is unknown, and so whether the result takes %rdi.
+ * Finds where the arguments of a function are at its entry, by its demangled type, "at::Tensor
+ * (at::Tensor const&, long)". old_optional: the torch has an optional of its own (c10::optional),
+ * which is passed differently from std::optional. Arguments after an unknown one are OP_ARG_OTHER.
+ * 0, or -ENOTSUP: not a function type, or its return type is unknown, and so whether the result
+ * takes %rdi.
  */
 int ops_abi__args(const char *type, bool old_optional, struct op_arg arg[OP_ARGS_MAX], uint8_t *arg_cnt);
 
 /*
- * Finds Node::operator() in a file without a symbol for it: the one function that evaluate_function, at vaddr, calls
- * and that checks for callbacks of RecordFunction. 0 or -ENOENT.
+ * Finds Node::operator() in a file without a symbol for it: the one function that
+ * evaluate_function, at vaddr, calls and that checks for callbacks of RecordFunction. 0 or -ENOENT.
  */
 int ops_nodes__find_call(const struct elf *elf, uint64_t vaddr, uint64_t size, struct function_range *out);
 
 /*
- * Calls fn for each copy of Dispatcher::callBoxed in a file that has no symbols for them; the copies take the handle
- * and the stack. Stops when fn returns nonzero, and returns that; or -ENOMEM.
+ * Calls fn for each copy of Dispatcher::callBoxed in a file that has no symbols for them; the
+ * copies take the handle and the stack. Stops when fn returns nonzero, and returns that; or
+ * -ENOMEM.
  */
 int ops_boxed__find(const struct elf *elf, int (*fn)(uint64_t vaddr, uint64_t size, void *ctx), void *ctx);
 
 /*
- * Bytes from a torch::autograd::Node to its sequence number, by the base classes of Node; 0 when this file does not
- * say.
+ * Bytes from a torch::autograd::Node to its sequence number, by the base classes of Node; 0 when
+ * this file does not say.
  */
 uint16_t ops_nodes__sequence_nr(const struct elf *elf);
 
 /*
- * Fills node, node_cnt with the classes that derive from torch::autograd::Node. Their names are allocated. 0 or
- * -ENOMEM.
+ * Fills node, node_cnt with the classes that derive from torch::autograd::Node. Their names are
+ * allocated. 0 or -ENOMEM.
  */
 int ops_nodes__find(const struct elf *elf, struct torch_node **node, size_t *node_cnt);
 
-/* Loads the cache of this file from dir. 0, or -ENOENT when there is no cache, or none to be trusted. */
+/*
+ * Loads the cache of this file from dir. 0, or -ENOENT when there is no cache, or it cannot be
+ * trusted.
+ */
 int ops_cache__load(const struct elf *elf, const char *dir, struct torch_ops **out);
 /* Writes the cache; a failure is silent. */
 void ops_cache__save(const struct elf *elf, const char *dir, const struct torch_ops *ops);

@@ -8,9 +8,9 @@
 #include "user/elf/elf.h"
 
 /*
- * Bytes from the start of a c10::TensorImpl to its sizes, in the torch of this libtorch_cpu. Read from the operators'
- * code: each operator first reads the key set of its tensors, whose distance from the sizes has been the same since
- * 1.13 (c10/core/TensorImpl.h). 0 or -ENOENT.
+ * Bytes from the start of a c10::TensorImpl to its sizes, in the torch of this libtorch_cpu. Read
+ * from the operators' code: each operator first reads the key set of its tensors, whose distance
+ * from the sizes has been the same since 1.13 (c10/core/TensorImpl.h). 0 or -ENOENT.
  */
 int tensor__sizes_offset(const struct elf *elf, uint32_t *offset);
 

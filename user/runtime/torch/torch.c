@@ -13,7 +13,10 @@ const struct mapped_file *torch__file(const struct process *process)
 
 void torch__version(const struct process *process, const struct mapped_file *libtorch, char *version, size_t size)
 {
-	/* PyPI: torch/lib/libtorch_cpu.so. Debian installs the library apart from its Python package. */
+	/*
+	 * PyPI: torch/lib/libtorch_cpu.so. Debian installs the library apart from its Python
+	 * package.
+	 */
 	static const char *const places[] = {"/../version.py", "/../python3/dist-packages/torch/version.py"};
 	char path[PATH_MAX + 64];
 	const char *slash = strrchr(libtorch->path, '/');

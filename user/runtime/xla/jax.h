@@ -6,8 +6,8 @@
 #include "user/proc/process.h"
 
 /*
- * The mapped library of jaxlib that holds XLA and its Python bindings (libjax_common, before 0.6 xla_extension), or
- * NULL.
+ * The mapped library of jaxlib that holds XLA and its Python bindings (libjax_common, before 0.6
+ * xla_extension), or NULL.
  */
 const struct mapped_file *jax__file(const struct process *process);
 

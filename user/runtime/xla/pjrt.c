@@ -15,7 +15,7 @@
 #define DATA_MAX      (64u << 20) /* of a plugin's data to search: plugins for CUDA have 5 MB */
 #define GET_PJRT_API  "GetPjrtApi"
 
-struct data {
+struct plugin_data {
 	uint64_t dev, inode;
 	uint64_t last_end; /* end of the last mapping of the file, or of the anonymous one after it */
 	size_t cnt, bytes;
@@ -24,10 +24,13 @@ struct data {
 	} range[16];
 };
 
-/* Collects where the file's data lie: its mappings without code, and the anonymous memory right after them. */
+/*
+ * Collects where the file's data lie: its mappings without code, and the anonymous memory right
+ * after them.
+ */
 static int add_mapping(const struct mapping *map, void *ctx)
 {
-	struct data *data = ctx;
+	struct plugin_data *data = ctx;
 	bool own = map->inode && map->inode == data->inode && map->dev == data->dev;
 	bool behind = !map->inode && data->last_end && map->start == data->last_end;
 
@@ -54,9 +57,12 @@ static bool is_head(const uint64_t *word)
 	       word[0] <= TABLE_MAX && !major && minor && minor <= MINOR_MAX;
 }
 
-/* Each function must lie in the plugin's own code; a plugin may leave out functions that stepflame does not probe. */
-static bool read_table(const struct process *process, const struct mapped_file *file, const struct elf *elf,
-		       uint64_t address, struct pjrt_table *out)
+/*
+ * Each function must lie in the plugin's own code; a plugin may leave out functions that stepflame
+ * does not probe.
+ */
+static bool read_pjrt_table(const struct process *process, const struct mapped_file *file, const struct elf *elf,
+			    uint64_t address, struct pjrt_table *out)
 {
 	static const unsigned int place[] = {
 #define X(id, place) place,
@@ -75,8 +81,8 @@ static bool read_table(const struct process *process, const struct mapped_file *
 			return false;
 	out->minor = word[4] >> 32;
 	/*
-	 * Each address must begin a function, by the file's tables: a probe elsewhere could lie in the middle of an
-	 * instruction.
+	 * Each address must begin a function, by the file's tables: a probe elsewhere could lie in
+	 * the middle of an instruction.
 	 */
 	for (int i = 0; i < PJRT_FN__COUNT; i++) {
 		struct function_range range;
@@ -103,7 +109,7 @@ static int look_through(const struct process *process, const struct mapped_file 
 		if (process__read_memory(process->pid, at, word, bytes))
 			continue;
 		for (size_t i = 0; i + HEAD_WORDS <= bytes / 8; i++) {
-			if (!is_head(word + i) || !read_table(process, file, elf, at + 8 * i, &table))
+			if (!is_head(word + i) || !read_pjrt_table(process, file, elf, at + 8 * i, &table))
 				continue;
 			if (cnt && memcmp(table.fn, found->fn, sizeof(table.fn)))
 				return -ENOENT; /* ambiguous */
@@ -124,7 +130,7 @@ bool pjrt__is_plugin(const struct elf *elf)
 int pjrt__find(const struct process *process, const struct mapped_file *file, const struct elf *elf,
 	       struct pjrt_table *out)
 {
-	struct data data = {.dev = file->dev, .inode = file->inode};
+	struct plugin_data data = {.dev = file->dev, .inode = file->inode};
 	uint64_t *word;
 	int cnt = 0, err;
 

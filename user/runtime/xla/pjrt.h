@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Finds the function table that a PJRT plugin returns (GetPjrtApi), in the memory of a process, stripped or not: the
- * plugin builds the table on the first call. Only reads; all that is read is hostile input.
+ * Finds the function table that a PJRT plugin returns (GetPjrtApi), in the memory of a process,
+ * stripped or not: the plugin builds the table on the first call. Only reads; all that is read is
+ * hostile input.
  *
- * xla/pjrt/c/pjrt_c_api.h: {size_t struct_size; void *extension_start; {size_t struct_size = 24; void *extension_start;
- * int major = 0, minor;} version; then pointers to functions, in an order to which versions only append}.
+ * xla/pjrt/c/pjrt_c_api.h: {size_t struct_size; void *extension_start; {size_t struct_size = 24;
+ * void *extension_start; int major = 0, minor;} version; then pointers to functions, in an order to
+ * which versions only append}.
  */
 #ifndef STEPFLAME_USER_RUNTIME_XLA_PJRT_H
 #define STEPFLAME_USER_RUNTIME_XLA_PJRT_H
@@ -38,8 +40,9 @@ struct pjrt_table {
 bool pjrt__is_plugin(const struct elf *elf);
 
 /*
- * 0; -ENOENT when there is no table (yet), several that differ, or an impossible one: a function outside the plugin's
- * code, or another table's size or version; -ENXIO when the file is not a plugin; or -errno.
+ * 0; -ENOENT when there is no table (yet), several that differ, or an impossible one: a function
+ * outside the plugin's code, or another table's size or version; -ENXIO when the file is not a
+ * plugin; or -errno.
  */
 int pjrt__find(const struct process *process, const struct mapped_file *file, const struct elf *elf,
 	       struct pjrt_table *out);
