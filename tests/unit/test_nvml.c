@@ -49,7 +49,7 @@ static struct session *session_with(int *other)
 static void end_session(struct session *s, int other)
 {
 	close(other);
-	stop(s);
+	stop_quietly(s);
 	free(state_of(s));
 	free(s);
 }
@@ -57,7 +57,7 @@ static void end_session(struct session *s, int other)
 /* Sizes and types are ours, whatever it says; texts end. */
 static void test_bytes(void **state)
 {
-	struct message m;
+	struct usage_message m;
 	int other;
 	struct session *s = session_with(&other);
 
@@ -80,7 +80,7 @@ static void test_bytes(void **state)
 /* Messages that are too short are no figures, and no end either. */
 static void test_short(void **state)
 {
-	char bytes[sizeof(struct message)] = {0};
+	char bytes[sizeof(struct usage_message)] = {0};
 	int other;
 	struct session *s = session_with(&other);
 
@@ -96,7 +96,7 @@ static void test_short(void **state)
 /* One that never stops keeps nobody. */
 static void test_flood(void **state)
 {
-	struct message m = {0};
+	struct usage_message m = {0};
 	int other, sent = 0;
 	struct session *s = session_with(&other);
 
