@@ -38,7 +38,7 @@ def kill(record):
 
 @pytest.mark.alone
 @pytest.mark.parametrize("moment", ["attaches", "detaches"])
-@pytest.mark.parametrize("options", [["--ops"], ["--exact"], []], ids=["ops", "exact", "plain"])
+@pytest.mark.parametrize("options", [["--ops"], ["--exact", "-d", "60s"], []], ids=["ops", "exact", "plain"])
 def test_no_breakpoint_stays(bench, options, moment):
     job = bench.process(helpers.PYTHON, helpers.JOBS / "busy.py", "loop").until_ready()
     at = random.Random(1)
