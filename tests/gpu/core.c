@@ -53,10 +53,11 @@ static const char *log_path(void)
 	return path && *path ? path : NULL;
 }
 
+static pthread_mutex_t writing = PTHREAD_MUTEX_INITIALIZER; /* taken before out.lock */
+
 /* Writes what there is, not holding up those who log meanwhile. */
 static void log__write(void)
 {
-	static pthread_mutex_t writing = PTHREAD_MUTEX_INITIALIZER;
 	char *text;
 	size_t used;
 
@@ -144,12 +145,14 @@ __attribute__((destructor)) static void log__end(void)
 
 static void forking(void)
 {
+	pthread_mutex_lock(&writing);
 	pthread_mutex_lock(&out.lock);
 }
 
 static void forked_parent(void)
 {
 	pthread_mutex_unlock(&out.lock);
+	pthread_mutex_unlock(&writing);
 }
 
 static void forked_child(void)
@@ -160,6 +163,7 @@ static void forked_child(void)
 	out.fd = -1;
 	out.running = false;
 	pthread_mutex_unlock(&out.lock);
+	pthread_mutex_unlock(&writing);
 	memset(&thread, 0, sizeof(thread));
 	sim__forked();
 	if (hooks && hooks->forked)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The process that writes a word into others and puts NULL back (user/session/guardian.h), on children of this test. */
+/* The words of the guardian (user/session/guardian.h), on children of this test. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,10 +15,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "user/session/sources/guardian.h"
+#include "user/session/guardian.h"
 
 #define VALUE 0x7f0012345678ULL
 
+static const struct attacher no_probes;
 static uint64_t word; /* the same address in every child */
 static const uint64_t constant = 0;
 
@@ -63,7 +64,7 @@ static void test_write_and_restore(void **state)
 	struct process child = child__start();
 	struct guardian *g;
 
-	assert_int_equal(guardian__new(&g), 0);
+	assert_int_equal(guardian__new(&no_probes, NULL, 0, &g), 0);
 	assert_int_equal(guardian__write(g, &child, (uint64_t)&word, VALUE), 0);
 	assert_int_equal(read_word(&child), VALUE);
 	assert_int_equal(guardian__write(g, &child, (uint64_t)&word, VALUE), -EALREADY);
@@ -71,7 +72,7 @@ static void test_write_and_restore(void **state)
 	guardian__restore(g, &child);
 	assert_int_equal(read_word(&child), 0);
 	assert_int_equal(guardian__write(g, &child, (uint64_t)&word, VALUE), 0);
-	assert_int_equal(guardian__free(g), 0);
+	guardian__free(g);
 	assert_int_equal(read_word(&child), 0);
 	child__stop(&child);
 	(void)state;
@@ -86,14 +87,14 @@ static void test_refused(void **state)
 
 	child__stop(&gone);
 	other.start_time++;
-	assert_int_equal(guardian__new(&g), 0);
+	assert_int_equal(guardian__new(&no_probes, NULL, 0, &g), 0);
 	assert_int_equal(guardian__write(g, &late, (uint64_t)&constant, VALUE), -EFAULT);
 	assert_int_equal(guardian__write(g, &late, (uint64_t)shared, VALUE), -EFAULT);
 	assert_int_equal(guardian__write(g, &late, (uint64_t)&word + 1, VALUE), -EFAULT);
 	assert_int_equal(guardian__write(g, &late, 0x1000, VALUE), -EFAULT);
 	assert_int_equal(guardian__write(g, &other, (uint64_t)&word, VALUE), -ESRCH);
 	assert_true(guardian__write(g, &gone, (uint64_t)&word, VALUE) < 0);
-	assert_int_equal(guardian__free(g), 0);
+	guardian__free(g);
 	assert_int_equal(read_word(&child), 0);
 	child__stop(&child);
 	child__stop(&late);
@@ -107,15 +108,15 @@ static void test_changed(void **state)
 	struct process child = child__start();
 	struct guardian *g, *another;
 
-	assert_int_equal(guardian__new(&g), 0);
-	assert_int_equal(guardian__new(&another), 0);
+	assert_int_equal(guardian__new(&no_probes, NULL, 0, &g), 0);
+	assert_int_equal(guardian__new(&no_probes, NULL, 0, &another), 0);
 	assert_int_equal(guardian__write(g, &child, (uint64_t)&word, VALUE), 0);
 	guardian__restore(g, &child);
 	assert_int_equal(guardian__write(another, &child, (uint64_t)&word, VALUE + 8), 0);
 	assert_int_equal(guardian__write(g, &child, (uint64_t)&word, VALUE), -EBUSY);
-	assert_int_equal(guardian__free(g), 0);
+	guardian__free(g);
 	assert_int_equal(read_word(&child), VALUE + 8);
-	assert_int_equal(guardian__free(another), 0);
+	guardian__free(another);
 	assert_int_equal(read_word(&child), 0);
 	child__stop(&child);
 	(void)state;
@@ -134,7 +135,8 @@ static void test_killed(void **state)
 	if (!owner) {
 		struct guardian *g;
 
-		if (!guardian__new(&g) && !guardian__write(g, &child, (uint64_t)&word, VALUE) && write(ready[1], "", 1))
+		if (!guardian__new(&no_probes, NULL, 0, &g) && !guardian__write(g, &child, (uint64_t)&word, VALUE) &&
+		    write(ready[1], "", 1))
 			pause();
 		_exit(1);
 	}

@@ -15,6 +15,12 @@
 
 #define DETACH_THREADS 16
 
+/* A link and the tracefs event that it uses. */
+struct probe_link {
+	struct bpf_link *link;
+	uint32_t event; /* number of the tracefs event to remove after the link; 0: no event */
+};
+
 struct attachment {
 	size_t cnt;
 	struct probe_link links[];
@@ -202,7 +208,7 @@ int attachment__new(struct bpf_program *program, struct attacher *attacher, pid_
 	else
 		err = attach_perf(a, program, pid, list);
 	if (err) {
-		attachment__free_all(&a, 1);
+		attachments__free(&a, 1);
 		return err;
 	}
 	*out = a;
@@ -216,28 +222,9 @@ static void destroy_link(struct probe_link *entry)
 		trace_event__remove(entry->event);
 }
 
-void detachment__add(struct detachment *d, struct attachment **attachments, size_t cnt)
-{
-	for (size_t i = 0; i < cnt; i++) {
-		struct attachment *a = attachments[i];
-		struct probe_link *entry = a ? reallocarray(d->links, d->cnt + a->cnt, sizeof(*entry)) : NULL;
-
-		if (entry)
-			d->links = entry;
-		for (size_t k = 0; a && k < a->cnt; k++) {
-			if (entry)
-				d->links[d->cnt++] = a->links[k];
-			else
-				destroy_link(&a->links[k]);
-		}
-		free(a);
-		attachments[i] = NULL;
-	}
-}
-
 struct detach_work {
-	struct detachment *d;
-	size_t next;
+	struct probe_link **links;
+	size_t cnt, next;
 };
 
 static void *detach_links(void *arg)
@@ -247,32 +234,37 @@ static void *detach_links(void *arg)
 	for (;;) {
 		size_t i = __atomic_fetch_add(&work->next, 1, __ATOMIC_RELAXED);
 
-		if (i >= work->d->cnt)
+		if (i >= work->cnt)
 			return NULL;
-		destroy_link(&work->d->links[i]);
+		destroy_link(work->links[i]);
 	}
 }
 
-void detachment__run(struct detachment *d)
+/* Without memory for the list of all links, detaches them one after the other. */
+void attachments__free(struct attachment **attachments, size_t cnt)
 {
-	struct detach_work work = {.d = d};
+	struct detach_work work = {};
 	pthread_t threads[DETACH_THREADS];
-	size_t started = 0;
+	size_t link_cnt = 0, started = 0;
 
-	while (started < DETACH_THREADS && started + 1 < d->cnt &&
+	for (size_t i = 0; i < cnt; i++)
+		link_cnt += attachments[i] ? attachments[i]->cnt : 0;
+	work.links = calloc(link_cnt, sizeof(*work.links));
+	for (size_t i = 0; i < cnt; i++)
+		for (size_t k = 0; attachments[i] && k < attachments[i]->cnt; k++)
+			if (work.links)
+				work.links[work.cnt++] = &attachments[i]->links[k];
+			else
+				destroy_link(&attachments[i]->links[k]);
+	while (started < DETACH_THREADS && started + 1 < work.cnt &&
 	       !pthread_create(&threads[started], NULL, detach_links, &work))
 		started++;
 	detach_links(&work);
 	for (size_t i = 0; i < started; i++)
 		pthread_join(threads[i], NULL);
-	free(d->links);
-	*d = (struct detachment){};
-}
-
-void attachment__free_all(struct attachment **attachments, size_t cnt)
-{
-	struct detachment d = {};
-
-	detachment__add(&d, attachments, cnt);
-	detachment__run(&d);
+	free(work.links);
+	for (size_t i = 0; i < cnt; i++) {
+		free(attachments[i]);
+		attachments[i] = NULL;
+	}
 }

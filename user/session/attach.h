@@ -31,7 +31,7 @@ struct attachment; /* the links of one probe_list in one process */
 /*
  * Attaches all of `list` to process pid: to every thread, but not to its children. 0 or -errno; on
  * error nothing stays attached. -EPERM; -ESRCH: the process has ended; -EINVAL: a bad offset;
- * -ENOENT (ATTACH_EVENTS): the process does not map the file. attachment__free_all detaches and
+ * -ENOENT (ATTACH_EVENTS): the process does not map the file. attachments__free detaches and
  * frees *out.
  */
 int attachment__new(struct bpf_program *program, struct attacher *attacher, pid_t pid, struct probe_list *list,
@@ -43,31 +43,11 @@ int attachment__new(struct bpf_program *program, struct attacher *attacher, pid_
  */
 void attacher__forget(const struct attacher *attacher, struct probe_list *list);
 
-/* A link and the tracefs event that it uses. */
-struct probe_link {
-	struct bpf_link *link;
-	uint32_t event; /* number of the tracefs event to remove after the link; 0: no event */
-};
-
 /*
- * Links that many threads detach together, since each detach waits for the kernel: some 45 ms for a
- * uprobe_multi link, up to 150 ms for a perf link, and perf links detach one after the other.
- * Starts zeroed.
+ * Detaches and frees attachments (NULL accepted), waits until that is done, and sets the caller's
+ * array to NULLs. Many threads detach together, since each detach waits for the kernel: some 45 ms
+ * for a uprobe_multi link, up to 150 ms for a perf link, and perf links detach one after the other.
  */
-struct detachment {
-	struct probe_link *links;
-	size_t cnt;
-};
-
-/*
- * Takes ownership of the attachments (NULL accepted) and sets the caller's array to NULLs. If
- * memory runs out, detaches at once.
- */
-void detachment__add(struct detachment *d, struct attachment **attachments, size_t cnt);
-/* Detaches all links and waits until that is done. Zeroes *d. */
-void detachment__run(struct detachment *d);
-
-/* detachment__add and detachment__run in one. */
-void attachment__free_all(struct attachment **attachments, size_t cnt);
+void attachments__free(struct attachment **attachments, size_t cnt);
 
 #endif

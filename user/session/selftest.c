@@ -120,7 +120,7 @@ static int test_probe(struct stepflame_bpf *skel, struct attacher *attacher, str
 	err = -pthread_create(&thread, NULL, call_target, &ns);
 	if (!err)
 		pthread_join(thread, NULL);
-	attachment__free_all(&attachment, 1);
+	attachments__free(&attachment, 1);
 	if (err)
 		return err;
 	if (skel->bss->test_hits != CALLS)

@@ -85,6 +85,25 @@ static void configure_programs(struct stepflame_bpf *skel, enum attach_backend b
 	SOURCES_CALL(configure, s, skel, backend);
 }
 
+static int start_guardian(struct session *s)
+{
+	struct bpf_program *program;
+	int *keep = NULL, err = 0;
+	size_t cnt = 0;
+
+	bpf_object__for_each_program(program, s->skel->obj) cnt++;
+	keep = calloc(cnt + 1, sizeof(*keep));
+	if (!keep)
+		return -ENOMEM;
+	cnt = 0;
+	bpf_object__for_each_program(program, s->skel->obj) if (bpf_program__fd(program) >= 0) keep[cnt++] =
+		bpf_program__fd(program);
+	keep[cnt++] = s->selftest.attacher.cookies_fd;
+	err = guardian__new(&s->selftest.attacher, keep, cnt, &s->guardian);
+	free(keep);
+	return err;
+}
+
 static int load_programs(struct session *s)
 {
 	uint64_t call_ns = s->options.syscalls ? selftest__call_ns() : 0;
@@ -99,7 +118,7 @@ static int load_programs(struct session *s)
 		if (s->selftest.attacher.backend == ATTACH_PERF)
 			log__warn(PROBES_TOGETHER, "this kernel attaches probes one by one: stepflame does not probe "
 						   "collectives, operators and calls of CUDA");
-		err = stepflame_bpf__attach(s->skel);
+		err = start_guardian(s) ?: stepflame_bpf__attach(s->skel);
 		s->call_ns = s->options.syscalls ? selftest__call_ns() : 0;
 		s->call_ns = s->call_ns > call_ns ? s->call_ns - call_ns : 0;
 	}
@@ -177,9 +196,9 @@ static void detach_all(struct session *s)
 
 	SOURCES_CALL(detach, s, false, &d);
 	targets__detach(s, &d);
-	detachment__run(&d);
+	guardian__detach(s->guardian, &d);
 	SOURCES_CALL(detach, s, true, &d);
-	detachment__run(&d);
+	guardian__detach(s->guardian, &d);
 }
 
 void session__free(struct session *s)
@@ -187,7 +206,7 @@ void session__free(struct session *s)
 	if (!s)
 		return;
 	SOURCES_CALL(restore, s);
-	detach_all(s);
+	guardian__free(s->guardian);
 	SOURCES_CALL(free, s);
 	free_session_states(s);
 	names__free(&s->names);

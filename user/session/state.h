@@ -12,6 +12,7 @@
 #include "user/lib/names.h"
 #include "user/proc/process.h"
 #include "user/runtime/python/python.h"
+#include "user/session/guardian.h"
 #include "user/session/selftest.h"
 #include "user/session/session.h"
 #include "user/session/source.h"
@@ -32,8 +33,8 @@ struct known_file {
 
 struct attached_file {
 	uint64_t dev, inode;
-	struct file_probes *probes; /* the session's */
-	struct attachment *sets[SOURCE__COUNT][SOURCE_SETS];
+	struct file_probes *probes;                /* the session's */
+	uint32_t sets[SOURCE__COUNT][SOURCE_SETS]; /* ids of the guardian's attachments; 0: not attached */
 };
 
 struct target {
@@ -77,6 +78,7 @@ struct session {
 	struct stepflame_bpf *skel;
 	struct ring_buffer *ring;
 	struct selftest selftest;
+	struct guardian *guardian; /* attaches and detaches the targets' probes */
 	/* What tracing adds to a system call, less the time of the BPF programs. */
 	uint64_t call_ns;
 	void *state[SOURCE__COUNT];                        /* owned; session__state() */
@@ -165,7 +167,7 @@ void targets__tend(struct session *s);
 int targets__timeout_ms(const struct session *s, int timeout_ms);
 /* Did the target start, or call exec, less than age_ns ago? */
 bool targets__is_young(const struct target *t, uint64_t age_ns);
-void target__free(struct target *t);
+void target__free(struct target *t); /* must be detached */
 /* Copies BPF's state of the target. false: BPF has none. */
 bool target__proc(const struct session *s, const struct target *t, struct proc *out);
 
@@ -180,8 +182,8 @@ int target__attach_again(struct session *s, struct target *t);
 /* Are any probes of a source attached to this file in this target? */
 bool target__has_probes(const struct target *t, const struct mapped_file *file, enum source_id id);
 /* Detaches a source's set from one file (dev and inode) or, with inode 0, from all files. */
-void target__detach_set(struct target *t, enum source_id id, int set, uint64_t dev, uint64_t inode);
-void target__detach(struct target *t);
+void target__detach_set(struct session *s, struct target *t, enum source_id id, int set, uint64_t dev, uint64_t inode);
+void target__detach(struct session *s, struct target *t);
 /* Hands over all attachments, at the end. */
 void targets__detach(struct session *s, struct detachment *d);
 

@@ -15,14 +15,14 @@ static struct attached_file *find_attached(const struct target *t, uint64_t dev,
 }
 
 static int attach_set(struct session *s, struct target *t, const struct probe_set *set, struct probe_list *list,
-		      struct attachment **attachment)
+		      uint32_t *attachment)
 {
 	int err;
 
 	if (*attachment || !list->cnt || (set->wanted && !set->wanted(s, t)))
 		return 0;
-	err = attachment__new(set->program ? set->program(s->skel) : s->skel->progs.probe, &s->selftest.attacher,
-			      t->process.pid, list, attachment);
+	err = guardian__attach(s->guardian, set->program ? set->program(s->skel) : s->skel->progs.probe, t->process.pid,
+			       list, attachment);
 	return err ?: set->attached ? set->attached(s, t) : 0;
 }
 
@@ -45,6 +45,14 @@ int target__attach_again(struct session *s, struct target *t)
 	for (size_t i = 0; i < t->file_cnt && !err; i++)
 		err = attach_sets(s, t, &t->files[i]);
 	return err;
+}
+
+static void detach_file(struct session *s, struct attached_file *file)
+{
+	struct detachment d = {};
+
+	detachment__add(&d, &file->sets[0][0], SOURCE__COUNT * SOURCE_SETS);
+	guardian__detach(s->guardian, &d);
 }
 
 int target__attach(struct session *s, struct target *t, const struct mapped_file *file, struct elf *elf)
@@ -71,7 +79,7 @@ int target__attach(struct session *s, struct target *t, const struct mapped_file
 				err = probe_list__set_file(&probes->lists[id][set], file);
 	err = err ?: attach_sets(s, t, files);
 	if (err)
-		attachment__free_all(&files->sets[0][0], SOURCE__COUNT * SOURCE_SETS);
+		detach_file(s, files);
 	else
 		t->file_cnt++;
 	return err;
@@ -94,19 +102,22 @@ static void hand_over_links(struct target *t, struct detachment *d)
 	t->file_cnt = 0;
 }
 
-void target__detach(struct target *t)
+void target__detach(struct session *s, struct target *t)
 {
 	struct detachment d = {};
 
 	hand_over_links(t, &d);
-	detachment__run(&d);
+	guardian__detach(s->guardian, &d);
 }
 
-void target__detach_set(struct target *t, enum source_id id, int set, uint64_t dev, uint64_t inode)
+void target__detach_set(struct session *s, struct target *t, enum source_id id, int set, uint64_t dev, uint64_t inode)
 {
+	struct detachment d = {};
+
 	for (size_t i = 0; i < t->file_cnt; i++)
 		if (!inode || (t->files[i].dev == dev && t->files[i].inode == inode))
-			attachment__free_all(&t->files[i].sets[id][set], 1);
+			detachment__add(&d, &t->files[i].sets[id][set], 1);
+	guardian__detach(s->guardian, &d);
 }
 
 void targets__detach(struct session *s, struct detachment *d)

@@ -78,7 +78,6 @@ static void free_target_states(struct target *t)
 
 void target__free(struct target *t)
 {
-	target__detach(t);
 	SOURCES_CALL(free_target, t);
 	free_target_states(t);
 	free(t->files);
@@ -397,7 +396,7 @@ static void add_forked_child(struct session *s, const struct rec_proc *rec)
 	SOURCES_CALL(on_fork, s, parent, t, followed);
 	attach_fork(s, t);
 	if (!followed) {
-		target__detach(t);
+		target__detach(s, t);
 		mark_gone(t); /* the session ignores it from now on */
 		return;
 	}
@@ -451,7 +450,7 @@ static void forget_ended(struct session *s)
 /* The target has called exec or ended: discards what the session found in its program. */
 static void forget_program(struct session *s, struct target *t, bool ended)
 {
-	target__detach(t);
+	target__detach(s, t);
 	for (int id = 0; id < SOURCE__COUNT; id++) {
 		void (*hook)(struct session * s, struct target * t) =
 			ended ? sources[id]->on_exit : sources[id]->on_exec;
@@ -503,7 +502,7 @@ static void settle_fork(struct session *s, struct target *t)
 		emit_target(s, t);
 	} else if (s->options.children == CHILDREN_WORKERS) {
 		SOURCES_CALL(unfollow, s, t);
-		target__detach(t);
+		target__detach(s, t);
 	}
 }
 
@@ -584,7 +583,7 @@ void targets__tend(struct session *s)
 		if (!t->gone && t->pending && t->look_at_ns <= now)
 			look_at_target(s, t, now);
 		if (!t->gone && !process__alive(&t->process)) {
-			target__detach(t);
+			target__detach(s, t);
 			mark_gone(t);
 		}
 		if (!t->gone)

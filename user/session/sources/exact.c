@@ -13,7 +13,6 @@
 #include "stepflame.skel.h"
 #include "user/lib/log.h"
 #include "user/runtime/python/pyexact.h"
-#include "user/session/sources/guardian.h"
 #include "user/session/state.h"
 
 #define LOOK_NS      200000000ULL /* interval between looks for an interpreter to start */
@@ -28,11 +27,6 @@ struct exact_file {
 	uint64_t eval;
 };
 
-/* Session state. */
-struct exact {
-	struct guardian *guardian;
-};
-
 /* Target state. */
 struct exact_target {
 	const struct exact_file *file; /* of its interpreter; NULL: not known yet */
@@ -43,11 +37,6 @@ struct exact_target {
 	/* Addresses of words that stepflame has set, or that the program had set before. */
 	uint64_t words[PY_EXACT_WORDS];
 };
-
-static struct exact *state_of(const struct session *s)
-{
-	return session__state(s, SOURCE_EXACT);
-}
 
 static struct exact_target *target_state(const struct target *t)
 {
@@ -67,23 +56,12 @@ static void configure(const struct session *s, struct stepflame_bpf *skel, enum 
 
 static int start(struct session *s)
 {
-	int err;
-
 	if (!s->options.exact)
 		return 0;
 	for (uint32_t i = 0; i < bpf_map__max_entries(s->skel->maps.exact_free); i++)
 		if (bpf_map_update_elem(bpf_map__fd(s->skel->maps.exact_free), NULL, &i, BPF_ANY))
 			return -errno;
-	err = guardian__new(&state_of(s)->guardian);
-	if (err)
-		log__error(NULL, "cannot start stepflame-guard, which undoes what --exact writes: %s", strerror(-err));
-	return err;
-}
-
-static void restore(struct session *s)
-{
-	guardian__free(state_of(s)->guardian);
-	state_of(s)->guardian = NULL;
+	return 0;
 }
 
 static enum source_holds holds(struct session *s, struct target *t, const struct mapped_file *file)
@@ -222,8 +200,7 @@ static void note_subscripts(struct session *s, const struct target *t)
 /* Sets the eval_frame word of an interpreter. 0 or -errno; 0 too if the program has set it. */
 static int write_word(struct session *s, struct target *t, uint64_t address)
 {
-	int err = guardian__write(state_of(s)->guardian, &t->process, address,
-				  t->python.bias + target_state(t)->file->eval);
+	int err = guardian__write(s->guardian, &t->process, address, t->python.bias + target_state(t)->file->eval);
 
 	if (err == -EBUSY) {
 		log__warn(NULL,
@@ -298,7 +275,7 @@ static uint64_t look_again_ns(const struct session *s, const struct target *t)
 static void stop_exact(struct session *s, struct target *t)
 {
 	if (target_state(t)->word_cnt)
-		guardian__restore(state_of(s)->guardian, &t->process);
+		guardian__restore(s->guardian, &t->process);
 	target_state(t)->armed = false;
 	target_state(t)->word_cnt = 0;
 }
@@ -309,7 +286,7 @@ static void on_fork(struct session *s, struct target *parent, struct target *chi
 		return;
 	*target_state(child) = *target_state(parent);
 	for (size_t i = 0; i < target_state(child)->word_cnt; i++)
-		guardian__write(state_of(s)->guardian, &child->process, target_state(child)->words[i],
+		guardian__write(s->guardian, &child->process, target_state(child)->words[i],
 				parent->python.bias + target_state(child)->file->eval);
 	child->python.bias = parent->python.bias;
 	child->python.runtime = parent->python.runtime;
@@ -406,8 +383,7 @@ static void end(struct session *s)
 	if (!s->options.exact)
 		return;
 	tend(s);
-	err = guardian__free(state_of(s)->guardian);
-	state_of(s)->guardian = NULL;
+	err = guardian__restore_all(s->guardian);
 	if (err)
 		session__note(s, "exact calls: stepflame may not have undone what it wrote into the process (%s)",
 			      strerror(-err));
@@ -422,7 +398,6 @@ static struct bpf_program *program(const struct stepflame_bpf *skel)
 }
 
 const struct source source_exact = {
-	.session_bytes = sizeof(struct exact),
 	.target_bytes = sizeof(struct exact_target),
 	.file_bytes = sizeof(struct exact_file),
 	.sets = {{.program = program}},
@@ -431,7 +406,6 @@ const struct source source_exact = {
 	.tend = tend,
 	.end = end,
 	.snapshot = snapshot,
-	.restore = restore,
 	.holds = holds,
 	.find = find,
 	.looked_at = looked_at,

@@ -294,8 +294,8 @@ static void throttle_landmarks(struct session *s, struct target *t, uint64_t idl
 {
 	struct landmarks *l = state_of(t);
 
-	target__detach_set(t, SOURCE_LANDMARKS, SET_LANDMARKS, t->python_dev, t->python_inode);
-	target__detach_set(t, SOURCE_LANDMARKS, SET_LATE, t->python_dev, t->python_inode);
+	target__detach_set(s, t, SOURCE_LANDMARKS, SET_LANDMARKS, t->python_dev, t->python_inode);
+	target__detach_set(s, t, SOURCE_LANDMARKS, SET_LATE, t->python_dev, t->python_inode);
 	l->detached_until_ns = now + DETACHED_NS;
 	if (!l->noted)
 		session__note(s,

@@ -193,7 +193,7 @@ static void observe(struct session *s, struct target *t, const struct proc *proc
 	if (own->detached || own->over_ns < MAX_NS)
 		return;
 	own->detached = true;
-	target__detach_set(t, SOURCE_NVTX, 0, 0, 0);
+	target__detach_set(s, t, SOURCE_NVTX, 0, 0, 0);
 	s->skel->bss->nvtx_epoch++;
 	session__note(s,
 		      "process %d pushes and pops NVTX ranges %.0f times a second, and counting them cost too much: "

@@ -118,16 +118,17 @@ static void hand_over_op_links(struct op_target *t, bool exits, struct detachmen
 				exits ? 1 : LINK__COUNT - LINK_ENTER);
 }
 
-static void detach_operators(struct ops *ops, uint32_t slot)
+static void detach_operators(struct session *s, uint32_t slot)
 {
+	struct ops *ops = ops__of(s);
 	struct detachment d = {};
 
 	ops->procs[slot].armed = 0;
 	/* Exits detach last, so that operators that have been entered still end. */
 	hand_over_op_links(&ops->targets[slot], false, &d);
-	detachment__run(&d);
+	guardian__detach(s->guardian, &d);
 	hand_over_op_links(&ops->targets[slot], true, &d);
-	detachment__run(&d);
+	guardian__detach(s->guardian, &d);
 }
 
 static int attach_operators(struct session *s, uint32_t slot)
@@ -142,10 +143,10 @@ static int attach_operators(struct session *s, uint32_t slot)
 
 	for (int link = 0; link < LINK__COUNT; link++)
 		for (size_t i = 0; i < t->library_cnt && !err; i++)
-			err = attachment__new(programs[link], &s->selftest.attacher, t->target->process.pid,
-					      &t->libraries[i].lists[link], &t->libraries[i].links[link]);
+			err = guardian__attach(s->guardian, programs[link], t->target->process.pid,
+					       &t->libraries[i].lists[link], &t->libraries[i].links[link]);
 	if (err)
-		detach_operators(ops__of(s), slot);
+		detach_operators(s, slot);
 	else
 		ops__of(s)->procs[slot].armed = 1;
 	return err;
@@ -250,7 +251,7 @@ static void remove_op_target(struct session *s, struct target *t)
 
 	if (!slot)
 		return;
-	detach_operators(ops__of(s), slot - 1);
+	detach_operators(s, slot - 1);
 	release_op_target(s, &ops__of(s)->targets[slot - 1]);
 }
 
@@ -306,7 +307,7 @@ static void follow_schedule(struct session *s, uint32_t slot)
 	if (!p->armed && (step_ns ? ahead < ATTACH_AHEAD_NS / step_ns + 1 : ahead <= ATTACH_AHEAD_STEPS))
 		attach_once(s, slot);
 	else if (p->armed && (ahead == UINT64_MAX || (step_ns && ahead > DETACH_FAR_NS / step_ns + 1)))
-		detach_operators(ops__of(s), slot);
+		detach_operators(s, slot);
 }
 
 /* Schedules the removal of the breakpoints that the child inherits. */
@@ -342,11 +343,13 @@ static void clean_children(struct session *s, uint32_t slot, uint64_t now)
 		return; /* they were removed together with the parent's */
 	for (size_t i = 0; i < t->library_cnt; i++)
 		for (int link = 0; link < LINK__COUNT; link++) {
-			struct attachment *attachment;
+			struct detachment d = {};
+			uint32_t id;
 
-			attachment__new(s->skel->progs.op_exit, &s->selftest.attacher, getpid(),
-					&t->libraries[i].lists[link], &attachment);
-			attachment__free_all(&attachment, 1);
+			guardian__attach(s->guardian, s->skel->progs.op_exit, getpid(), &t->libraries[i].lists[link],
+					 &id);
+			detachment__add(&d, &id, 1);
+			guardian__detach(s->guardian, &d);
 		}
 	t->cleaned_ns = now;
 }

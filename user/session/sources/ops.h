@@ -31,7 +31,7 @@ enum op_link { LINK_EXIT, LINK_ENTER, LINK_NODE, LINK_BOXED, LINK_MEMORY, LINK__
 
 struct op_library {
 	struct probe_list lists[LINK__COUNT];
-	struct attachment *links[LINK__COUNT];
+	uint32_t links[LINK__COUNT]; /* ids of the guardian's attachments; 0: not attached */
 };
 
 struct op_target {

@@ -1,0 +1,417 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "user/session/guardian.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "user/lib/array.h"
+#include "user/session/guardian_words.h"
+
+#define IDS_MAX 1000 /* of a request */
+
+enum guard_command { GUARD_ATTACH, GUARD_DETACH, GUARD_WRITE, GUARD_RESTORE, GUARD_RESTORE_ALL };
+
+/* The guardian is a fork of stepflame: `program` points to the same program in both. */
+struct attach_request {
+	struct bpf_program *program;
+	pid_t pid;
+	uint64_t dev, inode;
+	uint32_t number;
+	size_t cnt; /* of the offsets, and then the cookies, in the file that comes with the request */
+	char path[PATH_MAX];
+};
+
+struct guard_request {
+	enum guard_command command;
+	union {
+		struct attach_request attach;
+		struct {
+			size_t cnt;
+			uint32_t ids[IDS_MAX];
+		} detach;
+		struct guarded_word word;
+	};
+};
+
+struct guard_answer {
+	int err;
+	uint32_t id, number; /* of GUARD_ATTACH */
+};
+
+struct guardian {
+	pid_t pid;
+	int socket;
+};
+
+/* ---- in the guardian ---- */
+
+struct guarded {
+	struct attacher attacher;
+	struct guarded_attachment {
+		struct attachment *attachment; /* NULL: detached */
+		const struct bpf_program *program;
+	} * attachments; /* by id - 1 */
+	size_t attachment_cnt;
+	struct guarded_words words;
+};
+
+static uint32_t find_free_id(struct guarded *guarded)
+{
+	struct guarded_attachment *grown;
+	size_t i = 0;
+
+	while (i < guarded->attachment_cnt && guarded->attachments[i].attachment)
+		i++;
+	if (i < guarded->attachment_cnt)
+		return i + 1;
+	grown = reallocarray(guarded->attachments, i + 1, sizeof(*grown));
+	if (!grown)
+		return 0;
+	grown[i].attachment = NULL;
+	guarded->attachments = grown;
+	guarded->attachment_cnt = i + 1;
+	return i + 1;
+}
+
+static struct guard_answer attach_list(struct guarded *guarded, const struct attach_request *request, int file)
+{
+	size_t bytes = request->cnt * sizeof(uint64_t);
+	struct guard_answer answer = {.id = find_free_id(guarded)};
+	uint64_t *values = mmap(NULL, 2 * bytes, PROT_READ, MAP_PRIVATE, file, 0);
+	struct probe_list list = {
+		.path = (char *)request->path,
+		.dev = request->dev,
+		.inode = request->inode,
+		.number = request->number,
+		.cnt = request->cnt,
+		.offsets = values,
+		.cookies = values + request->cnt,
+	};
+
+	if (values == MAP_FAILED || !answer.id) {
+		answer.err = -ENOMEM;
+	} else {
+		guarded->attachments[answer.id - 1].program = request->program;
+		answer.err = attachment__new(request->program, &guarded->attacher, request->pid, &list,
+					     &guarded->attachments[answer.id - 1].attachment);
+		answer.number = list.number;
+	}
+	if (values != MAP_FAILED)
+		munmap(values, 2 * bytes);
+	return answer;
+}
+
+static void detach_ids(struct guarded *guarded, const uint32_t *ids, size_t cnt)
+{
+	struct attachment *attachments[IDS_MAX];
+
+	for (size_t i = 0; i < cnt; i++) {
+		attachments[i] = guarded->attachments[ids[i] - 1].attachment;
+		guarded->attachments[ids[i] - 1].attachment = NULL;
+	}
+	attachments__free(attachments, cnt);
+}
+
+/*
+ * Detaches the programs one after the other, the last one attached first: so exits detach after
+ * entries, and links with thousands of probes do not wait for each other at each probe.
+ */
+static void detach_all(struct guarded *guarded)
+{
+	for (size_t last = guarded->attachment_cnt; last; last--) {
+		const struct bpf_program *program = guarded->attachments[last - 1].program;
+		uint32_t ids[IDS_MAX];
+		size_t cnt = 0;
+
+		for (size_t i = last; i && cnt < IDS_MAX; i--)
+			if (guarded->attachments[i - 1].attachment && guarded->attachments[i - 1].program == program)
+				ids[cnt++] = i;
+		detach_ids(guarded, ids, cnt);
+	}
+}
+
+static struct guard_answer serve_request(struct guarded *guarded, const struct guard_request *request, int file)
+{
+	struct guard_answer answer = {};
+
+	switch (request->command) {
+	case GUARD_ATTACH:
+		return attach_list(guarded, &request->attach, file);
+	case GUARD_DETACH:
+		detach_ids(guarded, request->detach.ids, request->detach.cnt);
+		break;
+	case GUARD_WRITE:
+		answer.err = guarded_words__write(&guarded->words, &request->word);
+		break;
+	case GUARD_RESTORE:
+		guarded_words__restore(&guarded->words, request->word.pid);
+		break;
+	case GUARD_RESTORE_ALL:
+		guarded_words__restore_all(&guarded->words);
+		break;
+	}
+	return answer;
+}
+
+/* Receives a request, with its file (-1: none). false: stepflame has ended. */
+static bool receive_request(int socket, struct guard_request *request, int *file)
+{
+	union {
+		struct cmsghdr header;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control;
+	struct iovec part = {request, sizeof(*request)};
+	struct msghdr message = {
+		.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
+	ssize_t got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+	struct cmsghdr *header = got > 0 ? CMSG_FIRSTHDR(&message) : NULL;
+
+	*file = -1;
+	if (header && header->cmsg_type == SCM_RIGHTS)
+		memcpy(file, CMSG_DATA(header), sizeof(*file));
+	return got == sizeof(*request);
+}
+
+static void serve_requests(struct guarded *guarded, int socket)
+{
+	static struct guard_request request;
+	int file;
+
+	while (receive_request(socket, &request, &file)) {
+		struct guard_answer answer = serve_request(guarded, &request, file);
+
+		if (file >= 0)
+			close(file);
+		if (send(socket, &answer, sizeof(answer), MSG_NOSIGNAL) != sizeof(answer))
+			break;
+	}
+	guarded_words__restore_all(&guarded->words);
+	detach_all(guarded);
+}
+
+static int compare_files(const void *a, const void *b)
+{
+	return *(const int *)a - *(const int *)b;
+}
+
+/*
+ * Closes all files of stepflame but those to keep: a reader of stepflame's output would wait for the
+ * guardian to end.
+ */
+static void close_files(int socket, const int *keep, size_t keep_cnt)
+{
+	int *kept = calloc(keep_cnt + 1, sizeof(*kept)), null = open("/dev/null", O_RDWR), next = 3;
+
+	if (!kept || null < 0)
+		_exit(1);
+	for (int i = 0; i < next; i++)
+		dup2(null, i);
+	memcpy(kept, keep, keep_cnt * sizeof(*kept));
+	kept[keep_cnt] = socket;
+	qsort(kept, keep_cnt + 1, sizeof(*kept), compare_files);
+	for (size_t i = 0; i <= keep_cnt; i++) {
+		if (kept[i] > next)
+			close_range(next, kept[i] - 1, 0);
+		next = kept[i] >= next ? kept[i] + 1 : next;
+	}
+	close_range(next, ~0U, 0);
+	free(kept);
+}
+
+static void become_guardian(int socket, const int *keep, size_t keep_cnt)
+{
+	static const int ignored[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2, SIGTSTP};
+	int adjust;
+
+	setsid();
+	for (size_t i = 0; i < sizeof(ignored) / sizeof(ignored[0]); i++)
+		signal(ignored[i], SIG_IGN);
+	prctl(PR_SET_NAME, "stepflame-guard");
+	close_files(socket, keep, keep_cnt);
+	adjust = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+	if (adjust >= 0) {
+		if (write(adjust, "-1000", 5) < 0)
+			errno = 0; /* without the right to, the guardian may be killed as others are */
+		close(adjust);
+	}
+	if (chdir("/"))
+		_exit(1);
+}
+
+/* ---- in stepflame ---- */
+
+int guardian__new(const struct attacher *attacher, const int *keep, size_t keep_cnt, struct guardian **out)
+{
+	struct guardian *g = calloc(1, sizeof(*g));
+	int sockets[2], err;
+
+	*out = NULL;
+	if (!g)
+		return -ENOMEM;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets))
+		goto fail;
+	g->pid = fork();
+	if (g->pid < 0) {
+		close(sockets[0]);
+		close(sockets[1]);
+		goto fail;
+	}
+	if (!g->pid) {
+		static struct guarded guarded;
+
+		become_guardian(sockets[1], keep, keep_cnt);
+		guarded.attacher = *attacher;
+		serve_requests(&guarded, sockets[1]);
+		_exit(0);
+	}
+	close(sockets[1]);
+	g->socket = sockets[0];
+	*out = g;
+	return 0;
+fail:
+	err = -errno;
+	free(g);
+	return err;
+}
+
+/* Sends a request, with a file (-1: none), and waits for the answer even if a signal interrupts. */
+static struct guard_answer ask_guardian(struct guardian *g, const struct guard_request *request, int file)
+{
+	union {
+		struct cmsghdr header;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control = {.header = {CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS}};
+	struct iovec part = {(void *)request, sizeof(*request)};
+	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+	struct guard_answer answer = {.err = -EPIPE};
+	ssize_t done;
+
+	if (file >= 0) {
+		memcpy(CMSG_DATA(&control.header), &file, sizeof(file));
+		message.msg_control = &control;
+		message.msg_controllen = sizeof(control);
+	}
+	do
+		done = sendmsg(g->socket, &message, MSG_NOSIGNAL);
+	while (done < 0 && errno == EINTR);
+	if (done != sizeof(*request))
+		return answer;
+	do
+		done = recv(g->socket, &answer, sizeof(answer), 0);
+	while (done < 0 && errno == EINTR);
+	return done == sizeof(answer) ? answer : (struct guard_answer){.err = -EPIPE};
+}
+
+static int write_values(int file, const void *values, size_t bytes)
+{
+	ssize_t written;
+
+	for (const char *at = values; bytes; at += written, bytes -= written) {
+		written = write(file, at, bytes);
+		if (written <= 0)
+			return written ? -errno : -EIO;
+	}
+	return 0;
+}
+
+int guardian__attach(struct guardian *g, struct bpf_program *program, pid_t pid, struct probe_list *list, uint32_t *id)
+{
+	struct guard_request request = {
+		.command = GUARD_ATTACH,
+		.attach = {program, pid, list->dev, list->inode, list->number, list->cnt},
+	};
+	struct guard_answer answer = {};
+	size_t length = list->cnt ? strlen(list->path) : 0;
+	int file, err;
+
+	*id = 0;
+	if (!list->cnt)
+		return 0;
+	if (length >= sizeof(request.attach.path))
+		return -ENAMETOOLONG;
+	memcpy(request.attach.path, list->path, length);
+	file = memfd_create("probes", MFD_CLOEXEC);
+	if (file < 0)
+		return -errno;
+	err = write_values(file, list->offsets, list->cnt * sizeof(*list->offsets))
+		      ?: write_values(file, list->cookies, list->cnt * sizeof(*list->cookies));
+	if (!err)
+		answer = ask_guardian(g, &request, file);
+	close(file);
+	if (err || answer.err)
+		return err ?: answer.err;
+	*id = answer.id;
+	list->number = answer.number;
+	return 0;
+}
+
+void detachment__add(struct detachment *d, uint32_t *ids, size_t cnt)
+{
+	uint32_t *grown = reallocarray(d->ids, d->cnt + cnt, sizeof(*grown));
+
+	if (grown)
+		d->ids = grown;
+	for (size_t i = 0; i < cnt; i++) {
+		if (grown && ids[i])
+			d->ids[d->cnt++] = ids[i];
+		ids[i] = 0;
+	}
+}
+
+void guardian__detach(struct guardian *g, struct detachment *d)
+{
+	for (size_t i = 0; i < d->cnt; i += IDS_MAX) {
+		struct guard_request request = {.command = GUARD_DETACH};
+		size_t cnt = d->cnt - i < IDS_MAX ? d->cnt - i : IDS_MAX;
+
+		request.detach.cnt = cnt;
+		memcpy(request.detach.ids, d->ids + i, cnt * sizeof(*d->ids));
+		ask_guardian(g, &request, -1);
+	}
+	free(d->ids);
+	*d = (struct detachment){};
+}
+
+int guardian__write(struct guardian *g, const struct process *process, uint64_t address, uint64_t value)
+{
+	const struct guard_request request = {
+		.command = GUARD_WRITE,
+		.word = {process->pid, process->start_time, address, value},
+	};
+
+	return ask_guardian(g, &request, -1).err;
+}
+
+void guardian__restore(struct guardian *g, const struct process *process)
+{
+	const struct guard_request request = {.command = GUARD_RESTORE, .word = {.pid = process->pid}};
+
+	ask_guardian(g, &request, -1);
+}
+
+int guardian__restore_all(struct guardian *g)
+{
+	const struct guard_request request = {.command = GUARD_RESTORE_ALL};
+
+	return ask_guardian(g, &request, -1).err;
+}
+
+void guardian__free(struct guardian *g)
+{
+	if (!g)
+		return;
+	close(g->socket);
+	while (waitpid(g->pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	free(g);
+}

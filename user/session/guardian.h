@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * A separate process, stepflame-guard, that holds all that stepflame puts into the targets: the links
+ * of the probes, and the words of --exact. When stepflame ends, even if it is killed, the guardian
+ * takes all of that out again.
+ *
+ * A probe must not be attached or detached by a process that may be killed meanwhile: with a fatal
+ * signal pending the kernel cannot change the target's code, and leaves breakpoints in it for good
+ * ("leaking uprobe"). So the guardian attaches and detaches. It ignores the terminal's signals and is
+ * in a session of its own.
+ */
+#ifndef STEPFLAME_USER_SESSION_GUARDIAN_H
+#define STEPFLAME_USER_SESSION_GUARDIAN_H
+
+#include <stdint.h>
+
+#include "user/proc/process.h"
+#include "user/session/attach.h"
+
+struct guardian;
+
+/*
+ * Forks the guardian. attacher: how it attaches; copied. keep: files that the guardian needs, the
+ * BPF programs and attacher->cookies_fd; it closes all others. 0 or -errno.
+ */
+int guardian__new(const struct attacher *attacher, const int *keep, size_t keep_cnt, struct guardian **out);
+
+/*
+ * attachment__new in the guardian, for a program loaded before guardian__new. *id: of the
+ * attachment; 0 on error, and for an empty list. May set list->number. -EPIPE: the guardian has died.
+ */
+int guardian__attach(struct guardian *g, struct bpf_program *program, pid_t pid, struct probe_list *list, uint32_t *id);
+
+/* Attachments to detach together, as attachments__free does. Begins zeroed. */
+struct detachment {
+	uint32_t *ids;
+	size_t cnt;
+};
+
+/*
+ * Adds attachments (0 accepted) and zeroes the caller's ids. Without memory, what does not fit stays
+ * attached until guardian__free.
+ */
+void detachment__add(struct detachment *d, uint32_t *ids, size_t cnt);
+/* Detaches all and waits until that is done. Frees what *d owns and zeroes it. */
+void guardian__detach(struct guardian *g, struct detachment *d);
+
+/*
+ * Writes `value` to the word at `address` of a process. 0; -EBUSY: the word has another value and
+ * stays unchanged; -EALREADY: the word has this value (a fork's child), and the guardian will
+ * restore it like the others; -ESRCH: the process has ended; -EFAULT: no writable private memory;
+ * or -errno. Callers may repeat it.
+ */
+int guardian__write(struct guardian *g, const struct process *process, uint64_t address, uint64_t value);
+
+/* Restores the words of one process. */
+void guardian__restore(struct guardian *g, const struct process *process);
+/* Restores all words, also in the targets' forked descendants. 0, or -errno: the guardian has died. */
+int guardian__restore_all(struct guardian *g);
+
+/* Restores all words, detaches all, and waits for the guardian's end. Accepts NULL. */
+void guardian__free(struct guardian *g);
+
+#endif
