@@ -28,8 +28,12 @@ RUNS = {
 }
 
 
+# The others run in `make test-long`: each is another path through Lightning's loops.
+OFTEN = ["fit", "fit-accumulate", "fit-workers", "validate", "gan"]
+
+
 @pytest.mark.alone
-@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS.keys())
+@pytest.mark.parametrize("run", [pytest.param(run, marks=() if name in OFTEN else pytest.mark.long, id=name) for name, run in RUNS.items()])
 def test_equals_simple_profiler(shared, run):
     record, truth = shared.recorded(*run)
     rows = helpers.actions(helpers.report(record.file))

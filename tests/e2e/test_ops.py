@@ -17,7 +17,7 @@ pytestmark = helpers.needs_bpf
 # Models of jobs/ops_models.py, and what torch's own profiler must be told to see all of them.
 EVERYWHERE = ["mlp", "conv", "transformer", "lstm", "embedding", "function", "checkpoint", "labels"]
 EVERYWHERE += ["scripted", "unobserved", "library", "autocast"]  # boxed calls
-NEWER = ["custom_op", "compiled_aot", "compiled_inductor"]
+NEWER = ["custom_op", "compiled_aot", pytest.param("compiled_inductor", marks=pytest.mark.long)]  # whose compilers take half a minute
 # Not storm_threads: there torch.profiler itself, without us, hung in 5 of 6 runs.
 THREADS = {"threads": ["--all-threads"]}
 # The kernels are most of the time there, not what either profiler adds to each call.
@@ -88,6 +88,7 @@ def test_shares_of_time(bench, model):
     pytest.fail("\n".join(off))
 
 
+@pytest.mark.parametrize("python", ["torch 2", pytest.param(helpers.OLD_TORCH, marks=pytest.mark.long)], indirect=True)
 def test_storm(shared, python):
     """Exceptions through operators, nodes and hooks: the job lives, a call that threw is one, what follows is right."""
     found, truth = compare(shared, "storm", python=python)

@@ -98,7 +98,7 @@ def test_shares(bench, python):
     assert {name: pytest.approx(s) for name, s in by_cause.items()} == none["waits"]
 
 
-@pytest.mark.parametrize("periods", (1, 1.5, pytest.param(2, marks=pytest.mark.long)))
+@pytest.mark.parametrize("periods", (1, *(pytest.param(n, marks=pytest.mark.long) for n in (1.5, 2))))
 def test_rhythm(bench, periods):
     """A job that goes round as the timer does, or twice as slowly."""
     samples, truth, found, _ = sampled_run(bench, "rhythm.py", "--period", periods / HZ)
