@@ -97,6 +97,7 @@ static const struct cell *next_cell(const struct cell *cells, size_t cnt, const 
 static void print_table_line(const struct table *table, const struct cell *cells, size_t cnt, enum table_line line)
 {
 	static const char dashes[] = "----------------------------------------";
+	bool wide_rule = line == LINE_RULE && table->rules == RULES_WIDE;
 	const struct cell *cell = NULL;
 	char buffer[64];
 	int used = 0;
@@ -108,7 +109,7 @@ static void print_table_line(const struct table *table, const struct cell *cells
 		if (line == LINE_VALUES)
 			text = cell_text(table, cell, buffer);
 		if (used)
-			used += fprintf(table->out, "%s", width > 0 ? " " : table->gap);
+			used += fprintf(table->out, "%s", wide_rule ? "-" : width > 0 ? " " : table->gap);
 		if (width)
 			used += fprintf(table->out, "%*.*s", width, most, text);
 		else
@@ -116,22 +117,6 @@ static void print_table_line(const struct table *table, const struct cell *cells
 		if (!width)
 			return;
 	}
-	fputc('\n', table->out);
-}
-
-static void print_rule(const struct table *table, const struct cell *cells, size_t cnt)
-{
-	const struct cell *cell = NULL;
-	int width = -1;
-
-	if (table->rules != RULES_WIDE) {
-		print_table_line(table, cells, cnt, LINE_RULE);
-		return;
-	}
-	while ((cell = next_cell(cells, cnt, cell)))
-		width += 1 + abs(cell->width);
-	while (width-- > 0)
-		fputc('-', table->out);
 	fputc('\n', table->out);
 }
 
@@ -143,14 +128,14 @@ static void print_row(const struct table *table, const struct cell *cells, size_
 	if (first && table->title)
 		fprintf(table->out, "%s\n", table->title);
 	if (first && wide)
-		print_rule(table, cells, cnt);
+		print_table_line(table, cells, cnt, LINE_RULE);
 	if (first)
 		print_table_line(table, cells, cnt, LINE_HEAD);
 	if (table->ruled || (first && table->rules != RULES_NONE))
-		print_rule(table, cells, cnt);
+		print_table_line(table, cells, cnt, LINE_RULE);
 	print_table_line(table, cells, cnt, LINE_VALUES);
 	if (table->ruled && wide)
-		print_rule(table, cells, cnt);
+		print_table_line(table, cells, cnt, LINE_RULE);
 }
 
 /* ---- rows ---- */
