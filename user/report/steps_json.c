@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "user/report/common.h"
+#include "user/report/csv.h"
 #include "user/report/io_rows.h"
 #include "user/report/steps_report.h"
 
@@ -73,21 +74,27 @@ static json_t *json_track_step(const struct step_track *track, const struct step
 			 "gpu", json_gpu(gpu, step__ns(step)), "cause", cause ? json_string(cause) : json_null());
 }
 
+/* slow counts the slow ones of the steps before this one. NULL: no memory. */
+static json_t *json_step(struct job *job, const struct steps_of *of, size_t i, size_t *slow)
+{
+	const struct step_track *track = of->track;
+	const char *cause = NULL;
+
+	if (*slow < track->slow_cnt && track->slow[*slow] == i)
+		cause = blame_cause__name(of->blame.groups[of->blame.steps[(*slow)++].group].cause);
+	return json_track_step(track, &track->steps[i], of->gpu.steps ? &of->gpu.steps[i] : NULL, cause,
+			       job__window(job)->start_ns);
+}
+
 /* Prints the list of steps. 0 or -ENOMEM. */
 static int print_step_list(struct job *job, const struct steps_of *of, FILE *out)
 {
-	const struct step_track *track = of->track;
 	size_t slow = 0;
 
 	fputc('[', out);
-	for (size_t i = 0; i < track->step_cnt; i++) {
-		const char *cause = NULL;
-		json_t *step;
+	for (size_t i = 0; i < of->track->step_cnt; i++) {
+		json_t *step = json_step(job, of, i, &slow);
 
-		if (slow < track->slow_cnt && track->slow[slow] == i)
-			cause = blame_cause__name(of->blame.groups[of->blame.steps[slow++].group].cause);
-		step = json_track_step(track, &track->steps[i], of->gpu.steps ? &of->gpu.steps[i] : NULL, cause,
-				       job__window(job)->start_ns);
 		if (!step)
 			return -ENOMEM;
 		fputs(i ? ",\n    " : "\n    ", out);
@@ -250,18 +257,22 @@ static int print_track_json(const struct steps_view *view, const struct step_tra
 	return err;
 }
 
+static json_t *json_track_process(const struct steps_view *view, size_t track)
+{
+	int rank = view->ranks[track].rank;
+
+	return json_pack("{s:I, s:s, s:o}", "pid", (json_int_t)view->tracks[track].pid, "role", "main", "rank",
+			 rank < 0 ? json_null() : json_integer(rank));
+}
+
 static int print_track_objects(const struct steps_view *view, FILE *out)
 {
 	int err = 0;
 
 	fputs(",\n  \"processes\": [", out);
 	for (size_t i = 0; i < view->track_cnt && !err; i++) {
-		int rank = view->ranks[i].rank;
-		json_t *object = json_pack("{s:I, s:s, s:o}", "pid", (json_int_t)view->tracks[i].pid, "role", "main",
-					   "rank", rank < 0 ? json_null() : json_integer(rank));
-
 		fputs(i ? ",\n" : "\n", out);
-		err = print_track_json(view, &view->tracks[i], false, object, out);
+		err = print_track_json(view, &view->tracks[i], false, json_track_process(view, i), out);
 		fputs("\n}", out);
 	}
 	fputs("]", out);
@@ -284,6 +295,55 @@ static int print_json(const struct steps_view *view, FILE *out)
 	return err ?: common__flush(out);
 }
 
+/* ---- CSV: a row for each step ---- */
+
+/* The heads name all phases and causes, so that the rows of several recordings fit together. */
+static int print_step_heads(const struct steps_view *view, struct csv *csv)
+{
+	const struct gpu_step gpu = {.known = 1};
+	struct step_part parts[CAUSE__END];
+	struct step step = {.end_ns = 1, .parts = parts, .part_cnt = CAUSE__END};
+	json_t *row = view->options->per_rank ? json_pack("{s:n, s:n, s:n}", "pid", "role", "rank") : json_object();
+	int failed;
+
+	for (int phase = 0; phase < PHASE__COUNT; phase++)
+		step.phase_ns[phase] = 1;
+	for (unsigned int cause = 0; cause < CAUSE__END; cause++)
+		parts[cause] = (struct step_part){.cause = cause, .ns = 1};
+	failed = json_object_update_new(row, json_track_step(&(struct step_track){.thread = 1}, &step, &gpu, NULL, 0));
+	return csv__heads(csv, common__json_unless_failed(row, failed));
+}
+
+static int print_track_csv(const struct steps_view *view, size_t track, struct csv *csv)
+{
+	struct steps_of of;
+	size_t slow = 0;
+	int err = steps_of__new(view, &view->tracks[track], false, &of);
+
+	if (err)
+		return err;
+	for (size_t i = 0; i < of.track->step_cnt && !err; i++) {
+		json_t *row = view->options->per_rank ? json_track_process(view, track) : json_object();
+		int failed = json_object_update_new(row, json_step(view->job, &of, i, &slow));
+
+		err = csv__row(csv, common__json_unless_failed(row, failed));
+	}
+	steps_of__release(&of);
+	return err;
+}
+
+static int print_csv(const struct steps_view *view, FILE *out)
+{
+	struct csv csv = {.out = out};
+	int err = print_step_heads(view, &csv);
+
+	for (size_t i = 0; i < view->track_cnt && !err; i++)
+		if (view->options->per_rank || &view->tracks[i] == steps_view__shown(view))
+			err = print_track_csv(view, i, &csv);
+	csv__release(&csv);
+	return err ?: common__flush(out);
+}
+
 int steps_report__json(struct job *job, const struct report_options *options, FILE *out)
 {
 	struct steps_view view;
@@ -291,7 +351,7 @@ int steps_report__json(struct job *job, const struct report_options *options, FI
 
 	if (err)
 		return err;
-	err = print_json(&view, out);
+	err = (options->csv ? print_csv : print_json)(&view, out);
 	steps_view__release(&view);
 	return err;
 }
