@@ -18,12 +18,12 @@
 
 #define LIMIT 10
 
-enum { OPT_THRESHOLD = 256, OPT_LIMIT, OPT_ALL, OPT_JSON };
+enum { OPT_THRESHOLD = 256, OPT_LIMIT, OPT_ALL, OPT_JSON, OPT_CSV };
 
 struct diff_args {
 	struct diff_options options;
 	double threshold_percent; /* NAN: no threshold */
-	bool json;
+	bool json, csv;
 };
 
 static const struct argp_option options[] = {
@@ -32,6 +32,7 @@ static const struct argp_option options[] = {
 	{"limit", OPT_LIMIT, "N", 0, "at most N rows of a kind (default 10; 0: all)", 0},
 	{"all", OPT_ALL, NULL, 0, "also rows that may have changed by chance (~)", 0},
 	{"json", OPT_JSON, NULL, 0, "one JSON object", 0},
+	{"csv", OPT_CSV, NULL, 0, "CSV: the rows of all tables, with the keys of the JSON", 0},
 	{0},
 };
 
@@ -65,6 +66,9 @@ static error_t parse_diff_or_die(int key, char *arg, struct argp_state *state)
 	case OPT_JSON:
 		arguments->json = true;
 		break;
+	case OPT_CSV:
+		arguments->csv = true;
+		break;
 	case ARGP_KEY_ARG:
 		if (files[DIFF_B])
 			argp_error(state, "two recordings, not '%s' too", arg);
@@ -73,6 +77,8 @@ static error_t parse_diff_or_die(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_END:
 		if (!files[DIFF_B])
 			argp_error(state, "name two recordings");
+		if (arguments->json && arguments->csv)
+			argp_error(state, "either --json or --csv");
 		if (input__is_stdin(files[DIFF_A]) && input__is_stdin(files[DIFF_B]))
 			argp_error(state, "standard input ('-') can be one of them, not both");
 		break;
@@ -118,7 +124,11 @@ static int check_inputs(const struct diff_args *arguments, const struct diff *di
 
 static int print_diff(const struct diff_args *arguments, const struct diff *diff)
 {
-	int err = (arguments->json ? report_diff__json : report_diff__text)(diff, &arguments->options, stdout);
+	int (*print)(const struct diff *diff, const struct diff_options *options, FILE *out) =
+		arguments->csv    ? report_diff__csv
+		: arguments->json ? report_diff__json
+				  : report_diff__text;
+	int err = print(diff, &arguments->options, stdout);
 
 	if (err == -EPIPE)
 		return 0;

@@ -28,6 +28,7 @@ enum {
 	OPT_ACTION,
 	OPT_PER_RANK,
 	OPT_JSON,
+	OPT_CSV,
 	OPT_BY_ACTION,
 	OPT_BY_OP,
 	OPT_OVERLOADS,
@@ -98,6 +99,10 @@ static const struct argp_option options[] = {
 	{"by-op", OPT_BY_OP, NULL, 0, "a row for each operator that asked for the work, if operators were recorded", 0},
 	{.doc = "How it is printed:"},
 	{"json", OPT_JSON, NULL, 0, "one JSON object", 0},
+	{"csv", OPT_CSV, NULL, 0,
+	 "CSV, the rows of one table with the keys of the JSON: actions; with --advanced the functions of each action, "
+	 "with --ops operators, with --steps all steps, with --io system calls of each process, with --gpu kernels",
+	 0},
 	{0},
 };
 
@@ -218,6 +223,9 @@ static error_t parse_report_or_die(int key, char *arg, struct argp_state *state)
 	case OPT_JSON:
 		arguments->options.json = true;
 		break;
+	case OPT_CSV:
+		arguments->options.csv = true;
+		break;
 	case ARGP_KEY_ARG:
 		if (arguments->file)
 			argp_error(state, "one recording at a time, not '%s' too", arg);
@@ -226,6 +234,8 @@ static error_t parse_report_or_die(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_END:
 		check_sort_key_or_die(state, arguments);
 		check_report_switches_or_die(state, arguments);
+		if (arguments->options.json && arguments->options.csv)
+			argp_error(state, "either --json or --csv");
 		break;
 	default:
 		return parse_switch(key, arguments) ? 0 : ARGP_ERR_UNKNOWN;
@@ -249,13 +259,14 @@ static int add_record_to_report(const struct rec_hdr *record, void *job)
 static int print_report(struct job *job, const struct report_args *arguments)
 {
 	const struct report_ops *ops = report__find(arguments->report);
+	const struct report_options *options = &arguments->options;
 	char *text = NULL;
 	size_t bytes = 0;
 	FILE *memory = open_memstream(&text, &bytes);
 	int err = -ENOMEM;
 
 	if (memory) {
-		err = (arguments->options.json ? ops->json : ops->text)(job, &arguments->options, memory);
+		err = (options->json || options->csv ? ops->json : ops->text)(job, options, memory);
 		if (fclose(memory) && !err)
 			err = -ENOMEM;
 	}

@@ -430,7 +430,10 @@ static int print_text(struct job *job, const struct report_options *options, FIL
 
 static int print_json(struct job *job, const struct report_options *options, FILE *out)
 {
-	return common__print_json(common__json_tables(report_advanced.name, &tables, job, options), out);
+	static const char *const path[] = {"processes", "actions", "functions", NULL};
+
+	return common__print_object(common__json_tables(report_advanced.name, &tables, job, options), options, path,
+				    out);
 }
 
 const struct report_ops report_advanced = {

@@ -10,6 +10,7 @@
 #include "user/lib/compare.h"
 #include "user/model/boundaries.h"
 #include "user/model/labels.h"
+#include "user/report/csv.h"
 #include "user/report/rows.h"
 #include "user/report/text.h"
 
@@ -458,4 +459,16 @@ int common__print_json(json_t *object, FILE *out)
 	json_decref(object);
 	fputc('\n', out);
 	return common__flush(out);
+}
+
+int common__print_object(json_t *object, const struct report_options *options, const char *const *path, FILE *out)
+{
+	int err = -ENOMEM;
+
+	if (!options->csv)
+		return common__print_json(object, out);
+	if (object)
+		err = csv__print(object, path + !json_object_get(object, *path), out);
+	json_decref(object);
+	return err ?: common__flush(out);
 }

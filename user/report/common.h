@@ -35,6 +35,11 @@ json_t *common__json_target(const struct rec_target *target);
  */
 int common__print_json(json_t *object, FILE *out);
 /*
+ * Prints an object as JSON; with --csv, the rows at the end of path (see csv.h), which begins with
+ * "processes", also where the object has no such list. Takes object over. Returns as above.
+ */
+int common__print_object(json_t *object, const struct report_options *options, const char *const *path, FILE *out);
+/*
  * Returns an item of `processes`: it describes the process and holds the rows under `key`. Takes
  * rows over. NULL: no memory, for this object or (rows is NULL) for the rows.
  */

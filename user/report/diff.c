@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "user/report/common.h"
+#include "user/report/csv.h"
 #include "user/report/diff_notes.h"
 #include "user/report/text.h"
 
@@ -229,4 +230,33 @@ int report_diff__json(const struct diff *diff, const struct diff_options *option
 	for (int i = 0; i < DIFF__SECTIONS && !failed; i++)
 		failed = json_object_set_new(object, diff__section_name(i), json_diff_rows(diff, options, i));
 	return common__print_json(common__json_unless_failed(object, failed), out);
+}
+
+/* ---- CSV ---- */
+
+static int print_csv_section(const struct diff *diff, const struct diff_options *options, enum diff_section section,
+			     struct csv *csv)
+{
+	json_t *rows = json_diff_rows(diff, options, section);
+	int err = rows ? 0 : -ENOMEM;
+
+	for (size_t i = 0; i < json_array_size(rows) && !err; i++) {
+		json_t *row = json_pack("{s:s}", "section", diff__section_name(section));
+		int failed = json_object_update(row, json_array_get(rows, i));
+
+		err = csv__row(csv, common__json_unless_failed(row, failed));
+	}
+	json_decref(rows);
+	return err;
+}
+
+int report_diff__csv(const struct diff *diff, const struct diff_options *options, FILE *out)
+{
+	struct csv csv = {.out = out};
+	int err = 0;
+
+	for (int i = 0; i < DIFF__SECTIONS && !err; i++)
+		err = print_csv_section(diff, options, i, &csv);
+	csv__release(&csv);
+	return err ?: common__flush(out);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What changed between two recordings, as text and as JSON. */
+/* What changed between two recordings, as text, as JSON and as CSV. */
 #ifndef STEPFLAME_USER_REPORT_DIFF_H
 #define STEPFLAME_USER_REPORT_DIFF_H
 
@@ -16,5 +16,6 @@ struct diff_options {
 /* 0 or -errno. */
 int report_diff__text(const struct diff *diff, const struct diff_options *options, FILE *out);
 int report_diff__json(const struct diff *diff, const struct diff_options *options, FILE *out);
+int report_diff__csv(const struct diff *diff, const struct diff_options *options, FILE *out);
 
 #endif

@@ -234,6 +234,7 @@ static json_t *json_gpu_processes(const struct gpu_view *view)
 
 int report_gpu__json(struct job *job, const struct report_options *options, FILE *out)
 {
+	static const char *const path[] = {"processes", "kernels", NULL};
 	struct gpu_view view;
 	struct table usage;
 	json_t *object;
@@ -248,5 +249,5 @@ int report_gpu__json(struct job *job, const struct report_options *options, FILE
 	if (options->per_rank)
 		failed |= json_object_set_new(object, "processes", json_gpu_processes(&view));
 	gpu_view__close(&view);
-	return common__print_json(common__json_unless_failed(object, failed), out);
+	return common__print_object(common__json_unless_failed(object, failed), options, path, out);
 }

@@ -231,6 +231,7 @@ static json_t *json_process(struct job *job, const struct report_options *option
 
 static int print_json(struct job *job, const struct report_options *options, FILE *out)
 {
+	static const char *const path[] = {"processes", "syscalls", NULL};
 	json_t *object = common__json(job, "io"), *processes = json_array();
 	struct rec_target *targets;
 	size_t cnt;
@@ -241,7 +242,7 @@ static int print_json(struct job *job, const struct report_options *options, FIL
 	free(targets);
 	failed |= json_object_set_new(object, "processes", processes);
 	failed |= json_object_set_new(object, "workers", report_workers__json(job));
-	return common__print_json(common__json_unless_failed(object, failed), out);
+	return common__print_object(common__json_unless_failed(object, failed), options, path, out);
 }
 
 const struct report_ops report_io = {

@@ -308,10 +308,11 @@ static int print_text(struct job *job, const struct report_options *options, FIL
 
 static int print_json(struct job *job, const struct report_options *options, FILE *out)
 {
+	static const char *const path[] = {"processes", "ops", NULL};
 	json_t *object = common__json_tables(report_ops.name, &tables, job, options);
 
 	common__json_set(&object, "op_windows", json_op_windows(job));
-	return common__print_json(object, out);
+	return common__print_object(object, options, path, out);
 }
 
 const struct report_ops report_ops = {

@@ -13,6 +13,7 @@ struct report_options {
 	bool leaf;     /* simple: only rows that contain no other; advanced: also symbols */
 	bool per_rank; /* one table per process */
 	bool json;
+	bool csv; /* of the rows of the main table */
 	/* Operator report: what else, besides the name, splits rows; and FLOPs. */
 	bool overloads;
 	bool shapes;
@@ -33,7 +34,7 @@ struct report_ops {
 	const char *const *sort_keys; /* NULL-terminated; the first is the default */
 	/* Prints to out. 0 or -errno (of the write, or -ENOMEM). */
 	int (*text)(struct job *job, const struct report_options *options, FILE *out);
-	int (*json)(struct job *job, const struct report_options *options, FILE *out);
+	int (*json)(struct job *job, const struct report_options *options, FILE *out); /* with options->csv: CSV */
 };
 
 extern const struct report_ops report_simple;

@@ -11,16 +11,13 @@
 
 #include "user/analysis/profile.h"
 #include "user/report/common.h"
-#include "user/report/io_rows.h"
 #include "user/report/rows.h"
 #include "user/report/steps_report.h"
 #include "user/report/text.h"
 
 #define DEFAULT_LIMIT 10
-#define WAIT_COLUMNS  4
-#define COLUMN        11    /* width in bytes */
-#define SHOWN_SHARE   0.001 /* of the time: a smaller share has no column and no mention */
-#define LISTED_SHARE  0.005
+#define SHOWN_SHARE   0.001 /* of the time: no mention of less */
+#define LISTED_SHARE  0.005 /* of the time: groups of slow steps with less share one row */
 
 const char *const steps_report__sort_keys[] = {"duration", "index", NULL};
 
@@ -145,125 +142,15 @@ static void print_verdict(const struct verdict *verdict, FILE *out)
 
 /* ---- where the time of a step goes ---- */
 
-static uint64_t sum_of(const struct step_sum *sum, int phase, int cause)
+static int print_phases(const struct steps_of *of, FILE *out)
 {
-	uint64_t ns = 0;
+	struct table table = {
+		.out = out,
+		.title = "Where the time of a step goes, in ms of a step on average",
+		.rules = RULES_WIDE,
+	};
 
-	for (int p = 0; p < PHASE__COUNT; p++)
-		for (int c = 0; c < CAUSE__END; c++)
-			if ((phase < 0 || p == phase) && (cause < 0 || c == cause))
-				ns += sum->ns[p][c];
-	return ns;
-}
-
-/* Chooses the causes that get columns, those with most time first. Returns their number. */
-static int choose_columns(const struct step_sum *sum, unsigned int *columns)
-{
-	int cnt = 0;
-
-	for (unsigned int cause = CAUSE_NONE + 1; cause < CAUSE__END; cause++) {
-		uint64_t ns = sum_of(sum, -1, cause);
-		unsigned int at = cnt;
-
-		if (ns < SHOWN_SHARE * sum->total_ns)
-			continue;
-		for (; at > 0 && sum_of(sum, -1, columns[at - 1]) < ns; at--)
-			if (at < WAIT_COLUMNS)
-				columns[at] = columns[at - 1];
-		if (at < WAIT_COLUMNS)
-			columns[at] = cause;
-		if (cnt < WAIT_COLUMNS)
-			cnt++;
-	}
-	return cnt;
-}
-
-#define CAUSE_ANY   -1 /* including no cause */
-#define CAUSE_OTHER -2 /* causes without a column */
-#define COLUMNS_MAX (4 + WAIT_COLUMNS)
-
-/* A column of the table of phases: mean ms per step. */
-struct step_column {
-	const char *head;
-	const struct step_sum *sum;
-	int cause;
-};
-
-static size_t make_columns(const struct steps_of *of, struct step_column *columns)
-{
-	const struct step_sum *all = &of->blame.all;
-	unsigned int causes[WAIT_COLUMNS];
-	int cause_cnt = choose_columns(all, causes);
-	uint64_t shown = sum_of(all, -1, CAUSE_NONE);
-	size_t cnt = 0;
-
-	columns[cnt++] = (struct step_column){"ms/step", all, CAUSE_ANY};
-	if (of->track->slow_cnt)
-		columns[cnt++] = (struct step_column){"ms/slow", &of->blame.slow, CAUSE_ANY};
-	if (of->track->thread)
-		columns[cnt++] = (struct step_column){"on CPU", all, CAUSE_NONE};
-	for (int i = 0; i < cause_cnt; i++) {
-		columns[cnt++] = (struct step_column){sample_cause__name(causes[i]), all, causes[i]};
-		shown += sum_of(all, -1, causes[i]);
-	}
-	if (shown < all->total_ns)
-		columns[cnt++] = (struct step_column){"others", all, CAUSE_OTHER};
-	return cnt;
-}
-
-static void print_ms(FILE *out, double ns, size_t cnt)
-{
-	if (ns && cnt)
-		fprintf(out, "%*.3f", COLUMN, ns / cnt / 1e6);
-	else
-		fprintf(out, "%*s", COLUMN, "-");
-}
-
-static void print_phase(const struct step_column *columns, size_t cnt, const char *name, int phase, FILE *out)
-{
-	const struct step_sum *all = columns[0].sum;
-	uint64_t ns = sum_of(all, phase, CAUSE_ANY), others = ns - sum_of(all, phase, CAUSE_NONE);
-
-	fprintf(out, "%-11s%*.4g%7.1f %%", name, COLUMN, ns / 1e9, 100.0 * ns / all->total_ns);
-	for (size_t i = 0; i < cnt; i++) {
-		uint64_t part =
-			columns[i].cause == CAUSE_OTHER ? others : sum_of(columns[i].sum, phase, columns[i].cause);
-
-		if (columns[i].cause > CAUSE_NONE)
-			others -= part;
-		print_ms(out, part, columns[i].sum->step_cnt);
-	}
-	fputc('\n', out);
-}
-
-static void print_steps_dashes(size_t cnt, FILE *out)
-{
-	for (size_t i = 0; i < 11 + COLUMN + 9 + cnt * COLUMN; i++)
-		fputc('-', out);
-	fputc('\n', out);
-}
-
-static void print_steps_table(const struct steps_of *of, FILE *out)
-{
-	struct step_column columns[COLUMNS_MAX];
-	size_t cnt = make_columns(of, columns);
-
-	fputs("Where the time of a step goes, in ms of a step on average\n", out);
-	print_steps_dashes(cnt, out);
-	fprintf(out, "%-11s%*s%9s", "phase", COLUMN, "total s", "share");
-	for (size_t i = 0; i < cnt; i++)
-		fprintf(out, "%*s", COLUMN, columns[i].head);
-	fputc('\n', out);
-	print_steps_dashes(cnt, out);
-	for (int phase = 0; phase < PHASE__COUNT; phase++) {
-		int at = (phase + 1) % PHASE__COUNT; /* PHASE_OTHER comes last */
-
-		if (sum_of(&of->blame.all, at, CAUSE_ANY))
-			print_phase(columns, cnt, phase__name(at), at, out);
-	}
-	print_steps_dashes(cnt, out);
-	print_phase(columns, cnt, "all", -1, out);
-	print_steps_dashes(cnt, out);
+	return steps_tables__phases(of, &of->blame.all, &table);
 }
 
 static void print_cpu(const char *title, const struct step_sum *sum, FILE *out)
@@ -348,110 +235,43 @@ static void print_steps_line(const struct steps_of *of, FILE *out)
 	fputc('\n', out);
 }
 
-/* "gc generation 2", "data_wait in data". */
-static void cause_text(const struct blame_group *group, char text[64])
-{
-	if (group->cause == BLAME_GC)
-		snprintf(text, 64, "gc generation %u", group->gc_generation);
-	else if ((group->cause == BLAME_CHECKPOINT || group->cause == BLAME_VALIDATION) && group->wait)
-		snprintf(text, 64, "%s (%s)", blame_cause__name(group->cause), blame_cause__name(group->wait));
-	else if (group->phase < 0 || group->cause == BLAME_CHECKPOINT || group->cause == BLAME_VALIDATION)
-		snprintf(text, 64, "%s", blame_cause__name(group->cause));
-	else
-		snprintf(text, 64, "%s in %s", blame_cause__name(group->cause), phase__name(group->phase));
-}
-
-/* Ends a line. */
-static void print_hotspot(struct job *job, const struct hotspot *hotspot, FILE *out)
-{
-	char *text = hotspot->ns ? hotspot__text(job, hotspot) : NULL;
-	char *path = hotspot->file ? io_rows__path_of_name(job, hotspot->file) : NULL;
-
-	text__line(out, "%s%s%s", text ?: "", path ? ": " : "", path ?: "");
-	free(text);
-	free(path);
-}
-
-/* Groups that cost little share one line. */
 static int print_groups(struct job *job, const struct steps_of *of, FILE *out)
 {
-	const struct blame *blame = &of->blame;
-	uint32_t step_cnt = 0;
-	uint64_t over_ns = 0;
+	struct table table = {
+		.out = out,
+		.title = "Slow steps, by what makes them longer than ordinary steps",
+		.gap = "  ",
+		.rules = RULES_NONE,
+	};
+	int err = steps_tables__groups(job, &of->blame, LISTED_SHARE, &table);
 
-	fprintf(out, "Slow steps, by what makes them longer than ordinary steps\n%-28s%8s%10s%9s  %-22s%s\n",
-		"because of", "steps", "lost s", "share", "rhythm", "where");
-	for (size_t i = 0; i < blame->group_cnt; i++) {
-		const struct blame_group *group = &blame->groups[i];
-		char *rhythm, cause[64];
-
-		if (i && group->over_ns < LISTED_SHARE * blame->all.total_ns) {
-			step_cnt += group->step_cnt;
-			over_ns += group->over_ns;
-			continue;
-		}
-		rhythm = rhythm__text(&group->rhythm);
-		if (!rhythm)
-			return -ENOMEM;
-		cause_text(group, cause);
-		fprintf(out, "%-28s%8u%10.4g%7.1f %%  %-22s", cause, group->step_cnt, group->over_ns / 1e9,
-			100.0 * group->over_ns / blame->all.total_ns, *rhythm ? rhythm : "-");
-		free(rhythm);
-		print_hotspot(job, &group->hotspots[0], out);
-	}
-	if (step_cnt)
-		fprintf(out, "%-28s%8u%10.4g%7.1f %%\n", "others", step_cnt, over_ns / 1e9,
-			100.0 * over_ns / blame->all.total_ns);
 	fputc('\n', out);
-	return 0;
+	return err;
 }
 
-static void print_slow(struct job *job, const struct steps_of *of, const struct report_options *options, FILE *out)
+static int print_slow(struct job *job, const struct steps_of *of, const struct report_options *options, FILE *out)
 {
-	const struct step_track *track = of->track;
-	size_t limit = report_options__limit(options, DEFAULT_LIMIT);
-	uint64_t start_ns = job__window(job)->start_ns;
+	size_t limit = report_options__limit(options, DEFAULT_LIMIT), cnt = of->track->slow_cnt;
+	struct table table = {.out = out, .gap = "  ", .rules = RULES_NONE};
+	int err = steps_tables__slow(job, of, limit, &table);
 
-	fprintf(out, "%9s%11s%13s%8s  %-28s%10s  %s\n", "step", "at s", "ms", "times", "because of", "ms of it",
-		"where");
-	for (size_t i = 0; i < track->slow_cnt && i < limit; i++) {
-		const struct blame_step *blamed = &of->blame.steps[of->order[i]];
-		const struct step *step = &track->steps[blamed->step];
-		char cause[64];
-
-		cause_text(&of->blame.groups[blamed->group], cause);
-		fprintf(out, "%9" PRIu64 "%11.3f%13.3f%8.1f  %-28s%10.3f  ", step->index,
-			(int64_t)(step->start_ns - start_ns) / 1e9, step__ns(step) / 1e6,
-			(double)step__ns(step) / track->rule_of_slow.ordinary_ns, cause, blamed->cause_ns / 1e6);
-		print_hotspot(job, &blamed->hotspot, out);
-	}
-	if (limit < track->slow_cnt)
-		text__paragraph(out, "%zu more slow step%s (--limit 0: all)", track->slow_cnt - limit,
-				track->slow_cnt - limit == 1 ? "" : "s");
+	if (limit < cnt)
+		text__paragraph(out, "%zu more slow step%s (--limit 0: all)", cnt - limit, cnt - limit == 1 ? "" : "s");
 	fputc('\n', out);
+	return err;
 }
 
 /* ---- together ---- */
 
-static void print_ranks(const struct steps_view *view, FILE *out)
+static int print_ranks(const struct steps_view *view, FILE *out)
 {
-	fprintf(out, "%9s%6s%9s%12s%12s%12s%8s\n", "pid", "rank", "steps", "median ms", "on CPU", "collectives",
-		"slow");
-	for (size_t i = 0; i < view->track_cnt; i++) {
-		const struct rank *rank = &view->ranks[i];
-		char number[16] = "-";
+	struct table table = {.out = out, .unknown = "-", .rules = RULES_NONE};
+	int err = steps_tables__ranks(view, &table);
 
-		if (rank->rank >= 0)
-			snprintf(number, sizeof(number), "%d", rank->rank);
-		fprintf(out, "%9u%6s%9zu%12.3f", rank->track->pid, number, rank->track->step_cnt,
-			rank->track->rule_of_slow.median_ns / 1e6);
-		print_ms(out, sum_of(&rank->sum, -1, CAUSE_NONE), rank->sum.step_cnt);
-		print_ms(out, rank->comm_ns, rank->sum.step_cnt);
-		fprintf(out, "%8zu\n", rank->track->slow_cnt);
-	}
 	if (view->straggler.index >= 0)
 		text__paragraph(out, "straggler: rank %d: %s", view->straggler.rank, view->straggler.why);
 	fputc('\n', out);
+	return err;
 }
 
 static int print_track_text(const struct steps_view *view, const struct step_track *track, FILE *out)
@@ -463,14 +283,12 @@ static int print_track_text(const struct steps_view *view, const struct step_tra
 		return err;
 	print_verdict(&of.verdict, out);
 	print_steps_line(&of, out);
-	print_steps_table(&of, out);
+	err = print_phases(&of, out);
 	print_below(&of, out);
-	err = steps_report__print_compile(view->job, &of, out) ?: steps_report__print_outside(view->job, &of, out);
+	err = err ?: steps_report__print_compile(view->job, &of, out) ?: steps_report__print_outside(view->job, &of, out);
 	fputc('\n', out);
 	if (track->slow_cnt && !err)
-		err = print_groups(view->job, &of, out);
-	if (track->slow_cnt && !err)
-		print_slow(view->job, &of, view->options, out);
+		err = print_groups(view->job, &of, out) ?: print_slow(view->job, &of, view->options, out);
 	steps_of__release(&of);
 	return err;
 }
@@ -486,7 +304,7 @@ static int print_text(struct job *job, const struct report_options *options, FIL
 	if (!view.track_cnt)
 		err = steps_report__explain_empty(job, out);
 	if (view.track_cnt > 1)
-		print_ranks(&view, out);
+		err = print_ranks(&view, out);
 	for (size_t i = 0; i < view.track_cnt && !err; i++) {
 		const struct step_track *track = &view.tracks[i];
 		struct rec_target target = common__target(job, track->pid);

@@ -8,13 +8,13 @@
 #include <string.h>
 
 #include "user/report/common.h"
+#include "user/report/csv.h"
 #include "user/report/io_rows.h"
 #include "user/report/steps_report.h"
 
 #define FLAGS (JSON_ENSURE_ASCII | JSON_REAL_PRECISION(15))
 
-/* Returns seconds by cause, for the causes that occur, in a phase (-1: any). NULL: no memory. */
-static json_t *json_sum_waits(const struct step_sum *sum, int phase)
+json_t *steps_report__json_waits(const struct step_sum *sum, int phase)
 {
 	json_t *waits = json_object();
 
@@ -70,25 +70,31 @@ static json_t *json_track_step(const struct step_track *track, const struct step
 	return json_pack("{s:I, s:f, s:f, s:o, s:o, s:o, s:f, s:o, s:o}", "index", (json_int_t)step->index, "start_s",
 			 (int64_t)(step->start_ns - base_ns) / 1e9, "duration_s", step__ns(step) / 1e9, "phases",
 			 phases, "oncpu_s", common__json_real(track->thread, on_cpu_ns / 1e9), "waits",
-			 track->thread ? json_sum_waits(&sum, -1) : json_null(), "gc_s", step->gc_ns / 1e9, "gpu",
-			 json_gpu(gpu, step__ns(step)), "cause", cause ? json_string(cause) : json_null());
+			 track->thread ? steps_report__json_waits(&sum, -1) : json_null(), "gc_s", step->gc_ns / 1e9,
+			 "gpu", json_gpu(gpu, step__ns(step)), "cause", cause ? json_string(cause) : json_null());
+}
+
+/* slow counts the slow ones of the steps before this one. NULL: no memory. */
+static json_t *json_step(struct job *job, const struct steps_of *of, size_t i, size_t *slow)
+{
+	const struct step_track *track = of->track;
+	const char *cause = NULL;
+
+	if (*slow < track->slow_cnt && track->slow[*slow] == i)
+		cause = blame_cause__name(of->blame.groups[of->blame.steps[(*slow)++].group].cause);
+	return json_track_step(track, &track->steps[i], of->gpu.steps ? &of->gpu.steps[i] : NULL, cause,
+			       job__window(job)->start_ns);
 }
 
 /* Prints the list of steps. 0 or -ENOMEM. */
 static int print_step_list(struct job *job, const struct steps_of *of, FILE *out)
 {
-	const struct step_track *track = of->track;
 	size_t slow = 0;
 
 	fputc('[', out);
-	for (size_t i = 0; i < track->step_cnt; i++) {
-		const char *cause = NULL;
-		json_t *step;
+	for (size_t i = 0; i < of->track->step_cnt; i++) {
+		json_t *step = json_step(job, of, i, &slow);
 
-		if (slow < track->slow_cnt && track->slow[slow] == i)
-			cause = blame_cause__name(of->blame.groups[of->blame.steps[slow++].group].cause);
-		step = json_track_step(track, &track->steps[i], of->gpu.steps ? &of->gpu.steps[i] : NULL, cause,
-				       job__window(job)->start_ns);
 		if (!step)
 			return -ENOMEM;
 		fputs(i ? ",\n    " : "\n    ", out);
@@ -132,30 +138,18 @@ static json_t *json_cpu(const struct step_sum *sum)
 }
 
 /* Returns where the time of all steps, or of the slow ones, goes. */
-static json_t *json_sum(const struct step_track *track, const struct step_sum *sum, const struct gpu_step *gpu)
+static json_t *json_sum(const struct steps_of *of, const struct step_sum *sum, const struct gpu_step *gpu)
 {
 	json_t *phases = json_array();
-	int failed = 0;
+	struct table table = {.list = phases};
+	int failed = steps_tables__phases(of, sum, &table);
 
-	for (int phase = 0; phase < PHASE__COUNT; phase++) {
-		uint64_t ns = 0;
-
-		for (unsigned int cause = 0; cause < CAUSE__END; cause++)
-			ns += sum->ns[phase][cause];
-		if (!ns)
-			continue;
-		failed |= json_array_append_new(
-			phases, json_pack("{s:s, s:f, s:o, s:o}", "name", phase__name(phase), "total_s", ns / 1e9,
-					  "oncpu_s", common__json_real(track->thread, sum->ns[phase][CAUSE_NONE] / 1e9),
-					  "waits", track->thread ? json_sum_waits(sum, phase) : json_null()));
-	}
-	phases = common__json_unless_failed(phases, failed);
 	return json_pack("{s:I, s:f, s:f, s:o, s:o, s:o}", "steps", (json_int_t)sum->step_cnt, "total_s",
-			 sum->total_ns / 1e9, "gc_s", sum->gc_ns / 1e9, "phases", phases, "cpu", json_cpu(sum), "gpu",
-			 json_gpu(gpu, 0));
+			 sum->total_ns / 1e9, "gc_s", sum->gc_ns / 1e9, "phases",
+			 common__json_unless_failed(phases, failed), "cpu", json_cpu(sum), "gpu", json_gpu(gpu, 0));
 }
 
-static json_t *json_hotspots(struct job *job, const struct hotspot *hotspots, size_t cnt)
+json_t *steps_report__json_hotspots(struct job *job, const struct hotspot *hotspots, size_t cnt)
 {
 	const struct stacks *stacks = job__stacks(job);
 	json_t *list = json_array();
@@ -176,34 +170,12 @@ static json_t *json_hotspots(struct job *job, const struct hotspot *hotspots, si
 	return list;
 }
 
-static json_t *json_group(struct job *job, const struct blame_group *group)
-{
-	json_t *rhythm =
-		group->rhythm.shortest
-			? json_pack("{s:I, s:I, s:I}", "shortest", (json_int_t)group->rhythm.shortest, "longest",
-				    (json_int_t)group->rhythm.longest, "matched", (json_int_t)group->rhythm.matched)
-			: json_null();
-	json_t *waker = group->waker_ns ? json_pack("{s:I, s:I, s:f}", "pid", (json_int_t)group->waker_pid, "tid",
-						    (json_int_t)group->waker_tid, "share",
-						    (double)group->waker_ns / group->wait_ns)
-					: json_null();
-
-	return json_pack("{s:s, s:o, s:o, s:I, s:f, s:f, s:o, s:o, s:o, s:o}", "cause", blame_cause__name(group->cause),
-			 "phase", group->phase < 0 ? json_null() : json_string(phase__name(group->phase)), "wait",
-			 group->wait ? json_string(sample_cause__name(group->wait)) : json_null(), "count",
-			 (json_int_t)group->step_cnt, "over_s", group->over_ns / 1e9, "cause_s", group->cause_ns / 1e9,
-			 "gc_generation", group->cause == BLAME_GC ? json_integer(group->gc_generation) : json_null(),
-			 "rhythm", rhythm, "waker", waker, "where",
-			 json_hotspots(job, group->hotspots, BLAME_HOTSPOTS));
-}
-
 static json_t *json_groups(struct job *job, const struct blame *blame)
 {
 	json_t *list = json_array();
+	struct table table = {.list = list};
 
-	for (size_t i = 0; i < blame->group_cnt; i++)
-		common__json_append(&list, json_group(job, &blame->groups[i]));
-	return list;
+	return common__json_unless_failed(list, steps_tables__groups(job, blame, 0, &table));
 }
 
 static json_t *json_slow(const struct step_track *track)
@@ -218,7 +190,7 @@ static json_t *json_slow(const struct step_track *track)
 static json_t *json_outside(struct job *job, const struct outside_part *part)
 {
 	return json_pack("{s:f, s:f, s:o}", "seconds", part->ns / 1e9, "compile_s", part->compile_ns / 1e9, "where",
-			 json_hotspots(job, &part->hotspot, 1));
+			 steps_report__json_hotspots(job, &part->hotspot, 1));
 }
 
 /* Sets all keys of a track except its steps. */
@@ -228,7 +200,7 @@ static int set_track(struct job *job, const struct steps_of *of, json_t *object)
 	const struct slow_rule *rule = &track->rule_of_slow;
 	json_t *compile = json_pack("{s:f, s:I, s:o}", "seconds", of->blame.compile.ns / 1e9, "steps",
 				    (json_int_t)of->blame.compile.step_cnt, "where",
-				    json_hotspots(job, &of->blame.compile.hotspot, 1));
+				    steps_report__json_hotspots(job, &of->blame.compile.hotspot, 1));
 	json_t *outside = json_pack("{s:o, s:o}", "before", json_outside(job, &of->outside.parts[OUTSIDE_BEFORE]),
 				    "after", json_outside(job, &of->outside.parts[OUTSIDE_AFTER]));
 	json_t *more = json_pack(
@@ -236,9 +208,9 @@ static int set_track(struct job *job, const struct steps_of *of, json_t *object)
 		"p99_s", rule->p99_ns / 1e9, "ordinary_s", rule->ordinary_ns / 1e9, "limit_s",
 		common__json_real(rule->limit_ns != UINT64_MAX, rule->limit_ns / 1e9), "lost_steps",
 		(json_int_t)track->lost, "remainder_s", track->misfit_ns / 1e9, "slow", json_slow(track), "causes",
-		json_groups(job, &of->blame), "all", json_sum(track, &of->blame.all, &of->gpu.all), "of_slow",
-		json_sum(track, &of->blame.slow, &of->gpu.slow), "verdict", json_verdict(&of->verdict), "compile",
-		compile, "outside", outside);
+		json_groups(job, &of->blame), "all", json_sum(of, &of->blame.all, &of->gpu.all), "of_slow",
+		json_sum(of, &of->blame.slow, &of->gpu.slow), "verdict", json_verdict(&of->verdict), "compile", compile,
+		"outside", outside);
 
 	return json_object_update_new(object, more);
 }
@@ -285,18 +257,22 @@ static int print_track_json(const struct steps_view *view, const struct step_tra
 	return err;
 }
 
+static json_t *json_track_process(const struct steps_view *view, size_t track)
+{
+	int rank = view->ranks[track].rank;
+
+	return json_pack("{s:I, s:s, s:o}", "pid", (json_int_t)view->tracks[track].pid, "role", "main", "rank",
+			 rank < 0 ? json_null() : json_integer(rank));
+}
+
 static int print_track_objects(const struct steps_view *view, FILE *out)
 {
 	int err = 0;
 
 	fputs(",\n  \"processes\": [", out);
 	for (size_t i = 0; i < view->track_cnt && !err; i++) {
-		int rank = view->ranks[i].rank;
-		json_t *object = json_pack("{s:I, s:s, s:o}", "pid", (json_int_t)view->tracks[i].pid, "role", "main",
-					   "rank", rank < 0 ? json_null() : json_integer(rank));
-
 		fputs(i ? ",\n" : "\n", out);
-		err = print_track_json(view, &view->tracks[i], false, object, out);
+		err = print_track_json(view, &view->tracks[i], false, json_track_process(view, i), out);
 		fputs("\n}", out);
 	}
 	fputs("]", out);
@@ -319,6 +295,55 @@ static int print_json(const struct steps_view *view, FILE *out)
 	return err ?: common__flush(out);
 }
 
+/* ---- CSV: a row for each step ---- */
+
+/* The heads name all phases and causes, so that the rows of several recordings fit together. */
+static int print_step_heads(const struct steps_view *view, struct csv *csv)
+{
+	const struct gpu_step gpu = {.known = 1};
+	struct step_part parts[CAUSE__END];
+	struct step step = {.end_ns = 1, .parts = parts, .part_cnt = CAUSE__END};
+	json_t *row = view->options->per_rank ? json_pack("{s:n, s:n, s:n}", "pid", "role", "rank") : json_object();
+	int failed;
+
+	for (int phase = 0; phase < PHASE__COUNT; phase++)
+		step.phase_ns[phase] = 1;
+	for (unsigned int cause = 0; cause < CAUSE__END; cause++)
+		parts[cause] = (struct step_part){.cause = cause, .ns = 1};
+	failed = json_object_update_new(row, json_track_step(&(struct step_track){.thread = 1}, &step, &gpu, NULL, 0));
+	return csv__heads(csv, common__json_unless_failed(row, failed));
+}
+
+static int print_track_csv(const struct steps_view *view, size_t track, struct csv *csv)
+{
+	struct steps_of of;
+	size_t slow = 0;
+	int err = steps_of__new(view, &view->tracks[track], false, &of);
+
+	if (err)
+		return err;
+	for (size_t i = 0; i < of.track->step_cnt && !err; i++) {
+		json_t *row = view->options->per_rank ? json_track_process(view, track) : json_object();
+		int failed = json_object_update_new(row, json_step(view->job, &of, i, &slow));
+
+		err = csv__row(csv, common__json_unless_failed(row, failed));
+	}
+	steps_of__release(&of);
+	return err;
+}
+
+static int print_csv(const struct steps_view *view, FILE *out)
+{
+	struct csv csv = {.out = out};
+	int err = print_step_heads(view, &csv);
+
+	for (size_t i = 0; i < view->track_cnt && !err; i++)
+		if (view->options->per_rank || &view->tracks[i] == steps_view__shown(view))
+			err = print_track_csv(view, i, &csv);
+	csv__release(&csv);
+	return err ?: common__flush(out);
+}
+
 int steps_report__json(struct job *job, const struct report_options *options, FILE *out)
 {
 	struct steps_view view;
@@ -326,7 +351,7 @@ int steps_report__json(struct job *job, const struct report_options *options, FI
 
 	if (err)
 		return err;
-	err = print_json(&view, out);
+	err = (options->csv ? print_csv : print_json)(&view, out);
 	steps_view__release(&view);
 	return err;
 }

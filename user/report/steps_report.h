@@ -7,6 +7,7 @@
 #include "user/analysis/ranks.h"
 #include "user/analysis/verdict.h"
 #include "user/report/report.h"
+#include "user/report/table.h"
 
 /* What is known of all tracks. */
 struct steps_view {
@@ -49,6 +50,14 @@ const struct step_track *steps_view__shown(const struct steps_view *view);
  */
 bool step_sum__cpu_share(const struct step_sum *sum, enum cpu_class class, double *share, double *error);
 
+/* In steps_tables.c: add the rows of a table. 0 or -ENOMEM. */
+/* A row for each phase with time in sum; in text also one for all phases. */
+int steps_tables__phases(const struct steps_of *of, const struct step_sum *sum, struct table *table);
+/* One row for all groups, except the first, with less than this share of the time. */
+int steps_tables__groups(struct job *job, const struct blame *blame, double listed_share, struct table *table);
+int steps_tables__slow(struct job *job, const struct steps_of *of, size_t limit, struct table *table);
+int steps_tables__ranks(const struct steps_view *view, struct table *table);
+
 /* In steps_outside.c: print their lines where they have something to say. 0 or -ENOMEM. */
 int steps_report__print_compile(struct job *job, const struct steps_of *of, FILE *out);
 int steps_report__print_outside(struct job *job, const struct steps_of *of, FILE *out);
@@ -56,6 +65,9 @@ int steps_report__print_outside(struct job *job, const struct steps_of *of, FILE
 int steps_report__explain_empty(struct job *job, FILE *out);
 
 extern const char *const steps_report__sort_keys[];
+/* Returns seconds by cause, for the causes that occur, in a phase (-1: any). NULL: no memory. */
+json_t *steps_report__json_waits(const struct step_sum *sum, int phase);
+json_t *steps_report__json_hotspots(struct job *job, const struct hotspot *hotspots, size_t cnt);
 int steps_report__json(struct job *job, const struct report_options *options, FILE *out);
 
 #endif

@@ -76,34 +76,66 @@ static const char *cell_text(const struct table *table, const struct cell *cell,
 		return table->unknown;
 	if (is_integer && !unit)
 		snprintf(buffer, 64, "%" PRIu64, integer);
+	else if (cell->digits < 0)
+		snprintf(buffer, 64, "%.*g", -cell->digits, real);
 	else
 		snprintf(buffer, 64, "%.*f", cell->digits, real);
 	return buffer;
 }
 
+/* Returns the next cell of the text after `last` (NULL: the first); NULL: no more. */
+static const struct cell *next_cell(const struct cell *cells, size_t cnt, const struct cell *last)
+{
+	const struct cell *next = NULL;
+
+	for (size_t i = 0; i < cnt; i++)
+		if (cells[i].place > (last ? last->place : 0) && (!next || cells[i].place < next->place))
+			next = &cells[i];
+	return next;
+}
+
 static void print_table_line(const struct table *table, const struct cell *cells, size_t cnt, enum table_line line)
 {
 	static const char dashes[] = "----------------------------------------";
-	int last = 0, column = 0;
+	bool wide_rule = line == LINE_RULE && table->rules == RULES_WIDE;
+	const struct cell *cell = NULL;
 	char buffer[64];
+	int used = 0;
 
-	for (size_t i = 0; i < cnt; i++)
-		last = cells[i].place > last ? cells[i].place : last;
-	for (int place = 1; place <= last; place++) {
-		for (size_t i = 0; i < cnt; i++) {
-			const char *text = line == LINE_HEAD ? cells[i].head : dashes;
-			int width = cells[i].width, most = line == LINE_RULE ? width : -1;
+	while ((cell = next_cell(cells, cnt, cell))) {
+		int width = cell->width, most = line == LINE_RULE ? abs(width) : -1;
+		const char *text = line == LINE_HEAD ? cell->head : dashes;
 
-			if (cells[i].place != place)
-				continue;
-			if (line == LINE_VALUES)
-				text = cell_text(table, &cells[i], buffer);
-			if (place == last)
-				text__line(table->out, "%s%.*s", table->gap, line == LINE_RULE ? LAST_RULE : -1, text);
-			else
-				fprintf(table->out, "%s%*.*s", column++ ? " " : "", width, most, text);
-		}
+		if (line == LINE_VALUES)
+			text = cell_text(table, cell, buffer);
+		if (used)
+			used += fprintf(table->out, "%s", wide_rule ? "-" : width > 0 ? " " : table->gap);
+		if (width)
+			used += fprintf(table->out, "%*.*s", width, most, text);
+		else
+			text__line(table->out, "%.*s", line == LINE_RULE ? LAST_RULE : -1, text);
+		if (!width)
+			return;
 	}
+	fputc('\n', table->out);
+}
+
+/* Prints title and heads above the first row. */
+static void print_row(const struct table *table, const struct cell *cells, size_t cnt)
+{
+	bool first = !table->row_cnt, wide = table->rules == RULES_WIDE;
+
+	if (first && table->title)
+		fprintf(table->out, "%s\n", table->title);
+	if (first && wide)
+		print_table_line(table, cells, cnt, LINE_RULE);
+	if (first)
+		print_table_line(table, cells, cnt, LINE_HEAD);
+	if (table->ruled || (first && table->rules != RULES_NONE))
+		print_table_line(table, cells, cnt, LINE_RULE);
+	print_table_line(table, cells, cnt, LINE_VALUES);
+	if (table->ruled && wide)
+		print_table_line(table, cells, cnt, LINE_RULE);
 }
 
 /* ---- rows ---- */
@@ -139,15 +171,8 @@ int table__add(struct table *table, const struct cell *cells, size_t cnt)
 			err = -ENOMEM;
 	if (!err && !table->out)
 		err = append_object(table, cells, cnt);
-	if (!err && table->out) {
-		if (!table->row_cnt && table->title)
-			fprintf(table->out, "%s\n", table->title);
-		if (!table->row_cnt)
-			print_table_line(table, cells, cnt, LINE_HEAD);
-		if (!table->row_cnt || table->ruled)
-			print_table_line(table, cells, cnt, LINE_RULE);
-		print_table_line(table, cells, cnt, LINE_VALUES);
-	}
+	if (!err && table->out)
+		print_row(table, cells, cnt);
 	table->row_cnt++;
 	for (size_t i = 0; i < cnt; i++)
 		json_decref(cells[i].value);

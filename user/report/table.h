@@ -13,10 +13,10 @@
 
 struct cell {
 	const char *key; /* name in JSON, where cells are in the order given; NULL: not in JSON */
-	/* Position in the text, from 1; 0: not in the text. The last column has no fixed width. */
-	int place;
+	int place;       /* position in the text, from 1; 0: not in the text */
 	const char *head;
-	int width, digits; /* digits: after the point, for numbers that are not whole */
+	int width;  /* in the text; below 0: aligned to the left; 0: any, of the last column only */
+	int digits; /* after the point, for numbers that are not whole; below 0: so many significant ones */
 	/*
 	 * Owned; NULL: no memory. An integer with a head holds the bits of a uint64_t, as JSON's
 	 * integers end at INT64_MAX. Where key and head end with a unit of time ("total_us", "total
@@ -26,7 +26,7 @@ struct cell {
 };
 
 struct cell cell__new(const char *key, int place, const char *head, int width, int digits, json_t *value);
-/* A cell of the last column of the text, and not in JSON. Takes text over. */
+/* A cell of the last column, of any width, of the text, and not in JSON. Takes text over. */
 struct cell cell__last(int place, const char *head, char *text);
 /* A cell that is in JSON only. */
 struct cell cell__json(const char *key, json_t *value);
@@ -34,13 +34,20 @@ struct cell cell__json(const char *key, json_t *value);
 /* Returns the cell, or where `there` is false one that is in neither output. */
 struct cell cell__if(bool there, struct cell cell);
 
+enum table_rules {
+	RULES_COLUMNS, /* dashes below each head */
+	RULES_WIDE,    /* lines as wide as the table, above and below the heads */
+	RULES_NONE,
+};
+
 struct table {
 	FILE *out;           /* for text; NULL: for JSON */
 	json_t *list;        /* for JSON; borrowed */
 	const char *title;   /* line above the text; NULL: none */
-	const char *gap;     /* text before the last column */
+	const char *gap;     /* text before columns that are aligned to the left */
 	const char *unknown; /* text for null */
-	bool ruled;          /* the caller sets it to get a line of dashes above the next row */
+	enum table_rules rules;
+	bool ruled; /* the caller sets it to get a line of dashes above the next row; RULES_WIDE: below it, too */
 	size_t row_cnt;
 };
 

@@ -13,6 +13,7 @@
 #include "user/model/stacks.h"
 #include "user/report/common.h"
 #include "user/report/io_rows.h"
+#include "user/report/table.h"
 #include "user/report/text.h"
 
 #define DOINGS_TEXT 2 /* per worker */
@@ -32,6 +33,65 @@ static uint64_t worker_busy_ns(const struct worker *worker)
 static double since_start_s(const struct job *job, uint64_t time_ns)
 {
 	return ((double)time_ns - job__window(job)->start_ns) / 1e9;
+}
+
+/* ---- workers ---- */
+
+static json_t *json_doing(struct job *job, const struct worker_doing *doing)
+{
+	struct code code = stacks__code(job__stacks(job), doing->code);
+	char *path = doing->file ? io_rows__path_of_name(job, doing->file) : NULL;
+	json_t *row = json_pack(
+		"{s:o, s:I, s:o, s:o, s:f, s:o, s:f, s:I}", "file", common__json_text(job__name(job, code.file)),
+		"line", (json_int_t)doing->line, "name", common__json_text(job__name(job, code.name)), "cause",
+		common__json_text(sample_cause__name(doing->cause)), "seconds", doing->ns / 1e9, "path",
+		common__json_text(path), "path_s", doing->file_ns / 1e9, "path_cnt", (json_int_t)doing->file_cnt);
+
+	free(path);
+	return row;
+}
+
+static json_t *json_doings(struct job *job, const struct worker *worker)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < worker->doing_cnt && i < DOINGS_JSON; i++)
+		common__json_append(&list, json_doing(job, &worker->doings[i]));
+	return list;
+}
+
+static json_t *json_end(const struct job *job, const struct worker *worker)
+{
+	int code = worker->end ? worker->end->exit_code : 0;
+
+	if (!worker->end)
+		return json_null();
+	return json_pack("{s:f, s:o, s:o, s:f}", "at_s", since_start_s(job, worker->end->time_ns), "signal",
+			 WTERMSIG(code) ? json_integer(WTERMSIG(code)) : json_null(), "exit_status",
+			 WTERMSIG(code) ? json_null() : json_integer(WEXITSTATUS(code)), "wait_s",
+			 worker->end_wait_ns / 1e9);
+}
+
+static int add_worker(struct job *job, const struct loader *loader, const struct worker *worker, struct table *table)
+{
+	uint64_t busy_ns = worker_busy_ns(worker);
+	const struct cell cells[] = {
+		cell__new("pid", 2, "pid", 9, 0, json_integer(worker->pid)),
+		cell__new("number", 1, "worker", 6, 0, json_integer(worker->number)),
+		cell__new("waits", 3, "waits", 7, 0, json_integer(worker->waits)),
+		cell__new("wait_s", 4, "waited s", 10, 3, json_integer(worker->wait_ns)),
+		cell__new(NULL, 5, "share %", 7, 1, json_real(percent_of(worker->wait_ns, loader->wait_ns))),
+		cell__new("longest_s", 6, "longest ms", 10, 1, json_integer(worker->longest_ns)),
+		cell__json("seen_s", json_integer(worker->seen_ns)),
+		cell__new(NULL, 7, "busy %", 7, 1, json_real(percent_of(busy_ns, worker->seen_ns))),
+		cell__json("busy_s", json_integer(busy_ns)),
+		cell__new(NULL, 8, "CPU %", 7, 1, json_real(percent_of(worker->cpu_ns, worker->seen_ns))),
+		cell__json("cpu_s", json_integer(worker->cpu_ns)),
+		cell__json("doing", json_doings(job, worker)),
+		cell__json("ended", json_end(job, worker)),
+	};
+
+	return TABLE_ADD(table, cells);
 }
 
 /* ---- text ---- */
@@ -63,20 +123,18 @@ static void print_worker_end(struct job *job, const struct worker *worker, FILE 
 	free(how);
 }
 
-static void print_worker(struct job *job, const struct loader *loader, const struct worker *worker, FILE *out)
+static int print_worker(struct job *job, const struct loader *loader, const struct worker *worker, struct table *table)
 {
+	int err = add_worker(job, loader, worker, table);
 	uint64_t all_ns = 0;
 
-	fprintf(out, "%6u %9u %7" PRIu64 " %10.3f %7.1f %11.1f %7.1f %7.1f\n", worker->number, worker->pid,
-		worker->waits, worker->wait_ns / 1e9, percent_of(worker->wait_ns, loader->wait_ns),
-		worker->longest_ns / 1e6, percent_of(worker_busy_ns(worker), worker->seen_ns),
-		percent_of(worker->cpu_ns, worker->seen_ns));
 	for (size_t i = 0; i < worker->doing_cnt; i++)
 		all_ns += worker->doings[i].ns;
 	for (size_t i = 0; i < worker->doing_cnt && i < DOINGS_TEXT; i++)
-		print_doing(job, &worker->doings[i], all_ns, out);
+		print_doing(job, &worker->doings[i], all_ns, table->out);
 	if (worker->end)
-		print_worker_end(job, worker, out);
+		print_worker_end(job, worker, table->out);
+	return err;
 }
 
 static void print_advice(const struct loader *loader, FILE *out)
@@ -171,8 +229,11 @@ static void print_waits(const struct loader *loader, FILE *out)
 				loader->handover_ns / 1e9);
 }
 
-static void print_loader(struct job *job, const struct loader *loader, FILE *out)
+static int print_loader(struct job *job, const struct loader *loader, FILE *out)
 {
+	struct table table = {.out = out};
+	int err = 0;
+
 	print_title(job, loader, out);
 	print_waits(loader, out);
 	if (loader->ahead.step_cnt)
@@ -182,10 +243,8 @@ static void print_loader(struct job *job, const struct loader *loader, FILE *out
 			"that they may make ahead; in %.1f %% of %zu steps no worker was idle",
 			(double)loader->ahead.idle_cnt / loader->ahead.step_cnt,
 			percent_of(loader->ahead.none_cnt, loader->ahead.step_cnt), loader->ahead.step_cnt);
-	fputs("worker       pid   waits   waited s share % longest ms  busy %   CPU %\n", out);
-	fputs("------ --------- ------- ---------- ------- ---------- ------- -------\n", out);
-	for (size_t i = 0; i < loader->worker_cnt; i++)
-		print_worker(job, loader, &loader->workers[i], out);
+	for (size_t i = 0; i < loader->worker_cnt && !err; i++)
+		err = print_worker(job, loader, &loader->workers[i], &table);
 	if (loader->unknown_ns)
 		text__paragraph(out, "the process waited %.3f s for workers that are not known",
 				loader->unknown_ns / 1e9);
@@ -196,6 +255,7 @@ static void print_loader(struct job *job, const struct loader *loader, FILE *out
 				loader->no_loader_ns / 1e9, loader->pid);
 		fputc('\n', out);
 	}
+	return err;
 }
 
 int report_workers__text(struct job *job, FILE *out)
@@ -206,47 +266,14 @@ int report_workers__text(struct job *job, FILE *out)
 	const struct loader *loaders = workers ? workers__loaders(workers, &cnt) : NULL;
 	int err = workers ? 0 : -ENOMEM;
 
-	for (size_t i = 0; i < cnt; i++)
-		print_loader(job, &loaders[i], out);
+	for (size_t i = 0; i < cnt && !err; i++)
+		err = print_loader(job, &loaders[i], out);
 	workers__free(workers);
 	steps__free(steps);
 	return err;
 }
 
 /* ---- JSON ---- */
-
-static json_t *json_doing(struct job *job, const struct worker_doing *doing)
-{
-	struct code code = stacks__code(job__stacks(job), doing->code);
-	char *path = doing->file ? io_rows__path_of_name(job, doing->file) : NULL;
-	json_t *row = json_pack(
-		"{s:o, s:I, s:o, s:o, s:f, s:o, s:f, s:I}", "file", common__json_text(job__name(job, code.file)),
-		"line", (json_int_t)doing->line, "name", common__json_text(job__name(job, code.name)), "cause",
-		common__json_text(sample_cause__name(doing->cause)), "seconds", doing->ns / 1e9, "path",
-		common__json_text(path), "path_s", doing->file_ns / 1e9, "path_cnt", (json_int_t)doing->file_cnt);
-
-	free(path);
-	return row;
-}
-
-static json_t *json_worker(struct job *job, const struct worker *worker)
-{
-	int code = worker->end ? worker->end->exit_code : 0;
-	json_t *doings = json_array(), *end = json_null();
-
-	if (worker->end)
-		end = json_pack("{s:f, s:o, s:o, s:f}", "at_s", since_start_s(job, worker->end->time_ns), "signal",
-				WTERMSIG(code) ? json_integer(WTERMSIG(code)) : json_null(), "exit_status",
-				WTERMSIG(code) ? json_null() : json_integer(WEXITSTATUS(code)), "wait_s",
-				worker->end_wait_ns / 1e9);
-	for (size_t i = 0; i < worker->doing_cnt && i < DOINGS_JSON; i++)
-		json_array_append_new(doings, json_doing(job, &worker->doings[i]));
-	return json_pack("{s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:o, s:o}", "pid", (json_int_t)worker->pid, "number",
-			 (json_int_t)worker->number, "waits", (json_int_t)worker->waits, "wait_s",
-			 worker->wait_ns / 1e9, "longest_s", worker->longest_ns / 1e9, "seen_s", worker->seen_ns / 1e9,
-			 "busy_s", worker_busy_ns(worker) / 1e9, "cpu_s", worker->cpu_ns / 1e9, "doing", doings,
-			 "ended", end);
-}
 
 static int compare_longest_wait(const void *a, const void *b)
 {
@@ -295,13 +322,16 @@ static json_t *json_loader(struct job *job, const struct loader *loader)
 {
 	static const char *const advice[] = {"unknown", "keeps_up", "one_slow", "cpu_full", "more", "uneven"};
 	json_t *workers = json_array(), *ahead = json_null();
+	struct table table = {.list = workers};
+	int failed = 0;
 
 	if (loader->ahead.step_cnt)
 		ahead = json_pack("{s:I, s:I, s:f}", "steps", (json_int_t)loader->ahead.step_cnt, "none_idle",
 				  (json_int_t)loader->ahead.none_cnt, "idle_mean",
 				  (double)loader->ahead.idle_cnt / loader->ahead.step_cnt);
 	for (size_t i = 0; i < loader->worker_cnt; i++)
-		json_array_append_new(workers, json_worker(job, &loader->workers[i]));
+		failed |= add_worker(job, loader, &loader->workers[i], &table);
+	workers = common__json_unless_failed(workers, failed);
 	return json_pack(
 		"{s:I, s:o, s:I, s:f, s:f, s:o, s:f, s:f, s:f, s:I, s:s, s:o, s:o, s:o, s:o, s:I, s:f, s:f, s:f, s:I, "
 		"s:I, s:o}",
