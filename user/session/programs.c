@@ -24,8 +24,9 @@ static void unset_attach_types(struct stepflame_bpf *skel)
 {
 	struct bpf_program *program;
 
-	bpf_object__for_each_program(program, skel->obj) if (bpf_program__type(program) == BPF_PROG_TYPE_KPROBE)
-		bpf_program__set_expected_attach_type(program, 0);
+	bpf_object__for_each_program (program, skel->obj)
+		if (bpf_program__type(program) == BPF_PROG_TYPE_KPROBE)
+			bpf_program__set_expected_attach_type(program, 0);
 }
 
 /*

@@ -85,25 +85,6 @@ static void configure_programs(struct stepflame_bpf *skel, enum attach_backend b
 	SOURCES_CALL(configure, s, skel, backend);
 }
 
-static int start_guardian(struct session *s)
-{
-	struct bpf_program *program;
-	int *keep = NULL, err = 0;
-	size_t cnt = 0;
-
-	bpf_object__for_each_program(program, s->skel->obj) cnt++;
-	keep = calloc(cnt + 1, sizeof(*keep));
-	if (!keep)
-		return -ENOMEM;
-	cnt = 0;
-	bpf_object__for_each_program(program, s->skel->obj) if (bpf_program__fd(program) >= 0) keep[cnt++] =
-		bpf_program__fd(program);
-	keep[cnt++] = s->selftest.attacher.cookies_fd;
-	err = guardian__new(&s->selftest.attacher, keep, cnt, &s->guardian);
-	free(keep);
-	return err;
-}
-
 static int load_programs(struct session *s)
 {
 	uint64_t call_ns = s->options.syscalls ? selftest__call_ns() : 0;
@@ -118,7 +99,7 @@ static int load_programs(struct session *s)
 		if (s->selftest.attacher.backend == ATTACH_PERF)
 			log__warn(PROBES_TOGETHER, "this kernel attaches probes one by one: stepflame does not probe "
 						   "collectives, operators and calls of CUDA");
-		err = start_guardian(s) ?: stepflame_bpf__attach(s->skel);
+		err = stepflame_bpf__attach(s->skel);
 		s->call_ns = s->options.syscalls ? selftest__call_ns() : 0;
 		s->call_ns = s->call_ns > call_ns ? s->call_ns - call_ns : 0;
 	}
@@ -131,6 +112,30 @@ static int load_programs(struct session *s)
 		log__error(fix, "%s", why);
 		err = err == -EPERM ? err : -EOPNOTSUPP;
 	}
+	return err;
+}
+
+static int start_guardian(struct session *s)
+{
+	struct bpf_program *program;
+	int *keep = NULL, err = 0;
+	size_t cnt = 0;
+
+	bpf_object__for_each_program (program, s->skel->obj)
+		cnt++;
+	keep = calloc(cnt + 1, sizeof(*keep));
+	if (!keep)
+		return -ENOMEM;
+	cnt = 0;
+	bpf_object__for_each_program (program, s->skel->obj)
+		if (bpf_program__fd(program) >= 0)
+			keep[cnt++] = bpf_program__fd(program);
+	keep[cnt++] = s->selftest.attacher.cookies_fd;
+	err = guardian__new(&s->selftest.attacher, keep, cnt, &s->guardian);
+	if (err)
+		log__error(NULL, "cannot start stepflame-guard, which attaches and detaches the probes: %s",
+			   strerror(-err));
+	free(keep);
 	return err;
 }
 
@@ -178,7 +183,7 @@ int session__new(const struct session_options *options, session_sink sink, void 
 		free(s);
 		return err;
 	}
-	err = SOURCES_TRY(prepare, s) ?: load_programs(s) ?: SOURCES_TRY(start, s);
+	err = SOURCES_TRY(prepare, s) ?: load_programs(s) ?: start_guardian(s) ?: SOURCES_TRY(start, s);
 	if (err)
 		session__free(s);
 	else
