@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "user/report/table.h"
+#include "user/report/text.h"
 
 /* JSON begins with the name, text ends with it. */
 static int add_row(struct table *table, const char *name, uint64_t bytes, json_t *ns)
@@ -67,6 +68,64 @@ static void test_json(void **state)
 	json_decref(object);
 }
 
+static int add_wide_row(struct table *table, const char *name, json_t *ns)
+{
+	const struct cell cells[] = {
+		cell__new("name", 1, "phase", -7, 0, json_string(name)),
+		cell__new("total_s", 2, "total s", 9, -4, ns),
+		cell__new(NULL, 3, "cause", -8, 0, json_string("-")),
+	};
+
+	return TABLE_ADD(table, cells);
+}
+
+static void test_wide_rules(void **state)
+{
+	char *text = NULL;
+	size_t bytes;
+	struct table table = {.gap = "  ", .rules = RULES_WIDE};
+
+	(void)state;
+	table.out = open_memstream(&text, &bytes);
+	assert_non_null(table.out);
+	assert_int_equal(add_wide_row(&table, "data", json_integer(123456789)), 0);
+	table.ruled = true;
+	assert_int_equal(add_wide_row(&table, "all", json_integer(12345678900)), 0);
+	fclose(table.out);
+	assert_string_equal(text, "---------------------------\n"
+				  "phase     total s  cause   \n"
+				  "---------------------------\n"
+				  "data       0.1235  -       \n"
+				  "---------------------------\n"
+				  "all         12.35  -       \n"
+				  "---------------------------\n");
+	free(text);
+}
+
+static void test_fit(void **state)
+{
+	static const struct {
+		const char *text;
+		size_t width;
+		const char *fitting;
+	} cases[] = {
+		{"short", 5, "short"},
+		{"too long", 7, "too…ong"},
+		{"\u00e9\u00e9\u00e9\u00e9", 3, "\u00e9…\u00e9"},
+		{"/data/file", 9, "/d…a/file"},
+		{"a\nb", 6, "a\\x0ab"},
+		{"text", 1, "…"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		char *fitting = text__fit(cases[i].text, cases[i].width);
+
+		assert_string_equal(fitting, cases[i].fitting);
+		free(fitting);
+	}
+}
+
 static void test_no_memory(void **state)
 {
 	json_t *object = json_object();
@@ -81,9 +140,8 @@ static void test_no_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_text),
-		cmocka_unit_test(test_json),
-		cmocka_unit_test(test_no_memory),
+		cmocka_unit_test(test_text), cmocka_unit_test(test_json),      cmocka_unit_test(test_wide_rules),
+		cmocka_unit_test(test_fit),  cmocka_unit_test(test_no_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,10 +11,12 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "user/cmd/input.h"
 #include "user/lib/log.h"
 #include "user/report/diff.h"
+#include "user/report/text.h"
 
 #define LIMIT 10
 
@@ -174,6 +176,7 @@ int cmd_diff(int argc, char **argv)
 	argp_parse(&cmd_diff_argp, argc, argv, 0, NULL, &arguments);
 	/* A reader of our output may stop early (head, less): get an error of write, not a signal. */
 	signal(SIGPIPE, SIG_IGN);
+	text__use_terminal(STDOUT_FILENO);
 	for (int i = 0; i < DIFF__SIDES && !err; i++) {
 		inputs[i] = (struct diff_input){job__new(), history__new()};
 		err = inputs[i].job && inputs[i].history

@@ -13,6 +13,7 @@
 #include "user/cmd/input.h"
 #include "user/lib/log.h"
 #include "user/report/report.h"
+#include "user/report/text.h"
 
 enum {
 	OPT_SIMPLE = 256,
@@ -288,6 +289,7 @@ int cmd_report(int argc, char **argv)
 	/* A reader of our output may stop early (head, less): get an error of write, not a signal. */
 	signal(SIGPIPE, SIG_IGN);
 
+	text__use_terminal(STDOUT_FILENO);
 	job = job__new();
 	err = job ? input__read(arguments.file, add_record_to_report, job) : -ENOMEM;
 	if (err)

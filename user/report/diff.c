@@ -12,6 +12,8 @@
 
 #define NAME_WIDTH_MIN 30
 #define NAME_WIDTH_MAX 70
+#define TERMINAL_MIN   12 /* width of names in a narrow terminal */
+#define NUMBERS_WIDTH  68 /* what a row has besides the name */
 
 static const char *const titles[] = {
 	[DIFF_STEP] = "A step",
@@ -50,7 +52,7 @@ static int print_diff_row(const struct diff_row *row, size_t width, FILE *out)
 {
 	double change = row->s[DIFF_B] - row->s[DIFF_A];
 	char a[32], b[32], by[32], percent[32] = "new", error[32] = "?";
-	char *name = text__escape(row->name);
+	char *name = text__fit(row->name, text__columns() == SIZE_MAX ? SIZE_MAX : width);
 
 	if (!name)
 		return -ENOMEM;
@@ -71,7 +73,7 @@ static int print_diff_row(const struct diff_row *row, size_t width, FILE *out)
 	return 0;
 }
 
-/* Returns the width of the longest name shown. */
+/* Returns the width of the longest name shown that fits. */
 static size_t name_width(const struct diff *diff, const struct diff_options *options)
 {
 	size_t width = NAME_WIDTH_MIN;
@@ -87,7 +89,11 @@ static size_t name_width(const struct diff *diff, const struct diff_options *opt
 				width = length;
 		}
 	}
-	return width < NAME_WIDTH_MAX ? width : NAME_WIDTH_MAX;
+	if (width > NAME_WIDTH_MAX)
+		width = NAME_WIDTH_MAX;
+	if (text__columns() < TERMINAL_MIN + NUMBERS_WIDTH)
+		return TERMINAL_MIN;
+	return width < text__columns() - NUMBERS_WIDTH ? width : text__columns() - NUMBERS_WIDTH;
 }
 
 static int print_section(const struct diff *diff, const struct diff_options *options, enum diff_section section,

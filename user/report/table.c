@@ -8,7 +8,8 @@
 
 #include "user/report/text.h"
 
-#define LAST_RULE 16 /* length of the dashes below the last column */
+#define LAST_RULE   16 /* length of the dashes below the last column */
+#define NARROW_TEXT 24 /* width of a column of text in a narrow terminal; most causes of slow steps fit */
 
 struct cell cell__new(const char *key, int place, const char *head, int width, int digits, json_t *value)
 {
@@ -94,37 +95,61 @@ static const struct cell *next_cell(const struct cell *cells, size_t cnt, const 
 	return next;
 }
 
+static const char dashes[] = "----------------------------------------";
+
+static bool is_narrow(const struct cell *cells, size_t cnt)
+{
+	size_t width = 0;
+
+	for (size_t i = 0; i < cnt; i++)
+		if (cells[i].place)
+			width += 1 + (cells[i].width ? abs(cells[i].width) : TEXT_LAST_MIN);
+	return width > text__columns();
+}
+
+static void print_last_rule(const struct table *table, size_t used)
+{
+	size_t from = used + strlen(table->gap), room = text__columns() > from ? text__columns() - from : 0;
+
+	fprintf(table->out, "%s%.*s\n", table->gap, room < LAST_RULE ? (int)room : LAST_RULE, dashes);
+}
+
 static void print_table_line(const struct table *table, const struct cell *cells, size_t cnt, enum table_line line)
 {
-	static const char dashes[] = "----------------------------------------";
 	bool wide_rule = line == LINE_RULE && table->rules == RULES_WIDE;
 	const struct cell *cell = NULL;
 	char buffer[64];
 	int used = 0;
 
 	while ((cell = next_cell(cells, cnt, cell))) {
-		int width = cell->width, most = line == LINE_RULE ? abs(width) : -1;
+		int width = table->narrow && cell->width < -NARROW_TEXT ? -NARROW_TEXT : cell->width;
+		int most = line == LINE_RULE ? abs(width) : -1;
+		const char *gap = width > 0 ? " " : table->gap;
 		const char *text = line == LINE_HEAD ? cell->head : dashes;
 
 		if (line == LINE_VALUES)
 			text = cell_text(table, cell, buffer);
-		if (used)
-			used += fprintf(table->out, "%s", wide_rule ? "-" : width > 0 ? " " : table->gap);
-		if (width)
-			used += fprintf(table->out, "%*.*s", width, most, text);
-		else
-			text__line(table->out, "%.*s", line == LINE_RULE ? LAST_RULE : -1, text);
-		if (!width)
+		if (!width) {
+			if (line == LINE_RULE)
+				print_last_rule(table, used);
+			else
+				text__last(table->out, used, gap, text);
 			return;
+		}
+		if (used)
+			used += fprintf(table->out, "%.*s", (int)strlen(gap), wide_rule ? dashes : gap);
+		used += fprintf(table->out, "%*.*s", width, most, text);
 	}
 	fputc('\n', table->out);
 }
 
 /* Prints title and heads above the first row. */
-static void print_row(const struct table *table, const struct cell *cells, size_t cnt)
+static void print_row(struct table *table, const struct cell *cells, size_t cnt)
 {
 	bool first = !table->row_cnt, wide = table->rules == RULES_WIDE;
 
+	if (first)
+		table->narrow = is_narrow(cells, cnt);
 	if (first && table->title)
 		fprintf(table->out, "%s\n", table->title);
 	if (first && wide)

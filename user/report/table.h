@@ -47,7 +47,8 @@ struct table {
 	const char *gap;     /* text before columns that are aligned to the left */
 	const char *unknown; /* text for null */
 	enum table_rules rules;
-	bool ruled; /* the caller sets it to get a line of dashes above the next row; RULES_WIDE: below it, too */
+	bool ruled;  /* the caller sets it to get a line of dashes above the next row; RULES_WIDE: below it, too */
+	bool narrow; /* set by the first row: the terminal is too narrow for all columns */
 	size_t row_cnt;
 };
 

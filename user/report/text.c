@@ -4,8 +4,11 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 
 #include "user/lib/utf8.h"
+
+static size_t columns = SIZE_MAX; /* of the terminal */
 
 static bool is_control(uint32_t code)
 {
@@ -67,6 +70,63 @@ size_t text__expanded_width(const char *text)
 		width += step;
 	}
 	return width;
+}
+
+void text__use_terminal(int fd)
+{
+	const char *said = getenv("COLUMNS");
+	size_t cnt = said ? strtoul(said, NULL, 10) : 0;
+	struct winsize size;
+	bool is_terminal = !ioctl(fd, TIOCGWINSZ, &size);
+
+	if (!cnt && is_terminal)
+		cnt = size.ws_col;
+	/* Elsewhere COLUMNS means nothing: GNU readline exports it to all that a Python starts. */
+	columns = is_terminal && cnt ? cnt : SIZE_MAX;
+}
+
+size_t text__columns(void)
+{
+	return columns;
+}
+
+/* Returns the end of so many code points. */
+static const char *after(const char *text, size_t cnt)
+{
+	while (*text && (cnt || (*text & 0xc0) == 0x80))
+		cnt -= (*text++ & 0xc0) != 0x80;
+	return text;
+}
+
+char *text__fit(const char *text, size_t width)
+{
+	char *whole = text__escape(text), *cut;
+	size_t length = whole ? text__width(whole) : 0, head;
+
+	if (length <= width)
+		return whole;
+	head = (width - 1) / (strchr(whole, '/') ? 4 : 2);
+	if (asprintf(&cut, "%.*s…%s", (int)(after(whole, head) - whole), whole,
+		     after(whole, length - (width - 1 - head))) < 0)
+		cut = NULL;
+	free(whole);
+	return cut;
+}
+
+void text__last(FILE *out, size_t used, const char *gap, const char *text)
+{
+	char *whole = text__escape(text), *fitting = NULL;
+	size_t from = used + strlen(gap);
+
+	if (whole && from + TEXT_LAST_MIN > columns && from + text__width(whole) > columns) {
+		gap = "\n    ";
+		from = 4;
+	}
+	if (whole)
+		fitting = text__fit(whole, columns > from ? columns - from : 1);
+	fprintf(out, "%s%s\n", gap, fitting ?: "");
+	free(fitting);
+	free(whole);
 }
 
 /* malloc'ed; NULL: no memory. */

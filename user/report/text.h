@@ -8,7 +8,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define TEXT_COLUMNS 80
+#define TEXT_COLUMNS  80
+#define TEXT_LAST_MIN 20 /* columns; a text that is cut to fewer is hardly readable */
 
 /*
  * Returns UTF-8 text, malloc'ed, in which characters that could steer a terminal or hide text are
@@ -24,6 +25,23 @@ size_t text__width(const char *text);
 void text__pad(FILE *out, const char *text, size_t width);
 /* Returns what Python's len(text.expandtabs()) does, for text of one-byte characters. */
 size_t text__expanded_width(const char *text);
+/*
+ * If fd is a terminal, tables that are printed from now on fit into its columns, or into as many as
+ * the environment's COLUMNS says. Else they may have any width.
+ */
+void text__use_terminal(int fd);
+/* Returns the number of these columns; SIZE_MAX: any. */
+size_t text__columns(void);
+/*
+ * Returns escaped text, malloc'ed, of at most `width` (at least 1) code points. In a longer text,
+ * "…" stands for the middle; of a path, the end is longer than the beginning. NULL: no memory.
+ */
+char *text__fit(const char *text, size_t width);
+/*
+ * Ends a line, which has `used` columns so far, with gap and text. Text that does not fit is cut; if
+ * fewer than TEXT_LAST_MIN columns are left, it has a line of its own.
+ */
+void text__last(FILE *out, size_t used, const char *gap, const char *text);
 /* Prints one escaped line, however long. */
 void text__line(FILE *out, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /*

@@ -101,14 +101,18 @@ static void print_doing(struct job *job, const struct worker_doing *doing, uint6
 	struct code code = stacks__code(job__stacks(job), doing->code);
 	const char *file = job__name(job, code.file), *name = job__name(job, code.name);
 	const char *base = file ? strrchr(file, '/') : NULL;
-	char *path = doing->file ? io_rows__path_of_name(job, doing->file) : NULL, more[64] = "";
+	char *path = doing->file ? io_rows__path_of_name(job, doing->file) : NULL, more[64] = "", *text;
+	int used = fprintf(out, "%38s%5.1f %%", "", percent_of(doing->ns, all_ns));
 
 	if (doing->file_cnt > 1)
 		snprintf(more, sizeof(more), " (%.3g %%) and %zu other file%s", percent_of(doing->file_ns, doing->ns),
 			 doing->file_cnt - 1, doing->file_cnt == 2 ? "" : "s");
-	text__line(out, "%38s%5.1f %%  %s:%u %s, %s%s%s%s", "", percent_of(doing->ns, all_ns),
-		   base ? base + 1 : file ?: "(no Python)", doing->line, name ?: "",
-		   doing->cause ? sample_cause__name(doing->cause) : "on the CPU", path ? ": " : "", path ?: "", more);
+	if (asprintf(&text, "%s:%u %s, %s%s%s%s", base ? base + 1 : file ?: "(no Python)", doing->line, name ?: "",
+		     doing->cause ? sample_cause__name(doing->cause) : "on the CPU", path ? ": " : "", path ?: "",
+		     more) < 0)
+		text = NULL;
+	text__last(out, used, "  ", text ?: "");
+	free(text);
 	free(path);
 }
 
