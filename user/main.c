@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* stepflame COMMAND ...: finds the command and runs it. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "user/cmd/cmd.h"
 #include "user/lib/log.h"
@@ -32,7 +34,12 @@ int main(int argc, char **argv)
 {
 	const char *name = argc > 1 ? argv[1] : "";
 	char full_name[64];
+	int null = 0;
 
+	while (null >= 0 && null < 3) /* standard files that the caller closed: no other file may take their numbers */
+		null = open("/dev/null", O_RDONLY); /* a write to it fails, as before */
+	if (null > 2)
+		close(null);
 	argp_err_exit_status = SF_EXIT_USAGE;
 	if (!strcmp(name, "--version") || !strcmp(name, "-V")) {
 		puts("stepflame " STEPFLAME_VERSION);

@@ -4,12 +4,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -99,7 +101,7 @@ static struct guard_answer attach_list(struct guarded *guarded, const struct att
 	};
 
 	if (values == MAP_FAILED || !answer.id) {
-		answer.err = -ENOMEM;
+		answer.err = file < 0 ? -EMFILE : -ENOMEM;
 	} else {
 		guarded->attachments[answer.id - 1].program = request->program;
 		answer.err = attachment__new(request->program, &guarded->attacher, request->pid, &list,
@@ -123,8 +125,8 @@ static void detach_ids(struct guarded *guarded, const uint32_t *ids, size_t cnt)
 }
 
 /*
- * Detaches the programs one after the other, the last one attached first: so exits detach after
- * entries, and links with thousands of probes do not wait for each other at each probe.
+ * Detaches the programs one after the other, from the highest id down: exits, which attach first,
+ * mostly detach last, and links with thousands of probes do not wait for each other at each probe.
  */
 static void detach_all(struct guarded *guarded)
 {
@@ -133,6 +135,8 @@ static void detach_all(struct guarded *guarded)
 		uint32_t ids[IDS_MAX];
 		size_t cnt = 0;
 
+		if (!guarded->attachments[last - 1].attachment)
+			continue;
 		for (size_t i = last; i && cnt < IDS_MAX; i--)
 			if (guarded->attachments[i - 1].attachment && guarded->attachments[i - 1].program == program)
 				ids[cnt++] = i;
@@ -231,9 +235,14 @@ static void close_files(int socket, const int *keep, size_t keep_cnt)
 static void become_guardian(int socket, const int *keep, size_t keep_cnt)
 {
 	static const int ignored[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2, SIGTSTP};
+	struct rlimit files;
 	int adjust;
 
 	setsid();
+	if (!getrlimit(RLIMIT_NOFILE, &files)) { /* the guardian has a file for each link and each word */
+		files.rlim_cur = files.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &files);
+	}
 	for (size_t i = 0; i < sizeof(ignored) / sizeof(ignored[0]); i++)
 		signal(ignored[i], SIG_IGN);
 	prctl(PR_SET_NAME, "stepflame-guard");
@@ -331,14 +340,14 @@ int guardian__attach(struct guardian *g, struct bpf_program *program, pid_t pid,
 		.attach = {program, pid, list->dev, list->inode, list->number, list->cnt},
 	};
 	struct guard_answer answer = {};
-	size_t length = list->cnt ? strlen(list->path) : 0;
+	size_t length = list->path ? strlen(list->path) : 0;
 	int file, err;
 
 	*id = 0;
 	if (!list->cnt)
 		return 0;
-	if (length >= sizeof(request.attach.path))
-		return -ENAMETOOLONG;
+	if (!length || length >= sizeof(request.attach.path))
+		return -EINVAL;
 	memcpy(request.attach.path, list->path, length);
 	file = memfd_create("probes", MFD_CLOEXEC);
 	if (file < 0)
@@ -348,11 +357,18 @@ int guardian__attach(struct guardian *g, struct bpf_program *program, pid_t pid,
 	if (!err)
 		answer = ask_guardian(g, &request, file);
 	close(file);
-	if (err || answer.err)
-		return err ?: answer.err;
-	*id = answer.id;
-	list->number = answer.number;
-	return 0;
+	if (answer.number) /* also of a list that was numbered and then not attached */
+		list->number = answer.number;
+	if (!err && !answer.err)
+		*id = answer.id;
+	return err ?: answer.err;
+}
+
+bool guardian__alive(const struct guardian *g)
+{
+	struct pollfd socket = {.fd = g->socket};
+
+	return poll(&socket, 1, 0) <= 0;
 }
 
 void detachment__add(struct detachment *d, uint32_t *ids, size_t cnt)

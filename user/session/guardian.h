@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A separate process, stepflame-guard, that holds all that stepflame puts into the targets: the links
- * of the probes, and the words of --exact. When stepflame ends, even if it is killed, the guardian
- * takes all of that out again.
+ * A separate process, stepflame-guard, that holds the links of the probes in the targets, and the
+ * words of --exact. When stepflame ends, even if it is killed, the guardian
+ * takes both out again.
  *
  * A probe must not be attached or detached by a process that may be killed meanwhile: with a fatal
  * signal pending the kernel cannot change the target's code, and leaves breakpoints in it for good
@@ -12,6 +12,7 @@
 #ifndef STEPFLAME_USER_SESSION_GUARDIAN_H
 #define STEPFLAME_USER_SESSION_GUARDIAN_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "user/proc/process.h"
@@ -31,6 +32,9 @@ int guardian__new(const struct attacher *attacher, const int *keep, size_t keep_
  */
 int guardian__attach(struct guardian *g, struct bpf_program *program, pid_t pid, struct probe_list *list, uint32_t *id);
 
+/* false: the guardian has died, and with it all probes are gone. */
+bool guardian__alive(const struct guardian *g);
+
 /* Attachments to detach together, as attachments__free does. Begins zeroed. */
 struct detachment {
 	uint32_t *ids;
@@ -49,7 +53,7 @@ void guardian__detach(struct guardian *g, struct detachment *d);
  * Writes `value` to the word at `address` of a process. 0; -EBUSY: the word has another value and
  * stays unchanged; -EALREADY: the word has this value (a fork's child), and the guardian will
  * restore it like the others; -ESRCH: the process has ended; -EFAULT: no writable private memory;
- * or -errno. Callers may repeat it.
+ * or -errno. Repeating a write that succeeded returns -EALREADY and changes nothing.
  */
 int guardian__write(struct guardian *g, const struct process *process, uint64_t address, uint64_t value);
 

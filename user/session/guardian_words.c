@@ -65,18 +65,19 @@ int guarded_words__write(struct guarded_words *words, const struct guarded_word 
 
 	if (words->cnt == WORDS_MAX)
 		return -ENOSPC;
-	if (m->address % 8 || !is_writable(m->pid, m->address))
-		return -EFAULT;
+	/* The memory is opened before it is checked: after an exec in between, the file is of the old memory. */
 	memory = open_memory(m);
 	if (memory < 0)
 		return memory;
-	err = change_word(memory, m->address, 0, m->value);
+	err = m->address % 8 || !is_writable(m->pid, m->address) ? -EFAULT : 0;
+	err = err ?: change_word(memory, m->address, 0, m->value);
 	if (err && err != -EALREADY) {
 		close(memory);
 		return err;
 	}
 	for (size_t i = 0; err && i < words->cnt; i++)
-		if (words->word[i].at.pid == m->pid && words->word[i].at.address == m->address) {
+		if (words->word[i].at.pid == m->pid && words->word[i].at.start_time == m->start_time &&
+		    words->word[i].at.address == m->address) {
 			close(memory); /* a repeated request */
 			return err;
 		}

@@ -364,6 +364,17 @@ static void consume_ring(struct session *s)
 	s->consumed_ns = now;
 }
 
+static void check_guardian(struct session *s)
+{
+	if (s->guardian_gone || guardian__alive(s->guardian))
+		return;
+	s->guardian_gone = true;
+	log__error("end this recording and begin another one", "stepflame-guard was killed: the probes are gone");
+	session__note(s,
+		      "stepflame-guard was killed %.1f s after the recording began: from then on there were no probes",
+		      s->opened ? (session__now_ns() - s->window_start_ns) / 1e9 : 0);
+}
+
 int session__poll(struct session *s, int timeout_ms)
 {
 	uint64_t now;
@@ -372,6 +383,7 @@ int session__poll(struct session *s, int timeout_ms)
 	consume_ring(s);
 	targets__tend(s);
 	SOURCES_CALL(tend, s);
+	check_guardian(s);
 	now = session__now_ns();
 	if (s->opened) {
 		s->progress.elapsed_ns = now - s->window_start_ns;

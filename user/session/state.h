@@ -79,6 +79,7 @@ struct session {
 	struct ring_buffer *ring;
 	struct selftest selftest;
 	struct guardian *guardian; /* attaches and detaches the targets' probes */
+	bool guardian_gone;        /* it was killed, and a note says so */
 	/* What tracing adds to a system call, less the time of the BPF programs. */
 	uint64_t call_ns;
 	void *state[SOURCE__COUNT];                        /* owned; session__state() */

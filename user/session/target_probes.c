@@ -14,36 +14,54 @@ static struct attached_file *find_attached(const struct target *t, uint64_t dev,
 	return NULL;
 }
 
-static int attach_set(struct session *s, struct target *t, const struct probe_set *set, struct probe_list *list,
-		      uint32_t *attachment)
+/* `file`: as this process maps it. Another process through which the file was found may be gone. */
+static int attach_set(struct session *s, struct target *t, const struct mapped_file *file, const struct probe_set *set,
+		      struct probe_list *list, uint32_t *attachment)
 {
 	int err;
 
 	if (*attachment || !list->cnt || (set->wanted && !set->wanted(s, t)))
 		return 0;
+	err = probe_list__set_file(list, file);
+	if (err)
+		return err;
 	err = guardian__attach(s->guardian, set->program ? set->program(s->skel) : s->skel->progs.probe, t->process.pid,
 			       list, attachment);
 	return err ?: set->attached ? set->attached(s, t) : 0;
 }
 
 /* Attaches the sets that are not attached yet. */
-static int attach_sets(struct session *s, struct target *t, struct attached_file *file)
+static int attach_sets(struct session *s, struct target *t, const struct mapped_file *mapped,
+		       struct attached_file *file)
 {
 	int err = 0;
 
 	for (int id = 0; id < SOURCE__COUNT; id++)
 		for (int set = 0; set < SOURCE_SETS && !err; set++)
-			err = attach_set(s, t, &sources[id]->sets[set], &file->probes->lists[id][set],
+			err = attach_set(s, t, mapped, &sources[id]->sets[set], &file->probes->lists[id][set],
 					 &file->sets[id][set]);
 	return err;
+}
+
+/* NULL: the target does not map the file any more. */
+static const struct mapped_file *find_mapped(const struct target *t, const struct attached_file *file)
+{
+	for (size_t i = 0; i < t->process.file_cnt; i++)
+		if (t->process.files[i].dev == file->dev && t->process.files[i].inode == file->inode)
+			return &t->process.files[i];
+	return NULL;
 }
 
 int target__attach_again(struct session *s, struct target *t)
 {
 	int err = 0;
 
-	for (size_t i = 0; i < t->file_cnt && !err; i++)
-		err = attach_sets(s, t, &t->files[i]);
+	for (size_t i = 0; i < t->file_cnt && !err; i++) {
+		const struct mapped_file *mapped = find_mapped(t, &t->files[i]);
+
+		if (mapped)
+			err = attach_sets(s, t, mapped, &t->files[i]);
+	}
 	return err;
 }
 
@@ -59,7 +77,7 @@ int target__attach(struct session *s, struct target *t, const struct mapped_file
 {
 	struct attached_file *files;
 	struct file_probes *probes;
-	int err = 0;
+	int err;
 
 	if (find_attached(t, file->dev, file->inode))
 		return 0;
@@ -72,12 +90,7 @@ int target__attach(struct session *s, struct target *t, const struct mapped_file
 		return -ENOMEM;
 	files += t->file_cnt;
 	*files = (struct attached_file){.dev = file->dev, .inode = file->inode, .probes = probes};
-	/* Use this process's path: another process through which the file was found may be gone. */
-	for (int id = 0; id < SOURCE__COUNT; id++)
-		for (int set = 0; set < SOURCE_SETS && !err; set++)
-			if (probes->lists[id][set].cnt)
-				err = probe_list__set_file(&probes->lists[id][set], file);
-	err = err ?: attach_sets(s, t, files);
+	err = attach_sets(s, t, file, files);
 	if (err)
 		detach_file(s, files);
 	else

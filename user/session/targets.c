@@ -518,6 +518,7 @@ static void look_at_target(struct session *s, struct target *t, uint64_t now)
 	uint64_t delay;
 
 	if (process__read(t->process.pid, &process)) {
+		target__detach(s, t);
 		mark_gone(t);
 		return;
 	}
