@@ -2,6 +2,7 @@
 """Starting jobs and stepflame, and comparing what stepflame says with what the job knows of itself."""
 
 import array
+import glob
 import json
 import os
 import re
@@ -226,6 +227,19 @@ class Bench:
     def close(self):
         for process in self.started:
             process.kill()
+
+
+def guardians(parent=None):
+    """Pids of the processes that attach the probes: of all recordings, or of one. Those that wait for their parent to notice their end are none."""
+    found = set()
+    for stat in glob.glob("/proc/[0-9]*/stat"):
+        try:
+            pid, name, state, of = re.match(r"(\d+) \((.*)\) (\S) (\d+)", Path(stat).read_text()).groups()
+        except OSError:
+            continue
+        if name == "stepflame-guard" and state != "Z" and int(of) == (parent.pid if parent else int(of)):
+            found.add(int(pid))
+    return found
 
 
 PAGE = os.sysconf("SC_PAGESIZE")

@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """`record --exact`: every call of a Python function, against cProfile; and that the job is left as it was."""
 
-import glob
 import os
 import re
 import signal
 import struct
 import subprocess
 import time
-from pathlib import Path
 
 import helpers
 import pytest
@@ -128,19 +126,6 @@ class Word:
             return struct.unpack("=Q", f.read(8))[0]
 
 
-def guardians():
-    """Our processes that put words back, but for those that have ended and wait for their parent to notice."""
-    found = []
-    for stat in glob.glob("/proc/[0-9]*/stat"):
-        try:
-            _, name, state = re.match(r"(\d+) \((.*)\) (\S)", Path(stat).read_text()).groups()
-        except OSError:
-            continue
-        if name == "stepflame-guard" and state != "Z":
-            found.append(stat)
-    return found
-
-
 ENDS = [(python, "killed") for python in pythons.FEW.values()] + [(pythons.NEWEST, "interrupted"), (pythons.NEWEST, "time is over")]
 
 
@@ -163,7 +148,7 @@ def test_left_as_it_was(bench, python, end):
     record.wait()
     if word:
         helpers.until(5, lambda: word.read() == 0, lambda: hex(word.read()))
-    helpers.until(5, lambda: not guardians(), guardians)
+    helpers.until(5, lambda: not helpers.guardians(), helpers.guardians)
     # uprobes are taken away behind us when the process was killed
     helpers.until(10, lambda: not helpers.breakpoints(job.pid), lambda: str(helpers.breakpoints(job.pid)))
     assert job.running()

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import struct
 import subprocess
 import zlib
@@ -50,6 +51,10 @@ def events():
     """Those of stepflame in tracefs, by name."""
     said = subprocess.run([*WITH_TRACEFS, "cat", EVENTS], capture_output=True, text=True)
     return set(re.findall(r"^p:stepflame/(\w+) ", said.stdout, re.M))
+
+
+def events_of(pid):
+    return {name for name in events() if name.startswith("p%d_" % pid)}
 
 
 class Recorded:
@@ -191,17 +196,25 @@ def test_fork(gpu_jobs, way):
 
 @pytest.mark.parametrize("way", ["events"], indirect=True)
 def test_killed_with_events(bench, gpu_jobs, way):
-    """The definitions that are left do nothing, and the next one takes them away; its own are gone as it ends."""
+    """The guardian takes the definitions away. If it is killed too, they are left, do nothing, and the next recording takes them away."""
     job = gpu_jobs.train("idle", program="calls").until_ready()
-    first = bench.record("-p", job.pid, "--gpu", "uprobe").until_armed()
-    of_first = {name for name in events() if name.startswith("p%d_" % first.pid)}
-    assert len(of_first) >= 6  # ends and beginnings of three files
-    first.popen.kill()
-    first.wait()
-    assert of_first <= events()
-    second = bench.record("-p", job.pid, "--gpu", "uprobe", "-d", "200ms")
+    for killed in ("record", "guardian"):
+        first = bench.record("-p", job.pid, "--gpu", "uprobe").until_armed()
+        (guardian,) = helpers.guardians(first)
+        left = events_of(guardian)
+        assert len(left) >= 6  # ends and beginnings of three files
+        if killed == "guardian":
+            os.kill(guardian, signal.SIGKILL)
+        first.kill()
+        if killed == "record":
+            helpers.until(helpers.END_SECONDS, lambda: not events_of(guardian), lambda: events_of(guardian))
+    assert left <= events()
+    second = bench.record("-p", job.pid, "--gpu", "uprobe").until_armed()
+    (guardian,) = helpers.guardians(second)
+    assert events_of(guardian) and not left & events()
+    second.interrupt()
     assert second.wait() == helpers.OK, second.what()
-    assert not {name for name in events() if name.startswith(("p%d_" % first.pid, "p%d_" % second.pid))}
+    assert not events_of(guardian)
 
 
 def test_left_by_longjmp(gpu_jobs):

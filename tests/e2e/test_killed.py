@@ -6,8 +6,9 @@ A process that is killed while it attaches or detaches leaves breakpoints in the
 a fatal signal pending.
 """
 
+import os
 import random
-import subprocess
+import signal
 import time
 
 import helpers
@@ -21,20 +22,11 @@ DETACH_SECONDS = 0.35
 OPTIONS = {"ops": ["--ops"], **({"exact": ["--exact", "-d", "60s"], "plain": []} if helpers.LONG else {})}
 
 
-def guardians():
-    """Pids of all guardians of this machine."""
-    return subprocess.run(["pgrep", "-x", "stepflame-guard"], capture_output=True, text=True).stdout.split()
-
-
-def children_of(record):
-    return set(guardians()) & set(subprocess.run(["pgrep", "-P", str(record.pid)], capture_output=True, text=True).stdout.split())
-
-
 def kill(record):
     """Kills it, and waits until its guardian has ended."""
-    own = children_of(record)
+    own = helpers.guardians(record)
     record.kill()
-    helpers.until(helpers.END_SECONDS, lambda: not own & set(guardians()), lambda: "guardians: %s" % own)
+    helpers.until(helpers.END_SECONDS, lambda: not own & helpers.guardians(), lambda: "guardians: %s" % own)
 
 
 @pytest.mark.alone
@@ -56,3 +48,16 @@ def test_no_breakpoint_stays(bench, options, moment):
         left = helpers.breakpoints(job.pid)
         assert not left, "%d breakpoints" % len(left)
         assert job.running(), job.what()
+
+
+def test_guardian_killed(bench):
+    """The probes are gone with it: the user is told at once, and the report says since when."""
+    job = bench.process(helpers.PYTHON, helpers.JOBS / "busy.py", "loop").until_ready()
+    record = bench.record("-p", job.pid).until_armed()
+    (guardian,) = helpers.guardians(record)
+    os.kill(guardian, signal.SIGKILL)
+    record.until_says("stepflame-guard was killed", helpers.ARMED_SECONDS, "stderr")
+    record.interrupt()
+    assert record.wait() == helpers.OK, record.what()
+    assert not helpers.breakpoints(job.pid)
+    assert "stepflame-guard was killed" in helpers.report_text(record.file)

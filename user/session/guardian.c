@@ -426,6 +426,7 @@ void guardian__free(struct guardian *g)
 {
 	if (!g)
 		return;
+	shutdown(g->socket, SHUT_RDWR); /* a forked child that has not called exec yet has the socket, too */
 	close(g->socket);
 	while (waitpid(g->pid, NULL, 0) < 0 && errno == EINTR)
 		;
