@@ -206,9 +206,8 @@ def test_killed_with_events(bench, gpu_jobs, way):
         if killed == "guardian":
             os.kill(guardian, signal.SIGKILL)
         first.kill()
-        if killed == "record":
-            helpers.until(helpers.END_SECONDS, lambda: not events_of(guardian), lambda: events_of(guardian))
-    assert left <= events()
+        helpers.until(helpers.END_SECONDS, lambda: guardian not in helpers.guardians(), lambda: "guardian %d" % guardian)
+        assert (left <= events()) == (killed == "guardian")
     second = bench.record("-p", job.pid, "--gpu", "uprobe").until_armed()
     (guardian,) = helpers.guardians(second)
     assert events_of(guardian) and not left & events()

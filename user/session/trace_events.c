@@ -9,12 +9,13 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <linux/perf_event.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "user/proc/proc.h"
 
 #define GROUP      "stepflame"
 #define LINE_BYTES 128
@@ -112,6 +113,14 @@ void trace_event__remove(uint32_t number)
 	write_lines(line, snprintf(line, sizeof(line), "-:" GROUP "/p%d_%u\n", getpid(), number));
 }
 
+static bool is_running(pid_t pid)
+{
+	struct proc_stat stat;
+	int err = proc__stat(pid, 0, &stat);
+
+	return err ? err != -ENOENT && err != -ESRCH : !proc_stat__dead(&stat);
+}
+
 /*
  * Events with stepflame's own pid come from an earlier process: this one has not created events
  * yet. Reads all events before it removes any, since a removal moves the lines that are still
@@ -128,8 +137,7 @@ void trace_events__remove_stale(void)
 
 	while (out && getline(&line, &room, f) > 0) {
 		if (sscanf(line, "p:" GROUP "/p%d_%u ", &pid, &number) != 2 || pid <= 0 ||
-		    (pid == last_pid && number == last_number) ||
-		    (pid != getpid() && (!kill(pid, 0) || errno != ESRCH)))
+		    (pid == last_pid && number == last_number) || (pid != getpid() && is_running(pid)))
 			continue;
 		last_pid = pid;
 		last_number = number;
