@@ -2,6 +2,7 @@
 #include "user/report/csv.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,15 +21,11 @@ static int flatten(const json_t *row, const char *prefix, json_t *flat)
 
 	json_object_foreach((json_t *)row, key, value)
 	{
+		bool nested = json_is_object(value);
 		char name[128];
 
-		snprintf(name, sizeof(name), "%s%s", prefix, key);
-		if (!json_is_object(value)) {
-			failed |= json_object_set(flat, name, value);
-			continue;
-		}
-		strcat(name, ".");
-		failed |= flatten(value, name, flat);
+		snprintf(name, sizeof(name), "%s%s%s", prefix, key, nested ? "." : "");
+		failed |= nested ? flatten(value, name, flat) : json_object_set(flat, name, value);
 	}
 	return failed;
 }
