@@ -10,7 +10,6 @@ another format's version needs a recording of its own: --tree names the work tre
 import argparse
 import os
 import pathlib
-import resource
 import subprocess
 import sys
 import tempfile
@@ -52,7 +51,6 @@ def main() -> None:
     args = parser.parse_args()
     programs = args.stepflame or ["build/stepflame"]
     trees = [*args.tree, *[ROOT] * len(programs)][:len(programs)]
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with tempfile.TemporaryDirectory() as folder:
         recordings = [os.path.join(folder, f"{i}.rec") for i in range(len(programs))]
         for tree, path in zip(trees, recordings):
