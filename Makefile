@@ -194,9 +194,9 @@ demo: setup
 	$(Q)$(MAKE) --no-print-directory all
 	$(Q)PYTHON=$$(tools/setup.sh python) tools/demo.sh
 
-# Two at a time, each with its output in one piece.
+# Two at a time, each with its output in one piece; one that hangs ends after 15 minutes, and says where.
 unit: $(UNIT) $(NATIVE)
-	$(Q)printf '%s\n' $^ | xargs -n 1 -P 2 sh -c 'said=$$("$$0" 2>&1); status=$$?; printf "== %s\n%s\n" "$$0" "$$said"; exit $$status'
+	$(Q)printf '%s\n' $^ | xargs -n 1 -P 2 sh -c 'said=$$(timeout -k 5 900 "$$0" 2>&1); status=$$?; printf "== %s\n%s\n" "$$0" "$$said"; exit $$status'
 
 # ARGS go to pytest: make e2e ARGS='-k gan'
 e2e: all

@@ -218,7 +218,8 @@ static void close_files(int socket, const int *keep, size_t keep_cnt)
 		_exit(1);
 	for (int i = 0; i < next; i++)
 		dup2(null, i);
-	memcpy(kept, keep, keep_cnt * sizeof(*kept));
+	for (size_t i = 0; i < keep_cnt; i++)
+		kept[i] = keep[i];
 	kept[keep_cnt] = socket;
 	qsort(kept, keep_cnt + 1, sizeof(*kept), compare_files);
 	for (size_t i = 0; i <= keep_cnt; i++) {
