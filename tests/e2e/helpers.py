@@ -25,9 +25,10 @@ LONG = bool(os.environ.get("STEPFLAME_LONG"))  # make test-long: more of what is
 
 OLD_TORCH = "Debian's torch 1.13"
 
-READY_SECONDS = 180  # a cold import of torch from disk, or compilers of it, on a slow machine
-ARMED_SECONDS = 30
-END_SECONDS = 60
+PATIENCE = int(os.environ.get("STEPFLAME_PATIENCE", 1))  # how many times slower than others the machine is: one that is emulated
+READY_SECONDS = 180 * PATIENCE  # a cold import of torch from disk, or compilers of it, on a slow machine
+ARMED_SECONDS = 30 * PATIENCE
+END_SECONDS = 60 * PATIENCE
 
 OK, ERROR, USAGE, PERMISSION, TARGET, UNSUPPORTED = range(6)  # exit codes
 

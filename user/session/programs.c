@@ -76,7 +76,7 @@ int programs__load(programs_configure configure, void *ctx, struct stepflame_bpf
 
 	libbpf_set_print(print_libbpf);
 	*out = NULL;
-	for (size_t i = 0; i < sizeof(backends) / sizeof(*backends) && err && err != -EPERM; i++) {
+	for (size_t i = 0; i < sizeof(backends) / sizeof(*backends) && err && err != -EPERM && err != -ENOMEM; i++) {
 		if (forced && strcmp(forced, backends[i].name))
 			continue;
 		if (backends[i].backend == ATTACH_EVENTS && !trace_events__work())
@@ -85,8 +85,8 @@ int programs__load(programs_configure configure, void *ctx, struct stepflame_bpf
 			trace_events__remove_stale();
 		err = load_skeleton(configure, ctx, backends[i].backend, out, selftest);
 	}
-	if (!err)
-		return 0;
+	if (!err || err == -ENOMEM)
+		return err;
 	/* The verifier also returns EACCES; for root that cannot mean a missing permission. */
 	return err == -EPERM || (err == -EACCES && geteuid()) ? -EPERM : -EOPNOTSUPP;
 }
@@ -121,6 +121,9 @@ void programs__explain(int err, const char **why, const char **fix)
 	if (err == -EPERM) {
 		*why = "may not load BPF programs: permission denied";
 		*fix = "run it as root (sudo), or with CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE";
+	} else if (err == -ENOMEM) {
+		*why = "there is not enough memory for the BPF programs";
+		*fix = "give stepflame 100 MB: raise the limit of its container or cgroup, or ulimit -v";
 	} else if (access("/sys/kernel/btf/vmlinux", R_OK)) {
 		*why = "this kernel has no type information (/sys/kernel/btf/vmlinux)";
 		*fix = "use a kernel built with CONFIG_DEBUG_INFO_BTF=y";

@@ -21,7 +21,7 @@ typedef void (*programs_configure)(struct stepflame_bpf *skel, enum attach_backe
  * Opens, configures, loads and tests the programs: for uprobe_multi links, or else (kernels before
  * 6.10) for tracefs events, or else for perf uprobes. configure NULL: load only what a test of the
  * kernel needs. The caller destroys *out with stepflame_bpf__destroy. 0 or -errno: -EPERM: no
- * permission; -EOPNOTSUPP: the kernel lacks support.
+ * permission; -ENOMEM; -EOPNOTSUPP: the kernel lacks support.
  */
 int programs__load(programs_configure configure, void *ctx, struct stepflame_bpf **out, struct selftest *selftest);
 

@@ -110,7 +110,7 @@ static int load_programs(struct session *s)
 	if (err) {
 		programs__explain(err, &why, &fix);
 		log__error(fix, "%s", why);
-		err = err == -EPERM ? err : -EOPNOTSUPP;
+		err = err == -EPERM || err == -ENOMEM ? err : -EOPNOTSUPP;
 	}
 	return err;
 }

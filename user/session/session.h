@@ -67,7 +67,7 @@ bool session__is_python_action(const char *text);
 
 /*
  * Loads the programs and runs the self-test. 0 or -errno, after a message with the fix: -EPERM: no
- * permission; -EOPNOTSUPP: the kernel lacks support. Free with session__free.
+ * permission; -ENOMEM; -EOPNOTSUPP: the kernel lacks support. Free with session__free.
  */
 int session__new(const struct session_options *options, session_sink sink, void *ctx, struct session **out);
 void session__free(struct session *s); /* accepts NULL */

@@ -11,7 +11,7 @@ import json
 import os
 import time
 
-WAIT_SECONDS = 120
+WAIT_SECONDS = 120 * int(os.environ.get("STEPFLAME_PATIENCE", 1))  # helpers.PATIENCE
 
 
 def parser(doc, epochs=1, batches=50, work=64):
