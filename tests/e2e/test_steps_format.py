@@ -2,6 +2,7 @@
 """`report --steps` of recordings made here: its sums against those of this file, what it says where data is missing, and text that lies."""
 
 import random
+import re
 import statistics
 
 import helpers
@@ -19,8 +20,8 @@ LOADER_OPTIMIZER = 2
 FILE, FUNCTION, CODE, STACK = 50, 51, 60, 61
 
 
-def preamble(targets=(), steps=0, rule=LOADER_OPTIMIZER, file="/home/me/train.py", function="Net.load"):
-    records = [rec.host(), *(targets or [rec.target(PID)]), rec.window(START, START + 10**11, steps, rule)]
+def preamble(targets=(), steps=0, rule=LOADER_OPTIMIZER, file="/home/me/train.py", function="Net.load", hostname="host"):
+    records = [rec.host(hostname=hostname), *(targets or [rec.target(PID)]), rec.window(START, START + 10**11, steps, rule)]
     for phase, path in PATHS.items():
         records.append(rec.name(path, LABELS.get(phase, "comm all_reduce" if phase == "comm" else phase)))
         records.append(rec.path(path, [(KINDS.get(phase, rec.LABEL), path)]))
@@ -273,6 +274,24 @@ def test_two_ranks(tmp_path):
     text = helpers.report_text(file, "--steps")
     assert "straggler: rank 1: " in text and "pid %d (main, rank 1)" % (PID + 1) in text
     assert "(main, rank 0)" not in text and "(main, rank 0)" in helpers.report_text(file, "--steps", "--per-rank")
+
+
+def test_merged_ranks_have_their_own_pids(tmp_path):
+    """Two hosts gave their rank the same number; the tables say that number, and not the one that tells the processes apart in the file."""
+    files = []
+    for rank, host in enumerate(("alpha", "beta")):
+        job = Job(PID)
+        for _ in range(50):
+            job.step({"data": 20 * MS, "forward": 10 * MS})
+            job.records.append(rec.sample(PID, PID, rec.WAIT, job.now - 12 * MS, 15 * MS, STACK, PATHS["data"], cause="pipe", waker=(PID + 7, PID + 7)))
+        targets = [rec.target(PID, rank=rank), rec.target(PID + 7, rec.WORKER, parent=PID)]
+        files.append(write(tmp_path / (host + ".rec"), preamble(targets, hostname=host) + job.records))
+    merged = tmp_path / "merged.rec"
+    assert helpers.stepflame("merge", *files, "-o", merged).returncode == helpers.OK
+    text = helpers.report_text(merged, "--steps", "--per-rank")
+    assert re.findall(r"^ +(\d+) +[01] +50 ", text, re.M) == [str(PID)] * 2, text
+    assert {int(pid) for pid in re.findall(r"\bpid (\d+)", text)} == {PID}, text
+    assert not re.search(r"\b%d\b" % (PID + 7 + (1 << 22)), text), text
 
 
 def test_options(tmp_path):

@@ -103,7 +103,7 @@ static void say_end(struct judge *j, const struct rec_proc *exit)
 {
 	char *how = processes__end_text(exit);
 
-	verdict__say(j, &j->verdict->evidence, "process %u, a worker, ended at %.3f s: %s", exit->pid,
+	verdict__say(j, &j->verdict->evidence, "process %u, a worker, ended at %.3f s: %s", REC_PID(exit->pid),
 		     ((double)exit->time_ns - job__window(j->job)->start_ns) / 1e9, how ?: "");
 	free(how);
 }

@@ -262,7 +262,7 @@ int steps_tables__ranks(const struct steps_view *view, struct table *table)
 		const struct rank *rank = &view->ranks[i];
 		const struct step_track *track = rank->track;
 		const struct cell cells[] = {
-			cell__new(NULL, 1, "pid", 9, 0, json_integer(track->pid)),
+			cell__new(NULL, 1, "pid", 9, 0, json_integer(REC_PID(track->pid))),
 			cell__new(NULL, 2, "rank", 5, 0, rank->rank < 0 ? json_null() : json_integer(rank->rank)),
 			cell__new(NULL, 3, "steps", 8, 0, json_integer(track->step_cnt)),
 			cell__new(NULL, 4, "median ms", 11, 3, json_integer(track->rule_of_slow.median_ns)),

@@ -76,7 +76,8 @@ static int add_worker(struct job *job, const struct loader *loader, const struct
 {
 	uint64_t busy_ns = worker_busy_ns(worker);
 	const struct cell cells[] = {
-		cell__new("pid", 2, "pid", 9, 0, json_integer(worker->pid)),
+		cell__new(NULL, 2, "pid", 9, 0, json_integer(REC_PID(worker->pid))),
+		cell__json("pid", json_integer(worker->pid)),
 		cell__new("number", 1, "worker", 6, 0, json_integer(worker->number)),
 		cell__new("waits", 3, "waits", 7, 0, json_integer(worker->waits)),
 		cell__new("wait_s", 4, "waited s", 10, 3, json_integer(worker->wait_ns)),
@@ -162,7 +163,7 @@ static void print_advice(const struct loader *loader, FILE *out)
 		text__paragraph(out,
 				"advice: worker %u (pid %u) is slower than the others and causes %.0f %% of the "
 				"waits; find out why before you add workers",
-				loader->slow, loader->workers[loader->slow].pid,
+				loader->slow, REC_PID(loader->workers[loader->slow].pid),
 				percent_of(loader->workers[loader->slow].wait_ns, loader->wait_ns));
 		break;
 	case LOADER_CPU_FULL:
@@ -206,15 +207,15 @@ static void print_title(struct job *job, const struct loader *loader, FILE *out)
 	char *place = place_text(job, &loader->place);
 
 	if (loader->of_cnt == 1)
-		fprintf(out, "DataLoader workers of pid %u\n", loader->pid);
+		fprintf(out, "DataLoader workers of pid %u\n", REC_PID(loader->pid));
 	else if (place)
-		text__line(out, "DataLoader workers of pid %u, loader %u of %u: fetched %s", loader->pid,
+		text__line(out, "DataLoader workers of pid %u, loader %u of %u: fetched %s", REC_PID(loader->pid),
 			   loader->number + 1, loader->of_cnt, place);
 	else
 		fprintf(out,
 			"DataLoader workers of pid %u, loader %u of %u: it is not known where their batches are "
 			"fetched\n",
-			loader->pid, loader->number + 1, loader->of_cnt);
+			REC_PID(loader->pid), loader->number + 1, loader->of_cnt);
 	free(place);
 }
 
@@ -256,7 +257,7 @@ static int print_loader(struct job *job, const struct loader *loader, FILE *out)
 	fputc('\n', out);
 	if (loader->no_loader_ns && loader->number + 1 == loader->of_cnt) {
 		text__paragraph(out, "%.3f s of waits in pid %u were for batches whose loader is not known",
-				loader->no_loader_ns / 1e9, loader->pid);
+				loader->no_loader_ns / 1e9, REC_PID(loader->pid));
 		fputc('\n', out);
 	}
 	return err;
