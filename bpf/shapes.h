@@ -36,7 +36,7 @@ struct {
 	__type(value, struct shapes);
 } shapes SEC(".maps");
 
-/* Groups already emitted. */
+/* Groups: 1 once emitted. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, GROUPS_MAX);
@@ -261,14 +261,13 @@ static __always_inline void shapes__end_cut(struct shapes *s)
 
 /*
  * Emits the group in s, unless BPF has emitted it before. Returns its id; 0 (counted): too many
- * groups. If the ring buffer is full (counted), the next call with this group tries again.
+ * groups, or the ring buffer is full. Then the next call with this group tries again.
  */
 static __always_inline u64 shapes__send(struct shapes *s)
 {
+	u8 sent = 0, *known;
 	u32 cnt, bytes;
-	u8 one = 1;
 	u64 hash;
-	int err;
 
 	if (s->cut)
 		shapes__end_cut(s);
@@ -284,12 +283,11 @@ static __always_inline u64 shapes__send(struct shapes *s)
 		hash = name_hash__add(hash, s->words[i]);
 	}
 	hash = name_hash__end(hash);
-	if (bpf_map_lookup_elem(&groups, &hash))
+	known = bpf_map_lookup_elem(&groups, &hash);
+	if (known && *known)
 		return hash;
-	err = bpf_map_update_elem(&groups, &hash, &one, BPF_NOEXIST);
-	if (err == -EEXIST) /* another thread has just sent it */
-		return hash;
-	if (err) {
+	/* -EEXIST: another thread has just claimed the row; the group is then emitted twice. */
+	if (!known && bpf_map_update_elem(&groups, &hash, &sent, BPF_NOEXIST) == -E2BIG) {
 		count(CNT_GROUPS_FULL);
 		return 0;
 	}
@@ -302,8 +300,10 @@ static __always_inline u64 shapes__send(struct shapes *s)
 	s->rec.word_cnt = cnt;
 	if (bpf_ringbuf_output(&ring, &s->rec, bytes, BPF_RB_NO_WAKEUP)) {
 		count(CNT_RING_FULL);
-		bpf_map_delete_elem(&groups, &hash); /* the next call tries again */
+		return 0;
 	}
+	sent = 1;
+	bpf_map_update_elem(&groups, &hash, &sent, BPF_ANY);
 	return hash;
 }
 

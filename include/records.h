@@ -58,6 +58,7 @@ enum rec_type {
 	REC_GPU_WINDOW,   /* bpf, completed by user: a CUPTI window, cumulative by pid and index */
 	REC_PIPE,         /* user: a pipe that a process reads or writes, cumulative */
 	REC_AROUND,       /* bpf: the Python frames around a span */
+	REC_DROPPED,      /* user: what was dropped of a recording, cumulative: user/recording/recording.h */
 	REC__COUNT,
 };
 

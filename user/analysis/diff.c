@@ -92,11 +92,10 @@ static void measure_steps(struct diff_maker *m, const struct step_track *tracks,
 /* Cuts the side's time into blocks. */
 static void cut_into_blocks(struct diff_maker *m, const struct step_track *tracks, size_t track_cnt, uint64_t *room)
 {
-	const struct rec_window *window = job__window(m->job);
 	size_t cnt = 0;
 
 	if (!m->diff->per_step) {
-		blocks__of_time(&m->blocks, window->start_ns, window->end_ns);
+		blocks__of_time(&m->blocks, job__events_from(m->job), job__window(m->job)->end_ns);
 		return;
 	}
 	for (size_t t = 0; t < track_cnt; t++)

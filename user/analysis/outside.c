@@ -87,12 +87,12 @@ static int find_outside(struct outside_search *f, struct job *job)
 int outside__find(struct job *job, const struct step_track *track, struct outside *outside)
 {
 	const struct rec_window *window = job__window(job);
-	uint64_t first_ns = track->steps[0].start_ns, last_ns = track->steps[track->step_cnt - 1].end_ns;
+	uint64_t from_ns = job__events_from(job), first_ns = track->steps[0].start_ns, last_ns = track->steps[track->step_cnt - 1].end_ns;
 	struct outside_search f = {.track = track, .pid = track->pid, .tid = track->tid, .outside = outside};
 
 	*outside = (struct outside){0};
-	if (window->start_ns && first_ns > window->start_ns)
-		outside->parts[OUTSIDE_BEFORE].ns = first_ns - window->start_ns;
+	if (from_ns && first_ns > from_ns)
+		outside->parts[OUTSIDE_BEFORE].ns = first_ns - from_ns;
 	if (window->end_ns > last_ns)
 		outside->parts[OUTSIDE_AFTER].ns = window->end_ns - last_ns;
 	return find_outside(&f, job);
@@ -100,12 +100,12 @@ int outside__find(struct job *job, const struct step_track *track, struct outsid
 
 int outside__all(struct job *job, uint32_t pid, struct outside_part *part)
 {
-	const struct rec_window *window = job__window(job);
+	uint64_t from_ns = job__events_from(job), end_ns = job__window(job)->end_ns;
 	struct outside outside = {0};
 	struct outside_search f = {.pid = pid, .tid = pid, .outside = &outside};
 	int err;
 
-	outside.parts[OUTSIDE_BEFORE].ns = window->end_ns > window->start_ns ? window->end_ns - window->start_ns : 0;
+	outside.parts[OUTSIDE_BEFORE].ns = end_ns > from_ns ? end_ns - from_ns : 0;
 	err = find_outside(&f, job);
 	*part = outside.parts[OUTSIDE_BEFORE];
 	return err;

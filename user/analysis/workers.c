@@ -423,10 +423,9 @@ static void measure_main_cpu(const struct workers *w, struct loader *loader)
 
 static void measure_main(const struct workers *w, struct loader *loader)
 {
-	const struct rec_window *window = job__window(w->job);
 	size_t cnt;
 	const struct job_action *actions = job__actions(w->job, &cnt);
-	uint64_t window_ns = window->end_ns - window->start_ns;
+	uint64_t window_ns = job__window(w->job)->end_ns - job__events_from(w->job);
 
 	if (loader->of_cnt > 1) {
 		/* Its share of the process's total. */

@@ -42,6 +42,7 @@ enum {
 	OPT_NO_SYSCALLS,
 	OPT_GPU,
 	OPT_INJECT,
+	OPT_MAX_SIZE,
 };
 
 struct record_args {
@@ -49,6 +50,7 @@ struct record_args {
 	const char *actions[ACTIONS_MAX];
 	const char *output;
 	uint64_t duration_ns; /* 0: until the end */
+	uint64_t max_bytes;   /* of disk; 0: any */
 	struct session_options session;
 	char **command; /* NULL with -p */
 };
@@ -70,6 +72,10 @@ static const struct argp_option options[] = {
 	{"output", 'o', "FILE", 0,
 	 "write the recording to FILE (default stepflame.rec); -: write it to standard output, and the report to "
 	 "standard error",
+	 0},
+	{"max-size", OPT_MAX_SIZE, "SIZE", 0,
+	 "use at most SIZE of disk (1M or more; K, M and G are powers of 1024), and drop the oldest samples, steps and "
+	 "other events for that; counts and totals stay those of the whole recording",
 	 0},
 	{"action", OPT_ACTION, "LIB:SYMBOL|FILE.py:QUALNAME", 0,
 	 "time calls of a function as an action: of a native function, where LIB is a mapped library's path or the "
@@ -171,6 +177,11 @@ static error_t parse_record(int key, char *arg, struct argp_state *state)
 	case 'o':
 		args->output = arg;
 		return 0;
+	case OPT_MAX_SIZE:
+		args->max_bytes = session_args__size(state, arg);
+		if (args->max_bytes < RECORDING_LIMIT_MIN)
+			argp_error(state, "--max-size wants 1M or more, not '%s'", arg);
+		return 0;
 	case OPT_STEPS:
 		args->session.steps = strtoull(arg, &end, 10);
 		if (*end || !args->session.steps || *arg == '-')
@@ -228,6 +239,9 @@ static error_t parse_record(int key, char *arg, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_END:
 		settle_or_die(state, args);
+		if (args->max_bytes && output__is_stdout(args->output))
+			argp_error(state, "--max-size drops what was written, which standard output cannot: name a "
+					  "file with -o");
 		if (args->command && output__is_stdout(args->output))
 			argp_error(state, "the command writes to standard output, too: name a file with -o");
 		return 0;
@@ -266,6 +280,26 @@ struct sink {
 	size_t buffered_bytes;
 };
 
+/*
+ * Does the report at the end read records of this type? The others of a long recording would fill
+ * the memory.
+ */
+static bool is_reported(const struct rec_hdr *record)
+{
+	switch (record->type) {
+	case REC_HOST:
+	case REC_TARGET:
+	case REC_NAME:
+	case REC_WINDOW:
+	case REC_AGG:
+	case REC_COUNTER:
+	case REC_COST:
+	case REC_NOTE:
+		return true;
+	}
+	return false;
+}
+
 static int record_to_file(const struct rec_hdr *record, void *ctx)
 {
 	struct sink *sink = ctx;
@@ -287,22 +321,18 @@ static int record_to_file(const struct rec_hdr *record, void *ctx)
 		sink->buffered = buffered;
 		sink->buffered_bytes += record->size;
 	}
-	/*
-	 * The report at the end reads neither type, and those of a long recording would fill the
-	 * memory.
-	 */
-	if (record->type == REC_SAMPLE || record->type == REC_STEP)
-		return sink->write_err;
-	return job__add(sink->job, record) ?: sink->write_err;
+	return (is_reported(record) ? job__add(sink->job, record) : 0) ?: sink->write_err;
 }
 
-static int sink_open(struct sink *sink, const char *path)
+static int sink_open(struct sink *sink, const char *path, uint64_t max_bytes)
 {
 	int err = recording_writer__new(path, &sink->writer);
 
+	if (!err && max_bytes)
+		err = recording_writer__limit(sink->writer, path, max_bytes);
 	if (err) {
 		log__error("choose another file with -o FILE", "cannot write %s: %s", output__name(path),
-			   strerror(-err));
+			   err == -EINVAL ? "--max-size needs a regular file" : strerror(-err));
 		return err;
 	}
 	for (size_t at = 0; at < sink->buffered_bytes && !sink->write_err;) {
@@ -376,7 +406,7 @@ static int start_targets(struct session *session, const struct record_args *args
 		prepare_injection(args);
 		err = launch__fork(launch, args->command) ?: session__follow(session, launch->pid);
 	}
-	err = err ?: sink_open(sink, args->output) ?: session__open(session);
+	err = err ?: sink_open(sink, args->output, args->max_bytes) ?: session__open(session);
 	if (!err && args->command) {
 		err = launch__release(launch);
 		if (err)
@@ -430,6 +460,8 @@ static int record(const struct record_args *args, struct sink *sink, struct laun
 		err = err ?: end_err;
 	}
 	recording_writer__flush(sink->writer);
+	if (recording_writer__dropped(sink->writer)->hdr.type)
+		job__add(sink->job, &recording_writer__dropped(sink->writer)->hdr);
 	if (err && err != sink->write_err && err != -ENOENT) /* printed already */
 		log__error(NULL, "recording failed: %s", strerror(-err));
 	report_simple.text(sink->job, &report, output__is_stdout(args->output) ? stderr : stdout);

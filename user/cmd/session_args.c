@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "user/cmd/session_args.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +20,20 @@ uint64_t session_args__time(struct argp_state *state, const char *text)
 			return value * units[i].ns;
 	argp_error(state, "'%s' is not a time like 10s, 500ms, 2m or 1h", text);
 	return 0;
+}
+
+uint64_t session_args__size(struct argp_state *state, const char *text)
+{
+	static const char units[] = "KMGT";
+	char *end;
+	double value = strtod(text, &end);
+	const char *unit = *end ? strchr(units, *end) : NULL;
+
+	if (unit)
+		value = ldexp(value, 10 * (int)(unit - units + 1));
+	if (end == text || end[unit ? 1 : 0] || !(value >= 1 && value < 1e18))
+		argp_error(state, "'%s' is not a size like 500M or 2G", text);
+	return value;
 }
 
 static bool is_ascii(const char *text)

@@ -14,6 +14,8 @@
 
 /* Parses "10s", "10", "500ms", "2m" or "1h". Returns ns, never 0. */
 uint64_t session_args__time(struct argp_state *state, const char *text);
+/* Parses "500M" or "2G". Returns bytes, never 0. */
+uint64_t session_args__size(struct argp_state *state, const char *text);
 /* Adds one --action to actions, which has room for ACTIONS_MAX and is options->actions. */
 void session_args__action(struct argp_state *state, struct session_options *options, const char **actions,
 			  const char *text);

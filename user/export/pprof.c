@@ -146,6 +146,7 @@ static void put_profile_head(struct pprof *p, const struct job *job)
 {
 	const struct rec_host *host = job__host(job);
 	const struct rec_window *window = job__window(job);
+	uint64_t from_ns = job__events_from(job);
 
 	string_index(p, "");
 	put_value_type(p, PROFILE_SAMPLE_TYPE, "samples", "count");
@@ -155,8 +156,8 @@ static void put_profile_head(struct pprof *p, const struct job *job)
 	proto__int(&p->proto, PROFILE_PERIOD, p->period_ns);
 	proto__int(&p->proto, PROFILE_DEFAULT_SAMPLE_TYPE, string_index(p, "wall"));
 	if (host->hdr.type && window->hdr.type)
-		proto__int(&p->proto, PROFILE_TIME_NANOS, window->start_ns - host->monotonic_ns + host->realtime_ns);
-	proto__int(&p->proto, PROFILE_DURATION_NANOS, window->end_ns - window->start_ns);
+		proto__int(&p->proto, PROFILE_TIME_NANOS, from_ns - host->monotonic_ns + host->realtime_ns);
+	proto__int(&p->proto, PROFILE_DURATION_NANOS, window->end_ns - from_ns);
 }
 
 static int add_pprof_sample(const struct sample *sample, void *ctx)

@@ -14,6 +14,7 @@
 #include "include/counters.h"
 #include "user/lib/array.h"
 #include "user/lib/names.h"
+#include "user/lib/saturating.h"
 #include "user/lib/utf8.h"
 #include "user/model/actions.h"
 #include "user/model/boundaries.h"
@@ -29,6 +30,7 @@ struct job {
 	struct array hosts; /* struct rec_host; each comes before the records of its targets */
 	struct rec_window window;
 	struct rec_cost cost;
+	struct rec_dropped dropped;
 	uint64_t malformed;
 	struct names names;
 	struct ops ops;
@@ -189,6 +191,19 @@ static int job__add_cost(struct job *job, const struct rec_hdr *record)
 	return 0;
 }
 
+/* In a merged recording, one for each file: all of them have what came after the last. */
+static int job__add_dropped(struct job *job, const struct rec_hdr *record)
+{
+	const struct rec_dropped *new = (const void *)record;
+
+	job->dropped.hdr = new->hdr;
+	if (new->time_ns > job->dropped.time_ns)
+		job->dropped.time_ns = new->time_ns;
+	job->dropped.events = saturating__add(job->dropped.events, new->events);
+	job->dropped.states = saturating__add(job->dropped.states, new->states);
+	return 0;
+}
+
 static int job__add_note(struct job *job, const struct rec_hdr *record)
 {
 	const struct rec_note *note = (const void *)record;
@@ -308,6 +323,16 @@ const struct rec_host *job__host(const struct job *job)
 const struct rec_window *job__window(const struct job *job)
 {
 	return &job->window;
+}
+
+const struct rec_dropped *job__dropped(const struct job *job)
+{
+	return &job->dropped;
+}
+
+uint64_t job__events_from(const struct job *job)
+{
+	return job->dropped.time_ns > job->window.start_ns ? job->dropped.time_ns : job->window.start_ns;
 }
 
 const struct rec_cost *job__cost(const struct job *job)

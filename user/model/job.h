@@ -14,6 +14,7 @@
 #include "include/records.h"
 #include "user/model/actions.h"
 #include "user/model/ops.h"
+#include "user/recording/recording.h"
 
 struct job;
 struct gpu;
@@ -36,6 +37,10 @@ int job__add(struct job *job, const struct rec_hdr *record);
 const struct rec_host *job__host(const struct job *job); /* of a merged recording: the first host */
 const struct rec_window *job__window(const struct job *job);
 const struct rec_cost *job__cost(const struct job *job);
+/* What record --max-size has dropped; hdr is 0: nothing. */
+const struct rec_dropped *job__dropped(const struct job *job);
+/* From when on samples, steps and other events are recorded: the window's start, or later. */
+uint64_t job__events_from(const struct job *job);
 const struct rec_target *job__targets(const struct job *job,
 				      size_t *cnt); /* in order of their first record; the last state of each */
 /* NULL: no REC_TARGET has this pid. */

@@ -14,12 +14,7 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "user/recording/format.h"
-
-struct recording_file {
-	FILE *file;
-	uint64_t bytes; /* bytes read so far */
-};
+#include "user/recording/chunk.h"
 
 /* 1 when it read all bytes, 0 when the file ended before that, or -errno. */
 static int read_whole(struct recording_file *source, void *data, size_t bytes)
@@ -34,7 +29,7 @@ static int read_whole(struct recording_file *source, void *data, size_t bytes)
 	return ferror(source->file) ? -(errno ? errno : EIO) : 0;
 }
 
-static int read_file_header(struct recording_file *file, uint32_t *version)
+int recording_file__header(struct recording_file *file, uint32_t *version)
 {
 	size_t magic = sizeof(RECORDING_MAGIC) - 1;
 	struct recording_file_header header;
@@ -73,12 +68,6 @@ static bool records_fit(const unsigned char *chunk, size_t bytes)
 	return true;
 }
 
-/* A buffer that chunks reuse. */
-struct read_buffer {
-	unsigned char *data;
-	size_t room;
-};
-
 static int buffer__grow(struct read_buffer *buffer, size_t bytes)
 {
 	void *grown;
@@ -93,17 +82,7 @@ static int buffer__grow(struct read_buffer *buffer, size_t bytes)
 	return 0;
 }
 
-struct read_chunk {
-	struct read_buffer stored, plain;
-	const unsigned char *records; /* points into a buffer */
-	size_t bytes;
-};
-
-/*
- * 1 with the records of a chunk whose checksum is right, 0 when the records are not sound, or
- * -errno.
- */
-static int unpack_chunk(struct read_chunk *chunk, const struct recording_chunk_header *header)
+int read_chunk__unpack(struct read_chunk *chunk, const struct recording_chunk_header *header)
 {
 	uLongf bytes = header->plain_bytes;
 	int err;
@@ -123,6 +102,12 @@ static int unpack_chunk(struct read_chunk *chunk, const struct recording_chunk_h
 	return err == Z_OK && bytes == header->plain_bytes && records_fit(chunk->records, chunk->bytes);
 }
 
+void read_chunk__release(struct read_chunk *chunk)
+{
+	free(chunk->stored.data);
+	free(chunk->plain.data);
+}
+
 static bool header_fits(const struct recording_chunk_header *header)
 {
 	uint32_t plain = header->plain_bytes ? header->plain_bytes : header->bytes;
@@ -131,12 +116,8 @@ static bool header_fits(const struct recording_chunk_header *header)
 	       header->bytes <= RECORDING_CHUNK_MAX && plain % 8 == 0 && plain <= RECORDING_CHUNK_MAX;
 }
 
-/*
- * 1 with the next chunk as stored, its checksum right; 0 at the end of the file with *end set; or
- * -errno.
- */
-static int read_stored(struct recording_file *source, struct read_chunk *chunk, struct recording_chunk_header *header,
-		       enum recording_end *end)
+int read_chunk__next(struct recording_file *source, struct read_chunk *chunk, struct recording_chunk_header *header,
+		     enum recording_end *end)
 {
 	int got;
 
@@ -180,7 +161,7 @@ static int find_last_snapshot(struct recording_file *source, struct read_chunk *
 	*limit = SIZE_MAX;
 	if (begin < 0)
 		return 0;
-	while ((got = read_stored(&at, chunk, &header, &extent->end)) > 0) {
+	while ((got = read_chunk__next(&at, chunk, &header, &extent->end)) > 0) {
 		cnt++;
 		if (header.magic == RECORDING_MARK_MAGIC)
 			*limit = cnt;
@@ -218,12 +199,12 @@ static int read_chunks(struct recording_file *source, int (*fn)(const struct rec
 	extent->sound_bytes = source->bytes;
 	got = find_last_snapshot(source, &chunk, &limit, extent);
 	while (!got && limit--) {
-		got = read_stored(source, &chunk, &header, &end);
+		got = read_chunk__next(source, &chunk, &header, &end);
 		if (got <= 0) {
 			extent->end = end;
 			break;
 		}
-		got = unpack_chunk(&chunk, &header);
+		got = read_chunk__unpack(&chunk, &header);
 		if (got <= 0) {
 			extent->end = RECORDING_DAMAGED;
 			break;
@@ -231,8 +212,7 @@ static int read_chunks(struct recording_file *source, int (*fn)(const struct rec
 		extent->sound_bytes = source->bytes;
 		got = hand_out(&chunk, fn, ctx);
 	}
-	free(chunk.stored.data);
-	free(chunk.plain.data);
+	read_chunk__release(&chunk);
 	return got;
 }
 
@@ -246,7 +226,7 @@ int recording__read(const char *path, int (*fn)(const struct rec_hdr *record, vo
 
 	if (!source.file)
 		return -errno;
-	err = read_file_header(&source, &found.version) ?: read_chunks(&source, fn, ctx, &found);
+	err = recording_file__header(&source, &found.version) ?: read_chunks(&source, fn, ctx, &found);
 	if (source.bytes > found.bytes)
 		found.bytes = source.bytes;
 	if (extent)

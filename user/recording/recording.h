@@ -22,6 +22,15 @@
 #define RECORDING_VERSION     4
 #define RECORDING_CHUNK_BYTES (64 * 1024)   /* the writer ends a chunk that has this many bytes */
 #define RECORDING_CHUNK_MAX   (1024 * 1024) /* the reader refuses a larger chunk */
+#define RECORDING_LIMIT_MIN   (1024 * 1024)
+
+/* REC_DROPPED: what recording_writer__limit made the writer drop. It precedes what is kept. */
+struct rec_dropped {
+	struct rec_hdr hdr;
+	__u64 time_ns; /* of the last event that was dropped: samples, steps and the like begin after it */
+	__u64 events;
+	__u64 states; /* names, stacks, rows and the like for which there was no room */
+};
 
 struct recording_writer;
 
@@ -41,6 +50,15 @@ int recording_writer__append(struct recording_writer *w, const struct rec_hdr *r
 int recording_writer__flush(struct recording_writer *w);
 /* The same, and marks the end of a snapshot. */
 int recording_writer__mark(struct recording_writer *w);
+/*
+ * From now on the writer drops the oldest events, so that the file and the one into which the
+ * writer copies it take at most max_bytes, RECORDING_LIMIT_MIN or more, of disk. Records that later
+ * ones refer to stay, and the last cumulative ones. -EINVAL: the file is not a regular one, or is
+ * standard output.
+ */
+int recording_writer__limit(struct recording_writer *w, const char *path, uint64_t max_bytes);
+/* What the writer has dropped; hdr is 0: nothing. */
+const struct rec_dropped *recording_writer__dropped(const struct recording_writer *w);
 uint64_t recording_writer__bytes(const struct recording_writer *w);
 /* Flushes and closes. Returns the error of the flush, if any. Accepts NULL. */
 int recording_writer__free(struct recording_writer *w);

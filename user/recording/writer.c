@@ -15,7 +15,8 @@
 #include <zlib.h>
 
 #include "user/lib/output.h"
-#include "user/recording/format.h"
+#include "user/recording/chunk.h"
+#include "user/recording/trim.h"
 
 struct recording_writer {
 	int fd;
@@ -27,7 +28,21 @@ struct recording_writer {
 	unsigned char *buffer;
 	size_t packed_room;
 	unsigned char *packed; /* buffer for a deflated chunk */
+	char *path;            /* with a limit: of the file; else NULL */
+	uint64_t max_bytes;
+	struct trim *trim; /* copies the file without its oldest events; NULL: not now */
+	struct rec_dropped dropped;
 };
+
+/*
+ * When the file has this share of max_bytes, the writer begins to copy it without the events of its
+ * first half, and TRIM_PACE bytes for each byte that it appends meanwhile. At the end of that the
+ * file has 0.457 of max_bytes, and the copy 0.257 and the room for state: 0.84 in all. The rest is
+ * for the size of chunks.
+ */
+#define TRIM_AT(max_bytes)   ((max_bytes) / 5 * 2)
+#define TRIM_PACE            8
+#define STATE_MAX(max_bytes) ((max_bytes) / 8)
 
 #define DEFLATE_LEVEL 1 /* takes 2 ms for a second of samples; higher levels save little more */
 
@@ -62,7 +77,8 @@ static int write_whole(struct recording_writer *w, const void *data, size_t byte
 	return w->err;
 }
 
-int recording_writer__new(const char *path, struct recording_writer **out)
+/* Owns fd. 0 or -errno. */
+static int writer_of_fd(int fd, bool regular, struct recording_writer **out)
 {
 	struct recording_file_header header = {
 		.magic = RECORDING_MAGIC,
@@ -72,29 +88,59 @@ int recording_writer__new(const char *path, struct recording_writer **out)
 	};
 	struct recording_writer *w = calloc(1, sizeof(*w));
 	int err = -ENOMEM;
-	struct stat st;
 
 	*out = NULL;
-	if (!w)
+	if (!w) {
+		close(fd);
 		return err;
-	w->fd = -1;
+	}
+	w->fd = fd;
+	w->regular = regular;
 	w->room = sizeof(struct recording_chunk_header) + RECORDING_CHUNK_BYTES;
 	w->buffer = malloc(w->room);
-	if (!w->buffer)
-		goto out;
-	w->fd = output__open(path);
-	if (w->fd < 0 || fstat(w->fd, &st)) {
-		err = -errno;
-		goto out;
-	}
-	w->regular = S_ISREG(st.st_mode) && !output__is_stdout(path); /* others may have written to stdout before */
-	err = write_whole(w, &header, sizeof(header));
-out:
+	if (w->buffer)
+		err = write_whole(w, &header, sizeof(header));
 	if (err)
 		recording_writer__free(w);
 	else
 		*out = w;
 	return err;
+}
+
+int recording_writer__new(const char *path, struct recording_writer **out)
+{
+	int fd = output__open(path), err;
+	struct stat st;
+
+	*out = NULL;
+	if (fd < 0)
+		return -errno;
+	if (fstat(fd, &st)) {
+		err = -errno;
+		close(fd);
+		return err;
+	}
+	/* Others may have written to standard output before. */
+	return writer_of_fd(fd, S_ISREG(st.st_mode) && !output__is_stdout(path), out);
+}
+
+int recording_writer__of_file(int fd, struct recording_writer **out)
+{
+	return writer_of_fd(fd, true, out);
+}
+
+int recording_writer__limit(struct recording_writer *w, const char *path, uint64_t max_bytes)
+{
+	if (!w->regular || max_bytes < RECORDING_LIMIT_MIN)
+		return -EINVAL;
+	w->path = realpath(path, NULL);
+	w->max_bytes = max_bytes;
+	return w->path ? 0 : -errno;
+}
+
+const struct rec_dropped *recording_writer__dropped(const struct recording_writer *w)
+{
+	return &w->dropped;
 }
 
 int recording_writer__append(struct recording_writer *w, const struct rec_hdr *record)
@@ -144,6 +190,50 @@ static unsigned char *pack_chunk(struct recording_writer *w, size_t *bytes)
 	return w->packed;
 }
 
+/* Goes on with the copy's file. 0 or -errno. */
+static int replace_file(struct recording_writer *w)
+{
+	struct recording_writer *copy;
+	int err = trim__finish(w->trim, w->path, &copy), old = w->fd;
+
+	if (err)
+		return err;
+	w->dropped = *trim__dropped(w->trim);
+	w->end = copy->end;
+	w->fd = copy->fd;
+	copy->fd = old;
+	recording_writer__free(copy);
+	trim__free(w->trim);
+	w->trim = NULL;
+	return 0;
+}
+
+/* After `bytes` more in the file. 0 or -errno, which ends the recording: it must not grow further. */
+static int keep_limit(struct recording_writer *w, uint64_t bytes)
+{
+	int got = 0;
+
+	if (!w->trim && w->end > TRIM_AT(w->max_bytes))
+		got = trim__new(w->fd, w->path, w->end / 2, STATE_MAX(w->max_bytes), &w->trim);
+	if (!got && w->trim)
+		got = trim__go(w->trim, w->end, bytes * TRIM_PACE);
+	if (got > 0)
+		got = replace_file(w);
+	if (got < 0) {
+		trim__free(w->trim);
+		w->trim = NULL;
+		w->err = got;
+	}
+	return w->err;
+}
+
+static int write_stored(struct recording_writer *w, const void *chunk, size_t bytes)
+{
+	int err = write_whole(w, chunk, bytes);
+
+	return w->path ? err ?: keep_limit(w, bytes) : err;
+}
+
 static int write_chunk(struct recording_writer *w, uint32_t magic)
 {
 	struct recording_chunk_header header = {.magic = magic};
@@ -161,7 +251,13 @@ static int write_chunk(struct recording_writer *w, uint32_t magic)
 	header.crc = crc32(0, chunk + sizeof(header), bytes);
 	memcpy(chunk, &header, sizeof(header));
 	w->used = 0;
-	return write_whole(w, chunk, sizeof(header) + bytes);
+	return write_stored(w, chunk, sizeof(header) + bytes);
+}
+
+int recording_writer__copy(struct recording_writer *w, const struct recording_chunk_header *header, const void *stored)
+{
+	return recording_writer__flush(w) ?: write_whole(w, header, sizeof(*header))
+		       ?: write_whole(w, stored, header->bytes);
 }
 
 int recording_writer__flush(struct recording_writer *w)
@@ -189,6 +285,8 @@ int recording_writer__free(struct recording_writer *w)
 	/* NFS and quotas may report a failed write only here. */
 	if (w->fd >= 0 && close(w->fd) && !err && errno != EINTR)
 		err = -errno;
+	trim__free(w->trim);
+	free(w->path);
 	free(w->buffer);
 	free(w->packed);
 	free(w);

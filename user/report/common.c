@@ -133,6 +133,22 @@ static void print_window(const struct job *job, FILE *out)
 			steps == 1 ? "" : "s", common__step_rule(rule));
 }
 
+/* What record --max-size has dropped. */
+static void print_dropped(const struct job *job, FILE *out)
+{
+	const struct rec_dropped *dropped = job__dropped(job);
+
+	if (!dropped->hdr.type)
+		return;
+	text__paragraph(out,
+			"dropped: samples, steps and other events of the first %.4g s (record --max-size): what is "
+			"said of them is of the rest; calls and totals are of the whole window",
+			(job__events_from(job) - job__window(job)->start_ns) / 1e9);
+	if (dropped->states)
+		text__paragraph(out, "dropped: %" PRIu64 " names, stacks and rows of that time, too",
+				(uint64_t)dropped->states);
+}
+
 static void print_targets(const struct job *job, FILE *out)
 {
 	size_t cnt, children = 0, workers = 0;
@@ -218,6 +234,7 @@ void common__text(struct job *job, FILE *out)
 	const char *const *notes = job__notes(job, &cnt);
 
 	print_window(job, out);
+	print_dropped(job, out);
 	print_targets(job, out);
 	print_cost(job, out);
 	print_lost(job, out);
@@ -390,14 +407,19 @@ static json_t *json_targets(const struct job *job)
 
 static json_t *json_window(const struct job *job)
 {
+	json_t *window;
 	uint64_t steps;
 	uint32_t rule;
 
 	if (!job__window(job)->hdr.type)
 		return json_pack("{s:n, s:n, s:n}", "seconds", "steps", "step_rule");
 	boundaries__count(job, &steps, &rule);
-	return json_pack("{s:f, s:I, s:o}", "seconds", rows__window_s(job), "steps", (json_int_t)steps, "step_rule",
-			 common__json_text(step_rules[rule].json));
+	window = json_pack("{s:f, s:I, s:o}", "seconds", rows__window_s(job), "steps", (json_int_t)steps, "step_rule",
+			   common__json_text(step_rules[rule].json));
+	if (job__dropped(job)->hdr.type)
+		common__json_set(&window, "events_from_seconds",
+				 json_real((job__events_from(job) - job__window(job)->start_ns) / 1e9));
+	return window;
 }
 
 static json_t *json_overhead(const struct job *job)

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The chunks of a recording file, for reader.c, writer.c and trim.c. */
+#ifndef STEPFLAME_USER_RECORDING_CHUNK_H
+#define STEPFLAME_USER_RECORDING_CHUNK_H
+
+#include <stdio.h>
+
+#include "user/recording/format.h"
+#include "user/recording/recording.h"
+
+/* A file being read. */
+struct recording_file {
+	FILE *file;
+	uint64_t bytes; /* bytes read so far */
+};
+
+/* A buffer that chunks reuse. */
+struct read_buffer {
+	unsigned char *data;
+	size_t room;
+};
+
+/* Empty: all 0. */
+struct read_chunk {
+	struct read_buffer stored, plain;
+	const unsigned char *records; /* points into a buffer */
+	size_t bytes;
+};
+
+/* Reads and checks the header of the file. 0 or as recording__read. */
+int recording_file__header(struct recording_file *file, uint32_t *version);
+/*
+ * 1 with the next chunk as stored, its checksum right; 0 at the end of the file with *end set; or
+ * -errno.
+ */
+int read_chunk__next(struct recording_file *source, struct read_chunk *chunk, struct recording_chunk_header *header,
+		     enum recording_end *end);
+/*
+ * 1 with the records of a chunk whose checksum is right, 0 when the records are not sound, or
+ * -errno.
+ */
+int read_chunk__unpack(struct read_chunk *chunk, const struct recording_chunk_header *header);
+void read_chunk__release(struct read_chunk *chunk);
+
+/* A writer of a new recording to an open regular file, which it owns from now on. 0 or -errno. */
+int recording_writer__of_file(int fd, struct recording_writer **out);
+/* Appends a chunk as another file has stored it. 0 or -errno, as recording_writer__append. */
+int recording_writer__copy(struct recording_writer *w, const struct recording_chunk_header *header, const void *stored);
+
+#endif

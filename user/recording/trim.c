@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "user/recording/trim.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "include/name_hash.h"
+#include "user/lib/array.h"
+#include "user/lib/intern.h"
+#include "user/recording/descriptors.h"
+
+#define HELD_MAX (64u << 20)
+
+struct trim {
+	char *path; /* of the copy; NULL: there is none to remove */
+	struct stat was;
+	struct recording_file source;
+	struct read_chunk chunk;
+	struct recording_writer *copy;
+	uint64_t drop_bytes, state_max;
+	struct intern keys;
+	struct array last; /* struct rec_hdr *, owned, by number of the key; NULL: KEEP_FIRST, already in the copy */
+	size_t last_bytes;
+	bool copies; /* the copy has the state, and now takes whole chunks */
+	struct rec_dropped dropped;
+};
+
+/* Removes what a recorder that was killed left there. Returns a descriptor or -errno. */
+static int create_copy(const char *path, const struct stat *like)
+{
+	int fd;
+
+	if (unlink(path) && errno != ENOENT)
+		return -errno;
+	fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return -errno;
+	if (fchown(fd, like->st_uid, like->st_gid) || fchmod(fd, like->st_mode & 07777)) {
+		/* The file system has no owners or modes, so nothing is lost. */
+	}
+	return fd;
+}
+
+static int open_source(struct trim *trim, int fd)
+{
+	char self[64];
+	uint32_t version;
+
+	snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
+	trim->source.file = fopen(self, "rbe");
+	if (!trim->source.file || fstat(fd, &trim->was))
+		return -errno;
+	return recording_file__header(&trim->source, &version);
+}
+
+int trim__new(int fd, const char *path, uint64_t drop_bytes, uint64_t state_max, struct trim **out)
+{
+	struct trim *trim = calloc(1, sizeof(*trim));
+	int err, copy;
+
+	*out = NULL;
+	if (!trim)
+		return -ENOMEM;
+	trim->drop_bytes = drop_bytes;
+	trim->state_max = state_max;
+	trim->dropped.hdr = (struct rec_hdr){.type = REC_DROPPED, .size = sizeof(trim->dropped)};
+	err = open_source(trim, fd);
+	if (!err && asprintf(&trim->path, "%s.trim", path) < 0) {
+		trim->path = NULL;
+		err = -ENOMEM;
+	}
+	copy = err ? err : create_copy(trim->path, &trim->was);
+	err = copy < 0 ? copy : recording_writer__of_file(copy, &trim->copy);
+	if (err)
+		trim__free(trim);
+	else
+		*out = trim;
+	return err;
+}
+
+void trim__free(struct trim *trim)
+{
+	struct rec_hdr **last;
+
+	if (!trim)
+		return;
+	last = trim->last.items;
+	for (size_t i = 0; i < trim->last.cnt; i++)
+		free(last[i]);
+	free(last);
+	intern__free(&trim->keys);
+	read_chunk__release(&trim->chunk);
+	if (trim->source.file)
+		fclose(trim->source.file);
+	recording_writer__free(trim->copy);
+	if (trim->path)
+		unlink(trim->path);
+	free(trim->path);
+	free(trim);
+}
+
+/* ---- what is kept of the dropped part ---- */
+
+static uint64_t key_of(const struct rec_hdr *record, const struct record_descriptor *descriptor)
+{
+	const char *behind = (const char *)record + record->size;
+	size_t bytes = record->size - sizeof(*record);
+	uint64_t hash = name_hash__seed(record->type, 0);
+
+	if (descriptor->key_bytes < 0)
+		bytes = -descriptor->key_bytes;
+	else if ((size_t)descriptor->key_bytes < bytes)
+		bytes = descriptor->key_bytes;
+	for (const char *at = descriptor->key_bytes < 0 ? behind - bytes : (const char *)(record + 1); bytes;) {
+		uint64_t word = 0;
+		size_t cnt = bytes < sizeof(word) ? bytes : sizeof(word);
+
+		memcpy(&word, at, cnt);
+		hash = name_hash__add(hash, word);
+		at += cnt;
+		bytes -= cnt;
+	}
+	return name_hash__end(hash + record->type);
+}
+
+static void drop_event(struct trim *trim, const struct rec_hdr *record, const struct record_descriptor *descriptor)
+{
+	uint64_t time_ns = 0;
+
+	for (size_t i = 0; i < descriptor->field_cnt && !time_ns; i++)
+		if (descriptor->fields[i].kind == FIELD_TIME)
+			memcpy(&time_ns, (const char *)record + descriptor->fields[i].offset, sizeof(time_ns));
+	if (time_ns > trim->dropped.time_ns)
+		trim->dropped.time_ns = time_ns;
+	trim->dropped.events++;
+}
+
+static void add_dropped(struct trim *trim, const struct rec_dropped *earlier)
+{
+	if (earlier->time_ns > trim->dropped.time_ns)
+		trim->dropped.time_ns = earlier->time_ns;
+	trim->dropped.events += earlier->events;
+	trim->dropped.states += earlier->states;
+}
+
+/* Appends it unless the copy has more than max_bytes. 0 or -errno. */
+static int append_state(struct trim *trim, const struct rec_hdr *record, uint64_t max_bytes)
+{
+	if (recording_writer__bytes(trim->copy) <= max_bytes)
+		return recording_writer__append(trim->copy, record);
+	trim->dropped.states++;
+	return 0;
+}
+
+static int hold_last(struct trim *trim, const struct rec_hdr *record, uint32_t number)
+{
+	struct rec_hdr **slot, *held;
+	size_t bytes;
+
+	if (array__grow(&trim->last, number, sizeof(*slot)))
+		return -ENOMEM;
+	slot = &((struct rec_hdr **)trim->last.items)[number - 1];
+	bytes = trim->last_bytes - (*slot ? (*slot)->size : 0) + record->size;
+	if (bytes > HELD_MAX) {
+		trim->dropped.states++;
+		return 0;
+	}
+	held = realloc(*slot, record->size);
+	if (!held)
+		return -ENOMEM;
+	memcpy(held, record, record->size);
+	*slot = held;
+	trim->last_bytes = bytes;
+	return 0;
+}
+
+static int keep_state(struct trim *trim, const struct rec_hdr *record)
+{
+	const struct record_descriptor *descriptor = record_descriptor__of(record->type);
+	uint32_t known_cnt = intern__end(&trim->keys), number;
+
+	if (!descriptor || record->size < descriptor->bytes)
+		return 0;
+	if (record->type == REC_DROPPED) {
+		add_dropped(trim, (const void *)record);
+		return 0;
+	}
+	if (descriptor->keep == KEEP_NONE) {
+		drop_event(trim, record, descriptor);
+		return 0;
+	}
+	if (intern__add(&trim->keys, key_of(record, descriptor), &number))
+		return -ENOMEM;
+	if (descriptor->keep == KEEP_LAST)
+		return hold_last(trim, record, number);
+	/* A flood of names must leave room for the rows. */
+	return number < known_cnt ? 0 : append_state(trim, record, trim->state_max / 4 * 3);
+}
+
+static int keep_states(struct trim *trim, const struct recording_chunk_header *header)
+{
+	int err = read_chunk__unpack(&trim->chunk, header);
+
+	if (err <= 0)
+		return err ?: -EIO;
+	err = 0;
+	for (size_t at = 0; at < trim->chunk.bytes && !err;) {
+		const struct rec_hdr *record = (const void *)(trim->chunk.records + at);
+
+		at += record->size;
+		err = keep_state(trim, record);
+	}
+	return err;
+}
+
+static int end_state(struct trim *trim)
+{
+	struct rec_hdr *const *last = trim->last.items;
+	int err = 0;
+
+	if (trim->copies)
+		return 0;
+	trim->copies = true;
+	for (size_t i = 0; i < trim->last.cnt && !err; i++)
+		if (last[i])
+			err = append_state(trim, last[i], trim->state_max);
+	return err ?: recording_writer__append(trim->copy, &trim->dropped.hdr);
+}
+
+int trim__go(struct trim *trim, uint64_t end, uint64_t bytes)
+{
+	uint64_t until = end - trim->source.bytes > bytes ? trim->source.bytes + bytes : end;
+	int err = 0;
+
+	while (!err && trim->source.bytes < until) {
+		struct recording_chunk_header header;
+		enum recording_end how;
+
+		err = read_chunk__next(&trim->source, &trim->chunk, &header, &how);
+		if (err <= 0)
+			return err ?: -EIO; /* another program has written to the file */
+		if (trim->source.bytes <= trim->drop_bytes)
+			err = keep_states(trim, &header);
+		else
+			err = end_state(trim) ?: recording_writer__copy(trim->copy, &header, trim->chunk.stored.data);
+	}
+	return err ?: trim->source.bytes == end;
+}
+
+const struct rec_dropped *trim__dropped(const struct trim *trim)
+{
+	return &trim->dropped;
+}
+
+int trim__finish(struct trim *trim, const char *path, struct recording_writer **out)
+{
+	struct stat is;
+
+	*out = NULL;
+	if (lstat(path, &is) || is.st_dev != trim->was.st_dev || is.st_ino != trim->was.st_ino)
+		return -ESTALE;
+	if (rename(trim->path, path))
+		return -errno;
+	free(trim->path);
+	trim->path = NULL;
+	*out = trim->copy;
+	trim->copy = NULL;
+	return 0;
+}
