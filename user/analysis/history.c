@@ -10,7 +10,7 @@
 
 #include "user/lib/map.h"
 
-#define SNAPSHOTS_MAX 1024 /* a day has 250; later snapshots count as the last one */
+#define SNAPSHOTS_MAX 1024 /* a day has 310, a week 890; later snapshots count as the last one */
 
 /* The last state of a row; for an action, the key includes the enclosing action. */
 struct row_state {

@@ -26,6 +26,8 @@
 #define POLL_MS      100
 #define SCHEDULE_MAX 1000000000
 
+#define NAMES_REPORTED (1u << 18) /* a program may make up any number */
+
 enum {
 	OPT_STEPS = 0x100,
 	OPT_STEP_AT,
@@ -278,20 +280,21 @@ struct sink {
 	int write_err; /* first error of the file */
 	char *buffered;
 	size_t buffered_bytes;
+	size_t name_cnt; /* in the job */
 };
 
-/*
- * Does the report at the end read records of this type? The others of a long recording would fill
- * the memory.
- */
-static bool is_reported(const struct rec_hdr *record)
+/* Does the report at the end read it? The other records of a long recording would fill the memory. */
+static bool is_reported(struct sink *sink, const struct rec_hdr *record)
 {
 	switch (record->type) {
+	case REC_NAME:
+		return !job__name(sink->job, ((const struct rec_name *)record)->id) &&
+		       sink->name_cnt++ < NAMES_REPORTED;
+	case REC_AGG:
+		return job__is_main(sink->job, ((const struct rec_agg *)record)->key.pid);
 	case REC_HOST:
 	case REC_TARGET:
-	case REC_NAME:
 	case REC_WINDOW:
-	case REC_AGG:
 	case REC_COUNTER:
 	case REC_COST:
 	case REC_NOTE:
@@ -321,7 +324,7 @@ static int record_to_file(const struct rec_hdr *record, void *ctx)
 		sink->buffered = buffered;
 		sink->buffered_bytes += record->size;
 	}
-	return (is_reported(record) ? job__add(sink->job, record) : 0) ?: sink->write_err;
+	return (is_reported(sink, record) ? job__add(sink->job, record) : 0) ?: sink->write_err;
 }
 
 static int sink_open(struct sink *sink, const char *path, uint64_t max_bytes)

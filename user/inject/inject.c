@@ -21,6 +21,7 @@
 
 #define TICK_NS      1000000000L
 #define EXIT_WAIT_NS 2000000000ULL
+#define EXIT_LOOK_US 1000
 
 static struct {
 	pthread_mutex_t busy; /* held while CUPTI is called */
@@ -45,15 +46,15 @@ static uint64_t now_ns(void)
  */
 static void at_exit(void)
 {
-	struct timespec until;
+	uint64_t until = now_ns() + EXIT_WAIT_NS;
 
 	if (inject.forked || inject.ring.control->pid != (uint32_t)getpid())
 		return;
 	window__hurry();
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += EXIT_WAIT_NS / 1000000000;
-	if (pthread_mutex_timedlock(&inject.busy, &until))
-		return;
+	/* pthread_mutex_timedlock would wait by a clock that someone may set back. */
+	for (; pthread_mutex_trylock(&inject.busy); usleep(EXIT_LOOK_US))
+		if (now_ns() > until)
+			return;
 	inject.exits = true;
 	if (inject.window.open)
 		window__end(&inject.window, __atomic_load_n(&inject.ring.control->wanted, __ATOMIC_ACQUIRE), false);

@@ -8,6 +8,8 @@
 #include "include/name_hash.h"
 #include "user/session/state.h"
 
+#define NAMES_KEPT (1u << 18) /* a program may make up any number */
+
 uint64_t session__now_ns(void)
 {
 	struct timespec ts;
@@ -20,7 +22,7 @@ int session__emit(struct session *s, const struct rec_hdr *record)
 {
 	int err = s->sink(record, s->sink_ctx);
 
-	if (!err && s->keeps_names && record && record->type == REC_NAME)
+	if (!err && s->keeps_names && record && record->type == REC_NAME && s->names.by_id.items.cnt < NAMES_KEPT)
 		err = names__add(&s->names, (const void *)record);
 	if (err && !s->sink_err)
 		s->sink_err = err;

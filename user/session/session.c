@@ -23,9 +23,11 @@
 /*
  * The interval between snapshots of the rows starts short, so that a short recording holds several
  * snapshots: the differences between them show how much figures vary (user/analysis/diff.c). It
- * grows with the recording, so that a day of recording stays small.
+ * grows with the recording, so that a day of recording stays small, but a recorder that is killed
+ * loses no more than a quarter of an hour.
  */
 #define SNAPSHOT_MIN_NS 100000000ULL
+#define SNAPSHOT_MAX_NS (900 * 1000000000ULL)
 #define SNAPSHOT_GROWTH 20
 
 static void emit_host(struct session *s)
@@ -332,6 +334,7 @@ static uint64_t snapshot_interval_ns(const struct session *s)
 {
 	uint64_t grown = s->progress.elapsed_ns / SNAPSHOT_GROWTH;
 
+	grown = grown < SNAPSHOT_MAX_NS ? grown : SNAPSHOT_MAX_NS;
 	return s->options.live_ns ?: grown > SNAPSHOT_MIN_NS ? grown : SNAPSHOT_MIN_NS;
 }
 

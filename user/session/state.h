@@ -96,7 +96,7 @@ struct session {
 	uint64_t consumed_ns; /* the session has read all that BPF emitted before this time */
 	struct session_progress progress;
 	bool keeps_names;   /* a source needs the texts of names */
-	struct names names; /* all names emitted since keeps_names was set */
+	struct names names; /* those emitted since keeps_names was set, up to a limit */
 };
 
 /* A source's session state and target state: session_bytes and target_bytes long. */

@@ -33,7 +33,27 @@ void gpu_reader__release(struct gpu_reader *r)
 {
 	free(r->names);
 	free(r->pending);
+	intern__free(&r->texts);
 	gpu_tids__release(&r->tids);
+}
+
+/*
+ * The id of a text, which is emitted once. 0 (counted as lost): the process has sent too many
+ * different ones.
+ */
+static uint64_t name_text(const struct reading *to, const char *text)
+{
+	struct gpu_reader *r = to->r;
+	uint64_t id = session__name_id(text);
+	uint32_t number;
+
+	if (intern__find(&r->texts, id))
+		return id;
+	if (intern__end(&r->texts) > NAMES_MAX || intern__add(&r->texts, id, &number)) {
+		r->lost++;
+		return 0;
+	}
+	return session__emit_name(to->s, text);
 }
 
 static void add_ring_name(const struct reading *to, const struct gpu_ring_name *rec)
@@ -54,7 +74,7 @@ static void add_ring_name(const struct reading *to, const struct gpu_ring_name *
 		r->name_cnt = cnt;
 	}
 	kernel_name__to_keep(rec->text, name, sizeof(name));
-	r->names[rec->id] = session__emit_name(to->s, name);
+	r->names[rec->id] = name_text(to, name);
 }
 
 static void emit_device(const struct reading *to, const struct gpu_ring_device *rec)

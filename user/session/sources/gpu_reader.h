@@ -7,6 +7,7 @@
 #define STEPFLAME_USER_SESSION_SOURCES_GPU_READER_H
 
 #include "include/gpu_ring.h"
+#include "user/lib/intern.h"
 #include "user/session/sources/gpu_clock.h"
 #include "user/session/sources/gpu_tids.h"
 #include "user/session/sources/gpu_window.h"
@@ -23,6 +24,7 @@ struct gpu_reader {
 	struct gpu_ring_activity *pending; /* activities that ended after the last clock pair */
 	size_t pending_cnt, pending_room;
 	struct gpu_tids tids;
+	struct intern texts; /* REC_NAME ids that the session has emitted for it */
 	uint32_t device_cnt;
 	uint64_t lost;
 };

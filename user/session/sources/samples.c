@@ -25,6 +25,7 @@
 #include "user/session/sources/waiting.h"
 
 #define EMITTED_SYMBOLS 1024      /* a power of two */
+#define CODES_KEPT      (1 << 20) /* a program may make up any number of functions */
 #define RING_BYTES      (4 << 20) /* at first all stacks of a job are new */
 
 /* A timer keeps its period for at least this time, and this many samples at the requested rate. */
@@ -243,10 +244,16 @@ static const struct py_layout *python_layout_of(struct session *s, pid_t pid)
 
 bool *samples__lines_emitted(struct session *s, uint64_t code, bool *again)
 {
-	uint32_t number;
+	uint32_t number = intern__find(&state_of(s)->codes, code);
 
-	if (intern__add(&state_of(s)->codes, code, &number))
+	/* Beyond the limit, each function counts as new: number 0. */
+	if (!number && intern__end(&state_of(s)->codes) <= CODES_KEPT &&
+	    intern__add(&state_of(s)->codes, code, &number))
 		return NULL;
+	if (!number && state_of(s)->lines_emitted.cnt) {
+		*again = *(bool *)state_of(s)->lines_emitted.items = false;
+		return state_of(s)->lines_emitted.items;
+	}
 	*again = number < state_of(s)->lines_emitted.cnt;
 	if (array__grow(&state_of(s)->lines_emitted, intern__end(&state_of(s)->codes), sizeof(bool)))
 		return NULL;
