@@ -77,12 +77,17 @@ static struct cupti_target *state_of(const struct target *t)
 	return target__state(t, SOURCE_CUPTI);
 }
 
+static void release_ring(struct cupti *g)
+{
+	gpu_ring__free(g->ring);
+	g->ring = NULL;
+	gpu_reader__release(&g->reader);
+}
+
 static void free_cupti(struct cupti *g)
 {
-	if (!g)
-		return;
-	gpu_ring__free(g->ring);
-	gpu_reader__release(&g->reader);
+	if (g)
+		release_ring(g);
 	free(g);
 }
 
@@ -366,6 +371,8 @@ static void tend_target(struct session *s, struct target *t, uint64_t now)
 			g->window.reported_ns = gpu_clock__last_ns(&g->reader.clock);
 		}
 		advance_window(s, t, gone, now);
+		if (t->gone && !g->window.requested_ns)
+			release_ring(g); /* the session may outlive thousands of processes */
 	}
 	update_gpu_record(t);
 	warn_no_activity(s, t, now);

@@ -35,6 +35,7 @@ void gpu_reader__release(struct gpu_reader *r)
 	free(r->pending);
 	intern__free(&r->texts);
 	gpu_tids__release(&r->tids);
+	*r = (struct gpu_reader){.lost = r->lost};
 }
 
 /*

@@ -36,6 +36,7 @@ void gpu_reader__drain(struct gpu_reader *r, struct session *s, const struct tar
 		       struct gpu_window *window);
 /* Emits or drops the activities held back: call when the window is complete. */
 void gpu_reader__finish(struct gpu_reader *r, struct session *s, const struct target *t, struct gpu_window *window);
+/* Frees all but the count of losses. */
 void gpu_reader__release(struct gpu_reader *r);
 
 #endif

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""What goes on for long, or is made up without end, takes neither the disk nor the memory; what is left out is counted, and said."""
+
+import json
+import os
+import re
+import signal
+import time
+from pathlib import Path
+
+import helpers
+import pytest
+import recfile
+from helpers import ERROR, OK, stepflame
+
+MB = 1 << 20
+NAMES_OF_A_RING = 65536  # user/session/sources/gpu_reader.c
+
+
+def on_disk(path):
+    """Bytes of a recording and of its copy."""
+    sizes = []
+    for name in (path, Path(str(path) + ".trim")):
+        try:
+            sizes.append(name.stat().st_size)
+        except FileNotFoundError:
+            pass
+    return sum(sizes)
+
+
+def memory_bytes(pid):
+    return int(re.search(r"VmRSS:\s*(\d+)", Path("/proc/%d/status" % pid).read_text()).group(1)) * 1024
+
+
+def recorded_short(bench, *options, steps=60000):
+    """(record, truth, the most that was on the disk) of a job of short steps."""
+    job = bench.job("short_steps.py", "--batches", steps).until_ready()
+    record = bench.record("-p", job.pid, *options).until_armed()
+    job.release()
+    most = 0
+    while record.running():
+        most = max(most, on_disk(record.file))
+        time.sleep(0.002)
+    return record, job.truth(), max(most, on_disk(record.file))
+
+
+@helpers.needs_bpf
+def test_max_size(bench):
+    """At no time more than that is on the disk; counts are those of all, steps and samples of the rest, and every report can be made."""
+    record, truth, most = recorded_short(bench, "--max-size", "1M")
+    assert record.wait() == OK, record.what()
+    assert 0.15 * MB < most <= MB
+    assert not Path(str(record.file) + ".trim").exists()
+
+    report = helpers.report(record.file, "--all")
+    dropped = report["window"]["events_from_seconds"]
+    assert 0 < dropped < report["window"]["seconds"]
+    assert report["window"]["steps"] == truth["steps"]
+    assert helpers.actions(report)["Optimizer.step#SGD.step"]["count"] == truth["steps"]
+    for text in (record.stdout, helpers.report_text(record.file)):
+        assert "first %.4g s (record --max-size)" % dropped in re.sub(r"\s+", " ", text)
+
+    records = list(recfile.read_records(record.file))
+    [marks] = [r for kind, r in records if kind == "DROPPED"]
+    steps = [r for kind, r in records if kind == "STEP"]
+    assert marks.states == 0 and marks.events >= 1000
+    # a lost one is counted: what is there begins where the rest was dropped, and ends with the job
+    assert steps[-1].index == truth["steps"] and len(steps) < truth["steps"] / 1.5
+    assert min(s.time_ns for s in steps) >= marks.time_ns
+    for options in (["--steps"], ["--advanced"], ["--io"], ["--per-rank"]):
+        assert stepflame("report", record.file, *options).returncode == OK
+    assert stepflame("flame", record.file, "-o", bench.directory / "f.html").returncode == OK
+    assert stepflame("export", record.file, "-f", "pprof", "-o", bench.directory / "p.pb.gz").returncode == OK
+    assert stepflame("diff", record.file, record.file).returncode == OK
+
+
+DISK_BYTES = 512 << 10
+ON_A_DISK = 'mount -t tmpfs -o size=%d none "$0" && "$@"; status=$?; ls "$0" > "$0.names"; cp "$0"/* "$0.kept"; exit $status'
+
+
+@helpers.needs_bpf
+def test_full_disk_while_trimming(bench):
+    """The disk has less room than --max-size says: told, with exit code 1; what was written can be read, and the job goes on."""
+    disk, kept = bench.directory / "disk", bench.directory / "disk.kept"
+    for folder in (disk, kept):
+        folder.mkdir()
+    job = bench.job("short_steps.py").until_ready()
+    command = [helpers.STEPFLAME, "record", "-p", job.pid, "-o", disk / "r.rec", "--max-size", "1M"]
+    record = bench.process("unshare", "-m", "sh", "-c", ON_A_DISK % DISK_BYTES, disk, *command)
+    record.until_says("armed", helpers.ARMED_SECONDS, "stderr")
+    job.release()
+    job.truth()
+    assert record.wait() == ERROR, record.what()
+    assert "No space left" in record.stderr and "fix:" in record.stderr, record.stderr
+    assert (bench.directory / "disk.names").read_text().split() == ["r.rec"]
+    assert json.loads(stepflame("report", kept / "r.rec", "--all", "--json").stdout)["window"]["steps"] > 0
+
+
+@pytest.mark.parametrize("size", ["", "1", "1023K", "-1G", "12X", "1GB", "nan", "inf", "1e99"])
+def test_size(size):
+    result = stepflame("record", "-p", "1", "--max-size", size)
+    assert result.returncode == helpers.USAGE and ("size" in result.stderr or "1M" in result.stderr)
+
+
+def test_not_to_standard_output():
+    result = stepflame("record", "-p", "1", "--max-size", "1M", "-o", "-")
+    assert result.returncode == helpers.USAGE and "standard output" in result.stderr
+
+
+@helpers.needs_bpf
+def test_stopped(bench):
+    """stepflame is stopped until the job is over: counts are right, lost steps are counted and told, and the job knows nothing of it."""
+    job = bench.job("short_steps.py", "--work", 0).until_ready()
+    record = bench.record("-p", job.pid).until_armed()
+    record.popen.send_signal(signal.SIGSTOP)
+    job.release()
+    try:
+        truth = job.truth()
+    finally:
+        record.popen.send_signal(signal.SIGCONT)
+    assert record.wait() == OK, record.what()
+    report = helpers.report(record.file, "--all")
+    assert helpers.actions(report)["Optimizer.step#SGD.step"]["count"] == truth["steps"]
+    came = sum(kind == "STEP" for kind, _ in recfile.read_records(record.file))
+    assert 0 < came < truth["steps"] == report["window"]["steps"]
+    assert report["lost"]["ring_full"] >= truth["steps"] - came
+    assert "ring_full=" in record.stdout
+
+
+@helpers.needs_bpf
+def test_ring_names(bench):
+    """A process that sends each name of a kernel anew has a budget: the rest is counted, and takes neither memory nor disk."""
+    job = bench.job("hostile_ring.py", command=[helpers.PYTHON, helpers.JOBS / "hostile_ring.py"]).until_ready()
+    record = bench.record("-p", job.pid, "--gpu", "cupti", "--no-syscalls").until_armed()
+    before = memory_bytes(record.pid)
+    job.release()
+    sent = job.truth()["sent"]
+    assert record.wait() == OK, record.what()
+    texts = {recfile.text_of(r) for kind, r in recfile.read_records(record.file) if kind == "NAME"}
+    came = {text for text in texts if re.fullmatch(r"\d{40}", text)}
+    assert len(came) == NAMES_OF_A_RING < sent
+    assert helpers.report(record.file)["lost"]["gpu_bad"] == sent - NAMES_OF_A_RING
+    assert before < 64 * MB
+
+
+@helpers.needs_bpf
+@pytest.mark.parametrize("children", [300, pytest.param(3000, marks=pytest.mark.long)])
+def test_children(bench, children):
+    """A job that forks without end: stepflame's memory stays what it was after the first hundred."""
+    job = bench.job("many_children.py", "--batches", children, command=[helpers.PYTHON, helpers.JOBS / "many_children.py"]).until_ready()
+    record = bench.record("-p", job.pid).until_armed()
+    job.release()
+    job.until_says(r"^100 ", helpers.END_SECONDS, "stdout")
+    time.sleep(0.5)
+    before = memory_bytes(record.pid)
+    files = len(os.listdir("/proc/%d/fd" % record.pid))
+    job.until_says(r"^%d " % children, helpers.END_SECONDS, "stdout")
+    time.sleep(0.5)
+    grown = memory_bytes(record.pid) - before
+    assert len(os.listdir("/proc/%d/fd" % record.pid)) <= files + 4
+    job.truth()
+    assert record.wait() == OK, record.what()
+    print("%.0f bytes a child" % (grown / (children - 100)))
+    assert grown < 1 * MB + children * 1000
