@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The records that BPF sends to user space and that a recording holds.
+ * The records that BPF sends to user space and that a recording holds. user/recording/descriptors.h
+ * says which types are cumulative (for each key, the last one counts), and how merge treats each.
  *
  * Every record starts with struct rec_hdr; `size` covers the whole record and is a multiple of 8.
  * Integers have the byte order of the machine that wrote them (the file header says which). Times
- * are CLOCK_MONOTONIC nanoseconds. A reader skips record types that it does not know. A cumulative
- * record may appear several times for one key: the last one counts. user/recording/descriptors.h
- * says which types are cumulative, and what merge does with each.
+ * are CLOCK_MONOTONIC nanoseconds. A reader skips record types that it does not know.
  */
 #ifndef STEPFLAME_INCLUDE_RECORDS_H
 #define STEPFLAME_INCLUDE_RECORDS_H
@@ -51,14 +50,15 @@ enum rec_type {
 	REC_GPU_CALLS, /* user: calls of a function of CUDA or NCCL, cumulative */
 	REC_GPU_CALL,  /* bpf: one such call, in a window that emits each */
 	REC_GPU_STEP,  /* bpf: sums over the calls of a step */
-	REC_GPU_ACTIVITY, /* user: what the GPU did, from the injection library */
-	REC_GPU_DEVICE,   /* user: one GPU */
-	REC_GPU_USAGE,    /* user: how busy a GPU was, by NVML */
-	REC_GPU_OBJECT,   /* bpf: first launch of a kernel, so that user space can look up its name; not in files */
-	REC_GPU_WINDOW,   /* bpf, completed by user: a CUPTI window, cumulative by pid and index */
-	REC_PIPE,         /* user: a pipe that a process reads or writes, cumulative */
-	REC_AROUND,       /* bpf: the Python frames around a span */
-	REC_DROPPED,      /* user: what was dropped of a recording, cumulative: user/recording/recording.h */
+	REC_GPU_ACTIVITY,  /* user: what the GPU did, from the injection library */
+	REC_GPU_DEVICE,    /* user: one GPU */
+	REC_GPU_USAGE,     /* user: how busy a GPU was, by NVML */
+	REC_GPU_OBJECT,    /* bpf: first launch of a kernel, so that user space can look up its name; not in files */
+	REC_GPU_WINDOW,    /* bpf, completed by user: a CUPTI window, cumulative by pid and index */
+	REC_PIPE,          /* user: a pipe that a process reads or writes, cumulative */
+	REC_AROUND,        /* bpf: the Python frames around a span */
+	REC_DROPPED,       /* user: what was dropped of a recording: user/recording/recording.h */
+	REC_DROPPED_STEPS, /* user: a histogram of the steps that were: user/recording/dropped_steps.h */
 	REC__COUNT,
 };
 

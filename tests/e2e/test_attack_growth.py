@@ -67,11 +67,42 @@ def test_max_size(bench):
     # a lost one is counted: what is there begins where the rest was dropped, and ends with the job
     assert steps[-1].index == truth["steps"] and len(steps) < truth["steps"] / 1.5
     assert min(s.time_ns for s in steps) >= marks.time_ns
-    for options in (["--steps"], ["--advanced"], ["--io"], ["--per-rank"]):
+    # all steps are in the histogram or in the list, but for the first, the one at the cut, and those of lost boundaries
+    found = helpers.report(record.file, "--steps")
+    missing = truth["steps"] - found["dropped"]["steps"] - len(found["steps"])
+    assert 1 <= missing <= 2 + 2 * report["lost"].get("ring_full", 0)
+    seconds = found["dropped"]["seconds"] + sum(step["duration_s"] for step in found["steps"])
+    assert 0.5 * report["window"]["seconds"] < seconds <= report["window"]["seconds"]
+    assert abs(sum(found["dropped"]["phases"].values()) - found["dropped"]["seconds"]) <= 0.01 * found["dropped"]["seconds"]
+    assert "before: %d steps" % found["dropped"]["steps"] in helpers.report_text(record.file, "--steps")
+    for options in (["--advanced"], ["--io"], ["--per-rank"]):
         assert stepflame("report", record.file, *options).returncode == OK
     assert stepflame("flame", record.file, "-o", bench.directory / "f.html").returncode == OK
     assert stepflame("export", record.file, "-f", "pprof", "-o", bench.directory / "p.pb.gz").returncode == OK
     assert stepflame("diff", record.file, record.file).returncode == OK
+
+
+@helpers.needs_bpf
+@pytest.mark.long
+def test_week(bench):
+    """As many steps as a week has seconds: neither the memory nor the file grows."""
+    job = bench.job("short_steps.py", "--batches", 604800, "--work", 2000).until_ready()
+    record = bench.record("-p", job.pid, "--max-size", "4M").until_armed()
+    job.release()
+    helpers.until(helpers.END_SECONDS, lambda: on_disk(record.file) > 1 * MB, record.what)
+    before, most = memory_bytes(record.pid), 0
+    while record.running():
+        most = max(most, on_disk(record.file))
+        try:
+            after = memory_bytes(record.pid)
+        except (FileNotFoundError, AttributeError):
+            break
+        time.sleep(0.01)
+    truth = job.truth()
+    assert record.wait() == OK, record.what()
+    print("%d bytes more; at most %.2f MB on the disk" % (after - before, most / MB))
+    assert most <= 4 * MB and after - before < 4 * MB
+    assert helpers.actions(helpers.report(record.file, "--all"))["Optimizer.step#SGD.step"]["count"] == truth["steps"]
 
 
 DISK_BYTES = 512 << 10

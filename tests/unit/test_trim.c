@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* A recording with a limit: its bytes on the disk at any time, and what is left of it. */
 #include <errno.h>
+#include <math.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -14,6 +15,8 @@
 
 #include <cmocka.h>
 
+#include "user/lib/percentile.h"
+#include "user/recording/dropped_steps.h"
 #include "user/recording/recording.h"
 
 #define LIMIT   RECORDING_LIMIT_MIN
@@ -55,6 +58,12 @@ static uint64_t noise(void)
 	return at ^= at << 17;
 }
 
+/* 10 to 19 us, and each hundredth 1 ms. */
+static uint64_t step_ns(uint64_t step)
+{
+	return step % 100 ? 10000 + step * 7919 % 9000 : 1000000;
+}
+
 static struct recording_writer *limited(void)
 {
 	struct recording_writer *w;
@@ -87,6 +96,21 @@ static void put_sample(struct recording_writer *w, uint64_t number)
 				    .file = noise()};
 
 	assert_int_equal(recording_writer__append(w, &sample.hdr), 0);
+}
+
+/* Steps as a thread makes them by two rules; each third by the better one. */
+static void put_step(struct recording_writer *w, uint64_t number, uint64_t *now_ns)
+{
+	struct rec_step step = {.hdr = {.type = REC_STEP, .size = sizeof(step)}, .pid = 7, .tid = 8, .serial = number};
+	bool is_step = number % 3 == 0;
+	uint64_t ns = step_ns(number / 3);
+
+	step.rule = is_step ? STEP_OPTIMIZER : STEP_BACKWARD;
+	step.index = is_step ? number / 3 : number - number / 3;
+	step.phase_ns[is_step ? PHASE_OPTIMIZER : PHASE_OTHER] = is_step ? ns : 1000;
+	step.forward_ns = is_step ? 0 : 600;
+	step.time_ns = *now_ns += is_step ? ns : 1000;
+	assert_int_equal(recording_writer__append(w, &step.hdr), 0);
 }
 
 static void put_state(struct recording_writer *w, uint64_t number)
@@ -240,6 +264,92 @@ static void test_name_flood(void **state)
 	assert_int_equal(found.names + found.dropped.states, SAMPLES + 1);
 }
 
+static int compare_ns(const void *a, const void *b)
+{
+	const uint64_t *x = a, *y = b;
+
+	return *x < *y ? -1 : *x > *y;
+}
+
+struct found_steps {
+	uint64_t first_index, cnt; /* by STEP_OPTIMIZER */
+	struct rec_dropped_steps dropped;
+};
+
+static int find_steps(const struct rec_hdr *record, void *ctx)
+{
+	const struct rec_step *step = (const void *)record;
+	const struct rec_dropped_steps *dropped = (const void *)record;
+	struct found_steps *found = ctx;
+
+	if (record->type == REC_STEP && step->rule == STEP_OPTIMIZER && !found->cnt++)
+		found->first_index = step->index;
+	if (record->type == REC_DROPPED_STEPS && dropped->rule == STEP_OPTIMIZER)
+		found->dropped = *dropped;
+	return 0;
+}
+
+/* Steps that were dropped are counted, over many trims: sums exactly, percentiles within 1.1 %. */
+static void test_steps(void **state)
+{
+	struct recording_writer *w = limited();
+	struct found_steps found = {0};
+	uint64_t now_ns = 1, total = 0, cnt, *ns = calloc(SAMPLES, sizeof(*ns));
+
+	put_first(w);
+	for (uint64_t i = 1; i <= 3 * SAMPLES; i++)
+		put_step(w, i, &now_ns);
+	assert_int_equal(recording_writer__free(w), 0);
+	assert_int_equal(recording__read(path, find_steps, &found, NULL), 0);
+	assert_true(found.first_index > SAMPLES / 2);
+	assert_int_equal(found.cnt, SAMPLES - found.first_index + 1);
+	/* The first boundary ends no step; the last dropped one begins the first step that is kept, or the one before. */
+	cnt = found.dropped.steps;
+	assert_int_equal(cnt, found.first_index - 2);
+	assert_int_equal(found.dropped.index, found.first_index - 1);
+	for (uint64_t i = 0; i < cnt; i++)
+		total += ns[i] = step_ns(i + 2) + 2000;
+	qsort(ns, cnt, sizeof(*ns), compare_ns);
+	assert_int_equal(found.dropped.total_ns, total);
+	assert_int_equal(found.dropped.min_ns, ns[0]);
+	assert_int_equal(found.dropped.max_ns, ns[cnt - 1]);
+	/* BACKWARD's forward_ns is not that of a rule that did not win. */
+	assert_int_equal(found.dropped.phase_ns[PHASE_OTHER], cnt * 2000);
+	assert_int_equal(found.dropped.phase_ns[PHASE_OPTIMIZER], total - cnt * 2000);
+	for (unsigned int percent = 1; percent < 100; percent++) {
+		double right = ns[percentile__index(cnt, percent)];
+		double said = dropped_steps__percentile_ns(&found.dropped, percent);
+
+		assert_true(fabs(said - right) <= 0.011 * right);
+	}
+	free(ns);
+}
+
+/* A boundary that is missing makes no step of two; what was recorded twice counts once. */
+static void test_steps_cut(void **state)
+{
+	struct rec_dropped_steps steps = {.rule = STEP_OPTIMIZER};
+	struct rec_step step = {.rule = STEP_OPTIMIZER};
+	static const unsigned int serials[] = {1, 2, 2, 3, 5, 6, 7};
+
+	assert_int_equal(dropped_steps__percentile_ns(&steps, 50), 0);
+	for (size_t i = 0; i < sizeof(serials) / sizeof(*serials); i++) {
+		step.serial = step.index = serials[i];
+		step.time_ns = 5000 * serials[i];
+		dropped_steps__add(&steps, &step);
+	}
+	step.serial = step.index = 8; /* hours later, and then at once */
+	step.time_ns = UINT64_MAX - 1;
+	dropped_steps__add(&steps, &step);
+	step.serial = step.index = 9;
+	step.time_ns = UINT64_MAX;
+	dropped_steps__add(&steps, &step);
+	assert_int_equal(steps.steps, 6);
+	assert_int_equal(steps.min_ns, 1);
+	assert_int_equal(dropped_steps__percentile_ns(&steps, 1), 1024 * 1.0108894); /* the first bucket's middle */
+	assert_int_equal(dropped_steps__percentile_ns(&steps, 100), (uint64_t)exp2(40 - 0.5 / DROPPED_STEP_PARTS));
+}
+
 /* A writer that is killed while it copies leaves the file whole; the next one removes the copy, and writes through no link. */
 static void test_killed(void **state)
 {
@@ -316,8 +426,9 @@ static void test_not_a_file(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_bound),	      cmocka_unit_test(test_name_flood), cmocka_unit_test(test_killed),
-		cmocka_unit_test(test_stale),	      cmocka_unit_test(test_not_a_file),
+		cmocka_unit_test(test_bound),      cmocka_unit_test(test_name_flood), cmocka_unit_test(test_killed),
+		cmocka_unit_test(test_steps),      cmocka_unit_test(test_steps_cut),  cmocka_unit_test(test_stale),
+		cmocka_unit_test(test_not_a_file),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);

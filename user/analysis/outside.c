@@ -87,7 +87,8 @@ static int find_outside(struct outside_search *f, struct job *job)
 int outside__find(struct job *job, const struct step_track *track, struct outside *outside)
 {
 	const struct rec_window *window = job__window(job);
-	uint64_t from_ns = job__events_from(job), first_ns = track->steps[0].start_ns, last_ns = track->steps[track->step_cnt - 1].end_ns;
+	uint64_t from_ns = job__events_from(job), first_ns = track->steps[0].start_ns,
+		 last_ns = track->steps[track->step_cnt - 1].end_ns;
 	struct outside_search f = {.track = track, .pid = track->pid, .tid = track->tid, .outside = outside};
 
 	*outside = (struct outside){0};

@@ -23,8 +23,8 @@
 #include "user/session/session.h"
 #include "user/session/sources/inject_library.h"
 
-#define POLL_MS      100
-#define SCHEDULE_MAX 1000000000
+#define POLL_MS        100
+#define SCHEDULE_MAX   1000000000
 
 #define NAMES_REPORTED (1u << 18) /* a program may make up any number */
 
@@ -424,7 +424,8 @@ static void print_recording_end(const struct record_args *args, const struct sin
 	const char *file = output__name(args->output);
 
 	if (sink->write_err) {
-		log__error("free some space, or write elsewhere with -o",
+		log__error(sink->write_err == -ESTALE ? "leave the file where it is until the recording ends"
+						      : "free some space, or write elsewhere with -o",
 			   "cannot write to %s any more: %s; the file has everything up to that point", file,
 			   strerror(-sink->write_err));
 		return;

@@ -25,12 +25,21 @@
 #include "user/model/samples.h"
 #include "user/model/stacks.h"
 #include "user/recording/descriptors.h"
+#include "user/recording/dropped_steps.h"
+
+struct dropped_row {
+	struct dropped_key {
+		uint32_t pid, tid, rule, pad;
+	} key;
+	struct rec_dropped_steps steps;
+};
 
 struct job {
 	struct array hosts; /* struct rec_host; each comes before the records of its targets */
 	struct rec_window window;
 	struct rec_cost cost;
 	struct rec_dropped dropped;
+	struct map dropped_steps; /* struct dropped_row */
 	uint64_t malformed;
 	struct names names;
 	struct ops ops;
@@ -68,6 +77,7 @@ void job__free(struct job *job)
 	if (!job)
 		return;
 	names__free(&job->names);
+	map__free(&job->dropped_steps);
 	ops__free(&job->ops);
 	stacks__free(&job->stacks);
 	samples__free(&job->samples);
@@ -204,6 +214,18 @@ static int job__add_dropped(struct job *job, const struct rec_hdr *record)
 	return 0;
 }
 
+static int job__add_dropped_steps(struct job *job, const struct rec_hdr *record)
+{
+	const struct rec_dropped_steps *new = (const void *)record;
+	const struct dropped_key key = {new->pid, new->tid, new->rule, 0};
+	struct dropped_row *row = MAP_ADD(&job->dropped_steps, struct dropped_row, &key);
+
+	if (!row)
+		return -ENOMEM;
+	row->steps = *new;
+	return 0;
+}
+
 static int job__add_note(struct job *job, const struct rec_hdr *record)
 {
 	const struct rec_note *note = (const void *)record;
@@ -328,6 +350,14 @@ const struct rec_window *job__window(const struct job *job)
 const struct rec_dropped *job__dropped(const struct job *job)
 {
 	return &job->dropped;
+}
+
+const struct rec_dropped_steps *job__dropped_steps(const struct job *job, uint32_t pid, uint32_t tid, uint32_t rule)
+{
+	const struct dropped_key key = {pid, tid, rule, 0};
+	const struct dropped_row *row = MAP_FIND(&job->dropped_steps, struct dropped_row, &key);
+
+	return row && row->steps.steps ? &row->steps : NULL;
 }
 
 uint64_t job__events_from(const struct job *job)

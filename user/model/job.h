@@ -17,6 +17,7 @@
 #include "user/recording/recording.h"
 
 struct job;
+struct rec_dropped_steps;
 struct gpu;
 struct op_group;
 struct io;
@@ -39,6 +40,8 @@ const struct rec_window *job__window(const struct job *job);
 const struct rec_cost *job__cost(const struct job *job);
 /* What record --max-size has dropped; hdr is 0: nothing. */
 const struct rec_dropped *job__dropped(const struct job *job);
+/* The steps of a thread by a rule that were dropped; NULL: none. */
+const struct rec_dropped_steps *job__dropped_steps(const struct job *job, uint32_t pid, uint32_t tid, uint32_t rule);
 /* From when on samples, steps and other events are recorded: the window's start, or later. */
 uint64_t job__events_from(const struct job *job);
 const struct rec_target *job__targets(const struct job *job,

@@ -2,6 +2,7 @@
 /* The fields of each record type, and the tables made of them. */
 #include "user/recording/descriptors.h"
 
+#include "user/recording/dropped_steps.h"
 #include "user/recording/recording.h"
 
 /* X(field, kind) for a value and A(field, kind) for an array, in the order of the struct. */
@@ -84,6 +85,10 @@
 	X(name, ID) X(stack, ID) X(kind, NUMBER) X(nested, NUMBER)
 #define REC_DROPPED_FIELDS(X, A) \
 	X(time_ns, TIME) X(events, NUMBER) X(states, NUMBER)
+#define REC_DROPPED_STEPS_FIELDS(X, A) \
+	X(pid, PID) X(tid, TID) X(rule, NUMBER) X(serial, NUMBER) X(index, NUMBER) X(time_ns, TIME) \
+	X(steps, NUMBER) X(total_ns, NUMBER) X(min_ns, NUMBER) X(max_ns, NUMBER) A(phase_ns, NUMBER) \
+	A(open_ns, NUMBER) X(open_cut, NUMBER) X(pad, PAD) A(cnt, NUMBER)
 #define REC_GPU_FIELDS(X, A) \
 	X(pid, PID) X(tier, NUMBER) X(cupti_ns, NUMBER) X(lost, NUMBER) X(cupti_version, NUMBER) \
 	X(pad, PAD) X(why, TEXT)
@@ -122,22 +127,22 @@
 #define ARRAY(field, kind) \
 	{#field, offsetof(record, field), BYTES(field[0]), BYTES(field) / BYTES(field[0]), FIELD_##kind},
 
-#define DESCRIBE(type, struct_name, reader, rule, kept, key)                                                             \
-	static const struct record_descriptor *describe_##type(void)                                                    \
-	{                                                                                                               \
-		typedef struct struct_name record;                                                                      \
-		static const struct record_field fields[] = {REC_##type##_FIELDS(VALUE, ARRAY)};                        \
-		static const struct record_descriptor descriptor = {#type,                                              \
-								    sizeof(record),                                      \
-								    MERGE_##rule,                                        \
-								    KEEP_##kept,                                         \
-								    key,                                                 \
-								    fields,                                              \
-								    sizeof(fields) / sizeof(*fields)};                   \
-                                                                                                                                \
-		_Static_assert(sizeof(struct rec_hdr) REC_##type##_FIELDS(PLUS, PLUS) == sizeof(record),                \
-			       "a field of struct " #struct_name " is not described");                                  \
-		return &descriptor;                                                                                     \
+#define DESCRIBE(type, struct_name, reader, rule, kept, key)                                             \
+	static const struct record_descriptor *describe_##type(void)                                     \
+	{                                                                                                \
+		typedef struct struct_name record;                                                       \
+		static const struct record_field fields[] = {REC_##type##_FIELDS(VALUE, ARRAY)};         \
+		static const struct record_descriptor descriptor = {#type,                               \
+								    sizeof(record),                      \
+								    MERGE_##rule,                        \
+								    KEEP_##kept,                         \
+								    key,                                 \
+								    fields,                              \
+								    sizeof(fields) / sizeof(*fields)};   \
+                                                                                                         \
+		_Static_assert(sizeof(struct rec_hdr) REC_##type##_FIELDS(PLUS, PLUS) == sizeof(record), \
+			       "a field of struct " #struct_name " is not described");                   \
+		return &descriptor;                                                                      \
 	}
 
 STEPFLAME_RECORDS(DESCRIBE)

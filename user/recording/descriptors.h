@@ -65,42 +65,43 @@ const struct record_descriptor *record_descriptor__of(uint16_t type);
  * X(type, struct, suffix of job.c's job__add_..., which reads it into the model, merge rule, keep
  * rule, bytes of the key), in the order of enum rec_type.
  */
-#define STEPFLAME_RECORDS(X)                         \
-	X(HOST, rec_host, host, PASS, FIRST, 0)                \
-	X(TARGET, rec_target, target, PASS, LAST, 8)          \
-	X(NAME, rec_name, name, PASS, FIRST, 8)                \
-	X(PROC, rec_proc, proc, PASS, NONE, 0)                \
-	X(WINDOW, rec_window, window, WHOLE, LAST, 0)         \
+#define STEPFLAME_RECORDS(X)                                                       \
+	X(HOST, rec_host, host, PASS, FIRST, 0)                                    \
+	X(TARGET, rec_target, target, PASS, LAST, 8)                               \
+	X(NAME, rec_name, name, PASS, FIRST, 8)                                    \
+	X(PROC, rec_proc, proc, PASS, NONE, 0)                                     \
+	X(WINDOW, rec_window, window, WHOLE, LAST, 0)                              \
 	X(AGG, rec_agg, action, PASS, LAST, sizeof(struct agg_key))                \
-	X(COUNTER, rec_counter, counter, WHOLE, LAST, -32)      \
-	X(COST, rec_cost, cost, WHOLE, LAST, 0)               \
-	X(NOTE, rec_note, note, ONCE, FIRST, KEY_ALL)                \
-	X(OP, rec_op, ops, PASS, LAST, sizeof(struct op_key))                     \
-	X(OP_GROUP, rec_op_group, ops, PASS, FIRST, 8)         \
-	X(OP_WINDOW, rec_op_window, ops, PASS, LAST, 8)       \
-	X(SPANS, rec_spans, nothing, PASS, NONE, 0)           \
-	X(SPAN, rec_span, nothing, PASS, NONE, 0)             \
-	X(CODE, rec_code, stacks, PASS, FIRST, 8)              \
-	X(STACK, rec_stack, stacks, PASS, FIRST, 8)            \
-	X(PATH, rec_path, stacks, PASS, FIRST, 8)              \
-	X(SAMPLE, rec_sample, samples, PASS, NONE, 0)         \
-	X(INTERVAL, rec_interval, samples, PASS, NONE, 0)     \
-	X(MODULES, rec_modules, nothing, PASS, FIRST, 8)       \
-	X(CALLS, rec_calls, samples, PASS, LAST, 24)           \
-	X(STEP, rec_step, boundary, PASS, NONE, 0)            \
-	X(SYSCALL, rec_syscall, io, PASS, LAST, sizeof(struct syscall_key))            \
-	X(FILE, rec_file, io, PASS, LAST, sizeof(struct file_key))                  \
-	X(GPU, rec_gpu, gpu, PASS, LAST, 4)                   \
-	X(GPU_CALLS, rec_gpu_calls, gpu, PASS, LAST, sizeof(struct gpu_calls_key))       \
-	X(GPU_CALL, rec_gpu_call, gpu, PASS, NONE, 0)         \
-	X(GPU_STEP, rec_gpu_step, gpu, PASS, NONE, 0)         \
-	X(GPU_ACTIVITY, rec_gpu_activity, gpu, PASS, NONE, 0) \
-	X(GPU_DEVICE, rec_gpu_device, gpu, PASS, LAST, 8)     \
-	X(GPU_USAGE, rec_gpu_usage, gpu, PASS, NONE, 0)       \
-	X(GPU_OBJECT, rec_gpu_object, nothing, PASS, NONE, 0) \
-	X(GPU_WINDOW, rec_gpu_window, gpu, PASS, LAST, 8)     \
-	X(PIPE, rec_pipe, io, PASS, LAST, sizeof(struct file_key))                  \
-	X(AROUND, rec_around, samples, PASS, FIRST, KEY_ALL) \
-	X(DROPPED, rec_dropped, dropped, PASS, NONE, 0)
+	X(COUNTER, rec_counter, counter, WHOLE, LAST, -32)                         \
+	X(COST, rec_cost, cost, WHOLE, LAST, 0)                                    \
+	X(NOTE, rec_note, note, ONCE, FIRST, KEY_ALL)                              \
+	X(OP, rec_op, ops, PASS, LAST, sizeof(struct op_key))                      \
+	X(OP_GROUP, rec_op_group, ops, PASS, FIRST, 8)                             \
+	X(OP_WINDOW, rec_op_window, ops, PASS, LAST, 8)                            \
+	X(SPANS, rec_spans, nothing, PASS, NONE, 0)                                \
+	X(SPAN, rec_span, nothing, PASS, NONE, 0)                                  \
+	X(CODE, rec_code, stacks, PASS, FIRST, 8)                                  \
+	X(STACK, rec_stack, stacks, PASS, FIRST, 8)                                \
+	X(PATH, rec_path, stacks, PASS, FIRST, 8)                                  \
+	X(SAMPLE, rec_sample, samples, PASS, NONE, 0)                              \
+	X(INTERVAL, rec_interval, samples, PASS, NONE, 0)                          \
+	X(MODULES, rec_modules, nothing, PASS, FIRST, 8)                           \
+	X(CALLS, rec_calls, samples, PASS, LAST, 24)                               \
+	X(STEP, rec_step, boundary, PASS, NONE, 0)                                 \
+	X(SYSCALL, rec_syscall, io, PASS, LAST, sizeof(struct syscall_key))        \
+	X(FILE, rec_file, io, PASS, LAST, sizeof(struct file_key))                 \
+	X(GPU, rec_gpu, gpu, PASS, LAST, 4)                                        \
+	X(GPU_CALLS, rec_gpu_calls, gpu, PASS, LAST, sizeof(struct gpu_calls_key)) \
+	X(GPU_CALL, rec_gpu_call, gpu, PASS, NONE, 0)                              \
+	X(GPU_STEP, rec_gpu_step, gpu, PASS, NONE, 0)                              \
+	X(GPU_ACTIVITY, rec_gpu_activity, gpu, PASS, NONE, 0)                      \
+	X(GPU_DEVICE, rec_gpu_device, gpu, PASS, LAST, 8)                          \
+	X(GPU_USAGE, rec_gpu_usage, gpu, PASS, NONE, 0)                            \
+	X(GPU_OBJECT, rec_gpu_object, nothing, PASS, NONE, 0)                      \
+	X(GPU_WINDOW, rec_gpu_window, gpu, PASS, LAST, 8)                          \
+	X(PIPE, rec_pipe, io, PASS, LAST, sizeof(struct file_key))                 \
+	X(AROUND, rec_around, samples, PASS, FIRST, KEY_ALL)                       \
+	X(DROPPED, rec_dropped, dropped, PASS, NONE, 0)                            \
+	X(DROPPED_STEPS, rec_dropped_steps, dropped_steps, PASS, LAST, 16)
 
 #endif

@@ -11,9 +11,20 @@
 #include "include/name_hash.h"
 #include "user/lib/array.h"
 #include "user/lib/intern.h"
+#include "user/lib/map.h"
 #include "user/recording/descriptors.h"
+#include "user/recording/dropped_steps.h"
 
-#define HELD_MAX (64u << 20)
+#define HELD_MAX    (64u << 20)
+
+#define THREADS_MAX 4096 /* whose steps are counted; a rule of a thread takes 4 KB */
+
+struct step_thread {
+	struct step_thread_key {
+		uint32_t pid, tid;
+	} key;
+	struct rec_dropped_steps *by_rule[STEP__COUNT]; /* owned; NULL: the thread has not used the rule */
+};
 
 struct trim {
 	char *path; /* of the copy; NULL: there is none to remove */
@@ -25,7 +36,8 @@ struct trim {
 	struct intern keys;
 	struct array last; /* struct rec_hdr *, owned, by number of the key; NULL: KEEP_FIRST, already in the copy */
 	size_t last_bytes;
-	bool copies; /* the copy has the state, and now takes whole chunks */
+	struct map threads; /* struct step_thread */
+	bool copies;        /* the copy has the state, and now takes whole chunks */
 	struct rec_dropped dropped;
 };
 
@@ -82,6 +94,16 @@ int trim__new(int fd, const char *path, uint64_t drop_bytes, uint64_t state_max,
 	return err;
 }
 
+static void free_threads(struct trim *trim)
+{
+	struct step_thread *threads = trim->threads.items.items;
+
+	for (size_t i = 0; i < trim->threads.items.cnt; i++)
+		for (int rule = 0; rule < STEP__COUNT; rule++)
+			free(threads[i].by_rule[rule]);
+	map__free(&trim->threads);
+}
+
 void trim__free(struct trim *trim)
 {
 	struct rec_hdr **last;
@@ -93,6 +115,7 @@ void trim__free(struct trim *trim)
 		free(last[i]);
 	free(last);
 	intern__free(&trim->keys);
+	free_threads(trim);
 	read_chunk__release(&trim->chunk);
 	if (trim->source.file)
 		fclose(trim->source.file);
@@ -137,6 +160,53 @@ static void drop_event(struct trim *trim, const struct rec_hdr *record, const st
 	if (time_ns > trim->dropped.time_ns)
 		trim->dropped.time_ns = time_ns;
 	trim->dropped.events++;
+}
+
+/*
+ * The steps of a thread by a rule, new ones too; NULL (counted): too many threads, no memory, or no
+ * such rule.
+ */
+static struct rec_dropped_steps *steps_of(struct trim *trim, uint32_t pid, uint32_t tid, uint32_t rule)
+{
+	const struct step_thread_key key = {pid, tid};
+	struct step_thread *thread = MAP_FIND(&trim->threads, struct step_thread, &key);
+	struct rec_dropped_steps **steps;
+
+	if (!thread && trim->threads.items.cnt < THREADS_MAX)
+		thread = MAP_ADD(&trim->threads, struct step_thread, &key);
+	steps = thread && rule < STEP__COUNT ? &thread->by_rule[rule] : NULL;
+	if (steps && !*steps)
+		*steps = calloc(1, sizeof(**steps));
+	if (!steps || !*steps) {
+		trim->dropped.states++;
+		return NULL;
+	}
+	(*steps)->hdr = (struct rec_hdr){.type = REC_DROPPED_STEPS, .size = sizeof(**steps)};
+	(*steps)->pid = pid;
+	(*steps)->tid = tid;
+	(*steps)->rule = rule;
+	return *steps;
+}
+
+static void add_boundary(struct trim *trim, const struct rec_step *boundary)
+{
+	const struct step_thread_key key = {boundary->pid, boundary->tid};
+	struct step_thread *thread;
+
+	steps_of(trim, boundary->pid, boundary->tid, boundary->rule);
+	thread = MAP_FIND(&trim->threads, struct step_thread, &key);
+	for (int rule = 0; thread && rule < STEP__COUNT; rule++)
+		if (thread->by_rule[rule])
+			dropped_steps__add(thread->by_rule[rule], boundary);
+}
+
+/* Goes on with what an earlier trim has counted. */
+static void add_dropped_steps(struct trim *trim, const struct rec_dropped_steps *earlier)
+{
+	struct rec_dropped_steps *steps = steps_of(trim, earlier->pid, earlier->tid, earlier->rule);
+
+	if (steps)
+		*steps = *earlier;
 }
 
 static void add_dropped(struct trim *trim, const struct rec_dropped *earlier)
@@ -189,6 +259,12 @@ static int keep_state(struct trim *trim, const struct rec_hdr *record)
 		add_dropped(trim, (const void *)record);
 		return 0;
 	}
+	if (record->type == REC_DROPPED_STEPS) {
+		add_dropped_steps(trim, (const void *)record);
+		return 0;
+	}
+	if (record->type == REC_STEP)
+		add_boundary(trim, (const void *)record);
 	if (descriptor->keep == KEEP_NONE) {
 		drop_event(trim, record, descriptor);
 		return 0;
@@ -220,6 +296,7 @@ static int keep_states(struct trim *trim, const struct recording_chunk_header *h
 static int end_state(struct trim *trim)
 {
 	struct rec_hdr *const *last = trim->last.items;
+	const struct step_thread *threads = trim->threads.items.items;
 	int err = 0;
 
 	if (trim->copies)
@@ -228,6 +305,10 @@ static int end_state(struct trim *trim)
 	for (size_t i = 0; i < trim->last.cnt && !err; i++)
 		if (last[i])
 			err = append_state(trim, last[i], trim->state_max);
+	for (size_t i = 0; i < trim->threads.items.cnt; i++)
+		for (int rule = 0; rule < STEP__COUNT && !err; rule++)
+			if (threads[i].by_rule[rule])
+				err = append_state(trim, &threads[i].by_rule[rule]->hdr, trim->state_max);
 	return err ?: recording_writer__append(trim->copy, &trim->dropped.hdr);
 }
 

@@ -37,14 +37,14 @@ struct recording_writer {
 /*
  * When the file has this share of max_bytes, the writer begins to copy it without the events of its
  * first half, and TRIM_PACE bytes for each byte that it appends meanwhile. At the end of that the
- * file has 0.457 of max_bytes, and the copy 0.257 and the room for state: 0.84 in all. The rest is
+ * file has 0.48 of max_bytes, and the copy 0.255 and the room for state: 0.86 in all. The rest is
  * for the size of chunks.
  */
-#define TRIM_AT(max_bytes)   ((max_bytes) / 5 * 2)
-#define TRIM_PACE            8
+#define TRIM_AT(max_bytes)   ((max_bytes) / 20 * 9)
+#define TRIM_PACE            16
 #define STATE_MAX(max_bytes) ((max_bytes) / 8)
 
-#define DEFLATE_LEVEL 1 /* takes 2 ms for a second of samples; higher levels save little more */
+#define DEFLATE_LEVEL        1 /* takes 2 ms for a second of samples; higher levels save little more */
 
 static int write_all(int fd, const void *data, size_t bytes)
 {

@@ -216,7 +216,7 @@ static void print_below(const struct steps_of *of, FILE *out)
 
 /* ---- slow steps ---- */
 
-static void print_steps_line(const struct steps_of *of, FILE *out)
+static void print_steps_line(struct job *job, const struct steps_of *of, FILE *out)
 {
 	const struct step_track *track = of->track;
 	const struct slow_rule *rule = &track->rule_of_slow;
@@ -224,6 +224,7 @@ static void print_steps_line(const struct steps_of *of, FILE *out)
 	text__paragraph(out, "steps: %zu (%s): median %.4g ms, p99 %.4g ms, shortest %.4g ms, longest %.4g ms",
 			track->step_cnt, common__step_rule(track->rule), rule->median_ns / 1e6, rule->p99_ns / 1e6,
 			rule->min_ns / 1e6, rule->max_ns / 1e6);
+	steps_report__print_dropped(job, track, out);
 	if (track->lost)
 		text__paragraph(out, "lost: %" PRIu64 " step%s, whose boundaries the recording lacks", track->lost,
 				track->lost == 1 ? "" : "s");
@@ -282,7 +283,7 @@ static int print_track_text(const struct steps_view *view, const struct step_tra
 	if (err)
 		return err;
 	print_verdict(&of.verdict, out);
-	print_steps_line(&of, out);
+	print_steps_line(view->job, &of, out);
 	err = print_phases(&of, out);
 	print_below(&of, out);
 	err = err ?: steps_report__print_compile(view->job, &of, out) ?: steps_report__print_outside(view->job, &of, out);

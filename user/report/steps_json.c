@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "user/recording/dropped_steps.h"
 #include "user/report/common.h"
 #include "user/report/csv.h"
 #include "user/report/io_rows.h"
@@ -193,11 +194,25 @@ static json_t *json_outside(struct job *job, const struct outside_part *part)
 			 steps_report__json_hotspots(job, &part->hotspot, 1));
 }
 
+/* NULL: no memory. */
+static json_t *json_dropped(const struct rec_dropped_steps *dropped)
+{
+	json_t *phases = json_object();
+
+	for (int p = 0; p < PHASE__COUNT; p++)
+		common__json_set(&phases, phase__name(p), json_real(dropped->phase_ns[p] / 1e9));
+	return json_pack("{s:I, s:f, s:f, s:f, s:f, s:f, s:o}", "steps", (json_int_t)dropped->steps, "seconds",
+			 dropped->total_ns / 1e9, "median_s", dropped_steps__percentile_ns(dropped, 50) / 1e9, "p99_s",
+			 dropped_steps__percentile_ns(dropped, 99) / 1e9, "min_s", dropped->min_ns / 1e9, "max_s",
+			 dropped->max_ns / 1e9, "phases", phases);
+}
+
 /* Sets all keys of a track except its steps. */
 static int set_track(struct job *job, const struct steps_of *of, json_t *object)
 {
 	const struct step_track *track = of->track;
 	const struct slow_rule *rule = &track->rule_of_slow;
+	const struct rec_dropped_steps *dropped = job__dropped_steps(job, track->pid, track->tid, track->rule);
 	json_t *compile = json_pack("{s:f, s:I, s:o}", "seconds", of->blame.compile.ns / 1e9, "steps",
 				    (json_int_t)of->blame.compile.step_cnt, "where",
 				    steps_report__json_hotspots(job, &of->blame.compile.hotspot, 1));
@@ -212,6 +227,8 @@ static int set_track(struct job *job, const struct steps_of *of, json_t *object)
 		json_sum(of, &of->blame.slow, &of->gpu.slow), "verdict", json_verdict(&of->verdict), "compile", compile,
 		"outside", outside);
 
+	if (dropped)
+		common__json_set(&more, "dropped", json_dropped(dropped));
 	return json_object_update_new(object, more);
 }
 

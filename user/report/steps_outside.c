@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "user/recording/dropped_steps.h"
 #include "user/report/steps_report.h"
 #include "user/report/text.h"
 
@@ -68,6 +69,36 @@ int steps_report__print_compile(struct job *job, const struct steps_of *of, FILE
 			100.0 * compile->ns / of->track->total_ns, hotspot ? "; called at " : "", hotspot ?: "");
 	free(hotspot);
 	return 0;
+}
+
+/* Their longest phases, "52 % forward, 20 % backward". */
+static void list_phases(const struct rec_dropped_steps *dropped, char *text, size_t bytes)
+{
+	size_t at = 0;
+
+	*text = 0;
+	for (int p = 0; p < PHASE__COUNT; p++) {
+		double share = 100.0 * dropped->phase_ns[p] / (dropped->total_ns ?: 1);
+
+		if (share >= 1 && at < bytes)
+			at += snprintf(text + at, bytes - at, "%s%.0f %% %s", at ? ", " : "; ", share, phase__name(p));
+	}
+}
+
+void steps_report__print_dropped(struct job *job, const struct step_track *track, FILE *out)
+{
+	const struct rec_dropped_steps *dropped = job__dropped_steps(job, track->pid, track->tid, track->rule);
+	char phases[256];
+
+	if (!dropped)
+		return;
+	list_phases(dropped, phases, sizeof(phases));
+	text__paragraph(out,
+			"before: %" PRIu64 " steps, of which the recording has kept only this (--max-size): median "
+			"%.4g ms, p99 %.4g ms (within 1.1 %%), shortest %.4g ms, longest %.4g ms, %.4g s in all%s",
+			(uint64_t)dropped->steps, dropped_steps__percentile_ns(dropped, 50) / 1e6,
+			dropped_steps__percentile_ns(dropped, 99) / 1e6, dropped->min_ns / 1e6, dropped->max_ns / 1e6,
+			dropped->total_ns / 1e9, phases);
 }
 
 /* Says what a process did instead of steps. */

@@ -61,6 +61,8 @@ int steps_tables__ranks(const struct steps_view *view, struct table *table);
 /* In steps_outside.c: print their lines where they have something to say. 0 or -ENOMEM. */
 int steps_report__print_compile(struct job *job, const struct steps_of *of, FILE *out);
 int steps_report__print_outside(struct job *job, const struct steps_of *of, FILE *out);
+/* What is known of the steps that record --max-size has dropped. */
+void steps_report__print_dropped(struct job *job, const struct step_track *track, FILE *out);
 /* Says why there are no steps, and what the processes did instead. */
 int steps_report__explain_empty(struct job *job, FILE *out);
 
