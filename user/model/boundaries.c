@@ -325,5 +325,8 @@ void boundaries__count(const struct job *job, uint64_t *steps, uint32_t *rule)
 		*steps = tracks[i].last->index;
 		*rule = tracks[i].rule;
 	}
+	/* The ring buffer had no room for the last boundaries. */
+	if (job__window(job)->step_rule == *rule && job__window(job)->steps > *steps)
+		*steps = job__window(job)->steps;
 	boundaries__free(boundaries);
 }

@@ -36,8 +36,8 @@ bool boundaries__next(const struct boundaries *boundaries, const struct boundary
 
 /*
  * Counts the steps that ended in the window, of the process with the most steps, and names their
- * rule. Recorded boundaries decide; without them, or without memory to analyse them, the kernel's
- * count does. The first step may have begun before the window; steps__new returns only the steps
+ * rule. Recorded boundaries decide on the rule; without them, or without memory to analyse them, the
+ * kernel does. If it has counted more steps by that rule, boundaries were lost at the end. The first step may have begun before the window; steps__new returns only the steps
  * that lie wholly in it.
  */
 void boundaries__count(const struct job *job, uint64_t *steps, uint32_t *rule);

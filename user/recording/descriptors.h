@@ -63,7 +63,8 @@ const struct record_descriptor *record_descriptor__of(uint16_t type);
 
 /*
  * X(type, struct, suffix of job.c's job__add_..., which reads it into the model, merge rule, keep
- * rule, bytes of the key), in the order of enum rec_type.
+ * rule, bytes of the key), in the order of enum rec_type. The key of a CODE goes up to line_cnt: a
+ * function may come again, with its lines.
  */
 #define STEPFLAME_RECORDS(X)                                                       \
 	X(HOST, rec_host, host, PASS, FIRST, 0)                                    \
@@ -80,7 +81,7 @@ const struct record_descriptor *record_descriptor__of(uint16_t type);
 	X(OP_WINDOW, rec_op_window, ops, PASS, LAST, 8)                            \
 	X(SPANS, rec_spans, nothing, PASS, NONE, 0)                                \
 	X(SPAN, rec_span, nothing, PASS, NONE, 0)                                  \
-	X(CODE, rec_code, stacks, PASS, FIRST, 8)                                  \
+	X(CODE, rec_code, stacks, PASS, FIRST, 44)                                 \
 	X(STACK, rec_stack, stacks, PASS, FIRST, 8)                                \
 	X(PATH, rec_path, stacks, PASS, FIRST, 8)                                  \
 	X(SAMPLE, rec_sample, samples, PASS, NONE, 0)                              \

@@ -226,32 +226,43 @@ static int append_state(struct trim *trim, const struct rec_hdr *record, uint64_
 	return 0;
 }
 
-static int hold_last(struct trim *trim, const struct rec_hdr *record, uint32_t number)
+static int append_first(struct trim *trim, const struct rec_hdr *record, uint64_t key)
 {
-	struct rec_hdr **slot, *held;
-	size_t bytes;
+	uint64_t max_bytes = trim->state_max / 4 * 3; /* a flood of names must leave room for the rows */
+	uint32_t number;
 
-	if (array__grow(&trim->last, number, sizeof(*slot)))
+	if (intern__find(&trim->keys, key))
+		return 0;
+	if (recording_writer__bytes(trim->copy) <= max_bytes && intern__add(&trim->keys, key, &number))
 		return -ENOMEM;
-	slot = &((struct rec_hdr **)trim->last.items)[number - 1];
-	bytes = trim->last_bytes - (*slot ? (*slot)->size : 0) + record->size;
-	if (bytes > HELD_MAX) {
+	return append_state(trim, record, max_bytes);
+}
+
+static int hold_last(struct trim *trim, const struct rec_hdr *record, uint64_t key)
+{
+	uint32_t number = intern__find(&trim->keys, key);
+	struct rec_hdr **slot, *held;
+
+	if (trim->last_bytes + record->size > HELD_MAX) {
 		trim->dropped.states++;
 		return 0;
 	}
+	if ((!number && intern__add(&trim->keys, key, &number)) || array__grow(&trim->last, number, sizeof(*slot)))
+		return -ENOMEM;
+	slot = &((struct rec_hdr **)trim->last.items)[number - 1];
+	trim->last_bytes -= *slot ? (*slot)->size : 0;
 	held = realloc(*slot, record->size);
 	if (!held)
 		return -ENOMEM;
 	memcpy(held, record, record->size);
 	*slot = held;
-	trim->last_bytes = bytes;
+	trim->last_bytes += record->size;
 	return 0;
 }
 
 static int keep_state(struct trim *trim, const struct rec_hdr *record)
 {
 	const struct record_descriptor *descriptor = record_descriptor__of(record->type);
-	uint32_t known_cnt = intern__end(&trim->keys), number;
 
 	if (!descriptor || record->size < descriptor->bytes)
 		return 0;
@@ -269,12 +280,9 @@ static int keep_state(struct trim *trim, const struct rec_hdr *record)
 		drop_event(trim, record, descriptor);
 		return 0;
 	}
-	if (intern__add(&trim->keys, key_of(record, descriptor), &number))
-		return -ENOMEM;
 	if (descriptor->keep == KEEP_LAST)
-		return hold_last(trim, record, number);
-	/* A flood of names must leave room for the rows. */
-	return number < known_cnt ? 0 : append_state(trim, record, trim->state_max / 4 * 3);
+		return hold_last(trim, record, key_of(record, descriptor));
+	return append_first(trim, record, key_of(record, descriptor));
 }
 
 static int keep_states(struct trim *trim, const struct recording_chunk_header *header)

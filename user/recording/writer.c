@@ -42,7 +42,7 @@ struct recording_writer {
  */
 #define TRIM_AT(max_bytes)   ((max_bytes) / 20 * 9)
 #define TRIM_PACE            16
-#define STATE_MAX(max_bytes) ((max_bytes) / 8)
+#define STATE_MAX(max_bytes) ((max_bytes) / 8 < 64u << 20 ? (max_bytes) / 8 : 64u << 20)
 
 #define DEFLATE_LEVEL        1 /* takes 2 ms for a second of samples; higher levels save little more */
 
