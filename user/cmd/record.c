@@ -4,7 +4,6 @@
  * the simple report.
  */
 #include <errno.h>
-#include <libgen.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -300,11 +299,8 @@ static int sink_open(struct sink *sink, const char *path)
 {
 	int err = recording_writer__new(path, &sink->writer);
 
-	if (err) {
-		log__error("choose another file with -o FILE", "cannot write %s: %s", output__name(path),
-			   strerror(-err));
+	if (err)
 		return err;
-	}
 	for (size_t at = 0; at < sink->buffered_bytes && !sink->write_err;) {
 		const struct rec_hdr *record = (const void *)(sink->buffered + at);
 
@@ -446,14 +442,11 @@ out:
  */
 static int check_output(const char *path)
 {
-	char dir[PATH_MAX];
-	int err = 0;
+	struct output output;
+	int err = output__check(path, &output);
 
-	snprintf(dir, sizeof(dir), "%s", path);
-	if (access(path, W_OK) && (errno != ENOENT || access(dirname(dir), W_OK)))
-		err = -errno;
 	if (err)
-		log__error("choose another file with -o FILE", "cannot write %s: %s", path, strerror(-err));
+		output__explain(path, &output, err);
 	return err;
 }
 
@@ -470,7 +463,7 @@ int cmd_record(int argc, char **argv)
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
 	signal(SIGPIPE, SIG_IGN);
-	err = output__is_stdout(args.output) ? 0 : check_output(args.output);
+	err = check_output(args.output);
 	if (err)
 		return log__exit_code(err);
 	sink.job = job__new();

@@ -18,7 +18,7 @@
 #include "user/recording/format.h"
 
 struct recording_writer {
-	int fd;
+	struct output output;
 	bool regular;
 	int err;      /* error of the first write that failed; later calls return it too */
 	uint64_t end; /* of the last whole chunk, as an offset in the file */
@@ -50,10 +50,10 @@ static int write_all(int fd, const void *data, size_t bytes)
 
 static int write_whole(struct recording_writer *w, const void *data, size_t bytes)
 {
-	w->err = write_all(w->fd, data, bytes);
+	w->err = write_all(w->output.fd, data, bytes);
 	if (!w->err)
 		w->end += bytes;
-	else if (w->regular && ftruncate(w->fd, w->end)) {
+	else if (w->regular && ftruncate(w->output.fd, w->end)) {
 		/*
 		 * The partial chunk stays, and the reader drops it. The first error is the one to
 		 * report.
@@ -62,7 +62,7 @@ static int write_whole(struct recording_writer *w, const void *data, size_t byte
 	return w->err;
 }
 
-int recording_writer__new(const char *path, struct recording_writer **out)
+int recording_writer__new_unnamed(const char *path, struct recording_writer **out)
 {
 	struct recording_file_header header = {
 		.magic = RECORDING_MAGIC,
@@ -77,23 +77,42 @@ int recording_writer__new(const char *path, struct recording_writer **out)
 	*out = NULL;
 	if (!w)
 		return err;
-	w->fd = -1;
+	w->output = (struct output){.fd = -1, .folder = -1};
 	w->room = sizeof(struct recording_chunk_header) + RECORDING_CHUNK_BYTES;
 	w->buffer = malloc(w->room);
 	if (!w->buffer)
 		goto out;
-	w->fd = output__open(path);
-	if (w->fd < 0 || fstat(w->fd, &st)) {
+	err = output__open(path, &w->output);
+	if (!err && fstat(w->output.fd, &st))
 		err = -errno;
+	if (err)
 		goto out;
-	}
 	w->regular = S_ISREG(st.st_mode) && !output__is_stdout(path); /* others may have written to stdout before */
 	err = write_whole(w, &header, sizeof(header));
 out:
-	if (err)
+	if (err) {
+		output__explain(path, &w->output, err);
 		recording_writer__free(w);
-	else
+	} else {
 		*out = w;
+	}
+	return err;
+}
+
+int recording_writer__keep(struct recording_writer *w)
+{
+	return output__keep(&w->output);
+}
+
+int recording_writer__new(const char *path, struct recording_writer **out)
+{
+	int err = recording_writer__new_unnamed(path, out) ?: recording_writer__keep(*out);
+
+	if (err && *out) {
+		output__explain(path, &(*out)->output, err);
+		recording_writer__free(*out);
+		*out = NULL;
+	}
 	return err;
 }
 
@@ -185,10 +204,11 @@ int recording_writer__free(struct recording_writer *w)
 
 	if (!w)
 		return 0;
-	err = w->fd >= 0 ? recording_writer__flush(w) : 0;
+	err = w->output.fd >= 0 ? recording_writer__flush(w) : 0;
 	/* NFS and quotas may report a failed write only here. */
-	if (w->fd >= 0 && close(w->fd) && !err && errno != EINTR)
+	if (w->output.fd >= 0 && close(w->output.fd) && !err && errno != EINTR)
 		err = -errno;
+	output__release(&w->output);
 	free(w->buffer);
 	free(w->packed);
 	free(w);
