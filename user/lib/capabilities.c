@@ -83,7 +83,8 @@ bool capabilities__in_user_namespace(void)
 {
 	unsigned int inside = 0, outside = 0, cnt = ~0U;
 	FILE *map = fopen("/proc/self/uid_map", "re");
-	bool first = !map || (fscanf(map, "%u %u %u", &inside, &outside, &cnt) == 3 && !inside && !outside && cnt == ~0U);
+	bool first =
+		!map || (fscanf(map, "%u %u %u", &inside, &outside, &cnt) == 3 && !inside && !outside && cnt == ~0U);
 
 	if (map)
 		fclose(map);

@@ -12,7 +12,7 @@
 #define CAPABILITY(number) (1ULL << (number))
 
 /* Those with which a process reads and writes the files of other users. */
-#define CAPABILITIES_OF_FILES                                                                                   \
+#define CAPABILITIES_OF_FILES                                                                     \
 	(CAPABILITY(CAP_CHOWN) | CAPABILITY(CAP_DAC_OVERRIDE) | CAPABILITY(CAP_DAC_READ_SEARCH) | \
 	 CAPABILITY(CAP_FOWNER))
 
