@@ -99,6 +99,7 @@ static int load_programs(struct session *s)
 	err = programs__load(configure_programs, s, &s->skel, &s->selftest);
 	if (!err) {
 		s->skel->bss->pid_level = s->selftest.pid_level;
+		s->skel->bss->pid_ns = s->selftest.pid_ns;
 		if (s->selftest.attacher.backend == ATTACH_PERF)
 			log__warn(PROBES_TOGETHER, "this kernel attaches probes one by one: stepflame does not probe "
 						   "collectives, operators and calls of CUDA");

@@ -67,6 +67,7 @@ struct pt_regs {
 
 struct upid {
 	int nr;
+	void *ns;
 };
 
 struct pid {
