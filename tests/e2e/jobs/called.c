@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* called GO N [PROGRAM]: once the file GO is there, calls work() N times; or runs PROGRAM GO N, and waits for its end. */
+/* called GO N [PROGRAM GO2]: once the file GO is there, calls work() N times; or runs PROGRAM GO2 N, and waits for its end. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -15,12 +15,12 @@ int main(int argc, char **argv)
 {
 	int n = 0;
 
-	puts("ready");
+	printf("ready %d\n", getpid());
 	fflush(stdout);
 	while (access(argv[1], F_OK))
 		usleep(1000);
 	if (argc > 3 && !fork())
-		execl(argv[3], argv[3], argv[1], argv[2], NULL);
+		execl(argv[3], argv[3], argv[4], argv[2], NULL);
 	if (argc > 3)
 		wait(NULL);
 	else
