@@ -192,6 +192,14 @@ struct sched_entity {
 	u64 sum_exec_runtime;
 };
 
+typedef struct {
+	unsigned int val;
+} kuid_t;
+
+struct cred {
+	kuid_t euid;
+};
+
 struct task_struct {
 	int pid;
 	int tgid;
@@ -206,6 +214,7 @@ struct task_struct {
 	struct task_struct *group_leader;
 	struct pid *thread_pid;
 	struct signal_struct *signal;
+	const struct cred *cred;
 	struct thread_struct thread;
 	char comm[16];
 };

@@ -26,16 +26,21 @@ const volatile __u32 want_gpu_windows = 0;
 const volatile __u32 cookies_by_place = 0;
 const volatile __u64 sample_period_ns = 0, wait_threshold_ns = 0;
 volatile __u32 pid_level = 0;
+volatile __u64 pid_ns = 0;
 volatile __u32 nvtx_epoch = 0;
 volatile __u32 around_cnt = 0;
 
 /* Results of the self-test. */
 __u64 test_hits = 0;
 __u32 test_level = 0;
+__u64 test_ns = 0;
 
 static __always_inline int on_test(struct task_struct *task)
 {
-	test_level = BPF_CORE_READ(task, thread_pid, level);
+	struct pid *pid = BPF_CORE_READ(task, thread_pid);
+
+	test_level = BPF_CORE_READ(pid, level);
+	test_ns = (u64)pid__number(pid, test_level).ns;
 	__sync_fetch_and_add(&test_hits, 1);
 	return 0;
 }

@@ -273,6 +273,7 @@ extern const volatile __u64 wait_threshold_ns; /* a wait at least this long gets
 
 /* Variables that change at run time. */
 extern volatile __u32 pid_level;  /* level of stepflame's pid namespace; 0: the initial one */
+extern volatile __u64 pid_ns;     /* its address: others have the same level */
 extern volatile __u32 around_cnt; /* threads with a REC_AROUND to emit: usually 0 */
 extern volatile __u32 nvtx_epoch; /* ranges of an earlier epoch have lost their ends */
 
@@ -315,6 +316,15 @@ static __always_inline u64 read_u64(u64 address)
 	return value;
 }
 
+/* What a namespace at `level` numbers a pid. Not BPF_CORE_READ: a relocation cannot contain a variable index. */
+static __always_inline struct upid pid__number(const struct pid *pid, u32 level)
+{
+	struct upid number = {};
+
+	bpf_probe_read_kernel(&number, sizeof(number), (const char *)pid + NUMBERS_OFFSET + level * sizeof(number));
+	return number;
+}
+
 /*
  * A task's number in stepflame's own pid namespace, when that is not the initial one; 0: not
  * visible there. It reads pointers as plain memory, since for each direct load of a pointer from a
@@ -324,13 +334,12 @@ static __always_inline u32 task_number(const struct task_struct *task)
 {
 	struct pid *pid = BPF_CORE_READ(task, thread_pid);
 	u32 level = pid_level;
-	int nr = 0;
+	struct upid number;
 
 	if (!pid || BPF_CORE_READ(pid, level) < level)
 		return 0;
-	/* Not BPF_CORE_READ: a relocation cannot contain a variable index. */
-	bpf_probe_read_kernel(&nr, sizeof(nr), (const char *)pid + NUMBERS_OFFSET + level * sizeof(struct upid));
-	return nr;
+	number = pid__number(pid, level);
+	return number.ns == (void *)pid_ns ? number.nr : 0;
 }
 
 /*

@@ -7,6 +7,8 @@
 
 const volatile __u32 want_children = 0; /* system calls and samples of forks count from their first instruction on */
 
+const volatile __u32 only_uid = -1; /* watch no program that gets the rights of another user; -1: any */
+
 /*
  * Forgets what the sources know of the running program: a child, or the next program after an exec,
  * trains in its own way or not at all. Keeps the cost of tracing, and the window number that user
@@ -56,6 +58,10 @@ int BPF_PROG(process_exec, struct task_struct *task)
 	/* Another program: the layout of its memory is unknown. */
 	proc->py = (struct py_process){};
 	proc__forget_program(proc);
+	if (only_uid != (u32)-1 && BPF_CORE_READ(task, cred, euid.val) != only_uid) {
+		proc->window = WINDOW_CLOSED;
+		proc->forked_ns = 0;
+	}
 	event__send(PROC_EXEC, pid, 0, 0, task);
 	return 0;
 }

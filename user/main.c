@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "user/cmd/cmd.h"
+#include "user/lib/capabilities.h"
 #include "user/lib/log.h"
 
 static void print_help(FILE *out)
@@ -41,6 +42,11 @@ int main(int argc, char **argv)
 	if (null > 2)
 		close(null);
 	argp_err_exit_status = SF_EXIT_USAGE;
+	if (getuid() != geteuid()) {
+		log__error("chmod u-s its file, and use sudo, or file capabilities (docs/safety.md)",
+			   "stepflame does not run as a set-user-ID program: all users could write files as its owner");
+		return SF_EXIT_PERMISSION;
+	}
 	if (!strcmp(name, "--version") || !strcmp(name, "-V")) {
 		puts("stepflame " STEPFLAME_VERSION);
 		return end_of_output();
@@ -52,6 +58,8 @@ int main(int argc, char **argv)
 	for (const struct command *c = commands; c->name; c++) {
 		if (strcmp(c->name, name))
 			continue;
+		if (geteuid() && !c->traces)
+			capabilities__drop(); /* what it reads and writes, its user may */
 		snprintf(full_name, sizeof(full_name), "stepflame %s", name);
 		argv[1] = full_name;
 		return c->run(argc - 1, argv + 1);

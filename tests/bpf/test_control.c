@@ -15,6 +15,7 @@ int control(struct proc_command *command);
 #include "bpf/control.bpf.c"
 
 volatile __u32 pid_level;
+volatile __u64 pid_ns;
 
 static bool is_known(u32 pid)
 {

@@ -12,6 +12,7 @@
 #include "bpf/process.bpf.c"
 
 volatile __u32 pid_level;
+volatile __u64 pid_ns;
 
 #define PARENT 100
 #define CHILD  200
@@ -181,6 +182,11 @@ static void test_namespace(void **state)
 	expect_told(PROC_EXEC, CHILD / 100, 0, 0, "pt_data_worker");
 	process_exit(&child.task);
 	expect_told(PROC_EXIT, CHILD / 100, 0, 0, "pt_data_worker");
+
+	child.pid.numbers[1].ns = &native; /* another namespace at the same level */
+	process_exec(&child.task);
+	process_exit(&child.task);
+	child.pid.numbers[1].ns = NULL;
 
 	child.pid.level = 0;
 	process_fork(&parent.task, &child.task);

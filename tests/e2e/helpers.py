@@ -243,6 +243,11 @@ def guardians(parent=None):
     return found
 
 
+# with the events of tracefs, where it is not mounted in a mount namespace of its own
+EVENTS = "/sys/kernel/tracing/uprobe_events"
+MOUNTED = 'test -e %s || mount -t tracefs tracefs /sys/kernel/tracing && exec "$@"' % EVENTS
+WITH_TRACEFS = ["unshare", "-m", "sh", "-c", MOUNTED, "sh"]
+
 PAGE = os.sysconf("SC_PAGESIZE")
 PAGE_PRESENT, PAGE_OF_FILE = 1 << 63, 1 << 61  # of /proc/PID/pagemap
 BREAKPOINT = 0xCC

@@ -14,13 +14,14 @@ import recfile
 from helpers import ERROR, OK, stepflame
 
 MB = 1 << 20
+TEMPORARY = ".stepflame-*"
 NAMES_OF_A_RING = 65536  # user/session/sources/gpu_reader.c
 
 
 def on_disk(path):
     """Bytes of a recording and of its copy."""
     sizes = []
-    for name in (path, Path(str(path) + ".trim")):
+    for name in (path, *path.parent.glob(TEMPORARY)):
         try:
             sizes.append(name.stat().st_size)
         except FileNotFoundError:
@@ -50,7 +51,7 @@ def test_max_size(bench):
     record, truth, most = recorded_short(bench, "--max-size", "1M")
     assert record.wait() == OK, record.what()
     assert 0.15 * MB < most <= MB
-    assert not Path(str(record.file) + ".trim").exists()
+    assert not list(record.file.parent.glob(TEMPORARY))
 
     report = helpers.report(record.file, "--all")
     dropped = report["window"]["events_from_seconds"]
@@ -106,7 +107,7 @@ def test_week(bench):
 
 
 DISK_BYTES = 512 << 10
-ON_A_DISK = 'mount -t tmpfs -o size=%d none "$0" && "$@"; status=$?; ls "$0" > "$0.names"; cp "$0"/* "$0.kept"; exit $status'
+ON_A_DISK = 'mount -t tmpfs -o size=%d none "$0" && "$@"; status=$?; ls -A "$0" > "$0.names"; cp "$0"/* "$0.kept"; exit $status'
 
 
 @helpers.needs_bpf

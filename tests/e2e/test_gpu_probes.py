@@ -28,20 +28,15 @@ UNWATCHED = {"cuInit", "cuModuleGetFunction", "cudaStreamCreateWithFlags"}
 APIS = ["", *re.findall(r"X\((\w+), [A-Z_]+, \d, \d, \d, [A-Z]+\)", (helpers.ROOT / "include" / "gpu.h").read_text())]
 
 
-EVENTS = "/sys/kernel/tracing/uprobe_events"
-MOUNTED = 'test -e %s || mount -t tracefs tracefs /sys/kernel/tracing && exec "$@"' % EVENTS
-WITH_TRACEFS = ["unshare", "-m", "sh", "-c", MOUNTED, "sh"]
-
-
 @pytest.fixture(params=["", "events"])
 def way(request, tmp_path, monkeypatch):
     """How probes are attached: as this kernel does it, and as those before 6.10 do."""
     if not request.param:
         return
-    if subprocess.run([*WITH_TRACEFS, "test", "-w", EVENTS]).returncode:
+    if subprocess.run([*helpers.WITH_TRACEFS, "test", "-w", helpers.EVENTS]).returncode:
         pytest.skip("tracefs cannot be mounted")
     program = tmp_path / "stepflame"
-    program.write_text("#!/bin/sh\nexec %s %s \"$@\"\n" % (shlex.join(WITH_TRACEFS), helpers.STEPFLAME))
+    program.write_text("#!/bin/sh\nexec %s %s \"$@\"\n" % (shlex.join(helpers.WITH_TRACEFS), helpers.STEPFLAME))
     program.chmod(0o755)
     monkeypatch.setattr(helpers, "STEPFLAME", str(program))
     monkeypatch.setenv("STEPFLAME_PROBES", request.param)
@@ -49,7 +44,7 @@ def way(request, tmp_path, monkeypatch):
 
 def events():
     """Those of stepflame in tracefs, by name."""
-    said = subprocess.run([*WITH_TRACEFS, "cat", EVENTS], capture_output=True, text=True)
+    said = subprocess.run([*helpers.WITH_TRACEFS, "cat", helpers.EVENTS], capture_output=True, text=True)
     return set(re.findall(r"^p:stepflame/(\w+) ", said.stdout, re.M))
 
 

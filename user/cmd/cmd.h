@@ -8,12 +8,14 @@
 #define STEPFLAME_USER_CMD_CMD_H
 
 #include <argp.h>
+#include <stdbool.h>
 
 struct command {
 	const char *name;
 	int (*run)(int argc, char **argv);
 	const struct argp *argp;
 	const char *help; /* one line */
+	bool traces;      /* looks at processes, and so needs capabilities */
 };
 
 /*

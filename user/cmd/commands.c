@@ -2,16 +2,16 @@
 #include "user/cmd/cmd.h"
 
 const struct command commands[] = {
-	{"record", cmd_record, &cmd_record_argp, "attach to a running job, or start one, and record it"},
-	{"report", cmd_report, &cmd_report_argp, "print a report of a recording"},
-	{"flame", cmd_flame, &cmd_flame_argp, "draw where the time of each step went, as a page for a browser"},
-	{"export", cmd_export, &cmd_export_argp,
-	 "write the timeline or the samples of a recording for another program"},
-	{"diff", cmd_diff, &cmd_diff_argp, "say what got slower between two recordings"},
-	{"merge", cmd_merge, &cmd_merge_argp, "join the recordings of several ranks into one"},
-	{"top", cmd_top, &cmd_top_argp, "watch a running job live"},
-	{"dump", cmd_dump, &cmd_dump_argp, "say what every thread of a job does right now"},
-	{"ps", cmd_ps, &cmd_ps_argp, "list the training processes of this host"},
-	{"doctor", cmd_doctor, &cmd_doctor_argp, "check what this machine and a process allow stepflame to do"},
+	{"record", cmd_record, &cmd_record_argp, "attach to a running job, or start one, and record it", true},
+	{"report", cmd_report, &cmd_report_argp, "print a report of a recording", false},
+	{"flame", cmd_flame, &cmd_flame_argp, "draw where the time of each step went, as a page for a browser", false},
+	{"export", cmd_export, &cmd_export_argp, "write the timeline or the samples of a recording for another program",
+	 false},
+	{"diff", cmd_diff, &cmd_diff_argp, "say what got slower between two recordings", false},
+	{"merge", cmd_merge, &cmd_merge_argp, "join the recordings of several ranks into one", false},
+	{"top", cmd_top, &cmd_top_argp, "watch a running job live", true},
+	{"dump", cmd_dump, &cmd_dump_argp, "say what every thread of a job does right now", true},
+	{"ps", cmd_ps, &cmd_ps_argp, "list the training processes of this host", true},
+	{"doctor", cmd_doctor, &cmd_doctor_argp, "check what this machine and a process allow stepflame to do", true},
 	{0},
 };

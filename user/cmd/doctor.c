@@ -14,6 +14,7 @@
 
 #include "stepflame.skel.h"
 #include "user/cmd/cmd.h"
+#include "user/cmd/doctor.h"
 #include "user/lib/log.h"
 #include "user/runtime/cuda/cuda.h"
 #include "user/runtime/cuda/nvidia.h"
@@ -30,9 +31,8 @@
 #include "user/session/sources/natives.h"
 #include "user/session/sources/xla.h"
 
-#define CHECKS_MAX 32
+#define CHECKS_MAX 48
 
-enum check_result { OK, WARN, FAIL };
 static const char *const verdict_names[] = {"OK", "WARN", "FAIL"};
 
 struct doctor_check {
@@ -88,9 +88,7 @@ const struct argp cmd_doctor_argp = {
 	       "process, 5 not supported.",
 };
 
-__attribute__((format(printf, 5, 6))) static void doctor__add(struct doctor *d, const char *name,
-							      enum check_result verdict, const char *fix,
-							      const char *fmt, ...)
+void doctor__add(struct doctor *d, const char *name, enum check_result verdict, const char *fix, const char *fmt, ...)
 {
 	struct doctor_check *c;
 	va_list ap;
@@ -172,6 +170,7 @@ static int check_machine(struct doctor *d)
 		return -EOPNOTSUPP;
 	}
 	doctor__add(d, "type information", OK, NULL, "/sys/kernel/btf/vmlinux");
+	doctor__check_rights(d);
 	check_driver(d);
 	return check_bpf(d);
 }

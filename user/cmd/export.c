@@ -259,20 +259,17 @@ static int close_gzip(void *cookie)
 
 static bool is_gzip(const char *path)
 {
-	size_t length = path ? strlen(path) : 0;
+	size_t length = strlen(path);
 
 	return length >= 3 && !strcmp(path + length - 3, ".gz");
 }
 
-/* Returns NULL with errno. */
-static FILE *open_out(const char *path, bool gzipped)
+/* Takes fd. Returns NULL with errno. */
+static FILE *open_out(int fd, bool gzipped)
 {
-	int fd = path ? output__open(path) : dup(STDOUT_FILENO);
 	gzFile gzip;
 	FILE *out;
 
-	if (fd < 0)
-		return NULL;
 	if (!gzipped) {
 		out = fdopen(fd, "wb");
 		if (!out)
@@ -291,17 +288,16 @@ static FILE *open_out(const char *path, bool gzipped)
 	return out;
 }
 
-static int write_out(const struct export_models *models, const struct export_args *arguments)
+static int write_out(const struct export_models *models, const struct export_args *arguments, int fd)
 {
 	char name[4096] = "";
 	const struct export_options export_options = options_of(arguments, name);
-	FILE *out = open_out(arguments->output, arguments->format->gzip || is_gzip(arguments->output));
+	FILE *out = open_out(fd, arguments->format->gzip || is_gzip(arguments->output));
 	int err, failed;
 
 	if (!out)
 		return -errno;
-	utf8__copy(name, sizeof(name),
-		   arguments->output && !output__is_stdout(arguments->output) ? arguments->output : "stdout",
+	utf8__copy(name, sizeof(name), output__is_stdout(arguments->output) ? "stdout" : arguments->output,
 		   sizeof(name));
 	err = arguments->format->write(models->job, models->timeline, &export_options, out);
 	errno = 0;
@@ -314,6 +310,21 @@ static int write_out(const struct export_models *models, const struct export_arg
 	return err;
 }
 
+/* 0; -EPIPE; or -errno after a message. */
+static int export_to_output(const struct export_models *models, const struct export_args *arguments)
+{
+	struct output output;
+	int err = output__open(arguments->output, &output);
+
+	if (!err) {
+		err = write_out(models, arguments, output.fd) ?: output__keep(&output);
+		output__release(&output);
+	}
+	if (err && err != -EPIPE)
+		output__explain(arguments->output, &output, err);
+	return err;
+}
+
 int cmd_export(int argc, char **argv)
 {
 	struct export_args arguments = {0};
@@ -323,6 +334,8 @@ int cmd_export(int argc, char **argv)
 	argp_parse(&cmd_export_argp, argc, argv, 0, NULL, &arguments);
 	if (!arguments.file)
 		arguments.file = INPUT_DEFAULT;
+	if (!arguments.output)
+		arguments.output = "-";
 	/* A reader of our output may stop early (head, less): get an error of write, not a signal. */
 	signal(SIGPIPE, SIG_IGN);
 
@@ -335,12 +348,9 @@ int cmd_export(int argc, char **argv)
 		err = prepare_models(&arguments, &models);
 	if (err)
 		goto out;
-	err = write_out(&models, &arguments);
+	err = export_to_output(&models, &arguments);
 	if (err == -EPIPE)
 		err = 0;
-	else if (err)
-		log__error(NULL, "cannot write %s: %s", arguments.output ? arguments.output : "the trace",
-			   strerror(-err));
 out:
 	timeline__free(models.timeline);
 	job__free(models.job);

@@ -352,7 +352,8 @@ static int note_thinning(struct flame *flame, struct page *page)
 static int write_page(const struct flame_args *arguments, struct flame *flame, struct page *page)
 {
 	const char *path = arguments->output ?: OUTPUT_DEFAULT;
-	int err = note_thinning(flame, page), fd;
+	int err = note_thinning(flame, page);
+	struct output output;
 	FILE *out;
 
 	if (err)
@@ -363,19 +364,17 @@ static int write_page(const struct flame_args *arguments, struct flame *flame, s
 		utf8__copy(page->recordings[i].file, sizeof(page->recordings[i].file), slash ? slash + 1 : file,
 			   sizeof(page->recordings[i].file));
 	}
-	fd = output__open(path);
-	out = fd >= 0 ? fdopen(fd, "wb") : NULL;
-	if (!out) {
-		err = -errno;
-	} else {
-		err = page__write(page, out);
-		if (!err)
-			err = common__flush(out);
-		if (fclose(out) && !err)
+	err = output__open(path, &output);
+	if (!err) {
+		out = fdopen(output.fd, "wb");
+		err = out ? page__write(page, out) ?: common__flush(out) : -errno;
+		if (out && fclose(out) && !err)
 			err = -errno;
+		err = err ?: output__keep(&output);
+		output__release(&output);
 	}
 	if (err)
-		log__error(NULL, "cannot write %s: %s", output__name(path), strerror(-err));
+		output__explain(path, &output, err);
 	else if (!output__is_stdout(path))
 		log__info("wrote %s: open it in a browser", path);
 	return err;

@@ -149,12 +149,14 @@ static int write_merged(const struct merge_args *arguments, struct merge *merge,
 {
 	int err, end_err;
 
-	writing->err = recording_writer__new(arguments->output, &writing->writer);
-	err = writing->err ? 0 : read_all(arguments, merge, add_record_to_merge);
+	err = recording_writer__new_unnamed(arguments->output, &writing->writer);
+	if (err)
+		return err;
+	err = read_all(arguments, merge, add_record_to_merge);
 	if (!err && !writing->err)
 		err = merge__finish(merge);
 	if (!err && !writing->err)
-		writing->err = recording_writer__mark(writing->writer);
+		writing->err = recording_writer__mark(writing->writer) ?: recording_writer__keep(writing->writer);
 	end_err = recording_writer__free(writing->writer);
 	if (!writing->err)
 		writing->err = end_err;

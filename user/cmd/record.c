@@ -4,7 +4,6 @@
  * the simple report.
  */
 #include <errno.h>
-#include <libgen.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -45,6 +44,7 @@ enum {
 	OPT_GPU,
 	OPT_INJECT,
 	OPT_MAX_SIZE,
+	OPT_USER,
 };
 
 struct record_args {
@@ -55,6 +55,8 @@ struct record_args {
 	uint64_t max_bytes;   /* of disk; 0: any */
 	struct session_options session;
 	char **command; /* NULL with -p */
+	const char *user;
+	struct launch_user runs_as;
 };
 
 static const struct argp_option options[] = {
@@ -78,6 +80,10 @@ static const struct argp_option options[] = {
 	{"max-size", OPT_MAX_SIZE, "SIZE", 0,
 	 "use at most SIZE of disk (1M or more; K, M and G are powers of 1024), and drop the oldest samples, steps and "
 	 "other events for that; counts and totals stay those of the whole recording",
+	 0},
+	{"user", OPT_USER, "NAME|UID", 0,
+	 "run the command as this user (default: behind sudo the one who called it, else the one that stepflame runs "
+	 "as)",
 	 0},
 	{"action", OPT_ACTION, "LIB:SYMBOL|FILE.py:QUALNAME", 0,
 	 "time calls of a function as an action: of a native function, where LIB is a mapped library's path or the "
@@ -141,6 +147,8 @@ static void settle_or_die(struct argp_state *state, struct record_args *args)
 {
 	if (!args->command == !args->targets.cnt)
 		argp_error(state, "give either -p PID or -- CMD");
+	if (args->user && !args->command)
+		argp_error(state, "--user is for -- CMD");
 	if (args->session.steps && args->session.schedule[OP_ACTIVE])
 		argp_error(state, "--steps N records one window, --schedule several: give only one of them");
 	if (args->session.inject && args->command)
@@ -199,6 +207,9 @@ static error_t parse_record(int key, char *arg, struct argp_state *state)
 			argp_error(state, "--exact=%s? It is --exact or --exact=force", arg);
 		args->session.exact = true;
 		args->session.exact_force = arg;
+		return 0;
+	case OPT_USER:
+		args->user = arg;
 		return 0;
 	case OPT_INJECT:
 		args->session.inject = true;
@@ -259,7 +270,8 @@ const struct argp cmd_record_argp = {
 	.doc = "Record what a running training job does, and print its simple report.\v"
 	       "The first Ctrl-C ends the recording and writes it; a second one skips the last snapshot. stepflame "
 	       "never signals the job, and stops it only with --inject, for a moment. A command started after -- "
-	       "runs on until it ends by itself, and stepflame returns its exit status.",
+	       "runs on until it ends by itself, and stepflame returns its exit status; behind sudo it runs as the "
+	       "user who called that, with --user root as root.",
 };
 
 static volatile sig_atomic_t interrupts;
@@ -331,7 +343,9 @@ static int sink_open(struct sink *sink, const char *path, uint64_t max_bytes)
 {
 	int err = recording_writer__new(path, &sink->writer);
 
-	if (!err && max_bytes)
+	if (err)
+		return err;
+	if (max_bytes)
 		err = recording_writer__limit(sink->writer, path, max_bytes);
 	if (err) {
 		log__error("choose another file with -o FILE", "cannot write %s: %s", output__name(path),
@@ -407,7 +421,7 @@ static int start_targets(struct session *session, const struct record_args *args
 		err = session__attach(session, args->targets.pid[i]);
 	if (!err && args->command) {
 		prepare_injection(args);
-		err = launch__fork(launch, args->command) ?: session__follow(session, launch->pid);
+		err = launch__fork(launch, args->command, &args->runs_as) ?: session__follow(session, launch->pid);
 	}
 	err = err ?: sink_open(sink, args->output, args->max_bytes) ?: session__open(session);
 	if (!err && args->command) {
@@ -482,14 +496,11 @@ out:
  */
 static int check_output(const char *path)
 {
-	char dir[PATH_MAX];
-	int err = 0;
+	struct output output;
+	int err = output__check(path, &output);
 
-	snprintf(dir, sizeof(dir), "%s", path);
-	if (access(path, W_OK) && (errno != ENOENT || access(dirname(dir), W_OK)))
-		err = -errno;
 	if (err)
-		log__error("choose another file with -o FILE", "cannot write %s: %s", path, strerror(-err));
+		output__explain(path, &output, err);
 	return err;
 }
 
@@ -506,11 +517,12 @@ int cmd_record(int argc, char **argv)
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
 	signal(SIGPIPE, SIG_IGN);
-	err = output__is_stdout(args.output) ? 0 : check_output(args.output);
+	err = (args.command ? launch_user__find(args.user, &args.runs_as) : 0) ?: check_output(args.output);
 	if (err)
 		return log__exit_code(err);
 	sink.job = job__new();
 	err = sink.job ? record(&args, &sink, &launch) : -ENOMEM;
+	launch_user__release(&args.runs_as);
 	recording_writer__free(sink.writer);
 	free(sink.buffered);
 	job__free(sink.job);

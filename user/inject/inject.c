@@ -188,7 +188,7 @@ __attribute__((visibility("default"))) int InitializeInjection(void);
 int InitializeInjection(void)
 {
 	static uint32_t called;
-	const char *path = getenv("STEPFLAME_CUPTI");
+	const char *path = secure_getenv("STEPFLAME_CUPTI");
 
 	if (__atomic_exchange_n(&called, 1, __ATOMIC_ACQ_REL))
 		return 1;

@@ -3,14 +3,24 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "user/lib/capabilities.h"
+#include "user/lib/log.h"
+
+#define LINKS_MAX 16 /* one within the other */
+#define FOLDER    (O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+
+/* -1 without sudo. */
 static long env_id(const char *name)
 {
-	const char *value = getenv(name);
+	const char *value = geteuid() ? NULL : secure_getenv(name);
 	char *rest;
 	long id;
 
@@ -23,7 +33,7 @@ static long env_id(const char *name)
 
 bool output__is_stdout(const char *path)
 {
-	return !strcmp(path, "-");
+	return !strcmp(path, "-") || !strcmp(path, "/dev/stdout");
 }
 
 const char *output__name(const char *path)
@@ -31,23 +41,231 @@ const char *output__name(const char *path)
 	return output__is_stdout(path) ? "standard output" : path;
 }
 
-/*
- * A file that we create under sudo belongs to the user who called sudo. An existing file keeps its
- * owner, as a change would be a surprise; O_EXCL tells the two cases apart without a race.
- */
-int output__open(const char *path)
+/* Can only root, or the user of stepflame, have put there what belongs to uid? */
+static bool is_trusted(uid_t uid)
 {
-	int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY;
-	long uid = env_id("SUDO_UID"), gid = env_id("SUDO_GID");
-	int fd;
+	return !uid || uid == geteuid() || (long)uid == env_id("SUDO_UID");
+}
 
-	if (output__is_stdout(path))
-		return fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0);
-	fd = open(path, flags | O_EXCL, 0644);
-	if (fd < 0 && errno == EEXIST)
-		return open(path, flags | O_TRUNC, 0644);
-	if (fd >= 0 && uid >= 0 && gid >= 0 && geteuid() == 0 && fchown(fd, uid, gid)) {
+static int refuse(struct output *out, const char *why)
+{
+	out->refused = why;
+	return -EPERM;
+}
+
+/* ---- the folder ---- */
+
+static int open_folder(struct output *out, int from, const char *path, int links);
+
+static int follow_link(struct output *out, int folder, const char *name, int links)
+{
+	int link = openat(folder, name, O_PATH | O_NOFOLLOW | O_CLOEXEC), err;
+	char target[PATH_MAX];
+	struct stat st;
+	ssize_t length;
+
+	if (link < 0)
+		return -errno;
+	length = fstat(link, &st) ? -1 : readlinkat(link, "", target, sizeof(target) - 1);
+	if (length < 0 || !S_ISLNK(st.st_mode)) {
+		err = -ENOTDIR;
+	} else if (!is_trusted(st.st_uid)) {
+		err = refuse(out, "a folder on the way to it is a symbolic link of another user");
+	} else {
+		target[length] = 0;
+		err = links ? open_folder(out, folder, target, links - 1) : -ELOOP;
+	}
+	close(link);
+	return err;
+}
+
+/* Opens the folder `path`, relative to the folder `from`: a descriptor or -errno. */
+static int open_folder(struct output *out, int from, const char *path, int links)
+{
+	int folder = openat(from, *path == '/' ? "/" : ".", FOLDER), next;
+	char copy[PATH_MAX], *rest = copy, *part;
+
+	if (folder < 0)
+		return -errno;
+	if (snprintf(copy, sizeof(copy), "%s", path) >= (int)sizeof(copy)) {
+		close(folder);
+		return -ENAMETOOLONG;
+	}
+	while (folder >= 0 && (part = strsep(&rest, "/"))) {
+		if (!*part)
+			continue;
+		next = openat(folder, part, FOLDER);
+		if (next < 0)
+			next = errno == ENOTDIR ? follow_link(out, folder, part, links) : -errno;
+		close(folder);
+		folder = next;
+	}
+	return folder;
+}
+
+/* Opens out->folder, and sets out->name: "" for a path that can only be a folder. */
+static int find_folder(const char *path, struct output *out)
+{
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+	char folder[PATH_MAX];
+
+	if (snprintf(folder, sizeof(folder), "%.*s", (int)(name - path), path) >= (int)sizeof(folder) ||
+	    snprintf(out->name, sizeof(out->name), "%s", name) >= (int)sizeof(out->name))
+		return -ENAMETOOLONG;
+	out->folder = open_folder(out, AT_FDCWD, folder, LINKS_MAX);
+	return out->folder < 0 ? out->folder : 0;
+}
+
+/* ---- what has the name ---- */
+
+/*
+ * May a new file take the place of this one? Not, in a folder that several users share, if it is
+ * another one's, as in /tmp.
+ */
+static int judge_file(struct output *out, const struct stat *st)
+{
+	struct stat folder;
+	bool shared;
+
+	if (fstat(out->folder, &folder))
+		return -errno;
+	shared = (folder.st_mode & (S_IWGRP | S_IWOTH)) || !is_trusted(folder.st_uid);
+	if (shared && !is_trusted(st->st_uid) && st->st_uid != folder.st_uid)
+		return refuse(out, "a file of another user has this name");
+	return 0;
+}
+
+/* What is no regular file is written to as it is: a device, a pipe; *as_it_is is true then. */
+static int judge_name(struct output *out, bool *as_it_is)
+{
+	struct stat st, target;
+
+	*as_it_is = false;
+	if (!*out->name || !strcmp(out->name, ".") || !strcmp(out->name, ".."))
+		return -EISDIR;
+	if (fstatat(out->folder, out->name, &st, AT_SYMLINK_NOFOLLOW))
+		return errno == ENOENT ? 0 : -errno;
+	if (S_ISREG(st.st_mode))
+		return judge_file(out, &st);
+	if (S_ISDIR(st.st_mode))
+		return -EISDIR;
+	if (!is_trusted(st.st_uid))
+		return refuse(out, "it belongs to another user");
+	if (S_ISLNK(st.st_mode) &&
+	    (fstatat(out->folder, out->name, &target, 0) || S_ISREG(target.st_mode) || S_ISDIR(target.st_mode)))
+		return refuse(out, "it is a symbolic link, and stepflame writes through none");
+	*as_it_is = true;
+	return 0;
+}
+
+static int open_as_it_is(struct output *out)
+{
+	struct stat st;
+	int err;
+
+	out->fd = openat(out->folder, out->name, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+	err = out->fd < 0 || fstat(out->fd, &st) ? -errno : 0;
+	close(out->folder);
+	out->folder = -1;
+	if (!err && (S_ISREG(st.st_mode) || !is_trusted(st.st_uid))) /* replaced since */
+		err = refuse(out, "it belongs to another user");
+	return err;
+}
+
+static int make_temporary(struct output *out)
+{
+	long uid = env_id("SUDO_UID"), gid = env_id("SUDO_GID");
+	uint64_t number;
+
+	if (getrandom(&number, sizeof(number), 0) != sizeof(number))
+		return -errno;
+	snprintf(out->temporary, sizeof(out->temporary), ".stepflame-%016" PRIx64, number);
+	out->fd = openat(out->folder, out->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (out->fd < 0) {
+		out->temporary[0] = 0;
+		return -errno;
+	}
+	if (uid >= 0 && gid >= 0 && fchown(out->fd, uid, gid)) {
 		/* The file system has no owners, so nothing is lost. */
 	}
-	return fd;
+	return 0;
+}
+
+/* ---- outputs ---- */
+
+/* Capabilities serve to trace processes. Only root writes where its user could not. */
+static uint64_t be_the_user(void)
+{
+	return geteuid() ? capabilities__lower(CAPABILITIES_OF_FILES) : 0;
+}
+
+static int begin(const char *path, struct output *out, bool check)
+{
+	uint64_t lowered = be_the_user();
+	bool as_it_is;
+	int err;
+
+	*out = (struct output){.fd = -1, .folder = -1};
+	err = find_folder(path, out) ?: judge_name(out, &as_it_is);
+	if (!err && check)
+		err = faccessat(out->folder, as_it_is ? out->name : ".", W_OK, AT_EACCESS) ? -errno : 0;
+	else if (!err)
+		err = as_it_is ? open_as_it_is(out) : make_temporary(out);
+	capabilities__raise(lowered);
+	if (err && out->fd >= 0) {
+		close(out->fd);
+		out->fd = -1;
+	}
+	if (err || check)
+		output__release(out);
+	return err;
+}
+
+int output__open(const char *path, struct output *out)
+{
+	if (!output__is_stdout(path))
+		return begin(path, out, false);
+	*out = (struct output){.folder = -1};
+	out->fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0);
+	return out->fd < 0 ? -errno : 0;
+}
+
+int output__check(const char *path, struct output *out)
+{
+	return output__is_stdout(path) ? 0 : begin(path, out, true);
+}
+
+int output__keep(struct output *out)
+{
+	uint64_t lowered;
+	int err;
+
+	if (out->folder < 0)
+		return 0;
+	lowered = be_the_user();
+	err = renameat(out->folder, out->temporary, out->folder, out->name) ? -errno : 0;
+	capabilities__raise(lowered);
+	if (!err)
+		out->temporary[0] = 0;
+	output__release(out);
+	return err;
+}
+
+void output__release(struct output *out)
+{
+	uint64_t lowered = be_the_user();
+
+	if (out->temporary[0])
+		unlinkat(out->folder, out->temporary, 0);
+	capabilities__raise(lowered);
+	out->temporary[0] = 0;
+	if (out->folder >= 0)
+		close(out->folder);
+	out->folder = -1;
+}
+
+void output__explain(const char *path, const struct output *out, int err)
+{
+	log__error("choose another file with -o FILE, in a folder of your own", "cannot write %s: %s",
+		   output__name(path), out->refused ?: strerror(-err));
 }

@@ -149,6 +149,9 @@ int proc__status(pid_t pid, pid_t tid, struct proc_status *out)
 	out->tgid = status__number(status, "Tgid");
 	out->tracer = status__number(status, "TracerPid");
 	out->seccomp = status__number(status, "Seccomp");
+	value = status__value(status, "Uid");
+	if (!value || sscanf(value, "%u %u %u %u", &out->uids[0], &out->uids[1], &out->uids[2], &out->uids[3]) != 4)
+		memset(out->uids, 0, sizeof(out->uids));
 	out->nspid = tid ?: out->tgid;
 	value = status__value(status, "NSpid");
 	while (value && *value && *value != '\n') {

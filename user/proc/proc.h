@@ -32,6 +32,7 @@ struct proc_status {
 	pid_t tgid;
 	pid_t tracer;              /* 0: the process is not being traced */
 	int seccomp;               /* 0: no filter */
+	uid_t uids[4];             /* real, effective, saved, of the file system */
 	pid_t nspid;               /* in the innermost namespace; without namespaces the same as tgid */
 	uint64_t pending, blocked; /* signal masks: pending for the thread or its process; blocked by the thread */
 };

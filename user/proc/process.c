@@ -20,6 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "user/lib/capabilities.h"
 #include "user/proc/proc.h"
 
 #define PF_KTHREAD 0x00200000u /* Linux include/linux/sched.h */
@@ -212,6 +213,22 @@ static int process__read_command(struct process *p)
 	return 0;
 }
 
+/*
+ * 0, or -EPERM: the rights of stepflame's program file do not serve to look at other users'
+ * processes; -EACCES: no ptrace access. With CAP_PERFMON alone, Linux 6.15 shows the maps of a
+ * process whose files and memory it does not show.
+ */
+static int check_access(const struct proc_status *status)
+{
+	char path[32], root[4];
+
+	for (size_t i = 0; i < sizeof(status->uids) / sizeof(*status->uids); i++)
+		if (capabilities__of_program() && geteuid() && status->uids[i] != getuid())
+			return -EPERM;
+	snprintf(path, sizeof(path), "/proc/%d/root", status->tgid);
+	return readlink(path, root, sizeof(root)) < 0 && errno == EACCES ? -EACCES : 0;
+}
+
 int process__read(pid_t pid, struct process *out)
 {
 	struct proc_status status;
@@ -221,7 +238,7 @@ int process__read(pid_t pid, struct process *out)
 	memset(out, 0, sizeof(*out));
 	if (pid <= 0)
 		return -ESRCH;
-	err = proc__status(pid, 0, &status);
+	err = proc__status(pid, 0, &status) ?: check_access(&status);
 	if (err)
 		return err;
 	out->pid = status.tgid;
@@ -250,8 +267,19 @@ const char *process__explain(int err, pid_t pid, char *why, size_t size)
 		return "stepflame ps lists the training processes of this host";
 	case -EPERM:
 	case -EACCES:
-		snprintf(why, size, "may not examine process %d: permission denied", pid);
-		return "run stepflame as root (sudo), or as the owner of the process with CAP_SYS_PTRACE";
+		if (err == -EPERM && capabilities__of_program() && geteuid()) {
+			snprintf(why, size,
+				 "process %d is another user's, and file capabilities serve for your own only", pid);
+			return "run stepflame as root (sudo)";
+		}
+		if (capabilities__held() & CAPABILITY(CAP_SYS_PTRACE)) {
+			snprintf(why, size, "may not examine process %d: permission denied", pid);
+			return "run stepflame where the process was started, not in a container or user namespace "
+			       "beside it; "
+			       "stepflame doctor says what restricts it";
+		}
+		snprintf(why, size, "may not examine process %d: CAP_SYS_PTRACE is missing", pid);
+		return "run stepflame as root (sudo), or with CAP_SYS_PTRACE";
 	}
 	snprintf(why, size, "cannot examine process %d: %s", pid, strerror(-err));
 	return NULL;

@@ -42,8 +42,6 @@ int read_chunk__next(struct recording_file *source, struct read_chunk *chunk, st
 int read_chunk__unpack(struct read_chunk *chunk, const struct recording_chunk_header *header);
 void read_chunk__release(struct read_chunk *chunk);
 
-/* A writer of a new recording to an open regular file, which it owns from now on. 0 or -errno. */
-int recording_writer__of_file(int fd, struct recording_writer **out);
 /* Appends a chunk as another file has stored it. 0 or -errno, as recording_writer__append. */
 int recording_writer__copy(struct recording_writer *w, const struct recording_chunk_header *header, const void *stored);
 

@@ -35,11 +35,13 @@ struct rec_dropped {
 struct recording_writer;
 
 /*
- * Creates or truncates path, a regular file or a pipe; "-" is standard output. A new file has mode
- * 0644 and belongs to SUDO_UID:SUDO_GID when those are set; an existing file keeps its owner. 0 or
- * -errno.
+ * Creates or replaces path, or writes to a pipe or a device (output__open). The file has its name
+ * from the beginning, and at any time whole chunks. 0, or -errno after a message.
  */
 int recording_writer__new(const char *path, struct recording_writer **out);
+/* The same, but the file gets its name, and replaces another one, only in recording_writer__keep. */
+int recording_writer__new_unnamed(const char *path, struct recording_writer **out);
+int recording_writer__keep(struct recording_writer *w);
 /*
  * Appends one record; hdr.size must be a multiple of 8 and at most RECORDING_CHUNK_MAX (else
  * -EINVAL). 0 or -errno of a failed write. After a failure (a full disk), the writer truncates the

@@ -27,7 +27,6 @@ struct step_thread {
 };
 
 struct trim {
-	char *path; /* of the copy; NULL: there is none to remove */
 	struct stat was;
 	struct recording_file source;
 	struct read_chunk chunk;
@@ -40,22 +39,6 @@ struct trim {
 	bool copies;        /* the copy has the state, and now takes whole chunks */
 	struct rec_dropped dropped;
 };
-
-/* Removes what a recorder that was killed left there. Returns a descriptor or -errno. */
-static int create_copy(const char *path, const struct stat *like)
-{
-	int fd;
-
-	if (unlink(path) && errno != ENOENT)
-		return -errno;
-	fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (fd < 0)
-		return -errno;
-	if (fchown(fd, like->st_uid, like->st_gid) || fchmod(fd, like->st_mode & 07777)) {
-		/* The file system has no owners or modes, so nothing is lost. */
-	}
-	return fd;
-}
 
 static int open_source(struct trim *trim, int fd)
 {
@@ -72,7 +55,7 @@ static int open_source(struct trim *trim, int fd)
 int trim__new(int fd, const char *path, uint64_t drop_bytes, uint64_t state_max, struct trim **out)
 {
 	struct trim *trim = calloc(1, sizeof(*trim));
-	int err, copy;
+	int err;
 
 	*out = NULL;
 	if (!trim)
@@ -80,13 +63,7 @@ int trim__new(int fd, const char *path, uint64_t drop_bytes, uint64_t state_max,
 	trim->drop_bytes = drop_bytes;
 	trim->state_max = state_max;
 	trim->dropped.hdr = (struct rec_hdr){.type = REC_DROPPED, .size = sizeof(trim->dropped)};
-	err = open_source(trim, fd);
-	if (!err && asprintf(&trim->path, "%s.trim", path) < 0) {
-		trim->path = NULL;
-		err = -ENOMEM;
-	}
-	copy = err ? err : create_copy(trim->path, &trim->was);
-	err = copy < 0 ? copy : recording_writer__of_file(copy, &trim->copy);
+	err = open_source(trim, fd) ?: recording_writer__new_unnamed(path, &trim->copy);
 	if (err)
 		trim__free(trim);
 	else
@@ -120,9 +97,6 @@ void trim__free(struct trim *trim)
 	if (trim->source.file)
 		fclose(trim->source.file);
 	recording_writer__free(trim->copy);
-	if (trim->path)
-		unlink(trim->path);
-	free(trim->path);
 	free(trim);
 }
 
@@ -348,14 +322,14 @@ const struct rec_dropped *trim__dropped(const struct trim *trim)
 int trim__finish(struct trim *trim, const char *path, struct recording_writer **out)
 {
 	struct stat is;
+	int err;
 
 	*out = NULL;
 	if (lstat(path, &is) || is.st_dev != trim->was.st_dev || is.st_ino != trim->was.st_ino)
 		return -ESTALE;
-	if (rename(trim->path, path))
-		return -errno;
-	free(trim->path);
-	trim->path = NULL;
+	err = recording_writer__keep(trim->copy);
+	if (err)
+		return err;
 	*out = trim->copy;
 	trim->copy = NULL;
 	return 0;

@@ -19,7 +19,7 @@
 #include "user/recording/trim.h"
 
 struct recording_writer {
-	int fd;
+	struct output output;
 	bool regular;
 	int err;      /* error of the first write that failed; later calls return it too */
 	uint64_t end; /* of the last whole chunk, as an offset in the file */
@@ -65,10 +65,10 @@ static int write_all(int fd, const void *data, size_t bytes)
 
 static int write_whole(struct recording_writer *w, const void *data, size_t bytes)
 {
-	w->err = write_all(w->fd, data, bytes);
+	w->err = write_all(w->output.fd, data, bytes);
 	if (!w->err)
 		w->end += bytes;
-	else if (w->regular && ftruncate(w->fd, w->end)) {
+	else if (w->regular && ftruncate(w->output.fd, w->end)) {
 		/*
 		 * The partial chunk stays, and the reader drops it. The first error is the one to
 		 * report.
@@ -77,8 +77,7 @@ static int write_whole(struct recording_writer *w, const void *data, size_t byte
 	return w->err;
 }
 
-/* Owns fd. 0 or -errno. */
-static int writer_of_fd(int fd, bool regular, struct recording_writer **out)
+int recording_writer__new_unnamed(const char *path, struct recording_writer **out)
 {
 	struct recording_file_header header = {
 		.magic = RECORDING_MAGIC,
@@ -88,45 +87,48 @@ static int writer_of_fd(int fd, bool regular, struct recording_writer **out)
 	};
 	struct recording_writer *w = calloc(1, sizeof(*w));
 	int err = -ENOMEM;
+	struct stat st;
 
 	*out = NULL;
-	if (!w) {
-		close(fd);
+	if (!w)
 		return err;
-	}
-	w->fd = fd;
-	w->regular = regular;
+	w->output = (struct output){.fd = -1, .folder = -1};
 	w->room = sizeof(struct recording_chunk_header) + RECORDING_CHUNK_BYTES;
 	w->buffer = malloc(w->room);
-	if (w->buffer)
-		err = write_whole(w, &header, sizeof(header));
+	if (!w->buffer)
+		goto out;
+	err = output__open(path, &w->output);
+	if (!err && fstat(w->output.fd, &st))
+		err = -errno;
 	if (err)
+		goto out;
+	w->regular = S_ISREG(st.st_mode) && !output__is_stdout(path); /* others may have written to stdout before */
+	err = write_whole(w, &header, sizeof(header));
+out:
+	if (err) {
+		output__explain(path, &w->output, err);
 		recording_writer__free(w);
-	else
+	} else {
 		*out = w;
+	}
 	return err;
+}
+
+int recording_writer__keep(struct recording_writer *w)
+{
+	return output__keep(&w->output);
 }
 
 int recording_writer__new(const char *path, struct recording_writer **out)
 {
-	int fd = output__open(path), err;
-	struct stat st;
+	int err = recording_writer__new_unnamed(path, out) ?: recording_writer__keep(*out);
 
-	*out = NULL;
-	if (fd < 0)
-		return -errno;
-	if (fstat(fd, &st)) {
-		err = -errno;
-		close(fd);
-		return err;
+	if (err && *out) {
+		output__explain(path, &(*out)->output, err);
+		recording_writer__free(*out);
+		*out = NULL;
 	}
-	/* Others may have written to standard output before. */
-	return writer_of_fd(fd, S_ISREG(st.st_mode) && !output__is_stdout(path), out);
-}
-
-int recording_writer__of_file(int fd, struct recording_writer **out)
-{
-	return writer_of_fd(fd, true, out);
+	return err;
 }
 
 int recording_writer__limit(struct recording_writer *w, const char *path, uint64_t max_bytes)
@@ -194,14 +196,14 @@ static unsigned char *pack_chunk(struct recording_writer *w, size_t *bytes)
 static int replace_file(struct recording_writer *w)
 {
 	struct recording_writer *copy;
-	int err = trim__finish(w->trim, w->path, &copy), old = w->fd;
+	int err = trim__finish(w->trim, w->path, &copy), old = w->output.fd;
 
 	if (err)
 		return err;
 	w->dropped = *trim__dropped(w->trim);
 	w->end = copy->end;
-	w->fd = copy->fd;
-	copy->fd = old;
+	w->output.fd = copy->output.fd;
+	copy->output.fd = old;
 	recording_writer__free(copy);
 	trim__free(w->trim);
 	w->trim = NULL;
@@ -214,7 +216,7 @@ static int keep_limit(struct recording_writer *w, uint64_t bytes)
 	int got = 0;
 
 	if (!w->trim && w->end > TRIM_AT(w->max_bytes))
-		got = trim__new(w->fd, w->path, w->end / 2, STATE_MAX(w->max_bytes), &w->trim);
+		got = trim__new(w->output.fd, w->path, w->end / 2, STATE_MAX(w->max_bytes), &w->trim);
 	if (!got && w->trim)
 		got = trim__go(w->trim, w->end, bytes * TRIM_PACE);
 	if (got > 0)
@@ -281,10 +283,11 @@ int recording_writer__free(struct recording_writer *w)
 
 	if (!w)
 		return 0;
-	err = w->fd >= 0 ? recording_writer__flush(w) : 0;
+	err = w->output.fd >= 0 ? recording_writer__flush(w) : 0;
 	/* NFS and quotas may report a failed write only here. */
-	if (w->fd >= 0 && close(w->fd) && !err && errno != EINTR)
+	if (w->output.fd >= 0 && close(w->output.fd) && !err && errno != EINTR)
 		err = -errno;
+	output__release(&w->output);
 	trim__free(w->trim);
 	free(w->path);
 	free(w->buffer);

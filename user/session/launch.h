@@ -14,11 +14,26 @@ struct launch {
 	int status; /* as from wait(2), once `ended` */
 };
 
+/* Whom a command runs as: with the groups of that user, and HOME, USER and LOGNAME. */
+struct launch_user {
+	bool other; /* than stepflame's; false: the rest is not set */
+	uid_t uid;
+	gid_t gid;
+	char *name, *home; /* NULL: not known, for a number without a name */
+};
+
 /*
- * Forks a child that will exec argv, in its own process group, so that Ctrl-C reaches only
- * stepflame. 0 or -errno.
+ * Finds a user by name or number. NULL: behind sudo the one who called it, else none other. 0, or
+ * -errno after a message. Release *out.
  */
-int launch__fork(struct launch *c, char **argv);
+int launch_user__find(const char *user, struct launch_user *out);
+void launch_user__release(struct launch_user *user);
+
+/*
+ * Forks a child that will exec argv as `user`, in its own process group, so that Ctrl-C reaches
+ * only stepflame. 0 or -errno.
+ */
+int launch__fork(struct launch *c, char **argv, const struct launch_user *user);
 /*
  * Lets the child exec. 0 or the -errno of exec; the child then ends with 127 (not found) or 126, as
  * in a shell.

@@ -11,13 +11,14 @@
 
 #include "include/probes.h"
 #include "stepflame.skel.h"
+#include "user/lib/capabilities.h"
 #include "user/session/source.h"
 #include "user/session/trace_events.h"
 
 /* libbpf's messages are for developers; STEPFLAME_DEBUG=1 shows them. */
 static int print_libbpf(enum libbpf_print_level level, const char *fmt, va_list args)
 {
-	return level == LIBBPF_WARN && getenv("STEPFLAME_DEBUG") ? vfprintf(stderr, fmt, args) : 0;
+	return level == LIBBPF_WARN && secure_getenv("STEPFLAME_DEBUG") ? vfprintf(stderr, fmt, args) : 0;
 }
 
 static void unset_attach_types(struct stepflame_bpf *skel)
@@ -71,7 +72,7 @@ int programs__load(programs_configure configure, void *ctx, struct stepflame_bpf
 		enum attach_backend backend;
 		const char *name;
 	} backends[] = {{ATTACH_MULTI, "multi"}, {ATTACH_EVENTS, "events"}, {ATTACH_PERF, "perf"}};
-	const char *forced = getenv("STEPFLAME_PROBES"); /* for tests */
+	const char *forced = secure_getenv("STEPFLAME_PROBES"); /* for tests */
 	int err = -EOPNOTSUPP;
 
 	libbpf_set_print(print_libbpf);
@@ -87,6 +88,8 @@ int programs__load(programs_configure configure, void *ctx, struct stepflame_bpf
 	}
 	if (!err || err == -ENOMEM)
 		return err;
+	if (err == -EOPNOTSUPP && trace_events__denied())
+		return -EPERM;
 	/* The verifier also returns EACCES; for root that cannot mean a missing permission. */
 	return err == -EPERM || (err == -EACCES && geteuid()) ? -EPERM : -EOPNOTSUPP;
 }
@@ -116,11 +119,37 @@ int programs__iterate(struct bpf_program *program)
 	return err;
 }
 
+static const char *why_denied(void)
+{
+	const uint64_t programs = CAPABILITY(CAP_BPF) | CAPABILITY(CAP_PERFMON);
+	uint64_t held = capabilities__held();
+	static char why[160];
+	char missing[64];
+
+	if (capabilities__in_user_namespace())
+		return "may not load BPF programs: in a user namespace no capability allows that";
+	if (programs & ~held) {
+		snprintf(why, sizeof(why), "may not load BPF programs: %s missing",
+			 capabilities__names(programs & ~held, missing, sizeof(missing)));
+		return why;
+	}
+	if (trace_events__denied())
+		return "may not place probes, as this kernel needs tracefs for that: CAP_DAC_OVERRIDE missing";
+	if (!(held & CAPABILITY(CAP_SYS_ADMIN)))
+		return "may not place probes, which without tracefs this kernel allows administrators only: "
+		       "CAP_SYS_ADMIN missing";
+	return "may not load BPF programs, although it has the capabilities: the kernel is locked down, or a security "
+	       "module refuses";
+}
+
 void programs__explain(int err, const char **why, const char **fix)
 {
 	if (err == -EPERM) {
-		*why = "may not load BPF programs: permission denied";
-		*fix = "run it as root (sudo), or with CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE";
+		*why = why_denied();
+		*fix = capabilities__in_user_namespace()
+			       ? "run it outside of the user namespace: on the host, or in a container without one"
+			       : "run it as root (sudo), or with the capabilities that docs/safety.md lists; stepflame "
+				 "doctor says what else restricts it";
 	} else if (err == -ENOMEM) {
 		*why = "there is not enough memory for the BPF programs";
 		*fix = "give stepflame 100 MB: raise the limit of its container or cgroup, or ulimit -v";

@@ -125,8 +125,10 @@ static int test_probe(struct stepflame_bpf *skel, struct attacher *attacher, str
 		return err;
 	if (skel->bss->test_hits != CALLS)
 		return -EOPNOTSUPP;
-	*out = (struct selftest){
-		.attacher = *attacher, .hit_ns = ns > free_ns ? ns - free_ns : 0, .pid_level = skel->bss->test_level};
+	*out = (struct selftest){.attacher = *attacher,
+				 .hit_ns = ns > free_ns ? ns - free_ns : 0,
+				 .pid_level = skel->bss->test_level,
+				 .pid_ns = skel->bss->test_ns};
 	return 0;
 }
 

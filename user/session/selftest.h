@@ -14,6 +14,7 @@ struct selftest {
 	/* Cost of a probe on an emulated instruction, less the program's own time. */
 	uint64_t hit_ns;
 	uint32_t pid_level; /* level of stepflame's pid namespace */
+	uint64_t pid_ns;    /* its address in the kernel */
 };
 
 /*

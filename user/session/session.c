@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "stepflame.skel.h"
+#include "user/lib/capabilities.h"
 #include "user/lib/log.h"
 #include "user/session/programs.h"
 #include "user/session/state.h"
@@ -79,6 +80,8 @@ static void configure_programs(struct stepflame_bpf *skel, enum attach_backend b
 	skel->rodata->step_limit = s->options.steps;
 	skel->rodata->want_step_times = s->options.live_ns || s->options.frequency || s->options.gpu != SESSION_GPU_OFF;
 	skel->rodata->want_children = s->options.children != CHILDREN_NONE;
+	if (capabilities__of_program() && geteuid())
+		skel->rodata->only_uid = getuid();
 	if (!s->options.frequency && !s->options.exact) {
 		bpf_map__set_max_entries(skel->maps.paths, 1);
 		if (!s->options.stacks && !s->options.modules)
@@ -98,6 +101,7 @@ static int load_programs(struct session *s)
 	err = programs__load(configure_programs, s, &s->skel, &s->selftest);
 	if (!err) {
 		s->skel->bss->pid_level = s->selftest.pid_level;
+		s->skel->bss->pid_ns = s->selftest.pid_ns;
 		if (s->selftest.attacher.backend == ATTACH_PERF)
 			log__warn(PROBES_TOGETHER, "this kernel attaches probes one by one: stepflame does not probe "
 						   "collectives, operators and calls of CUDA");

@@ -18,6 +18,8 @@
 
 /* Is tracefs mounted at its usual place, and writable? */
 bool trace_events__work(void);
+/* Is it mounted there, and may this process not write to it? */
+bool trace_events__denied(void);
 
 /*
  * Creates event `number` of this process: uprobes at cnt different offsets of the open file fd.

@@ -67,6 +67,7 @@ struct pt_regs {
 
 struct upid {
 	int nr;
+	void *ns;
 };
 
 struct pid {
@@ -172,6 +173,12 @@ struct files_struct {
 	struct fdtable *fdt;
 };
 
+struct cred {
+	struct {
+		u32 val;
+	} euid;
+};
+
 struct task_struct {
 	int pid;
 	int tgid;
@@ -188,6 +195,7 @@ struct task_struct {
 	struct task_struct *group_leader;
 	struct pid *thread_pid;
 	struct signal_struct *signal;
+	const struct cred *cred;
 	struct {
 		unsigned long fsbase;
 	} thread;

@@ -46,7 +46,7 @@ static bool allows_code(int fd)
 int inject_library__own(char path[PATH_MAX])
 {
 	static const char *const places[] = {"", "/../lib/stepflame"};
-	const char *given = getenv("STEPFLAME_INJECT");
+	const char *given = secure_getenv("STEPFLAME_INJECT");
 	char self[PATH_MAX] = "", tried[PATH_MAX + 64];
 
 	if (given && *given)

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* What restricts stepflame on this machine: rights of the process, and settings of the kernel. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "user/cmd/doctor.h"
+#include "user/lib/capabilities.h"
+
+#define FOR_PROGRAMS (CAPABILITY(CAP_BPF) | CAPABILITY(CAP_PERFMON))
+#define AS_ROOT      "run it as root (sudo), or with the capabilities that docs/safety.md lists"
+
+/* The first line of a file: "" if it cannot be read. */
+static void read_line(const char *path, char *line, int size)
+{
+	FILE *file = fopen(path, "re");
+
+	if (!file || !fgets(line, size, file))
+		line[0] = 0;
+	line[strcspn(line, "\n")] = 0;
+	if (file)
+		fclose(file);
+}
+
+static void check_capabilities(struct doctor *d, uint64_t held)
+{
+	const uint64_t needed = FOR_PROGRAMS | CAPABILITY(CAP_SYS_PTRACE);
+	char missing[80], all[160];
+
+	capabilities__names(needed & ~held, missing, sizeof(missing));
+	capabilities__names(held, all, sizeof(all));
+	if (FOR_PROGRAMS & ~held)
+		doctor__add(d, "capabilities", FAIL, AS_ROOT, "%s missing: no recording", missing);
+	else if (capabilities__of_program())
+		doctor__add(d, "capabilities", OK, NULL, "%s, of the program's file: for your own processes only", all);
+	else if (needed & ~held)
+		doctor__add(d, "capabilities", WARN, AS_ROOT, "%s missing: your own processes only", missing);
+	else
+		doctor__add(d, "capabilities", OK, NULL, "%s", all);
+}
+
+static void check_user_namespace(struct doctor *d)
+{
+	if (capabilities__in_user_namespace())
+		doctor__add(d, "user namespace", FAIL,
+			    "run it outside of the user namespace: on the host, or in a container without one",
+			    "not the first one: no capability in it allows BPF");
+	else
+		doctor__add(d, "user namespace", OK, NULL, "the first one");
+}
+
+/* "none [integrity] confidentiality" */
+static void check_lockdown(struct doctor *d)
+{
+	char modes[64];
+
+	read_line("/sys/kernel/security/lockdown", modes, sizeof(modes));
+	if (strstr(modes, "[confidentiality]"))
+		doctor__add(d, "lockdown", FAIL, "boot with lockdown=integrity or lockdown=none",
+			    "confidentiality: BPF programs may not read the kernel's memory");
+	else
+		doctor__add(d, "lockdown", OK, NULL, "%s",
+			    strstr(modes, "[integrity]") ? "integrity: does not restrict stepflame" : "none");
+}
+
+static void check_selinux(struct doctor *d)
+{
+	char enforcing[8];
+
+	read_line("/sys/fs/selinux/enforce", enforcing, sizeof(enforcing));
+	if (enforcing[0] == '1')
+		doctor__add(d, "SELinux", WARN,
+			    "if something is denied, look for it with `ausearch -m avc -ts recent`, and allow it in "
+			    "the policy "
+			    "of the domain that runs stepflame (classes bpf, perf_event, process ptrace)",
+			    "enforcing: its policy may deny what the capabilities allow");
+	else
+		doctor__add(d, "SELinux", OK, NULL, enforcing[0] ? "permissive: denies nothing" : "not enabled");
+}
+
+static void check_settings(struct doctor *d, uint64_t held)
+{
+	static const struct {
+		const char *name, *path;
+		uint64_t capability;
+	} settings[] = {
+		{"perf_event_paranoid", "/proc/sys/kernel/perf_event_paranoid", CAPABILITY(CAP_PERFMON)},
+		{"unprivileged_bpf_disabled", "/proc/sys/kernel/unprivileged_bpf_disabled", CAPABILITY(CAP_BPF)},
+	};
+	char value[16], name[32];
+
+	for (size_t i = 0; i < sizeof(settings) / sizeof(*settings); i++) {
+		read_line(settings[i].path, value, sizeof(value));
+		capabilities__names(settings[i].capability, name, sizeof(name));
+		if (held & settings[i].capability)
+			doctor__add(d, settings[i].name, OK, NULL, "%s: does not apply to who has %s", value, name);
+		else
+			doctor__add(d, settings[i].name, WARN, AS_ROOT,
+				    "%s: no value of it allows what stepflame does without %s", value, name);
+	}
+}
+
+/* Symbols that this process may not see have the address 0. */
+static void check_kernel_symbols(struct doctor *d)
+{
+	char value[16], symbol[128];
+
+	read_line("/proc/sys/kernel/kptr_restrict", value, sizeof(value));
+	read_line("/proc/kallsyms", symbol, sizeof(symbol));
+	if (symbol[strspn(symbol, "0")] != ' ' && symbol[0])
+		doctor__add(d, "kptr_restrict", OK, NULL, "%s: the kernel's functions have names", value);
+	else
+		doctor__add(d, "kptr_restrict", WARN,
+			    "set kernel.kptr_restrict to 0 or 1 by sysctl, and run it as root or with CAP_SYSLOG",
+			    "%s: the kernel's functions have no names in stacks", value);
+}
+
+void doctor__check_rights(struct doctor *d)
+{
+	uint64_t held = capabilities__held();
+
+	check_capabilities(d, held);
+	check_user_namespace(d);
+	check_lockdown(d);
+	check_selinux(d);
+	check_settings(d, held);
+	check_kernel_symbols(d);
+}
