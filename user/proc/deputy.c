@@ -50,6 +50,7 @@ static size_t silent_cnt; /* the oldest is forgotten */
 
 static pid_t killed[KILLED_MAX];
 static uint64_t period_start_ms, lost_ms;
+static unsigned int own_patience_ms;
 
 bool deputy__is_self(void)
 {
@@ -182,9 +183,15 @@ bool deputy__gave_up(pid_t pid)
 	return false;
 }
 
-static int patience_ms(void)
+void deputy__set_patience(unsigned int ms)
 {
-	return lost_ms < LOST_MS || now_ms() - period_start_ms > PERIOD_MS ? PATIENCE_MS : IMPATIENCE_MS;
+	own_patience_ms = ms;
+}
+
+static unsigned int patience_ms(void)
+{
+	return own_patience_ms ? own_patience_ms
+	       : lost_ms < LOST_MS || now_ms() - period_start_ms > PERIOD_MS ? PATIENCE_MS : IMPATIENCE_MS;
 }
 
 static void give_up(pid_t pid, uint64_t waited_ms)

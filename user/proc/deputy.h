@@ -36,6 +36,9 @@ typedef int (*deputy_work)(const void *in, struct deputy_out *out);
  */
 int deputy__run(pid_t pid, deputy_work work, const void *in, size_t in_bytes, const struct deputy_out **out);
 
+/* For how long to wait for an answer from now on, of each process; 0: as at first, about 2 s. */
+void deputy__set_patience(unsigned int ms);
+
 /* Has a read from this process not returned in time? */
 bool deputy__gave_up(pid_t pid);
 
