@@ -2,8 +2,10 @@
 #include "user/proc/deputy.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -30,8 +32,9 @@
 struct deputy_area {
 	deputy_work work; /* the same address in both: one is a fork of the other */
 	int result;
+	int handed; /* a descriptor of the deputy */
 	_Alignas(16) char in[DEPUTY_IN_BYTES];
-	struct deputy_out out;
+	_Alignas(4096) struct deputy_out out;
 };
 
 static struct {
@@ -110,6 +113,8 @@ static void serve(int socket, struct deputy_area *area)
 {
 	char byte;
 
+	deputy.area = area;
+	area->handed = -1;
 	while (recv(socket, &byte, 1, 0) == 1) {
 		area->out.size = 0;
 		area->result = area->work(area->in, &area->out);
@@ -117,6 +122,12 @@ static void serve(int socket, struct deputy_area *area)
 			break;
 	}
 	_exit(0);
+}
+
+void deputy__hand(int fd)
+{
+	close(deputy.area->handed);
+	deputy.area->handed = fd;
 }
 
 /* ---- start and end ---- */
@@ -255,7 +266,7 @@ static int try_work(pid_t pid, deputy_work work, const void *in, size_t in_bytes
 	if (err)
 		return err;
 	if (deputy.area->out.size >= GIVE_BACK_FROM)
-		madvise(deputy.area, sizeof(*deputy.area), MADV_REMOVE);
+		madvise(&deputy.area->out, sizeof(deputy.area->out), MADV_REMOVE);
 	memcpy(deputy.area->in, in, in_bytes);
 	deputy.area->work = work;
 	err = send(deputy.socket, "", 1, MSG_NOSIGNAL) == 1 ? wait_for_answer(&waited_ms) : -EPIPE;
@@ -264,6 +275,16 @@ static int try_work(pid_t pid, deputy_work work, const void *in, size_t in_bytes
 	else if (err)
 		kill_deputy();
 	return err;
+}
+
+int deputy__take(void)
+{
+	char path[64];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", deputy.pid, deputy.area->handed);
+	fd = open(path, O_PATH | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
 }
 
 int deputy__run(pid_t pid, deputy_work work, const void *in, size_t in_bytes, const struct deputy_out **out)

@@ -36,6 +36,11 @@ typedef int (*deputy_work)(const void *in, struct deputy_out *out);
  */
 int deputy__run(pid_t pid, deputy_work work, const void *in, size_t in_bytes, const struct deputy_out **out);
 
+/* In a work: keeps a file for deputy__take until the next one is kept. Owns it. */
+void deputy__hand(int fd);
+/* The file that the last work has handed over, as by O_PATH. A descriptor or -errno. */
+int deputy__take(void);
+
 /* For how long to wait for an answer from now on, of each process; 0: as at first, about 2 s. */
 void deputy__set_patience(unsigned int ms);
 

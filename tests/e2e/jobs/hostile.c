@@ -8,12 +8,14 @@
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -66,6 +68,7 @@ static void *read_page(void *page)
 
 static void *write_lock(void *unused)
 {
+	usleep(200000);
 	map(NULL, PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	return unused;
 }
@@ -79,9 +82,8 @@ static void hold_lock(void *page)
 	pthread_t reader, writer;
 
 	check(!pthread_create(&reader, NULL, read_page, page), "pthread_create");
-	usleep(200000);
 	check(!pthread_create(&writer, NULL, write_lock, NULL), "pthread_create");
-	usleep(200000);
+	usleep(400000);
 	check(write(1, "ready\n", 6) == 6, "write");
 	for (;;)
 		pause();
@@ -107,8 +109,12 @@ int main(int argc, char **argv)
 			check(fd >= 0, value);
 			map(NULL, PAGE, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
 			close(fd);
-		} else if (!strcmp(what, "chroot")) {
-			check(!chroot(value) && !chdir("/"), value);
+		} else if (!strcmp(what, "root")) { /* as a container's, with /proc */
+			check(!unshare(CLONE_NEWNS) && !mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) &&
+				      !mount(value, value, NULL, MS_BIND, NULL) && !chdir(value) &&
+				      !mount("proc", "proc", "proc", 0, NULL) &&
+				      !syscall(SYS_pivot_root, ".", ".") && !umount2(".", MNT_DETACH) && !chdir("/"),
+			      value);
 		} else if (!strcmp(what, "mappings")) { /* of the program as code, none beside the other */
 			int fd = open("/proc/self/exe", O_RDONLY);
 			char *area = map(NULL, 2 * cnt * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
