@@ -162,8 +162,8 @@ static void test_killed(void **state)
 	if (!owner) {
 		struct guardian *g;
 
-		if (!guardian__new(&no_probes, NULL, 0, &g) && !write_at(g, &child, (uint64_t)&interpreter.word, VALUE) &&
-		    write(ready[1], "", 1))
+		if (!guardian__new(&no_probes, NULL, 0, &g) &&
+		    !write_at(g, &child, (uint64_t)&interpreter.word, VALUE) && write(ready[1], "", 1))
 			pause();
 		_exit(1);
 	}

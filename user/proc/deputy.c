@@ -24,8 +24,8 @@
 #define PERIOD_MS     60000
 /* A deputy that waits for a processor is not blocked by the target; how often that is accepted. */
 #define EXTENSIONS     15
-#define SILENT_MAX     256       /* processes to remember */
-#define KILLED_MAX     64        /* deputies that may not have ended yet */
+#define SILENT_MAX     256        /* processes to remember */
+#define KILLED_MAX     64         /* deputies that may not have ended yet */
 #define GIVE_BACK_FROM (1u << 20) /* bytes of an answer whose memory is not kept */
 
 /* Shared by stepflame and its deputy. */
@@ -134,8 +134,8 @@ void deputy__hand(int fd)
 
 static int start_deputy(void)
 {
-	struct deputy_area *area = mmap(NULL, sizeof(*area), PROT_READ | PROT_WRITE,
-					MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	struct deputy_area *area =
+		mmap(NULL, sizeof(*area), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	pid_t owner = getpid(), pid;
 	int sockets[2], err;
 
@@ -201,8 +201,9 @@ void deputy__set_patience(unsigned int ms)
 
 static unsigned int patience_ms(void)
 {
-	return own_patience_ms ? own_patience_ms
-	       : lost_ms < LOST_MS || now_ms() - period_start_ms > PERIOD_MS ? PATIENCE_MS : IMPATIENCE_MS;
+	return own_patience_ms                                               ? own_patience_ms
+	       : lost_ms < LOST_MS || now_ms() - period_start_ms > PERIOD_MS ? PATIENCE_MS
+									     : IMPATIENCE_MS;
 }
 
 static void give_up(pid_t pid, uint64_t waited_ms)
@@ -219,10 +220,11 @@ static void give_up(pid_t pid, uint64_t waited_ms)
 	proc__stat(pid, 0, &stat);
 	silent[at] = (struct silent_process){pid, stat.start_time};
 	kill_deputy();
-	log__warn("find out what its memory and files wait for (FUSE, NFS, userfaultfd), then start stepflame again",
-		  "process %d is not readable: it does not answer reads of its memory or files within %.1f s; stepflame "
-		  "leaves it alone",
-		  pid, waited_ms / 1e3);
+	log__warn(
+		"find out what its memory and files wait for (FUSE, NFS, userfaultfd), then start stepflame again",
+		"process %d is not readable: it does not answer reads of its memory or files within %.1f s; stepflame "
+		"leaves it alone",
+		pid, waited_ms / 1e3);
 }
 
 /* ---- a work ---- */

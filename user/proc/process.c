@@ -25,11 +25,11 @@
 #include "user/proc/proc.h"
 #include "user/proc/target_file.h"
 
-#define FILES_MAX     4096       /* torch jobs map some 300 */
+#define FILES_MAX     4096 /* torch jobs map some 300 */
 #define COMMAND_BYTES sizeof(((struct process *)0)->command)
 #define ENVIRON_BYTES (8u << 20) /* Linux allows 6 MiB of arguments and environment */
 
-#define PF_KTHREAD 0x00200000u /* Linux include/linux/sched.h */
+#define PF_KTHREAD    0x00200000u /* Linux include/linux/sched.h */
 
 /* ---- mapped files ---- */
 
@@ -395,7 +395,8 @@ const char *process__explain(int err, pid_t pid, char *why, size_t size)
 		snprintf(why, size, "process %d is not readable: it does not answer reads of its memory or files", pid);
 		return "find out what its memory and files wait for (FUSE, NFS, userfaultfd), then try again";
 	case -E2BIG:
-		snprintf(why, size, "process %d maps more than %d files as code: it is no training job", pid, FILES_MAX);
+		snprintf(why, size, "process %d maps more than %d files as code: it is no training job", pid,
+			 FILES_MAX);
 		return "stepflame ps lists the training processes of this host";
 	}
 	snprintf(why, size, "cannot examine process %d: %s", pid, strerror(-err));

@@ -388,8 +388,9 @@ int remote__load(const struct process *process, const char *library, const char 
 		nanosleep(&pause, NULL);
 	}
 	if (err == -EAGAIN && l.filtered)
-		return fail(&l, err, "each of its threads that can be stopped has a seccomp filter, which may kill it for "
-				     "a system call that it never made before");
+		return fail(&l, err,
+			    "each of its threads that can be stopped has a seccomp filter, which may kill it for "
+			    "a system call that it never made before");
 	if (err == -EAGAIN)
 		return fail(&l, err, "none of its threads waited where stepflame can stop it safely");
 	if (err == -ETIMEDOUT)

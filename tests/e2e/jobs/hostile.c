@@ -112,8 +112,8 @@ int main(int argc, char **argv)
 		} else if (!strcmp(what, "root")) { /* as a container's, with /proc */
 			check(!unshare(CLONE_NEWNS) && !mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) &&
 				      !mount(value, value, NULL, MS_BIND, NULL) && !chdir(value) &&
-				      !mount("proc", "proc", "proc", 0, NULL) &&
-				      !syscall(SYS_pivot_root, ".", ".") && !umount2(".", MNT_DETACH) && !chdir("/"),
+				      !mount("proc", "proc", "proc", 0, NULL) && !syscall(SYS_pivot_root, ".", ".") &&
+				      !umount2(".", MNT_DETACH) && !chdir("/"),
 			      value);
 		} else if (!strcmp(what, "mappings")) { /* of the program as code, none beside the other */
 			int fd = open("/proc/self/exe", O_RDONLY);

@@ -241,9 +241,9 @@ static int check__outer(const struct py_check *check, uint64_t tstate, struct ou
 {
 	const struct outer_request request = {check->process->pid, check->internals->layout, tstate};
 	const struct deputy_out *answer;
-	int err = deputy__cpu_ns() > check->until_ns ? -ETIME
-					     : deputy__run(request.pid, read_outer_in_deputy, &request, sizeof(request),
-							   &answer);
+	int err = deputy__cpu_ns() > check->until_ns
+			  ? -ETIME
+			  : deputy__run(request.pid, read_outer_in_deputy, &request, sizeof(request), &answer);
 
 	if (!err)
 		memcpy(out, answer->bytes, sizeof(*out));

@@ -224,7 +224,8 @@ static int ask_to_write(struct session *s, const struct target *t, uint64_t addr
 
 	if (!find_origin(t, &origin))
 		return -ESRCH;
-	return guardian__write(s->guardian, &t->process, &origin, address, t->python.bias + target_state(t)->file->eval);
+	return guardian__write(s->guardian, &t->process, &origin, address,
+			       t->python.bias + target_state(t)->file->eval);
 }
 
 /* Sets the eval_frame word of an interpreter. 0 or -errno; 0 too if the program has set it. */

@@ -187,7 +187,8 @@ void inject_library__release(const struct process *process, struct inject_librar
 static int find_cupti_in_deputy(const void *in, struct deputy_out *out)
 {
 	const struct path_request *r = in;
-	int at = open_in_root_of(r->pid, r->path, O_DIRECTORY), fd = at < 0 ? -1 : openat(at, ".", O_RDONLY | O_CLOEXEC);
+	int at = open_in_root_of(r->pid, r->path, O_DIRECTORY),
+	    fd = at < 0 ? -1 : openat(at, ".", O_RDONLY | O_CLOEXEC);
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
 	struct dirent *entry;
 	bool found = false;
