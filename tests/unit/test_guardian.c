@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -20,7 +21,11 @@
 #define VALUE 0x7f0012345678ULL
 
 static const struct attacher no_probes;
-static uint64_t word; /* the same address in every child */
+/* An interpreter and the pointer to it, at the same addresses in every child. */
+static struct {
+	uint64_t next, word;
+} interpreter;
+static void *volatile head = &interpreter;
 static const uint64_t constant = 0;
 
 /* A child that does nothing, as process__read sees it. */
@@ -37,6 +42,28 @@ static struct process child__start(void)
 	return process;
 }
 
+/* at: where the interpreter of the process is. */
+static int write_from(struct guardian *g, const struct process *process, uint64_t at, uint64_t address, uint64_t value)
+{
+	struct word_origin origin = {.head = (uint64_t)&head, .next = 0, .word = address - at};
+
+	for (size_t i = 0; i < process->file_cnt; i++) {
+		const struct mapped_file *file = &process->files[i];
+
+		if (file->is_program) {
+			origin.dev = file->dev;
+			origin.inode = file->inode;
+			origin.base = file->base;
+		}
+	}
+	return guardian__write(g, process, &origin, address, value);
+}
+
+static int write_at(struct guardian *g, const struct process *process, uint64_t address, uint64_t value)
+{
+	return write_from(g, process, (uint64_t)&interpreter, address, value);
+}
+
 static void child__stop(struct process *process)
 {
 	kill(process->pid, SIGKILL);
@@ -48,7 +75,7 @@ static uint64_t read_word(const struct process *process)
 {
 	uint64_t value = 1;
 
-	assert_int_equal(process__read_memory(process->pid, (uint64_t)&word, &value, sizeof(value)), 0);
+	assert_int_equal(process__read_memory(process->pid, (uint64_t)&interpreter.word, &value, sizeof(value)), 0);
 	return value;
 }
 
@@ -65,13 +92,13 @@ static void test_write_and_restore(void **state)
 	struct guardian *g;
 
 	assert_int_equal(guardian__new(&no_probes, NULL, 0, &g), 0);
-	assert_int_equal(guardian__write(g, &child, (uint64_t)&word, VALUE), 0);
+	assert_int_equal(write_at(g, &child, (uint64_t)&interpreter.word, VALUE), 0);
 	assert_int_equal(read_word(&child), VALUE);
-	assert_int_equal(guardian__write(g, &child, (uint64_t)&word, VALUE), -EALREADY);
-	assert_int_equal(guardian__write(g, &child, (uint64_t)&word, VALUE + 8), -EBUSY);
+	assert_int_equal(write_at(g, &child, (uint64_t)&interpreter.word, VALUE), -EALREADY);
+	assert_int_equal(write_at(g, &child, (uint64_t)&interpreter.word, VALUE + 8), -EBUSY);
 	guardian__restore(g, &child);
 	assert_int_equal(read_word(&child), 0);
-	assert_int_equal(guardian__write(g, &child, (uint64_t)&word, VALUE), 0);
+	assert_int_equal(write_at(g, &child, (uint64_t)&interpreter.word, VALUE), 0);
 	guardian__free(g);
 	assert_int_equal(read_word(&child), 0);
 	child__stop(&child);
@@ -88,12 +115,12 @@ static void test_refused(void **state)
 	child__stop(&gone);
 	other.start_time++;
 	assert_int_equal(guardian__new(&no_probes, NULL, 0, &g), 0);
-	assert_int_equal(guardian__write(g, &late, (uint64_t)&constant, VALUE), -EFAULT);
-	assert_int_equal(guardian__write(g, &late, (uint64_t)shared, VALUE), -EFAULT);
-	assert_int_equal(guardian__write(g, &late, (uint64_t)&word + 1, VALUE), -EFAULT);
-	assert_int_equal(guardian__write(g, &late, 0x1000, VALUE), -EFAULT);
-	assert_int_equal(guardian__write(g, &other, (uint64_t)&word, VALUE), -ESRCH);
-	assert_true(guardian__write(g, &gone, (uint64_t)&word, VALUE) < 0);
+	assert_int_equal(write_at(g, &late, (uint64_t)&constant, VALUE), -EFAULT);
+	assert_int_equal(write_at(g, &late, (uint64_t)shared, VALUE), -EFAULT);
+	assert_int_equal(write_at(g, &late, (uint64_t)&interpreter.word + 1, VALUE), -EFAULT);
+	assert_int_equal(write_at(g, &late, 0x1000, VALUE), -EFAULT);
+	assert_int_equal(write_at(g, &other, (uint64_t)&interpreter.word, VALUE), -ESRCH);
+	assert_true(write_at(g, &gone, (uint64_t)&interpreter.word, VALUE) < 0);
 	guardian__free(g);
 	assert_int_equal(read_word(&child), 0);
 	child__stop(&child);
@@ -110,10 +137,10 @@ static void test_changed(void **state)
 
 	assert_int_equal(guardian__new(&no_probes, NULL, 0, &g), 0);
 	assert_int_equal(guardian__new(&no_probes, NULL, 0, &another), 0);
-	assert_int_equal(guardian__write(g, &child, (uint64_t)&word, VALUE), 0);
+	assert_int_equal(write_at(g, &child, (uint64_t)&interpreter.word, VALUE), 0);
 	guardian__restore(g, &child);
-	assert_int_equal(guardian__write(another, &child, (uint64_t)&word, VALUE + 8), 0);
-	assert_int_equal(guardian__write(g, &child, (uint64_t)&word, VALUE), -EBUSY);
+	assert_int_equal(write_at(another, &child, (uint64_t)&interpreter.word, VALUE + 8), 0);
+	assert_int_equal(write_at(g, &child, (uint64_t)&interpreter.word, VALUE), -EBUSY);
 	guardian__free(g);
 	assert_int_equal(read_word(&child), VALUE + 8);
 	guardian__free(another);
@@ -135,8 +162,8 @@ static void test_killed(void **state)
 	if (!owner) {
 		struct guardian *g;
 
-		if (!guardian__new(&no_probes, NULL, 0, &g) && !guardian__write(g, &child, (uint64_t)&word, VALUE) &&
-		    write(ready[1], "", 1))
+		if (!guardian__new(&no_probes, NULL, 0, &g) &&
+		    !write_at(g, &child, (uint64_t)&interpreter.word, VALUE) && write(ready[1], "", 1))
 			pause();
 		_exit(1);
 	}
@@ -151,14 +178,94 @@ static void test_killed(void **state)
 	(void)state;
 }
 
-int main(void)
+/* ---- a process that calls exec ---- */
+
+#define PLACE ((uint64_t *)0x10000000) /* of something else in each program */
+
+/* Another program: it has its own value there, and says so. */
+static int run_other(const char *value, int ready)
+{
+	uint64_t *page = mmap(PLACE, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+
+	if (page != PLACE)
+		return 1;
+	*page = strtoull(value, NULL, 0);
+	if (write(ready, "", 1) != 1)
+		return 1;
+	pause();
+	return 0;
+}
+
+/* A child whose interpreter is there; it calls exec when it is told by `go`. */
+static struct process child__start_there(const char *value, int ready, int go)
+{
+	char byte, fd[16];
+	struct process process;
+	pid_t pid = fork();
+
+	if (!pid) {
+		snprintf(fd, sizeof(fd), "%d", ready);
+		head = mmap(PLACE, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+		if (head == PLACE && write(ready, "", 1) == 1 && read(go, &byte, 1) == 1)
+			execl("/proc/self/exe", "other", value, fd, NULL);
+		_exit(1);
+	}
+	assert_int_equal(read(ready - 1, &byte, 1), 1);
+	assert_int_equal(process__read(pid, &process), 0);
+	return process;
+}
+
+static uint64_t value_there(const struct process *process)
+{
+	uint64_t value = 1;
+
+	assert_int_equal(process__read_memory(process->pid, (uint64_t)PLACE, &value, sizeof(value)), 0);
+	return value;
+}
+
+/* In between, the process becomes a program with the same value at the same address. */
+static void check_exec(const char *other, bool before)
+{
+	uint64_t value = strtoull(other, NULL, 0);
+	int ready[2], go[2];
+	struct process child;
+	struct guardian *g;
+	char byte;
+
+	assert_int_equal(pipe(ready) ?: pipe(go), 0);
+	assert_int_equal(guardian__new(&no_probes, NULL, 0, &g), 0);
+	child = child__start_there(other, ready[1], go[0]);
+	if (!before)
+		assert_int_equal(write_from(g, &child, (uint64_t)PLACE, (uint64_t)PLACE, VALUE), 0);
+	assert_int_equal(write(go[1], "", 1), 1);
+	assert_int_equal(read(ready[0], &byte, 1), 1);
+	if (before)
+		assert_int_equal(write_from(g, &child, (uint64_t)PLACE, (uint64_t)PLACE, VALUE), -ESRCH);
+	assert_int_equal(value_there(&child), value);
+	guardian__free(g);
+	assert_int_equal(value_there(&child), value);
+	child__stop(&child);
+}
+
+static void test_exec(void **state)
+{
+	check_exec("0", true);
+	check_exec("0x7f0012345678", false);
+	(void)state;
+}
+
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_write_and_restore),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_changed),
 		cmocka_unit_test(test_killed),
+		cmocka_unit_test(test_exec),
 	};
+
+	if (argc == 3)
+		return run_other(argv[1], atoi(argv[2]));
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,12 +10,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#define FILE_MAX_BYTES (64u << 20) /* of one file: 64 MiB are some 600,000 mappings */
+#include "user/proc/deputy.h"
 
-/* These files report no size, so read until the end. */
-int proc__slurp(pid_t pid, pid_t tid, const char *name, char **out, size_t *size)
+#define OWN_MAX_BYTES (1u << 20) /* of what the kernel writes by itself: 65,536 groups are 0.5 MB */
+
+/* These files report no size, so read until the end, or until there are `most` bytes. */
+static int slurp(pid_t pid, pid_t tid, const char *name, size_t most, char **out, size_t *size)
 {
-	size_t used = 0, capacity = 16384;
+	size_t used = 0, capacity = most < 16384 ? most : 16384;
 	char path[96], *data = NULL, *more;
 	int fd, err = -ENOMEM;
 	ssize_t got;
@@ -43,11 +45,11 @@ int proc__slurp(pid_t pid, pid_t tid, const char *name, char **out, size_t *size
 		used += (size_t)got;
 		if (used < capacity)
 			continue;
-		if (capacity >= FILE_MAX_BYTES) {
-			err = -EFBIG;
+		if (capacity == most) {
+			err = 0;
 			break;
 		}
-		capacity *= 2;
+		capacity = capacity < most / 2 ? capacity * 2 : most;
 		more = realloc(data, capacity + 1);
 		if (!more)
 			break;
@@ -61,6 +63,51 @@ int proc__slurp(pid_t pid, pid_t tid, const char *name, char **out, size_t *size
 	data[used] = 0;
 	*out = data;
 	*size = used;
+	return 0;
+}
+
+int proc__slurp(pid_t pid, pid_t tid, const char *name, char **out, size_t *size)
+{
+	return slurp(pid, tid, name, OWN_MAX_BYTES, out, size);
+}
+
+struct slurp_request {
+	pid_t pid, tid;
+	size_t most;
+	char name[16];
+};
+
+static int slurp_in_deputy(const void *in, struct deputy_out *out)
+{
+	const struct slurp_request *r = in;
+	char *data;
+	int err = slurp(r->pid, r->tid, r->name, r->most, &data, &out->size);
+
+	if (err)
+		return err;
+	memcpy(out->bytes, data, out->size);
+	free(data);
+	return 0;
+}
+
+int proc__slurp_memory(pid_t pid, pid_t tid, const char *name, size_t most, char **out, size_t *size)
+{
+	struct slurp_request request = {.pid = pid, .tid = tid, .most = most};
+	const struct deputy_out *answer;
+	int err;
+
+	if (deputy__is_self())
+		return slurp(pid, tid, name, most, out, size);
+	snprintf(request.name, sizeof(request.name), "%s", name);
+	err = deputy__run(pid, slurp_in_deputy, &request, sizeof(request), &answer);
+	if (err)
+		return err;
+	*size = answer->size;
+	*out = malloc(*size + 1);
+	if (!*out)
+		return -ENOMEM;
+	memcpy(*out, answer->bytes, *size);
+	(*out)[*size] = 0;
 	return 0;
 }
 
@@ -177,7 +224,7 @@ int proc__syscall(pid_t pid, pid_t tid, struct proc_syscall *out)
 	int err;
 
 	memset(out, 0, sizeof(*out));
-	err = proc__slurp(pid, tid, "syscall", &text, &size);
+	err = proc__slurp_memory(pid, tid, "syscall", 4096, &text, &size);
 	if (err)
 		return err;
 	out->field_cnt = sscanf(

@@ -11,8 +11,17 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* *out is malloc'ed, with a 0 after its *size bytes. */
+/*
+ * For files that the kernel writes by itself (stat, status, schedstat). *out is malloc'ed, with a 0
+ * after its *size bytes.
+ */
 int proc__slurp(pid_t pid, pid_t tid, const char *name, char **out, size_t *size);
+/*
+ * The same for files for which the kernel reads the process's memory, or waits for one of its locks
+ * (cmdline, environ, maps, syscall): by the deputy. Cuts what is longer than `most` bytes, which
+ * are at most DEPUTY_OUT_BYTES. -ETIMEDOUT: the process does not answer.
+ */
+int proc__slurp_memory(pid_t pid, pid_t tid, const char *name, size_t most, char **out, size_t *size);
 
 struct proc_stat {
 	char comm[16]; /* any bytes, 0-terminated */

@@ -21,9 +21,16 @@
 #include <unistd.h>
 
 #include "user/lib/capabilities.h"
+#include "user/lib/map.h"
+#include "user/proc/deputy.h"
 #include "user/proc/proc.h"
+#include "user/proc/target_file.h"
 
-#define PF_KTHREAD 0x00200000u /* Linux include/linux/sched.h */
+#define FILES_MAX     4096 /* torch jobs map some 300 */
+#define COMMAND_BYTES sizeof(((struct process *)0)->command)
+#define ENVIRON_BYTES (8u << 20) /* Linux allows 6 MiB of arguments and environment */
+
+#define PF_KTHREAD    0x00200000u /* Linux include/linux/sched.h */
 
 /* ---- mapped files ---- */
 
@@ -48,23 +55,50 @@ static bool mapping__parse(char *line, struct mapping *out)
 	return true;
 }
 
-static struct mapped_file *process__find_inode(const struct process *p, uint64_t dev, uint64_t inode)
+/* Where the files of a process are looked up, by the deputy. */
+struct file_view {
+	pid_t pid;
+	int root;            /* or -errno */
+	struct stat program; /* what the process has executed */
+};
+
+static void file_view__open(struct file_view *view, pid_t pid)
 {
-	for (size_t i = 0; i < p->file_cnt; i++) {
-		if (p->files[i].dev == dev && p->files[i].inode == inode)
-			return &p->files[i];
-	}
-	return NULL;
+	char path[32];
+
+	memset(view, 0, sizeof(*view));
+	view->pid = pid;
+	view->root = target_file__root(pid);
+	snprintf(path, sizeof(path), "/proc/%d/exe", pid);
+	if (stat(path, &view->program))
+		view->program.st_ino = 0;
 }
 
-/* Is /proc/PID/root + path the file that is mapped? */
-static bool mapped_file__is_at(const struct mapped_file *file, pid_t pid, const char *path, char open_path[PATH_MAX])
+static void file_view__close(struct file_view *view)
 {
-	struct stat st;
+	if (view->root >= 0)
+		close(view->root);
+}
 
-	if (snprintf(open_path, PATH_MAX, "/proc/%d/root%s", pid, path) >= PATH_MAX)
+static bool file_view__runs(const struct file_view *view, const struct stat *st)
+{
+	return st->st_ino && st->st_dev == view->program.st_dev && st->st_ino == view->program.st_ino;
+}
+
+/* Is /proc/PID/root + file->path the file that is mapped? */
+static bool file_view__shows(const struct file_view *view, struct mapped_file *file)
+{
+	int fd = view->root < 0 ? -1 : target_file__open(view->root, file->path, 0);
+	struct stat st;
+	bool same;
+
+	if (fd < 0)
 		return false;
-	return !stat(open_path, &st) && st.st_ino == file->inode && st.st_dev == file->dev;
+	same = !fstat(fd, &st) && st.st_ino == file->inode && st.st_dev == file->dev &&
+	       snprintf(file->open_path, PATH_MAX, "/proc/%d/root%s", view->pid, file->path) < PATH_MAX;
+	close(fd);
+	file->is_program = same && file_view__runs(view, &st);
+	return same;
 }
 
 /*
@@ -89,50 +123,67 @@ static void unescape_path(char *name)
  * tried until one is the mapped file. map_files opens deleted files, and files whose device differs
  * between stat(2) and maps (btrfs, overlayfs).
  */
-void mapped_file__locate(struct mapped_file *file, pid_t pid, const struct mapping *first)
+static void file_view__locate(const struct file_view *view, struct mapped_file *file, const struct mapping *first,
+			      const char *name)
 {
 	static const char deleted[] = " (deleted)";
+	struct stat st = {0};
 	size_t length;
 
 	memset(file, 0, sizeof(*file));
 	file->dev = first->dev;
 	file->inode = first->inode;
-	snprintf(file->path, sizeof(file->path), "%s", first->name);
-	if (mapped_file__is_at(file, pid, file->path, file->open_path))
+	snprintf(file->path, sizeof(file->path), "%s", name);
+	if (file_view__shows(view, file))
 		return;
 	unescape_path(file->path);
-	if (mapped_file__is_at(file, pid, file->path, file->open_path))
+	if (file_view__shows(view, file))
 		return;
 	length = strlen(file->path);
 	if (length >= sizeof(deleted) && !strcmp(file->path + length - strlen(deleted), deleted))
 		file->path[length - strlen(deleted)] = 0;
-	if (mapped_file__is_at(file, pid, file->path, file->open_path))
+	if (file_view__shows(view, file))
 		return;
-	snprintf(file->open_path, sizeof(file->open_path), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, pid, first->start,
-		 first->end);
+	snprintf(file->open_path, sizeof(file->open_path), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, view->pid,
+		 first->start, first->end);
 	/*
 	 * map_files needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE, the root link only ptrace
 	 * access.
 	 */
 	if (access(file->open_path, R_OK) &&
-	    snprintf(file->open_path, PATH_MAX, "/proc/%d/root%s", pid, file->path) >= PATH_MAX)
+	    snprintf(file->open_path, PATH_MAX, "/proc/%d/root%s", view->pid, file->path) >= PATH_MAX)
 		file->open_path[0] = 0;
+	file->is_program = !stat(file->open_path, &st) && file_view__runs(view, &st);
 }
 
-static int process__add_file(struct process *p, const struct mapping *map, uint64_t base)
-{
-	struct mapped_file *file;
+struct locate_request {
+	pid_t pid;
+	struct mapping map;
+	char name[PATH_MAX];
+};
 
-	if ((p->file_cnt & (p->file_cnt - 1)) == 0) { /* full at each power of two */
-		file = realloc(p->files, (p->file_cnt ? p->file_cnt * 2 : 1) * sizeof(*file));
-		if (!file)
-			return -ENOMEM;
-		p->files = file;
-	}
-	file = &p->files[p->file_cnt++];
-	mapped_file__locate(file, p->pid, map);
-	file->base = base;
+static int locate_in_deputy(const void *in, struct deputy_out *out)
+{
+	const struct locate_request *r = in;
+	struct file_view view;
+
+	file_view__open(&view, r->pid);
+	file_view__locate(&view, (struct mapped_file *)out->bytes, &r->map, r->name);
+	file_view__close(&view);
 	return 0;
+}
+
+void mapped_file__locate(struct mapped_file *file, pid_t pid, const struct mapping *first)
+{
+	struct locate_request request = {.pid = pid, .map = *first};
+	const struct deputy_out *answer;
+
+	snprintf(request.name, sizeof(request.name), "%s", first->name);
+	memset(file, 0, sizeof(*file));
+	if (deputy__run(pid, locate_in_deputy, &request, sizeof(request), &answer))
+		memcpy(file->path, request.name, sizeof(file->path));
+	else
+		memcpy(file, answer->bytes, sizeof(*file));
 }
 
 int process__each_mapping(pid_t pid, int (*fn)(const struct mapping *map, void *ctx), void *ctx)
@@ -142,9 +193,11 @@ int process__each_mapping(pid_t pid, int (*fn)(const struct mapping *map, void *
 	size_t size;
 	int err;
 
-	err = proc__slurp(pid, 0, "maps", &maps, &size);
+	err = proc__slurp_memory(pid, 0, "maps", DEPUTY_OUT_BYTES, &maps, &size);
 	if (err)
 		return err;
+	if (size == DEPUTY_OUT_BYTES)
+		err = -EFBIG;
 	if (size == 0)
 		err = -ESRCH; /* exiting: its memory is gone already */
 	for (line = maps; !err && line < maps + size; line = next) {
@@ -158,50 +211,133 @@ int process__each_mapping(pid_t pid, int (*fn)(const struct mapping *map, void *
 	return err;
 }
 
-struct file_reader {
-	struct process *process;
-	struct mapping run;
+struct file_key {
+	uint64_t dev, inode;
 };
+
+struct file_reader {
+	struct file_view view;
+	struct map seen; /* of struct file_key */
+	struct mapping run;
+	struct mapped_file file;
+	struct deputy_out *out;
+};
+
+/* What the deputy says of a file; behind it are the path and the open_path, each with its 0. */
+struct packed_file {
+	uint64_t dev, inode, base;
+	bool is_program;
+	uint16_t path_bytes, open_bytes;
+};
+
+static void pack(struct deputy_out *out, const void *data, size_t bytes)
+{
+	memcpy(out->bytes + out->size, data, bytes);
+	out->size += bytes;
+}
+
+static void pack_file(struct deputy_out *out, const struct mapped_file *file, uint64_t base)
+{
+	struct packed_file packed;
+
+	memset(&packed, 0, sizeof(packed));
+	packed.dev = file->dev;
+	packed.inode = file->inode;
+	packed.base = base;
+	packed.is_program = file->is_program;
+	packed.path_bytes = (uint16_t)(strlen(file->path) + 1);
+	packed.open_bytes = (uint16_t)(strlen(file->open_path) + 1);
+	pack(out, &packed, sizeof(packed));
+	pack(out, file->path, packed.path_bytes);
+	pack(out, file->open_path, packed.open_bytes);
+}
 
 /*
  * One file per inode with an executable mapping. Its base comes from the first mapping of the run
  * that the loader made around the first executable one: a program may also map a library as plain
  * data, at any lower address.
  */
-static int process__read_mapping(const struct mapping *map, void *ctx)
+static int file_reader__read(const struct mapping *map, void *ctx)
 {
 	struct file_reader *reader = ctx;
+	struct file_key key = {map->dev, map->inode};
 	struct mapping *run = &reader->run;
 
 	if (map->inode == 0)
 		return 0;
 	if (map->dev != run->dev || map->inode != run->inode || map->offset < run->offset || map->offset == 0)
 		*run = *map;
-	if (!map->executable || map->name[0] != '/' || process__find_inode(reader->process, map->dev, map->inode))
+	if (!map->executable || map->name[0] != '/' || MAP_FIND(&reader->seen, struct file_key, &key))
 		return 0;
-	return process__add_file(reader->process, run, run->start - run->offset);
+	if (reader->seen.items.cnt == FILES_MAX)
+		return -E2BIG;
+	if (!MAP_ADD(&reader->seen, struct file_key, &key))
+		return -ENOMEM;
+	file_view__locate(&reader->view, &reader->file, run, run->name);
+	pack_file(reader->out, &reader->file, run->start - run->offset);
+	return 0;
 }
 
-static int process__read_files(struct process *p)
+/* Returns its command line, COMMAND_BYTES long, and then its files. */
+static int read_in_deputy(const void *in, struct deputy_out *out)
 {
-	struct file_reader reader = {.process = p};
+	struct file_reader reader = {.out = out};
+	const pid_t *pid = in;
+	char *command;
+	size_t size;
+	int err = proc__slurp_memory(*pid, 0, "cmdline", COMMAND_BYTES, &command, &size);
 
-	return process__each_mapping(p->pid, process__read_mapping, &reader);
+	if (err)
+		return err;
+	memset(out->bytes, 0, COMMAND_BYTES);
+	pack(out, command, size);
+	out->size = COMMAND_BYTES;
+	free(command);
+	file_view__open(&reader.view, *pid);
+	err = process__each_mapping(*pid, file_reader__read, &reader);
+	file_view__close(&reader.view);
+	map__free(&reader.seen);
+	return err;
+}
+
+static size_t unpack_file(const char *bytes, struct mapped_file *file)
+{
+	struct packed_file packed;
+	const char *path = bytes + sizeof(packed);
+
+	memcpy(&packed, bytes, sizeof(packed));
+	if (file) {
+		file->dev = packed.dev;
+		file->inode = packed.inode;
+		file->base = packed.base;
+		file->is_program = packed.is_program;
+		memcpy(file->path, path, packed.path_bytes);
+		memcpy(file->open_path, path + packed.path_bytes, packed.open_bytes);
+	}
+	return sizeof(packed) + packed.path_bytes + packed.open_bytes;
+}
+
+static int process__unpack_files(struct process *p, const struct deputy_out *answer)
+{
+	size_t cnt = 0;
+
+	for (size_t at = COMMAND_BYTES; at < answer->size; cnt++)
+		at += unpack_file(answer->bytes + at, NULL);
+	p->files = calloc(cnt ?: 1, sizeof(*p->files));
+	if (!p->files)
+		return -ENOMEM;
+	for (size_t at = COMMAND_BYTES; at < answer->size; p->file_cnt++)
+		at += unpack_file(answer->bytes + at, &p->files[p->file_cnt]);
+	return 0;
 }
 
 /* ---- a process ---- */
 
-static int process__read_command(struct process *p)
+static void process__set_command(struct process *p, const char *command)
 {
-	size_t size, length;
-	char *data;
-	int err;
+	size_t length = COMMAND_BYTES - 1;
 
-	err = proc__slurp(p->pid, 0, "cmdline", &data, &size);
-	if (err)
-		return err;
-	length = size < sizeof(p->command) ? size : sizeof(p->command) - 1;
-	memcpy(p->command, data, length);
+	memcpy(p->command, command, length);
 	while (length && !p->command[length - 1])
 		length--;
 	for (size_t i = 0; i < length; i++) {
@@ -209,8 +345,6 @@ static int process__read_command(struct process *p)
 			p->command[i] = ' ';
 	}
 	p->command[length] = 0;
-	free(data);
-	return 0;
 }
 
 /*
@@ -231,6 +365,7 @@ static int check_access(const struct proc_status *status)
 
 int process__read(pid_t pid, struct process *out)
 {
+	const struct deputy_out *answer;
 	struct proc_status status;
 	struct proc_stat stat;
 	int err;
@@ -251,9 +386,13 @@ int process__read(pid_t pid, struct process *out)
 	out->parent = stat.parent;
 	out->start_time = stat.start_time;
 	memcpy(out->comm, stat.comm, sizeof(out->comm));
-	err = process__read_command(out);
-	if (!err)
-		err = process__read_files(out);
+	err = deputy__run(out->pid, read_in_deputy, &out->pid, sizeof(out->pid), &answer);
+	if (err)
+		return err;
+	process__set_command(out, answer->bytes);
+	err = process__unpack_files(out, answer);
+	if (!err && !process__alive(out)) /* the pid may be another process's already */
+		err = -ESRCH;
 	if (err)
 		process__release(out);
 	return err;
@@ -280,6 +419,13 @@ const char *process__explain(int err, pid_t pid, char *why, size_t size)
 		}
 		snprintf(why, size, "may not examine process %d: CAP_SYS_PTRACE is missing", pid);
 		return "run stepflame as root (sudo), or with CAP_SYS_PTRACE";
+	case -ETIMEDOUT:
+		snprintf(why, size, "process %d is not readable: it does not answer reads of its memory or files", pid);
+		return "find out what its memory and files wait for (FUSE, NFS, userfaultfd), then try again";
+	case -E2BIG:
+		snprintf(why, size, "process %d maps more than %d files as code: it is no training job", pid,
+			 FILES_MAX);
+		return "stepflame ps lists the training processes of this host";
 	}
 	snprintf(why, size, "cannot examine process %d: %s", pid, strerror(-err));
 	return NULL;
@@ -328,7 +474,7 @@ int process__environ(pid_t pid, const char *name, char *value, size_t size)
 	char *data;
 	int err;
 
-	err = proc__slurp(pid, 0, "environ", &data, &total);
+	err = proc__slurp_memory(pid, 0, "environ", ENVIRON_BYTES, &data, &total);
 	if (err)
 		return err;
 	err = -ENOENT;
@@ -343,16 +489,45 @@ int process__environ(pid_t pid, const char *name, char *value, size_t size)
 	return err;
 }
 
-int process__read_memory(pid_t pid, uint64_t address, void *buffer, size_t size)
-{
-	struct iovec local = {.iov_base = buffer, .iov_len = size};
-	struct iovec remote = {.iov_base = (void *)(uintptr_t)address, .iov_len = size};
-	ssize_t got;
+struct memory_request {
+	pid_t pid;
+	uint64_t address;
+	size_t size;
+};
 
-	got = process_vm_readv(pid, &local, 1, &remote, 1, 0);
+static int read_memory(const struct memory_request *r, void *buffer)
+{
+	struct iovec local = {.iov_base = buffer, .iov_len = r->size};
+	struct iovec remote = {.iov_base = (void *)(uintptr_t)r->address, .iov_len = r->size};
+	ssize_t got = process_vm_readv(r->pid, &local, 1, &remote, 1, 0);
+
 	if (got < 0)
 		return -errno;
-	return (size_t)got == size ? 0 : -EFAULT;
+	return (size_t)got == r->size ? 0 : -EFAULT;
+}
+
+static int read_memory_in_deputy(const void *in, struct deputy_out *out)
+{
+	const struct memory_request *r = in;
+
+	out->size = r->size;
+	return read_memory(r, out->bytes);
+}
+
+int process__read_memory(pid_t pid, uint64_t address, void *buffer, size_t size)
+{
+	struct memory_request request = {.pid = pid, .address = address, .size = size};
+	const struct deputy_out *answer;
+	int err;
+
+	if (deputy__is_self())
+		return read_memory(&request, buffer);
+	if (size > DEPUTY_OUT_BYTES)
+		return -EINVAL;
+	err = deputy__run(pid, read_memory_in_deputy, &request, sizeof(request), &answer);
+	if (!err)
+		memcpy(buffer, answer->bytes, size);
+	return err;
 }
 
 /* ---- other processes ---- */

@@ -26,6 +26,7 @@ struct mapped_file {
 	 * same file do not count.
 	 */
 	uint64_t base;
+	bool is_program; /* it is what the process has executed */
 };
 
 /* A line of /proc/PID/maps. */
@@ -48,8 +49,9 @@ struct process {
 
 /*
  * Reads /proc/PID. 0 or -errno: -ESRCH no such process (or a zombie, or a kernel thread), -EACCES
- * or -EPERM no permission to read it. pid may be a thread id: this reads the thread group's process
- * and sets its pid. Release with process__release.
+ * or -EPERM no permission to read it, -ETIMEDOUT it does not answer, -E2BIG it maps more files than
+ * any training job. pid may be a thread id: this reads the thread group's process and sets its pid.
+ * Release with process__release.
  */
 int process__read(pid_t pid, struct process *out);
 void process__release(struct process *p);          /* accepts a zeroed struct */
@@ -76,7 +78,10 @@ void mapped_file__locate(struct mapped_file *file, pid_t pid, const struct mappi
  * -errno.
  */
 int process__environ(pid_t pid, const char *name, char *value, size_t size);
-/* process_vm_readv of exactly `size` bytes. 0 or -errno (-EFAULT unmapped). */
+/*
+ * process_vm_readv of exactly `size` bytes, at most DEPUTY_OUT_BYTES. 0 or -errno: -EFAULT unmapped,
+ * -ETIMEDOUT no answer.
+ */
 int process__read_memory(pid_t pid, uint64_t address, void *buffer, size_t size);
 /* Children (processes, recursively when `deep`), pids malloc'ed into *out. Count, or -errno. */
 int process__children(pid_t pid, bool deep, pid_t **out);

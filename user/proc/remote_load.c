@@ -40,6 +40,7 @@ struct library_loader {
 	struct remote_frame frame; /* filled as far as possible before a thread is chosen */
 	uint64_t code;             /* where the code goes */
 	uint32_t vector_bytes;
+	bool filtered; /* a thread was left alone for its seccomp filter */
 };
 
 static uint64_t now_ns(void)
@@ -291,6 +292,10 @@ static int send_off(struct library_loader *l, const struct remote_thread *thread
 		return err;
 	began = now_ns();
 	err = remote_thread__stop(l->process->pid, thread, &regs, &again);
+	if (err == -EACCES) {
+		l->filtered = true;
+		return -EAGAIN;
+	}
 	if (err)
 		return err;
 	err = write_code(l, thread->tid) ?: write_frame(l, &again, &frame);
@@ -382,6 +387,10 @@ int remote__load(const struct process *process, const char *library, const char 
 			break;
 		nanosleep(&pause, NULL);
 	}
+	if (err == -EAGAIN && l.filtered)
+		return fail(&l, err,
+			    "each of its threads that can be stopped has a seccomp filter, which may kill it for "
+			    "a system call that it never made before");
 	if (err == -EAGAIN)
 		return fail(&l, err, "none of its threads waited where stepflame can stop it safely");
 	if (err == -ETIMEDOUT)

@@ -40,7 +40,8 @@ int remote_thread__check(pid_t pid, const struct remote_thread *thread, const st
 /*
  * Stops the thread in the call that it was seen in. Returns its registers, and those with which the
  * call restarts in *again. 0 (the caller must call remote_thread__release), -EAGAIN: the thread has
- * moved on, and was released; -EBUSY, -EPERM; -ETIMEDOUT: it does not stop.
+ * moved on, and was released; -EACCES: it has a seccomp filter, and was released; -EBUSY, -EPERM;
+ * -ETIMEDOUT: it does not stop.
  */
 int remote_thread__stop(pid_t pid, const struct remote_thread *thread, struct user_regs_struct *regs,
 			struct user_regs_struct *again);

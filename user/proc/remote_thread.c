@@ -199,6 +199,14 @@ static bool has_signal(pid_t pid, pid_t tid)
 	return proc__status(pid, tid, &status) || (status.pending & ~status.blocked);
 }
 
+/* May a filter of its own kill this thread for a system call? Each thread may have another. */
+static bool has_filter(pid_t pid, pid_t tid)
+{
+	struct proc_status status;
+
+	return proc__status(pid, tid, &status) || status.seccomp;
+}
+
 /*
  * Computes the registers with which the interrupted call restarts. Returns false when no call was
  * interrupted, or it has ended.
@@ -304,11 +312,12 @@ int remote_thread__stop(pid_t pid, const struct remote_thread *thread, struct us
 		ptrace(PTRACE_DETACH, thread->tid, NULL, NULL);
 		return -EAGAIN;
 	}
-	if (quiet && is_where_it_was(pid, thread, regs))
+	err = !quiet || !is_where_it_was(pid, thread, regs) ? -EAGAIN : has_filter(pid, thread->tid) ? -EACCES : 0;
+	if (!err)
 		return 0;
 	/* The kernel restarts all calls except those that it ended with EINTR. */
 	remote_thread__release(thread, (long)regs->rax == -EINTR ? again : regs);
-	return -EAGAIN;
+	return err;
 }
 
 void remote_thread__release(const struct remote_thread *thread, const struct user_regs_struct *regs)

@@ -19,6 +19,7 @@
 
 #include "include/waits.h"
 #include "user/lib/compare.h"
+#include "user/proc/deputy.h"
 #include "user/proc/proc.h"
 
 #define ATTEMPTS 3
@@ -245,13 +246,23 @@ const char *task__syscall(const struct task *task)
 	return NULL;
 }
 
-static uint32_t fd__mode(pid_t pid, uint64_t fd)
+/* Returns the mode; 0: not known. */
+static int mode_in_deputy(const void *in, struct deputy_out *out)
 {
 	struct stat file;
+
+	(void)out;
+	return stat(in, &file) ? 0 : (int)file.st_mode;
+}
+
+static uint32_t fd__mode(pid_t pid, uint64_t fd)
+{
 	char path[64];
+	int mode;
 
 	snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, (int)fd);
-	return stat(path, &file) ? 0 : file.st_mode;
+	mode = deputy__run(pid, mode_in_deputy, path, sizeof(path), NULL);
+	return mode < 0 ? 0 : (uint32_t)mode;
 }
 
 enum wait_cause task__cause(pid_t pid, const struct task *task, const struct py_process *py)

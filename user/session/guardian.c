@@ -15,8 +15,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "user/session/guardian_words.h"
-
 #define IDS_MAX 1000 /* of a request */
 
 enum guard_command { GUARD_ATTACH, GUARD_DETACH, GUARD_WRITE, GUARD_RESTORE, GUARD_RESTORE_ALL };
@@ -397,11 +395,12 @@ void guardian__detach(struct guardian *g, struct detachment *d)
 	*d = (struct detachment){};
 }
 
-int guardian__write(struct guardian *g, const struct process *process, uint64_t address, uint64_t value)
+int guardian__write(struct guardian *g, const struct process *process, const struct word_origin *origin,
+		    uint64_t address, uint64_t value)
 {
 	const struct guard_request request = {
 		.command = GUARD_WRITE,
-		.word = {process->pid, process->start_time, address, value},
+		.word = {process->pid, process->start_time, address, value, *origin},
 	};
 
 	return ask_guardian(g, &request, -1).err;

@@ -17,6 +17,7 @@
 
 #include "user/proc/process.h"
 #include "user/session/attach.h"
+#include "user/session/guardian_words.h"
 
 struct guardian;
 
@@ -50,12 +51,14 @@ void detachment__add(struct detachment *d, uint32_t *ids, size_t cnt);
 void guardian__detach(struct guardian *g, struct detachment *d);
 
 /*
- * Writes `value` to the word at `address` of a process. 0; -EBUSY: the word has another value and
- * stays unchanged; -EALREADY: the word has this value (a fork's child), and the guardian will
- * restore it like the others; -ESRCH: the process has ended; -EFAULT: no writable private memory;
- * or -errno. Repeating a write that succeeded returns -EALREADY and changes nothing.
+ * Writes `value` to the word at `address` of a process, if the word is still where `origin` leads.
+ * 0; -EBUSY: the word has another value and stays unchanged; -EALREADY: the word has this value (a
+ * fork's child), and the guardian will restore it like the others; -ESRCH: the process has ended,
+ * or runs another program; -EFAULT: no writable private memory; -ETIMEDOUT: it does not answer; or
+ * -errno. Repeating a write that succeeded returns -EALREADY and changes nothing.
  */
-int guardian__write(struct guardian *g, const struct process *process, uint64_t address, uint64_t value);
+int guardian__write(struct guardian *g, const struct process *process, const struct word_origin *origin,
+		    uint64_t address, uint64_t value);
 
 /* Restores the words of one process. */
 void guardian__restore(struct guardian *g, const struct process *process);

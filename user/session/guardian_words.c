@@ -8,22 +8,48 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "user/proc/deputy.h"
+#include "user/proc/proc.h"
 #include "user/proc/process.h"
 
-static int allows_word(const struct mapping *map, void *ctx)
-{
-	const uint64_t *address = ctx;
+#define INTERPRETERS_MAX    64    /* more than --exact looks for: others may begin meanwhile */
+#define RESTORE_PATIENCE_MS 20000 /* a slow disk must not leave a word behind */
 
-	return *address >= map->start && *address + 8 <= map->end && map->writable && !map->shared;
-}
+struct word_check {
+	const struct guarded_word *word;
+	bool writable, has_interpreter;
+};
 
 /*
- * Is the address in private writable memory? A write through /proc/PID/mem would get around the
- * protection of any other memory.
+ * Only private writable memory: a write through /proc/PID/mem would get around the protection of
+ * any other memory.
  */
-static bool is_writable(pid_t pid, uint64_t address)
+static int check_mapping(const struct mapping *map, void *ctx)
 {
-	return process__each_mapping(pid, allows_word, &address) > 0;
+	struct word_check *check = ctx;
+	const struct word_origin *origin = &check->word->origin;
+	uint64_t address = check->word->address;
+
+	if (address >= map->start && address < map->end && map->end - address >= 8)
+		check->writable = map->writable && !map->shared;
+	if (map->dev == origin->dev && map->inode == origin->inode && map->start - map->offset == origin->base)
+		check->has_interpreter = true;
+	return 0;
+}
+
+/* Is the word that of an interpreter in this memory? */
+static bool is_of_interpreter(int memory, const struct guarded_word *m)
+{
+	uint64_t at = m->origin.head, interpreter;
+
+	for (int i = 0; i <= INTERPRETERS_MAX; i++) {
+		if (pread(memory, &interpreter, sizeof(interpreter), (off_t)at) != sizeof(interpreter) || !interpreter)
+			return false;
+		if (interpreter + m->origin.word == m->address)
+			return true;
+		at = interpreter + m->origin.next;
+	}
+	return false;
 }
 
 /*
@@ -43,45 +69,76 @@ static int change_word(int memory, uint64_t address, uint64_t from, uint64_t to)
 	return pwrite(memory, &to, sizeof(to), (off_t)address) == sizeof(to) ? 0 : -EFAULT;
 }
 
+/*
+ * Opens the memory that holds the word. All that follows goes through this descriptor, which stays
+ * with the memory that it was opened for: after an exec, a write to it changes nothing that lives.
+ * It was opened before the mappings are read, so if these are the interpreter's, it is of that
+ * program, or of an earlier one that has gone. -ESRCH: the process is another, or another program.
+ */
 static int open_memory(const struct guarded_word *m)
 {
 	const struct process process = {.pid = m->pid, .start_time = m->start_time};
+	struct word_check check = {.word = m};
 	char path[32];
-	int fd;
+	int fd, err;
 
 	snprintf(path, sizeof(path), "/proc/%d/mem", m->pid);
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	if (fd < 0)
 		return errno == ENOENT ? -ESRCH : -errno;
-	if (process__alive(&process)) /* so this is not the memory of a later process */
+	err = process__alive(&process) ? process__each_mapping(m->pid, check_mapping, &check) : -ESRCH;
+	if (!err && !check.has_interpreter)
+		err = -ESRCH;
+	if (!err && (m->address % 8 || !check.writable))
+		err = -EFAULT;
+	if (!err && !is_of_interpreter(fd, m))
+		err = -ESRCH;
+	if (!err)
 		return fd;
 	close(fd);
-	return -ESRCH;
+	return err;
+}
+
+struct word_change {
+	struct guarded_word word;
+	uint64_t from, to;
+};
+
+/* By the deputy, since a page of the target may never come. */
+static int change_in_deputy(const void *in, struct deputy_out *out)
+{
+	const struct word_change *change = in;
+	int memory = open_memory(&change->word), err;
+
+	(void)out;
+	if (memory < 0)
+		return memory;
+	err = change_word(memory, change->word.address, change->from, change->to);
+	close(memory);
+	return err;
+}
+
+static int change(const struct guarded_word *m, uint64_t from, uint64_t to)
+{
+	const struct word_change request = {*m, from, to};
+
+	return deputy__run(m->pid, change_in_deputy, &request, sizeof(request), NULL);
 }
 
 int guarded_words__write(struct guarded_words *words, const struct guarded_word *m)
 {
-	int memory, err;
+	int err;
 
 	if (words->cnt == WORDS_MAX)
 		return -ENOSPC;
-	/* The memory is opened before it is checked: after an exec in between, the file is of the old memory. */
-	memory = open_memory(m);
-	if (memory < 0)
-		return memory;
-	err = m->address % 8 || !is_writable(m->pid, m->address) ? -EFAULT : 0;
-	err = err ?: change_word(memory, m->address, 0, m->value);
-	if (err && err != -EALREADY) {
-		close(memory);
+	err = change(m, 0, m->value);
+	if (err && err != -EALREADY)
 		return err;
-	}
 	for (size_t i = 0; err && i < words->cnt; i++)
-		if (words->word[i].at.pid == m->pid && words->word[i].at.start_time == m->start_time &&
-		    words->word[i].at.address == m->address) {
-			close(memory); /* a repeated request */
-			return err;
-		}
-	words->word[words->cnt++] = (struct saved_word){*m, memory};
+		if (words->word[i].pid == m->pid && words->word[i].start_time == m->start_time &&
+		    words->word[i].address == m->address)
+			return err; /* a repeated request */
+	words->word[words->cnt++] = *m;
 	return err;
 }
 
@@ -96,43 +153,38 @@ static void restore_forks(const struct guarded_word *m)
 
 	for (int i = 0; i < cnt; i++) {
 		struct guarded_word fork = *m;
-		struct process process;
-		int memory;
+		struct proc_stat stat;
 
-		if (process__read(children[i], &process))
+		if (proc__stat(children[i], 0, &stat))
 			continue;
 		fork.pid = children[i];
-		fork.start_time = process.start_time;
-		process__release(&process);
-		memory = is_writable(fork.pid, fork.address) ? open_memory(&fork) : -1;
-		if (memory < 0)
-			continue;
-		change_word(memory, fork.address, fork.value, 0);
-		close(memory);
+		fork.start_time = stat.start_time;
+		change(&fork, fork.value, 0);
 	}
 	free(children);
 }
 
 static void restore_word(struct guarded_words *words, size_t i)
 {
-	struct saved_word *word = &words->word[i];
+	struct guarded_word *word = &words->word[i];
 
-	change_word(word->memory, word->at.address, word->at.value, 0);
-	close(word->memory);
+	deputy__set_patience(RESTORE_PATIENCE_MS);
+	change(word, word->value, 0);
+	deputy__set_patience(0);
 	*word = words->word[--words->cnt];
 }
 
 void guarded_words__restore(struct guarded_words *words, pid_t pid)
 {
 	for (size_t i = words->cnt; i--;)
-		if (words->word[i].at.pid == pid)
+		if (words->word[i].pid == pid)
 			restore_word(words, i);
 }
 
 void guarded_words__restore_all(struct guarded_words *words)
 {
 	while (words->cnt) {
-		struct guarded_word m = words->word[words->cnt - 1].at;
+		struct guarded_word m = words->word[words->cnt - 1];
 
 		restore_word(words, words->cnt - 1);
 		restore_forks(&m);

@@ -12,22 +12,26 @@
 
 #define WORDS_MAX 4096
 
+/*
+ * How a word's address was found, so that it can be found again: in a process that has called exec
+ * since, something else may be there.
+ */
+struct word_origin {
+	uint64_t dev, inode, base; /* of the interpreter's file: struct mapped_file */
+	uint64_t head;             /* address of the pointer to the first interpreter */
+	uint64_t next, word;       /* offsets in each interpreter: of the pointer to the next, of the word */
+};
+
 /* A word of a process, and the value that stepflame wants in it. */
 struct guarded_word {
 	pid_t pid;
 	uint64_t start_time, address, value;
+	struct word_origin origin;
 };
 
 /* Begins zeroed. */
 struct guarded_words {
-	struct saved_word {
-		struct guarded_word at;
-		/*
-		 * An open /proc/PID/mem: after an exec it still refers to the old memory, so that a
-		 * restore cannot change the new program.
-		 */
-		int memory;
-	} word[WORDS_MAX];
+	struct guarded_word word[WORDS_MAX];
 	size_t cnt;
 };
 

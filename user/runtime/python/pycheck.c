@@ -16,6 +16,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "user/proc/deputy.h"
 #include "user/runtime/python/pyframes.h"
 
 #define ATTEMPTS        40 /* at what changes, at growing intervals: 0.8 s in all */
@@ -30,14 +31,6 @@
 #define DATA_MAX        (16u << 20)
 #define CODE_MAX        (16u << 20) /* bytes of one function's code */
 #define TABLE_CHUNK     65536u
-
-static uint64_t cpu_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
-}
 
 static int check__read(const struct py_check *check, uint64_t address, void *buffer, size_t size)
 {
@@ -217,24 +210,44 @@ static uint32_t outer__held(const struct outer *outer)
 	return outer->cnt < FRAME_CNT ? outer->cnt : FRAME_CNT;
 }
 
-/* 0 or -errno. The links of a frame that is left meanwhile may lead anywhere. */
-static int check__outer(const struct py_check *check, uint64_t tstate, struct outer *out)
+struct outer_request {
+	pid_t pid;
+	struct py_layout layout;
+	uint64_t tstate;
+};
+
+/* The links of a frame that is left meanwhile may lead anywhere. */
+static int read_outer_in_deputy(const void *in, struct deputy_out *answer)
 {
-	const struct py_layout *layout = &check->internals->layout;
-	pid_t pid = check->process->pid;
+	const struct outer_request *r = in;
+	struct outer *out = (void *)answer->bytes;
 	struct py_window window;
 	uint64_t frame;
-	int err = cpu_ns() > check->until_ns ? -ETIME : py_link__innermost(pid, layout, tstate, &frame);
+	int err = py_link__innermost(r->pid, &r->layout, r->tstate, &frame);
 
 	window.start = window.end = 0;
 	for (out->cnt = 0; !err && frame && out->cnt < DEPTH_MAX; out->cnt++) {
 		struct py_link *link = &out->links[out->cnt % FRAME_CNT];
 
-		err = py_link__read(pid, layout, &window, frame, link);
+		err = py_link__read(r->pid, &r->layout, &window, frame, link);
 		if (!err)
 			frame = link->previous;
 	}
 	return err ?: frame ? -EAGAIN : 0;
+}
+
+/* 0 or -errno. */
+static int check__outer(const struct py_check *check, uint64_t tstate, struct outer *out)
+{
+	const struct outer_request request = {check->process->pid, check->internals->layout, tstate};
+	const struct deputy_out *answer;
+	int err = deputy__cpu_ns() > check->until_ns
+			  ? -ETIME
+			  : deputy__run(request.pid, read_outer_in_deputy, &request, sizeof(request), &answer);
+
+	if (!err)
+		memcpy(out, answer->bytes, sizeof(*out));
+	return err;
 }
 
 static bool check__link(const struct py_check *check, const struct py_link *link)
@@ -439,7 +452,7 @@ static enum check_verdict check__threads(const struct py_check *check)
 
 static int check__live(const struct py_check *check)
 {
-	for (int i = 0; i < ATTEMPTS && cpu_ns() < check->until_ns; i++) {
+	for (int i = 0; i < ATTEMPTS && deputy__cpu_ns() < check->until_ns; i++) {
 		const struct timespec pause = {.tv_nsec = (i + 1) * 1000 * 1000};
 		enum check_verdict verdict = check__threads(check);
 
@@ -465,6 +478,6 @@ int py_check__process(const struct py_check *check)
 		return -ENOTSUP;
 	if (check->python->functions.next && !check__next(check))
 		return -ENOTSUP;
-	bounded.until_ns = cpu_ns() + PATIENCE_NS;
+	bounded.until_ns = deputy__cpu_ns() + PATIENCE_NS;
 	return check__live(&bounded);
 }

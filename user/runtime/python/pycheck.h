@@ -18,7 +18,7 @@ struct py_check {
 	const struct elf *elf;
 	const struct py_internals *internals;
 	uint64_t unicode_type; /* address of PyUnicode_Type */
-	uint64_t until_ns;     /* of the calling thread's CPU time; py_check__process sets its own */
+	uint64_t until_ns;     /* of deputy__cpu_ns; py_check__process sets its own */
 };
 
 /*

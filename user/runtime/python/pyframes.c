@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/uio.h>
 
+#include "user/proc/deputy.h"
 #include "user/proc/process.h"
 #include "user/runtime/python/pylines.h"
 #include "user/runtime/python/pyobject.h"
@@ -154,14 +155,28 @@ int py_link__read(pid_t pid, const struct py_layout *layout, struct py_window *w
 	return 0;
 }
 
+struct chain_request {
+	pid_t pid;
+	struct py_layout layout;
+	uint64_t tstate;
+};
+
+struct chain_answer {
+	uint32_t cnt;
+	bool cut;
+	struct link links[PY_FRAMES_MAX];
+};
+
 /*
  * Reads all frames of Python functions, innermost first; succeeds when the innermost frame is the
- * same before and after. chain->links has room for PY_FRAMES_MAX.
+ * same before and after.
  */
-static int reader__chain(const struct stack_reader *r, struct chain *chain)
+static int read_chain_in_deputy(const void *in, struct deputy_out *out)
 {
+	const struct chain_request *r = in;
+	struct chain_answer *chain = (void *)out->bytes;
+	const struct py_layout *layout = &r->layout;
 	struct py_window window;
-	const struct py_layout *layout = &r->py->layout;
 	uint64_t innermost, frame;
 	int err = py_link__innermost(r->pid, layout, r->tstate, &innermost);
 
@@ -181,6 +196,24 @@ static int reader__chain(const struct stack_reader *r, struct chain *chain)
 	chain->cut = !err && frame;
 	err = err ?: py_link__innermost(r->pid, layout, r->tstate, &frame);
 	return err ?: frame == innermost ? 0 : -EAGAIN;
+}
+
+/* By one work, since frames that are read within a shorter time are more often of one moment. */
+static int reader__chain(const struct stack_reader *r, struct chain *chain)
+{
+	const struct chain_request request = {.pid = r->pid, .layout = r->py->layout, .tstate = r->tstate};
+	const struct deputy_out *out;
+	const struct chain_answer *answer;
+	int err = deputy__run(r->pid, read_chain_in_deputy, &request, sizeof(request), &out);
+
+	chain->cnt = 0;
+	if (err)
+		return err;
+	answer = (const void *)out->bytes;
+	chain->cnt = answer->cnt;
+	chain->cut = answer->cut;
+	memcpy(chain->links, answer->links, chain->cnt * sizeof(*chain->links));
+	return 0;
 }
 
 /* Takes one reading; a thread that runs meanwhile spoils some. */

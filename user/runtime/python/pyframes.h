@@ -20,7 +20,7 @@ struct py_link {
 	bool python;    /* a Python function's frame; else one that the interpreter made to enter Python from C */
 };
 
-/* The innermost frame of a thread state, 0: no frame. 0 or -errno. */
+/* For works of the deputy: the innermost frame of a thread state, 0: no frame. 0 or -errno. */
 int py_link__innermost(pid_t pid, const struct py_layout *layout, uint64_t tstate, uint64_t *frame);
 
 /*
@@ -37,7 +37,7 @@ struct py_window {
 };
 
 /*
- * Reads one frame. 0, -EAGAIN when the frame is being destroyed, or -errno. The caller must know
+ * For works of the deputy: reads one frame. 0, -EAGAIN when the frame is being destroyed, or -errno. The caller must know
  * which thread it belongs to, if any.
  */
 int py_link__read(pid_t pid, const struct py_layout *layout, struct py_window *window, uint64_t frame,

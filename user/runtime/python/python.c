@@ -11,8 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
+#include "user/proc/deputy.h"
 #include "user/proc/getter.h"
 #include "user/runtime/python/pycheck.h"
 #include "user/runtime/python/pylayout.h"
@@ -54,16 +54,6 @@ static bool file__is_libpython(const struct mapped_file *file)
 	return !strncmp(file__name(file), "libpython3.", 11) && isdigit((unsigned char)file__name(file)[11]);
 }
 
-static bool file__is_executable(const struct mapped_file *file, pid_t pid)
-{
-	struct stat running, mapped;
-	char path[64];
-
-	snprintf(path, sizeof(path), "/proc/%d/exe", pid);
-	return !stat(path, &running) && !stat(file->open_path, &mapped) && running.st_dev == mapped.st_dev &&
-	       running.st_ino == mapped.st_ino;
-}
-
 /*
  * The executable goes first: its definitions win over a libpython that an extension brought. A file
  * named python is also the executable when the process was started through the loader (ld.so
@@ -76,7 +66,7 @@ static int process__find_python(const struct process *process, const struct mapp
 	for (int round = 0; round < 3; round++) {
 		for (size_t i = 0; i < process->file_cnt; i++) {
 			*file = &process->files[i];
-			if (round == 0 ? !file__is_executable(*file, process->pid)
+			if (round == 0 ? !(*file)->is_program
 				       : (round == 1 ? !file__is_libpython(*file)
 						     : strncmp(file__name(*file), "python", 6) != 0))
 				continue;
@@ -242,6 +232,10 @@ int python__find(const struct process *process, struct python *out, struct elf *
 		return err;
 	}
 	err = python__describe(process, out, opened);
+	if (err && deputy__gave_up(process->pid))
+		err = -ETIMEDOUT;
+	else if (!err && !process__alive(process)) /* what was read may be another process's, with the same pid */
+		err = -ESRCH;
 	if (elf && !err)
 		*elf = opened;
 	else

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "user/elf/version_file.h"
+#include "user/proc/target_file.h"
 
 const struct mapped_file *torch__file(const struct process *process)
 {
@@ -24,9 +24,9 @@ void torch__version(const struct process *process, const struct mapped_file *lib
 
 	version[0] = 0;
 	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-		snprintf(path, sizeof(path), "/proc/%d/root%.*s%s", process->pid, dir, libtorch->path, places[i]);
+		snprintf(path, sizeof(path), "%.*s%s", dir, libtorch->path, places[i]);
 		/* `__version__ = '2.15.0+cpu'`, as torch's build writes it. */
-		if (version_file__read(path, "__version__", version, size))
+		if (target_file__version(process->pid, path, "__version__", version, size))
 			return;
 	}
 }

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "user/elf/version_file.h"
+#include "user/proc/target_file.h"
 
 const struct mapped_file *jax__file(const struct process *process)
 {
@@ -17,8 +17,8 @@ void jax__version(const struct process *process, const struct mapped_file *libra
 	const char *slash = strrchr(library->path, '/');
 	int dir = slash ? slash - library->path : 0;
 
-	snprintf(path, sizeof(path), "/proc/%d/root%.*s/version.py", process->pid, dir, library->path);
+	snprintf(path, sizeof(path), "%.*s/version.py", dir, library->path);
 	/* `_version = "0.10.2"`; the file computes its __version__. */
-	if (!version_file__read(path, "_version", version, size))
+	if (!target_file__version(process->pid, path, "_version", version, size))
 		snprintf(version, size, "?");
 }

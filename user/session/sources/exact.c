@@ -197,10 +197,41 @@ static void note_subscripts(struct session *s, const struct target *t)
 				 "these calls are counted, but their time is in their callers");
 }
 
+/* By which way the words of a target are found. Returns false when it runs another program by now. */
+static bool find_origin(const struct target *t, struct word_origin *out)
+{
+	for (size_t i = 0; i < t->process.file_cnt; i++) {
+		const struct mapped_file *file = &t->process.files[i];
+
+		if (file->dev != t->python_dev || file->inode != t->python_inode)
+			continue;
+		*out = (struct word_origin){
+			.dev = file->dev,
+			.inode = file->inode,
+			.base = file->base,
+			.head = t->python.runtime + t->python.walk[PY_WALK_INTERPRETERS],
+			.next = t->python.walk[PY_WALK_INTERP_NEXT],
+			.word = target_state(t)->file->word_offset,
+		};
+		return true;
+	}
+	return false;
+}
+
+static int ask_to_write(struct session *s, const struct target *t, uint64_t address)
+{
+	struct word_origin origin;
+
+	if (!find_origin(t, &origin))
+		return -ESRCH;
+	return guardian__write(s->guardian, &t->process, &origin, address,
+			       t->python.bias + target_state(t)->file->eval);
+}
+
 /* Sets the eval_frame word of an interpreter. 0 or -errno; 0 too if the program has set it. */
 static int write_word(struct session *s, struct target *t, uint64_t address)
 {
-	int err = guardian__write(s->guardian, &t->process, address, t->python.bias + target_state(t)->file->eval);
+	int err = ask_to_write(s, t, address);
 
 	if (err == -EBUSY) {
 		log__warn(NULL,
@@ -285,12 +316,11 @@ static void on_fork(struct session *s, struct target *parent, struct target *chi
 	if (!child || !s->options.exact || !target_state(parent)->armed)
 		return;
 	*target_state(child) = *target_state(parent);
-	for (size_t i = 0; i < target_state(child)->word_cnt; i++)
-		guardian__write(s->guardian, &child->process, target_state(child)->words[i],
-				parent->python.bias + target_state(child)->file->eval);
 	child->python.bias = parent->python.bias;
 	child->python.runtime = parent->python.runtime;
 	memcpy(child->python.walk, parent->python.walk, sizeof(child->python.walk));
+	for (size_t i = 0; i < target_state(child)->word_cnt; i++)
+		ask_to_write(s, child, target_state(child)->words[i]);
 	if (!followed)
 		stop_exact(s, child);
 }

@@ -21,6 +21,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "user/proc/deputy.h"
 #include "user/proc/process.h"
 
 #define LINK_NAME   "/memfd:" GPU_RING_NAME
@@ -41,26 +42,42 @@ struct gpu_ring {
 #define RING_LOAD(field)         __atomic_load_n(&(field), __ATOMIC_ACQUIRE)
 #define RING_STORE(field, value) __atomic_store_n(&(field), value, __ATOMIC_RELEASE)
 
+/* The deputy looks first, since a file system may not answer. */
+static int look_in_deputy(const void *in, struct deputy_out *out)
+{
+	int at = open(in, O_PATH | O_CLOEXEC);
+	struct statfs fs;
+	struct stat st;
+
+	(void)out;
+	if (at < 0)
+		return -errno;
+	if (!fstat(at, &st) && S_ISREG(st.st_mode) && !fstatfs(at, &fs) && fs.f_type == TMPFS_MAGIC) {
+		deputy__hand(at);
+		return 0;
+	}
+	close(at);
+	return -EPROTO;
+}
+
 /*
  * Opens a file of the target only if it is memory, since opening anything else may have effects.
  * gpu_ring__of_file then checks that the memory cannot shrink: reading removed pages would kill
  * stepflame.
  */
-static int open_checked(const char *path)
+static int open_checked(pid_t pid, const char *path)
 {
+	int fd, at, err = deputy__run(pid, look_in_deputy, path, strlen(path) + 1, NULL);
 	char self[64];
-	struct statfs fs;
-	struct stat st;
-	int fd, at = open(path, O_PATH | O_CLOEXEC);
 
+	if (err)
+		return err;
+	at = deputy__take();
 	if (at < 0)
-		return -errno;
-	fd = -EPROTO;
-	if (!fstat(at, &st) && S_ISREG(st.st_mode) && !fstatfs(at, &fs) && fs.f_type == TMPFS_MAGIC) {
-		snprintf(self, sizeof(self), "/proc/self/fd/%d", at);
-		fd = open(self, O_RDWR | O_CLOEXEC | O_NOCTTY);
-		fd = fd < 0 ? -errno : fd;
-	}
+		return at;
+	snprintf(self, sizeof(self), "/proc/self/fd/%d", at);
+	fd = open(self, O_RDWR | O_CLOEXEC | O_NOCTTY);
+	fd = fd < 0 ? -errno : fd;
 	close(at);
 	return fd;
 }
@@ -98,7 +115,7 @@ static int open_from_fds(pid_t pid, pid_t nspid, struct gpu_ring **out)
 		if (!is_ring_link(dirfd(dir), entry->d_name))
 			continue;
 		snprintf(path, sizeof(path), "/proc/%d/fd/%.16s", pid, entry->d_name);
-		fd = open_checked(path);
+		fd = open_checked(pid, path);
 		err = fd < 0 ? fd : gpu_ring__of_file(fd, nspid, out);
 	}
 	closedir(dir);
@@ -121,7 +138,7 @@ static int open_from_mapping(const struct mapping *map, void *ctx)
 		return 0;
 	snprintf(path, sizeof(path), "/proc/%d/map_files/%llx-%llx", search->pid, (unsigned long long)map->start,
 		 (unsigned long long)map->end);
-	fd = open_checked(path);
+	fd = open_checked(search->pid, path);
 	search->err = fd < 0 ? fd : gpu_ring__of_file(fd, search->nspid, search->out);
 	return !search->err;
 }

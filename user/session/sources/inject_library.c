@@ -5,33 +5,42 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
-#include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <sys/syscall.h>
 #include <unistd.h>
+
+#include "user/proc/deputy.h"
+#include "user/proc/target_file.h"
 
 #define NAME "libstepflame-inject.so"
 
-/* Opens a path in the process's file system; links cannot lead out. A descriptor or -errno. */
-static int open_in_root_of(const struct process *process, const char *path, int flags)
-{
-	struct open_how how = {.flags = flags | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
-	char root[32];
-	int dir, fd;
+/* What the deputy does here with a path that the process sees. */
+struct path_request {
+	pid_t pid;
+	char path[PATH_MAX];
+};
 
-	snprintf(root, sizeof(root), "/proc/%d/root", process->pid);
-	dir = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (dir < 0)
-		return -errno;
-	fd = syscall(SYS_openat2, dir, path, &how, sizeof(how));
-	fd = fd < 0 ? -errno : fd;
-	close(dir);
+/* By the deputy: opens a path in the process's file system. A descriptor or -errno. */
+static int open_in_root_of(pid_t pid, const char *path, int flags)
+{
+	int root = target_file__root(pid), fd = root < 0 ? root : target_file__open(root, path, flags);
+
+	if (root >= 0)
+		close(root);
 	return fd;
+}
+
+static int ask_deputy(pid_t pid, deputy_work work, const char *path)
+{
+	struct path_request request = {.pid = pid};
+
+	if ((size_t)snprintf(request.path, sizeof(request.path), "%s", path) >= sizeof(request.path))
+		return -ENAMETOOLONG;
+	return deputy__run(pid, work, &request, sizeof(request), NULL);
 }
 
 static bool allows_code(int fd)
@@ -63,9 +72,9 @@ int inject_library__own(char path[PATH_MAX])
 }
 
 /* Does the process see the same file at this path, and may it load code from there? */
-static bool sees_same_file(const struct process *process, const char *path, const struct stat *own)
+static bool sees_same_file(pid_t pid, const char *path, const struct stat *own)
 {
-	int fd = open_in_root_of(process, path, O_PATH);
+	int fd = open_in_root_of(pid, path, 0);
 	struct stat theirs;
 	bool same;
 
@@ -76,15 +85,15 @@ static bool sees_same_file(const struct process *process, const char *path, cons
 	return same;
 }
 
-static int copy_library_to(const struct process *process, const char *folder, int from, struct inject_library *out)
+static int copy_library_to(pid_t pid, const char *folder, int from, struct inject_library *out)
 {
-	int dir = open_in_root_of(process, folder, O_PATH | O_DIRECTORY), to, err = 0;
+	int dir = open_in_root_of(pid, folder, O_DIRECTORY), to, err = 0;
 	struct stat stat;
 	off_t at = 0;
 
 	if (dir < 0)
 		return dir;
-	snprintf(out->path, sizeof(out->path), "%s/.stepflame-%d-%d.so", folder, getpid(), process->pid);
+	snprintf(out->path, sizeof(out->path), "%s/.stepflame-%d-%d.so", folder, getpid(), pid);
 	to = allows_code(dir) ? openat(dir, strrchr(out->path, '/') + 1, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0755)
 			      : -1;
 	err = to < 0 ? -EACCES : fstat(from, &stat) ? -errno : 0;
@@ -100,9 +109,11 @@ static int copy_library_to(const struct process *process, const char *folder, in
 	return err;
 }
 
-int inject_library__make(const struct process *process, struct inject_library *out)
+static int make_in_deputy(const void *in, struct deputy_out *answer)
 {
 	static const char *const folders[] = {"/tmp", "/dev/shm", "/var/tmp"};
+	struct inject_library *out = (void *)answer->bytes;
+	const pid_t *pid = in;
 	int err = inject_library__own(out->path), fd;
 	struct stat own;
 
@@ -118,11 +129,11 @@ int inject_library__make(const struct process *process, struct inject_library *o
 		snprintf(out->why, sizeof(out->why), "%.150s cannot be read: %s", out->path, strerror(-err));
 		goto out;
 	}
-	if (sees_same_file(process, out->path, &own))
+	if (sees_same_file(*pid, out->path, &own))
 		goto out;
 	err = -EACCES;
 	for (size_t i = 0; err && i < sizeof(folders) / sizeof(*folders); i++)
-		err = copy_library_to(process, folders[i], fd, out);
+		err = copy_library_to(*pid, folders[i], fd, out);
 	out->copied = !err;
 	if (err)
 		snprintf(out->why, sizeof(out->why),
@@ -134,32 +145,57 @@ out:
 	return err;
 }
 
-void inject_library__release(const struct process *process, struct inject_library *library)
+int inject_library__make(const struct process *process, struct inject_library *out)
 {
+	const struct deputy_out *answer = NULL;
+	int err = deputy__run(process->pid, make_in_deputy, &process->pid, sizeof(process->pid), &answer);
+
+	if (answer)
+		memcpy(out, answer->bytes, sizeof(*out));
+	else
+		snprintf(out->why, sizeof(out->why), "its file system does not answer");
+	return err;
+}
+
+static int remove_in_deputy(const void *in, struct deputy_out *out)
+{
+	const struct path_request *r = in;
 	char folder[PATH_MAX], name[PATH_MAX];
 	int dir;
 
-	if (!library->copied)
-		return;
-	snprintf(folder, sizeof(folder), "%s", library->path);
-	snprintf(name, sizeof(name), "%s", library->path);
-	dir = open_in_root_of(process, dirname(folder), O_PATH | O_DIRECTORY);
-	if (dir >= 0) {
-		unlinkat(dir, basename(name), 0);
-		close(dir);
-	}
+	(void)out;
+	memcpy(folder, r->path, sizeof(folder));
+	memcpy(name, r->path, sizeof(name));
+	dir = open_in_root_of(r->pid, dirname(folder), O_DIRECTORY);
+	if (dir < 0)
+		return dir;
+	unlinkat(dir, basename(name), 0);
+	close(dir);
+	return 0;
+}
+
+void inject_library__release(const struct process *process, struct inject_library *library)
+{
+	if (library->copied)
+		ask_deputy(process->pid, remove_in_deputy, library->path);
 	library->copied = false;
 }
 
 /* ---- libcupti ---- */
 
-static bool has_cupti(const struct process *process, const char *folder)
+/* Returns 1 when the folder holds libcupti. */
+static int find_cupti_in_deputy(const void *in, struct deputy_out *out)
 {
-	int fd = open_in_root_of(process, folder, O_RDONLY | O_DIRECTORY);
+	const struct path_request *r = in;
+	int at = open_in_root_of(r->pid, r->path, O_DIRECTORY),
+	    fd = at < 0 ? -1 : openat(at, ".", O_RDONLY | O_CLOEXEC);
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
 	struct dirent *entry;
 	bool found = false;
 
+	(void)out;
+	if (at >= 0)
+		close(at);
 	if (fd >= 0 && !dir)
 		close(fd);
 	while (dir && !found && (entry = readdir(dir)))
@@ -167,6 +203,23 @@ static bool has_cupti(const struct process *process, const char *folder)
 	if (dir)
 		closedir(dir);
 	return found;
+}
+
+static bool has_cupti(const struct process *process, const char *folder)
+{
+	return ask_deputy(process->pid, find_cupti_in_deputy, folder) == 1;
+}
+
+/* Returns 1 when the path leads to a file. */
+static int look_in_deputy(const void *in, struct deputy_out *out)
+{
+	const struct path_request *r = in;
+	int fd = open_in_root_of(r->pid, r->path, 0);
+
+	(void)out;
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
 }
 
 static bool has_cupti_beside(const struct process *process, const char *library, const char *const *places, size_t cnt)
@@ -207,13 +260,10 @@ bool inject_library__finds_cupti(const struct process *process)
 	static const char *const usual[] = {"/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/cuda/lib64",
 					    "/usr/local/cuda/extras/CUPTI/lib64"};
 	char given[PATH_MAX];
-	int fd = -1;
 
-	if (!process__environ(process->pid, "STEPFLAME_CUPTI", given, sizeof(given)))
-		fd = open_in_root_of(process, given, O_PATH);
-	if (fd >= 0)
-		close(fd);
-	if (fd >= 0 || process__file(process, "libcupti.so") ||
+	if ((!process__environ(process->pid, "STEPFLAME_CUPTI", given, sizeof(given)) &&
+	     ask_deputy(process->pid, look_in_deputy, given) == 1) ||
+	    process__file(process, "libcupti.so") ||
 	    has_cupti_beside(process, "libcudart.so", besides, sizeof(besides) / sizeof(*besides)) ||
 	    has_cupti_beside(process, "libtorch_cuda.so", of_torch, sizeof(of_torch) / sizeof(*of_torch)) ||
 	    has_cupti_listed(process, "LD_LIBRARY_PATH"))

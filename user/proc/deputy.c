@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "user/proc/deputy.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "user/lib/log.h"
+#include "user/proc/proc.h"
+
+#define PATIENCE_MS 2000
+/* Many such processes must not stop stepflame for long: after so much of a minute, it waits less. */
+#define LOST_MS       6000
+#define IMPATIENCE_MS 100
+#define PERIOD_MS     60000
+/* A deputy that waits for a processor is not blocked by the target; how often that is accepted. */
+#define EXTENSIONS     15
+#define SILENT_MAX     256        /* processes to remember */
+#define KILLED_MAX     64         /* deputies that may not have ended yet */
+#define GIVE_BACK_FROM (1u << 20) /* bytes of an answer whose memory is not kept */
+
+/* Shared by stepflame and its deputy. */
+struct deputy_area {
+	deputy_work work; /* the same address in both: one is a fork of the other */
+	int result;
+	int handed; /* a descriptor of the deputy */
+	_Alignas(16) char in[DEPUTY_IN_BYTES];
+	_Alignas(4096) struct deputy_out out;
+};
+
+static struct {
+	pid_t owner; /* the process that has started it: a fork of stepflame has none yet */
+	pid_t pid;   /* 0: none */
+	int socket;
+	struct deputy_area *area;
+} deputy;
+static bool is_self;
+
+static struct silent_process {
+	pid_t pid;
+	uint64_t start_time;
+} silent[SILENT_MAX];
+static size_t silent_cnt; /* the oldest is forgotten */
+
+static pid_t killed[KILLED_MAX];
+static uint64_t period_start_ms, lost_ms;
+static unsigned int own_patience_ms;
+
+bool deputy__is_self(void)
+{
+	return is_self;
+}
+
+static bool has_deputy(void)
+{
+	return deputy.pid && deputy.owner == getpid();
+}
+
+static uint64_t clock__ns(clockid_t clock)
+{
+	struct timespec now = {0};
+
+	clock_gettime(clock, &now);
+	return now.tv_sec * 1000000000ULL + (uint64_t)now.tv_nsec;
+}
+
+static uint64_t now_ms(void)
+{
+	return clock__ns(CLOCK_MONOTONIC) / 1000000;
+}
+
+uint64_t deputy__cpu_ns(void)
+{
+	clockid_t clock;
+
+	return clock__ns(CLOCK_THREAD_CPUTIME_ID) +
+	       (has_deputy() && !clock_getcpuclockid(deputy.pid, &clock) ? clock__ns(clock) : 0);
+}
+
+/* ---- in the deputy ---- */
+
+/*
+ * The deputy may outlive stepflame when even SIGKILL does not end a read: so it must keep no file
+ * of stepflame open, above all no link of a probe, and no pipe whose reader waits for its end.
+ */
+static void become_deputy(pid_t owner, int socket)
+{
+	static const int ignored[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGTSTP, SIGALRM, SIGWINCH};
+
+	is_self = true;
+	setsid();
+	for (size_t i = 0; i < sizeof(ignored) / sizeof(*ignored); i++)
+		signal(ignored[i], SIG_IGN);
+	prctl(PR_SET_NAME, "stepflame-reads");
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (socket > 0)
+		close_range(0, (unsigned int)socket - 1, 0);
+	close_range((unsigned int)socket + 1, ~0U, 0);
+	if (getppid() != owner)
+		_exit(0);
+}
+
+static void serve(int socket, struct deputy_area *area)
+{
+	char byte;
+
+	deputy.area = area;
+	area->handed = -1;
+	while (recv(socket, &byte, 1, 0) == 1) {
+		area->out.size = 0;
+		area->result = area->work(area->in, &area->out);
+		if (send(socket, &byte, 1, MSG_NOSIGNAL) != 1)
+			break;
+	}
+	_exit(0);
+}
+
+void deputy__hand(int fd)
+{
+	close(deputy.area->handed);
+	deputy.area->handed = fd;
+}
+
+/* ---- start and end ---- */
+
+static int start_deputy(void)
+{
+	struct deputy_area *area =
+		mmap(NULL, sizeof(*area), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	pid_t owner = getpid(), pid;
+	int sockets[2], err;
+
+	if (area == MAP_FAILED)
+		return -errno;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets)) {
+		err = -errno;
+		munmap(area, sizeof(*area));
+		return err;
+	}
+	pid = fork();
+	if (!pid) {
+		become_deputy(owner, sockets[1]);
+		serve(sockets[1], area);
+	}
+	err = -errno;
+	close(sockets[1]);
+	if (pid < 0) {
+		close(sockets[0]);
+		munmap(area, sizeof(*area));
+		return err;
+	}
+	deputy.owner = owner;
+	deputy.pid = pid;
+	deputy.socket = sockets[0];
+	deputy.area = area;
+	return 0;
+}
+
+/* Does not wait for its end, which may never come; later calls reap it. */
+static void kill_deputy(void)
+{
+	size_t free_at = 0;
+
+	close(deputy.socket);
+	munmap(deputy.area, sizeof(*deputy.area));
+	kill(deputy.pid, SIGKILL);
+	for (size_t i = 0; i < KILLED_MAX; i++) {
+		if (killed[i] && waitpid(killed[i], NULL, WNOHANG))
+			killed[i] = 0;
+		free_at = killed[i] ? free_at : i;
+	}
+	killed[free_at] = deputy.pid;
+	deputy.pid = 0;
+}
+
+/* ---- processes that do not answer ---- */
+
+bool deputy__gave_up(pid_t pid)
+{
+	struct proc_stat stat;
+
+	for (size_t i = 0; i < silent_cnt && i < SILENT_MAX; i++)
+		if (silent[i].pid == pid)
+			return !proc__stat(pid, 0, &stat) && stat.start_time == silent[i].start_time;
+	return false;
+}
+
+void deputy__set_patience(unsigned int ms)
+{
+	own_patience_ms = ms;
+}
+
+static unsigned int patience_ms(void)
+{
+	return own_patience_ms                                               ? own_patience_ms
+	       : lost_ms < LOST_MS || now_ms() - period_start_ms > PERIOD_MS ? PATIENCE_MS
+									     : IMPATIENCE_MS;
+}
+
+static void give_up(pid_t pid, uint64_t waited_ms)
+{
+	struct proc_stat stat = {0};
+	uint64_t now = now_ms();
+	size_t at = silent_cnt++ % SILENT_MAX;
+
+	if (now - period_start_ms > PERIOD_MS) {
+		period_start_ms = now;
+		lost_ms = 0;
+	}
+	lost_ms += waited_ms;
+	proc__stat(pid, 0, &stat);
+	silent[at] = (struct silent_process){pid, stat.start_time};
+	kill_deputy();
+	log__warn(
+		"find out what its memory and files wait for (FUSE, NFS, userfaultfd), then start stepflame again",
+		"process %d is not readable: it does not answer reads of its memory or files within %.1f s; stepflame "
+		"leaves it alone",
+		pid, waited_ms / 1e3);
+}
+
+/* ---- a work ---- */
+
+static bool is_blocked(void)
+{
+	struct proc_stat stat;
+
+	return proc__stat(deputy.pid, 0, &stat) || stat.state == 'S' || stat.state == 'D';
+}
+
+/* 0; -ETIMEDOUT; -EPIPE: the deputy has died. */
+static int wait_for_answer(uint64_t *waited_ms)
+{
+	struct pollfd ready = {.fd = deputy.socket, .events = POLLIN};
+	uint64_t began = now_ms(), end = began + patience_ms(), now = began;
+	char byte;
+
+	for (int i = 0; i < EXTENSIONS;) {
+		int got = poll(&ready, 1, (int)(end - now));
+
+		if (got > 0)
+			return recv(deputy.socket, &byte, 1, 0) == 1 ? 0 : -EPIPE;
+		now = now_ms();
+		*waited_ms = now - began;
+		if (now < end)
+			continue; /* a signal */
+		if (is_blocked())
+			break;
+		end = now + patience_ms();
+		i++;
+	}
+	return -ETIMEDOUT;
+}
+
+static int try_work(pid_t pid, deputy_work work, const void *in, size_t in_bytes)
+{
+	uint64_t waited_ms = 0;
+	int err = has_deputy() ? 0 : start_deputy();
+
+	if (err)
+		return err;
+	if (deputy.area->out.size >= GIVE_BACK_FROM)
+		madvise(&deputy.area->out, sizeof(deputy.area->out), MADV_REMOVE);
+	memcpy(deputy.area->in, in, in_bytes);
+	deputy.area->work = work;
+	err = send(deputy.socket, "", 1, MSG_NOSIGNAL) == 1 ? wait_for_answer(&waited_ms) : -EPIPE;
+	if (err == -ETIMEDOUT)
+		give_up(pid, waited_ms);
+	else if (err)
+		kill_deputy();
+	return err;
+}
+
+int deputy__take(void)
+{
+	char path[64];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", deputy.pid, deputy.area->handed);
+	fd = open(path, O_PATH | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
+int deputy__run(pid_t pid, deputy_work work, const void *in, size_t in_bytes, const struct deputy_out **out)
+{
+	int err = in_bytes > DEPUTY_IN_BYTES ? -ENAMETOOLONG : deputy__gave_up(pid) ? -ETIMEDOUT : 0;
+
+	if (err)
+		return err;
+	err = try_work(pid, work, in, in_bytes);
+	if (err == -EPIPE) /* somebody has killed it */
+		err = try_work(pid, work, in, in_bytes);
+	if (err)
+		return err;
+	if (out)
+		*out = &deputy.area->out;
+	return deputy.area->result;
+}
