@@ -10,13 +10,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define WORDS_MAX 4096
+#include "user/session/word_journal.h"
 
-/* A word of a process, and the value that stepflame wants in it. */
-struct guarded_word {
-	pid_t pid;
-	uint64_t start_time, address, value;
-};
+#define WORDS_MAX 4096
 
 /* Begins zeroed. */
 struct guarded_words {
@@ -29,13 +25,20 @@ struct guarded_words {
 		int memory;
 	} word[WORDS_MAX];
 	size_t cnt;
+	struct word_journal journal;
 };
 
 /* As guardian__write. */
 int guarded_words__write(struct guarded_words *words, const struct guarded_word *word);
-/* Restores the words of one process. */
-void guarded_words__restore(struct guarded_words *words, pid_t pid);
+/* Restores the words of one process, and forgets them: it may have ended. */
+void guarded_words__restore(struct guarded_words *words, pid_t pid, uint64_t start_time);
 /* Restores all words, also in the targets' forked descendants. */
 void guarded_words__restore_all(struct guarded_words *words);
+
+/* What a word that another guardian left is now: NULL, the guardian's value, or another one. */
+enum left_word { LEFT_NULL, LEFT_SET, LEFT_CHANGED, LEFT_ENDED, LEFT_UNREADABLE };
+
+/* Looks at the word, and with `restore` restores it if it is set, also in the process's descendants. */
+enum left_word guarded_word__look(const struct guarded_word *word, bool restore);
 
 #endif

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Which words of --exact are written into which processes, in a file that outlives a guardian that
+ * was killed. The file is in a folder that only its user can enter, and locked while the guardian
+ * lives: an unlocked file is what a killed one left.
+ */
+#ifndef STEPFLAME_USER_SESSION_WORD_JOURNAL_H
+#define STEPFLAME_USER_SESSION_WORD_JOURNAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* A word of a process, and the value that stepflame wants in it. */
+struct guarded_word {
+	pid_t pid; /* 0: none */
+	uint32_t unused;
+	uint64_t start_time, address, value;
+};
+
+/* Begins zeroed. */
+struct word_journal {
+	int folder, file; /* descriptors; 0: not open */
+	int err;          /* why there is no file, or why it lacks a word: -errno */
+	char name[32];
+};
+
+/* Notes the word with this index, before it is written; word NULL: it is no longer written. */
+void word_journal__set(struct word_journal *journal, size_t index, const struct guarded_word *word);
+/* Removes the file: all words are restored. */
+void word_journal__remove(struct word_journal *journal);
+
+/*
+ * Calls fn for each word that killed guardians of this user left, for processes of this pid
+ * namespace. A file is removed when fn has returned true for all its words; words for which fn
+ * returned true are forgotten. Returns how many files are of other pid namespaces.
+ */
+size_t word_journal__each_left(bool (*fn)(const struct guarded_word *word, void *ctx), void *ctx);
+
+#endif
