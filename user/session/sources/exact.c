@@ -132,12 +132,15 @@ static bool watches(const struct session *s, const struct target *t)
 	return t->has_python && s->options.exact;
 }
 
+/* 0 if the target has ended: the others are recorded all the same. */
 static int explain_exact(const struct target *t, int err)
 {
+	if (err == -ESRCH)
+		return 0;
 	if (err == -EACCES || err == -EPERM)
 		log__error("run stepflame as root (sudo), or with CAP_SYS_PTRACE",
 			   "--exact may not write into process %d: permission denied", t->process.pid);
-	else if (err != -ESRCH)
+	else
 		log__error(WAY_OUT, "--exact cannot write into process %d: %s", t->process.pid, strerror(-err));
 	return err;
 }
