@@ -77,7 +77,7 @@ struct restoration {
 		const struct breakpoint_file *file; /* in any of the processes */
 		int err;
 	} * removals; /* owned */
-	size_t words;                       /* that were set */
+	size_t words; /* that were set */
 	bool failed;
 };
 
@@ -130,7 +130,8 @@ static int search_process(struct restoration *r, pid_t pid)
 	err = breakpoints__find(pid, &found.found);
 	r->searched += !err;
 	if (!err && found.found.cut)
-		log__warn(NULL, "process %d maps more code than stepflame reads: some breakpoints may not be found", pid);
+		log__warn(NULL, "process %d maps more code than stepflame reads: some breakpoints may not be found",
+			  pid);
 	grown = !err && found.found.file_cnt ? reallocarray(r->processes, r->cnt + 1, sizeof(*grown)) : NULL;
 	if (!grown) {
 		breakpoints__release(&found.found);
@@ -295,8 +296,8 @@ static size_t count_left(const struct breakpoint_file *found, const struct break
 	if (left)
 		qsort(left->offsets, left->cnt, sizeof(*left->offsets), compare_offsets);
 	for (size_t i = 0; left && i < found->cnt; i++)
-		cnt += bsearch(&found->offsets[i], left->offsets, left->cnt, sizeof(*left->offsets),
-			       compare_offsets) != NULL;
+		cnt += bsearch(&found->offsets[i], left->offsets, left->cnt, sizeof(*left->offsets), compare_offsets) !=
+		       NULL;
 	return cnt;
 }
 

@@ -9,10 +9,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PAGE         4096
-#define CHUNK        512 /* pages whose state is read at once */
-#define PAGES_MAX    (1UL << 24) /* of a process: 64 GiB of code */
-#define STATE_THERE  (3ULL << 62) /* Linux Documentation/admin-guide/mm/pagemap.rst: present or swapped */
+#define PAGE          4096
+#define CHUNK         512          /* pages whose state is read at once */
+#define PAGES_MAX     (1UL << 24)  /* of a process: 64 GiB of code */
+#define STATE_THERE   (3ULL << 62) /* Linux Documentation/admin-guide/mm/pagemap.rst: present or swapped */
 #define STATE_OF_FILE (1ULL << 61)
 
 /* The kernel may make a call of its own trampoline out of a breakpoint on a nop of 5 bytes. */

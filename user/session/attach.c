@@ -134,9 +134,9 @@ static int number_list(struct attacher *attacher, struct probe_list *list, const
 		struct probe_place place = {.list = number + locations[i].layer, .offset = list->offsets[i]};
 
 		last = place.list > last ? place.list : last;
-		err = place.list >= PROBE_LISTS ? -ENOSPC
-						: bpf_map_update_elem(attacher->cookies_fd, &place, &list->cookies[i],
-								      BPF_ANY);
+		err = place.list >= PROBE_LISTS
+			      ? -ENOSPC
+			      : bpf_map_update_elem(attacher->cookies_fd, &place, &list->cookies[i], BPF_ANY);
 	}
 	if (err) {
 		delete_cookies(attacher, list, number, locations);

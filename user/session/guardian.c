@@ -79,7 +79,8 @@ struct guarded {
 };
 
 /* Takes ownership of the attachment. Returns its id; 0: no memory. */
-static uint32_t add_attachment(struct guarded *guarded, struct attachment *attachment, const struct bpf_program *program)
+static uint32_t add_attachment(struct guarded *guarded, struct attachment *attachment,
+			       const struct bpf_program *program)
 {
 	struct guarded_attachment *attachments = guarded->attachments;
 	uint32_t id = guarded->first_free;

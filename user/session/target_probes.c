@@ -23,8 +23,9 @@ static int attach_set(struct session *s, struct target *t, const struct mapped_f
 	if (*attachment || !list->cnt || (set->wanted && !set->wanted(s, t)))
 		return 0;
 	err = probe_list__set_file(list, file);
-	return err ?: guardian__attach(s->guardian, set->program ? set->program(s->skel) : s->skel->progs.probe,
-				       t->process.pid, list, attachment);
+	return err
+		       ?: guardian__attach(s->guardian, set->program ? set->program(s->skel) : s->skel->progs.probe,
+					   t->process.pid, list, attachment);
 }
 
 /* Attaches the sets that are not attached yet. */
