@@ -235,7 +235,7 @@ def guardians(parent=None):
     found = set()
     for stat in glob.glob("/proc/[0-9]*/stat"):
         try:
-            pid, name, state, of = re.match(r"(\d+) \((.*)\) (\S) (\d+)", Path(stat).read_text()).groups()
+            pid, name, state, of = re.match(r"(?s)(\d+) \((.*)\) (\S) (\d+)", Path(stat).read_text(errors="replace")).groups()
         except OSError:
             continue
         if name == "stepflame-guard" and state != "Z" and int(of) == (parent.pid if parent else int(of)):

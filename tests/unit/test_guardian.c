@@ -12,11 +12,14 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "user/session/guardian.h"
+#include "user/session/guardian_words.h"
 
 #define VALUE 0x7f0012345678ULL
 
@@ -84,6 +87,44 @@ static bool becomes(const struct process *process, uint64_t value)
 	for (int i = 0; i < 500 && read_word(process) != value; i++)
 		usleep(10000);
 	return read_word(process) == value;
+}
+
+/* Children that look at the word for a while; kept[0] counts those that have it although kept[1] says it is restored. */
+static void fork_for_a_while(uint64_t *kept)
+{
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	signal(SIGCHLD, SIG_IGN);
+	for (;;) {
+		if (!fork()) {
+			pid_t child = fork();
+
+			usleep(child ? 10000 : 11000);
+			if (__atomic_load_n(&kept[1], __ATOMIC_SEQ_CST) && *(volatile uint64_t *)&interpreter.word)
+				__atomic_add_fetch(&kept[0], 1, __ATOMIC_SEQ_CST);
+			if (child > 0)
+				waitpid(child, NULL, 0); /* an orphan would be no descendant any more */
+			_exit(0);
+		}
+		usleep(300);
+	}
+}
+
+/* Kills a process and its children, none of which notices another's end. */
+static void stop_with_children(pid_t pid)
+{
+	pid_t *children = NULL;
+	int cnt = process__children(pid, true, &children);
+
+	for (int i = 0; i < cnt; i++)
+		kill(children[i], SIGSTOP);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	for (int i = 0; i < cnt; i++) {
+		kill(children[i], SIGKILL);
+		for (int wait = 0; wait < 500 && !kill(children[i], 0); wait++)
+			usleep(10000);
+	}
+	free(children);
 }
 
 static void test_write_and_restore(void **state)
@@ -254,6 +295,93 @@ static void test_exec(void **state)
 	(void)state;
 }
 
+/* A process with the pid of one that has ended keeps its own word. */
+static void test_pid_reused(void **state)
+{
+	struct process child = child__start(), earlier = child;
+	struct guardian *g;
+
+	earlier.start_time--;
+	assert_int_equal(guardian__new(&no_probes, NULL, 0, &g), 0);
+	assert_int_equal(write_at(g, &child, (uint64_t)&interpreter.word, VALUE), 0);
+	guardian__restore(g, &earlier);
+	assert_int_equal(read_word(&child), VALUE);
+	guardian__free(g);
+	assert_int_equal(read_word(&child), 0);
+	child__stop(&child);
+	(void)state;
+}
+
+/* Forks that fork again and again while the words are restored: none keeps it. */
+static void test_forks(void **state)
+{
+	uint64_t *kept = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct process process;
+	struct guardian *g;
+	pid_t pid = fork();
+
+	if (!pid)
+		fork_for_a_while(kept);
+	assert_int_equal(process__read(pid, &process), 0);
+	assert_int_equal(guardian__new(&no_probes, NULL, 0, &g), 0);
+	for (int i = 0; i < 20; i++) {
+		assert_int_equal(write_at(g, &process, (uint64_t)&interpreter.word, VALUE), 0);
+		usleep(5000);
+		assert_int_equal(guardian__restore_all(g), 0);
+		__atomic_store_n(&kept[1], 1, __ATOMIC_SEQ_CST); /* from now on no child may have it */
+		usleep(30000);
+		__atomic_store_n(&kept[1], 0, __ATOMIC_SEQ_CST);
+	}
+	guardian__free(g);
+	child__stop(&process);
+	assert_int_equal(kept[0], 0);
+	munmap(kept, 4096);
+	(void)state;
+}
+
+static bool count_word(const struct guarded_word *left, void *ctx)
+{
+	int *cnt = ctx;
+
+	*cnt += left->address == (uint64_t)&interpreter.word;
+	return guarded_word__look(left, true) != LEFT_UNREADABLE;
+}
+
+/* The owner and the guardian are killed at once: another one finds the word, once, and restores it. */
+static void test_both_killed(void **state)
+{
+	struct process child = child__start();
+	int ready[2], cnt = 0;
+	pid_t owner;
+	char byte;
+
+	assert_int_equal(pipe(ready), 0);
+	owner = fork();
+	if (!owner) {
+		struct guardian *g;
+
+		if (!guardian__new(&no_probes, NULL, 0, &g) &&
+		    !write_at(g, &child, (uint64_t)&interpreter.word, VALUE) && !guardian__journal_error(g) &&
+		    write(ready[1], "", 1))
+			pause();
+		_exit(1);
+	}
+	close(ready[1]);
+	assert_int_equal(read(ready[0], &byte, 1), 1);
+	word_journal__each_left(count_word, &cnt);
+	assert_int_equal(cnt, 0); /* its guardian lives */
+	stop_with_children(owner);
+	assert_int_equal(read_word(&child), VALUE);
+	word_journal__each_left(count_word, &cnt);
+	assert_int_equal(cnt, 1);
+	assert_int_equal(read_word(&child), 0);
+	word_journal__each_left(count_word, &cnt);
+	assert_int_equal(cnt, 1);
+	child__stop(&child);
+	close(ready[0]);
+	(void)state;
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -262,6 +390,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_changed),
 		cmocka_unit_test(test_killed),
 		cmocka_unit_test(test_exec),
+		cmocka_unit_test(test_pid_reused),
+		cmocka_unit_test(test_forks),
+		cmocka_unit_test(test_both_killed),
 	};
 
 	if (argc == 3)

@@ -51,6 +51,9 @@ extern const struct argp cmd_top_argp;
 int cmd_ps(int argc, char **argv);
 extern const struct argp cmd_ps_argp;
 
+int cmd_restore(int argc, char **argv);
+extern const struct argp cmd_restore_argp;
+
 int cmd_doctor(int argc, char **argv);
 extern const struct argp cmd_doctor_argp;
 

@@ -12,6 +12,7 @@ const struct command commands[] = {
 	{"top", cmd_top, &cmd_top_argp, "watch a running job live", true},
 	{"dump", cmd_dump, &cmd_dump_argp, "say what every thread of a job does right now", true},
 	{"ps", cmd_ps, &cmd_ps_argp, "list the training processes of this host", true},
+	{"restore", cmd_restore, &cmd_restore_argp, "remove what a killed stepflame left in running processes", true},
 	{"doctor", cmd_doctor, &cmd_doctor_argp, "check what this machine and a process allow stepflame to do", true},
 	{0},
 };

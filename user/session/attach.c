@@ -7,9 +7,11 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "include/probes.h"
+#include "user/lib/map.h"
 #include "user/proc/process.h"
 #include "user/session/trace_events.h"
 
@@ -86,6 +88,39 @@ static int locate_probes(const struct mapping *map, void *ctx)
 	return 0;
 }
 
+struct counted_offset {
+	uint64_t offset;
+	uint32_t cnt;
+};
+
+static int find_layers(const struct probe_list *list, struct probe_location *locations)
+{
+	struct map counts = {};
+	int err = 0;
+
+	for (size_t i = 0; i < list->cnt && !err; i++) {
+		const uint64_t offset = list->offsets[i];
+		struct counted_offset *counted = MAP_ADD(&counts, struct counted_offset, &offset);
+
+		if (counted)
+			locations[i].layer = counted->cnt++;
+		else
+			err = -ENOMEM;
+	}
+	map__free(&counts);
+	return err;
+}
+
+static void delete_cookies(const struct attacher *attacher, const struct probe_list *list, uint32_t number,
+			   const struct probe_location *locations)
+{
+	for (size_t i = 0; i < list->cnt; i++) {
+		struct probe_place place = {.list = number + locations[i].layer, .offset = list->offsets[i]};
+
+		bpf_map_delete_elem(attacher->cookies_fd, &place);
+	}
+}
+
 /*
  * Numbers the list, and tells BPF the cookie of each probe by layer and offset: once per list. 0 or
  * -errno; -ENOSPC: too many lists.
@@ -98,13 +133,15 @@ static int number_list(struct attacher *attacher, struct probe_list *list, const
 	for (size_t i = 0; i < list->cnt && !err; i++) {
 		struct probe_place place = {.list = number + locations[i].layer, .offset = list->offsets[i]};
 
-		if (place.list >= PROBE_LISTS)
-			return -ENOSPC;
 		last = place.list > last ? place.list : last;
-		err = bpf_map_update_elem(attacher->cookies_fd, &place, &list->cookies[i], BPF_ANY);
+		err = place.list >= PROBE_LISTS
+			      ? -ENOSPC
+			      : bpf_map_update_elem(attacher->cookies_fd, &place, &list->cookies[i], BPF_ANY);
 	}
-	if (err)
+	if (err) {
+		delete_cookies(attacher, list, number, locations);
 		return err;
+	}
 	attacher->number = last;
 	list->number = number;
 	return 0;
@@ -112,12 +149,11 @@ static int number_list(struct attacher *attacher, struct probe_list *list, const
 
 void attacher__forget(const struct attacher *attacher, struct probe_list *list)
 {
-	for (size_t i = 0; list->number && i < list->cnt; i++) {
-		struct probe_place place = {.list = list->number, .offset = list->offsets[i]};
+	struct probe_location *locations = list->number ? calloc(list->cnt, sizeof(*locations)) : NULL;
 
-		while (!bpf_map_delete_elem(attacher->cookies_fd, &place))
-			place.list++;
-	}
+	if (locations && !find_layers(list, locations))
+		delete_cookies(attacher, list, list->number, locations);
+	free(locations);
 	list->number = 0;
 }
 
@@ -171,9 +207,8 @@ static int attach_events(struct attachment *a, struct bpf_program *program, stru
 
 	if (!located.locations)
 		err = -ENOMEM;
-	for (size_t i = 0; i < list->cnt && !err; i++)
-		for (size_t k = 0; k < i; k++)
-			located.locations[i].layer += list->offsets[k] == list->offsets[i];
+	if (!err)
+		err = find_layers(list, located.locations);
 	if (!err)
 		err = process__each_mapping(pid, locate_probes, &located);
 	if (!err && !located.any_mapped)
@@ -213,6 +248,67 @@ int attachment__new(struct bpf_program *program, struct attacher *attacher, pid_
 	}
 	*out = a;
 	return 0;
+}
+
+/* ---- breakpoints that nobody uses ---- */
+
+/* A tracefs event in stepflame itself; wherever it maps the file, no breakpoint is in the code. */
+static int attach_unmapped(struct attachment *a, struct bpf_program *program, struct attacher *attacher,
+			   struct probe_list *list)
+{
+	struct located_probes located = {.list = list, .locations = calloc(list->cnt, sizeof(*located.locations))};
+	int fd = open(list->path, O_RDONLY | O_CLOEXEC), err = fd < 0 ? -errno : 0;
+
+	if (!located.locations)
+		err = -ENOMEM;
+	if (!err)
+		err = find_layers(list, located.locations);
+	for (size_t i = 0; i < list->cnt && !err; i++)
+		located.locations[i].mapped = !located.locations[i].layer;
+	if (!err)
+		err = attach_event(a, program, attacher, getpid(), fd, &located,
+				   &(struct probe_location){.mapped = true});
+	free(located.locations);
+	if (fd >= 0)
+		close(fd);
+	return err;
+}
+
+static int is_of_list(const struct mapping *map, void *ctx)
+{
+	const struct probe_list *list = ctx;
+
+	return map->dev == list->dev && map->inode == list->inode;
+}
+
+/*
+ * In whom? A process that has ended maps nothing, but only uprobe_multi accepts it. Otherwise
+ * stepflame itself, if it does not map the file.
+ */
+int attachment__clean(struct bpf_program *program, struct attacher *attacher, struct probe_list *list)
+{
+	struct attachment *a = calloc(1, sizeof(*a) + list->cnt * sizeof(a->links[0]));
+	int err = a ? 0 : -ENOMEM;
+	pid_t ended;
+
+	if (!err && attacher->backend == ATTACH_MULTI) {
+		ended = fork();
+		if (!ended)
+			_exit(0);
+		err = ended < 0 || waitid(P_PID, ended, &(siginfo_t){}, WEXITED | WNOWAIT) ? -errno : 0;
+		err = err ?: attach_multi(a, program, ended, list);
+		if (ended > 0)
+			waitpid(ended, NULL, 0);
+	} else if (!err) {
+		err = process__each_mapping(getpid(), is_of_list, list);
+		err = err ? -EBUSY : 0;
+		if (!err && attacher->backend == ATTACH_EVENTS)
+			err = attach_unmapped(a, program, attacher, list);
+		else if (!err)
+			err = attach_perf(a, program, getpid(), list);
+	}
+	attachments__free(&a, 1);
+	return err;
 }
 
 static void destroy_link(struct probe_link *entry)

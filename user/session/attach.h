@@ -38,6 +38,15 @@ int attachment__new(struct bpf_program *program, struct attacher *attacher, pid_
 		    struct attachment **out);
 
 /*
+ * Removes breakpoints at the places of `list` from all processes, except where a tracer that runs
+ * uses them: when the last use of a place in a process ends, the kernel removes its breakpoint, also
+ * one that a parent had at a fork, or an earlier tracer left. So this attaches the list where no code
+ * can run into it, and detaches it. 0 or -errno; -EBUSY: this kernel cannot do that for a file that
+ * stepflame itself maps.
+ */
+int attachment__clean(struct bpf_program *program, struct attacher *attacher, struct probe_list *list);
+
+/*
  * Removes the list's entries from the map probe_cookies. The list must not be attached anywhere,
  * now or later.
  */

@@ -15,9 +15,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define IDS_MAX 1000 /* of a request */
+#include "user/session/guardian_words.h"
 
-enum guard_command { GUARD_ATTACH, GUARD_DETACH, GUARD_WRITE, GUARD_RESTORE, GUARD_RESTORE_ALL };
+#define IDS_MAX    1000 /* of a request */
+#define BEGUN_MAX  32   /* attachments under way: the answers to so many fit into a socket */
+#define KEEP_BYTES 65536
+#define FILES_MIN  65536 /* that the guardian may have open, if it can have its way */
+
+enum guard_command { GUARD_ATTACH, GUARD_CLEAN, GUARD_DETACH, GUARD_WRITE, GUARD_RESTORE, GUARD_RESTORE_ALL };
 
 /* The guardian is a fork of stepflame: `program` points to the same program in both. */
 struct attach_request {
@@ -44,11 +49,19 @@ struct guard_request {
 struct guard_answer {
 	int err;
 	uint32_t id, number; /* of GUARD_ATTACH */
+	int journal_err;     /* of GUARD_WRITE */
 };
 
 struct guardian {
 	pid_t pid;
 	int socket;
+	int journal_err; /* as guardian__journal_error */
+	int attach_err;  /* the first since guardian__await */
+	size_t begun_cnt;
+	struct {
+		struct probe_list *list;
+		uint32_t *id;
+	} begun[BEGUN_MAX]; /* the answers to these are outstanding, in this order */
 };
 
 /* ---- in the guardian ---- */
@@ -58,34 +71,43 @@ struct guarded {
 	struct guarded_attachment {
 		struct attachment *attachment; /* NULL: detached */
 		const struct bpf_program *program;
-	} * attachments; /* by id - 1 */
+		uint32_t next_free; /* of a detached one */
+	} * attachments;            /* by id - 1 */
 	size_t attachment_cnt;
+	uint32_t first_free; /* id; 0: none */
 	struct guarded_words words;
 };
 
-static uint32_t find_free_id(struct guarded *guarded)
+/* Takes ownership of the attachment. Returns its id; 0: no memory. */
+static uint32_t add_attachment(struct guarded *guarded, struct attachment *attachment,
+			       const struct bpf_program *program)
 {
-	struct guarded_attachment *grown;
-	size_t i = 0;
+	struct guarded_attachment *attachments = guarded->attachments;
+	uint32_t id = guarded->first_free;
 
-	while (i < guarded->attachment_cnt && guarded->attachments[i].attachment)
-		i++;
-	if (i < guarded->attachment_cnt)
-		return i + 1;
-	grown = reallocarray(guarded->attachments, i + 1, sizeof(*grown));
-	if (!grown)
-		return 0;
-	grown[i].attachment = NULL;
-	guarded->attachments = grown;
-	guarded->attachment_cnt = i + 1;
-	return i + 1;
+	if (id) {
+		guarded->first_free = attachments[id - 1].next_free;
+	} else {
+		attachments = reallocarray(attachments, guarded->attachment_cnt + 1, sizeof(*attachments));
+		if (!attachments) {
+			attachments__free(&attachment, 1);
+			return 0;
+		}
+		guarded->attachments = attachments;
+		id = ++guarded->attachment_cnt;
+	}
+	attachments[id - 1] = (struct guarded_attachment){.attachment = attachment, .program = program};
+	return id;
 }
 
-static struct guard_answer attach_list(struct guarded *guarded, const struct attach_request *request, int file)
+/* Attaches the request's list, or with `clean` only removes its breakpoints where nobody uses them. */
+static struct guard_answer attach_list(struct guarded *guarded, const struct attach_request *request, int file,
+				       bool clean)
 {
 	size_t bytes = request->cnt * sizeof(uint64_t);
-	struct guard_answer answer = {.id = find_free_id(guarded)};
-	uint64_t *values = mmap(NULL, 2 * bytes, PROT_READ, MAP_PRIVATE, file, 0);
+	uint64_t *values = mmap(NULL, 2 * bytes, PROT_READ, MAP_PRIVATE | MAP_POPULATE, file, 0);
+	struct guard_answer answer = {};
+	struct attachment *attachment;
 	struct probe_list list = {
 		.path = (char *)request->path,
 		.dev = request->dev,
@@ -96,16 +118,19 @@ static struct guard_answer attach_list(struct guarded *guarded, const struct att
 		.cookies = values + request->cnt,
 	};
 
-	if (values == MAP_FAILED || !answer.id) {
+	if (values == MAP_FAILED) {
 		answer.err = file < 0 ? -EMFILE : -ENOMEM;
+		return answer;
+	}
+	if (clean) {
+		answer.err = attachment__clean(request->program, &guarded->attacher, &list);
 	} else {
-		guarded->attachments[answer.id - 1].program = request->program;
-		answer.err = attachment__new(request->program, &guarded->attacher, request->pid, &list,
-					     &guarded->attachments[answer.id - 1].attachment);
+		answer.err = attachment__new(request->program, &guarded->attacher, request->pid, &list, &attachment);
+		answer.id = answer.err ? 0 : add_attachment(guarded, attachment, request->program);
+		answer.err = answer.err ?: answer.id ? 0 : -ENOMEM;
 		answer.number = list.number;
 	}
-	if (values != MAP_FAILED)
-		munmap(values, 2 * bytes);
+	munmap(values, 2 * bytes);
 	return answer;
 }
 
@@ -114,8 +139,11 @@ static void detach_ids(struct guarded *guarded, const uint32_t *ids, size_t cnt)
 	struct attachment *attachments[IDS_MAX];
 
 	for (size_t i = 0; i < cnt; i++) {
-		attachments[i] = guarded->attachments[ids[i] - 1].attachment;
-		guarded->attachments[ids[i] - 1].attachment = NULL;
+		struct guarded_attachment *detached = &guarded->attachments[ids[i] - 1];
+
+		attachments[i] = detached->attachment;
+		*detached = (struct guarded_attachment){.next_free = guarded->first_free};
+		guarded->first_free = ids[i];
 	}
 	attachments__free(attachments, cnt);
 }
@@ -146,15 +174,17 @@ static struct guard_answer serve_request(struct guarded *guarded, const struct g
 
 	switch (request->command) {
 	case GUARD_ATTACH:
-		return attach_list(guarded, &request->attach, file);
+	case GUARD_CLEAN:
+		return attach_list(guarded, &request->attach, file, request->command == GUARD_CLEAN);
 	case GUARD_DETACH:
 		detach_ids(guarded, request->detach.ids, request->detach.cnt);
 		break;
 	case GUARD_WRITE:
 		answer.err = guarded_words__write(&guarded->words, &request->word);
+		answer.journal_err = guarded->words.journal.err;
 		break;
 	case GUARD_RESTORE:
-		guarded_words__restore(&guarded->words, request->word.pid);
+		guarded_words__restore(&guarded->words, request->word.pid, request->word.start_time);
 		break;
 	case GUARD_RESTORE_ALL:
 		guarded_words__restore_all(&guarded->words);
@@ -237,8 +267,11 @@ static void become_guardian(int socket, const int *keep, size_t keep_cnt)
 
 	setsid();
 	if (!getrlimit(RLIMIT_NOFILE, &files)) { /* the guardian has a file for each link and each word */
+		const struct rlimit more = {FILES_MIN, FILES_MIN};
+
 		files.rlim_cur = files.rlim_max;
-		setrlimit(RLIMIT_NOFILE, &files);
+		if (files.rlim_max >= FILES_MIN || setrlimit(RLIMIT_NOFILE, &more))
+			setrlimit(RLIMIT_NOFILE, &files);
 	}
 	for (size_t i = 0; i < sizeof(ignored) / sizeof(ignored[0]); i++)
 		signal(ignored[i], SIG_IGN);
@@ -290,8 +323,8 @@ fail:
 	return err;
 }
 
-/* Sends a request, with a file (-1: none), and waits for the answer even if a signal interrupts. */
-static struct guard_answer ask_guardian(struct guardian *g, const struct guard_request *request, int file)
+/* Sends a request, with a file (-1: none), even if a signal interrupts. 0 or -EPIPE. */
+static int send_request(struct guardian *g, const struct guard_request *request, int file)
 {
 	union {
 		struct cmsghdr header;
@@ -299,7 +332,6 @@ static struct guard_answer ask_guardian(struct guardian *g, const struct guard_r
 	} control = {.header = {CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS}};
 	struct iovec part = {(void *)request, sizeof(*request)};
 	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
-	struct guard_answer answer = {.err = -EPIPE};
 	ssize_t done;
 
 	if (file >= 0) {
@@ -310,12 +342,42 @@ static struct guard_answer ask_guardian(struct guardian *g, const struct guard_r
 	do
 		done = sendmsg(g->socket, &message, MSG_NOSIGNAL);
 	while (done < 0 && errno == EINTR);
-	if (done != sizeof(*request))
-		return answer;
+	return done == sizeof(*request) ? 0 : -EPIPE;
+}
+
+static struct guard_answer receive_answer(struct guardian *g)
+{
+	struct guard_answer answer;
+	ssize_t got;
+
 	do
-		done = recv(g->socket, &answer, sizeof(answer), 0);
-	while (done < 0 && errno == EINTR);
-	return done == sizeof(answer) ? answer : (struct guard_answer){.err = -EPIPE};
+		got = recv(g->socket, &answer, sizeof(answer), 0);
+	while (got < 0 && errno == EINTR);
+	return got == sizeof(answer) ? answer : (struct guard_answer){.err = -EPIPE};
+}
+
+/* Receives the answers to all attachments under way. */
+static void finish_begun(struct guardian *g)
+{
+	for (size_t i = 0; i < g->begun_cnt; i++) {
+		struct guard_answer answer = receive_answer(g);
+
+		if (answer.number) /* also of a list that was numbered and then not attached */
+			g->begun[i].list->number = answer.number;
+		*g->begun[i].id = answer.err ? 0 : answer.id;
+		g->attach_err = g->attach_err ?: answer.err;
+	}
+	g->begun_cnt = 0;
+}
+
+/* Sends a request and waits for the answer. */
+static struct guard_answer ask_guardian(struct guardian *g, const struct guard_request *request, int file)
+{
+	int err;
+
+	finish_begun(g);
+	err = send_request(g, request, file);
+	return err ? (struct guard_answer){.err = err} : receive_answer(g);
 }
 
 static int write_values(int file, const void *values, size_t bytes)
@@ -330,35 +392,96 @@ static int write_values(int file, const void *values, size_t bytes)
 	return 0;
 }
 
-int guardian__attach(struct guardian *g, struct bpf_program *program, pid_t pid, struct probe_list *list, uint32_t *id)
+/*
+ * Puts the probes into a file in memory. The list keeps a large one, since operators attach anew in
+ * each window. Returns the file or -errno.
+ */
+static int open_probes(struct probe_list *list)
 {
-	struct guard_request request = {
-		.command = GUARD_ATTACH,
-		.attach = {program, pid, list->dev, list->inode, list->number, list->cnt},
-	};
-	struct guard_answer answer = {};
-	size_t length = list->path ? strlen(list->path) : 0;
 	int file, err;
 
-	*id = 0;
-	if (!list->cnt)
-		return 0;
-	if (!length || length >= sizeof(request.attach.path))
-		return -EINVAL;
-	memcpy(request.attach.path, list->path, length);
+	if (list->file)
+		return list->file;
 	file = memfd_create("probes", MFD_CLOEXEC);
 	if (file < 0)
 		return -errno;
 	err = write_values(file, list->offsets, list->cnt * sizeof(*list->offsets))
 		      ?: write_values(file, list->cookies, list->cnt * sizeof(*list->cookies));
-	if (!err)
-		answer = ask_guardian(g, &request, file);
-	close(file);
-	if (answer.number) /* also of a list that was numbered and then not attached */
-		list->number = answer.number;
-	if (!err && !answer.err)
-		*id = answer.id;
-	return err ?: answer.err;
+	if (err) {
+		close(file);
+		return err;
+	}
+	if (list->cnt * sizeof(*list->offsets) >= KEEP_BYTES)
+		list->file = file;
+	return file;
+}
+
+/* Fills in a request about a list. Returns the file to send with it or -errno. */
+static int request_list(struct guard_request *request, struct bpf_program *program, pid_t pid, struct probe_list *list)
+{
+	size_t length = list->path ? strlen(list->path) : 0;
+
+	request->attach = (struct attach_request){
+		.program = program,
+		.pid = pid,
+		.dev = list->dev,
+		.inode = list->inode,
+		.number = list->number,
+		.cnt = list->cnt,
+	};
+	if (!length || length >= sizeof(request->attach.path))
+		return -EINVAL;
+	memcpy(request->attach.path, list->path, length);
+	return open_probes(list);
+}
+
+int guardian__attach(struct guardian *g, struct bpf_program *program, pid_t pid, struct probe_list *list, uint32_t *id)
+{
+	struct guard_request request = {.command = GUARD_ATTACH};
+	int file, err;
+
+	*id = 0;
+	if (!list->cnt)
+		return 0;
+	file = request_list(&request, program, pid, list);
+	if (file < 0)
+		return file;
+	if (g->begun_cnt == BEGUN_MAX)
+		finish_begun(g);
+	err = send_request(g, &request, file);
+	if (!err) {
+		g->begun[g->begun_cnt].list = list;
+		g->begun[g->begun_cnt++].id = id;
+	}
+	if (file != list->file)
+		close(file);
+	return err;
+}
+
+int guardian__await(struct guardian *g)
+{
+	int err;
+
+	finish_begun(g);
+	err = g->attach_err;
+	g->attach_err = 0;
+	return err;
+}
+
+int guardian__clean(struct guardian *g, struct bpf_program *program, struct probe_list *list)
+{
+	struct guard_request request = {.command = GUARD_CLEAN};
+	int file, err;
+
+	if (!list->cnt)
+		return 0;
+	file = request_list(&request, program, 0, list);
+	if (file < 0)
+		return file;
+	err = ask_guardian(g, &request, file).err;
+	if (file != list->file)
+		close(file);
+	return err;
 }
 
 bool guardian__alive(const struct guardian *g)
@@ -400,15 +523,26 @@ int guardian__write(struct guardian *g, const struct process *process, const str
 {
 	const struct guard_request request = {
 		.command = GUARD_WRITE,
-		.word = {process->pid, process->start_time, address, value, *origin},
+		.word = {process->pid, 0, process->start_time, address, value, *origin},
 	};
 
-	return ask_guardian(g, &request, -1).err;
+	struct guard_answer answer = ask_guardian(g, &request, -1);
+
+	g->journal_err = g->journal_err ?: answer.journal_err;
+	return answer.err;
+}
+
+int guardian__journal_error(const struct guardian *g)
+{
+	return g->journal_err;
 }
 
 void guardian__restore(struct guardian *g, const struct process *process)
 {
-	const struct guard_request request = {.command = GUARD_RESTORE, .word = {.pid = process->pid}};
+	const struct guard_request request = {
+		.command = GUARD_RESTORE,
+		.word = {.pid = process->pid, .start_time = process->start_time},
+	};
 
 	ask_guardian(g, &request, -1);
 }

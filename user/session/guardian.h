@@ -28,10 +28,17 @@ struct guardian;
 int guardian__new(const struct attacher *attacher, const int *keep, size_t keep_cnt, struct guardian **out);
 
 /*
- * attachment__new in the guardian, for a program loaded before guardian__new. *id: of the
- * attachment; 0 on error, and for an empty list. May set list->number. -EPIPE: the guardian has died.
+ * Begins attachment__new in the guardian, for a program loaded before guardian__new. `list` and `id`
+ * must stay where they are until guardian__await. 0 or -errno; -EPIPE: the guardian has died.
  */
 int guardian__attach(struct guardian *g, struct bpf_program *program, pid_t pid, struct probe_list *list, uint32_t *id);
+/*
+ * Waits until all lists are attached, and sets their ids: 0 for an empty list, and for one with an
+ * error. May set list->number. 0, or the first error of attachment__new since the last call.
+ */
+int guardian__await(struct guardian *g);
+/* attachment__clean in the guardian. */
+int guardian__clean(struct guardian *g, struct bpf_program *program, struct probe_list *list);
 
 /* false: the guardian has died, and with it all probes are gone. */
 bool guardian__alive(const struct guardian *g);
@@ -60,7 +67,13 @@ void guardian__detach(struct guardian *g, struct detachment *d);
 int guardian__write(struct guardian *g, const struct process *process, const struct word_origin *origin,
 		    uint64_t address, uint64_t value);
 
-/* Restores the words of one process. */
+/*
+ * Why the guardian could not note a word in its journal (word_journal.h), -errno; 0: it could. The
+ * word is written all the same.
+ */
+int guardian__journal_error(const struct guardian *g);
+
+/* Restores the words of one process, and forgets them if it has ended. */
 void guardian__restore(struct guardian *g, const struct process *process);
 /* Restores all words, also in the targets' forked descendants. 0, or -errno: the guardian has died. */
 int guardian__restore_all(struct guardian *g);

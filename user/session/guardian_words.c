@@ -54,7 +54,7 @@ static bool is_of_interpreter(int memory, const struct guarded_word *m)
 
 /*
  * Changes a word in one aligned store, since the target may read it at any time. -EBUSY: the value
- * is not `from`; -EALREADY: it already is `to`.
+ * is not `from`; -EALREADY: it already is `to`. If both are the same, it changes nothing.
  */
 static int change_word(int memory, uint64_t address, uint64_t from, uint64_t to)
 {
@@ -66,7 +66,7 @@ static int change_word(int memory, uint64_t address, uint64_t from, uint64_t to)
 		return -EALREADY;
 	if (now != from)
 		return -EBUSY;
-	return pwrite(memory, &to, sizeof(to), (off_t)address) == sizeof(to) ? 0 : -EFAULT;
+	return from == to || pwrite(memory, &to, sizeof(to), (off_t)address) == sizeof(to) ? 0 : -EFAULT;
 }
 
 /*
@@ -125,43 +125,33 @@ static int change(const struct guarded_word *m, uint64_t from, uint64_t to)
 	return deputy__run(m->pid, change_in_deputy, &request, sizeof(request), NULL);
 }
 
+static bool is_same_process(const struct guarded_word *m, pid_t pid, uint64_t start_time)
+{
+	return m->pid == pid && m->start_time == start_time;
+}
+
+static bool is_known(const struct guarded_words *words, const struct guarded_word *m)
+{
+	for (size_t i = 0; i < words->cnt; i++)
+		if (is_same_process(&words->word[i], m->pid, m->start_time) && words->word[i].address == m->address)
+			return true;
+	return false;
+}
+
 int guarded_words__write(struct guarded_words *words, const struct guarded_word *m)
 {
 	int err;
 
 	if (words->cnt == WORDS_MAX)
 		return -ENOSPC;
+	word_journal__set(&words->journal, words->cnt, m);
 	err = change(m, 0, m->value);
-	if (err && err != -EALREADY)
-		return err;
-	for (size_t i = 0; err && i < words->cnt; i++)
-		if (words->word[i].pid == m->pid && words->word[i].start_time == m->start_time &&
-		    words->word[i].address == m->address)
-			return err; /* a repeated request */
-	words->word[words->cnt++] = *m;
+	/* A write that timed out may be done. */
+	if ((err && err != -EALREADY && err != -ETIMEDOUT) || (err && is_known(words, m)))
+		word_journal__set(&words->journal, words->cnt, NULL);
+	else
+		words->word[words->cnt++] = *m;
 	return err;
-}
-
-/*
- * Restores the word in the process's descendants: a fork has the same memory, and stepflame may
- * have seen it too late.
- */
-static void restore_forks(const struct guarded_word *m)
-{
-	pid_t *children = NULL;
-	int cnt = process__children(m->pid, true, &children);
-
-	for (int i = 0; i < cnt; i++) {
-		struct guarded_word fork = *m;
-		struct proc_stat stat;
-
-		if (proc__stat(children[i], 0, &stat))
-			continue;
-		fork.pid = children[i];
-		fork.start_time = stat.start_time;
-		change(&fork, fork.value, 0);
-	}
-	free(children);
 }
 
 static void restore_word(struct guarded_words *words, size_t i)
@@ -172,21 +162,98 @@ static void restore_word(struct guarded_words *words, size_t i)
 	change(word, word->value, 0);
 	deputy__set_patience(0);
 	*word = words->word[--words->cnt];
+	if (i < words->cnt)
+		word_journal__set(&words->journal, i, word);
+	word_journal__set(&words->journal, words->cnt, NULL);
 }
 
-void guarded_words__restore(struct guarded_words *words, pid_t pid)
+void guarded_words__restore(struct guarded_words *words, pid_t pid, uint64_t start_time)
 {
 	for (size_t i = words->cnt; i--;)
-		if (words->word[i].pid == pid)
+		if (is_same_process(&words->word[i], pid, start_time))
 			restore_word(words, i);
+}
+
+/* ---- forks ---- */
+
+/*
+ * How long a fork that had copied the old word may take until it is in /proc: it copies under the
+ * lock that a restore waits for.
+ */
+#define FORK_APPEARS_US 2000
+#define LOOKS_MAX       100 /* a hostile process could set the word again and again */
+
+/* Restores the word in all descendants of its process. Returns whether it was set in one. */
+static int restore_descendants(const void *in, struct deputy_out *out)
+{
+	struct guarded_word fork = *(const struct guarded_word *)in;
+	pid_t *children = NULL;
+	int child_cnt = process__children(fork.pid, true, &children), was_set = 0;
+
+	(void)out;
+	for (int i = 0; i < child_cnt; i++) {
+		struct proc_stat stat;
+		int memory;
+
+		if (proc__stat(children[i], 0, &stat))
+			continue;
+		fork.pid = children[i];
+		fork.start_time = stat.start_time;
+		memory = open_memory(&fork);
+		if (memory < 0)
+			continue;
+		was_set |= !change_word(memory, fork.address, fork.value, 0);
+		close(memory);
+	}
+	free(children);
+	return was_set;
+}
+
+/*
+ * A fork has the same memory, and stepflame may have seen it too late, or not yet. Looks until no
+ * word is set in any: a fork may fork while the others are restored. The words are restored in the
+ * processes themselves.
+ */
+static void restore_forks(const struct guarded_word *words, size_t cnt)
+{
+	bool was_set = cnt;
+
+	for (int look = 0; was_set && look < LOOKS_MAX; look++) {
+		was_set = false;
+		usleep(FORK_APPEARS_US);
+		for (size_t i = 0; i < cnt; i++)
+			if (deputy__run(words[i].pid, restore_descendants, &words[i], sizeof(words[i]), NULL) > 0)
+				was_set = true;
+	}
 }
 
 void guarded_words__restore_all(struct guarded_words *words)
 {
-	while (words->cnt) {
-		struct guarded_word m = words->word[words->cnt - 1];
+	static struct guarded_word restored[WORDS_MAX];
+	size_t cnt = words->cnt;
 
+	for (size_t i = 0; i < cnt; i++)
+		restored[i] = words->word[i];
+	while (words->cnt)
 		restore_word(words, words->cnt - 1);
-		restore_forks(&m);
-	}
+	restore_forks(restored, cnt);
+	word_journal__remove(&words->journal);
+}
+
+/* ---- what another guardian left ---- */
+
+enum left_word guarded_word__look(const struct guarded_word *word, bool restore)
+{
+	enum left_word found = LEFT_UNREADABLE;
+	int err = change(word, word->value, restore ? 0 : word->value);
+
+	if (!err)
+		found = LEFT_SET;
+	else if (err == -ESRCH || err == -EFAULT) /* -EFAULT: another program, or memory that is no longer there */
+		found = LEFT_ENDED;
+	else if (err == -EBUSY || err == -EALREADY)
+		found = change(word, 0, 0) ? LEFT_CHANGED : LEFT_NULL;
+	if (restore && found != LEFT_UNREADABLE)
+		restore_forks(word, 1);
+	return found;
 }

@@ -10,36 +10,28 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "user/session/word_journal.h"
+
 #define WORDS_MAX 4096
-
-/*
- * How a word's address was found, so that it can be found again: in a process that has called exec
- * since, something else may be there.
- */
-struct word_origin {
-	uint64_t dev, inode, base; /* of the interpreter's file: struct mapped_file */
-	uint64_t head;             /* address of the pointer to the first interpreter */
-	uint64_t next, word;       /* offsets in each interpreter: of the pointer to the next, of the word */
-};
-
-/* A word of a process, and the value that stepflame wants in it. */
-struct guarded_word {
-	pid_t pid;
-	uint64_t start_time, address, value;
-	struct word_origin origin;
-};
 
 /* Begins zeroed. */
 struct guarded_words {
 	struct guarded_word word[WORDS_MAX];
 	size_t cnt;
+	struct word_journal journal;
 };
 
 /* As guardian__write. */
 int guarded_words__write(struct guarded_words *words, const struct guarded_word *word);
-/* Restores the words of one process. */
-void guarded_words__restore(struct guarded_words *words, pid_t pid);
+/* Restores the words of one process, and forgets them: it may have ended. */
+void guarded_words__restore(struct guarded_words *words, pid_t pid, uint64_t start_time);
 /* Restores all words, also in the targets' forked descendants. */
 void guarded_words__restore_all(struct guarded_words *words);
+
+/* What a word that another guardian left is now: NULL, the guardian's value, or another one. */
+enum left_word { LEFT_NULL, LEFT_SET, LEFT_CHANGED, LEFT_ENDED, LEFT_UNREADABLE };
+
+/* Looks at the word, and with `restore` restores it if it is set, also in the process's descendants. */
+enum left_word guarded_word__look(const struct guarded_word *word, bool restore);
 
 #endif

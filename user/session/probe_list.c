@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "include/probes.h"
 #include "user/proc/process.h"
@@ -13,6 +14,8 @@ void probe_list__release(struct probe_list *list)
 	free(list->path);
 	free(list->offsets);
 	free(list->cookies);
+	if (list->file)
+		close(list->file);
 	*list = (struct probe_list){};
 }
 

@@ -15,6 +15,7 @@ struct probe_list {
 	char *path;          /* openable by stepflame; owned; NULL: not set */
 	uint64_t dev, inode; /* of the file, as /proc/PID/maps has them */
 	uint32_t number;     /* identifies the list in the map probe_cookies; 0: not yet */
+	int file;            /* a copy in memory that the guardian can map; owned; 0: none */
 	size_t cnt, room;
 	unsigned long *offsets; /* in the file */
 	uint64_t *cookies;

@@ -23,23 +23,28 @@ static int attach_set(struct session *s, struct target *t, const struct mapped_f
 	if (*attachment || !list->cnt || (set->wanted && !set->wanted(s, t)))
 		return 0;
 	err = probe_list__set_file(list, file);
-	if (err)
-		return err;
-	err = guardian__attach(s->guardian, set->program ? set->program(s->skel) : s->skel->progs.probe, t->process.pid,
-			       list, attachment);
-	return err ?: set->attached ? set->attached(s, t) : 0;
+	return err
+		       ?: guardian__attach(s->guardian, set->program ? set->program(s->skel) : s->skel->progs.probe,
+					   t->process.pid, list, attachment);
 }
 
 /* Attaches the sets that are not attached yet. */
 static int attach_sets(struct session *s, struct target *t, const struct mapped_file *mapped,
 		       struct attached_file *file)
 {
-	int err = 0;
+	struct attached_file before = *file;
+	int err = 0, wait_err;
 
 	for (int id = 0; id < SOURCE__COUNT; id++)
 		for (int set = 0; set < SOURCE_SETS && !err; set++)
 			err = attach_set(s, t, mapped, &sources[id]->sets[set], &file->probes->lists[id][set],
 					 &file->sets[id][set]);
+	wait_err = guardian__await(s->guardian);
+	err = err ?: wait_err;
+	for (int id = 0; id < SOURCE__COUNT; id++)
+		for (int set = 0; set < SOURCE_SETS && !err; set++)
+			if (sources[id]->sets[set].attached && file->sets[id][set] && !before.sets[id][set])
+				err = sources[id]->sets[set].attached(s, t);
 	return err;
 }
 

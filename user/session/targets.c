@@ -466,6 +466,13 @@ static void forget_program(struct session *s, struct target *t, bool ended)
 	t->torch[0] = t->jax[0] = 0;
 }
 
+static void end_target(struct session *s, struct target *t)
+{
+	forget_program(s, t, true);
+	mark_gone(t);
+	t->pending = false;
+}
+
 void targets__handle_event(struct session *s, const struct rec_proc *rec)
 {
 	struct target *t;
@@ -480,11 +487,10 @@ void targets__handle_event(struct session *s, const struct rec_proc *rec)
 		forget_pid(s, rec->pid);
 	if (!t || (rec->event != PROC_EXEC && rec->event != PROC_EXIT))
 		return;
-	forget_program(s, t, rec->event == PROC_EXIT);
 	if (rec->event == PROC_EXIT) {
-		mark_gone(t);
-		t->pending = false;
+		end_target(s, t);
 	} else {
+		forget_program(s, t, false);
 		t->since_ns = session__now_ns();
 		schedule_look(t, t->since_ns, 0);
 	}
@@ -518,8 +524,7 @@ static void look_at_target(struct session *s, struct target *t, uint64_t now)
 	uint64_t delay;
 
 	if (process__read(t->process.pid, &process)) {
-		target__detach(s, t);
-		mark_gone(t);
+		end_target(s, t);
 		return;
 	}
 	set_target_process(t, &process);
@@ -583,10 +588,8 @@ void targets__tend(struct session *s)
 
 		if (!t->gone && t->pending && t->look_at_ns <= now)
 			look_at_target(s, t, now);
-		if (!t->gone && !process__alive(&t->process)) {
-			target__detach(s, t);
-			mark_gone(t);
-		}
+		if (!t->gone && !process__alive(&t->process))
+			end_target(s, t);
 		if (!t->gone)
 			note_interpreters(s, t);
 		s->progress.alive = s->progress.alive || (!t->gone && t->role == ROLE_MAIN);

@@ -132,12 +132,15 @@ static bool watches(const struct session *s, const struct target *t)
 	return t->has_python && s->options.exact;
 }
 
+/* 0 if the target has ended: the others are recorded all the same. */
 static int explain_exact(const struct target *t, int err)
 {
+	if (err == -ESRCH)
+		return 0;
 	if (err == -EACCES || err == -EPERM)
 		log__error("run stepflame as root (sudo), or with CAP_SYS_PTRACE",
 			   "--exact may not write into process %d: permission denied", t->process.pid);
-	else if (err != -ESRCH)
+	else
 		log__error(WAY_OUT, "--exact cannot write into process %d: %s", t->process.pid, strerror(-err));
 	return err;
 }
@@ -248,6 +251,20 @@ static int write_word(struct session *s, struct target *t, uint64_t address)
 	return err == -EALREADY ? 0 : err;
 }
 
+/* Says so once if the words are in no journal. */
+static void warn_of_journal(struct session *s)
+{
+	bool *warned = session__state(s, SOURCE_EXACT);
+	int err = guardian__journal_error(s->guardian);
+
+	if (err && !*warned)
+		log__warn("let stepflame write to /run or /dev/shm (without root: $XDG_RUNTIME_DIR or /dev/shm)",
+			  "--exact has no journal (%s): if stepflame and its guardian are both killed, stepflame "
+			  "restore cannot restore the word",
+			  strerror(-err));
+	*warned = *warned || err;
+}
+
 /*
  * Notes why exact calls are missing in a process that the user did not name; `check` refuses the
  * others.
@@ -290,6 +307,7 @@ static int open_target(struct session *s, struct target *t)
 		err = write_word(s, t, words[i]);
 	if (err)
 		return explain_exact(t, err);
+	warn_of_journal(s);
 	target_state(t)->word_cnt = cnt;
 	target_state(t)->armed = true;
 	note_subscripts(s, t);
@@ -309,6 +327,13 @@ static void stop_exact(struct session *s, struct target *t)
 		guardian__restore(s->guardian, &t->process);
 	target_state(t)->armed = false;
 	target_state(t)->word_cnt = 0;
+}
+
+/* The words are gone with the program: the guardian forgets them. */
+static void forget_words(struct session *s, struct target *t)
+{
+	stop_exact(s, t);
+	target__clear_state(t, SOURCE_EXACT);
 }
 
 static void on_fork(struct session *s, struct target *parent, struct target *child, bool followed)
@@ -428,6 +453,7 @@ static struct bpf_program *program(const struct stepflame_bpf *skel)
 }
 
 const struct source source_exact = {
+	.session_bytes = sizeof(bool), /* stepflame has warned that it keeps no journal */
 	.target_bytes = sizeof(struct exact_target),
 	.file_bytes = sizeof(struct exact_file),
 	.sets = {{.program = program}},
@@ -445,4 +471,6 @@ const struct source source_exact = {
 	.open_target = open_target,
 	.on_fork = on_fork,
 	.unfollow = stop_exact,
+	.on_exec = forget_words,
+	.on_exit = forget_words,
 };

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "stepflame.skel.h"
 #include "user/lib/log.h"
@@ -139,12 +138,14 @@ static int attach_operators(struct session *s, uint32_t slot)
 		[LINK_MEMORY] = s->skel->progs.op_memory,
 	};
 	struct op_target *t = &ops__of(s)->targets[slot];
-	int err = 0;
+	int err = 0, wait_err;
 
 	for (int link = 0; link < LINK__COUNT; link++)
 		for (size_t i = 0; i < t->library_cnt && !err; i++)
 			err = guardian__attach(s->guardian, programs[link], t->target->process.pid,
 					       &t->libraries[i].lists[link], &t->libraries[i].links[link]);
+	wait_err = guardian__await(s->guardian);
+	err = err ?: wait_err;
 	if (err)
 		detach_operators(s, slot);
 	else
@@ -329,10 +330,8 @@ static void on_fork(struct session *s, struct target *parent, struct target *chi
 }
 
 /*
- * Removes inherited breakpoints from forked children. A child pays for each hit, although the
- * programs of its parent's links do not run in it. When a link goes, the kernel removes its
- * breakpoints from all processes in which no other link wants them. So stepflame attaches a link to
- * itself, which does not map these libraries and so never runs the program, and destroys it.
+ * Removes inherited breakpoints from forked children: a child pays for each hit, although the
+ * programs of its parent's links do not run in it.
  */
 static void clean_children(struct session *s, uint32_t slot, uint64_t now)
 {
@@ -342,15 +341,8 @@ static void clean_children(struct session *s, uint32_t slot, uint64_t now)
 	if (!ops__of(s)->procs[slot].armed)
 		return; /* they were removed together with the parent's */
 	for (size_t i = 0; i < t->library_cnt; i++)
-		for (int link = 0; link < LINK__COUNT; link++) {
-			struct detachment d = {};
-			uint32_t id;
-
-			guardian__attach(s->guardian, s->skel->progs.op_exit, getpid(), &t->libraries[i].lists[link],
-					 &id);
-			detachment__add(&d, &id, 1);
-			guardian__detach(s->guardian, &d);
-		}
+		for (int link = 0; link < LINK__COUNT; link++)
+			guardian__clean(s->guardian, s->skel->progs.op_exit, &t->libraries[i].lists[link]);
 	t->cleaned_ns = now;
 }
 
