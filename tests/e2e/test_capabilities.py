@@ -172,7 +172,7 @@ def test_program_with_more_rights(bench, place, called, privileged):
             assert helpers.breakpoints(child) == set()
         go.touch()
         assert target.wait() == 0 and record.wait() == helpers.OK, record.what()
-        assert helpers.report(place / "out.rec")["cost"]["hits"] == 2 * count
+        assert helpers.report(place / "out.rec")["overhead"]["hits"] == 2 * count
 
 
 def test_environment_of_file_capabilities(place, privileged):

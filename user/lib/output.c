@@ -160,7 +160,7 @@ static int judge_name(struct output *out, bool *as_it_is)
 
 static int open_as_it_is(struct output *out)
 {
-	struct stat st;
+	struct stat st = {};
 	int err;
 
 	out->fd = openat(out->folder, out->name, O_WRONLY | O_CLOEXEC | O_NOCTTY);
