@@ -336,7 +336,7 @@ int guardian__attach(struct guardian *g, struct bpf_program *program, pid_t pid,
 {
 	struct guard_request request = {
 		.command = GUARD_ATTACH,
-		.attach = {program, pid, list->dev, list->inode, list->number, list->cnt},
+		.attach = {program, pid, list->dev, list->inode, list->number, list->cnt, ""},
 	};
 	struct guard_answer answer = {};
 	size_t length = list->path ? strlen(list->path) : 0;
