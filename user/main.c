@@ -8,6 +8,7 @@
 
 #include "user/cmd/cmd.h"
 #include "user/lib/log.h"
+#include "user/lib/output.h"
 
 static void print_help(FILE *out)
 {
@@ -40,6 +41,8 @@ int main(int argc, char **argv)
 		null = open("/dev/null", O_RDONLY); /* a write to it fails, as before */
 	if (null > 2)
 		close(null);
+	stdout = output__for_people(STDOUT_FILENO) ?: stdout;
+	stderr = output__for_people(STDERR_FILENO) ?: stderr;
 	argp_err_exit_status = SF_EXIT_USAGE;
 	if (!strcmp(name, "--version") || !strcmp(name, "-V")) {
 		puts("stepflame " STEPFLAME_VERSION);

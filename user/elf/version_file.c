@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "user/lib/utf8.h"
+
 bool version_file__read(const char *path, const char *variable, char *version, size_t size)
 {
 	char line[256], quote, *value;
@@ -17,7 +19,7 @@ bool version_file__read(const char *path, const char *variable, char *version, s
 		if (strncmp(line, variable, length) || line[length] != ' ' || !(value = strpbrk(line, "'\"")))
 			continue;
 		quote = *value++;
-		snprintf(version, size, "%.*s", (int)(strcspn(value, (char[]){quote, '\n', 0})), value);
+		utf8__copy(version, size, value, strcspn(value, (char[]){quote, '\n', 0}));
 		found = true;
 	}
 	fclose(f);

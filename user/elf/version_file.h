@@ -10,7 +10,7 @@
 #include <stddef.h>
 
 /*
- * Reads the text after the first `variable = '` at the beginning of a line. Returns false when
+ * Reads the text, as UTF-8, after the first `variable = '` at the beginning of a line. Returns false when
  * there is no such line.
  */
 bool version_file__read(const char *path, const char *variable, char *version, size_t size);

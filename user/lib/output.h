@@ -4,6 +4,7 @@
 #define STEPFLAME_USER_LIB_OUTPUT_H
 
 #include <stdbool.h>
+#include <stdio.h>
 
 /* Is path "-", standard output? */
 bool output__is_stdout(const char *path);
@@ -16,5 +17,12 @@ const char *output__name(const char *path);
  * existing file keeps its owner.
  */
 int output__open(const char *path);
+
+/*
+ * Returns a stream to fd, which it does not own, for what people read: nothing that is written to it
+ * can steer a terminal. What utf8.h escapes is escaped, but for tabs, newlines, and a carriage
+ * return before one; whoever prints a text escapes those in it. NULL: no memory.
+ */
+FILE *output__for_people(int fd);
 
 #endif
