@@ -3,6 +3,7 @@
 # make            build everything into build/ (SAN=1: with ASan and UBSan, into build-san/)
 # make demo       set up, build, attach to a real training run and print its report
 # make test       set up, build, run all tests
+# make fuzz       every reader of hostile bytes against clang's libFuzzer, FUZZ_SECONDS each
 # CC=clang builds with clang.
 
 VERSION := 0.1.0
@@ -41,13 +42,15 @@ TOOLS   := $(patsubst tools/%.c,$(BUILD)/tools/%,$(wildcard tools/*.c))
 UNIT    := $(patsubst tests/unit/%.c,$(BUILD)/tests/unit/%,$(filter-out $(if $(INJECT),,%/test_gpu_inject.c),$(wildcard tests/unit/test_*.c)))
 NATIVE  := $(patsubst tests/bpf/%.c,$(BUILD)/tests/bpf/%,$(wildcard tests/bpf/test_*.c))
 
+FUZZ    := $(patsubst tests/fuzz/%.c,$(BUILD)/tests/fuzz/%,$(wildcard tests/fuzz/*.c))
+
 # The doubles of CUDA's libraries: what tests of GPUs run with where there is none. Made when the tests' Python is there, whose CUDA has headers.
 GPU     := $(BUILD)/tests/gpu
 DOUBLES := $(addprefix $(GPU)/,libcuda.so.1 libcudart.so.13 libcudart.so.12 libcupti.so.13 libnccl.so.2 libnvidia-ml.so.1 libkernels.so \
 	libcollector.so train train-static train-static-stripped calls calls-static calls-static-stripped libnvtx_log.so \
 	libnvtx_ranges-O0.so libnvtx_ranges-O2.so)
 
-.PHONY: all portable doubles setup demo test unit e2e test-long test-gpu test-matrix test-vm zoo bench lint tidy install clean
+.PHONY: all portable doubles setup demo test unit e2e test-long test-gpu test-matrix test-vm fuzz fuzzers zoo bench lint tidy install clean
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -240,6 +243,25 @@ test-vm: setup
 	$(Q)python=$$(tools/setup.sh python) && $(MAKE) --no-print-directory doubles && STEPFLAME=$(BUILD)/stepflame \
 		$$python -m pytest -v -rs tests/vm $(ARGS)
 
+# The readers with ASan, UBSan and coverage, each against libFuzzer for FUZZ_SECONDS; a crash stays in build-fuzz/. ARGS='elf lines': these alone.
+# NULL + 0, which pointer-overflow reports, is what C2y says it is.
+FUZZ_FLAGS := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize=pointer-overflow -fno-sanitize-recover=undefined \
+	-fno-omit-frame-pointer
+
+fuzz: setup
+	$(Q)$(MAKE) --no-print-directory -j $$(nproc) BUILD=build-fuzz CC=$(CLANG) CFLAGS='$(FUZZ_FLAGS)' fuzzers
+	$(Q)tests/fuzz/run.sh build-fuzz $(or $(FUZZ_SECONDS),60) $(ARGS)
+
+fuzzers: $(FUZZ)
+
+$(BUILD)/tests/fuzz/memory: LDFLAGS += -Wl,--wrap=process__read_memory,--wrap=nanosleep
+$(BUILD)/tests/fuzz/proc: LDFLAGS += -Wl,--wrap=open64
+$(BUILD)/tests/fuzz/options: LDFLAGS += -Wl,--wrap=argp_parse,--wrap=argp_error,--wrap=session__new
+
+$(BUILD)/tests/fuzz/%: $(BUILD)/tests/fuzz/%.o $(LIB)
+	@echo '  LD    $@'
+	$(Q)$(CC) $(ALL_CFLAGS) -fsanitize=fuzzer $^ $(LDFLAGS) $(LIBS) -o $@
+
 bench: setup
 	$(Q)$(MAKE) --no-print-directory all doubles
 	$(Q)python=$$(tools/setup.sh python) && $$python tools/bench.py --stepflame $(BUILD)/stepflame $(ARGS) \
@@ -290,6 +312,6 @@ install: all
 	install -m 644 LICENSE README.md CHANGELOG.md $(wildcard docs/*.md) $(DESTDIR)$(PREFIX)/share/doc/stepflame
 
 clean:
-	rm -rf build build-san
+	rm -rf build build-san build-fuzz
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -11,14 +11,14 @@
 #include <string.h>
 
 #include "user/lib/names.h"
+#include "user/lib/utf8.h"
 #include "user/recording/descriptors.h"
 #include "user/recording/recording.h"
 #include "user/recording/spans.h"
-#include "user/report/text.h"
 
 static void print_text(const char *name, const char *bytes, size_t len, enum name_encoding encoding)
 {
-	char *text = name__utf8(bytes, len, encoding, false), *escaped = text ? text__escape(text) : NULL;
+	char *text = name__utf8(bytes, len, encoding, false), *escaped = text ? utf8__escape(text) : NULL;
 
 	printf(" %s=\"%s\"", name, escaped ? escaped : "(no memory)");
 	free(escaped);

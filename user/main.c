@@ -9,6 +9,7 @@
 #include "user/cmd/cmd.h"
 #include "user/lib/capabilities.h"
 #include "user/lib/log.h"
+#include "user/lib/output.h"
 
 static void print_help(FILE *out)
 {
@@ -41,6 +42,8 @@ int main(int argc, char **argv)
 		null = open("/dev/null", O_RDONLY); /* a write to it fails, as before */
 	if (null > 2)
 		close(null);
+	stdout = output__for_people(STDOUT_FILENO) ?: stdout;
+	stderr = output__for_people(STDERR_FILENO) ?: stderr;
 	argp_err_exit_status = SF_EXIT_USAGE;
 	if (getuid() != geteuid()) {
 		log__error("chmod u-s its file, and use sudo, or file capabilities (docs/safety.md)",

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "tests/unit/build_job.h"
+#include "user/lib/utf8.h"
 #include "user/model/labels.h"
 #include "user/report/report.h"
 #include "user/report/rows.h"
@@ -293,7 +294,7 @@ static void test_labels(void **state)
 
 static void test_text(void **state)
 {
-	char *escaped = text__escape("a\x1b\xc2\x9b\xe2\x80\xae\xff\xc3\xa4");
+	char *escaped = utf8__escape("a\x1b\xc2\x9b\xe2\x80\xae\xff\xc3\xa4");
 
 	assert_string_equal(escaped, "a\\x1b\\x9b\\u202e\xef\xbf\xbd\xc3\xa4");
 	free(escaped);

@@ -4,7 +4,6 @@
  * it.
  */
 #include <errno.h>
-#include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +14,10 @@
 #include "stepflame.skel.h"
 #include "user/cmd/cmd.h"
 #include "user/cmd/doctor.h"
+#include "user/lib/json.h"
 #include "user/lib/log.h"
+#include "user/report/common.h"
+#include "user/report/text.h"
 #include "user/runtime/cuda/cuda.h"
 #include "user/runtime/cuda/nvidia.h"
 #include "user/runtime/nvtx/nvtx.h"
@@ -449,13 +451,11 @@ static int print_json(const struct doctor *d)
 	for (size_t i = 0; i < d->cnt; i++) {
 		const struct doctor_check *c = &d->checks[i];
 
-		json_array_append_new(checks, json_pack("{s:s, s:s, s:s, s:s?}", "name", c->name, "verdict",
-							verdict_names[c->verdict], "found", c->found, "fix", c->fix));
+		json_array_append_new(checks, json_pack("{s:s, s:s, s:o, s:s?}", "name", c->name, "verdict",
+							verdict_names[c->verdict], "found", json__string(c->found),
+							"fix", c->fix));
 	}
-	json_dumpf(object, stdout, JSON_INDENT(2) | JSON_ENSURE_ASCII);
-	putchar('\n');
-	json_decref(object);
-	return fflush(stdout);
+	return common__print_json(object, stdout);
 }
 
 static int print_text(const struct doctor *d)
@@ -463,9 +463,9 @@ static int print_text(const struct doctor *d)
 	for (size_t i = 0; i < d->cnt; i++) {
 		const struct doctor_check *c = &d->checks[i];
 
-		printf("%-4s  %-28s  %s\n", verdict_names[c->verdict], c->name, c->found);
+		text__line(stdout, "%-4s  %-28s  %s", verdict_names[c->verdict], c->name, c->found);
 		if (c->fix)
-			printf("      fix: %s\n", c->fix);
+			text__line(stdout, "      fix: %s", c->fix);
 	}
 	return fflush(stdout);
 }

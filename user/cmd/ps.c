@@ -137,7 +137,7 @@ int cmd_ps(int argc, char **argv)
 	count_ps_workers(rows, n);
 	for (size_t i = 0; i < n; i++) {
 		const struct ps_row *r = &rows[i];
-		char *command, seen[64], framework[64];
+		char seen[64], framework[64];
 
 		if (r->child)
 			continue;
@@ -150,11 +150,8 @@ int cmd_ps(int argc, char **argv)
 				       : "-",
 			 r->jax);
 		snprintf(seen, sizeof(seen), "%s%s", what_is_seen(r), what_is_mapped_of_cuda(r));
-		printf("%8d %5s %7d %-8s %-14s %-32s ", r->process.pid, r->rank, r->workers,
-		       r->python.version[0] ? r->python.version : "-", framework, seen);
-		command = text__escape(r->process.command);
-		puts(command ?: "");
-		free(command);
+		text__line(stdout, "%8d %5s %7d %-8s %-14s %-32s %s", r->process.pid, r->rank, r->workers,
+			   r->python.version[0] ? r->python.version : "-", framework, seen, r->process.command);
 	}
 	for (size_t i = 0; i < n; i++)
 		process__release(&rows[i].process);

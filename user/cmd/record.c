@@ -366,7 +366,7 @@ static void print_progress(const struct session_progress *p)
 	static const char *const spaces = "        ";
 
 	if (isatty(STDERR_FILENO))
-		fprintf(stderr, "\r  %.1f s   %llu steps   %llu calls   %llu lost%s", p->elapsed_ns / 1e9,
+		dprintf(STDERR_FILENO, "\r  %.1f s   %llu steps   %llu calls   %llu lost%s", p->elapsed_ns / 1e9,
 			(unsigned long long)p->steps, (unsigned long long)p->calls, (unsigned long long)p->lost,
 			spaces);
 }
@@ -374,7 +374,7 @@ static void print_progress(const struct session_progress *p)
 static void clear_progress(void)
 {
 	if (isatty(STDERR_FILENO))
-		fputs("\r\033[K", stderr);
+		dprintf(STDERR_FILENO, "\r\033[K");
 }
 
 /*

@@ -228,7 +228,8 @@ static int match_cover(const struct elf_symbol *symbol, void *ctx)
 {
 	struct function_search *want = ctx;
 
-	if (!symbol->function || want->vaddr < symbol->vaddr || want->vaddr - symbol->vaddr >= symbol->size)
+	if (!symbol->function || want->vaddr < symbol->vaddr || want->vaddr - symbol->vaddr >= symbol->size ||
+	    symbol->size > UINT64_MAX - symbol->vaddr)
 		return 0;
 	*want->out = (struct function_range){.start = symbol->vaddr, .end = symbol->vaddr + symbol->size, .frame = -1};
 	return 1;

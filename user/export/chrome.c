@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "user/export/export.h"
+#include "user/lib/json.h"
 #include "user/lib/words.h"
 #include "user/report/common.h"
 
@@ -443,7 +444,7 @@ static json_t *json_device_properties(const struct chrome *c, const struct expor
 static int put_devices(struct chrome *c, const struct export_options *options)
 {
 	json_t *list = json_device_properties(c, options);
-	char *text = list ? json_dumps(list, JSON_ENSURE_ASCII) : NULL;
+	char *text = list ? json__text(list, 0) : NULL;
 
 	json_decref(list);
 	if (!text)

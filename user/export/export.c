@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "user/analysis/gpu_ops.h"
+#include "user/lib/json.h"
 #include "user/model/stacks.h"
 
 #define STEP_PREFIX "ProfilerStep#"
@@ -48,7 +49,7 @@ char *export__track_name(const struct timeline_track *track)
 char *export__json_text(const char *text)
 {
 	json_t *string = json_string(text);
-	char *json = string ? json_dumps(string, JSON_ENCODE_ANY | JSON_ENSURE_ASCII) : NULL;
+	char *json = string ? json__text(string, JSON_ENCODE_ANY) : NULL;
 
 	json_decref(string);
 	return json;

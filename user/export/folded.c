@@ -12,11 +12,10 @@
 #include "user/export/export.h"
 #include "user/export/folded.h"
 #include "user/lib/utf8.h"
-#include "user/report/text.h"
 
 static bool is_separator(uint32_t code)
 {
-	return code == ' ' || code == ';' || text__steers(code);
+	return code == ' ' || code == ';' || utf8__steers(code);
 }
 
 static void put_frame_text(const char *text, FILE *out)

@@ -11,6 +11,7 @@
 #include "user/export/export.h"
 #include "user/export/proto.h"
 #include "user/lib/map.h"
+#include "user/lib/utf8.h"
 
 enum profile_field {
 	PROFILE_SAMPLE_TYPE = 1,
@@ -42,16 +43,18 @@ struct pprof {
 	uint64_t period_ns;
 };
 
-/* Returns the index of a text, and writes the text when it is new. */
+/* Returns the index of a text, and writes the text, as pprof shall print it, when it is new. */
 static uint64_t string_index(struct pprof *p, const char *text)
 {
 	size_t cnt = p->strings.items.cnt;
+	char *shown = utf8__escape(text);
 	uint32_t index = 0;
 
-	if (map__add_text(&p->strings, text, &index))
+	if (!shown || map__add_text(&p->strings, shown, &index))
 		p->proto.failed = true;
 	else if (p->strings.items.cnt > cnt)
-		proto__text(&p->proto, PROFILE_STRING_TABLE, text);
+		proto__text(&p->proto, PROFILE_STRING_TABLE, shown);
+	free(shown);
 	return index;
 }
 

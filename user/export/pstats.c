@@ -16,6 +16,7 @@
 #include "user/analysis/profile.h"
 #include "user/export/export.h"
 #include "user/lib/compare.h"
+#include "user/lib/utf8.h"
 #include "user/model/processes.h"
 
 struct pstats {
@@ -65,9 +66,12 @@ static void put_seconds(uint64_t ns, FILE *out)
 
 static void put_marshal_text(const char *text, FILE *out)
 {
+	char *shown = utf8__escape(text); /* pstats prints it as it is */
+
 	fputc('u', out);
-	put_u32(strlen(text), out);
-	fputs(text, out);
+	put_u32(shown ? strlen(shown) : 0, out);
+	fputs(shown ?: "", out);
+	free(shown);
 }
 
 static void begin_tuple(uint32_t cnt, FILE *out)

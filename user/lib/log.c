@@ -4,7 +4,9 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
+#include <stdlib.h>
+
+#include "user/lib/utf8.h"
 
 int log__exit_code(int err)
 {
@@ -25,15 +27,15 @@ int log__exit_code(int err)
 
 static void print_message(const char *prefix, const char *fix, const char *fmt, va_list ap)
 {
-	char text[2048];
+	char text[2048], *shown, *shown_fix = fix ? utf8__escape(fix) : NULL;
 
 	vsnprintf(text, sizeof(text), fmt, ap);
-	for (char *c = text; *c; c++)
-		if ((unsigned char)*c < ' ' || *c == 0x7f)
-			*c = '?';
-	fprintf(stderr, "stepflame: %s%s\n", prefix, text);
-	if (fix)
-		fprintf(stderr, "  fix: %s\n", fix);
+	shown = utf8__escape(text);
+	fprintf(stderr, "stepflame: %s%s\n", prefix, shown ?: "out of memory");
+	if (shown_fix)
+		fprintf(stderr, "  fix: %s\n", shown_fix);
+	free(shown_fix);
+	free(shown);
 }
 
 #define PRINT(prefix, fix)                               \

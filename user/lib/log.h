@@ -24,7 +24,7 @@ int log__exit_code(int err);
 
 /*
  * Prints one message: "stepflame: error: WHAT AND WHY", then "  fix: FIX" unless fix is NULL. fmt
- * says what failed and why. Control characters are escaped, as arguments may come from a target.
+ * says what failed and why. Both are escaped (utf8.h), as they may have texts of a target.
  */
 void log__error(const char *fix, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void log__warn(const char *fix, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

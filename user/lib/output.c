@@ -13,6 +13,7 @@
 
 #include "user/lib/capabilities.h"
 #include "user/lib/log.h"
+#include "user/lib/utf8.h"
 
 #define LINKS_MAX 16 /* one within the other */
 #define FOLDER    (O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
@@ -268,4 +269,81 @@ void output__explain(const char *path, const struct output *out, int err)
 {
 	log__error("choose another file with -o FILE, in a folder of your own", "cannot write %s: %s",
 		   output__name(path), out->refused ?: strerror(-err));
+}
+
+/* ---- for people ---- */
+
+struct people_stream {
+	int fd;
+	size_t held; /* bytes of the last write that may begin a code point, or a line's end */
+	char bytes[UTF8_MAX];
+};
+
+static bool write_whole(int fd, const char *data, size_t bytes)
+{
+	for (ssize_t done; bytes; data += done, bytes -= done) {
+		done = write(fd, data, bytes);
+		if (done < 0 && errno == EINTR)
+			done = 0;
+		if (done < 0)
+			return false;
+	}
+	return true;
+}
+
+/* Escapes what is whole, and keeps the rest. Returns how many bytes it wrote to out. */
+static size_t escape_part(struct people_stream *stream, const char *data, size_t bytes, char *out)
+{
+	const char *at = data, *end = data + bytes, *from;
+	size_t used = 0;
+	uint32_t code;
+
+	for (stream->held = 0; at < end;) {
+		int cut = 0;
+
+		from = at;
+		code = utf8__next(&at, end, &cut);
+		if (cut || (code == '\r' && at == end)) {
+			stream->held = end - from;
+			memcpy(stream->bytes, from, stream->held);
+			break;
+		}
+		if (code == '\n' || code == '\t' || (code == '\r' && *at == '\n'))
+			out[used++] = (char)code;
+		else
+			used += utf8__put_shown(out + used, code);
+	}
+	return used;
+}
+
+static ssize_t write_for_people(void *cookie, const char *data, size_t bytes)
+{
+	struct people_stream *stream = cookie;
+	size_t all = stream->held + bytes;
+	char *joined = malloc(all), *out = malloc(UTF8_SHOWN_MAX * all);
+	bool done = false;
+
+	if (joined && out) {
+		memcpy(joined, stream->bytes, stream->held);
+		memcpy(joined + stream->held, data, bytes);
+		done = write_whole(stream->fd, out, escape_part(stream, joined, all, out));
+	}
+	free(joined);
+	free(out);
+	return done ? (ssize_t)bytes : 0;
+}
+
+FILE *output__for_people(int fd)
+{
+	struct people_stream *stream = calloc(1, sizeof(*stream));
+	FILE *out = stream ? fopencookie(stream, "w", (cookie_io_functions_t){.write = write_for_people}) : NULL;
+
+	if (!out) {
+		free(stream);
+		return NULL;
+	}
+	stream->fd = fd;
+	if (fd == STDERR_FILENO || isatty(fd))
+		setvbuf(out, NULL, _IOLBF, 0);
+	return out;
 }

@@ -11,6 +11,7 @@
 
 #include <limits.h>
 #include <stdbool.h>
+#include <stdio.h>
 
 struct output {
 	int fd;              /* to write to; the caller closes it */
@@ -40,5 +41,12 @@ void output__release(struct output *out);
 
 /* Says on stderr why path cannot be written, and what to do. err: -errno of a function above. */
 void output__explain(const char *path, const struct output *out, int err);
+
+/*
+ * Returns a stream to fd, which it does not own, for what people read: nothing that is written to it
+ * can steer a terminal. What utf8.h escapes is escaped, but for tabs, newlines, and a carriage
+ * return before one; whoever prints a text escapes those in it. NULL: no memory.
+ */
+FILE *output__for_people(int fd);
 
 #endif

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "user/lib/utf8.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 uint32_t utf8__next(const char **at, const char *end, int *cut)
@@ -82,4 +84,40 @@ void utf8__copy(char *out, size_t room, const char *text, size_t bytes)
 		used += n;
 	}
 	out[used] = 0;
+}
+
+static bool is_control(uint32_t code)
+{
+	return code < 0x20 || (code >= 0x7f && code < 0xa0);
+}
+
+bool utf8__steers(uint32_t code)
+{
+	return is_control(code) || code == 0x61c || code == 0x200e || code == 0x200f ||
+	       (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
+}
+
+size_t utf8__put_shown(char *out, uint32_t code)
+{
+	char text[8];
+	int bytes;
+
+	if (!utf8__steers(code))
+		return utf8__put(out, code);
+	bytes = snprintf(text, sizeof(text), is_control(code) ? "\\x%02x" : "\\u%04x", code);
+	memcpy(out, text, bytes); /* without its end */
+	return bytes;
+}
+
+char *utf8__escape(const char *text)
+{
+	const char *at = text, *end = text + strlen(text);
+	char *escaped = malloc(UTF8_SHOWN_MAX * (end - text) + 1), *out = escaped;
+
+	if (!escaped)
+		return NULL;
+	while (at < end)
+		out += utf8__put_shown(out, utf8__next(&at, end, NULL));
+	*out = 0;
+	return escaped;
 }

@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "user/report/text.h"
+#include "user/lib/utf8.h"
 
 #define ROWS 25
 
@@ -17,7 +17,7 @@ struct function_row {
 /* Escapes text twice: against what could steer the reader's display, and against markup. */
 static int put_html_text(const char *text, FILE *out)
 {
-	char *visible = text__escape(text);
+	char *visible = utf8__escape(text);
 
 	if (!visible)
 		return -ENOMEM;

@@ -201,9 +201,11 @@ int process__each_mapping(pid_t pid, int (*fn)(const struct mapping *map, void *
 	if (size == 0)
 		err = -ESRCH; /* exiting: its memory is gone already */
 	for (line = maps; !err && line < maps + size; line = next) {
-		next = strchrnul(line, '\n');
-		if (*next)
+		next = memchr(line, '\n', maps + size - line);
+		if (next)
 			*next++ = 0;
+		else
+			next = maps + size;
 		if (mapping__parse(line, &map))
 			err = fn(&map, ctx);
 	}

@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "user/lib/utf8.h"
 #include "user/proc/deputy.h"
 
 #define VERSION_MAX_BYTES 65536
@@ -103,6 +104,6 @@ bool target_file__version(pid_t pid, const char *path, const char *variable, cha
 		value = value_in(line, bytes, variable, &length);
 	}
 	if (value)
-		snprintf(version, size, "%.*s", (int)length, value);
+		utf8__copy(version, size, value, length);
 	return value;
 }

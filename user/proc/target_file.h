@@ -20,8 +20,8 @@ int target_file__root(pid_t pid);
 int target_file__open(int root, const char *path, int flags);
 
 /*
- * Reads from a Python package's version.py the text after the first `variable = '` at the beginning
- * of a line. Returns false when the path is no regular file, or when there is no such line in its
+ * Reads from a Python package's version.py the text, as UTF-8, after the first `variable = '` at
+ * the beginning of a line. Returns false when the path is no regular file, or when there is no such line in its
  * first 64 KiB.
  */
 bool target_file__version(pid_t pid, const char *path, const char *variable, char *version, size_t size);

@@ -218,7 +218,7 @@ int merge__judge(struct merge *merge, struct merge_verdict *verdict)
 	struct intern taken = {0};
 	int err = 0;
 
-	*verdict = (struct merge_verdict){MERGE_FITS};
+	*verdict = (struct merge_verdict){.fit = MERGE_FITS};
 	for (size_t i = 0; i < merge->cnt && !err; i++) {
 		merge->sources[i].clock_ns = clock_difference(&merge->sources[0], &merge->sources[i]);
 		err = number_processes(merge, i, &taken);

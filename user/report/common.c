@@ -8,6 +8,7 @@
 
 #include "include/counters.h"
 #include "user/lib/compare.h"
+#include "user/lib/json.h"
 #include "user/model/boundaries.h"
 #include "user/model/labels.h"
 #include "user/report/csv.h"
@@ -474,13 +475,15 @@ json_t *common__json(struct job *job, const char *name)
 
 int common__print_json(json_t *object, FILE *out)
 {
+	int err;
+
 	if (!object)
 		return -ENOMEM;
 	/* With 15 digits, 0.1 prints as 0.1, and a week keeps its nanoseconds. */
-	json_dumpf(object, out, JSON_INDENT(2) | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(15));
+	err = json__print(object, JSON_INDENT(2) | JSON_REAL_PRECISION(15), out);
 	json_decref(object);
 	fputc('\n', out);
-	return common__flush(out);
+	return err ?: common__flush(out);
 }
 
 int common__print_object(json_t *object, const struct report_options *options, const char *const *path, FILE *out)

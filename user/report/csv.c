@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "user/report/text.h"
+#include "user/lib/json.h"
+#include "user/lib/utf8.h"
 
 #define LINE_END "\r\n"
 
@@ -45,6 +46,22 @@ static void print_field(const char *text, FILE *out)
 	fputc('"', out);
 }
 
+/*
+ * malloc'ed; NULL: no memory. A spreadsheet takes a text that begins like a formula as one, and
+ * calculates it.
+ */
+static char *escape_field(const char *string)
+{
+	char *text = utf8__escape(string), *quoted = NULL;
+
+	if (!text || !*text || !strchr("=+-@", *text))
+		return text;
+	if (asprintf(&quoted, "'%s", text) < 0)
+		quoted = NULL;
+	free(text);
+	return quoted;
+}
+
 /* A NULL value: the row has no such key. */
 static int print_value(const json_t *value, FILE *out)
 {
@@ -53,8 +70,7 @@ static int print_value(const json_t *value, FILE *out)
 
 	if (!value || json_is_null(value))
 		return 0;
-	text = string ? text__escape(string)
-		      : json_dumps(value, JSON_ENCODE_ANY | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(15));
+	text = string ? escape_field(string) : json__text(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
 	if (text)
 		print_field(text, out);
 	free(text);

@@ -2,7 +2,8 @@
 /*
  * Rows of a report's JSON as CSV (RFC 4180): the keys of the first row are the heads, and numbers
  * are those of the JSON. A key inside an object is "gpu.busy_s", as in pandas.json_normalize. null
- * is an empty field, "" a quoted one, a list is JSON. Text is escaped as in the text reports.
+ * is an empty field, "" a quoted one, a list is JSON. Text is escaped as in the text reports; one
+ * that begins with = + - or @ gets an apostrophe before it, so that no spreadsheet calculates it.
  */
 #ifndef STEPFLAME_USER_REPORT_CSV_H
 #define STEPFLAME_USER_REPORT_CSV_H

@@ -65,7 +65,7 @@ static int print_diff_row(const struct diff_row *row, size_t width, FILE *out)
 	if (!isnan(row->error_s))
 		print_s(error, sizeof(error), "", row->error_s);
 	fputs(diff__is_chance(row) ? "~ " : "  ", out);
-	text__pad(out, name, width);
+	text__pad(out, name, width + text__width(name) - text__cells(name));
 	fprintf(out, " %12s %12s %13s %10s  +- %s\n", print_s(a, sizeof(a), "", row->s[DIFF_A]),
 		print_s(b, sizeof(b), "", row->s[DIFF_B]), print_s(by, sizeof(by), change >= 0 ? "+" : "", change),
 		percent, error);
@@ -83,7 +83,7 @@ static size_t name_width(const struct diff *diff, const struct diff_options *opt
 		size_t shown = 0;
 
 		for (size_t i = 0; i < diff->rows[section].cnt; i++) {
-			size_t length = text__width(rows[i].name);
+			size_t length = text__cells(rows[i].name);
 
 			if (is_shown(diff, options, &rows[i], shown) && ++shown && length > width)
 				width = length;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "user/lib/utf8.h"
 #include "user/report/common.h"
 #include "user/report/text.h"
 
@@ -44,7 +45,7 @@ static void print_wait(const struct dump_thread *thread, FILE *out)
 
 static void print_thread(const struct dump_thread *thread, FILE *out)
 {
-	char *name = text__escape(thread->task.name);
+	char *name = utf8__escape(thread->task.name);
 
 	fprintf(out, "\n  thread %d %s: ", thread->task.tid, name ?: "");
 	free(name);
@@ -73,9 +74,9 @@ int dump__text(const struct dump *dump, FILE *out)
 		common__process(&process->target, out);
 		text__line(out, "  %s", process->command);
 		if (process->target.python[0])
-			fprintf(out, "  Python %s%s%s%s%s\n", process->target.python,
-				process->target.torch[0] ? ", torch " : "", process->target.torch,
-				process->target.jax[0] ? ", JAX " : "", process->target.jax);
+			text__line(out, "  Python %s%s%s%s%s", process->target.python,
+				   process->target.torch[0] ? ", torch " : "", process->target.torch,
+				   process->target.jax[0] ? ", JAX " : "", process->target.jax);
 		if (process->trouble)
 			fprintf(out, "  (no stacks: %s)\n", process->trouble);
 		if (process->hidden_stacks)
@@ -92,7 +93,7 @@ int dump__text(const struct dump *dump, FILE *out)
 /* Returns a string of any bytes as UTF-8. */
 static json_t *json_text(const char *text)
 {
-	char *escaped = text__escape(text);
+	char *escaped = utf8__escape(text);
 	json_t *value = escaped ? json_string(escaped) : NULL;
 
 	free(escaped);

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "user/lib/utf8.h"
 #include "user/report/text.h"
 
 #define NUMBER_WIDTH  12
@@ -93,7 +94,7 @@ static void copy_head(cell_text cell, const char *text, size_t cnt)
 /* Truncates a name at its end. NULL stands for no name. 0 or -ENOMEM. */
 static int put_op_name(cell_text cell, const char *name)
 {
-	char *escaped = text__escape(name ?: "");
+	char *escaped = utf8__escape(name ?: "");
 
 	if (!escaped)
 		return -ENOMEM;
@@ -107,7 +108,7 @@ static int put_op_name(cell_text cell, const char *name)
 /* Truncates a path at its start. NULL stands for no path. 0 or -ENOMEM. */
 static int put_source_path(cell_text cell, const char *path, size_t width)
 {
-	char *escaped = text__escape(path ?: "");
+	char *escaped = utf8__escape(path ?: "");
 	size_t have = escaped ? text__width(escaped) : 0;
 
 	if (!escaped)
@@ -159,7 +160,7 @@ static void format_bytes(cell_text cell, int64_t bytes)
 /* Returns the width of the widest text plus 4, at most `most`. 0: no memory. */
 static size_t text_width(const char *text, size_t most)
 {
-	char *escaped = text__escape(text);
+	char *escaped = utf8__escape(text);
 	size_t width = escaped ? text__width(escaped) + 4 : 0;
 
 	free(escaped);

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "user/lib/compare.h"
-#include "user/report/text.h"
+#include "user/lib/utf8.h"
 
 struct pstats_line {
 	const char *file; /* without its folders */
@@ -235,7 +235,7 @@ static void print_per_call(double seconds, uint64_t calls, FILE *out)
 
 static int print_pstats_line(const struct pstats_line *line, bool exact, FILE *out)
 {
-	char calls[48] = "-", *label = text__escape(line->label);
+	char calls[48] = "-", *label = utf8__escape(line->label);
 
 	if (!label)
 		return -ENOMEM;

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "user/lib/pyfloat.h"
+#include "user/lib/utf8.h"
 #include "user/model/labels.h"
 #include "user/report/common.h"
 #include "user/report/rows.h"
@@ -81,7 +82,7 @@ static int simple__table(const struct rows *rows, double window_s, FILE *out)
 	if (!names)
 		goto out;
 	for (size_t i = 0; i < rows->cnt; i++) {
-		names[i] = text__escape(rows->items[i].name);
+		names[i] = utf8__escape(rows->items[i].name);
 		if (!names[i])
 			goto out;
 		if (text__width(names[i]) > width)

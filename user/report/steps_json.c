@@ -7,13 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "user/lib/json.h"
 #include "user/recording/dropped_steps.h"
 #include "user/report/common.h"
 #include "user/report/csv.h"
 #include "user/report/io_rows.h"
 #include "user/report/steps_report.h"
 
-#define FLAGS (JSON_ENSURE_ASCII | JSON_REAL_PRECISION(15))
+#define FLAGS JSON_REAL_PRECISION(15)
 
 json_t *steps_report__json_waits(const struct step_sum *sum, int phase)
 {
@@ -91,19 +92,20 @@ static json_t *json_step(struct job *job, const struct steps_of *of, size_t i, s
 static int print_step_list(struct job *job, const struct steps_of *of, FILE *out)
 {
 	size_t slow = 0;
+	int err = 0;
 
 	fputc('[', out);
-	for (size_t i = 0; i < of->track->step_cnt; i++) {
+	for (size_t i = 0; i < of->track->step_cnt && !err; i++) {
 		json_t *step = json_step(job, of, i, &slow);
 
 		if (!step)
 			return -ENOMEM;
 		fputs(i ? ",\n    " : "\n    ", out);
-		json_dumpf(step, out, FLAGS);
+		err = json__print(step, FLAGS, out);
 		json_decref(step);
 	}
 	fputs("]", out);
-	return 0;
+	return err;
 }
 
 static json_t *json_texts(const struct array *list)
@@ -261,7 +263,7 @@ static int print_track_json(const struct steps_view *view, const struct step_tra
 
 	if (!err) {
 		if (!set_track(view->job, &of, object))
-			text = json_dumps(object, FLAGS | JSON_INDENT(2));
+			text = json__text(object, FLAGS | JSON_INDENT(2));
 		if (text) {
 			*strrchr(text, '\n') = 0;
 			fprintf(out, "%s,\n  \"steps\": ", text);

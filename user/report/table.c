@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "user/lib/utf8.h"
 #include "user/report/text.h"
 
 #define LAST_RULE   16 /* length of the dashes below the last column */
@@ -114,6 +115,17 @@ static void print_last_rule(const struct table *table, size_t used)
 	fprintf(table->out, "%s%.*s\n", table->gap, room < LAST_RULE ? (int)room : LAST_RULE, dashes);
 }
 
+/* Prints a text, escaped, in its column (width below 0: to the left). Returns the columns taken. */
+static int print_cell(FILE *out, const char *text, int width)
+{
+	char *shown = utf8__escape(text);
+	int cells = shown ? (int)text__cells(shown) : 0, pad = abs(width) > cells ? abs(width) - cells : 0;
+
+	fprintf(out, "%*s%s%*s", width > 0 ? pad : 0, "", shown ?: "", width > 0 ? 0 : pad, "");
+	free(shown);
+	return cells + pad;
+}
+
 static void print_table_line(const struct table *table, const struct cell *cells, size_t cnt, enum table_line line)
 {
 	bool wide_rule = line == LINE_RULE && table->rules == RULES_WIDE;
@@ -123,12 +135,9 @@ static void print_table_line(const struct table *table, const struct cell *cells
 
 	while ((cell = next_cell(cells, cnt, cell))) {
 		int width = table->narrow && cell->width < -NARROW_TEXT ? -NARROW_TEXT : cell->width;
-		int most = line == LINE_RULE ? abs(width) : -1;
 		const char *gap = width > 0 ? " " : table->gap;
-		const char *text = line == LINE_HEAD ? cell->head : dashes;
+		const char *text = line == LINE_VALUES ? cell_text(table, cell, buffer) : cell->head;
 
-		if (line == LINE_VALUES)
-			text = cell_text(table, cell, buffer);
 		if (!width) {
 			if (line == LINE_RULE)
 				print_last_rule(table, used);
@@ -138,7 +147,10 @@ static void print_table_line(const struct table *table, const struct cell *cells
 		}
 		if (used)
 			used += fprintf(table->out, "%.*s", (int)strlen(gap), wide_rule ? dashes : gap);
-		used += fprintf(table->out, "%*.*s", width, most, text);
+		if (line == LINE_RULE)
+			used += fprintf(table->out, "%.*s", abs(width), dashes);
+		else
+			used += print_cell(table->out, text, width);
 	}
 	fputc('\n', table->out);
 }

@@ -1,47 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "user/report/text.h"
 
+#include <locale.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <wchar.h>
 
 #include "user/lib/utf8.h"
 
 static size_t columns = SIZE_MAX; /* of the terminal */
-
-static bool is_control(uint32_t code)
-{
-	return code < 0x20 || (code >= 0x7f && code < 0xa0);
-}
-
-bool text__steers(uint32_t code)
-{
-	return is_control(code) || code == 0x61c || code == 0x200e || code == 0x200f ||
-	       (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
-}
-
-char *text__escape(const char *text)
-{
-	const char *at = text, *end = text + strlen(text);
-	/* One byte becomes at most "\x1b", three bytes "\u202e", an invalid byte U+FFFD. */
-	char *escaped = malloc(4 * (end - text) + 1), *out = escaped;
-
-	if (!escaped)
-		return NULL;
-	while (at < end) {
-		uint32_t code = utf8__next(&at, end, NULL);
-
-		if (is_control(code))
-			out += sprintf(out, "\\x%02x", code);
-		else if (text__steers(code))
-			out += sprintf(out, "\\u%04x", code);
-		else
-			out += utf8__put(out, code);
-	}
-	*out = 0;
-	return escaped;
-}
 
 size_t text__width(const char *text)
 {
@@ -50,6 +19,33 @@ size_t text__width(const char *text)
 	for (; *text; text++)
 		width += (*text & 0xc0) != 0x80;
 	return width;
+}
+
+/* glibc's tables, in any locale; a character that they do not know takes one column. */
+size_t text__code_cells(uint32_t code)
+{
+	static locale_t utf8;
+	locale_t before;
+	int cells;
+
+	if (code < 0x300)
+		return 1;
+	utf8 = utf8 ?: newlocale(LC_CTYPE_MASK, "C.UTF-8", NULL);
+	before = utf8 ? uselocale(utf8) : NULL;
+	cells = wcwidth((wchar_t)code);
+	if (before)
+		uselocale(before);
+	return cells < 0 ? 1 : (size_t)cells;
+}
+
+size_t text__cells(const char *text)
+{
+	const char *end = text + strlen(text);
+	size_t cells = 0;
+
+	while (text < end)
+		cells += text__code_cells(utf8__next(&text, end, NULL));
+	return cells;
 }
 
 void text__pad(FILE *out, const char *text, size_t width)
@@ -90,24 +86,42 @@ size_t text__columns(void)
 	return columns;
 }
 
-/* Returns the end of so many code points. */
-static const char *after(const char *text, size_t cnt)
+/* Returns the end of so many columns, or fewer before a wide character. */
+static const char *after(const char *text, size_t cells)
 {
-	while (*text && (cnt || (*text & 0xc0) == 0x80))
-		cnt -= (*text++ & 0xc0) != 0x80;
+	const char *end = text + strlen(text), *at = text;
+
+	while (at < end) {
+		size_t needs = text__code_cells(utf8__next(&at, end, NULL));
+
+		if (needs > cells)
+			break;
+		cells -= needs;
+		text = at;
+	}
+	return text;
+}
+
+/* Returns the beginning of the last so many columns, or fewer behind a wide character. */
+static const char *last(const char *text, size_t cells)
+{
+	const char *end = text + strlen(text);
+	size_t all = text__cells(text);
+
+	while (text < end && all > cells)
+		all -= text__code_cells(utf8__next(&text, end, NULL));
 	return text;
 }
 
 char *text__fit(const char *text, size_t width)
 {
-	char *whole = text__escape(text), *cut;
-	size_t length = whole ? text__width(whole) : 0, head;
+	char *whole = utf8__escape(text), *cut;
+	size_t length = whole ? text__cells(whole) : 0, head;
 
 	if (length <= width)
 		return whole;
 	head = (width - 1) / (strchr(whole, '/') ? 4 : 2);
-	if (asprintf(&cut, "%.*s…%s", (int)(after(whole, head) - whole), whole,
-		     after(whole, length - (width - 1 - head))) < 0)
+	if (asprintf(&cut, "%.*s…%s", (int)(after(whole, head) - whole), whole, last(whole, width - 1 - head)) < 0)
 		cut = NULL;
 	free(whole);
 	return cut;
@@ -115,10 +129,10 @@ char *text__fit(const char *text, size_t width)
 
 void text__last(FILE *out, size_t used, const char *gap, const char *text)
 {
-	char *whole = text__escape(text), *fitting = NULL;
+	char *whole = utf8__escape(text), *fitting = NULL;
 	size_t from = used + strlen(gap);
 
-	if (whole && from + TEXT_LAST_MIN > columns && from + text__width(whole) > columns) {
+	if (whole && from + TEXT_LAST_MIN > columns && from + text__cells(whole) > columns) {
 		gap = "\n    ";
 		from = 4;
 	}
@@ -136,7 +150,7 @@ static char *escape_format(const char *fmt, va_list ap)
 
 	if (vasprintf(&raw, fmt, ap) < 0)
 		return NULL;
-	text = text__escape(raw);
+	text = utf8__escape(raw);
 	free(raw);
 	return text;
 }
@@ -163,7 +177,7 @@ void text__paragraph(FILE *out, const char *fmt, ...)
 	text = escape_format(fmt, ap);
 	va_end(ap);
 	for (char *word = text ? strtok_r(text, " ", &rest) : NULL; word; word = strtok_r(NULL, " ", &rest)) {
-		size_t width = text__width(word);
+		size_t width = text__cells(word);
 
 		if (!column) {
 			fputs(word, out);

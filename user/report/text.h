@@ -11,16 +11,14 @@
 #define TEXT_COLUMNS  80
 #define TEXT_LAST_MIN 20 /* columns; a text that is cut to fewer is hardly readable */
 
-/*
- * Returns UTF-8 text, malloc'ed, in which characters that could steer a terminal or hide text are
- * visible: C0 and C1 control characters and DEL as \x1b, line and paragraph separators and the
- * bidirectional controls as \u202e. NULL: no memory.
- */
-char *text__escape(const char *text);
-/* Does text__escape escape this character? */
-bool text__steers(uint32_t code_point);
 /* Returns the number of code points of UTF-8 text, as Python's len() does. */
 size_t text__width(const char *text);
+/*
+ * Returns the columns that UTF-8 text takes on a terminal: two for a wide character, none for one
+ * that combines with the one before it.
+ */
+size_t text__cells(const char *text);
+size_t text__code_cells(uint32_t code_point);
 /* Prints text and spaces up to `width` code points, as Python's f"{text:<{width}}" does. */
 void text__pad(FILE *out, const char *text, size_t width);
 /* Returns what Python's len(text.expandtabs()) does, for text of one-byte characters. */
@@ -33,7 +31,7 @@ void text__use_terminal(int fd);
 /* Returns the number of these columns; SIZE_MAX: any. */
 size_t text__columns(void);
 /*
- * Returns escaped text, malloc'ed, of at most `width` (at least 1) code points. In a longer text,
+ * Returns escaped text, malloc'ed, of at most `width` (at least 1) columns. In a longer text,
  * "…" stands for the middle; of a path, the end is longer than the beginning. NULL: no memory.
  */
 char *text__fit(const char *text, size_t width);

@@ -46,8 +46,8 @@ static const char *sort_title(const struct top_state *state, enum top_view view)
  */
 static char *fit_text(const char *text, size_t width, bool middle, bool utf8)
 {
-	char *escaped = text__escape(text), *out;
-	size_t have = escaped ? text__width(escaped) : 0, at = 0, bytes = 0;
+	char *escaped = utf8__escape(text), *out;
+	size_t have = escaped ? (utf8 ? text__cells : text__width)(escaped) : 0, at = 0, bytes = 0;
 	size_t head = width, skip = 0;
 	const char *c = escaped, *end = escaped ? escaped + strlen(escaped) : NULL;
 
@@ -58,12 +58,13 @@ static char *fit_text(const char *text, size_t width, bool middle, bool utf8)
 	}
 	while (out && c < end) {
 		uint32_t code = utf8__next(&c, end, NULL);
+		size_t cells = utf8 ? text__code_cells(code) : 1;
 
-		if (skip && at == head)
+		if (skip && at <= head && at + cells > head)
 			bytes += sprintf(out + bytes, "..");
-		if (!skip || at < head || at >= head + skip)
+		if (!skip || at + cells <= head || at >= head + skip)
 			bytes += utf8__put(out + bytes, code < 0x80 || utf8 ? code : '?');
-		at++;
+		at += cells;
 	}
 	if (out)
 		out[bytes] = 0;
@@ -324,7 +325,7 @@ static int put_top_row(const struct top_row *row, const struct top_state *state,
 	name = fit_text(row->name, room, true, state->utf8);
 	fputs(name ?: "", out);
 	if (name && row->history) {
-		size_t left = room ? room - text__width(name) : WHOLE;
+		size_t left = room ? room - text__cells(name) : WHOLE;
 
 		fputc(' ', out);
 		put_history(row->history, left ? left - 1 : 0, state->utf8, out);

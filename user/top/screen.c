@@ -19,6 +19,7 @@
 
 struct screen {
 	SCREEN *curses;
+	FILE *out;    /* the terminal; NULL: none */
 	int messages; /* memfd that replaces stderr; -1: none */
 	int stderr_copy;
 	bool colour;
@@ -112,6 +113,12 @@ static void set_colours(struct screen *screen)
 	}
 }
 
+static void close_out(struct screen *screen)
+{
+	if (screen->out)
+		fclose(screen->out);
+}
+
 int screen__open(struct screen **out)
 {
 	struct screen *screen = calloc(1, sizeof(*screen));
@@ -121,10 +128,12 @@ int screen__open(struct screen **out)
 	if (!screen)
 		return -ENOMEM;
 	tcgetattr(STDOUT_FILENO, &restore.termios);
-	screen->curses = newterm(NULL, stdout, stdin);
+	screen->out = fdopen(dup(STDOUT_FILENO), "w"); /* stdout itself escapes */
+	screen->curses = screen->out ? newterm(NULL, screen->out, stdin) : NULL;
 	if (!screen->curses) {
 		log__error("set TERM to the terminal's type, such as xterm-256color, or use --batch",
 			   "the terminal '%s' is not known", term ?: "");
+		close_out(screen);
 		free(screen);
 		return -ENOTTY;
 	}
@@ -148,6 +157,7 @@ void screen__close(struct screen *screen)
 		return;
 	endwin();
 	delscreen(screen->curses);
+	close_out(screen);
 	release_faults();
 	print_stderr(screen);
 	free(screen);

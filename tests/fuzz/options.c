@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* Command lines, up to where a command would attach: the first byte is the command, the others its arguments, one a line. */
+#include <errno.h>
+#include <setjmp.h>
+
+#include "tests/fuzz/fuzz.h"
+#include "user/cmd/cmd.h"
+#include "user/session/session.h"
+
+#define WORDS_MAX 32
+
+const char *__asan_default_options(void);
+int __wrap_session__new(const struct session_options *options, session_sink sink, void *ctx, struct session **out);
+error_t __real_argp_parse(const struct argp *argp, int argc, char **argv, unsigned int flags, int *next, void *input);
+error_t __wrap_argp_parse(const struct argp *argp, int argc, char **argv, unsigned int flags, int *next, void *input);
+void __wrap_argp_error(const struct argp_state *state, const char *fmt, ...);
+
+static jmp_buf refused;
+
+/* argp allocates, and what an error leaves behind ends with the program. */
+const char *__asan_default_options(void)
+{
+	return "detect_leaks=0";
+}
+
+void __wrap_argp_error(const struct argp_state *state, const char *fmt, ...)
+{
+	longjmp(refused, 1);
+}
+
+/* Nothing is recorded. */
+int __wrap_session__new(const struct session_options *options, session_sink sink, void *ctx, struct session **out)
+{
+	return -EPERM;
+}
+
+/* An error ends no program, and there is no --help. */
+error_t __wrap_argp_parse(const struct argp *argp, int argc, char **argv, unsigned int flags, int *next, void *input)
+{
+	error_t err =
+		__real_argp_parse(argp, argc, argv, flags | ARGP_NO_EXIT | ARGP_NO_ERRS | ARGP_NO_HELP, next, input);
+
+	if (err)
+		longjmp(refused, 1);
+	return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static int (*const run[])(int argc, char **argv) = {cmd_record, cmd_top,    cmd_report, cmd_diff,
+							    cmd_flame,  cmd_export, cmd_merge,  cmd_dump};
+	char *words[WORDS_MAX + 1] = {"stepflame"}, *text, *rest = NULL;
+	int cnt = 1;
+
+	if (!size)
+		return 0;
+	text = strndup((const char *)data + 1, size - 1);
+	for (char *word = strtok_r(text, "\n", &rest); word && cnt < WORDS_MAX; word = strtok_r(NULL, "\n", &rest))
+		words[cnt++] = word;
+	if (!setjmp(refused))
+		run[data[0] % (sizeof(run) / sizeof(*run))](cnt, words);
+	free(text);
+	return 0;
+}
