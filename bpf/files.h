@@ -10,7 +10,9 @@
 #include "bpf/waits.h"
 
 #define FILE_ROWS     65536
-#define FILE_ROWS_OWN (FILE_ROWS - 2048) /* beyond that, files share the row of their directory */
+#define FILE_ROWS_ALL (FILE_ROWS - 2048) /* beyond that, files share the row of their directory */
+#define FILE_ROWS_OWN 32768              /* and beyond that, those of one process */
+#define DIRECTORIES   1024               /* rows of a process beyond those */
 #define FILE_O_DIRECT 040000             /* include/uapi/asm-generic/fcntl.h: bypasses the page cache */
 
 struct {
@@ -21,7 +23,7 @@ struct {
 	__type(value, struct file_val);
 } file_rows __weak SEC(".maps");
 
-__u64 file_row_cnt __weak = 0; /* rows created */
+__u64 file_row_cnt __weak = 0; /* rows; user space subtracts those that it deletes */
 
 /* The file of a system call in progress: its kernel addresses and its key. */
 struct file_at {
@@ -128,13 +130,41 @@ static __always_inline u64 inode__mount(const struct inode *inode, struct task_s
 }
 
 /* Creates a row with this key, without a name. NULL: no room. */
-static __always_inline struct file_val *file_row__new(const struct file_key *key, u64 mnt)
+static __always_inline struct file_val *file_row__new(const struct file_key *key, u64 mnt, struct proc *proc)
 {
 	struct file_val empty = {.flags = mnt ? 0 : key->inode ? FILE_MOUNT_UNKNOWN : FILE_DISK};
 
-	if (!bpf_map_update_elem(&file_rows, key, &empty, BPF_NOEXIST))
+	if (!bpf_map_update_elem(&file_rows, key, &empty, BPF_NOEXIST)) {
 		__sync_fetch_and_add(&file_row_cnt, 1);
+		__sync_fetch_and_add(&proc->room.files, 1);
+	}
 	return bpf_map_lookup_elem(&file_rows, key);
+}
+
+/*
+ * Creates the row of a file or, when there are many, of its directory: `key` then becomes the key
+ * of that row. NULL: no room.
+ */
+static __always_inline struct file_val *file_row__more(struct file_key *key, u64 *dentry, u64 mnt)
+{
+	const struct dentry *leaf = (const void *)*dentry;
+	u32 pid = key->pid;
+	struct proc *proc = bpf_map_lookup_elem(&procs, &pid);
+	struct file_val *row;
+
+	if (!proc)
+		return NULL;
+	if (file_row_cnt < FILE_ROWS_ALL && proc->room.files < FILE_ROWS_OWN)
+		return file_row__new(key, mnt, proc);
+	leaf = BPF_CORE_READ(leaf, d_parent);
+	*dentry = (u64)leaf;
+	key->inode = BPF_CORE_READ(leaf, d_inode, i_ino);
+	row = bpf_map_lookup_elem(&file_rows, key);
+	if (!row && proc->room.files < FILE_ROWS_OWN + DIRECTORIES)
+		row = file_row__new(key, mnt, proc);
+	if (row)
+		row->flags |= FILE_DIRECTORY;
+	return row;
 }
 
 /*
@@ -144,20 +174,9 @@ static __always_inline struct file_val *file_row__new(const struct file_key *key
 static __always_inline struct file_val *file_row__of(struct file_key *key, u64 dentry, u64 mnt)
 {
 	struct file_val *row = bpf_map_lookup_elem(&file_rows, key);
-	const struct dentry *leaf = (const void *)dentry;
 
-	if (!row && file_row_cnt < FILE_ROWS_OWN) {
-		row = file_row__new(key, mnt);
-	} else if (!row) {
-		dentry = (u64)BPF_CORE_READ(leaf, d_parent);
-		leaf = (const void *)dentry;
-		key->inode = BPF_CORE_READ(leaf, d_inode, i_ino);
-		row = bpf_map_lookup_elem(&file_rows, key);
-		if (!row)
-			row = file_row__new(key, mnt);
-		if (row)
-			row->flags |= FILE_DIRECTORY;
-	}
+	if (!row)
+		row = file_row__more(key, &dentry, mnt);
 	if (row && !row->name) /* the row is new, or the ring buffer was full */
 		row->name = file_path__send(dentry, mnt);
 	if (!row)

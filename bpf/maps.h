@@ -19,7 +19,7 @@
 #define PHASE_ROOM 16 /* a power of two, for the verifier */
 #define RULE_ROOM  16
 #define AGG_ROWS   16384
-#define NAMES_MAX  16384
+#define NAMES_MAX  32768
 #define RING_BYTES (1 << 20)
 #define PROCS_MAX  4096
 

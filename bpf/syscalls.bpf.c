@@ -9,7 +9,7 @@
 #include "bpf/pipes.h"
 #include "bpf/window.h"
 
-#define SYSCALL_ROWS 16384
+#define SYSCALL_ROWS 65536
 #define PAGE_BYTES   4096
 
 struct {
