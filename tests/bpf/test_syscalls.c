@@ -375,15 +375,13 @@ static void test_full_ring(void **state)
 	expect_counters(CNT_RING_FULL, 1, CNT__COUNT);
 }
 
-/* With many files, further ones are counted by their directory. */
-static void test_many_files(void **state)
+/* With many files, of all processes or of one, further ones are counted by their directory. */
+static void expect_directories(void)
 {
 	struct inode dir = {.i_ino = 500};
 	struct test_file f;
 
-	(void)state;
 	host.dir.d_inode = &dir;
-	file_row_cnt = FILE_ROWS_OWN;
 	for (u64 n = 0; n < 3; n++) {
 		open_as(&f, 1, "f", 1 + n, MODE_FILE);
 		call(SYS_READ, 1, 5, 1);
@@ -393,6 +391,35 @@ static void test_many_files(void **state)
 	assert_int_equal(row_of(500)->flags, FILE_DIRECTORY);
 	expect_path(row_of(500), "/mnt/d");
 	expect_counters(CNT__COUNT);
+}
+
+static void test_many_files(void **state)
+{
+	(void)state;
+	file_row_cnt = FILE_ROWS_ALL;
+	expect_directories();
+}
+
+static void test_many_files_of_one(void **state)
+{
+	(void)state;
+	job.proc->room.files = FILE_ROWS_OWN;
+	expect_directories();
+}
+
+/* A process that has filled its part is told of, and leaves the rest to others. */
+static void test_many_directories(void **state)
+{
+	struct inode dir = {.i_ino = 500};
+	struct test_file f;
+
+	(void)state;
+	host.dir.d_inode = &dir;
+	job.proc->room.files = FILE_ROWS_OWN + DIRECTORIES;
+	open_as(&f, 1, "f", 1, MODE_FILE);
+	call(SYS_READ, 1, 5, 1);
+	assert_null(row_of(1));
+	expect_counters(CNT_FILES_LOST, 1, CNT__COUNT);
 }
 
 /* ---- pipes ---- */
@@ -566,6 +593,8 @@ int main(void)
 		TEST(test_long_paths),
 		TEST(test_full_ring),
 		TEST(test_many_files),
+		TEST(test_many_files_of_one),
+		TEST(test_many_directories),
 		TEST(test_no_storage),
 		TEST(test_waits_in_calls),
 		TEST(test_timer_in_calls),
