@@ -42,6 +42,41 @@ enum transfer {
 	TRANSFER_WRITE,
 };
 
+/* What a call does with its file. *fd: the descriptor that it reads, writes or syncs. */
+static __always_inline u32 transfer__of(u32 number, const struct pt_regs *regs, u32 *fd)
+{
+	*fd = regs->di;
+	switch (number) {
+	case SYS_READ:
+	case SYS_PREAD64:
+	case SYS_READV:
+	case SYS_PREADV:
+	case SYS_PREADV2:
+	case SYS_COPY_FILE_RANGE:
+		return TRANSFER_READ;
+	case SYS_SENDFILE:
+		*fd = regs->si;
+		return TRANSFER_READ;
+	case SYS_WRITE:
+	case SYS_PWRITE64:
+	case SYS_WRITEV:
+	case SYS_PWRITEV:
+	case SYS_PWRITEV2:
+		return TRANSFER_WRITE;
+	case SYS_FSYNC:
+	case SYS_FDATASYNC:
+	case SYS_SYNC_FILE_RANGE:
+	case SYS_SYNCFS:
+		return TRANSFER_SYNC;
+	case SYS_SENDTO ... SYS_RECVMSG:
+	case SYS_SPLICE ... SYS_TEE:
+	case SYS_VMSPLICE:
+	case SYS_PROCESS_VM_READV ... SYS_PROCESS_VM_WRITEV:
+		return TRANSFER_OTHER;
+	}
+	return TRANSFER_NONE;
+}
+
 /* A thread's system call in progress, and its last page fault that brought in a page. */
 struct syscall_thread {
 	u64 since_ns; /* 0: no call in progress */
@@ -184,6 +219,14 @@ static __always_inline struct file_val *file_row__of(struct file_key *key, u64 d
 	return row;
 }
 
+/* The file's name id; 0: unknown. Creates its row at its first use. */
+static __always_inline u64 file__name(struct file_key *key, u64 dentry, u64 mnt)
+{
+	struct file_val *row = file_row__of(key, dentry, mnt);
+
+	return row ? row->name : 0;
+}
+
 /* Adds to the row of a file. Returns the file's name id; 0: unknown. */
 static __always_inline u64 file__add(struct file_key *key, u64 dentry, u64 mnt, const struct file_add *add)
 {
@@ -230,24 +273,41 @@ static __always_inline u64 regs__hash(struct task_struct *task)
 	return name_hash__end(name_hash__add(hash, regs->r15));
 }
 
-/*
- * Name id of the file that the current thread (t is its state) waits for in a call or a page fault;
- * 0: none, or unknown. Creates the file's row at its first use.
- */
-__weak __noinline u64 syscall_thread__file(struct syscall_thread *t)
+static __always_inline s32 task__call_number(struct task_struct *task)
 {
-	struct file_val *row;
-	struct file_key key;
+	return regs__syscall((const struct pt_regs *)bpf_task_pt_regs(task));
+}
 
-	if (!t)
-		return 0;
-	if (!t->since_ns)
-		return t->fault_file && t->fault_regs == regs__hash(bpf_get_current_task_btf()) ? t->fault_file : 0;
-	if (!t->on_file)
-		return 0;
-	key = t->file.key;
-	row = file_row__of(&key, t->file.dentry, t->file.mnt);
-	return row ? row->name : 0;
+/* The file that the system call of the current thread transfers or syncs. False: none. */
+static __always_inline bool syscall__file(struct task_struct *task, struct file_at *at)
+{
+	const struct pt_regs *user = (const struct pt_regs *)bpf_task_pt_regs(task);
+	const struct file *file;
+	u32 fd;
+
+	if (transfer__of(regs__syscall(user), user, &fd) < TRANSFER_SYNC)
+		return false;
+	file = task__file(task, fd);
+	return file && file__at(at, file, task_pid(task));
+}
+
+/*
+ * Name id of the file that the current thread waits for in a system call; 0: none, or unknown.
+ * Creates the file's row at its first use.
+ */
+static __always_inline u64 syscall__file_name(struct task_struct *task)
+{
+	struct file_at at = {};
+
+	return syscall__file(task, &at) ? file__name(&at.key, at.dentry, at.mnt) : 0;
+}
+
+/* The same for a page fault that brought in a page. */
+static __always_inline u64 fault__file_name(struct task_struct *task)
+{
+	const struct syscall_thread *t = bpf_task_storage_get(&syscall_threads, task, NULL, 0);
+
+	return t && t->fault_file && t->fault_regs == regs__hash(task) ? t->fault_file : 0;
 }
 
 #endif

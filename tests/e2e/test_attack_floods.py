@@ -25,7 +25,7 @@ def test_labels(bench):
 
 @helpers.needs_bpf
 def test_children(bench):
-    record, truth = bench.recorded("floods.py", "children", "--different", 1000, cold=True)
+    record, truth = bench.recorded("floods.py", "children", "--different", 1000, options=["--syscalls"], cold=True)
     found = helpers.report(record.file, "--io")
     for name in ("getppid", "sched_yield", "getpriority", "umask"):
         assert sum(r["count"] for p in found["processes"] for r in p["syscalls"] if r["name"] == name) >= truth["children"], name
@@ -34,7 +34,7 @@ def test_children(bench):
 
 @helpers.needs_bpf
 def test_files(bench):
-    record, truth = bench.recorded("floods.py", "files", "--different", 70000, cold=True)
+    record, truth = bench.recorded("floods.py", "files", "--different", 70000, options=["--syscalls"], cold=True)
     found = helpers.report(record.file, "--io")
     child = next(p for p in found["processes"] if p["pid"] == truth["child"])
     row = next(r for r in child["files"] if r["path"] == truth["path"])

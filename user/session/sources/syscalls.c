@@ -16,15 +16,19 @@ struct syscalls {
 
 static void configure(const struct session *s, struct stepflame_bpf *skel, enum attach_backend backend)
 {
-	if (s && s->options.syscalls)
+	if (s && s->options.syscalls) {
+		skel->rodata->want_syscalls = 1;
 		return;
+	}
 	bpf_program__set_autoload(skel->progs.syscall_enter, false);
 	bpf_program__set_autoload(skel->progs.syscall_exit, false);
-	bpf_program__set_autoload(skel->progs.page_added, false);
 	bpf_program__set_autoload(skel->progs.syscall_unfinished, false);
 	bpf_map__set_max_entries(skel->maps.syscall_rows, 1);
-	bpf_map__set_max_entries(skel->maps.file_rows, 1);
 	bpf_map__set_max_entries(skel->maps.pipe_rows, 1);
+	if (s && s->options.frequency)
+		return; /* a wait for a file says which */
+	bpf_program__set_autoload(skel->progs.page_added, false);
+	bpf_map__set_max_entries(skel->maps.file_rows, 1);
 }
 
 /* Makes BPF count the calls that are still in progress. */
@@ -74,7 +78,7 @@ static int snapshot(struct session *s)
 	struct syscalls *own = session__state(s, SOURCE_SYSCALLS);
 	uint64_t since_ns = own->files_ns;
 
-	if (!s->options.syscalls)
+	if (!s->options.syscalls && !s->options.frequency)
 		return s->sink_err;
 	/*
 	 * A call that ends just now may have read the clock before this, and update its row after
