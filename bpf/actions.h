@@ -103,6 +103,18 @@ static __always_inline void action__classify(struct thread *t, struct span *s)
 	phase__enter(t, s, own);
 }
 
+/*
+ * Does Lightning itself set the action whose name is in the buffer? It says so in brackets, as in
+ * "[Strategy]...", except in a few names.
+ */
+static __always_inline u32 action__name_kind(const struct name_buffer *b)
+{
+	u64 head = *(const u64 *)b->text;
+
+	return (char)head == '[' || head == WORD8("run_trai") || head == WORD8("optimize") ? NAMES_LANDMARKS
+											   : NAMES_ACTIONS;
+}
+
 static __always_inline void action__begin(struct thread *t, struct proc *proc, u64 gen, u64 name_object)
 {
 	const struct py_layout *py = &proc->py.layout;
@@ -115,9 +127,10 @@ static __always_inline void action__begin(struct thread *t, struct proc *proc, u
 		count(CNT_NAME_LOST);
 		return;
 	}
-	name = name__intern(&t->names, text.address, text.bytes, text.encoding);
+	name = name__read(&t->names, text.address, text.bytes, text.encoding);
 	if (!name)
 		return;
+	name = name__admit(&t->names, proc, name, action__name_kind(&t->names));
 	if (!t->tstate)
 		t->tstate = py__tstate(&proc->py);
 	/*

@@ -10,7 +10,9 @@
 #include "bpf/waits.h"
 
 #define FILE_ROWS     65536
-#define FILE_ROWS_OWN (FILE_ROWS - 2048) /* beyond that, files share the row of their directory */
+#define FILE_ROWS_ALL (FILE_ROWS - 2048) /* beyond that, files share the row of their directory */
+#define FILE_ROWS_OWN 32768              /* and beyond that, those of one process */
+#define DIRECTORIES   1024               /* rows of a process beyond those */
 #define FILE_O_DIRECT 040000             /* include/uapi/asm-generic/fcntl.h: bypasses the page cache */
 
 struct {
@@ -21,7 +23,7 @@ struct {
 	__type(value, struct file_val);
 } file_rows __weak SEC(".maps");
 
-__u64 file_row_cnt __weak = 0; /* rows created */
+__u64 file_row_cnt __weak = 0; /* rows; user space subtracts those that it deletes */
 
 /* The file of a system call in progress: its kernel addresses and its key. */
 struct file_at {
@@ -39,6 +41,41 @@ enum transfer {
 	TRANSFER_READ,
 	TRANSFER_WRITE,
 };
+
+/* What a call does with its file. *fd: the descriptor that it reads, writes or syncs. */
+static __always_inline u32 transfer__of(u32 number, const struct pt_regs *regs, u32 *fd)
+{
+	*fd = regs->di;
+	switch (number) {
+	case SYS_READ:
+	case SYS_PREAD64:
+	case SYS_READV:
+	case SYS_PREADV:
+	case SYS_PREADV2:
+	case SYS_COPY_FILE_RANGE:
+		return TRANSFER_READ;
+	case SYS_SENDFILE:
+		*fd = regs->si;
+		return TRANSFER_READ;
+	case SYS_WRITE:
+	case SYS_PWRITE64:
+	case SYS_WRITEV:
+	case SYS_PWRITEV:
+	case SYS_PWRITEV2:
+		return TRANSFER_WRITE;
+	case SYS_FSYNC:
+	case SYS_FDATASYNC:
+	case SYS_SYNC_FILE_RANGE:
+	case SYS_SYNCFS:
+		return TRANSFER_SYNC;
+	case SYS_SENDTO ... SYS_RECVMSG:
+	case SYS_SPLICE ... SYS_TEE:
+	case SYS_VMSPLICE:
+	case SYS_PROCESS_VM_READV ... SYS_PROCESS_VM_WRITEV:
+		return TRANSFER_OTHER;
+	}
+	return TRANSFER_NONE;
+}
 
 /* A thread's system call in progress, and its last page fault that brought in a page. */
 struct syscall_thread {
@@ -128,13 +165,41 @@ static __always_inline u64 inode__mount(const struct inode *inode, struct task_s
 }
 
 /* Creates a row with this key, without a name. NULL: no room. */
-static __always_inline struct file_val *file_row__new(const struct file_key *key, u64 mnt)
+static __always_inline struct file_val *file_row__new(const struct file_key *key, u64 mnt, struct proc *proc)
 {
 	struct file_val empty = {.flags = mnt ? 0 : key->inode ? FILE_MOUNT_UNKNOWN : FILE_DISK};
 
-	if (!bpf_map_update_elem(&file_rows, key, &empty, BPF_NOEXIST))
+	if (!bpf_map_update_elem(&file_rows, key, &empty, BPF_NOEXIST)) {
 		__sync_fetch_and_add(&file_row_cnt, 1);
+		__sync_fetch_and_add(&proc->room.files, 1);
+	}
 	return bpf_map_lookup_elem(&file_rows, key);
+}
+
+/*
+ * Creates the row of a file or, when there are many, of its directory: `key` then becomes the key
+ * of that row. NULL: no room.
+ */
+static __always_inline struct file_val *file_row__more(struct file_key *key, u64 *dentry, u64 mnt)
+{
+	const struct dentry *leaf = (const void *)*dentry;
+	u32 pid = key->pid;
+	struct proc *proc = bpf_map_lookup_elem(&procs, &pid);
+	struct file_val *row;
+
+	if (!proc)
+		return NULL;
+	if (file_row_cnt < FILE_ROWS_ALL && proc->room.files < FILE_ROWS_OWN)
+		return file_row__new(key, mnt, proc);
+	leaf = BPF_CORE_READ(leaf, d_parent);
+	*dentry = (u64)leaf;
+	key->inode = BPF_CORE_READ(leaf, d_inode, i_ino);
+	row = bpf_map_lookup_elem(&file_rows, key);
+	if (!row && proc->room.files < FILE_ROWS_OWN + DIRECTORIES)
+		row = file_row__new(key, mnt, proc);
+	if (row)
+		row->flags |= FILE_DIRECTORY;
+	return row;
 }
 
 /*
@@ -144,25 +209,22 @@ static __always_inline struct file_val *file_row__new(const struct file_key *key
 static __always_inline struct file_val *file_row__of(struct file_key *key, u64 dentry, u64 mnt)
 {
 	struct file_val *row = bpf_map_lookup_elem(&file_rows, key);
-	const struct dentry *leaf = (const void *)dentry;
 
-	if (!row && file_row_cnt < FILE_ROWS_OWN) {
-		row = file_row__new(key, mnt);
-	} else if (!row) {
-		dentry = (u64)BPF_CORE_READ(leaf, d_parent);
-		leaf = (const void *)dentry;
-		key->inode = BPF_CORE_READ(leaf, d_inode, i_ino);
-		row = bpf_map_lookup_elem(&file_rows, key);
-		if (!row)
-			row = file_row__new(key, mnt);
-		if (row)
-			row->flags |= FILE_DIRECTORY;
-	}
+	if (!row)
+		row = file_row__more(key, &dentry, mnt);
 	if (row && !row->name) /* the row is new, or the ring buffer was full */
 		row->name = file_path__send(dentry, mnt);
 	if (!row)
 		count(CNT_FILES_LOST);
 	return row;
+}
+
+/* The file's name id; 0: unknown. Creates its row at its first use. */
+static __always_inline u64 file__name(struct file_key *key, u64 dentry, u64 mnt)
+{
+	struct file_val *row = file_row__of(key, dentry, mnt);
+
+	return row ? row->name : 0;
 }
 
 /* Adds to the row of a file. Returns the file's name id; 0: unknown. */
@@ -211,24 +273,41 @@ static __always_inline u64 regs__hash(struct task_struct *task)
 	return name_hash__end(name_hash__add(hash, regs->r15));
 }
 
-/*
- * Name id of the file that the current thread (t is its state) waits for in a call or a page fault;
- * 0: none, or unknown. Creates the file's row at its first use.
- */
-__weak __noinline u64 syscall_thread__file(struct syscall_thread *t)
+static __always_inline s32 task__call_number(struct task_struct *task)
 {
-	struct file_val *row;
-	struct file_key key;
+	return regs__syscall((const struct pt_regs *)bpf_task_pt_regs(task));
+}
 
-	if (!t)
-		return 0;
-	if (!t->since_ns)
-		return t->fault_file && t->fault_regs == regs__hash(bpf_get_current_task_btf()) ? t->fault_file : 0;
-	if (!t->on_file)
-		return 0;
-	key = t->file.key;
-	row = file_row__of(&key, t->file.dentry, t->file.mnt);
-	return row ? row->name : 0;
+/* The file that the system call of the current thread transfers or syncs. False: none. */
+static __always_inline bool syscall__file(struct task_struct *task, struct file_at *at)
+{
+	const struct pt_regs *user = (const struct pt_regs *)bpf_task_pt_regs(task);
+	const struct file *file;
+	u32 fd;
+
+	if (transfer__of(regs__syscall(user), user, &fd) < TRANSFER_SYNC)
+		return false;
+	file = task__file(task, fd);
+	return file && file__at(at, file, task_pid(task));
+}
+
+/*
+ * Name id of the file that the current thread waits for in a system call; 0: none, or unknown.
+ * Creates the file's row at its first use.
+ */
+static __always_inline u64 syscall__file_name(struct task_struct *task)
+{
+	struct file_at at = {};
+
+	return syscall__file(task, &at) ? file__name(&at.key, at.dentry, at.mnt) : 0;
+}
+
+/* The same for a page fault that brought in a page. */
+static __always_inline u64 fault__file_name(struct task_struct *task)
+{
+	const struct syscall_thread *t = bpf_task_storage_get(&syscall_threads, task, NULL, 0);
+
+	return t && t->fault_file && t->fault_regs == regs__hash(task) ? t->fault_file : 0;
 }
 
 #endif

@@ -20,7 +20,7 @@
 #define VECTORCALL_OFFSET_MAX  256
 
 /* Name id of a jitted function; that of `f` if the name is unreadable (counted). */
-static __always_inline u64 jit__name(struct thread *t, const struct probe_fn *f, u64 callable)
+static __always_inline u64 jit__name(struct thread *t, struct proc *proc, const struct probe_fn *f, u64 callable)
 {
 	u64 offset = read_u64(read_u64(callable + OBJECT_TYPE) + TYPE_VECTORCALL_OFFSET), string[2] = {}, name = 0;
 
@@ -30,10 +30,7 @@ static __always_inline u64 jit__name(struct thread *t, const struct probe_fn *f,
 		name = name__read_jit(&t->names, string[0], string[1]);
 	else
 		count(CNT_NAME_LOST);
-	if (!name)
-		return f->name;
-	name__send(&t->names, name);
-	return name;
+	return name ? name__admit(&t->names, proc, name, NAMES_JIT) : f->name;
 }
 
 static __always_inline void on_jit(struct pt_regs *ctx, struct task_struct *task, struct proc *proc, u32 fn, u64 frame)
@@ -44,7 +41,7 @@ static __always_inline void on_jit(struct pt_regs *ctx, struct task_struct *task
 
 	if (!t || !f || is_part(t, SPAN_JIT))
 		return;
-	s = span__begin(t, SPAN_JIT, fn, jit__name(t, f, ctx->di), frame);
+	s = span__begin(t, SPAN_JIT, fn, jit__name(t, proc, f, ctx->di), frame);
 	if (s)
 		phase__enter(t, s, PHASE_JIT);
 }
@@ -88,7 +85,8 @@ static __always_inline void on_annotation(struct pt_regs *ctx, struct task_struc
 		count(CNT_NAME_LOST);
 		return;
 	}
-	name = name__intern(&t->names, text.address, text.bytes, text.encoding);
+	name = name__admit(&t->names, proc, name__read(&t->names, text.address, text.bytes, text.encoding),
+			   NAMES_LABELS);
 	if (!name)
 		return;
 	/*

@@ -138,10 +138,12 @@ static __always_inline void on_label(struct pt_regs *ctx, struct task_struct *ta
 		count(CNT_NAME_LOST);
 		return;
 	}
-	name = name__intern(&t->names, string[0], string[1], NAME_UTF8);
+	name = name__read(&t->names, string[0], string[1], NAME_UTF8);
 	if (!name)
 		return;
 	label = label__classify((const u64 *)t->names.text);
+	name = name__admit(&t->names, proc, name,
+			   label == LABEL_USER || label == LABEL_PROFILER_STEP ? NAMES_LABELS : NAMES_LANDMARKS);
 	if (label == LABEL_DATA)
 		step__fetch(t, proc, pid);
 	s = span__begin(t, SPAN_LABEL, saved ? ctx->di : 0, name, saved ? 0 : frame);

@@ -24,6 +24,7 @@ const volatile __u64 op_schedule[OP_SCHEDULE__COUNT] = {};
 const volatile __u32 want_timeline = 0, want_shapes = 0, want_stacks = 0, want_modules = 0, want_gpu = 0;
 const volatile __u32 want_gpu_windows = 0;
 const volatile __u32 cookies_by_place = 0;
+const volatile __u32 want_syscalls = 0;
 const volatile __u64 sample_period_ns = 0, wait_threshold_ns = 0;
 volatile __u32 pid_level = 0;
 volatile __u64 pid_ns = 0;

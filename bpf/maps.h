@@ -19,7 +19,7 @@
 #define PHASE_ROOM 16 /* a power of two, for the verifier */
 #define RULE_ROOM  16
 #define AGG_ROWS   16384
-#define NAMES_MAX  16384
+#define NAMES_MAX  32768
 #define RING_BYTES (1 << 20)
 #define PROCS_MAX  4096
 
@@ -268,6 +268,7 @@ extern const volatile __u32 want_step_times;     /* REC_STEP */
 extern const volatile __u32 want_timeline, want_shapes, want_stacks, want_modules, want_gpu;
 extern const volatile __u32 want_gpu_windows;  /* CUPTI windows by the schedule */
 extern const volatile __u32 cookies_by_place;  /* struct probe_place */
+extern const volatile __u32 want_syscalls;     /* each system call counts */
 extern const volatile __u64 sample_period_ns;  /* of the timer */
 extern const volatile __u64 wait_threshold_ns; /* a wait at least this long gets its own sample */
 

@@ -136,21 +136,32 @@ __weak __noinline u64 name__read_jit(struct name_buffer *b, u64 address, u64 byt
 	return name__hash(b, bytes + JIT_PREFIX, whole, NAME_UTF8);
 }
 
-/* Emits the name just read, unless BPF has emitted it before. */
-__weak __noinline int name__send(struct name_buffer *b, u64 id)
+#define NAMES_SHARED (NAMES_MAX - 4096) /* the rest is for NAMES_LANDMARKS */
+#define NAMES_OWN    1024               /* of a process and kind */
+
+__weak __u64 name_cnt = 0; /* elements of `names` */
+
+/* Has BPF emitted this name before? */
+static __always_inline bool name__is_known(struct name_buffer *b, u64 id)
 {
-	u64 *sent;
+	u64 *sent = &b->sent[BOUND_INDEX(id, SENT_NAMES)];
+
+	if (*sent == id)
+		return true;
+	if (!bpf_map_lookup_elem(&names, &id))
+		return false;
+	*sent = id;
+	return true;
+}
+
+/* Emits the name just read, which was unknown. */
+__weak __noinline int name__emit(struct name_buffer *b, u64 id)
+{
 	u32 size;
 	u8 one = 1;
 	int err;
 
 	if (!b)
-		return 0;
-	sent = &b->sent[BOUND_INDEX(id, SENT_NAMES)];
-	if (*sent == id)
-		return 0;
-	*sent = id;
-	if (bpf_map_lookup_elem(&names, &id))
 		return 0;
 	err = bpf_map_update_elem(&names, &id, &one, BPF_NOEXIST);
 	if (err) {
@@ -158,6 +169,7 @@ __weak __noinline int name__send(struct name_buffer *b, u64 id)
 			count(CNT_NAME_LOST);
 		return 0;
 	}
+	__sync_fetch_and_add(&name_cnt, 1);
 	size = sizeof(struct rec_name) + ((b->name.bytes + 7) & ~7u);
 	if (size > sizeof(struct rec_name) + REC_NAME_MAX)
 		return 0;
@@ -168,9 +180,42 @@ __weak __noinline int name__send(struct name_buffer *b, u64 id)
 	if (bpf_ringbuf_output(&ring, &b->name, size, BPF_RB_NO_WAKEUP)) {
 		count(CNT_RING_FULL);
 		bpf_map_delete_elem(&names, &id); /* the next call tries again */
-		*sent = 0;
+		__sync_fetch_and_add(&name_cnt, -1);
 	}
 	return 0;
+}
+
+/* Emits the name just read, unless BPF has emitted it before. */
+__weak __noinline int name__send(struct name_buffer *b, u64 id)
+{
+	if (!b || name__is_known(b, id))
+		return 0;
+	if (name_cnt >= NAMES_SHARED)
+		count(CNT_NAME_LOST);
+	else
+		name__emit(b, id);
+	return 0;
+}
+
+/*
+ * Emits the name of a span, just read, and returns the id under which the span counts: its own, or
+ * (counted) that of NAME_OTHER if the process has had too many different names of this kind.
+ */
+__weak __noinline u64 name__admit(struct name_buffer *b, struct proc *proc, u64 id, u32 kind)
+{
+	u32 *names_of_kind;
+
+	if (!b || !proc || !id || name__is_known(b, id))
+		return id;
+	names_of_kind = &proc->room.names[kind < NAMES__KINDS ? kind : 0];
+	if (id != step_at[0] && id != step_at[1] &&
+	    (*names_of_kind >= NAMES_OWN || (kind != NAMES_LANDMARKS && name_cnt >= NAMES_SHARED))) {
+		count(CNT_NAMES_FOLDED);
+		return fixed_names[NAME_OTHER];
+	}
+	__sync_fetch_and_add(names_of_kind, 1);
+	name__emit(b, id);
+	return id;
 }
 
 static __always_inline u64 name__intern(struct name_buffer *b, u64 address, u64 bytes, u32 encoding)

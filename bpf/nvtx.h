@@ -10,11 +10,7 @@
 
 #include "bpf/span.h"
 
-#define NVTX_NAMES_MAX 1024 /* different names: some programs put a number into each */
-#define NVTX_WIDE_MAX  (REC_NAME_MAX / 4)
-
-/* Different names so far, in all processes. */
-__weak __u64 nvtx_name_cnt = 0;
+#define NVTX_WIDE_MAX (REC_NAME_MAX / 4)
 
 /* nvtxEventAttributes_v2 of nvtx3/nvToolsExt.h. */
 struct nvtx_attributes {
@@ -163,22 +159,6 @@ __weak __noinline u64 nvtx__read_message(struct name_buffer *b, u64 address)
 	return nvtx__read(b, attributes.message_type, attributes.message);
 }
 
-/* Emits the name just read and returns its id; 0 (counted): there are too many names. */
-__weak __noinline u64 nvtx__send_name(struct name_buffer *b, u64 name)
-{
-	if (!b || !name)
-		return 0;
-	if (b->sent[BOUND_INDEX(name, SENT_NAMES)] != name && !bpf_map_lookup_elem(&names, &name)) {
-		if (nvtx_name_cnt >= NVTX_NAMES_MAX) {
-			count(CNT_NVTX_NAMES_FULL);
-			return 0;
-		}
-		__sync_fetch_and_add(&nvtx_name_cnt, 1);
-	}
-	name__send(b, name);
-	return name;
-}
-
 #define NVTX_TOKEN(domain) ((domain) | 1ULL << 63) /* differs from those of other labels, which are addresses */
 
 /* Pushes a range. A range without a name (0) is there only for its pop. */
@@ -215,7 +195,7 @@ __weak __noinline int nvtx__pop(struct thread *t, const struct proc *proc, u32 p
 }
 
 /* Name id of the range that a call pushes; 0: unknown (counted). */
-__weak __noinline u64 nvtx__name(struct name_buffer *b, u32 call, u64 argument)
+__weak __noinline u64 nvtx__name(struct name_buffer *b, struct proc *proc, u32 call, u64 argument)
 {
 	u64 name;
 
@@ -227,7 +207,7 @@ __weak __noinline u64 nvtx__name(struct name_buffer *b, u32 call, u64 argument)
 		name = nvtx__read(b, NVTX_MESSAGE_UNICODE, argument);
 	else
 		name = nvtx__read_message(b, argument);
-	return nvtx__send_name(b, name);
+	return name__admit(b, proc, name, NAMES_RANGES);
 }
 
 #define NVTX_MORE 4 /* calls that one hit can stand for: struct nvtx_site.more */
@@ -254,9 +234,9 @@ static __always_inline void on_nvtx(struct pt_regs *ctx, struct task_struct *tas
 		if (call == NVTX_POP || call == NVTX_DOMAIN_POP)
 			nvtx__pop(t, proc, pid, call == NVTX_POP ? 0 : first);
 		else if (call == NVTX_DOMAIN_PUSH_EX)
-			nvtx__push(t, first, nvtx__name(&t->names, call, second));
+			nvtx__push(t, first, nvtx__name(&t->names, proc, call, second));
 		else
-			nvtx__push(t, 0, nvtx__name(&t->names, call, first));
+			nvtx__push(t, 0, nvtx__name(&t->names, proc, call, first));
 		if (pointer || !site->more)
 			break;
 		fn++;

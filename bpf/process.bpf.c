@@ -29,11 +29,15 @@ int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child
 	if (BPF_CORE_READ(child, pid) != BPF_CORE_READ(child, tgid))
 		return 0; /* a thread */
 	proc = bpf_map_lookup_elem(&procs, &parent_pid);
-	if (!proc)
+	if (!proc || proc->ended) /* a process outside the job has the pid of one that has ended */
 		return 0;
 	pid = task_pid(child);
-	if (!pid || bpf_map_update_elem(&procs, &pid, proc, BPF_ANY))
+	if (!pid)
 		return 0;
+	if (bpf_map_update_elem(&procs, &pid, proc, BPF_ANY)) {
+		count(CNT_PROCS_FULL);
+		return 0;
+	}
 	copy = bpf_map_lookup_elem(&procs, &pid);
 	if (!copy)
 		return 0;
@@ -41,6 +45,7 @@ int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child
 	copy->window = WINDOW_CLOSED; /* until user space has attached the probes */
 	proc__forget_program(copy);
 	copy->cost = (struct proc_cost){};
+	copy->room = (struct proc_room){};
 	copy->gpu_window = 0;
 	copy->forked_ns = want_children && proc->window == WINDOW_OPEN ? bpf_ktime_get_ns() : 0;
 	event__send(PROC_FORK, pid, parent_pid, 0, child);

@@ -154,9 +154,8 @@ static __always_inline u64 timer__weight(u64 now)
  */
 static __always_inline u64 timer__file(struct task_struct *task)
 {
-	const struct syscall_thread *t = bpf_task_storage_get(&syscall_threads, task, NULL, 0);
-	const struct file_val *row =
-		t && t->since_ns && t->on_file ? bpf_map_lookup_elem(&file_rows, &t->file.key) : NULL;
+	struct file_at at = {};
+	const struct file_val *row = syscall__file(task, &at) ? bpf_map_lookup_elem(&file_rows, &at.key) : NULL;
 
 	return row ? row->name : 0;
 }
@@ -239,10 +238,15 @@ static __always_inline void wait__fill(struct wait *w, struct task_struct *task,
 /* Name id of the file that the current thread waits for; 0: none, or unknown. */
 static __always_inline u64 wait__file(const struct wait *w, struct task_struct *task)
 {
-	if (w->cause != CAUSE_DISK_READ && w->cause != CAUSE_DISK_WRITE && w->cause != CAUSE_FSYNC &&
-	    w->cause != CAUSE_PAGE_FAULT)
-		return 0;
-	return syscall_thread__file(bpf_task_storage_get(&syscall_threads, task, NULL, 0));
+	switch (w->cause) {
+	case CAUSE_DISK_READ:
+	case CAUSE_DISK_WRITE:
+	case CAUSE_FSYNC:
+		return syscall__file_name(task);
+	case CAUSE_PAGE_FAULT:
+		return fault__file_name(task);
+	}
+	return 0;
 }
 
 /*

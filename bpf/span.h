@@ -48,9 +48,51 @@ static __always_inline u32 log2_bucket(u64 ns)
 	return bucket < AGG_BUCKETS ? bucket : AGG_BUCKETS - 1;
 }
 
-__weak __noinline int agg__add(const struct agg_key *key, u64 start_ns, u64 total_ns, u64 self_ns)
+#define AGG_ROWS_SHARED (AGG_ROWS - 4096) /* the rest is for rows without a parent */
+#define AGG_ROWS_OWN    2048              /* of a process, with parents */
+
+__weak __u64 agg_row_cnt = 0; /* elements of aggs; user space subtracts those that it deletes */
+
+static __always_inline struct agg_val *agg__new(const struct agg_key *key, struct proc *proc)
 {
 	static const struct agg_val zero = {.min_ns = ~0ULL, .first_ns = ~0ULL};
+
+	if (!bpf_map_update_elem(&aggs, key, &zero, BPF_NOEXIST)) {
+		__sync_fetch_and_add(&agg_row_cnt, 1);
+		__sync_fetch_and_add(&proc->room.rows, 1);
+	}
+	return bpf_map_lookup_elem(&aggs, key);
+}
+
+/*
+ * A row for a key that has none. Each of many names may be around many others: when the process has
+ * filled its part of the table, its spans of one name share a row, whatever is around them. NULL
+ * (counted): no room.
+ */
+static __attribute__((noinline)) struct agg_val *agg__more(struct agg_key *key)
+{
+	u32 pid = key->pid;
+	struct agg_val *val;
+	struct proc *proc;
+
+	proc = bpf_map_lookup_elem(&procs, &pid);
+	if (!proc)
+		return NULL;
+	if (key->parent && (proc->room.rows >= AGG_ROWS_OWN || agg_row_cnt >= AGG_ROWS_SHARED)) {
+		count(CNT_ROWS_FOLDED);
+		key->parent = fixed_names[NAME_OTHER];
+		val = bpf_map_lookup_elem(&aggs, key);
+		if (val)
+			return val;
+	}
+	val = agg__new(key, proc);
+	if (!val)
+		count(CNT_MAP_FULL);
+	return val;
+}
+
+__weak __noinline int agg__add(const struct agg_key *key, u64 start_ns, u64 total_ns, u64 self_ns)
+{
 	struct agg_val *val;
 	struct agg_key k;
 	u64 old;
@@ -59,14 +101,10 @@ __weak __noinline int agg__add(const struct agg_key *key, u64 start_ns, u64 tota
 		return 0;
 	k = *key;
 	val = bpf_map_lookup_elem(&aggs, &k);
-	if (!val) {
-		bpf_map_update_elem(&aggs, &k, &zero, BPF_NOEXIST);
-		val = bpf_map_lookup_elem(&aggs, &k);
-		if (!val) {
-			count(CNT_MAP_FULL);
-			return 0;
-		}
-	}
+	if (!val)
+		val = agg__more(&k);
+	if (!val)
+		return 0;
 	__sync_fetch_and_add(&val->calls, 1);
 	__sync_fetch_and_add(&val->total_ns, total_ns);
 	__sync_fetch_and_add(&val->self_ns, self_ns);

@@ -4,12 +4,14 @@
  * process and file or pipe. In: each system call of the machine, and each page that enters its page
  * cache. Out: rows in maps, and the paths of files in the ring buffer.
  *
- * A process outside the job pays for one failed look-up only.
+ * A process outside the job pays for the kernel's slower path, and for two failed look-ups. So
+ * user space loads the programs at system calls only on request; without them, the page cache tells
+ * which file a page fault waited for.
  */
 #include "bpf/pipes.h"
 #include "bpf/window.h"
 
-#define SYSCALL_ROWS 16384
+#define SYSCALL_ROWS 65536
 #define PAGE_BYTES   4096
 
 struct {
@@ -35,41 +37,6 @@ static __always_inline struct syscall_thread *syscall_thread__get(struct task_st
 	if (!t)
 		count(CNT_CALLS_LOST);
 	return t;
-}
-
-/* What a call does with its file. *fd: the descriptor that it reads, writes or syncs. */
-static __always_inline u32 transfer__of(u32 number, const struct pt_regs *regs, u32 *fd)
-{
-	*fd = regs->di;
-	switch (number) {
-	case SYS_READ:
-	case SYS_PREAD64:
-	case SYS_READV:
-	case SYS_PREADV:
-	case SYS_PREADV2:
-	case SYS_COPY_FILE_RANGE:
-		return TRANSFER_READ;
-	case SYS_SENDFILE:
-		*fd = regs->si;
-		return TRANSFER_READ;
-	case SYS_WRITE:
-	case SYS_PWRITE64:
-	case SYS_WRITEV:
-	case SYS_PWRITEV:
-	case SYS_PWRITEV2:
-		return TRANSFER_WRITE;
-	case SYS_FSYNC:
-	case SYS_FDATASYNC:
-	case SYS_SYNC_FILE_RANGE:
-	case SYS_SYNCFS:
-		return TRANSFER_SYNC;
-	case SYS_SENDTO ... SYS_RECVMSG:
-	case SYS_SPLICE ... SYS_TEE:
-	case SYS_VMSPLICE:
-	case SYS_PROCESS_VM_READV ... SYS_PROCESS_VM_WRITEV:
-		return TRANSFER_OTHER;
-	}
-	return TRANSFER_NONE;
 }
 
 SEC("tp_btf/sys_enter")
@@ -182,7 +149,7 @@ SEC("tp_btf/mm_filemap_add_to_page_cache")
 int BPF_PROG(page_added, struct folio *folio)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct syscall_thread *t = bpf_task_storage_get(&syscall_threads, task, NULL, 0);
+	struct syscall_thread *t = syscall_thread__get(task);
 	struct file_add add = {};
 	const struct inode *inode;
 	struct file_key key = {};
@@ -190,7 +157,7 @@ int BPF_PROG(page_added, struct folio *folio)
 	u64 name;
 	u32 pid;
 
-	if (!t)
+	if (!t || (!want_syscalls && task__call_number(task) >= 0))
 		return 0;
 	add.disk_bytes = folio__pages(folio) * PAGE_BYTES;
 	inode = BPF_CORE_READ(folio, mapping, host);
@@ -210,7 +177,10 @@ int BPF_PROG(page_added, struct folio *folio)
 	if (!proc || !call_counts(proc, add.now) || !key__of_page(&key, inode, pid))
 		return 0;
 	add.faults = !t->since_ns;
-	name = file__add(&key, inode__dentry(inode), inode__mount(inode, task), &add);
+	if (want_syscalls)
+		name = file__add(&key, inode__dentry(inode), inode__mount(inode, task), &add);
+	else
+		name = file__name(&key, inode__dentry(inode), inode__mount(inode, task));
 	if (add.faults) {
 		t->fault_file = name;
 		t->fault_regs = regs__hash(task);

@@ -19,6 +19,9 @@
 	X(BAD_READ, "bad_read", "reads of the target that failed")                                             \
 	X(NAME_CUT, "name_cut", "names longer than the name buffer, cut")                                      \
 	X(NAME_LOST, "name_lost", "names that could not be read")                                              \
+	X(NAMES_FOLDED, "names_folded", "spans in rows of (other labels): too many different names")           \
+	X(ROWS_FOLDED, "rows_folded", "spans in rows without what was around them: too many different rows")   \
+	X(PROCS_FULL, "procs_full", "forked processes that were not recorded: too many at once")               \
 	X(FRAME_LOST, "frame_lost", "Python frames that could not be walked far enough")                       \
 	X(OP_ROWS_FULL, "op_rows_full", "operator calls whose row did not fit in the table")                   \
 	X(GROUPS_FULL, "groups_full", "operator calls whose shapes exceeded the table of different shapes")    \
@@ -39,7 +42,6 @@
 	X(CALL_UNSEEN, "call_unseen", "ends of Python calls whose beginning was not seen")                     \
 	X(SPAN_REUSED, "span_reused", "spans begun twice with no end between")                                 \
 	X(NVTX_UNNAMED, "nvtx_unnamed", "NVTX ranges without a name, or with one that only NVTX's tool knows") \
-	X(NVTX_NAMES_FULL, "nvtx_names_full", "NVTX ranges of more different names than a recording can hold") \
 	X(NVTX_NOT_PUSHED, "nvtx_not_pushed", "ends of NVTX ranges whose beginning was not seen")              \
 	X(NVTX_NOT_POPPED, "nvtx_not_popped", "NVTX ranges given up: too many were open on a thread")
 

@@ -182,7 +182,8 @@ struct py_call {
 	X(GC_0, "gc generation 0")                                  \
 	X(GC_1, "gc generation 1")                                  \
 	X(GC_2, "gc generation 2")                                  \
-	X(VALIDATION, "validation")
+	X(VALIDATION, "validation")                                 \
+	X(OTHER, "(other labels)")
 
 enum fixed_name {
 #define X(id, text) NAME_##id,
@@ -193,6 +194,27 @@ enum fixed_name {
 
 #define FIXED_NAMES 16 /* room for enum fixed_name, a power of two; the rest is 0 */
 _Static_assert(NAME__COUNT <= FIXED_NAMES, "make FIXED_NAMES larger");
+
+/*
+ * Names that the program makes up. Each kind has room of its own in a process, so that a flood of
+ * one kind, such as a label with a number in it, leaves the others theirs.
+ */
+enum name_kind {
+	NAMES_LANDMARKS, /* labels that torch sets, except ProfilerStep#N; actions that Lightning sets */
+	NAMES_LABELS,    /* other record_function labels, and JAX's annotations */
+	NAMES_RANGES,    /* NVTX */
+	NAMES_ACTIONS,   /* other actions */
+	NAMES_JIT,
+	NAMES__KINDS,
+};
+
+/* How much of the shared tables a process has filled since its fork. */
+struct proc_room {
+	__u32 names[NAMES__KINDS];
+	__u32 rows;  /* of aggs */
+	__u32 files; /* of file_rows */
+	__u32 pad;
+};
 
 /* What tracing has cost a process since its fork. */
 struct proc_cost {
@@ -269,6 +291,7 @@ struct proc {
 	__u64 window_start_ns, window_end_ns; /* end 0: not yet */
 	__u64 forked_ns; /* fork time, if in its parent's window: BPF counts calls and samples since then; else 0 */
 	struct proc_cost cost;
+	struct proc_room room;
 	/*
 	 * What sources and step rules know of the running program: fork and exec zero exactly the
 	 * fields from here on.

@@ -89,8 +89,16 @@ enum span_kind {
 
 struct rec_hdr {
 	__u16 type;  /* enum rec_type */
-	__u16 flags; /* 0 */
+	__u16 flags; /* enum rec_flag */
 	__u32 size;  /* bytes, header included, multiple of 8 */
+};
+
+enum rec_flag {
+	/*
+	 * REC_AGG, REC_SYSCALL, REC_FILE: the last record of a row whose process has ended. A later
+	 * record of this key begins at 0 again: another process has the pid.
+	 */
+	REC_ENDED = 1,
 };
 
 struct rec_host {

@@ -147,8 +147,9 @@ def main() -> None:
                 pid = job.process.pid
                 print(f"{'reads with work between' if work else 'reads alone'}:")
                 said = functools.partial(told, args.stepflame, os.path.join(folder, "bench.rec"))
-                paired(job, "stepflame", record(pid), args.rounds, args.seconds, said)
-                paired(job, "stepflame --no-syscalls", record(pid, "--no-syscalls"), args.rounds, args.seconds)
+                paired(job, "stepflame --syscalls", record(pid, "--syscalls"), args.rounds, args.seconds, said)
+                paired(job, "stepflame", record(pid), args.rounds, args.seconds)
+                paired(job, "--syscalls, of another process", record(bystander.process.pid, "--syscalls"), args.rounds, args.seconds)
                 paired(job, "stepflame, of another process", record(bystander.process.pid), args.rounds, args.seconds)
                 if shutil.which("strace"):
                     paired(job, "strace -c -f", lambda: Watcher(folder, "attached", "strace", "-c", "-f", "-p", str(pid)),

@@ -51,10 +51,10 @@ until grep -q '^step ' "$log"; do
 done
 
 echo "demo: it trains, with no profiler and no knowledge of stepflame. Attaching to process $job for $duration:"
-echo "demo: $stepflame record -p $job -d $duration -o $recording"
+echo "demo: $stepflame record -p $job --syscalls -d $duration -o $recording"
 echo
 status=0
-"$stepflame" record -p "$job" -d "$duration" -o "$recording" || status=$?
+"$stepflame" record -p "$job" --syscalls -d "$duration" -o "$recording" || status=$?
 if ! kill -0 "$job" 2>/dev/null; then
 	echo 'demo: the training run has ended; its output:' >&2
 	cat "$log" >&2

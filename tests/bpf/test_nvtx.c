@@ -21,7 +21,6 @@ static int nvtx_setup(void **state)
 {
 	setup(state);
 	nvtx_epoch = 0;
-	nvtx_name_cnt = 0;
 	stack_pointer = FRAME(9);
 	for (u32 call = 0; call < NVTX__COUNT; call++)
 		set_site(call, (struct nvtx_site){.call = call,
@@ -361,19 +360,21 @@ static void test_many_names(void **state)
 {
 	char text[32];
 
-	for (int i = 0; i < NVTX_NAMES_MAX + 100; i++) {
+	for (int i = 0; i < NAMES_OWN + 100; i++) {
 		snprintf(text, sizeof(text), "op %d", i);
 		push(text);
 		wait_ns(1);
 		pop();
 	}
-	assert_int_equal(native_map__cnt(&aggs), NVTX_NAMES_MAX);
-	expect_counters(CNT_NVTX_NAMES_FULL, 100, CNT__COUNT);
+	assert_int_equal(native_map__cnt(&aggs), NAMES_OWN + 1);
+	assert_int_equal(row(SPAN_LABEL, fixed_names[NAME_OTHER], 0)->calls, 100);
+	assert_int_equal(row(SPAN_LABEL, fixed_names[NAME_OTHER], 0)->total_ns, 100);
+	expect_counters(CNT_NAMES_FOLDED, 100, CNT__COUNT);
 	/* those that are known are counted on */
 	push("op 0");
 	pop();
 	assert_int_equal(row(SPAN_LABEL, utf8_id("op 0"), 0)->calls, 2);
-	expect_counters(CNT_NVTX_NAMES_FULL, 100, CNT__COUNT);
+	expect_counters(CNT_NAMES_FOLDED, 100, CNT__COUNT);
 }
 
 static void test_long_name(void **state)

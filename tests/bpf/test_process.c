@@ -109,6 +109,7 @@ static void expect_child(u32 pid, u32 parent_pid)
 	expected.role = ROLE_CHILD;
 	expected.window = WINDOW_CLOSED;
 	expected.cost = (struct proc_cost){0};
+	expected.room = (struct proc_room){0};
 	expected.forked_ns = expected.gpu_window = 0;
 	assert_memory_equal(proc_of(pid), &expected, sizeof(expected));
 }
@@ -167,6 +168,16 @@ static void test_fork_no_room(void **state)
 		trace(pid);
 	process_fork(&parent.task, &child.task);
 	expect_nothing(PROCS_MAX);
+	assert_int_equal(*(u64 *)bpf_map_lookup_elem(&counters, &(u32){CNT_PROCS_FULL}), 1);
+}
+
+/* A process outside the job has the pid of one that has ended: its children are not the job's. */
+static void test_fork_by_stranger(void **state)
+{
+	process_exit(&parent.task);
+	native.ring_bytes = 0;
+	process_fork(&parent.task, &child.task);
+	expect_nothing(1);
 }
 
 /* Pids are those of stepflame's namespace; who is not seen there is not traced. */
@@ -264,6 +275,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_fork_by_thread, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_strangers, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_fork_no_room, setup, teardown),
+	cmocka_unit_test_setup_teardown(test_fork_by_stranger, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_namespace, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_exec, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_exit, setup, teardown),

@@ -375,15 +375,13 @@ static void test_full_ring(void **state)
 	expect_counters(CNT_RING_FULL, 1, CNT__COUNT);
 }
 
-/* With many files, further ones are counted by their directory. */
-static void test_many_files(void **state)
+/* With many files, of all processes or of one, further ones are counted by their directory. */
+static void expect_directories(void)
 {
 	struct inode dir = {.i_ino = 500};
 	struct test_file f;
 
-	(void)state;
 	host.dir.d_inode = &dir;
-	file_row_cnt = FILE_ROWS_OWN;
 	for (u64 n = 0; n < 3; n++) {
 		open_as(&f, 1, "f", 1 + n, MODE_FILE);
 		call(SYS_READ, 1, 5, 1);
@@ -393,6 +391,35 @@ static void test_many_files(void **state)
 	assert_int_equal(row_of(500)->flags, FILE_DIRECTORY);
 	expect_path(row_of(500), "/mnt/d");
 	expect_counters(CNT__COUNT);
+}
+
+static void test_many_files(void **state)
+{
+	(void)state;
+	file_row_cnt = FILE_ROWS_ALL;
+	expect_directories();
+}
+
+static void test_many_files_of_one(void **state)
+{
+	(void)state;
+	job.proc->room.files = FILE_ROWS_OWN;
+	expect_directories();
+}
+
+/* A process that has filled its part is told of, and leaves the rest to others. */
+static void test_many_directories(void **state)
+{
+	struct inode dir = {.i_ino = 500};
+	struct test_file f;
+
+	(void)state;
+	host.dir.d_inode = &dir;
+	job.proc->room.files = FILE_ROWS_OWN + DIRECTORIES;
+	open_as(&f, 1, "f", 1, MODE_FILE);
+	call(SYS_READ, 1, 5, 1);
+	assert_null(row_of(1));
+	expect_counters(CNT_FILES_LOST, 1, CNT__COUNT);
 }
 
 /* ---- pipes ---- */
@@ -506,18 +533,18 @@ static void test_timer_in_calls(void **state)
 		syscall_exit(&cpu.user, 0);
 		assert_int_equal(next_sample()->file, i ? name_of(11) : 0); /* of a file that is known */
 	}
-	timer(KERNEL_CS, KERNEL_IP); /* of another call, as far as is known */
+	cpu.user = in_call(SYS_FUTEX, 3, 0, 0);
+	timer(KERNEL_CS, KERNEL_IP);
 	assert_int_equal(next_sample()->file, 0);
 	timer(USER_CS, USER_IP);
 	assert_int_equal(next_sample()->file, 0);
 }
 
-/* A page fault is known by its registers. */
-static void test_waits_in_faults(void **state)
+/* A page fault is known by its registers, whether system calls are counted or not. */
+static void expect_faults(u64 counted)
 {
 	struct test_file f, g;
 
-	(void)state;
 	open_as(&f, 3, "f", 11, MODE_FILE);
 	open_as(&g, 4, "g", 12, MODE_FILE);
 	call(39, 0, 0, 1);
@@ -534,9 +561,31 @@ static void test_waits_in_faults(void **state)
 	page(&g, 1);
 	wait_for(THRESHOLD, 0);
 	assert_int_equal(expect_wait(CAUSE_PAGE_FAULT, THRESHOLD, 1)->file, name_of(12));
-	assert_int_equal(row_of(12)->faults, 1);
+	assert_int_equal(row_of(12)->faults, counted);
 	expect_no_more();
 	expect_counters(CNT__COUNT);
+}
+
+static void test_waits_in_faults(void **state)
+{
+	(void)state;
+	expect_faults(1);
+}
+
+static void test_waits_uncounted(void **state)
+{
+	struct test_file f;
+
+	(void)state;
+	native__set_knob(&want_syscalls, 0);
+	expect_faults(0);
+	open_as(&f, 5, "h", 13, MODE_FILE);
+	cpu.user = in_call(SYS_READ, 5, 0, 0);
+	page(&f, 1); /* in a call, whose file its descriptor tells */
+	assert_null(row_of(13));
+	wait_for(THRESHOLD, 0);
+	assert_int_equal(expect_wait(CAUSE_DISK_READ, THRESHOLD, 1)->file, name_of(13));
+	assert_int_equal(row_of(13)->last_ns, 0);
 }
 
 static void test_no_storage(void **state)
@@ -566,10 +615,13 @@ int main(void)
 		TEST(test_long_paths),
 		TEST(test_full_ring),
 		TEST(test_many_files),
+		TEST(test_many_files_of_one),
+		TEST(test_many_directories),
 		TEST(test_no_storage),
 		TEST(test_waits_in_calls),
 		TEST(test_timer_in_calls),
 		TEST(test_waits_in_faults),
+		TEST(test_waits_uncounted),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

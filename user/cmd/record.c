@@ -40,6 +40,7 @@ enum {
 	OPT_TIMELINE,
 	OPT_SCHEDULE,
 	OPT_EXACT,
+	OPT_SYSCALLS,
 	OPT_NO_SYSCALLS,
 	OPT_GPU,
 	OPT_INJECT,
@@ -68,7 +69,11 @@ static const struct argp_option options[] = {
 	 "backward, forward",
 	 0},
 	{"frequency", 'F', "HZ", 0, "sample stacks HZ times a second, and record waits (default 99; 0: neither)", 0},
-	{"no-syscalls", OPT_NO_SYSCALLS, NULL, 0, "do not count the system calls and files that report --io prints", 0},
+	{"syscalls", OPT_SYSCALLS, NULL, 0,
+	 "count system calls, files and the messages of DataLoaders, for report --io; while it records, each system "
+	 "call of every process of this host takes 0.1 to 0.2 us longer, and those of the job 0.4 us",
+	 0},
+	{"no-syscalls", OPT_NO_SYSCALLS, NULL, OPTION_HIDDEN, NULL, 0}, /* the default */
 	{"inject", OPT_INJECT, NULL, 0,
 	 "load the library that records what the GPU does into the running processes of -p; this stops one thread of "
 	 "each for about a millisecond, and the library stays there, asleep, after the recording (implies --gpu cupti)",
@@ -213,6 +218,9 @@ static error_t parse_record(int key, char *arg, struct argp_state *state)
 		return 0;
 	case OPT_INJECT:
 		args->session.inject = true;
+		return 0;
+	case OPT_SYSCALLS:
+		args->session.syscalls = true;
 		return 0;
 	case OPT_NO_SYSCALLS:
 		args->session.syscalls = false;
@@ -452,7 +460,7 @@ static void print_recording_end(const struct record_args *args, const struct sin
 		  args->session.frequency ? "--steps | " : "",
 		  args->session.frequency || args->session.exact ? "--advanced | " : "",
 		  args->session.ops ? "--ops | " : "", args->session.gpu ? "--gpu | " : "",
-		  args->session.syscalls ? "--io | " : "");
+		  args->session.syscalls || args->session.frequency ? "--io | " : "");
 	if (args->session.frequency)
 		log__info("or:   stepflame flame %s", file);
 	if (args->session.timeline)
@@ -506,7 +514,7 @@ static int check_output(const char *path)
 
 int cmd_record(int argc, char **argv)
 {
-	struct record_args args = {.output = "stepflame.rec", .session = {.frequency = FREQUENCY, .syscalls = true}};
+	struct record_args args = {.output = "stepflame.rec", .session = {.frequency = FREQUENCY}};
 	struct sigaction action = {.sa_handler = on_stop_signal};
 	struct launch launch = {.go = -1};
 	struct sink sink = {0};

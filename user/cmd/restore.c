@@ -16,9 +16,9 @@
 #include "user/cmd/cmd.h"
 #include "user/cmd/pids.h"
 #include "user/lib/log.h"
+#include "user/lib/utf8.h"
 #include "user/proc/breakpoints.h"
 #include "user/proc/proc.h"
-#include "user/report/text.h"
 #include "user/session/guardian_words.h"
 
 struct restore_args {
@@ -318,7 +318,7 @@ static void print_file(struct restoration *r, const struct restored_process *p, 
 	const struct removal *removal = p->traced ? NULL : find_removal(r, file);
 	size_t left = count_left(file, now);
 	int err = removal ? removal->err : 0;
-	char *path = text__escape(file->file.path);
+	char *path = utf8__escape(file->file.path);
 
 	if (r->args->dry_run)
 		printf("%8d %8zu  %s\n", p->pid, file->cnt, path ?: "");

@@ -12,6 +12,8 @@
 struct agg {
 	struct agg_key key;
 	struct agg_val val;
+	struct agg_val *before; /* owned: of earlier processes with this pid; NULL: there was none */
+	bool ended;             /* the process of the last record has ended */
 };
 
 static int compare_agg(const void *a, const void *b)
@@ -27,6 +29,10 @@ static int compare_agg(const void *a, const void *b)
 
 void actions__free(struct actions *actions)
 {
+	struct agg *aggs = actions->aggs.items.items;
+
+	for (size_t i = 0; i < actions->aggs.items.cnt; i++)
+		free(aggs[i].before);
 	map__free(&actions->aggs);
 	free(actions->rows.items);
 	free(actions->parents.items);
@@ -38,6 +44,16 @@ static bool is_row_kind(uint32_t kind)
 	return (kind > SPAN_NONE && kind <= SPAN_USER) || (kind >= SPAN_GC && kind < SPAN__COUNT);
 }
 
+/* Begins at 0 again, and remembers the values so far. 0 or -ENOMEM. */
+static int agg__restart(struct agg *agg)
+{
+	agg->before = agg->before ?: malloc(sizeof(*agg->before));
+	if (!agg->before)
+		return -ENOMEM;
+	*agg->before = agg->val;
+	return 0;
+}
+
 int actions__add(struct actions *actions, const struct rec_hdr *record)
 {
 	const struct rec_agg *new = (const void *)record;
@@ -46,9 +62,12 @@ int actions__add(struct actions *actions, const struct rec_hdr *record)
 	if (!is_row_kind(new->key.kind) || !new->key.name)
 		return -EINVAL;
 	agg = MAP_ADD(&actions->aggs, struct agg, &new->key);
-	if (!agg)
+	if (!agg || (agg->ended && agg__restart(agg)))
 		return -ENOMEM;
 	agg->val = new->val;
+	if (agg->before)
+		job__add_val(&agg->val, agg->before);
+	agg->ended = new->hdr.flags & REC_ENDED;
 	return 0;
 }
 

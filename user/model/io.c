@@ -14,7 +14,11 @@ static int io__add_syscall(struct io *io, const struct rec_syscall *record)
 	call = MAP_ADD(&io->calls, struct io_call, &record->key);
 	if (!call)
 		return -ENOMEM;
-	*call = (struct io_call){record->key, record->val};
+	if (call->ended)
+		call->before = call->val;
+	call->val = record->val;
+	io__add_call(&call->val, &call->before);
+	call->ended = record->hdr.flags & REC_ENDED;
 	return 0;
 }
 
@@ -27,7 +31,11 @@ static int io__add_file_record(struct io *io, const struct rec_file *record)
 	file = MAP_ADD(&io->files, struct io_file, &record->key);
 	if (!file)
 		return -ENOMEM;
-	*file = (struct io_file){record->key, record->val};
+	if (file->ended)
+		file->before = file->val;
+	file->val = record->val;
+	io__add_file(&file->val, &file->before);
+	file->ended = record->hdr.flags & REC_ENDED;
 	return 0;
 }
 

@@ -7,19 +7,23 @@
 #define STEPFLAME_USER_MODEL_IO_H
 
 #include <stddef.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "include/records.h"
 #include "user/lib/map.h"
 
+/* `before`: of earlier processes with this pid, in val too; `ended`: the process of the last record has ended. */
 struct io_call {
 	struct syscall_key key;
-	struct syscall_val val;
+	struct syscall_val val, before;
+	bool ended;
 };
 
 struct io_file {
 	struct file_key key;
-	struct file_val val;
+	struct file_val val, before;
+	bool ended;
 };
 
 struct io_pipe {

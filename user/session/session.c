@@ -30,6 +30,8 @@
 #define SNAPSHOT_MIN_NS 100000000ULL
 #define SNAPSHOT_MAX_NS (900 * 1000000000ULL)
 #define SNAPSHOT_GROWTH 20
+/* A snapshot comes sooner when so many processes have ended, since it deletes their rows. */
+#define SNAPSHOT_ENDED 256
 
 static void emit_host(struct session *s)
 {
@@ -221,6 +223,7 @@ void session__free(struct session *s)
 	SOURCES_CALL(free, s);
 	free_session_states(s);
 	names__free(&s->names);
+	map__free(&s->ended_pids);
 	for (size_t i = 0; i < s->target_cnt; i++)
 		target__free(s->targets[i]);
 	session__free_files(s);
@@ -396,7 +399,7 @@ int session__poll(struct session *s, int timeout_ms)
 		s->progress.elapsed_ns = now - s->window_start_ns;
 		snapshot__progress(s);
 	}
-	if (s->opened && now >= s->next_snapshot_ns) {
+	if (s->opened && (now >= s->next_snapshot_ns || s->ended_pids.items.cnt >= SNAPSHOT_ENDED)) {
 		if (s->options.live_ns) {
 			SOURCES_CALL(cut, s);
 			consume_ring(s);

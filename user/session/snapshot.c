@@ -22,25 +22,42 @@ static bool is_loss(enum counter c)
 	       c != CNT_GPU_UNTIMED;
 }
 
+bool row_walk__next(const struct session *s, struct row_walk *walk)
+{
+	uint8_t *key = (uint8_t *)(walk->record + 1), *val = key + walk->key_bytes;
+	const struct ended_pid *pid;
+	bool ended;
+
+	if (!walk->begun)
+		walk->more = !bpf_map_get_next_key(walk->fd, NULL, walk->next);
+	walk->begun = true;
+	while (walk->more) {
+		memcpy(key, walk->next, walk->key_bytes);
+		walk->more = !bpf_map_get_next_key(walk->fd, key, walk->next);
+		pid = MAP_FIND(&s->ended_pids, struct ended_pid, (const uint32_t *)key);
+		ended = pid && !pid->reused;
+		if (ended ? bpf_map_lookup_and_delete_elem(walk->fd, key, val)
+			  : bpf_map_lookup_elem(walk->fd, key, val))
+			continue;
+		walk->record->flags = ended ? REC_ENDED : 0;
+		walk->deleted += ended;
+		return true;
+	}
+	return false;
+}
+
 static int emit_rows(struct session *s)
 {
-	int fd = bpf_map__fd(s->skel->maps.aggs);
-	struct agg_key key, *prev = NULL;
+	struct rec_agg rec = {.hdr = {.type = REC_AGG, .size = sizeof(rec)}};
+	struct row_walk walk = {.fd = bpf_map__fd(s->skel->maps.aggs), .record = &rec.hdr, .key_bytes = sizeof(rec.key)};
 	uint64_t calls = 0;
 
-	while (!bpf_map_get_next_key(fd, prev, &key)) {
-		struct rec_agg rec = {
-			.hdr = {.type = REC_AGG, .size = sizeof(rec)},
-			.key = key,
-		};
-
-		if (!bpf_map_lookup_elem(fd, &key, &rec.val)) {
-			calls += rec.val.calls;
-			session__emit(s, &rec.hdr);
-		}
-		prev = &key;
+	while (row_walk__next(s, &walk)) {
+		*(rec.hdr.flags & REC_ENDED ? &s->ended_calls : &calls) += rec.val.calls;
+		session__emit(s, &rec.hdr);
 	}
-	s->progress.calls = calls;
+	__sync_fetch_and_sub(&s->skel->bss->agg_row_cnt, walk.deleted);
+	s->progress.calls = s->ended_calls + calls;
 	return s->sink_err;
 }
 
@@ -151,6 +168,7 @@ int snapshot__emit(struct session *s)
 	int err = emit_window(s);
 
 	err = err ?: emit_rows(s) ?: SOURCES_TRY(snapshot, s) ?: emit_counters(s);
+	map__free(&s->ended_pids);
 	/*
 	 * If this is the recording's last snapshot, it must include what BPF has emitted so far:
 	 * names of rows, steps.

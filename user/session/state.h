@@ -49,6 +49,7 @@ struct target {
 	bool emitted;                                    /* targets__resolve emitted REC_TARGET */
 	struct rec_target sent;                          /* the last REC_TARGET; pid 0: none yet */
 	bool gone;
+	struct proc *last;       /* owned: BPF's state of it when it ended; NULL: it has not, or BPF has none */
 	bool awaits_libraries;   /* it may still load libraries that the session waits for */
 	bool pending;            /* the session must look again, for that or for a source */
 	bool open;               /* its window has opened */
@@ -70,6 +71,11 @@ struct hit_sums {
 	} busiest; /* the process that paid most */
 };
 
+struct ended_pid {
+	uint32_t pid;
+	bool reused; /* by a target that lives: its rows stay */
+};
+
 struct session {
 	struct session_options options;
 	session_sink sink;
@@ -87,6 +93,8 @@ struct session {
 	size_t target_cnt;
 	struct target **targets; /* owned */
 	struct hit_sums ended;   /* of children that the session has freed */
+	struct map ended_pids;   /* struct ended_pid: processes whose rows the next snapshot deletes */
+	uint64_t ended_calls;    /* spans in the rows that are gone */
 	struct map files;        /* struct known_file */
 	bool opened;
 	uint64_t window_start_ns, window_end_ns;
@@ -196,6 +204,21 @@ uint64_t session__rss_bytes(void);
 
 /* snapshot.c: emits the maps as records. 0 or -errno of the sink. */
 int snapshot__emit(struct session *s);
+/*
+ * A walk over the rows of a map whose keys begin with a pid. It deletes the rows of processes that
+ * have ended.
+ */
+struct row_walk {
+	int fd;
+	struct rec_hdr *record; /* a header, the key, the value: takes each row */
+	size_t key_bytes;       /* up to 32 */
+	uint64_t deleted;       /* rows so far */
+	bool begun, more;
+	uint8_t next[32]; /* the key of the next row */
+};
+
+/* false: there is no further row. */
+bool row_walk__next(const struct session *s, struct row_walk *walk);
 /* Updates the steps, and whether all are done, without emitting records. */
 void snapshot__progress(struct session *s);
 

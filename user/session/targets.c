@@ -27,6 +27,8 @@
 #define YOUNG_NS       (20 * 1000000000ULL)
 /* `import torch` loads its libraries one after another, for up to this long. */
 #define TORCH_SETTLES_NS (2 * 1000000000ULL)
+/* The clock of processes' start times ticks every 10 ms, and a system that slept is off further. */
+#define START_RESOLUTION_NS (1000 * 1000000ULL)
 
 struct target *targets__find(struct session *s, pid_t pid)
 {
@@ -36,11 +38,11 @@ struct target *targets__find(struct session *s, pid_t pid)
 	return NULL;
 }
 
-/* Is there a target with this pid? It may be gone, with counts that are still unread. */
+/* Is there a target with this pid? It may be gone, with counts that are still in BPF. */
 static bool is_known_pid(const struct session *s, pid_t pid)
 {
 	for (size_t i = 0; i < s->target_cnt; i++)
-		if (s->targets[i]->process.pid == pid)
+		if (s->targets[i]->process.pid == pid && !s->targets[i]->last)
 			return true;
 	return false;
 }
@@ -49,7 +51,9 @@ bool target__proc(const struct session *s, const struct target *t, struct proc *
 {
 	uint32_t pid = t->process.pid;
 
-	return !bpf_map_lookup_elem(bpf_map__fd(s->skel->maps.procs), &pid, out);
+	if (t->last)
+		*out = *t->last;
+	return t->last || !bpf_map_lookup_elem(bpf_map__fd(s->skel->maps.procs), &pid, out);
 }
 
 void target__clear_state(struct target *t, enum source_id id)
@@ -81,6 +85,7 @@ void target__free(struct target *t)
 	SOURCES_CALL(free_target, t);
 	free_target_states(t);
 	free(t->files);
+	free(t->last);
 	process__release(&t->process);
 	free(t);
 }
@@ -96,11 +101,38 @@ static void set_target_process(struct target *t, struct process *process)
 }
 
 /*
+ * BPF has seen a process end: the next snapshot deletes its rows, and BPF forgets the process now,
+ * since another one may get its pid.
+ */
+static void forget_pid(struct session *s, uint32_t pid)
+{
+	struct proc_command command = {.what = COMMAND_FORGET, .pid = pid};
+	struct ended_pid *ended = MAP_ADD(&s->ended_pids, struct ended_pid, &pid);
+
+	if (ended)
+		ended->reused = false;
+	programs__command(s->skel, &command);
+}
+
+static void keep_last(struct session *s, struct target *t)
+{
+	struct proc *last = malloc(sizeof(*last));
+
+	if (!last || t->last || !target__proc(s, t, last) || !last->ended) {
+		free(last);
+		return;
+	}
+	t->last = last;
+	forget_pid(s, t->process.pid);
+}
+
+/*
  * Marks a target as gone, and frees what it had mapped: some 8 KB per library, and a job may have
  * thousands of children, one after another.
  */
-static void mark_gone(struct target *t)
+static void mark_gone(struct session *s, struct target *t)
 {
+	keep_last(s, t);
 	t->gone = true;
 	t->torch_file = t->jax_file = NULL;
 	process__release(&t->process);
@@ -134,6 +166,7 @@ int targets__add(struct session *s, struct process *process, enum target_role ro
 	struct proc proc = {.role = role, .window = WINDOW_CLOSED};
 	struct target *t = calloc(1, sizeof(*t));
 	uint32_t pid = process->pid;
+	struct ended_pid *ended = MAP_FIND(&s->ended_pids, struct ended_pid, &pid);
 	uint64_t now, age;
 	int err = t ? alloc_target_states(t) : -ENOMEM;
 
@@ -150,6 +183,8 @@ int targets__add(struct session *s, struct process *process, enum target_role ro
 		free(t);
 		return err;
 	}
+	if (ended)
+		ended->reused = true;
 	set_target_process(t, process);
 	t->role = role;
 	now = session__now_ns();
@@ -314,11 +349,15 @@ void targets__promote(struct session *s, struct target *t)
 	SOURCES_TRY(looked_at, s, t);
 }
 
-static bool pid_has_steps(struct session *s, uint32_t pid)
+static bool pid_has_steps(struct session *s, pid_t pid)
 {
 	struct proc proc;
 
-	return !bpf_map_lookup_elem(bpf_map__fd(s->skel->maps.procs), &pid, &proc) && targets__has_steps(&proc);
+	for (size_t i = 0; i < s->target_cnt; i++)
+		if (s->targets[i]->process.pid == pid && target__proc(s, s->targets[i], &proc) &&
+		    targets__has_steps(&proc))
+			return true;
+	return false;
 }
 
 void targets__emit_trainers(struct session *s)
@@ -369,6 +408,14 @@ static void emit_ended_child(struct session *s, const struct target *parent, uin
 	session__emit(s, &rec.hdr);
 }
 
+/* Is this the process that was forked at that time? Another one may have its pid by now. */
+static bool is_forked_at(const struct process *process, uint64_t time_ns)
+{
+	uint64_t now = session__now_ns(), age = process__age_ns(process);
+
+	return now < time_ns + age + START_RESOLUTION_NS;
+}
+
 static void add_forked_child(struct session *s, const struct rec_proc *rec)
 {
 	struct target *parent = targets__find(s, rec->parent_pid), *t;
@@ -377,7 +424,8 @@ static void add_forked_child(struct session *s, const struct rec_proc *rec)
 
 	if (!parent)
 		return;
-	if (process__read(rec->pid, &process)) {
+	if (process__read(rec->pid, &process) || !is_forked_at(&process, rec->time_ns)) {
+		process__release(&process);
 		SOURCES_CALL(on_fork, s, parent, NULL, followed);
 		emit_ended_child(s, parent, rec->pid);
 		return;
@@ -397,20 +445,13 @@ static void add_forked_child(struct session *s, const struct rec_proc *rec)
 	attach_fork(s, t);
 	if (!followed) {
 		target__detach(s, t);
-		mark_gone(t); /* the session ignores it from now on */
+		mark_gone(s, t); /* the session ignores it from now on */
 		return;
 	}
 	emit_target(s, t);
 	if (s->opened)
 		targets__open(s, t);
 	schedule_look(t, session__now_ns(), FORK_SETTLE_NS);
-}
-
-static void forget_pid(struct session *s, pid_t pid)
-{
-	struct proc_command command = {.what = COMMAND_FORGET, .pid = pid};
-
-	programs__command(s->skel, &command);
 }
 
 static bool source_keeps(const struct target *t)
@@ -440,7 +481,8 @@ static void forget_ended(struct session *s)
 			continue;
 		}
 		hit_sums__add(s, &s->ended, t, &proc);
-		forget_pid(s, t->process.pid);
+		if (!t->last)
+			forget_pid(s, t->process.pid);
 		SOURCES_CALL(forget, s, t);
 		target__free(t);
 	}
@@ -469,7 +511,7 @@ static void forget_program(struct session *s, struct target *t, bool ended)
 static void end_target(struct session *s, struct target *t)
 {
 	forget_program(s, t, true);
-	mark_gone(t);
+	mark_gone(s, t);
 	t->pending = false;
 }
 

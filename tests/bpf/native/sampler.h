@@ -53,6 +53,7 @@ static inline int samples_setup(void **state)
 	job__start(12);
 	memset(&cpu, 0, sizeof(cpu));
 	native__set_knob(&sample_period_ns, PERIOD);
+	native__set_knob(&want_syscalls, 1);
 	native__set_knob(&wait_threshold_ns, THRESHOLD);
 	*(struct timer_period *)bpf_map_lookup_elem(&timer_periods, &(u32){0}) = (struct timer_period){0, PERIOD, 0};
 	thread_visit = VISIT_OPEN;

@@ -16,15 +16,19 @@ struct syscalls {
 
 static void configure(const struct session *s, struct stepflame_bpf *skel, enum attach_backend backend)
 {
-	if (s && s->options.syscalls)
+	if (s && s->options.syscalls) {
+		skel->rodata->want_syscalls = 1;
 		return;
+	}
 	bpf_program__set_autoload(skel->progs.syscall_enter, false);
 	bpf_program__set_autoload(skel->progs.syscall_exit, false);
-	bpf_program__set_autoload(skel->progs.page_added, false);
 	bpf_program__set_autoload(skel->progs.syscall_unfinished, false);
 	bpf_map__set_max_entries(skel->maps.syscall_rows, 1);
-	bpf_map__set_max_entries(skel->maps.file_rows, 1);
 	bpf_map__set_max_entries(skel->maps.pipe_rows, 1);
+	if (s && s->options.frequency)
+		return; /* a wait for a file says which */
+	bpf_program__set_autoload(skel->progs.page_added, false);
+	bpf_map__set_max_entries(skel->maps.file_rows, 1);
 }
 
 /* Makes BPF count the calls that are still in progress. */
@@ -36,30 +40,22 @@ static void count_unfinished(struct session *s)
 
 static void emit_syscalls(struct session *s)
 {
-	int fd = bpf_map__fd(s->skel->maps.syscall_rows);
-	struct syscall_key key, *prev = NULL;
+	struct rec_syscall rec = {.hdr = {.type = REC_SYSCALL, .size = sizeof(rec)}};
+	struct row_walk walk = {.fd = bpf_map__fd(s->skel->maps.syscall_rows), .record = &rec.hdr, .key_bytes = sizeof(rec.key)};
 
-	while (!bpf_map_get_next_key(fd, prev, &key)) {
-		struct rec_syscall rec = {.hdr = {.type = REC_SYSCALL, .size = sizeof(rec)}, .key = key};
-
-		if (!bpf_map_lookup_elem(fd, &key, &rec.val))
-			session__emit(s, &rec.hdr);
-		prev = &key;
-	}
+	while (row_walk__next(s, &walk))
+		session__emit(s, &rec.hdr);
 }
 
 static void emit_files(struct session *s, uint64_t since_ns)
 {
-	int fd = bpf_map__fd(s->skel->maps.file_rows);
-	struct file_key key, *prev = NULL;
+	struct rec_file rec = {.hdr = {.type = REC_FILE, .size = sizeof(rec)}};
+	struct row_walk walk = {.fd = bpf_map__fd(s->skel->maps.file_rows), .record = &rec.hdr, .key_bytes = sizeof(rec.key)};
 
-	while (!bpf_map_get_next_key(fd, prev, &key)) {
-		struct rec_file rec = {.hdr = {.type = REC_FILE, .size = sizeof(rec)}, .key = key};
-
-		if (!bpf_map_lookup_elem(fd, &key, &rec.val) && rec.val.last_ns && rec.val.last_ns >= since_ns)
+	while (row_walk__next(s, &walk))
+		if (rec.val.last_ns && (rec.val.last_ns >= since_ns || rec.hdr.flags & REC_ENDED))
 			session__emit(s, &rec.hdr);
-		prev = &key;
-	}
+	__sync_fetch_and_sub(&s->skel->bss->file_row_cnt, walk.deleted);
 }
 
 static void emit_pipes(struct session *s, uint64_t since_ns)
@@ -82,7 +78,7 @@ static int snapshot(struct session *s)
 	struct syscalls *own = session__state(s, SOURCE_SYSCALLS);
 	uint64_t since_ns = own->files_ns;
 
-	if (!s->options.syscalls)
+	if (!s->options.syscalls && !s->options.frequency)
 		return s->sink_err;
 	/*
 	 * A call that ends just now may have read the clock before this, and update its row after
