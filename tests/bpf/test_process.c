@@ -275,7 +275,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_fork_by_thread, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_strangers, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_fork_no_room, setup, teardown),
-	cmocka_unit_test_setup_teardown(test_fork_by_stranger, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_fork_by_stranger, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_namespace, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_exec, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_exit, setup, teardown),

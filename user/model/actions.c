@@ -67,7 +67,7 @@ int actions__add(struct actions *actions, const struct rec_hdr *record)
 	agg->val = new->val;
 	if (agg->before)
 		job__add_val(&agg->val, agg->before);
-	agg->ended = new->hdr.flags & REC_ENDED;
+	agg->ended = new->hdr.flags &REC_ENDED;
 	return 0;
 }
 

@@ -6,8 +6,8 @@
 #ifndef STEPFLAME_USER_MODEL_IO_H
 #define STEPFLAME_USER_MODEL_IO_H
 
-#include <stddef.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "include/records.h"

@@ -205,9 +205,8 @@ static int print_text(struct job *job, const struct report_options *options, FIL
 
 	io__calls(job__io(job), &cnt);
 	if (!cnt)
-		text__paragraph(out,
-				"This recording has no system calls and files: stepflame record --syscalls counts "
-				"them.");
+		text__paragraph(out, "This recording has no system calls and files: stepflame record --syscalls counts "
+				     "them.");
 	err = options->per_rank ? print_io_processes(job, options, out) : print_roles(job, options, out);
 	err = err ?: report_workers__text(job, out);
 	return common__end(err, job, out);

@@ -49,7 +49,8 @@ bool row_walk__next(const struct session *s, struct row_walk *walk)
 static int emit_rows(struct session *s)
 {
 	struct rec_agg rec = {.hdr = {.type = REC_AGG, .size = sizeof(rec)}};
-	struct row_walk walk = {.fd = bpf_map__fd(s->skel->maps.aggs), .record = &rec.hdr, .key_bytes = sizeof(rec.key)};
+	struct row_walk walk = {
+		.fd = bpf_map__fd(s->skel->maps.aggs), .record = &rec.hdr, .key_bytes = sizeof(rec.key)};
 	uint64_t calls = 0;
 
 	while (row_walk__next(s, &walk)) {

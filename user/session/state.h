@@ -177,6 +177,21 @@ int targets__timeout_ms(const struct session *s, int timeout_ms);
 /* Did the target start, or call exec, less than age_ns ago? */
 bool targets__is_young(const struct target *t, uint64_t age_ns);
 void target__free(struct target *t); /* must be detached */
+/*
+ * Marks a target as gone, and frees what it had mapped: some 8 KB per library, and a job may have
+ * thousands of children, one after another.
+ */
+void target__mark_gone(struct session *s, struct target *t);
+/*
+ * Frees children that have ended, since a job may have any number of them, and keeps the sum of
+ * what they paid. Children that train stay, since the window includes their steps.
+ */
+void targets__forget_ended(struct session *s);
+/*
+ * BPF has seen a process end: the next snapshot deletes its rows, and BPF forgets the process now,
+ * since another one may get its pid.
+ */
+void targets__forget_pid(struct session *s, uint32_t pid);
 /* Copies BPF's state of the target. false: BPF has none. */
 bool target__proc(const struct session *s, const struct target *t, struct proc *out);
 

@@ -100,44 +100,6 @@ static void set_target_process(struct target *t, struct process *process)
 	t->jax_file = jax__file(&t->process);
 }
 
-/*
- * BPF has seen a process end: the next snapshot deletes its rows, and BPF forgets the process now,
- * since another one may get its pid.
- */
-static void forget_pid(struct session *s, uint32_t pid)
-{
-	struct proc_command command = {.what = COMMAND_FORGET, .pid = pid};
-	struct ended_pid *ended = MAP_ADD(&s->ended_pids, struct ended_pid, &pid);
-
-	if (ended)
-		ended->reused = false;
-	programs__command(s->skel, &command);
-}
-
-static void keep_last(struct session *s, struct target *t)
-{
-	struct proc *last = malloc(sizeof(*last));
-
-	if (!last || t->last || !target__proc(s, t, last) || !last->ended) {
-		free(last);
-		return;
-	}
-	t->last = last;
-	forget_pid(s, t->process.pid);
-}
-
-/*
- * Marks a target as gone, and frees what it had mapped: some 8 KB per library, and a job may have
- * thousands of children, one after another.
- */
-static void mark_gone(struct session *s, struct target *t)
-{
-	keep_last(s, t);
-	t->gone = true;
-	t->torch_file = t->jax_file = NULL;
-	process__release(&t->process);
-}
-
 static void emit_target(struct session *s, struct target *t)
 {
 	struct rec_target rec = {
@@ -445,48 +407,13 @@ static void add_forked_child(struct session *s, const struct rec_proc *rec)
 	attach_fork(s, t);
 	if (!followed) {
 		target__detach(s, t);
-		mark_gone(s, t); /* the session ignores it from now on */
+		target__mark_gone(s, t); /* the session ignores it from now on */
 		return;
 	}
 	emit_target(s, t);
 	if (s->opened)
 		targets__open(s, t);
 	schedule_look(t, session__now_ns(), FORK_SETTLE_NS);
-}
-
-static bool source_keeps(const struct target *t)
-{
-	for (int id = 0; id < SOURCE__COUNT; id++)
-		if (sources[id]->keeps && sources[id]->keeps(t))
-			return true;
-	return false;
-}
-
-/*
- * Frees children that have ended, since a job may have any number of them, and keeps the sum of
- * what they paid. Children that train stay, since the window includes their steps.
- */
-static void forget_ended(struct session *s)
-{
-	size_t cnt = 0;
-
-	for (size_t i = 0; i < s->target_cnt; i++) {
-		struct target *t = s->targets[i];
-		struct proc proc = {.ended = 1};
-
-		if (t->gone && t->role != ROLE_MAIN)
-			target__proc(s, t, &proc);
-		if (!t->gone || t->role == ROLE_MAIN || !proc.ended || targets__has_steps(&proc) || source_keeps(t)) {
-			s->targets[cnt++] = t;
-			continue;
-		}
-		hit_sums__add(s, &s->ended, t, &proc);
-		if (!t->last)
-			forget_pid(s, t->process.pid);
-		SOURCES_CALL(forget, s, t);
-		target__free(t);
-	}
-	s->target_cnt = cnt;
 }
 
 /* The target has called exec or ended: discards what the session found in its program. */
@@ -511,7 +438,7 @@ static void forget_program(struct session *s, struct target *t, bool ended)
 static void end_target(struct session *s, struct target *t)
 {
 	forget_program(s, t, true);
-	mark_gone(s, t);
+	target__mark_gone(s, t);
 	t->pending = false;
 }
 
@@ -526,7 +453,7 @@ void targets__handle_event(struct session *s, const struct rec_proc *rec)
 	t = targets__find(s, rec->pid);
 	if (!t && rec->event == PROC_EXIT && !is_known_pid(s, rec->pid))
 		/* A child that ended before the session looked at it, or that is not recorded. */
-		forget_pid(s, rec->pid);
+		targets__forget_pid(s, rec->pid);
 	if (!t || (rec->event != PROC_EXEC && rec->event != PROC_EXIT))
 		return;
 	if (rec->event == PROC_EXIT) {
@@ -636,5 +563,5 @@ void targets__tend(struct session *s)
 			note_interpreters(s, t);
 		s->progress.alive = s->progress.alive || (!t->gone && t->role == ROLE_MAIN);
 	}
-	forget_ended(s);
+	targets__forget_ended(s);
 }

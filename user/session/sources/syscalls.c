@@ -41,7 +41,8 @@ static void count_unfinished(struct session *s)
 static void emit_syscalls(struct session *s)
 {
 	struct rec_syscall rec = {.hdr = {.type = REC_SYSCALL, .size = sizeof(rec)}};
-	struct row_walk walk = {.fd = bpf_map__fd(s->skel->maps.syscall_rows), .record = &rec.hdr, .key_bytes = sizeof(rec.key)};
+	struct row_walk walk = {
+		.fd = bpf_map__fd(s->skel->maps.syscall_rows), .record = &rec.hdr, .key_bytes = sizeof(rec.key)};
 
 	while (row_walk__next(s, &walk))
 		session__emit(s, &rec.hdr);
@@ -50,7 +51,8 @@ static void emit_syscalls(struct session *s)
 static void emit_files(struct session *s, uint64_t since_ns)
 {
 	struct rec_file rec = {.hdr = {.type = REC_FILE, .size = sizeof(rec)}};
-	struct row_walk walk = {.fd = bpf_map__fd(s->skel->maps.file_rows), .record = &rec.hdr, .key_bytes = sizeof(rec.key)};
+	struct row_walk walk = {
+		.fd = bpf_map__fd(s->skel->maps.file_rows), .record = &rec.hdr, .key_bytes = sizeof(rec.key)};
 
 	while (row_walk__next(s, &walk))
 		if (rec.val.last_ns && (rec.val.last_ns >= since_ns || rec.hdr.flags & REC_ENDED))

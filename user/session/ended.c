@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Targets that have ended: keeps what BPF last knew of them, frees the rest, and lets BPF forget
+ * their pids.
+ */
+#include <stdlib.h>
+
+#include "stepflame.skel.h"
+#include "user/session/programs.h"
+#include "user/session/state.h"
+
+void targets__forget_pid(struct session *s, uint32_t pid)
+{
+	struct proc_command command = {.what = COMMAND_FORGET, .pid = pid};
+	struct ended_pid *ended = MAP_ADD(&s->ended_pids, struct ended_pid, &pid);
+
+	if (ended)
+		ended->reused = false;
+	programs__command(s->skel, &command);
+}
+
+static void keep_last(struct session *s, struct target *t)
+{
+	struct proc *last = malloc(sizeof(*last));
+
+	if (!last || t->last || !target__proc(s, t, last) || !last->ended) {
+		free(last);
+		return;
+	}
+	t->last = last;
+	targets__forget_pid(s, t->process.pid);
+}
+
+void target__mark_gone(struct session *s, struct target *t)
+{
+	keep_last(s, t);
+	t->gone = true;
+	t->torch_file = t->jax_file = NULL;
+	process__release(&t->process);
+}
+
+static bool source_keeps(const struct target *t)
+{
+	for (int id = 0; id < SOURCE__COUNT; id++)
+		if (sources[id]->keeps && sources[id]->keeps(t))
+			return true;
+	return false;
+}
+
+void targets__forget_ended(struct session *s)
+{
+	size_t cnt = 0;
+
+	for (size_t i = 0; i < s->target_cnt; i++) {
+		struct target *t = s->targets[i];
+		struct proc proc = {.ended = 1};
+
+		if (t->gone && t->role != ROLE_MAIN)
+			target__proc(s, t, &proc);
+		if (!t->gone || t->role == ROLE_MAIN || !proc.ended || targets__has_steps(&proc) || source_keeps(t)) {
+			s->targets[cnt++] = t;
+			continue;
+		}
+		hit_sums__add(s, &s->ended, t, &proc);
+		if (!t->last)
+			targets__forget_pid(s, t->process.pid);
+		SOURCES_CALL(forget, s, t);
+		target__free(t);
+	}
+	s->target_cnt = cnt;
+}
