@@ -10,16 +10,19 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "user/elf/elf.h"
 #include "user/proc/proc.h"
 
 #define PF_KTHREAD 0x00200000u /* Linux include/linux/sched.h */
@@ -56,7 +59,7 @@ static struct mapped_file *process__find_inode(const struct process *p, uint64_t
 	return NULL;
 }
 
-/* Is /proc/PID/root + path the file that is mapped? */
+/* Is the file that is mapped at /proc/PID/root + path? */
 static bool mapped_file__is_at(const struct mapped_file *file, pid_t pid, const char *path, char open_path[PATH_MAX])
 {
 	struct stat st;
@@ -84,9 +87,9 @@ static void unescape_path(char *name)
 }
 
 /*
- * Sets path and open_path. A file can be named "x (deleted)", so each name that maps may mean is
- * tried until one is the mapped file. map_files opens deleted files, and files whose device differs
- * between stat(2) and maps (btrfs, overlayfs).
+ * Sets path and open_path. A file can be named "x (deleted)", so each name that such a line of maps
+ * may mean is tried until one is the mapped file. map_files opens deleted files, and files whose
+ * device differs between stat(2) and maps (btrfs, overlayfs).
  */
 void mapped_file__locate(struct mapped_file *file, pid_t pid, const struct mapping *first)
 {
@@ -96,7 +99,13 @@ void mapped_file__locate(struct mapped_file *file, pid_t pid, const struct mappi
 	memset(file, 0, sizeof(*file));
 	file->dev = first->dev;
 	file->inode = first->inode;
+	file->pid = pid;
+	file->start = first->start;
+	file->end = first->end;
 	snprintf(file->path, sizeof(file->path), "%s", first->name);
+	if (!strstr(first->name, "\\012") && !strstr(first->name, deleted) &&
+	    snprintf(file->open_path, PATH_MAX, "/proc/%d/root%s", pid, file->path) < PATH_MAX)
+		return;
 	if (mapped_file__is_at(file, pid, file->path, file->open_path))
 		return;
 	unescape_path(file->path);
@@ -118,7 +127,100 @@ void mapped_file__locate(struct mapped_file *file, pid_t pid, const struct mappi
 		file->open_path[0] = 0;
 }
 
-static int process__add_file(struct process *p, const struct mapping *map, uint64_t base)
+/* Finds the mapping at `start`. */
+static int mapping__match(const struct mapping *map, void *ctx)
+{
+	struct mapping *want = ctx;
+
+	if (map->start != want->start)
+		return 0;
+	*want = *map;
+	return 1;
+}
+
+/*
+ * Is this the file of those numbers? maps(5) and stat(2) disagree on the device of btrfs and
+ * overlayfs, so what maps says of the target's mapping is then compared with what it says of ours.
+ */
+static bool is_inode(int fd, const struct stat *st, uint64_t dev, uint64_t inode)
+{
+	struct mapping own = {};
+	void *map;
+
+	if (st->st_dev == dev && st->st_ino == inode)
+		return true;
+	map = mmap(NULL, 1, PROT_READ, MAP_SHARED, fd, 0);
+	if (map == MAP_FAILED)
+		return false;
+	own.start = (uintptr_t)map;
+	process__each_mapping(getpid(), mapping__match, &own);
+	munmap(map, 1);
+	return own.dev == dev && own.inode == inode;
+}
+
+/* O_PATH first: to open a device, or a FIFO, would have effects. */
+static int open_inode(const char *path, uint64_t dev, uint64_t inode)
+{
+	int at = open(path, O_PATH | O_CLOEXEC), fd = -1, err;
+	char self[32];
+	struct stat st;
+
+	if (at < 0 || fstat(at, &st)) {
+		err = -errno;
+	} else if (!S_ISREG(st.st_mode)) {
+		err = -ENOEXEC;
+	} else {
+		snprintf(self, sizeof(self), "/proc/self/fd/%d", at);
+		fd = open(self, O_RDONLY | O_CLOEXEC);
+		err = fd < 0 ? -errno : is_inode(fd, &st, dev, inode) ? 0 : -ESTALE;
+	}
+	if (at >= 0)
+		close(at);
+	if (err && fd >= 0)
+		close(fd);
+	return err ?: fd;
+}
+
+/*
+ * By map_files, which leads to the mapped inode itself, deleted or not; it needs CAP_SYS_ADMIN or
+ * CAP_CHECKPOINT_RESTORE, and the mapping as it was. Else by the path, which the target's owner may
+ * have changed meanwhile.
+ */
+int mapped_file__open(const struct mapped_file *file)
+{
+	char path[64];
+	int fd, other;
+
+	snprintf(path, sizeof(path), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, file->pid, file->start, file->end);
+	fd = open_inode(path, file->dev, file->inode);
+	other = fd < 0 ? open_inode(file->open_path, file->dev, file->inode) : -1;
+	return other >= 0 ? other : fd;
+}
+
+const char *mapped_file__explain(int err, const char **fix)
+{
+	switch (err) {
+	case -ESTALE:
+		*fix = "try again once nothing writes to the job's files";
+		return "it changed while stepflame read it";
+	case -EFBIG:
+		*fix = "report this file";
+		return "it is sparse, or its tables are larger than those of any known library";
+	case -EBADMSG:
+		*fix = "detach the debugger or tool that patches it, or restart the job";
+		return "its code in memory is not that of the file";
+	}
+	return NULL;
+}
+
+int mapped_file__elf(const struct mapped_file *file, struct elf **out)
+{
+	int fd = mapped_file__open(file);
+
+	return fd < 0 ? fd : elf__new_fd(fd, out);
+}
+
+static int process__add_file(struct process *p, const struct mapping *first, const struct mapping *code)
 {
 	struct mapped_file *file;
 
@@ -129,8 +231,11 @@ static int process__add_file(struct process *p, const struct mapping *map, uint6
 		p->files = file;
 	}
 	file = &p->files[p->file_cnt++];
-	mapped_file__locate(file, p->pid, map);
-	file->base = base;
+	mapped_file__locate(file, p->pid, first);
+	file->base = first->start - first->offset;
+	file->code.start = code->start;
+	file->code.end = code->end;
+	file->code.offset = code->offset;
 	return 0;
 }
 
@@ -171,14 +276,20 @@ static int process__read_mapping(const struct mapping *map, void *ctx)
 {
 	struct file_reader *reader = ctx;
 	struct mapping *run = &reader->run;
+	struct mapped_file *file;
 
 	if (map->inode == 0)
 		return 0;
 	if (map->dev != run->dev || map->inode != run->inode || map->offset < run->offset || map->offset == 0)
 		*run = *map;
-	if (!map->executable || map->name[0] != '/' || process__find_inode(reader->process, map->dev, map->inode))
+	if (!map->executable || map->name[0] != '/')
 		return 0;
-	return process__add_file(reader->process, run, run->start - run->offset);
+	file = process__find_inode(reader->process, map->dev, map->inode);
+	if (!file)
+		return process__add_file(reader->process, run, map);
+	if (map->start == file->code.end && map->start - map->offset == file->code.start - file->code.offset)
+		file->code.end = map->end;
+	return 0;
 }
 
 static int process__read_files(struct process *p)
@@ -244,6 +355,8 @@ int process__read(pid_t pid, struct process *out)
 
 const char *process__explain(int err, pid_t pid, char *why, size_t size)
 {
+	const char *fix = NULL, *text;
+
 	switch (err) {
 	case -ESRCH:
 		snprintf(why, size, "there is no process %d", pid);
@@ -253,8 +366,10 @@ const char *process__explain(int err, pid_t pid, char *why, size_t size)
 		snprintf(why, size, "may not examine process %d: permission denied", pid);
 		return "run stepflame as root (sudo), or as the owner of the process with CAP_SYS_PTRACE";
 	}
-	snprintf(why, size, "cannot examine process %d: %s", pid, strerror(-err));
-	return NULL;
+	text = mapped_file__explain(err, &fix);
+	snprintf(why, size, "cannot examine process %d: %s%s", pid, text ? "a file that it maps: " : "",
+		 text ?: strerror(-err));
+	return fix;
 }
 
 void process__release(struct process *p)

@@ -36,7 +36,7 @@ static int file__open_python(const struct mapped_file *file, struct elf **elf)
 	struct elf_symbol symbol;
 	int err;
 
-	err = elf__new(file->open_path, elf);
+	err = mapped_file__elf(file, elf);
 	if (err)
 		return err;
 	for (size_t i = 0; !err && i < sizeof(needed) / sizeof(needed[0]); i++)
@@ -60,8 +60,10 @@ static bool file__is_executable(const struct mapped_file *file, pid_t pid)
 	char path[64];
 
 	snprintf(path, sizeof(path), "/proc/%d/exe", pid);
-	return !stat(path, &running) && !stat(file->open_path, &mapped) && running.st_dev == mapped.st_dev &&
-	       running.st_ino == mapped.st_ino;
+	if (stat(path, &running))
+		return false;
+	return (running.st_dev == file->dev && running.st_ino == file->inode) ||
+	       (!stat(file->open_path, &mapped) && running.st_dev == mapped.st_dev && running.st_ino == mapped.st_ino);
 }
 
 /*
