@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -27,9 +26,11 @@ struct attach_request {
 	pid_t pid;
 	uint64_t dev, inode;
 	uint32_t number;
-	size_t cnt; /* of the offsets, and then the cookies, in the file that comes with the request */
-	char path[PATH_MAX];
+	size_t cnt; /* of the offsets, and then the cookies, in the first of the request's files */
 };
+
+/* What comes with GUARD_ATTACH: the probes, and the file that they are for. */
+enum guard_file { GUARD_PROBES, GUARD_MAPPED, GUARD_FILES };
 
 struct guard_request {
 	enum guard_command command;
@@ -83,13 +84,14 @@ static uint32_t find_free_id(struct guarded *guarded)
 	return i + 1;
 }
 
-static struct guard_answer attach_list(struct guarded *guarded, const struct attach_request *request, int file)
+static struct guard_answer attach_list(struct guarded *guarded, const struct attach_request *request,
+				       const int files[GUARD_FILES])
 {
 	size_t bytes = request->cnt * sizeof(uint64_t);
 	struct guard_answer answer = {.id = find_free_id(guarded)};
-	uint64_t *values = mmap(NULL, 2 * bytes, PROT_READ, MAP_PRIVATE, file, 0);
+	uint64_t *values = mmap(NULL, 2 * bytes, PROT_READ, MAP_PRIVATE, files[GUARD_PROBES], 0);
 	struct probe_list list = {
-		.path = (char *)request->path,
+		.fd = files[GUARD_MAPPED],
 		.dev = request->dev,
 		.inode = request->inode,
 		.number = request->number,
@@ -99,7 +101,7 @@ static struct guard_answer attach_list(struct guarded *guarded, const struct att
 	};
 
 	if (values == MAP_FAILED || !answer.id) {
-		answer.err = file < 0 ? -EMFILE : -ENOMEM;
+		answer.err = files[GUARD_MAPPED] < 0 ? -EMFILE : -ENOMEM;
 	} else {
 		guarded->attachments[answer.id - 1].program = request->program;
 		answer.err = attachment__new(request->program, &guarded->attacher, request->pid, &list,
@@ -142,13 +144,14 @@ static void detach_all(struct guarded *guarded)
 	}
 }
 
-static struct guard_answer serve_request(struct guarded *guarded, const struct guard_request *request, int file)
+static struct guard_answer serve_request(struct guarded *guarded, const struct guard_request *request,
+					 const int files[GUARD_FILES])
 {
 	struct guard_answer answer = {};
 
 	switch (request->command) {
 	case GUARD_ATTACH:
-		return attach_list(guarded, &request->attach, file);
+		return attach_list(guarded, &request->attach, files);
 	case GUARD_DETACH:
 		detach_ids(guarded, request->detach.ids, request->detach.cnt);
 		break;
@@ -165,12 +168,12 @@ static struct guard_answer serve_request(struct guarded *guarded, const struct g
 	return answer;
 }
 
-/* Receives a request, with its file (-1: none). false: stepflame has ended. */
-static bool receive_request(int socket, struct guard_request *request, int *file)
+/* Receives a request, with its files (-1: none). false: stepflame has ended. */
+static bool receive_request(int socket, struct guard_request *request, int files[GUARD_FILES])
 {
 	union {
 		struct cmsghdr header;
-		char bytes[CMSG_SPACE(sizeof(int))];
+		char bytes[CMSG_SPACE(GUARD_FILES * sizeof(int))];
 	} control;
 	struct iovec part = {request, sizeof(*request)};
 	struct msghdr message = {
@@ -178,22 +181,23 @@ static bool receive_request(int socket, struct guard_request *request, int *file
 	ssize_t got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
 	struct cmsghdr *header = got > 0 ? CMSG_FIRSTHDR(&message) : NULL;
 
-	*file = -1;
+	memset(files, -1, GUARD_FILES * sizeof(*files));
 	if (header && header->cmsg_type == SCM_RIGHTS)
-		memcpy(file, CMSG_DATA(header), sizeof(*file));
+		memcpy(files, CMSG_DATA(header), header->cmsg_len - CMSG_LEN(0)); /* fewer: none was free */
 	return got == sizeof(*request);
 }
 
 static void serve_requests(struct guarded *guarded, int socket)
 {
 	static struct guard_request request;
-	int file;
+	int files[GUARD_FILES];
 
-	while (receive_request(socket, &request, &file)) {
-		struct guard_answer answer = serve_request(guarded, &request, file);
+	while (receive_request(socket, &request, files)) {
+		struct guard_answer answer = serve_request(guarded, &request, files);
 
-		if (file >= 0)
-			close(file);
+		for (int i = 0; i < GUARD_FILES; i++)
+			if (files[i] >= 0)
+				close(files[i]);
 		if (send(socket, &answer, sizeof(answer), MSG_NOSIGNAL) != sizeof(answer))
 			break;
 	}
@@ -292,20 +296,20 @@ fail:
 	return err;
 }
 
-/* Sends a request, with a file (-1: none), and waits for the answer even if a signal interrupts. */
-static struct guard_answer ask_guardian(struct guardian *g, const struct guard_request *request, int file)
+/* Sends a request, with files (NULL: none), and waits for the answer even if a signal interrupts. */
+static struct guard_answer ask_guardian(struct guardian *g, const struct guard_request *request, const int *files)
 {
 	union {
 		struct cmsghdr header;
-		char bytes[CMSG_SPACE(sizeof(int))];
-	} control = {.header = {CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS}};
+		char bytes[CMSG_SPACE(GUARD_FILES * sizeof(int))];
+	} control = {.header = {CMSG_LEN(GUARD_FILES * sizeof(int)), SOL_SOCKET, SCM_RIGHTS}};
 	struct iovec part = {(void *)request, sizeof(*request)};
 	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
 	struct guard_answer answer = {.err = -EPIPE};
 	ssize_t done;
 
-	if (file >= 0) {
-		memcpy(CMSG_DATA(&control.header), &file, sizeof(file));
+	if (files) {
+		memcpy(CMSG_DATA(&control.header), files, GUARD_FILES * sizeof(*files));
 		message.msg_control = &control;
 		message.msg_controllen = sizeof(control);
 	}
@@ -339,23 +343,19 @@ int guardian__attach(struct guardian *g, struct bpf_program *program, pid_t pid,
 		.attach = {program, pid, list->dev, list->inode, list->number, list->cnt},
 	};
 	struct guard_answer answer = {};
-	size_t length = list->path ? strlen(list->path) : 0;
-	int file, err;
+	int files[GUARD_FILES] = {[GUARD_MAPPED] = list->fd}, err;
 
 	*id = 0;
 	if (!list->cnt)
 		return 0;
-	if (!length || length >= sizeof(request.attach.path))
-		return -EINVAL;
-	memcpy(request.attach.path, list->path, length);
-	file = memfd_create("probes", MFD_CLOEXEC);
-	if (file < 0)
+	files[GUARD_PROBES] = memfd_create("probes", MFD_CLOEXEC);
+	if (files[GUARD_PROBES] < 0)
 		return -errno;
-	err = write_values(file, list->offsets, list->cnt * sizeof(*list->offsets))
-		      ?: write_values(file, list->cookies, list->cnt * sizeof(*list->cookies));
+	err = write_values(files[GUARD_PROBES], list->offsets, list->cnt * sizeof(*list->offsets))
+		      ?: write_values(files[GUARD_PROBES], list->cookies, list->cnt * sizeof(*list->cookies));
 	if (!err)
-		answer = ask_guardian(g, &request, file);
-	close(file);
+		answer = ask_guardian(g, &request, files);
+	close(files[GUARD_PROBES]);
 	if (answer.number) /* also of a list that was numbered and then not attached */
 		list->number = answer.number;
 	if (!err && !answer.err)
@@ -391,7 +391,7 @@ void guardian__detach(struct guardian *g, struct detachment *d)
 
 		request.detach.cnt = cnt;
 		memcpy(request.detach.ids, d->ids + i, cnt * sizeof(*d->ids));
-		ask_guardian(g, &request, -1);
+		ask_guardian(g, &request, NULL);
 	}
 	free(d->ids);
 	*d = (struct detachment){};
@@ -404,21 +404,21 @@ int guardian__write(struct guardian *g, const struct process *process, uint64_t 
 		.word = {process->pid, process->start_time, address, value},
 	};
 
-	return ask_guardian(g, &request, -1).err;
+	return ask_guardian(g, &request, NULL).err;
 }
 
 void guardian__restore(struct guardian *g, const struct process *process)
 {
 	const struct guard_request request = {.command = GUARD_RESTORE, .word = {.pid = process->pid}};
 
-	ask_guardian(g, &request, -1);
+	ask_guardian(g, &request, NULL);
 }
 
 int guardian__restore_all(struct guardian *g)
 {
 	const struct guard_request request = {.command = GUARD_RESTORE_ALL};
 
-	return ask_guardian(g, &request, -1).err;
+	return ask_guardian(g, &request, NULL).err;
 }
 
 void guardian__free(struct guardian *g)
